@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * osf/stats.h - the statistics segment of one process
+ *
+ *     libosf.so in a process  ->  segment  ->  osf stat, or any reader
+ *
+ * One process owns one segment: a header, then an array of socket entries.
+ * The counters in it are the ones the data path itself uses, so they cost
+ * nothing more when somebody looks.  A reader maps the file read-only, checks
+ * magic, version and sizes, and reads; nothing is locked, each number is right
+ * by itself but two numbers may be of slightly different instants.
+ *
+ * Where it lies:
+ *   - by default a memfd named "osf-stats" that the process keeps open:
+ *     /proc/PID/fd/N, a link to "/memfd:osf-stats (deleted)".  It vanishes with
+ *     the process, and only the same user (or root) can open it.
+ *   - with OSF_STATS_DIR=DIR in the environment, a file DIR/PID.N.osf (mode 0600)
+ *     (N counts execs of that PID) that outlives the process, so that totals can
+ *     be read after it ended.
+ *
+ * The file may be longer than what is in use: entries at and above
+ * header.n_socks have never been used.  All integers are in host order.
+ *
+ * Readers: accept any version whose major half equals OSF_STATS_VERSION's; use
+ * header_size and sock_size to step, never sizeof.
+ */
+#ifndef OSF_STATS_H
+#define OSF_STATS_H
+
+#include <stdint.h>
+
+#define OSF_STATS_MAGIC 0x7461747366736f1aull
+#define OSF_STATS_VERSION 0x00010000u /* major in the upper half */
+#define OSF_STATS_MEMFD "osf-stats"
+
+enum osf_reason {
+#define R(name, text) OSF_REASON_##name,
+#include "osf/reasons.def"
+#undef R
+	OSF_REASONS
+};
+
+enum osf_stats_proto {
+	OSF_PROTO_NONE,   /* not connected, or a listener */
+	OSF_PROTO_INET,   /* the kernel's TCP */
+	OSF_PROTO_SHM,    /* shared memory */
+	OSF_PROTO_MODULE, /* a module's protocol */
+	OSF_PROTOS
+};
+
+/* What has happened in this process, closed sockets included. */
+struct osf_stats_totals {
+	uint64_t n_sockets;         /* TCP sockets seen: created or accepted */
+	uint64_t n_connected;       /* connections opened from here */
+	uint64_t n_accepted;        /* connections accepted here */
+	uint64_t n_upgraded;        /* of those, moved to shared memory */
+	uint64_t n_taken_back;      /* of those, moved back to the kernel */
+	uint64_t n_broken;          /* reset because the peer's segment lied */
+	uint64_t n_offers;          /* offers opened */
+	uint64_t n_offers_expired;  /* offers that nobody took */
+	uint64_t rx_bytes_shm, tx_bytes_shm;   /* of closed sockets only */
+	uint64_t rx_bytes_inet, tx_bytes_inet; /* of closed sockets only */
+	uint64_t rx_ops, tx_ops;               /* of closed sockets only */
+	uint64_t n_spins, n_sleeps, n_wakes;   /* of closed sockets only */
+	uint64_t n_reason[64]; /* closed sockets by their last osf_reason */
+};
+
+struct osf_stats_header {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t header_size; /* bytes from the start to entry 0 */
+	uint32_t sock_size;   /* bytes from one entry to the next */
+	uint32_t n_socks;     /* entries ever used; read with acquire */
+	uint32_t pid;
+	uint32_t uid;
+	uint64_t started_ns; /* CLOCK_REALTIME */
+	char program[64];    /* argv[0]'s last part, NUL terminated */
+	struct osf_stats_totals totals;
+};
+
+/* One open socket.  An entry with in_use == 0 is free: skip it. */
+struct osf_stats_sock {
+	uint32_t in_use; /* 0 free; else a number that changes on reuse */
+	int32_t fd;      /* lowest descriptor it was opened under */
+	uint16_t family; /* AF_INET or AF_INET6, 0 when not known yet */
+	uint8_t proto;   /* enum osf_stats_proto */
+	uint8_t reason;  /* enum osf_reason: why it runs there */
+	uint8_t passive; /* 1 accepted, 0 connected (or neither) */
+	uint8_t listening;
+	uint16_t local_port, peer_port;    /* host order */
+	uint16_t reserved;
+	uint8_t local_addr[16], peer_addr[16]; /* v4 in the first 4 bytes */
+	uint64_t opened_ns;   /* CLOCK_REALTIME */
+	uint64_t since_ns;    /* CLOCK_REALTIME: on this protocol since */
+	uint64_t rx_bytes_inet, tx_bytes_inet;
+	uint64_t rx_bytes_shm, tx_bytes_shm;
+	uint64_t rx_ops, tx_ops; /* calls that moved bytes */
+	uint64_t n_spins;  /* waits that spinning ended */
+	uint64_t n_sleeps; /* waits that went to sleep in the kernel */
+	uint64_t n_wakes;  /* doorbells rung for the peer */
+};
+
+#endif
