@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* base/compiler.h - the compiler's extensions that the tree uses, by name */
+#pragma once
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stddef.h>
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define HOT __attribute__((hot))
+#define COLD __attribute__((cold, noinline))
+#define MUST_CHECK __attribute__((warn_unused_result))
+#define OSF_API __attribute__((visibility("default")))
+#define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+#define CACHE_LINE 64
+
+#define MIN(a, b)                                                              \
+	({                                                                     \
+		typeof(a) a_ = (a);                                            \
+		typeof(b) b_ = (b);                                            \
+		a_ < b_ ? a_ : b_;                                             \
+	})
+
+#define container_of(ptr, type, member)                                        \
+	((type *)((char *)(ptr) - offsetof(type, member)))
+
+/* Assertions that hot paths can afford only while testing. */
+#ifdef OSF_DEBUG
+#define dassert(x) assert(x)
+#else
+#define dassert(x) ((void)0)
+#endif

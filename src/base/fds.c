@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base/fds.c - see base/fds.h
+ *
+ * Ours are kept as bits over the top FDS_WINDOW numbers below the limit at the
+ * time of the first call; what lies outside the window is kept in no record and
+ * is merely not spared.
+ */
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/resource.h>
+
+#include "base/atomic.h"
+#include "base/fds.h"
+#include "base/libc.h"
+
+#define FDS_WINDOW 32768
+#define FDS_TOP_MAX (1 << 20) /* a table this big is 8 MB of kernel memory */
+
+static int base_fd = -1; /* number of bit 0 */
+static uint64_t ours[FDS_WINDOW / 64];
+static int next_min; /* where to look for a free number first */
+
+static void window_set(void)
+{
+	struct rlimit rl;
+	int top = 1024;
+
+	if (!getrlimit(RLIMIT_NOFILE, &rl) && rl.rlim_cur > 0)
+		top = rl.rlim_cur > FDS_TOP_MAX ? FDS_TOP_MAX
+						: (int)rl.rlim_cur;
+	/* The kernel grows its table by doubling: stay within 64 Ki numbers
+	 * unless the program itself is up there. */
+	if (top > 65536)
+		top = 65536;
+	base_fd = top > FDS_WINDOW ? top - FDS_WINDOW : 0;
+	next_min = top - (top > 2048 ? 1024 : top / 4);
+}
+
+static bool in_window(int fd)
+{
+	return base_fd >= 0 && fd >= base_fd && fd < base_fd + FDS_WINDOW;
+}
+
+int fds_hide(int fd)
+{
+	if (fd < 0)
+		return fd;
+	if (base_fd < 0)
+		window_set();
+	int up = libc.fcntl(fd, F_DUPFD_CLOEXEC, next_min);
+	if (up < 0) /* the top is full: try all of the window */
+		up = libc.fcntl(fd, F_DUPFD_CLOEXEC, base_fd);
+	if (up < 0)
+		up = fd;
+	else
+		libc.close(fd);
+	if (in_window(up))
+		fetch_or(&ours[(up - base_fd) / 64],
+			 UINT64_C(1) << ((up - base_fd) % 64));
+	return up;
+}
+
+void fds_close(int fd)
+{
+	if (fd < 0)
+		return;
+	if (in_window(fd))
+		fetch_and(&ours[(fd - base_fd) / 64],
+			  ~(UINT64_C(1) << ((fd - base_fd) % 64)));
+	libc.close(fd);
+}
+
+bool fds_is_ours(int fd)
+{
+	return in_window(fd) && load_rlx(&ours[(fd - base_fd) / 64]) >>
+					((fd - base_fd) % 64) & 1;
+}
+
+int fds_next(int from)
+{
+	if (base_fd < 0 || from >= base_fd + FDS_WINDOW)
+		return -1;
+	int i = from > base_fd ? from - base_fd : 0;
+	uint64_t word = load_rlx(&ours[i / 64]) >> (i % 64);
+	if (word)
+		return base_fd + i + __builtin_ctzll(word);
+	for (i = i / 64 + 1; i < FDS_WINDOW / 64; i++)
+		if ((word = load_rlx(&ours[i])))
+			return base_fd + i * 64 + __builtin_ctzll(word);
+	return -1;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base/fds.h - descriptors of our own inside somebody else's process
+ *
+ * They stand at the top of the descriptor table, so that the program's own
+ * descriptors get the lowest free numbers as ever, are close-on-exec, and are
+ * spared when the program closes whole ranges.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+/* Move @fd up, out of the way, and remember it as ours.  Returns the new number
+ * (@fd itself when there is no room above).  @fd < 0 passes through. */
+int fds_hide(int fd);
+/* Close one that fds_hide() returned; negative is fine. */
+void fds_close(int fd);
+bool fds_is_ours(int fd);
+/* The smallest of ours that is >= @from, or -1. */
+int fds_next(int from);

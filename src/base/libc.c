@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base/libc.c - see base/libc.h
+ *
+ * The look-up itself may come back to us: dlsym() may call a malloc that reads a
+ * file.  While it runs, the names a malloc may need are system calls.
+ */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/libc.h"
+
+
+static int resolving; /* 1 while the look-up runs, 2 when done */
+
+static long early(long nr, long a, long b, long c, long d, long e, long f)
+{
+	return syscall(nr, a, b, c, d, e, f);
+}
+
+/* While resolving, these few go straight to the kernel. */
+static ssize_t raw_read(int fd, void *buf, size_t n)
+{
+	return early(SYS_read, fd, (long)buf, (long)n, 0, 0, 0);
+}
+static ssize_t raw_write(int fd, const void *buf, size_t n)
+{
+	return early(SYS_write, fd, (long)buf, (long)n, 0, 0, 0);
+}
+static int raw_close(int fd)
+{
+	return (int)early(SYS_close, fd, 0, 0, 0, 0, 0);
+}
+static int raw_open(const char *path, int flags, ...)
+{
+	va_list ap;
+
+	va_start(ap, flags);
+	int mode = va_arg(ap, int);
+	va_end(ap);
+	return (int)early(SYS_openat, AT_FDCWD, (long)path, flags, mode, 0, 0);
+}
+static int raw_fcntl(int fd, int cmd, ...)
+{
+	va_list ap;
+
+	va_start(ap, cmd);
+	long arg = va_arg(ap, long);
+	va_end(ap);
+	return (int)early(SYS_fcntl, fd, cmd, arg, 0, 0, 0);
+}
+static int raw_ioctl(int fd, unsigned long req, ...)
+{
+	va_list ap;
+
+	va_start(ap, req);
+	long arg = va_arg(ap, long);
+	va_end(ap);
+	return (int)early(SYS_ioctl, fd, (long)req, arg, 0, 0, 0);
+}
+static int raw_socket(int domain, int type, int protocol)
+{
+	return (int)early(SYS_socket, domain, type, protocol, 0, 0, 0);
+}
+static int raw_poll(struct pollfd *fds, nfds_t n, int timeout)
+{
+	struct timespec ts = { timeout / 1000, timeout % 1000 * 1000000L };
+
+	return (int)early(SYS_ppoll, (long)fds, (long)n,
+			  timeout < 0 ? 0 : (long)&ts, 0, 0, 0);
+}
+
+struct libc libc = {
+	.read = raw_read,
+	.write = raw_write,
+	.close = raw_close,
+	.open = raw_open,
+	.fcntl = raw_fcntl,
+	.ioctl = raw_ioctl,
+	.socket = raw_socket,
+	.poll = raw_poll,
+};
+
+/*
+ * Called by the constructor, and by any wrapper that finds it has not run yet.
+ * A thread that comes second while the first is still looking up uses the raw
+ * names above, or, for the rest, finds NULL and waits in libc_resolve().
+ */
+void libc_resolve(void)
+{
+	if (load_acq(&resolving) == 2)
+		return;
+	if (!cas(&resolving, 0, 1))
+		return;
+
+	struct libc found;
+#define F(ret, name, params)                                                   \
+	*(void **)&found.name = dlsym(RTLD_NEXT, #name);                       \
+	if (!found.name)                                                       \
+		found.name = libc.name;
+#include "base/libc.def"
+#undef F
+	libc = found;
+	store_rel(&resolving, 2); /* pairs with the load above */
+}

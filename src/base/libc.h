@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base/libc.h - the C library below us
+ *
+ *     libc.read(fd, buf, n)   is the real read(), whatever we answer for
+ *
+ * Each pointer starts at a function that looks all of them up, so that the first
+ * caller may come from anywhere: another library's constructor, malloc, a signal
+ * handler.
+ */
+#pragma once
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+
+struct libc {
+#define F(ret, name, params) ret(*name) params;
+#include "base/libc.def"
+#undef F
+};
+
+extern struct libc libc;
+
+/* Look every name up now; idempotent, safe from any context. */
+void libc_resolve(void);

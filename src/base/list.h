@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* base/list.h - doubly linked, circular; an entry that is alone is on no list */
+#pragma once
+
+#include <stdbool.h>
+
+struct list {
+	struct list *next, *prev;
+};
+
+static inline void list_init(struct list *l) { l->next = l->prev = l; }
+static inline bool list_is_empty(const struct list *l) { return l->next == l; }
+
+static inline void list_add_tail(struct list *head, struct list *l)
+{
+	l->prev = head->prev;
+	l->next = head;
+	head->prev->next = l;
+	head->prev = l;
+}
+
+static inline void list_del(struct list *l)
+{
+	l->prev->next = l->next;
+	l->next->prev = l->prev;
+	list_init(l);
+}

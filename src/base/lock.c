@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/* base/lock.c - the slow half of base/lock.h: waiting, waking, dead owners */
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/lock.h"
+
+__thread uint32_t lock_tid __attribute__((tls_model("initial-exec")));
+
+uint32_t lock_tid_load(void)
+{
+	lock_tid = (uint32_t)syscall(SYS_gettid);
+	return lock_tid;
+}
+
+/* The forked child's only thread has a new id. */
+void lock_after_fork(void) { lock_tid = 0; }
+
+static bool owner_is_dead(uint32_t tid)
+{
+	return syscall(SYS_tkill, (pid_t)tid, 0) < 0 && errno == ESRCH;
+}
+
+/*
+ * Spin shortly, then sleep on the word.  A sleep of 20 ms without news is the
+ * occasion to ask whether the owner still lives: only its death can make a
+ * holder keep a lock that long.
+ */
+void lock_slow(struct lock *l)
+{
+	uint32_t self = lock_self();
+	int saved = errno;
+
+	for (int i = 0; i < 200; i++) {
+		if (!load_rlx(&l->word) && lock_try(l))
+			return;
+		cpu_relax();
+	}
+	for (;;) {
+		uint32_t word = load_rlx(&l->word);
+
+		if (!word) {
+			/* Others may wait too, so wake one when done. */
+			if (cas(&l->word, 0u, self | LOCK_WAITERS))
+				break;
+			continue;
+		}
+		if (!(word & LOCK_WAITERS) &&
+		    !cas(&l->word, word, word | LOCK_WAITERS))
+			continue;
+		struct timespec ts = { .tv_nsec = 20 * 1000 * 1000 };
+		if (syscall(SYS_futex, &l->word, FUTEX_WAIT, word | LOCK_WAITERS,
+			    &ts, NULL, 0) < 0 &&
+		    errno == ETIMEDOUT && owner_is_dead(word & ~LOCK_WAITERS) &&
+		    cas(&l->word, word | LOCK_WAITERS, self | LOCK_WAITERS))
+			break;
+	}
+	errno = saved;
+}
+
+void lock_wake(struct lock *l)
+{
+	int saved = errno;
+
+	syscall(SYS_futex, &l->word, FUTEX_WAKE, 1, NULL, NULL, 0);
+	errno = saved;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* base/log.c - see base/log.h */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fds.h"
+#include "base/libc.h"
+#include "base/log.h"
+
+int log_level = -1;
+static int fd_log = -1;
+
+static const char *const names[] = { "err", "warn", "info", "dbg" };
+
+int log_level_parse(const char *s)
+{
+	for (int i = 0; i < (int)ARRAY_LEN(names); i++)
+		if (!strcmp(s, names[i]) || (s[0] == '0' + i && !s[1]))
+			return i;
+	return -1;
+}
+
+void log_open(void)
+{
+	const char *level = getenv("OSF_LOG");
+	const char *file = getenv("OSF_LOG_FILE");
+
+	if (!level || !*level)
+		return;
+	int fd = file && *file ? libc.open(file,
+					   O_WRONLY | O_CREAT | O_APPEND |
+						   O_CLOEXEC,
+					   0600)
+			       : libc.dup(STDERR_FILENO);
+	if (fd < 0)
+		return;
+	fd_log = fds_hide(fd);
+	log_level = log_level_parse(level);
+	if (log_level < 0) {
+		log_level = LOG_LEVEL_WARN;
+		log_warn("OSF_LOG is '%s', want err, warn, info or dbg", level);
+	}
+}
+
+int log_fd(void) { return fd_log; }
+
+void log_write(enum log_level level, const char *fmt, ...)
+{
+	int saved = errno;
+	char line[512];
+	va_list ap;
+
+	int n = snprintf(line, sizeof(line), "osf[%d] %s: ", (int)getpid(),
+			 names[level]);
+	errno = saved;
+	va_start(ap, fmt);
+	n += vsnprintf(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
+	va_end(ap);
+	if (n > (int)sizeof(line) - 2)
+		n = (int)sizeof(line) - 2;
+	line[n++] = '\n';
+	if (libc.write(fd_log, line, (size_t)n) < 0)
+		log_level = -1; /* nobody can read it any more */
+	errno = saved;
+}

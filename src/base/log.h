@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base/log.h - messages, silent unless OSF_LOG asks for them
+ *
+ * One write() to a descriptor saved at start, never stdio: the process is
+ * somebody else's.  Lower case, no full stop, "name value" pairs.
+ */
+#pragma once
+
+#include "base/compiler.h"
+
+enum log_level { LOG_LEVEL_ERR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DBG };
+
+extern int log_level; /* messages above it are not made; -1: none */
+
+void log_open(void);                 /* reads OSF_LOG and OSF_LOG_FILE */
+int log_fd(void);                    /* ours, not to be closed, or -1 */
+int log_level_parse(const char *s); /* "err".."dbg" or 0..3; -1 unknown */
+COLD void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
+
+#define LOG(level, ...)                                                        \
+	do {                                                                   \
+		if (unlikely((int)(level) <= log_level))                       \
+			log_write(level, __VA_ARGS__);                         \
+	} while (0)
+#define log_err(...) LOG(LOG_LEVEL_ERR, __VA_ARGS__)
+#define log_warn(...) LOG(LOG_LEVEL_WARN, __VA_ARGS__)
+#define log_info(...) LOG(LOG_LEVEL_INFO, __VA_ARGS__)
+#define log_dbg(...) LOG(LOG_LEVEL_DBG, __VA_ARGS__)

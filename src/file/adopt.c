@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * file/adopt.c - sockets that the program was given at its start
+ *
+ * inetd, systemd, a shell's redirection: an inherited TCP connection is one whose
+ * other end may well be waiting to move it.  It is taken for the accepting end;
+ * an inherited listener announces itself like any other.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+
+#include "base/fds.h"
+#include "base/libc.h"
+#include "file/epoll.h"
+#include "file/file.h"
+#include "ops/ops.h"
+
+#define ADOPT_MAX 256
+
+static int int_option(int fd, int name)
+{
+	int v = -1;
+	socklen_t len = sizeof(v);
+
+	return libc.getsockopt(fd, SOL_SOCKET, name, &v, &len) < 0 ? -1 : v;
+}
+
+static void adopt(int fd)
+{
+	struct ops_family family;
+	struct sockaddr_storage peer, local;
+	socklen_t plen = sizeof(peer), llen = sizeof(local);
+
+	if (int_option(fd, SO_PROTOCOL) != IPPROTO_TCP ||
+	    !ops_family(int_option(fd, SO_DOMAIN), int_option(fd, SO_TYPE),
+			IPPROTO_TCP, &family))
+		return;
+	struct file *f = file_new_sock(fd);
+	if (!f)
+		return;
+	int fl = libc.fcntl(fd, F_GETFL);
+	f->sk->nonblock = fl >= 0 && fl & O_NONBLOCK;
+	ops_created(f->sk, &family);
+	if (int_option(fd, SO_ACCEPTCONN) == 1) {
+		ops_listening(f->sk, fd, 0);
+		file_pass(f);
+	} else if (!getpeername(fd, (struct sockaddr *)&peer, &plen) &&
+		   !getsockname(fd, (struct sockaddr *)&local, &llen)) {
+		ops_accepted(f->sk, fd, f->sk, (struct sockaddr *)&peer);
+		file_settle(f, fd);
+	}
+}
+
+void file_adopt(void)
+{
+	int saved = errno;
+	DIR *d = opendir("/proc/self/fd");
+	int fds[ADOPT_MAX], n = 0;
+
+	if (!d)
+		return;
+	for (struct dirent *e; (e = readdir(d)) && n < ADOPT_MAX;) {
+		int fd = atoi(e->d_name);
+
+		if (e->d_name[0] != '.' && fd != dirfd(d) && !fds_is_ours(fd) &&
+		    !table_load(fd))
+			fds[n++] = fd;
+	}
+	closedir(d);
+	while (n--)
+		adopt(fds[n]);
+	errno = saved;
+}

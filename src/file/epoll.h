@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * file/epoll.h - epoll over kernel descriptors and upgraded sockets together
+ *
+ * The program's epoll descriptor stays a kernel epoll set, and every descriptor
+ * stays in it.  A socket that is upgraded changes its kernel entry into a hint
+ * (edge-triggered, with a tag of ours instead of the program's data), and its
+ * events are computed here: what a peer posts to the set's lane of the inbox
+ * goes on the ready list, and so does what a hint points at.
+ *
+ * Lock: epoll.lock, then the socket's rx and tx.
+ */
+#pragma once
+
+#include <signal.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <time.h>
+
+#include "file/file.h"
+
+struct epoll *epoll_new(int fd);
+void epoll_free(struct epoll *ep);
+
+/* epoll_ctl() when either descriptor has a file.  0 or -errno. */
+int epoll_file_ctl(int epfd, struct file *fe, int op, int fd,
+		   struct epoll_event *ev);
+/* epoll_pwait2(), @ts relative or NULL for ever.  Count or -errno. */
+int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
+		    const struct timespec *ts, const sigset_t *mask);
+
+/* @f was upgraded: serve it in the sets it is in. */
+void epoll_merge_sock(struct file *f);
+/* @f's description goes away. */
+void epoll_forget_sock(struct file *f);
+/* @f's state changed by a call of ours: let its sets look again. */
+void epoll_touch(struct file *f, unsigned events);
+/* Does the set have upgraded sockets (or may it)? */
+bool epoll_is_merged(const struct file *fe);
+/* Would epoll_wait() return something of ours now? */
+bool epoll_has_ready(struct file *fe);
+/* Has its kernel set anything for the program, hints apart? */
+bool epoll_kernel_ready(struct file *fe);
+/* Somebody waits for the set through the kernel (poll, another set). */
+void epoll_sleeping(struct file *fe);
+void epoll_after_fork(struct file *fe);

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/* file/file.c - the table, and the life of descriptions; see file/file.h */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/fds.h"
+#include "base/libc.h"
+#include "file/epoll.h"
+#include "file/file.h"
+#include "inet/inet.h"
+#include "ops/ops.h"
+#include "shm/shm.h"
+#include "sock/arena.h"
+
+#define PAGE_BYTES ((size_t)sizeof(uintptr_t) << TABLE_BITS)
+#define FILES_A_SLAB 256
+
+uintptr_t *file_table[TABLE_TOP];
+
+static struct lock lock;
+static struct file *free_files;
+static int top_page; /* pages above it were never made */
+
+static uintptr_t *slot_make_room(int fd)
+{
+	uintptr_t *slot = table_slot(fd);
+
+	if (slot || (unsigned)fd >= TABLE_TOP << TABLE_BITS)
+		return slot;
+	uintptr_t *page = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED)
+		return NULL;
+	int i = fd >> TABLE_BITS;
+	if (!cas(&file_table[i], NULL, page)) /* pairs with table_slot() */
+		munmap(page, PAGE_BYTES);
+	GUARD(&lock);
+	if (i >= top_page)
+		top_page = i + 1;
+	return table_slot(fd);
+}
+
+static struct file *file_alloc(void)
+{
+	GUARD(&lock);
+	if (!free_files) {
+		struct file *slab = mmap(NULL, FILES_A_SLAB * sizeof(*slab),
+					 PROT_READ | PROT_WRITE,
+					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (slab == MAP_FAILED)
+			return NULL;
+		for (int i = 0; i < FILES_A_SLAB; i++) {
+			slab[i].next_free = free_files;
+			free_files = &slab[i];
+		}
+	}
+	struct file *f = free_files;
+	free_files = f->next_free;
+	return f;
+}
+
+static void file_free(struct file *f)
+{
+	GUARD(&lock);
+	f->sk = NULL;
+	f->ep = NULL;
+	f->next_free = free_files;
+	free_files = f;
+}
+
+/* Count a reference on a file that may be going away this moment. */
+struct file *file_ref_slow(int fd, bool any)
+{
+	for (;;) {
+		uintptr_t entry = table_load(fd);
+		struct file *f = (struct file *)(entry & ~FILE_PASS);
+
+		if (!f || (entry & FILE_PASS && !any))
+			return NULL;
+		uint32_t n = load_rlx(&f->n_refs);
+		if (!n || !cas(&f->n_refs, n, n + 1))
+			continue;
+		if (likely((table_load(fd) & ~FILE_PASS) == (uintptr_t)f))
+			return f;
+		file_put(f);
+	}
+}
+
+static struct file *file_new(int fd, enum file_kind kind)
+{
+	struct file *f = file_alloc();
+
+	if (!f)
+		return NULL;
+	f->kind = (uint8_t)kind;
+	f->merged = f->hidden = 0;
+	f->anchor_fd = fd;
+	f->items = NULL;
+	f->lock = (struct lock){ 0 };
+	return f;
+}
+
+int file_install(int fd, struct file *f, bool pass)
+{
+	uintptr_t *slot = slot_make_room(fd);
+
+	if (!slot)
+		return -ENOMEM;
+	if (load_rlx(slot))
+		file_forget(fd); /* closed behind our back */
+	fetch_add(&f->n_refs, 1);
+	store_rel(slot, (uintptr_t)f | (pass ? FILE_PASS : 0));
+	return 0;
+}
+
+struct file *file_new_sock(int fd)
+{
+	struct file *f = file_new(fd, FILE_SOCK);
+	struct sock *sk = f ? sock_new(fd) : NULL;
+
+	if (sk) {
+		f->sk = sk;
+		store_rel(&f->n_refs, 0u);
+		if (!file_install(fd, f, false))
+			return f;
+		sock_free(sk);
+	}
+	if (f)
+		file_free(f);
+	return NULL;
+}
+
+struct file *file_new_epoll(int fd, struct epoll *ep)
+{
+	struct file *f = file_new(fd, FILE_EPOLL);
+
+	if (!f)
+		return NULL;
+	f->ep = ep;
+	store_rel(&f->n_refs, 0u);
+	if (!file_install(fd, f, false))
+		return f;
+	file_free(f);
+	return NULL;
+}
+
+static void sock_release(struct file *f, int fd)
+{
+	struct sock *sk = f->sk;
+
+	epoll_forget_sock(f);
+	if (fetch_sub(&sk->n_procs, 1) != 1) {
+		shm_detach(sk);
+		return; /* others of the family go on */
+	}
+	ops_closed(sk);
+	shm_offer_close(sk);
+	if (sk->seg)
+		shm_close(sk, fd);
+	sock_free(sk);
+}
+
+/* The last reference is gone.  @fd still names the description in the kernel. */
+void file_release(struct file *f, int fd)
+{
+	int saved = errno;
+
+	if (f->kind == FILE_SOCK)
+		sock_release(f, fd);
+	else
+		epoll_free(f->ep);
+	if (f->hidden)
+		fds_close(f->anchor_fd);
+	file_free(f);
+	errno = saved;
+}
+
+/* Others still use the description: keep a descriptor of our own for them. */
+static void anchor_move(struct file *f, int fd)
+{
+	if (f->anchor_fd != fd)
+		return;
+	int up = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 3));
+	if (up < 0)
+		return;
+	f->hidden = 1;
+	store_rel(&f->anchor_fd, up);
+}
+
+void file_forget(int fd)
+{
+	uintptr_t *slot = table_slot(fd);
+	uintptr_t entry = slot ? xchg(slot, (uintptr_t)0) : 0;
+	struct file *f = (struct file *)(entry & ~FILE_PASS);
+
+	if (!f)
+		return;
+	int saved = errno;
+	if (load_rlx(&f->n_refs) > 1)
+		anchor_move(f, fd);
+	if (fetch_sub(&f->n_refs, 1) == 1)
+		file_release(f, f->hidden ? f->anchor_fd : fd);
+	errno = saved;
+}
+
+static struct file *passing;
+static void pass_one(int fd, struct file *f)
+{
+	uintptr_t *slot = table_slot(fd);
+
+	if (f == passing)
+		cas(slot, (uintptr_t)f, (uintptr_t)f | FILE_PASS);
+}
+
+void file_pass(struct file *f)
+{
+	uintptr_t *slot = table_slot(f->anchor_fd);
+
+	/* Usually one descriptor; a search for the others is rare and slow. */
+	if (slot)
+		cas(slot, (uintptr_t)f, (uintptr_t)f | FILE_PASS);
+	if (load_rlx(&f->n_refs) > 2) {
+		GUARD(&lock);
+		passing = f;
+		file_for_each(pass_one);
+	}
+}
+
+COLD void file_settle(struct file *f, int fd)
+{
+	int saved = errno;
+	struct sock *sk = f->sk;
+
+	switch (sock_mode(sk)) {
+	case SOCK_SHM:
+		if (!f->merged)
+			epoll_merge_sock(f);
+		if (shm_wants_back(sk))
+			shm_take_back(sk, fd, OSF_REASON_NONE);
+		break;
+	case SOCK_KERNEL:
+		file_pass(f);
+		break;
+	default:
+		break;
+	}
+	errno = saved;
+}
+
+COLD void file_look(struct file *f, int fd)
+{
+	int saved = errno;
+
+	ops_look(f->sk, fd);
+	file_settle(f, fd);
+	errno = saved;
+}
+
+bool file_is_ours(int fd)
+{
+	struct file *f = file_get(fd);
+	bool ours = f && f->kind == FILE_SOCK &&
+		    sock_mode(f->sk) >= SOCK_CANDIDATE;
+
+	if (f)
+		file_put(f);
+	return ours;
+}
+
+bool file_is_passed(int fd) { return table_load(fd) & FILE_PASS; }
+
+int file_next(int from)
+{
+	for (int fd = from < 0 ? 0 : from; fd < top_page << TABLE_BITS; fd++) {
+		if (!load_rlx(&file_table[fd >> TABLE_BITS]))
+			fd |= (1 << TABLE_BITS) - 1;
+		else if (table_load(fd))
+			return fd;
+	}
+	return -1;
+}
+
+void file_for_each(void (*each)(int fd, struct file *f))
+{
+	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
+		struct file *f =
+			(struct file *)(table_load(fd) & ~FILE_PASS);
+
+		if (f)
+			each(fd, f);
+	}
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * file/file.h - descriptor to open file description
+ *
+ *     fd -> table (two levels, made as needed) -> struct file -> sock or epoll
+ *
+ * Only descriptors that osf has something to do with have an entry; for all others
+ * a call costs one look-up that finds nothing.  An entry whose low bit is set
+ * belongs to a socket that the kernel serves: calls that move data pass it by,
+ * calls that change descriptors still see it.
+ *
+ * A file counts its descriptors and the calls inside it; the last one out
+ * releases.  Files are type-stable, so a look-up may touch one that is being
+ * freed and find out afterwards.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "base/lock.h"
+#include "sock/sock.h"
+
+enum file_kind { FILE_SOCK, FILE_EPOLL };
+
+struct epoll;
+struct epitem;
+
+struct file {
+	uint32_t n_refs; /* descriptors plus calls in flight */
+	uint8_t kind;
+	uint8_t merged;	   /* its epoll items are served by us */
+	uint8_t hidden;	   /* anchor_fd is a descriptor of our own */
+	int32_t anchor_fd; /* some descriptor of the description */
+	struct sock *sk;
+	struct epoll *ep;
+	struct epitem *items; /* epoll sets a socket is in */
+	struct lock lock;     /* items */
+	struct file *next_free;
+};
+
+#define FILE_PASS ((uintptr_t)1)
+#define TABLE_BITS 10
+#define TABLE_TOP (1u << 20) /* times 1 << TABLE_BITS: every possible fd */
+
+extern uintptr_t *file_table[TABLE_TOP];
+
+static inline uintptr_t *table_slot(int fd)
+{
+	uintptr_t *page = (unsigned)fd < TABLE_TOP << TABLE_BITS
+				  ? load_acq(&file_table[(unsigned)fd >>
+							 TABLE_BITS])
+				  : NULL;
+
+	return page ? &page[(unsigned)fd & ((1u << TABLE_BITS) - 1)] : NULL;
+}
+
+static inline uintptr_t table_load(int fd)
+{
+	uintptr_t *slot = table_slot(fd);
+
+	return slot ? load_acq(slot) : 0;
+}
+
+struct file *file_ref_slow(int fd, bool any);
+void file_release(struct file *f, int fd);
+
+/* The file that serves data calls on @fd, with a reference, or NULL: libc's. */
+static inline struct file *file_get(int fd)
+{
+	uintptr_t entry = table_load(fd);
+
+	if (likely(!entry || entry & FILE_PASS))
+		return NULL;
+	if (is_single_threaded()) {
+		struct file *f = (struct file *)entry;
+
+		f->n_refs++;
+		return f;
+	}
+	return file_ref_slow(fd, false);
+}
+
+/* The same for calls on descriptors themselves: passed-by ones too. */
+static inline struct file *file_get_any(int fd)
+{
+	return likely(!table_load(fd)) ? NULL : file_ref_slow(fd, true);
+}
+
+static inline void file_put(struct file *f)
+{
+	if (is_single_threaded()) {
+		if (likely(--f->n_refs))
+			return;
+	} else if (fetch_sub(&f->n_refs, 1) != 1) {
+		return;
+	}
+	file_release(f, f->anchor_fd);
+}
+
+/* Do we move the bytes of @fd? */
+bool file_is_ours(int fd);
+
+/* A new socket description under @fd.  NULL: out of memory, the kernel's. */
+struct file *file_new_sock(int fd);
+struct file *file_new_epoll(int fd, struct epoll *ep);
+/* @fd names the description of @f too (dup). */
+int file_install(int fd, struct file *f, bool pass);
+/* @fd is about to be closed by the kernel, or to be replaced. */
+void file_forget(int fd);
+/* Serve data calls of @f by libc from now on. */
+void file_pass(struct file *f);
+bool file_is_passed(int fd);
+
+/* It may be time for the next step of an upgrade; follows what comes of it. */
+void file_look(struct file *f, int fd);
+/* A call changed the socket's mode: bring sets and table in line. */
+void file_settle(struct file *f, int fd);
+
+/* @each is called with every entry in the table. */
+void file_for_each(void (*each)(int fd, struct file *f));
+/* The smallest entry >= @from, -1 for none. */
+int file_next(int from);
+
+/* fork.c */
+void fork_init(void);
+void fork_failed(void); /* the child never came to be */
+/* adopt.c: sockets that were there before us. */
+void file_adopt(void);

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+/* file/poll.c - see file/poll.h */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/libc.h"
+#include "base/spin.h"
+#include "file/epoll.h"
+#include "file/file.h"
+#include "file/poll.h"
+#include "shm/shm.h"
+
+#define ALWAYS (POLLERR | POLLHUP | POLLNVAL)
+#define ON_STACK 64
+
+/* One pollfd as we serve it: a copy for the kernel, and our file if we have one
+ * in it. */
+struct entry {
+	struct file *file; /* referenced; NULL: the kernel's alone */
+	struct pollfd kernel;
+};
+
+struct poller {
+	struct pollfd *fds; /* the program's */
+	struct entry *entries;
+	struct pollfd *kfds; /* scratch for the kernel */
+	nfds_t n;
+	nfds_t n_kernel; /* entries that the kernel alone serves */
+	unsigned turns;
+};
+
+static bool concerns(int fd)
+{
+	uintptr_t entry = fd >= 0 ? table_load(fd) : 0;
+	const struct file *f = (const struct file *)entry;
+
+	if (likely(!entry || entry & FILE_PASS))
+		return false;
+	if (f->kind == FILE_EPOLL)
+		return epoll_is_merged(f);
+	return sock_mode(f->sk) >= SOCK_CANDIDATE;
+}
+
+bool poll_concerns_us(const struct pollfd *fds, nfds_t n)
+{
+	for (nfds_t i = 0; i < n; i++)
+		if (unlikely(concerns(fds[i].fd)))
+			return true;
+	return false;
+}
+
+static short file_revents(const struct entry *e)
+{
+	unsigned want = (unsigned short)e->kernel.events | ALWAYS;
+	struct file *f = e->file;
+
+	if (f->kind == FILE_EPOLL)
+		return epoll_has_ready(f) ? (short)(POLLIN & want) : 0;
+	return (short)(shm_events(f->sk, e->kernel.fd) & want);
+}
+
+/* Fill in revents; how many are not 0. */
+static int look(struct poller *p, bool ask_kernel)
+{
+	int n_ready = 0;
+	nfds_t n_k = 0;
+
+	for (nfds_t i = 0; i < p->n; i++) {
+		struct entry *e = &p->entries[i];
+
+		p->fds[i].revents = e->file ? file_revents(e) : 0;
+		n_ready += p->fds[i].revents != 0;
+		if (!e->file || e->file->kind == FILE_EPOLL)
+			p->kfds[n_k++] = (struct pollfd){
+				.fd = p->fds[i].fd,
+				.events = p->fds[i].events,
+			};
+	}
+	if (!n_k || !ask_kernel || libc.poll(p->kfds, n_k, 0) <= 0)
+		return n_ready;
+	n_k = 0;
+	for (nfds_t i = 0; i < p->n; i++) {
+		struct entry *e = &p->entries[i];
+
+		if (e->file && e->file->kind != FILE_EPOLL)
+			continue;
+		/* A merged set's own readiness may be a hint of ours: only
+		 * what it would return counts. */
+		short re = p->kfds[n_k++].revents;
+		if (e->file)
+			re = epoll_kernel_ready(e->file) ? re : 0;
+		n_ready += re && !p->fds[i].revents;
+		p->fds[i].revents |= re;
+	}
+	return n_ready;
+}
+
+static bool any_ready(void *arg)
+{
+	struct poller *p = arg;
+
+	return look(p, ++p->turns % 64 == 0) > 0;
+}
+
+static void arm(const struct entry *e)
+{
+	if (!e->file)
+		return;
+	if (e->file->kind == FILE_EPOLL) {
+		epoll_sleeping(e->file);
+		return;
+	}
+	struct sock *sk = e->file->sk;
+	if (sock_mode(sk) != SOCK_SHM && sock_mode(sk) != SOCK_CANDIDATE)
+		return;
+	if (fetch_add(&sk->n_sleepers, 1) == 0 && lock_try(&sk->rx_lock)) {
+		anchor_drain(sk, e->kernel.fd);
+		lock_put(&sk->rx_lock);
+	}
+	shm_arm(sk, (unsigned short)e->kernel.events & (POLLIN | POLLOUT),
+		ARM_ANCHOR);
+}
+
+static void disarm(const struct entry *e, short revents)
+{
+	if (!e->file || e->file->kind == FILE_EPOLL)
+		return;
+	struct sock *sk = e->file->sk;
+	if (sock_mode(sk) != SOCK_SHM && sock_mode(sk) != SOCK_CANDIDATE)
+		return;
+	fetch_sub(&sk->n_sleepers, 1);
+	if (revents & (POLLHUP | POLLERR | POLLRDHUP))
+		anchor_look(sk, e->kernel.fd);
+	count(&sk->st.n_sleeps, 1);
+}
+
+/* What to ask the kernel for while asleep. */
+static struct pollfd sleeping_pollfd(const struct entry *e)
+{
+	struct pollfd k = e->kernel;
+
+	if (!e->file || e->file->kind == FILE_EPOLL)
+		return k;
+	if (sock_mode(e->file->sk) != SOCK_SHM)
+		k.events |= POLLIN; /* a candidate: its peer may ring */
+	else if (k.events & (POLLIN | POLLOUT))
+		k.events = POLLIN | POLLRDHUP | (k.events & POLLPRI);
+	return k;
+}
+
+/* 0 to look again, -EAGAIN when time is over, -EINTR, ... */
+static int sleep_once(struct poller *p, uint64_t deadline_ns,
+		      const sigset_t *mask)
+{
+	struct timespec left;
+	int r = 0;
+
+	for (nfds_t i = 0; i < p->n; i++)
+		arm(&p->entries[i]);
+	bool go = !look(p, false);
+	for (nfds_t i = 0; i < p->n; i++)
+		p->kfds[i] = sleeping_pollfd(&p->entries[i]);
+	if (go) {
+		uint64_t now = now_ns();
+
+		left = ns_timespec(now < deadline_ns ? deadline_ns - now : 0);
+		r = libc.ppoll(p->kfds, p->n,
+			       deadline_ns == UINT64_MAX ? NULL : &left, mask);
+		r = r < 0 ? -errno : r;
+	}
+	for (nfds_t i = 0; i < p->n; i++)
+		disarm(&p->entries[i], r > 0 ? p->kfds[i].revents : 0);
+	if (go && !r)
+		return -EAGAIN;
+	return r < 0 ? r : 0;
+}
+
+static int poll_loop(struct poller *p, const struct timespec *ts,
+		     const sigset_t *mask)
+{
+	uint64_t start = now_ns(), deadline_ns = UINT64_MAX;
+	int n = look(p, true);
+
+	if (n || (ts && !ts->tv_sec && !ts->tv_nsec))
+		return n;
+	if (ts)
+		deadline_ns = start + (uint64_t)ts->tv_sec * NS_PER_S +
+			      (uint64_t)ts->tv_nsec;
+	for (;;) {
+		if (spin_until(any_ready, p, deadline_ns)) {
+			n = look(p, true);
+			if (n)
+				return n;
+		}
+		int err = sleep_once(p, deadline_ns, mask);
+		n = look(p, true);
+		if (n) {
+			spin_learn(now_ns() - start);
+			return n;
+		}
+		if (err == -EAGAIN || now_ns() >= deadline_ns)
+			return 0;
+		if (err)
+			return err;
+	}
+}
+
+int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
+	       const sigset_t *mask)
+{
+	struct entry entries[ON_STACK];
+	struct pollfd kfds[ON_STACK];
+	struct poller p = {
+		.fds = fds, .entries = entries, .kfds = kfds, .n = n
+	};
+	void *heap = NULL;
+
+	if (ts && (ts->tv_sec < 0 || ts->tv_nsec < 0 ||
+		   ts->tv_nsec >= (long)NS_PER_S))
+		return -EINVAL;
+	if (n > ON_STACK) {
+		heap = malloc(n * (sizeof(*entries) + sizeof(*kfds)));
+		if (!heap)
+			return -ENOMEM;
+		p.entries = heap;
+		p.kfds = (struct pollfd *)(p.entries + n);
+	}
+	for (nfds_t i = 0; i < n; i++) {
+		struct entry *e = &p.entries[i];
+
+		*e = (struct entry){ .kernel = fds[i] };
+		if (concerns(fds[i].fd))
+			e->file = file_get(fds[i].fd);
+	}
+	int r = poll_loop(&p, ts, mask);
+	for (nfds_t i = 0; i < n; i++)
+		if (p.entries[i].file)
+			file_put(p.entries[i].file);
+	free(heap);
+	return r;
+}
+
+/*
+ * select() is poll() with another notation.
+ */
+
+#define SEL_IN (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
+#define SEL_OUT (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)
+#define SEL_EX POLLPRI
+
+static bool in_set(int fd, const fd_set *s)
+{
+	/* Past FD_SETSIZE too: programs do allocate larger ones. */
+	return s && s->fds_bits[fd / NFDBITS] >> (fd % NFDBITS) & 1;
+}
+
+static void set_bit(int fd, fd_set *s)
+{
+	s->fds_bits[fd / NFDBITS] |= (fd_mask)(1UL << (fd % NFDBITS));
+}
+
+static void clear_set(fd_set *s, int n)
+{
+	if (s)
+		memset(s, 0,
+		       (size_t)((n + NFDBITS - 1) / NFDBITS) * sizeof(fd_mask));
+}
+
+static short wanted(int fd, const fd_set *r, const fd_set *w, const fd_set *e)
+{
+	return (short)((in_set(fd, r) ? POLLIN : 0) |
+		       (in_set(fd, w) ? POLLOUT : 0) |
+		       (in_set(fd, e) ? POLLPRI : 0));
+}
+
+int select_files(int n, fd_set *r, fd_set *w, fd_set *e,
+		 const struct timespec *ts, const sigset_t *mask, bool *ours)
+{
+	struct pollfd on_stack[ON_STACK], *fds = on_stack;
+	nfds_t n_fds = 0, concern = 0;
+
+	*ours = false;
+	for (int fd = 0; fd < n; fd++) {
+		if (!wanted(fd, r, w, e))
+			continue;
+		n_fds++;
+		concern += concerns(fd);
+	}
+	if (!concern)
+		return 0;
+	*ours = true;
+	if (n_fds > ON_STACK && !(fds = malloc(n_fds * sizeof(*fds))))
+		return -ENOMEM;
+	n_fds = 0;
+	for (int fd = 0; fd < n; fd++) {
+		short want = wanted(fd, r, w, e);
+
+		if (want)
+			fds[n_fds++] = (struct pollfd){ .fd = fd,
+							.events = want };
+	}
+	int n_ready = poll_files(fds, n_fds, ts, mask);
+	for (nfds_t i = 0; n_ready > 0 && i < n_fds; i++)
+		if (fds[i].revents & POLLNVAL)
+			n_ready = -EBADF;
+	if (n_ready >= 0) {
+		clear_set(r, n);
+		clear_set(w, n);
+		clear_set(e, n);
+		n_ready = 0;
+		for (nfds_t i = 0; i < n_fds; i++) {
+			short re = fds[i].revents, ev = fds[i].events;
+
+			if (ev & POLLIN && re & SEL_IN)
+				set_bit(fds[i].fd, r), n_ready++;
+			if (ev & POLLOUT && re & SEL_OUT)
+				set_bit(fds[i].fd, w), n_ready++;
+			if (ev & POLLPRI && re & SEL_EX)
+				set_bit(fds[i].fd, e), n_ready++;
+		}
+	}
+	if (fds != on_stack)
+		free(fds);
+	return n_ready;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * file/poll.h - poll and select over kernel descriptors and upgraded sockets
+ *
+ * O(n), as in the kernel: each upgraded socket is looked at here, the others by one
+ * poll() of the kernel; while asleep, all by one ppoll(), where an upgraded
+ * socket is represented by its anchor, which the peer rings.
+ */
+#pragma once
+
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/select.h>
+#include <time.h>
+
+/* Is any of them more than the kernel can answer for? */
+bool poll_concerns_us(const struct pollfd *fds, nfds_t n);
+/* ppoll() for sets that do; @ts relative, NULL for ever.  Count or -errno. */
+int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
+	       const sigset_t *mask);
+/* pselect() likewise; *@ours false: nothing was done, ask the kernel. */
+int select_files(int n, fd_set *r, fd_set *w, fd_set *e,
+		 const struct timespec *ts, const sigset_t *mask, bool *ours);

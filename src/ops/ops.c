@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/* ops/ops.c - see ops/ops.h */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fds.h"
+#include "base/libc.h"
+#include "base/log.h"
+#include "ops/local.h"
+#include "ops/ops.h"
+#include "ops/policy.h"
+#include "ops/registry.h"
+#include "shm/shm.h"
+#include "sock/arena.h"
+
+/* How often an offer, or a search for one, is repeated before giving up; the
+ * distance doubles each time. */
+#define LOOKS_MAX 12u
+#define EAGER_LOOKS 64u /* asked for at once: then looking is cheap enough */
+
+bool ops_family(int domain, int type, int protocol, struct ops_family *out)
+{
+	int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	*out = (struct ops_family){ .domain = domain };
+	if (domain == AF_INET_OFFLOAD || domain == AF_INET_DIRECT) {
+		out->domain = AF_INET;
+		out->offload = domain == AF_INET_OFFLOAD;
+		out->direct = !out->offload;
+	}
+	return (out->domain == AF_INET || out->domain == AF_INET6) &&
+	       kind == SOCK_STREAM &&
+	       (protocol == 0 || protocol == IPPROTO_TCP);
+}
+
+const struct sockaddr *ops_sockaddr(const struct sockaddr *in, socklen_t len,
+				    struct sockaddr_storage *copy)
+{
+	if (!in || len < sizeof(struct sockaddr_in) || len > sizeof(*copy) ||
+	    (in->sa_family != AF_INET_OFFLOAD &&
+	     in->sa_family != AF_INET_DIRECT))
+		return in;
+	memcpy(copy, in, len);
+	copy->ss_family = AF_INET;
+	return (const struct sockaddr *)copy;
+}
+
+static void addr_note(uint8_t addr[16], uint16_t *port, uint16_t *family,
+		      const struct sockaddr *sa)
+{
+	if (sa->sa_family == AF_INET) {
+		const struct sockaddr_in *v4 = (const void *)sa;
+
+		memcpy(addr, &v4->sin_addr, 4);
+		*port = ntohs(v4->sin_port);
+	} else if (sa->sa_family == AF_INET6) {
+		const struct sockaddr_in6 *v6 = (const void *)sa;
+
+		memcpy(addr, &v6->sin6_addr, 16);
+		*port = ntohs(v6->sin6_port);
+	} else {
+		return;
+	}
+	*family = sa->sa_family;
+}
+
+static void note_local(struct sock *sk, int fd)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+
+	if (!getsockname(fd, (struct sockaddr *)&ss, &len))
+		addr_note(sk->st.local_addr, &sk->st.local_port,
+			  &sk->st.family, (struct sockaddr *)&ss);
+}
+
+static void note_peer(struct sock *sk, const struct sockaddr *sa)
+{
+	uint16_t family;
+
+	addr_note(sk->st.peer_addr, &sk->st.peer_port, &family, sa);
+}
+
+static void to_kernel(struct sock *sk, enum osf_reason reason)
+{
+	sock_set_reason(sk, reason);
+	sock_set_mode(sk, SOCK_KERNEL);
+}
+
+bool ops_pin(struct sock *sk, enum osf_reason reason)
+{
+	if (!cas(&sk->state, SOCK_STATE(SOCK_YOUNG), SOCK_STATE(SOCK_UPGRADING)))
+		return false;
+	shm_offer_close(sk);
+	to_kernel(sk, reason);
+	return true;
+}
+
+void ops_created(struct sock *sk, const struct ops_family *family)
+{
+	sk->st.family = (uint16_t)family->domain;
+	sk->turns_next = UINT32_MAX;
+	sk->bytes_next = UINT64_MAX;
+	if (family->offload)
+		sk->flags |= SOCK_F_OFFLOAD | SOCK_F_EAGER;
+	if (family->direct)
+		to_kernel(sk, OSF_REASON_DIRECT);
+	else if (!shm_config.enabled)
+		to_kernel(sk, OSF_REASON_DISABLED);
+	else if (policy_all_os())
+		to_kernel(sk, OSF_REASON_RULE);
+}
+
+/* First milestone: when is the connection worth a look? */
+static void start_counting(struct sock *sk)
+{
+	if (!shm_config.upgrade_turns)
+		sk->flags |= SOCK_F_EAGER;
+	sk->turns_next = sk->flags & SOCK_F_EAGER ? 0
+						  : shm_config.upgrade_turns;
+	sk->bytes_next = sk->flags & SOCK_F_EAGER ? 0
+						  : shm_config.upgrade_bytes;
+	sock_set_reason(sk, OSF_REASON_YOUNG);
+	sk->st.proto = OSF_PROTO_INET;
+}
+
+/* The next milestone after a look that found nothing; false: no more. */
+static bool look_again(struct sock *sk)
+{
+	uint64_t bytes = sk->st.rx_bytes_inet + sk->st.tx_bytes_inet;
+	unsigned n = ++sk->n_looks;
+
+	if (sk->flags & SOCK_F_EAGER && n < EAGER_LOOKS) {
+		sk->turns_next = sk->turns + (n > 8);
+		sk->bytes_next = n > 8 ? bytes + bytes / 4 + 1024 : 0;
+		return true;
+	}
+	if (n >= LOOKS_MAX + (sk->flags & SOCK_F_EAGER ? EAGER_LOOKS : 0u))
+		return false;
+	/* The opener, having offered, looks often at first: the answer comes
+	 * with the next response. */
+	bool offered = sk->offer_fd >= 0;
+	sk->turns_next = offered && n < 4 ? sk->turns + 1
+					  : sk->turns * 2 + 1;
+	sk->bytes_next = offered && n < 4
+				 ? bytes + shm_config.upgrade_bytes / 2
+				 : bytes * 2 + shm_config.upgrade_bytes;
+	return true;
+}
+
+int ops_connect_first(struct sock *sk, int fd, const struct sockaddr *to,
+		      socklen_t len)
+{
+	if (sock_mode(sk) != SOCK_YOUNG)
+		return -EAGAIN;
+	if (registry_connect(fd, to, len,
+			     policy_provider(ROLE_TCP_CLIENT, to, NULL)))
+		return -EAGAIN;
+	sk->st.proto = OSF_PROTO_MODULE;
+	sock_set_mode(sk, SOCK_KERNEL); /* its descriptor carries the bytes */
+	note_peer(sk, to);
+	return 0;
+}
+
+int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
+{
+	bool offload = sk->flags & SOCK_F_OFFLOAD;
+
+	sk->flags |= SOCK_F_ACTIVE;
+	sk->st.proto = OSF_PROTO_INET;
+	note_peer(sk, to);
+	count(&arena_totals()->n_connected, 1);
+	if (sock_mode(sk) != SOCK_YOUNG)
+		return 0;
+	start_counting(sk);
+	enum osf_reason why = OSF_REASON_NONE;
+	if (!local_is_local(to))
+		why = OSF_REASON_REMOTE;
+	else if (!policy_allows_shm(ROLE_TCP_CLIENT, to, NULL))
+		why = OSF_REASON_RULE;
+	else if (offload && !shm_is_announced(fd))
+		why = OSF_REASON_NO_PEER;
+	if (why != OSF_REASON_NONE) {
+		to_kernel(sk, why);
+		return offload ? EHOSTUNREACH : 0;
+	}
+	if (sk->flags & SOCK_F_EAGER)
+		ops_look(sk, fd); /* the offer is to stand before we return */
+	return 0;
+}
+
+void ops_listening(struct sock *sk, int fd, int backlog)
+{
+	sk->flags |= SOCK_F_LISTEN;
+	sk->st.listening = 1;
+	note_local(sk, fd);
+	sock_set_reason(sk, OSF_REASON_LISTENER);
+	registry_listen(fd, backlog);
+	if (sk->announce_fd <= 0 && sock_mode(sk) == SOCK_YOUNG) {
+		int a = shm_announce(fd);
+
+		sk->announce_fd = a > 0 ? a : 0;
+	}
+}
+
+void ops_accepted(struct sock *sk, int fd, struct sock *listener,
+		  const struct sockaddr *from)
+{
+	struct sockaddr_storage local;
+	socklen_t len = sizeof(local);
+
+	sk->flags |= SOCK_F_PASSIVE | (listener->flags & SOCK_F_EAGER);
+	sk->st.passive = 1;
+	sk->st.family = from->sa_family;
+	if (sk == listener) { /* adopted: it was there before its listener */
+		note_local(sk, fd);
+	} else {
+		memcpy(sk->st.local_addr, listener->st.local_addr, 16);
+		sk->st.local_port = listener->st.local_port;
+	}
+	note_peer(sk, from);
+	count(&arena_totals()->n_accepted, 1);
+	start_counting(sk);
+	if (sock_mode(listener) == SOCK_KERNEL)
+		to_kernel(sk, listener->st.reason);
+	else if (!local_is_local(from))
+		to_kernel(sk, OSF_REASON_REMOTE);
+	else if (policy_has_rules() &&
+		 !getsockname(fd, (struct sockaddr *)&local, &len) &&
+		 !policy_allows_shm(ROLE_TCP_SERVER, (void *)&local, from))
+		to_kernel(sk, OSF_REASON_RULE);
+	else if (sk->flags & SOCK_F_EAGER)
+		ops_look(sk, fd);
+}
+
+static void look_as_opener(struct sock *sk, int fd)
+{
+	if (sk->offer_fd >= 0) {
+		shm_offer_look(sk, fd);
+		return;
+	}
+	note_local(sk, fd);
+	if (shm_is_announced(fd))
+		shm_offer(sk, fd);
+	else
+		to_kernel(sk, OSF_REASON_NO_PEER);
+}
+
+void ops_look(struct sock *sk, int fd)
+{
+	if (!cas(&sk->state, SOCK_STATE(SOCK_YOUNG),
+		 SOCK_STATE(SOCK_UPGRADING))) {
+		/* Somebody is inside a call: not now, but soon. */
+		if (!look_again(sk))
+			sk->turns_next = UINT32_MAX;
+		return;
+	}
+	if (load_rlx(&sk->n_procs) > 1)
+		sock_set_mode(sk, SOCK_YOUNG); /* until the others let go */
+	else if (sk->flags & SOCK_F_ACTIVE)
+		look_as_opener(sk, fd);
+	else
+		shm_take(sk, fd);
+	if (sock_mode(sk) == SOCK_YOUNG && !look_again(sk) &&
+	    cas(&sk->state, SOCK_STATE(SOCK_YOUNG),
+		SOCK_STATE(SOCK_UPGRADING))) {
+		if (sk->offer_fd >= 0)
+			count(&arena_totals()->n_offers_expired, 1);
+		shm_offer_close(sk);
+		to_kernel(sk, load_rlx(&sk->n_procs) > 1 ? OSF_REASON_SHARED
+							 : OSF_REASON_NO_PEER);
+	}
+}
+
+void ops_closed(struct sock *sk)
+{
+	if (sk->announce_fd > 0)
+		fds_close(sk->announce_fd);
+	sk->announce_fd = 0;
+}
+
+int ops_init(void)
+{
+	shm_configure();
+	int err = policy_init();
+	if (!err)
+		registry_init();
+	return err;
+}

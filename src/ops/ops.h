@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ops/ops.h - the offload protocol switch
+ *
+ *     socket, connect, listen, accept  ->  rules, routes, capabilities  ->  protocol
+ *
+ * Decides where a connection may run and records why.  Two protocols are built
+ * in: inet, which is the kernel and always last, and shm, to which a connection
+ * moves after inet has opened it.  Modules register through include/osf/proto.h.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "osf/proto.h"
+#include "sock/sock.h"
+
+/* Reads rules and modules.  -EINVAL: a rule is wrong; it has been said. */
+MUST_CHECK int ops_init(void);
+
+/* What socket() was asked for; false: not a socket of the switch's. */
+struct ops_family {
+	int domain; /* what the kernel is to be given */
+	bool offload;
+	bool direct;
+};
+bool ops_family(int domain, int type, int protocol, struct ops_family *out);
+/* Rewrites AF_INET_OFFLOAD and AF_INET_DIRECT in @in to what the kernel knows. */
+const struct sockaddr *ops_sockaddr(const struct sockaddr *in, socklen_t len,
+				    struct sockaddr_storage *copy);
+
+void ops_created(struct sock *sk, const struct ops_family *family);
+/* Candidates before the kernel: 0 one of them connected @fd, else -EAGAIN. */
+int ops_connect_first(struct sock *sk, int fd, const struct sockaddr *to,
+		      socklen_t len);
+/* After the kernel's connect() returned 0 or EINPROGRESS.  0, or the errno that
+ * connect() is to fail with (AF_INET_OFFLOAD). */
+int ops_connected(struct sock *sk, int fd, const struct sockaddr *to);
+void ops_listening(struct sock *sk, int fd, int backlog);
+void ops_accepted(struct sock *sk, int fd, struct sock *listener,
+		  const struct sockaddr *from);
+/* One step towards shared memory, at a moment when it may be worth it.  The mode
+ * tells the outcome. */
+void ops_look(struct sock *sk, int fd);
+void ops_closed(struct sock *sk);
+/* Leave it to the kernel for good, from mode YOUNG.  False: others are inside. */
+bool ops_pin(struct sock *sk, enum osf_reason reason);

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/* ops/policy.c - see ops/policy.h */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/log.h"
+#include "ops/policy.h"
+
+#define CONFIG_FILE "/etc/osf.conf"
+#define CONFIG_MAX_BYTES (256 * 1024)
+
+static struct rule_set *rules;
+static bool all_os;
+
+static const char *app_id(void) { return getenv("OSF_APPLICATION_ID"); }
+
+static void complain(const char *where, const struct rule_error *err)
+{
+	char line[400];
+	int n = snprintf(line, sizeof(line), "osf: %s:%u:%u: %s\n", where,
+			 err->line, err->column, err->text);
+
+	if (libc.write(STDERR_FILENO, line, (size_t)n) < 0)
+		log_err("%s", line);
+}
+
+static int add(const char *where, const char *text, size_t len)
+{
+	struct rule_error err;
+	int r = rules_parse(&rules, text, len, &err);
+
+	if (r == -EINVAL)
+		complain(where, &err);
+	return r;
+}
+
+static int add_file(const char *path, bool required)
+{
+	AUTOCLOSE int fd = libc.open(path, O_RDONLY | O_CLOEXEC, 0);
+	AUTOFREE char *text = NULL;
+	size_t len = 0;
+
+	if (fd < 0) {
+		struct rule_error err = { .line = 0, .column = 0 };
+
+		if (!required && errno == ENOENT)
+			return 0;
+		snprintf(err.text, sizeof(err.text), "cannot be read: %s",
+			 strerror(errno));
+		complain(path, &err);
+		return -EINVAL;
+	}
+	text = malloc(CONFIG_MAX_BYTES + 1);
+	if (!text)
+		return -ENOMEM;
+	for (;;) {
+		ssize_t n = libc.read(fd, text + len,
+				      CONFIG_MAX_BYTES + 1 - len);
+		if (n <= 0 || (len += (size_t)n) > CONFIG_MAX_BYTES)
+			break;
+	}
+	return add(path, text, len);
+}
+
+int policy_init(void)
+{
+	const char *text = getenv("OSF_RULES");
+	const char *path = getenv("OSF_CONFIG_FILE");
+	int err = text ? add("OSF_RULES", text, strlen(text)) : 0;
+
+	if (!err)
+		err = path && *path ? add_file(path, true)
+				    : add_file(CONFIG_FILE, false);
+	if (err)
+		return err;
+	all_os = rules && rules_all_os(rules, program_invocation_short_name,
+				       app_id());
+	return 0;
+}
+
+bool policy_has_rules(void) { return rules; }
+bool policy_all_os(void) { return all_os; }
+
+const char *policy_provider(enum rule_role role, const struct sockaddr *first,
+			    const struct sockaddr *second)
+{
+	return rules ? rules_match(rules, program_invocation_short_name,
+				   app_id(), role, first, second)
+		     : NULL;
+}
+
+bool policy_allows_shm(enum rule_role role, const struct sockaddr *first,
+		       const struct sockaddr *second)
+{
+	const char *p = policy_provider(role, first, second);
+
+	/* A provider that is not ours is as good as no rule. */
+	return !p || (strcmp(p, "os") && strcmp(p, "inet"));
+}

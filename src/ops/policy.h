@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ops/policy.h - the rules in force for this process
+ *
+ *     OSF_RULES, then OSF_CONFIG_FILE or /etc/osf.conf  ->  policy_*()
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "base/compiler.h"
+#include "ops/rules.h"
+
+/* Reads the rules.  -EINVAL when one is wrong, after saying so on the log or, for
+ * want of one, on standard error: a program must not start half-configured. */
+MUST_CHECK int policy_init(void);
+bool policy_has_rules(void);
+bool policy_all_os(void);
+/* The provider of the matching rule, NULL for none. */
+const char *policy_provider(enum rule_role role, const struct sockaddr *first,
+			    const struct sockaddr *second);
+bool policy_allows_shm(enum rule_role role, const struct sockaddr *first,
+		       const struct sockaddr *second);

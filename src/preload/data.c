@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * preload/data.c - the calls that move bytes
+ *
+ *     application -> send() -> file_get() -> shm_send()
+ *                                 |
+ *                                 +-> libc.send(), when the kernel serves it
+ *
+ * Built from preload/calls.def; the few that do not fit its shape stand below it.
+ * Every one is a cancellation point as libc's is: what we sleep in is a libc call,
+ * and CALL()'s clean-up runs when a thread is cancelled there.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
+
+#include "file/epoll.h"
+#include "inet/inet.h"
+#include "ops/ops.h"
+#include "preload/edge.h"
+#include "shm/shm.h"
+
+/* Ours, above libc's MSG_*: read() and readv(), where 0 bytes mean no call. */
+#define READ_FLAG (1 << 30)
+
+/* What these flags ask for, the rings do not have. */
+#define RX_KERNEL_FLAGS (MSG_OOB | MSG_ERRQUEUE)
+
+extern void __chk_fail(void) __attribute__((noreturn));
+/* glibc's names for calls of programs compiled with _FORTIFY_SOURCE. */
+ssize_t __read_chk(int fd, void *buf, size_t n, size_t size);
+ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags);
+ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n, size_t size,
+		       int flags, struct sockaddr *restrict addr,
+		       socklen_t *restrict len);
+int __vdprintf_chk(int fd, int flag, const char *restrict fmt, va_list ap);
+int __dprintf_chk(int fd, int flag, const char *restrict fmt, ...);
+
+#define CHECK(n, size) ((n) > (size) ? __chk_fail() : (void)0)
+
+static ssize_t vectors_check(const struct iovec *iov, size_t n)
+{
+	size_t bytes = 0;
+
+	if (n > IOV_MAX)
+		return -EINVAL;
+	if (n && !iov)
+		return -EFAULT;
+	for (size_t i = 0; i < n; i++) {
+		if (iov[i].iov_len > SSIZE_MAX - bytes)
+			return -EINVAL;
+		bytes += iov[i].iov_len;
+	}
+	return (ssize_t)bytes;
+}
+
+/* Out-of-band calls are the kernel's, on the connection underneath. */
+static COLD ssize_t rx_kernel(int fd, const struct iovec *iov, size_t n,
+			      int flags)
+{
+	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
+	ssize_t r = libc.recvmsg(fd, &msg, flags);
+
+	return r < 0 ? -errno : r;
+}
+
+HOT ssize_t edge_rx(struct file *f, int fd, const struct iovec *iov, size_t n,
+		    int flags)
+{
+	struct sock *sk = f->sk;
+
+	if (n != 1 || unlikely(!iov->iov_len)) {
+		ssize_t bytes = vectors_check(iov, n);
+
+		if (bytes < 0 || (!bytes && flags & READ_FLAG))
+			return bytes;
+	}
+	flags &= ~READ_FLAG;
+	if (unlikely(flags & RX_KERNEL_FLAGS))
+		return rx_kernel(fd, iov, n, flags);
+	ssize_t r = shm_recv(sk, fd, iov, n, flags);
+	if (unlikely(!f->merged || shm_wants_back_or_gone(sk)))
+		file_settle(f, fd);
+	if (likely(r > 0))
+		count(&sk->st.rx_ops, 1);
+	return r;
+}
+
+static COLD ssize_t tx_urgent(struct file *f, int fd, const struct iovec *iov,
+			      size_t n, int flags)
+{
+	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
+
+	shm_take_back(f->sk, fd, OSF_REASON_URGENT);
+	ssize_t r = libc.sendmsg(fd, &msg, flags | MSG_NOSIGNAL);
+	return r < 0 ? -errno : r;
+}
+
+HOT ssize_t edge_tx(struct file *f, int fd, const struct iovec *iov, size_t n,
+		    int flags)
+{
+	struct sock *sk = f->sk;
+	ssize_t r, bytes;
+
+	if (likely(n == 1)) {
+		bytes = (ssize_t)iov->iov_len;
+	} else {
+		bytes = vectors_check(iov, n);
+		if (bytes < 0)
+			return bytes;
+	}
+	if (unlikely(flags & MSG_OOB))
+		r = tx_urgent(f, fd, iov, n, flags);
+	else
+		r = shm_send(sk, fd, iov, n, flags);
+	if (unlikely(!f->merged || shm_wants_back_or_gone(sk)))
+		file_settle(f, fd);
+	if (unlikely(r != bytes)) {
+		if (r == -EPIPE && !(flags & MSG_NOSIGNAL))
+			raise(SIGPIPE);
+		if (r >= 0 || r == -EAGAIN)
+			epoll_touch(f, EPOLLOUT);
+	}
+	if (likely(r > 0))
+		count(&sk->st.tx_ops, 1);
+	return r;
+}
+
+static inline bool is_ours(const struct sock *sk)
+{
+	return sock_mode(sk) == SOCK_SHM || sock_mode(sk) == SOCK_CANDIDATE;
+}
+
+/* Enter a kernel call, or learn that the call has become ours.  KERNEL: the table
+ * has not heard yet. */
+static bool enter(struct call *c)
+{
+	struct sock *sk = c->file->sk;
+
+	for (;;) {
+		if (sock_enter(sk)) {
+			c->entered = sk;
+			return true;
+		}
+		switch (sock_mode(sk)) {
+		case SOCK_CANDIDATE:
+		case SOCK_SHM:
+			return false;
+		case SOCK_KERNEL:
+			file_settle(c->file, c->file->anchor_fd);
+			return true;
+		default: /* UPGRADING takes microseconds */
+			cpu_relax();
+		}
+	}
+}
+
+static void leave(struct call *c)
+{
+	if (c->entered)
+		sock_leave(c->entered);
+	c->entered = NULL;
+}
+
+/*
+ * One data call on a file of ours.  @kernel is libc's own call; if the socket goes
+ * back to the kernel while we are at it, that is the answer too.
+ */
+#define DATA_CALL(c, dir, kernel, ours)                                        \
+	({                                                                     \
+		struct sock *sk_ = (c).file->sk;                               \
+		int errno_before_ = errno;                                     \
+		ssize_t r_;                                                    \
+		if ((dir) == DIR_TX && unlikely(!is_ours(sk_)) &&              \
+		    inet_due_before_send(sk_))                                 \
+			file_look((c).file, fd);                               \
+		if (unlikely(!is_ours(sk_)) && enter(&(c))) {                  \
+			r_ = (kernel);                                         \
+			leave(&(c));                                           \
+			if (inet_account(sk_, (dir), r_))                      \
+				file_look((c).file, fd);                       \
+		} else {                                                       \
+			r_ = (ours);                                           \
+			r_ = unlikely(r_ == -ESTALE)                           \
+				     ? (kernel)                                \
+				     : libc_ret(r_, errno_before_);            \
+		}                                                              \
+		r_;                                                            \
+	})
+
+#define RX(name, params, kernel, vectors, ...)                                 \
+	OSF_API ssize_t name params                                            \
+	{                                                                      \
+		CALL(c) = { .file = file_get(fd) };                            \
+		if (likely(!c.file) || c.file->kind != FILE_SOCK)              \
+			return (kernel);                                       \
+		return DATA_CALL(c, DIR_RX, (kernel),                          \
+				 edge_rx(c.file, fd, vectors, __VA_ARGS__));   \
+	}
+#define TX(name, params, kernel, vectors, ...)                                 \
+	OSF_API ssize_t name params                                            \
+	{                                                                      \
+		CALL(c) = { .file = file_get(fd) };                            \
+		if (likely(!c.file) || c.file->kind != FILE_SOCK)              \
+			return (kernel);                                       \
+		return DATA_CALL(c, DIR_TX, (kernel),                          \
+				 edge_tx(c.file, fd, vectors, __VA_ARGS__));   \
+	}
+#include "preload/calls.def"
+
+/*
+ * Those with results beside the bytes.
+ */
+
+OSF_API ssize_t recvfrom(int fd, void *restrict buf, size_t n, int flags,
+			 struct sockaddr *restrict addr,
+			 socklen_t *restrict len)
+{
+	CALL(c) = { .file = file_get(fd) };
+	if (likely(!c.file) || c.file->kind != FILE_SOCK)
+		return libc.recvfrom(fd, buf, n, flags, addr, len);
+	ssize_t r = DATA_CALL(c, DIR_RX,
+			      libc.recvfrom(fd, buf, n, flags, addr, len),
+			      edge_rx(c.file, fd, ONE(buf, n), flags));
+	if (r >= 0 && addr && len && is_ours(c.file->sk))
+		*len = 0; /* as the kernel: a stream has no senders */
+	return r;
+}
+
+OSF_API ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n,
+			       size_t size, int flags,
+			       struct sockaddr *restrict addr,
+			       socklen_t *restrict len)
+{
+	CHECK(n, size);
+	return recvfrom(fd, buf, n, flags, addr, len);
+}
+
+static void msg_results(struct msghdr *msg)
+{
+	msg->msg_namelen = 0;
+	msg->msg_controllen = 0;
+	msg->msg_flags = 0;
+}
+
+OSF_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	CALL(c) = { .file = file_get(fd) };
+	if (likely(!c.file) || c.file->kind != FILE_SOCK || !msg)
+		return libc.recvmsg(fd, msg, flags);
+	bool ours = is_ours(c.file->sk);
+	ssize_t r = DATA_CALL(c, DIR_RX, libc.recvmsg(fd, msg, flags),
+			      edge_rx(c.file, fd, msg->msg_iov,
+				      msg->msg_iovlen, flags));
+	if (r >= 0 && ours && !(flags & RX_KERNEL_FLAGS)) {
+		msg_results(msg);
+		msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+	}
+	return r;
+}
+
+/* sendmmsg() and recvmmsg() on a stream are loops of the single calls. */
+OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
+{
+	struct file *f = file_get(fd);
+
+	if (likely(!f))
+		return libc.sendmmsg(fd, msgs, n, flags);
+	file_put(f);
+	unsigned i = 0;
+	for (; i < n && i < UIO_MAXIOV; i++) {
+		ssize_t r = sendmsg(fd, &msgs[i].msg_hdr, flags);
+
+		if (r < 0)
+			return i ? (int)i : -1;
+		msgs[i].msg_len = (unsigned)r;
+	}
+	return (int)i;
+}
+
+OSF_API int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags,
+		     struct timespec *ts)
+{
+	struct file *f = file_get(fd);
+
+	if (likely(!f))
+		return libc.recvmmsg(fd, msgs, n, flags, ts);
+	file_put(f);
+	struct timespec start, now;
+	unsigned i = 0;
+	if (ts)
+		clock_gettime(CLOCK_MONOTONIC, &start);
+	while (i < n && i < UIO_MAXIOV) {
+		ssize_t r = recvmsg(fd, &msgs[i].msg_hdr,
+				    flags & ~MSG_WAITFORONE);
+
+		if (r < 0)
+			return i ? (int)i : -1;
+		msgs[i++].msg_len = (unsigned)r;
+		if (!r)
+			break;
+		if (flags & MSG_WAITFORONE)
+			flags |= MSG_DONTWAIT;
+		/* As the kernel: time is looked at after each message. */
+		if (!ts)
+			continue;
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		if (now.tv_sec - start.tv_sec > ts->tv_sec ||
+		    (now.tv_sec - start.tv_sec == ts->tv_sec &&
+		     now.tv_nsec - start.tv_nsec >= ts->tv_nsec))
+			break;
+	}
+	return (int)i;
+}
+
+OSF_API ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t off,
+			int flags)
+{
+	if (off == -1 && !flags && file_is_ours(fd))
+		return readv(fd, iov, n);
+	return libc.preadv2(fd, iov, n, off, flags);
+}
+
+OSF_API ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off,
+			 int flags)
+{
+	if (off == -1 && !flags && file_is_ours(fd))
+		return writev(fd, iov, n);
+	return libc.pwritev2(fd, iov, n, off, flags);
+}
+
+OSF_API ssize_t preadv64v2(int fd, const struct iovec *iov, int n, off64_t off,
+			   int flags) __attribute__((alias("preadv2")));
+OSF_API ssize_t pwritev64v2(int fd, const struct iovec *iov, int n, off64_t off,
+			    int flags) __attribute__((alias("pwritev2")));
+
+/*
+ * Between descriptors.
+ */
+
+OSF_API ssize_t sendfile(int out, int in, off_t *off, size_t n)
+{
+	int fd = out;
+	CALL(c) = { .file = file_get(out) };
+	if (likely(!c.file) || c.file->kind != FILE_SOCK)
+		return libc.sendfile(out, in, off, n);
+	if (n > INT_MAX - 4095)
+		n = INT_MAX - 4095; /* the kernel's limit of one call */
+	bool ours = is_ours(c.file->sk);
+	ssize_t r = DATA_CALL(c, DIR_TX, libc.sendfile(out, in, off, n),
+			      shm_send_file(c.file->sk, out, in, off, n,
+					    load_rlx(&c.file->sk->nonblock)));
+	if (ours && r < 0 && errno == EPIPE)
+		raise(SIGPIPE);
+	if (ours && r > 0)
+		count(&c.file->sk->st.tx_ops, 1);
+	if (ours && (r < 0 ? errno == EAGAIN : (size_t)r < n))
+		epoll_touch(c.file, EPOLLOUT);
+	return r;
+}
+
+OSF_API ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
+	__attribute__((alias("sendfile")));
+
+/*
+ * splice() between a pipe and a socket of ours, by way of a buffer.  What was
+ * taken from the source must fit the sink, so the source is peeked at (a socket),
+ * or asked how much it has (a pipe), and no more is taken than was given.
+ */
+#define SPLICE_BUF (64 * 1024)
+
+static ssize_t splice_in(struct file *f, int sock, int pipe_fd, size_t n,
+			 unsigned flags)
+{
+	char buf[SPLICE_BUF];
+	int dont = flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0;
+	struct iovec iov = { buf, MIN(n, sizeof(buf)) };
+
+	ssize_t r = edge_rx(f, sock, &iov, 1, MSG_PEEK | dont);
+	if (r <= 0)
+		return r;
+	ssize_t w = libc.write(pipe_fd, buf, (size_t)r);
+	if (w < 0)
+		return -errno;
+	iov.iov_len = (size_t)w;
+	return edge_rx(f, sock, &iov, 1, MSG_WAITALL);
+}
+
+static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
+			  unsigned flags)
+{
+	char buf[SPLICE_BUF];
+	int dont = flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0;
+	size_t sent = 0;
+
+	/* Nothing may be lost between the pipe and a socket that is full, so
+	 * wait for room first, then take, then send all of it. */
+	if (dont || f->sk->nonblock) {
+		if (!(shm_events(f->sk, sock) & POLLOUT))
+			return -EAGAIN;
+		struct pollfd p = { .fd = pipe_fd, .events = POLLIN };
+		if (libc.poll(&p, 1, 0) == 0)
+			return -EAGAIN;
+	}
+	ssize_t r = libc.read(pipe_fd, buf, MIN(n, sizeof(buf)));
+	if (r <= 0)
+		return r < 0 ? -errno : 0;
+	while (sent < (size_t)r) {
+		struct iovec iov = { buf + sent, (size_t)r - sent };
+		ssize_t w = edge_tx(f, sock, &iov, 1, 0);
+
+		if (w == -EAGAIN) {
+			struct pollfd p = { .fd = sock, .events = POLLOUT };
+			poll(&p, 1, -1);
+		} else if (w < 0) {
+			return sent ? (ssize_t)sent : w;
+		} else {
+			sent += (size_t)w;
+		}
+	}
+	return (ssize_t)sent;
+}
+
+OSF_API ssize_t splice(int in, off64_t *off_in, int out, off64_t *off_out,
+		       size_t n, unsigned flags)
+{
+	int fd = in, errno_before = errno;
+	CALL(ci) = { .file = file_get(in) };
+	CALL(co) = { .file = file_get(out) };
+	bool in_ours = ci.file && ci.file->kind == FILE_SOCK &&
+		       sock_mode(ci.file->sk) != SOCK_KERNEL;
+	bool out_ours = co.file && co.file->kind == FILE_SOCK &&
+			sock_mode(co.file->sk) != SOCK_KERNEL;
+
+	if (likely(!in_ours && !out_ours))
+		return libc.splice(in, off_in, out, off_out, n, flags);
+	if ((in_ours && off_in) || (out_ours && off_out)) {
+		errno = ESPIPE;
+		return -1;
+	}
+	if (in_ours && out_ours) {
+		errno = EINVAL; /* as the kernel: one end must be a pipe */
+		return -1;
+	}
+	if (in_ours)
+		return DATA_CALL(ci, DIR_RX,
+				 libc.splice(in, off_in, out, off_out, n,
+					     flags),
+				 splice_in(ci.file, in, out, n, flags));
+	fd = out;
+	ssize_t r = DATA_CALL(co, DIR_TX,
+			      libc.splice(in, off_in, out, off_out, n, flags),
+			      splice_out(co.file, out, in, n, flags));
+	if (r >= 0)
+		errno = errno_before;
+	return r;
+}
+
+/*
+ * Formatted output to a descriptor: libc's would write past us.
+ */
+
+OSF_API int vdprintf(int fd, const char *restrict fmt, va_list ap)
+{
+	char *text;
+	int n = vasprintf(&text, fmt, ap);
+
+	if (n < 0)
+		return -1;
+	for (int done = 0; done < n;) {
+		ssize_t r = write(fd, text + done, (size_t)(n - done));
+
+		if (r < 0) {
+			n = -1;
+			break;
+		}
+		done += (int)r;
+	}
+	int saved = errno;
+	free(text);
+	errno = saved;
+	return n;
+}
+
+OSF_API int dprintf(int fd, const char *restrict fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	int n = vdprintf(fd, fmt, ap);
+	va_end(ap);
+	return n;
+}
+
+OSF_API int __vdprintf_chk(int fd, int flag, const char *restrict fmt,
+			   va_list ap)
+{
+	return vdprintf(fd, fmt, ap);
+}
+
+OSF_API int __dprintf_chk(int fd, int flag, const char *restrict fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	int n = vdprintf(fd, fmt, ap);
+	va_end(ap);
+	return n;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * preload/edge.h - where our conventions end and libc's begin
+ *
+ * Inside the tree an error is a negative errno; a libc call returns -1, sets
+ * errno, and leaves errno alone on success.  Here, and nowhere else, the one
+ * becomes the other.
+ */
+#pragma once
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/types.h>
+
+#include "base/compiler.h"
+#include "base/libc.h"
+#include "file/file.h"
+
+static inline ssize_t libc_ret(ssize_t r, int errno_before)
+{
+	errno = r < 0 ? (int)-r : errno_before;
+	return r < 0 ? -1 : r;
+}
+
+/* A call inside a file: its end is reached by cancellation too. */
+struct call {
+	struct file *file;
+	struct sock *entered; /* counted in, in mode YOUNG */
+};
+
+static inline void call_end(struct call *c)
+{
+	if (c->entered)
+		sock_leave(c->entered);
+	if (c->file)
+		file_put(c->file);
+}
+
+#define CALL(name) struct call name __attribute__((cleanup(call_end)))
+
+/* The vectors of a data call, as both its forms need them. */
+#define ONE(buf, n) (&(struct iovec){ (void *)(buf), (n) }), (size_t)1
+
+ssize_t edge_rx(struct file *f, int fd, const struct iovec *iov, size_t n,
+		int flags);
+ssize_t edge_tx(struct file *f, int fd, const struct iovec *iov, size_t n,
+		int flags);

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * preload/fds.c - the calls that make, copy and close descriptors
+ *
+ *     socket, accept, epoll_create  ->  an entry in the file table
+ *     dup, fcntl(F_DUPFD)           ->  another entry for the same file
+ *     close, dup2, close_range      ->  the entry goes, then libc's call
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/fds.h"
+#include "file/epoll.h"
+#include "ops/ops.h"
+#include "preload/edge.h"
+#include "shm/shm.h"
+
+/* Follow up on a decision that was made for a socket with no calls in it. */
+static void settle(struct file *f, int fd)
+{
+	if (sock_mode(f->sk) != SOCK_YOUNG)
+		file_settle(f, fd);
+}
+
+OSF_API int socket(int domain, int type, int protocol)
+{
+	struct ops_family family;
+	bool is_switched = ops_family(domain, type, protocol, &family);
+	int fd = libc.socket(is_switched ? family.domain : domain, type,
+			     protocol);
+
+	if (fd < 0 || !is_switched)
+		return fd;
+	int saved = errno;
+	struct file *f = file_new_sock(fd);
+	if (f) {
+		f->sk->nonblock = (type & SOCK_NONBLOCK) != 0;
+		ops_created(f->sk, &family);
+		settle(f, fd);
+	}
+	errno = saved;
+	return fd;
+}
+
+static int accepted(int listen_fd, int fd, int flags,
+		    const struct sockaddr *from)
+{
+	CALL(l) = { .file = file_get_any(listen_fd) };
+	int saved = errno;
+
+	if (l.file && l.file->kind == FILE_SOCK) {
+		struct file *f = file_new_sock(fd);
+
+		if (f) {
+			f->sk->nonblock = (flags & SOCK_NONBLOCK) != 0;
+			ops_accepted(f->sk, fd, l.file->sk, from);
+			settle(f, fd);
+		}
+	}
+	errno = saved;
+	return fd;
+}
+
+OSF_API int accept4(int fd, struct sockaddr *restrict addr,
+		    socklen_t *restrict len, int flags)
+{
+	struct sockaddr_storage from = { 0 };
+	socklen_t from_len = sizeof(from);
+
+	if (likely(!table_load(fd)) || (addr && !len))
+		return libc.accept4(fd, addr, len, flags);
+	if (addr && *len > INT_MAX) {
+		errno = EINVAL;
+		return -1;
+	}
+	int new_fd = libc.accept4(fd, (struct sockaddr *)&from, &from_len,
+				  flags);
+	if (new_fd < 0)
+		return new_fd;
+	if (addr) {
+		memcpy(addr, &from, MIN(*len, from_len));
+		*len = from_len;
+	}
+	return accepted(fd, new_fd, flags, (struct sockaddr *)&from);
+}
+
+OSF_API int accept(int fd, struct sockaddr *restrict addr,
+		   socklen_t *restrict len)
+{
+	return accept4(fd, addr, len, 0);
+}
+
+OSF_API int bind(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct sockaddr_storage copy;
+
+	return libc.bind(fd, ops_sockaddr(addr, len, &copy), len);
+}
+
+OSF_API int listen(int fd, int backlog)
+{
+	CALL(c) = { .file = file_get_any(fd) };
+	int r = libc.listen(fd, backlog);
+
+	if (!r && c.file && c.file->kind == FILE_SOCK) {
+		int saved = errno;
+
+		ops_listening(c.file->sk, fd, backlog);
+		file_pass(c.file);
+		errno = saved;
+	}
+	return r;
+}
+
+/* connect(AF_UNSPEC) takes a connection apart; what follows is a new one. */
+static int disconnect(struct file *f, int fd, const struct sockaddr *addr,
+		      socklen_t len)
+{
+	int r = libc.connect(fd, addr, len);
+
+	if (!r && sock_mode(f->sk) != SOCK_KERNEL) {
+		/* The peer hears of the reset through its anchor. */
+		sock_set_reason(f->sk, OSF_REASON_OPTION);
+		sock_set_mode(f->sk, SOCK_KERNEL);
+		file_pass(f);
+	}
+	return r;
+}
+
+OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	struct sockaddr_storage copy;
+	CALL(c) = { .file = file_get(fd) };
+
+	addr = ops_sockaddr(addr, len, &copy);
+	if (likely(!c.file) || c.file->kind != FILE_SOCK || !addr ||
+	    len < sizeof(struct sockaddr))
+		return libc.connect(fd, addr, len);
+	if (addr->sa_family == AF_UNSPEC)
+		return disconnect(c.file, fd, addr, len);
+	struct sock *sk = c.file->sk;
+	int saved = errno;
+	if (!ops_connect_first(sk, fd, addr, len)) {
+		file_pass(c.file);
+		errno = saved;
+		return 0;
+	}
+	int r = libc.connect(fd, addr, len);
+	int err = r < 0 ? errno : saved;
+	if ((!r || err == EINPROGRESS || err == EINTR) &&
+	    !(sk->flags & SOCK_F_ACTIVE)) {
+		int fail = ops_connected(sk, fd, addr);
+
+		settle(c.file, fd);
+		if (fail) {
+			struct sockaddr none = { .sa_family = AF_UNSPEC };
+
+			libc.connect(fd, &none, sizeof(none));
+			err = fail;
+			r = -1;
+		}
+	}
+	errno = err;
+	return r;
+}
+
+OSF_API int close(int fd)
+{
+	if (unlikely(table_load(fd)))
+		file_forget(fd);
+	else if (unlikely(fds_is_ours(fd))) {
+		errno = EBADF; /* the program closes numbers it never got */
+		return -1;
+	}
+	return libc.close(fd);
+}
+
+OSF_API int dup(int fd)
+{
+	CALL(c) = { .file = file_get_any(fd) };
+	int new_fd = libc.dup(fd);
+
+	if (new_fd >= 0 && c.file)
+		file_install(new_fd, c.file, file_is_passed(fd));
+	return new_fd;
+}
+
+OSF_API int dup3(int fd, int to, int flags)
+{
+	CALL(c) = { .file = file_get_any(fd) };
+
+	/* Only a call that will succeed may take away what @to was. */
+	if (fd != to && libc.fcntl(fd, F_GETFD) >= 0 && table_load(to))
+		file_forget(to);
+	int r = flags ? libc.dup3(fd, to, flags) : libc.dup2(fd, to);
+	if (r >= 0 && c.file && fd != to)
+		file_install(r, c.file, file_is_passed(fd));
+	return r;
+}
+
+OSF_API int dup2(int fd, int to)
+{
+	if (fd == to)
+		return libc.dup2(fd, to);
+	return dup3(fd, to, 0);
+}
+
+/* Close what is ours in [first, last], then let the kernel close the rest, sparing
+ * descriptors that the program does not know of. */
+static int range(unsigned first, unsigned last, int flags)
+{
+	int top = last > INT_MAX ? INT_MAX : (int)last, r = 0;
+
+	if (first > last)
+		return libc.close_range(first, last, flags);
+	if (!(flags & CLOSE_RANGE_CLOEXEC))
+		for (int fd = file_next((int)first); fd >= 0 && fd <= top;
+		     fd = file_next(fd + 1))
+			file_forget(fd);
+	while (first <= last && !r) {
+		int spare = first > INT_MAX ? -1 : fds_next((int)first);
+
+		if (spare < 0 || (unsigned)spare > last)
+			return libc.close_range(first, last, flags);
+		if ((unsigned)spare > first)
+			r = libc.close_range(first, (unsigned)spare - 1, flags);
+		first = (unsigned)spare + 1;
+	}
+	return r;
+}
+
+OSF_API int close_range(unsigned first, unsigned last, int flags)
+{
+	return range(first, last, flags);
+}
+
+OSF_API void closefrom(int lowest)
+{
+	int saved = errno;
+
+	range(lowest < 0 ? 0 : (unsigned)lowest, UINT_MAX, 0);
+	errno = saved;
+}
+
+static void set_nonblock(struct file *f, bool on)
+{
+	if (f && f->kind == FILE_SOCK)
+		f->sk->nonblock = on;
+}
+
+OSF_API int fcntl(int fd, int cmd, ...)
+{
+	va_list ap;
+
+	va_start(ap, cmd);
+	long arg = va_arg(ap, long);
+	va_end(ap);
+	if (likely(!table_load(fd)))
+		return libc.fcntl(fd, cmd, arg);
+
+	CALL(c) = { .file = file_get_any(fd) };
+	int r = libc.fcntl(fd, cmd, arg);
+	if (r < 0 || !c.file)
+		return r;
+	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
+		file_install(r, c.file, file_is_passed(fd));
+	else if (cmd == F_SETFL) {
+		set_nonblock(c.file, arg & O_NONBLOCK);
+		if (c.file->kind == FILE_SOCK && arg & O_ASYNC)
+			c.file->sk->flags |= SOCK_F_ASYNC;
+	}
+	return r;
+}
+
+OSF_API int fcntl64(int fd, int cmd, ...) __attribute__((alias("fcntl")));
+
+OSF_API int ioctl(int fd, unsigned long req, ...)
+{
+	va_list ap;
+	int saved = errno, n;
+
+	va_start(ap, req);
+	void *arg = va_arg(ap, void *);
+	va_end(ap);
+	if (likely(!table_load(fd)))
+		return libc.ioctl(fd, req, arg);
+
+	CALL(c) = { .file = file_get_any(fd) };
+	if (!c.file || c.file->kind != FILE_SOCK)
+		return libc.ioctl(fd, req, arg);
+	bool ours = file_is_ours(fd) && c.file->sk->seg;
+	if (ours && (req == FIONREAD || req == TIOCOUTQ)) {
+		if (!arg) {
+			errno = EFAULT;
+			return -1;
+		}
+		n = req == FIONREAD ? shm_inq(c.file->sk, fd)
+				    : shm_outq(c.file->sk);
+		if (n >= 0)
+			*(int *)arg = n;
+		return (int)libc_ret(n < 0 ? n : 0, saved);
+	}
+	int r = libc.ioctl(fd, req, arg);
+	if (!r && req == FIONBIO)
+		set_nonblock(c.file, *(int *)arg != 0);
+	else if (!r && req == FIOASYNC && *(int *)arg)
+		c.file->sk->flags |= SOCK_F_ASYNC;
+	return r;
+}
+
+/*
+ * stdio reads and writes through libc's own names.  A connection that is still the
+ * kernel's stays there; one that has moved gets a stream whose functions are
+ * ours.
+ */
+static ssize_t stream_read(void *cookie, char *buf, size_t n)
+{
+	return read((int)(intptr_t)cookie, buf, n);
+}
+static ssize_t stream_write(void *cookie, const char *buf, size_t n)
+{
+	ssize_t r = write((int)(intptr_t)cookie, buf, n);
+
+	return r < 0 ? 0 : r;
+}
+static int stream_close(void *cookie) { return close((int)(intptr_t)cookie); }
+
+OSF_API FILE *fdopen(int fd, const char *mode)
+{
+	CALL(c) = { .file = file_get(fd) };
+
+	if (likely(!c.file) || c.file->kind != FILE_SOCK)
+		return libc.fdopen(fd, mode);
+	if (ops_pin(c.file->sk, OSF_REASON_STDIO)) {
+		file_pass(c.file);
+		return libc.fdopen(fd, mode);
+	}
+	return fopencookie((void *)(intptr_t)fd, mode,
+			   (cookie_io_functions_t){
+				   .read = stream_read,
+				   .write = stream_write,
+				   .close = stream_close,
+			   });
+}
+
+OSF_API int fclose(FILE *f)
+{
+	int fd = f ? fileno(f) : -1;
+
+	/* libc flushes and then closes by its own name. */
+	if (fd >= 0 && unlikely(table_load(fd))) {
+		fflush(f);
+		file_forget(fd);
+	}
+	return libc.fclose(f);
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * preload/opt.c - socket options, shutdown, names
+ *
+ * The anchor holds the options, so the kernel answers for nearly all of them.  A
+ * few are ours while we move the bytes: those that would delay or swallow
+ * doorbells, the timeouts, and what only the kernel can do, which takes the
+ * connection back to it.
+ */
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "ops/ops.h"
+#include "preload/edge.h"
+#include "shm/shm.h"
+
+#ifndef SO_TIMESTAMP_NEW
+#define SO_TIMESTAMP_NEW 63
+#define SO_TIMESTAMPNS_NEW 64
+#define SO_TIMESTAMPING_NEW 65
+#endif
+
+OSF_API int shutdown(int fd, int how)
+{
+	CALL(c) = { .file = file_get(fd) };
+	int saved = errno;
+
+	if (likely(!c.file) || c.file->kind != FILE_SOCK)
+		return libc.shutdown(fd, how);
+	struct sock *sk = c.file->sk;
+	if (sock_mode(sk) == SOCK_YOUNG) {
+		/* A half-closed connection is not worth moving. */
+		if (!ops_pin(sk, OSF_REASON_HALF_CLOSED))
+			sk->turns_next = UINT32_MAX, sk->bytes_next = UINT64_MAX;
+		else
+			file_pass(c.file);
+		return libc.shutdown(fd, how);
+	}
+	if (sock_mode(sk) == SOCK_KERNEL)
+		return libc.shutdown(fd, how);
+	int r = shm_shutdown(sk, fd, how);
+	file_settle(c.file, fd);
+	if (r == -ESTALE)
+		return libc.shutdown(fd, how);
+	return (int)libc_ret(r, saved);
+}
+
+/* Options that only the kernel's data path has; the reason to record. */
+static enum osf_reason kernel_only(int level, int name)
+{
+	if (level == SOL_SOCKET) {
+		switch (name) {
+		case SO_ZEROCOPY:
+			return OSF_REASON_ZEROCOPY;
+		case SO_OOBINLINE:
+			return OSF_REASON_URGENT;
+		case SO_TIMESTAMP:
+		case SO_TIMESTAMPNS:
+		case SO_TIMESTAMPING:
+		case SO_TIMESTAMP_NEW:
+		case SO_TIMESTAMPNS_NEW:
+		case SO_TIMESTAMPING_NEW:
+		case SO_PEEK_OFF:
+		case SO_ATTACH_FILTER:
+		case SO_ATTACH_BPF:
+			return OSF_REASON_OPTION;
+		default:
+			return OSF_REASON_NONE;
+		}
+	}
+	if (level == IPPROTO_TCP)
+		switch (name) {
+		case TCP_ULP:
+			return OSF_REASON_ULP;
+		case TCP_REPAIR:
+		case TCP_MD5SIG:
+			return OSF_REASON_OPTION;
+		default:
+			break;
+		}
+	return OSF_REASON_NONE;
+}
+
+static uint64_t timeval_ns(const void *val)
+{
+	struct timeval tv;
+
+	memcpy(&tv, val, sizeof(tv));
+	return (uint64_t)tv.tv_sec * NS_PER_S +
+	       (uint64_t)tv.tv_usec * NS_PER_US;
+}
+
+/* Options that must not reach the anchor, or not as they are.  1: done. */
+static int set_ours(struct sock *sk, int level, int name, const void *val,
+		    socklen_t len)
+{
+	int v;
+
+	if (!val || len < sizeof(v))
+		return 0;
+	memcpy(&v, val, sizeof(v));
+	if (level == IPPROTO_TCP && name == TCP_NODELAY) {
+		sk->nodelay = v != 0;
+		return 1;
+	}
+	if (level == IPPROTO_TCP && name == TCP_CORK) {
+		sk->cork = v != 0;
+		return 1;
+	}
+	if (level == SOL_SOCKET && name == SO_RCVLOWAT) {
+		sk->rcvlowat = v < 0 ? INT32_MAX : v ? v : 1;
+		return 1;
+	}
+	return 0;
+}
+
+/* Options that both of us need to know. */
+static void set_both(struct sock *sk, int fd, int level, int name,
+		     const void *val, socklen_t len)
+{
+	if (level != SOL_SOCKET)
+		return;
+	if (name == SO_RCVTIMEO && len >= sizeof(struct timeval))
+		sk->rcvtimeo_ns = timeval_ns(val);
+	else if (name == SO_SNDTIMEO && len >= sizeof(struct timeval))
+		sk->sndtimeo_ns = timeval_ns(val);
+	else if (name == SO_SNDBUF || name == SO_SNDBUFFORCE)
+		shm_sndbuf_changed(sk, fd);
+}
+
+OSF_API int setsockopt(int fd, int level, int name, const void *val,
+		       socklen_t len)
+{
+	CALL(c) = { .file = file_get(fd) };
+
+	if (likely(!c.file) || c.file->kind != FILE_SOCK)
+		return libc.setsockopt(fd, level, name, val, len);
+	struct sock *sk = c.file->sk;
+	int saved = errno;
+	enum osf_reason reason = kernel_only(level, name);
+	bool ours = sock_mode(sk) >= SOCK_CANDIDATE &&
+		    sock_mode(sk) != SOCK_KERNEL;
+	if (ours && set_ours(sk, level, name, val, len))
+		return 0;
+	int r = libc.setsockopt(fd, level, name, val, len);
+	if (r < 0)
+		return r;
+	if (reason != OSF_REASON_NONE && !ours && ops_pin(sk, reason))
+		file_pass(c.file);
+	else if (reason != OSF_REASON_NONE && ours)
+		shm_take_back(sk, fd, reason);
+	else if (ours)
+		set_both(sk, fd, level, name, val, len);
+	errno = saved;
+	return r;
+}
+
+/* TCP_INFO's counters go on where the kernel's stopped. */
+static void add_to_info(const struct sock *sk, void *val, socklen_t len)
+{
+	struct tcp_info ti;
+	size_t n = MIN((size_t)len, sizeof(ti));
+
+	memset(&ti, 0, sizeof(ti));
+	memcpy(&ti, val, n);
+	ti.tcpi_bytes_acked += sk->st.tx_bytes_shm;
+	ti.tcpi_bytes_sent += sk->st.tx_bytes_shm;
+	ti.tcpi_bytes_received += sk->st.rx_bytes_shm;
+	ti.tcpi_segs_out += (uint32_t)sk->st.tx_ops;
+	ti.tcpi_segs_in += (uint32_t)sk->st.rx_ops;
+	ti.tcpi_data_segs_out += (uint32_t)sk->st.tx_ops;
+	ti.tcpi_data_segs_in += (uint32_t)sk->st.rx_ops;
+	memcpy(val, &ti, n);
+}
+
+OSF_API int getsockopt(int fd, int level, int name, void *restrict val,
+		       socklen_t *restrict len)
+{
+	int r = libc.getsockopt(fd, level, name, val, len);
+
+	if (likely(r < 0 || !table_load(fd)))
+		return r;
+	CALL(c) = { .file = file_get(fd) };
+	if (!c.file || c.file->kind != FILE_SOCK || !val || !len ||
+	    !file_is_ours(fd))
+		return r;
+	struct sock *sk = c.file->sk;
+	int v;
+	if (level == IPPROTO_TCP && name == TCP_INFO) {
+		add_to_info(sk, val, *len);
+		return r;
+	}
+	if (level == IPPROTO_TCP && name == TCP_NODELAY)
+		v = sk->nodelay;
+	else if (level == IPPROTO_TCP && name == TCP_CORK)
+		v = sk->cork;
+	else if (level == SOL_SOCKET && name == SO_RCVLOWAT)
+		v = sk->rcvlowat;
+	else
+		return r;
+	memcpy(val, &v, MIN((size_t)*len, sizeof(v)));
+	return r;
+}

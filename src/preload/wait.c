@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * preload/wait.c - the calls that wait for several descriptors
+ *
+ * Sets without an upgraded socket go straight to libc.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "file/epoll.h"
+#include "file/poll.h"
+#include "preload/edge.h"
+
+extern void __chk_fail(void) __attribute__((noreturn));
+int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size);
+int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *ts,
+		const sigset_t *mask, size_t size);
+
+static const struct timespec *ms_timespec(int ms, struct timespec *ts)
+{
+	if (ms < 0)
+		return NULL;
+	*ts = ns_timespec((uint64_t)ms * NS_PER_MS);
+	return ts;
+}
+
+OSF_API int poll(struct pollfd *fds, nfds_t n, int timeout)
+{
+	struct timespec ts;
+	int saved = errno;
+
+	if (likely(!fds || !poll_concerns_us(fds, n)))
+		return libc.poll(fds, n, timeout);
+	return (int)libc_ret(poll_files(fds, n, ms_timespec(timeout, &ts),
+					NULL),
+			     saved);
+}
+
+OSF_API int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts,
+		  const sigset_t *mask)
+{
+	int saved = errno;
+
+	if (likely(!fds || !poll_concerns_us(fds, n)))
+		return libc.ppoll(fds, n, ts, mask);
+	return (int)libc_ret(poll_files(fds, n, ts, mask), saved);
+}
+
+OSF_API int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size)
+{
+	if (size / sizeof(*fds) < n)
+		__chk_fail();
+	return poll(fds, n, timeout);
+}
+
+OSF_API int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *ts,
+			const sigset_t *mask, size_t size)
+{
+	if (size / sizeof(*fds) < n)
+		__chk_fail();
+	return ppoll(fds, n, ts, mask);
+}
+
+OSF_API int pselect(int n, fd_set *restrict r, fd_set *restrict w,
+		    fd_set *restrict e, const struct timespec *restrict ts,
+		    const sigset_t *restrict mask)
+{
+	bool ours;
+	int saved = errno;
+	int got = n >= 0 ? select_files(n, r, w, e, ts, mask, &ours) : 0;
+
+	if (n < 0 || likely(!ours))
+		return libc.pselect(n, r, w, e, ts, mask);
+	return (int)libc_ret(got, saved);
+}
+
+/* Linux' select() leaves in @tv what of the time was not used. */
+OSF_API int select(int n, fd_set *restrict r, fd_set *restrict w,
+		   fd_set *restrict e, struct timeval *restrict tv)
+{
+	struct timespec ts = { 0 };
+	int saved = errno;
+	bool ours;
+
+	if (n < 0 || (tv && (tv->tv_sec < 0 || tv->tv_usec < 0)))
+		return libc.select(n, r, w, e, tv);
+	if (tv)
+		ts = ns_timespec((uint64_t)tv->tv_sec * NS_PER_S +
+				 (uint64_t)tv->tv_usec * NS_PER_US);
+	uint64_t start = 0;
+	if (tv && (tv->tv_sec || tv->tv_usec))
+		start = now_ns();
+	int got = select_files(n, r, w, e, tv ? &ts : NULL, NULL, &ours);
+	if (likely(!ours))
+		return libc.select(n, r, w, e, tv);
+	if (start) {
+		uint64_t all = (uint64_t)ts.tv_sec * NS_PER_S +
+			       (uint64_t)ts.tv_nsec;
+		uint64_t used = now_ns() - start;
+		uint64_t left = used < all ? all - used : 0;
+
+		tv->tv_sec = (time_t)(left / NS_PER_S);
+		tv->tv_usec = (suseconds_t)(left % NS_PER_S / NS_PER_US);
+	}
+	return (int)libc_ret(got, saved);
+}
+
+static int epoll_made(int fd)
+{
+	int saved = errno;
+	struct epoll *ep = fd >= 0 ? epoll_new(fd) : NULL;
+
+	if (ep && !file_new_epoll(fd, ep))
+		epoll_free(ep);
+	errno = saved;
+	return fd;
+}
+
+OSF_API int epoll_create(int size)
+{
+	return epoll_made(libc.epoll_create(size));
+}
+
+OSF_API int epoll_create1(int flags)
+{
+	return epoll_made(libc.epoll_create1(flags));
+}
+
+OSF_API int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	int saved = errno;
+
+	if (likely(!table_load(fd)))
+		return libc.epoll_ctl(epfd, op, fd, ev);
+	CALL(c) = { .file = file_get(epfd) };
+	if (!c.file || c.file->kind != FILE_EPOLL)
+		return libc.epoll_ctl(epfd, op, fd, ev);
+	return (int)libc_ret(epoll_file_ctl(epfd, c.file, op, fd, ev), saved);
+}
+
+OSF_API int epoll_pwait2(int epfd, struct epoll_event *evs, int n,
+			 const struct timespec *ts, const sigset_t *mask)
+{
+	int saved = errno;
+	CALL(c) = { .file = file_get(epfd) };
+
+	if (likely(!c.file) || c.file->kind != FILE_EPOLL)
+		return libc.epoll_pwait2(epfd, evs, n, ts, mask);
+	return (int)libc_ret(epoll_file_wait(epfd, c.file, evs, n, ts, mask),
+			     saved);
+}
+
+OSF_API int epoll_pwait(int epfd, struct epoll_event *evs, int n, int timeout,
+			const sigset_t *mask)
+{
+	struct timespec ts;
+	int saved = errno;
+	CALL(c) = { .file = file_get(epfd) };
+
+	if (likely(!c.file) || c.file->kind != FILE_EPOLL)
+		return libc.epoll_pwait(epfd, evs, n, timeout, mask);
+	return (int)libc_ret(epoll_file_wait(epfd, c.file, evs, n,
+					     ms_timespec(timeout, &ts), mask),
+			     saved);
+}
+
+OSF_API int epoll_wait(int epfd, struct epoll_event *evs, int n, int timeout)
+{
+	return epoll_pwait(epfd, evs, n, timeout, NULL);
+}

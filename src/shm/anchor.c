@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shm/anchor.c - the kernel connection underneath: doorbells, its end, its counts
+ *
+ * A doorbell is one byte through the anchor, sent only by a side that sends its
+ * stream by ring, only to a side that armed.  The ringer counts it in the segment
+ * before it sends, so the other side knows how many bytes to throw away.
+ */
+#include <errno.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/libc.h"
+#include "base/log.h"
+#include "shm/inbox.h"
+#include "shm/shm.h"
+
+/* An awake process asks the kernel about its peer's death this often. */
+#define LOOK_NS (1 * NS_PER_MS)
+
+void anchor_ring(struct sock *sk, int fd)
+{
+	struct seg_side *me = shm_me(sk);
+	int saved = errno;
+
+	if (!sk->tx_ring)
+		return; /* our TCP still carries the stream */
+	fetch_add(&me->bells, 1);
+	count(&sk->st.n_wakes, 1);
+	/* EAGAIN: thousands are unread, the peer will wake.  An error is the
+	 * peer's end, which whoever looks next will see. */
+	if (libc.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
+		fetch_sub(&me->bells, 1);
+		sk->looked_ns = 0;
+	}
+	errno = saved;
+}
+
+COLD void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
+			uint32_t *anchor_word)
+{
+	bool ring = load_rlx(anchor_word) && xchg(anchor_word, 0u);
+
+	if (load_rlx(inbox_word) && xchg(inbox_word, 0u)) {
+		uint32_t slot = load_acq(&shm_peer(sk)->slot);
+
+		if (slot == SLOT_NONE || !sk->peer_inbox ||
+		    load_rlx(&shm_peer(sk)->flags) & SEG_SHARED)
+			ring = true;
+		else
+			ring |= inbox_post(sk->peer_inbox, slot);
+	}
+	if (ring)
+		anchor_ring(sk, fd);
+}
+
+/* Throw away doorbells that have been rung for us. */
+void anchor_drain(struct sock *sk, int fd)
+{
+	uint32_t rung = load_acq(&shm_peer(sk)->bells);
+	char bin[64];
+	int saved = errno;
+
+	if (sk->rx_tcp)
+		return; /* stream bytes come first, and know their number */
+	while (rung != sk->bells_drained) {
+		uint32_t due = rung - sk->bells_drained;
+		ssize_t n = libc.recv(fd, bin, MIN(due, sizeof(bin)),
+				      MSG_DONTWAIT);
+
+		if (n <= 0)
+			break;
+		sk->bells_drained += (uint32_t)n;
+	}
+	errno = saved;
+}
+
+void anchor_look(struct sock *sk, int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+	int saved = errno;
+
+	sk->looked_ns = coarse_ns();
+	if (libc.poll(&p, 1, 0) > 0) {
+		if (p.revents & POLLERR)
+			sk->anchor_end = ANCHOR_RST;
+		else if (p.revents & (POLLRDHUP | POLLHUP) &&
+			 sk->anchor_end == ANCHOR_OPEN &&
+			 !(sk->shut & SHUT_BIT_RD))
+			sk->anchor_end = ANCHOR_FIN;
+	}
+	errno = saved;
+}
+
+bool anchor_look_due(struct sock *sk)
+{
+	return coarse_ns() - sk->looked_ns > LOOK_NS;
+}
+
+static int tcp_info_get(int fd, struct tcp_info *ti)
+{
+	socklen_t len = sizeof(*ti);
+
+	if (libc.getsockopt(fd, IPPROTO_TCP, TCP_INFO, ti, &len) < 0)
+		return -errno;
+	return len >= offsetof(struct tcp_info, tcpi_rcv_ooopack) ? 0
+								  : -ENOTSUP;
+}
+
+/*
+ * Bytes that have been written to the connection since it was opened, by whatever
+ * means.  The kernel tells it twice, as what was sent and is to be sent, and as
+ * what was acknowledged and is not yet (where the active side's count includes its
+ * SYN); a number is believed only when both agree.
+ */
+int anchor_counts(int fd, bool active, uint64_t *sent)
+{
+	for (int tries = 0; tries < 16; tries++) {
+		struct tcp_info ti;
+		int outq, err = tcp_info_get(fd, &ti);
+
+		if (err)
+			return err;
+		if (libc.ioctl(fd, SIOCOUTQ, &outq) < 0)
+			return -errno;
+		uint64_t by_sent = ti.tcpi_bytes_sent - ti.tcpi_bytes_retrans +
+				   ti.tcpi_notsent_bytes;
+		uint64_t by_acked = ti.tcpi_bytes_acked + (uint64_t)outq;
+		if (by_acked == by_sent || (active && by_acked == by_sent + 1)) {
+			*sent = by_sent;
+			return 0;
+		}
+	}
+	return -EUCLEAN;
+}
+
+/* Stream bytes that the application has read from the connection so far. */
+int anchor_consumed(int fd, uint64_t *consumed)
+{
+	for (int tries = 0; tries < 16; tries++) {
+		struct tcp_info before, after;
+		int inq, err = tcp_info_get(fd, &before);
+
+		if (err)
+			return err;
+		if (libc.ioctl(fd, SIOCINQ, &inq) < 0)
+			return -errno;
+		err = tcp_info_get(fd, &after);
+		if (err)
+			return err;
+		if (before.tcpi_bytes_received != after.tcpi_bytes_received)
+			continue;
+		*consumed = after.tcpi_bytes_received - (uint64_t)inq;
+		return 0;
+	}
+	return -EUCLEAN;
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shm/ctl.c - readiness, arming, shutdown, close, and the way back to the kernel
+ *
+ * While both ends are in the rings the anchor's own FIN is held back: a side that
+ * has shut its writing half must still be able to ring for space it frees.  The
+ * FIN mark in the ring is what the peer goes by; the kernel's FIN follows when
+ * both halves are shut, or at close.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fds.h"
+#include "base/libc.h"
+#include "base/log.h"
+#include "shm/inbox.h"
+#include "shm/shm.h"
+#include "sock/arena.h"
+
+/* Writable means room for this part of the ring, as the kernel's is a third. */
+#define WRITABLE_PART 8
+
+void shm_broken(struct sock *sk, int fd, const char *why)
+{
+	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
+
+	log_err("fd %d: the peer broke the segment's protocol: %s; connection reset",
+		fd, why);
+	sock_set_reason(sk, OSF_REASON_BROKEN);
+	count(&arena_totals()->n_broken, 1);
+	sk->rx_broken = 1;
+	sk->anchor_end = ANCHOR_RST;
+	/* connect(AF_UNSPEC) resets and leaves the descriptor the program's. */
+	libc.connect(fd, &unspec, sizeof(unspec));
+}
+
+/* What the kernel says, for the phases in which it carries the stream. */
+static unsigned tcp_events(int fd, unsigned want)
+{
+	struct pollfd p = { .fd = fd, .events = (short)(want | POLLRDHUP) };
+	int saved = errno;
+	int n = libc.poll(&p, 1, 0);
+
+	errno = saved;
+	return n > 0 ? (unsigned short)p.revents : 0;
+}
+
+static bool tx_writable(struct sock *sk)
+{
+	if (sk->tx_limit && ring_tx_used(&sk->tx) >= sk->tx_limit) {
+		ring_tx_refresh(&sk->tx);
+		if (ring_tx_used(&sk->tx) >= sk->tx_limit)
+			return false;
+	}
+	if (ring_tx_room(&sk->tx) >= sk->tx.size / WRITABLE_PART)
+		return true;
+	/* A lie shows at the next send; it may not hang the program here. */
+	return ring_tx_refresh(&sk->tx) ||
+	       ring_tx_room(&sk->tx) >= sk->tx.size / WRITABLE_PART;
+}
+
+static bool rx_enough(struct sock *sk)
+{
+	enum ring_mark mark;
+
+	if (likely(sk->rcvlowat <= 1))
+		return ring_rx_ready(&sk->rx);
+	return ring_rx_bytes(&sk->rx, (uint32_t)sk->rcvlowat, &mark) >=
+		       (uint32_t)sk->rcvlowat ||
+	       mark != RING_NONE;
+}
+
+/* A candidate that nobody reads or writes still has to notice its peer. */
+static void candidate_look(struct sock *sk, int fd)
+{
+	lock_get(&sk->rx_lock);
+	lock_get(&sk->tx_lock);
+	if (sock_mode(sk) == SOCK_CANDIDATE)
+		shm_candidate_step(sk, fd);
+	lock_put(&sk->tx_lock);
+	lock_put(&sk->rx_lock);
+}
+
+unsigned shm_events(struct sock *sk, int fd)
+{
+	unsigned ev = 0;
+
+	if (unlikely(sock_mode(sk) == SOCK_CANDIDATE))
+		candidate_look(sk, fd);
+	if (unlikely(sock_mode(sk) != SOCK_SHM))
+		return tcp_events(fd, POLLIN | POLLOUT | POLLPRI);
+	if (unlikely(sk->rx_broken))
+		return POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP |
+		       POLLRDNORM | POLLWRNORM;
+
+	uint32_t peer = load_acq(&shm_peer(sk)->flags); /* S2 */
+	bool rx_done = sk->rx_eof || peer & SEG_TX_FIN || sk->shut & SHUT_BIT_RD;
+	if (unlikely(sk->rx_back)) {
+		ev |= tcp_events(fd, POLLIN) & ~(unsigned)POLLOUT;
+	} else if (unlikely(sk->rx_tcp) && !shm_rx_settle(sk, fd)) {
+		ev |= tcp_events(fd, POLLIN) & ~(unsigned)POLLOUT;
+	} else if (rx_enough(sk) || rx_done) {
+		ev |= POLLIN | POLLRDNORM;
+	}
+	if (sk->anchor_end != ANCHOR_OPEN) {
+		ev |= POLLIN | POLLRDNORM | POLLRDHUP;
+		rx_done = true;
+		if (sk->anchor_end == ANCHOR_RST)
+			ev |= POLLHUP | POLLOUT | POLLWRNORM |
+			      (sk->anchor_err ? POLLERR : 0);
+	}
+	if (unlikely(!sk->tx_ring))
+		ev |= tcp_events(fd, POLLOUT) & (POLLOUT | POLLWRNORM);
+	else if (sk->shut & SHUT_BIT_WR || peer & SEG_CLOSED || tx_writable(sk))
+		ev |= POLLOUT | POLLWRNORM;
+	if (rx_done) {
+		ev |= POLLRDHUP;
+		if (sk->shut & SHUT_BIT_WR)
+			ev |= POLLHUP;
+	}
+	return ev;
+}
+
+void shm_arm(struct sock *sk, unsigned events, enum shm_arm how)
+{
+	struct seg_side *me = shm_me(sk);
+
+	if (events & POLLIN)
+		store_rlx(how == ARM_INBOX ? &me->rx_inbox : &me->rx_anchor,
+			  1u);
+	if (events & POLLOUT)
+		store_rlx(how == ARM_INBOX ? &me->tx_inbox : &me->tx_anchor,
+			  1u);
+	fence_full(); /* Dekker; the caller looks next */
+	/* Space that we freed and did not tell of: the peer may wait for it
+	 * while we wait for it. */
+	if (!sk->rx_tcp && events & POLLIN && ring_publish(&sk->rx))
+		fence_full();
+}
+
+static void tx_shut(struct sock *sk, int fd)
+{
+	if (sk->shut & SHUT_BIT_WR)
+		return;
+	sk->shut |= SHUT_BIT_WR;
+	if (!sk->tx_ring || sk->rx_broken) {
+		libc.shutdown(fd, SHUT_WR);
+		return;
+	}
+	ring_push_mark(&sk->tx, RING_FIN);
+	sk->tx_fin = 1;
+	fetch_or(&shm_me(sk)->flags, SEG_TX_FIN); /* S2 */
+	shm_told_data(sk, fd);
+}
+
+int shm_shutdown(struct sock *sk, int fd, int how)
+{
+	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
+		return -EINVAL;
+	lock_get(&sk->rx_lock);
+	lock_get(&sk->tx_lock);
+	if (sock_mode(sk) == SOCK_CANDIDATE)
+		shm_candidate_step(sk, fd);
+	bool ours = sock_mode(sk) != SOCK_KERNEL;
+	if (ours && how != SHUT_WR)
+		sk->shut |= SHUT_BIT_RD;
+	if (ours && how != SHUT_RD)
+		tx_shut(sk, fd);
+	/* The kernel's turn when nothing more is to be rung, or when a thread
+	 * that sleeps on the anchor has to hear of it. */
+	bool both = sk->shut == (SHUT_BIT_RD | SHUT_BIT_WR) ||
+		    (sk->shut & SHUT_BIT_WR && sk->rx_eof);
+	bool pass_on = both || load_rlx(&sk->n_sleepers) > 0;
+	lock_put(&sk->tx_lock);
+	lock_put(&sk->rx_lock);
+	if (!ours)
+		return -ESTALE;
+	if (pass_on && libc.shutdown(fd, how) < 0 && errno != ENOTCONN)
+		return -errno;
+	return 0;
+}
+
+int shm_inq(struct sock *sk, int fd)
+{
+	enum ring_mark mark;
+	int n = 0;
+
+	GUARD(&sk->rx_lock);
+	if (sk->rx_tcp || sk->rx_back || sock_mode(sk) != SOCK_SHM) {
+		if (sk->rx_tcp && sk->rx_tcp_left >= 0)
+			n = (int)sk->rx_tcp_left;
+		else if (libc.ioctl(fd, FIONREAD, &n) < 0)
+			return -errno;
+	}
+	if (sock_mode(sk) == SOCK_SHM && !sk->rx_back &&
+	    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING)
+		n += (int)ring_rx_bytes(&sk->rx, INT32_MAX, &mark);
+	return n;
+}
+
+/*
+ * The kernel's SIOCOUTQ counts what the other host has not acknowledged, and a
+ * receiver's kernel acknowledges what its buffer can hold.  The ring is both
+ * buffers: what lies in its older half counts as acknowledged.
+ */
+int shm_outq(struct sock *sk)
+{
+	GUARD(&sk->tx_lock);
+	if (ring_tx_refresh(&sk->tx))
+		return 0;
+	uint32_t used = ring_tx_used(&sk->tx);
+	return used > sk->tx.size / 2 ? (int)(used - sk->tx.size / 2) : 0;
+}
+
+/*
+ * Back to the kernel.  Our direction ends with a BACK mark and goes on in TCP;
+ * the peer is asked to do the same with its own, at its next call.
+ */
+void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
+{
+	lock_get(&sk->rx_lock);
+	lock_get(&sk->tx_lock);
+	if (sock_mode(sk) == SOCK_SHM && sk->tx_ring && !sk->tx_fin) {
+		/* The last doorbell of ours, so that a sleeper hears of it. */
+		fetch_or(&shm_me(sk)->flags, SEG_WANT_BACK);
+		anchor_ring(sk, fd);
+		ring_push_mark(&sk->tx, RING_BACK);
+		fetch_or(&shm_me(sk)->flags, SEG_TX_BACK);
+		sk->tx_ring = 0;
+		if (reason != OSF_REASON_NONE)
+			sock_set_reason(sk, reason);
+		count(&arena_totals()->n_taken_back, 1);
+	}
+	lock_put(&sk->tx_lock);
+	lock_put(&sk->rx_lock);
+}
+
+void shm_detach(struct sock *sk)
+{
+	/* A mapping that others of the family use stays as it is in them. */
+	if (sk->seg)
+		seg_unmap(sk->seg, sk->rx.size);
+}
+
+/*
+ * The last holder closes.  As with the kernel: what was written is delivered, and
+ * unread bytes make it a reset.
+ */
+void shm_close(struct sock *sk, int fd)
+{
+	struct linger reset = { .l_onoff = 1, .l_linger = 0 };
+	enum ring_mark mark;
+	struct seg *seg = sk->seg;
+
+	if (sock_mode(sk) == SOCK_SHM && !sk->rx_broken) {
+		bool unread = !sk->rx_tcp && !sk->rx_eof &&
+			      ring_rx_bytes(&sk->rx, 1, &mark);
+
+		if (sk->tx_ring && !sk->tx_fin && !unread) {
+			ring_push_mark(&sk->tx, RING_FIN);
+			fetch_or(&shm_me(sk)->flags, SEG_TX_FIN);
+		}
+		fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
+		if (!sk->rx_back)
+			anchor_drain(sk, fd); /* unread bells would reset */
+		if (unread)
+			libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset,
+					sizeof(reset));
+	}
+	inbox_detach(sk->peer_inbox);
+	sk->peer_inbox = NULL;
+	sk->seg = NULL;
+	seg_unmap(seg, sk->rx.size);
+	fds_close(sk->channel_fd);
+	sk->channel_fd = -1;
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/* shm/rendezvous.c - see shm/rendezvous.h */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/fds.h"
+#include "shm/rendezvous.h"
+#include "shm/segment.h"
+
+/* "address:port", with v4-mapped addresses as IPv4. */
+static int endpoint_text(const struct sockaddr_storage *ss, char *out,
+			 size_t size)
+{
+	char ip[INET6_ADDRSTRLEN];
+	const struct sockaddr_in *v4 = (const void *)ss;
+	const struct sockaddr_in6 *v6 = (const void *)ss;
+
+	if (ss->ss_family == AF_INET) {
+		inet_ntop(AF_INET, &v4->sin_addr, ip, sizeof(ip));
+		snprintf(out, size, "%s:%u", ip, ntohs(v4->sin_port));
+	} else if (ss->ss_family == AF_INET6) {
+		if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
+			inet_ntop(AF_INET, &v6->sin6_addr.s6_addr[12], ip,
+				  sizeof(ip));
+		else
+			inet_ntop(AF_INET6, &v6->sin6_addr, ip, sizeof(ip));
+		snprintf(out, size, "%s:%u", ip, ntohs(v6->sin6_port));
+	} else {
+		return -EAFNOSUPPORT;
+	}
+	return 0;
+}
+
+static socklen_t abstract(struct sockaddr_un *un, const char *name)
+{
+	size_t len = strlen(name);
+
+	un->sun_family = AF_UNIX;
+	un->sun_path[0] = '\0';
+	memcpy(un->sun_path + 1, name, len);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
+}
+
+static int offer_name(int fd, bool ours_is_client, char *name, size_t size)
+{
+	struct sockaddr_storage local, peer;
+	socklen_t llen = sizeof(local), plen = sizeof(peer);
+	char a[80], b[80];
+
+	if (getsockname(fd, (struct sockaddr *)&local, &llen) < 0 ||
+	    getpeername(fd, (struct sockaddr *)&peer, &plen) < 0)
+		return -errno;
+	int err = endpoint_text(&local, a, sizeof(a));
+	if (!err)
+		err = endpoint_text(&peer, b, sizeof(b));
+	if (err)
+		return err;
+	int n = snprintf(name, size, "osf1/o/%s>%s", ours_is_client ? a : b,
+			 ours_is_client ? b : a);
+	return n < (int)size ? 0 : -ENAMETOOLONG;
+}
+
+/* The same user, or either of the two is root. */
+static bool may_take_part(int channel)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	uid_t uid = geteuid();
+
+	if (libc.getsockopt(channel, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return false;
+	if (cred.uid == uid || cred.uid == 0 || uid == 0)
+		return true;
+	/* OSF_ALLOW_UIDS=33,1000 widens. */
+	const char *p = getenv("OSF_ALLOW_UIDS");
+	while (p && *p) {
+		char *end;
+		unsigned long allowed = strtoul(p, &end, 10);
+
+		if (end == p)
+			return false;
+		if (allowed == cred.uid)
+			return true;
+		p = *end == ',' ? end + 1 : NULL;
+	}
+	return false;
+}
+
+static int unix_socket(int type)
+{
+	int fd = libc.socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	return fd < 0 ? -errno : fds_hide(fd);
+}
+
+int offer_listen(int fd)
+{
+	char name[100];
+	struct sockaddr_un un;
+	int err = offer_name(fd, true, name, sizeof(name));
+
+	if (err)
+		return err;
+	socklen_t len = abstract(&un, name);
+	int s = unix_socket(SOCK_SEQPACKET);
+	if (s < 0)
+		return s;
+	if (libc.bind(s, (struct sockaddr *)&un, len) < 0 || libc.listen(s, 2) < 0) {
+		err = -errno;
+		fds_close(s);
+		return err;
+	}
+	return s;
+}
+
+int offer_accept(int offer_fd)
+{
+	int ch = libc.accept4(offer_fd, NULL, NULL,
+			      SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+	if (ch < 0)
+		return -errno;
+	if (!may_take_part(ch)) {
+		libc.close(ch);
+		return -EPERM;
+	}
+	return fds_hide(ch);
+}
+
+int offer_connect(int fd)
+{
+	char name[100];
+	struct sockaddr_un un;
+	int err = offer_name(fd, false, name, sizeof(name));
+
+	if (err)
+		return err;
+	socklen_t len = abstract(&un, name);
+	int s = unix_socket(SOCK_SEQPACKET);
+	if (s < 0)
+		return s;
+	if (libc.connect(s, (struct sockaddr *)&un, len) < 0)
+		err = errno == ECONNREFUSED || errno == EAGAIN ? -ENOENT
+							       : -errno;
+	else if (!may_take_part(s))
+		err = -EPERM;
+	if (err) {
+		fds_close(s);
+		return err;
+	}
+	return s;
+}
+
+static unsigned port_of(const struct sockaddr_storage *ss)
+{
+	return ntohs(ss->ss_family == AF_INET6
+			     ? ((const struct sockaddr_in6 *)ss)->sin6_port
+			     : ((const struct sockaddr_in *)ss)->sin_port);
+}
+
+int announce_bind(int listen_fd)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+	struct sockaddr_un un;
+	char name[32];
+
+	if (getsockname(listen_fd, (struct sockaddr *)&ss, &len) < 0)
+		return -errno;
+	snprintf(name, sizeof(name), "osf1/a/%u", port_of(&ss));
+	len = abstract(&un, name);
+	int s = unix_socket(SOCK_SEQPACKET);
+	if (s < 0)
+		return s;
+	/* A backlog of one: callers connect only to see that we are there. */
+	if (libc.bind(s, (struct sockaddr *)&un, len) < 0 || libc.listen(s, 1) < 0) {
+		int err = -errno;
+
+		fds_close(s);
+		return err;
+	}
+	return s;
+}
+
+int announce_check(int fd)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+	struct sockaddr_un un;
+	char name[32];
+	int err = 0;
+
+	if (getpeername(fd, (struct sockaddr *)&ss, &len) < 0)
+		return -errno;
+	snprintf(name, sizeof(name), "osf1/a/%u", port_of(&ss));
+	len = abstract(&un, name);
+	int s = unix_socket(SOCK_SEQPACKET);
+	if (s < 0)
+		return s;
+	/* EAGAIN: the backlog is full, so somebody listens. */
+	if (libc.connect(s, (struct sockaddr *)&un, len) < 0)
+		err = errno == EAGAIN ? 0 : -ENOENT;
+	fds_close(s);
+	return err;
+}
+
+int hello_send(int channel, const struct hello *h, const int *fds, int n_fds)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(HELLO_FDS * sizeof(int))];
+	} control = { 0 };
+	struct iovec iov = { (void *)h, sizeof(*h) };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (n_fds) {
+		size_t bytes = (size_t)n_fds * sizeof(int);
+
+		msg.msg_control = control.buf;
+		msg.msg_controllen = CMSG_SPACE(bytes);
+		struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+		c->cmsg_level = SOL_SOCKET;
+		c->cmsg_type = SCM_RIGHTS;
+		c->cmsg_len = CMSG_LEN(bytes);
+		memcpy(CMSG_DATA(c), fds, bytes);
+	}
+	return libc.sendmsg(channel, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static int hello_check(const struct hello *h, ssize_t n, int msg_flags)
+{
+	if (n == 0)
+		return -EPIPE;
+	if (n < (ssize_t)sizeof(*h) || h->magic != HELLO_MAGIC ||
+	    msg_flags & MSG_CTRUNC)
+		return -EBADMSG;
+	return h->version == SEG_VERSION ? 0 : -EPROTONOSUPPORT;
+}
+
+int hello_recv(int channel, struct hello *h, int *fds)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(HELLO_FDS * sizeof(int))];
+	} control;
+	struct iovec iov = { h, sizeof(*h) };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control.buf,
+			      .msg_controllen = sizeof(control.buf) };
+
+	for (int i = 0; i < HELLO_FDS; i++)
+		fds[i] = -1;
+	ssize_t n = libc.recvmsg(channel, &msg,
+				 MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return errno == ECONNRESET ? -EPIPE : -errno;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c;
+	     c = CMSG_NXTHDR(&msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		size_t n_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(fds, CMSG_DATA(c),
+		       MIN(n_fds, (size_t)HELLO_FDS) * sizeof(int));
+	}
+	int err = hello_check(h, n, msg.msg_flags);
+	for (int i = 0; err && i < HELLO_FDS; i++) {
+		if (fds[i] >= 0)
+			libc.close(fds[i]);
+		fds[i] = -1;
+	}
+	return err;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shm/rendezvous.h - how two processes that share a TCP connection find each other
+ *
+ * Abstract unix names live in the network namespace, like the addresses they are
+ * made of:
+ *
+ *     osf1/a/PORT                          a listener under osf announces itself
+ *     osf1/o/CLIENT:PORT>SERVER:PORT       the opener of a connection offers
+ *
+ * With NAT between them the two ends know different addresses, no offer is found,
+ * and the connection stays where it is.  Who answers is known by SO_PEERCRED.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/compiler.h"
+
+#define HELLO_MAGIC 0x316f736fu
+#define HELLO_FDS 2
+
+/* What goes over an offer, once each way, with descriptors beside it: segment and
+ * inbox to the offerer, the inbox back. */
+struct hello {
+	uint32_t magic;
+	uint16_t version; /* SEG_VERSION */
+	uint16_t size;	  /* of this struct; newer ones only append */
+	uint32_t pid;
+	uint32_t reserved;
+	uint8_t inbox_id[16];
+};
+
+/* Listen for takers of @fd's connection.  The listener or -errno. */
+MUST_CHECK int offer_listen(int fd);
+/* A taker's channel; -EAGAIN none yet; -EPERM one of another user. */
+MUST_CHECK int offer_accept(int offer_fd);
+/* A channel to whoever offers @fd's connection; -ENOENT nobody; -EPERM. */
+MUST_CHECK int offer_connect(int fd);
+/* Bind the announcement of @listen_fd's port.  A descriptor or -errno. */
+MUST_CHECK int announce_bind(int listen_fd);
+/* 0 when @fd's peer port is announced by somebody who may take part. */
+MUST_CHECK int announce_check(int fd);
+
+MUST_CHECK int hello_send(int channel, const struct hello *h, const int *fds,
+			  int n_fds);
+/* -EAGAIN nothing there yet, -EPIPE closed, -EBADMSG nonsense, -EPROTONOSUPPORT.
+ * @fds: HELLO_FDS, out: -1 where none came; on error all are closed. */
+MUST_CHECK int hello_recv(int channel, struct hello *h, int *fds);

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shm/ring.h - a byte stream from one process to one other, as records in a ring
+ *
+ *     producer: ring_push(), ring_push_mark()  ->  |hdr|bytes|hdr|bytes|hdr=0
+ *     consumer: ring_peek(), ring_skip()       <-  reads, publishes its tail
+ *
+ * A record is an 8-byte header, its payload, and padding to a cache line, so a
+ * message of up to 56 bytes crosses in one cache line.  The header is the flag: 0
+ * means "not yet".  The producer zeroes the next header before it publishes
+ * one, so the consumer polls one line and needs no index of the producer's.
+ *
+ *   R1 -> A1   a record's bytes, and the zero behind it   (header: its store/load)
+ *   R2 -> A2   the consumer is done with the bytes        (tail: its store/load)
+ *
+ * The ring is elastic: whenever the producer finds it empty after REWIND_BYTES,
+ * it starts over at offset 0, so a request-response connection stays within a few
+ * pages however long it lives.
+ *
+ * What the other side wrote is input: an offset or a length is checked against the
+ * ring before use, read once, and a liar gets -EPROTO.  Nothing here blocks,
+ * allocates, locks, logs or asks for the time.  Both views live in the memory of
+ * their own side (sock/sock.h); the caller holds the matching lock.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+#include "sock/sock.h"
+
+enum ring_mark {
+	RING_NONE = 0,
+	RING_DATA = 1,
+	RING_WRAP = 2, /* the next record is at offset 0 */
+	RING_FIN = 3,  /* the stream ends here */
+	RING_BACK = 4, /* the rest of the stream is in TCP */
+};
+
+#define RING_HDR 8u
+#define RING_ALIGN 64u
+#define RING_BIG 2048u		 /* payloads from here start on a line */
+#define RING_CHUNK (64u * 1024)	 /* payload of one record at most */
+#define RING_REWIND_BYTES 4096u
+#define RING_RESERVE (3 * RING_ALIGN) /* for WRAP, FIN and BACK, always */
+#define RING_MIN_SIZE 4096u
+#define RING_MAX_SIZE (1u << 30)
+
+static inline uint64_t ring_hdr(enum ring_mark mark, uint32_t len)
+{
+	return (uint64_t)mark << 32 | len;
+}
+
+static inline uint32_t ring_payload_off(uint32_t len)
+{
+	return len >= RING_BIG ? RING_ALIGN : RING_HDR;
+}
+
+static inline uint32_t ring_record_bytes(uint32_t len)
+{
+	return (ring_payload_off(len) + len + RING_ALIGN - 1) &
+	       ~(RING_ALIGN - 1);
+}
+
+static inline uint64_t *ring_hdr_at(uint8_t *base, uint32_t off)
+{
+	return (uint64_t *)(void *)(base + off);
+}
+
+void ring_tx_init(struct ring_tx *tx, uint8_t *base, uint32_t size,
+		  uint32_t *tail_pub);
+void ring_rx_init(struct ring_rx *rx, uint8_t *base, uint32_t size,
+		  uint32_t *tail_pub);
+
+/* Bytes between tail and head, headers and padding included. */
+static inline uint32_t ring_tx_used(const struct ring_tx *tx)
+{
+	return tx->head >= tx->tail ? tx->head - tx->tail
+				    : tx->size - tx->tail + tx->head;
+}
+
+/**
+ * ring_push() - append bytes as one record
+ * @len: at most RING_CHUNK; less is taken when the ring has less room
+ *
+ * Return: bytes taken, 0 when there is no room, -EPROTO when the consumer's
+ * tail is impossible.
+ */
+ssize_t ring_push(struct ring_tx *tx, const void *buf, uint32_t len);
+
+/* The same in two steps, for callers that fill the payload themselves: where up to
+ * *@len bytes may be written, or NULL (no room: *@len 0; liar: *@len 1). */
+uint8_t *ring_reserve(struct ring_tx *tx, uint32_t *len, uint32_t *record_off);
+void ring_commit(struct ring_tx *tx, uint32_t record_off, uint32_t len);
+
+/* Append FIN or BACK; there is always room for one of each. */
+int ring_push_mark(struct ring_tx *tx, enum ring_mark mark);
+
+/* Look at the consumer's tail again.  0 or -EPROTO. */
+int ring_tx_refresh(struct ring_tx *tx);
+
+/* Payload bytes that a push could take now at most, as of the last refresh. */
+uint32_t ring_tx_room(const struct ring_tx *tx);
+
+/**
+ * ring_peek() - the unread bytes of the current record
+ * @data: out: their address, valid until ring_skip()
+ *
+ * Return: their number, or 0 with *@mark telling why: RING_NONE nothing there
+ * yet, RING_FIN, RING_BACK; or -EPROTO.
+ */
+HOT static inline int32_t ring_peek(struct ring_rx *rx, const uint8_t **data,
+				    enum ring_mark *mark);
+
+/* Take @n bytes of what ring_peek() showed (n <= its answer). */
+static inline void ring_skip(struct ring_rx *rx, uint32_t n);
+
+/* Tell the producer how far we are. */
+static inline bool ring_publish(struct ring_rx *rx)
+{
+	if (rx->published == rx->off)
+		return false;
+	rx->published = rx->off;
+	store_rel(rx->tail_pub, rx->off); /* R2 */
+	return true;
+}
+
+/* True if at least one unread byte, or a mark, is there.  Cheap: one load. */
+static inline bool ring_rx_ready(const struct ring_rx *rx)
+{
+	return rx->len || load_acq(ring_hdr_at(rx->base, rx->off)); /* A1 */
+}
+
+/* Payload bytes ready, counted up to @max; *@mark: a FIN or BACK behind them. */
+uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
+		       enum ring_mark *mark);
+
+/* Copy up to @n unread bytes from @skip bytes on, without taking them. */
+uint32_t ring_rx_copy_ahead(const struct ring_rx *rx, void *buf, uint32_t n,
+			    uint32_t skip);
+
+int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
+		  enum ring_mark *mark);
+
+static inline int32_t ring_peek(struct ring_rx *rx, const uint8_t **data,
+				enum ring_mark *mark)
+{
+	if (!rx->len)
+		return ring_next(rx, data, mark);
+	*data = rx->base + rx->off + ring_payload_off(rx->len) + rx->pos;
+	return (int32_t)(rx->len - rx->pos);
+}
+
+static inline void ring_skip(struct ring_rx *rx, uint32_t n)
+{
+	rx->pos += n;
+	if (rx->pos < rx->len)
+		return;
+	rx->off += ring_record_bytes(rx->len);
+	rx->len = rx->pos = 0;
+}

@@ -1,0 +1,443 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shm/rx.c - bytes from the connection to the application
+ *
+ *     TCP, up to the peer's K  ->  ring  ->  (a BACK mark)  ->  TCP again
+ *
+ * The caller is inside a recv-like call on a descriptor of the socket.  The rx
+ * lock is held while bytes are copied, never while waiting.  A tail is published
+ * when an eighth of the ring is free again, or when the ring was found empty: not
+ * after every message, so that a reply leaves before that cache line does.
+ *
+ * On return, whatever it is:
+ *   I1  bytes were delivered once, in order
+ *   I2  if nothing was there, whoever armed is told of the next bytes
+ */
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/libc.h"
+#include "base/log.h"
+#include "base/spin.h"
+#include "shm/shm.h"
+
+#define GO_ON_IN_RING (-INT_MAX) /* inside this file */
+
+struct iov_cursor {
+	const struct iovec *iov;
+	size_t n;    /* left, the current one included */
+	size_t done; /* bytes of the current one */
+};
+
+static size_t iov_bytes(const struct iovec *iov, size_t n)
+{
+	size_t bytes = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += iov[i].iov_len;
+	return bytes;
+}
+
+/* The kernel's rule: a null page pointer is EFAULT, not a crash of the process. */
+static bool is_bad(const struct iovec *iov, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (unlikely((uintptr_t)iov[i].iov_base < 4096 &&
+			     iov[i].iov_len))
+			return true;
+	return false;
+}
+
+static void cursor_put(struct iov_cursor *c, const uint8_t *data, size_t n)
+{
+	while (n) {
+		size_t room = c->iov->iov_len - c->done;
+		size_t take = MIN(room, n);
+
+		memcpy((uint8_t *)c->iov->iov_base + c->done, data, take);
+		data += take;
+		n -= take;
+		c->done += take;
+		if (c->done == c->iov->iov_len && c->n > 1) {
+			c->iov++;
+			c->n--;
+			c->done = 0;
+		}
+	}
+}
+
+/* The rest of the cursor, at most @max bytes, as an iovec of at most 64. */
+static size_t cursor_rest(const struct iov_cursor *c, struct iovec *out,
+			  size_t max)
+{
+	size_t n = 0, skip = c->done;
+
+	for (size_t i = 0; i < c->n && n < 64 && max; i++) {
+		size_t len = MIN(c->iov[i].iov_len - skip, max);
+
+		out[n++] = (struct iovec){
+			(uint8_t *)c->iov[i].iov_base + skip, len
+		};
+		max -= len;
+		skip = 0;
+	}
+	return n;
+}
+
+static void cursor_skip(struct iov_cursor *c, size_t n)
+{
+	while (n) {
+		size_t take = MIN(c->iov->iov_len - c->done, n);
+
+		n -= take;
+		c->done += take;
+		if (c->done == c->iov->iov_len && c->n > 1) {
+			c->iov++;
+			c->n--;
+			c->done = 0;
+		}
+	}
+}
+
+/* How many bytes of TCP come before the ring?  Known once the peer has said K. */
+static int tcp_left_learn(struct sock *sk, int fd)
+{
+	uint64_t consumed, k = shm_peer(sk)->tcp_bytes; /* S1 by the caller */
+
+	if (anchor_consumed(fd, &consumed))
+		return -EUCLEAN;
+	if (consumed > k || k - consumed > INT_MAX)
+		return -EPROTO;
+	sk->rx_tcp_left = (int64_t)(k - consumed);
+	return 0;
+}
+
+bool shm_rx_settle(struct sock *sk, int fd)
+{
+	GUARD(&sk->rx_lock);
+	if (sk->rx_tcp && load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) {
+		if (sk->rx_tcp_left < 0 && tcp_left_learn(sk, fd))
+			shm_broken(sk, fd, "its count of TCP bytes");
+		else if (!sk->rx_tcp_left)
+			sk->rx_tcp = 0;
+	}
+	return !sk->rx_tcp;
+}
+
+/*
+ * Receive what TCP still has.  Nobody may ring while we do not know K, for the
+ * byte would look like data: so disarm first, then look for K, then receive.
+ */
+static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
+			   size_t want, int flags)
+{
+	struct seg_side *me = shm_me(sk), *peer = shm_peer(sk);
+	struct iovec iov[64];
+	ssize_t r;
+
+	for (;;) {
+		xchg(&me->rx_anchor, 0u);
+		if (sock_mode(sk) == SOCK_CANDIDATE) {
+			GUARD(&sk->tx_lock);
+			shm_candidate_step(sk, fd);
+		}
+		if (sock_mode(sk) == SOCK_KERNEL)
+			return -ESTALE;
+		bool known = load_acq(&peer->flags) & SEG_TX_RING; /* S1 */
+		if (known && sk->rx_tcp_left < 0 && tcp_left_learn(sk, fd)) {
+			shm_broken(sk, fd, "its count of TCP bytes");
+			return -ECONNRESET;
+		}
+		if (known && !sk->rx_tcp_left) {
+			sk->rx_tcp = 0;
+			return GO_ON_IN_RING;
+		}
+		size_t max = known ? MIN(want, (size_t)sk->rx_tcp_left) : want;
+		struct msghdr msg = { .msg_iov = iov,
+				      .msg_iovlen = cursor_rest(c, iov, max) };
+		r = libc.recvmsg(fd, &msg,
+				 (flags & (MSG_PEEK | MSG_TRUNC)) |
+					 MSG_DONTWAIT);
+		if (r > 0) {
+			if (known && !(flags & MSG_PEEK))
+				sk->rx_tcp_left -= r;
+			cursor_skip(c, (size_t)r);
+			count(&sk->st.rx_bytes_inet, (uint64_t)r);
+		}
+		int err = errno;
+		store_rlx(&me->rx_anchor, 1u);
+		fence_full();
+		if (!known && load_acq(&peer->flags) & SEG_TX_RING && r < 0)
+			continue; /* it came between; nobody rang */
+		return r < 0 ? -err : r;
+	}
+}
+
+/* After a BACK mark: throw away the doorbells, then it is the kernel's again. */
+static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
+		       size_t want, int flags)
+{
+	struct iovec iov[64];
+	struct msghdr msg = { .msg_iov = iov,
+			      .msg_iovlen = cursor_rest(c, iov, want) };
+
+	anchor_drain(sk, fd);
+	if (sk->bells_drained != load_acq(&shm_peer(sk)->bells))
+		return -EAGAIN;
+	ssize_t r = libc.recvmsg(fd, &msg, flags | MSG_DONTWAIT);
+	if (r < 0)
+		return -errno;
+	cursor_skip(c, (size_t)r);
+	count(&sk->st.rx_bytes_inet, (uint64_t)r);
+	return r;
+}
+
+/* The kernel's word about an anchor that has ended. */
+static ssize_t rx_end(struct sock *sk, int fd)
+{
+	char byte;
+	ssize_t r;
+
+	if (sk->rx_eof || sk->anchor_end == ANCHOR_FIN)
+		return 0;
+	if (sk->anchor_err) {
+		int err = sk->anchor_err;
+
+		sk->anchor_err = 0;
+		return -err;
+	}
+	do
+		r = libc.recv(fd, &byte, 1, MSG_DONTWAIT);
+	while (r == 1);
+	return r < 0 && errno != EAGAIN && errno != ENOTCONN ? -errno : 0;
+}
+
+/* The ring was empty: -EAGAIN, or what ends the stream. */
+static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
+{
+	if (ring_publish(&sk->rx))
+		shm_told_space(sk, fd);
+	if (mark == RING_FIN) {
+		sk->rx_eof = 1;
+		return 0;
+	}
+	if (mark == RING_BACK) {
+		sk->rx_back = 1;
+		return GO_ON_IN_RING;
+	}
+	if (sk->shut & SHUT_BIT_RD)
+		return 0;
+	if (sk->anchor_end == ANCHOR_OPEN && anchor_look_due(sk))
+		anchor_look(sk, fd);
+	if (sk->anchor_end == ANCHOR_OPEN)
+		return -EAGAIN;
+	/* What it wrote before it died is in the ring by now. */
+	if (ring_rx_ready(&sk->rx))
+		return GO_ON_IN_RING;
+	return rx_end(sk, fd);
+}
+
+/* Take what the ring has.  > 0 bytes, 0 end, -EAGAIN, other errors. */
+HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
+			   size_t want, bool discard)
+{
+	size_t got = 0;
+	enum ring_mark mark = RING_NONE;
+
+	while (got < want) {
+		const uint8_t *data;
+		int32_t n = ring_peek(&sk->rx, &data, &mark);
+
+		if (unlikely(n < 0)) {
+			shm_broken(sk, fd, "a record's header");
+			return -ECONNRESET;
+		}
+		if (!n)
+			break;
+		uint32_t take = (uint32_t)MIN((size_t)n, want - got);
+		if (!discard)
+			cursor_put(c, data, take);
+		ring_skip(&sk->rx, take);
+		got += take;
+		uint32_t freed = sk->rx.off - sk->rx.published;
+		if (freed >= sk->rx.size / 8 && ring_publish(&sk->rx))
+			shm_told_space(sk, fd);
+	}
+	if (likely(got)) {
+		count(&sk->st.rx_bytes_shm, got);
+		return (ssize_t)got;
+	}
+	return rx_nothing(sk, fd, mark);
+}
+
+static ssize_t rx_peek(struct sock *sk, int fd, struct iov_cursor *c,
+		       size_t want)
+{
+	uint32_t skip = 0;
+	enum ring_mark mark;
+
+	uint32_t ready = ring_rx_bytes(&sk->rx, (uint32_t)MIN(want, (size_t)INT_MAX),
+				       &mark);
+	if (!ready)
+		return rx_ring(sk, fd, c, 1, false); /* none there: says why */
+	for (size_t i = 0; i < c->n && skip < want; i++) {
+		uint32_t got = ring_rx_copy_ahead(
+			&sk->rx, c->iov[i].iov_base,
+			(uint32_t)MIN(c->iov[i].iov_len,
+						    (size_t)INT_MAX), skip);
+		skip += got;
+		if (got < c->iov[i].iov_len)
+			break;
+	}
+	return skip;
+}
+
+static ssize_t rx_once(struct sock *sk, int fd, struct iov_cursor *c,
+		       size_t want, int flags)
+{
+	ssize_t r = GO_ON_IN_RING;
+
+	while (r == GO_ON_IN_RING) {
+		if (unlikely(sk->rx_broken))
+			r = rx_end(sk, fd);
+		else if (unlikely(sk->rx_back))
+			r = rx_back(sk, fd, c, want,
+				    flags & (MSG_PEEK | MSG_TRUNC));
+		else if (unlikely(sk->rx_tcp))
+			r = rx_tcp(sk, fd, c, want, flags);
+		else if (unlikely(flags & MSG_PEEK))
+			r = rx_peek(sk, fd, c, want);
+		else
+			r = rx_ring(sk, fd, c, want, flags & MSG_TRUNC);
+	}
+	return r;
+}
+
+static bool rx_spin_ready(void *arg)
+{
+	struct sock *sk = arg;
+
+	return ring_rx_ready(&sk->rx);
+}
+
+/*
+ * Sleep in the kernel's recv() on the anchor: the doorbell, the peer's end, a
+ * signal, the receive timeout and shutdown() by another thread all end it as they
+ * would end the application's own call.
+ */
+static int rx_sleep(struct sock *sk, int fd)
+{
+	char byte;
+	int err = 0;
+
+	uint32_t others = fetch_add(&sk->n_sleepers, 1);
+	if (!others)
+		anchor_drain(sk, fd);
+	store_rlx(&shm_me(sk)->rx_anchor, 1u);
+	fence_full();
+	if (sk->rx_tcp ? !(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) ||
+				 sk->rx_tcp_left > 0
+		       : !ring_rx_ready(&sk->rx)) {
+		if (others && sk->bells_drained !=
+				      load_rlx(&shm_peer(sk)->bells)) {
+			/* Somebody else's doorbell must stay where it is. */
+			struct timespec ms = { .tv_nsec = 1000000 };
+			libc.ppoll(NULL, 0, &ms, NULL);
+		} else {
+			count(&sk->st.n_sleeps, 1);
+			ssize_t r = libc.recv(fd, &byte, 1, MSG_PEEK);
+			if (!r && !(sk->shut & SHUT_BIT_RD))
+				sk->anchor_end = ANCHOR_FIN;
+			else if (r < 0)
+				err = errno;
+		}
+	}
+	fetch_sub(&sk->n_sleepers, 1);
+	if (err && err != EINTR && err != EAGAIN) {
+		sk->anchor_end = ANCHOR_RST;
+		sk->anchor_err = err;
+		err = 0;
+	}
+	return -err;
+}
+
+static int rx_wait(struct sock *sk, int fd)
+{
+	uint64_t start = now_ns();
+
+	if (!sk->rx_tcp && !sk->rx_back) {
+		if (spin_until(rx_spin_ready, sk, UINT64_MAX)) {
+			count(&sk->st.n_spins, 1);
+			return 0;
+		}
+	}
+	if (sk->rx_back) { /* plain TCP: its own readiness is enough */
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+
+		return libc.poll(&p, 1, -1) < 0 ? -errno : 0;
+	}
+	int err = rx_sleep(sk, fd);
+	if (!err)
+		spin_learn(now_ns() - start);
+	return err;
+}
+
+HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
+		     int flags)
+{
+	struct iov_cursor c = { .iov = iov, .n = n };
+	size_t want = n == 1 ? iov->iov_len : iov_bytes(iov, n);
+	bool block = !(flags & MSG_DONTWAIT) && !load_rlx(&sk->nonblock);
+	size_t got = 0;
+
+	if (unlikely(is_bad(iov, n) && !(flags & MSG_TRUNC)))
+		return -EFAULT;
+	size_t target = flags & MSG_WAITALL ? want
+					    : MIN((size_t)sk->rcvlowat, want);
+	for (;;) {
+		sock_lock(sk, &sk->rx_lock);
+		if (unlikely(sock_mode(sk) == SOCK_KERNEL)) {
+			sock_unlock(sk, &sk->rx_lock);
+			return got ? (ssize_t)got : -ESTALE;
+		}
+		ssize_t r;
+		if (likely(want))
+			r = rx_once(sk, fd, &c, want - got, flags);
+		else
+			r = shm_events(sk, fd) & POLLIN ? 0 : -EAGAIN;
+		sock_unlock(sk, &sk->rx_lock);
+
+		if (likely(r > 0)) {
+			if (unlikely(flags & MSG_PEEK)) {
+				if ((size_t)r >= target || !block)
+					return r;
+				/* Not enough yet, and nothing tells of more. */
+				struct timespec ms = { .tv_nsec = 1000000 };
+				if (libc.ppoll(NULL, 0, &ms, NULL) < 0)
+					return r;
+				anchor_look(sk, fd);
+				if (sk->anchor_end ||
+				    load_rlx(&shm_peer(sk)->flags) & SEG_TX_FIN)
+					target = 1;
+				c = (struct iov_cursor){ .iov = iov, .n = n };
+				continue;
+			}
+			got += (size_t)r;
+			if (likely(got >= target))
+				return (ssize_t)got;
+			continue;
+		}
+		if (got && r != -EAGAIN)
+			return (ssize_t)got;
+		if (r != -EAGAIN)
+			return r;
+		if (!block)
+			return got ? (ssize_t)got : r;
+		int err = rx_wait(sk, fd);
+		if (err)
+			return got ? (ssize_t)got : err;
+	}
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* shm/segment.c - making and mapping segments; see shm/segment.h */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/libc.h"
+#include "shm/inbox.h"
+#include "shm/ring.h"
+#include "shm/segment.h"
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+int sealed_create(const char *name, size_t bytes, void **map, int *pfd)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -errno;
+	void *at = MAP_FAILED;
+	if (!ftruncate(fd, (off_t)bytes) &&
+	    !libc.fcntl(fd, F_ADD_SEALS, SEALS))
+		at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+			  0);
+	if (at == MAP_FAILED) {
+		int err = -errno;
+
+		libc.close(fd);
+		return err;
+	}
+	*map = at;
+	*pfd = fd;
+	return 0;
+}
+
+int sealed_map(int fd, size_t bytes, void **map)
+{
+	struct stat st;
+	int seals = libc.fcntl(fd, F_GET_SEALS);
+
+	if (seals < 0 || (seals & SEALS) != SEALS)
+		return -EBADMSG;
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) || (size_t)st.st_size != bytes)
+		return -EBADMSG;
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	*map = at;
+	return 0;
+}
+
+int seg_create(uint32_t ring_size, struct seg **pseg, int *pfd)
+{
+	void *map;
+	int err = sealed_create("osf-segment", seg_bytes(ring_size), &map, pfd);
+
+	if (err)
+		return err;
+	struct seg *seg = map;
+	seg->version = SEG_VERSION;
+	seg->ring_size = ring_size;
+	seg->side[0].slot = seg->side[1].slot = SLOT_NONE;
+	store_rel(&seg->magic, SEG_MAGIC);
+	*pseg = seg;
+	return 0;
+}
+
+int seg_open(int fd, struct seg **pseg, uint32_t *ring_size)
+{
+	struct stat st;
+	void *map;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	uint64_t rings = (uint64_t)st.st_size - SEG_PAGE;
+	uint64_t size = rings / 2;
+	if (st.st_size < (off_t)SEG_PAGE || size < RING_MIN_SIZE ||
+	    size > RING_MAX_SIZE || rings % 2 || size % SEG_PAGE)
+		return -EBADMSG;
+	int err = sealed_map(fd, (size_t)st.st_size, &map);
+	if (err)
+		return err;
+	struct seg *seg = map;
+	if (load_acq(&seg->magic) != SEG_MAGIC || seg->ring_size != size)
+		err = -EBADMSG;
+	else if (seg->version != SEG_VERSION)
+		err = -EPROTONOSUPPORT;
+	if (err) {
+		munmap(map, (size_t)st.st_size);
+		return err;
+	}
+	*pseg = seg;
+	*ring_size = (uint32_t)size;
+	return 0;
+}
+
+void seg_unmap(struct seg *seg, uint32_t ring_size)
+{
+	if (seg)
+		munmap(seg, seg_bytes(ring_size));
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shm/segment.h - the memory that two processes share for one connection
+ *
+ *     page 0            what each side publishes, one cache line a purpose
+ *     ring of side 0    side 0 produces, side 1 consumes
+ *     ring of side 1    the reverse
+ *
+ * Side 0 accepted the connection and made the segment, a memfd sealed against
+ * resizing; side 1 opened the connection and was passed it.  The descriptor is
+ * closed once mapped; the memory lives as long as a mapping does.
+ *
+ * Pairs of release and acquire:
+ *   S1  side.tcp_bytes, then SEG_TX_RING in side.flags   -> flags
+ *   S2  a mark in the ring, then SEG_TX_FIN/SEG_TX_BACK  -> flags
+ *   S3  everything the taker set up, then SEG_READY      -> flags
+ * Arming is Dekker's: the sleeper stores armed, fences, looks at the ring; the
+ * other side stores to the ring, fences, looks at armed.
+ *
+ * All of it is written by a stranger too: offsets, lengths and slots are checked
+ * where they are used, flags only ever lead to an earlier end of the connection.
+ */
+#pragma once
+
+#include <stdint.h>
+#include "base/compiler.h"
+
+#define SEG_MAGIC 0x6d6873666f317665ull
+#define SEG_VERSION 1 /* both sides must have the same */
+#define SEG_PAGE 4096u
+
+enum {
+	SEG_READY = 1,	  /* S3: mapped, inbox known, will look at the ring */
+	SEG_TX_RING = 2,  /* S1: this side sends by ring after tcp_bytes */
+	SEG_TX_FIN = 4,	  /* S2: a FIN mark stands in the ring */
+	SEG_TX_BACK = 8,  /* S2: a BACK mark stands in the ring */
+	SEG_WANT_BACK = 16, /* please go back to the kernel */
+	SEG_CLOSED = 32,    /* this side is closed: nobody will read */
+	SEG_SHARED = 64,    /* several processes read here: ring the anchor */
+	SEG_DECLINED = 128, /* the taker does not want the segment */
+};
+
+struct seg_side {
+	alignas(CACHE_LINE) uint32_t flags; /* SEG_* */
+	uint32_t slot;	    /* in this side's inbox, SLOT_NONE */
+	uint64_t tcp_bytes; /* S1 */
+	uint32_t bells;	    /* doorbell bytes this side has put into TCP */
+
+	alignas(CACHE_LINE) uint32_t tail; /* as consumer: R2 of shm/ring.h */
+
+	/* As consumer: ring when data comes.  As producer: when space comes. */
+	alignas(CACHE_LINE) uint32_t rx_inbox;
+	uint32_t rx_anchor;
+	uint32_t tx_inbox;
+	uint32_t tx_anchor;
+};
+
+struct seg {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t ring_size;
+	struct seg_side side[2];
+};
+
+static_assert(sizeof(struct seg) <= SEG_PAGE, "the first page is the header");
+
+static inline uint8_t *seg_ring(struct seg *seg, unsigned side,
+				uint32_t ring_size)
+{
+	return (uint8_t *)seg + SEG_PAGE + (size_t)side * ring_size;
+}
+
+static inline size_t seg_bytes(uint32_t ring_size)
+{
+	return SEG_PAGE + 2 * (size_t)ring_size;
+}
+
+/* Make a segment: mapped at *@pseg, its sealed memfd in *@pfd.  0 or -errno. */
+MUST_CHECK int seg_create(uint32_t ring_size, struct seg **pseg, int *pfd);
+/* Map a segment that a stranger made; checks seals, size, magic, version.
+ * -EPROTONOSUPPORT another version, -EBADMSG nonsense, -errno. */
+MUST_CHECK int seg_open(int fd, struct seg **pseg, uint32_t *ring_size);
+void seg_unmap(struct seg *seg, uint32_t ring_size);
+
+/* Map @bytes of a memfd, after checking that it cannot shrink under us. */
+MUST_CHECK int sealed_map(int fd, size_t bytes, void **map);
+/* A memfd of @bytes, sealed, mapped. */
+MUST_CHECK int sealed_create(const char *name, size_t bytes, void **map,
+			     int *pfd);

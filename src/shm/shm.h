@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shm/shm.h - the protocol that moves a TCP connection into shared memory
+ *
+ *     YOUNG --offer/take--> CANDIDATE --ready--> SHM --take back--> KERNEL
+ *
+ * A connection begins as the kernel's.  When it has shown that it will be used,
+ * the side that opened it offers (an abstract unix listener named after the
+ * 4-tuple), the side that accepted it looks for the offer and passes a segment;
+ * from then on each direction says "after K bytes of TCP, the rest is in the ring"
+ * and switches.  The kernel connection, the anchor, stays established: it tells of
+ * the peer's death, and one byte through it is the doorbell for a peer that
+ * sleeps, so whatever waits on the descriptor in the kernel wakes.
+ *
+ *   rendezvous.c  names, offers, announcements, passing memory
+ *   upgrade.c     the steps above
+ *   rx.c tx.c     hot: bytes out of and into the rings
+ *   anchor.c      doorbells, the anchor's end, byte counts
+ *   ctl.c         shutdown, close, options, going back
+ *
+ * All functions return negative errno.  @fd is a descriptor of the anchor.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "sock/sock.h"
+#include "shm/ring.h"
+#include "shm/segment.h"
+
+struct shm_config {
+	bool enabled;
+	uint32_t ring_bytes;	 /* of each direction */
+	uint32_t upgrade_turns;	 /* 0: upgrade from the first byte */
+	uint64_t upgrade_bytes;
+};
+
+extern struct shm_config shm_config;
+void shm_configure(void); /* reads OSF_SHM, OSF_RING, OSF_UPGRADE_* */
+
+/* upgrade.c.  Called in mode UPGRADING (offer, take) by the one thread that set
+ * it; they leave the mode as the new one. */
+int shm_offer(struct sock *sk, int fd);	     /* open an offer: 0 or -errno */
+int shm_offer_look(struct sock *sk, int fd); /* 1 upgraded, 0 not yet, -errno */
+int shm_take(struct sock *sk, int fd); /* 1 candidate, 0 no offer, -errno */
+void shm_offer_close(struct sock *sk);
+/* CANDIDATE: has the peer mapped the segment?  Caller holds both locks. */
+void shm_candidate_step(struct sock *sk, int fd);
+void shm_sndbuf_changed(struct sock *sk, int fd);
+void shm_after_fork(struct sock *sk); /* in the child, for inherited ones */
+
+/* The announcement of a listener; -1 when somebody else has it. */
+int shm_announce(int listen_fd);
+/* Does anybody announce the address that @fd is connected to? */
+bool shm_is_announced(int fd);
+
+/* rx.c, tx.c: modes CANDIDATE and SHM.  @nonblock: O_NONBLOCK or MSG_DONTWAIT
+ * are for the caller to see. */
+ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
+		 int flags);
+/* Is TCP read out, so that the ring is next?  Whatever can be told now. */
+bool shm_rx_settle(struct sock *sk, int fd);
+ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
+		 int flags);
+ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
+		      bool nonblock);
+
+/* Poll bits (POLL*), whatever the mode. */
+unsigned shm_events(struct sock *sk, int fd);
+
+enum shm_arm { ARM_INBOX, ARM_ANCHOR };
+/* Ask to be told of news for @events (POLLIN, POLLOUT).  The caller looks at
+ * shm_events() afterwards, before it sleeps. */
+void shm_arm(struct sock *sk, unsigned events, enum shm_arm how);
+
+/* ctl.c */
+int shm_shutdown(struct sock *sk, int fd, int how);
+void shm_close(struct sock *sk, int fd); /* the last process lets go */
+void shm_detach(struct sock *sk);	 /* this process lets go, others hold */
+int shm_inq(struct sock *sk, int fd);	 /* FIONREAD */
+int shm_outq(struct sock *sk);
+/* Start going back to the kernel, for a reason; pending bytes stay readable. */
+void shm_take_back(struct sock *sk, int fd, enum osf_reason reason);
+/* What the protocol says about the peer is impossible: reset the connection. */
+void shm_broken(struct sock *sk, int fd, const char *why);
+
+/* anchor.c */
+void anchor_ring(struct sock *sk, int fd);
+void anchor_drain(struct sock *sk, int fd);
+void anchor_look(struct sock *sk, int fd); /* sets sk->anchor_end */
+bool anchor_look_due(struct sock *sk);	   /* has it been a while? */
+int anchor_counts(int fd, bool active, uint64_t *sent);
+int anchor_consumed(int fd, uint64_t *consumed);
+
+/* The side of ours, and of the peer. */
+static inline struct seg_side *shm_me(const struct sock *sk)
+{
+	return &sk->seg->side[sk->side];
+}
+
+static inline struct seg_side *shm_peer(const struct sock *sk)
+{
+	return &sk->seg->side[!sk->side];
+}
+
+void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
+		   uint32_t *anchor_word);
+
+/* After putting bytes into the ring: does the consumer want to be told? */
+static inline void shm_told_data(struct sock *sk, int fd)
+{
+	struct seg_side *p = shm_peer(sk);
+
+	fence_full();
+	if (unlikely(load_rlx(&p->rx_inbox) | load_rlx(&p->rx_anchor)))
+		shm_wake_peer(sk, fd, &p->rx_inbox, &p->rx_anchor);
+}
+
+/* After publishing a tail: does the producer want to be told? */
+static inline void shm_told_space(struct sock *sk, int fd)
+{
+	struct seg_side *p = shm_peer(sk);
+
+	fence_full();
+	if (unlikely(load_rlx(&p->tx_inbox) | load_rlx(&p->tx_anchor)))
+		shm_wake_peer(sk, fd, &p->tx_inbox, &p->tx_anchor);
+}
+
+static inline void sock_lock(const struct sock *sk, struct lock *l)
+{
+	if (!sock_is_alone(sk))
+		lock_get(l);
+}
+
+static inline void sock_unlock(const struct sock *sk, struct lock *l)
+{
+	/* A lock that was not taken because we were alone is not given back:
+	 * the word says which it was, should a thread have come meanwhile. */
+	if (load_rlx(&l->word))
+		lock_put(l);
+}
+
+/* The peer asked to go back to the kernel, and we have not yet? */
+static inline bool shm_wants_back(const struct sock *sk)
+{
+	return unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_WANT_BACK) &&
+	       sk->tx_ring;
+}
+
+/* The same, for who does not know whether there is a segment still. */
+static inline bool shm_wants_back_or_gone(const struct sock *sk)
+{
+	return unlikely(!sk->seg) || shm_wants_back(sk);
+}

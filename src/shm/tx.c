@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shm/tx.c - bytes from the application into the connection
+ *
+ *     TCP, while only a candidate  ->  ring  ->  (a BACK mark)  ->  TCP again
+ *
+ * The tx lock is held while bytes are copied, never while waiting.  A large write
+ * becomes several records, so the reader copies the first while we copy the
+ * second.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/libc.h"
+#include "base/spin.h"
+#include "shm/shm.h"
+
+/* Records of a long write: small enough to overlap, large enough to be few. */
+#define TX_CHUNK (32u * 1024)
+
+static bool is_full(const struct sock *sk)
+{
+	return sk->tx_limit && ring_tx_used(&sk->tx) >= sk->tx_limit;
+}
+
+/* Nobody is there to read what we would write: the kernel's connection knows what
+ * to answer, and the first time it may well take the bytes. */
+static COLD ssize_t tx_to_nobody(struct sock *sk, int fd,
+				 const struct iovec *iov, size_t n)
+{
+	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
+	int err = sk->anchor_err;
+
+	if (sk->rx_broken)
+		return -EPIPE;
+	if (err) {
+		sk->anchor_err = 0;
+		return -err;
+	}
+	ssize_t r = libc.sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	return r < 0 ? -errno : r;
+}
+
+static bool nobody_reads(struct sock *sk, int fd)
+{
+	if (unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_CLOSED))
+		return true;
+	if (sk->anchor_end == ANCHOR_OPEN && unlikely(anchor_look_due(sk)))
+		anchor_look(sk, fd);
+	return sk->anchor_end != ANCHOR_OPEN;
+}
+
+/* Not (yet, or any more) by ring: the kernel takes it, and we keep count. */
+static COLD ssize_t tx_tcp(struct sock *sk, int fd, const struct iovec *iov,
+			   size_t n, int flags)
+{
+	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
+	ssize_t r = libc.sendmsg(fd, &msg, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (r < 0)
+		return -errno;
+	sk->tx_tcp_base += (uint64_t)r;
+	count(&sk->st.tx_bytes_inet, (uint64_t)r);
+	return r;
+}
+
+/* Put bytes of one buffer; > 0 bytes taken, 0 full, -ECONNRESET. */
+HOT static ssize_t tx_ring(struct sock *sk, int fd, const uint8_t *buf,
+			   size_t len)
+{
+	size_t done = 0;
+
+	while (done < len) {
+		uint32_t chunk = (uint32_t)MIN(len - done, (size_t)TX_CHUNK);
+
+		if (unlikely(is_full(sk)) &&
+		    (ring_tx_refresh(&sk->tx), is_full(sk)))
+			break;
+		ssize_t r = ring_push(&sk->tx, buf + done, chunk);
+		if (unlikely(r < 0)) {
+			shm_broken(sk, fd, "its tail");
+			return -ECONNRESET;
+		}
+		if (!r)
+			break;
+		done += (size_t)r;
+		shm_told_data(sk, fd);
+	}
+	return (ssize_t)done;
+}
+
+struct tx_cursor {
+	const struct iovec *iov;
+	size_t n;
+	size_t done; /* of the current one */
+};
+
+/* Take what fits of the rest; advances the cursor.  As the kernel, an iovec is
+ * taken in order and a full ring ends it. */
+static ssize_t tx_some(struct sock *sk, int fd, struct tx_cursor *c)
+{
+	ssize_t total = 0;
+
+	while (c->n) {
+		size_t left = c->iov->iov_len - c->done;
+		ssize_t r = left ? tx_ring(sk, fd,
+					   (uint8_t *)c->iov->iov_base +
+						   c->done,
+					   left)
+				 : 0;
+		if (r < 0)
+			return total ? total : r;
+		total += r;
+		c->done += (size_t)r;
+		if ((size_t)r < left)
+			break;
+		c->iov++;
+		c->n--;
+		c->done = 0;
+	}
+	return total;
+}
+
+static ssize_t tx_once(struct sock *sk, int fd, struct tx_cursor *c, int flags)
+{
+	if (unlikely(!sk->tx_ring)) {
+		struct iovec first = {
+			(uint8_t *)c->iov->iov_base + c->done,
+			c->iov->iov_len - c->done,
+		};
+		/* One at a time when in the middle, else all at once. */
+		ssize_t r = c->done ? tx_tcp(sk, fd, &first, 1, flags)
+				    : tx_tcp(sk, fd, c->iov, c->n, flags);
+		for (size_t left = r > 0 ? (size_t)r : 0; c->n;) {
+			size_t take = MIN(c->iov->iov_len - c->done, left);
+
+			c->done += take;
+			left -= take;
+			if (c->done < c->iov->iov_len)
+				break;
+			c->iov++;
+			c->n--;
+			c->done = 0;
+		}
+		return r;
+	}
+	if (unlikely(nobody_reads(sk, fd)))
+		return tx_to_nobody(sk, fd, c->iov, c->n);
+	ssize_t r = tx_some(sk, fd, c);
+	if (r > 0)
+		count(&sk->st.tx_bytes_shm, (uint64_t)r);
+	return r ? r : -EAGAIN;
+}
+
+static bool tx_spin_ready(void *arg)
+{
+	struct sock *sk = arg;
+
+	if (load_rlx(sk->tx.tail_pub) == sk->tx.tail)
+		return false;
+	return true;
+}
+
+static int tx_sleep(struct sock *sk, int fd, uint64_t deadline_ns)
+{
+	char byte;
+	int err = 0;
+	uint32_t others = fetch_add(&sk->n_sleepers, 1);
+
+	if (!others)
+		anchor_drain(sk, fd);
+	store_rlx(&shm_me(sk)->tx_anchor, 1u);
+	fence_full();
+	if (tx_spin_ready(sk)) {
+		;
+	} else if (sk->rx_tcp || sk->shut & SHUT_BIT_RD || others ||
+		   sk->rcvtimeo_ns || deadline_ns != UINT64_MAX) {
+		/* Bytes in front of the doorbell, or a timeout that is not
+		 * recv()'s: look again now and then. */
+		struct timespec ms = { .tv_nsec = 1000000 };
+		if (libc.ppoll(NULL, 0, &ms, NULL) < 0)
+			err = errno;
+		anchor_look(sk, fd);
+	} else {
+		count(&sk->st.n_sleeps, 1);
+		ssize_t r = libc.recv(fd, &byte, 1, MSG_PEEK);
+		if (!r)
+			sk->anchor_end = ANCHOR_FIN;
+		else if (r < 0)
+			err = errno;
+	}
+	fetch_sub(&sk->n_sleepers, 1);
+	if (err && err != EINTR && err != EAGAIN) {
+		sk->anchor_end = ANCHOR_RST;
+		sk->anchor_err = err;
+		err = 0;
+	}
+	return -err;
+}
+
+/* Wait for room.  -EAGAIN when the send timeout is over. */
+static int tx_wait(struct sock *sk, int fd, uint64_t deadline_ns)
+{
+	uint64_t start = now_ns();
+
+	if (start >= deadline_ns)
+		return -EAGAIN;
+	if (!sk->tx_ring) {
+		struct pollfd p = { .fd = fd, .events = POLLOUT };
+		uint64_t left_ms = (deadline_ns - start) / NS_PER_MS + 1;
+
+		return libc.poll(&p, 1, (int)MIN(left_ms, UINT64_C(50))) < 0
+			       ? -errno
+			       : 0;
+	}
+	if (spin_until(tx_spin_ready, sk, deadline_ns)) {
+		count(&sk->st.n_spins, 1);
+		return 0;
+	}
+	int err = tx_sleep(sk, fd, deadline_ns);
+	if (!err)
+		spin_learn(now_ns() - start);
+	return err;
+}
+
+/* Lock for sending; a candidate first looks whether the peer is ready. */
+static int tx_begin(struct sock *sk, int fd)
+{
+	if (unlikely(sock_mode(sk) == SOCK_CANDIDATE)) {
+		lock_get(&sk->rx_lock);
+		lock_get(&sk->tx_lock);
+		if (sock_mode(sk) == SOCK_CANDIDATE)
+			shm_candidate_step(sk, fd);
+		lock_put(&sk->rx_lock);
+	} else {
+		sock_lock(sk, &sk->tx_lock);
+	}
+	if (likely(sock_mode(sk) != SOCK_KERNEL))
+		return 0;
+	sock_unlock(sk, &sk->tx_lock);
+	return -ESTALE;
+}
+
+static uint64_t send_deadline(const struct sock *sk)
+{
+	return sk->sndtimeo_ns ? now_ns() + sk->sndtimeo_ns : UINT64_MAX;
+}
+
+HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
+		     int flags)
+{
+	struct tx_cursor c = { .iov = iov, .n = n };
+	bool block = !(flags & MSG_DONTWAIT) && !load_rlx(&sk->nonblock);
+	uint64_t deadline_ns = 0;
+	size_t sent = 0, len = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (unlikely((uintptr_t)iov[i].iov_base < 4096 &&
+			     iov[i].iov_len))
+			return -EFAULT;
+		len += iov[i].iov_len;
+	}
+	for (;;) {
+		int err = tx_begin(sk, fd);
+		if (unlikely(err))
+			return sent ? (ssize_t)sent : err;
+		ssize_t r;
+		if (unlikely(sk->shut & SHUT_BIT_WR))
+			r = -EPIPE;
+		else if (unlikely(!len))
+			r = 0;
+		else
+			r = tx_once(sk, fd, &c, flags);
+		sock_unlock(sk, &sk->tx_lock);
+
+		if (likely(r > 0))
+			sent += (size_t)r;
+		if (likely(sent == len))
+			return (ssize_t)sent;
+		if (r < 0 && r != -EAGAIN)
+			return sent ? (ssize_t)sent : r;
+		if (!block) {
+			if (!sent)
+				return -EAGAIN;
+			return (ssize_t)sent;
+		}
+		if (!deadline_ns)
+			deadline_ns = send_deadline(sk);
+		err = tx_wait(sk, fd, deadline_ns);
+		if (err)
+			return sent ? (ssize_t)sent : err;
+	}
+}
+
+/* sendfile(): read the file straight into the ring. */
+static ssize_t file_to_ring(struct sock *sk, int fd, int in, off_t *off,
+			    size_t n)
+{
+	uint32_t len = (uint32_t)MIN(n, (size_t)TX_CHUNK), at;
+	uint8_t *to = ring_reserve(&sk->tx, &len, &at);
+
+	if (!to)
+		return len ? -EPROTO : -EAGAIN;
+	ssize_t r = off ? pread(in, to, len, *off) : libc.read(in, to, len);
+	if (r <= 0)
+		return r < 0 ? -errno : 0;
+	/* Where the payload begins depends on its length. */
+	if (ring_payload_off((uint32_t)r) != ring_payload_off(len))
+		memmove(sk->tx.base + at + ring_payload_off((uint32_t)r), to,
+			(size_t)r);
+	ring_commit(&sk->tx, at, (uint32_t)r);
+	shm_told_data(sk, fd);
+	if (off)
+		*off += r;
+	count(&sk->st.tx_bytes_shm, (uint64_t)r);
+	return r;
+}
+
+/* The same while the kernel still carries the stream. */
+static COLD ssize_t file_to_tcp(struct sock *sk, int fd, int in, off_t *off,
+				size_t n)
+{
+	char buf[16 * 1024];
+
+	n = MIN(n, sizeof(buf));
+	ssize_t r = off ? pread(in, buf, n, *off) : libc.read(in, buf, n);
+	if (r <= 0)
+		return r < 0 ? -errno : 0;
+	ssize_t sent = tx_tcp(sk, fd, &(struct iovec){ buf, (size_t)r }, 1, 0);
+	if (off)
+		*off += sent > 0 ? sent : 0;
+	else if (sent < r)
+		lseek(in, (sent > 0 ? sent : 0) - r, SEEK_CUR);
+	return sent;
+}
+
+ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
+		      bool nonblock)
+{
+	uint64_t deadline_ns = 0;
+	size_t sent = 0;
+
+	while (sent < n) {
+		int err = tx_begin(sk, fd);
+		if (err)
+			return sent ? (ssize_t)sent : err;
+		ssize_t r;
+		if (sk->shut & SHUT_BIT_WR)
+			r = -EPIPE;
+		else if (!sk->tx_ring)
+			r = file_to_tcp(sk, fd, in, off, n - sent);
+		else if (nobody_reads(sk, fd))
+			r = tx_to_nobody(sk, fd, &(struct iovec){ (void *)"", 1 }, 1);
+		else
+			r = file_to_ring(sk, fd, in, off, n - sent);
+		sock_unlock(sk, &sk->tx_lock);
+		if (r > 0) {
+			sent += (size_t)r;
+			continue;
+		}
+		if (r != -EAGAIN || nonblock)
+			return sent ? (ssize_t)sent : r;
+		if (!deadline_ns)
+			deadline_ns = send_deadline(sk);
+		err = tx_wait(sk, fd, deadline_ns);
+		if (err)
+			return sent ? (ssize_t)sent : err;
+	}
+	return (ssize_t)sent;
+}

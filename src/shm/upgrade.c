@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shm/upgrade.c - from the kernel's TCP into shared memory, in flight
+ *
+ *   opener                               acceptor
+ *   offers (listener named after tuple)
+ *                                        finds it, makes the segment, passes it
+ *   looks, maps, answers, sets READY
+ *   and sends by ring from here on       sees READY, sends by ring from here on
+ *
+ * No step blocks: each is taken inside a call that the application makes anyway,
+ * at moments when the other side has had the chance to take its step.  Anything
+ * that fails leaves the connection on the kernel with the reason recorded.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/clock.h"
+#include "base/fds.h"
+#include "base/log.h"
+#include "shm/inbox.h"
+#include "shm/rendezvous.h"
+#include "shm/shm.h"
+#include "sock/arena.h"
+
+#ifndef SO_BUF_LOCK
+#define SO_BUF_LOCK 72
+#endif
+#define SNDBUF_LOCKED 1
+
+struct shm_config shm_config = {
+	.enabled = true,
+	.ring_bytes = 1024 * 1024,
+	.upgrade_turns = 5,
+	.upgrade_bytes = 128 * 1024,
+};
+
+static uint64_t number(const char *name, uint64_t otherwise)
+{
+	const char *s = getenv(name);
+	char *end;
+
+	if (!s || !*s)
+		return otherwise;
+	uint64_t n = strtoull(s, &end, 0);
+	if (*end == 'k' || *end == 'K')
+		n <<= 10;
+	else if (*end == 'm' || *end == 'M')
+		n <<= 20;
+	else if (*end) {
+		log_warn("%s is '%s', want a number", name, s);
+		return otherwise;
+	}
+	return n;
+}
+
+void shm_configure(void)
+{
+	uint64_t ring = number("OSF_RING", shm_config.ring_bytes);
+
+	while (ring & (ring - 1))
+		ring &= ring - 1;
+	if (ring < 16 * 1024 || ring > RING_MAX_SIZE)
+		log_warn("OSF_RING must lie between 16k and 1024m");
+	else
+		shm_config.ring_bytes = (uint32_t)ring;
+	shm_config.enabled = number("OSF_SHM", 1) != 0;
+	shm_config.upgrade_turns = (uint32_t)number("OSF_UPGRADE_TURNS",
+						    shm_config.upgrade_turns);
+	shm_config.upgrade_bytes =
+		number("OSF_UPGRADE_BYTES", shm_config.upgrade_bytes);
+}
+
+static uint64_t timeout_ns(int fd, int name)
+{
+	struct timeval tv = { 0 };
+	socklen_t len = sizeof(tv);
+
+	libc.getsockopt(fd, SOL_SOCKET, name, &tv, &len);
+	return (uint64_t)tv.tv_sec * NS_PER_S +
+	       (uint64_t)tv.tv_usec * NS_PER_US;
+}
+
+static int int_option(int fd, int level, int name)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	return libc.getsockopt(fd, level, name, &v, &len) < 0 ? 0 : v;
+}
+
+/* A send buffer that the application has sized itself bounds what may be under
+ * way; with it goes what the receiver's kernel would hold. */
+void shm_sndbuf_changed(struct sock *sk, int fd)
+{
+	if (int_option(fd, SOL_SOCKET, SO_BUF_LOCK) & SNDBUF_LOCKED)
+		sk->tx_limit = (uint32_t)int_option(fd, SOL_SOCKET, SO_SNDBUF) +
+			       128 * 1024;
+}
+
+/* From now on the anchor carries doorbells: each must go out at once, and one
+ * byte must be readable. */
+static void anchor_prepare(struct sock *sk, int fd)
+{
+	int one = 1, zero = 0;
+
+	sk->nodelay = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_NODELAY);
+	sk->cork = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_CORK);
+	sk->rcvlowat = int_option(fd, SOL_SOCKET, SO_RCVLOWAT);
+	sk->rcvtimeo_ns = timeout_ns(fd, SO_RCVTIMEO);
+	sk->sndtimeo_ns = timeout_ns(fd, SO_SNDTIMEO);
+	if (sk->cork)
+		libc.setsockopt(fd, IPPROTO_TCP, TCP_CORK, &zero, sizeof(zero));
+	if (!sk->nodelay)
+		libc.setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one,
+				sizeof(one));
+	if (sk->rcvlowat > 1)
+		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
+	shm_sndbuf_changed(sk, fd);
+}
+
+/* Views of the segment's rings, for the side that sk->side says. */
+static void rings_init(struct sock *sk, struct seg *seg, uint32_t ring_size)
+{
+	unsigned side = sk->side;
+
+	sk->seg = seg;
+	ring_tx_init(&sk->tx, seg_ring(seg, side, ring_size), ring_size,
+		     &seg->side[!side].tail);
+	ring_rx_init(&sk->rx, seg_ring(seg, !side, ring_size), ring_size,
+		     &seg->side[side].tail);
+	sk->rx_tcp = 1;
+	sk->rx_tcp_left = -1;
+	sk->tx_ring = 0;
+	sk->looked_ns = coarse_ns();
+	/* Whoever sleeps in the kernel on the anchor wants to be rung. */
+	store_rlx(&seg->side[side].rx_anchor, 1u);
+	store_rlx(&seg->side[side].tx_anchor, 1u);
+}
+
+static enum osf_reason reason_of(int err)
+{
+	switch (err) {
+	case -EPERM:
+		return OSF_REASON_OTHER_UID;
+	case -EPROTONOSUPPORT:
+		return OSF_REASON_VERSION;
+	case -EUCLEAN:
+		return OSF_REASON_COUNTS;
+	case -ENOENT:
+	case -EPIPE:
+		return OSF_REASON_NO_PEER;
+	case -EBADMSG:
+	case -EPROTO:
+		return OSF_REASON_BROKEN;
+	default:
+		return OSF_REASON_NO_MEMORY;
+	}
+}
+
+static void became_shm(struct sock *sk)
+{
+	sk->st.proto = OSF_PROTO_SHM;
+	sk->st.since_ns = clock_ns(CLOCK_REALTIME);
+	sock_set_reason(sk, OSF_REASON_UPGRADED);
+	count(&arena_totals()->n_upgraded, 1);
+	sock_set_mode(sk, SOCK_SHM);
+}
+
+static int decline(struct sock *sk, int err)
+{
+	sock_set_reason(sk, reason_of(err));
+	sock_set_mode(sk, SOCK_KERNEL);
+	return err;
+}
+
+/* S1: the stream goes on in the ring after what TCP was given. */
+static void tx_switch(struct sock *sk, uint64_t tcp_bytes, uint32_t more_flags)
+{
+	struct seg_side *me = shm_me(sk);
+
+	me->tcp_bytes = tcp_bytes;
+	sk->tx_ring = 1;
+	fetch_or(&me->flags, SEG_TX_RING | more_flags);
+}
+
+/*
+ * The acceptor's part.
+ */
+
+static int send_segment(struct sock *sk, int channel)
+{
+	struct inbox *in = inbox_own();
+	struct seg *seg;
+	int seg_fd;
+
+	if (!in)
+		return -ENOMEM;
+	int err = seg_create(shm_config.ring_bytes, &seg, &seg_fd);
+	if (err)
+		return err;
+	struct hello h = { .magic = HELLO_MAGIC,
+			   .version = SEG_VERSION,
+			   .size = sizeof(h),
+			   .pid = (uint32_t)getpid() };
+	memcpy(h.inbox_id, in->id, sizeof(h.inbox_id));
+	sk->side = 0;
+	rings_init(sk, seg, shm_config.ring_bytes);
+	int fds[HELLO_FDS] = { seg_fd, inbox_own_fd() };
+	err = hello_send(channel, &h, fds, HELLO_FDS);
+	libc.close(seg_fd);
+	if (err) {
+		sk->seg = NULL;
+		seg_unmap(seg, shm_config.ring_bytes);
+	}
+	return err;
+}
+
+int shm_take(struct sock *sk, int fd)
+{
+	int channel = offer_connect(fd);
+
+	if (channel == -ENOENT) {
+		sock_set_mode(sk, SOCK_YOUNG);
+		return 0;
+	}
+	if (channel < 0)
+		return decline(sk, channel);
+	int err = anchor_counts(fd, sk->flags & SOCK_F_ACTIVE,
+				&sk->tx_tcp_base);
+	if (!err) {
+		anchor_prepare(sk, fd);
+		err = send_segment(sk, channel);
+	}
+	if (err) {
+		fds_close(channel);
+		return decline(sk, err);
+	}
+	sk->channel_fd = channel;
+	sock_set_mode(sk, SOCK_CANDIDATE);
+	return 1;
+}
+
+static void candidate_end(struct sock *sk, enum osf_reason reason)
+{
+	struct seg *seg = sk->seg;
+
+	fds_close(sk->channel_fd);
+	sk->channel_fd = -1;
+	sock_set_reason(sk, reason);
+	sk->rx_tcp = 0;
+	sk->seg = NULL;
+	sock_set_mode(sk, SOCK_KERNEL);
+	seg_unmap(seg, sk->rx.size);
+}
+
+void shm_candidate_step(struct sock *sk, int fd)
+{
+	uint32_t flags = load_acq(&shm_peer(sk)->flags);
+	struct hello h;
+	int fds[HELLO_FDS];
+	uint64_t sent;
+
+	if (!(flags & SEG_READY)) {
+		int err = hello_recv(sk->channel_fd, &h, fds);
+
+		if (flags & SEG_DECLINED || err == -EPIPE)
+			candidate_end(sk, OSF_REASON_NO_PEER);
+		if (err || load_acq(&shm_peer(sk)->flags) & SEG_READY)
+			return;
+		goto answered;
+	}
+	/* The answer was sent before READY was set. */
+	if (hello_recv(sk->channel_fd, &h, fds)) {
+		shm_broken(sk, fd, "no answer to the segment");
+		return;
+	}
+answered:
+	if (fds[0] < 0 || inbox_attach(fds[0], h.inbox_id, &sk->peer_inbox))
+		sk->peer_inbox = NULL; /* its anchor will do */
+	for (int i = 0; i < HELLO_FDS; i++)
+		if (fds[i] >= 0)
+			libc.close(fds[i]);
+	fds_close(sk->channel_fd);
+	sk->channel_fd = -1;
+	if (anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent) ||
+	    sent != sk->tx_tcp_base)
+		log_warn("fd %d: sent %llu by our count, %llu by the kernel's",
+			 fd, (unsigned long long)sk->tx_tcp_base,
+			 (unsigned long long)sent);
+	tx_switch(sk, sk->tx_tcp_base, 0);
+	became_shm(sk);
+}
+
+/*
+ * The opener's part.
+ */
+
+int shm_offer(struct sock *sk, int fd)
+{
+	int s = offer_listen(fd);
+
+	if (s < 0)
+		return decline(sk, s);
+	sk->offer_fd = s;
+	sk->flags |= SOCK_F_OFFERED;
+	count(&arena_totals()->n_offers, 1);
+	sock_set_mode(sk, SOCK_YOUNG);
+	return 0;
+}
+
+void shm_offer_close(struct sock *sk)
+{
+	fds_close(sk->offer_fd);
+	sk->offer_fd = -1;
+}
+
+/* Map what was passed, and answer; the segment is then ours to use. */
+static int accept_segment(struct sock *sk, int fd, int channel, int fds[2],
+			  const struct hello *from)
+{
+	struct inbox *in = inbox_own(), *peer_inbox = NULL;
+	struct seg *seg;
+	uint32_t ring_size;
+	uint64_t sent;
+
+	if (!in)
+		return -ENOMEM;
+	if (fds[0] < 0 || fds[1] < 0)
+		return -EBADMSG;
+	int err = seg_open(fds[0], &seg, &ring_size);
+	if (err)
+		return err;
+	err = inbox_attach(fds[1], from->inbox_id, &peer_inbox);
+	if (!err)
+		err = anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent);
+	struct hello h = { .magic = HELLO_MAGIC,
+			   .version = SEG_VERSION,
+			   .size = sizeof(h),
+			   .pid = (uint32_t)getpid() };
+	int own_fd = inbox_own_fd();
+	memcpy(h.inbox_id, in->id, sizeof(h.inbox_id));
+	if (!err)
+		err = hello_send(channel, &h, &own_fd, 1);
+	if (err) {
+		inbox_detach(peer_inbox);
+		seg_unmap(seg, ring_size);
+		return err;
+	}
+	anchor_prepare(sk, fd);
+	sk->side = 1;
+	sk->peer_inbox = peer_inbox;
+	rings_init(sk, seg, ring_size);
+	sk->tx_tcp_base = sent;
+	tx_switch(sk, sent, SEG_READY); /* S3 */
+	return 0;
+}
+
+int shm_offer_look(struct sock *sk, int fd)
+{
+	int fds[HELLO_FDS];
+	struct hello h;
+	int channel = offer_accept(sk->offer_fd);
+
+	if (channel == -EAGAIN || channel == -EPERM) {
+		/* A stranger who knocks does not end the offer. */
+		sock_set_mode(sk, SOCK_YOUNG);
+		return 0;
+	}
+	shm_offer_close(sk);
+	if (channel < 0)
+		return decline(sk, channel);
+	int err = hello_recv(channel, &h, fds);
+	if (err == -EAGAIN)
+		err = -EBADMSG; /* the taker sends before it goes on */
+	if (!err) {
+		err = accept_segment(sk, fd, channel, fds, &h);
+		for (int i = 0; i < HELLO_FDS; i++)
+			if (fds[i] >= 0)
+				libc.close(fds[i]);
+	}
+	fds_close(channel);
+	if (err)
+		return decline(sk, err);
+	became_shm(sk);
+	return 1;
+}
+
+int shm_announce(int listen_fd) { return announce_bind(listen_fd); }
+
+bool shm_is_announced(int fd) { return !announce_check(fd); }
+
+/* The child shares inherited connections with its parent: news must wake both, so
+ * it goes through the anchor from now on. */
+void shm_after_fork(struct sock *sk)
+{
+	/* The listener and the channel are the parent's to use. */
+	if (sk->seg && sock_mode(sk) == SOCK_SHM)
+		fetch_or(&shm_me(sk)->flags, SEG_SHARED);
+}

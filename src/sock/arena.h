@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sock/arena.h - where sockets live: the process's statistics segment
+ *
+ *     sock_new()  ->  entry of the segment  ->  osf stat reads it
+ *
+ * Entries are type-stable: a pointer to a freed one still points at a sock.
+ * Every process has its own segment; after fork the child keeps the parent's
+ * mapped, for the sockets it inherited, and makes new ones in its own.
+ */
+#pragma once
+
+#include "sock/sock.h"
+
+MUST_CHECK int arena_open(void); /* idempotent; errors leave osf switched off */
+void arena_after_fork(void);	 /* in the child */
+struct osf_stats_totals *arena_totals(void);
+int arena_fd(void);
+
+/* A zeroed socket in mode YOUNG with one process, or NULL when memory is out. */
+struct sock *sock_new(int fd);
+/* The last process lets go: totals are added up, the entry is free. */
+void sock_free(struct sock *sk);

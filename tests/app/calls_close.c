@@ -1,0 +1,611 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/app/calls_close.c - scenarios: how connections end, and what poll() says
+ * of each way (see calls.h) */
+#include "calls.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void recv_got(struct ctx *x, const char *what, size_t len)
+{
+	errno = 0;
+	long r = recv(x->fd, buf, n(len), MSG_DONTWAIT);
+	res(what, r);
+	got(x, buf, r);
+}
+
+static void send_made(struct ctx *x, const char *what, size_t len)
+{
+	made(x, buf, len);
+	RES(what, send(x->fd, buf, n(len), MSG_NOSIGNAL | MSG_DONTWAIT));
+}
+
+static void so_error(struct ctx *x, const char *what)
+{
+	int err = -1;
+	socklen_t len = sizeof(err);
+
+	RES("getsockopt", getsockopt(x->fd, SOL_SOCKET, SO_ERROR, &err, &len));
+	out(" %s=%s", what, err ? strerrorname_np(err) : "0");
+}
+
+/* poll() with nothing asked for, epoll and select's three sets. */
+static void all_states(struct ctx *x, const char *what)
+{
+	struct pollfd none = { .fd = x->fd },
+		      norm = { .fd = x->fd,
+			       .events = POLLRDNORM | POLLWRNORM | POLLRDBAND |
+					 POLLWRBAND };
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT | EPOLLRDHUP |
+					    EPOLLPRI };
+	struct timeval tv = { 0, 0 };
+	fd_set in, ou, ex;
+	int ep = epoll_create1(0);
+
+	out("\n  ");
+	state(x, what);
+	poll(&none, 1, 0);
+	bits("none", none.revents);
+	poll(&norm, 1, 0);
+	bits("norm", norm.revents);
+	epoll_ctl(ep, EPOLL_CTL_ADD, x->fd, &ev);
+	ev.events = 0;
+	epoll_wait(ep, &ev, 1, 0);
+	bits("epoll", (int)ev.events);
+	close(ep);
+	FD_ZERO(&in);
+	FD_SET(x->fd, &in);
+	ou = ex = in;
+	RES("select", select(x->fd + 1, &in, &ou, &ex, &tv));
+	out("/%d%d%d", FD_ISSET(x->fd, &in) != 0, FD_ISSET(x->fd, &ou) != 0,
+	    FD_ISSET(x->fd, &ex) != 0);
+}
+
+SCENARIO(close_states_open)
+{
+	all_states(x, "idle");
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	all_states(x, "data");
+	recv_got(x, "recv", 100);
+	fill_up(x);
+	all_states(x, "full");
+}
+
+SCENARIO(close_peer_shut_wr)
+{
+	far_do(x, FAR_SHUT, SHUT_WR);
+	settle(x, POLLRDHUP);
+	all_states(x, "shut");
+	recv_got(x, "recv", 10);
+	recv_got(x, "recv", 10);
+	RES("read", read(x->fd, buf, n(10)));
+	all_states(x, "eof");
+	so_error(x, "so_error");
+	send_made(x, "send", 100);
+	far_res(x, "far", FAR_RECV, 100);
+}
+
+SCENARIO(close_peer_shut_wr_with_data)
+{
+	far_do(x, FAR_SEND, 100);
+	far_do(x, FAR_SHUT, SHUT_WR);
+	settle(x, POLLRDHUP);
+	all_states(x, "shut");
+	recv_got(x, "recv", 60);
+	all_states(x, "less");
+	recv_got(x, "recv", 60);
+	recv_got(x, "recv", 60);
+	all_states(x, "eof");
+}
+
+SCENARIO(close_peer_shut_rd)
+{
+	far_do(x, FAR_SHUT, SHUT_RD);
+	usleep(20000);
+	all_states(x, "shut");
+	send_made(x, "send", 100);
+	far_res(x, "far", FAR_RECV, 100);
+	all_states(x, "after");
+}
+
+SCENARIO(close_peer_shut_rdwr)
+{
+	far_do(x, FAR_SHUT, SHUT_RDWR);
+	settle(x, POLLRDHUP);
+	all_states(x, "shut");
+	recv_got(x, "recv", 10);
+	far_res(x, "far", FAR_RECV, 10);
+}
+
+SCENARIO(close_peer_close)
+{
+	far_do(x, FAR_SEND, 100);
+	far_do(x, FAR_CLOSE, 0);
+	settle(x, POLLRDHUP);
+	all_states(x, "closed");
+	recv_got(x, "recv", 60);
+	recv_got(x, "recv", 60);
+	recv_got(x, "recv", 60);
+	all_states(x, "eof");
+	RES("shutdown", shutdown(x->fd, SHUT_WR));
+	settle(x, POLLHUP);
+	all_states(x, "both");
+	RES("again", shutdown(x->fd, SHUT_WR));
+}
+
+SCENARIO(close_near_shut_wr)
+{
+	send_made(x, "send", 100);
+	RES("shutdown", shutdown(x->fd, SHUT_WR));
+	RES("again", shutdown(x->fd, SHUT_WR));
+	all_states(x, "shut");
+	far_res(x, "far", FAR_RECV, 200);
+	far_res(x, "eof", FAR_RECV, 200);
+	far_do(x, FAR_SEND, 50);
+	settle(x, POLLIN);
+	all_states(x, "data");
+	recv_got(x, "recv", 100);
+	send_made(x, "send", 10);
+}
+
+SCENARIO(close_near_shut_rd)
+{
+	RES("shutdown", shutdown(x->fd, SHUT_RD));
+	all_states(x, "shut");
+	recv_got(x, "recv", 100);
+	RES("read", read(x->fd, buf, n(10)));
+	send_made(x, "send", 100);
+	far_res(x, "far", FAR_RECV, 100);
+}
+
+/* Linux still delivers what comes after SHUT_RD. */
+SCENARIO(close_near_shut_rd_data)
+{
+	RES("shutdown", shutdown(x->fd, SHUT_RD));
+	far_res(x, "far", FAR_SEND, 100);
+	usleep(20000);
+	all_states(x, "data");
+	recv_got(x, "recv", 60);
+	recv_got(x, "recv", 60);
+	recv_got(x, "recv", 60);
+}
+
+SCENARIO(close_near_shut_rdwr)
+{
+	far_do(x, FAR_SEND, 100);
+	settle(x, POLLIN);
+	RES("shutdown", shutdown(x->fd, SHUT_RDWR));
+	all_states(x, "shut");
+	recv_got(x, "recv", 200);
+	recv_got(x, "recv", 200);
+	send_made(x, "send", 10);
+	far_res(x, "far", FAR_RECV, 10);
+}
+
+SCENARIO(close_both_shut)
+{
+	RES("shutdown", shutdown(x->fd, SHUT_WR));
+	far_res(x, "far", FAR_SHUT, SHUT_WR);
+	settle(x, POLLHUP);
+	all_states(x, "both");
+	recv_got(x, "recv", 10);
+	send_made(x, "send", 10);
+	so_error(x, "so_error");
+	RES("rd", shutdown(x->fd, SHUT_RD));
+	RES("wr", shutdown(x->fd, SHUT_WR));
+	RES("rdwr", shutdown(x->fd, SHUT_RDWR));
+}
+
+SCENARIO(close_peer_first)
+{
+	far_res(x, "far", FAR_SHUT, SHUT_WR);
+	settle(x, POLLRDHUP);
+	RES("shutdown", shutdown(x->fd, SHUT_WR));
+	settle(x, POLLHUP);
+	all_states(x, "both");
+	RES("again", shutdown(x->fd, SHUT_WR));
+	RES("rd", shutdown(x->fd, SHUT_RD));
+}
+
+SCENARIO(close_shutdown_bad)
+{
+	int p[2];
+
+	RES("how", shutdown(x->fd, 3));
+	RES("minus", shutdown(x->fd, -1));
+	RES("fd", shutdown(-1, SHUT_RD));
+	if (!pipe(p))
+		RES("pipe", shutdown(p[0], SHUT_RD));
+	send_made(x, "send", 10);
+	far_res(x, "far", FAR_RECV, 10);
+}
+
+SCENARIO(close_reset)
+{
+	far_do(x, FAR_RESET, 0);
+	settle(x, POLLERR);
+	all_states(x, "reset");
+	recv_got(x, "recv", 10);
+	all_states(x, "taken");
+	recv_got(x, "recv", 10);
+	recv_got(x, "recv", 10);
+	send_made(x, "send", 10);
+}
+
+SCENARIO(close_reset_so_error)
+{
+	far_do(x, FAR_RESET, 0);
+	settle(x, POLLERR);
+	so_error(x, "first");
+	so_error(x, "second");
+	all_states(x, "taken");
+	recv_got(x, "recv", 10);
+	send_made(x, "send", 10);
+	so_error(x, "third");
+}
+
+SCENARIO(close_reset_with_data)
+{
+	far_do(x, FAR_SEND, 100);
+	settle(x, POLLIN);
+	far_do(x, FAR_RESET, 0);
+	settle(x, POLLERR);
+	all_states(x, "reset");
+	recv_got(x, "recv", 60);
+	recv_got(x, "recv", 60);
+	recv_got(x, "recv", 60);
+	recv_got(x, "recv", 60);
+}
+
+SCENARIO(close_reset_names)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+	int avail = -1;
+
+	far_do(x, FAR_RESET, 0);
+	settle(x, POLLERR);
+	RES("peer", getpeername(x->fd, (void *)&ss, &len));
+	RES("sock", getsockname(x->fd, (void *)&ss, &len));
+	RES("shutdown", shutdown(x->fd, SHUT_RDWR));
+	RES("fionread", ioctl(x->fd, FIONREAD, &avail));
+	out("/%d", avail);
+	RES("read", read(x->fd, buf, n(10)));
+	RES("shutdown", shutdown(x->fd, SHUT_WR));
+}
+
+SCENARIO(close_reset_after_near_shut)
+{
+	shutdown(x->fd, SHUT_WR);
+	far_do(x, FAR_RESET, 0);
+	settle(x, POLLERR);
+	all_states(x, "reset");
+	recv_got(x, "recv", 10);
+	recv_got(x, "recv", 10);
+	send_made(x, "send", 10);
+}
+
+SCENARIO(close_reset_after_peer_shut)
+{
+	far_do(x, FAR_SHUT, SHUT_WR);
+	settle(x, POLLRDHUP);
+	far_do(x, FAR_RESET, 0);
+	settle(x, POLLERR);
+	all_states(x, "reset");
+	recv_got(x, "recv", 10);
+	send_made(x, "send", 10);
+	send_made(x, "send", 10);
+}
+
+SCENARIO(close_with_unread)
+{
+	far_do(x, FAR_SEND, 100);
+	settle(x, POLLIN);
+	RES("close", close(x->fd));
+	far_res(x, "far", FAR_RECV, 10);
+	far_res(x, "again", FAR_RECV, 10);
+	far_res(x, "send", FAR_SEND, 10);
+}
+
+SCENARIO(close_with_half_read)
+{
+	far_do(x, FAR_SEND, 100);
+	settle(x, POLLIN);
+	recv_got(x, "recv", 60);
+	send_made(x, "send", 20);
+	RES("close", close(x->fd));
+	far_res(x, "far", FAR_RECV, 20);
+	far_res(x, "again", FAR_RECV, 10);
+}
+
+SCENARIO(close_all_read)
+{
+	far_do(x, FAR_SEND, 100);
+	settle(x, POLLIN);
+	recv_got(x, "recv", 100);
+	send_made(x, "send", 20);
+	RES("close", close(x->fd));
+	far_res(x, "far", FAR_RECV, 100);
+	far_res(x, "eof", FAR_RECV, 10);
+}
+
+SCENARIO(close_peer_with_unread)
+{
+	send_made(x, "send", 100);
+	far_do(x, FAR_SEND, 50);
+	settle(x, POLLIN);
+	far_do(x, FAR_CLOSE, 0);
+	settle(x, POLLERR);
+	all_states(x, "closed");
+	recv_got(x, "recv", 100);
+	recv_got(x, "recv", 100);
+	recv_got(x, "recv", 100);
+}
+
+SCENARIO(close_linger_zero)
+{
+	struct linger now = { .l_onoff = 1 };
+
+	send_made(x, "send", 100);
+	RES("linger",
+	    setsockopt(x->fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)));
+	RES("close", close(x->fd));
+	far_res(x, "far", FAR_RECV, 100);
+	far_res(x, "again", FAR_RECV, 100);
+	far_res(x, "third", FAR_RECV, 100);
+}
+
+SCENARIO(close_linger_waits)
+{
+	struct linger some = { .l_onoff = 1, .l_linger = 1 };
+
+	send_made(x, "send", 100);
+	setsockopt(x->fd, SOL_SOCKET, SO_LINGER, &some, sizeof(some));
+	RES("close", close(x->fd));
+	far_res(x, "far", FAR_RECV, 200);
+}
+
+SCENARIO(close_much_in_flight)
+{
+	size_t total = fill_up(x);
+
+	RES("close", close(x->fd));
+	long r = far_do(x, FAR_DRAIN, 0);
+	out(" %s", r == (long)total ? "all-there" : "lost");
+}
+
+SCENARIO(close_twice)
+{
+	RES("close", close(x->fd));
+	RES("again", close(x->fd));
+	RES("recv", recv(x->fd, buf, n(10), 0));
+	RES("send", send(x->fd, buf, n(10), 0));
+	RES("write", write(x->fd, buf, n(10)));
+	struct pollfd pfd = { .fd = x->fd, .events = POLLIN };
+	RES("poll", poll(&pfd, 1, 0));
+	bits("revents", pfd.revents);
+}
+
+SCENARIO(close_by_range)
+{
+	RES("close_range", close_range((unsigned)x->fd, (unsigned)x->fd, 0));
+	RES("send", send(x->fd, buf, n(10), 0));
+	far_res(x, "far", FAR_RECV, 10);
+}
+
+SCENARIO(close_dup_open)
+{
+	int fd2 = dup(x->fd);
+
+	RES("close", close(x->fd));
+	x->fd = fd2;
+	send_made(x, "send", 100);
+	far_res(x, "far", FAR_RECV, 100);
+	far_do(x, FAR_SEND, 50);
+	settle(x, POLLIN);
+	recv_got(x, "recv", 100);
+	RES("close", close(fd2));
+	far_res(x, "eof", FAR_RECV, 10);
+}
+
+SCENARIO(close_by_dup2)
+{
+	int p[2], old = x->fd;
+
+	if (pipe(p))
+		return;
+	RES("dup2", dup2(p[1], x->fd) == old ? 0 : -1);
+	RES("write", write(old, "abc", n(3)));
+	RES("send", send(old, "abc", n(3), 0));
+	RES("read", read(p[0], buf, n(10)));
+	far_res(x, "eof", FAR_RECV, 10);
+}
+
+SCENARIO(close_dup2_onto_other)
+{
+	int p[2];
+
+	if (pipe(p))
+		return;
+	RES("dup2", dup2(x->fd, p[0]) == p[0] ? 0 : -1);
+	made(x, buf, 10);
+	RES("send", send(p[0], buf, n(10), 0));
+	RES("same", dup2(x->fd, x->fd) == x->fd ? 0 : -1);
+	RES("dup3-same", dup3(x->fd, x->fd, 0));
+	RES("bad", dup2(-1, x->fd));
+	far_res(x, "far", FAR_RECV, 10);
+}
+
+static void *blocked_recv(void *p)
+{
+	struct ctx *x = p;
+
+	errno = 0;
+	long r = recv(x->fd, buf, n(100), 0);
+	res("recv", r);
+	got(x, buf, r);
+	return NULL;
+}
+
+static void *blocked_poll(void *p)
+{
+	struct ctx *x = p;
+	struct pollfd pfd = { .fd = x->fd, .events = POLLIN | POLLRDHUP };
+
+	RES("poll", poll(&pfd, 1, 3000));
+	bits("revents", pfd.revents);
+	return NULL;
+}
+
+static void shut_under(struct ctx *x, void *(*blocked)(void *), int how)
+{
+	pthread_t t;
+
+	pthread_create(&t, NULL, blocked, x);
+	usleep(60000);
+	shutdown(x->fd, how);
+	pthread_join(t, NULL);
+}
+
+SCENARIO(close_shut_rd_under_recv) { shut_under(x, blocked_recv, SHUT_RD); }
+SCENARIO(close_shut_rdwr_under_recv) { shut_under(x, blocked_recv, SHUT_RDWR); }
+SCENARIO(close_shut_rd_under_poll) { shut_under(x, blocked_poll, SHUT_RD); }
+SCENARIO(close_shut_rdwr_under_poll) { shut_under(x, blocked_poll, SHUT_RDWR); }
+
+/* The call that waits holds the socket; it takes what comes. */
+SCENARIO(close_under_recv)
+{
+	pthread_t t;
+
+	pthread_create(&t, NULL, blocked_recv, x);
+	usleep(60000);
+	RES("close", close(x->fd));
+	far_do(x, FAR_SEND, 16);
+	pthread_join(t, NULL);
+	far_res(x, "far", FAR_RECV, 10);
+}
+
+SCENARIO(close_fork_child_writes)
+{
+	pid_t pid = fork();
+
+	made(x, buf, 32);
+	if (!pid)
+		_exit(write(x->fd, buf, n(16)) != 16);
+	int status = -1;
+	waitpid(pid, &status, 0);
+	out(" child=%d", status);
+	RES("parent", write(x->fd, buf + 16, n(16)));
+	far_res(x, "far", FAR_RECV, 32);
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	recv_got(x, "recv", 100);
+	RES("close", close(x->fd));
+	far_res(x, "eof", FAR_RECV, 10);
+}
+
+SCENARIO(close_fork_child_reads)
+{
+	far_do(x, FAR_SEND, 32);
+	settle(x, POLLIN);
+	pid_t pid = fork();
+	if (!pid) {
+		recv_got(x, "child", 16);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	x->got += 16;
+	recv_got(x, "parent", 100);
+}
+
+SCENARIO(close_fork_parent_closes)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		far_do(x, FAR_SEND, 16);
+		settle(x, POLLIN);
+		recv_got(x, "child", 100);
+		send_made(x, "send", 20);
+		_exit(0);
+	}
+	RES("close", close(x->fd));
+	waitpid(pid, NULL, 0);
+	far_res(x, "far", FAR_RECV, 20);
+	far_res(x, "eof", FAR_RECV, 20);
+}
+
+SCENARIO(close_spawned_program)
+{
+	char *argv[] = { "sh", "-c", "read line && echo got $line", NULL };
+	posix_spawn_file_actions_t fa;
+	extern char **environ;
+	pid_t pid;
+	int status = -1;
+
+	far_do(x, FAR_TEXT, 1);
+	settle(x, POLLIN);
+	posix_spawn_file_actions_init(&fa);
+	posix_spawn_file_actions_adddup2(&fa, x->fd, 0);
+	posix_spawn_file_actions_adddup2(&fa, x->fd, 1);
+	RES("spawn", posix_spawn(&pid, "/bin/sh", &fa, NULL, argv, environ));
+	waitpid(pid, &status, 0);
+	out(" status=%d", status);
+	RES("close", close(x->fd));
+	far_res(x, "far", FAR_COUNT, 100); /* "got line 0\n" */
+	posix_spawn_file_actions_destroy(&fa);
+}
+
+SCENARIO(close_passed_descriptor)
+{
+	int pair[2], fd2 = -1;
+	union {
+		struct cmsghdr h;
+		char space[CMSG_SPACE(sizeof(int))];
+	} u = { .h = { .cmsg_len = CMSG_LEN(sizeof(int)),
+		       .cmsg_level = SOL_SOCKET,
+		       .cmsg_type = SCM_RIGHTS } };
+	char byte = 0;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = &u,
+			    .msg_controllen = sizeof(u) };
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair))
+		return;
+	memcpy(CMSG_DATA(&u.h), &x->fd, sizeof(int));
+	RES("sendmsg", sendmsg(pair[0], &m, 0));
+	RES("close", close(x->fd));
+	RES("recvmsg", recvmsg(pair[1], &m, 0));
+	memcpy(&fd2, CMSG_DATA(&u.h), sizeof(int));
+	x->fd = fd2;
+	send_made(x, "send", 100);
+	far_res(x, "far", FAR_RECV, 100);
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	recv_got(x, "recv", 100);
+	RES("close", close(fd2));
+	far_res(x, "eof", FAR_RECV, 10);
+}
+
+SCENARIO(close_disconnect)
+{
+	struct sockaddr sa = { .sa_family = AF_UNSPEC };
+
+	RES("unspec", connect(x->fd, &sa, sizeof(sa)));
+	far_res(x, "far", FAR_RECV, 10);
+	RES("send", send(x->fd, buf, n(10), MSG_NOSIGNAL));
+	RES("recv", recv(x->fd, buf, n(10), MSG_DONTWAIT));
+	state(x, "state");
+}

@@ -1,0 +1,766 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/app/calls_poll.c - scenarios: waiting in poll, select and epoll (see
+ * calls.h); what they say of closed connections is in calls_close.c */
+#include "calls.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/select.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static void recv_got(struct ctx *x, size_t len)
+{
+	long r = recv(x->fd, buf, n(len), MSG_DONTWAIT);
+
+	if (r < 0)
+		out(" recv=%s", strerrorname_np(errno));
+	got(x, buf, r);
+}
+
+/* --- poll --- */
+
+SCENARIO(poll_timeout)
+{
+	struct pollfd pfd = { .fd = x->fd, .events = POLLIN };
+	struct timespec ts = { 0, 60000000 };
+
+	long long t = ms_now();
+	RES("poll", poll(&pfd, n(1), 60));
+	took(t, 60);
+	t = ms_now();
+	RES("ppoll", ppoll(&pfd, n(1), &ts, NULL));
+	took(t, 60);
+	t = ms_now();
+	RES("zero", poll(&pfd, n(1), 0));
+	took(t, 0);
+	t = ms_now();
+	RES("no-fds", poll(NULL, 0, 30));
+	took(t, 30);
+	out(" ts=%ld", ts.tv_nsec);
+}
+
+SCENARIO(poll_wakes_on_data)
+{
+	struct pollfd pfd = { .fd = x->fd, .events = POLLIN };
+
+	far_do(x, FAR_SEND_LATER, 16);
+	long long t = ms_now();
+	RES("poll", poll(&pfd, n(1), 3000));
+	took(t, LATER_MS - 20);
+	bits("revents", pfd.revents);
+	recv_got(x, 100);
+	far_do(x, FAR_SEND_LATER, 16);
+	RES("forever", poll(&pfd, n(1), -1));
+	bits("revents", pfd.revents);
+}
+
+SCENARIO(poll_wakes_on_room)
+{
+	struct pollfd pfd = { .fd = x->fd, .events = POLLOUT };
+	size_t total = fill_up(x);
+
+	RES("full", poll(&pfd, n(1), 0));
+	far_do(x, FAR_RECV_LATER, (long)total);
+	RES("poll", poll(&pfd, n(1), 3000));
+	bits("revents", pfd.revents);
+}
+
+SCENARIO(poll_wakes_on_end)
+{
+	struct pollfd pfd = { .fd = x->fd, .events = POLLRDHUP };
+
+	far_do(x, FAR_SHUT_LATER, SHUT_WR);
+	RES("poll", poll(&pfd, n(1), 3000));
+	bits("revents", pfd.revents);
+}
+
+SCENARIO(poll_wakes_on_reset)
+{
+	struct pollfd pfd = { .fd = x->fd };
+
+	far_do(x, FAR_RESET_LATER, 0);
+	RES("poll", poll(&pfd, n(1), 3000));
+	bits("revents", pfd.revents);
+}
+
+SCENARIO(poll_mixed)
+{
+	int p[2];
+
+	if (pipe(p))
+		return;
+	struct pollfd pfd[5] = { { .fd = -1, .events = POLLIN, .revents = 77 },
+				 { .fd = x->fd, .events = POLLIN | POLLOUT },
+				 { .fd = p[0], .events = POLLIN },
+				 { .fd = x->fd, .events = POLLIN },
+				 { .fd = 90000, .events = POLLIN } };
+
+	RES("poll", poll(pfd, n(5), 0));
+	for (int i = 0; i < 5; i++)
+		bits("", pfd[i].revents);
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	if (write(p[1], "x", 1) != 1)
+		return;
+	RES("poll", poll(pfd, n(5), -1));
+	for (int i = 0; i < 5; i++)
+		bits("", pfd[i].revents);
+}
+
+SCENARIO(poll_pipe_wakes)
+{
+	int p[2];
+
+	if (pipe(p))
+		return;
+	struct pollfd pfd[2] = { { .fd = x->fd, .events = POLLIN },
+				 { .fd = p[0], .events = POLLIN } };
+	pid_t pid = fork();
+	if (!pid) {
+		usleep(LATER_MS * 1000);
+		_exit(write(p[1], "x", 1) != 1);
+	}
+	RES("poll", poll(pfd, n(2), 3000));
+	bits("socket", pfd[0].revents);
+	bits("pipe", pfd[1].revents);
+}
+
+SCENARIO(poll_bad)
+{
+	struct timespec bad = { 0, 2000000000 };
+	struct pollfd pfd = { .fd = x->fd, .events = POLLIN };
+
+	RES("pointer", poll(BAD_POINTER, n(1), 0));
+	/* Asked for directly: a fortified poll() knows better and aborts. */
+	RES("many", syscall(SYS_poll, &pfd, n(2000000000), 0));
+	RES("time", ppoll(&pfd, n(1), &bad, NULL));
+}
+
+SCENARIO(poll_intr)
+{
+	struct pollfd pfd = { .fd = x->fd, .events = POLLIN };
+
+	signal_after(30, 0);
+	RES("poll", poll(&pfd, n(1), -1));
+	signal_after(30, SA_RESTART);
+	RES("restart", poll(&pfd, n(1), 3000));
+	out(" signals=%d", signals);
+}
+
+static sigset_t block_alarm(void)
+{
+	sigset_t set, old;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	sigprocmask(SIG_BLOCK, &set, &old);
+	return old;
+}
+
+SCENARIO(poll_ppoll_mask)
+{
+	struct pollfd pfd = { .fd = x->fd, .events = POLLIN };
+	struct timespec ts = { 3, 0 }, zero = { 0, 0 };
+	sigset_t open = block_alarm();
+
+	signal_after(1, 0);
+	usleep(20000);
+	out(" signals=%d", signals);
+	RES("blocked", ppoll(&pfd, n(1), &zero, NULL));
+	RES("ppoll", ppoll(&pfd, n(1), &ts, &open));
+	out(" signals=%d", signals);
+	signal_after(20, 0);
+	RES("later", ppoll(&pfd, n(1), NULL, &open));
+	out(" signals=%d", signals);
+}
+
+SCENARIO(poll_ready_and_signal)
+{
+	struct pollfd pfd = { .fd = x->fd, .events = POLLIN };
+	struct timespec ts = { 3, 0 };
+	sigset_t open = block_alarm();
+
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	signal_after(1, 0);
+	usleep(20000);
+	RES("ppoll", ppoll(&pfd, n(1), &ts, &open));
+	out(" signals=%d", signals);
+}
+
+/* --- select --- */
+
+static int sel(int fd, int which, int ms, const char *what)
+{
+	struct timeval tv = { ms / 1000, ms % 1000 * 1000 };
+	fd_set set[3];
+
+	for (int i = 0; i < 3; i++) {
+		FD_ZERO(&set[i]);
+		if (which & 1 << i)
+			FD_SET(fd, &set[i]);
+	}
+	errno = 0;
+	int r = select(fd + 1, &set[0], &set[1], &set[2], &tv);
+	res(what, r);
+	out("/%d%d%d", FD_ISSET(fd, &set[0]) != 0, FD_ISSET(fd, &set[1]) != 0,
+	    FD_ISSET(fd, &set[2]) != 0);
+	return (int)(tv.tv_sec * 1000 + tv.tv_usec / 1000);
+}
+
+SCENARIO(select_sets)
+{
+	sel(x->fd, 7, 0, "idle");
+	sel(x->fd, 1, 0, "read");
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	sel(x->fd, 7, 0, "data");
+	sel(x->fd, 5, 3000, "read");
+	recv_got(x, 100);
+	fill_up(x);
+	sel(x->fd, 7, 0, "full");
+	far_do(x, FAR_SHUT, SHUT_WR);
+	settle(x, POLLRDHUP);
+	sel(x->fd, 7, 0, "eof");
+}
+
+SCENARIO(select_timeout)
+{
+	long long t = ms_now();
+	int left = sel(x->fd, 1, 60, "timeout");
+	took(t, 60);
+	out(" left=%d", left);
+	far_do(x, FAR_SEND_LATER, 10);
+	left = sel(x->fd, 1, 3000, "data");
+	out(" %s", left > 500 && left < 3000 ? "less-left" : "odd");
+}
+
+SCENARIO(select_bad)
+{
+	struct timeval tv = { 0, 0 }, minus = { -1, 0 };
+	fd_set set;
+	int fd2 = dup(x->fd);
+
+	FD_ZERO(&set);
+	FD_SET(fd2, &set);
+	close(fd2);
+	RES("closed", select(fd2 + 1, &set, NULL, NULL, &tv));
+	RES("nfds", select(-1, &set, NULL, NULL, &tv));
+	RES("time", select(0, NULL, NULL, NULL, &minus));
+	RES("nothing", select(0, NULL, NULL, NULL, &tv));
+	RES("pointer", select(1, BAD_POINTER, NULL, NULL, &tv));
+	FD_ZERO(&set);
+	FD_SET(x->fd, &set);
+	RES("beyond", select(x->fd, &set, NULL, NULL, &tv));
+}
+
+SCENARIO(select_intr)
+{
+	signal_after(30, 0);
+	sel(x->fd, 1, 3000, "select");
+	signal_after(30, SA_RESTART);
+	sel(x->fd, 1, 3000, "restart");
+	out(" signals=%d", signals);
+}
+
+SCENARIO(select_pselect_mask)
+{
+	struct timespec ts = { 3, 0 };
+	sigset_t open = block_alarm();
+	fd_set set;
+
+	FD_ZERO(&set);
+	FD_SET(x->fd, &set);
+	signal_after(1, 0);
+	usleep(20000);
+	RES("pselect", pselect(x->fd + 1, &set, NULL, NULL, &ts, &open));
+	out(" signals=%d ts=%ld", signals, (long)ts.tv_sec);
+}
+
+SCENARIO(select_mixed)
+{
+	struct timeval tv = { 3, 0 };
+	int p[2];
+	fd_set in;
+
+	if (pipe(p))
+		return;
+	FD_ZERO(&in);
+	FD_SET(x->fd, &in);
+	FD_SET(p[0], &in);
+	far_do(x, FAR_SEND_LATER, 10);
+	int top = x->fd > p[0] ? x->fd : p[0];
+	RES("select", select(top + 1, &in, NULL, NULL, &tv));
+	out("/%d%d", FD_ISSET(x->fd, &in) != 0, FD_ISSET(p[0], &in) != 0);
+}
+
+/* --- epoll --- */
+
+static int ep_new(struct ctx *x, uint32_t events)
+{
+	struct epoll_event ev = { .events = events,
+				  .data.u64 = 0x1122334455667788ull };
+	int ep = epoll_create1(EPOLL_CLOEXEC);
+
+	if (epoll_ctl(ep, EPOLL_CTL_ADD, x->fd, &ev))
+		out(" ADD-FAILED");
+	return ep;
+}
+
+static void ep_mod(struct ctx *x, int ep, uint32_t events)
+{
+	struct epoll_event ev = { .events = events,
+				  .data.u64 = 0x1122334455667788ull };
+
+	RES("mod", epoll_ctl(ep, EPOLL_CTL_MOD, x->fd, &ev));
+}
+
+static void ep_see(int ep, const char *what, int ms)
+{
+	struct epoll_event ev = { 0 };
+
+	errno = 0;
+	int r = epoll_wait(ep, &ev, 1, ms);
+	if (r != 1) {
+		res(what, r);
+		return;
+	}
+	bits(what, (int)ev.events);
+	if (ev.data.u64 != 0x1122334455667788ull)
+		out(" WRONG-DATA");
+}
+
+SCENARIO(epoll_ctl_errors)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int ep = ep_new(x, EPOLLIN), fd2 = dup(x->fd),
+	    file = open("/dev/null", O_RDONLY), reg = file_of(x, 1);
+
+	RES("twice", epoll_ctl(ep, EPOLL_CTL_ADD, x->fd, &ev));
+	RES("mod-absent", epoll_ctl(ep, EPOLL_CTL_MOD, fd2, &ev));
+	RES("del-absent", epoll_ctl(ep, EPOLL_CTL_DEL, fd2, &ev));
+	RES("self", epoll_ctl(ep, EPOLL_CTL_ADD, ep, &ev));
+	RES("bad-fd", epoll_ctl(ep, EPOLL_CTL_ADD, -1, &ev));
+	RES("bad-ep", epoll_ctl(-1, EPOLL_CTL_ADD, x->fd, &ev));
+	RES("not-ep", epoll_ctl(x->fd, EPOLL_CTL_ADD, fd2, &ev));
+	RES("regular", epoll_ctl(ep, EPOLL_CTL_ADD, reg, &ev));
+	RES("null", epoll_ctl(ep, EPOLL_CTL_ADD, file, &ev));
+	RES("op", epoll_ctl(ep, 9, x->fd, &ev));
+	RES("pointer", epoll_ctl(ep, EPOLL_CTL_ADD, fd2, BAD_POINTER));
+	RES("dup", epoll_ctl(ep, EPOLL_CTL_ADD, fd2, &ev));
+	RES("del", epoll_ctl(ep, EPOLL_CTL_DEL, x->fd, NULL));
+	RES("del-again", epoll_ctl(ep, EPOLL_CTL_DEL, x->fd, NULL));
+	RES("closed", (close(fd2), epoll_ctl(ep, EPOLL_CTL_DEL, fd2, NULL)));
+}
+
+SCENARIO(epoll_wait_errors)
+{
+	struct epoll_event ev;
+	int ep = ep_new(x, EPOLLIN | EPOLLOUT);
+
+	RES("none", epoll_wait(ep, &ev, 0, 0));
+	RES("minus", epoll_wait(ep, &ev, (int)n((size_t)-1), 0));
+	RES("many", epoll_wait(ep, &ev, (int)n(2000000000), 0));
+	RES("pointer", epoll_wait(ep, BAD_POINTER, 1, 0));
+	RES("socket", epoll_wait(x->fd, &ev, 1, 0));
+	RES("bad", epoll_wait(-1, &ev, 1, 0));
+	RES("create", epoll_create(0));
+	RES("create1", epoll_create1(0x7));
+	RES("read", read(ep, buf, n(10)));
+}
+
+SCENARIO(epoll_level)
+{
+	int ep = ep_new(x, EPOLLIN);
+
+	ep_see(ep, "idle", 0);
+	far_do(x, FAR_SEND, 100);
+	settle(x, POLLIN);
+	ep_see(ep, "data", 0);
+	ep_see(ep, "still", 0);
+	recv_got(x, 50);
+	ep_see(ep, "half", 0);
+	recv_got(x, 50);
+	ep_see(ep, "empty", 0);
+	ep_mod(x, ep, EPOLLIN | EPOLLOUT);
+	ep_see(ep, "room", 0);
+	ep_mod(x, ep, 0);
+	ep_see(ep, "nothing", 0);
+}
+
+SCENARIO(epoll_edge)
+{
+	int ep = ep_new(x, EPOLLIN | EPOLLET);
+
+	far_do(x, FAR_SEND, 100);
+	settle(x, POLLIN);
+	ep_see(ep, "data", 0);
+	ep_see(ep, "once", 0);
+	recv_got(x, 50);
+	ep_see(ep, "half", 0);
+	far_do(x, FAR_SEND, 10);
+	usleep(20000);
+	ep_see(ep, "more", 0);
+	ep_see(ep, "once", 0);
+	recv_got(x, 200);
+	ep_see(ep, "empty", 0);
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	ep_mod(x, ep, EPOLLIN | EPOLLET);
+	ep_see(ep, "mod", 0);
+	ep_mod(x, ep, EPOLLIN | EPOLLET);
+	ep_see(ep, "mod-again", 0);
+	recv_got(x, 200);
+	far_do(x, FAR_SHUT, SHUT_WR);
+	settle(x, POLLRDHUP);
+	ep_see(ep, "eof", 0);
+	ep_see(ep, "once", 0);
+}
+
+SCENARIO(epoll_edge_out)
+{
+	int ep = ep_new(x, EPOLLOUT | EPOLLET);
+
+	ep_see(ep, "first", 0);
+	ep_see(ep, "once", 0);
+	size_t total = fill_up(x);
+	ep_see(ep, "full", 0);
+	far_do(x, FAR_RECV, (long)total);
+	ep_see(ep, "room", 2000);
+	/* One edge or several while it drained: the kernel's affair. */
+	while (epoll_wait(ep, &(struct epoll_event){ 0 }, 1, 50) > 0)
+		;
+	ep_see(ep, "quiet", 0);
+}
+
+SCENARIO(epoll_edge_both)
+{
+	int ep = ep_new(x, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+
+	ep_see(ep, "first", 0);
+	ep_see(ep, "once", 0);
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	ep_see(ep, "data", 0);
+	far_do(x, FAR_SHUT, SHUT_WR);
+	settle(x, POLLRDHUP);
+	ep_see(ep, "shut", 0);
+	shutdown(x->fd, SHUT_WR);
+	settle(x, POLLHUP);
+	ep_see(ep, "both", 0);
+}
+
+SCENARIO(epoll_oneshot)
+{
+	int ep = ep_new(x, EPOLLIN | EPOLLONESHOT);
+
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	ep_see(ep, "data", 0);
+	ep_see(ep, "once", 0);
+	far_do(x, FAR_SEND, 10);
+	usleep(20000);
+	ep_see(ep, "disarmed", 0);
+	ep_mod(x, ep, EPOLLIN | EPOLLONESHOT);
+	ep_see(ep, "rearmed", 0);
+	far_do(x, FAR_RESET, 0);
+	settle(x, POLLERR);
+	ep_see(ep, "disarmed-reset", 0);
+	ep_mod(x, ep, EPOLLONESHOT);
+	ep_see(ep, "rearmed", 0);
+}
+
+SCENARIO(epoll_exclusive)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLEXCLUSIVE };
+	int ep = ep_new(x, EPOLLIN | EPOLLEXCLUSIVE), fd2 = dup(x->fd);
+
+	RES("mod", epoll_ctl(ep, EPOLL_CTL_MOD, x->fd, &ev));
+	ev.events = EPOLLIN | EPOLLEXCLUSIVE | EPOLLONESHOT;
+	RES("oneshot", epoll_ctl(ep, EPOLL_CTL_ADD, fd2, &ev));
+	ev.events = EPOLLIN | EPOLLEXCLUSIVE | EPOLLRDHUP;
+	RES("rdhup", epoll_ctl(ep, EPOLL_CTL_ADD, fd2, &ev));
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	ep_see(ep, "data", 0);
+}
+
+SCENARIO(epoll_hup_unasked)
+{
+	int ep = ep_new(x, 0);
+
+	far_do(x, FAR_SEND, 10);
+	far_do(x, FAR_SHUT, SHUT_WR);
+	settle(x, POLLRDHUP);
+	ep_see(ep, "shut", 0);
+	shutdown(x->fd, SHUT_WR);
+	settle(x, POLLHUP);
+	ep_see(ep, "both", 0);
+}
+
+SCENARIO(epoll_nested)
+{
+	struct epoll_event ev = { .events = EPOLLIN,
+				  .data.u64 = 0x1122334455667788ull };
+	int in = ep_new(x, EPOLLIN), outer = epoll_create1(0);
+	struct pollfd pfd = { .fd = in, .events = POLLIN };
+
+	RES("add", epoll_ctl(outer, EPOLL_CTL_ADD, in, &ev));
+	RES("loop", epoll_ctl(in, EPOLL_CTL_ADD, outer, &ev));
+	ep_see(outer, "idle", 0);
+	RES("poll", poll(&pfd, 1, 0));
+	far_do(x, FAR_SEND_LATER, 10);
+	ep_see(outer, "later", 3000);
+	ep_see(outer, "still", 0);
+	RES("poll", poll(&pfd, 1, 0));
+	bits("revents", pfd.revents);
+	sel(in, 1, 0, "select");
+	ep_see(in, "inner", 0);
+	recv_got(x, 100);
+	ep_see(outer, "empty", 0);
+	RES("poll", poll(&pfd, 1, 0));
+}
+
+SCENARIO(epoll_polled_blocks)
+{
+	int ep = ep_new(x, EPOLLIN);
+	struct pollfd pfd = { .fd = ep, .events = POLLIN };
+
+	far_do(x, FAR_SEND_LATER, 10);
+	RES("poll", poll(&pfd, 1, 3000));
+	recv_got(x, 100);
+	far_do(x, FAR_SEND_LATER, 10);
+	sel(ep, 1, 3000, "select");
+}
+
+SCENARIO(epoll_two_sets)
+{
+	int a = ep_new(x, EPOLLIN), b = ep_new(x, EPOLLIN | EPOLLET);
+
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	ep_see(a, "level", 0);
+	ep_see(b, "edge", 0);
+	ep_see(a, "level", 0);
+	ep_see(b, "edge", 0);
+	recv_got(x, 100);
+	ep_see(a, "level", 0);
+	far_do(x, FAR_SEND_LATER, 10);
+	ep_see(b, "edge", 3000);
+	ep_see(a, "level", 0);
+}
+
+SCENARIO(epoll_timeout)
+{
+	struct epoll_event ev;
+	struct timespec ts = { 0, 60000000 };
+	int ep = ep_new(x, EPOLLIN);
+
+	long long t = ms_now();
+	ep_see(ep, "wait", 60);
+	took(t, 60);
+	t = ms_now();
+	RES("pwait2", epoll_pwait2(ep, &ev, 1, &ts, NULL));
+	took(t, 60);
+	t = ms_now();
+	RES("pwait", epoll_pwait(ep, &ev, 1, 60, NULL));
+	took(t, 60);
+}
+
+SCENARIO(epoll_wakes)
+{
+	int ep = ep_new(x, EPOLLIN | EPOLLRDHUP);
+	size_t total;
+
+	far_do(x, FAR_SEND_LATER, 10);
+	ep_see(ep, "data", -1);
+	recv_got(x, 100);
+	ep_mod(x, ep, EPOLLOUT);
+	total = fill_up(x);
+	far_do(x, FAR_RECV_LATER, (long)total);
+	ep_see(ep, "room", -1);
+	ep_mod(x, ep, EPOLLIN | EPOLLRDHUP);
+	far_do(x, FAR_SHUT_LATER, SHUT_WR);
+	ep_see(ep, "end", -1);
+	ep_mod(x, ep, 0);
+	far_do(x, FAR_RESET_LATER, 0);
+	ep_see(ep, "reset", -1);
+}
+
+SCENARIO(epoll_intr)
+{
+	int ep = ep_new(x, EPOLLIN);
+
+	signal_after(30, 0);
+	ep_see(ep, "wait", -1);
+	signal_after(30, SA_RESTART);
+	ep_see(ep, "restart", 3000);
+	out(" signals=%d", signals);
+}
+
+SCENARIO(epoll_pwait_mask)
+{
+	struct epoll_event ev;
+	int ep = ep_new(x, EPOLLIN);
+	sigset_t open = block_alarm();
+
+	signal_after(1, 0);
+	usleep(20000);
+	RES("pwait", epoll_pwait(ep, &ev, 1, 3000, &open));
+	out(" signals=%d", signals);
+	signal_after(20, 0);
+	RES("later", epoll_pwait2(ep, &ev, 1, NULL, &open));
+	out(" signals=%d", signals);
+}
+
+SCENARIO(epoll_close_removes)
+{
+	int ep = ep_new(x, EPOLLIN | EPOLLOUT);
+
+	ep_see(ep, "open", 0);
+	RES("close", close(x->fd));
+	ep_see(ep, "closed", 0);
+	/* The number comes back as something else. */
+	int p[2];
+	if (!pipe(p) && write(p[1], "x", 1) == 1)
+		ep_see(ep, "reused", 0);
+}
+
+SCENARIO(epoll_dup_keeps)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int ep = ep_new(x, EPOLLIN), fd2 = dup(x->fd), old = x->fd;
+
+	RES("close", close(old));
+	x->fd = fd2;
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	ep_see(ep, "stays", 0);
+	RES("del", epoll_ctl(ep, EPOLL_CTL_DEL, old, NULL));
+	RES("add", epoll_ctl(ep, EPOLL_CTL_ADD, fd2, &ev));
+	RES("close", close(fd2));
+	ep_see(ep, "gone", 0);
+}
+
+static void *ctl_later(void *p)
+{
+	int *a = p;
+	struct epoll_event ev = { .events = (uint32_t)a[3],
+				  .data.u64 = 0x1122334455667788ull };
+
+	usleep(50000);
+	RES("ctl", epoll_ctl(a[0], a[1], a[2], &ev));
+	return NULL;
+}
+
+static void ctl_from_thread(struct ctx *x, int ep, int op, uint32_t events)
+{
+	int a[4] = { ep, op, x->fd, (int)events };
+	pthread_t t;
+
+	pthread_create(&t, NULL, ctl_later, a);
+	struct epoll_event ev = { 0 };
+	int r = epoll_wait(ep, &ev, 1, 3000);
+	pthread_join(t, NULL);
+	out(" wait=%d", r);
+	bits("events", (int)ev.events);
+}
+
+SCENARIO(epoll_add_wakes)
+{
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	ctl_from_thread(x, epoll_create1(0), EPOLL_CTL_ADD, EPOLLIN);
+}
+
+SCENARIO(epoll_mod_wakes)
+{
+	int ep = ep_new(x, EPOLLIN);
+
+	ctl_from_thread(x, ep, EPOLL_CTL_MOD, EPOLLIN | EPOLLOUT);
+}
+
+SCENARIO(epoll_rearm_wakes)
+{
+	int ep = ep_new(x, EPOLLIN | EPOLLONESHOT);
+
+	far_do(x, FAR_SEND, 10);
+	ep_see(ep, "first", 3000);
+	ctl_from_thread(x, ep, EPOLL_CTL_MOD, EPOLLIN | EPOLLONESHOT);
+}
+
+SCENARIO(epoll_with_others)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = 1 }, got_ev[4];
+	int ep = ep_new(x, EPOLLIN), efd = eventfd(0, 0), p[2];
+	uint64_t one = 1;
+
+	if (pipe(p))
+		return;
+	epoll_ctl(ep, EPOLL_CTL_ADD, efd, &ev);
+	epoll_ctl(ep, EPOLL_CTL_ADD, p[0], &ev);
+	if (write(efd, &one, 8) != 8 || write(p[1], "x", 1) != 1)
+		return;
+	RES("two", epoll_wait(ep, got_ev, 4, -1));
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	RES("three", epoll_wait(ep, got_ev, 4, -1));
+	/* With room for one, each has its turn. */
+	int seen = 0;
+	for (int i = 0; i < 12; i++)
+		if (epoll_wait(ep, got_ev, 1, 0) == 1)
+			seen |= got_ev[0].data.u64 == 1 ? 1 : 2;
+	out(" turns=%d", seen);
+}
+
+SCENARIO(epoll_mod_data)
+{
+	struct epoll_event ev = { .events = EPOLLOUT, .data.u64 = 5 };
+	int ep = ep_new(x, EPOLLIN);
+
+	RES("mod", epoll_ctl(ep, EPOLL_CTL_MOD, x->fd, &ev));
+	ev.data.u64 = 0;
+	RES("wait", epoll_wait(ep, &ev, 1, 0));
+	out(" data=%d", (int)ev.data.u64);
+}
+
+SCENARIO(epoll_del_add)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
+				  .data.u64 = 0x1122334455667788ull };
+	int ep = ep_new(x, EPOLLIN | EPOLLET);
+
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	ep_see(ep, "data", 0);
+	RES("del", epoll_ctl(ep, EPOLL_CTL_DEL, x->fd, NULL));
+	ep_see(ep, "deleted", 0);
+	RES("add", epoll_ctl(ep, EPOLL_CTL_ADD, x->fd, &ev));
+	ep_see(ep, "again", 0);
+}
+
+SCENARIO(epoll_forked)
+{
+	int ep = ep_new(x, EPOLLIN), p[2];
+
+	if (pipe(p))
+		return;
+	if (!fork()) {
+		struct epoll_event ev = { 0 };
+		int r = epoll_wait(ep, &ev, 1, 3000);
+		_exit(write(p[1], &r, sizeof(r)) != sizeof(r));
+	}
+	usleep(30000);
+	far_do(x, FAR_SEND, 10);
+	int r = -1;
+	RES("read", read(p[0], &r, sizeof(r)));
+	out(" child=%d", r);
+	ep_see(ep, "parent", 1000);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/osf/bench_pair.c - a server, a client, and what the client printed
+ *
+ *     bench_tools.c, bench_own.c -> run_pair() -> text -> run_value()
+ *
+ * The side of the run decides the environment: on the osf side both programs
+ * have LD_PRELOAD and leave their statistics in the run's directory; on the
+ * kernel's they have neither.  The server is on the first core, the client on
+ * the second.
+ */
+#include "osf.h"
+#include "bench.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define START_S 10.0 /* a server has so long to listen */
+
+int run_fail(struct bench_run *r, int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(r->why, sizeof(r->why), fmt, ap);
+	va_end(ap);
+	return err;
+}
+
+int run_port(struct bench_run *r, struct port_text *text)
+{
+	int port = port_free();
+
+	if (port < 0)
+		return run_fail(r, port, "no free port: %s", strerror(-port));
+	snprintf(text->s, sizeof(text->s), "%d", port);
+	return 0;
+}
+
+/* Load, start-up and, for benches that count, what a slow side takes. */
+double run_timeout_s(const struct bench_run *r)
+{
+	return 30 + 8 * r->args->seconds;
+}
+
+int run_start(struct bench_run *r, struct proc *p, const char *const *argv,
+	      bool is_server, bool wants_output)
+{
+	char preload[4096 + 16], dir[sizeof(r->dir.path) + 16];
+	const char *const osf_env[] = { preload, dir, NULL };
+	const char *const kernel_env[] = { "LD_PRELOAD", NULL };
+	const char *const ucx_env[] = { "LD_PRELOAD", "UCX_TLS=posix,self",
+					NULL };
+	const char *const *const env[SIDES] = {
+		[SIDE_KERNEL] = kernel_env,
+		[SIDE_OSF] = osf_env,
+		[SIDE_UCX] = ucx_env,
+	};
+
+	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", r->args->lib);
+	snprintf(dir, sizeof(dir), "OSF_STATS_DIR=%s", r->dir.path);
+	struct proc_spec spec = {
+		.argv = argv,
+		.env = env[r->side],
+		.cpu = r->args->cpus[is_server ? 0 : 1],
+		.wants_output = wants_output,
+		.is_loud = r->args->is_verbose,
+	};
+	int err = proc_start(p, &spec); /* env is used up by now */
+	if (err)
+		return run_fail(r, err, "%s: %s", argv[0], strerror(-err));
+	return 0;
+}
+
+static int say_why(struct bench_run *r, int err, const char *what)
+{
+	const char *slash = strrchr(what, '/');
+	const char *name = slash ? slash + 1 : what;
+	const char *why = err == -ECHILD      ? "failed"
+			  : err == -ETIMEDOUT ? "did not end in time"
+			  : err == -EINTR     ? "interrupted"
+					      : strerror(-err);
+
+	return run_fail(r, err, "%s %s%s", name, why,
+			err == -ECHILD && !r->args->is_verbose
+			    ? " (--verbose shows what it says)"
+			    : "");
+}
+
+int run_server(struct bench_run *r, struct proc *p, const char *const *argv,
+	       const char *port)
+{
+	int err = run_start(r, p, argv, true, false);
+
+	if (err)
+		return err;
+	err = proc_wait_listening(p, (unsigned)atoi(port), START_S);
+	if (err) {
+		proc_stop(p);
+		return say_why(r, err, argv[0]);
+	}
+	return 0;
+}
+
+int run_client(struct bench_run *r, const char *const *argv, double timeout_s,
+	       char **text)
+{
+	struct proc p;
+	int err = run_start(r, &p, argv, false, true);
+
+	if (err)
+		return err;
+	err = proc_output(&p, timeout_s, text);
+	if (err)
+		return say_why(r, err, argv[0]);
+	if (r->args->is_verbose)
+		fprintf(stderr, "%s", *text);
+	return 0;
+}
+
+int run_pair(struct bench_run *r, const char *const *server, const char *port,
+	     const char *const *client, char **text)
+{
+	struct proc p;
+	int err = run_server(r, &p, server, port);
+
+	if (err)
+		return err;
+	err = run_client(r, client, run_timeout_s(r), text);
+	proc_stop(&p);
+	return err;
+}
+
+int run_value(struct bench_run *r, const char *text, const char *key)
+{
+	const char *at = NULL, *next = strstr(text, key);
+	char *end;
+
+	for (; next; next = strstr(next, key)) {
+		next += strlen(key);
+		at = next;
+	}
+	double value = at ? strtod(at, &end) : 0;
+	if (!at || end == at)
+		return run_fail(r, -EBADMSG, "no \"%s\" in what it printed",
+				key);
+	r->value = value;
+	return 0;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/osf/run.h - the parts of "osf run", some of which bench uses too
+ */
+#pragma once
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct run_args {
+	char **cmd;         /* CMD and its arguments, NULL at the end */
+	const char *lib;    /* --lib, or NULL */
+	const char *log;    /* --log, or NULL */
+	const char **rules; /* --rule, in order */
+	size_t n_rules;
+	bool wants_stats;
+	bool is_strict;
+};
+
+/**
+ * lib_find() - where libosf.so is
+ * @given: a path that was asked for, or NULL to look in the usual places
+ * @path: PATH_MAX bytes; an absolute path that LD_PRELOAD can carry
+ *
+ * Says on standard error what is wrong.
+ *
+ * Return: 0, -ENOENT, or -EINVAL for a path that cannot be preloaded.
+ */
+int lib_find(const char *given, char *path);
+
+/* Adds @lib in front of what LD_PRELOAD in the environment holds. */
+void env_preload(const char *lib);
+
+/**
+ * env_rules() - check all rules, and put those of @args into OSF_RULES
+ *
+ * Checked are the configuration file, OSF_RULES as it was, then each --rule.
+ *
+ * Return: 0, or a negative errno after a complaint with line and column.
+ */
+int env_rules(const struct run_args *args);
+
+/* Fork, exec, wait, print what the statistics say: the exit status.  @path is
+ * what to execute. */
+int run_with_stats(const char *path, char **cmd);
+
+/* Executes @path, and returns the exit status that says why it could not. */
+int run_exec(const char *path, char **cmd);

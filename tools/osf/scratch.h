@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/osf/scratch.h - a private directory for a short while
+ */
+#pragma once
+
+struct scratch {
+	char path[256]; /* "" is none */
+};
+
+/* A fresh directory of mode 0700: 0 or a negative errno. */
+int scratch_open(struct scratch *d);
+
+/* Removes it with the files and empty directories in it; takes one that is
+ * closed or { 0 } too. */
+void scratch_close(struct scratch *d);

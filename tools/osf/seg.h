@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/osf/seg.h - snapshots of statistics segments (osf/stats.h)
+ *
+ *     fd -> seg_read() -> struct seg, checked -> stat, run --stats, bench
+ *
+ * A segment was written by another program: a file that is short, changes
+ * length or lies about its sizes gives an error and never a fault, because it
+ * is copied with pread() and not mapped.
+ */
+#pragma once
+#include "osf/stats.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#define SEG_WHY_MAX 128
+
+struct seg_sock {
+	uint32_t idx; /* entry number, for matching two snapshots */
+	struct osf_stats_sock s;
+};
+
+/* One process at one instant.  All text in it is printable ASCII. */
+struct seg {
+	struct osf_stats_header head;
+	struct seg_sock *socks; /* the open ones */
+	size_t n_socks;
+	uint64_t taken_ns; /* CLOCK_MONOTONIC */
+	dev_t dev;
+	ino_t ino; /* tells whether two descriptors are one segment */
+};
+
+/* Closed and open sockets together. */
+struct seg_sums {
+	struct osf_stats_totals t; /* n_reason too */
+	uint64_t n_open;
+};
+
+struct seg_list {
+	struct seg *segs;
+	size_t n;
+	unsigned n_bad; /* files that were not segments */
+	bool is_quiet;  /* do not complain about those */
+};
+
+/**
+ * seg_read() - take a snapshot
+ * @why: SEG_WHY_MAX bytes; filled on error with what is wrong with the file
+ *
+ * Return: 0, or
+ *   -EBADMSG    not a segment, or one whose sizes contradict each other
+ *   -EPROTONOSUPPORT  a version this command does not know
+ *   -EIO and others   as pread(2)
+ * Owns: seg_free() frees what @seg holds.
+ */
+int seg_read(struct seg *seg, int fd, char *why);
+void seg_free(struct seg *seg);
+
+/* Adds what @seg's process did to @sums. */
+void seg_sums_add(struct seg_sums *sums, const struct seg *seg);
+
+/* Every file of DIR whose name ends in .osf: 0, or a negative errno when DIR
+ * itself cannot be read. */
+int seg_list_dir(struct seg_list *l, const char *dir);
+
+/* What process @pid keeps open: 0 (with or without a segment), or a negative
+ * errno when its descriptors may not be seen. */
+int seg_list_pid(struct seg_list *l, pid_t pid);
+
+/* Every process whose descriptors may be seen. */
+int seg_list_all(struct seg_list *l);
+void seg_list_free(struct seg_list *l);
+
+/* What all processes that left a segment in @dir did together; @n_segs may be
+ * NULL. */
+struct seg_sums seg_dir_sums(const char *dir, size_t *n_segs);
+
+/* Names from the numbers of osf/stats.h, for numbers from anywhere. */
+const char *seg_proto_name(const struct osf_stats_sock *s);
+const char *seg_reason_name(unsigned reason); /* "no_peer" */
+const char *seg_reason_text(unsigned reason); /* "the peer does not ..." */
+
+/* An endpoint as text: "127.0.0.1:80", "[::1]:80", "*" for none. */
+#define SEG_ADDR_MAX 64
+void seg_addr_text(const struct osf_stats_sock *s, bool is_peer, char *out);

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/osf/stat_json.c - what "osf stat --json" prints
+ *
+ *     {"osf_stat":1,"processes":[{..., "totals":{...}, "sockets":[...]}]}
+ *
+ * The schema is an interface and stands in osf(1): keys are only ever added.
+ * Counters are written as the integers they are, which a double is not.
+ * With --watch, one document on a line for each turn.
+ */
+#include "osf.h"
+#include "stat.h"
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* An exact integer; cJSON's own numbers are doubles. */
+static void add_count(cJSON *to, const char *key, uint64_t n)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%" PRIu64, n);
+	cJSON_AddRawToObject(to, key, text);
+}
+
+static void add_reasons(cJSON *to, const char *key, const uint64_t *n_reason)
+{
+	cJSON *o = cJSON_AddObjectToObject(to, key);
+
+	for (unsigned i = 0; i < OSF_REASONS; i++)
+		if (n_reason[i])
+			add_count(o, seg_reason_name(i), n_reason[i]);
+}
+
+static void add_sums(cJSON *o, const struct seg *seg)
+{
+	struct seg_sums sums = { 0 };
+
+	seg_sums_add(&sums, seg);
+	add_count(o, "n_open", sums.n_open);
+	add_count(o, "rx_bytes_shm_all", sums.t.rx_bytes_shm);
+	add_count(o, "tx_bytes_shm_all", sums.t.tx_bytes_shm);
+	add_count(o, "rx_bytes_inet_all", sums.t.rx_bytes_inet);
+	add_count(o, "tx_bytes_inet_all", sums.t.tx_bytes_inet);
+	add_count(o, "rx_ops_all", sums.t.rx_ops);
+	add_count(o, "tx_ops_all", sums.t.tx_ops);
+	add_count(o, "n_spins_all", sums.t.n_spins);
+	add_count(o, "n_sleeps_all", sums.t.n_sleeps);
+	add_count(o, "n_wakes_all", sums.t.n_wakes);
+	add_reasons(o, "reasons_all", sums.t.n_reason);
+}
+
+static void add_totals(cJSON *process, const struct seg *seg)
+{
+	const struct osf_stats_totals *t = &seg->head.totals;
+	cJSON *o = cJSON_AddObjectToObject(process, "totals");
+
+	add_count(o, "n_sockets", t->n_sockets);
+	add_count(o, "n_connected", t->n_connected);
+	add_count(o, "n_accepted", t->n_accepted);
+	add_count(o, "n_upgraded", t->n_upgraded);
+	add_count(o, "n_taken_back", t->n_taken_back);
+	add_count(o, "n_broken", t->n_broken);
+	add_count(o, "n_offers", t->n_offers);
+	add_count(o, "n_offers_expired", t->n_offers_expired);
+	add_count(o, "rx_bytes_shm", t->rx_bytes_shm);
+	add_count(o, "tx_bytes_shm", t->tx_bytes_shm);
+	add_count(o, "rx_bytes_inet", t->rx_bytes_inet);
+	add_count(o, "tx_bytes_inet", t->tx_bytes_inet);
+	add_count(o, "rx_ops", t->rx_ops);
+	add_count(o, "tx_ops", t->tx_ops);
+	add_count(o, "n_spins", t->n_spins);
+	add_count(o, "n_sleeps", t->n_sleeps);
+	add_count(o, "n_wakes", t->n_wakes);
+	add_reasons(o, "reasons", t->n_reason);
+	add_sums(o, seg);
+}
+
+static void add_addresses(cJSON *o, const struct osf_stats_sock *s)
+{
+	char text[SEG_ADDR_MAX];
+
+	seg_addr_text(s, false, text);
+	cJSON_AddStringToObject(o, "local", text);
+	seg_addr_text(s, true, text);
+	cJSON_AddStringToObject(o, "peer", text);
+}
+
+static void add_sock(cJSON *array, const struct stat_view *v,
+		     const struct seg *seg, const struct seg_sock *sock)
+{
+	const struct osf_stats_sock *s = &sock->s;
+	const struct seg *before = stat_before(v, seg);
+	cJSON *o = cJSON_CreateObject();
+
+	cJSON_AddItemToArray(array, o);
+	cJSON_AddNumberToObject(o, "fd", s->fd);
+	cJSON_AddStringToObject(o, "proto", seg_proto_name(s));
+	add_addresses(o, s);
+	cJSON_AddBoolToObject(o, "passive", s->passive);
+	cJSON_AddBoolToObject(o, "listening", s->listening);
+	cJSON_AddStringToObject(o, "opened", unit_rfc3339(s->opened_ns).s);
+	cJSON_AddStringToObject(o, "since", unit_rfc3339(s->since_ns).s);
+	add_count(o, "rx_bytes_shm", s->rx_bytes_shm);
+	add_count(o, "tx_bytes_shm", s->tx_bytes_shm);
+	add_count(o, "rx_bytes_inet", s->rx_bytes_inet);
+	add_count(o, "tx_bytes_inet", s->tx_bytes_inet);
+	add_count(o, "rx_ops", s->rx_ops);
+	add_count(o, "tx_ops", s->tx_ops);
+	add_count(o, "n_spins", s->n_spins);
+	add_count(o, "n_sleeps", s->n_sleeps);
+	add_count(o, "n_wakes", s->n_wakes);
+	cJSON_AddStringToObject(o, "reason", seg_reason_name(s->reason));
+	cJSON_AddStringToObject(o, "reason_text", seg_reason_text(s->reason));
+	if (before) {
+		struct stat_rate r = stat_rate(seg, before, sock);
+		add_count(o, "rx_bytes_per_s", r.rx);
+		add_count(o, "tx_bytes_per_s", r.tx);
+	}
+}
+
+static void add_process(cJSON *array, const struct stat_view *v,
+			const struct seg *seg)
+{
+	const struct osf_stats_header *h = &seg->head;
+	cJSON *o = cJSON_CreateObject();
+	char version[24];
+
+	cJSON_AddItemToArray(array, o);
+	cJSON_AddNumberToObject(o, "pid", h->pid);
+	cJSON_AddNumberToObject(o, "uid", h->uid);
+	cJSON_AddStringToObject(o, "program", h->program);
+	snprintf(version, sizeof(version), "%u.%u", h->version >> 16,
+		 h->version & 0xffff);
+	cJSON_AddStringToObject(o, "version", version);
+	cJSON_AddStringToObject(o, "started", unit_rfc3339(h->started_ns).s);
+	add_totals(o, seg);
+
+	cJSON *socks = cJSON_AddArrayToObject(o, "sockets");
+	for (size_t i = 0; i < seg->n_socks; i++)
+		add_sock(socks, v, seg, &seg->socks[i]);
+}
+
+void stat_print_json(const struct stat_view *v)
+{
+	cJSON *top = cJSON_CreateObject();
+
+	cJSON_AddNumberToObject(top, "osf_stat", 1);
+	cJSON *processes = cJSON_AddArrayToObject(top, "processes");
+	for (size_t i = 0; i < v->now->n; i++)
+		add_process(processes, v, &v->now->segs[i]);
+
+	char *text =
+	    v->is_watching ? cJSON_PrintUnformatted(top) : cJSON_Print(top);
+	if (text)
+		puts(text);
+	else
+		complain("out of memory");
+	cJSON_free(text);
+	cJSON_Delete(top);
+}
