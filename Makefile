@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 
 build: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
-	@ln -sf src/libosf.so $(BUILD)/libosf.so && ln -sf tools/osf/osf $(BUILD)/osf
+	@ln -f $(BUILD)/src/libosf.so $(BUILD)/tools/osf/osf $(BUILD)
 
 $(BUILD)/build.ninja:
 	meson setup $(BUILD) --prefix $(PREFIX)

@@ -259,28 +259,32 @@ static void candidate_end(struct sock *sk, enum osf_reason reason)
 	seg_unmap(seg, sk->rx.size);
 }
 
+/* The taker has closed its end without an answer. */
+static bool is_declined(const struct sock *sk)
+{
+	char byte;
+
+	return load_acq(&shm_peer(sk)->flags) & SEG_DECLINED ||
+	       libc.recv(sk->channel_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
 void shm_candidate_step(struct sock *sk, int fd)
 {
-	uint32_t flags = load_acq(&shm_peer(sk)->flags);
 	struct hello h;
 	int fds[HELLO_FDS];
 	uint64_t sent;
 
-	if (!(flags & SEG_READY)) {
-		int err = hello_recv(sk->channel_fd, &h, fds);
-
-		if (flags & SEG_DECLINED || err == -EPIPE)
+	if (!(load_acq(&shm_peer(sk)->flags) & SEG_READY)) { /* S3 */
+		/* It answers first and closes last, so look at READY again. */
+		if (is_declined(sk) &&
+		    !(load_acq(&shm_peer(sk)->flags) & SEG_READY))
 			candidate_end(sk, OSF_REASON_NO_PEER);
-		if (err || load_acq(&shm_peer(sk)->flags) & SEG_READY)
-			return;
-		goto answered;
+		return;
 	}
-	/* The answer was sent before READY was set. */
 	if (hello_recv(sk->channel_fd, &h, fds)) {
 		shm_broken(sk, fd, "no answer to the segment");
 		return;
 	}
-answered:
 	if (fds[0] < 0 || inbox_attach(fds[0], h.inbox_id, &sk->peer_inbox))
 		sk->peer_inbox = NULL; /* its anchor will do */
 	for (int i = 0; i < HELLO_FDS; i++)
@@ -317,7 +321,8 @@ int shm_offer(struct sock *sk, int fd)
 void shm_offer_close(struct sock *sk)
 {
 	fds_close(sk->offer_fd);
-	sk->offer_fd = -1;
+	fds_close(sk->channel_fd);
+	sk->offer_fd = sk->channel_fd = -1;
 }
 
 /* Map what was passed, and answer; the segment is then ours to use. */
@@ -363,28 +368,32 @@ static int accept_segment(struct sock *sk, int fd, int channel, int fds[2],
 
 int shm_offer_look(struct sock *sk, int fd)
 {
-	int fds[HELLO_FDS];
+	int fds[HELLO_FDS], err = 0;
 	struct hello h;
-	int channel = offer_accept(sk->offer_fd);
 
-	if (channel == -EAGAIN || channel == -EPERM) {
-		/* A stranger who knocks does not end the offer. */
+	if (sk->channel_fd < 0) {
+		int channel = offer_accept(sk->offer_fd);
+
+		if (channel >= 0)
+			sk->channel_fd = channel;
+		else if (channel == -EAGAIN || channel == -EPERM)
+			err = -EAGAIN; /* a stranger's knock ends nothing */
+		else
+			err = channel;
+	}
+	if (!err)
+		err = hello_recv(sk->channel_fd, &h, fds);
+	if (err == -EAGAIN) { /* nobody yet, or still making the segment */
 		sock_set_mode(sk, SOCK_YOUNG);
 		return 0;
 	}
-	shm_offer_close(sk);
-	if (channel < 0)
-		return decline(sk, channel);
-	int err = hello_recv(channel, &h, fds);
-	if (err == -EAGAIN)
-		err = -EBADMSG; /* the taker sends before it goes on */
 	if (!err) {
-		err = accept_segment(sk, fd, channel, fds, &h);
+		err = accept_segment(sk, fd, sk->channel_fd, fds, &h);
 		for (int i = 0; i < HELLO_FDS; i++)
 			if (fds[i] >= 0)
 				libc.close(fds[i]);
 	}
-	fds_close(channel);
+	shm_offer_close(sk);
 	if (err)
 		return decline(sk, err);
 	became_shm(sk);

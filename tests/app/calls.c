@@ -189,13 +189,12 @@ void set_nonblock(int fd)
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-static size_t fill_with(struct ctx *x, size_t piece)
+static size_t fill_with(struct ctx *x, size_t piece, int patience)
 {
 	size_t total = 0;
 	int idle = 0;
 
-	/* The kernel may find room a little later once more. */
-	while (idle < 3) {
+	while (idle < patience) {
 		stream_make(x->sent, buf, piece);
 		ssize_t r =
 		    send(x->fd, buf, piece, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -208,14 +207,15 @@ static size_t fill_with(struct ctx *x, size_t piece)
 	return total;
 }
 
-/* Where a large piece finds no room a small one still may. */
+/* Where a large piece finds no room a small one still may, and the kernel finds
+ * room once more when it has probed the window. */
 size_t fill_up(struct ctx *x)
 {
 	static const size_t pieces[] = { sizeof(buf), 4096, 64, 1 };
 	size_t total = 0;
 
 	for (int i = 0; i < 4; i++)
-		total += fill_with(x, pieces[i]);
+		total += fill_with(x, pieces[i], i < 3 ? 1 : 60);
 	return total;
 }
 

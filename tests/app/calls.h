@@ -35,26 +35,28 @@ struct ctx {
 	uint64_t got, sent; /* stream offsets of the near end */
 };
 
-enum far_op {                 /* the argument, and what far_do() returns */
-	      FAR_LISTEN,     /* family -> port */
-	      FAR_ACCEPT,     /* - -> 0 */
-	      FAR_CONNECT,    /* port << 16 | family -> 0 */
-	      FAR_ECHO,       /* messages of 16 bytes -> 0 */
-	      FAR_SEND,       /* bytes -> bytes */
-	      FAR_SEND_LATER, /* the same, 60 ms after it answered */
-	      FAR_TEXT,       /* lines "line N\n" -> bytes */
-	      FAR_RECV, /* bytes at most, waits for all -> bytes that were right */
-	      FAR_RECV_LATER, /* the same 60 ms after it answered 0 */
-	      FAR_DRAIN, /* receives until EOF or 300 ms of silence -> bytes */
-	      FAR_SHUT,  /* how -> 0 */
-	      FAR_SHUT_LATER,
-	      FAR_CLOSE, /* - -> 0 */
-	      FAR_CLOSE_LATER,
-	      FAR_RESET, /* - -> 0 */
-	      FAR_RESET_LATER,
-	      FAR_SEND_OOB, /* - -> 1 */
-	      FAR_PORT,     /* - -> far end's port */
-	      FAR_END,
+/* The argument, and what far_do() returns. */
+enum far_op {
+	FAR_LISTEN,     /* family -> port */
+	FAR_ACCEPT,     /* - -> 0 */
+	FAR_CONNECT,    /* port << 16 | family -> 0 */
+	FAR_ECHO,       /* messages of 16 bytes -> 0 */
+	FAR_SEND,       /* bytes -> bytes */
+	FAR_SEND_LATER, /* the same, 60 ms after it answered */
+	FAR_TEXT,       /* lines "line N\n" -> bytes */
+	FAR_RECV,       /* bytes at most, waits for all -> right bytes */
+	FAR_RECV_LATER, /* the same 60 ms after it answered 0 */
+	FAR_COUNT,      /* bytes at most -> bytes, whatever they are */
+	FAR_DRAIN,      /* until EOF or 300 ms of silence -> bytes */
+	FAR_SHUT,       /* how -> 0 */
+	FAR_SHUT_LATER,
+	FAR_CLOSE, /* - -> 0 */
+	FAR_CLOSE_LATER,
+	FAR_RESET, /* - -> 0 */
+	FAR_RESET_LATER,
+	FAR_SEND_OOB, /* - -> 1 */
+	FAR_PORT,     /* - -> far end's port */
+	FAR_END,
 };
 
 #define LATER_MS 60
