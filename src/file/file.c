@@ -157,9 +157,9 @@ static void sock_release(struct file *f, int fd)
 		return; /* others of the family go on */
 	}
 	ops_closed(sk);
-	shm_offer_close(sk);
 	if (sk->seg)
 		shm_close(sk, fd);
+	shm_offer_close(sk);
 	sock_free(sk);
 }
 

@@ -217,6 +217,18 @@ static void leave(struct call *c)
  * Those with results beside the bytes.
  */
 
+/* As the kernel: a stream names no senders. */
+static ssize_t edge_recvfrom(struct file *f, int fd, const struct iovec *iov,
+			     size_t n, int flags, const struct sockaddr *addr,
+			     socklen_t *len)
+{
+	ssize_t r = edge_rx(f, fd, iov, n, flags);
+
+	if (r >= 0 && addr && len)
+		*len = 0;
+	return r;
+}
+
 OSF_API ssize_t recvfrom(int fd, void *restrict buf, size_t n, int flags,
 			 struct sockaddr *restrict addr,
 			 socklen_t *restrict len)
@@ -224,12 +236,10 @@ OSF_API ssize_t recvfrom(int fd, void *restrict buf, size_t n, int flags,
 	CALL(c) = { .file = file_get(fd) };
 	if (likely(!c.file) || c.file->kind != FILE_SOCK)
 		return libc.recvfrom(fd, buf, n, flags, addr, len);
-	ssize_t r = DATA_CALL(c, DIR_RX,
-			      libc.recvfrom(fd, buf, n, flags, addr, len),
-			      edge_rx(c.file, fd, ONE(buf, n), flags));
-	if (r >= 0 && addr && len && is_ours(c.file->sk))
-		*len = 0; /* as the kernel: a stream has no senders */
-	return r;
+	return DATA_CALL(c, DIR_RX,
+			 libc.recvfrom(fd, buf, n, flags, addr, len),
+			 edge_recvfrom(c.file, fd, ONE(buf, n), flags, addr,
+				       len));
 }
 
 OSF_API ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n,
@@ -241,11 +251,21 @@ OSF_API ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n,
 	return recvfrom(fd, buf, n, flags, addr, len);
 }
 
-static void msg_results(struct msghdr *msg)
+static ssize_t edge_recvmsg(struct file *f, int fd, struct msghdr *msg,
+			    int flags)
 {
-	msg->msg_namelen = 0;
-	msg->msg_controllen = 0;
-	msg->msg_flags = 0;
+	if (unlikely(flags & RX_KERNEL_FLAGS)) {
+		ssize_t k = libc.recvmsg(fd, msg, flags);
+
+		return k < 0 ? -errno : k;
+	}
+	ssize_t r = edge_rx(f, fd, msg->msg_iov, msg->msg_iovlen, flags);
+	if (r >= 0) {
+		msg->msg_namelen = 0;
+		msg->msg_controllen = 0;
+		msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+	}
+	return r;
 }
 
 OSF_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
@@ -253,15 +273,8 @@ OSF_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 	CALL(c) = { .file = file_get(fd) };
 	if (likely(!c.file) || c.file->kind != FILE_SOCK || !msg)
 		return libc.recvmsg(fd, msg, flags);
-	bool ours = is_ours(c.file->sk);
-	ssize_t r = DATA_CALL(c, DIR_RX, libc.recvmsg(fd, msg, flags),
-			      edge_rx(c.file, fd, msg->msg_iov,
-				      msg->msg_iovlen, flags));
-	if (r >= 0 && ours && !(flags & RX_KERNEL_FLAGS)) {
-		msg_results(msg);
-		msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
-	}
-	return r;
+	return DATA_CALL(c, DIR_RX, libc.recvmsg(fd, msg, flags),
+			 edge_recvmsg(c.file, fd, msg, flags));
 }
 
 /* sendmmsg() and recvmmsg() on a stream are loops of the single calls. */
@@ -279,6 +292,10 @@ OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 		if (r < 0)
 			return i ? (int)i : -1;
 		msgs[i].msg_len = (unsigned)r;
+		/* What did not fit goes before the next message. */
+		if (r < vectors_check(msgs[i].msg_hdr.msg_iov,
+				      msgs[i].msg_hdr.msg_iovlen))
+			return (int)i + 1;
 	}
 	return (int)i;
 }
@@ -343,6 +360,23 @@ OSF_API ssize_t pwritev64v2(int fd, const struct iovec *iov, int n, off64_t off,
  * Between descriptors.
  */
 
+static ssize_t edge_sendfile(struct file *f, int out, int in, off_t *off,
+			     size_t n)
+{
+	struct sock *sk = f->sk;
+	ssize_t r = shm_send_file(sk, out, in, off, n, load_rlx(&sk->nonblock));
+
+	if (unlikely(!f->merged || shm_wants_back_or_gone(sk)))
+		file_settle(f, out);
+	if (r == -EPIPE)
+		raise(SIGPIPE);
+	if (r > 0)
+		count(&sk->st.tx_ops, 1);
+	if (r == -EAGAIN || (r > 0 && (size_t)r < n))
+		epoll_touch(f, EPOLLOUT);
+	return r;
+}
+
 OSF_API ssize_t sendfile(int out, int in, off_t *off, size_t n)
 {
 	int fd = out;
@@ -351,17 +385,8 @@ OSF_API ssize_t sendfile(int out, int in, off_t *off, size_t n)
 		return libc.sendfile(out, in, off, n);
 	if (n > INT_MAX - 4095)
 		n = INT_MAX - 4095; /* the kernel's limit of one call */
-	bool ours = is_ours(c.file->sk);
-	ssize_t r = DATA_CALL(c, DIR_TX, libc.sendfile(out, in, off, n),
-			      shm_send_file(c.file->sk, out, in, off, n,
-					    load_rlx(&c.file->sk->nonblock)));
-	if (ours && r < 0 && errno == EPIPE)
-		raise(SIGPIPE);
-	if (ours && r > 0)
-		count(&c.file->sk->st.tx_ops, 1);
-	if (ours && (r < 0 ? errno == EAGAIN : (size_t)r < n))
-		epoll_touch(c.file, EPOLLOUT);
-	return r;
+	return DATA_CALL(c, DIR_TX, libc.sendfile(out, in, off, n),
+			 edge_sendfile(c.file, out, in, off, n));
 }
 
 OSF_API ssize_t sendfile64(int out, int in, off64_t *off, size_t n)

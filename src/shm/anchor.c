@@ -20,8 +20,38 @@
 #include "shm/inbox.h"
 #include "shm/shm.h"
 
+/* <netinet/tcp.h>, which has these, cannot be had beside <linux/tcp.h>. */
+enum { TCP_ESTABLISHED = 1, TCP_FIN_WAIT1 = 4, TCP_FIN_WAIT2 = 5 };
+
 /* An awake process asks the kernel about its peer's death this often. */
 #define LOOK_NS (1 * NS_PER_MS)
+
+/*
+ * The kernel tells of an error once; whoever hears it keeps it for the call that
+ * is to fail with it.  False: not an end of the connection.
+ */
+bool anchor_note(struct sock *sk, int err)
+{
+	if (err != ECONNRESET && err != ETIMEDOUT && err != EHOSTUNREACH &&
+	    err != ENETUNREACH)
+		return false;
+	store_rlx(&sk->anchor_err, err);
+	store_rel(&sk->anchor_end, (uint8_t)ANCHOR_RST);
+	return true;
+}
+
+/* The error that was kept, negative, once. */
+int anchor_error(struct sock *sk)
+{
+	return load_rlx(&sk->anchor_err) ? -xchg(&sk->anchor_err, 0) : 0;
+}
+
+/* recv() on the anchor has returned 0. */
+void anchor_fin(struct sock *sk)
+{
+	if (!sk->anchor_deaf)
+		cas(&sk->anchor_end, (uint8_t)ANCHOR_OPEN, (uint8_t)ANCHOR_FIN);
+}
 
 void anchor_ring(struct sock *sk, int fd)
 {
@@ -35,6 +65,7 @@ void anchor_ring(struct sock *sk, int fd)
 	/* EAGAIN: thousands are unread, the peer will wake.  An error is the
 	 * peer's end, which whoever looks next will see. */
 	if (libc.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
+		anchor_note(sk, errno);
 		fetch_sub(&me->bells, 1);
 		sk->looked_ns = 0;
 	}
@@ -73,33 +104,13 @@ void anchor_drain(struct sock *sk, int fd)
 		ssize_t n = libc.recv(fd, bin, MIN(due, sizeof(bin)),
 				      MSG_DONTWAIT);
 
+		if (n < 0)
+			anchor_note(sk, errno);
 		if (n <= 0)
 			break;
 		sk->bells_drained += (uint32_t)n;
 	}
 	errno = saved;
-}
-
-void anchor_look(struct sock *sk, int fd)
-{
-	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
-	int saved = errno;
-
-	sk->looked_ns = coarse_ns();
-	if (libc.poll(&p, 1, 0) > 0) {
-		if (p.revents & POLLERR)
-			sk->anchor_end = ANCHOR_RST;
-		else if (p.revents & (POLLRDHUP | POLLHUP) &&
-			 sk->anchor_end == ANCHOR_OPEN &&
-			 !(sk->shut & SHUT_BIT_RD))
-			sk->anchor_end = ANCHOR_FIN;
-	}
-	errno = saved;
-}
-
-bool anchor_look_due(struct sock *sk)
-{
-	return coarse_ns() - sk->looked_ns > LOOK_NS;
 }
 
 static int tcp_info_get(int fd, struct tcp_info *ti)
@@ -110,6 +121,41 @@ static int tcp_info_get(int fd, struct tcp_info *ti)
 		return -errno;
 	return len >= offsetof(struct tcp_info, tcpi_rcv_ooopack) ? 0
 								  : -ENOTSUP;
+}
+
+/* After our own SHUT_RD, poll cannot tell the peer's FIN; the state can. */
+bool anchor_has_fin(int fd)
+{
+	struct tcp_info ti;
+
+	if (tcp_info_get(fd, &ti))
+		return true;
+	return ti.tcpi_state != TCP_ESTABLISHED &&
+	       ti.tcpi_state != TCP_FIN_WAIT1 &&
+	       ti.tcpi_state != TCP_FIN_WAIT2;
+}
+
+void anchor_look(struct sock *sk, int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+	int saved = errno;
+
+	sk->looked_ns = coarse_ns();
+	if (libc.poll(&p, 1, 0) > 0) {
+		if (p.revents & POLLERR)
+			store_rel(&sk->anchor_end, (uint8_t)ANCHOR_RST);
+		else if (p.revents & (POLLRDHUP | POLLHUP) &&
+			 sk->anchor_end == ANCHOR_OPEN &&
+			 (!sk->anchor_deaf || anchor_has_fin(fd)))
+			cas(&sk->anchor_end, (uint8_t)ANCHOR_OPEN,
+			    (uint8_t)ANCHOR_FIN);
+	}
+	errno = saved;
+}
+
+bool anchor_look_due(struct sock *sk)
+{
+	return coarse_ns() - sk->looked_ns > LOOK_NS;
 }
 
 /*

@@ -164,23 +164,28 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 	lock_get(&sk->rx_lock);
 	lock_get(&sk->tx_lock);
 	if (sock_mode(sk) == SOCK_CANDIDATE)
-		shm_candidate_step(sk, fd);
+		shm_candidate_decide(sk, fd);
 	bool ours = sock_mode(sk) != SOCK_KERNEL;
 	if (ours && how != SHUT_WR)
 		sk->shut |= SHUT_BIT_RD;
 	if (ours && how != SHUT_RD)
 		tx_shut(sk, fd);
-	/* The kernel's turn when nothing more is to be rung, or when a thread
-	 * that sleeps on the anchor has to hear of it. */
+	/* Done with both halves, or with ours and the peer with its own: nothing
+	 * will have to be rung any more, and the kernel may know. */
 	bool both = sk->shut == (SHUT_BIT_RD | SHUT_BIT_WR) ||
 		    (sk->shut & SHUT_BIT_WR && sk->rx_eof);
-	bool pass_on = both || load_rlx(&sk->n_sleepers) > 0;
+	bool sleepers = load_rlx(how == SHUT_WR ? &sk->n_tx_sleepers
+						: &sk->n_sleepers) > 0;
+	if (ours && !both && sleepers)
+		sk->anchor_deaf = 1;
 	lock_put(&sk->tx_lock);
 	lock_put(&sk->rx_lock);
 	if (!ours)
 		return -ESTALE;
-	if (pass_on && libc.shutdown(fd, how) < 0 && errno != ENOTCONN)
+	if (both && libc.shutdown(fd, how) < 0 && errno != ENOTCONN)
 		return -errno;
+	if (!both && sleepers)
+		libc.shutdown(fd, SHUT_RD); /* wakes them; sends nothing */
 	return 0;
 }
 
@@ -189,15 +194,16 @@ int shm_inq(struct sock *sk, int fd)
 	enum ring_mark mark;
 	int n = 0;
 
+	/* Doorbells are no stream bytes: while TCP has both, we know how many
+	 * of the first it has. */
+	if (sk->rx_tcp && !shm_rx_settle(sk, fd) && sk->rx_tcp_left < 0)
+		return libc.ioctl(fd, FIONREAD, &n) < 0 ? -errno : n;
 	GUARD(&sk->rx_lock);
-	if (sk->rx_tcp || sk->rx_back || sock_mode(sk) != SOCK_SHM) {
-		if (sk->rx_tcp && sk->rx_tcp_left >= 0)
-			n = (int)sk->rx_tcp_left;
-		else if (libc.ioctl(fd, FIONREAD, &n) < 0)
-			return -errno;
-	}
-	if (sock_mode(sk) == SOCK_SHM && !sk->rx_back &&
-	    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING)
+	if (sk->rx_back && libc.ioctl(fd, FIONREAD, &n) < 0)
+		return -errno;
+	if (sk->rx_tcp)
+		n += (int)sk->rx_tcp_left;
+	if (sock_mode(sk) == SOCK_SHM && !sk->rx_back)
 		n += (int)ring_rx_bytes(&sk->rx, INT32_MAX, &mark);
 	return n;
 }
@@ -246,6 +252,16 @@ void shm_detach(struct sock *sk)
 		seg_unmap(sk->seg, sk->rx.size);
 }
 
+/* SO_LINGER with no time: close() is to reset. */
+static bool will_reset(int fd)
+{
+	struct linger l = { 0 };
+	socklen_t len = sizeof(l);
+
+	libc.getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len);
+	return l.l_onoff && !l.l_linger;
+}
+
 /*
  * The last holder closes.  As with the kernel: what was written is delivered, and
  * unread bytes make it a reset.
@@ -254,13 +270,17 @@ void shm_close(struct sock *sk, int fd)
 {
 	struct linger reset = { .l_onoff = 1, .l_linger = 0 };
 	enum ring_mark mark;
-	struct seg *seg = sk->seg;
+	struct seg *seg;
 
+	if (sock_mode(sk) == SOCK_CANDIDATE)
+		shm_candidate_decide(sk, fd);
+	if (!(seg = sk->seg))
+		return;
 	if (sock_mode(sk) == SOCK_SHM && !sk->rx_broken) {
 		bool unread = !sk->rx_tcp && !sk->rx_eof &&
 			      ring_rx_bytes(&sk->rx, 1, &mark);
 
-		if (sk->tx_ring && !sk->tx_fin && !unread) {
+		if (sk->tx_ring && !sk->tx_fin && !unread && !will_reset(fd)) {
 			ring_push_mark(&sk->tx, RING_FIN);
 			fetch_or(&shm_me(sk)->flags, SEG_TX_FIN);
 		}

@@ -102,16 +102,15 @@ static void cursor_skip(struct iov_cursor *c, size_t n)
 	}
 }
 
-/* How many bytes of TCP come before the ring?  Known once the peer has said K. */
-static int tcp_left_learn(struct sock *sk, int fd)
+/* How many bytes of TCP come before the ring?  Known once the peer has said K; what
+ * has been read is known since the upgrade began, when nobody rang. */
+static int tcp_left_learn(struct sock *sk)
 {
-	uint64_t consumed, k = shm_peer(sk)->tcp_bytes; /* S1 by the caller */
+	uint64_t k = shm_peer(sk)->tcp_bytes; /* S1 by the caller */
 
-	if (anchor_consumed(fd, &consumed))
-		return -EUCLEAN;
-	if (consumed > k || k - consumed > INT_MAX)
+	if (sk->rx_tcp_base > k || k - sk->rx_tcp_base > INT_MAX)
 		return -EPROTO;
-	sk->rx_tcp_left = (int64_t)(k - consumed);
+	sk->rx_tcp_left = (int64_t)(k - sk->rx_tcp_base);
 	return 0;
 }
 
@@ -119,7 +118,7 @@ bool shm_rx_settle(struct sock *sk, int fd)
 {
 	GUARD(&sk->rx_lock);
 	if (sk->rx_tcp && load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) {
-		if (sk->rx_tcp_left < 0 && tcp_left_learn(sk, fd))
+		if (sk->rx_tcp_left < 0 && tcp_left_learn(sk))
 			shm_broken(sk, fd, "its count of TCP bytes");
 		else if (!sk->rx_tcp_left)
 			sk->rx_tcp = 0;
@@ -128,18 +127,17 @@ bool shm_rx_settle(struct sock *sk, int fd)
 }
 
 /*
- * Receive what TCP still has.  Nobody may ring while we do not know K, for the
- * byte would look like data: so disarm first, then look for K, then receive.
+ * Receive what TCP still has.  While K is not known a doorbell could be taken for
+ * data: so look at the bytes first, then for K.  If it still is not known then, no
+ * doorbell was among them, for K is said before the first is rung.
  */
 static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 			   size_t want, int flags)
 {
-	struct seg_side *me = shm_me(sk), *peer = shm_peer(sk);
+	struct seg_side *peer = shm_peer(sk);
 	struct iovec iov[64];
-	ssize_t r;
 
 	for (;;) {
-		xchg(&me->rx_anchor, 0u);
 		if (sock_mode(sk) == SOCK_CANDIDATE) {
 			GUARD(&sk->tx_lock);
 			shm_candidate_step(sk, fd);
@@ -147,7 +145,7 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 		if (sock_mode(sk) == SOCK_KERNEL)
 			return -ESTALE;
 		bool known = load_acq(&peer->flags) & SEG_TX_RING; /* S1 */
-		if (known && sk->rx_tcp_left < 0 && tcp_left_learn(sk, fd)) {
+		if (known && sk->rx_tcp_left < 0 && tcp_left_learn(sk)) {
 			shm_broken(sk, fd, "its count of TCP bytes");
 			return -ECONNRESET;
 		}
@@ -158,21 +156,30 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 		size_t max = known ? MIN(want, (size_t)sk->rx_tcp_left) : want;
 		struct msghdr msg = { .msg_iov = iov,
 				      .msg_iovlen = cursor_rest(c, iov, max) };
-		r = libc.recvmsg(fd, &msg,
-				 (flags & (MSG_PEEK | MSG_TRUNC)) |
-					 MSG_DONTWAIT);
-		if (r > 0) {
-			if (known && !(flags & MSG_PEEK))
-				sk->rx_tcp_left -= r;
-			cursor_skip(c, (size_t)r);
-			count(&sk->st.rx_bytes_inet, (uint64_t)r);
-		}
+		/* MSG_TRUNC: only how many there are. */
+		ssize_t r = libc.recvmsg(fd, &msg,
+					 MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
 		int err = errno;
-		store_rlx(&me->rx_anchor, 1u);
-		fence_full();
-		if (!known && load_acq(&peer->flags) & SEG_TX_RING && r < 0)
-			continue; /* it came between; nobody rang */
-		return r < 0 ? -err : r;
+		if (!known && load_acq(&peer->flags) & SEG_TX_RING)
+			continue;
+		if (r > 0) {
+			msg.msg_iovlen = cursor_rest(c, iov, (size_t)r);
+			r = libc.recvmsg(fd, &msg,
+					 (flags & (MSG_TRUNC | MSG_PEEK)) |
+						 MSG_DONTWAIT);
+			if (r > 0 && !(flags & MSG_PEEK)) {
+				sk->rx_tcp_base += (uint64_t)r;
+				sk->rx_tcp_left -= known ? r : 0;
+				count(&sk->st.rx_bytes_inet, (uint64_t)r);
+			}
+		}
+		if (!r && sk->anchor_deaf && !(sk->shut & SHUT_BIT_RD) &&
+		    !anchor_has_fin(fd))
+			return -EAGAIN;
+		if (r <= 0)
+			return r < 0 ? -err : 0;
+		cursor_skip(c, (size_t)r);
+		return r;
 	}
 }
 
@@ -201,14 +208,11 @@ static ssize_t rx_end(struct sock *sk, int fd)
 	char byte;
 	ssize_t r;
 
-	if (sk->rx_eof || sk->anchor_end == ANCHOR_FIN)
+	if (sk->rx_eof)
 		return 0;
-	if (sk->anchor_err) {
-		int err = sk->anchor_err;
-
-		sk->anchor_err = 0;
-		return -err;
-	}
+	int err = anchor_error(sk);
+	if (err || sk->anchor_end == ANCHOR_FIN)
+		return err;
 	do
 		r = libc.recv(fd, &byte, 1, MSG_DONTWAIT);
 	while (r == 1);
@@ -282,7 +286,7 @@ static ssize_t rx_peek(struct sock *sk, int fd, struct iov_cursor *c,
 	uint32_t ready = ring_rx_bytes(&sk->rx, (uint32_t)MIN(want, (size_t)INT_MAX),
 				       &mark);
 	if (!ready)
-		return rx_ring(sk, fd, c, 1, false); /* none there: says why */
+		return rx_nothing(sk, fd, mark);
 	for (size_t i = 0; i < c->n && skip < want; i++) {
 		uint32_t got = ring_rx_copy_ahead(
 			&sk->rx, c->iov[i].iov_base,
@@ -341,27 +345,24 @@ static int rx_sleep(struct sock *sk, int fd)
 	if (sk->rx_tcp ? !(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) ||
 				 sk->rx_tcp_left > 0
 		       : !ring_rx_ready(&sk->rx)) {
-		if (others && sk->bells_drained !=
-				      load_rlx(&shm_peer(sk)->bells)) {
-			/* Somebody else's doorbell must stay where it is. */
+		if (sk->anchor_deaf ||
+		    (others && sk->bells_drained !=
+				       load_rlx(&shm_peer(sk)->bells))) {
+			/* The anchor would not let us sleep: it is shut, or has
+			 * a doorbell in it that is somebody else's. */
 			struct timespec ms = { .tv_nsec = 1000000 };
 			libc.ppoll(NULL, 0, &ms, NULL);
 		} else {
 			count(&sk->st.n_sleeps, 1);
 			ssize_t r = libc.recv(fd, &byte, 1, MSG_PEEK);
-			if (!r && !(sk->shut & SHUT_BIT_RD))
-				sk->anchor_end = ANCHOR_FIN;
-			else if (r < 0)
+			if (r < 0)
 				err = errno;
+			else if (!r)
+				anchor_fin(sk);
 		}
 	}
 	fetch_sub(&sk->n_sleepers, 1);
-	if (err && err != EINTR && err != EAGAIN) {
-		sk->anchor_end = ANCHOR_RST;
-		sk->anchor_err = err;
-		err = 0;
-	}
-	return -err;
+	return anchor_note(sk, err) ? 0 : -err;
 }
 
 static int rx_wait(struct sock *sk, int fd)
@@ -401,7 +402,10 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		sock_lock(sk, &sk->rx_lock);
 		if (unlikely(sock_mode(sk) == SOCK_KERNEL)) {
 			sock_unlock(sk, &sk->rx_lock);
-			return got ? (ssize_t)got : -ESTALE;
+			if (got)
+				return (ssize_t)got;
+			int err = anchor_error(sk);
+			return err ? err : -ESTALE;
 		}
 		ssize_t r;
 		if (likely(want))
@@ -430,8 +434,11 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 				return (ssize_t)got;
 			continue;
 		}
-		if (got && r != -EAGAIN)
+		if (got && r != -EAGAIN) {
+			if (r < 0) /* for the next call */
+				anchor_note(sk, (int)-r);
 			return (ssize_t)got;
+		}
 		if (r != -EAGAIN)
 			return r;
 		if (!block)

@@ -37,8 +37,10 @@ enum {
 	SEG_WANT_BACK = 16, /* please go back to the kernel */
 	SEG_CLOSED = 32,    /* this side is closed: nobody will read */
 	SEG_SHARED = 64,    /* several processes read here: ring the anchor */
-	SEG_DECLINED = 128, /* the taker does not want the segment */
 };
+
+/* Side 1 takes the segment or side 0 takes it back, whoever is first. */
+enum { SEG_CLAIM_OPEN, SEG_CLAIM_TAKEN, SEG_CLAIM_REVOKED };
 
 struct seg_side {
 	alignas(CACHE_LINE) uint32_t flags; /* SEG_* */
@@ -59,6 +61,7 @@ struct seg {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t ring_size;
+	uint32_t claim; /* SEG_CLAIM_*: who decided the candidate's fate */
 	struct seg_side side[2];
 };
 

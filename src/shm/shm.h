@@ -49,6 +49,8 @@ int shm_take(struct sock *sk, int fd); /* 1 candidate, 0 no offer, -errno */
 void shm_offer_close(struct sock *sk);
 /* CANDIDATE: has the peer mapped the segment?  Caller holds both locks. */
 void shm_candidate_step(struct sock *sk, int fd);
+/* Likewise: leave CANDIDATE now, one way or the other. */
+void shm_candidate_decide(struct sock *sk, int fd);
 void shm_sndbuf_changed(struct sock *sk, int fd);
 void shm_after_fork(struct sock *sk); /* in the child, for inherited ones */
 
@@ -91,6 +93,10 @@ void shm_broken(struct sock *sk, int fd, const char *why);
 void anchor_ring(struct sock *sk, int fd);
 void anchor_drain(struct sock *sk, int fd);
 void anchor_look(struct sock *sk, int fd); /* sets sk->anchor_end */
+bool anchor_has_fin(int fd);
+bool anchor_note(struct sock *sk, int err);
+int anchor_error(struct sock *sk);
+void anchor_fin(struct sock *sk);
 bool anchor_look_due(struct sock *sk);	   /* has it been a while? */
 int anchor_counts(int fd, bool active, uint64_t *sent);
 int anchor_consumed(int fd, uint64_t *consumed);

@@ -32,14 +32,12 @@ static COLD ssize_t tx_to_nobody(struct sock *sk, int fd,
 				 const struct iovec *iov, size_t n)
 {
 	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
-	int err = sk->anchor_err;
 
 	if (sk->rx_broken)
 		return -EPIPE;
-	if (err) {
-		sk->anchor_err = 0;
-		return -err;
-	}
+	int err = anchor_error(sk);
+	if (err)
+		return err;
 	ssize_t r = libc.sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 	return r < 0 ? -errno : r;
 }
@@ -176,7 +174,7 @@ static int tx_sleep(struct sock *sk, int fd, uint64_t deadline_ns)
 	fence_full();
 	if (tx_spin_ready(sk)) {
 		;
-	} else if (sk->rx_tcp || sk->shut & SHUT_BIT_RD || others ||
+	} else if (sk->rx_tcp || sk->anchor_deaf || others ||
 		   sk->rcvtimeo_ns || deadline_ns != UINT64_MAX) {
 		/* Bytes in front of the doorbell, or a timeout that is not
 		 * recv()'s: look again now and then. */
@@ -186,19 +184,16 @@ static int tx_sleep(struct sock *sk, int fd, uint64_t deadline_ns)
 		anchor_look(sk, fd);
 	} else {
 		count(&sk->st.n_sleeps, 1);
+		fetch_add(&sk->n_tx_sleepers, 1);
 		ssize_t r = libc.recv(fd, &byte, 1, MSG_PEEK);
-		if (!r)
-			sk->anchor_end = ANCHOR_FIN;
-		else if (r < 0)
+		fetch_sub(&sk->n_tx_sleepers, 1);
+		if (r < 0)
 			err = errno;
+		else if (!r)
+			anchor_fin(sk);
 	}
 	fetch_sub(&sk->n_sleepers, 1);
-	if (err && err != EINTR && err != EAGAIN) {
-		sk->anchor_end = ANCHOR_RST;
-		sk->anchor_err = err;
-		err = 0;
-	}
-	return -err;
+	return anchor_note(sk, err) ? 0 : -err;
 }
 
 /* Wait for room.  -EAGAIN when the send timeout is over. */
@@ -241,7 +236,8 @@ static int tx_begin(struct sock *sk, int fd)
 	if (likely(sock_mode(sk) != SOCK_KERNEL))
 		return 0;
 	sock_unlock(sk, &sk->tx_lock);
-	return -ESTALE;
+	int err = anchor_error(sk);
+	return err ? err : -ESTALE;
 }
 
 static uint64_t send_deadline(const struct sock *sk)
@@ -280,8 +276,11 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			sent += (size_t)r;
 		if (likely(sent == len))
 			return (ssize_t)sent;
-		if (r < 0 && r != -EAGAIN)
+		if (r < 0 && r != -EAGAIN) {
+			if (sent) /* for the next call */
+				anchor_note(sk, (int)-r);
 			return sent ? (ssize_t)sent : r;
+		}
 		if (!block) {
 			if (!sent)
 				return -EAGAIN;
@@ -337,6 +336,17 @@ static COLD ssize_t file_to_tcp(struct sock *sk, int fd, int in, off_t *off,
 	return sent;
 }
 
+static COLD ssize_t file_to_nobody(struct sock *sk, int fd, int in, off_t *off,
+				   size_t n)
+{
+	int err = sk->rx_broken ? -EPIPE : anchor_error(sk);
+
+	if (err)
+		return err;
+	ssize_t r = libc.sendfile(fd, in, off, n);
+	return r < 0 ? -errno : r;
+}
+
 ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
 		      bool nonblock)
 {
@@ -353,7 +363,7 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
 		else if (!sk->tx_ring)
 			r = file_to_tcp(sk, fd, in, off, n - sent);
 		else if (nobody_reads(sk, fd))
-			r = tx_to_nobody(sk, fd, &(struct iovec){ (void *)"", 1 }, 1);
+			r = file_to_nobody(sk, fd, in, off, n - sent);
 		else
 			r = file_to_ring(sk, fd, in, off, n - sent);
 		sock_unlock(sk, &sk->tx_lock);

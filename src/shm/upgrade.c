@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -140,7 +141,6 @@ static void rings_init(struct sock *sk, struct seg *seg, uint32_t ring_size)
 	sk->looked_ns = coarse_ns();
 	/* Whoever sleeps in the kernel on the anchor wants to be rung. */
 	store_rlx(&seg->side[side].rx_anchor, 1u);
-	store_rlx(&seg->side[side].tx_anchor, 1u);
 }
 
 static enum osf_reason reason_of(int err)
@@ -233,6 +233,8 @@ int shm_take(struct sock *sk, int fd)
 		return decline(sk, channel);
 	int err = anchor_counts(fd, sk->flags & SOCK_F_ACTIVE,
 				&sk->tx_tcp_base);
+	if (!err)
+		err = anchor_consumed(fd, &sk->rx_tcp_base);
 	if (!err) {
 		anchor_prepare(sk, fd);
 		err = send_segment(sk, channel);
@@ -264,8 +266,7 @@ static bool is_declined(const struct sock *sk)
 {
 	char byte;
 
-	return load_acq(&shm_peer(sk)->flags) & SEG_DECLINED ||
-	       libc.recv(sk->channel_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+	return libc.recv(sk->channel_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
 
 void shm_candidate_step(struct sock *sk, int fd)
@@ -281,7 +282,9 @@ void shm_candidate_step(struct sock *sk, int fd)
 			candidate_end(sk, OSF_REASON_NO_PEER);
 		return;
 	}
-	if (hello_recv(sk->channel_fd, &h, fds)) {
+	int err = hello_recv(sk->channel_fd, &h, fds);
+	if (err) {
+		log_err("fd %d: answer: %s", fd, strerror(-err));
 		shm_broken(sk, fd, "no answer to the segment");
 		return;
 	}
@@ -299,6 +302,23 @@ void shm_candidate_step(struct sock *sk, int fd)
 			 (unsigned long long)sent);
 	tx_switch(sk, sk->tx_tcp_base, 0);
 	became_shm(sk);
+}
+
+/* The connection changes in a way that a candidate cannot follow: either it is
+ * not too late to call the segment back, or the peer is about to be ready. */
+void shm_candidate_decide(struct sock *sk, int fd)
+{
+	if (cas(&sk->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
+		(uint32_t)SEG_CLAIM_REVOKED)) {
+		candidate_end(sk, OSF_REASON_HALF_CLOSED);
+		return;
+	}
+	uint64_t end = now_ns() + 100 * NS_PER_MS;
+	while (!(load_acq(&shm_peer(sk)->flags) & SEG_READY) && now_ns() < end)
+		sched_yield();
+	shm_candidate_step(sk, fd);
+	if (sock_mode(sk) == SOCK_CANDIDATE)
+		shm_broken(sk, fd, "took the segment and is not ready");
 }
 
 /*
@@ -344,6 +364,8 @@ static int accept_segment(struct sock *sk, int fd, int channel, int fds[2],
 	err = inbox_attach(fds[1], from->inbox_id, &peer_inbox);
 	if (!err)
 		err = anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent);
+	if (!err)
+		err = anchor_consumed(fd, &sk->rx_tcp_base);
 	struct hello h = { .magic = HELLO_MAGIC,
 			   .version = SEG_VERSION,
 			   .size = sizeof(h),
@@ -352,6 +374,9 @@ static int accept_segment(struct sock *sk, int fd, int channel, int fds[2],
 	memcpy(h.inbox_id, in->id, sizeof(h.inbox_id));
 	if (!err)
 		err = hello_send(channel, &h, &own_fd, 1);
+	if (!err && !cas(&seg->claim, (uint32_t)SEG_CLAIM_OPEN,
+			 (uint32_t)SEG_CLAIM_TAKEN))
+		err = -ENOENT; /* called back */
 	if (err) {
 		inbox_detach(peer_inbox);
 		seg_unmap(seg, ring_size);

@@ -89,13 +89,16 @@ struct sock {
 	uint8_t rx_tcp;	   /* 1: bytes may still be in TCP, ahead of the ring */
 	uint8_t rx_eof;	   /* a FIN record, or the anchor's FIN, was reached */
 	uint8_t rx_back;   /* the peer's BACK record was reached */
+	uint8_t anchor_deaf; /* SHUT_RD was given to the kernel: never sleep in recv */
 	uint8_t rx_broken; /* the peer broke the protocol */
 	uint8_t anchor_end; /* ANCHOR_*: what the kernel said of the anchor */
 	int32_t anchor_err; /* an error that it has already given away */
 	struct ring_rx rx;
+	uint64_t rx_tcp_base; /* bytes of TCP that were read so far */
 	int64_t rx_tcp_left;   /* bytes of TCP before the ring, once known */
 	uint32_t bells_drained;
 	uint32_t n_sleepers;   /* threads asleep on the anchor */
+	uint32_t n_tx_sleepers; /* of them, those that wait for room */
 	uint64_t looked_ns; /* when the anchor was last asked */
 	uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: none */
 	int32_t rcvlowat;

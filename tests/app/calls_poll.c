@@ -9,7 +9,9 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/select.h>
+#include <sys/sendfile.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -438,6 +440,51 @@ SCENARIO(epoll_edge_out)
 	while (epoll_wait(ep, &(struct epoll_event){ 0 }, 1, 50) > 0)
 		;
 	ep_see(ep, "quiet", 0);
+}
+
+/* Programs take a short count for EAGAIN and wait for the edge. */
+SCENARIO(epoll_edge_out_short_send)
+{
+	int ep = ep_new(x, EPOLLOUT | EPOLLET);
+	size_t total = 0;
+	ssize_t r;
+
+	ep_see(ep, "first", 0);
+	set_nonblock(x->fd);
+	do {
+		made(x, buf, sizeof(buf));
+		r = send(x->fd, buf, n(sizeof(buf)), 0);
+		total += r > 0 ? (size_t)r : 0;
+	} while (r == (ssize_t)sizeof(buf));
+	x->sent = x->sent - sizeof(buf) + (size_t)(r > 0 ? r : 0);
+	far_do(x, FAR_RECV, (long)total);
+	ep_see(ep, "room", 2000);
+}
+
+SCENARIO(epoll_edge_out_short_sendfile)
+{
+	int ep = ep_new(x, EPOLLOUT | EPOLLET), file = file_of(x, sizeof(buf));
+	uint64_t start = x->sent - sizeof(buf);
+	size_t total = 0;
+	ssize_t r;
+
+	ep_see(ep, "first", 0);
+	set_nonblock(x->fd);
+	do {
+		off_t off = 0;
+
+		x->sent = start + total;
+		made(x, buf, sizeof(buf));
+		if (pwrite(file, buf, sizeof(buf), 0) < 0)
+			return;
+		r = sendfile(x->fd, file, &off, n(sizeof(buf)));
+		total += r > 0 ? (size_t)r : 0;
+		/* The kernel sends the file's own pages: not again. */
+		close(file);
+		file = memfd_create("calls", 0);
+	} while (r == (ssize_t)sizeof(buf));
+	far_do(x, FAR_RECV, (long)total);
+	ep_see(ep, "room", 2000);
 }
 
 SCENARIO(epoll_edge_both)

@@ -24,6 +24,7 @@ import atexit
 import ctypes
 import glob
 import hashlib
+import itertools
 import os
 import shutil
 import signal
@@ -241,6 +242,7 @@ class Run:
         os.mkdir(self.stats, 0o777)
         os.chmod(self.stats, 0o777)
         self.procs = []
+        self.serial = itertools.count()
         self.started = time.monotonic()
         atexit.register(self.clean)
         signal.signal(signal.SIGALRM, self.too_long)
@@ -295,7 +297,7 @@ class Run:
     def start(self, cmd, osf=True, eager=False, extra=None, stdin=None,
               cwd=None):
         """Starts a program that stays; its output goes to a log."""
-        log = self.path("log.%d" % len(self.procs))
+        log = self.path("log.%d" % next(self.serial))
         with open(log, "wb") as f:
             popen = subprocess.Popen(self.command(cmd, osf), stdout=f,
                                      stderr=subprocess.STDOUT,
@@ -306,13 +308,13 @@ class Run:
         self.procs.append(proc)
         return proc
 
-    def stop(self, proc, how=signal.SIGTERM):
+    def stop(self, proc, how=signal.SIGTERM, patience=5):
         """Return: the exit status."""
         proc.is_stopped = True
         if proc.popen.poll() is None:
             proc.popen.send_signal(how)
             try:
-                proc.popen.wait(5)
+                proc.popen.wait(patience)
             except subprocess.TimeoutExpired:
                 proc.popen.kill()
                 proc.popen.wait(5)
@@ -331,8 +333,9 @@ class Run:
     def check(self, cmd, osf=True, eager=False, extra=None, timeout=30,
               status=0, stdin=None, text=True):
         """Runs a program to its end.  Return: what it printed."""
-        out_path = self.path("out")
-        err_path = self.path("err")
+        serial = next(self.serial)
+        out_path = self.path("out.%d" % serial)
+        err_path = self.path("err.%d" % serial)
         with open(out_path, "wb") as out, open(err_path, "wb") as err:
             popen = subprocess.Popen(self.command(cmd, osf), stdout=out,
                                      stderr=err,
@@ -352,6 +355,8 @@ class Run:
                 said = printed[-2000:] + f.read()[-2000:]
             self.fail("%s: %s\n%s" % (" ".join(str(w) for w in cmd), got,
                                       said.decode("utf-8", "replace")))
+        os.unlink(out_path)
+        os.unlink(err_path)
         return printed.decode("utf-8", "replace") if text else printed
 
     def python(self, script, *args, **kw):

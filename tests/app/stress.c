@@ -7,6 +7,8 @@
  *     stress server --ports A,B,C      one half each, started by hand; the
  *     stress client --ports A,B,C      ports are 127.0.0.1's, ::1's and
  *                                      ::ffff:127.0.0.1's
+ *     --mode KIND --rx CALL --tx CALL  only one way to wait, receive or send
+ *     --no-aborts                      no connection is reset on purpose
  *     stress --selfcheck               how fast patterns are made and checked
  *
  * Every byte is checked at its offset, both ends compare their totals at the
@@ -285,7 +287,23 @@ static void server_exec(int fd)
 			 text((uint64_t)fd),
 			 "--mode",
 			 opt.kind < 0 ? "any" : (char *)kind_names[opt.kind],
+			 NULL,
+			 NULL,
+			 NULL,
+			 NULL,
 			 NULL };
+	char **end = argv;
+
+	while (*end)
+		end++;
+	if (opt.rx) {
+		*end++ = "--rx";
+		*end++ = (char *)opt.rx;
+	}
+	if (opt.tx) {
+		*end++ = "--tx";
+		*end++ = (char *)opt.tx;
+	}
 	execv("/proc/self/exe", argv);
 	die("exec: %s", strerror(errno));
 }
@@ -390,9 +408,12 @@ static const struct option long_options[] = {
 	{ "rounds", required_argument, NULL, 'r' },
 	{ "mode", required_argument, NULL, 'm' },
 	{ "place", required_argument, NULL, 'p' },
+	{ "rx", required_argument, NULL, 'x' },
+	{ "tx", required_argument, NULL, 'y' },
 	{ "hang", required_argument, NULL, 'h' },
 	{ "ports", required_argument, NULL, 'P' },
 	{ "tell", required_argument, NULL, 'T' },
+	{ "no-aborts", no_argument, NULL, 'A' },
 	{ "selfcheck", no_argument, NULL, 'S' },
 	{ 0 },
 };
@@ -439,11 +460,20 @@ static bool options_parse(int argc, char **argv)
 		case 'h':
 			opt.hang_s = number(optarg);
 			break;
+		case 'x':
+			opt.rx = optarg;
+			break;
+		case 'y':
+			opt.tx = optarg;
+			break;
 		case 'P':
 			ports_parse(optarg);
 			break;
 		case 'T':
 			tell_fd = (int)number(optarg);
+			break;
+		case 'A':
+			opt.no_aborts = true;
 			break;
 		case 'S':
 			is_test = false;

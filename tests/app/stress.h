@@ -121,9 +121,10 @@ struct options {
 	unsigned threads;
 	unsigned rounds; /* batches per worker; 0: until seconds have passed */
 	unsigned hang_s; /* without progress */
-	bool quiet;
-	int kind; /* enum kind, or -1 for any */
+	bool no_aborts;  /* no connection is reset on purpose */
+	int kind;        /* enum kind, or -1 for any */
 	uint16_t port[N_LISTENERS];
+	const char *rx, *tx; /* the only call to use, by name; NULL: any */
 };
 
 extern struct options opt;

@@ -81,7 +81,7 @@ static void plan_make(struct plan *p, uint32_t id)
 		p->flags |= PLAN_TURNS;
 		plan_turns(p, budget, 1 + (uint32_t)rng_below(&r, TURNS_MAX));
 	}
-	if (rng_one_in(&r, 8)) {
+	if (rng_one_in(&r, 8) && !opt.no_aborts) {
 		int by = (int)rng_below(&r, 2);
 
 		p->flags |= by ? PLAN_SERVER_ABORTS : PLAN_CLIENT_ABORTS;

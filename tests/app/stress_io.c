@@ -307,6 +307,20 @@ static const struct way rx_ways[] = {
 	{ "splice out", rx_splice, false, false },
 };
 
+/* Any of @ways, or the one that was asked for. */
+static const struct way *way_choose(struct rng *r, const struct way *ways,
+				    size_t n_ways, const char *only)
+{
+	size_t i = rng_below(r, n_ways);
+
+	for (size_t tries = 0; only && strcmp(ways[i].name, only); tries++) {
+		if (tries == n_ways)
+			die("no call is named %s", only);
+		i = (i + 1) % n_ways;
+	}
+	return &ways[i];
+}
+
 static void rx_check(struct io *io, struct conn *c, size_t n)
 {
 	uint64_t off = load_rlx(&c->rx.off), really = UINT64_MAX;
@@ -340,7 +354,7 @@ static void rx_ended(struct conn *c, int err)
 bool io_rx(struct io *io, struct conn *c)
 {
 	const size_t n_ways = sizeof(rx_ways) / sizeof(*rx_ways);
-	const struct way *way = &rx_ways[rng_below(&io->rng, n_ways)];
+	const struct way *way = way_choose(&io->rng, rx_ways, n_ways, opt.rx);
 	size_t n = rng_size(&io->rng, MSG_MAX);
 
 	c->rx.call = way->name;
@@ -512,7 +526,7 @@ static const struct way tx_ways[] = {
 	{ "send MSG_DONTWAIT", tx_dontwait, true, false },
 	{ "send MSG_MORE", tx_more, true, false },
 	{ "send SO_SNDTIMEO", tx_timeo, false, false },
-	{ "sendfile", tx_sendfile, false, false },
+	{ "sendfile", tx_sendfile, true, false },
 	{ "splice in", tx_splice, false, false },
 };
 
@@ -527,7 +541,7 @@ static void tx_ended(struct conn *c, int err)
 bool io_tx(struct io *io, struct conn *c)
 {
 	const size_t n_ways = sizeof(tx_ways) / sizeof(*tx_ways);
-	const struct way *way = &tx_ways[rng_below(&io->rng, n_ways)];
+	const struct way *way = way_choose(&io->rng, tx_ways, n_ways, opt.tx);
 	size_t n = rng_size(&io->rng, left(&c->tx));
 
 	pattern_fill(c->tx.key, load_rlx(&c->tx.off), io->buf, n);

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+tests/app/test_calls.py - calls (calls.c) on the kernel and under osf: both must
+print the same
+
+    test_calls.py CALLS [CALLS-FORTIFIED ...]
+
+On the kernel (OSF_TEST_KERNEL=1) each variant runs twice and is compared with
+itself, which shows that the scenarios themselves are steady.
+"""
+import os
+import subprocess
+import sys
+
+import harness
+
+VARIANTS = [[], ["--role", "server"], ["--same"],
+            ["--same", "--role", "server"], ["--family", "6"],
+            ["--family", "m", "--role", "server"], ["--no-warm"]]
+# The time that scenarios take is spent asleep, so variants run side by side.
+SIDE_BY_SIDE = 4
+
+
+def differences(expected, got):
+    """Lines of either that are not in the other, by scenario."""
+    def split(text):
+        parts = {}
+        for line in text.split("\n"):
+            if line.startswith("  "):
+                parts[name] += "\n" + line
+            elif line:
+                name = line.split(":")[0]
+                parts[name] = line
+        return parts
+    a, b = split(expected), split(got)
+    return ["kernel: %s\n   osf: %s" % (a.get(name), b.get(name))
+            for name in sorted(set(a) | set(b)) if a.get(name) != b.get(name)]
+
+
+def start(run, program, variant, osf, eager):
+    return subprocess.Popen(run.command([program] + variant, osf),
+                            env=run.env(osf, eager), cwd=run.tmp,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def outputs(run, jobs):
+    """Runs all jobs, some at a time.  Return: what each printed."""
+    printed = []
+    for first in range(0, len(jobs), SIDE_BY_SIDE):
+        procs = [start(run, *job) for job in jobs[first:first + SIDE_BY_SIDE]]
+        for proc in procs:
+            try:
+                text = proc.communicate(timeout=240)[0]
+            except subprocess.TimeoutExpired:
+                proc.kill()
+                text = proc.communicate()[0] + b"no end in 240 s\n"
+            printed.append(text.decode("utf-8", "replace"))
+    return printed
+
+
+def main():
+    harness.LIMIT_S = 900
+    run = harness.Run(__file__)
+    if len(sys.argv) < 2:
+        harness.skip("which calls program? see the top of this file")
+    programs = [os.path.abspath(path) for path in sys.argv[1:]]
+    cases = [(programs[0], variant) for variant in VARIANTS]
+    cases += [(program, []) for program in programs[1:]]
+    jobs = [(program, variant, False, False) for program, variant in cases]
+    jobs += [(program, variant, True, "--no-warm" in variant)
+             for program, variant in cases]
+    printed = outputs(run, jobs)
+    n_bad = 0
+    for i, (program, variant) in enumerate(cases):
+        diff = differences(printed[i], printed[i + len(cases)])
+        print("%s %s: %d lines, %d scenarios differ" %
+              (os.path.basename(program), " ".join(variant),
+               printed[i].count("\n"), len(diff)))
+        if diff:
+            print("\n".join(diff))
+        n_bad += len(diff)
+    run.need(n_bad == 0, "%d scenarios differ" % n_bad)
+    # Not every connection is: some scenarios end before it is worth it.
+    run.expect_offloaded(100 * len(cases))
+    run.done()
+
+
+main()
