@@ -1,12 +1,40 @@
 # The build is Meson's; these are the names to type.  See README.md.
 BUILD ?= build
 PREFIX ?= /usr/local
+DESTDIR ?=
+SANITIZE = -Dbuildtype=debug -Db_lundef=false
 
+# osf finds libosf.so beside itself, so both get a second name in $(BUILD).
 build: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
-	@ln -f $(BUILD)/src/libosf.so $(BUILD)/tools/osf/osf $(BUILD)
+	@ln -f $(BUILD)/src/libosf.so $(BUILD)
+	@if [ -e $(BUILD)/tools/osf/osf ]; then \
+		ln -f $(BUILD)/tools/osf/osf $(BUILD); fi
 
 $(BUILD)/build.ninja:
-	meson setup $(BUILD) --prefix $(PREFIX)
+	meson setup $(BUILD) --prefix $(PREFIX) $(SETUP)
 
-.PHONY: build
+check: build
+	python3 tests/run_check.py $(BUILD) $(SUITES)
+
+bench: build
+	$(BUILD)/osf bench
+
+demo:
+	@BUILD=$(BUILD) tools/demo.sh
+
+install: build
+	meson configure $(BUILD) --prefix $(PREFIX)
+	DESTDIR=$(DESTDIR) meson install -C $(BUILD)
+
+# How to run programs with these: docs/notes/2026-11-21-sanitizers.md.
+build-asan:
+	$(MAKE) build BUILD=$@ SETUP="-Db_sanitize=address,undefined $(SANITIZE)"
+
+build-tsan:
+	$(MAKE) build BUILD=$@ SETUP="-Db_sanitize=thread $(SANITIZE)"
+
+clean:
+	rm -rf $(BUILD) build-asan build-tsan
+
+.PHONY: build check bench demo install build-asan build-tsan clean

@@ -37,6 +37,8 @@ struct epitem {
 	bool merged;   /* served here; else by the kernel */
 	bool tagged;   /* the kernel's entry carries our tag */
 	bool disabled; /* EPOLLONESHOT has fired */
+	bool edge;     /* EPOLLET without a slot: something happened */
+	uint32_t bells_seen; /* ... as did if this is not the peer's count */
 };
 
 struct epoll {
@@ -49,6 +51,7 @@ struct epoll {
 	uint32_t n_merged;
 	uint32_t lane;
 	struct list ready;
+	struct list always; /* items to look at each time: no slot tells of them */
 	int kick_fd; /* in the kernel's set, to wake other waiters */
 	uint32_t n_waiting;
 	bool nested; /* waited for from outside */
@@ -66,6 +69,7 @@ struct epoll *epoll_new(int fd)
 	ep->lane = LANE_NONE;
 	ep->kick_fd = -1;
 	list_init(&ep->ready);
+	list_init(&ep->always);
 	return ep;
 }
 
@@ -130,8 +134,32 @@ static struct epitem *item_new(struct epoll *ep, struct file *f, int fd,
 
 static void push_ready(struct epitem *it)
 {
-	if (list_is_empty(&it->ready))
-		list_add_tail(&it->ep->ready, &it->ready);
+	it->edge = true;
+	list_del(&it->ready);
+	list_add_tail(&it->ep->ready, &it->ready);
+}
+
+/* Not ready now.  News will put it back, unless nothing would tell us. */
+static void put_aside(struct epitem *it)
+{
+	list_del(&it->ready);
+	if (it->slot == SLOT_NONE)
+		list_add_tail(&it->ep->always, &it->ready);
+}
+
+static void push_always(struct epoll *ep)
+{
+	while (!list_is_empty(&ep->always)) {
+		struct list *l = ep->always.next;
+
+		list_del(l);
+		list_add_tail(&ep->ready, l);
+	}
+}
+
+static bool is_child(const struct epitem *it)
+{
+	return it->file->kind == FILE_EPOLL;
 }
 
 static void item_unmerge(struct epitem *it)
@@ -172,6 +200,7 @@ static void kick(struct epoll *ep)
 {
 	uint64_t one = 1;
 
+	fence_full(); /* Dekker with wait_sleep(): the list, then the waiters */
 	if (load_rlx(&ep->n_waiting) && ep->kick_fd >= 0)
 		libc.write(ep->kick_fd, &one, sizeof(one));
 }
@@ -213,7 +242,7 @@ static void item_choose_slot(struct epitem *it)
 	struct sock *sk = it->file->sk;
 	bool alone = !it->file->items->next_of_sock;
 
-	if (!sk->seg)
+	if (is_child(it) || !sk->seg)
 		return;
 	if (alone && it->slot == SLOT_NONE && !it->ep->nested) {
 		it->slot = slot_open(it->ep->lane, it);
@@ -318,7 +347,7 @@ static bool wants_tag(uint32_t events) { return events & EPOLLONESHOT; }
 static int ctl_add(struct epoll *ep, struct file *f, int fd,
 		   struct epoll_event *ev)
 {
-	bool merged = f->merged;
+	bool merged = f->merged || f->kind == FILE_EPOLL;
 	bool tagged = merged || wants_tag(ev->events);
 
 	if (merged && ev->events & EPOLLEXCLUSIVE &&
@@ -408,7 +437,7 @@ static void epoll_nest(struct file *fe)
 	for (uint32_t i = 0; i < ep->n_items; i++) {
 		struct epitem *it = ep->items[i];
 
-		if (!it->in_use || !it->merged)
+		if (!it->in_use || !it->merged || is_child(it))
 			continue;
 		kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(ep),
 			   tag_of(it));
@@ -427,12 +456,10 @@ int epoll_file_ctl(int epfd, struct file *fe, int op, int fd,
 	struct file *f = file_get_any(fd);
 	int err;
 
-	if (!f || f->kind != FILE_SOCK || file_is_passed(fd)) {
+	if (!f || file_is_passed(fd) || f == fe) {
 		err = libc.epoll_ctl(epfd, op, fd, ev) < 0 ? -errno : 0;
-		if (f && f->kind == FILE_EPOLL && !err && op == EPOLL_CTL_ADD)
-			epoll_nest(f);
 		/* It may have been ours when it was added. */
-		if (f && f->kind == FILE_SOCK && op == EPOLL_CTL_DEL && !err) {
+		if (f && f != fe && op == EPOLL_CTL_DEL && !err) {
 			GUARD(&f->lock);
 			GUARD(&fe->ep->lock);
 			struct epitem *it = item_find(f, fe->ep, fd);
@@ -440,6 +467,8 @@ int epoll_file_ctl(int epfd, struct file *fe, int op, int fd,
 				item_drop(it);
 		}
 	} else {
+		if (f->kind == FILE_EPOLL && op == EPOLL_CTL_ADD)
+			epoll_nest(f);
 		GUARD(&f->lock);
 		GUARD(&fe->ep->lock);
 		err = ctl_locked(fe->ep, f, op, fd, ev);
@@ -461,9 +490,38 @@ static void item_news(void *owner, void *arg)
 		push_ready(it);
 }
 
+/* A set in this set is readable when it would return something. */
+static uint32_t child_events(struct epitem *it)
+{
+	struct pollfd p = { .fd = it->fd, .events = POLLIN };
+	uint32_t want = it->events & EPOLLIN;
+
+	if (epoll_has_ready(it->file))
+		return want;
+	return libc.poll(&p, 1, 0) > 0 && epoll_kernel_ready(it->file) ? want
+								       : 0;
+}
+
+/*
+ * Edge-triggered and told of by the anchor only: an edge is a hint or a doorbell
+ * since the last report.
+ */
+static bool has_edge(struct epitem *it, struct sock *sk)
+{
+	if (it->slot != SLOT_NONE || !(it->events & EPOLLET))
+		return true;
+	uint32_t bells = load_acq(&shm_peer(sk)->bells);
+	bool edge = it->edge || bells != it->bells_seen;
+	it->edge = false;
+	it->bells_seen = bells;
+	return edge;
+}
+
 /* Events of the item now; if none, ask to be told and look once more. */
 static uint32_t item_events(struct epitem *it)
 {
+	if (unlikely(is_child(it)))
+		return child_events(it);
 	struct sock *sk = it->file->sk;
 	uint32_t want = it->events | EPOLLERR | EPOLLHUP;
 	uint32_t ev = shm_events(sk, it->fd);
@@ -471,12 +529,13 @@ static uint32_t item_events(struct epitem *it)
 
 	if (ev & want && !(it->events & EPOLLET))
 		return ev & want;
-	if (sock_mode(sk) == SOCK_KERNEL)
+	if (!sk->seg)
 		return ev & want;
 	/* Space is worth a word only to who has none. */
 	uint32_t arm = EPOLLIN | (ev & EPOLLOUT ? 0 : it->events & EPOLLOUT);
 	shm_arm(sk, arm, how);
-	return shm_events(sk, it->fd) & want;
+	ev = shm_events(sk, it->fd) & want;
+	return ev && has_edge(it, sk) ? ev : 0;
 }
 
 /* Fill @evs from the ready list.  Caller holds the lock. */
@@ -490,18 +549,22 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max)
 		struct epitem *it =
 			container_of(ep->ready.next, struct epitem, ready);
 
-		list_del(&it->ready);
-		if (it->disabled || !it->merged)
+		put_aside(it);
+		if (it->disabled || !it->merged) {
+			list_del(&it->ready);
 			continue;
+		}
 		uint32_t ev = item_events(it);
 		if (!ev)
 			continue;
 		evs[n++] = (struct epoll_event){ .events = ev,
 						 .data = it->data };
-		if (it->events & EPOLLONESHOT)
+		if (it->events & EPOLLONESHOT) {
 			it->disabled = true;
-		else if (!(it->events & EPOLLET))
+		} else if (!(it->events & EPOLLET)) {
+			list_del(&it->ready);
 			list_add_tail(&again, &it->ready);
+		}
 	}
 	while (!list_is_empty(&again)) {
 		struct list *l = again.next;
@@ -515,6 +578,7 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max)
 static int collect(struct epoll *ep, struct epoll_event *evs, int max)
 {
 	GUARD(&ep->lock);
+	push_always(ep);
 	if (ep->lane != LANE_NONE)
 		inbox_harvest(ep->lane, item_news, ep);
 	int n = collect_ready(ep, evs, max);
@@ -528,12 +592,16 @@ static void hint(struct epitem *it, uint32_t events)
 {
 	struct sock *sk = it->file->sk;
 
+	if (is_child(it)) {
+		push_ready(it);
+		return;
+	}
 	if (!sk->seg)
 		return;
 	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
 		anchor_look(sk, it->fd);
 	bool keep = load_rlx(&sk->n_sleepers) ||
-		    (it->ep->nested && shm_events(sk, it->fd) & POLLIN);
+		    (it->slot == SLOT_NONE && shm_events(sk, it->fd) & POLLIN);
 	if (!keep && lock_try(&sk->rx_lock)) {
 		/* With unread doorbells in it the anchor's next edge might be
 		 * lost; but a sleeper, or who looks from outside, needs it. */
@@ -641,9 +709,8 @@ static void count_wait(struct epoll *ep, int n, bool slept)
 		return;
 	/* One socket stands for the wait: the first that was ready. */
 	GUARD(&ep->lock);
-	if (!list_is_empty(&ep->ready)) {
-		struct epitem *it =
-			container_of(ep->ready.next, struct epitem, ready);
+	struct epitem *it = container_of(ep->ready.next, struct epitem, ready);
+	if (!list_is_empty(&ep->ready) && !is_child(it)) {
 		count(slept ? &it->file->sk->st.n_sleeps
 			    : &it->file->sk->st.n_spins,
 		      1);
@@ -744,14 +811,17 @@ bool epoll_has_ready(struct file *fe)
 	GUARD(&ep->lock);
 	if (ep->lane != LANE_NONE)
 		inbox_harvest(ep->lane, item_news, ep);
+	push_always(ep);
 	/* Ask each that may be ready, and leave those that are on the list. */
 	for (struct list *l = ep->ready.next, *next; l != &ep->ready; l = next) {
 		struct epitem *it = container_of(l, struct epitem, ready);
 
 		next = l->next;
-		if (it->merged && !it->disabled && item_events(it))
+		if (it->merged && !it->disabled && item_events(it)) {
+			it->edge = true; /* looked at, not reported */
 			return true;
-		list_del(l);
+		}
+		put_aside(it);
 	}
 	return false;
 }
@@ -773,7 +843,7 @@ bool epoll_kernel_ready(struct file *fe)
 		struct epitem *it = ep->items[i];
 		struct sock *sk = it->file->sk;
 
-		if (!it->in_use || !it->merged)
+		if (!it->in_use || !it->merged || is_child(it))
 			continue;
 		/* An unread doorbell or an ended anchor is a hint. */
 		if (sk->anchor_end != ANCHOR_OPEN ||

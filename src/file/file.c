@@ -168,10 +168,12 @@ void file_release(struct file *f, int fd)
 {
 	int saved = errno;
 
-	if (f->kind == FILE_SOCK)
+	if (f->kind == FILE_SOCK) {
 		sock_release(f, fd);
-	else
+	} else {
+		epoll_forget_sock(f); /* of the sets it was in itself */
 		epoll_free(f->ep);
+	}
 	if (f->hidden)
 		fds_close(f->anchor_fd);
 	file_free(f);

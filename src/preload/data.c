@@ -277,6 +277,17 @@ OSF_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 			 edge_recvmsg(c.file, fd, msg, flags));
 }
 
+/* An error after some messages is the next call's, as with the kernel. */
+static COLD void keep_error(int fd, int err)
+{
+	struct file *f = file_get(fd);
+
+	if (f && f->kind == FILE_SOCK && f->sk->seg)
+		anchor_note(f->sk, err);
+	if (f)
+		file_put(f);
+}
+
 /* sendmmsg() and recvmmsg() on a stream are loops of the single calls. */
 OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 {
@@ -289,6 +300,8 @@ OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 	for (; i < n && i < UIO_MAXIOV; i++) {
 		ssize_t r = sendmsg(fd, &msgs[i].msg_hdr, flags);
 
+		if (r < 0 && i)
+			keep_error(fd, errno);
 		if (r < 0)
 			return i ? (int)i : -1;
 		msgs[i].msg_len = (unsigned)r;
@@ -316,6 +329,8 @@ OSF_API int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags,
 		ssize_t r = recvmsg(fd, &msgs[i].msg_hdr,
 				    flags & ~MSG_WAITFORONE);
 
+		if (r < 0 && i)
+			keep_error(fd, errno);
 		if (r < 0)
 			return i ? (int)i : -1;
 		msgs[i++].msg_len = (unsigned)r;
@@ -394,26 +409,45 @@ OSF_API ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
 
 /*
  * splice() between a pipe and a socket of ours, by way of a buffer.  What was
- * taken from the source must fit the sink, so the source is peeked at (a socket),
- * or asked how much it has (a pipe), and no more is taken than was given.
+ * taken from the one must fit the other: a pipe that may block takes all of it in
+ * time, one that may not takes PIPE_BUF bytes when it polls as writable.
  */
 #define SPLICE_BUF (64 * 1024)
+
+static bool may_block(int pipe_fd, unsigned flags)
+{
+	return !(flags & SPLICE_F_NONBLOCK) &&
+	       !(libc.fcntl(pipe_fd, F_GETFL) & O_NONBLOCK);
+}
+
+static bool pipe_is(int pipe_fd, short events)
+{
+	struct pollfd p = { .fd = pipe_fd, .events = events };
+
+	return libc.poll(&p, 1, 0) > 0;
+}
 
 static ssize_t splice_in(struct file *f, int sock, int pipe_fd, size_t n,
 			 unsigned flags)
 {
+	bool block = may_block(pipe_fd, flags);
 	char buf[SPLICE_BUF];
-	int dont = flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0;
-	struct iovec iov = { buf, MIN(n, sizeof(buf)) };
+	size_t done = 0;
 
-	ssize_t r = edge_rx(f, sock, &iov, 1, MSG_PEEK | dont);
-	if (r <= 0)
-		return r;
-	ssize_t w = libc.write(pipe_fd, buf, (size_t)r);
-	if (w < 0)
-		return -errno;
-	iov.iov_len = (size_t)w;
-	return edge_rx(f, sock, &iov, 1, MSG_WAITALL);
+	if (!block && !pipe_is(pipe_fd, POLLOUT))
+		return -EAGAIN;
+	n = MIN(n, block ? sizeof(buf) : (size_t)PIPE_BUF);
+	ssize_t r = edge_rx(f, sock, ONE(buf, n),
+			    flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0);
+	while (r > 0 && done < (size_t)r) {
+		ssize_t w = libc.write(pipe_fd, buf + done, (size_t)r - done);
+
+		if (w >= 0)
+			done += (size_t)w;
+		else if (errno != EINTR)
+			return -errno;
+	}
+	return r;
 }
 
 static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
@@ -428,8 +462,7 @@ static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
 	if (dont || f->sk->nonblock) {
 		if (!(shm_events(f->sk, sock) & POLLOUT))
 			return -EAGAIN;
-		struct pollfd p = { .fd = pipe_fd, .events = POLLIN };
-		if (libc.poll(&p, 1, 0) == 0)
+		if (!pipe_is(pipe_fd, POLLIN))
 			return -EAGAIN;
 	}
 	ssize_t r = libc.read(pipe_fd, buf, MIN(n, sizeof(buf)));

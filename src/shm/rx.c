@@ -160,8 +160,11 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 		ssize_t r = libc.recvmsg(fd, &msg,
 					 MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
 		int err = errno;
-		if (!known && load_acq(&peer->flags) & SEG_TX_RING)
+		if (!known && load_acq(&peer->flags) & SEG_TX_RING) {
+			if (r < 0)
+				anchor_note(sk, err); /* comes after the ring */
 			continue;
+		}
 		if (r > 0) {
 			msg.msg_iovlen = cursor_rest(c, iov, (size_t)r);
 			r = libc.recvmsg(fd, &msg,
@@ -177,7 +180,7 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 		    !anchor_has_fin(fd))
 			return -EAGAIN;
 		if (r <= 0)
-			return r < 0 ? -err : 0;
+			return r < 0 ? -err : anchor_error(sk);
 		cursor_skip(c, (size_t)r);
 		return r;
 	}
@@ -195,8 +198,8 @@ static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 	if (sk->bells_drained != load_acq(&shm_peer(sk)->bells))
 		return -EAGAIN;
 	ssize_t r = libc.recvmsg(fd, &msg, flags | MSG_DONTWAIT);
-	if (r < 0)
-		return -errno;
+	if (r <= 0)
+		return r < 0 ? -errno : anchor_error(sk);
 	cursor_skip(c, (size_t)r);
 	count(&sk->st.rx_bytes_inet, (uint64_t)r);
 	return r;
@@ -412,6 +415,8 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			r = rx_once(sk, fd, &c, want - got, flags);
 		else
 			r = shm_events(sk, fd) & POLLIN ? 0 : -EAGAIN;
+		if (unlikely(got && r < 0 && r != -EAGAIN))
+			anchor_note(sk, (int)-r); /* for the next call */
 		sock_unlock(sk, &sk->rx_lock);
 
 		if (likely(r > 0)) {
@@ -434,11 +439,8 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 				return (ssize_t)got;
 			continue;
 		}
-		if (got && r != -EAGAIN) {
-			if (r < 0) /* for the next call */
-				anchor_note(sk, (int)-r);
+		if (got && r != -EAGAIN)
 			return (ssize_t)got;
-		}
 		if (r != -EAGAIN)
 			return r;
 		if (!block)

@@ -270,17 +270,16 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			r = 0;
 		else
 			r = tx_once(sk, fd, &c, flags);
+		if (unlikely(sent && r < 0 && r != -EAGAIN))
+			anchor_note(sk, (int)-r); /* for the next call */
 		sock_unlock(sk, &sk->tx_lock);
 
 		if (likely(r > 0))
 			sent += (size_t)r;
 		if (likely(sent == len))
 			return (ssize_t)sent;
-		if (r < 0 && r != -EAGAIN) {
-			if (sent) /* for the next call */
-				anchor_note(sk, (int)-r);
+		if (r < 0 && r != -EAGAIN)
 			return sent ? (ssize_t)sent : r;
-		}
 		if (!block) {
 			if (!sent)
 				return -EAGAIN;

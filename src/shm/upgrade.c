@@ -266,7 +266,9 @@ static bool is_declined(const struct sock *sk)
 {
 	char byte;
 
-	return libc.recv(sk->channel_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+	ssize_t n = libc.recv(sk->channel_fd, &byte, 1,
+			      MSG_PEEK | MSG_DONTWAIT);
+	return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
 void shm_candidate_step(struct sock *sk, int fd)
@@ -275,6 +277,8 @@ void shm_candidate_step(struct sock *sk, int fd)
 	int fds[HELLO_FDS];
 	uint64_t sent;
 
+	if (sk->anchor_err)
+		return; /* it has to be told of first */
 	if (!(load_acq(&shm_peer(sk)->flags) & SEG_READY)) { /* S3 */
 		/* It answers first and closes last, so look at READY again. */
 		if (is_declined(sk) &&

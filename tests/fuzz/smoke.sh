@@ -1,0 +1,20 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# tests/fuzz/smoke.sh FUZZER CORPUS - the corpus, then a few seconds of new inputs
+#
+# New inputs go to a folder that is removed again; an input that fails is printed
+# in base64, to be put into CORPUS once it is understood.
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+
+"$1" -max_total_time=4 -rss_limit_mb=2048 -print_final_stats=1 \
+	-artifact_prefix="$tmp/failed-" "$tmp" "$2" 2>&1 | tail -40 >"$tmp/out"
+grep -v '^INFO\|^#' "$tmp/out"
+for input in "$tmp"/failed-*; do
+	[ -e "$input" ] || continue
+	echo "input:"
+	base64 "$input"
+	exit 1
+done
+grep -q '^stat::number_of_executed_units' "$tmp/out"

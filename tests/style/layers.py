@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+tests/style/layers.py - includes point one way, as src/LAYERS says
+
+A folder of src/ includes its own headers, those of the folders that its line in
+src/LAYERS names, include/ and the system's; and only folders above it in the file
+may be named, so that the list stays an order.
+"""
+import os
+import re
+
+import tree
+
+
+def layers():
+    allowed = {}
+    for line in tree.read("src/LAYERS").split("\n"):
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        name, uses = line.split(":")
+        allowed[name] = uses.split()
+        for use in uses.split():
+            if use not in allowed or use == name:
+                tree.wrong("src/LAYERS", "%s may not include %s, which does "
+                           "not stand above it" % (name, use))
+    return allowed
+
+
+def main():
+    allowed = layers()
+    for path in tree.files(".c", ".h", ".def", under=["src/"]):
+        folder = path.split("/")[1]
+        if folder not in allowed:
+            tree.wrong(path, "no line for %s in src/LAYERS" % folder)
+            continue
+        for i, line in enumerate(tree.read(path).split("\n"), 1):
+            found = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+            if not found:
+                continue
+            header = found.group(1)
+            target = header.split("/")[0]
+            where = "%s:%d" % (path, i)
+            if os.path.isfile(os.path.join(tree.ROOT, "include", header)):
+                continue
+            if not os.path.isfile(os.path.join(tree.ROOT, "src", header)):
+                tree.wrong(where, '"%s" is not a path from src/' % header)
+            elif target != folder and target not in allowed[folder]:
+                tree.wrong(where, "%s may not include %s" % (folder, header))
+    tree.verdict("layers")
+
+
+main()

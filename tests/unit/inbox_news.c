@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/inbox_news.c - what a peer posts, the lane's waiter harvests, once
+ *
+ * A process's own inbox, attached to a second time as its peers do.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/libc.h"
+#include "shm/inbox.h"
+#include "shm/segment.h"
+#include "unit.h"
+
+static uintptr_t seen[64];
+static unsigned n_seen;
+
+static void news(void *owner, void *arg)
+{
+	assert_ptr_equal(arg, seen);
+	if (n_seen < ARRAY_LEN(seen))
+		seen[n_seen] = (uintptr_t)owner;
+	n_seen++;
+}
+
+static bool harvest(uint32_t lane)
+{
+	n_seen = 0;
+	return inbox_harvest(lane, news, seen);
+}
+
+static void *owner(uintptr_t n) { return (void *)n; }
+
+static void a_slot_posted_is_harvested_once(void **state)
+{
+	uint32_t lane = lane_open();
+	uint32_t slot = slot_open(lane, owner(64));
+	struct inbox *in = inbox_own();
+
+	assert_non_null(in);
+	assert_false(harvest(lane));
+	assert_false(inbox_post(in, slot));
+	assert_false(inbox_post(in, slot));
+	assert_true(lane_has_news(&in->lane[lane]));
+	assert_true(harvest(lane));
+	assert_int_equal(n_seen, 1);
+	assert_int_equal(seen[0], 64);
+	assert_false(lane_has_news(&in->lane[lane]));
+	assert_false(harvest(lane));
+	slot_close(slot);
+	lane_close(lane);
+}
+
+static void only_a_sleeping_waiter_is_rung_and_only_once(void **state)
+{
+	uint32_t lane = lane_open();
+	uint32_t slot = slot_open(lane, owner(64));
+	struct inbox *in = inbox_own();
+
+	store_rlx(&in->lane[lane].sleeping, 1u);
+	assert_true(inbox_post(in, slot));
+	assert_false(inbox_post(in, slot));
+	harvest(lane);
+	slot_close(slot);
+	lane_close(lane);
+}
+
+static void lanes_hear_of_their_own_only(void **state)
+{
+	uint32_t one = lane_open(), two = lane_open();
+	uint32_t slot = slot_open(one, owner(64));
+
+	assert_int_not_equal(one, two);
+	inbox_post(inbox_own(), slot);
+	assert_false(harvest(two));
+	assert_true(harvest(one));
+	slot_close(slot);
+	lane_close(one);
+	lane_close(two);
+}
+
+static void news_of_a_closed_slot_is_nobodys(void **state)
+{
+	uint32_t lane = lane_open();
+	uint32_t slot = slot_open(lane, owner(64));
+
+	inbox_post(inbox_own(), slot);
+	slot_close(slot);
+	assert_false(harvest(lane));
+	assert_int_equal(n_seen, 0);
+	assert_int_equal(slot_open(lane, owner(65)), slot); /* used again */
+	lane_close(lane);
+}
+
+static void a_lane_is_full_at_its_last_slot(void **state)
+{
+	uint32_t lane = lane_open();
+	uint32_t last = SLOT_NONE;
+
+	for (uint32_t i = 0; i < LANE_SLOTS; i++) {
+		last = slot_open(lane, owner(i + 1));
+		assert_int_not_equal(last, SLOT_NONE);
+	}
+	assert_int_equal(slot_open(lane, owner(1)), SLOT_NONE);
+	inbox_post(inbox_own(), last);
+	assert_true(harvest(lane));
+	assert_int_equal(seen[0], LANE_SLOTS);
+	slot_close(last);
+	assert_int_equal(slot_open(lane, owner(1)), last);
+	lane_close(lane);
+}
+
+static void lanes_run_out_and_come_back(void **state)
+{
+	uint32_t lanes[INBOX_LANES + 1], n = 0;
+
+	while ((lanes[n] = lane_open()) != LANE_NONE)
+		assert_true(++n <= INBOX_LANES);
+	assert_int_equal(n, INBOX_LANES);
+	assert_int_equal(slot_open(LANE_NONE, owner(1)), SLOT_NONE);
+	lane_close(lanes[7]);
+	assert_int_equal(lane_open(), lanes[7]);
+	while (n)
+		lane_close(lanes[--n]);
+	lane_close(LANE_NONE);
+	slot_close(SLOT_NONE);
+}
+
+static void a_new_lane_has_no_old_news(void **state)
+{
+	uint32_t lane = lane_open();
+	uint32_t slot = slot_open(lane, owner(64));
+
+	inbox_post(inbox_own(), slot);
+	slot_close(slot);
+	lane_close(lane);
+	assert_int_equal(lane_open(), lane);
+	assert_false(lane_has_news(&inbox_own()->lane[lane]));
+	lane_close(lane);
+}
+
+/* Slots come from a stranger: what is no slot is left to the anchor. */
+static void a_slot_that_cannot_be_is_not_written(void **state)
+{
+	struct inbox *in = inbox_own();
+
+	assert_true(inbox_post(in, slot_make(INBOX_LANES, 0)));
+	assert_true(inbox_post(in, slot_make(0, LANE_SLOTS)));
+	assert_true(inbox_post(in, SLOT_NONE));
+	assert_true(inbox_post(in, UINT32_MAX - 1));
+}
+
+static void a_peer_is_mapped_once(void **state)
+{
+	struct inbox *own = inbox_own(), *one, *two;
+	uint32_t lane = lane_open();
+	uint32_t slot = slot_open(lane, owner(64));
+
+	assert_int_equal(inbox_attach(inbox_own_fd(), own->id, &one), 0);
+	assert_int_equal(inbox_attach(inbox_own_fd(), own->id, &two), 0);
+	assert_ptr_equal(one, two);
+	assert_ptr_not_equal(one, own);
+	inbox_detach(one);
+	inbox_post(two, slot); /* still mapped */
+	assert_true(harvest(lane));
+	inbox_detach(two);
+	inbox_detach(NULL);
+	slot_close(slot);
+	lane_close(lane);
+}
+
+static void what_could_shrink_is_not_mapped(void **state)
+{
+	uint8_t id[16] = { 1 };
+	struct inbox *in;
+	int fd = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int pipes[2];
+
+	assert_true(fd >= 0);
+	assert_int_equal(ftruncate(fd, sizeof(struct inbox)), 0);
+	assert_int_equal(inbox_attach(fd, id, &in), -EBADMSG);
+	close(fd);
+
+	void *map;
+	assert_int_equal(sealed_create("short", 4096, &map, &fd), 0);
+	assert_int_equal(inbox_attach(fd, id, &in), -EBADMSG);
+	munmap(map, 4096);
+	close(fd);
+
+	assert_int_equal(pipe(pipes), 0);
+	assert_int_equal(inbox_attach(pipes[0], id, &in), -EBADMSG);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+/* I1: whoever harvests the bit also sees what was written before the post. */
+#define POSTS 200000u
+#define POSTERS 8u
+
+static uint32_t letters[POSTERS];
+static uint32_t read_up_to[POSTERS];
+static uint32_t slots[POSTERS];
+
+static void *post_all(void *arg)
+{
+	for (uint32_t i = 1; i <= POSTS; i++) {
+		for (uint32_t k = 0; k < POSTERS; k++) {
+			store_rlx(&letters[k], i);
+			inbox_post(arg, slots[k]);
+		}
+	}
+	return NULL;
+}
+
+static void read_letter(void *p, void *arg)
+{
+	uintptr_t k = (uintptr_t)p - 1;
+
+	read_up_to[k] = load_rlx(&letters[k]);
+}
+
+static void no_news_is_lost_between_threads(void **state)
+{
+	struct inbox *own = inbox_own(), *in;
+	uint32_t lane = lane_open();
+	pthread_t thread;
+
+	assert_int_equal(inbox_attach(inbox_own_fd(), own->id, &in), 0);
+	for (uint32_t k = 0; k < POSTERS; k++)
+		slots[k] = slot_open(lane, owner(k + 1));
+	assert_int_equal(pthread_create(&thread, NULL, post_all, in), 0);
+	for (unsigned idle = 0, done = 0; done < POSTERS && idle < 1u << 30;) {
+		if (!inbox_harvest(lane, read_letter, NULL)) {
+			idle++;
+			sched_yield();
+			continue;
+		}
+		done = 0;
+		for (uint32_t k = 0; k < POSTERS; k++)
+			done += read_up_to[k] == POSTS;
+	}
+	pthread_join(thread, NULL);
+	inbox_detach(in);
+	for (uint32_t k = 0; k < POSTERS; k++)
+		slot_close(slots[k]);
+	lane_close(lane);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_slot_posted_is_harvested_once),
+		cmocka_unit_test(only_a_sleeping_waiter_is_rung_and_only_once),
+		cmocka_unit_test(lanes_hear_of_their_own_only),
+		cmocka_unit_test(news_of_a_closed_slot_is_nobodys),
+		cmocka_unit_test(a_lane_is_full_at_its_last_slot),
+		cmocka_unit_test(lanes_run_out_and_come_back),
+		cmocka_unit_test(a_new_lane_has_no_old_news),
+		cmocka_unit_test(a_slot_that_cannot_be_is_not_written),
+		cmocka_unit_test(a_peer_is_mapped_once),
+		cmocka_unit_test(what_could_shrink_is_not_mapped),
+		cmocka_unit_test(no_news_is_lost_between_threads),
+	};
+
+	libc_resolve();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

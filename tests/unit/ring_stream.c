@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/ring_stream.c - a ring is a stream: bytes come out once and in order
+ *
+ * Besides single promises of shm/ring.h, a random producer and a random consumer
+ * run against the simplest model there is: two counters, sent and received.
+ */
+#include "ring_pair.h"
+
+#define STEPS 20000
+
+static void nothing_is_there_at_first(void **state)
+{
+	struct ring_pair p;
+	const uint8_t *data;
+	enum ring_mark mark = RING_FIN;
+
+	pair_init(&p, RING_MIN_SIZE);
+	assert_false(ring_rx_ready(&p.rx));
+	assert_int_equal(ring_peek(&p.rx, &data, &mark), 0);
+	assert_int_equal(mark, RING_NONE);
+	assert_int_equal(ring_rx_bytes(&p.rx, 100, &mark), 0);
+	assert_false(ring_publish(&p.rx));
+	pair_fini(&p);
+}
+
+static void fifty_six_bytes_take_one_cache_line(void **state)
+{
+	assert_int_equal(ring_record_bytes(56), RING_ALIGN);
+	assert_int_equal(ring_record_bytes(57), 2 * RING_ALIGN);
+	assert_int_equal(ring_record_bytes(1), RING_ALIGN);
+}
+
+static void large_payloads_begin_on_a_line(void **state)
+{
+	struct ring_pair p;
+	const uint8_t *data;
+	enum ring_mark mark;
+
+	pair_init(&p, 65536);
+	assert_int_equal(pair_push(&p, 0, RING_BIG), RING_BIG);
+	assert_int_equal(ring_peek(&p.rx, &data, &mark), RING_BIG);
+	assert_int_equal((uintptr_t)data % RING_ALIGN, 0);
+	pair_fini(&p);
+}
+
+static void a_full_ring_takes_nothing_until_the_tail_moves(void **state)
+{
+	struct ring_pair p;
+	uint64_t sent = 0;
+	ssize_t took;
+
+	pair_init(&p, RING_MIN_SIZE);
+	while ((took = pair_push(&p, sent, 100)) > 0)
+		sent += (uint64_t)took;
+	assert_int_equal(took, 0);
+	assert_true(sent > RING_MIN_SIZE / 3);
+	assert_int_equal(pair_pull(&p, 0, (uint32_t)sent), sent);
+	assert_true(pair_push(&p, sent, 100) > 0);
+	pair_fini(&p);
+}
+
+static void a_push_takes_what_the_room_says(void **state)
+{
+	struct ring_pair p;
+
+	pair_init(&p, 16384);
+	uint32_t room = ring_tx_room(&p.tx);
+	assert_true(room > 16384 - 512);
+	assert_int_equal(pair_push(&p, 0, 16384), room);
+	assert_int_equal(pair_push(&p, room, 1), 0);
+	assert_int_equal(pair_pull(&p, 0, 16384), room);
+	pair_fini(&p);
+}
+
+/* A connection of requests and responses lives in the first pages for ever. */
+static void an_empty_ring_starts_over(void **state)
+{
+	const uint32_t size = 1 << 20;
+	struct ring_pair p;
+	uint32_t highest = 0;
+
+	pair_init(&p, size);
+	for (uint64_t sent = 0; sent < 4 * size; sent += 200) {
+		assert_int_equal(pair_push(&p, sent, 200), 200);
+		highest = p.tx.head > highest ? p.tx.head : highest;
+		assert_int_equal(pair_pull(&p, sent, 200), 200);
+	}
+	assert_true(highest < 2 * RING_REWIND_BYTES);
+	pair_fini(&p);
+}
+
+static void a_peek_shows_the_same_until_it_is_skipped(void **state)
+{
+	struct ring_pair p;
+	const uint8_t *one, *two;
+	enum ring_mark mark;
+
+	pair_init(&p, RING_MIN_SIZE);
+	pair_push(&p, 0, 10);
+	assert_int_equal(ring_peek(&p.rx, &one, &mark), 10);
+	assert_int_equal(ring_peek(&p.rx, &two, &mark), 10);
+	assert_ptr_equal(one, two);
+	ring_skip(&p.rx, 3);
+	assert_int_equal(ring_peek(&p.rx, &two, &mark), 7);
+	assert_ptr_equal(one + 3, two);
+	pair_fini(&p);
+}
+
+static void marks_fit_into_a_full_ring(void **state)
+{
+	for (uint32_t step = 1; step < 3000; step += 7) {
+		struct ring_pair p;
+		const uint8_t *data;
+		enum ring_mark mark;
+		uint64_t sent = 0, from = 0;
+		ssize_t took;
+
+		pair_init(&p, RING_MIN_SIZE);
+		/* Somewhere in the middle first, so that it is full around. */
+		sent += (uint64_t)pair_push(&p, 0, step);
+		from += pair_pull(&p, 0, step / 2);
+		while ((took = pair_push(&p, sent, step)) > 0)
+			sent += (uint64_t)took;
+		assert_int_equal(ring_push_mark(&p.tx, RING_BACK), 0);
+		assert_int_equal(ring_push_mark(&p.tx, RING_FIN), 0);
+		assert_true(p.tx.head < p.tx.size);
+
+		uint32_t rest = (uint32_t)(sent - from);
+		assert_int_equal(ring_rx_bytes(&p.rx, 1u << 20, &mark), rest);
+		assert_int_equal(mark, RING_BACK);
+		assert_int_equal(pair_pull(&p, from, rest + 1), rest);
+		assert_int_equal(ring_peek(&p.rx, &data, &mark), 0);
+		assert_int_equal(mark, RING_BACK);
+		pair_fini(&p);
+	}
+}
+
+static void ahead_is_what_will_come(struct ring_pair *p, struct rng *r,
+				    uint64_t got, uint64_t sent)
+{
+	uint32_t there = (uint32_t)(sent - got);
+	uint32_t skip = rng_below(r, there + 1);
+	uint32_t n = rng_below(r, 300);
+	uint32_t expected = MIN(n, there - skip);
+	enum ring_mark mark;
+	uint8_t buf[300];
+
+	assert_int_equal(ring_rx_bytes(&p->rx, UINT32_MAX / 2, &mark), there);
+	assert_int_equal(mark, RING_NONE);
+	assert_int_equal(ring_rx_ready(&p->rx), there > 0);
+	assert_int_equal(ring_rx_copy_ahead(&p->rx, buf, n, skip), expected);
+	assert_int_equal(stream_differs(buf, got + skip, expected), expected);
+}
+
+/* Mostly small, sometimes as much as the ring or more. */
+static uint32_t random_len(struct rng *r, uint32_t size)
+{
+	switch (rng_below(r, 8)) {
+	case 0:
+		return 1 + rng_below(r, 2 * size);
+	case 1:
+		return RING_BIG - 2 + rng_below(r, 5);
+	case 2:
+		return 1 + rng_below(r, 4096);
+	default:
+		return 1 + rng_below(r, 200);
+	}
+}
+
+static void random_run(uint32_t size, uint64_t seed)
+{
+	struct rng r = { seed };
+	struct ring_pair p;
+	uint64_t sent = 0, got = 0;
+
+	pair_init(&p, size);
+	for (int i = 0; i < STEPS; i++) {
+		/* Phases in which one side is the faster. */
+		bool fills = i / 200 % 3 ? rng_below(&r, 2) : rng_below(&r, 8);
+
+		if (fills) {
+			uint32_t n = random_len(&r, size);
+			ssize_t took = pair_push(&p, sent, n);
+
+			assert_true(took >= 0 && took <= n);
+			if (!took)
+				assert_int_equal(ring_tx_room(&p.tx), 0);
+			sent += (uint64_t)took;
+			assert_true(p.tx.head < size);
+			assert_true(ring_tx_used(&p.tx) < size);
+		} else {
+			uint32_t n = random_len(&r, size);
+			uint32_t took = pair_pull(&p, got, n);
+
+			assert_int_equal(took, MIN((uint64_t)n, sent - got));
+			got += took;
+		}
+		if (i % 16 == 0)
+			ahead_is_what_will_come(&p, &r, got, sent);
+	}
+	got += pair_pull(&p, got, UINT32_MAX / 2);
+	assert_int_equal(got, sent);
+	assert_true(sent > 4 * size);
+	assert_int_equal(ring_tx_refresh(&p.tx), 0);
+	pair_fini(&p);
+}
+
+static void any_schedule_is_a_stream(void **state)
+{
+	static const uint32_t sizes[] = { 4096, 8192, 16384, 65536 };
+	const char *seed = getenv("OSF_SEED");
+
+	for (uint64_t i = 0; i < 8; i++) {
+		uint64_t s = seed ? strtoull(seed, NULL, 0) : i;
+
+		print_message("size %u, OSF_SEED=%llu\n",
+			      sizes[s % ARRAY_LEN(sizes)],
+			      (unsigned long long)s);
+		random_run(sizes[s % ARRAY_LEN(sizes)], s);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_is_there_at_first),
+		cmocka_unit_test(fifty_six_bytes_take_one_cache_line),
+		cmocka_unit_test(large_payloads_begin_on_a_line),
+		cmocka_unit_test(
+		    a_full_ring_takes_nothing_until_the_tail_moves),
+		cmocka_unit_test(a_push_takes_what_the_room_says),
+		cmocka_unit_test(an_empty_ring_starts_over),
+		cmocka_unit_test(a_peek_shows_the_same_until_it_is_skipped),
+		cmocka_unit_test(marks_fit_into_a_full_ring),
+		cmocka_unit_test(any_schedule_is_a_stream),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,184 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# tools/demo.sh - redis on the kernel and under osf, side by side
+#
+#     packages -> make build -> redis-server, redis-benchmark GET  (kernel)
+#                               the same under `osf run`           (osf)
+#                               ratio, and what `osf stat` says
+#
+# Listens on a free port of 127.0.0.1 only, ends only what it started, and takes
+# about a minute.  Nothing is left behind but $BUILD.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+BUILD=${BUILD:-build}
+TMP=$(mktemp -d)
+server=
+client=
+
+finish() {
+	local pid
+	for pid in $client $server; do
+		kill "$pid" 2>/dev/null || true
+		wait "$pid" 2>/dev/null || true
+	done
+	rm -rf "$TMP"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+say() { printf '%s\n' "$*"; }
+
+# --- packages ---
+
+# The first group of packages.txt, and redis.
+packages() {
+	sed -n -e '/^# needed to build/,/^$/p' packages.txt | sed -e 's/#.*//'
+	echo redis-server
+	echo redis-tools
+}
+
+missing() {
+	for name in $(packages); do
+		dpkg-query -W -f '${Status}' "$name" 2>/dev/null |
+			grep -q 'install ok installed' || echo "$name"
+	done
+}
+
+has_programs() {
+	local name
+	for name in meson ninja cc pkg-config python3 redis-server \
+		redis-benchmark redis-cli; do
+		command -v "$name" >/dev/null || return 1
+	done
+	pkg-config --exists libcjson
+}
+
+# Debian starts redis-server when it is installed; a demonstration has no use for
+# that, so it is told not to start anything this once.
+packages_install() {
+	local names sudo= policy=/usr/sbin/policy-rc.d hold=:
+	has_programs && return
+	names=$(missing | xargs)
+	if ! command -v apt-get >/dev/null; then
+		say "demo: missing programs, and no apt-get; install what these" \
+			"Debian packages hold, then try again:"
+		say "  ${names:-$(packages | xargs)}"
+		exit 1
+	fi
+	[ "$(id -u)" = 0 ] || sudo=sudo
+	if [ "$sudo" ] && ! sudo -n true 2>/dev/null && ! [ -t 0 ]; then
+		say "demo: please run this once, then try again:"
+		say "  sudo apt-get update && sudo apt-get install -y $names"
+		exit 1
+	fi
+	say "installing: $names"
+	[ -e "$policy" ] || hold="printf '#!/bin/sh\\nexit 101\\n' >$policy;
+		chmod 755 $policy; trap 'rm -f $policy' EXIT"
+	if ! $sudo env DEBIAN_FRONTEND=noninteractive sh -c "$hold
+		apt-get update -q && apt-get install -q -y \
+			--no-install-recommends $names" >"$TMP/apt" 2>&1; then
+		tail -5 "$TMP/apt"
+		say "demo: that failed; please run this once, then try again:"
+		say "  ${sudo:+sudo }apt-get update && ${sudo:+sudo }apt-get" \
+			"install -y $names"
+		exit 1
+	fi
+}
+
+# --- redis ---
+
+free_port() {
+	python3 -c 'import socket
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])'
+}
+
+# server_start [osf run ...]
+server_start() {
+	local i
+	port=$(free_port)
+	"$@" redis-server --bind 127.0.0.1 --port "$port" --save '' \
+		--appendonly no --dir "$TMP" >"$TMP/server" 2>&1 &
+	server=$!
+	for i in $(seq 100); do
+		redis-cli -p "$port" ping >/dev/null 2>&1 && return
+		kill -0 "$server" 2>/dev/null || break
+		sleep 0.1
+	done
+	tail -5 "$TMP/server"
+	say "demo: redis-server did not start"
+	exit 1
+}
+
+server_stop() {
+	kill "$server" 2>/dev/null || true
+	wait "$server" 2>/dev/null || true
+	server=
+}
+
+# bench CLIENTS REQUESTS [osf run ...]: GETs a second
+bench() {
+	local clients=$1 requests=$2
+	shift 2
+	timeout 15 "$@" redis-benchmark -p "$port" -t get -c "$clients" \
+		-n "$requests" --csv 2>/dev/null |
+		awk -F'"' '$2 == "GET" { print $4 }'
+}
+
+# measure NAME [osf run ...]: leaves one and many in variables of that name
+measure() {
+	local name=$1
+	shift
+	server_start "$@"
+	bench 50 20000 "$@" >/dev/null || true
+	eval "${name}_one=\$(bench 1 $one_requests \"\$@\")"
+	eval "${name}_many=\$(bench 50 $many_requests \"\$@\")"
+}
+
+# While a load runs: what osf knows of the server's connections.
+show_stat() {
+	timeout 15 "$BUILD/osf" run -- redis-benchmark -p "$port" -t get -c 8 \
+		-n 100000000 >/dev/null 2>&1 &
+	client=$!
+	sleep 1
+	say "osf stat, while 8 clients load the server:"
+	"$BUILD/osf" stat "$server" | head -14 | cut -c 1-110
+	kill "$client" 2>/dev/null || true
+	wait "$client" 2>/dev/null || true
+	client=
+}
+
+row() {
+	awk -v what="$1" -v k="$2" -v o="$3" 'BEGIN {
+		if (k <= 0 || o <= 0) { print what ": no figure"; exit 1 }
+		printf "%-24s %12.0f %12.0f %9.1fx\n", what, k, o, o / k }'
+}
+
+main() {
+	local osf_run=("$BUILD/osf" run --)
+	packages_install
+	say "building in $BUILD"
+	make -s build BUILD="$BUILD" >"$TMP/build" 2>&1 || {
+		tail -20 "$TMP/build"
+		exit 1
+	}
+
+	say "redis-benchmark GET, 2 to 4 seconds each; please wait"
+	one_requests=100000 many_requests=150000
+	measure kernel
+	server_stop
+	one_requests=400000 many_requests=500000
+	measure osf "${osf_run[@]}"
+	say ""
+	printf '%-24s %12s %12s %10s\n' "GET a second" kernel osf ratio
+	row "1 client" "$kernel_one" "$osf_one"
+	row "50 clients" "$kernel_many" "$osf_many"
+	say ""
+	show_stat
+	server_stop
+}
+
+main
