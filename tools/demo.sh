@@ -14,8 +14,10 @@ cd "$(dirname "$0")/.."
 
 BUILD=${BUILD:-build}
 TMP=$(mktemp -d)
-server=
-client=
+server=''
+client=''
+port=''
+kernel_one='' kernel_many='' osf_one='' osf_many=''
 
 finish() {
 	local pid
@@ -58,7 +60,7 @@ has_programs() {
 # Debian starts redis-server when it is installed; a demonstration has no use for
 # that, so it is told not to start anything this once.
 packages_install() {
-	local names sudo= policy=/usr/sbin/policy-rc.d hold=:
+	local names sudo='' policy=/usr/sbin/policy-rc.d hold=:
 	has_programs && return
 	names=$(missing | xargs)
 	if ! command -v apt-get >/dev/null; then
@@ -98,12 +100,11 @@ print(s.getsockname()[1])'
 
 # server_start [osf run ...]
 server_start() {
-	local i
 	port=$(free_port)
 	"$@" redis-server --bind 127.0.0.1 --port "$port" --save '' \
 		--appendonly no --dir "$TMP" >"$TMP/server" 2>&1 &
 	server=$!
-	for i in $(seq 100); do
+	for _ in $(seq 100); do
 		redis-cli -p "$port" ping >/dev/null 2>&1 && return
 		kill -0 "$server" 2>/dev/null || break
 		sleep 0.1
@@ -145,7 +146,11 @@ show_stat() {
 	client=$!
 	sleep 1
 	say "osf stat, while 8 clients load the server:"
-	"$BUILD/osf" stat "$server" | head -14 | cut -c 1-110
+	"$BUILD/osf" stat "$server" | awk -F'\t' '
+		NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
+		{ printf "  %-7s %-18s %14s %14s  %s\n", $at["proto"],
+			$at["peer"], $at["rx_bytes_shm"],
+			$at["rx_bytes_inet"], $at["reason"] }'
 	kill "$client" 2>/dev/null || true
 	wait "$client" 2>/dev/null || true
 	client=
@@ -167,10 +172,10 @@ main() {
 	}
 
 	say "redis-benchmark GET, 2 to 4 seconds each; please wait"
-	one_requests=100000 many_requests=150000
+	one_requests=100000 many_requests=300000
 	measure kernel
 	server_stop
-	one_requests=400000 many_requests=500000
+	one_requests=400000 many_requests=900000
 	measure osf "${osf_run[@]}"
 	say ""
 	printf '%-24s %12s %12s %10s\n' "GET a second" kernel osf ratio

@@ -18,6 +18,8 @@
 
 static int resolving; /* 1 while the look-up runs, 2 when done */
 
+static __thread bool looking_up __attribute__((tls_model("initial-exec")));
+
 static long early(long nr, long a, long b, long c, long d, long e, long f)
 {
 	return syscall(nr, a, b, c, d, e, f);
@@ -75,7 +77,25 @@ static int raw_poll(struct pollfd *fds, nfds_t n, int timeout)
 			  timeout < 0 ? 0 : (long)&ts, 0, 0, 0);
 }
 
+/* For the rest the first call looks all of them up and goes on. */
+#define V(ret, name, params)
+#define F(ret, name, params, args)                                             \
+	static ret first_##name params                                         \
+	{                                                                      \
+		libc_resolve();                                                \
+		return libc.name args;                                         \
+	}
+#include "base/libc.def"
+#undef F
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverride-init"
 struct libc libc = {
+#define F(ret, name, params, args) .name = first_##name,
+#include "base/libc.def"
+#undef F
+#undef V
+	/* These must work while dlsym() is at it. */
 	.read = raw_read,
 	.write = raw_write,
 	.close = raw_close,
@@ -85,26 +105,33 @@ struct libc libc = {
 	.socket = raw_socket,
 	.poll = raw_poll,
 };
+#pragma GCC diagnostic pop
 
 /*
  * Called by the constructor, and by any wrapper that finds it has not run yet.
- * A thread that comes second while the first is still looking up uses the raw
- * names above, or, for the rest, finds NULL and waits in libc_resolve().
+ * A thread that comes second while the first is still looking up waits for it.
  */
 void libc_resolve(void)
 {
 	if (load_acq(&resolving) == 2)
 		return;
-	if (!cas(&resolving, 0, 1))
+	if (!cas(&resolving, 0, 1)) {
+		while (load_acq(&resolving) != 2 && !looking_up)
+			cpu_relax();
 		return;
+	}
+	looking_up = true;
 
 	struct libc found;
-#define F(ret, name, params)                                                   \
+#define V(ret, name, params)                                                   \
 	*(void **)&found.name = dlsym(RTLD_NEXT, #name);                       \
 	if (!found.name)                                                       \
 		found.name = libc.name;
+#define F(ret, name, params, args) V(ret, name, params)
 #include "base/libc.def"
 #undef F
+#undef V
 	libc = found;
+	looking_up = false;
 	store_rel(&resolving, 2); /* pairs with the load above */
 }

@@ -21,9 +21,11 @@
 #include <time.h>
 
 struct libc {
-#define F(ret, name, params) ret(*name) params;
+#define F(ret, name, params, args) ret(*name) params;
+#define V(ret, name, params) ret(*name) params;
 #include "base/libc.def"
 #undef F
+#undef V
 };
 
 extern struct libc libc;

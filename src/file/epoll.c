@@ -21,7 +21,7 @@
 #define TAG_MASK UINT64_C(0xffffffff00000000)
 #define KICK UINT32_MAX
 
-#define KERNEL_LOOK_NS (10 * NS_PER_US)
+#define KERNEL_LOOK_CALLS 8
 
 struct epitem {
 	struct list ready; /* in epoll.ready when on it */
@@ -37,8 +37,9 @@ struct epitem {
 	bool merged;   /* served here; else by the kernel */
 	bool tagged;   /* the kernel's entry carries our tag */
 	bool disabled; /* EPOLLONESHOT has fired */
-	bool edge;     /* EPOLLET without a slot: something happened */
-	uint32_t bells_seen; /* ... as did if this is not the peer's count */
+	bool fresh;    /* EPOLLET: report what is ready, seen or not */
+	uint32_t ev_seen; /* EPOLLET: the bits at the last look */
+	uint64_t rx_seen; /* EPOLLET: stream bytes arrived by the last report */
 };
 
 struct epoll {
@@ -56,7 +57,7 @@ struct epoll {
 	uint32_t n_waiting;
 	bool nested; /* waited for from outside */
 	bool forked;
-	uint64_t looked_ns;
+	uint32_t n_waits;
 };
 
 struct epoll *epoll_new(int fd)
@@ -134,7 +135,6 @@ static struct epitem *item_new(struct epoll *ep, struct file *f, int fd,
 
 static void push_ready(struct epitem *it)
 {
-	it->edge = true;
 	list_del(&it->ready);
 	list_add_tail(&it->ep->ready, &it->ready);
 }
@@ -275,6 +275,7 @@ static void item_merge(struct epitem *it)
 		ep->n_tagged++;
 	}
 	it->merged = true;
+	it->fresh = true;
 	ep->n_merged++;
 	item_choose_slot(it);
 	push_ready(it);
@@ -310,9 +311,10 @@ void epoll_touch(struct file *f, unsigned events)
 		return;
 	GUARD(&f->lock);
 	for (struct epitem *it = f->items; it; it = it->next_of_sock) {
-		if (!it->merged || !(it->events & (events | EPOLLRDHUP)))
+		if (!it->merged)
 			continue;
 		GUARD(&it->ep->lock);
+		it->ev_seen &= ~events;
 		push_ready(it);
 		kick(it->ep);
 	}
@@ -370,6 +372,7 @@ static int ctl_add(struct epoll *ep, struct file *f, int fd,
 	}
 	if (merged) {
 		it->merged = true;
+		it->fresh = true;
 		ep->n_merged++;
 		epoll_equip(ep);
 		item_choose_slot(it);
@@ -396,6 +399,7 @@ static int ctl_mod(struct epoll *ep, struct epitem *it, struct epoll_event *ev)
 	it->events = ev->events;
 	it->data = ev->data;
 	it->disabled = false;
+	it->fresh = true;
 	if (it->merged) {
 		push_ready(it);
 		kick(ep);
@@ -503,17 +507,22 @@ static uint32_t child_events(struct epitem *it)
 }
 
 /*
- * Edge-triggered and told of by the anchor only: an edge is a hint or a doorbell
- * since the last report.
+ * Edge-triggered: an edge is a bit that was not there at the last look, or stream
+ * bytes that have come since the last report.
  */
-static bool has_edge(struct epitem *it, struct sock *sk)
+static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev)
 {
-	if (it->slot != SLOT_NONE || !(it->events & EPOLLET))
-		return true;
-	uint32_t bells = load_acq(&shm_peer(sk)->bells);
-	bool edge = it->edge || bells != it->bells_seen;
-	it->edge = false;
-	it->bells_seen = bells;
+	int inq = ev & EPOLLIN ? shm_inq(sk, it->fd) : 0;
+	uint64_t rx = sk->st.rx_bytes_shm + sk->st.rx_bytes_inet +
+		      (uint64_t)(inq > 0 ? inq : 0);
+	bool edge = it->fresh || ev & ~it->ev_seen ||
+		    (ev & EPOLLIN && rx > it->rx_seen);
+
+	it->ev_seen = ev;
+	if (edge) {
+		it->rx_seen = rx;
+		it->fresh = false;
+	}
 	return edge;
 }
 
@@ -535,7 +544,9 @@ static uint32_t item_events(struct epitem *it)
 	uint32_t arm = EPOLLIN | (ev & EPOLLOUT ? 0 : it->events & EPOLLOUT);
 	shm_arm(sk, arm, how);
 	ev = shm_events(sk, it->fd) & want;
-	return ev && has_edge(it, sk) ? ev : 0;
+	if (!(it->events & EPOLLET))
+		return ev;
+	return has_edge(it, sk, ev) ? ev : 0;
 }
 
 /* Fill @evs from the ready list.  Caller holds the lock. */
@@ -649,7 +660,6 @@ static int kernel_look(struct epoll *ep, int epfd, struct epoll_event *evs,
 {
 	int n = libc.epoll_wait(epfd, evs, max, 0);
 
-	ep->looked_ns = coarse_ns();
 	return n > 0 ? translate(ep, evs, n) : 0;
 }
 
@@ -724,19 +734,18 @@ static int merged_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 	uint64_t start = 0;
 
 	for (;;) {
-		int n = collect(ep, evs, max);
+		int n = 0;
 
-		if (!n || coarse_ns() - ep->looked_ns > KERNEL_LOOK_NS) {
-			/* Kernel descriptors get their turn, and the last
-			 * place when everything else is busy. */
-			int keep = n == max && max > 1 ? n - 1 : n;
-			int k = n == max ? 0
-					 : kernel_look(ep, epfd, evs + keep,
-						       max - keep);
-			n += k;
-			if (!n)
-				n = collect(ep, evs, max);
-		}
+		/* Kernel descriptors get their turn however busy ours are: half
+		 * of the places every few calls. */
+		if (++ep->n_waits % KERNEL_LOOK_CALLS == 0)
+			n = kernel_look(ep, epfd, evs, (max + 1) / 2);
+		if (n < max)
+			n += collect(ep, evs + n, max - n);
+		if (!n)
+			n = kernel_look(ep, epfd, evs, max);
+		if (!n)
+			n = collect(ep, evs, max);
 		if (n || poll_only)
 			return n;
 
@@ -818,7 +827,7 @@ bool epoll_has_ready(struct file *fe)
 
 		next = l->next;
 		if (it->merged && !it->disabled && item_events(it)) {
-			it->edge = true; /* looked at, not reported */
+			it->fresh = true; /* looked at, not reported */
 			return true;
 		}
 		put_aside(it);

@@ -33,7 +33,8 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 void epoll_merge_sock(struct file *f);
 /* @f's description goes away. */
 void epoll_forget_sock(struct file *f);
-/* @f's state changed by a call of ours: let its sets look again. */
+/* @f's state changed by a call of ours: let its sets look again, and take @events
+ * for new if they are there then. */
 void epoll_touch(struct file *f, unsigned events);
 /* Does the set have upgraded sockets (or may it)? */
 bool epoll_is_merged(const struct file *fe);

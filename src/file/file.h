@@ -102,6 +102,13 @@ static inline void file_put(struct file *f)
 
 /* Do we move the bytes of @fd? */
 bool file_is_ours(int fd);
+/* Or may we soon, so that calls on it have to be counted? */
+static inline bool file_serves(int fd)
+{
+	uintptr_t entry = table_load(fd);
+
+	return unlikely(entry && !(entry & FILE_PASS));
+}
 
 /* A new socket description under @fd.  NULL: out of memory, the kernel's. */
 struct file *file_new_sock(int fd);
@@ -126,6 +133,7 @@ int file_next(int from);
 
 /* fork.c */
 void fork_init(void);
+void file_exit(void); /* the process is about to end */
 void fork_failed(void); /* the child never came to be */
 /* adopt.c: sockets that were there before us. */
 void file_adopt(void);

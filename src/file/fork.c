@@ -61,6 +61,21 @@ static void in_child(void)
 	file_for_each(inherit);
 }
 
+static void leave(int fd, struct file *f)
+{
+	if (is_anchor(fd, f) && f->sk->seg)
+		if (fetch_sub(&f->sk->n_procs, 1) == 1)
+			shm_exit(f->sk, fd);
+}
+
+void file_exit(void)
+{
+	static bool done;
+
+	if (!xchg(&done, true))
+		file_for_each(leave);
+}
+
 void fork_init(void) { pthread_atfork(before, NULL, in_child); }
 
 void fork_failed(void) { file_for_each(lose); }

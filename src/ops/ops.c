@@ -242,10 +242,7 @@ static void look_as_opener(struct sock *sk, int fd)
 		return;
 	}
 	note_local(sk, fd);
-	if (shm_is_announced(fd))
-		shm_offer(sk, fd);
-	else
-		to_kernel(sk, OSF_REASON_NO_PEER);
+	shm_offer(sk, fd); /* it costs less than to be wrong about the peer */
 }
 
 void ops_look(struct sock *sk, int fd)

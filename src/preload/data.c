@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "file/epoll.h"
@@ -27,6 +28,16 @@
 
 /* Ours, above libc's MSG_*: read() and readv(), where 0 bytes mean no call. */
 #define READ_FLAG (1 << 30)
+
+/* A stream ignores an address, but looks at it: this flag fails the call. */
+#define BAD_ADDR_FLAG (1 << 29)
+#define BAD_LEN_FLAG (1 << 28)
+#define TO(addr, len, flags)                                                   \
+	((flags) | (!(addr)			? 0                            \
+		    : (len) > sizeof(struct sockaddr_storage) ? BAD_LEN_FLAG   \
+		    : (len) && is_bad_ptr(addr) ? BAD_ADDR_FLAG                \
+						: 0))
+#define MSG_VECTORS(msg) (msg)->msg_iov, (msg)->msg_iovlen
 
 /* What these flags ask for, the rings do not have. */
 #define RX_KERNEL_FLAGS (MSG_OOB | MSG_ERRQUEUE)
@@ -49,7 +60,7 @@ static ssize_t vectors_check(const struct iovec *iov, size_t n)
 
 	if (n > IOV_MAX)
 		return -EINVAL;
-	if (n && !iov)
+	if (n && is_bad_ptr(iov))
 		return -EFAULT;
 	for (size_t i = 0; i < n; i++) {
 		if (iov[i].iov_len > SSIZE_MAX - bytes)
@@ -114,6 +125,8 @@ HOT ssize_t edge_tx(struct file *f, int fd, const struct iovec *iov, size_t n,
 		if (bytes < 0)
 			return bytes;
 	}
+	if (unlikely(flags & (BAD_LEN_FLAG | BAD_ADDR_FLAG)))
+		return flags & BAD_LEN_FLAG ? -EINVAL : -EFAULT;
 	if (unlikely(flags & MSG_OOB))
 		r = tx_urgent(f, fd, iov, n, flags);
 	else
@@ -193,6 +206,13 @@ static void leave(struct call *c)
 		r_;                                                            \
 	})
 
+/* sendmsg() is followed through its pointer. */
+#define BAD_MSG_sendmsg is_bad_ptr(msg)
+#define BAD_MSG_write false
+#define BAD_MSG_writev false
+#define BAD_MSG_send false
+#define BAD_MSG_sendto false
+
 #define RX(name, params, kernel, vectors, ...)                                 \
 	OSF_API ssize_t name params                                            \
 	{                                                                      \
@@ -206,7 +226,8 @@ static void leave(struct call *c)
 	OSF_API ssize_t name params                                            \
 	{                                                                      \
 		CALL(c) = { .file = file_get(fd) };                            \
-		if (likely(!c.file) || c.file->kind != FILE_SOCK)              \
+		if (likely(!c.file) || c.file->kind != FILE_SOCK ||            \
+		    BAD_MSG_##name)                                            \
 			return (kernel);                                       \
 		return DATA_CALL(c, DIR_TX, (kernel),                          \
 				 edge_tx(c.file, fd, vectors, __VA_ARGS__));   \
@@ -271,7 +292,7 @@ static ssize_t edge_recvmsg(struct file *f, int fd, struct msghdr *msg,
 OSF_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
 	CALL(c) = { .file = file_get(fd) };
-	if (likely(!c.file) || c.file->kind != FILE_SOCK || !msg)
+	if (likely(!c.file) || c.file->kind != FILE_SOCK || is_bad_ptr(msg))
 		return libc.recvmsg(fd, msg, flags);
 	return DATA_CALL(c, DIR_RX, libc.recvmsg(fd, msg, flags),
 			 edge_recvmsg(c.file, fd, msg, flags));
@@ -291,11 +312,8 @@ static COLD void keep_error(int fd, int err)
 /* sendmmsg() and recvmmsg() on a stream are loops of the single calls. */
 OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 {
-	struct file *f = file_get(fd);
-
-	if (likely(!f))
+	if (likely(!file_serves(fd)) || is_bad_ptr(msgs))
 		return libc.sendmmsg(fd, msgs, n, flags);
-	file_put(f);
 	unsigned i = 0;
 	for (; i < n && i < UIO_MAXIOV; i++) {
 		ssize_t r = sendmsg(fd, &msgs[i].msg_hdr, flags);
@@ -316,11 +334,9 @@ OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 OSF_API int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags,
 		     struct timespec *ts)
 {
-	struct file *f = file_get(fd);
-
-	if (likely(!f))
+	if (likely(!file_serves(fd)) || is_bad_ptr(msgs) ||
+	    (ts && is_bad_ptr(ts)))
 		return libc.recvmmsg(fd, msgs, n, flags, ts);
-	file_put(f);
 	struct timespec start, now;
 	unsigned i = 0;
 	if (ts)
@@ -353,7 +369,7 @@ OSF_API int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags,
 OSF_API ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t off,
 			int flags)
 {
-	if (off == -1 && !flags && file_is_ours(fd))
+	if (off == -1 && !flags && file_serves(fd))
 		return readv(fd, iov, n);
 	return libc.preadv2(fd, iov, n, off, flags);
 }
@@ -361,7 +377,7 @@ OSF_API ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t off,
 OSF_API ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off,
 			 int flags)
 {
-	if (off == -1 && !flags && file_is_ours(fd))
+	if (off == -1 && !flags && file_serves(fd))
 		return writev(fd, iov, n);
 	return libc.pwritev2(fd, iov, n, off, flags);
 }
@@ -396,7 +412,8 @@ OSF_API ssize_t sendfile(int out, int in, off_t *off, size_t n)
 {
 	int fd = out;
 	CALL(c) = { .file = file_get(out) };
-	if (likely(!c.file) || c.file->kind != FILE_SOCK)
+	if (likely(!c.file) || c.file->kind != FILE_SOCK ||
+	    (off && is_bad_ptr(off)))
 		return libc.sendfile(out, in, off, n);
 	if (n > INT_MAX - 4095)
 		n = INT_MAX - 4095; /* the kernel's limit of one call */
@@ -413,6 +430,8 @@ OSF_API ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
  * time, one that may not takes PIPE_BUF bytes when it polls as writable.
  */
 #define SPLICE_BUF (64 * 1024)
+#define SPLICE_FLAGS                                                           \
+	(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT)
 
 static bool may_block(int pipe_fd, unsigned flags)
 {
@@ -501,7 +520,9 @@ OSF_API ssize_t splice(int in, off64_t *off_in, int out, off64_t *off_out,
 		errno = ESPIPE;
 		return -1;
 	}
-	if (in_ours && out_ours) {
+	struct stat st;
+	if (in_ours == out_ours || flags & ~(unsigned)SPLICE_FLAGS ||
+	    fstat(in_ours ? out : in, &st) || !S_ISFIFO(st.st_mode)) {
 		errno = EINVAL; /* as the kernel: one end must be a pipe */
 		return -1;
 	}

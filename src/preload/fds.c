@@ -74,7 +74,8 @@ OSF_API int accept4(int fd, struct sockaddr *restrict addr,
 	struct sockaddr_storage from = { 0 };
 	socklen_t from_len = sizeof(from);
 
-	if (likely(!table_load(fd)) || (addr && !len))
+	if (likely(!table_load(fd)) ||
+	    (addr && (is_bad_ptr(addr) || is_bad_ptr(len))))
 		return libc.accept4(fd, addr, len, flags);
 	if (addr && *len > INT_MAX) {
 		errno = EINVAL;
@@ -196,11 +197,13 @@ OSF_API int dup3(int fd, int to, int flags)
 {
 	CALL(c) = { .file = file_get_any(fd) };
 
+	if (fd == to)
+		return libc.dup3(fd, to, flags);
 	/* Only a call that will succeed may take away what @to was. */
 	if (fd != to && libc.fcntl(fd, F_GETFD) >= 0 && table_load(to))
 		file_forget(to);
 	int r = flags ? libc.dup3(fd, to, flags) : libc.dup2(fd, to);
-	if (r >= 0 && c.file && fd != to)
+	if (r >= 0 && c.file)
 		file_install(r, c.file, file_is_passed(fd));
 	return r;
 }
@@ -255,6 +258,17 @@ static void set_nonblock(struct file *f, bool on)
 		f->sk->nonblock = on;
 }
 
+/* SIGIO is the kernel's to send, when the peer rings. */
+static void set_async(struct sock *sk, bool on)
+{
+	if (on)
+		sk->flags |= SOCK_F_ASYNC;
+	else
+		sk->flags &= (uint8_t)~SOCK_F_ASYNC;
+	if (on && sk->seg)
+		shm_arm(sk, POLLIN, ARM_ANCHOR);
+}
+
 OSF_API int fcntl(int fd, int cmd, ...)
 {
 	va_list ap;
@@ -273,8 +287,8 @@ OSF_API int fcntl(int fd, int cmd, ...)
 		file_install(r, c.file, file_is_passed(fd));
 	else if (cmd == F_SETFL) {
 		set_nonblock(c.file, arg & O_NONBLOCK);
-		if (c.file->kind == FILE_SOCK && arg & O_ASYNC)
-			c.file->sk->flags |= SOCK_F_ASYNC;
+		if (c.file->kind == FILE_SOCK)
+			set_async(c.file->sk, arg & O_ASYNC);
 	}
 	return r;
 }
@@ -297,7 +311,7 @@ OSF_API int ioctl(int fd, unsigned long req, ...)
 		return libc.ioctl(fd, req, arg);
 	bool ours = file_is_ours(fd) && c.file->sk->seg;
 	if (ours && (req == FIONREAD || req == TIOCOUTQ)) {
-		if (!arg) {
+		if (is_bad_ptr(arg)) {
 			errno = EFAULT;
 			return -1;
 		}
@@ -310,8 +324,8 @@ OSF_API int ioctl(int fd, unsigned long req, ...)
 	int r = libc.ioctl(fd, req, arg);
 	if (!r && req == FIONBIO)
 		set_nonblock(c.file, *(int *)arg != 0);
-	else if (!r && req == FIOASYNC && *(int *)arg)
-		c.file->sk->flags |= SOCK_F_ASYNC;
+	else if (!r && req == FIOASYNC)
+		set_async(c.file->sk, *(int *)arg != 0);
 	return r;
 }
 

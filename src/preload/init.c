@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -40,6 +41,17 @@ __attribute__((constructor)) static void osf_start(void)
 	log_info("ready in %s", program_invocation_short_name);
 	errno = saved;
 }
+
+__attribute__((destructor)) static void osf_stop(void) { file_exit(); }
+
+OSF_API void _exit(int status)
+{
+	file_exit();
+	for (;;)
+		syscall(SYS_exit_group, status);
+}
+
+OSF_API void _Exit(int status) { _exit(status); }
 
 OSF_API pid_t fork(void)
 {

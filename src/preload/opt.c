@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "file/epoll.h"
 #include "ops/ops.h"
 #include "preload/edge.h"
 #include "shm/shm.h"
@@ -42,6 +43,7 @@ OSF_API int shutdown(int fd, int how)
 		return libc.shutdown(fd, how);
 	int r = shm_shutdown(sk, fd, how);
 	file_settle(c.file, fd);
+	epoll_touch(c.file, 0);
 	if (r == -ESTALE)
 		return libc.shutdown(fd, how);
 	return (int)libc_ret(r, saved);

@@ -29,7 +29,7 @@ OSF_API int poll(struct pollfd *fds, nfds_t n, int timeout)
 	struct timespec ts;
 	int saved = errno;
 
-	if (likely(!fds || !poll_concerns_us(fds, n)))
+	if (is_bad_ptr(fds) || likely(!poll_concerns_us(fds, n)))
 		return libc.poll(fds, n, timeout);
 	return (int)libc_ret(poll_files(fds, n, ms_timespec(timeout, &ts),
 					NULL),
@@ -41,7 +41,7 @@ OSF_API int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 {
 	int saved = errno;
 
-	if (likely(!fds || !poll_concerns_us(fds, n)))
+	if (is_bad_ptr(fds) || likely(!poll_concerns_us(fds, n)))
 		return libc.ppoll(fds, n, ts, mask);
 	return (int)libc_ret(poll_files(fds, n, ts, mask), saved);
 }
@@ -67,9 +67,11 @@ OSF_API int pselect(int n, fd_set *restrict r, fd_set *restrict w,
 {
 	bool ours;
 	int saved = errno;
-	int got = n >= 0 ? select_files(n, r, w, e, ts, mask, &ours) : 0;
+	bool bad = n < 0 || (r && is_bad_ptr(r)) || (w && is_bad_ptr(w)) ||
+		   (e && is_bad_ptr(e));
+	int got = bad ? 0 : select_files(n, r, w, e, ts, mask, &ours);
 
-	if (n < 0 || likely(!ours))
+	if (bad || likely(!ours))
 		return libc.pselect(n, r, w, e, ts, mask);
 	return (int)libc_ret(got, saved);
 }
@@ -82,7 +84,9 @@ OSF_API int select(int n, fd_set *restrict r, fd_set *restrict w,
 	int saved = errno;
 	bool ours;
 
-	if (n < 0 || (tv && (tv->tv_sec < 0 || tv->tv_usec < 0)))
+	if (n < 0 || (r && is_bad_ptr(r)) || (w && is_bad_ptr(w)) ||
+	    (e && is_bad_ptr(e)) || (tv && is_bad_ptr(tv)) ||
+	    (tv && (tv->tv_sec < 0 || tv->tv_usec < 0)))
 		return libc.select(n, r, w, e, tv);
 	if (tv)
 		ts = ns_timespec((uint64_t)tv->tv_sec * NS_PER_S +
@@ -133,7 +137,8 @@ OSF_API int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	if (likely(!table_load(fd)))
 		return libc.epoll_ctl(epfd, op, fd, ev);
 	CALL(c) = { .file = file_get(epfd) };
-	if (!c.file || c.file->kind != FILE_EPOLL)
+	if (!c.file || c.file->kind != FILE_EPOLL ||
+	    (op != EPOLL_CTL_DEL && is_bad_ptr(ev)))
 		return libc.epoll_ctl(epfd, op, fd, ev);
 	return (int)libc_ret(epoll_file_ctl(epfd, c.file, op, fd, ev), saved);
 }
@@ -144,7 +149,7 @@ OSF_API int epoll_pwait2(int epfd, struct epoll_event *evs, int n,
 	int saved = errno;
 	CALL(c) = { .file = file_get(epfd) };
 
-	if (likely(!c.file) || c.file->kind != FILE_EPOLL)
+	if (likely(!c.file) || c.file->kind != FILE_EPOLL || is_bad_ptr(evs))
 		return libc.epoll_pwait2(epfd, evs, n, ts, mask);
 	return (int)libc_ret(epoll_file_wait(epfd, c.file, evs, n, ts, mask),
 			     saved);
@@ -157,7 +162,7 @@ OSF_API int epoll_pwait(int epfd, struct epoll_event *evs, int n, int timeout,
 	int saved = errno;
 	CALL(c) = { .file = file_get(epfd) };
 
-	if (likely(!c.file) || c.file->kind != FILE_EPOLL)
+	if (likely(!c.file) || c.file->kind != FILE_EPOLL || is_bad_ptr(evs))
 		return libc.epoll_pwait(epfd, evs, n, timeout, mask);
 	return (int)libc_ret(epoll_file_wait(epfd, c.file, evs, n,
 					     ms_timespec(timeout, &ts), mask),

@@ -61,6 +61,10 @@ void anchor_ring(struct sock *sk, int fd)
 	if (!sk->tx_ring)
 		return; /* our TCP still carries the stream */
 	fetch_add(&me->bells, 1);
+	if (load_seq(&shm_peer(sk)->flags) & SEG_CLOSED) {
+		fetch_sub(&me->bells, 1); /* Dekker with shm_leave() */
+		return;
+	}
 	count(&sk->st.n_wakes, 1);
 	/* EAGAIN: thousands are unread, the peer will wake.  An error is the
 	 * peer's end, which whoever looks next will see. */

@@ -9,11 +9,13 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/log.h"
@@ -111,8 +113,11 @@ unsigned shm_events(struct sock *sk, int fd)
 		rx_done = true;
 		if (sk->anchor_end == ANCHOR_RST)
 			ev |= POLLHUP | POLLOUT | POLLWRNORM |
-			      (sk->anchor_err ? POLLERR : 0);
+			      (sk->anchor_err ? POLLERR : 0) |
+			      (tcp_events(fd, 0) & POLLERR);
 	}
+	if (unlikely(peer & SEG_TX_BACK))
+		ev |= tcp_events(fd, POLLPRI) & POLLPRI;
 	if (unlikely(!sk->tx_ring))
 		ev |= tcp_events(fd, POLLOUT) & (POLLOUT | POLLWRNORM);
 	else if (sk->shut & SHUT_BIT_WR || peer & SEG_CLOSED || tx_writable(sk))
@@ -174,6 +179,8 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 	 * will have to be rung any more, and the kernel may know. */
 	bool both = sk->shut == (SHUT_BIT_RD | SHUT_BIT_WR) ||
 		    (sk->shut & SHUT_BIT_WR && sk->rx_eof);
+	anchor_look(sk, fd);
+	both |= sk->anchor_end == ANCHOR_RST;
 	bool sleepers = load_rlx(how == SHUT_WR ? &sk->n_tx_sleepers
 						: &sk->n_sleepers) > 0;
 	if (ours && !both && sleepers)
@@ -182,7 +189,7 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 	lock_put(&sk->rx_lock);
 	if (!ours)
 		return -ESTALE;
-	if (both && libc.shutdown(fd, how) < 0 && errno != ENOTCONN)
+	if (both && libc.shutdown(fd, how) < 0)
 		return -errno;
 	if (!both && sleepers)
 		libc.shutdown(fd, SHUT_RD); /* wakes them; sends nothing */
@@ -199,10 +206,12 @@ int shm_inq(struct sock *sk, int fd)
 	if (sk->rx_tcp && !shm_rx_settle(sk, fd) && sk->rx_tcp_left < 0)
 		return libc.ioctl(fd, FIONREAD, &n) < 0 ? -errno : n;
 	GUARD(&sk->rx_lock);
-	if (sk->rx_back && libc.ioctl(fd, FIONREAD, &n) < 0)
+	if ((sk->rx_back || sk->rx_tcp) && libc.ioctl(fd, FIONREAD, &n) < 0)
 		return -errno;
+	if (sk->rx_tcp && n < sk->rx_tcp_left)
+		return n; /* more is on its way before the ring */
 	if (sk->rx_tcp)
-		n += (int)sk->rx_tcp_left;
+		n = (int)sk->rx_tcp_left;
 	if (sock_mode(sk) == SOCK_SHM && !sk->rx_back)
 		n += (int)ring_rx_bytes(&sk->rx, INT32_MAX, &mark);
 	return n;
@@ -263,6 +272,52 @@ static bool will_reset(int fd)
 }
 
 /*
+ * Say that nobody reads here any more, and throw away the last doorbells: unread
+ * bytes would make the kernel's FIN a reset, which loses what TCP still has to
+ * deliver.  Dekker with anchor_ring(): a doorbell counted before the flag is waited
+ * for, one after it is not sent.
+ */
+void shm_leave(struct sock *sk, int fd)
+{
+	uint64_t end;
+
+	fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
+	if (sk->rx_back || (sk->rx_tcp && !shm_rx_settle(sk, fd)))
+		return;
+	anchor_drain(sk, fd);
+	if (sk->bells_drained == load_acq(&shm_peer(sk)->bells))
+		return;
+	end = now_ns() + 2 * NS_PER_MS;
+	while (sk->bells_drained != load_acq(&shm_peer(sk)->bells) &&
+	       sk->anchor_end != ANCHOR_RST && now_ns() < end) {
+		sched_yield();
+		anchor_drain(sk, fd);
+	}
+}
+
+/* The last holder ends without closing: as much of close() as keeps what was written
+ * from being lost.  Other threads may still run, so nothing is taken away. */
+void shm_exit(struct sock *sk, int fd)
+{
+	enum ring_mark mark;
+
+	if (sock_mode(sk) != SOCK_SHM || sk->rx_broken)
+		return;
+	bool unread = !sk->rx_tcp && !sk->rx_eof &&
+		      ring_rx_bytes(&sk->rx, 1, &mark);
+	if (sk->tx_ring && !sk->tx_fin && !unread && !will_reset(fd) &&
+	    lock_try(&sk->tx_lock)) {
+		sk->tx_fin = 1;
+		sk->shut |= SHUT_BIT_WR;
+		ring_push_mark(&sk->tx, RING_FIN);
+		fetch_or(&shm_me(sk)->flags, SEG_TX_FIN);
+		lock_put(&sk->tx_lock);
+	}
+	if (!unread)
+		shm_leave(sk, fd);
+}
+
+/*
  * The last holder closes.  As with the kernel: what was written is delivered, and
  * unread bytes make it a reset.
  */
@@ -284,9 +339,7 @@ void shm_close(struct sock *sk, int fd)
 			ring_push_mark(&sk->tx, RING_FIN);
 			fetch_or(&shm_me(sk)->flags, SEG_TX_FIN);
 		}
-		fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
-		if (!sk->rx_back)
-			anchor_drain(sk, fd); /* unread bells would reset */
+		shm_leave(sk, fd);
 		if (unread)
 			libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset,
 					sizeof(reset));

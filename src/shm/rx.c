@@ -45,8 +45,7 @@ static size_t iov_bytes(const struct iovec *iov, size_t n)
 static bool is_bad(const struct iovec *iov, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (unlikely((uintptr_t)iov[i].iov_base < 4096 &&
-			     iov[i].iov_len))
+		if (is_bad_ptr(iov[i].iov_base) && iov[i].iov_len)
 			return true;
 	return false;
 }
@@ -368,6 +367,15 @@ static int rx_sleep(struct sock *sk, int fd)
 	return anchor_note(sk, err) ? 0 : -err;
 }
 
+/* The next bytes are to raise SIGIO, so they must ring.  True: they are there. */
+static COLD bool rx_arm_async(struct sock *sk, int fd)
+{
+	anchor_drain(sk, fd);
+	shm_arm(sk, POLLIN, ARM_ANCHOR);
+	return !sk->rx_tcp && !sk->rx_back && ring_rx_ready(&sk->rx) &&
+	       !sk->rx_eof;
+}
+
 static int rx_wait(struct sock *sk, int fd)
 {
 	uint64_t start = now_ns();
@@ -397,8 +405,8 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	bool block = !(flags & MSG_DONTWAIT) && !load_rlx(&sk->nonblock);
 	size_t got = 0;
 
-	if (unlikely(is_bad(iov, n) && !(flags & MSG_TRUNC)))
-		return -EFAULT;
+	bool bad = is_bad(iov, n) &&
+		   (flags & (MSG_TRUNC | MSG_PEEK)) != MSG_TRUNC;
 	size_t target = flags & MSG_WAITALL ? want
 					    : MIN((size_t)sk->rcvlowat, want);
 	for (;;) {
@@ -411,7 +419,9 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			return err ? err : -ESTALE;
 		}
 		ssize_t r;
-		if (likely(want))
+		if (unlikely(bad)) /* noticed only when there is something */
+			r = shm_events(sk, fd) & POLLIN ? -EFAULT : -EAGAIN;
+		else if (likely(want))
 			r = rx_once(sk, fd, &c, want - got, flags);
 		else
 			r = shm_events(sk, fd) & POLLIN ? 0 : -EAGAIN;
@@ -443,6 +453,8 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			return (ssize_t)got;
 		if (r != -EAGAIN)
 			return r;
+		if (sk->flags & SOCK_F_ASYNC && rx_arm_async(sk, fd))
+			continue;
 		if (!block)
 			return got ? (ssize_t)got : r;
 		int err = rx_wait(sk, fd);

@@ -81,6 +81,8 @@ void shm_arm(struct sock *sk, unsigned events, enum shm_arm how);
 /* ctl.c */
 int shm_shutdown(struct sock *sk, int fd, int how);
 void shm_close(struct sock *sk, int fd); /* the last process lets go */
+void shm_leave(struct sock *sk, int fd); /* nobody will read here any more */
+void shm_exit(struct sock *sk, int fd);	 /* the last process ends */
 void shm_detach(struct sock *sk);	 /* this process lets go, others hold */
 int shm_inq(struct sock *sk, int fd);	 /* FIONREAD */
 int shm_outq(struct sock *sk);

@@ -252,11 +252,10 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	bool block = !(flags & MSG_DONTWAIT) && !load_rlx(&sk->nonblock);
 	uint64_t deadline_ns = 0;
 	size_t sent = 0, len = 0;
+	bool bad = false;
 
 	for (size_t i = 0; i < n; i++) {
-		if (unlikely((uintptr_t)iov[i].iov_base < 4096 &&
-			     iov[i].iov_len))
-			return -EFAULT;
+		bad |= is_bad_ptr(iov[i].iov_base) && iov[i].iov_len;
 		len += iov[i].iov_len;
 	}
 	for (;;) {
@@ -266,6 +265,8 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		ssize_t r;
 		if (unlikely(sk->shut & SHUT_BIT_WR))
 			r = -EPIPE;
+		else if (unlikely(bad))
+			r = -EFAULT;
 		else if (unlikely(!len))
 			r = 0;
 		else
@@ -276,7 +277,7 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 
 		if (likely(r > 0))
 			sent += (size_t)r;
-		if (likely(sent == len))
+		if (likely(sent == len) && r >= 0)
 			return (ssize_t)sent;
 		if (r < 0 && r != -EAGAIN)
 			return sent ? (ssize_t)sent : r;

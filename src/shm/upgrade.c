@@ -299,11 +299,14 @@ void shm_candidate_step(struct sock *sk, int fd)
 			libc.close(fds[i]);
 	fds_close(sk->channel_fd);
 	sk->channel_fd = -1;
-	if (anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent) ||
-	    sent != sk->tx_tcp_base)
+	/* The kernel knows of bytes that went past us, should there be any. */
+	if (!anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent) &&
+	    sent != sk->tx_tcp_base) {
 		log_warn("fd %d: sent %llu by our count, %llu by the kernel's",
 			 fd, (unsigned long long)sk->tx_tcp_base,
 			 (unsigned long long)sent);
+		sk->tx_tcp_base = sent;
+	}
 	tx_switch(sk, sk->tx_tcp_base, 0);
 	became_shm(sk);
 }

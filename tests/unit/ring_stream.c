@@ -90,6 +90,32 @@ static void an_empty_ring_starts_over(void **state)
 	pair_fini(&p);
 }
 
+/* A program may count on what the kernel would buffer for it, so starting over
+ * must not leave it with the few pages in front of the old head. */
+static void an_empty_ring_has_room_whatever_came_before(void **state)
+{
+	const uint32_t size = 1 << 20;
+
+	for (uint32_t turns = 0; turns < 80; turns++) {
+		struct ring_pair p;
+		uint64_t sent = 0, from;
+		ssize_t took;
+
+		pair_init(&p, size);
+		for (uint32_t i = 0; i < turns; i++) {
+			sent += (uint64_t)pair_push(&p, sent, 100);
+			pair_pull(&p, sent - 100, 100);
+		}
+		from = sent;
+		while ((took = pair_push(&p, sent, 16384)) > 0)
+			sent += (uint64_t)took;
+		if (sent - from < size / 2)
+			print_message("after %u turns\n", turns);
+		assert_in_range(sent - from, size / 2, size);
+		pair_fini(&p);
+	}
+}
+
 static void a_peek_shows_the_same_until_it_is_skipped(void **state)
 {
 	struct ring_pair p;
@@ -231,6 +257,7 @@ int main(void)
 		    a_full_ring_takes_nothing_until_the_tail_moves),
 		cmocka_unit_test(a_push_takes_what_the_room_says),
 		cmocka_unit_test(an_empty_ring_starts_over),
+		cmocka_unit_test(an_empty_ring_has_room_whatever_came_before),
 		cmocka_unit_test(a_peek_shows_the_same_until_it_is_skipped),
 		cmocka_unit_test(marks_fit_into_a_full_ring),
 		cmocka_unit_test(any_schedule_is_a_stream),
