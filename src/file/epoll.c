@@ -201,7 +201,7 @@ static void kick(struct epoll *ep)
 	uint64_t one = 1;
 
 	fence_full(); /* Dekker with wait_sleep(): the list, then the waiters */
-	if (load_rlx(&ep->n_waiting) && ep->kick_fd >= 0)
+	if ((load_rlx(&ep->n_waiting) || ep->nested) && ep->kick_fd >= 0)
 		libc.write(ep->kick_fd, &one, sizeof(one));
 }
 
@@ -799,7 +799,7 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 
 		if (n < 0)
 			return -errno;
-		if (likely(!load_rlx(&ep->n_tagged)) || !n)
+		if (likely(!load_rlx(&ep->n_tagged) && ep->kick_fd < 0) || !n)
 			return n;
 		n = translate(ep, evs, n);
 		if (n)
@@ -845,7 +845,9 @@ bool epoll_kernel_ready(struct file *fe)
 	struct epoll *ep = fe->ep;
 
 	struct pollfd p = { .fd = ep->fd, .events = POLLIN };
-	bool hinted = false;
+	uint64_t kicks;
+	bool hinted = ep->kick_fd >= 0 &&
+		      libc.read(ep->kick_fd, &kicks, sizeof(kicks)) > 0;
 
 	GUARD(&ep->lock);
 	for (uint32_t i = 0; i < ep->n_items; i++) {

@@ -10,7 +10,8 @@ void ring_tx_init(struct ring_tx *tx, uint8_t *base, uint32_t size,
 	*tx = (struct ring_tx){ .base = base,
 				.tail_pub = tail_pub,
 				.size = size,
-				.look = RING_REWIND_BYTES };
+				.look = RING_REWIND_BYTES,
+				.hole = RING_NO_HOLE };
 }
 
 void ring_rx_init(struct ring_rx *rx, uint8_t *base, uint32_t size,
@@ -36,6 +37,14 @@ int ring_tx_refresh(struct ring_tx *tx)
 		return 0;
 	if (tail % RING_ALIGN || tail >= tx->size)
 		return -EPROTO;
+	if (tx->hole != RING_NO_HOLE) {
+		/* From the rewound place to what was written at the start. */
+		if (tail > tx->hole && (tail < tx->tail || tail > tx->head))
+			return -EPROTO;
+		tx->hole = RING_NO_HOLE;
+		tx->tail = tail;
+		return 0;
+	}
 	if (tx->tail <= tx->head ? tail < tx->tail || tail > tx->head
 				 : tail > tx->head && tail < tx->tail)
 		return -EPROTO;
@@ -57,7 +66,25 @@ static uint32_t room_at_start(const struct ring_tx *tx)
 {
 	uint32_t used = RING_ALIGN + RING_RESERVE;
 
-	return tx->head >= tx->tail && tx->tail > used ? tx->tail - used : 0;
+	return tx->head >= tx->tail && tx->tail > used &&
+			       tx->hole == RING_NO_HOLE
+		       ? tx->tail - used
+		       : 0;
+}
+
+/* Is the consumer still where the ring was rewound, so that we may go on behind
+ * that place? */
+static bool may_resume(const struct ring_tx *tx)
+{
+	return tx->resume && tx->head < tx->tail &&
+	       tx->tail == tx->resume - RING_ALIGN;
+}
+
+static uint32_t room_behind(const struct ring_tx *tx)
+{
+	uint32_t used = tx->resume + RING_ALIGN + RING_RESERVE;
+
+	return may_resume(tx) && tx->size > used ? tx->size - used : 0;
 }
 
 /* Largest payload whose record fits in @room bytes, a multiple of RING_ALIGN. */
@@ -73,8 +100,10 @@ uint32_t ring_tx_room(const struct ring_tx *tx)
 {
 	uint32_t here = payload_in(room_here(tx));
 	uint32_t start = payload_in(room_at_start(tx));
+	uint32_t behind = payload_in(room_behind(tx));
 
-	return here > start ? here : start;
+	here = here > start ? here : start;
+	return here > behind ? here : behind;
 }
 
 static void publish(struct ring_tx *tx, uint32_t off, uint64_t hdr)
@@ -88,6 +117,17 @@ static void wrap(struct ring_tx *tx)
 	store_rlx(ring_hdr_at(tx->base, 0), UINT64_C(0));
 	publish(tx, tx->head, ring_hdr(RING_WRAP, 0));
 	tx->head = 0;
+	tx->resume = 0;
+}
+
+/* Go on behind the place where the ring was rewound. */
+static void skip(struct ring_tx *tx)
+{
+	store_rlx(ring_hdr_at(tx->base, tx->resume), UINT64_C(0));
+	publish(tx, tx->head, ring_hdr(RING_SKIP, tx->resume));
+	tx->hole = tx->head;
+	tx->head = tx->resume;
+	tx->resume = 0;
 }
 
 /* Choose where the next record of about @want payload bytes goes, and return what
@@ -104,6 +144,9 @@ static uint32_t place(struct ring_tx *tx, uint32_t want)
 	if (start > here && (start >= want || here < want / 4)) {
 		wrap(tx);
 		here = start;
+	} else if (here < want / 4 + 1 && room_behind(tx)) {
+		skip(tx);
+		here = payload_in(room_here(tx));
 	}
 	return MIN(here, want);
 }
@@ -117,8 +160,12 @@ static int rewind_if_empty(struct ring_tx *tx)
 		return err;
 	tx->look = RING_REWIND_BYTES;
 	if (tx->tail == tx->head &&
-	    tx->head >= RING_REWIND_BYTES) /* so there is room at 0 */
+	    tx->head >= RING_REWIND_BYTES) { /* so there is room at 0 */
+		uint32_t resume = tx->head + RING_ALIGN;
+
 		wrap(tx);
+		tx->resume = resume;
+	}
 	return 0;
 }
 
@@ -192,6 +239,11 @@ static int header_at(const struct ring_rx *rx, uint32_t off, uint32_t *len)
 		return RING_NONE;
 	if (mark == RING_WRAP)
 		return off && !*len ? RING_WRAP : -EPROTO;
+	if (mark == RING_SKIP) /* forwards only, so that it ends */
+		return *len > off && *len <= rx->size - RING_ALIGN &&
+				       *len % RING_ALIGN == 0
+			       ? RING_SKIP
+			       : -EPROTO;
 	if (mark != RING_FIN && mark != RING_BACK)
 		return -EPROTO;
 	return *len ? -EPROTO : (int)mark;
@@ -203,9 +255,12 @@ int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
 	uint32_t len;
 	int got = header_at(rx, rx->off, &len);
 
-	if (got == RING_WRAP) {
-		rx->off = 0;
-		got = header_at(rx, 0, &len);
+	/* At most a WRAP to the start and a SKIP from there. */
+	for (int jumps = 0; got == RING_WRAP || got == RING_SKIP; jumps++) {
+		if (jumps == 3)
+			return -EPROTO;
+		rx->off = got == RING_WRAP ? 0 : len;
+		got = header_at(rx, rx->off, &len);
 	}
 	if (got < 0)
 		return got;
@@ -226,8 +281,12 @@ int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
 	    pos = (rx)->pos,                                                   \
 	    got = (rx)->len ? (len = (rx)->len, (int)RING_DATA)                \
 			    : header_at((rx), off, &len);                      \
-	     budget && (got == RING_DATA || got == RING_WRAP); budget--,       \
-	    off = got == RING_WRAP ? 0 : off + ring_record_bytes(len),         \
+	     budget &&                                                         \
+	     (got == RING_DATA || got == RING_WRAP || got == RING_SKIP);       \
+	     budget--,                                                         \
+	    off = got == RING_WRAP   ? 0                                       \
+		  : got == RING_SKIP ? len                                     \
+				     : off + ring_record_bytes(len),           \
 	    pos = 0, got = header_at((rx), off, &len))
 
 uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
@@ -238,11 +297,11 @@ uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
 
 	*mark = RING_NONE;
 	FOR_EACH_READY (rx, off, len, pos, got, budget) {
-		if (got == RING_WRAP)
+		if (got != RING_DATA)
 			continue;
 		n += len - pos;
 		if (n >= max)
-			return n;
+			return max;
 	}
 	if (got == RING_FIN || got == RING_BACK)
 		*mark = (enum ring_mark)got;
@@ -256,7 +315,7 @@ uint32_t ring_rx_copy_ahead(const struct ring_rx *rx, void *buf, uint32_t n,
 	int got;
 
 	FOR_EACH_READY (rx, off, len, pos, got, budget) {
-		if (got == RING_WRAP)
+		if (got != RING_DATA)
 			continue;
 		uint32_t have = len - pos;
 		uint32_t jump = MIN(skip, have);

@@ -15,7 +15,13 @@
  *
  * The ring is elastic: whenever the producer finds it empty after REWIND_BYTES,
  * it starts over at offset 0, so a request-response connection stays within a few
- * pages however long it lives.
+ * pages however long it lives.  Should it run into the place T where it was rewound
+ * before the consumer has moved from there, it goes on behind it:
+ *
+ *     0 |records|SKIP|        T |WRAP|records ...|        size
+ *           ^------- 2nd ------'        ^-- 3rd
+ *
+ * so an empty ring always has room for nearly its size.
  *
  * What the other side wrote is input: an offset or a length is checked against the
  * ring before use, read once, and a liar gets -EPROTO.  Nothing here blocks,
@@ -38,6 +44,7 @@ enum ring_mark {
 	RING_WRAP = 2, /* the next record is at offset 0 */
 	RING_FIN = 3,  /* the stream ends here */
 	RING_BACK = 4, /* the rest of the stream is in TCP */
+	RING_SKIP = 5, /* the next record is at the offset that stands as length */
 };
 
 #define RING_HDR 8u
@@ -45,7 +52,8 @@ enum ring_mark {
 #define RING_BIG 2048u		 /* payloads from here start on a line */
 #define RING_CHUNK (64u * 1024)	 /* payload of one record at most */
 #define RING_REWIND_BYTES 4096u
-#define RING_RESERVE (3 * RING_ALIGN) /* for WRAP, FIN and BACK, always */
+#define RING_RESERVE (4 * RING_ALIGN) /* for WRAP, SKIP, FIN, BACK, always */
+#define RING_NO_HOLE UINT32_MAX
 #define RING_MIN_SIZE 4096u
 #define RING_MAX_SIZE (1u << 30)
 
@@ -134,7 +142,7 @@ static inline bool ring_rx_ready(const struct ring_rx *rx)
 	return rx->len || load_acq(ring_hdr_at(rx->base, rx->off)); /* A1 */
 }
 
-/* Payload bytes ready, counted up to @max; *@mark: a FIN or BACK behind them. */
+/* Payload bytes ready, at most @max; *@mark: a FIN or BACK behind them. */
 uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
 		       enum ring_mark *mark);
 

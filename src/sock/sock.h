@@ -51,6 +51,9 @@ struct ring_tx {
 	uint32_t head;	 /* where the next record's header goes */
 	uint32_t tail;	 /* the consumer's, as last seen and checked */
 	uint32_t look;	 /* bytes until the consumer's tail is looked at */
+	uint32_t resume; /* where the ring went on before it was rewound, or 0 */
+	uint32_t hole;	 /* offset of a SKIP mark that the consumer may not have
+			  * reached, or UINT32_MAX */
 };
 
 /* The consumer's view. */
