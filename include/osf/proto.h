@@ -31,7 +31,7 @@ extern "C" {
 
 enum osf_cap {
 	OSF_CAP_SELF_ROUTING = 1 << 0, /* needs no route of the kernel's */
-	OSF_CAP_LOCAL = 1 << 1,	       /* reaches this host */
+	OSF_CAP_LOCAL = 1 << 1,        /* reaches this host */
 	OSF_CAP_REMOTE = 1 << 2,       /* reaches other hosts */
 	OSF_CAP_IPV6 = 1 << 3,
 	OSF_CAP_RDMA = 1 << 4,
@@ -47,7 +47,7 @@ enum osf_inet_event_kind {
 
 struct osf_inet_event {
 	uint32_t size;
-	uint32_t kind;	  /* enum osf_inet_event_kind */
+	uint32_t kind;    /* enum osf_inet_event_kind */
 	uint32_t ifindex; /* 0 when not known */
 	uint32_t family;  /* AF_INET, AF_INET6, 0 */
 };
@@ -57,7 +57,7 @@ struct osf_proto {
 	uint32_t reserved;
 	uint64_t comp_mask; /* optional fields that are set; none so far */
 	const char *name;   /* 1 to 15 characters of [a-z0-9_-]; rules use it */
-	uint64_t caps;	    /* OSF_CAP_* */
+	uint64_t caps;      /* OSF_CAP_* */
 	int32_t priority;   /* higher is asked first; shm 100, inet 0 */
 	int32_t reserved2;
 

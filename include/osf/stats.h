@@ -50,14 +50,14 @@ enum osf_stats_proto {
 
 /* What has happened in this process, closed sockets included. */
 struct osf_stats_totals {
-	uint64_t n_sockets;         /* TCP sockets seen: created or accepted */
-	uint64_t n_connected;       /* connections opened from here */
-	uint64_t n_accepted;        /* connections accepted here */
-	uint64_t n_upgraded;        /* of those, moved to shared memory */
-	uint64_t n_taken_back;      /* of those, moved back to the kernel */
-	uint64_t n_broken;          /* reset because the peer's segment lied */
-	uint64_t n_offers;          /* offers opened */
-	uint64_t n_offers_expired;  /* offers that nobody took */
+	uint64_t n_sockets;        /* TCP sockets seen: created or accepted */
+	uint64_t n_connected;      /* connections opened from here */
+	uint64_t n_accepted;       /* connections accepted here */
+	uint64_t n_upgraded;       /* of those, moved to shared memory */
+	uint64_t n_taken_back;     /* of those, moved back to the kernel */
+	uint64_t n_broken;         /* reset because the peer's segment lied */
+	uint64_t n_offers;         /* offers opened */
+	uint64_t n_offers_expired; /* offers that nobody took */
 	uint64_t rx_bytes_shm, tx_bytes_shm;   /* of closed sockets only */
 	uint64_t rx_bytes_inet, tx_bytes_inet; /* of closed sockets only */
 	uint64_t rx_ops, tx_ops;               /* of closed sockets only */
@@ -87,17 +87,17 @@ struct osf_stats_sock {
 	uint8_t reason;  /* enum osf_reason: why it runs there */
 	uint8_t passive; /* 1 accepted, 0 connected (or neither) */
 	uint8_t listening;
-	uint16_t local_port, peer_port;    /* host order */
+	uint16_t local_port, peer_port; /* host order */
 	uint16_t reserved;
 	uint8_t local_addr[16], peer_addr[16]; /* v4 in the first 4 bytes */
-	uint64_t opened_ns;   /* CLOCK_REALTIME */
-	uint64_t since_ns;    /* CLOCK_REALTIME: on this protocol since */
+	uint64_t opened_ns;                    /* CLOCK_REALTIME */
+	uint64_t since_ns; /* CLOCK_REALTIME: on this protocol since */
 	uint64_t rx_bytes_inet, tx_bytes_inet;
 	uint64_t rx_bytes_shm, tx_bytes_shm;
 	uint64_t rx_ops, tx_ops; /* calls that moved bytes */
-	uint64_t n_spins;  /* waits that spinning ended */
-	uint64_t n_sleeps; /* waits that went to sleep in the kernel */
-	uint64_t n_wakes;  /* doorbells rung for the peer */
+	uint64_t n_spins;        /* waits that spinning ended */
+	uint64_t n_sleeps;       /* waits that went to sleep in the kernel */
+	uint64_t n_wakes;        /* doorbells rung for the peer */
 };
 
 #endif

@@ -25,12 +25,11 @@
 	})
 
 #define container_of(ptr, type, member)                                        \
-	((type *)((char *)(ptr) - offsetof(type, member)))
+	((type *)((char *)(ptr)-offsetof(type, member)))
 
 /* A pointer that the kernel would answer with EFAULT, as far as its value tells:
  * the first page, and what no program has. */
-#define is_bad_ptr(p)                                                          \
-	unlikely((uintptr_t)(p) < 4096 || (uintptr_t)(p) >> 47)
+#define is_bad_ptr(p) unlikely((uintptr_t)(p) < 4096 || (uintptr_t)(p) >> 47)
 
 /* Assertions that hot paths can afford only while testing. */
 #ifdef OSF_DEBUG

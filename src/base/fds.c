@@ -27,8 +27,8 @@ static void window_set(void)
 	int top = 1024;
 
 	if (!getrlimit(RLIMIT_NOFILE, &rl) && rl.rlim_cur > 0)
-		top = rl.rlim_cur > FDS_TOP_MAX ? FDS_TOP_MAX
-						: (int)rl.rlim_cur;
+		top =
+		    rl.rlim_cur > FDS_TOP_MAX ? FDS_TOP_MAX : (int)rl.rlim_cur;
 	/* The kernel grows its table by doubling: stay within 64 Ki numbers
 	 * unless the program itself is up there. */
 	if (top > 65536)
@@ -73,8 +73,9 @@ void fds_close(int fd)
 
 bool fds_is_ours(int fd)
 {
-	return in_window(fd) && load_rlx(&ours[(fd - base_fd) / 64]) >>
-					((fd - base_fd) % 64) & 1;
+	return in_window(fd) &&
+	       load_rlx(&ours[(fd - base_fd) / 64]) >> ((fd - base_fd) % 64) &
+		   1;
 }
 
 int fds_next(int from)

@@ -15,7 +15,6 @@
 #include "base/atomic.h"
 #include "base/libc.h"
 
-
 static int resolving; /* 1 while the look-up runs, 2 when done */
 
 static __thread bool looking_up __attribute__((tls_model("initial-exec")));
@@ -96,14 +95,9 @@ struct libc libc = {
 #undef F
 #undef V
 	/* These must work while dlsym() is at it. */
-	.read = raw_read,
-	.write = raw_write,
-	.close = raw_close,
-	.open = raw_open,
-	.fcntl = raw_fcntl,
-	.ioctl = raw_ioctl,
-	.socket = raw_socket,
-	.poll = raw_poll,
+	.read = raw_read,     .write = raw_write, .close = raw_close,
+	.open = raw_open,     .fcntl = raw_fcntl, .ioctl = raw_ioctl,
+	.socket = raw_socket, .poll = raw_poll,
 };
 #pragma GCC diagnostic pop
 

@@ -54,8 +54,8 @@ void lock_slow(struct lock *l)
 		    !cas(&l->word, word, word | LOCK_WAITERS))
 			continue;
 		struct timespec ts = { .tv_nsec = 20 * 1000 * 1000 };
-		if (syscall(SYS_futex, &l->word, FUTEX_WAIT, word | LOCK_WAITERS,
-			    &ts, NULL, 0) < 0 &&
+		if (syscall(SYS_futex, &l->word, FUTEX_WAIT,
+			    word | LOCK_WAITERS, &ts, NULL, 0) < 0 &&
 		    errno == ETIMEDOUT && owner_is_dead(word & ~LOCK_WAITERS) &&
 		    cas(&l->word, word | LOCK_WAITERS, self | LOCK_WAITERS))
 			break;

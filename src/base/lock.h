@@ -53,5 +53,6 @@ static inline void lock_put_cleanup(struct lock **l) { lock_put(*l); }
 #define GUARD(l) GUARD_(l, __LINE__)
 #define GUARD_(l, line) GUARD__(l, line)
 #define GUARD__(l, line)                                                       \
-	struct lock *guard_##line __attribute__((cleanup(lock_put_cleanup),   \
-						 unused)) = (lock_get(l), (l))
+	struct lock *guard_##line                                              \
+	    __attribute__((cleanup(lock_put_cleanup), unused)) =               \
+		(lock_get(l), (l))

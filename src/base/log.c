@@ -32,11 +32,11 @@ void log_open(void)
 
 	if (!level || !*level)
 		return;
-	int fd = file && *file ? libc.open(file,
-					   O_WRONLY | O_CREAT | O_APPEND |
-						   O_CLOEXEC,
-					   0600)
-			       : libc.dup(STDERR_FILENO);
+	int fd =
+	    file && *file
+		? libc.open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
+			    0600)
+		: libc.dup(STDERR_FILENO);
 	if (fd < 0)
 		return;
 	fd_log = fds_hide(fd);

@@ -13,8 +13,8 @@ enum log_level { LOG_LEVEL_ERR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DBG };
 
 extern int log_level; /* messages above it are not made; -1: none */
 
-void log_open(void);                 /* reads OSF_LOG and OSF_LOG_FILE */
-int log_fd(void);                    /* ours, not to be closed, or -1 */
+void log_open(void);                /* reads OSF_LOG and OSF_LOG_FILE */
+int log_fd(void);                   /* ours, not to be closed, or -1 */
 int log_level_parse(const char *s); /* "err".."dbg" or 0..3; -1 unknown */
 COLD void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);
 

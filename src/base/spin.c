@@ -15,12 +15,12 @@
 #define CROWDED_WAITS 16
 
 struct spinner {
-	uint8_t misses;	 /* one bit a wait, 1: it was too long to spin */
+	uint8_t misses;  /* one bit a wait, 1: it was too long to spin */
 	uint8_t crowded; /* waits left to sleep through at once */
 };
 
 static __thread struct spinner spinner
-	__attribute__((tls_model("initial-exec")));
+    __attribute__((tls_model("initial-exec")));
 static uint64_t spin_ns = SPIN_DEFAULT_NS;
 
 void spin_configure(void)

@@ -34,10 +34,10 @@ struct epitem {
 	uint32_t slot; /* in the set's lane, or SLOT_NONE */
 	int fd;
 	bool in_use;
-	bool merged;   /* served here; else by the kernel */
-	bool tagged;   /* the kernel's entry carries our tag */
-	bool disabled; /* EPOLLONESHOT has fired */
-	bool fresh;    /* EPOLLET: report what is ready, seen or not */
+	bool merged;      /* served here; else by the kernel */
+	bool tagged;      /* the kernel's entry carries our tag */
+	bool disabled;    /* EPOLLONESHOT has fired */
+	bool fresh;       /* EPOLLET: report what is ready, seen or not */
 	uint32_t ev_seen; /* EPOLLET: the bits at the last look */
 	uint64_t rx_seen; /* EPOLLET: stream bytes arrived by the last report */
 };
@@ -52,7 +52,8 @@ struct epoll {
 	uint32_t n_merged;
 	uint32_t lane;
 	struct list ready;
-	struct list always; /* items to look at each time: no slot tells of them */
+	struct list
+	    always;  /* items to look at each time: no slot tells of them */
 	int kick_fd; /* in the kernel's set, to wake other waiters */
 	uint32_t n_waiting;
 	bool nested; /* waited for from outside */
@@ -195,7 +196,6 @@ static void item_drop(struct epitem *it)
 	it->ep->free_items = it;
 }
 
-
 static void kick(struct epoll *ep)
 {
 	uint64_t one = 1;
@@ -264,7 +264,8 @@ static void item_merge(struct epitem *it)
 	if (it->merged)
 		return;
 	epoll_equip(ep);
-	if (kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(ep), tag_of(it))) {
+	if (kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(ep),
+		       tag_of(it))) {
 		/* EPOLLEXCLUSIVE entries cannot be changed in place. */
 		kernel_ctl(ep, EPOLL_CTL_DEL, it->fd, 0, 0);
 		kernel_ctl(ep, EPOLL_CTL_ADD, it->fd, hint_events(ep),
@@ -473,6 +474,8 @@ int epoll_file_ctl(int epfd, struct file *fe, int op, int fd,
 	} else {
 		if (f->kind == FILE_EPOLL && op == EPOLL_CTL_ADD)
 			epoll_nest(f);
+		if (f->kind == FILE_SOCK && !f->merged)
+			file_settle(f, fd);
 		GUARD(&f->lock);
 		GUARD(&fe->ep->lock);
 		err = ctl_locked(fe->ep, f, op, fd, ev);
@@ -513,8 +516,9 @@ static uint32_t child_events(struct epitem *it)
 static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev)
 {
 	int inq = ev & EPOLLIN ? shm_inq(sk, it->fd) : 0;
+	bool eof = ev & EPOLLIN && shm_events(sk, it->fd) & POLLRDHUP;
 	uint64_t rx = sk->st.rx_bytes_shm + sk->st.rx_bytes_inet +
-		      (uint64_t)(inq > 0 ? inq : 0);
+		      (uint64_t)(inq > 0 ? inq : 0) + eof;
 	bool edge = it->fresh || ev & ~it->ev_seen ||
 		    (ev & EPOLLIN && rx > it->rx_seen);
 
@@ -558,7 +562,7 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max)
 	list_init(&again);
 	while (n < max && !list_is_empty(&ep->ready)) {
 		struct epitem *it =
-			container_of(ep->ready.next, struct epitem, ready);
+		    container_of(ep->ready.next, struct epitem, ready);
 
 		put_aside(it);
 		if (it->disabled || !it->merged) {
@@ -568,8 +572,8 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max)
 		uint32_t ev = item_events(it);
 		if (!ev)
 			continue;
-		evs[n++] = (struct epoll_event){ .events = ev,
-						 .data = it->data };
+		evs[n++] =
+		    (struct epoll_event){ .events = ev, .data = it->data };
 		if (it->events & EPOLLONESHOT) {
 			it->disabled = true;
 		} else if (!(it->events & EPOLLET)) {
@@ -636,8 +640,8 @@ static int translate(struct epoll *ep, struct epoll_event *evs, int n)
 		uint64_t data = evs[i].data.u64;
 		uint32_t idx = (uint32_t)data;
 
-		if ((data & TAG_MASK) != TAG || (idx >= ep->n_items &&
-						 idx != KICK)) {
+		if ((data & TAG_MASK) != TAG ||
+		    (idx >= ep->n_items && idx != KICK)) {
 			evs[kept++] = evs[i];
 			continue;
 		}
@@ -686,9 +690,8 @@ static bool wait_spin_ready(void *arg)
 static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
 		      int max, uint64_t deadline_ns, const sigset_t *mask)
 {
-	struct lane *lane = ep->lane == LANE_NONE
-				    ? NULL
-				    : &inbox_own()->lane[ep->lane];
+	struct lane *lane =
+	    ep->lane == LANE_NONE ? NULL : &inbox_own()->lane[ep->lane];
 	struct timespec left = { 0 };
 	int n = 0;
 
@@ -700,9 +703,9 @@ static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
 
 		if (now < deadline_ns)
 			left = ns_timespec(deadline_ns - now);
-		n = libc.epoll_pwait2(
-			epfd, evs, max,
-			deadline_ns == UINT64_MAX ? NULL : &left, mask);
+		n = libc.epoll_pwait2(epfd, evs, max,
+				      deadline_ns == UINT64_MAX ? NULL : &left,
+				      mask);
 		if (n < 0)
 			n = -errno;
 	}
@@ -822,7 +825,8 @@ bool epoll_has_ready(struct file *fe)
 		inbox_harvest(ep->lane, item_news, ep);
 	push_always(ep);
 	/* Ask each that may be ready, and leave those that are on the list. */
-	for (struct list *l = ep->ready.next, *next; l != &ep->ready; l = next) {
+	for (struct list *l = ep->ready.next, *next; l != &ep->ready;
+	     l = next) {
 		struct epitem *it = container_of(l, struct epitem, ready);
 
 		next = l->next;
@@ -866,10 +870,7 @@ bool epoll_kernel_ready(struct file *fe)
 	return !hinted || libc.poll(&p, 1, 0) > 0;
 }
 
-void epoll_sleeping(struct file *fe)
-{
-	epoll_nest(fe);
-}
+void epoll_sleeping(struct file *fe) { epoll_nest(fe); }
 
 /* The lane and what peers know of it are the parent's: in the child every socket
  * is told of by its anchor. */

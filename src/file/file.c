@@ -264,8 +264,8 @@ COLD void file_look(struct file *f, int fd)
 bool file_is_ours(int fd)
 {
 	struct file *f = file_get(fd);
-	bool ours = f && f->kind == FILE_SOCK &&
-		    sock_mode(f->sk) >= SOCK_CANDIDATE;
+	bool ours =
+	    f && f->kind == FILE_SOCK && sock_mode(f->sk) >= SOCK_CANDIDATE;
 
 	if (f)
 		file_put(f);
@@ -288,8 +288,7 @@ int file_next(int from)
 void file_for_each(void (*each)(int fd, struct file *f))
 {
 	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
-		struct file *f =
-			(struct file *)(table_load(fd) & ~FILE_PASS);
+		struct file *f = (struct file *)(table_load(fd) & ~FILE_PASS);
 
 		if (f)
 			each(fd, f);

@@ -31,8 +31,8 @@ struct epitem;
 struct file {
 	uint32_t n_refs; /* descriptors plus calls in flight */
 	uint8_t kind;
-	uint8_t merged;	   /* its epoll items are served by us */
-	uint8_t hidden;	   /* anchor_fd is a descriptor of our own */
+	uint8_t merged;    /* its epoll items are served by us */
+	uint8_t hidden;    /* anchor_fd is a descriptor of our own */
 	int32_t anchor_fd; /* some descriptor of the description */
 	struct sock *sk;
 	struct epoll *ep;
@@ -49,10 +49,10 @@ extern uintptr_t *file_table[TABLE_TOP];
 
 static inline uintptr_t *table_slot(int fd)
 {
-	uintptr_t *page = (unsigned)fd < TABLE_TOP << TABLE_BITS
-				  ? load_acq(&file_table[(unsigned)fd >>
-							 TABLE_BITS])
-				  : NULL;
+	uintptr_t *page =
+	    (unsigned)fd < TABLE_TOP << TABLE_BITS
+		? load_acq(&file_table[(unsigned)fd >> TABLE_BITS])
+		: NULL;
 
 	return page ? &page[(unsigned)fd & ((1u << TABLE_BITS) - 1)] : NULL;
 }
@@ -133,7 +133,7 @@ int file_next(int from);
 
 /* fork.c */
 void fork_init(void);
-void file_exit(void); /* the process is about to end */
+void file_exit(void);   /* the process is about to end */
 void fork_failed(void); /* the child never came to be */
 /* adopt.c: sockets that were there before us. */
 void file_adopt(void);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "base/libc.h"
@@ -58,7 +59,10 @@ static short file_revents(const struct entry *e)
 
 	if (f->kind == FILE_EPOLL)
 		return epoll_has_ready(f) ? (short)(POLLIN & want) : 0;
-	return (short)(shm_events(f->sk, e->kernel.fd) & want);
+	unsigned ev = shm_events(f->sk, e->kernel.fd);
+	if (unlikely(!f->merged))
+		file_settle(f, e->kernel.fd);
+	return (short)(ev & want);
 }
 
 /* Fill in revents; how many are not 0. */
@@ -221,6 +225,10 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 		   ts->tv_nsec >= (long)NS_PER_S))
 		return -EINVAL;
 	if (n > ON_STACK) {
+		struct rlimit rl;
+
+		if (!getrlimit(RLIMIT_NOFILE, &rl) && n > rl.rlim_cur)
+			return -EINVAL;
 		heap = malloc(n * (sizeof(*entries) + sizeof(*kfds)));
 		if (!heap)
 			return -ENOMEM;
@@ -298,8 +306,8 @@ int select_files(int n, fd_set *r, fd_set *w, fd_set *e,
 		short want = wanted(fd, r, w, e);
 
 		if (want)
-			fds[n_fds++] = (struct pollfd){ .fd = fd,
-							.events = want };
+			fds[n_fds++] =
+			    (struct pollfd){ .fd = fd, .events = want };
 	}
 	int n_ready = poll_files(fds, n_fds, ts, mask);
 	for (nfds_t i = 0; n_ready > 0 && i < n_fds; i++)

@@ -19,18 +19,19 @@
 #include "ops/local.h"
 #include "osf/proto.h"
 
-#define LOCALS_MAX 256 /* more are taken for remote: their traffic is the kernel's */
+#define LOCALS_MAX                                                             \
+	256 /* more are taken for remote: their traffic is the kernel's */
 
 static struct lock lock;
 static struct in6_addr locals[LOCALS_MAX]; /* IPv4 as v4-mapped */
-static int n_locals = -1;		   /* -1: to be read */
+static int n_locals = -1;                  /* -1: to be read */
 static int fd_events = -1;
 
 static bool as_in6(const struct sockaddr *sa, struct in6_addr *out)
 {
 	if (sa->sa_family == AF_INET6) {
-		*out = ((const struct sockaddr_in6 *)(const void *)sa)
-			       ->sin6_addr;
+		*out =
+		    ((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr;
 		return true;
 	}
 	if (sa->sa_family != AF_INET)
@@ -52,14 +53,12 @@ static bool is_loopback(const struct in6_addr *a)
 static void open_events(void)
 {
 	struct sockaddr_nl nl = { .nl_family = AF_NETLINK,
-				  .nl_groups = RTMGRP_LINK |
-					       RTMGRP_IPV4_IFADDR |
-					       RTMGRP_IPV6_IFADDR |
-					       RTMGRP_IPV4_ROUTE |
-					       RTMGRP_IPV6_ROUTE };
-	int fd = libc.socket(AF_NETLINK,
-			     SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC,
-			     NETLINK_ROUTE);
+				  .nl_groups =
+				      RTMGRP_LINK | RTMGRP_IPV4_IFADDR |
+				      RTMGRP_IPV6_IFADDR | RTMGRP_IPV4_ROUTE |
+				      RTMGRP_IPV6_ROUTE };
+	int fd = libc.socket(
+	    AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, NETLINK_ROUTE);
 
 	if (fd < 0)
 		return;
@@ -95,7 +94,7 @@ static void read_events(void)
 		for (; NLMSG_OK(h, (size_t)n); h = NLMSG_NEXT(h, n)) {
 			struct osf_inet_event ev = { .size = sizeof(ev),
 						     .kind = kind_of(
-							     h->nlmsg_type) };
+							 h->nlmsg_type) };
 			if (ev.kind <= OSF_INET_ADDR_DEL) {
 				struct ifaddrmsg *m = NLMSG_DATA(h);
 

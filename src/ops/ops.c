@@ -72,8 +72,8 @@ static void note_local(struct sock *sk, int fd)
 	socklen_t len = sizeof(ss);
 
 	if (!getsockname(fd, (struct sockaddr *)&ss, &len))
-		addr_note(sk->st.local_addr, &sk->st.local_port,
-			  &sk->st.family, (struct sockaddr *)&ss);
+		addr_note(sk->st.local_addr, &sk->st.local_port, &sk->st.family,
+			  (struct sockaddr *)&ss);
 }
 
 static void note_peer(struct sock *sk, const struct sockaddr *sa)
@@ -91,7 +91,8 @@ static void to_kernel(struct sock *sk, enum osf_reason reason)
 
 bool ops_pin(struct sock *sk, enum osf_reason reason)
 {
-	if (!cas(&sk->state, SOCK_STATE(SOCK_YOUNG), SOCK_STATE(SOCK_UPGRADING)))
+	if (!cas(&sk->state, SOCK_STATE(SOCK_YOUNG),
+		 SOCK_STATE(SOCK_UPGRADING)))
 		return false;
 	shm_offer_close(sk);
 	to_kernel(sk, reason);
@@ -118,10 +119,10 @@ static void start_counting(struct sock *sk)
 {
 	if (!shm_config.upgrade_turns)
 		sk->flags |= SOCK_F_EAGER;
-	sk->turns_next = sk->flags & SOCK_F_EAGER ? 0
-						  : shm_config.upgrade_turns;
-	sk->bytes_next = sk->flags & SOCK_F_EAGER ? 0
-						  : shm_config.upgrade_bytes;
+	sk->turns_next =
+	    sk->flags & SOCK_F_EAGER ? 0 : shm_config.upgrade_turns;
+	sk->bytes_next =
+	    sk->flags & SOCK_F_EAGER ? 0 : shm_config.upgrade_bytes;
 	sock_set_reason(sk, OSF_REASON_YOUNG);
 	sk->st.proto = OSF_PROTO_INET;
 }
@@ -142,11 +143,10 @@ static bool look_again(struct sock *sk)
 	/* The opener, having offered, looks often at first: the answer comes
 	 * with the next response. */
 	bool offered = sk->offer_fd >= 0;
-	sk->turns_next = offered && n < 4 ? sk->turns + 1
-					  : sk->turns * 2 + 1;
+	sk->turns_next = offered && n < 4 ? sk->turns + 1 : sk->turns * 2 + 1;
 	sk->bytes_next = offered && n < 4
-				 ? bytes + shm_config.upgrade_bytes / 2
-				 : bytes * 2 + shm_config.upgrade_bytes;
+			     ? bytes + shm_config.upgrade_bytes / 2
+			     : bytes * 2 + shm_config.upgrade_bytes;
 	return true;
 }
 

@@ -59,8 +59,8 @@ static int add_file(const char *path, bool required)
 	if (!text)
 		return -ENOMEM;
 	for (;;) {
-		ssize_t n = libc.read(fd, text + len,
-				      CONFIG_MAX_BYTES + 1 - len);
+		ssize_t n =
+		    libc.read(fd, text + len, CONFIG_MAX_BYTES + 1 - len);
 		if (n <= 0 || (len += (size_t)n) > CONFIG_MAX_BYTES)
 			break;
 	}
@@ -78,8 +78,8 @@ int policy_init(void)
 				    : add_file(CONFIG_FILE, false);
 	if (err)
 		return err;
-	all_os = rules && rules_all_os(rules, program_invocation_short_name,
-				       app_id());
+	all_os = rules &&
+		 rules_all_os(rules, program_invocation_short_name, app_id());
 	return 0;
 }
 

@@ -25,8 +25,8 @@ static int n_protos;
 /* The op, if the registrant's struct reaches that far. */
 #define OP(p, op)                                                              \
 	((p)->size >= offsetof(struct osf_proto, op) + sizeof((p)->op)         \
-		 ? (p)->op                                                     \
-		 : NULL)
+	     ? (p)->op                                                         \
+	     : NULL)
 
 static int check(const struct osf_proto *p)
 {

@@ -16,10 +16,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "file/epoll.h"
 #include "inet/inet.h"
 #include "ops/ops.h"
@@ -33,10 +35,10 @@
 #define BAD_ADDR_FLAG (1 << 29)
 #define BAD_LEN_FLAG (1 << 28)
 #define TO(addr, len, flags)                                                   \
-	((flags) | (!(addr)			? 0                            \
+	((flags) | (!(addr)                                   ? 0              \
 		    : (len) > sizeof(struct sockaddr_storage) ? BAD_LEN_FLAG   \
-		    : (len) && is_bad_ptr(addr) ? BAD_ADDR_FLAG                \
-						: 0))
+		    : (len) && is_bad_ptr(addr)               ? BAD_ADDR_FLAG  \
+							      : 0))
 #define MSG_VECTORS(msg) (msg)->msg_iov, (msg)->msg_iovlen
 
 /* What these flags ask for, the rings do not have. */
@@ -70,6 +72,30 @@ static ssize_t vectors_check(const struct iovec *iov, size_t n)
 	return (ssize_t)bytes;
 }
 
+/* A message that the kernel refuses, so that it may say how. */
+static bool bad_msg(const struct msghdr *msg)
+{
+	return is_bad_ptr(msg) || msg->msg_iovlen > IOV_MAX ||
+	       (msg->msg_iovlen && is_bad_ptr(msg->msg_iov));
+}
+
+/* A stream takes no notice of control messages, but of wrong ones. */
+static COLD bool bad_control(const struct msghdr *msg)
+{
+	if (!msg->msg_controllen)
+		return false;
+	if (is_bad_ptr(msg->msg_control))
+		return true;
+	struct msghdr m = *msg;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
+		if (c->cmsg_len < sizeof(*c) ||
+		    (c->cmsg_level == SOL_SOCKET &&
+		     c->cmsg_type != SCM_RIGHTS &&
+		     c->cmsg_type != SCM_CREDENTIALS))
+			return true;
+	return msg->msg_controllen < sizeof(struct cmsghdr);
+}
+
 /* Out-of-band calls are the kernel's, on the connection underneath. */
 static COLD ssize_t rx_kernel(int fd, const struct iovec *iov, size_t n,
 			      int flags)
@@ -85,7 +111,7 @@ HOT ssize_t edge_rx(struct file *f, int fd, const struct iovec *iov, size_t n,
 {
 	struct sock *sk = f->sk;
 
-	if (n != 1 || unlikely(!iov->iov_len)) {
+	if (n != 1 || unlikely(iov->iov_len - 1 >= SSIZE_MAX)) {
 		ssize_t bytes = vectors_check(iov, n);
 
 		if (bytes < 0 || (!bytes && flags & READ_FLAG))
@@ -118,7 +144,7 @@ HOT ssize_t edge_tx(struct file *f, int fd, const struct iovec *iov, size_t n,
 	struct sock *sk = f->sk;
 	ssize_t r, bytes;
 
-	if (likely(n == 1)) {
+	if (likely(n == 1 && iov->iov_len <= SSIZE_MAX)) {
 		bytes = (ssize_t)iov->iov_len;
 	} else {
 		bytes = vectors_check(iov, n);
@@ -200,14 +226,48 @@ static void leave(struct call *c)
 		} else {                                                       \
 			r_ = (ours);                                           \
 			r_ = unlikely(r_ == -ESTALE)                           \
-				     ? (kernel)                                \
-				     : libc_ret(r_, errno_before_);            \
+				 ? (kernel)                                    \
+				 : libc_ret(r_, errno_before_);                \
 		}                                                              \
 		r_;                                                            \
 	})
 
+/* A socket that goes to another process goes as the kernel's. */
+static COLD void pass_on(const struct msghdr *msg)
+{
+	struct msghdr m = *msg;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
+		    c->cmsg_len < CMSG_LEN(sizeof(int)))
+			continue;
+		const int *fds = (const int *)CMSG_DATA(c);
+		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (size_t i = 0; i < n; i++) {
+			CALL(p) = { .file = file_get(fds[i]) };
+
+			if (!p.file || p.file->kind != FILE_SOCK)
+				continue;
+			if (ops_pin(p.file->sk, OSF_REASON_PASSED))
+				file_pass(p.file);
+			else if (p.file->sk->seg)
+				shm_take_back(p.file->sk, fds[i],
+					      OSF_REASON_PASSED);
+		}
+	}
+}
+
+#define PASSES_sendmsg                                                         \
+	if (!bad_msg(msg) && unlikely(msg->msg_controllen) &&                  \
+	    !is_bad_ptr(msg->msg_control))                                     \
+	pass_on(msg)
+#define PASSES_write (void)0
+#define PASSES_writev (void)0
+#define PASSES_send (void)0
+#define PASSES_sendto (void)0
+
 /* sendmsg() is followed through its pointer. */
-#define BAD_MSG_sendmsg is_bad_ptr(msg)
+#define BAD_MSG_sendmsg bad_msg(msg) || (msg->msg_control && bad_control(msg))
 #define BAD_MSG_write false
 #define BAD_MSG_writev false
 #define BAD_MSG_send false
@@ -225,6 +285,7 @@ static void leave(struct call *c)
 #define TX(name, params, kernel, vectors, ...)                                 \
 	OSF_API ssize_t name params                                            \
 	{                                                                      \
+		PASSES_##name;                                                 \
 		CALL(c) = { .file = file_get(fd) };                            \
 		if (likely(!c.file) || c.file->kind != FILE_SOCK ||            \
 		    BAD_MSG_##name)                                            \
@@ -257,10 +318,9 @@ OSF_API ssize_t recvfrom(int fd, void *restrict buf, size_t n, int flags,
 	CALL(c) = { .file = file_get(fd) };
 	if (likely(!c.file) || c.file->kind != FILE_SOCK)
 		return libc.recvfrom(fd, buf, n, flags, addr, len);
-	return DATA_CALL(c, DIR_RX,
-			 libc.recvfrom(fd, buf, n, flags, addr, len),
-			 edge_recvfrom(c.file, fd, ONE(buf, n), flags, addr,
-				       len));
+	return DATA_CALL(
+	    c, DIR_RX, libc.recvfrom(fd, buf, n, flags, addr, len),
+	    edge_recvfrom(c.file, fd, ONE(buf, n), flags, addr, len));
 }
 
 OSF_API ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n,
@@ -292,41 +352,82 @@ static ssize_t edge_recvmsg(struct file *f, int fd, struct msghdr *msg,
 OSF_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
 	CALL(c) = { .file = file_get(fd) };
-	if (likely(!c.file) || c.file->kind != FILE_SOCK || is_bad_ptr(msg))
+	if (likely(!c.file) || c.file->kind != FILE_SOCK || bad_msg(msg))
 		return libc.recvmsg(fd, msg, flags);
 	return DATA_CALL(c, DIR_RX, libc.recvmsg(fd, msg, flags),
 			 edge_recvmsg(c.file, fd, msg, flags));
 }
 
-/* An error after some messages is the next call's, as with the kernel. */
-static COLD void keep_error(int fd, int err)
+/*
+ * sendmmsg() and recvmmsg() on a stream are loops of the single calls.  An error
+ * after some messages is the next call's, as with the kernel.
+ */
+static int edge_sendmmsg(struct file *f, int fd, struct mmsghdr *msgs,
+			 unsigned n, int flags)
 {
-	struct file *f = file_get(fd);
-
-	if (f && f->kind == FILE_SOCK && f->sk->seg)
-		anchor_note(f->sk, err);
-	if (f)
-		file_put(f);
-}
-
-/* sendmmsg() and recvmmsg() on a stream are loops of the single calls. */
-OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
-{
-	if (likely(!file_serves(fd)) || is_bad_ptr(msgs))
-		return libc.sendmmsg(fd, msgs, n, flags);
 	unsigned i = 0;
+
 	for (; i < n && i < UIO_MAXIOV; i++) {
-		ssize_t r = sendmsg(fd, &msgs[i].msg_hdr, flags);
+		struct msghdr *msg = &msgs[i].msg_hdr;
+		ssize_t r =
+		    edge_tx(f, fd, msg->msg_iov, msg->msg_iovlen, flags);
 
 		if (r < 0 && i)
-			keep_error(fd, errno);
+			anchor_note(f->sk, (int)-r);
 		if (r < 0)
-			return i ? (int)i : -1;
+			return i ? (int)i : (int)r;
 		msgs[i].msg_len = (unsigned)r;
 		/* What did not fit goes before the next message. */
-		if (r < vectors_check(msgs[i].msg_hdr.msg_iov,
-				      msgs[i].msg_hdr.msg_iovlen))
+		if (r < vectors_check(msg->msg_iov, msg->msg_iovlen))
 			return (int)i + 1;
+	}
+	return (int)i;
+}
+
+OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
+{
+	CALL(c) = { .file = file_get(fd) };
+
+	if (likely(!c.file) || c.file->kind != FILE_SOCK || is_bad_ptr(msgs))
+		return libc.sendmmsg(fd, msgs, n, flags);
+	return (int)DATA_CALL(c, DIR_TX, libc.sendmmsg(fd, msgs, n, flags),
+			      edge_sendmmsg(c.file, fd, msgs, n, flags));
+}
+
+/* As the kernel: time is looked at after each message. */
+static bool is_late(const struct timespec *start, const struct timespec *limit)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	int64_t ns = (now.tv_sec - start->tv_sec) * INT64_C(1000000000) +
+		     (now.tv_nsec - start->tv_nsec);
+	return ns >= limit->tv_sec * INT64_C(1000000000) + limit->tv_nsec;
+}
+
+static int edge_recvmmsg(struct file *f, int fd, struct mmsghdr *msgs,
+			 unsigned n, int flags, const struct timespec *ts)
+{
+	struct timespec start;
+	unsigned i = 0;
+
+	if (ts &&
+	    (ts->tv_sec < 0 || ts->tv_nsec < 0 || ts->tv_nsec > 999999999))
+		return -EINVAL;
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	while (i < n && i < UIO_MAXIOV) {
+		ssize_t r = edge_recvmsg(f, fd, &msgs[i].msg_hdr,
+					 flags & ~MSG_WAITFORONE);
+
+		if (r < 0 && i && r != -EAGAIN)
+			anchor_note(f->sk, (int)-r);
+		if (r < 0)
+			return i ? (int)i : (int)r;
+		msgs[i++].msg_len = (unsigned)r;
+		if (flags & MSG_WAITFORONE)
+			flags |= MSG_DONTWAIT;
+		if (!r || (ts && is_late(&start, ts)))
+			break;
 	}
 	return (int)i;
 }
@@ -334,36 +435,13 @@ OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 OSF_API int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags,
 		     struct timespec *ts)
 {
-	if (likely(!file_serves(fd)) || is_bad_ptr(msgs) ||
+	CALL(c) = { .file = file_get(fd) };
+
+	if (likely(!c.file) || c.file->kind != FILE_SOCK || is_bad_ptr(msgs) ||
 	    (ts && is_bad_ptr(ts)))
 		return libc.recvmmsg(fd, msgs, n, flags, ts);
-	struct timespec start, now;
-	unsigned i = 0;
-	if (ts)
-		clock_gettime(CLOCK_MONOTONIC, &start);
-	while (i < n && i < UIO_MAXIOV) {
-		ssize_t r = recvmsg(fd, &msgs[i].msg_hdr,
-				    flags & ~MSG_WAITFORONE);
-
-		if (r < 0 && i)
-			keep_error(fd, errno);
-		if (r < 0)
-			return i ? (int)i : -1;
-		msgs[i++].msg_len = (unsigned)r;
-		if (!r)
-			break;
-		if (flags & MSG_WAITFORONE)
-			flags |= MSG_DONTWAIT;
-		/* As the kernel: time is looked at after each message. */
-		if (!ts)
-			continue;
-		clock_gettime(CLOCK_MONOTONIC, &now);
-		if (now.tv_sec - start.tv_sec > ts->tv_sec ||
-		    (now.tv_sec - start.tv_sec == ts->tv_sec &&
-		     now.tv_nsec - start.tv_nsec >= ts->tv_nsec))
-			break;
-	}
-	return (int)i;
+	return (int)DATA_CALL(c, DIR_RX, libc.recvmmsg(fd, msgs, n, flags, ts),
+			      edge_recvmmsg(c.file, fd, msgs, n, flags, ts));
 }
 
 OSF_API ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t off,
@@ -422,7 +500,7 @@ OSF_API ssize_t sendfile(int out, int in, off_t *off, size_t n)
 }
 
 OSF_API ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
-	__attribute__((alias("sendfile")));
+    __attribute__((alias("sendfile")));
 
 /*
  * splice() between a pipe and a socket of ours, by way of a buffer.  What was
@@ -469,6 +547,31 @@ static ssize_t splice_in(struct file *f, int sock, int pipe_fd, size_t n,
 	return r;
 }
 
+/* What could not be sent goes back to where it was: in front of the rest. */
+static COLD void pipe_put_back(int pipe_fd, const char *data, size_t n)
+{
+	int rest = 0;
+
+	if (libc.ioctl(pipe_fd, FIONREAD, &rest) < 0 || rest < 0)
+		return;
+	/* /proc opens the other end of the pipe. */
+	char path[32];
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", pipe_fd);
+	int out = libc.open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC, 0);
+	char *all = malloc(n + (size_t)rest);
+	if (out >= 0 && all) {
+		memcpy(all, data, n);
+		ssize_t more =
+		    rest ? libc.read(pipe_fd, all + n, (size_t)rest) : 0;
+		size_t len = n + (more > 0 ? (size_t)more : 0);
+		if (libc.write(out, all, len) != (ssize_t)len)
+			log_err("splice: %zu bytes were lost", len);
+	}
+	free(all);
+	if (out >= 0)
+		libc.close(out);
+}
+
 static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
 			  unsigned flags)
 {
@@ -490,6 +593,9 @@ static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
 	while (sent < (size_t)r) {
 		struct iovec iov = { buf + sent, (size_t)r - sent };
 		ssize_t w = edge_tx(f, sock, &iov, 1, 0);
+
+		if (w < 0 && w != -EAGAIN)
+			pipe_put_back(pipe_fd, buf + sent, (size_t)r - sent);
 
 		if (w == -EAGAIN) {
 			struct pollfd p = { .fd = sock, .events = POLLOUT };
@@ -516,21 +622,17 @@ OSF_API ssize_t splice(int in, off64_t *off_in, int out, off64_t *off_out,
 
 	if (likely(!in_ours && !out_ours))
 		return libc.splice(in, off_in, out, off_out, n, flags);
-	if ((in_ours && off_in) || (out_ours && off_out)) {
-		errno = ESPIPE;
-		return -1;
-	}
 	struct stat st;
-	if (in_ours == out_ours || flags & ~(unsigned)SPLICE_FLAGS ||
+	if (in_ours == out_ours || (in_ours && off_in) ||
+	    (out_ours && off_out) || flags & ~(unsigned)SPLICE_FLAGS ||
 	    fstat(in_ours ? out : in, &st) || !S_ISFIFO(st.st_mode)) {
 		errno = EINVAL; /* as the kernel: one end must be a pipe */
 		return -1;
 	}
 	if (in_ours)
-		return DATA_CALL(ci, DIR_RX,
-				 libc.splice(in, off_in, out, off_out, n,
-					     flags),
-				 splice_in(ci.file, in, out, n, flags));
+		return DATA_CALL(
+		    ci, DIR_RX, libc.splice(in, off_in, out, off_out, n, flags),
+		    splice_in(ci.file, in, out, n, flags));
 	fd = out;
 	ssize_t r = DATA_CALL(co, DIR_TX,
 			      libc.splice(in, off_in, out, off_out, n, flags),

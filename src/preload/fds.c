@@ -33,8 +33,8 @@ OSF_API int socket(int domain, int type, int protocol)
 {
 	struct ops_family family;
 	bool is_switched = ops_family(domain, type, protocol, &family);
-	int fd = libc.socket(is_switched ? family.domain : domain, type,
-			     protocol);
+	int fd =
+	    libc.socket(is_switched ? family.domain : domain, type, protocol);
 
 	if (fd < 0 || !is_switched)
 		return fd;
@@ -81,8 +81,8 @@ OSF_API int accept4(int fd, struct sockaddr *restrict addr,
 		errno = EINVAL;
 		return -1;
 	}
-	int new_fd = libc.accept4(fd, (struct sockaddr *)&from, &from_len,
-				  flags);
+	int new_fd =
+	    libc.accept4(fd, (struct sockaddr *)&from, &from_len, flags);
 	if (new_fd < 0)
 		return new_fd;
 	if (addr) {
@@ -358,9 +358,9 @@ OSF_API FILE *fdopen(int fd, const char *mode)
 	}
 	return fopencookie((void *)(intptr_t)fd, mode,
 			   (cookie_io_functions_t){
-				   .read = stream_read,
-				   .write = stream_write,
-				   .close = stream_close,
+			       .read = stream_read,
+			       .write = stream_write,
+			       .close = stream_close,
 			   });
 }
 

@@ -32,8 +32,9 @@ __attribute__((constructor)) static void osf_start(void)
 		_exit(125);
 	int err = arena_open();
 	if (err) {
-		log_err("no statistics segment: %s; everything stays with the kernel",
-			strerror(-err));
+		log_err(
+		    "no statistics segment: %s; everything stays with the kernel",
+		    strerror(-err));
 		return;
 	}
 	fork_init();

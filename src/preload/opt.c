@@ -34,7 +34,8 @@ OSF_API int shutdown(int fd, int how)
 	if (sock_mode(sk) == SOCK_YOUNG) {
 		/* A half-closed connection is not worth moving. */
 		if (!ops_pin(sk, OSF_REASON_HALF_CLOSED))
-			sk->turns_next = UINT32_MAX, sk->bytes_next = UINT64_MAX;
+			sk->turns_next = UINT32_MAX,
+			sk->bytes_next = UINT64_MAX;
 		else
 			file_pass(c.file);
 		return libc.shutdown(fd, how);
@@ -100,7 +101,7 @@ static int set_ours(struct sock *sk, int level, int name, const void *val,
 {
 	int v;
 
-	if (!val || len < sizeof(v))
+	if (is_bad_ptr(val) || len < sizeof(v))
 		return 0;
 	memcpy(&v, val, sizeof(v));
 	if (level == IPPROTO_TCP && name == TCP_NODELAY) {
@@ -142,8 +143,8 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 	struct sock *sk = c.file->sk;
 	int saved = errno;
 	enum osf_reason reason = kernel_only(level, name);
-	bool ours = sock_mode(sk) >= SOCK_CANDIDATE &&
-		    sock_mode(sk) != SOCK_KERNEL;
+	bool ours =
+	    sock_mode(sk) >= SOCK_CANDIDATE && sock_mode(sk) != SOCK_KERNEL;
 	if (ours && set_ours(sk, level, name, val, len))
 		return 0;
 	int r = libc.setsockopt(fd, level, name, val, len);
@@ -167,6 +168,13 @@ static void add_to_info(const struct sock *sk, void *val, socklen_t len)
 
 	memset(&ti, 0, sizeof(ti));
 	memcpy(&ti, val, n);
+	/* The anchor's FINs are held back; these are the stream's. */
+	bool peer_fin =
+	    sk->rx_eof || load_rlx(&shm_peer(sk)->flags) & SEG_TX_FIN;
+	if (ti.tcpi_state == 1 && (peer_fin || sk->shut & SHUT_BIT_WR))
+		ti.tcpi_state = !peer_fin                ? 5  /* FIN_WAIT2 */
+				: sk->shut & SHUT_BIT_WR ? 7  /* CLOSE */
+							 : 8; /* CLOSE_WAIT */
 	ti.tcpi_bytes_acked += sk->st.tx_bytes_shm;
 	ti.tcpi_bytes_sent += sk->st.tx_bytes_shm;
 	ti.tcpi_bytes_received += sk->st.rx_bytes_shm;

@@ -31,9 +31,8 @@ OSF_API int poll(struct pollfd *fds, nfds_t n, int timeout)
 
 	if (is_bad_ptr(fds) || likely(!poll_concerns_us(fds, n)))
 		return libc.poll(fds, n, timeout);
-	return (int)libc_ret(poll_files(fds, n, ms_timespec(timeout, &ts),
-					NULL),
-			     saved);
+	return (int)libc_ret(
+	    poll_files(fds, n, ms_timespec(timeout, &ts), NULL), saved);
 }
 
 OSF_API int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts,
@@ -98,8 +97,8 @@ OSF_API int select(int n, fd_set *restrict r, fd_set *restrict w,
 	if (likely(!ours))
 		return libc.select(n, r, w, e, tv);
 	if (start) {
-		uint64_t all = (uint64_t)ts.tv_sec * NS_PER_S +
-			       (uint64_t)ts.tv_nsec;
+		uint64_t all =
+		    (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
 		uint64_t used = now_ns() - start;
 		uint64_t left = used < all ? all - used : 0;
 

@@ -105,8 +105,8 @@ void anchor_drain(struct sock *sk, int fd)
 		return; /* stream bytes come first, and know their number */
 	while (rung != sk->bells_drained) {
 		uint32_t due = rung - sk->bells_drained;
-		ssize_t n = libc.recv(fd, bin, MIN(due, sizeof(bin)),
-				      MSG_DONTWAIT);
+		ssize_t n =
+		    libc.recv(fd, bin, MIN(due, sizeof(bin)), MSG_DONTWAIT);
 
 		if (n < 0)
 			anchor_note(sk, errno);
@@ -135,8 +135,7 @@ bool anchor_has_fin(int fd)
 	if (tcp_info_get(fd, &ti))
 		return true;
 	return ti.tcpi_state != TCP_ESTABLISHED &&
-	       ti.tcpi_state != TCP_FIN_WAIT1 &&
-	       ti.tcpi_state != TCP_FIN_WAIT2;
+	       ti.tcpi_state != TCP_FIN_WAIT1 && ti.tcpi_state != TCP_FIN_WAIT2;
 }
 
 void anchor_look(struct sock *sk, int fd)
@@ -181,7 +180,8 @@ int anchor_counts(int fd, bool active, uint64_t *sent)
 		uint64_t by_sent = ti.tcpi_bytes_sent - ti.tcpi_bytes_retrans +
 				   ti.tcpi_notsent_bytes;
 		uint64_t by_acked = ti.tcpi_bytes_acked + (uint64_t)outq;
-		if (by_acked == by_sent || (active && by_acked == by_sent + 1)) {
+		if (by_acked == by_sent ||
+		    (active && by_acked == by_sent + 1)) {
 			*sent = by_sent;
 			return 0;
 		}

@@ -30,8 +30,9 @@ void shm_broken(struct sock *sk, int fd, const char *why)
 {
 	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
 
-	log_err("fd %d: the peer broke the segment's protocol: %s; connection reset",
-		fd, why);
+	log_err(
+	    "fd %d: the peer broke the segment's protocol: %s; connection reset",
+	    fd, why);
 	sock_set_reason(sk, OSF_REASON_BROKEN);
 	count(&arena_totals()->n_broken, 1);
 	sk->rx_broken = 1;
@@ -72,7 +73,7 @@ static bool rx_enough(struct sock *sk)
 	if (likely(sk->rcvlowat <= 1))
 		return ring_rx_ready(&sk->rx);
 	return ring_rx_bytes(&sk->rx, (uint32_t)sk->rcvlowat, &mark) >=
-		       (uint32_t)sk->rcvlowat ||
+		   (uint32_t)sk->rcvlowat ||
 	       mark != RING_NONE;
 }
 
@@ -100,7 +101,8 @@ unsigned shm_events(struct sock *sk, int fd)
 		       POLLRDNORM | POLLWRNORM;
 
 	uint32_t peer = load_acq(&shm_peer(sk)->flags); /* S2 */
-	bool rx_done = sk->rx_eof || peer & SEG_TX_FIN || sk->shut & SHUT_BIT_RD;
+	bool rx_done =
+	    sk->rx_eof || peer & SEG_TX_FIN || sk->shut & SHUT_BIT_RD;
 	if (unlikely(sk->rx_back)) {
 		ev |= tcp_events(fd, POLLIN) & ~(unsigned)POLLOUT;
 	} else if (unlikely(sk->rx_tcp) && !shm_rx_settle(sk, fd)) {
@@ -162,6 +164,17 @@ static void tx_shut(struct sock *sk, int fd)
 	shm_told_data(sk, fd);
 }
 
+/* A connection that both ends have finished, or that was reset, is none. */
+static int is_over(struct sock *sk, int fd)
+{
+	anchor_look(sk, fd);
+	if (sk->anchor_end == ANCHOR_RST)
+		return -ENOTCONN;
+	return sk->tx_fin && load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN
+		   ? -ENOTCONN
+		   : 0;
+}
+
 int shm_shutdown(struct sock *sk, int fd, int how)
 {
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
@@ -171,6 +184,15 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 	if (sock_mode(sk) == SOCK_CANDIDATE)
 		shm_candidate_decide(sk, fd);
 	bool ours = sock_mode(sk) != SOCK_KERNEL;
+	if (ours) {
+		int over = is_over(sk, fd);
+
+		if (over) {
+			lock_put(&sk->tx_lock);
+			lock_put(&sk->rx_lock);
+			return over;
+		}
+	}
 	if (ours && how != SHUT_WR)
 		sk->shut |= SHUT_BIT_RD;
 	if (ours && how != SHUT_RD)
@@ -179,10 +201,8 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 	 * will have to be rung any more, and the kernel may know. */
 	bool both = sk->shut == (SHUT_BIT_RD | SHUT_BIT_WR) ||
 		    (sk->shut & SHUT_BIT_WR && sk->rx_eof);
-	anchor_look(sk, fd);
-	both |= sk->anchor_end == ANCHOR_RST;
-	bool sleepers = load_rlx(how == SHUT_WR ? &sk->n_tx_sleepers
-						: &sk->n_sleepers) > 0;
+	bool sleepers =
+	    load_rlx(how == SHUT_WR ? &sk->n_tx_sleepers : &sk->n_sleepers) > 0;
 	if (ours && !both && sleepers)
 		sk->anchor_deaf = 1;
 	lock_put(&sk->tx_lock);
@@ -303,8 +323,8 @@ void shm_exit(struct sock *sk, int fd)
 
 	if (sock_mode(sk) != SOCK_SHM || sk->rx_broken)
 		return;
-	bool unread = !sk->rx_tcp && !sk->rx_eof &&
-		      ring_rx_bytes(&sk->rx, 1, &mark);
+	bool unread =
+	    !sk->rx_tcp && !sk->rx_eof && ring_rx_bytes(&sk->rx, 1, &mark);
 	if (sk->tx_ring && !sk->tx_fin && !unread && !will_reset(fd) &&
 	    lock_try(&sk->tx_lock)) {
 		sk->tx_fin = 1;

@@ -18,8 +18,8 @@
 /* Process memory beside each lane of our own: whose slot is whose. */
 struct lane_owners {
 	bool in_use;
-	uint32_t n_used;	/* slots ever used */
-	uint32_t n_free;	/* of them, free again: the chain below */
+	uint32_t n_used;         /* slots ever used */
+	uint32_t n_free;         /* of them, free again: the chain below */
 	void *owner[LANE_SLOTS]; /* or the number of the next free slot */
 	uint32_t free_stack[LANE_SLOTS];
 };
@@ -152,8 +152,8 @@ HOT bool inbox_harvest(uint32_t lane, void (*news)(void *owner, void *arg),
 
 			words &= words - 1;
 			while (bits) {
-				unsigned b = w * 64 +
-					     (unsigned)__builtin_ctzll(bits);
+				unsigned b =
+				    w * 64 + (unsigned)__builtin_ctzll(bits);
 				void *owner = load_acq(&owners[lane]->owner[b]);
 
 				bits &= bits - 1;

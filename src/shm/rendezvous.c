@@ -112,7 +112,8 @@ int offer_listen(int fd)
 	int s = unix_socket(SOCK_SEQPACKET);
 	if (s < 0)
 		return s;
-	if (libc.bind(s, (struct sockaddr *)&un, len) < 0 || libc.listen(s, 2) < 0) {
+	if (libc.bind(s, (struct sockaddr *)&un, len) < 0 ||
+	    libc.listen(s, 2) < 0) {
 		err = -errno;
 		fds_close(s);
 		return err;
@@ -122,8 +123,8 @@ int offer_listen(int fd)
 
 int offer_accept(int offer_fd)
 {
-	int ch = libc.accept4(offer_fd, NULL, NULL,
-			      SOCK_NONBLOCK | SOCK_CLOEXEC);
+	int ch =
+	    libc.accept4(offer_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 	if (ch < 0)
 		return -errno;
@@ -147,8 +148,8 @@ int offer_connect(int fd)
 	if (s < 0)
 		return s;
 	if (libc.connect(s, (struct sockaddr *)&un, len) < 0)
-		err = errno == ECONNREFUSED || errno == EAGAIN ? -ENOENT
-							       : -errno;
+		err =
+		    errno == ECONNREFUSED || errno == EAGAIN ? -ENOENT : -errno;
 	else if (!may_take_part(s))
 		err = -EPERM;
 	if (err) {
@@ -161,8 +162,8 @@ int offer_connect(int fd)
 static unsigned port_of(const struct sockaddr_storage *ss)
 {
 	return ntohs(ss->ss_family == AF_INET6
-			     ? ((const struct sockaddr_in6 *)ss)->sin6_port
-			     : ((const struct sockaddr_in *)ss)->sin_port);
+			 ? ((const struct sockaddr_in6 *)ss)->sin6_port
+			 : ((const struct sockaddr_in *)ss)->sin_port);
 }
 
 int announce_bind(int listen_fd)
@@ -180,7 +181,8 @@ int announce_bind(int listen_fd)
 	if (s < 0)
 		return s;
 	/* A backlog of one: callers connect only to see that we are there. */
-	if (libc.bind(s, (struct sockaddr *)&un, len) < 0 || libc.listen(s, 1) < 0) {
+	if (libc.bind(s, (struct sockaddr *)&un, len) < 0 ||
+	    libc.listen(s, 1) < 0) {
 		int err = -errno;
 
 		fds_close(s);
@@ -258,8 +260,8 @@ int hello_recv(int channel, struct hello *h, int *fds)
 
 	for (int i = 0; i < HELLO_FDS; i++)
 		fds[i] = -1;
-	ssize_t n = libc.recvmsg(channel, &msg,
-				 MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	ssize_t n =
+	    libc.recvmsg(channel, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
 		return errno == ECONNRESET ? -EPIPE : -errno;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c;

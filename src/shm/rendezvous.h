@@ -26,7 +26,7 @@
 struct hello {
 	uint32_t magic;
 	uint16_t version; /* SEG_VERSION */
-	uint16_t size;	  /* of this struct; newer ones only append */
+	uint16_t size;    /* of this struct; newer ones only append */
 	uint32_t pid;
 	uint32_t reserved;
 	uint8_t inbox_id[16];

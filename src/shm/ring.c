@@ -67,9 +67,9 @@ static uint32_t room_at_start(const struct ring_tx *tx)
 	uint32_t used = RING_ALIGN + RING_RESERVE;
 
 	return tx->head >= tx->tail && tx->tail > used &&
-			       tx->hole == RING_NO_HOLE
-		       ? tx->tail - used
-		       : 0;
+		       tx->hole == RING_NO_HOLE
+		   ? tx->tail - used
+		   : 0;
 }
 
 /* Is the consumer still where the ring was rewound, so that we may go on behind
@@ -232,18 +232,19 @@ static int header_at(const struct ring_rx *rx, uint32_t off, uint32_t *len)
 	*len = (uint32_t)hdr;
 	if (likely(mark == RING_DATA))
 		return *len > 0 && *len <= RING_CHUNK &&
-			ring_record_bytes(*len) <= rx->size - RING_ALIGN - off
-			? RING_DATA
-			: -EPROTO;
+			       ring_record_bytes(*len) <=
+				   rx->size - RING_ALIGN - off
+			   ? RING_DATA
+			   : -EPROTO;
 	if (!hdr)
 		return RING_NONE;
 	if (mark == RING_WRAP)
 		return off && !*len ? RING_WRAP : -EPROTO;
 	if (mark == RING_SKIP) /* forwards only, so that it ends */
 		return *len > off && *len <= rx->size - RING_ALIGN &&
-				       *len % RING_ALIGN == 0
-			       ? RING_SKIP
-			       : -EPROTO;
+			       *len % RING_ALIGN == 0
+			   ? RING_SKIP
+			   : -EPROTO;
 	if (mark != RING_FIN && mark != RING_BACK)
 		return -EPROTO;
 	return *len ? -EPROTO : (int)mark;
@@ -296,7 +297,8 @@ uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
 	int got;
 
 	*mark = RING_NONE;
-	FOR_EACH_READY (rx, off, len, pos, got, budget) {
+	FOR_EACH_READY(rx, off, len, pos, got, budget)
+	{
 		if (got != RING_DATA)
 			continue;
 		n += len - pos;
@@ -314,7 +316,8 @@ uint32_t ring_rx_copy_ahead(const struct ring_rx *rx, void *buf, uint32_t n,
 	uint32_t off, len, pos, budget, copied = 0;
 	int got;
 
-	FOR_EACH_READY (rx, off, len, pos, got, budget) {
+	FOR_EACH_READY(rx, off, len, pos, got, budget)
+	{
 		if (got != RING_DATA)
 			continue;
 		uint32_t have = len - pos;

@@ -44,13 +44,14 @@ enum ring_mark {
 	RING_WRAP = 2, /* the next record is at offset 0 */
 	RING_FIN = 3,  /* the stream ends here */
 	RING_BACK = 4, /* the rest of the stream is in TCP */
-	RING_SKIP = 5, /* the next record is at the offset that stands as length */
+	RING_SKIP =
+	    5, /* the next record is at the offset that stands as length */
 };
 
 #define RING_HDR 8u
 #define RING_ALIGN 64u
-#define RING_BIG 2048u		 /* payloads from here start on a line */
-#define RING_CHUNK (64u * 1024)	 /* payload of one record at most */
+#define RING_BIG 2048u          /* payloads from here start on a line */
+#define RING_CHUNK (64u * 1024) /* payload of one record at most */
 #define RING_REWIND_BYTES 4096u
 #define RING_RESERVE (4 * RING_ALIGN) /* for WRAP, SKIP, FIN, BACK, always */
 #define RING_NO_HOLE UINT32_MAX

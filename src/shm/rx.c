@@ -77,9 +77,8 @@ static size_t cursor_rest(const struct iov_cursor *c, struct iovec *out,
 	for (size_t i = 0; i < c->n && n < 64 && max; i++) {
 		size_t len = MIN(c->iov[i].iov_len - skip, max);
 
-		out[n++] = (struct iovec){
-			(uint8_t *)c->iov[i].iov_base + skip, len
-		};
+		out[n++] =
+		    (struct iovec){ (uint8_t *)c->iov[i].iov_base + skip, len };
 		max -= len;
 		skip = 0;
 	}
@@ -156,8 +155,8 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 		struct msghdr msg = { .msg_iov = iov,
 				      .msg_iovlen = cursor_rest(c, iov, max) };
 		/* MSG_TRUNC: only how many there are. */
-		ssize_t r = libc.recvmsg(fd, &msg,
-					 MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+		ssize_t r =
+		    libc.recvmsg(fd, &msg, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
 		int err = errno;
 		if (!known && load_acq(&peer->flags) & SEG_TX_RING) {
 			if (r < 0)
@@ -168,7 +167,7 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 			msg.msg_iovlen = cursor_rest(c, iov, (size_t)r);
 			r = libc.recvmsg(fd, &msg,
 					 (flags & (MSG_TRUNC | MSG_PEEK)) |
-						 MSG_DONTWAIT);
+					     MSG_DONTWAIT);
 			if (r > 0 && !(flags & MSG_PEEK)) {
 				sk->rx_tcp_base += (uint64_t)r;
 				sk->rx_tcp_left -= known ? r : 0;
@@ -280,20 +279,21 @@ HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 }
 
 static ssize_t rx_peek(struct sock *sk, int fd, struct iov_cursor *c,
-		       size_t want)
+		       size_t want, int flags)
 {
 	uint32_t skip = 0;
 	enum ring_mark mark;
 
-	uint32_t ready = ring_rx_bytes(&sk->rx, (uint32_t)MIN(want, (size_t)INT_MAX),
-				       &mark);
+	uint32_t ready =
+	    ring_rx_bytes(&sk->rx, (uint32_t)MIN(want, (size_t)INT_MAX), &mark);
 	if (!ready)
 		return rx_nothing(sk, fd, mark);
+	if (flags & MSG_TRUNC)
+		return ready; /* only how many there are */
 	for (size_t i = 0; i < c->n && skip < want; i++) {
 		uint32_t got = ring_rx_copy_ahead(
-			&sk->rx, c->iov[i].iov_base,
-			(uint32_t)MIN(c->iov[i].iov_len,
-						    (size_t)INT_MAX), skip);
+		    &sk->rx, c->iov[i].iov_base,
+		    (uint32_t)MIN(c->iov[i].iov_len, (size_t)INT_MAX), skip);
 		skip += got;
 		if (got < c->iov[i].iov_len)
 			break;
@@ -315,7 +315,7 @@ static ssize_t rx_once(struct sock *sk, int fd, struct iov_cursor *c,
 		else if (unlikely(sk->rx_tcp))
 			r = rx_tcp(sk, fd, c, want, flags);
 		else if (unlikely(flags & MSG_PEEK))
-			r = rx_peek(sk, fd, c, want);
+			r = rx_peek(sk, fd, c, want, flags);
 		else
 			r = rx_ring(sk, fd, c, want, flags & MSG_TRUNC);
 	}
@@ -329,12 +329,27 @@ static bool rx_spin_ready(void *arg)
 	return ring_rx_ready(&sk->rx);
 }
 
+/* The same when some bytes have been taken already: then a signal ends the call
+ * whatever SA_RESTART says, which poll() does and recv() does not. */
+static ssize_t rx_poll(struct sock *sk, int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN | POLLRDHUP };
+	struct timespec ts = ns_timespec(sk->rcvtimeo_ns);
+	int n = libc.ppoll(&p, 1, sk->rcvtimeo_ns ? &ts : NULL, NULL);
+
+	if (!n)
+		errno = EAGAIN;
+	if (n > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR))
+		anchor_look(sk, fd);
+	return n > 0 ? 1 : -1;
+}
+
 /*
  * Sleep in the kernel's recv() on the anchor: the doorbell, the peer's end, a
  * signal, the receive timeout and shutdown() by another thread all end it as they
  * would end the application's own call.
  */
-static int rx_sleep(struct sock *sk, int fd)
+static int rx_sleep(struct sock *sk, int fd, bool partial)
 {
 	char byte;
 	int err = 0;
@@ -345,18 +360,19 @@ static int rx_sleep(struct sock *sk, int fd)
 	store_rlx(&shm_me(sk)->rx_anchor, 1u);
 	fence_full();
 	if (sk->rx_tcp ? !(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) ||
-				 sk->rx_tcp_left > 0
+			     sk->rx_tcp_left > 0
 		       : !ring_rx_ready(&sk->rx)) {
 		if (sk->anchor_deaf ||
-		    (others && sk->bells_drained !=
-				       load_rlx(&shm_peer(sk)->bells))) {
+		    (others &&
+		     sk->bells_drained != load_rlx(&shm_peer(sk)->bells))) {
 			/* The anchor would not let us sleep: it is shut, or has
 			 * a doorbell in it that is somebody else's. */
 			struct timespec ms = { .tv_nsec = 1000000 };
 			libc.ppoll(NULL, 0, &ms, NULL);
 		} else {
 			count(&sk->st.n_sleeps, 1);
-			ssize_t r = libc.recv(fd, &byte, 1, MSG_PEEK);
+			ssize_t r = partial ? rx_poll(sk, fd)
+					    : libc.recv(fd, &byte, 1, MSG_PEEK);
 			if (r < 0)
 				err = errno;
 			else if (!r)
@@ -376,7 +392,7 @@ static COLD bool rx_arm_async(struct sock *sk, int fd)
 	       !sk->rx_eof;
 }
 
-static int rx_wait(struct sock *sk, int fd)
+static int rx_wait(struct sock *sk, int fd, bool partial)
 {
 	uint64_t start = now_ns();
 
@@ -391,7 +407,7 @@ static int rx_wait(struct sock *sk, int fd)
 
 		return libc.poll(&p, 1, -1) < 0 ? -errno : 0;
 	}
-	int err = rx_sleep(sk, fd);
+	int err = rx_sleep(sk, fd, partial);
 	if (!err)
 		spin_learn(now_ns() - start);
 	return err;
@@ -405,10 +421,9 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	bool block = !(flags & MSG_DONTWAIT) && !load_rlx(&sk->nonblock);
 	size_t got = 0;
 
-	bool bad = is_bad(iov, n) &&
-		   (flags & (MSG_TRUNC | MSG_PEEK)) != MSG_TRUNC;
-	size_t target = flags & MSG_WAITALL ? want
-					    : MIN((size_t)sk->rcvlowat, want);
+	bool bad = is_bad(iov, n) && !(flags & MSG_TRUNC);
+	size_t target =
+	    flags & MSG_WAITALL ? want : MIN((size_t)sk->rcvlowat, want);
 	for (;;) {
 		sock_lock(sk, &sk->rx_lock);
 		if (unlikely(sock_mode(sk) == SOCK_KERNEL)) {
@@ -445,6 +460,8 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 				continue;
 			}
 			got += (size_t)r;
+			if (unlikely(sk->flags & SOCK_F_ASYNC))
+				rx_arm_async(sk, fd);
 			if (likely(got >= target))
 				return (ssize_t)got;
 			continue;
@@ -457,7 +474,7 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			continue;
 		if (!block)
 			return got ? (ssize_t)got : r;
-		int err = rx_wait(sk, fd);
+		int err = rx_wait(sk, fd, got > 0);
 		if (err)
 			return got ? (ssize_t)got : err;
 	}

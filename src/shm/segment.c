@@ -21,8 +21,7 @@ int sealed_create(const char *name, size_t bytes, void **map, int *pfd)
 	if (fd < 0)
 		return -errno;
 	void *at = MAP_FAILED;
-	if (!ftruncate(fd, (off_t)bytes) &&
-	    !libc.fcntl(fd, F_ADD_SEALS, SEALS))
+	if (!ftruncate(fd, (off_t)bytes) && !libc.fcntl(fd, F_ADD_SEALS, SEALS))
 		at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
 			  0);
 	if (at == MAP_FAILED) {

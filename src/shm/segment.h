@@ -30,10 +30,10 @@
 #define SEG_PAGE 4096u
 
 enum {
-	SEG_READY = 1,	  /* S3: mapped, inbox known, will look at the ring */
-	SEG_TX_RING = 2,  /* S1: this side sends by ring after tcp_bytes */
-	SEG_TX_FIN = 4,	  /* S2: a FIN mark stands in the ring */
-	SEG_TX_BACK = 8,  /* S2: a BACK mark stands in the ring */
+	SEG_READY = 1,      /* S3: mapped, inbox known, will look at the ring */
+	SEG_TX_RING = 2,    /* S1: this side sends by ring after tcp_bytes */
+	SEG_TX_FIN = 4,     /* S2: a FIN mark stands in the ring */
+	SEG_TX_BACK = 8,    /* S2: a BACK mark stands in the ring */
 	SEG_WANT_BACK = 16, /* please go back to the kernel */
 	SEG_CLOSED = 32,    /* this side is closed: nobody will read */
 	SEG_SHARED = 64,    /* several processes read here: ring the anchor */
@@ -44,9 +44,9 @@ enum { SEG_CLAIM_OPEN, SEG_CLAIM_TAKEN, SEG_CLAIM_REVOKED };
 
 struct seg_side {
 	alignas(CACHE_LINE) uint32_t flags; /* SEG_* */
-	uint32_t slot;	    /* in this side's inbox, SLOT_NONE */
+	uint32_t slot;      /* in this side's inbox, SLOT_NONE */
 	uint64_t tcp_bytes; /* S1 */
-	uint32_t bells;	    /* doorbell bytes this side has put into TCP */
+	uint32_t bells;     /* doorbell bytes this side has put into TCP */
 
 	alignas(CACHE_LINE) uint32_t tail; /* as consumer: R2 of shm/ring.h */
 

@@ -33,8 +33,8 @@
 
 struct shm_config {
 	bool enabled;
-	uint32_t ring_bytes;	 /* of each direction */
-	uint32_t upgrade_turns;	 /* 0: upgrade from the first byte */
+	uint32_t ring_bytes;    /* of each direction */
+	uint32_t upgrade_turns; /* 0: upgrade from the first byte */
 	uint64_t upgrade_bytes;
 };
 
@@ -43,7 +43,7 @@ void shm_configure(void); /* reads OSF_SHM, OSF_RING, OSF_UPGRADE_* */
 
 /* upgrade.c.  Called in mode UPGRADING (offer, take) by the one thread that set
  * it; they leave the mode as the new one. */
-int shm_offer(struct sock *sk, int fd);	     /* open an offer: 0 or -errno */
+int shm_offer(struct sock *sk, int fd);      /* open an offer: 0 or -errno */
 int shm_offer_look(struct sock *sk, int fd); /* 1 upgraded, 0 not yet, -errno */
 int shm_take(struct sock *sk, int fd); /* 1 candidate, 0 no offer, -errno */
 void shm_offer_close(struct sock *sk);
@@ -82,9 +82,9 @@ void shm_arm(struct sock *sk, unsigned events, enum shm_arm how);
 int shm_shutdown(struct sock *sk, int fd, int how);
 void shm_close(struct sock *sk, int fd); /* the last process lets go */
 void shm_leave(struct sock *sk, int fd); /* nobody will read here any more */
-void shm_exit(struct sock *sk, int fd);	 /* the last process ends */
-void shm_detach(struct sock *sk);	 /* this process lets go, others hold */
-int shm_inq(struct sock *sk, int fd);	 /* FIONREAD */
+void shm_exit(struct sock *sk, int fd);  /* the last process ends */
+void shm_detach(struct sock *sk);        /* this process lets go, others hold */
+int shm_inq(struct sock *sk, int fd);    /* FIONREAD */
 int shm_outq(struct sock *sk);
 /* Start going back to the kernel, for a reason; pending bytes stay readable. */
 void shm_take_back(struct sock *sk, int fd, enum osf_reason reason);
@@ -99,7 +99,7 @@ bool anchor_has_fin(int fd);
 bool anchor_note(struct sock *sk, int err);
 int anchor_error(struct sock *sk);
 void anchor_fin(struct sock *sk);
-bool anchor_look_due(struct sock *sk);	   /* has it been a while? */
+bool anchor_look_due(struct sock *sk); /* has it been a while? */
 int anchor_counts(int fd, bool active, uint64_t *sent);
 int anchor_consumed(int fd, uint64_t *consumed);
 

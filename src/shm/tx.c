@@ -104,11 +104,10 @@ static ssize_t tx_some(struct sock *sk, int fd, struct tx_cursor *c)
 
 	while (c->n) {
 		size_t left = c->iov->iov_len - c->done;
-		ssize_t r = left ? tx_ring(sk, fd,
-					   (uint8_t *)c->iov->iov_base +
-						   c->done,
-					   left)
-				 : 0;
+		ssize_t r =
+		    left ? tx_ring(sk, fd,
+				   (uint8_t *)c->iov->iov_base + c->done, left)
+			 : 0;
 		if (r < 0)
 			return total ? total : r;
 		total += r;
@@ -162,7 +161,7 @@ static bool tx_spin_ready(void *arg)
 	return true;
 }
 
-static int tx_sleep(struct sock *sk, int fd, uint64_t deadline_ns)
+static int tx_sleep(struct sock *sk, int fd, uint64_t deadline_ns, bool partial)
 {
 	char byte;
 	int err = 0;
@@ -174,10 +173,10 @@ static int tx_sleep(struct sock *sk, int fd, uint64_t deadline_ns)
 	fence_full();
 	if (tx_spin_ready(sk)) {
 		;
-	} else if (sk->rx_tcp || sk->anchor_deaf || others ||
+	} else if (sk->rx_tcp || sk->anchor_deaf || others || partial ||
 		   sk->rcvtimeo_ns || deadline_ns != UINT64_MAX) {
-		/* Bytes in front of the doorbell, or a timeout that is not
-		 * recv()'s: look again now and then. */
+		/* Bytes in front of the doorbell, a timeout that is not recv()'s,
+		 * or a call that a signal is to end: look now and then. */
 		struct timespec ms = { .tv_nsec = 1000000 };
 		if (libc.ppoll(NULL, 0, &ms, NULL) < 0)
 			err = errno;
@@ -197,7 +196,7 @@ static int tx_sleep(struct sock *sk, int fd, uint64_t deadline_ns)
 }
 
 /* Wait for room.  -EAGAIN when the send timeout is over. */
-static int tx_wait(struct sock *sk, int fd, uint64_t deadline_ns)
+static int tx_wait(struct sock *sk, int fd, uint64_t deadline_ns, bool partial)
 {
 	uint64_t start = now_ns();
 
@@ -208,14 +207,14 @@ static int tx_wait(struct sock *sk, int fd, uint64_t deadline_ns)
 		uint64_t left_ms = (deadline_ns - start) / NS_PER_MS + 1;
 
 		return libc.poll(&p, 1, (int)MIN(left_ms, UINT64_C(50))) < 0
-			       ? -errno
-			       : 0;
+			   ? -errno
+			   : 0;
 	}
 	if (spin_until(tx_spin_ready, sk, deadline_ns)) {
 		count(&sk->st.n_spins, 1);
 		return 0;
 	}
-	int err = tx_sleep(sk, fd, deadline_ns);
+	int err = tx_sleep(sk, fd, deadline_ns, partial);
 	if (!err)
 		spin_learn(now_ns() - start);
 	return err;
@@ -288,7 +287,7 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		}
 		if (!deadline_ns)
 			deadline_ns = send_deadline(sk);
-		err = tx_wait(sk, fd, deadline_ns);
+		err = tx_wait(sk, fd, deadline_ns, sent > 0);
 		if (err)
 			return sent ? (ssize_t)sent : err;
 	}
@@ -375,7 +374,7 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
 			return sent ? (ssize_t)sent : r;
 		if (!deadline_ns)
 			deadline_ns = send_deadline(sk);
-		err = tx_wait(sk, fd, deadline_ns);
+		err = tx_wait(sk, fd, deadline_ns, sent > 0);
 		if (err)
 			return sent ? (ssize_t)sent : err;
 	}

@@ -71,10 +71,10 @@ void shm_configure(void)
 	else
 		shm_config.ring_bytes = (uint32_t)ring;
 	shm_config.enabled = number("OSF_SHM", 1) != 0;
-	shm_config.upgrade_turns = (uint32_t)number("OSF_UPGRADE_TURNS",
-						    shm_config.upgrade_turns);
+	shm_config.upgrade_turns =
+	    (uint32_t)number("OSF_UPGRADE_TURNS", shm_config.upgrade_turns);
 	shm_config.upgrade_bytes =
-		number("OSF_UPGRADE_BYTES", shm_config.upgrade_bytes);
+	    number("OSF_UPGRADE_BYTES", shm_config.upgrade_bytes);
 }
 
 static uint64_t timeout_ns(int fd, int name)
@@ -231,8 +231,8 @@ int shm_take(struct sock *sk, int fd)
 	}
 	if (channel < 0)
 		return decline(sk, channel);
-	int err = anchor_counts(fd, sk->flags & SOCK_F_ACTIVE,
-				&sk->tx_tcp_base);
+	int err =
+	    anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sk->tx_tcp_base);
 	if (!err)
 		err = anchor_consumed(fd, &sk->rx_tcp_base);
 	if (!err) {
@@ -266,8 +266,8 @@ static bool is_declined(const struct sock *sk)
 {
 	char byte;
 
-	ssize_t n = libc.recv(sk->channel_fd, &byte, 1,
-			      MSG_PEEK | MSG_DONTWAIT);
+	ssize_t n =
+	    libc.recv(sk->channel_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 	return n == 0 || (n < 0 && errno != EAGAIN);
 }
 

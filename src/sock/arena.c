@@ -81,10 +81,10 @@ int arena_open(void)
 	if (!ftruncate(fd, (off_t)bytes)) {
 		map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 			   MAP_SHARED | MAP_NORESERVE, fd, 0);
-		stack = mmap(NULL, ARENA_SOCKS * sizeof(uint32_t),
-			     PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
-			     0);
+		stack =
+		    mmap(NULL, ARENA_SOCKS * sizeof(uint32_t),
+			 PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	}
 	if (map == MAP_FAILED || stack == MAP_FAILED) {
 		int err = -errno;
@@ -194,8 +194,8 @@ void sock_set_mode(struct sock *sk, enum sock_mode mode)
 
 	do
 		old = load_rlx(&sk->state);
-	while (!cas(&sk->state, old,
-		    SOCK_STATE(mode) | (old & SOCK_COUNT_MASK)));
+	while (
+	    !cas(&sk->state, old, SOCK_STATE(mode) | (old & SOCK_COUNT_MASK)));
 }
 
 void sock_set_reason(struct sock *sk, enum osf_reason reason)

@@ -13,7 +13,7 @@
 #include "sock/sock.h"
 
 MUST_CHECK int arena_open(void); /* idempotent; errors leave osf switched off */
-void arena_after_fork(void);	 /* in the child */
+void arena_after_fork(void);     /* in the child */
 struct osf_stats_totals *arena_totals(void);
 int arena_fd(void);
 

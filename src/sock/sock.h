@@ -48,11 +48,12 @@ struct ring_tx {
 	uint8_t *base;
 	uint32_t *tail_pub; /* where the consumer publishes its tail */
 	uint32_t size;
-	uint32_t head;	 /* where the next record's header goes */
-	uint32_t tail;	 /* the consumer's, as last seen and checked */
-	uint32_t look;	 /* bytes until the consumer's tail is looked at */
-	uint32_t resume; /* where the ring went on before it was rewound, or 0 */
-	uint32_t hole;	 /* offset of a SKIP mark that the consumer may not have
+	uint32_t head; /* where the next record's header goes */
+	uint32_t tail; /* the consumer's, as last seen and checked */
+	uint32_t look; /* bytes until the consumer's tail is looked at */
+	uint32_t
+	    resume;    /* where the ring went on before it was rewound, or 0 */
+	uint32_t hole; /* offset of a SKIP mark that the consumer may not have
 			  * reached, or UINT32_MAX */
 };
 
@@ -61,9 +62,9 @@ struct ring_rx {
 	uint8_t *base;
 	uint32_t *tail_pub;
 	uint32_t size;
-	uint32_t off;	    /* header of the current or next record */
-	uint32_t len;	    /* of the current record's payload, 0: none begun */
-	uint32_t pos;	    /* bytes of it already delivered */
+	uint32_t off;       /* header of the current or next record */
+	uint32_t len;       /* of the current record's payload, 0: none begun */
+	uint32_t pos;       /* bytes of it already delivered */
 	uint32_t published; /* last value given to *tail_pub */
 };
 
@@ -75,64 +76,65 @@ struct sock {
 
 	/* Every call. */
 	alignas(CACHE_LINE) uint32_t state; /* SOCK_STATE(mode) | in flight */
-	uint8_t flags;			    /* SOCK_F_* */
-	uint8_t nonblock;		    /* O_NONBLOCK, shared by dups */
-	uint8_t side;		  /* of the segment: 0 created it, 1 took it */
-	uint8_t shut;		  /* SHUT_BIT_*: what this side has shut */
-	int32_t n_procs;	  /* processes that hold the description */
-	uint32_t turns;		  /* changes of direction while YOUNG */
-	uint32_t turns_next;	  /* look at the upgrade when turns reach this */
-	uint64_t bytes_next;	  /* ... or bytes both ways do */
+	uint8_t flags;                      /* SOCK_F_* */
+	uint8_t nonblock;                   /* O_NONBLOCK, shared by dups */
+	uint8_t side;        /* of the segment: 0 created it, 1 took it */
+	uint8_t shut;        /* SHUT_BIT_*: what this side has shut */
+	int32_t n_procs;     /* processes that hold the description */
+	uint32_t turns;      /* changes of direction while YOUNG */
+	uint32_t turns_next; /* look at the upgrade when turns reach this */
+	uint64_t bytes_next; /* ... or bytes both ways do */
 	uint8_t last_dir;
-	struct seg *seg;	  /* mapped at the same address in all holders */
+	struct seg *seg; /* mapped at the same address in all holders */
 	struct inbox *peer_inbox; /* the peer's, mapped likewise */
 
 	/* Receiving. */
 	alignas(CACHE_LINE) struct lock rx_lock;
-	uint8_t rx_tcp;	   /* 1: bytes may still be in TCP, ahead of the ring */
-	uint8_t rx_eof;	   /* a FIN record, or the anchor's FIN, was reached */
-	uint8_t rx_back;   /* the peer's BACK record was reached */
-	uint8_t anchor_deaf; /* SHUT_RD was given to the kernel: never sleep in recv */
-	uint8_t rx_broken; /* the peer broke the protocol */
+	uint8_t rx_tcp;  /* 1: bytes may still be in TCP, ahead of the ring */
+	uint8_t rx_eof;  /* a FIN record, or the anchor's FIN, was reached */
+	uint8_t rx_back; /* the peer's BACK record was reached */
+	uint8_t
+	    anchor_deaf; /* SHUT_RD was given to the kernel: never sleep in recv */
+	uint8_t rx_broken;  /* the peer broke the protocol */
 	uint8_t anchor_end; /* ANCHOR_*: what the kernel said of the anchor */
 	int32_t anchor_err; /* an error that it has already given away */
 	struct ring_rx rx;
 	uint64_t rx_tcp_base; /* bytes of TCP that were read so far */
-	int64_t rx_tcp_left;   /* bytes of TCP before the ring, once known */
+	int64_t rx_tcp_left;  /* bytes of TCP before the ring, once known */
 	uint32_t bells_drained;
-	uint32_t n_sleepers;   /* threads asleep on the anchor */
+	uint32_t n_sleepers;    /* threads asleep on the anchor */
 	uint32_t n_tx_sleepers; /* of them, those that wait for room */
-	uint64_t looked_ns; /* when the anchor was last asked */
+	uint64_t looked_ns;     /* when the anchor was last asked */
 	uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: none */
 	int32_t rcvlowat;
 
 	/* Sending. */
 	alignas(CACHE_LINE) struct lock tx_lock;
-	uint8_t tx_ring;    /* 1: the ring, 0: still (or again) TCP */
-	uint8_t tx_fin;	    /* a FIN record was pushed */
+	uint8_t tx_ring;       /* 1: the ring, 0: still (or again) TCP */
+	uint8_t tx_fin;        /* a FIN record was pushed */
 	uint8_t nodelay, cork; /* as the application set them */
 	struct ring_tx tx;
 	uint64_t tx_tcp_base; /* bytes sent by TCP, exact while CANDIDATE */
 	uint32_t bells_rung;
-	uint32_t tx_limit;    /* bytes in flight at most, from SO_SNDBUF */
+	uint32_t tx_limit; /* bytes in flight at most, from SO_SNDBUF */
 
 	/* The upgrade. */
-	int32_t offer_fd;   /* the listener of our offer, -1 */
-	int32_t channel_fd; /* to the taker of our segment, -1 */
+	int32_t offer_fd;    /* the listener of our offer, -1 */
+	int32_t channel_fd;  /* to the taker of our segment, -1 */
 	int32_t announce_fd; /* a listener's announcement, 0 for none */
 	uint32_t n_looks;    /* at the upgrade, so far */
-	uint32_t slot;	    /* this side's slot in its own inbox */
+	uint32_t slot;       /* this side's slot in its own inbox */
 	uint32_t generation;
 };
 
 enum {
-	SOCK_F_ACTIVE = 1,    /* it called connect() */
-	SOCK_F_PASSIVE = 2,   /* it came from accept() */
+	SOCK_F_ACTIVE = 1,  /* it called connect() */
+	SOCK_F_PASSIVE = 2, /* it came from accept() */
 	SOCK_F_LISTEN = 4,
-	SOCK_F_EAGER = 8,     /* upgrade at once: asked for */
-	SOCK_F_ASYNC = 16,    /* SIGIO wanted: always ring the anchor */
-	SOCK_F_OFFLOAD = 32,  /* AF_INET_OFFLOAD */
-	SOCK_F_OFFERED = 64,  /* an offer was made once */
+	SOCK_F_EAGER = 8,    /* upgrade at once: asked for */
+	SOCK_F_ASYNC = 16,   /* SIGIO wanted: always ring the anchor */
+	SOCK_F_OFFLOAD = 32, /* AF_INET_OFFLOAD */
+	SOCK_F_OFFERED = 64, /* an offer was made once */
 	SOCK_F_ANNOUNCED = 128,
 };
 

@@ -104,8 +104,15 @@ class Segment:
     """One process's statistics: totals, closed and open sockets together."""
 
     def __init__(self, path):
+        # The file is long and sparse: read what is in use.
         with open(path, "rb") as f:
-            data = f.read()
+            data = f.read(4096)
+            if len(data) >= ctypes.sizeof(Header):
+                head = Header.from_buffer_copy(data)
+                if head.n_socks < 1 << 21 and head.sock_size <= 4096:
+                    f.seek(0)
+                    data = f.read(head.header_size +
+                                  head.n_socks * head.sock_size)
         if len(data) < ctypes.sizeof(Header):
             raise ValueError("%s: %d bytes only" % (path, len(data)))
         head = Header.from_buffer_copy(data)

@@ -57,8 +57,8 @@ int bench_sockperf(struct bench_run *r)
 				   "-p", port.s, NULL },
 	    port.s,
 	    (const char *const[]){ "sockperf", "ping-pong", "--tcp", "-i", HOST,
-				   "-p", port.s, "-m", "64", "-t", s.s,
-				   "--mps", SOCKPERF_MPS, NULL },
+				   "-p", port.s, "-m", "64", "-t", s.s, "--mps",
+				   SOCKPERF_MPS, NULL },
 	    &text);
 	if (!err)
 		err = run_value(r, text, "percentile 50.000 =");
