@@ -12,6 +12,8 @@
 #include "preload/edge.h"
 
 extern void __chk_fail(void) __attribute__((noreturn));
+#pragma GCC diagnostic ignored                                                 \
+    "-Wmaybe-uninitialized" /* is_bad_ptr() is no use */
 int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size);
 int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 		const sigset_t *mask, size_t size);

@@ -352,8 +352,12 @@ void shm_close(struct sock *sk, int fd)
 	if (!(seg = sk->seg))
 		return;
 	if (sock_mode(sk) == SOCK_SHM && !sk->rx_broken) {
-		bool unread = !sk->rx_tcp && !sk->rx_eof &&
-			      ring_rx_bytes(&sk->rx, 1, &mark);
+		if (sk->rx_tcp)
+			shm_rx_settle(sk, fd);
+		/* Unread bytes, in TCP or in the ring: then it is a reset. */
+		bool unread = sk->rx_tcp ? shm_inq(sk, fd) > 0
+					 : !sk->rx_eof &&
+					       ring_rx_bytes(&sk->rx, 1, &mark);
 
 		if (sk->tx_ring && !sk->tx_fin && !unread && !will_reset(fd)) {
 			ring_push_mark(&sk->tx, RING_FIN);
