@@ -226,13 +226,20 @@ int shm_inq(struct sock *sk, int fd)
 	if (sk->rx_tcp && !shm_rx_settle(sk, fd) && sk->rx_tcp_left < 0)
 		return libc.ioctl(fd, FIONREAD, &n) < 0 ? -errno : n;
 	GUARD(&sk->rx_lock);
-	if ((sk->rx_back || sk->rx_tcp) && libc.ioctl(fd, FIONREAD, &n) < 0)
+	if (!sk->rx_tcp && !sk->rx_back && sock_mode(sk) == SOCK_SHM) {
+		n = (int)ring_rx_bytes(&sk->rx, INT32_MAX, &mark);
+		if (n || mark != RING_BACK)
+			return n;
+		sk->rx_back = 1;
+	}
+	if (sk->rx_back)
+		anchor_drain(sk, fd);
+	if (libc.ioctl(fd, FIONREAD, &n) < 0)
 		return -errno;
-	if (sk->rx_tcp && n < sk->rx_tcp_left)
-		return n; /* more is on its way before the ring */
-	if (sk->rx_tcp)
-		n = (int)sk->rx_tcp_left;
-	if (sock_mode(sk) == SOCK_SHM && !sk->rx_back)
+	if (!sk->rx_tcp || n < sk->rx_tcp_left)
+		return n; /* or: more is on its way before the ring */
+	n = (int)sk->rx_tcp_left;
+	if (sock_mode(sk) == SOCK_SHM)
 		n += (int)ring_rx_bytes(&sk->rx, INT32_MAX, &mark);
 	return n;
 }

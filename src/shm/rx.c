@@ -301,25 +301,49 @@ static ssize_t rx_peek(struct sock *sk, int fd, struct iov_cursor *c,
 	return skip;
 }
 
+/* One step, in whatever carries the stream just now. */
+static inline ssize_t rx_step(struct sock *sk, int fd, struct iov_cursor *c,
+			      size_t want, int flags)
+{
+	if (unlikely(sk->rx_broken))
+		return rx_end(sk, fd);
+	if (unlikely(sk->rx_back))
+		return rx_back(sk, fd, c, want, flags & (MSG_PEEK | MSG_TRUNC));
+	if (unlikely(sk->rx_tcp))
+		return rx_tcp(sk, fd, c, want, flags);
+	if (unlikely(flags & MSG_PEEK))
+		return rx_peek(sk, fd, c, want, flags);
+	return rx_ring(sk, fd, c, want, flags & MSG_TRUNC);
+}
+
+/* After @got bytes, fewer than wanted: do more lie behind a change of carrier?  A
+ * short read tells an edge-triggered program that there is nothing left. */
+static COLD bool rx_goes_on(const struct sock *sk)
+{
+	if (sk->rx_tcp)
+		return sk->rx_tcp_left == 0;
+	return !sk->rx_back && ring_rx_ready(&sk->rx);
+}
+
 static ssize_t rx_once(struct sock *sk, int fd, struct iov_cursor *c,
 		       size_t want, int flags)
 {
-	ssize_t r = GO_ON_IN_RING;
+	size_t got = 0;
 
-	while (r == GO_ON_IN_RING) {
-		if (unlikely(sk->rx_broken))
-			r = rx_end(sk, fd);
-		else if (unlikely(sk->rx_back))
-			r = rx_back(sk, fd, c, want,
-				    flags & (MSG_PEEK | MSG_TRUNC));
-		else if (unlikely(sk->rx_tcp))
-			r = rx_tcp(sk, fd, c, want, flags);
-		else if (unlikely(flags & MSG_PEEK))
-			r = rx_peek(sk, fd, c, want, flags);
-		else
-			r = rx_ring(sk, fd, c, want, flags & MSG_TRUNC);
+	for (;;) {
+		ssize_t r = rx_step(sk, fd, c, want - got, flags);
+
+		if (unlikely(r == GO_ON_IN_RING))
+			continue;
+		if (unlikely(r <= 0)) {
+			if (got && r < 0 && r != -EAGAIN)
+				anchor_note(sk, (int)-r);
+			return got ? (ssize_t)got : r;
+		}
+		got += (size_t)r;
+		if (likely(got == want) || flags & MSG_PEEK || !rx_goes_on(sk))
+			return (ssize_t)got;
 	}
-	return r;
 }
 
 static bool rx_spin_ready(void *arg)

@@ -592,6 +592,29 @@ SCENARIO(recv_while_sending)
 	out(" far=%ld", far_end(x));
 }
 
+/* A short read means that nothing was left, also when what was sent came by
+ * different ways. */
+SCENARIO(recv_takes_all)
+{
+	int unread = 0;
+
+	/* Unread bytes, while enough is sent for an upgrade. */
+	for (int i = 0; i < 16; i++) {
+		made(x, buf, 20000);
+		RES("send", send(x->fd, buf, n(20000), 0));
+		far_do(x, FAR_RECV, 20000);
+		far_do(x, FAR_SEND, 100);
+	}
+	for (int i = 0; i < 1000 && unread < 1600; i++) {
+		ioctl(x->fd, FIONREAD, &unread);
+		usleep(1000);
+	}
+	out(" unread=%d", unread);
+	recv_got(x, "some", 50, MSG_DONTWAIT);
+	recv_got(x, "rest", 5000, MSG_DONTWAIT);
+	recv_got(x, "more", 5000, MSG_DONTWAIT);
+}
+
 SCENARIO(recv_urgent)
 {
 	int at = -1;

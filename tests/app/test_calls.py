@@ -17,7 +17,9 @@ import harness
 
 VARIANTS = [[], ["--role", "server"], ["--same"],
             ["--same", "--role", "server"], ["--family", "6"],
-            ["--family", "m", "--role", "server"], ["--no-warm"]]
+            ["--family", "m", "--role", "server"], ["--no-warm"],
+            ["--no-warm", "--role", "server"]]
+EAGER = [["--no-warm"]]  # upgraded from the first byte on
 # The time that scenarios take is spent asleep, so variants run side by side.
 SIDE_BY_SIDE = 4
 
@@ -77,7 +79,7 @@ def main():
     cases = [(programs[0], variant) for variant in VARIANTS]
     cases += [(program, []) for program in programs[1:]]
     jobs = [(program, variant, False, False) for program, variant in cases]
-    jobs += [(program, variant, True, "--no-warm" in variant)
+    jobs += [(program, variant, True, variant in EAGER)
              for program, variant in cases]
     printed = outputs(run, jobs)
     n_bad = 0
