@@ -32,11 +32,12 @@ struct epitem {
 	uint32_t events; /* as the program asked */
 	uint32_t idx;
 	uint32_t slot; /* in the set's lane, or SLOT_NONE */
-	int fd;
+	int fd;        /* as the program named it: it may be closed by now */
 	bool in_use;
 	bool merged;      /* served here; else by the kernel */
 	bool tagged;      /* the kernel's entry carries our tag */
 	bool disabled;    /* EPOLLONESHOT has fired */
+	bool parked;      /* the program took it out; see ctl_del() */
 	bool fresh;       /* EPOLLET: report what is ready, seen or not */
 	uint32_t ev_seen; /* EPOLLET: the bits at the last look */
 	uint64_t rx_seen; /* EPOLLET: stream bytes arrived by the last report */
@@ -312,7 +313,7 @@ void epoll_touch(struct file *f, unsigned events)
 		return;
 	GUARD(&f->lock);
 	for (struct epitem *it = f->items; it; it = it->next_of_sock) {
-		if (!it->merged)
+		if (!it->merged || it->parked)
 			continue;
 		GUARD(&it->ep->lock);
 		it->ev_seen &= ~events;
@@ -408,20 +409,54 @@ static int ctl_mod(struct epoll *ep, struct epitem *it, struct epoll_event *ev)
 	return 0;
 }
 
+/*
+ * Event loops take a socket out and put it back for every answer.  The kernel's
+ * entry of an upgraded one is only a hint of ours, so it may stay, and so may the
+ * slot: the item is parked until it comes back or the socket is closed.
+ */
+static int ctl_del(struct epoll *ep, struct epitem *it, int fd)
+{
+	if (it && it->merged && !is_child(it) && !ep->nested) {
+		it->parked = true;
+		list_del(&it->ready);
+		return 0;
+	}
+	if (libc.epoll_ctl(ep->fd, EPOLL_CTL_DEL, fd, NULL) < 0)
+		return -errno;
+	if (it)
+		item_drop(it);
+	return 0;
+}
+
+static int ctl_unpark(struct epoll *ep, struct epitem *it,
+		      struct epoll_event *ev)
+{
+	it->parked = false;
+	if (ep->nested)
+		kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(ep),
+			   tag_of(it));
+	it->events = ev->events;
+	it->data = ev->data;
+	it->disabled = false;
+	it->fresh = true;
+	push_ready(it);
+	kick(ep);
+	return 0;
+}
+
 static int ctl_locked(struct epoll *ep, struct file *f, int op, int fd,
 		      struct epoll_event *ev)
 {
 	struct epitem *it = item_find(f, ep, fd);
 
-	if (op == EPOLL_CTL_DEL) {
-		if (libc.epoll_ctl(ep->fd, op, fd, ev) < 0)
-			return -errno;
-		if (it)
-			item_drop(it);
-		return 0;
-	}
+	if (it && it->parked && op != EPOLL_CTL_ADD)
+		return -ENOENT;
+	if (op == EPOLL_CTL_DEL)
+		return ctl_del(ep, it, fd);
 	if (!ev)
 		return -EFAULT;
+	if (it && it->parked)
+		return ctl_unpark(ep, it, ev);
 	if (op == EPOLL_CTL_ADD && !it)
 		return ctl_add(ep, f, fd, ev);
 	if (op == EPOLL_CTL_MOD && it)
@@ -444,6 +479,15 @@ static void epoll_nest(struct file *fe)
 
 		if (!it->in_use || !it->merged || is_child(it))
 			continue;
+		if (it->parked) {
+			/* Its doorbells must not make the set look ready; its
+			 * number may have become another's meanwhile. */
+			if ((table_load(it->fd) & ~FILE_PASS) ==
+			    (uintptr_t)it->file)
+				kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, EPOLLET,
+					   tag_of(it));
+			continue;
+		}
 		kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(ep),
 			   tag_of(it));
 		if (it->slot != SLOT_NONE) {
@@ -493,7 +537,7 @@ static void item_news(void *owner, void *arg)
 {
 	struct epitem *it = owner;
 
-	if (it->in_use && it->ep == arg)
+	if (it->in_use && !it->parked && it->ep == arg)
 		push_ready(it);
 }
 
@@ -515,8 +559,9 @@ static uint32_t child_events(struct epitem *it)
  */
 static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev)
 {
-	int inq = ev & EPOLLIN ? shm_inq(sk, it->fd) : 0;
-	bool eof = ev & EPOLLIN && shm_events(sk, it->fd) & POLLRDHUP;
+	int inq = ev & EPOLLIN ? shm_inq(sk, it->file->anchor_fd) : 0;
+	bool eof =
+	    ev & EPOLLIN && shm_events(sk, it->file->anchor_fd) & POLLRDHUP;
 	uint64_t rx = sk->st.rx_bytes_shm + sk->st.rx_bytes_inet +
 		      (uint64_t)(inq > 0 ? inq : 0) + eof;
 	bool edge = it->fresh || ev & ~it->ev_seen ||
@@ -537,7 +582,7 @@ static uint32_t item_events(struct epitem *it)
 		return child_events(it);
 	struct sock *sk = it->file->sk;
 	uint32_t want = it->events | EPOLLERR | EPOLLHUP;
-	uint32_t ev = shm_events(sk, it->fd);
+	uint32_t ev = shm_events(sk, it->file->anchor_fd);
 	enum shm_arm how = it->slot == SLOT_NONE ? ARM_ANCHOR : ARM_INBOX;
 
 	if (ev & want && !(it->events & EPOLLET))
@@ -547,7 +592,7 @@ static uint32_t item_events(struct epitem *it)
 	/* Space is worth a word only to who has none. */
 	uint32_t arm = EPOLLIN | (ev & EPOLLOUT ? 0 : it->events & EPOLLOUT);
 	shm_arm(sk, arm, how);
-	ev = shm_events(sk, it->fd) & want;
+	ev = shm_events(sk, it->file->anchor_fd) & want;
 	if (!(it->events & EPOLLET))
 		return ev;
 	return has_edge(it, sk, ev) ? ev : 0;
@@ -614,16 +659,18 @@ static void hint(struct epitem *it, uint32_t events)
 	if (!sk->seg)
 		return;
 	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
-		anchor_look(sk, it->fd);
+		anchor_look(sk, it->file->anchor_fd);
 	bool keep = load_rlx(&sk->n_sleepers) ||
-		    (it->slot == SLOT_NONE && shm_events(sk, it->fd) & POLLIN);
+		    (it->slot == SLOT_NONE &&
+		     shm_events(sk, it->file->anchor_fd) & POLLIN);
 	if (!keep && lock_try(&sk->rx_lock)) {
 		/* With unread doorbells in it the anchor's next edge might be
 		 * lost; but a sleeper, or who looks from outside, needs it. */
-		anchor_drain(sk, it->fd);
+		anchor_drain(sk, it->file->anchor_fd);
 		lock_put(&sk->rx_lock);
 	}
-	push_ready(it);
+	if (!it->parked)
+		push_ready(it);
 }
 
 /*
@@ -858,7 +905,7 @@ bool epoll_kernel_ready(struct file *fe)
 		struct epitem *it = ep->items[i];
 		struct sock *sk = it->file->sk;
 
-		if (!it->in_use || !it->merged || is_child(it))
+		if (!it->in_use || !it->merged || it->parked || is_child(it))
 			continue;
 		/* An unread doorbell or an ended anchor is a hint. */
 		if (sk->anchor_end != ANCHOR_OPEN ||
