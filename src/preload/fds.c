@@ -321,7 +321,11 @@ OSF_API int ioctl(int fd, unsigned long req, ...)
 			*(int *)arg = n;
 		return (int)libc_ret(n < 0 ? n : 0, saved);
 	}
+	/* Past the doorbells, and not before the ring is read. */
+	bool before = ours && req == SIOCATMARK && shm_inq(c.file->sk, fd) > 0;
 	int r = libc.ioctl(fd, req, arg);
+	if (!r && before && !c.file->sk->rx_back)
+		*(int *)arg = 0;
 	if (!r && req == FIONBIO)
 		set_nonblock(c.file, *(int *)arg != 0);
 	else if (!r && req == FIOASYNC)

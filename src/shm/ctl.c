@@ -223,8 +223,13 @@ int shm_inq(struct sock *sk, int fd)
 
 	/* Doorbells are no stream bytes: while TCP has both, we know how many
 	 * of the first it has. */
-	if (sk->rx_tcp && !shm_rx_settle(sk, fd) && sk->rx_tcp_left < 0)
-		return libc.ioctl(fd, FIONREAD, &n) < 0 ? -errno : n;
+	while (sk->rx_tcp && !shm_rx_settle(sk, fd) && sk->rx_tcp_left < 0) {
+		if (libc.ioctl(fd, FIONREAD, &n) < 0)
+			return -errno;
+		if (sock_mode(sk) == SOCK_KERNEL ||
+		    !(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING))
+			return n;
+	}
 	GUARD(&sk->rx_lock);
 	if (!sk->rx_tcp && !sk->rx_back && sock_mode(sk) == SOCK_SHM) {
 		n = (int)ring_rx_bytes(&sk->rx, INT32_MAX, &mark);

@@ -21,7 +21,6 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/log.h"
-#include "base/spin.h"
 #include "shm/shm.h"
 
 #define GO_ON_IN_RING (-INT_MAX) /* inside this file */
@@ -318,11 +317,17 @@ static inline ssize_t rx_step(struct sock *sk, int fd, struct iov_cursor *c,
 
 /* After @got bytes, fewer than wanted: do more lie behind a change of carrier?  A
  * short read tells an edge-triggered program that there is nothing left. */
-static COLD bool rx_goes_on(const struct sock *sk)
+static COLD bool rx_goes_on(const struct sock *sk, int fd)
 {
+	struct pollfd p = { .fd = fd, .events = POLLPRI };
+
 	if (sk->rx_tcp)
 		return sk->rx_tcp_left == 0;
-	return !sk->rx_back && ring_rx_ready(&sk->rx);
+	if (sk->rx_back || !ring_rx_ready(&sk->rx))
+		return false;
+	/* As the kernel: a read stops before an urgent byte. */
+	return !(load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK) ||
+	       libc.poll(&p, 1, 0) <= 0 || !(p.revents & POLLPRI);
 }
 
 static ssize_t rx_once(struct sock *sk, int fd, struct iov_cursor *c,
@@ -341,70 +346,10 @@ static ssize_t rx_once(struct sock *sk, int fd, struct iov_cursor *c,
 			return got ? (ssize_t)got : r;
 		}
 		got += (size_t)r;
-		if (likely(got == want) || flags & MSG_PEEK || !rx_goes_on(sk))
+		if (likely(got == want) || flags & MSG_PEEK ||
+		    !rx_goes_on(sk, fd))
 			return (ssize_t)got;
 	}
-}
-
-static bool rx_spin_ready(void *arg)
-{
-	struct sock *sk = arg;
-
-	return ring_rx_ready(&sk->rx);
-}
-
-/* The same when some bytes have been taken already: then a signal ends the call
- * whatever SA_RESTART says, which poll() does and recv() does not. */
-static ssize_t rx_poll(struct sock *sk, int fd)
-{
-	struct pollfd p = { .fd = fd, .events = POLLIN | POLLRDHUP };
-	struct timespec ts = ns_timespec(sk->rcvtimeo_ns);
-	int n = libc.ppoll(&p, 1, sk->rcvtimeo_ns ? &ts : NULL, NULL);
-
-	if (!n)
-		errno = EAGAIN;
-	if (n > 0 && p.revents & (POLLRDHUP | POLLHUP | POLLERR))
-		anchor_look(sk, fd);
-	return n > 0 ? 1 : -1;
-}
-
-/*
- * Sleep in the kernel's recv() on the anchor: the doorbell, the peer's end, a
- * signal, the receive timeout and shutdown() by another thread all end it as they
- * would end the application's own call.
- */
-static int rx_sleep(struct sock *sk, int fd, bool partial)
-{
-	char byte;
-	int err = 0;
-
-	uint32_t others = fetch_add(&sk->n_sleepers, 1);
-	if (!others)
-		anchor_drain(sk, fd);
-	store_rlx(&shm_me(sk)->rx_anchor, 1u);
-	fence_full();
-	if (sk->rx_tcp ? !(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) ||
-			     sk->rx_tcp_left > 0
-		       : !ring_rx_ready(&sk->rx)) {
-		if (sk->anchor_deaf ||
-		    (others &&
-		     sk->bells_drained != load_rlx(&shm_peer(sk)->bells))) {
-			/* The anchor would not let us sleep: it is shut, or has
-			 * a doorbell in it that is somebody else's. */
-			struct timespec ms = { .tv_nsec = 1000000 };
-			libc.ppoll(NULL, 0, &ms, NULL);
-		} else {
-			count(&sk->st.n_sleeps, 1);
-			ssize_t r = partial ? rx_poll(sk, fd)
-					    : libc.recv(fd, &byte, 1, MSG_PEEK);
-			if (r < 0)
-				err = errno;
-			else if (!r)
-				anchor_fin(sk);
-		}
-	}
-	fetch_sub(&sk->n_sleepers, 1);
-	return anchor_note(sk, err) ? 0 : -err;
 }
 
 /* The next bytes are to raise SIGIO, so they must ring.  True: they are there. */
@@ -414,27 +359,6 @@ static COLD bool rx_arm_async(struct sock *sk, int fd)
 	shm_arm(sk, POLLIN, ARM_ANCHOR);
 	return !sk->rx_tcp && !sk->rx_back && ring_rx_ready(&sk->rx) &&
 	       !sk->rx_eof;
-}
-
-static int rx_wait(struct sock *sk, int fd, bool partial)
-{
-	uint64_t start = now_ns();
-
-	if (!sk->rx_tcp && !sk->rx_back) {
-		if (spin_until(rx_spin_ready, sk, UINT64_MAX)) {
-			count(&sk->st.n_spins, 1);
-			return 0;
-		}
-	}
-	if (sk->rx_back) { /* plain TCP: its own readiness is enough */
-		struct pollfd p = { .fd = fd, .events = POLLIN };
-
-		return libc.poll(&p, 1, -1) < 0 ? -errno : 0;
-	}
-	int err = rx_sleep(sk, fd, partial);
-	if (!err)
-		spin_learn(now_ns() - start);
-	return err;
 }
 
 HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
@@ -498,7 +422,7 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			continue;
 		if (!block)
 			return got ? (ssize_t)got : r;
-		int err = rx_wait(sk, fd, got > 0);
+		int err = shm_wait_rx(sk, fd, got > 0);
 		if (err)
 			return got ? (ssize_t)got : err;
 	}

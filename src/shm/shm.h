@@ -15,6 +15,7 @@
  *   rendezvous.c  names, offers, announcements, passing memory
  *   upgrade.c     the steps above
  *   rx.c tx.c     hot: bytes out of and into the rings
+ *   wait.c        spinning and sleeping in a blocking call
  *   anchor.c      doorbells, the anchor's end, byte counts
  *   ctl.c         shutdown, close, options, going back
  *
@@ -69,6 +70,11 @@ ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);
 ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
 		      bool nonblock);
+
+/* wait.c: until there may be something to receive, or room; 0, -EINTR, -EAGAIN at
+ * the timeout, or the connection's error.  @partial: the call has moved bytes. */
+int shm_wait_rx(struct sock *sk, int fd, bool partial);
+int shm_wait_tx(struct sock *sk, int fd, uint64_t deadline_ns, bool partial);
 
 /* Poll bits (POLL*), whatever the mode. */
 unsigned shm_events(struct sock *sk, int fd);
@@ -158,8 +164,8 @@ static inline bool shm_wants_back(const struct sock *sk)
 	       sk->tx_ring;
 }
 
-/* The same, for who does not know whether there is a segment still. */
+/* The same, or is it the kernel's already? */
 static inline bool shm_wants_back_or_gone(const struct sock *sk)
 {
-	return unlikely(!sk->seg) || shm_wants_back(sk);
+	return unlikely(sock_mode(sk) == SOCK_KERNEL) || shm_wants_back(sk);
 }

@@ -15,7 +15,6 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
-#include "base/spin.h"
 #include "shm/shm.h"
 
 /* Records of a long write: small enough to overlap, large enough to be few. */
@@ -152,74 +151,6 @@ static ssize_t tx_once(struct sock *sk, int fd, struct tx_cursor *c, int flags)
 	return r ? r : -EAGAIN;
 }
 
-static bool tx_spin_ready(void *arg)
-{
-	struct sock *sk = arg;
-
-	if (load_rlx(sk->tx.tail_pub) == sk->tx.tail)
-		return false;
-	return true;
-}
-
-static int tx_sleep(struct sock *sk, int fd, uint64_t deadline_ns, bool partial)
-{
-	char byte;
-	int err = 0;
-	uint32_t others = fetch_add(&sk->n_sleepers, 1);
-
-	if (!others)
-		anchor_drain(sk, fd);
-	store_rlx(&shm_me(sk)->tx_anchor, 1u);
-	fence_full();
-	if (tx_spin_ready(sk)) {
-		;
-	} else if (sk->rx_tcp || sk->anchor_deaf || others || partial ||
-		   sk->rcvtimeo_ns || deadline_ns != UINT64_MAX) {
-		/* Bytes in front of the doorbell, a timeout that is not recv()'s,
-		 * or a call that a signal is to end: look now and then. */
-		struct timespec ms = { .tv_nsec = 1000000 };
-		if (libc.ppoll(NULL, 0, &ms, NULL) < 0)
-			err = errno;
-		anchor_look(sk, fd);
-	} else {
-		count(&sk->st.n_sleeps, 1);
-		fetch_add(&sk->n_tx_sleepers, 1);
-		ssize_t r = libc.recv(fd, &byte, 1, MSG_PEEK);
-		fetch_sub(&sk->n_tx_sleepers, 1);
-		if (r < 0)
-			err = errno;
-		else if (!r)
-			anchor_fin(sk);
-	}
-	fetch_sub(&sk->n_sleepers, 1);
-	return anchor_note(sk, err) ? 0 : -err;
-}
-
-/* Wait for room.  -EAGAIN when the send timeout is over. */
-static int tx_wait(struct sock *sk, int fd, uint64_t deadline_ns, bool partial)
-{
-	uint64_t start = now_ns();
-
-	if (start >= deadline_ns)
-		return -EAGAIN;
-	if (!sk->tx_ring) {
-		struct pollfd p = { .fd = fd, .events = POLLOUT };
-		uint64_t left_ms = (deadline_ns - start) / NS_PER_MS + 1;
-
-		return libc.poll(&p, 1, (int)MIN(left_ms, UINT64_C(50))) < 0
-			   ? -errno
-			   : 0;
-	}
-	if (spin_until(tx_spin_ready, sk, deadline_ns)) {
-		count(&sk->st.n_spins, 1);
-		return 0;
-	}
-	int err = tx_sleep(sk, fd, deadline_ns, partial);
-	if (!err)
-		spin_learn(now_ns() - start);
-	return err;
-}
-
 /* Lock for sending; a candidate first looks whether the peer is ready. */
 static int tx_begin(struct sock *sk, int fd)
 {
@@ -287,7 +218,7 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		}
 		if (!deadline_ns)
 			deadline_ns = send_deadline(sk);
-		err = tx_wait(sk, fd, deadline_ns, sent > 0);
+		err = shm_wait_tx(sk, fd, deadline_ns, sent > 0);
 		if (err)
 			return sent ? (ssize_t)sent : err;
 	}
@@ -374,7 +305,7 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
 			return sent ? (ssize_t)sent : r;
 		if (!deadline_ns)
 			deadline_ns = send_deadline(sk);
-		err = tx_wait(sk, fd, deadline_ns, sent > 0);
+		err = shm_wait_tx(sk, fd, deadline_ns, sent > 0);
 		if (err)
 			return sent ? (ssize_t)sent : err;
 	}

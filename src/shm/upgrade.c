@@ -248,17 +248,15 @@ int shm_take(struct sock *sk, int fd)
 	return 1;
 }
 
+/* The segment stays mapped until the socket is closed: other threads may be asleep
+ * beside it. */
 static void candidate_end(struct sock *sk, enum osf_reason reason)
 {
-	struct seg *seg = sk->seg;
-
 	fds_close(sk->channel_fd);
 	sk->channel_fd = -1;
 	sock_set_reason(sk, reason);
 	sk->rx_tcp = 0;
-	sk->seg = NULL;
 	sock_set_mode(sk, SOCK_KERNEL);
-	seg_unmap(seg, sk->rx.size);
 }
 
 /* The taker has closed its end without an answer. */

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shm/wait.c - a blocking call that can do nothing now
+ *
+ *     shm_recv(), shm_send()  ->  spin  ->  asleep in the kernel, on the anchor
+ *
+ * The best sleep is the kernel's own recv() on the anchor: the doorbell, the peer's
+ * end, the receive timeout, shutdown() by another thread, and a signal with or
+ * without SA_RESTART all end it as they would end the application's own call.
+ * Where that call would not sleep, or would end otherwise, it is a nap: a poll with
+ * the signals held back while nobody sleeps, so that none is missed.
+ *
+ * The caller holds no lock, and looks again when we return 0.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include "base/clock.h"
+#include "base/libc.h"
+#include "base/spin.h"
+#include "shm/shm.h"
+
+#define CANDIDATE_TICK_NS (5 * NS_PER_MS)
+#define CANDIDATE_WAIT_NS (50 * NS_PER_MS)
+
+static bool rx_ready(void *arg)
+{
+	struct sock *sk = arg;
+
+	if (likely(!sk->rx_tcp))
+		return ring_rx_ready(&sk->rx);
+	return load_acq(&shm_peer(sk)->flags) & SEG_TX_RING &&
+	       sk->rx_tcp_left <= 0;
+}
+
+static bool tx_ready(void *arg)
+{
+	struct sock *sk = arg;
+
+	return load_rlx(sk->tx.tail_pub) != sk->tx.tail;
+}
+
+static bool never(void *arg) { return false; }
+
+struct nap {
+	bool (*ready)(void *sk);
+	uint64_t deadline_ns;
+	uint64_t tick_ns; /* look again this often */
+	short events;     /* of the anchor, that end it too */
+	bool restarts;    /* not ended by a handler with SA_RESTART */
+};
+
+/* Let handlers of signals run that came while all were blocked.  -EINTR if one of
+ * them ends the call. */
+static int handlers_run(const sigset_t *mask, const sigset_t *all,
+			bool restarts)
+{
+	bool any = false;
+	sigset_t due;
+	int err = 0;
+
+	if (sigpending(&due))
+		return 0;
+	for (int sig = 1; sig < NSIG; sig++) {
+		struct sigaction sa;
+
+		if (sigismember(&due, sig) != 1 ||
+		    sigismember(mask, sig) == 1 || sigaction(sig, NULL, &sa))
+			continue;
+		any = true;
+		if (sa.sa_handler != SIG_DFL && sa.sa_handler != SIG_IGN &&
+		    !(restarts && sa.sa_flags & SA_RESTART))
+			err = -EINTR;
+	}
+	if (any) {
+		pthread_sigmask(SIG_SETMASK, mask, NULL);
+		pthread_sigmask(SIG_SETMASK, all, NULL);
+	}
+	return err;
+}
+
+static int nap_once(struct sock *sk, int fd, const struct nap *n,
+		    const sigset_t *mask, uint64_t now)
+{
+	struct pollfd p = { .fd = fd, .events = n->events };
+	uint64_t left = MIN(n->deadline_ns - now, n->tick_ns);
+	struct timespec ts = ns_timespec(left);
+	int r = libc.ppoll(&p, n->events != 0, left == UINT64_MAX ? NULL : &ts,
+			   n->restarts ? NULL : mask);
+
+	if (r < 0)
+		return -errno;
+	anchor_look(sk, fd);
+	return r;
+}
+
+/* 0, -EINTR, or -EAGAIN at the deadline. */
+static COLD int nap(struct sock *sk, int fd, const struct nap *n)
+{
+	sigset_t all, mask;
+	int r = 0;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &mask);
+	while (!r && !n->ready(sk) && sk->anchor_end == ANCHOR_OPEN) {
+		uint64_t now = now_ns();
+
+		if (now >= n->deadline_ns)
+			r = -EAGAIN;
+		else
+			r = nap_once(sk, fd, n, &mask, now);
+		if (!r && n->restarts)
+			r = handlers_run(&mask, &all, true);
+	}
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	return MIN(r, 0);
+}
+
+/* The kernel's recv(), which answers like the call that it stands for. */
+static int recv_sleep(struct sock *sk, int fd)
+{
+	char byte;
+	ssize_t r = libc.recv(fd, &byte, 1, MSG_PEEK);
+
+	if (!r)
+		anchor_fin(sk);
+	return r < 0 ? -errno : 0;
+}
+
+static uint64_t deadline_after(uint64_t timeout_ns)
+{
+	return timeout_ns ? now_ns() + timeout_ns : UINT64_MAX;
+}
+
+/* @partial: bytes have been moved already, so any signal ends the call. */
+static int rx_sleep(struct sock *sk, int fd, bool partial)
+{
+	struct nap n = { .ready = rx_ready,
+			 .tick_ns = NS_PER_MS,
+			 .restarts = !partial && !sk->rcvtimeo_ns };
+	uint32_t others = fetch_add(&sk->n_sleepers, 1);
+	int err = 0;
+
+	if (!others)
+		anchor_drain(sk, fd);
+	store_rlx(&shm_me(sk)->rx_anchor, 1u);
+	fence_full();
+	/* Shut, or with a doorbell in it that is somebody else's, the anchor
+	 * would not let us sleep. */
+	bool awake =
+	    sk->anchor_deaf ||
+	    (others && sk->bells_drained != load_rlx(&shm_peer(sk)->bells));
+	if (rx_ready(sk)) {
+		;
+	} else if (awake || partial) {
+		n.deadline_ns = deadline_after(sk->rcvtimeo_ns);
+		if (!awake) {
+			n.events = POLLIN | POLLRDHUP;
+			n.tick_ns = UINT64_MAX;
+		} else if (sk->rx_tcp) { /* its bytes do not end a nap */
+			n.deadline_ns =
+			    MIN(n.deadline_ns, now_ns() + NS_PER_MS);
+			n.ready = never;
+		}
+		count(&sk->st.n_sleeps, 1);
+		err = nap(sk, fd, &n);
+		if (err == -EAGAIN && n.ready == never)
+			err = 0;
+	} else {
+		count(&sk->st.n_sleeps, 1);
+		err = recv_sleep(sk, fd);
+	}
+	fetch_sub(&sk->n_sleepers, 1);
+	return err && anchor_note(sk, -err) ? 0 : err;
+}
+
+int shm_wait_rx(struct sock *sk, int fd, bool partial)
+{
+	uint64_t start = now_ns();
+
+	if (!sk->rx_tcp && !sk->rx_back &&
+	    spin_until(rx_ready, sk, UINT64_MAX)) {
+		count(&sk->st.n_spins, 1);
+		return 0;
+	}
+	if (sk->rx_back) /* plain TCP: its own readiness is enough */
+		return recv_sleep(sk, fd);
+	int err = rx_sleep(sk, fd, partial);
+	if (!err)
+		spin_learn(now_ns() - start);
+	return err;
+}
+
+static int tx_sleep(struct sock *sk, int fd, uint64_t deadline_ns, bool partial)
+{
+	struct nap n = { .ready = tx_ready,
+			 .deadline_ns = deadline_ns,
+			 .tick_ns = NS_PER_MS,
+			 .restarts = !partial && deadline_ns == UINT64_MAX };
+	uint32_t others = fetch_add(&sk->n_sleepers, 1);
+	int err = 0;
+
+	if (!others)
+		anchor_drain(sk, fd);
+	store_rlx(&shm_me(sk)->tx_anchor, 1u);
+	fence_full();
+	bool awake = sk->rx_tcp || sk->anchor_deaf || others;
+	fetch_add(&sk->n_tx_sleepers, 1);
+	if (tx_ready(sk)) {
+		;
+	} else if (awake || !n.restarts || sk->rcvtimeo_ns) {
+		if (!awake) {
+			n.events = POLLIN | POLLRDHUP;
+			n.tick_ns = UINT64_MAX;
+		}
+		if (!awake && n.restarts) /* else ppoll() ends at any signal */
+			n.tick_ns = NS_PER_MS;
+		count(&sk->st.n_sleeps, 1);
+		err = nap(sk, fd, &n);
+	} else {
+		count(&sk->st.n_sleeps, 1);
+		err = recv_sleep(sk, fd);
+	}
+	fetch_sub(&sk->n_tx_sleepers, 1);
+	fetch_sub(&sk->n_sleepers, 1);
+	return err && anchor_note(sk, -err) ? 0 : err;
+}
+
+/* Room in the kernel's buffer; a candidate is looked at again now and then. */
+static int tx_sleep_tcp(struct sock *sk, int fd, uint64_t deadline_ns,
+			bool partial)
+{
+	struct nap n = { .ready = never,
+			 .deadline_ns =
+			     MIN(deadline_ns, now_ns() + CANDIDATE_WAIT_NS),
+			 .tick_ns = CANDIDATE_TICK_NS,
+			 .events = POLLOUT,
+			 .restarts = !partial && deadline_ns == UINT64_MAX };
+	int err = nap(sk, fd, &n);
+
+	return err == -EAGAIN ? 0 : err;
+}
+
+int shm_wait_tx(struct sock *sk, int fd, uint64_t deadline_ns, bool partial)
+{
+	uint64_t start = now_ns();
+
+	if (start >= deadline_ns)
+		return -EAGAIN;
+	if (!sk->tx_ring)
+		return tx_sleep_tcp(sk, fd, deadline_ns, partial);
+	if (spin_until(tx_ready, sk, deadline_ns)) {
+		count(&sk->st.n_spins, 1);
+		return 0;
+	}
+	int err = tx_sleep(sk, fd, deadline_ns, partial);
+	if (!err)
+		spin_learn(now_ns() - start);
+	return err;
+}
