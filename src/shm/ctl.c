@@ -231,22 +231,21 @@ int shm_inq(struct sock *sk, int fd)
 			return n;
 	}
 	GUARD(&sk->rx_lock);
-	if (!sk->rx_tcp && !sk->rx_back && sock_mode(sk) == SOCK_SHM) {
-		n = (int)ring_rx_bytes(&sk->rx, INT32_MAX, &mark);
-		if (n || mark != RING_BACK)
-			return n;
+	if (sock_mode(sk) == SOCK_KERNEL)
+		return libc.ioctl(fd, FIONREAD, &n) < 0 ? -errno : n;
+	int in_ring = (int)ring_rx_bytes(&sk->rx, INT32_MAX, &mark);
+	if (!sk->rx_tcp && !sk->rx_back) {
+		if (in_ring || mark != RING_BACK)
+			return in_ring;
 		sk->rx_back = 1;
 	}
 	if (sk->rx_back)
 		anchor_drain(sk, fd);
 	if (libc.ioctl(fd, FIONREAD, &n) < 0)
 		return -errno;
-	if (!sk->rx_tcp || n < sk->rx_tcp_left)
+	if (sk->rx_back || n < sk->rx_tcp_left)
 		return n; /* or: more is on its way before the ring */
-	n = (int)sk->rx_tcp_left;
-	if (sock_mode(sk) == SOCK_SHM)
-		n += (int)ring_rx_bytes(&sk->rx, INT32_MAX, &mark);
-	return n;
+	return (int)sk->rx_tcp_left + in_ring;
 }
 
 /*
