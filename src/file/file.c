@@ -99,8 +99,7 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->merged = f->hidden = 0;
 	f->anchor_fd = fd;
 	f->items = NULL;
-	f->lock = (struct lock){ 0 };
-	return f;
+	return f; /* its lock may still be held, by who finds it gone */
 }
 
 int file_install(int fd, struct file *f, bool pass)
@@ -238,7 +237,7 @@ COLD void file_settle(struct file *f, int fd)
 
 	switch (sock_mode(sk)) {
 	case SOCK_SHM:
-		if (!f->merged)
+		if (!load_rlx(&f->merged))
 			epoll_merge_sock(f);
 		if (shm_wants_back(sk))
 			shm_take_back(sk, fd, OSF_REASON_NONE);

@@ -60,7 +60,7 @@ static short file_revents(const struct entry *e)
 	if (f->kind == FILE_EPOLL)
 		return epoll_has_ready(f) ? (short)(POLLIN & want) : 0;
 	unsigned ev = shm_events(f->sk, e->kernel.fd);
-	if (unlikely(!f->merged))
+	if (unlikely(!load_rlx(&f->merged)))
 		file_settle(f, e->kernel.fd);
 	return (short)(ev & want);
 }

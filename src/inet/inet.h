@@ -15,14 +15,23 @@
 
 #include "sock/sock.h"
 
+static inline bool inet_reached(const struct sock *sk, uint32_t turns)
+{
+	return turns >= load_rlx(&sk->turns_next) ||
+	       load_rlx(&sk->st.rx_bytes_inet) +
+		       load_rlx(&sk->st.tx_bytes_inet) >=
+		   load_rlx(&sk->bytes_next);
+}
+
 /* Before a send in mode YOUNG: is it time for ops_look()? */
 static inline bool inet_due_before_send(const struct sock *sk)
 {
-	return sk->turns + (sk->last_dir != DIR_TX) >= sk->turns_next ||
-	       sk->st.rx_bytes_inet + sk->st.tx_bytes_inet >= sk->bytes_next;
+	return inet_reached(sk, load_rlx(&sk->turns) +
+				    (load_rlx(&sk->last_dir) != DIR_TX));
 }
 
-/* After a call that moved @n bytes: is it time for ops_look()? */
+/* After a call that moved @n bytes: is it time for ops_look()?  Threads may be in
+ * here at once; a count that is a little off costs a later look. */
 static inline bool inet_account(struct sock *sk, int dir, ssize_t n)
 {
 	if (n <= 0)
@@ -34,11 +43,9 @@ static inline bool inet_account(struct sock *sk, int dir, ssize_t n)
 		count(&sk->st.tx_bytes_inet, (uint64_t)n);
 		count(&sk->st.tx_ops, 1);
 	}
-	if (sk->last_dir != dir) {
-		sk->last_dir = (uint8_t)dir;
-		sk->turns++;
+	if (load_rlx(&sk->last_dir) != dir) {
+		store_rlx(&sk->last_dir, (uint8_t)dir);
+		count(&sk->turns, 1);
 	}
-	return dir == DIR_RX &&
-	       (sk->turns >= sk->turns_next ||
-		sk->st.rx_bytes_inet + sk->st.tx_bytes_inet >= sk->bytes_next);
+	return dir == DIR_RX && inet_reached(sk, load_rlx(&sk->turns));
 }

@@ -130,23 +130,28 @@ static void start_counting(struct sock *sk)
 /* The next milestone after a look that found nothing; false: no more. */
 static bool look_again(struct sock *sk)
 {
-	uint64_t bytes = sk->st.rx_bytes_inet + sk->st.tx_bytes_inet;
-	unsigned n = ++sk->n_looks;
+	uint64_t bytes =
+	    load_rlx(&sk->st.rx_bytes_inet) + load_rlx(&sk->st.tx_bytes_inet);
+	uint32_t turns = load_rlx(&sk->turns);
+	unsigned n = fetch_add(&sk->n_looks, 1) + 1;
 
-	if (sk->flags & SOCK_F_EAGER && n < EAGER_LOOKS) {
-		sk->turns_next = sk->turns + (n > 8);
-		sk->bytes_next = n > 8 ? bytes + bytes / 4 + 1024 : 0;
+	if (load_rlx(&sk->flags) & SOCK_F_EAGER && n < EAGER_LOOKS) {
+		store_rlx(&sk->turns_next, turns + (n > 8));
+		store_rlx(&sk->bytes_next,
+			  n > 8 ? bytes + bytes / 4 + 1024 : 0);
 		return true;
 	}
-	if (n >= LOOKS_MAX + (sk->flags & SOCK_F_EAGER ? EAGER_LOOKS : 0u))
+	if (n >= LOOKS_MAX +
+		     (load_rlx(&sk->flags) & SOCK_F_EAGER ? EAGER_LOOKS : 0u))
 		return false;
 	/* The opener, having offered, looks often at first: the answer comes
 	 * with the next response. */
-	bool offered = sk->offer_fd >= 0;
-	sk->turns_next = offered && n < 4 ? sk->turns + 1 : sk->turns * 2 + 1;
-	sk->bytes_next = offered && n < 4
-			     ? bytes + shm_config.upgrade_bytes / 2
-			     : bytes * 2 + shm_config.upgrade_bytes;
+	bool offered = load_rlx(&sk->offer_fd) >= 0;
+	store_rlx(&sk->turns_next,
+		  offered && n < 4 ? turns + 1 : turns * 2 + 1);
+	store_rlx(&sk->bytes_next, offered && n < 4
+				       ? bytes + shm_config.upgrade_bytes / 2
+				       : bytes * 2 + shm_config.upgrade_bytes);
 	return true;
 }
 
@@ -251,7 +256,7 @@ void ops_look(struct sock *sk, int fd)
 		 SOCK_STATE(SOCK_UPGRADING))) {
 		/* Somebody is inside a call: not now, but soon. */
 		if (!look_again(sk))
-			sk->turns_next = UINT32_MAX;
+			store_rlx(&sk->turns_next, UINT32_MAX);
 		return;
 	}
 	if (load_rlx(&sk->n_procs) > 1)

@@ -121,7 +121,7 @@ HOT ssize_t edge_rx(struct file *f, int fd, const struct iovec *iov, size_t n,
 	if (unlikely(flags & RX_KERNEL_FLAGS))
 		return rx_kernel(fd, iov, n, flags);
 	ssize_t r = shm_recv(sk, fd, iov, n, flags);
-	if (unlikely(!f->merged || shm_wants_back_or_gone(sk)))
+	if (unlikely(!load_rlx(&f->merged) || shm_wants_back_or_gone(sk)))
 		file_settle(f, fd);
 	if (likely(r > 0))
 		count(&sk->st.rx_ops, 1);
@@ -157,7 +157,7 @@ HOT ssize_t edge_tx(struct file *f, int fd, const struct iovec *iov, size_t n,
 		r = tx_urgent(f, fd, iov, n, flags);
 	else
 		r = shm_send(sk, fd, iov, n, flags);
-	if (unlikely(!f->merged || shm_wants_back_or_gone(sk)))
+	if (unlikely(!load_rlx(&f->merged) || shm_wants_back_or_gone(sk)))
 		file_settle(f, fd);
 	if (unlikely(r != bytes)) {
 		if (r == -EPIPE && !(flags & MSG_NOSIGNAL))
@@ -475,7 +475,7 @@ static ssize_t edge_sendfile(struct file *f, int out, int in, off_t *off,
 	struct sock *sk = f->sk;
 	ssize_t r = shm_send_file(sk, out, in, off, n, load_rlx(&sk->nonblock));
 
-	if (unlikely(!f->merged || shm_wants_back_or_gone(sk)))
+	if (unlikely(!load_rlx(&f->merged) || shm_wants_back_or_gone(sk)))
 		file_settle(f, out);
 	if (r == -EPIPE)
 		raise(SIGPIPE);

@@ -262,9 +262,9 @@ static void set_nonblock(struct file *f, bool on)
 static void set_async(struct sock *sk, bool on)
 {
 	if (on)
-		sk->flags |= SOCK_F_ASYNC;
+		fetch_or(&sk->flags, (uint8_t)SOCK_F_ASYNC);
 	else
-		sk->flags &= (uint8_t)~SOCK_F_ASYNC;
+		fetch_and(&sk->flags, (uint8_t)~SOCK_F_ASYNC);
 	if (on && sk->seg)
 		shm_arm(sk, POLLIN, ARM_ANCHOR);
 }

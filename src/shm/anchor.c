@@ -71,7 +71,7 @@ void anchor_ring(struct sock *sk, int fd)
 	if (libc.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
 		anchor_note(sk, errno);
 		fetch_sub(&me->bells, 1);
-		sk->looked_ns = 0;
+		store_rlx(&sk->looked_ns, UINT64_C(0));
 	}
 	errno = saved;
 }
@@ -101,7 +101,7 @@ void anchor_drain(struct sock *sk, int fd)
 	char bin[64];
 	int saved = errno;
 
-	if (sk->rx_tcp)
+	if (load_rlx(&sk->rx_tcp))
 		return; /* stream bytes come first, and know their number */
 	while (rung != sk->bells_drained) {
 		uint32_t due = rung - sk->bells_drained;
@@ -112,7 +112,7 @@ void anchor_drain(struct sock *sk, int fd)
 			anchor_note(sk, errno);
 		if (n <= 0)
 			break;
-		sk->bells_drained += (uint32_t)n;
+		store_rlx(&sk->bells_drained, sk->bells_drained + (uint32_t)n);
 	}
 	errno = saved;
 }
@@ -143,7 +143,7 @@ void anchor_look(struct sock *sk, int fd)
 	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
 	int saved = errno;
 
-	sk->looked_ns = coarse_ns();
+	store_rlx(&sk->looked_ns, coarse_ns());
 	if (libc.poll(&p, 1, 0) > 0) {
 		if (p.revents & POLLERR)
 			store_rel(&sk->anchor_end, (uint8_t)ANCHOR_RST);
@@ -158,7 +158,7 @@ void anchor_look(struct sock *sk, int fd)
 
 bool anchor_look_due(struct sock *sk)
 {
-	return coarse_ns() - sk->looked_ns > LOOK_NS;
+	return coarse_ns() - load_rlx(&sk->looked_ns) > LOOK_NS;
 }
 
 /*

@@ -52,18 +52,24 @@ static unsigned tcp_events(int fd, unsigned want)
 	return n > 0 ? (unsigned short)p.revents : 0;
 }
 
+static bool tx_writable_locked(struct sock *sk)
+{
+	/* A lie shows at the next send; it may not hang the program here. */
+	if (ring_tx_refresh(&sk->tx))
+		return true;
+	if (sk->tx_limit && ring_tx_used(&sk->tx) >= sk->tx_limit)
+		return false;
+	return ring_tx_room(&sk->tx) >= sk->tx.size / WRITABLE_PART;
+}
+
 static bool tx_writable(struct sock *sk)
 {
-	if (sk->tx_limit && ring_tx_used(&sk->tx) >= sk->tx_limit) {
-		ring_tx_refresh(&sk->tx);
-		if (ring_tx_used(&sk->tx) >= sk->tx_limit)
-			return false;
-	}
-	if (ring_tx_room(&sk->tx) >= sk->tx.size / WRITABLE_PART)
+	if (likely(!sk->tx_limit && ring_tx_spacious(&sk->tx)))
 		return true;
-	/* A lie shows at the next send; it may not hang the program here. */
-	return ring_tx_refresh(&sk->tx) ||
-	       ring_tx_room(&sk->tx) >= sk->tx.size / WRITABLE_PART;
+	sock_lock(sk, &sk->tx_lock);
+	bool writable = tx_writable_locked(sk);
+	sock_unlock(sk, &sk->tx_lock);
+	return writable;
 }
 
 static bool rx_enough(struct sock *sk)

@@ -41,14 +41,14 @@ int ring_tx_refresh(struct ring_tx *tx)
 		/* From the rewound place to what was written at the start. */
 		if (tail > tx->hole && (tail < tx->tail || tail > tx->head))
 			return -EPROTO;
-		tx->hole = RING_NO_HOLE;
-		tx->tail = tail;
+		store_rlx(&tx->hole, RING_NO_HOLE);
+		store_rlx(&tx->tail, tail);
 		return 0;
 	}
 	if (tx->tail <= tx->head ? tail < tx->tail || tail > tx->head
 				 : tail > tx->head && tail < tx->tail)
 		return -EPROTO;
-	tx->tail = tail;
+	store_rlx(&tx->tail, tail);
 	return 0;
 }
 
@@ -116,7 +116,7 @@ static void wrap(struct ring_tx *tx)
 {
 	store_rlx(ring_hdr_at(tx->base, 0), UINT64_C(0));
 	publish(tx, tx->head, ring_hdr(RING_WRAP, 0));
-	tx->head = 0;
+	store_rlx(&tx->head, 0);
 	tx->resume = 0;
 }
 
@@ -125,8 +125,8 @@ static void skip(struct ring_tx *tx)
 {
 	store_rlx(ring_hdr_at(tx->base, tx->resume), UINT64_C(0));
 	publish(tx, tx->head, ring_hdr(RING_SKIP, tx->resume));
-	tx->hole = tx->head;
-	tx->head = tx->resume;
+	store_rlx(&tx->hole, tx->head);
+	store_rlx(&tx->head, tx->resume);
 	tx->resume = 0;
 }
 
@@ -194,7 +194,7 @@ void ring_commit(struct ring_tx *tx, uint32_t record_off, uint32_t len)
 	uint32_t bytes = ring_record_bytes(len);
 
 	dassert(record_off == tx->head);
-	tx->head = record_off + bytes;
+	store_rlx(&tx->head, record_off + bytes);
 	tx->look = tx->look > bytes ? tx->look - bytes : 0;
 	store_rlx(ring_hdr_at(tx->base, tx->head), UINT64_C(0));
 	publish(tx, record_off, ring_hdr(RING_DATA, len));
@@ -217,7 +217,7 @@ int ring_push_mark(struct ring_tx *tx, enum ring_mark mark)
 	uint32_t off = tx->head;
 
 	/* RING_RESERVE keeps these lines free in front of tail or end. */
-	tx->head += RING_ALIGN;
+	store_rlx(&tx->head, tx->head + RING_ALIGN);
 	store_rlx(ring_hdr_at(tx->base, tx->head), UINT64_C(0));
 	publish(tx, off, ring_hdr(mark, 0));
 	return 0;
@@ -260,7 +260,7 @@ int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
 	for (int jumps = 0; got == RING_WRAP || got == RING_SKIP; jumps++) {
 		if (jumps == 3)
 			return -EPROTO;
-		rx->off = got == RING_WRAP ? 0 : len;
+		store_rlx(&rx->off, got == RING_WRAP ? 0 : len);
 		got = header_at(rx, rx->off, &len);
 	}
 	if (got < 0)
@@ -268,7 +268,7 @@ int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
 	*mark = (enum ring_mark)got;
 	if (got != RING_DATA)
 		return 0;
-	rx->len = len;
+	store_rlx(&rx->len, len);
 	rx->pos = 0;
 	*data = rx->base + rx->off + ring_payload_off(len);
 	return (int32_t)len;

@@ -137,10 +137,22 @@ static inline bool ring_publish(struct ring_rx *rx)
 	return true;
 }
 
-/* True if at least one unread byte, or a mark, is there.  Cheap: one load. */
+/* True if at least one unread byte, or a mark, is there.  Cheap: one load.  Without
+ * the lock, while another thread receives, it may say true for what is gone. */
 static inline bool ring_rx_ready(const struct ring_rx *rx)
 {
-	return rx->len || load_acq(ring_hdr_at(rx->base, rx->off)); /* A1 */
+	return load_rlx(&rx->len) ||
+	       load_acq(ring_hdr_at(rx->base, load_rlx(&rx->off))); /* A1 */
+}
+
+/* True if more than a quarter of the ring is free.  May be asked without the lock:
+ * false means only that it has to be asked with it. */
+static inline bool ring_tx_spacious(const struct ring_tx *tx)
+{
+	uint32_t head = load_rlx(&tx->head), tail = load_rlx(&tx->tail);
+	uint32_t used = head >= tail ? head - tail : tx->size - tail + head;
+
+	return load_rlx(&tx->hole) == RING_NO_HOLE && used < tx->size / 4;
 }
 
 /* Payload bytes ready, at most @max; *@mark: a FIN or BACK behind them. */
@@ -168,6 +180,7 @@ static inline void ring_skip(struct ring_rx *rx, uint32_t n)
 	rx->pos += n;
 	if (rx->pos < rx->len)
 		return;
-	rx->off += ring_record_bytes(rx->len);
-	rx->len = rx->pos = 0;
+	store_rlx(&rx->off, rx->off + ring_record_bytes(rx->len));
+	store_rlx(&rx->len, 0u);
+	rx->pos = 0;
 }

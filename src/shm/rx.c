@@ -381,17 +381,17 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			int err = anchor_error(sk);
 			return err ? err : -ESTALE;
 		}
-		ssize_t r;
-		if (unlikely(bad)) /* noticed only when there is something */
-			r = shm_events(sk, fd) & POLLIN ? -EFAULT : -EAGAIN;
-		else if (likely(want))
-			r = rx_once(sk, fd, &c, want - got, flags);
-		else
-			r = shm_events(sk, fd) & POLLIN ? 0 : -EAGAIN;
+		bool moves = likely(want && !bad);
+		ssize_t r = moves ? rx_once(sk, fd, &c, want - got, flags) : 0;
 		if (unlikely(got && r < 0 && r != -EAGAIN))
 			anchor_note(sk, (int)-r); /* for the next call */
 		sock_unlock(sk, &sk->rx_lock);
 
+		/* Noticed only when there is something. */
+		if (unlikely(!moves) && !(shm_events(sk, fd) & POLLIN))
+			r = -EAGAIN;
+		else if (unlikely(bad))
+			r = -EFAULT;
 		if (likely(r > 0)) {
 			if (unlikely(flags & MSG_PEEK)) {
 				if ((size_t)r >= target || !block)

@@ -255,7 +255,7 @@ static void candidate_end(struct sock *sk, enum osf_reason reason)
 	fds_close(sk->channel_fd);
 	sk->channel_fd = -1;
 	sock_set_reason(sk, reason);
-	sk->rx_tcp = 0;
+	store_rlx(&sk->rx_tcp, (uint8_t)0);
 	sock_set_mode(sk, SOCK_KERNEL);
 }
 
@@ -336,8 +336,8 @@ int shm_offer(struct sock *sk, int fd)
 
 	if (s < 0)
 		return decline(sk, s);
-	sk->offer_fd = s;
-	sk->flags |= SOCK_F_OFFERED;
+	store_rlx(&sk->offer_fd, s);
+	fetch_or(&sk->flags, (uint8_t)SOCK_F_OFFERED);
 	count(&arena_totals()->n_offers, 1);
 	sock_set_mode(sk, SOCK_YOUNG);
 	return 0;
@@ -347,7 +347,8 @@ void shm_offer_close(struct sock *sk)
 {
 	fds_close(sk->offer_fd);
 	fds_close(sk->channel_fd);
-	sk->offer_fd = sk->channel_fd = -1;
+	store_rlx(&sk->offer_fd, -1);
+	sk->channel_fd = -1;
 }
 
 /* Map what was passed, and answer; the segment is then ours to use. */

@@ -29,7 +29,7 @@ static bool rx_ready(void *arg)
 {
 	struct sock *sk = arg;
 
-	if (likely(!sk->rx_tcp))
+	if (likely(!load_rlx(&sk->rx_tcp)))
 		return ring_rx_ready(&sk->rx);
 	return load_acq(&shm_peer(sk)->flags) & SEG_TX_RING &&
 	       sk->rx_tcp_left <= 0;
@@ -134,6 +134,16 @@ static uint64_t deadline_after(uint64_t timeout_ns)
 	return timeout_ns ? now_ns() + timeout_ns : UINT64_MAX;
 }
 
+/* Whoever sleeps on the anchor wants no old doorbells in it.  Is the lock taken,
+ * somebody is about to take them. */
+static void drain(struct sock *sk, int fd)
+{
+	if (!lock_try(&sk->rx_lock))
+		return;
+	anchor_drain(sk, fd);
+	lock_put(&sk->rx_lock);
+}
+
 /* @partial: bytes have been moved already, so any signal ends the call. */
 static int rx_sleep(struct sock *sk, int fd, bool partial)
 {
@@ -144,14 +154,14 @@ static int rx_sleep(struct sock *sk, int fd, bool partial)
 	int err = 0;
 
 	if (!others)
-		anchor_drain(sk, fd);
+		drain(sk, fd);
 	store_rlx(&shm_me(sk)->rx_anchor, 1u);
 	fence_full();
 	/* Shut, or with a doorbell in it that is somebody else's, the anchor
 	 * would not let us sleep. */
 	bool awake =
-	    sk->anchor_deaf ||
-	    (others && sk->bells_drained != load_rlx(&shm_peer(sk)->bells));
+	    sk->anchor_deaf || (others && load_rlx(&sk->bells_drained) !=
+					      load_rlx(&shm_peer(sk)->bells));
 	if (rx_ready(sk)) {
 		;
 	} else if (awake || partial) {
@@ -203,7 +213,7 @@ static int tx_sleep(struct sock *sk, int fd, uint64_t deadline_ns, bool partial)
 	int err = 0;
 
 	if (!others)
-		anchor_drain(sk, fd);
+		drain(sk, fd);
 	store_rlx(&shm_me(sk)->tx_anchor, 1u);
 	fence_full();
 	bool awake = sk->rx_tcp || sk->anchor_deaf || others;

@@ -53,7 +53,7 @@ _Atomic bool is_stopping;
 _Atomic int stop_fd = -1;
 
 static _Atomic bool watchdog_stops;
-static bool is_client;
+static _Atomic bool is_client;
 static int tell_fd = -1;
 static const char *place = "fork";
 

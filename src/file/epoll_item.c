@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/* file/epoll_item.c - see file/epoll_set.h */
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/fds.h"
+#include "file/epoll_set.h"
+
+struct epoll *epoll_new(int fd)
+{
+	struct epoll *ep = calloc(1, sizeof(*ep));
+
+	if (!ep)
+		return NULL;
+	ep->fd = fd;
+	ep->lane = LANE_NONE;
+	ep->kick_fd = -1;
+	list_init(&ep->ready);
+	list_init(&ep->always);
+	return ep;
+}
+
+struct epitem *item_find(struct file *f, struct epoll *ep, int fd)
+{
+	for (struct epitem *it = f->items; it; it = it->next_of_sock)
+		if (it->ep == ep && it->fd == fd)
+			return it;
+	return NULL;
+}
+
+/* Space for one more: a freed item, or a new one with the next number. */
+static struct epitem *item_space(struct epoll *ep)
+{
+	struct epitem *it = ep->free_items;
+
+	if (it) {
+		ep->free_items = it->next_of_sock;
+		return it;
+	}
+	if (ep->n_items == ep->cap_items) {
+		uint32_t cap = ep->cap_items ? ep->cap_items * 2 : 16;
+		struct epitem **more = realloc(ep->items, cap * sizeof(*more));
+
+		if (!more)
+			return NULL;
+		ep->items = more;
+		ep->cap_items = cap;
+	}
+	it = malloc(sizeof(*it));
+	if (!it)
+		return NULL;
+	it->idx = ep->n_items;
+	ep->items[ep->n_items++] = it;
+	return it;
+}
+
+struct epitem *item_new(struct epoll *ep, struct file *f, int fd,
+			const struct epoll_event *ev)
+{
+	struct epitem *it = item_space(ep);
+
+	if (!it)
+		return NULL;
+	*it = (struct epitem){ .ep = ep,
+			       .file = f,
+			       .fd = fd,
+			       .idx = it->idx,
+			       .events = ev->events,
+			       .data = ev->data,
+			       .slot = SLOT_NONE,
+			       .in_use = true,
+			       .next_of_sock = f->items };
+	list_init(&it->ready);
+	store_rlx(&f->items, it);
+	return it;
+}
+
+void push_ready(struct epitem *it)
+{
+	list_del(&it->ready);
+	list_add_tail(&it->ep->ready, &it->ready);
+}
+
+/* From now on it is told of by its anchor. */
+void item_close_slot(struct epitem *it)
+{
+	if (it->slot == SLOT_NONE)
+		return;
+	if (it->file->sk->seg)
+		store_rel(&shm_me(it->file->sk)->slot, SLOT_NONE);
+	slot_close(it->slot);
+	it->slot = SLOT_NONE;
+}
+
+static void item_unmerge(struct epitem *it)
+{
+	struct epoll *ep = it->ep;
+
+	if (it->tagged)
+		count(&ep->n_tagged, -1u);
+	if (!it->merged)
+		return;
+	ep->n_merged--;
+	item_close_slot(it);
+}
+
+/* Take @it out of both its lists; the caller holds both locks. */
+void item_drop(struct epitem *it)
+{
+	item_unmerge(it);
+	list_del(&it->ready);
+	for (struct epitem **p = &it->file->items; *p;
+	     p = &(*p)->next_of_sock) {
+		if (*p == it) {
+			store_rlx(p, it->next_of_sock);
+			break;
+		}
+	}
+	it->in_use = false;
+	it->next_of_sock = it->ep->free_items;
+	it->ep->free_items = it;
+}
+
+void kick(struct epoll *ep)
+{
+	uint64_t one = 1;
+
+	fence_full(); /* Dekker with wait_sleep(): the list, then the waiters */
+	if ((load_rlx(&ep->n_waiting) || ep->nested) && ep->kick_fd >= 0)
+		libc.write(ep->kick_fd, &one, sizeof(one));
+}
+
+int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events, uint64_t data)
+{
+	struct epoll_event ev = { .events = events, .data.u64 = data };
+
+	return libc.epoll_ctl(ep->fd, op, fd, &ev) < 0 ? -errno : 0;
+}
+
+uint32_t hint_events(const struct epoll *ep)
+{
+	/* Seen from outside, the set has to stay ready while a doorbell is
+	 * unread. */
+	return EPOLLIN | EPOLLRDHUP | (ep->nested ? 0 : EPOLLET);
+}
+
+/* What a set needs from the first upgraded socket on. */
+static void epoll_equip(struct epoll *ep)
+{
+	if (ep->lane == LANE_NONE && !ep->forked)
+		ep->lane = lane_open();
+	if (ep->kick_fd < 0) {
+		ep->kick_fd = fds_hide(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+		if (ep->kick_fd >= 0)
+			kernel_ctl(ep, EPOLL_CTL_ADD, ep->kick_fd,
+				   EPOLLIN | EPOLLET, TAG | KICK);
+	}
+}
+
+/* A socket in one set is told of by that set's lane; one in several sets, or of
+ * several processes, by its anchor. */
+static void item_choose_slot(struct epitem *it)
+{
+	struct sock *sk = it->file->sk;
+	bool alone = !it->file->items->next_of_sock;
+
+	if (is_child(it) || !sk->seg)
+		return;
+	if (alone && it->slot == SLOT_NONE && !it->ep->nested) {
+		it->slot = slot_open(it->ep->lane, it);
+		store_rel(&shm_me(sk)->slot, it->slot);
+	} else if (!alone) {
+		for (struct epitem *o = it->file->items; o; o = o->next_of_sock)
+			item_close_slot(o);
+	}
+}
+
+void item_tagged(struct epitem *it)
+{
+	if (it->tagged)
+		return;
+	it->tagged = true;
+	count(&it->ep->n_tagged, 1);
+}
+
+void item_merged(struct epitem *it)
+{
+	item_tagged(it);
+	it->merged = true;
+	it->fresh = true;
+	it->ep->n_merged++;
+	epoll_equip(it->ep);
+	item_choose_slot(it);
+	push_ready(it);
+	kick(it->ep);
+}
+
+static void item_merge(struct epitem *it)
+{
+	struct epoll *ep = it->ep;
+
+	if (it->merged)
+		return;
+	if (kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(ep),
+		       tag_of(it))) {
+		/* EPOLLEXCLUSIVE entries cannot be changed in place. */
+		kernel_ctl(ep, EPOLL_CTL_DEL, it->fd, 0, 0);
+		kernel_ctl(ep, EPOLL_CTL_ADD, it->fd, hint_events(ep),
+			   tag_of(it));
+	}
+	item_merged(it);
+}
+
+void epoll_merge_sock(struct file *f)
+{
+	/* The lists are stable enough to walk: items are added and dropped
+	 * under the file's lock. */
+	GUARD(&f->lock);
+	store_rlx(&f->merged, (uint8_t)1);
+	for (struct epitem *it = f->items; it; it = it->next_of_sock) {
+		GUARD(&it->ep->lock);
+		item_merge(it);
+	}
+}
+
+void epoll_forget_sock(struct file *f)
+{
+	GUARD(&f->lock);
+	while (f->items) {
+		struct epoll *ep = f->items->ep;
+
+		GUARD(&ep->lock);
+		item_drop(f->items);
+	}
+}
+
+void epoll_touch(struct file *f, unsigned events)
+{
+	if (likely(!load_rlx(&f->items)))
+		return;
+	GUARD(&f->lock);
+	for (struct epitem *it = f->items; it; it = it->next_of_sock) {
+		if (!it->merged || it->parked)
+			continue;
+		GUARD(&it->ep->lock);
+		it->ev_seen &= ~events;
+		push_ready(it);
+		kick(it->ep);
+	}
+}
+
+void epoll_free(struct epoll *ep)
+{
+	for (uint32_t i = 0; i < ep->n_items; i++) {
+		struct epitem *it = ep->items[i];
+		struct file *f = it->file; /* type-stable; may be gone */
+
+		GUARD(&f->lock);
+		GUARD(&ep->lock);
+		if (it->in_use && it->file == f)
+			item_drop(it);
+	}
+	/* Whoever dropped one just now has left. */
+	lock_get(&ep->lock);
+	for (uint32_t i = 0; i < ep->n_items; i++)
+		free(ep->items[i]);
+	free(ep->items);
+	lane_close(ep->lane);
+	fds_close(ep->kick_fd);
+	free(ep);
+}
+
+/* The lane and what peers know of it are the parent's: in the child every socket
+ * is told of by its anchor. */
+void epoll_after_fork(struct file *fe)
+{
+	struct epoll *ep = fe->ep;
+
+	ep->lock = (struct lock){ 0 };
+	ep->forked = true;
+	ep->lane = LANE_NONE;
+	ep->n_waiting = 0;
+	for (uint32_t i = 0; i < ep->n_items; i++)
+		ep->items[i]->slot = SLOT_NONE;
+}

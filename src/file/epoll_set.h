@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * file/epoll_set.h - what the three parts of epoll share
+ *
+ *     epoll_item.c  entries of a set: made, merged, dropped
+ *     epoll_ctl.c   epoll_ctl()
+ *     epoll_wait.c  epoll_wait(), and who looks at a set from outside
+ *
+ * An item is in its set's table for good and in its socket's list while in use.
+ * Locks: the file's, then the set's; an item's fields belong to the set's lock.
+ */
+#pragma once
+
+#include <errno.h>
+
+#include "base/libc.h"
+#include "base/list.h"
+#include "file/epoll.h"
+#include "shm/inbox.h"
+#include "shm/shm.h"
+
+/* Data words of ours: an upper half that no pointer and no small number has. */
+#define TAG UINT64_C(0xa5f5c31e00000000)
+#define TAG_MASK UINT64_C(0xffffffff00000000)
+#define KICK UINT32_MAX
+
+struct epitem {
+	struct list ready; /* in epoll.ready when on it */
+	struct epitem *next_of_sock;
+	struct epoll *ep;
+	struct file *file;
+	epoll_data_t data;
+	uint32_t events; /* as the program asked */
+	uint32_t idx;
+	uint32_t slot; /* in the set's lane, or SLOT_NONE */
+	int fd;        /* as the program named it: it may be closed by now */
+	bool in_use;
+	bool merged;      /* served here; else by the kernel */
+	bool tagged;      /* the kernel's entry carries our tag */
+	bool disabled;    /* EPOLLONESHOT has fired */
+	bool parked;      /* the program took it out; see ctl_del() */
+	bool fresh;       /* EPOLLET: report what is ready, seen or not */
+	bool news;        /* EPOLLET: told of something since the last look */
+	uint32_t ev_seen; /* EPOLLET: the bits at the last look */
+	uint64_t
+	    rx_seen; /* the same, without a slot: bytes arrived till then */
+};
+
+struct epoll {
+	struct lock lock;
+	int fd;
+	struct epitem **items; /* by idx */
+	uint32_t n_items, cap_items;
+	struct epitem *free_items;
+	uint32_t n_tagged; /* kernel entries with our tag */
+	uint32_t n_merged;
+	uint32_t lane;
+	struct list ready;
+	struct list
+	    always;  /* items to look at each time: no slot tells of them */
+	int kick_fd; /* in the kernel's set, to wake other waiters */
+	uint32_t n_waiting;
+	bool nested; /* waited for from outside */
+	bool forked;
+	uint32_t n_waits;
+};
+
+/* epoll_item.c.  The caller holds the file's lock and the set's. */
+struct epitem *item_find(struct file *f, struct epoll *ep, int fd);
+struct epitem *item_new(struct epoll *ep, struct file *f, int fd,
+			const struct epoll_event *ev);
+void item_drop(struct epitem *it);
+/* Its kernel entry has our tag now; it is served by us now. */
+void item_tagged(struct epitem *it);
+void item_merged(struct epitem *it);
+void item_close_slot(struct epitem *it);
+void push_ready(struct epitem *it);
+/* Other waiters than us may have something to take. */
+void kick(struct epoll *ep);
+/* epoll_ctl() on the kernel's set: 0 or -errno. */
+int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events,
+	       uint64_t data);
+uint32_t hint_events(const struct epoll *ep);
+
+static inline uint64_t tag_of(const struct epitem *it) { return TAG | it->idx; }
+
+static inline bool is_child(const struct epitem *it)
+{
+	return it->file->kind == FILE_EPOLL;
+}
+
+/* A socket's calls go by its anchor: the number it was added by may be closed. */
+static inline int item_fd(const struct epitem *it)
+{
+	return it->file->anchor_fd;
+}

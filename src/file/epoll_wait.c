@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: MIT */
+/* file/epoll_wait.c - what is ready, and waiting for it; see file/epoll_set.h */
+#include <poll.h>
+
+#include "base/clock.h"
+#include "base/spin.h"
+#include "file/epoll_set.h"
+
+#define KERNEL_LOOK_CALLS 8
+
+/* Not ready now.  News will put it back, unless nothing would tell us. */
+static void put_aside(struct epitem *it)
+{
+	list_del(&it->ready);
+	if (it->slot == SLOT_NONE)
+		list_add_tail(&it->ep->always, &it->ready);
+}
+
+static void push_always(struct epoll *ep)
+{
+	while (!list_is_empty(&ep->always)) {
+		struct list *l = ep->always.next;
+
+		list_del(l);
+		list_add_tail(&ep->ready, l);
+	}
+}
+
+static void item_news(void *owner, void *arg)
+{
+	struct epitem *it = owner;
+
+	if (!it->in_use || it->parked || it->ep != arg)
+		return;
+	it->news = true;
+	push_ready(it);
+}
+
+/* A set in this set is readable when it would return something. */
+static uint32_t child_events(struct epitem *it)
+{
+	struct pollfd p = { .fd = it->fd, .events = POLLIN };
+	uint32_t want = it->events & EPOLLIN;
+
+	if (epoll_has_ready(it->file))
+		return want;
+	return libc.poll(&p, 1, 0) > 0 && epoll_kernel_ready(it->file) ? want
+								       : 0;
+}
+
+/* Bytes of the stream that have arrived, and 1 for its end. */
+static uint64_t arrived(struct sock *sk, int fd)
+{
+	int inq = shm_inq(sk, fd);
+
+	return sk->st.rx_bytes_shm + sk->st.rx_bytes_inet +
+	       (uint64_t)(inq > 0 ? inq : 0) +
+	       !!(shm_events(sk, fd) & POLLRDHUP);
+}
+
+/*
+ * Edge-triggered: an edge is a bit that was not there at the last look, or news
+ * since: as in the kernel, whatever it was about.  Where news may be missing, the
+ * bytes are counted: without a slot, and while TCP carries the stream.
+ */
+static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev)
+{
+	bool edge = it->fresh || ev & ~it->ev_seen;
+
+	if (ev & EPOLLIN &&
+	    (it->slot == SLOT_NONE || sk->rx_tcp || sk->rx_back)) {
+		uint64_t rx = arrived(sk, item_fd(it));
+
+		edge |= rx > it->rx_seen;
+		it->rx_seen = edge ? rx : it->rx_seen;
+	} else {
+		edge |= it->news && ev;
+	}
+	it->ev_seen = ev;
+	it->news = false;
+	if (edge)
+		it->fresh = false;
+	return edge;
+}
+
+/* Events of the item now; if none, ask to be told and look once more. */
+static uint32_t item_events(struct epitem *it)
+{
+	if (unlikely(is_child(it)))
+		return child_events(it);
+	struct sock *sk = it->file->sk;
+	uint32_t want = it->events | EPOLLERR | EPOLLHUP;
+	uint32_t ev = shm_events(sk, item_fd(it));
+	enum shm_arm how = it->slot == SLOT_NONE ? ARM_ANCHOR : ARM_INBOX;
+
+	if (ev & want && !(it->events & EPOLLET))
+		return ev & want;
+	if (!sk->seg)
+		return ev & want;
+	/* Space is worth a word only to who has none. */
+	uint32_t arm = EPOLLIN | (ev & EPOLLOUT ? 0 : it->events & EPOLLOUT);
+	shm_arm(sk, arm, how);
+	ev = shm_events(sk, item_fd(it)) & want;
+	if (!(it->events & EPOLLET))
+		return ev;
+	return has_edge(it, sk, ev) ? ev : 0;
+}
+
+/* Fill @evs from the ready list.  Caller holds the lock. */
+static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max)
+{
+	struct list again;
+	int n = 0;
+
+	list_init(&again);
+	while (n < max && !list_is_empty(&ep->ready)) {
+		struct epitem *it =
+		    container_of(ep->ready.next, struct epitem, ready);
+
+		put_aside(it);
+		if (it->disabled || !it->merged) {
+			list_del(&it->ready);
+			continue;
+		}
+		uint32_t ev = item_events(it);
+		if (!ev)
+			continue;
+		evs[n++] =
+		    (struct epoll_event){ .events = ev, .data = it->data };
+		if (it->events & EPOLLONESHOT) {
+			it->disabled = true;
+		} else if (!(it->events & EPOLLET)) {
+			list_del(&it->ready);
+			list_add_tail(&again, &it->ready);
+		}
+	}
+	while (!list_is_empty(&again)) {
+		struct list *l = again.next;
+
+		list_del(l);
+		list_add_tail(&ep->ready, l);
+	}
+	return n;
+}
+
+static int collect(struct epoll *ep, struct epoll_event *evs, int max)
+{
+	GUARD(&ep->lock);
+	push_always(ep);
+	if (ep->lane != LANE_NONE)
+		inbox_harvest(ep->lane, item_news, ep);
+	int n = collect_ready(ep, evs, max);
+	if (!list_is_empty(&ep->ready) && n == max)
+		kick(ep); /* there is more than one waiter's worth */
+	return n;
+}
+
+/* A hint from the kernel about an upgraded socket's anchor. */
+static void hint(struct epitem *it, uint32_t events)
+{
+	struct sock *sk = it->file->sk;
+
+	if (is_child(it)) {
+		push_ready(it);
+		return;
+	}
+	if (!sk->seg)
+		return;
+	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
+		anchor_look(sk, item_fd(it));
+	bool keep =
+	    load_rlx(&sk->n_sleepers) ||
+	    (it->slot == SLOT_NONE && shm_events(sk, item_fd(it)) & POLLIN);
+	if (!keep && lock_try(&sk->rx_lock)) {
+		/* With unread doorbells in it the anchor's next edge might be
+		 * lost; but a sleeper, or who looks from outside, needs it. */
+		anchor_drain(sk, item_fd(it));
+		lock_put(&sk->rx_lock);
+	}
+	if (it->parked)
+		return;
+	/* A doorbell is news only if it took the place of a post. */
+	it->news |= !load_rlx(&shm_me(sk)->rx_inbox);
+	push_ready(it);
+}
+
+/*
+ * Turn what the kernel returned into what the program asked for: its own entries
+ * as they are, tagged ones of kernel sockets with the program's data, and hints
+ * not at all.  Returns how many of @evs[0..n) remain.
+ */
+static int translate(struct epoll *ep, struct epoll_event *evs, int n)
+{
+	int kept = 0;
+
+	GUARD(&ep->lock);
+	for (int i = 0; i < n; i++) {
+		uint64_t data = evs[i].data.u64;
+		uint32_t idx = (uint32_t)data;
+
+		if ((data & TAG_MASK) != TAG ||
+		    (idx >= ep->n_items && idx != KICK)) {
+			evs[kept++] = evs[i];
+			continue;
+		}
+		if (idx == KICK || !ep->items[idx]->in_use)
+			continue;
+		struct epitem *it = ep->items[idx];
+		if (it->merged) {
+			hint(it, evs[i].events);
+			continue;
+		}
+		it->disabled = it->events & EPOLLONESHOT;
+		evs[kept].events = evs[i].events;
+		evs[kept++].data = it->data;
+	}
+	return kept;
+}
+
+static int kernel_look(struct epoll *ep, int epfd, struct epoll_event *evs,
+		       int max)
+{
+	int n = libc.epoll_wait(epfd, evs, max, 0);
+
+	return n > 0 ? translate(ep, evs, n) : 0;
+}
+
+struct spin_arg {
+	struct epoll *ep;
+	int epfd;
+	unsigned turns;
+};
+
+static bool wait_spin_ready(void *arg)
+{
+	struct spin_arg *a = arg;
+	struct pollfd p = { .fd = a->epfd, .events = POLLIN };
+
+	if (a->ep->lane != LANE_NONE &&
+	    lane_has_news(&inbox_own()->lane[a->ep->lane]))
+		return true;
+	if (++a->turns % 64)
+		return false;
+	return libc.poll(&p, 1, 0) > 0;
+}
+
+static bool has_listed(struct epoll *ep)
+{
+	GUARD(&ep->lock);
+	return !list_is_empty(&ep->ready);
+}
+
+/* Sleep in the kernel's set, having said so to those who post in our lane. */
+static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
+		      int max, uint64_t deadline_ns, const sigset_t *mask)
+{
+	struct lane *lane =
+	    ep->lane == LANE_NONE ? NULL : &inbox_own()->lane[ep->lane];
+	struct timespec left = { 0 };
+	int n = 0;
+
+	fetch_add(&ep->n_waiting, 1);
+	if (lane)
+		xchg(&lane->sleeping, 1u); /* and a fence */
+	if (!(lane && lane_has_news(lane)) && !has_listed(ep)) {
+		uint64_t now = now_ns();
+
+		if (now < deadline_ns)
+			left = ns_timespec(deadline_ns - now);
+		n = libc.epoll_pwait2(epfd, evs, max,
+				      deadline_ns == UINT64_MAX ? NULL : &left,
+				      mask);
+		if (n < 0)
+			n = -errno;
+	}
+	if (fetch_sub(&ep->n_waiting, 1) == 1 && lane)
+		store_rlx(&lane->sleeping, 0u);
+	else if (lane)
+		xchg(&lane->sleeping, 1u); /* for the others */
+	return n;
+}
+
+static void count_wait(struct epoll *ep, int n, bool slept)
+{
+	if (n <= 0)
+		return;
+	/* One socket stands for the wait: the first that was ready. */
+	GUARD(&ep->lock);
+	struct epitem *it = container_of(ep->ready.next, struct epitem, ready);
+	if (!list_is_empty(&ep->ready) && !is_child(it)) {
+		count(slept ? &it->file->sk->st.n_sleeps
+			    : &it->file->sk->st.n_spins,
+		      1);
+	}
+}
+
+static int merged_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
+		       int max, uint64_t deadline_ns, bool poll_only,
+		       const sigset_t *mask)
+{
+	uint64_t start = 0;
+
+	for (;;) {
+		int n = 0;
+
+		/* Kernel descriptors get their turn however busy ours are: half
+		 * of the places every few calls. */
+		if (++ep->n_waits % KERNEL_LOOK_CALLS == 0)
+			n = kernel_look(ep, epfd, evs, (max + 1) / 2);
+		if (n < max)
+			n += collect(ep, evs + n, max - n);
+		if (!n)
+			n = kernel_look(ep, epfd, evs, max);
+		if (!n)
+			n = collect(ep, evs, max);
+		if (n || poll_only)
+			return n;
+
+		struct spin_arg arg = { .ep = ep, .epfd = epfd };
+		if (!start)
+			start = now_ns();
+		if (start >= deadline_ns)
+			return 0;
+		if (spin_until(wait_spin_ready, &arg, deadline_ns)) {
+			n = collect(ep, evs, max);
+			count_wait(ep, n, false);
+			if (!n)
+				n = kernel_look(ep, epfd, evs, max);
+			if (n)
+				return n;
+			continue;
+		}
+		n = wait_sleep(ep, epfd, evs, max, deadline_ns, mask);
+		if (n < 0)
+			return n;
+		n = translate(ep, evs, n);
+		if (n < max)
+			n += collect(ep, evs + n, max - n);
+		count_wait(ep, n, true);
+		uint64_t now = now_ns();
+		if (n) {
+			spin_learn(now - start);
+			return n;
+		}
+		if (now >= deadline_ns)
+			return 0;
+	}
+}
+
+int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
+		    const struct timespec *ts, const sigset_t *mask)
+{
+	struct epoll *ep = fe->ep;
+	uint64_t deadline_ns = UINT64_MAX;
+	bool poll_only = ts && !ts->tv_sec && !ts->tv_nsec;
+
+	if (max <= 0 || (size_t)max > INT32_MAX / sizeof(*evs))
+		return -EINVAL;
+	/* Without sockets of ours in it the set is the kernel's alone. */
+	bool may_merge = load_rlx(&ep->n_items);
+	if (ts && !poll_only && may_merge)
+		deadline_ns = now_ns() + (uint64_t)ts->tv_sec * NS_PER_S +
+			      (uint64_t)ts->tv_nsec;
+	if (!load_rlx(&ep->n_tagged)) {
+		int n = libc.epoll_pwait2(epfd, evs, max, ts, mask);
+
+		if (n < 0)
+			return -errno;
+		if (likely(!load_rlx(&ep->n_tagged) && ep->kick_fd < 0) || !n)
+			return n;
+		n = translate(ep, evs, n);
+		if (n)
+			return n;
+	}
+	return merged_wait(ep, epfd, evs, max, deadline_ns, poll_only, mask);
+}
+
+bool epoll_is_merged(const struct file *fe)
+{
+	return load_rlx(&fe->ep->n_tagged);
+}
+
+bool epoll_has_ready(struct file *fe)
+{
+	struct epoll *ep = fe->ep;
+
+	GUARD(&ep->lock);
+	if (ep->lane != LANE_NONE)
+		inbox_harvest(ep->lane, item_news, ep);
+	push_always(ep);
+	/* Ask each that may be ready, and leave those that are on the list. */
+	for (struct list *l = ep->ready.next, *next; l != &ep->ready;
+	     l = next) {
+		struct epitem *it = container_of(l, struct epitem, ready);
+
+		next = l->next;
+		if (it->merged && !it->disabled && item_events(it)) {
+			it->fresh = true; /* looked at, not reported */
+			return true;
+		}
+		put_aside(it);
+	}
+	return false;
+}
+
+/*
+ * The kernel can only be asked for events by taking them.  Level-triggered ones
+ * come again; an edge of the program's own would be lost, so when the set is ready
+ * and no hint of ours explains it, it counts as ready.
+ */
+bool epoll_kernel_ready(struct file *fe)
+{
+	struct epoll *ep = fe->ep;
+
+	struct pollfd p = { .fd = ep->fd, .events = POLLIN };
+	uint64_t kicks;
+	bool hinted = ep->kick_fd >= 0 &&
+		      libc.read(ep->kick_fd, &kicks, sizeof(kicks)) > 0;
+
+	GUARD(&ep->lock);
+	for (uint32_t i = 0; i < ep->n_items; i++) {
+		struct epitem *it = ep->items[i];
+
+		if (!it->in_use || !it->merged || it->parked || is_child(it))
+			continue;
+		struct sock *sk = it->file->sk;
+		/* An unread doorbell or an ended anchor is a hint. */
+		if (sk->anchor_end != ANCHOR_OPEN ||
+		    sk->bells_drained != load_acq(&shm_peer(sk)->bells)) {
+			hint(it, 0);
+			hinted = true;
+		}
+	}
+	return !hinted || libc.poll(&p, 1, 0) > 0;
+}
