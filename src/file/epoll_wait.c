@@ -5,8 +5,10 @@
 #include "base/clock.h"
 #include "base/spin.h"
 #include "file/epoll_set.h"
+#include "file/hold.h"
 
 #define KERNEL_LOOK_CALLS 8
+#define SHARED_LOOK_NS (10 * NS_PER_MS)
 
 /* Not ready now.  News will put it back, unless nothing would tell us. */
 static void put_aside(struct epitem *it)
@@ -155,6 +157,22 @@ static int collect(struct epoll *ep, struct epoll_event *evs, int max)
 	return n;
 }
 
+/* Peers ring who shares a connection.  When the child has ended, slots do again. */
+static COLD void unshare(struct sock *sk)
+{
+	static uint64_t asked_ns;
+	uint64_t now = coarse_ns();
+
+	if (load_rlx(&sk->n_procs) > 1) {
+		if (now - load_rlx(&asked_ns) < SHARED_LOOK_NS)
+			return;
+		store_rlx(&asked_ns, now);
+		hold_reap();
+	}
+	if (load_rlx(&sk->n_procs) == 1)
+		fetch_and(&shm_me(sk)->flags, ~(uint32_t)SEG_SHARED);
+}
+
 /* A hint from the kernel about an upgraded socket's anchor. */
 static void hint(struct epitem *it, uint32_t events)
 {
@@ -166,6 +184,8 @@ static void hint(struct epitem *it, uint32_t events)
 	}
 	if (!sk->seg)
 		return;
+	if (unlikely(load_rlx(&shm_me(sk)->flags) & SEG_SHARED))
+		unshare(sk);
 	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
 		anchor_look(sk, item_fd(it));
 	bool keep =

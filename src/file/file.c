@@ -10,6 +10,7 @@
 #include "base/libc.h"
 #include "file/epoll.h"
 #include "file/file.h"
+#include "file/hold.h"
 #include "inet/inet.h"
 #include "ops/ops.h"
 #include "shm/shm.h"
@@ -99,6 +100,7 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->merged = f->hidden = 0;
 	f->anchor_fd = fd;
 	f->items = NULL;
+	f->holding = NULL;
 	return f; /* its lock may still be held, by who finds it gone */
 }
 
@@ -151,6 +153,9 @@ static void sock_release(struct file *f, int fd)
 	struct sock *sk = f->sk;
 
 	epoll_forget_sock(f);
+	if (load_rlx(&sk->n_procs) > 1)
+		hold_reap();
+	hold_strike(f->holding);
 	if (fetch_sub(&sk->n_procs, 1) != 1) {
 		shm_detach(sk);
 		return; /* others of the family go on */
@@ -255,6 +260,8 @@ COLD void file_look(struct file *f, int fd)
 {
 	int saved = errno;
 
+	if (load_rlx(&f->sk->n_procs) > 1)
+		hold_reap();
 	ops_look(f->sk, fd);
 	file_settle(f, fd);
 	errno = saved;

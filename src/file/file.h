@@ -27,6 +27,7 @@ enum file_kind { FILE_SOCK, FILE_EPOLL };
 
 struct epoll;
 struct epitem;
+struct holding;
 
 struct file {
 	uint32_t n_refs; /* descriptors plus calls in flight */
@@ -36,8 +37,10 @@ struct file {
 	int32_t anchor_fd; /* some descriptor of the description */
 	struct sock *sk;
 	struct epoll *ep;
-	struct epitem *items; /* epoll sets a socket is in */
-	struct lock lock;     /* items */
+	struct epitem *items;    /* epoll sets a socket is in */
+	struct lock lock;        /* items */
+	uint32_t walk;           /* over all files, that met it last */
+	struct holding *holding; /* our entry with the parent, if inherited */
 	struct file *next_free;
 };
 
@@ -133,7 +136,6 @@ int file_next(int from);
 
 /* fork.c */
 void fork_init(void);
-void file_exit(void);   /* the process is about to end */
-void fork_failed(void); /* the child never came to be */
+void file_exit(void); /* the process is about to end */
 /* adopt.c: sockets that were there before us. */
 void file_adopt(void);

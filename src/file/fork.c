@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file/fork.c - what fork() does to files
+ * file/fork.c - what fork() and the end of a process do to files
  *
  *     parent, before:  every socket gains a process
  *     child, after:    fresh segment and inbox of its own; what it inherited stays
  *                      mapped, and is told of by the anchors
+ *     the end:         what was written is there for the peer to read
  *
  * The counts go up before the fork, so the parent cannot take itself for the last
  * holder of a socket in the moment when the child has not yet said that it is one.
@@ -15,27 +16,39 @@
 #include "base/fds.h"
 #include "file/epoll.h"
 #include "file/file.h"
+#include "file/hold.h"
 #include "ops/local.h"
 #include "shm/inbox.h"
 #include "shm/shm.h"
 #include "sock/arena.h"
 
-/* Several descriptors may name one file: act on the one it is anchored by. */
-static bool is_anchor(int fd, const struct file *f)
+/* Several descriptors may name one file: each walk over the table meets it once. */
+static __thread uint32_t walk, n_met;
+
+static bool first_met(struct file *f)
 {
-	return f->kind == FILE_SOCK && (f->anchor_fd == fd || f->hidden);
+	if (f->kind != FILE_SOCK || f->walk == walk)
+		return false;
+	f->walk = walk;
+	return true;
 }
+
+static void walk_all(void (*each)(int fd, struct file *f))
+{
+	static uint32_t walks;
+
+	walk = fetch_add(&walks, 1) + 1;
+	file_for_each(each);
+}
+
+static void meet(int fd, struct file *f) { n_met += first_met(f); }
 
 static void gain(int fd, struct file *f)
 {
-	if (is_anchor(fd, f))
-		fetch_add(&f->sk->n_procs, 1);
-}
-
-static void lose(int fd, struct file *f)
-{
-	if (is_anchor(fd, f))
-		fetch_sub(&f->sk->n_procs, 1);
+	if (!first_met(f))
+		return;
+	fetch_add(&f->sk->n_procs, 1);
+	hold_add(f->sk);
 }
 
 static void inherit(int fd, struct file *f)
@@ -45,12 +58,20 @@ static void inherit(int fd, struct file *f)
 		epoll_after_fork(f);
 		return;
 	}
-	if (!is_anchor(fd, f))
+	if (!first_met(f))
 		return;
+	f->holding = hold_claim(f->sk);
 	shm_after_fork(f->sk);
 }
 
-static void before(void) { file_for_each(gain); }
+static void before(void)
+{
+	hold_reap();
+	n_met = 0;
+	walk_all(meet);
+	hold_begin(n_met);
+	walk_all(gain);
+}
 
 static void in_child(void)
 {
@@ -58,24 +79,28 @@ static void in_child(void)
 	arena_after_fork();
 	inbox_after_fork();
 	local_after_fork();
-	file_for_each(inherit);
+	hold_child();
+	walk_all(inherit);
+	hold_claimed();
 }
 
 static void leave(int fd, struct file *f)
 {
-	if (is_anchor(fd, f) && f->sk->seg)
-		if (fetch_sub(&f->sk->n_procs, 1) == 1)
-			shm_exit(f->sk, fd);
+	if (!first_met(f))
+		return;
+	hold_strike(f->holding);
+	if (fetch_sub(&f->sk->n_procs, 1) == 1 && f->sk->seg)
+		shm_exit(f->sk, fd);
 }
 
 void file_exit(void)
 {
 	static bool done;
 
-	if (!xchg(&done, true))
-		file_for_each(leave);
+	if (!xchg(&done, true)) {
+		hold_reap();
+		walk_all(leave);
+	}
 }
 
-void fork_init(void) { pthread_atfork(before, NULL, in_child); }
-
-void fork_failed(void) { file_for_each(lose); }
+void fork_init(void) { pthread_atfork(before, hold_parent, in_child); }

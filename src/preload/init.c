@@ -54,19 +54,6 @@ OSF_API void _exit(int status)
 
 OSF_API void _Exit(int status) { _exit(status); }
 
-OSF_API pid_t fork(void)
-{
-	pid_t pid = libc.fork();
-
-	if (pid < 0) {
-		int err = errno;
-
-		fork_failed();
-		errno = err;
-	}
-	return pid;
-}
-
 /* The child of vfork() runs in our memory: what it closes would be closed in our
  * tables.  A fork() keeps every promise of vfork() but its speed. */
 OSF_API pid_t vfork(void) { return fork(); }

@@ -129,6 +129,20 @@ int arena_fd(void) { return fd_arena; }
 
 struct osf_stats_totals *arena_totals(void) { return &header->totals; }
 
+/* Entries that a child was the last to free: it could not put them on our stack.
+ * Looked for when the stack is empty and half as many have been made since. */
+static void sweep(void)
+{
+	static uint32_t n_made;
+
+	if (n_free || ++n_made < 64 + header->n_socks / 2)
+		return;
+	n_made = 0;
+	for (uint32_t i = 0; i < header->n_socks; i++)
+		if (!load_acq(&socks[i].st.in_use))
+			free_stack[n_free++] = i;
+}
+
 struct sock *sock_new(int fd)
 {
 	static uint32_t generation;
@@ -137,6 +151,7 @@ struct sock *sock_new(int fd)
 	if (!header)
 		return NULL;
 	lock_get(&lock);
+	sweep();
 	if (n_free)
 		sk = &socks[free_stack[--n_free]];
 	else if (header->n_socks < ARENA_SOCKS)
@@ -180,9 +195,9 @@ void sock_free(struct sock *sk)
 {
 	lock_get(&lock);
 	totals_add(&sk->st);
-	store_rel(&sk->st.in_use, 0);
 	sk->seg = NULL;
 	sk->state = SOCK_STATE(SOCK_KERNEL);
+	store_rel(&sk->st.in_use, 0); /* the last: see sweep() */
 	if (sk >= socks && sk < socks + ARENA_SOCKS)
 		free_stack[n_free++] = (uint32_t)(sk - socks);
 	lock_put(&lock);
