@@ -445,7 +445,7 @@ bool epoll_kernel_ready(struct file *fe)
 			continue;
 		struct sock *sk = it->file->sk;
 		/* An unread doorbell or an ended anchor is a hint. */
-		if (sk->anchor_end != ANCHOR_OPEN ||
+		if (load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
 		    sk->bells_drained != load_acq(&shm_peer(sk)->bells)) {
 			hint(it, 0);
 			hinted = true;

@@ -148,7 +148,7 @@ void anchor_look(struct sock *sk, int fd)
 		if (p.revents & POLLERR)
 			store_rel(&sk->anchor_end, (uint8_t)ANCHOR_RST);
 		else if (p.revents & (POLLRDHUP | POLLHUP) &&
-			 sk->anchor_end == ANCHOR_OPEN &&
+			 load_rlx(&sk->anchor_end) == ANCHOR_OPEN &&
 			 (!sk->anchor_deaf || anchor_has_fin(fd)))
 			cas(&sk->anchor_end, (uint8_t)ANCHOR_OPEN,
 			    (uint8_t)ANCHOR_FIN);

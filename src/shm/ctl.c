@@ -35,8 +35,8 @@ void shm_broken(struct sock *sk, int fd, const char *why)
 	    fd, why);
 	sock_set_reason(sk, OSF_REASON_BROKEN);
 	count(&arena_totals()->n_broken, 1);
-	sk->rx_broken = 1;
-	sk->anchor_end = ANCHOR_RST;
+	store_rlx(&sk->rx_broken, (uint8_t)1);
+	store_rlx(&sk->anchor_end, (uint8_t)ANCHOR_RST);
 	/* connect(AF_UNSPEC) resets and leaves the descriptor the program's. */
 	libc.connect(fd, &unspec, sizeof(unspec));
 }
@@ -97,42 +97,44 @@ static void candidate_look(struct sock *sk, int fd)
 unsigned shm_events(struct sock *sk, int fd)
 {
 	unsigned ev = 0;
+	uint8_t shut = load_rlx(&sk->shut);
 
 	if (unlikely(sock_mode(sk) == SOCK_CANDIDATE))
 		candidate_look(sk, fd);
 	if (unlikely(sock_mode(sk) != SOCK_SHM))
 		return tcp_events(fd, POLLIN | POLLOUT | POLLPRI);
-	if (unlikely(sk->rx_broken))
+	if (unlikely(load_rlx(&sk->rx_broken)))
 		return POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP |
 		       POLLRDNORM | POLLWRNORM;
 
 	uint32_t peer = load_acq(&shm_peer(sk)->flags); /* S2 */
 	bool rx_done =
-	    sk->rx_eof || peer & SEG_TX_FIN || sk->shut & SHUT_BIT_RD;
-	if (unlikely(sk->rx_back)) {
+	    load_rlx(&sk->rx_eof) || peer & SEG_TX_FIN || shut & SHUT_BIT_RD;
+	if (unlikely(load_rlx(&sk->rx_back))) {
 		ev |= tcp_events(fd, POLLIN) & ~(unsigned)POLLOUT;
-	} else if (unlikely(sk->rx_tcp) && !shm_rx_settle(sk, fd)) {
+	} else if (unlikely(load_rlx(&sk->rx_tcp)) && !shm_rx_settle(sk, fd)) {
 		ev |= tcp_events(fd, POLLIN) & ~(unsigned)POLLOUT;
 	} else if (rx_enough(sk) || rx_done) {
 		ev |= POLLIN | POLLRDNORM;
 	}
-	if (sk->anchor_end != ANCHOR_OPEN) {
+	uint8_t end = load_rlx(&sk->anchor_end);
+	if (end != ANCHOR_OPEN) {
 		ev |= POLLIN | POLLRDNORM | POLLRDHUP;
 		rx_done = true;
-		if (sk->anchor_end == ANCHOR_RST)
+		if (end == ANCHOR_RST)
 			ev |= POLLHUP | POLLOUT | POLLWRNORM |
-			      (sk->anchor_err ? POLLERR : 0) |
+			      (load_rlx(&sk->anchor_err) ? POLLERR : 0) |
 			      (tcp_events(fd, 0) & POLLERR);
 	}
 	if (unlikely(peer & SEG_TX_BACK))
 		ev |= tcp_events(fd, POLLPRI) & POLLPRI;
-	if (unlikely(!sk->tx_ring))
+	if (unlikely(!load_rlx(&sk->tx_ring)))
 		ev |= tcp_events(fd, POLLOUT) & (POLLOUT | POLLWRNORM);
-	else if (sk->shut & SHUT_BIT_WR || peer & SEG_CLOSED || tx_writable(sk))
+	else if (shut & SHUT_BIT_WR || peer & SEG_CLOSED || tx_writable(sk))
 		ev |= POLLOUT | POLLWRNORM;
 	if (rx_done) {
 		ev |= POLLRDHUP;
-		if (sk->shut & SHUT_BIT_WR)
+		if (shut & SHUT_BIT_WR)
 			ev |= POLLHUP;
 	}
 	return ev;
@@ -159,7 +161,7 @@ static void tx_shut(struct sock *sk, int fd)
 {
 	if (sk->shut & SHUT_BIT_WR)
 		return;
-	sk->shut |= SHUT_BIT_WR;
+	store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_WR));
 	if (!sk->tx_ring || sk->rx_broken) {
 		libc.shutdown(fd, SHUT_WR);
 		return;
@@ -174,7 +176,7 @@ static void tx_shut(struct sock *sk, int fd)
 static int is_over(struct sock *sk, int fd)
 {
 	anchor_look(sk, fd);
-	if (sk->anchor_end == ANCHOR_RST)
+	if (load_rlx(&sk->anchor_end) == ANCHOR_RST)
 		return -ENOTCONN;
 	return sk->tx_fin && load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN
 		   ? -ENOTCONN
@@ -200,7 +202,7 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 		}
 	}
 	if (ours && how != SHUT_WR)
-		sk->shut |= SHUT_BIT_RD;
+		store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_RD));
 	if (ours && how != SHUT_RD)
 		tx_shut(sk, fd);
 	/* Done with both halves, or with ours and the peer with its own: nothing
@@ -210,7 +212,7 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 	bool sleepers =
 	    load_rlx(how == SHUT_WR ? &sk->n_tx_sleepers : &sk->n_sleepers) > 0;
 	if (ours && !both && sleepers)
-		sk->anchor_deaf = 1;
+		store_rlx(&sk->anchor_deaf, (uint8_t)1);
 	lock_put(&sk->tx_lock);
 	lock_put(&sk->rx_lock);
 	if (!ours)
@@ -243,7 +245,7 @@ int shm_inq(struct sock *sk, int fd)
 	if (!sk->rx_tcp && !sk->rx_back) {
 		if (in_ring || mark != RING_BACK)
 			return in_ring;
-		sk->rx_back = 1;
+		store_rlx(&sk->rx_back, (uint8_t)1);
 	}
 	if (sk->rx_back)
 		anchor_drain(sk, fd);
@@ -282,7 +284,7 @@ void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
 		anchor_ring(sk, fd);
 		ring_push_mark(&sk->tx, RING_BACK);
 		fetch_or(&shm_me(sk)->flags, SEG_TX_BACK);
-		sk->tx_ring = 0;
+		store_rlx(&sk->tx_ring, (uint8_t)0);
 		if (reason != OSF_REASON_NONE)
 			sock_set_reason(sk, reason);
 		count(&arena_totals()->n_taken_back, 1);
@@ -345,7 +347,7 @@ void shm_exit(struct sock *sk, int fd)
 	if (sk->tx_ring && !sk->tx_fin && !unread && !will_reset(fd) &&
 	    lock_try(&sk->tx_lock)) {
 		sk->tx_fin = 1;
-		sk->shut |= SHUT_BIT_WR;
+		store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_WR));
 		ring_push_mark(&sk->tx, RING_FIN);
 		fetch_or(&shm_me(sk)->flags, SEG_TX_FIN);
 		lock_put(&sk->tx_lock);

@@ -118,7 +118,7 @@ bool shm_rx_settle(struct sock *sk, int fd)
 		if (sk->rx_tcp_left < 0 && tcp_left_learn(sk))
 			shm_broken(sk, fd, "its count of TCP bytes");
 		else if (!sk->rx_tcp_left)
-			sk->rx_tcp = 0;
+			store_rlx(&sk->rx_tcp, (uint8_t)0);
 	}
 	return !sk->rx_tcp;
 }
@@ -147,7 +147,7 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 			return -ECONNRESET;
 		}
 		if (known && !sk->rx_tcp_left) {
-			sk->rx_tcp = 0;
+			store_rlx(&sk->rx_tcp, (uint8_t)0);
 			return GO_ON_IN_RING;
 		}
 		size_t max = known ? MIN(want, (size_t)sk->rx_tcp_left) : want;
@@ -225,18 +225,18 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 	if (ring_publish(&sk->rx))
 		shm_told_space(sk, fd);
 	if (mark == RING_FIN) {
-		sk->rx_eof = 1;
+		store_rlx(&sk->rx_eof, (uint8_t)1);
 		return 0;
 	}
 	if (mark == RING_BACK) {
-		sk->rx_back = 1;
+		store_rlx(&sk->rx_back, (uint8_t)1);
 		return GO_ON_IN_RING;
 	}
 	if (sk->shut & SHUT_BIT_RD)
 		return 0;
-	if (sk->anchor_end == ANCHOR_OPEN && anchor_look_due(sk))
+	if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN && anchor_look_due(sk))
 		anchor_look(sk, fd);
-	if (sk->anchor_end == ANCHOR_OPEN)
+	if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
 		return -EAGAIN;
 	/* What it wrote before it died is in the ring by now. */
 	if (ring_rx_ready(&sk->rx))

@@ -45,9 +45,10 @@ static bool nobody_reads(struct sock *sk, int fd)
 {
 	if (unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_CLOSED))
 		return true;
-	if (sk->anchor_end == ANCHOR_OPEN && unlikely(anchor_look_due(sk)))
+	if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN &&
+	    unlikely(anchor_look_due(sk)))
 		anchor_look(sk, fd);
-	return sk->anchor_end != ANCHOR_OPEN;
+	return load_rlx(&sk->anchor_end) != ANCHOR_OPEN;
 }
 
 /* Not (yet, or any more) by ring: the kernel takes it, and we keep count. */

@@ -135,9 +135,9 @@ static void rings_init(struct sock *sk, struct seg *seg, uint32_t ring_size)
 		     &seg->side[!side].tail);
 	ring_rx_init(&sk->rx, seg_ring(seg, !side, ring_size), ring_size,
 		     &seg->side[side].tail);
-	sk->rx_tcp = 1;
+	store_rlx(&sk->rx_tcp, (uint8_t)1);
 	sk->rx_tcp_left = -1;
-	sk->tx_ring = 0;
+	store_rlx(&sk->tx_ring, (uint8_t)0);
 	sk->looked_ns = coarse_ns();
 	/* Whoever sleeps in the kernel on the anchor wants to be rung. */
 	store_rlx(&seg->side[side].rx_anchor, 1u);
@@ -185,7 +185,7 @@ static void tx_switch(struct sock *sk, uint64_t tcp_bytes, uint32_t more_flags)
 	struct seg_side *me = shm_me(sk);
 
 	me->tcp_bytes = tcp_bytes;
-	sk->tx_ring = 1;
+	store_rlx(&sk->tx_ring, (uint8_t)1);
 	fetch_or(&me->flags, SEG_TX_RING | more_flags);
 }
 

@@ -104,7 +104,8 @@ static COLD int nap(struct sock *sk, int fd, const struct nap *n)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &mask);
-	while (!r && !n->ready(sk) && sk->anchor_end == ANCHOR_OPEN) {
+	while (!r && !n->ready(sk) &&
+	       load_rlx(&sk->anchor_end) == ANCHOR_OPEN) {
 		uint64_t now = now_ns();
 
 		if (now >= n->deadline_ns)
