@@ -101,7 +101,7 @@ static uint32_t item_events(struct epitem *it)
 		return ev & want;
 	/* Space is worth a word only to who has none. */
 	uint32_t arm = EPOLLIN | (ev & EPOLLOUT ? 0 : it->events & EPOLLOUT);
-	shm_arm(sk, arm, how);
+	shm_arm(sk, item_fd(it), arm, how);
 	ev = shm_events(sk, item_fd(it)) & want;
 	if (!(it->events & EPOLLET))
 		return ev;

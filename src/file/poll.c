@@ -123,7 +123,8 @@ static void arm(const struct entry *e)
 		anchor_drain(sk, e->kernel.fd);
 		lock_put(&sk->rx_lock);
 	}
-	shm_arm(sk, (unsigned short)e->kernel.events & (POLLIN | POLLOUT),
+	shm_arm(sk, e->kernel.fd,
+		(unsigned short)e->kernel.events & (POLLIN | POLLOUT),
 		ARM_ANCHOR);
 }
 

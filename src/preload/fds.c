@@ -259,14 +259,14 @@ static void set_nonblock(struct file *f, bool on)
 }
 
 /* SIGIO is the kernel's to send, when the peer rings. */
-static void set_async(struct sock *sk, bool on)
+static void set_async(struct sock *sk, int fd, bool on)
 {
 	if (on)
 		fetch_or(&sk->flags, (uint8_t)SOCK_F_ASYNC);
 	else
 		fetch_and(&sk->flags, (uint8_t)~SOCK_F_ASYNC);
 	if (on && sk->seg)
-		shm_arm(sk, POLLIN, ARM_ANCHOR);
+		shm_arm(sk, fd, POLLIN, ARM_ANCHOR);
 }
 
 OSF_API int fcntl(int fd, int cmd, ...)
@@ -288,7 +288,7 @@ OSF_API int fcntl(int fd, int cmd, ...)
 	else if (cmd == F_SETFL) {
 		set_nonblock(c.file, arg & O_NONBLOCK);
 		if (c.file->kind == FILE_SOCK)
-			set_async(c.file->sk, arg & O_ASYNC);
+			set_async(c.file->sk, fd, arg & O_ASYNC);
 	}
 	return r;
 }
@@ -329,7 +329,7 @@ OSF_API int ioctl(int fd, unsigned long req, ...)
 	if (!r && req == FIONBIO)
 		set_nonblock(c.file, *(int *)arg != 0);
 	else if (!r && req == FIOASYNC)
-		set_async(c.file->sk, *(int *)arg != 0);
+		set_async(c.file->sk, fd, *(int *)arg != 0);
 	return r;
 }
 

@@ -140,7 +140,21 @@ unsigned shm_events(struct sock *sk, int fd)
 	return ev;
 }
 
-void shm_arm(struct sock *sk, unsigned events, enum shm_arm how)
+/* Space that we freed and did not tell of: the peer may wait for it while we wait for
+ * the peer. */
+static void tell_of_space(struct sock *sk, int fd)
+{
+	if (load_rlx(&sk->rx.published) == load_rlx(&sk->rx.off) ||
+	    load_rlx(&sk->rx_tcp))
+		return;
+	sock_lock(sk, &sk->rx_lock);
+	bool told = ring_publish(&sk->rx);
+	sock_unlock(sk, &sk->rx_lock);
+	if (told)
+		shm_told_space(sk, fd);
+}
+
+void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
 {
 	struct seg_side *me = shm_me(sk);
 
@@ -151,10 +165,8 @@ void shm_arm(struct sock *sk, unsigned events, enum shm_arm how)
 		store_rlx(how == ARM_INBOX ? &me->tx_inbox : &me->tx_anchor,
 			  1u);
 	fence_full(); /* Dekker; the caller looks next */
-	/* Space that we freed and did not tell of: the peer may wait for it
-	 * while we wait for it. */
-	if (!sk->rx_tcp && events & POLLIN && ring_publish(&sk->rx))
-		fence_full();
+	if (events & POLLIN)
+		tell_of_space(sk, fd);
 }
 
 static void tx_shut(struct sock *sk, int fd)
@@ -296,8 +308,9 @@ void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
 void shm_detach(struct sock *sk)
 {
 	/* A mapping that others of the family use stays as it is in them. */
-	if (sk->seg)
-		seg_unmap(sk->seg, sk->rx.size);
+	if (!sk->seg)
+		return;
+	seg_unmap(sk->seg, sk->rx.size);
 }
 
 /* SO_LINGER with no time: close() is to reset. */
@@ -387,6 +400,7 @@ void shm_close(struct sock *sk, int fd)
 			libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset,
 					sizeof(reset));
 	}
+	shm_tx_shrink(sk);
 	inbox_detach(sk->peer_inbox);
 	sk->peer_inbox = NULL;
 	sk->seg = NULL;

@@ -10,6 +10,7 @@ void ring_tx_init(struct ring_tx *tx, uint8_t *base, uint32_t size,
 	*tx = (struct ring_tx){ .base = base,
 				.tail_pub = tail_pub,
 				.size = size,
+				.grow_to = size,
 				.look = RING_REWIND_BYTES,
 				.hole = RING_NO_HOLE };
 }
@@ -151,7 +152,8 @@ static uint32_t place(struct ring_tx *tx, uint32_t want)
 	return MIN(here, want);
 }
 
-/* Once per REWIND_BYTES: an empty ring starts over, and stays in the caches. */
+/* Once per REWIND_BYTES: an empty ring starts over, and stays in the caches; one that
+ * is to grow does. */
 static int rewind_if_empty(struct ring_tx *tx)
 {
 	int err = ring_tx_refresh(tx);
@@ -159,6 +161,10 @@ static int rewind_if_empty(struct ring_tx *tx)
 	if (err)
 		return err;
 	tx->look = RING_REWIND_BYTES;
+	/* With nothing at the start of the ring, its end may move. */
+	if (unlikely(tx->size < tx->grow_to) && tx->head >= tx->tail &&
+	    tx->hole == RING_NO_HOLE)
+		store_rlx(&tx->size, tx->grow_to);
 	if (tx->tail == tx->head &&
 	    tx->head >= RING_REWIND_BYTES) { /* so there is room at 0 */
 		uint32_t resume = tx->head + RING_ALIGN;

@@ -21,7 +21,8 @@
  *     0 |records|SKIP|        T |WRAP|records ...|        size
  *           ^------- 2nd ------'        ^-- 3rd
  *
- * so an empty ring always has room for nearly its size.
+ * so an empty ring always has room for nearly its size.  And it may begin with a
+ * part of its memory and take the rest when the stream proves to be one.
  *
  * What the other side wrote is input: an offset or a length is checked against the
  * ring before use, read once, and a liar gets -EPROTO.  Nothing here blocks,
@@ -79,10 +80,23 @@ static inline uint64_t *ring_hdr_at(uint8_t *base, uint32_t off)
 	return (uint64_t *)(void *)(base + off);
 }
 
+/* @size: of the memory.  The producer decides how much of it is used: all, unless
+ * ring_tx_window() says so; then ring_tx_grow(), any time later, says how much
+ * more.  The consumer goes where the marks lead. */
 void ring_tx_init(struct ring_tx *tx, uint8_t *base, uint32_t size,
 		  uint32_t *tail_pub);
 void ring_rx_init(struct ring_rx *rx, uint8_t *base, uint32_t size,
 		  uint32_t *tail_pub);
+
+static inline void ring_tx_window(struct ring_tx *tx, uint32_t size)
+{
+	tx->size = tx->grow_to = size;
+}
+
+static inline void ring_tx_grow(struct ring_tx *tx, uint32_t size)
+{
+	tx->grow_to = size;
+}
 
 /* Bytes between tail and head, headers and padding included. */
 static inline uint32_t ring_tx_used(const struct ring_tx *tx)
@@ -132,7 +146,7 @@ static inline bool ring_publish(struct ring_rx *rx)
 {
 	if (rx->published == rx->off)
 		return false;
-	rx->published = rx->off;
+	store_rlx(&rx->published, rx->off);
 	store_rel(rx->tail_pub, rx->off); /* R2 */
 	return true;
 }
@@ -150,9 +164,10 @@ static inline bool ring_rx_ready(const struct ring_rx *rx)
 static inline bool ring_tx_spacious(const struct ring_tx *tx)
 {
 	uint32_t head = load_rlx(&tx->head), tail = load_rlx(&tx->tail);
-	uint32_t used = head >= tail ? head - tail : tx->size - tail + head;
+	uint32_t size = load_rlx(&tx->size);
+	uint32_t used = head >= tail ? head - tail : size - tail + head;
 
-	return load_rlx(&tx->hole) == RING_NO_HOLE && used < tx->size / 4;
+	return load_rlx(&tx->hole) == RING_NO_HOLE && used < size / 4;
 }
 
 /* Payload bytes ready, at most @max; *@mark: a FIN or BACK behind them. */

@@ -6,7 +6,7 @@
  *
  * The caller is inside a recv-like call on a descriptor of the socket.  The rx
  * lock is held while bytes are copied, never while waiting.  A tail is published
- * when an eighth of the ring is free again, or when the ring was found empty: not
+ * when PUBLISH_BYTES are free again, or when the ring was found empty: not
  * after every message, so that a reply leaves before that cache line does.
  *
  * On return, whatever it is:
@@ -23,6 +23,7 @@
 #include "base/log.h"
 #include "shm/shm.h"
 
+#define PUBLISH_BYTES (RING_WINDOW / 8)
 #define GO_ON_IN_RING (-INT_MAX) /* inside this file */
 
 struct iov_cursor {
@@ -267,7 +268,7 @@ HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 		ring_skip(&sk->rx, take);
 		got += take;
 		uint32_t freed = sk->rx.off - sk->rx.published;
-		if (freed >= sk->rx.size / 8 && ring_publish(&sk->rx))
+		if (freed >= PUBLISH_BYTES && ring_publish(&sk->rx))
 			shm_told_space(sk, fd);
 	}
 	if (likely(got)) {
@@ -356,7 +357,7 @@ static ssize_t rx_once(struct sock *sk, int fd, struct iov_cursor *c,
 static COLD bool rx_arm_async(struct sock *sk, int fd)
 {
 	anchor_drain(sk, fd);
-	shm_arm(sk, POLLIN, ARM_ANCHOR);
+	shm_arm(sk, fd, POLLIN, ARM_ANCHOR);
 	return !sk->rx_tcp && !sk->rx_back && ring_rx_ready(&sk->rx) &&
 	       !sk->rx_eof;
 }

@@ -32,6 +32,9 @@
 #include "shm/ring.h"
 #include "shm/segment.h"
 
+/* Of a ring's memory, this much is used until a stream has shown to be one. */
+#define RING_WINDOW (1024u * 1024)
+
 struct shm_config {
 	bool enabled;
 	uint32_t ring_bytes;    /* of each direction */
@@ -72,9 +75,11 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
 		      bool nonblock);
 
 /* wait.c: until there may be something to receive, or room; 0, -EINTR, -EAGAIN at
- * the timeout, or the connection's error.  @partial: the call has moved bytes. */
+ * the timeout, or the connection's error.  @partial: the call has moved bytes.
+ * @tail: the peer's, when there was no room. */
 int shm_wait_rx(struct sock *sk, int fd, bool partial);
-int shm_wait_tx(struct sock *sk, int fd, uint64_t deadline_ns, bool partial);
+int shm_wait_tx(struct sock *sk, int fd, uint32_t tail, uint64_t deadline_ns,
+		bool partial);
 
 /* Poll bits (POLL*), whatever the mode. */
 unsigned shm_events(struct sock *sk, int fd);
@@ -82,7 +87,7 @@ unsigned shm_events(struct sock *sk, int fd);
 enum shm_arm { ARM_INBOX, ARM_ANCHOR };
 /* Ask to be told of news for @events (POLLIN, POLLOUT).  The caller looks at
  * shm_events() afterwards, before it sleeps. */
-void shm_arm(struct sock *sk, unsigned events, enum shm_arm how);
+void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how);
 
 /* ctl.c */
 int shm_shutdown(struct sock *sk, int fd, int how);
@@ -92,6 +97,7 @@ void shm_exit(struct sock *sk, int fd);  /* the last process ends */
 void shm_detach(struct sock *sk);        /* this process lets go, others hold */
 int shm_inq(struct sock *sk, int fd);    /* FIONREAD */
 int shm_outq(struct sock *sk);
+void shm_tx_shrink(struct sock *sk); /* give back what a stream was granted */
 /* Start going back to the kernel, for a reason; pending bytes stay readable. */
 void shm_take_back(struct sock *sk, int fd, enum osf_reason reason);
 /* What the protocol says about the peer is impossible: reset the connection. */
@@ -123,14 +129,20 @@ static inline struct seg_side *shm_peer(const struct sock *sk)
 void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
 		   uint32_t *anchor_word);
 
-/* After putting bytes into the ring: does the consumer want to be told? */
-static inline void shm_told_data(struct sock *sk, int fd)
+/* After putting bytes into the ring: does the consumer want to be told?  Early is
+ * for in between: it may miss one who is just going to sleep. */
+static inline void shm_told_early(struct sock *sk, int fd)
 {
 	struct seg_side *p = shm_peer(sk);
 
-	fence_full();
 	if (unlikely(load_rlx(&p->rx_inbox) | load_rlx(&p->rx_anchor)))
 		shm_wake_peer(sk, fd, &p->rx_inbox, &p->rx_anchor);
+}
+
+static inline void shm_told_data(struct sock *sk, int fd)
+{
+	fence_full();
+	shm_told_early(sk, fd);
 }
 
 /* After publishing a tail: does the producer want to be told? */

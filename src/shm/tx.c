@@ -20,6 +20,46 @@
 /* Records of a long write: small enough to overlap, large enough to be few. */
 #define TX_CHUNK (32u * 1024)
 
+/*
+ * A stream that moves a gigabyte a second is given all of its ring: lines that have
+ * left the reader's cache cost the writer less.  What all streams of a process have
+ * been given is bounded, for that memory stays theirs until they close.
+ */
+#define BULK_BYTES (8u * 1024 * 1024)
+#define BULK_NS (8 * NS_PER_MS)
+#define GRANTS_MAX (256u * 1024 * 1024)
+
+static uint32_t grants; /* bytes */
+
+static COLD void bulk_look(struct sock *sk)
+{
+	uint32_t size = sk->rx.size, more = size - sk->tx.size;
+	uint64_t now = now_ns();
+	bool is_fast = now - sk->bulk_since_ns < BULK_NS;
+
+	sk->bulk_bytes = 0;
+	sk->bulk_since_ns = now;
+	if (!is_fast || size == sk->tx.grow_to)
+		return;
+	if (fetch_add(&grants, more) > GRANTS_MAX - more)
+		fetch_sub(&grants, more);
+	else
+		ring_tx_grow(&sk->tx, size);
+}
+
+static inline void bulk_count(struct sock *sk, uint32_t chunk)
+{
+	sk->bulk_bytes += chunk;
+	if (unlikely(sk->bulk_bytes >= BULK_BYTES))
+		bulk_look(sk);
+}
+
+void shm_tx_shrink(struct sock *sk)
+{
+	if (sk->tx.grow_to > RING_WINDOW)
+		fetch_sub(&grants, sk->tx.grow_to - RING_WINDOW);
+}
+
 static bool is_full(const struct sock *sk)
 {
 	return sk->tx_limit && ring_tx_used(&sk->tx) >= sk->tx_limit;
@@ -85,8 +125,13 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, const uint8_t *buf,
 		if (!r)
 			break;
 		done += (size_t)r;
-		shm_told_data(sk, fd);
+		if (chunk == TX_CHUNK)
+			bulk_count(sk, chunk);
+		if (done < len) /* a fence drains what the next copy fills */
+			shm_told_early(sk, fd);
 	}
+	if (likely(done))
+		shm_told_data(sk, fd);
 	return (ssize_t)done;
 }
 
@@ -204,6 +249,7 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			r = tx_once(sk, fd, &c, flags);
 		if (unlikely(sent && r < 0 && r != -EAGAIN))
 			anchor_note(sk, (int)-r); /* for the next call */
+		uint32_t tail = sk->tx.tail;
 		sock_unlock(sk, &sk->tx_lock);
 
 		if (likely(r > 0))
@@ -219,7 +265,7 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		}
 		if (!deadline_ns)
 			deadline_ns = send_deadline(sk);
-		err = shm_wait_tx(sk, fd, deadline_ns, sent > 0);
+		err = shm_wait_tx(sk, fd, tail, deadline_ns, sent > 0);
 		if (err)
 			return sent ? (ssize_t)sent : err;
 	}
@@ -243,6 +289,8 @@ static ssize_t file_to_ring(struct sock *sk, int fd, int in, off_t *off,
 			(size_t)r);
 	ring_commit(&sk->tx, at, (uint32_t)r);
 	shm_told_data(sk, fd);
+	if (r == TX_CHUNK)
+		bulk_count(sk, TX_CHUNK);
 	if (off)
 		*off += r;
 	count(&sk->st.tx_bytes_shm, (uint64_t)r);
@@ -297,6 +345,7 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
 			r = file_to_nobody(sk, fd, in, off, n - sent);
 		else
 			r = file_to_ring(sk, fd, in, off, n - sent);
+		uint32_t tail = sk->tx.tail;
 		sock_unlock(sk, &sk->tx_lock);
 		if (r > 0) {
 			sent += (size_t)r;
@@ -306,7 +355,7 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
 			return sent ? (ssize_t)sent : r;
 		if (!deadline_ns)
 			deadline_ns = send_deadline(sk);
-		err = shm_wait_tx(sk, fd, deadline_ns, sent > 0);
+		err = shm_wait_tx(sk, fd, tail, deadline_ns, sent > 0);
 		if (err)
 			return sent ? (ssize_t)sent : err;
 	}

@@ -36,7 +36,7 @@
 
 struct shm_config shm_config = {
 	.enabled = true,
-	.ring_bytes = 1024 * 1024,
+	.ring_bytes = 16 * 1024 * 1024,
 	.upgrade_turns = 5,
 	.upgrade_bytes = 128 * 1024,
 };
@@ -133,6 +133,8 @@ static void rings_init(struct sock *sk, struct seg *seg, uint32_t ring_size)
 	sk->seg = seg;
 	ring_tx_init(&sk->tx, seg_ring(seg, side, ring_size), ring_size,
 		     &seg->side[!side].tail);
+	ring_tx_window(&sk->tx, MIN(ring_size, RING_WINDOW));
+	sk->bulk_bytes = 0;
 	ring_rx_init(&sk->rx, seg_ring(seg, !side, ring_size), ring_size,
 		     &seg->side[side].tail);
 	store_rlx(&sk->rx_tcp, (uint8_t)1);

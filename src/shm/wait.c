@@ -35,17 +35,25 @@ static bool rx_ready(void *arg)
 	       sk->rx_tcp_left <= 0;
 }
 
+/* Others may have looked at the tail since, and even have used what it freed: so it is
+ * compared with what it was when there was no room. */
+struct tx_seen {
+	const uint32_t *tail_pub;
+	uint32_t tail;
+};
+
 static bool tx_ready(void *arg)
 {
-	struct sock *sk = arg;
+	const struct tx_seen *seen = arg;
 
-	return load_rlx(sk->tx.tail_pub) != sk->tx.tail;
+	return load_rlx(seen->tail_pub) != seen->tail;
 }
 
 static bool never(void *arg) { return false; }
 
 struct nap {
-	bool (*ready)(void *sk);
+	bool (*ready)(void *arg);
+	void *arg;
 	uint64_t deadline_ns;
 	uint64_t tick_ns; /* look again this often */
 	short events;     /* of the anchor, that end it too */
@@ -104,7 +112,7 @@ static COLD int nap(struct sock *sk, int fd, const struct nap *n)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &mask);
-	while (!r && !n->ready(sk) &&
+	while (!r && !n->ready(n->arg) &&
 	       load_rlx(&sk->anchor_end) == ANCHOR_OPEN) {
 		uint64_t now = now_ns();
 
@@ -149,6 +157,7 @@ static void drain(struct sock *sk, int fd)
 static int rx_sleep(struct sock *sk, int fd, bool partial)
 {
 	struct nap n = { .ready = rx_ready,
+			 .arg = sk,
 			 .tick_ns = NS_PER_MS,
 			 .restarts = !partial && !sk->rcvtimeo_ns };
 	uint32_t others = fetch_add(&sk->n_sleepers, 1);
@@ -204,9 +213,11 @@ int shm_wait_rx(struct sock *sk, int fd, bool partial)
 	return err;
 }
 
-static int tx_sleep(struct sock *sk, int fd, uint64_t deadline_ns, bool partial)
+static int tx_sleep(struct sock *sk, int fd, struct tx_seen *seen,
+		    uint64_t deadline_ns, bool partial)
 {
 	struct nap n = { .ready = tx_ready,
+			 .arg = seen,
 			 .deadline_ns = deadline_ns,
 			 .tick_ns = NS_PER_MS,
 			 .restarts = !partial && deadline_ns == UINT64_MAX };
@@ -219,7 +230,7 @@ static int tx_sleep(struct sock *sk, int fd, uint64_t deadline_ns, bool partial)
 	fence_full();
 	bool awake = sk->rx_tcp || sk->anchor_deaf || others;
 	fetch_add(&sk->n_tx_sleepers, 1);
-	if (tx_ready(sk)) {
+	if (tx_ready(seen)) {
 		;
 	} else if (awake || !n.restarts || sk->rcvtimeo_ns) {
 		if (!awake) {
@@ -254,19 +265,21 @@ static int tx_sleep_tcp(struct sock *sk, int fd, uint64_t deadline_ns,
 	return err == -EAGAIN ? 0 : err;
 }
 
-int shm_wait_tx(struct sock *sk, int fd, uint64_t deadline_ns, bool partial)
+int shm_wait_tx(struct sock *sk, int fd, uint32_t tail, uint64_t deadline_ns,
+		bool partial)
 {
+	struct tx_seen seen = { sk->tx.tail_pub, tail };
 	uint64_t start = now_ns();
 
 	if (start >= deadline_ns)
 		return -EAGAIN;
 	if (!sk->tx_ring)
 		return tx_sleep_tcp(sk, fd, deadline_ns, partial);
-	if (spin_until(tx_ready, sk, deadline_ns)) {
+	if (spin_until(tx_ready, &seen, deadline_ns)) {
 		count(&sk->st.n_spins, 1);
 		return 0;
 	}
-	int err = tx_sleep(sk, fd, deadline_ns, partial);
+	int err = tx_sleep(sk, fd, &seen, deadline_ns, partial);
 	if (!err)
 		spin_learn(now_ns() - start);
 	return err;

@@ -47,10 +47,11 @@ enum sock_mode {
 struct ring_tx {
 	uint8_t *base;
 	uint32_t *tail_pub; /* where the consumer publishes its tail */
-	uint32_t size;
-	uint32_t head; /* where the next record's header goes */
-	uint32_t tail; /* the consumer's, as last seen and checked */
-	uint32_t look; /* bytes until the consumer's tail is looked at */
+	uint32_t size;      /* used so far; see ring_tx_grow() */
+	uint32_t grow_to;   /* as soon as it can */
+	uint32_t head;      /* where the next record's header goes */
+	uint32_t tail;      /* the consumer's, as last seen and checked */
+	uint32_t look;      /* bytes until the consumer's tail is looked at */
 	uint32_t
 	    resume;    /* where the ring went on before it was rewound, or 0 */
 	uint32_t hole; /* offset of a SKIP mark that the consumer may not have
@@ -115,8 +116,9 @@ struct sock {
 	uint8_t nodelay, cork; /* as the application set them */
 	struct ring_tx tx;
 	uint64_t tx_tcp_base; /* bytes sent by TCP, exact while CANDIDATE */
-	uint32_t bells_rung;
-	uint32_t tx_limit; /* bytes in flight at most, from SO_SNDBUF */
+	uint32_t tx_limit;    /* bytes in flight at most, from SO_SNDBUF */
+	uint32_t bulk_bytes;  /* in large chunks, since bulk_since_ns */
+	uint64_t bulk_since_ns;
 
 	/* The upgrade. */
 	int32_t offer_fd;    /* the listener of our offer, -1 */

@@ -25,7 +25,12 @@ def main():
     for i, more in enumerate((["--place", "fork"], ["--place", "exec"],
                               ["--place", "same"],
                               ["--place", "exec", "--conns", "100",
-                               "--threads", "4"])):
+                               "--threads", "4"],
+                              # streams that fill every buffer
+                              ["--place", "fork", "--conns", "4",
+                               "--bytes", "67108864"],
+                              ["--place", "same", "--conns", "4",
+                               "--bytes", "67108864"])):
         for eager in (False, True):
             print(run.check([program, "--seed", seed + i] + args + more,
                             eager=eager, timeout=80).strip())

@@ -20,7 +20,10 @@ static void *produce(void *arg)
 	static uint8_t buf[8192];
 	uint64_t sent = 0;
 
+	ring_tx_window(&p->tx, SIZE / 4);
 	while (sent < BYTES) {
+		if (sent > BYTES / 2)
+			ring_tx_grow(&p->tx, SIZE);
 		uint32_t n = 1 + rng_below(&r, rng_below(&r, 4) ? 100 : 8192);
 
 		n = MIN(n, (uint32_t)(BYTES - sent));

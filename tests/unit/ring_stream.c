@@ -116,6 +116,31 @@ static void an_empty_ring_has_room_whatever_came_before(void **state)
 	}
 }
 
+static void a_window_is_all_that_is_used_until_it_grows(void **state)
+{
+	struct ring_pair p;
+	uint64_t sent = 0, got = 0;
+
+	pair_init(&p, 65536);
+	ring_tx_window(&p.tx, RING_MIN_SIZE);
+	for (int i = 0; i < 1000; i++) {
+		ssize_t took = pair_push(&p, sent, 3000);
+
+		assert_true(took > 0);
+		sent += (uint64_t)took;
+		assert_true(p.tx.head < RING_MIN_SIZE);
+		got += pair_pull(&p, got, 3000);
+	}
+	ring_tx_grow(&p.tx, 65536);
+	uint64_t from = sent;
+	for (ssize_t took; (took = pair_push(&p, sent, 3000)) > 0;)
+		sent += (uint64_t)took;
+	/* What is behind the head of the moment stays unused until it wraps. */
+	assert_true(sent - from > 65536 / 2);
+	assert_int_equal(pair_pull(&p, got, UINT32_MAX / 2), sent - got);
+	pair_fini(&p);
+}
+
 static void a_peek_shows_the_same_until_it_is_skipped(void **state)
 {
 	struct ring_pair p;
@@ -201,7 +226,11 @@ static void random_run(uint32_t size, uint64_t seed)
 	uint64_t sent = 0, got = 0;
 
 	pair_init(&p, size);
+	if (seed % 2 && size >= 4 * RING_MIN_SIZE)
+		ring_tx_window(&p.tx, size / 4);
 	for (int i = 0; i < STEPS; i++) {
+		if (i == STEPS / 4)
+			ring_tx_grow(&p.tx, size);
 		/* Phases in which one side is the faster. */
 		bool fills = i / 200 % 3 ? rng_below(&r, 2) : rng_below(&r, 8);
 
@@ -228,6 +257,7 @@ static void random_run(uint32_t size, uint64_t seed)
 	got += pair_pull(&p, got, UINT32_MAX / 2);
 	assert_int_equal(got, sent);
 	assert_true(sent > 4 * size);
+	assert_int_equal(p.tx.size, size);
 	assert_int_equal(ring_tx_refresh(&p.tx), 0);
 	pair_fini(&p);
 }
@@ -258,6 +288,7 @@ int main(void)
 		cmocka_unit_test(a_push_takes_what_the_room_says),
 		cmocka_unit_test(an_empty_ring_starts_over),
 		cmocka_unit_test(an_empty_ring_has_room_whatever_came_before),
+		cmocka_unit_test(a_window_is_all_that_is_used_until_it_grows),
 		cmocka_unit_test(a_peek_shows_the_same_until_it_is_skipped),
 		cmocka_unit_test(marks_fit_into_a_full_ring),
 		cmocka_unit_test(any_schedule_is_a_stream),
