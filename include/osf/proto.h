@@ -6,16 +6,38 @@
  *     kernel  --rtnetlink-->  ops_inet_notification()  --notify-->  module
  *
  * A module is a shared object named in OSF_MODULES (colon separated paths) with a
- * function `int osf_module_init(void)` that registers its protocols; it links
- * against nothing of osf but these names, which the program has by then.
+ * function `int osf_module_init(void)` that registers its protocols and returns 0
+ * or -errno; on -errno what it has registered is taken out again.  It links
+ * against nothing of osf but the names below, which the program has by then.
+ * docs/modules.md has a complete one.
+ *
+ * Carriers.  A module gives the switch no calls for data: it gives it a connected
+ * stream descriptor, the carrier, which the switch puts in the place of the
+ * program's socket.  From then on the program's calls go to the carrier itself,
+ * and cost what they cost there; so do getsockname() and socket options.
  *
  * The ABI grows at its end only.  A struct says how large its writer believes it
- * to be, optional fields are announced in comp_mask, an op that is absent (NULL,
- * or beyond size) is not supported.  Either side may be the newer one.
+ * to be; an op that is NULL, or beyond that size, is not supported.  Either side
+ * may be the newer one:
+ *
+ *     older module, newer osf   the ops it lacks are absent
+ *     newer module, older osf   accepted while all that this osf does not know is
+ *                               zero; otherwise -E2BIG, and the module may
+ *                               register again with the size of a generation
+ *                               that it can do with
+ *
+ * Context of every op: a thread of the program, inside that thread's call of
+ * libc, without any lock of osf's; several may run at once, and in several
+ * processes since a fork.  The op may block no longer than it is allowed to, and
+ * may use libc freely: what it opens, connects or accepts in an op is not asked
+ * of modules again.  Its own TCP sockets are to be of family AF_INET_DIRECT, so
+ * that they are not upgraded, from other threads of its own too.  errno need not
+ * be kept.
  */
 #ifndef OSF_PROTO_H
 #define OSF_PROTO_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -23,17 +45,20 @@
 extern "C" {
 #endif
 
-/* socket(AF_INET_OFFLOAD, SOCK_STREAM, 0): offload, or connect() fails.
- * socket(AF_INET_DIRECT, ...): the kernel, never offload.  Addresses passed to
- * bind() and connect() may have AF_INET or the same value as their family. */
+/* socket(AF_INET_OFFLOAD, SOCK_STREAM, 0): offload, or connect() fails with
+ * EHOSTUNREACH.  socket(AF_INET_DIRECT, SOCK_STREAM, 0): the kernel, never
+ * offload.  The socket is one of AF_INET in all that it says of itself; addresses
+ * passed to bind() and connect() may have AF_INET or the same value as their
+ * family.  Other types and protocols the kernel answers, with EAFNOSUPPORT. */
 #define AF_INET_OFFLOAD 0x4f46
 #define AF_INET_DIRECT 0x4f44
 
+/* What a protocol can do.  Bits that this osf does not know are ignored. */
 enum osf_cap {
 	OSF_CAP_SELF_ROUTING = 1 << 0, /* needs no route of the kernel's */
 	OSF_CAP_LOCAL = 1 << 1,        /* reaches this host */
 	OSF_CAP_REMOTE = 1 << 2,       /* reaches other hosts */
-	OSF_CAP_IPV6 = 1 << 3,
+	OSF_CAP_IPV6 = 1 << 3,         /* v4-mapped addresses included */
 	OSF_CAP_RDMA = 1 << 4,
 	OSF_CAP_ZCOPY = 1 << 5,
 };
@@ -46,49 +71,121 @@ enum osf_inet_event_kind {
 };
 
 struct osf_inet_event {
-	uint32_t size;
-	uint32_t kind;    /* enum osf_inet_event_kind */
+	uint32_t size;    /* bytes that are there; read no further */
+	uint32_t kind;    /* enum osf_inet_event_kind; more may come */
 	uint32_t ifindex; /* 0 when not known */
-	uint32_t family;  /* AF_INET, AF_INET6, 0 */
+	uint32_t family;  /* AF_INET, AF_INET6, 0 when not known */
 };
 
+/*
+ * @id names one of the program's sockets: an open file description, whatever
+ * descriptors it has, from the op that is the first to tell of it until close().
+ * It is the same in the children of a fork, and may be used anew after close().
+ * @fd is a descriptor of it that is valid during the op; not the module's.
+ */
 struct osf_proto {
-	uint32_t size; /* sizeof(struct osf_proto) of whoever compiled it */
-	uint32_t reserved;
-	uint64_t comp_mask; /* optional fields that are set; none so far */
-	const char *name;   /* 1 to 15 characters of [a-z0-9_-]; rules use it */
-	uint64_t caps;      /* OSF_CAP_* */
-	int32_t priority;   /* higher is asked first; shm 100, inet 0 */
-	int32_t reserved2;
+	uint32_t size;     /* sizeof(struct osf_proto) of whoever compiled it */
+	uint32_t reserved; /* 0 */
+	uint64_t
+	    comp_mask;    /* what osf must know to serve this: no bits so far */
+	const char *name; /* 1 to 15 characters of [a-z0-9_-]; rules use it */
+	uint64_t caps;    /* OSF_CAP_* */
+	int32_t priority; /* modules of higher ones are asked first */
+	int32_t reserved2; /* 0 */
 
-	/*
-	 * Try to open a connection.  @fd is the program's socket, not connected,
-	 * maybe bound.  On success the module has put a connected stream
-	 * descriptor in its place (dup2) and returns 0; -errno lets the switch try
-	 * the next candidate, so nothing may have happened to @fd.  It must decide
-	 * within @timeout_ms.
+	/**
+	 * connect() - open a connection in the kernel's stead
+	 * @fd: not connected, maybe bound; nothing may happen to it
+	 * @to: an IPv4 or IPv6 address that caps say can be reached
+	 * @timeout_ms: milliseconds within which to decide
+	 * @carrier: out, on success: a connected stream descriptor
+	 *
+	 * Asked before the kernel's connect(), in the order of priority, of those
+	 * that the rules allow; not for a socket that has other descriptors, other
+	 * processes or a place in an epoll set already.  O_NONBLOCK and
+	 * FD_CLOEXEC of the carrier become those of @fd.
+	 *
+	 * Return: 0, or -errno: the next is asked, and the kernel is the last.
+	 * Owns: the carrier is the switch's, also if it can make no use of it.
 	 */
-	int (*connect)(int fd, const struct sockaddr *to, socklen_t len,
-		       unsigned timeout_ms);
-	/* @fd has begun to listen; serve it too.  Errors are ignored. */
-	int (*listen)(int fd, int backlog);
-	/* Addresses, links or routes changed. */
+	int (*connect)(uint64_t id, int fd, const struct sockaddr *to,
+		       socklen_t len, unsigned timeout_ms, int *carrier);
+	/**
+	 * listen() - a socket has begun to listen; serve it too
+	 * @fd: bound and listening in the kernel
+	 * @backlog: as the program gave it; 0 when not known
+	 *
+	 * Told to all that the rules allow, again when the program calls listen()
+	 * again.  Arrivals go through accept().
+	 *
+	 * Return: 0, or -errno, which is logged: the program's listen() is done.
+	 */
+	int (*listen)(uint64_t id, int fd, int backlog);
+	/**
+	 * notify() - addresses, links or routes have changed
+	 *
+	 * osf has no thread: it tells of rtnetlink's events inside the program's
+	 * next call that has to know of addresses.
+	 */
 	void (*notify)(const struct osf_inet_event *event);
+
+	/* Generation 1 ends here. */
+
+	/**
+	 * accept() - did this arrival come to be yours?
+	 * @listener: of listen()
+	 * @id, @fd: what the kernel's accept() has returned
+	 * @from: in: the address it came from; out: whom the program is told of
+	 * @len: bytes of @from, in and out
+	 * @carrier: out, on success: a connected stream descriptor
+	 *
+	 * The kernel's listener is the queue of arrivals of all protocols: it is
+	 * what the program polls, what has the backlog and the order, and what
+	 * processes share.  So a module (at either end) announces an arrival by a
+	 * TCP connection to the listener, the token, from an address that it
+	 * knows again here.  The token ends when the carrier takes its place.
+	 *
+	 * Return: 0; -EAGAIN: not mine, ask the next, and the kernel's it is in the
+	 * end; -ECONNABORTED: a token of mine whose connection has gone: it is
+	 * closed, and the program's accept() goes on waiting.
+	 * Owns: as with connect().
+	 */
+	int (*accept)(uint64_t listener, uint64_t id, int fd,
+		      struct sockaddr_storage *from, socklen_t *len,
+		      int *carrier);
+	/**
+	 * close() - a listener, or a socket that a carrier replaced, is closed
+	 *
+	 * Told to every module, and only in the process that is the last to close
+	 * it.  Not told at the end of a process.
+	 */
+	void (*close)(uint64_t id);
 };
+
+/* The sizes that a struct osf_proto has had. */
+#define OSF_PROTO_SIZE_1 offsetof(struct osf_proto, accept)
+#define OSF_PROTO_SIZE_2 sizeof(struct osf_proto)
 
 /**
  * ops_proto_register() - add a protocol to the switch
- * @proto: stays the caller's and must stay valid
+ * @proto: stays the caller's; must stay valid and as it is
+ *
+ * Refusals are logged.
  *
  * Return: 0, or
- *   -EINVAL  size smaller than the fields up to priority, a bad name, unknown
- *            bits in comp_mask
- *   -EEXIST  a protocol of that name is registered
- *   -ENOSPC  too many protocols
+ *   -EINVAL      size below that of the fields up to reserved2, or absurd; a
+ *                reserved field is not 0; a bad name
+ *   -EOPNOTSUPP  bits in comp_mask that this osf does not know
+ *   -E2BIG       something beyond what this osf knows is not 0
+ *   -EEXIST      a protocol of that name is registered, or built in
+ *   -ENOSPC      too many protocols
+ *
+ * Context: any thread, not inside an op.
  */
 int ops_proto_register(const struct osf_proto *proto);
 
-/* Take it out again: 0, or -ENOENT.  Connections it opened stay. */
+/* Take it out again: 0, or -ENOENT.  Connections it opened stay; a call that is
+ * under way in another thread may still come to it. */
 int ops_proto_unregister(const struct osf_proto *proto);
 
 /* Tell the switch, and through it every protocol, of a change.  Called by the

@@ -21,6 +21,9 @@
 struct entry {
 	struct file *file; /* referenced; NULL: the kernel's alone */
 	struct pollfd kernel;
+	bool young; /* the kernel's, but another thread may upgrade it */
+	bool armed;
+	bool asked; /* the kernel, this time */
 };
 
 struct poller {
@@ -32,16 +35,26 @@ struct poller {
 	unsigned turns;
 };
 
-static bool concerns(int fd)
+enum { NOT_OURS, YOUNG, OURS };
+
+static int whose(const struct file *f)
+{
+	if (f->kind == FILE_EPOLL)
+		return epoll_is_merged(f) ? OURS : NOT_OURS;
+	enum sock_mode mode = sock_mode(f->sk);
+	if (mode == SOCK_CANDIDATE || mode == SOCK_SHM)
+		return OURS;
+	/* Nobody but us could move it while we wait. */
+	return mode == SOCK_KERNEL || is_single_threaded() ? NOT_OURS : YOUNG;
+}
+
+static int concerns(int fd)
 {
 	uintptr_t entry = fd >= 0 ? table_load(fd) : 0;
-	const struct file *f = (const struct file *)entry;
 
 	if (likely(!entry || entry & FILE_PASS))
-		return false;
-	if (f->kind == FILE_EPOLL)
-		return epoll_is_merged(f);
-	return sock_mode(f->sk) >= SOCK_CANDIDATE;
+		return NOT_OURS;
+	return whose((const struct file *)entry);
 }
 
 bool poll_concerns_us(const struct pollfd *fds, nfds_t n)
@@ -65,6 +78,26 @@ static short file_revents(const struct entry *e)
 	return (short)(ev & want);
 }
 
+static bool asks_kernel(struct entry *e)
+{
+	if (e->young && whose(e->file) == OURS)
+		e->young = false;
+	return !e->file || e->file->kind == FILE_EPOLL || e->young;
+}
+
+/* What the kernel says of an entry that it is asked about. */
+static short kernel_revents(struct entry *e, short re)
+{
+	if (!e->file || !re)
+		return re;
+	/* A merged set's own readiness may be a hint of ours: only what it would
+	 * return counts. */
+	if (e->file->kind == FILE_EPOLL)
+		return epoll_kernel_ready(e->file) ? re : 0;
+	/* Upgraded meanwhile: it may have been a doorbell. */
+	return asks_kernel(e) ? re : file_revents(e);
+}
+
 /* Fill in revents; how many are not 0. */
 static int look(struct poller *p, bool ask_kernel)
 {
@@ -73,14 +106,16 @@ static int look(struct poller *p, bool ask_kernel)
 
 	for (nfds_t i = 0; i < p->n; i++) {
 		struct entry *e = &p->entries[i];
+		bool kernel = asks_kernel(e);
 
-		p->fds[i].revents = e->file ? file_revents(e) : 0;
+		p->fds[i].revents = e->file && !e->young ? file_revents(e) : 0;
 		n_ready += p->fds[i].revents != 0;
-		if (!e->file || e->file->kind == FILE_EPOLL)
+		if (kernel)
 			p->kfds[n_k++] = (struct pollfd){
 				.fd = p->fds[i].fd,
 				.events = p->fds[i].events,
 			};
+		e->asked = kernel;
 	}
 	if (!n_k || !ask_kernel || libc.poll(p->kfds, n_k, 0) <= 0)
 		return n_ready;
@@ -88,13 +123,9 @@ static int look(struct poller *p, bool ask_kernel)
 	for (nfds_t i = 0; i < p->n; i++) {
 		struct entry *e = &p->entries[i];
 
-		if (e->file && e->file->kind != FILE_EPOLL)
+		if (!e->asked)
 			continue;
-		/* A merged set's own readiness may be a hint of ours: only
-		 * what it would return counts. */
-		short re = p->kfds[n_k++].revents;
-		if (e->file)
-			re = epoll_kernel_ready(e->file) ? re : 0;
+		short re = kernel_revents(e, p->kfds[n_k++].revents);
 		n_ready += re && !p->fds[i].revents;
 		p->fds[i].revents |= re;
 	}
@@ -108,7 +139,7 @@ static bool any_ready(void *arg)
 	return look(p, ++p->turns % 64 == 0) > 0;
 }
 
-static void arm(const struct entry *e)
+static void arm(struct entry *e)
 {
 	if (!e->file)
 		return;
@@ -117,7 +148,8 @@ static void arm(const struct entry *e)
 		return;
 	}
 	struct sock *sk = e->file->sk;
-	if (sock_mode(sk) != SOCK_SHM && sock_mode(sk) != SOCK_CANDIDATE)
+	e->armed = whose(e->file) == OURS;
+	if (!e->armed)
 		return;
 	if (fetch_add(&sk->n_sleepers, 1) == 0 && lock_try(&sk->rx_lock)) {
 		anchor_drain(sk, e->kernel.fd);
@@ -128,13 +160,12 @@ static void arm(const struct entry *e)
 		ARM_ANCHOR);
 }
 
-static void disarm(const struct entry *e, short revents)
+static void disarm(struct entry *e, short revents)
 {
-	if (!e->file || e->file->kind == FILE_EPOLL)
+	if (!e->armed)
 		return;
 	struct sock *sk = e->file->sk;
-	if (sock_mode(sk) != SOCK_SHM && sock_mode(sk) != SOCK_CANDIDATE)
-		return;
+	e->armed = false;
 	fetch_sub(&sk->n_sleepers, 1);
 	if (revents & (POLLHUP | POLLERR | POLLRDHUP))
 		anchor_look(sk, e->kernel.fd);
@@ -148,9 +179,10 @@ static struct pollfd sleeping_pollfd(const struct entry *e)
 
 	if (!e->file || e->file->kind == FILE_EPOLL)
 		return k;
-	if (sock_mode(e->file->sk) != SOCK_SHM)
-		k.events |= POLLIN; /* a candidate: its peer may ring */
-	else if (k.events & (POLLIN | POLLOUT))
+	enum sock_mode mode = sock_mode(e->file->sk);
+	if (mode == SOCK_CANDIDATE)
+		k.events |= POLLIN; /* its peer may ring */
+	else if (mode == SOCK_SHM && k.events & (POLLIN | POLLOUT))
 		k.events = POLLIN | POLLRDHUP | (k.events & POLLPRI);
 	return k;
 }
@@ -242,6 +274,7 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 		*e = (struct entry){ .kernel = fds[i] };
 		if (concerns(fds[i].fd))
 			e->file = file_get(fds[i].fd);
+		e->young = e->file && whose(e->file) != OURS;
 	}
 	int r = poll_loop(&p, ts, mask);
 	for (nfds_t i = 0; i < n; i++)
@@ -295,7 +328,7 @@ int select_files(int n, fd_set *r, fd_set *w, fd_set *e,
 		if (!wanted(fd, r, w, e))
 			continue;
 		n_fds++;
-		concern += concerns(fd);
+		concern += concerns(fd) != NOT_OURS;
 	}
 	if (!concern)
 		return 0;

@@ -108,10 +108,12 @@ void ops_created(struct sock *sk, const struct ops_family *family)
 		sk->flags |= SOCK_F_OFFLOAD | SOCK_F_EAGER;
 	if (family->direct)
 		to_kernel(sk, OSF_REASON_DIRECT);
-	else if (!shm_config.enabled)
-		to_kernel(sk, OSF_REASON_DISABLED);
+	else if (family->offload)
+		return; /* connect() is to fail, if that is what comes of it */
 	else if (policy_all_os())
 		to_kernel(sk, OSF_REASON_RULE);
+	else if (!shm_config.enabled && !registry_any())
+		to_kernel(sk, OSF_REASON_DISABLED);
 }
 
 /* First milestone: when is the connection worth a look? */
@@ -155,17 +157,29 @@ static bool look_again(struct sock *sk)
 	return true;
 }
 
+/* A module knows a description by its entry, which all its holders share. */
+static uint64_t id_of(const struct sock *sk) { return (uintptr_t)sk; }
+
+/* A module's carrier is in @sk's place: its bytes are not ours to move. */
+static void carried(struct sock *sk)
+{
+	sk->st.proto = OSF_PROTO_MODULE;
+	to_kernel(sk, OSF_REASON_UPGRADED);
+}
+
 int ops_connect_first(struct sock *sk, int fd, const struct sockaddr *to,
 		      socklen_t len)
 {
-	if (sock_mode(sk) != SOCK_YOUNG)
-		return -EAGAIN;
-	if (registry_connect(fd, to, len,
+	if (!registry_any() || sock_mode(sk) != SOCK_YOUNG ||
+	    sk->flags & (SOCK_F_ACTIVE | SOCK_F_PASSIVE | SOCK_F_LISTEN) ||
+	    load_rlx(&sk->n_procs) > 1 ||
+	    registry_connect(id_of(sk), fd, to, len,
 			     policy_provider(ROLE_TCP_CLIENT, to, NULL)))
 		return -EAGAIN;
-	sk->st.proto = OSF_PROTO_MODULE;
-	sock_set_mode(sk, SOCK_KERNEL); /* its descriptor carries the bytes */
+	sk->flags |= SOCK_F_ACTIVE;
 	note_peer(sk, to);
+	count(&arena_totals()->n_connected, 1);
+	carried(sk);
 	return 0;
 }
 
@@ -181,19 +195,38 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 		return 0;
 	start_counting(sk);
 	enum osf_reason why = OSF_REASON_NONE;
-	if (!local_is_local(to))
+	if (!shm_config.enabled)
+		why = OSF_REASON_DISABLED;
+	else if (!local_is_local(to))
 		why = OSF_REASON_REMOTE;
 	else if (!policy_allows_shm(ROLE_TCP_CLIENT, to, NULL))
 		why = OSF_REASON_RULE;
 	else if (offload && !shm_is_announced(fd))
 		why = OSF_REASON_NO_PEER;
+	if (why != OSF_REASON_NONE && offload) {
+		sk->flags &= (uint8_t)~SOCK_F_ACTIVE; /* it may try again */
+		sk->st.proto = OSF_PROTO_NONE;
+		sock_set_reason(sk, why);
+		return EHOSTUNREACH;
+	}
 	if (why != OSF_REASON_NONE) {
 		to_kernel(sk, why);
-		return offload ? EHOSTUNREACH : 0;
+		return 0;
 	}
 	if (sk->flags & SOCK_F_EAGER)
 		ops_look(sk, fd); /* the offer is to stand before we return */
 	return 0;
+}
+
+static void tell_modules(struct sock *sk, int fd, int backlog)
+{
+	struct sockaddr_storage local;
+	socklen_t len = sizeof(local);
+
+	if (!getsockname(fd, (struct sockaddr *)&local, &len))
+		registry_listen(
+		    id_of(sk), fd, backlog,
+		    policy_provider(ROLE_TCP_SERVER, (void *)&local, NULL));
 }
 
 void ops_listening(struct sock *sk, int fd, int backlog)
@@ -201,21 +234,21 @@ void ops_listening(struct sock *sk, int fd, int backlog)
 	sk->flags |= SOCK_F_LISTEN;
 	sk->st.listening = 1;
 	note_local(sk, fd);
+	if (sock_mode(sk) == SOCK_KERNEL)
+		return; /* why that is, what it accepts is to say too */
 	sock_set_reason(sk, OSF_REASON_LISTENER);
-	registry_listen(fd, backlog);
-	if (sk->announce_fd <= 0 && sock_mode(sk) == SOCK_YOUNG) {
+	if (registry_any())
+		tell_modules(sk, fd, backlog);
+	if (sk->announce_fd <= 0 && shm_config.enabled) {
 		int a = shm_announce(fd);
 
 		sk->announce_fd = a > 0 ? a : 0;
 	}
 }
 
-void ops_accepted(struct sock *sk, int fd, struct sock *listener,
-		  const struct sockaddr *from)
+static void note_accepted(struct sock *sk, int fd, struct sock *listener,
+			  const struct sockaddr *from)
 {
-	struct sockaddr_storage local;
-	socklen_t len = sizeof(local);
-
 	sk->flags |= SOCK_F_PASSIVE | (listener->flags & SOCK_F_EAGER);
 	sk->st.passive = 1;
 	sk->st.family = from->sa_family;
@@ -227,9 +260,33 @@ void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 	}
 	note_peer(sk, from);
 	count(&arena_totals()->n_accepted, 1);
+}
+
+int ops_accept_first(struct sock *sk, int fd, struct sock *listener,
+		     struct sockaddr_storage *from, socklen_t *len)
+{
+	if (!registry_any() || sock_mode(listener) != SOCK_YOUNG)
+		return -EAGAIN;
+	int err = registry_accept(id_of(listener), id_of(sk), fd, from, len);
+	if (err)
+		return err;
+	note_accepted(sk, fd, listener, (struct sockaddr *)from);
+	carried(sk);
+	return 0;
+}
+
+void ops_accepted(struct sock *sk, int fd, struct sock *listener,
+		  const struct sockaddr *from)
+{
+	struct sockaddr_storage local;
+	socklen_t len = sizeof(local);
+
+	note_accepted(sk, fd, listener, from);
 	start_counting(sk);
 	if (sock_mode(listener) == SOCK_KERNEL)
 		to_kernel(sk, listener->st.reason);
+	else if (!shm_config.enabled)
+		to_kernel(sk, OSF_REASON_DISABLED);
 	else if (!local_is_local(from))
 		to_kernel(sk, OSF_REASON_REMOTE);
 	else if (policy_has_rules() &&
@@ -278,6 +335,8 @@ void ops_look(struct sock *sk, int fd)
 
 void ops_closed(struct sock *sk)
 {
+	if (sk->st.listening || sk->st.proto == OSF_PROTO_MODULE)
+		registry_close(id_of(sk));
 	if (sk->announce_fd > 0)
 		fds_close(sk->announce_fd);
 	sk->announce_fd = 0;

@@ -31,13 +31,18 @@ const struct sockaddr *ops_sockaddr(const struct sockaddr *in, socklen_t len,
 				    struct sockaddr_storage *copy);
 
 void ops_created(struct sock *sk, const struct ops_family *family);
-/* Candidates before the kernel: 0 one of them connected @fd, else -EAGAIN. */
-int ops_connect_first(struct sock *sk, int fd, const struct sockaddr *to,
-		      socklen_t len);
+/* Modules come before the kernel: 0 a carrier is in @fd's place, else -EAGAIN.
+ * Its description must have no other descriptor, and be in no epoll set. */
+MUST_CHECK int ops_connect_first(struct sock *sk, int fd,
+				 const struct sockaddr *to, socklen_t len);
 /* After the kernel's connect() returned 0 or EINPROGRESS.  0, or the errno that
  * connect() is to fail with (AF_INET_OFFLOAD). */
 int ops_connected(struct sock *sk, int fd, const struct sockaddr *to);
 void ops_listening(struct sock *sk, int fd, int backlog);
+/* The same for what the kernel's accept() returned: 0, with @from the peer; or
+ * -EAGAIN, and ops_accepted() is next; or -ECONNABORTED, and nothing has come. */
+MUST_CHECK int ops_accept_first(struct sock *sk, int fd, struct sock *listener,
+				struct sockaddr_storage *from, socklen_t *len);
 void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 		  const struct sockaddr *from);
 /* One step towards shared memory, at a moment when it may be worth it.  The mode

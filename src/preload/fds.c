@@ -49,30 +49,38 @@ OSF_API int socket(int domain, int type, int protocol)
 	return fd;
 }
 
+/* -ECONNABORTED: nothing has come that the program is to see, and @fd is closed. */
 static int accepted(int listen_fd, int fd, int flags,
-		    const struct sockaddr *from)
+		    struct sockaddr_storage *from, socklen_t *len)
 {
 	CALL(l) = { .file = file_get_any(listen_fd) };
-	int saved = errno;
+	int saved = errno, err = 0;
 
 	if (l.file && l.file->kind == FILE_SOCK) {
 		struct file *f = file_new_sock(fd);
 
 		if (f) {
 			f->sk->nonblock = (flags & SOCK_NONBLOCK) != 0;
-			ops_accepted(f->sk, fd, l.file->sk, from);
+			err =
+			    ops_accept_first(f->sk, fd, l.file->sk, from, len);
+			if (err == -EAGAIN)
+				ops_accepted(f->sk, fd, l.file->sk,
+					     (struct sockaddr *)from);
 			settle(f, fd);
 		}
 	}
+	if (err == -ECONNABORTED)
+		close(fd);
 	errno = saved;
-	return fd;
+	return err;
 }
 
 OSF_API int accept4(int fd, struct sockaddr *restrict addr,
 		    socklen_t *restrict len, int flags)
 {
 	struct sockaddr_storage from = { 0 };
-	socklen_t from_len = sizeof(from);
+	socklen_t from_len;
+	int new_fd;
 
 	if (likely(!table_load(fd)) ||
 	    (addr && (is_bad_ptr(addr) || is_bad_ptr(len))))
@@ -81,15 +89,19 @@ OSF_API int accept4(int fd, struct sockaddr *restrict addr,
 		errno = EINVAL;
 		return -1;
 	}
-	int new_fd =
-	    libc.accept4(fd, (struct sockaddr *)&from, &from_len, flags);
-	if (new_fd < 0)
-		return new_fd;
+	do {
+		from_len = sizeof(from);
+		new_fd = libc.accept4(fd, (struct sockaddr *)&from, &from_len,
+				      flags);
+		if (new_fd < 0)
+			return new_fd;
+	} while (accepted(fd, new_fd, flags, &from, &from_len) ==
+		 -ECONNABORTED);
 	if (addr) {
 		memcpy(addr, &from, MIN(*len, from_len));
 		*len = from_len;
 	}
-	return accepted(fd, new_fd, flags, (struct sockaddr *)&from);
+	return new_fd;
 }
 
 OSF_API int accept(int fd, struct sockaddr *restrict addr,
@@ -148,7 +160,9 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 		return disconnect(c.file, fd, addr, len);
 	struct sock *sk = c.file->sk;
 	int saved = errno;
-	if (!ops_connect_first(sk, fd, addr, len)) {
+	/* A carrier takes the place of one descriptor, and of no epoll entry. */
+	bool is_sole = load_rlx(&c.file->n_refs) == 2 && !c.file->items;
+	if (is_sole && !ops_connect_first(sk, fd, addr, len)) {
 		file_pass(c.file);
 		errno = saved;
 		return 0;
@@ -163,7 +177,12 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 		if (fail) {
 			struct sockaddr none = { .sa_family = AF_UNSPEC };
 
+			socklen_t err_len = sizeof(err);
+
 			libc.connect(fd, &none, sizeof(none));
+			/* The kernel's ECONNRESET, which is of our doing. */
+			libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err,
+					&err_len);
 			err = fail;
 			r = -1;
 		}

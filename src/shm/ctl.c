@@ -94,15 +94,43 @@ static void candidate_look(struct sock *sk, int fd)
 	lock_put(&sk->rx_lock);
 }
 
+/* Before SHM: true if the kernel has the answer.  What it says is readable may be a
+ * doorbell of a peer that has just become ready: then it is not. */
+static COLD bool kernel_events(struct sock *sk, int fd, unsigned *ev)
+{
+	do {
+		if (sock_mode(sk) == SOCK_CANDIDATE)
+			candidate_look(sk, fd);
+		if (sock_mode(sk) == SOCK_SHM)
+			return false;
+		*ev = tcp_events(fd, POLLIN | POLLOUT | POLLPRI);
+	} while (*ev & POLLIN && sock_mode(sk) == SOCK_CANDIDATE &&
+		 load_acq(&shm_peer(sk)->flags) & SEG_READY && !sk->anchor_err);
+	return true;
+}
+
+/* The same for the rest of TCP that comes before the ring. */
+static COLD bool rx_tcp_events(struct sock *sk, int fd, unsigned *ev)
+{
+	unsigned tcp;
+
+	do {
+		if (shm_rx_settle(sk, fd))
+			return false;
+		tcp = tcp_events(fd, POLLIN);
+	} while (tcp & POLLIN && sk->rx_tcp_left < 0 &&
+		 load_acq(&shm_peer(sk)->flags) & SEG_TX_RING);
+	*ev |= tcp & ~(unsigned)POLLOUT;
+	return true;
+}
+
 unsigned shm_events(struct sock *sk, int fd)
 {
 	unsigned ev = 0;
 	uint8_t shut = load_rlx(&sk->shut);
 
-	if (unlikely(sock_mode(sk) == SOCK_CANDIDATE))
-		candidate_look(sk, fd);
-	if (unlikely(sock_mode(sk) != SOCK_SHM))
-		return tcp_events(fd, POLLIN | POLLOUT | POLLPRI);
+	if (unlikely(sock_mode(sk) != SOCK_SHM) && kernel_events(sk, fd, &ev))
+		return ev;
 	if (unlikely(load_rlx(&sk->rx_broken)))
 		return POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP |
 		       POLLRDNORM | POLLWRNORM;
@@ -112,8 +140,9 @@ unsigned shm_events(struct sock *sk, int fd)
 	    load_rlx(&sk->rx_eof) || peer & SEG_TX_FIN || shut & SHUT_BIT_RD;
 	if (unlikely(load_rlx(&sk->rx_back))) {
 		ev |= tcp_events(fd, POLLIN) & ~(unsigned)POLLOUT;
-	} else if (unlikely(load_rlx(&sk->rx_tcp)) && !shm_rx_settle(sk, fd)) {
-		ev |= tcp_events(fd, POLLIN) & ~(unsigned)POLLOUT;
+	} else if (unlikely(load_rlx(&sk->rx_tcp)) &&
+		   rx_tcp_events(sk, fd, &ev)) {
+		;
 	} else if (rx_enough(sk) || rx_done) {
 		ev |= POLLIN | POLLRDNORM;
 	}

@@ -21,25 +21,11 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "shm/cursor.h"
 #include "shm/shm.h"
 
 #define PUBLISH_BYTES (RING_WINDOW / 8)
 #define GO_ON_IN_RING (-INT_MAX) /* inside this file */
-
-struct iov_cursor {
-	const struct iovec *iov;
-	size_t n;    /* left, the current one included */
-	size_t done; /* bytes of the current one */
-};
-
-static size_t iov_bytes(const struct iovec *iov, size_t n)
-{
-	size_t bytes = 0;
-
-	for (size_t i = 0; i < n; i++)
-		bytes += iov[i].iov_len;
-	return bytes;
-}
 
 /* The kernel's rule: a null page pointer is EFAULT, not a crash of the process. */
 static bool is_bad(const struct iovec *iov, size_t n)
@@ -48,56 +34,6 @@ static bool is_bad(const struct iovec *iov, size_t n)
 		if (is_bad_ptr(iov[i].iov_base) && iov[i].iov_len)
 			return true;
 	return false;
-}
-
-static void cursor_put(struct iov_cursor *c, const uint8_t *data, size_t n)
-{
-	while (n) {
-		size_t room = c->iov->iov_len - c->done;
-		size_t take = MIN(room, n);
-
-		memcpy((uint8_t *)c->iov->iov_base + c->done, data, take);
-		data += take;
-		n -= take;
-		c->done += take;
-		if (c->done == c->iov->iov_len && c->n > 1) {
-			c->iov++;
-			c->n--;
-			c->done = 0;
-		}
-	}
-}
-
-/* The rest of the cursor, at most @max bytes, as an iovec of at most 64. */
-static size_t cursor_rest(const struct iov_cursor *c, struct iovec *out,
-			  size_t max)
-{
-	size_t n = 0, skip = c->done;
-
-	for (size_t i = 0; i < c->n && n < 64 && max; i++) {
-		size_t len = MIN(c->iov[i].iov_len - skip, max);
-
-		out[n++] =
-		    (struct iovec){ (uint8_t *)c->iov[i].iov_base + skip, len };
-		max -= len;
-		skip = 0;
-	}
-	return n;
-}
-
-static void cursor_skip(struct iov_cursor *c, size_t n)
-{
-	while (n) {
-		size_t take = MIN(c->iov->iov_len - c->done, n);
-
-		n -= take;
-		c->done += take;
-		if (c->done == c->iov->iov_len && c->n > 1) {
-			c->iov++;
-			c->n--;
-			c->done = 0;
-		}
-	}
 }
 
 /* How many bytes of TCP come before the ring?  Known once the peer has said K; what
@@ -133,7 +69,7 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 			   size_t want, int flags)
 {
 	struct seg_side *peer = shm_peer(sk);
-	struct iovec iov[64];
+	struct iovec iov[CURSOR_REST_MAX];
 
 	for (;;) {
 		if (sock_mode(sk) == SOCK_CANDIDATE) {
@@ -188,7 +124,7 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 		       size_t want, int flags)
 {
-	struct iovec iov[64];
+	struct iovec iov[CURSOR_REST_MAX];
 	struct msghdr msg = { .msg_iov = iov,
 			      .msg_iovlen = cursor_rest(c, iov, want) };
 

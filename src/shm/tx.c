@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "shm/cursor.h"
 #include "shm/shm.h"
 
 /* Records of a long write: small enough to overlap, large enough to be few. */
@@ -65,20 +66,28 @@ static bool is_full(const struct sock *sk)
 	return sk->tx_limit && ring_tx_used(&sk->tx) >= sk->tx_limit;
 }
 
+/* What the kernel takes of the cursor's next bytes, without waiting. */
+static ssize_t tx_kernel(int fd, struct iov_cursor *c, size_t left, int flags)
+{
+	struct iovec iov[CURSOR_REST_MAX];
+	struct msghdr msg = { .msg_iov = iov,
+			      .msg_iovlen = cursor_rest(c, iov, left) };
+	ssize_t r = libc.sendmsg(fd, &msg, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (r < 0)
+		return -errno;
+	cursor_skip(c, (size_t)r);
+	return r;
+}
+
 /* Nobody is there to read what we would write: the kernel's connection knows what
  * to answer, and the first time it may well take the bytes. */
-static COLD ssize_t tx_to_nobody(struct sock *sk, int fd,
-				 const struct iovec *iov, size_t n)
+static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
+				 size_t left)
 {
-	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
+	int err = sk->rx_broken ? -EPIPE : anchor_error(sk);
 
-	if (sk->rx_broken)
-		return -EPIPE;
-	int err = anchor_error(sk);
-	if (err)
-		return err;
-	ssize_t r = libc.sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-	return r < 0 ? -errno : r;
+	return err ? err : tx_kernel(fd, c, left, 0);
 }
 
 static bool nobody_reads(struct sock *sk, int fd)
@@ -92,42 +101,45 @@ static bool nobody_reads(struct sock *sk, int fd)
 }
 
 /* Not (yet, or any more) by ring: the kernel takes it, and we keep count. */
-static COLD ssize_t tx_tcp(struct sock *sk, int fd, const struct iovec *iov,
-			   size_t n, int flags)
+static COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
+			   size_t left, int flags)
 {
-	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
-	ssize_t r = libc.sendmsg(fd, &msg, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t r = tx_kernel(fd, c, left, flags);
 
-	if (r < 0)
-		return -errno;
-	sk->tx_tcp_base += (uint64_t)r;
-	count(&sk->st.tx_bytes_inet, (uint64_t)r);
+	if (r > 0) {
+		sk->tx_tcp_base += (uint64_t)r;
+		count(&sk->st.tx_bytes_inet, (uint64_t)r);
+	}
 	return r;
 }
 
-/* Put bytes of one buffer; > 0 bytes taken, 0 full, -ECONNRESET. */
-HOT static ssize_t tx_ring(struct sock *sk, int fd, const uint8_t *buf,
-			   size_t len)
+/* Put what fits of the next @left bytes; > 0 bytes taken, 0 full, -ECONNRESET.
+ * Vectors are gathered: a header and its body cross in one record. */
+HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
+			   size_t left)
 {
 	size_t done = 0;
 
-	while (done < len) {
-		uint32_t chunk = (uint32_t)MIN(len - done, (size_t)TX_CHUNK);
+	while (done < left) {
+		uint32_t chunk = (uint32_t)MIN(left - done, (size_t)TX_CHUNK);
+		uint32_t at;
 
 		if (unlikely(is_full(sk)) &&
 		    (ring_tx_refresh(&sk->tx), is_full(sk)))
 			break;
-		ssize_t r = ring_push(&sk->tx, buf + done, chunk);
-		if (unlikely(r < 0)) {
+		uint8_t *to = ring_reserve(&sk->tx, &chunk, &at);
+		if (unlikely(!to)) {
+			if (!chunk)
+				break;
 			shm_broken(sk, fd, "its tail");
 			return -ECONNRESET;
 		}
-		if (!r)
-			break;
-		done += (size_t)r;
+		cursor_get(c, to, chunk);
+		ring_commit(&sk->tx, at, chunk);
+		done += chunk;
 		if (chunk == TX_CHUNK)
 			bulk_count(sk, chunk);
-		if (done < len) /* a fence drains what the next copy fills */
+		if (done < left) /* a fence drains what the next copy fills */
 			shm_told_early(sk, fd);
 	}
 	if (likely(done))
@@ -135,63 +147,14 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, const uint8_t *buf,
 	return (ssize_t)done;
 }
 
-struct tx_cursor {
-	const struct iovec *iov;
-	size_t n;
-	size_t done; /* of the current one */
-};
-
-/* Take what fits of the rest; advances the cursor.  As the kernel, an iovec is
- * taken in order and a full ring ends it. */
-static ssize_t tx_some(struct sock *sk, int fd, struct tx_cursor *c)
+static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
+		       size_t left, int flags)
 {
-	ssize_t total = 0;
-
-	while (c->n) {
-		size_t left = c->iov->iov_len - c->done;
-		ssize_t r =
-		    left ? tx_ring(sk, fd,
-				   (uint8_t *)c->iov->iov_base + c->done, left)
-			 : 0;
-		if (r < 0)
-			return total ? total : r;
-		total += r;
-		c->done += (size_t)r;
-		if ((size_t)r < left)
-			break;
-		c->iov++;
-		c->n--;
-		c->done = 0;
-	}
-	return total;
-}
-
-static ssize_t tx_once(struct sock *sk, int fd, struct tx_cursor *c, int flags)
-{
-	if (unlikely(!sk->tx_ring)) {
-		struct iovec first = {
-			(uint8_t *)c->iov->iov_base + c->done,
-			c->iov->iov_len - c->done,
-		};
-		/* One at a time when in the middle, else all at once. */
-		ssize_t r = c->done ? tx_tcp(sk, fd, &first, 1, flags)
-				    : tx_tcp(sk, fd, c->iov, c->n, flags);
-		for (size_t left = r > 0 ? (size_t)r : 0; c->n;) {
-			size_t take = MIN(c->iov->iov_len - c->done, left);
-
-			c->done += take;
-			left -= take;
-			if (c->done < c->iov->iov_len)
-				break;
-			c->iov++;
-			c->n--;
-			c->done = 0;
-		}
-		return r;
-	}
+	if (unlikely(!sk->tx_ring))
+		return tx_tcp(sk, fd, c, left, flags);
 	if (unlikely(nobody_reads(sk, fd)))
-		return tx_to_nobody(sk, fd, c->iov, c->n);
-	ssize_t r = tx_some(sk, fd, c);
+		return tx_to_nobody(sk, fd, c, left);
+	ssize_t r = tx_ring(sk, fd, c, left);
 	if (r > 0)
 		count(&sk->st.tx_bytes_shm, (uint64_t)r);
 	return r ? r : -EAGAIN;
@@ -224,7 +187,7 @@ static uint64_t send_deadline(const struct sock *sk)
 HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		     int flags)
 {
-	struct tx_cursor c = { .iov = iov, .n = n };
+	struct iov_cursor c = { .iov = iov, .n = n };
 	bool block = !(flags & MSG_DONTWAIT) && !load_rlx(&sk->nonblock);
 	uint64_t deadline_ns = 0;
 	size_t sent = 0, len = 0;
@@ -246,7 +209,7 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		else if (unlikely(!len))
 			r = 0;
 		else
-			r = tx_once(sk, fd, &c, flags);
+			r = tx_once(sk, fd, &c, len - sent, flags);
 		if (unlikely(sent && r < 0 && r != -EAGAIN))
 			anchor_note(sk, (int)-r); /* for the next call */
 		uint32_t tail = sk->tx.tail;
@@ -256,13 +219,10 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			sent += (size_t)r;
 		if (likely(sent == len) && r >= 0)
 			return (ssize_t)sent;
-		if (r < 0 && r != -EAGAIN)
+		if (r > 0) /* until it says so itself: carriers may change */
+			continue;
+		if (r != -EAGAIN || !block)
 			return sent ? (ssize_t)sent : r;
-		if (!block) {
-			if (!sent)
-				return -EAGAIN;
-			return (ssize_t)sent;
-		}
 		if (!deadline_ns)
 			deadline_ns = send_deadline(sk);
 		err = shm_wait_tx(sk, fd, tail, deadline_ns, sent > 0);
@@ -307,7 +267,8 @@ static COLD ssize_t file_to_tcp(struct sock *sk, int fd, int in, off_t *off,
 	ssize_t r = off ? pread(in, buf, n, *off) : libc.read(in, buf, n);
 	if (r <= 0)
 		return r < 0 ? -errno : 0;
-	ssize_t sent = tx_tcp(sk, fd, &(struct iovec){ buf, (size_t)r }, 1, 0);
+	struct iov_cursor c = { &(struct iovec){ buf, (size_t)r }, 1, 0 };
+	ssize_t sent = tx_tcp(sk, fd, &c, (size_t)r, 0);
 	if (off)
 		*off += sent > 0 ? sent : 0;
 	else if (sent < r)
