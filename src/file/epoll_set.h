@@ -63,6 +63,8 @@ struct epoll {
 	bool nested; /* waited for from outside */
 	bool forked;
 	uint32_t n_waits;
+	uint64_t looked_ns; /* at some items, news or not */
+	uint32_t look_next;
 };
 
 /* epoll_item.c.  The caller holds the file's lock and the set's. */

@@ -9,6 +9,8 @@
 
 #define KERNEL_LOOK_CALLS 8
 #define SHARED_LOOK_NS (10 * NS_PER_MS)
+#define SOME_LOOK_NS (100 * NS_PER_MS)
+#define SOME_ITEMS 64u
 
 /* Not ready now.  News will put it back, unless nothing would tell us. */
 static void put_aside(struct epitem *it)
@@ -145,9 +147,30 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max)
 	return n;
 }
 
+/* Every peer can write in our lane, and so wipe out what another has posted: some
+ * items are looked at now and then, news or not. */
+static void push_some(struct epoll *ep)
+{
+	uint64_t now = coarse_ns();
+
+	if (likely(now - ep->looked_ns < SOME_LOOK_NS))
+		return;
+	ep->looked_ns = now;
+	for (uint32_t i = 0; i < MIN(ep->n_items, SOME_ITEMS); i++) {
+		struct epitem *it = ep->items[ep->look_next++ % ep->n_items];
+
+		if (!it->in_use || !it->merged || it->parked || is_child(it))
+			continue;
+		it->news |=
+		    it->file->sk->seg && ring_rx_ready(&it->file->sk->rx);
+		push_ready(it);
+	}
+}
+
 static int collect(struct epoll *ep, struct epoll_event *evs, int max)
 {
 	GUARD(&ep->lock);
+	push_some(ep);
 	push_always(ep);
 	if (ep->lane != LANE_NONE)
 		inbox_harvest(ep->lane, item_news, ep);
@@ -188,15 +211,10 @@ static void hint(struct epitem *it, uint32_t events)
 		unshare(sk);
 	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
 		anchor_look(sk, item_fd(it));
-	bool keep =
-	    load_rlx(&sk->n_sleepers) ||
-	    (it->slot == SLOT_NONE && shm_events(sk, item_fd(it)) & POLLIN);
-	if (!keep && lock_try(&sk->rx_lock)) {
-		/* With unread doorbells in it the anchor's next edge might be
-		 * lost; but a sleeper, or who looks from outside, needs it. */
-		anchor_drain(sk, item_fd(it));
-		lock_put(&sk->rx_lock);
-	}
+	/* With unread doorbells in it the anchor's next edge might be lost; but who
+	 * looks from outside needs it. */
+	if (it->slot != SLOT_NONE || !(shm_events(sk, item_fd(it)) & POLLIN))
+		anchor_clear(sk, item_fd(it));
 	if (it->parked)
 		return;
 	/* A doorbell is news only if it took the place of a post. */
@@ -285,6 +303,8 @@ static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
 	if (!(lane && lane_has_news(lane)) && !has_listed(ep)) {
 		uint64_t now = now_ns();
 
+		if (lane)
+			deadline_ns = MIN(deadline_ns, now + SOME_LOOK_NS);
 		if (now < deadline_ns)
 			left = ns_timespec(deadline_ns - now);
 		n = libc.epoll_pwait2(epfd, evs, max,

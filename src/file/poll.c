@@ -147,14 +147,13 @@ static void arm(struct entry *e)
 		epoll_sleeping(e->file);
 		return;
 	}
+	/* A young one counts too: it may be upgraded while we sleep on it, and then
+	 * nobody else may take its doorbells. */
 	struct sock *sk = e->file->sk;
-	e->armed = whose(e->file) == OURS;
-	if (!e->armed)
+	anchor_sleep_begin(sk, e->kernel.fd);
+	e->armed = true;
+	if (whose(e->file) != OURS)
 		return;
-	if (fetch_add(&sk->n_sleepers, 1) == 0 && lock_try(&sk->rx_lock)) {
-		anchor_drain(sk, e->kernel.fd);
-		lock_put(&sk->rx_lock);
-	}
 	shm_arm(sk, e->kernel.fd,
 		(unsigned short)e->kernel.events & (POLLIN | POLLOUT),
 		ARM_ANCHOR);
@@ -166,7 +165,7 @@ static void disarm(struct entry *e, short revents)
 		return;
 	struct sock *sk = e->file->sk;
 	e->armed = false;
-	fetch_sub(&sk->n_sleepers, 1);
+	anchor_sleep_end(sk);
 	if (revents & (POLLHUP | POLLERR | POLLRDHUP))
 		anchor_look(sk, e->kernel.fd);
 	count(&sk->st.n_sleeps, 1);

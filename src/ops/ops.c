@@ -164,7 +164,7 @@ static uint64_t id_of(const struct sock *sk) { return (uintptr_t)sk; }
 static void carried(struct sock *sk)
 {
 	sk->st.proto = OSF_PROTO_MODULE;
-	to_kernel(sk, OSF_REASON_UPGRADED);
+	to_kernel(sk, OSF_REASON_MODULE);
 }
 
 int ops_connect_first(struct sock *sk, int fd, const struct sockaddr *to,

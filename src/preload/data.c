@@ -170,14 +170,9 @@ HOT ssize_t edge_tx(struct file *f, int fd, const struct iovec *iov, size_t n,
 	return r;
 }
 
-static inline bool is_ours(const struct sock *sk)
-{
-	return sock_mode(sk) == SOCK_SHM || sock_mode(sk) == SOCK_CANDIDATE;
-}
-
 /* Enter a kernel call, or learn that the call has become ours.  KERNEL: the table
  * has not heard yet. */
-static bool enter(struct call *c)
+bool call_enter(struct call *c)
 {
 	struct sock *sk = c->file->sk;
 
@@ -199,18 +194,13 @@ static bool enter(struct call *c)
 	}
 }
 
-static void leave(struct call *c)
-{
-	if (c->entered)
-		sock_leave(c->entered);
-	c->entered = NULL;
-}
-
 /*
  * One data call on a file of ours.  @kernel is libc's own call; if the socket goes
  * back to the kernel while we are at it, that is the answer too.
  */
-#define DATA_CALL(c, dir, kernel, ours)                                        \
+#define DATA_CALL(c, dir, kernel, ours) DATA_CALL_OF(c, dir, kernel, ours, r_)
+/* @moved: the bytes that libc's call moved, where it answers otherwise. */
+#define DATA_CALL_OF(c, dir, kernel, ours, moved)                              \
 	({                                                                     \
 		struct sock *sk_ = (c).file->sk;                               \
 		int errno_before_ = errno;                                     \
@@ -218,10 +208,10 @@ static void leave(struct call *c)
 		if ((dir) == DIR_TX && unlikely(!is_ours(sk_)) &&              \
 		    inet_due_before_send(sk_))                                 \
 			file_look((c).file, fd);                               \
-		if (unlikely(!is_ours(sk_)) && enter(&(c))) {                  \
+		if (unlikely(!is_ours(sk_)) && call_enter(&(c))) {             \
 			r_ = (kernel);                                         \
-			leave(&(c));                                           \
-			if (inet_account(sk_, (dir), r_))                      \
+			call_leave(&(c));                                      \
+			if (inet_account(sk_, (dir), (moved)))                 \
 				file_look((c).file, fd);                       \
 		} else {                                                       \
 			r_ = (ours);                                           \
@@ -362,6 +352,15 @@ OSF_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
  * sendmmsg() and recvmmsg() on a stream are loops of the single calls.  An error
  * after some messages is the next call's, as with the kernel.
  */
+static ssize_t mmsg_bytes(const struct mmsghdr *msgs, ssize_t n)
+{
+	ssize_t bytes = 0;
+
+	for (ssize_t i = 0; i < n; i++)
+		bytes += msgs[i].msg_len;
+	return bytes;
+}
+
 static int edge_sendmmsg(struct file *f, int fd, struct mmsghdr *msgs,
 			 unsigned n, int flags)
 {
@@ -390,8 +389,9 @@ OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 
 	if (likely(!c.file) || c.file->kind != FILE_SOCK || is_bad_ptr(msgs))
 		return libc.sendmmsg(fd, msgs, n, flags);
-	return (int)DATA_CALL(c, DIR_TX, libc.sendmmsg(fd, msgs, n, flags),
-			      edge_sendmmsg(c.file, fd, msgs, n, flags));
+	return (int)DATA_CALL_OF(c, DIR_TX, libc.sendmmsg(fd, msgs, n, flags),
+				 edge_sendmmsg(c.file, fd, msgs, n, flags),
+				 mmsg_bytes(msgs, r_));
 }
 
 /* As the kernel: time is looked at after each message. */
@@ -440,8 +440,10 @@ OSF_API int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags,
 	if (likely(!c.file) || c.file->kind != FILE_SOCK || is_bad_ptr(msgs) ||
 	    (ts && is_bad_ptr(ts)))
 		return libc.recvmmsg(fd, msgs, n, flags, ts);
-	return (int)DATA_CALL(c, DIR_RX, libc.recvmmsg(fd, msgs, n, flags, ts),
-			      edge_recvmmsg(c.file, fd, msgs, n, flags, ts));
+	return (int)DATA_CALL_OF(c, DIR_RX,
+				 libc.recvmmsg(fd, msgs, n, flags, ts),
+				 edge_recvmmsg(c.file, fd, msgs, n, flags, ts),
+				 mmsg_bytes(msgs, r_));
 }
 
 OSF_API ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t off,

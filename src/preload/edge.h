@@ -36,6 +36,22 @@ static inline void call_end(struct call *c)
 		file_put(c->file);
 }
 
+static inline bool is_ours(const struct sock *sk)
+{
+	return sock_mode(sk) == SOCK_SHM || sock_mode(sk) == SOCK_CANDIDATE;
+}
+
+/* Before libc's call on a socket that is not ours (true), so that it is not upgraded
+ * under it; false: it is ours by now. */
+bool call_enter(struct call *c);
+
+static inline void call_leave(struct call *c)
+{
+	if (c->entered)
+		sock_leave(c->entered);
+	c->entered = NULL;
+}
+
 #define CALL(name) struct call name __attribute__((cleanup(call_end)))
 
 /* The vectors of a data call, as both its forms need them. */

@@ -143,19 +143,20 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 	struct sock *sk = c.file->sk;
 	int saved = errno;
 	enum osf_reason reason = kernel_only(level, name);
-	bool ours =
-	    sock_mode(sk) >= SOCK_CANDIDATE && sock_mode(sk) != SOCK_KERNEL;
+	/* What the upgrade takes over must not change beneath it. */
+	bool ours = !call_enter(&c);
 	if (ours && set_ours(sk, level, name, val, len))
 		return 0;
 	int r = libc.setsockopt(fd, level, name, val, len);
+	call_leave(&c);
 	if (r < 0)
 		return r;
-	if (reason != OSF_REASON_NONE && !ours && ops_pin(sk, reason))
-		file_pass(c.file);
-	else if (reason != OSF_REASON_NONE && ours)
-		shm_take_back(sk, fd, reason);
-	else if (ours)
+	if (reason == OSF_REASON_NONE && ours)
 		set_both(sk, fd, level, name, val, len);
+	else if (reason != OSF_REASON_NONE && ops_pin(sk, reason))
+		file_pass(c.file);
+	else if (reason != OSF_REASON_NONE && is_ours(sk))
+		shm_take_back(sk, fd, reason);
 	errno = saved;
 	return r;
 }

@@ -94,7 +94,7 @@ COLD void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
 		anchor_ring(sk, fd);
 }
 
-/* Throw away doorbells that have been rung for us. */
+/* Throw away doorbells that have been rung for us.  The caller holds the rx lock. */
 void anchor_drain(struct sock *sk, int fd)
 {
 	uint32_t rung = load_acq(&shm_peer(sk)->bells);
@@ -115,6 +115,33 @@ void anchor_drain(struct sock *sk, int fd)
 		store_rlx(&sk->bells_drained, sk->bells_drained + (uint32_t)n);
 	}
 	errno = saved;
+}
+
+/*
+ * Somebody is about to sleep on the anchor.  The first wants no old doorbells in it;
+ * from then on, until the last has left, nobody takes any out, for it might be the
+ * one that a sleeper has just been rung by.  True if others sleep there already.
+ */
+bool anchor_sleep_begin(struct sock *sk, int fd)
+{
+	GUARD(&sk->rx_lock);
+	if (fetch_add(&sk->n_sleepers, 1))
+		return true;
+	if (sock_mode(sk) == SOCK_SHM)
+		anchor_drain(sk, fd);
+	return false;
+}
+
+void anchor_sleep_end(struct sock *sk) { fetch_sub(&sk->n_sleepers, 1); }
+
+/* Take old doorbells out, if nobody minds. */
+void anchor_clear(struct sock *sk, int fd)
+{
+	if (!lock_try(&sk->rx_lock))
+		return;
+	if (!load_rlx(&sk->n_sleepers))
+		anchor_drain(sk, fd);
+	lock_put(&sk->rx_lock);
 }
 
 static int tcp_info_get(int fd, struct tcp_info *ti)

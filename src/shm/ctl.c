@@ -30,6 +30,8 @@ void shm_broken(struct sock *sk, int fd, const char *why)
 {
 	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
 
+	if (load_rlx(&sk->rx_broken))
+		return;
 	log_err(
 	    "fd %d: the peer broke the segment's protocol: %s; connection reset",
 	    fd, why);
@@ -273,6 +275,8 @@ int shm_inq(struct sock *sk, int fd)
 	/* Doorbells are no stream bytes: while TCP has both, we know how many
 	 * of the first it has. */
 	while (sk->rx_tcp && !shm_rx_settle(sk, fd) && sk->rx_tcp_left < 0) {
+		if (load_rlx(&sk->rx_broken))
+			return 0;
 		if (libc.ioctl(fd, FIONREAD, &n) < 0)
 			return -errno;
 		if (sock_mode(sk) == SOCK_KERNEL ||

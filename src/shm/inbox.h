@@ -13,8 +13,9 @@
  *   I1  slot's news, then bit, then summary (peer)  ->  summary, bit (harvest)
  *   Dekker: sleeping, fence, summary (waiter) / summary, fence, sleeping (peer)
  *
- * Peers of the same user write here.  The worst they can do is to wake us for
- * nothing, or not at all for their own connections.
+ * Peers of the same user write here.  They can wake us for nothing, and wipe out what
+ * another has posted: so the waiter also looks at some of its sockets unasked, ten times
+ * a second (file/epoll_wait.c).
  */
 #pragma once
 
@@ -74,7 +75,7 @@ static inline bool lane_has_news(const struct lane *l)
 }
 
 /* Peers' inboxes: mapped once a peer process. */
-MUST_CHECK int inbox_attach(int fd, const uint8_t id[16], struct inbox **in);
+MUST_CHECK int inbox_attach(int fd, struct inbox **in);
 void inbox_detach(struct inbox *in);
 
 /* Set the bit of @slot; true if the peer's waiter sleeps and must be rung. */

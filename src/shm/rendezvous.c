@@ -2,6 +2,9 @@
 /* shm/rendezvous.c - see shm/rendezvous.h */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,8 +70,76 @@ static int offer_name(int fd, bool ours_is_client, char *name, size_t size)
 	return n < (int)size ? 0 : -ENAMETOOLONG;
 }
 
-/* The same user, or either of the two is root. */
-static bool may_take_part(int channel)
+static bool diag_addr(const struct sockaddr_storage *ss, uint32_t addr[4],
+		      uint16_t *port)
+{
+	const struct sockaddr_in *v4 = (const void *)ss;
+	const struct sockaddr_in6 *v6 = (const void *)ss;
+
+	if (ss->ss_family == AF_INET) {
+		memcpy(addr, &v4->sin_addr, 4);
+		*port = v4->sin_port;
+		return false;
+	}
+	*port = v6->sin6_port;
+	bool mapped = IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
+	if (mapped)
+		memcpy(addr, &v6->sin6_addr.s6_addr[12], 4);
+	else
+		memcpy(addr, &v6->sin6_addr, 16);
+	return !mapped;
+}
+
+/* Whose is the other end of @fd's connection?  0 or -errno. */
+static int owner_of_peer(int fd, uid_t *uid)
+{
+	struct sockaddr_storage local, peer;
+	socklen_t llen = sizeof(local), plen = sizeof(peer);
+	struct {
+		struct nlmsghdr h;
+		struct inet_diag_req_v2 r;
+	} req = { .h = { .nlmsg_len = sizeof(req),
+			 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			 .nlmsg_flags = NLM_F_REQUEST },
+		  .r = { .sdiag_protocol = IPPROTO_TCP,
+			 .idiag_states = UINT32_MAX,
+			 .id.idiag_cookie = { INET_DIAG_NOCOOKIE,
+					      INET_DIAG_NOCOOKIE } } };
+	union {
+		struct nlmsghdr h;
+		char bytes[1024];
+	} got;
+
+	if (getsockname(fd, (struct sockaddr *)&local, &llen) < 0 ||
+	    getpeername(fd, (struct sockaddr *)&peer, &plen) < 0)
+		return -errno;
+	bool v6 = diag_addr(&peer, req.r.id.idiag_src, &req.r.id.idiag_sport);
+	diag_addr(&local, req.r.id.idiag_dst, &req.r.id.idiag_dport);
+	req.r.sdiag_family = v6 ? AF_INET6 : AF_INET;
+	int nl = libc.socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC,
+			     NETLINK_SOCK_DIAG);
+	if (nl < 0)
+		return -errno;
+	ssize_t n = -1;
+	if (libc.send(nl, &req, sizeof(req), 0) == (ssize_t)sizeof(req))
+		n = libc.recv(nl, &got, sizeof(got), MSG_DONTWAIT);
+	libc.close(nl);
+	if (n < (ssize_t)(NLMSG_HDRLEN + sizeof(struct inet_diag_msg)) ||
+	    got.h.nlmsg_type != SOCK_DIAG_BY_FAMILY)
+		return -ENOENT;
+	*uid = ((struct inet_diag_msg *)NLMSG_DATA(&got.h))->idiag_uid;
+	return 0;
+}
+
+static bool owns_peer(int fd, uid_t uid)
+{
+	uid_t owner;
+
+	return !owner_of_peer(fd, &owner) && owner == uid;
+}
+
+/* The same user or root; another user only with an end of his own. */
+static bool may_take_part(int channel, int fd)
 {
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
@@ -76,8 +147,10 @@ static bool may_take_part(int channel)
 
 	if (libc.getsockopt(channel, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return false;
-	if (cred.uid == uid || cred.uid == 0 || uid == 0)
+	if (cred.uid == uid || cred.uid == 0)
 		return true;
+	if (uid == 0)
+		return owns_peer(fd, cred.uid);
 	/* OSF_ALLOW_UIDS=33,1000 widens. */
 	const char *p = getenv("OSF_ALLOW_UIDS");
 	while (p && *p) {
@@ -87,7 +160,7 @@ static bool may_take_part(int channel)
 		if (end == p)
 			return false;
 		if (allowed == cred.uid)
-			return true;
+			return owns_peer(fd, cred.uid);
 		p = *end == ',' ? end + 1 : NULL;
 	}
 	return false;
@@ -97,7 +170,9 @@ static int unix_socket(int type)
 {
 	int fd = libc.socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
-	return fd < 0 ? -errno : fds_hide(fd);
+	if (fd < 0) /* -EPERM is another user's */
+		return errno == EPERM ? -EACCES : -errno;
+	return fds_hide(fd);
 }
 
 int offer_listen(int fd)
@@ -121,14 +196,14 @@ int offer_listen(int fd)
 	return s;
 }
 
-int offer_accept(int offer_fd)
+int offer_accept(int offer_fd, int fd)
 {
 	int ch =
 	    libc.accept4(offer_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 	if (ch < 0)
 		return -errno;
-	if (!may_take_part(ch)) {
+	if (!may_take_part(ch, fd)) {
 		libc.close(ch);
 		return -EPERM;
 	}
@@ -150,7 +225,7 @@ int offer_connect(int fd)
 	if (libc.connect(s, (struct sockaddr *)&un, len) < 0)
 		err =
 		    errno == ECONNREFUSED || errno == EAGAIN ? -ENOENT : -errno;
-	else if (!may_take_part(s))
+	else if (!may_take_part(s, fd))
 		err = -EPERM;
 	if (err) {
 		fds_close(s);
@@ -273,6 +348,8 @@ int hello_recv(int channel, struct hello *h, int *fds)
 		       MIN(n_fds, (size_t)HELLO_FDS) * sizeof(int));
 	}
 	int err = hello_check(h, n, msg.msg_flags);
+	if (msg.msg_flags & MSG_CTRUNC && fds[HELLO_FDS - 1] < 0)
+		err = -EMFILE; /* ours */
 	for (int i = 0; err && i < HELLO_FDS; i++) {
 		if (fds[i] >= 0)
 			libc.close(fds[i]);

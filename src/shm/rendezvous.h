@@ -29,13 +29,13 @@ struct hello {
 	uint16_t size;    /* of this struct; newer ones only append */
 	uint32_t pid;
 	uint32_t reserved;
-	uint8_t inbox_id[16];
+	uint8_t inbox_id[16]; /* as it says; the memfd itself is what counts */
 };
 
 /* Listen for takers of @fd's connection.  The listener or -errno. */
 MUST_CHECK int offer_listen(int fd);
 /* A taker's channel; -EAGAIN none yet; -EPERM one of another user. */
-MUST_CHECK int offer_accept(int offer_fd);
+MUST_CHECK int offer_accept(int offer_fd, int fd);
 /* A channel to whoever offers @fd's connection; -ENOENT nobody; -EPERM. */
 MUST_CHECK int offer_connect(int fd);
 /* Bind the announcement of @listen_fd's port.  A descriptor or -errno. */

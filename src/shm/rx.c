@@ -40,7 +40,7 @@ static bool is_bad(const struct iovec *iov, size_t n)
  * has been read is known since the upgrade began, when nobody rang. */
 static int tcp_left_learn(struct sock *sk)
 {
-	uint64_t k = shm_peer(sk)->tcp_bytes; /* S1 by the caller */
+	uint64_t k = load_rlx(&shm_peer(sk)->tcp_bytes); /* S1 by the caller */
 
 	if (sk->rx_tcp_base > k || k - sk->rx_tcp_base > INT_MAX)
 		return -EPROTO;
@@ -218,12 +218,19 @@ static ssize_t rx_peek(struct sock *sk, int fd, struct iov_cursor *c,
 		       size_t want, int flags)
 {
 	uint32_t skip = 0;
-	enum ring_mark mark;
+	enum ring_mark mark = RING_NONE;
+	const uint8_t *data;
 
+	/* Past WRAP and SKIP, so that nothing and a lie are told apart. */
+	int32_t first = ring_peek(&sk->rx, &data, &mark);
+	if (first < 0) {
+		shm_broken(sk, fd, "a record's header");
+		return -ECONNRESET;
+	}
+	if (!first)
+		return rx_nothing(sk, fd, mark);
 	uint32_t ready =
 	    ring_rx_bytes(&sk->rx, (uint32_t)MIN(want, (size_t)INT_MAX), &mark);
-	if (!ready)
-		return rx_nothing(sk, fd, mark);
 	if (flags & MSG_TRUNC)
 		return ready; /* only how many there are */
 	for (size_t i = 0; i < c->n && skip < want; i++) {
@@ -292,7 +299,7 @@ static ssize_t rx_once(struct sock *sk, int fd, struct iov_cursor *c,
 /* The next bytes are to raise SIGIO, so they must ring.  True: they are there. */
 static COLD bool rx_arm_async(struct sock *sk, int fd)
 {
-	anchor_drain(sk, fd);
+	anchor_clear(sk, fd);
 	shm_arm(sk, fd, POLLIN, ARM_ANCHOR);
 	return !sk->rx_tcp && !sk->rx_back && ring_rx_ready(&sk->rx) &&
 	       !sk->rx_eof;

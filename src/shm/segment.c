@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +17,11 @@
 
 int sealed_create(const char *name, size_t bytes, void **map, int *pfd)
 {
+	struct rlimit rl;
+
+	/* ftruncate() would raise SIGXFSZ. */
+	if (!getrlimit(RLIMIT_FSIZE, &rl) && rl.rlim_cur < bytes)
+		return -EFBIG;
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
 	if (fd < 0)
@@ -47,8 +53,8 @@ int sealed_map(int fd, size_t bytes, void **map)
 	if (!S_ISREG(st.st_mode) || (size_t)st.st_size != bytes)
 		return -EBADMSG;
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (at == MAP_FAILED)
-		return -errno;
+	if (at == MAP_FAILED) /* read-only, or sealed against writing */
+		return errno == EPERM || errno == EACCES ? -EBADMSG : -errno;
 	*map = at;
 	return 0;
 }

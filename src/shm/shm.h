@@ -106,6 +106,9 @@ void shm_broken(struct sock *sk, int fd, const char *why);
 /* anchor.c */
 void anchor_ring(struct sock *sk, int fd);
 void anchor_drain(struct sock *sk, int fd);
+void anchor_clear(struct sock *sk, int fd);
+bool anchor_sleep_begin(struct sock *sk, int fd);
+void anchor_sleep_end(struct sock *sk);
 void anchor_look(struct sock *sk, int fd); /* sets sk->anchor_end */
 bool anchor_has_fin(int fd);
 bool anchor_note(struct sock *sk, int err);

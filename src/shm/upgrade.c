@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,10 @@
 #define SO_BUF_LOCK 72
 #endif
 #define SNDBUF_LOCKED 1
+
+/* Who has claimed a segment has little to do until it is ready, but may have to wait
+ * for a core; one that dies closes its channel. */
+#define CLAIMED_NS (2 * NS_PER_S)
 
 struct shm_config shm_config = {
 	.enabled = true,
@@ -261,6 +266,14 @@ static void candidate_end(struct sock *sk, enum osf_reason reason)
 	sock_set_mode(sk, SOCK_KERNEL);
 }
 
+/* The taker has closed its end, with or without an answer. */
+static bool is_gone(const struct sock *sk)
+{
+	struct pollfd p = { .fd = sk->channel_fd };
+
+	return libc.poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
+}
+
 /* The taker has closed its end without an answer. */
 static bool is_declined(const struct sock *sk)
 {
@@ -292,7 +305,7 @@ void shm_candidate_step(struct sock *sk, int fd)
 		shm_broken(sk, fd, "no answer to the segment");
 		return;
 	}
-	if (fds[0] < 0 || inbox_attach(fds[0], h.inbox_id, &sk->peer_inbox))
+	if (fds[0] < 0 || inbox_attach(fds[0], &sk->peer_inbox))
 		sk->peer_inbox = NULL; /* its anchor will do */
 	for (int i = 0; i < HELLO_FDS; i++)
 		if (fds[i] >= 0)
@@ -320,8 +333,9 @@ void shm_candidate_decide(struct sock *sk, int fd)
 		candidate_end(sk, OSF_REASON_HALF_CLOSED);
 		return;
 	}
-	uint64_t end = now_ns() + 100 * NS_PER_MS;
-	while (!(load_acq(&shm_peer(sk)->flags) & SEG_READY) && now_ns() < end)
+	uint64_t end = now_ns() + CLAIMED_NS;
+	while (!(load_acq(&shm_peer(sk)->flags) & SEG_READY) && !is_gone(sk) &&
+	       now_ns() < end)
 		sched_yield();
 	shm_candidate_step(sk, fd);
 	if (sock_mode(sk) == SOCK_CANDIDATE)
@@ -354,8 +368,7 @@ void shm_offer_close(struct sock *sk)
 }
 
 /* Map what was passed, and answer; the segment is then ours to use. */
-static int accept_segment(struct sock *sk, int fd, int channel, int fds[2],
-			  const struct hello *from)
+static int accept_segment(struct sock *sk, int fd, int channel, int fds[2])
 {
 	struct inbox *in = inbox_own(), *peer_inbox = NULL;
 	struct seg *seg;
@@ -369,7 +382,7 @@ static int accept_segment(struct sock *sk, int fd, int channel, int fds[2],
 	int err = seg_open(fds[0], &seg, &ring_size);
 	if (err)
 		return err;
-	err = inbox_attach(fds[1], from->inbox_id, &peer_inbox);
+	err = inbox_attach(fds[1], &peer_inbox);
 	if (!err)
 		err = anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent);
 	if (!err)
@@ -405,7 +418,7 @@ int shm_offer_look(struct sock *sk, int fd)
 	struct hello h;
 
 	if (sk->channel_fd < 0) {
-		int channel = offer_accept(sk->offer_fd);
+		int channel = offer_accept(sk->offer_fd, fd);
 
 		if (channel >= 0)
 			sk->channel_fd = channel;
@@ -421,7 +434,7 @@ int shm_offer_look(struct sock *sk, int fd)
 		return 0;
 	}
 	if (!err) {
-		err = accept_segment(sk, fd, sk->channel_fd, fds, &h);
+		err = accept_segment(sk, fd, sk->channel_fd, fds);
 		for (int i = 0; i < HELLO_FDS; i++)
 			if (fds[i] >= 0)
 				libc.close(fds[i]);

@@ -143,16 +143,6 @@ static uint64_t deadline_after(uint64_t timeout_ns)
 	return timeout_ns ? now_ns() + timeout_ns : UINT64_MAX;
 }
 
-/* Whoever sleeps on the anchor wants no old doorbells in it.  Is the lock taken,
- * somebody is about to take them. */
-static void drain(struct sock *sk, int fd)
-{
-	if (!lock_try(&sk->rx_lock))
-		return;
-	anchor_drain(sk, fd);
-	lock_put(&sk->rx_lock);
-}
-
 /* @partial: bytes have been moved already, so any signal ends the call. */
 static int rx_sleep(struct sock *sk, int fd, bool partial)
 {
@@ -160,11 +150,9 @@ static int rx_sleep(struct sock *sk, int fd, bool partial)
 			 .arg = sk,
 			 .tick_ns = NS_PER_MS,
 			 .restarts = !partial && !sk->rcvtimeo_ns };
-	uint32_t others = fetch_add(&sk->n_sleepers, 1);
+	bool others = anchor_sleep_begin(sk, fd);
 	int err = 0;
 
-	if (!others)
-		drain(sk, fd);
 	store_rlx(&shm_me(sk)->rx_anchor, 1u);
 	fence_full();
 	/* Shut, or with a doorbell in it that is somebody else's, the anchor
@@ -192,7 +180,7 @@ static int rx_sleep(struct sock *sk, int fd, bool partial)
 		count(&sk->st.n_sleeps, 1);
 		err = recv_sleep(sk, fd);
 	}
-	fetch_sub(&sk->n_sleepers, 1);
+	anchor_sleep_end(sk);
 	return err && anchor_note(sk, -err) ? 0 : err;
 }
 
@@ -221,11 +209,9 @@ static int tx_sleep(struct sock *sk, int fd, struct tx_seen *seen,
 			 .deadline_ns = deadline_ns,
 			 .tick_ns = NS_PER_MS,
 			 .restarts = !partial && deadline_ns == UINT64_MAX };
-	uint32_t others = fetch_add(&sk->n_sleepers, 1);
+	bool others = anchor_sleep_begin(sk, fd);
 	int err = 0;
 
-	if (!others)
-		drain(sk, fd);
 	store_rlx(&shm_me(sk)->tx_anchor, 1u);
 	fence_full();
 	bool awake = sk->rx_tcp || sk->anchor_deaf || others;
@@ -246,7 +232,7 @@ static int tx_sleep(struct sock *sk, int fd, struct tx_seen *seen,
 		err = recv_sleep(sk, fd);
 	}
 	fetch_sub(&sk->n_tx_sleepers, 1);
-	fetch_sub(&sk->n_sleepers, 1);
+	anchor_sleep_end(sk);
 	return err && anchor_note(sk, -err) ? 0 : err;
 }
 

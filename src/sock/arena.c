@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -70,6 +71,9 @@ int arena_open(void)
 
 	if (header)
 		return 0;
+	struct rlimit rl;
+	if (!getrlimit(RLIMIT_FSIZE, &rl) && rl.rlim_cur < bytes)
+		return -EFBIG;
 	int fd = segment_file();
 	if (fd < 0)
 		fd = memfd_create(OSF_STATS_MEMFD, MFD_CLOEXEC);

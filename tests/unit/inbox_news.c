@@ -161,8 +161,8 @@ static void a_peer_is_mapped_once(void **state)
 	uint32_t lane = lane_open();
 	uint32_t slot = slot_open(lane, owner(64));
 
-	assert_int_equal(inbox_attach(inbox_own_fd(), own->id, &one), 0);
-	assert_int_equal(inbox_attach(inbox_own_fd(), own->id, &two), 0);
+	assert_int_equal(inbox_attach(inbox_own_fd(), &one), 0);
+	assert_int_equal(inbox_attach(inbox_own_fd(), &two), 0);
 	assert_ptr_equal(one, two);
 	assert_ptr_not_equal(one, own);
 	inbox_detach(one);
@@ -176,24 +176,23 @@ static void a_peer_is_mapped_once(void **state)
 
 static void what_could_shrink_is_not_mapped(void **state)
 {
-	uint8_t id[16] = { 1 };
 	struct inbox *in;
 	int fd = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	int pipes[2];
 
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, sizeof(struct inbox)), 0);
-	assert_int_equal(inbox_attach(fd, id, &in), -EBADMSG);
+	assert_int_equal(inbox_attach(fd, &in), -EBADMSG);
 	close(fd);
 
 	void *map;
 	assert_int_equal(sealed_create("short", 4096, &map, &fd), 0);
-	assert_int_equal(inbox_attach(fd, id, &in), -EBADMSG);
+	assert_int_equal(inbox_attach(fd, &in), -EBADMSG);
 	munmap(map, 4096);
 	close(fd);
 
 	assert_int_equal(pipe(pipes), 0);
-	assert_int_equal(inbox_attach(pipes[0], id, &in), -EBADMSG);
+	assert_int_equal(inbox_attach(pipes[0], &in), -EBADMSG);
 	close(pipes[0]);
 	close(pipes[1]);
 }
@@ -226,11 +225,11 @@ static void read_letter(void *p, void *arg)
 
 static void no_news_is_lost_between_threads(void **state)
 {
-	struct inbox *own = inbox_own(), *in;
+	struct inbox *in;
 	uint32_t lane = lane_open();
 	pthread_t thread;
 
-	assert_int_equal(inbox_attach(inbox_own_fd(), own->id, &in), 0);
+	assert_int_equal(inbox_attach(inbox_own_fd(), &in), 0);
 	for (uint32_t k = 0; k < POSTERS; k++)
 		slots[k] = slot_open(lane, owner(k + 1));
 	assert_int_equal(pthread_create(&thread, NULL, post_all, in), 0);
