@@ -14,7 +14,9 @@
  * Carriers.  A module gives the switch no calls for data: it gives it a connected
  * stream descriptor, the carrier, which the switch puts in the place of the
  * program's socket.  From then on the program's calls go to the carrier itself,
- * and cost what they cost there; so do getsockname() and socket options.
+ * and cost what they cost there; so do getsockname() and socket options.  What was
+ * set on the socket before stays behind.  A carrier that is no TCP socket refuses
+ * TCP's options, which some programs take for the connection's failure.
  *
  * The ABI grows at its end only.  A struct says how large its writer believes it
  * to be; an op that is NULL, or beyond that size, is not supported.  Either side

@@ -1,0 +1,675 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/app/faults_hostile.c - a peer that lies costs its own connection, no other
+ *
+ *     hostile.c, without the library  <- one connection ->   near end, the victim
+ *     far end, honest                 <- HONEST of them ->   in one epoll set
+ *
+ * While the hostile peer comes again and again, each honest connection carries
+ * checked messages both ways; none may stand still, or lose or change a byte.
+ * What the hostile connection itself answers does not matter.  The scenarios named
+ * wrong_* are about the rendezvous: there the connection is to stay with the
+ * kernel, and to work.  Called by faults.c.
+ */
+#include "faults.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define HONEST 3
+#define ATTACK_MS 600
+#define MESSAGE_BYTES 6000 /* at most */
+
+/* --- the hostile program --- */
+
+static pid_t spawn_hostile(struct ctx *x, const char *manner, int *ctl,
+			   uint16_t other)
+{
+	char fd[16], seed[32], port[16];
+	int pair[2];
+
+	if (!x->hostile) {
+		fprintf(stderr, "skip: no --hostile PROGRAM\n");
+		_exit(77);
+	}
+	need(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair),
+	     "socketpair: %m");
+	pid_t pid = fork();
+	if (pid) {
+		close(pair[1]);
+		*ctl = pair[0];
+		return pid;
+	}
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	unsetenv("LD_PRELOAD");
+	fcntl(pair[1], F_SETFD, 0);
+	snprintf(fd, sizeof(fd), "%d", pair[1]);
+	snprintf(seed, sizeof(seed), "%llu", (unsigned long long)x->seed);
+	snprintf(port, sizeof(port), "%u", other);
+	execl(x->hostile, "hostile", x->is_client ? "acceptor" : "opener",
+	      manner, seed, fd, other ? port : NULL, NULL);
+	_exit(3);
+}
+
+/* --- a rendezvous that goes wrong --- */
+
+struct wrong {
+	const char *manner;
+	uint64_t reasons;
+	bool resets; /* the end of the connection may be a reset */
+};
+
+/* What the near end says of its connection when the peer behaved so. */
+static const struct wrong wrongs[] = {
+	{ "unsealed", BIT(BROKEN), false },
+	{ "half_sealed", BIT(BROKEN), false },
+	{ "short_segment", BIT(BROKEN), false },
+	{ "empty_segment", BIT(BROKEN), false },
+	{ "odd_segment", BIT(BROKEN), false },
+	{ "huge_segment", BIT(BROKEN), false },
+	{ "ring_size", BIT(BROKEN), false },
+	{ "segment_magic", BIT(BROKEN), false },
+	{ "segment_version", BIT(VERSION), false },
+	{ "pipe", BIT(BROKEN), false },
+	{ "device", BIT(BROKEN), false },
+	{ "write_sealed", BIT(BROKEN), false },
+	{ "read_only", BIT(BROKEN), false },
+	{ "unsealed_inbox", BIT(BROKEN), false },
+	{ "short_inbox", BIT(BROKEN), false },
+	{ "one_descriptor", BIT(BROKEN), false },
+	{ "no_descriptor", BIT(BROKEN), false },
+	{ "many_descriptors", BIT(BROKEN), false },
+	{ "short_hello", BIT(BROKEN), false },
+	{ "magic", BIT(BROKEN), false },
+	{ "version", BIT(VERSION), false },
+	{ "mute", BIT(NO_PEER) | BIT(YOUNG), false },
+	{ "gone", BIT(NO_PEER), false },
+	{ "holds", BIT(NO_PEER) | BIT(YOUNG), false },
+	{ "declines", BIT(NO_PEER), false },
+	{ "claims", BIT(NO_PEER) | BIT(YOUNG), true },
+	{ "claims_and_goes", BIT(NO_PEER) | BIT(YOUNG), true },
+	{ "answer", BIT(NO_PEER) | BIT(YOUNG), true },
+};
+
+static void connect_with_hostile(struct ctx *x)
+{
+	uint16_t port;
+
+	stage = "the connection with the hostile peer is made";
+	if (x->is_client) {
+		x->fd = connect_local((uint16_t)hear(x));
+	} else {
+		int listener = listen_local(&port);
+
+		tell(x, port);
+		x->fd = accept(listener, NULL, NULL);
+		close(listener);
+	}
+	connection_is(x, x->fd, 0);
+}
+
+static void wrong_rendezvous(struct ctx *x)
+{
+	const struct wrong *w = &wrongs[x->sc->arg];
+	pid_t pid = spawn_hostile(x, w->manner, &x->ctl, 0);
+
+	connect_with_hostile(x);
+	turns(x, WARM_TURNS);
+	bulk(x, 1 << 20);
+	turns(x, WARM_TURNS);
+	need_kernel(x, w->reasons);
+	stage = "the end of the stream";
+	if (w->resets) {
+		shutdown(x->fd, SHUT_WR);
+		need(stream_recv_some(&x->s, 1, 0) <= 0, "more than an end");
+		end_child(pid, false);
+		return;
+	}
+	need(!shutdown(x->fd, SHUT_WR), "shutdown: %m");
+	need(stream_recv_some(&x->s, 1, 0) == 0, "the end: %m");
+	end_child(pid, true);
+}
+
+/* Scenario's name, the role in which it can be, its place above. */
+#define WRONG(name, role, place)                                               \
+	SCENARIO(wrong_##name, .near = wrong_rendezvous,                       \
+		 .flags = FAR_NONE | NEEDS_OSF | (role), .arg = place)
+
+WRONG(unsealed, CLIENT_ONLY, 0);
+WRONG(half_sealed, CLIENT_ONLY, 1);
+WRONG(short_segment, CLIENT_ONLY, 2);
+WRONG(empty_segment, CLIENT_ONLY, 3);
+WRONG(odd_segment, CLIENT_ONLY, 4);
+WRONG(huge_segment, CLIENT_ONLY, 5);
+WRONG(ring_size, CLIENT_ONLY, 6);
+WRONG(segment_magic, CLIENT_ONLY, 7);
+WRONG(segment_version, CLIENT_ONLY, 8);
+WRONG(pipe, CLIENT_ONLY, 9);
+WRONG(device, CLIENT_ONLY, 10);
+WRONG(write_sealed, CLIENT_ONLY, 11);
+WRONG(read_only, CLIENT_ONLY, 12);
+WRONG(unsealed_inbox, CLIENT_ONLY, 13);
+WRONG(short_inbox, CLIENT_ONLY, 14);
+WRONG(one_descriptor, CLIENT_ONLY, 15);
+WRONG(no_descriptor, CLIENT_ONLY, 16);
+WRONG(many_descriptors, CLIENT_ONLY, 17);
+WRONG(short_hello, CLIENT_ONLY, 18);
+WRONG(magic, CLIENT_ONLY, 19);
+WRONG(version, CLIENT_ONLY, 20);
+WRONG(mute, CLIENT_ONLY, 21);
+WRONG(gone, CLIENT_ONLY, 22);
+WRONG(holds, SERVER_ONLY, 23);
+WRONG(declines, SERVER_ONLY, 24);
+WRONG(claims, SERVER_ONLY, 25);
+WRONG(claims_and_goes, SERVER_ONLY, 26);
+WRONG(answer, SERVER_ONLY, 27);
+
+/* --- the honest peer: an event loop that answers, as the victim is one --- */
+
+static void watch_fd(int ep, int fd, uint32_t events, uint32_t data)
+{
+	struct epoll_event ev = { .events = events, .data.u32 = data };
+
+	need(!epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev), "epoll_ctl: %m");
+}
+
+/* Answers what has come; false at the end. */
+static bool answer(struct stream *s)
+{
+	ssize_t r = stream_recv_some(s, STREAM_PART, MSG_DONTWAIT);
+
+	if (r < 0 && errno == EAGAIN)
+		return true;
+	need(r >= 0, "an honest stream at byte %llu: %m",
+	     (unsigned long long)s->in);
+	need(!r || stream_send(s, (uint64_t)r), "an honest answer: %m");
+	return r;
+}
+
+/* Serves @n connections until all have ended. */
+static void serve(struct stream *s, unsigned n)
+{
+	struct epoll_event evs[8];
+	int ep = epoll_create1(EPOLL_CLOEXEC);
+
+	for (unsigned i = 0; i < n; i++)
+		watch_fd(ep, s[i].fd, EPOLLIN, i);
+	stage = "an honest far end";
+	while (n) {
+		int got = epoll_wait(ep, evs, 8, -1);
+
+		need(got > 0, "epoll_wait: %m");
+		for (int i = 0; i < got; i++) {
+			uint32_t at = evs[i].data.u32;
+
+			if (answer(&s[at]))
+				continue;
+			close(s[at].fd);
+			n--;
+		}
+	}
+}
+
+/* The first connection is there; the others are made likewise. */
+static void more_honest(struct ctx *x, struct stream *s, unsigned n)
+{
+	bool connects = x->is_client != x->is_far;
+	int listener = -1;
+	uint16_t port;
+
+	s[0] = x->s;
+	if (connects)
+		port = (uint16_t)hear(x);
+	else
+		listener = listen_local(&port), tell(x, port);
+	for (unsigned i = 1; i < n; i++) {
+		int fd = connects ? connect_local(port)
+				  : accept(listener, NULL, NULL);
+
+		need(fd >= 0, "an honest connection: %m");
+		s[i] = stream_make(fd, x->seed, i, connects);
+	}
+	if (listener >= 0)
+		close(listener);
+}
+
+static void far_honest(struct ctx *x)
+{
+	struct stream s[HONEST];
+
+	more_honest(x, s, HONEST);
+	serve(s, HONEST);
+	tell(x, 1);
+}
+
+/* --- the victim --- */
+
+struct victim {
+	struct ctx *x;
+	struct stream honest[HONEST];
+	uint64_t started_ms[HONEST]; /* when its message was sent */
+	int ep, hostile, listener;
+	uint16_t hostile_port;
+	uint64_t rng, n_lost;
+	bool finishing;
+};
+
+enum { EV_HOSTILE = HONEST, EV_LISTENER };
+
+static struct victim v = { .hostile = -1, .listener = -1 };
+
+static uint32_t below(uint32_t n)
+{
+	v.rng += 0x9e3779b97f4a7c15ull;
+	return (uint32_t)(pattern_mix(pattern_mix(v.rng)) >> 16) % n;
+}
+
+static void honest_stage(void)
+{
+	int n = 0;
+
+	for (int i = 0; i < HONEST; i++)
+		n += snprintf(stage_more + n, sizeof(stage_more) - (size_t)n,
+			      "; honest %d: %llu out, %llu in", i,
+			      (unsigned long long)v.honest[i].out,
+			      (unsigned long long)v.honest[i].in);
+}
+
+static void honest_next(int i)
+{
+	v.started_ms[i] = ms_now();
+	need(stream_send(&v.honest[i], 1 + below(MESSAGE_BYTES)),
+	     "an honest connection: send: %m");
+}
+
+static void honest_event(int i)
+{
+	struct stream *s = &v.honest[i];
+	ssize_t r = stream_recv_some(s, STREAM_PART, MSG_DONTWAIT);
+
+	if (r < 0 && errno == EAGAIN)
+		return;
+	need(r > 0, "honest connection %d at byte %llu: %s", i,
+	     (unsigned long long)s->in, r ? strerror(errno) : "its end");
+	if (s->in == s->out && !v.finishing)
+		honest_next(i);
+}
+
+/* A message that has not been answered for so long will never be. */
+static void honest_watch(void)
+{
+	uint64_t now = ms_now();
+
+	for (int i = 0; i < HONEST; i++)
+		need(v.honest[i].in == v.honest[i].out ||
+			 now - v.started_ms[i] < 3000,
+		     "honest connection %d stands at %llu bytes out, %llu in",
+		     i, (unsigned long long)v.honest[i].out,
+		     (unsigned long long)v.honest[i].in);
+}
+
+static bool honest_all_answered(void)
+{
+	for (int i = 0; i < HONEST; i++)
+		if (v.honest[i].in != v.honest[i].out)
+			return false;
+	return true;
+}
+
+static void hostile_open(void)
+{
+	if (v.x->is_client)
+		v.hostile = connect_local(v.hostile_port);
+	else
+		v.hostile = accept(v.listener, NULL, NULL);
+	need(v.hostile >= 0, "a connection with the hostile peer: %m");
+	watch_fd(v.ep, v.hostile, EPOLLIN | (below(2) ? EPOLLET : 0),
+		 EV_HOSTILE);
+}
+
+/* The next one may come, or is made. */
+static void hostile_lost(void)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLONESHOT,
+				  .data.u32 = EV_LISTENER };
+
+	close(v.hostile);
+	v.hostile = -1;
+	v.n_lost++;
+	if (v.x->is_client && !v.finishing)
+		hostile_open();
+	else if (!v.x->is_client)
+		need(!epoll_ctl(v.ep, EPOLL_CTL_MOD, v.listener, &ev),
+		     "epoll_ctl: %m");
+}
+
+/* Any call that reads; true when the connection is still one. */
+static bool hostile_read(void)
+{
+	static char bin[STREAM_PART];
+	struct iovec iov[2] = { { bin, 100 }, { bin + 100, 5000 } };
+	struct pollfd p = { .fd = v.hostile, .events = POLLIN | POLLOUT };
+	ssize_t r = -1;
+	int inq;
+
+	errno = EAGAIN;
+	stage = "a read of the hostile connection";
+	switch (below(6)) {
+	case 0:
+		ioctl(v.hostile, FIONREAD, &inq);
+		errno = EAGAIN;
+		break;
+	case 1:
+		poll(&p, 1, 0);
+		errno = EAGAIN;
+		break;
+	case 2:
+		r = recv(v.hostile, bin, 1 + below(2000),
+			 MSG_PEEK | MSG_DONTWAIT);
+		break;
+	case 3:
+		fcntl(v.hostile, F_SETFL, O_RDWR | O_NONBLOCK);
+		r = readv(v.hostile, iov, 2);
+		break;
+	default:
+		r = recv(v.hostile, bin, sizeof(bin), MSG_DONTWAIT);
+	}
+	return r > 0 || (r < 0 && errno == EAGAIN);
+}
+
+static bool hostile_write(void)
+{
+	static const char junk[3000];
+
+	stage = "a write to the hostile connection";
+	return send(v.hostile, junk, 1 + below(sizeof(junk)),
+		    MSG_DONTWAIT | MSG_NOSIGNAL) > 0 ||
+	       errno == EAGAIN;
+}
+
+static void victim_event(const struct epoll_event *ev)
+{
+	uint32_t at = ev->data.u32;
+
+	if (at < HONEST) {
+		stage = "honest traffic";
+		honest_event((int)at);
+	} else if (at == EV_LISTENER && v.hostile < 0) {
+		hostile_open();
+	} else if (at == EV_HOSTILE && v.hostile >= 0 && !hostile_read()) {
+		hostile_lost();
+	}
+}
+
+static void victim_loop(uint64_t ms)
+{
+	struct epoll_event evs[8];
+	uint64_t end = ms_now() + ms;
+
+	for (int i = 0; i < HONEST; i++)
+		honest_next(i);
+	for (unsigned turn = 0; !v.finishing || !honest_all_answered();
+	     turn++) {
+		stage = "epoll_wait";
+		honest_stage();
+		int n = epoll_wait(v.ep, evs, 8, -1);
+
+		need(n > 0, "epoll_wait: %m");
+		for (int i = 0; i < n; i++)
+			victim_event(&evs[i]);
+		if (turn % 4 == 0 && v.hostile >= 0 && !hostile_write())
+			hostile_lost();
+		honest_watch();
+		v.finishing = ms_now() > end;
+	}
+}
+
+static void need_honest_upgraded(struct ctx *x)
+{
+	struct osf_stats_header h;
+
+	for (int i = 0; i < HONEST; i++) {
+		x->port = port_of(v.honest[i].fd, false);
+		x->far_port = port_of(v.honest[i].fd, true);
+		need_upgraded(x);
+	}
+	if (!has_stats())
+		return;
+	need(stats_of(x->near_pid, &h), "no statistics");
+	need(h.totals.n_upgraded > HONEST,
+	     "no hostile connection was upgraded, %llu were lost",
+	     (unsigned long long)v.n_lost);
+	need(stats_of(x->far_pid, &h) && !h.totals.n_broken,
+	     "an honest peer's connection was broken");
+	printf("%s, seed %llu: %llu hostile connections lost, %llu bytes each "
+	       "way on an honest one\n",
+	       x->sc->name, (unsigned long long)x->seed,
+	       (unsigned long long)v.n_lost,
+	       (unsigned long long)v.honest[0].in);
+}
+
+static void near_victim(struct ctx *x, const char *manner, uint64_t ms)
+{
+	int ctl;
+
+	v.x = x;
+	v.rng = x->seed;
+	v.ep = epoll_create1(EPOLL_CLOEXEC);
+	more_honest(x, v.honest, HONEST);
+	for (uint32_t i = 0; i < HONEST; i++)
+		watch_fd(v.ep, v.honest[i].fd, EPOLLIN | (i == 1 ? EPOLLET : 0),
+			 i);
+	pid_t pid = spawn_hostile(x, manner, &ctl, 0);
+	uint64_t word = 0;
+	if (x->is_client) {
+		need(read(ctl, &word, sizeof(word)) == sizeof(word),
+		     "hostile: no port");
+		v.hostile_port = (uint16_t)word;
+		hostile_open();
+	} else {
+		uint16_t port;
+
+		v.listener = listen_local(&port);
+		watch_fd(v.ep, v.listener, EPOLLIN | EPOLLONESHOT, EV_LISTENER);
+		word = port;
+		need(write(ctl, &word, sizeof(word)) == sizeof(word),
+		     "hostile: %m");
+	}
+	victim_loop(ms);
+	stage = "the hostile connection is closed";
+	if (v.hostile >= 0)
+		close(v.hostile);
+	end_child(pid, false);
+	need_honest_upgraded(x);
+	stage = "the honest connections are closed";
+	for (int i = 0; i < HONEST; i++)
+		need(!shutdown(v.honest[i].fd, SHUT_WR), "shutdown: %m");
+	hear(x);
+}
+
+static void attacked(struct ctx *x)
+{
+	near_victim(x, x->sc->name + strlen("hostile_"), ATTACK_MS);
+}
+
+#define HOSTILE(name)                                                          \
+	SCENARIO(hostile_##name, .near = attacked, .far = far_honest,          \
+		 .flags = NEEDS_OSF)
+
+HOSTILE(headers);
+HOSTILE(long);
+HOSTILE(loop);
+HOSTILE(tail);
+HOSTILE(tcp_bytes);
+HOSTILE(flags);
+HOSTILE(slots);
+HOSTILE(bells);
+HOSTILE(scribble);
+HOSTILE(inbox);
+HOSTILE(any);
+
+/* --- one who calls its inbox by the name of another's --- */
+
+#define SLEEPY_TURNS 5
+
+/* Sleeps in its event loop before each message comes. */
+static void far_named(struct ctx *x)
+{
+	struct stream s;
+	uint16_t port;
+	int fd, listener = listen_local(&port);
+
+	tell(x, port);
+	stage = "the thief comes";
+	need(accept(listener, NULL, NULL) >= 0, "accept: %m");
+	stage = "the victim comes";
+	if (x->is_client)
+		fd = accept(listener, NULL, NULL);
+	else
+		fd = connect_local((uint16_t)hear(x));
+	need(fd >= 0, "accept: %m");
+	s = stream_make(fd, x->seed, 1, !x->is_client);
+	serve(&s, 1);
+	tell(x, 1);
+}
+
+/* Until the hostile peer's inbox is known under its stolen name. */
+static void until_upgraded(struct ctx *x)
+{
+	struct osf_stats_sock st = { 0 };
+	uint64_t end = ms_now() + 2000;
+
+	stage = "the thief's connection is upgraded";
+	while (!stats_sock(x->near_pid, x->port, x->far_port, &st) ||
+	       st.reason != OSF_REASON_UPGRADED) {
+		need(send(x->fd, "x", 1, MSG_NOSIGNAL) == 1, "send: %m");
+		need(ms_now() < end,
+		     "the thief's connection is not upgraded: "
+		     "%s",
+		     reason_name(st.reason));
+		usleep(500);
+	}
+}
+
+static void near_named(struct ctx *x)
+{
+	struct pollfd p = { .events = POLLIN };
+	uint16_t far = (uint16_t)hear(x), port;
+	int far_ctl = x->ctl, listener;
+
+	pid_t pid = spawn_hostile(x, "stolen_name", &x->ctl, far);
+	connect_with_hostile(x);
+	until_upgraded(x);
+	x->ctl = far_ctl;
+	stage = "an honest connection is made";
+	if (x->is_client) {
+		x->fd = connect_local(far);
+	} else {
+		listener = listen_local(&port);
+		tell(x, port);
+		x->fd = accept(listener, NULL, NULL);
+	}
+	connection_is(x, x->fd, 1);
+	p.fd = x->fd;
+	for (int i = 0; i < WARM_TURNS + SLEEPY_TURNS; i++) {
+		if (i >= WARM_TURNS)
+			need(wait_asleep(x->far_pid, 2000),
+			     "the honest peer does not sleep");
+		need(stream_send(&x->s, 16), "send: %m");
+		need(poll(&p, 1, 2000) == 1,
+		     "message %d to the peer whose inbox's name was stolen is "
+		     "not answered",
+		     i);
+		need(stream_recv(&x->s, 16), "recv: %m");
+	}
+	need_upgraded(x);
+	end_child(pid, false);
+	need(!shutdown(x->fd, SHUT_WR), "shutdown: %m");
+	hear(x);
+}
+
+SCENARIO(hostile_stolen_name, .near = near_named, .far = far_named,
+	 .flags = NEEDS_OSF | FAR_APART);
+
+/* --- a user who has no part in a connection of root's reaches for it --- */
+
+static void far_of_another(struct ctx *x)
+{
+	uint16_t port;
+	int fd;
+
+	if (x->is_client) {
+		int listener = listen_local(&port);
+
+		tell(x, port);
+		fd = accept(listener, NULL, NULL);
+	} else {
+		fd = connect_local((uint16_t)hear(x));
+		tell(x, port_of(fd, false));
+	}
+	connection_is(x, fd, 0);
+	far_echo(x);
+}
+
+static pid_t spawn_stranger(struct ctx *x, uint16_t client, uint16_t server,
+			    int *ctl_out)
+{
+	uint64_t word = (uint64_t)client << 16 | server;
+	int ctl;
+
+	pid_t pid = spawn_hostile(x, "stranger", &ctl, 0);
+	stage = "the stranger reaches for the connection";
+	need(write(ctl, &word, sizeof(word)) == sizeof(word) &&
+		 read(ctl, &word, sizeof(word)) == sizeof(word),
+	     "the stranger ended early");
+	*ctl_out = ctl;
+	return pid;
+}
+
+static void near_of_another(struct ctx *x)
+{
+	struct pollfd p = { .events = POLLIN };
+	uint16_t port, far;
+	int ctl;
+	pid_t pid;
+
+	if (geteuid()) {
+		fprintf(stderr, "skip: needs root\n");
+		_exit(77);
+	}
+	if (x->is_client) {
+		connection_is(x, connect_local((uint16_t)hear(x)), 0);
+		pid = spawn_stranger(x, x->port, x->far_port, &ctl);
+	} else {
+		int listener = listen_local(&port);
+
+		tell(x, port);
+		far = (uint16_t)hear(x);
+		pid = spawn_stranger(x, far, port, &ctl);
+		connection_is(x, accept(listener, NULL, NULL), 0);
+	}
+	/* Has the stranger been let in, it says so, and is ready. */
+	p.fd = ctl;
+	poll(&p, 1, x->is_client ? 0 : 300);
+	p.fd = x->fd;
+	for (int i = 0; i < WARM_TURNS; i++) {
+		need(stream_send(&x->s, 16), "send: %m");
+		need(poll(&p, 1, 2000) == 1,
+		     "message %d went to a stranger, of another user", i);
+		need(stream_recv(&x->s, 16), "recv: %m");
+	}
+	need_kernel(x, BIT(NO_PEER) | BIT(YOUNG) | BIT(OTHER_UID));
+	end_child(pid, false);
+}
+
+SCENARIO(stranger_takes_part, .near = near_of_another, .far = far_of_another,
+	 .flags = NEEDS_OSF | FAR_APART | FAR_PLAIN);

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/app/faults_limits.c - no descriptors, no memory, or system calls refused
+ *
+ *     a limit is set  ->  connect() or accept(), the upgrade fails  ->  traffic
+ *
+ * The limit is set just before the connection is there, so that the program itself
+ * is not short of anything.  The connection then stays with the kernel, nothing
+ * of it shows in the program's calls, and the statistics say NO_MEMORY.  Called by
+ * faults.c; those named limited_from_start have their limits from test_faults.py.
+ */
+#include "faults.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define NOFILE_LIMIT 64
+
+static struct rlimit old_limit;
+static int limited = -1;
+
+static void limit_set(int what, rlim_t soft)
+{
+	need(!getrlimit((__rlimit_resource_t)what, &old_limit),
+	     "getrlimit: %m");
+	struct rlimit l = { soft, old_limit.rlim_max };
+	need(!setrlimit((__rlimit_resource_t)what, &l), "setrlimit: %m");
+	limited = what;
+}
+
+static void limit_lift(void)
+{
+	if (limited >= 0)
+		need(!setrlimit((__rlimit_resource_t)limited, &old_limit),
+		     "setrlimit: %m");
+}
+
+/* Leaves arg numbers free, and what accept() itself needs. */
+static void limit_nofile(struct ctx *x)
+{
+	int fd, top = -1, spare = (int)x->sc->arg + !x->is_client;
+
+	limit_set(RLIMIT_NOFILE, NOFILE_LIMIT);
+	while ((fd = fcntl(x->ctl, F_DUPFD_CLOEXEC, 0)) >= 0)
+		top = fd;
+	need(errno == EMFILE && top == NOFILE_LIMIT - 1, "top %d: %m", top);
+	for (int i = 0; i < spare; i++)
+		close(top - i);
+}
+
+static void limit_as(struct ctx *x)
+{
+	volatile char stack[512 * 1024]; /* it grows before, not after */
+	unsigned long pages;
+
+	for (size_t i = 0; i < sizeof(stack); i += 4096)
+		stack[i] = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	need(f && fscanf(f, "%lu", &pages) == 1, "statm");
+	fclose(f);
+	limit_set(RLIMIT_AS, pages * (rlim_t)sysconf(_SC_PAGESIZE) +
+				 (rlim_t)x->sc->arg * 1024);
+}
+
+static void limit_fsize(struct ctx *x)
+{
+	limit_set(RLIMIT_FSIZE, (rlim_t)x->sc->arg * 1024);
+}
+
+/* --- seccomp --- */
+
+#define LOAD(field)                                                            \
+	BPF_STMT(BPF_LD | BPF_W | BPF_ABS,                                     \
+		 (uint32_t)offsetof(struct seccomp_data, field))
+#define SKIP_UNLESS(value, n)                                                  \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)(value), 0, n)
+#define SKIP_UNLESS_BIT(bit, n) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, bit, 0, n)
+#define ANSWER(what) BPF_STMT(BPF_RET | BPF_K, what)
+#define FAIL_WITH(err) ANSWER(SECCOMP_RET_ERRNO | (uint32_t)(err))
+
+static void filter(struct sock_filter *code, unsigned short len)
+{
+	struct sock_fprog prog = { .len = len, .filter = code };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog)) {
+		fprintf(stderr, "skip: no seccomp\n");
+		_exit(77);
+	}
+}
+
+static void refuse_memfd(struct ctx *x)
+{
+	struct sock_filter code[] = {
+		LOAD(nr),
+		SKIP_UNLESS(SYS_memfd_create, 1),
+		FAIL_WITH(x->sc->arg),
+		ANSWER(SECCOMP_RET_ALLOW),
+	};
+
+	filter(code, 4);
+}
+
+static void refuse_unix(struct ctx *x)
+{
+	struct sock_filter code[] = {
+		LOAD(nr),
+		SKIP_UNLESS(SYS_socket, 3),
+		LOAD(args[0]),
+		SKIP_UNLESS(AF_UNIX, 1),
+		FAIL_WITH(x->sc->arg),
+		ANSWER(SECCOMP_RET_ALLOW),
+	};
+
+	filter(code, 6);
+}
+
+static void refuse_shared_mmap(struct ctx *x)
+{
+	struct sock_filter code[] = {
+		LOAD(nr),
+		SKIP_UNLESS(SYS_mmap, 3),
+		LOAD(args[3]),
+		SKIP_UNLESS_BIT(MAP_SHARED, 1),
+		FAIL_WITH(x->sc->arg),
+		ANSWER(SECCOMP_RET_ALLOW),
+	};
+
+	filter(code, 6);
+}
+
+/* --- near ends --- */
+
+static void works_on_the_kernel(struct ctx *x)
+{
+	turns(x, WARM_TURNS);
+	bulk(x, 1 << 20);
+	turns(x, WARM_TURNS);
+	limit_lift();
+	need_kernel(x, BIT(NO_MEMORY));
+}
+
+/* With some descriptors to be had either is right, but no half of it. */
+static void works_somehow(struct ctx *x)
+{
+	struct osf_stats_sock st;
+
+	turns(x, WARM_TURNS);
+	bulk(x, 1 << 20);
+	turns(x, WARM_TURNS);
+	limit_lift();
+	if (!has_stats())
+		return;
+	need(stats_sock(x->near_pid, x->port, x->far_port, &st), "no entry");
+	if (st.reason == OSF_REASON_UPGRADED)
+		need_upgraded(x);
+	else
+		need_kernel(x, BIT(NO_MEMORY));
+}
+
+static void works(struct ctx *x)
+{
+	turns(x, WARM_TURNS);
+	bulk(x, 1 << 20);
+}
+
+SCENARIO(no_descriptor, .near = works_on_the_kernel, .far = far_echo,
+	 .before = limit_nofile);
+#define FEW_DESCRIPTORS(n)                                                     \
+	SCENARIO(descriptors_##n, .near = works_somehow, .far = far_echo,      \
+		 .before = limit_nofile, .arg = n)
+FEW_DESCRIPTORS(1);
+FEW_DESCRIPTORS(2);
+FEW_DESCRIPTORS(3);
+FEW_DESCRIPTORS(4);
+FEW_DESCRIPTORS(6);
+SCENARIO(no_address_space, .near = works_on_the_kernel, .far = far_echo,
+	 .before = limit_as, .arg = 300);
+SCENARIO(address_space_for_an_inbox, .near = works_on_the_kernel,
+	 .far = far_echo, .before = limit_as, .arg = 1200);
+SCENARIO(file_size_for_nothing, .near = works_on_the_kernel, .far = far_echo,
+	 .before = limit_fsize, .arg = 100);
+SCENARIO(memfd_out_of_memory, .near = works_on_the_kernel, .far = far_echo,
+	 .before = refuse_memfd, .arg = ENOMEM);
+SCENARIO(memfd_out_of_files, .near = works_on_the_kernel, .far = far_echo,
+	 .before = refuse_memfd, .arg = EMFILE);
+SCENARIO(memfd_unknown, .near = works_on_the_kernel, .far = far_echo,
+	 .before = refuse_memfd, .arg = ENOSYS);
+SCENARIO(unix_out_of_files, .near = works_on_the_kernel, .far = far_echo,
+	 .before = refuse_unix, .arg = EMFILE);
+SCENARIO(unix_not_supported, .near = works_on_the_kernel, .far = far_echo,
+	 .before = refuse_unix, .arg = EAFNOSUPPORT);
+SCENARIO(unix_not_permitted, .near = works_on_the_kernel, .far = far_echo,
+	 .before = refuse_unix, .arg = EPERM);
+SCENARIO(map_out_of_memory, .near = works_on_the_kernel, .far = far_echo,
+	 .before = refuse_shared_mmap, .arg = ENOMEM);
+SCENARIO(limited_from_start, .near = works, .far = far_echo,
+	 .flags = FROM_START);

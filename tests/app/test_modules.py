@@ -1,0 +1,367 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+tests/app/test_modules.py - what the switch and its modules have to say to each other
+
+    test_modules.py FOLDER    the folder with the modules of module_dummy.c
+
+Each scenario is a program of its own under osf, with OSF_MODULES and what else it
+needs; afterwards the module's log says what it was asked, and osf's log what was
+wrong.  That a module carries a connection is read from the statistics, while the
+connection is open.
+"""
+import ctypes
+import errno
+import glob
+import os
+import select
+import socket
+import sys
+import threading
+
+import harness
+
+PROTO_NONE, PROTO_INET, PROTO_SHM, PROTO_MODULE = range(4)
+DIRECT = 0x4f44
+N_BYTES = 1 << 20
+
+
+# --- inside a program under osf ---
+
+def listener(family=socket.AF_INET, host="127.0.0.1"):
+    s = of_family(family)
+    s.bind((host, 0))
+    s.listen(8)
+    return s
+
+
+def of_family(family):
+    """Python only knows what to do with the addresses of families it knows."""
+    if family != DIRECT:
+        return socket.socket(family)
+    fd = socket.socket(DIRECT).detach()
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fileno=fd)
+
+
+def own_stats():
+    """The last, if what started us had the same pid."""
+    return sorted(glob.glob(os.path.join(os.environ["OSF_STATS_DIR"],
+                                         "%d.*.osf" % os.getpid())))[-1]
+
+
+def protos(*socks):
+    """What carries each, as the statistics say."""
+    by_fd = {s.fd: s.proto for s in harness.Segment(own_stats()).socks}
+    return [by_fd.get(s.fileno()) for s in socks]
+
+
+def expect(got, want):
+    if got != want:
+        raise SystemExit("%r, where %r was expected" % (got, want))
+
+
+def receive(sock, n):
+    data = bytearray()
+    while len(data) < n:
+        part = sock.recv(n - len(data))
+        if not part:
+            raise SystemExit("end after %d of %d bytes" % (len(data), n))
+        data += part
+    return bytes(data)
+
+
+def exchange(one, two):
+    """Bytes through both directions, more than any buffer takes."""
+    for a, b in ((one, two), (two, one)):
+        sent = os.urandom(4096) * (N_BYTES // 4096)
+        thread = threading.Thread(target=a.sendall, args=(sent,))
+        thread.start()
+        expect(receive(b, N_BYTES) == sent, True)
+        thread.join()
+
+
+def connect(to, before=lambda s: None, family=socket.AF_INET):
+    s = of_family(family)
+    before(s)
+    s.connect(to.getsockname())
+    return s
+
+
+def pair(carriers=None, family=socket.AF_INET, **kw):
+    """A connection that works, and what carries its ends."""
+    with listener(family, **kw) as l:
+        one = connect(l, family=family)
+        expect([p[0] for p in select.select([l], [], [], 10)[:1] if p], [l])
+        two, peer = l.accept()
+        expect(peer[0], l.getsockname()[0])
+        expect((os.get_inheritable(one.fileno()),
+                os.get_inheritable(two.fileno())), (False, False))
+        exchange(one, two)
+        if carriers:
+            expect(protos(one, two), carriers)
+        one.close()
+        expect(two.recv(1), b"")
+        two.close()
+
+
+def carried():
+    pair([PROTO_MODULE] * 2)
+
+
+def by_kernel():
+    pair([PROTO_INET] * 2)
+
+
+def by_kernel_untouched():
+    """Where a rule leaves everything to it, nothing else is recorded."""
+    pair([PROTO_NONE, PROTO_INET])
+
+
+def by_shm():
+    pair([PROTO_SHM] * 2)
+
+
+def prefork():
+    """A child that was forked after listen() accepts."""
+    with listener() as l:
+        pid = os.fork()
+        if not pid:
+            two, _ = l.accept()
+            expect(protos(two), [PROTO_MODULE])
+            two.sendall(receive(two, N_BYTES))
+            os._exit(0)
+        one = connect(l)
+        sent = os.urandom(N_BYTES)
+        thread = threading.Thread(target=one.sendall, args=(sent,))
+        thread.start()
+        expect(receive(one, N_BYTES) == sent, True)
+        thread.join()
+        expect(os.waitpid(pid, 0)[1], 0)
+
+
+def nonblocking():
+    with listener() as l:
+        l.setblocking(False)
+        try:
+            l.accept()
+            raise SystemExit("accept() before anybody came")
+        except BlockingIOError:
+            pass
+        one = connect(l, lambda s: s.setblocking(False))
+        expect(os.get_blocking(one.fileno()), False)
+        select.select([l], [], [], 10)
+        two, _ = l.accept()
+        expect(os.get_blocking(two.fileno()), True)
+        expect(protos(one, two), [PROTO_MODULE] * 2)
+
+
+def old_module():
+    """It opens connections; arrivals, and closing, are none of its business."""
+    with listener() as l, socket.socket(socket.AF_UNIX) as peer:
+        peer.bind("\0osf-dummy/%d" % l.getsockname()[1])
+        peer.listen(1)
+        one = connect(l)
+        two = peer.accept()[0]
+        exchange(one, two)
+        expect(protos(one), [PROTO_MODULE])
+        peer.close()
+        one = connect(l)  # refused by then, so the kernel's
+        two = l.accept()[0]
+        exchange(one, two)
+        expect(protos(one)[0] in (PROTO_INET, PROTO_SHM), True)
+
+
+def gone():
+    """The first arrival is gone when it is accepted; accept() waits on."""
+    with listener() as l:
+        first, second = connect(l), connect(l)
+        two, _ = l.accept()
+        expect(first.recv(1), b"")
+        exchange(second, two)
+        expect(protos(second, two), [PROTO_MODULE] * 2)
+
+
+def not_asked():
+    """Sockets whose place a carrier could not take, or must not."""
+    with listener() as l, select.epoll() as ep:
+        kept = []
+        for before in (lambda s: kept.append(s.dup()),
+                       lambda s: ep.register(s, 0)):
+            kept += [connect(l, before), l.accept()[0]]
+        s = socket.socket()
+        r, w = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(w)
+            os.read(r, 1)
+            os._exit(0)
+        s.connect(l.getsockname())
+        kept += [s, l.accept()[0]]
+        expect(PROTO_MODULE in protos(*kept), False)
+        os.close(w)
+        os.waitpid(child, 0)
+        expect(s.connect_ex(l.getsockname()), errno.EISCONN)
+    pair(family=DIRECT)
+    pair(family=socket.AF_INET6, host="::1")
+
+
+def under_way():
+    """A connection under way is not opened a second time."""
+    with listener() as l:
+        s = socket.socket()
+        s.setblocking(False)
+        os.environ["DUMMY_REFUSE"] = "dummy"
+        expect(s.connect_ex(l.getsockname()), errno.EINPROGRESS)
+        del os.environ["DUMMY_REFUSE"]
+        select.select([], [s], [], 10)
+        expect(s.connect_ex(l.getsockname()) in (0, errno.EISCONN), True)
+        expect(protos(s)[0] in (PROTO_INET, PROTO_SHM), True)
+
+
+def notified():
+    event = (ctypes.c_uint32 * 4)(16, 4, 0, 0)
+    ctypes.CDLL(None).ops_inet_notification(event)
+
+
+# --- outside ---
+
+class Modules:
+    def __init__(self, run, folder):
+        self.run = run
+        self.folder = folder
+        self.n = 0
+
+    def path(self, name):
+        return name if "/" in name else \
+            os.path.join(self.folder, "module_%s.so" % name)
+
+    def play(self, scenario, modules, **env):
+        """Return: the lines of the modules' log, and osf's log."""
+        self.n += 1
+        logs = [self.run.path("%s.%d" % (name, self.n))
+                for name in ("module", "osf")]
+        extra = {"OSF_MODULES": ":".join(self.path(m) for m in modules),
+                 "DUMMY_LOG": logs[0], "OSF_LOG": "info",
+                 "OSF_LOG_FILE": logs[1]}
+        extra.update(env)
+        self.run.python(__file__, "program", scenario.__name__, eager=True,
+                        extra=extra)
+        texts = []
+        for path in logs:
+            with open(path) as f:
+                texts.append(f.read())
+        return texts[0].splitlines(), texts[1]
+
+    def expect(self, lines, *words):
+        """@lines are those of @words, in order, ports left out."""
+        got = [" ".join(w for w in line.split() if not w.isdigit())
+               for line in lines if "registered" not in line]
+        self.run.need(got == list(words), "modules said %r, not %r" %
+                      (got, list(words)))
+
+
+CARRIED = ["dummy listen", "dummy connect", "dummy connected",
+           "dummy accepted", "dummy close",
+           "dummy close", "dummy close listener"]
+REFUSED = ["dummy listen", "dummy connect", "dummy not mine",
+           "dummy close listener"]
+UNTOLD = ["dummy not mine", "dummy close"]  # a listener it never heard of
+
+
+def one_module(m):
+    m.expect(m.play(carried, ["dummy"])[0], *CARRIED)
+    m.expect(m.play(carried, ["dummy"], OSF_SHM="0")[0], *CARRIED)
+    lines = m.play(prefork, ["dummy"])[0]
+    m.run.need("dummy accepted" in lines, lines)
+    m.play(nonblocking, ["dummy"])
+    lines = m.play(gone, ["dummy"], DUMMY_GONE="1")[0]
+    m.run.need(lines.count("dummy gone") == 1 and
+               lines.count("dummy accepted") == 1, lines)
+    m.expect(m.play(notified, ["dummy"])[0], "dummy notify")
+
+
+def refusal(m):
+    """The next is asked before there is a connection; the kernel is the last."""
+    refuse = {"DUMMY_REFUSE": "dummy"}
+    m.expect(m.play(by_shm, ["dummy"], **refuse)[0], *REFUSED)
+    m.expect(m.play(by_kernel, ["dummy"], OSF_SHM="0", **refuse)[0], *REFUSED)
+    lines = m.play(carried, ["dummy", "other"], DUMMY_REFUSE="other")[0]
+    asked = [line.rsplit(" ", 1)[0] for line in lines if "connect" in line]
+    m.run.need(asked[:3] == ["other connect", "dummy connect",
+                             "dummy connected"], asked)
+    lines = m.play(not_asked, ["dummy"])[0]
+    m.run.need(not any("dummy connect" in line for line in lines), lines)
+    lines = m.play(under_way, ["dummy"])[0]
+    m.run.need(not any("connected" in line for line in lines), lines)
+
+
+def rules(m):
+    """They say which module is told of a listener, or asked to connect."""
+    def play(scenario, text, modules=("dummy",)):
+        return m.play(scenario, modules, OSF_RULES=text)[0]
+
+    m.expect(play(by_kernel, "use os tcp_client *:*"),
+             "dummy listen", "dummy not mine", "dummy close listener")
+    m.expect(play(by_shm, "use shm tcp_client *:*"),
+             "dummy listen", "dummy not mine", "dummy close listener")
+    m.expect(play(by_kernel, "use os tcp_server *:*"),
+             "dummy connect", *UNTOLD)
+    m.expect(play(by_kernel_untouched, "use os tcp_server *:*; "
+                  "use os tcp_client *:*"), "dummy close")
+    m.expect(play(carried, "use osf tcp_client *:*"), *CARRIED)
+    m.expect(play(carried, "use nobody tcp_client *:*"), *CARRIED)
+    lines = play(carried, "use dummy tcp_client 127.0.0.0/8:*; "
+                 "use dummy tcp_server *:*", ("dummy", "other"))
+    m.expect([line for line in lines if "dummy" in line], *CARRIED)
+    m.run.need("other not mine" in lines and
+               not any("other listen" in line or "other connect" in line
+                       for line in lines), lines)
+    lines = play(carried, "", ("dummy", "other"))  # by priority
+    m.run.need(any("other connected" in line for line in lines) and
+               not any("dummy connect" in line for line in lines), lines)
+
+
+def generations(m):
+    lines = m.play(old_module, ["dummy_old"])[0]
+    m.run.need(lines[0] == "dummy registered 1: 0", lines)
+    m.expect(lines, "dummy connect", "dummy connected", "dummy connect")
+    lines, log = m.play(carried, ["dummy_newer"])
+    m.run.need(lines[:2] == ["dummy registered 3: -7",
+                             "dummy registered again: 0"], lines)
+    m.run.need("made for a newer osf" in log, log)
+    m.expect(lines, *CARRIED)
+
+
+def what_is_wrong_is_said(m):
+    missing = os.path.join(m.folder, "missing.so")
+    long_path = "/" + "x" * 600
+    lines, log = m.play(carried, [missing, "", __file__, "dummy_no_entry",
+                                  "dummy_fails", long_path, "dummy",
+                                  "dummy_newer"])
+    for words in ("missing.so: cannot open shared object file",
+                  "test_modules.py: invalid ELF header",
+                  "module_dummy_no_entry.so: has no osf_module_init",
+                  "module_dummy_fails.so: not used: osf_module_init: "
+                  "Input/output error", "its path is too long",
+                  "protocol dummy not registered: there is one of that name"):
+        m.run.need(words in log, "%r is not in:\n%s" % (words, log))
+    m.expect(lines, *CARRIED)
+
+
+def main():
+    run = harness.Run(__file__)
+    if run.is_kernel:
+        harness.skip("modules need osf")
+    m = Modules(run, os.path.abspath(sys.argv[1]))
+    if not os.path.exists(m.path("dummy")):
+        harness.skip("no modules in %s" % m.folder)
+    for part in (one_module, refusal, rules, generations,
+                 what_is_wrong_is_said):
+        part(m)
+    run.done()
+
+
+if sys.argv[1] == "program":
+    globals()[sys.argv[2]]()
+else:
+    main()

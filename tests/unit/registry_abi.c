@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/registry_abi.c - modules and osf of different generations, and what
+ * the registry makes of what a module answers
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/libc.h"
+#include "ops/registry.h"
+#include "osf/proto.h"
+#include "unit.h"
+
+static const struct sockaddr_in here = {
+	.sin_family = AF_INET,
+	.sin_addr = { .s_addr = 0x0100007f } /* 127.0.0.1 */
+};
+#define TO_HERE (const struct sockaddr *)&here, (socklen_t)sizeof(here)
+
+/* What the modules below do, and have done. */
+static int answer, gives;
+static int n_connect, n_listen, n_notify, n_accept, n_close;
+
+static int on_connect(uint64_t id, int fd, const struct sockaddr *to,
+		      socklen_t len, unsigned timeout_ms, int *carrier)
+{
+	n_connect++;
+	if (!answer)
+		*carrier = gives;
+	return answer;
+}
+static int on_listen(uint64_t id, int fd, int backlog) { return ++n_listen, 0; }
+static void on_notify(const struct osf_inet_event *event) { n_notify++; }
+static int on_accept(uint64_t listener, uint64_t id, int fd,
+		     struct sockaddr_storage *from, socklen_t *len,
+		     int *carrier)
+{
+	n_accept++;
+	if (!answer)
+		*carrier = gives;
+	return answer;
+}
+static void on_close(uint64_t id) { n_close++; }
+
+/* A later osf's struct. */
+struct later {
+	struct osf_proto proto;
+	uint64_t tail[2];
+};
+
+static struct later full(void)
+{
+	return (struct later){ .proto = {
+				   .size = sizeof(struct osf_proto),
+				   .name = "full",
+				   .caps = OSF_CAP_LOCAL,
+				   .connect = on_connect,
+				   .listen = on_listen,
+				   .notify = on_notify,
+				   .accept = on_accept,
+				   .close = on_close,
+			       } };
+}
+
+static int reset(void **state)
+{
+	answer = -ECONNREFUSED;
+	gives = -1;
+	n_connect = n_listen = n_notify = n_accept = n_close = 0;
+	return 0;
+}
+
+/* Calls each op once; a socket's place does not matter. */
+static void ask_all(void)
+{
+	struct osf_inet_event event = { .size = sizeof(event) };
+	struct sockaddr_storage from = { .ss_family = AF_INET };
+	socklen_t len = sizeof(here);
+
+	assert_int_equal(registry_connect(1, 0, TO_HERE, NULL), -EAGAIN);
+	registry_listen(1, 0, 1, NULL);
+	ops_inet_notification(&event);
+	assert_int_equal(registry_accept(1, 2, 0, &from, &len), -EAGAIN);
+	registry_close(1);
+}
+
+static void every_size_gets_the_ops_that_it_reaches(void **state)
+{
+	const size_t head = offsetof(struct osf_proto, connect);
+	long page = sysconf(_SC_PAGESIZE);
+	char *at = mmap(NULL, (size_t)page * 2, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct later l = full();
+
+	/* A struct ends where its writer's ended, and behind it is nothing. */
+	assert_int_equal(mprotect(at + page, (size_t)page, PROT_NONE), 0);
+	for (size_t size = 8; size <= sizeof(struct osf_proto); size += 8) {
+		struct osf_proto *p = (void *)(at + page - size);
+
+		l.proto.size = (uint32_t)size;
+		memcpy(p, &l, size);
+		reset(NULL);
+		if (size < head) {
+			assert_int_equal(ops_proto_register(p), -EINVAL);
+			continue;
+		}
+		assert_int_equal(ops_proto_register(p), 0);
+		ask_all();
+		assert_int_equal(n_connect, size >= head + 8);
+		assert_int_equal(n_listen, size >= head + 16);
+		assert_int_equal(n_notify, size >= OSF_PROTO_SIZE_1);
+		assert_int_equal(n_accept, size >= head + 32);
+		assert_int_equal(n_close, size >= OSF_PROTO_SIZE_2);
+		assert_int_equal(ops_proto_unregister(p), 0);
+	}
+	munmap(at, (size_t)page * 2);
+}
+
+static void a_longer_one_may_be_if_what_is_new_is_unused(void **state)
+{
+	struct later l = full();
+
+	for (uint32_t more = 0; more <= sizeof(l.tail); more++) {
+		l.proto.size = (uint32_t)sizeof(l.proto) + more;
+		assert_int_equal(ops_proto_register(&l.proto), 0);
+		assert_int_equal(ops_proto_unregister(&l.proto), 0);
+	}
+	l.tail[1] = UINT64_C(1) << 63;
+	assert_int_equal(ops_proto_register(&l.proto), -E2BIG);
+	l.proto.size--; /* the byte that is not 0 is beyond it */
+	assert_int_equal(ops_proto_register(&l.proto), 0);
+	assert_int_equal(ops_proto_unregister(&l.proto), 0);
+}
+
+static void what_is_asked_for_and_not_known_is_refused(void **state)
+{
+	struct later l = full();
+
+	for (int bit = 0; bit < 64; bit++) {
+		l.proto.comp_mask = UINT64_C(1) << bit;
+		assert_int_equal(ops_proto_register(&l.proto), -EOPNOTSUPP);
+	}
+	l = full();
+	l.proto.reserved = 1;
+	assert_int_equal(ops_proto_register(&l.proto), -EINVAL);
+	l = full();
+	l.proto.reserved2 = 1;
+	assert_int_equal(ops_proto_register(&l.proto), -EINVAL);
+	l = full();
+	l.proto.size = UINT32_MAX;
+	assert_int_equal(ops_proto_register(&l.proto), -EINVAL);
+	assert_int_equal(ops_proto_register(NULL), -EINVAL);
+	assert_false(registry_any());
+	l = full();
+	l.proto.caps = UINT64_MAX; /* says what it can, asks for nothing */
+	assert_int_equal(ops_proto_register(&l.proto), 0);
+	assert_int_equal(ops_proto_unregister(&l.proto), 0);
+}
+
+static void absent_ops_are_not_called(void **state)
+{
+	struct osf_proto p = { .size = sizeof(p),
+			       .name = "empty",
+			       .caps = OSF_CAP_LOCAL };
+
+	assert_int_equal(ops_proto_register(&p), 0);
+	ask_all();
+	assert_int_equal(ops_proto_unregister(&p), 0);
+	assert_int_equal(ops_proto_unregister(&p), -ENOENT);
+	ask_all();
+}
+
+static void names_are_words_and_each_is_there_once(void **state)
+{
+	static const struct {
+		const char *name;
+		int err;
+	} cases[] = {
+		{ NULL, -EINVAL },
+		{ "", -EINVAL },
+		{ "Upper", -EINVAL },
+		{ "two words", -EINVAL },
+		{ "sixteen-letters-", -EINVAL },
+		{ "full", -EEXIST },
+		{ "os", -EEXIST },
+		{ "inet", -EEXIST },
+		{ "shm", -EEXIST },
+		{ "osf", -EEXIST },
+	};
+	struct later first = full(), l = full();
+
+	assert_int_equal(ops_proto_register(&first.proto), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		l.proto.name = cases[i].name;
+		assert_int_equal(ops_proto_register(&l.proto), cases[i].err);
+	}
+	l.proto.name = "fifteen-letters";
+	assert_int_equal(ops_proto_register(&l.proto), 0);
+	assert_int_equal(ops_proto_unregister(&l.proto), 0);
+	assert_int_equal(ops_proto_unregister(&first.proto), 0);
+}
+
+static void there_is_room_for_sixteen(void **state)
+{
+	static struct osf_proto many[17];
+	char names[17][4];
+
+	for (int i = 0; i < 17; i++) {
+		snprintf(names[i], sizeof(names[i]), "p%d", i);
+		many[i] = (struct osf_proto){ .size = sizeof(many[i]),
+					      .name = names[i] };
+		assert_int_equal(ops_proto_register(&many[i]),
+				 i < 16 ? 0 : -ENOSPC);
+	}
+	for (int i = 0; i < 16; i++)
+		assert_int_equal(ops_proto_unregister(&many[i]), 0);
+	assert_false(registry_any());
+}
+
+static void rules_and_addresses_choose(void **state)
+{
+	static const char *const providers[] = { "os",  "inet", "shm", "full",
+						 "osf", "sdp",  NULL };
+	static const int n_asked[] = { 0, 0, 0, 1, 1, 1, 1 };
+	const struct sockaddr_in6 six = { .sin6_family = AF_INET6,
+					  .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	const struct sockaddr odd = { .sa_family = AF_UNIX };
+	struct later l = full();
+
+	assert_int_equal(ops_proto_register(&l.proto), 0);
+	for (size_t i = 0; i < sizeof(n_asked) / sizeof(n_asked[0]); i++) {
+		reset(NULL);
+		assert_int_equal(registry_connect(1, 0, TO_HERE, providers[i]),
+				 -EAGAIN);
+		registry_listen(1, 0, 1, providers[i]);
+		assert_int_equal(n_connect, n_asked[i]);
+		assert_int_equal(n_listen, n_asked[i]);
+	}
+	reset(NULL);
+	assert_int_equal(
+	    registry_connect(1, 0, (const void *)&six, sizeof(six), NULL),
+	    -EAGAIN);
+	l.proto.caps = OSF_CAP_REMOTE;
+	assert_int_equal(registry_connect(1, 0, TO_HERE, NULL), -EAGAIN);
+	assert_int_equal(registry_connect(1, 0, &odd, sizeof(odd), NULL),
+			 -EAGAIN);
+	assert_int_equal(n_connect, 0);
+	l.proto.caps = OSF_CAP_LOCAL | OSF_CAP_IPV6;
+	assert_int_equal(
+	    registry_connect(1, 0, (const void *)&six, sizeof(six), NULL),
+	    -EAGAIN);
+	/* Less than an IPv6 address takes. */
+	assert_int_equal(registry_connect(1, 0, (const void *)&six, 16, NULL),
+			 -EAGAIN);
+	assert_int_equal(n_connect, 1);
+	assert_int_equal(ops_proto_unregister(&l.proto), 0);
+}
+
+static void a_carrier_takes_place_and_flags_of_the_socket(void **state)
+{
+	struct later l = full();
+	int pair[2];
+
+	answer = 0;
+	assert_int_equal(ops_proto_register(&l.proto), 0);
+	for (int flags = 0; flags < 4; flags++) {
+		int fd = socket(AF_INET,
+				SOCK_STREAM | (flags & 1 ? SOCK_NONBLOCK : 0) |
+				    (flags & 2 ? SOCK_CLOEXEC : 0),
+				0);
+		char c = 0;
+
+		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+		gives = pair[0];
+		assert_int_equal(registry_connect(1, fd, TO_HERE, NULL), 0);
+		assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK,
+				 flags & 1 ? O_NONBLOCK : 0);
+		assert_int_equal(fcntl(fd, F_GETFD),
+				 flags & 2 ? FD_CLOEXEC : 0);
+		assert_int_equal(fcntl(gives, F_GETFD), -1);
+		assert_int_equal(write(pair[1], "x", 1), 1);
+		assert_int_equal(read(fd, &c, 1), 1);
+		close(pair[1]);
+		close(fd);
+	}
+	assert_int_equal(ops_proto_unregister(&l.proto), 0);
+}
+
+static void a_carrier_that_is_none_leaves_the_socket_alone(void **state)
+{
+	struct sockaddr_storage from = { .ss_family = AF_INET };
+	struct later l = full();
+	socklen_t len = sizeof(here);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	answer = 0;
+	assert_int_equal(ops_proto_register(&l.proto), 0);
+	for (int i = 0; i < 2; i++) {
+		gives = i ? fd : -1;
+		assert_int_equal(registry_connect(1, fd, TO_HERE, NULL),
+				 -EAGAIN);
+		assert_int_equal(registry_accept(1, 2, fd, &from, &len),
+				 -ECONNABORTED);
+		assert_int_equal(fcntl(fd, F_GETFD), 0);
+	}
+	close(fd);
+	assert_int_equal(ops_proto_unregister(&l.proto), 0);
+}
+
+static int at_once(uint64_t id, int fd, const struct sockaddr *to,
+		   socklen_t len, unsigned timeout_ms, int *carrier)
+{
+	n_connect++;
+	return registry_connect(id, fd, to, len, NULL);
+}
+
+static void a_module_is_not_asked_about_its_own_calls(void **state)
+{
+	struct later l = full();
+
+	l.proto.connect = at_once;
+	assert_int_equal(ops_proto_register(&l.proto), 0);
+	assert_int_equal(registry_connect(1, 0, TO_HERE, NULL), -EAGAIN);
+	assert_int_equal(n_connect, 1);
+	assert_int_equal(ops_proto_unregister(&l.proto), 0);
+}
+
+#define T(name) cmocka_unit_test_setup(name, reset)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(every_size_gets_the_ops_that_it_reaches),
+		T(a_longer_one_may_be_if_what_is_new_is_unused),
+		T(what_is_asked_for_and_not_known_is_refused),
+		T(absent_ops_are_not_called),
+		T(names_are_words_and_each_is_there_once),
+		T(there_is_room_for_sixteen),
+		T(rules_and_addresses_choose),
+		T(a_carrier_takes_place_and_flags_of_the_socket),
+		T(a_carrier_that_is_none_leaves_the_socket_alone),
+		T(a_module_is_not_asked_about_its_own_calls),
+	};
+
+	libc_resolve();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
