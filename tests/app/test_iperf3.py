@@ -11,13 +11,14 @@ import harness
 RUNS = {"forward": [], "reverse": ["-R"], "parallel": ["-P", "4"],
         "both ways": ["--bidir"], "blocks": ["-l", "1K"],
         "bounded": ["-n", "100M"], "file sizes": ["-n", "64M", "-Z"]}
-# At the end what is in flight is dropped, and counted as sent only.
-FLIGHT = 16 << 20
+# At the end what is in flight is dropped, and counted as sent only: a ring, or the
+# kernel's buffers, of each stream.
+FLIGHT = 17 << 20
 
 
 def agree(run, name, sent, received):
     run.need(received > 0, "%s: nothing received" % name)
-    run.need(0 <= sent - received <= FLIGHT or sent == received,
+    run.need(0 <= sent - received <= FLIGHT * (4 if name == "parallel" else 1) or sent == received,
              "%s: %d bytes sent, %d received" % (name, sent, received))
 
 
