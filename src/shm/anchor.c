@@ -76,19 +76,25 @@ void anchor_ring(struct sock *sk, int fd)
 	errno = saved;
 }
 
-COLD void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
-			uint32_t *anchor_word)
+/*
+ * For data a slot stays armed (@stays): a bit that is set twice is set once, and
+ * neither side has to write the other's line for every message.  All else is armed
+ * for one time.
+ */
+void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
+		   uint32_t *anchor_word, bool stays)
 {
 	bool ring = load_rlx(anchor_word) && xchg(anchor_word, 0u);
 
-	if (load_rlx(inbox_word) && xchg(inbox_word, 0u)) {
-		uint32_t slot = load_acq(&shm_peer(sk)->slot);
+	if (load_rlx(inbox_word) && (stays || xchg(inbox_word, 0u))) {
+		const struct seg_side *p = shm_peer(sk);
+		uint32_t slot = load_acq(&p->slot);
 
-		if (slot == SLOT_NONE || !sk->peer_inbox ||
-		    load_rlx(&shm_peer(sk)->flags) & SEG_SHARED)
-			ring = true;
-		else
+		if (slot != SLOT_NONE && sk->peer_inbox &&
+		    !(load_rlx(&p->flags) & SEG_SHARED))
 			ring |= inbox_post(sk->peer_inbox, slot);
+		else
+			ring |= !stays || xchg(inbox_word, 0u);
 	}
 	if (ring)
 		anchor_ring(sk, fd);

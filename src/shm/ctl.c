@@ -189,13 +189,22 @@ void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
 {
 	struct seg_side *me = shm_me(sk);
 
-	if (events & POLLIN)
-		store_rlx(how == ARM_INBOX ? &me->rx_inbox : &me->rx_anchor,
-			  1u);
-	if (events & POLLOUT)
-		store_rlx(how == ARM_INBOX ? &me->tx_inbox : &me->tx_anchor,
-			  1u);
-	fence_full(); /* Dekker; the caller looks next */
+	uint32_t *rx = how == ARM_INBOX ? &me->rx_inbox : &me->rx_anchor;
+	uint32_t *tx = how == ARM_INBOX ? &me->tx_inbox : &me->tx_anchor;
+	bool fresh = false;
+
+	/* A slot that is armed already needs no fence: its bit was cleared, by an
+	 * exchange, before the caller's next look. */
+	if (events & POLLIN && (how == ARM_ANCHOR || !load_rlx(rx))) {
+		store_rlx(rx, 1u);
+		fresh = true;
+	}
+	if (events & POLLOUT) {
+		store_rlx(tx, 1u);
+		fresh = true;
+	}
+	if (fresh)
+		fence_full(); /* Dekker; the caller looks next */
 	if (events & POLLIN)
 		tell_of_space(sk, fd);
 }

@@ -232,6 +232,10 @@ HOT bool inbox_post(struct inbox *in, uint32_t slot)
 	uint64_t mask = UINT64_C(1) << (bit % 64);
 	unsigned w = bit / 64;
 
+	/* Unharvested: whoever set it sees to the rest, and the news, stored before
+	 * this load (the caller's fence), will be looked at with it. */
+	if (load_rlx(&l->bits[w]) & mask)
+		return false;
 	fetch_or(&l->bits[w], mask);
 	if (!(load_seq(&l->summary[w / 64]) & UINT64_C(1) << (w % 64)))
 		fetch_or(&l->summary[w / 64], UINT64_C(1) << (w % 64)); /* I1 */

@@ -130,7 +130,7 @@ static inline struct seg_side *shm_peer(const struct sock *sk)
 }
 
 void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
-		   uint32_t *anchor_word);
+		   uint32_t *anchor_word, bool stays);
 
 /* After putting bytes into the ring: does the consumer want to be told?  Early is
  * for in between: it may miss one who is just going to sleep. */
@@ -139,7 +139,7 @@ static inline void shm_told_early(struct sock *sk, int fd)
 	struct seg_side *p = shm_peer(sk);
 
 	if (unlikely(load_rlx(&p->rx_inbox) | load_rlx(&p->rx_anchor)))
-		shm_wake_peer(sk, fd, &p->rx_inbox, &p->rx_anchor);
+		shm_wake_peer(sk, fd, &p->rx_inbox, &p->rx_anchor, true);
 }
 
 static inline void shm_told_data(struct sock *sk, int fd)
@@ -155,7 +155,7 @@ static inline void shm_told_space(struct sock *sk, int fd)
 
 	fence_full();
 	if (unlikely(load_rlx(&p->tx_inbox) | load_rlx(&p->tx_anchor)))
-		shm_wake_peer(sk, fd, &p->tx_inbox, &p->tx_anchor);
+		shm_wake_peer(sk, fd, &p->tx_inbox, &p->tx_anchor, false);
 }
 
 static inline void sock_lock(const struct sock *sk, struct lock *l)
