@@ -113,7 +113,7 @@ static int set_ours(struct sock *sk, int level, int name, const void *val,
 		return 1;
 	}
 	if (level == SOL_SOCKET && name == SO_RCVLOWAT) {
-		sk->rcvlowat = v < 0 ? INT32_MAX : v ? v : 1;
+		store_rlx(&sk->rcvlowat, v < 0 ? INT32_MAX : v ? v : 1);
 		return 1;
 	}
 	return 0;
@@ -126,9 +126,9 @@ static void set_both(struct sock *sk, int fd, int level, int name,
 	if (level != SOL_SOCKET)
 		return;
 	if (name == SO_RCVTIMEO && len >= sizeof(struct timeval))
-		sk->rcvtimeo_ns = timeval_ns(val);
+		store_rlx(&sk->rcvtimeo_ns, timeval_ns(val));
 	else if (name == SO_SNDTIMEO && len >= sizeof(struct timeval))
-		sk->sndtimeo_ns = timeval_ns(val);
+		store_rlx(&sk->sndtimeo_ns, timeval_ns(val));
 	else if (name == SO_SNDBUF || name == SO_SNDBUFFORCE)
 		shm_sndbuf_changed(sk, fd);
 }
@@ -208,7 +208,7 @@ OSF_API int getsockopt(int fd, int level, int name, void *restrict val,
 	else if (level == IPPROTO_TCP && name == TCP_CORK)
 		v = sk->cork;
 	else if (level == SOL_SOCKET && name == SO_RCVLOWAT)
-		v = sk->rcvlowat;
+		v = load_rlx(&sk->rcvlowat);
 	else
 		return r;
 	memcpy(val, &v, MIN((size_t)*len, sizeof(v)));

@@ -76,13 +76,12 @@ static bool tx_writable(struct sock *sk)
 
 static bool rx_enough(struct sock *sk)
 {
+	uint32_t low = (uint32_t)load_rlx(&sk->rcvlowat);
 	enum ring_mark mark;
 
-	if (likely(sk->rcvlowat <= 1))
+	if (likely(low <= 1))
 		return ring_rx_ready(&sk->rx);
-	return ring_rx_bytes(&sk->rx, (uint32_t)sk->rcvlowat, &mark) >=
-		   (uint32_t)sk->rcvlowat ||
-	       mark != RING_NONE;
+	return ring_rx_bytes(&sk->rx, low, &mark) >= low || mark != RING_NONE;
 }
 
 /* A candidate that nobody reads or writes still has to notice its peer. */

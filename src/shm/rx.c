@@ -314,8 +314,9 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	size_t got = 0;
 
 	bool bad = is_bad(iov, n) && !(flags & MSG_TRUNC);
-	size_t target =
-	    flags & MSG_WAITALL ? want : MIN((size_t)sk->rcvlowat, want);
+	size_t target = flags & MSG_WAITALL
+			    ? want
+			    : MIN((size_t)load_rlx(&sk->rcvlowat), want);
 	for (;;) {
 		sock_lock(sk, &sk->rx_lock);
 		if (unlikely(sock_mode(sk) == SOCK_KERNEL)) {

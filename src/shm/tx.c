@@ -181,7 +181,9 @@ static int tx_begin(struct sock *sk, int fd)
 
 static uint64_t send_deadline(const struct sock *sk)
 {
-	return sk->sndtimeo_ns ? now_ns() + sk->sndtimeo_ns : UINT64_MAX;
+	uint64_t timeout_ns = load_rlx(&sk->sndtimeo_ns);
+
+	return timeout_ns ? now_ns() + timeout_ns : UINT64_MAX;
 }
 
 HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,

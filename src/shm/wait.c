@@ -149,7 +149,7 @@ static int rx_sleep(struct sock *sk, int fd, bool partial)
 	struct nap n = { .ready = rx_ready,
 			 .arg = sk,
 			 .tick_ns = NS_PER_MS,
-			 .restarts = !partial && !sk->rcvtimeo_ns };
+			 .restarts = !partial && !load_rlx(&sk->rcvtimeo_ns) };
 	bool others = anchor_sleep_begin(sk, fd);
 	int err = 0;
 
@@ -163,7 +163,7 @@ static int rx_sleep(struct sock *sk, int fd, bool partial)
 	if (rx_ready(sk)) {
 		;
 	} else if (awake || partial) {
-		n.deadline_ns = deadline_after(sk->rcvtimeo_ns);
+		n.deadline_ns = deadline_after(load_rlx(&sk->rcvtimeo_ns));
 		if (!awake) {
 			n.events = POLLIN | POLLRDHUP;
 			n.tick_ns = UINT64_MAX;
@@ -218,7 +218,7 @@ static int tx_sleep(struct sock *sk, int fd, struct tx_seen *seen,
 	fetch_add(&sk->n_tx_sleepers, 1);
 	if (tx_ready(seen)) {
 		;
-	} else if (awake || !n.restarts || sk->rcvtimeo_ns) {
+	} else if (awake || !n.restarts || load_rlx(&sk->rcvtimeo_ns)) {
 		if (!awake) {
 			n.events = POLLIN | POLLRDHUP;
 			n.tick_ns = UINT64_MAX;

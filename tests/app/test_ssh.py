@@ -84,8 +84,8 @@ def main():
         run.need(harness.sha256(run.path("dst")) == harness.sha256(src),
                  "scp %s back differs" % options)
         os.unlink(run.path("dst"))
-    # sshd runs each session in a child with a clean environment, and it
-    # re-executes itself: not offloading is allowed, a wrong byte is not.
+    # sshd re-executes itself for each session, which adopts the connection.
+    run.expect_offloaded(3, 10 << 20)
     run.done()
 
 
