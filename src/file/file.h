@@ -134,8 +134,18 @@ void file_for_each(void (*each)(int fd, struct file *f));
 /* The smallest entry >= @from, -1 for none. */
 int file_next(int from);
 
+/* handoff.c: somebody who knows nothing of us will use the connection.  Afterwards
+ * @fd, and every other descriptor of it, may be used with plain system calls. */
+void file_hand_off(struct file *f, int fd, enum osf_reason why);
+void file_hand_over(int fd, enum osf_reason why); /* any descriptor */
+/* This process is about to execute another program, or to start one. */
+void file_before_exec(char *const *argv, char *const *envp);
+void file_before_spawn(char *const *argv, char *const *envp);
 /* fork.c */
 void fork_init(void);
+void fork_before(void); /* for forks that run no atfork handlers */
+void fork_parent(void);
+void fork_child(void);
 void file_exit(void); /* the process is about to end */
 /* adopt.c: sockets that were there before us. */
 void file_adopt(void);

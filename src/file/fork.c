@@ -64,7 +64,7 @@ static void inherit(int fd, struct file *f)
 	shm_after_fork(f->sk);
 }
 
-static void before(void)
+void fork_before(void)
 {
 	hold_reap();
 	n_met = 0;
@@ -73,7 +73,7 @@ static void before(void)
 	walk_all(gain);
 }
 
-static void in_child(void)
+void fork_child(void)
 {
 	lock_after_fork();
 	arena_after_fork();
@@ -103,4 +103,6 @@ void file_exit(void)
 	}
 }
 
-void fork_init(void) { pthread_atfork(before, hold_parent, in_child); }
+void fork_parent(void) { hold_parent(); }
+
+void fork_init(void) { pthread_atfork(fork_before, fork_parent, fork_child); }

@@ -233,18 +233,17 @@ static COLD void pass_on(const struct msghdr *msg)
 			continue;
 		const int *fds = (const int *)CMSG_DATA(c);
 		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < n; i++) {
-			CALL(p) = { .file = file_get(fds[i]) };
-
-			if (!p.file || p.file->kind != FILE_SOCK)
-				continue;
-			if (ops_pin(p.file->sk, OSF_REASON_PASSED))
-				file_pass(p.file);
-			else if (p.file->sk->seg)
-				shm_take_back(p.file->sk, fds[i],
-					      OSF_REASON_PASSED);
-		}
+		for (size_t i = 0; i < n; i++)
+			file_hand_over(fds[i], OSF_REASON_PASSED);
 	}
+}
+
+static void pass_on_all(const struct mmsghdr *msgs, unsigned n)
+{
+	for (unsigned i = 0; i < n && i < UIO_MAXIOV; i++)
+		if (unlikely(msgs[i].msg_hdr.msg_controllen) &&
+		    !is_bad_ptr(msgs[i].msg_hdr.msg_control))
+			pass_on(&msgs[i].msg_hdr);
 }
 
 #define PASSES_sendmsg                                                         \
@@ -385,6 +384,8 @@ static int edge_sendmmsg(struct file *f, int fd, struct mmsghdr *msgs,
 
 OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 {
+	if (!is_bad_ptr(msgs))
+		pass_on_all(msgs, n);
 	CALL(c) = { .file = file_get(fd) };
 
 	if (likely(!c.file) || c.file->kind != FILE_SOCK || is_bad_ptr(msgs))

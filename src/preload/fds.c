@@ -335,7 +335,7 @@ OSF_API int ioctl(int fd, unsigned long req, ...)
 			return -1;
 		}
 		n = req == FIONREAD ? shm_inq(c.file->sk, fd)
-				    : shm_outq(c.file->sk);
+				    : shm_outq(c.file->sk, fd);
 		if (n >= 0)
 			*(int *)arg = n;
 		return (int)libc_ret(n < 0 ? n : 0, saved);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * preload/init.c - how osf comes to life inside a program, and its processes
+ * preload/init.c - how osf comes to life inside a program
  *
  * The constructor runs before main(); calls that come earlier, from constructors of
  * other libraries, are libc's (nothing has an entry yet).  If a rule is wrong the
@@ -8,7 +8,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -44,16 +43,3 @@ __attribute__((constructor)) static void osf_start(void)
 }
 
 __attribute__((destructor)) static void osf_stop(void) { file_exit(); }
-
-OSF_API void _exit(int status)
-{
-	file_exit();
-	for (;;)
-		syscall(SYS_exit_group, status);
-}
-
-OSF_API void _Exit(int status) { _exit(status); }
-
-/* The child of vfork() runs in our memory: what it closes would be closed in our
- * tables.  A fork() keeps every promise of vfork() but its speed. */
-OSF_API pid_t vfork(void) { return fork(); }

@@ -145,7 +145,7 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 	enum osf_reason reason = kernel_only(level, name);
 	/* What the upgrade takes over must not change beneath it. */
 	bool ours = !call_enter(&c);
-	if (ours && set_ours(sk, level, name, val, len))
+	if (ours && set_ours(sk, level, name, val, len) && !sk->recalled)
 		return 0;
 	int r = libc.setsockopt(fd, level, name, val, len);
 	call_leave(&c);

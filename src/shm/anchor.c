@@ -61,8 +61,9 @@ void anchor_ring(struct sock *sk, int fd)
 	if (!sk->tx_ring)
 		return; /* our TCP still carries the stream */
 	fetch_add(&me->bells, 1);
-	if (load_seq(&shm_peer(sk)->flags) & SEG_CLOSED) {
-		fetch_sub(&me->bells, 1); /* Dekker with shm_leave() */
+	if (load_seq(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_RECALL)) {
+		/* Dekker with shm_leave() and shm_recall() */
+		fetch_sub(&me->bells, 1);
 		return;
 	}
 	count(&sk->st.n_wakes, 1);
@@ -107,8 +108,10 @@ void anchor_drain(struct sock *sk, int fd)
 	char bin[64];
 	int saved = errno;
 
-	if (load_rlx(&sk->rx_tcp))
-		return; /* stream bytes come first, and know their number */
+	/* Stream bytes come first, and know their number; or there are no more
+	 * doorbells. */
+	if (load_rlx(&sk->rx_tcp) || load_rlx(&sk->recalled))
+		return;
 	while (rung != sk->bells_drained) {
 		uint32_t due = rung - sk->bells_drained;
 		ssize_t n =

@@ -8,6 +8,7 @@
  * both halves are shut, or at close.
  */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
@@ -213,6 +214,8 @@ static void tx_shut(struct sock *sk, int fd)
 	if (sk->shut & SHUT_BIT_WR)
 		return;
 	store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_WR));
+	if (shm_is_recalled(sk))
+		shm_tx_recalled(sk, fd, 0);
 	if (!sk->tx_ring || sk->rx_broken) {
 		libc.shutdown(fd, SHUT_WR);
 		return;
@@ -221,6 +224,8 @@ static void tx_shut(struct sock *sk, int fd)
 	sk->tx_fin = 1;
 	fetch_or(&shm_me(sk)->flags, SEG_TX_FIN); /* S2 */
 	shm_told_data(sk, fd);
+	if (shm_is_recalled(sk))
+		shm_tx_recalled(sk, fd, 0);
 }
 
 /* A connection that both ends have finished, or that was reset, is none. */
@@ -242,7 +247,7 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 	lock_get(&sk->tx_lock);
 	if (sock_mode(sk) == SOCK_CANDIDATE)
 		shm_candidate_decide(sk, fd);
-	bool ours = sock_mode(sk) != SOCK_KERNEL;
+	bool ours = sock_mode(sk) != SOCK_KERNEL && !sk->recalled;
 	if (ours) {
 		int over = is_over(sk, fd);
 
@@ -314,9 +319,13 @@ int shm_inq(struct sock *sk, int fd)
  * receiver's kernel acknowledges what its buffer can hold.  The ring is both
  * buffers: what lies in its older half counts as acknowledged.
  */
-int shm_outq(struct sock *sk)
+int shm_outq(struct sock *sk, int fd)
 {
+	int n = 0;
 	GUARD(&sk->tx_lock);
+
+	if (!sk->tx_ring)
+		return libc.ioctl(fd, SIOCOUTQ, &n) < 0 ? -errno : n;
 	if (ring_tx_refresh(&sk->tx))
 		return 0;
 	uint32_t used = ring_tx_used(&sk->tx);
@@ -331,6 +340,8 @@ void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
 {
 	lock_get(&sk->rx_lock);
 	lock_get(&sk->tx_lock);
+	if (sock_mode(sk) == SOCK_SHM && shm_is_recalled(sk))
+		shm_tx_recalled(sk, fd, 0);
 	if (sock_mode(sk) == SOCK_SHM && sk->tx_ring && !sk->tx_fin) {
 		/* The last doorbell of ours, so that a sleeper hears of it. */
 		fetch_or(&shm_me(sk)->flags, SEG_WANT_BACK);
@@ -396,8 +407,8 @@ void shm_exit(struct sock *sk, int fd)
 
 	if (sock_mode(sk) != SOCK_SHM || sk->rx_broken)
 		return;
-	bool unread =
-	    !sk->rx_tcp && !sk->rx_eof && ring_rx_bytes(&sk->rx, 1, &mark);
+	bool unread = !sk->rx_tcp && !sk->rx_eof && !sk->rx_back &&
+		      ring_rx_bytes(&sk->rx, 1, &mark);
 	if (sk->tx_ring && !sk->tx_fin && !unread && !will_reset(fd) &&
 	    lock_try(&sk->tx_lock)) {
 		sk->tx_fin = 1;
@@ -429,7 +440,7 @@ void shm_close(struct sock *sk, int fd)
 			shm_rx_settle(sk, fd);
 		/* Unread bytes, in TCP or in the ring: then it is a reset. */
 		bool unread = sk->rx_tcp ? shm_inq(sk, fd) > 0
-					 : !sk->rx_eof &&
+					 : !sk->rx_eof && !sk->rx_back &&
 					       ring_rx_bytes(&sk->rx, 1, &mark);
 
 		if (sk->tx_ring && !sk->tx_fin && !unread && !will_reset(fd)) {

@@ -38,7 +38,7 @@ static bool is_bad(const struct iovec *iov, size_t n)
 
 /* How many bytes of TCP come before the ring?  Known once the peer has said K; what
  * has been read is known since the upgrade began, when nobody rang. */
-static int tcp_left_learn(struct sock *sk)
+int shm_rx_learn(struct sock *sk)
 {
 	uint64_t k = load_rlx(&shm_peer(sk)->tcp_bytes); /* S1 by the caller */
 
@@ -52,7 +52,7 @@ bool shm_rx_settle(struct sock *sk, int fd)
 {
 	GUARD(&sk->rx_lock);
 	if (sk->rx_tcp && load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) {
-		if (sk->rx_tcp_left < 0 && tcp_left_learn(sk))
+		if (sk->rx_tcp_left < 0 && shm_rx_learn(sk))
 			shm_broken(sk, fd, "its count of TCP bytes");
 		else if (!sk->rx_tcp_left)
 			store_rlx(&sk->rx_tcp, (uint8_t)0);
@@ -79,7 +79,7 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 		if (sock_mode(sk) == SOCK_KERNEL)
 			return -ESTALE;
 		bool known = load_acq(&peer->flags) & SEG_TX_RING; /* S1 */
-		if (known && sk->rx_tcp_left < 0 && tcp_left_learn(sk)) {
+		if (known && sk->rx_tcp_left < 0 && shm_rx_learn(sk)) {
 			shm_broken(sk, fd, "its count of TCP bytes");
 			return -ECONNRESET;
 		}
@@ -129,7 +129,8 @@ static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 			      .msg_iovlen = cursor_rest(c, iov, want) };
 
 	anchor_drain(sk, fd);
-	if (sk->bells_drained != load_acq(&shm_peer(sk)->bells))
+	if (!sk->recalled &&
+	    sk->bells_drained != load_acq(&shm_peer(sk)->bells))
 		return -EAGAIN;
 	ssize_t r = libc.recvmsg(fd, &msg, flags | MSG_DONTWAIT);
 	if (r <= 0)

@@ -14,6 +14,7 @@
  *   S1  side.tcp_bytes, then SEG_TX_RING in side.flags   -> flags
  *   S2  a mark in the ring, then SEG_TX_FIN/SEG_TX_BACK  -> flags
  *   S3  everything the taker set up, then SEG_READY      -> flags
+ *   S4  cut, then SEG_CUT                                -> flags
  * Arming is Dekker's: the sleeper stores armed, fences, looks at the ring; the
  * other side stores to the ring, fences, looks at armed.
  *
@@ -26,7 +27,7 @@
 #include "base/compiler.h"
 
 #define SEG_MAGIC 0x6d6873666f317665ull
-#define SEG_VERSION 1 /* both sides must have the same */
+#define SEG_VERSION 2 /* both sides must have the same */
 #define SEG_PAGE 4096u
 
 enum {
@@ -37,6 +38,8 @@ enum {
 	SEG_WANT_BACK = 16, /* please go back to the kernel */
 	SEG_CLOSED = 32,    /* this side is closed: nobody will read */
 	SEG_SHARED = 64,    /* several processes read here: ring the anchor */
+	SEG_RECALL = 128,   /* this side has stopped reading the ring */
+	SEG_CUT = 256,      /* S4: and this is where: cut */
 };
 
 /* Side 1 takes the segment or side 0 takes it back, whoever is first. */
@@ -47,6 +50,7 @@ struct seg_side {
 	uint32_t slot;      /* in this side's inbox, SLOT_NONE */
 	uint64_t tcp_bytes; /* S1 */
 	uint32_t bells;     /* doorbell bytes this side has put into TCP */
+	uint32_t cut; /* S4: of the peer's ring, the first record not read */
 
 	alignas(CACHE_LINE) uint32_t tail; /* as consumer: R2 of shm/ring.h */
 

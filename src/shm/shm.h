@@ -18,6 +18,7 @@
  *   wait.c        spinning and sleeping in a blocking call
  *   anchor.c      doorbells, the anchor's end, byte counts
  *   ctl.c         shutdown, close, options, going back
+ *   recall.c      going back at once, without the peer's help
  *
  * All functions return negative errno.  @fd is a descriptor of the anchor.
  */
@@ -69,6 +70,7 @@ ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);
 /* Is TCP read out, so that the ring is next?  Whatever can be told now. */
 bool shm_rx_settle(struct sock *sk, int fd);
+int shm_rx_learn(struct sock *sk); /* the peer has said K; 0 or -EPROTO */
 ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);
 ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
@@ -96,10 +98,36 @@ void shm_leave(struct sock *sk, int fd); /* nobody will read here any more */
 void shm_exit(struct sock *sk, int fd);  /* the last process ends */
 void shm_detach(struct sock *sk);        /* this process lets go, others hold */
 int shm_inq(struct sock *sk, int fd);    /* FIONREAD */
-int shm_outq(struct sock *sk);
+int shm_outq(struct sock *sk, int fd);
 void shm_tx_shrink(struct sock *sk); /* give back what a stream was granted */
 /* Start going back to the kernel, for a reason; pending bytes stay readable. */
 void shm_take_back(struct sock *sk, int fd, enum osf_reason reason);
+
+/* recall.c.  What the application has not read of a connection that was recalled,
+ * in mapped memory. */
+struct stash {
+	uint8_t *data;
+	size_t n, cap;
+	bool has_end; /* and then the stream ends */
+};
+/**
+ * shm_recall() - give the connection back to the kernel, now
+ * @stash: all zeroes; out: bytes that come before what TCP will bring
+ *
+ * Whoever has a descriptor of the anchor may use it afterwards with plain system
+ * calls.  No lock is held by the caller.
+ *
+ * Return: 1 recalled, 0 the kernel carried it already, -ENOMEM, or -ECONNRESET: the
+ * peer broke the protocol, or did not answer in time.
+ */
+int shm_recall(struct sock *sk, int fd, enum osf_reason why,
+	       struct stash *stash);
+void stash_free(struct stash *stash);
+/* The peer has recalled it: send by TCP from now on.  @mine: the bytes of the
+ * caller's own that lie in the ring; returns how many of them the peer has not
+ * taken, -ECONNRESET.  Caller holds the tx lock. */
+ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine);
+
 /* What the protocol says about the peer is impossible: reset the connection. */
 void shm_broken(struct sock *sk, int fd, const char *why);
 
@@ -170,6 +198,12 @@ static inline void sock_unlock(const struct sock *sk, struct lock *l)
 	 * the word says which it was, should a thread have come meanwhile. */
 	if (load_rlx(&l->word))
 		lock_put(l);
+}
+
+/* Has the peer stopped reading the ring? */
+static inline bool shm_is_recalled(const struct sock *sk)
+{
+	return unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_RECALL);
 }
 
 /* The peer asked to go back to the kernel, and we have not yet? */

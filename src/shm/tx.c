@@ -9,6 +9,7 @@
  * second.
  */
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
@@ -80,26 +81,6 @@ static ssize_t tx_kernel(int fd, struct iov_cursor *c, size_t left, int flags)
 	return r;
 }
 
-/* Nobody is there to read what we would write: the kernel's connection knows what
- * to answer, and the first time it may well take the bytes. */
-static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
-				 size_t left)
-{
-	int err = sk->rx_broken ? -EPIPE : anchor_error(sk);
-
-	return err ? err : tx_kernel(fd, c, left, 0);
-}
-
-static bool nobody_reads(struct sock *sk, int fd)
-{
-	if (unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_CLOSED))
-		return true;
-	if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN &&
-	    unlikely(anchor_look_due(sk)))
-		anchor_look(sk, fd);
-	return load_rlx(&sk->anchor_end) != ANCHOR_OPEN;
-}
-
 /* Not (yet, or any more) by ring: the kernel takes it, and we keep count. */
 static COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 			   size_t left, int flags)
@@ -113,11 +94,54 @@ static COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 	return r;
 }
 
+/* Nobody is there to read the ring.  Nor TCP, if it is the end: the kernel's connection knows what
+ * to answer, and the first time it may well take the bytes. */
+static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
+				 size_t left, int flags)
+{
+	if (shm_is_recalled(sk)) {
+		ssize_t lost = shm_tx_recalled(sk, fd, 0);
+
+		return lost < 0 ? lost : tx_tcp(sk, fd, c, left, flags);
+	}
+	int err = sk->rx_broken ? -EPIPE : anchor_error(sk);
+
+	return err ? err : tx_kernel(fd, c, left, 0);
+}
+
+static bool nobody_reads(struct sock *sk, int fd)
+{
+	if (unlikely(load_rlx(&shm_peer(sk)->flags) &
+		     (SEG_CLOSED | SEG_RECALL)))
+		return true;
+	if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN &&
+	    unlikely(anchor_look_due(sk)))
+		anchor_look(sk, fd);
+	return load_rlx(&sk->anchor_end) != ANCHOR_OPEN;
+}
+
+/* Not all of the @done bytes since @start may have been taken: the rest goes, and
+ * with it the stream, by TCP.  0: none was, go on. */
+static COLD ssize_t tx_ring_recalled(struct sock *sk, int fd,
+				     struct iov_cursor *c,
+				     const struct iov_cursor *start,
+				     size_t done)
+{
+	ssize_t lost = shm_tx_recalled(sk, fd, done);
+
+	if (lost < 0)
+		return lost;
+	*c = *start;
+	cursor_skip(c, done - (size_t)lost);
+	return (ssize_t)done - lost;
+}
+
 /* Put what fits of the next @left bytes; > 0 bytes taken, 0 full, -ECONNRESET.
  * Vectors are gathered: a header and its body cross in one record. */
 HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 			   size_t left)
 {
+	struct iov_cursor start = *c;
 	size_t done = 0;
 
 	while (done < left) {
@@ -141,9 +165,14 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 			bulk_count(sk, chunk);
 		if (done < left) /* a fence drains what the next copy fills */
 			shm_told_early(sk, fd);
+		if (shm_is_recalled(sk))
+			break;
 	}
 	if (likely(done))
 		shm_told_data(sk, fd);
+	if (shm_is_recalled(
+		sk)) /* Dekker with shm_recall(), by the fence above */
+		return tx_ring_recalled(sk, fd, c, &start, done);
 	return (ssize_t)done;
 }
 
@@ -153,10 +182,12 @@ static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 	if (unlikely(!sk->tx_ring))
 		return tx_tcp(sk, fd, c, left, flags);
 	if (unlikely(nobody_reads(sk, fd)))
-		return tx_to_nobody(sk, fd, c, left);
+		return tx_to_nobody(sk, fd, c, left, flags);
 	ssize_t r = tx_ring(sk, fd, c, left);
 	if (r > 0)
 		count(&sk->st.tx_bytes_shm, (uint64_t)r);
+	if (unlikely(!r && !sk->tx_ring))
+		return tx_tcp(sk, fd, c, left, flags);
 	return r ? r : -EAGAIN;
 }
 
@@ -233,6 +264,8 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	}
 }
 
+#define FILE_BY_TCP (-INT_MAX) /* inside this file */
+
 /* sendfile(): read the file straight into the ring. */
 static ssize_t file_to_ring(struct sock *sk, int fd, int in, off_t *off,
 			    size_t n)
@@ -251,6 +284,17 @@ static ssize_t file_to_ring(struct sock *sk, int fd, int in, off_t *off,
 			(size_t)r);
 	ring_commit(&sk->tx, at, (uint32_t)r);
 	shm_told_data(sk, fd);
+	if (shm_is_recalled(sk)) {
+		ssize_t lost = shm_tx_recalled(sk, fd, (size_t)r);
+
+		if (lost < 0)
+			return lost;
+		if (!off && lost)
+			lseek(in, -lost, SEEK_CUR);
+		r -= lost;
+		if (!r)
+			return FILE_BY_TCP;
+	}
 	if (r == TX_CHUNK)
 		bulk_count(sk, TX_CHUNK);
 	if (off)
@@ -281,6 +325,11 @@ static COLD ssize_t file_to_tcp(struct sock *sk, int fd, int in, off_t *off,
 static COLD ssize_t file_to_nobody(struct sock *sk, int fd, int in, off_t *off,
 				   size_t n)
 {
+	if (shm_is_recalled(sk)) {
+		ssize_t lost = shm_tx_recalled(sk, fd, 0);
+
+		return lost < 0 ? lost : FILE_BY_TCP;
+	}
 	int err = sk->rx_broken ? -EPIPE : anchor_error(sk);
 
 	if (err)
@@ -310,10 +359,9 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
 			r = file_to_ring(sk, fd, in, off, n - sent);
 		uint32_t tail = sk->tx.tail;
 		sock_unlock(sk, &sk->tx_lock);
-		if (r > 0) {
-			sent += (size_t)r;
+		sent += r > 0 ? (size_t)r : 0;
+		if (r > 0 || r == FILE_BY_TCP)
 			continue;
-		}
 		if (r != -EAGAIN || nonblock)
 			return sent ? (ssize_t)sent : r;
 		if (!deadline_ns)

@@ -91,9 +91,10 @@ struct sock {
 
 	/* Receiving. */
 	alignas(CACHE_LINE) struct lock rx_lock;
-	uint8_t rx_tcp;  /* 1: bytes may still be in TCP, ahead of the ring */
-	uint8_t rx_eof;  /* a FIN record, or the anchor's FIN, was reached */
-	uint8_t rx_back; /* the peer's BACK record was reached */
+	uint8_t rx_tcp;   /* 1: bytes may still be in TCP, ahead of the ring */
+	uint8_t rx_eof;   /* a FIN record, or the anchor's FIN, was reached */
+	uint8_t rx_back;  /* the peer's BACK record was reached */
+	uint8_t recalled; /* we recalled it: there are no doorbells any more */
 	uint8_t
 	    anchor_deaf; /* SHUT_RD was given to the kernel: never sleep in recv */
 	uint8_t rx_broken;  /* the peer broke the protocol */

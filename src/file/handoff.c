@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * file/handoff.c - connections whose descriptor somebody else will use
+ *
+ *     exec(), posix_spawn(), SCM_RIGHTS, io_uring, syscall()
+ *         -> young:     the kernel's for good
+ *         -> upgraded:  recalled; what was not read comes by a relay
+ *
+ * A connection of this process alone that survives an exec() is handed over whatever
+ * its number.  One that the family holds too may have been left open by oversight,
+ * and then the others go on in shared memory: it is handed over if the new program
+ * can know of it, because its number is one of the first three, is told by the
+ * convention of LISTEN_FDS, or stands somewhere in its arguments or environment.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/libc.h"
+#include "base/log.h"
+#include "file/file.h"
+#include "file/hold.h"
+#include "file/relay.h"
+#include "ops/ops.h"
+#include "shm/shm.h"
+
+#define LISTEN_FDS_START 3 /* sd_listen_fds(3) */
+
+/* Every descriptor of @f names @to's description instead. */
+static void replace_all(struct file *f, int to)
+{
+	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
+		int cloexec = libc.fcntl(fd, F_GETFD);
+
+		if ((struct file *)(table_load(fd) & ~FILE_PASS) != f)
+			continue;
+		file_forget(fd);
+		if (cloexec & FD_CLOEXEC)
+			libc.dup3(to, fd, O_CLOEXEC);
+		else
+			libc.dup2(to, fd);
+	}
+}
+
+static void hand_over_upgraded(struct file *f, int fd, enum osf_reason why)
+{
+	struct stash stash = { 0 };
+
+	if (shm_recall(f->sk, fd, why, &stash) == 1 && stash.n) {
+		int to = relay_start(fd, &stash);
+
+		if (to >= 0) {
+			replace_all(f, to);
+			libc.close(to);
+		} else {
+			log_err("fd %d: no relay for %zu unread bytes: %s", fd,
+				stash.n, strerror(-to));
+			shm_broken(f->sk, fd, "no relay");
+		}
+	}
+	stash_free(&stash);
+}
+
+void file_hand_off(struct file *f, int fd, enum osf_reason why)
+{
+	int saved = errno;
+
+	if (f->kind != FILE_SOCK || f->sk->st.listening)
+		return;
+	while (sock_mode(f->sk) == SOCK_UPGRADING)
+		cpu_relax();
+	if (ops_pin(f->sk, why)) {
+		file_pass(f);
+	} else if (sock_mode(f->sk) == SOCK_YOUNG) {
+		/* Others are inside a call of the kernel's; there it stays. */
+		store_rlx(&f->sk->turns_next, UINT32_MAX);
+		store_rlx(&f->sk->bytes_next, UINT64_MAX);
+	} else if (f->sk->seg) {
+		hand_over_upgraded(f, fd, why);
+		file_settle(f, fd);
+	}
+	errno = saved;
+}
+
+void file_hand_over(int fd, enum osf_reason why)
+{
+	struct file *f = likely(!table_load(fd)) ? NULL : file_get_any(fd);
+
+	if (!f)
+		return;
+	file_hand_off(f, fd, why);
+	file_put(f);
+}
+
+/* Does the decimal number @n stand in @s by itself? */
+static bool has_number(const char *s, int n)
+{
+	while (*s) {
+		char *end;
+
+		if (!isdigit((unsigned char)*s)) {
+			s++;
+			continue;
+		}
+		if (strtoul(s, &end, 10) == (unsigned long)n)
+			return true;
+		s = end;
+	}
+	return false;
+}
+
+static bool has_number_any(char *const *list, int n)
+{
+	for (; list && *list; list++)
+		if (has_number(*list, n))
+			return true;
+	return false;
+}
+
+static bool is_activation(char *const *envp, int fd)
+{
+	for (; envp && *envp; envp++)
+		if (!strncmp(*envp, "LISTEN_FDS=", 11))
+			return fd >= LISTEN_FDS_START &&
+			       fd < LISTEN_FDS_START + atoi(*envp + 11);
+	return false;
+}
+
+static bool is_told(int fd, char *const *argv, char *const *envp)
+{
+	return fd <= 2 || is_activation(envp, fd) || has_number_any(argv, fd) ||
+	       has_number_any(envp, fd);
+}
+
+/* What closes with exec() closes without us: then no doorbell may be unread, or the
+ * kernel would make it a reset. */
+static void before_closing(struct sock *sk, int fd)
+{
+	if (sock_mode(sk) == SOCK_SHM && load_rlx(&sk->n_procs) == 1)
+		anchor_clear(sk, fd);
+}
+
+static void walk(char *const *argv, char *const *envp, bool is_exec)
+{
+	int saved = errno;
+
+	hold_reap();
+	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
+		struct file *f = file_get_any(fd);
+
+		if (!f)
+			continue;
+		bool is_sock = f->kind == FILE_SOCK;
+		bool alone = is_sock && load_rlx(&f->sk->n_procs) == 1;
+
+		if (is_sock && libc.fcntl(fd, F_GETFD) & FD_CLOEXEC) {
+			if (is_exec)
+				before_closing(f->sk, fd);
+		} else if (is_sock && ((is_exec && alone && f->sk->seg) ||
+				       is_told(fd, argv, envp))) {
+			file_hand_off(f, fd, OSF_REASON_PASSED);
+		}
+		file_put(f);
+	}
+	errno = saved;
+}
+
+void file_before_exec(char *const *argv, char *const *envp)
+{
+	walk(argv, envp, true);
+}
+
+void file_before_spawn(char *const *argv, char *const *envp)
+{
+	walk(argv, envp, false);
+}

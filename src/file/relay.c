@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * file/relay.c - see file/relay.h
+ *
+ * The relay is a grandchild made by clone(), in which nothing of libc or of the
+ * program runs: no handlers, no atfork functions, only system calls.  Its parent is
+ * gone at once, so the program can neither wait for it nor hear of its end.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/libc.h"
+#include "base/log.h"
+#include "base/rawcall.h"
+#include "file/relay.h"
+
+#define BUF_BYTES (64u * 1024)
+
+/*
+ * In the relay process: system calls only.
+ */
+
+struct way {
+	int from, to;
+	uint8_t *buf;
+	size_t cap;
+	const uint8_t *at; /* what is still to be written */
+	size_t n;
+	bool has_end; /* nothing more comes */
+	bool done;    /* and @to has been told so */
+};
+
+static void relay_exit(void)
+{
+	for (;;)
+		rawcall(SYS_exit_group, 0);
+}
+
+/* One end is gone without a FIN: so is the other. */
+static void relay_reset(const struct way *w)
+{
+	struct linger now = { .l_onoff = 1, .l_linger = 0 };
+
+	rawcall(SYS_setsockopt, w->from, SOL_SOCKET, SO_LINGER, &now,
+		sizeof(now));
+	rawcall(SYS_setsockopt, w->to, SOL_SOCKET, SO_LINGER, &now,
+		sizeof(now));
+	relay_exit();
+}
+
+static void way_read(struct way *w)
+{
+	long r = rawcall(SYS_recvfrom, w->from, w->buf, w->cap, MSG_DONTWAIT);
+
+	if (r > 0) {
+		w->at = w->buf;
+		w->n = (size_t)r;
+	} else if (!r) {
+		w->has_end = true;
+	} else if (r != -EAGAIN && r != -EINTR) {
+		relay_reset(w);
+	}
+}
+
+static void way_write(struct way *w)
+{
+	long r = rawcall(SYS_sendto, w->to, w->at, w->n,
+			 MSG_DONTWAIT | MSG_NOSIGNAL);
+
+	if (r > 0) {
+		w->at += r;
+		w->n -= (size_t)r;
+	} else if (r != -EAGAIN && r != -EINTR) {
+		relay_reset(w);
+	}
+}
+
+static void way_step(struct way *w)
+{
+	if (!w->n && !w->has_end)
+		way_read(w);
+	if (w->n)
+		way_write(w);
+	if (w->has_end && !w->n && !w->done) {
+		w->done = true;
+		rawcall(SYS_shutdown, w->to, SHUT_WR);
+	}
+}
+
+/* What either direction waits for at @fd. */
+static short wanted(const struct way *in, const struct way *out)
+{
+	return (short)((!in->n && !in->has_end ? POLLIN : 0) |
+		       (out->n ? POLLOUT : 0));
+}
+
+static void relay_run(int anchor, int inner, const struct stash *stash,
+		      uint8_t *bufs)
+{
+	struct way down = { .from = anchor,
+			    .to = inner,
+			    .buf = bufs,
+			    .cap = BUF_BYTES,
+			    .at = stash->data,
+			    .n = stash->n,
+			    .has_end = stash->has_end };
+	struct way up = { .from = inner,
+			  .to = anchor,
+			  .buf = bufs + BUF_BYTES,
+			  .cap = BUF_BYTES };
+
+	while (!down.done || !up.done) {
+		way_step(&down);
+		way_step(&up);
+		/* An end that nothing is wanted of would only keep us awake. */
+		short a = wanted(&down, &up), i = wanted(&up, &down);
+		struct pollfd p[2] = { { .fd = a ? anchor : -1, .events = a },
+				       { .fd = i ? inner : -1, .events = i } };
+		if (a || i)
+			rawcall(SYS_ppoll, p, 2, NULL, NULL, 0);
+	}
+	relay_exit();
+}
+
+static void close_others(int a, int b)
+{
+	unsigned lo = (unsigned)(a < b ? a : b), hi = (unsigned)(a < b ? b : a);
+
+	if (lo)
+		rawcall(SYS_close_range, 0, lo - 1, 0);
+	if (hi > lo + 1)
+		rawcall(SYS_close_range, lo + 1, hi - 1, 0);
+	rawcall(SYS_close_range, hi + 1, ~0u, 0);
+}
+
+static void relay_main(int anchor, int inner, const struct stash *stash,
+		       uint8_t *bufs)
+{
+	rawcall(SYS_setsid);
+	rawcall(SYS_chdir, "/");
+	rawcall(SYS_prctl, PR_SET_NAME, "osf-relay");
+	close_others(anchor, inner);
+	relay_run(anchor, inner, stash, bufs);
+}
+
+/*
+ * In the program.
+ */
+
+static int listen_loopback(int family, struct sockaddr_storage *at,
+			   socklen_t *len)
+{
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
+				   .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	struct sockaddr_in v4 = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	const void *addr = family == AF_INET6 ? (void *)&v6 : (void *)&v4;
+
+	int fd = libc.socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	*len = family == AF_INET6 ? sizeof(v6) : sizeof(v4);
+	if (fd < 0)
+		return -errno;
+	if (libc.bind(fd, addr, *len) || libc.listen(fd, 4) ||
+	    getsockname(fd, (struct sockaddr *)at, len)) {
+		int err = -errno;
+
+		libc.close(fd);
+		return err;
+	}
+	return fd;
+}
+
+/* The connection that came from @mine, among those that strangers may have made. */
+static int accept_mine(int listener, const struct sockaddr_storage *mine,
+		       socklen_t mine_len)
+{
+	for (;;) {
+		struct sockaddr_storage from = { 0 };
+		socklen_t len = sizeof(from);
+		int fd = libc.accept4(listener, (struct sockaddr *)&from, &len,
+				      SOCK_CLOEXEC);
+
+		if (fd < 0)
+			return -errno;
+		if (len == mine_len && !memcmp(&from, mine, len))
+			return fd;
+		libc.close(fd);
+	}
+}
+
+/* Two ends of one loopback connection: [0] for the program, [1] for the relay. */
+static int loopback_pair(int family, int pair[2])
+{
+	struct sockaddr_storage at = { 0 }, mine = { 0 };
+	socklen_t len, mine_len = sizeof(mine);
+	int one = 1, listener = listen_loopback(family, &at, &len);
+
+	if (listener < 0)
+		return listener;
+	int out = libc.socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int in = -1, err = 0;
+	if (out < 0 || libc.connect(out, (struct sockaddr *)&at, len) ||
+	    getsockname(out, (struct sockaddr *)&mine, &mine_len))
+		err = -errno;
+	if (!err && (in = accept_mine(listener, &mine, mine_len)) < 0)
+		err = in;
+	libc.close(listener);
+	if (err) {
+		if (out >= 0)
+			libc.close(out);
+		return err;
+	}
+	libc.setsockopt(in, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	pair[0] = out;
+	pair[1] = in;
+	return 0;
+}
+
+/* What the program may notice of a descriptor that took another's place. */
+static void copy_ways(int anchor, int fd)
+{
+	int v, fl = libc.fcntl(anchor, F_GETFL);
+	socklen_t len = sizeof(v);
+
+	if (fl >= 0 && fl & O_NONBLOCK)
+		libc.fcntl(fd, F_SETFL, fl & O_NONBLOCK);
+	if (!libc.getsockopt(anchor, IPPROTO_TCP, TCP_NODELAY, &v, &len))
+		libc.setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &v, len);
+}
+
+static int family_of(int fd)
+{
+	struct sockaddr_storage ss = { 0 };
+	socklen_t len = sizeof(ss);
+
+	getsockname(fd, (struct sockaddr *)&ss, &len);
+	return ss.ss_family == AF_INET6 ? AF_INET6 : AF_INET;
+}
+
+/* No signal of the program's may reach its handlers in the relay. */
+static int detach(int anchor, int inner, const struct stash *stash,
+		  uint8_t *bufs)
+{
+	uint64_t all = ~UINT64_C(0), before = 0;
+	int status;
+
+	rawcall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all));
+	long pid = rawcall(SYS_clone, 0, 0, 0, 0, 0);
+	if (!pid) {
+		if (!rawcall(SYS_clone, 0, 0, 0, 0, 0))
+			relay_main(anchor, inner, stash, bufs);
+		relay_exit();
+	}
+	if (pid > 0)
+		while (rawcall(SYS_wait4, pid, &status, __WALL, NULL) == -EINTR)
+			;
+	rawcall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(all));
+	return pid < 0 ? (int)pid : 0;
+}
+
+int relay_start(int anchor, const struct stash *stash)
+{
+	int pair[2];
+	int err = loopback_pair(family_of(anchor), pair);
+
+	if (err)
+		return err;
+	copy_ways(anchor, pair[0]);
+	uint8_t *bufs = mmap(NULL, 2 * BUF_BYTES, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	err =
+	    bufs == MAP_FAILED ? -ENOMEM : detach(anchor, pair[1], stash, bufs);
+	if (bufs != MAP_FAILED)
+		munmap(bufs, 2 * BUF_BYTES);
+	libc.close(pair[1]);
+	if (!err)
+		return pair[0];
+	libc.close(pair[0]);
+	return err;
+}

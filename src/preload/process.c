@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * preload/process.c - the calls that make processes, replace them and end them
+ *
+ *     fork, vfork, _Fork, clone, daemon   -> file/fork.c
+ *     exec*, posix_spawn*, system, popen  -> file/handoff.c, then libc
+ *     _exit                               -> what was written stays readable
+ *
+ * libc's own forms call each other by names that nobody can answer for, so each of
+ * them stands here.
+ */
+#include <fcntl.h>
+#include <sched.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/lock.h"
+#include "base/rawcall.h"
+#include "preload/edge.h"
+
+/*
+ * Ends.
+ */
+
+OSF_API void _exit(int status)
+{
+	file_exit();
+	for (;;)
+		rawcall(SYS_exit_group, status);
+}
+
+OSF_API void _Exit(int status) { _exit(status); }
+
+/*
+ * Forks.
+ */
+
+/* The child of vfork() runs in our memory: what it closes would be closed in our
+ * tables.  A fork() keeps every promise of vfork() but its speed. */
+OSF_API pid_t vfork(void) { return fork(); }
+
+/* Runs no atfork handlers but ours. */
+OSF_API pid_t _Fork(void)
+{
+	fork_before();
+	pid_t pid = libc._Fork();
+	int saved = errno;
+	if (!pid)
+		fork_child();
+	else
+		fork_parent();
+	errno = saved;
+	return pid;
+}
+
+struct clone_start {
+	int (*fn)(void *arg);
+	void *arg;
+};
+
+static int clone_child(void *p)
+{
+	struct clone_start *s = p;
+
+	fork_child();
+	return s->fn(s->arg);
+}
+
+/* A child with memory and descriptors of its own is a fork.  One that shares our
+ * memory is a thread, or knows what it does. */
+OSF_API int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
+{
+	struct clone_start start = { fn, arg };
+	va_list ap;
+
+	va_start(ap, arg);
+	void *ptid = va_arg(ap, void *);
+	void *tls = va_arg(ap, void *);
+	void *ctid = va_arg(ap, void *);
+	va_end(ap);
+	if (!fn || flags & (CLONE_VM | CLONE_FILES))
+		return libc.clone(fn, stack, flags, arg, ptid, tls, ctid);
+	fork_before();
+	/* The child has a copy of this frame. */
+	int pid =
+	    libc.clone(clone_child, stack, flags, &start, ptid, tls, ctid);
+	int saved = errno;
+	fork_parent();
+	errno = saved;
+	return pid;
+}
+
+/* libc's ends the parent past our _exit(). */
+OSF_API int daemon(int nochdir, int noclose)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return -1;
+	if (pid)
+		_exit(0);
+	if (setsid() < 0)
+		return -1;
+	if (!nochdir && chdir("/") < 0)
+		return -1;
+	if (noclose)
+		return 0;
+	int null = open("/dev/null", O_RDWR);
+	if (null < 0)
+		return -1;
+	for (int fd = 0; fd <= 2; fd++)
+		dup2(null, fd);
+	if (null > 2)
+		close(null);
+	return 0;
+}
+
+/*
+ * exec.  One that fails leaves the connections where they are now, which is safe.
+ */
+
+OSF_API int execve(const char *path, char *const argv[], char *const envp[])
+{
+	file_before_exec(argv, envp);
+	return libc.execve(path, argv, envp);
+}
+
+OSF_API int execv(const char *path, char *const argv[])
+{
+	return execve(path, argv, environ);
+}
+
+OSF_API int execvpe(const char *file, char *const argv[], char *const envp[])
+{
+	file_before_exec(argv, envp);
+	return libc.execvpe(file, argv, envp);
+}
+
+OSF_API int execvp(const char *file, char *const argv[])
+{
+	return execvpe(file, argv, environ);
+}
+
+OSF_API int fexecve(int fd, char *const argv[], char *const envp[])
+{
+	file_before_exec(argv, envp);
+	return libc.fexecve(fd, argv, envp);
+}
+
+OSF_API int execveat(int dir, const char *path, char *const argv[],
+		     char *const envp[], int flags)
+{
+	file_before_exec(argv, envp);
+	return libc.execveat(dir, path, argv, envp, flags);
+}
+
+/* The arguments of execl() as execv() wants them.  NULL, E2BIG or ENOMEM. */
+static char **list_copy(const char *first, va_list *ap, size_t *bytes)
+{
+	va_list again;
+	size_t n = 1;
+
+	va_copy(again, *ap);
+	if (first)
+		for (n = 2; va_arg(again, char *);)
+			n++;
+	va_end(again);
+	*bytes = n * sizeof(char *);
+	char **argv = mmap(NULL, *bytes, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (argv == MAP_FAILED)
+		return NULL;
+	argv[0] = (char *)first;
+	for (size_t i = 1; i < n; i++)
+		argv[i] = va_arg(*ap, char *);
+	return argv;
+}
+
+static void list_free(char **argv, size_t bytes)
+{
+	int saved = errno;
+
+	munmap(argv, bytes);
+	errno = saved;
+}
+
+OSF_API int execl(const char *path, const char *arg, ...)
+{
+	size_t bytes;
+	va_list ap;
+
+	va_start(ap, arg);
+	char **argv = list_copy(arg, &ap, &bytes);
+	va_end(ap);
+	if (!argv)
+		return -1;
+	execve(path, argv, environ);
+	list_free(argv, bytes);
+	return -1;
+}
+
+OSF_API int execlp(const char *file, const char *arg, ...)
+{
+	size_t bytes;
+	va_list ap;
+
+	va_start(ap, arg);
+	char **argv = list_copy(arg, &ap, &bytes);
+	va_end(ap);
+	if (!argv)
+		return -1;
+	execvpe(file, argv, environ);
+	list_free(argv, bytes);
+	return -1;
+}
+
+OSF_API int execle(const char *path, const char *arg, ...)
+{
+	size_t bytes;
+	va_list ap;
+
+	va_start(ap, arg);
+	char **argv = list_copy(arg, &ap, &bytes);
+	char *const *envp = argv ? va_arg(ap, char *const *) : NULL;
+	va_end(ap);
+	if (!argv)
+		return -1;
+	execve(path, argv, envp);
+	list_free(argv, bytes);
+	return -1;
+}
+
+/*
+ * posix_spawn() and its kin fork inside libc.  What the child's descriptors will be
+ * stands in the file actions, which are opaque: so each dup2 is noted when it is
+ * added.
+ */
+
+#define NOTES_MAX 64
+static struct {
+	const void *acts;
+	int fd;
+} notes[NOTES_MAX];
+static struct lock notes_lock;
+
+static bool note_add(const void *acts, int fd)
+{
+	GUARD(&notes_lock);
+	for (int i = 0; i < NOTES_MAX; i++) {
+		if (notes[i].acts)
+			continue;
+		notes[i].acts = acts;
+		notes[i].fd = fd;
+		return true;
+	}
+	return false;
+}
+
+/* The next descriptor that @acts names, after the @i-th note; -1. */
+static int note_next(const void *acts, int *i)
+{
+	GUARD(&notes_lock);
+	while (acts && *i < NOTES_MAX) {
+		int at = (*i)++;
+
+		if (notes[at].acts == acts)
+			return notes[at].fd;
+	}
+	return -1;
+}
+
+static void notes_drop(const void *acts)
+{
+	GUARD(&notes_lock);
+	for (int i = 0; i < NOTES_MAX; i++)
+		if (notes[i].acts == acts)
+			notes[i].acts = NULL;
+}
+
+static void before_spawn(const void *acts, char *const argv[],
+			 char *const envp[])
+{
+	int i = 0;
+
+	for (int fd; (fd = note_next(acts, &i)) >= 0;)
+		file_hand_over(fd, OSF_REASON_PASSED);
+	file_before_spawn(argv, envp);
+}
+
+OSF_API int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *acts,
+					     int fd, int to)
+{
+	int r = libc.posix_spawn_file_actions_adddup2(acts, fd, to);
+
+	/* Without room it is handed over now, which is early, and right. */
+	if (!r && table_load(fd) && !note_add(acts, fd))
+		file_hand_over(fd, OSF_REASON_PASSED);
+	return r;
+}
+
+OSF_API int posix_spawn_file_actions_destroy(posix_spawn_file_actions_t *acts)
+{
+	notes_drop(acts);
+	return libc.posix_spawn_file_actions_destroy(acts);
+}
+
+OSF_API int posix_spawn(pid_t *pid, const char *path,
+			const posix_spawn_file_actions_t *acts,
+			const posix_spawnattr_t *attr, char *const argv[],
+			char *const envp[])
+{
+	before_spawn(acts, argv, envp);
+	return libc.posix_spawn(pid, path, acts, attr, argv, envp);
+}
+
+OSF_API int posix_spawnp(pid_t *pid, const char *file,
+			 const posix_spawn_file_actions_t *acts,
+			 const posix_spawnattr_t *attr, char *const argv[],
+			 char *const envp[])
+{
+	before_spawn(acts, argv, envp);
+	return libc.posix_spawnp(pid, file, acts, attr, argv, envp);
+}
+
+OSF_API int system(const char *command)
+{
+	char *const argv[] = { (char *)command, NULL };
+
+	if (command)
+		before_spawn(NULL, argv, environ);
+	return libc.system(command);
+}
+
+OSF_API FILE *popen(const char *command, const char *type)
+{
+	char *const argv[] = { (char *)command, NULL };
+
+	before_spawn(NULL, argv, environ);
+	return libc.popen(command, type);
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shm/recall.c - back to the kernel at once, without the peer's help
+ *
+ *     reader                                  writer, at its next call
+ *     RECALL; reads the ring to its end
+ *     CUT: here I stopped                     sends what lies behind the cut, and
+ *                                             all that follows, by TCP
+ *
+ * The descriptor is about to be used by somebody who knows nothing of rings: a
+ * program that exec() starts, a process that is passed it, io_uring.  So from the
+ * moment when shm_recall() returns, TCP must bring the peer's stream and nothing
+ * else, however long the peer sleeps.
+ *
+ * Both directions.  Ours ends with a BACK mark, as when going back together.  The
+ * peer's ends where we stop reading: it publishes a record, fences, and looks at
+ * RECALL; we store RECALL, fence, and read.  One of us sees the other, so records of
+ * calls that have returned are always read here, and only the call that is in its
+ * ring just now may find that it has to send some of its bytes again; it has not
+ * returned yet, so it can.  Doorbells are settled the same way: one that was
+ * counted before RECALL is waited for, after it none is sent.
+ *
+ * What the application has not read yet is the stash, for the caller to deliver.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "base/libc.h"
+#include "shm/shm.h"
+#include "sock/arena.h"
+
+/* What is waited for was begun already by a peer that needs a core, no more. */
+#define SETTLE_NS (2 * NS_PER_S)
+#define STASH_MIN (64u * 1024)
+
+void stash_free(struct stash *stash)
+{
+	if (stash->data)
+		munmap(stash->data, stash->cap);
+	*stash = (struct stash){ 0 };
+}
+
+/* Where @n more bytes may be written, or NULL. */
+static uint8_t *stash_room(struct stash *st, size_t n)
+{
+	size_t cap = st->cap ? st->cap : STASH_MIN;
+
+	while (cap < st->n + n)
+		cap *= 2;
+	if (cap > st->cap) {
+		void *more =
+		    st->data ? mremap(st->data, st->cap, cap, MREMAP_MAYMOVE)
+			     : mmap(NULL, cap, PROT_READ | PROT_WRITE,
+				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (more == MAP_FAILED)
+			return NULL;
+		st->data = more;
+		st->cap = cap;
+	}
+	return st->data + st->n;
+}
+
+/* The bytes of TCP that come before the ring.  They are on their way, unless the
+ * connection has ended. */
+static int stash_tcp(struct sock *sk, int fd, struct stash *st)
+{
+	uint64_t end = now_ns() + SETTLE_NS;
+
+	while (sk->rx_tcp_left > 0) {
+		size_t want = MIN((size_t)sk->rx_tcp_left, (size_t)STASH_MIN);
+		uint8_t *to = stash_room(st, want);
+		struct pollfd p = { .fd = fd, .events = POLLIN };
+
+		if (!to)
+			return -ENOMEM;
+		ssize_t r = libc.recv(fd, to, want, MSG_DONTWAIT);
+		if (r > 0) {
+			st->n += (size_t)r;
+			sk->rx_tcp_left -= r;
+			sk->rx_tcp_base += (uint64_t)r;
+		} else if (!r || errno != EAGAIN) {
+			return 0; /* the kernel says so to whoever reads next */
+		} else if (now_ns() > end) {
+			return -ETIMEDOUT;
+		} else {
+			libc.poll(&p, 1, 10);
+		}
+	}
+	return 0;
+}
+
+static int stash_ring(struct sock *sk, struct stash *st)
+{
+	enum ring_mark mark = RING_NONE;
+
+	for (;;) {
+		const uint8_t *data;
+		int32_t n = ring_peek(&sk->rx, &data, &mark);
+
+		if (n < 0)
+			return -EPROTO;
+		if (!n)
+			break;
+		uint8_t *to = stash_room(st, (size_t)n);
+		if (!to)
+			return -ENOMEM;
+		memcpy(to, data, (size_t)n);
+		st->n += (size_t)n;
+		ring_skip(&sk->rx, (uint32_t)n);
+	}
+	st->has_end = mark == RING_FIN;
+	return 0;
+}
+
+/* Until each doorbell that was counted has come and gone. */
+static int settle_bells(struct sock *sk, int fd)
+{
+	uint64_t end = now_ns() + SETTLE_NS;
+
+	for (;;) {
+		anchor_drain(sk, fd);
+		if (sk->bells_drained == load_acq(&shm_peer(sk)->bells) ||
+		    load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
+			return 0; /* behind its end nothing comes */
+		if (now_ns() > end)
+			return -ETIMEDOUT;
+		anchor_look(sk, fd);
+		sched_yield();
+	}
+}
+
+/* The peer's direction, up to where we stop. */
+static int end_rx(struct sock *sk, int fd, struct stash *st)
+{
+	struct seg_side *me = shm_me(sk);
+	int err = 0;
+
+	if (sk->rx_tcp &&
+	    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) { /* S1 */
+		shm_rx_learn(sk);
+		err = stash_tcp(sk, fd, st);
+		if (!err)
+			store_rlx(&sk->rx_tcp, (uint8_t)0);
+	}
+	/* While TCP still carries it the ring is empty, and no bell was rung. */
+	if (!err && !sk->rx_tcp) {
+		if (!sk->rx_back && !sk->rx_eof)
+			err = stash_ring(sk, st);
+		if (!err)
+			err = settle_bells(sk, fd);
+	}
+	if (sk->rx_eof)
+		st->has_end = true;
+	me->cut = sk->rx.off;
+	fetch_or(&me->flags, SEG_CUT); /* S4 */
+	ring_publish(&sk->rx);         /* whoever waits for room looks again */
+	return err;
+}
+
+/* Our own: what is in the ring, then TCP. */
+static void end_tx(struct sock *sk, int fd)
+{
+	if (shm_is_recalled(sk)) { /* both at once */
+		anchor_ring(sk, fd);
+		shm_tx_recalled(sk, fd, 0);
+	}
+	if (!sk->tx_ring)
+		return;
+	anchor_ring(sk, fd); /* the last, so that a sleeper hears of it */
+	if (sk->tx_fin) {
+		libc.shutdown(fd, SHUT_WR);
+	} else {
+		ring_push_mark(&sk->tx, RING_BACK);
+		fetch_or(&shm_me(sk)->flags, SEG_TX_BACK); /* S2 */
+	}
+	store_rlx(&sk->tx_ring, (uint8_t)0);
+}
+
+/* The anchor is to behave as the application had set it. */
+static void restore_options(const struct sock *sk, int fd)
+{
+	int nodelay = sk->nodelay, cork = sk->cork, lowat = sk->rcvlowat;
+
+	libc.setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof(int));
+	if (cork)
+		libc.setsockopt(fd, IPPROTO_TCP, TCP_CORK, &cork, sizeof(int));
+	if (lowat > 1)
+		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &lowat,
+				sizeof(int));
+}
+
+static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
+			 struct stash *st)
+{
+	if (sock_mode(sk) == SOCK_CANDIDATE)
+		shm_candidate_decide(sk, fd);
+	if (sock_mode(sk) != SOCK_SHM || sk->recalled)
+		return 0;
+	if (sk->rx_broken)
+		return -ECONNRESET;
+	store_rlx(&shm_me(sk)->rx_anchor, 1u); /* long writes look there */
+	fetch_or(&shm_me(sk)->flags, SEG_RECALL | SEG_WANT_BACK);
+	fence_full(); /* Dekker with tx.c and anchor_ring() */
+	int err = end_rx(sk, fd, st);
+	if (err) {
+		shm_broken(sk, fd, "it cannot be recalled");
+		return err == -ENOMEM ? err : -ECONNRESET;
+	}
+	end_tx(sk, fd);
+	store_rlx(&sk->rx_tcp, (uint8_t)0);
+	store_rlx(&sk->rx_back, (uint8_t)1);
+	store_rlx(&sk->rx_eof, (uint8_t)0);
+	store_rlx(&sk->recalled, (uint8_t)1);
+	restore_options(sk, fd);
+	if (st->has_end && !st->n)
+		libc.shutdown(fd, SHUT_RD); /* the FIN that was held back */
+	sock_set_reason(sk, why);
+	sk->st.proto = OSF_PROTO_INET;
+	count(&arena_totals()->n_taken_back, 1);
+	return 1;
+}
+
+int shm_recall(struct sock *sk, int fd, enum osf_reason why, struct stash *st)
+{
+	int saved = errno;
+
+	lock_get(&sk->rx_lock);
+	lock_get(&sk->tx_lock);
+	int r = recall_locked(sk, fd, why, st);
+	lock_put(&sk->tx_lock);
+	lock_put(&sk->rx_lock);
+	errno = saved;
+	return r;
+}
+
+/* Until the peer has said where it stopped; it is about to. */
+static bool cut_is_known(struct sock *sk, int fd)
+{
+	uint64_t end = now_ns() + SETTLE_NS;
+
+	while (!(load_acq(&shm_peer(sk)->flags) & SEG_CUT)) { /* S4 */
+		anchor_look(sk, fd);
+		if (load_rlx(&sk->anchor_end) != ANCHOR_OPEN || now_ns() > end)
+			return load_acq(&shm_peer(sk)->flags) & SEG_CUT;
+		sched_yield();
+	}
+	return true;
+}
+
+ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
+{
+	uint32_t size = sk->rx.size; /* of the memory */
+	enum ring_mark mark;
+
+	if (!sk->tx_ring)
+		return 0;
+	if (!cut_is_known(sk, fd)) {
+		if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
+			shm_broken(sk, fd, "recalled, and not where");
+		return -ECONNRESET;
+	}
+	/* Our own ring as the peer would have read on. */
+	struct ring_rx rest = { .base = sk->tx.base,
+				.size = size,
+				.off = load_rlx(&shm_peer(sk)->cut) };
+	if (rest.off % RING_ALIGN || rest.off > size - RING_ALIGN) {
+		shm_broken(sk, fd, "the cut");
+		return -ECONNRESET;
+	}
+	uint32_t n = ring_rx_bytes(&rest, INT32_MAX, &mark);
+	if (n > mine) {
+		shm_broken(sk, fd, "the cut");
+		return -ECONNRESET;
+	}
+	store_rlx(&sk->tx_ring, (uint8_t)0);
+	if (sk->tx_fin)
+		libc.shutdown(fd, SHUT_WR); /* nobody may have seen the mark */
+	return (ssize_t)n;
+}
