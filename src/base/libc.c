@@ -6,14 +6,15 @@
  * file.  While it runs, the names a malloc may need are system calls.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/libc.h"
+#include "base/rawcall.h"
 
 static int resolving; /* 1 while the look-up runs, 2 when done */
 
@@ -21,7 +22,12 @@ static __thread bool looking_up __attribute__((tls_model("initial-exec")));
 
 static long early(long nr, long a, long b, long c, long d, long e, long f)
 {
-	return syscall(nr, a, b, c, d, e, f);
+	long r = rawcall6(nr, a, b, c, d, e, f);
+
+	if (r >= 0)
+		return r;
+	errno = (int)-r;
+	return -1;
 }
 
 /* While resolving, these few go straight to the kernel. */

@@ -20,6 +20,8 @@
 #include <sys/uio.h>
 #include <time.h>
 
+struct aiocb;
+
 struct libc {
 #define F(ret, name, params, args) ret(*name) params;
 #define V(ret, name, params) ret(*name) params;

@@ -4,17 +4,16 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/lock.h"
+#include "base/rawcall.h"
 
 __thread uint32_t lock_tid __attribute__((tls_model("initial-exec")));
 
 uint32_t lock_tid_load(void)
 {
-	lock_tid = (uint32_t)syscall(SYS_gettid);
+	lock_tid = (uint32_t)rawcall(SYS_gettid);
 	return lock_tid;
 }
 
@@ -23,7 +22,7 @@ void lock_after_fork(void) { lock_tid = 0; }
 
 static bool owner_is_dead(uint32_t tid)
 {
-	return syscall(SYS_tkill, (pid_t)tid, 0) < 0 && errno == ESRCH;
+	return rawcall(SYS_tkill, tid, 0) == -ESRCH;
 }
 
 /*
@@ -34,7 +33,6 @@ static bool owner_is_dead(uint32_t tid)
 void lock_slow(struct lock *l)
 {
 	uint32_t self = lock_self();
-	int saved = errno;
 
 	for (int i = 0; i < 200; i++) {
 		if (!load_rlx(&l->word) && lock_try(l))
@@ -54,19 +52,15 @@ void lock_slow(struct lock *l)
 		    !cas(&l->word, word, word | LOCK_WAITERS))
 			continue;
 		struct timespec ts = { .tv_nsec = 20 * 1000 * 1000 };
-		if (syscall(SYS_futex, &l->word, FUTEX_WAIT,
-			    word | LOCK_WAITERS, &ts, NULL, 0) < 0 &&
-		    errno == ETIMEDOUT && owner_is_dead(word & ~LOCK_WAITERS) &&
+		if (rawcall(SYS_futex, &l->word, FUTEX_WAIT,
+			    word | LOCK_WAITERS, &ts, NULL, 0) == -ETIMEDOUT &&
+		    owner_is_dead(word & ~LOCK_WAITERS) &&
 		    cas(&l->word, word | LOCK_WAITERS, self | LOCK_WAITERS))
 			break;
 	}
-	errno = saved;
 }
 
 void lock_wake(struct lock *l)
 {
-	int saved = errno;
-
-	syscall(SYS_futex, &l->word, FUTEX_WAKE, 1, NULL, NULL, 0);
-	errno = saved;
+	rawcall(SYS_futex, &l->word, FUTEX_WAKE, 1, NULL, NULL, 0);
 }

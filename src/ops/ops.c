@@ -99,6 +99,13 @@ bool ops_pin(struct sock *sk, enum osf_reason reason)
 	return true;
 }
 
+static uint32_t left; /* the reason for which all is the kernel's, or NONE */
+
+bool ops_leave_all(enum osf_reason reason)
+{
+	return xchg(&left, (uint32_t)reason) != OSF_REASON_NONE;
+}
+
 void ops_created(struct sock *sk, const struct ops_family *family)
 {
 	sk->st.family = (uint16_t)family->domain;
@@ -108,6 +115,8 @@ void ops_created(struct sock *sk, const struct ops_family *family)
 		sk->flags |= SOCK_F_OFFLOAD | SOCK_F_EAGER;
 	if (family->direct)
 		to_kernel(sk, OSF_REASON_DIRECT);
+	else if (load_rlx(&left))
+		to_kernel(sk, (enum osf_reason)load_rlx(&left));
 	else if (family->offload)
 		return; /* connect() is to fail, if that is what comes of it */
 	else if (policy_all_os())
@@ -283,7 +292,9 @@ void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 
 	note_accepted(sk, fd, listener, from);
 	start_counting(sk);
-	if (sock_mode(listener) == SOCK_KERNEL)
+	if (load_rlx(&left))
+		to_kernel(sk, (enum osf_reason)load_rlx(&left));
+	else if (sock_mode(listener) == SOCK_KERNEL)
 		to_kernel(sk, listener->st.reason);
 	else if (!shm_config.enabled)
 		to_kernel(sk, OSF_REASON_DISABLED);

@@ -51,3 +51,5 @@ void ops_look(struct sock *sk, int fd);
 void ops_closed(struct sock *sk);
 /* Leave it to the kernel for good, from mode YOUNG.  False: others are inside. */
 bool ops_pin(struct sock *sk, enum osf_reason reason);
+/* Leave all sockets to come to the kernel; true: that was said before. */
+bool ops_leave_all(enum osf_reason reason);
