@@ -21,6 +21,7 @@
 #include <time.h>
 
 struct aiocb;
+struct __jmp_buf_tag;
 
 struct libc {
 #define F(ret, name, params, args) ret(*name) params;

@@ -11,6 +11,17 @@
 
 __thread uint32_t lock_tid __attribute__((tls_model("initial-exec")));
 
+__thread struct lock_held lock_held __attribute__((tls_model("initial-exec")));
+
+/* What was put off is pending and blocked: let it come. */
+void lock_signals_come(void)
+{
+	uint64_t mask = lock_held.mask;
+
+	lock_held.is_put_off = 0;
+	rawcall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof(mask));
+}
+
 uint32_t lock_tid_load(void)
 {
 	lock_tid = (uint32_t)rawcall(SYS_gettid);
@@ -35,7 +46,7 @@ void lock_slow(struct lock *l)
 	uint32_t self = lock_self();
 
 	for (int i = 0; i < 200; i++) {
-		if (!load_rlx(&l->word) && lock_try(l))
+		if (!load_rlx(&l->word) && cas(&l->word, 0u, self))
 			return;
 		cpu_relax();
 	}

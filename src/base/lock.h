@@ -5,6 +5,10 @@
  * The word holds the owner's thread id, so that a waiter in another process can
  * see that the owner has died and take the lock over.  Nobody sleeps in the
  * kernel on behalf of a socket while holding one: holders copy bytes and go.
+ *
+ * A signal handler may want the lock that its own thread holds.  So handlers wait
+ * until a thread holds none: preload/signals.c puts the signal off, and the release
+ * of the last lock lets it come.
  */
 #pragma once
 
@@ -18,12 +22,57 @@ struct lock {
 
 #define LOCK_WAITERS 0x80000000u
 
+/* Of a thread. */
+struct lock_held {
+	uint32_t depth;      /* locks held, elided ones too */
+	uint32_t is_put_off; /* a signal waits for depth 0 */
+	uint64_t mask;       /* and then this is blocked again, no more */
+	uint32_t n_handled;  /* handlers that have run */
+	uint32_t n_ends;     /* of them, those without SA_RESTART */
+};
+
+extern __thread struct lock_held lock_held
+    __attribute__((tls_model("initial-exec")));
+
+void lock_signals_come(void);
+
+static inline void lock_enter(void)
+{
+	lock_held.depth++;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+static inline void lock_leave(void)
+{
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (__builtin_expect(!--lock_held.depth && lock_held.is_put_off, 0))
+		lock_signals_come();
+}
+
 extern __thread uint32_t lock_tid; /* this thread's id, 0 before first use */
 
 uint32_t lock_tid_load(void);
 void lock_slow(struct lock *l);
 void lock_wake(struct lock *l);
 void lock_after_fork(void);
+
+/* A call that will sleep compares: a handler that ran before it slept must end it as
+ * one that ran while it slept. */
+struct handlers_seen {
+	uint32_t n_handled, n_ends;
+};
+
+static inline struct handlers_seen handlers_seen(void)
+{
+	return (struct handlers_seen){ lock_held.n_handled, lock_held.n_ends };
+}
+
+/* @restarts: handlers with SA_RESTART do not count. */
+static inline bool handlers_ran(struct handlers_seen seen, bool restarts)
+{
+	return restarts ? seen.n_ends != lock_held.n_ends
+			: seen.n_handled != lock_held.n_handled;
+}
 
 static inline uint32_t lock_self(void)
 {
@@ -32,12 +81,17 @@ static inline uint32_t lock_self(void)
 
 static inline bool lock_try(struct lock *l)
 {
-	return cas(&l->word, 0u, lock_self());
+	lock_enter();
+	if (cas(&l->word, 0u, lock_self()))
+		return true;
+	lock_leave();
+	return false;
 }
 
 static inline void lock_get(struct lock *l)
 {
-	if (__builtin_expect(!lock_try(l), 0))
+	lock_enter();
+	if (__builtin_expect(!cas(&l->word, 0u, lock_self()), 0))
 		lock_slow(l);
 }
 
@@ -45,6 +99,7 @@ static inline void lock_put(struct lock *l)
 {
 	if (__builtin_expect(xchg(&l->word, 0u) & LOCK_WAITERS, 0))
 		lock_wake(l);
+	lock_leave();
 }
 
 static inline void lock_put_cleanup(struct lock **l) { lock_put(*l); }

@@ -268,6 +268,7 @@ void epoll_free(struct epoll *ep)
 	free(ep->items);
 	lane_close(ep->lane);
 	fds_close(ep->kick_fd);
+	lock_put(&ep->lock);
 	free(ep);
 }
 

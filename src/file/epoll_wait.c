@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/spin.h"
+#include "base/unwind.h"
 #include "file/epoll_set.h"
 #include "file/hold.h"
 
@@ -288,19 +289,41 @@ static bool has_listed(struct epoll *ep)
 	return !list_is_empty(&ep->ready);
 }
 
+/* One who sleeps in the kernel's set, however it ends. */
+struct waiter {
+	struct unwind u;
+	struct epoll *ep;
+	struct lane *lane;
+};
+
+static void waiter_end(struct unwind *u)
+{
+	struct waiter *w = (struct waiter *)u;
+
+	if (fetch_sub(&w->ep->n_waiting, 1) == 1 && w->lane)
+		store_rlx(&w->lane->sleeping, 0u);
+	else if (w->lane)
+		xchg(&w->lane->sleeping, 1u); /* for the others */
+}
+
 /* Sleep in the kernel's set, having said so to those who post in our lane. */
 static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
-		      int max, uint64_t deadline_ns, const sigset_t *mask)
+		      int max, uint64_t deadline_ns, const sigset_t *mask,
+		      struct handlers_seen seen)
 {
 	struct lane *lane =
 	    ep->lane == LANE_NONE ? NULL : &inbox_own()->lane[ep->lane];
+	UNWIND(struct waiter, me) = { .ep = ep, .lane = lane };
 	struct timespec left = { 0 };
 	int n = 0;
 
 	fetch_add(&ep->n_waiting, 1);
+	unwind_push(&me.u, waiter_end);
 	if (lane)
 		xchg(&lane->sleeping, 1u); /* and a fence */
 	if (!(lane && lane_has_news(lane)) && !has_listed(ep)) {
+		if (handlers_ran(seen, false))
+			return -EINTR;
 		uint64_t now = now_ns();
 
 		if (lane)
@@ -313,10 +336,6 @@ static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
 		if (n < 0)
 			n = -errno;
 	}
-	if (fetch_sub(&ep->n_waiting, 1) == 1 && lane)
-		store_rlx(&lane->sleeping, 0u);
-	else if (lane)
-		xchg(&lane->sleeping, 1u); /* for the others */
 	return n;
 }
 
@@ -338,6 +357,7 @@ static int merged_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 		       int max, uint64_t deadline_ns, bool poll_only,
 		       const sigset_t *mask)
 {
+	struct handlers_seen seen = handlers_seen();
 	uint64_t start = 0;
 
 	for (;;) {
@@ -370,7 +390,7 @@ static int merged_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 				return n;
 			continue;
 		}
-		n = wait_sleep(ep, epfd, evs, max, deadline_ns, mask);
+		n = wait_sleep(ep, epfd, evs, max, deadline_ns, mask, seen);
 		if (n < 0)
 			return n;
 		n = translate(ep, evs, n);

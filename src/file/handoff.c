@@ -10,13 +10,15 @@
  * its number.  One that the family holds too may have been left open by oversight,
  * and then the others go on in shared memory: it is handed over if the new program
  * can know of it, because its number is one of the first three, is told by the
- * convention of LISTEN_FDS, or stands somewhere in its arguments or environment.
+ * convention of LISTEN_FDS, is an argument, or is called a descriptor in an argument
+ * or the environment: "fd=7", "/dev/fd/7", "CHILD_FD=7".
  */
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/libc.h"
 #include "base/log.h"
@@ -94,19 +96,29 @@ void file_hand_over(int fd, enum osf_reason why)
 	file_put(f);
 }
 
-/* Does the decimal number @n stand in @s by itself? */
+/* Is the number at @at told as a descriptor's: fd=N, /dev/fd/N, fd://N, <&N? */
+static bool is_called_fd(const char *start, const char *at)
+{
+	while (at > start && strchr("=:/ ", at[-1]))
+		at--;
+	return (at > start && at[-1] == '&') ||
+	       (at - start >= 2 && !strncasecmp(at - 2, "fd", 2));
+}
+
+/* Is @s the decimal number @n, or does it call @n a descriptor? */
 static bool has_number(const char *s, int n)
 {
-	while (*s) {
+	for (const char *at = s; *at;) {
 		char *end;
 
-		if (!isdigit((unsigned char)*s)) {
-			s++;
+		if (!isdigit((unsigned char)*at)) {
+			at++;
 			continue;
 		}
-		if (strtoul(s, &end, 10) == (unsigned long)n)
+		if (strtoul(at, &end, 10) == (unsigned long)n &&
+		    ((at == s && !*end) || is_called_fd(s, at)))
 			return true;
-		s = end;
+		at = end;
 	}
 	return false;
 }
@@ -116,6 +128,28 @@ static bool has_number_any(char *const *list, int n)
 	for (; list && *list; list++)
 		if (has_number(*list, n))
 			return true;
+	return false;
+}
+
+/* NAME_FD=3, NAME_FDS=3,4. */
+static bool has_number_env(char *const *envp, int n)
+{
+	for (; envp && *envp; envp++) {
+		const char *value = strchr(*envp, '=');
+		const char *name_end = value;
+
+		if (!value)
+			continue;
+		if (value > *envp && (value[-1] | 32) == 's')
+			name_end--;
+		bool is_fd = name_end - *envp >= 2 &&
+			     !strncasecmp(name_end - 2, "fd", 2);
+		for (const char *at = value + 1; is_fd && *at; at++)
+			if (isdigit((unsigned char)*at) &&
+			    !isdigit((unsigned char)at[-1]) &&
+			    strtoul(at, NULL, 10) == (unsigned long)n)
+				return true;
+	}
 	return false;
 }
 
@@ -131,7 +165,7 @@ static bool is_activation(char *const *envp, int fd)
 static bool is_told(int fd, char *const *argv, char *const *envp)
 {
 	return fd <= 2 || is_activation(envp, fd) || has_number_any(argv, fd) ||
-	       has_number_any(envp, fd);
+	       has_number_env(envp, fd);
 }
 
 /* What closes with exec() closes without us: then no doorbell may be unread, or the

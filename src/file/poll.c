@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/spin.h"
+#include "base/unwind.h"
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/poll.h"
@@ -27,12 +28,15 @@ struct entry {
 };
 
 struct poller {
+	struct unwind u;
 	struct pollfd *fds; /* the program's */
 	struct entry *entries;
 	struct pollfd *kfds; /* scratch for the kernel */
 	nfds_t n;
 	nfds_t n_kernel; /* entries that the kernel alone serves */
 	unsigned turns;
+	void *heap; /* or NULL: entries and kfds are on the stack */
+	struct handlers_seen seen;
 };
 
 enum { NOT_OURS, YOUNG, OURS };
@@ -198,7 +202,9 @@ static int sleep_once(struct poller *p, uint64_t deadline_ns,
 	bool go = !look(p, false);
 	for (nfds_t i = 0; i < p->n; i++)
 		p->kfds[i] = sleeping_pollfd(&p->entries[i]);
-	if (go) {
+	if (go && handlers_ran(p->seen, false)) {
+		r = -EINTR;
+	} else if (go) {
 		uint64_t now = now_ns();
 
 		left = ns_timespec(now < deadline_ns ? deadline_ns - now : 0);
@@ -211,6 +217,20 @@ static int sleep_once(struct poller *p, uint64_t deadline_ns,
 	if (go && !r)
 		return -EAGAIN;
 	return r < 0 ? r : 0;
+}
+
+static void poller_end(struct unwind *u)
+{
+	struct poller *p = (struct poller *)u;
+
+	for (nfds_t i = 0; i < p->n; i++) {
+		struct entry *e = &p->entries[i];
+
+		disarm(e, 0); /* if it was left asleep */
+		if (e->file)
+			file_put(e->file);
+	}
+	free(p->heap);
 }
 
 static int poll_loop(struct poller *p, const struct timespec *ts,
@@ -248,10 +268,11 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 {
 	struct entry entries[ON_STACK];
 	struct pollfd kfds[ON_STACK];
-	struct poller p = {
-		.fds = fds, .entries = entries, .kfds = kfds, .n = n
-	};
-	void *heap = NULL;
+	UNWIND(struct poller, p) = { .fds = fds,
+				     .entries = entries,
+				     .kfds = kfds,
+				     .n = n,
+				     .seen = handlers_seen() };
 
 	if (ts && (ts->tv_sec < 0 || ts->tv_nsec < 0 ||
 		   ts->tv_nsec >= (long)NS_PER_S))
@@ -261,10 +282,10 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 
 		if (!getrlimit(RLIMIT_NOFILE, &rl) && n > rl.rlim_cur)
 			return -EINVAL;
-		heap = malloc(n * (sizeof(*entries) + sizeof(*kfds)));
-		if (!heap)
+		p.heap = malloc(n * (sizeof(*entries) + sizeof(*kfds)));
+		if (!p.heap)
 			return -ENOMEM;
-		p.entries = heap;
+		p.entries = p.heap;
 		p.kfds = (struct pollfd *)(p.entries + n);
 	}
 	for (nfds_t i = 0; i < n; i++) {
@@ -275,12 +296,8 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 			e->file = file_get(fds[i].fd);
 		e->young = e->file && whose(e->file) != OURS;
 	}
-	int r = poll_loop(&p, ts, mask);
-	for (nfds_t i = 0; i < n; i++)
-		if (p.entries[i].file)
-			file_put(p.entries[i].file);
-	free(heap);
-	return r;
+	unwind_push(&p.u, poller_end);
+	return poll_loop(&p, ts, mask);
 }
 
 /*

@@ -318,7 +318,7 @@ static void load(const char *path)
 
 static void fork_prepare(void) { lock_get(&lock); }
 static void fork_parent(void) { lock_put(&lock); }
-static void fork_child(void) { lock = (struct lock){ 0 }; }
+static void fork_child(void) { lock_put(&lock); } /* held since prepare */
 
 void registry_init(void)
 {

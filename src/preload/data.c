@@ -204,6 +204,7 @@ bool call_enter(struct call *c)
 	({                                                                     \
 		struct sock *sk_ = (c).file->sk;                               \
 		int errno_before_ = errno;                                     \
+		call_may_sleep(&(c));                                          \
 		ssize_t r_;                                                    \
 		if ((dir) == DIR_TX && unlikely(!is_ours(sk_)) &&              \
 		    inet_due_before_send(sk_))                                 \

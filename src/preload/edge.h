@@ -14,6 +14,7 @@
 
 #include "base/compiler.h"
 #include "base/libc.h"
+#include "base/unwind.h"
 #include "file/file.h"
 
 static inline ssize_t libc_ret(ssize_t r, int errno_before)
@@ -24,16 +25,32 @@ static inline ssize_t libc_ret(ssize_t r, int errno_before)
 
 /* A call inside a file: its end is reached by cancellation too. */
 struct call {
+	struct unwind u;
 	struct file *file;
 	struct sock *entered; /* counted in, in mode YOUNG */
 };
 
-static inline void call_end(struct call *c)
+static inline void call_undo(struct unwind *u)
 {
+	struct call *c = (struct call *)u;
+
 	if (c->entered)
 		sock_leave(c->entered);
 	if (c->file)
 		file_put(c->file);
+}
+
+static inline void call_end(struct call *c)
+{
+	if (c->u.undo)
+		unwind_top = c->u.outer;
+	call_undo(&c->u);
+}
+
+/* The call may sleep, and so be left by a handler's longjmp(). */
+static inline void call_may_sleep(struct call *c)
+{
+	unwind_push(&c->u, call_undo);
 }
 
 static inline bool is_ours(const struct sock *sk)

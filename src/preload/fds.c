@@ -152,6 +152,7 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	struct sockaddr_storage copy;
 	CALL(c) = { .file = file_get(fd) };
 
+	call_may_sleep(&c);
 	addr = ops_sockaddr(addr, len, &copy);
 	if (likely(!c.file) || c.file->kind != FILE_SOCK || !addr ||
 	    len < sizeof(struct sockaddr))

@@ -152,6 +152,7 @@ OSF_API int epoll_pwait2(int epfd, struct epoll_event *evs, int n,
 
 	if (likely(!c.file) || c.file->kind != FILE_EPOLL || is_bad_ptr(evs))
 		return libc.epoll_pwait2(epfd, evs, n, ts, mask);
+	call_may_sleep(&c);
 	return (int)libc_ret(epoll_file_wait(epfd, c.file, evs, n, ts, mask),
 			     saved);
 }
@@ -165,6 +166,7 @@ OSF_API int epoll_pwait(int epfd, struct epoll_event *evs, int n, int timeout,
 
 	if (likely(!c.file) || c.file->kind != FILE_EPOLL || is_bad_ptr(evs))
 		return libc.epoll_pwait(epfd, evs, n, timeout, mask);
+	call_may_sleep(&c);
 	return (int)libc_ret(epoll_file_wait(epfd, c.file, evs, n,
 					     ms_timespec(timeout, &ts), mask),
 			     saved);

@@ -312,6 +312,7 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	struct iov_cursor c = { .iov = iov, .n = n };
 	size_t want = n == 1 ? iov->iov_len : iov_bytes(iov, n);
 	bool block = !(flags & MSG_DONTWAIT) && !load_rlx(&sk->nonblock);
+	struct handlers_seen seen = handlers_seen();
 	size_t got = 0;
 
 	bool bad = is_bad(iov, n) && !(flags & MSG_TRUNC);
@@ -368,7 +369,7 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			continue;
 		if (!block)
 			return got ? (ssize_t)got : r;
-		int err = shm_wait_rx(sk, fd, got > 0);
+		int err = shm_wait_rx(sk, fd, got > 0, seen);
 		if (err)
 			return got ? (ssize_t)got : err;
 	}

@@ -78,10 +78,12 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
 
 /* wait.c: until there may be something to receive, or room; 0, -EINTR, -EAGAIN at
  * the timeout, or the connection's error.  @partial: the call has moved bytes.
- * @tail: the peer's, when there was no room. */
-int shm_wait_rx(struct sock *sk, int fd, bool partial);
+ * @tail: the peer's, when there was no room.  @seen: taken when the call began; a
+ * handler that ran since then ends it as it would end a sleeping one. */
+int shm_wait_rx(struct sock *sk, int fd, bool partial,
+		struct handlers_seen seen);
 int shm_wait_tx(struct sock *sk, int fd, uint32_t tail, uint64_t deadline_ns,
-		bool partial);
+		bool partial, struct handlers_seen seen);
 
 /* Poll bits (POLL*), whatever the mode. */
 unsigned shm_events(struct sock *sk, int fd);
@@ -188,7 +190,9 @@ static inline void shm_told_space(struct sock *sk, int fd)
 
 static inline void sock_lock(const struct sock *sk, struct lock *l)
 {
-	if (!sock_is_alone(sk))
+	if (sock_is_alone(sk))
+		lock_enter();
+	else
 		lock_get(l);
 }
 
@@ -198,6 +202,8 @@ static inline void sock_unlock(const struct sock *sk, struct lock *l)
 	 * the word says which it was, should a thread have come meanwhile. */
 	if (load_rlx(&l->word))
 		lock_put(l);
+	else
+		lock_leave();
 }
 
 /* Has the peer stopped reading the ring? */

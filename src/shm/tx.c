@@ -222,6 +222,7 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 {
 	struct iov_cursor c = { .iov = iov, .n = n };
 	bool block = !(flags & MSG_DONTWAIT) && !load_rlx(&sk->nonblock);
+	struct handlers_seen seen = handlers_seen();
 	uint64_t deadline_ns = 0;
 	size_t sent = 0, len = 0;
 	bool bad = false;
@@ -258,7 +259,7 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			return sent ? (ssize_t)sent : r;
 		if (!deadline_ns)
 			deadline_ns = send_deadline(sk);
-		err = shm_wait_tx(sk, fd, tail, deadline_ns, sent > 0);
+		err = shm_wait_tx(sk, fd, tail, deadline_ns, sent > 0, seen);
 		if (err)
 			return sent ? (ssize_t)sent : err;
 	}
@@ -341,6 +342,7 @@ static COLD ssize_t file_to_nobody(struct sock *sk, int fd, int in, off_t *off,
 ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
 		      bool nonblock)
 {
+	struct handlers_seen seen = handlers_seen();
 	uint64_t deadline_ns = 0;
 	size_t sent = 0;
 
@@ -366,7 +368,7 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
 			return sent ? (ssize_t)sent : r;
 		if (!deadline_ns)
 			deadline_ns = send_deadline(sk);
-		err = shm_wait_tx(sk, fd, tail, deadline_ns, sent > 0);
+		err = shm_wait_tx(sk, fd, tail, deadline_ns, sent > 0, seen);
 		if (err)
 			return sent ? (ssize_t)sent : err;
 	}

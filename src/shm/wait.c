@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/spin.h"
+#include "base/unwind.h"
 #include "shm/shm.h"
 
 #define CANDIDATE_TICK_NS (5 * NS_PER_MS)
@@ -127,6 +128,33 @@ static COLD int nap(struct sock *sk, int fd, const struct nap *n)
 	return MIN(r, 0);
 }
 
+/* One who sleeps on the anchor, however it ends. */
+struct sleeper {
+	struct unwind u;
+	struct sock *sk;
+	bool waits_for_room;
+};
+
+static void sleeper_end(struct unwind *u)
+{
+	struct sleeper *s = (struct sleeper *)u;
+
+	if (s->waits_for_room)
+		fetch_sub(&s->sk->n_tx_sleepers, 1);
+	anchor_sleep_end(s->sk);
+}
+
+/* True if others sleep there already. */
+static bool sleeper_begin(struct sleeper *s, int fd)
+{
+	bool others = anchor_sleep_begin(s->sk, fd);
+
+	if (s->waits_for_room)
+		fetch_add(&s->sk->n_tx_sleepers, 1);
+	unwind_push(&s->u, sleeper_end);
+	return others;
+}
+
 /* The kernel's recv(), which answers like the call that it stands for. */
 static int recv_sleep(struct sock *sk, int fd)
 {
@@ -144,13 +172,15 @@ static uint64_t deadline_after(uint64_t timeout_ns)
 }
 
 /* @partial: bytes have been moved already, so any signal ends the call. */
-static int rx_sleep(struct sock *sk, int fd, bool partial)
+static int rx_sleep(struct sock *sk, int fd, bool partial,
+		    struct handlers_seen seen)
 {
 	struct nap n = { .ready = rx_ready,
 			 .arg = sk,
 			 .tick_ns = NS_PER_MS,
 			 .restarts = !partial && !load_rlx(&sk->rcvtimeo_ns) };
-	bool others = anchor_sleep_begin(sk, fd);
+	UNWIND(struct sleeper, me) = { .sk = sk };
+	bool others = sleeper_begin(&me, fd);
 	int err = 0;
 
 	store_rlx(&shm_me(sk)->rx_anchor, 1u);
@@ -162,6 +192,8 @@ static int rx_sleep(struct sock *sk, int fd, bool partial)
 					      load_rlx(&shm_peer(sk)->bells));
 	if (rx_ready(sk)) {
 		;
+	} else if (handlers_ran(seen, n.restarts)) {
+		return -EINTR;
 	} else if (awake || partial) {
 		n.deadline_ns = deadline_after(load_rlx(&sk->rcvtimeo_ns));
 		if (!awake) {
@@ -180,11 +212,11 @@ static int rx_sleep(struct sock *sk, int fd, bool partial)
 		count(&sk->st.n_sleeps, 1);
 		err = recv_sleep(sk, fd);
 	}
-	anchor_sleep_end(sk);
 	return err && anchor_note(sk, -err) ? 0 : err;
 }
 
-int shm_wait_rx(struct sock *sk, int fd, bool partial)
+int shm_wait_rx(struct sock *sk, int fd, bool partial,
+		struct handlers_seen seen)
 {
 	uint64_t start = now_ns();
 
@@ -193,31 +225,38 @@ int shm_wait_rx(struct sock *sk, int fd, bool partial)
 		count(&sk->st.n_spins, 1);
 		return 0;
 	}
-	if (sk->rx_back) /* plain TCP: its own readiness is enough */
-		return recv_sleep(sk, fd);
-	int err = rx_sleep(sk, fd, partial);
+	if (sk->rx_back) { /* plain TCP: its own readiness is enough */
+		bool restarts = !partial && !load_rlx(&sk->rcvtimeo_ns);
+
+		return handlers_ran(seen, restarts) ? -EINTR
+						    : recv_sleep(sk, fd);
+	}
+	int err = rx_sleep(sk, fd, partial, seen);
 	if (!err)
 		spin_learn(now_ns() - start);
 	return err;
 }
 
-static int tx_sleep(struct sock *sk, int fd, struct tx_seen *seen,
-		    uint64_t deadline_ns, bool partial)
+static int tx_sleep(struct sock *sk, int fd, struct tx_seen *tail,
+		    uint64_t deadline_ns, bool partial,
+		    struct handlers_seen seen)
 {
 	struct nap n = { .ready = tx_ready,
-			 .arg = seen,
+			 .arg = tail,
 			 .deadline_ns = deadline_ns,
 			 .tick_ns = NS_PER_MS,
 			 .restarts = !partial && deadline_ns == UINT64_MAX };
-	bool others = anchor_sleep_begin(sk, fd);
+	UNWIND(struct sleeper, me) = { .sk = sk, .waits_for_room = true };
+	bool others = sleeper_begin(&me, fd);
 	int err = 0;
 
 	store_rlx(&shm_me(sk)->tx_anchor, 1u);
 	fence_full();
 	bool awake = sk->rx_tcp || sk->anchor_deaf || others;
-	fetch_add(&sk->n_tx_sleepers, 1);
-	if (tx_ready(seen)) {
+	if (tx_ready(tail)) {
 		;
+	} else if (handlers_ran(seen, n.restarts)) {
+		return -EINTR;
 	} else if (awake || !n.restarts || load_rlx(&sk->rcvtimeo_ns)) {
 		if (!awake) {
 			n.events = POLLIN | POLLRDHUP;
@@ -231,8 +270,6 @@ static int tx_sleep(struct sock *sk, int fd, struct tx_seen *seen,
 		count(&sk->st.n_sleeps, 1);
 		err = recv_sleep(sk, fd);
 	}
-	fetch_sub(&sk->n_tx_sleepers, 1);
-	anchor_sleep_end(sk);
 	return err && anchor_note(sk, -err) ? 0 : err;
 }
 
@@ -252,20 +289,23 @@ static int tx_sleep_tcp(struct sock *sk, int fd, uint64_t deadline_ns,
 }
 
 int shm_wait_tx(struct sock *sk, int fd, uint32_t tail, uint64_t deadline_ns,
-		bool partial)
+		bool partial, struct handlers_seen seen)
 {
-	struct tx_seen seen = { sk->tx.tail_pub, tail };
+	struct tx_seen at = { sk->tx.tail_pub, tail };
 	uint64_t start = now_ns();
 
 	if (start >= deadline_ns)
 		return -EAGAIN;
+	if (!sk->tx_ring && handlers_ran(seen, false) &&
+	    (partial || deadline_ns != UINT64_MAX || handlers_ran(seen, true)))
+		return -EINTR;
 	if (!sk->tx_ring)
 		return tx_sleep_tcp(sk, fd, deadline_ns, partial);
-	if (spin_until(tx_ready, &seen, deadline_ns)) {
+	if (spin_until(tx_ready, &at, deadline_ns)) {
 		count(&sk->st.n_spins, 1);
 		return 0;
 	}
-	int err = tx_sleep(sk, fd, &seen, deadline_ns, partial);
+	int err = tx_sleep(sk, fd, &at, deadline_ns, partial, seen);
 	if (!err)
 		spin_learn(now_ns() - start);
 	return err;

@@ -111,7 +111,7 @@ static void connect_with_hostile(struct ctx *x)
 		int listener = listen_local(&port);
 
 		tell(x, port);
-		x->fd = accept(listener, NULL, NULL);
+		x->fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 		close(listener);
 	}
 	connection_is(x, x->fd, 0);
@@ -233,7 +233,7 @@ static void more_honest(struct ctx *x, struct stream *s, unsigned n)
 		listener = listen_local(&port), tell(x, port);
 	for (unsigned i = 1; i < n; i++) {
 		int fd = connects ? connect_local(port)
-				  : accept(listener, NULL, NULL);
+				  : accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 
 		need(fd >= 0, "an honest connection: %m");
 		s[i] = stream_make(fd, x->seed, i, connects);
@@ -330,7 +330,7 @@ static void hostile_open(void)
 	if (v.x->is_client)
 		v.hostile = connect_local(v.hostile_port);
 	else
-		v.hostile = accept(v.listener, NULL, NULL);
+		v.hostile = accept4(v.listener, NULL, NULL, SOCK_CLOEXEC);
 	need(v.hostile >= 0, "a connection with the hostile peer: %m");
 	watch_fd(v.ep, v.hostile, EPOLLIN | (below(2) ? EPOLLET : 0),
 		 EV_HOSTILE);
@@ -530,10 +530,10 @@ static void far_named(struct ctx *x)
 
 	tell(x, port);
 	stage = "the thief comes";
-	need(accept(listener, NULL, NULL) >= 0, "accept: %m");
+	need(accept4(listener, NULL, NULL, SOCK_CLOEXEC) >= 0, "accept: %m");
 	stage = "the victim comes";
 	if (x->is_client)
-		fd = accept(listener, NULL, NULL);
+		fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	else
 		fd = connect_local((uint16_t)hear(x));
 	need(fd >= 0, "accept: %m");
@@ -576,7 +576,7 @@ static void near_named(struct ctx *x)
 	} else {
 		listener = listen_local(&port);
 		tell(x, port);
-		x->fd = accept(listener, NULL, NULL);
+		x->fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	}
 	connection_is(x, x->fd, 1);
 	p.fd = x->fd;
@@ -611,7 +611,7 @@ static void far_of_another(struct ctx *x)
 		int listener = listen_local(&port);
 
 		tell(x, port);
-		fd = accept(listener, NULL, NULL);
+		fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	} else {
 		fd = connect_local((uint16_t)hear(x));
 		tell(x, port_of(fd, false));
@@ -655,7 +655,8 @@ static void near_of_another(struct ctx *x)
 		tell(x, port);
 		far = (uint16_t)hear(x);
 		pid = spawn_stranger(x, far, port, &ctl);
-		connection_is(x, accept(listener, NULL, NULL), 0);
+		connection_is(x, accept4(listener, NULL, NULL, SOCK_CLOEXEC),
+			      0);
 	}
 	/* Has the stranger been let in, it says so, and is ready. */
 	p.fd = ctl;
