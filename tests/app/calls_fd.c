@@ -93,6 +93,32 @@ SCENARIO(fd_kind)
 	RES("fchmod", fchmod(x->fd, 0600));
 }
 
+/* What fstat(), /proc and ss say of it. */
+SCENARIO(fd_seen)
+{
+	char path[32], link[64] = "", expected[64], command[160], line[512];
+	struct stat st;
+
+	RES("fstat", fstat(x->fd, &st));
+	out(" mode=%o size=%ld links=%ld", st.st_mode, (long)st.st_size,
+	    (long)st.st_nlink);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", x->fd);
+	ssize_t len = readlink(path, link, sizeof(link) - 1);
+	snprintf(expected, sizeof(expected), "socket:[%lu]", st.st_ino);
+	out(" link=%d", len > 0 && !strcmp(link, expected));
+	snprintf(command, sizeof(command),
+		 "ss -tnpH state established sport = :%d dport = :%d 2>&1",
+		 x->near_port, x->far_port);
+	FILE *f = popen(command, "r");
+	snprintf(expected, sizeof(expected), "pid=%d,fd=%d)", getpid(), x->fd);
+	while (f && fgets(line, sizeof(line), f))
+		out(" ss=%d", strstr(line, expected) != NULL);
+	RES("ss", f ? pclose(f) : -1);
+	made(x, buf, 10);
+	RES("send", send(x->fd, buf, n(10), 0));
+	far_res(x, "far", FAR_RECV, 10);
+}
+
 SCENARIO(fd_sigio)
 {
 	on_signal(SIGIO, 0);
@@ -227,6 +253,156 @@ SCENARIO(fd_options_bad)
 	RES("get-pointer",
 	    getsockopt(x->fd, SOL_SOCKET, SO_ERROR, BAD_POINTER, &len));
 	RES("get-fd", getsockopt(-1, SOL_SOCKET, SO_ERROR, &value, &len));
+}
+
+/* What differs from run to run, or says how the kernel moved the bytes. */
+static bool is_masked(int level, int name)
+{
+	if (level == SOL_SOCKET)
+		return name == SO_PEERNAME || name == SO_INCOMING_CPU ||
+		       name == SO_INCOMING_NAPI_ID || name == SO_COOKIE ||
+		       name == SO_MEMINFO || name == SO_RCVBUF ||
+		       name == SO_RESERVE_MEM || name == SO_SNDBUF;
+	if (level == IPPROTO_TCP)
+		return name == TCP_INFO || name == TCP_CC_INFO ||
+		       name == TCP_TIMESTAMP || name == TCP_ZEROCOPY_RECEIVE ||
+		       name == TCP_MAXSEG || name == TCP_QUICKACK ||
+		       name == TCP_WINDOW_CLAMP;
+	/* IP_PROTOCOL answers with the local port. */
+	return level == IPPROTO_IP && (name == IP_MTU || name == 52);
+}
+
+/* Answers of one kind in a row are told as one: "5-8=EINVAL". */
+static struct {
+	char text[64];
+	int first, last;
+} answers;
+
+static void answers_end(void)
+{
+	if (!answers.text[0])
+		return;
+	if (answers.first == answers.last)
+		out(" %d%s", answers.first, answers.text);
+	else
+		out(" %d-%d%s", answers.first, answers.last, answers.text);
+	answers.text[0] = 0;
+}
+
+static void answers_add(int name, const char *text)
+{
+	if (strcmp(answers.text, text) || answers.last + 1 != name) {
+		answers_end();
+		answers.first = name;
+		snprintf(answers.text, sizeof(answers.text), "%s", text);
+	}
+	answers.last = name;
+}
+
+/* Length and value, of which a few digits will do. */
+static void option_text(char *text, size_t room, struct ctx *x, int level,
+			int name, socklen_t size)
+{
+	uint8_t value[256] = { 0 };
+	socklen_t len = size;
+	uint32_t sum = 0;
+
+	errno = 0;
+	if (getsockopt(x->fd, level, name, value, &len)) {
+		snprintf(text, room, "=%s", strerrorname_np(errno));
+		return;
+	}
+	for (socklen_t i = 0; i < len && i < sizeof(value); i++)
+		sum = sum * 31 + value[i];
+	if (is_masked(level, name))
+		snprintf(text, room, "/%u", len);
+	else
+		snprintf(text, room, "/%u/%x", len, sum);
+}
+
+static const int option_levels[] = { SOL_SOCKET, IPPROTO_TCP, IPPROTO_IP,
+				     IPPROTO_IPV6 };
+
+SCENARIO(fd_every_option_gets)
+{
+	static const socklen_t sizes[] = { 4, 1, 0, 64, 256 };
+	char text[64];
+
+	for (int i = 0; i < 4; i++)
+		for (int k = 0; k < 5; k++) {
+			int level = option_levels[i];
+
+			out("\n  level %d size %u:", level, sizes[k]);
+			for (int name = 0; name < 256; name++) {
+				option_text(text, sizeof(text), x, level, name,
+					    sizes[k]);
+				answers_add(name, text);
+			}
+			answers_end();
+		}
+	out("\n  ");
+	made(x, buf, 10);
+	RES("send", send(x->fd, buf, n(10), 0));
+	far_res(x, "far", FAR_RECV, 10);
+}
+
+/* After these the connection is not what it was, or the machine is not. */
+static bool is_untouchable(int level, int name)
+{
+	if (level == SOL_SOCKET)
+		return name == SO_DEBUG || name == SO_ATTACH_FILTER ||
+		       name == SO_RCVTIMEO_OLD || name == SO_SNDTIMEO_OLD ||
+		       name == SO_LINGER || name == SO_RCVTIMEO_NEW ||
+		       name == SO_SNDTIMEO_NEW || name == SO_RESERVE_MEM ||
+		       name == SO_BINDTOIFINDEX || name == SO_MARK ||
+		       name == SO_MAX_PACING_RATE;
+	if (level == IPPROTO_TCP)
+		return name == TCP_REPAIR || name == TCP_ULP ||
+		       name == TCP_CORK || name == TCP_USER_TIMEOUT;
+	return false;
+}
+
+static void option_sets(struct ctx *x, int level, int name, int value,
+			socklen_t size)
+{
+	char text[64], value_now[48] = "";
+	int r;
+
+	if (is_untouchable(level, name))
+		return;
+	errno = 0;
+	r = setsockopt(x->fd, level, name, &value, size);
+	const char *err = r ? strerrorname_np(errno) : "0";
+	if (!r)
+		option_text(value_now, sizeof(value_now), x, level, name, 64);
+	snprintf(text, sizeof(text), "=%s%s", err, value_now);
+	answers_add(name, text);
+}
+
+SCENARIO(fd_every_option_sets)
+{
+	static const struct {
+		int value;
+		socklen_t size;
+	} sets[] = { { 1, 4 }, { 0, 4 }, { 1, 1 }, { -1, 4 }, { 100, 0 } };
+
+	for (int i = 0; i < 4; i++)
+		for (int k = 0; k < 5; k++) {
+			out("\n  level %d %d/%u:", option_levels[i],
+			    sets[k].value, sets[k].size);
+			for (int name = 0; name < 256; name++)
+				option_sets(x, option_levels[i], name,
+					    sets[k].value, sets[k].size);
+			answers_end();
+		}
+	out("\n  ");
+	option_set(x, "lowat", SOL_SOCKET, SO_RCVLOWAT, 1);
+	made(x, buf, 10);
+	RES("send", send(x->fd, buf, n(10), 0));
+	far_res(x, "far", FAR_RECV, 10);
+	far_do(x, FAR_SEND, 100);
+	settle(x, POLLIN);
+	RES("recv", recv(x->fd, buf, n(100), MSG_DONTWAIT));
 }
 
 SCENARIO(fd_cork)
