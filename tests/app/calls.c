@@ -3,12 +3,14 @@
  * tests/app/calls.c - the same small scenarios, on any kind of connection
  *
  *     calls [--same] [--role client|server] [--family 4|6|m] [--no-warm]
- *           [--only NAME] [--list]
+ *           [--only PATTERN] [--list]
  *
  *     main() -> one process per scenario -> near end runs it
  *                    |                      (calls_*.c)
  *                    +-> far end: a process forked before any socket exists,
  *                        or with --same a thread; obeys commands
+ *
+ * Scenarios start this program again as --part NAME (calls_part.h).
  *
  * Prints one line per scenario.  Two runs, one on the kernel and one under the
  * library, must print the same: tests/app/test_calls.py compares them.  Each
@@ -16,9 +18,11 @@
  * that is to be had; --no-warm leaves them out.
  */
 #include "calls.h"
+#include "calls_part.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <getopt.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -59,6 +63,13 @@ void out(const char *fmt, ...)
 	va_end(ap);
 	if (write(report_fd, text, (size_t)len) < 0)
 		_exit(3);
+}
+
+int out_to(int fd)
+{
+	if (fd >= 0)
+		report_fd = fd;
+	return report_fd;
 }
 
 static const char *errno_name(int err)
@@ -524,12 +535,12 @@ void far_res(struct ctx *x, const char *what, enum far_op op, long arg)
 
 /* --- one scenario --- */
 
-static void warm(struct ctx *x)
+void turns(struct ctx *x, int count)
 {
 	char turn[TURN_BYTES];
 
-	far_begin(x, FAR_ECHO, WARM_TURNS);
-	for (int i = 0; i < WARM_TURNS; i++) {
+	far_begin(x, FAR_ECHO, count);
+	for (int i = 0; i < count; i++) {
 		made(x, turn, sizeof(turn));
 		if (send(x->fd, turn, sizeof(turn), 0) != TURN_BYTES)
 			out(" WARM-SEND");
@@ -567,7 +578,7 @@ static void run_near(const struct scenario *s, struct ctx *x, int family)
 	out("%s:", s->name);
 	connect_both(x, family);
 	if (!no_warm)
-		warm(x);
+		turns(x, WARM_TURNS);
 	s->run(x);
 	out("\n");
 }
@@ -658,7 +669,7 @@ static int run_all(const struct ctx *x, int family, const char *only, bool list)
 	memcpy(all, __start_scenarios, count * sizeof(*all));
 	qsort(all, count, sizeof(*all), by_name);
 	for (size_t i = 0; i < count; i++) {
-		if (only && strcmp(all[i].name, only))
+		if (only && fnmatch(only, all[i].name, 0))
 			continue;
 		if (list)
 			puts(all[i].name);
@@ -686,6 +697,8 @@ int main(int argc, char **argv)
 	bool list = false;
 	int o, family = 4;
 
+	if (argc > 2 && !strcmp(argv[1], "--part"))
+		return part_main(argc - 2, argv + 2);
 	while ((o = getopt_long(argc, argv, "", long_options, NULL)) != -1)
 		switch (o) {
 		case 's':

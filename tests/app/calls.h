@@ -73,6 +73,7 @@ struct scenario {
 	static void name(struct ctx *x)
 
 __attribute__((format(printf, 1, 2))) void out(const char *fmt, ...);
+int out_to(int fd); /* out() writes there; -1 asks.  Return: where now */
 void res(const char *what, long r); /* " what=r", or errno's name */
 #define RES(what, call)                                                        \
 	do {                                                                   \

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/app/calls_signal.c - scenarios: what happens in the middle of a call:
+ * handlers that use its connection or jump out, signals that sockets send,
+ * threads that are cancelled (see calls_part.h) */
+#include "calls_part.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SIGNAL_MS 30 /* in the middle of a call that ends at LATER_MS */
+
+static struct ctx *handled; /* the connection of the handlers */
+static sigjmp_buf jump;
+
+static void alarm_with(void (*handler)(int), int flags)
+{
+	struct sigaction sa = { .sa_handler = handler, .sa_flags = flags };
+	struct itimerval it = { .it_value.tv_usec = SIGNAL_MS * 1000 };
+
+	sigaction(SIGALRM, &sa, NULL);
+	setitimer(ITIMER_REAL, &it, NULL);
+}
+
+/* --- handlers that use the connection --- */
+
+static char handler_bytes[64];
+static long handler_result;
+
+static void handler_sends(int sig)
+{
+	int saved = errno;
+
+	handler_result = send(handled->fd, handler_bytes, n(16), MSG_NOSIGNAL);
+	errno = saved;
+}
+
+static void handler_receives(int sig)
+{
+	int saved = errno;
+
+	handler_result = recv(handled->fd, handler_bytes, n(16), MSG_DONTWAIT);
+	errno = saved;
+}
+
+static void handler_closes(int sig) { handler_result = close(handled->fd); }
+
+static void sends_in_handler(struct ctx *x, int flags)
+{
+	handled = x;
+	play(x, "w60s100r100");
+	made(x, handler_bytes, 16);
+	alarm_with(handler_sends, flags);
+	far_do(x, FAR_SEND_LATER, 20);
+	RES("recv", recv(x->fd, buf, n(20), 0));
+	out(" handler=%ld", handler_result);
+	if (flags)
+		got(x, buf, 20);
+	else
+		play(x, "r20");
+	play(x, "f76w10f10s10r10");
+}
+
+SCENARIO(process_signal_sends) { sends_in_handler(x, SA_RESTART); }
+SCENARIO(process_signal_sends_once) { sends_in_handler(x, 0); }
+
+/* Inside of a send that waits for room. */
+SCENARIO(process_signal_receives)
+{
+	size_t total = fill_up(x);
+
+	handled = x;
+	play(x, "s16");
+	alarm_with(handler_receives, SA_RESTART);
+	far_do(x, FAR_RECV_LATER, (long)total + 1000);
+	made(x, buf, 1000);
+	RES("send", send(x->fd, buf, n(1000), 0));
+	out(" handler=%ld", handler_result);
+	got(x, handler_bytes, handler_result);
+	play(x, "s10r10w10f10");
+}
+
+/* Inside of a recv that waits, where there is nothing to be had. */
+SCENARIO(process_signal_receives_nothing)
+{
+	handled = x;
+	play(x, "w60f60");
+	alarm_with(handler_receives, SA_RESTART);
+	play(x, "l20r20");
+	out(" handler=%ld", handler_result);
+	play(x, "s10r10w10f10");
+}
+
+static void closes_in_handler(struct ctx *x, int flags)
+{
+	handled = x;
+	play(x, "w60s100r100f60");
+	alarm_with(handler_closes, flags);
+	RES("recv", recv(x->fd, buf, n(20), 0));
+	out(" close=%ld", handler_result);
+	RES("recv", recv(x->fd, buf, n(20), 0));
+	play(x, "E");
+}
+
+SCENARIO(process_signal_closes) { closes_in_handler(x, SA_RESTART); }
+SCENARIO(process_signal_closes_once) { closes_in_handler(x, 0); }
+
+static void handler_forks(int sig)
+{
+	pid_t pid = fork();
+
+	if (!pid) {
+		send(handled->fd, handler_bytes, n(16), MSG_NOSIGNAL);
+		_exit(0);
+	}
+	child_ended(pid, "child");
+}
+
+SCENARIO(process_signal_forks)
+{
+	handled = x;
+	play(x, "w60s100r100");
+	made(x, handler_bytes, 16);
+	alarm_with(handler_forks, SA_RESTART);
+	play(x, "l20r20f76w10f10s10r10");
+}
+
+/* Bytes in both directions while a timer strikes all the time. */
+static void handler_looks(int sig)
+{
+	int saved = errno, avail;
+	struct pollfd pfd = { .fd = handled->fd, .events = POLLIN };
+
+	signals++;
+	poll(&pfd, 1, 0);
+	ioctl(handled->fd, FIONREAD, &avail);
+	recv(handled->fd, handler_bytes, n(1), MSG_PEEK | MSG_DONTWAIT);
+	errno = saved;
+}
+
+SCENARIO(process_signal_storm)
+{
+	struct itimerval often = { .it_value.tv_usec = 300,
+				   .it_interval.tv_usec = 300 },
+			 never = { 0 };
+	struct sigaction sa = { .sa_handler = handler_looks,
+				.sa_flags = SA_RESTART };
+	long long end = ms_now() + 150;
+	bool right = true;
+
+	handled = x;
+	sigaction(SIGALRM, &sa, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+	while (ms_now() < end && right) {
+		turns(x, 20);
+		far_do(x, FAR_SEND, 3000);
+		for (long r, left = 3000; left && right; left -= r) {
+			r = recv(x->fd, buf, n((size_t)left), 0);
+			right = r > 0;
+			got(x, buf, r);
+		}
+	}
+	setitimer(ITIMER_REAL, &never, NULL);
+	out(" right=%d signals=%d", right, signals > 5);
+	play(x, "w10f10s10r10");
+}
+
+/* --- handlers that jump out --- */
+
+static void handler_jumps(int sig) { siglongjmp(jump, 1); }
+
+static long waits_in_recv(struct ctx *x) { return recv(x->fd, buf, n(20), 0); }
+
+static long waits_in_read(struct ctx *x) { return read(x->fd, buf, n(20)); }
+
+static long waits_in_poll(struct ctx *x)
+{
+	struct pollfd pfd = { .fd = x->fd, .events = POLLIN };
+
+	return poll(&pfd, 1, 3000);
+}
+
+static long waits_in_select(struct ctx *x)
+{
+	struct timeval limit = { .tv_sec = 3 };
+	fd_set in;
+
+	FD_ZERO(&in);
+	FD_SET(x->fd, &in);
+	return select(x->fd + 1, &in, NULL, NULL, &limit);
+}
+
+static long waits_in_epoll(struct ctx *x)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int ep = epoll_create1(0);
+
+	epoll_ctl(ep, EPOLL_CTL_ADD, x->fd, &ev);
+	return epoll_wait(ep, &ev, 1, 3000);
+}
+
+static long waits_in_accept(struct ctx *x)
+{
+	int port = 0;
+
+	return accept(listener_at(&port, false), NULL, NULL);
+}
+
+static void jumps(struct ctx *x, long (*waits)(struct ctx *x))
+{
+	play(x, "w60s100r100");
+	for (int i = 0; i < 3; i++) {
+		if (!sigsetjmp(jump, 1)) {
+			alarm_with(handler_jumps, 0);
+			RES("NO-JUMP", waits(x));
+		}
+		play(x, "s10r10w10");
+	}
+	play(x, "f90l10r10w10f10");
+	child_plays(x, "s10r10w10f10");
+	play(x, "cE");
+}
+
+SCENARIO(process_jump_recv) { jumps(x, waits_in_recv); }
+SCENARIO(process_jump_read) { jumps(x, waits_in_read); }
+SCENARIO(process_jump_poll) { jumps(x, waits_in_poll); }
+SCENARIO(process_jump_select) { jumps(x, waits_in_select); }
+SCENARIO(process_jump_epoll) { jumps(x, waits_in_epoll); }
+SCENARIO(process_jump_accept) { jumps(x, waits_in_accept); }
+
+SCENARIO(process_jump_send)
+{
+	size_t total = fill_up(x);
+
+	if (!sigsetjmp(jump, 1)) {
+		alarm_with(handler_jumps, 0);
+		RES("NO-JUMP", send(x->fd, buf, n(sizeof(buf)), 0));
+	}
+	/* Some of the last may be on its way: it has the right bytes. */
+	long r = far_do(x, FAR_DRAIN, 0);
+	out(" %s", r >= (long)total ? "all-there" : "lost");
+	x->sent += (uint64_t)r - total;
+	play(x, "s10r10w10f10");
+}
+
+/* --- signals from the socket --- */
+
+SCENARIO(process_sigurg)
+{
+	char byte = 0;
+	int at_mark = -1;
+
+	on_signal(SIGURG, SA_RESTART);
+	RES("owner", fcntl(x->fd, F_SETOWN, getpid()));
+	play(x, "w60s100");
+	far_res(x, "oob", FAR_SEND_OOB, 0);
+	settle(x, POLLPRI);
+	out(" signals=%d", signals);
+	play(x, "r100");
+	RES("atmark", ioctl(x->fd, SIOCATMARK, &at_mark));
+	out("/%d", at_mark);
+	RES("recv", recv(x->fd, &byte, n(1), MSG_OOB));
+	out("/%c", byte);
+	play(x, "f60s10r10w10f10");
+}
+
+SCENARIO(process_sigio_info)
+{
+	struct timespec limit = { .tv_sec = 2 };
+	siginfo_t info = { 0 };
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR2);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	play(x, "w60f60");
+	RES("sig", fcntl(x->fd, F_SETSIG, SIGUSR2));
+	RES("owner", fcntl(x->fd, F_SETOWN, getpid()));
+	RES("async", fcntl(x->fd, F_SETFL, O_ASYNC));
+	play(x, "s100");
+	RES("wait", sigtimedwait(&set, &info, &limit) == SIGUSR2);
+	out(" fd=%d in=%d", info.si_fd == x->fd, info.si_code == POLL_IN);
+	RES("getsig", fcntl(x->fd, F_GETSIG) == SIGUSR2);
+	play(x, "r100l20r20w10f10");
+}
+
+/* --- cancelled threads --- */
+
+struct waiter {
+	struct ctx *x;
+	long (*waits)(struct ctx *x);
+};
+
+static void *waiter_main(void *p)
+{
+	struct waiter *w = p;
+
+	w->waits(w->x);
+	return NULL;
+}
+
+static void cancels(struct ctx *x, long (*waits)(struct ctx *x))
+{
+	struct waiter w = { x, waits };
+	void *result = NULL;
+	pthread_t t;
+
+	play(x, "w60s100r100");
+	for (int i = 0; i < 2; i++) {
+		pthread_create(&t, NULL, waiter_main, &w);
+		usleep(SIGNAL_MS * 1000);
+		pthread_cancel(t);
+		pthread_join(t, &result);
+		out(" canceled=%d", result == PTHREAD_CANCELED);
+		play(x, "s10r10w10");
+	}
+	play(x, "f80l10r10w10f10");
+	child_plays(x, "s10r10w10f10");
+	play(x, "cE");
+}
+
+SCENARIO(process_cancel_recv) { cancels(x, waits_in_recv); }
+SCENARIO(process_cancel_read) { cancels(x, waits_in_read); }
+SCENARIO(process_cancel_poll) { cancels(x, waits_in_poll); }
+SCENARIO(process_cancel_select) { cancels(x, waits_in_select); }
+SCENARIO(process_cancel_epoll) { cancels(x, waits_in_epoll); }
+SCENARIO(process_cancel_accept) { cancels(x, waits_in_accept); }
+
+static long waits_in_send(struct ctx *x)
+{
+	static char zeros[100];
+
+	return send(x->fd, zeros, n(sizeof(zeros)), 0);
+}
+
+SCENARIO(process_cancel_send)
+{
+	struct waiter w = { x, waits_in_send };
+	size_t total = fill_up(x);
+	void *result = NULL;
+	pthread_t t;
+
+	pthread_create(&t, NULL, waiter_main, &w);
+	usleep(SIGNAL_MS * 1000);
+	pthread_cancel(t);
+	pthread_join(t, &result);
+	out(" canceled=%d", result == PTHREAD_CANCELED);
+	long r = far_do(x, FAR_DRAIN, 0);
+	out(" %s", r == (long)total ? "all-there" : "lost");
+	play(x, "s10r10w10f10");
+}
+
+/* A request that comes while cancellation is off waits for its time. */
+static void *cancelled_later(void *p)
+{
+	struct ctx *x = p;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	play(x, "r20");
+	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+	RES("NOT-CANCELLED", recv(x->fd, buf, n(20), 0));
+	return NULL;
+}
+
+SCENARIO(process_cancel_disabled)
+{
+	void *result = NULL;
+	pthread_t t;
+
+	play(x, "w60f60");
+	pthread_create(&t, NULL, cancelled_later, x);
+	usleep(SIGNAL_MS * 1000);
+	pthread_cancel(t);
+	far_do(x, FAR_SEND, 20);
+	pthread_join(t, &result);
+	out(" canceled=%d", result == PTHREAD_CANCELED);
+	play(x, "s10r10w10f10");
+}
