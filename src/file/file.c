@@ -194,6 +194,8 @@ static void anchor_move(struct file *f, int fd)
 		return;
 	f->hidden = 1;
 	store_rel(&f->anchor_fd, up);
+	if (f->kind == FILE_SOCK)
+		shm_anchor_moved(f->sk, up);
 }
 
 void file_forget(int fd)

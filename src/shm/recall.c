@@ -20,18 +20,25 @@
  * returned yet, so it can.  Doorbells are settled the same way: one that was
  * counted before RECALL is waited for, after it none is sent.
  *
- * What the application has not read yet is the stash, for the caller to deliver.
+ * What the application has not read yet is the stash.  Its place is in front of what
+ * TCP will bring, where only the peer's end can put it.  If the kernel lends us that
+ * (pidfd_getfd(2): the same user, and nothing that forbids tracing), we write the
+ * bytes there ourselves; if not, the caller has to deliver them.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "base/rawcall.h"
+#include "shm/rendezvous.h"
 #include "shm/shm.h"
 #include "sock/arena.h"
 
@@ -66,33 +73,37 @@ static uint8_t *stash_room(struct stash *st, size_t n)
 	return st->data + st->n;
 }
 
+/* Take the next of *@left bytes that TCP is about to bring into @st, or nowhere.
+ * -ENODATA: the connection has ended before them. */
+static int take_tcp(int fd, struct stash *st, int64_t *left)
+{
+	size_t want = MIN((size_t)*left, (size_t)STASH_MIN);
+	uint8_t bin[256], *to = st ? stash_room(st, want) : bin;
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	if (!to)
+		return -ENOMEM;
+	if (libc.poll(&p, 1, (int)(SETTLE_NS / NS_PER_MS)) <= 0)
+		return -ETIMEDOUT;
+	ssize_t r =
+	    libc.recv(fd, to, st ? want : MIN(want, sizeof(bin)), MSG_DONTWAIT);
+	if (r <= 0)
+		return r < 0 && errno == EAGAIN ? 0 : -ENODATA;
+	*left -= r;
+	if (st)
+		st->n += (size_t)r;
+	return 0;
+}
+
 /* The bytes of TCP that come before the ring.  They are on their way, unless the
- * connection has ended. */
+ * connection has ended; then the kernel says so to whoever reads next. */
 static int stash_tcp(struct sock *sk, int fd, struct stash *st)
 {
-	uint64_t end = now_ns() + SETTLE_NS;
+	int err = 0;
 
-	while (sk->rx_tcp_left > 0) {
-		size_t want = MIN((size_t)sk->rx_tcp_left, (size_t)STASH_MIN);
-		uint8_t *to = stash_room(st, want);
-		struct pollfd p = { .fd = fd, .events = POLLIN };
-
-		if (!to)
-			return -ENOMEM;
-		ssize_t r = libc.recv(fd, to, want, MSG_DONTWAIT);
-		if (r > 0) {
-			st->n += (size_t)r;
-			sk->rx_tcp_left -= r;
-			sk->rx_tcp_base += (uint64_t)r;
-		} else if (!r || errno != EAGAIN) {
-			return 0; /* the kernel says so to whoever reads next */
-		} else if (now_ns() > end) {
-			return -ETIMEDOUT;
-		} else {
-			libc.poll(&p, 1, 10);
-		}
-	}
-	return 0;
+	while (!err && sk->rx_tcp_left > 0)
+		err = take_tcp(fd, st, &sk->rx_tcp_left);
+	return err == -ENODATA ? 0 : err;
 }
 
 static int stash_ring(struct sock *sk, struct stash *st)
@@ -135,6 +146,58 @@ static int settle_bells(struct sock *sk, int fd)
 	}
 }
 
+/* A descriptor of the peer's end, or -1. */
+static int borrow_other_end(const struct sock *sk, int fd)
+{
+	const struct seg_side *p = shm_peer(sk);
+	uint32_t pid = load_rlx(&p->pid);
+	int their_fd = load_rlx(&p->anchor_fd), other = -1;
+
+	if (pid == (uint32_t)getpid()) {
+		other = libc.fcntl(their_fd, F_DUPFD_CLOEXEC, 3);
+	} else {
+		long pidfd = rawcall(SYS_pidfd_open, pid, 0);
+
+		if (pidfd < 0)
+			return -1;
+		other = (int)rawcall(SYS_pidfd_getfd, pidfd, their_fd, 0);
+		libc.close((int)pidfd);
+	}
+	if (other < 0 || are_two_ends(fd, other))
+		return other < 0 ? -1 : other;
+	libc.close(other);
+	return -1;
+}
+
+/* Write the stash where the peer would have.  What does not fit comes back. */
+static void put_back(struct sock *sk, int fd, struct stash *st)
+{
+	int other = st->n || st->has_end ? borrow_other_end(sk, fd) : -1;
+	size_t put = 0;
+
+	if (other < 0)
+		return;
+	while (put < st->n) {
+		ssize_t r = libc.send(other, st->data + put, st->n - put,
+				      MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (r <= 0)
+			break;
+		put += (size_t)r;
+	}
+	if (put == st->n) {
+		if (st->has_end)
+			libc.shutdown(other, SHUT_WR);
+		*st = (struct stash){ st->data, 0, st->cap, false };
+	} else {
+		int64_t again = (int64_t)put;
+
+		while (again > 0 && !take_tcp(fd, NULL, &again))
+			;
+	}
+	libc.close(other);
+}
+
 /* The peer's direction, up to where we stop. */
 static int end_rx(struct sock *sk, int fd, struct stash *st)
 {
@@ -157,6 +220,8 @@ static int end_rx(struct sock *sk, int fd, struct stash *st)
 	}
 	if (sk->rx_eof)
 		st->has_end = true;
+	if (!err)
+		put_back(sk, fd, st);
 	me->cut = sk->rx.off;
 	fetch_or(&me->flags, SEG_CUT); /* S4 */
 	ring_publish(&sk->rx);         /* whoever waits for room looks again */

@@ -17,6 +17,10 @@
 #include "shm/rendezvous.h"
 #include "shm/segment.h"
 
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
 /* "address:port", with v4-mapped addresses as IPv4. */
 static int endpoint_text(const struct sockaddr_storage *ss, char *out,
 			 size_t size)
@@ -68,6 +72,20 @@ static int offer_name(int fd, bool ours_is_client, char *name, size_t size)
 	int n = snprintf(name, size, "osf1/o/%s>%s", ours_is_client ? a : b,
 			 ours_is_client ? b : a);
 	return n < (int)size ? 0 : -ENAMETOOLONG;
+}
+
+bool are_two_ends(int a, int b)
+{
+	char one[192], two[192];
+	uint64_t ns_a = 0, ns_b = 0;
+	socklen_t len = sizeof(ns_a);
+
+	/* Where the kernel can tell namespaces apart (Linux 5.14). */
+	libc.getsockopt(a, SOL_SOCKET, SO_NETNS_COOKIE, &ns_a, &len);
+	len = sizeof(ns_b);
+	libc.getsockopt(b, SOL_SOCKET, SO_NETNS_COOKIE, &ns_b, &len);
+	return ns_a == ns_b && !offer_name(a, true, one, sizeof(one)) &&
+	       !offer_name(b, false, two, sizeof(two)) && !strcmp(one, two);
 }
 
 static bool diag_addr(const struct sockaddr_storage *ss, uint32_t addr[4],

@@ -38,6 +38,8 @@ MUST_CHECK int offer_listen(int fd);
 MUST_CHECK int offer_accept(int offer_fd, int fd);
 /* A channel to whoever offers @fd's connection; -ENOENT nobody; -EPERM. */
 MUST_CHECK int offer_connect(int fd);
+/* Are these the two ends of one connection, in the same network namespace? */
+bool are_two_ends(int a, int b);
 /* Bind the announcement of @listen_fd's port.  A descriptor or -errno. */
 MUST_CHECK int announce_bind(int listen_fd);
 /* 0 when @fd's peer port is announced by somebody who may take part. */

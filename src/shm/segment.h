@@ -51,6 +51,9 @@ struct seg_side {
 	uint64_t tcp_bytes; /* S1 */
 	uint32_t bells;     /* doorbell bytes this side has put into TCP */
 	uint32_t cut; /* S4: of the peer's ring, the first record not read */
+	/* Who had the anchor, and under which number: hints, to be checked. */
+	uint32_t pid;
+	int32_t anchor_fd;
 
 	alignas(CACHE_LINE) uint32_t tail; /* as consumer: R2 of shm/ring.h */
 

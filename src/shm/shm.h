@@ -206,6 +206,13 @@ static inline void sock_unlock(const struct sock *sk, struct lock *l)
 		lock_leave();
 }
 
+/* The anchor has another descriptor now. */
+static inline void shm_anchor_moved(struct sock *sk, int fd)
+{
+	if (sk->seg)
+		store_rlx(&shm_me(sk)->anchor_fd, fd);
+}
+
 /* Has the peer stopped reading the ring? */
 static inline bool shm_is_recalled(const struct sock *sk)
 {

@@ -187,11 +187,14 @@ static int decline(struct sock *sk, int err)
 }
 
 /* S1: the stream goes on in the ring after what TCP was given. */
-static void tx_switch(struct sock *sk, uint64_t tcp_bytes, uint32_t more_flags)
+static void tx_switch(struct sock *sk, int fd, uint64_t tcp_bytes,
+		      uint32_t more_flags)
 {
 	struct seg_side *me = shm_me(sk);
 
 	me->tcp_bytes = tcp_bytes;
+	me->pid = (uint32_t)getpid();
+	me->anchor_fd = fd;
 	store_rlx(&sk->tx_ring, (uint8_t)1);
 	fetch_or(&me->flags, SEG_TX_RING | more_flags);
 }
@@ -320,7 +323,7 @@ void shm_candidate_step(struct sock *sk, int fd)
 			 (unsigned long long)sent);
 		sk->tx_tcp_base = sent;
 	}
-	tx_switch(sk, sk->tx_tcp_base, 0);
+	tx_switch(sk, fd, sk->tx_tcp_base, 0);
 	became_shm(sk);
 }
 
@@ -408,7 +411,7 @@ static int accept_segment(struct sock *sk, int fd, int channel, int fds[2])
 	sk->peer_inbox = peer_inbox;
 	rings_init(sk, seg, ring_size);
 	sk->tx_tcp_base = sent;
-	tx_switch(sk, sent, SEG_READY); /* S3 */
+	tx_switch(sk, fd, sent, SEG_READY); /* S3 */
 	return 0;
 }
 

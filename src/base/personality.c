@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base/personality.c - how a cancelled thread finds its way through our frames
+ *
+ * The compiler gives every function that cleans up a personality, which speaks to
+ * the unwinder that runs.  That is libgcc_s.so.1's, which libc loads when a thread
+ * is cancelled; a copy of our own would not know its contexts, and we link nothing
+ * but libc.  So these two names only lead there.  Any failure here is the end of the
+ * process, as it is in libc.
+ */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/atomic.h"
+
+typedef int personality_fn(int version, int actions, uint64_t class_id,
+			   void *exception, void *context);
+typedef void resume_fn(void *exception);
+
+personality_fn __gcc_personality_v0;
+resume_fn _Unwind_Resume;
+
+static void *find(void **cache, const char *name)
+{
+	void *f = load_acq(cache);
+
+	if (f)
+		return f;
+	void *lib = dlopen("libgcc_s.so.1", RTLD_NOW);
+	f = lib ? dlsym(lib, name) : NULL;
+	if (!f)
+		abort();
+	store_rel(cache, f);
+	return f;
+}
+
+int __gcc_personality_v0(int version, int actions, uint64_t class_id,
+			 void *exception, void *context)
+{
+	static void *cache;
+	personality_fn *real =
+	    (personality_fn *)find(&cache, "__gcc_personality_v0");
+
+	return real(version, actions, class_id, exception, context);
+}
+
+void _Unwind_Resume(void *exception)
+{
+	static void *cache;
+	resume_fn *real = (resume_fn *)find(&cache, "_Unwind_Resume");
+
+	real(exception);
+	abort();
+}
