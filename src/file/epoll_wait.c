@@ -407,6 +407,20 @@ static int merged_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 	}
 }
 
+/* The kernel's own set; another thread may add a socket of ours, and kick. */
+static int kernel_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
+		       int max, const struct timespec *ts, const sigset_t *mask)
+{
+	UNWIND(struct waiter, me) = { .ep = ep };
+
+	if (!is_single_threaded()) {
+		fetch_add(&ep->n_waiting, 1);
+		unwind_push(&me.u, waiter_end);
+	}
+	int n = libc.epoll_pwait2(epfd, evs, max, ts, mask);
+	return n < 0 ? -errno : n;
+}
+
 int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 		    const struct timespec *ts, const sigset_t *mask)
 {
@@ -422,10 +436,10 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 		deadline_ns = now_ns() + (uint64_t)ts->tv_sec * NS_PER_S +
 			      (uint64_t)ts->tv_nsec;
 	if (!load_rlx(&ep->n_tagged)) {
-		int n = libc.epoll_pwait2(epfd, evs, max, ts, mask);
+		int n = kernel_wait(ep, epfd, evs, max, ts, mask);
 
 		if (n < 0)
-			return -errno;
+			return n;
 		if (likely(!load_rlx(&ep->n_tagged) && ep->kick_fd < 0) || !n)
 			return n;
 		n = translate(ep, evs, n);

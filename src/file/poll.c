@@ -61,8 +61,19 @@ static int concerns(int fd)
 	return whose((const struct file *)entry);
 }
 
+/* The kernel refuses these before it looks at them. */
+static bool are_too_many(nfds_t n)
+{
+	struct rlimit rl;
+
+	return n > ON_STACK && !getrlimit(RLIMIT_NOFILE, &rl) &&
+	       n > rl.rlim_cur;
+}
+
 bool poll_concerns_us(const struct pollfd *fds, nfds_t n)
 {
+	if (unlikely(are_too_many(n)))
+		return false;
 	for (nfds_t i = 0; i < n; i++)
 		if (unlikely(concerns(fds[i].fd)))
 			return true;
@@ -172,6 +183,8 @@ static void disarm(struct entry *e, short revents)
 	anchor_sleep_end(sk);
 	if (revents & (POLLHUP | POLLERR | POLLRDHUP))
 		anchor_look(sk, e->kernel.fd);
+	if (revents & POLLIN && sk->seg)
+		anchor_clear(sk, e->kernel.fd);
 	count(&sk->st.n_sleeps, 1);
 }
 
@@ -278,10 +291,6 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 		   ts->tv_nsec >= (long)NS_PER_S))
 		return -EINVAL;
 	if (n > ON_STACK) {
-		struct rlimit rl;
-
-		if (!getrlimit(RLIMIT_NOFILE, &rl) && n > rl.rlim_cur)
-			return -EINVAL;
 		p.heap = malloc(n * (sizeof(*entries) + sizeof(*kfds)));
 		if (!p.heap)
 			return -ENOMEM;

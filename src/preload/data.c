@@ -448,20 +448,31 @@ OSF_API int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags,
 				 mmsg_bytes(msgs, r_));
 }
 
+/* Of the flags of preadv2() only this one means something to a socket. */
+static int nowait(int flags) { return flags & RWF_NOWAIT ? MSG_DONTWAIT : 0; }
+#define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)
+
 OSF_API ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t off,
 			int flags)
 {
-	if (off == -1 && !flags && file_serves(fd))
-		return readv(fd, iov, n);
-	return libc.preadv2(fd, iov, n, off, flags);
+	CALL(c) = { .file = off == -1 && !(flags & ~RWF_KNOWN) ? file_get(fd)
+							       : NULL };
+	if (likely(!c.file) || c.file->kind != FILE_SOCK)
+		return libc.preadv2(fd, iov, n, off, flags);
+	return DATA_CALL(
+	    c, DIR_RX, libc.preadv2(fd, iov, n, off, flags),
+	    edge_rx(c.file, fd, iov, (size_t)n, READ_FLAG | nowait(flags)));
 }
 
 OSF_API ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off,
 			 int flags)
 {
-	if (off == -1 && !flags && file_serves(fd))
-		return writev(fd, iov, n);
-	return libc.pwritev2(fd, iov, n, off, flags);
+	CALL(c) = { .file = off == -1 && !(flags & ~RWF_KNOWN) ? file_get(fd)
+							       : NULL };
+	if (likely(!c.file) || c.file->kind != FILE_SOCK)
+		return libc.pwritev2(fd, iov, n, off, flags);
+	return DATA_CALL(c, DIR_TX, libc.pwritev2(fd, iov, n, off, flags),
+			 edge_tx(c.file, fd, iov, (size_t)n, nowait(flags)));
 }
 
 OSF_API ssize_t preadv64v2(int fd, const struct iovec *iov, int n, off64_t off,

@@ -136,6 +136,8 @@ OSF_API int listen(int fd, int backlog)
 static int disconnect(struct file *f, int fd, const struct sockaddr *addr,
 		      socklen_t len)
 {
+	if (sock_mode(f->sk) == SOCK_SHM) /* nobody reads here any more */
+		fetch_or(&shm_me(f->sk)->flags, SEG_CLOSED);
 	int r = libc.connect(fd, addr, len);
 
 	if (!r && sock_mode(f->sk) != SOCK_KERNEL) {

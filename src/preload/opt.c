@@ -95,9 +95,23 @@ static uint64_t timeval_ns(const void *val)
 	       (uint64_t)tv.tv_usec * NS_PER_US;
 }
 
+/* The kernel bounds the value, and makes room for it; but a doorbell is one byte. */
+static int set_rcvlowat(struct sock *sk, int fd, int v)
+{
+	int one = 1;
+	socklen_t len = sizeof(v);
+
+	libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &v, len);
+	if (!libc.getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &v, &len))
+		store_rlx(&sk->rcvlowat, v);
+	if (!sk->recalled)
+		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
+	return 1;
+}
+
 /* Options that must not reach the anchor, or not as they are.  1: done. */
-static int set_ours(struct sock *sk, int level, int name, const void *val,
-		    socklen_t len)
+static int set_ours(struct sock *sk, int fd, int level, int name,
+		    const void *val, socklen_t len)
 {
 	int v;
 
@@ -112,11 +126,9 @@ static int set_ours(struct sock *sk, int level, int name, const void *val,
 		sk->cork = v != 0;
 		return 1;
 	}
-	if (level == SOL_SOCKET && name == SO_RCVLOWAT) {
-		store_rlx(&sk->rcvlowat, v < 0 ? INT32_MAX : v ? v : 1);
-		return 1;
-	}
-	return 0;
+	return level == SOL_SOCKET && name == SO_RCVLOWAT
+		   ? set_rcvlowat(sk, fd, v)
+		   : 0;
 }
 
 /* Options that both of us need to know. */
@@ -145,7 +157,7 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 	enum osf_reason reason = kernel_only(level, name);
 	/* What the upgrade takes over must not change beneath it. */
 	bool ours = !call_enter(&c);
-	if (ours && set_ours(sk, level, name, val, len) && !sk->recalled)
+	if (ours && set_ours(sk, fd, level, name, val, len) && !sk->recalled)
 		return 0;
 	int r = libc.setsockopt(fd, level, name, val, len);
 	call_leave(&c);

@@ -144,12 +144,21 @@ OSF_API int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 	return (int)libc_ret(epoll_file_ctl(epfd, c.file, op, fd, ev), saved);
 }
 
+/* The kernel writes to the pointer when it has something to write. */
+static bool is_bad_fault(struct file *f, const struct epoll_event *evs)
+{
+	return unlikely(is_bad_ptr(evs)) && f && f->kind == FILE_EPOLL &&
+	       epoll_is_merged(f) && epoll_has_ready(f);
+}
+
 OSF_API int epoll_pwait2(int epfd, struct epoll_event *evs, int n,
 			 const struct timespec *ts, const sigset_t *mask)
 {
 	int saved = errno;
 	CALL(c) = { .file = file_get(epfd) };
 
+	if (is_bad_fault(c.file, evs))
+		return (int)libc_ret(n > 0 ? -EFAULT : -EINVAL, saved);
 	if (likely(!c.file) || c.file->kind != FILE_EPOLL || is_bad_ptr(evs))
 		return libc.epoll_pwait2(epfd, evs, n, ts, mask);
 	call_may_sleep(&c);
@@ -164,6 +173,8 @@ OSF_API int epoll_pwait(int epfd, struct epoll_event *evs, int n, int timeout,
 	int saved = errno;
 	CALL(c) = { .file = file_get(epfd) };
 
+	if (is_bad_fault(c.file, evs))
+		return (int)libc_ret(n > 0 ? -EFAULT : -EINVAL, saved);
 	if (likely(!c.file) || c.file->kind != FILE_EPOLL || is_bad_ptr(evs))
 		return libc.epoll_pwait(epfd, evs, n, timeout, mask);
 	call_may_sleep(&c);

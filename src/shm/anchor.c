@@ -27,6 +27,22 @@ enum { TCP_ESTABLISHED = 1, TCP_FIN_WAIT1 = 4, TCP_FIN_WAIT2 = 5 };
 #define LOOK_NS (1 * NS_PER_MS)
 
 /*
+ * A process that ends without closing leaves doorbells unread, for which the kernel
+ * resets the connection; had they been the stream, it would have read them.  So the
+ * reset of a peer that did not close is the end of its stream.
+ */
+static bool peer_died(struct sock *sk)
+{
+	if (sock_mode(sk) != SOCK_SHM || !sk->tx_ring || sk->rx_back ||
+	    load_rlx(&sk->rx_broken) ||
+	    load_acq(&shm_peer(sk)->flags) & SEG_CLOSED)
+		return false;
+	cas(&sk->peer_died, (uint8_t)0, (uint8_t)1);
+	cas(&sk->anchor_end, (uint8_t)ANCHOR_OPEN, (uint8_t)ANCHOR_FIN);
+	return true;
+}
+
+/*
  * The kernel tells of an error once; whoever hears it keeps it for the call that
  * is to fail with it.  False: not an end of the connection.
  */
@@ -35,6 +51,8 @@ bool anchor_note(struct sock *sk, int err)
 	if (err != ECONNRESET && err != ETIMEDOUT && err != EHOSTUNREACH &&
 	    err != ENETUNREACH)
 		return false;
+	if (err == ECONNRESET && peer_died(sk))
+		return true;
 	store_rlx(&sk->anchor_err, err);
 	store_rel(&sk->anchor_end, (uint8_t)ANCHOR_RST);
 	return true;
@@ -146,9 +164,10 @@ void anchor_sleep_end(struct sock *sk) { fetch_sub(&sk->n_sleepers, 1); }
 /* Take old doorbells out, if nobody minds. */
 void anchor_clear(struct sock *sk, int fd)
 {
-	if (!lock_try(&sk->rx_lock))
+	if (load_rlx(&sk->bells_drained) == load_rlx(&shm_peer(sk)->bells) ||
+	    !lock_try(&sk->rx_lock))
 		return;
-	if (!load_rlx(&sk->n_sleepers))
+	if (sock_mode(sk) == SOCK_SHM && !load_rlx(&sk->n_sleepers))
 		anchor_drain(sk, fd);
 	lock_put(&sk->rx_lock);
 }
@@ -181,7 +200,12 @@ void anchor_look(struct sock *sk, int fd)
 
 	store_rlx(&sk->looked_ns, coarse_ns());
 	if (libc.poll(&p, 1, 0) > 0) {
-		if (p.revents & POLLERR)
+		int err = 0;
+		socklen_t len = sizeof(err);
+
+		if (p.revents & POLLERR && peer_died(sk))
+			libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
+		else if (p.revents & POLLERR)
 			store_rel(&sk->anchor_end, (uint8_t)ANCHOR_RST);
 		else if (p.revents & (POLLRDHUP | POLLHUP) &&
 			 load_rlx(&sk->anchor_end) == ANCHOR_OPEN &&

@@ -40,6 +40,7 @@ void shm_broken(struct sock *sk, int fd, const char *why)
 	count(&arena_totals()->n_broken, 1);
 	store_rlx(&sk->rx_broken, (uint8_t)1);
 	store_rlx(&sk->anchor_end, (uint8_t)ANCHOR_RST);
+	fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
 	/* connect(AF_UNSPEC) resets and leaves the descriptor the program's. */
 	libc.connect(fd, &unspec, sizeof(unspec));
 }
@@ -152,8 +153,9 @@ unsigned shm_events(struct sock *sk, int fd)
 	if (end != ANCHOR_OPEN) {
 		ev |= POLLIN | POLLRDNORM | POLLRDHUP;
 		rx_done = true;
+		ev |= POLLOUT | POLLWRNORM; /* whatever a send comes to */
 		if (end == ANCHOR_RST)
-			ev |= POLLHUP | POLLOUT | POLLWRNORM |
+			ev |= POLLHUP |
 			      (load_rlx(&sk->anchor_err) ? POLLERR : 0) |
 			      (tcp_events(fd, 0) & POLLERR);
 	}
@@ -365,6 +367,14 @@ void shm_detach(struct sock *sk)
 	seg_unmap(sk->seg, sk->rx.size);
 }
 
+/* As the kernel does when bytes are unread. */
+static void reset_at_close(int fd)
+{
+	struct linger reset = { .l_onoff = 1, .l_linger = 0 };
+
+	libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+}
+
 /* SO_LINGER with no time: close() is to reset. */
 static bool will_reset(int fd)
 {
@@ -407,8 +417,9 @@ void shm_exit(struct sock *sk, int fd)
 
 	if (sock_mode(sk) != SOCK_SHM || sk->rx_broken)
 		return;
-	bool unread = !sk->rx_tcp && !sk->rx_eof && !sk->rx_back &&
-		      ring_rx_bytes(&sk->rx, 1, &mark);
+	bool unread = sk->rx_tcp ? shm_inq(sk, fd) > 0
+				 : !sk->rx_eof && !sk->rx_back &&
+				       ring_rx_bytes(&sk->rx, 1, &mark);
 	if (sk->tx_ring && !sk->tx_fin && !unread && !will_reset(fd) &&
 	    lock_try(&sk->tx_lock)) {
 		sk->tx_fin = 1;
@@ -417,8 +428,12 @@ void shm_exit(struct sock *sk, int fd)
 		fetch_or(&shm_me(sk)->flags, SEG_TX_FIN);
 		lock_put(&sk->tx_lock);
 	}
-	if (!unread)
+	if (unread) {
+		fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
+		reset_at_close(fd);
+	} else {
 		shm_leave(sk, fd);
+	}
 }
 
 /*
@@ -427,7 +442,6 @@ void shm_exit(struct sock *sk, int fd)
  */
 void shm_close(struct sock *sk, int fd)
 {
-	struct linger reset = { .l_onoff = 1, .l_linger = 0 };
 	enum ring_mark mark;
 	struct seg *seg;
 
@@ -449,8 +463,7 @@ void shm_close(struct sock *sk, int fd)
 		}
 		shm_leave(sk, fd);
 		if (unread)
-			libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset,
-					sizeof(reset));
+			reset_at_close(fd);
 	}
 	shm_tx_shrink(sk);
 	inbox_detach(sk->peer_inbox);

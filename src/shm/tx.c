@@ -104,6 +104,11 @@ static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
 
 		return lost < 0 ? lost : tx_tcp(sk, fd, c, left, flags);
 	}
+	if (sk->peer_died == 1) { /* the kernel takes bytes till it is told */
+		sk->peer_died = 2;
+		cursor_skip(c, left);
+		return (ssize_t)left;
+	}
 	int err = sk->rx_broken ? -EPIPE : anchor_error(sk);
 
 	return err ? err : tx_kernel(fd, c, left, 0);

@@ -166,6 +166,23 @@ static int recv_sleep(struct sock *sk, int fd)
 	return r < 0 ? -errno : 0;
 }
 
+/*
+ * The same for the only one who can be in here, and so may take the doorbell at
+ * once.  One that is left unread when the process is killed makes the kernel reset
+ * the connection.
+ */
+static int recv_bell(struct sock *sk, int fd)
+{
+	char byte;
+	ssize_t r = libc.recv(fd, &byte, 1, 0);
+
+	if (!r)
+		anchor_fin(sk);
+	if (r > 0)
+		store_rlx(&sk->bells_drained, sk->bells_drained + 1);
+	return r < 0 ? -errno : 0;
+}
+
 static uint64_t deadline_after(uint64_t timeout_ns)
 {
 	return timeout_ns ? now_ns() + timeout_ns : UINT64_MAX;
@@ -210,7 +227,9 @@ static int rx_sleep(struct sock *sk, int fd, bool partial,
 			err = 0;
 	} else {
 		count(&sk->st.n_sleeps, 1);
-		err = recv_sleep(sk, fd);
+		err = sock_is_alone(sk) && !sk->rx_tcp && sk->tx_ring
+			  ? recv_bell(sk, fd)
+			  : recv_sleep(sk, fd);
 	}
 	return err && anchor_note(sk, -err) ? 0 : err;
 }
@@ -232,6 +251,7 @@ int shm_wait_rx(struct sock *sk, int fd, bool partial,
 						    : recv_sleep(sk, fd);
 	}
 	int err = rx_sleep(sk, fd, partial, seen);
+	anchor_clear(sk, fd);
 	if (!err)
 		spin_learn(now_ns() - start);
 	return err;
@@ -306,6 +326,7 @@ int shm_wait_tx(struct sock *sk, int fd, uint32_t tail, uint64_t deadline_ns,
 		return 0;
 	}
 	int err = tx_sleep(sk, fd, &at, deadline_ns, partial, seen);
+	anchor_clear(sk, fd);
 	if (!err)
 		spin_learn(now_ns() - start);
 	return err;

@@ -99,6 +99,7 @@ struct sock {
 	    anchor_deaf; /* SHUT_RD was given to the kernel: never sleep in recv */
 	uint8_t rx_broken;  /* the peer broke the protocol */
 	uint8_t anchor_end; /* ANCHOR_*: what the kernel said of the anchor */
+	uint8_t peer_died; /* 1: without closing; 2: and was written to since */
 	int32_t anchor_err; /* an error that it has already given away */
 	struct ring_rx rx;
 	uint64_t rx_tcp_base; /* bytes of TCP that were read so far */

@@ -60,13 +60,16 @@ static void sends_in_handler(struct ctx *x, int flags)
 	play(x, "w60s100r100");
 	made(x, handler_bytes, 16);
 	alarm_with(handler_sends, flags);
-	far_do(x, FAR_SEND_LATER, 20);
+	if (flags)
+		far_do(x, FAR_SEND_LATER, 20);
 	RES("recv", recv(x->fd, buf, n(20), 0));
 	out(" handler=%ld", handler_result);
-	if (flags)
+	if (flags) {
 		got(x, buf, 20);
-	else
+	} else {
+		far_do(x, FAR_SEND, 20);
 		play(x, "r20");
+	}
 	play(x, "f76w10f10s10r10");
 }
 
