@@ -100,6 +100,10 @@ def reason_names():
     return names
 
 
+class Unborn(ValueError):
+    """Of a process that was killed before it had written its header."""
+
+
 class Segment:
     """One process's statistics: totals, closed and open sockets together."""
 
@@ -113,6 +117,8 @@ class Segment:
                     f.seek(0)
                     data = f.read(head.header_size +
                                   head.n_socks * head.sock_size)
+        if not any(data[:8]):
+            raise Unborn(path)
         if len(data) < ctypes.sizeof(Header):
             raise ValueError("%s: %d bytes only" % (path, len(data)))
         head = Header.from_buffer_copy(data)
@@ -142,8 +148,13 @@ class Segment:
 
 
 def read_stats(stats_dir):
-    return [Segment(path)
-            for path in sorted(glob.glob(os.path.join(stats_dir, "*.osf")))]
+    segments = []
+    for path in sorted(glob.glob(os.path.join(stats_dir, "*.osf"))):
+        try:
+            segments.append(Segment(path))
+        except Unborn:
+            pass
+    return segments
 
 
 def sum_stats(segments):

@@ -8,9 +8,13 @@
  *     soak conns N             N connections opened, used and closed; the server
  *                              must not grow
  *     soak many N              N connections at a time, all of them active
- *     soak mix SECONDS [SEED]  streams in both directions while their ends are
+ *     soak mix SECONDS [SEED [EVENT ...]]
+ *                              streams in both directions while their ends are
  *                              forked, executed, copied, passed to others and
- *                              struck by signals
+ *                              struck by signals.  EVENT: only these of dup,
+ *                              fork-back, fork-over, exec, spawn, pass,
+ *                              pass-back, program; "bare": and exec and the like
+ *                              without the library too
  *
  * Each prints one line; exit 1: something was wrong, and stderr has what.  Every
  * byte is checked.  SOAK_SEED or SEED repeats the choices; the schedule is the
@@ -400,6 +404,6 @@ int main(int argc, char **argv)
 	if (n && !strcmp(mode, "many"))
 		return many_run(n);
 	if (n && !strcmp(mode, "mix"))
-		return mix_run(n);
+		return mix_run(n, argv + (argc > 4 ? 4 : argc));
 	die("what? the opening of soak.c has it");
 }

@@ -93,7 +93,7 @@ int conns_run(unsigned n);
 int conns_part(int argc, char **argv);
 int many_run(unsigned n);
 int many_part(int argc, char **argv);
-int mix_run(unsigned seconds);
+int mix_run(unsigned seconds, char *const words[]);
 int mix_part(int argc, char **argv);
 
 #endif

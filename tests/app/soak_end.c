@@ -28,6 +28,8 @@
 
 #define STREAM_MAX (3u << 20)
 #define PIECE_MAX 65536
+#define TURNS 50
+#define TURN_BYTES 16
 
 extern char **environ;
 
@@ -203,6 +205,31 @@ static bool step_tx(struct work *w)
 	e->tx_off += (uint64_t)r;
 	shared->bytes += (uint64_t)r;
 	return true;
+}
+
+/* Half of all streams begin as questions and answers do. */
+static void end_turns(struct work *w)
+{
+	struct end *e = w->e;
+	uint64_t least = tx_total(e) < rx_total(e) ? tx_total(e) : rx_total(e);
+	uint64_t n = least / TURN_BYTES < TURNS ? least / TURN_BYTES : TURNS;
+
+	if (e->id % 2 || e->hops)
+		return;
+	for (uint64_t i = 0; i < 2 * n; i++) {
+		if (i % 2 == e->side) {
+			pattern_fill(pattern_key(seed, e->id, (int)e->side),
+				     e->tx_off, w->piece, TURN_BYTES);
+			doing(w, CALL_SEND);
+			send_all(e->fd, w->piece, TURN_BYTES);
+			e->tx_off += TURN_BYTES;
+			continue;
+		}
+		doing(w, CALL_RECV);
+		if (!recv_all(e->fd, w->piece, TURN_BYTES))
+			die("connection %u: ended among turns", e->id);
+		received(w, TURN_BYTES);
+	}
 }
 
 /* --- waiting --- */
@@ -388,7 +415,7 @@ static void event_fork_back(struct work *w)
 		die("pipe: %s", strerror(errno));
 	pid_t pid = child_start();
 	if (!pid) {
-		int tell = dup2(p[1], FREE_FDS + 15);
+		int tell = dup2(p[1], FREE_FDS + 2);
 		uint64_t until =
 		    e->rx_off + e->tx_off + rng_size(&w->rng, 100000);
 		child_begins(w);
@@ -460,10 +487,15 @@ int end_part(int argc, char **argv)
 	return 0;
 }
 
+static bool becomes_bare(struct work *w)
+{
+	return w->e->is_bare || (rng_one_in(&w->rng, 4) && !shared->no_bare);
+}
+
 /* Who is alone does without a fork. */
 static void event_exec(struct work *w)
 {
-	bool is_bare = w->e->is_bare || rng_one_in(&w->rng, 4);
+	bool is_bare = becomes_bare(w);
 	char *words[12];
 	pid_t pid = 0;
 
@@ -483,7 +515,7 @@ static void event_exec(struct work *w)
 
 static void event_spawn(struct work *w)
 {
-	bool is_bare = w->e->is_bare || rng_one_in(&w->rng, 4);
+	bool is_bare = becomes_bare(w);
 	char *words[12];
 
 	fcntl(w->e->fd, F_SETFD, 0);
@@ -521,10 +553,11 @@ static bool event(struct work *w)
 {
 	enum event what = (enum event)rng_below(&w->rng, EVENTS);
 
-	if (w->e->hops >= HOPS_MAX)
+	if (w->e->hops++ >= HOPS_MAX)
 		what = EVENT_DUP;
-	w->e->hops++;
 	w->event_at = w->e->rx_off + w->e->tx_off + rng_size(&w->rng, 1 << 20);
+	if (!(shared->events & 1u << what))
+		return true;
 	shared->n_events[what]++;
 	switch (what) {
 	case EVENT_FORK_BACK:
@@ -560,6 +593,7 @@ void end_run(struct end *e)
 	bool is_ours = true;
 
 	work_begin(&w, e);
+	end_turns(&w);
 	while (is_ours && !is_over(e)) {
 		if (e->rx_off + e->tx_off >= w.event_at)
 			is_ours = event(&w);

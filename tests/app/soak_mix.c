@@ -286,6 +286,25 @@ static void watch(uint64_t end_us, bool all)
 	}
 }
 
+static void events_choose(char *const words[])
+{
+	shared->events = *words ? 0 : UINT32_MAX;
+	shared->no_bare = *words != NULL;
+	for (; *words; words++) {
+		bool is_known = !strcmp(*words, "bare");
+
+		if (is_known)
+			shared->no_bare = false;
+		for (int i = 0; i < EVENTS; i++)
+			if (!strcmp(*words, event_names[i])) {
+				shared->events |= 1u << i;
+				is_known = true;
+			}
+		if (!is_known)
+			die("%s is no event", *words);
+	}
+}
+
 static pid_t role_start(const char *role, uint64_t number, bool is_bare)
 {
 	char *const words[] = { (char *)(uintptr_t) "mix",
@@ -296,19 +315,25 @@ static pid_t role_start(const char *role, uint64_t number, bool is_bare)
 	return part_start(words, is_bare);
 }
 
-/* Both ends of its channel are inherited; the far one has a number of its own. */
-static pid_t adopter_start(int i)
+/* Before anybody starts: all processes inherit the ways to all adopters. */
+static void channels_make(void)
 {
 	int pair[2];
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) ||
-	    dup2(pair[0], ADOPTER_FD(i)) < 0)
-		die("socketpair: %s", strerror(errno));
-	close(pair[0]);
-	pid_t pid =
-	    role_start("adopter", (uint64_t)pair[1], i == N_ADOPTERS - 1);
-	close(pair[1]);
-	return pid;
+	for (int i = 0; i < N_ADOPTERS; i++) {
+		if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) ||
+		    dup2(pair[0], ADOPTER_FD(i)) < 0 ||
+		    dup2(pair[1], ADOPTER_FD(i + N_ADOPTERS)) < 0)
+			die("socketpair: %s", strerror(errno));
+		close(pair[0]);
+		close(pair[1]);
+	}
+}
+
+static pid_t adopter_start(int i)
+{
+	return role_start("adopter", (uint64_t)ADOPTER_FD(i + N_ADOPTERS),
+			  i == N_ADOPTERS - 1 && !shared->no_bare);
 }
 
 static void report(uint64_t us)
@@ -323,7 +348,7 @@ static void report(uint64_t us)
 	printf("\n");
 }
 
-int mix_run(unsigned seconds)
+int mix_run(unsigned seconds, char *const words[])
 {
 	pid_t pids[1 + N_ADOPTERS + N_CLIENTS];
 	uint64_t start = now_us();
@@ -333,7 +358,8 @@ int mix_run(unsigned seconds)
 
 	fprintf(stderr, "soak mix: seed %llu\n", (unsigned long long)seed);
 	shared_make();
-	/* Adopters first: the others inherit the ways to them. */
+	events_choose(words);
+	channels_make();
 	for (int i = 0; i < N_ADOPTERS; i++)
 		pids[n++] = adopter_start(i);
 	pids[n++] = role_start("server", (uint64_t)inherited, false);

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+tests/app/test_soak.py - the long runs of soak.c, short enough for every day
+
+    test_soak.py SOAK [SEED [MODE ...]]
+
+Each run has its own folder of statistics, by which its connections were really
+offloaded.  A failure prints its seed; `soak MODE N SEED` repeats the choices.
+"""
+import os
+import shutil
+import sys
+import time
+
+import harness
+
+# mode, number, eager, connections that have to be offloaded, seconds at most
+RUNS = [("kills", 50, True, 50, 100),
+        ("kills", 50, False, 20, 100),
+        ("conns", 20000, True, 19000, 150),
+        ("many", 1000, True, 950, 100),
+        ("mix", 60, True, 200, 200),
+        ("mix", 60, False, 20, 200)]
+
+
+def soak(run, program, seed, mode, number, eager, n_conns, seconds):
+    stats = run.path("stats.%d" % next(run.serial))
+    os.mkdir(stats)
+    extra = {} if run.is_kernel else {"OSF_STATS_DIR": stats}
+    print(run.check([program, mode, number, seed], eager=eager, extra=extra,
+                    timeout=seconds).strip(), flush=True)
+    if not run.is_kernel:
+        total = harness.sum_stats(harness.read_stats(stats))
+        got = total["n_upgraded"] // 2
+        print("  %soffloaded: %d connections, %.1f MB; %d taken back" %
+              ("eager, " if eager else "", got, total["rx_bytes_shm"] / 1e6,
+               total["n_taken_back"]), flush=True)
+        run.need(total["n_broken"] == 0, "%d segments broken" %
+                 total["n_broken"])
+        run.need(got >= n_conns, "%s: %d connections offloaded, %d expected" %
+                 (mode, got, n_conns))
+    shutil.rmtree(stats)
+
+
+def main():
+    harness.LIMIT_S = 700
+    run = harness.Run(__file__)
+    if len(sys.argv) < 2:
+        harness.skip("which soak program? see the top of this file")
+    program = os.path.abspath(sys.argv[1])
+    seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() >> 10
+    modes = sys.argv[3:]
+    for i, (mode, *more) in enumerate(RUNS):
+        if not modes or mode in modes:
+            soak(run, program, seed + i, mode, *more)
+    run.done()
+
+
+main()
