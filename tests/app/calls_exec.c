@@ -14,8 +14,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void wait_a_bit(void) { usleep(LATER_MS * 1000); }
-
 /* --- exec in all its forms --- */
 
 enum way {

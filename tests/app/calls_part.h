@@ -4,8 +4,8 @@
  *
  *     play()         does what a script says, on x->fd and at the far end
  *     child_plays()  the same in a forked child, and waits for it
- *     part_exec()    this program again, by any exec, as a part: a function
- *                    PART(name), which is given the words behind its name
+ *     part_words()   the command that executes this program again as a part: a
+ *                    function PART(name), which is given the words behind its name
  *
  * A script is a row of steps, a letter and a number of bytes, such as "w60s100r40":
  *
@@ -20,6 +20,8 @@
  */
 #ifndef TESTS_CALLS_PART_H
 #define TESTS_CALLS_PART_H
+
+#include <unistd.h>
 
 #include "calls.h"
 
@@ -64,6 +66,9 @@ char **environment(bool is_bare); /* bare: without LD_PRELOAD */
 const char *self_path(void);
 const char *beside_self(const char *name);
 void report_keep(void); /* makes PART_REPORT, which exec() leaves open */
+
+/* Until the others are where they wait. */
+static inline void wait_a_bit(void) { usleep(LATER_MS * 1000); }
 
 void inherit(int fd); /* clears FD_CLOEXEC */
 int listener_at(int *port, bool is_shared);

@@ -9,8 +9,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static void wait_a_bit(void) { usleep(LATER_MS * 1000); }
-
 /* --- listeners --- */
 
 PART(accept)
