@@ -23,7 +23,13 @@
 #define LOOPBACK 0x7f000001u
 #define THREADS 4
 #define MESSAGE_MAX 2000
-#define SLACK_BYTES (64 << 10) /* what a few pages more or less make */
+
+/* What a few pages more or less make; sanitizers keep what was freed. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SLACK_BYTES (256 << 20)
+#else
+#define SLACK_BYTES (64 << 10)
+#endif
 
 /* --- one after another --- */
 
