@@ -169,6 +169,76 @@ SCENARIO(process_pass_to_oneself)
 	play(x, "w10f90s10r10cE");
 }
 
+/* Through a socket of our own, and no other descriptor is left meanwhile. */
+static void pass_around(struct ctx *x)
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		return;
+	pass_fd(pair[0], x->fd);
+	close(x->fd);
+	x->fd = passed_fd(pair[1]);
+	close(pair[0]);
+	close(pair[1]);
+}
+
+SCENARIO(process_pass_around)
+{
+	play(x, "w60s100r10");
+	for (int i = 0; i < 5; i++) {
+		pass_around(x);
+		play(x, "r10w10s20f5t20");
+	}
+}
+
+SCENARIO(process_pass_after_far_shut)
+{
+	play(x, "w60s100r10");
+	far_do(x, FAR_SHUT, SHUT_WR);
+	settle(x, POLLRDHUP);
+	pass_around(x);
+	play(x, "r90ew20f80w30");
+	RES("shutdown", shutdown(x->fd, SHUT_WR));
+	play(x, "f30E");
+}
+
+SCENARIO(process_pass_after_near_shut)
+{
+	play(x, "w60s100r10");
+	RES("shutdown", shutdown(x->fd, SHUT_WR));
+	pass_around(x);
+	play(x, "r90f60Es50r50l50r50");
+	RES("send", send(x->fd, buf, n(10), MSG_NOSIGNAL));
+	far_do(x, FAR_SHUT, SHUT_WR);
+	play(x, "e");
+}
+
+SCENARIO(process_pass_after_far_close)
+{
+	play(x, "w60f60s100r10");
+	far_do(x, FAR_CLOSE, 0);
+	settle(x, POLLRDHUP);
+	pass_around(x);
+	play(x, "r90e");
+	RES("shutdown", shutdown(x->fd, SHUT_WR));
+}
+
+/* Much is on the way in both directions. */
+SCENARIO(process_pass_full)
+{
+	size_t total = fill_up(x);
+
+	play(x, "s20000r10");
+	pass_around(x);
+	play(x, "r19990");
+	long r = far_do(x, FAR_RECV, (long)total);
+	out(" %s", r == (long)total ? "all-there" : "lost");
+	play(x, "s50r50w50f50");
+	RES("shutdown", shutdown(x->fd, SHUT_WR));
+	play(x, "Es50r50");
+}
+
 /* On the way, with no descriptor left, it stays open; then it is dropped. */
 SCENARIO(process_pass_dropped)
 {

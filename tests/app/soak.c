@@ -13,8 +13,8 @@
  *                              forked, executed, copied, passed to others and
  *                              struck by signals.  EVENT: only these of dup,
  *                              fork-back, fork-over, exec, spawn, pass,
- *                              pass-back, program; "bare": and exec and the like
- *                              without the library too
+ *                              pass-back, program; "bare": exec and the like
+ *                              without the library too; "calm": no signals
  *
  * Each prints one line; exit 1: something was wrong, and stderr has what.  Every
  * byte is checked.  SOAK_SEED or SEED repeats the choices; the schedule is the

@@ -61,7 +61,7 @@ void signals_start(uint64_t salt)
 	sigaction(SIGALRM, &sa, NULL);
 	sa.sa_flags = restarts ? 0 : SA_RESTART;
 	sigaction(SIGUSR1, &sa, NULL);
-	if (rng_one_in(&r, 4))
+	if (rng_one_in(&r, 4) || shared->is_calm)
 		return;
 	it.it_interval.tv_usec = 2000 + (suseconds_t)rng_below(&r, 8000);
 	it.it_value = it.it_interval;
@@ -75,7 +75,9 @@ static void *meddler_main(void *p)
 	struct rng r = { seed + (uint64_t)getpid() };
 
 	while (!shared->stops) {
-		pthread_kill(threads[rng_below(&r, CLIENT_THREADS)], SIGUSR1);
+		if (!shared->is_calm)
+			pthread_kill(threads[rng_below(&r, CLIENT_THREADS)],
+				     SIGUSR1);
 		sleep_us(1000 + rng_below(&r, 4000));
 	}
 	return NULL;
@@ -286,21 +288,27 @@ static void watch(uint64_t end_us, bool all)
 	}
 }
 
+/* Return: false when it is no event. */
+static bool event_choose(const char *name)
+{
+	for (int i = 0; i < EVENTS; i++)
+		if (!strcmp(name, event_names[i])) {
+			shared->events |= 1u << i;
+			return true;
+		}
+	return false;
+}
+
 static void events_choose(char *const words[])
 {
 	shared->events = *words ? 0 : UINT32_MAX;
 	shared->no_bare = *words != NULL;
 	for (; *words; words++) {
-		bool is_known = !strcmp(*words, "bare");
-
-		if (is_known)
+		if (!strcmp(*words, "bare"))
 			shared->no_bare = false;
-		for (int i = 0; i < EVENTS; i++)
-			if (!strcmp(*words, event_names[i])) {
-				shared->events |= 1u << i;
-				is_known = true;
-			}
-		if (!is_known)
+		else if (!strcmp(*words, "calm"))
+			shared->is_calm = true;
+		else if (!event_choose(*words))
 			die("%s is no event", *words);
 	}
 }

@@ -60,6 +60,7 @@ struct shared {
 	_Atomic uint32_t n_events[EVENTS];
 	uint32_t events;     /* bits: those that happen */
 	bool no_bare;        /* no program goes on without the library */
+	bool is_calm;        /* no signals */
 	_Atomic bool stops;  /* no new connections */
 	_Atomic bool ended;  /* nothing is left: processes end */
 	_Atomic bool failed; /* somebody has said why */
