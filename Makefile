@@ -17,6 +17,10 @@ $(BUILD)/build.ninja:
 check: build
 	python3 tests/run_check.py $(BUILD) $(SUITES)
 
+# Other projects' own test suites, whole: tests/suites/run.py.
+suites: build
+	OSF_BUILD=$(BUILD) python3 tests/suites/run.py $(NAMES)
+
 bench: build
 	$(BUILD)/osf bench
 
@@ -37,4 +41,4 @@ build-tsan:
 clean:
 	rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: build check bench demo install build-asan build-tsan clean
+.PHONY: build check suites bench demo install build-asan build-tsan clean
