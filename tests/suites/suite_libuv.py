@@ -61,4 +61,5 @@ class Libuv(suites.Suite):
         return ended.why()
 
 
-suites.main(Libuv)
+if __name__ == "__main__":
+    suites.main(Libuv)

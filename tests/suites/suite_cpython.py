@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+tests/suites/suite_cpython.py - Python's own tests of sockets, and of what is built on
+them: selectors, asyncio, ssl, clients and servers of a dozen protocols; and of what
+must not suffer: processes, signals, threads
+"""
+import os
+
+import python_suite
+import suites
+
+MODULES = """socket selectors epoll poll select asyncio socketserver asyncore asynchat
+ssl httplib httpservers ftplib smtplib imaplib poplib telnetlib urllib2_localnet wsgiref
+xmlrpc timeout eintr signal subprocess fork1 multiprocessing_fork threading"""
+QUICK = """socket selectors epoll poll select socketserver asyncore asynchat httplib
+httpservers ftplib smtplib imaplib poplib telnetlib urllib2_localnet wsgiref timeout
+fork1"""
+
+
+def named(names):
+    return ["test.test_" + name for name in names.split()]
+
+
+class CPython(python_suite.PythonSuite):
+    name = "cpython"
+    gates = {"quick": 1, "full": 1}
+    python = "/usr/bin/python3.11"
+    modules = named(MODULES)
+    quick = named(QUICK)
+
+    def prepare(self):
+        suites.need_program(self.python, "python3.11")
+        if not os.path.exists("/usr/lib/python3.11/test/test_socket.py"):
+            suites.skip("no tests (Debian package libpython3.11-testsuite)")
+
+
+if __name__ == "__main__":
+    suites.main(CPython)
