@@ -2,15 +2,17 @@
 """
 tests/suites/unittest_record.py - runs a Python test module and records each test
 
-    unittest_record.py MODULE RECORD [TEST ...]
+    unittest_record.py MODULE RECORD LEFT-OUT [TEST ...]
 
 RECORD gets a line as each test begins and ends: "start ID", then "ok ID SECONDS",
 and so with "skip" and "fail".  Tests that it names already are not run, so that the caller can go on
-behind a test that took the whole process with it.  Only the named TESTs are run,
-if there are any.  Runs in the program's Python, apart from the harness.
+behind a test that took the whole process with it; nor are those whose ID has a match
+of the pattern LEFT-OUT.  Only the named TESTs are run, if there are any.  Runs in
+the program's Python, apart from the harness.
 """
 import faulthandler
 import os
+import re
 import sys
 import time
 import unittest
@@ -76,23 +78,29 @@ def recorded(path):
         return {line.split()[1] for line in f}
 
 
-def prepare_cpython():
+# What some modules call network is this host alone.
+NETWORK_IS_HERE = ["test.test_socketserver"]
+
+
+def prepare_cpython(module):
     """What its own runner sets: no network beyond this host, no screens."""
     from test import support
-    support.use_resources = []
+    support.use_resources = ["network"] if module in NETWORK_IS_HERE else []
     support.verbose = 1
 
 
 def main():
-    module, path, only = sys.argv[1], sys.argv[2], set(sys.argv[3:])
+    module, path, pattern = sys.argv[1:4]
+    left_out, only = re.compile(pattern), set(sys.argv[4:])
     sys.argv[1:] = []
     sys.path[0] = ""  # as with python -m
     faulthandler.enable()
     if module.startswith("test."):
-        prepare_cpython()
+        prepare_cpython(module)
     done = recorded(path)
     loaded = unittest.defaultTestLoader.loadTestsFromName(module)
     chosen = [test for test in flat(loaded) if test.id() not in done and
+              not left_out.search(test.id()) and
               (not only or test.id() in only)]
     stream = unittest.runner._WritelnDecorator(sys.stderr)
     result = Recorder(stream, path)
