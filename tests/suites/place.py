@@ -175,12 +175,9 @@ class Place:
         """Ends all programs and adds up their statistics."""
         end_children()
         for path in glob.glob(os.path.join(self.stats, "*.osf")):
-            try:
-                segment = harness.Segment(path)
-            except (OSError, ValueError) as e:
-                say("statistics:", e)
-            else:
-                self.add(segment)
+            # One that was killed at its very start left an empty file.
+            if os.path.getsize(path):
+                self.add(harness.Segment(path))
             os.unlink(path)
 
     def add(self, segment):

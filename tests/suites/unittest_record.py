@@ -79,7 +79,7 @@ def recorded(path):
 
 
 # What some modules call network is this host alone.
-NETWORK_IS_HERE = ["test.test_socketserver"]
+NETWORK_IS_HERE = ["test.test_socketserver", "test.test_timeout"]
 
 
 def prepare_cpython(module):
