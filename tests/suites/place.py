@@ -97,6 +97,7 @@ class Place:
 
     @tmp:   empty directory, TMPDIR of the programs; emptied by fresh()
     @log:   file with the output of all commands
+    @lib:   the library to preload; a copy where other users may not read it
     """
 
     def __init__(self, root, log_dir, is_osf):
@@ -105,6 +106,7 @@ class Place:
         self.tmp = os.path.join(root, self.name)
         self.stats = os.path.join(root, "stats")
         self.log = os.path.join(log_dir, self.name + ".log")
+        self.lib = os.path.join(BUILD, "libosf.so")
         self.total = dict.fromkeys(harness.TOTALS, 0)
         self.by_program = {}
         self.reasons = {}
@@ -126,7 +128,7 @@ class Place:
                 del env[name]
         env.update(extra or {})
         if self.is_osf:
-            env["LD_PRELOAD"] = os.path.join(BUILD, "libosf.so")
+            env["LD_PRELOAD"] = self.lib
             env["OSF_STATS_DIR"] = self.stats
             env.setdefault("OSF_UPGRADE_TURNS", "0")
         return env

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import time
 
-import suites
+from place import Ended, children, end_politely
 
 
 class Job:
@@ -48,7 +48,7 @@ class Job:
         """Ends what is left.  Return: Ended, its output also in the log."""
         is_late = self.popen.poll() is None
         if is_late:
-            suites.end_politely(self.popen)
+            end_politely(self.popen)
         try:
             os.killpg(self.popen.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -58,14 +58,14 @@ class Job:
         os.unlink(self.log)
         with open(place.log, "ab") as log:
             log.write(b"\n--- %s\n" % " ".join(self.cmd).encode() + said)
-        return suites.Ended(None if is_late else self.popen.returncode,
+        return Ended(None if is_late else self.popen.returncode,
                             said.decode("utf-8", "replace"))
 
 
 def bury(running):
     """Orphans that have ended: tests ask by kill() whether they still run."""
     ours = {job.popen.pid for job in running}
-    for pid in suites.children():
+    for pid in children():
         if pid not in ours:
             try:
                 os.waitpid(pid, os.WNOHANG)

@@ -9,6 +9,7 @@ Sources and builds are kept in OSF_BUILD/suites.
 """
 import glob
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -84,9 +85,23 @@ def apt_options():
     return options
 
 
-def source(package):
+def versions(package, like, options):
+    """The sources to try, as apt-get names them: that of the installed package
+    @like first, then all that are listed, since a mirror may lack the newest."""
+    names = [package]
+    if like:
+        installed = output(["dpkg-query", "-W", "-f", "${source:Version}", like])
+        names = ["%s=%s" % (package, installed)] if installed else names
+    listed = output(["apt-cache"] + options + ["showsrc", package]) or ""
+    return names + ["%s=%s" % (package, version) for version
+                    in re.findall(r"^Version: (\S+)$", listed, re.M)]
+
+
+def source(package, like=None):
     """A Debian source package, unpacked with Debian's patches.  Return: its
-    folder below KEPT, fetched once."""
+    folder below KEPT, fetched once.
+
+    @like: an installed package, to whose version the source should belong"""
     at = os.path.join(KEPT, package)
     tree = os.path.join(at, "source")
     if os.path.isdir(tree):
@@ -98,8 +113,9 @@ def source(package):
     shutil.rmtree(at, ignore_errors=True)
     os.makedirs(at)
     options = apt_options()
-    if not options or not build_step(["apt-get"] + options +
-                                     ["source", package], cwd=at):
+    if not options or not any(
+            build_step(["apt-get"] + options + ["source", name], cwd=at)
+            for name in versions(package, like, options)):
         skip("the source of %s cannot be had" % package)
     found = [path for path in glob.glob(os.path.join(at, "*"))
              if os.path.isdir(path)]

@@ -22,7 +22,7 @@ import subprocess
 import time
 
 import suites
-from suites import harness
+from place import harness
 
 ROUNDS = {"quick": 10, "full": 100}
 PATIENCE_S = 30  # with what should take a second

@@ -49,7 +49,7 @@ class Redis(suites.Suite):
         suites.need_program("tclsh8.6", "tcl8.6")
         self.programs = [suites.need_program(*item)
                          for item in PROGRAMS.items()]
-        self.source = suites.source("redis")
+        self.source = suites.source("redis", like="redis-server")
 
     def tests(self):
         if self.is_quick:
