@@ -118,7 +118,7 @@ class Cluster:
 
 class PostgreSQL(suites.Suite):
     name = "postgresql"
-    gates = {"quick": 100, "full": 200}
+    gates = {"quick": 130, "full": 230}
 
     def prepare(self):
         for path in (BINDIR + "/postgres", LIBDIR + "/refint.so"):
