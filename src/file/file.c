@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/fds.h"
+#include "base/gate.h"
 #include "base/libc.h"
 #include "file/epoll.h"
 #include "file/file.h"
@@ -119,6 +120,7 @@ int file_install(int fd, struct file *f, bool pass)
 
 struct file *file_new_sock(int fd)
 {
+	INSIDE_GATE();
 	struct file *f = file_new(fd, FILE_SOCK);
 	struct sock *sk = f ? sock_new(fd) : NULL;
 

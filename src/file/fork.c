@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "base/fds.h"
+#include "base/gate.h"
+#include "base/unwind.h"
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/hold.h"
@@ -33,12 +35,20 @@ static bool first_met(struct file *f)
 	return true;
 }
 
+/* Other threads may be closing what we meet: each file is held while it is met. */
 static void walk_all(void (*each)(int fd, struct file *f))
 {
 	static uint32_t walks;
 
 	walk = fetch_add(&walks, 1) + 1;
-	file_for_each(each);
+	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
+		struct file *f = file_get_any(fd);
+
+		if (!f)
+			continue;
+		each(fd, f);
+		file_put(f);
+	}
 }
 
 static void meet(int fd, struct file *f) { n_met += first_met(f); }
@@ -66,6 +76,7 @@ static void inherit(int fd, struct file *f)
 
 void fork_before(void)
 {
+	gate_close();
 	hold_reap();
 	n_met = 0;
 	walk_all(meet);
@@ -73,9 +84,18 @@ void fork_before(void)
 	walk_all(gain);
 }
 
+/* Calls of the parent's other threads will not end here. */
+static void no_refs(int fd, struct file *f) { f->n_refs = 0; }
+static void one_ref(int fd, struct file *f) { f->n_refs++; }
+
 void fork_child(void)
 {
+	if (!unwind_top) { /* but one that this thread was interrupted in will */
+		file_for_each(no_refs);
+		file_for_each(one_ref);
+	}
 	lock_after_fork();
+	gate_child();
 	arena_after_fork();
 	inbox_after_fork();
 	local_after_fork();
@@ -103,6 +123,10 @@ void file_exit(void)
 	}
 }
 
-void fork_parent(void) { hold_parent(); }
+void fork_parent(void)
+{
+	hold_parent();
+	gate_open();
+}
 
 void fork_init(void) { pthread_atfork(fork_before, fork_parent, fork_child); }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fds.h"
+#include "base/gate.h"
 #include "base/libc.h"
 #include "base/log.h"
 #include "ops/local.h"
@@ -320,6 +321,7 @@ static void look_as_opener(struct sock *sk, int fd)
 
 void ops_look(struct sock *sk, int fd)
 {
+	INSIDE_GATE();
 	if (!cas(&sk->state, SOCK_STATE(SOCK_YOUNG),
 		 SOCK_STATE(SOCK_UPGRADING))) {
 		/* Somebody is inside a call: not now, but soon. */

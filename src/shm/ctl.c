@@ -275,7 +275,8 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 	lock_put(&sk->rx_lock);
 	if (!ours)
 		return -ESTALE;
-	if (both && libc.shutdown(fd, how) < 0)
+	/* It may just have become none: a FIN of ours has met the peer's. */
+	if (both && libc.shutdown(fd, how) < 0 && errno != ENOTCONN)
 		return -errno;
 	if (!both && sleepers)
 		libc.shutdown(fd, SHUT_RD); /* wakes them; sends nothing */

@@ -126,6 +126,7 @@ static int stash_ring(struct sock *sk, struct stash *st)
 		ring_skip(&sk->rx, (uint32_t)n);
 	}
 	st->has_end = mark == RING_FIN;
+	st->is_late = mark == RING_BACK;
 	return 0;
 }
 
@@ -172,9 +173,11 @@ static int borrow_other_end(const struct sock *sk, int fd)
 /* Write the stash where the peer would have.  What does not fit comes back. */
 static void put_back(struct sock *sk, int fd, struct stash *st)
 {
-	int other = st->n || st->has_end ? borrow_other_end(sk, fd) : -1;
 	size_t put = 0;
+	int other = -1;
 
+	if (!st->is_late && (st->n || st->has_end))
+		other = borrow_other_end(sk, fd);
 	if (other < 0)
 		return;
 	while (put < st->n) {
@@ -188,7 +191,7 @@ static void put_back(struct sock *sk, int fd, struct stash *st)
 	if (put == st->n) {
 		if (st->has_end)
 			libc.shutdown(other, SHUT_WR);
-		*st = (struct stash){ st->data, 0, st->cap, false };
+		*st = (struct stash){ .data = st->data, .cap = st->cap };
 	} else {
 		int64_t again = (int64_t)put;
 

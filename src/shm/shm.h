@@ -111,6 +111,7 @@ struct stash {
 	uint8_t *data;
 	size_t n, cap;
 	bool has_end; /* and then the stream ends */
+	bool is_late; /* TCP may have what follows already */
 };
 /**
  * shm_recall() - give the connection back to the kernel, now

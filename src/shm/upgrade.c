@@ -24,6 +24,7 @@
 #include "base/auto.h"
 #include "base/clock.h"
 #include "base/fds.h"
+#include "base/gate.h"
 #include "base/log.h"
 #include "shm/inbox.h"
 #include "shm/rendezvous.h"
@@ -293,6 +294,8 @@ void shm_candidate_step(struct sock *sk, int fd)
 	int fds[HELLO_FDS];
 	uint64_t sent;
 
+	INSIDE_GATE();
+
 	if (sk->anchor_err)
 		return; /* it has to be told of first */
 	if (!(load_acq(&shm_peer(sk)->flags) & SEG_READY)) { /* S3 */
@@ -308,8 +311,10 @@ void shm_candidate_step(struct sock *sk, int fd)
 		shm_broken(sk, fd, "no answer to the segment");
 		return;
 	}
-	if (fds[0] < 0 || inbox_attach(fds[0], &sk->peer_inbox))
-		sk->peer_inbox = NULL; /* its anchor will do */
+	/* What one of a family maps the others do not have: its anchor will do. */
+	if (fds[0] < 0 || load_rlx(&sk->n_procs) > 1 ||
+	    inbox_attach(fds[0], &sk->peer_inbox))
+		sk->peer_inbox = NULL;
 	for (int i = 0; i < HELLO_FDS; i++)
 		if (fds[i] >= 0)
 			libc.close(fds[i]);

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* base/gate.c - see base/gate.h */
+#include <sched.h>
+
+#include "base/gate.h"
+#include "base/lock.h"
+
+uint32_t gate_inside;
+uint32_t gate_closer;
+__thread uint32_t gate_depth __attribute__((tls_model("initial-exec")));
+
+static struct lock lock; /* of the one who forks */
+
+/* Step back until the gate is open, unless it is our own fork. */
+void gate_wait(void)
+{
+	while (load_seq(&gate_closer) && gate_closer != lock_self() &&
+	       gate_depth == 1) {
+		fetch_sub(&gate_inside, 1);
+		while (load_acq(&gate_closer))
+			sched_yield();
+		fetch_add(&gate_inside, 1);
+	}
+}
+
+void gate_close(void)
+{
+	lock_get(&lock);
+	xchg(&gate_closer, lock_self()); /* Dekker with gate_enter() */
+	while (load_seq(&gate_inside) != gate_depth)
+		sched_yield();
+}
+
+void gate_open(void)
+{
+	store_rel(&gate_closer, 0u);
+	lock_put(&lock);
+}
+
+void gate_child(void)
+{
+	gate_inside = gate_depth;
+	gate_open();
+}

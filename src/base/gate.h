@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base/gate.h - no fork() in the middle of what both processes have to agree on
+ *
+ *     a thread that makes a socket, or upgrades one:   gate_enter() ... gate_leave()
+ *     the thread that forks:                           gate_close() fork gate_open()
+ *
+ * The child gets what was mapped and listed at the moment of the fork.  A mapping
+ * that another thread was about to enter into shared memory would be the parent's
+ * alone.  Those inside never wait for each other; the closer waits for all of them,
+ * but for itself.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/atomic.h"
+
+extern uint32_t gate_inside;
+extern uint32_t gate_closer; /* thread id; 0: open */
+extern __thread uint32_t gate_depth __attribute__((tls_model("initial-exec")));
+
+void gate_wait(void);
+
+static inline void gate_enter(void)
+{
+	gate_depth++;
+	fetch_add(&gate_inside, 1);
+	if (__builtin_expect(load_seq(&gate_closer) != 0, 0))
+		gate_wait();
+}
+
+static inline void gate_leave(void)
+{
+	fetch_sub(&gate_inside, 1);
+	gate_depth--;
+}
+
+void gate_close(void);
+void gate_open(void);  /* in the parent */
+void gate_child(void); /* in the child */
+
+static inline void gate_leave_cleanup(int *unused) { gate_leave(); }
+
+/* Inside to the end of the block. */
+#define INSIDE_GATE()                                                          \
+	int inside_gate __attribute__((cleanup(gate_leave_cleanup), unused)) = \
+	    (gate_enter(), 0)
