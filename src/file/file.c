@@ -189,15 +189,18 @@ void file_release(struct file *f, int fd)
 /* Others still use the description: keep a descriptor of our own for them. */
 static void anchor_move(struct file *f, int fd)
 {
-	if (f->anchor_fd != fd)
+	if (f->anchor_fd != fd) {
+		if (f->kind == FILE_SOCK)
+			shm_anchor_moved(f->sk, fd, f->anchor_fd);
 		return;
+	}
 	int up = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 3));
 	if (up < 0)
 		return;
 	f->hidden = 1;
 	store_rel(&f->anchor_fd, up);
 	if (f->kind == FILE_SOCK)
-		shm_anchor_moved(f->sk, up);
+		shm_anchor_moved(f->sk, fd, up);
 }
 
 void file_forget(int fd)

@@ -140,7 +140,11 @@ void file_hand_off(struct file *f, int fd, enum osf_reason why);
 void file_hand_over(int fd, enum osf_reason why); /* any descriptor */
 /* This process is about to execute another program, or to start one. */
 void file_before_exec(char *const *argv, char *const *envp);
-void file_before_spawn(char *const *argv, char *const *envp);
+/* @acts: posix_spawn()'s file actions or NULL, known by their address alone. */
+void file_before_spawn(const void *acts, char *const *argv, char *const *envp);
+void file_spawn_dup2(const void *acts, int fd);
+void file_spawn_forget(const void *acts);
+void handoff_after_fork(void);
 /* fork.c */
 void fork_init(void);
 void fork_before(void); /* for forks that run no atfork handlers */

@@ -99,6 +99,7 @@ void fork_child(void)
 	arena_after_fork();
 	inbox_after_fork();
 	local_after_fork();
+	handoff_after_fork();
 	hold_child();
 	walk_all(inherit);
 	hold_claimed();

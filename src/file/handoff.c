@@ -46,12 +46,18 @@ static void replace_all(struct file *f, int to)
 	}
 }
 
+/* Whoever comes second may go on when the first has done all of it. */
+static struct lock lock;
+
 static void hand_over_upgraded(struct file *f, int fd, enum osf_reason why)
 {
 	struct stash stash = { 0 };
+	GUARD(&lock);
 
 	if (shm_recall(f->sk, fd, why, &stash) == 1 && stash.n) {
 		int to = relay_start(fd, &stash);
+
+		log_info("fd %d: a relay for %zu unread bytes", fd, stash.n);
 
 		if (to >= 0) {
 			replace_all(f, to);
@@ -61,6 +67,7 @@ static void hand_over_upgraded(struct file *f, int fd, enum osf_reason why)
 				stash.n, strerror(-to));
 			shm_broken(f->sk, fd, "no relay");
 		}
+		sock_set_mode(f->sk, SOCK_KERNEL);
 	}
 	stash_free(&stash);
 }
@@ -206,7 +213,70 @@ void file_before_exec(char *const *argv, char *const *envp)
 	walk(argv, envp, true);
 }
 
-void file_before_spawn(char *const *argv, char *const *envp)
+/*
+ * What the child's descriptors will be stands in posix_spawn()'s file actions, which
+ * are opaque: so each dup2 is noted when it is added.
+ */
+
+#define NOTES_MAX 64
+static struct {
+	const void *acts;
+	int fd;
+} notes[NOTES_MAX];
+static struct lock notes_lock;
+
+static bool note_add(const void *acts, int fd)
 {
+	GUARD(&notes_lock);
+	for (int i = 0; i < NOTES_MAX; i++) {
+		if (notes[i].acts)
+			continue;
+		notes[i].acts = acts;
+		notes[i].fd = fd;
+		return true;
+	}
+	return false;
+}
+
+/* The next descriptor that @acts names, after the @i-th note; -1. */
+static int note_next(const void *acts, int *i)
+{
+	GUARD(&notes_lock);
+	while (acts && *i < NOTES_MAX) {
+		int at = (*i)++;
+
+		if (notes[at].acts == acts)
+			return notes[at].fd;
+	}
+	return -1;
+}
+
+void file_spawn_dup2(const void *acts, int fd)
+{
+	/* Without room it is handed over now, which is early, and right. */
+	if (!note_add(acts, fd))
+		file_hand_over(fd, OSF_REASON_PASSED);
+}
+
+void file_spawn_forget(const void *acts)
+{
+	GUARD(&notes_lock);
+	for (int i = 0; i < NOTES_MAX; i++)
+		if (notes[i].acts == acts)
+			notes[i].acts = NULL;
+}
+
+void file_before_spawn(const void *acts, char *const *argv, char *const *envp)
+{
+	int i = 0;
+
+	for (int fd; (fd = note_next(acts, &i)) >= 0;)
+		file_hand_over(fd, OSF_REASON_PASSED);
 	walk(argv, envp, false);
+}
+
+void handoff_after_fork(void)
+{
+	lock = (struct lock){ 0 };
+	notes_lock = (struct lock){ 0 };
 }

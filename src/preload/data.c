@@ -216,9 +216,12 @@ bool call_enter(struct call *c)
 				file_look((c).file, fd);                       \
 		} else {                                                       \
 			r_ = (ours);                                           \
-			r_ = unlikely(r_ == -ESTALE)                           \
-				 ? (kernel)                                    \
-				 : libc_ret(r_, errno_before_);                \
+			if (unlikely(r_ == -ESTALE)) {                         \
+				call_went_back(&(c));                          \
+				r_ = (kernel);                                 \
+			} else {                                               \
+				r_ = libc_ret(r_, errno_before_);              \
+			}                                                      \
 		}                                                              \
 		r_;                                                            \
 	})

@@ -69,6 +69,14 @@ static inline void call_leave(struct call *c)
 	c->entered = NULL;
 }
 
+/* The connection has become the kernel's under a call of ours.  It may be about to be
+ * put under the same number again. */
+static inline void call_went_back(const struct call *c)
+{
+	while (sock_mode(c->file->sk) == SOCK_UPGRADING)
+		cpu_relax();
+}
+
 #define CALL(name) struct call name __attribute__((cleanup(call_end)))
 
 /* The vectors of a data call, as both its forms need them. */

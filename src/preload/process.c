@@ -19,7 +19,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/lock.h"
 #include "base/rawcall.h"
 #include "preload/edge.h"
 
@@ -236,76 +235,22 @@ OSF_API int execle(const char *path, const char *arg, ...)
 }
 
 /*
- * posix_spawn() and its kin fork inside libc.  What the child's descriptors will be
- * stands in the file actions, which are opaque: so each dup2 is noted when it is
- * added.
+ * posix_spawn() and its kin fork inside libc.
  */
-
-#define NOTES_MAX 64
-static struct {
-	const void *acts;
-	int fd;
-} notes[NOTES_MAX];
-static struct lock notes_lock;
-
-static bool note_add(const void *acts, int fd)
-{
-	GUARD(&notes_lock);
-	for (int i = 0; i < NOTES_MAX; i++) {
-		if (notes[i].acts)
-			continue;
-		notes[i].acts = acts;
-		notes[i].fd = fd;
-		return true;
-	}
-	return false;
-}
-
-/* The next descriptor that @acts names, after the @i-th note; -1. */
-static int note_next(const void *acts, int *i)
-{
-	GUARD(&notes_lock);
-	while (acts && *i < NOTES_MAX) {
-		int at = (*i)++;
-
-		if (notes[at].acts == acts)
-			return notes[at].fd;
-	}
-	return -1;
-}
-
-static void notes_drop(const void *acts)
-{
-	GUARD(&notes_lock);
-	for (int i = 0; i < NOTES_MAX; i++)
-		if (notes[i].acts == acts)
-			notes[i].acts = NULL;
-}
-
-static void before_spawn(const void *acts, char *const argv[],
-			 char *const envp[])
-{
-	int i = 0;
-
-	for (int fd; (fd = note_next(acts, &i)) >= 0;)
-		file_hand_over(fd, OSF_REASON_PASSED);
-	file_before_spawn(argv, envp);
-}
 
 OSF_API int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *acts,
 					     int fd, int to)
 {
 	int r = libc.posix_spawn_file_actions_adddup2(acts, fd, to);
 
-	/* Without room it is handed over now, which is early, and right. */
-	if (!r && table_load(fd) && !note_add(acts, fd))
-		file_hand_over(fd, OSF_REASON_PASSED);
+	if (!r && table_load(fd))
+		file_spawn_dup2(acts, fd);
 	return r;
 }
 
 OSF_API int posix_spawn_file_actions_destroy(posix_spawn_file_actions_t *acts)
 {
-	notes_drop(acts);
+	file_spawn_forget(acts);
 	return libc.posix_spawn_file_actions_destroy(acts);
 }
 
@@ -314,7 +259,7 @@ OSF_API int posix_spawn(pid_t *pid, const char *path,
 			const posix_spawnattr_t *attr, char *const argv[],
 			char *const envp[])
 {
-	before_spawn(acts, argv, envp);
+	file_before_spawn(acts, argv, envp);
 	return libc.posix_spawn(pid, path, acts, attr, argv, envp);
 }
 
@@ -323,7 +268,7 @@ OSF_API int posix_spawnp(pid_t *pid, const char *file,
 			 const posix_spawnattr_t *attr, char *const argv[],
 			 char *const envp[])
 {
-	before_spawn(acts, argv, envp);
+	file_before_spawn(acts, argv, envp);
 	return libc.posix_spawnp(pid, file, acts, attr, argv, envp);
 }
 
@@ -332,7 +277,7 @@ OSF_API int system(const char *command)
 	char *const argv[] = { (char *)command, NULL };
 
 	if (command)
-		before_spawn(NULL, argv, environ);
+		file_before_spawn(NULL, argv, environ);
 	return libc.system(command);
 }
 
@@ -340,6 +285,6 @@ OSF_API FILE *popen(const char *command, const char *type)
 {
 	char *const argv[] = { (char *)command, NULL };
 
-	before_spawn(NULL, argv, environ);
+	file_before_spawn(NULL, argv, environ);
 	return libc.popen(command, type);
 }

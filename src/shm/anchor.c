@@ -11,6 +11,7 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -76,12 +77,16 @@ void anchor_ring(struct sock *sk, int fd)
 	struct seg_side *me = shm_me(sk);
 	int saved = errno;
 
-	if (!sk->tx_ring)
-		return; /* our TCP still carries the stream */
+	fetch_add(&sk->n_ringing, 1);
+	if (!load_seq(&sk->tx_ring)) { /* our TCP carries the stream */
+		fetch_sub(&sk->n_ringing, 1);
+		return;
+	}
 	fetch_add(&me->bells, 1);
 	if (load_seq(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_RECALL)) {
 		/* Dekker with shm_leave() and shm_recall() */
 		fetch_sub(&me->bells, 1);
+		fetch_sub(&sk->n_ringing, 1);
 		return;
 	}
 	count(&sk->st.n_wakes, 1);
@@ -92,6 +97,40 @@ void anchor_ring(struct sock *sk, int fd)
 		fetch_sub(&me->bells, 1);
 		store_rlx(&sk->looked_ns, UINT64_C(0));
 	}
+	fetch_sub(&sk->n_ringing, 1);
+	errno = saved;
+}
+
+/* From now on nobody of ours rings. */
+void anchor_silence(struct sock *sk)
+{
+	xchg(&sk->tx_ring, (uint8_t)0); /* Dekker with anchor_ring() */
+	while (load_acq(&sk->n_ringing))
+		sched_yield();
+}
+
+/*
+ * Our direction goes on in TCP.  The last doorbell is counted before the mark, so that
+ * the peer waits for it before it takes bytes for the stream's, and rung after it, so
+ * that the peer does not go back to sleep.
+ */
+void anchor_back(struct sock *sk, int fd)
+{
+	struct seg_side *me = shm_me(sk);
+	int saved = errno;
+
+	anchor_silence(sk);
+	fetch_add(&me->bells, 1);
+	bool rings =
+	    !(load_seq(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_RECALL));
+	if (!rings)
+		fetch_sub(&me->bells, 1);
+	ring_push_mark(&sk->tx, RING_BACK);
+	fetch_or(&me->flags, SEG_TX_BACK); /* S2 */
+	if (rings && libc.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
+		fetch_sub(&me->bells, 1);
+	if (shm_is_recalled(sk)) /* Dekker with shm_recall(), by the flags */
+		shm_cut_is_known(sk, fd);
 	errno = saved;
 }
 

@@ -346,12 +346,8 @@ void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
 	if (sock_mode(sk) == SOCK_SHM && shm_is_recalled(sk))
 		shm_tx_recalled(sk, fd, 0);
 	if (sock_mode(sk) == SOCK_SHM && sk->tx_ring && !sk->tx_fin) {
-		/* The last doorbell of ours, so that a sleeper hears of it. */
 		fetch_or(&shm_me(sk)->flags, SEG_WANT_BACK);
-		anchor_ring(sk, fd);
-		ring_push_mark(&sk->tx, RING_BACK);
-		fetch_or(&shm_me(sk)->flags, SEG_TX_BACK);
-		store_rlx(&sk->tx_ring, (uint8_t)0);
+		anchor_back(sk, fd);
 		if (reason != OSF_REASON_NONE)
 			sock_set_reason(sk, reason);
 		count(&arena_totals()->n_taken_back, 1);

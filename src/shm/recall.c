@@ -234,20 +234,17 @@ static int end_rx(struct sock *sk, int fd, struct stash *st)
 /* Our own: what is in the ring, then TCP. */
 static void end_tx(struct sock *sk, int fd)
 {
-	if (shm_is_recalled(sk)) { /* both at once */
-		anchor_ring(sk, fd);
+	if (shm_is_recalled(sk)) /* both at once */
 		shm_tx_recalled(sk, fd, 0);
-	}
 	if (!sk->tx_ring)
 		return;
-	anchor_ring(sk, fd); /* the last, so that a sleeper hears of it */
-	if (sk->tx_fin) {
-		libc.shutdown(fd, SHUT_WR);
-	} else {
-		ring_push_mark(&sk->tx, RING_BACK);
-		fetch_or(&shm_me(sk)->flags, SEG_TX_BACK); /* S2 */
+	if (!sk->tx_fin) {
+		anchor_back(sk, fd);
+		return;
 	}
-	store_rlx(&sk->tx_ring, (uint8_t)0);
+	anchor_ring(sk, fd);
+	anchor_silence(sk);
+	libc.shutdown(fd, SHUT_WR);
 }
 
 /* The anchor is to behave as the application had set it. */
@@ -291,6 +288,8 @@ static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
 	sock_set_reason(sk, why);
 	sk->st.proto = OSF_PROTO_INET;
 	count(&arena_totals()->n_taken_back, 1);
+	if (st->n) /* nobody reads on before the caller has seen to it */
+		sock_set_mode(sk, SOCK_UPGRADING);
 	return 1;
 }
 
@@ -307,8 +306,9 @@ int shm_recall(struct sock *sk, int fd, enum osf_reason why, struct stash *st)
 	return r;
 }
 
-/* Until the peer has said where it stopped; it is about to. */
-static bool cut_is_known(struct sock *sk, int fd)
+/* Until the peer has said where it stopped; it is about to.  Before that nothing may
+ * go by TCP, where it may be putting back what it had not read. */
+bool shm_cut_is_known(struct sock *sk, int fd)
 {
 	uint64_t end = now_ns() + SETTLE_NS;
 
@@ -328,7 +328,7 @@ ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
 
 	if (!sk->tx_ring)
 		return 0;
-	if (!cut_is_known(sk, fd)) {
+	if (!shm_cut_is_known(sk, fd)) {
 		if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
 			shm_broken(sk, fd, "recalled, and not where");
 		return -ECONNRESET;
@@ -346,7 +346,7 @@ ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
 		shm_broken(sk, fd, "the cut");
 		return -ECONNRESET;
 	}
-	store_rlx(&sk->tx_ring, (uint8_t)0);
+	anchor_silence(sk);
 	if (sk->tx_fin)
 		libc.shutdown(fd, SHUT_WR); /* nobody may have seen the mark */
 	return (ssize_t)n;

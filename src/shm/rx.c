@@ -321,7 +321,7 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			    : MIN((size_t)load_rlx(&sk->rcvlowat), want);
 	for (;;) {
 		sock_lock(sk, &sk->rx_lock);
-		if (unlikely(sock_mode(sk) == SOCK_KERNEL)) {
+		if (unlikely(!shm_carries(sk))) {
 			sock_unlock(sk, &sk->rx_lock);
 			if (got)
 				return (ssize_t)got;

@@ -118,7 +118,8 @@ struct stash {
  * @stash: all zeroes; out: bytes that come before what TCP will bring
  *
  * Whoever has a descriptor of the anchor may use it afterwards with plain system
- * calls.  No lock is held by the caller.
+ * calls.  No lock is held by the caller.  With bytes in the stash the mode is
+ * UPGRADING, for the caller to end in KERNEL: other threads wait for that.
  *
  * Return: 1 recalled, 0 the kernel carried it already, -ENOMEM, or -ECONNRESET: the
  * peer broke the protocol, or did not answer in time.
@@ -130,12 +131,15 @@ void stash_free(struct stash *stash);
  * caller's own that lie in the ring; returns how many of them the peer has not
  * taken, -ECONNRESET.  Caller holds the tx lock. */
 ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine);
+bool shm_cut_is_known(struct sock *sk, int fd);
 
 /* What the protocol says about the peer is impossible: reset the connection. */
 void shm_broken(struct sock *sk, int fd, const char *why);
 
 /* anchor.c */
 void anchor_ring(struct sock *sk, int fd);
+void anchor_silence(struct sock *sk);
+void anchor_back(struct sock *sk, int fd);
 void anchor_drain(struct sock *sk, int fd);
 void anchor_clear(struct sock *sk, int fd);
 bool anchor_sleep_begin(struct sock *sk, int fd);
@@ -208,10 +212,18 @@ static inline void sock_unlock(const struct sock *sk, struct lock *l)
 }
 
 /* The anchor has another descriptor now. */
-static inline void shm_anchor_moved(struct sock *sk, int fd)
+static inline void shm_anchor_moved(struct sock *sk, int from, int to)
 {
-	if (sk->seg)
-		store_rlx(&shm_me(sk)->anchor_fd, fd);
+	if (sk->seg && load_rlx(&shm_me(sk)->anchor_fd) == from)
+		store_rlx(&shm_me(sk)->anchor_fd, to);
+}
+
+/* Is it still for us to move its bytes? */
+static inline bool shm_carries(const struct sock *sk)
+{
+	enum sock_mode mode = sock_mode(sk);
+
+	return mode == SOCK_SHM || mode == SOCK_CANDIDATE;
 }
 
 /* Has the peer stopped reading the ring? */

@@ -208,7 +208,7 @@ static int tx_begin(struct sock *sk, int fd)
 	} else {
 		sock_lock(sk, &sk->tx_lock);
 	}
-	if (likely(sock_mode(sk) != SOCK_KERNEL))
+	if (likely(shm_carries(sk)))
 		return 0;
 	sock_unlock(sk, &sk->tx_lock);
 	int err = anchor_error(sk);

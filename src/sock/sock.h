@@ -105,6 +105,7 @@ struct sock {
 	uint64_t rx_tcp_base; /* bytes of TCP that were read so far */
 	int64_t rx_tcp_left;  /* bytes of TCP before the ring, once known */
 	uint32_t bells_drained;
+	uint32_t n_ringing;     /* threads that are about to ring the peer */
 	uint32_t n_sleepers;    /* threads asleep on the anchor */
 	uint32_t n_tx_sleepers; /* of them, those that wait for room */
 	uint64_t looked_ns;     /* when the anchor was last asked */
