@@ -293,6 +293,30 @@ static int part_run(int argc, char **argv)
 
 /* --- what a process holds --- */
 
+/* An abstract name lives as long as a socket that has it. */
+static bool names_inode(const char *line, unsigned long inode)
+{
+	unsigned long n;
+
+	return strstr(line, " @osf") &&
+	       sscanf(line, "%*s %*s %*s %*s %*s %*s %lu", &n) == 1 &&
+	       n == inode;
+}
+
+static void count_name(struct holdings *h, const char *link)
+{
+	FILE *f = fopen("/proc/net/unix", "re");
+	unsigned long inode;
+	char line[512];
+
+	if (!f)
+		die("/proc/net/unix: %s", strerror(errno));
+	if (sscanf(link, "socket:[%lu]", &inode) == 1)
+		while (fgets(line, sizeof(line), f))
+			h->n_names += names_inode(line, inode);
+	fclose(f);
+}
+
 static void count_fds(struct holdings *h)
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -308,6 +332,7 @@ static void count_fds(struct holdings *h)
 		link[len] = 0;
 		h->n_fds++;
 		h->n_memfds += strstr(link, "memfd:") != NULL;
+		count_name(h, link);
 	}
 	closedir(d);
 }
@@ -339,34 +364,6 @@ void holdings_take(struct holdings *h)
 	h->rss = (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
 	count_fds(h);
 	count_maps(h);
-}
-
-/* Is one of the numbers of @name, behind ':' or '/', one of @ports? */
-static bool names_port(const char *name, const bool *ports)
-{
-	for (const char *p = name; *p; p++)
-		if (*p == ':' || *p == '/') {
-			unsigned long n = strtoul(p + 1, NULL, 10);
-			if (n && n < 65536 && ports[n])
-				return true;
-		}
-	return false;
-}
-
-unsigned names_left(const bool *ports)
-{
-	FILE *f = fopen("/proc/net/unix", "re");
-	char line[512];
-	unsigned n = 0;
-
-	if (!f)
-		die("/proc/net/unix: %s", strerror(errno));
-	while (fgets(line, sizeof(line), f)) {
-		const char *name = strstr(line, " @osf");
-		n += name && names_port(name, ports);
-	}
-	fclose(f);
-	return n;
 }
 
 unsigned shm_files(void)

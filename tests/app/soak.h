@@ -79,11 +79,10 @@ void part_wait(pid_t pid, const char *what, unsigned seconds);
 /* What this process holds. */
 struct holdings {
 	unsigned n_fds, n_memfds, n_maps, n_shared_maps;
-	uint64_t rss; /* bytes */
+	unsigned n_names; /* abstract unix names of osf's */
+	uint64_t rss;     /* bytes */
 };
 void holdings_take(struct holdings *h);
-/* Names of abstract unix sockets of osf's with one of these ports. */
-unsigned names_left(const bool *ports);
 unsigned shm_files(void); /* entries of /dev/shm with "osf" in them */
 
 /* Modes: the exit status.  Parts are what part_start() runs. */
