@@ -40,7 +40,7 @@ static void alarm_with(void (*handler)(int), int flags)
 /* --- handlers that use the connection --- */
 
 static char handler_bytes[64];
-static long handler_result;
+static volatile long handler_result;
 
 static void handler_sends(int sig)
 {
@@ -109,13 +109,30 @@ SCENARIO(process_signal_receives)
 	play(x, "s10r10w10f10");
 }
 
+static void *sends_when_handled(void *p)
+{
+	while (!handler_result)
+		usleep(1000);
+	far_do(p, FAR_SEND_LATER, 20);
+	return NULL;
+}
+
 /* Inside of a recv that waits, where there is nothing to be had. */
 SCENARIO(process_signal_receives_nothing)
 {
+	sigset_t set;
+	pthread_t t;
+
 	handled = x;
 	play(x, "w60f60");
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	pthread_create(&t, NULL, sends_when_handled, x);
 	alarm_with(handler_receives, SA_RESTART);
-	play(x, "l20r20");
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	play(x, "r20");
+	pthread_join(t, NULL);
 	out(" handler=%ld", handler_result);
 	play(x, "s10r10w10f10");
 }

@@ -20,8 +20,8 @@ RUNS = [("kills", 50, True, 50, 100),
         ("kills", 50, False, 20, 100),
         ("conns", 20000, True, 19000, 150),
         ("many", 1000, True, 950, 100),
-        ("mix", 60, True, 200, 200),
-        ("mix", 60, False, 20, 200)]
+        ("mix", 60, True, 100, 200),
+        ("mix", 60, False, 10, 200)]
 
 
 def soak(run, program, seed, mode, number, eager, n_conns, seconds):
