@@ -93,44 +93,62 @@ SCENARIO(process_signal_sends_once)
 	play(x, "s20r20f76w10f10s10r10");
 }
 
+struct order {
+	struct ctx *x;
+	enum far_op op;
+	long arg;
+};
+
+static void *ordered_main(void *p)
+{
+	struct order *o = p;
+
+	while (!handler_result)
+		usleep(1000);
+	far_do(o->x, o->op, o->arg);
+	return NULL;
+}
+
+/* The far end gets its order when the handler has run, on this thread. */
+static pthread_t handler_first(struct order *o)
+{
+	sigset_t set;
+	pthread_t t;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	pthread_create(&t, NULL, ordered_main, o);
+	alarm_with(handler_receives, SA_RESTART);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	return t;
+}
+
 /* Inside of a send that waits for room. */
 SCENARIO(process_signal_receives)
 {
 	size_t total = fill_up(x);
+	struct order drain = { x, FAR_RECV_LATER, (long)total + 1000 };
 
 	handled = x;
 	play(x, "s16");
-	alarm_with(handler_receives, SA_RESTART);
-	far_do(x, FAR_RECV_LATER, (long)total + 1000);
+	pthread_t t = handler_first(&drain);
 	made(x, buf, 1000);
 	RES("send", send(x->fd, buf, n(1000), 0));
+	pthread_join(t, NULL);
 	out(" handler=%ld", handler_result);
 	got(x, handler_bytes, handler_result);
 	play(x, "s10r10w10f10");
 }
 
-static void *sends_when_handled(void *p)
-{
-	while (!handler_result)
-		usleep(1000);
-	far_do(p, FAR_SEND_LATER, 20);
-	return NULL;
-}
-
 /* Inside of a recv that waits, where there is nothing to be had. */
 SCENARIO(process_signal_receives_nothing)
 {
-	sigset_t set;
-	pthread_t t;
+	struct order send_later = { x, FAR_SEND_LATER, 20 };
 
 	handled = x;
 	play(x, "w60f60");
-	sigemptyset(&set);
-	sigaddset(&set, SIGALRM);
-	pthread_sigmask(SIG_BLOCK, &set, NULL);
-	pthread_create(&t, NULL, sends_when_handled, x);
-	alarm_with(handler_receives, SA_RESTART);
-	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	pthread_t t = handler_first(&send_later);
 	play(x, "r20");
 	pthread_join(t, NULL);
 	out(" handler=%ld", handler_result);
