@@ -6,9 +6,17 @@
  * time of the first call; what lies outside the window is kept in no record and
  * is merely not spared.
  */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/fds.h"
@@ -90,4 +98,47 @@ int fds_next(int from)
 		if ((word = load_rlx(&ours[i])))
 			return base_fd + i * 64 + __builtin_ctzll(word);
 	return -1;
+}
+
+/* Is @link among the descriptors of process @pid? */
+static bool has_link(int proc, const char *pid, const char *link, size_t len)
+{
+	char path[32], at[64];
+	bool found = false;
+
+	snprintf(path, sizeof(path), "%.16s/fd", pid);
+	int dir = openat(proc, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = dir < 0 ? NULL : fdopendir(dir);
+	for (struct dirent *e; d && !found && (e = readdir(d));)
+		found = readlinkat(dir, e->d_name, at, sizeof(at)) ==
+			    (ssize_t)len &&
+			!memcmp(at, link, len);
+	if (d)
+		closedir(d);
+	else if (dir >= 0)
+		libc.close(dir);
+	return found;
+}
+
+bool fds_is_sole(int fd)
+{
+	struct stat st;
+	char link[64];
+	bool found = false;
+	int saved = errno;
+
+	if (fstat(fd, &st))
+		return false;
+	size_t len = (size_t)snprintf(link, sizeof(link), "socket:[%llu]",
+				      (unsigned long long)st.st_ino);
+	DIR *proc = opendir("/proc");
+	for (struct dirent *e; proc && !found && (e = readdir(proc));)
+		found = isdigit((unsigned char)e->d_name[0]) &&
+			atoi(e->d_name) != getpid() &&
+			has_link(dirfd(proc), e->d_name, link, len);
+	bool looked = proc != NULL;
+	if (proc)
+		closedir(proc);
+	errno = saved;
+	return looked && !found;
 }

@@ -18,3 +18,7 @@ void fds_close(int fd);
 bool fds_is_ours(int fd);
 /* The smallest of ours that is >= @from, or -1. */
 int fds_next(int from);
+
+/* Has no other process of this user a descriptor of the socket @fd?  Looks through
+ * /proc, which takes milliseconds. */
+bool fds_is_sole(int fd);

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/fds.h"
 #include "base/libc.h"
@@ -28,6 +29,29 @@ static int int_option(int fd, int name)
 	return libc.getsockopt(fd, SOL_SOCKET, name, &v, &len) < 0 ? -1 : v;
 }
 
+/* What was adopted so far, to find the same description again under another number. */
+static struct {
+	int fd;
+	uint64_t ino;
+} adopted[ADOPT_MAX];
+static int n_adopted;
+
+/* A copy of an adopted descriptor shares its file. */
+static bool is_copy(int fd, uint64_t ino)
+{
+	for (int i = 0; i < n_adopted; i++) {
+		struct file *f =
+		    adopted[i].ino == ino ? file_get_any(adopted[i].fd) : NULL;
+
+		if (!f)
+			continue;
+		file_install(fd, f, file_is_passed(adopted[i].fd));
+		file_put(f);
+		return true;
+	}
+	return false;
+}
+
 static void adopt(int fd)
 {
 	struct ops_family family;
@@ -38,9 +62,15 @@ static void adopt(int fd)
 	    !ops_family(int_option(fd, SO_DOMAIN), int_option(fd, SO_TYPE),
 			IPPROTO_TCP, &family))
 		return;
+	struct stat st;
+	if (fstat(fd, &st) || is_copy(fd, st.st_ino))
+		return;
 	struct file *f = file_new_sock(fd);
 	if (!f)
 		return;
+	adopted[n_adopted].fd = fd;
+	adopted[n_adopted++].ino = st.st_ino;
+	f->sk->adopted = 1;
 	int fl = libc.fcntl(fd, F_GETFL);
 	f->sk->nonblock = fl >= 0 && fl & O_NONBLOCK;
 	ops_created(f->sk, &family);

@@ -100,9 +100,29 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->kind = (uint8_t)kind;
 	f->merged = f->hidden = 0;
 	f->anchor_fd = fd;
+	f->moved_fd = -1;
 	f->items = NULL;
 	f->holding = NULL;
 	return f; /* its lock may still be held, by who finds it gone */
+}
+
+static void move_one(int fd, int to)
+{
+	int cloexec = libc.fcntl(fd, F_GETFD);
+
+	file_forget(fd);
+	if (cloexec & FD_CLOEXEC)
+		libc.dup3(to, fd, O_CLOEXEC);
+	else
+		libc.dup2(to, fd);
+}
+
+void file_move(struct file *f, int to)
+{
+	xchg(&f->moved_fd, fds_hide(libc.fcntl(to, F_DUPFD_CLOEXEC, 3)));
+	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1))
+		if ((struct file *)(table_load(fd) & ~FILE_PASS) == f)
+			move_one(fd, to);
 }
 
 int file_install(int fd, struct file *f, bool pass)
@@ -114,7 +134,9 @@ int file_install(int fd, struct file *f, bool pass)
 	if (load_rlx(slot))
 		file_forget(fd); /* closed behind our back */
 	fetch_add(&f->n_refs, 1);
-	store_rel(slot, (uintptr_t)f | (pass ? FILE_PASS : 0));
+	xchg(slot, (uintptr_t)f | (pass ? FILE_PASS : 0));
+	if (unlikely(load_seq(&f->moved_fd) >= 0)) /* Dekker with file_move() */
+		move_one(fd, f->moved_fd);
 	return 0;
 }
 
@@ -182,6 +204,7 @@ void file_release(struct file *f, int fd)
 	}
 	if (f->hidden)
 		fds_close(f->anchor_fd);
+	fds_close(f->moved_fd);
 	file_free(f);
 	errno = saved;
 }

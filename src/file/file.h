@@ -35,6 +35,7 @@ struct file {
 	uint8_t merged;    /* its epoll items are served by us */
 	uint8_t hidden;    /* anchor_fd is a descriptor of our own */
 	int32_t anchor_fd; /* some descriptor of the description */
+	int32_t moved_fd;  /* another description took its place, or -1 */
 	struct sock *sk;
 	struct epoll *ep;
 	struct epitem *items;    /* epoll sets a socket is in */
@@ -118,6 +119,8 @@ struct file *file_new_sock(int fd);
 struct file *file_new_epoll(int fd, struct epoll *ep);
 /* @fd names the description of @f too (dup). */
 int file_install(int fd, struct file *f, bool pass);
+/* All descriptors of @f name @to's description from now on. */
+void file_move(struct file *f, int to);
 /* @fd is about to be closed by the kernel, or to be replaced. */
 void file_forget(int fd);
 /* Serve data calls of @f by libc from now on. */
@@ -136,8 +139,7 @@ int file_next(int from);
 
 /* handoff.c: somebody who knows nothing of us will use the connection.  Afterwards
  * @fd, and every other descriptor of it, may be used with plain system calls. */
-void file_hand_off(struct file *f, int fd, enum osf_reason why);
-void file_hand_over(int fd, enum osf_reason why); /* any descriptor */
+void file_hand_over(int fd, enum osf_reason why);
 /* This process is about to execute another program, or to start one. */
 void file_before_exec(char *const *argv, char *const *envp);
 /* @acts: posix_spawn()'s file actions or NULL, known by their address alone. */

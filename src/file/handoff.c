@@ -10,8 +10,10 @@
  * its number.  One that the family holds too may have been left open by oversight,
  * and then the others go on in shared memory: it is handed over if the new program
  * can know of it, because its number is one of the first three, is told by the
- * convention of LISTEN_FDS, is an argument, or is called a descriptor in an argument
- * or the environment: "fd=7", "/dev/fd/7", "CHILD_FD=7".
+ * convention of LISTEN_FDS, or is called a descriptor in an argument or the
+ * environment: "fd=7", "/dev/fd/7", "CHILD_FD=7".  An argument that is the number and
+ * no more may mean something else: then it is handed over if the others can go on
+ * as well.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -20,6 +22,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/fds.h"
 #include "base/libc.h"
 #include "base/log.h"
 #include "file/file.h"
@@ -29,22 +32,6 @@
 #include "shm/shm.h"
 
 #define LISTEN_FDS_START 3 /* sd_listen_fds(3) */
-
-/* Every descriptor of @f names @to's description instead. */
-static void replace_all(struct file *f, int to)
-{
-	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
-		int cloexec = libc.fcntl(fd, F_GETFD);
-
-		if ((struct file *)(table_load(fd) & ~FILE_PASS) != f)
-			continue;
-		file_forget(fd);
-		if (cloexec & FD_CLOEXEC)
-			libc.dup3(to, fd, O_CLOEXEC);
-		else
-			libc.dup2(to, fd);
-	}
-}
 
 /* Whoever comes second may go on when the first has done all of it. */
 static struct lock lock;
@@ -60,7 +47,7 @@ static void hand_over_upgraded(struct file *f, int fd, enum osf_reason why)
 		log_info("fd %d: a relay for %zu unread bytes", fd, stash.n);
 
 		if (to >= 0) {
-			replace_all(f, to);
+			file_move(f, to);
 			libc.close(to);
 		} else {
 			log_err("fd %d: no relay for %zu unread bytes: %s", fd,
@@ -72,7 +59,11 @@ static void hand_over_upgraded(struct file *f, int fd, enum osf_reason why)
 	stash_free(&stash);
 }
 
-void file_hand_off(struct file *f, int fd, enum osf_reason why)
+/* How sure are we that somebody will use it? */
+enum told { TOLD_NOT, TOLD_MAYBE, TOLD };
+
+static void hand_off(struct file *f, int fd, enum osf_reason why,
+		     enum told told)
 {
 	int saved = errno;
 
@@ -86,7 +77,8 @@ void file_hand_off(struct file *f, int fd, enum osf_reason why)
 		/* Others are inside a call of the kernel's; there it stays. */
 		store_rlx(&f->sk->turns_next, UINT32_MAX);
 		store_rlx(&f->sk->bytes_next, UINT64_MAX);
-	} else if (f->sk->seg) {
+	} else if (f->sk->seg &&
+		   (told == TOLD || shm_may_put_back(f->sk, fd))) {
 		hand_over_upgraded(f, fd, why);
 		file_settle(f, fd);
 	}
@@ -99,7 +91,7 @@ void file_hand_over(int fd, enum osf_reason why)
 
 	if (!f)
 		return;
-	file_hand_off(f, fd, why);
+	hand_off(f, fd, why, TOLD);
 	file_put(f);
 }
 
@@ -112,8 +104,8 @@ static bool is_called_fd(const char *start, const char *at)
 	       (at - start >= 2 && !strncasecmp(at - 2, "fd", 2));
 }
 
-/* Is @s the decimal number @n, or does it call @n a descriptor? */
-static bool has_number(const char *s, int n)
+/* What does the word @s say of the descriptor @n? */
+static enum told told_by(const char *s, int n)
 {
 	for (const char *at = s; *at;) {
 		char *end;
@@ -122,20 +114,27 @@ static bool has_number(const char *s, int n)
 			at++;
 			continue;
 		}
-		if (strtoul(at, &end, 10) == (unsigned long)n &&
-		    ((at == s && !*end) || is_called_fd(s, at)))
-			return true;
+		if (strtoul(at, &end, 10) == (unsigned long)n) {
+			if (is_called_fd(s, at))
+				return TOLD;
+			if (at == s && !*end)
+				return TOLD_MAYBE;
+		}
 		at = end;
 	}
-	return false;
+	return TOLD_NOT;
 }
 
-static bool has_number_any(char *const *list, int n)
+static enum told told_by_any(char *const *list, int n)
 {
-	for (; list && *list; list++)
-		if (has_number(*list, n))
-			return true;
-	return false;
+	enum told most = TOLD_NOT;
+
+	for (; list && *list; list++) {
+		enum told told = told_by(*list, n);
+
+		most = told > most ? told : most;
+	}
+	return most;
 }
 
 /* NAME_FD=3, NAME_FDS=3,4. */
@@ -169,10 +168,11 @@ static bool is_activation(char *const *envp, int fd)
 	return false;
 }
 
-static bool is_told(int fd, char *const *argv, char *const *envp)
+static enum told is_told(int fd, char *const *argv, char *const *envp)
 {
-	return fd <= 2 || is_activation(envp, fd) || has_number_any(argv, fd) ||
-	       has_number_env(envp, fd);
+	return fd <= 2 || is_activation(envp, fd) || has_number_env(envp, fd)
+		   ? TOLD
+		   : told_by_any(argv, fd);
 }
 
 /* What closes with exec() closes without us: then no doorbell may be unread, or the
@@ -181,6 +181,18 @@ static void before_closing(struct sock *sk, int fd)
 {
 	if (sock_mode(sk) == SOCK_SHM && load_rlx(&sk->n_procs) == 1)
 		anchor_clear(sk, fd);
+}
+
+/* Other threads may close @fd, and open it as something else: we hold on to what it
+ * is now. */
+static void hand_off_held(struct file *f, int fd, enum told told)
+{
+	int held = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 3));
+
+	/* What is still listed was not closed before we copied it. */
+	if (held >= 0 && (struct file *)(table_load(fd) & ~FILE_PASS) == f)
+		hand_off(f, held, OSF_REASON_PASSED, told);
+	fds_close(held);
 }
 
 static void walk(char *const *argv, char *const *envp, bool is_exec)
@@ -193,15 +205,16 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 
 		if (!f)
 			continue;
-		bool is_sock = f->kind == FILE_SOCK;
-		bool alone = is_sock && load_rlx(&f->sk->n_procs) == 1;
+		if (f->kind == FILE_SOCK) {
+			bool is_alone = load_rlx(&f->sk->n_procs) == 1;
+			enum told told = is_told(fd, argv, envp);
 
-		if (is_sock && libc.fcntl(fd, F_GETFD) & FD_CLOEXEC) {
-			if (is_exec)
+			if (is_exec && is_alone && f->sk->seg)
+				told = TOLD; /* nobody else will use it */
+			if (!(libc.fcntl(fd, F_GETFD) & FD_CLOEXEC) && told)
+				hand_off_held(f, fd, told);
+			else if (is_exec)
 				before_closing(f->sk, fd);
-		} else if (is_sock && ((is_exec && alone && f->sk->seg) ||
-				       is_told(fd, argv, envp))) {
-			file_hand_off(f, fd, OSF_REASON_PASSED);
 		}
 		file_put(f);
 	}

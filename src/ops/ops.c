@@ -329,7 +329,7 @@ void ops_look(struct sock *sk, int fd)
 			store_rlx(&sk->turns_next, UINT32_MAX);
 		return;
 	}
-	if (load_rlx(&sk->n_procs) > 1)
+	if (load_rlx(&sk->n_procs) > 1 || (sk->adopted && !fds_is_sole(fd)))
 		sock_set_mode(sk, SOCK_YOUNG); /* until the others let go */
 	else if (sk->flags & SOCK_F_ACTIVE)
 		look_as_opener(sk, fd);

@@ -170,6 +170,18 @@ static int borrow_other_end(const struct sock *sk, int fd)
 	return -1;
 }
 
+bool shm_may_put_back(struct sock *sk, int fd)
+{
+	if (sock_mode(sk) != SOCK_SHM || sk->recalled)
+		return sock_mode(sk) == SOCK_CANDIDATE;
+	if (load_acq(&shm_peer(sk)->flags) & (SEG_TX_BACK | SEG_RECALL))
+		return false;
+	int other = borrow_other_end(sk, fd);
+	if (other >= 0)
+		libc.close(other);
+	return other >= 0;
+}
+
 /* Write the stash where the peer would have.  What does not fit comes back. */
 static void put_back(struct sock *sk, int fd, struct stash *st)
 {

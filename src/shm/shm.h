@@ -127,6 +127,8 @@ struct stash {
 int shm_recall(struct sock *sk, int fd, enum osf_reason why,
 	       struct stash *stash);
 void stash_free(struct stash *stash);
+/* Will the stash be empty, as far as can be told? */
+bool shm_may_put_back(struct sock *sk, int fd);
 /* The peer has recalled it: send by TCP from now on.  @mine: the bytes of the
  * caller's own that lie in the ring; returns how many of them the peer has not
  * taken, -ECONNRESET.  Caller holds the tx lock. */

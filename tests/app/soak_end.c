@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -449,13 +450,23 @@ static void event_fork_over(struct work *w)
 	child_wait(w, pid);
 }
 
+/* A program that is passed its own numbers calls a descriptor one. */
+static char *fd_text(int fd)
+{
+	char *word = NULL;
+
+	if (asprintf(&word, "fd=%d", fd) < 0)
+		die("no memory");
+	return word;
+}
+
 static void words_of(const struct end *e, bool is_bare, char **words)
 {
 	int k = 0;
 
 	words[k++] = (char *)(uintptr_t) "mix";
 	words[k++] = (char *)(uintptr_t) "end";
-	words[k++] = text((uint64_t)e->fd);
+	words[k++] = fd_text(e->fd);
 	words[k++] = text(e->id);
 	words[k++] = text(e->side);
 	words[k++] = text(e->hops);
@@ -472,7 +483,7 @@ int end_part(int argc, char **argv)
 {
 	if (argc < 9)
 		return 2;
-	struct end e = { .fd = atoi(argv[0]),
+	struct end e = { .fd = atoi(argv[0] + 3),
 			 .id = (uint32_t)strtoul(argv[1], NULL, 10),
 			 .side = (uint32_t)atoi(argv[2]),
 			 .hops = (uint32_t)atoi(argv[3]),
