@@ -40,7 +40,7 @@ COPY_ROWS = 200000  # 50 MB
 
 BENCHES = [  # name, and what pgbench is told
     ("pgbench: transactions", []),
-    ("pgbench: prepared", ["-M", "prepared", "-t", "300"]),
+    ("pgbench: prepared", ["-M", "prepared", "-t", "100"]),
     ("pgbench: a connection each time", ["-C", "-t", "25"]),
 ]
 

@@ -38,7 +38,7 @@ PORTS_FROM, N_PORTS = 12000, 100  # of each file; the cluster bus is 10000 above
 
 class Redis(suites.Suite):
     name = "redis"
-    gates = {"quick": 500, "full": 3000}
+    gates = {"quick": 390, "full": 1300}
 
     def __init__(self, is_quick):
         super().__init__(is_quick)
