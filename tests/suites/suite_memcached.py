@@ -22,7 +22,7 @@ LONG = ["restart", "binary", "chunked-extstore", "maxconns", "chunked-items",
         "getset", "metaget", "extstore", "lru-crawler", "extstore-jbod",
         "lru-maintainer", "dyn-maxbytes", "dash-M", "idle-timeout", "watcher"]
 QUICK = ["00-startup", "64bit", "ascii-auth", "binary-get", "bogus-commands",
-         "cas", "conn-limits", "daemonize", "expirations", "flags", "getset",
+         "cas", "conn-limits", "daemonize", "expirations", "flags",
          "incrdecr", "issue_104", "issue_108", "issue_152", "issue_163",
          "issue_183", "issue_22", "issue_29", "issue_3", "issue_42", "issue_50",
          "issue_61", "issue_67", "issue_68", "issue_70", "item_size_max", "lru",
