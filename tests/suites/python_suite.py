@@ -37,7 +37,7 @@ class PythonSuite(suites.Suite):
         ids to run, none for all."""
         if test in self.module_with:
             return self.module_with[test], [test]
-        for module in sorted(self.modules, key=len, reverse=True):
+        for module in sorted(self.modules + self.quick, key=len, reverse=True):
             if test == module:
                 return module, []
             if test.startswith(module + "."):

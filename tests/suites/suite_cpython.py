@@ -13,15 +13,16 @@ import suites
 MODULES = """socket selectors epoll poll select asyncio socketserver asyncore asynchat
 ssl httplib httpservers ftplib smtplib imaplib poplib telnetlib urllib2_localnet wsgiref
 xmlrpc timeout eintr signal subprocess fork1 multiprocessing_fork threading"""
-QUICK = """socket selectors epoll select socketserver asyncore asynchat httplib httpservers
-ftplib smtplib poplib telnetlib urllib2_localnet"""
+QUICK = """socket selectors epoll socketserver asyncore asynchat httplib httpservers ftplib
+smtplib poplib telnetlib urllib2_localnet asyncio.test_buffered_proto asyncio.test_server
+asyncio.test_streams"""
 # Vsock has no loopback on most machines, and the test waits; then names of other
 # hosts are looked up; the last are minutes of the garbage collector's.
 LEFT_OUT = r"ThreadedVSOCKSocketStreamTest|TCPTimeoutTestCase|_del_collect"
 # They wait for seconds, to see that nothing comes.
-SLOW = r"""(?x) [Tt]imeout | [Ii]nterrupt | select_interrupt | SelectTestCase |
+SLOW = LEFT_OUT + r"""|(?x: [Tt]imeout | [Ii]nterrupt | select_interrupt |
 above_fd_setsize | NetworkConnectionBehaviour | TCPCloserTest | test_ftplib.*_mlsd |
-test_ftplib.*_encoding_param | test_ftplib.*_all_errors"""
+test_ftplib.*_encoding_param | test_ftplib.*_all_errors)"""
 
 
 def named(names):
@@ -30,7 +31,7 @@ def named(names):
 
 class CPython(python_suite.PythonSuite):
     name = "cpython"
-    gates = {"quick": 1, "full": 1}
+    gates = {"quick": 180, "full": 1}
     python = "/usr/bin/python3.11"
     modules = named(MODULES)
     quick = named(QUICK)

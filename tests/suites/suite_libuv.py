@@ -29,7 +29,7 @@ LIMIT_S = 60  # of one test; libuv ends most of its own after 5
 
 class Libuv(suites.Suite):
     name = "libuv"
-    gates = {"quick": 1, "full": 1}
+    gates = {"quick": 10, "full": 13}
 
     def prepare(self):
         suites.need_program("cmake")

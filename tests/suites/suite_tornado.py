@@ -18,7 +18,7 @@ SLOW = LEFT_OUT + "|TestPipeIOStream|TestIOStreamSSLContext|SimpleHTTPSClient"
 
 class Tornado(python_suite.PythonSuite):
     name = "tornado"
-    gates = {"quick": 1, "full": 1}
+    gates = {"quick": 400, "full": 450}
     python = "/usr/bin/python3"
     quick = QUICK
     left_out = LEFT_OUT
