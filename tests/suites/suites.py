@@ -198,8 +198,7 @@ def arguments():
 
 def stopped(*unused):
     say("stopped")
-    end_children()
-    os._exit(1)
+    sys.exit(1)  # through main()'s clean-up
 
 
 def main(kind):
