@@ -31,7 +31,7 @@ def named(names):
 
 class CPython(python_suite.PythonSuite):
     name = "cpython"
-    gates = {"quick": 180, "full": 1}
+    gates = {"quick": 180, "full": 480}
     python = "/usr/bin/python3.11"
     modules = named(MODULES)
     quick = named(QUICK)
