@@ -127,7 +127,7 @@ bool fds_is_sole(int fd)
 	bool found = false;
 	int saved = errno;
 
-	if (fstat(fd, &st))
+	if (libc.fstat(fd, &st))
 		return false;
 	size_t len = (size_t)snprintf(link, sizeof(link), "socket:[%llu]",
 				      (unsigned long long)st.st_ino);

@@ -21,6 +21,7 @@
 #include <time.h>
 
 struct aiocb;
+struct stat;
 struct __jmp_buf_tag;
 
 struct libc {

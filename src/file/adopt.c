@@ -63,7 +63,7 @@ static void adopt(int fd)
 			IPPROTO_TCP, &family))
 		return;
 	struct stat st;
-	if (fstat(fd, &st) || is_copy(fd, st.st_ino))
+	if (libc.fstat(fd, &st) || is_copy(fd, st.st_ino))
 		return;
 	struct file *f = file_new_sock(fd);
 	if (!f)

@@ -165,7 +165,7 @@ static void item_choose_slot(struct epitem *it)
 	struct sock *sk = it->file->sk;
 	bool alone = !it->file->items->next_of_sock;
 
-	if (is_child(it) || !sk->seg)
+	if (is_child(it) || !sk->seg || !shm_has_inbox(sk))
 		return;
 	if (alone && it->slot == SLOT_NONE && !it->ep->nested) {
 		it->slot = slot_open(it->ep->lane, it);

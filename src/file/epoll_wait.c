@@ -193,7 +193,7 @@ static COLD void unshare(struct sock *sk)
 		store_rlx(&asked_ns, now);
 		hold_reap();
 	}
-	if (load_rlx(&sk->n_procs) == 1)
+	if (load_rlx(&sk->n_procs) == 1 && shm_has_inbox(sk))
 		fetch_and(&shm_me(sk)->flags, ~(uint32_t)SEG_SHARED);
 }
 

@@ -288,6 +288,30 @@ void file_before_spawn(const void *acts, char *const *argv, char *const *envp)
 	walk(argv, envp, false);
 }
 
+COLD bool file_spare_fds(void)
+{
+	int saved = errno;
+	bool any = false;
+
+	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
+		struct file *f = file_get_any(fd);
+
+		if (!f)
+			continue;
+		if (f->kind == FILE_SOCK && load_rlx(&f->sk->n_procs) == 1 &&
+		    ((load_rlx(&f->sk->offer_fd) >= 0 &&
+		      ops_pin(f->sk, OSF_REASON_NO_MEMORY)) ||
+		     (sock_mode(f->sk) == SOCK_CANDIDATE &&
+		      shm_candidate_drop(f->sk)))) {
+			any = true;
+			file_settle(f, fd);
+		}
+		file_put(f);
+	}
+	errno = saved;
+	return any;
+}
+
 void handoff_after_fork(void)
 {
 	lock = (struct lock){ 0 };

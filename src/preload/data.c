@@ -128,11 +128,35 @@ HOT ssize_t edge_rx(struct file *f, int fd, const struct iovec *iov, size_t n,
 	return r;
 }
 
+static inline bool is_urgent(const struct iovec *iov, size_t n, int flags)
+{
+	return flags & MSG_OOB;
+}
+
+/* The kernel counts an urgent byte among the others, and delivers it by itself. */
+static COLD void tx_urgent_young(struct file *f)
+{
+	if (ops_pin(f->sk, OSF_REASON_URGENT)) {
+		file_pass(f);
+	} else if (sock_mode(f->sk) == SOCK_YOUNG) {
+		store_rlx(&f->sk->turns_next, UINT32_MAX);
+		store_rlx(&f->sk->bytes_next, UINT64_MAX);
+	}
+}
+
 static COLD ssize_t tx_urgent(struct file *f, int fd, const struct iovec *iov,
 			      size_t n, int flags)
 {
 	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
 
+	if (sock_mode(f->sk) == SOCK_CANDIDATE) { /* it counts its bytes */
+		lock_get(&f->sk->rx_lock);
+		lock_get(&f->sk->tx_lock);
+		if (sock_mode(f->sk) == SOCK_CANDIDATE)
+			shm_candidate_decide(f->sk, fd);
+		lock_put(&f->sk->tx_lock);
+		lock_put(&f->sk->rx_lock);
+	}
 	shm_take_back(f->sk, fd, OSF_REASON_URGENT);
 	ssize_t r = libc.sendmsg(fd, &msg, flags | MSG_NOSIGNAL);
 	return r < 0 ? -errno : r;
@@ -283,6 +307,8 @@ static void pass_on_all(const struct mmsghdr *msgs, unsigned n)
 		if (likely(!c.file) || c.file->kind != FILE_SOCK ||            \
 		    BAD_MSG_##name)                                            \
 			return (kernel);                                       \
+		if (unlikely((__VA_ARGS__)&MSG_OOB))                           \
+			tx_urgent_young(c.file);                               \
 		return DATA_CALL(c, DIR_TX, (kernel),                          \
 				 edge_tx(c.file, fd, vectors, __VA_ARGS__));   \
 	}
@@ -394,6 +420,8 @@ OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 
 	if (likely(!c.file) || c.file->kind != FILE_SOCK || is_bad_ptr(msgs))
 		return libc.sendmmsg(fd, msgs, n, flags);
+	if (unlikely(flags & MSG_OOB))
+		tx_urgent_young(c.file);
 	return (int)DATA_CALL_OF(c, DIR_TX, libc.sendmmsg(fd, msgs, n, flags),
 				 edge_sendmmsg(c.file, fd, msgs, n, flags),
 				 mmsg_bytes(msgs, r_));
@@ -643,7 +671,7 @@ OSF_API ssize_t splice(int in, off64_t *off_in, int out, off64_t *off_out,
 	struct stat st;
 	if (in_ours == out_ours || (in_ours && off_in) ||
 	    (out_ours && off_out) || flags & ~(unsigned)SPLICE_FLAGS ||
-	    fstat(in_ours ? out : in, &st) || !S_ISFIFO(st.st_mode)) {
+	    libc.fstat(in_ours ? out : in, &st) || !S_ISFIFO(st.st_mode)) {
 		errno = EINVAL; /* as the kernel: one end must be a pipe */
 		return -1;
 	}

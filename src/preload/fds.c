@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/fds.h"
@@ -33,9 +34,11 @@ OSF_API int socket(int domain, int type, int protocol)
 {
 	struct ops_family family;
 	bool is_switched = ops_family(domain, type, protocol, &family);
-	int fd =
-	    libc.socket(is_switched ? family.domain : domain, type, protocol);
-
+	if (is_switched)
+		domain = family.domain;
+	int fd = libc.socket(domain, type, protocol);
+	if (fd < 0 && errno == EMFILE && file_spare_fds())
+		fd = libc.socket(domain, type, protocol);
 	if (fd < 0 || !is_switched)
 		return fd;
 	int saved = errno;
@@ -93,10 +96,12 @@ OSF_API int accept4(int fd, struct sockaddr *restrict addr,
 		from_len = sizeof(from);
 		new_fd = libc.accept4(fd, (struct sockaddr *)&from, &from_len,
 				      flags);
+		if (new_fd < 0 && errno == EMFILE && file_spare_fds())
+			continue;
 		if (new_fd < 0)
 			return new_fd;
-	} while (accepted(fd, new_fd, flags, &from, &from_len) ==
-		 -ECONNABORTED);
+	} while (new_fd < 0 || accepted(fd, new_fd, flags, &from, &from_len) ==
+				   -ECONNABORTED);
 	if (addr) {
 		memcpy(addr, &from, MIN(*len, from_len));
 		*len = from_len;
@@ -205,6 +210,17 @@ OSF_API int close(int fd)
 	return libc.close(fd);
 }
 
+/* Programs look at numbers that they never got, to see which are open. */
+OSF_API int fstat(int fd, struct stat *st)
+{
+	if (likely(!fds_is_ours(fd)))
+		return libc.fstat(fd, st);
+	errno = EBADF;
+	return -1;
+}
+
+OSF_API int fstat64(int fd, struct stat64 *st) __attribute__((alias("fstat")));
+
 OSF_API int dup(int fd)
 {
 	CALL(c) = { .file = file_get_any(fd) };
@@ -298,8 +314,12 @@ OSF_API int fcntl(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	long arg = va_arg(ap, long);
 	va_end(ap);
-	if (likely(!table_load(fd)))
-		return libc.fcntl(fd, cmd, arg);
+	if (likely(!table_load(fd))) {
+		if (likely(!fds_is_ours(fd)))
+			return libc.fcntl(fd, cmd, arg);
+		errno = EBADF;
+		return -1;
+	}
 
 	CALL(c) = { .file = file_get_any(fd) };
 	int r = libc.fcntl(fd, cmd, arg);

@@ -187,6 +187,11 @@ static void tell_of_space(struct sock *sk, int fd)
 		shm_told_space(sk, fd);
 }
 
+bool shm_has_inbox(const struct sock *sk)
+{
+	return sk->inbox_tag == inbox_own_tag();
+}
+
 void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
 {
 	struct seg_side *me = shm_me(sk);

@@ -64,6 +64,16 @@ struct inbox *inbox_own(void)
 	return in;
 }
 
+uint32_t inbox_own_tag(void)
+{
+	const struct inbox *in = load_acq(&own);
+	uint32_t tag = 0;
+
+	if (in)
+		memcpy(&tag, in->id, sizeof(tag));
+	return tag | (in != NULL);
+}
+
 int inbox_own_fd(void) { return own_fd; }
 
 /* The inherited one is the parent's; we begin without. */
@@ -174,7 +184,7 @@ int inbox_attach(int fd, struct inbox **in)
 	GUARD(&lock);
 	struct stat st;
 
-	if (fstat(fd, &st) < 0)
+	if (libc.fstat(fd, &st) < 0)
 		return -errno;
 	/* By what the kernel says it is: a peer can claim any name. */
 	for (struct peer *p = peers; p; p = p->next) {

@@ -51,7 +51,8 @@ static inline uint32_t slot_make(uint32_t lane, uint32_t bit)
 
 /* This process's own: made on first use.  NULL when memory is out. */
 struct inbox *inbox_own(void);
-int inbox_own_fd(void); /* to be passed to a peer */
+uint32_t inbox_own_tag(void); /* tells it from others of the family; 0: none */
+int inbox_own_fd(void);       /* to be passed to a peer */
 void inbox_after_fork(void);
 
 /* Lanes of our own. */

@@ -48,7 +48,7 @@ int sealed_map(int fd, size_t bytes, void **map)
 
 	if (seals < 0 || (seals & SEALS) != SEALS)
 		return -EBADMSG;
-	if (fstat(fd, &st) < 0)
+	if (libc.fstat(fd, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode) || (size_t)st.st_size != bytes)
 		return -EBADMSG;
@@ -80,7 +80,7 @@ int seg_open(int fd, struct seg **pseg, uint32_t *ring_size)
 	struct stat st;
 	void *map;
 
-	if (fstat(fd, &st) < 0)
+	if (libc.fstat(fd, &st) < 0)
 		return -errno;
 	uint64_t rings = (uint64_t)st.st_size - SEG_PAGE;
 	uint64_t size = rings / 2;

@@ -56,6 +56,7 @@ void shm_offer_close(struct sock *sk);
 void shm_candidate_step(struct sock *sk, int fd);
 /* Likewise: leave CANDIDATE now, one way or the other. */
 void shm_candidate_decide(struct sock *sk, int fd);
+bool shm_candidate_drop(struct sock *sk);
 void shm_sndbuf_changed(struct sock *sk, int fd);
 void shm_after_fork(struct sock *sk); /* in the child, for inherited ones */
 
@@ -89,6 +90,9 @@ int shm_wait_tx(struct sock *sk, int fd, uint32_t tail, uint64_t deadline_ns,
 unsigned shm_events(struct sock *sk, int fd);
 
 enum shm_arm { ARM_INBOX, ARM_ANCHOR };
+/* Is the peer's word for news this process's own inbox, or that of another one of the
+ * family, so that it has to ring? */
+bool shm_has_inbox(const struct sock *sk);
 /* Ask to be told of news for @events (POLLIN, POLLOUT).  The caller looks at
  * shm_events() afterwards, before it sleeps. */
 void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how);

@@ -277,6 +277,9 @@ static ssize_t file_to_ring(struct sock *sk, int fd, int in, off_t *off,
 			    size_t n)
 {
 	uint32_t len = (uint32_t)MIN(n, (size_t)TX_CHUNK), at;
+
+	if (is_full(sk) && (ring_tx_refresh(&sk->tx), is_full(sk)))
+		return -EAGAIN;
 	uint8_t *to = ring_reserve(&sk->tx, &len, &at);
 
 	if (!to)

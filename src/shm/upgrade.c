@@ -221,6 +221,7 @@ static int send_segment(struct sock *sk, int channel)
 			   .pid = (uint32_t)getpid() };
 	memcpy(h.inbox_id, in->id, sizeof(h.inbox_id));
 	sk->side = 0;
+	sk->inbox_tag = inbox_own_tag();
 	rings_init(sk, seg, shm_config.ring_bytes);
 	int fds[HELLO_FDS] = { seg_fd, inbox_own_fd() };
 	err = hello_send(channel, &h, fds, HELLO_FDS);
@@ -332,6 +333,23 @@ void shm_candidate_step(struct sock *sk, int fd)
 	became_shm(sk);
 }
 
+/* Its descriptors are needed elsewhere.  True: it is the kernel's now. */
+bool shm_candidate_drop(struct sock *sk)
+{
+	bool dropped;
+
+	lock_get(&sk->rx_lock);
+	lock_get(&sk->tx_lock);
+	dropped = sock_mode(sk) == SOCK_CANDIDATE &&
+		  cas(&sk->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
+		      (uint32_t)SEG_CLAIM_REVOKED);
+	if (dropped)
+		candidate_end(sk, OSF_REASON_NO_MEMORY);
+	lock_put(&sk->tx_lock);
+	lock_put(&sk->rx_lock);
+	return dropped;
+}
+
 /* The connection changes in a way that a candidate cannot follow: either it is
  * not too late to call the segment back, or the peer is about to be ready. */
 void shm_candidate_decide(struct sock *sk, int fd)
@@ -413,6 +431,7 @@ static int accept_segment(struct sock *sk, int fd, int channel, int fds[2])
 	}
 	anchor_prepare(sk, fd);
 	sk->side = 1;
+	sk->inbox_tag = inbox_own_tag();
 	sk->peer_inbox = peer_inbox;
 	rings_init(sk, seg, ring_size);
 	sk->tx_tcp_base = sent;
@@ -463,6 +482,6 @@ bool shm_is_announced(int fd) { return !announce_check(fd); }
 void shm_after_fork(struct sock *sk)
 {
 	/* The listener and the channel are the parent's to use. */
-	if (sk->seg && sock_mode(sk) == SOCK_SHM)
+	if (sk->seg && shm_carries(sk))
 		fetch_or(&shm_me(sk)->flags, SEG_SHARED);
 }

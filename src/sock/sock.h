@@ -128,6 +128,7 @@ struct sock {
 	int32_t channel_fd;  /* to the taker of our segment, -1 */
 	int32_t announce_fd; /* a listener's announcement, 0 for none */
 	uint32_t n_looks;    /* at the upgrade, so far */
+	uint32_t inbox_tag;  /* of the inbox that the peer was given */
 	uint8_t adopted;     /* others may hold it that we do not know of */
 	uint32_t slot;       /* this side's slot in its own inbox */
 	uint32_t generation;
