@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 
-LIMIT_S = 19 * 60
+LIMIT_S = 28 * 60
 TAIL_LINES = 40
 
 

@@ -307,7 +307,7 @@ static void pass_on_all(const struct mmsghdr *msgs, unsigned n)
 		if (likely(!c.file) || c.file->kind != FILE_SOCK ||            \
 		    BAD_MSG_##name)                                            \
 			return (kernel);                                       \
-		if (unlikely((__VA_ARGS__)&MSG_OOB))                           \
+		if (unlikely(is_urgent(vectors, __VA_ARGS__)))                 \
 			tx_urgent_young(c.file);                               \
 		return DATA_CALL(c, DIR_TX, (kernel),                          \
 				 edge_tx(c.file, fd, vectors, __VA_ARGS__));   \
