@@ -210,8 +210,10 @@ static void hint(struct epitem *it, uint32_t events)
 		return;
 	if (unlikely(load_rlx(&shm_me(sk)->flags) & SEG_SHARED))
 		unshare(sk);
-	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
+	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) {
 		anchor_look(sk, item_fd(it));
+		it->news = true;
+	}
 	/* With unread doorbells in it the anchor's next edge might be lost; but who
 	 * looks from outside needs it. */
 	if (it->slot != SLOT_NONE || !(shm_events(sk, item_fd(it)) & POLLIN))
