@@ -180,6 +180,8 @@ static void sock_release(struct file *f, int fd)
 	if (load_rlx(&sk->n_procs) > 1)
 		hold_reap();
 	hold_strike(f->holding);
+	if (load_rlx(&sk->n_procs) > 1 && sk->seg)
+		anchor_clear(sk, fd); /* the others may only be about to exec */
 	if (fetch_sub(&sk->n_procs, 1) != 1) {
 		shm_detach(sk);
 		return; /* others of the family go on */

@@ -110,6 +110,8 @@ static void leave(int fd, struct file *f)
 	if (!first_met(f))
 		return;
 	hold_strike(f->holding);
+	if (load_rlx(&f->sk->n_procs) > 1 && f->sk->seg)
+		anchor_clear(f->sk, fd);
 	if (fetch_sub(&f->sk->n_procs, 1) == 1 && f->sk->seg)
 		shm_exit(f->sk, fd);
 }

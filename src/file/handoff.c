@@ -179,7 +179,7 @@ static enum told is_told(int fd, char *const *argv, char *const *envp)
  * kernel would make it a reset. */
 static void before_closing(struct sock *sk, int fd)
 {
-	if (sock_mode(sk) == SOCK_SHM && load_rlx(&sk->n_procs) == 1)
+	if (sock_mode(sk) == SOCK_SHM)
 		anchor_clear(sk, fd);
 }
 

@@ -319,6 +319,14 @@ static void look_as_opener(struct sock *sk, int fd)
 	shm_offer(sk, fd); /* it costs less than to be wrong about the peer */
 }
 
+/* Asked seldom: the answer takes milliseconds. */
+static bool is_sole(const struct sock *sk, int fd)
+{
+	uint32_t n = load_rlx(&sk->n_looks);
+
+	return !(n & (n - 1)) && fds_is_sole(fd);
+}
+
 void ops_look(struct sock *sk, int fd)
 {
 	INSIDE_GATE();
@@ -329,7 +337,7 @@ void ops_look(struct sock *sk, int fd)
 			store_rlx(&sk->turns_next, UINT32_MAX);
 		return;
 	}
-	if (load_rlx(&sk->n_procs) > 1 || (sk->adopted && !fds_is_sole(fd)))
+	if (load_rlx(&sk->n_procs) > 1 || (sk->adopted && !is_sole(sk, fd)))
 		sock_set_mode(sk, SOCK_YOUNG); /* until the others let go */
 	else if (sk->flags & SOCK_F_ACTIVE)
 		look_as_opener(sk, fd);

@@ -374,6 +374,7 @@ static void reset_at_close(int fd)
 {
 	struct linger reset = { .l_onoff = 1, .l_linger = 0 };
 
+	log_info("fd %d: closed with bytes unread", fd);
 	libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 }
 

@@ -44,6 +44,7 @@ void sock_free(struct sock *sk)
 void ops_closed(struct sock *sk) {}
 void ops_look(struct sock *sk, int fd) {}
 void shm_detach(struct sock *sk) {}
+void anchor_clear(struct sock *sk, int fd) {}
 void shm_close(struct sock *sk, int fd) {}
 void shm_offer_close(struct sock *sk) {}
 void shm_take_back(struct sock *sk, int fd, enum osf_reason reason) {}
