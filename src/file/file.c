@@ -182,9 +182,14 @@ static void sock_release(struct file *f, int fd)
 	hold_strike(f->holding);
 	if (load_rlx(&sk->n_procs) > 1 && sk->seg)
 		anchor_clear(sk, fd); /* the others may only be about to exec */
+	struct seg *seg = sk->seg;
+	uint32_t ring_size = sk->rx.size;
 	if (fetch_sub(&sk->n_procs, 1) != 1) {
-		shm_detach(sk);
-		return; /* others of the family go on */
+		/* Others of the family go on: @sk is theirs, and may be
+		 * another connection's by the time we look again. */
+		if (seg)
+			seg_unmap(seg, ring_size);
+		return;
 	}
 	ops_closed(sk);
 	if (sk->seg)
@@ -237,9 +242,14 @@ void file_forget(int fd)
 	if (!f)
 		return;
 	int saved = errno;
-	if (load_rlx(&f->n_refs) > 1)
+	/* Either nobody else has it, nor can come to have it, or whoever is last
+	 * must find an anchor: even one who has only looked it up. */
+	bool last = cas(&f->n_refs, 1u, 0u);
+	if (!last) {
 		anchor_move(f, fd);
-	if (fetch_sub(&f->n_refs, 1) == 1)
+		last = fetch_sub(&f->n_refs, 1) == 1;
+	}
+	if (last)
 		file_release(f, f->hidden ? f->anchor_fd : fd);
 	errno = saved;
 }

@@ -361,14 +361,6 @@ void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
 	lock_put(&sk->rx_lock);
 }
 
-void shm_detach(struct sock *sk)
-{
-	/* A mapping that others of the family use stays as it is in them. */
-	if (!sk->seg)
-		return;
-	seg_unmap(sk->seg, sk->rx.size);
-}
-
 /* As the kernel does when bytes are unread. */
 static void reset_at_close(int fd)
 {

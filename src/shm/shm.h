@@ -102,7 +102,6 @@ int shm_shutdown(struct sock *sk, int fd, int how);
 void shm_close(struct sock *sk, int fd); /* the last process lets go */
 void shm_leave(struct sock *sk, int fd); /* nobody will read here any more */
 void shm_exit(struct sock *sk, int fd);  /* the last process ends */
-void shm_detach(struct sock *sk);        /* this process lets go, others hold */
 int shm_inq(struct sock *sk, int fd);    /* FIONREAD */
 int shm_outq(struct sock *sk, int fd);
 void shm_tx_shrink(struct sock *sk); /* give back what a stream was granted */

@@ -43,7 +43,7 @@ void sock_free(struct sock *sk)
 
 void ops_closed(struct sock *sk) {}
 void ops_look(struct sock *sk, int fd) {}
-void shm_detach(struct sock *sk) {}
+void seg_unmap(struct seg *seg, uint32_t ring_size) {}
 void anchor_clear(struct sock *sk, int fd) {}
 void shm_close(struct sock *sk, int fd) {}
 void shm_offer_close(struct sock *sk) {}
