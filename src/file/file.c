@@ -127,6 +127,8 @@ void file_move(struct file *f, int to)
 
 int file_install(int fd, struct file *f, bool pass)
 {
+	/* A fork counts what it meets on its way up: nothing may move down. */
+	INSIDE_GATE();
 	uintptr_t *slot = slot_make_room(fd);
 
 	if (!slot)
