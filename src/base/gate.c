@@ -3,7 +3,6 @@
 #include <sched.h>
 
 #include "base/gate.h"
-#include "base/lock.h"
 
 uint32_t gate_inside;
 uint32_t gate_closer;

@@ -7,7 +7,8 @@
  *
  * The child gets what was mapped and listed at the moment of the fork.  A mapping
  * that another thread was about to enter into shared memory would be the parent's
- * alone.  Those inside never wait for each other; the closer waits for all of them,
+ * alone.  Handlers wait until their thread is outside, as for a lock: others would
+ * wait for the step that they interrupt.  Those inside never wait for each other; the closer waits for all of them,
  * but for itself.
  */
 #pragma once
@@ -16,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/atomic.h"
+#include "base/lock.h"
 
 extern uint32_t gate_inside;
 extern uint32_t gate_closer; /* thread id; 0: open */
@@ -25,6 +27,7 @@ void gate_wait(void);
 
 static inline void gate_enter(void)
 {
+	lock_enter();
 	gate_depth++;
 	fetch_add(&gate_inside, 1);
 	if (__builtin_expect(load_seq(&gate_closer) != 0, 0))
@@ -35,6 +38,7 @@ static inline void gate_leave(void)
 {
 	fetch_sub(&gate_inside, 1);
 	gate_depth--;
+	lock_leave();
 }
 
 void gate_close(void);

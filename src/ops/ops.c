@@ -92,6 +92,8 @@ static void to_kernel(struct sock *sk, enum osf_reason reason)
 
 bool ops_pin(struct sock *sk, enum osf_reason reason)
 {
+	INSIDE_GATE();
+
 	if (!cas(&sk->state, SOCK_STATE(SOCK_YOUNG),
 		 SOCK_STATE(SOCK_UPGRADING)))
 		return false;
