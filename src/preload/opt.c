@@ -31,6 +31,8 @@ OSF_API int shutdown(int fd, int how)
 	if (likely(!c.file) || c.file->kind != FILE_SOCK)
 		return libc.shutdown(fd, how);
 	struct sock *sk = c.file->sk;
+	while (sock_mode(sk) == SOCK_UPGRADING)
+		cpu_relax();
 	if (sock_mode(sk) == SOCK_YOUNG) {
 		/* A half-closed connection is not worth moving. */
 		if (!ops_pin(sk, OSF_REASON_HALF_CLOSED))

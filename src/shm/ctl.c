@@ -221,7 +221,7 @@ static void tx_shut(struct sock *sk, int fd)
 	if (sk->shut & SHUT_BIT_WR)
 		return;
 	store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_WR));
-	if (shm_is_recalled(sk))
+	if (sk->tx_ring && shm_is_recalled(sk))
 		shm_tx_recalled(sk, fd, 0);
 	if (!sk->tx_ring || sk->rx_broken) {
 		libc.shutdown(fd, SHUT_WR);
