@@ -153,8 +153,8 @@ void handoff_after_fork(void);
 /* fork.c */
 void fork_init(void);
 void fork_before(void); /* for forks that run no atfork handlers */
-void fork_parent(void);
 void fork_child(void);
-void file_exit(void); /* the process is about to end */
+void fork_after(bool is_child); /* in both; errno stays */
+void file_exit(void);           /* the process is about to end */
 /* adopt.c: sockets that were there before us. */
 void file_adopt(void);

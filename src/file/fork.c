@@ -10,6 +10,7 @@
  * The counts go up before the fork, so the parent cannot take itself for the last
  * holder of a socket in the moment when the child has not yet said that it is one.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -126,10 +127,21 @@ void file_exit(void)
 	}
 }
 
-void fork_parent(void)
+static void fork_parent(void)
 {
 	hold_parent();
 	gate_open();
+}
+
+void fork_after(bool is_child)
+{
+	int saved = errno;
+
+	if (is_child)
+		fork_child();
+	else
+		fork_parent();
+	errno = saved;
 }
 
 void fork_init(void) { pthread_atfork(fork_before, fork_parent, fork_child); }

@@ -73,11 +73,7 @@ static void hand_off(struct file *f, int fd, enum osf_reason why,
 		cpu_relax();
 	if (ops_pin(f->sk, why)) {
 		file_pass(f);
-	} else if (sock_mode(f->sk) == SOCK_YOUNG) {
-		/* Others are inside a call of the kernel's; there it stays. */
-		store_rlx(&f->sk->turns_next, UINT32_MAX);
-		store_rlx(&f->sk->bytes_next, UINT64_MAX);
-	} else if (f->sk->seg &&
+	} else if (sock_mode(f->sk) != SOCK_YOUNG && f->sk->seg &&
 		   (told == TOLD || shm_may_put_back(f->sk, fd))) {
 		hand_over_upgraded(f, fd, why);
 		file_settle(f, fd);
@@ -205,17 +201,18 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 
 		if (!f)
 			continue;
-		if (f->kind == FILE_SOCK) {
-			bool is_alone = load_rlx(&f->sk->n_procs) == 1;
-			enum told told = is_told(fd, argv, envp);
+		bool stays = f->kind == FILE_SOCK &&
+			     !(libc.fcntl(fd, F_GETFD) & FD_CLOEXEC);
+		enum told told = stays ? is_told(fd, argv, envp) : TOLD_NOT;
 
-			if (is_exec && is_alone && f->sk->seg)
-				told = TOLD; /* nobody else will use it */
-			if (!(libc.fcntl(fd, F_GETFD) & FD_CLOEXEC) && told)
-				hand_off_held(f, fd, told);
-			else if (is_exec)
-				before_closing(f->sk, fd);
-		}
+		/* Nobody else will use it. */
+		if (stays && is_exec && f->sk->seg &&
+		    load_rlx(&f->sk->n_procs) == 1)
+			told = TOLD;
+		if (told)
+			hand_off_held(f, fd, told);
+		else if (is_exec && f->kind == FILE_SOCK)
+			before_closing(f->sk, fd);
 		file_put(f);
 	}
 	errno = saved;

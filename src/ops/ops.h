@@ -49,7 +49,8 @@ void ops_accepted(struct sock *sk, int fd, struct sock *listener,
  * tells the outcome. */
 void ops_look(struct sock *sk, int fd);
 void ops_closed(struct sock *sk);
-/* Leave it to the kernel for good, from mode YOUNG.  False: others are inside. */
+/* Leave it to the kernel for good, from mode YOUNG.  False: it is not young, or
+ * others are inside a call of the kernel's; then it is not looked at again. */
 bool ops_pin(struct sock *sk, enum osf_reason reason);
 /* Leave all sockets to come to the kernel; true: that was said before. */
 bool ops_leave_all(enum osf_reason reason);

@@ -136,12 +136,8 @@ static inline bool is_urgent(const struct iovec *iov, size_t n, int flags)
 /* The kernel counts an urgent byte among the others, and delivers it by itself. */
 static COLD void tx_urgent_young(struct file *f)
 {
-	if (ops_pin(f->sk, OSF_REASON_URGENT)) {
+	if (ops_pin(f->sk, OSF_REASON_URGENT))
 		file_pass(f);
-	} else if (sock_mode(f->sk) == SOCK_YOUNG) {
-		store_rlx(&f->sk->turns_next, UINT32_MAX);
-		store_rlx(&f->sk->bytes_next, UINT64_MAX);
-	}
 }
 
 static COLD ssize_t tx_urgent(struct file *f, int fd, const struct iovec *iov,

@@ -35,10 +35,7 @@ OSF_API int shutdown(int fd, int how)
 		cpu_relax();
 	if (sock_mode(sk) == SOCK_YOUNG) {
 		/* A half-closed connection is not worth moving. */
-		if (!ops_pin(sk, OSF_REASON_HALF_CLOSED))
-			store_rlx(&sk->turns_next, UINT32_MAX),
-			    store_rlx(&sk->bytes_next, UINT64_MAX);
-		else
+		if (ops_pin(sk, OSF_REASON_HALF_CLOSED))
 			file_pass(c.file);
 		return libc.shutdown(fd, how);
 	}

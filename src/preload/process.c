@@ -48,12 +48,7 @@ OSF_API pid_t _Fork(void)
 {
 	fork_before();
 	pid_t pid = libc._Fork();
-	int saved = errno;
-	if (!pid)
-		fork_child();
-	else
-		fork_parent();
-	errno = saved;
+	fork_after(!pid);
 	return pid;
 }
 
@@ -88,9 +83,7 @@ OSF_API int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	/* The child has a copy of this frame. */
 	int pid =
 	    libc.clone(clone_child, stack, flags, &start, ptid, tls, ctid);
-	int saved = errno;
-	fork_parent();
-	errno = saved;
+	fork_after(false);
 	return pid;
 }
 

@@ -182,12 +182,7 @@ static long raw_clone(long nr, const struct args *x)
 		return kernel(nr, x);
 	fork_before();
 	long pid = kernel(nr, x);
-	int saved = errno;
-	if (!pid)
-		fork_child();
-	else
-		fork_parent();
-	errno = saved;
+	fork_after(!pid);
 	return pid;
 }
 
