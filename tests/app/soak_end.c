@@ -44,12 +44,15 @@ enum call {
 	CALL_EPOLL,
 	CALL_CHILD,
 	CALL_PASS,
+	CALL_SHUTDOWN,
+	CALL_CLOSE,
 	CALLS
 };
 
-static const char *const call_names[CALLS] = { "nothing", "recv",   "send",
-					       "poll",    "select", "epoll",
-					       "a child", "passing" };
+static const char *const call_names[CALLS] = { "nothing", "recv",    "send",
+					       "poll",    "select",  "epoll",
+					       "a child", "passing", "shutdown",
+					       "close" };
 
 /* An end that is being worked on. */
 struct work {
@@ -77,11 +80,57 @@ static uint64_t total(const struct end *e, uint32_t direction)
 static uint64_t tx_total(const struct end *e) { return total(e, e->side); }
 static uint64_t rx_total(const struct end *e) { return total(e, !e->side); }
 
+static void note(struct work *w, int what, int call)
+{
+	struct slot *s = w->slot;
+
+	s->notes[s->n_notes++ % NOTES] = (struct note){ .us = now_us(),
+							.rx_off = w->e->rx_off,
+							.tx_off = w->e->tx_off,
+							.pid = getpid(),
+							.fd = w->e->fd,
+							.what = what,
+							.call = call };
+}
+
+/* What led to a failure, of both ends. */
+static void notes_print(uint32_t id)
+{
+	for (uint32_t side = 0; side < 2; side++) {
+		const struct slot *s =
+		    &shared->slots[(id * 2 + side) % N_SLOTS];
+		uint32_t n = s->n_notes;
+
+		for (uint32_t i = n > NOTES ? n - NOTES : 0; i < n; i++) {
+			const struct note *e = &s->notes[i % NOTES];
+
+			fprintf(stderr,
+				"  %llu us: connection %u side %u: process %d, "
+				"fd %d: %s %s, received %llu, sent %llu\n",
+				(unsigned long long)e->us, id, side, e->pid,
+				e->fd, call_name(e->call), event_name(e->what),
+				(unsigned long long)e->rx_off,
+				(unsigned long long)e->tx_off);
+		}
+	}
+}
+
+/* die() with the story of the connection */
+#define end_die(e, fmt, ...)                                                   \
+	(notes_print((e)->id),                                                 \
+	 die("connection %u side %u: " fmt " (%s)", (e)->id, (e)->side,        \
+	     ##__VA_ARGS__, strerror(errno)))
+
 static void doing(struct work *w, enum call call)
 {
-	w->slot->call = (int)call;
-	w->slot->rx_off = w->e->rx_off;
-	w->slot->tx_off = w->e->tx_off;
+	struct slot *s = w->slot;
+
+	if (s->pid != getpid())
+		note(w, EVENTS, (int)call);
+	s->pid = getpid();
+	s->call = (int)call;
+	s->rx_off = w->e->rx_off;
+	s->tx_off = w->e->tx_off;
 }
 
 static void work_begin(struct work *w, struct end *e)
@@ -96,7 +145,8 @@ static void work_begin(struct work *w, struct end *e)
 		die("no memory");
 	w->slot->id = e->id;
 	w->slot->side = e->side;
-	w->slot->pid = getpid();
+	if (!e->hops)
+		w->slot->n_notes = 0;
 	w->event_at = e->rx_off + e->tx_off + rng_size(&w->rng, 1 << 20);
 }
 
@@ -108,17 +158,16 @@ static void received(struct work *w, ssize_t r)
 	uint64_t key = pattern_key(seed, e->id, !e->side);
 
 	if (pattern_check(key, e->rx_off, w->piece, (size_t)r) != (size_t)r)
-		die("connection %u side %u: wrong bytes in %zd at %llu (they "
-		    "belong at %llu)",
-		    e->id, e->side, r, (unsigned long long)e->rx_off,
-		    (unsigned long long)pattern_find(key, e->rx_off, w->piece,
-						     1 << 20));
+		end_die(e, "wrong bytes in %zd at %llu (they belong at %llu)",
+			r, (unsigned long long)e->rx_off,
+			(unsigned long long)pattern_find(key, e->rx_off,
+							 w->piece, 1 << 20));
 	e->rx_off += (uint64_t)r;
 	e->saw_end = !r;
 	if (!r && e->rx_off != rx_total(e))
-		die("connection %u side %u: ended at %llu of %llu", e->id,
-		    e->side, (unsigned long long)e->rx_off,
-		    (unsigned long long)rx_total(e));
+		end_die(e, "ended at %llu of %llu",
+			(unsigned long long)e->rx_off,
+			(unsigned long long)rx_total(e));
 	shared->bytes += (uint64_t)r;
 }
 
@@ -157,9 +206,8 @@ static bool step_rx(struct work *w)
 	if (r < 0 && (errno == EAGAIN || errno == EINTR))
 		return errno == EINTR;
 	if (r < 0)
-		die("connection %u side %u: receiving at %llu: %s", w->e->id,
-		    w->e->side, (unsigned long long)w->e->rx_off,
-		    strerror(errno));
+		end_die(w->e, "receiving at %llu",
+			(unsigned long long)w->e->rx_off);
 	received(w, r);
 	return true;
 }
@@ -188,8 +236,8 @@ static bool step_tx(struct work *w)
 		return false;
 	if (!left) {
 		if (shutdown(e->fd, SHUT_WR))
-			die("connection %u side %u: shutdown: %s", e->id,
-			    e->side, strerror(errno));
+			end_die(e, "shutdown");
+		note(w, EVENTS, CALL_SHUTDOWN);
 		e->is_shut = true;
 		return true;
 	}
@@ -201,8 +249,7 @@ static bool step_tx(struct work *w)
 	if (r < 0 && (errno == EAGAIN || errno == EINTR))
 		return errno == EINTR;
 	if (r <= 0)
-		die("connection %u side %u: sending at %llu: %s", e->id,
-		    e->side, (unsigned long long)e->tx_off, strerror(errno));
+		end_die(e, "sending at %llu", (unsigned long long)e->tx_off);
 	e->tx_off += (uint64_t)r;
 	shared->bytes += (uint64_t)r;
 	return true;
@@ -228,7 +275,7 @@ static void end_turns(struct work *w)
 		}
 		doing(w, CALL_RECV);
 		if (!recv_all(e->fd, w->piece, TURN_BYTES))
-			die("connection %u: ended among turns", e->id);
+			end_die(e, "ended among turns");
 		received(w, TURN_BYTES);
 	}
 }
@@ -372,15 +419,13 @@ static void child_wait(struct work *w, pid_t pid)
 		if (errno != EINTR)
 			die("a child is lost: %s", strerror(errno));
 	if (status)
-		die("connection %u side %u: a child ended with status 0x%x",
-		    w->e->id, w->e->side, status);
+		end_die(w->e, "a child ended with status 0x%x", status);
 }
 
 /* Half of all children close what is not theirs. */
 static void child_begins(struct work *w)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	w->slot->pid = getpid();
 	w->e->is_alone = true;
 	if (rng_one_in(&w->rng, 2))
 		for (int fd = 3; fd < FREE_FDS; fd++)
@@ -434,7 +479,6 @@ static void event_fork_back(struct work *w)
 	back.fd = e->fd;
 	back.is_alone = e->is_alone;
 	*e = back;
-	w->slot->pid = getpid();
 }
 
 static void event_fork_over(struct work *w)
@@ -570,6 +614,7 @@ static bool event(struct work *w)
 	if (!(shared->events & 1u << what))
 		return true;
 	shared->n_events[what]++;
+	note(w, (int)what, CALL_NONE);
 	switch (what) {
 	case EVENT_FORK_BACK:
 		event_fork_back(w);
@@ -614,6 +659,7 @@ void end_run(struct end *e)
 	free(w.piece);
 	if (!is_ours)
 		return;
+	note(&w, EVENTS, CALL_CLOSE);
 	w.slot->pid = 0;
 	close(e->fd);
 	shared->n_over++;

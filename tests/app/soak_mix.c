@@ -36,6 +36,11 @@ static const char *const event_names[EVENTS] = { "dup",       "fork-back",
 						 "spawn",     "pass",
 						 "pass-back", "program" };
 
+const char *event_name(int what)
+{
+	return what >= 0 && what < EVENTS ? event_names[what] : "";
+}
+
 void shared_map(void)
 {
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED,

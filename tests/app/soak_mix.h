@@ -44,12 +44,22 @@ enum event {
 	EVENTS,
 };
 
+/* For reports: the last things that happened to an end. */
+#define NOTES 32
+struct note {
+	uint64_t us, rx_off, tx_off;
+	int pid, fd, what; /* an enum event; EVENTS: nothing but a call */
+	int call;
+};
+
 /* For reports: where an end was seen last. */
 struct slot {
 	_Atomic int pid; /* 0: over */
 	_Atomic uint32_t id, side;
 	_Atomic uint64_t rx_off, tx_off;
 	_Atomic int call; /* enum call of soak_end.c */
+	_Atomic uint32_t n_notes;
+	struct note notes[NOTES];
 };
 
 struct shared {
@@ -76,5 +86,6 @@ void end_run(struct end *e);
 /* @argv: what follows "end" */
 int end_part(int argc, char **argv);
 const char *call_name(int call);
+const char *event_name(int what);
 
 #endif
