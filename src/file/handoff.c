@@ -36,12 +36,13 @@
 /* Whoever comes second may go on when the first has done all of it. */
 static struct lock lock;
 
-static void hand_over_upgraded(struct file *f, int fd, enum osf_reason why)
+static void hand_over_upgraded(struct file *f, int fd, enum osf_reason why,
+			       bool gently)
 {
 	struct stash stash = { 0 };
 	GUARD(&lock);
 
-	if (shm_recall(f->sk, fd, why, &stash) == 1 && stash.n) {
+	if (shm_recall(f->sk, fd, why, gently, &stash) == 1 && stash.n) {
 		int to = relay_start(fd, &stash);
 
 		log_info("fd %d: a relay for %zu unread bytes", fd, stash.n);
@@ -73,9 +74,8 @@ static void hand_off(struct file *f, int fd, enum osf_reason why,
 		cpu_relax();
 	if (ops_pin(f->sk, why)) {
 		file_pass(f);
-	} else if (sock_mode(f->sk) != SOCK_YOUNG && f->sk->seg &&
-		   (told == TOLD || shm_may_put_back(f->sk, fd))) {
-		hand_over_upgraded(f, fd, why);
+	} else if (sock_mode(f->sk) != SOCK_YOUNG && f->sk->seg) {
+		hand_over_upgraded(f, fd, why, told == TOLD_MAYBE);
 		file_settle(f, fd);
 	}
 	errno = saved;

@@ -45,6 +45,8 @@
 /* What is waited for was begun already by a peer that needs a core, no more. */
 #define SETTLE_NS (2 * NS_PER_S)
 #define STASH_MIN (64u * 1024)
+/* What the buffers of a TCP connection that is read from always have room for. */
+#define PUT_BACK_MAX (64u * 1024)
 
 void stash_free(struct stash *stash)
 {
@@ -170,11 +172,15 @@ static int borrow_other_end(const struct sock *sk, int fd)
 	return -1;
 }
 
-bool shm_may_put_back(struct sock *sk, int fd)
+/* Nothing will be left over that only a relay could deliver. */
+static bool may_put_back(struct sock *sk, int fd)
 {
-	if (sock_mode(sk) != SOCK_SHM || sk->recalled)
-		return sock_mode(sk) == SOCK_CANDIDATE;
+	enum ring_mark mark;
+
 	if (load_acq(&shm_peer(sk)->flags) & (SEG_TX_BACK | SEG_RECALL))
+		return false;
+	if (!sk->rx_back &&
+	    ring_rx_bytes(&sk->rx, PUT_BACK_MAX + 1, &mark) > PUT_BACK_MAX)
 		return false;
 	int other = borrow_other_end(sk, fd);
 	if (other >= 0)
@@ -272,8 +278,20 @@ static void restore_options(const struct sock *sk, int fd)
 				sizeof(int));
 }
 
+/* The peer has gone back itself in this moment.  What it left in the ring is read
+ * there by those who know of it. */
+static int leave_rest(struct sock *sk, int fd)
+{
+	struct seg_side *me = shm_me(sk);
+
+	me->cut = sk->rx.off;
+	fetch_or(&me->flags, SEG_CUT); /* S4: it may be waiting for that */
+	end_tx(sk, fd);
+	return 0;
+}
+
 static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
-			 struct stash *st)
+			 bool gently, struct stash *st)
 {
 	if (sock_mode(sk) == SOCK_CANDIDATE)
 		shm_candidate_decide(sk, fd);
@@ -281,9 +299,13 @@ static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
 		return 0;
 	if (sk->rx_broken)
 		return -ECONNRESET;
+	if (gently && !may_put_back(sk, fd))
+		return 0;
 	store_rlx(&shm_me(sk)->rx_anchor, 1u); /* long writes look there */
 	fetch_or(&shm_me(sk)->flags, SEG_RECALL | SEG_WANT_BACK);
 	fence_full(); /* Dekker with tx.c and anchor_ring() */
+	if (gently && load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK)
+		return leave_rest(sk, fd);
 	int err = end_rx(sk, fd, st);
 	if (err) {
 		shm_broken(sk, fd, "it cannot be recalled");
@@ -305,13 +327,14 @@ static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
 	return 1;
 }
 
-int shm_recall(struct sock *sk, int fd, enum osf_reason why, struct stash *st)
+int shm_recall(struct sock *sk, int fd, enum osf_reason why, bool gently,
+	       struct stash *st)
 {
 	int saved = errno;
 
 	lock_get(&sk->rx_lock);
 	lock_get(&sk->tx_lock);
-	int r = recall_locked(sk, fd, why, st);
+	int r = recall_locked(sk, fd, why, gently, st);
 	lock_put(&sk->tx_lock);
 	lock_put(&sk->rx_lock);
 	errno = saved;

@@ -118,20 +118,20 @@ struct stash {
 };
 /**
  * shm_recall() - give the connection back to the kernel, now
+ * @gently: only if nothing will have to be delivered by a relay
  * @stash: all zeroes; out: bytes that come before what TCP will bring
  *
  * Whoever has a descriptor of the anchor may use it afterwards with plain system
  * calls.  No lock is held by the caller.  With bytes in the stash the mode is
  * UPGRADING, for the caller to end in KERNEL: other threads wait for that.
  *
- * Return: 1 recalled, 0 the kernel carried it already, -ENOMEM, or -ECONNRESET: the
+ * Return: 1 recalled, 0 the kernel carried it already, or it stays
+ * where it is (@gently), -ENOMEM, or -ECONNRESET: the
  * peer broke the protocol, or did not answer in time.
  */
-int shm_recall(struct sock *sk, int fd, enum osf_reason why,
+int shm_recall(struct sock *sk, int fd, enum osf_reason why, bool gently,
 	       struct stash *stash);
 void stash_free(struct stash *stash);
-/* Will the stash be empty, as far as can be told? */
-bool shm_may_put_back(struct sock *sk, int fd);
 /* The peer has recalled it: send by TCP from now on.  @mine: the bytes of the
  * caller's own that lie in the ring; returns how many of them the peer has not
  * taken, -ECONNRESET.  Caller holds the tx lock. */

@@ -249,6 +249,45 @@ SCENARIO(process_exec_cloexec)
 	child_ended(pid, "child");
 }
 
+/* A word of the command happens to be the number; the program reads nothing. */
+static void number_told(struct ctx *x)
+{
+	char number[16];
+	char **argv = ARGV("/bin/true", number);
+
+	snprintf(number, sizeof(number), "%d", x->fd);
+	pid_t pid = fork();
+	if (!pid) {
+		child_begins();
+		inherit(x->fd);
+		execv(argv[0], argv);
+		_exit(7);
+	}
+	child_ended(pid, "child");
+}
+
+/* The far end may be on its way back already, before we have looked at all. */
+SCENARIO(process_exec_number_urgent)
+{
+	far_do(x, FAR_SEND, 40);
+	far_do(x, FAR_SEND, 60);
+	far_do(x, FAR_SEND_OOB, 0);
+	number_told(x);
+	play(x, "r100");
+}
+
+/* More is unread than the kernel's buffers would hold. */
+SCENARIO(process_exec_number_full)
+{
+	play(x, "w60s100000f60");
+	for (int i = 0; i < 8; i++)
+		far_do(x, FAR_SEND, 100000);
+	number_told(x);
+	for (int i = 0; i < 9; i++)
+		play(x, "r100000");
+	play(x, "w20f20");
+}
+
 /* --- programs that know nothing of all this --- */
 
 /* What @pid's program wrote into the pipe, to its end. */
