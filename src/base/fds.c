@@ -86,6 +86,16 @@ bool fds_is_ours(int fd)
 		   1;
 }
 
+uint64_t fds_inode(int fd)
+{
+	struct stat st;
+	int saved = errno;
+	bool is_open = fd >= 0 && !libc.fstat(fd, &st);
+
+	errno = saved;
+	return is_open ? st.st_ino : 0;
+}
+
 int fds_next(int from)
 {
 	if (base_fd < 0 || from >= base_fd + FDS_WINDOW)

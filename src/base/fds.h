@@ -9,6 +9,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Move @fd up, out of the way, and remember it as ours.  Returns the new number
  * (@fd itself when there is no room above).  @fd < 0 passes through. */
@@ -16,6 +17,8 @@ int fds_hide(int fd);
 /* Close one that fds_hide() returned; negative is fine. */
 void fds_close(int fd);
 bool fds_is_ours(int fd);
+/* What a descriptor names, to know later whether it still does; 0: nothing. */
+uint64_t fds_inode(int fd);
 /* The smallest of ours that is >= @from, or -1. */
 int fds_next(int from);
 

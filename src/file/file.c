@@ -103,6 +103,7 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->moved_fd = -1;
 	f->items = NULL;
 	f->holding = NULL;
+	memset(f->shared_fds, 0, sizeof(f->shared_fds));
 	return f; /* its lock may still be held, by who finds it gone */
 }
 
@@ -174,6 +175,30 @@ struct file *file_new_epoll(int fd, struct epoll *ep)
 	return NULL;
 }
 
+void file_note_shared_fds(struct file *f)
+{
+	const int32_t fds[] = { load_rlx(&f->sk->offer_fd),
+				load_rlx(&f->sk->channel_fd) };
+
+	for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+		if (fds[i] >= 0)
+			f->shared_fds[i] =
+			    (struct shared_fd){ fds[i], fds_inode(fds[i]) };
+}
+
+/* Others go on with the connection, with copies of their own. */
+static void close_shared_fds(struct file *f)
+{
+	for (size_t i = 0; i < ARRAY_LEN(f->shared_fds); i++) {
+		struct shared_fd *at = &f->shared_fds[i];
+
+		if (at->ino && fds_is_ours(at->fd) &&
+		    fds_inode(at->fd) == at->ino)
+			fds_close(at->fd);
+		at->ino = 0;
+	}
+}
+
 static void sock_release(struct file *f, int fd)
 {
 	struct sock *sk = f->sk;
@@ -191,12 +216,14 @@ static void sock_release(struct file *f, int fd)
 		 * another connection's by the time we look again. */
 		if (seg)
 			seg_unmap(seg, ring_size);
+		close_shared_fds(f);
 		return;
 	}
 	ops_closed(sk);
 	if (sk->seg)
 		shm_close(sk, fd);
 	shm_offer_close(sk);
+	close_shared_fds(f); /* the others have done with theirs */
 	sock_free(sk);
 }
 

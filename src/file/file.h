@@ -43,6 +43,12 @@ struct file {
 	uint32_t walk;           /* over all files, that met it last */
 	struct holding *holding; /* our entry with the parent, if inherited */
 	struct file *next_free;
+	/* The offer and the channel of a young connection at a fork: its numbers in
+	 * the sock may be another process's later. */
+	struct shared_fd {
+		int32_t fd;
+		uint64_t ino;
+	} shared_fds[2];
 };
 
 #define FILE_PASS ((uintptr_t)1)
@@ -116,6 +122,7 @@ static inline bool file_serves(int fd)
 
 /* A new socket description under @fd.  NULL: out of memory, the kernel's. */
 struct file *file_new_sock(int fd);
+void file_note_shared_fds(struct file *f); /* before a fork */
 struct file *file_new_epoll(int fd, struct epoll *ep);
 /* @fd names the description of @f too (dup). */
 int file_install(int fd, struct file *f, bool pass);

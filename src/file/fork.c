@@ -59,6 +59,7 @@ static void gain(int fd, struct file *f)
 	if (!first_met(f))
 		return;
 	fetch_add(&f->sk->n_procs, 1);
+	file_note_shared_fds(f);
 	hold_add(f->sk);
 }
 

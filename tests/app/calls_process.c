@@ -313,6 +313,15 @@ SCENARIO(process_child_accepts)
 	child_ended(pid, "child");
 }
 
+static int open_fds(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 65536; fd++)
+		n += syscall(SYS_fcntl, fd, F_GETFD) >= 0;
+	return n;
+}
+
 SCENARIO(process_child_serves)
 {
 	for (int i = 0; i < 2; i++) {
@@ -340,6 +349,31 @@ SCENARIO(process_child_goes_on)
 	close(x->fd);
 	child_ended(pid, "child");
 	play(x, "E");
+}
+
+/* What a process has given away leaves nothing open in it. */
+SCENARIO(process_children_serve_all)
+{
+	int before = open_fds();
+
+	for (int i = 0; i < 20; i++) {
+		x->fd = far_connects(x);
+		far_do(x, FAR_SEND, 16);
+		pid_t pid = fork();
+		if (!pid) {
+			long r = recv(x->fd, buf, n(16), MSG_WAITALL);
+			_exit(r == 16 && send(x->fd, buf, n(16), 0) == 16 ? 0
+									  : 1);
+		}
+		close(x->fd);
+		int status = -1;
+		waitpid(pid, &status, 0);
+		out("%s", status ? " BROKEN" : "");
+		far_do(x, FAR_COUNT, 16);
+		far_do(x, FAR_CLOSE, 0);
+	}
+	out(" %s", open_fds() - before < 10 ? "none-left" : "LEFT-OPEN");
+	x->fd = -1;
 }
 
 SCENARIO(process_prefork)
