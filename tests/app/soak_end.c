@@ -94,7 +94,7 @@ static void note(struct work *w, int what, int call)
 }
 
 /* What led to a failure, of both ends. */
-static void notes_print(uint32_t id)
+void notes_print(uint32_t id)
 {
 	for (uint32_t side = 0; side < 2; side++) {
 		const struct slot *s =

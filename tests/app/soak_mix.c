@@ -262,6 +262,8 @@ static void hang_report(void)
 		(unsigned long long)seed, HANG_S, shared->n_live);
 	for (int i = 0; i < N_SLOTS; i++) {
 		const struct slot *s = &shared->slots[i];
+		if (s->pid && s->side == 0)
+			notes_print(s->id);
 		if (s->pid)
 			fprintf(stderr,
 				"  connection %u side %u: process %d in %s, "

@@ -87,5 +87,6 @@ void end_run(struct end *e);
 int end_part(int argc, char **argv);
 const char *call_name(int call);
 const char *event_name(int what);
+void notes_print(uint32_t id);
 
 #endif
