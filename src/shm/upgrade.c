@@ -163,6 +163,8 @@ static enum osf_reason reason_of(int err)
 	case -ENOENT:
 	case -EPIPE:
 		return OSF_REASON_NO_PEER;
+	case -ENOTCONN:
+		return OSF_REASON_UNCONNECTED;
 	case -EBADMSG:
 	case -EPROTO:
 		return OSF_REASON_BROKEN;
