@@ -19,6 +19,18 @@ static inline void list_add_tail(struct list *head, struct list *l)
 	head->prev = l;
 }
 
+/* All of @from goes behind @head's last, in its order. */
+static inline void list_splice_tail(struct list *head, struct list *from)
+{
+	if (list_is_empty(from))
+		return;
+	from->next->prev = head->prev;
+	head->prev->next = from->next;
+	from->prev->next = head;
+	head->prev = from->prev;
+	list_init(from);
+}
+
 static inline void list_del(struct list *l)
 {
 	l->prev->next = l->next;

@@ -17,6 +17,7 @@ struct epoll *epoll_new(int fd)
 	ep->lane = LANE_NONE;
 	ep->kick_fd = -1;
 	list_init(&ep->ready);
+	list_init(&ep->behind);
 	list_init(&ep->always);
 	return ep;
 }
@@ -76,10 +77,22 @@ struct epitem *item_new(struct epoll *ep, struct file *f, int fd,
 	return it;
 }
 
-void push_ready(struct epitem *it)
+/* As in the kernel, whoever has news, or was reported and is to be looked at again,
+ * keeps its place; one that may have nothing takes a new one. */
+static void push_tail(struct epitem *it, struct list *to)
 {
+	if (it->queued && !list_is_empty(&it->ready))
+		return;
 	list_del(&it->ready);
-	list_add_tail(&it->ep->ready, &it->ready);
+	list_add_tail(to, &it->ready);
+}
+
+void push_ready(struct epitem *it) { push_tail(it, &it->ep->ready); }
+
+void push_news(struct epitem *it, struct list *to)
+{
+	push_tail(it, to);
+	it->queued = true;
 }
 
 /* From now on it is told of by its anchor. */
@@ -170,6 +183,9 @@ static void item_choose_slot(struct epitem *it)
 	if (alone && it->slot == SLOT_NONE && !it->ep->nested) {
 		it->slot = slot_open(it->ep->lane, it);
 		store_rel(&shm_me(sk)->slot, it->slot);
+		/* Armed, so that its first news has a ticket; kick() fences. */
+		if (it->slot != SLOT_NONE)
+			store_rlx(&shm_me(sk)->rx_inbox, 1u);
 	} else if (!alone) {
 		for (struct epitem *o = it->file->items; o; o = o->next_of_sock)
 			item_close_slot(o);

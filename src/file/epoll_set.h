@@ -41,6 +41,7 @@ struct epitem {
 	bool parked;      /* the program took it out; see ctl_del() */
 	bool fresh;       /* EPOLLET: report what is ready, seen or not */
 	bool news;        /* EPOLLET: told of something since the last look */
+	bool queued;      /* was told of something: keeps its place on a list */
 	uint32_t ev_seen; /* EPOLLET: the bits at the last look */
 	uint64_t
 	    rx_seen; /* the same, without a slot: bytes arrived till then */
@@ -56,6 +57,7 @@ struct epoll {
 	uint32_t n_merged;
 	uint32_t lane;
 	struct list ready;
+	struct list behind; /* news to come after what the kernel has */
 	struct list
 	    always;  /* items to look at each time: no slot tells of them */
 	int kick_fd; /* in the kernel's set, to wake other waiters */
@@ -77,6 +79,7 @@ void item_tagged(struct epitem *it);
 void item_merged(struct epitem *it);
 void item_close_slot(struct epitem *it);
 void push_ready(struct epitem *it);
+void push_news(struct epitem *it, struct list *to); /* ready or behind */
 /* Other waiters than us may have something to take. */
 void kick(struct epoll *ep);
 /* epoll_ctl() on the kernel's set: 0 or -errno. */

@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* file/epoll_wait.c - what is ready, and waiting for it; see file/epoll_set.h */
+/*
+ * file/epoll_wait.c - what is ready, and waiting for it; see file/epoll_set.h
+ *
+ *     the lane's news  ->  ready  ->  the program
+ *                      ->  behind, until the kernel's set has been asked
+ *
+ * The kernel gives events in the order of its wake-ups.  Here they come from two
+ * places, and asking the kernel costs a system call.  Those of the lane are in order
+ * among themselves (shm/inbox.h), and go before the kernel's, unless whoever sent them
+ * had sent something by TCP before: then the kernel is asked first.
+ */
 #include <poll.h>
 
 #include "base/clock.h"
@@ -17,6 +27,7 @@
 static void put_aside(struct epitem *it)
 {
 	list_del(&it->ready);
+	it->queued = false;
 	if (it->slot == SLOT_NONE)
 		list_add_tail(&it->ep->always, &it->ready);
 }
@@ -31,14 +42,22 @@ static void push_always(struct epoll *ep)
 	}
 }
 
-static void item_news(void *owner, void *arg)
+static void item_news(void *owner, bool is_behind, void *arg)
 {
 	struct epitem *it = owner;
+	struct epoll *ep = arg;
 
-	if (!it->in_use || it->parked || it->ep != arg)
+	if (!it->in_use || it->parked || it->ep != ep)
 		return;
 	it->news = true;
-	push_ready(it);
+	is_behind |= !list_is_empty(&ep->behind);
+	push_news(it, is_behind ? &ep->behind : &ep->ready);
+}
+
+static void harvest(struct epoll *ep)
+{
+	if (ep->lane != LANE_NONE)
+		inbox_harvest(ep->lane, item_news, ep);
 }
 
 /* A set in this set is readable when it would return something. */
@@ -111,17 +130,22 @@ static uint32_t item_events(struct epitem *it)
 	return has_edge(it, sk, ev) ? ev : 0;
 }
 
-/* Fill @evs from the ready list.  Caller holds the lock. */
-static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max)
+/* Fill @evs from the ready list.  @before: how many come before @first on it, all if
+ * it is not met.  Caller holds the lock. */
+static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max,
+			 const struct list *first, int *before)
 {
 	struct list again;
 	int n = 0;
 
+	*before = -1;
 	list_init(&again);
 	while (n < max && !list_is_empty(&ep->ready)) {
 		struct epitem *it =
 		    container_of(ep->ready.next, struct epitem, ready);
 
+		if (&it->ready == first)
+			*before = n;
 		put_aside(it);
 		if (it->disabled || !it->merged) {
 			list_del(&it->ready);
@@ -137,14 +161,12 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max)
 		} else if (!(it->events & EPOLLET)) {
 			list_del(&it->ready);
 			list_add_tail(&again, &it->ready);
+			it->queued = true;
 		}
 	}
-	while (!list_is_empty(&again)) {
-		struct list *l = again.next;
-
-		list_del(l);
-		list_add_tail(&ep->ready, l);
-	}
+	list_splice_tail(&ep->ready, &again);
+	if (*before < 0)
+		*before = n;
 	return n;
 }
 
@@ -160,7 +182,8 @@ static void push_some(struct epoll *ep)
 	for (uint32_t i = 0; i < MIN(ep->n_items, SOME_ITEMS); i++) {
 		struct epitem *it = ep->items[ep->look_next++ % ep->n_items];
 
-		if (!it->in_use || !it->merged || it->parked || is_child(it))
+		if (!it->in_use || !it->merged || it->parked || is_child(it) ||
+		    !list_is_empty(&it->ready))
 			continue;
 		it->news |=
 		    it->file->sk->seg && ring_rx_ready(&it->file->sk->rx);
@@ -168,14 +191,23 @@ static void push_some(struct epoll *ep)
 	}
 }
 
-static int collect(struct epoll *ep, struct epoll_event *evs, int max)
+/* Events of ours; @has_asked: the kernel, just now.  -EAGAIN: it has to be first. */
+static int collect(struct epoll *ep, struct epoll_event *evs, int max,
+		   bool has_asked, int *before)
 {
 	GUARD(&ep->lock);
-	push_some(ep);
 	push_always(ep);
-	if (ep->lane != LANE_NONE)
-		inbox_harvest(ep->lane, item_news, ep);
-	int n = collect_ready(ep, evs, max);
+	if (likely(!has_asked))
+		harvest(ep);
+	const struct list *first = NULL;
+	if (unlikely(!list_is_empty(&ep->behind))) {
+		if (!has_asked)
+			return -EAGAIN;
+		first = ep->behind.next;
+		list_splice_tail(&ep->ready, &ep->behind);
+	}
+	push_some(ep);
+	int n = collect_ready(ep, evs, max, first, before);
 	if (!list_is_empty(&ep->ready) && n == max)
 		kick(ep); /* there is more than one waiter's worth */
 	return n;
@@ -222,7 +254,7 @@ static void hint(struct epitem *it, uint32_t events)
 		return;
 	/* A doorbell is news only if it took the place of a post. */
 	it->news |= !load_rlx(&shm_me(sk)->rx_inbox);
-	push_ready(it);
+	push_news(it, &it->ep->ready);
 }
 
 /*
@@ -235,6 +267,7 @@ static int translate(struct epoll *ep, struct epoll_event *evs, int n)
 	int kept = 0;
 
 	GUARD(&ep->lock);
+	harvest(ep); /* what was posted before the kernel woke goes first */
 	for (int i = 0; i < n; i++) {
 		uint64_t data = evs[i].data.u64;
 		uint32_t idx = (uint32_t)data;
@@ -259,11 +292,49 @@ static int translate(struct epoll *ep, struct epoll_event *evs, int n)
 }
 
 static int kernel_look(struct epoll *ep, int epfd, struct epoll_event *evs,
-		       int max)
+		       int max, uint64_t now)
 {
 	int n = libc.epoll_wait(epfd, evs, max, 0);
 
+	if (n < max && ep->lane != LANE_NONE) /* there is no more */
+		store_rlx(&inbox_own()->lane[ep->lane].asked_ns, now);
 	return n > 0 ? translate(ep, evs, n) : 0;
+}
+
+static void reverse(struct epoll_event *evs, int n)
+{
+	for (int i = 0; i < n / 2; i++) {
+		struct epoll_event ev = evs[i];
+
+		evs[i] = evs[n - 1 - i];
+		evs[n - 1 - i] = ev;
+	}
+}
+
+/*
+ * Add events of ours to @n of the kernel's; how many there are in all.  If some of
+ * ours are to stand behind what it has, the kernel is asked; but not once more, for
+ * what is level-triggered it would tell again.
+ */
+static int add_ours(struct epoll *ep, int epfd, struct epoll_event *evs,
+		    int max, int n)
+{
+	int before = 0;
+
+	if (n == max)
+		return n;
+	int ours = collect(ep, evs + n, max - n, false, &before);
+	if (unlikely(ours < 0)) {
+		if (!n)
+			n = kernel_look(ep, epfd, evs, (max + 1) / 2, now_ns());
+		ours = collect(ep, evs + n, max - n, true, &before);
+	}
+	if (n && before) { /* change places */
+		reverse(evs, n);
+		reverse(evs + n, before);
+		reverse(evs, n + before);
+	}
+	return n + ours;
 }
 
 struct spin_arg {
@@ -288,7 +359,7 @@ static bool wait_spin_ready(void *arg)
 static bool has_listed(struct epoll *ep)
 {
 	GUARD(&ep->lock);
-	return !list_is_empty(&ep->ready);
+	return !list_is_empty(&ep->ready) || !list_is_empty(&ep->behind);
 }
 
 /* One who sleeps in the kernel's set, however it ends. */
@@ -360,7 +431,7 @@ static int merged_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 		       const sigset_t *mask)
 {
 	struct handlers_seen seen = handlers_seen();
-	uint64_t start = 0;
+	uint64_t start = 0, now;
 
 	for (;;) {
 		int n = 0;
@@ -368,26 +439,28 @@ static int merged_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 		/* Kernel descriptors get their turn however busy ours are: half
 		 * of the places every few calls. */
 		if (++ep->n_waits % KERNEL_LOOK_CALLS == 0)
-			n = kernel_look(ep, epfd, evs, (max + 1) / 2);
-		if (n < max)
-			n += collect(ep, evs + n, max - n);
-		if (!n)
-			n = kernel_look(ep, epfd, evs, max);
-		if (!n)
-			n = collect(ep, evs, max);
+			n = kernel_look(ep, epfd, evs, (max + 1) / 2, now_ns());
+		n = add_ours(ep, epfd, evs, max, n);
+		if (!n) {
+			now = now_ns();
+			n = kernel_look(ep, epfd, evs, max, now);
+			n = add_ours(ep, epfd, evs, max, n);
+		}
 		if (n || poll_only)
 			return n;
 
 		struct spin_arg arg = { .ep = ep, .epfd = epfd };
 		if (!start)
-			start = now_ns();
+			start = now;
 		if (start >= deadline_ns)
 			return 0;
 		if (spin_until(wait_spin_ready, &arg, deadline_ns)) {
-			n = collect(ep, evs, max);
+			n = add_ours(ep, epfd, evs, max, 0);
 			count_wait(ep, n, false);
-			if (!n)
-				n = kernel_look(ep, epfd, evs, max);
+			if (!n) {
+				n = kernel_look(ep, epfd, evs, max, start);
+				n = add_ours(ep, epfd, evs, max, n);
+			}
 			if (n)
 				return n;
 			continue;
@@ -395,11 +468,9 @@ static int merged_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 		n = wait_sleep(ep, epfd, evs, max, deadline_ns, mask, seen);
 		if (n < 0)
 			return n;
-		n = translate(ep, evs, n);
-		if (n < max)
-			n += collect(ep, evs + n, max - n);
+		n = add_ours(ep, epfd, evs, max, translate(ep, evs, n));
 		count_wait(ep, n, true);
-		uint64_t now = now_ns();
+		now = now_ns();
 		if (n) {
 			spin_learn(now - start);
 			return n;
@@ -461,8 +532,8 @@ bool epoll_has_ready(struct file *fe)
 	struct epoll *ep = fe->ep;
 
 	GUARD(&ep->lock);
-	if (ep->lane != LANE_NONE)
-		inbox_harvest(ep->lane, item_news, ep);
+	harvest(ep);
+	list_splice_tail(&ep->ready, &ep->behind);
 	push_always(ep);
 	/* Ask each that may be ready, and leave those that are on the list. */
 	for (struct list *l = ep->ready.next, *next; l != &ep->ready;

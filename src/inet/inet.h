@@ -3,6 +3,8 @@
  * inet/inet.h - the kernel's TCP as a protocol: it moves the bytes, we count them
  *
  *     libc's own call  ->  inet_account()  ->  "worth a look at the upgrade?"
+ *                              |
+ *                              +-> inbox_went_past(): what comes next by ring comes after
  *
  * A turn is a change of direction: a request and its response are two.  The side
  * that opened the connection looks before it sends, the other after it received,
@@ -13,6 +15,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "shm/inbox.h"
 #include "sock/sock.h"
 
 static inline bool inet_reached(const struct sock *sk, uint32_t turns)
@@ -42,6 +45,7 @@ static inline bool inet_account(struct sock *sk, int dir, ssize_t n)
 	} else {
 		count(&sk->st.tx_bytes_inet, (uint64_t)n);
 		count(&sk->st.tx_ops, 1);
+		inbox_went_past();
 	}
 	if (load_rlx(&sk->last_dir) != dir) {
 		store_rlx(&sk->last_dir, (uint8_t)dir);

@@ -301,8 +301,12 @@ static void pass_on_all(const struct mmsghdr *msgs, unsigned n)
 		PASSES_##name;                                                 \
 		CALL(c) = { .file = file_get(fd) };                            \
 		if (likely(!c.file) || c.file->kind != FILE_SOCK ||            \
-		    BAD_MSG_##name)                                            \
-			return (kernel);                                       \
+		    BAD_MSG_##name) {                                          \
+			ssize_t r = (kernel);                                  \
+			if (unlikely(goes_past(fd)))                           \
+				inbox_went_past();                             \
+			return r;                                              \
+		}                                                              \
 		if (unlikely(is_urgent(vectors, __VA_ARGS__)))                 \
 			tx_urgent_young(c.file);                               \
 		return DATA_CALL(c, DIR_TX, (kernel),                          \

@@ -16,6 +16,7 @@
 #include "base/libc.h"
 #include "base/unwind.h"
 #include "file/file.h"
+#include "shm/inbox.h"
 
 static inline ssize_t libc_ret(ssize_t r, int errno_before)
 {
@@ -75,6 +76,19 @@ static inline void call_went_back(const struct call *c)
 {
 	while (sock_mode(c->file->sk) == SOCK_UPGRADING)
 		cpu_relax();
+}
+
+/* Does a peer on this host hear by TCP of what @fd's connection does?  Then
+ * inbox_went_past(), after it was done. */
+static inline bool goes_past(int fd)
+{
+	uintptr_t entry = table_load(fd);
+
+	if (likely(!entry))
+		return false;
+	const struct file *f = (struct file *)(entry & ~FILE_PASS);
+	const struct sock *sk = load_rlx(&f->sk);
+	return sk && load_rlx(&sk->st.reason) != OSF_REASON_REMOTE;
 }
 
 #define CALL(name) struct call name __attribute__((cleanup(call_end)))

@@ -177,6 +177,8 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	}
 	int r = libc.connect(fd, addr, len);
 	int err = r < 0 ? errno : saved;
+	if (goes_past(fd))
+		inbox_went_past();
 	if ((!r || err == EINPROGRESS || err == EINTR) &&
 	    !(sk->flags & SOCK_F_ACTIVE)) {
 		int fail = ops_connected(sk, fd, addr);
@@ -201,13 +203,18 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 
 OSF_API int close(int fd)
 {
+	bool past = goes_past(fd);
+
 	if (unlikely(table_load(fd)))
 		file_forget(fd);
 	else if (unlikely(fds_is_ours(fd))) {
 		errno = EBADF; /* the program closes numbers it never got */
 		return -1;
 	}
-	return libc.close(fd);
+	int r = libc.close(fd);
+	if (unlikely(past))
+		inbox_went_past();
+	return r;
 }
 
 /* Programs look at numbers that they never got, to see which are open. */

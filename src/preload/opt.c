@@ -23,7 +23,7 @@
 #define SO_TIMESTAMPING_NEW 65
 #endif
 
-OSF_API int shutdown(int fd, int how)
+static int shut(int fd, int how)
 {
 	CALL(c) = { .file = file_get(fd) };
 	int saved = errno;
@@ -47,6 +47,16 @@ OSF_API int shutdown(int fd, int how)
 	if (r == -ESTALE)
 		return libc.shutdown(fd, how);
 	return (int)libc_ret(r, saved);
+}
+
+OSF_API int shutdown(int fd, int how)
+{
+	bool past = goes_past(fd);
+	int r = shut(fd, how);
+
+	if (unlikely(past))
+		inbox_went_past();
+	return r;
 }
 
 /* Options that only the kernel's data path has; the reason to record. */

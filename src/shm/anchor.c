@@ -143,19 +143,24 @@ void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
 		   uint32_t *anchor_word, bool stays)
 {
 	bool ring = load_rlx(anchor_word) && xchg(anchor_word, 0u);
+	bool posted = false;
 
 	if (load_rlx(inbox_word) && (stays || xchg(inbox_word, 0u))) {
 		const struct seg_side *p = shm_peer(sk);
 		uint32_t slot = load_acq(&p->slot);
 
 		if (slot != SLOT_NONE && sk->peer_inbox &&
-		    !(load_rlx(&p->flags) & SEG_SHARED))
+		    !(load_rlx(&p->flags) & SEG_SHARED)) {
 			ring |= inbox_post(sk->peer_inbox, slot);
-		else
+			posted = true;
+		} else {
 			ring |= !stays || xchg(inbox_word, 0u);
+		}
 	}
 	if (ring)
 		anchor_ring(sk, fd);
+	if (ring && !posted)
+		inbox_rang(sk->peer_inbox);
 }
 
 /* Throw away doorbells that have been rung for us.  The caller holds the rx lock. */

@@ -8,13 +8,16 @@
 #include <sys/stat.h>
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/lock.h"
 #include "shm/inbox.h"
 #include "shm/segment.h"
 
-#define INBOX_MAGIC 0x786f626e69666f31ull
+#define INBOX_MAGIC 0x786f626e69666f32ull
+
+#define TAKES_MAX 4 /* of a lane that is posted to while it is harvested */
 
 /* Process memory beside each lane of our own: whose slot is whose. */
 struct lane_owners {
@@ -23,11 +26,14 @@ struct lane_owners {
 	uint32_t n_free;         /* of them, free again: the chain below */
 	void *owner[LANE_SLOTS]; /* or the number of the next free slot */
 	uint32_t free_stack[LANE_SLOTS];
+	uint64_t taken[LANE_WORDS]; /* by a harvest; empty in between */
+	uint16_t found[LANE_SLOTS]; /* the same, in order in the end */
+	uint16_t logged[LANE_LOG];
 };
 
 struct peer {
+	struct peer_inbox pub;
 	struct peer *next;
-	struct inbox *in;
 	dev_t dev;
 	ino_t ino;
 	uint32_t n_refs;
@@ -38,6 +44,10 @@ static struct inbox *own;
 static int own_fd = -1;
 static struct lane_owners *owners[INBOX_LANES];
 static struct peer *peers;
+
+/* What went past the inboxes of peers: how often, and when at last. */
+static uint32_t n_past;
+static uint64_t past_ns;
 
 struct inbox *inbox_own(void)
 {
@@ -148,12 +158,9 @@ void slot_close(uint32_t slot)
 	o->free_stack[o->n_free++] = bit;
 }
 
-HOT bool inbox_harvest(uint32_t lane, void (*news)(void *owner, void *arg),
-		       void *arg)
+/* Take all bits of the lane, into @o; @n: how many it has already. */
+HOT static uint32_t lane_take(struct lane *l, struct lane_owners *o, uint32_t n)
 {
-	struct lane *l = &own->lane[lane];
-	bool any = false;
-
 	for (unsigned s = 0; s < LANE_WORDS / 64; s++) {
 		if (!load_rlx(&l->summary[s]))
 			continue;
@@ -163,23 +170,96 @@ HOT bool inbox_harvest(uint32_t lane, void (*news)(void *owner, void *arg),
 			uint64_t bits = xchg(&l->bits[w], UINT64_C(0));
 
 			words &= words - 1;
-			while (bits) {
-				unsigned b =
-				    w * 64 + (unsigned)__builtin_ctzll(bits);
-				void *owner = load_acq(&owners[lane]->owner[b]);
-
-				bits &= bits - 1;
-				if (owner) {
-					news(owner, arg);
-					any = true;
-				}
-			}
+			bits &= ~o->taken[w];
+			o->taken[w] |= bits;
+			for (; bits; bits &= bits - 1)
+				o->found[n++] =
+				    (uint16_t)(w * 64 +
+					       (unsigned)__builtin_ctzll(bits));
 		}
+	}
+	return n;
+}
+
+static bool untake(struct lane_owners *o, uint32_t bit)
+{
+	uint64_t mask = UINT64_C(1) << (bit % 64);
+	bool was = o->taken[bit / 64] & mask;
+
+	o->taken[bit / 64] &= ~mask;
+	return was;
+}
+
+/* The bit that drew ticket @t, @ago tickets ago. */
+static uint32_t logged_at(const struct lane *l, uint32_t t, uint32_t ago)
+{
+	const uint16_t *at = ago <= LANE_RECENT ? &l->recent[t % LANE_RECENT]
+						: &l->log[t % LANE_LOG];
+
+	return load_rlx(at) % LANE_SLOTS;
+}
+
+/*
+ * Put the @n bits that were found in the order of the log, from its end: the last
+ * ticket of a bit is the one that it has now.  Returns the first bit that is behind
+ * TCP, or @n.
+ */
+static uint32_t lane_order(struct lane *l, struct lane_owners *o, uint32_t n)
+{
+	uint32_t next = load_rlx(&l->ticket), m = 0, k = 0, n_behind = 0;
+	uint64_t behind = load_rlx(&l->behind);
+	uint32_t behind_ago = next - (uint32_t)behind;
+	uint16_t *end = o->logged + LANE_LOG;
+
+	for (uint32_t ago = 1; m < n && ago <= LANE_LOG; ago++) {
+		uint32_t bit = logged_at(l, next - ago, ago);
+
+		if (untake(o, bit))
+			end[-(int)++m] = (uint16_t)bit;
+		if (ago <= behind_ago)
+			n_behind = m;
+	}
+	uint32_t older = n - m; /* those not in the log */
+	for (uint32_t i = 0; older && i < n; i++)
+		if (untake(o, o->found[i]))
+			o->found[k++] = o->found[i];
+	memcpy(o->found + older, end - m, m * sizeof(*end));
+	if (!behind || behind_ago > UINT32_MAX / 2 || !n_behind)
+		return n; /* or its bit is still to come */
+	cas(&l->behind, behind, UINT64_C(0));
+	return behind_ago > LANE_LOG ? 0 : n - n_behind;
+}
+
+HOT bool inbox_harvest(uint32_t lane, inbox_news *news, void *arg)
+{
+	struct lane *l = &own->lane[lane];
+	struct lane_owners *o = owners[lane];
+	uint32_t n = lane_take(l, o, 0);
+	bool any = false;
+
+	if (!n)
+		return false;
+	/* Of two posts the pass may have met the second alone: then the first is
+	 * there by now. */
+	for (int i = 0; i < TAKES_MAX && lane_has_news(l); i++)
+		n = lane_take(l, o, n);
+	uint32_t behind = n;
+	if (n > 1 || unlikely(load_rlx(&l->behind)))
+		behind = lane_order(l, o, n);
+	else
+		untake(o, o->found[0]);
+	for (uint32_t i = 0; i < n; i++) {
+		void *owner = load_acq(&o->owner[o->found[i]]);
+
+		if (!owner)
+			continue;
+		news(owner, i == behind, arg);
+		any = true;
 	}
 	return any;
 }
 
-int inbox_attach(int fd, struct inbox **in)
+int inbox_attach(int fd, struct peer_inbox **to)
 {
 	GUARD(&lock);
 	struct stat st;
@@ -190,7 +270,7 @@ int inbox_attach(int fd, struct inbox **in)
 	for (struct peer *p = peers; p; p = p->next) {
 		if (p->dev == st.st_dev && p->ino == st.st_ino) {
 			p->n_refs++;
-			*in = p->in;
+			*to = &p->pub;
 			return 0;
 		}
 	}
@@ -203,42 +283,86 @@ int inbox_attach(int fd, struct inbox **in)
 		free(p);
 		return err;
 	}
-	p->in = map;
+	p->pub.in = map;
 	p->dev = st.st_dev;
 	p->ino = st.st_ino;
 	p->n_refs = 1;
 	p->next = peers;
 	peers = p;
-	*in = p->in;
+	*to = &p->pub;
 	return 0;
 }
 
-void inbox_detach(struct inbox *in)
+void inbox_detach(struct peer_inbox *to)
 {
-	if (!in)
+	if (!to)
 		return;
 	GUARD(&lock);
 	for (struct peer **pp = &peers; *pp; pp = &(*pp)->next) {
 		struct peer *p = *pp;
 
-		if (p->in != in)
+		if (&p->pub != to)
 			continue;
 		if (!--p->n_refs) {
 			*pp = p->next;
-			munmap(in, sizeof(*in));
+			munmap(to->in, sizeof(*to->in));
 			free(p);
 		}
 		return;
 	}
 }
 
-HOT bool inbox_post(struct inbox *in, uint32_t slot)
+void inbox_went_past(void)
+{
+	if (!load_rlx(&peers))
+		return;
+	store_rlx(&past_ns, now_ns());
+	count(&n_past, 1);
+}
+
+void inbox_rang(struct peer_inbox *to)
+{
+	if (!to)
+		return;
+	store_rlx(&to->rang_ns, now_ns());
+	count(&to->n_rang, 1);
+}
+
+/* Does the waiter know? */
+static COLD void tell_behind(const struct peer_inbox *to, struct lane *l,
+			     uint32_t ticket)
+{
+	uint64_t asked_ns = load_rlx(&l->asked_ns);
+
+	if (asked_ns <= load_rlx(&past_ns) ||
+	    asked_ns <= load_rlx(&to->rang_ns))
+		cas(&l->behind, UINT64_C(0), BEHIND | ticket);
+}
+
+/* A ticket for @bit, before the bit is set.  Threads that post the same bit at once
+ * may take two, of which either will do. */
+static inline void draw_ticket(struct peer_inbox *to, uint32_t lane,
+			       uint32_t bit)
+{
+	struct lane *l = &to->in->lane[lane];
+	uint32_t ticket = fetch_add(&l->ticket, 1);
+	uint32_t past = load_acq(&n_past) + load_acq(&to->n_rang);
+
+	store_rlx(&l->recent[ticket % LANE_RECENT], (uint16_t)bit); /* I1 */
+	store_rlx(&l->log[ticket % LANE_LOG], (uint16_t)bit);
+	if (unlikely(to->told[lane] != past)) {
+		to->told[lane] = past;
+		tell_behind(to, l, ticket);
+	}
+}
+
+HOT bool inbox_post(struct peer_inbox *to, uint32_t slot)
 {
 	uint32_t lane = slot >> 16, bit = slot & 0xffff;
 
 	if (unlikely(lane >= INBOX_LANES || bit >= LANE_SLOTS))
 		return true; /* nonsense: leave it to the anchor */
-	struct lane *l = &in->lane[lane];
+	struct lane *l = &to->in->lane[lane];
 	uint64_t mask = UINT64_C(1) << (bit % 64);
 	unsigned w = bit / 64;
 
@@ -246,6 +370,7 @@ HOT bool inbox_post(struct inbox *in, uint32_t slot)
 	 * this load (the caller's fence), will be looked at with it. */
 	if (load_rlx(&l->bits[w]) & mask)
 		return false;
+	draw_ticket(to, lane, bit);
 	fetch_or(&l->bits[w], mask);
 	if (!(load_seq(&l->summary[w / 64]) & UINT64_C(1) << (w % 64)))
 		fetch_or(&l->summary[w / 64], UINT64_C(1) << (w % 64)); /* I1 */

@@ -10,16 +10,27 @@
  * that says whether its waiter sleeps.  Who sets a bit and finds the waiter asleep
  * rings the connection's anchor, which the waiter's kernel epoll set holds.
  *
- *   I1  slot's news, then bit, then summary (peer)  ->  summary, bit (harvest)
+ *   I1  slot's news, log, then bit, then summary (peer)
+ *         ->  summary, bit (harvest)
  *   Dekker: sleeping, fence, summary (waiter) / summary, fence, sleeping (peer)
+ *
+ * Whoever sets a bit draws a ticket of the lane first, and enters the bit in its log
+ * there.  A harvest gives news in the order of the log: what one thread sends over
+ * several connections is served in the order in which it was sent, as the kernel's
+ * ready list would have it.  The log holds the last LANE_LOG; bits that are not in it
+ * are older, and come first, in the order of their slots.  What goes
+ * past the inbox, by TCP, has no ticket.  So each process notes when it has sent in
+ * that way, and its next post leaves word in the lane, unless the waiter has asked the
+ * kernel since: it has to do so before it comes to this ticket.
  *
  * Peers of the same user write here.  They can wake us for nothing, and wipe out what
  * another has posted: so the waiter also looks at some of its sockets unasked, ten times
- * a second (file/epoll_wait.c).
+ * a second (file/epoll_wait.c).  Wrong tickets and logs change nothing but the order.
  */
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include "base/compiler.h"
 
@@ -27,12 +38,22 @@
 #define INBOX_LANES 128u
 #define LANE_WORDS 256u
 #define LANE_SLOTS (LANE_WORDS * 64)
+#define LANE_LOG 512u
+#define LANE_RECENT 14u
 #define LANE_NONE UINT32_MAX
+#define BEHIND (UINT64_C(1) << 32) /* a ticket of lane.behind, not 0 */
 
 struct lane {
 	alignas(CACHE_LINE) uint32_t sleeping;
+	/* The waiter spins on this line, so nothing else that is always written. */
 	alignas(CACHE_LINE) uint64_t summary[LANE_WORDS / 64];
-	alignas(CACHE_LINE) uint64_t bits[LANE_WORDS];
+	uint64_t behind;   /* the first ticket that stands behind TCP; or 0 */
+	uint64_t asked_ns; /* the waiter knows what TCP had brought by then */
+	/* One line with the bits of the first slots: it moves with them. */
+	alignas(CACHE_LINE) uint32_t ticket; /* the next one */
+	uint16_t recent[LANE_RECENT]; /* the log's last: bits, by ticket */
+	uint64_t bits[LANE_WORDS];
+	alignas(CACHE_LINE) uint16_t log[LANE_LOG];
 	alignas(4096) char end[];
 };
 
@@ -43,6 +64,15 @@ struct inbox {
 };
 
 static_assert(sizeof(struct lane) == 4096, "a page a lane, touched when used");
+
+/* A peer's, as one process sees it. */
+struct peer_inbox {
+	struct inbox *in;
+	uint32_t n_rang;  /* instead of a post: that goes by TCP too */
+	uint64_t rang_ns; /* the last time */
+	uint32_t
+	    told[INBOX_LANES]; /* at the last post, what went past till then */
+};
 
 static inline uint32_t slot_make(uint32_t lane, uint32_t bit)
 {
@@ -62,9 +92,11 @@ void lane_close(uint32_t lane);
 uint32_t slot_open(uint32_t lane, void *owner);
 void slot_close(uint32_t slot);
 
-/* Clear the lane's news and give each slot's owner to @news(); true if any. */
-bool inbox_harvest(uint32_t lane, void (*news)(void *owner, void *arg),
-		   void *arg);
+/* Clear the lane's news and give each slot's owner to @news(), in the order of posts.
+ * @is_behind: of the first that was posted after its peer had sent something by TCP.
+ * One caller at a time.  True if any. */
+typedef void inbox_news(void *owner, bool is_behind, void *arg);
+bool inbox_harvest(uint32_t lane, inbox_news *news, void *arg);
 
 static inline bool lane_has_news(const struct lane *l)
 {
@@ -76,8 +108,13 @@ static inline bool lane_has_news(const struct lane *l)
 }
 
 /* Peers' inboxes: mapped once a peer process. */
-MUST_CHECK int inbox_attach(int fd, struct inbox **in);
-void inbox_detach(struct inbox *in);
+MUST_CHECK int inbox_attach(int fd, struct peer_inbox **to);
+void inbox_detach(struct peer_inbox *to);
+
+/* This process has just done something that a peer on this host hears of by TCP. */
+void inbox_went_past(void);
+/* The same, of a doorbell, which only this peer hears; NULL: it has no inbox. */
+void inbox_rang(struct peer_inbox *to);
 
 /* Set the bit of @slot; true if the peer's waiter sleeps and must be rung. */
-bool inbox_post(struct inbox *in, uint32_t slot);
+bool inbox_post(struct peer_inbox *to, uint32_t slot);

@@ -27,7 +27,7 @@
 #include "base/compiler.h"
 
 #define SEG_MAGIC 0x6d6873666f317665ull
-#define SEG_VERSION 2 /* both sides must have the same */
+#define SEG_VERSION 3 /* both sides must have the same */
 #define SEG_PAGE 4096u
 
 enum {

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "shm/cursor.h"
+#include "shm/inbox.h"
 #include "shm/shm.h"
 
 /* Records of a long write: small enough to overlap, large enough to be few. */
@@ -90,6 +91,7 @@ static COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 	if (r > 0) {
 		sk->tx_tcp_base += (uint64_t)r;
 		count(&sk->st.tx_bytes_inet, (uint64_t)r);
+		inbox_went_past();
 	}
 	return r;
 }

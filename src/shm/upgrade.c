@@ -398,7 +398,8 @@ void shm_offer_close(struct sock *sk)
 /* Map what was passed, and answer; the segment is then ours to use. */
 static int accept_segment(struct sock *sk, int fd, int channel, int fds[2])
 {
-	struct inbox *in = inbox_own(), *peer_inbox = NULL;
+	struct inbox *in = inbox_own();
+	struct peer_inbox *peer_inbox = NULL;
 	struct seg *seg;
 	uint32_t ring_size;
 	uint64_t sent;

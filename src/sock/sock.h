@@ -70,7 +70,7 @@ struct ring_rx {
 };
 
 struct seg;
-struct inbox;
+struct peer_inbox;
 
 struct sock {
 	struct osf_stats_sock st; /* public: osf stat reads it */
@@ -87,7 +87,7 @@ struct sock {
 	uint64_t bytes_next; /* ... or bytes both ways do */
 	uint8_t last_dir;
 	struct seg *seg; /* mapped at the same address in all holders */
-	struct inbox *peer_inbox; /* the peer's, mapped likewise */
+	struct peer_inbox *peer_inbox; /* mapped likewise */
 
 	/* Receiving. */
 	alignas(CACHE_LINE) struct lock rx_lock;

@@ -609,6 +609,9 @@ static void bell(struct foe *f)
 		struct lane *l = &f->in->lane[slot >> 16];
 		uint32_t bit = slot & 0xffff;
 
+		store_rlx(&l->ticket, f->head * 0x9e3779b9u);
+		store_rlx(&l->log[f->head % LANE_LOG], (uint16_t)~bit);
+		store_rlx(&l->behind, (uint64_t)f->head << 24);
 		fetch_or(&l->bits[bit / 64], UINT64_C(1) << bit % 64);
 		fetch_or(&l->summary[bit / 4096], UINT64_C(1) << bit / 64 % 64);
 	}

@@ -5,6 +5,7 @@
  * A process's own inbox, attached to a second time as its peers do.
  */
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -20,18 +21,32 @@
 static uintptr_t seen[64];
 static unsigned n_seen;
 
-static void news(void *owner, void *arg)
+static unsigned n_behind; /* the first that was */
+
+static void news(void *owner, bool is_behind, void *arg)
 {
 	assert_ptr_equal(arg, seen);
 	if (n_seen < ARRAY_LEN(seen))
 		seen[n_seen] = (uintptr_t)owner;
+	if (is_behind)
+		n_behind = n_seen;
 	n_seen++;
 }
 
 static bool harvest(uint32_t lane)
 {
 	n_seen = 0;
+	n_behind = UINT_MAX;
 	return inbox_harvest(lane, news, seen);
+}
+
+/* The own inbox, as a peer would see it. */
+static struct peer_inbox self;
+
+static bool post(uint32_t slot)
+{
+	self.in = inbox_own();
+	return inbox_post(&self, slot);
 }
 
 static void *owner(uintptr_t n) { return (void *)n; }
@@ -44,8 +59,8 @@ static void a_slot_posted_is_harvested_once(void **state)
 
 	assert_non_null(in);
 	assert_false(harvest(lane));
-	assert_false(inbox_post(in, slot));
-	assert_false(inbox_post(in, slot));
+	assert_false(post(slot));
+	assert_false(post(slot));
 	assert_true(lane_has_news(&in->lane[lane]));
 	assert_true(harvest(lane));
 	assert_int_equal(n_seen, 1);
@@ -63,8 +78,8 @@ static void only_a_sleeping_waiter_is_rung_and_only_once(void **state)
 	struct inbox *in = inbox_own();
 
 	store_rlx(&in->lane[lane].sleeping, 1u);
-	assert_true(inbox_post(in, slot));
-	assert_false(inbox_post(in, slot));
+	assert_true(post(slot));
+	assert_false(post(slot));
 	harvest(lane);
 	slot_close(slot);
 	lane_close(lane);
@@ -76,7 +91,7 @@ static void lanes_hear_of_their_own_only(void **state)
 	uint32_t slot = slot_open(one, owner(64));
 
 	assert_int_not_equal(one, two);
-	inbox_post(inbox_own(), slot);
+	post(slot);
 	assert_false(harvest(two));
 	assert_true(harvest(one));
 	slot_close(slot);
@@ -89,7 +104,7 @@ static void news_of_a_closed_slot_is_nobodys(void **state)
 	uint32_t lane = lane_open();
 	uint32_t slot = slot_open(lane, owner(64));
 
-	inbox_post(inbox_own(), slot);
+	post(slot);
 	slot_close(slot);
 	assert_false(harvest(lane));
 	assert_int_equal(n_seen, 0);
@@ -107,11 +122,134 @@ static void a_lane_is_full_at_its_last_slot(void **state)
 		assert_int_not_equal(last, SLOT_NONE);
 	}
 	assert_int_equal(slot_open(lane, owner(1)), SLOT_NONE);
-	inbox_post(inbox_own(), last);
+	post(last);
 	assert_true(harvest(lane));
 	assert_int_equal(seen[0], LANE_SLOTS);
 	slot_close(last);
 	assert_int_equal(slot_open(lane, owner(1)), last);
+	lane_close(lane);
+}
+
+static void news_comes_in_the_order_of_posts(void **state)
+{
+	static const unsigned order[] = { 40, 3, 63, 0, 20 };
+	uint32_t lane = lane_open(), slot[64];
+
+	for (unsigned i = 0; i < 64; i++)
+		slot[i] = slot_open(lane, owner(i + 1));
+	for (unsigned i = 0; i < ARRAY_LEN(order); i++)
+		post(slot[order[i]]);
+	post(slot[3]); /* unharvested, it keeps its place */
+	assert_true(harvest(lane));
+	assert_int_equal(n_seen, ARRAY_LEN(order));
+	for (unsigned i = 0; i < n_seen; i++)
+		assert_int_equal(seen[i], order[i] + 1);
+	for (unsigned i = 64; i--;)
+		post(slot[i]);
+	assert_true(harvest(lane));
+	assert_int_equal(n_seen, 64);
+	for (unsigned i = 0; i < 64; i++)
+		assert_int_equal(seen[i], 64 - i);
+	for (unsigned i = 0; i < 64; i++)
+		slot_close(slot[i]);
+	lane_close(lane);
+}
+
+static void tickets_wrap(void **state)
+{
+	uint32_t lane = lane_open();
+	uint32_t one = slot_open(lane, owner(1)),
+		 two = slot_open(lane, owner(2));
+
+	inbox_own()->lane[lane].ticket = UINT32_MAX;
+	assert_false(harvest(lane));
+	post(two);
+	post(one);
+	assert_true(harvest(lane));
+	assert_int_equal(seen[0], 2);
+	assert_int_equal(seen[1], 1);
+	slot_close(one);
+	slot_close(two);
+	lane_close(lane);
+}
+
+static void what_comes_behind_tcp_is_told_once(void **state)
+{
+	struct peer_inbox *peer;
+	uint32_t lane = lane_open();
+	uint32_t one = slot_open(lane, owner(1)),
+		 two = slot_open(lane, owner(2));
+
+	assert_int_equal(inbox_attach(inbox_own_fd(), &peer), 0);
+	post(two);
+	inbox_went_past();
+	post(one);
+	assert_true(harvest(lane));
+	assert_int_equal(seen[1], 1);
+	assert_int_equal(n_behind, 1);
+	post(one);
+	assert_true(harvest(lane));
+	assert_int_equal(n_behind, UINT_MAX);
+	inbox_went_past();
+	post(one);
+	assert_true(harvest(lane));
+	assert_int_equal(n_behind, 0);
+	inbox_went_past();
+	inbox_own()->lane[lane].asked_ns = UINT64_MAX; /* it knows already */
+	post(one);
+	assert_true(harvest(lane));
+	assert_int_equal(n_behind, UINT_MAX);
+	inbox_detach(peer);
+	slot_close(one);
+	slot_close(two);
+	lane_close(lane);
+}
+
+static void more_than_the_log_holds_is_told_of_all_the_same(void **state)
+{
+	static uint32_t slot[LANE_LOG + 100];
+	uint32_t lane = lane_open(), n = ARRAY_LEN(slot);
+
+	for (unsigned i = 0; i < n; i++)
+		slot[i] = slot_open(lane, owner(i + 1));
+	for (unsigned i = n; i--;)
+		post(slot[i]);
+	assert_true(harvest(lane));
+	assert_int_equal(n_seen, n);
+	assert_int_equal(seen[0], n - 99); /* by slot, the log begins later */
+	for (unsigned i = 0; i < n; i++)
+		slot_close(slot[i]);
+	lane_close(lane);
+}
+
+/* Whatever a peer writes, each slot is told of once. */
+static void tickets_may_be_anything(void **state)
+{
+	uint32_t lane = lane_open();
+	struct lane *l = &inbox_own()->lane[lane];
+	uint32_t slot[40];
+
+	for (unsigned i = 0; i < 40; i++)
+		slot[i] = slot_open(lane, owner(i + 1));
+	for (unsigned k = 0; k < 100; k++) {
+		bool met[40] = { false };
+
+		for (unsigned i = 0; i < 40; i++)
+			post(slot[i]);
+		for (unsigned i = 0; i < LANE_LOG; i += k + 1)
+			l->log[i] = (uint16_t)(i * k * 0x9e37u);
+		l->recent[k % LANE_RECENT] = (uint16_t)k;
+		l->ticket += k % 3 ? k * 0x9e3779b9u : 1;
+		l->behind = BEHIND | (l->ticket + k - 50);
+		assert_true(harvest(lane));
+		assert_int_equal(n_seen, 40);
+		for (unsigned i = 0; i < 40; i++) {
+			assert_false(met[seen[i] - 1]);
+			met[seen[i] - 1] = true;
+		}
+	}
+	for (unsigned i = 0; i < 40; i++)
+		slot_close(slot[i]);
 	lane_close(lane);
 }
 
@@ -136,7 +274,7 @@ static void a_new_lane_has_no_old_news(void **state)
 	uint32_t lane = lane_open();
 	uint32_t slot = slot_open(lane, owner(64));
 
-	inbox_post(inbox_own(), slot);
+	post(slot);
 	slot_close(slot);
 	lane_close(lane);
 	assert_int_equal(lane_open(), lane);
@@ -147,24 +285,23 @@ static void a_new_lane_has_no_old_news(void **state)
 /* Slots come from a stranger: what is no slot is left to the anchor. */
 static void a_slot_that_cannot_be_is_not_written(void **state)
 {
-	struct inbox *in = inbox_own();
-
-	assert_true(inbox_post(in, slot_make(INBOX_LANES, 0)));
-	assert_true(inbox_post(in, slot_make(0, LANE_SLOTS)));
-	assert_true(inbox_post(in, SLOT_NONE));
-	assert_true(inbox_post(in, UINT32_MAX - 1));
+	assert_true(post(slot_make(INBOX_LANES, 0)));
+	assert_true(post(slot_make(0, LANE_SLOTS)));
+	assert_true(post(SLOT_NONE));
+	assert_true(post(UINT32_MAX - 1));
 }
 
 static void a_peer_is_mapped_once(void **state)
 {
-	struct inbox *own = inbox_own(), *one, *two;
+	struct inbox *own = inbox_own();
+	struct peer_inbox *one, *two;
 	uint32_t lane = lane_open();
 	uint32_t slot = slot_open(lane, owner(64));
 
 	assert_int_equal(inbox_attach(inbox_own_fd(), &one), 0);
 	assert_int_equal(inbox_attach(inbox_own_fd(), &two), 0);
 	assert_ptr_equal(one, two);
-	assert_ptr_not_equal(one, own);
+	assert_ptr_not_equal(one->in, own);
 	inbox_detach(one);
 	inbox_post(two, slot); /* still mapped */
 	assert_true(harvest(lane));
@@ -176,7 +313,7 @@ static void a_peer_is_mapped_once(void **state)
 
 static void what_could_shrink_is_not_mapped(void **state)
 {
-	struct inbox *in;
+	struct peer_inbox *in;
 	int fd = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	int pipes[2];
 
@@ -216,7 +353,7 @@ static void *post_all(void *arg)
 	return NULL;
 }
 
-static void read_letter(void *p, void *arg)
+static void read_letter(void *p, bool is_behind, void *arg)
 {
 	uintptr_t k = (uintptr_t)p - 1;
 
@@ -225,7 +362,7 @@ static void read_letter(void *p, void *arg)
 
 static void no_news_is_lost_between_threads(void **state)
 {
-	struct inbox *in;
+	struct peer_inbox *in;
 	uint32_t lane = lane_open();
 	pthread_t thread;
 
@@ -258,6 +395,12 @@ int main(void)
 		cmocka_unit_test(lanes_hear_of_their_own_only),
 		cmocka_unit_test(news_of_a_closed_slot_is_nobodys),
 		cmocka_unit_test(a_lane_is_full_at_its_last_slot),
+		cmocka_unit_test(news_comes_in_the_order_of_posts),
+		cmocka_unit_test(tickets_wrap),
+		cmocka_unit_test(what_comes_behind_tcp_is_told_once),
+		cmocka_unit_test(
+		    more_than_the_log_holds_is_told_of_all_the_same),
+		cmocka_unit_test(tickets_may_be_anything),
 		cmocka_unit_test(lanes_run_out_and_come_back),
 		cmocka_unit_test(a_new_lane_has_no_old_news),
 		cmocka_unit_test(a_slot_that_cannot_be_is_not_written),
