@@ -2,14 +2,18 @@
 /*
  * base/fds.c - see base/fds.h
  *
- * Ours are kept as bits over the top FDS_WINDOW numbers below the limit at the
- * time of the first call; what lies outside the window is kept in no record and
- * is merely not spared.
+ * Ours are kept as bits over the first FDS_WINDOW numbers; what lies above is kept in
+ * no record and is merely not spared.
+ *
+ * Where the hard limit allows they stand above the soft one, for the kernel compares
+ * a number with the limit only when it is given out: then the program has all of its
+ * limit for itself.  Otherwise they stand in the highest part of the table.
  */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,54 +23,82 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/compiler.h"
 #include "base/fds.h"
 #include "base/libc.h"
+#include "base/lock.h"
 
-#define FDS_WINDOW 32768
-#define FDS_TOP_MAX (1 << 20) /* a table this big is 8 MB of kernel memory */
+#define FDS_WINDOW 65536 /* the kernel's table grows by doubling: stay in it */
 
-static int base_fd = -1; /* number of bit 0 */
 static uint64_t ours[FDS_WINDOW / 64];
-static int next_min; /* where to look for a free number first */
+static bool in_window(int fd) { return fd >= 0 && fd < FDS_WINDOW; }
 
-static void window_set(void)
+static struct lock lock; /* the soft limit, while it is another */
+static int reach = INT_MAX;
+
+int fds_reach(void) { return load_rlx(&reach); }
+
+/* A number from @rl's soft limit on, which is raised for a moment. */
+static int dup_above(int fd, const struct rlimit *rl)
 {
-	struct rlimit rl;
-	int top = 1024;
+	struct rlimit high = { MIN(rl->rlim_max, (rlim_t)FDS_WINDOW),
+			       rl->rlim_max };
 
-	if (!getrlimit(RLIMIT_NOFILE, &rl) && rl.rlim_cur > 0)
-		top =
-		    rl.rlim_cur > FDS_TOP_MAX ? FDS_TOP_MAX : (int)rl.rlim_cur;
-	/* The kernel grows its table by doubling: stay within 64 Ki numbers
-	 * unless the program itself is up there. */
-	if (top > 65536)
-		top = 65536;
-	base_fd = top > FDS_WINDOW ? top - FDS_WINDOW : 0;
-	next_min = top - (top > 2048 ? 1024 : top / 4);
+	if (rl->rlim_cur >= high.rlim_cur)
+		return -1;
+	GUARD(&lock);
+	if (setrlimit(RLIMIT_NOFILE, &high))
+		return -1;
+	int up = libc.fcntl(fd, F_DUPFD_CLOEXEC, (int)rl->rlim_cur);
+	setrlimit(RLIMIT_NOFILE, rl);
+	return up;
 }
 
-static bool in_window(int fd)
+static int dup_high(int fd)
 {
-	return base_fd >= 0 && fd >= base_fd && fd < base_fd + FDS_WINDOW;
+	struct rlimit rl = { 1024, 1024 };
+
+	getrlimit(RLIMIT_NOFILE, &rl);
+	int up = dup_above(fd, &rl);
+	if (up >= 0)
+		return up;
+	int top = (int)MIN(rl.rlim_cur, (rlim_t)FDS_WINDOW);
+	int min = top - (top > 2048 ? 1024 : top / 4);
+	up = libc.fcntl(fd, F_DUPFD_CLOEXEC, min);
+	if (up >= 0)
+		store_rlx(&reach, MIN(load_rlx(&reach), min));
+	return up;
+}
+
+static void note_ours(int fd)
+{
+	if (in_window(fd))
+		fetch_or(&ours[fd / 64], UINT64_C(1) << (fd % 64));
 }
 
 int fds_hide(int fd)
 {
 	if (fd < 0)
 		return fd;
-	if (base_fd < 0)
-		window_set();
-	int up = libc.fcntl(fd, F_DUPFD_CLOEXEC, next_min);
-	if (up < 0) /* the top is full: try all of the window */
-		up = libc.fcntl(fd, F_DUPFD_CLOEXEC, base_fd);
+	int saved = errno, up = dup_high(fd);
 	if (up < 0)
 		up = fd;
 	else
 		libc.close(fd);
-	if (in_window(up))
-		fetch_or(&ours[(up - base_fd) / 64],
-			 UINT64_C(1) << ((up - base_fd) % 64));
+	note_ours(up);
+	errno = saved;
 	return up;
+}
+
+int fds_hide_spare(int fd)
+{
+	if (fd < 0)
+		return fd;
+	int saved = errno, up = dup_high(fd);
+	libc.close(fd);
+	note_ours(up);
+	errno = saved;
+	return up < 0 ? -EMFILE : up;
 }
 
 void fds_close(int fd)
@@ -74,16 +106,13 @@ void fds_close(int fd)
 	if (fd < 0)
 		return;
 	if (in_window(fd))
-		fetch_and(&ours[(fd - base_fd) / 64],
-			  ~(UINT64_C(1) << ((fd - base_fd) % 64)));
+		fetch_and(&ours[fd / 64], ~(UINT64_C(1) << (fd % 64)));
 	libc.close(fd);
 }
 
 bool fds_is_ours(int fd)
 {
-	return in_window(fd) &&
-	       load_rlx(&ours[(fd - base_fd) / 64]) >> ((fd - base_fd) % 64) &
-		   1;
+	return in_window(fd) && load_rlx(&ours[fd / 64]) >> (fd % 64) & 1;
 }
 
 uint64_t fds_inode(int fd)
@@ -98,15 +127,15 @@ uint64_t fds_inode(int fd)
 
 int fds_next(int from)
 {
-	if (base_fd < 0 || from >= base_fd + FDS_WINDOW)
+	if (from >= FDS_WINDOW)
 		return -1;
-	int i = from > base_fd ? from - base_fd : 0;
+	int i = from > 0 ? from : 0;
 	uint64_t word = load_rlx(&ours[i / 64]) >> (i % 64);
 	if (word)
-		return base_fd + i + __builtin_ctzll(word);
+		return i + __builtin_ctzll(word);
 	for (i = i / 64 + 1; i < FDS_WINDOW / 64; i++)
 		if ((word = load_rlx(&ours[i])))
-			return base_fd + i * 64 + __builtin_ctzll(word);
+			return i * 64 + __builtin_ctzll(word);
 	return -1;
 }
 

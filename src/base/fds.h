@@ -2,9 +2,9 @@
 /*
  * base/fds.h - descriptors of our own inside somebody else's process
  *
- * They stand at the top of the descriptor table, so that the program's own
- * descriptors get the lowest free numbers as ever, are close-on-exec, and are
- * spared when the program closes whole ranges.
+ * They stand above the program's limit, or at the top of the descriptor table, so that
+ * the program's own descriptors get the lowest free numbers as ever, are close-on-exec,
+ * and are spared when the program closes whole ranges.
  */
 #pragma once
 
@@ -14,6 +14,10 @@
 /* Move @fd up, out of the way, and remember it as ours.  Returns the new number
  * (@fd itself when there is no room above).  @fd < 0 passes through. */
 int fds_hide(int fd);
+/* The same for one that can be done without: closed, and -EMFILE, if there is no room. */
+int fds_hide_spare(int fd);
+/* From which number on the program may meet ours; INT_MAX: nowhere. */
+int fds_reach(void);
 /* Close one that fds_hide() returned; negative is fine. */
 void fds_close(int fd);
 bool fds_is_ours(int fd);

@@ -136,9 +136,11 @@ bool file_is_passed(int fd);
 
 /* It may be time for the next step of an upgrade; follows what comes of it. */
 void file_look(struct file *f, int fd);
-/* The process is out of descriptors: give up those of upgrades that have not come
- * about.  True: there are some now. */
+/* Descriptors are needed by the program: give up those of upgrades that have not come
+ * about.  True: there were some. */
 bool file_spare_fds(void);
+/* There are none left: what all upgrades to come would need goes too. */
+bool file_spare_all_fds(void);
 /* A call changed the socket's mode: bring sets and table in line. */
 void file_settle(struct file *f, int fd);
 

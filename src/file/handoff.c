@@ -29,6 +29,7 @@
 #include "file/hold.h"
 #include "file/relay.h"
 #include "ops/ops.h"
+#include "shm/inbox.h"
 #include "shm/shm.h"
 
 #define LISTEN_FDS_START 3 /* sd_listen_fds(3) */
@@ -302,6 +303,26 @@ COLD bool file_spare_fds(void)
 		      shm_candidate_drop(f->sk)))) {
 			any = true;
 			file_settle(f, fd);
+		}
+		file_put(f);
+	}
+	errno = saved;
+	return any;
+}
+
+COLD bool file_spare_all_fds(void)
+{
+	int saved = errno;
+	bool any = file_spare_fds() | inbox_spare_fd();
+
+	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
+		struct file *f = file_get_any(fd);
+
+		if (!f)
+			continue;
+		if (f->kind == FILE_SOCK && load_rlx(&f->sk->announce_fd) > 0) {
+			ops_unannounce(f->sk);
+			any = true;
 		}
 		file_put(f);
 	}

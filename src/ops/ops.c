@@ -365,9 +365,15 @@ void ops_closed(struct sock *sk)
 {
 	if (sk->st.listening || sk->st.proto == OSF_PROTO_MODULE)
 		registry_close(id_of(sk));
-	if (sk->announce_fd > 0)
-		fds_close(sk->announce_fd);
-	sk->announce_fd = 0;
+	ops_unannounce(sk);
+}
+
+void ops_unannounce(struct sock *sk)
+{
+	int fd = xchg(&sk->announce_fd, 0);
+
+	if (fd > 0)
+		fds_close(fd);
 }
 
 int ops_init(void)

@@ -49,6 +49,8 @@ void ops_accepted(struct sock *sk, int fd, struct sock *listener,
  * tells the outcome. */
 void ops_look(struct sock *sk, int fd);
 void ops_closed(struct sock *sk);
+/* Nobody can look any more whether @sk, a listener, is one of ours. */
+void ops_unannounce(struct sock *sk);
 /* Leave it to the kernel for good, from mode YOUNG.  False: it is not young, or
  * others are inside a call of the kernel's; then it is not looked at again. */
 bool ops_pin(struct sock *sk, enum osf_reason reason);

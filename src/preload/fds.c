@@ -30,6 +30,26 @@ static void settle(struct file *f, int fd)
 		file_settle(f, fd);
 }
 
+/* A number that the program would not have got yet, had we none open: what may be done
+ * without goes, and the descriptor moves to where it belongs. */
+static COLD int renumber(int fd)
+{
+	int saved = errno, cloexec = libc.fcntl(fd, F_GETFD) & FD_CLOEXEC;
+
+	file_spare_fds();
+	int low =
+	    libc.fcntl(fd, cloexec ? F_DUPFD_CLOEXEC : F_DUPFD, fds_reach());
+	if (low >= 0)
+		libc.close(low < fd ? fd : low);
+	errno = saved;
+	return low >= 0 && low < fd ? low : fd;
+}
+
+static inline int given(int fd)
+{
+	return likely(fd < fds_reach()) ? fd : renumber(fd);
+}
+
 OSF_API int socket(int domain, int type, int protocol)
 {
 	struct ops_family family;
@@ -37,8 +57,9 @@ OSF_API int socket(int domain, int type, int protocol)
 	if (is_switched)
 		domain = family.domain;
 	int fd = libc.socket(domain, type, protocol);
-	if (fd < 0 && errno == EMFILE && file_spare_fds())
+	if (fd < 0 && errno == EMFILE && file_spare_all_fds())
 		fd = libc.socket(domain, type, protocol);
+	fd = given(fd);
 	if (fd < 0 || !is_switched)
 		return fd;
 	int saved = errno;
@@ -96,10 +117,11 @@ OSF_API int accept4(int fd, struct sockaddr *restrict addr,
 		from_len = sizeof(from);
 		new_fd = libc.accept4(fd, (struct sockaddr *)&from, &from_len,
 				      flags);
-		if (new_fd < 0 && errno == EMFILE && file_spare_fds())
+		if (new_fd < 0 && errno == EMFILE && file_spare_all_fds())
 			continue;
 		if (new_fd < 0)
 			return new_fd;
+		new_fd = given(new_fd);
 	} while (new_fd < 0 || accepted(fd, new_fd, flags, &from, &from_len) ==
 				   -ECONNABORTED);
 	if (addr) {

@@ -84,7 +84,23 @@ uint32_t inbox_own_tag(void)
 	return tag | (in != NULL);
 }
 
-int inbox_own_fd(void) { return own_fd; }
+int inbox_own_fd_get(void)
+{
+	lock_get(&lock);
+	return own_fd < 0 ? -EMFILE : own_fd;
+}
+
+void inbox_own_fd_put(void) { lock_put(&lock); }
+
+bool inbox_spare_fd(void)
+{
+	GUARD(&lock);
+	bool any = own_fd >= 0;
+
+	fds_close(own_fd);
+	own_fd = -1;
+	return any;
+}
 
 /* The inherited one is the parent's; we begin without. */
 void inbox_after_fork(void)

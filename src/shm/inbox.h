@@ -82,7 +82,12 @@ static inline uint32_t slot_make(uint32_t lane, uint32_t bit)
 /* This process's own: made on first use.  NULL when memory is out. */
 struct inbox *inbox_own(void);
 uint32_t inbox_own_tag(void); /* tells it from others of the family; 0: none */
-int inbox_own_fd(void);       /* to be passed to a peer */
+/* To be passed to a peer, and kept open until it is given back; -EMFILE: it was needed
+ * elsewhere, and there is none any more.  Either way it is to be given back. */
+int inbox_own_fd_get(void);
+void inbox_own_fd_put(void);
+/* Close it: there are no further upgrades.  True if it was open. */
+bool inbox_spare_fd(void);
 void inbox_after_fork(void);
 
 /* Lanes of our own. */

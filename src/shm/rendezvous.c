@@ -190,7 +190,7 @@ static int unix_socket(int type)
 
 	if (fd < 0) /* -EPERM is another user's */
 		return errno == EPERM ? -EACCES : -errno;
-	return fds_hide(fd);
+	return fds_hide_spare(fd);
 }
 
 int offer_listen(int fd)
@@ -225,7 +225,7 @@ int offer_accept(int offer_fd, int fd)
 		libc.close(ch);
 		return -EPERM;
 	}
-	return fds_hide(ch);
+	return fds_hide_spare(ch);
 }
 
 int offer_connect(int fd)

@@ -225,8 +225,9 @@ static int send_segment(struct sock *sk, int channel)
 	sk->side = 0;
 	sk->inbox_tag = inbox_own_tag();
 	rings_init(sk, seg, shm_config.ring_bytes);
-	int fds[HELLO_FDS] = { seg_fd, inbox_own_fd() };
-	err = hello_send(channel, &h, fds, HELLO_FDS);
+	int fds[HELLO_FDS] = { seg_fd, inbox_own_fd_get() };
+	err = fds[1] < 0 ? fds[1] : hello_send(channel, &h, fds, HELLO_FDS);
+	inbox_own_fd_put();
 	libc.close(seg_fd);
 	if (err) {
 		sk->seg = NULL;
@@ -420,10 +421,13 @@ static int accept_segment(struct sock *sk, int fd, int channel, int fds[2])
 			   .version = SEG_VERSION,
 			   .size = sizeof(h),
 			   .pid = (uint32_t)getpid() };
-	int own_fd = inbox_own_fd();
 	memcpy(h.inbox_id, in->id, sizeof(h.inbox_id));
-	if (!err)
-		err = hello_send(channel, &h, &own_fd, 1);
+	if (!err) {
+		int own_fd = inbox_own_fd_get();
+
+		err = own_fd < 0 ? own_fd : hello_send(channel, &h, &own_fd, 1);
+		inbox_own_fd_put();
+	}
 	if (!err && !cas(&seg->claim, (uint32_t)SEG_CLAIM_OPEN,
 			 (uint32_t)SEG_CLAIM_TAKEN))
 		err = -ENOENT; /* called back */

@@ -15,6 +15,7 @@
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define CONNS 6
@@ -41,6 +42,8 @@ static int connect_here(int port)
 	struct sockaddr_in to = here(port);
 	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
+	if (fd < 0)
+		return -1;
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	return connect(fd, (void *)&to, sizeof(to)) ? -1 : fd;
 }
@@ -296,3 +299,131 @@ SCENARIO(many_in_order_asleep)
 	}
 	many_end(&m, pid);
 }
+
+/* --- as many as the limit allows --- */
+
+#define LIMIT 64
+
+static struct rlimit limit_to(rlim_t soft, bool hard_too)
+{
+	struct rlimit old;
+
+	getrlimit(RLIMIT_NOFILE, &old);
+	struct rlimit now = { soft, hard_too ? soft : old.rlim_max };
+	if (setrlimit(RLIMIT_NOFILE, &now))
+		out(" LIMIT");
+	return old;
+}
+
+/* The peer echoes what comes on any of its connections, till the pipe closes. */
+static void echoes(int listener, int port, int n, int till)
+{
+	struct pollfd p[2 * LIMIT] = { { .fd = till, .events = POLLIN } };
+	char bytes[64];
+
+	child_begins();
+	for (int i = 1; i <= n; i++)
+		p[i] = (struct pollfd){ .fd = port ? connect_here(port) : -1,
+					.events = POLLIN };
+	p[n + 1] = (struct pollfd){ .fd = listener, .events = POLLIN };
+	while (poll(p, (nfds_t)n + 2, -1) > 0 && !p[0].revents) {
+		for (int i = 1; i <= n; i++) {
+			if (!(p[i].revents))
+				continue;
+			ssize_t k = recv(p[i].fd, bytes, sizeof(bytes), 0);
+			if (k <= 0 || send(p[i].fd, bytes, (size_t)k, 0) != k)
+				p[i].fd = -1;
+		}
+		for (int i = 1; p[n + 1].revents && i <= n; i++)
+			if (p[i].fd < 0) {
+				p[i].fd = accept(listener, NULL, NULL);
+				break;
+			}
+	}
+	_exit(0);
+}
+
+static bool is_echoed(int fd)
+{
+	char byte = 'x';
+
+	return send(fd, &byte, 1, 0) == 1 && recv(fd, &byte, 1, 0) == 1;
+}
+
+/* How many, and how many of them work; their numbers too, where ours are nowhere among
+ * them. */
+static void opened(const int *fd, int n, int err, bool hard_too)
+{
+	int n_work = 0, n_row = 0;
+
+	for (int turn = 0; turn < 20; turn++)
+		for (int i = 0; i < n; i++)
+			n_work += is_echoed(fd[i]);
+	for (int i = 1; i < n; i++)
+		n_row += fd[i] == fd[i - 1] + 1;
+	out(" n=%d %s works=%d", n, strerrorname_np(err), n_work);
+	if (!hard_too)
+		out(" top=%d row=%d", n ? fd[n - 1] : -1, n_row);
+}
+
+static void clients_at_the_limit(bool hard_too)
+{
+	int fd[LIMIT], port = 0, till[2], n = 0;
+	int listener = listen_here(&port);
+
+	if (pipe(till))
+		return;
+	pid_t pid = fork();
+	if (!pid) {
+		close(till[1]);
+		echoes(listener, 0, LIMIT, till[0]);
+	}
+	close(listener);
+	close(till[0]);
+	struct rlimit old = limit_to(LIMIT, hard_too);
+	while (n < LIMIT && (fd[n] = connect_here(port)) >= 0 &&
+	       is_echoed(fd[n]))
+		n++;
+	opened(fd, n, errno, hard_too);
+	/* One that is closed makes room for one. */
+	close(fd[n / 2]);
+	RES("again", connect_here(port) == fd[n / 2]);
+	RES("more", connect_here(port));
+	setrlimit(RLIMIT_NOFILE, &old);
+	close(till[1]);
+	child_ended(pid, "child");
+}
+
+SCENARIO(many_clients_at_the_limit) { clients_at_the_limit(false); }
+
+static void server_at_the_limit(bool hard_too)
+{
+	int fd[LIMIT], port = 0, till[2], n = 0;
+	int listener = listen_here(&port);
+
+	if (pipe(till))
+		return;
+	pid_t pid = fork();
+	if (!pid) {
+		close(till[1]);
+		close(listener);
+		echoes(-1, port, LIMIT, till[0]);
+	}
+	close(till[0]);
+	struct rlimit old = limit_to(LIMIT, hard_too);
+	while (n < LIMIT && (fd[n] = accept(listener, NULL, NULL)) >= 0)
+		n++;
+	opened(fd, n, errno, hard_too);
+	close(fd[n / 2]);
+	RES("again", accept(listener, NULL, NULL) == fd[n / 2]);
+	RES("more", accept(listener, NULL, NULL));
+	setrlimit(RLIMIT_NOFILE, &old);
+	close(till[1]);
+	child_ended(pid, "child");
+}
+
+SCENARIO(many_accepted_at_the_limit) { server_at_the_limit(false); }
+
+/* The same where nothing can stand above the limit. */
+SCENARIO(many_clients_at_a_hard_limit) { clients_at_the_limit(true); }
+SCENARIO(many_accepted_at_a_hard_limit) { server_at_the_limit(true); }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* tests/unit/fds_hidden.c - descriptors of ours do not get in the program's way */
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -66,22 +67,48 @@ static void nothing_passes_through(void **state)
 	fds_close(-1);
 }
 
-/* The program lowered its limit below where ours stand: some number it is. */
-static void without_room_above_it_is_still_kept(void **state)
+/* The program lowered its limit: all that is below it is the program's. */
+static void a_lowered_limit_is_left_to_the_program(void **state)
 {
-	struct rlimit old, low = { 64, 64 };
+	struct rlimit old, low = { 64, 64 }, now;
 
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
 	low.rlim_max = old.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
 	int before = lowest_free();
 	int fd = fds_hide(dup(0));
-	assert_in_range(fd, before, 63);
-	assert_int_equal(fcntl(fd, F_GETFD) & ~FD_CLOEXEC, 0);
+	assert_true(fd >= 64);
+	assert_true(fds_is_ours(fd));
+	assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &now), 0);
+	assert_int_equal(now.rlim_cur, 64);
+	assert_int_equal(now.rlim_max, old.rlim_max);
 	fds_close(fd);
-	assert_int_equal(fcntl(fd, F_GETFD), -1);
 	assert_int_equal(lowest_free(), before);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+}
+
+/* The last test: a hard limit does not come back. */
+static void with_no_room_above_some_number_will_do(void **state)
+{
+	struct rlimit low = { 64, 64 };
+	int fd[64], n = 0;
+
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+	int before = lowest_free();
+	do
+		fd[n] = fds_hide_spare(dup(0));
+	while (fd[n++] >= 0);
+	assert_int_equal(fd[--n], -EMFILE);
+	assert_int_equal(n, 64 / 4);
+	assert_int_equal(lowest_free(), before);
+	int kept = fds_hide(dup(0));
+	assert_int_equal(kept, before);
+	assert_true(fds_is_ours(kept));
+	fds_close(kept);
+	while (n)
+		fds_close(fd[--n]);
+	assert_int_equal(fds_next(0), -1);
 }
 
 int main(void)
@@ -91,7 +118,8 @@ int main(void)
 		cmocka_unit_test(ours_are_known_and_others_are_not),
 		cmocka_unit_test(they_can_be_walked_in_order),
 		cmocka_unit_test(nothing_passes_through),
-		cmocka_unit_test(without_room_above_it_is_still_kept),
+		cmocka_unit_test(a_lowered_limit_is_left_to_the_program),
+		cmocka_unit_test(with_no_room_above_some_number_will_do),
 	};
 
 	libc_resolve();

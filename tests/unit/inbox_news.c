@@ -43,6 +43,14 @@ static bool harvest(uint32_t lane)
 /* The own inbox, as a peer would see it. */
 static struct peer_inbox self;
 
+static int attach_own(struct peer_inbox **to)
+{
+	int fd = inbox_own_fd_get();
+
+	inbox_own_fd_put();
+	return inbox_attach(fd, to);
+}
+
 static bool post(uint32_t slot)
 {
 	self.in = inbox_own();
@@ -180,7 +188,7 @@ static void what_comes_behind_tcp_is_told_once(void **state)
 	uint32_t one = slot_open(lane, owner(1)),
 		 two = slot_open(lane, owner(2));
 
-	assert_int_equal(inbox_attach(inbox_own_fd(), &peer), 0);
+	assert_int_equal(attach_own(&peer), 0);
 	post(two);
 	inbox_went_past();
 	post(one);
@@ -298,8 +306,8 @@ static void a_peer_is_mapped_once(void **state)
 	uint32_t lane = lane_open();
 	uint32_t slot = slot_open(lane, owner(64));
 
-	assert_int_equal(inbox_attach(inbox_own_fd(), &one), 0);
-	assert_int_equal(inbox_attach(inbox_own_fd(), &two), 0);
+	assert_int_equal(attach_own(&one), 0);
+	assert_int_equal(attach_own(&two), 0);
 	assert_ptr_equal(one, two);
 	assert_ptr_not_equal(one->in, own);
 	inbox_detach(one);
@@ -366,7 +374,7 @@ static void no_news_is_lost_between_threads(void **state)
 	uint32_t lane = lane_open();
 	pthread_t thread;
 
-	assert_int_equal(inbox_attach(inbox_own_fd(), &in), 0);
+	assert_int_equal(attach_own(&in), 0);
 	for (uint32_t k = 0; k < POSTERS; k++)
 		slots[k] = slot_open(lane, owner(k + 1));
 	assert_int_equal(pthread_create(&thread, NULL, post_all, in), 0);
