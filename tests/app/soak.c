@@ -352,16 +352,27 @@ static void count_maps(struct holdings *h)
 	fclose(f);
 }
 
+/* Not statm, whose counters are kept per core and may be pages off. */
+static void count_resident(struct holdings *h)
+{
+	FILE *f = fopen("/proc/self/smaps_rollup", "re");
+	unsigned long kb;
+	char line[256];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Rss: %lu kB", &kb) == 1)
+			h->rss = kb * 1024;
+		else if (sscanf(line, "Anonymous: %lu kB", &kb) == 1)
+			h->anonymous = kb * 1024;
+	if (!h->rss)
+		die("/proc/self/smaps_rollup cannot be read");
+	fclose(f);
+}
+
 void holdings_take(struct holdings *h)
 {
-	unsigned long size = 0, resident = 0;
-	FILE *f = fopen("/proc/self/statm", "re");
-
 	*h = (struct holdings){ 0 };
-	if (!f || fscanf(f, "%lu %lu", &size, &resident) != 2)
-		die("/proc/self/statm cannot be read");
-	fclose(f);
-	h->rss = (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+	count_resident(h);
 	count_fds(h);
 	count_maps(h);
 }

@@ -198,11 +198,12 @@ int conns_run(unsigned n)
 		  late.n_maps <= early.n_maps + 8;
 	printf(
 	    "soak conns: %s: seed %llu, %u connections in %.1f s, resident "
-	    "%.2f MB after 5 %%, %.2f MB at the end (%+.2f %%), fds %+d, "
-	    "maps %+d\n",
+	    "%.2f MB after 5 %%, %.2f MB at the end (%+.2f %%), anonymous %+d "
+	    "kB, fds %+d, maps %+d\n",
 	    ok ? "ok" : "FAIL", (unsigned long long)seed, n,
 	    (double)(now_us() - start) / 1e6, (double)early.rss / 1e6,
 	    (double)late.rss / 1e6, 100.0 * (double)grown / (double)early.rss,
+	    (int)(late.anonymous - early.anonymous) / 1024,
 	    (int)(late.n_fds - early.n_fds), (int)(late.n_maps - early.n_maps));
 	return !ok;
 }
