@@ -13,7 +13,9 @@ static struct lock lock; /* of the one who forks */
 /* Step back until the gate is open, unless it is our own fork. */
 void gate_wait(void)
 {
-	while (load_seq(&gate_closer) && gate_closer != lock_self() &&
+	uint32_t closer;
+
+	while ((closer = load_seq(&gate_closer)) && closer != lock_self() &&
 	       gate_depth == 1) {
 		fetch_sub(&gate_inside, 1);
 		while (load_acq(&gate_closer))

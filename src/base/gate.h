@@ -8,8 +8,8 @@
  * The child gets what was mapped and listed at the moment of the fork.  A mapping
  * that another thread was about to enter into shared memory would be the parent's
  * alone.  Handlers wait until their thread is outside, as for a lock: others would
- * wait for the step that they interrupt.  Those inside never wait for each other; the closer waits for all of them,
- * but for itself.
+ * wait for the step that they interrupt.  Those inside never wait for each other; the
+ * closer waits for all of them, but for itself.
  */
 #pragma once
 

@@ -68,7 +68,7 @@ void hold_parent(void)
 	fds_close(h->life[1]);
 	GUARD(&lock);
 	h->next = holds;
-	holds = h;
+	store_rlx(&holds, h); /* looked at without the lock */
 }
 
 void hold_child(void)
@@ -143,7 +143,7 @@ void hold_reap(void)
 			p = &h->next;
 			continue;
 		}
-		*p = h->next;
+		store_rlx(p, h->next);
 		for (uint32_t i = 0; i < h->n; i++)
 			if (xchg(&h->h[i].held, (uint32_t)HELD_NOT))
 				let_go(&h->h[i]);

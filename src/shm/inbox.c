@@ -304,7 +304,7 @@ int inbox_attach(int fd, struct peer_inbox **to)
 	p->ino = st.st_ino;
 	p->n_refs = 1;
 	p->next = peers;
-	peers = p;
+	store_rlx(&peers, p); /* looked at without the lock */
 	*to = &p->pub;
 	return 0;
 }
@@ -320,7 +320,7 @@ void inbox_detach(struct peer_inbox *to)
 		if (&p->pub != to)
 			continue;
 		if (!--p->n_refs) {
-			*pp = p->next;
+			store_rlx(pp, p->next);
 			munmap(to->in, sizeof(*to->in));
 			free(p);
 		}
