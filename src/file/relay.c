@@ -247,14 +247,11 @@ static int family_of(int fd)
 	return ss.ss_family == AF_INET6 ? AF_INET6 : AF_INET;
 }
 
-/* No signal of the program's may reach its handlers in the relay. */
 static int detach(int anchor, int inner, const struct stash *stash,
 		  uint8_t *bufs)
 {
-	uint64_t all = ~UINT64_C(0), before = 0;
 	int status;
 
-	rawcall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all));
 	long pid = rawcall(SYS_clone, 0, 0, 0, 0, 0);
 	if (!pid) {
 		if (!rawcall(SYS_clone, 0, 0, 0, 0, 0))
@@ -264,11 +261,10 @@ static int detach(int anchor, int inner, const struct stash *stash,
 	if (pid > 0)
 		while (rawcall(SYS_wait4, pid, &status, __WALL, NULL) == -EINTR)
 			;
-	rawcall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(all));
 	return pid < 0 ? (int)pid : 0;
 }
 
-int relay_start(int anchor, const struct stash *stash)
+static int start(int anchor, const struct stash *stash)
 {
 	int pair[2];
 	int err = loopback_pair(family_of(anchor), pair);
@@ -287,4 +283,16 @@ int relay_start(int anchor, const struct stash *stash)
 		return pair[0];
 	libc.close(pair[0]);
 	return err;
+}
+
+/* No signal of the program's may end our connect() early, nor reach its handlers in
+ * the relay. */
+int relay_start(int anchor, const struct stash *stash)
+{
+	uint64_t all = ~UINT64_C(0), before = 0;
+
+	rawcall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all));
+	int r = start(anchor, stash);
+	rawcall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(all));
+	return r;
 }

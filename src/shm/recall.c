@@ -85,7 +85,11 @@ static int take_tcp(int fd, struct stash *st, int64_t *left)
 
 	if (!to)
 		return -ENOMEM;
-	if (libc.poll(&p, 1, (int)(SETTLE_NS / NS_PER_MS)) <= 0)
+	int n;
+	do
+		n = libc.poll(&p, 1, (int)(SETTLE_NS / NS_PER_MS));
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
 		return -ETIMEDOUT;
 	ssize_t r =
 	    libc.recv(fd, to, st ? want : MIN(want, sizeof(bin)), MSG_DONTWAIT);

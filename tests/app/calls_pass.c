@@ -3,10 +3,12 @@
  * another program through exec(), a unix socket or a pidfd (see calls_part.h) */
 #include "calls_part.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 /* --- listeners --- */
@@ -252,6 +254,37 @@ SCENARIO(process_pass_dropped)
 	close(pair[0]);
 	close(pair[1]);
 	play(x, "E");
+}
+
+static void nothing(int sig) {}
+
+/* The far end is on its way back, so what is unread needs a process of its own;
+ * signals interrupt whatever is done for that. */
+SCENARIO(process_pass_under_signals)
+{
+	struct itimerval often = { .it_value.tv_usec = 30,
+				   .it_interval.tv_usec = 40 },
+			 never = { 0 };
+	struct sigaction sa = { .sa_handler = nothing };
+	bool right = true;
+
+	sigaction(SIGALRM, &sa, NULL);
+	for (int i = 0; i < 60 && right; i++) {
+		x->fd = far_connects(x);
+		turns(x, 10);
+		far_do(x, FAR_SEND, 100);
+		far_do(x, FAR_SEND_OOB, 0);
+		setitimer(ITIMER_REAL, &often, NULL);
+		pass_around(x);
+		setitimer(ITIMER_REAL, &never, NULL);
+		long r = recv(x->fd, buf, n(100), MSG_WAITALL);
+		got(x, buf, r);
+		right = r == 100;
+		close(x->fd);
+		far_do(x, FAR_CLOSE, 0);
+	}
+	out(" right=%d", right);
+	x->fd = -1;
 }
 
 PART(accept_passed)
