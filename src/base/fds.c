@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -115,14 +116,16 @@ bool fds_is_ours(int fd)
 	return in_window(fd) && load_rlx(&ours[fd / 64]) >> (fd % 64) & 1;
 }
 
-uint64_t fds_inode(int fd)
+uint64_t fds_cookie(int fd)
 {
-	struct stat st;
+	uint64_t cookie = 0;
+	socklen_t len = sizeof(cookie);
 	int saved = errno;
-	bool is_open = fd >= 0 && !libc.fstat(fd, &st);
 
+	if (fd >= 0)
+		libc.getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len);
 	errno = saved;
-	return is_open ? st.st_ino : 0;
+	return cookie;
 }
 
 int fds_next(int from)

@@ -21,8 +21,8 @@ int fds_reach(void);
 /* Close one that fds_hide() returned; negative is fine. */
 void fds_close(int fd);
 bool fds_is_ours(int fd);
-/* What a descriptor names, to know later whether it still does; 0: nothing. */
-uint64_t fds_inode(int fd);
+/* Which socket a descriptor names, to know later whether it still does; 0: none. */
+uint64_t fds_cookie(int fd);
 /* The smallest of ours that is >= @from, or -1. */
 int fds_next(int from);
 

@@ -183,7 +183,7 @@ void file_note_shared_fds(struct file *f)
 	for (size_t i = 0; i < ARRAY_LEN(fds); i++)
 		if (fds[i] >= 0)
 			f->shared_fds[i] =
-			    (struct shared_fd){ fds[i], fds_inode(fds[i]) };
+			    (struct shared_fd){ fds[i], fds_cookie(fds[i]) };
 }
 
 /* Others go on with the connection, with copies of their own. */
@@ -192,10 +192,10 @@ static void close_shared_fds(struct file *f)
 	for (size_t i = 0; i < ARRAY_LEN(f->shared_fds); i++) {
 		struct shared_fd *at = &f->shared_fds[i];
 
-		if (at->ino && fds_is_ours(at->fd) &&
-		    fds_inode(at->fd) == at->ino)
+		if (at->cookie && fds_is_ours(at->fd) &&
+		    fds_cookie(at->fd) == at->cookie)
 			fds_close(at->fd);
-		at->ino = 0;
+		at->cookie = 0;
 	}
 }
 

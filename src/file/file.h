@@ -47,7 +47,7 @@ struct file {
 	 * the sock may be another process's later. */
 	struct shared_fd {
 		int32_t fd;
-		uint64_t ino;
+		uint64_t cookie;
 	} shared_fds[2];
 };
 

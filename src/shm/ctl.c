@@ -27,6 +27,9 @@
 /* Writable means room for this part of the ring, as the kernel's is a third. */
 #define WRITABLE_PART 8
 
+/* How long a close() waits for a peer that has lost its core while it rang. */
+#define LEAVE_NS (100 * NS_PER_MS)
+
 void shm_broken(struct sock *sk, int fd, const char *why)
 {
 	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
@@ -388,18 +391,23 @@ static bool will_reset(int fd)
  */
 void shm_leave(struct sock *sk, int fd)
 {
-	uint64_t end;
-
 	fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
 	if (sk->rx_back || (sk->rx_tcp && !shm_rx_settle(sk, fd)))
 		return;
 	anchor_drain(sk, fd);
 	if (sk->bells_drained == load_acq(&shm_peer(sk)->bells))
 		return;
-	end = now_ns() + 2 * NS_PER_MS;
+	/* Whoever rings has only to be given a core; behind its end nothing comes. */
+	uint64_t end = now_ns() + LEAVE_NS;
 	while (sk->bells_drained != load_acq(&shm_peer(sk)->bells) &&
-	       sk->anchor_end != ANCHOR_RST && now_ns() < end) {
+	       load_rlx(&sk->anchor_end) == ANCHOR_OPEN) {
+		if (now_ns() > end) {
+			log_info("fd %d: closed with a doorbell on its way",
+				 fd);
+			return;
+		}
 		sched_yield();
+		anchor_look(sk, fd);
 		anchor_drain(sk, fd);
 	}
 }

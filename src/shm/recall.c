@@ -282,6 +282,17 @@ static void restore_options(const struct sock *sk, int fd)
 				sizeof(int));
 }
 
+/* The FIN that was held back.  The stream has ended well: a reset that came since, for
+ * a doorbell that the peer did not read, is not to be told. */
+static void end_rx_now(int fd)
+{
+	int err;
+	socklen_t len = sizeof(err);
+
+	libc.shutdown(fd, SHUT_RD);
+	libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
+}
+
 /* The peer has gone back itself in this moment.  What it left in the ring is read
  * there by those who know of it. */
 static int leave_rest(struct sock *sk, int fd)
@@ -322,7 +333,7 @@ static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
 	store_rlx(&sk->recalled, (uint8_t)1);
 	restore_options(sk, fd);
 	if (st->has_end && !st->n)
-		libc.shutdown(fd, SHUT_RD); /* the FIN that was held back */
+		end_rx_now(fd);
 	sock_set_reason(sk, why);
 	sk->st.proto = OSF_PROTO_INET;
 	count(&arena_totals()->n_taken_back, 1);
