@@ -443,7 +443,7 @@ void shm_exit(struct sock *sk, int fd)
  * The last holder closes.  As with the kernel: what was written is delivered, and
  * unread bytes make it a reset.
  */
-void shm_close(struct sock *sk, int fd)
+struct seg *shm_close_keep(struct sock *sk, int fd)
 {
 	enum ring_mark mark;
 	struct seg *seg;
@@ -451,7 +451,7 @@ void shm_close(struct sock *sk, int fd)
 	if (sock_mode(sk) == SOCK_CANDIDATE)
 		shm_candidate_decide(sk, fd);
 	if (!(seg = sk->seg))
-		return;
+		return NULL;
 	if (sock_mode(sk) == SOCK_SHM && !sk->rx_broken) {
 		if (sk->rx_tcp)
 			shm_rx_settle(sk, fd);
@@ -472,7 +472,15 @@ void shm_close(struct sock *sk, int fd)
 	inbox_detach(sk->peer_inbox);
 	sk->peer_inbox = NULL;
 	sk->seg = NULL;
-	seg_unmap(seg, sk->rx.size);
 	fds_close(sk->channel_fd);
 	sk->channel_fd = -1;
+	return seg;
+}
+
+void shm_close(struct sock *sk, int fd)
+{
+	struct seg *seg = shm_close_keep(sk, fd);
+
+	if (seg)
+		seg_unmap(seg, sk->rx.size);
 }

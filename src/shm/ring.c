@@ -20,7 +20,8 @@ void ring_rx_init(struct ring_rx *rx, uint8_t *base, uint32_t size,
 {
 	*rx = (struct ring_rx){ .base = base,
 				.tail_pub = tail_pub,
-				.size = size };
+				.size = size,
+				.hold = RING_NO_HOLD };
 }
 
 /*

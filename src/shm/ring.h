@@ -56,6 +56,7 @@ enum ring_mark {
 #define RING_REWIND_BYTES 4096u
 #define RING_RESERVE (4 * RING_ALIGN) /* for WRAP, SKIP, FIN, BACK, always */
 #define RING_NO_HOLE UINT32_MAX
+#define RING_NO_HOLD UINT32_MAX
 #define RING_MIN_SIZE 4096u
 #define RING_MAX_SIZE (1u << 30)
 
@@ -141,13 +142,15 @@ HOT static inline int32_t ring_peek(struct ring_rx *rx, const uint8_t **data,
 /* Take @n bytes of what ring_peek() showed (n <= its answer). */
 static inline void ring_skip(struct ring_rx *rx, uint32_t n);
 
-/* Tell the producer how far we are. */
+/* Tell the producer how far we are; not past a record that is lent out. */
 static inline bool ring_publish(struct ring_rx *rx)
 {
-	if (rx->published == rx->off)
+	uint32_t to = likely(rx->hold == RING_NO_HOLD) ? rx->off : rx->hold;
+
+	if (rx->published == to)
 		return false;
-	store_rlx(&rx->published, rx->off);
-	store_rel(rx->tail_pub, rx->off); /* R2 */
+	store_rlx(&rx->published, to);
+	store_rel(rx->tail_pub, to); /* R2 */
 	return true;
 }
 

@@ -374,3 +374,25 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			return got ? (ssize_t)got : err;
 	}
 }
+
+HOT int32_t shm_recv_place(struct sock *sk, int fd, const uint8_t **data,
+			   uint32_t *off)
+{
+	enum ring_mark mark;
+
+	if (unlikely(sock_mode(sk) != SOCK_SHM || sk->rx_tcp || sk->rx_back ||
+		     sk->rx_broken))
+		return 0;
+	int32_t n = ring_peek(&sk->rx, data, &mark);
+	if (unlikely(n < 0)) {
+		shm_broken(sk, fd, "a record's header");
+		return -ECONNRESET;
+	}
+	if (unlikely(!n))
+		return 0;
+	*off = sk->rx.off;
+	ring_skip(&sk->rx, (uint32_t)n);
+	count(&sk->st.rx_bytes_shm, (uint64_t)n);
+	count(&sk->st.rx_ops, 1);
+	return n;
+}

@@ -77,6 +77,20 @@ ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
 		      bool nonblock);
 
+/*
+ * For who has the socket to himself, in one thread: nothing is locked, and nothing
+ * waits.  Whatever is out of the ordinary is left to shm_recv() and shm_send().
+ *
+ * shm_recv_place() lends the unread bytes of the next record: their number, with
+ * *@data and the record's offset; 0: ask shm_recv(); -ECONNRESET.  While rx.hold
+ * names the oldest record lent out, its space and what follows stay as they are.
+ */
+int32_t shm_recv_place(struct sock *sk, int fd, const uint8_t **data,
+		       uint32_t *off);
+/* @len: bytes of the vectors.  Bytes taken, -EAGAIN, or the connection's error. */
+ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
+		      size_t n, size_t len);
+
 /* wait.c: until there may be something to receive, or room; 0, -EINTR, -EAGAIN at
  * the timeout, or the connection's error.  @partial: the call has moved bytes.
  * @tail: the peer's, when there was no room.  @seen: taken when the call began; a
@@ -100,6 +114,8 @@ void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how);
 /* ctl.c */
 int shm_shutdown(struct sock *sk, int fd, int how);
 void shm_close(struct sock *sk, int fd); /* the last process lets go */
+/* The same, but the segment, if there is one, is the caller's to unmap. */
+struct seg *shm_close_keep(struct sock *sk, int fd);
 void shm_leave(struct sock *sk, int fd); /* nobody will read here any more */
 void shm_exit(struct sock *sk, int fd);  /* the last process ends */
 int shm_inq(struct sock *sk, int fd);    /* FIONREAD */

@@ -272,6 +272,24 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	}
 }
 
+HOT ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
+			  size_t n, size_t len)
+{
+	struct iov_cursor c = { .iov = iov, .n = n };
+
+	if (unlikely(sock_mode(sk) != SOCK_SHM || !sk->tx_ring || sk->shut ||
+		     load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
+		     load_rlx(&shm_peer(sk)->flags) &
+			 (SEG_CLOSED | SEG_RECALL | SEG_WANT_BACK)))
+		return shm_send(sk, fd, iov, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t r = tx_ring(sk, fd, &c, len);
+	if (likely(r > 0)) {
+		count(&sk->st.tx_bytes_shm, (uint64_t)r);
+		count(&sk->st.tx_ops, 1);
+	}
+	return r ? r : -EAGAIN;
+}
+
 #define FILE_BY_TCP (-INT_MAX) /* inside this file */
 
 /* sendfile(): read the file straight into the ring. */

@@ -67,6 +67,8 @@ struct ring_rx {
 	uint32_t len;       /* of the current record's payload, 0: none begun */
 	uint32_t pos;       /* bytes of it already delivered */
 	uint32_t published; /* last value given to *tail_pub */
+	uint32_t
+	    hold; /* record whose bytes are still lent out, or UINT32_MAX */
 };
 
 struct seg;
