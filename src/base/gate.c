@@ -2,6 +2,7 @@
 /* base/gate.c - see base/gate.h */
 #include <sched.h>
 
+#include "base/compiler.h"
 #include "base/gate.h"
 
 uint32_t gate_inside;
@@ -38,8 +39,22 @@ void gate_open(void)
 	lock_put(&lock);
 }
 
+static void (*on_child[4])(void);
+
+void gate_on_child(void (*fn)(void))
+{
+	unsigned n = 0;
+
+	while (on_child[n])
+		n++;
+	assert(n < ARRAY_LEN(on_child));
+	on_child[n] = fn;
+}
+
 void gate_child(void)
 {
 	gate_inside = gate_depth;
 	gate_open();
+	for (unsigned n = 0; n < ARRAY_LEN(on_child) && on_child[n]; n++)
+		on_child[n]();
 }

@@ -114,6 +114,10 @@ bool ops_leave_all(enum osf_reason reason)
 	return xchg(&left, (uint32_t)reason) != OSF_REASON_NONE;
 }
 
+static __thread bool thread_leaves __attribute__((tls_model("initial-exec")));
+
+void ops_thread_offload(bool offload) { thread_leaves = !offload; }
+
 void ops_created(struct sock *sk, const struct ops_family *family)
 {
 	sk->st.family = (uint16_t)family->domain;
@@ -125,6 +129,8 @@ void ops_created(struct sock *sk, const struct ops_family *family)
 		to_kernel(sk, OSF_REASON_DIRECT);
 	else if (load_rlx(&left))
 		to_kernel(sk, (enum osf_reason)load_rlx(&left));
+	else if (thread_leaves)
+		to_kernel(sk, OSF_REASON_RULE);
 	else if (family->offload)
 		return; /* connect() is to fail, if that is what comes of it */
 	else if (policy_all_os())

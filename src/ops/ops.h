@@ -54,5 +54,7 @@ void ops_unannounce(struct sock *sk);
 /* Leave it to the kernel for good, from mode YOUNG.  False: it is not young, or
  * others are inside a call of the kernel's; then it is not looked at again. */
 bool ops_pin(struct sock *sk, enum osf_reason reason);
+/* Leave sockets that this thread makes to the kernel, or no longer. */
+void ops_thread_offload(bool offload);
 /* Leave all sockets to come to the kernel; true: that was said before. */
 bool ops_leave_all(enum osf_reason reason);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/auto.h"
 #include "base/log.h"
 #include "ops/policy.h"
@@ -83,15 +84,44 @@ int policy_init(void)
 	return 0;
 }
 
-bool policy_has_rules(void) { return rules; }
+/* Lines that came later, the newest first; they stay. */
+struct added {
+	struct rule_set *rules;
+	struct added *next;
+};
+static struct added *added;
+
+int policy_add(const char *line)
+{
+	struct added *a = calloc(1, sizeof(*a));
+	int err =
+	    a ? rules_parse(&a->rules, line, strlen(line), NULL) : -ENOMEM;
+
+	if (err) {
+		free(a);
+		return err;
+	}
+	do
+		a->next = load_acq(&added);
+	while (!cas(&added, a->next, a)); /* pairs with policy_provider() */
+	return 0;
+}
+
+bool policy_has_rules(void) { return rules || load_rlx(&added); }
 bool policy_all_os(void) { return all_os; }
 
 const char *policy_provider(enum rule_role role, const struct sockaddr *first,
 			    const struct sockaddr *second)
 {
-	return rules ? rules_match(rules, program_invocation_short_name,
-				   app_id(), role, first, second)
-		     : NULL;
+	const char *program = program_invocation_short_name, *found;
+
+	for (struct added *a = load_acq(&added); a; a = a->next)
+		if ((found = rules_match(a->rules, program, app_id(), role,
+					 first, second)))
+			return found;
+	return rules
+		   ? rules_match(rules, program, app_id(), role, first, second)
+		   : NULL;
 }
 
 bool policy_allows_shm(enum rule_role role, const struct sockaddr *first,

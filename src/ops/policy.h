@@ -15,6 +15,8 @@
 /* Reads the rules.  -EINVAL when one is wrong, after saying so on the log or, for
  * want of one, on standard error: a program must not start half-configured. */
 MUST_CHECK int policy_init(void);
+/* One line more, before all others; for connections to come.  -EINVAL: no rule. */
+MUST_CHECK int policy_add(const char *line);
 bool policy_has_rules(void);
 bool policy_all_os(void);
 /* The provider of the matching rule, NULL for none. */

@@ -222,3 +222,13 @@ void sock_set_reason(struct sock *sk, enum osf_reason reason)
 	sk->st.reason = (uint8_t)reason;
 	log_dbg("fd %d: %s", sk->st.fd, reason_texts[reason]);
 }
+
+void arena_for_each(void (*each)(const struct sock *sk, void *arg), void *arg)
+{
+	if (!header)
+		return;
+	GUARD(&lock);
+	for (uint32_t i = 0; i < header->n_socks; i++)
+		if (load_acq(&socks[i].st.in_use))
+			each(&socks[i], arg);
+}

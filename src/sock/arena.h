@@ -21,3 +21,5 @@ int arena_fd(void);
 struct sock *sock_new(int fd);
 /* The last process lets go: totals are added up, the entry is free. */
 void sock_free(struct sock *sk);
+/* @each is called with every socket in use of this process's segment. */
+void arena_for_each(void (*each)(const struct sock *sk, void *arg), void *arg);
