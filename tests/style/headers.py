@@ -3,7 +3,8 @@
 """
 tests/style/headers.py - every header compiles alone; installed ones for anybody
 
-Headers of src/ compile as the tree is compiled; those of include/osf/ also as C11
+Headers of src/ compile as the tree is compiled; those of include/osf/ and
+include/mellanox/ also as C11
 and C++17, pedantically, because programs of others include them.
 """
 import os
@@ -41,7 +42,7 @@ def main():
         tree.skip("no C compiler")
     for path in tree.files(".h", under=["src/", "include/"]):
         check(path, cc + OURS + ["-x", "c"], "gnu17")
-    for path in tree.files(".h", under=["include/osf/"]):
+    for path in tree.files(".h", under=["include/osf/", "include/mellanox/"]):
         check(path, cc + ["-std=c11", "-pedantic", "-x", "c"], "C11")
         if cxx:
             check(path, cxx + ["-std=c++17", "-pedantic", "-x", "c++"],

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * mellanox/xlio_types.h - types, values and callbacks of the XLIO socket API
+ *
+ * Laid out as programs for libxlio expect (LP64); tests/app/xlio_abi.c compares
+ * every size and offset.  Names of the published documents and of the shipped
+ * headers are both here.  What works where: docs/xlio.md.
+ */
+#ifndef XLIO_TYPES_H
+#define XLIO_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Options of setsockopt() at level SOL_SOCKET; and of getsockopt(-2, ...). */
+enum {
+	SO_XLIO_GET_API = 2800,
+	SO_XLIO_RING_ALLOC_LOGIC = 2810,
+	SO_XLIO_SHUTDOWN_RX = 2821,
+	SO_XLIO_EXT_VLAN_TAG = 2824,
+};
+
+/* A handle: an index and a generation, never 0, never an address.  A stale one is
+ * refused with EINVAL. */
+typedef uintptr_t xlio_poll_group_t;
+typedef uintptr_t xlio_socket_t;
+
+/* Goes with received data until it is returned.  @userdata is the application's,
+ * and holds nothing in particular when it is handed out. */
+struct xlio_buf {
+	uint64_t userdata;
+};
+
+/* Events of a socket. */
+enum {
+	/* The connection that xlio_socket_connect() began is there.  Not for
+	 * accepted ones. */
+	XLIO_SOCKET_EVENT_ESTABLISHED = 1,
+	/* The last event, once, after all completions; the handle is stale from
+	 * now on.  Buffers may still be returned to the group. */
+	XLIO_SOCKET_EVENT_TERMINATED = 2,
+	/* The peer sends no more.  Sending goes on. */
+	XLIO_SOCKET_EVENT_CLOSED = 3,
+	/* The connection has failed; value is an errno: ECONNABORTED, ECONNRESET,
+	 * ECONNREFUSED or ETIMEDOUT.  Not after xlio_socket_destroy(). */
+	XLIO_SOCKET_EVENT_ERROR = 4,
+};
+
+/**
+ * xlio_memory_cb_t - memory that received data may lie in
+ * @len: bytes
+ * @hugepage_size: bytes of a huge page; 0: ordinary pages, or an external allocator
+ *
+ * Context: the thread whose call needed the memory; no call of this API is allowed.
+ */
+typedef void (*xlio_memory_cb_t)(void *addr, size_t len, size_t hugepage_size);
+
+/* Context of the four below: the thread that polls the group, inside
+ * xlio_poll_group_poll(), and for TERMINATED also inside
+ * xlio_poll_group_destroy() and xlio_exit().  All calls of this API are allowed
+ * but polling, flushing out of turn or destroying this group; sending to a socket
+ * that is being destroyed fails. */
+typedef void (*xlio_socket_event_cb_t)(xlio_socket_t sock,
+				       uintptr_t userdata_sq, int event,
+				       int value);
+/* The data of a send operation has been acknowledged and its memory is not used any
+ * more. */
+typedef void (*xlio_socket_comp_cb_t)(xlio_socket_t sock, uintptr_t userdata_sq,
+				      uintptr_t userdata_op);
+/* @len bytes at @data are the application's, to read, until it returns @buf, in
+ * whatever order, after the socket has gone too. */
+typedef void (*xlio_socket_rx_cb_t)(xlio_socket_t sock, uintptr_t userdata_sq,
+				    void *data, size_t len,
+				    struct xlio_buf *buf);
+/* @sock is in the group of @parent, with a userdata_sq of 0: see
+ * xlio_socket_update().  Comes before anything else of @sock. */
+typedef void (*xlio_socket_accept_cb_t)(xlio_socket_t sock,
+					xlio_socket_t parent,
+					uintptr_t parent_userdata_sq);
+
+struct xlio_init_attr {
+	unsigned flags; /* 0 */
+	xlio_memory_cb_t memory_cb;
+	/* Both or none.  Received data and copies of data to send lie in what
+	 * memory_alloc() gave, then: it may fail, with NULL. */
+	void *(*memory_alloc)(size_t);
+	void (*memory_free)(void *);
+};
+
+/* Sends may be made by one other thread at a time while the group is polled. */
+#define XLIO_GROUP_FLAG_SAFE 0x1
+/* Keep a list of sockets with unflushed data, for xlio_poll_group_flush(). */
+#define XLIO_GROUP_FLAG_DIRTY 0x2
+
+struct xlio_poll_group_attr {
+	unsigned flags;                         /* XLIO_GROUP_FLAG_* */
+	xlio_socket_event_cb_t socket_event_cb; /* required */
+	xlio_socket_comp_cb_t socket_comp_cb;
+	xlio_socket_rx_cb_t socket_rx_cb; /* NULL: received data is dropped */
+	xlio_socket_accept_cb_t socket_accept_cb; /* required to listen */
+};
+
+struct xlio_socket_attr {
+	unsigned flags; /* 0 */
+	int domain;     /* AF_INET or AF_INET6 */
+	xlio_poll_group_t group;
+	uintptr_t
+	    userdata_sq; /* first argument of callbacks after the socket */
+};
+
+/* Send now what has been gathered, this operation included. */
+#define XLIO_SOCKET_SEND_FLAG_FLUSH 0x1
+/* Copy the data before returning; there is no completion. */
+#define XLIO_SOCKET_SEND_FLAG_INLINE 0x2
+
+struct xlio_socket_send_attr {
+	unsigned flags;        /* XLIO_SOCKET_SEND_FLAG_* */
+	uint32_t mkey;         /* lkey of the memory; 0: not registered */
+	uintptr_t userdata_op; /* not 0: ask for a completion */
+};
+
+/* The same by the names of the documents. */
+#define xlio_send_attr xlio_socket_send_attr
+#define XLIO_SEND_FLAG_FLUSH XLIO_SOCKET_SEND_FLAG_FLUSH
+#define XLIO_SEND_FLAG_INLINE XLIO_SOCKET_SEND_FLAG_INLINE
+
+/* SO_MAX_PACING_RATE of libxlio. */
+struct xlio_rate_limit_t {
+	uint32_t rate;         /* Kb/s */
+	uint32_t max_burst_sz; /* bytes */
+	uint16_t typical_pkt_sz;
+};
+
+/* SO_XLIO_RING_ALLOC_LOGIC: accepted, and without effect. */
+typedef enum {
+	RING_LOGIC_PER_INTERFACE = 0,
+	RING_LOGIC_PER_IP = 1,
+	RING_LOGIC_PER_SOCKET = 10,
+	RING_LOGIC_PER_USER_ID = 11,
+	RING_LOGIC_PER_THREAD = 20,
+	RING_LOGIC_PER_CORE = 30,
+	RING_LOGIC_PER_CORE_ATTACH_THREADS = 31,
+	RING_LOGIC_PER_OBJECT = 32,
+	RING_LOGIC_LAST = 33,
+} ring_logic_t;
+
+enum {
+	XLIO_RING_ALLOC_MASK_RING_USER_ID = 1 << 0,
+	XLIO_RING_ALLOC_MASK_RING_INGRESS = 1 << 1,
+	XLIO_RING_ALLOC_MASK_RING_ENGRESS = 1 << 2,
+};
+
+struct xlio_ring_alloc_logic_attr {
+	uint32_t comp_mask; /* XLIO_RING_ALLOC_MASK_* */
+	ring_logic_t ring_alloc_logic;
+	uint32_t user_id;
+	uint32_t ingress : 1;
+	uint32_t engress : 1; /* spelt so */
+	uint32_t reserved : 30;
+};
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
