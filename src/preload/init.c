@@ -14,6 +14,7 @@
 #include "base/fds.h"
 #include "base/log.h"
 #include "base/spin.h"
+#include "group/group.h"
 #include "ops/ops.h"
 #include "preload/edge.h"
 #include "sock/arena.h"
@@ -42,4 +43,8 @@ __attribute__((constructor)) static void osf_start(void)
 	errno = saved;
 }
 
-__attribute__((destructor)) static void osf_stop(void) { file_exit(); }
+__attribute__((destructor)) static void osf_stop(void)
+{
+	groups_at_exit();
+	file_exit();
+}

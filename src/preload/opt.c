@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/clock.h"
 #include "file/epoll.h"
 #include "ops/ops.h"
@@ -210,8 +211,11 @@ static void add_to_info(const struct sock *sk, void *val, socklen_t len)
 OSF_API int getsockopt(int fd, int level, int name, void *restrict val,
 		       socklen_t *restrict len)
 {
-	int r = libc.getsockopt(fd, level, name, val, len);
+	int r = libc.getsockopt(fd, level, name, val, len), err;
 
+	if (unlikely(r < 0 && fd < 0) &&
+	    api_getsockopt(fd, level, name, val, len, &err))
+		return (int)libc_ret(err, 0);
 	if (likely(r < 0 || !table_load(fd)))
 		return r;
 	CALL(c) = { .file = file_get(fd) };

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/xlio/calls.c - the XLIO socket API: handles and errno in, group/ behind
+ *
+ * Each call looks its handle up, enters the group, and leaves it again; arguments
+ * are checked here as far as they are pointers, and behind as far as they mean
+ * something.
+ */
+#include <poll.h>
+#include <string.h>
+
+#include "api/xlio/edge.h"
+#include "base/clock.h"
+#include "base/libc.h"
+#include "group/group.h"
+#include "mellanox/xlio.h"
+#include "osf/group.h"
+
+OSF_API int xlio_init_ex(const struct xlio_init_attr *attr)
+{
+	int saved = errno;
+
+	return xlio_ret(attr ? groups_init(attr) : -EINVAL, saved);
+}
+
+OSF_API int xlio_init(void)
+{
+	static const struct xlio_init_attr nothing;
+	int saved = errno, err = groups_init(&nothing);
+
+	return xlio_ret(err == -EEXIST ? 0 : err, saved);
+}
+
+OSF_API int xlio_exit(void)
+{
+	int saved = errno;
+
+	return xlio_ret(groups_exit(), saved);
+}
+
+OSF_API int xlio_poll_group_create(const struct xlio_poll_group_attr *attr,
+				   xlio_poll_group_t *group_out)
+{
+	int saved = errno;
+
+	return xlio_ret(
+	    attr && group_out ? group_create(attr, group_out) : -EINVAL, saved);
+}
+
+OSF_API int xlio_poll_group_destroy(xlio_poll_group_t group)
+{
+	struct group *g = group_enter(group);
+	int saved = errno, err = g ? group_destroy(g) : -EINVAL;
+
+	if (err && g)
+		group_leave(g);
+	return xlio_ret(err, saved);
+}
+
+OSF_API int xlio_poll_group_update(xlio_poll_group_t group,
+				   const struct xlio_poll_group_attr *attr)
+{
+	struct group *g = attr ? group_enter(group) : NULL;
+	int saved = errno, err = g ? group_update(g, attr) : -EINVAL;
+
+	group_leave(g);
+	return xlio_ret(err, saved);
+}
+
+OSF_API HOT void xlio_poll_group_poll(xlio_poll_group_t group)
+{
+	struct group *g = group_enter(group);
+
+	if (unlikely(!g)) {
+		errno = EINVAL;
+		return;
+	}
+	int saved = errno;
+	group_turn(g);
+	group_leave(g);
+	errno = saved;
+}
+
+OSF_API int xlio_socket_create(const struct xlio_socket_attr *attr,
+			       xlio_socket_t *sock_out)
+{
+	struct group *g =
+	    attr && sock_out && !attr->flags ? group_enter(attr->group) : NULL;
+	int saved = errno;
+	int err = g ? gsock_create(g, attr->domain, attr->userdata_sq, sock_out)
+		    : -EINVAL;
+
+	group_leave(g);
+	return xlio_ret(err, saved);
+}
+
+/* One call on a socket: @expr with s and, perhaps NULL, g. */
+#define ON_SOCK(expr)                                                          \
+	({                                                                     \
+		struct group *g = NULL;                                        \
+		struct gsock *s = gsock_enter(sock, &g);                       \
+		int saved_ = errno;                                            \
+		int err_ = likely(s != NULL) ? (expr) : -EINVAL;               \
+		if (likely(s != NULL))                                         \
+			group_leave(g);                                        \
+		xlio_ret(err_, saved_);                                        \
+	})
+
+OSF_API int xlio_socket_destroy(xlio_socket_t sock)
+{
+	return ON_SOCK(gsock_destroy(s));
+}
+
+OSF_API int xlio_socket_update(xlio_socket_t sock, unsigned flags,
+			       uintptr_t userdata_sq)
+{
+	return ON_SOCK(flags ? -EINVAL
+			     : (gsock_set_userdata(s, userdata_sq), 0));
+}
+
+OSF_API int xlio_socket_setsockopt(xlio_socket_t sock, int level, int optname,
+				   const void *optval, socklen_t optlen)
+{
+	return ON_SOCK(gsock_setsockopt(s, level, optname, optval, optlen));
+}
+
+OSF_API int xlio_socket_getsockname(xlio_socket_t sock, struct sockaddr *addr,
+				    socklen_t *addrlen)
+{
+	return ON_SOCK(getsockname(gsock_fd(s), addr, addrlen) < 0 ? -errno
+								   : 0);
+}
+
+OSF_API int xlio_socket_getpeername(xlio_socket_t sock, struct sockaddr *addr,
+				    socklen_t *addrlen)
+{
+	return ON_SOCK(getpeername(gsock_fd(s), addr, addrlen) < 0 ? -errno
+								   : 0);
+}
+
+OSF_API int xlio_socket_bind(xlio_socket_t sock, const struct sockaddr *addr,
+			     socklen_t addrlen)
+{
+	return ON_SOCK(addr ? gsock_bind(s, addr, addrlen) : -EINVAL);
+}
+
+OSF_API int xlio_socket_connect(xlio_socket_t sock, const struct sockaddr *to,
+				socklen_t tolen)
+{
+	return ON_SOCK(to ? gsock_connect(s, to, tolen) : -EINVAL);
+}
+
+OSF_API int xlio_socket_listen(xlio_socket_t sock)
+{
+	return ON_SOCK(gsock_listen(s));
+}
+
+OSF_API int xlio_socket_detach_group(xlio_socket_t sock)
+{
+	return ON_SOCK(gsock_detach(s));
+}
+
+OSF_API int xlio_socket_attach_group(xlio_socket_t sock,
+				     xlio_poll_group_t group)
+{
+	struct group *g = group_enter(group), *old = NULL;
+	struct gsock *s = g ? gsock_enter(sock, &old) : NULL;
+	int saved = errno, err = s ? gsock_attach(s, g) : -EINVAL;
+
+	group_leave(old);
+	group_leave(g);
+	return xlio_ret(err, saved);
+}
+
+OSF_API HOT int xlio_socket_send(xlio_socket_t sock, const void *data,
+				 size_t len,
+				 const struct xlio_socket_send_attr *attr)
+{
+	struct iovec iov = { (void *)data, len };
+
+	return ON_SOCK(likely(attr != NULL) ? gsock_send(s, &iov, 1, attr)
+					    : -EINVAL);
+}
+
+OSF_API int xlio_socket_sendv(xlio_socket_t sock, const struct iovec *iov,
+			      unsigned iovcnt,
+			      const struct xlio_socket_send_attr *attr)
+{
+	return ON_SOCK(attr && (iov || !iovcnt)
+			   ? gsock_send(s, iov, iovcnt, attr)
+			   : -EINVAL);
+}
+
+OSF_API void xlio_poll_group_flush(xlio_poll_group_t group)
+{
+	struct group *g = group_enter(group);
+	int saved = errno;
+
+	if (g)
+		group_flush(g);
+	group_leave(g);
+	errno = g ? saved : EINVAL;
+}
+
+OSF_API void xlio_socket_flush(xlio_socket_t sock)
+{
+	ON_SOCK((gsock_flush(s), 0));
+}
+
+OSF_API HOT void xlio_socket_buf_free(xlio_socket_t sock, struct xlio_buf *buf)
+{
+	ON_SOCK(group_buf_free(g, buf));
+}
+
+OSF_API HOT void xlio_poll_group_buf_free(xlio_poll_group_t group,
+					  struct xlio_buf *buf)
+{
+	struct group *g = group_enter(group);
+	int err = likely(g != NULL) ? group_buf_free(g, buf) : -EINVAL;
+
+	group_leave(g);
+	if (unlikely(err))
+		errno = -err;
+}
+
+/*
+ * include/osf/group.h
+ */
+
+OSF_API int osf_group_poll(xlio_poll_group_t group)
+{
+	struct group *g = group_enter(group);
+	int saved = errno, r = g ? group_turn(g) : -EINVAL;
+
+	group_leave(g);
+	errno = saved;
+	return r;
+}
+
+OSF_API int osf_group_fd(xlio_poll_group_t group)
+{
+	struct group *g = group_enter(group);
+	int fd = g ? group_fd(g) : -EINVAL;
+
+	group_leave(g);
+	return fd;
+}
+
+OSF_API int osf_group_arm(xlio_poll_group_t group)
+{
+	struct group *g = group_enter(group);
+	int saved = errno, r = g ? group_arm(g) : -EINVAL;
+
+	group_leave(g);
+	errno = saved;
+	return r;
+}
+
+/* Until the descriptor has something, or @left_ns have passed.  0 or -EINTR. */
+static int sleep_on(int fd, uint64_t left_ns)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct timespec ts = ns_timespec(left_ns);
+
+	return libc.ppoll(&p, 1, left_ns == UINT64_MAX ? NULL : &ts, NULL) < 0
+		   ? -errno
+		   : 0;
+}
+
+OSF_API int osf_group_wait(xlio_poll_group_t group, int timeout_ms)
+{
+	uint64_t end = timeout_ms > 0
+			   ? now_ns() + (uint64_t)timeout_ms * NS_PER_MS
+			   : UINT64_MAX;
+	int saved = errno;
+
+	for (;;) {
+		int r = osf_group_poll(group);
+
+		if (r || !timeout_ms)
+			return r;
+		uint64_t now = timeout_ms > 0 ? now_ns() : 0;
+		if (timeout_ms > 0 && now >= end)
+			return 0;
+		r = osf_group_arm(group);
+		if (r < 0)
+			return r;
+		int fd = r ? -1 : osf_group_fd(group);
+		if (fd < 0)
+			continue;
+		r = sleep_on(fd, end == UINT64_MAX ? end : end - now);
+		errno = saved;
+		if (r)
+			return r;
+	}
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/xlio/posix.c - those of the plain xlio_<posix>() calls that osf leaves to libc
+ *
+ * The others are second names of preload's functions, given by the linker
+ * (src/meson.build), so that both are the same function also in a library that was
+ * loaded by dlopen(), where a call of "socket" would be libc's.
+ */
+#include <fcntl.h>
+#include <stdarg.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
+#include "mellanox/xlio.h"
+
+OSF_API int xlio_getsockname(int fd, struct sockaddr *name, socklen_t *namelen)
+{
+	return getsockname(fd, name, namelen);
+}
+
+OSF_API int xlio_getpeername(int fd, struct sockaddr *name, socklen_t *namelen)
+{
+	return getpeername(fd, name, namelen);
+}
+
+OSF_API int xlio_socketpair(int domain, int type, int protocol, int sv[2])
+{
+	return socketpair(domain, type, protocol, sv);
+}
+
+OSF_API int xlio_pipe(int filedes[2]) { return pipe(filedes); }
+
+OSF_API int xlio_open(const char *file, int oflag, ...)
+{
+	va_list ap;
+
+	va_start(ap, oflag);
+	mode_t mode =
+	    oflag & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : (mode_t)0;
+	va_end(ap);
+	return open(file, oflag, mode);
+}
+
+OSF_API int xlio_creat(const char *pathname, mode_t mode)
+{
+	return creat(pathname, mode);
+}

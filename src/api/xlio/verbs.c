@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/xlio/verbs.c - a protection domain without a device
+ *
+ *     xlio_socket_get_pd() -> pd -> ibv_reg_mr() -> mr.lkey -> attr.mkey
+ *
+ * No transport of ours needs memory to be registered, but programs do it, and must
+ * get an lkey.  So libibverbs' three functions are answered here for our one pd, and
+ * passed on for every other; the names are unversioned, so references to any version
+ * of them find us when we come first.  Without libibverbs there is no other.
+ *
+ * Layouts: struct ibv_pd and struct ibv_mr of rdma-core's infiniband/verbs.h.
+ */
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/xlio/edge.h"
+#include "base/lock.h"
+#include "group/group.h"
+#include "mellanox/xlio.h"
+
+struct ibv_context;
+
+struct ibv_pd {
+	struct ibv_context *context;
+	uint32_t handle;
+};
+
+struct ibv_mr {
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+	void *addr;
+	size_t length;
+	uint32_t handle;
+	uint32_t lkey;
+	uint32_t rkey;
+};
+static_assert(sizeof(struct ibv_mr) == 48, "as in rdma-core");
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
+			  int access);
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
+				uint64_t iova, unsigned access);
+int ibv_dereg_mr(struct ibv_mr *mr);
+
+static struct ibv_pd pd = { .handle = 1 };
+
+/* With a line that tells ours from others: they are looked for by address. */
+struct region {
+	struct ibv_mr mr;
+	struct region *next;
+};
+
+static struct lock lock;
+static struct region *regions;
+static uint32_t last_key;
+
+static struct ibv_mr *region_new(void *addr, size_t length)
+{
+	struct region *r = calloc(1, sizeof(*r));
+
+	if (!r) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	GUARD(&lock);
+	if (!++last_key)
+		last_key = 1;
+	r->mr = (struct ibv_mr){ .pd = &pd,
+				 .addr = addr,
+				 .length = length,
+				 .handle = last_key,
+				 .lkey = last_key,
+				 .rkey = last_key };
+	r->next = regions;
+	regions = r;
+	return &r->mr;
+}
+
+/* True: it was ours. */
+static bool region_free(struct ibv_mr *mr)
+{
+	GUARD(&lock);
+	for (struct region **pr = &regions; *pr; pr = &(*pr)->next) {
+		struct region *r = *pr;
+
+		if (&r->mr != mr)
+			continue;
+		*pr = r->next;
+		free(r);
+		return true;
+	}
+	return false;
+}
+
+/* libibverbs' own, if the process has it. */
+static void *beyond(const char *name)
+{
+	void *fn = dlvsym(RTLD_NEXT, name, "IBVERBS_1.1");
+
+	if (!fn)
+		fn = dlsym(RTLD_NEXT, name);
+	if (!fn)
+		errno = ENOSYS;
+	return fn;
+}
+
+OSF_API struct ibv_mr *ibv_reg_mr(struct ibv_pd *of, void *addr, size_t length,
+				  int access)
+{
+	if (of == &pd)
+		return region_new(addr, length);
+	typeof(&ibv_reg_mr) next = (typeof(&ibv_reg_mr))beyond("ibv_reg_mr");
+	return next ? next(of, addr, length, access) : NULL;
+}
+
+OSF_API struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *of, void *addr,
+					size_t length, uint64_t iova,
+					unsigned access)
+{
+	if (of == &pd)
+		return region_new(addr, length);
+	typeof(&ibv_reg_mr_iova2) next =
+	    (typeof(&ibv_reg_mr_iova2))beyond("ibv_reg_mr_iova2");
+	return next ? next(of, addr, length, iova, access) : NULL;
+}
+
+OSF_API int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	if (region_free(mr))
+		return 0;
+	typeof(&ibv_dereg_mr) next =
+	    (typeof(&ibv_dereg_mr))beyond("ibv_dereg_mr");
+	return next ? next(mr) : ENOSYS;
+}
+
+OSF_API struct ibv_pd *xlio_socket_get_pd(xlio_socket_t sock)
+{
+	struct group *g = NULL;
+	struct gsock *s = gsock_enter(sock, &g);
+	bool has_route = s && gsock_has_route(s);
+
+	if (s)
+		group_leave(g);
+	if (has_route)
+		return &pd;
+	errno = EINVAL;
+	return NULL;
+}

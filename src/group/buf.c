@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT */
+/* group/buf.c - see group/buf.h */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/lock.h"
+#include "group/buf.h"
+#include "shm/segment.h"
+
+#define REGION_BYTES (1024u * 1024)
+#define POOL_CHUNKS 64u /* free ones that a pool keeps: 4 MB */
+#define POOL_BUFS 4096u
+#define BUFS_MAX (1u << 24) /* held at once, of all groups: 1 GB of addresses */
+#define BUFS_A_REFILL 64u
+
+struct region {
+	struct region *next;
+	void *mem;
+};
+
+static struct lock lock;
+static struct buf_memory memory;
+static struct region *regions;
+static struct chunk *free_chunks;
+static struct rxbuf *bufs, *free_bufs;
+static uint32_t n_bufs; /* ever used */
+
+void buf_init(const struct buf_memory *m) { memory = *m; }
+
+bool buf_is_external(void) { return memory.alloc; }
+
+void buf_told(void *addr, size_t len)
+{
+	if (memory.memory_cb)
+		memory.memory_cb(addr, len, 0);
+}
+
+static void *region_alloc(void)
+{
+	if (memory.alloc)
+		return memory.alloc(REGION_BYTES);
+	void *map = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return map == MAP_FAILED ? NULL : map;
+}
+
+static void region_free(void *mem)
+{
+	if (memory.free)
+		memory.free(mem);
+	else
+		munmap(mem, REGION_BYTES);
+}
+
+/* Caller holds the lock. */
+static bool region_add(void)
+{
+	struct region *r = malloc(sizeof(*r));
+	uint8_t *mem = r ? region_alloc() : NULL;
+
+	if (!mem) {
+		free(r);
+		return false;
+	}
+	*r = (struct region){ .next = regions, .mem = mem };
+	regions = r;
+	/* An allocator may align as it likes. */
+	uint8_t *at = (uint8_t *)(((uintptr_t)mem + PIECE_ALIGN - 1) &
+				  ~(uintptr_t)(PIECE_ALIGN - 1));
+	for (; at + CHUNK_BYTES <= mem + REGION_BYTES; at += CHUNK_BYTES) {
+		struct chunk *c = (struct chunk *)(void *)at;
+
+		c->next = free_chunks;
+		free_chunks = c;
+	}
+	buf_told(mem, REGION_BYTES);
+	return true;
+}
+
+static struct chunk *chunk_new(struct pool *p)
+{
+	struct chunk *c = p->free_chunks;
+
+	if (c) {
+		p->free_chunks = c->next;
+		p->n_free_chunks--;
+	} else {
+		GUARD(&lock);
+		if (!free_chunks && !region_add())
+			return NULL;
+		c = free_chunks;
+		free_chunks = c->next;
+	}
+	c->n_refs = 1;
+	c->filled = CHUNK_HEAD;
+	c->next = NULL;
+	return c;
+}
+
+static void chunk_recycle(struct pool *p, struct chunk *c)
+{
+	if (p && p->n_free_chunks < POOL_CHUNKS) {
+		c->next = p->free_chunks;
+		p->free_chunks = c;
+		p->n_free_chunks++;
+		return;
+	}
+	GUARD(&lock);
+	c->next = free_chunks;
+	free_chunks = c;
+}
+
+void chunk_put(struct pool *p, struct chunk *c)
+{
+	if (is_single_threaded() ? !--c->n_refs : fetch_sub(&c->n_refs, 1) == 1)
+		chunk_recycle(p, c);
+}
+
+uint8_t *chunk_room(struct pool *p, uint32_t want, uint32_t *room)
+{
+	struct chunk *c = p->filling;
+
+	/* All returned already: from the front again. */
+	if (c && c->filled > CHUNK_HEAD && load_acq(&c->n_refs) == 1)
+		c->filled = CHUNK_HEAD;
+	if (unlikely(!c || CHUNK_BYTES - c->filled < want)) {
+		struct chunk *next = c && c->next ? c->next : chunk_new(p);
+
+		if (!next)
+			return NULL;
+		if (c)
+			chunk_put(p, c);
+		p->filling = c = next;
+	}
+	*room = CHUNK_BYTES - c->filled;
+	return (uint8_t *)c + c->filled;
+}
+
+struct chunk *chunk_take(struct pool *p, uint32_t n)
+{
+	struct chunk *c = p->filling;
+
+	c->filled += (n + PIECE_ALIGN - 1) & ~(PIECE_ALIGN - 1);
+	if (is_single_threaded())
+		c->n_refs++;
+	else
+		fetch_add(&c->n_refs, 1);
+	return c;
+}
+
+uint8_t *chunk_spare(struct pool *p)
+{
+	if (!p->filling->next)
+		p->filling->next = chunk_new(p);
+	return p->filling->next ? (uint8_t *)p->filling->next + CHUNK_HEAD
+				: NULL;
+}
+
+void chunk_advance(struct pool *p)
+{
+	struct chunk *c = p->filling;
+
+	p->filling = c->next;
+	c->next = NULL;
+	chunk_put(p, c);
+}
+
+/* Caller holds the lock. */
+static bool bufs_reserve(void)
+{
+	void *map = mmap(NULL, BUFS_MAX * sizeof(*bufs), PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (map == MAP_FAILED)
+		return false;
+	store_rel(&bufs, map); /* pairs with rxbuf_of() */
+	return true;
+}
+
+static COLD void bufs_refill(struct pool *p)
+{
+	GUARD(&lock);
+	if (!bufs && !bufs_reserve())
+		return;
+	for (uint32_t i = 0; i < BUFS_A_REFILL; i++) {
+		struct rxbuf *b = free_bufs;
+
+		if (b)
+			free_bufs = b->next;
+		else if (n_bufs < BUFS_MAX)
+			b = &bufs[n_bufs++];
+		else
+			return;
+		b->next = p->free_bufs;
+		p->free_bufs = b;
+		p->n_free_bufs++;
+	}
+}
+
+struct rxbuf *rxbuf_new(struct pool *p)
+{
+	if (unlikely(!p->free_bufs))
+		bufs_refill(p);
+	struct rxbuf *b = p->free_bufs;
+	if (!b)
+		return NULL;
+	p->free_bufs = b->next;
+	p->n_free_bufs--;
+	b->next = NULL;
+	return b;
+}
+
+void rxbuf_free(struct pool *p, struct rxbuf *b)
+{
+	store_rlx(&b->state, (uint32_t)RXBUF_FREE);
+	if (likely(p && p->n_free_bufs < POOL_BUFS)) {
+		b->next = p->free_bufs;
+		p->free_bufs = b;
+		p->n_free_bufs++;
+		return;
+	}
+	GUARD(&lock);
+	b->next = free_bufs;
+	free_bufs = b;
+}
+
+struct rxbuf *rxbuf_of(struct xlio_buf *pub)
+{
+	struct rxbuf *base = load_acq(&bufs);
+	uintptr_t off = (uintptr_t)pub - (uintptr_t)base;
+
+	if (unlikely(!base || off >= BUFS_MAX * sizeof(*bufs) ||
+		     off % sizeof(*bufs)))
+		return NULL;
+	return &base[off / sizeof(*bufs)];
+}
+
+void rxmap_put(struct rxmap *m)
+{
+	if (!m || fetch_sub(&m->n_refs, 1) != 1)
+		return;
+	seg_unmap(m->seg, m->ring_size);
+	free(m);
+}
+
+void pool_fini(struct pool *p)
+{
+	if (p->filling && p->filling->next)
+		chunk_recycle(NULL, p->filling->next);
+	if (p->filling)
+		chunk_put(NULL, p->filling);
+	for (struct chunk *c = p->free_chunks, *next; c; c = next) {
+		next = c->next;
+		chunk_recycle(NULL, c);
+	}
+	for (struct rxbuf *b = p->free_bufs, *next; b; b = next) {
+		next = b->next;
+		rxbuf_free(NULL, b);
+	}
+	*p = (struct pool){ 0 };
+}
+
+void buf_fini(void)
+{
+	GUARD(&lock);
+	for (uint32_t i = 0; i < n_bufs; i++)
+		if (bufs[i].state == RXBUF_ORPHAN) /* never returned */
+			rxmap_put(bufs[i].map);
+	if (n_bufs)
+		memset(bufs, 0, n_bufs * sizeof(*bufs));
+	n_bufs = 0;
+	free_bufs = NULL;
+	for (struct region *r = regions, *next; r; r = next) {
+		next = r->next;
+		region_free(r->mem);
+		free(r);
+	}
+	regions = NULL;
+	free_chunks = NULL;
+	memory = (struct buf_memory){ 0 };
+}
+
+void buf_after_fork(void)
+{
+	lock = (struct lock){ 0 };
+	/* What the child still reads stays; it makes new ones. */
+	regions = NULL;
+	free_chunks = NULL;
+	free_bufs = NULL;
+	bufs = NULL;
+	n_bufs = 0;
+	memory = (struct buf_memory){ 0 };
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * group/end.c - how sockets end
+ *
+ *     failure  ->  ERROR, completions; the socket waits to be destroyed
+ *     destroy  ->  flush -> all out -> all acknowledged -> closed  ->  TERMINATED
+ *
+ * Destroying only marks, so it may be done in any callback; the steps are taken in
+ * turns.  What the application still holds of a ring keeps the segment mapped.
+ */
+#include <errno.h>
+
+#include "base/fds.h"
+#include "base/libc.h"
+#include "group/gsock.h"
+#include "group/handle.h"
+#include "ops/ops.h"
+#include "shm/segment.h"
+#include "shm/shm.h"
+#include "sock/arena.h"
+
+/* Programs know of four. */
+static int error_of(int err, bool connecting)
+{
+	switch (err) {
+	case EPIPE:
+	case ECONNRESET:
+		return ECONNRESET;
+	case ECONNREFUSED:
+		return ECONNREFUSED;
+	case ETIMEDOUT:
+		return ETIMEDOUT;
+	case EHOSTUNREACH:
+	case ENETUNREACH:
+	case EHOSTDOWN:
+	case ENETDOWN:
+		return connecting ? ETIMEDOUT : ECONNABORTED;
+	default:
+		return ECONNABORTED;
+	}
+}
+
+/* Nothing is used any more of what was to be sent. */
+static void ops_are_over(struct gsock *s)
+{
+	s->out = NULL;
+	s->limit = s->sent = s->acked = s->queued;
+	s->tcp_end = 0;
+}
+
+bool gsock_fail(struct group *g, struct gsock *s, int err)
+{
+	s->error = error_of(err, s->state == GSOCK_CONNECTING);
+	s->state = GSOCK_FAILED;
+	if (s->deadline_ns)
+		g->n_connecting--;
+	s->deadline_ns = 0;
+	set_drop(s);
+	hot_drop(s);
+	ops_are_over(s);
+	work_add(s);
+	if (s->is_closing)
+		return true;
+	return call_event(g, s, XLIO_SOCKET_EVENT_ERROR, s->error);
+}
+
+/* SO_LINGER with no time: close() is to reset. */
+static bool is_to_reset(const struct gsock *s)
+{
+	struct linger l = { 0 };
+	socklen_t len = sizeof(l);
+
+	libc.getsockopt(s->fd, SOL_SOCKET, SO_LINGER, &l, &len);
+	return l.l_onoff && !l.l_linger;
+}
+
+static void close_sock(struct gsock *s)
+{
+	struct seg *seg = NULL;
+
+	if (s->sk) {
+		if (s->state == GSOCK_CONNECTED && !is_to_reset(s))
+			gsock_rx_discard(s);
+		held_orphan(s);
+		ops_closed(s->sk);
+		if (s->sk->seg)
+			seg = shm_close_keep(s->sk, s->fd);
+		shm_offer_close(s->sk);
+		if (s->map)
+			rxmap_put(s->map);
+		else if (seg)
+			seg_unmap(seg, s->sk->rx.size);
+		s->map = NULL;
+		sock_free(s->sk);
+		s->sk = NULL;
+	}
+	if (s->fd >= 0)
+		libc.close(s->fd);
+	s->fd = -1;
+}
+
+void gsock_discard(struct gsock *s)
+{
+	gsock_unlist(s);
+	close_sock(s);
+	txq_drop(s);
+	handle_free(s->handle);
+	store_rlx(&s->handle, HANDLE_NONE);
+	gsock_put(s);
+}
+
+void gsock_terminate(struct group *g, struct gsock *s)
+{
+	s->is_closing = 1;
+	/* The kernel has copies: closing first would lose what it has not. */
+	ops_are_over(s);
+	gsock_complete(g, s);
+	uintptr_t handle = s->handle;
+	xlio_socket_event_cb_t event_cb =
+	    g ? g->attr.socket_event_cb : s->event_cb;
+	if (g)
+		gsock_unlist(s);
+	close_sock(s);
+	txq_drop(s);
+	handle_free(handle);
+	store_rlx(&s->handle, HANDLE_NONE);
+	if (g)
+		g->n_events++;
+	event_cb(handle, s->userdata, XLIO_SOCKET_EVENT_TERMINATED, 0);
+	gsock_put(s);
+}
+
+bool gsock_close_step(struct group *g, struct gsock *s)
+{
+	if (s->state == GSOCK_CONNECTED && !is_to_reset(s)) {
+		s->limit = s->queued;
+		int err = gsock_push(g, s);
+
+		if (err) {
+			gsock_fail(g, s, err);
+		} else if (s->sent < s->queued) {
+			if (s->is_shm)
+				work_add(s); /* its tail is all that tells */
+			return false;
+		} else if (s->n_comps) {
+			gsock_acks(g, s);
+			if (s->n_comps)
+				return false; /* turn_acks() goes on */
+		}
+	}
+	gsock_terminate(g, s);
+	return true;
+}
+
+int gsock_destroy(struct gsock *s)
+{
+	if (s->is_closing)
+		return -EINVAL;
+	s->is_closing = 1;
+	if (s->group)
+		work_add(s);
+	else
+		gsock_terminate(NULL, s);
+	return 0;
+}

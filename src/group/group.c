@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/* group/group.c - the life of groups, and of the process; see group/group.h */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/fds.h"
+#include "base/gate.h"
+#include "base/libc.h"
+#include "base/log.h"
+#include "group/gsock.h"
+#include "group/handle.h"
+#include "shm/inbox.h"
+#include "shm/shm.h"
+
+#define GROUP_FLAGS (XLIO_GROUP_FLAG_SAFE | XLIO_GROUP_FLAG_DIRTY)
+
+static struct lock lock; /* the lists, and is_ready */
+static struct group *groups, *free_groups;
+static bool is_ready;
+
+/*
+ * Who is inside.  With SAFE it is a lock that its owner may take again, for
+ * callbacks use the group; without, a second thread is a mistake of the program's.
+ */
+static void enter(struct group *g)
+{
+	if (g->attr.flags & XLIO_GROUP_FLAG_SAFE) {
+		if (load_rlx(&g->lock_tid) != lock_self()) {
+			lock_get(&g->lock);
+			store_rlx(&g->lock_tid, lock_self());
+		}
+		g->lock_depth++;
+		return;
+	}
+#ifdef OSF_DEBUG
+	uint32_t tid = lock_self();
+
+	if (load_rlx(&g->inside) != tid && !cas(&g->inside, 0u, tid)) {
+		static const char text[] =
+		    "osf: two threads are inside one poll group\n";
+
+		if (libc.write(2, text, sizeof(text) - 1) < 0)
+			log_err("%s", text);
+		abort();
+	}
+	g->n_inside++;
+#endif
+}
+
+void group_leave(struct group *g)
+{
+	if (!g)
+		return;
+	if (g->attr.flags & XLIO_GROUP_FLAG_SAFE) {
+		if (--g->lock_depth)
+			return;
+		store_rlx(&g->lock_tid, 0u);
+		lock_put(&g->lock);
+		return;
+	}
+#ifdef OSF_DEBUG
+	if (!--g->n_inside)
+		store_rel(&g->inside, 0u);
+#endif
+}
+
+struct group *group_enter(uintptr_t handle)
+{
+	struct group *g = handle_get(handle, HANDLE_GROUP);
+
+	if (unlikely(!g))
+		return NULL;
+	enter(g);
+	if (likely(load_rlx(&g->handle) == handle))
+		return g;
+	group_leave(g); /* destroyed while we waited for the lock */
+	return NULL;
+}
+
+struct gsock *gsock_enter(uintptr_t handle, struct group **group)
+{
+	struct gsock *s = handle_get(handle, HANDLE_SOCK);
+
+	if (unlikely(!s))
+		return NULL;
+	struct group *g = load_rlx(&s->group);
+	*group = g;
+	if (unlikely(!g))
+		return s;
+	enter(g);
+	if (likely(load_rlx(&s->handle) == handle && s->group == g))
+		return s;
+	group_leave(g);
+	return NULL;
+}
+
+/* In the child the parent's groups are gone: it has copies of their descriptors,
+ * which would keep connections open, and nothing else. */
+static void after_fork(void)
+{
+	lock = (struct lock){ 0 };
+	for (struct group *g = groups; g; g = g->next) {
+		for (struct list *l = g->all.next; l != &g->all; l = l->next) {
+			struct gsock *s = container_of(l, struct gsock, all);
+
+			libc.close(s->fd);
+			if (!s->sk)
+				continue;
+			fds_close(s->sk->offer_fd);
+			fds_close(s->sk->channel_fd);
+			if (s->sk->announce_fd > 0)
+				fds_close(s->sk->announce_fd);
+		}
+		libc.close(g->epfd);
+		fds_close(g->timer_fd);
+	}
+	groups = free_groups = NULL;
+	is_ready = false;
+	handle_after_fork();
+	gsocks_after_fork();
+	txops_after_fork();
+	buf_after_fork();
+}
+
+int groups_init(const struct xlio_init_attr *attr)
+{
+	static bool knows_of_forks;
+	struct buf_memory memory = { .memory_cb = attr->memory_cb,
+				     .alloc = attr->memory_alloc,
+				     .free = attr->memory_free };
+
+	if (attr->flags || !attr->memory_alloc != !attr->memory_free)
+		return -EINVAL;
+	GUARD(&lock);
+	if (is_ready)
+		return -EEXIST;
+	if (!knows_of_forks)
+		gate_on_child(after_fork);
+	knows_of_forks = true;
+	buf_init(&memory);
+	is_ready = true;
+	return 0;
+}
+
+static int open_set(struct group *g)
+{
+	int fd = libc.epoll_create1(EPOLL_CLOEXEC);
+
+	if (fd < 0)
+		return -errno;
+	g->epfd = fd;
+	return 0;
+}
+
+/* A group is never freed: others may look at one that has gone. */
+static struct group *group_alloc(void)
+{
+	GUARD(&lock);
+	struct group *g = free_groups;
+
+	if (g)
+		free_groups = g->next;
+	else
+		g = calloc(1, sizeof(*g));
+	return g;
+}
+
+static void group_release(struct group *g)
+{
+	GUARD(&lock);
+	g->next = free_groups;
+	free_groups = g;
+}
+
+int group_create(const struct xlio_poll_group_attr *attr, uintptr_t *out)
+{
+	static const struct xlio_init_attr nothing;
+
+	if (attr->flags & ~(unsigned)GROUP_FLAGS || !attr->socket_event_cb)
+		return -EINVAL;
+	int err = load_rlx(&is_ready) ? 0 : groups_init(&nothing);
+	if (err && err != -EEXIST)
+		return err;
+	struct group *g = group_alloc();
+	if (!g)
+		return -ENOMEM;
+	memset(g, 0, sizeof(*g));
+	g->attr = *attr;
+	g->epfd = g->timer_fd = -1;
+	g->lane = LANE_NONE;
+	list_init(&g->all);
+	list_init(&g->work);
+	list_init(&g->acks);
+	list_init(&g->dirty);
+	err = open_set(g);
+	if (!err) {
+		g->handle = handle_new(g, HANDLE_GROUP);
+		err = g->handle ? 0 : -ENOMEM;
+	}
+	if (err) {
+		if (g->epfd >= 0)
+			libc.close(g->epfd);
+		group_release(g);
+		return err;
+	}
+	*out = g->handle;
+	GUARD(&lock);
+	g->next = groups;
+	groups = g;
+	return 0;
+}
+
+static void unlist(struct group *g)
+{
+	GUARD(&lock);
+	for (struct group **pg = &groups; *pg; pg = &(*pg)->next)
+		if (*pg == g) {
+			*pg = g->next;
+			return;
+		}
+}
+
+int group_destroy(struct group *g)
+{
+	if (g->in_turn)
+		return -EBUSY;
+	g->in_turn = true; /* its callbacks may not turn it */
+	/* A callback may make another one, or move one here. */
+	while (!list_is_empty(&g->all))
+		gsock_terminate(g,
+				container_of(g->all.next, struct gsock, all));
+	handle_free(g->handle);
+	store_rlx(&g->handle, HANDLE_NONE);
+	unlist(g);
+	lane_close(g->lane);
+	fds_close(g->timer_fd);
+	libc.close(g->epfd);
+	txops_fini(g);
+	pool_fini(&g->pool);
+	g->in_turn = false;
+	group_leave(g);
+	group_release(g);
+	return 0;
+}
+
+int group_update(struct group *g, const struct xlio_poll_group_attr *attr)
+{
+	if (attr->flags != g->attr.flags || !attr->socket_event_cb)
+		return -EINVAL;
+	g->attr = *attr;
+	return 0;
+}
+
+int groups_exit(void)
+{
+	for (struct group *g = groups; g; g = g->next)
+		if (g->in_turn)
+			return -EBUSY;
+	while (groups) {
+		struct group *g = group_enter(groups->handle);
+
+		int err = group_destroy(g);
+		assert(!err);
+	}
+	GUARD(&lock);
+	if (is_ready)
+		buf_fini();
+	is_ready = false;
+	return 0;
+}
+
+/* Other threads may be inside: nothing is taken away. */
+void groups_at_exit(void)
+{
+	if (!lock_try(&lock))
+		return;
+	for (struct group *g = groups; g; g = g->next)
+		for (struct list *l = g->all.next; l != &g->all; l = l->next) {
+			struct gsock *s = container_of(l, struct gsock, all);
+
+			if (s->is_shm && s->sk->seg)
+				shm_exit(s->sk, s->fd);
+		}
+	lock_put(&lock);
+}

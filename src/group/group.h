@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * group/group.h - sets of sockets that one thread serves, by callbacks
+ *
+ *     group_create -> gsock_create -> gsock_connect, gsock_listen
+ *     group_turn: arrivals, room, completions, ends  ->  callbacks
+ *
+ *   handle.c  indices with generations, for applications to hold
+ *   buf.c     memory for what was received
+ *   group.c   the life of groups; fork, exit
+ *   turn.c    one turn
+ *   open.c    sockets: create, connect, listen, accept, move between groups
+ *   end.c     failure, destroy, TERMINATED
+ *   rx.c      bytes to the application: kernel, ring in place
+ *   tx.c      operations: queue, flush, acknowledgement
+ *   wait.c    sleeping until there is something to do
+ *
+ * A group's sockets are served by a connection's kernel socket or, once upgraded,
+ * by its rings.  Their descriptors are the group's own: no entry of the file table
+ * leads to them.  A group has an epoll set of the kernel's for its descriptors, and
+ * a lane of the process's inbox for its rings (shm/inbox.h).
+ *
+ * Owner: one thread at a time.  No locks inside, but the group's own one with
+ * XLIO_GROUP_FLAG_SAFE.  Functions return 0 or negative errno.  Those that may call
+ * back say so.
+ *
+ * What holds for a socket:
+ *   G1  nothing is called back for it after TERMINATED, which is called back once
+ *   G2  each operation with a userdata is completed once, before TERMINATED
+ *   G3  after destroy only completions and TERMINATED are called back
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/compiler.h"
+#include "mellanox/xlio_types.h"
+
+struct group;
+struct gsock;
+
+/* Of the process.  -EEXIST: done already.  -EBUSY: inside a callback. */
+MUST_CHECK int groups_init(const struct xlio_init_attr *attr);
+MUST_CHECK int groups_exit(void); /* calls back */
+/* The process ends: as much as keeps what was written from being lost. */
+void groups_at_exit(void);
+
+/* From handles, with the group entered; NULL: stale. */
+struct group *group_enter(uintptr_t handle);
+void group_leave(struct group *g);
+/* @g may be NULL: the socket is in none. */
+struct gsock *gsock_enter(uintptr_t handle, struct group **g);
+
+MUST_CHECK int group_create(const struct xlio_poll_group_attr *attr,
+			    uintptr_t *out);
+MUST_CHECK int group_destroy(struct group *g); /* calls back; leaves it, too */
+MUST_CHECK int group_update(struct group *g,
+			    const struct xlio_poll_group_attr *attr);
+/* Calls back.  The number of callbacks; -EBUSY from inside of one. */
+int group_turn(struct group *g);
+void group_flush(struct group *g);
+/* wait.c: the epoll set; 1 something is there already, 0 it wakes who sleeps on it */
+int group_fd(const struct group *g);
+int group_arm(struct group *g);
+
+MUST_CHECK int gsock_create(struct group *g, int domain, uintptr_t userdata,
+			    uintptr_t *out);
+/* Calls back if the socket is in no group, and then it is gone. */
+MUST_CHECK int gsock_destroy(struct gsock *s);
+void gsock_set_userdata(struct gsock *s, uintptr_t userdata);
+int gsock_fd(const struct gsock *s);
+MUST_CHECK int gsock_setsockopt(struct gsock *s, int level, int name,
+				const void *val, socklen_t len);
+MUST_CHECK int gsock_bind(struct gsock *s, const struct sockaddr *addr,
+			  socklen_t len);
+MUST_CHECK int gsock_connect(struct gsock *s, const struct sockaddr *to,
+			     socklen_t len);
+MUST_CHECK int gsock_listen(struct gsock *s);
+bool gsock_has_route(const struct gsock *s); /* connected, or about to be */
+MUST_CHECK int gsock_detach(struct gsock *s);
+MUST_CHECK int gsock_attach(struct gsock *s, struct group *g);
+
+MUST_CHECK int gsock_send(struct gsock *s, const struct iovec *iov, size_t n,
+			  const struct xlio_socket_send_attr *attr);
+void gsock_flush(struct gsock *s);
+/* @g: whose thread it is, or NULL.  -EINVAL: the application has no such buffer. */
+MUST_CHECK int group_buf_free(struct group *g, struct xlio_buf *buf);

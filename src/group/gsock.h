@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * group/gsock.h - what the parts of a group share: the group, a socket in it
+ *
+ * Sockets and groups are type-stable: a pointer to one that has gone still points at
+ * one.  A callback may take the socket that it is about away to another thread, or
+ * mark it for destruction: whoever called back looks at the answer of call_*().
+ */
+#pragma once
+
+#include "base/list.h"
+#include "base/lock.h"
+#include "group/buf.h"
+#include "group/group.h"
+#include "sock/sock.h"
+
+/* Rings that are looked at in each turn, news or not: their peers need not post. */
+#define HOT_MAX 8u
+/* A hot one without news for so many turns gives its place to one with news. */
+#define HOT_IDLE_TURNS 1024u
+
+enum gsock_state {
+	GSOCK_IDLE,
+	GSOCK_CONNECTING,
+	GSOCK_CONNECTED,
+	GSOCK_LISTENING,
+	GSOCK_FAILED,
+};
+
+/* A send operation, or one of its places. */
+struct txop {
+	struct txop *next;
+	const uint8_t *data;
+	size_t len;
+	uint64_t end;       /* of the stream, with it */
+	uintptr_t userdata; /* 0: no completion */
+	struct chunk
+	    *copy; /* that holds the data; NULL: the application does */
+};
+
+struct gsock {
+	struct group *group; /* NULL: detached */
+	struct sock *sk; /* NULL: no statistics segment; then the kernel's */
+	uintptr_t handle, userdata;
+	int32_t fd;
+	uint8_t state;
+	uint8_t is_shm;      /* its rings carry it */
+	uint8_t is_closing;  /* destroy was asked for */
+	uint8_t has_eof;     /* CLOSED was called back */
+	uint8_t hung_up;     /* the kernel said so: read to the end */
+	uint8_t is_readable; /* the kernel said so, and has not been emptied */
+	uint8_t is_blocked;  /* no room where the bytes go */
+	uint8_t is_bound;
+	uint8_t is_in_set; /* of the group's epoll set */
+	int32_t error; /* errno of the failure, to be called back yet or not */
+	uint32_t slot; /* in the group's lane */
+	int32_t hot;   /* its place, -1 */
+	uint32_t user_timeout_ms;
+	uint64_t deadline_ns; /* of connecting; 0: none */
+	struct list all;      /* of the group's */
+	struct list work;     /* to be served in the next turn */
+	struct list acks;     /* operations wait to be acknowledged */
+	struct list dirty;    /* something is not flushed */
+	/* receiving, in place */
+	struct rxbuf *held_first, *held_last; /* in the ring's order */
+	struct rxmap *map;
+	uint64_t ack_look; /* the turn of the last look */
+	/* sending: [first ... out) is out, [out ... last] is to go */
+	struct txop *first, *out, *last;
+	size_t out_done;  /* bytes of @out that are out */
+	uint32_t n_comps; /* operations that are to be completed */
+	uint64_t queued;  /* the stream's end so far */
+	uint64_t limit;   /* flushed up to here */
+	uint64_t sent;    /* out up to here */
+	uint64_t acked;   /* acknowledged up to here */
+	uint64_t tcp_end; /* the last byte that went by TCP, while it matters */
+	/* of the last group, for a socket that is destroyed without one */
+	xlio_socket_event_cb_t event_cb;
+	xlio_socket_comp_cb_t comp_cb;
+};
+
+struct hot {
+	struct gsock *s;
+	uint32_t idle; /* turns without news */
+};
+
+struct group {
+	struct xlio_poll_group_attr attr;
+	uintptr_t handle;
+	struct lock lock;  /* XLIO_GROUP_FLAG_SAFE */
+	uint32_t lock_tid; /* who holds it, */
+	uint32_t lock_depth;
+	uint32_t inside;   /* debug: the thread that is inside */
+	uint32_t n_inside; /* and how deep */
+	int epfd;
+	int timer_fd; /* for sleepers; -1 */
+	uint32_t lane;
+	uint32_t n_socks;
+	uint32_t n_shm;
+	struct list all, work, acks, dirty;
+	uint32_t n_connecting; /* with a deadline */
+	/* this turn */
+	bool in_turn;
+	bool is_armed;
+	struct gsock *current; /* whose callback runs */
+	uint32_t n_events;
+	uint64_t turn;
+	/* looking at the kernel */
+	uint32_t n_empty; /* looks in a row that found nothing */
+	uint64_t looked_ns;
+	uint64_t acks_looked_ns;
+	uint32_t n_hot;
+	struct hot hot[HOT_MAX];
+	struct pool pool;
+	struct txop *free_ops;
+	size_t n_free_ops;
+	struct group *next; /* of all groups, or of the free ones */
+};
+
+/* turn.c */
+void work_add(struct gsock *s);
+bool call_event(struct group *g, struct gsock *s, int event, int value);
+bool call_comp(struct group *g, struct gsock *s, uintptr_t userdata);
+bool call_rx(struct group *g, struct gsock *s, void *data, size_t len,
+	     struct rxbuf *b);
+void hot_add(struct group *g, struct gsock *s);
+void hot_drop(struct gsock *s);
+/* What the switch has decided about the connection takes effect. */
+void gsock_settle(struct gsock *s);
+
+/* open.c */
+int set_add(struct gsock *s);
+void set_drop(struct gsock *s);
+void gsock_established(struct group *g, struct gsock *s);
+void gsock_accept(struct group *g, struct gsock *s);
+void gsock_unlist(struct gsock *s); /* from all of the group's lists */
+void gsock_put(struct gsock *s);    /* its memory, no more */
+void gsocks_after_fork(void);
+
+/* end.c */
+bool gsock_fail(struct group *g, struct gsock *s, int err);
+bool gsock_close_step(struct group *g, struct gsock *s); /* true: it is gone */
+/* It ends now: completions and TERMINATED are called back.  @g may be NULL. */
+void gsock_terminate(struct group *g, struct gsock *s);
+void gsock_discard(struct gsock *s); /* nobody has heard of it */
+
+/* rx.c: false: do not touch the socket any more */
+bool gsock_rx(struct group *g, struct gsock *s);
+void gsock_rx_discard(struct gsock *s);
+void held_release(struct gsock *s);
+void held_orphan(struct gsock *s);
+bool gsock_publish(struct gsock *s); /* ring space to the peer */
+
+/* tx.c: what has been flushed goes out as far as there is room; 0 or -errno */
+int gsock_push(struct group *g, struct gsock *s);
+void gsock_acks(struct group *g, struct gsock *s); /* ask, and complete */
+bool gsock_complete(struct group *g, struct gsock *s);
+void txq_drop(struct gsock *s); /* forget, without completions */
+void txops_fini(struct group *g);
+void txops_after_fork(void);
+
+static inline bool gsock_may_receive(const struct gsock *s)
+{
+	return s->state == GSOCK_CONNECTED && !s->is_closing;
+}

@@ -1,0 +1,464 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * group/open.c - sockets: made, connected, listening, accepted, moved
+ *
+ *     create -> (bind) -> connect -> established()  ->  ESTABLISHED
+ *                      -> listen  -> accept()       ->  socket_accept_cb
+ *     detach, attach: from one group's lists to another's
+ *
+ * The descriptor is a kernel socket of our own, among the program's, and joins the group's epoll set,
+ * edge-triggered, when it first may have something to tell.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/clock.h"
+#include "base/fds.h"
+#include "base/libc.h"
+#include "group/gsock.h"
+#include "group/handle.h"
+#include "ops/ops.h"
+#include "shm/inbox.h"
+#include "shm/shm.h"
+#include "sock/arena.h"
+
+#define ACCEPTS_A_TURN 64
+#define SOCKS_A_SLAB 64
+
+static struct lock lock;
+static struct gsock *free_socks; /* chained through userdata */
+
+static struct gsock *gsock_take(void)
+{
+	GUARD(&lock);
+	if (!free_socks) {
+		struct gsock *slab = calloc(SOCKS_A_SLAB, sizeof(*slab));
+
+		for (int i = 0; slab && i < SOCKS_A_SLAB; i++) {
+			slab[i].userdata = (uintptr_t)free_socks;
+			free_socks = &slab[i];
+		}
+	}
+	struct gsock *s = free_socks;
+	if (s)
+		free_socks = (struct gsock *)s->userdata;
+	return s;
+}
+
+void gsocks_after_fork(void)
+{
+	lock = (struct lock){ 0 };
+	free_socks = NULL;
+}
+
+void gsock_put(struct gsock *s)
+{
+	GUARD(&lock);
+	s->userdata = (uintptr_t)free_socks;
+	free_socks = s;
+}
+
+/* A socket around @fd, in @g.  On error @fd is the caller's still. */
+static int gsock_new(struct group *g, int fd, uintptr_t userdata,
+		     struct gsock **out)
+{
+	struct gsock *s = gsock_take();
+
+	if (!s)
+		return -ENOMEM;
+	struct gsock fresh = {
+		.fd = fd, .slot = SLOT_NONE, .hot = -1, .userdata = userdata
+	};
+	fresh.handle = handle_new(s, HANDLE_SOCK);
+	if (!fresh.handle) {
+		gsock_put(s);
+		return -ENOMEM;
+	}
+	*s = fresh;
+	list_init(&s->work);
+	list_init(&s->acks);
+	list_init(&s->dirty);
+	list_add_tail(&g->all, &s->all);
+	g->n_socks++;
+	s->sk = sock_new(fd); /* NULL is all right */
+	if (s->sk)
+		s->sk->nonblock = 1;
+	store_rlx(&s->group, g);
+	*out = s;
+	return 0;
+}
+
+int gsock_create(struct group *g, int domain, uintptr_t userdata,
+		 uintptr_t *out)
+{
+	struct ops_family family;
+	struct gsock *s;
+
+	if (domain != AF_INET && domain != AF_INET6)
+		return -EINVAL;
+	if (!ops_family(domain, SOCK_STREAM, 0, &family))
+		return -EINVAL;
+	int fd =
+	    libc.socket(domain, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	int err = gsock_new(g, fd, userdata, &s);
+	if (err) {
+		libc.close(fd);
+		return err;
+	}
+	if (s->sk)
+		ops_created(s->sk, &family);
+	*out = s->handle;
+	return 0;
+}
+
+void gsock_set_userdata(struct gsock *s, uintptr_t userdata)
+{
+	s->userdata = userdata;
+}
+
+int gsock_fd(const struct gsock *s) { return s->fd; }
+
+bool gsock_has_route(const struct gsock *s)
+{
+	return s->state == GSOCK_CONNECTING || s->state == GSOCK_CONNECTED;
+}
+
+int set_add(struct gsock *s)
+{
+	struct epoll_event ev = { .events =
+				      EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+				  .data.u64 = s->handle };
+
+	if (s->is_in_set)
+		return 0;
+	if (libc.epoll_ctl(s->group->epfd, EPOLL_CTL_ADD, s->fd, &ev) < 0)
+		return -errno;
+	s->is_in_set = 1;
+	s->group->n_empty = 0;
+	return 0;
+}
+
+void set_drop(struct gsock *s)
+{
+	if (s->is_in_set)
+		libc.epoll_ctl(s->group->epfd, EPOLL_CTL_DEL, s->fd, NULL);
+	s->is_in_set = 0;
+}
+
+/*
+ * Options.
+ */
+
+/* What only the kernel's own data path has. */
+static bool is_kernel_only(int level, int name)
+{
+	return (level == SOL_SOCKET &&
+		(name == SO_TIMESTAMP || name == SO_TIMESTAMPNS ||
+		 name == SO_TIMESTAMPING || name == SO_PEEK_OFF ||
+		 name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF ||
+		 name == SO_OOBINLINE)) ||
+	       (level == IPPROTO_TCP &&
+		(name == TCP_ULP || name == TCP_REPAIR || name == TCP_MD5SIG));
+}
+
+static bool is_xlio_only(int level, int name)
+{
+	return level == SOL_SOCKET &&
+	       (name == SO_XLIO_RING_ALLOC_LOGIC ||
+		name == SO_XLIO_SHUTDOWN_RX || name == SO_XLIO_EXT_VLAN_TAG);
+}
+
+/* While rings carry the stream: doorbells must not be delayed or swallowed.  True:
+ * the kernel is not to know. */
+static bool set_for_rings(struct gsock *s, int level, int name, int v)
+{
+	if (level == IPPROTO_TCP && name == TCP_NODELAY)
+		s->sk->nodelay = v != 0;
+	else if (level == IPPROTO_TCP && name == TCP_CORK)
+		s->sk->cork = v != 0;
+	else
+		return level == SOL_SOCKET && name == SO_RCVLOWAT;
+	return true;
+}
+
+int gsock_setsockopt(struct gsock *s, int level, int name, const void *val,
+		     socklen_t len)
+{
+	int v = 0;
+
+	if (is_xlio_only(level, name))
+		return 0;
+	if (!is_bad_ptr(val) && len >= sizeof(v))
+		memcpy(&v, val, sizeof(v));
+	bool in_rings = s->sk && (sock_mode(s->sk) == SOCK_SHM ||
+				  sock_mode(s->sk) == SOCK_CANDIDATE);
+	if (in_rings && len >= sizeof(v) && !is_bad_ptr(val) &&
+	    set_for_rings(s, level, name, v))
+		return 0;
+	if (libc.setsockopt(s->fd, level, name, val, len) < 0)
+		return -errno;
+	if (level == IPPROTO_TCP && name == TCP_USER_TIMEOUT)
+		s->user_timeout_ms = (uint32_t)v;
+	if (in_rings && level == SOL_SOCKET && name == SO_SNDBUF)
+		shm_sndbuf_changed(s->sk, s->fd);
+	if (s->sk && is_kernel_only(level, name)) {
+		if (in_rings)
+			shm_take_back(s->sk, s->fd, OSF_REASON_OPTION);
+		else
+			ops_pin(s->sk, OSF_REASON_OPTION);
+	}
+	return 0;
+}
+
+int gsock_bind(struct gsock *s, const struct sockaddr *addr, socklen_t len)
+{
+	if (libc.bind(s->fd, addr, len) < 0)
+		return -errno;
+	s->is_bound = 1;
+	return 0;
+}
+
+/*
+ * Connecting.
+ */
+
+/* Errors of the call itself, as opposed to the connection's. */
+static bool is_callers(int err)
+{
+	return err == EAFNOSUPPORT || err == EINVAL || err == EFAULT ||
+	       err == EADDRNOTAVAIL || err == EADDRINUSE || err == EACCES ||
+	       err == EPERM || err == EBADF || err == ENOMEM;
+}
+
+static void deadline_set(struct gsock *s)
+{
+	if (!s->user_timeout_ms)
+		return;
+	s->deadline_ns = now_ns() + s->user_timeout_ms * NS_PER_MS;
+	s->group->n_connecting++;
+}
+
+int gsock_connect(struct gsock *s, const struct sockaddr *to, socklen_t len)
+{
+	int err = 0;
+
+	if (!s->group || s->is_closing)
+		return -EINVAL;
+	switch (s->state) {
+	case GSOCK_IDLE:
+		break;
+	case GSOCK_CONNECTING:
+		return -EALREADY;
+	case GSOCK_CONNECTED:
+		return -EISCONN;
+	case GSOCK_FAILED:
+		return -ECONNABORTED;
+	default:
+		return -EINVAL;
+	}
+	if (is_bad_ptr(to))
+		return -EINVAL;
+	if (len >= sizeof(sa_family_t) && to->sa_family == AF_UNSPEC)
+		return -EAFNOSUPPORT;
+	/* A module's carrier takes the descriptor's place. */
+	bool carried = s->sk && len >= sizeof(struct sockaddr_in) &&
+		       !ops_connect_first(s->sk, s->fd, to, len);
+	if (!carried && libc.connect(s->fd, to, len) < 0)
+		err = errno;
+	if (is_callers(err))
+		return -err;
+	if (err == EINPROGRESS || err == EAGAIN)
+		err = 0;
+	int in_set = set_add(s);
+	if (in_set)
+		return in_set;
+	s->state = GSOCK_CONNECTING;
+	s->error = err;
+	if (err)
+		work_add(s); /* told in the next turn */
+	else
+		deadline_set(s);
+	return 0;
+}
+
+static void deadline_clear(struct gsock *s)
+{
+	if (s->deadline_ns)
+		s->group->n_connecting--;
+	s->deadline_ns = 0;
+}
+
+void gsock_established(struct group *g, struct gsock *s)
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+
+	if (getpeername(s->fd, (struct sockaddr *)&peer, &len) < 0) {
+		gsock_fail(g, s, errno);
+		return;
+	}
+	deadline_clear(s);
+	s->state = GSOCK_CONNECTED;
+	/* Two names of the tuple are known only now, so it is counted from here. */
+	if (s->sk && !(s->sk->flags & SOCK_F_ACTIVE))
+		ops_connected(s->sk, s->fd, (struct sockaddr *)&peer);
+	gsock_settle(s);
+	if (!call_event(g, s, XLIO_SOCKET_EVENT_ESTABLISHED, 0))
+		return;
+	s->is_readable = 1; /* the event that told us may have told of more */
+	work_add(s);
+}
+
+/*
+ * Listening.
+ */
+
+int gsock_listen(struct gsock *s)
+{
+	if (!s->group || s->is_closing ||
+	    (s->state != GSOCK_IDLE && s->state != GSOCK_LISTENING) ||
+	    !s->is_bound)
+		return -EINVAL;
+	if (!s->group->attr.socket_accept_cb)
+		return -ENOTCONN;
+	if (libc.listen(s->fd, INT32_MAX) < 0)
+		return -errno;
+	int err = set_add(s);
+	if (err)
+		return err;
+	s->state = GSOCK_LISTENING;
+	if (s->sk)
+		ops_listening(s->sk, s->fd, INT32_MAX);
+	return 0;
+}
+
+/* What the switch makes of an arrival.  False: it was none. */
+static bool arrive(struct gsock *s, struct gsock *parent,
+		   struct sockaddr_storage *from, socklen_t len)
+{
+	if (!s->sk || !parent->sk)
+		return true;
+	int err = ops_accept_first(s->sk, s->fd, parent->sk, from, &len);
+	if (err == -EAGAIN)
+		ops_accepted(s->sk, s->fd, parent->sk, (struct sockaddr *)from);
+	return err != -ECONNABORTED;
+}
+
+/* 0, -EAGAIN nothing there, or why nothing can be accepted. */
+static int accept_one(struct group *g, struct gsock *parent)
+{
+	struct sockaddr_storage from = { 0 };
+	socklen_t len = sizeof(from);
+	struct gsock *s;
+
+	int fd = libc.accept4(parent->fd, (struct sockaddr *)&from, &len,
+			      SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (fd < 0)
+		return errno == ECONNABORTED || errno == EINTR ? 0 : -errno;
+	int err = gsock_new(g, fd, 0, &s);
+	if (err) {
+		libc.close(fd);
+		return err;
+	}
+	s->state = GSOCK_CONNECTED;
+	if (!arrive(s, parent, &from, len) || set_add(s)) {
+		gsock_discard(s);
+		return 0;
+	}
+	gsock_settle(s);
+	g->current = parent;
+	g->attr.socket_accept_cb(s->handle, parent->handle, parent->userdata);
+	g->n_events++;
+	bool same = g->current == parent;
+	g->current = NULL;
+	return same && !parent->is_closing ? 0 : -ECANCELED;
+}
+
+void gsock_accept(struct group *g, struct gsock *s)
+{
+	for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+		int err = accept_one(g, s);
+
+		if (err == -EAGAIN || err == -ECANCELED)
+			return;
+		if (err)
+			break; /* no descriptor, no memory: it is tried again */
+	}
+	work_add(s);
+}
+
+/*
+ * Moving.
+ */
+
+void gsock_unlist(struct gsock *s)
+{
+	struct group *g = s->group;
+
+	if (!g)
+		return;
+	deadline_clear(s);
+	set_drop(s);
+	hot_drop(s);
+	if (s->slot != SLOT_NONE) {
+		if (s->sk->seg)
+			store_rel(&shm_me(s->sk)->slot, SLOT_NONE);
+		slot_close(s->slot);
+		s->slot = SLOT_NONE;
+	}
+	if (s->is_shm)
+		g->n_shm--;
+	list_del(&s->all);
+	list_del(&s->work);
+	list_del(&s->acks);
+	list_del(&s->dirty);
+	g->n_socks--;
+	if (g->current == s)
+		g->current = NULL;
+	s->event_cb = g->attr.socket_event_cb;
+	s->comp_cb = g->attr.socket_comp_cb;
+	store_rlx(&s->group, NULL);
+}
+
+int gsock_detach(struct gsock *s)
+{
+	if (s->state == GSOCK_LISTENING)
+		return -ENOTSUP;
+	if (!s->group || s->is_closing || s->state != GSOCK_CONNECTED)
+		return -EINVAL;
+	gsock_unlist(s);
+	return 0;
+}
+
+int gsock_attach(struct gsock *s, struct group *g)
+{
+	if (s->group)
+		return -EINVAL;
+	list_init(&s->all);
+	list_add_tail(&g->all, &s->all);
+	g->n_socks++;
+	store_rlx(&s->group, g);
+	int err = set_add(s);
+	if (err) {
+		gsock_unlist(s);
+		return err == -ENOSPC ? -ENOMEM : err;
+	}
+	if (s->is_shm) { /* its place here; and what has come meanwhile */
+		s->is_shm = 0;
+		gsock_settle(s);
+		held_release(s);
+	}
+	s->is_readable = 1;
+	if (s->first && s->first != s->out)
+		list_add_tail(&g->acks, &s->acks);
+	if (s->queued > s->limit && g->attr.flags & XLIO_GROUP_FLAG_DIRTY)
+		list_add_tail(&g->dirty, &s->dirty);
+	work_add(s);
+	return 0;
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * group/rx.c - bytes to the application
+ *
+ *     kernel -> readv() into a chunk ----------------> socket_rx_cb
+ *     ring   -> the record where it lies ------------> socket_rx_cb
+ *
+ * From the kernel it is one copy, into memory of the group's; from a ring it is none:
+ * the application gets the record itself, in the segment, and the ring's space goes
+ * back to the peer in the order of the stream, as far as all before it was returned.
+ * It is a copy there too while TCP still has the stream's bytes, when the
+ * application has an allocator of its own for received data, and while it holds much
+ * of the ring (HELD_MAX), so that a message that is larger than the ring can arrive.
+ *
+ * CLOSED comes after all bytes.
+ */
+#include <errno.h>
+
+#include "base/libc.h"
+#include "group/gsock.h"
+#include "inet/inet.h"
+#include "ops/ops.h"
+#include "shm/shm.h"
+
+#define READS_A_TURN 4    /* of one socket, each up to two chunks */
+#define RECORDS_A_TURN 64 /* of one ring */
+#define READ_ROOM 4096u   /* at least so much room for a read */
+#define HELD_MAX (RING_WINDOW / 2)
+#define PUBLISH_BYTES (RING_WINDOW / 8)
+
+/* Hand out @n bytes of the chunk that is being filled.  False: stop. */
+static bool give_piece(struct group *g, struct gsock *s, uint8_t *at,
+		       uint32_t n)
+{
+	if (!g->attr.socket_rx_cb)
+		return true; /* dropped */
+	struct rxbuf *b = rxbuf_new(&g->pool);
+	if (!b) {
+		gsock_fail(g, s, ENOMEM);
+		return false;
+	}
+	b->chunk = chunk_take(&g->pool, n);
+	b->sock = s;
+	store_rlx(&b->state, (uint32_t)RXBUF_HELD);
+	return call_rx(g, s, at, n, b) && gsock_may_receive(s);
+}
+
+/* @n bytes were read into the rest of one chunk and the next one. */
+static bool give(struct group *g, struct gsock *s, uint8_t *at, size_t n,
+		 uint32_t room, uint8_t *spare)
+{
+	uint32_t first = (uint32_t)MIN(n, (size_t)room);
+
+	bool goes_on = give_piece(g, s, at, first);
+	if (n > room && goes_on) {
+		/* The callback may have filled more of either chunk: then the
+		 * spare one is the one that is filled now. */
+		if (g->pool.filling->next == (void *)(spare - CHUNK_HEAD))
+			chunk_advance(&g->pool);
+		goes_on = give_piece(g, s, spare, (uint32_t)(n - room));
+	}
+	return goes_on;
+}
+
+static ssize_t read_once(struct gsock *s, struct iovec *iov, size_t n)
+{
+	struct sock *sk = s->sk;
+
+	if (sk &&
+	    (sock_mode(sk) == SOCK_CANDIDATE || sock_mode(sk) == SOCK_SHM)) {
+		ssize_t r = shm_recv(sk, s->fd, iov, n, MSG_DONTWAIT);
+
+		if (r != -ESTALE)
+			return r;
+	}
+	ssize_t r = libc.readv(s->fd, iov, (int)n);
+	return r < 0 ? -errno : r;
+}
+
+static bool ended(struct group *g, struct gsock *s)
+{
+	if (s->has_eof)
+		return true;
+	s->has_eof = 1;
+	return call_event(g, s, XLIO_SOCKET_EVENT_CLOSED, 0);
+}
+
+/* After bytes by way of the kernel: it may be time for the rings. */
+static void account(struct gsock *s, ssize_t n)
+{
+	if (!s->sk || sock_mode(s->sk) == SOCK_KERNEL)
+		return;
+	if (sock_mode(s->sk) == SOCK_YOUNG && inet_account(s->sk, DIR_RX, n))
+		ops_look(s->sk, s->fd);
+	gsock_settle(s);
+}
+
+/* One read with a copy.  1 more may be there, 0 not, -1 do not touch it. */
+static int rx_copy(struct group *g, struct gsock *s)
+{
+	uint32_t room;
+	uint8_t *at = chunk_room(&g->pool, READ_ROOM, &room);
+
+	if (!at) { /* it stays where it is, and is tried again */
+		work_add(s);
+		return 0;
+	}
+	uint8_t *spare = room < CHUNK_ROOM ? chunk_spare(&g->pool) : NULL;
+	struct iovec iov[2] = { { at, room }, { spare, CHUNK_ROOM } };
+	size_t want = room + (spare ? CHUNK_ROOM : 0);
+
+	ssize_t n = read_once(s, iov, spare ? 2 : 1);
+	if (n == -EAGAIN || n == -EINTR) {
+		gsock_settle(s);
+		return n == -EINTR;
+	}
+	if (n < 0)
+		return gsock_fail(g, s, (int)-n) ? 0 : -1;
+	if (!n)
+		return ended(g, s) ? 0 : -1;
+	account(s, n);
+	if (!give(g, s, at, (size_t)n, room, spare))
+		return -1;
+	return (size_t)n == want || s->hung_up || s->is_shm;
+}
+
+static bool rx_kernel(struct group *g, struct gsock *s)
+{
+	int more = 1;
+
+	if (!s->is_readable || s->has_eof)
+		return true;
+	for (int i = 0; i < READS_A_TURN && more > 0; i++)
+		more = rx_copy(g, s);
+	if (more < 0)
+		return false;
+	if (more)
+		work_add(s);
+	else if (list_is_empty(&s->work))
+		s->is_readable = 0;
+	if (!list_is_empty(&s->acks))
+		gsock_acks(g, s);
+	return true;
+}
+
+/*
+ * In place.
+ */
+
+static inline uint32_t held_span(const struct gsock *s)
+{
+	const struct ring_rx *rx = &s->sk->rx;
+
+	if (rx->hold == RING_NO_HOLD)
+		return 0;
+	return rx->off >= rx->hold ? rx->off - rx->hold
+				   : rx->off + rx->size - rx->hold;
+}
+
+static inline bool is_in_place(const struct gsock *s)
+{
+	return likely(s->map != NULL) && !buf_is_external() &&
+	       held_span(s) < HELD_MAX;
+}
+
+static void hold(struct gsock *s, struct rxbuf *b, uint32_t off)
+{
+	b->ring_off = off;
+	b->chunk = NULL;
+	b->map = s->map;
+	b->sock = s;
+	b->next = NULL;
+	store_rlx(&b->state, (uint32_t)RXBUF_HELD);
+	if (s->held_last)
+		s->held_last->next = b;
+	else
+		s->held_first = b;
+	if (!s->held_last)
+		s->sk->rx.hold = off;
+	s->held_last = b;
+}
+
+/* Pop what was returned from the front. */
+void held_release(struct gsock *s)
+{
+	struct rxbuf *b = s->held_first;
+
+	while (b && load_acq(&b->state) == RXBUF_BACK) {
+		struct rxbuf *next = b->next;
+
+		rxbuf_free(s->group ? &s->group->pool : NULL, b);
+		b = next;
+	}
+	s->held_first = b;
+	if (!b)
+		s->held_last = NULL;
+	s->sk->rx.hold = b ? b->ring_off : RING_NO_HOLD;
+}
+
+/* The socket goes: what is held keeps the segment. */
+void held_orphan(struct gsock *s)
+{
+	for (struct rxbuf *b = s->held_first, *next; b; b = next) {
+		next = b->next;
+		fetch_add(&b->map->n_refs, 1);
+		if (!rxbuf_move(b, RXBUF_HELD, RXBUF_ORPHAN)) {
+			rxmap_put(b->map); /* returned just now */
+			rxbuf_free(NULL, b);
+		}
+	}
+	s->held_first = s->held_last = NULL;
+}
+
+bool gsock_publish(struct gsock *s)
+{
+	if (s->held_first)
+		held_release(s);
+	if (!ring_publish(&s->sk->rx))
+		return false;
+	shm_told_space(s->sk, s->fd);
+	return true;
+}
+
+/* The ring has nothing, or nothing that can be lent: 1 more, 0 not, -1 gone. */
+static COLD int rx_shm_other(struct group *g, struct gsock *s)
+{
+	if (s->has_eof)
+		return 0;
+	if (!ring_rx_ready(&s->sk->rx) && !s->hung_up && !s->sk->rx_tcp &&
+	    !s->sk->rx_back && sock_mode(s->sk) == SOCK_SHM) {
+		gsock_settle(s); /* the peer may want to go back */
+		return 0;
+	}
+	return rx_copy(g, s);
+}
+
+HOT static bool rx_shm(struct group *g, struct gsock *s)
+{
+	struct sock *sk = s->sk;
+
+	for (int i = 0; i < RECORDS_A_TURN; i++) {
+		const uint8_t *data;
+		uint32_t off;
+		int32_t n = 0;
+		struct rxbuf *b = NULL;
+
+		if (unlikely(s->held_first))
+			held_release(s);
+		if (likely(is_in_place(s)) && likely(g->attr.socket_rx_cb) &&
+		    ring_rx_ready(&sk->rx) && (b = rxbuf_new(&g->pool)))
+			n = shm_recv_place(sk, s->fd, &data, &off);
+		if (unlikely(n <= 0)) {
+			if (b)
+				rxbuf_free(&g->pool, b);
+			int more = n < 0 ? (gsock_fail(g, s, -n) ? 0 : -1)
+					 : rx_shm_other(g, s);
+
+			if (more > 0)
+				continue;
+			return more == 0;
+		}
+		hold(s, b, off);
+		if (!call_rx(g, s, (void *)data, (size_t)n, b) ||
+		    unlikely(!gsock_may_receive(s)))
+			return false;
+		if (likely(!ring_rx_ready(&sk->rx)) && likely(!s->hung_up))
+			return true;
+	}
+	work_add(s);
+	return true;
+}
+
+bool gsock_rx(struct group *g, struct gsock *s)
+{
+	if (unlikely(!gsock_may_receive(s))) {
+		if (s->is_closing && s->state == GSOCK_CONNECTED)
+			gsock_rx_discard(s);
+		return !s->is_closing;
+	}
+	return likely(s->is_shm) ? rx_shm(g, s) : rx_kernel(g, s);
+}
+
+/* Nobody wants it: unread bytes would make the close a reset. */
+void gsock_rx_discard(struct gsock *s)
+{
+	static char bin[16 * 1024];
+	struct iovec iov = { bin, sizeof(bin) };
+	struct sock *sk = s->sk;
+	ssize_t n = 1;
+
+	for (int i = 0; i < 1024 && n > 0; i++) {
+		if (sk && (sock_mode(sk) == SOCK_CANDIDATE ||
+			   sock_mode(sk) == SOCK_SHM))
+			n = shm_recv(sk, s->fd, &iov, 1,
+				     MSG_DONTWAIT | MSG_TRUNC);
+		else if ((n = libc.recv(s->fd, bin, sizeof(bin),
+					MSG_DONTWAIT | MSG_TRUNC)) < 0)
+			n = -errno;
+	}
+	/* Nobody acknowledges any more. */
+	if (n < 0 && n != -EAGAIN && n != -EINTR) {
+		s->state = GSOCK_FAILED;
+		work_add(s);
+	}
+	if (s->is_shm)
+		gsock_settle(s);
+}
+
+int group_buf_free(struct group *g, struct xlio_buf *pub)
+{
+	struct rxbuf *b = rxbuf_of(pub);
+
+	if (unlikely(!b))
+		return -EINVAL;
+	if (b->chunk) {
+		if (unlikely(load_rlx(&b->state) != RXBUF_HELD))
+			return -EINVAL;
+		struct chunk *c = b->chunk;
+
+		rxbuf_free(g ? &g->pool : NULL, b);
+		chunk_put(g ? &g->pool : NULL, c);
+		return 0;
+	}
+	struct gsock *s = b->sock;
+	if (likely(rxbuf_move(b, RXBUF_HELD, RXBUF_BACK))) {
+		if (likely(g && load_rlx(&s->group) == g)) {
+			if (b == s->held_first)
+				held_release(s);
+			if (s->sk && held_span(s) == 0 &&
+			    s->sk->rx.off - s->sk->rx.published >=
+				PUBLISH_BYTES)
+				gsock_publish(s);
+		}
+		return 0;
+	}
+	if (!rxbuf_move(b, RXBUF_ORPHAN, RXBUF_FREE))
+		return -EINVAL;
+	rxmap_put(b->map);
+	rxbuf_free(g ? &g->pool : NULL, b);
+	return 0;
+}

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * group/turn.c - one turn of a group
+ *
+ *     hot rings -> other rings with news -> kernel -> what was put off
+ *         |              |                   |            |
+ *         +--------------+------ rx.c, tx.c, open.c, end.c: callbacks
+ *
+ * A turn of an idle group costs a few loads and a look at the clock, however many
+ * sockets it has: rings are told of by the lane, and the kernel is asked in each turn
+ * only while it has been answering, otherwise once in KERNEL_LOOK_NS.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#include "base/clock.h"
+#include "base/libc.h"
+#include "group/gsock.h"
+#include "group/handle.h"
+#include "shm/inbox.h"
+#include "shm/shm.h"
+
+#define KERNEL_EVENTS 64
+#define KERNEL_EMPTY_LOOKS 8u /* in a row, before it is asked less often */
+#define KERNEL_LOOK_NS (2 * NS_PER_US)
+#define ACK_LOOK_NS (5 * NS_PER_US)
+
+void work_add(struct gsock *s)
+{
+	if (s->group && list_is_empty(&s->work))
+		list_add_tail(&s->group->work, &s->work);
+}
+
+/* True: the socket is still the group's, and may be touched. */
+static inline bool call_end(struct group *g, struct gsock *s)
+{
+	bool same = g->current == s;
+
+	g->current = NULL;
+	g->n_events++;
+	return same;
+}
+
+bool call_event(struct group *g, struct gsock *s, int event, int value)
+{
+	g->current = s;
+	g->attr.socket_event_cb(s->handle, s->userdata, event, value);
+	return call_end(g, s);
+}
+
+bool call_comp(struct group *g, struct gsock *s, uintptr_t userdata)
+{
+	if (!g->attr.socket_comp_cb)
+		return true;
+	g->current = s;
+	g->attr.socket_comp_cb(s->handle, s->userdata, userdata);
+	return call_end(g, s);
+}
+
+bool call_rx(struct group *g, struct gsock *s, void *data, size_t len,
+	     struct rxbuf *b)
+{
+	g->current = s;
+	g->attr.socket_rx_cb(s->handle, s->userdata, data, len, &b->pub);
+	return call_end(g, s);
+}
+
+/*
+ * Hot rings.
+ */
+
+static void arm(struct gsock *s)
+{
+	store_rlx(&shm_me(s->sk)->rx_inbox, 1u);
+	fence_full(); /* Dekker with shm_told_data(); the caller looks */
+	if (ring_rx_ready(&s->sk->rx))
+		work_add(s);
+}
+
+void hot_drop(struct gsock *s)
+{
+	struct group *g = s->group;
+	int i = s->hot;
+
+	if (i < 0)
+		return;
+	s->hot = -1;
+	g->hot[i] = g->hot[--g->n_hot];
+	if ((uint32_t)i < g->n_hot)
+		g->hot[i].s->hot = i;
+	if (s->is_shm)
+		arm(s);
+}
+
+void hot_add(struct group *g, struct gsock *s)
+{
+	if (s->hot >= 0) {
+		g->hot[s->hot].idle = 0;
+		return;
+	}
+	if (g->n_hot == HOT_MAX) {
+		uint32_t oldest = 0;
+
+		for (uint32_t i = 1; i < HOT_MAX; i++)
+			if (g->hot[i].idle > g->hot[oldest].idle)
+				oldest = i;
+		if (g->hot[oldest].idle < HOT_IDLE_TURNS)
+			return;
+		hot_drop(g->hot[oldest].s);
+	}
+	s->hot = (int32_t)g->n_hot;
+	g->hot[g->n_hot++] = (struct hot){ .s = s };
+	store_rlx(&shm_me(s->sk)->rx_inbox, 0u);
+	store_rlx(&shm_me(s->sk)->rx_anchor, 0u);
+}
+
+static inline bool has_rx(const struct gsock *s)
+{
+	return ring_rx_ready(&s->sk->rx);
+}
+
+HOT static void turn_hot(struct group *g)
+{
+	for (uint32_t i = 0; i < g->n_hot; i++) {
+		struct gsock *s = g->hot[i].s;
+
+		if (likely(!has_rx(s))) {
+			/* The reader's progress is worth a word when it rests. */
+			if (++g->hot[i].idle == 4 && !s->sk->rx_tcp)
+				gsock_publish(s);
+			continue;
+		}
+		g->hot[i].idle = 0;
+		gsock_rx(g, s); /* may change the list: the rest has its turn */
+	}
+}
+
+/*
+ * Rings with news.
+ */
+
+static void on_news(void *owner, bool is_behind, void *arg)
+{
+	struct gsock *s = owner;
+
+	if (load_rlx(&s->group) == arg)
+		work_add(s);
+}
+
+/* Once in SHM: its place in the lane, or among the hot ones for good. */
+static void became_shm(struct group *g, struct gsock *s)
+{
+	struct sock *sk = s->sk;
+
+	s->is_shm = 1;
+	s->is_blocked = 0;
+	if (s->acked < s->sent)
+		s->tcp_end = s->sent;
+	g->n_shm++;
+	if (!s->map) {
+		s->map = calloc(1, sizeof(*s->map));
+		if (s->map)
+			*s->map = (struct rxmap){ .seg = sk->seg,
+						  .ring_size = sk->rx.size,
+						  .n_refs = 1 };
+		if (s->map && !buf_is_external())
+			buf_told(sk->rx.base, sk->rx.size);
+	}
+	if (g->lane == LANE_NONE)
+		g->lane = lane_open();
+	s->slot = slot_open(g->lane, s);
+	store_rel(&shm_me(sk)->slot, s->slot);
+	hot_add(g, s);
+	if (s->hot < 0)
+		arm(s);
+	work_add(s);
+}
+
+void gsock_settle(struct gsock *s)
+{
+	struct sock *sk = s->sk;
+
+	if (!sk || !s->group)
+		return;
+	if (sock_mode(sk) == SOCK_SHM) {
+		if (!s->is_shm)
+			became_shm(s->group, s);
+		if (unlikely(shm_wants_back(sk)))
+			shm_take_back(sk, s->fd, OSF_REASON_NONE);
+	}
+}
+
+/*
+ * The kernel.
+ */
+
+static void on_shm_hint(struct group *g, struct gsock *s, uint32_t events)
+{
+	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) {
+		anchor_look(s->sk, s->fd);
+		s->hung_up = 1;
+	}
+	anchor_clear(s->sk, s->fd);
+	if (s->is_closing || gsock_rx(g, s))
+		work_add(s); /* and room, perhaps */
+}
+
+static void on_connected(struct group *g, struct gsock *s, uint32_t events)
+{
+	if (s->is_closing) {
+		gsock_rx_discard(s);
+		work_add(s);
+		return;
+	}
+	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
+		s->hung_up = 1;
+	if (events & EPOLLOUT)
+		s->is_blocked = 0;
+	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP)) {
+		s->is_readable = 1;
+		if (!gsock_rx(g, s))
+			return;
+	}
+	int err = 0;
+	socklen_t len = sizeof(err);
+	/* After the end of the stream nothing is read that would tell. */
+	if (events & EPOLLERR && s->has_eof && s->state == GSOCK_CONNECTED &&
+	    !libc.getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &err, &len) && err) {
+		gsock_fail(g, s, err);
+		return;
+	}
+	if (s->sent < s->limit || s->is_closing)
+		work_add(s);
+}
+
+static void on_connecting(struct group *g, struct gsock *s, uint32_t events)
+{
+	int err = 0;
+	socklen_t len = sizeof(err);
+
+	if (!(events & (EPOLLOUT | EPOLLERR | EPOLLHUP)))
+		return;
+	if (libc.getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
+		err = errno;
+	if (!err && events & EPOLLHUP)
+		err = ECONNABORTED;
+	if (err)
+		gsock_fail(g, s, err);
+	else
+		gsock_established(g, s);
+}
+
+static void on_kernel(struct group *g, struct gsock *s, uint32_t events)
+{
+	if (s->is_closing && s->state != GSOCK_CONNECTED)
+		return;
+	switch (s->state) {
+	case GSOCK_LISTENING:
+		gsock_accept(g, s);
+		break;
+	case GSOCK_CONNECTING:
+		on_connecting(g, s, events);
+		break;
+	case GSOCK_CONNECTED:
+		if (s->is_shm)
+			on_shm_hint(g, s, events);
+		else
+			on_connected(g, s, events);
+		break;
+	default:
+		break;
+	}
+}
+
+static void turn_kernel(struct group *g)
+{
+	struct epoll_event evs[KERNEL_EVENTS];
+
+	if (g->n_empty >= KERNEL_EMPTY_LOOKS) {
+		uint64_t now = now_ns();
+
+		if (now - g->looked_ns < KERNEL_LOOK_NS)
+			return;
+		g->looked_ns = now;
+	}
+	int n = libc.epoll_wait(g->epfd, evs, KERNEL_EVENTS, 0);
+	if (n <= 0) {
+		g->n_empty += g->n_empty < KERNEL_EMPTY_LOOKS;
+		return;
+	}
+	g->n_empty = 0;
+	for (int i = 0; i < n; i++) {
+		struct gsock *s = handle_get(evs[i].data.u64, HANDLE_SOCK);
+
+		/* A callback may have destroyed it, or taken it away. */
+		if (s && load_rlx(&s->group) == g)
+			on_kernel(g, s, evs[i].events);
+	}
+}
+
+/*
+ * What was put off.
+ */
+
+static void work_one(struct group *g, struct gsock *s)
+{
+	if (s->is_closing) {
+		gsock_close_step(g, s);
+		return;
+	}
+	if ((s->state == GSOCK_CONNECTING || s->state == GSOCK_CONNECTED) &&
+	    s->error) {
+		gsock_fail(g, s, s->error);
+		return;
+	}
+	if (s->state == GSOCK_LISTENING) {
+		gsock_accept(g, s);
+		return;
+	}
+	if (s->state == GSOCK_FAILED) {
+		gsock_complete(g, s);
+		return; /* and waits to be destroyed */
+	}
+	if (s->state != GSOCK_CONNECTED)
+		return;
+	if (s->sent < s->limit) {
+		int err = gsock_push(g, s);
+
+		if (err) {
+			gsock_fail(g, s, err);
+			return;
+		}
+		if (s->is_shm && s->sent < s->limit)
+			work_add(s); /* the ring's tail is all that tells */
+	}
+	if (s->n_comps && s->is_shm)
+		gsock_acks(g, s);
+	if (load_rlx(&s->group) != g || !gsock_may_receive(s))
+		return;
+	if (s->is_shm)
+		hot_add(g, s);
+	gsock_rx(g, s);
+}
+
+static void turn_work(struct group *g)
+{
+	struct list todo = { &todo, &todo };
+
+	while (!list_is_empty(&g->work)) {
+		struct list *l = g->work.next;
+
+		list_del(l);
+		list_add_tail(&todo, l);
+	}
+	while (!list_is_empty(&todo)) {
+		struct gsock *s = container_of(todo.next, struct gsock, work);
+
+		list_del(&s->work);
+		work_one(g, s);
+	}
+}
+
+/* Bytes that the peer's kernel has not acknowledged: asked of a few in each turn. */
+static void turn_acks(struct group *g)
+{
+	struct list *l = g->acks.next;
+	uint64_t now = now_ns();
+
+	if (now - g->acks_looked_ns < ACK_LOOK_NS)
+		return;
+	g->acks_looked_ns = now;
+
+	for (int i = 0; i < 16 && l != &g->acks; i++) {
+		struct gsock *s = container_of(l, struct gsock, acks);
+
+		list_del(l);
+		list_add_tail(&g->acks, l);
+		if (s->ack_look == g->turn)
+			return; /* once round */
+		s->ack_look = g->turn;
+		gsock_acks(g, s);
+		l = g->acks.next;
+	}
+}
+
+static void turn_deadlines(struct group *g)
+{
+	uint64_t now = now_ns();
+
+	for (struct list *l = g->all.next, *next; l != &g->all; l = next) {
+		struct gsock *s = container_of(l, struct gsock, all);
+
+		next = l->next;
+		if (!s->deadline_ns || now < s->deadline_ns)
+			continue;
+		s->deadline_ns = 0;
+		g->n_connecting--;
+		if (s->state == GSOCK_CONNECTING && !s->error) {
+			s->error = ETIMEDOUT;
+			work_add(s);
+		}
+	}
+}
+
+/* Awake again: peers of hot rings need not post. */
+static COLD void disarm(struct group *g)
+{
+	g->is_armed = false;
+	g->n_empty = 0;
+	for (uint32_t i = 0; i < g->n_hot; i++)
+		store_rlx(&shm_me(g->hot[i].s->sk)->rx_inbox, 0u);
+	if (g->lane != LANE_NONE)
+		store_rlx(&inbox_own()->lane[g->lane].sleeping, 0u);
+}
+
+HOT int group_turn(struct group *g)
+{
+	if (unlikely(g->in_turn))
+		return -EBUSY;
+	g->in_turn = true;
+	if (unlikely(g->is_armed))
+		disarm(g);
+	g->n_events = 0;
+	g->turn++;
+	turn_hot(g);
+	if (g->lane != LANE_NONE) {
+		if (lane_has_news(&inbox_own()->lane[g->lane]))
+			inbox_harvest(g->lane, on_news, g);
+	}
+	turn_kernel(g);
+	if (!list_is_empty(&g->work))
+		turn_work(g);
+	if (!list_is_empty(&g->acks))
+		turn_acks(g);
+	if (g->n_connecting)
+		turn_deadlines(g);
+	g->in_turn = false;
+	return (int)g->n_events;
+}

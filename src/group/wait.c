@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * group/wait.c - a thread that wants to sleep until its group has something to do
+ *
+ *     group_arm() -> 0: sleep on group_fd()  -> group_turn()
+ *                 -> 1: turn again first
+ *
+ * The descriptor is the group's epoll set, where all its descriptors are.  Rings
+ * have none: their peers are asked to ring, which is a byte through the anchor.
+ * What only time can tell (bytes to be acknowledged, a deadline) is a timer.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+
+#include "base/clock.h"
+#include "base/fds.h"
+#include "base/libc.h"
+#include "group/gsock.h"
+#include "shm/inbox.h"
+#include "shm/shm.h"
+
+#define TICK_NS (1 * NS_PER_MS)
+
+int group_fd(const struct group *g) { return g->epfd; }
+
+static int timer_open(struct group *g)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
+	int fd = fds_hide(
+	    timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+
+	if (fd < 0)
+		return -errno;
+	if (libc.epoll_ctl(g->epfd, EPOLL_CTL_ADD, fd, &ev) < 0) {
+		int err = -errno;
+
+		fds_close(fd);
+		return err;
+	}
+	g->timer_fd = fd;
+	return 0;
+}
+
+/* A look in a moment.  False: no timer, so no sleep. */
+static bool timer_set(struct group *g)
+{
+	struct itimerspec ts = { .it_value = ns_timespec(TICK_NS) };
+
+	return (g->timer_fd >= 0 || !timer_open(g)) &&
+	       !timerfd_settime(g->timer_fd, 0, &ts, NULL);
+}
+
+/* Does a socket that waits for its next turn wait for room in its ring alone? */
+static bool waits_for_room(struct gsock *s)
+{
+	struct sock *sk = s->sk;
+
+	if (!s->is_shm || !s->is_blocked || s->sent == s->limit || s->error ||
+	    !sk->tx_ring || s->first != s->out)
+		return false;
+	shm_arm(sk, s->fd, POLLOUT,
+		s->slot == SLOT_NONE ? ARM_ANCHOR : ARM_INBOX);
+	return load_acq(sk->tx.tail_pub) == sk->tx.tail &&
+	       !ring_rx_ready(&sk->rx);
+}
+
+int group_arm(struct group *g)
+{
+	bool any = false;
+
+	g->is_armed = true;
+	for (struct list *l = g->work.next; l != &g->work; l = l->next)
+		if (!waits_for_room(container_of(l, struct gsock, work)))
+			return 1;
+	for (uint32_t i = 0; i < g->n_hot; i++) {
+		struct gsock *s = g->hot[i].s;
+
+		gsock_publish(s);
+		store_rlx(&shm_me(s->sk)->rx_inbox, 1u);
+		any = true;
+	}
+	if (g->lane != LANE_NONE)
+		xchg(&inbox_own()->lane[g->lane].sleeping, 1u);
+	if (any)
+		fence_full(); /* Dekker with shm_told_data() */
+	for (uint32_t i = 0; i < g->n_hot; i++)
+		if (ring_rx_ready(&g->hot[i].s->sk->rx))
+			return 1;
+	if (g->lane != LANE_NONE && lane_has_news(&inbox_own()->lane[g->lane]))
+		return 1;
+	if ((!list_is_empty(&g->acks) || g->n_connecting) && !timer_set(g))
+		return 1;
+	return 0;
+}
