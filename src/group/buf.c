@@ -9,7 +9,7 @@
 #include "shm/segment.h"
 
 #define REGION_BYTES (1024u * 1024)
-#define POOL_CHUNKS 64u /* free ones that a pool keeps: 4 MB */
+#define POOL_CHUNKS 32u /* free ones that a pool keeps: 4 MB */
 #define POOL_BUFS 4096u
 #define BUFS_MAX (1u << 24) /* held at once, of all groups: 1 GB of addresses */
 #define BUFS_A_REFILL 64u
@@ -125,7 +125,7 @@ uint8_t *chunk_room(struct pool *p, uint32_t want, uint32_t *room)
 	if (c && c->filled > CHUNK_HEAD && load_acq(&c->n_refs) == 1)
 		c->filled = CHUNK_HEAD;
 	if (unlikely(!c || CHUNK_BYTES - c->filled < want)) {
-		struct chunk *next = c && c->next ? c->next : chunk_new(p);
+		struct chunk *next = chunk_new(p);
 
 		if (!next)
 			return NULL;
@@ -147,23 +147,6 @@ struct chunk *chunk_take(struct pool *p, uint32_t n)
 	else
 		fetch_add(&c->n_refs, 1);
 	return c;
-}
-
-uint8_t *chunk_spare(struct pool *p)
-{
-	if (!p->filling->next)
-		p->filling->next = chunk_new(p);
-	return p->filling->next ? (uint8_t *)p->filling->next + CHUNK_HEAD
-				: NULL;
-}
-
-void chunk_advance(struct pool *p)
-{
-	struct chunk *c = p->filling;
-
-	p->filling = c->next;
-	c->next = NULL;
-	chunk_put(p, c);
 }
 
 /* Caller holds the lock. */
@@ -246,8 +229,6 @@ void rxmap_put(struct rxmap *m)
 
 void pool_fini(struct pool *p)
 {
-	if (p->filling && p->filling->next)
-		chunk_recycle(NULL, p->filling->next);
 	if (p->filling)
 		chunk_put(NULL, p->filling);
 	for (struct chunk *c = p->free_chunks, *next; c; c = next) {

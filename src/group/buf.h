@@ -3,7 +3,7 @@
  * group/buf.h - memory of a group: for received data, for copies of data to send,
  * and the descriptors of received data that the application holds
  *
- *     allocator -> regions of 1 MB -> chunks of 64 KB -> pieces
+ *     allocator -> regions of 1 MB -> chunks of 128 KB -> pieces
  *                                        counted by the pieces in use
  *
  * A chunk is filled from front to back by one group and goes back to the free ones
@@ -26,7 +26,7 @@
 #include "base/compiler.h"
 #include "mellanox/xlio_types.h"
 
-#define CHUNK_BYTES (64u * 1024)
+#define CHUNK_BYTES (128u * 1024)
 #define CHUNK_HEAD 64u
 #define CHUNK_ROOM (CHUNK_BYTES - CHUNK_HEAD)
 #define PIECE_ALIGN 64u
@@ -93,9 +93,6 @@ void pool_fini(struct pool *p);
 uint8_t *chunk_room(struct pool *p, uint32_t want, uint32_t *room);
 /* @n bytes there are a piece now: the chunk is counted. */
 struct chunk *chunk_take(struct pool *p, uint32_t n);
-/* A chunk that is to be filled next; for reads that span two.  NULL likewise. */
-uint8_t *chunk_spare(struct pool *p);
-void chunk_advance(struct pool *p);
 void chunk_put(struct pool *p, struct chunk *c);
 
 struct rxbuf *rxbuf_new(struct pool *p);

@@ -2,7 +2,7 @@
 /*
  * group/rx.c - bytes to the application
  *
- *     kernel -> readv() into a chunk ----------------> socket_rx_cb
+ *     kernel -> recv() into a chunk -----------------> socket_rx_cb
  *     ring   -> the record where it lies ------------> socket_rx_cb
  *
  * From the kernel it is one copy, into memory of the group's; from a ring it is none:
@@ -22,13 +22,13 @@
 #include "ops/ops.h"
 #include "shm/shm.h"
 
-#define READS_A_TURN 4    /* of one socket, each up to two chunks */
-#define RECORDS_A_TURN 64 /* of one ring */
-#define READ_ROOM 4096u   /* at least so much room for a read */
+#define READS_A_TURN 4         /* of one socket, each up to a chunk */
+#define RECORDS_A_TURN 64      /* of one ring */
+#define READ_ROOM (32u * 1024) /* at least so much room for a read */
 #define HELD_MAX (RING_WINDOW / 2)
 #define PUBLISH_BYTES (RING_WINDOW / 8)
 
-/* Hand out @n bytes of the chunk that is being filled.  False: stop. */
+/* Hand out the @n bytes at the end of the chunk that is being filled.  False: stop. */
 static bool give_piece(struct group *g, struct gsock *s, uint8_t *at,
 		       uint32_t n)
 {
@@ -45,35 +45,19 @@ static bool give_piece(struct group *g, struct gsock *s, uint8_t *at,
 	return call_rx(g, s, at, n, b) && gsock_may_receive(s);
 }
 
-/* @n bytes were read into the rest of one chunk and the next one. */
-static bool give(struct group *g, struct gsock *s, uint8_t *at, size_t n,
-		 uint32_t room, uint8_t *spare)
-{
-	uint32_t first = (uint32_t)MIN(n, (size_t)room);
-
-	bool goes_on = give_piece(g, s, at, first);
-	if (n > room && goes_on) {
-		/* The callback may have filled more of either chunk: then the
-		 * spare one is the one that is filled now. */
-		if (g->pool.filling->next == (void *)(spare - CHUNK_HEAD))
-			chunk_advance(&g->pool);
-		goes_on = give_piece(g, s, spare, (uint32_t)(n - room));
-	}
-	return goes_on;
-}
-
-static ssize_t read_once(struct gsock *s, struct iovec *iov, size_t n)
+static ssize_t read_once(struct gsock *s, void *buf, size_t n)
 {
 	struct sock *sk = s->sk;
 
 	if (sk &&
 	    (sock_mode(sk) == SOCK_CANDIDATE || sock_mode(sk) == SOCK_SHM)) {
-		ssize_t r = shm_recv(sk, s->fd, iov, n, MSG_DONTWAIT);
+		struct iovec iov = { buf, n };
+		ssize_t r = shm_recv(sk, s->fd, &iov, 1, MSG_DONTWAIT);
 
 		if (r != -ESTALE)
 			return r;
 	}
-	ssize_t r = libc.readv(s->fd, iov, (int)n);
+	ssize_t r = libc.recv(s->fd, buf, n, MSG_DONTWAIT);
 	return r < 0 ? -errno : r;
 }
 
@@ -105,11 +89,7 @@ static int rx_copy(struct group *g, struct gsock *s)
 		work_add(s);
 		return 0;
 	}
-	uint8_t *spare = room < CHUNK_ROOM ? chunk_spare(&g->pool) : NULL;
-	struct iovec iov[2] = { { at, room }, { spare, CHUNK_ROOM } };
-	size_t want = room + (spare ? CHUNK_ROOM : 0);
-
-	ssize_t n = read_once(s, iov, spare ? 2 : 1);
+	ssize_t n = read_once(s, at, room);
 	if (n == -EAGAIN || n == -EINTR) {
 		gsock_settle(s);
 		return n == -EINTR;
@@ -119,9 +99,9 @@ static int rx_copy(struct group *g, struct gsock *s)
 	if (!n)
 		return ended(g, s) ? 0 : -1;
 	account(s, n);
-	if (!give(g, s, at, (size_t)n, room, spare))
+	if (!give_piece(g, s, at, (uint32_t)n))
 		return -1;
-	return (size_t)n == want || s->hung_up || s->is_shm;
+	return n == room || s->hung_up || s->is_shm;
 }
 
 static bool rx_kernel(struct group *g, struct gsock *s)

@@ -210,6 +210,9 @@ static void on_connected(struct group *g, struct gsock *s, uint32_t events)
 {
 	if (s->is_closing) {
 		gsock_rx_discard(s);
+		if (events &
+		    (EPOLLERR | EPOLLHUP)) /* no more is acknowledged */
+			s->state = GSOCK_FAILED;
 		work_add(s);
 		return;
 	}

@@ -533,7 +533,8 @@ void gsock_acks(struct group *g, struct gsock *s)
 	if (!s->is_shm || s->tcp_end || !s->sk->tx_ring) {
 		if (libc.ioctl(s->fd, SIOCOUTQ, &n) < 0 || n < 0)
 			n = 0;
-		if (s->is_shm && n)
+		if (s->is_shm && n &&
+		    load_rlx(&s->sk->anchor_end) == ANCHOR_OPEN)
 			return; /* a few bytes by TCP come before the rings' */
 		s->tcp_end = 0;
 	}
