@@ -249,8 +249,10 @@ static void *work(void *arg)
 		stream_fill(data, 21, off, sizeof(data));
 		end_send(e, data, sizeof(data), FLUSH | INLINE);
 		off += sizeof(data);
-		while (e->received < off)
+		while (e->received < off) {
 			xlio_poll_group_poll(k->group);
+			sched_yield(); /* more threads than cores */
+		}
 	}
 	end_destroy(e);
 	while (!e->is_gone)
@@ -278,7 +280,8 @@ static void groups_of_several_threads_at_once(void)
 		    pthread_create(&workers[i].thread, NULL, work, &workers[i]),
 		    0);
 	}
-	UNTIL(__atomic_load_n(&n_moves, __ATOMIC_ACQUIRE) == THREADS);
+	UNTIL((sched_yield(),
+	       __atomic_load_n(&n_moves, __ATOMIC_ACQUIRE) == THREADS));
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(workers[i].thread, NULL);
 	world_close();
