@@ -54,7 +54,8 @@ struct gsock {
 	uint8_t is_in_set; /* of the group's epoll set */
 	int32_t error; /* errno of the failure, to be called back yet or not */
 	uint32_t slot; /* in the group's lane */
-	int32_t hot;   /* its place, -1 */
+	int32_t watched[2]; /* its offer, and the channel to who took it; -1 */
+	int32_t hot;        /* its place, -1 */
 	uint32_t user_timeout_ms;
 	uint64_t deadline_ns; /* of connecting; 0: none */
 	struct list all;      /* of the group's */
@@ -128,8 +129,12 @@ void hot_drop(struct gsock *s);
 /* What the switch has decided about the connection takes effect. */
 void gsock_settle(struct gsock *s);
 
+/* In an entry of the epoll set: it is an upgrade's, not the connection's. */
+#define SET_UPGRADE (UINT64_C(1) << 63)
+
 /* open.c */
 int set_add(struct gsock *s);
+void set_watch(struct gsock *s); /* what tells of the next step of an upgrade */
 void set_drop(struct gsock *s);
 void gsock_established(struct group *g, struct gsock *s);
 void gsock_accept(struct group *g, struct gsock *s);

@@ -70,9 +70,11 @@ static int gsock_new(struct group *g, int fd, uintptr_t userdata,
 
 	if (!s)
 		return -ENOMEM;
-	struct gsock fresh = {
-		.fd = fd, .slot = SLOT_NONE, .hot = -1, .userdata = userdata
-	};
+	struct gsock fresh = { .fd = fd,
+			       .slot = SLOT_NONE,
+			       .watched = { -1, -1 },
+			       .hot = -1,
+			       .userdata = userdata };
 	fresh.handle = handle_new(s, HANDLE_SOCK);
 	if (!fresh.handle) {
 		gsock_put(s);
@@ -144,8 +146,35 @@ int set_add(struct gsock *s)
 	return 0;
 }
 
+/*
+ * A group need not guess when to look: its epoll set tells when the offer is taken,
+ * and when the segment has come.
+ */
+void set_watch(struct gsock *s)
+{
+	const int fds[2] = { s->sk->offer_fd, s->sk->channel_fd };
+
+	for (int i = 0; i < 2; i++) {
+		struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
+					  .data.u64 = s->handle | SET_UPGRADE };
+
+		if (fds[i] == s->watched[i])
+			continue;
+		s->watched[i] = fds[i];
+		if (fds[i] >= 0)
+			libc.epoll_ctl(s->group->epfd, EPOLL_CTL_ADD, fds[i],
+				       &ev);
+	}
+}
+
 void set_drop(struct gsock *s)
 {
+	for (int i = 0; i < 2; i++) {
+		if (s->watched[i] >= 0)
+			libc.epoll_ctl(s->group->epfd, EPOLL_CTL_DEL,
+				       s->watched[i], NULL);
+		s->watched[i] = -1;
+	}
 	if (s->is_in_set)
 		libc.epoll_ctl(s->group->epfd, EPOLL_CTL_DEL, s->fd, NULL);
 	s->is_in_set = 0;
@@ -454,6 +483,8 @@ int gsock_attach(struct gsock *s, struct group *g)
 		gsock_settle(s);
 		held_release(s);
 	}
+	if (s->sk && sock_mode(s->sk) == SOCK_YOUNG)
+		set_watch(s);
 	s->is_readable = 1;
 	if (s->first && s->first != s->out)
 		list_add_tail(&g->acks, &s->acks);

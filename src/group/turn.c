@@ -18,6 +18,7 @@
 #include "base/libc.h"
 #include "group/gsock.h"
 #include "group/handle.h"
+#include "ops/ops.h"
 #include "shm/inbox.h"
 #include "shm/shm.h"
 
@@ -188,6 +189,8 @@ void gsock_settle(struct gsock *s)
 			became_shm(s->group, s);
 		if (unlikely(shm_wants_back(sk)))
 			shm_take_back(sk, s->fd, OSF_REASON_NONE);
+	} else if (sock_mode(sk) == SOCK_YOUNG) {
+		set_watch(s);
 	}
 }
 
@@ -276,6 +279,16 @@ static void on_kernel(struct group *g, struct gsock *s, uint32_t events)
 	}
 }
 
+/* The offer is being taken. */
+static void on_upgrade(struct gsock *s)
+{
+	if (s->sk && s->state == GSOCK_CONNECTED &&
+	    sock_mode(s->sk) == SOCK_YOUNG) {
+		ops_look(s->sk, s->fd);
+		gsock_settle(s);
+	}
+}
+
 static void turn_kernel(struct group *g)
 {
 	struct epoll_event evs[KERNEL_EVENTS];
@@ -294,10 +307,15 @@ static void turn_kernel(struct group *g)
 	}
 	g->n_empty = 0;
 	for (int i = 0; i < n; i++) {
-		struct gsock *s = handle_get(evs[i].data.u64, HANDLE_SOCK);
+		uint64_t data = evs[i].data.u64;
+		struct gsock *s = handle_get(data & ~SET_UPGRADE, HANDLE_SOCK);
 
 		/* A callback may have destroyed it, or taken it away. */
-		if (s && load_rlx(&s->group) == g)
+		if (!s || load_rlx(&s->group) != g)
+			continue;
+		if (data & SET_UPGRADE)
+			on_upgrade(s);
+		else
 			on_kernel(g, s, evs[i].events);
 	}
 }
