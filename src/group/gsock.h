@@ -110,6 +110,7 @@ struct group {
 	uint32_t n_empty; /* looks in a row that found nothing */
 	uint64_t looked_ns;
 	uint64_t acks_looked_ns;
+	uint64_t ring_turn; /* when a hot ring had news last */
 	uint32_t n_hot;
 	struct hot hot[HOT_MAX];
 	struct pool pool;

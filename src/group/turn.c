@@ -25,6 +25,11 @@
 #define KERNEL_EVENTS 64
 #define KERNEL_EMPTY_LOOKS 8u /* in a row, before it is asked less often */
 #define KERNEL_LOOK_NS (2 * NS_PER_US)
+#define BUSY_TURNS                                                             \
+	1024u          /* since a ring had news: rings are where it happens, */
+#define BUSY_CLOCK 64u /* and the clock is looked at every so many turns, */
+#define BUSY_LOOK_NS (50 * NS_PER_US) /* and the kernel is asked so often */
+#define REST_TURNS 32u
 #define ACK_LOOK_NS (5 * NS_PER_US)
 
 void work_add(struct gsock *s)
@@ -128,11 +133,12 @@ HOT static void turn_hot(struct group *g)
 
 		if (likely(!has_rx(s))) {
 			/* The reader's progress is worth a word when it rests. */
-			if (++g->hot[i].idle == 4 && !s->sk->rx_tcp)
+			if (++g->hot[i].idle == REST_TURNS && !s->sk->rx_tcp)
 				gsock_publish(s);
 			continue;
 		}
 		g->hot[i].idle = 0;
+		g->ring_turn = g->turn;
 		gsock_rx(g, s); /* may change the list: the rest has its turn */
 	}
 }
@@ -293,10 +299,14 @@ static void turn_kernel(struct group *g)
 {
 	struct epoll_event evs[KERNEL_EVENTS];
 
-	if (g->n_empty >= KERNEL_EMPTY_LOOKS) {
-		uint64_t now = now_ns();
+	if (likely(g->n_empty >= KERNEL_EMPTY_LOOKS)) {
+		bool is_busy = g->turn - g->ring_turn < BUSY_TURNS;
 
-		if (now - g->looked_ns < KERNEL_LOOK_NS)
+		if (is_busy && g->turn % BUSY_CLOCK)
+			return;
+		uint64_t now = now_ns();
+		if (now - g->looked_ns <
+		    (is_busy ? BUSY_LOOK_NS : KERNEL_LOOK_NS))
 			return;
 		g->looked_ns = now;
 	}

@@ -7,6 +7,7 @@
  *     bench_run.c    runs them: kernel, osf, UCX, kernel, osf, UCX, ...
  *     bench_tools.c  those made of other projects' programs
  *     bench_own.c    those made of "osf bench-peer" (peer.c)
+ *     bench_xlio.c   those of the XLIO API (peer_xlio.c)
  *     bench_judge.c  medians, ratios, bars
  *     bench_print.c, bench_plot.c
  *
@@ -102,7 +103,7 @@ struct result {
 	char why[WHY_MAX];
 };
 
-#define N_BENCHES 14
+#define N_BENCHES 20
 extern const struct bench benches[N_BENCHES];
 
 /* Runs @b as @args says; fills @res, whatever happens. */
@@ -124,6 +125,12 @@ int bench_passthrough(struct bench_run *r);
 int bench_idle_latency(struct bench_run *r);
 int bench_idle_memory(struct bench_run *r);
 int bench_asleep(struct bench_run *r);
+int bench_xlio_pingpong(struct bench_run *r);
+int bench_xlio_pingpong_ratio(struct bench_run *r);
+int bench_xlio_stream(struct bench_run *r);
+int bench_xlio_serve(struct bench_run *r);
+int bench_xlio_idle(struct bench_run *r);
+int bench_xlio_memory(struct bench_run *r);
 
 /* bench_pair.c - a server, a client, and what the client printed */
 struct port_text {

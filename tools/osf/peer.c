@@ -197,6 +197,17 @@ static const struct peer {
 	{ "idle", 3, peer_idle },
 	{ "memcached", 3, peer_memcached },
 	{ "passthrough", 1, peer_passthrough },
+	{ "xlio-echo", 1, peer_xlio_echo },
+	{ "xlio-pingpong", 2, peer_xlio_pingpong },
+	{ "xlio-sink", 1, peer_xlio_sink },
+	{ "xlio-flood", 2, peer_xlio_flood },
+	{ "xlio-serve", 1, peer_xlio_serve },
+	{ "xlio-idle", 1, peer_xlio_idle },
+	{ "xlio-memory", 2, peer_xlio_memory },
+	{ "plain-sink", 1, peer_plain_sink },
+	{ "plain-flood", 2, peer_plain_flood },
+	{ "epoll-serve", 1, peer_epoll_serve },
+	{ "load", 3, peer_load },
 };
 
 int cmd_bench_peer(int argc, char **argv)

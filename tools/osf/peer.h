@@ -25,6 +25,17 @@ int peer_idle_server(int argc, char **args);    /* PORT */
 int peer_idle(int argc, char **args);           /* PORT CONNECTIONS PID */
 int peer_memcached(int argc, char **args);      /* PORT CONNECTIONS SECONDS */
 int peer_passthrough(int argc, char **args);    /* SECONDS */
+int peer_xlio_echo(int argc, char **args);      /* PORT */
+int peer_xlio_pingpong(int argc, char **args);  /* PORT SECONDS */
+int peer_xlio_sink(int argc, char **args);      /* PORT */
+int peer_xlio_flood(int argc, char **args);     /* PORT SECONDS */
+int peer_xlio_serve(int argc, char **args);     /* PORT */
+int peer_xlio_idle(int argc, char **args);      /* SOCKETS */
+int peer_xlio_memory(int argc, char **args);    /* GROUPS SOCKETS */
+int peer_plain_sink(int argc, char **args);     /* PORT */
+int peer_plain_flood(int argc, char **args);    /* PORT SECONDS */
+int peer_epoll_serve(int argc, char **args);    /* PORT */
+int peer_load(int argc, char **args);           /* PORT CONNECTIONS SECONDS */
 
 /* peer_sock.c; all of these succeed or end the process */
 void peer_die(const char *what) __attribute__((noreturn));

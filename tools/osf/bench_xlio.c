@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/osf/bench_xlio.c - benchmarks of the XLIO API
+ *
+ *     xlio-echo <- xlio-pingpong, ...   and the same by plain calls, in one run
+ *
+ * Where the bar is a ratio of two ways to do the same under osf, both are measured
+ * in one run, one after the other, and the figure is the ratio.
+ */
+#include "osf.h"
+#include "bench.h"
+#include <errno.h>
+#include <stdlib.h>
+
+/* One pair: a server and a client with up to two arguments behind the port. */
+static int pair(struct bench_run *r, const char *server, const char *client,
+		const char *arg1, const char *arg2, const char *key,
+		double *value)
+{
+	const char *self = r->args->self;
+	struct port_text port;
+	char *text = NULL;
+
+	if (run_port(r, &port) < 0)
+		return -EADDRINUSE;
+	int err = run_pair(
+	    r,
+	    (const char *const[]){ self, "bench-peer", server, port.s, NULL },
+	    port.s,
+	    (const char *const[]){ self, "bench-peer", client, port.s, arg1,
+				   arg2, NULL },
+	    &text);
+	if (!err)
+		err = run_value(r, text, key);
+	*value = r->value;
+	free(text);
+	return err;
+}
+
+static const char *seconds(const struct bench_run *r, char *text, size_t size)
+{
+	snprintf(text, size, "%g", r->args->seconds);
+	return text;
+}
+
+int bench_xlio_pingpong(struct bench_run *r)
+{
+	char s[24];
+
+	if (r->side == SIDE_UCX)
+		return bench_pingpong(r);
+	return pair(r, "xlio-echo", "xlio-pingpong", seconds(r, s, sizeof(s)),
+		    NULL, "one_way_us ", &r->value);
+}
+
+/* @a over @b, each a pair. */
+static int ratio(struct bench_run *r, const char *const a[2],
+		 const char *const b[2], const char *key)
+{
+	double one, other;
+	char s[24];
+
+	seconds(r, s, sizeof(s));
+	int err = pair(r, a[0], a[1], s, NULL, key, &one);
+	if (!err)
+		err = pair(r, b[0], b[1], s, NULL, key, &other);
+	if (!err)
+		r->value = other > 0 ? one / other : 0;
+	return err;
+}
+
+int bench_xlio_pingpong_ratio(struct bench_run *r)
+{
+	return ratio(r, (const char *const[]){ "xlio-echo", "xlio-pingpong" },
+		     (const char *const[]){ "echo", "pingpong" },
+		     "one_way_us ");
+}
+
+int bench_xlio_stream(struct bench_run *r)
+{
+	return ratio(r, (const char *const[]){ "xlio-sink", "xlio-flood" },
+		     (const char *const[]){ "plain-sink", "plain-flood" },
+		     "gbit ");
+}
+
+int bench_xlio_serve(struct bench_run *r)
+{
+	char s[24];
+
+	return pair(r, r->side == SIDE_OSF ? "xlio-serve" : "epoll-serve",
+		    "load", "100", seconds(r, s, sizeof(s)), "rate ",
+		    &r->value);
+}
+
+static int alone(struct bench_run *r, const char *peer, const char *arg1,
+		 const char *arg2, const char *key)
+{
+	char *text = NULL;
+	int err = run_client(r,
+			     (const char *const[]){ r->args->self, "bench-peer",
+						    peer, arg1, arg2, NULL },
+			     run_timeout_s(r) + 60, &text);
+
+	if (!err)
+		err = run_value(r, text, key);
+	free(text);
+	return err;
+}
+
+int bench_xlio_idle(struct bench_run *r)
+{
+	char n[16];
+
+	snprintf(n, sizeof(n), "%u", r->args->n_connections);
+	return alone(r, "xlio-idle", n, NULL, "ns ");
+}
+
+int bench_xlio_memory(struct bench_run *r)
+{
+	return alone(r, "xlio-memory", "1000", "100000", "bytes ");
+}
