@@ -27,6 +27,16 @@
 #define container_of(ptr, type, member)                                        \
 	((type *)((char *)(ptr)-offsetof(type, member)))
 
+/* The cache line at @p is to be written soon: have it to ourselves by then. */
+static inline void prefetch_write(const void *p)
+{
+#if defined(__x86_64__)
+	__asm__ volatile("prefetchw %0" : : "m"(*(const char *)p));
+#else
+	__builtin_prefetch(p, 1);
+#endif
+}
+
 /* A pointer that the kernel would answer with EFAULT, as far as its value tells:
  * the first page, and what no program has. */
 #define is_bad_ptr(p) unlikely((uintptr_t)(p) < 4096 || (uintptr_t)(p) >> 47)

@@ -137,6 +137,8 @@ HOT static void turn_hot(struct group *g)
 				gsock_publish(s);
 			continue;
 		}
+		/* Its second line is on its way while we get to it. */
+		__builtin_prefetch(s->sk->rx.base + s->sk->rx.off + CACHE_LINE);
 		g->hot[i].idle = 0;
 		g->ring_turn = g->turn;
 		gsock_rx(g, s); /* may change the list: the rest has its turn */
@@ -171,8 +173,10 @@ static void became_shm(struct group *g, struct gsock *s)
 			*s->map = (struct rxmap){ .seg = sk->seg,
 						  .ring_size = sk->rx.size,
 						  .n_refs = 1 };
-		if (s->map && !buf_is_external())
+		if (s->map && !buf_is_external()) {
 			buf_told(sk->rx.base, sk->rx.size);
+			fetch_or(&shm_me(sk)->flags, SEG_LENDS);
+		}
 	}
 	if (g->lane == LANE_NONE)
 		g->lane = lane_open();

@@ -40,6 +40,8 @@ enum {
 	SEG_SHARED = 64,    /* several processes read here: ring the anchor */
 	SEG_RECALL = 128,   /* this side has stopped reading the ring */
 	SEG_CUT = 256,      /* S4: and this is where: cut */
+	SEG_LENDS =
+	    512, /* a hint: records are read where they lie, if at all */
 };
 
 /* Side 1 takes the segment or side 0 takes it back, whoever is first. */

@@ -22,6 +22,7 @@
 
 /* Records of a long write: small enough to overlap, large enough to be few. */
 #define TX_CHUNK (32u * 1024)
+#define SMALL_BYTES 512u /* a message of which the order of lines matters */
 
 /*
  * A stream that moves a gigabyte a second is given all of its ring: lines that have
@@ -30,6 +31,11 @@
  */
 #define BULK_BYTES (8u * 1024 * 1024)
 #define BULK_NS (8 * NS_PER_MS)
+/* A reader that lends its records may leave their lines alone: then the writer is so
+ * fast in the smaller part of the ring, and stays there.  If not, so often in a row, it
+ * is a stream like others. */
+#define BULK_STAYS_NS (NS_PER_MS / 2)
+#define BULK_SLOW 8u
 #define GRANTS_MAX (256u * 1024 * 1024)
 
 static uint32_t grants; /* bytes */
@@ -40,10 +46,17 @@ static COLD void bulk_look(struct sock *sk)
 	uint64_t now = now_ns();
 	bool is_fast = now - sk->bulk_since_ns < BULK_NS;
 
+	bool stays = now - sk->bulk_since_ns < BULK_STAYS_NS;
+
 	sk->bulk_bytes = 0;
 	sk->bulk_since_ns = now;
 	if (!is_fast || size == sk->tx.grow_to)
 		return;
+	if (load_rlx(&shm_peer(sk)->flags) & SEG_LENDS) {
+		sk->n_bulk_slow = stays ? 0 : sk->n_bulk_slow + 1;
+		if (sk->n_bulk_slow < BULK_SLOW)
+			return;
+	}
 	if (fetch_add(&grants, more) > GRANTS_MAX - more)
 		fetch_sub(&grants, more);
 	else
@@ -272,6 +285,26 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	}
 }
 
+/*
+ * A message of a few lines, in the order in which its lines come free: the zero behind
+ * it, then the bytes and the header, which the reader is looking at meanwhile, in one
+ * go.  False: there is no such room just now.
+ */
+HOT static inline bool put_small(struct ring_tx *tx, const void *buf,
+				 uint32_t len)
+{
+	uint32_t got = len, at;
+	uint8_t *to = ring_reserve(tx, &got, &at);
+
+	if (unlikely(!to || got != len))
+		return false;
+	store_rlx(ring_hdr_at(tx->base, at + ring_record_bytes(len)),
+		  UINT64_C(0));
+	memcpy(to, buf, len);
+	ring_commit(tx, at, len);
+	return true;
+}
+
 HOT ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 			  size_t n, size_t len)
 {
@@ -282,10 +315,26 @@ HOT ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 		     load_rlx(&shm_peer(sk)->flags) &
 			 (SEG_CLOSED | SEG_RECALL | SEG_WANT_BACK)))
 		return shm_send(sk, fd, iov, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-	ssize_t r = tx_ring(sk, fd, &c, len);
+	ssize_t r;
+	if (n == 1 && len <= SMALL_BYTES && !sk->tx_limit &&
+	    put_small(&sk->tx, iov->iov_base, (uint32_t)len)) {
+		shm_told_data(sk, fd);
+		r = unlikely(shm_is_recalled(sk))
+			? tx_ring_recalled(
+			      sk, fd, &c,
+			      &(struct iov_cursor){ .iov = iov, .n = n }, len)
+			: (ssize_t)len;
+	} else {
+		r = tx_ring(sk, fd, &c, len);
+	}
 	if (likely(r > 0)) {
 		count(&sk->st.tx_bytes_shm, (uint64_t)r);
 		count(&sk->st.tx_ops, 1);
+		/* The next record's lines, but the first, which is the reader's to
+		 * look at. */
+		for (uint32_t i = 1; i < 4; i++)
+			prefetch_write(sk->tx.base + sk->tx.head +
+				       i * RING_ALIGN);
 	}
 	return r ? r : -EAGAIN;
 }

@@ -141,6 +141,7 @@ static void rings_init(struct sock *sk, struct seg *seg, uint32_t ring_size)
 		     &seg->side[!side].tail);
 	ring_tx_window(&sk->tx, MIN(ring_size, RING_WINDOW));
 	sk->bulk_bytes = 0;
+	sk->n_bulk_slow = 0;
 	ring_rx_init(&sk->rx, seg_ring(seg, !side, ring_size), ring_size,
 		     &seg->side[side].tail);
 	store_rlx(&sk->rx_tcp, (uint8_t)1);

@@ -124,6 +124,7 @@ struct sock {
 	uint32_t tx_limit;    /* bytes in flight at most, from SO_SNDBUF */
 	uint32_t bulk_bytes;  /* in large chunks, since bulk_since_ns */
 	uint64_t bulk_since_ns;
+	uint32_t n_bulk_slow; /* looks at the pace in a row; see shm/tx.c */
 
 	/* The upgrade. */
 	int32_t offer_fd;    /* the listener of our offer, -1 */
