@@ -169,8 +169,12 @@ void set_watch(struct gsock *s)
 
 void set_drop(struct gsock *s)
 {
+	const int fds[2] = { s->sk ? s->sk->offer_fd : -1,
+			     s->sk ? s->sk->channel_fd : -1 };
+
 	for (int i = 0; i < 2; i++) {
-		if (s->watched[i] >= 0)
+		/* One that was closed is in no set, and its number another's. */
+		if (s->watched[i] >= 0 && s->watched[i] == fds[i])
 			libc.epoll_ctl(s->group->epfd, EPOLL_CTL_DEL,
 				       s->watched[i], NULL);
 		s->watched[i] = -1;

@@ -282,8 +282,7 @@ void gsock_rx_discard(struct gsock *s)
 		s->state = GSOCK_FAILED;
 		work_add(s);
 	}
-	if (s->is_shm)
-		gsock_settle(s);
+	gsock_settle(s);
 }
 
 int group_buf_free(struct group *g, struct xlio_buf *pub)

@@ -15,6 +15,7 @@
  */
 #include <errno.h>
 #include <linux/sockios.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -526,12 +527,21 @@ bool gsock_complete(struct group *g, struct gsock *s)
 	return true;
 }
 
+/* Has the connection ended in both directions, so that nobody acknowledges? */
+static COLD bool is_dead(const struct gsock *s)
+{
+	struct pollfd p = { .fd = s->fd };
+
+	return libc.poll(&p, 1, 0) > 0 && p.revents & (POLLERR | POLLHUP);
+}
+
 void gsock_acks(struct group *g, struct gsock *s)
 {
 	int n = 0;
 
 	if (!s->is_shm || s->tcp_end || !s->sk->tx_ring) {
-		if (libc.ioctl(s->fd, SIOCOUTQ, &n) < 0 || n < 0)
+		if (libc.ioctl(s->fd, SIOCOUTQ, &n) < 0 || n < 0 ||
+		    (n && s->hung_up && is_dead(s)))
 			n = 0;
 		if (s->is_shm && n &&
 		    load_rlx(&s->sk->anchor_end) == ANCHOR_OPEN)
