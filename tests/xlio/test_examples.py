@@ -72,7 +72,7 @@ def main():
     with open(request, "rb") as f:
         data = f.read()
     for server, args in (("echo_server", []), ("multi_server", ["3"])):
-        stats = {"OSF_STATS_DIR": run.stats}
+        stats = {"OSF_STATS_DIR": run.stats, "OSF_UPGRADE_TURNS": "0"}
         proc, port = serve(run, folder, server, 4, *args, extra=stats)
         ask(run, [client, port], request, data, extra=stats)
         ask(run, [client, port], request, data, extra=KERNEL)
@@ -90,7 +90,7 @@ def main():
         ping = os.path.join(folder, "ping_pong")
         proc = run.start([ping, "server", port], osf=False, extra=extra)
         wait_listening(run, int(port))
-        print(run.check([ping, "client", port, "200", "64"], osf=False, extra=extra,
+        print(run.check([ping, "client", port, "50", "64"], osf=False, extra=extra,
                         timeout=60).strip())
     run.done()
 
