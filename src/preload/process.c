@@ -5,6 +5,7 @@
  *     fork, vfork, _Fork, clone, daemon   -> file/fork.c
  *     exec*, posix_spawn*, system, popen  -> file/handoff.c, then libc
  *     _exit                               -> what was written stays readable
+ *     pidfd_getfd                         -> not what another moves past TCP
  *
  * libc's own forms call each other by names that nobody can answer for, so each of
  * them stands here.
@@ -14,13 +15,17 @@
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/rawcall.h"
 #include "preload/edge.h"
+#include "sock/others.h"
 
 /*
  * Ends.
@@ -280,4 +285,43 @@ OSF_API FILE *popen(const char *command, const char *type)
 
 	file_before_spawn(NULL, argv, environ);
 	return libc.popen(command, type);
+}
+
+/*
+ * A copy of what another process has open, which it is not asked for.
+ */
+
+static pid_t pid_of(int pidfd)
+{
+	char path[48], line[128];
+	int pid = -1;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", pidfd);
+	FILE *f = fopen(path, "re");
+	while (f && pid < 0 && fgets(line, sizeof(line), f))
+		sscanf(line, "Pid: %d", &pid);
+	if (f)
+		fclose(f);
+	return pid;
+}
+
+/* What another process moves through shared memory only it can give back: whoever
+ * copies the descriptor would find doorbells in the place of the stream.  EPERM. */
+OSF_API int pidfd_getfd(int pidfd, int target, unsigned flags)
+{
+	int saved = errno;
+	pid_t pid = pid_of(pidfd);
+
+	if (pid == getpid() && !flags && table_load(target))
+		return fcntl(target, F_DUPFD_CLOEXEC, 0);
+	int fd = (int)rawcall(SYS_pidfd_getfd, pidfd, target, flags);
+	if (fd >= 0 && pid > 0 && others_carry(pid, fd)) {
+		log_warn("process %d moves fd %d through shared memory: it "
+			 "cannot be copied",
+			 (int)pid, target);
+		libc.close(fd);
+		fd = -EPERM;
+	}
+	errno = fd < 0 ? -fd : saved;
+	return fd < 0 ? -1 : fd;
 }

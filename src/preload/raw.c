@@ -14,6 +14,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/pidfd.h>
 #include <sys/sendfile.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -245,6 +246,9 @@ static bool needs_look(long nr, const struct args *x, long *r)
 		       true;
 	case SYS_exit_group:
 		_exit((int)x->a);
+	case SYS_pidfd_getfd:
+		return *r = pidfd_getfd((int)x->a, (int)x->b, (unsigned)x->c),
+		       true;
 	case SYS_io_uring_setup:
 		*r = kernel(nr, x);
 		if (*r >= 0)

@@ -378,3 +378,38 @@ SCENARIO(process_pidfd_getfd)
 	child_ended(pid, "child");
 	play(x, "r60f80s10r10w10f10");
 }
+
+/* Under the library the thief is told, and nothing is lost. */
+SCENARIO(process_pidfd_getfd_library)
+{
+	struct words w;
+
+	play(x, "w60s100");
+	pid_t owner = getpid(), pid = fork();
+	if (!pid) {
+		child_begins();
+		report_keep();
+		talk_words(&w, x, x->fd, "");
+		snprintf(w.text[2], sizeof(w.text[2]), "steal");
+		word(&w, "%d", owner);
+		execve(w.argv[0], w.argv, environment(false));
+		_exit(7);
+	}
+	child_ended(pid, "child");
+	play(x, "r100f60s10r10w10f10");
+}
+
+/* Out of oneself it is a copy like others. */
+SCENARIO(process_pidfd_getfd_own)
+{
+	int self = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	int old = x->fd;
+
+	play(x, "w60s100r10");
+	RES("flags", syscall(SYS_pidfd_getfd, self, old, 1));
+	x->fd = (int)syscall(SYS_pidfd_getfd, self, old, 0);
+	play(x, "r40w20");
+	close(old);
+	play(x, "r50f80s10r10w10f10");
+	close(self);
+}
