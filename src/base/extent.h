@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base/extent.h - bytes that several hold at once
+ *
+ * An extent is a piece of memory with a count of references.  A frame that arrived
+ * is one; so is what a program has sent.  Whoever keeps a pointer into its bytes
+ * holds a reference: the receive queue, the send queue, and a port whose frame is
+ * still on its way.  So bytes that were acknowledged while a retransmission of them
+ * waits in a port's queue stay what they are until the port has let go, too.
+ *
+ * Bytes are written by who made the extent, before anybody else has it, or behind
+ * all that others refer to.
+ *
+ * Owner: the group that owns the pool; counts are not atomic.
+ */
+#pragma once
+
+#include "base/pool.h"
+
+struct extent {
+	uint32_t refs;
+	uint32_t cap; /* bytes in data[] */
+	struct pool *pool;
+	uint8_t data[];
+};
+
+/* Bytes of pool memory for @n extents of @cap bytes each. */
+static inline uint32_t extent_size(uint32_t cap)
+{
+	return (uint32_t)(sizeof(struct extent) + cap + 63) / 64 * 64;
+}
+
+/* Return: an extent with one reference, or NULL when the pool is empty. */
+static inline struct extent *extent_new(struct pool *p)
+{
+	struct extent *e = pool_get(p);
+
+	if (!e)
+		return NULL;
+	e->refs = 1;
+	e->cap = p->size - (uint32_t)sizeof(struct extent);
+	e->pool = p;
+	return e;
+}
+
+static inline struct extent *extent_get(struct extent *e)
+{
+	assert(e->refs);
+	e->refs++;
+	return e;
+}
+
+static inline void extent_put(struct extent *e)
+{
+	assert(e->refs);
+	if (!--e->refs)
+		pool_put(e->pool, e);
+}

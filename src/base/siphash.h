@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base/siphash.h - a keyed hash that strangers cannot steer
+ *
+ * SipHash-2-4 over whole 64-bit words.  For hash tables that are filled by the
+ * wire, and for numbers that others must not guess.
+ * Spec: Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012
+ */
+#pragma once
+
+#include <stdint.h>
+
+struct sip_key {
+	uint64_t k[2];
+};
+
+static inline uint64_t sip_rotl(uint64_t x, int n)
+{
+	return x << n | x >> (64 - n);
+}
+
+static inline void sip_round(uint64_t v[4])
+{
+	v[0] += v[1];
+	v[2] += v[3];
+	v[1] = sip_rotl(v[1], 13) ^ v[0];
+	v[3] = sip_rotl(v[3], 16) ^ v[2];
+	v[0] = sip_rotl(v[0], 32);
+	v[2] += v[1];
+	v[0] += v[3];
+	v[1] = sip_rotl(v[1], 17) ^ v[2];
+	v[3] = sip_rotl(v[3], 21) ^ v[0];
+	v[2] = sip_rotl(v[2], 32);
+}
+
+static inline void sip_word(uint64_t v[4], uint64_t m)
+{
+	v[3] ^= m;
+	sip_round(v);
+	sip_round(v);
+	v[0] ^= m;
+}
+
+/* The hash of @n words, each as eight little-endian bytes. */
+static inline uint64_t siphash(const struct sip_key *key, const uint64_t *words,
+			       unsigned n)
+{
+	uint64_t v[4] = { key->k[0] ^ 0x736f6d6570736575ull,
+			  key->k[1] ^ 0x646f72616e646f6dull,
+			  key->k[0] ^ 0x6c7967656e657261ull,
+			  key->k[1] ^ 0x7465646279746573ull };
+
+	for (unsigned i = 0; i < n; i++)
+		sip_word(v, words[i]);
+	sip_word(v, (uint64_t)(n * 8) << 56);
+	v[2] ^= 0xff;
+	for (int i = 0; i < 4; i++)
+		sip_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base/wheel.h - many timers, each of which costs little to set and to forget
+ *
+ * Four levels of 64 slots; a tick is 2^17 ns (131 us), so the levels reach 8.4 ms,
+ * 537 ms, 34 s and 37 minutes.  What is further away waits in the last slot and is
+ * put anew from there.  Arming and disarming are O(1); wheel_next() reads four
+ * words.  A timer fires at the tick after its instant, never before it.
+ *
+ * Who uses it re-arms lazily: a deadline that moves away leaves its timer where it
+ * is, and is looked at again when that fires.
+ *
+ * Owner: one group; time is handed in and does not go back.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+
+#define WHEEL_TICK_SHIFT 17
+#define WHEEL_BITS 6
+#define WHEEL_SLOTS (1 << WHEEL_BITS)
+#define WHEEL_LEVELS 4
+#define WHEEL_NEVER UINT64_MAX
+
+struct timer {
+	struct list link;
+	uint64_t at_ns; /* WHEEL_NEVER: not armed */
+	uint16_t slot;  /* level * WHEEL_SLOTS + slot */
+};
+
+struct wheel {
+	uint64_t tick;                  /* all before it have fired */
+	uint64_t is_used[WHEEL_LEVELS]; /* a bit a slot */
+	struct list slots[WHEEL_LEVELS * WHEEL_SLOTS];
+	uint32_t n_armed;
+};
+
+void wheel_init(struct wheel *w, uint64_t now_ns);
+
+static inline void timer_init(struct timer *t)
+{
+	list_init(&t->link);
+	t->at_ns = WHEEL_NEVER;
+}
+
+static inline bool timer_is_armed(const struct timer *t)
+{
+	return t->at_ns != WHEEL_NEVER;
+}
+
+/* Arms the timer, or moves it. */
+void wheel_arm(struct wheel *w, struct timer *t, uint64_t at_ns);
+void wheel_disarm(struct wheel *w, struct timer *t);
+
+/* Takes one timer out that is due at @now_ns; NULL when none is. */
+struct timer *wheel_expire(struct wheel *w, uint64_t now_ns);
+
+/* An instant before which no timer fires, and at which wheel_expire() gets on;
+ * WHEEL_NEVER when none is armed. */
+uint64_t wheel_next(const struct wheel *w);
