@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/* ip/ip.c - IPv4 and IPv6 headers; see ip.h */
+#include "ip/ip.h"
+
+#include "base/drop.h"
+#include "ip/checksum.h"
+
+#define DROP(name) (-(1 + (int)DROP_##name))
+#define V4_DF 0x4000
+#define V4_FRAGMENT 0x3fff /* more fragments, and the offset */
+
+bool ip_addr_is_host(const struct ip_addr *a)
+{
+	static const struct ip_addr any6;
+
+	if (ip_addr_is_v4(a))
+		return a->b[12] != 0 && a->b[12] < 224;
+	return a->b[0] != 0xff && !ip_addr_eq(a, &any6);
+}
+
+static int parse_v4(const uint8_t *p, uint32_t len, struct ip_packet *k)
+{
+	struct cksum sum = { 0 };
+
+	if (len < IPV4_HEAD)
+		return DROP(SHORT);
+	uint32_t head = (p[0] & 15u) * 4, total = load_be16(p + 2);
+	if (head < IPV4_HEAD || total < head || total > len)
+		return DROP(IP_LENGTH);
+	cksum_add(&sum, p, head);
+	if (cksum_end(&sum))
+		return DROP(IP_CHECKSUM);
+	if (head > IPV4_HEAD)
+		return DROP(IP_OPTIONS);
+	if (load_be16(p + 6) & V4_FRAGMENT)
+		return DROP(IP_FRAGMENT);
+	k->src = ip_addr_v4(load_be32(p + 12));
+	k->dst = ip_addr_v4(load_be32(p + 16));
+	k->is_v6 = false;
+	k->protocol = p[9];
+	k->ecn = p[1] & 3;
+	k->l4_off = (uint16_t)head;
+	k->l4_len = total - head;
+	return 0;
+}
+
+static int parse_v6(const uint8_t *p, uint32_t len, struct ip_packet *k)
+{
+	if (len < IPV6_HEAD)
+		return DROP(SHORT);
+	uint32_t payload = load_be16(p + 4);
+	if (payload > len - IPV6_HEAD)
+		return DROP(IP_LENGTH);
+	if (p[6] == 0 || p[6] == 43 || p[6] == 60 || p[6] == 51)
+		return DROP(IP_OPTIONS);
+	if (p[6] == 44)
+		return DROP(IP_FRAGMENT);
+	memcpy(k->src.b, p + 8, 16);
+	memcpy(k->dst.b, p + 24, 16);
+	/* Mapped addresses are for programs, and never on the wire. */
+	if (ip_addr_is_v4(&k->src) || ip_addr_is_v4(&k->dst))
+		return DROP(IP_ADDRESS);
+	k->is_v6 = true;
+	k->protocol = p[6];
+	k->ecn = p[1] >> 4 & 3;
+	k->l4_off = IPV6_HEAD;
+	k->l4_len = payload;
+	return 0;
+}
+
+int ip_parse(const uint8_t *p, uint32_t len, struct ip_packet *out)
+{
+	struct ip_packet k;
+	int err;
+
+	if (!len)
+		return DROP(SHORT);
+	if (p[0] >> 4 == 4)
+		err = parse_v4(p, len, &k);
+	else if (p[0] >> 4 == 6)
+		err = parse_v6(p, len, &k);
+	else
+		return DROP(IP_VERSION);
+	if (err)
+		return err;
+	if (!ip_addr_is_host(&k.src))
+		return DROP(IP_ADDRESS);
+	*out = k;
+	return 0;
+}
+
+static uint32_t build_v4(uint8_t *p, const struct ip_addr *src,
+			 const struct ip_addr *dst, uint8_t protocol,
+			 uint8_t ecn, uint32_t l4_len)
+{
+	struct cksum sum = { 0 };
+
+	p[0] = 4 << 4 | IPV4_HEAD / 4;
+	p[1] = ecn;
+	store_be16(p + 2, (uint16_t)(IPV4_HEAD + l4_len));
+	/* The identification means nothing with "do not fragment": RFC 6864. */
+	store_be16(p + 4, 0);
+	store_be16(p + 6, V4_DF);
+	p[8] = IP_TTL;
+	p[9] = protocol;
+	store_be16(p + 10, 0);
+	memcpy(p + 12, src->b + 12, 4);
+	memcpy(p + 16, dst->b + 12, 4);
+	cksum_add(&sum, p, IPV4_HEAD);
+	store_be16(p + 10, cksum_end(&sum));
+	return IPV4_HEAD;
+}
+
+uint32_t ip_build(uint8_t *p, const struct ip_addr *src,
+		  const struct ip_addr *dst, uint8_t protocol, uint8_t ecn,
+		  uint32_t l4_len)
+{
+	assert(ip_addr_is_v4(src) == ip_addr_is_v4(dst));
+	assert(ip_head_len(dst) + l4_len <= IP_MAX);
+	if (ip_addr_is_v4(dst))
+		return build_v4(p, src, dst, protocol, ecn, l4_len);
+	store_be32(p, 6u << 28 | (uint32_t)ecn << 20);
+	store_be16(p + 4, (uint16_t)l4_len);
+	p[6] = protocol;
+	p[7] = IP_TTL;
+	memcpy(p + 8, src->b, 16);
+	memcpy(p + 24, dst->b, 16);
+	return IPV6_HEAD;
+}
+
+struct cksum ip_pseudo_sum(const struct ip_addr *src, const struct ip_addr *dst,
+			   uint8_t protocol, uint32_t l4_len)
+{
+	struct cksum sum = { 0 };
+	uint32_t from = ip_addr_is_v4(dst) ? 12 : 0;
+
+	cksum_add(&sum, src->b + from, 16 - from);
+	cksum_add(&sum, dst->b + from, 16 - from);
+	cksum_add16(&sum, (uint16_t)(l4_len >> 16));
+	cksum_add16(&sum, (uint16_t)l4_len);
+	cksum_add16(&sum, protocol);
+	return sum;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ip/ip.h - IPv4 and IPv6 headers: read from any bytes, and written
+ *
+ *     frame (from its IP header on) -> ip_parse() -> struct ip_packet
+ *     struct ip_flow, length        -> ip_build() -> the header's bytes
+ *
+ * Reading is total: any bytes give a packet whose offsets lie inside the frame, or a
+ * reason to drop it.  Fragments, IPv4 options and IPv6 extension headers are never
+ * ours: the kernel puts such packets together.  An IPv4 address is kept as
+ * ::ffff:a.b.c.d, so that there is one kind of address inside.
+ * Spec: RFC 791, RFC 8200, RFC 1122 section 3.2
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/compiler.h"
+
+#define IPV4_HEAD 20
+#define IPV6_HEAD 40
+#define IP_PROTO_ICMP 1
+#define IP_PROTO_TCP 6
+#define IP_PROTO_ICMPV6 58
+#define IP_TTL 64
+#define IP_MAX 65535 /* bytes that an IPv4 length can say */
+
+struct ip_addr {
+	uint8_t b[16];
+};
+
+/* What the fields mean for us; offsets from the frame's first byte. */
+struct ip_packet {
+	struct ip_addr src, dst;
+	bool is_v6;
+	uint8_t protocol;
+	uint8_t ecn; /* the two bits */
+	uint16_t l4_off;
+	uint32_t l4_len; /* what stands behind it is padding */
+};
+
+static inline uint16_t load_be16(const uint8_t *p)
+{
+	return (uint16_t)(p[0] << 8 | p[1]);
+}
+static inline uint32_t load_be32(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 |
+	       (uint32_t)p[2] << 8 | p[3];
+}
+static inline void store_be16(uint8_t *p, uint16_t v)
+{
+	p[0] = (uint8_t)(v >> 8);
+	p[1] = (uint8_t)v;
+}
+static inline void store_be32(uint8_t *p, uint32_t v)
+{
+	store_be16(p, (uint16_t)(v >> 16));
+	store_be16(p + 2, (uint16_t)v);
+}
+
+static inline struct ip_addr ip_addr_v4(uint32_t host_order)
+{
+	struct ip_addr a = { { [10] = 0xff, 0xff } };
+
+	store_be32(a.b + 12, host_order);
+	return a;
+}
+
+static inline bool ip_addr_is_v4(const struct ip_addr *a)
+{
+	static const uint8_t head[12] = { [10] = 0xff, 0xff };
+
+	return !memcmp(a->b, head, sizeof(head));
+}
+
+static inline bool ip_addr_eq(const struct ip_addr *a, const struct ip_addr *b)
+{
+	return !memcmp(a->b, b->b, sizeof(a->b));
+}
+
+static inline uint32_t ip_head_len(const struct ip_addr *a)
+{
+	return ip_addr_is_v4(a) ? IPV4_HEAD : IPV6_HEAD;
+}
+
+/* Whether a packet may come from it: no group, no "any". */
+bool ip_addr_is_host(const struct ip_addr *a);
+
+/**
+ * ip_parse() - what a frame is
+ *
+ * Return: 0, or the negative of 1 + enum drop_reason
+ */
+MUST_CHECK int ip_parse(const uint8_t *p, uint32_t len, struct ip_packet *out);
+
+/* Writes the header of a packet with @l4_len bytes behind it; returns its length.
+ * @src and @dst are of one family; the packet is at most IP_MAX bytes. */
+uint32_t ip_build(uint8_t *p, const struct ip_addr *src,
+		  const struct ip_addr *dst, uint8_t protocol, uint8_t ecn,
+		  uint32_t l4_len);
+
+/* The checksum of the pseudo-header, to be gone on with. */
+struct cksum ip_pseudo_sum(const struct ip_addr *src, const struct ip_addr *dst,
+			   uint8_t protocol, uint32_t l4_len);
