@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/conn.h - what a connection is, and what the engine's files share
+ *
+ * A connection is four cache lines that segments touch and a cold part; before it is
+ * established by a passive open, and in TIME-WAIT, it is a mini of 64 bytes.  All of
+ * them begin with a struct flow, by which arriving segments find them.
+ *
+ * Owner: the stack, which is one group's.
+ */
+#pragma once
+
+#include <errno.h>
+
+#include "base/clock.h"
+#include "base/wheel.h"
+#include "tcp/cc.h"
+#include "tcp/tcp.h"
+
+enum tcp_state {
+#define S(name, next) TCP_##name,
+#include "tcp/state.def"
+#undef S
+	TCP_STATES
+};
+
+/* Linux's numbers, unless an RFC is named. */
+#define RTO_INITIAL_NS (1 * NS_PER_S)   /* RFC 6298 (2.1) */
+#define RTO_AFTER_SYN_NS (3 * NS_PER_S) /* RFC 6298 (5.7) */
+#define RTO_MIN_NS (200 * NS_PER_MS)
+#define RTO_MAX_NS (120 * NS_PER_S)
+#define SYN_RETRIES 6
+#define SYN_LINEAR 4 /* retries before the time-out doubles */
+#define SYNACK_RETRIES 5
+#define DATA_RETRIES 15
+#define ORPHAN_RETRIES 8
+#define TIME_WAIT_NS (60 * NS_PER_S)
+#define FIN_WAIT_2_NS (60 * NS_PER_S) /* of a connection that was closed */
+#define DELACK_NS (40 * NS_PER_MS)
+#define QUICK_ACKS 16
+#define CHALLENGE_NS (500 * NS_PER_MS) /* between answers to what is wrong */
+#define INITIAL_WINDOW 10              /* segments; RFC 6928 */
+#define MSS_MIN 48                     /* CVE-2019-11479 */
+#define OOO_MAX 1024 /* pieces out of order; searched one by one */
+#define DUP_THRESH 3 /* RFC 5681 */
+#define PAWS_NS (24 * 24 * 3600 * NS_PER_S)
+#define TX_REPLIES 256 /* a power of two */
+#define PORT_FIRST 32768u
+#define PORT_LAST 60999u
+
+/* A piece of a queue: of bytes received or to be sent, or a range that was sent. */
+struct node {
+	struct node *next;
+	struct extent
+	    *ext;     /* holds the bytes; NULL for a range that was sent */
+	uint32_t off; /* of the first byte, in the extent */
+	uint32_t len; /* a FIN is counted in ranges that were sent */
+	seq32 seq;
+	uint8_t flags; /* enum node_flags */
+	uint64_t xmit_ns;
+};
+
+enum node_flags {
+	NODE_FIN = 1, /* a FIN follows the bytes */
+	NODE_SACKED = 2,
+	NODE_LOST = 4, /* to be sent again */
+	NODE_RETX = 8, /* was sent more than once */
+};
+
+struct queue {
+	struct node *head, *tail;
+};
+
+enum flow_kind {
+	FLOW_CONN,
+	FLOW_SYN_RCVD,
+	FLOW_TIME_WAIT,
+};
+
+struct flow {
+	uint32_t next; /* in its bucket: a flow id, or 0 */
+	struct ip_addr raddr;
+	uint16_t lport, rport;
+	uint8_t laddr; /* index of the stack's addresses */
+	uint8_t kind;
+};
+
+/* A passive open that waits for the ACK of its SYN-ACK. */
+struct mini_syn {
+	struct flow flow;
+	seq32 iss, irs;
+	uint32_t ts_recent;
+	uint32_t expires_ms;
+	uint32_t prev, next; /* in the list of its retry: index + 1 */
+	uint32_t challenge_ms;
+	uint16_t mss; /* the peer's */
+	uint8_t wscale;
+	uint8_t offers;   /* enum tcp_offers: what both ends have */
+	uint8_t listener; /* index */
+	uint8_t n_retries;
+};
+static_assert(sizeof(struct mini_syn) <= CACHE_LINE, "a mini is one line");
+
+struct mini_wait {
+	struct flow flow;
+	seq32 snd_nxt, rcv_nxt;
+	uint32_t ts_recent;
+	uint32_t expires_ms;
+	uint32_t prev, next;
+	uint32_t challenge_ms;
+	bool has_ts;
+};
+static_assert(sizeof(struct mini_wait) <= CACHE_LINE, "a mini is one line");
+
+enum tx_due {
+	TX_ACK = 1,
+	TX_DATA = 2, /* look whether anything may be sent */
+	TX_SYN = 4,
+	TX_PROBE = 8,  /* of a window or of the peer's life */
+	TX_FORCE = 16, /* the next range that is lost goes whatever cwnd says */
+	TX_PUSH = 32,  /* a small segment goes whatever the window says */
+};
+
+enum conn_flags {
+	CONN_TS = 1 << 0, /* timestamps were agreed */
+	CONN_SACK = 1 << 1,
+	CONN_WSCALE = 1 << 2,
+	CONN_ORPHAN = 1 << 3,  /* the program has closed it */
+	CONN_SHUT_WR = 1 << 4, /* a FIN follows snd_end */
+	CONN_FIN_SENT =
+	    1 << 5, /* ... and has been sent; snd_nxt is behind it */
+	CONN_FIN_RCVD = 1 << 6, /* rcv_nxt is behind the peer's FIN */
+	CONN_NODELAY = 1 << 7,
+	CONN_LINGER_0 = 1 << 8,
+	CONN_CWND_LIMITED = 1 << 9, /* cwnd alone has held bytes back */
+	CONN_REORDERS = 1 << 10,    /* the path was seen to reorder */
+	CONN_SYN_RETX = 1 << 11,
+	CONN_IN_TABLE = 1 << 12,
+	CONN_DSACK = 1 << 13,     /* the next ACK tells of a duplicate */
+	CONN_ACCEPTING = 1 << 15, /* in its listener's queue */
+};
+
+enum ca_state {
+	CA_OPEN,
+	CA_RECOVERY, /* until snd_una is at recover */
+	CA_LOSS,     /* the same, after a time-out */
+};
+
+/* Which of them the retransmission timer is; there is one. */
+enum rtx_kind {
+	RTX_NONE,
+	RTX_RTO,
+	RTX_REO, /* RACK's reordering window is over */
+	RTX_PERSIST,
+};
+
+struct tcp_conn {
+	/* What every segment that arrives touches. */
+	alignas(CACHE_LINE) struct flow flow;
+	seq32 rcv_nxt;
+	seq32 rcv_adv; /* right edge of the window; never moves back */
+	seq32 last_ack_sent;
+	uint32_t rcvq_bytes; /* in order, not read yet */
+	uint32_t ooo_bytes;
+	uint32_t ts_recent;
+	uint32_t flags; /* enum conn_flags */
+	uint8_t state;  /* enum tcp_state; tcp_set_state() alone writes it */
+	uint8_t due;    /* enum tx_due */
+	uint8_t snd_wscale, rcv_wscale;
+	uint32_t n_ooo;
+
+	/* What every segment that leaves touches, and every ACK. */
+	alignas(CACHE_LINE) seq32 snd_una;
+	seq32 snd_nxt; /* nothing behind it was ever sent */
+	seq32 snd_end; /* behind the last byte that the program gave */
+	seq32 snd_wl1, snd_wl2;
+	uint32_t snd_wnd, max_wnd;         /* bytes */
+	uint32_t cwnd, ssthresh;           /* bytes */
+	uint32_t sacked_bytes, lost_bytes; /* of the ranges that were sent */
+	seq32 snd_sml; /* behind the last small segment: Minshall */
+	struct queue
+	    sent; /* ranges, by seq, without gaps: snd_una to snd_nxt */
+
+	/* Queues, and who is to be called. */
+	alignas(CACHE_LINE) struct queue sndq; /* bytes, snd_una to snd_end */
+	struct queue rcvq;                     /* bytes in order */
+	struct node *oooq; /* by seq; neither overlapping nor touching */
+	struct tcp_stack *stack;
+	uint16_t mss; /* payload of a full segment without SACK */
+	uint8_t ca_state, rtx_kind;
+	uint8_t n_rtx, n_probes;
+	uint8_t n_quick; /* ACKs that are still sent at once */
+	uint8_t n_dupacks;
+
+	/* Time. */
+	alignas(CACHE_LINE) uint64_t rtx_at_ns; /* WHEEL_NEVER: not armed */
+	uint64_t ack_at_ns, life_at_ns;
+	uint64_t srtt_ns, rttvar_ns, rto_ns; /* srtt 0: no sample yet */
+	uint32_t min_rtt_us;
+	uint32_t rack_rtt_us;
+	uint64_t rack_xmit_ns; /* of the youngest segment that arrived */
+
+	/* Cold. */
+	struct timer timer;
+	seq32 rack_end, recover, iss, irs;
+	seq32 sack_high; /* behind the highest byte that was SACKed */
+	struct tcp_sack dsack;
+	seq32 ooo_recent; /* a byte of the piece that arrived last */
+	struct list due_link, ready_link, accept_link, all_link;
+	struct tcp_listener *listener; /* that it was opened by */
+	uint32_t n_reno_sacks;
+	uint32_t ts_off;
+	uint64_t ts_recent_ns; /* when ts_recent was last seen */
+	uint64_t rtx_since_ns; /* when the oldest range was first timed out */
+	uint64_t last_rx_ns, last_tx_ns;
+	uint64_t challenge_ns; /* of the last answer to what is wrong */
+	uint32_t user_timeout_ms;
+	uint32_t keep_idle_s, keep_interval_s, keep_probes;
+	int32_t err; /* negative errno */
+	void *user;
+	const struct tcp_cc *cc;
+	union tcp_cc_state cc_state;
+};
+static_assert(offsetof(struct tcp_conn, timer) <= 4 * CACHE_LINE,
+	      "the hot part outgrew its lines");
+static_assert(sizeof(struct tcp_conn) <= 768, "an idle connection is small");
+
+struct tcp_listener {
+	struct tcp_stack *stack;
+	struct list accept; /* oldest first */
+	uint32_t n_accept, backlog;
+	int16_t laddr; /* index, or -1 for all */
+	uint16_t port; /* 0: free */
+};
+
+/* A segment that belongs to no whole connection. */
+struct tcp_reply {
+	struct ip_addr raddr;
+	uint8_t laddr;
+	struct tcp_seg seg;
+};
+
+struct mini_list {
+	uint32_t head, tail; /* index + 1 */
+};
+
+struct tcp_stack {
+	struct tcp_config cfg;
+	uint64_t now_ns;
+	struct wheel wheel;
+	struct list due, ready, conns;
+	struct pool pool_conns, pool_syns, pool_waits, pool_nodes, pool_extents;
+	struct mini_list syns[SYNACK_RETRIES + 1], waits;
+	uint32_t *buckets; /* flow ids */
+	uint32_t n_buckets;
+	uint32_t reply_head, reply_tail; /* running freely */
+	uint32_t port_hint;
+	struct tcp_reply replies[TX_REPLIES];
+	struct tcp_listener listeners[TCP_LISTENERS_MAX];
+	uint64_t drops[DROP_REASONS];
+};
+
+/* What a segment brings besides its header. */
+struct arrival {
+	struct tcp_seg seg;
+	struct extent *ext;
+	uint32_t off; /* of the payload */
+	const struct ip_addr *raddr;
+	uint8_t laddr;
+};
+
+static inline void drop(struct tcp_stack *s, enum drop_reason why)
+{
+	s->drops[why]++;
+}
+
+static inline void stack_at(struct tcp_stack *s, uint64_t now_ns)
+{
+	s->now_ns = now_ns > s->now_ns ? now_ns : s->now_ns;
+}
+
+static inline uint32_t now_ms(const struct tcp_stack *s)
+{
+	return (uint32_t)(s->now_ns / NS_PER_MS);
+}
+
+/* The earliest of the connection's deadlines. */
+static inline uint64_t conn_deadline(const struct tcp_conn *c)
+{
+	uint64_t first = MIN(c->rtx_at_ns, c->ack_at_ns);
+
+	return MIN(first, c->life_at_ns);
+}
+
+/* Bytes that are believed to be on their way. */
+static inline uint32_t conn_pipe(const struct tcp_conn *c)
+{
+	uint32_t out =
+	    seq_len(c->snd_una, c->snd_nxt) - c->sacked_bytes - c->lost_bytes;
+	uint64_t left = (uint64_t)c->n_reno_sacks * c->mss;
+
+	return left < out ? out - (uint32_t)left : 0;
+}
+
+static inline bool conn_may_send(const struct tcp_conn *c)
+{
+	return c->state == TCP_ESTABLISHED || c->state == TCP_CLOSE_WAIT;
+}
+
+/* Whether bytes, or a FIN, have not been sent yet. */
+static inline bool conn_has_unsent(const struct tcp_conn *c)
+{
+	return seq_lt(c->snd_nxt, c->snd_end) ||
+	       (c->flags & (CONN_SHUT_WR | CONN_FIN_SENT)) == CONN_SHUT_WR;
+}
+
+/* state.c */
+const char *tcp_state_name(enum tcp_state st);
+bool tcp_state_may_follow(enum tcp_state from, enum tcp_state to);
+void tcp_set_state(struct tcp_conn *c, enum tcp_state to);
+void conn_check(const struct tcp_conn *c);
+
+/* flow.c: the table of flows, and minis */
+uint32_t flow_iss(struct tcp_stack *s, const struct flow *f);
+uint32_t flow_ts_off(struct tcp_stack *s, const struct flow *f);
+struct flow *flow_find(struct tcp_stack *s, uint8_t laddr, uint16_t lport,
+		       const struct ip_addr *raddr, uint16_t rport);
+void flow_add(struct tcp_stack *s, struct flow *f);
+void flow_del(struct tcp_stack *s, struct flow *f);
+struct mini_syn *mini_syn_new(struct tcp_stack *s);
+void mini_syn_free(struct tcp_stack *s, struct mini_syn *m);
+void mini_syn_rearm(struct tcp_stack *s, struct mini_syn *m);
+struct mini_wait *mini_wait_new(struct tcp_stack *s);
+void mini_wait_free(struct tcp_stack *s, struct mini_wait *m);
+void mini_wait_rearm(struct tcp_stack *s, struct mini_wait *m);
+struct mini_syn *mini_syn_expired(struct tcp_stack *s);
+struct mini_wait *mini_wait_expired(struct tcp_stack *s);
+uint64_t mini_next_ns(const struct tcp_stack *s);
+
+/* open.c: passive opens, TIME-WAIT, and segments for nobody */
+void open_rx(struct tcp_stack *s, const struct arrival *a, seq32 iss_min,
+	     bool has_min);
+void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a);
+void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a);
+void mini_syn_send(struct tcp_stack *s, const struct mini_syn *m);
+void conn_enter_time_wait(struct tcp_conn *c);
+
+/* rx.c */
+void conn_rx(struct tcp_conn *c, struct arrival *a);
+
+/* rcvq.c: the receive queues */
+bool rcvq_add(struct tcp_conn *c, const struct arrival *a);
+uint32_t rcvq_sacks(const struct tcp_conn *c, struct tcp_sack *out);
+void rcvq_free(struct tcp_conn *c);
+void rcv_window_update(struct tcp_conn *c);
+
+/* ack.c: what an ACK says about what was sent */
+void ack_rx(struct tcp_conn *c, const struct tcp_seg *seg);
+void ack_rack_detect(struct tcp_conn *c);
+void recovery_update(struct tcp_conn *c);
+void ack_mark_all_lost(struct tcp_conn *c);
+void sent_free(struct tcp_conn *c);
+bool sent_split(struct tcp_conn *c, struct node *n, seq32 at);
+void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns);
+
+/* tx.c */
+void conn_due(struct tcp_conn *c, unsigned what);
+void tx_reply(struct tcp_stack *s, const struct tcp_reply *r);
+void tx_reset_for(struct tcp_stack *s, const struct arrival *a);
+void tx_reset_conn(struct tcp_conn *c);
+uint32_t conn_tsval(const struct tcp_conn *c);
+
+/* timer.c */
+void conn_timer_sync(struct tcp_conn *c);
+void conn_rtx_update(struct tcp_conn *c, bool restart);
+void conn_life_update(struct tcp_conn *c);
+uint64_t conn_rto_ns(const struct tcp_conn *c);
+
+/* ctl.c */
+struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f);
+void conn_free(struct tcp_conn *c);
+void conn_news(struct tcp_conn *c);
+void conn_fail(struct tcp_conn *c, int err);
+void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
+		      uint8_t wscale);
+void conn_established(struct tcp_conn *c);
+uint16_t stack_mss(const struct tcp_stack *s, const struct ip_addr *raddr);
+uint8_t stack_wscale(const struct tcp_stack *s);

@@ -1,0 +1,630 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/ctl.c - the stack's life, and the program's calls (tcp.h)
+ *
+ * All memory of a stack is one block, laid out once: the stack, the buckets, and the
+ * pools behind each other.  A connection lives until it is CLOSED and the program has
+ * given it back, whichever comes last.
+ *
+ * Spec: RFC 9293 section 3.10.1 to 3.10.5
+ */
+#include "tcp/conn.h"
+
+#define ALIGN(n) (((size_t)(n) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE)
+#define MSS_DEFAULT_V4 536 /* RFC 9293 section 3.7.1 */
+#define MSS_DEFAULT_V6 1220
+
+/* --- the stack --- */
+
+static uint32_t bucket_count(const struct tcp_config *cfg)
+{
+	uint32_t n = 64;
+
+	while (n < cfg->n_conns + cfg->n_minis)
+		n *= 2;
+	return n;
+}
+
+/* Where the parts lie in the block; the last number is its size. */
+enum part {
+	AT_BUCKETS,
+	AT_CONNS,
+	AT_SYNS,
+	AT_WAITS,
+	AT_NODES,
+	AT_EXTENTS,
+	AT_END
+};
+
+static void layout(const struct tcp_config *cfg, size_t at[AT_END + 1])
+{
+	const size_t sizes[AT_END] = {
+		[AT_BUCKETS] = bucket_count(cfg) * sizeof(uint32_t),
+		[AT_CONNS] = cfg->n_conns * sizeof(struct tcp_conn),
+		[AT_SYNS] = cfg->n_minis * (size_t)CACHE_LINE,
+		[AT_WAITS] = cfg->n_minis * (size_t)CACHE_LINE,
+		[AT_NODES] = cfg->n_nodes * sizeof(struct node),
+		[AT_EXTENTS] =
+		    cfg->n_extents * (size_t)extent_size(cfg->extent_bytes),
+	};
+
+	at[0] = ALIGN(sizeof(struct tcp_stack));
+	for (unsigned i = 0; i < AT_END; i++)
+		at[i + 1] = ALIGN(at[i] + sizes[i]);
+}
+
+size_t tcp_stack_bytes(const struct tcp_config *cfg)
+{
+	size_t at[AT_END + 1];
+
+	layout(cfg, at);
+	return at[AT_END];
+}
+
+struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
+				 uint64_t now_ns)
+{
+	struct tcp_stack *s = mem;
+	uint8_t *base = mem;
+	size_t at[AT_END + 1];
+
+	assert((uintptr_t)mem % CACHE_LINE == 0);
+	assert(cfg->n_addrs && cfg->n_addrs <= TCP_ADDRS_MAX);
+	assert(cfg->n_conns && cfg->n_minis && cfg->n_nodes >= 64);
+	assert(cfg->mtu >= 576 && cfg->mtu <= IP_MAX);
+	assert(cfg->gso_max <= IP_MAX - TCP_FRAME_HEAD);
+	assert(cfg->rcv_buf >= 1024 && cfg->rcv_buf <= 1u << 30);
+	layout(cfg, at);
+	memset(s, 0, sizeof(*s));
+	s->cfg = *cfg;
+	s->now_ns = now_ns;
+	s->port_hint = (uint32_t)cfg->key.k[1];
+	wheel_init(&s->wheel, now_ns);
+	list_init(&s->due);
+	list_init(&s->ready);
+	list_init(&s->conns);
+	s->n_buckets = bucket_count(cfg);
+	s->buckets = (uint32_t *)(base + at[AT_BUCKETS]);
+	memset(s->buckets, 0, s->n_buckets * sizeof(*s->buckets));
+	pool_init(&s->pool_conns, base + at[AT_CONNS], sizeof(struct tcp_conn),
+		  cfg->n_conns);
+	pool_init(&s->pool_syns, base + at[AT_SYNS], CACHE_LINE, cfg->n_minis);
+	pool_init(&s->pool_waits, base + at[AT_WAITS], CACHE_LINE,
+		  cfg->n_minis);
+	pool_init(&s->pool_nodes, base + at[AT_NODES], sizeof(struct node),
+		  cfg->n_nodes);
+	pool_init(&s->pool_extents, base + at[AT_EXTENTS],
+		  extent_size(cfg->extent_bytes), cfg->n_extents);
+	return s;
+}
+
+void tcp_stack_fini(struct tcp_stack *s)
+{
+	while (!list_is_empty(&s->conns)) {
+		struct tcp_conn *c =
+		    container_of(s->conns.next, struct tcp_conn, all_link);
+
+		c->flags |= CONN_ORPHAN;
+		if (c->state != TCP_CLOSED)
+			tcp_set_state(c, TCP_CLOSED);
+		conn_free(c);
+	}
+	assert(s->pool_conns.n_free == s->pool_conns.n);
+	assert(s->pool_nodes.n_free == s->pool_nodes.n);
+}
+
+uint64_t tcp_dropped(const struct tcp_stack *s, enum drop_reason why)
+{
+	return s->drops[why];
+}
+
+/* What we say we take: without options, RFC 6691. */
+uint16_t stack_mss(const struct tcp_stack *s, const struct ip_addr *raddr)
+{
+	return (uint16_t)(s->cfg.mtu - ip_head_len(raddr) - TCP_HEAD);
+}
+
+uint8_t stack_wscale(const struct tcp_stack *s)
+{
+	uint8_t n = 0;
+
+	while (n < TCP_WSCALE_MAX && 65535u << n < s->cfg.rcv_buf)
+		n++;
+	return n;
+}
+
+/* --- connections --- */
+
+struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f)
+{
+	struct tcp_conn *c = pool_get(&s->pool_conns);
+
+	if (!c)
+		return NULL;
+	memset(c, 0, sizeof(*c));
+	c->stack = s;
+	c->flow = *f;
+	timer_init(&c->timer);
+	list_init(&c->due_link);
+	list_init(&c->ready_link);
+	list_init(&c->accept_link);
+	list_add_tail(&s->conns, &c->all_link);
+	c->rtx_at_ns = c->ack_at_ns = c->life_at_ns = WHEEL_NEVER;
+	c->rto_ns = RTO_INITIAL_NS;
+	c->ts_off = flow_ts_off(s, &c->flow);
+	c->last_rx_ns = s->now_ns;
+	c->cc = s->cfg.cc;
+	c->n_quick = QUICK_ACKS;
+	c->flags = CONN_IN_TABLE;
+	flow_add(s, &c->flow);
+	return c;
+}
+
+void conn_free(struct tcp_conn *c)
+{
+	assert(c->state == TCP_CLOSED);
+	rcvq_free(c);
+	list_del(&c->ready_link);
+	list_del(&c->accept_link);
+	list_del(&c->all_link);
+	pool_put(&c->stack->pool_conns, c);
+}
+
+void conn_news(struct tcp_conn *c)
+{
+	if (!(c->flags & (CONN_ORPHAN | CONN_ACCEPTING)) &&
+	    list_is_empty(&c->ready_link))
+		list_add_tail(&c->stack->ready, &c->ready_link);
+}
+
+void conn_fail(struct tcp_conn *c, int err)
+{
+	c->err = err;
+	tcp_set_state(c, TCP_CLOSED);
+}
+
+/* What both ends have agreed on by their SYNs. */
+void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
+		      uint8_t wscale)
+{
+	struct tcp_stack *s = c->stack;
+	uint32_t mss =
+	    ip_addr_is_v4(&c->flow.raddr) ? MSS_DEFAULT_V4 : MSS_DEFAULT_V6;
+
+	offers &= s->cfg.offers;
+	c->flags |= (offers & TCP_OFFER_TS ? CONN_TS : 0u) |
+		    (offers & TCP_OFFER_SACK ? CONN_SACK : 0u) |
+		    (offers & TCP_OFFER_WSCALE ? CONN_WSCALE : 0u);
+	if (offers & TCP_OFFER_WSCALE) {
+		c->snd_wscale = wscale;
+		c->rcv_wscale = stack_wscale(s);
+	}
+	if (peer_mss)
+		mss = peer_mss;
+	mss = MIN(mss, (uint32_t)stack_mss(s, &c->flow.raddr));
+	if (offers & TCP_OFFER_TS)
+		mss = mss > 12 ? mss - 12 : 0;
+	c->mss = (uint16_t)(mss > MSS_MIN ? mss : MSS_MIN);
+	c->cwnd = INITIAL_WINDOW * (uint32_t)c->mss;
+	c->ssthresh = 1u << 30;
+	c->cc->init(c);
+}
+
+static void shutdown_now(struct tcp_conn *c)
+{
+	c->flags |= CONN_SHUT_WR;
+	tcp_set_state(c, c->state == TCP_ESTABLISHED ? TCP_FIN_WAIT_1
+						     : TCP_LAST_ACK);
+	conn_due(c, TX_DATA);
+}
+
+/* Our SYN was acknowledged. */
+void conn_established(struct tcp_conn *c)
+{
+	bool is_accepted = c->listener && c->state == TCP_SYN_RCVD;
+	bool is_closed = c->flags & CONN_SHUT_WR;
+
+	if (c->flags & CONN_SYN_RETX) {
+		/* RFC 6298 (5.7), RFC 5681 section 3.1. */
+		c->rto_ns = RTO_AFTER_SYN_NS;
+		c->cwnd = c->mss;
+	} else if (c->last_tx_ns) {
+		rtt_sample(c, c->stack->now_ns - c->last_tx_ns);
+	}
+	c->n_rtx = 0;
+	c->rtx_since_ns = 0;
+	c->rtx_kind = RTX_NONE;
+	c->rtx_at_ns = WHEEL_NEVER;
+	c->snd_sml = c->snd_una;
+	c->recover = c->iss;
+	c->sack_high = c->snd_una;
+	if (is_accepted) {
+		c->flags |= CONN_ACCEPTING;
+		list_add_tail(&c->listener->accept, &c->accept_link);
+		c->listener->n_accept++;
+	}
+	tcp_set_state(c, TCP_ESTABLISHED);
+	if (is_closed)
+		shutdown_now(c);
+}
+
+struct tcp_conn *tcp_next_ready(struct tcp_stack *s)
+{
+	if (list_is_empty(&s->ready))
+		return NULL;
+	struct list *first = s->ready.next;
+	list_del(first);
+	return container_of(first, struct tcp_conn, ready_link);
+}
+
+/* --- opening --- */
+
+static int addr_index(const struct tcp_stack *s, const struct ip_addr *a)
+{
+	for (uint32_t i = 0; i < s->cfg.n_addrs; i++)
+		if (ip_addr_eq(&s->cfg.addrs[i], a))
+			return (int)i;
+	return -EADDRNOTAVAIL;
+}
+
+int tcp_listen(struct tcp_stack *s, const struct ip_addr *addr, uint16_t port,
+	       uint32_t backlog, struct tcp_listener **out)
+{
+	struct tcp_listener *free = NULL;
+	int laddr = addr ? addr_index(s, addr) : -1;
+
+	assert(port);
+	if (addr && laddr < 0)
+		return laddr;
+	for (unsigned i = 0; i < TCP_LISTENERS_MAX; i++) {
+		struct tcp_listener *l = &s->listeners[i];
+
+		if (!l->port)
+			free = free ? free : l;
+		else if (l->port == port && l->laddr == laddr)
+			return -EADDRINUSE;
+	}
+	if (!free)
+		return -ENFILE;
+	*free = (struct tcp_listener){ .stack = s,
+				       .backlog = backlog ? backlog : 1,
+				       .laddr = (int16_t)laddr,
+				       .port = port };
+	list_init(&free->accept);
+	*out = free;
+	return 0;
+}
+
+void tcp_unlisten(struct tcp_listener *l, uint64_t now_ns)
+{
+	struct tcp_stack *s = l->stack;
+	struct tcp_conn *c;
+	uint8_t index = (uint8_t)(l - s->listeners);
+
+	while ((c = tcp_accept(l)))
+		tcp_abort(c, now_ns);
+	for (unsigned i = 0; i <= SYNACK_RETRIES; i++) {
+		uint32_t at = s->syns[i].head;
+
+		while (at) {
+			struct mini_syn *m = pool_at(&s->pool_syns, at - 1);
+
+			at = m->next;
+			if (m->listener == index)
+				mini_syn_free(s, m);
+		}
+	}
+	l->port = 0;
+}
+
+struct tcp_conn *tcp_accept(struct tcp_listener *l)
+{
+	if (list_is_empty(&l->accept))
+		return NULL;
+	struct tcp_conn *c =
+	    container_of(l->accept.next, struct tcp_conn, accept_link);
+
+	list_del(&c->accept_link);
+	l->n_accept--;
+	c->flags &= ~(uint32_t)CONN_ACCEPTING;
+	c->listener = NULL;
+	conn_news(c);
+	return c;
+}
+
+/* RFC 6056 section 3.3.3: the first number depends on the peer and a secret. */
+static int port_choose(struct tcp_stack *s, struct flow *f)
+{
+	const uint32_t n = PORT_LAST - PORT_FIRST + 1;
+
+	f->lport = 0;
+	uint32_t from = flow_ts_off(s, f) + s->port_hint;
+	for (uint32_t i = 0; i < n; i++) {
+		f->lport = (uint16_t)(PORT_FIRST + (from + i) % n);
+		if (!flow_find(s, f->laddr, f->lport, &f->raddr, f->rport)) {
+			s->port_hint += i + 1;
+			return 0;
+		}
+	}
+	return -EADDRNOTAVAIL;
+}
+
+int tcp_connect(struct tcp_stack *s, const struct ip_addr *laddr,
+		uint16_t lport, const struct ip_addr *raddr, uint16_t rport,
+		uint64_t now_ns, struct tcp_conn **out)
+{
+	struct flow f = { .raddr = *raddr,
+			  .lport = lport,
+			  .rport = rport,
+			  .kind = FLOW_CONN };
+	int index = addr_index(s, laddr);
+
+	stack_at(s, now_ns);
+	if (index < 0)
+		return index;
+	if (ip_addr_is_v4(laddr) != ip_addr_is_v4(raddr))
+		return -EAFNOSUPPORT;
+	if (!ip_addr_is_host(raddr))
+		return -ENETUNREACH;
+	f.laddr = (uint8_t)index;
+	if (!lport) {
+		int err = port_choose(s, &f);
+		if (err)
+			return err;
+	} else if (flow_find(s, f.laddr, lport, raddr, rport)) {
+		return -EADDRINUSE;
+	}
+	struct tcp_conn *c = conn_new(s, &f);
+	if (!c)
+		return -ENOBUFS;
+	c->iss = (seq32){ flow_iss(s, &c->flow) };
+	c->snd_una = c->iss;
+	c->snd_nxt = c->snd_end = seq_add(c->iss, 1);
+	c->rtx_since_ns = s->now_ns;
+	tcp_set_state(c, TCP_SYN_SENT);
+	conn_due(c, TX_SYN);
+	conn_rtx_update(c, true);
+	*out = c;
+	return 0;
+}
+
+/* --- bytes --- */
+
+static uint32_t snd_space(const struct tcp_conn *c)
+{
+	uint32_t used = seq_len(c->snd_una, c->snd_end);
+
+	return used < c->stack->cfg.snd_buf ? c->stack->cfg.snd_buf - used : 0;
+}
+
+/* The last piece of the send queue, when there is room behind it; else a new one. */
+static struct node *sndq_room(struct tcp_conn *c, uint32_t *room)
+{
+	struct tcp_stack *s = c->stack;
+	struct node *n = c->sndq.tail;
+
+	*room = n ? n->ext->cap - n->off - n->len : 0;
+	if (*room)
+		return n;
+	if (s->pool_nodes.n_free < s->pool_nodes.n / 8)
+		return NULL;
+	struct extent *e = extent_new(&s->pool_extents);
+	if (!e)
+		return NULL;
+	n = pool_get(&s->pool_nodes);
+	*n = (struct node){ .ext = e, .seq = c->snd_end };
+	*room = e->cap;
+	if (c->sndq.tail)
+		c->sndq.tail->next = n;
+	else
+		c->sndq.head = n;
+	c->sndq.tail = n;
+	return n;
+}
+
+static int take_error(struct tcp_conn *c)
+{
+	int err = c->err;
+
+	c->err = 0;
+	return err;
+}
+
+ssize_t tcp_send(struct tcp_conn *c, const void *buf, size_t len,
+		 uint64_t now_ns)
+{
+	uint32_t done = 0, room;
+
+	stack_at(c->stack, now_ns);
+	if (c->err)
+		return take_error(c);
+	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD)
+		return c->flags & CONN_SHUT_WR ? -EPIPE : -EAGAIN;
+	if (!conn_may_send(c))
+		return -EPIPE;
+	uint32_t want = (uint32_t)MIN(len, (size_t)snd_space(c));
+	while (done < want) {
+		struct node *n = sndq_room(c, &room);
+		if (!n)
+			break;
+		uint32_t part = MIN(room, want - done);
+
+		memcpy(n->ext->data + n->off + n->len,
+		       (const uint8_t *)buf + done, part);
+		n->len += part;
+		c->snd_end = seq_add(c->snd_end, part);
+		done += part;
+	}
+	if (!done)
+		return len ? -EAGAIN : 0;
+	conn_due(c, TX_DATA);
+	return done;
+}
+
+ssize_t tcp_peek(struct tcp_conn *c, const uint8_t **data)
+{
+	struct node *n = c->rcvq.head;
+
+	/* A FIN that came with nothing new. */
+	if (n && n->len) {
+		*data = n->ext->data + n->off;
+		return n->len;
+	}
+	if (c->err)
+		return take_error(c);
+	if (c->state == TCP_CLOSED || c->flags & CONN_FIN_RCVD)
+		return 0;
+	return -EAGAIN;
+}
+
+static void rcvq_shift(struct tcp_conn *c, uint32_t n_bytes)
+{
+	while (n_bytes) {
+		struct node *n = c->rcvq.head;
+		uint32_t part = MIN(n_bytes, n->len);
+
+		n->off += part;
+		n->len -= part;
+		c->rcvq_bytes -= part;
+		n_bytes -= part;
+		if (n->len)
+			return;
+		c->rcvq.head = n->next;
+		if (!n->next)
+			c->rcvq.tail = NULL;
+		extent_put(n->ext);
+		pool_put(&c->stack->pool_nodes, n);
+	}
+}
+
+void tcp_consume(struct tcp_conn *c, uint32_t n, uint64_t now_ns)
+{
+	uint32_t room = c->stack->cfg.rcv_buf;
+
+	stack_at(c->stack, now_ns);
+	assert(n <= c->rcvq_bytes);
+	rcvq_shift(c, n);
+	if (c->state < TCP_ESTABLISHED || c->flags & CONN_FIN_RCVD)
+		return;
+	/* The peer is told when the window has grown by as much as matters. */
+	seq32 edge = seq_add(c->rcv_nxt, room - MIN(room, c->rcvq_bytes));
+	if (seq_lt(c->rcv_adv, edge) &&
+	    seq_len(c->rcv_adv, edge) >= MIN(2u * c->mss, room / 2))
+		conn_due(c, TX_ACK);
+}
+
+/* --- closing --- */
+
+int tcp_shutdown(struct tcp_conn *c, uint64_t now_ns)
+{
+	stack_at(c->stack, now_ns);
+	switch (c->state) {
+	case TCP_SYN_RCVD:
+		c->flags |= CONN_SHUT_WR;
+		return 0;
+	case TCP_ESTABLISHED:
+	case TCP_CLOSE_WAIT:
+		shutdown_now(c);
+		return 0;
+	case TCP_CLOSED:
+	case TCP_SYN_SENT:
+		return -ENOTCONN;
+	default:
+		return 0;
+	}
+}
+
+static void orphan(struct tcp_conn *c)
+{
+	c->flags |= CONN_ORPHAN;
+	list_del(&c->ready_link);
+	rcvq_free(c);
+}
+
+void tcp_abort(struct tcp_conn *c, uint64_t now_ns)
+{
+	stack_at(c->stack, now_ns);
+	orphan(c);
+	if (c->state != TCP_CLOSED) {
+		/* 3.10.5: a SYN_SENT peer knows of nothing to reset. */
+		if (c->state != TCP_SYN_SENT)
+			tx_reset_conn(c);
+		tcp_set_state(c, TCP_CLOSED);
+	}
+	conn_free(c);
+}
+
+void tcp_close(struct tcp_conn *c, uint64_t now_ns)
+{
+	bool resets = c->rcvq_bytes || c->flags & CONN_LINGER_0;
+
+	stack_at(c->stack, now_ns);
+	if (c->state == TCP_CLOSED || c->state == TCP_SYN_SENT || resets) {
+		tcp_abort(c, now_ns);
+		return;
+	}
+	orphan(c);
+	if (!(c->flags & CONN_SHUT_WR)) {
+		int err = tcp_shutdown(c, now_ns);
+		assert(!err);
+	}
+	conn_life_update(c);
+}
+
+/* --- news and options --- */
+
+unsigned tcp_poll(const struct tcp_conn *c)
+{
+	bool is_over = c->state == TCP_CLOSED;
+	bool is_fin = c->flags & CONN_FIN_RCVD;
+	unsigned ev = 0;
+
+	if (c->rcvq_bytes || is_fin || is_over)
+		ev |= TCP_READABLE;
+	if (is_over || (c->state >= TCP_ESTABLISHED &&
+			(c->flags & CONN_SHUT_WR || snd_space(c))))
+		ev |= TCP_WRITABLE;
+	if (is_fin || is_over)
+		ev |= TCP_PEER_CLOSED;
+	if (is_over || (is_fin && c->flags & CONN_SHUT_WR))
+		ev |= TCP_HUNG_UP;
+	if (c->err)
+		ev |= TCP_ERROR;
+	return ev;
+}
+
+int tcp_error(struct tcp_conn *c) { return take_error(c); }
+void tcp_set_user(struct tcp_conn *c, void *user) { c->user = user; }
+void *tcp_user(const struct tcp_conn *c) { return c->user; }
+
+void tcp_set_nodelay(struct tcp_conn *c, bool is_on, uint64_t now_ns)
+{
+	stack_at(c->stack, now_ns);
+	c->flags &= ~(uint32_t)CONN_NODELAY;
+	if (is_on) {
+		c->flags |= CONN_NODELAY;
+		conn_due(c, TX_DATA);
+	}
+}
+
+void tcp_set_linger(struct tcp_conn *c, bool resets)
+{
+	c->flags &= ~(uint32_t)CONN_LINGER_0;
+	c->flags |= resets ? CONN_LINGER_0 : 0u;
+}
+
+void tcp_set_user_timeout(struct tcp_conn *c, uint32_t ms)
+{
+	c->user_timeout_ms = ms;
+}
+
+void tcp_set_keepalive(struct tcp_conn *c, uint32_t idle_s, uint32_t interval_s,
+		       uint32_t n_probes, uint64_t now_ns)
+{
+	stack_at(c->stack, now_ns);
+	c->keep_idle_s = idle_s;
+	c->keep_interval_s = interval_s;
+	c->keep_probes = n_probes;
+	if (c->state != TCP_CLOSED)
+		conn_life_update(c);
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/flow.c - the table by which segments find their connection; minis
+ *
+ * A bucket is a chain of flow ids: which pool, and the index in it.  The hash is
+ * keyed, so that strangers cannot make chains long.  Minis expire in the order of
+ * lists, each of which has one time-out: no timer is needed for them.
+ */
+#include "tcp/conn.h"
+
+#define ID_SHIFT 30
+#define ID_INDEX ((1u << ID_SHIFT) - 1)
+
+static const struct pool *kind_pool(const struct tcp_stack *s, unsigned kind)
+{
+	return kind == FLOW_CONN       ? &s->pool_conns
+	       : kind == FLOW_SYN_RCVD ? &s->pool_syns
+				       : &s->pool_waits;
+}
+
+static uint32_t flow_id(const struct tcp_stack *s, const struct flow *f)
+{
+	return ((uint32_t)f->kind << ID_SHIFT) +
+	       pool_index(kind_pool(s, f->kind), f) + 1;
+}
+
+static struct flow *flow_at(const struct tcp_stack *s, uint32_t id)
+{
+	return pool_at(kind_pool(s, id >> ID_SHIFT), (id & ID_INDEX) - 1);
+}
+
+/* Different uses of one hash must not tell of each other: @use is a part of it. */
+static uint64_t tuple_hash(const struct tcp_stack *s, uint8_t laddr,
+			   uint16_t lport, const struct ip_addr *raddr,
+			   uint16_t rport, unsigned use)
+{
+	uint64_t words[3];
+
+	memcpy(words, raddr->b, 16);
+	words[2] = (uint64_t)use << 40 | (uint64_t)laddr << 32 |
+		   (uint32_t)lport << 16 | rport;
+	return siphash(&s->cfg.key, words, 3);
+}
+
+enum hash_use { USE_TABLE, USE_ISS, USE_TS };
+
+static uint32_t *bucket(struct tcp_stack *s, const struct flow *f)
+{
+	uint64_t h =
+	    tuple_hash(s, f->laddr, f->lport, &f->raddr, f->rport, USE_TABLE);
+
+	return &s->buckets[h & (s->n_buckets - 1)];
+}
+
+/* RFC 6528: a number for the 4-tuple that nobody can guess, and a clock of 64 ns. */
+uint32_t flow_iss(struct tcp_stack *s, const struct flow *f)
+{
+	return (uint32_t)tuple_hash(s, f->laddr, f->lport, &f->raddr, f->rport,
+				    USE_ISS) +
+	       (uint32_t)(s->now_ns / 64);
+}
+
+/* RFC 7323 section 7.1: timestamps do not tell how long the host has been up. */
+uint32_t flow_ts_off(struct tcp_stack *s, const struct flow *f)
+{
+	return (uint32_t)tuple_hash(s, f->laddr, f->lport, &f->raddr, f->rport,
+				    USE_TS);
+}
+
+struct flow *flow_find(struct tcp_stack *s, uint8_t laddr, uint16_t lport,
+		       const struct ip_addr *raddr, uint16_t rport)
+{
+	uint64_t h = tuple_hash(s, laddr, lport, raddr, rport, USE_TABLE);
+	uint32_t id = s->buckets[h & (s->n_buckets - 1)];
+
+	while (id) {
+		struct flow *f = flow_at(s, id);
+
+		if (f->rport == rport && f->lport == lport &&
+		    f->laddr == laddr && ip_addr_eq(&f->raddr, raddr))
+			return f;
+		id = f->next;
+	}
+	return NULL;
+}
+
+void flow_add(struct tcp_stack *s, struct flow *f)
+{
+	uint32_t *head = bucket(s, f);
+
+	f->next = *head;
+	*head = flow_id(s, f);
+}
+
+void flow_del(struct tcp_stack *s, struct flow *f)
+{
+	uint32_t *at = bucket(s, f), id = flow_id(s, f);
+
+	while (*at != id) {
+		assert(*at);
+		at = &flow_at(s, *at)->next;
+	}
+	*at = f->next;
+}
+
+/* The two kinds of minis have their links at different places. */
+struct links {
+	uint32_t *prev, *next;
+};
+
+static struct links links_of(struct tcp_stack *s, const struct pool *p,
+			     uint32_t i)
+{
+	if (p == &s->pool_syns) {
+		struct mini_syn *m = pool_at(p, i - 1);
+		return (struct links){ &m->prev, &m->next };
+	}
+	struct mini_wait *m = pool_at(p, i - 1);
+	return (struct links){ &m->prev, &m->next };
+}
+
+static void mini_enlist(struct tcp_stack *s, const struct pool *p,
+			struct mini_list *l, const void *mini)
+{
+	uint32_t i = pool_index(p, mini) + 1;
+	struct links at = links_of(s, p, i);
+
+	*at.next = 0;
+	*at.prev = l->tail;
+	if (l->tail)
+		*links_of(s, p, l->tail).next = i;
+	else
+		l->head = i;
+	l->tail = i;
+}
+
+static void mini_delist(struct tcp_stack *s, const struct pool *p,
+			struct mini_list *l, const void *mini)
+{
+	struct links at = links_of(s, p, pool_index(p, mini) + 1);
+
+	if (*at.prev)
+		*links_of(s, p, *at.prev).next = *at.next;
+	else
+		l->head = *at.next;
+	if (*at.next)
+		*links_of(s, p, *at.next).prev = *at.prev;
+	else
+		l->tail = *at.prev;
+}
+
+static void mini_syn_put(struct tcp_stack *s, struct mini_syn *m)
+{
+	m->expires_ms =
+	    now_ms(s) + (uint32_t)(RTO_INITIAL_NS / NS_PER_MS << m->n_retries);
+	mini_enlist(s, &s->pool_syns, &s->syns[m->n_retries], m);
+}
+
+/* The caller fills the flow in, adds it to the table, and calls mini_syn_rearm(). */
+struct mini_syn *mini_syn_new(struct tcp_stack *s)
+{
+	struct mini_syn *m = pool_get(&s->pool_syns);
+
+	if (!m)
+		return NULL;
+	*m = (struct mini_syn){ .flow.kind = FLOW_SYN_RCVD };
+	mini_syn_put(s, m);
+	return m;
+}
+
+void mini_syn_free(struct tcp_stack *s, struct mini_syn *m)
+{
+	flow_del(s, &m->flow);
+	mini_delist(s, &s->pool_syns, &s->syns[m->n_retries], m);
+	pool_put(&s->pool_syns, m);
+}
+
+/* One retry more. */
+void mini_syn_rearm(struct tcp_stack *s, struct mini_syn *m)
+{
+	mini_delist(s, &s->pool_syns, &s->syns[m->n_retries], m);
+	m->n_retries++;
+	mini_syn_put(s, m);
+}
+
+struct mini_wait *mini_wait_new(struct tcp_stack *s)
+{
+	struct mini_wait *m = pool_get(&s->pool_waits);
+
+	if (!m) {
+		/* The oldest has waited longest: it is the safest to forget. */
+		mini_wait_free(s, pool_at(&s->pool_waits, s->waits.head - 1));
+		m = pool_get(&s->pool_waits);
+	}
+	*m = (struct mini_wait){ .flow.kind = FLOW_TIME_WAIT };
+	m->expires_ms = now_ms(s) + (uint32_t)(TIME_WAIT_NS / NS_PER_MS);
+	mini_enlist(s, &s->pool_waits, &s->waits, m);
+	return m;
+}
+
+void mini_wait_free(struct tcp_stack *s, struct mini_wait *m)
+{
+	flow_del(s, &m->flow);
+	mini_delist(s, &s->pool_waits, &s->waits, m);
+	pool_put(&s->pool_waits, m);
+}
+
+void mini_wait_rearm(struct tcp_stack *s, struct mini_wait *m)
+{
+	mini_delist(s, &s->pool_waits, &s->waits, m);
+	m->expires_ms = now_ms(s) + (uint32_t)(TIME_WAIT_NS / NS_PER_MS);
+	mini_enlist(s, &s->pool_waits, &s->waits, m);
+}
+
+static bool is_due(const struct tcp_stack *s, uint32_t expires_ms)
+{
+	return (int32_t)(expires_ms - now_ms(s)) <= 0;
+}
+
+/* One whose SYN-ACK is due again; the caller re-arms or frees it. */
+struct mini_syn *mini_syn_expired(struct tcp_stack *s)
+{
+	for (unsigned i = 0; i <= SYNACK_RETRIES; i++) {
+		if (!s->syns[i].head)
+			continue;
+		struct mini_syn *m =
+		    pool_at(&s->pool_syns, s->syns[i].head - 1);
+		if (is_due(s, m->expires_ms))
+			return m;
+	}
+	return NULL;
+}
+
+struct mini_wait *mini_wait_expired(struct tcp_stack *s)
+{
+	if (!s->waits.head)
+		return NULL;
+	struct mini_wait *m = pool_at(&s->pool_waits, s->waits.head - 1);
+	return is_due(s, m->expires_ms) ? m : NULL;
+}
+
+static uint64_t ms_to_ns(const struct tcp_stack *s, uint32_t expires_ms)
+{
+	int32_t left = (int32_t)(expires_ms - now_ms(s));
+
+	return (s->now_ns / NS_PER_MS + (uint64_t)(left > 0 ? left : 0)) *
+	       NS_PER_MS;
+}
+
+uint64_t mini_next_ns(const struct tcp_stack *s)
+{
+	uint64_t first = WHEEL_NEVER;
+
+	for (unsigned i = 0; i <= SYNACK_RETRIES; i++) {
+		if (!s->syns[i].head)
+			continue;
+		const struct mini_syn *m =
+		    pool_at(&s->pool_syns, s->syns[i].head - 1);
+		first = MIN(first, ms_to_ns(s, m->expires_ms));
+	}
+	if (s->waits.head) {
+		const struct mini_wait *m =
+		    pool_at(&s->pool_waits, s->waits.head - 1);
+		first = MIN(first, ms_to_ns(s, m->expires_ms));
+	}
+	return first;
+}

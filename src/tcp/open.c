@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/open.c - passive opens, TIME-WAIT, and segments for nobody
+ *
+ *     SYN -> mini_syn -> (ACK of our SYN-ACK) -> a connection in SYN_RCVD -> rx.c
+ *     a connection that ends in TIME-WAIT -> mini_wait -> (60 s) -> nothing
+ *
+ * A mini answers what RFC 9293 section 3.10.7.4 says for its state; all that needs
+ * more becomes a connection first.
+ */
+#include "tcp/conn.h"
+
+static uint32_t syn_window(const struct tcp_stack *s)
+{
+	return MIN(s->cfg.rcv_buf, 65535u);
+}
+
+static struct tcp_listener *listener_find(struct tcp_stack *s, uint8_t laddr,
+					  uint16_t port)
+{
+	struct tcp_listener *any = NULL;
+
+	for (unsigned i = 0; i < TCP_LISTENERS_MAX; i++) {
+		struct tcp_listener *l = &s->listeners[i];
+
+		if (!port || l->port != port)
+			continue;
+		if (l->laddr == laddr)
+			return l;
+		if (l->laddr < 0)
+			any = l;
+	}
+	return any;
+}
+
+void mini_syn_send(struct tcp_stack *s, const struct mini_syn *m)
+{
+	struct tcp_reply r = {
+		.raddr = m->flow.raddr,
+		.laddr = m->flow.laddr,
+		.seg = { .sport = m->flow.lport,
+			 .dport = m->flow.rport,
+			 .seq = m->iss,
+			 .ack = seq_add(m->irs, 1),
+			 .flags = TCP_SYN | TCP_ACK,
+			 .wnd = (uint16_t)syn_window(s),
+			 .mss = stack_mss(s, &m->flow.raddr),
+			 .wscale = m->offers & TCP_OFFER_WSCALE
+				       ? stack_wscale(s)
+				       : TCP_NO_WSCALE,
+			 .is_sack_ok = m->offers & TCP_OFFER_SACK,
+			 .has_ts = m->offers & TCP_OFFER_TS,
+			 .tsval = now_ms(s) + flow_ts_off(s, &m->flow),
+			 .tsecr = m->ts_recent }
+	};
+
+	tx_reply(s, &r);
+}
+
+/* An ACK that says where the mini is. */
+static void mini_ack(struct tcp_stack *s, const struct flow *f, seq32 seq,
+		     seq32 ack, uint16_t wnd, uint32_t ts_recent, bool has_ts)
+{
+	struct tcp_reply r = { .raddr = f->raddr,
+			       .laddr = f->laddr,
+			       .seg = { .sport = f->lport,
+					.dport = f->rport,
+					.seq = seq,
+					.ack = ack,
+					.flags = TCP_ACK,
+					.wnd = wnd,
+					.wscale = TCP_NO_WSCALE,
+					.has_ts = has_ts,
+					.tsval = now_ms(s) + flow_ts_off(s, f),
+					.tsecr = ts_recent } };
+
+	tx_reply(s, &r);
+}
+
+static bool may_challenge(struct tcp_stack *s, uint32_t *last_ms)
+{
+	if (*last_ms && now_ms(s) - *last_ms < CHALLENGE_NS / NS_PER_MS)
+		return false;
+	*last_ms = now_ms(s) | 1;
+	return true;
+}
+
+/* 3.10.7.2, "third": a SYN to a listener. */
+static void syn_rx(struct tcp_stack *s, struct tcp_listener *l,
+		   const struct arrival *a, seq32 iss_min, bool has_min)
+{
+	const struct tcp_seg *seg = &a->seg;
+
+	if (l->n_accept >= l->backlog) {
+		drop(s, DROP_BACKLOG);
+		return;
+	}
+	struct mini_syn *m = mini_syn_new(s);
+	if (!m) {
+		drop(s, DROP_SYN_POOL);
+		return;
+	}
+	m->flow = (struct flow){ .raddr = *a->raddr,
+				 .lport = seg->dport,
+				 .rport = seg->sport,
+				 .laddr = a->laddr,
+				 .kind = FLOW_SYN_RCVD };
+	m->irs = seg->seq;
+	m->iss = (seq32){ flow_iss(s, &m->flow) };
+	if (has_min && seq_lt(m->iss, iss_min))
+		m->iss = iss_min;
+	m->mss = seg->mss;
+	m->wscale = seg->wscale;
+	m->ts_recent = seg->tsval;
+	m->offers =
+	    (uint8_t)(s->cfg.offers &
+		      ((seg->has_ts ? TCP_OFFER_TS : 0u) |
+		       (seg->is_sack_ok ? TCP_OFFER_SACK : 0u) |
+		       (seg->wscale != TCP_NO_WSCALE ? TCP_OFFER_WSCALE : 0u)));
+	m->listener = (uint8_t)(l - s->listeners);
+	flow_add(s, &m->flow);
+	mini_syn_send(s, m);
+}
+
+void open_rx(struct tcp_stack *s, const struct arrival *a, seq32 iss_min,
+	     bool has_min)
+{
+	struct tcp_listener *l = listener_find(s, a->laddr, a->seg.dport);
+
+	/* 3.10.7.1 (CLOSED), 3.10.7.2 (LISTEN): first, the RST bit. */
+	if (a->seg.flags & TCP_RST) {
+		drop(s, DROP_RESET_ALONE);
+	} else if (!l) {
+		drop(s, DROP_NO_CONN);
+		tx_reset_for(s, a);
+	} else if (a->seg.flags & TCP_ACK) {
+		/* Second: the ACK bit. */
+		drop(s, DROP_LISTEN_ACK);
+		tx_reset_for(s, a);
+	} else if (a->seg.flags & TCP_SYN) {
+		/* Third: the SYN bit. */
+		syn_rx(s, l, a, iss_min, has_min);
+	} else {
+		/* Fourth. */
+		drop(s, DROP_LISTEN_OTHER);
+	}
+}
+
+/* --- SYN_RCVD --- */
+
+/* The ACK has come: a connection takes the mini's place.  It is in SYN_RCVD still,
+ * and the segment is its to judge. */
+static void mini_syn_grow(struct tcp_stack *s, struct mini_syn *m,
+			  struct arrival *a)
+{
+	struct mini_syn was = *m;
+	struct tcp_listener *l = &s->listeners[m->listener];
+
+	if (l->n_accept >= l->backlog) {
+		drop(s, DROP_BACKLOG);
+		return;
+	}
+	if (!s->pool_conns.n_free) {
+		drop(s, DROP_CONN_POOL);
+		return;
+	}
+	mini_syn_free(s, m);
+	was.flow.kind = FLOW_CONN;
+	struct tcp_conn *c = conn_new(s, &was.flow);
+	c->iss = was.iss;
+	c->irs = was.irs;
+	c->snd_una = was.iss;
+	c->snd_nxt = c->snd_end = seq_add(was.iss, 1);
+	c->rcv_nxt = c->last_ack_sent = seq_add(was.irs, 1);
+	c->rcv_adv = seq_add(c->rcv_nxt, syn_window(s));
+	c->ts_recent = was.ts_recent;
+	c->ts_recent_ns = s->now_ns;
+	c->listener = l;
+	if (was.n_retries)
+		c->flags |= CONN_SYN_RETX;
+	conn_set_options(c, was.offers, was.mss, was.wscale);
+	tcp_set_state(c, TCP_SYN_RCVD);
+	conn_rx(c, a);
+	/* It was judged before it became whole: see mini_syn_rx(). */
+	assert(c->state != TCP_SYN_RCVD);
+	if (c->state == TCP_CLOSED && c->flags & CONN_ORPHAN)
+		conn_free(c);
+}
+
+static void mini_syn_answer(struct tcp_stack *s, struct mini_syn *m)
+{
+	if (may_challenge(s, &m->challenge_ms))
+		mini_ack(s, &m->flow, seq_add(m->iss, 1), seq_add(m->irs, 1),
+			 (uint16_t)syn_window(s), m->ts_recent,
+			 m->offers & TCP_OFFER_TS);
+}
+
+/* 3.10.7.4 for SYN-RECEIVED, up to the ACK that makes it ESTABLISHED. */
+void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a)
+{
+	const struct tcp_seg *seg = &a->seg;
+	seq32 rcv_nxt = seq_add(m->irs, 1);
+	seq32 edge = seq_add(rcv_nxt, syn_window(s));
+
+	/* The SYN again: our answer was lost. */
+	if (seg->flags & TCP_SYN && !(seg->flags & (TCP_ACK | TCP_RST)) &&
+	    seq_eq(seg->seq, m->irs)) {
+		drop(s, DROP_DUPLICATE);
+		mini_syn_send(s, m);
+		return;
+	}
+	/* First: the sequence number. */
+	bool is_old = m->offers & TCP_OFFER_TS && seg->has_ts &&
+		      (int32_t)(seg->tsval - m->ts_recent) < 0;
+	if (seq_lt(seg->seq, rcv_nxt) || seq_lt(edge, seg->seq) ||
+	    (is_old && !(seg->flags & TCP_RST))) {
+		drop(s, is_old ? DROP_PAWS : DROP_WINDOW);
+		if (!(seg->flags & TCP_RST))
+			mini_syn_answer(s, m);
+		return;
+	}
+	/* Second: the RST bit. */
+	if (seg->flags & TCP_RST) {
+		if (seq_eq(seg->seq, rcv_nxt)) {
+			mini_syn_free(s, m);
+		} else {
+			drop(s, DROP_RESET_SEQ);
+			mini_syn_answer(s, m);
+		}
+		return;
+	}
+	/* Fourth: the SYN bit. */
+	if (seg->flags & TCP_SYN) {
+		drop(s, DROP_SYN_IN_WINDOW);
+		mini_syn_answer(s, m);
+		return;
+	}
+	/* Fifth: the ACK field. */
+	if (!(seg->flags & TCP_ACK)) {
+		drop(s, DROP_NO_ACK_FLAG);
+		return;
+	}
+	if (!seq_eq(seg->ack, seq_add(m->iss, 1))) {
+		drop(s, DROP_SYN_RCVD_ACK);
+		tx_reset_for(s, a);
+		return;
+	}
+	mini_syn_grow(s, m, a);
+}
+
+/* --- TIME_WAIT --- */
+
+/* The connection is over but for its name; what was received can still be read. */
+void conn_enter_time_wait(struct tcp_conn *c)
+{
+	struct tcp_stack *s = c->stack;
+	bool is_ack_due = c->due & TX_ACK;
+
+	tcp_set_state(c, TCP_TIME_WAIT);
+	struct mini_wait *m = mini_wait_new(s);
+	m->flow = c->flow;
+	m->flow.kind = FLOW_TIME_WAIT;
+	m->snd_nxt = c->snd_nxt;
+	m->rcv_nxt = c->rcv_nxt;
+	m->ts_recent = c->flags & CONN_TS ? c->ts_recent : 0;
+	m->has_ts = c->flags & CONN_TS;
+	tcp_set_state(c, TCP_CLOSED);
+	flow_add(s, &m->flow);
+	if (is_ack_due)
+		mini_ack(s, &m->flow, m->snd_nxt, m->rcv_nxt, 0, m->ts_recent,
+			 m->has_ts);
+}
+
+/* 3.10.7.4 for TIME-WAIT; RFC 6191 for a SYN. */
+void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a)
+{
+	const struct tcp_seg *seg = &a->seg;
+	bool has_ts = m->has_ts && seg->has_ts;
+	int32_t ts_age = (int32_t)(seg->tsval - m->ts_recent);
+
+	drop(s, DROP_TIME_WAIT);
+	if (seg->flags & TCP_RST) {
+		if (seq_eq(seg->seq, m->rcv_nxt))
+			mini_wait_free(s, m);
+		return;
+	}
+	if ((seg->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN &&
+	    (has_ts ? ts_age > 0 : seq_lt(m->rcv_nxt, seg->seq))) {
+		/* Ours begins behind the old one, too. */
+		seq32 iss_min = seq_add(m->snd_nxt, 65537);
+
+		mini_wait_free(s, m);
+		open_rx(s, a, iss_min, true);
+		return;
+	}
+	if (seg->flags & TCP_FIN)
+		mini_wait_rearm(s, m);
+	if (seg_span(seg) || !seq_eq(seg->seq, m->rcv_nxt)) {
+		if (seg->flags & TCP_FIN || may_challenge(s, &m->challenge_ms))
+			mini_ack(s, &m->flow, m->snd_nxt, m->rcv_nxt, 0,
+				 m->ts_recent, m->has_ts);
+	}
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/rcvq.c - the bytes that were received: in order, and not yet
+ *
+ *     [rcvq: read from its head ...] rcv_nxt  [oooq: by seq, with gaps]  rcv_adv
+ *
+ * Pieces keep a reference to the frame that they came in; nothing is copied.  Where
+ * pieces overlap, the bytes that came first stay.  What lies in [rcv_nxt, rcv_adv)
+ * has room: the window never promises more than the buffer has.
+ */
+#include "tcp/conn.h"
+
+static struct node *piece_new(struct tcp_conn *c, const struct arrival *a,
+			      seq32 from, seq32 to)
+{
+	struct node *n = pool_get(&c->stack->pool_nodes);
+
+	if (!n)
+		return NULL;
+	*n = (struct node){ .ext = extent_get(a->ext),
+			    .off = a->off + seq_len(a->seg.seq, from),
+			    .len = seq_len(from, to),
+			    .seq = from };
+	return n;
+}
+
+static void piece_free(struct tcp_conn *c, struct node *n)
+{
+	extent_put(n->ext);
+	pool_put(&c->stack->pool_nodes, n);
+}
+
+static void oooq_drop(struct tcp_conn *c)
+{
+	while (c->oooq) {
+		struct node *n = c->oooq;
+
+		c->oooq = n->next;
+		c->ooo_bytes -= n->len;
+		c->n_ooo--;
+		piece_free(c, n);
+	}
+}
+
+/* RFC 2018 section 8 allows it: who sent them still has them. */
+void tcp_reclaim(struct tcp_stack *s)
+{
+	for (struct list *l = s->conns.next; l != &s->conns; l = l->next)
+		oooq_drop(container_of(l, struct tcp_conn, all_link));
+}
+
+void rcvq_free(struct tcp_conn *c)
+{
+	while (c->rcvq.head) {
+		struct node *n = c->rcvq.head;
+
+		c->rcvq.head = n->next;
+		piece_free(c, n);
+	}
+	c->rcvq.tail = NULL;
+	c->rcvq_bytes = 0;
+	oooq_drop(c);
+}
+
+static void append(struct tcp_conn *c, struct node *n)
+{
+	n->next = NULL;
+	if (c->rcvq.tail)
+		c->rcvq.tail->next = n;
+	else
+		c->rcvq.head = n;
+	c->rcvq.tail = n;
+	c->rcvq_bytes += n->len;
+	c->rcv_nxt = seq_add(c->rcv_nxt, n->len);
+	if (n->flags & NODE_FIN) {
+		c->rcv_nxt = seq_add(c->rcv_nxt, 1);
+		c->flags |= CONN_FIN_RCVD;
+		/* The window has no room for a FIN, which takes none. */
+		c->rcv_adv = seq_max(c->rcv_adv, c->rcv_nxt);
+		oooq_drop(c);
+	}
+}
+
+/* What has become in order moves over. */
+static void merge(struct tcp_conn *c)
+{
+	while (c->oooq && seq_le(c->oooq->seq, c->rcv_nxt)) {
+		struct node *n = c->oooq;
+		uint32_t have = seq_len(n->seq, c->rcv_nxt);
+
+		c->oooq = n->next;
+		c->ooo_bytes -= n->len;
+		c->n_ooo--;
+		if (have > n->len ||
+		    (have == n->len && !(n->flags & NODE_FIN))) {
+			piece_free(c, n);
+			continue;
+		}
+		n->seq = c->rcv_nxt;
+		n->off += have;
+		n->len -= have;
+		append(c, n);
+	}
+}
+
+static bool add_in_order(struct tcp_conn *c, const struct arrival *a)
+{
+	seq32 end = seq_add(a->seg.seq, a->seg.len);
+	struct node *n = piece_new(c, a, a->seg.seq, end);
+
+	if (!n) {
+		drop(c->stack, DROP_NODE_POOL);
+		return false;
+	}
+	if (a->seg.flags & TCP_FIN)
+		n->flags |= NODE_FIN;
+	append(c, n);
+	merge(c);
+	return true;
+}
+
+static bool may_add_piece(struct tcp_conn *c)
+{
+	const struct pool *p = &c->stack->pool_nodes;
+
+	if (c->n_ooo >= OOO_MAX) {
+		drop(c->stack, DROP_OOO_LIMIT);
+		return false;
+	}
+	/* What is in order comes first, and so do pieces of ranges. */
+	if (p->n_free < p->n / 8) {
+		drop(c->stack, DROP_NODE_POOL);
+		return false;
+	}
+	return true;
+}
+
+/* Fills the gaps between the pieces that are there:
+ *
+ *     there    [----]      [---]
+ *     arrives     [==============)
+ *     added          [====]     [)
+ */
+static bool add_out_of_order(struct tcp_conn *c, const struct arrival *a)
+{
+	seq32 at = a->seg.seq, end = seq_add(at, a->seg.len);
+	struct node **link = &c->oooq;
+	bool is_new = false;
+
+	while (seq_lt(at, end)) {
+		struct node *n = *link;
+
+		if (n && seq_le(n->seq, at)) {
+			at = seq_max(at, seq_add(n->seq, n->len));
+			link = &n->next;
+			continue;
+		}
+		seq32 stop = n ? seq_min(end, n->seq) : end;
+		struct node *fresh =
+		    may_add_piece(c) ? piece_new(c, a, at, stop) : NULL;
+		if (!fresh)
+			return is_new;
+		if (seq_eq(stop, end) && a->seg.flags & TCP_FIN)
+			fresh->flags |= NODE_FIN;
+		fresh->next = n;
+		*link = fresh;
+		link = &fresh->next;
+		c->n_ooo++;
+		c->ooo_bytes += fresh->len;
+		is_new = true;
+		at = stop;
+	}
+	return is_new;
+}
+
+/* Takes a segment's text, which lies in the window, and its FIN when that is in order
+ * or follows text.  Return: whether anything was new and kept. */
+bool rcvq_add(struct tcp_conn *c, const struct arrival *a)
+{
+	dassert(seq_le(c->rcv_nxt, a->seg.seq));
+	dassert(seq_le(seq_add(a->seg.seq, a->seg.len), c->rcv_adv));
+	if (seq_eq(a->seg.seq, c->rcv_nxt))
+		return add_in_order(c, a);
+	c->ooo_recent = a->seg.seq;
+	return add_out_of_order(c, a);
+}
+
+/* The run of touching pieces that begins at *n; moves *n behind it. */
+static struct tcp_sack run_next(const struct node **n)
+{
+	struct tcp_sack run = { (*n)->seq, (*n)->seq };
+
+	while (*n && seq_eq((*n)->seq, run.to)) {
+		run.to = seq_add(run.to, (*n)->len);
+		*n = (*n)->next;
+	}
+	return run;
+}
+
+/* RFC 2018 section 4: the block of the segment that came last is the first; a
+ * duplicate stands before it (RFC 2883).  Return: how many. */
+uint32_t rcvq_sacks(const struct tcp_conn *c, struct tcp_sack *out)
+{
+	uint32_t max = c->flags & CONN_TS ? TCP_SACK_MAX - 1 : TCP_SACK_MAX;
+	uint32_t n = 0, first;
+
+	if (!(c->flags & CONN_SACK))
+		return 0;
+	if (c->flags & CONN_DSACK)
+		out[n++] = c->dsack;
+	first = n;
+	for (const struct node *at = c->oooq; at;) {
+		struct tcp_sack run = run_next(&at);
+		bool is_recent = seq_le(run.from, c->ooo_recent) &&
+				 seq_lt(c->ooo_recent, run.to);
+
+		if (is_recent && n > first) {
+			if (n < max)
+				out[n++] = out[first];
+			out[first] = run;
+		} else if (n < max) {
+			out[n++] = run;
+		}
+	}
+	return n;
+}
+
+/* Moves the right edge as far as the buffer has room, but not by crumbs: RFC 9293
+ * section 3.8.6.2.2. */
+void rcv_window_update(struct tcp_conn *c)
+{
+	uint32_t room = c->stack->cfg.rcv_buf;
+
+	if (c->flags & CONN_FIN_RCVD || c->rcvq_bytes >= room)
+		return;
+	seq32 edge = seq_add(c->rcv_nxt, room - c->rcvq_bytes);
+	if (seq_lt(c->rcv_adv, edge) &&
+	    seq_len(c->rcv_adv, edge) >= MIN((uint32_t)c->mss, room / 2))
+		c->rcv_adv = edge;
+}

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/rx.c - what one arriving segment does to a connection
+ *
+ *     tcp_rx() -> ip_parse(), tcp_head_parse() -> the flow: a connection, a mini, or none
+ *                                                     |
+ *                                conn_rx() <----------+
+ *
+ * Segments are judged in the order of RFC 9293 section 3.10.7; the comments name its
+ * steps.  Nothing is sent here: what is due is noted for tx.c.
+ *
+ * On return:
+ *   I1  snd_una <= snd_nxt, and neither has moved back
+ *   I2  rcv_nxt and rcv_adv have not moved back
+ *   I3  the payload is referred to by a queue, or counted under a drop_reason
+ *
+ * Not done: the urgent pointer means nothing (step "Sixth").
+ */
+#include "tcp/conn.h"
+
+/* An answer to what is wrong, at most two a second (RFC 5961 section 7); the limit is
+ * the connection's own, so that nobody learns of others by it. */
+static void challenge(struct tcp_conn *c)
+{
+	if (c->challenge_ns &&
+	    c->stack->now_ns - c->challenge_ns < CHALLENGE_NS)
+		return;
+	c->challenge_ns = c->stack->now_ns;
+	conn_due(c, TX_ACK);
+}
+
+static void refuse(struct tcp_conn *c, enum drop_reason why)
+{
+	drop(c->stack, why);
+	challenge(c);
+}
+
+/* 3.10.7.3, "fourth": both ends of the open have the other's SYN. */
+static void syn_sent_take(struct tcp_conn *c, const struct tcp_seg *seg)
+{
+	uint32_t offers =
+	    (seg->has_ts ? TCP_OFFER_TS : 0u) |
+	    (seg->is_sack_ok ? TCP_OFFER_SACK : 0u) |
+	    (seg->wscale != TCP_NO_WSCALE ? TCP_OFFER_WSCALE : 0u);
+
+	c->irs = seg->seq;
+	c->rcv_nxt = seq_add(seg->seq, 1);
+	c->rcv_adv = seq_add(c->rcv_nxt, MIN(c->stack->cfg.rcv_buf, 65535u));
+	c->last_ack_sent = c->rcv_nxt;
+	conn_set_options(c, offers, seg->mss, seg->wscale);
+	if (c->flags & CONN_TS) {
+		c->ts_recent = seg->tsval;
+		c->ts_recent_ns = c->stack->now_ns;
+	}
+	/* The window of a SYN is not scaled. */
+	c->snd_wnd = c->max_wnd = seg->wnd;
+	c->snd_wl1 = seg->seq;
+	c->snd_wl2 = seg->ack;
+}
+
+/* 3.10.7.3: SYN-SENT */
+static void syn_sent_rx(struct tcp_conn *c, struct arrival *a)
+{
+	struct tcp_seg *seg = &a->seg;
+
+	/* First: the ACK bit. */
+	if (seg->flags & TCP_ACK && !seq_eq(seg->ack, c->snd_nxt)) {
+		drop(c->stack, DROP_SYN_SENT_ACK);
+		tx_reset_for(c->stack, a);
+		return;
+	}
+	/* Second: the RST bit. */
+	if (seg->flags & TCP_RST) {
+		if (seg->flags & TCP_ACK)
+			conn_fail(c, -ECONNREFUSED);
+		else
+			drop(c->stack, DROP_RESET_ALONE);
+		return;
+	}
+	/* Third: security.  There is none. */
+	/* Fourth: the SYN bit. */
+	if (!(seg->flags & TCP_SYN)) {
+		drop(c->stack, DROP_NO_ACK_FLAG);
+		return;
+	}
+	syn_sent_take(c, seg);
+	if (!(seg->flags & TCP_ACK)) {
+		tcp_set_state(c, TCP_SYN_RCVD);
+		conn_due(c, TX_SYN);
+		return;
+	}
+	c->snd_una = seg->ack;
+	conn_established(c);
+	conn_due(c, TX_ACK);
+	/* Fifth: text and FIN on a SYN-ACK come again. */
+}
+
+/* RFC 7323 section 5.3 (R1): an old duplicate shows by its timestamp. */
+static bool is_paws_old(const struct tcp_conn *c, const struct tcp_seg *seg)
+{
+	return c->flags & CONN_TS && seg->has_ts &&
+	       (int32_t)(seg->tsval - c->ts_recent) < 0 &&
+	       c->stack->now_ns - c->ts_recent_ns < PAWS_NS;
+}
+
+/* Section 3.4's test, with the right edge included: a peer that has used up the window
+ * acknowledges from there.  What stands behind the edge is trimmed. */
+static bool is_acceptable(const struct tcp_conn *c, const struct tcp_seg *seg)
+{
+	uint32_t span = seg_span(seg);
+	seq32 end = seq_add(seg->seq, span);
+
+	if (seq_lt(c->rcv_adv, seg->seq))
+		return false;
+	return span ? seq_lt(c->rcv_nxt, end) : seq_le(c->rcv_nxt, seg->seq);
+}
+
+/* A segment that is all behind us was received before: tell the peer so. */
+static void note_duplicate(struct tcp_conn *c, const struct tcp_seg *seg)
+{
+	seq32 end = seq_add(seg->seq, seg->len);
+
+	if (!seg->len || !seq_lt(seg->seq, c->rcv_nxt))
+		return;
+	c->dsack = (struct tcp_sack){ seg->seq, seq_min(end, c->rcv_nxt) };
+	c->flags |= CONN_DSACK;
+}
+
+/* "First, check sequence number".  Return: whether to go on. */
+static bool check_sequence(struct tcp_conn *c, const struct tcp_seg *seg)
+{
+	if (!(seg->flags & TCP_RST) && is_paws_old(c, seg)) {
+		refuse(c, DROP_PAWS);
+		return false;
+	}
+	if (!is_acceptable(c, seg)) {
+		if (seg->flags & TCP_RST) {
+			drop(c->stack, DROP_WINDOW);
+		} else if (seg->flags & TCP_SYN) {
+			refuse(c, DROP_SYN_IN_WINDOW);
+		} else if (seg->len || seg->flags & TCP_FIN) {
+			/* Its ACK was lost, perhaps: this is no attack's
+			 * amplifier, because it costs them as much. */
+			note_duplicate(c, seg);
+			drop(c->stack, DROP_DUPLICATE);
+			conn_due(c, TX_ACK);
+		} else {
+			refuse(c, DROP_WINDOW);
+		}
+		return false;
+	}
+	return true;
+}
+
+/* "Second, check the RST bit", with RFC 5961 section 3. */
+static void rst_rx(struct tcp_conn *c, const struct tcp_seg *seg)
+{
+	if (!seq_eq(seg->seq, c->rcv_nxt)) {
+		refuse(c, DROP_RESET_SEQ);
+		return;
+	}
+	switch (c->state) {
+	case TCP_SYN_RCVD:
+		conn_fail(c, -ECONNREFUSED);
+		break;
+	case TCP_CLOSING:
+	case TCP_LAST_ACK:
+		tcp_set_state(c, TCP_CLOSED);
+		break;
+	case TCP_CLOSE_WAIT:
+		conn_fail(c, -EPIPE);
+		break;
+	default:
+		conn_fail(c, -ECONNRESET);
+	}
+}
+
+/* The part of the segment that lies in the window, its first byte at rcv_nxt or
+ * behind it. */
+static void trim(struct tcp_conn *c, struct arrival *a)
+{
+	struct tcp_seg *seg = &a->seg;
+
+	if (seq_lt(seg->seq, c->rcv_nxt)) {
+		uint32_t have = seq_len(seg->seq, c->rcv_nxt);
+
+		note_duplicate(c, seg);
+		if (have >= seg->len)
+			have = seg->len;
+		seg->seq = seq_add(seg->seq, have);
+		seg->len -= have;
+		a->off += have;
+	}
+	if (seq_lt(c->rcv_adv, seq_add(seg->seq, seg->len))) {
+		seg->len = seq_len(seg->seq, c->rcv_adv);
+		seg->flags &= (uint8_t)~TCP_FIN;
+		drop(c->stack, DROP_WINDOW);
+		conn_due(c, TX_ACK);
+	}
+}
+
+/* "Fifth, check the ACK field", as far as it is the same in all states.
+ * RFC 5961 section 5.2. */
+static bool check_ack(struct tcp_conn *c, const struct tcp_seg *seg)
+{
+	if (seq_lt(c->snd_nxt, seg->ack)) {
+		refuse(c, DROP_ACK_AHEAD);
+		return false;
+	}
+	if (seq_lt(seg->ack, seq_sub(c->snd_una, c->max_wnd))) {
+		refuse(c, DROP_ACK_OLD);
+		return false;
+	}
+	return true;
+}
+
+/* What our FIN's acknowledgement does.  Return: whether the connection goes on. */
+static bool fin_is_acked(struct tcp_conn *c)
+{
+	if (!(c->flags & CONN_FIN_SENT) || !seq_eq(c->snd_una, c->snd_nxt))
+		return true;
+	switch (c->state) {
+	case TCP_FIN_WAIT_1:
+		tcp_set_state(c, TCP_FIN_WAIT_2);
+		return true;
+	case TCP_CLOSING:
+		conn_enter_time_wait(c);
+		return false;
+	case TCP_LAST_ACK:
+		tcp_set_state(c, TCP_CLOSED);
+		return false;
+	}
+	return true;
+}
+
+/* "Fifth".  Return: whether to go on with the text. */
+static bool ack_field_rx(struct tcp_conn *c, struct arrival *a)
+{
+	if (c->state == TCP_SYN_RCVD) {
+		if (!seq_eq(a->seg.ack, c->snd_nxt)) {
+			drop(c->stack, DROP_SYN_RCVD_ACK);
+			tx_reset_for(c->stack, a);
+			return false;
+		}
+		c->snd_una = a->seg.ack;
+		c->snd_wnd = (uint32_t)a->seg.wnd << c->snd_wscale;
+		c->max_wnd = c->snd_wnd;
+		c->snd_wl1 = a->seg.seq;
+		c->snd_wl2 = a->seg.ack;
+		conn_established(c);
+	}
+	if (!check_ack(c, &a->seg))
+		return false;
+	ack_rx(c, &a->seg);
+	return fin_is_acked(c);
+}
+
+/* When the bytes that have come are acknowledged: at once if something is wrong with
+ * them, or many have come; else with the next segment, or in a moment. */
+static void ack_schedule(struct tcp_conn *c, bool is_unusual)
+{
+	uint32_t n = seq_len(c->last_ack_sent, c->rcv_nxt);
+
+	if (is_unusual || c->oooq || c->n_quick || n >= 2u * c->mss) {
+		conn_due(c, TX_ACK);
+	} else if (c->ack_at_ns == WHEEL_NEVER) {
+		c->ack_at_ns = c->stack->now_ns + DELACK_NS;
+		conn_timer_sync(c);
+	}
+}
+
+/* "Seventh, process the segment text", and "eighth, check the FIN bit", of a segment
+ * that begins at rcv_nxt or behind it. */
+static void text_rx(struct tcp_conn *c, struct arrival *a)
+{
+	struct tcp_seg *seg = &a->seg;
+	seq32 before = c->rcv_nxt;
+
+	if (c->flags & CONN_FIN_RCVD) {
+		if (seg->len)
+			drop(c->stack, DROP_AFTER_FIN);
+		conn_due(c, TX_ACK);
+		return;
+	}
+	if (seg->len) {
+		bool had_gap = c->oooq != NULL;
+		bool is_kept = rcvq_add(c, a);
+
+		ack_schedule(c, !is_kept || had_gap);
+	} else if (seg->flags & TCP_FIN && seq_eq(seg->seq, c->rcv_nxt)) {
+		c->rcv_nxt = seq_add(c->rcv_nxt, 1);
+		c->rcv_adv = seq_max(c->rcv_adv, c->rcv_nxt);
+		c->flags |= CONN_FIN_RCVD;
+	} else if (seg->flags & TCP_FIN) {
+		conn_due(c, TX_ACK);
+	}
+	if (!seq_eq(before, c->rcv_nxt))
+		conn_news(c);
+	if (!(c->flags & CONN_FIN_RCVD))
+		return;
+	conn_due(c, TX_ACK);
+	switch (c->state) {
+	case TCP_ESTABLISHED:
+		tcp_set_state(c, TCP_CLOSE_WAIT);
+		break;
+	case TCP_FIN_WAIT_1:
+		/* Had our FIN been acknowledged, this were FIN_WAIT_2. */
+		tcp_set_state(c, TCP_CLOSING);
+		break;
+	case TCP_FIN_WAIT_2:
+		conn_enter_time_wait(c);
+		break;
+	}
+}
+
+/* 3.10.7.4: the other states */
+static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
+{
+	struct tcp_seg *seg = &a->seg;
+
+	/* In a simultaneous open the peer's SYN comes a second time, with the ACK of
+	 * ours: it is the ACK that counts. */
+	if (c->state == TCP_SYN_RCVD && seq_eq(seg->seq, c->irs) &&
+	    (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) ==
+		(TCP_SYN | TCP_ACK) &&
+	    seq_eq(seg->ack, c->snd_nxt)) {
+		seg->flags &= (uint8_t)~TCP_SYN;
+		seg->seq = seq_add(seg->seq, 1);
+		conn_due(c, TX_ACK);
+	}
+	/* First. */
+	if (!check_sequence(c, seg))
+		return;
+	/* RFC 7323 section 4.3: what is echoed belongs to the oldest segment that
+	 * was not acknowledged. */
+	if (seg->has_ts && c->flags & CONN_TS && !(seg->flags & TCP_RST) &&
+	    seq_le(seg->seq, c->last_ack_sent)) {
+		c->ts_recent = seg->tsval;
+		c->ts_recent_ns = c->stack->now_ns;
+	}
+	/* Second. */
+	if (seg->flags & TCP_RST) {
+		rst_rx(c, seg);
+		return;
+	}
+	/* Third: security.  There is none. */
+	/* Fourth: the SYN bit; RFC 5961 section 4. */
+	if (seg->flags & TCP_SYN) {
+		refuse(c, DROP_SYN_IN_WINDOW);
+		return;
+	}
+	/* Fifth. */
+	if (!(seg->flags & TCP_ACK)) {
+		drop(c->stack, DROP_NO_ACK_FLAG);
+		return;
+	}
+	c->last_rx_ns = c->stack->now_ns;
+	if (!ack_field_rx(c, a))
+		return;
+	/* Sixth: the urgent pointer.  It means nothing. */
+	/* Seventh and eighth. */
+	trim(c, a);
+	if (!seg->len && !(seg->flags & TCP_FIN))
+		return;
+	if (seg->len && c->flags & CONN_ORPHAN) {
+		/* Nobody will read them, and the peer shall know. */
+		drop(c->stack, DROP_ORPHAN_DATA);
+		tx_reset_conn(c);
+		tcp_set_state(c, TCP_CLOSED);
+		return;
+	}
+	text_rx(c, a);
+}
+
+void conn_rx(struct tcp_conn *c, struct arrival *a)
+{
+	dassert(c->state != TCP_CLOSED);
+	if (c->state == TCP_SYN_SENT)
+		syn_sent_rx(c, a);
+	else
+		synchronised_rx(c, a);
+}
+
+static void flow_rx(struct tcp_stack *s, struct flow *f, struct arrival *a)
+{
+	struct tcp_conn *c;
+
+	switch (f->kind) {
+	case FLOW_CONN:
+		c = container_of(f, struct tcp_conn, flow);
+		conn_rx(c, a);
+		if (c->state == TCP_CLOSED && c->flags & CONN_ORPHAN)
+			conn_free(c);
+		break;
+	case FLOW_SYN_RCVD:
+		mini_syn_rx(s, container_of(f, struct mini_syn, flow), a);
+		break;
+	case FLOW_TIME_WAIT:
+		mini_wait_rx(s, container_of(f, struct mini_wait, flow), a);
+		break;
+	}
+}
+
+static int local_index(const struct tcp_stack *s, const struct ip_addr *a)
+{
+	for (uint32_t i = 0; i < s->cfg.n_addrs; i++)
+		if (ip_addr_eq(&s->cfg.addrs[i], a))
+			return (int)i;
+	return -1;
+}
+
+static void tcp_segment_rx(struct tcp_stack *s, struct extent *e, uint32_t off,
+			   const struct ip_packet *ip, unsigned flags)
+{
+	const uint8_t *l4 = e->data + off + ip->l4_off;
+	struct arrival a = { .ext = e, .raddr = &ip->src };
+	int laddr = local_index(s, &ip->dst);
+	int err = tcp_head_parse(l4, ip->l4_len, &a.seg);
+
+	if (err) {
+		drop(s, (enum drop_reason)(-err - 1));
+		return;
+	}
+	if (!(flags & TCP_RX_SUM_GOOD) && !tcp_sum_is_good(ip, l4)) {
+		drop(s, DROP_TCP_CHECKSUM);
+		return;
+	}
+	/* Bits that contradict each other are no way into anything. */
+	if (a.seg.flags & TCP_SYN && a.seg.flags & (TCP_FIN | TCP_RST)) {
+		drop(s, DROP_FLAGS_WRONG);
+		return;
+	}
+	a.off = off + ip->l4_off + a.seg.head_len;
+	a.laddr = (uint8_t)laddr;
+	struct flow *f =
+	    flow_find(s, a.laddr, a.seg.dport, a.raddr, a.seg.sport);
+	if (f)
+		flow_rx(s, f, &a);
+	else
+		open_rx(s, &a, (seq32){ 0 }, false);
+}
+
+void tcp_rx(struct tcp_stack *s, struct extent *e, uint32_t off, uint32_t len,
+	    unsigned flags, uint64_t now_ns)
+{
+	struct ip_packet ip;
+
+	stack_at(s, now_ns);
+	assert(off <= e->cap && len <= e->cap - off);
+	int err = ip_parse(e->data + off, len, &ip);
+	if (err)
+		drop(s, (enum drop_reason)(-err - 1));
+	else if (local_index(s, &ip.dst) < 0)
+		drop(s, DROP_NOT_OURS);
+	else if (ip.protocol != IP_PROTO_TCP)
+		drop(s, DROP_IP_PROTOCOL);
+	else
+		tcp_segment_rx(s, e, off, &ip, flags);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/state.c - the only assignment to conn->state in the tree
+ *
+ * What follows from a state is recomputed in tcp_set_state(): the flow table, the
+ * queues, the timers and the news for the program.
+ */
+#include "tcp/conn.h"
+
+static const uint16_t may_follow[] = {
+#define B(name) (1u << TCP_##name)
+#define S(name, next) [TCP_##name] = next,
+#include "tcp/state.def"
+#undef S
+#undef B
+};
+
+const char *tcp_state_name(enum tcp_state st)
+{
+	static const char *const names[] = {
+#define S(name, next) #name,
+#include "tcp/state.def"
+#undef S
+	};
+	return names[st];
+}
+
+bool tcp_state_may_follow(enum tcp_state from, enum tcp_state to)
+{
+	return to == TCP_CLOSED || may_follow[from] & 1u << to;
+}
+
+/* Nothing is sent any more, and nothing finds it; what was received stays, to be
+ * read. */
+static void conn_dies(struct tcp_conn *c)
+{
+	if (c->flags & CONN_IN_TABLE) {
+		flow_del(c->stack, &c->flow);
+		c->flags &= ~(uint32_t)CONN_IN_TABLE;
+	}
+	sent_free(c);
+	c->snd_end = c->snd_nxt = c->snd_una;
+	c->due = 0;
+	list_del(&c->due_link);
+	c->rtx_kind = RTX_NONE;
+	c->rtx_at_ns = c->ack_at_ns = c->life_at_ns = WHEEL_NEVER;
+	wheel_disarm(&c->stack->wheel, &c->timer);
+}
+
+void tcp_set_state(struct tcp_conn *c, enum tcp_state to)
+{
+	assert(tcp_state_may_follow(c->state, to));
+	c->state = (uint8_t)to;
+	if (to == TCP_CLOSED)
+		conn_dies(c);
+	else
+		conn_life_update(c);
+	conn_news(c);
+}
+
+static void check_sent(const struct tcp_conn *c)
+{
+	uint32_t sacked = 0, lost = 0;
+	seq32 at = c->snd_una;
+
+	for (const struct node *n = c->sent.head; n; n = n->next) {
+		assert(seq_eq(n->seq, at));
+		assert(n->len);
+		assert((n->flags & (NODE_SACKED | NODE_LOST)) !=
+		       (NODE_SACKED | NODE_LOST));
+		sacked += n->flags & NODE_SACKED ? n->len : 0;
+		lost += n->flags & NODE_LOST ? n->len : 0;
+		at = seq_add(at, n->len);
+	}
+	assert(seq_eq(at, c->snd_nxt));
+	assert(sacked == c->sacked_bytes);
+	assert(lost == c->lost_bytes);
+}
+
+static void check_received(const struct tcp_conn *c)
+{
+	uint32_t bytes = 0, ooo = 0, n_ooo = 0;
+	seq32 at = c->rcv_nxt;
+
+	for (const struct node *n = c->rcvq.head; n; n = n->next)
+		bytes += n->len;
+	assert(bytes == c->rcvq_bytes);
+	for (const struct node *n = c->oooq; n; n = n->next, n_ooo++) {
+		assert(seq_lt(at, n->seq) || (n_ooo && seq_eq(at, n->seq)));
+		at = seq_add(n->seq, n->len);
+		ooo += n->len;
+	}
+	assert(ooo == c->ooo_bytes);
+	assert(n_ooo == c->n_ooo);
+	assert(seq_le(at, c->rcv_adv));
+}
+
+static void check_send_queue(const struct tcp_conn *c)
+{
+	uint32_t bytes = 0;
+
+	for (const struct node *n = c->sndq.head; n; n = n->next)
+		bytes += n->len;
+	if (seq_le(c->snd_una, c->snd_end))
+		assert(bytes == seq_len(c->snd_una, c->snd_end));
+	else
+		assert(!bytes);
+}
+
+/* All that holds between calls. */
+void conn_check(const struct tcp_conn *c)
+{
+	assert(seq_le(c->snd_una, c->snd_nxt));
+	check_received(c);
+	if (c->state == TCP_CLOSED) {
+		assert(!timer_is_armed(&c->timer));
+		assert(!c->due);
+		assert(!(c->flags & CONN_IN_TABLE));
+		assert(!c->sndq.head);
+		return;
+	}
+	assert(c->flags & CONN_IN_TABLE);
+	uint64_t first = conn_deadline(c);
+	if (first != WHEEL_NEVER)
+		assert(c->timer.at_ns <= first);
+	assert((c->rtx_kind == RTX_NONE) == (c->rtx_at_ns == WHEEL_NEVER));
+	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD)
+		return;
+	check_sent(c);
+	check_send_queue(c);
+	/* What is under way is guarded by a timer. */
+	if (c->sent.head)
+		assert(c->rtx_kind == RTX_RTO || c->rtx_kind == RTX_REO);
+}

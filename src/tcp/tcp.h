@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/tcp.h - TCP as a pure engine: the contract
+ *
+ *     frames, now  -> tcp_rx()     -+
+ *     now          -> tcp_timers() -+-> state of the connections
+ *     calls, now   -> tcp_send() .. -+        |
+ *                                             +-> tcp_tx(): frames to be sent
+ *                                             +-> tcp_next_ready(): news
+ *                                             +-> tcp_next_ns(): "call me again at"
+ *
+ * A stack is a function of its state, the frames and the time that it is given.  It
+ * owns no descriptor, thread, lock or clock, allocates nothing after tcp_stack_init(),
+ * and logs nothing: what it drops it counts.  Frames begin at the IP header; they may
+ * be longer than the MTU, both ways (GRO, GSO).
+ *
+ * All calls on one stack come from one thread at a time.  Time does not go back; an
+ * instant before an earlier one is taken as that one.
+ *
+ * Spec: RFC 9293, 5681, 5961, 6298, 6528, 6582, 7323, 2018, 8985, 9438
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/drop.h"
+#include "base/extent.h"
+#include "base/siphash.h"
+#include "ip/tcp_head.h"
+
+struct tcp_stack;
+struct tcp_conn;
+struct tcp_listener;
+struct tcp_cc;
+
+extern const struct tcp_cc tcp_newreno, tcp_cubic;
+
+#define TCP_ADDRS_MAX 8
+#define TCP_LISTENERS_MAX 64 /* few: looked through one by one */
+#define TCP_FRAME_PIECES 20
+#define TCP_FRAME_HEAD (IPV6_HEAD + TCP_HEAD_MAX)
+
+enum tcp_offers {
+	TCP_OFFER_TS = 1,
+	TCP_OFFER_SACK = 2,
+	TCP_OFFER_WSCALE = 4,
+	TCP_OFFER_ALL = 7,
+};
+
+struct tcp_config {
+	struct sip_key key; /* random, and nobody else's */
+	struct ip_addr addrs[TCP_ADDRS_MAX];
+	uint32_t n_addrs;
+	uint32_t mtu;     /* bytes from the IP header on */
+	uint32_t gso_max; /* payload of a frame; at most one MSS when smaller */
+	uint32_t offers;  /* enum tcp_offers, on a SYN */
+	uint32_t snd_buf, rcv_buf; /* bytes, of a connection */
+	const struct tcp_cc *cc;
+
+	/* Limits; each is memory that is taken once. */
+	uint32_t n_conns;
+	uint32_t
+	    n_minis; /* connections in SYN_RCVD, and as many in TIME_WAIT */
+	uint32_t n_nodes; /* pieces in queues; about one a segment in flight */
+	uint32_t n_extents, extent_bytes; /* for what is sent */
+};
+
+/* A frame to be sent: a header of its own, and pieces of extents, each of which the
+ * frame holds a reference of. */
+struct tcp_piece {
+	struct extent *ext;
+	const uint8_t *data;
+	uint32_t len;
+};
+
+struct tcp_frame {
+	uint8_t head[TCP_FRAME_HEAD];
+	uint16_t head_len; /* IP and TCP */
+	uint16_t ip_len;   /* where TCP begins */
+	uint16_t
+	    gso_size; /* not 0: to be cut into segments of this payload; the
+			    * checksum is then the pseudo-header's alone */
+	uint32_t len; /* payload */
+	uint32_t n_pieces;
+	struct tcp_piece pieces[TCP_FRAME_PIECES];
+};
+
+enum tcp_events {
+	TCP_READABLE = 1,    /* bytes, the end of the stream, or an error */
+	TCP_WRITABLE = 2,    /* room for bytes */
+	TCP_PEER_CLOSED = 4, /* the peer's FIN is in */
+	TCP_ERROR = 8,       /* tcp_error() says which */
+	TCP_HUNG_UP = 16,    /* both directions are over */
+};
+
+enum tcp_rx_flags {
+	TCP_RX_SUM_GOOD = 1, /* the port vouches for the TCP checksum */
+};
+
+/* --- the stack --- */
+
+/* Bytes that tcp_stack_init() needs, aligned to 64. */
+size_t tcp_stack_bytes(const struct tcp_config *cfg);
+
+/* Makes a stack of @mem, which is the caller's and stays so. */
+struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
+				 uint64_t now_ns);
+
+/* The references to the extents of others are given back; all connections are gone
+ * without a word to their peers. */
+void tcp_stack_fini(struct tcp_stack *s);
+
+/**
+ * tcp_rx() - a frame has come in
+ * @e: holds the frame; the caller's reference stays the caller's
+ * @off, @len: where in @e the IP header begins, and the frame's bytes
+ */
+void tcp_rx(struct tcp_stack *s, struct extent *e, uint32_t off, uint32_t len,
+	    unsigned flags, uint64_t now_ns);
+
+/* The port has no memory for another frame: all that was received out of order is
+ * given up, or it might hold the memory that what fills its holes needs. */
+void tcp_reclaim(struct tcp_stack *s);
+
+/* Does what is due by @now_ns. */
+void tcp_timers(struct tcp_stack *s, uint64_t now_ns);
+
+/**
+ * tcp_tx() - the next frame that is to be sent
+ *
+ * To be called after any other call, until it says false or the port is full.
+ *
+ * Owns: *@out, until tcp_frame_done()
+ * Return: whether there was one
+ */
+bool tcp_tx(struct tcp_stack *s, struct tcp_frame *out, uint64_t now_ns);
+
+/* Gives the frame's references back: the port has read its bytes. */
+void tcp_frame_done(struct tcp_frame *f);
+
+/* When tcp_timers() is to be called at the latest; UINT64_MAX: no need. */
+uint64_t tcp_next_ns(const struct tcp_stack *s);
+
+/* The next connection with news, or NULL.  Look with tcp_poll(). */
+struct tcp_conn *tcp_next_ready(struct tcp_stack *s);
+
+uint64_t tcp_dropped(const struct tcp_stack *s, enum drop_reason why);
+
+/* --- connections --- */
+
+/**
+ * tcp_listen() - take connections to a port
+ * @addr: NULL for all addresses of the stack
+ * @backlog: how many may wait for tcp_accept(), 1 at least
+ *
+ * Return: 0, or
+ *   -EADDRINUSE     another listener has the port
+ *   -EADDRNOTAVAIL  no address of the stack
+ *   -ENFILE         too many listeners
+ */
+MUST_CHECK int tcp_listen(struct tcp_stack *s, const struct ip_addr *addr,
+			  uint16_t port, uint32_t backlog,
+			  struct tcp_listener **out);
+
+/* Connections that nobody has accepted are reset. */
+void tcp_unlisten(struct tcp_listener *l, uint64_t now_ns);
+
+/* Return: the oldest connection that waits, or NULL. */
+struct tcp_conn *tcp_accept(struct tcp_listener *l);
+
+/**
+ * tcp_connect() - open a connection
+ * @lport: 0 chooses one of 32768 to 60999 (RFC 6056)
+ *
+ * Return: 0, or
+ *   -EADDRNOTAVAIL  @laddr is no address of the stack, or no port is free
+ *   -EADDRINUSE     such a connection is there
+ *   -EAFNOSUPPORT   the addresses are of two families
+ *   -ENETUNREACH    @raddr is no host's address
+ *   -ENOBUFS        no memory for a connection
+ */
+MUST_CHECK int tcp_connect(struct tcp_stack *s, const struct ip_addr *laddr,
+			   uint16_t lport, const struct ip_addr *raddr,
+			   uint16_t rport, uint64_t now_ns,
+			   struct tcp_conn **out);
+
+/**
+ * tcp_send() - offer bytes; what is taken is copied
+ *
+ * Return: bytes taken, 1 to @len, or
+ *   -EAGAIN    not connected yet, the send buffer is full, or no memory
+ *   -EPIPE     the sending direction was closed, or the connection is over
+ *   another    the connection's error, once
+ */
+ssize_t tcp_send(struct tcp_conn *c, const void *buf, size_t len,
+		 uint64_t now_ns);
+
+/**
+ * tcp_peek() - the next bytes that were received, where they lie
+ *
+ * They stay until tcp_consume().
+ *
+ * Return: bytes at *@data, 0 at the end of the stream, or
+ *   -EAGAIN    nothing is there
+ *   another    the connection's error, once
+ */
+ssize_t tcp_peek(struct tcp_conn *c, const uint8_t **data);
+
+/* The first @n bytes of what tcp_peek() gave are done with. */
+void tcp_consume(struct tcp_conn *c, uint32_t n, uint64_t now_ns);
+
+/* No more bytes will be sent: a FIN follows the last of them.
+ * Return: 0, or -ENOTCONN */
+int tcp_shutdown(struct tcp_conn *c, uint64_t now_ns);
+
+/* Gives the connection back.  What was sent is delivered, then a FIN; bytes that
+ * were not read, and a linger of 0, make it a reset.  @c is gone. */
+void tcp_close(struct tcp_conn *c, uint64_t now_ns);
+
+/* Resets the peer, and gives the connection back.  @c is gone. */
+void tcp_abort(struct tcp_conn *c, uint64_t now_ns);
+
+/* enum tcp_events, as they are. */
+unsigned tcp_poll(const struct tcp_conn *c);
+
+/* The error, 0 or a negative errno; asked for once, it is gone. */
+int tcp_error(struct tcp_conn *c);
+
+void tcp_set_user(struct tcp_conn *c, void *user);
+void *tcp_user(const struct tcp_conn *c);
+
+/* Options; they may be set in every state. */
+void tcp_set_nodelay(struct tcp_conn *c, bool is_on, uint64_t now_ns);
+void tcp_set_linger(struct tcp_conn *c, bool resets); /* SO_LINGER {1, 0} */
+void tcp_set_user_timeout(struct tcp_conn *c, uint32_t ms); /* 0: none */
+/* @idle_s 0: off */
+void tcp_set_keepalive(struct tcp_conn *c, uint32_t idle_s, uint32_t interval_s,
+		       uint32_t n_probes, uint64_t now_ns);

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/timer.c - what happens to a connection when nothing arrives
+ *
+ * A connection has three deadlines: retransmission, of which there is one kind at a
+ * time; the delayed ACK; and its life (keepalive, FIN-WAIT-2).  One timer of the wheel
+ * stands for the earliest.  It is moved only forwards in its list of slots: a deadline
+ * that went away is noticed when the timer fires.
+ *
+ * Spec: RFC 6298, RFC 8985 section 6.3, RFC 9293 3.8.4, 3.8.6.1
+ */
+#include "tcp/conn.h"
+
+void conn_timer_sync(struct tcp_conn *c)
+{
+	uint64_t first = conn_deadline(c);
+
+	if (first < c->timer.at_ns)
+		wheel_arm(&c->stack->wheel, &c->timer, first);
+}
+
+uint64_t conn_rto_ns(const struct tcp_conn *c)
+{
+	unsigned shift = c->n_rtx;
+
+	if (c->state == TCP_SYN_SENT)
+		shift = shift > SYN_LINEAR ? shift - SYN_LINEAR : 0;
+	shift = MIN(shift, 16u);
+	return MIN(c->rto_ns << shift, RTO_MAX_NS);
+}
+
+static void rtx_arm(struct tcp_conn *c, enum rtx_kind kind)
+{
+	c->rtx_kind = (uint8_t)kind;
+	c->rtx_at_ns = c->stack->now_ns + conn_rto_ns(c);
+	conn_timer_sync(c);
+}
+
+/* The one retransmission timer is what the queues say; @restart: from now on. */
+void conn_rtx_update(struct tcp_conn *c, bool restart)
+{
+	bool is_opening = c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD;
+
+	if (c->sent.head || is_opening) {
+		if (restart ||
+		    (c->rtx_kind != RTX_RTO && c->rtx_kind != RTX_REO))
+			rtx_arm(c, RTX_RTO);
+	} else if (conn_has_unsent(c) && !restart) {
+		/* Something holds it back, with nothing under way whose ACK would
+		 * tell when that is over. */
+		if (c->rtx_kind != RTX_PERSIST)
+			rtx_arm(c, RTX_PERSIST);
+	} else {
+		c->rtx_kind = RTX_NONE;
+		c->rtx_at_ns = WHEEL_NEVER;
+	}
+}
+
+static uint64_t later(uint64_t ns, uint32_t s) { return ns + s * NS_PER_S; }
+
+void conn_life_update(struct tcp_conn *c)
+{
+	if (c->state == TCP_FIN_WAIT_2 && c->flags & CONN_ORPHAN)
+		c->life_at_ns = c->stack->now_ns + FIN_WAIT_2_NS;
+	else if (c->keep_idle_s && c->state >= TCP_ESTABLISHED)
+		c->life_at_ns = later(c->last_rx_ns, c->keep_idle_s);
+	else
+		c->life_at_ns = WHEEL_NEVER;
+	conn_timer_sync(c);
+}
+
+static void give_up(struct tcp_conn *c)
+{
+	if (c->state >= TCP_ESTABLISHED)
+		tx_reset_conn(c);
+	conn_fail(c, -ETIMEDOUT);
+}
+
+static bool is_user_timeout(const struct tcp_conn *c, uint64_t since_ns)
+{
+	return c->user_timeout_ms &&
+	       c->stack->now_ns - since_ns >= c->user_timeout_ms * NS_PER_MS;
+}
+
+static void syn_timeout(struct tcp_conn *c)
+{
+	if (c->n_rtx >= SYN_RETRIES || is_user_timeout(c, c->rtx_since_ns)) {
+		give_up(c);
+		return;
+	}
+	c->n_rtx++;
+	c->flags |= CONN_SYN_RETX;
+	conn_due(c, TX_SYN);
+	rtx_arm(c, RTX_RTO);
+}
+
+/* RFC 6298 (5.4) to (5.6), RFC 5681 section 3.1 (4). */
+static void data_timeout(struct tcp_conn *c)
+{
+	uint32_t max = c->flags & CONN_ORPHAN ? ORPHAN_RETRIES : DATA_RETRIES;
+
+	if (!c->rtx_since_ns)
+		c->rtx_since_ns = c->sent.head->xmit_ns;
+	if (c->n_rtx >= max || is_user_timeout(c, c->rtx_since_ns)) {
+		give_up(c);
+		return;
+	}
+	c->n_rtx++;
+	if (c->ca_state != CA_LOSS) {
+		c->ssthresh = c->cc->ssthresh(c);
+		c->recover = c->snd_nxt;
+	}
+	c->ca_state = CA_LOSS;
+	c->cwnd = c->mss;
+	ack_mark_all_lost(c);
+	conn_due(c, TX_DATA | TX_FORCE);
+	rtx_arm(c, RTX_RTO);
+}
+
+/* RFC 9293 section 3.8.6.1: as long as the peer answers, for ever. */
+static void persist_timeout(struct tcp_conn *c)
+{
+	uint32_t max = c->flags & CONN_ORPHAN ? ORPHAN_RETRIES : DATA_RETRIES;
+
+	if (!c->rtx_since_ns)
+		c->rtx_since_ns = c->stack->now_ns;
+	if (c->n_probes >= max ||
+	    (c->n_probes && is_user_timeout(c, c->rtx_since_ns))) {
+		give_up(c);
+		return;
+	}
+	if (!c->n_probes)
+		c->rtx_since_ns = c->stack->now_ns;
+	c->n_probes++;
+	c->n_rtx = (uint8_t)MIN(c->n_rtx + 1, DATA_RETRIES);
+	conn_due(c, c->snd_wnd ? TX_DATA | TX_PUSH : TX_PROBE);
+	rtx_arm(c, RTX_PERSIST);
+}
+
+static void reo_timeout(struct tcp_conn *c)
+{
+	rtx_arm(c, RTX_RTO);
+	ack_rack_detect(c);
+	recovery_update(c);
+	conn_due(c, TX_DATA | TX_FORCE);
+}
+
+static void rtx_timeout(struct tcp_conn *c)
+{
+	switch (c->rtx_kind) {
+	case RTX_PERSIST:
+		persist_timeout(c);
+		break;
+	case RTX_REO:
+		reo_timeout(c);
+		break;
+	case RTX_RTO:
+		if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD)
+			syn_timeout(c);
+		else
+			data_timeout(c);
+		break;
+	}
+}
+
+/* RFC 9293 section 3.8.4: a peer that is silent is asked. */
+static void keepalive_timeout(struct tcp_conn *c)
+{
+	uint64_t idle_until = later(c->last_rx_ns, c->keep_idle_s);
+
+	if (c->stack->now_ns < idle_until || c->sent.head) {
+		if (c->stack->now_ns >= idle_until)
+			idle_until = later(c->stack->now_ns, c->keep_idle_s);
+		c->life_at_ns = idle_until;
+		return;
+	}
+	if (c->n_probes >= c->keep_probes ||
+	    (c->n_probes && is_user_timeout(c, c->last_rx_ns))) {
+		give_up(c);
+		return;
+	}
+	c->n_probes++;
+	conn_due(c, TX_PROBE);
+	c->life_at_ns = later(c->stack->now_ns, c->keep_interval_s);
+}
+
+static void life_timeout(struct tcp_conn *c)
+{
+	c->life_at_ns = WHEEL_NEVER;
+	if (c->state == TCP_FIN_WAIT_2 && c->flags & CONN_ORPHAN)
+		tcp_set_state(c, TCP_CLOSED);
+	else if (c->keep_idle_s)
+		keepalive_timeout(c);
+}
+
+static void conn_timeout(struct tcp_conn *c)
+{
+	uint64_t now = c->stack->now_ns;
+
+	if (c->ack_at_ns <= now) {
+		c->ack_at_ns = WHEEL_NEVER;
+		conn_due(c, TX_ACK);
+	}
+	if (c->rtx_at_ns <= now)
+		rtx_timeout(c);
+	if (c->state != TCP_CLOSED && c->life_at_ns <= now)
+		life_timeout(c);
+	if (c->state != TCP_CLOSED)
+		conn_timer_sync(c);
+	else if (c->flags & CONN_ORPHAN)
+		conn_free(c);
+}
+
+static void minis_timeout(struct tcp_stack *s)
+{
+	struct mini_syn *syn;
+	struct mini_wait *wait;
+
+	while ((syn = mini_syn_expired(s))) {
+		if (syn->n_retries == SYNACK_RETRIES) {
+			mini_syn_free(s, syn);
+			continue;
+		}
+		mini_syn_rearm(s, syn);
+		mini_syn_send(s, syn);
+	}
+	while ((wait = mini_wait_expired(s)))
+		mini_wait_free(s, wait);
+}
+
+void tcp_timers(struct tcp_stack *s, uint64_t now_ns)
+{
+	struct timer *t;
+
+	stack_at(s, now_ns);
+	while ((t = wheel_expire(&s->wheel, s->now_ns)))
+		conn_timeout(container_of(t, struct tcp_conn, timer));
+	minis_timeout(s);
+}
+
+uint64_t tcp_next_ns(const struct tcp_stack *s)
+{
+	return MIN(wheel_next(&s->wheel), mini_next_ns(s));
+}

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/tx.c - what is due becomes frames, one at a time
+ *
+ *     conn_due(), tx_reply() -> tcp_tx() -> struct tcp_frame -> the port
+ *
+ * Answers that belong to no whole connection go first.  Then connections with
+ * something due take turns, a frame each: a SYN; a probe; what was lost; what is new;
+ * and an ACK alone, when nothing else has carried it.
+ *
+ * Nothing is sent behind the edge of the peer's window, probes excepted, nor beyond
+ * the congestion window, but for the first range of a recovery.
+ *
+ * Spec: RFC 9293 3.8.6, RFC 1122 4.2.3.4, RFC 5681, RFC 896 (Nagle)
+ */
+#include "tcp/conn.h"
+
+#include "ip/checksum.h"
+
+void conn_due(struct tcp_conn *c, unsigned what)
+{
+	if (c->state == TCP_CLOSED)
+		return;
+	if (!c->due)
+		list_add_tail(&c->stack->due, &c->due_link);
+	c->due |= (uint8_t)what;
+}
+
+static void due_done(struct tcp_conn *c, unsigned what)
+{
+	c->due &= (uint8_t)~what;
+	if (!c->due)
+		list_del(&c->due_link);
+}
+
+uint32_t conn_tsval(const struct tcp_conn *c)
+{
+	return now_ms(c->stack) + c->ts_off;
+}
+
+/* --- frames --- */
+
+/* The headers of a frame whose pieces are in place. */
+static void frame_finish(const struct tcp_stack *s, struct tcp_frame *f,
+			 uint8_t laddr, const struct ip_addr *raddr,
+			 const struct tcp_seg *seg)
+{
+	const struct ip_addr *src = &s->cfg.addrs[laddr];
+	uint32_t ip_len = ip_head_len(raddr);
+	uint8_t *tcp = f->head + ip_len;
+	uint32_t tcp_len = tcp_head_build(tcp, seg);
+	struct cksum sum =
+	    ip_pseudo_sum(src, raddr, IP_PROTO_TCP, tcp_len + f->len);
+
+	ip_build(f->head, src, raddr, IP_PROTO_TCP, 0, tcp_len + f->len);
+	f->ip_len = (uint16_t)ip_len;
+	f->head_len = (uint16_t)(ip_len + tcp_len);
+	if (f->gso_size) {
+		store_be16(tcp + 16, (uint16_t)~cksum_end(&sum));
+		return;
+	}
+	cksum_add(&sum, tcp, tcp_len);
+	for (uint32_t i = 0; i < f->n_pieces; i++)
+		cksum_add(&sum, f->pieces[i].data, f->pieces[i].len);
+	store_be16(tcp + 16, cksum_end(&sum));
+}
+
+void tcp_frame_done(struct tcp_frame *f)
+{
+	for (uint32_t i = 0; i < f->n_pieces; i++)
+		extent_put(f->pieces[i].ext);
+	f->n_pieces = 0;
+}
+
+/* Refers to up to @len bytes of the send queue from @seq on.  Return: how many; fewer
+ * when they lie in too many extents. */
+static uint32_t gather(const struct tcp_conn *c, struct tcp_frame *f, seq32 seq,
+		       uint32_t len)
+{
+	const struct node *n = c->sndq.head;
+	uint32_t done = 0;
+
+	while (len && !seq_lt(seq, seq_add(n->seq, n->len)))
+		n = n->next;
+	for (; done < len && f->n_pieces < TCP_FRAME_PIECES; n = n->next) {
+		uint32_t skip = seq_len(n->seq, seq_add(seq, done));
+		uint32_t part = MIN(n->len - skip, len - done);
+
+		f->pieces[f->n_pieces++] =
+		    (struct tcp_piece){ extent_get(n->ext),
+					n->ext->data + n->off + skip, part };
+		done += part;
+	}
+	f->len = done;
+	return done;
+}
+
+/* The window field; what it says is kept in rcv_adv, to be true. */
+static uint16_t window_field(struct tcp_conn *c)
+{
+	rcv_window_update(c);
+	uint32_t wnd = seq_len(c->rcv_nxt, c->rcv_adv) >> c->rcv_wscale;
+	return (uint16_t)MIN(wnd, 65535u);
+}
+
+/* The fields that all segments of a synchronised connection share, and what follows
+ * from an ACK that leaves. */
+static struct tcp_seg seg_begin(struct tcp_conn *c, seq32 seq, unsigned flags)
+{
+	struct tcp_seg seg = { .sport = c->flow.lport,
+			       .dport = c->flow.rport,
+			       .seq = seq,
+			       .ack = c->rcv_nxt,
+			       .flags = (uint8_t)(flags | TCP_ACK),
+			       .wnd = window_field(c),
+			       .wscale = TCP_NO_WSCALE,
+			       .has_ts = c->flags & CONN_TS,
+			       .tsval = conn_tsval(c),
+			       .tsecr = c->ts_recent };
+
+	seg.n_sacks = (uint8_t)rcvq_sacks(c, seg.sacks);
+	c->flags &= ~(uint32_t)CONN_DSACK;
+	c->last_ack_sent = c->rcv_nxt;
+	c->ack_at_ns = WHEEL_NEVER;
+	if (c->n_quick)
+		c->n_quick--;
+	c->last_tx_ns = c->stack->now_ns;
+	due_done(c, TX_ACK);
+	return seg;
+}
+
+static bool send_alone(struct tcp_conn *c, struct tcp_frame *f, seq32 seq)
+{
+	struct tcp_seg seg = seg_begin(c, seq, 0);
+
+	frame_finish(c->stack, f, c->flow.laddr, &c->flow.raddr, &seg);
+	return true;
+}
+
+static bool send_syn(struct tcp_conn *c, struct tcp_frame *f)
+{
+	struct tcp_stack *s = c->stack;
+	bool is_reply = c->state == TCP_SYN_RCVD;
+	uint32_t offers = s->cfg.offers;
+	struct tcp_seg seg = { .sport = c->flow.lport,
+			       .dport = c->flow.rport,
+			       .seq = c->iss,
+			       .flags = TCP_SYN,
+			       .mss = stack_mss(s, &c->flow.raddr) };
+
+	due_done(c, TX_SYN | TX_ACK);
+	if (is_reply) {
+		seg.flags |= TCP_ACK;
+		seg.ack = c->rcv_nxt;
+		seg.tsecr = c->ts_recent;
+		offers &= (c->flags & CONN_TS ? TCP_OFFER_TS : 0u) |
+			  (c->flags & CONN_SACK ? TCP_OFFER_SACK : 0u) |
+			  (c->flags & CONN_WSCALE ? TCP_OFFER_WSCALE : 0u);
+	}
+	seg.has_ts = offers & TCP_OFFER_TS;
+	seg.tsval = conn_tsval(c);
+	seg.is_sack_ok = offers & TCP_OFFER_SACK;
+	seg.wscale =
+	    offers & TCP_OFFER_WSCALE ? stack_wscale(s) : TCP_NO_WSCALE;
+	seg.wnd = (uint16_t)MIN(s->cfg.rcv_buf, 65535u);
+	c->last_tx_ns = s->now_ns;
+	frame_finish(s, f, c->flow.laddr, &c->flow.raddr, &seg);
+	return true;
+}
+
+/* --- data --- */
+
+/* Payload of one segment, with the SACK blocks that it will carry. */
+static uint32_t seg_room(const struct tcp_conn *c)
+{
+	struct tcp_sack sacks[TCP_SACK_MAX];
+	uint32_t n = rcvq_sacks(c, sacks);
+
+	return c->mss - (n ? 4 + 8 * n : 0);
+}
+
+/* Payload of one frame. */
+static uint32_t frame_room(const struct tcp_conn *c, uint32_t room)
+{
+	uint32_t n = c->stack->cfg.gso_max / room;
+
+	return n > 1 ? n * room : room;
+}
+
+static void range_sent(struct tcp_conn *c, struct node *n)
+{
+	n->xmit_ns = c->stack->now_ns;
+	due_done(c, TX_FORCE | TX_PUSH);
+	if (c->rtx_kind == RTX_PERSIST)
+		c->n_rtx = 0;
+	conn_rtx_update(c, false);
+}
+
+static void send_range(struct tcp_conn *c, struct tcp_frame *f,
+		       const struct node *n, uint32_t bytes)
+{
+	bool is_end = seq_eq(seq_add(n->seq, bytes), c->snd_end);
+	uint32_t room = seg_room(c);
+
+	f->gso_size = bytes > room ? (uint16_t)room : 0;
+	struct tcp_seg seg =
+	    seg_begin(c, n->seq,
+		      (bytes && is_end ? TCP_PSH : 0u) |
+			  (n->flags & NODE_FIN ? TCP_FIN : 0u));
+	frame_finish(c->stack, f, c->flow.laddr, &c->flow.raddr, &seg);
+}
+
+/* The first range that is lost. */
+static bool send_lost(struct tcp_conn *c, struct tcp_frame *f)
+{
+	uint32_t pipe = conn_pipe(c), room = seg_room(c);
+	struct node *n = c->sent.head;
+
+	if (!c->lost_bytes ||
+	    (pipe && pipe + c->mss > c->cwnd && !(c->due & TX_FORCE)))
+		return false;
+	while (!(n->flags & NODE_LOST))
+		n = n->next;
+	uint32_t bytes = n->len - !!(n->flags & NODE_FIN);
+	if (bytes > room && sent_split(c, n, seq_add(n->seq, room)))
+		bytes = room;
+	c->lost_bytes -= n->len;
+	n->flags = (uint8_t)((n->flags & ~NODE_LOST) | NODE_RETX);
+	uint32_t got = gather(c, f, n->seq, MIN(bytes, frame_room(c, room)));
+	struct node part = *n;
+	/* What could be neither cut nor sent whole is found lost again. */
+	if (got < bytes)
+		part.flags &= (uint8_t)~NODE_FIN;
+	send_range(c, f, &part, got);
+	range_sent(c, n);
+	return true;
+}
+
+/* Bytes behind snd_nxt that the peer's window has room for. */
+static uint32_t usable_window(const struct tcp_conn *c)
+{
+	seq32 edge = seq_add(c->snd_una, c->snd_wnd);
+
+	return seq_lt(c->snd_nxt, edge) ? seq_len(c->snd_nxt, edge) : 0;
+}
+
+static bool nagle_holds(const struct tcp_conn *c)
+{
+	if (c->flags & (CONN_NODELAY | CONN_SHUT_WR) || c->due & TX_PUSH)
+		return false;
+	/* Minshall: one small segment may be under way. */
+	return seq_lt(c->snd_una, c->snd_sml);
+}
+
+/* How many bytes the next new segment, or several in one frame, may have; 0: none. */
+static uint32_t new_bytes(struct tcp_conn *c, uint32_t room)
+{
+	uint32_t avail = seq_len(c->snd_nxt, c->snd_end);
+	uint32_t pipe = conn_pipe(c), usable = usable_window(c);
+	uint32_t most = MIN(avail, usable), n = MIN(most, frame_room(c, room));
+	uint32_t cwnd = c->cwnd > pipe ? c->cwnd - pipe : 0;
+
+	if (!n)
+		return 0;
+	if (pipe && cwnd < MIN(n, room)) {
+		c->flags |= CONN_CWND_LIMITED;
+		return 0;
+	}
+	if (n >= room) {
+		n = MIN(n, cwnd > room ? cwnd : room);
+		return n - n % room;
+	}
+	/* RFC 1122 section 4.2.3.4: a small segment only at the end of the bytes, or
+	 * when the window was never much larger. */
+	if (n < avail)
+		return n >= c->max_wnd / 2 || c->due & TX_PUSH ? n : 0;
+	return nagle_holds(c) ? 0 : n;
+}
+
+static struct node *range_new(struct tcp_conn *c)
+{
+	struct pool *p = &c->stack->pool_nodes;
+
+	/* The rest is for what comes in, and for ranges that are split. */
+	return p->n_free < p->n / 8 ? NULL : pool_get(p);
+}
+
+static void range_add(struct tcp_conn *c, struct node *n)
+{
+	if (c->sent.tail)
+		c->sent.tail->next = n;
+	else
+		c->sent.head = n;
+	c->sent.tail = n;
+	c->snd_nxt = seq_add(c->snd_nxt, n->len);
+}
+
+/* RFC 5681 section 4.1: after a pause the path is not known any more. */
+static void restart_after_idle(struct tcp_conn *c)
+{
+	uint32_t initial = INITIAL_WINDOW * (uint32_t)c->mss;
+
+	if (!c->sent.head && c->cwnd > initial &&
+	    c->stack->now_ns - c->last_tx_ns > c->rto_ns)
+		c->cwnd = initial;
+}
+
+static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
+{
+	bool has_fin =
+	    (c->flags & (CONN_SHUT_WR | CONN_FIN_SENT)) == CONN_SHUT_WR;
+	uint32_t room, bytes, avail;
+
+	if (!conn_has_unsent(c) || (c->lost_bytes && !(c->due & TX_PUSH)))
+		return false;
+	restart_after_idle(c);
+	room = seg_room(c);
+	avail = c->flags & CONN_FIN_SENT ? 0 : seq_len(c->snd_nxt, c->snd_end);
+	bytes = avail ? new_bytes(c, room) : 0;
+	has_fin = has_fin && bytes == avail && usable_window(c) > bytes;
+	if (!bytes && !has_fin)
+		return false;
+	struct node *n = range_new(c);
+	if (!n)
+		return false;
+	*n = (struct node){ .seq = c->snd_nxt };
+	if (bytes && gather(c, f, c->snd_nxt, bytes) < bytes) {
+		bytes = f->len;
+		has_fin = false;
+	}
+	n->len = bytes + has_fin;
+	if (has_fin) {
+		n->flags = NODE_FIN;
+		c->flags |= CONN_FIN_SENT;
+	}
+	if (bytes % room)
+		c->snd_sml = seq_add(c->snd_nxt, bytes);
+	range_add(c, n);
+	send_range(c, f, n, bytes);
+	range_sent(c, n);
+	return true;
+}
+
+static bool send_data(struct tcp_conn *c, struct tcp_frame *f)
+{
+	c->flags &= ~(uint32_t)CONN_CWND_LIMITED;
+	return send_lost(c, f) || send_new(c, f);
+}
+
+static bool conn_tx(struct tcp_conn *c, struct tcp_frame *f)
+{
+	if (c->due & TX_SYN)
+		return send_syn(c, f);
+	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD) {
+		bool is_ack = c->due & TX_ACK;
+
+		due_done(c, UINT8_MAX);
+		return is_ack && send_alone(c, f, c->snd_nxt);
+	}
+	if (c->due & TX_PROBE) {
+		due_done(c, TX_PROBE);
+		/* A byte that is acknowledged already: the peer must answer. */
+		return send_alone(c, f, seq_sub(c->snd_una, 1));
+	}
+	if (c->due & TX_DATA) {
+		if (send_data(c, f))
+			return true;
+		due_done(c, TX_DATA | TX_FORCE | TX_PUSH);
+		conn_rtx_update(c, false);
+	}
+	if (c->due & TX_ACK)
+		return send_alone(c, f, c->snd_nxt);
+	return false;
+}
+
+/* --- segments without a connection --- */
+
+void tx_reply(struct tcp_stack *s, const struct tcp_reply *r)
+{
+	if (s->reply_head - s->reply_tail == TX_REPLIES) {
+		drop(s, DROP_REPLY_LIMIT);
+		return;
+	}
+	s->replies[s->reply_head++ % TX_REPLIES] = *r;
+}
+
+/* RFC 9293 section 3.10.7.1: the reset that the sender of a segment believes. */
+void tx_reset_for(struct tcp_stack *s, const struct arrival *a)
+{
+	struct tcp_reply r = { .raddr = *a->raddr,
+			       .laddr = a->laddr,
+			       .seg = { .sport = a->seg.dport,
+					.dport = a->seg.sport,
+					.flags = TCP_RST,
+					.wscale = TCP_NO_WSCALE } };
+
+	if (a->seg.flags & TCP_RST)
+		return;
+	if (a->seg.flags & TCP_ACK) {
+		r.seg.seq = a->seg.ack;
+	} else {
+		r.seg.flags |= TCP_ACK;
+		r.seg.ack = seq_add(a->seg.seq, seg_span(&a->seg));
+	}
+	tx_reply(s, &r);
+}
+
+void tx_reset_conn(struct tcp_conn *c)
+{
+	struct tcp_reply r = { .raddr = c->flow.raddr,
+			       .laddr = c->flow.laddr,
+			       .seg = { .sport = c->flow.lport,
+					.dport = c->flow.rport,
+					.seq = c->snd_nxt,
+					.ack = c->rcv_nxt,
+					.flags = TCP_RST | TCP_ACK,
+					.has_ts = c->flags & CONN_TS,
+					.tsval = conn_tsval(c),
+					.tsecr = c->ts_recent,
+					.wscale = TCP_NO_WSCALE } };
+
+	tx_reply(c->stack, &r);
+}
+
+bool tcp_tx(struct tcp_stack *s, struct tcp_frame *f, uint64_t now_ns)
+{
+	stack_at(s, now_ns);
+	f->n_pieces = 0;
+	f->len = 0;
+	f->gso_size = 0;
+	if (s->reply_tail != s->reply_head) {
+		const struct tcp_reply *r =
+		    &s->replies[s->reply_tail++ % TX_REPLIES];
+
+		frame_finish(s, f, r->laddr, &r->raddr, &r->seg);
+		return true;
+	}
+	while (!list_is_empty(&s->due)) {
+		struct tcp_conn *c =
+		    container_of(s->due.next, struct tcp_conn, due_link);
+
+		if (conn_tx(c, f)) {
+			/* The others' turn. */
+			if (c->due) {
+				list_del(&c->due_link);
+				list_add_tail(&s->due, &c->due_link);
+			}
+			return true;
+		}
+		assert(!c->due);
+	}
+	return false;
+}
