@@ -406,7 +406,8 @@ static struct node *sndq_room(struct tcp_conn *c, uint32_t *room)
 	*room = n ? n->ext->cap - n->off - n->len : 0;
 	if (*room)
 		return n;
-	if (s->pool_nodes.n_free < s->pool_nodes.n / 8)
+	/* Bytes that wait must leave nodes for ranges, or none is ever sent. */
+	if (s->pool_nodes.n_free < s->pool_nodes.n / 4)
 		return NULL;
 	struct extent *e = extent_new(&s->pool_extents);
 	if (!e)
