@@ -187,6 +187,35 @@ static long raw_clone(long nr, const struct args *x)
 	return pid;
 }
 
+/* Those that make processes, replace them, end them, or reach into them. */
+static bool is_of_processes(long nr, const struct args *x, long *r)
+{
+	switch (nr) {
+#ifdef SYS_fork
+	case SYS_fork:
+	case SYS_vfork:
+		return *r = fork(), true;
+#endif
+	case SYS_clone:
+	case SYS_clone3:
+		return *r = raw_clone(nr, x), true;
+	case SYS_execve:
+		return *r = execve((void *)x->a, (void *)x->b, (void *)x->c),
+		       true;
+	case SYS_execveat:
+		return *r = execveat((int)x->a, (void *)x->b, (void *)x->c,
+				     (void *)x->d, (int)x->e),
+		       true;
+	case SYS_exit_group:
+		_exit((int)x->a);
+	case SYS_pidfd_getfd:
+		return *r = pidfd_getfd((int)x->a, (int)x->b, (unsigned)x->c),
+		       true;
+	default:
+		return false;
+	}
+}
+
 /* Those in which a file of ours may stand anywhere, or come about. */
 static bool needs_look(long nr, const struct args *x, long *r)
 {
@@ -206,9 +235,6 @@ static bool needs_look(long nr, const struct args *x, long *r)
 		return *r = epoll_create((int)x->a), true;
 	case SYS_dup2:
 		return *r = dup2((int)x->a, (int)x->b), true;
-	case SYS_fork:
-	case SYS_vfork:
-		return *r = fork(), true;
 #endif
 	case SYS_ppoll:
 		return *r = raw_ppoll(x), true;
@@ -233,21 +259,6 @@ static bool needs_look(long nr, const struct args *x, long *r)
 	case SYS_close_range:
 		return *r = close_range((unsigned)x->a, (unsigned)x->b,
 					(int)x->c),
-		       true;
-	case SYS_clone:
-	case SYS_clone3:
-		return *r = raw_clone(nr, x), true;
-	case SYS_execve:
-		return *r = execve((void *)x->a, (void *)x->b, (void *)x->c),
-		       true;
-	case SYS_execveat:
-		return *r = execveat((int)x->a, (void *)x->b, (void *)x->c,
-				     (void *)x->d, (int)x->e),
-		       true;
-	case SYS_exit_group:
-		_exit((int)x->a);
-	case SYS_pidfd_getfd:
-		return *r = pidfd_getfd((int)x->a, (int)x->b, (unsigned)x->c),
 		       true;
 	case SYS_io_uring_setup:
 		*r = kernel(nr, x);
@@ -278,7 +289,7 @@ OSF_API long syscall(long nr, ...)
 	va_end(ap);
 	if ((table_load((int)x.a) &&
 	     (moves_bytes(nr, &x, &r) || changes_fd(nr, &x, &r))) ||
-	    needs_look(nr, &x, &r))
+	    needs_look(nr, &x, &r) || is_of_processes(nr, &x, &r))
 		return r;
 	return kernel(nr, &x);
 }

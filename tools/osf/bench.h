@@ -150,6 +150,10 @@ int run_pair(struct bench_run *r, const char *const *server, const char *port,
 	     const char *const *client, char **text);
 /* The number that follows the last @key in @text, into r->value. */
 int run_value(struct bench_run *r, const char *text, const char *key);
+/* Our own peers as such a pair, and the figure called @key: both by "bench-peer", the
+ * client with up to two arguments behind the port. */
+int run_peers(struct bench_run *r, const char *server, const char *client,
+	      const char *arg1, const char *arg2, const char *key);
 double run_timeout_s(const struct bench_run *r);
 
 /* bench_judge.c */

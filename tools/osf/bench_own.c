@@ -67,8 +67,8 @@ static int ucx(struct bench_run *r, const char *test, double per_second,
 }
 
 /* A pair of peers; the client has up to two arguments after the port. */
-static int peers(struct bench_run *r, const char *server, const char *client,
-		 const char *arg1, const char *arg2, const char *key)
+int run_peers(struct bench_run *r, const char *server, const char *client,
+	      const char *arg1, const char *arg2, const char *key)
 {
 	const char *self = r->args->self;
 	struct port_text port;
@@ -93,21 +93,21 @@ int bench_pingpong(struct bench_run *r)
 {
 	if (r->side == SIDE_UCX)
 		return ucx(r, "tag_lat", 500e3, 1);
-	return peers(r, "echo", "pingpong", seconds_text(r).s, NULL,
-		     "one_way_us ");
+	return run_peers(r, "echo", "pingpong", seconds_text(r).s, NULL,
+			 "one_way_us ");
 }
 
 int bench_messages(struct bench_run *r)
 {
 	if (r->side == SIDE_UCX)
 		return ucx(r, "tag_bw", 4e6, 7);
-	return peers(r, "sink", "flood", seconds_text(r).s, NULL, "rate ");
+	return run_peers(r, "sink", "flood", seconds_text(r).s, NULL, "rate ");
 }
 
 int bench_oneshot(struct bench_run *r)
 {
-	return peers(r, "oneshot-server", "oneshot", seconds_text(r).s, NULL,
-		     "rate ");
+	return run_peers(r, "oneshot-server", "oneshot", seconds_text(r).s,
+			 NULL, "rate ");
 }
 
 int bench_passthrough(struct bench_run *r)

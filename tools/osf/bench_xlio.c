@@ -12,28 +12,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* One pair: a server and a client with up to two arguments behind the port. */
+/* The same with the figure as @value. */
 static int pair(struct bench_run *r, const char *server, const char *client,
 		const char *arg1, const char *arg2, const char *key,
 		double *value)
 {
-	const char *self = r->args->self;
-	struct port_text port;
-	char *text = NULL;
+	int err = run_peers(r, server, client, arg1, arg2, key);
 
-	if (run_port(r, &port) < 0)
-		return -EADDRINUSE;
-	int err = run_pair(
-	    r,
-	    (const char *const[]){ self, "bench-peer", server, port.s, NULL },
-	    port.s,
-	    (const char *const[]){ self, "bench-peer", client, port.s, arg1,
-				   arg2, NULL },
-	    &text);
-	if (!err)
-		err = run_value(r, text, key);
 	*value = r->value;
-	free(text);
 	return err;
 }
 
