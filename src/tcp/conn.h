@@ -267,6 +267,7 @@ struct arrival {
 	uint32_t off; /* of the payload */
 	const struct ip_addr *raddr;
 	uint8_t laddr;
+	bool is_lent; /* TCP_RX_LENT */
 };
 
 static inline void drop(struct tcp_stack *s, enum drop_reason why)

@@ -179,6 +179,10 @@ bool rcvq_add(struct tcp_conn *c, const struct arrival *a)
 {
 	dassert(seq_le(c->rcv_nxt, a->seg.seq));
 	dassert(seq_le(seq_add(a->seg.seq, a->seg.len), c->rcv_adv));
+	if (a->is_lent) {
+		drop(c->stack, DROP_FRAME_POOL);
+		return false;
+	}
 	if (seq_eq(a->seg.seq, c->rcv_nxt))
 		return add_in_order(c, a);
 	c->ooo_recent = a->seg.seq;

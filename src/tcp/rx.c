@@ -413,7 +413,9 @@ static void tcp_segment_rx(struct tcp_stack *s, struct extent *e, uint32_t off,
 			   const struct ip_packet *ip, unsigned flags)
 {
 	const uint8_t *l4 = e->data + off + ip->l4_off;
-	struct arrival a = { .ext = e, .raddr = &ip->src };
+	struct arrival a = { .ext = e,
+			     .raddr = &ip->src,
+			     .is_lent = flags & TCP_RX_LENT };
 	int laddr = local_index(s, &ip->dst);
 	int err = tcp_head_parse(l4, ip->l4_len, &a.seg);
 

@@ -95,6 +95,7 @@ enum tcp_events {
 
 enum tcp_rx_flags {
 	TCP_RX_SUM_GOOD = 1, /* the port vouches for the TCP checksum */
+	TCP_RX_LENT = 2,     /* no reference is taken, so no text is kept */
 };
 
 /* --- the stack --- */
@@ -114,6 +115,10 @@ void tcp_stack_fini(struct tcp_stack *s);
  * tcp_rx() - a frame has come in
  * @e: holds the frame; the caller's reference stays the caller's
  * @off, @len: where in @e the IP header begins, and the frame's bytes
+ *
+ * Programs that read slowly can hold all the memory that a port has for frames.  Its
+ * last one is given with TCP_RX_LENT, and is free again on return: opening, closing
+ * and ACKs go on, and text comes again.
  */
 void tcp_rx(struct tcp_stack *s, struct extent *e, uint32_t off, uint32_t len,
 	    unsigned flags, uint64_t now_ns);

@@ -20,6 +20,7 @@
 #define ACTIVE_PORT 5000
 #define RX_CAP_GSO 66000
 #define RX_CAP 9100
+#define RX_RESERVE 1 /* lent only, so that it is always there */
 
 static uint64_t random_next(struct world *w)
 {
@@ -87,7 +88,8 @@ void world_init(struct world *w, const struct world_config *cfg)
 	*w =
 	    (struct world){ .cfg = *cfg, .seed = cfg->seed, .now_ns = 1000000 };
 	for (int i = 0; i < 2; i++) {
-		size_t rx = (size_t)extent_size(rx_cap(cfg)) * cfg->rx_extents;
+		uint32_t n_rx = cfg->rx_extents + RX_RESERVE;
+		size_t rx = (size_t)extent_size(rx_cap(cfg)) * n_rx;
 
 		w->stack_mem[i] =
 		    aligned_alloc(64, tcp_stack_bytes(&cfg->stack[i]));
@@ -97,7 +99,7 @@ void world_init(struct world *w, const struct world_config *cfg)
 		w->stack[i] =
 		    tcp_stack_init(w->stack_mem[i], &cfg->stack[i], w->now_ns);
 		pool_init(&w->rx_pool[i], w->rx_mem[i],
-			  extent_size(rx_cap(cfg)), cfg->rx_extents);
+			  extent_size(rx_cap(cfg)), n_rx);
 		wire_init(&w->wire[i], &cfg->wire[i],
 			  cfg->seed * 2 + (unsigned)i);
 		for (uint32_t p = 0; p < cfg->n_pairs; p++)
@@ -351,25 +353,30 @@ static void frames_out(struct world *w)
 		}
 }
 
+static void frame_in(struct world *w, int side, const struct wire_packet *p)
+{
+	struct pool *pool = &w->rx_pool[side];
+	unsigned flags = p->is_sum_good ? TCP_RX_SUM_GOOD : 0;
+
+	if (pool->n_free <= RX_RESERVE)
+		tcp_reclaim(w->stack[side]);
+	if (pool->n_free <= RX_RESERVE)
+		flags |= TCP_RX_LENT;
+	struct extent *e = extent_new(pool);
+	assert(e);
+	memcpy(e->data, p->data, p->len);
+	tcp_rx(w->stack[side], e, 0, p->len, flags, w->now_ns);
+	extent_put(e);
+	assert(pool->n_free >= RX_RESERVE);
+}
+
 static void frames_in(struct world *w)
 {
 	struct wire_packet *p;
 
 	for (int i = 0; i < 2; i++)
 		while ((p = wire_take(&w->wire[i], w->now_ns))) {
-			struct extent *e = extent_new(&w->rx_pool[!i]);
-
-			if (!e) {
-				tcp_reclaim(w->stack[!i]);
-				e = extent_new(&w->rx_pool[!i]);
-			}
-			if (e) {
-				memcpy(e->data, p->data, p->len);
-				tcp_rx(w->stack[!i], e, 0, p->len,
-				       p->is_sum_good ? TCP_RX_SUM_GOOD : 0,
-				       w->now_ns);
-				extent_put(e);
-			}
+			frame_in(w, !i, p);
 			free(p);
 		}
 }
