@@ -6,11 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ip/checksum.h"
-#include "ip/tcp_head.h"
-
 #define MILLION 1000000
 #define NS_PER_SEC 1000000000ull
+#define ECN_CE 3
 
 void wire_init(struct wire *w, const struct wire_model *m, uint64_t seed)
 {
@@ -21,8 +19,20 @@ void wire_fini(struct wire *w)
 {
 	for (uint32_t i = 0; i < w->n; i++)
 		free(w->heap[i]);
+	for (uint32_t i = 0; i < WIRE_OLD; i++)
+		free(w->old[i]);
 	free(w->heap);
 	*w = (struct wire){ 0 };
+}
+
+void wire_heal(struct wire *w)
+{
+	const struct wire_model *m = &w->model;
+
+	w->model = (struct wire_model){ .rate_bps = m->rate_bps,
+					.delay_ns = m->delay_ns,
+					.jitter_ns = m->jitter_ns,
+					.queue_bytes = m->queue_bytes };
 }
 
 /* splitmix64 */
@@ -39,6 +49,8 @@ static bool happens(struct wire *w, uint32_t ppm)
 {
 	return ppm && random_next(w) % MILLION < ppm;
 }
+
+/* --- packets under way: a heap --- */
 
 static bool is_before(const struct wire_packet *a, const struct wire_packet *b)
 {
@@ -78,86 +90,265 @@ static struct wire_packet *heap_pop(struct wire *w)
 		i = kid;
 	}
 	w->heap[i] = last;
+	if (w->last == first)
+		w->last = NULL;
 	return first;
 }
 
-/* A byte of the TCP header, ports excepted, becomes another, and its checksum is
- * made to fit: what a broken middlebox does. */
-static void mutate(struct wire *w, uint8_t *p, uint32_t len)
+/* Room for @room bytes, of which @len are taken from @data. */
+static struct wire_packet *packet_new(struct wire *w, const uint8_t *data,
+				      uint32_t len, uint32_t room,
+				      uint64_t at_ns)
 {
-	struct ip_packet ip;
+	struct wire_packet *p = malloc(sizeof(*p) + (room > len ? room : len));
 
-	if (ip_parse(p, len, &ip) || ip.l4_len < TCP_HEAD)
-		return;
-	uint8_t *tcp = p + ip.l4_off;
-	uint32_t head = (tcp[12] >> 4) * 4u;
-	if (head < TCP_HEAD || head > ip.l4_len)
-		return;
-	tcp[4 + random_next(w) % (head - 4)] = (uint8_t)random_next(w);
-	store_be16(tcp + 16, 0);
-	struct cksum sum =
-	    ip_pseudo_sum(&ip.src, &ip.dst, IP_PROTO_TCP, ip.l4_len);
-	cksum_add(&sum, tcp, ip.l4_len);
-	store_be16(tcp + 16, cksum_end(&sum));
+	assert(p);
+	*p = (struct wire_packet){ .at_ns = at_ns,
+				   .order = w->n_order++,
+				   .len = len };
+	memcpy(p->data, data, len);
+	return p;
+}
+
+/* --- faults --- */
+
+/* Return: whether the packet is what it was. */
+static bool corrupt(struct wire *w, struct wire_packet *p)
+{
+	const struct wire_model *m = &w->model;
+	bool is_good = true;
+
+	if (happens(w, m->corrupt)) {
+		uint64_t bit = random_next(w) % (8ull * p->len);
+
+		/* The port checks nothing, so that the stack has to. */
+		p->data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+		p->is_sum_good = is_good = false;
+	}
+	if (happens(w, m->mutate)) {
+		middlebox_mutate(p->data, p->len, random_next(w));
+		is_good = false;
+	}
+	if (happens(w, m->truncate)) {
+		p->len = 1 + (uint32_t)(random_next(w) % p->len);
+		is_good = false;
+	}
+	return is_good;
 }
 
 static void post(struct wire *w, const uint8_t *data, uint32_t len,
 		 bool is_sum_good, uint64_t at_ns)
 {
-	struct wire_packet *p = malloc(sizeof(*p) + len);
+	const struct wire_model *m = &w->model;
 
-	assert(p);
-	*p = (struct wire_packet){ .at_ns = at_ns,
-				   .order = w->n_order++,
-				   .len = len,
-				   .is_sum_good = is_sum_good };
-	memcpy(p->data, data, len);
-	if (happens(w, w->model.corrupt)) {
-		uint64_t bit = random_next(w) % (8ull * len);
+	if (w->last && w->last->is_sum_good == is_sum_good &&
+	    happens(w, m->merge)) {
+		struct wire_packet *p = w->last;
+		uint32_t whole =
+		    middlebox_merge(p->data, p->len, m->merge_bytes, data, len);
 
-		/* The port checks nothing, so that the stack has to. */
-		p->data[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		p->is_sum_good = false;
+		if (whole) {
+			p->len = whole;
+			return;
+		}
 	}
-	if (happens(w, w->model.mutate))
-		mutate(w, p->data, len);
+	struct wire_packet *p =
+	    packet_new(w, data, len, m->merge ? m->merge_bytes : 0, at_ns);
+	p->is_sum_good = is_sum_good;
+	/* Merging repairs the checksum: not that of a broken one. */
+	w->last = corrupt(w, p) ? p : NULL;
 	heap_push(w, p);
 }
 
+static void post_made(struct wire *w, const uint8_t *data, uint32_t len,
+		      uint64_t at_ns)
+{
+	struct wire_packet *p = packet_new(w, data, len, 0, at_ns);
+
+	p->is_forged = true;
+	heap_push(w, p);
+}
+
+/* RFC 3168 is asked for only by packets that say so. */
+static void mark(struct wire *w, uint8_t *data, uint32_t len, uint32_t queued)
+{
+	const struct wire_model *m = &w->model;
+	struct ip_packet ip;
+
+	if (m->bleaches)
+		middlebox_ecn(data, len, 0);
+	if (!m->mark && !m->mark_queue_bytes)
+		return;
+	if (ip_parse(data, len, &ip) || !ip.ecn)
+		return;
+	if (happens(w, m->mark) ||
+	    (m->mark_queue_bytes && queued > m->mark_queue_bytes))
+		middlebox_ecn(data, len, ECN_CE);
+}
+
+/* Somebody else has his say; nothing of it is about the packet itself. */
+static void meddle(struct wire *w, const uint8_t *data, uint32_t len,
+		   uint64_t at_ns)
+{
+	const struct wire_model *m = &w->model;
+	uint8_t made[MIDDLEBOX_MADE];
+	uint32_t n = 0, off;
+
+	if (happens(w, m->forge_rst)) {
+		off = 1 + (uint32_t)(random_next(w) % 100000);
+		off = random_next(w) % 2 ? off : -off;
+		n = middlebox_reset(data, len, off, made);
+	} else if (happens(w, m->kill)) {
+		n = middlebox_reset(data, len, 0, made);
+	}
+	if (n)
+		post_made(w, made, n, at_ns);
+	if (happens(w, m->forge_mtu)) {
+		off = (1u << 30) + (uint32_t)(random_next(w) % (1u << 30));
+		n = middlebox_too_big(data, len, 68, off, made);
+		if (n)
+			post_made(w, made, n, at_ns);
+	}
+	if (!m->replay)
+		return;
+	uint64_t i = random_next(w) % WIRE_OLD;
+	if (w->old[i] && happens(w, m->replay))
+		post_made(w, w->old[i]->data, w->old[i]->len,
+			  at_ns + random_next(w) % (m->replay_ns + 1));
+	free(w->old[i]);
+	w->old[i] = packet_new(w, data, len, 0, at_ns);
+}
+
+static bool is_lost(struct wire *w, const uint8_t *data, uint32_t len,
+		    uint64_t now_ns)
+{
+	const struct wire_model *m = &w->model;
+	uint64_t i = w->n_sent - 1;
+
+	if (i < 64 && m->drop_mask >> i & 1)
+		return true;
+	if (m->drop_nth && w->n_sent % m->drop_nth == 0)
+		return true;
+	if (m->hole_every_ns && now_ns % m->hole_every_ns < m->hole_ns)
+		return true;
+	if (happens(w, w->is_bad ? m->burst_ends : m->burst_begins))
+		w->is_bad = !w->is_bad;
+	if (w->is_bad && happens(w, m->burst_loss))
+		return true;
+	if (m->loss_acks && middlebox_is_ack(data, len) &&
+	    happens(w, m->loss_acks))
+		return true;
+	return happens(w, m->loss);
+}
+
+static bool is_too_big(struct wire *w, const uint8_t *data, uint32_t len,
+		       uint64_t now_ns)
+{
+	const struct wire_model *m = &w->model;
+	uint8_t made[MIDDLEBOX_MADE];
+
+	if (!m->mtu || len <= m->mtu || now_ns < m->mtu_from_ns)
+		return false;
+	if (m->tells_mtu) {
+		uint32_t n = middlebox_too_big(data, len, m->mtu, 0, made);
+
+		if (n)
+			post_made(w, made, n, now_ns + 2 * m->delay_ns);
+	}
+	return true;
+}
+
 /* When a packet is through the bottleneck; UINT64_MAX: the queue is full. */
-static uint64_t through_queue(struct wire *w, uint32_t len, uint64_t now_ns)
+static uint64_t through_queue(struct wire *w, uint32_t len, uint64_t now_ns,
+			      uint32_t *queued)
 {
 	const struct wire_model *m = &w->model;
 
 	if (!m->rate_bps)
 		return now_ns;
 	uint64_t from = w->busy_until_ns > now_ns ? w->busy_until_ns : now_ns;
-	uint64_t queued = (from - now_ns) * m->rate_bps / 8 / NS_PER_SEC;
-	if (m->queue_bytes && queued + len > m->queue_bytes)
+	uint64_t wait = (uint64_t)((unsigned __int128)(from - now_ns) *
+				   m->rate_bps / 8 / NS_PER_SEC);
+	*queued = (uint32_t)MIN(wait, (uint64_t)UINT32_MAX);
+	if (m->queue_bytes && wait + len > m->queue_bytes)
 		return UINT64_MAX;
 	w->busy_until_ns = from + len * 8 * NS_PER_SEC / m->rate_bps;
 	return w->busy_until_ns;
+}
+
+/* --- a packet on its way --- */
+
+static uint64_t arrival(struct wire *w, uint64_t at)
+{
+	const struct wire_model *m = &w->model;
+
+	at += m->delay_ns;
+	if (m->jitter_ns)
+		at += random_next(w) % m->jitter_ns;
+	if (happens(w, m->reorder))
+		return at + m->reorder_ns;
+	w->last_at_ns = at = at > w->last_at_ns ? at : w->last_at_ns;
+	return at;
+}
+
+/* Boxes see a copy of the packet. */
+static void pass(struct wire *w, uint8_t *data, uint32_t len, bool is_sum_good,
+		 uint64_t at, uint32_t queued)
+{
+	const struct wire_model *m = &w->model;
+	uint8_t rest[IP_MAX + 1];
+	uint32_t more = 0;
+
+	mark(w, data, len, queued);
+	if (m->strip)
+		middlebox_strip(data, len, m->strip);
+	if (m->clamp_mss)
+		middlebox_clamp_mss(data, len, m->clamp_mss);
+	meddle(w, data, len, at + m->delay_ns);
+	if (happens(w, m->split))
+		more = middlebox_split(data, &len, rest, random_next(w));
+	for (int i = 0; i < 1 + !!more; i++) {
+		const uint8_t *part = i ? rest : data;
+		uint32_t n = i ? more : len;
+		uint64_t when = arrival(w, at);
+
+		post(w, part, n, is_sum_good, when);
+		if (happens(w, m->duplicate))
+			post(w, part, n, is_sum_good, when + m->reorder_ns);
+	}
+}
+
+static bool is_changed(const struct wire_model *m)
+{
+	return m->mark || m->mark_queue_bytes || m->bleaches || m->strip ||
+	       m->clamp_mss || m->split || m->forge_rst || m->kill ||
+	       m->forge_mtu || m->replay;
 }
 
 void wire_send(struct wire *w, const uint8_t *data, uint32_t len,
 	       bool is_sum_good, uint64_t now_ns)
 {
 	const struct wire_model *m = &w->model;
-	uint64_t i = w->n_sent++;
-	bool is_masked = i < 64 && m->drop_mask >> i & 1;
-	uint64_t at = through_queue(w, len, now_ns);
+	uint8_t copy[IP_MAX + 1];
+	uint32_t queued = 0;
 
-	if (is_masked || at == UINT64_MAX || happens(w, m->loss)) {
+	assert(len <= IP_MAX);
+	w->n_sent++;
+	if (is_lost(w, data, len, now_ns) || is_too_big(w, data, len, now_ns)) {
 		w->n_lost++;
 		return;
 	}
-	at += m->delay_ns;
-	if (m->jitter_ns)
-		at += random_next(w) % m->jitter_ns;
-	if (happens(w, m->reorder))
-		at += m->reorder_ns;
-	else
-		w->last_at_ns = at = at > w->last_at_ns ? at : w->last_at_ns;
+	uint64_t at = through_queue(w, len, now_ns, &queued);
+	if (at == UINT64_MAX) {
+		w->n_lost++;
+		return;
+	}
+	if (is_changed(m)) {
+		memcpy(copy, data, len);
+		pass(w, copy, len, is_sum_good, at, queued);
+		return;
+	}
+	at = arrival(w, at);
 	post(w, data, len, is_sum_good, at);
 	if (happens(w, m->duplicate))
 		post(w, data, len, is_sum_good, at + m->reorder_ns);
