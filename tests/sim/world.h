@@ -1,17 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/world.h - two stacks, two wires, programs, and a clock that is a variable
+ * tests/sim/world.h - stacks, wires, programs, and a clock that is a variable
+ *
+ *     world_app.c  programs  <->  world.c  stacks, time  <->  world_net.c  ports, wires
+ *                                   |
+ *                               world_check.c  invariants
  *
  * Nothing here sleeps or asks for the time: an hour of back-off takes a millisecond.
  * Everything follows from the configuration and the seed in it.  After each step the
- * invariants of world.c are checked; what is wrong aborts, after the seed was printed.
+ * invariants of world_check.c are checked; what is wrong aborts, after the seed was
+ * printed.
+ *
+ * A stack has one wire, on which its packets leave; they arrive where their address
+ * says.  The stack SERVER listens; all others are clients.
  */
 #pragma once
 
+#include "pcapng.h"
 #include "port/sim/wire.h"
 #include "tcp/conn.h"
 
-#define WORLD_PAIRS 8
+#define WORLD_PAIRS 64
+#define WORLD_STACKS 4
+#define WORLD_HELD 64
 
 enum side { CLIENT, SERVER };
 
@@ -23,22 +34,31 @@ struct end_plan {
 	uint64_t read_every_ns; /* 0: as soon as something is there */
 	uint64_t read_from_ns;  /* reads nothing before */
 	uint64_t abort_at_ns;   /* 0: never */
+	uint64_t hold_ns;       /* frames that were read are kept so long */
 	bool has_nodelay;
 	bool closes_early; /* close() after the last byte, without reading on */
 };
 
 struct world_config {
 	uint64_t seed;
-	struct tcp_config stack[2];
-	struct wire_model wire[2]; /* from CLIENT, from SERVER */
-	uint64_t heals_at_ns;      /* from then on the wires lose nothing */
-	uint64_t stall_ns;         /* polls come up to so much late */
+	uint32_t n_stacks; /* 0: two */
+	struct tcp_config stack[WORLD_STACKS];
+	struct wire_model wire[WORLD_STACKS]; /* from each of them */
+	uint64_t heals_at_ns; /* from then on nothing goes wrong any more */
 	uint32_t n_pairs;
 	struct end_plan plan[2][WORLD_PAIRS];
 	uint32_t rx_extents;
 	bool carries_gso;     /* large frames arrive as they were sent */
 	bool is_simultaneous; /* both ends connect */
 	bool is_mutated;      /* bytes may differ: only survival is asked for */
+
+	/* What goes wrong in hosts. */
+	uint64_t stall_ns;     /* polls come up to so much late */
+	uint64_t jump_ns;      /* the clock jumps ahead by up to that */
+	uint64_t slip_ns;      /* stacks are told times up to that old */
+	uint32_t port_frames;  /* a port with so few slots; 0: without end */
+	uint64_t port_hold_ns; /* a frame stays in its slot up to so long */
+	uint64_t steal_every_ns, steal_ns; /* no memory: how often, how long */
 };
 
 struct end {
@@ -49,26 +69,58 @@ struct end {
 	uint64_t read_at_ns;
 	int err; /* that ended it */
 	bool was_open, is_done, got_eof, is_shut;
+	uint64_t done_ns; /* when it was */
+	uint32_t n_ended; /* how often it was told of an error or the end */
 	seq32 una_seen, rcv_seen, adv_seen; /* to see that none goes back */
 	bool is_seen;
+	seq32 edge_seen; /* the window's, as it was sent */
+	bool is_edge_seen;
+};
+
+/* A frame in a port's ring, and what its payload has to be. */
+struct port_slot {
+	struct tcp_frame f;
+	uint64_t leaves_ns;
+	const struct end *end; /* NULL: nothing is known of it */
+	uint32_t off;
+};
+
+struct port {
+	struct port_slot *ring;
+	uint32_t head, tail; /* running freely */
 };
 
 struct world {
 	struct world_config cfg;
 	uint64_t now_ns, seed;
-	struct tcp_stack *stack[2];
-	void *stack_mem[2];
-	struct pool rx_pool[2];
-	void *rx_mem[2];
-	struct wire wire[2];
+	struct tcp_stack *stack[WORLD_STACKS];
+	void *stack_mem[WORLD_STACKS];
+	struct pool rx_pool[WORLD_STACKS];
+	void *rx_mem[WORLD_STACKS];
+	struct wire wire[WORLD_STACKS];
+	struct port port[WORLD_STACKS];
+	void *stolen[WORLD_STACKS]
+		    [4]; /* lists of elements, by their first word */
+	bool has_stolen;
 	struct tcp_listener *listener;
 	struct end ends[2][WORLD_PAIRS];
+	struct {
+		struct extent *e;
+		uint64_t until_ns;
+	} held[WORLD_HELD];
+	uint32_t n_held;
 	uint64_t n_frames, n_steps;
-	uint64_t trace; /* a hash of all that was sent, and when */
+	uint64_t n_resets; /* that stacks have sent */
+	uint64_t trace;    /* a hash of all that was sent, and when */
 	/* Called before each packet is put on a wire; NULL: not. */
 	void (*before_send)(struct world *w, uint32_t mask);
+	/* Called with each packet that is put on a wire; NULL: not. */
+	void (*on_sent)(struct world *w, int from, const uint8_t *p,
+			uint32_t len);
+	void *user;
 	uint32_t mask;
-	bool is_loud; /* SIM_TRACE is set */
+	bool is_loud;        /* SIM_TRACE is set */
+	struct pcapng *pcap; /* NULL: nothing is written */
 };
 
 /* A stack with room for a few connections; IPv4 or IPv6. */
@@ -82,3 +134,39 @@ bool world_step(struct world *w);
 
 /* Steps until all is over, or the instant.  Return: whether all ends are done. */
 bool world_run(struct world *w, uint64_t until_ns);
+
+/* Steps until the instant, whatever is over by then. */
+void world_run_until(struct world *w, uint64_t until_ns);
+
+uint64_t world_random(struct world *w);
+
+/* Which stack an end lives on: clients take turns. */
+int world_host(const struct world *w, enum side side, uint32_t pair);
+
+/* What a stack is told of the time. */
+uint64_t world_clock(struct world *w);
+
+/* --- between the files --- */
+
+#define WORLD_PORT 80
+#define WORLD_ACTIVE_PORT 5000
+
+/* The bytes that an end sends, from @off on; up to WORLD_CHUNK of them. */
+#define WORLD_CHUNK 65536
+const uint8_t *world_bytes(const struct end *e, uint32_t off);
+
+void world_connect(struct world *w, struct end *e, uint16_t lport,
+		   uint16_t rport);
+void world_programs(struct world *w);
+uint64_t world_programs_next(const struct world *w);
+void world_release(struct world *w, uint64_t until_ns);
+
+void world_ports_init(struct world *w);
+void world_ports_fini(struct world *w);
+void world_frames_in(struct world *w);
+void world_frames_out(struct world *w);
+uint64_t world_ports_next(const struct world *w);
+
+void world_check(struct world *w);
+void world_check_frame(struct world *w, int from, const struct tcp_frame *f,
+		       struct port_slot *known);

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/sim/world_check.c - what holds after every step, and of every frame
+ *
+ *   I1  bytes received are the bytes sent, once and in order (world_app.c)
+ *   I2  bytes of a frame are what they were, until the port gives it back (world_net.c)
+ *   I3  at the end all buffers of all pools are free (world.c)
+ *   I4  no data goes beyond what the peer has advertised
+ *   I5  snd_una, rcv_nxt and the window's right edge never move back, the edge also as
+ *       it stands on the wire
+ *   I6  conn_check() of each connection: queues, counters, timers, states
+ *   I7  a retransmission time-out lies between its bounds, and so do retries
+ *   I8  new data stays within the congestion window
+ *   I9  no reset answers a reset (world_net.c)
+ *   I10 a program is told once of the end of its connection (world_app.c)
+ *   I11 no timer is armed that belongs to no living connection
+ */
+#include "world.h"
+
+#define CHECKED_PER_STEP 8
+
+static void check_end(struct end *e)
+{
+	const struct tcp_conn *c = e->conn;
+
+	if (!c || c->state < TCP_ESTABLISHED)
+		return;
+	if (e->is_seen) {
+		assert(seq_le(e->una_seen, c->snd_una));
+		assert(seq_le(e->rcv_seen, c->rcv_nxt));
+		assert(seq_le(e->adv_seen, c->rcv_adv));
+	}
+	e->is_seen = true;
+	e->una_seen = c->snd_una;
+	e->rcv_seen = c->rcv_nxt;
+	e->adv_seen = c->rcv_adv;
+}
+
+static void check_times(const struct tcp_conn *c, uint64_t now_ns)
+{
+	assert(c->rto_ns >= RTO_MIN_NS && c->rto_ns <= RTO_MAX_NS);
+	assert(c->n_rtx <= DATA_RETRIES && c->n_probes <= DATA_RETRIES);
+	if (c->rtx_at_ns != WHEEL_NEVER)
+		assert(c->rtx_at_ns <= now_ns + RTO_MAX_NS);
+}
+
+static void check_stack(struct world *w, const struct tcp_stack *s)
+{
+	const struct list *head = &s->conns;
+	uint32_t n = s->pool_conns.n - s->pool_conns.n_free;
+	uint32_t every = 1 + n / CHECKED_PER_STEP, n_armed = 0;
+	uint64_t i = w->n_steps;
+
+	for (struct list *l = head->next; l != head; l = l->next, i++) {
+		const struct tcp_conn *c =
+		    container_of(l, struct tcp_conn, all_link);
+
+		n_armed += timer_is_armed(&c->timer);
+		if (i % every)
+			continue;
+		conn_check(c);
+		check_times(c, w->now_ns);
+	}
+	assert(n_armed == s->wheel.n_armed);
+}
+
+void world_check(struct world *w)
+{
+	for (uint32_t i = 0; i < w->cfg.n_stacks; i++)
+		check_stack(w, w->stack[i]);
+	for (int i = 0; i < 2; i++)
+		for (uint32_t p = 0; p < w->cfg.n_pairs; p++)
+			check_end(&w->ends[i][p]);
+}
+
+static struct tcp_conn *conn_find(struct world *w, int from, bool is_peer,
+				  const struct ip_packet *ip,
+				  const struct tcp_seg *seg)
+{
+	struct tcp_stack *s = w->stack[from];
+	struct flow *f;
+
+	for (uint32_t i = 0; is_peer && i < w->cfg.n_stacks; i++)
+		if (ip_addr_eq(&w->stack[i]->cfg.addrs[0], &ip->dst))
+			s = w->stack[i];
+	f = is_peer ? flow_find(s, 0, seg->dport, &ip->src, seg->sport)
+		    : flow_find(s, 0, seg->sport, &ip->dst, seg->dport);
+	return f && f->kind == FLOW_CONN
+		   ? container_of(f, struct tcp_conn, flow)
+		   : NULL;
+}
+
+/* I5, on the wire: what the scale cannot say is rounded away. */
+static void check_edge(struct end *e, const struct tcp_conn *c,
+		       const struct tcp_seg *seg)
+{
+	seq32 edge = seq_add(seg->ack, (uint32_t)seg->wnd << c->rcv_wscale);
+
+	if (!(seg->flags & TCP_ACK) || seg->flags & (TCP_SYN | TCP_RST) ||
+	    c->state < TCP_ESTABLISHED || c->flags & CONN_FIN_RCVD)
+		return;
+	if (e->is_edge_seen)
+		assert(
+		    seq_lt(e->edge_seen, seq_add(edge, 1u << c->rcv_wscale)));
+	if (!e->is_edge_seen || seq_lt(e->edge_seen, edge))
+		e->edge_seen = edge;
+	e->is_edge_seen = true;
+}
+
+/* I8.  Segments in flight are counted whole, so that the last one may stand out. */
+static void check_cwnd(const struct tcp_conn *c, const struct tcp_seg *seg,
+		       uint32_t len)
+{
+	bool is_new = seq_eq(seq_add(seg->seq, len + !!(seg->flags & TCP_FIN)),
+			     c->snd_nxt);
+
+	if (len && is_new && c->ca_state == CA_OPEN)
+		assert(conn_pipe(c) <= c->cwnd + 2u * c->mss);
+}
+
+/* Writes to @known what the payload has to be. */
+void world_check_frame(struct world *w, int from, const struct tcp_frame *f,
+		       struct port_slot *known)
+{
+	struct ip_packet ip = { 0 };
+	struct tcp_seg seg;
+	int err = tcp_head_parse(f->head + f->ip_len,
+				 (uint32_t)(f->head_len - f->ip_len), &seg);
+
+	assert(!err);
+	known->end = NULL;
+	if (seg.flags & TCP_RST)
+		w->n_resets++;
+	if (w->cfg.is_mutated)
+		return;
+	bool is_v6 = f->head[0] >> 4 == 6;
+	ip.src = w->stack[from]->cfg.addrs[0];
+	ip.dst = ip.src;
+	memcpy(ip.dst.b + (is_v6 ? 0 : 12), f->head + (is_v6 ? 24 : 16),
+	       is_v6 ? 16 : 4);
+	const struct tcp_conn *c = conn_find(w, from, false, &ip, &seg);
+	const struct tcp_conn *peer = conn_find(w, from, true, &ip, &seg);
+	if (c && c->user) {
+		struct end *e = c->user;
+
+		known->end = e;
+		known->off = seq_len(seq_add(c->iss, 1), seg.seq);
+		check_edge(e, c, &seg);
+		check_cwnd(c, &seg, f->len);
+	}
+	/* I4: the other stack knows what it has advertised. */
+	if (f->len && peer && peer->state >= TCP_ESTABLISHED)
+		assert(seq_le(seq_add(seg.seq, f->len), peer->rcv_adv));
+}
