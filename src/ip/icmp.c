@@ -2,6 +2,8 @@
 /* ip/icmp.c - ICMP errors about TCP; see icmp.h */
 #include "ip/icmp.h"
 
+#include <errno.h>
+
 #include "base/drop.h"
 #include "ip/checksum.h"
 
@@ -9,45 +11,93 @@
 #define ICMP_HEAD 8
 #define QUOTED_TCP 8
 
+struct meaning {
+	enum icmp_kind kind;
+	int err;
+};
+
+#define HARD(name)                                                             \
+	{                                                                      \
+		ICMP_HARD, -name                                               \
+	}
+#define SOFT(name)                                                             \
+	{                                                                      \
+		ICMP_SOFT, -name                                               \
+	}
+
+/* Destination unreachable, by its code: RFC 1122 section 3.2.2.1, RFC 1812 5.2.7.1. */
+static const struct meaning unreachable_v4[] = {
+	SOFT(ENETUNREACH),  SOFT(EHOSTUNREACH), HARD(ENOPROTOOPT),
+	HARD(ECONNREFUSED), SOFT(EMSGSIZE),     SOFT(EOPNOTSUPP),
+	HARD(ENETUNREACH),  HARD(EHOSTDOWN),    HARD(ENONET),
+	HARD(ENETUNREACH),  HARD(EHOSTUNREACH), SOFT(ENETUNREACH),
+	SOFT(EHOSTUNREACH), HARD(EHOSTUNREACH), HARD(EHOSTUNREACH),
+	HARD(EHOSTUNREACH),
+};
+
+/* RFC 4443 section 3.1. */
+static const struct meaning unreachable_v6[] = {
+	SOFT(ENETUNREACH),  HARD(EACCES),       SOFT(EHOSTUNREACH),
+	SOFT(EHOSTUNREACH), HARD(ECONNREFUSED), HARD(EACCES),
+	HARD(EACCES),
+};
+
+static bool is_known(struct icmp_error *e, const struct meaning *of, uint32_t n,
+		     uint8_t code)
+{
+	if (code >= n)
+		return false;
+	e->kind = of[code].kind;
+	e->err = of[code].err;
+	return true;
+}
+
 static bool kind_v4(const uint8_t *p, struct icmp_error *e)
 {
-	if (p[0] == 11) {
-		e->kind = ICMP_SOFT;
-		return true;
-	}
-	if (p[0] != 3 || p[1] > 15)
-		return false;
-	switch (p[1]) {
-	case 4:
-		e->kind = ICMP_TOO_BIG;
-		e->mtu = load_be16(p + 6);
-		return true;
-	case 2:
+	static const struct meaning exceeded[] = { SOFT(EHOSTUNREACH),
+						   SOFT(EHOSTUNREACH) };
+	static const struct meaning wrong[] = { HARD(EPROTO), HARD(EPROTO),
+						HARD(EPROTO) };
+
+	switch (p[0]) {
 	case 3:
-	case 9:
-	case 10:
-	case 13:
-		e->kind = ICMP_HARD;
+		if (!is_known(e, unreachable_v4, ARRAY_LEN(unreachable_v4),
+			      p[1]))
+			return false;
+		if (p[1] == 4) {
+			e->kind = ICMP_TOO_BIG;
+			e->mtu = load_be16(p + 6);
+		}
 		return true;
+	case 11:
+		return is_known(e, exceeded, ARRAY_LEN(exceeded), p[1]);
+	case 12:
+		return is_known(e, wrong, ARRAY_LEN(wrong), p[1]);
 	default:
-		e->kind = ICMP_SOFT;
-		return true;
+		return false;
 	}
 }
 
 static bool kind_v6(const uint8_t *p, struct icmp_error *e)
 {
+	static const struct meaning exceeded[] = { SOFT(EHOSTUNREACH),
+						   SOFT(EHOSTUNREACH) };
+	static const struct meaning wrong[] = { HARD(EPROTO), HARD(EPROTO),
+						HARD(EPROTO) };
+
 	switch (p[0]) {
 	case 1:
-		e->kind = p[1] == 1 || p[1] == 4 ? ICMP_HARD : ICMP_SOFT;
-		return true;
+		return is_known(e, unreachable_v6, ARRAY_LEN(unreachable_v6),
+				p[1]);
 	case 2:
 		e->kind = ICMP_TOO_BIG;
+		e->err = -EMSGSIZE;
 		e->mtu = load_be32(p + 4);
 		return true;
 	case 3:
-		e->kind = ICMP_SOFT;
-		return true;
+		return is_known(e, exceeded, ARRAY_LEN(exceeded), p[1]);
+	case 4:
+		return is_known(e, wrong, ARRAY_LEN(wrong), p[1]);
 	default:
 		return false;
 	}

@@ -14,7 +14,7 @@
 
 enum icmp_kind {
 	ICMP_SOFT,    /* may pass: network or host unreachable, time exceeded */
-	ICMP_HARD,    /* port or protocol unreachable, prohibited */
+	ICMP_HARD,    /* port or protocol unreachable, prohibited, malformed */
 	ICMP_TOO_BIG, /* the packet did not fit; mtu says what does */
 };
 
@@ -24,6 +24,7 @@ struct icmp_error {
 	struct ip_addr src, dst;
 	uint16_t sport, dport;
 	seq32 seq;
+	int err;      /* negative errno: what a program is told, as in Linux */
 	uint32_t mtu; /* of ICMP_TOO_BIG; 0: a router that does not say */
 };
 

@@ -55,6 +55,8 @@ static void range_arrived(struct tcp_conn *c, const struct node *n,
 	bool is_retx = n->flags & NODE_RETX;
 
 	t->delivered += n->len;
+	if (n->flags & NODE_PROBE)
+		pmtu_probe_arrived(c);
 	if (!is_retx) {
 		t->rtt_ns = rtt ? rtt : 1;
 		if (seq_lt(node_end(n), c->sack_high))
@@ -150,7 +152,10 @@ bool sent_split(struct tcp_conn *c, struct node *n, seq32 at)
 	rest->seq = at;
 	rest->len = seq_len(at, node_end(n));
 	n->len = seq_len(n->seq, at);
-	n->flags &= (uint8_t)~NODE_FIN;
+	if (n->flags & NODE_PROBE)
+		c->mtu_probe = 0; /* cut on its way: it tells nothing */
+	rest->flags &= (uint8_t)~NODE_PROBE;
+	n->flags &= (uint8_t) ~(NODE_FIN | NODE_PROBE);
 	n->next = rest;
 	if (c->sent.tail == n)
 		c->sent.tail = rest;
@@ -191,6 +196,12 @@ static void block_rx(struct tcp_conn *c, struct tcp_sack b, struct told *t)
 
 static void mark_lost(struct tcp_conn *c, struct node *n)
 {
+	c->flags &= ~(uint32_t)CONN_PROBE_LOST;
+	if (n->flags & NODE_PROBE) {
+		c->flags |= c->lost_bytes ? 0u : CONN_PROBE_LOST;
+		n->flags &= (uint8_t)~NODE_PROBE;
+		pmtu_probe_lost(c);
+	}
 	n->flags |= NODE_LOST;
 	c->lost_bytes += n->len;
 }
@@ -307,8 +318,10 @@ static void window_rx(struct tcp_conn *c, const struct tcp_seg *seg,
 /* RFC 5681: the window falls once for all that was lost in one flight. */
 static void recovery_enter(struct tcp_conn *c)
 {
-	c->ssthresh = c->cc->ssthresh(c);
-	c->cwnd = c->ssthresh;
+	if (!(c->flags & CONN_PROBE_LOST)) {
+		c->ssthresh = c->cc->ssthresh(c);
+		c->cwnd = c->ssthresh;
+	}
 	c->recover = c->snd_nxt;
 	c->ca_state = CA_RECOVERY;
 	conn_due(c, TX_DATA | TX_FORCE);

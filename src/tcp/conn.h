@@ -63,8 +63,9 @@ struct node {
 enum node_flags {
 	NODE_FIN = 1, /* a FIN follows the bytes */
 	NODE_SACKED = 2,
-	NODE_LOST = 4, /* to be sent again */
-	NODE_RETX = 8, /* was sent more than once */
+	NODE_LOST = 4,   /* to be sent again */
+	NODE_RETX = 8,   /* was sent more than once */
+	NODE_PROBE = 16, /* larger than the path is known to carry */
 };
 
 struct queue {
@@ -136,8 +137,10 @@ enum conn_flags {
 	CONN_REORDERS = 1 << 10,    /* the path was seen to reorder */
 	CONN_SYN_RETX = 1 << 11,
 	CONN_IN_TABLE = 1 << 12,
-	CONN_DSACK = 1 << 13,     /* the next ACK tells of a duplicate */
-	CONN_ACCEPTING = 1 << 15, /* in its listener's queue */
+	CONN_DSACK = 1 << 13,      /* the next ACK tells of a duplicate */
+	CONN_ACCEPTING = 1 << 15,  /* in its listener's queue */
+	CONN_MTU_LOW = 1 << 20,    /* the path may carry more than the MSS */
+	CONN_PROBE_LOST = 1 << 21, /* and nothing else is lost */
 };
 
 enum ca_state {
@@ -216,7 +219,12 @@ struct tcp_conn {
 	uint64_t challenge_ns; /* of the last answer to what is wrong */
 	uint32_t user_timeout_ms;
 	uint32_t keep_idle_s, keep_interval_s, keep_probes;
-	int32_t err; /* negative errno */
+	int32_t err;      /* negative errno */
+	int16_t soft_err; /* negative errno: what a time-out is told as */
+	uint16_t mss_max; /* payload of a segment that both ends take */
+	uint16_t path_mtu, mtu_high; /* see pmtu.c */
+	uint16_t mtu_probe;          /* size of the probe under way, or 0 */
+	uint64_t mtu_probe_ns;       /* no probe before it */
 	void *user;
 	const struct tcp_cc *cc;
 	union tcp_cc_state cc_state;
@@ -364,6 +372,20 @@ void sent_free(struct tcp_conn *c);
 bool sent_split(struct tcp_conn *c, struct node *n, seq32 at);
 void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns);
 
+/* icmp.c */
+void icmp_rx(struct tcp_stack *s, const struct ip_packet *ip,
+	     const uint8_t *l4);
+
+/* pmtu.c: how much fits the path */
+void pmtu_init(struct tcp_conn *c);
+void pmtu_sync(struct tcp_conn *c);
+void pmtu_too_big(struct tcp_conn *c, uint32_t mtu);
+void pmtu_timeout(struct tcp_conn *c);
+uint32_t pmtu_probe_size(struct tcp_conn *c, uint32_t bytes);
+void pmtu_probe_sent(struct tcp_conn *c);
+void pmtu_probe_arrived(struct tcp_conn *c);
+void pmtu_probe_lost(struct tcp_conn *c);
+
 /* tx.c */
 void conn_due(struct tcp_conn *c, unsigned what);
 void tx_reply(struct tcp_stack *s, const struct tcp_reply *r);
@@ -385,5 +407,6 @@ void conn_fail(struct tcp_conn *c, int err);
 void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
 		      uint8_t wscale);
 void conn_established(struct tcp_conn *c);
+int stack_addr(const struct tcp_stack *s, const struct ip_addr *a);
 uint16_t stack_mss(const struct tcp_stack *s, const struct ip_addr *raddr);
 uint8_t stack_wscale(const struct tcp_stack *s);

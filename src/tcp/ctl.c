@@ -118,6 +118,15 @@ uint64_t tcp_dropped(const struct tcp_stack *s, enum drop_reason why)
 	return s->drops[why];
 }
 
+/* Return: the index of an address of ours, or -EADDRNOTAVAIL. */
+int stack_addr(const struct tcp_stack *s, const struct ip_addr *a)
+{
+	for (uint32_t i = 0; i < s->cfg.n_addrs; i++)
+		if (ip_addr_eq(&s->cfg.addrs[i], a))
+			return (int)i;
+	return -EADDRNOTAVAIL;
+}
+
 /* What we say we take: without options, RFC 6691. */
 uint16_t stack_mss(const struct tcp_stack *s, const struct ip_addr *raddr)
 {
@@ -154,6 +163,7 @@ struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f)
 	c->ts_off = flow_ts_off(s, &c->flow);
 	c->last_rx_ns = s->now_ns;
 	c->cc = s->cfg.cc;
+	pmtu_init(c);
 	c->n_quick = QUICK_ACKS;
 	c->flags = CONN_IN_TABLE;
 	flow_add(s, &c->flow);
@@ -204,7 +214,8 @@ void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
 	mss = MIN(mss, (uint32_t)stack_mss(s, &c->flow.raddr));
 	if (offers & TCP_OFFER_TS)
 		mss = mss > 12 ? mss - 12 : 0;
-	c->mss = (uint16_t)(mss > MSS_MIN ? mss : MSS_MIN);
+	c->mss_max = (uint16_t)(mss > MSS_MIN ? mss : MSS_MIN);
+	pmtu_sync(c);
 	c->cwnd = INITIAL_WINDOW * (uint32_t)c->mss;
 	c->ssthresh = 1u << 30;
 	c->cc->init(c);
@@ -259,19 +270,11 @@ struct tcp_conn *tcp_next_ready(struct tcp_stack *s)
 
 /* --- opening --- */
 
-static int addr_index(const struct tcp_stack *s, const struct ip_addr *a)
-{
-	for (uint32_t i = 0; i < s->cfg.n_addrs; i++)
-		if (ip_addr_eq(&s->cfg.addrs[i], a))
-			return (int)i;
-	return -EADDRNOTAVAIL;
-}
-
 int tcp_listen(struct tcp_stack *s, const struct ip_addr *addr, uint16_t port,
 	       uint32_t backlog, struct tcp_listener **out)
 {
 	struct tcp_listener *free = NULL;
-	int laddr = addr ? addr_index(s, addr) : -1;
+	int laddr = addr ? stack_addr(s, addr) : -1;
 
 	assert(port);
 	if (addr && laddr < 0)
@@ -357,7 +360,7 @@ int tcp_connect(struct tcp_stack *s, const struct ip_addr *laddr,
 			  .lport = lport,
 			  .rport = rport,
 			  .kind = FLOW_CONN };
-	int index = addr_index(s, laddr);
+	int index = stack_addr(s, laddr);
 
 	stack_at(s, now_ns);
 	if (index < 0)

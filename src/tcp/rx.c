@@ -251,6 +251,7 @@ static bool ack_field_rx(struct tcp_conn *c, struct arrival *a)
 	}
 	if (!check_ack(c, &a->seg))
 		return false;
+	c->soft_err = 0; /* whatever it was, it has passed */
 	ack_rx(c, &a->seg);
 	return fin_is_acked(c);
 }
@@ -401,14 +402,6 @@ static void flow_rx(struct tcp_stack *s, struct flow *f, struct arrival *a)
 	}
 }
 
-static int local_index(const struct tcp_stack *s, const struct ip_addr *a)
-{
-	for (uint32_t i = 0; i < s->cfg.n_addrs; i++)
-		if (ip_addr_eq(&s->cfg.addrs[i], a))
-			return (int)i;
-	return -1;
-}
-
 static void tcp_segment_rx(struct tcp_stack *s, struct extent *e, uint32_t off,
 			   const struct ip_packet *ip, unsigned flags)
 {
@@ -416,7 +409,7 @@ static void tcp_segment_rx(struct tcp_stack *s, struct extent *e, uint32_t off,
 	struct arrival a = { .ext = e,
 			     .raddr = &ip->src,
 			     .is_lent = flags & TCP_RX_LENT };
-	int laddr = local_index(s, &ip->dst);
+	int laddr = stack_addr(s, &ip->dst);
 	int err = tcp_head_parse(l4, ip->l4_len, &a.seg);
 
 	if (err) {
@@ -452,8 +445,10 @@ void tcp_rx(struct tcp_stack *s, struct extent *e, uint32_t off, uint32_t len,
 	int err = ip_parse(e->data + off, len, &ip);
 	if (err)
 		drop(s, (enum drop_reason)(-err - 1));
-	else if (local_index(s, &ip.dst) < 0)
+	else if (stack_addr(s, &ip.dst) < 0)
 		drop(s, DROP_NOT_OURS);
+	else if (ip.protocol == (ip.is_v6 ? IP_PROTO_ICMPV6 : IP_PROTO_ICMP))
+		icmp_rx(s, &ip, e->data + off + ip.l4_off);
 	else if (ip.protocol != IP_PROTO_TCP)
 		drop(s, DROP_IP_PROTOCOL);
 	else

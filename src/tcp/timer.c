@@ -73,7 +73,7 @@ static void give_up(struct tcp_conn *c)
 {
 	if (c->state >= TCP_ESTABLISHED)
 		tx_reset_conn(c);
-	conn_fail(c, -ETIMEDOUT);
+	conn_fail(c, c->soft_err ? c->soft_err : -ETIMEDOUT);
 }
 
 static bool is_user_timeout(const struct tcp_conn *c, uint64_t since_ns)
@@ -112,6 +112,7 @@ static void data_timeout(struct tcp_conn *c)
 	}
 	c->ca_state = CA_LOSS;
 	c->cwnd = c->mss;
+	pmtu_timeout(c);
 	ack_mark_all_lost(c);
 	conn_due(c, TX_DATA | TX_FORCE);
 	rtx_arm(c, RTX_RTO);

@@ -200,7 +200,7 @@ static void send_range(struct tcp_conn *c, struct tcp_frame *f,
 		       const struct node *n, uint32_t bytes)
 {
 	bool is_end = seq_eq(seq_add(n->seq, bytes), c->snd_end);
-	uint32_t room = seg_room(c);
+	uint32_t room = n->flags & NODE_PROBE ? bytes : seg_room(c);
 
 	f->gso_size = bytes > room ? (uint16_t)room : 0;
 	struct tcp_seg seg =
@@ -277,6 +277,17 @@ static uint32_t new_bytes(struct tcp_conn *c, uint32_t room)
 	return nagle_holds(c) ? 0 : n;
 }
 
+/* Payload of a probe of the path, instead of the next new segment; or 0. */
+static uint32_t probe_bytes(struct tcp_conn *c, uint32_t avail)
+{
+	uint32_t pipe = conn_pipe(c);
+
+	if (c->cwnd <= pipe)
+		return 0;
+	avail = MIN(avail, usable_window(c));
+	return pmtu_probe_size(c, MIN(avail, c->cwnd - pipe));
+}
+
 static struct node *range_new(struct tcp_conn *c)
 {
 	struct pool *p = &c->stack->pool_nodes;
@@ -309,7 +320,7 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 {
 	bool has_fin =
 	    (c->flags & (CONN_SHUT_WR | CONN_FIN_SENT)) == CONN_SHUT_WR;
-	uint32_t room, bytes, avail;
+	uint32_t room, bytes, avail, probe = 0;
 
 	if (!conn_has_unsent(c) || (c->lost_bytes && !(c->due & TX_PUSH)))
 		return false;
@@ -317,6 +328,8 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	room = seg_room(c);
 	avail = c->flags & CONN_FIN_SENT ? 0 : seq_len(c->snd_nxt, c->snd_end);
 	bytes = avail ? new_bytes(c, room) : 0;
+	if (bytes && c->flags & CONN_MTU_LOW && (probe = probe_bytes(c, avail)))
+		bytes = probe;
 	has_fin = has_fin && bytes == avail && usable_window(c) > bytes;
 	if (!bytes && !has_fin)
 		return false;
@@ -327,13 +340,18 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	if (bytes && gather(c, f, c->snd_nxt, bytes) < bytes) {
 		bytes = f->len;
 		has_fin = false;
+		probe = 0;
+	}
+	if (probe) {
+		n->flags = NODE_PROBE;
+		pmtu_probe_sent(c);
 	}
 	n->len = bytes + has_fin;
 	if (has_fin) {
 		n->flags = NODE_FIN;
 		c->flags |= CONN_FIN_SENT;
 	}
-	if (bytes % room)
+	if (bytes % room && !probe)
 		c->snd_sml = seq_add(c->snd_nxt, bytes);
 	range_add(c, n);
 	send_range(c, f, n, bytes);

@@ -11,6 +11,7 @@
  */
 #include <stdlib.h>
 
+#include "ip/checksum.h"
 #include "ip/icmp.h"
 #include "tcp/conn.h"
 
@@ -127,6 +128,33 @@ static void raw_rx(struct input *in)
 	in->left -= n;
 }
 
+/* An ICMP error that quotes a number of a connection's, or one near to it. */
+static void error_rx(struct input *in)
+{
+	const struct tcp_conn *c = conns[next8(in) % N_CONNS];
+	uint8_t m[128] = { 0 };
+	struct cksum sum = { 0 };
+
+	if (!c)
+		return;
+	uint32_t ip_len = ip_build(m + IPV4_HEAD + 8, &stack->cfg.addrs[0],
+				   &peer, IP_PROTO_TCP, 0, 1480);
+	uint32_t n = 8 + ip_len + 8;
+	uint8_t *icmp = m + IPV4_HEAD, *tcp = icmp + 8 + ip_len;
+	seq32 seq = seq_add(c->snd_una, (uint32_t)((int8_t)next8(in) * 20));
+
+	icmp[0] = next8(in) % 16;
+	icmp[1] = next8(in) % 16;
+	store_be32(icmp + 4, next8(in) * 8u);
+	store_be16(tcp, c->flow.lport);
+	store_be16(tcp + 2, c->flow.rport);
+	store_be32(tcp + 4, seq.v);
+	cksum_add(&sum, icmp, n);
+	store_be16(icmp + 2, cksum_end(&sum));
+	ip_build(m, &peer, &stack->cfg.addrs[0], IP_PROTO_ICMP, 0, n);
+	frame_rx(m, IPV4_HEAD + n);
+}
+
 static void call(struct input *in)
 {
 	static const uint8_t bytes[4096];
@@ -210,9 +238,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int err = tcp_listen(stack, NULL, PORT, 2, &listener);
 	assert(!err);
 	while (in.left) {
-		switch (next8(&in) % 8) {
+		switch (next8(&in) % 9) {
 		case 0:
 			raw_rx(&in);
+			break;
+		case 8:
+			error_rx(&in);
 			break;
 		case 1:
 			pause_for(&in);

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/pmtu.c - how much fits the path
+ *
+ *     an error says so (icmp.c)             -> pmtu_too_big()  -+
+ *     time-outs of large segments (timer.c) -> pmtu_timeout()  -+-> a smaller MSS
+ *     a probe arrives, or is lost (ack.c)   -> pmtu_probe_...() -> a larger one
+ *
+ * The path's MTU lies between path_mtu, which is used, and mtu_high, above which all
+ * is known not to fit.  While they differ, a segment now and then is larger (tx.c); when
+ * it arrives, its size is the new path_mtu, and when it alone is lost, mtu_high falls
+ * below it, and the congestion window stays.  When there is nothing left to look for,
+ * it is begun anew after a while: paths change.
+ *
+ * What is under way and too large is lost; it is cut when it is sent again.
+ * Spec: RFC 1191, RFC 8201, RFC 4821, RFC 5927 section 7.2
+ */
+#include "tcp/conn.h"
+
+#define MTU_MIN_V4                                                             \
+	552 /* Linux's; below it routers are to cut, or nothing is sent */
+#define MTU_MIN_V6 1280          /* RFC 8201 section 4 */
+#define ANEW_NS (600 * NS_PER_S) /* RFC 1191 section 6.3 */
+#define PROBE_NEAR 16            /* bytes: not worth a probe */
+#define BLACK_HOLE_RTOS 2        /* time-outs, before the size is suspected */
+
+static uint32_t mtu_min(const struct tcp_conn *c)
+{
+	return ip_addr_is_v4(&c->flow.raddr) ? MTU_MIN_V4 : MTU_MIN_V6;
+}
+
+static uint32_t head_len(const struct tcp_conn *c)
+{
+	return ip_head_len(&c->flow.raddr) + TCP_HEAD +
+	       (c->flags & CONN_TS ? 12 : 0);
+}
+
+/* Payload of a packet of @mtu bytes, as far as the peer takes it. */
+static uint16_t mss_of(const struct tcp_conn *c, uint32_t mtu)
+{
+	uint32_t head = head_len(c);
+	uint32_t mss = mtu > head + MSS_MIN ? mtu - head : MSS_MIN;
+
+	return (uint16_t)MIN(mss, (uint32_t)c->mss_max);
+}
+
+void pmtu_init(struct tcp_conn *c)
+{
+	c->path_mtu = c->mtu_high = (uint16_t)c->stack->cfg.mtu;
+}
+
+/* The path's MTU, or what limits the MSS, has changed. */
+void pmtu_sync(struct tcp_conn *c)
+{
+	c->mss = mss_of(c, c->path_mtu);
+	c->flags &= ~(uint32_t)CONN_MTU_LOW;
+	if (c->path_mtu < c->stack->cfg.mtu &&
+	    mss_of(c, c->stack->cfg.mtu) > c->mss)
+		c->flags |= CONN_MTU_LOW;
+}
+
+static void search_anew_later(struct tcp_conn *c)
+{
+	c->mtu_high = c->path_mtu;
+	c->mtu_probe = 0;
+	c->mtu_probe_ns = c->stack->now_ns + ANEW_NS;
+}
+
+/* What does not fit any more did not arrive.  That is not congestion: cwnd stays. */
+static void cut_what_is_under_way(struct tcp_conn *c)
+{
+	bool is_any = false;
+
+	for (struct node *n = c->sent.head; n; n = n->next) {
+		n->flags &= (uint8_t)~NODE_PROBE;
+		if (n->flags & (NODE_SACKED | NODE_LOST) || n->len <= c->mss)
+			continue;
+		n->flags |= NODE_LOST;
+		c->lost_bytes += n->len;
+		is_any = true;
+	}
+	if (!is_any)
+		return;
+	if (c->ca_state == CA_OPEN) {
+		c->ca_state = CA_LOSS;
+		c->recover = c->snd_nxt;
+	}
+	conn_due(c, TX_DATA | TX_FORCE);
+}
+
+/* A router that does not say what fits: RFC 1191 section 7.1. */
+static uint32_t plateau_below(uint32_t mtu)
+{
+	static const uint16_t plateaus[] = { 32000, 17914, 8166, 4352,
+					     2002,  1492,  1006, 0 };
+	unsigned i = 0;
+
+	while (plateaus[i] >= mtu)
+		i++;
+	return plateaus[i];
+}
+
+/* A packet that is under way was larger than @mtu, which is what fits; 0: not said. */
+void pmtu_too_big(struct tcp_conn *c, uint32_t mtu)
+{
+	uint32_t min = mtu_min(c);
+
+	if (!mtu)
+		mtu = plateau_below(c->path_mtu);
+	mtu = mtu > min ? mtu : min;
+	if (mtu >= c->path_mtu)
+		return;
+	c->path_mtu = (uint16_t)mtu;
+	search_anew_later(c);
+	pmtu_sync(c);
+	cut_what_is_under_way(c);
+}
+
+/* The retransmission timer has fired again.  Where nothing large gets through and
+ * nobody says so, something smaller may: RFC 4821 section 7.7. */
+void pmtu_timeout(struct tcp_conn *c)
+{
+	static const uint16_t sizes[] = { 1280, 1024, MTU_MIN_V4 };
+	const struct node *n = c->sent.head;
+	unsigned i = 0;
+
+	if (c->n_rtx < BLACK_HOLE_RTOS || !n)
+		return;
+	while (i < ARRAY_LEN(sizes) && sizes[i] >= c->path_mtu)
+		i++;
+	if (i == ARRAY_LEN(sizes) || sizes[i] < mtu_min(c) ||
+	    n->len <= mss_of(c, sizes[i]))
+		return;
+	c->path_mtu = sizes[i];
+	c->mtu_probe = 0;
+	c->mtu_probe_ns = c->stack->now_ns;
+	pmtu_sync(c);
+}
+
+/* The first try is all of it: that the path was broken for a while, and is as it was, is
+ * the likeliest.  Then by halves. */
+static uint32_t next_size(const struct tcp_conn *c)
+{
+	if (c->mtu_high == c->stack->cfg.mtu)
+		return c->mtu_high;
+	return ((uint32_t)c->path_mtu + c->mtu_high + 1) / 2;
+}
+
+/* Payload of a probe that may be sent now, or 0.  So much must be there to be sent, and
+ * have room in both windows, that segments behind the probe tell when it was lost.
+ * @bytes: that the windows and the program have */
+uint32_t pmtu_probe_size(struct tcp_conn *c, uint32_t bytes)
+{
+	if (c->mtu_probe || c->stack->now_ns < c->mtu_probe_ns ||
+	    c->ca_state != CA_OPEN || c->sacked_bytes || c->oooq)
+		return 0;
+	if (c->mtu_high <= c->path_mtu)
+		c->mtu_high = (uint16_t)c->stack->cfg.mtu;
+	uint32_t size = next_size(c), mss = mss_of(c, size);
+	if (size < (uint32_t)c->path_mtu + PROBE_NEAR || mss <= c->mss) {
+		search_anew_later(c);
+		return 0;
+	}
+	if (bytes < mss + (DUP_THRESH + 1u) * c->mss)
+		return 0;
+	return mss;
+}
+
+/* What pmtu_probe_size() gave is under way, as a range with NODE_PROBE. */
+void pmtu_probe_sent(struct tcp_conn *c)
+{
+	c->mtu_probe = (uint16_t)next_size(c);
+}
+
+void pmtu_probe_arrived(struct tcp_conn *c)
+{
+	if (!c->mtu_probe)
+		return;
+	c->path_mtu = c->mtu_probe;
+	c->mtu_probe = 0;
+	pmtu_sync(c);
+}
+
+void pmtu_probe_lost(struct tcp_conn *c)
+{
+	if (!c->mtu_probe)
+		return;
+	c->mtu_high = (uint16_t)(c->mtu_probe - 1);
+	c->mtu_probe = 0;
+}

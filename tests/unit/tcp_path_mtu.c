@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/tcp_path_mtu.c - what fits the path, told and not told
+ *
+ * Two stacks and a path between them that carries packets of at most so many bytes;
+ * its router says so, or not.  RFC 1191, RFC 8201, RFC 4821.
+ */
+#include "tcp_kit.h"
+
+#define ONE_WAY (5 * NS_PER_MS)
+
+static struct kit a, b; /* A sends, B reads */
+static struct tcp_conn *ca, *cb;
+static uint64_t n_read;
+static uint32_t mtu, largest; /* of the path; of what went through it */
+static bool tells;
+static unsigned n_lost;
+
+/* One packet; a router drops what is too large, and says so to who sent it. */
+static void carry_packet(struct kit *from, struct kit *to, const uint8_t *p,
+			 uint32_t n, uint32_t ip_len)
+{
+	struct tcp_seg seg;
+
+	assert_true(n <= from->s->cfg.mtu);
+	if (n > mtu) {
+		n_lost++;
+		assert_int_equal(tcp_head_parse(p + ip_len, n - ip_len, &seg),
+				 0);
+		if (tells && from->is_v6)
+			kit_icmp(from, 2, 0, mtu, seg.seq);
+		else if (tells)
+			kit_icmp(from, 3, 4, mtu, seg.seq);
+		return;
+	}
+	largest = n > largest ? n : largest;
+	struct extent *e = extent_new(&to->rx);
+	assert_non_null(e);
+	memcpy(e->data, p, n);
+	tcp_rx(to->s, e, 0, n, 0, to->now);
+	extent_put(e);
+}
+
+static void carry(struct kit *from, struct kit *to, const struct kit_frame *f)
+{
+	static uint8_t out[IP_MAX];
+
+	if (!f->gso_size) {
+		memcpy(out, f->head, f->head_len);
+		memcpy(out + f->head_len, f->payload, f->len);
+		carry_packet(from, to, out, f->head_len + f->len, f->ip_len);
+	}
+	for (uint32_t i = 0; i * f->gso_size < f->len && f->gso_size; i++) {
+		uint32_t n =
+		    gso_segment(f->head, f->ip_len, f->head_len, f->payload,
+				f->len, f->gso_size, i, out);
+		carry_packet(from, to, out, n, f->ip_len);
+	}
+	kit_check(to);
+}
+
+static void both_wait(uint64_t ns)
+{
+	kit_wait(&a, ns);
+	kit_wait(&b, ns);
+}
+
+static void turn(void)
+{
+	static struct kit_frame f;
+	const uint8_t *data;
+	ssize_t n;
+
+	while (kit_out(&a, &f))
+		carry(&a, &b, &f);
+	both_wait(ONE_WAY);
+	while (cb && (n = tcp_peek(cb, &data)) > 0) {
+		assert_int_equal(stream_differs(data, n_read, (size_t)n), n);
+		n_read += (uint64_t)n;
+		tcp_consume(cb, (uint32_t)n, b.now);
+	}
+	while (kit_out(&b, &f))
+		carry(&b, &a, &f);
+	both_wait(ONE_WAY);
+}
+
+static void open_path(bool is_v6, uint32_t gso_max)
+{
+	struct tcp_config cfg = kit_config(is_v6);
+
+	cfg.gso_max = gso_max;
+	kit_init(&a, &cfg);
+	cfg.addrs[0].b[15]++;
+	kit_init(&b, &cfg);
+	a.peer = b.me;
+	b.peer = a.me;
+	mtu = 1500;
+	largest = n_lost = 0;
+	n_read = 0;
+	cb = NULL;
+	assert_int_equal(tcp_listen(b.s, NULL, KIT_PORT, 8, &b.listener), 0);
+	a.lport = KIT_PEER_PORT;
+	a.rport = KIT_PORT;
+	assert_int_equal(
+	    tcp_connect(a.s, &a.me, a.lport, &a.peer, a.rport, a.now, &ca), 0);
+	turn();
+	turn();
+	cb = tcp_accept(b.listener);
+	assert_non_null(cb);
+}
+
+static void close_path(void)
+{
+	tcp_abort(ca, a.now);
+	tcp_abort(cb, b.now);
+	kit_drain(&a);
+	kit_drain(&b);
+	tcp_unlisten(b.listener, b.now);
+	kit_fini(&a);
+	kit_fini(&b);
+}
+
+/* Sends @n bytes more, and waits until they have arrived.  Return: how long it took. */
+static uint64_t transfer(uint64_t n)
+{
+	static uint8_t buf[65536];
+	uint64_t done = n_read, until = n_read + n, from = a.now;
+
+	while (n_read < until) {
+		uint64_t left = until - done;
+		uint32_t len = (uint32_t)MIN(left, sizeof(buf));
+
+		stream_fill(buf, done, len);
+		ssize_t took = len ? tcp_send(ca, buf, len, a.now) : 0;
+		done += took > 0 ? (uint64_t)took : 0;
+		turn();
+		assert_true(a.now - from < 120 * NS_PER_S);
+	}
+	return a.now - from;
+}
+
+static void a_smaller_path_is_taken_at_its_routers_word(void **state)
+{
+	for (int i = 0; i < 4; i++) {
+		open_path(i & 1, i & 2 ? 20000 : 0);
+		tells = true;
+		transfer(100000);
+		assert_int_equal(largest, 1500);
+		uint32_t cwnd = ca->cwnd;
+		mtu = 1300;
+		uint64_t ns = transfer(100000);
+		/* At once, with what was under way; and it was no congestion. */
+		assert_true(ns < 150 * NS_PER_MS);
+		assert_true(ca->cwnd >= cwnd);
+		assert_int_equal(ca->path_mtu, 1300);
+		assert_true(n_lost > 0);
+		n_lost = largest = 0;
+		transfer(100000);
+		assert_int_equal(n_lost, 0);
+		assert_int_equal(largest, 1300);
+		close_path();
+	}
+}
+
+/* RFC 1191 section 6.3: after ten minutes more is tried, and lost without a word. */
+static void a_path_is_tried_again_after_a_while(void **state)
+{
+	for (int is_v6 = 0; is_v6 < 2; is_v6++) {
+		open_path(is_v6, 0);
+		tells = true;
+		mtu = 1300;
+		transfer(100000);
+		tells = false;
+		n_lost = 0;
+		transfer(100000);
+		assert_int_equal(n_lost, 0);
+		both_wait(601 * NS_PER_S);
+		transfer(300000);
+		assert_true(n_lost >= 1 && n_lost < 10);
+		assert_int_equal(ca->path_mtu, 1300);
+		mtu = 1500;
+		both_wait(601 * NS_PER_S);
+		transfer(200000);
+		assert_int_equal(ca->path_mtu, 1500);
+		close_path();
+	}
+}
+
+static void a_silent_path_is_found_out(void **state)
+{
+	static const uint32_t paths[] = { 1480, 1400, 1300, 1280, 1100, 600 };
+
+	for (unsigned i = 0; i < ARRAY_LEN(paths) * 2; i++) {
+		bool is_v6 = i % 2;
+
+		mtu = paths[i / 2];
+		if (is_v6 && mtu < 1280)
+			continue;
+		open_path(is_v6, i & 4 ? 20000 : 0);
+		tells = false;
+		transfer(50000);
+		mtu = paths[i / 2];
+		transfer(400000);
+		/* Near to it, and not above. */
+		assert_true(ca->path_mtu <= mtu);
+		assert_true(ca->path_mtu + 48u >= mtu);
+		close_path();
+	}
+}
+
+/* What was silent for another reason is as large as before, soon after. */
+static void a_path_that_was_broken_gets_its_size_back(void **state)
+{
+	uint8_t buf[5000];
+
+	open_path(false, 0);
+	tells = false;
+	transfer(50000);
+	mtu = 0;
+	stream_fill(buf, n_read, sizeof(buf));
+	assert_int_equal(tcp_send(ca, buf, sizeof(buf), a.now), sizeof(buf));
+	for (int i = 0; i < 200; i++)
+		turn();
+	assert_true(ca->path_mtu < 1500);
+	mtu = 1500;
+	while (n_read < 55000)
+		turn();
+	transfer(200000);
+	assert_int_equal(ca->path_mtu, 1500);
+	close_path();
+}
+
+/* An error below what every path must carry shrinks to that, and no further. */
+static void no_error_makes_segments_tiny(void **state)
+{
+	for (int is_v6 = 0; is_v6 < 2; is_v6++) {
+		open_path(is_v6, 0);
+		kit_write(&a, ca, 20000);
+		kit_drain(&a);
+		if (is_v6)
+			kit_icmp(&a, 2, 0, 68, ca->snd_una);
+		else
+			kit_icmp(&a, 3, 4, 68, ca->snd_una);
+		assert_int_equal(ca->path_mtu, is_v6 ? 1280 : 552);
+		close_path();
+	}
+}
+
+/* RFC 1191 section 7.1: routers older than that RFC leave the field 0. */
+static void a_router_that_names_no_size_is_guessed(void **state)
+{
+	open_path(false, 0);
+	kit_write(&a, ca, 20000);
+	kit_drain(&a);
+	kit_icmp(&a, 3, 4, 0, ca->snd_una);
+	assert_int_equal(ca->path_mtu, 1492);
+	kit_drain(&a);
+	kit_icmp(&a, 3, 4, 0, ca->snd_una);
+	assert_int_equal(ca->path_mtu, 1006);
+	close_path();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_smaller_path_is_taken_at_its_routers_word),
+		cmocka_unit_test(a_path_is_tried_again_after_a_while),
+		cmocka_unit_test(a_silent_path_is_found_out),
+		cmocka_unit_test(a_path_that_was_broken_gets_its_size_back),
+		cmocka_unit_test(no_error_makes_segments_tiny),
+		cmocka_unit_test(a_router_that_names_no_size_is_guessed),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
