@@ -101,7 +101,7 @@ static uint32_t build_v4(uint8_t *p, const struct ip_addr *src,
 	/* The identification means nothing with "do not fragment": RFC 6864. */
 	store_be16(p + 4, 0);
 	store_be16(p + 6, V4_DF);
-	p[8] = IP_TTL;
+	p[8] = IP_HOPS;
 	p[9] = protocol;
 	store_be16(p + 10, 0);
 	memcpy(p + 12, src->b + 12, 4);
@@ -122,7 +122,7 @@ uint32_t ip_build(uint8_t *p, const struct ip_addr *src,
 	store_be32(p, 6u << 28 | (uint32_t)ecn << 20);
 	store_be16(p + 4, (uint16_t)l4_len);
 	p[6] = protocol;
-	p[7] = IP_TTL;
+	p[7] = IP_HOPS;
 	memcpy(p + 8, src->b, 16);
 	memcpy(p + 24, dst->b, 16);
 	return IPV6_HEAD;

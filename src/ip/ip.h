@@ -24,7 +24,7 @@
 #define IP_PROTO_ICMP 1
 #define IP_PROTO_TCP 6
 #define IP_PROTO_ICMPV6 58
-#define IP_TTL 64
+#define IP_HOPS 64
 #define IP_MAX 65535 /* bytes that an IPv4 length can say */
 
 struct ip_addr {

@@ -8,6 +8,8 @@
 #include "backend.h"
 
 #include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -28,6 +30,7 @@ struct kernel {
 	struct tun tun;
 	uint64_t start_ns;
 	struct kept *head, **tail;
+	char cc[16]; /* "": the system's */
 };
 
 static ssize_t ret(ssize_t r) { return r < 0 ? -errno : r; }
@@ -207,17 +210,21 @@ struct ip_addr backend_remote(bool is_v6)
 	return is_v6 ? a : ip_addr_v4(REMOTE_V4);
 }
 
-static int set_all(const struct backend_config *cfg)
+static int set_all(struct kernel *k, const struct backend_config *cfg)
 {
 	char path[96];
 
 	for (uint32_t i = 0; i < cfg->n_settings; i++) {
 		const struct backend_setting *set = &cfg->settings[i];
 
+		if (!strcmp(set->name, "tcp_congestion_control")) {
+			snprintf(k->cc, sizeof(k->cc), "%s", set->value);
+			continue;
+		}
 		snprintf(path, sizeof(path), "net/ipv4/%s", set->name);
 		int err = netns_sysctl(path, set->value);
 		if (err)
-			return err == -ENOENT ? -EINVAL : err;
+			return -EINVAL;
 	}
 	return 0;
 }
@@ -236,7 +243,7 @@ int backend_kernel(struct backend *b, const struct backend_config *cfg)
 	*k = (struct kernel){ .start_ns = now_ns(), .tail = &k->head };
 	err = tun_open(&k->tun, cfg->mtu, locals, 2);
 	if (!err)
-		err = set_all(cfg);
+		err = set_all(k, cfg);
 	if (err) {
 		k_free(k);
 		return err;

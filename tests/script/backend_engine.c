@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/script/backend_engine.c - src/tcp in virtual time; see backend.h
+ *
+ * Time stands still but in receive() and wait_until(), where it goes from one deadline of
+ * the stack to the next.  Whatever a call makes due is sent in that instant.  Large frames
+ * are cut as a device would.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine_sock.h"
+#include "ip/gso.h"
+
+#define RX_EXTENTS 2048
+#define RX_BYTES 9216
+
+struct engine_packet {
+	struct engine_packet *next;
+	uint64_t at_ns;
+	uint32_t len;
+	uint8_t bytes[];
+};
+
+static void keep(struct engine *e, const uint8_t *p, uint32_t len)
+{
+	struct engine_packet *new = malloc(sizeof(*new) + len);
+
+	if (!new)
+		abort();
+	*new = (struct engine_packet){ .at_ns = e->now_ns - e->start_ns,
+				       .len = len };
+	memcpy(new->bytes, p, len);
+	*e->tail = new;
+	e->tail = &new->next;
+}
+
+static void keep_frame(struct engine *e, const struct tcp_frame *f)
+{
+	static uint8_t payload[IP_MAX], out[IP_MAX + TCP_FRAME_HEAD];
+	uint32_t len = 0;
+
+	for (uint32_t i = 0; i < f->n_pieces; i++) {
+		memcpy(payload + len, f->pieces[i].data, f->pieces[i].len);
+		len += f->pieces[i].len;
+	}
+	if (!f->gso_size) {
+		memcpy(out, f->head, f->head_len);
+		memcpy(out + f->head_len, payload, len);
+		keep(e, out, f->head_len + len);
+		return;
+	}
+	for (uint32_t i = 0; i * f->gso_size < len; i++)
+		keep(e, out,
+		     gso_segment(f->head, f->ip_len, f->head_len, payload, len,
+				 f->gso_size, i, out));
+}
+
+void engine_flush(struct engine *e)
+{
+	struct tcp_frame f;
+
+	while (tcp_tx(e->stack, &f, e->now_ns)) {
+		keep_frame(e, &f);
+		tcp_frame_done(&f);
+	}
+	while (tcp_next_ready(e->stack))
+		;
+	for (struct list *l = e->stack->conns.next; l != &e->stack->conns;
+	     l = l->next)
+		conn_check(container_of(l, struct tcp_conn, all_link));
+}
+
+/* To the next deadline, or the instant.  Return: whether that is reached. */
+static bool step(struct engine *e, uint64_t until_ns)
+{
+	uint64_t next = tcp_next_ns(e->stack);
+
+	if (next > until_ns) {
+		e->now_ns = until_ns > e->now_ns ? until_ns : e->now_ns;
+		return true;
+	}
+	e->now_ns = next > e->now_ns ? next : e->now_ns;
+	tcp_timers(e->stack, e->now_ns);
+	engine_flush(e);
+	return false;
+}
+
+static void e_wait_until(void *b, uint64_t at_ns)
+{
+	struct engine *e = b;
+
+	while (!step(e, e->start_ns + at_ns))
+		;
+}
+
+static uint64_t e_now(void *b)
+{
+	struct engine *e = b;
+
+	return e->now_ns - e->start_ns;
+}
+
+static int e_inject(void *b, const uint8_t *p, uint32_t len)
+{
+	struct engine *e = b;
+	struct extent *x = extent_new(&e->rx_pool);
+
+	if (!x || len > x->cap)
+		return -ENOBUFS;
+	memcpy(x->data, p, len);
+	tcp_rx(e->stack, x, 0, len, 0, e->now_ns);
+	extent_put(x);
+	engine_flush(e);
+	return 0;
+}
+
+static ssize_t e_receive(void *b, uint8_t *p, uint32_t cap, uint64_t until_ns,
+			 uint64_t *at_ns)
+{
+	struct engine *e = b;
+
+	while (!e->head && !step(e, e->start_ns + until_ns))
+		;
+	struct engine_packet *first = e->head;
+	*at_ns = e_now(e);
+	if (!first)
+		return 0;
+	uint32_t len = MIN(first->len, cap);
+	memcpy(p, first->bytes, len);
+	*at_ns = first->at_ns;
+	e->head = first->next;
+	if (!e->head)
+		e->tail = &e->head;
+	free(first);
+	return len;
+}
+
+static void e_free(void *b)
+{
+	struct engine *e = b;
+
+	while (e->head) {
+		struct engine_packet *first = e->head;
+
+		e->head = first->next;
+		free(first);
+	}
+	tcp_stack_fini(e->stack);
+	assert(e->rx_pool.n_free == e->rx_pool.n);
+	free(e->mem);
+	free(e->rx_mem);
+	free(e);
+}
+
+static const struct backend_ops ops = {
+	.socket = engine_socket,
+	.bind = engine_bind,
+	.listen = engine_listen,
+	.accept = engine_accept,
+	.connect = engine_connect,
+	.send = engine_send,
+	.recv = engine_recv,
+	.shutdown = engine_shutdown,
+	.close = engine_close,
+	.setsockopt = engine_setsockopt,
+	.getsockopt = engine_getsockopt,
+	.ioctl = engine_ioctl,
+	.poll = engine_poll,
+	.inject = e_inject,
+	.receive = e_receive,
+	.now = e_now,
+	.wait_until = e_wait_until,
+	.free = e_free,
+};
+
+/* --- settings --- */
+
+static struct tcp_config config_default(uint32_t mtu)
+{
+	return (struct tcp_config){
+		.key = { { 0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull } },
+		.addrs = { backend_local(false), backend_local(true) },
+		.n_addrs = 2,
+		.mtu = mtu,
+		.gso_max = 65000,
+		.offers = TCP_OFFER_ALL,
+		.snd_buf = 1 << 22,
+		.rcv_buf = 1 << 18,
+		.cc = &tcp_cubic,
+		.n_conns = 256,
+		.n_minis = 256,
+		.n_nodes = 16384,
+		.n_extents = 4096,
+		.extent_bytes = 4000,
+	};
+}
+
+/* The last number of "min default max": the engine's buffers do not grow. */
+static uint32_t buffer_max(const char *value)
+{
+	const char *last = strrchr(value, ' ');
+
+	return (uint32_t)strtoul(last ? last : value, NULL, 10);
+}
+
+static void set_offer(struct tcp_config *c, uint32_t offer, const char *value)
+{
+	c->offers &= ~offer;
+	if (*value != '0')
+		c->offers |= offer;
+}
+
+static int set_one(struct tcp_config *c, const char *name, const char *value)
+{
+	if (!strcmp(name, "tcp_timestamps"))
+		set_offer(c, TCP_OFFER_TS, value);
+	else if (!strcmp(name, "tcp_sack"))
+		set_offer(c, TCP_OFFER_SACK, value);
+	else if (!strcmp(name, "tcp_window_scaling"))
+		set_offer(c, TCP_OFFER_WSCALE, value);
+	else if (!strcmp(name, "tcp_rmem"))
+		c->rcv_buf = buffer_max(value);
+	else if (!strcmp(name, "tcp_wmem"))
+		c->snd_buf = buffer_max(value);
+	else if (!strcmp(name, "tcp_congestion_control"))
+		c->cc = strcmp(value, "reno") ? &tcp_cubic : &tcp_newreno;
+	else if (strcmp(name, "tcp_no_metrics_save")) /* none are kept */
+		return -EINVAL;
+	return 0;
+}
+
+int backend_engine(struct backend *b, const struct backend_config *cfg)
+{
+	struct tcp_config c = config_default(cfg->mtu);
+
+	for (uint32_t i = 0; i < cfg->n_settings; i++) {
+		int err =
+		    set_one(&c, cfg->settings[i].name, cfg->settings[i].value);
+		if (err)
+			return err;
+	}
+	struct engine *e = calloc(1, sizeof(*e));
+	if (!e)
+		return -ENOMEM;
+	e->now_ns = e->start_ns = 1000 * NS_PER_S;
+	e->tail = &e->head;
+	e->mem = aligned_alloc(64, tcp_stack_bytes(&c));
+	e->rx_mem =
+	    aligned_alloc(64, (size_t)extent_size(RX_BYTES) * RX_EXTENTS);
+	assert(e->mem);
+	assert(e->rx_mem);
+	e->stack = tcp_stack_init(e->mem, &c, e->now_ns);
+	pool_init(&e->rx_pool, e->rx_mem, extent_size(RX_BYTES), RX_EXTENTS);
+	*b = (struct backend){ .name = "engine", .ops = &ops, .self = e };
+	return 0;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/script/engine_opt.c - options, ioctl() and TCP_INFO over the engine
+ */
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+
+#include "engine_sock.h"
+
+static void apply_keepalive(struct engine *e, struct engine_sock *s)
+{
+	tcp_set_keepalive(
+	    s->conn, s->is_keepalive ? (uint32_t)s->keep_idle_s : 0,
+	    (uint32_t)s->keep_interval_s, (uint32_t)s->keep_probes, e->now_ns);
+}
+
+/* A connection gets what its socket, or its listener's, was told before. */
+void engine_apply_options(struct engine *e, struct engine_sock *s)
+{
+	tcp_set_nodelay(s->conn, s->is_nodelay, e->now_ns);
+	tcp_set_linger(s->conn, s->is_linger && !s->linger_s);
+	tcp_set_user_timeout(s->conn, (uint32_t)s->user_timeout_ms);
+	if (s->is_keepalive)
+		apply_keepalive(e, s);
+}
+
+static int set_socket(struct engine_sock *s, int name, const int *v,
+		      socklen_t len)
+{
+	switch (name) {
+	case SO_KEEPALIVE:
+		s->is_keepalive = *v;
+		return 0;
+	case SO_LINGER:
+		if (len < 2 * sizeof(int))
+			return -EINVAL;
+		s->is_linger = v[0];
+		s->linger_s = v[1];
+		return 0;
+	case SO_REUSEADDR:
+		s->is_reuse = *v;
+		return 0;
+	default:
+		return -ENOPROTOOPT;
+	}
+}
+
+static int set_tcp(struct engine_sock *s, int name, int v)
+{
+	switch (name) {
+	case TCP_NODELAY:
+		s->is_nodelay = v;
+		return 0;
+	case TCP_KEEPIDLE:
+		if (v < 1 || v > 32767)
+			return -EINVAL;
+		s->keep_idle_s = v;
+		return 0;
+	case TCP_KEEPINTVL:
+		if (v < 1 || v > 32767)
+			return -EINVAL;
+		s->keep_interval_s = v;
+		return 0;
+	case TCP_KEEPCNT:
+		if (v < 1 || v > 127)
+			return -EINVAL;
+		s->keep_probes = v;
+		return 0;
+	case TCP_USER_TIMEOUT:
+		if (v < 0)
+			return -EINVAL;
+		s->user_timeout_ms = v;
+		return 0;
+	default:
+		return -ENOPROTOOPT;
+	}
+}
+
+int engine_setsockopt(void *b, int fd, int level, int name, const void *v,
+		      socklen_t len)
+{
+	struct engine_sock *s = engine_sock(b, fd);
+	int err = -ENOPROTOOPT;
+
+	if (!s)
+		return -EBADF;
+	if (len < sizeof(int))
+		return -EINVAL;
+	if (level == SOL_SOCKET)
+		err = set_socket(s, name, v, len);
+	else if (level == IPPROTO_TCP)
+		err = set_tcp(s, name, *(const int *)v);
+	if (!err && s->kind == SOCK_CONN) {
+		engine_apply_options(b, s);
+		if (level == SOL_SOCKET && name == SO_KEEPALIVE)
+			apply_keepalive(b, s);
+	}
+	engine_flush(b);
+	return err;
+}
+
+/* --- TCP_INFO --- */
+
+static uint8_t linux_state(const struct engine_sock *s)
+{
+	static const uint8_t of[TCP_STATES] = {
+		[TCP_CLOSED] = 7,      [TCP_LISTEN] = 10,
+		[TCP_SYN_SENT] = 2,    [TCP_SYN_RCVD] = 3,
+		[TCP_ESTABLISHED] = 1, [TCP_FIN_WAIT_1] = 4,
+		[TCP_FIN_WAIT_2] = 5,  [TCP_CLOSE_WAIT] = 8,
+		[TCP_CLOSING] = 11,    [TCP_LAST_ACK] = 9,
+		[TCP_TIME_WAIT] = 6,
+	};
+
+	if (s->kind == SOCK_LISTENER)
+		return 10;
+	return s->kind == SOCK_CONN ? of[s->conn->state] : 7;
+}
+
+static uint8_t linux_ca_state(const struct tcp_conn *c)
+{
+	if (c->ca_state == CA_OPEN)
+		return c->sacked_bytes || c->n_dupacks ? TCP_CA_Disorder
+						       : TCP_CA_Open;
+	return c->ca_state == CA_LOSS ? TCP_CA_Loss : TCP_CA_Recovery;
+}
+
+static uint32_t in_segments(const struct tcp_conn *c, uint32_t bytes)
+{
+	return c->mss ? (bytes + c->mss - 1) / c->mss : 0;
+}
+
+static void fill_info(const struct engine_sock *s, struct tcp_info *i)
+{
+	const struct tcp_conn *c = s->conn;
+
+	i->tcpi_state = linux_state(s);
+	if (s->kind != SOCK_CONN)
+		return;
+	i->tcpi_ca_state = linux_ca_state(c);
+	i->tcpi_backoff = c->n_rtx;
+	i->tcpi_retransmits = c->n_rtx;
+	i->tcpi_probes = c->n_probes;
+	i->tcpi_options =
+	    (uint8_t)((c->flags & CONN_TS ? TCPI_OPT_TIMESTAMPS : 0) |
+		      (c->flags & CONN_SACK ? TCPI_OPT_SACK : 0) |
+		      (c->flags & CONN_WSCALE ? TCPI_OPT_WSCALE : 0));
+	i->tcpi_snd_mss = c->mss;
+	i->tcpi_rto = (uint32_t)(c->rto_ns / NS_PER_US);
+	i->tcpi_snd_cwnd = c->mss ? c->cwnd / c->mss : 0;
+	i->tcpi_snd_ssthresh =
+	    c->ssthresh >= 1u << 30 ? 0x7fffffff : c->ssthresh / c->mss;
+	i->tcpi_unacked = in_segments(c, seq_len(c->snd_una, c->snd_nxt));
+	i->tcpi_sacked = in_segments(c, c->sacked_bytes);
+	i->tcpi_lost = in_segments(c, c->lost_bytes);
+	i->tcpi_notsent_bytes = seq_len(c->snd_nxt, c->snd_end);
+	i->tcpi_snd_wnd = c->snd_wnd;
+}
+
+static int get_socket(struct engine_sock *s, int name, int *v)
+{
+	switch (name) {
+	case SO_ERROR:
+		*v = s->kind == SOCK_CONN ? -tcp_error(s->conn) : 0;
+		return 0;
+	case SO_TYPE:
+		*v = SOCK_STREAM;
+		return 0;
+	case SO_PROTOCOL:
+		*v = IPPROTO_TCP;
+		return 0;
+	case SO_ACCEPTCONN:
+		*v = s->kind == SOCK_LISTENER;
+		return 0;
+	case SO_KEEPALIVE:
+		*v = s->is_keepalive;
+		return 0;
+	case SO_REUSEADDR:
+		*v = s->is_reuse;
+		return 0;
+	default:
+		return -ENOPROTOOPT;
+	}
+}
+
+static int get_tcp(const struct engine_sock *s, int name, int *v)
+{
+	switch (name) {
+	case TCP_NODELAY:
+		*v = s->is_nodelay;
+		return 0;
+	case TCP_KEEPIDLE:
+		*v = s->keep_idle_s;
+		return 0;
+	case TCP_KEEPINTVL:
+		*v = s->keep_interval_s;
+		return 0;
+	case TCP_KEEPCNT:
+		*v = s->keep_probes;
+		return 0;
+	case TCP_USER_TIMEOUT:
+		*v = s->user_timeout_ms;
+		return 0;
+	case TCP_MAXSEG:
+		*v = s->kind == SOCK_CONN && s->conn->mss ? s->conn->mss : 536;
+		return 0;
+	default:
+		return -ENOPROTOOPT;
+	}
+}
+
+int engine_getsockopt(void *b, int fd, int level, int name, void *v,
+		      socklen_t *len)
+{
+	struct engine_sock *s = engine_sock(b, fd);
+	struct tcp_info info = { 0 };
+	int err = -ENOPROTOOPT, n = 0;
+
+	if (!s)
+		return -EBADF;
+	if (level == IPPROTO_TCP && name == TCP_INFO) {
+		fill_info(s, &info);
+		*len = MIN(*len, (socklen_t)sizeof(info));
+		memcpy(v, &info, *len);
+		return 0;
+	}
+	if (level == SOL_SOCKET && name == SO_LINGER) {
+		int both[2] = { s->is_linger, s->linger_s };
+
+		*len = MIN(*len, (socklen_t)sizeof(both));
+		memcpy(v, both, *len);
+		return 0;
+	}
+	if (level == SOL_SOCKET)
+		err = get_socket(s, name, &n);
+	else if (level == IPPROTO_TCP)
+		err = get_tcp(s, name, &n);
+	if (err)
+		return err;
+	*len = MIN(*len, (socklen_t)sizeof(n));
+	memcpy(v, &n, *len);
+	return 0;
+}
+
+int engine_ioctl(void *b, int fd, unsigned long what, int *arg)
+{
+	const struct engine_sock *s = engine_sock(b, fd);
+
+	if (!s)
+		return -EBADF;
+	if (s->kind == SOCK_LISTENER)
+		return -EINVAL;
+	*arg = 0;
+	if (s->kind != SOCK_CONN)
+		return 0;
+	const struct tcp_conn *c = s->conn;
+	bool is_over = c->state == TCP_CLOSED || c->state == TCP_SYN_SENT;
+	switch (what) {
+	case SIOCINQ:
+		*arg = c->state == TCP_SYN_SENT ? 0 : (int)c->rcvq_bytes;
+		return 0;
+	case SIOCOUTQ:
+		*arg = is_over ? 0 : (int)seq_len(c->snd_una, c->snd_end);
+		return 0;
+	case SIOCOUTQNSD:
+		*arg = is_over ? 0 : (int)seq_len(c->snd_nxt, c->snd_end);
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}

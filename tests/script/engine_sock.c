@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/script/engine_sock.c - the calls of sockets over the engine; see engine_sock.h
+ *
+ * What is Linux's and no RFC's is here: which call gives which errno in which state.
+ */
+#include "engine_sock.h"
+
+#include <netinet/in.h>
+
+struct engine_sock *engine_sock(struct engine *e, int fd)
+{
+	struct engine_sock *s = NULL;
+
+	if (fd >= ENGINE_FD_FIRST && fd < ENGINE_FD_FIRST + ENGINE_FDS)
+		s = &e->socks[fd - ENGINE_FD_FIRST];
+	return s && s->kind != SOCK_FREE ? s : NULL;
+}
+
+static int sock_new(struct engine *e, bool is_v6)
+{
+	for (int i = 0; i < ENGINE_FDS; i++) {
+		if (e->socks[i].kind != SOCK_FREE)
+			continue;
+		e->socks[i] = (struct engine_sock){ .kind = SOCK_FRESH,
+						    .is_v6 = is_v6,
+						    .keep_idle_s = 7200,
+						    .keep_interval_s = 75,
+						    .keep_probes = 9 };
+		return ENGINE_FD_FIRST + i;
+	}
+	return -EMFILE;
+}
+
+int engine_socket(void *b, int domain, int type, int protocol)
+{
+	if (domain != AF_INET && domain != AF_INET6)
+		return -EAFNOSUPPORT;
+	if ((type & 0xf) != SOCK_STREAM)
+		return -ESOCKTNOSUPPORT;
+	return sock_new(b, domain == AF_INET6);
+}
+
+/* Return: 0 or a negative errno; *@any: the address is "any". */
+static int read_addr(const struct engine_sock *s, const struct sockaddr *a,
+		     socklen_t len, struct ip_addr *ip, uint16_t *port,
+		     bool *any)
+{
+	static const struct ip_addr none;
+
+	if (a->sa_family == AF_INET && len >= sizeof(struct sockaddr_in)) {
+		const struct sockaddr_in *in = (const void *)a;
+
+		*ip = ip_addr_v4(ntohl(in->sin_addr.s_addr));
+		*port = ntohs(in->sin_port);
+		*any = !in->sin_addr.s_addr;
+		return s->is_v6 ? -EINVAL : 0;
+	}
+	if (a->sa_family == AF_INET6 && len >= sizeof(struct sockaddr_in6)) {
+		const struct sockaddr_in6 *in = (const void *)a;
+
+		memcpy(ip->b, &in->sin6_addr, 16);
+		*port = ntohs(in->sin6_port);
+		*any = ip_addr_eq(ip, &none);
+		return s->is_v6 ? 0 : -EAFNOSUPPORT;
+	}
+	return a->sa_family == AF_INET || a->sa_family == AF_INET6
+		   ? -EINVAL
+		   : -EAFNOSUPPORT;
+}
+
+int engine_bind(void *b, int fd, const struct sockaddr *a, socklen_t len)
+{
+	struct engine_sock *s = engine_sock(b, fd);
+	const struct engine *e = b;
+	struct ip_addr ip;
+	uint16_t port;
+	bool any;
+
+	if (!s)
+		return -EBADF;
+	int err = read_addr(s, a, len, &ip, &port, &any);
+	if (err)
+		return err;
+	if (s->port || s->kind != SOCK_FRESH)
+		return -EINVAL;
+	if (!any && !ip_addr_eq(&ip, &e->stack->cfg.addrs[s->is_v6]))
+		return -EADDRNOTAVAIL;
+	for (int i = 0; i < ENGINE_FDS; i++) {
+		const struct engine_sock *o = &e->socks[i];
+
+		if (o != s && o->kind != SOCK_FREE && o->port == port && port &&
+		    (o->kind == SOCK_LISTENER || !o->is_reuse || !s->is_reuse))
+			return -EADDRINUSE;
+	}
+	s->port = port;
+	return 0;
+}
+
+int engine_listen(void *b, int fd, int backlog)
+{
+	struct engine_sock *s = engine_sock(b, fd);
+	struct engine *e = b;
+
+	if (!s)
+		return -EBADF;
+	if (s->kind == SOCK_LISTENER) {
+		s->listener->backlog = (uint32_t)backlog + 1;
+		return 0;
+	}
+	if (s->kind != SOCK_FRESH || !s->port)
+		return -EINVAL;
+	/* Linux takes one more than it is told. */
+	int err = tcp_listen(e->stack, &e->stack->cfg.addrs[s->is_v6], s->port,
+			     (uint32_t)backlog + 1, &s->listener);
+	if (!err)
+		s->kind = SOCK_LISTENER;
+	return err;
+}
+
+int engine_accept(void *b, int fd)
+{
+	struct engine_sock *s = engine_sock(b, fd);
+
+	if (!s)
+		return -EBADF;
+	if (s->kind != SOCK_LISTENER)
+		return -EINVAL;
+	struct tcp_conn *c = tcp_accept(s->listener);
+	if (!c)
+		return -EAGAIN;
+	int new = sock_new(b, s->is_v6);
+	if (new < 0)
+		return new;
+	struct engine_sock *n = engine_sock(b, new);
+	struct engine_sock fresh = *s;
+	fresh.kind = SOCK_CONN;
+	fresh.listener = NULL;
+	fresh.conn = c;
+	*n = fresh;
+	engine_apply_options(b, n);
+	engine_flush(b);
+	return new;
+}
+
+/* A second call asks how the first has ended. */
+static int connect_again(struct engine_sock *s)
+{
+	if (s->conn->state == TCP_SYN_SENT || s->conn->state == TCP_SYN_RCVD)
+		return -EALREADY;
+	int err = tcp_error(s->conn);
+	if (err)
+		return err;
+	if (s->is_connecting) {
+		s->is_connecting = false;
+		return s->conn->state == TCP_CLOSED ? -ECONNABORTED : 0;
+	}
+	return -EISCONN;
+}
+
+int engine_connect(void *b, int fd, const struct sockaddr *a, socklen_t len)
+{
+	struct engine_sock *s = engine_sock(b, fd);
+	struct engine *e = b;
+	struct ip_addr ip;
+	uint16_t port;
+	bool any;
+
+	if (!s)
+		return -EBADF;
+	int err = read_addr(s, a, len, &ip, &port, &any);
+	if (err)
+		return err;
+	if (s->kind == SOCK_CONN)
+		return connect_again(s);
+	if (s->kind != SOCK_FRESH)
+		return -EISCONN;
+	err = tcp_connect(e->stack, &e->stack->cfg.addrs[s->is_v6], s->port,
+			  &ip, port, e->now_ns, &s->conn);
+	if (err)
+		return err == -EADDRINUSE ? -EADDRNOTAVAIL : err;
+	s->kind = SOCK_CONN;
+	s->is_connecting = true;
+	engine_apply_options(e, s);
+	engine_flush(e);
+	return -EINPROGRESS;
+}
+
+ssize_t engine_send(void *b, int fd, const void *buf, size_t len, int flags)
+{
+	struct engine_sock *s = engine_sock(b, fd);
+	struct engine *e = b;
+
+	if (!s)
+		return -EBADF;
+	if (s->kind != SOCK_CONN)
+		return -EPIPE;
+	if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL))
+		return -EOPNOTSUPP;
+	ssize_t n = tcp_send(s->conn, buf, len, e->now_ns);
+	engine_flush(e);
+	return n;
+}
+
+/* What is there, one piece after the other. */
+static ssize_t read_bytes(struct engine *e, struct tcp_conn *c, uint8_t *buf,
+			  size_t len)
+{
+	const uint8_t *data;
+	size_t done = 0;
+	ssize_t n = 0;
+
+	while (done < len && (n = tcp_peek(c, &data)) > 0) {
+		size_t part = MIN((size_t)n, len - done);
+
+		memcpy(buf + done, data, part);
+		tcp_consume(c, (uint32_t)part, e->now_ns);
+		done += part;
+		/* An error is for the call that finds nothing else. */
+		if (!c->rcvq_bytes)
+			break;
+	}
+	return done ? (ssize_t)done : n;
+}
+
+/* The queue as it is; nothing is consumed. */
+static ssize_t peek_bytes(struct tcp_conn *c, uint8_t *buf, size_t len)
+{
+	const uint8_t *data;
+	size_t done = 0;
+
+	if (!c->rcvq_bytes)
+		return tcp_peek(c, &data);
+	for (const struct node *n = c->rcvq.head; n && done < len;
+	     n = n->next) {
+		size_t part = MIN((size_t)n->len, len - done);
+
+		memcpy(buf + done, n->ext->data + n->off, part);
+		done += part;
+	}
+	return (ssize_t)done;
+}
+
+ssize_t engine_recv(void *b, int fd, void *buf, size_t len, int flags)
+{
+	struct engine_sock *s = engine_sock(b, fd);
+	struct engine *e = b;
+
+	if (!s)
+		return -EBADF;
+	if (s->kind != SOCK_CONN)
+		return -ENOTCONN;
+	if (flags & ~(MSG_DONTWAIT | MSG_PEEK))
+		return -EOPNOTSUPP;
+	if (!len)
+		return 0;
+	ssize_t n = flags & MSG_PEEK ? peek_bytes(s->conn, buf, len)
+				     : read_bytes(e, s->conn, buf, len);
+	if (n == -EAGAIN && s->is_shut_rd)
+		n = 0;
+	engine_flush(e);
+	return n;
+}
+
+int engine_shutdown(void *b, int fd, int how)
+{
+	struct engine_sock *s = engine_sock(b, fd);
+	struct engine *e = b;
+	int err = 0;
+
+	if (!s)
+		return -EBADF;
+	if (how < SHUT_RD || how > SHUT_RDWR)
+		return -EINVAL;
+	if (s->kind == SOCK_LISTENER) {
+		if (how == SHUT_WR)
+			return 0;
+		tcp_unlisten(s->listener, e->now_ns);
+		s->kind = SOCK_FRESH;
+		engine_flush(e);
+		return 0;
+	}
+	if (s->kind != SOCK_CONN || s->conn->state == TCP_CLOSED)
+		return -ENOTCONN;
+	if (how != SHUT_RD)
+		err = tcp_shutdown(s->conn, e->now_ns);
+	if (how != SHUT_WR && !err)
+		s->is_shut_rd = true;
+	engine_flush(e);
+	return err;
+}
+
+int engine_close(void *b, int fd)
+{
+	struct engine_sock *s = engine_sock(b, fd);
+	struct engine *e = b;
+
+	if (!s)
+		return -EBADF;
+	if (s->kind == SOCK_LISTENER)
+		tcp_unlisten(s->listener, e->now_ns);
+	else if (s->kind == SOCK_CONN)
+		tcp_close(s->conn, e->now_ns);
+	s->kind = SOCK_FREE;
+	engine_flush(e);
+	return 0;
+}
+
+static int conn_events(const struct engine_sock *s)
+{
+	unsigned ev = tcp_poll(s->conn);
+	int out = 0;
+
+	if (s->conn->state == TCP_SYN_SENT)
+		return 0;
+	if (ev & TCP_READABLE || s->is_shut_rd)
+		out |= POLLIN;
+	if (ev & TCP_WRITABLE)
+		out |= POLLOUT;
+	if (ev & TCP_PEER_CLOSED || s->is_shut_rd)
+		out |= POLLIN | POLLRDHUP;
+	if (ev & TCP_HUNG_UP ||
+	    (s->is_shut_rd && s->conn->flags & CONN_SHUT_WR))
+		out |= POLLHUP;
+	if (ev & TCP_ERROR)
+		out |= POLLERR;
+	return out;
+}
+
+int engine_poll(void *b, int fd, short events)
+{
+	const struct engine_sock *s = engine_sock(b, fd);
+	int out = POLLOUT | POLLHUP;
+
+	if (!s)
+		return POLLNVAL;
+	if (s->kind == SOCK_LISTENER)
+		out = s->listener->n_accept ? POLLIN : 0;
+	else if (s->kind == SOCK_CONN)
+		out = conn_events(s);
+	return out & (events | POLLERR | POLLHUP);
+}
