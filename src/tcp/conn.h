@@ -99,6 +99,7 @@ struct mini_syn {
 	uint8_t offers;   /* enum tcp_offers: what both ends have */
 	uint8_t listener; /* index */
 	uint8_t n_retries;
+	bool is_acked; /* and waits for bytes */
 };
 static_assert(sizeof(struct mini_syn) <= CACHE_LINE, "a mini is one line");
 
@@ -141,6 +142,21 @@ enum conn_flags {
 	CONN_ACCEPTING = 1 << 15,  /* in its listener's queue */
 	CONN_MTU_LOW = 1 << 20,    /* the path may carry more than the MSS */
 	CONN_PROBE_LOST = 1 << 21, /* and nothing else is lost */
+	CONN_URG_IN = 1 << 22,     /* urg_state is not URG_NONE */
+	CONN_URG_OUT = 1 << 23,    /* snd_up is ahead of snd_una */
+	CONN_OOB_INLINE = 1 << 24,
+	CONN_CORK = 1 << 25,
+	CONN_MORE = 1 << 26,     /* as a cork, until the next send or ACK */
+	CONN_PUSH_ALL = 1 << 27, /* what was given so far is not held back */
+	CONN_PINGPONG = 1 << 28, /* ACKs are likely to travel with answers */
+};
+
+/* Of the byte at urg_seq. */
+enum urg_state {
+	URG_NONE,
+	URG_AHEAD, /* has not arrived */
+	URG_HERE,
+	URG_READ,
 };
 
 enum ca_state {
@@ -225,6 +241,13 @@ struct tcp_conn {
 	uint16_t path_mtu, mtu_high; /* see pmtu.c */
 	uint16_t mtu_probe;          /* size of the probe under way, or 0 */
 	uint64_t mtu_probe_ns;       /* no probe before it */
+	uint64_t last_data_rx_ns;
+	seq32 urg_seq, snd_up; /* the byte; behind ours */
+	uint8_t urg_state, urg_byte;
+	uint8_t syn_retries;
+	uint16_t fin_timeout_s; /* of FIN-WAIT-2; 0: FIN_WAIT_2_NS */
+	uint16_t rcv_mss;       /* of the segments that come, as far as known */
+	uint32_t rcv_lowat, notsent_lowat;
 	void *user;
 	const struct tcp_cc *cc;
 	union tcp_cc_state cc_state;
@@ -237,8 +260,9 @@ struct tcp_listener {
 	struct tcp_stack *stack;
 	struct list accept; /* oldest first */
 	uint32_t n_accept, backlog;
-	int16_t laddr; /* index, or -1 for all */
-	uint16_t port; /* 0: free */
+	int16_t laddr;   /* index, or -1 for all */
+	uint16_t port;   /* 0: free */
+	uint8_t n_defer; /* retries for which an ACK alone does not open */
 };
 
 /* A segment that belongs to no whole connection. */
@@ -311,6 +335,13 @@ static inline uint32_t conn_pipe(const struct tcp_conn *c)
 	return left < out ? out - (uint32_t)left : 0;
 }
 
+/* The number of the next byte that the program reads. */
+static inline seq32 conn_copied(const struct tcp_conn *c)
+{
+	return seq_sub(c->rcv_nxt,
+		       c->rcvq_bytes + !!(c->flags & CONN_FIN_RCVD));
+}
+
 static inline bool conn_may_send(const struct tcp_conn *c)
 {
 	return c->state == TCP_ESTABLISHED || c->state == TCP_CLOSE_WAIT;
@@ -351,6 +382,7 @@ void open_rx(struct tcp_stack *s, const struct arrival *a, seq32 iss_min,
 	     bool has_min);
 void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a);
 void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a);
+bool mini_syn_is_awaited(const struct tcp_stack *s, const struct mini_syn *m);
 void mini_syn_send(struct tcp_stack *s, const struct mini_syn *m);
 void conn_enter_time_wait(struct tcp_conn *c);
 
@@ -371,6 +403,13 @@ void ack_mark_all_lost(struct tcp_conn *c);
 void sent_free(struct tcp_conn *c);
 bool sent_split(struct tcp_conn *c, struct node *n, seq32 at);
 void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns);
+
+/* urg.c: the urgent pointer */
+void urg_rx(struct tcp_conn *c, const struct arrival *a);
+void urg_passed(struct tcp_conn *c);
+bool urg_hides_next(const struct tcp_conn *c);
+uint32_t urg_limit(struct tcp_conn *c, uint32_t len);
+bool urg_pointer(const struct tcp_conn *c, seq32 seq, uint16_t *out);
 
 /* icmp.c */
 void icmp_rx(struct tcp_stack *s, const struct ip_packet *ip,
@@ -407,6 +446,9 @@ void conn_fail(struct tcp_conn *c, int err);
 void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
 		      uint8_t wscale);
 void conn_established(struct tcp_conn *c);
+uint32_t snd_space(const struct tcp_conn *c);
+int take_error(struct tcp_conn *c);
+void rcvq_shift(struct tcp_conn *c, uint32_t n_bytes);
 int stack_addr(const struct tcp_stack *s, const struct ip_addr *a);
 uint16_t stack_mss(const struct tcp_stack *s, const struct ip_addr *raddr);
 uint8_t stack_wscale(const struct tcp_stack *s);

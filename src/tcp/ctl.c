@@ -165,6 +165,7 @@ struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f)
 	c->cc = s->cfg.cc;
 	pmtu_init(c);
 	c->n_quick = QUICK_ACKS;
+	c->syn_retries = SYN_RETRIES;
 	c->flags = CONN_IN_TABLE;
 	flow_add(s, &c->flow);
 	return c;
@@ -214,6 +215,8 @@ void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
 	mss = MIN(mss, (uint32_t)stack_mss(s, &c->flow.raddr));
 	if (offers & TCP_OFFER_TS)
 		mss = mss > 12 ? mss - 12 : 0;
+	c->rcv_mss =
+	    MIN(stack_mss(s, &c->flow.raddr), (uint16_t)MSS_DEFAULT_V4);
 	c->mss_max = (uint16_t)(mss > MSS_MIN ? mss : MSS_MIN);
 	pmtu_sync(c);
 	c->cwnd = INITIAL_WINDOW * (uint32_t)c->mss;
@@ -246,7 +249,7 @@ void conn_established(struct tcp_conn *c)
 	c->rtx_since_ns = 0;
 	c->rtx_kind = RTX_NONE;
 	c->rtx_at_ns = WHEEL_NEVER;
-	c->snd_sml = c->snd_una;
+	c->snd_sml = c->snd_up = c->snd_una;
 	c->recover = c->iss;
 	c->sack_high = c->snd_una;
 	if (is_accepted) {
@@ -393,7 +396,7 @@ int tcp_connect(struct tcp_stack *s, const struct ip_addr *laddr,
 
 /* --- bytes --- */
 
-static uint32_t snd_space(const struct tcp_conn *c)
+uint32_t snd_space(const struct tcp_conn *c)
 {
 	uint32_t used = seq_len(c->snd_una, c->snd_end);
 
@@ -426,7 +429,7 @@ static struct node *sndq_room(struct tcp_conn *c, uint32_t *room)
 	return n;
 }
 
-static int take_error(struct tcp_conn *c)
+int take_error(struct tcp_conn *c)
 {
 	int err = c->err;
 
@@ -436,6 +439,12 @@ static int take_error(struct tcp_conn *c)
 
 ssize_t tcp_send(struct tcp_conn *c, const void *buf, size_t len,
 		 uint64_t now_ns)
+{
+	return tcp_send_as(c, buf, len, 0, now_ns);
+}
+
+ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
+		    unsigned how, uint64_t now_ns)
 {
 	uint32_t done = 0, room;
 
@@ -461,6 +470,12 @@ ssize_t tcp_send(struct tcp_conn *c, const void *buf, size_t len,
 	}
 	if (!done)
 		return len ? -EAGAIN : 0;
+	c->flags &= ~(uint32_t)(CONN_MORE | CONN_PUSH_ALL);
+	c->flags |= how & TCP_SEND_MORE ? CONN_MORE : 0u;
+	if (how & TCP_SEND_URGENT) {
+		c->snd_up = c->snd_end;
+		c->flags |= CONN_URG_OUT;
+	}
 	conn_due(c, TX_DATA);
 	return done;
 }
@@ -468,11 +483,16 @@ ssize_t tcp_send(struct tcp_conn *c, const void *buf, size_t len,
 ssize_t tcp_peek(struct tcp_conn *c, const uint8_t **data)
 {
 	struct node *n = c->rcvq.head;
+	uint32_t len = n ? n->len : 0;
 
+	if (len && c->flags & CONN_URG_IN && !(len = urg_limit(c, len))) {
+		n = c->rcvq.head;
+		len = n ? n->len : 0;
+	}
 	/* A FIN that came with nothing new. */
-	if (n && n->len) {
+	if (len) {
 		*data = n->ext->data + n->off;
-		return n->len;
+		return len;
 	}
 	if (c->err)
 		return take_error(c);
@@ -481,7 +501,7 @@ ssize_t tcp_peek(struct tcp_conn *c, const uint8_t **data)
 	return -EAGAIN;
 }
 
-static void rcvq_shift(struct tcp_conn *c, uint32_t n_bytes)
+void rcvq_shift(struct tcp_conn *c, uint32_t n_bytes)
 {
 	while (n_bytes) {
 		struct node *n = c->rcvq.head;
@@ -508,6 +528,8 @@ void tcp_consume(struct tcp_conn *c, uint32_t n, uint64_t now_ns)
 	stack_at(c->stack, now_ns);
 	assert(n <= c->rcvq_bytes);
 	rcvq_shift(c, n);
+	if (c->flags & CONN_URG_IN)
+		urg_passed(c);
 	if (c->state < TCP_ESTABLISHED || c->flags & CONN_FIN_RCVD)
 		return;
 	/* The peer is told when the window has grown by as much as matters. */
@@ -573,62 +595,4 @@ void tcp_close(struct tcp_conn *c, uint64_t now_ns)
 		assert(!err);
 	}
 	conn_life_update(c);
-}
-
-/* --- news and options --- */
-
-unsigned tcp_poll(const struct tcp_conn *c)
-{
-	bool is_over = c->state == TCP_CLOSED;
-	bool is_fin = c->flags & CONN_FIN_RCVD;
-	unsigned ev = 0;
-
-	if (c->rcvq_bytes || is_fin || is_over)
-		ev |= TCP_READABLE;
-	if (is_over || (c->state >= TCP_ESTABLISHED &&
-			(c->flags & CONN_SHUT_WR || snd_space(c))))
-		ev |= TCP_WRITABLE;
-	if (is_fin || is_over)
-		ev |= TCP_PEER_CLOSED;
-	if (is_over || (is_fin && c->flags & CONN_SHUT_WR))
-		ev |= TCP_HUNG_UP;
-	if (c->err)
-		ev |= TCP_ERROR;
-	return ev;
-}
-
-int tcp_error(struct tcp_conn *c) { return take_error(c); }
-void tcp_set_user(struct tcp_conn *c, void *user) { c->user = user; }
-void *tcp_user(const struct tcp_conn *c) { return c->user; }
-
-void tcp_set_nodelay(struct tcp_conn *c, bool is_on, uint64_t now_ns)
-{
-	stack_at(c->stack, now_ns);
-	c->flags &= ~(uint32_t)CONN_NODELAY;
-	if (is_on) {
-		c->flags |= CONN_NODELAY;
-		conn_due(c, TX_DATA);
-	}
-}
-
-void tcp_set_linger(struct tcp_conn *c, bool resets)
-{
-	c->flags &= ~(uint32_t)CONN_LINGER_0;
-	c->flags |= resets ? CONN_LINGER_0 : 0u;
-}
-
-void tcp_set_user_timeout(struct tcp_conn *c, uint32_t ms)
-{
-	c->user_timeout_ms = ms;
-}
-
-void tcp_set_keepalive(struct tcp_conn *c, uint32_t idle_s, uint32_t interval_s,
-		       uint32_t n_probes, uint64_t now_ns)
-{
-	stack_at(c->stack, now_ns);
-	c->keep_idle_s = idle_s;
-	c->keep_interval_s = interval_s;
-	c->keep_probes = n_probes;
-	if (c->state != TCP_CLOSED)
-		conn_life_update(c);
 }

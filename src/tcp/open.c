@@ -245,7 +245,22 @@ void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a)
 		tx_reset_for(s, a);
 		return;
 	}
+	/* TCP_DEFER_ACCEPT: bytes will follow, or the SYN-ACK is sent again. */
+	if (!seg->len && !(seg->flags & TCP_FIN) &&
+	    m->n_retries < s->listeners[m->listener].n_defer) {
+		m->is_acked = true;
+		drop(s, DROP_DEFERRED);
+		return;
+	}
 	mini_syn_grow(s, m, a);
+}
+
+/* Whether the peer is to be sent the SYN-ACK again: not while it is its bytes that
+ * are waited for, but for the last time. */
+bool mini_syn_is_awaited(const struct tcp_stack *s, const struct mini_syn *m)
+{
+	return !m->is_acked ||
+	       m->n_retries >= s->listeners[m->listener].n_defer;
 }
 
 /* --- TIME_WAIT --- */

@@ -13,8 +13,6 @@
  *   I1  snd_una <= snd_nxt, and neither has moved back
  *   I2  rcv_nxt and rcv_adv have not moved back
  *   I3  the payload is referred to by a queue, or counted under a drop_reason
- *
- * Not done: the urgent pointer means nothing (step "Sixth").
  */
 #include "tcp/conn.h"
 
@@ -253,7 +251,17 @@ static bool ack_field_rx(struct tcp_conn *c, struct arrival *a)
 		return false;
 	c->soft_err = 0; /* whatever it was, it has passed */
 	ack_rx(c, &a->seg);
+	c->flags &= ~(uint32_t)CONN_MORE;
+	if (c->flags & CONN_URG_OUT && seq_le(c->snd_up, c->snd_una))
+		c->flags &= ~(uint32_t)CONN_URG_OUT;
 	return fin_is_acked(c);
+}
+
+/* Something has happened that the peer is to learn of soon. */
+static void quick_again(struct tcp_conn *c)
+{
+	c->n_quick = QUICK_ACKS;
+	c->flags &= ~(uint32_t)CONN_PINGPONG;
 }
 
 /* When the bytes that have come are acknowledged: at once if something is wrong with
@@ -262,12 +270,26 @@ static void ack_schedule(struct tcp_conn *c, bool is_unusual)
 {
 	uint32_t n = seq_len(c->last_ack_sent, c->rcv_nxt);
 
-	if (is_unusual || c->oooq || c->n_quick || n >= 2u * c->mss) {
+	bool is_quick = c->n_quick && !(c->flags & CONN_PINGPONG);
+
+	if (is_unusual || c->oooq)
+		quick_again(c);
+	if (is_unusual || c->oooq || is_quick || n >= 2u * c->rcv_mss) {
 		conn_due(c, TX_ACK);
 	} else if (c->ack_at_ns == WHEEL_NEVER) {
 		c->ack_at_ns = c->stack->now_ns + DELACK_NS;
 		conn_timer_sync(c);
 	}
+}
+
+/* How large the peer's segments are, and how long it was silent. */
+static void note_arrival(struct tcp_conn *c, uint32_t len)
+{
+	if (len > c->rcv_mss)
+		c->rcv_mss = (uint16_t)MIN(len, (uint32_t)c->mss_max);
+	if (c->stack->now_ns - c->last_data_rx_ns > c->rto_ns)
+		c->n_quick = QUICK_ACKS;
+	c->last_data_rx_ns = c->stack->now_ns;
 }
 
 /* "Seventh, process the segment text", and "eighth, check the FIN bit", of a segment
@@ -285,6 +307,8 @@ static void text_rx(struct tcp_conn *c, struct arrival *a)
 	}
 	if (seg->len) {
 		bool had_gap = c->oooq != NULL;
+
+		note_arrival(c, seg->len);
 		bool is_kept = rcvq_add(c, a);
 
 		ack_schedule(c, !is_kept || had_gap);
@@ -358,7 +382,9 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 	c->last_rx_ns = c->stack->now_ns;
 	if (!ack_field_rx(c, a))
 		return;
-	/* Sixth: the urgent pointer.  It means nothing. */
+	/* Sixth: the urgent pointer. */
+	if (seg->flags & TCP_URG || c->flags & CONN_URG_IN)
+		urg_rx(c, a);
 	/* Seventh and eighth. */
 	trim(c, a);
 	if (!seg->len && !(seg->flags & TCP_FIN))

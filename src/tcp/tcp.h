@@ -91,6 +91,7 @@ enum tcp_events {
 	TCP_PEER_CLOSED = 4, /* the peer's FIN is in */
 	TCP_ERROR = 8,       /* tcp_error() says which */
 	TCP_HUNG_UP = 16,    /* both directions are over */
+	TCP_URGENT = 32,     /* tcp_recv_urgent() has a byte */
 };
 
 enum tcp_rx_flags {
@@ -200,6 +201,15 @@ MUST_CHECK int tcp_connect(struct tcp_stack *s, const struct ip_addr *laddr,
 ssize_t tcp_send(struct tcp_conn *c, const void *buf, size_t len,
 		 uint64_t now_ns);
 
+enum tcp_send_how {
+	TCP_SEND_URGENT = 1, /* the last byte is urgent (MSG_OOB) */
+	TCP_SEND_MORE = 2,   /* a small segment waits for more (MSG_MORE) */
+};
+
+/* tcp_send(), with enum tcp_send_how. */
+ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
+		    unsigned how, uint64_t now_ns);
+
 /**
  * tcp_peek() - the next bytes that were received, where they lie
  *
@@ -213,6 +223,24 @@ ssize_t tcp_peek(struct tcp_conn *c, const uint8_t **data);
 
 /* The first @n bytes of what tcp_peek() gave are done with. */
 void tcp_consume(struct tcp_conn *c, uint32_t n, uint64_t now_ns);
+
+/**
+ * tcp_recv_urgent() - the byte out of band (MSG_OOB)
+ *
+ * Return: 1; 0 at the end of the stream, or
+ *   -EAGAIN  it was announced, and has not come
+ *   -EINVAL  none was announced, it was read, or it is in line
+ * Spec: RFC 6093, as Linux does it
+ */
+ssize_t tcp_recv_urgent(struct tcp_conn *c, uint8_t *byte, bool is_peek);
+
+/* Whether all before the urgent byte was read (SIOCATMARK). */
+bool tcp_is_at_mark(const struct tcp_conn *c);
+
+/* SIOCINQ, SIOCOUTQ and SIOCOUTQNSD. */
+uint32_t tcp_readable_bytes(const struct tcp_conn *c);
+uint32_t tcp_unacked_bytes(const struct tcp_conn *c);
+uint32_t tcp_unsent_bytes(const struct tcp_conn *c);
 
 /* No more bytes will be sent: a FIN follows the last of them.
  * Return: 0, or -ENOTCONN */
@@ -236,6 +264,21 @@ void *tcp_user(const struct tcp_conn *c);
 
 /* Options; they may be set in every state. */
 void tcp_set_nodelay(struct tcp_conn *c, bool is_on, uint64_t now_ns);
+/* While on, only full segments are sent; what is less goes after a time-out. */
+void tcp_set_cork(struct tcp_conn *c, bool is_on, uint64_t now_ns);
+/* On: the next ACKs go at once.  Off: they wait for answers to travel with. */
+void tcp_set_quickack(struct tcp_conn *c, bool is_on, uint64_t now_ns);
+/* On: the urgent byte is read in its place. */
+void tcp_set_oob_inline(struct tcp_conn *c, bool is_on);
+void tcp_set_syn_retries(struct tcp_conn *c, uint8_t n); /* TCP_SYNCNT */
+/* How long FIN-WAIT-2 lasts when nobody has the connection (TCP_LINGER2); 0: 60 s */
+void tcp_set_fin_timeout(struct tcp_conn *c, uint16_t s);
+/* Writable only when fewer bytes than that were not sent; 0: no matter. */
+void tcp_set_notsent_lowat(struct tcp_conn *c, uint32_t bytes);
+/* Readable only when as many bytes are there; half the buffer at most. */
+void tcp_set_rcv_lowat(struct tcp_conn *c, uint32_t bytes);
+/* Connections are accepted when bytes have come, or after @s; 0: at once. */
+void tcp_set_defer_accept(struct tcp_listener *l, uint32_t s);
 void tcp_set_linger(struct tcp_conn *c, bool resets); /* SO_LINGER {1, 0} */
 void tcp_set_user_timeout(struct tcp_conn *c, uint32_t ms); /* 0: none */
 /* @idle_s 0: off */

@@ -33,6 +33,12 @@ static void rtx_arm(struct tcp_conn *c, enum rtx_kind kind)
 {
 	c->rtx_kind = (uint8_t)kind;
 	c->rtx_at_ns = c->stack->now_ns + conn_rto_ns(c);
+	if (c->user_timeout_ms && c->rtx_since_ns) {
+		uint64_t until =
+		    c->rtx_since_ns + c->user_timeout_ms * NS_PER_MS;
+
+		c->rtx_at_ns = MIN(c->rtx_at_ns, until);
+	}
 	conn_timer_sync(c);
 }
 
@@ -61,7 +67,9 @@ static uint64_t later(uint64_t ns, uint32_t s) { return ns + s * NS_PER_S; }
 void conn_life_update(struct tcp_conn *c)
 {
 	if (c->state == TCP_FIN_WAIT_2 && c->flags & CONN_ORPHAN)
-		c->life_at_ns = c->stack->now_ns + FIN_WAIT_2_NS;
+		c->life_at_ns = c->stack->now_ns +
+				(c->fin_timeout_s ? c->fin_timeout_s * NS_PER_S
+						  : FIN_WAIT_2_NS);
 	else if (c->keep_idle_s && c->state >= TCP_ESTABLISHED)
 		c->life_at_ns = later(c->last_rx_ns, c->keep_idle_s);
 	else
@@ -84,7 +92,7 @@ static bool is_user_timeout(const struct tcp_conn *c, uint64_t since_ns)
 
 static void syn_timeout(struct tcp_conn *c)
 {
-	if (c->n_rtx >= SYN_RETRIES || is_user_timeout(c, c->rtx_since_ns)) {
+	if (c->n_rtx >= c->syn_retries || is_user_timeout(c, c->rtx_since_ns)) {
 		give_up(c);
 		return;
 	}
@@ -125,13 +133,11 @@ static void persist_timeout(struct tcp_conn *c)
 
 	if (!c->rtx_since_ns)
 		c->rtx_since_ns = c->stack->now_ns;
-	if (c->n_probes >= max ||
-	    (c->n_probes && is_user_timeout(c, c->rtx_since_ns))) {
+	/* The program's patience is one for a peer that answers, too. */
+	if (c->n_probes >= max || is_user_timeout(c, c->rtx_since_ns)) {
 		give_up(c);
 		return;
 	}
-	if (!c->n_probes)
-		c->rtx_since_ns = c->stack->now_ns;
 	c->n_probes++;
 	c->n_rtx = (uint8_t)MIN(c->n_rtx + 1, DATA_RETRIES);
 	conn_due(c, c->snd_wnd ? TX_DATA | TX_PUSH : TX_PROBE);
@@ -175,8 +181,9 @@ static void keepalive_timeout(struct tcp_conn *c)
 		c->life_at_ns = idle_until;
 		return;
 	}
-	if (c->n_probes >= c->keep_probes ||
-	    (c->n_probes && is_user_timeout(c, c->last_rx_ns))) {
+	if (c->user_timeout_ms
+		? c->n_probes && is_user_timeout(c, c->last_rx_ns)
+		: c->n_probes >= c->keep_probes) {
 		give_up(c);
 		return;
 	}
@@ -200,6 +207,7 @@ static void conn_timeout(struct tcp_conn *c)
 
 	if (c->ack_at_ns <= now) {
 		c->ack_at_ns = WHEEL_NEVER;
+		c->flags &= ~(uint32_t)CONN_PINGPONG;
 		conn_due(c, TX_ACK);
 	}
 	if (c->rtx_at_ns <= now)
@@ -223,7 +231,8 @@ static void minis_timeout(struct tcp_stack *s)
 			continue;
 		}
 		mini_syn_rearm(s, syn);
-		mini_syn_send(s, syn);
+		if (mini_syn_is_awaited(s, syn))
+			mini_syn_send(s, syn);
 	}
 	while ((wait = mini_wait_expired(s)))
 		mini_wait_free(s, wait);

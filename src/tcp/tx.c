@@ -118,6 +118,8 @@ static struct tcp_seg seg_begin(struct tcp_conn *c, seq32 seq, unsigned flags)
 			       .tsval = conn_tsval(c),
 			       .tsecr = c->ts_recent };
 
+	if (c->flags & CONN_URG_OUT && urg_pointer(c, seq, &seg.urg))
+		seg.flags |= TCP_URG;
 	seg.n_sacks = (uint8_t)rcvq_sacks(c, seg.sacks);
 	c->flags &= ~(uint32_t)CONN_DSACK;
 	c->last_ack_sent = c->rcv_nxt;
@@ -184,6 +186,9 @@ static uint32_t frame_room(const struct tcp_conn *c, uint32_t room)
 {
 	uint32_t n = c->stack->cfg.gso_max / room;
 
+	/* The pointer counts from each segment. */
+	if (c->flags & CONN_URG_OUT)
+		return room;
 	return n > 1 ? n * room : room;
 }
 
@@ -246,7 +251,12 @@ static uint32_t usable_window(const struct tcp_conn *c)
 
 static bool nagle_holds(const struct tcp_conn *c)
 {
-	if (c->flags & (CONN_NODELAY | CONN_SHUT_WR) || c->due & TX_PUSH)
+	if (c->flags & (CONN_SHUT_WR | CONN_PUSH_ALL | CONN_URG_OUT) ||
+	    c->due & TX_PUSH)
+		return false;
+	if (c->flags & (CONN_CORK | CONN_MORE))
+		return true;
+	if (c->flags & CONN_NODELAY)
 		return false;
 	/* Minshall: one small segment may be under way. */
 	return seq_lt(c->snd_una, c->snd_sml);
@@ -354,6 +364,8 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	if (bytes % room && !probe)
 		c->snd_sml = seq_add(c->snd_nxt, bytes);
 	range_add(c, n);
+	if (c->stack->now_ns - c->last_data_rx_ns < DELACK_NS)
+		c->flags |= CONN_PINGPONG;
 	send_range(c, f, n, bytes);
 	range_sent(c, n);
 	return true;

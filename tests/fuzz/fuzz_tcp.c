@@ -99,6 +99,7 @@ static void segment_rx(struct input *in)
 		s.seq = seq_add(c->rcv_nxt, (uint32_t)((int8_t)s.seq.v * 40));
 		s.ack = seq_add(c->snd_nxt, (uint32_t)(-(int32_t)s.ack.v * 20));
 		s.tsval = c->ts_recent + next8(in);
+		s.urg = next8(in);
 		s.n_sacks = next8(in) & 3;
 		for (unsigned i = 0; i < s.n_sacks; i++) {
 			s.sacks[i].from = seq_add(c->snd_una, next8(in) * 16u);
@@ -161,6 +162,7 @@ static void call(struct input *in)
 	unsigned i = next8(in) % N_CONNS, what = next8(in), arg = next8(in);
 	struct tcp_conn *c = conns[i];
 	const uint8_t *data;
+	uint8_t byte;
 	ssize_t n;
 
 	if (!c) {
@@ -175,11 +177,12 @@ static void call(struct input *in)
 	switch (what % 8) {
 	case 0:
 	case 1:
-		(void)!tcp_send(c, bytes, arg * 16u, now);
+		(void)!tcp_send_as(c, bytes, arg * 16u, arg & 3, now);
 		break;
 	case 2:
 	case 3:
 		n = tcp_peek(c, &data);
+		(void)!tcp_recv_urgent(c, &byte, arg & 1);
 		if (n > 0)
 			tcp_consume(c, (uint32_t)MIN(n, (ssize_t)arg), now);
 		break;
@@ -190,6 +193,9 @@ static void call(struct input *in)
 		tcp_set_keepalive(c, arg, 1, 3, now);
 		tcp_set_user_timeout(c, arg * 100u);
 		tcp_set_nodelay(c, arg & 1, now);
+		tcp_set_cork(c, arg & 2, now);
+		tcp_set_oob_inline(c, arg & 4);
+		tcp_set_quickack(c, arg & 8, now);
 		break;
 	case 6:
 		tcp_close(c, now);

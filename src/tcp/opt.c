@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/opt.c - a connection's news, and what the program wants of it (tcp.h)
+ *
+ * Options are fields and bits that the other files look at; setting one makes due
+ * what it makes possible.
+ */
+#include "tcp/conn.h"
+
+/* Bytes that tcp_peek() would give one after the other, up to a mark. */
+uint32_t tcp_readable_bytes(const struct tcp_conn *c)
+{
+	seq32 at = conn_copied(c);
+
+	if (!(c->flags & CONN_URG_IN) || c->flags & CONN_OOB_INLINE ||
+	    seq_lt(c->urg_seq, at) || !seq_lt(c->urg_seq, c->rcv_nxt))
+		return c->rcvq_bytes;
+	return seq_eq(c->urg_seq, at) ? c->rcvq_bytes - 1
+				      : seq_len(at, c->urg_seq);
+}
+
+uint32_t tcp_unacked_bytes(const struct tcp_conn *c)
+{
+	return c->state < TCP_ESTABLISHED ? 0 : seq_len(c->snd_una, c->snd_end);
+}
+
+uint32_t tcp_unsent_bytes(const struct tcp_conn *c)
+{
+	return c->state >= TCP_ESTABLISHED && seq_lt(c->snd_nxt, c->snd_end)
+		   ? seq_len(c->snd_nxt, c->snd_end)
+		   : 0;
+}
+
+static bool has_room(const struct tcp_conn *c)
+{
+	return snd_space(c) &&
+	       (!c->notsent_lowat || tcp_unsent_bytes(c) < c->notsent_lowat);
+}
+
+unsigned tcp_poll(const struct tcp_conn *c)
+{
+	bool is_over = c->state == TCP_CLOSED;
+	bool is_fin = c->flags & CONN_FIN_RCVD;
+	unsigned ev = 0;
+
+	uint32_t least = c->rcv_lowat ? c->rcv_lowat : 1;
+
+	if (tcp_readable_bytes(c) >= least || is_fin || is_over)
+		ev |= TCP_READABLE;
+	if (is_over || (c->state >= TCP_ESTABLISHED &&
+			(c->flags & CONN_SHUT_WR || has_room(c))))
+		ev |= TCP_WRITABLE;
+	if (c->urg_state == URG_HERE)
+		ev |= TCP_URGENT;
+	if (is_fin || is_over)
+		ev |= TCP_PEER_CLOSED;
+	if (is_over || (is_fin && c->flags & CONN_SHUT_WR))
+		ev |= TCP_HUNG_UP;
+	if (c->err)
+		ev |= TCP_ERROR;
+	return ev;
+}
+
+int tcp_error(struct tcp_conn *c) { return take_error(c); }
+void tcp_set_user(struct tcp_conn *c, void *user) { c->user = user; }
+void *tcp_user(const struct tcp_conn *c) { return c->user; }
+
+void tcp_set_nodelay(struct tcp_conn *c, bool is_on, uint64_t now_ns)
+{
+	stack_at(c->stack, now_ns);
+	c->flags &= ~(uint32_t)CONN_NODELAY;
+	if (is_on) {
+		/* What waits goes even if it is corked. */
+		c->flags |= CONN_NODELAY | CONN_PUSH_ALL;
+		conn_due(c, TX_DATA);
+	}
+}
+
+void tcp_set_cork(struct tcp_conn *c, bool is_on, uint64_t now_ns)
+{
+	stack_at(c->stack, now_ns);
+	c->flags &= ~(uint32_t)(CONN_CORK | CONN_MORE);
+	if (is_on)
+		c->flags |= CONN_CORK;
+	else
+		conn_due(c, TX_DATA);
+}
+
+void tcp_set_quickack(struct tcp_conn *c, bool is_on, uint64_t now_ns)
+{
+	stack_at(c->stack, now_ns);
+	c->flags &= ~(uint32_t)CONN_PINGPONG;
+	if (!is_on) {
+		c->flags |= CONN_PINGPONG;
+		return;
+	}
+	c->n_quick = QUICK_ACKS;
+	if (c->ack_at_ns != WHEEL_NEVER)
+		conn_due(c, TX_ACK);
+}
+
+void tcp_set_syn_retries(struct tcp_conn *c, uint8_t n) { c->syn_retries = n; }
+
+void tcp_set_fin_timeout(struct tcp_conn *c, uint16_t s)
+{
+	c->fin_timeout_s = s;
+}
+
+void tcp_set_notsent_lowat(struct tcp_conn *c, uint32_t bytes)
+{
+	c->notsent_lowat = bytes;
+}
+
+void tcp_set_rcv_lowat(struct tcp_conn *c, uint32_t bytes)
+{
+	c->rcv_lowat = MIN(bytes, c->stack->cfg.rcv_buf / 2);
+}
+
+void tcp_set_defer_accept(struct tcp_listener *l, uint32_t s)
+{
+	uint32_t after_s = 1;
+
+	/* Whole retries of the SYN-ACK, which come after 1, 3, 7 .. seconds. */
+	for (l->n_defer = 0; s && l->n_defer < SYNACK_RETRIES; l->n_defer++) {
+		if (after_s >= s)
+			break;
+		after_s = after_s * 2 + 1;
+	}
+	l->n_defer += s ? 1 : 0;
+}
+
+void tcp_set_linger(struct tcp_conn *c, bool resets)
+{
+	c->flags &= ~(uint32_t)CONN_LINGER_0;
+	c->flags |= resets ? CONN_LINGER_0 : 0u;
+}
+
+void tcp_set_user_timeout(struct tcp_conn *c, uint32_t ms)
+{
+	c->user_timeout_ms = ms;
+}
+
+void tcp_set_keepalive(struct tcp_conn *c, uint32_t idle_s, uint32_t interval_s,
+		       uint32_t n_probes, uint64_t now_ns)
+{
+	stack_at(c->stack, now_ns);
+	c->keep_idle_s = idle_s;
+	c->keep_interval_s = interval_s;
+	c->keep_probes = n_probes;
+	if (c->state != TCP_CLOSED)
+		conn_life_update(c);
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/tcp_options.c - when small segments, ACKs and time-outs come
+ *
+ * Nagle, corks and MSG_MORE; delayed and quick ACKs; how long a connection waits for
+ * a peer that says nothing, or only that it has no room.
+ */
+#include "tcp_kit.h"
+
+static struct kit k;
+static struct tcp_conn *c;
+static struct kit_frame f;
+
+static void open_one(void)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	kit_init(&k, &cfg);
+	c = kit_established(&k);
+}
+
+static void close_one(void)
+{
+	tcp_abort(c, k.now);
+	kit_drain(&k);
+	kit_fini(&k);
+}
+
+static void expect_frame(uint32_t len)
+{
+	assert_true(kit_out(&k, &f));
+	assert_int_equal(f.len, len);
+}
+
+static void expect_none(void) { assert_false(kit_out(&k, &f)); }
+
+static void one_small_segment_is_under_way(void **state)
+{
+	open_one();
+	kit_write(&k, c, 10);
+	expect_frame(10);
+	kit_write(&k, c, 10);
+	kit_write(&k, c, 10);
+	expect_none();
+	kit_in(&k, TCP_ACK, NULL, 0);
+	expect_frame(20);
+	kit_write(&k, c, 10);
+	expect_none();
+	tcp_set_nodelay(c, true, k.now);
+	expect_frame(10);
+	kit_write(&k, c, 10);
+	expect_frame(10);
+	close_one();
+}
+
+static void a_cork_holds_what_is_small(void **state)
+{
+	open_one();
+	uint32_t mss = c->mss;
+	tcp_set_cork(c, true, k.now);
+	kit_write(&k, c, 10);
+	expect_none();
+	kit_write(&k, c, mss);
+	expect_frame(mss);
+	expect_none();
+	tcp_set_cork(c, false, k.now);
+	expect_frame(10);
+	close_one();
+}
+
+/* TCP_NODELAY pushes what is there; what follows is corked. */
+static void nodelay_opens_a_cork_once(void **state)
+{
+	open_one();
+	tcp_set_cork(c, true, k.now);
+	kit_write(&k, c, 10);
+	tcp_set_nodelay(c, true, k.now);
+	expect_frame(10);
+	kit_write(&k, c, 10);
+	expect_none();
+	/* A FIN follows at once. */
+	assert_int_equal(tcp_shutdown(c, k.now), 0);
+	expect_frame(10);
+	assert_true(f.seg.flags & TCP_FIN);
+	close_one();
+}
+
+static void a_cork_gives_way_in_time(void **state)
+{
+	open_one();
+	kit_write(&k, c, 10);
+	expect_frame(10);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	tcp_set_cork(c, true, k.now);
+	kit_write(&k, c, 10);
+	expect_none();
+	kit_wait(&k, 190 * NS_PER_MS);
+	expect_none();
+	kit_wait(&k, 50 * NS_PER_MS);
+	expect_frame(10);
+	assert_int_equal(c->state, TCP_ESTABLISHED);
+	close_one();
+}
+
+static void more_is_a_cork_until_the_next_call(void **state)
+{
+	open_one();
+	assert_int_equal(tcp_send_as(c, "abc", 3, TCP_SEND_MORE, k.now), 3);
+	expect_none();
+	assert_int_equal(tcp_send(c, "de", 2, k.now), 2);
+	expect_frame(5);
+	assert_int_equal(tcp_send_as(c, "abc", 3, TCP_SEND_MORE, k.now), 3);
+	expect_none();
+	kit_in(&k, TCP_ACK, NULL, 0);
+	expect_frame(3);
+	close_one();
+}
+
+/* --- ACKs --- */
+
+static void bytes_in(uint32_t n)
+{
+	static const uint8_t bytes[1460];
+
+	kit_in(&k, TCP_ACK, bytes, n);
+}
+
+static void read_all(void)
+{
+	const uint8_t *data;
+	ssize_t n;
+
+	while ((n = tcp_peek(c, &data)) > 0)
+		tcp_consume(c, (uint32_t)n, k.now);
+}
+
+static void after_quick_ones_acks_wait_for_a_second_segment(void **state)
+{
+	open_one();
+	for (int i = 0; i < 15; i++) {
+		bytes_in(1000);
+		read_all();
+		expect_frame(0);
+	}
+	while (c->n_quick) {
+		bytes_in(1000);
+		read_all();
+		expect_frame(0);
+	}
+	bytes_in(1000);
+	read_all();
+	expect_none();
+	/* Two full segments, as large as the peer's are. */
+	bytes_in(1000);
+	read_all();
+	expect_frame(0);
+	bytes_in(1000);
+	expect_none();
+	kit_wait(&k, 39 * NS_PER_MS);
+	expect_none();
+	kit_wait(&k, 2 * NS_PER_MS);
+	expect_frame(0);
+	read_all();
+	tcp_set_quickack(c, true, k.now);
+	bytes_in(10);
+	expect_frame(0);
+	close_one();
+}
+
+static void acks_travel_with_answers(void **state)
+{
+	open_one();
+	bytes_in(100);
+	expect_frame(0);
+	bytes_in(100);
+	kit_write(&k, c, 10);
+	expect_frame(10);
+	bytes_in(100);
+	expect_none();
+	/* On again: what waits goes. */
+	tcp_set_quickack(c, true, k.now);
+	expect_frame(0);
+	tcp_set_quickack(c, false, k.now);
+	bytes_in(100);
+	expect_none();
+	close_one();
+}
+
+/* --- patience --- */
+
+static uint64_t lives_for(void)
+{
+	uint64_t from = k.now;
+
+	while (c->state != TCP_CLOSED) {
+		kit_wait(&k, 10 * NS_PER_MS);
+		kit_drain(&k);
+		assert_true(k.now - from < 10000 * NS_PER_S);
+	}
+	assert_int_equal(tcp_error(c), -ETIMEDOUT);
+	return k.now - from;
+}
+
+static void assert_near(uint64_t ns, uint64_t s)
+{
+	assert_true(ns >= s * NS_PER_S);
+	assert_true(ns < s * NS_PER_S + NS_PER_S / 10);
+}
+
+static void user_timeout_ends_what_is_not_acknowledged(void **state)
+{
+	open_one();
+	tcp_set_user_timeout(c, 7000);
+	kit_write(&k, c, 10);
+	kit_drain(&k);
+	assert_near(lives_for(), 7);
+	close_one();
+}
+
+static void user_timeout_ends_an_open(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	kit_init(&k, &cfg);
+	c = kit_connect(&k);
+	tcp_set_user_timeout(c, 2500);
+	uint64_t ns = lives_for();
+	assert_true(ns >= 2500 * NS_PER_MS && ns < 2600 * NS_PER_MS);
+	close_one();
+}
+
+static void no_window(void)
+{
+	struct tcp_seg seg = { .sport = k.rport,
+			       .dport = k.lport,
+			       .seq = k.seq,
+			       .ack = k.ack,
+			       .flags = TCP_ACK,
+			       .wscale = TCP_NO_WSCALE };
+
+	kit_segment(&k, &seg, NULL);
+}
+
+/* RFC 9293 section 3.8.6.1; the user's patience is another matter. */
+static void a_shut_window_is_borne_as_long_as_the_user_does(void **state)
+{
+	for (int has_timeout = 0; has_timeout < 2; has_timeout++) {
+		open_one();
+		tcp_set_user_timeout(c, has_timeout ? 10000 : 0);
+		no_window();
+		kit_write(&k, c, 10);
+		uint64_t from = k.now;
+		while (c->state != TCP_CLOSED &&
+		       k.now - from < 3600 * NS_PER_S) {
+			kit_wait(&k, 10 * NS_PER_MS);
+			if (kit_drain(&k) && c->state != TCP_CLOSED)
+				no_window();
+		}
+		assert_int_equal(c->state,
+				 has_timeout ? TCP_CLOSED : TCP_ESTABLISHED);
+		if (has_timeout) {
+			assert_int_equal(tcp_error(c), -ETIMEDOUT);
+			assert_true(k.now - from >= 10 * NS_PER_S);
+			assert_true(k.now - from < 13 * NS_PER_S);
+		}
+		close_one();
+	}
+}
+
+static void a_silent_peer_is_asked_and_given_up(void **state)
+{
+	open_one();
+	tcp_set_keepalive(c, 20, 5, 3, k.now);
+	kit_wait(&k, 19900 * NS_PER_MS);
+	expect_none();
+	kit_wait(&k, 200 * NS_PER_MS);
+	expect_frame(0);
+	assert_true(seq_eq(f.seg.seq, seq_sub(c->snd_una, 1)));
+	/* An answer is as good as bytes. */
+	kit_in(&k, TCP_ACK, NULL, 0);
+	/* 20 s, three probes, and their time. */
+	assert_near(lives_for(), 35);
+	close_one();
+}
+
+/* With a user timeout it is that which counts, and not the probes. */
+static void user_timeout_takes_keepalives_place(void **state)
+{
+	open_one();
+	tcp_set_keepalive(c, 20, 5, 3, k.now);
+	tcp_set_user_timeout(c, 50000);
+	assert_near(lives_for(), 50);
+	close_one();
+}
+
+static void fin_wait_2_has_an_end_of_its_own(void **state)
+{
+	open_one();
+	tcp_set_fin_timeout(c, 5);
+	tcp_close(c, k.now);
+	expect_frame(0);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	kit_wait(&k, 4900 * NS_PER_MS);
+	assert_int_equal(k.s->pool_conns.n_free, k.s->pool_conns.n - 1);
+	kit_wait(&k, 200 * NS_PER_MS);
+	assert_int_equal(k.s->pool_conns.n_free, k.s->pool_conns.n);
+	kit_fini(&k);
+}
+
+/* --- TCP_DEFER_ACCEPT --- */
+
+static void a_deferred_connection_waits_for_bytes(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	kit_init(&k, &cfg);
+	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, 8, &k.listener), 0);
+	tcp_set_defer_accept(k.listener, 3);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	expect_frame(0);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_null(tcp_accept(k.listener));
+	expect_none();
+	kit_wait(&k, 900 * NS_PER_MS);
+	kit_in(&k, TCP_ACK, "hello", 5);
+	c = tcp_accept(k.listener);
+	assert_non_null(c);
+	assert_int_equal(tcp_readable_bytes(c), 5);
+	tcp_abort(c, k.now);
+	kit_drain(&k);
+
+	/* Without bytes: nothing is sent again until the last time. */
+	k.seq = (seq32){ KIT_PEER_ISS };
+	k.rport++;
+	kit_in(&k, TCP_SYN, NULL, 0);
+	expect_frame(0);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	kit_wait(&k, 2 * NS_PER_S);
+	expect_none();
+	kit_wait(&k, 2 * NS_PER_S);
+	expect_frame(0);
+	assert_int_equal(f.seg.flags, TCP_SYN | TCP_ACK);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	c = tcp_accept(k.listener);
+	assert_non_null(c);
+	close_one();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_small_segment_is_under_way),
+		cmocka_unit_test(a_cork_holds_what_is_small),
+		cmocka_unit_test(nodelay_opens_a_cork_once),
+		cmocka_unit_test(a_cork_gives_way_in_time),
+		cmocka_unit_test(more_is_a_cork_until_the_next_call),
+		cmocka_unit_test(
+		    after_quick_ones_acks_wait_for_a_second_segment),
+		cmocka_unit_test(acks_travel_with_answers),
+		cmocka_unit_test(user_timeout_ends_what_is_not_acknowledged),
+		cmocka_unit_test(user_timeout_ends_an_open),
+		cmocka_unit_test(
+		    a_shut_window_is_borne_as_long_as_the_user_does),
+		cmocka_unit_test(a_silent_peer_is_asked_and_given_up),
+		cmocka_unit_test(user_timeout_takes_keepalives_place),
+		cmocka_unit_test(fin_wait_2_has_an_end_of_its_own),
+		cmocka_unit_test(a_deferred_connection_waits_for_bytes),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

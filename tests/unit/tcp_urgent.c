@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/tcp_urgent.c - one byte out of band, as Linux does it (RFC 6093)
+ */
+#include "tcp_kit.h"
+
+static struct kit k;
+static struct tcp_conn *c;
+
+static void open_one(void)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	kit_init(&k, &cfg);
+	c = kit_established(&k);
+}
+
+static void close_one(void)
+{
+	tcp_abort(c, k.now);
+	kit_drain(&k);
+	kit_fini(&k);
+}
+
+/* Bytes of the peer's; the pointer counts from the first of them. */
+static void in_urgent(const char *bytes, uint16_t urg)
+{
+	struct tcp_seg seg = { .sport = k.rport,
+			       .dport = k.lport,
+			       .seq = k.seq,
+			       .ack = k.ack,
+			       .flags = TCP_ACK | TCP_URG,
+			       .wnd = 65535,
+			       .urg = urg,
+			       .len = (uint32_t)strlen(bytes),
+			       .wscale = TCP_NO_WSCALE };
+
+	k.seq = seq_add(k.seq, seg.len);
+	kit_segment(&k, &seg, bytes);
+}
+
+/* One read; what tcp_peek() gives. */
+static void expect_read(const char *bytes)
+{
+	const uint8_t *data;
+	ssize_t n = tcp_peek(c, &data);
+
+	if (!bytes) {
+		assert_int_equal(n, -EAGAIN);
+		return;
+	}
+	assert_int_equal(n, strlen(bytes));
+	assert_memory_equal(data, bytes, strlen(bytes));
+	tcp_consume(c, (uint32_t)n, k.now);
+}
+
+static void reading_stops_at_the_mark_and_goes_on_behind_it(void **state)
+{
+	uint8_t byte = 0;
+
+	open_one();
+	assert_int_equal(tcp_recv_urgent(c, &byte, false), -EINVAL);
+	in_urgent("abXcd", 3);
+	assert_true(tcp_poll(c) & TCP_URGENT);
+	assert_int_equal(tcp_readable_bytes(c), 2);
+	assert_false(tcp_is_at_mark(c));
+	expect_read("ab");
+	assert_true(tcp_is_at_mark(c));
+	assert_int_equal(tcp_readable_bytes(c), 2);
+	assert_int_equal(tcp_recv_urgent(c, &byte, true), 1);
+	assert_int_equal(tcp_recv_urgent(c, &byte, false), 1);
+	assert_int_equal(byte, 'X');
+	assert_int_equal(tcp_recv_urgent(c, &byte, false), -EINVAL);
+	assert_false(tcp_poll(c) & TCP_URGENT);
+	assert_true(tcp_is_at_mark(c));
+	expect_read("cd");
+	assert_false(tcp_is_at_mark(c));
+	expect_read(NULL);
+	close_one();
+}
+
+static void in_line_it_is_a_byte_like_any_other(void **state)
+{
+	uint8_t byte;
+
+	open_one();
+	tcp_set_oob_inline(c, true);
+	in_urgent("abXcd", 3);
+	assert_int_equal(tcp_recv_urgent(c, &byte, false), -EINVAL);
+	expect_read("ab");
+	assert_true(tcp_is_at_mark(c));
+	expect_read("Xcd");
+	assert_false(tcp_is_at_mark(c));
+	close_one();
+}
+
+/* The pointer comes first, the byte later; a byte alone is nothing to read. */
+static void a_pointer_may_be_ahead_of_its_byte(void **state)
+{
+	uint8_t byte;
+
+	open_one();
+	in_urgent("ab", 5);
+	assert_int_equal(tcp_recv_urgent(c, &byte, false), -EAGAIN);
+	assert_false(tcp_poll(c) & TCP_URGENT);
+	expect_read("ab");
+	kit_in(&k, TCP_ACK, "cd", 2);
+	expect_read("cd");
+	kit_in(&k, TCP_ACK, "X", 1);
+	assert_true(tcp_poll(c) & TCP_URGENT);
+	assert_false(tcp_poll(c) & TCP_READABLE);
+	assert_int_equal(tcp_recv_urgent(c, &byte, false), 1);
+	assert_int_equal(byte, 'X');
+	expect_read(NULL);
+	kit_in(&k, TCP_ACK, "ef", 2);
+	expect_read("ef");
+	close_one();
+}
+
+static void a_byte_behind_a_hole_is_there_at_once(void **state)
+{
+	uint8_t byte;
+
+	open_one();
+	seq32 at = k.seq;
+	k.seq = seq_add(k.seq, 3);
+	in_urgent("X", 1);
+	assert_int_equal(tcp_recv_urgent(c, &byte, false), 1);
+	assert_int_equal(byte, 'X');
+	k.seq = at;
+	kit_in(&k, TCP_ACK, "abc", 3);
+	expect_read("abc");
+	assert_true(tcp_is_at_mark(c));
+	close_one();
+}
+
+static void the_newest_pointer_counts(void **state)
+{
+	uint8_t byte;
+
+	open_one();
+	in_urgent("X", 1);
+	in_urgent("Y", 1);
+	assert_int_equal(tcp_recv_urgent(c, &byte, false), 1);
+	assert_int_equal(byte, 'Y');
+	/* X was passed over: nobody asked for it in time. */
+	assert_int_equal(tcp_readable_bytes(c), 0);
+	in_urgent("ab", 0);
+	expect_read("b");
+	close_one();
+}
+
+static void old_pointers_mean_nothing(void **state)
+{
+	uint8_t byte;
+
+	open_one();
+	in_urgent("abX", 3);
+	expect_read("ab");
+	expect_read(NULL);
+	k.seq = seq_sub(k.seq, 3);
+	in_urgent("abX", 3);
+	assert_int_equal(tcp_recv_urgent(c, &byte, false), -EINVAL);
+	close_one();
+}
+
+static void what_is_sent_points_behind_its_last_byte(void **state)
+{
+	static struct kit_frame f;
+
+	open_one();
+	kit_write(&k, c, 100);
+	assert_true(kit_out(&k, &f));
+	assert_false(f.seg.flags & TCP_URG);
+	assert_int_equal(tcp_send_as(c, "abX", 3, TCP_SEND_URGENT, k.now), 3);
+	/* Nagle does not hold it. */
+	assert_true(kit_out(&k, &f));
+	assert_true(f.seg.flags & TCP_URG);
+	assert_int_equal(f.seg.urg, 3);
+	assert_int_equal(tcp_send(c, "cd", 2, k.now), 2);
+	assert_true(kit_out(&k, &f));
+	assert_false(f.seg.flags & TCP_URG);
+	/* Until it is acknowledged, what comes before it says so, too. */
+	kit_wait(&k, 3 * NS_PER_S);
+	assert_true(kit_out(&k, &f));
+	assert_true(f.seg.flags & TCP_URG);
+	assert_int_equal(f.seg.urg, 103);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	kit_drain(&k);
+	kit_write(&k, c, 10);
+	assert_true(kit_out(&k, &f));
+	assert_false(f.seg.flags & TCP_URG);
+	close_one();
+}
+
+static void far_ahead_the_pointer_is_as_large_as_can_be(void **state)
+{
+	static struct kit_frame f;
+	static uint8_t buf[100000];
+
+	open_one();
+	assert_int_equal(
+	    tcp_send_as(c, buf, sizeof(buf), TCP_SEND_URGENT, k.now),
+	    sizeof(buf));
+	assert_true(kit_out(&k, &f));
+	assert_true(f.seg.flags & TCP_URG);
+	assert_int_equal(f.seg.urg, 65535);
+	close_one();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+		    reading_stops_at_the_mark_and_goes_on_behind_it),
+		cmocka_unit_test(in_line_it_is_a_byte_like_any_other),
+		cmocka_unit_test(a_pointer_may_be_ahead_of_its_byte),
+		cmocka_unit_test(a_byte_behind_a_hole_is_there_at_once),
+		cmocka_unit_test(the_newest_pointer_counts),
+		cmocka_unit_test(old_pointers_mean_nothing),
+		cmocka_unit_test(what_is_sent_points_behind_its_last_byte),
+		cmocka_unit_test(far_ahead_the_pointer_is_as_large_as_can_be),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
