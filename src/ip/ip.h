@@ -25,6 +25,8 @@
 #define IP_PROTO_TCP 6
 #define IP_PROTO_ICMPV6 58
 #define IP_HOPS 64
+#define IP_ECT_0 2   /* RFC 3168: routers may mark it ... */
+#define IP_CE 3      /* ... and one has */
 #define IP_MAX 65535 /* bytes that an IPv4 length can say */
 
 struct ip_addr {

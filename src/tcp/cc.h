@@ -33,6 +33,10 @@ struct tcp_cc {
 	void (*on_ack)(struct tcp_conn *c, uint32_t acked);
 	/* A loss: what ssthresh becomes, two segments at least. */
 	uint32_t (*ssthresh)(struct tcp_conn *c);
+	/* The rest may be NULL. */
+	void (*timed_out)(struct tcp_conn *c);         /* after ssthresh() */
+	void (*undo)(struct tcp_conn *c);              /* the last ssthresh() */
+	void (*idle)(struct tcp_conn *c, uint64_t ns); /* nothing to send */
 };
 
 /* Slow start: adds up to @acked, and returns what is left beyond ssthresh. */

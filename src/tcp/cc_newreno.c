@@ -28,7 +28,7 @@ static void newreno_on_ack(struct tcp_conn *c, uint32_t acked)
 
 static uint32_t newreno_ssthresh(struct tcp_conn *c)
 {
-	uint32_t half = seq_len(c->snd_una, c->snd_nxt) / 2, two = 2u * c->mss;
+	uint32_t half = c->rec.flight / 2, two = 2u * c->mss;
 
 	c->cc_state.reno_acked = 0;
 	return half > two ? half : two;

@@ -51,9 +51,13 @@ enum tcp_state {
 /* A piece of a queue: of bytes received or to be sent, or a range that was sent. */
 struct node {
 	struct node *next;
-	struct extent
-	    *ext;     /* holds the bytes; NULL for a range that was sent */
-	uint32_t off; /* of the first byte, in the extent */
+	union {
+		struct {
+			struct extent *ext; /* holds the bytes */
+			uint32_t off;       /* of the first, in the extent */
+		};
+		struct list link; /* of a range: in flight, or lost */
+	};
 	uint32_t len; /* a FIN is counted in ranges that were sent */
 	seq32 seq;
 	uint8_t flags; /* enum node_flags */
@@ -121,6 +125,7 @@ enum tx_due {
 	TX_PROBE = 8,  /* of a window or of the peer's life */
 	TX_FORCE = 16, /* the next range that is lost goes whatever cwnd says */
 	TX_PUSH = 32,  /* a small segment goes whatever the window says */
+	TX_TLP = 64,   /* the tail is probed, whatever cwnd says */
 };
 
 enum conn_flags {
@@ -138,8 +143,12 @@ enum conn_flags {
 	CONN_REORDERS = 1 << 10,    /* the path was seen to reorder */
 	CONN_SYN_RETX = 1 << 11,
 	CONN_IN_TABLE = 1 << 12,
-	CONN_DSACK = 1 << 13,      /* the next ACK tells of a duplicate */
-	CONN_ACCEPTING = 1 << 15,  /* in its listener's queue */
+	CONN_DSACK = 1 << 13,     /* the next ACK tells of a duplicate */
+	CONN_ECN = 1 << 14,       /* RFC 3168 was agreed */
+	CONN_ACCEPTING = 1 << 15, /* in its listener's queue */
+	CONN_ECN_ECHO = 1 << 16,  /* the peer is told of congestion */
+	CONN_CWR_DUE = 1 << 17,   /* ... and by us, that cwnd fell */
+	CONN_PACED = 1 << 18,
 	CONN_MTU_LOW = 1 << 20,    /* the path may carry more than the MSS */
 	CONN_PROBE_LOST = 1 << 21, /* and nothing else is lost */
 	CONN_URG_IN = 1 << 22,     /* urg_state is not URG_NONE */
@@ -161,8 +170,16 @@ enum urg_state {
 
 enum ca_state {
 	CA_OPEN,
-	CA_RECOVERY, /* until snd_una is at recover */
+	CA_CWR,      /* the peer has told of congestion, until ... */
+	CA_RECOVERY, /* something is lost, until snd_una is at recover */
 	CA_LOSS,     /* the same, after a time-out */
+};
+
+/* Whether a time-out was right: RFC 5682. */
+enum frto {
+	FRTO_NONE,
+	FRTO_BEGUN, /* the first segment was sent again */
+	FRTO_NEW, /* it has arrived; what is new is sent before what is lost */
 };
 
 /* Which of them the retransmission timer is; there is one. */
@@ -170,7 +187,25 @@ enum rtx_kind {
 	RTX_NONE,
 	RTX_RTO,
 	RTX_REO, /* RACK's reordering window is over */
+	RTX_TLP, /* the tail is to be probed */
 	RTX_PERSIST,
+};
+
+/* What an episode of recovery needs; recovery.c, rack.c. */
+struct tcp_recovery {
+	uint32_t prior_cwnd, prior_ssthresh;
+	seq32 undo_from;     /* snd_una when it began */
+	uint32_t undo_bytes; /* sent again, and not known to be duplicates */
+	seq32 retx_first;    /* the first range that was sent again ... */
+	uint32_t retx_ts;    /* ... and its timestamp */
+	uint32_t flight;     /* RecoverFS */
+	uint32_t prr_delivered, prr_out;
+	seq32 tlp_end;
+	seq32 reo_round; /* when the reordering window may grow again */
+	uint8_t reo_steps, reo_persist;
+	uint8_t frto; /* enum frto */
+	bool may_undo, has_retx;
+	bool is_tlp_out, is_tlp_retx;
 };
 
 struct tcp_conn {
@@ -222,11 +257,18 @@ struct tcp_conn {
 	/* Cold. */
 	struct timer timer;
 	seq32 rack_end, recover, iss, irs;
-	seq32 sack_high; /* behind the highest byte that was SACKed */
+	seq32 sack_high;          /* behind the highest byte that was SACKed */
+	struct list flight, lost; /* ranges: by time, and by seq */
+	struct node *sack_hint;   /* a range that was SACKed, or NULL */
+	struct node *sndq_hints[2]; /* where new and old bytes were gathered */
+	struct tcp_sack sacks_known[TCP_SACK_MAX]; /* of the last ACK */
+	struct tcp_recovery rec;
+	uint64_t rto_at_ns; /* while the timer is an earlier one */
 	struct tcp_sack dsack;
 	seq32 ooo_recent; /* a byte of the piece that arrived last */
 	struct list due_link, ready_link, accept_link, all_link;
 	struct tcp_listener *listener; /* that it was opened by */
+	uint8_t n_sacks_known;
 	uint32_t n_reno_sacks;
 	uint32_t ts_off;
 	uint64_t ts_recent_ns; /* when ts_recent was last seen */
@@ -292,6 +334,14 @@ struct tcp_stack {
 	uint64_t drops[DROP_REASONS];
 };
 
+/* What one ACK has told so far. */
+struct ack_told {
+	uint64_t rtt_ns; /* 0: no sample; Karn: of ranges that were sent once */
+	uint32_t delivered; /* bytes that were acknowledged or SACKED */
+	uint32_t sacked;    /* of them */
+	bool is_original;   /* of those sent before the episode, and once */
+};
+
 /* What a segment brings besides its header. */
 struct arrival {
 	struct tcp_seg seg;
@@ -299,8 +349,14 @@ struct arrival {
 	uint32_t off; /* of the payload */
 	const struct ip_addr *raddr;
 	uint8_t laddr;
+	uint8_t ecn;  /* of the IP header */
 	bool is_lent; /* TCP_RX_LENT */
 };
+
+static inline seq32 node_end(const struct node *n)
+{
+	return seq_add(n->seq, n->len);
+}
 
 static inline void drop(struct tcp_stack *s, enum drop_reason why)
 {
@@ -397,11 +453,6 @@ void rcv_window_update(struct tcp_conn *c);
 
 /* ack.c: what an ACK says about what was sent */
 void ack_rx(struct tcp_conn *c, const struct tcp_seg *seg);
-void ack_rack_detect(struct tcp_conn *c);
-void recovery_update(struct tcp_conn *c);
-void ack_mark_all_lost(struct tcp_conn *c);
-void sent_free(struct tcp_conn *c);
-bool sent_split(struct tcp_conn *c, struct node *n, seq32 at);
 void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns);
 
 /* urg.c: the urgent pointer */
@@ -425,6 +476,35 @@ void pmtu_probe_sent(struct tcp_conn *c);
 void pmtu_probe_arrived(struct tcp_conn *c);
 void pmtu_probe_lost(struct tcp_conn *c);
 
+/* sent.c: the ranges that were sent */
+void sent_acked(struct tcp_conn *c, seq32 ack, struct ack_told *t);
+void sent_sacked(struct tcp_conn *c, const struct tcp_seg *seg,
+		 struct ack_told *t);
+bool sent_split(struct tcp_conn *c, struct node *n, seq32 at);
+struct node *sent_first_lost(struct tcp_conn *c);
+void sent_mark_lost(struct tcp_conn *c, struct node *n);
+void sent_mark_all_lost(struct tcp_conn *c);
+void sent_unmark_lost(struct tcp_conn *c);
+void sndq_acked(struct tcp_conn *c, seq32 ack);
+void sent_free(struct tcp_conn *c);
+
+/* rack.c: RACK-TLP */
+void rack_detect(struct tcp_conn *c);
+void rack_duplicate(struct tcp_conn *c);
+void rack_recovered(struct tcp_conn *c);
+bool tlp_may_probe(const struct tcp_conn *c);
+uint64_t tlp_timeout_ns(const struct tcp_conn *c);
+void tlp_sent(struct tcp_conn *c, bool is_retx);
+bool tlp_acked(struct tcp_conn *c, const struct tcp_seg *seg, uint32_t acked,
+	       bool has_dsack);
+
+/* recovery.c: the window when something was lost */
+void recovery_rx(struct tcp_conn *c, const struct tcp_seg *seg, uint32_t acked,
+		 const struct ack_told *t);
+void recovery_update(struct tcp_conn *c, uint32_t flight);
+void recovery_timeout(struct tcp_conn *c);
+void recovery_retx(struct tcp_conn *c, const struct node *n);
+
 /* tx.c */
 void conn_due(struct tcp_conn *c, unsigned what);
 void tx_reply(struct tcp_stack *s, const struct tcp_reply *r);
@@ -435,6 +515,8 @@ uint32_t conn_tsval(const struct tcp_conn *c);
 /* timer.c */
 void conn_timer_sync(struct tcp_conn *c);
 void conn_rtx_update(struct tcp_conn *c, bool restart);
+void conn_rtx_sent(struct tcp_conn *c);
+void rtx_arm_reo(struct tcp_conn *c, uint64_t at_ns);
 void conn_life_update(struct tcp_conn *c);
 uint64_t conn_rto_ns(const struct tcp_conn *c);
 

@@ -154,6 +154,8 @@ struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f)
 	c->stack = s;
 	c->flow = *f;
 	timer_init(&c->timer);
+	list_init(&c->flight);
+	list_init(&c->lost);
 	list_init(&c->due_link);
 	list_init(&c->ready_link);
 	list_init(&c->accept_link);

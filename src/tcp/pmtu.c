@@ -75,8 +75,7 @@ static void cut_what_is_under_way(struct tcp_conn *c)
 		n->flags &= (uint8_t)~NODE_PROBE;
 		if (n->flags & (NODE_SACKED | NODE_LOST) || n->len <= c->mss)
 			continue;
-		n->flags |= NODE_LOST;
-		c->lost_bytes += n->len;
+		sent_mark_lost(c, n);
 		is_any = true;
 	}
 	if (!is_any)
@@ -84,6 +83,7 @@ static void cut_what_is_under_way(struct tcp_conn *c)
 	if (c->ca_state == CA_OPEN) {
 		c->ca_state = CA_LOSS;
 		c->recover = c->snd_nxt;
+		c->rec.may_undo = false;
 	}
 	conn_due(c, TX_DATA | TX_FORCE);
 }

@@ -117,10 +117,17 @@ static bool is_acceptable(const struct tcp_conn *c, const struct tcp_seg *seg)
 static void note_duplicate(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	seq32 end = seq_add(seg->seq, seg->len);
+	struct tcp_sack d = { seg->seq, seq_min(end, c->rcv_nxt) };
 
 	if (!seg->len || !seq_lt(seg->seq, c->rcv_nxt))
 		return;
-	c->dsack = (struct tcp_sack){ seg->seq, seq_min(end, c->rcv_nxt) };
+	/* Several that came at once are told of as one, if they touch. */
+	if (c->flags & CONN_DSACK && seq_le(d.from, c->dsack.to) &&
+	    seq_le(c->dsack.from, d.to)) {
+		d.from = seq_min(d.from, c->dsack.from);
+		d.to = seq_max(d.to, c->dsack.to);
+	}
+	c->dsack = d;
 	c->flags |= CONN_DSACK;
 }
 
@@ -343,6 +350,13 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 {
 	struct tcp_seg *seg = &a->seg;
 
+	/* The peer's SYN again: our answer was lost. */
+	if (c->state == TCP_SYN_RCVD && seq_eq(seg->seq, c->irs) &&
+	    (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) == TCP_SYN) {
+		drop(c->stack, DROP_DUPLICATE);
+		conn_due(c, TX_SYN);
+		return;
+	}
 	/* In a simultaneous open the peer's SYN comes a second time, with the ACK of
 	 * ours: it is the ACK that counts. */
 	if (c->state == TCP_SYN_RCVD && seq_eq(seg->seq, c->irs) &&

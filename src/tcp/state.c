@@ -58,9 +58,33 @@ void tcp_set_state(struct tcp_conn *c, enum tcp_state to)
 	conn_news(c);
 }
 
+/* What is in flight is in the order of time, what is lost in that of the bytes. */
+static void check_lists(const struct tcp_conn *c, uint32_t n_left)
+{
+	seq32 at = c->snd_una;
+	uint64_t xmit_ns = 0;
+	const struct list *l;
+
+	for (l = c->flight.next; l != &c->flight; l = l->next, n_left--) {
+		const struct node *n = container_of(l, struct node, link);
+
+		assert(!(n->flags & (NODE_SACKED | NODE_LOST)));
+		assert(xmit_ns <= n->xmit_ns);
+		xmit_ns = n->xmit_ns;
+	}
+	for (l = c->lost.next; l != &c->lost; l = l->next, n_left--) {
+		const struct node *n = container_of(l, struct node, link);
+
+		assert(n->flags & NODE_LOST);
+		assert(seq_le(at, n->seq));
+		at = node_end(n);
+	}
+	assert(!n_left);
+}
+
 static void check_sent(const struct tcp_conn *c)
 {
-	uint32_t sacked = 0, lost = 0;
+	uint32_t sacked = 0, lost = 0, n_listed = 0;
 	seq32 at = c->snd_una;
 
 	for (const struct node *n = c->sent.head; n; n = n->next) {
@@ -68,6 +92,7 @@ static void check_sent(const struct tcp_conn *c)
 		assert(n->len);
 		assert((n->flags & (NODE_SACKED | NODE_LOST)) !=
 		       (NODE_SACKED | NODE_LOST));
+		n_listed += n->flags & NODE_SACKED ? 0 : 1;
 		sacked += n->flags & NODE_SACKED ? n->len : 0;
 		lost += n->flags & NODE_LOST ? n->len : 0;
 		at = seq_add(at, n->len);
@@ -75,6 +100,7 @@ static void check_sent(const struct tcp_conn *c)
 	assert(seq_eq(at, c->snd_nxt));
 	assert(sacked == c->sacked_bytes);
 	assert(lost == c->lost_bytes);
+	check_lists(c, n_listed);
 }
 
 static void check_received(const struct tcp_conn *c)
@@ -130,5 +156,6 @@ void conn_check(const struct tcp_conn *c)
 	check_send_queue(c);
 	/* What is under way is guarded by a timer. */
 	if (c->sent.head)
-		assert(c->rtx_kind == RTX_RTO || c->rtx_kind == RTX_REO);
+		assert(c->rtx_kind == RTX_RTO || c->rtx_kind == RTX_REO ||
+		       c->rtx_kind == RTX_TLP);
 }

@@ -29,17 +29,56 @@ uint64_t conn_rto_ns(const struct tcp_conn *c)
 	return MIN(c->rto_ns << shift, RTO_MAX_NS);
 }
 
-static void rtx_arm(struct tcp_conn *c, enum rtx_kind kind)
+static void rtx_set(struct tcp_conn *c, enum rtx_kind kind, uint64_t at_ns)
 {
 	c->rtx_kind = (uint8_t)kind;
-	c->rtx_at_ns = c->stack->now_ns + conn_rto_ns(c);
-	if (c->user_timeout_ms && c->rtx_since_ns) {
-		uint64_t until =
-		    c->rtx_since_ns + c->user_timeout_ms * NS_PER_MS;
-
-		c->rtx_at_ns = MIN(c->rtx_at_ns, until);
-	}
+	c->rtx_at_ns = at_ns;
 	conn_timer_sync(c);
+}
+
+/* When the time-out is that begins now. */
+static uint64_t rto_deadline(const struct tcp_conn *c)
+{
+	uint64_t at_ns = c->stack->now_ns + conn_rto_ns(c);
+
+	if (!c->user_timeout_ms || !c->rtx_since_ns)
+		return at_ns;
+	return MIN(at_ns, c->rtx_since_ns + c->user_timeout_ms * NS_PER_MS);
+}
+
+static void rtx_arm(struct tcp_conn *c, enum rtx_kind kind)
+{
+	c->rto_at_ns = rto_deadline(c);
+	rtx_set(c, kind, c->rto_at_ns);
+}
+
+/* The reordering window of a range ends then. */
+void rtx_arm_reo(struct tcp_conn *c, uint64_t at_ns)
+{
+	if (c->rtx_kind != RTX_RTO || at_ns < c->rtx_at_ns)
+		rtx_set(c, RTX_REO, at_ns);
+}
+
+/* The tail's probe comes before the time-out, or in its place; @anew: something was
+ * sent or acknowledged just now. */
+static void rtx_choose(struct tcp_conn *c, bool anew)
+{
+	uint64_t probe_ns;
+
+	if (!tlp_may_probe(c)) {
+		rtx_set(c, RTX_RTO, c->rto_at_ns);
+		return;
+	}
+	if (!anew && c->rtx_kind == RTX_TLP)
+		return;
+	probe_ns = c->stack->now_ns + tlp_timeout_ns(c);
+	rtx_set(c, RTX_TLP, MIN(probe_ns, c->rto_at_ns));
+}
+
+static bool rtx_guards_flight(const struct tcp_conn *c)
+{
+	return c->rtx_kind == RTX_RTO || c->rtx_kind == RTX_REO ||
+	       c->rtx_kind == RTX_TLP;
 }
 
 /* The one retransmission timer is what the queues say; @restart: from now on. */
@@ -48,9 +87,12 @@ void conn_rtx_update(struct tcp_conn *c, bool restart)
 	bool is_opening = c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD;
 
 	if (c->sent.head || is_opening) {
-		if (restart ||
-		    (c->rtx_kind != RTX_RTO && c->rtx_kind != RTX_REO))
-			rtx_arm(c, RTX_RTO);
+		if (restart || !rtx_guards_flight(c)) {
+			c->rto_at_ns = rto_deadline(c);
+			rtx_choose(c, true);
+		} else if (c->rtx_kind != RTX_REO) {
+			rtx_choose(c, false);
+		}
 	} else if (conn_has_unsent(c) && !restart) {
 		/* Something holds it back, with nothing under way whose ACK would
 		 * tell when that is over. */
@@ -60,6 +102,15 @@ void conn_rtx_update(struct tcp_conn *c, bool restart)
 		c->rtx_kind = RTX_NONE;
 		c->rtx_at_ns = WHEEL_NEVER;
 	}
+}
+
+/* A range was sent: RFC 6298 (5.1), RFC 8985 section 7.2. */
+void conn_rtx_sent(struct tcp_conn *c)
+{
+	if (c->rtx_kind == RTX_TLP)
+		rtx_choose(c, true);
+	else
+		conn_rtx_update(c, false);
 }
 
 static uint64_t later(uint64_t ns, uint32_t s) { return ns + s * NS_PER_S; }
@@ -113,15 +164,9 @@ static void data_timeout(struct tcp_conn *c)
 		give_up(c);
 		return;
 	}
+	recovery_timeout(c);
 	c->n_rtx++;
-	if (c->ca_state != CA_LOSS) {
-		c->ssthresh = c->cc->ssthresh(c);
-		c->recover = c->snd_nxt;
-	}
-	c->ca_state = CA_LOSS;
-	c->cwnd = c->mss;
 	pmtu_timeout(c);
-	ack_mark_all_lost(c);
 	conn_due(c, TX_DATA | TX_FORCE);
 	rtx_arm(c, RTX_RTO);
 }
@@ -146,10 +191,23 @@ static void persist_timeout(struct tcp_conn *c)
 
 static void reo_timeout(struct tcp_conn *c)
 {
+	rtx_set(c, RTX_RTO, c->rto_at_ns);
+	rack_detect(c);
+	recovery_update(c, seq_len(c->snd_una, c->snd_nxt));
+	conn_due(c, TX_DATA);
+}
+
+/* RFC 8985 section 7.3: the probe, and a whole time-out from then on. */
+static void tlp_timeout(struct tcp_conn *c)
+{
+	if (!tlp_may_probe(c)) {
+		rtx_choose(c, false);
+		return;
+	}
+	if (!c->rtx_since_ns)
+		c->rtx_since_ns = c->sent.head->xmit_ns;
+	conn_due(c, TX_DATA | TX_TLP);
 	rtx_arm(c, RTX_RTO);
-	ack_rack_detect(c);
-	recovery_update(c);
-	conn_due(c, TX_DATA | TX_FORCE);
 }
 
 static void rtx_timeout(struct tcp_conn *c)
@@ -160,6 +218,9 @@ static void rtx_timeout(struct tcp_conn *c)
 		break;
 	case RTX_REO:
 		reo_timeout(c);
+		break;
+	case RTX_TLP:
+		tlp_timeout(c);
 		break;
 	case RTX_RTO:
 		if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD)

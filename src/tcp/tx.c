@@ -43,7 +43,7 @@ uint32_t conn_tsval(const struct tcp_conn *c)
 /* The headers of a frame whose pieces are in place. */
 static void frame_finish(const struct tcp_stack *s, struct tcp_frame *f,
 			 uint8_t laddr, const struct ip_addr *raddr,
-			 const struct tcp_seg *seg)
+			 const struct tcp_seg *seg, uint8_t ecn)
 {
 	const struct ip_addr *src = &s->cfg.addrs[laddr];
 	uint32_t ip_len = ip_head_len(raddr);
@@ -52,7 +52,7 @@ static void frame_finish(const struct tcp_stack *s, struct tcp_frame *f,
 	struct cksum sum =
 	    ip_pseudo_sum(src, raddr, IP_PROTO_TCP, tcp_len + f->len);
 
-	ip_build(f->head, src, raddr, IP_PROTO_TCP, 0, tcp_len + f->len);
+	ip_build(f->head, src, raddr, IP_PROTO_TCP, ecn, tcp_len + f->len);
 	f->ip_len = (uint16_t)ip_len;
 	f->head_len = (uint16_t)(ip_len + tcp_len);
 	if (f->gso_size) {
@@ -72,16 +72,29 @@ void tcp_frame_done(struct tcp_frame *f)
 	f->n_pieces = 0;
 }
 
+/* The piece of the send queue that @seq lies in.  New bytes and old ones are each
+ * gathered in their order, so each search goes on where the last one ended. */
+static struct node *sndq_find(struct tcp_conn *c, seq32 seq)
+{
+	struct node **hint = &c->sndq_hints[seq_eq(seq, c->snd_nxt)];
+	struct node *n = c->sndq.head;
+
+	if (*hint && seq_le((*hint)->seq, seq))
+		n = *hint;
+	while (!seq_lt(seq, node_end(n)))
+		n = n->next;
+	*hint = n;
+	return n;
+}
+
 /* Refers to up to @len bytes of the send queue from @seq on.  Return: how many; fewer
  * when they lie in too many extents. */
-static uint32_t gather(const struct tcp_conn *c, struct tcp_frame *f, seq32 seq,
+static uint32_t gather(struct tcp_conn *c, struct tcp_frame *f, seq32 seq,
 		       uint32_t len)
 {
-	const struct node *n = c->sndq.head;
+	const struct node *n = len ? sndq_find(c, seq) : NULL;
 	uint32_t done = 0;
 
-	while (len && !seq_lt(seq, seq_add(n->seq, n->len)))
-		n = n->next;
 	for (; done < len && f->n_pieces < TCP_FRAME_PIECES; n = n->next) {
 		uint32_t skip = seq_len(n->seq, seq_add(seq, done));
 		uint32_t part = MIN(n->len - skip, len - done);
@@ -120,6 +133,8 @@ static struct tcp_seg seg_begin(struct tcp_conn *c, seq32 seq, unsigned flags)
 
 	if (c->flags & CONN_URG_OUT && urg_pointer(c, seq, &seg.urg))
 		seg.flags |= TCP_URG;
+	if (c->flags & CONN_ECN_ECHO)
+		seg.flags |= TCP_ECE;
 	seg.n_sacks = (uint8_t)rcvq_sacks(c, seg.sacks);
 	c->flags &= ~(uint32_t)CONN_DSACK;
 	c->last_ack_sent = c->rcv_nxt;
@@ -135,7 +150,7 @@ static bool send_alone(struct tcp_conn *c, struct tcp_frame *f, seq32 seq)
 {
 	struct tcp_seg seg = seg_begin(c, seq, 0);
 
-	frame_finish(c->stack, f, c->flow.laddr, &c->flow.raddr, &seg);
+	frame_finish(c->stack, f, c->flow.laddr, &c->flow.raddr, &seg, 0);
 	return true;
 }
 
@@ -166,7 +181,7 @@ static bool send_syn(struct tcp_conn *c, struct tcp_frame *f)
 	    offers & TCP_OFFER_WSCALE ? stack_wscale(s) : TCP_NO_WSCALE;
 	seg.wnd = (uint16_t)MIN(s->cfg.rcv_buf, 65535u);
 	c->last_tx_ns = s->now_ns;
-	frame_finish(s, f, c->flow.laddr, &c->flow.raddr, &seg);
+	frame_finish(s, f, c->flow.laddr, &c->flow.raddr, &seg, 0);
 	return true;
 }
 
@@ -192,13 +207,33 @@ static uint32_t frame_room(const struct tcp_conn *c, uint32_t room)
 	return n > 1 ? n * room : room;
 }
 
+/* @n goes, behind all others in flight. */
 static void range_sent(struct tcp_conn *c, struct node *n)
 {
+	list_del(&n->link);
+	list_add_tail(&c->flight, &n->link);
 	n->xmit_ns = c->stack->now_ns;
-	due_done(c, TX_FORCE | TX_PUSH);
+	if (c->ca_state == CA_CWR || c->ca_state == CA_RECOVERY)
+		c->rec.prr_out += n->len;
+	if (n->flags & NODE_RETX)
+		recovery_retx(c, n);
+	due_done(c, TX_FORCE | TX_PUSH | TX_TLP);
 	if (c->rtx_kind == RTX_PERSIST)
 		c->n_rtx = 0;
-	conn_rtx_update(c, false);
+	conn_rtx_sent(c);
+}
+
+/* RFC 3168 section 6.1.5: what is new tells routers that they may mark it. */
+static uint8_t ecn_of(struct tcp_conn *c, const struct node *n, uint32_t bytes,
+		      struct tcp_seg *seg)
+{
+	if (!(c->flags & CONN_ECN) || n->flags & NODE_RETX || !bytes)
+		return 0;
+	if (c->flags & CONN_CWR_DUE) {
+		seg->flags |= TCP_CWR;
+		c->flags &= ~(uint32_t)CONN_CWR_DUE;
+	}
+	return IP_ECT_0;
 }
 
 static void send_range(struct tcp_conn *c, struct tcp_frame *f,
@@ -212,24 +247,20 @@ static void send_range(struct tcp_conn *c, struct tcp_frame *f,
 	    seg_begin(c, n->seq,
 		      (bytes && is_end ? TCP_PSH : 0u) |
 			  (n->flags & NODE_FIN ? TCP_FIN : 0u));
-	frame_finish(c->stack, f, c->flow.laddr, &c->flow.raddr, &seg);
+	uint8_t ecn = ecn_of(c, n, bytes, &seg);
+	frame_finish(c->stack, f, c->flow.laddr, &c->flow.raddr, &seg, ecn);
 }
 
-/* The first range that is lost. */
-static bool send_lost(struct tcp_conn *c, struct tcp_frame *f)
+/* Sends a range again, or as much of it as a frame has room for. */
+static void send_again(struct tcp_conn *c, struct tcp_frame *f, struct node *n)
 {
-	uint32_t pipe = conn_pipe(c), room = seg_room(c);
-	struct node *n = c->sent.head;
-
-	if (!c->lost_bytes ||
-	    (pipe && pipe + c->mss > c->cwnd && !(c->due & TX_FORCE)))
-		return false;
-	while (!(n->flags & NODE_LOST))
-		n = n->next;
+	uint32_t room = seg_room(c);
 	uint32_t bytes = n->len - !!(n->flags & NODE_FIN);
+
 	if (bytes > room && sent_split(c, n, seq_add(n->seq, room)))
 		bytes = room;
-	c->lost_bytes -= n->len;
+	if (n->flags & NODE_LOST)
+		c->lost_bytes -= n->len;
 	n->flags = (uint8_t)((n->flags & ~NODE_LOST) | NODE_RETX);
 	uint32_t got = gather(c, f, n->seq, MIN(bytes, frame_room(c, room)));
 	struct node part = *n;
@@ -238,6 +269,20 @@ static bool send_lost(struct tcp_conn *c, struct tcp_frame *f)
 		part.flags &= (uint8_t)~NODE_FIN;
 	send_range(c, f, &part, got);
 	range_sent(c, n);
+}
+
+/* The first range that is lost. */
+static bool send_lost(struct tcp_conn *c, struct tcp_frame *f)
+{
+	struct node *n = sent_first_lost(c);
+	uint32_t pipe;
+
+	if (!n)
+		return false;
+	pipe = conn_pipe(c);
+	if (pipe && pipe + c->mss > c->cwnd && !(c->due & TX_FORCE))
+		return false;
+	send_again(c, f, n);
 	return true;
 }
 
@@ -272,6 +317,8 @@ static uint32_t new_bytes(struct tcp_conn *c, uint32_t room)
 
 	if (!n)
 		return 0;
+	if (c->due & TX_TLP)
+		return MIN(n, room);
 	if (pipe && cwnd < MIN(n, room)) {
 		c->flags |= CONN_CWND_LIMITED;
 		return 0;
@@ -316,14 +363,30 @@ static void range_add(struct tcp_conn *c, struct node *n)
 	c->snd_nxt = seq_add(c->snd_nxt, n->len);
 }
 
-/* RFC 5681 section 4.1: after a pause the path is not known any more. */
+/* RFC 5681 section 4.1 and RFC 2861: after a pause the path is known less and less,
+ * by half with each time-out that it lasts. */
 static void restart_after_idle(struct tcp_conn *c)
 {
 	uint32_t initial = INITIAL_WINDOW * (uint32_t)c->mss;
+	uint64_t idle_ns = c->stack->now_ns - c->last_tx_ns;
 
-	if (!c->sent.head && c->cwnd > initial &&
-	    c->stack->now_ns - c->last_tx_ns > c->rto_ns)
-		c->cwnd = initial;
+	if (c->sent.head || !c->last_tx_ns)
+		return;
+	if (c->cc->idle)
+		c->cc->idle(c, idle_ns);
+	if (idle_ns <= c->rto_ns || c->cwnd <= initial)
+		return;
+	if (c->ssthresh < c->cwnd / 4 * 3)
+		c->ssthresh = c->cwnd / 4 * 3;
+	for (; idle_ns > c->rto_ns && c->cwnd > initial; idle_ns -= c->rto_ns)
+		c->cwnd /= 2;
+	c->cwnd = c->cwnd > initial ? c->cwnd : initial;
+}
+
+/* What is new waits for what is lost, unless F-RTO is to find out whether it is. */
+static bool is_behind_lost(const struct tcp_conn *c)
+{
+	return c->lost_bytes && !(c->due & TX_PUSH) && c->rec.frto != FRTO_NEW;
 }
 
 static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
@@ -332,7 +395,7 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	    (c->flags & (CONN_SHUT_WR | CONN_FIN_SENT)) == CONN_SHUT_WR;
 	uint32_t room, bytes, avail, probe = 0;
 
-	if (!conn_has_unsent(c) || (c->lost_bytes && !(c->due & TX_PUSH)))
+	if (!conn_has_unsent(c) || is_behind_lost(c))
 		return false;
 	restart_after_idle(c);
 	room = seg_room(c);
@@ -347,6 +410,7 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	if (!n)
 		return false;
 	*n = (struct node){ .seq = c->snd_nxt };
+	list_init(&n->link);
 	if (bytes && gather(c, f, c->snd_nxt, bytes) < bytes) {
 		bytes = f->len;
 		has_fin = false;
@@ -371,9 +435,33 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	return true;
 }
 
+/* RFC 8985 section 7.3: what is new, or the last segment again. */
+static bool send_tlp(struct tcp_conn *c, struct tcp_frame *f)
+{
+	struct node *n = c->sent.tail;
+
+	if (!tlp_may_probe(c)) {
+		due_done(c, TX_TLP);
+		return false;
+	}
+	if (send_new(c, f)) {
+		tlp_sent(c, false);
+		return true;
+	}
+	if (n->len > c->mss && sent_split(c, n, seq_sub(node_end(n), c->mss)))
+		n = n->next;
+	send_again(c, f, n);
+	tlp_sent(c, true);
+	return true;
+}
+
 static bool send_data(struct tcp_conn *c, struct tcp_frame *f)
 {
 	c->flags &= ~(uint32_t)CONN_CWND_LIMITED;
+	if (c->due & TX_TLP && send_tlp(c, f))
+		return true;
+	if (c->rec.frto == FRTO_NEW && send_new(c, f))
+		return true;
 	return send_lost(c, f) || send_new(c, f);
 }
 
@@ -395,7 +483,7 @@ static bool conn_tx(struct tcp_conn *c, struct tcp_frame *f)
 	if (c->due & TX_DATA) {
 		if (send_data(c, f))
 			return true;
-		due_done(c, TX_DATA | TX_FORCE | TX_PUSH);
+		due_done(c, TX_DATA | TX_FORCE | TX_PUSH | TX_TLP);
 		conn_rtx_update(c, false);
 	}
 	if (c->due & TX_ACK)
@@ -462,7 +550,7 @@ bool tcp_tx(struct tcp_stack *s, struct tcp_frame *f, uint64_t now_ns)
 		const struct tcp_reply *r =
 		    &s->replies[s->reply_tail++ % TX_REPLIES];
 
-		frame_finish(s, f, r->laddr, &r->raddr, &r->seg);
+		frame_finish(s, f, r->laddr, &r->raddr, &r->seg, 0);
 		return true;
 	}
 	while (!list_is_empty(&s->due)) {

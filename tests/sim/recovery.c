@@ -37,6 +37,14 @@ static void run_well(struct world *w, const struct world_config *cfg)
 		}
 }
 
+/* When both ends are done. */
+static uint64_t time_of(struct world *w)
+{
+	while (!w->ends[CLIENT][0].is_done || !w->ends[SERVER][0].is_done)
+		assert_true(world_step(w));
+	return w->now_ns;
+}
+
 /* One connection's bytes, which nobody reads, take all of the server's frames; the
  * other connection's SYN comes a second later. */
 static void a_syn_is_answered_though_readers_hold_all_frames(void **state)
@@ -60,6 +68,20 @@ static void a_syn_is_answered_though_readers_hold_all_frames(void **state)
 	world_fini(&w);
 }
 
+/* Both ends connect; the server's SYN and its first SYN-ACKs are lost.  Each SYN of the
+ * client's is answered, so that the third second is the last. */
+static void in_a_simultaneous_open_each_syn_is_answered(void **state)
+{
+	struct world_config cfg = upload(1000);
+	static struct world w;
+
+	cfg.is_simultaneous = true;
+	cfg.wire[SERVER].drop_mask = 0xf;
+	world_init(&w, &cfg);
+	assert_true(world_run(&w, 2500 * MS));
+	world_fini(&w);
+}
+
 static void what_nobody_disturbs_arrives(void **state)
 {
 	struct world_config cfg = upload(100000);
@@ -69,12 +91,193 @@ static void what_nobody_disturbs_arrives(void **state)
 	world_fini(&w);
 }
 
+/* --- the tail --- */
+
+/* Ten segments go at once; the last three are lost, and nothing tells of it. */
+static void a_lost_tail_is_probed_before_the_time_out(void **state)
+{
+	struct world_config cfg = upload(14480);
+	static struct world w;
+
+	cfg.wire[CLIENT].drop_mask = 7 << 8;
+	world_init(&w, &cfg);
+	assert_true(world_run(&w, 180 * MS));
+	world_fini(&w);
+}
+
+/* What may have been delayed by the receiver is waited for. */
+static void a_single_segment_is_not_probed_before_its_ack_may_come(void **state)
+{
+	struct world_config cfg = upload(100);
+	static struct world w;
+
+	cfg.wire[CLIENT].drop_mask = 1 << 1;
+	world_init(&w, &cfg);
+	world_run(&w, 220 * MS);
+	assert_int_equal(w.ends[SERVER][0].n_got, 0);
+	assert_true(world_run(&w, 300 * MS));
+	world_fini(&w);
+}
+
+/* --- what is lost --- */
+
+static uint64_t frames_of(const struct world_config *cfg, uint64_t *ns)
+{
+	static struct world w;
+
+	world_init(&w, cfg);
+	*ns = time_of(&w);
+	uint64_t n = w.wire[CLIENT].n_sent;
+	world_fini(&w);
+	return n;
+}
+
+static void one_loss_costs_one_segment_and_no_time_out(void **state)
+{
+	struct world_config cfg = upload(100000);
+	uint64_t clean_ns, ns;
+
+	uint64_t clean = frames_of(&cfg, &clean_ns);
+	cfg.wire[CLIENT].drop_mask = 1 << 20;
+	assert_int_equal(frames_of(&cfg, &ns), clean + 1);
+	assert_true(ns < clean_ns + 100 * MS);
+}
+
+/* Packet 20 is lost, and its retransmission, which is packet 31: one of those that
+ * follow it tells. */
+static void a_lost_retransmission_is_found_without_a_time_out(void **state)
+{
+	struct world_config cfg = upload(200000);
+	static struct world w;
+
+	for (unsigned i = 29; i < 34; i++) {
+		cfg.wire[CLIENT].drop_mask = 1 << 20 | UINT64_C(1) << i;
+		world_init(&w, &cfg);
+		while (!w.ends[CLIENT][0].is_done) {
+			const struct tcp_conn *c = w.ends[CLIENT][0].conn;
+
+			assert_int_not_equal(c->ca_state, CA_LOSS);
+			world_step(&w);
+		}
+		world_fini(&w);
+	}
+}
+
+/* --- what only seemed to be lost --- */
+
+static const struct tcp_conn *sender(const struct world *w)
+{
+	return w->ends[CLIENT][0].conn;
+}
+
+/* For a while all packets to the server take longer. */
+static void delay_spike(struct world *w, uint32_t ms)
+{
+	bool is_slow = w->now_ns >= 300 * MS && w->now_ns < 320 * MS;
+
+	w->wire[CLIENT].model.delay_ns = (is_slow ? ms : 10u) * MS;
+}
+
+/* Return: the sender's window when the spike's bytes have been acknowledged, in parts
+ * of a hundred of what it was before. */
+static uint32_t window_after_spike(uint32_t offers)
+{
+	struct world_config cfg = upload(20000000);
+	static struct world w;
+	uint32_t before, after, low = UINT32_MAX;
+
+	cfg.stack[CLIENT].offers = offers;
+	cfg.stack[SERVER].rcv_buf = 1 << 17;
+	cfg.wire[CLIENT].rate_bps = 50000000;
+	world_init(&w, &cfg);
+	w.before_send = delay_spike;
+	w.mask = 400;
+	while (w.now_ns < 299 * MS)
+		world_step(&w);
+	before = sender(&w)->cwnd;
+	while (w.now_ns < 900 * MS) {
+		world_step(&w);
+		low = MIN(low, sender(&w)->cwnd);
+	}
+	after = sender(&w)->cwnd;
+	/* There was a time-out. */
+	assert_int_equal(low, sender(&w)->mss);
+	assert_true(world_run(&w, 600 * NS_PER_S));
+	assert_int_equal(w.ends[SERVER][0].n_got, 20000000);
+	world_fini(&w);
+	return (uint32_t)((uint64_t)after * 100 / before);
+}
+
+static void a_time_out_in_a_spike_is_undone_by_timestamps(void **state)
+{
+	assert_true(window_after_spike(TCP_OFFER_TS | TCP_OFFER_WSCALE) >= 100);
+}
+
+static void a_time_out_in_a_spike_is_undone_by_f_rto(void **state)
+{
+	assert_true(window_after_spike(TCP_OFFER_SACK | TCP_OFFER_WSCALE) >=
+		    100);
+	assert_true(window_after_spike(TCP_OFFER_WSCALE) >= 100);
+}
+
+/* Packets 40 and 41 come 15 ms late. */
+static void two_late(struct world *w, uint32_t mask)
+{
+	bool is_late = w->wire[CLIENT].n_sent / 2 == 20;
+
+	w->wire[CLIENT].model.reorder = is_late ? 1000000 : 0;
+	w->wire[CLIENT].model.reorder_ns = 15 * MS;
+}
+
+static uint32_t window_after_reordering(uint32_t offers)
+{
+	struct world_config cfg = upload(20000000);
+	static struct world w;
+	uint32_t n_falls = 0, ssthresh;
+
+	cfg.stack[CLIENT].offers = offers;
+	world_init(&w, &cfg);
+	w.before_send = two_late;
+	while (w.now_ns < 400 * MS) {
+		world_step(&w);
+		n_falls += sender(&w) && sender(&w)->ca_state == CA_RECOVERY;
+	}
+	assert_true(n_falls);
+	assert_true(sender(&w)->flags & CONN_REORDERS);
+	ssthresh = sender(&w)->ssthresh;
+	world_fini(&w);
+	return ssthresh;
+}
+
+/* Nothing was lost, so slow start goes on as if nothing had been. */
+static void a_recovery_is_undone_by_timestamps(void **state)
+{
+	assert_true(window_after_reordering(TCP_OFFER_ALL) >= 1u << 30);
+}
+
+static void a_recovery_is_undone_by_duplicates(void **state)
+{
+	assert_true(window_after_reordering(TCP_OFFER_SACK |
+					    TCP_OFFER_WSCALE) >= 1u << 30);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_nobody_disturbs_arrives),
 		cmocka_unit_test(
 		    a_syn_is_answered_though_readers_hold_all_frames),
+		cmocka_unit_test(in_a_simultaneous_open_each_syn_is_answered),
+		cmocka_unit_test(a_lost_tail_is_probed_before_the_time_out),
+		cmocka_unit_test(
+		    a_single_segment_is_not_probed_before_its_ack_may_come),
+		cmocka_unit_test(one_loss_costs_one_segment_and_no_time_out),
+		cmocka_unit_test(
+		    a_lost_retransmission_is_found_without_a_time_out),
+		cmocka_unit_test(a_time_out_in_a_spike_is_undone_by_timestamps),
+		cmocka_unit_test(a_time_out_in_a_spike_is_undone_by_f_rto),
+		cmocka_unit_test(a_recovery_is_undone_by_timestamps),
+		cmocka_unit_test(a_recovery_is_undone_by_duplicates),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,14 +107,15 @@ static void check_edge(struct end *e, const struct tcp_conn *c,
 	e->is_edge_seen = true;
 }
 
-/* I8.  Segments in flight are counted whole, so that the last one may stand out. */
+/* I8.  Segments in flight are counted whole, so that the last one may stand out; a probe
+ * of the tail asks for no room. */
 static void check_cwnd(const struct tcp_conn *c, const struct tcp_seg *seg,
 		       uint32_t len)
 {
 	bool is_new = seq_eq(seq_add(seg->seq, len + !!(seg->flags & TCP_FIN)),
 			     c->snd_nxt);
 
-	if (len && is_new && c->ca_state == CA_OPEN)
+	if (len && is_new && c->ca_state == CA_OPEN && !c->rec.is_tlp_out)
 		assert(conn_pipe(c) <= c->cwnd + 2u * c->mss);
 }
 

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/rack.c - what time tells of what was sent: RACK-TLP
+ *
+ * A range is lost when one that was sent after it has arrived, and a reordering window
+ * has passed since it should have.  The window is nothing until the path was seen to
+ * reorder; then a quarter of the smallest round trip, and more with each round in
+ * which duplicates (DSACK) say that it was too small.
+ *
+ * If nothing at all comes back, the tail is probed before the time-out: by a new
+ * segment, or the last one again.  An ACK of more than the probe's end that tells of
+ * no duplicate says that the tail had been lost, and that the probe has repaired it:
+ * the window falls as for any loss.
+ *
+ * Spec: RFC 8985
+ */
+#include "tcp/conn.h"
+
+#define REO_STEPS_MAX 16 /* quarters of a round trip */
+#define REO_PERSIST 16   /* recoveries without a duplicate, until it shrinks */
+#define TLP_ACK_DELAY_NS (200 * NS_PER_MS) /* of the slowest receiver */
+#define TLP_MARGIN_NS (2 * NS_PER_MS)      /* for clocks and polls */
+
+/* Section 6.2, step 4: how long a hole may be reordering. */
+static uint64_t reo_wnd_ns(const struct tcp_conn *c)
+{
+	uint64_t quarter = c->min_rtt_us * NS_PER_US / 4;
+
+	if (!(c->flags & CONN_REORDERS) &&
+	    (c->ca_state >= CA_RECOVERY ||
+	     c->sacked_bytes >= (uint32_t)DUP_THRESH * c->mss))
+		return 0;
+	return MIN(quarter * (1u + c->rec.reo_steps), c->srtt_ns);
+}
+
+/* Section 6.2, step 4: an ACK tells of a duplicate. */
+void rack_duplicate(struct tcp_conn *c)
+{
+	struct tcp_recovery *r = &c->rec;
+
+	if (seq_lt(c->snd_una, r->reo_round))
+		return;
+	r->reo_round = c->snd_nxt;
+	r->reo_persist = REO_PERSIST;
+	if (r->reo_steps < REO_STEPS_MAX)
+		r->reo_steps++;
+}
+
+void rack_recovered(struct tcp_conn *c)
+{
+	if (c->rec.reo_persist && !--c->rec.reo_persist)
+		c->rec.reo_steps = 0;
+}
+
+static bool is_sent_before(const struct node *n, uint64_t xmit_ns, seq32 end)
+{
+	return n->xmit_ns < xmit_ns ||
+	       (n->xmit_ns == xmit_ns && seq_lt(node_end(n), end));
+}
+
+/* Section 6.2, step 5: what is lost by now.  The timer is for the first range that may
+ * be lost later. */
+void rack_detect(struct tcp_conn *c)
+{
+	uint64_t now = c->stack->now_ns;
+	uint64_t wait = c->rack_rtt_us * NS_PER_US + reo_wnd_ns(c);
+	struct list *l = c->flight.next;
+
+	while (l != &c->flight) {
+		struct node *n = container_of(l, struct node, link);
+
+		if (n->xmit_ns > c->rack_xmit_ns)
+			return;
+		l = l->next;
+		if (!is_sent_before(n, c->rack_xmit_ns, c->rack_end))
+			continue;
+		if (n->xmit_ns + wait > now) {
+			rtx_arm_reo(c, n->xmit_ns + wait);
+			return;
+		}
+		sent_mark_lost(c, n);
+	}
+}
+
+/* --- the tail loss probe --- */
+
+/* Section 7.2: whether the tail may be probed. */
+bool tlp_may_probe(const struct tcp_conn *c)
+{
+	return c->flags & CONN_SACK && c->ca_state == CA_OPEN &&
+	       !c->sacked_bytes && !c->lost_bytes && !c->rec.is_tlp_out &&
+	       c->sent.head && c->srtt_ns;
+}
+
+uint64_t tlp_timeout_ns(const struct tcp_conn *c)
+{
+	bool is_alone = seq_len(c->snd_una, c->snd_nxt) <= c->mss;
+
+	return 2 * c->srtt_ns + (is_alone ? TLP_ACK_DELAY_NS : TLP_MARGIN_NS);
+}
+
+/* The probe is on its way. */
+void tlp_sent(struct tcp_conn *c, bool is_retx)
+{
+	c->rec.is_tlp_out = true;
+	c->rec.is_tlp_retx = is_retx;
+	c->rec.tlp_end = c->snd_nxt;
+}
+
+/* Section 7.4.2.  Return: whether the window is to fall. */
+bool tlp_acked(struct tcp_conn *c, const struct tcp_seg *seg, uint32_t acked,
+	       bool has_dsack)
+{
+	struct tcp_recovery *r = &c->rec;
+
+	if (!r->is_tlp_out || seq_lt(seg->ack, r->tlp_end))
+		return false;
+	if (!r->is_tlp_retx ||
+	    (has_dsack && seq_eq(seg->sacks[0].to, r->tlp_end))) {
+		r->is_tlp_out = false;
+	} else if (seq_lt(r->tlp_end, seg->ack)) {
+		r->is_tlp_out = false;
+		return true;
+	} else if (!acked && !seg->n_sacks && !seg->len) {
+		/* The original's ACK, and the probe's. */
+		r->is_tlp_out = false;
+	}
+	return false;
+}

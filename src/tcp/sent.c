@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/sent.c - the ranges of sequence space that were sent and not yet acknowledged
+ *
+ *     sent: [range][range SACKED][range LOST]...   snd_una .. snd_nxt, no gaps
+ *
+ * Each range that has not arrived is on one of two lists: of those in flight, in the
+ * order in which they were sent; or of those that are lost, by sequence number.  So
+ * neither detection nor retransmission looks through ranges that do not concern it.
+ * Ranges that were SACKED and touch become one.  Where the last block lay is kept as
+ * a hint, and so are the blocks of the last ACK, most of which come again.
+ *
+ * A range that cannot be split for want of memory keeps its marks: it is sent again
+ * as a whole, later at worst.
+ *
+ * Spec: RFC 2018, RFC 6675 section 4, RFC 8985 section 5.2
+ */
+#include "tcp/conn.h"
+
+/* RFC 8985 section 6.2, steps 1 to 3: a range has arrived. */
+static void range_arrived(struct tcp_conn *c, const struct node *n,
+			  struct ack_told *t)
+{
+	uint64_t rtt = c->stack->now_ns - n->xmit_ns;
+	bool is_retx = n->flags & NODE_RETX;
+
+	t->delivered += n->len;
+	if (n->flags & NODE_PROBE)
+		pmtu_probe_arrived(c);
+	if (!is_retx) {
+		t->rtt_ns = rtt ? rtt : 1;
+		if (seq_lt(node_end(n), c->sack_high))
+			c->flags |= CONN_REORDERS;
+		if (seq_le(node_end(n), c->recover))
+			t->is_original = true;
+	} else if (rtt / NS_PER_US < c->min_rtt_us) {
+		return; /* it was the first copy that arrived */
+	}
+	if (n->xmit_ns > c->rack_xmit_ns ||
+	    (n->xmit_ns == c->rack_xmit_ns &&
+	     seq_lt(c->rack_end, node_end(n)))) {
+		c->rack_xmit_ns = n->xmit_ns;
+		c->rack_end = node_end(n);
+		c->rack_rtt_us =
+		    (uint32_t)MIN(rtt / NS_PER_US, (uint64_t)UINT32_MAX);
+	}
+}
+
+/* @n bytes of a range with its marks are counted no longer. */
+static void uncount(struct tcp_conn *c, const struct node *n, uint32_t bytes)
+{
+	if (n->flags & NODE_SACKED)
+		c->sacked_bytes -= bytes;
+	if (n->flags & NODE_LOST)
+		c->lost_bytes -= bytes;
+}
+
+/* All before @ack has arrived. */
+void sent_acked(struct tcp_conn *c, seq32 ack, struct ack_told *t)
+{
+	while (c->sent.head && seq_lt(c->sent.head->seq, ack)) {
+		struct node *n = c->sent.head;
+
+		if (seq_lt(ack, node_end(n))) {
+			uint32_t part = seq_len(n->seq, ack);
+
+			uncount(c, n, part);
+			n->seq = ack;
+			n->len -= part;
+			t->delivered += n->flags & NODE_SACKED ? 0 : part;
+			return;
+		}
+		if (!(n->flags & NODE_SACKED)) {
+			range_arrived(c, n, t);
+			list_del(&n->link);
+		}
+		uncount(c, n, n->len);
+		if (c->sack_hint == n)
+			c->sack_hint = NULL;
+		c->sent.head = n->next;
+		if (!n->next)
+			c->sent.tail = NULL;
+		pool_put(&c->stack->pool_nodes, n);
+	}
+}
+
+/* Makes a range end at @at, which lies within it; the rest is a range of its own. */
+bool sent_split(struct tcp_conn *c, struct node *n, seq32 at)
+{
+	struct node *rest = pool_get(&c->stack->pool_nodes);
+
+	if (!rest)
+		return false;
+	*rest = *n;
+	rest->seq = at;
+	rest->len = seq_len(at, node_end(n));
+	n->len = seq_len(n->seq, at);
+	if (n->flags & NODE_PROBE)
+		c->mtu_probe = 0; /* cut on its way: it tells nothing */
+	rest->flags &= (uint8_t)~NODE_PROBE;
+	n->flags &= (uint8_t) ~(NODE_FIN | NODE_PROBE);
+	n->next = rest;
+	list_add_tail(n->link.next, &rest->link);
+	if (c->sent.tail == n)
+		c->sent.tail = rest;
+	return true;
+}
+
+/* @n, which was just SACKED, becomes one with its neighbours if they are.
+ * Return: what it is part of now. */
+static struct node *sacked_merge(struct tcp_conn *c, struct node *prev,
+				 struct node *n)
+{
+	if (prev && prev->flags & NODE_SACKED)
+		n = prev;
+	while (n->next && n->next->flags & NODE_SACKED) {
+		struct node *gone = n->next;
+
+		n->len += gone->len;
+		n->flags |= gone->flags;
+		n->xmit_ns =
+		    n->xmit_ns > gone->xmit_ns ? n->xmit_ns : gone->xmit_ns;
+		n->next = gone->next;
+		if (!n->next)
+			c->sent.tail = n;
+		pool_put(&c->stack->pool_nodes, gone);
+	}
+	c->sack_hint = n;
+	return n;
+}
+
+static void mark_sacked(struct tcp_conn *c, struct node *n, struct ack_told *t)
+{
+	uncount(c, n, n->len);
+	list_del(&n->link);
+	range_arrived(c, n, t);
+	t->sacked += n->len;
+	n->flags &= (uint8_t) ~(NODE_LOST | NODE_PROBE);
+	n->flags |= NODE_SACKED;
+	c->sacked_bytes += n->len;
+	c->sack_high = seq_max(c->sack_high, node_end(n));
+}
+
+/* Return: whether all of the block is marked. */
+static bool block_mark(struct tcp_conn *c, struct tcp_sack b,
+		       struct ack_told *t)
+{
+	struct node *prev = NULL, *n = c->sent.head;
+
+	if (c->sack_hint && seq_le(c->sack_hint->seq, b.from))
+		n = c->sack_hint;
+	for (; n && seq_lt(n->seq, b.to); prev = n, n = n->next) {
+		if (n->flags & NODE_SACKED || !seq_lt(b.from, node_end(n)))
+			continue;
+		if (seq_lt(n->seq, b.from)) {
+			if (!sent_split(c, n, b.from))
+				return false;
+			continue;
+		}
+		if (seq_lt(b.to, node_end(n)) && !sent_split(c, n, b.to))
+			return false;
+		mark_sacked(c, n, t);
+		n = sacked_merge(c, prev, n);
+	}
+	return true;
+}
+
+static bool is_known(const struct tcp_conn *c, struct tcp_sack b)
+{
+	for (unsigned i = 0; i < c->n_sacks_known; i++)
+		if (seq_le(c->sacks_known[i].from, b.from) &&
+		    seq_le(b.to, c->sacks_known[i].to))
+			return true;
+	return false;
+}
+
+/* The blocks of what is in flight, in their order, or a low one would look as if the
+ * path reordered.  One that was acknowledged already tells of a duplicate (RFC 2883);
+ * one beyond what was sent tells nothing. */
+static unsigned blocks_sort(const struct tcp_conn *c, const struct tcp_seg *seg,
+			    struct tcp_sack *out)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < seg->n_sacks; i++) {
+		struct tcp_sack b = seg->sacks[i];
+		unsigned at = n;
+
+		if (!seq_lt(b.from, b.to) || seq_lt(b.from, c->snd_una) ||
+		    seq_lt(c->snd_nxt, b.to))
+			continue;
+		for (; at && seq_lt(b.from, out[at - 1].from); at--)
+			out[at] = out[at - 1];
+		out[at] = b;
+		n++;
+	}
+	return n;
+}
+
+/* What an ACK's blocks tell. */
+void sent_sacked(struct tcp_conn *c, const struct tcp_seg *seg,
+		 struct ack_told *t)
+{
+	struct tcp_sack blocks[TCP_SACK_MAX];
+	unsigned n = blocks_sort(c, seg, blocks), n_marked = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		if (is_known(c, blocks[i]) || block_mark(c, blocks[i], t))
+			blocks[n_marked++] = blocks[i];
+	if (!n)
+		return;
+	memcpy(c->sacks_known, blocks, sizeof(blocks[0]) * n_marked);
+	c->n_sacks_known = (uint8_t)n_marked;
+}
+
+static struct node *lost_at(struct list *l)
+{
+	return container_of(l, struct node, link);
+}
+
+/* The range that is lost and comes first, or NULL. */
+struct node *sent_first_lost(struct tcp_conn *c)
+{
+	return list_is_empty(&c->lost) ? NULL : lost_at(c->lost.next);
+}
+
+/* Most are found in their order, and what was sent again and lost again comes before
+ * the others: both ends of the list are looked at first. */
+void sent_mark_lost(struct tcp_conn *c, struct node *n)
+{
+	struct list *at = c->lost.prev;
+
+	c->flags &= ~(uint32_t)CONN_PROBE_LOST;
+	if (n->flags & NODE_PROBE) {
+		c->flags |= c->lost_bytes ? 0u : CONN_PROBE_LOST;
+		n->flags &= (uint8_t)~NODE_PROBE;
+		pmtu_probe_lost(c);
+	}
+	n->flags |= NODE_LOST;
+	c->lost_bytes += n->len;
+	list_del(&n->link);
+	if (!list_is_empty(&c->lost) &&
+	    seq_lt(n->seq, lost_at(c->lost.next)->seq))
+		at = &c->lost;
+	while (at != &c->lost && seq_lt(n->seq, lost_at(at)->seq))
+		at = at->prev;
+	list_add_tail(at->next, &n->link);
+}
+
+/* RFC 6298 (5.4): after a time-out everything is sent again that is not known to have
+ * arrived; if even the first range is "known", the peer has forgotten what it SACKed
+ * (RFC 2018 section 8). */
+void sent_mark_all_lost(struct tcp_conn *c)
+{
+	bool reneges = c->sent.head && c->sent.head->flags & NODE_SACKED;
+
+	if (reneges) {
+		c->n_sacks_known = 0;
+		c->sack_hint = NULL;
+	}
+	for (struct node *n = c->sent.head; n; n = n->next) {
+		if (n->flags & NODE_SACKED && reneges) {
+			uncount(c, n, n->len);
+			n->flags &= (uint8_t)~NODE_SACKED;
+		}
+		if (!(n->flags & (NODE_SACKED | NODE_LOST)))
+			sent_mark_lost(c, n);
+	}
+}
+
+/* What was taken for lost is in flight after all. */
+void sent_unmark_lost(struct tcp_conn *c)
+{
+	struct node *n;
+
+	while ((n = sent_first_lost(c))) {
+		struct list *at = c->flight.next;
+
+		n->flags &= (uint8_t)~NODE_LOST;
+		c->lost_bytes -= n->len;
+		list_del(&n->link);
+		while (at != &c->flight && lost_at(at)->xmit_ns <= n->xmit_ns)
+			at = at->next;
+		list_add_tail(at, &n->link);
+	}
+}
+
+/* The send queue's bytes before @ack are not needed any more. */
+void sndq_acked(struct tcp_conn *c, seq32 ack)
+{
+	while (c->sndq.head && seq_lt(c->sndq.head->seq, ack)) {
+		struct node *n = c->sndq.head;
+
+		if (seq_lt(ack, node_end(n))) {
+			uint32_t part = seq_len(n->seq, ack);
+
+			n->seq = ack;
+			n->off += part;
+			n->len -= part;
+			return;
+		}
+		for (unsigned i = 0; i < ARRAY_LEN(c->sndq_hints); i++)
+			if (c->sndq_hints[i] == n)
+				c->sndq_hints[i] = NULL;
+		c->sndq.head = n->next;
+		if (!n->next)
+			c->sndq.tail = NULL;
+		extent_put(n->ext);
+		pool_put(&c->stack->pool_nodes, n);
+	}
+}
+
+void sent_free(struct tcp_conn *c)
+{
+	struct ack_told t = { 0 };
+
+	if (c->sent.head)
+		sent_acked(c, c->snd_nxt, &t);
+	if (c->sndq.head)
+		sndq_acked(c, c->snd_end);
+	assert(!c->sent.head);
+	assert(!c->sndq.head);
+}
