@@ -8,6 +8,7 @@ SANITIZE = -Dbuildtype=debug -Db_lundef=false
 build: $(BUILD)/build.ninja
 	ninja -C $(BUILD)
 	@ln -f $(BUILD)/src/libosf.so $(BUILD)
+	@ln -f $(BUILD)/tests/libosf-packetdrill.so $(BUILD)
 	@if [ -e $(BUILD)/tools/osf/osf ]; then \
 		ln -f $(BUILD)/tools/osf/osf $(BUILD); fi
 

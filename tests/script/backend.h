@@ -60,6 +60,7 @@ struct backend_ops {
 	int (*ioctl)(void *b, int fd, unsigned long what, int *arg);
 	/* revents, as they are; nothing is waited for. */
 	int (*poll)(void *b, int fd, short events);
+	int (*getpeername)(void *b, int fd, struct sockaddr *a, socklen_t *len);
 
 	/* A packet arrives.  Return: 0 or a negative errno. */
 	int (*inject)(void *b, const uint8_t *p, uint32_t len);
@@ -68,6 +69,9 @@ struct backend_ops {
 	ssize_t (*receive)(void *b, uint8_t *p, uint32_t cap, uint64_t until_ns,
 			   uint64_t *at_ns);
 	uint64_t (*now)(void *b);
+	/* @a takes the place of our own address of its family; before the first
+	 * connection, and with the engine alone. */
+	void (*set_local)(void *b, const struct ip_addr *a);
 	/* Packets that are sent meanwhile are kept for receive(). */
 	void (*wait_until)(void *b, uint64_t at_ns);
 	void (*free)(void *b);

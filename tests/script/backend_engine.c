@@ -137,6 +137,13 @@ static ssize_t e_receive(void *b, uint8_t *p, uint32_t cap, uint64_t until_ns,
 	return len;
 }
 
+static void e_set_local(void *b, const struct ip_addr *a)
+{
+	struct engine *e = b;
+
+	e->stack->cfg.addrs[!ip_addr_is_v4(a)] = *a;
+}
+
 static void e_free(void *b)
 {
 	struct engine *e = b;
@@ -168,9 +175,11 @@ static const struct backend_ops ops = {
 	.getsockopt = engine_getsockopt,
 	.ioctl = engine_ioctl,
 	.poll = engine_poll,
+	.getpeername = engine_getpeername,
 	.inject = e_inject,
 	.receive = e_receive,
 	.now = e_now,
+	.set_local = e_set_local,
 	.wait_until = e_wait_until,
 	.free = e_free,
 };

@@ -103,6 +103,11 @@ static int k_poll(void *b, int fd, short events)
 	return n < 0 ? -errno : p.revents;
 }
 
+static int k_getpeername(void *b, int fd, struct sockaddr *a, socklen_t *len)
+{
+	return (int)ret(getpeername(fd, a, len));
+}
+
 static int k_inject(void *b, const uint8_t *p, uint32_t len)
 {
 	return tun_write(&((struct kernel *)b)->tun, p, len);
@@ -189,6 +194,7 @@ static const struct backend_ops ops = {
 	.getsockopt = k_getsockopt,
 	.ioctl = k_ioctl,
 	.poll = k_poll,
+	.getpeername = k_getpeername,
 	.inject = k_inject,
 	.receive = k_receive,
 	.now = k_now,

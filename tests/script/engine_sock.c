@@ -69,6 +69,13 @@ static int read_addr(const struct engine_sock *s, const struct sockaddr *a,
 		   : -EAFNOSUPPORT;
 }
 
+/* Our address of the same family; an IPv6 socket may have an IPv4 peer. */
+static const struct ip_addr *own_addr(const struct engine *e,
+				      const struct ip_addr *ip)
+{
+	return &e->stack->cfg.addrs[!ip_addr_is_v4(ip)];
+}
+
 int engine_bind(void *b, int fd, const struct sockaddr *a, socklen_t len)
 {
 	struct engine_sock *s = engine_sock(b, fd);
@@ -84,7 +91,7 @@ int engine_bind(void *b, int fd, const struct sockaddr *a, socklen_t len)
 		return err;
 	if (s->port || s->kind != SOCK_FRESH)
 		return -EINVAL;
-	if (!any && !ip_addr_eq(&ip, &e->stack->cfg.addrs[s->is_v6]))
+	if (!any && !ip_addr_eq(&ip, own_addr(e, &ip)))
 		return -EADDRNOTAVAIL;
 	for (int i = 0; i < ENGINE_FDS; i++) {
 		const struct engine_sock *o = &e->socks[i];
@@ -94,6 +101,7 @@ int engine_bind(void *b, int fd, const struct sockaddr *a, socklen_t len)
 			return -EADDRINUSE;
 	}
 	s->port = port;
+	s->is_any = any;
 	return 0;
 }
 
@@ -111,8 +119,10 @@ int engine_listen(void *b, int fd, int backlog)
 	if (s->kind != SOCK_FRESH || !s->port)
 		return -EINVAL;
 	/* Linux takes one more than it is told. */
-	int err = tcp_listen(e->stack, &e->stack->cfg.addrs[s->is_v6], s->port,
-			     (uint32_t)backlog + 1, &s->listener);
+	int err = tcp_listen(
+	    e->stack,
+	    s->is_v6 && s->is_any ? NULL : &e->stack->cfg.addrs[s->is_v6],
+	    s->port, (uint32_t)backlog + 1, &s->listener);
 	if (!err)
 		s->kind = SOCK_LISTENER;
 	return err;
@@ -175,8 +185,8 @@ int engine_connect(void *b, int fd, const struct sockaddr *a, socklen_t len)
 		return connect_again(s);
 	if (s->kind != SOCK_FRESH)
 		return -EISCONN;
-	err = tcp_connect(e->stack, &e->stack->cfg.addrs[s->is_v6], s->port,
-			  &ip, port, e->now_ns, &s->conn);
+	err = tcp_connect(e->stack, own_addr(e, &ip), s->port, &ip, port,
+			  e->now_ns, &s->conn);
 	if (err)
 		return err == -EADDRINUSE ? -EADDRNOTAVAIL : err;
 	s->kind = SOCK_CONN;
@@ -339,4 +349,24 @@ int engine_poll(void *b, int fd, short events)
 	else if (s->kind == SOCK_CONN)
 		out = conn_events(s);
 	return out & (events | POLLERR | POLLHUP);
+}
+
+int engine_getpeername(void *b, int fd, struct sockaddr *a, socklen_t *len)
+{
+	const struct engine_sock *s = engine_sock(b, fd);
+	struct sockaddr_in in = { .sin_family = AF_INET };
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6 };
+
+	if (!s)
+		return -EBADF;
+	if (s->kind != SOCK_CONN || s->conn->state == TCP_CLOSED)
+		return -ENOTCONN;
+	const struct flow *f = &s->conn->flow;
+	in.sin_port = in6.sin6_port = htons(f->rport);
+	memcpy(&in.sin_addr, f->raddr.b + 12, 4);
+	memcpy(&in6.sin6_addr, f->raddr.b, 16);
+	socklen_t full = s->is_v6 ? sizeof(in6) : sizeof(in);
+	memcpy(a, s->is_v6 ? (const void *)&in6 : &in, MIN(*len, full));
+	*len = full;
+	return 0;
 }

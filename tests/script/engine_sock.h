@@ -25,6 +25,8 @@ struct engine_sock {
 	int linger_s;
 	int keep_idle_s, keep_interval_s, keep_probes;
 	int user_timeout_ms;
+	bool
+	    is_any; /* bound to no address: of IPv6, to none of either family */
 	uint16_t port; /* bound to, host order; 0: not */
 	int err;       /* of a connection that is gone; negative */
 	struct tcp_conn *conn;
@@ -55,6 +57,7 @@ ssize_t engine_recv(void *b, int fd, void *buf, size_t len, int flags);
 int engine_shutdown(void *b, int fd, int how);
 int engine_close(void *b, int fd);
 int engine_poll(void *b, int fd, short events);
+int engine_getpeername(void *b, int fd, struct sockaddr *a, socklen_t *len);
 
 /* engine_opt.c */
 void engine_apply_options(struct engine *e, struct engine_sock *s);
