@@ -302,9 +302,11 @@ struct tcp_listener {
 	struct tcp_stack *stack;
 	struct list accept; /* oldest first */
 	uint32_t n_accept, backlog;
-	int16_t laddr;   /* index, or -1 for all */
-	uint16_t port;   /* 0: free */
-	uint8_t n_defer; /* retries for which an ACK alone does not open */
+	uint32_t n_syns;    /* minis that came by it */
+	uint64_t cookie_ns; /* when the last cookie was given; 0: none */
+	int16_t laddr;      /* index, or -1 for all */
+	uint16_t port;      /* 0: free */
+	uint8_t n_defer;    /* retries for which an ACK alone does not open */
 };
 
 /* A segment that belongs to no whole connection. */
@@ -418,12 +420,13 @@ void conn_check(const struct tcp_conn *c);
 
 /* flow.c: the table of flows, and minis */
 uint32_t flow_iss(struct tcp_stack *s, const struct flow *f);
+uint32_t flow_cookie(struct tcp_stack *s, const struct flow *f, uint32_t which);
 uint32_t flow_ts_off(struct tcp_stack *s, const struct flow *f);
 struct flow *flow_find(struct tcp_stack *s, uint8_t laddr, uint16_t lport,
 		       const struct ip_addr *raddr, uint16_t rport);
 void flow_add(struct tcp_stack *s, struct flow *f);
 void flow_del(struct tcp_stack *s, struct flow *f);
-struct mini_syn *mini_syn_new(struct tcp_stack *s);
+struct mini_syn *mini_syn_new(struct tcp_stack *s, const struct mini_syn *is);
 void mini_syn_free(struct tcp_stack *s, struct mini_syn *m);
 void mini_syn_rearm(struct tcp_stack *s, struct mini_syn *m);
 struct mini_wait *mini_wait_new(struct tcp_stack *s);
@@ -434,13 +437,19 @@ struct mini_wait *mini_wait_expired(struct tcp_stack *s);
 uint64_t mini_next_ns(const struct tcp_stack *s);
 
 /* open.c: passive opens, TIME-WAIT, and segments for nobody */
-void open_rx(struct tcp_stack *s, const struct arrival *a, seq32 iss_min,
+void open_rx(struct tcp_stack *s, struct arrival *a, seq32 iss_min,
 	     bool has_min);
 void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a);
 void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a);
 bool mini_syn_is_awaited(const struct tcp_stack *s, const struct mini_syn *m);
 void mini_syn_send(struct tcp_stack *s, const struct mini_syn *m);
 void conn_enter_time_wait(struct tcp_conn *c);
+
+/* cookie.c: opens without a mini */
+uint32_t cookie_make(struct tcp_stack *s, struct mini_syn *m);
+bool cookie_read(struct tcp_stack *s, const struct tcp_seg *seg,
+		 struct mini_syn *m);
+bool cookie_is_likely(const struct tcp_listener *l);
 
 /* rx.c */
 void conn_rx(struct tcp_conn *c, struct arrival *a);

@@ -42,7 +42,7 @@ static uint64_t tuple_hash(const struct tcp_stack *s, uint8_t laddr,
 	return siphash(&s->cfg.key, words, 3);
 }
 
-enum hash_use { USE_TABLE, USE_ISS, USE_TS };
+enum hash_use { USE_TABLE, USE_ISS, USE_TS, USE_COOKIE };
 
 static uint32_t *bucket(struct tcp_stack *s, const struct flow *f)
 {
@@ -65,6 +65,18 @@ uint32_t flow_ts_off(struct tcp_stack *s, const struct flow *f)
 {
 	return (uint32_t)tuple_hash(s, f->laddr, f->lport, &f->raddr, f->rport,
 				    USE_TS);
+}
+
+/* For cookie.c: one hash for each @which. */
+uint32_t flow_cookie(struct tcp_stack *s, const struct flow *f, uint32_t which)
+{
+	uint64_t words[4];
+
+	memcpy(words, f->raddr.b, 16);
+	words[2] = (uint64_t)USE_COOKIE << 40 | (uint64_t)f->laddr << 32 |
+		   (uint32_t)f->lport << 16 | f->rport;
+	words[3] = which;
+	return (uint32_t)siphash(&s->cfg.key, words, 4);
 }
 
 struct flow *flow_find(struct tcp_stack *s, uint8_t laddr, uint16_t lport,
@@ -156,14 +168,15 @@ static void mini_syn_put(struct tcp_stack *s, struct mini_syn *m)
 	mini_enlist(s, &s->pool_syns, &s->syns[m->n_retries], m);
 }
 
-/* The caller fills the flow in, adds it to the table, and calls mini_syn_rearm(). */
-struct mini_syn *mini_syn_new(struct tcp_stack *s)
+/* A mini that is what @is says; the caller adds it to the table. */
+struct mini_syn *mini_syn_new(struct tcp_stack *s, const struct mini_syn *is)
 {
 	struct mini_syn *m = pool_get(&s->pool_syns);
 
 	if (!m)
 		return NULL;
-	*m = (struct mini_syn){ .flow.kind = FLOW_SYN_RCVD };
+	*m = *is;
+	s->listeners[m->listener].n_syns++;
 	mini_syn_put(s, m);
 	return m;
 }
@@ -171,6 +184,7 @@ struct mini_syn *mini_syn_new(struct tcp_stack *s)
 void mini_syn_free(struct tcp_stack *s, struct mini_syn *m)
 {
 	flow_del(s, &m->flow);
+	s->listeners[m->listener].n_syns--;
 	mini_delist(s, &s->pool_syns, &s->syns[m->n_retries], m);
 	pool_put(&s->pool_syns, m);
 }

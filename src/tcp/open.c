@@ -2,7 +2,7 @@
 /*
  * tcp/open.c - passive opens, TIME-WAIT, and segments for nobody
  *
- *     SYN -> mini_syn -> (ACK of our SYN-ACK) -> a connection in SYN_RCVD -> rx.c
+ *     SYN -> mini_syn, or a cookie -> (ACK of our SYN-ACK) -> a connection in SYN_RCVD -> rx.c
  *     a connection that ends in TIME-WAIT -> mini_wait -> (60 s) -> nothing
  *
  * A mini answers what RFC 9293 section 3.10.7.4 says for its state; all that needs
@@ -33,28 +33,33 @@ static struct tcp_listener *listener_find(struct tcp_stack *s, uint8_t laddr,
 	return any;
 }
 
-void mini_syn_send(struct tcp_stack *s, const struct mini_syn *m)
+static void synack_send(struct tcp_stack *s, const struct mini_syn *m,
+			uint32_t ts)
 {
-	struct tcp_reply r = {
-		.raddr = m->flow.raddr,
-		.laddr = m->flow.laddr,
-		.seg = { .sport = m->flow.lport,
-			 .dport = m->flow.rport,
-			 .seq = m->iss,
-			 .ack = seq_add(m->irs, 1),
-			 .flags = TCP_SYN | TCP_ACK,
-			 .wnd = (uint16_t)syn_window(s),
-			 .mss = stack_mss(s, &m->flow.raddr),
-			 .wscale = m->offers & TCP_OFFER_WSCALE
-				       ? stack_wscale(s)
-				       : TCP_NO_WSCALE,
-			 .is_sack_ok = m->offers & TCP_OFFER_SACK,
-			 .has_ts = m->offers & TCP_OFFER_TS,
-			 .tsval = now_ms(s) + flow_ts_off(s, &m->flow),
-			 .tsecr = m->ts_recent }
-	};
+	struct tcp_reply r = { .raddr = m->flow.raddr,
+			       .laddr = m->flow.laddr,
+			       .seg = { .sport = m->flow.lport,
+					.dport = m->flow.rport,
+					.seq = m->iss,
+					.ack = seq_add(m->irs, 1),
+					.flags = TCP_SYN | TCP_ACK,
+					.wnd = (uint16_t)syn_window(s),
+					.mss = stack_mss(s, &m->flow.raddr),
+					.wscale = m->offers & TCP_OFFER_WSCALE
+						      ? stack_wscale(s)
+						      : TCP_NO_WSCALE,
+					.is_sack_ok =
+					    m->offers & TCP_OFFER_SACK,
+					.has_ts = m->offers & TCP_OFFER_TS,
+					.tsval = ts + flow_ts_off(s, &m->flow),
+					.tsecr = m->ts_recent } };
 
 	tx_reply(s, &r);
+}
+
+void mini_syn_send(struct tcp_stack *s, const struct mini_syn *m)
+{
+	synack_send(s, m, now_ms(s));
 }
 
 /* An ACK that says where the mini is. */
@@ -85,7 +90,27 @@ static bool may_challenge(struct tcp_stack *s, uint32_t *last_ms)
 	return true;
 }
 
-/* 3.10.7.2, "third": a SYN to a listener. */
+static void arrival_flow(const struct arrival *a, struct flow *f)
+{
+	*f = (struct flow){ .raddr = *a->raddr,
+			    .lport = a->seg.dport,
+			    .rport = a->seg.sport,
+			    .laddr = a->laddr,
+			    .kind = FLOW_SYN_RCVD };
+}
+
+/* What the SYN offers that we do, too. */
+static uint8_t syn_offers(const struct tcp_stack *s, const struct tcp_seg *seg)
+{
+	return (
+	    uint8_t)(s->cfg.offers &
+		     ((seg->has_ts ? TCP_OFFER_TS : 0u) |
+		      (seg->is_sack_ok ? TCP_OFFER_SACK : 0u) |
+		      (seg->wscale != TCP_NO_WSCALE ? TCP_OFFER_WSCALE : 0u)));
+}
+
+/* 3.10.7.2, "third": a SYN to a listener.  Without room for a mini the answer is a
+ * cookie. */
 static void syn_rx(struct tcp_stack *s, struct tcp_listener *l,
 		   const struct arrival *a, seq32 iss_min, bool has_min)
 {
@@ -95,34 +120,89 @@ static void syn_rx(struct tcp_stack *s, struct tcp_listener *l,
 		drop(s, DROP_BACKLOG);
 		return;
 	}
-	struct mini_syn *m = mini_syn_new(s);
-	if (!m) {
-		drop(s, DROP_SYN_POOL);
+	struct mini_syn is = { .irs = seg->seq,
+			       .mss = seg->mss,
+			       .wscale = seg->wscale,
+			       .ts_recent = seg->tsval,
+			       .offers = syn_offers(s, seg),
+			       .listener = (uint8_t)(l - s->listeners) };
+
+	arrival_flow(a, &is.flow);
+	if (l->n_syns > l->backlog || !s->pool_syns.n_free) {
+		l->cookie_ns = s->now_ns;
+		synack_send(s, &is, cookie_make(s, &is));
+		drop(s, DROP_SYN_COOKIE);
 		return;
 	}
-	m->flow = (struct flow){ .raddr = *a->raddr,
-				 .lport = seg->dport,
-				 .rport = seg->sport,
-				 .laddr = a->laddr,
-				 .kind = FLOW_SYN_RCVD };
-	m->irs = seg->seq;
-	m->iss = (seq32){ flow_iss(s, &m->flow) };
-	if (has_min && seq_lt(m->iss, iss_min))
-		m->iss = iss_min;
-	m->mss = seg->mss;
-	m->wscale = seg->wscale;
-	m->ts_recent = seg->tsval;
-	m->offers =
-	    (uint8_t)(s->cfg.offers &
-		      ((seg->has_ts ? TCP_OFFER_TS : 0u) |
-		       (seg->is_sack_ok ? TCP_OFFER_SACK : 0u) |
-		       (seg->wscale != TCP_NO_WSCALE ? TCP_OFFER_WSCALE : 0u)));
-	m->listener = (uint8_t)(l - s->listeners);
+	is.iss = (seq32){ flow_iss(s, &is.flow) };
+	if (has_min && seq_lt(is.iss, iss_min))
+		is.iss = iss_min;
+	struct mini_syn *m = mini_syn_new(s, &is);
 	flow_add(s, &m->flow);
 	mini_syn_send(s, m);
 }
 
-void open_rx(struct tcp_stack *s, const struct arrival *a, seq32 iss_min,
+/* The connection that a mini becomes, in SYN_RCVD still: the segment, which is the ACK
+ * that opens it, is its to judge. */
+static void grow(struct tcp_stack *s, const struct mini_syn *was,
+		 struct arrival *a)
+{
+	struct flow f = was->flow;
+
+	f.kind = FLOW_CONN;
+	struct tcp_conn *c = conn_new(s, &f);
+	c->iss = was->iss;
+	c->irs = was->irs;
+	c->snd_una = was->iss;
+	c->snd_nxt = c->snd_end = seq_add(was->iss, 1);
+	c->rcv_nxt = c->last_ack_sent = seq_add(was->irs, 1);
+	c->rcv_adv = seq_add(c->rcv_nxt, syn_window(s));
+	c->ts_recent = was->ts_recent;
+	c->ts_recent_ns = s->now_ns;
+	c->listener = &s->listeners[was->listener];
+	if (was->n_retries)
+		c->flags |= CONN_SYN_RETX;
+	conn_set_options(c, was->offers, was->mss, was->wscale);
+	tcp_set_state(c, TCP_SYN_RCVD);
+	conn_rx(c, a);
+	/* It was judged before it became whole: see mini_syn_rx(). */
+	assert(c->state != TCP_SYN_RCVD);
+	if (c->state == TCP_CLOSED && c->flags & CONN_ORPHAN)
+		conn_free(c);
+}
+
+/* Whether there is room for a connection that opens now. */
+static bool may_grow(struct tcp_stack *s, const struct tcp_listener *l)
+{
+	if (l->n_accept >= l->backlog) {
+		drop(s, DROP_BACKLOG);
+		return false;
+	}
+	if (!s->pool_conns.n_free) {
+		drop(s, DROP_CONN_POOL);
+		return false;
+	}
+	return true;
+}
+
+/* An ACK to a listener: of a cookie, or of nothing. */
+static void listen_ack_rx(struct tcp_stack *s, struct tcp_listener *l,
+			  struct arrival *a)
+{
+	struct mini_syn is = { .listener = (uint8_t)(l - s->listeners) };
+
+	arrival_flow(a, &is.flow);
+	if (!cookie_is_likely(l) || a->seg.flags & TCP_SYN ||
+	    !cookie_read(s, &a->seg, &is)) {
+		drop(s, DROP_LISTEN_ACK);
+		tx_reset_for(s, a);
+		return;
+	}
+	if (may_grow(s, l))
+		grow(s, &is, a);
+}
+
+void open_rx(struct tcp_stack *s, struct arrival *a, seq32 iss_min,
 	     bool has_min)
 {
 	struct tcp_listener *l = listener_find(s, a->laddr, a->seg.dport);
@@ -135,8 +215,7 @@ void open_rx(struct tcp_stack *s, const struct arrival *a, seq32 iss_min,
 		tx_reset_for(s, a);
 	} else if (a->seg.flags & TCP_ACK) {
 		/* Second: the ACK bit. */
-		drop(s, DROP_LISTEN_ACK);
-		tx_reset_for(s, a);
+		listen_ack_rx(s, l, a);
 	} else if (a->seg.flags & TCP_SYN) {
 		/* Third: the SYN bit. */
 		syn_rx(s, l, a, iss_min, has_min);
@@ -148,43 +227,16 @@ void open_rx(struct tcp_stack *s, const struct arrival *a, seq32 iss_min,
 
 /* --- SYN_RCVD --- */
 
-/* The ACK has come: a connection takes the mini's place.  It is in SYN_RCVD still,
- * and the segment is its to judge. */
+/* The ACK has come: a connection takes the mini's place. */
 static void mini_syn_grow(struct tcp_stack *s, struct mini_syn *m,
 			  struct arrival *a)
 {
 	struct mini_syn was = *m;
-	struct tcp_listener *l = &s->listeners[m->listener];
 
-	if (l->n_accept >= l->backlog) {
-		drop(s, DROP_BACKLOG);
+	if (!may_grow(s, &s->listeners[m->listener]))
 		return;
-	}
-	if (!s->pool_conns.n_free) {
-		drop(s, DROP_CONN_POOL);
-		return;
-	}
 	mini_syn_free(s, m);
-	was.flow.kind = FLOW_CONN;
-	struct tcp_conn *c = conn_new(s, &was.flow);
-	c->iss = was.iss;
-	c->irs = was.irs;
-	c->snd_una = was.iss;
-	c->snd_nxt = c->snd_end = seq_add(was.iss, 1);
-	c->rcv_nxt = c->last_ack_sent = seq_add(was.irs, 1);
-	c->rcv_adv = seq_add(c->rcv_nxt, syn_window(s));
-	c->ts_recent = was.ts_recent;
-	c->ts_recent_ns = s->now_ns;
-	c->listener = l;
-	if (was.n_retries)
-		c->flags |= CONN_SYN_RETX;
-	conn_set_options(c, was.offers, was.mss, was.wscale);
-	tcp_set_state(c, TCP_SYN_RCVD);
-	conn_rx(c, a);
-	/* It was judged before it became whole: see mini_syn_rx(). */
-	assert(c->state != TCP_SYN_RCVD);
-	if (c->state == TCP_CLOSED && c->flags & CONN_ORPHAN)
-		conn_free(c);
+	grow(s, &was, a);
 }
 
 static void mini_syn_answer(struct tcp_stack *s, struct mini_syn *m)

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/cookie.c - opens that cost nothing until they are answered
+ *
+ *     SYN, and no room for a mini -> cookie_make(): an ISN that says what the SYN said
+ *     its ACK                     -> cookie_read(): the mini that there would have been
+ *
+ * The ISN is the hash of the 4-tuple, plus the peer's number, plus, in its upper eight
+ * bits, a count of 64 seconds, and, in the others, a hash that depends on the count and
+ * hides which of four MSS the peer has.  Of those numbers an attacker guesses one in two
+ * million.  What more the SYN said comes back in the lower six bits of our timestamp;
+ * without timestamps there is neither a window scale nor SACK.
+ *
+ * Spec: RFC 4987 section 3.6, as Linux does it
+ */
+#include "tcp/conn.h"
+
+#define COUNT_NS (64 * NS_PER_S)
+#define COUNTS 2 /* a cookie is good in its own and the next */
+#define HASH_BITS 24
+#define HASH_MASK ((1u << HASH_BITS) - 1)
+#define TS_BITS 6
+#define TS_NO_WSCALE 15u
+#define TS_SACK 16u
+
+static const uint16_t sizes_v4[] = { 536, 1300, 1440, 1460 };
+static const uint16_t sizes_v6[] = { 1220, 1420, 1440, 8940 };
+
+static const uint16_t *sizes_of(const struct flow *f)
+{
+	return ip_addr_is_v4(&f->raddr) ? sizes_v4 : sizes_v6;
+}
+
+static uint32_t count_now(const struct tcp_stack *s)
+{
+	return (uint32_t)(s->now_ns / COUNT_NS);
+}
+
+/* Hides the MSS; the count's 0 is the hash that hides all. */
+static uint32_t hash_at(struct tcp_stack *s, const struct flow *f,
+			uint32_t count)
+{
+	return flow_cookie(s, f, count + 1);
+}
+
+/* @m says what the SYN said; its ISN, and what it offers, become the cookie's.
+ * Return: the SYN-ACK's timestamp. */
+uint32_t cookie_make(struct tcp_stack *s, struct mini_syn *m)
+{
+	uint32_t count = count_now(s), i = ARRAY_LEN(sizes_v4) - 1;
+	const uint16_t *sizes = sizes_of(&m->flow);
+
+	while (i && sizes[i] > m->mss)
+		i--;
+	m->iss.v = flow_cookie(s, &m->flow, 0) + m->irs.v +
+		   (count << HASH_BITS) +
+		   ((hash_at(s, &m->flow, count) + i) & HASH_MASK);
+	if (!(m->offers & TCP_OFFER_TS)) {
+		m->offers = 0;
+		return 0;
+	}
+	uint32_t said = m->offers & TCP_OFFER_WSCALE ? m->wscale : TS_NO_WSCALE;
+	said |= m->offers & TCP_OFFER_SACK ? TS_SACK : 0;
+	uint32_t now = now_ms(s), ts = (now >> TS_BITS << TS_BITS) + said;
+	/* A timestamp that is ahead would make the next one look old. */
+	if ((int32_t)(ts - now) > 0)
+		ts -= 1u << TS_BITS;
+	return ts;
+}
+
+static void read_timestamp(struct tcp_stack *s, const struct tcp_seg *seg,
+			   struct mini_syn *m)
+{
+	uint32_t said = seg->tsecr - flow_ts_off(s, &m->flow);
+	uint32_t wscale = said & 15;
+
+	m->offers = TCP_OFFER_TS | (said & TS_SACK ? TCP_OFFER_SACK : 0);
+	if (wscale <= TCP_WSCALE_MAX) {
+		m->offers |= TCP_OFFER_WSCALE;
+		m->wscale = (uint8_t)wscale;
+	}
+	m->offers &= (uint8_t)s->cfg.offers;
+	m->ts_recent = seg->tsval;
+}
+
+/* Whether the ACK answers a cookie; then @m, whose flow is filled in, says what its SYN
+ * said. */
+bool cookie_read(struct tcp_stack *s, const struct tcp_seg *seg,
+		 struct mini_syn *m)
+{
+	m->irs = seq_sub(seg->seq, 1);
+	m->iss = seq_sub(seg->ack, 1);
+	uint32_t rest = m->iss.v - flow_cookie(s, &m->flow, 0) - m->irs.v;
+	uint32_t age = (count_now(s) - (rest >> HASH_BITS)) & 0xff;
+	if (age >= COUNTS)
+		return false;
+	uint32_t i =
+	    (rest - hash_at(s, &m->flow, count_now(s) - age)) & HASH_MASK;
+	if (i >= ARRAY_LEN(sizes_v4))
+		return false;
+	m->mss = sizes_of(&m->flow)[i];
+	m->wscale = TCP_NO_WSCALE;
+	if (seg->has_ts)
+		read_timestamp(s, seg, m);
+	return true;
+}
+
+/* Cookies are looked for only where some were given not long ago. */
+bool cookie_is_likely(const struct tcp_listener *l)
+{
+	return l->cookie_ns &&
+	       l->stack->now_ns - l->cookie_ns < COUNTS * COUNT_NS;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/tcp_cookies.c - opens when there is no room to remember them (RFC 4987)
+ */
+#include "tcp_kit.h"
+
+#define BACKLOG 2
+
+static struct kit k;
+static struct kit_frame f;
+
+static void syn_in(uint16_t port, const struct tcp_seg *options)
+{
+	struct tcp_seg seg = *options;
+
+	k.rport = port;
+	seg.sport = port;
+	seg.dport = KIT_PORT;
+	seg.seq = (seq32){ KIT_PEER_ISS };
+	seg.flags = TCP_SYN;
+	seg.wnd = 65535;
+	k.seq = seq_add(seg.seq, 1);
+	kit_segment(&k, &seg, NULL);
+}
+
+static const struct tcp_seg all_options = { .mss = 1400,
+					    .wscale = 9,
+					    .is_sack_ok = true,
+					    .has_ts = true,
+					    .tsval = 77 };
+
+/* A listener whose minis are all taken by SYNs that nobody follows up. */
+static void flood(bool is_v6)
+{
+	struct tcp_config cfg = kit_config(is_v6);
+
+	kit_init(&k, &cfg);
+	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, BACKLOG, &k.listener),
+			 0);
+	for (uint16_t i = 0; i <= BACKLOG; i++) {
+		syn_in((uint16_t)(9000 + i), &all_options);
+		assert_int_equal(kit_drain(&k), 1);
+	}
+	assert_int_equal(tcp_dropped(k.s, DROP_SYN_COOKIE), 0);
+}
+
+static void end(void)
+{
+	tcp_unlisten(k.listener, k.now);
+	kit_fini(&k);
+}
+
+/* The SYN-ACK of one more, which is a cookie. */
+static void cookie_out(const struct tcp_seg *options)
+{
+	uint32_t n_free = k.s->pool_syns.n_free;
+
+	syn_in(KIT_PEER_PORT, options);
+	assert_true(kit_out(&k, &f));
+	assert_int_equal(f.seg.flags, TCP_SYN | TCP_ACK);
+	assert_int_equal(k.s->pool_syns.n_free, n_free);
+	assert_int_equal(tcp_dropped(k.s, DROP_SYN_COOKIE), 1);
+}
+
+static void ack_in(bool has_ts)
+{
+	k.tsval = has_ts ? 78 : 0;
+	kit_in(&k, TCP_ACK, NULL, 0);
+}
+
+static void all_that_the_syn_said_comes_back(void **state)
+{
+	static const uint8_t scales[] = { 0, 1, 9, 14 };
+
+	for (unsigned i = 0; i < 16; i++) {
+		struct tcp_seg options = all_options;
+		uint8_t wscale = scales[i % 4];
+
+		options.wscale = wscale;
+		options.is_sack_ok = i & 4;
+		flood(i & 8);
+		/* Any instant: the timestamp's lower bits are not the clock's. */
+		kit_wait(&k, i * 7 * NS_PER_MS);
+		cookie_out(&options);
+		assert_true(f.seg.has_ts);
+		ack_in(true);
+		struct tcp_conn *c = tcp_accept(k.listener);
+		assert_non_null(c);
+		assert_int_equal(c->state, TCP_ESTABLISHED);
+		assert_int_equal(!!(c->flags & CONN_SACK), !!(i & 4));
+		assert_int_equal(c->snd_wscale, wscale);
+		assert_true(c->flags & CONN_WSCALE);
+		assert_int_equal(c->mss_max, i & 8 ? 1220 - 12 : 1300 - 12);
+		kit_in(&k, TCP_ACK, "hello", 5);
+		assert_int_equal(tcp_readable_bytes(c), 5);
+		/* Later timestamps are later. */
+		uint32_t ts = f.seg.tsval;
+		kit_write(&k, c, 10);
+		assert_true(kit_out(&k, &f));
+		assert_true((int32_t)(f.seg.tsval - ts) >= 0);
+		tcp_abort(c, k.now);
+		kit_drain(&k);
+		end();
+	}
+}
+
+/* The bytes come with the ACK when the first ACK was lost. */
+static void bytes_may_come_at_once(void **state)
+{
+	flood(false);
+	cookie_out(&all_options);
+	k.tsval = 78;
+	kit_in(&k, TCP_ACK, "hello", 5);
+	struct tcp_conn *c = tcp_accept(k.listener);
+	assert_non_null(c);
+	assert_int_equal(tcp_readable_bytes(c), 5);
+	tcp_abort(c, k.now);
+	kit_drain(&k);
+	end();
+}
+
+static void without_timestamps_there_is_only_the_mss(void **state)
+{
+	struct tcp_seg options = all_options;
+
+	options.has_ts = false;
+	options.mss = 1460;
+	flood(false);
+	cookie_out(&options);
+	assert_false(f.seg.is_sack_ok);
+	assert_int_equal(f.seg.wscale, TCP_NO_WSCALE);
+	ack_in(false);
+	struct tcp_conn *c = tcp_accept(k.listener);
+	assert_non_null(c);
+	assert_int_equal(c->flags & (CONN_TS | CONN_SACK | CONN_WSCALE), 0);
+	assert_int_equal(c->mss, 1460);
+	tcp_abort(c, k.now);
+	kit_drain(&k);
+	end();
+}
+
+/* Two million guesses open one connection, give or take. */
+static void guesses_are_refused(void **state)
+{
+	struct rng r = { 1 };
+
+	flood(false);
+	cookie_out(&all_options);
+	seq32 good = k.ack;
+	for (int i = 0; i < 20000; i++) {
+		k.ack.v = (uint32_t)rng_next(&r);
+		ack_in(true);
+		assert_true(kit_out(&k, &f));
+		assert_int_equal(f.seg.flags, TCP_RST);
+		assert_null(tcp_accept(k.listener));
+	}
+	/* Another peer's cookie is none. */
+	k.ack = good;
+	k.rport++;
+	ack_in(true);
+	assert_null(tcp_accept(k.listener));
+	k.rport--;
+	kit_drain(&k);
+	k.ack = good;
+	ack_in(true);
+	struct tcp_conn *c = tcp_accept(k.listener);
+	assert_non_null(c);
+	tcp_abort(c, k.now);
+	kit_drain(&k);
+	end();
+}
+
+static void a_cookie_grows_stale(void **state)
+{
+	for (int i = 0; i < 2; i++) {
+		flood(false);
+		cookie_out(&all_options);
+		seq32 good = k.ack;
+		kit_wait(&k, (i ? 130 : 60) * NS_PER_S);
+		kit_drain(&k);
+		/* Cookies are given still. */
+		for (uint16_t n = 0; n <= BACKLOG + 1; n++)
+			syn_in((uint16_t)(9100 + n), &all_options);
+		kit_drain(&k);
+		k.rport = KIT_PEER_PORT;
+		k.seq = (seq32){ KIT_PEER_ISS + 1 };
+		k.ack = good;
+		ack_in(true);
+		struct tcp_conn *c = tcp_accept(k.listener);
+		assert_int_equal(c != NULL, i == 0);
+		if (c)
+			tcp_abort(c, k.now);
+		kit_drain(&k);
+		end();
+	}
+}
+
+/* Where no cookie was given, none is looked for. */
+static void cookies_that_were_not_given_are_none(void **state)
+{
+	flood(false);
+	cookie_out(&all_options);
+	seq32 good = k.ack;
+	k.listener->cookie_ns = 0;
+	k.ack = good;
+	ack_in(true);
+	assert_null(tcp_accept(k.listener));
+	kit_drain(&k);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(all_that_the_syn_said_comes_back),
+		cmocka_unit_test(bytes_may_come_at_once),
+		cmocka_unit_test(without_timestamps_there_is_only_the_mss),
+		cmocka_unit_test(guesses_are_refused),
+		cmocka_unit_test(a_cookie_grows_stale),
+		cmocka_unit_test(cookies_that_were_not_given_are_none),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
