@@ -31,6 +31,7 @@ enum tcp_state {
 #define RTO_MAX_NS (120 * NS_PER_S)
 #define SYN_RETRIES 6
 #define SYN_LINEAR 4 /* retries before the time-out doubles */
+#define SYN_SOON_NS (8 * NS_PER_MS)
 #define SYNACK_RETRIES 5
 #define DATA_RETRIES 15
 #define ORPHAN_RETRIES 8
@@ -155,9 +156,10 @@ enum conn_flags {
 	CONN_URG_OUT = 1 << 23,    /* snd_up is ahead of snd_una */
 	CONN_OOB_INLINE = 1 << 24,
 	CONN_CORK = 1 << 25,
-	CONN_MORE = 1 << 26,     /* as a cork, until the next send or ACK */
-	CONN_PUSH_ALL = 1 << 27, /* what was given so far is not held back */
-	CONN_PINGPONG = 1 << 28, /* ACKs are likely to travel with answers */
+	CONN_MORE = 1 << 26,      /* as a cork, until the next send or ACK */
+	CONN_PUSH_ALL = 1 << 27,  /* what was given so far is not held back */
+	CONN_FIN_ALONE = 1 << 14, /* a FIN without text came, at fin_at */
+	CONN_PINGPONG = 1 << 28,  /* ACKs are likely to travel with answers */
 };
 
 /* Of the byte at urg_seq. */
@@ -265,6 +267,7 @@ struct tcp_conn {
 	struct tcp_recovery rec;
 	uint64_t rto_at_ns; /* while the timer is an earlier one */
 	struct tcp_sack dsack;
+	seq32 fin_at;
 	seq32 ooo_recent; /* a byte of the piece that arrived last */
 	struct list due_link, ready_link, accept_link, all_link;
 	struct tcp_listener *listener; /* that it was opened by */

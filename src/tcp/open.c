@@ -142,6 +142,17 @@ static void syn_rx(struct tcp_stack *s, struct tcp_listener *l,
 	mini_syn_send(s, m);
 }
 
+/* When the only SYN-ACK was sent, for the first sample of the RTT (RFC 6298 (2.2)): as
+ * exact as a mini is, which is a millisecond.  A cookie does not know. */
+static uint64_t mini_syn_sent_ns(const struct tcp_stack *s,
+				 const struct mini_syn *m)
+{
+	uint32_t initial_ms = (uint32_t)(RTO_INITIAL_NS / NS_PER_MS);
+	uint32_t ms = now_ms(s) - (m->expires_ms - initial_ms);
+
+	return s->now_ns - (ms ? ms : 1) * NS_PER_MS;
+}
+
 /* The connection that a mini becomes, in SYN_RCVD still: the segment, which is the ACK
  * that opens it, is its to judge. */
 static void grow(struct tcp_stack *s, const struct mini_syn *was,
@@ -162,6 +173,8 @@ static void grow(struct tcp_stack *s, const struct mini_syn *was,
 	c->listener = &s->listeners[was->listener];
 	if (was->n_retries)
 		c->flags |= CONN_SYN_RETX;
+	else if (was->expires_ms)
+		c->last_tx_ns = mini_syn_sent_ns(s, was);
 	conn_set_options(c, was->offers, was->mss, was->wscale);
 	tcp_set_state(c, TCP_SYN_RCVD);
 	conn_rx(c, a);

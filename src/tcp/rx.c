@@ -56,6 +56,15 @@ static void syn_sent_take(struct tcp_conn *c, const struct tcp_seg *seg)
 	c->snd_wl2 = seg->ack;
 }
 
+/* The peer has an old connection, which our reset ends: our SYN goes again soon, once. */
+static void syn_sent_again(struct tcp_conn *c)
+{
+	if (c->n_rtx)
+		return;
+	c->rtx_at_ns = c->stack->now_ns + SYN_SOON_NS;
+	conn_timer_sync(c);
+}
+
 /* 3.10.7.3: SYN-SENT */
 static void syn_sent_rx(struct tcp_conn *c, struct arrival *a)
 {
@@ -65,6 +74,7 @@ static void syn_sent_rx(struct tcp_conn *c, struct arrival *a)
 	if (seg->flags & TCP_ACK && !seq_eq(seg->ack, c->snd_nxt)) {
 		drop(c->stack, DROP_SYN_SENT_ACK);
 		tx_reset_for(c->stack, a);
+		syn_sent_again(c);
 		return;
 	}
 	/* Second: the RST bit. */
@@ -299,6 +309,17 @@ static void note_arrival(struct tcp_conn *c, uint32_t len)
 	c->last_data_rx_ns = c->stack->now_ns;
 }
 
+/* A FIN that came without text, perhaps before what stands in front of it. */
+static void fin_alone_take(struct tcp_conn *c)
+{
+	if ((c->flags & (CONN_FIN_ALONE | CONN_FIN_RCVD)) != CONN_FIN_ALONE ||
+	    !seq_eq(c->rcv_nxt, c->fin_at))
+		return;
+	c->rcv_nxt = seq_add(c->rcv_nxt, 1);
+	c->rcv_adv = seq_max(c->rcv_adv, c->rcv_nxt);
+	c->flags |= CONN_FIN_RCVD;
+}
+
 /* "Seventh, process the segment text", and "eighth, check the FIN bit", of a segment
  * that begins at rcv_nxt or behind it. */
 static void text_rx(struct tcp_conn *c, struct arrival *a)
@@ -307,9 +328,8 @@ static void text_rx(struct tcp_conn *c, struct arrival *a)
 	seq32 before = c->rcv_nxt;
 
 	if (c->flags & CONN_FIN_RCVD) {
-		if (seg->len)
-			drop(c->stack, DROP_AFTER_FIN);
-		conn_due(c, TX_ACK);
+		/* "This should not occur": ignored. */
+		drop(c->stack, DROP_AFTER_FIN);
 		return;
 	}
 	if (seg->len) {
@@ -319,13 +339,12 @@ static void text_rx(struct tcp_conn *c, struct arrival *a)
 		bool is_kept = rcvq_add(c, a);
 
 		ack_schedule(c, !is_kept || had_gap);
-	} else if (seg->flags & TCP_FIN && seq_eq(seg->seq, c->rcv_nxt)) {
-		c->rcv_nxt = seq_add(c->rcv_nxt, 1);
-		c->rcv_adv = seq_max(c->rcv_adv, c->rcv_nxt);
-		c->flags |= CONN_FIN_RCVD;
 	} else if (seg->flags & TCP_FIN) {
+		c->fin_at = seg->seq;
+		c->flags |= CONN_FIN_ALONE;
 		conn_due(c, TX_ACK);
 	}
+	fin_alone_take(c);
 	if (!seq_eq(before, c->rcv_nxt))
 		conn_news(c);
 	if (!(c->flags & CONN_FIN_RCVD))
@@ -406,7 +425,7 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 	if (seg->len && c->flags & CONN_ORPHAN) {
 		/* Nobody will read them, and the peer shall know. */
 		drop(c->stack, DROP_ORPHAN_DATA);
-		tx_reset_conn(c);
+		tx_reset_for(c->stack, a);
 		tcp_set_state(c, TCP_CLOSED);
 		return;
 	}

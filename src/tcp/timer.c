@@ -143,7 +143,11 @@ static bool is_user_timeout(const struct tcp_conn *c, uint64_t since_ns)
 
 static void syn_timeout(struct tcp_conn *c)
 {
-	if (c->n_rtx >= c->syn_retries || is_user_timeout(c, c->rtx_since_ns)) {
+	/* The linear ones do not count, or R2 were 11 seconds (RFC 9293, MUST-23). */
+	unsigned most = c->syn_retries +
+			(c->state == TCP_SYN_SENT ? (unsigned)SYN_LINEAR : 0u);
+
+	if (c->n_rtx >= most || is_user_timeout(c, c->rtx_since_ns)) {
 		give_up(c);
 		return;
 	}
