@@ -221,7 +221,8 @@ static void set_offer(struct tcp_config *c, uint32_t offer, const char *value)
 		c->offers |= offer;
 }
 
-static int set_one(struct tcp_config *c, const char *name, const char *value)
+static int set_one(struct engine *e, struct tcp_config *c, const char *name,
+		   const char *value)
 {
 	if (!strcmp(name, "tcp_timestamps"))
 		set_offer(c, TCP_OFFER_TS, value);
@@ -235,6 +236,8 @@ static int set_one(struct tcp_config *c, const char *name, const char *value)
 		c->snd_buf = buffer_max(value);
 	else if (!strcmp(name, "tcp_congestion_control"))
 		c->cc = strcmp(value, "reno") ? &tcp_cubic : &tcp_newreno;
+	else if (!strcmp(name, "tcp_fin_timeout"))
+		e->fin_timeout_s = atoi(value);
 	else if (strcmp(name, "tcp_no_metrics_save")) /* none are kept */
 		return -EINVAL;
 	return 0;
@@ -244,15 +247,17 @@ int backend_engine(struct backend *b, const struct backend_config *cfg)
 {
 	struct tcp_config c = config_default(cfg->mtu);
 
-	for (uint32_t i = 0; i < cfg->n_settings; i++) {
-		int err =
-		    set_one(&c, cfg->settings[i].name, cfg->settings[i].value);
-		if (err)
-			return err;
-	}
 	struct engine *e = calloc(1, sizeof(*e));
 	if (!e)
 		return -ENOMEM;
+	for (uint32_t i = 0; i < cfg->n_settings; i++) {
+		int err = set_one(e, &c, cfg->settings[i].name,
+				  cfg->settings[i].value);
+		if (err) {
+			free(e);
+			return err;
+		}
+	}
 	e->now_ns = e->start_ns = 1000 * NS_PER_S;
 	e->tail = &e->head;
 	e->mem = aligned_alloc(64, tcp_stack_bytes(&c));

@@ -14,6 +14,7 @@
 #include "script.h"
 
 #define IO_MAX (1 << 24)
+#define LINGER_OFF 9999
 
 struct play {
 	struct sockets *s;
@@ -217,7 +218,7 @@ static int64_t do_poll(struct play *p)
 	return p->s->b->ops->poll(p->s->b->self, p->fd, (short)arg(p->c, 1, 0));
 }
 
-/* SO_LINGER has two numbers: getlinger(fd) gives the seconds, -1 when it is off. */
+/* SO_LINGER has two numbers: getlinger(fd) gives the seconds, LINGER_OFF without. */
 static int64_t do_getlinger(struct play *p)
 {
 	int v[2] = { 0, 0 };
@@ -225,7 +226,7 @@ static int64_t do_getlinger(struct play *p)
 	int r = p->s->b->ops->getsockopt(p->s->b->self, p->fd, SOL_SOCKET,
 					 SO_LINGER, v, &len);
 
-	return r < 0 ? r : v[0] ? v[1] : -1;
+	return r < 0 ? r : v[0] ? v[1] : LINGER_OFF;
 }
 
 /* unchecked(fd): bytes are taken out of the stream from here on */

@@ -9,6 +9,10 @@
 
 #include "engine_sock.h"
 
+#ifndef SIOCATMARK
+#define SIOCATMARK 0x8905
+#endif
+
 static void apply_keepalive(struct engine *e, struct engine_sock *s)
 {
 	tcp_set_keepalive(
@@ -22,6 +26,14 @@ void engine_apply_options(struct engine *e, struct engine_sock *s)
 	tcp_set_nodelay(s->conn, s->is_nodelay, e->now_ns);
 	tcp_set_linger(s->conn, s->is_linger && !s->linger_s);
 	tcp_set_user_timeout(s->conn, (uint32_t)s->user_timeout_ms);
+	tcp_set_cork(s->conn, s->is_cork, e->now_ns);
+	tcp_set_oob_inline(s->conn, s->is_inline);
+	tcp_set_notsent_lowat(s->conn, (uint32_t)s->notsent_lowat);
+	tcp_set_rcv_lowat(s->conn, (uint32_t)s->rcv_lowat);
+	if (s->n_syns)
+		tcp_set_syn_retries(s->conn, (uint8_t)s->n_syns);
+	if (s->fin_timeout_s)
+		tcp_set_fin_timeout(s->conn, (uint16_t)s->fin_timeout_s);
 	if (s->is_keepalive)
 		apply_keepalive(e, s);
 }
@@ -42,6 +54,12 @@ static int set_socket(struct engine_sock *s, int name, const int *v,
 	case SO_REUSEADDR:
 		s->is_reuse = *v;
 		return 0;
+	case SO_OOBINLINE:
+		s->is_inline = *v;
+		return 0;
+	case SO_RCVLOWAT:
+		s->rcv_lowat = *v;
+		return 0;
 	default:
 		return -ENOPROTOOPT;
 	}
@@ -52,6 +70,23 @@ static int set_tcp(struct engine_sock *s, int name, int v)
 	switch (name) {
 	case TCP_NODELAY:
 		s->is_nodelay = v;
+		return 0;
+	case TCP_CORK:
+		s->is_cork = v;
+		return 0;
+	case TCP_NOTSENT_LOWAT:
+		s->notsent_lowat = v;
+		return 0;
+	case TCP_DEFER_ACCEPT:
+		s->defer_s = v > 0 ? v : 0;
+		return 0;
+	case TCP_LINGER2:
+		s->fin_timeout_s = v;
+		return 0;
+	case TCP_SYNCNT:
+		if (v < 1 || v > 127)
+			return -EINVAL;
+		s->n_syns = v;
 		return 0;
 	case TCP_KEEPIDLE:
 		if (v < 1 || v > 32767)
@@ -68,6 +103,8 @@ static int set_tcp(struct engine_sock *s, int name, int v)
 			return -EINVAL;
 		s->keep_probes = v;
 		return 0;
+	case TCP_QUICKACK:
+		return s->kind == SOCK_CONN ? 0 : -ENOPROTOOPT;
 	case TCP_USER_TIMEOUT:
 		if (v < 0)
 			return -EINVAL;
@@ -97,6 +134,10 @@ int engine_setsockopt(void *b, int fd, int level, int name, const void *v,
 		if (level == SOL_SOCKET && name == SO_KEEPALIVE)
 			apply_keepalive(b, s);
 	}
+	if (!err && s->kind == SOCK_CONN && level == IPPROTO_TCP &&
+	    name == TCP_QUICKACK)
+		tcp_set_quickack(s->conn, *(const int *)v,
+				 ((struct engine *)b)->now_ns);
 	engine_flush(b);
 	return err;
 }
@@ -151,7 +192,7 @@ static void fill_info(const struct engine_sock *s, struct tcp_info *i)
 	i->tcpi_rto = (uint32_t)(c->rto_ns / NS_PER_US);
 	i->tcpi_snd_cwnd = c->mss ? c->cwnd / c->mss : 0;
 	i->tcpi_snd_ssthresh =
-	    c->ssthresh >= 1u << 30 ? 0x7fffffff : c->ssthresh / c->mss;
+	    c->ssthresh >= 1u << 30 ? 0x7fffffff : in_segments(c, c->ssthresh);
 	i->tcpi_unacked = in_segments(c, seq_len(c->snd_una, c->snd_nxt));
 	i->tcpi_sacked = in_segments(c, c->sacked_bytes);
 	i->tcpi_lost = in_segments(c, c->lost_bytes);
@@ -255,17 +296,18 @@ int engine_ioctl(void *b, int fd, unsigned long what, int *arg)
 	*arg = 0;
 	if (s->kind != SOCK_CONN)
 		return 0;
-	const struct tcp_conn *c = s->conn;
-	bool is_over = c->state == TCP_CLOSED || c->state == TCP_SYN_SENT;
 	switch (what) {
 	case SIOCINQ:
-		*arg = c->state == TCP_SYN_SENT ? 0 : (int)c->rcvq_bytes;
+		*arg = (int)tcp_readable_bytes(s->conn);
 		return 0;
 	case SIOCOUTQ:
-		*arg = is_over ? 0 : (int)seq_len(c->snd_una, c->snd_end);
+		*arg = (int)tcp_unacked_bytes(s->conn);
 		return 0;
 	case SIOCOUTQNSD:
-		*arg = is_over ? 0 : (int)seq_len(c->snd_nxt, c->snd_end);
+		*arg = (int)tcp_unsent_bytes(s->conn);
+		return 0;
+	case SIOCATMARK:
+		*arg = tcp_is_at_mark(s->conn);
 		return 0;
 	default:
 		return -EINVAL;

@@ -22,11 +22,13 @@ static int sock_new(struct engine *e, bool is_v6)
 	for (int i = 0; i < ENGINE_FDS; i++) {
 		if (e->socks[i].kind != SOCK_FREE)
 			continue;
-		e->socks[i] = (struct engine_sock){ .kind = SOCK_FRESH,
-						    .is_v6 = is_v6,
-						    .keep_idle_s = 7200,
-						    .keep_interval_s = 75,
-						    .keep_probes = 9 };
+		e->socks[i] =
+		    (struct engine_sock){ .kind = SOCK_FRESH,
+					  .is_v6 = is_v6,
+					  .keep_idle_s = 7200,
+					  .keep_interval_s = 75,
+					  .keep_probes = 9,
+					  .fin_timeout_s = e->fin_timeout_s };
 		return ENGINE_FD_FIRST + i;
 	}
 	return -EMFILE;
@@ -116,16 +118,20 @@ int engine_listen(void *b, int fd, int backlog)
 		s->listener->backlog = (uint32_t)backlog + 1;
 		return 0;
 	}
-	if (s->kind != SOCK_FRESH || !s->port)
+	if (s->kind != SOCK_FRESH)
 		return -EINVAL;
+	if (!s->port)
+		s->port = (uint16_t)(PORT_FIRST + (uint32_t)fd);
 	/* Linux takes one more than it is told. */
 	int err = tcp_listen(
 	    e->stack,
 	    s->is_v6 && s->is_any ? NULL : &e->stack->cfg.addrs[s->is_v6],
 	    s->port, (uint32_t)backlog + 1, &s->listener);
-	if (!err)
-		s->kind = SOCK_LISTENER;
-	return err;
+	if (err)
+		return err;
+	s->kind = SOCK_LISTENER;
+	tcp_set_defer_accept(s->listener, (uint32_t)s->defer_s);
+	return 0;
 }
 
 int engine_accept(void *b, int fd)
@@ -205,9 +211,12 @@ ssize_t engine_send(void *b, int fd, const void *buf, size_t len, int flags)
 		return -EBADF;
 	if (s->kind != SOCK_CONN)
 		return -EPIPE;
-	if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL))
+	if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_OOB))
 		return -EOPNOTSUPP;
-	ssize_t n = tcp_send(s->conn, buf, len, e->now_ns);
+	ssize_t n = tcp_send_as(s->conn, buf, len,
+				(flags & MSG_OOB ? TCP_SEND_URGENT : 0u) |
+				    (flags & MSG_MORE ? TCP_SEND_MORE : 0u),
+				e->now_ns);
 	engine_flush(e);
 	return n;
 }
@@ -260,8 +269,10 @@ ssize_t engine_recv(void *b, int fd, void *buf, size_t len, int flags)
 		return -EBADF;
 	if (s->kind != SOCK_CONN)
 		return -ENOTCONN;
-	if (flags & ~(MSG_DONTWAIT | MSG_PEEK))
+	if (flags & ~(MSG_DONTWAIT | MSG_PEEK | MSG_OOB))
 		return -EOPNOTSUPP;
+	if (flags & MSG_OOB)
+		return tcp_recv_urgent(s->conn, buf, flags & MSG_PEEK);
 	if (!len)
 		return 0;
 	ssize_t n = flags & MSG_PEEK ? peek_bytes(s->conn, buf, len)
@@ -292,6 +303,12 @@ int engine_shutdown(void *b, int fd, int how)
 	}
 	if (s->kind != SOCK_CONN || s->conn->state == TCP_CLOSED)
 		return -ENOTCONN;
+	if (s->conn->state == TCP_SYN_SENT) {
+		/* The open is given up, and the socket is as it was. */
+		tcp_abort(s->conn, e->now_ns);
+		s->kind = SOCK_FRESH;
+		return 0;
+	}
 	if (how != SHUT_RD)
 		err = tcp_shutdown(s->conn, e->now_ns);
 	if (how != SHUT_WR && !err)
@@ -334,6 +351,8 @@ static int conn_events(const struct engine_sock *s)
 		out |= POLLHUP;
 	if (ev & TCP_ERROR)
 		out |= POLLERR;
+	if (ev & TCP_URGENT)
+		out |= POLLPRI;
 	return out;
 }
 

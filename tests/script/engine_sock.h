@@ -20,13 +20,12 @@ enum sock_kind { SOCK_FREE, SOCK_FRESH, SOCK_LISTENER, SOCK_CONN };
 struct engine_sock {
 	enum sock_kind kind;
 	bool is_v6, is_connecting, is_shut_rd, is_peer_known;
-	bool is_nodelay, is_cork, is_keepalive, is_linger, is_reuse,
-	    is_oobinline;
+	bool is_nodelay, is_cork, is_keepalive, is_linger, is_reuse, is_inline;
 	int linger_s;
 	int keep_idle_s, keep_interval_s, keep_probes;
-	int user_timeout_ms;
-	bool
-	    is_any; /* bound to no address: of IPv6, to none of either family */
+	int user_timeout_ms, n_syns, fin_timeout_s, notsent_lowat, rcv_lowat;
+	int defer_s;
+	bool is_any;   /* bound to no address: of IPv6, to neither family's */
 	uint16_t port; /* bound to, host order; 0: not */
 	int err;       /* of a connection that is gone; negative */
 	struct tcp_conn *conn;
@@ -38,6 +37,7 @@ struct engine {
 	void *mem, *rx_mem;
 	struct pool rx_pool;
 	uint64_t now_ns, start_ns;
+	int fin_timeout_s; /* of new sockets; 0: the engine's own */
 	struct engine_packet *head, **tail; /* sent, not received yet */
 	struct engine_sock socks[ENGINE_FDS];
 };

@@ -101,6 +101,7 @@ static int run_script(const struct job *j, FILE *out)
 	struct run_options opt = { .is_v6 = j->is_v6,
 				   .is_loud = g.is_loud,
 				   .records = g.records,
+				   .is_real_time = g.is_kernel,
 				   .out = out,
 				   .tolerance_ns = g.tolerance_ms * NS_PER_MS };
 	struct script *s = script_read(j->path, out);

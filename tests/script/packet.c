@@ -271,7 +271,10 @@ void packet_print(FILE *out, const struct packet *p)
 	static const char *const ecn[] = { "", " [ect1]", " [ect0]", " [ce]" };
 	static const char letters[] = "FSRP.UEW";
 
-	fprintf(out, "%c%s ", p->is_out ? '>' : '<', ecn[p->ecn & 3]);
+	fputc(p->is_out ? '>' : '<', out);
+	if (p->is_tagged)
+		fprintf(out, " :%u", p->rport);
+	fprintf(out, "%s ", ecn[p->ecn & 3]);
 	if (p->is_icmp) {
 		fprintf(out, "icmp %s mtu %u seq %u",
 			icmp_names[p->icmp_kind].name, p->icmp_mtu, p->seq);

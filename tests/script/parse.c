@@ -231,15 +231,16 @@ static void parse_event(struct cursor *c, struct event *e)
 
 static void parse_setting(struct cursor *c, struct script *s)
 {
-	char *value = strchr(c->at, '=');
+	const char *value = strchr(c->at, '=');
 
 	skip_blanks(c);
 	if (!value || s->n_settings == SCRIPT_SETTINGS) {
 		fail(c, "a setting is NAME=VALUE, and there are few");
 		return;
 	}
-	*value++ = 0;
-	s->settings[s->n_settings++] = (struct backend_setting){ c->at, value };
+	s->settings[s->n_settings++] =
+	    (struct backend_setting){ strndup(c->at, (size_t)(value - c->at)),
+				      strdup(value + 1) };
 	c->at = value + strlen(value);
 }
 
@@ -356,6 +357,10 @@ void script_free(struct script *s)
 {
 	for (uint32_t i = 0; i < s->n_events; i++)
 		free(s->events[i].packet);
+	for (uint32_t i = 0; i < s->n_settings; i++) {
+		free((char *)s->settings[i].name);
+		free((char *)s->settings[i].value);
+	}
 	free(s->source);
 	free(s);
 }

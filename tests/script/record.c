@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "run.h"
 
-#define RECORD_AFTER_NS (10 * NS_PER_MS)
+#define RECORD_AFTER_NS (3 * NS_PER_MS)
 
 /* "+0.12 ", or nothing when it was at once. */
 static void print_delta(FILE *out, uint64_t from_ns, uint64_t to_ns)
@@ -46,6 +46,7 @@ static bool record_packets(struct run *r, uint64_t until_ns)
 			got.win = -1;
 		if (!is_end_of_write(r, &got))
 			got.flags &= (uint8_t)~TCP_PSH;
+		got.is_tagged = run_is_other_flow(r, &got);
 		packet_print(r->opt->out, &got);
 		fputc('\n', r->opt->out);
 		r->last_ns = at;

@@ -29,5 +29,8 @@ bool run_inject(struct run *r, const struct event *e);
 /* connect() begins a flow, whose port of ours its SYN will tell. */
 void run_note_connect(struct run *r);
 
+/* Whether a packet that came is of another flow than the script's first. */
+bool run_is_other_flow(const struct run *r, const struct packet *got);
+
 /* record.c */
 bool script_record(struct run *r);

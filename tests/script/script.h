@@ -49,6 +49,7 @@ struct packet {
 	bool is_out, is_none; /* is_none: nothing may come until then */
 	bool is_icmp, has_bad_sum, has_new_isn;
 	bool has_any_options, has_any_flags;
+	bool is_tagged;        /* the port is to be printed */
 	uint16_t rport, lport; /* 0: the script's first flow */
 	uint8_t ecn, flags;
 	uint32_t seq, len, ack;
@@ -100,6 +101,7 @@ struct script {
 struct run_options {
 	bool is_v6, is_loud;
 	bool records; /* writes the script with what came out */
+	bool is_real_time;
 	uint64_t tolerance_ns;
 	FILE *out; /* messages */
 };

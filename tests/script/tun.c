@@ -120,6 +120,26 @@ static int add_v4(const char *name, const struct ip_addr *a)
 	return net_ioctl(AF_INET, SIOCSIFNETMASK, &req);
 }
 
+/* An address is of use when the kernel has looked for its duplicates, which is nothing
+ * here, but done by a work queue. */
+static int await_v6(const struct ip_addr *a)
+{
+	struct sockaddr_in6 sa = { .sin6_family = AF_INET6 };
+	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = 0;
+
+	if (fd < 0)
+		return -errno;
+	memcpy(&sa.sin6_addr, a->b, 16);
+	for (unsigned ms = 0; ms < 2000; ms++) {
+		err = bind(fd, (struct sockaddr *)&sa, sizeof(sa)) ? -errno : 0;
+		if (err != -EADDRNOTAVAIL)
+			break;
+		poll(NULL, 0, 1);
+	}
+	close(fd);
+	return err;
+}
+
 static int add_v6(const char *name, const struct ip_addr *a)
 {
 	/* struct in6_ifreq, whose header cannot stand beside <netinet/in.h>. */
@@ -130,7 +150,8 @@ static int add_v6(const char *name, const struct ip_addr *a)
 	} req = { .prefix = 128, .index = (int)if_nametoindex(name) };
 
 	memcpy(&req.addr, a->b, 16);
-	return net_ioctl(AF_INET6, SIOCSIFADDR, &req);
+	int err = net_ioctl(AF_INET6, SIOCSIFADDR, &req);
+	return err ? err : await_v6(a);
 }
 
 static int route_v4(char *name)
