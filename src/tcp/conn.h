@@ -158,8 +158,8 @@ enum conn_flags {
 	CONN_CORK = 1 << 25,
 	CONN_MORE = 1 << 26,      /* as a cork, until the next send or ACK */
 	CONN_PUSH_ALL = 1 << 27,  /* what was given so far is not held back */
-	CONN_FIN_ALONE = 1 << 14, /* a FIN without text came, at fin_at */
 	CONN_PINGPONG = 1 << 28,  /* ACKs are likely to travel with answers */
+	CONN_FIN_ALONE = 1 << 30, /* a FIN without text came, at fin_at */
 };
 
 /* Of the byte at urg_seq. */
