@@ -90,16 +90,43 @@ static void window_rx(struct tcp_conn *c, const struct tcp_seg *seg,
 	c->snd_wl2 = seg->ack;
 }
 
+/* RFC 2861 section 3.2: a window of which a part was not used for a time-out falls
+ * halfway to what was used. */
+static void window_decay(struct tcp_conn *c, uint32_t flight)
+{
+	uint32_t initial = INITIAL_WINDOW * (uint32_t)c->mss;
+	uint64_t now = c->stack->now_ns;
+
+	c->cwnd_used = c->cwnd_used > flight ? c->cwnd_used : flight;
+	if (now - c->cwnd_used_ns < c->rto_ns)
+		return;
+	uint32_t used = c->cwnd_used > initial ? c->cwnd_used : initial;
+	if (used < c->cwnd) {
+		uint32_t keep = c->cwnd / 4 * 3;
+
+		c->ssthresh = c->ssthresh > keep ? c->ssthresh : keep;
+		c->cwnd = (c->cwnd + used) / 2;
+	}
+	c->cwnd_used = 0;
+	c->cwnd_used_ns = now;
+}
+
 /* RFC 7661: a window that was not used does not grow. */
-static void window_grow(struct tcp_conn *c, uint32_t delivered, uint32_t flight)
+static void window_grow(struct tcp_conn *c, const struct ack_told *t,
+			uint32_t flight)
 {
 	bool is_used = c->flags & CONN_CWND_LIMITED ||
 		       (c->cwnd < c->ssthresh && c->cwnd < 2 * flight);
 
-	if (!delivered || c->ca_state == CA_RECOVERY || c->ca_state == CA_CWR ||
-	    !is_used)
+	if (c->ca_state == CA_RECOVERY || c->ca_state == CA_CWR)
 		return;
-	c->cc->on_ack(c, delivered);
+	if (!is_used) {
+		window_decay(c, flight);
+		return;
+	}
+	c->cwnd_used = 0;
+	c->cwnd_used_ns = c->stack->now_ns;
+	c->cc->on_ack(c, t->delivered, (uint32_t)(t->rtt_ns / NS_PER_US));
 	c->cwnd = MIN(c->cwnd, CWND_MAX);
 }
 
@@ -148,7 +175,8 @@ void ack_rx(struct tcp_conn *c, const struct tcp_seg *seg)
 	recovery_rx(c, seg, acked, &t);
 	if (c->rtx_kind == RTX_TLP)
 		conn_rtx_update(c, false);
-	window_grow(c, acked ? t.delivered : 0, flight);
+	if (acked && t.delivered)
+		window_grow(c, &t, flight);
 	if (c->ca_state == CA_OPEN && acked)
 		c->recover = seq_sub(c->snd_una, 1);
 	conn_due(c, TX_DATA);

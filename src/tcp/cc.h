@@ -9,28 +9,45 @@
 
 #include <stdint.h>
 
+#include "base/seq.h"
+
 struct tcp_conn;
 
-/* CUBIC: RFC 9438's names; windows in bytes. */
-struct cubic {
-	uint64_t epoch_ns; /* when this round of avoidance began; 0: not yet */
-	uint64_t w_max;
-	uint64_t w_est;  /* what Reno would have */
-	uint64_t origin; /* where the curve is flat */
-	uint32_t k_ms;   /* from the epoch to there */
-	uint32_t acked;  /* bytes that have not moved cwnd yet */
+#define SSTHRESH_MAX (1u << 30) /* no loss yet */
+
+/* The first slow start; RFC 9406's names. */
+struct hystart {
+	seq32 round_end;
+	uint32_t min_us, last_min_us, css_base_us;
+	uint8_t n_samples;
+	uint8_t css_rounds; /* 0: not in CSS */
 };
 
+/* RFC 9438's names; windows in bytes. */
+struct cubic {
+	uint64_t epoch_ns;  /* when this round of avoidance began; 0: not yet */
+	uint64_t est_acked; /* bytes that have not moved w_est yet */
+	uint32_t w_max, cwnd_prior;
+	uint32_t undo_w_max, undo_cwnd_prior; /* before the last loss */
+	uint32_t w_est;                       /* what Reno would have */
+	uint32_t origin;                      /* where the curve is flat */
+	uint32_t k_ms;                        /* from the epoch to there */
+	uint32_t acked; /* bytes that have not moved cwnd yet */
+};
+
+/* All 0 when congestion avoidance begins. */
 union tcp_cc_state {
-	uint32_t reno_acked; /* bytes since cwnd last grew */
+	struct hystart hystart; /* while ssthresh is SSTHRESH_MAX */
+	uint32_t reno_acked;    /* bytes since cwnd last grew */
 	struct cubic cubic;
 };
 
 struct tcp_cc {
 	const char *name;
 	void (*init)(struct tcp_conn *c);
-	/* @acked bytes were acknowledged, outside of recovery, and cwnd was used. */
-	void (*on_ack)(struct tcp_conn *c, uint32_t acked);
+	/* @acked bytes were acknowledged, outside of recovery, and cwnd was used;
+	 * @rtt_us: what the ACK tells of the round trip, or 0. */
+	void (*on_ack)(struct tcp_conn *c, uint32_t acked, uint32_t rtt_us);
 	/* A loss: what ssthresh becomes, two segments at least. */
 	uint32_t (*ssthresh)(struct tcp_conn *c);
 	/* The rest may be NULL. */
@@ -40,4 +57,6 @@ struct tcp_cc {
 };
 
 /* Slow start: adds up to @acked, and returns what is left beyond ssthresh. */
-uint32_t cc_slow_start(struct tcp_conn *c, uint32_t acked);
+uint32_t cc_slow_start(struct tcp_conn *c, uint32_t acked, uint32_t rtt_us);
+
+void hystart_init(struct tcp_conn *c);

@@ -5,11 +5,14 @@
  * W(t) = C * (t - K)^3 + W_max in segments and seconds, C 0.4, beta 0.7; in whole
  * numbers here: milliseconds, bytes.  All products fit into 64 bits for windows of up
  * to 2^30 bytes and times of up to TIME_MAX_MS from K.
+ *
  * Spec: RFC 9438
  */
 #include "tcp/conn.h"
 
-#define BETA_NUM 7 /* of 10 */
+#define BETA_NUM 7   /* of 10 */
+#define ALPHA_NUM 9  /* 3 * (1 - beta) / (1 + beta) ... */
+#define ALPHA_DEN 17 /* ... of which this is the other part */
 #define TIME_MAX_MS 100000
 
 /* The largest whole number whose cube is at most @x. */
@@ -29,6 +32,7 @@ static uint32_t cube_root(uint64_t x)
 static void cubic_init(struct tcp_conn *c)
 {
 	c->cc_state.cubic = (struct cubic){ 0 };
+	hystart_init(c);
 }
 
 /* Section 4.2: K = cbrt((W_max - cwnd) / C); with milliseconds, the cube root is of
@@ -37,10 +41,12 @@ static void epoch_begin(struct tcp_conn *c, struct cubic *q)
 {
 	q->epoch_ns = c->stack->now_ns;
 	q->w_est = c->cwnd;
+	q->est_acked = 0;
 	q->origin = c->cwnd;
 	q->k_ms = 0;
 	if (c->cwnd < q->w_max) {
-		uint64_t segs1000 = (q->w_max - c->cwnd) * 1000 / c->mss;
+		uint64_t segs1000 =
+		    (uint64_t)(q->w_max - c->cwnd) * 1000 / c->mss;
 
 		q->k_ms = cube_root(segs1000 * 2500000);
 		q->origin = q->w_max;
@@ -62,32 +68,38 @@ static uint64_t w_cubic(const struct tcp_conn *c, const struct cubic *q,
 	return delta < q->origin ? q->origin - delta : 0;
 }
 
-/* Section 4.3: as fast as Reno would be, with alpha 3 * (1 - beta) / (1 + beta). */
-static uint64_t reno_friendly(struct tcp_conn *c, struct cubic *q,
-			      uint32_t acked)
+/* Section 4.3: what Reno would have; slower than Reno until the window is as large as
+ * before the loss, because it has fallen by less. */
+static void reno_grow(struct tcp_conn *c, struct cubic *q, uint32_t acked)
 {
-	uint64_t grows = (uint64_t)acked * c->mss / c->cwnd;
+	uint64_t window = (uint64_t)ALPHA_DEN * c->cwnd;
 
-	q->w_est += q->w_est < q->w_max ? grows * 9 / 17 : grows;
-	return q->w_est;
+	q->est_acked += (uint64_t)acked *
+			(q->w_est < q->cwnd_prior ? ALPHA_NUM : ALPHA_DEN);
+	uint64_t grows = q->est_acked * c->mss / window;
+	q->w_est += (uint32_t)grows;
+	q->est_acked -= grows * window / c->mss;
 }
 
-static void cubic_on_ack(struct tcp_conn *c, uint32_t acked)
+static void cubic_on_ack(struct tcp_conn *c, uint32_t acked, uint32_t rtt_us)
 {
 	struct cubic *q = &c->cc_state.cubic;
 
-	acked = cc_slow_start(c, acked);
+	acked = cc_slow_start(c, acked, rtt_us);
 	if (!acked)
 		return;
 	if (!q->epoch_ns)
 		epoch_begin(c, q);
-	uint64_t t_ms =
-	    (c->stack->now_ns - q->epoch_ns + c->srtt_ns) / NS_PER_MS;
-	uint64_t target = w_cubic(c, q, t_ms), est = reno_friendly(c, q, acked);
-
-	/* Section 4.2: not more than half as much again in a round trip. */
+	uint64_t t_ns = c->stack->now_ns - q->epoch_ns;
+	reno_grow(c, q, acked);
+	if (w_cubic(c, q, t_ns / NS_PER_MS) < q->w_est) {
+		c->cwnd = c->cwnd > q->w_est ? c->cwnd : q->w_est;
+		return;
+	}
+	/* Sections 4.4 and 4.5: where the curve is a round trip later, but not more
+	 * than half as much again as now. */
+	uint64_t target = w_cubic(c, q, (t_ns + c->srtt_ns) / NS_PER_MS);
 	target = MIN(target, (uint64_t)c->cwnd * 3 / 2);
-	target = target > est ? target : est;
 	if (target <= c->cwnd)
 		return;
 	/* (target - cwnd) / cwnd of a segment for each segment acknowledged. */
@@ -99,15 +111,43 @@ static void cubic_on_ack(struct tcp_conn *c, uint32_t acked)
 /* Sections 4.6 and 4.7. */
 static uint32_t cubic_ssthresh(struct tcp_conn *c)
 {
-	struct cubic *q = &c->cc_state.cubic;
-	uint64_t cwnd = c->cwnd, two = 2u * c->mss;
-	bool is_faster = cwnd < q->w_max;
+	struct cubic was = c->cc_state.cubic;
+	uint32_t cwnd = c->cwnd, two = 2u * c->mss;
+	uint32_t less = (uint32_t)((uint64_t)cwnd * BETA_NUM / 10);
+	uint32_t lesser = (uint32_t)((uint64_t)cwnd * (10 + BETA_NUM) / 20);
 
-	q->w_max = is_faster ? cwnd * (10 + BETA_NUM) / 20 : cwnd;
-	q->epoch_ns = 0;
-	q->acked = 0;
-	uint64_t less = cwnd * BETA_NUM / 10;
-	return (uint32_t)(less > two ? less : two);
+	if (c->ssthresh >= SSTHRESH_MAX)
+		was = (struct cubic){ 0 };
+	c->cc_state.cubic = (struct cubic){
+		.w_max = cwnd < was.w_max ? lesser : cwnd,
+		.cwnd_prior = cwnd,
+		.undo_w_max = was.w_max,
+		.undo_cwnd_prior = was.cwnd_prior,
+	};
+	return less > two ? less : two;
+}
+
+/* Section 4.8: the curve begins where slow start ends. */
+static void cubic_timed_out(struct tcp_conn *c) { c->cc_state.cubic.w_max = 0; }
+
+/* Section 4.9.2; a new epoch goes on from cwnd to the same w_max. */
+static void cubic_undo(struct tcp_conn *c)
+{
+	struct cubic was = c->cc_state.cubic;
+
+	c->cc_state.cubic = (struct cubic){ .w_max = was.undo_w_max,
+					    .cwnd_prior = was.undo_cwnd_prior };
+	if (c->ssthresh >= SSTHRESH_MAX)
+		hystart_init(c);
+}
+
+/* Section 5.8: while nothing is sent, the curve stands still. */
+static void cubic_idle(struct tcp_conn *c, uint64_t ns)
+{
+	struct cubic *q = &c->cc_state.cubic;
+
+	if (c->ssthresh < SSTHRESH_MAX && q->epoch_ns)
+		q->epoch_ns += ns;
 }
 
 const struct tcp_cc tcp_cubic = {
@@ -115,4 +155,7 @@ const struct tcp_cc tcp_cubic = {
 	.init = cubic_init,
 	.on_ack = cubic_on_ack,
 	.ssthresh = cubic_ssthresh,
+	.timed_out = cubic_timed_out,
+	.undo = cubic_undo,
+	.idle = cubic_idle,
 };

@@ -2,24 +2,21 @@
 /* tcp/cc_newreno.c - the window of RFC 5681 */
 #include "tcp/conn.h"
 
-uint32_t cc_slow_start(struct tcp_conn *c, uint32_t acked)
+static void newreno_undo(struct tcp_conn *c)
 {
-	if (c->cwnd >= c->ssthresh)
-		return acked;
-	uint32_t n = MIN(acked, c->ssthresh - c->cwnd);
-
-	c->cwnd += n;
-	return acked - n;
+	if (c->ssthresh >= SSTHRESH_MAX)
+		hystart_init(c);
 }
 
-static void newreno_init(struct tcp_conn *c) { c->cc_state.reno_acked = 0; }
-
 /* One segment more for each window of bytes: RFC 5681 section 3.1 (3). */
-static void newreno_on_ack(struct tcp_conn *c, uint32_t acked)
+static void newreno_on_ack(struct tcp_conn *c, uint32_t acked, uint32_t rtt_us)
 {
 	uint32_t *sum = &c->cc_state.reno_acked;
 
-	*sum += cc_slow_start(c, acked);
+	acked = cc_slow_start(c, acked, rtt_us);
+	if (!acked)
+		return;
+	*sum += acked;
 	if (*sum >= c->cwnd) {
 		*sum -= c->cwnd;
 		c->cwnd += c->mss;
@@ -36,7 +33,8 @@ static uint32_t newreno_ssthresh(struct tcp_conn *c)
 
 const struct tcp_cc tcp_newreno = {
 	.name = "newreno",
-	.init = newreno_init,
+	.init = hystart_init,
 	.on_ack = newreno_on_ack,
 	.ssthresh = newreno_ssthresh,
+	.undo = newreno_undo,
 };

@@ -265,7 +265,9 @@ struct tcp_conn {
 	struct node *sndq_hints[2]; /* where new and old bytes were gathered */
 	struct tcp_sack sacks_known[TCP_SACK_MAX]; /* of the last ACK */
 	struct tcp_recovery rec;
-	uint64_t rto_at_ns; /* while the timer is an earlier one */
+	uint64_t rto_at_ns;    /* while the timer is an earlier one */
+	uint64_t cwnd_used_ns; /* since when cwnd was larger than needed */
+	uint32_t cwnd_used;    /* and what was needed, in bytes */
 	struct tcp_sack dsack;
 	seq32 fin_at;
 	seq32 ooo_recent; /* a byte of the piece that arrived last */

@@ -222,7 +222,7 @@ void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
 	c->mss_max = (uint16_t)(mss > MSS_MIN ? mss : MSS_MIN);
 	pmtu_sync(c);
 	c->cwnd = INITIAL_WINDOW * (uint32_t)c->mss;
-	c->ssthresh = 1u << 30;
+	c->ssthresh = SSTHRESH_MAX;
 	c->cc->init(c);
 }
 

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/cc_hystart.c - slow start, and how it ends before the queue is full
+ *
+ * A round trip's worth of ACKs is a round.  When the smallest round trip of a round is
+ * larger than that of the round before by an eighth, the queue has begun to fill: cwnd
+ * grows by a quarter of what it did, for five rounds, and then slow start is over.  If
+ * the round trips shrink again meanwhile, it was jitter, and slow start goes on.
+ *
+ * Only the first slow start is watched.  What one ACK may add is not limited, as in
+ * Linux: our peers' ACKs, and our own port's, come in batches.
+ *
+ * Spec: RFC 9406, RFC 5681 section 3.1
+ */
+#include "tcp/conn.h"
+
+#define RTT_MIN_STEP_US 4000u
+#define RTT_MAX_STEP_US 16000u
+#define RTT_SAMPLES 8
+#define CSS_DIVISOR 4
+#define CSS_ROUNDS 5
+
+void hystart_init(struct tcp_conn *c)
+{
+	c->cc_state.hystart = (struct hystart){ .round_end = c->snd_nxt };
+}
+
+static void round_begin(struct tcp_conn *c, struct hystart *h)
+{
+	h->last_min_us = h->min_us;
+	h->min_us = 0;
+	h->n_samples = 0;
+	h->round_end = c->snd_nxt;
+	if (h->css_rounds && ++h->css_rounds > CSS_ROUNDS) {
+		c->cc_state = (union tcp_cc_state){ 0 };
+		c->ssthresh = c->cwnd;
+	}
+}
+
+static void sample(struct hystart *h, uint32_t rtt_us)
+{
+	uint32_t step = h->last_min_us / 8;
+
+	if (!h->min_us || rtt_us < h->min_us)
+		h->min_us = rtt_us;
+	if (h->n_samples < RTT_SAMPLES && ++h->n_samples < RTT_SAMPLES)
+		return;
+	step = step > RTT_MIN_STEP_US ? MIN(step, RTT_MAX_STEP_US)
+				      : RTT_MIN_STEP_US;
+	if (h->css_rounds) {
+		if (h->min_us < h->css_base_us)
+			h->css_rounds = 0;
+	} else if (h->last_min_us && h->min_us >= h->last_min_us + step) {
+		h->css_base_us = h->min_us;
+		h->css_rounds = 1;
+	}
+}
+
+/* What an ACK of @acked bytes adds to cwnd. */
+static uint32_t hystart_grow(struct tcp_conn *c, uint32_t acked,
+			     uint32_t rtt_us)
+{
+	struct hystart *h = &c->cc_state.hystart;
+
+	if (rtt_us)
+		sample(h, rtt_us);
+	acked = h->css_rounds ? acked / CSS_DIVISOR : acked;
+	if (seq_le(h->round_end, c->snd_una))
+		round_begin(c, h);
+	return acked;
+}
+
+uint32_t cc_slow_start(struct tcp_conn *c, uint32_t acked, uint32_t rtt_us)
+{
+	if (c->cwnd >= c->ssthresh)
+		return acked;
+	if (c->ssthresh >= SSTHRESH_MAX) {
+		c->cwnd += hystart_grow(c, acked, rtt_us);
+		return 0;
+	}
+	uint32_t n = MIN(acked, c->ssthresh - c->cwnd);
+
+	c->cwnd += n;
+	return acked - n;
+}
