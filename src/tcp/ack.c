@@ -154,6 +154,10 @@ void ack_rx(struct tcp_conn *c, const struct tcp_seg *seg)
 		sent_acked(c, seg->ack, &t);
 		sndq_acked(c, seg->ack);
 		c->snd_una = seg->ack;
+		/* RFC 6298 section 5: a time-out that was backed off stays so until
+		 * there is a new sample (Karn). */
+		if (c->rtx_kind != RTX_PERSIST)
+			c->rto_ns = conn_rto_ns(c);
 		c->n_rtx = 0;
 		c->rtx_since_ns = 0;
 		conn_news(c);

@@ -65,6 +65,17 @@ static void syn_sent_again(struct tcp_conn *c)
 	conn_timer_sync(c);
 }
 
+/* RFC 7323 section 3.2: what is echoed is what our SYNs had; anything else is of an old
+ * connection, or a guess. */
+static bool is_echo_wrong(const struct tcp_conn *c, const struct tcp_seg *seg)
+{
+	uint32_t first = (uint32_t)(c->rtx_since_ns / NS_PER_MS) + c->ts_off;
+
+	return seg->has_ts && seg->tsecr &&
+	       c->stack->cfg.offers & TCP_OFFER_TS &&
+	       seg->tsecr - first > conn_tsval(c) - first;
+}
+
 /* 3.10.7.3: SYN-SENT */
 static void syn_sent_rx(struct tcp_conn *c, struct arrival *a)
 {
@@ -75,6 +86,11 @@ static void syn_sent_rx(struct tcp_conn *c, struct arrival *a)
 		drop(c->stack, DROP_SYN_SENT_ACK);
 		tx_reset_for(c->stack, a);
 		syn_sent_again(c);
+		return;
+	}
+	if (seg->flags & TCP_ACK && is_echo_wrong(c, seg)) {
+		drop(c->stack, DROP_SYN_SENT_ACK);
+		tx_reset_for(c->stack, a);
 		return;
 	}
 	/* Second: the RST bit. */
@@ -145,7 +161,12 @@ static void note_duplicate(struct tcp_conn *c, const struct tcp_seg *seg)
 static bool check_sequence(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	if (!(seg->flags & TCP_RST) && is_paws_old(c, seg)) {
-		refuse(c, DROP_PAWS);
+		if (seg->len) {
+			drop(c->stack, DROP_PAWS);
+			conn_due(c, TX_ACK);
+		} else {
+			refuse(c, DROP_PAWS);
+		}
 		return false;
 	}
 	if (!is_acceptable(c, seg)) {

@@ -128,10 +128,9 @@ void conn_life_update(struct tcp_conn *c)
 	conn_timer_sync(c);
 }
 
+/* RFC 9293 section 3.10.8: the peer is told nothing, as it does not answer. */
 static void give_up(struct tcp_conn *c)
 {
-	if (c->state >= TCP_ESTABLISHED)
-		tx_reset_conn(c);
 	conn_fail(c, c->soft_err ? c->soft_err : -ETIMEDOUT);
 }
 
@@ -249,6 +248,7 @@ static void keepalive_timeout(struct tcp_conn *c)
 	if (c->user_timeout_ms
 		? c->n_probes && is_user_timeout(c, c->last_rx_ns)
 		: c->n_probes >= c->keep_probes) {
+		tx_reset_conn(c);
 		give_up(c);
 		return;
 	}
