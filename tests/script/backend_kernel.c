@@ -37,8 +37,18 @@ static ssize_t ret(ssize_t r) { return r < 0 ? -errno : r; }
 
 static int k_socket(void *b, int domain, int type, int protocol)
 {
-	return (int)ret(
-	    socket(domain, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol));
+	const struct kernel *k = b;
+	int fd = socket(domain, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol);
+
+	/* A namespace's default may not be one that the system restricts. */
+	if (fd >= 0 && *k->cc &&
+	    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, k->cc,
+		       (socklen_t)strlen(k->cc))) {
+		int err = -errno;
+		close(fd);
+		return err;
+	}
+	return (int)ret(fd);
 }
 
 static int k_bind(void *b, int fd, const struct sockaddr *a, socklen_t len)
