@@ -56,6 +56,8 @@ struct tcp_config {
 	uint32_t offers;  /* enum tcp_offers, on a SYN */
 	uint32_t snd_buf, rcv_buf; /* bytes, of a connection */
 	const struct tcp_cc *cc;
+	bool
+	    has_port_sums; /* frames leave with the pseudo-header's sum alone */
 
 	/* Limits; each is memory that is taken once. */
 	uint32_t n_conns;

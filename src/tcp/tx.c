@@ -55,7 +55,7 @@ static void frame_finish(const struct tcp_stack *s, struct tcp_frame *f,
 	ip_build(f->head, src, raddr, IP_PROTO_TCP, ecn, tcp_len + f->len);
 	f->ip_len = (uint16_t)ip_len;
 	f->head_len = (uint16_t)(ip_len + tcp_len);
-	if (f->gso_size) {
+	if (f->gso_size || s->cfg.has_port_sums) {
 		store_be16(tcp + 16, (uint16_t)~cksum_end(&sum));
 		return;
 	}

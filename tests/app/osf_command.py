@@ -473,7 +473,8 @@ def test_bench_arguments():
     expect("bench --list", got, 0, "pingpong", "")
     check("names every bench", all(n in got.stdout for n in (
           "latency", "stream", "messages", "redis", "memcached", "nginx",
-          "oneshot", "passthrough", "idle", "asleep")), got.stdout)
+          "oneshot", "passthrough", "idle", "asleep", "engine")),
+          got.stdout)
     expect("an unknown bench", osf("bench", "fly"), 2, "", "'fly'")
     expect("no seconds", osf("bench", "--seconds", "0"), 2, "", "--seconds")
     expect("no runs", osf("bench", "--runs", "x"), 2, "", "--runs")

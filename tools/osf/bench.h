@@ -8,6 +8,7 @@
  *     bench_tools.c  those made of other projects' programs
  *     bench_own.c    those made of "osf bench-peer" (peer.c)
  *     bench_xlio.c   those of the XLIO API (peer_xlio.c)
+ *     bench_engine.c those of our own TCP, without a wire (peer_engine.c)
  *     bench_judge.c  medians, ratios, bars
  *     bench_print.c, bench_plot.c
  *
@@ -103,7 +104,7 @@ struct result {
 	char why[WHY_MAX];
 };
 
-#define N_BENCHES 20
+#define N_BENCHES 24
 extern const struct bench benches[N_BENCHES];
 
 /* Runs @b as @args says; fills @res, whatever happens. */
@@ -131,6 +132,10 @@ int bench_xlio_stream(struct bench_run *r);
 int bench_xlio_serve(struct bench_run *r);
 int bench_xlio_idle(struct bench_run *r);
 int bench_xlio_memory(struct bench_run *r);
+int bench_engine_rx_1(struct bench_run *r);
+int bench_engine_tx_1(struct bench_run *r);
+int bench_engine_rx_many(struct bench_run *r);
+int bench_engine_tx_many(struct bench_run *r);
 
 /* bench_pair.c - a server, a client, and what the client printed */
 struct port_text {
@@ -154,6 +159,8 @@ int run_value(struct bench_run *r, const char *text, const char *key);
  * client with up to two arguments behind the port. */
 int run_peers(struct bench_run *r, const char *server, const char *client,
 	      const char *arg1, const char *arg2, const char *key);
+int run_alone(struct bench_run *r, const char *peer, const char *arg1,
+	      const char *arg2, const char *key);
 double run_timeout_s(const struct bench_run *r);
 
 /* bench_judge.c */

@@ -237,6 +237,54 @@ const struct bench benches[] = {
 	    .run = bench_xlio_memory,
 	    .bars = { { BAR_AT_MOST, 2048, false } },
 	},
+	{
+	    .group = "engine",
+	    .name = "engine-rx-1",
+	    .what =
+		"own TCP: a segment of 1448 bytes received, read, acknowledged; 1 connection",
+	    .unit = "ns",
+	    .sides = OSF,
+	    .is_cost = true,
+	    .needs_no_upgrade = true,
+	    .run = bench_engine_rx_1,
+	    .bars = { { BAR_AT_MOST, 150, false } },
+	},
+	{
+	    .group = "engine",
+	    .name = "engine-rx-100k",
+	    .what =
+		"own TCP: a segment of 1448 bytes received, read, acknowledged; 100,000 connections",
+	    .unit = "ns",
+	    .sides = OSF,
+	    .is_cost = true,
+	    .needs_no_upgrade = true,
+	    .run = bench_engine_rx_many,
+	    .bars = { { BAR_AT_MOST, 150, false } },
+	},
+	{
+	    .group = "engine",
+	    .name = "engine-tx-1",
+	    .what =
+		"own TCP: a segment of 1448 bytes copied, sent, acknowledged; 1 connection",
+	    .unit = "ns",
+	    .sides = OSF,
+	    .is_cost = true,
+	    .needs_no_upgrade = true,
+	    .run = bench_engine_tx_1,
+	    .bars = { { BAR_AT_MOST, 200, false } },
+	},
+	{
+	    .group = "engine",
+	    .name = "engine-tx-100k",
+	    .what =
+		"own TCP: a segment of 1448 bytes copied, sent, acknowledged; 100,000 connections",
+	    .unit = "ns",
+	    .sides = OSF,
+	    .is_cost = true,
+	    .needs_no_upgrade = true,
+	    .run = bench_engine_tx_many,
+	    .bars = { { BAR_AT_MOST, 200, false } },
+	},
 };
 static_assert(sizeof(benches) / sizeof(*benches) == N_BENCHES,
 	      "bench.h counts them");

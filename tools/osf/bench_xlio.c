@@ -78,30 +78,15 @@ int bench_xlio_serve(struct bench_run *r)
 		    &r->value);
 }
 
-static int alone(struct bench_run *r, const char *peer, const char *arg1,
-		 const char *arg2, const char *key)
-{
-	char *text = NULL;
-	int err = run_client(r,
-			     (const char *const[]){ r->args->self, "bench-peer",
-						    peer, arg1, arg2, NULL },
-			     run_timeout_s(r) + 60, &text);
-
-	if (!err)
-		err = run_value(r, text, key);
-	free(text);
-	return err;
-}
-
 int bench_xlio_idle(struct bench_run *r)
 {
 	char n[16];
 
 	snprintf(n, sizeof(n), "%u", r->args->n_connections);
-	return alone(r, "xlio-idle", n, NULL, "ns ");
+	return run_alone(r, "xlio-idle", n, NULL, "ns ");
 }
 
 int bench_xlio_memory(struct bench_run *r)
 {
-	return alone(r, "xlio-memory", "1000", "100000", "bytes ");
+	return run_alone(r, "xlio-memory", "1000", "100000", "bytes ");
 }

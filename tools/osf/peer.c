@@ -208,6 +208,7 @@ static const struct peer {
 	{ "plain-flood", 2, peer_plain_flood },
 	{ "epoll-serve", 1, peer_epoll_serve },
 	{ "load", 3, peer_load },
+	{ "engine", 1, peer_engine },
 };
 
 int cmd_bench_peer(int argc, char **argv)

@@ -36,6 +36,7 @@ int peer_plain_sink(int argc, char **args);     /* PORT */
 int peer_plain_flood(int argc, char **args);    /* PORT SECONDS */
 int peer_epoll_serve(int argc, char **args);    /* PORT */
 int peer_load(int argc, char **args);           /* PORT CONNECTIONS SECONDS */
+int peer_engine(int argc, char **args);         /* CONNECTIONS */
 
 /* peer_sock.c; all of these succeed or end the process */
 void peer_die(const char *what) __attribute__((noreturn));
