@@ -46,6 +46,7 @@ enum tcp_state {
 #define DUP_THRESH 3 /* RFC 5681 */
 #define PAWS_NS (24 * 24 * 3600 * NS_PER_S)
 #define TX_REPLIES 256 /* a power of two */
+#define RCV_BUF_MIN 1024u
 #define PORT_FIRST 32768u
 #define PORT_LAST 60999u
 
@@ -144,11 +145,10 @@ enum conn_flags {
 	CONN_REORDERS = 1 << 10,    /* the path was seen to reorder */
 	CONN_SYN_RETX = 1 << 11,
 	CONN_IN_TABLE = 1 << 12,
-	CONN_DSACK = 1 << 13,     /* the next ACK tells of a duplicate */
-	CONN_ECN = 1 << 14,       /* RFC 3168 was agreed */
-	CONN_ACCEPTING = 1 << 15, /* in its listener's queue */
-	CONN_ECN_ECHO = 1 << 16,  /* the peer is told of congestion */
-	CONN_CWR_DUE = 1 << 17,   /* ... and by us, that cwnd fell */
+	CONN_DSACK = 1 << 13,    /* the next ACK tells of a duplicate */
+	CONN_ECN = 1 << 14,      /* RFC 3168 was agreed */
+	CONN_ECN_ECHO = 1 << 16, /* the peer is told of congestion */
+	CONN_CWR_DUE = 1 << 17,  /* ... and by us, that cwnd fell */
 	CONN_PACED = 1 << 18,
 	CONN_MTU_LOW = 1 << 20,    /* the path may carry more than the MSS */
 	CONN_PROBE_LOST = 1 << 21, /* and nothing else is lost */
@@ -156,10 +156,11 @@ enum conn_flags {
 	CONN_URG_OUT = 1 << 23,    /* snd_up is ahead of snd_una */
 	CONN_OOB_INLINE = 1 << 24,
 	CONN_CORK = 1 << 25,
-	CONN_MORE = 1 << 26,      /* as a cork, until the next send or ACK */
-	CONN_PUSH_ALL = 1 << 27,  /* what was given so far is not held back */
-	CONN_PINGPONG = 1 << 28,  /* ACKs are likely to travel with answers */
-	CONN_FIN_ALONE = 1 << 30, /* a FIN without text came, at fin_at */
+	CONN_MORE = 1 << 26,        /* as a cork, until the next send or ACK */
+	CONN_PUSH_ALL = 1 << 27,    /* what was given so far is not held back */
+	CONN_PINGPONG = 1 << 28,    /* ACKs are likely to travel with answers */
+	CONN_RCV_BUF_SET = 1 << 29, /* the program chose the buffer's size */
+	CONN_FIN_ALONE = 1 << 30,   /* a FIN without text came, at fin_at */
 };
 
 /* Of the byte at urg_seq. */
@@ -271,23 +272,27 @@ struct tcp_conn {
 	struct tcp_sack dsack;
 	seq32 fin_at;
 	seq32 ooo_recent; /* a byte of the piece that arrived last */
-	struct list due_link, ready_link, accept_link, all_link;
-	struct tcp_listener *listener; /* that it was opened by */
+	struct list due_link, all_link;
+	struct list ready_link; /* or in its listener's queue */
+	struct tcp_listener
+	    *listener; /* that it was opened by, until accepted */
 	uint8_t n_sacks_known;
 	uint32_t n_reno_sacks;
 	uint32_t ts_off;
 	uint64_t ts_recent_ns; /* when ts_recent was last seen */
 	uint64_t rtx_since_ns; /* when the oldest range was first timed out */
 	uint64_t last_rx_ns, last_tx_ns;
-	uint64_t challenge_ns; /* of the last answer to what is wrong */
+	uint32_t
+	    challenge_ms; /* of the last answer to what is wrong; 0: none */
 	uint32_t user_timeout_ms;
-	uint32_t keep_idle_s, keep_interval_s, keep_probes;
+	uint16_t keep_idle_s, keep_interval_s;
+	uint8_t keep_probes;
 	int32_t err;      /* negative errno */
 	int16_t soft_err; /* negative errno: what a time-out is told as */
 	uint16_t mss_max; /* payload of a segment that both ends take */
 	uint16_t path_mtu, mtu_high; /* see pmtu.c */
 	uint16_t mtu_probe;          /* size of the probe under way, or 0 */
-	uint64_t mtu_probe_ns;       /* no probe before it */
+	uint32_t mtu_probe_s;        /* no probe before it */
 	uint64_t last_data_rx_ns;
 	seq32 urg_seq, snd_up; /* the byte; behind ours */
 	uint8_t urg_state, urg_byte;
@@ -295,6 +300,11 @@ struct tcp_conn {
 	uint16_t fin_timeout_s; /* of FIN-WAIT-2; 0: FIN_WAIT_2_NS */
 	uint16_t rcv_mss;       /* of the segments that come, as far as known */
 	uint32_t rcv_lowat, notsent_lowat;
+	uint32_t rcv_buf;                   /* bytes; see rcvwin.c */
+	uint32_t rcv_mem;                   /* that pieces received hold */
+	uint32_t rcv_rtt_us, rcv_rtt_tsecr; /* of the timestamps; 0: not yet */
+	uint32_t rcv_space, rcv_space_us; /* read in a round trip, since when */
+	seq32 rcv_copied;                 /* where that began */
 	void *user;
 	const struct tcp_cc *cc;
 	union tcp_cc_state cc_state;
@@ -463,7 +473,15 @@ void conn_rx(struct tcp_conn *c, struct arrival *a);
 bool rcvq_add(struct tcp_conn *c, const struct arrival *a);
 uint32_t rcvq_sacks(const struct tcp_conn *c, struct tcp_sack *out);
 void rcvq_free(struct tcp_conn *c);
+void rcv_piece_free(struct tcp_conn *c, struct node *n);
+
+/* rcvwin.c: how much the peer may send */
+uint32_t rcv_mem_max(const struct tcp_conn *c);
 void rcv_window_update(struct tcp_conn *c);
+bool rcv_window_is_news(const struct tcp_conn *c);
+void rcv_tune_init(struct tcp_conn *c);
+void rcv_tune(struct tcp_conn *c);
+void rcv_rtt_sample(struct tcp_conn *c, const struct tcp_seg *seg);
 
 /* ack.c: what an ACK says about what was sent */
 void ack_rx(struct tcp_conn *c, const struct tcp_seg *seg);

@@ -73,7 +73,8 @@ struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
 	assert(cfg->n_conns && cfg->n_minis && cfg->n_nodes >= 64);
 	assert(cfg->mtu >= 576 && cfg->mtu <= IP_MAX);
 	assert(cfg->gso_max <= IP_MAX - TCP_FRAME_HEAD);
-	assert(cfg->rcv_buf >= 1024 && cfg->rcv_buf <= 1u << 30);
+	assert(cfg->rcv_buf >= RCV_BUF_MIN && cfg->rcv_buf <= 1u << 30);
+	assert(cfg->rcv_buf_max <= 1u << 30);
 	layout(cfg, at);
 	memset(s, 0, sizeof(*s));
 	s->cfg = *cfg;
@@ -137,7 +138,8 @@ uint8_t stack_wscale(const struct tcp_stack *s)
 {
 	uint8_t n = 0;
 
-	while (n < TCP_WSCALE_MAX && 65535u << n < s->cfg.rcv_buf)
+	while (n < TCP_WSCALE_MAX && (65535u << n < s->cfg.rcv_buf ||
+				      65535u << n < s->cfg.rcv_buf_max))
 		n++;
 	return n;
 }
@@ -158,7 +160,6 @@ struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f)
 	list_init(&c->lost);
 	list_init(&c->due_link);
 	list_init(&c->ready_link);
-	list_init(&c->accept_link);
 	list_add_tail(&s->conns, &c->all_link);
 	c->rtx_at_ns = c->ack_at_ns = c->life_at_ns = WHEEL_NEVER;
 	c->rto_ns = RTO_INITIAL_NS;
@@ -178,14 +179,13 @@ void conn_free(struct tcp_conn *c)
 	assert(c->state == TCP_CLOSED);
 	rcvq_free(c);
 	list_del(&c->ready_link);
-	list_del(&c->accept_link);
 	list_del(&c->all_link);
 	pool_put(&c->stack->pool_conns, c);
 }
 
 void conn_news(struct tcp_conn *c)
 {
-	if (!(c->flags & (CONN_ORPHAN | CONN_ACCEPTING)) &&
+	if (!(c->flags & CONN_ORPHAN) && !c->listener &&
 	    list_is_empty(&c->ready_link))
 		list_add_tail(&c->stack->ready, &c->ready_link);
 }
@@ -255,10 +255,10 @@ void conn_established(struct tcp_conn *c)
 	c->recover = c->iss;
 	c->sack_high = c->snd_una;
 	if (is_accepted) {
-		c->flags |= CONN_ACCEPTING;
-		list_add_tail(&c->listener->accept, &c->accept_link);
+		list_add_tail(&c->listener->accept, &c->ready_link);
 		c->listener->n_accept++;
 	}
+	rcv_tune_init(c);
 	tcp_set_state(c, TCP_ESTABLISHED);
 	if (is_closed)
 		shutdown_now(c);
@@ -330,11 +330,10 @@ struct tcp_conn *tcp_accept(struct tcp_listener *l)
 	if (list_is_empty(&l->accept))
 		return NULL;
 	struct tcp_conn *c =
-	    container_of(l->accept.next, struct tcp_conn, accept_link);
+	    container_of(l->accept.next, struct tcp_conn, ready_link);
 
-	list_del(&c->accept_link);
+	list_del(&c->ready_link);
 	l->n_accept--;
-	c->flags &= ~(uint32_t)CONN_ACCEPTING;
 	c->listener = NULL;
 	conn_news(c);
 	return c;
@@ -400,9 +399,13 @@ int tcp_connect(struct tcp_stack *s, const struct ip_addr *laddr,
 
 uint32_t snd_space(const struct tcp_conn *c)
 {
-	uint32_t used = seq_len(c->snd_una, c->snd_end);
+	const struct tcp_config *cfg = &c->stack->cfg;
+	uint32_t used = seq_len(c->snd_una, c->snd_end), limit = cfg->snd_buf;
 
-	return used < c->stack->cfg.snd_buf ? c->stack->cfg.snd_buf - used : 0;
+	/* Two windows: one under way, and one that is ready when it is not. */
+	if (limit < cfg->snd_buf_max && limit / 2 < c->cwnd)
+		limit = MIN(2 * c->cwnd, cfg->snd_buf_max);
+	return used < limit ? limit - used : 0;
 }
 
 /* The last piece of the send queue, when there is room behind it; else a new one. */
@@ -518,15 +521,12 @@ void rcvq_shift(struct tcp_conn *c, uint32_t n_bytes)
 		c->rcvq.head = n->next;
 		if (!n->next)
 			c->rcvq.tail = NULL;
-		extent_put(n->ext);
-		pool_put(&c->stack->pool_nodes, n);
+		rcv_piece_free(c, n);
 	}
 }
 
 void tcp_consume(struct tcp_conn *c, uint32_t n, uint64_t now_ns)
 {
-	uint32_t room = c->stack->cfg.rcv_buf;
-
 	stack_at(c->stack, now_ns);
 	assert(n <= c->rcvq_bytes);
 	rcvq_shift(c, n);
@@ -534,10 +534,9 @@ void tcp_consume(struct tcp_conn *c, uint32_t n, uint64_t now_ns)
 		urg_passed(c);
 	if (c->state < TCP_ESTABLISHED || c->flags & CONN_FIN_RCVD)
 		return;
+	rcv_tune(c);
 	/* The peer is told when the window has grown by as much as matters. */
-	seq32 edge = seq_add(c->rcv_nxt, room - MIN(room, c->rcvq_bytes));
-	if (seq_lt(c->rcv_adv, edge) &&
-	    seq_len(c->rcv_adv, edge) >= MIN(2u * c->mss, room / 2))
+	if (rcv_window_is_news(c))
 		conn_due(c, TX_ACK);
 }
 

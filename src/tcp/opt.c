@@ -113,7 +113,7 @@ void tcp_set_notsent_lowat(struct tcp_conn *c, uint32_t bytes)
 
 void tcp_set_rcv_lowat(struct tcp_conn *c, uint32_t bytes)
 {
-	c->rcv_lowat = MIN(bytes, c->stack->cfg.rcv_buf / 2);
+	c->rcv_lowat = MIN(bytes, c->rcv_buf / 2);
 }
 
 void tcp_set_defer_accept(struct tcp_listener *l, uint32_t s)
@@ -144,9 +144,9 @@ void tcp_set_keepalive(struct tcp_conn *c, uint32_t idle_s, uint32_t interval_s,
 		       uint32_t n_probes, uint64_t now_ns)
 {
 	stack_at(c->stack, now_ns);
-	c->keep_idle_s = idle_s;
-	c->keep_interval_s = interval_s;
-	c->keep_probes = n_probes;
+	c->keep_idle_s = (uint16_t)MIN(idle_s, (uint32_t)UINT16_MAX);
+	c->keep_interval_s = (uint16_t)MIN(interval_s, (uint32_t)UINT16_MAX);
+	c->keep_probes = (uint8_t)MIN(n_probes, (uint32_t)UINT8_MAX);
 	if (c->state != TCP_CLOSED)
 		conn_life_update(c);
 }

@@ -19,14 +19,19 @@
 
 #define MTU_MIN_V4                                                             \
 	552 /* Linux's; below it routers are to cut, or nothing is sent */
-#define MTU_MIN_V6 1280          /* RFC 8201 section 4 */
-#define ANEW_NS (600 * NS_PER_S) /* RFC 1191 section 6.3 */
-#define PROBE_NEAR 16            /* bytes: not worth a probe */
-#define BLACK_HOLE_RTOS 2        /* time-outs, before the size is suspected */
+#define MTU_MIN_V6 1280   /* RFC 8201 section 4 */
+#define ANEW_S 600        /* RFC 1191 section 6.3 */
+#define PROBE_NEAR 16     /* bytes: not worth a probe */
+#define BLACK_HOLE_RTOS 2 /* time-outs, before the size is suspected */
 
 static uint32_t mtu_min(const struct tcp_conn *c)
 {
 	return ip_addr_is_v4(&c->flow.raddr) ? MTU_MIN_V4 : MTU_MIN_V6;
+}
+
+static uint32_t now_s(const struct tcp_conn *c)
+{
+	return (uint32_t)(c->stack->now_ns / NS_PER_S);
 }
 
 static uint32_t head_len(const struct tcp_conn *c)
@@ -63,7 +68,7 @@ static void search_anew_later(struct tcp_conn *c)
 {
 	c->mtu_high = c->path_mtu;
 	c->mtu_probe = 0;
-	c->mtu_probe_ns = c->stack->now_ns + ANEW_NS;
+	c->mtu_probe_s = now_s(c) + ANEW_S;
 }
 
 /* What does not fit any more did not arrive.  That is not congestion: cwnd stays. */
@@ -133,7 +138,7 @@ void pmtu_timeout(struct tcp_conn *c)
 		return;
 	c->path_mtu = sizes[i];
 	c->mtu_probe = 0;
-	c->mtu_probe_ns = c->stack->now_ns;
+	c->mtu_probe_s = now_s(c);
 	pmtu_sync(c);
 }
 
@@ -151,7 +156,7 @@ static uint32_t next_size(const struct tcp_conn *c)
  * @bytes: that the windows and the program have */
 uint32_t pmtu_probe_size(struct tcp_conn *c, uint32_t bytes)
 {
-	if (c->mtu_probe || c->stack->now_ns < c->mtu_probe_ns ||
+	if (c->mtu_probe || now_s(c) < c->mtu_probe_s ||
 	    c->ca_state != CA_OPEN || c->sacked_bytes || c->oooq)
 		return 0;
 	if (c->mtu_high <= c->path_mtu)

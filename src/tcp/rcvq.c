@@ -10,6 +10,13 @@
  */
 #include "tcp/conn.h"
 
+#define SMALL_PART 4 /* a piece is small that fills less of its frame */
+
+static uint32_t charge_of(const struct extent *e)
+{
+	return e->cap + (uint32_t)(sizeof(*e) + sizeof(struct node));
+}
+
 static struct node *piece_new(struct tcp_conn *c, const struct arrival *a,
 			      seq32 from, seq32 to)
 {
@@ -21,11 +28,13 @@ static struct node *piece_new(struct tcp_conn *c, const struct arrival *a,
 			    .off = a->off + seq_len(a->seg.seq, from),
 			    .len = seq_len(from, to),
 			    .seq = from };
+	c->rcv_mem += charge_of(n->ext);
 	return n;
 }
 
-static void piece_free(struct tcp_conn *c, struct node *n)
+void rcv_piece_free(struct tcp_conn *c, struct node *n)
 {
+	c->rcv_mem -= charge_of(n->ext);
 	extent_put(n->ext);
 	pool_put(&c->stack->pool_nodes, n);
 }
@@ -38,7 +47,7 @@ static void oooq_drop(struct tcp_conn *c)
 		c->oooq = n->next;
 		c->ooo_bytes -= n->len;
 		c->n_ooo--;
-		piece_free(c, n);
+		rcv_piece_free(c, n);
 	}
 }
 
@@ -55,7 +64,7 @@ void rcvq_free(struct tcp_conn *c)
 		struct node *n = c->rcvq.head;
 
 		c->rcvq.head = n->next;
-		piece_free(c, n);
+		rcv_piece_free(c, n);
 	}
 	c->rcvq.tail = NULL;
 	c->rcvq_bytes = 0;
@@ -93,7 +102,7 @@ static void merge(struct tcp_conn *c)
 		c->n_ooo--;
 		if (have > n->len ||
 		    (have == n->len && !(n->flags & NODE_FIN))) {
-			piece_free(c, n);
+			rcv_piece_free(c, n);
 			continue;
 		}
 		n->seq = c->rcv_nxt;
@@ -103,8 +112,72 @@ static void merge(struct tcp_conn *c)
 	}
 }
 
+static uint8_t *behind(const struct node *n)
+{
+	return n->ext->data + n->off + n->len;
+}
+
+/* The last piece, if it is a copy of ours with room for @len bytes behind it. */
+static struct node *copy_tail(const struct tcp_conn *c, uint32_t len)
+{
+	struct node *n = c->rcvq.tail;
+
+	if (!n || n->ext->pool != &c->stack->pool_extents ||
+	    n->flags & NODE_FIN || n->ext->refs != 1 ||
+	    n->ext->cap - n->off - n->len < len)
+		return NULL;
+	return n;
+}
+
+/* Copies a small piece behind the last one, so that its frame need not be kept. */
+static bool add_copied(struct tcp_conn *c, const struct arrival *a)
+{
+	struct pool *p = &c->stack->pool_extents;
+	uint32_t len = a->seg.len;
+	struct node *n = copy_tail(c, len);
+
+	if (!n) {
+		struct extent *e = p->n_free > p->n / 2 ? extent_new(p) : NULL;
+		struct arrival copy = { .seg = a->seg, .ext = e };
+
+		if (!e)
+			return false;
+		n = e->cap >= len ? piece_new(c, &copy, a->seg.seq, a->seg.seq)
+				  : NULL;
+		extent_put(e);
+		if (!n)
+			return false;
+		append(c, n);
+	}
+	memcpy(behind(n), a->ext->data + a->off, len);
+	n->len += len;
+	c->rcvq_bytes += len;
+	c->rcv_nxt = seq_add(c->rcv_nxt, len);
+	merge(c);
+	return true;
+}
+
+/* Whether another frame may be kept; what is out of order gives way. */
+static bool has_memory(struct tcp_conn *c, const struct arrival *a)
+{
+	uint32_t max = rcv_mem_max(c), more = charge_of(a->ext);
+
+	if (c->rcv_mem + more > max)
+		oooq_drop(c);
+	return c->rcv_mem + more <= max || !c->rcvq.head;
+}
+
 static bool add_in_order(struct tcp_conn *c, const struct arrival *a)
 {
+	bool is_small = a->seg.len < a->ext->cap / SMALL_PART &&
+			c->rcv_mem > rcv_mem_max(c) / 2;
+
+	if (is_small && !(a->seg.flags & TCP_FIN) && add_copied(c, a))
+		return true;
+	if (!has_memory(c, a)) {
+		drop(c->stack, DROP_RCV_MEMORY);
+		return false;
+	}
 	seq32 end = seq_add(a->seg.seq, a->seg.len);
 	struct node *n = piece_new(c, a, a->seg.seq, end);
 
@@ -125,6 +198,10 @@ static bool may_add_piece(struct tcp_conn *c)
 
 	if (c->n_ooo >= OOO_MAX) {
 		drop(c->stack, DROP_OOO_LIMIT);
+		return false;
+	}
+	if (c->rcv_mem > rcv_mem_max(c) / 4 * 3) {
+		drop(c->stack, DROP_RCV_MEMORY);
 		return false;
 	}
 	/* What is in order comes first, and so do pieces of ranges. */
@@ -227,18 +304,4 @@ uint32_t rcvq_sacks(const struct tcp_conn *c, struct tcp_sack *out)
 		}
 	}
 	return n;
-}
-
-/* Moves the right edge as far as the buffer has room, but not by crumbs: RFC 9293
- * section 3.8.6.2.2. */
-void rcv_window_update(struct tcp_conn *c)
-{
-	uint32_t room = c->stack->cfg.rcv_buf;
-
-	if (c->flags & CONN_FIN_RCVD || c->rcvq_bytes >= room)
-		return;
-	seq32 edge = seq_add(c->rcv_nxt, room - c->rcvq_bytes);
-	if (seq_lt(c->rcv_adv, edge) &&
-	    seq_len(c->rcv_adv, edge) >= MIN((uint32_t)c->mss, room / 2))
-		c->rcv_adv = edge;
 }

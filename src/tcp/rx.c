@@ -20,10 +20,11 @@
  * the connection's own, so that nobody learns of others by it. */
 static void challenge(struct tcp_conn *c)
 {
-	if (c->challenge_ns &&
-	    c->stack->now_ns - c->challenge_ns < CHALLENGE_NS)
+	uint32_t now = now_ms(c->stack);
+
+	if (c->challenge_ms && now - c->challenge_ms < CHALLENGE_NS / NS_PER_MS)
 		return;
-	c->challenge_ns = c->stack->now_ns;
+	c->challenge_ms = now ? now : 1;
 	conn_due(c, TX_ACK);
 }
 
@@ -357,6 +358,7 @@ static void text_rx(struct tcp_conn *c, struct arrival *a)
 		bool had_gap = c->oooq != NULL;
 
 		note_arrival(c, seg->len);
+		rcv_rtt_sample(c, seg);
 		bool is_kept = rcvq_add(c, a);
 
 		ack_schedule(c, !is_kept || had_gap);

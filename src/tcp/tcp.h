@@ -55,6 +55,8 @@ struct tcp_config {
 	uint32_t gso_max; /* payload of a frame; at most one MSS when smaller */
 	uint32_t offers;  /* enum tcp_offers, on a SYN */
 	uint32_t snd_buf, rcv_buf; /* bytes, of a connection */
+	/* What these may grow to as the connection needs it; 0: they stay. */
+	uint32_t snd_buf_max, rcv_buf_max;
 	const struct tcp_cc *cc;
 	bool
 	    has_port_sums; /* frames leave with the pseudo-header's sum alone */
@@ -281,6 +283,8 @@ void tcp_set_notsent_lowat(struct tcp_conn *c, uint32_t bytes);
 void tcp_set_rcv_lowat(struct tcp_conn *c, uint32_t bytes);
 /* Connections are accepted when bytes have come, or after @s; 0: at once. */
 void tcp_set_defer_accept(struct tcp_listener *l, uint32_t s);
+/* SO_RCVBUF: bytes, and no tuning any more; what was promised stays promised. */
+void tcp_set_rcv_buf(struct tcp_conn *c, uint32_t bytes);
 void tcp_set_linger(struct tcp_conn *c, bool resets); /* SO_LINGER {1, 0} */
 void tcp_set_user_timeout(struct tcp_conn *c, uint32_t ms); /* 0: none */
 /* @idle_s 0: off */

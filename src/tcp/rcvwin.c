@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/rcvwin.c - how much the peer may send, and how much that may cost
+ *
+ *     what the program has read in a round trip -> rcv_tune() -> the buffer's size
+ *     the buffer, less what waits in it         -> rcv_window_update() -> rcv_adv
+ *
+ * The window promises bytes.  A piece that was received holds the whole frame it came
+ * in, so a connection has a limit of memory, too, several times its buffer: when small
+ * pieces come near to it the window stays where it is, those that come are copied
+ * together, and what is beyond the limit is dropped, although it was promised room.
+ *
+ * Spec: RFC 9293 section 3.8.6.2.2; the tuning is Linux's "dynamic right-sizing"
+ */
+#include "tcp/conn.h"
+
+#define MEM_FACTOR 4u /* memory of a connection, in terms of its buffer */
+#define MEM_LEAST (256u << 10) /* frames may be large, and buffers small */
+#define RTT_MAX_MS 60000u
+
+uint32_t rcv_mem_max(const struct tcp_conn *c)
+{
+	return MEM_FACTOR * c->rcv_buf + MEM_LEAST;
+}
+
+/* Where the window may end. */
+static seq32 right_edge(const struct tcp_conn *c)
+{
+	uint32_t room =
+	    c->rcv_buf > c->rcvq_bytes ? c->rcv_buf - c->rcvq_bytes : 0;
+	uint32_t max = rcv_mem_max(c);
+	uint32_t mem = max > c->rcv_mem ? max - c->rcv_mem : 0;
+
+	return seq_add(c->rcv_nxt, MIN(room, mem));
+}
+
+/* Moves the right edge as far as the buffer has room, but not by crumbs. */
+void rcv_window_update(struct tcp_conn *c)
+{
+	seq32 edge = right_edge(c);
+
+	if (c->flags & CONN_FIN_RCVD)
+		return;
+	if (seq_lt(c->rcv_adv, edge) &&
+	    seq_len(c->rcv_adv, edge) >= MIN((uint32_t)c->mss, c->rcv_buf / 2))
+		c->rcv_adv = edge;
+}
+
+/* Whether the window could grow by as much as the peer should know of. */
+bool rcv_window_is_news(const struct tcp_conn *c)
+{
+	seq32 edge = right_edge(c);
+
+	return seq_lt(c->rcv_adv, edge) &&
+	       seq_len(c->rcv_adv, edge) >= MIN(2u * c->mss, c->rcv_buf / 2);
+}
+
+static uint32_t now_us(const struct tcp_conn *c)
+{
+	return (uint32_t)(c->stack->now_ns / NS_PER_US);
+}
+
+void rcv_tune_init(struct tcp_conn *c)
+{
+	if (!(c->flags & CONN_RCV_BUF_SET))
+		c->rcv_buf = c->stack->cfg.rcv_buf;
+	c->rcv_space = MIN(c->rcv_buf, INITIAL_WINDOW * (uint32_t)c->mss_max);
+	c->rcv_copied = conn_copied(c);
+	c->rcv_space_us = now_us(c);
+}
+
+/* A side that only receives has no ACKs to measure; but each segment echoes when we
+ * sent what its sender had seen last.  The first to echo an instant counts. */
+void rcv_rtt_sample(struct tcp_conn *c, const struct tcp_seg *seg)
+{
+	uint32_t ms = conn_tsval(c) - seg->tsecr;
+
+	if (!(c->flags & CONN_TS) || !seg->has_ts || !seg->tsecr ||
+	    seg->tsecr == c->rcv_rtt_tsecr || ms > RTT_MAX_MS)
+		return;
+	c->rcv_rtt_tsecr = seg->tsecr;
+	uint32_t us = ms ? ms * 1000 : 1000;
+	c->rcv_rtt_us =
+	    c->rcv_rtt_us ? c->rcv_rtt_us - c->rcv_rtt_us / 8 + us / 8 : us;
+}
+
+static uint32_t rtt_us(const struct tcp_conn *c)
+{
+	if (c->rcv_rtt_us)
+		return c->rcv_rtt_us;
+	return (uint32_t)(c->srtt_ns / NS_PER_US);
+}
+
+/* The program has read.  A buffer of twice what is read in a round trip does not hold
+ * the sender back; one that grows leaves room for the next round trip's growth. */
+void rcv_tune(struct tcp_conn *c)
+{
+	uint32_t max = c->stack->cfg.rcv_buf_max, rtt = rtt_us(c);
+
+	if (c->rcv_buf >= max || c->flags & CONN_RCV_BUF_SET || !rtt ||
+	    now_us(c) - c->rcv_space_us < rtt)
+		return;
+	uint32_t copied = seq_len(c->rcv_copied, conn_copied(c));
+	if (copied > c->rcv_space) {
+		uint64_t grown = copied - c->rcv_space;
+		uint64_t want = 2ull * copied + 16u * c->mss_max;
+
+		want += 2 * want * grown / c->rcv_space;
+		if (want > c->rcv_buf)
+			c->rcv_buf = (uint32_t)MIN(want, (uint64_t)max);
+		c->rcv_space = copied;
+	}
+	c->rcv_copied = conn_copied(c);
+	c->rcv_space_us = now_us(c);
+}
+
+void tcp_set_rcv_buf(struct tcp_conn *c, uint32_t bytes)
+{
+	c->rcv_buf = bytes > RCV_BUF_MIN ? bytes : RCV_BUF_MIN;
+	c->flags |= CONN_RCV_BUF_SET;
+}

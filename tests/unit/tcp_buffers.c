@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/tcp_buffers.c - buffers that grow with the path, and what small segments cost
+ */
+#include "tcp_kit.h"
+
+#define ROUND (50 * NS_PER_MS)
+
+static struct kit k;
+static struct tcp_conn *c;
+static struct kit_frame f;
+static seq32 edge; /* of the window that the stack has advertised */
+
+static void open_one(const struct tcp_config *cfg)
+{
+	kit_init(&k, cfg);
+	k.tsval = 1;
+	c = kit_connect(&k);
+	kit_wait(&k, ROUND);
+	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
+	assert_true(kit_out(&k, &f));
+	edge = seq_add(f.seg.ack, (uint32_t)f.seg.wnd << c->rcv_wscale);
+}
+
+static void close_one(void)
+{
+	tcp_abort(c, k.now);
+	kit_drain(&k);
+	kit_fini(&k);
+}
+
+static void read_all(void)
+{
+	const uint8_t *data;
+	ssize_t n;
+
+	while ((n = tcp_peek(c, &data)) > 0)
+		tcp_consume(c, (uint32_t)n, k.now);
+}
+
+static void acks_out(void)
+{
+	while (kit_out(&k, &f))
+		edge = seq_add(f.seg.ack, (uint32_t)f.seg.wnd << c->rcv_wscale);
+}
+
+/* A round trip in which the peer sends all that it may, up to @max bytes. */
+static uint32_t round_trip(uint32_t max)
+{
+	static const uint8_t bytes[1448];
+	uint32_t sent = 0, tsecr = k.tsecr;
+	seq32 until = edge;
+
+	kit_wait(&k, ROUND);
+	k.tsval += ROUND / NS_PER_MS;
+	while (sent < max) {
+		uint32_t len = MIN(seq_len(k.seq, until), max - sent);
+
+		len = MIN(len, (uint32_t)sizeof(bytes));
+		if (!len)
+			break;
+		k.tsecr = tsecr;
+		kit_in(&k, TCP_ACK, bytes, len);
+		sent += len;
+		read_all();
+		acks_out();
+	}
+	return sent;
+}
+
+static void a_window_that_is_used_up_grows(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	uint32_t last = 0;
+
+	cfg.rcv_buf = 1 << 16;
+	cfg.rcv_buf_max = 4 << 20;
+	open_one(&cfg);
+	for (int i = 0; i < 12; i++)
+		last = round_trip(UINT32_MAX);
+	assert_true(last > 3u << 20);
+	assert_true(c->rcv_buf <= 4u << 20);
+	close_one();
+}
+
+static void a_window_that_is_not_used_stays(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	cfg.rcv_buf = 1 << 16;
+	cfg.rcv_buf_max = 4 << 20;
+	open_one(&cfg);
+	for (int i = 0; i < 50; i++)
+		assert_int_equal(round_trip(10000), 10000);
+	assert_int_equal(c->rcv_buf, 1 << 16);
+	close_one();
+}
+
+static void what_the_program_has_set_stays(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	cfg.rcv_buf = 1 << 16;
+	cfg.rcv_buf_max = 4 << 20;
+	open_one(&cfg);
+	tcp_set_rcv_buf(c, 100000);
+	for (int i = 0; i < 12; i++)
+		assert_true(round_trip(UINT32_MAX) <= 100000);
+	assert_int_equal(c->rcv_buf, 100000);
+	close_one();
+}
+
+static void the_send_buffer_follows_cwnd(void **state)
+{
+	static uint8_t bytes[1 << 20];
+	struct tcp_config cfg = kit_config(false);
+
+	cfg.snd_buf = 1 << 15;
+	cfg.snd_buf_max = 1 << 19;
+	open_one(&cfg);
+	assert_int_equal(tcp_send(c, bytes, sizeof(bytes), k.now), 1 << 15);
+	c->cwnd = 100000;
+	assert_int_equal(tcp_send(c, bytes, sizeof(bytes), k.now),
+			 200000 - (1 << 15));
+	c->cwnd = 1 << 20;
+	assert_int_equal(tcp_send(c, bytes, sizeof(bytes), k.now),
+			 (1 << 19) - 200000);
+	close_one();
+}
+
+/* Each holds a frame of 2 KB for its byte: all that the window allows were 128 MB. */
+static void small_segments_do_not_hold_all_memory(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	uint32_t max_held = 0;
+
+	open_one(&cfg);
+	for (uint32_t i = 0; i < 60000; i++) {
+		uint8_t byte = stream_byte(seq_len(c->irs, k.seq) - 1);
+		seq32 want = c->rcv_nxt;
+
+		kit_in(&k, TCP_ACK, &byte, 1);
+		/* What was dropped comes again. */
+		if (seq_eq(c->rcv_nxt, want))
+			k.seq = want;
+		acks_out();
+		uint32_t held =
+		    (k.rx.n - k.rx.n_free) * k.rx.size +
+		    (k.s->pool_extents.n - k.s->pool_extents.n_free) *
+			k.s->pool_extents.size;
+		max_held = held > max_held ? held : max_held;
+	}
+	assert_true(max_held <= rcv_mem_max(c));
+	uint32_t off = 0;
+	const uint8_t *data;
+	ssize_t n;
+	while ((n = tcp_peek(c, &data)) > 0) {
+		assert_int_equal(stream_differs(data, off, (size_t)n), n);
+		off += (uint32_t)n;
+		tcp_consume(c, (uint32_t)n, k.now);
+	}
+	/* Most of them fitted, because they were copied together. */
+	assert_true(off > 50000);
+	close_one();
+}
+
+/* Where there is nothing to copy into, they are dropped, and the window stays. */
+static void without_memory_to_copy_they_wait(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	seq32 last;
+
+	cfg.n_extents = 1;
+	open_one(&cfg);
+	struct extent *all = extent_new(&k.s->pool_extents);
+	for (uint32_t i = 0; i < 2000; i++) {
+		seq32 want = c->rcv_nxt;
+
+		kit_in(&k, TCP_ACK, "x", 1);
+		k.seq = seq_eq(c->rcv_nxt, want) ? want : k.seq;
+		acks_out();
+	}
+	assert_true(tcp_dropped(k.s, DROP_RCV_MEMORY) > 100);
+	assert_true((k.rx.n - k.rx.n_free) * k.rx.size <= rcv_mem_max(c));
+	last = c->rcv_nxt;
+	read_all();
+	acks_out();
+	kit_in(&k, TCP_ACK, "x", 1);
+	assert_int_equal(seq_len(last, c->rcv_nxt), 1);
+	extent_put(all);
+	close_one();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_window_that_is_used_up_grows),
+		cmocka_unit_test(a_window_that_is_not_used_stays),
+		cmocka_unit_test(what_the_program_has_set_stays),
+		cmocka_unit_test(the_send_buffer_follows_cwnd),
+		cmocka_unit_test(small_segments_do_not_hold_all_memory),
+		cmocka_unit_test(without_memory_to_copy_they_wait),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
