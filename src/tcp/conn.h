@@ -63,7 +63,8 @@ struct node {
 	uint32_t len; /* a FIN is counted in ranges that were sent */
 	seq32 seq;
 	uint8_t flags; /* enum node_flags */
-	uint64_t xmit_ns;
+	uint64_t
+	    xmit_ns; /* of a piece that came out of order: a number that grows */
 };
 
 enum node_flags {
@@ -271,7 +272,6 @@ struct tcp_conn {
 	uint32_t cwnd_used;    /* and what was needed, in bytes */
 	struct tcp_sack dsack;
 	seq32 fin_at;
-	seq32 ooo_recent; /* a byte of the piece that arrived last */
 	struct list due_link, all_link;
 	struct list ready_link; /* or in its listener's queue */
 	struct tcp_listener
@@ -346,6 +346,7 @@ struct tcp_stack {
 	uint32_t n_buckets;
 	uint32_t reply_head, reply_tail; /* running freely */
 	uint32_t port_hint;
+	uint64_t n_ooo_came; /* segments: which came last is told by it */
 	struct tcp_reply replies[TX_REPLIES];
 	struct tcp_listener listeners[TCP_LISTENERS_MAX];
 	uint64_t drops[DROP_REASONS];

@@ -220,6 +220,7 @@ static bool may_add_piece(struct tcp_conn *c)
  */
 static bool add_out_of_order(struct tcp_conn *c, const struct arrival *a)
 {
+	seq32 seen = a->seg.seq; /* to where all was there before */
 	seq32 at = a->seg.seq, end = seq_add(at, a->seg.len);
 	struct node **link = &c->oooq;
 	bool is_new = false;
@@ -228,7 +229,11 @@ static bool add_out_of_order(struct tcp_conn *c, const struct arrival *a)
 		struct node *n = *link;
 
 		if (n && seq_le(n->seq, at)) {
+			if (seq_lt(at, seq_add(n->seq, n->len)))
+				n->xmit_ns = c->stack->n_ooo_came;
 			at = seq_max(at, seq_add(n->seq, n->len));
+			if (!is_new)
+				seen = seq_min(at, end);
 			link = &n->next;
 			continue;
 		}
@@ -240,12 +245,18 @@ static bool add_out_of_order(struct tcp_conn *c, const struct arrival *a)
 		if (seq_eq(stop, end) && a->seg.flags & TCP_FIN)
 			fresh->flags |= NODE_FIN;
 		fresh->next = n;
+		fresh->xmit_ns = c->stack->n_ooo_came;
 		*link = fresh;
 		link = &fresh->next;
 		c->n_ooo++;
 		c->ooo_bytes += fresh->len;
 		is_new = true;
 		at = stop;
+	}
+	/* RFC 2883 section 4.1: what was there is a duplicate. */
+	if (seq_lt(a->seg.seq, seen)) {
+		c->dsack = (struct tcp_sack){ a->seg.seq, seen };
+		c->flags |= CONN_DSACK;
 	}
 	return is_new;
 }
@@ -262,46 +273,48 @@ bool rcvq_add(struct tcp_conn *c, const struct arrival *a)
 	}
 	if (seq_eq(a->seg.seq, c->rcv_nxt))
 		return add_in_order(c, a);
-	c->ooo_recent = a->seg.seq;
+	c->stack->n_ooo_came++;
 	return add_out_of_order(c, a);
 }
 
-/* The run of touching pieces that begins at *n; moves *n behind it. */
-static struct tcp_sack run_next(const struct node **n)
+/* The run of touching pieces that begins at *n, and when the last of them came; moves
+ * *n behind it. */
+static struct tcp_sack run_next(const struct node **n, uint64_t *came)
 {
 	struct tcp_sack run = { (*n)->seq, (*n)->seq };
 
-	while (*n && seq_eq((*n)->seq, run.to)) {
+	for (*came = 0; *n && seq_eq((*n)->seq, run.to); *n = (*n)->next) {
 		run.to = seq_add(run.to, (*n)->len);
-		*n = (*n)->next;
+		*came = (*n)->xmit_ns > *came ? (*n)->xmit_ns : *came;
 	}
 	return run;
 }
 
-/* RFC 2018 section 4: the block of the segment that came last is the first; a
- * duplicate stands before it (RFC 2883).  Return: how many. */
+/* RFC 2018 section 4: the blocks of what came last stand first; a duplicate stands
+ * before them (RFC 2883).  Return: how many. */
 uint32_t rcvq_sacks(const struct tcp_conn *c, struct tcp_sack *out)
 {
 	uint32_t max = c->flags & CONN_TS ? TCP_SACK_MAX - 1 : TCP_SACK_MAX;
-	uint32_t n = 0, first;
+	uint64_t came[TCP_SACK_MAX], now;
+	uint32_t n = 0, first, at;
 
 	if (!(c->flags & CONN_SACK))
 		return 0;
 	if (c->flags & CONN_DSACK)
 		out[n++] = c->dsack;
 	first = n;
-	for (const struct node *at = c->oooq; at;) {
-		struct tcp_sack run = run_next(&at);
-		bool is_recent = seq_le(run.from, c->ooo_recent) &&
-				 seq_lt(c->ooo_recent, run.to);
+	for (const struct node *next = c->oooq; next;) {
+		struct tcp_sack run = run_next(&next, &now);
 
-		if (is_recent && n > first) {
-			if (n < max)
-				out[n++] = out[first];
-			out[first] = run;
-		} else if (n < max) {
-			out[n++] = run;
+		if (n == max && came[max - 1] > now)
+			continue;
+		n += n < max;
+		for (at = n - 1; at > first && came[at - 1] < now; at--) {
+			out[at] = out[at - 1];
+			came[at] = came[at - 1];
 		}
+		out[at] = run;
+		came[at] = now;
 	}
 	return n;
 }

@@ -23,7 +23,7 @@ uint32_t rcv_mem_max(const struct tcp_conn *c)
 	return MEM_FACTOR * c->rcv_buf + MEM_LEAST;
 }
 
-/* Where the window may end. */
+/* Where the window may end: no further than its field can say. */
 static seq32 right_edge(const struct tcp_conn *c)
 {
 	uint32_t room =
@@ -31,7 +31,8 @@ static seq32 right_edge(const struct tcp_conn *c)
 	uint32_t max = rcv_mem_max(c);
 	uint32_t mem = max > c->rcv_mem ? max - c->rcv_mem : 0;
 
-	return seq_add(c->rcv_nxt, MIN(room, mem));
+	room = MIN(room, mem);
+	return seq_add(c->rcv_nxt, MIN(room, 65535u << c->rcv_wscale));
 }
 
 /* Moves the right edge as far as the buffer has room, but not by crumbs. */
@@ -46,12 +47,15 @@ void rcv_window_update(struct tcp_conn *c)
 		c->rcv_adv = edge;
 }
 
-/* Whether the window could grow by as much as the peer should know of. */
+/* Whether the window could grow by as much as the peer should know of: to twice what it
+ * knows, or each read would send an ACK. */
 bool rcv_window_is_news(const struct tcp_conn *c)
 {
 	seq32 edge = right_edge(c);
 
 	return seq_lt(c->rcv_adv, edge) &&
+	       seq_len(c->rcv_nxt, edge) / 2 >=
+		   seq_len(c->rcv_nxt, c->rcv_adv) &&
 	       seq_len(c->rcv_adv, edge) >= MIN(2u * c->mss, c->rcv_buf / 2);
 }
 
