@@ -11,6 +11,8 @@
  * Bytes are written by who made the extent, before anybody else has it, or behind
  * all that others refer to.
  *
+ * An extent may be a program's own memory, too (extent_lend()): its bytes are only read.
+ *
  * Owner: the group that owns the pool; counts are not atomic.
  */
 #pragma once
@@ -19,9 +21,11 @@
 
 struct extent {
 	uint32_t refs;
-	uint32_t cap; /* bytes in data[] */
+	uint32_t cap; /* bytes at data */
 	struct pool *pool;
-	uint8_t data[];
+	uint8_t *data; /* behind it, or somebody's memory */
+	/* Called instead of giving it back to a pool; NULL: there is one. */
+	void (*done)(struct extent *e);
 };
 
 /* Bytes of pool memory for @n extents of @cap bytes each. */
@@ -40,7 +44,20 @@ static inline struct extent *extent_new(struct pool *p)
 	e->refs = 1;
 	e->cap = p->size - (uint32_t)sizeof(struct extent);
 	e->pool = p;
+	e->data = (uint8_t *)(e + 1);
+	e->done = NULL;
 	return e;
+}
+
+/* An extent of memory that is the caller's until @done is called: when the last
+ * reference, of which the caller has the first, was given back. */
+static inline void extent_lend(struct extent *e, const void *data, uint32_t len,
+			       void (*done)(struct extent *e))
+{
+	*e = (struct extent){ .refs = 1,
+			      .cap = len,
+			      .data = (uint8_t *)(uintptr_t)data,
+			      .done = done };
 }
 
 static inline struct extent *extent_get(struct extent *e)
@@ -53,6 +70,10 @@ static inline struct extent *extent_get(struct extent *e)
 static inline void extent_put(struct extent *e)
 {
 	assert(e->refs);
-	if (!--e->refs)
+	if (--e->refs)
+		return;
+	if (e->done)
+		e->done(e);
+	else
 		pool_put(e->pool, e);
 }

@@ -340,6 +340,8 @@ struct tcp_stack {
 	uint64_t now_ns;
 	struct wheel wheel;
 	struct list due, ready, conns;
+	struct list returned; /* what was lent, and is not needed any more */
+	uint32_t n_blocks;    /* that the pools have grown by */
 	struct pool pool_conns, pool_syns, pool_waits, pool_nodes, pool_extents;
 	struct mini_list syns[SYNACK_RETRIES + 1], waits;
 	uint32_t *buckets; /* flow ids */
@@ -553,6 +555,9 @@ void rtx_arm_reo(struct tcp_conn *c, uint64_t at_ns);
 void conn_life_update(struct tcp_conn *c);
 uint64_t conn_rto_ns(const struct tcp_conn *c);
 
+/* lend.c */
+void grow_init(struct tcp_stack *s, struct pool_block **table);
+
 /* ctl.c */
 struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f);
 void conn_free(struct tcp_conn *c);
@@ -562,6 +567,9 @@ void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
 		      uint8_t wscale);
 void conn_established(struct tcp_conn *c);
 uint32_t snd_space(const struct tcp_conn *c);
+bool sndq_has_nodes(const struct tcp_stack *s);
+void sndq_append(struct tcp_conn *c, struct node *n);
+ssize_t send_refusal(struct tcp_conn *c);
 int take_error(struct tcp_conn *c);
 void rcvq_shift(struct tcp_conn *c, uint32_t n_bytes);
 int stack_addr(const struct tcp_stack *s, const struct ip_addr *a);

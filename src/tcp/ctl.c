@@ -18,11 +18,13 @@
 
 static uint32_t bucket_count(const struct tcp_config *cfg)
 {
-	uint32_t n = 64;
+	uint64_t n = 64, most = (uint64_t)cfg->n_conns + cfg->n_minis;
 
-	while (n < cfg->n_conns + cfg->n_minis)
+	most += (uint64_t)cfg->n_blocks *
+		pool_block_elements(sizeof(struct tcp_conn));
+	while (n < most)
 		n *= 2;
-	return n;
+	return (uint32_t)n;
 }
 
 /* Where the parts lie in the block; the last number is its size. */
@@ -33,6 +35,7 @@ enum part {
 	AT_WAITS,
 	AT_NODES,
 	AT_EXTENTS,
+	AT_TABLES,
 	AT_END
 };
 
@@ -46,6 +49,8 @@ static void layout(const struct tcp_config *cfg, size_t at[AT_END + 1])
 		[AT_NODES] = cfg->n_nodes * sizeof(struct node),
 		[AT_EXTENTS] =
 		    cfg->n_extents * (size_t)extent_size(cfg->extent_bytes),
+		[AT_TABLES] =
+		    (size_t)TCP_POOLS * cfg->n_blocks * sizeof(void *),
 	};
 
 	at[0] = ALIGN(sizeof(struct tcp_stack));
@@ -84,6 +89,7 @@ struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
 	list_init(&s->due);
 	list_init(&s->ready);
 	list_init(&s->conns);
+	list_init(&s->returned);
 	s->n_buckets = bucket_count(cfg);
 	s->buckets = (uint32_t *)(base + at[AT_BUCKETS]);
 	memset(s->buckets, 0, s->n_buckets * sizeof(*s->buckets));
@@ -96,6 +102,7 @@ struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
 		  cfg->n_nodes);
 	pool_init(&s->pool_extents, base + at[AT_EXTENTS],
 		  extent_size(cfg->extent_bytes), cfg->n_extents);
+	grow_init(s, (struct pool_block **)(base + at[AT_TABLES]));
 	return s;
 }
 
@@ -408,6 +415,22 @@ uint32_t snd_space(const struct tcp_conn *c)
 	return used < limit ? limit - used : 0;
 }
 
+/* Bytes that wait must leave nodes for ranges, or none is ever sent. */
+bool sndq_has_nodes(const struct tcp_stack *s)
+{
+	return s->pool_nodes.n_free &&
+	       s->pool_nodes.n_free >= s->pool_nodes.n / 4;
+}
+
+void sndq_append(struct tcp_conn *c, struct node *n)
+{
+	if (c->sndq.tail)
+		c->sndq.tail->next = n;
+	else
+		c->sndq.head = n;
+	c->sndq.tail = n;
+}
+
 /* The last piece of the send queue, when there is room behind it; else a new one. */
 static struct node *sndq_room(struct tcp_conn *c, uint32_t *room)
 {
@@ -417,8 +440,7 @@ static struct node *sndq_room(struct tcp_conn *c, uint32_t *room)
 	*room = n ? n->ext->cap - n->off - n->len : 0;
 	if (*room)
 		return n;
-	/* Bytes that wait must leave nodes for ranges, or none is ever sent. */
-	if (s->pool_nodes.n_free < s->pool_nodes.n / 4)
+	if (!sndq_has_nodes(s))
 		return NULL;
 	struct extent *e = extent_new(&s->pool_extents);
 	if (!e)
@@ -426,11 +448,7 @@ static struct node *sndq_room(struct tcp_conn *c, uint32_t *room)
 	n = pool_get(&s->pool_nodes);
 	*n = (struct node){ .ext = e, .seq = c->snd_end };
 	*room = e->cap;
-	if (c->sndq.tail)
-		c->sndq.tail->next = n;
-	else
-		c->sndq.head = n;
-	c->sndq.tail = n;
+	sndq_append(c, n);
 	return n;
 }
 
@@ -440,6 +458,16 @@ int take_error(struct tcp_conn *c)
 
 	c->err = 0;
 	return err;
+}
+
+/* Why nothing can be sent, or 0. */
+ssize_t send_refusal(struct tcp_conn *c)
+{
+	if (c->err)
+		return take_error(c);
+	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD)
+		return c->flags & CONN_SHUT_WR ? -EPIPE : -EAGAIN;
+	return conn_may_send(c) ? 0 : -EPIPE;
 }
 
 ssize_t tcp_send(struct tcp_conn *c, const void *buf, size_t len,
@@ -453,13 +481,11 @@ ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
 {
 	uint32_t done = 0, room;
 
+	ssize_t refusal = send_refusal(c);
+
 	stack_at(c->stack, now_ns);
-	if (c->err)
-		return take_error(c);
-	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD)
-		return c->flags & CONN_SHUT_WR ? -EPIPE : -EAGAIN;
-	if (!conn_may_send(c))
-		return -EPIPE;
+	if (refusal)
+		return refusal;
 	uint32_t want = (uint32_t)MIN(len, (size_t)snd_space(c));
 	while (done < want) {
 		struct node *n = sndq_room(c, &room);

@@ -67,6 +67,8 @@ struct tcp_config {
 	    n_minis; /* connections in SYN_RCVD, and as many in TIME_WAIT */
 	uint32_t n_nodes; /* pieces in queues; about one a segment in flight */
 	uint32_t n_extents, extent_bytes; /* for what is sent */
+	/* How many blocks the pools may be given besides: see tcp_grow(). */
+	uint32_t n_blocks;
 };
 
 /* A frame to be sent: a header of its own, and pieces of extents, each of which the
@@ -111,6 +113,33 @@ size_t tcp_stack_bytes(const struct tcp_config *cfg);
 /* Makes a stack of @mem, which is the caller's and stays so. */
 struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
 				 uint64_t now_ns);
+
+/* --- pools that grow ---
+ *
+ * The numbers of the configuration are what a stack begins with.  It asks for no memory,
+ * but can be given blocks, and gives them back; whoever has a budget decides.
+ */
+#define TCP_BLOCK POOL_BLOCK /* bytes of a block, and its alignment */
+
+enum tcp_pool {
+	TCP_POOL_CONNS,
+	TCP_POOL_SYNS,
+	TCP_POOL_WAITS,
+	TCP_POOL_NODES,
+	TCP_POOL_EXTENTS,
+	TCP_POOLS
+};
+
+/* The pool that runs short, of which there may be several, or -1.  To be asked when a
+ * turn is over; what was short before is treated as ever: dropped, or refused. */
+int tcp_wants(struct tcp_stack *s);
+
+/* Gives a block to a pool.  Owns: @block, until tcp_shrink() gives it back, or
+ * tcp_stack_fini() was called.  Return: false when n_blocks are there already */
+MUST_CHECK bool tcp_grow(struct tcp_stack *s, enum tcp_pool which, void *block);
+
+/* Return: a block that is not used and will not be wanted at once, or NULL. */
+void *tcp_shrink(struct tcp_stack *s);
 
 /* The references to the extents of others are given back; all connections are gone
  * without a word to their peers. */
@@ -204,6 +233,31 @@ MUST_CHECK int tcp_connect(struct tcp_stack *s, const struct ip_addr *laddr,
  */
 ssize_t tcp_send(struct tcp_conn *c, const void *buf, size_t len,
 		 uint64_t now_ns);
+
+/* A program's bytes that are sent where they lie; the struct is the program's, too. */
+struct tcp_lent {
+	struct extent ext;
+	struct list link;
+	struct tcp_stack *stack;
+	void *user; /* free for the program's use */
+};
+
+#define TCP_LENT_MAX (1u << 30)
+
+/**
+ * tcp_send_lent() - offer bytes that stay where they are
+ * @data: as it is until @z comes back; @len: 1 to TCP_LENT_MAX
+ *
+ * All or nothing.  @z comes back by tcp_next_returned() once, when the bytes were
+ * acknowledged or the connection is over, and no frame refers to them.
+ *
+ * Return: 0, or what tcp_send() says
+ */
+MUST_CHECK int tcp_send_lent(struct tcp_conn *c, struct tcp_lent *z,
+			     const void *data, uint32_t len, uint64_t now_ns);
+
+/* What was lent and is not needed any more, or NULL; after tcp_stack_fini(), too. */
+struct tcp_lent *tcp_next_returned(struct tcp_stack *s);
 
 enum tcp_send_how {
 	TCP_SEND_URGENT = 1, /* the last byte is urgent (MSG_OOB) */

@@ -214,11 +214,11 @@ static uint64_t touched(void)
 {
 	const struct tcp_stack *s = server.s;
 
-	return (uint64_t)s->pool_conns.n_beyond * s->pool_conns.size +
-	       (uint64_t)s->pool_syns.n_beyond * s->pool_syns.size +
-	       (uint64_t)s->pool_waits.n_beyond * s->pool_waits.size +
-	       (uint64_t)s->pool_nodes.n_beyond * s->pool_nodes.size +
-	       (uint64_t)s->pool_extents.n_beyond * s->pool_extents.size;
+	return (uint64_t)s->pool_conns.first.n_beyond * s->pool_conns.size +
+	       (uint64_t)s->pool_syns.first.n_beyond * s->pool_syns.size +
+	       (uint64_t)s->pool_waits.first.n_beyond * s->pool_waits.size +
+	       (uint64_t)s->pool_nodes.first.n_beyond * s->pool_nodes.size +
+	       (uint64_t)s->pool_extents.first.n_beyond * s->pool_extents.size;
 }
 
 int main(int argc, char **argv)

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/lend.c - memory that others give: bytes to be sent where they lie, and blocks
+ *
+ *     tcp_send_lent(): a program's bytes -> the send queue, frames -> tcp_next_returned()
+ *     tcp_wants(), tcp_grow(): blocks for pools that run short -> tcp_shrink()
+ *
+ * Bytes that were lent are an extent whose references are counted like others': they
+ * come back when they were acknowledged, or the connection is over, and no frame in any
+ * port refers to them.  Blocks come back when nothing of them is in use.
+ */
+#include "tcp/conn.h"
+
+/* --- bytes --- */
+
+static void lent_done(struct extent *e)
+{
+	struct tcp_lent *z = container_of(e, struct tcp_lent, ext);
+
+	list_add_tail(&z->stack->returned, &z->link);
+}
+
+int tcp_send_lent(struct tcp_conn *c, struct tcp_lent *z, const void *data,
+		  uint32_t len, uint64_t now_ns)
+{
+	struct tcp_stack *s = c->stack;
+	ssize_t refusal = send_refusal(c);
+	bool is_idle = seq_eq(c->snd_una, c->snd_end);
+
+	stack_at(s, now_ns);
+	assert(len && len <= TCP_LENT_MAX);
+	if (refusal)
+		return (int)refusal;
+	/* All or nothing; what is larger than the buffer has it for itself. */
+	if ((len > snd_space(c) && !is_idle) || !sndq_has_nodes(s))
+		return -EAGAIN;
+	struct node *n = pool_get(&s->pool_nodes);
+	z->stack = s;
+	extent_lend(&z->ext, data, len, lent_done);
+	*n = (struct node){ .ext = &z->ext, .seq = c->snd_end, .len = len };
+	sndq_append(c, n);
+	c->snd_end = seq_add(c->snd_end, len);
+	c->flags &= ~(uint32_t)(CONN_MORE | CONN_PUSH_ALL);
+	conn_due(c, TX_DATA);
+	return 0;
+}
+
+struct tcp_lent *tcp_next_returned(struct tcp_stack *s)
+{
+	if (list_is_empty(&s->returned))
+		return NULL;
+	struct list *first = s->returned.next;
+	list_del(first);
+	return container_of(first, struct tcp_lent, link);
+}
+
+/* --- blocks --- */
+
+static struct pool *pool_of(struct tcp_stack *s, enum tcp_pool which)
+{
+	struct pool *const pools[TCP_POOLS] = {
+		[TCP_POOL_CONNS] = &s->pool_conns,
+		[TCP_POOL_SYNS] = &s->pool_syns,
+		[TCP_POOL_WAITS] = &s->pool_waits,
+		[TCP_POOL_NODES] = &s->pool_nodes,
+		[TCP_POOL_EXTENTS] = &s->pool_extents,
+	};
+	return pools[which];
+}
+
+void grow_init(struct tcp_stack *s, struct pool_block **table)
+{
+	uint32_t n = s->cfg.n_blocks;
+
+	memset(table, 0, (size_t)TCP_POOLS * n * sizeof(*table));
+	for (unsigned i = 0; i < TCP_POOLS; i++)
+		pool_may_grow(pool_of(s, i), table + (size_t)i * n, n);
+}
+
+int tcp_wants(struct tcp_stack *s)
+{
+	if (s->n_blocks == s->cfg.n_blocks)
+		return -1;
+	for (int i = 0; i < TCP_POOLS; i++) {
+		const struct pool *p = pool_of(s, (enum tcp_pool)i);
+
+		/* Nodes are kept back for what is in order: see range_new(). */
+		if (p->n_free < p->n / (i == TCP_POOL_NODES ? 2 : 8) + 1)
+			return i;
+	}
+	return -1;
+}
+
+bool tcp_grow(struct tcp_stack *s, enum tcp_pool which, void *block)
+{
+	if (s->n_blocks == s->cfg.n_blocks ||
+	    !pool_grow(pool_of(s, which), block))
+		return false;
+	s->n_blocks++;
+	return true;
+}
+
+void *tcp_shrink(struct tcp_stack *s)
+{
+	for (unsigned i = 0; i < TCP_POOLS; i++) {
+		struct pool *p = pool_of(s, i);
+		uint32_t block = pool_block_elements(p->size);
+
+		/* Only what would not be wanted at once. */
+		if (p->n_free < block + (p->n - block) / 2 + 1)
+			continue;
+		void *mem = pool_shrink(p);
+		if (mem) {
+			s->n_blocks--;
+			return mem;
+		}
+	}
+	return NULL;
+}
