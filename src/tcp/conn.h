@@ -476,6 +476,7 @@ void conn_rx(struct tcp_conn *c, struct arrival *a);
 bool rcvq_add(struct tcp_conn *c, const struct arrival *a);
 uint32_t rcvq_sacks(const struct tcp_conn *c, struct tcp_sack *out);
 void rcvq_free(struct tcp_conn *c);
+void rcvq_end(struct tcp_conn *c);
 void rcv_piece_free(struct tcp_conn *c, struct node *n);
 
 /* rcvwin.c: how much the peer may send */

@@ -277,7 +277,10 @@ void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a)
 	/* First: the sequence number. */
 	bool is_old = m->offers & TCP_OFFER_TS && seg->has_ts &&
 		      (int32_t)(seg->tsval - m->ts_recent) < 0;
-	if (seq_lt(seg->seq, rcv_nxt) || seq_lt(edge, seg->seq) ||
+	uint32_t span = seg_span(seg);
+	bool is_behind = span ? seq_le(seq_add(seg->seq, span), rcv_nxt)
+			      : seq_lt(seg->seq, rcv_nxt);
+	if (is_behind || seq_lt(edge, seg->seq) ||
 	    (is_old && !(seg->flags & TCP_RST))) {
 		drop(s, is_old ? DROP_PAWS : DROP_WINDOW);
 		if (!(seg->flags & TCP_RST))

@@ -94,7 +94,8 @@ bool tlp_may_probe(const struct tcp_conn *c)
 
 uint64_t tlp_timeout_ns(const struct tcp_conn *c)
 {
-	bool is_alone = seq_len(c->snd_una, c->snd_nxt) <= c->mss;
+	bool is_alone = c->sent.head == c->sent.tail &&
+			seq_len(c->snd_una, c->snd_nxt) <= c->mss;
 
 	return 2 * c->srtt_ns + (is_alone ? TLP_ACK_DELAY_NS : TLP_MARGIN_NS);
 }

@@ -71,6 +71,16 @@ void rcvq_free(struct tcp_conn *c)
 	oooq_drop(c);
 }
 
+/* The peer's FIN is next.  What lies behind it is no part of the stream. */
+void rcvq_end(struct tcp_conn *c)
+{
+	c->rcv_nxt = seq_add(c->rcv_nxt, 1);
+	c->flags |= CONN_FIN_RCVD;
+	/* The window has no room for a FIN, which takes none. */
+	c->rcv_adv = seq_max(c->rcv_adv, c->rcv_nxt);
+	oooq_drop(c);
+}
+
 static void append(struct tcp_conn *c, struct node *n)
 {
 	n->next = NULL;
@@ -81,13 +91,8 @@ static void append(struct tcp_conn *c, struct node *n)
 	c->rcvq.tail = n;
 	c->rcvq_bytes += n->len;
 	c->rcv_nxt = seq_add(c->rcv_nxt, n->len);
-	if (n->flags & NODE_FIN) {
-		c->rcv_nxt = seq_add(c->rcv_nxt, 1);
-		c->flags |= CONN_FIN_RCVD;
-		/* The window has no room for a FIN, which takes none. */
-		c->rcv_adv = seq_max(c->rcv_adv, c->rcv_nxt);
-		oooq_drop(c);
-	}
+	if (n->flags & NODE_FIN)
+		rcvq_end(c);
 }
 
 /* What has become in order moves over. */
@@ -97,6 +102,15 @@ static void merge(struct tcp_conn *c)
 		struct node *n = c->oooq;
 		uint32_t have = seq_len(n->seq, c->rcv_nxt);
 
+		/* RFC 2883 section 4: what waited has come again. */
+		if (have && !(c->flags & CONN_DSACK)) {
+			seq32 end = seq_add(n->seq, n->len);
+
+			c->dsack =
+			    (struct tcp_sack){ n->seq,
+					       seq_min(c->rcv_nxt, end) };
+			c->flags |= CONN_DSACK;
+		}
 		c->oooq = n->next;
 		c->ooo_bytes -= n->len;
 		c->n_ooo--;

@@ -162,7 +162,7 @@ static void note_duplicate(struct tcp_conn *c, const struct tcp_seg *seg)
 static bool check_sequence(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	if (!(seg->flags & TCP_RST) && is_paws_old(c, seg)) {
-		if (seg->len) {
+		if (seg->len && !(seg->flags & TCP_SYN)) {
 			drop(c->stack, DROP_PAWS);
 			conn_due(c, TX_ACK);
 		} else {
@@ -244,7 +244,9 @@ static bool check_ack(struct tcp_conn *c, const struct tcp_seg *seg)
 		refuse(c, DROP_ACK_AHEAD);
 		return false;
 	}
-	if (seq_lt(seg->ack, seq_sub(c->snd_una, c->max_wnd))) {
+	/* Nor is what was never sent an old acknowledgement. */
+	uint32_t old = MIN(c->max_wnd, seq_len(c->iss, c->snd_una));
+	if (seq_lt(seg->ack, seq_sub(c->snd_una, old))) {
 		refuse(c, DROP_ACK_OLD);
 		return false;
 	}
@@ -337,9 +339,7 @@ static void fin_alone_take(struct tcp_conn *c)
 	if ((c->flags & (CONN_FIN_ALONE | CONN_FIN_RCVD)) != CONN_FIN_ALONE ||
 	    !seq_eq(c->rcv_nxt, c->fin_at))
 		return;
-	c->rcv_nxt = seq_add(c->rcv_nxt, 1);
-	c->rcv_adv = seq_max(c->rcv_adv, c->rcv_nxt);
-	c->flags |= CONN_FIN_RCVD;
+	rcvq_end(c);
 }
 
 /* "Seventh, process the segment text", and "eighth, check the FIN bit", of a segment
@@ -445,7 +445,7 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 	trim(c, a);
 	if (!seg->len && !(seg->flags & TCP_FIN))
 		return;
-	if (seg->len && c->flags & CONN_ORPHAN) {
+	if (seg->len && c->flags & CONN_ORPHAN && !(c->flags & CONN_FIN_RCVD)) {
 		/* Nobody will read them, and the peer shall know. */
 		drop(c->stack, DROP_ORPHAN_DATA);
 		tx_reset_for(c->stack, a);
