@@ -22,6 +22,11 @@ check: build
 suites: build
 	OSF_BUILD=$(BUILD) python3 tests/suites/run.py $(NAMES)
 
+# Random sequences to Linux and to our own TCP, compared: as many as N says.
+N ?= 100000
+differential: build
+	$(BUILD)/tests/differential tests/differential/known.txt run $(N) $(SEED)
+
 bench: build
 	$(BUILD)/osf bench
 
@@ -42,4 +47,4 @@ build-tsan:
 clean:
 	rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: build check suites bench demo install build-asan build-tsan clean
+.PHONY: build check differential suites bench demo install build-asan build-tsan clean

@@ -204,7 +204,8 @@ static int get_socket(struct engine_sock *s, int name, int *v)
 {
 	switch (name) {
 	case SO_ERROR:
-		*v = s->kind == SOCK_CONN ? -tcp_error(s->conn) : 0;
+		*v = s->kind == SOCK_CONN ? -tcp_error(s->conn)
+					  : -engine_take_error(s, 0);
 		return 0;
 	case SO_TYPE:
 		*v = SOCK_STREAM;

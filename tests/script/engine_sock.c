@@ -159,19 +159,30 @@ int engine_accept(void *b, int fd)
 	return new;
 }
 
+/* The error that a socket without a connection has kept, once; else @otherwise. */
+int engine_take_error(struct engine_sock *s, int otherwise)
+{
+	int err = s->err;
+
+	s->err = 0;
+	return err ? err : otherwise;
+}
+
 /* A second call asks how the first has ended. */
-static int connect_again(struct engine_sock *s)
+static int connect_again(struct engine *e, struct engine_sock *s)
 {
 	if (s->conn->state == TCP_SYN_SENT || s->conn->state == TCP_SYN_RCVD)
 		return -EALREADY;
+	if (!s->is_connecting)
+		return -EISCONN;
+	s->is_connecting = false;
+	if (s->conn->state != TCP_CLOSED)
+		return 0;
+	/* It is as it was, and may be connected again. */
 	int err = tcp_error(s->conn);
-	if (err)
-		return err;
-	if (s->is_connecting) {
-		s->is_connecting = false;
-		return s->conn->state == TCP_CLOSED ? -ECONNABORTED : 0;
-	}
-	return -EISCONN;
+	tcp_close(s->conn, e->now_ns);
+	s->kind = SOCK_FRESH;
+	return err ? err : -ECONNABORTED;
 }
 
 int engine_connect(void *b, int fd, const struct sockaddr *a, socklen_t len)
@@ -188,7 +199,7 @@ int engine_connect(void *b, int fd, const struct sockaddr *a, socklen_t len)
 	if (err)
 		return err;
 	if (s->kind == SOCK_CONN)
-		return connect_again(s);
+		return connect_again(e, s);
 	if (s->kind != SOCK_FRESH)
 		return -EISCONN;
 	err = tcp_connect(e->stack, own_addr(e, &ip), s->port, &ip, port,
@@ -210,7 +221,7 @@ ssize_t engine_send(void *b, int fd, const void *buf, size_t len, int flags)
 	if (!s)
 		return -EBADF;
 	if (s->kind != SOCK_CONN)
-		return -EPIPE;
+		return engine_take_error(s, -EPIPE);
 	if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_OOB))
 		return -EOPNOTSUPP;
 	ssize_t n = tcp_send_as(s->conn, buf, len,
@@ -268,7 +279,7 @@ ssize_t engine_recv(void *b, int fd, void *buf, size_t len, int flags)
 	if (!s)
 		return -EBADF;
 	if (s->kind != SOCK_CONN)
-		return -ENOTCONN;
+		return engine_take_error(s, -ENOTCONN);
 	if (flags & ~(MSG_DONTWAIT | MSG_PEEK | MSG_OOB))
 		return -EOPNOTSUPP;
 	if (flags & MSG_OOB)
@@ -307,8 +318,10 @@ int engine_shutdown(void *b, int fd, int how)
 		/* The open is given up, and the socket is as it was. */
 		tcp_abort(s->conn, e->now_ns);
 		s->kind = SOCK_FRESH;
+		s->err = -ECONNRESET;
 		return 0;
 	}
+	s->is_connecting = false;
 	if (how != SHUT_RD)
 		err = tcp_shutdown(s->conn, e->now_ns);
 	if (how != SHUT_WR && !err)
@@ -367,6 +380,8 @@ int engine_poll(void *b, int fd, short events)
 		out = s->listener->n_accept ? POLLIN : 0;
 	else if (s->kind == SOCK_CONN)
 		out = conn_events(s);
+	else if (s->err)
+		out |= POLLERR;
 	return out & (events | POLLERR | POLLHUP);
 }
 

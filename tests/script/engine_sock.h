@@ -46,6 +46,7 @@ struct engine {
 void engine_flush(struct engine *e);
 
 /* engine_sock.c */
+int engine_take_error(struct engine_sock *s, int otherwise);
 struct engine_sock *engine_sock(struct engine *e, int fd);
 int engine_socket(void *b, int domain, int type, int protocol);
 int engine_bind(void *b, int fd, const struct sockaddr *a, socklen_t len);

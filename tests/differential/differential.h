@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/differential/differential.h - the same random things done to Linux and to src/tcp
+ *
+ *     gen.c: a seed -> sequence (segments, calls, pauses) <-> text.c: its text
+ *     play.c: sequence, back end -> run.c: what came of each step, as text
+ *     main.c: both texts compared; known.c: which differences are known, and why
+ *
+ * A sequence is played by one peer: it keeps the numbers of the segments that it sends
+ * and sees, so that a step can say "1460 bytes further on" whatever the first numbers
+ * were.  After each step all that can be observed is written down, normalised: numbers
+ * are relative, and plain ACKs of bytes in order are no step's, because when they are
+ * sent is each stack's own choice (RFC 9293 section 3.8.6.3).  That all was
+ * acknowledged is asked after long pauses.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "ip/tcp_head.h"
+#include "../script/backend.h"
+
+#define STEPS_MAX 40
+#define SAID_MAX 1200 /* bytes of text after a step */
+#define LONG_PAUSE_MS 250
+
+enum step_kind {
+#define S(name, text, n_args) STEP_##name,
+#include "steps.def"
+#undef S
+	STEP_KINDS
+};
+
+/* A segment, relative to what the peer knows. */
+struct seg_step {
+	uint8_t flags;
+	int32_t seq; /* from the next byte that the peer has not sent */
+	int32_t ack; /* from the highest byte that the stack has sent */
+	uint32_t len, wnd;
+	uint16_t mss;   /* 0: none */
+	uint8_t wscale; /* TCP_NO_WSCALE: none */
+	bool is_sack_ok;
+	bool has_ts, is_ts_old;
+	uint8_t n_sacks;
+	struct {
+		int32_t from, to; /* from the highest ACK of the peer */
+	} sacks[TCP_SACK_MAX];
+};
+
+struct step {
+	enum step_kind kind;
+	int32_t arg;
+	struct seg_step seg;
+	uint32_t took_ms; /* a pause: how long it was, after the engine */
+};
+
+struct sequence {
+	uint64_t seed;
+	uint32_t n;
+	struct step steps[STEPS_MAX];
+};
+
+#define RUN_PACKETS 64
+
+/* Which plain ACKs a step says nothing of. */
+enum ack_fold {
+	FOLD_ALL,     /* the stack may acknowledge now or later */
+	FOLD_DELAYED, /* those that might have come earlier */
+	FOLD_NONE,    /* something is wrong: now, or never */
+};
+
+/* What a connection has behind it: for rules that hold only then. */
+enum tag {
+	TAG_AGAIN = 1,
+	TAG_FIN = 2,
+	TAG_CLOSED = 4,
+};
+
+/* A sequence on its way through a back end, and what its peer knows. */
+struct run {
+	struct backend *b;
+	struct sequence *q;
+	uint32_t at;      /* the step that is next */
+	uint64_t next_ns; /* and when */
+	uint16_t lport, rport;
+	uint32_t raddr; /* IPv4 */
+	int listener, sock;
+
+	uint32_t snd_nxt,
+	    snd_una;  /* the stack's, as the peer has seen and said */
+	uint32_t irs; /* the stack's first number */
+	bool has_irs, is_late;
+	bool is_over;           /* somebody has sent a reset */
+	bool has_again;         /* something was sent again */
+	bool is_closed;         /* the program has closed the connection */
+	bool has_fin;           /* the peer has sent one */
+	enum ack_fold fold;     /* of the step that is being played */
+	uint32_t ack_before;    /* the stack's, before the step */
+	uint32_t nxt, ooo_high; /* the peer's */
+	uint32_t stack_ack;     /* the last the stack has sent */
+	uint16_t stack_wnd;
+	uint32_t tsval, ts_echo;
+	uint32_t n_sent, n_got; /* bytes of the calls */
+
+	struct tcp_seg packets[RUN_PACKETS];
+	bool is_again[RUN_PACKETS];
+	uint32_t n_packets;
+	char call[64];           /* what a call said */
+	uint8_t tags[STEPS_MAX]; /* enum tag, before the step was over */
+	char said[STEPS_MAX][SAID_MAX];
+};
+
+/* gen.c */
+void sequence_random(struct sequence *q, uint64_t seed);
+
+/* text.c */
+int step_print(char *out, size_t len, const struct step *s);
+void sequence_print(FILE *f, const struct sequence *q);
+MUST_CHECK bool sequence_parse(struct sequence *q, const char *text);
+void flags_print(char *out, unsigned flags);
+
+/* run.c */
+void run_begin(struct run *r, struct backend *b, struct sequence *q,
+	       uint32_t index);
+void run_do(struct run *r);
+void run_packet(struct run *r, const uint8_t *p, uint32_t len);
+void run_said(struct run *r);
+void run_end(struct run *r);
+
+/* play.c */
+void play_engine(struct run *r, struct sequence *q);
+void play_kernel(struct backend *kernel, struct run *runs, uint32_t n);
+
+/* link.c */
+MUST_CHECK int link_without_gso(const char *name);
+
+/* known.c */
+#define KNOWN_MAX 64
+
+struct known {
+	char *name, *reason;
+	struct sequence witness;
+	void *rule; /* a compiled expression */
+	uint64_t n_used;
+};
+
+struct known_list {
+	struct known k[KNOWN_MAX];
+	uint32_t n;
+};
+
+MUST_CHECK bool known_read(struct known_list *l, const char *path);
+struct known *known_find(struct known_list *l, const char *difference);
+void known_free(struct known_list *l);

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/differential/main.c - plays sequences to Linux and to src/tcp, and compares
+ *
+ *     differential KNOWN run N [SEED]    N random ones, from the seed on
+ *     differential KNOWN check N FIXED   what was an error once (a sequence a line), the
+ *                                        witnesses of all that is known, and N more
+ *     differential KNOWN play 'TEXT'     one, step by step
+ *
+ * A difference that a rule of KNOWN fits ends the comparison of its sequence.  Another is
+ * tried again, because a machine that was busy elsewhere makes differences of its own; if
+ * it stays it is shrunk, and printed as a command that repeats it.  Exit 1: a difference
+ * that nobody knows, or an entry of KNOWN that its witness does not use; 77: no TUN here.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "differential.h"
+
+#define BATCH 400
+#define TRIES 3 /* in real time, before a difference is one */
+
+static struct run *kernel_runs, *engine_runs;
+static struct sequence *sequences;
+static struct known_list known;
+static struct backend kernel;
+static uint32_t n_played; /* so that each has ports of its own */
+static uint64_t n_known, n_again;
+static const struct sequence *in_engine; /* what an assertion is about */
+
+static void sequence_repeat(const struct sequence *q)
+{
+	printf("  repeat: build/tests/differential "
+	       "tests/differential/known.txt play '");
+	sequence_print(stdout, q);
+	printf("'\n");
+	fflush(stdout);
+}
+
+static void on_abort(int sig)
+{
+	if (in_engine)
+		sequence_repeat(in_engine);
+}
+
+static void engine_play(struct run *r, struct sequence *q)
+{
+	in_engine = q;
+	play_engine(r, q);
+	in_engine = NULL;
+}
+
+/* The first step after which the two are not the same, or n. */
+static uint32_t first_difference(const struct run *k, const struct run *e)
+{
+	uint32_t i = 0;
+
+	while (i < k->q->n && !strcmp(k->said[i], e->said[i]))
+		i++;
+	return i;
+}
+
+static void difference_text(char *out, size_t len, const struct run *k,
+			    const struct run *e, uint32_t at)
+{
+	char step[200];
+
+	step_print(step, sizeof(step), &k->q->steps[at]);
+	snprintf(out, len, "%s%s%s%s => kernel: %s | engine: %s",
+		 k->tags[at] & TAG_AGAIN ? "[again] " : "",
+		 k->tags[at] & TAG_FIN ? "[fin] " : "",
+		 k->tags[at] & TAG_CLOSED ? "[closed] " : "", step, k->said[at],
+		 e->said[at]);
+}
+
+static void play_batch(uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		engine_play(&engine_runs[i], &sequences[i]);
+	for (uint32_t i = 0; i < n; i++)
+		run_begin(&kernel_runs[i], &kernel, &sequences[i], n_played++);
+	play_kernel(&kernel, kernel_runs, n);
+}
+
+/* Whether a difference stays when the sequence is played alone.  The text is then in
+ * @text, and the runs in the first places. */
+static bool differs(const struct sequence *q, int n_tries, char *text,
+		    size_t len, struct known **why)
+{
+	*why = NULL;
+	for (int i = 0; i < n_tries; i++) {
+		sequences[BATCH] = *q;
+		engine_play(&engine_runs[BATCH], &sequences[BATCH]);
+		run_begin(&kernel_runs[BATCH], &kernel, &sequences[BATCH],
+			  n_played++);
+		play_kernel(&kernel, &kernel_runs[BATCH], 1);
+		uint32_t at =
+		    first_difference(&kernel_runs[BATCH], &engine_runs[BATCH]);
+		if (at == q->n)
+			return false;
+		difference_text(text, len, &kernel_runs[BATCH],
+				&engine_runs[BATCH], at);
+		*why = known_find(&known, text);
+		if (*why)
+			return false;
+	}
+	return true;
+}
+
+/* Steps are taken away as long as a difference stays that nobody knows. */
+static void shrink(struct sequence *q, char *text, size_t len)
+{
+	struct known *why;
+	uint64_t give_up = now_ns() + 10 * NS_PER_S;
+
+	q->n = first_difference(&kernel_runs[BATCH], &engine_runs[BATCH]) + 1;
+	for (uint32_t i = q->n - 1; i-- > 0 && now_ns() < give_up;) {
+		struct sequence less = *q;
+
+		less.n--;
+		memmove(&less.steps[i], &less.steps[i + 1],
+			(less.n - i) * sizeof(less.steps[0]));
+		if (less.n && differs(&less, 1, text, len, &why))
+			*q = less;
+	}
+	differs(q, 1, text, len, &why);
+}
+
+static void report(const struct sequence *q)
+{
+	char text[2 * SAID_MAX + 300] = "";
+	struct sequence less = *q;
+
+	shrink(&less, text, sizeof(text));
+	printf("difference, seed %llu\n  %s\n", (unsigned long long)q->seed,
+	       text);
+	sequence_repeat(&less);
+}
+
+/* Return: whether the runs at @i are the same, or differ as is known. */
+static bool judge(uint32_t i)
+{
+	char text[2 * SAID_MAX + 300];
+	struct known *why;
+	uint32_t at = first_difference(&kernel_runs[i], &engine_runs[i]);
+
+	if (at == sequences[i].n)
+		return true;
+	difference_text(text, sizeof(text), &kernel_runs[i], &engine_runs[i],
+			at);
+	if (known_find(&known, text)) {
+		n_known++;
+		return true;
+	}
+	n_again++;
+	if (!differs(&sequences[i], TRIES, text, sizeof(text), &why)) {
+		n_known += why != NULL;
+		return true;
+	}
+	report(&sequences[i]);
+	return false;
+}
+
+static uint64_t run_random(uint64_t n, uint64_t seed, bool is_loud)
+{
+	uint64_t n_wrong = 0, start = now_ns();
+
+	for (uint64_t done = 0; done < n;) {
+		uint32_t part = (uint32_t)MIN(n - done, (uint64_t)BATCH);
+
+		for (uint32_t i = 0; i < part; i++)
+			sequence_random(&sequences[i], seed + done + i);
+		play_batch(part);
+		for (uint32_t i = 0; i < part && n_wrong < 20; i++)
+			n_wrong += !judge(i);
+		done += part;
+		if (is_loud) {
+			printf("%llu of %llu, %llu differ, %llu as known, "
+			       "%llu played again, %.0f a second\n",
+			       (unsigned long long)done, (unsigned long long)n,
+			       (unsigned long long)n_wrong,
+			       (unsigned long long)n_known,
+			       (unsigned long long)n_again,
+			       (double)done * 1e9 / (double)(now_ns() - start));
+			fflush(stdout);
+		}
+		if (n_wrong >= 20)
+			break;
+	}
+	return n_wrong;
+}
+
+/* Each entry fits what its witness shows; else it is of no use. */
+static uint64_t check_witnesses(void)
+{
+	char text[2 * SAID_MAX + 300];
+	uint64_t n_wrong = 0;
+
+	for (uint32_t i = 0; i < known.n; i++) {
+		struct known *why;
+
+		text[0] = '\0';
+		differs(&known.k[i].witness, TRIES, text, sizeof(text), &why);
+		if (why == &known.k[i])
+			continue;
+		printf("known.txt: %s is not what its witness shows:\n  %s\n",
+		       known.k[i].name, text[0] ? text : "no difference");
+		n_wrong++;
+	}
+	return n_wrong;
+}
+
+/* What was different once, and was our error, is the same. */
+static uint64_t check_fixed(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	char line[4000], text[2 * SAID_MAX + 300];
+	struct sequence q;
+	struct known *why;
+	uint64_t n_wrong = 0;
+
+	if (!f) {
+		perror(path);
+		return 1;
+	}
+	while (fgets(line, sizeof(line), f)) {
+		if (line[0] == '#' || line[0] == '\n')
+			continue;
+		if (!sequence_parse(&q, line)) {
+			printf("%s: not a sequence: %s", path, line);
+			n_wrong++;
+			continue;
+		}
+		text[0] = '\0';
+		if (!differs(&q, TRIES, text, sizeof(text), &why) && !why)
+			continue;
+		printf("differs again: %s  %s\n", line, text);
+		n_wrong++;
+	}
+	fclose(f);
+	return n_wrong;
+}
+
+static uint64_t play_text(const char *text)
+{
+	struct sequence q;
+	struct known *why;
+	char what[2 * SAID_MAX + 300], step[200];
+
+	if (!sequence_parse(&q, text)) {
+		fprintf(stderr, "not a sequence: %s\n", text);
+		return 1;
+	}
+	bool is_wrong = differs(&q, TRIES, what, sizeof(what), &why);
+	for (uint32_t i = 0; i < q.n; i++) {
+		const char *k = kernel_runs[BATCH].said[i];
+		const char *e = engine_runs[BATCH].said[i];
+
+		step_print(step, sizeof(step), &q.steps[i]);
+		if (strcmp(k, e))
+			printf("! %s\n    kernel: %s\n    engine: %s\n", step,
+			       k, e);
+		else
+			printf("  %s => %s\n", step, k);
+	}
+	if (why)
+		printf("known: %s: %s\n", why->name, why->reason);
+	return is_wrong;
+}
+
+static int kernel_open(void)
+{
+	static const struct backend_setting settings[] = {
+		{ "tcp_congestion_control", "reno" },
+		{ "tcp_no_metrics_save", "1" },
+	};
+	static const struct backend_config cfg = {
+		.mtu = 1500,
+		.settings = settings,
+		.n_settings = ARRAY_LEN(settings),
+	};
+	struct rlimit files = { 4096, 4096 };
+
+	setrlimit(RLIMIT_NOFILE, &files);
+	int err = backend_kernel(&kernel, &cfg);
+	return err ? err : link_without_gso("tun0");
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t n_wrong = 0, n;
+
+	signal(SIGABRT, on_abort);
+	if (argc < 4 || !known_read(&known, argv[1]))
+		return 2;
+	int err = kernel_open();
+	if (err == -EPERM || err == -ENOENT || err == -ENODEV) {
+		printf("skip: no TUN or no namespace here: %s\n",
+		       strerror(-err));
+		return 77;
+	}
+	assert(!err);
+	sequences = calloc(BATCH + 1, sizeof(*sequences));
+	kernel_runs = calloc(BATCH + 1, sizeof(*kernel_runs));
+	engine_runs = calloc(BATCH + 1, sizeof(*engine_runs));
+	assert(sequences);
+	assert(kernel_runs);
+	assert(engine_runs);
+	n = strtoull(argv[3], NULL, 10);
+	if (!strcmp(argv[2], "play")) {
+		n_wrong = play_text(argv[3]);
+	} else if (!strcmp(argv[2], "check")) {
+		if (argc < 5)
+			return 2;
+		n_wrong = check_fixed(argv[4]) + check_witnesses();
+		n_wrong += run_random(n, 1, false);
+		printf("%llu sequences and %u witnesses, %llu wrong, %llu as "
+		       "known\n",
+		       (unsigned long long)n, known.n,
+		       (unsigned long long)n_wrong,
+		       (unsigned long long)n_known);
+	} else {
+		n_wrong = run_random(
+		    n, argc > 4 ? strtoull(argv[4], NULL, 10) : 1, true);
+	}
+	for (uint32_t i = 0; i < known.n && n_known; i++)
+		printf("%6llu %s\n", (unsigned long long)known.k[i].n_used,
+		       known.k[i].name);
+	kernel.ops->free(kernel.self);
+	known_free(&known);
+	return n_wrong != 0;
+}

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/differential/run.c - one sequence, step by step, and what is seen of it
+ *
+ *     run_begin(); for each step: run_do(), run_packet() ..., run_said(); run_end()
+ *
+ * After a step is written down: what the call said, the packets in their order, the
+ * socket's and the listener's poll bits, and the bytes that can be read.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#include "differential.h"
+#include "ip/checksum.h"
+
+#define PEER_ISS 1000000u
+#define TS_FIRST 5000u
+#define POLL_ALL (POLLIN | POLLOUT | POLLPRI | POLLERR | POLLHUP | POLLRDHUP)
+#define DATA_MAX 65536
+#define LPORT 20000
+#define RPORT 1024
+
+static uint8_t stream_at(uint32_t off)
+{
+	return (uint8_t)(off * 131 + (off >> 8) * 17);
+}
+
+void run_begin(struct run *r, struct backend *b, struct sequence *q,
+	       uint32_t index)
+{
+	memset(r, 0, sizeof(*r) - sizeof(r->said));
+	r->b = b;
+	r->q = q;
+	r->lport = (uint16_t)(LPORT + index % 10000);
+	r->rport = (uint16_t)(RPORT + index % 60000);
+	r->raddr = REMOTE_V4 + index / 60000;
+	r->listener = r->sock = -1;
+	r->nxt = PEER_ISS;
+	r->ooo_high = PEER_ISS;
+	r->tsval = TS_FIRST;
+	r->next_ns = b->ops->now(b->self);
+}
+
+/* --- calls --- */
+
+static struct sockaddr_in addr_of(uint32_t addr, uint16_t port)
+{
+	return (struct sockaddr_in){ .sin_family = AF_INET,
+				     .sin_port = htons(port),
+				     .sin_addr = { htonl(addr) } };
+}
+
+/* Return: a socket with our local name, or a negative errno. */
+static int bound_socket(struct run *r)
+{
+	const struct backend_ops *o = r->b->ops;
+	struct sockaddr_in a = addr_of(LOCAL_V4, r->lport);
+	int on = 1, fd = o->socket(r->b->self, AF_INET, SOCK_STREAM, 0);
+
+	if (fd < 0)
+		return fd;
+	o->setsockopt(r->b->self, fd, SOL_SOCKET, SO_REUSEADDR, &on,
+		      sizeof(on));
+	int err = o->bind(r->b->self, fd, (struct sockaddr *)&a, sizeof(a));
+	if (err) {
+		o->close(r->b->self, fd);
+		return err;
+	}
+	return fd;
+}
+
+static int do_listen(struct run *r)
+{
+	if (r->listener < 0)
+		r->listener = bound_socket(r);
+	return r->listener < 0 ? r->listener
+			       : r->b->ops->listen(r->b->self, r->listener, 8);
+}
+
+static int do_accept(struct run *r)
+{
+	int fd = r->b->ops->accept(r->b->self, r->listener);
+
+	if (fd < 0)
+		return fd;
+	if (r->sock >= 0)
+		r->b->ops->close(r->b->self, r->sock);
+	r->sock = fd;
+	return 0;
+}
+
+static int do_connect(struct run *r)
+{
+	struct sockaddr_in a = addr_of(r->raddr, r->rport);
+
+	if (r->sock < 0)
+		r->sock = bound_socket(r);
+	return r->sock < 0
+		   ? r->sock
+		   : r->b->ops->connect(r->b->self, r->sock,
+					(struct sockaddr *)&a, sizeof(a));
+}
+
+static int do_send(struct run *r, uint32_t n)
+{
+	static uint8_t buf[DATA_MAX];
+
+	n = MIN(n, (uint32_t)DATA_MAX);
+	for (uint32_t i = 0; i < n; i++)
+		buf[i] = stream_at(r->n_sent + i);
+	ssize_t sent = r->b->ops->send(r->b->self, r->sock, buf, n,
+				       MSG_NOSIGNAL | MSG_DONTWAIT);
+	r->n_sent += sent > 0 ? (uint32_t)sent : 0;
+	return (int)sent;
+}
+
+/* Bytes that are wrong are an answer of their own. */
+static int do_recv(struct run *r, uint32_t n)
+{
+	static uint8_t buf[DATA_MAX];
+
+	ssize_t got = r->b->ops->recv(r->b->self, r->sock, buf,
+				      MIN(n, (uint32_t)DATA_MAX), MSG_DONTWAIT);
+	for (ssize_t i = 0; i < got; i++)
+		if (buf[i] != stream_at(r->n_got++))
+			return -EBADMSG;
+	return (int)got;
+}
+
+static int do_option(struct run *r, int level, int name, const void *v,
+		     socklen_t len)
+{
+	return r->b->ops->setsockopt(r->b->self, r->sock, level, name, v, len);
+}
+
+static int do_error(struct run *r)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+	int err = r->b->ops->getsockopt(r->b->self, r->sock, SOL_SOCKET,
+					SO_ERROR, &v, &len);
+
+	return err ? err : v;
+}
+
+static int do_close(struct run *r)
+{
+	int err = r->b->ops->close(r->b->self, r->sock);
+
+	r->sock = -1;
+	r->is_closed = true;
+	return err;
+}
+
+static int do_call(struct run *r, const struct step *s)
+{
+	static const struct linger reset = { 1, 0 };
+	static const int on = 1;
+
+	if (s->kind == STEP_LISTEN)
+		return do_listen(r);
+	if (s->kind == STEP_CONNECT)
+		return do_connect(r);
+	if (s->kind == STEP_ACCEPT)
+		return r->listener < 0 ? -EBADF : do_accept(r);
+	if (r->sock < 0)
+		return -EBADF;
+	switch (s->kind) {
+	case STEP_SEND:
+		return do_send(r, (uint32_t)s->arg);
+	case STEP_RECV:
+		return do_recv(r, (uint32_t)s->arg);
+	case STEP_SHUT:
+		return r->b->ops->shutdown(r->b->self, r->sock, s->arg);
+	case STEP_CLOSE:
+		return do_close(r);
+	case STEP_LINGER0:
+		return do_option(r, SOL_SOCKET, SO_LINGER, &reset,
+				 sizeof(reset));
+	case STEP_NODELAY:
+		return do_option(r, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	case STEP_ERROR:
+		return do_error(r);
+	default:
+		return -ENOSYS;
+	}
+}
+
+/* --- segments --- */
+
+/* Whether a stack takes the segment, as far as the peer can tell: not when it comes from
+ * far away, or acknowledges what was never sent. */
+static bool is_taken(const struct run *r, const struct seg_step *s,
+		     const struct tcp_seg *seg)
+{
+	if (seg->flags & TCP_RST || s->is_ts_old)
+		return false;
+	if (seg->flags & TCP_SYN)
+		return seg->seq.v == PEER_ISS;
+	return seg->flags & TCP_ACK && r->has_irs && s->seq >= 0 &&
+	       s->seq < 20000 && seq_lt((seq32){ r->irs }, seg->ack) &&
+	       seq_le(seg->ack, (seq32){ r->snd_nxt });
+}
+
+static enum ack_fold fold_of(const struct run *r, const struct seg_step *s,
+			     const struct tcp_seg *seg)
+{
+	seq32 end = seq_add(seg->seq, seg_span(seg));
+	bool is_partly_old =
+	    s->seq < 0 && s->seq > -20000 && seq_lt((seq32){ r->nxt }, end);
+
+	if (is_partly_old && seg->flags & TCP_ACK && !(seg->flags & TCP_SYN))
+		return FOLD_ALL;
+	if (!is_taken(r, s, seg) || s->seq || seg->flags & (TCP_SYN | TCP_URG))
+		return r->has_fin && is_taken(r, s, seg) ? FOLD_DELAYED
+							 : FOLD_NONE;
+	if (r->ooo_high != r->nxt && !(seg->flags & TCP_FIN))
+		return FOLD_NONE;
+	return seg_span(seg) ? FOLD_ALL : FOLD_DELAYED;
+}
+
+/* A segment of the peer's, with the numbers that it has come to. */
+static struct tcp_seg seg_build(struct run *r, const struct seg_step *s)
+{
+	/* The first SYN says where the numbers begin. */
+	bool is_first = s->flags & TCP_SYN && r->nxt == PEER_ISS;
+	uint32_t seq = r->nxt + (is_first ? 0 : (uint32_t)s->seq);
+	struct tcp_seg seg = {
+		.sport = r->rport,
+		.dport = r->lport,
+		.seq = { seq },
+		.flags = s->flags,
+		.wnd = (uint16_t)s->wnd,
+		.len = s->len,
+		.mss = s->mss,
+		.wscale = s->wscale,
+		.is_sack_ok = s->is_sack_ok,
+		.has_ts = s->has_ts,
+		.tsval = s->is_ts_old ? TS_FIRST - 1000 : r->tsval,
+		.tsecr = s->flags & TCP_ACK ? r->ts_echo : 0,
+		.n_sacks = s->n_sacks,
+	};
+
+	if (s->flags & TCP_ACK)
+		seg.ack.v = r->snd_nxt + (uint32_t)s->ack;
+	for (unsigned i = 0; i < s->n_sacks; i++) {
+		seg.sacks[i].from.v = r->snd_una + (uint32_t)s->sacks[i].from;
+		seg.sacks[i].to.v = r->snd_una + (uint32_t)s->sacks[i].to;
+	}
+	/* Whether what is refused moves the time to be echoed is nobody's concern. */
+	if (!s->is_ts_old && is_taken(r, s, &seg))
+		seg.tsval = r->tsval += 10;
+	return seg;
+}
+
+/* What the peer has now said. */
+static void seg_account(struct run *r, const struct seg_step *s,
+			const struct tcp_seg *seg)
+{
+	uint32_t span = seg->flags & TCP_SYN ? 1 : seg_span(seg);
+	seq32 end = seq_add(seg->seq, span), nxt = { r->nxt };
+
+	if (seg->flags & TCP_ACK && seq_lt((seq32){ r->snd_una }, seg->ack) &&
+	    seq_le(seg->ack, (seq32){ r->snd_nxt }))
+		r->snd_una = seg->ack.v;
+	r->is_over |= seg->flags & TCP_RST;
+	if (!is_taken(r, s, seg))
+		return;
+	r->has_fin |= seg->flags & TCP_FIN;
+	if (seq_le(seg->seq, nxt))
+		r->nxt = seq_max(nxt, end).v;
+	r->ooo_high = seq_max((seq32){ r->ooo_high }, end).v;
+	/* What lies behind a FIN is nothing. */
+	if (!s->seq && seg->flags & TCP_FIN)
+		r->ooo_high = r->nxt;
+}
+
+static void do_seg(struct run *r, const struct seg_step *s)
+{
+	static uint8_t p[IPV4_HEAD + TCP_HEAD_MAX + DATA_MAX];
+	struct tcp_seg seg = seg_build(r, s);
+	struct ip_addr src = ip_addr_v4(r->raddr), dst = ip_addr_v4(LOCAL_V4);
+	uint8_t *tcp = p + IPV4_HEAD;
+	uint32_t head = tcp_head_build(tcp, &seg);
+	struct cksum sum =
+	    ip_pseudo_sum(&src, &dst, IP_PROTO_TCP, head + seg.len);
+
+	ip_build(p, &src, &dst, IP_PROTO_TCP, 0, head + seg.len);
+	/* The first byte has the number behind the peer's first SYN. */
+	for (uint32_t i = 0; i < seg.len; i++)
+		tcp[head + i] = stream_at(seg.seq.v + i - PEER_ISS - 1 +
+					  !!(seg.flags & TCP_SYN));
+	cksum_add(&sum, tcp, head + seg.len);
+	store_be16(tcp + 16, cksum_end(&sum));
+	r->fold = fold_of(r, s, &seg);
+	seg_account(r, s, &seg);
+	int err = r->b->ops->inject(r->b->self, p, IPV4_HEAD + head + seg.len);
+	if (err)
+		snprintf(r->call, sizeof(r->call), "inject=%d", err);
+}
+
+void run_do(struct run *r)
+{
+	const struct step *s = &r->q->steps[r->at];
+
+	r->call[0] = '\0';
+	r->n_packets = 0;
+	r->fold = FOLD_ALL;
+	r->ack_before = r->stack_ack;
+	if (s->kind == STEP_SEG) {
+		do_seg(r, &s->seg);
+	} else if (s->kind != STEP_PAUSE) {
+		int v = do_call(r, s);
+
+		if (v < 0)
+			snprintf(r->call, sizeof(r->call), "%s",
+				 strerrorname_np(-v));
+		else
+			snprintf(r->call, sizeof(r->call), "%d", v);
+	}
+}
+
+/* --- what is seen --- */
+
+void run_packet(struct run *r, const uint8_t *p, uint32_t len)
+{
+	struct ip_packet ip;
+	struct tcp_seg seg;
+
+	if (ip_parse(p, len, &ip) || ip.protocol != IP_PROTO_TCP ||
+	    tcp_head_parse(p + ip.l4_off, ip.l4_len, &seg) ||
+	    seg.dport != r->rport || r->n_packets == RUN_PACKETS)
+		return;
+	if (seg.flags & TCP_SYN && !(seg.flags & TCP_RST) &&
+	    (!r->has_irs || seg.seq.v != r->irs)) {
+		r->irs = r->snd_una = r->snd_nxt = seg.seq.v;
+		r->has_irs = true;
+	}
+	bool is_again = r->has_irs && seg_span(&seg) &&
+			!(seg.flags & (TCP_SYN | TCP_RST)) &&
+			seq_lt(seg.seq, (seq32){ r->snd_nxt });
+	r->is_over |= seg.flags & TCP_RST;
+	if (!(seg.flags & TCP_RST)) {
+		seq32 end = seq_add(seg.seq, seg_span(&seg));
+
+		r->snd_nxt = seq_max((seq32){ r->snd_nxt }, end).v;
+		r->stack_wnd = seg.wnd;
+		if (seg.flags & TCP_ACK)
+			r->stack_ack = seg.ack.v;
+		if (seg.has_ts)
+			r->ts_echo = seg.tsval;
+	}
+	r->is_again[r->n_packets] = is_again;
+	r->packets[r->n_packets++] = seg;
+}
+
+struct text {
+	char *at;
+	size_t left;
+};
+
+static PRINTF(2, 3) void say(struct text *t, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	int n = vsnprintf(t->at, t->left, fmt, ap);
+	va_end(ap);
+	size_t used = MIN((size_t)n, t->left - 1);
+	t->at += used;
+	t->left -= used;
+}
+
+/* Whether a block tells of a duplicate: RFC 2883. */
+static bool is_dsack(const struct tcp_seg *seg, unsigned i)
+{
+	return seq_le(seg->sacks[i].to, seg->ack);
+}
+
+/* An ACK of what has come, and nothing else. */
+static bool is_plain_ack(const struct run *r, const struct tcp_seg *seg)
+{
+	bool has_sacks =
+	    seg->n_sacks > 1 ||
+	    (seg->n_sacks && (r->fold == FOLD_NONE || !is_dsack(seg, 0)));
+
+	return seg->flags == TCP_ACK && !seg->len && !has_sacks &&
+	       seg->seq.v == r->snd_nxt;
+}
+
+static void say_options(struct text *t, const struct run *r,
+			const struct tcp_seg *seg)
+{
+	if (seg->mss)
+		say(t, " mss %u", seg->mss);
+	if (seg->is_sack_ok)
+		say(t, " sackOK");
+	/* Which time is echoed follows from when ACKs were sent. */
+	if (seg->has_ts && seg->flags & TCP_ACK &&
+	    (seg->tsecr < TS_FIRST || seg->tsecr > r->tsval))
+		say(t, " ecr %d", (int)(seg->tsecr - TS_FIRST));
+	else if (seg->has_ts)
+		say(t, " ts");
+	if (seg->wscale != TCP_NO_WSCALE)
+		say(t, " wscale");
+	/* A duplicate is told of with the next ACK, whenever that is. */
+	for (unsigned i = 0; i < seg->n_sacks; i++)
+		if (r->fold == FOLD_NONE || !is_dsack(seg, i))
+			say(t, " sack %d:%d",
+			    (int)(seg->sacks[i].from.v - PEER_ISS),
+			    (int)(seg->sacks[i].to.v - PEER_ISS));
+}
+
+static void say_packet(struct text *t, const struct run *r,
+		       const struct tcp_seg *seg)
+{
+	uint32_t ack = seg->ack.v - PEER_ISS, seq = seg->seq.v - r->irs;
+	char flags[9];
+	bool is_last = seq == r->n_sent + 1 - seg->len;
+
+	/* Within what a program has written a stack pushes as it likes: RFC 9293
+	 * section 3.9.1. */
+	flags_print(flags, is_last ? seg->flags : seg->flags & ~TCP_PSH);
+	if (seg->flags & TCP_RST && !seg->seq.v)
+		say(t, " <%s zero", flags);
+	else
+		say(t, " <%s %d", flags, (int)seq);
+	if (seg->len)
+		say(t, ":%d", (int)(seq + seg->len));
+	if (seg->flags & TCP_ACK)
+		say(t, " ack %d", (int)ack);
+	if (!seg->wnd && !(seg->flags & TCP_RST) && !r->has_fin)
+		say(t, " win 0");
+	say_options(t, r, seg);
+	say(t, ">");
+}
+
+static void say_again(struct text *t, struct run *r, const struct tcp_seg *seg)
+{
+	say(t, " <again %d>", (int)(seg->seq.v - r->irs));
+	r->has_again = true;
+}
+
+static void say_packets(struct text *t, struct run *r)
+{
+	const struct step *s = &r->q->steps[r->at];
+	const struct tcp_seg *last = NULL;
+
+	for (uint32_t i = 0; i < r->n_packets; i++) {
+		const struct tcp_seg *seg = &r->packets[i];
+
+		if (is_plain_ack(r, seg)) {
+			if (r->fold == FOLD_ALL ||
+			    (r->fold == FOLD_DELAYED &&
+			     seg->ack.v != r->ack_before) ||
+			    (last && seq_eq(last->ack, seg->ack)))
+				continue;
+			last = seg;
+		}
+		/* How much is sent again at once is the sender's choice. */
+		if (r->is_again[i])
+			say_again(t, r, seg);
+		else
+			say_packet(t, r, seg);
+	}
+	if (s->kind == STEP_PAUSE && s->arg >= LONG_PAUSE_MS && r->has_irs &&
+	    !r->is_over)
+		say(t, " acked %d%s", (int)(r->stack_ack - PEER_ISS),
+		    r->stack_wnd || r->has_fin ? "" : " win 0");
+}
+
+static void say_poll(struct text *t, struct run *r)
+{
+	const struct backend_ops *o = r->b->ops;
+
+	if (r->listener >= 0)
+		say(t, " listener=%#x",
+		    (unsigned)o->poll(r->b->self, r->listener, POLL_ALL));
+	if (r->sock < 0)
+		return;
+	int n = 0, err = o->ioctl(r->b->self, r->sock, FIONREAD, &n);
+
+	say(t, " poll=%#x readable=%d",
+	    (unsigned)o->poll(r->b->self, r->sock, POLL_ALL), err ? err : n);
+}
+
+/* The step is over. */
+void run_said(struct run *r)
+{
+	struct text t = { r->said[r->at], SAID_MAX };
+
+	r->tags[r->at] = (r->has_again ? TAG_AGAIN : 0u) |
+			 (r->has_fin ? TAG_FIN : 0u) |
+			 (r->is_closed ? TAG_CLOSED : 0u);
+	say(&t, "%s", r->call);
+	say_packets(&t, r);
+	say_poll(&t, r);
+	r->at++;
+}
+
+/* Nothing of it shall stay in the back end: the peer resets what is left. */
+void run_end(struct run *r)
+{
+	struct seg_step reset = { .flags = TCP_RST, .wscale = TCP_NO_WSCALE };
+
+	if (r->has_irs) {
+		r->nxt = r->stack_ack ? r->stack_ack : r->nxt;
+		do_seg(r, &reset);
+	}
+	if (r->sock >= 0)
+		r->b->ops->close(r->b->self, r->sock);
+	if (r->listener >= 0)
+		r->b->ops->close(r->b->self, r->listener);
+	r->sock = r->listener = -1;
+}
