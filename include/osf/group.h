@@ -60,6 +60,31 @@ int osf_group_arm(xlio_poll_group_t group);
  */
 int osf_group_wait(xlio_poll_group_t group, int timeout_ms);
 
+/**
+ * osf_mem_alloc() - memory that is sent without a copy to peers on this host
+ * @size: bytes
+ *
+ * What is sent from it with xlio_socket_send() over shared memory, to a peer that uses
+ * poll groups too, is read there where it lies, as far as it covers whole pages of
+ * 4096 bytes.  As ever, it must stay as it is until the operation has completed, which
+ * here means: until the peer has returned its buffers.  Memory of the program's own,
+ * registered by ibv_reg_mr() on xlio_socket_get_pd(), is the same if it is part of a
+ * shared mapping of a memfd; that is sealed against shrinking then.
+ *
+ * Peers can read all of the memory of this allocator.  After fork() parent and child
+ * share its contents, as of any shared mapping; the child's own allocations are not
+ * among it.
+ *
+ * Return: memory aligned to 64 bytes, or to 4096 if it is larger than 2048; NULL: there
+ * is none.
+ * Owns: the caller, until osf_mem_free().
+ * Context: any thread, callbacks included.
+ */
+void *osf_mem_alloc(size_t size);
+
+/* Return what osf_mem_alloc() gave; NULL is fine.  Context: any thread. */
+void osf_mem_free(void *p);
+
 /* The functions, as osf_xlio_api_get() gives them.  Grows at its end only. */
 struct osf_xlio_api {
 	uint32_t size; /* in: what the caller has room for; out: what is set */
@@ -73,11 +98,14 @@ struct osf_xlio_api {
 	int (*group_fd)(xlio_poll_group_t group);
 	int (*group_arm)(xlio_poll_group_t group);
 	int (*group_wait)(xlio_poll_group_t group, int timeout_ms);
+	void *(*mem_alloc)(size_t size);
+	void (*mem_free)(void *p);
 };
 
 enum {
 	OSF_XLIO_API_UPDATE = 1 << 0, /* xlio_poll_group_update */
 	OSF_XLIO_API_WAIT = 1 << 1,   /* group_poll to group_wait */
+	OSF_XLIO_API_MEM = 1 << 2,    /* mem_alloc, mem_free */
 };
 
 /* getsockopt(-2, SOL_SOCKET, OSF_SO_XLIO_API, &api, &len) is the same call, for

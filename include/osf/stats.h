@@ -22,15 +22,17 @@
  * header.n_socks have never been used.  All integers are in host order.
  *
  * Readers: accept any version whose major half equals OSF_STATS_VERSION's; use
- * header_size and sock_size to step, never sizeof.
+ * header_size and sock_size to step, never sizeof.  What is shorter than this
+ * header says is older, and lacks the members at the end: they are 0.
  */
 #ifndef OSF_STATS_H
 #define OSF_STATS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define OSF_STATS_MAGIC 0x7461747366736f1aull
-#define OSF_STATS_VERSION 0x00010000u /* major in the upper half */
+#define OSF_STATS_VERSION 0x00010001u /* major in the upper half */
 #define OSF_STATS_MEMFD "osf-stats"
 
 enum osf_reason {
@@ -63,6 +65,8 @@ struct osf_stats_totals {
 	uint64_t rx_ops, tx_ops;               /* of closed sockets only */
 	uint64_t n_spins, n_sleeps, n_wakes;   /* of closed sockets only */
 	uint64_t n_reason[64]; /* closed sockets by their last osf_reason */
+	/* since 1.1 */
+	uint64_t tx_bytes_ref; /* of tx_bytes_shm, by reference; closed only */
 };
 
 struct osf_stats_header {
@@ -98,6 +102,13 @@ struct osf_stats_sock {
 	uint64_t n_spins;        /* waits that spinning ended */
 	uint64_t n_sleeps;       /* waits that went to sleep in the kernel */
 	uint64_t n_wakes;        /* doorbells rung for the peer */
+	/* since 1.1 */
+	uint64_t tx_bytes_ref; /* of tx_bytes_shm, by reference: not copied */
 };
+
+/* What version 1.0 had. */
+#define OSF_STATS_HEADER_MIN                                                   \
+	offsetof(struct osf_stats_header, totals.tx_bytes_ref)
+#define OSF_STATS_SOCK_MIN offsetof(struct osf_stats_sock, tx_bytes_ref)
 
 #endif

@@ -39,7 +39,7 @@ void gate_open(void)
 	lock_put(&lock);
 }
 
-static void (*on_child[4])(void);
+static void (*on_child[8])(void);
 
 void gate_on_child(void (*fn)(void))
 {

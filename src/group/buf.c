@@ -6,22 +6,23 @@
 
 #include "base/lock.h"
 #include "group/buf.h"
+#include "shm/region.h"
 #include "shm/segment.h"
 
-#define REGION_BYTES (1024u * 1024)
+#define BLOCK_BYTES (1024u * 1024)
 #define POOL_CHUNKS 32u /* free ones that a pool keeps: 4 MB */
 #define POOL_BUFS 4096u
 #define BUFS_MAX (1u << 24) /* held at once, of all groups: 1 GB of addresses */
 #define BUFS_A_REFILL 64u
 
-struct region {
-	struct region *next;
+struct block {
+	struct block *next;
 	void *mem;
 };
 
 static struct lock lock;
 static struct buf_memory memory;
-static struct region *regions;
+static struct block *blocks;
 static struct chunk *free_chunks;
 static struct rxbuf *bufs, *free_bufs;
 static uint32_t n_bufs; /* ever used */
@@ -36,45 +37,45 @@ void buf_told(void *addr, size_t len)
 		memory.memory_cb(addr, len, 0);
 }
 
-static void *region_alloc(void)
+static void *block_alloc(void)
 {
 	if (memory.alloc)
-		return memory.alloc(REGION_BYTES);
-	void *map = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE,
+		return memory.alloc(BLOCK_BYTES);
+	void *map = mmap(NULL, BLOCK_BYTES, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return map == MAP_FAILED ? NULL : map;
 }
 
-static void region_free(void *mem)
+static void block_free(void *mem)
 {
 	if (memory.free)
 		memory.free(mem);
 	else
-		munmap(mem, REGION_BYTES);
+		munmap(mem, BLOCK_BYTES);
 }
 
 /* Caller holds the lock. */
-static bool region_add(void)
+static bool block_add(void)
 {
-	struct region *r = malloc(sizeof(*r));
-	uint8_t *mem = r ? region_alloc() : NULL;
+	struct block *r = malloc(sizeof(*r));
+	uint8_t *mem = r ? block_alloc() : NULL;
 
 	if (!mem) {
 		free(r);
 		return false;
 	}
-	*r = (struct region){ .next = regions, .mem = mem };
-	regions = r;
+	*r = (struct block){ .next = blocks, .mem = mem };
+	blocks = r;
 	/* An allocator may align as it likes. */
 	uint8_t *at = (uint8_t *)(((uintptr_t)mem + PIECE_ALIGN - 1) &
 				  ~(uintptr_t)(PIECE_ALIGN - 1));
-	for (; at + CHUNK_BYTES <= mem + REGION_BYTES; at += CHUNK_BYTES) {
+	for (; at + CHUNK_BYTES <= mem + BLOCK_BYTES; at += CHUNK_BYTES) {
 		struct chunk *c = (struct chunk *)(void *)at;
 
 		c->next = free_chunks;
 		free_chunks = c;
 	}
-	buf_told(mem, REGION_BYTES);
+	buf_told(mem, BLOCK_BYTES);
 	return true;
 }
 
@@ -87,7 +88,7 @@ static struct chunk *chunk_new(struct pool *p)
 		p->n_free_chunks--;
 	} else {
 		GUARD(&lock);
-		if (!free_chunks && !region_add())
+		if (!free_chunks && !block_add())
 			return NULL;
 		c = free_chunks;
 		free_chunks = c->next;
@@ -223,6 +224,10 @@ void rxmap_put(struct rxmap *m)
 {
 	if (!m || fetch_sub(&m->n_refs, 1) != 1)
 		return;
+	/* Nothing is held any more: the peer may still be waiting for that. */
+	if (m->refs)
+		store_rel(m->refs->done_pub, m->refs->n);
+	shm_refs_free(m->refs);
 	seg_unmap(m->seg, m->ring_size);
 	free(m);
 }
@@ -252,12 +257,12 @@ void buf_fini(void)
 		memset(bufs, 0, n_bufs * sizeof(*bufs));
 	n_bufs = 0;
 	free_bufs = NULL;
-	for (struct region *r = regions, *next; r; r = next) {
+	for (struct block *r = blocks, *next; r; r = next) {
 		next = r->next;
-		region_free(r->mem);
+		block_free(r->mem);
 		free(r);
 	}
-	regions = NULL;
+	blocks = NULL;
 	free_chunks = NULL;
 	memory = (struct buf_memory){ 0 };
 }
@@ -266,7 +271,7 @@ void buf_after_fork(void)
 {
 	lock = (struct lock){ 0 };
 	/* What the child still reads stays; it makes new ones. */
-	regions = NULL;
+	blocks = NULL;
 	free_chunks = NULL;
 	free_bufs = NULL;
 	bufs = NULL;

@@ -3,11 +3,11 @@
  * group/buf.h - memory of a group: for received data, for copies of data to send,
  * and the descriptors of received data that the application holds
  *
- *     allocator -> regions of 1 MB -> chunks of 128 KB -> pieces
+ *     allocator -> blocks of 1 MB -> chunks of 128 KB -> pieces
  *                                        counted by the pieces in use
  *
  * A chunk is filled from front to back by one group and goes back to the free ones
- * when its last piece is returned, in whatever order, by whatever thread.  Regions
+ * when its last piece is returned, in whatever order, by whatever thread.  Blocks
  * stay until buf_fini().  The allocator is the application's if it gave one;
  * otherwise mmap().
  *
@@ -44,14 +44,16 @@ enum rxbuf_state {
 	RXBUF_ORPHAN, /* the application's, and the socket has gone */
 };
 
-/* A mapping of a segment that must stay while parts of it are held. */
+/* The mappings of a connection that must stay while parts of them are held. */
 struct rxmap {
 	void *seg;
 	uint32_t ring_size;
-	uint32_t n_refs; /* orphans, and the socket */
+	uint32_t n_refs;        /* orphans, and the socket */
+	struct ring_refs *refs; /* what is mapped of the peer; or NULL */
 };
 
 struct gsock;
+struct ring_refs;
 
 struct rxbuf {
 	struct xlio_buf pub;
@@ -61,7 +63,8 @@ struct rxbuf {
 	struct chunk *chunk; /* NULL: it lies in a ring */
 	struct rxmap *map;
 	struct gsock *sock; /* type-stable */
-	uint64_t reserved[2];
+	uint32_t n_refs;    /* references before it, when in a ring */
+	uint32_t reserved[3];
 };
 static_assert(sizeof(struct rxbuf) == 64, "a cache line each");
 

@@ -46,6 +46,7 @@ static void ops_are_over(struct gsock *s)
 	s->out = NULL;
 	s->limit = s->sent = s->acked = s->queued;
 	s->tcp_end = 0;
+	refs_end(s);
 }
 
 bool gsock_fail(struct group *g, struct gsock *s, int err)
@@ -82,14 +83,19 @@ static void close_sock(struct gsock *s)
 		if (s->state == GSOCK_CONNECTED && !is_to_reset(s))
 			gsock_rx_discard(s);
 		held_orphan(s);
+		refs_free(s);
 		ops_closed(s->sk);
 		if (s->sk->seg)
 			seg = shm_close_keep(s->sk, s->fd);
 		shm_offer_close(s->sk);
-		if (s->map)
+		if (s->map) {
+			if (s->sk->rx.refs)
+				ring_publish_refs(&s->sk->rx);
 			rxmap_put(s->map);
-		else if (seg)
+		} else if (seg) {
 			seg_unmap(seg, s->sk->rx.size);
+		}
+		s->sk->rx.refs = NULL;
 		s->map = NULL;
 		sock_free(s->sk);
 		s->sk = NULL;
@@ -142,9 +148,13 @@ bool gsock_close_step(struct group *g, struct gsock *s)
 			if (s->is_shm)
 				work_add(s); /* its tail is all that tells */
 			return false;
-		} else if (s->n_comps) {
+		} else if (s->n_comps || refs_are_out(s)) {
 			gsock_acks(g, s);
-			if (s->n_comps)
+			if (refs_hold_up_end(s)) {
+				work_add(s);
+				return false;
+			}
+			if (s->n_comps && !refs_are_out(s))
 				return false; /* turn_acks() goes on */
 		}
 	}

@@ -35,7 +35,11 @@ struct txop {
 	uint64_t end;       /* of the stream, with it */
 	uintptr_t userdata; /* 0: no completion */
 	struct chunk
-	    *copy; /* that holds the data; NULL: the application does */
+	    *copy;       /* that holds the data; NULL: the application does */
+	uint32_t key;    /* of registered memory; 0: none */
+	uint32_t n_refs; /* the socket's, with the last of this one */
+	uint8_t may_ref; /* it lies where a peer may read it */
+	uint8_t has_refs;
 };
 
 struct gsock {
@@ -75,6 +79,7 @@ struct gsock {
 	uint64_t sent;    /* out up to here */
 	uint64_t acked;   /* acknowledged up to here */
 	uint64_t tcp_end; /* the last byte that went by TCP, while it matters */
+	struct txrefs *refs; /* once something was sent by reference */
 	/* of the last group, for a socket that is destroyed without one */
 	xlio_socket_event_cb_t event_cb;
 	xlio_socket_comp_cb_t comp_cb;
@@ -101,6 +106,7 @@ struct group {
 	struct list all, work, acks, dirty;
 	uint32_t n_connecting; /* with a deadline */
 	/* this turn */
+	uint32_t has_returns; /* buffers came back elsewhere */
 	bool in_turn;
 	bool is_armed;
 	struct gsock *current; /* whose callback runs */
@@ -156,6 +162,7 @@ void gsock_rx_discard(struct gsock *s);
 void held_release(struct gsock *s);
 void held_orphan(struct gsock *s);
 bool gsock_publish(struct gsock *s); /* ring space to the peer */
+void group_take_returns(struct group *g);
 
 /* tx.c: what has been flushed goes out as far as there is room; 0 or -errno */
 int gsock_push(struct group *g, struct gsock *s);
@@ -164,6 +171,25 @@ bool gsock_complete(struct group *g, struct gsock *s);
 void txq_drop(struct gsock *s); /* forget, without completions */
 void txops_fini(struct group *g);
 void txops_after_fork(void);
+
+/*
+ * ref.c: sending by reference.
+ */
+
+#define REF_MIN 4096u /* bytes; fewer are copied */
+
+/* Of @len bytes at @data, those that are to be copied before whole pages begin; all of
+ * them if there is too little of those. */
+size_t ref_lead(const uint8_t *data, size_t len);
+/* From @done on, where a page begins: the bytes that went, 0 send a copy, -ECONNRESET. */
+ssize_t gsock_put_ref(struct gsock *s, const struct txop *op, size_t done);
+uint32_t refs_sent(const struct gsock *s);
+int refs_look(struct gsock *s);           /* 0, -ECONNRESET */
+bool refs_are_out(const struct gsock *s); /* as of the last look */
+bool ref_is_done(const struct gsock *s, uint32_t n_sent);
+bool refs_hold_up_end(struct gsock *s);
+void refs_end(struct gsock *s); /* the memory is the application's again */
+void refs_free(struct gsock *s);
 
 static inline bool gsock_may_receive(const struct gsock *s)
 {

@@ -143,9 +143,20 @@ static inline bool is_in_place(const struct gsock *s)
 	       held_span(s) < HELD_MAX;
 }
 
+static inline void set_hold(struct ring_rx *rx, const struct rxbuf *b)
+{
+	rx->hold = b ? b->ring_off : RING_NO_HOLD;
+	if (b && rx->refs)
+		rx->refs->held = b->n_refs;
+}
+
 static void hold(struct gsock *s, struct rxbuf *b, uint32_t off)
 {
+	struct ring_rx *rx = &s->sk->rx;
+
 	b->ring_off = off;
+	/* It was counted already, if it is one. */
+	b->n_refs = rx->refs ? rx->refs->n - rx->is_ref : 0;
 	b->chunk = NULL;
 	b->map = s->map;
 	b->sock = s;
@@ -156,7 +167,7 @@ static void hold(struct gsock *s, struct rxbuf *b, uint32_t off)
 	else
 		s->held_first = b;
 	if (!s->held_last)
-		s->sk->rx.hold = off;
+		set_hold(rx, b);
 	s->held_last = b;
 }
 
@@ -174,7 +185,7 @@ void held_release(struct gsock *s)
 	s->held_first = b;
 	if (!b)
 		s->held_last = NULL;
-	s->sk->rx.hold = b ? b->ring_off : RING_NO_HOLD;
+	set_hold(&s->sk->rx, b);
 }
 
 /* The socket goes: what is held keeps the segment. */
@@ -285,6 +296,27 @@ void gsock_rx_discard(struct gsock *s)
 	gsock_settle(s);
 }
 
+/* Not to the group that serves the socket: it is to look, in its next turn. */
+static COLD void returned_elsewhere(struct gsock *s)
+{
+	struct group *owner = load_rlx(&s->group);
+
+	if (owner) /* type-stable: a look for nothing at worst */
+		store_rlx(&owner->has_returns, 1u);
+}
+
+void group_take_returns(struct group *g)
+{
+	store_rlx(&g->has_returns, 0u);
+	fence_full(); /* what is returned after this says so again */
+	for (struct list *l = g->all.next; l != &g->all; l = l->next) {
+		struct gsock *s = container_of(l, struct gsock, all);
+
+		if (s->is_shm && s->held_first)
+			gsock_publish(s);
+	}
+}
+
 int group_buf_free(struct group *g, struct xlio_buf *pub)
 {
 	struct rxbuf *b = rxbuf_of(pub);
@@ -305,10 +337,13 @@ int group_buf_free(struct group *g, struct xlio_buf *pub)
 		if (likely(g && load_rlx(&s->group) == g)) {
 			if (b == s->held_first)
 				held_release(s);
-			if (s->sk && held_span(s) == 0 &&
-			    s->sk->rx.off - s->sk->rx.published >=
-				PUBLISH_BYTES)
+			if (s->sk &&
+			    (unlikely(ring_rx_owes_refs(&s->sk->rx)) ||
+			     (held_span(s) == 0 &&
+			      ring_rx_owed(&s->sk->rx) >= PUBLISH_BYTES)))
 				gsock_publish(s);
+		} else {
+			returned_elsewhere(s);
 		}
 		return 0;
 	}

@@ -20,6 +20,7 @@
 #include "group/handle.h"
 #include "ops/ops.h"
 #include "shm/inbox.h"
+#include "shm/region.h"
 #include "shm/shm.h"
 
 #define KERNEL_EVENTS 64
@@ -173,6 +174,8 @@ static void became_shm(struct group *g, struct gsock *s)
 			*s->map = (struct rxmap){ .seg = sk->seg,
 						  .ring_size = sk->rx.size,
 						  .n_refs = 1 };
+		if (s->map && shm_take_refs(sk))
+			s->map->refs = sk->rx.refs;
 		if (s->map && !buf_is_external()) {
 			buf_told(sk->rx.base, sk->rx.size);
 			fetch_or(&shm_me(sk)->flags, SEG_LENDS);
@@ -456,6 +459,8 @@ HOT int group_turn(struct group *g)
 	g->in_turn = true;
 	if (unlikely(g->is_armed))
 		disarm(g);
+	if (unlikely(load_rlx(&g->has_returns)))
+		group_take_returns(g);
 	g->n_events = 0;
 	g->turn++;
 	turn_hot(g);

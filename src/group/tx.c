@@ -10,8 +10,8 @@
  * queued as far as it did not; bytes are copied once, by the kernel or into the ring.
  *
  * Acknowledged is, by TCP: what the peer's kernel has acknowledged (SIOCOUTQ); in a
- * ring: what lies in it, for it is the peer's receive buffer.  Completions are
- * called back in turns only.
+ * ring: what lies in it, for it is the peer's receive buffer; by reference (ref.c):
+ * what the peer needs no longer.  Completions are called back in turns only.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -22,6 +22,7 @@
 
 #include "base/libc.h"
 #include "group/gsock.h"
+#include "group/memory.h"
 #include "inet/inet.h"
 #include "ops/ops.h"
 #include "shm/inbox.h"
@@ -77,6 +78,7 @@ static inline struct txop *op_take(struct group *g)
 	op->next = NULL;
 	op->copy = NULL;
 	op->userdata = 0;
+	op->may_ref = op->has_refs = 0;
 	return op;
 }
 
@@ -197,18 +199,25 @@ static void advance(struct gsock *s, size_t n)
 	s->out_done += n;
 }
 
-static size_t gather(const struct gsock *s, struct iovec *iov, size_t *len)
+/* What is next to be copied, up to what may go by reference (@refs). */
+static size_t gather(const struct gsock *s, bool refs, struct iovec *iov,
+		     size_t *len)
 {
 	size_t n = 0, skip = s->out_done;
 
 	*len = 0;
 	for (struct txop *op = s->out;
 	     op && op->end <= s->limit && n < VECTORS_MAX; op = op->next) {
-		if (op->len > skip) {
-			iov[n++] = (struct iovec){ (void *)(op->data + skip),
-						   op->len - skip };
-			*len += op->len - skip;
+		const uint8_t *data = op->data + skip;
+		size_t left = op->len - skip;
+		size_t lead = refs && op->may_ref ? ref_lead(data, left) : left;
+
+		if (lead) {
+			iov[n++] = (struct iovec){ (void *)data, lead };
+			*len += lead;
 		}
+		if (lead < left)
+			break;
 		skip = 0;
 	}
 	return n;
@@ -232,26 +241,59 @@ static void await_acks(struct group *g, struct gsock *s)
 	reap(g, s);
 	if (!s->n_comps)
 		return;
-	if (s->is_shm && !s->tcp_end)
+	if (s->is_shm && !s->tcp_end && !refs_are_out(s))
 		work_add(s);
 	else if (list_is_empty(&s->acks))
 		list_add_tail(&g->acks, &s->acks);
 }
 
+/* By reference, as far as that goes: 1 all that may, 0 the rest has to be copied,
+ * -ECONNRESET. */
+static int push_refs(struct gsock *s)
+{
+	while (s->out && s->out->end <= s->limit && s->out->may_ref &&
+	       s->out_done < s->out->len) {
+		struct txop *op = s->out;
+
+		if (ref_lead(op->data + s->out_done, op->len - s->out_done))
+			return 1;
+		ssize_t r = gsock_put_ref(s, op, s->out_done);
+		if (r <= 0)
+			return (int)r;
+		op->has_refs = 1;
+		op->n_refs = refs_sent(s);
+		s->sent += (uint64_t)r;
+		advance(s, (size_t)r);
+	}
+	return 1;
+}
+
 int gsock_push(struct group *g, struct gsock *s)
 {
 	struct iovec iov[VECTORS_MAX];
-	size_t len;
+	bool refs = s->is_shm;
+	size_t len, n;
 
 	advance(s, 0); /* operations without bytes */
-	for (size_t n; (n = gather(s, iov, &len));) {
-		ssize_t r = put(s, iov, n, len);
+	for (;;) {
+		ssize_t r = 0;
 
-		if (r < 0 && r != -EAGAIN)
+		if ((n = gather(s, refs, iov, &len))) {
+			r = put(s, iov, n, len);
+			if (r < 0 && r != -EAGAIN)
+				return (int)r;
+			advance(s, r > 0 ? (size_t)r : 0);
+			if (r < (ssize_t)len)
+				break;
+		}
+		if (!refs || (r = push_refs(s)) > 0) {
+			if (!s->out || s->out->end > s->limit)
+				break;
+			continue;
+		}
+		if (r < 0)
 			return (int)r;
-		advance(s, r > 0 ? (size_t)r : 0);
-		if (r < (ssize_t)len)
-			break;
+		refs = false;
 	}
 	await_acks(g, s);
 	return 0;
@@ -309,7 +351,7 @@ static bool ops_copy(struct group *g, struct txops *l, const uint8_t *data,
 }
 
 static bool ops_make(struct group *g, struct txops *l, const struct iovec *iov,
-		     size_t n, size_t done, bool copies)
+		     size_t n, size_t done, uint32_t key, bool copies)
 {
 	for (size_t i = 0; i < n; i++) {
 		size_t skip = MIN(done, iov[i].iov_len);
@@ -327,9 +369,24 @@ static bool ops_make(struct group *g, struct txops *l, const struct iovec *iov,
 		struct txop *op = op_take(g);
 		op->data = data;
 		op->len = len;
+		op->key = key;
+		op->may_ref = len >= REF_MIN && memory_may_have(key, data);
 		ops_add(l, op);
 	}
 	return true;
+}
+
+/* Is any of it to be tried by reference? */
+static inline bool may_ref(const struct gsock *s, const struct iovec *iov,
+			   size_t n, size_t len, uint32_t key)
+{
+	if (likely(len < REF_MIN) || !s->is_shm)
+		return false;
+	for (size_t i = 0; i < n; i++)
+		if (iov[i].iov_len >= REF_MIN &&
+		    memory_may_have(key, iov[i].iov_base))
+			return true;
+	return false;
 }
 
 /* Queue @l behind what is there; @out: all of it is out already. */
@@ -442,13 +499,14 @@ HOT int gsock_send(struct gsock *s, const struct iovec *iov, size_t n,
 	if (unlikely(!ops_reserve(g, n + 1)))
 		return -ENOMEM;
 	if (flushes && !s->out && len && n <= VECTORS_MAX &&
-	    (!copies || len <= CHUNK_ROOM)) {
+	    (!copies || len <= CHUNK_ROOM) &&
+	    !(!copies && may_ref(s, iov, n, (size_t)len, attr->mkey))) {
 		done = send_now(g, s, iov, n, (size_t)len, copies);
 		if (unlikely(done < 0))
 			return (int)done;
 	}
 	if (unlikely(done < len) &&
-	    !ops_make(g, &l, iov, n, (size_t)done, copies)) {
+	    !ops_make(g, &l, iov, n, (size_t)done, attr->mkey, copies)) {
 		ops_undo(g, &l);
 		return -ENOMEM;
 	}
@@ -499,10 +557,16 @@ void group_flush(struct group *g)
  * Acknowledged.
  */
 
+static inline bool is_done(const struct gsock *s, const struct txop *op)
+{
+	return !op->userdata ||
+	       (op->end <= s->acked &&
+		(likely(!op->has_refs) || ref_is_done(s, op->n_refs)));
+}
+
 bool gsock_complete(struct group *g, struct gsock *s)
 {
-	while (s->first && s->first != s->out &&
-	       (s->first->end <= s->acked || !s->first->userdata)) {
+	while (s->first && s->first != s->out && is_done(s, s->first)) {
 		struct txop *op = s->first;
 		uintptr_t userdata = op->userdata;
 
@@ -539,6 +603,11 @@ void gsock_acks(struct group *g, struct gsock *s)
 {
 	int n = 0;
 
+	if (refs_are_out(s) && refs_look(s)) {
+		s->error = ECONNRESET;
+		work_add(s);
+		return;
+	}
 	if (!s->is_shm || s->tcp_end || !s->sk->tx_ring) {
 		if (libc.ioctl(s->fd, SIOCOUTQ, &n) < 0 || n < 0 ||
 		    (n && s->hung_up && is_dead(s)))

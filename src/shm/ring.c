@@ -196,15 +196,20 @@ uint8_t *ring_reserve(struct ring_tx *tx, uint32_t *len, uint32_t *record_off)
 	return tx->base + tx->head + ring_payload_off(got);
 }
 
-void ring_commit(struct ring_tx *tx, uint32_t record_off, uint32_t len)
+static inline void commit(struct ring_tx *tx, uint32_t record_off,
+			  uint32_t bytes, uint64_t hdr)
 {
-	uint32_t bytes = ring_record_bytes(len);
-
 	dassert(record_off == tx->head);
 	store_rlx(&tx->head, record_off + bytes);
 	tx->look = tx->look > bytes ? tx->look - bytes : 0;
 	store_rlx(ring_hdr_at(tx->base, tx->head), UINT64_C(0));
-	publish(tx, record_off, ring_hdr(RING_DATA, len));
+	publish(tx, record_off, hdr);
+}
+
+void ring_commit(struct ring_tx *tx, uint32_t record_off, uint32_t len)
+{
+	commit(tx, record_off, ring_record_bytes(len),
+	       ring_hdr(RING_DATA, len));
 }
 
 ssize_t ring_push(struct ring_tx *tx, const void *buf, uint32_t len)
@@ -230,110 +235,207 @@ int ring_push_mark(struct ring_tx *tx, enum ring_mark mark)
 	return 0;
 }
 
-/* The header at @off, checked; -EPROTO from a liar.  A mark's @len is 0. */
-static int header_at(const struct ring_rx *rx, uint32_t off, uint32_t *len)
+int ring_push_record(struct ring_tx *tx, enum ring_mark mark, uint32_t len,
+		     const void *payload, uint32_t n)
+{
+	uint32_t got = RING_ALIGN - RING_HDR, at;
+	uint8_t *to = ring_reserve(tx, &got, &at);
+
+	dassert(n <= RING_ALIGN - RING_HDR);
+	if (!to)
+		return got ? -EPROTO : 0;
+	if (got != RING_ALIGN - RING_HDR)
+		return 0;
+	memcpy(to, payload, n);
+	commit(tx, at, RING_ALIGN, ring_hdr(mark, len));
+	return 1;
+}
+
+/* A record, as its header says. */
+struct record {
+	int mark; /* enum ring_mark, or -EPROTO from a liar */
+	uint32_t len;
+	uint32_t next; /* where the one behind it is */
+};
+
+static struct record record_data(const struct ring_rx *rx, uint32_t off,
+				 uint32_t len)
+{
+	bool ok = len > 0 && len <= RING_CHUNK &&
+		  ring_record_bytes(len) <= rx->size - RING_ALIGN - off;
+
+	return (struct record){ ok ? RING_DATA : -EPROTO, len,
+				off + ring_record_bytes(len) };
+}
+
+/* Rarer ones.  A mark's length is 0. */
+static struct record record_mark(const struct ring_rx *rx, uint32_t off,
+				 uint32_t mark, uint32_t len)
+{
+	struct record r = { (int)mark, len, off + RING_ALIGN };
+	bool ok;
+
+	switch (mark) {
+	case RING_WRAP:
+		ok = off && !len;
+		r.next = 0;
+		break;
+	case RING_SKIP: /* forwards only, so that it ends */
+		ok = len > off && len <= rx->size - RING_ALIGN &&
+		     len % RING_ALIGN == 0;
+		r.next = len;
+		break;
+	case RING_REF:
+		ok = rx->refs && len && len <= RING_CHUNK &&
+		     off < rx->size - RING_ALIGN;
+		break;
+	case RING_MAP:
+		ok = rx->refs && !len && off < rx->size - RING_ALIGN;
+		break;
+	default:
+		ok = (mark == RING_FIN || mark == RING_BACK) && !len;
+	}
+	if (!ok)
+		r.mark = -EPROTO;
+	return r;
+}
+
+static struct record record_at(const struct ring_rx *rx, uint32_t off)
 {
 	uint64_t hdr = load_acq(ring_hdr_at(rx->base, off)); /* A1 */
 	uint32_t mark = (uint32_t)(hdr >> 32);
 
-	*len = (uint32_t)hdr;
 	if (likely(mark == RING_DATA))
-		return *len > 0 && *len <= RING_CHUNK &&
-			       ring_record_bytes(*len) <=
-				   rx->size - RING_ALIGN - off
-			   ? RING_DATA
-			   : -EPROTO;
+		return record_data(rx, off, (uint32_t)hdr);
 	if (!hdr)
-		return RING_NONE;
-	if (mark == RING_WRAP)
-		return off && !*len ? RING_WRAP : -EPROTO;
-	if (mark == RING_SKIP) /* forwards only, so that it ends */
-		return *len > off && *len <= rx->size - RING_ALIGN &&
-			       *len % RING_ALIGN == 0
-			   ? RING_SKIP
-			   : -EPROTO;
-	if (mark != RING_FIN && mark != RING_BACK)
-		return -EPROTO;
-	return *len ? -EPROTO : (int)mark;
+		return (struct record){ .mark = RING_NONE };
+	return record_mark(rx, off, mark, (uint32_t)hdr);
+}
+
+/* Where the referenced bytes are; NULL: the reference is a lie. */
+static const uint8_t *ref_data(const struct ring_rx *rx, uint32_t len)
+{
+	const struct ring_ref *ref =
+	    (const void *)(rx->base + rx->off + RING_HDR);
+	uint32_t i = load_rlx(&ref->region);
+	uint64_t off = load_rlx(&ref->off);
+
+	if (i >= RING_REGIONS || len > rx->refs->region[i].size ||
+	    off > rx->refs->region[i].size - len)
+		return NULL;
+	return rx->refs->region[i].base + off;
+}
+
+static COLD const uint8_t *begin_ref(struct ring_rx *rx, uint32_t len)
+{
+	const uint8_t *data = ref_data(rx, len);
+
+	if (data) {
+		rx->refs->n++;
+		rx->refs->bytes += len;
+	}
+	return data;
 }
 
 int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
 		  enum ring_mark *mark)
 {
-	uint32_t len;
-	int got = header_at(rx, rx->off, &len);
+	struct record r = record_at(rx, rx->off);
 
 	/* At most a WRAP to the start and a SKIP from there. */
-	for (int jumps = 0; got == RING_WRAP || got == RING_SKIP; jumps++) {
+	for (int jumps = 0; r.mark == RING_WRAP || r.mark == RING_SKIP;
+	     jumps++) {
 		if (jumps == 3)
 			return -EPROTO;
-		store_rlx(&rx->off, got == RING_WRAP ? 0 : len);
-		got = header_at(rx, rx->off, &len);
+		store_rlx(&rx->off, r.next);
+		r = record_at(rx, rx->off);
 	}
-	if (got < 0)
-		return got;
-	*mark = (enum ring_mark)got;
-	if (got != RING_DATA)
+	if (r.mark < 0)
+		return r.mark;
+	*mark = (enum ring_mark)r.mark;
+	if (likely(r.mark == RING_DATA))
+		rx->data = rx->base + rx->off + ring_payload_off(r.len);
+	else if (r.mark != RING_REF)
 		return 0;
-	store_rlx(&rx->len, len);
+	else if (!(rx->data = begin_ref(rx, r.len)))
+		return -EPROTO;
+	rx->is_ref = r.mark == RING_REF;
+	rx->next = r.next;
 	rx->pos = 0;
-	*data = rx->base + rx->off + ring_payload_off(len);
-	return (int32_t)len;
+	store_rlx(&rx->len, r.len);
+	*data = rx->data;
+	return (int32_t)r.len;
 }
 
-/* Call @visit's body for each ready record; the walk ends at a mark, a lie, or an
+void ring_take_map(struct ring_rx *rx, struct ring_map *map)
+{
+	/* Read once: the other side may change it meanwhile. */
+	memcpy(map, rx->base + rx->off + RING_HDR, sizeof(*map));
+	store_rlx(&rx->off, rx->off + RING_ALIGN);
+}
+
+void ring_publish_refs(struct ring_rx *rx)
+{
+	struct ring_refs *refs = rx->refs;
+
+	refs->bytes = 0;
+	store_rel(refs->done_pub, rx->hold == RING_NO_HOLD
+				      ? ring_rx_refs(rx)
+				      : refs->held); /* R3 */
+}
+
+/* Call the body for each ready record; the walk ends at a mark, a lie, or an
  * absent header.  A liar could make us walk in circles, so steps are bounded by
- * the ring's size. */
-#define FOR_EACH_READY(rx, off, len, pos, got, budget)                         \
+ * the ring's size.  @pos: what is read of it. */
+#define FOR_EACH_READY(rx, off, r, pos, budget)                                \
 	for (budget = (rx)->size / RING_ALIGN, off = (rx)->off,                \
 	    pos = (rx)->pos,                                                   \
-	    got = (rx)->len ? (len = (rx)->len, (int)RING_DATA)                \
-			    : header_at((rx), off, &len);                      \
-	     budget &&                                                         \
-	     (got == RING_DATA || got == RING_WRAP || got == RING_SKIP);       \
-	     budget--,                                                         \
-	    off = got == RING_WRAP   ? 0                                       \
-		  : got == RING_SKIP ? len                                     \
-				     : off + ring_record_bytes(len),           \
-	    pos = 0, got = header_at((rx), off, &len))
+	    r = (rx)->len                                                      \
+		    ? (struct record){ (rx)->is_ref ? RING_REF : RING_DATA,    \
+				       (rx)->len, (rx)->next }                 \
+		    : record_at((rx), off);                                    \
+	     budget && r.mark > 0 && r.mark != RING_FIN &&                     \
+	     r.mark != RING_BACK;                                              \
+	     budget--, off = r.next, pos = 0, r = record_at((rx), off))
 
 uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
 		       enum ring_mark *mark)
 {
-	uint32_t off, len, pos, budget, n = 0;
-	int got;
+	uint32_t off, pos, budget, n = 0;
+	struct record r;
 
 	*mark = RING_NONE;
-	FOR_EACH_READY(rx, off, len, pos, got, budget)
+	FOR_EACH_READY(rx, off, r, pos, budget)
 	{
-		if (got != RING_DATA)
+		if (r.mark != RING_DATA && r.mark != RING_REF)
 			continue;
-		n += len - pos;
+		n += r.len - pos;
 		if (n >= max)
 			return max;
 	}
-	if (got == RING_FIN || got == RING_BACK)
-		*mark = (enum ring_mark)got;
+	if (r.mark == RING_FIN || r.mark == RING_BACK)
+		*mark = (enum ring_mark)r.mark;
 	return n;
 }
 
 uint32_t ring_rx_copy_ahead(const struct ring_rx *rx, void *buf, uint32_t n,
 			    uint32_t skip)
 {
-	uint32_t off, len, pos, budget, copied = 0;
-	int got;
+	uint32_t off, pos, budget, copied = 0;
+	struct record r;
 
-	FOR_EACH_READY(rx, off, len, pos, got, budget)
+	dassert(!rx->refs); /* who looks ahead is offered no references */
+	FOR_EACH_READY(rx, off, r, pos, budget)
 	{
-		if (got != RING_DATA)
+		if (r.mark != RING_DATA)
 			continue;
-		uint32_t have = len - pos;
+		uint32_t have = r.len - pos;
 		uint32_t jump = MIN(skip, have);
 		uint32_t take = MIN(have - jump, n - copied);
 
 		skip -= jump;
 		memcpy((uint8_t *)buf + copied,
-		       rx->base + off + ring_payload_off(len) + pos + jump,
+		       rx->base + off + ring_payload_off(r.len) + pos + jump,
 		       take);
 		copied += take;
 		if (copied == n)

@@ -24,6 +24,13 @@
  * so an empty ring always has room for nearly its size.  And it may begin with a
  * part of its memory and take the rest when the stream proves to be one.
  *
+ * Bytes that lie in memory which the consumer has mapped need not be copied: a MAP
+ * record says where such memory is to be had, and REF records say which part of it
+ * are the next bytes.  They are spoken only to a consumer that has ring_refs, and
+ * it says how many references it is done with (R3).
+ *
+ *   R3 -> A3   the consumer is done with referenced bytes (refs.done_pub)
+ *
  * What the other side wrote is input: an offset or a length is checked against the
  * ring before use, read once, and a liar gets -EPROTO.  Nothing here blocks,
  * allocates, locks, logs or asks for the time.  Both views live in the memory of
@@ -47,8 +54,27 @@ enum ring_mark {
 	RING_BACK = 4, /* the rest of the stream is in TCP */
 	RING_SKIP =
 	    5, /* the next record is at the offset that stands as length */
+	RING_REF = 6, /* struct ring_ref: the bytes lie elsewhere */
+	RING_MAP = 7, /* struct ring_map: there, from now on */
 };
 
+/* Which part of a region of the producer's; the length is the header's. */
+struct ring_ref {
+	uint32_t region;
+	uint32_t reserved;
+	uint64_t off;
+};
+
+/* A region is a file that cannot shrink, open in the producer's process. */
+struct ring_map {
+	uint32_t region; /* the number that references will use */
+	uint32_t pid;
+	int32_t fd;
+	uint32_t reserved;
+	uint64_t dev, ino, size; /* that it must have */
+};
+
+#define RING_REGIONS 16u /* of a producer, that a consumer knows */
 #define RING_HDR 8u
 #define RING_ALIGN 64u
 #define RING_BIG 2048u          /* payloads from here start on a line */
@@ -80,6 +106,18 @@ static inline uint64_t *ring_hdr_at(uint8_t *base, uint32_t off)
 {
 	return (uint64_t *)(void *)(base + off);
 }
+
+/* The consumer's side of references. */
+struct ring_refs {
+	struct {
+		const uint8_t *base;
+		uint64_t size; /* 0: not mapped */
+	} region[RING_REGIONS];
+	uint32_t n;     /* records of references met so far, modulo 2^32 */
+	uint32_t held;  /* the same when the record at ring_rx.hold was next */
+	uint32_t bytes; /* referenced since the last publication */
+	uint32_t *done_pub;
+};
 
 /* @size: of the memory.  The producer decides how much of it is used: all, unless
  * ring_tx_window() says so; then ring_tx_grow(), any time later, says how much
@@ -120,6 +158,11 @@ ssize_t ring_push(struct ring_tx *tx, const void *buf, uint32_t len);
 uint8_t *ring_reserve(struct ring_tx *tx, uint32_t *len, uint32_t *record_off);
 void ring_commit(struct ring_tx *tx, uint32_t record_off, uint32_t len);
 
+/* Append a record of @mark that says @len and has @n <= 56 bytes of its own: 1, 0 no
+ * room, -EPROTO. */
+int ring_push_record(struct ring_tx *tx, enum ring_mark mark, uint32_t len,
+		     const void *payload, uint32_t n);
+
 /* Append FIN or BACK; there is always room for one of each. */
 int ring_push_mark(struct ring_tx *tx, enum ring_mark mark);
 
@@ -134,13 +177,25 @@ uint32_t ring_tx_room(const struct ring_tx *tx);
  * @data: out: their address, valid until ring_skip()
  *
  * Return: their number, or 0 with *@mark telling why: RING_NONE nothing there
- * yet, RING_FIN, RING_BACK; or -EPROTO.
+ * yet, RING_FIN, RING_BACK, RING_MAP to be seen to and skipped; or -EPROTO.
  */
 HOT static inline int32_t ring_peek(struct ring_rx *rx, const uint8_t **data,
 				    enum ring_mark *mark);
 
 /* Take @n bytes of what ring_peek() showed (n <= its answer). */
 static inline void ring_skip(struct ring_rx *rx, uint32_t n);
+
+/* The references that it may forget; records that are lent out are not among them. */
+void ring_publish_refs(struct ring_rx *rx);
+
+/* Past the MAP record that ring_peek() has met; its contents. */
+void ring_take_map(struct ring_rx *rx, struct ring_map *map);
+
+/* The number of references before the record that is begun, or next. */
+static inline uint32_t ring_rx_refs(const struct ring_rx *rx)
+{
+	return rx->refs->n - (rx->len && rx->is_ref);
+}
 
 /* Tell the producer how far we are; not past a record that is lent out. */
 static inline bool ring_publish(struct ring_rx *rx)
@@ -150,8 +205,25 @@ static inline bool ring_publish(struct ring_rx *rx)
 	if (rx->published == to)
 		return false;
 	store_rlx(&rx->published, to);
+	if (unlikely(rx->refs != NULL))
+		ring_publish_refs(rx);
 	store_rel(rx->tail_pub, to); /* R2 */
 	return true;
+}
+
+/* References that it could forget and has not been told of? */
+static inline bool ring_rx_owes_refs(const struct ring_rx *rx)
+{
+	return rx->refs && load_rlx(rx->refs->done_pub) !=
+			       (rx->hold == RING_NO_HOLD ? ring_rx_refs(rx)
+							 : rx->refs->held);
+}
+
+/* What the producer could have back and has not been told of, in bytes: of the ring,
+ * or referenced. */
+static inline uint32_t ring_rx_owed(const struct ring_rx *rx)
+{
+	return rx->off - rx->published + (rx->refs ? rx->refs->bytes : 0);
 }
 
 /* True if at least one unread byte, or a mark, is there.  Cheap: one load.  Without
@@ -189,7 +261,7 @@ static inline int32_t ring_peek(struct ring_rx *rx, const uint8_t **data,
 {
 	if (!rx->len)
 		return ring_next(rx, data, mark);
-	*data = rx->base + rx->off + ring_payload_off(rx->len) + rx->pos;
+	*data = rx->data + rx->pos;
 	return (int32_t)(rx->len - rx->pos);
 }
 
@@ -198,7 +270,7 @@ static inline void ring_skip(struct ring_rx *rx, uint32_t n)
 	rx->pos += n;
 	if (rx->pos < rx->len)
 		return;
-	store_rlx(&rx->off, rx->off + ring_record_bytes(rx->len));
+	store_rlx(&rx->off, rx->next);
 	store_rlx(&rx->len, 0u);
 	rx->pos = 0;
 }

@@ -22,6 +22,7 @@
 #include "base/libc.h"
 #include "base/log.h"
 #include "shm/cursor.h"
+#include "shm/region.h"
 #include "shm/shm.h"
 
 #define PUBLISH_BYTES (RING_WINDOW / 8)
@@ -170,6 +171,10 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 		store_rlx(&sk->rx_back, (uint8_t)1);
 		return GO_ON_IN_RING;
 	}
+	if (mark == RING_MAP) {
+		shm_rx_map(sk);
+		return GO_ON_IN_RING;
+	}
 	if (sk->shut & SHUT_BIT_RD)
 		return 0;
 	if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN && anchor_look_due(sk))
@@ -204,7 +209,7 @@ HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 			cursor_put(c, data, take);
 		ring_skip(&sk->rx, take);
 		got += take;
-		uint32_t freed = sk->rx.off - sk->rx.published;
+		uint32_t freed = ring_rx_owed(&sk->rx);
 		if (freed >= PUBLISH_BYTES && ring_publish(&sk->rx))
 			shm_told_space(sk, fd);
 	}

@@ -27,7 +27,7 @@
 #include "base/compiler.h"
 
 #define SEG_MAGIC 0x6d6873666f317665ull
-#define SEG_VERSION 3 /* both sides must have the same */
+#define SEG_VERSION 4 /* both sides must have the same */
 #define SEG_PAGE 4096u
 
 enum {
@@ -42,6 +42,7 @@ enum {
 	SEG_CUT = 256,      /* S4: and this is where: cut */
 	SEG_LENDS =
 	    512, /* a hint: records are read where they lie, if at all */
+	SEG_TAKES_REFS = 1024, /* this side understands references */
 };
 
 /* Side 1 takes the segment or side 0 takes it back, whoever is first. */
@@ -56,8 +57,10 @@ struct seg_side {
 	/* Who had the anchor, and under which number: hints, to be checked. */
 	uint32_t pid;
 	int32_t anchor_fd;
+	uint32_t maps; /* as consumer: a bit for each region it has mapped */
 
 	alignas(CACHE_LINE) uint32_t tail; /* as consumer: R2 of shm/ring.h */
+	uint32_t refs_done;                /* likewise: R3 */
 
 	/* As consumer: ring when data comes.  As producer: when space comes. */
 	alignas(CACHE_LINE) uint32_t rx_inbox;

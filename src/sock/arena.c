@@ -185,6 +185,7 @@ static void totals_add(const struct osf_stats_sock *st)
 
 	t->rx_bytes_shm += st->rx_bytes_shm;
 	t->tx_bytes_shm += st->tx_bytes_shm;
+	t->tx_bytes_ref += st->tx_bytes_ref;
 	t->rx_bytes_inet += st->rx_bytes_inet;
 	t->tx_bytes_inet += st->tx_bytes_inet;
 	t->rx_ops += st->rx_ops;

@@ -42,14 +42,16 @@ static bool is_in_segment(int fd, const struct ends *e)
 	struct osf_stats_header h;
 	struct osf_stats_sock s;
 
-	if (pread(fd, &h, sizeof(h), 0) != sizeof(h) ||
+	if (pread(fd, &h, OSF_STATS_HEADER_MIN, 0) !=
+		(ssize_t)OSF_STATS_HEADER_MIN ||
 	    h.magic != OSF_STATS_MAGIC ||
 	    h.version >> 16 != OSF_STATS_VERSION >> 16 ||
-	    h.sock_size < sizeof(s))
+	    h.sock_size < OSF_STATS_SOCK_MIN)
 		return false;
 	off_t at = h.header_size;
 	for (uint32_t n = h.n_socks; n; n--, at += h.sock_size) {
-		if (pread(fd, &s, sizeof(s), at) != sizeof(s))
+		if (pread(fd, &s, OSF_STATS_SOCK_MIN, at) !=
+		    (ssize_t)OSF_STATS_SOCK_MIN)
 			return false;
 		if (s.in_use && s.proto == OSF_PROTO_SHM &&
 		    s.local_port == e->local_port &&

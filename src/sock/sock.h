@@ -69,6 +69,10 @@ struct ring_rx {
 	uint32_t published; /* last value given to *tail_pub */
 	uint32_t
 	    hold; /* record whose bytes are still lent out, or UINT32_MAX */
+	const uint8_t *data;    /* of the current record, once begun */
+	uint32_t next;          /* the record behind it */
+	uint8_t is_ref;         /* its bytes lie elsewhere */
+	struct ring_refs *refs; /* NULL: references are none of its business */
 };
 
 struct seg;

@@ -53,7 +53,45 @@ static void write_header(struct script *s, uint8_t *base, uint32_t size)
 
 	if (mark & 0x80)
 		len = 0u - len;
-	*ring_hdr_at(base, off) = (uint64_t)(mark % 6) << 32 | len;
+	*ring_hdr_at(base, off) = (uint64_t)(mark % 9) << 32 | len;
+	if (mark % 9 == RING_REF) {
+		struct ring_ref ref = { .region = next_byte(s) % 18,
+					.off = next_u16(s) };
+
+		if (mark & 0x40)
+			ref.off = 0u - ref.off;
+		memcpy(base + off + RING_HDR, &ref, sizeof(ref));
+	}
+}
+
+/* What the consumer has mapped of the producer's: two regions, of exactly their size. */
+#define REGION 5000u
+
+static void regions_open(struct ring_refs *refs, uint32_t *done)
+{
+	*refs = (struct ring_refs){ .done_pub = done };
+	for (int i = 3; i < 5; i++) {
+		refs->region[i].base = calloc(1, REGION);
+		refs->region[i].size = REGION;
+		assert(refs->region[i].base);
+	}
+}
+
+static void regions_close(struct ring_refs *refs)
+{
+	for (int i = 3; i < 5; i++)
+		free((void *)refs->region[i].base);
+}
+
+static bool is_inside(const struct ring_rx *rx, const uint8_t *at, int32_t n)
+{
+	if (at >= rx->base && at + n <= rx->base + rx->size)
+		return true;
+	for (int i = 3; rx->refs && i < 5; i++)
+		if (at >= rx->refs->region[i].base &&
+		    at + n <= rx->refs->region[i].base + REGION)
+			return true;
+	return false;
 }
 
 static void write_tail(struct script *s, uint32_t *tail)
@@ -89,7 +127,7 @@ static int consume(struct script *s, struct ring_rx *rx)
 	enum ring_mark mark;
 	uint32_t how = next_byte(s);
 
-	if (how & 1)
+	if (how & 1 && !rx->refs)
 		sum += ring_rx_copy_ahead(rx, bytes, 512, next_u16(s));
 	if (how & 2)
 		sum += ring_rx_bytes(rx, 100000, &mark);
@@ -99,10 +137,14 @@ static int consume(struct script *s, struct ring_rx *rx)
 	assert(rx->off % RING_ALIGN == 0);
 	assert(rx->off <= rx->size - RING_ALIGN);
 	if (got <= 0) {
+		struct ring_map map;
+
 		assert(got == 0 || got == -EPROTO);
+		if (!got && mark == RING_MAP)
+			ring_take_map(rx, &map);
 		return got;
 	}
-	assert(at >= rx->base && at + got <= rx->base + rx->size);
+	assert(is_inside(rx, at, got));
 	for (int32_t i = 0; i < got; i++)
 		sum += at[i];
 	ring_skip(rx, 1 + next_u16(s) % (uint32_t)got);
@@ -117,12 +159,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	uint8_t *out = ring_memory(size), *in = ring_memory(size);
 	uint32_t *tails = calloc(2, sizeof(*tails));
 	struct ring_tx tx;
+	struct ring_refs refs;
 	struct ring_rx rx;
+	uint32_t done = 0;
 	int err = 0;
 
 	assert(tails);
 	ring_tx_init(&tx, out, size, &tails[0]);
 	ring_rx_init(&rx, in, size, &tails[1]);
+	regions_open(&refs, &done);
+	if (next_byte(&s) & 1)
+		rx.refs = &refs;
 	while (s.at < s.end && !err) {
 		switch (next_byte(&s) % 8) {
 		case 0:
@@ -148,6 +195,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 			break;
 		}
 	}
+	regions_close(&refs);
 	free(out);
 	free(in);
 	free(tails);

@@ -48,6 +48,53 @@ static void a_record_past_the_end_is_a_lie(void **state)
 	assert_int_equal(peek_at(0, RING_DATA, UINT32_MAX - 63), -EPROTO);
 }
 
+/* The same of a reference, by a consumer that has mapped 8192 bytes as region 2. */
+static int32_t peek_ref(uint32_t len, uint32_t region, uint64_t off)
+{
+	static const uint8_t mapped[8192];
+	struct ring_pair p;
+	uint32_t done = 0;
+	struct ring_refs refs = { .done_pub = &done };
+	struct ring_ref ref = { .region = region, .off = off };
+	const uint8_t *data;
+	enum ring_mark unused;
+
+	refs.region[2].base = mapped;
+	refs.region[2].size = sizeof(mapped);
+	pair_init(&p, SIZE);
+	p.rx.refs = &refs;
+	header_write(&p, 0, RING_REF, len);
+	memcpy(p.base + RING_HDR, &ref, sizeof(ref));
+	int32_t got = ring_peek(&p.rx, &data, &unused);
+	if (got > 0)
+		assert_ptr_equal(data, mapped + off);
+	pair_fini(&p);
+	return got;
+}
+
+static void a_reference_past_what_is_mapped_is_a_lie(void **state)
+{
+	assert_int_equal(peek_ref(8192, 2, 0), 8192);
+	assert_int_equal(peek_ref(1, 2, 8191), 1);
+	assert_int_equal(peek_ref(8193, 2, 0), -EPROTO);
+	assert_int_equal(peek_ref(8192, 2, 1), -EPROTO);
+	assert_int_equal(peek_ref(1, 2, 8192), -EPROTO);
+	assert_int_equal(peek_ref(2, 2, UINT64_MAX), -EPROTO);
+	assert_int_equal(peek_ref(0, 2, 0), -EPROTO);
+	assert_int_equal(peek_ref(1, 1, 0), -EPROTO); /* not mapped */
+	assert_int_equal(peek_ref(1, RING_REGIONS, 0), -EPROTO);
+	assert_int_equal(peek_ref(1, UINT32_MAX, 0), -EPROTO);
+	assert_int_equal(peek_ref(RING_CHUNK + 1, 2, 0), -EPROTO);
+}
+
+/* Who has asked for none gets none. */
+static void a_reference_unasked_is_a_lie(void **state)
+{
+	assert_int_equal(peek_at(0, RING_REF, 1), -EPROTO);
+	assert_int_equal(peek_at(0, RING_MAP, 0), -EPROTO);
+	assert_int_equal(peek_at(0, RING_MAP + 1, 0), -EPROTO);
+}
+
 static void an_empty_record_is_a_lie(void **state)
 {
 	assert_int_equal(peek_at(0, RING_DATA, 0), -EPROTO);
@@ -209,6 +256,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_record_past_the_end_is_a_lie),
 		cmocka_unit_test(an_empty_record_is_a_lie),
+		cmocka_unit_test(a_reference_past_what_is_mapped_is_a_lie),
+		cmocka_unit_test(a_reference_unasked_is_a_lie),
+		cmocka_unit_test(a_reference_past_what_is_mapped_is_a_lie),
+		cmocka_unit_test(a_reference_unasked_is_a_lie),
 		cmocka_unit_test(a_wrap_at_the_start_is_a_lie),
 		cmocka_unit_test(an_unknown_mark_is_a_lie),
 		cmocka_unit_test(an_end_with_a_length_is_a_lie),

@@ -277,6 +277,83 @@ static void any_schedule_is_a_stream(void **state)
 	}
 }
 
+/* A stream of records that hold bytes and records that refer to them, taken in any
+ * pieces: the order holds, and each reference is given back once it was read. */
+static void references_stand_in_the_stream(void **state)
+{
+	enum { BYTES = 40000 };
+	static uint8_t mapped[BYTES];
+	struct ring_pair p;
+	uint32_t done = 0, sent = 0, seed = 1;
+	struct ring_refs refs = { .done_pub = &done };
+	uint64_t in = 0, out = 0;
+
+	pair_init(&p, RING_MIN_SIZE);
+	p.rx.refs = &refs;
+	stream_fill(mapped, 0, BYTES);
+	refs.region[9].base = mapped;
+	refs.region[9].size = BYTES;
+	while (out < BYTES) {
+		seed = seed * 1103515245 + 12345;
+		uint32_t n = 1 + (seed >> 8) % 300;
+		struct ring_ref ref = { .region = 9, .off = in };
+
+		n = (uint32_t)MIN((uint64_t)n, BYTES - in);
+		if (n && seed & 1 << 30) {
+			int r = ring_push_record(&p.tx, RING_REF, n, &ref,
+						 sizeof(ref));
+			assert_true(r >= 0);
+			sent += (uint32_t)r;
+			in += r ? n : 0;
+		} else if (n) {
+			in += (uint64_t)pair_push(&p, in, n);
+		}
+		out += pair_pull(&p, out, (seed >> 20) % 400);
+		assert_true(done <= sent);
+		if (out == in)
+			assert_int_equal(done, sent);
+	}
+	assert_true(sent > 50);
+	pair_fini(&p);
+}
+
+/* What is lent out is not given back, nor what comes behind it. */
+static void references_behind_a_lent_record_stay(void **state)
+{
+	static uint8_t mapped[100];
+	struct ring_pair p;
+	uint32_t done = 0;
+	struct ring_refs refs = { .done_pub = &done };
+	struct ring_ref ref = { .region = 0 };
+	const uint8_t *data;
+	enum ring_mark mark;
+
+	pair_init(&p, RING_MIN_SIZE);
+	p.rx.refs = &refs;
+	refs.region[0].base = mapped;
+	refs.region[0].size = sizeof(mapped);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(
+		    ring_push_record(&p.tx, RING_REF, 10, &ref, sizeof(ref)),
+		    1);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(ring_peek(&p.rx, &data, &mark), 10);
+		if (i == 1) { /* this one is lent */
+			p.rx.hold = p.rx.off;
+			refs.held = refs.n - 1;
+		}
+		ring_skip(&p.rx, 10);
+		ring_publish(&p.rx);
+		assert_int_equal(done, 1);
+	}
+	p.rx.hold = RING_NO_HOLD;
+	assert_true(ring_rx_owes_refs(&p.rx));
+	ring_publish(&p.rx);
+	assert_int_equal(done, 3);
+	assert_false(ring_rx_owes_refs(&p.rx));
+	pair_fini(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -292,6 +369,8 @@ int main(void)
 		cmocka_unit_test(a_peek_shows_the_same_until_it_is_skipped),
 		cmocka_unit_test(marks_fit_into_a_full_ring),
 		cmocka_unit_test(any_schedule_is_a_stream),
+		cmocka_unit_test(references_stand_in_the_stream),
+		cmocka_unit_test(references_behind_a_lent_record_stay),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

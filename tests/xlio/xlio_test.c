@@ -89,7 +89,8 @@ static const struct osf_stats_header *stats(void)
 	return map;
 }
 
-uint64_t shm_bytes(void)
+/* The counter at @at of each open socket, and @closed. */
+static uint64_t sum(size_t closed, size_t at)
 {
 	static const struct osf_stats_header *h;
 	static pid_t whose;
@@ -97,15 +98,26 @@ uint64_t shm_bytes(void)
 	if (whose != getpid())
 		h = stats();
 	whose = getpid();
-	uint64_t n = h->totals.rx_bytes_shm;
+	uint64_t n = *(const uint64_t *)((const char *)h + closed);
 	for (uint32_t i = 0; i < h->n_socks; i++) {
-		const struct osf_stats_sock *s =
-		    (const void *)((const char *)h + h->header_size +
-				   (size_t)i * h->sock_size);
-		if (s->in_use)
-			n += s->rx_bytes_shm;
+		const char *s =
+		    (const char *)h + h->header_size + (size_t)i * h->sock_size;
+		if (((const struct osf_stats_sock *)s)->in_use)
+			n += *(const uint64_t *)(s + at);
 	}
 	return n;
+}
+
+uint64_t shm_bytes(void)
+{
+	return sum(offsetof(struct osf_stats_header, totals.rx_bytes_shm),
+		   offsetof(struct osf_stats_sock, rx_bytes_shm));
+}
+
+uint64_t ref_bytes(void)
+{
+	return sum(offsetof(struct osf_stats_header, totals.tx_bytes_ref),
+		   offsetof(struct osf_stats_sock, tx_bytes_ref));
 }
 
 /*
@@ -403,7 +415,7 @@ int main(int argc, char **argv)
 {
 	const struct test *all[] = { tests_args, tests_data,   tests_end,
 				     tests_move, tests_faults, tests_more,
-				     tests_fuzz };
+				     tests_ref,  tests_fuzz };
 	int n_failed = 0, n = 0;
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)

@@ -81,6 +81,7 @@ void expect_eq(long long a, long long b, const char *sa, const char *sb,
 double now(void); /* seconds */
 bool is_shm(void);
 uint64_t shm_bytes(void); /* received by rings in this process, so far */
+uint64_t ref_bytes(void); /* sent by reference, likewise */
 
 /* A world with a listener, or without. */
 void world_open(unsigned flags);
@@ -108,4 +109,4 @@ struct test {
 	void (*run)(void);
 };
 extern const struct test tests_args[], tests_data[], tests_end[],
-    tests_faults[], tests_move[], tests_more[], tests_fuzz[];
+    tests_faults[], tests_move[], tests_more[], tests_ref[], tests_fuzz[];

@@ -3,7 +3,8 @@
  * tools/osf/peer_xlio.c - the benchmarks' peers that use the XLIO API
  *
  *     xlio-echo   <- xlio-pingpong   64 bytes there and back
- *     xlio-sink   <- xlio-flood      64 KB, one way;  plain-sink <- plain-flood
+ *     xlio-sink   <- xlio-flood      64 KB, one way;  plain-sink <- plain-flood;
+ *                                    who receives looks at each line of it
  *     xlio-serve  <- load            100 connections;  epoll-serve <- load
  *     xlio-idle, xlio-memory         one process, many sockets
  *
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <mellanox/xlio_extra.h>
+#include <osf/group.h>
 #include <netinet/tcp.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -69,6 +71,24 @@ static void on_rx_count(xlio_socket_t s, uintptr_t userdata, void *data,
 {
 	received += len;
 	api->xlio_socket_buf_free(s, buf);
+}
+
+static volatile uint64_t seen_sum;
+
+static void look_at(const void *data, size_t len)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < len; i += 64)
+		sum += ((const uint8_t *)data)[i];
+	seen_sum += sum;
+}
+
+static void on_rx_look(xlio_socket_t s, uintptr_t userdata, void *data,
+		       size_t len, struct xlio_buf *buf)
+{
+	look_at(data, len);
+	on_rx_count(s, userdata, data, len, buf);
 }
 
 static void on_rx_echo(xlio_socket_t s, uintptr_t userdata, void *data,
@@ -218,7 +238,7 @@ int peer_xlio_pingpong(int argc, char **args)
 
 int peer_xlio_sink(int argc, char **args)
 {
-	open_api(on_rx_count);
+	open_api(on_rx_look);
 	open_server(args[0]);
 	uint64_t sum = 0;
 	struct xlio_socket_send_attr attr = { .flags = NOW };
@@ -232,9 +252,25 @@ int peer_xlio_sink(int argc, char **args)
 	return 0;
 }
 
+/* Of osf's own allocator, so that it is sent by reference. */
+static void *shared_blocks(void)
+{
+	struct osf_xlio_api osf = { .size = sizeof(osf),
+				    .comp_mask = OSF_XLIO_API_MEM };
+	socklen_t len = sizeof(osf);
+	void *blocks = NULL;
+
+	if (!getsockopt(-2, SOL_SOCKET, OSF_SO_XLIO_API, &osf, &len))
+		blocks = osf.mem_alloc((size_t)BLOCKS * BLOCK);
+	if (!blocks)
+		peer_die("memory");
+	memset(blocks, 1, (size_t)BLOCKS * BLOCK);
+	return blocks;
+}
+
 int peer_xlio_flood(int argc, char **args)
 {
-	static char blocks[BLOCKS][BLOCK];
+	char(*blocks)[BLOCK] = shared_blocks();
 	struct xlio_socket_send_attr attr = { .flags =
 						  XLIO_SOCKET_SEND_FLAG_FLUSH,
 					      .userdata_op = 1 };
@@ -274,6 +310,7 @@ int peer_plain_sink(int argc, char **args)
 	while (sum % BLOCK != 1 || !sum) {
 		if ((n = recv(fd, buf, sizeof(buf), 0)) <= 0)
 			peer_die("recv");
+		look_at(buf, (size_t)n);
 		sum += (uint64_t)n;
 	}
 	peer_send(fd, &sum, sizeof(sum));

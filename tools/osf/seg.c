@@ -125,8 +125,9 @@ static int check_header(const struct osf_stats_header *h, off_t size, char *why)
 			 OSF_STATS_VERSION >> 16);
 		return -EPROTONOSUPPORT;
 	}
-	if (h->header_size < sizeof(*h) || h->header_size > HEADER_BYTES_MAX ||
-	    h->sock_size < sizeof(struct osf_stats_sock) ||
+	if (h->header_size < OSF_STATS_HEADER_MIN ||
+	    h->header_size > HEADER_BYTES_MAX ||
+	    h->sock_size < OSF_STATS_SOCK_MIN ||
 	    h->sock_size > SOCK_BYTES_MAX || h->n_socks > SOCKS_MAX) {
 		snprintf(why, SEG_WHY_MAX,
 			 "impossible sizes: header %u, socket %u, sockets %u",
@@ -155,11 +156,15 @@ static void make_printable(char *s, size_t size)
 static void keep_used(struct seg *seg, const char *entries, uint32_t first,
 		      uint32_t n)
 {
+	size_t n_bytes = sizeof(struct osf_stats_sock);
+
+	if (n_bytes > seg->head.sock_size)
+		n_bytes = seg->head.sock_size;
 	for (uint32_t i = 0; i < n; i++) {
 		struct seg_sock e = { .idx = first + i };
 
 		memcpy(&e.s, entries + (size_t)i * seg->head.sock_size,
-		       sizeof(e.s));
+		       n_bytes);
 		if (!e.s.in_use)
 			continue;
 		seg->socks = xgrow(seg->socks, seg->n_socks, sizeof(e));
@@ -197,9 +202,11 @@ int seg_read(struct seg *out, int fd, char *why)
 	seg.dev = st.st_dev;
 	seg.ino = st.st_ino;
 
-	int err = read_at(fd, &seg.head, sizeof(seg.head), 0, why);
+	int err = read_at(fd, &seg.head, OSF_STATS_HEADER_MIN, 0, why);
 	if (!err)
 		err = check_header(&seg.head, st.st_size, why);
+	if (!err && seg.head.header_size >= sizeof(seg.head))
+		err = read_at(fd, &seg.head, sizeof(seg.head), 0, why);
 	if (!err)
 		err = read_socks(&seg, fd, why);
 	if (err) {
@@ -240,6 +247,7 @@ void seg_sums_add(struct seg_sums *sums, const struct seg *seg)
 
 		sums->t.rx_bytes_shm += s->rx_bytes_shm;
 		sums->t.tx_bytes_shm += s->tx_bytes_shm;
+		sums->t.tx_bytes_ref += s->tx_bytes_ref;
 		sums->t.rx_bytes_inet += s->rx_bytes_inet;
 		sums->t.tx_bytes_inet += s->tx_bytes_inet;
 		sums->t.rx_ops += s->rx_ops;

@@ -40,6 +40,7 @@ static void add_sums(cJSON *o, const struct seg *seg)
 	add_count(o, "n_open", sums.n_open);
 	add_count(o, "rx_bytes_shm_all", sums.t.rx_bytes_shm);
 	add_count(o, "tx_bytes_shm_all", sums.t.tx_bytes_shm);
+	add_count(o, "tx_bytes_ref_all", sums.t.tx_bytes_ref);
 	add_count(o, "rx_bytes_inet_all", sums.t.rx_bytes_inet);
 	add_count(o, "tx_bytes_inet_all", sums.t.tx_bytes_inet);
 	add_count(o, "rx_ops_all", sums.t.rx_ops);
@@ -65,6 +66,7 @@ static void add_totals(cJSON *process, const struct seg *seg)
 	add_count(o, "n_offers_expired", t->n_offers_expired);
 	add_count(o, "rx_bytes_shm", t->rx_bytes_shm);
 	add_count(o, "tx_bytes_shm", t->tx_bytes_shm);
+	add_count(o, "tx_bytes_ref", t->tx_bytes_ref);
 	add_count(o, "rx_bytes_inet", t->rx_bytes_inet);
 	add_count(o, "tx_bytes_inet", t->tx_bytes_inet);
 	add_count(o, "rx_ops", t->rx_ops);
@@ -103,6 +105,7 @@ static void add_sock(cJSON *array, const struct stat_view *v,
 	cJSON_AddStringToObject(o, "since", unit_rfc3339(s->since_ns).s);
 	add_count(o, "rx_bytes_shm", s->rx_bytes_shm);
 	add_count(o, "tx_bytes_shm", s->tx_bytes_shm);
+	add_count(o, "tx_bytes_ref", s->tx_bytes_ref);
 	add_count(o, "rx_bytes_inet", s->rx_bytes_inet);
 	add_count(o, "tx_bytes_inet", s->tx_bytes_inet);
 	add_count(o, "rx_ops", s->rx_ops);

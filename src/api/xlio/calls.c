@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "group/group.h"
+#include "group/memory.h"
 #include "mellanox/xlio.h"
 #include "osf/group.h"
 
@@ -266,6 +267,10 @@ static int sleep_on(int fd, uint64_t left_ns)
 		   ? -errno
 		   : 0;
 }
+
+OSF_API void *osf_mem_alloc(size_t size) { return memory_alloc(size); }
+
+OSF_API void osf_mem_free(void *p) { memory_free(p); }
 
 OSF_API int osf_group_wait(xlio_poll_group_t group, int timeout_ms)
 {

@@ -208,13 +208,16 @@ OSF_API int osf_xlio_api_get(struct osf_xlio_api *api)
 {
 	struct osf_xlio_api full = {
 		.size = sizeof(full),
-		.comp_mask = OSF_XLIO_API_UPDATE | OSF_XLIO_API_WAIT,
+		.comp_mask =
+		    OSF_XLIO_API_UPDATE | OSF_XLIO_API_WAIT | OSF_XLIO_API_MEM,
 		.xlio = &table_361,
 		.xlio_poll_group_update = xlio_poll_group_update,
 		.group_poll = osf_group_poll,
 		.group_fd = osf_group_fd,
 		.group_arm = osf_group_arm,
 		.group_wait = osf_group_wait,
+		.mem_alloc = osf_mem_alloc,
+		.mem_free = osf_mem_free,
 	};
 
 	if (!api ||

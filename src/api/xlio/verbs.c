@@ -4,8 +4,8 @@
  *
  *     xlio_socket_get_pd() -> pd -> ibv_reg_mr() -> mr.lkey -> attr.mkey
  *
- * No transport of ours needs memory to be registered, but programs do it, and must
- * get an lkey.  So libibverbs' three functions are answered here for our one pd, and
+ * No transport of ours needs memory to be registered, but what lies in a shared mapping
+ * can be sent by reference (group/memory.h), and programs must get an lkey.  So libibverbs' three functions are answered here for our one pd, and
  * passed on for every other; the names are unversioned, so references to any version
  * of them find us when we come first.  Without libibverbs there is no other.
  *
@@ -18,6 +18,7 @@
 #include "api/xlio/edge.h"
 #include "base/lock.h"
 #include "group/group.h"
+#include "group/memory.h"
 #include "mellanox/xlio.h"
 
 struct ibv_context;
@@ -47,47 +48,51 @@ int ibv_dereg_mr(struct ibv_mr *mr);
 static struct ibv_pd pd = { .handle = 1 };
 
 /* With a line that tells ours from others: they are looked for by address. */
-struct region {
+struct mr {
 	struct ibv_mr mr;
-	struct region *next;
+	struct mr *next;
 };
 
 static struct lock lock;
-static struct region *regions;
-static uint32_t last_key;
+static struct mr *mrs;
 
-static struct ibv_mr *region_new(void *addr, size_t length)
+static struct ibv_mr *mr_new(void *addr, size_t length)
 {
-	struct region *r = calloc(1, sizeof(*r));
+	struct mr *r = calloc(1, sizeof(*r));
 
 	if (!r) {
 		errno = ENOMEM;
 		return NULL;
 	}
+	uint32_t key = memory_register(addr, length);
+	if (!key) {
+		free(r);
+		errno = ENOMEM;
+		return NULL;
+	}
 	GUARD(&lock);
-	if (!++last_key)
-		last_key = 1;
 	r->mr = (struct ibv_mr){ .pd = &pd,
 				 .addr = addr,
 				 .length = length,
-				 .handle = last_key,
-				 .lkey = last_key,
-				 .rkey = last_key };
-	r->next = regions;
-	regions = r;
+				 .handle = key,
+				 .lkey = key,
+				 .rkey = key };
+	r->next = mrs;
+	mrs = r;
 	return &r->mr;
 }
 
 /* True: it was ours. */
-static bool region_free(struct ibv_mr *mr)
+static bool mr_free(struct ibv_mr *mr)
 {
 	GUARD(&lock);
-	for (struct region **pr = &regions; *pr; pr = &(*pr)->next) {
-		struct region *r = *pr;
+	for (struct mr **pr = &mrs; *pr; pr = &(*pr)->next) {
+		struct mr *r = *pr;
 
 		if (&r->mr != mr)
 			continue;
 		*pr = r->next;
+		memory_deregister(r->mr.lkey);
 		free(r);
 		return true;
 	}
@@ -110,7 +115,7 @@ OSF_API struct ibv_mr *ibv_reg_mr(struct ibv_pd *of, void *addr, size_t length,
 				  int access)
 {
 	if (of == &pd)
-		return region_new(addr, length);
+		return mr_new(addr, length);
 	typeof(&ibv_reg_mr) next = (typeof(&ibv_reg_mr))beyond("ibv_reg_mr");
 	return next ? next(of, addr, length, access) : NULL;
 }
@@ -120,7 +125,7 @@ OSF_API struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *of, void *addr,
 					unsigned access)
 {
 	if (of == &pd)
-		return region_new(addr, length);
+		return mr_new(addr, length);
 	typeof(&ibv_reg_mr_iova2) next =
 	    (typeof(&ibv_reg_mr_iova2))beyond("ibv_reg_mr_iova2");
 	return next ? next(of, addr, length, iova, access) : NULL;
@@ -128,7 +133,7 @@ OSF_API struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *of, void *addr,
 
 OSF_API int ibv_dereg_mr(struct ibv_mr *mr)
 {
-	if (region_free(mr))
+	if (mr_free(mr))
 		return 0;
 	typeof(&ibv_dereg_mr) next =
 	    (typeof(&ibv_dereg_mr))beyond("ibv_dereg_mr");

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * group/ref.c - sending by reference, and when the memory is the application's again
+ *
+ *     place in shared memory? -> peer has mapped it? -> whole pages: REF, else a copy
+ *
+ * Only whole pages go by reference, so that what is left of a page at both ends, which
+ * may be somebody else's, is the peer's copy.  An operation is complete when the peer is
+ * done with all of its references.
+ *
+ * When the connection ends first and the peer lives on, it may still read what it was
+ * shown: then those pages are left to it (memory_give_away()), and the application goes
+ * on with copies of them.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "group/gsock.h"
+#include "group/memory.h"
+#include "shm/region.h"
+#include "shm/shm.h"
+
+#define QUEUE_MIN 64u
+/* How long the end of a connection waits for the peer to be done with references. */
+#define END_NS (10 * NS_PER_MS)
+
+struct sent_ref {
+	const uint8_t *data;
+	uint32_t len;
+};
+
+/* References are counted modulo 2^32; those from n_done to n_sent are under way. */
+struct txrefs {
+	uint32_t n_sent, n_done;
+	uint32_t cap; /* of @q, a power of two */
+	struct sent_ref *q;
+	uint64_t end_ns; /* waits so long for its end; 0: does not yet */
+	struct region_list told;
+};
+
+static bool refs_open(struct gsock *s)
+{
+	struct txrefs *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return false;
+	/* It may have been sent some when it was in use elsewhere: none. */
+	s->refs = r;
+	return true;
+}
+
+/* Room for one more in the queue. */
+static bool queue_reserve(struct txrefs *r)
+{
+	uint32_t n = r->n_sent - r->n_done;
+
+	if (likely(n < r->cap))
+		return true;
+	uint32_t cap = r->cap ? 2 * r->cap : QUEUE_MIN;
+	struct sent_ref *q = malloc(cap * sizeof(*q));
+	if (!q)
+		return false;
+	for (uint32_t i = r->n_done; i != r->n_sent; i++)
+		q[i & (cap - 1)] = r->q[i & (r->cap - 1)];
+	free(r->q);
+	r->q = q;
+	r->cap = cap;
+	return true;
+}
+
+size_t ref_lead(const uint8_t *data, size_t len)
+{
+	size_t lead = -(uintptr_t)data & (MEMORY_PAGE - 1);
+
+	return len < lead + REF_MIN ? len : lead;
+}
+
+ssize_t gsock_put_ref(struct gsock *s, const struct txop *op, size_t done)
+{
+	const uint8_t *data = op->data + done;
+	size_t left = (op->len - done) & ~(size_t)(MEMORY_PAGE - 1);
+	uint32_t len = (uint32_t)MIN(left, (size_t)RING_CHUNK);
+	struct place at;
+
+	if (!memory_place(op->key, data, len, &at) ||
+	    (!s->refs && !refs_open(s)) || !queue_reserve(s->refs))
+		return 0;
+	struct txrefs *r = s->refs;
+	ssize_t n =
+	    shm_send_ref(s->sk, s->fd, &r->told, at.region, at.off, len);
+	if (n > 0)
+		r->q[r->n_sent++ & (r->cap - 1)] =
+		    (struct sent_ref){ data, len };
+	return n;
+}
+
+uint32_t refs_sent(const struct gsock *s) { return s->refs->n_sent; }
+
+/* A process that has ended reads no more.  One that cannot be asked may. */
+static bool peer_may_read(const struct gsock *s)
+{
+	return kill((pid_t)load_rlx(&shm_peer(s->sk)->pid), 0) == 0 ||
+	       errno != ESRCH;
+}
+
+static bool peer_is_gone(const struct gsock *s)
+{
+	return (load_rlx(&s->sk->anchor_end) != ANCHOR_OPEN ||
+		load_rlx(&shm_peer(s->sk)->flags) & SEG_CLOSED) &&
+	       !peer_may_read(s);
+}
+
+/* Look again; -ECONNRESET: the peer lies. */
+int refs_look(struct gsock *s)
+{
+	struct txrefs *r = s->refs;
+	bool lies;
+
+	if (!s->sk->seg || r->n_done == r->n_sent)
+		return 0;
+	r->n_done = shm_refs_done(s->sk, r->n_done, r->n_sent, &lies);
+	if (unlikely(lies)) {
+		shm_broken(s->sk, s->fd, "its count of references");
+		return -ECONNRESET;
+	}
+	if (r->n_done != r->n_sent && unlikely(peer_is_gone(s)))
+		r->n_done = r->n_sent;
+	return 0;
+}
+
+bool refs_are_out(const struct gsock *s)
+{
+	return s->refs && s->refs->n_done != s->refs->n_sent;
+}
+
+bool ref_is_done(const struct gsock *s, uint32_t n_sent)
+{
+	/* At most 2^31 are under way. */
+	return (int32_t)(s->refs->n_done - n_sent) >= 0;
+}
+
+bool refs_hold_up_end(struct gsock *s)
+{
+	if (!refs_are_out(s) || refs_look(s) || !refs_are_out(s))
+		return false;
+	uint64_t now = now_ns();
+	if (!s->refs->end_ns)
+		s->refs->end_ns = now + END_NS;
+	return now < s->refs->end_ns;
+}
+
+void refs_end(struct gsock *s)
+{
+	struct txrefs *r = s->refs;
+
+	if (!r || !s->sk || !s->sk->seg)
+		return;
+	refs_look(s);
+	if (r->n_done != r->n_sent && peer_may_read(s)) {
+		for (uint32_t i = r->n_done; i != r->n_sent; i++)
+			memory_give_away(r->q[i & (r->cap - 1)].data,
+					 r->q[i & (r->cap - 1)].len);
+	}
+	r->n_done = r->n_sent;
+}
+
+void refs_free(struct gsock *s)
+{
+	if (!s->refs)
+		return;
+	free(s->refs->q);
+	free(s->refs);
+	s->refs = NULL;
+}
