@@ -135,7 +135,10 @@ void txq_drop(struct gsock *s)
 static ssize_t put_kernel(struct gsock *s, const struct iovec *iov, size_t n)
 {
 	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
-	ssize_t r = libc.sendmsg(s->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+	ssize_t r = n == 1
+			? libc.send(s->fd, iov->iov_base, iov->iov_len, flags)
+			: libc.sendmsg(s->fd, &msg, flags);
 
 	if (r < 0)
 		return -errno;

@@ -4,6 +4,8 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #define FLUSH XLIO_SOCKET_SEND_FLAG_FLUSH
 #define INLINE XLIO_SOCKET_SEND_FLAG_INLINE
@@ -319,6 +321,49 @@ static void another_thread_sends_while_a_safe_group_is_polled(void)
 	world_close();
 }
 
+#ifdef OSF_DEBUG
+static bool stay_inside(struct end *e, void *data, size_t len,
+			struct xlio_buf *buf)
+{
+	(void)e, (void)data, (void)len, (void)buf;
+	sleep(60); /* the other thread ends it */
+	return false;
+}
+
+static void *poll_server(void *arg)
+{
+	(void)arg;
+	for (;;)
+		xlio_poll_group_poll(w->server);
+	return NULL;
+}
+
+/* The library says so, and aborts: in a release build it would corrupt the group. */
+static void two_threads_inside_a_group_are_found(void)
+{
+	char said[200] = "";
+	int err[2], status;
+	struct end *c, *s;
+	pthread_t thread;
+
+	EXPECT_EQ(pipe(err), 0);
+	pid_t pid = fork();
+	if (!pid) {
+		dup2(err[1], 2);
+		world_open(0);
+		pair(&c, &s);
+		w->on_rx = stay_inside;
+		end_send(c, "x", 1, FLUSH | INLINE);
+		pthread_create(&thread, NULL, poll_server, NULL);
+		poll_server(NULL);
+	}
+	EXPECT_EQ(waitpid(pid, &status, 0), pid);
+	EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	EXPECT(read(err[0], said, sizeof(said) - 1) > 0);
+	EXPECT(strstr(said, "two threads are inside one poll group") != NULL);
+}
+#endif
+
 #define T(name)                                                                \
 	{                                                                      \
 #name, name                                                    \
@@ -331,5 +376,8 @@ const struct test tests_move[] = {
 	T(a_socket_moves_between_threads_under_load),
 	T(groups_of_several_threads_at_once),
 	T(another_thread_sends_while_a_safe_group_is_polled),
+#ifdef OSF_DEBUG
+	T(two_threads_inside_a_group_are_found),
+#endif
 	{ 0 },
 };
