@@ -43,7 +43,8 @@ PACKAGES = {"redis-server": "redis-server", "redis-benchmark": "redis-tools",
             "memccapable": "libmemcached-tools", "nginx": "nginx",
             "wrk": "wrk", "curl": "curl", "iperf3": "iperf3",
             "sockperf": "sockperf", "socat": "socat",
-            "nc.openbsd": "netcat-openbsd", "sshd": "openssh-server",
+            "nc.openbsd": "netcat-openbsd", "openssl": "openssl",
+            "sshd": "openssh-server",
             "ssh": "openssh-client", "scp": "openssh-client"}
 
 

@@ -6,8 +6,9 @@ tests/xlio/test_examples.py - the programs of examples/, with each other and wit
     test_examples.py FOLDER
 
 The echo servers are asked by the echo client over shared memory and over the kernel, by
-nc and by this process, which know nothing of osf; and the echo client asks a server
-that is one of socat's.
+nc, by this process and by openssl s_client, which know nothing of osf (the last is told
+its own greeting, says so and hangs up); and the echo client asks a server that is one
+of socat's.
 """
 import os
 import socket
@@ -50,6 +51,12 @@ def ask_plainly(port, data):
     return bytes(got)
 
 
+def ask_for_tls(run, port):
+    said = run.check(["sh", "-c", "openssl s_client -connect 127.0.0.1:%s 2>&1; echo" % port],
+                     osf=False)
+    run.need("CONNECTED" in said and "error:" in said, "openssl s_client: " + said)
+
+
 def ask(run, cmd, request, data, extra=None):
     with open(request, "rb") as f:
         got = run.check(cmd, osf=False, stdin=f, text=False, extra=extra)
@@ -66,17 +73,18 @@ def serve(run, folder, server, n, *args, extra=None):
 
 def main():
     folder = sys.argv[1]
-    run = harness.Run(__file__, needs=["nc.openbsd", "socat"])
+    run = harness.Run(__file__, needs=["nc.openbsd", "openssl", "socat"])
     client = os.path.join(folder, "echo_client")
     request = harness.make_file(run.path("request"), BYTES)
     with open(request, "rb") as f:
         data = f.read()
     for server, args in (("echo_server", []), ("multi_server", ["3"])):
         stats = {"OSF_STATS_DIR": run.stats, "OSF_UPGRADE_TURNS": "0"}
-        proc, port = serve(run, folder, server, 4, *args, extra=stats)
+        proc, port = serve(run, folder, server, 5, *args, extra=stats)
         ask(run, [client, port], request, data, extra=stats)
         ask(run, [client, port], request, data, extra=KERNEL)
         ask(run, ["nc.openbsd", "-N", "127.0.0.1", port], request, data)
+        ask_for_tls(run, port)
         run.need(ask_plainly(int(port), data) == data, server + " answers otherwise")
         run.wait(proc)
     run.expect_offloaded(2, BYTES)
