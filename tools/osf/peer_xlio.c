@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define WARM_UP 20000
-#define ROUND_TRIPS 200000
+#define ROUND_TRIPS 10000
 #define BLOCK (64u * 1024)
 #define BLOCKS 16 /* under way at once */
 #define IDLE_POLLS 2000000
