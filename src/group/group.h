@@ -7,12 +7,14 @@
  *
  *   handle.c  indices with generations, for applications to hold
  *   buf.c     memory for what was received
+ *   memory.c  memory that may be sent by reference
  *   group.c   the life of groups; fork, exit
  *   turn.c    one turn
  *   open.c    sockets: create, connect, listen, accept, move between groups
  *   end.c     failure, destroy, TERMINATED
  *   rx.c      bytes to the application: kernel, ring in place
  *   tx.c      operations: queue, flush, acknowledgement
+ *   ref.c     sending by reference
  *   wait.c    sleeping until there is something to do
  *
  * A group's sockets are served by a connection's kernel socket or, once upgraded,

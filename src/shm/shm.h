@@ -15,6 +15,7 @@
  *   rendezvous.c  names, offers, announcements, passing memory
  *   upgrade.c     the steps above
  *   rx.c tx.c     hot: bytes out of and into the rings
+ *   region.c      memory that a peer reads where it lies
  *   wait.c        spinning and sleeping in a blocking call
  *   anchor.c      doorbells, the anchor's end, byte counts
  *   ctl.c         shutdown, close, options, going back
