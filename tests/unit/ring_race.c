@@ -30,7 +30,7 @@ static void *produce(void *arg)
 		stream_fill(buf, sent, n);
 		ssize_t took = ring_push(&p->tx, buf, n);
 		if (took < 0)
-			return "the consumer's tail looked impossible";
+			return (char *)"the consumer's tail looked impossible";
 		if (!took)
 			sched_yield();
 		sent += (uint64_t)took;

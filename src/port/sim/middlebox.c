@@ -188,7 +188,8 @@ uint32_t middlebox_merge(uint8_t *p, uint32_t len, uint32_t room,
 
 	if (!view_of(p, len, &a) || !view_of(next, next_len, &b) ||
 	    !may_merge(&a, &b) ||
-	    a.ip.l4_off + a.head + a.payload + b.payload > MIN(room, IP_MAX))
+	    a.ip.l4_off + a.head + a.payload + b.payload >
+		MIN(room, (uint32_t)IP_MAX))
 		return 0;
 	memcpy(a.tcp + a.head + a.payload, b.tcp + b.head, b.payload);
 	a.tcp[13] = b.tcp[13];
