@@ -77,10 +77,13 @@ static void reno_rx(struct tcp_conn *c, const struct tcp_seg *seg,
 
 /* A segment that fills a hole has an older number than those behind the hole, whose
  * window it must not keep: besides RFC 9293's test, an ACK that is new brings the
- * window that belongs to it. */
+ * window that belongs to it.  One that is older than what is known brings none: the
+ * same window, counted from a later number, would reach too far. */
 static void window_rx(struct tcp_conn *c, const struct tcp_seg *seg,
 		      bool is_new)
 {
+	if (seq_lt(seg->ack, c->snd_una))
+		return;
 	if (!is_new && !seq_lt(c->snd_wl1, seg->seq) &&
 	    !(seq_eq(c->snd_wl1, seg->seq) && seq_le(c->snd_wl2, seg->ack)))
 		return;

@@ -352,6 +352,7 @@ struct tcp_stack {
 	struct tcp_reply replies[TX_REPLIES];
 	struct tcp_listener listeners[TCP_LISTENERS_MAX];
 	uint64_t drops[DROP_REASONS];
+	uint32_t transitions[TCP_STATES][TCP_STATES]; /* from, to: how often */
 };
 
 /* What one ACK has told so far. */

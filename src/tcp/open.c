@@ -254,9 +254,12 @@ static void mini_syn_grow(struct tcp_stack *s, struct mini_syn *m,
 
 static void mini_syn_answer(struct tcp_stack *s, struct mini_syn *m)
 {
+	/* RFC 7323 section 2.2: the window of a SYN alone is not scaled. */
+	uint8_t scale = m->offers & TCP_OFFER_WSCALE ? stack_wscale(s) : 0;
+
 	if (may_challenge(s, &m->challenge_ms))
 		mini_ack(s, &m->flow, seq_add(m->iss, 1), seq_add(m->irs, 1),
-			 (uint16_t)syn_window(s), m->ts_recent,
+			 (uint16_t)(syn_window(s) >> scale), m->ts_recent,
 			 m->offers & TCP_OFFER_TS);
 }
 

@@ -28,7 +28,9 @@ static void range_arrived(struct tcp_conn *c, const struct node *n,
 	if (n->flags & NODE_PROBE)
 		pmtu_probe_arrived(c);
 	if (!is_retx) {
-		t->rtt_ns = rtt ? rtt : 1;
+		/* What was given up as lost was heard of late, not slow. */
+		if (!(n->flags & NODE_LOST))
+			t->rtt_ns = rtt ? rtt : 1;
 		if (seq_lt(node_end(n), c->sack_high))
 			c->flags |= CONN_REORDERS;
 		if (seq_le(node_end(n), c->recover))
@@ -55,12 +57,33 @@ static void uncount(struct tcp_conn *c, const struct node *n, uint32_t bytes)
 		c->lost_bytes -= bytes;
 }
 
+/* The ACK of the first range; its memory is given back. */
+static void head_acked(struct tcp_conn *c, struct ack_told *t)
+{
+	struct node *n = c->sent.head;
+
+	if (!(n->flags & NODE_SACKED)) {
+		range_arrived(c, n, t);
+		list_del(&n->link);
+	}
+	uncount(c, n, n->len);
+	if (c->sack_hint == n)
+		c->sack_hint = NULL;
+	c->sent.head = n->next;
+	if (!n->next)
+		c->sent.tail = NULL;
+	pool_put(&c->stack->pool_nodes, n);
+}
+
 /* All before @ack has arrived. */
 void sent_acked(struct tcp_conn *c, seq32 ack, struct ack_told *t)
 {
+	bool fills_hole = false;
+
 	while (c->sent.head && seq_lt(c->sent.head->seq, ack)) {
 		struct node *n = c->sent.head;
 
+		fills_hole |= n->flags & NODE_RETX;
 		if (seq_lt(ack, node_end(n))) {
 			uint32_t part = seq_len(n->seq, ack);
 
@@ -68,20 +91,14 @@ void sent_acked(struct tcp_conn *c, seq32 ack, struct ack_told *t)
 			n->seq = ack;
 			n->len -= part;
 			t->delivered += n->flags & NODE_SACKED ? 0 : part;
-			return;
+			break;
 		}
-		if (!(n->flags & NODE_SACKED)) {
-			range_arrived(c, n, t);
-			list_del(&n->link);
-		}
-		uncount(c, n, n->len);
-		if (c->sack_hint == n)
-			c->sack_hint = NULL;
-		c->sent.head = n->next;
-		if (!n->next)
-			c->sent.tail = NULL;
-		pool_put(&c->stack->pool_nodes, n);
+		head_acked(c, t);
 	}
+	/* What stood behind the hole has waited for its ACK, not travelled: as long as
+	 * the time-out was, which would make the next one longer still. */
+	if (fills_hole)
+		t->rtt_ns = 0;
 }
 
 /* Makes a range end at @at, which lies within it; the rest is a range of its own. */

@@ -50,6 +50,7 @@ static void conn_dies(struct tcp_conn *c)
 void tcp_set_state(struct tcp_conn *c, enum tcp_state to)
 {
 	assert(tcp_state_may_follow(c->state, to));
+	c->stack->transitions[c->state][to]++;
 	c->state = (uint8_t)to;
 	if (to == TCP_CLOSED)
 		conn_dies(c);

@@ -32,6 +32,8 @@ void wire_heal(struct wire *w)
 	w->model = (struct wire_model){ .rate_bps = m->rate_bps,
 					.delay_ns = m->delay_ns,
 					.jitter_ns = m->jitter_ns,
+					.strip = m->strip,
+					.clamp_mss = m->clamp_mss,
 					.queue_bytes = m->queue_bytes };
 }
 

@@ -86,7 +86,8 @@ void wire_fini(struct wire *w);
 void wire_send(struct wire *w, const uint8_t *data, uint32_t len,
 	       bool is_sum_good, uint64_t now_ns);
 
-/* From here on nothing is lost or changed; rate, delay and queue stay. */
+/* From here on nothing is lost; rate, delay and queue stay, and so do options that are
+ * stripped or rewritten, on which connections have agreed. */
 void wire_heal(struct wire *w);
 
 /* When the next packet arrives; UINT64_MAX: none is under way. */
