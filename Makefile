@@ -18,6 +18,12 @@ $(BUILD)/build.ninja:
 check: build
 	python3 tests/run_check.py $(BUILD) $(SUITES)
 
+# The night: many seeds of the simulator.  SEEDS of them, from FROM on.
+SEEDS ?= 200000
+FROM ?= 1
+sim: build
+	$(BUILD)/tests/sim --jobs $$(nproc) --progress --transitions $(FROM) $(SEEDS)
+
 # Other projects' own test suites, whole: tests/suites/run.py.
 suites: build
 	OSF_BUILD=$(BUILD) python3 tests/suites/run.py $(NAMES)
@@ -47,4 +53,4 @@ build-tsan:
 clean:
 	rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: build check differential suites bench demo install build-asan build-tsan clean
+.PHONY: build check differential sim suites bench demo install build-asan build-tsan clean

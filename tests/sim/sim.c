@@ -2,216 +2,287 @@
 /*
  * tests/sim/sim.c - many worlds, each made of its seed
  *
- *     sim SEED [N]     runs N seeds (1) from SEED on
+ *     sim [options] [SEED [N]]       runs N seeds (1) from SEED (1) on
  *
- * A seed chooses the stacks, the wires' faults, what the programs do, and which of
- * all that is left out: a fault that is always there hides others.  The wires heal
- * after a while; then everything must come to an end.  What breaks prints its seed
- * first.
+ *     --jobs N         so many at once (2)
+ *     --off A,B        without these faults (faults.def)
+ *     --pairs N        at most so many connections
+ *     --bytes N        at most so many bytes of each end
+ *     --heal-ms N      nothing goes wrong from this instant on
+ *     --strict         nothing excuses a connection that breaks
+ *     --pcap FILE      write what was sent and received
+ *     --progress       say every few seconds how far it is
+ *     --transitions    say which changes of state were seen
+ *
+ * Wires and hosts heal after a while; then everything must come to an end, soon.  Of what
+ * breaks, the seed and the commit are printed, the least that still breaks, as a command,
+ * and the name of a capture of it.
  */
+#include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
-#include "world.h"
+#include "base/atomic.h"
+#include "commit.h"
+#include "sim.h"
 
-static uint64_t rng;
+#define PROGRESS_S 5
 
-static uint64_t random_next(void)
+typedef unsigned long long ull; /* for printf() */
+
+struct options {
+	struct swarm_how how;
+	uint64_t n;
+	uint32_t n_jobs;
+	const char *capture;
+	bool has_progress, has_transitions;
+};
+
+/* --- options --- */
+
+static uint64_t faults_of(char *names)
 {
-	uint64_t z = rng += 0x9e3779b97f4a7c15ull;
+	uint64_t bits = 0;
 
-	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-	return z ^ z >> 31;
-}
+	for (char *at = strtok(names, ","); at; at = strtok(NULL, ",")) {
+		unsigned f = 0;
 
-static uint32_t below(uint32_t n) { return (uint32_t)(random_next() % n); }
-static bool one_in(uint32_t n) { return !below(n); }
-
-#define PICK(...)                                                              \
-	({                                                                     \
-		const uint64_t of[] = { __VA_ARGS__ };                         \
-		of[below(ARRAY_LEN(of))];                                      \
-	})
-
-static struct wire_model make_wire(void)
-{
-	struct wire_model m = {
-		.rate_bps = PICK(0, 0, 1000000, 10000000, 1000000000),
-		.delay_ns =
-		    PICK(0, 25000, 500000, 10000000, 50000000, 150000000),
-		.loss = (uint32_t)PICK(0, 0, 1000, 10000, 50000, 200000),
-	};
-
-	if (one_in(3))
-		m.jitter_ns = 1 + m.delay_ns / 2;
-	if (m.rate_bps && one_in(2))
-		m.queue_bytes = 20000 + below(100000);
-	if (one_in(3))
-		m.duplicate = (uint32_t)PICK(1000, 50000);
-	if (one_in(3)) {
-		m.reorder = (uint32_t)PICK(1000, 50000, 300000);
-		m.reorder_ns = PICK(1000, 1000000, 100000000);
-	}
-	if (one_in(3))
-		m.corrupt = (uint32_t)PICK(1000, 50000);
-	return m;
-}
-
-static struct tcp_config make_stack(enum side side, bool is_v6)
-{
-	struct tcp_config c = world_stack(side, is_v6);
-
-	c.key.k[0] = random_next();
-	c.key.k[1] = random_next();
-	c.mtu = (uint32_t)PICK(576, 1280, 1500, 1500, 9000);
-	c.gso_max = (uint32_t)PICK(0, 0, 20000, 65000);
-	c.offers = one_in(3) ? below(TCP_OFFER_ALL + 1) : TCP_OFFER_ALL;
-	c.snd_buf = (uint32_t)PICK(2000, 16384, 65536, 1 << 18, 1 << 20);
-	c.rcv_buf = (uint32_t)PICK(2048, 16384, 65535, 1 << 18, 1 << 20);
-	c.cc = one_in(2) ? &tcp_newreno : &tcp_cubic;
-	if (one_in(8))
-		c.n_nodes = 128;
-	if (one_in(8))
-		c.n_extents = 8;
-	return c;
-}
-
-static struct end_plan make_plan(void)
-{
-	struct end_plan p = {
-		.n_bytes = (uint32_t)PICK(0, 1, 100, 5000, 60000, 300000),
-		.write_max = (uint32_t)PICK(0, 0, 1460, 100, 4000),
-		.has_nodelay = one_in(3),
-	};
-
-	p.n_bytes = p.n_bytes ? 1 + below(p.n_bytes) : 0;
-	if (p.write_max == 100)
-		p.n_bytes = MIN(p.n_bytes, 20000u);
-	if (one_in(4)) {
-		p.read_max = 1 + below(8000);
-		p.read_every_ns = 1 + below(50000000);
-	}
-	if (one_in(8))
-		p.read_from_ns = random_next() % (20 * NS_PER_S);
-	if (one_in(10))
-		p.abort_at_ns = 1 + random_next() % (5 * NS_PER_S);
-	p.closes_early = one_in(12);
-	return p;
-}
-
-static struct world_config make_world(uint64_t seed)
-{
-	struct world_config cfg = { .seed = seed };
-	bool is_v6;
-
-	rng = seed;
-	is_v6 = one_in(3);
-	cfg.n_pairs = 1 + below(one_in(2) ? 1 : WORLD_PAIRS);
-	for (int i = 0; i < 2; i++) {
-		cfg.stack[i] = make_stack((enum side)i, is_v6);
-		cfg.wire[i] = make_wire();
-		for (uint32_t p = 0; p < cfg.n_pairs; p++)
-			cfg.plan[i][p] = make_plan();
-	}
-	cfg.heals_at_ns = (1 + below(20)) * NS_PER_S;
-	cfg.stall_ns = one_in(4) ? PICK(1000000, 100000000, 500000000) : 0;
-	cfg.rx_extents = (uint32_t)PICK(64, 256);
-	cfg.carries_gso = one_in(3);
-	cfg.is_simultaneous = one_in(8);
-	if (one_in(16)) {
-		cfg.is_mutated = true;
-		cfg.wire[0].mutate = cfg.wire[1].mutate = 20000;
-	}
-	return cfg;
-}
-
-/* Seven SYNs, and all answers to them, are lost now and then where one round trip of
- * four fails at least. */
-static bool open_failed(const struct world *w, uint32_t pair)
-{
-	const struct end *c = &w->ends[CLIENT][pair];
-	const struct end *s = &w->ends[SERVER][pair];
-	const struct wire_model *m = w->cfg.wire;
-
-	return m[0].loss + m[0].corrupt + m[1].loss + m[1].corrupt >= 250000 &&
-	       c->is_done && !c->was_open && c->err == -ETIMEDOUT && !s->conn &&
-	       !s->was_open;
-}
-
-/* Whether what happened to an end was to be expected of its plan and its peer's. */
-static bool is_good(const struct world *w, int side, uint32_t pair)
-{
-	const struct end *e = &w->ends[side][pair];
-	const struct end_plan *mine = &w->cfg.plan[side][pair];
-	const struct end_plan *peers = &w->cfg.plan[!side][pair];
-	bool may_break = mine->abort_at_ns || peers->abort_at_ns ||
-			 mine->closes_early || peers->closes_early;
-
-	if (w->cfg.is_mutated || open_failed(w, pair))
-		return true;
-	/* A reset may be lost, and who only waits for bytes never learns of it. */
-	if (may_break)
-		return e->is_done || !e->conn || e->is_shut;
-	return e->is_done && !e->err && e->got_eof &&
-	       e->n_got == peers->n_bytes;
-}
-
-static uint64_t run(uint64_t seed, bool is_loud, uint64_t *frames)
-{
-	static struct world w;
-	struct world_config cfg = make_world(seed);
-
-	world_init(&w, &cfg);
-	world_run(&w, cfg.heals_at_ns + 7200 * NS_PER_S);
-	for (int i = 0; i < 2; i++)
-		for (uint32_t p = 0; p < cfg.n_pairs; p++) {
-			const struct end *e = &w.ends[i][p];
-
-			if (is_good(&w, i, p))
-				continue;
-			printf("seed %llu: side %d pair %u: done %d, error "
-			       "%d, end %d, sent %u of %u, got %u of %u, state "
-			       "%s\n",
-			       (unsigned long long)seed, i, p, e->is_done,
-			       e->err, e->got_eof, e->n_sent,
-			       cfg.plan[i][p].n_bytes, e->n_got,
-			       cfg.plan[!i][p].n_bytes,
-			       e->conn ? tcp_state_name(e->conn->state) : "-");
+		while (f < FAULTS && strcmp(swarm_fault_name(f), at))
+			f++;
+		if (f == FAULTS) {
+			fprintf(stderr, "sim: no fault is called %s\n", at);
 			exit(1);
 		}
-	if (is_loud)
-		printf("seed %llu: %.3f s, %llu steps, %llu frames, trace "
-		       "%016llx\n",
-		       (unsigned long long)seed, (double)w.now_ns / 1e9,
-		       (unsigned long long)w.n_steps,
-		       (unsigned long long)w.n_frames,
-		       (unsigned long long)w.trace);
-	*frames += w.n_frames;
-	uint64_t trace = w.trace;
-	world_fini(&w);
-	return trace;
+		bits |= 1ull << f;
+	}
+	return bits;
+}
+
+static void take_option(struct options *o, int c)
+{
+	uint32_t n = optarg ? (uint32_t)strtoul(optarg, NULL, 0) : 0;
+
+	switch (c) {
+	case 'j':
+		o->n_jobs = n < SIM_JOBS_MAX ? n : SIM_JOBS_MAX;
+		break;
+	case 'o':
+		o->how.off |= faults_of(optarg);
+		break;
+	case 'p':
+		o->how.pairs_max = n;
+		break;
+	case 'b':
+		o->how.bytes_max = n;
+		break;
+	case 'h':
+		o->how.heal_ms = n;
+		break;
+	case 's':
+		o->how.is_strict = true;
+		break;
+	case 'c':
+		o->capture = optarg;
+		break;
+	case 'g':
+		o->has_progress = true;
+		break;
+	case 't':
+		o->has_transitions = true;
+		break;
+	default:
+		exit(1);
+	}
+}
+
+static struct options parse(int argc, char **argv)
+{
+	static const struct option names[] = {
+		{ "jobs", 1, NULL, 'j' },        { "off", 1, NULL, 'o' },
+		{ "pairs", 1, NULL, 'p' },       { "bytes", 1, NULL, 'b' },
+		{ "heal-ms", 1, NULL, 'h' },     { "strict", 0, NULL, 's' },
+		{ "pcap", 1, NULL, 'c' },        { "progress", 0, NULL, 'g' },
+		{ "transitions", 0, NULL, 't' }, { 0 },
+	};
+	struct options o = { .how.seed = 1, .n = 1, .n_jobs = 2 };
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", names, NULL)) != -1)
+		take_option(&o, c);
+	if (optind < argc)
+		o.how.seed = strtoull(argv[optind++], NULL, 0);
+	if (optind < argc)
+		o.n = strtoull(argv[optind++], NULL, 0);
+	return o;
+}
+
+/* --- workers --- */
+
+static void work(const struct options *o, uint32_t job)
+{
+	struct swarm_how how = o->how;
+
+	while ((how.seed = fetch_add(&sim_shared->next, 1)) <
+	       o->how.seed + o->n) {
+		store_rlx(&sim_shared->running[job], how.seed);
+		sim_run(&how, NULL);
+	}
+	_exit(0);
+}
+
+static double now_s(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void say_progress(const struct options *o, double from_s)
+{
+	uint64_t done = load_rlx(&sim_shared->n_done);
+	double s = now_s() - from_s;
+
+	if (!o->has_progress)
+		return;
+	fprintf(stderr,
+		"%llu of %llu seeds, %.1f M segments, %.0f s, %.0f s to go\n",
+		(ull)done, (ull)o->n,
+		(double)load_rlx(&sim_shared->n_frames) / 1e6, s,
+		done ? s / (double)done * (double)(o->n - done) : 0.0);
+}
+
+/* Waits for a worker's end; the others are ended, too, when it failed.  Return: the
+ * seed that failed, or 0. */
+static uint64_t wait_for(const struct options *o, pid_t *pids, double from_s)
+{
+	uint32_t n_left = o->n_jobs;
+	uint64_t failed = 0;
+	sigset_t child;
+	int status;
+
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	while (n_left) {
+		pid_t pid = waitpid(-1, &status, WNOHANG);
+
+		if (!pid) {
+			struct timespec t = { .tv_sec = PROGRESS_S };
+
+			if (sigtimedwait(&child, NULL, &t) < 0)
+				say_progress(o, from_s);
+			continue;
+		}
+		n_left--;
+		for (uint32_t i = 0; i < o->n_jobs; i++) {
+			if (pids[i] == pid)
+				pids[i] = 0;
+			else if (pids[i] && status && !failed)
+				kill(pids[i], SIGKILL);
+			if (!pids[i] && status && !failed)
+				failed = load_rlx(&sim_shared->running[i]);
+		}
+	}
+	return failed;
+}
+
+static uint64_t run_all(const struct options *o, double from_s)
+{
+	pid_t pids[SIM_JOBS_MAX];
+	sigset_t child;
+
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &child, NULL);
+	sim_shared->next = o->how.seed;
+	for (uint32_t i = 0; i < o->n_jobs; i++) {
+		pids[i] = fork();
+		if (!pids[i])
+			work(o, i);
+		if (pids[i] < 0) {
+			perror("sim");
+			exit(1);
+		}
+	}
+	return wait_for(o, pids, from_s);
+}
+
+/* --- what is said --- */
+
+static void say_failure(const struct options *o, uint64_t seed)
+{
+	struct swarm_how how = o->how;
+	char path[64];
+
+	how.seed = seed;
+	printf("sim: seed %llu fails at commit %s\nwith:", (ull)seed, COMMIT);
+	for (unsigned f = 0; f < FAULTS; f++)
+		if (swarm_faults(&how) >> f & 1)
+			printf(" %s", swarm_fault_name(f));
+	printf("\n");
+	sim_shrink(&how);
+	snprintf(path, sizeof(path), "sim-%llu.pcapng", (ull)seed);
+	if (o->capture)
+		snprintf(path, sizeof(path), "%s", o->capture);
+	printf("still with:");
+	for (unsigned f = 0; f < FAULTS; f++)
+		if (swarm_faults(&how) >> f & 1)
+			printf(" %s", swarm_fault_name(f));
+	printf("\nminimal: ");
+	sim_print_command(&how);
+	bool fails = sim_fails(&how, false, path);
+	printf("capture: %s%s\n", path, fails ? "" : " (did not fail again)");
+}
+
+static void say_transitions(void)
+{
+	for (unsigned from = 0; from < TCP_STATES; from++)
+		for (unsigned to = 0; to < TCP_STATES; to++) {
+			uint64_t n = sim_shared->transitions[from][to];
+
+			if (n || tcp_state_may_follow(from, to))
+				printf("%-11s -> %-11s %llu\n",
+				       tcp_state_name(from), tcp_state_name(to),
+				       (ull)n);
+		}
+}
+
+static void one_seed(const struct options *o)
+{
+	if (sim_fails(&o->how, false, o->capture)) {
+		say_failure(o, o->how.seed);
+		exit(1);
+	}
 }
 
 int main(int argc, char **argv)
 {
-	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1, frames = 0;
-	uint64_t n = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
+	struct options o = parse(argc, argv);
+	double from_s = now_s();
+	uint64_t failed = 0;
 
-	for (uint64_t i = 0; i < n; i++) {
-		/* An assertion that fails says nothing of the seed. */
-		fprintf(stderr, "\rseed %llu ", (unsigned long long)(seed + i));
-		uint64_t trace = run(seed + i, n == 1, &frames);
-
-		if (i % 16 == 0 && run(seed + i, false, &frames) != trace) {
-			printf("seed %llu: two runs differ\n",
-			       (unsigned long long)(seed + i));
-			return 1;
-		}
+	sim_shared = mmap(NULL, sizeof(*sim_shared), PROT_READ | PROT_WRITE,
+			  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert(sim_shared != MAP_FAILED);
+	if (o.n == 1)
+		one_seed(&o);
+	else
+		failed = run_all(&o, from_s);
+	if (failed) {
+		say_failure(&o, failed);
+		return 1;
 	}
-	fprintf(stderr, "\r");
-	printf("sim: %llu seeds from %llu, %llu frames, all well\n",
-	       (unsigned long long)n, (unsigned long long)seed,
-	       (unsigned long long)frames);
+	double s = now_s() - from_s;
+	if (o.has_transitions)
+		say_transitions();
+	printf("sim: %llu seeds from %llu, %llu segments in %.0f s, all well; "
+	       "%llu opens failed, as they may\n",
+	       (ull)o.n, (ull)o.how.seed, (ull)sim_shared->n_frames, s,
+	       (ull)sim_shared->n_unopened);
 	return 0;
 }

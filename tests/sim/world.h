@@ -59,6 +59,7 @@ struct world_config {
 	uint32_t port_frames;  /* a port with so few slots; 0: without end */
 	uint64_t port_hold_ns; /* a frame stays in its slot up to so long */
 	uint64_t steal_every_ns, steal_ns; /* no memory: how often, how long */
+	bool has_cookies;                  /* SYNs find no memory, at times */
 };
 
 struct end {

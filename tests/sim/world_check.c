@@ -17,7 +17,10 @@
  */
 #include "world.h"
 
-#define CHECKED_PER_STEP 8
+/* So many connections, and nodes of queues, are looked at in a step; where there are
+ * more, they take turns. */
+#define CONNS_PER_STEP 4
+#define NODES_PER_STEP 256
 
 static void check_end(struct end *e)
 {
@@ -48,7 +51,8 @@ static void check_stack(struct world *w, const struct tcp_stack *s)
 {
 	const struct list *head = &s->conns;
 	uint32_t n = s->pool_conns.n - s->pool_conns.n_free;
-	uint32_t every = 1 + n / CHECKED_PER_STEP, n_armed = 0;
+	uint32_t n_nodes = s->pool_nodes.n - s->pool_nodes.n_free, n_armed = 0;
+	uint32_t every = 1 + n / CONNS_PER_STEP + n_nodes / NODES_PER_STEP;
 	uint64_t i = w->n_steps;
 
 	for (struct list *l = head->next; l != head; l = l->next, i++) {

@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/sim/swarm.c - a world of a seed; see swarm.h */
+#include "swarm.h"
+
+static uint64_t rng;
+
+static uint64_t random_next(void)
+{
+	uint64_t z = rng += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+	return z ^ z >> 31;
+}
+
+static uint32_t below(uint32_t n) { return (uint32_t)(random_next() % n); }
+static bool one_in(uint32_t n) { return !below(n); }
+
+#define PICK(...)                                                              \
+	({                                                                     \
+		const uint64_t of[] = { __VA_ARGS__ };                         \
+		of[below(ARRAY_LEN(of))];                                      \
+	})
+#define PICK32(...) ((uint32_t)PICK(__VA_ARGS__))
+
+/* Wires get a fault in both directions, or in one. */
+#define EACH_WIRE(c, m)                                                        \
+	for (struct wire_model *m = (c)->wire, *end_ = m + WORLD_STACKS;       \
+	     m < end_; m++)                                                    \
+		if (!one_in(4))
+#define EACH_STACK(c, s)                                                       \
+	for (struct tcp_config *s = (c)->stack, *end_ = s + WORLD_STACKS;      \
+	     s < end_; s++)
+#define EACH_PLAN(c, p)                                                        \
+	for (struct end_plan *p = (c)->plan[0],                                \
+			     *end_ = (c)->plan[0] + 2 * WORLD_PAIRS;           \
+	     p < end_; p++)
+
+/* --- wires --- */
+
+static void fault_loss(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->loss = PICK32(1000, 10000, 10000, 50000, 200000);
+}
+
+static void fault_burst(struct world_config *c)
+{
+	EACH_WIRE (c, m) {
+		m->burst_begins = PICK32(500, 2000, 10000);
+		m->burst_ends = PICK32(50000, 200000, 500000);
+		m->burst_loss = PICK32(300000, 1000000);
+	}
+}
+
+static void fault_loss_acks(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->loss_acks = PICK32(10000, 200000, 500000);
+}
+
+static void fault_nth(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->drop_nth = 2 + below(100);
+}
+
+static void fault_mask(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->drop_mask = random_next() & random_next();
+}
+
+static void fault_hole(struct world_config *c)
+{
+	EACH_WIRE (c, m) {
+		m->hole_every_ns = PICK(1, 3, 10) * NS_PER_S;
+		m->hole_ns = PICK(10, 300, 900, 3000) * NS_PER_MS;
+		m->hole_ns = MIN(m->hole_ns, m->hole_every_ns * 3 / 4);
+	}
+}
+
+static void fault_duplicate(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->duplicate = PICK32(1000, 50000, 300000);
+}
+
+static void fault_reorder(struct world_config *c)
+{
+	EACH_WIRE (c, m) {
+		m->reorder = PICK32(1000, 50000, 300000);
+		m->reorder_ns = PICK(1000, 1000000, 100000000);
+	}
+}
+
+static void fault_jitter(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->jitter_ns = 1 + m->delay_ns / 2;
+}
+
+static void fault_corrupt(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->corrupt = PICK32(1000, 50000);
+}
+
+static void fault_mutate(struct world_config *c)
+{
+	c->is_mutated = true;
+	EACH_WIRE (c, m)
+		m->mutate = 20000;
+}
+
+static void fault_truncate(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->truncate = PICK32(1000, 50000);
+}
+
+static void fault_rate(struct world_config *c)
+{
+	uint64_t bps = PICK(1000000, 10000000, 100000000, 1000000000);
+
+	for (unsigned i = 0; i < WORLD_STACKS; i++)
+		c->wire[i].rate_bps = one_in(3) ? bps * 4 : bps;
+}
+
+static void fault_queue(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->queue_bytes = 20000 + below(100000);
+}
+
+static void fault_mtu(struct world_config *c)
+{
+	EACH_WIRE (c, m) {
+		m->mtu = PICK32(1280, 1400);
+		m->tells_mtu = true;
+		m->mtu_from_ns = random_next() % NS_PER_S;
+	}
+}
+
+static void fault_mtu_hole(struct world_config *c)
+{
+	EACH_WIRE (c, m) {
+		m->mtu = PICK32(1280, 1400);
+		m->tells_mtu = false;
+		m->mtu_from_ns = random_next() % NS_PER_S;
+	}
+}
+
+static void fault_forge_mtu(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->forge_mtu = PICK32(1000, 50000);
+}
+
+/* Both ends see the same of what was offered. */
+static void fault_strip(struct world_config *c)
+{
+	uint32_t what = below(STRIP_ALL + 1);
+
+	for (unsigned i = 0; i < WORLD_STACKS; i++)
+		c->wire[i].strip = what;
+}
+
+static void fault_clamp(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->clamp_mss = (uint16_t)PICK(216, 536, 1000, 1400);
+}
+
+static void fault_split(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->split = PICK32(1000, 50000, 500000);
+}
+
+static void fault_merge(struct world_config *c)
+{
+	EACH_WIRE (c, m) {
+		m->merge = PICK32(100000, 900000);
+		m->merge_bytes = 9000;
+	}
+}
+
+static void fault_forge_rst(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->forge_rst = PICK32(1000, 50000);
+}
+
+static void fault_kill(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->kill = PICK32(100, 1000);
+}
+
+static void fault_replay(struct world_config *c)
+{
+	EACH_WIRE (c, m) {
+		m->replay = PICK32(1000, 20000);
+		m->replay_ns = PICK(1, 100, 10000) * NS_PER_MS;
+	}
+}
+
+static void fault_mark(struct world_config *c)
+{
+	EACH_WIRE (c, m) {
+		m->mark = PICK32(1000, 50000, 1000000);
+		m->mark_queue_bytes = PICK32(0, 10000);
+	}
+}
+
+static void fault_bleach(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->bleaches = true;
+}
+
+/* --- hosts --- */
+
+static void fault_steal(struct world_config *c)
+{
+	c->steal_every_ns = PICK(100, 1000, 5000) * NS_PER_MS;
+	c->has_cookies = true;
+	c->steal_ns = c->steal_every_ns / PICK(2, 4, 20);
+}
+
+static void fault_few_nodes(struct world_config *c)
+{
+	EACH_STACK (c, s)
+		s->n_nodes = 128;
+}
+
+static void fault_few_extents(struct world_config *c)
+{
+	EACH_STACK (c, s)
+		s->n_extents = 8;
+}
+
+/* Whole flights are lost for want of frames, so it takes long. */
+static void fault_few_frames(struct world_config *c)
+{
+	c->rx_extents = 16;
+	EACH_PLAN (c, p)
+		p->n_bytes = MIN(p->n_bytes, 300000u);
+}
+
+static void fault_port(struct world_config *c)
+{
+	c->port_frames = PICK32(1, 4, 32);
+	c->port_hold_ns = PICK(0, 1000, 1000000, 50000000);
+}
+
+static void fault_stall(struct world_config *c)
+{
+	c->stall_ns = PICK(1000000, 100000000, 500000000);
+}
+
+static void fault_jump(struct world_config *c)
+{
+	c->jump_ns = PICK(1, 10) * NS_PER_S;
+}
+
+static void fault_slip(struct world_config *c)
+{
+	c->slip_ns = PICK(1000, 1000000, 10 * NS_PER_S);
+}
+
+/* --- programs --- */
+
+static void fault_slow(struct world_config *c)
+{
+	EACH_PLAN (c, p) {
+		if (!one_in(3))
+			continue;
+		p->read_max = 1 + below(20000);
+		p->read_every_ns = 1 + below(50000000);
+		p->n_bytes = MIN(p->n_bytes, 200000u);
+	}
+}
+
+static void fault_late(struct world_config *c)
+{
+	EACH_PLAN (c, p) {
+		if (one_in(3))
+			p->read_from_ns = random_next() % (20 * NS_PER_S);
+		if (!one_in(12))
+			continue;
+		p->read_from_ns = UINT64_MAX / 2;
+		/* Others are given up meanwhile, when memory is short. */
+		p->abort_at_ns = 1 + random_next() % (60 * NS_PER_S);
+	}
+}
+
+static void fault_hold(struct world_config *c)
+{
+	EACH_PLAN (c, p)
+		p->hold_ns = PICK(0, 1000000, 300000000);
+}
+
+static void fault_abort(struct world_config *c)
+{
+	EACH_PLAN (c, p)
+		if (one_in(6))
+			p->abort_at_ns = 1 + random_next() % (5 * NS_PER_S);
+}
+
+static void fault_early(struct world_config *c)
+{
+	EACH_PLAN (c, p)
+		p->closes_early = one_in(6);
+}
+
+static void fault_small(struct world_config *c)
+{
+	EACH_PLAN (c, p) {
+		p->write_max = PICK32(0, 100, 536, 1460, 4000);
+		p->has_nodelay = one_in(2);
+		if (p->write_max == 100)
+			p->n_bytes = MIN(p->n_bytes, 100000u);
+	}
+}
+
+static void fault_gso(struct world_config *c)
+{
+	EACH_STACK (c, s)
+		s->gso_max = PICK32(0, 20000, 65000);
+	c->carries_gso = one_in(2);
+}
+
+static void fault_options(struct world_config *c)
+{
+	EACH_STACK (c, s)
+		s->offers = below((uint32_t)TCP_OFFER_ALL + 1);
+}
+
+static void fault_buffers(struct world_config *c)
+{
+	EACH_STACK (c, s) {
+		s->snd_buf = PICK32(2000, 16384, 65536, 1 << 20);
+		s->rcv_buf = PICK32(2048, 16384, 65535, 1 << 20);
+	}
+}
+
+static void fault_mtus(struct world_config *c)
+{
+	bool is_v6 = !ip_addr_is_v4(&c->stack[0].addrs[0]);
+
+	EACH_STACK (c, s)
+		s->mtu = is_v6 ? PICK32(1280, 1500, 9000)
+			       : PICK32(576, 1280, 1500, 9000);
+}
+
+static void fault_stacks(struct world_config *c)
+{
+	c->n_stacks = 3 + below(WORLD_STACKS - 2);
+	c->n_pairs += c->n_stacks - 2;
+}
+
+static void fault_crowd(struct world_config *c)
+{
+	c->n_pairs = 4 + below(one_in(6) ? WORLD_PAIRS - 4 : 12);
+	EACH_PLAN (c, p)
+		p->n_bytes /= 4;
+}
+
+static void fault_both(struct world_config *c) { c->is_simultaneous = true; }
+
+static void fault_v6(struct world_config *c)
+{
+	for (unsigned i = 0; i < WORLD_STACKS; i++)
+		c->stack[i].addrs[0] = world_stack((enum side)i, true).addrs[0];
+}
+
+static const struct {
+	const char *name;
+	void (*add)(struct world_config *c);
+} faults[] = {
+#define F(name, what) { #name, fault_##name },
+#include "faults.def"
+#undef F
+};
+
+/* --- the world --- */
+
+const char *swarm_fault_name(enum fault f) { return faults[f].name; }
+
+/* Some break every connection or blind the checks: those are rare. */
+static bool is_rare(enum fault f)
+{
+	return f == FAULT_mutate || f == FAULT_kill || f == FAULT_both ||
+	       f == FAULT_mtu_hole;
+}
+
+uint64_t swarm_faults(const struct swarm_how *how)
+{
+	uint64_t on = 0;
+
+	static_assert(FAULTS <= 64, "a bit each");
+	rng = how->seed * 1000003;
+	uint32_t chance = PICK32(3, 6, 15);
+	for (unsigned f = 0; f < FAULTS; f++)
+		if (below(is_rare((enum fault)f) ? 120 : 40) < chance)
+			on |= 1ull << f;
+	return on & ~how->off;
+}
+
+static void base_stack(struct tcp_config *s, unsigned i)
+{
+	*s = world_stack((enum side)i, false);
+	s->key.k[0] = random_next();
+	s->key.k[1] = random_next();
+	s->cc = one_in(2) ? &tcp_newreno : &tcp_cubic;
+}
+
+static void base_plan(struct end_plan *p)
+{
+	p->n_bytes = PICK32(0, 1, 5000, 100000, 2000000, 30000000, 60000000);
+	p->n_bytes = p->n_bytes ? 1 + below(p->n_bytes) : 0;
+}
+
+static void limit(const struct swarm_how *how, struct world_config *c)
+{
+	if (how->pairs_max)
+		c->n_pairs = MIN(c->n_pairs, how->pairs_max);
+	if (how->heal_ms)
+		c->heals_at_ns = how->heal_ms * NS_PER_MS;
+	EACH_PLAN (c, p)
+		if (how->bytes_max)
+			p->n_bytes = MIN(p->n_bytes, how->bytes_max);
+	/* A large frame is one packet, and none of the path's. */
+	for (unsigned i = 0; c->carries_gso && i < WORLD_STACKS; i++) {
+		c->wire[i].mtu = 0;
+		c->wire[i].merge_bytes = 60000;
+	}
+}
+
+void swarm_make(const struct swarm_how *how, struct world_config *out)
+{
+	uint64_t on = swarm_faults(how);
+
+	rng = how->seed;
+	*out = (struct world_config){ .seed = how->seed, .rx_extents = 256 };
+	out->n_pairs = 1 + below(3);
+	out->heals_at_ns = (1 + below(20)) * NS_PER_S;
+	/* Never none: what takes no time can go round for ever in one instant. */
+	uint64_t delay_ns =
+	    PICK(1000, 25000, 500000, 10000000, 50000000, 150000000);
+	for (unsigned i = 0; i < WORLD_STACKS; i++) {
+		base_stack(&out->stack[i], i);
+		out->wire[i].delay_ns = delay_ns;
+	}
+	EACH_PLAN (out, p)
+		base_plan(p);
+	if (on >> FAULT_v6 & 1)
+		fault_v6(out);
+	for (unsigned f = 0; f < FAULTS; f++) {
+		rng = how->seed * 64 + f;
+		if (on >> f & 1)
+			faults[f].add(out);
+	}
+	limit(how, out);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/sim/swarm.h - a world of a seed, and what is to be expected of it
+ *
+ *     seed, what is turned off -> swarm_make() -> world_run() -> swarm_judge()
+ *
+ * A seed chooses which faults of faults.def there are, because a fault that is always
+ * there hides others.  Each has numbers of its own, so that turning one off leaves the
+ * others as they were: that is how a failure shrinks.
+ */
+#pragma once
+
+#include "world.h"
+
+enum fault {
+#define F(name, what) FAULT_##name,
+#include "faults.def"
+#undef F
+	FAULTS
+};
+
+struct swarm_how {
+	uint64_t seed;
+	uint64_t off;       /* bit n: no fault n */
+	uint32_t pairs_max; /* 0: as the seed says */
+	uint32_t bytes_max;
+	uint32_t heal_ms;
+	bool is_strict; /* nothing excuses a connection that breaks */
+};
+
+struct swarm_verdict {
+	bool is_good;
+	uint32_t n_unopened; /* opens that failed, as they may */
+	char why[300];
+};
+
+const char *swarm_fault_name(enum fault f);
+
+/* Which faults the seed has, without those that are off: bits. */
+uint64_t swarm_faults(const struct swarm_how *how);
+
+void swarm_make(const struct swarm_how *how, struct world_config *out);
+
+/* When all must be over at the latest. */
+uint64_t swarm_deadline(const struct world_config *cfg);
+
+void swarm_judge(const struct world *w, const struct swarm_how *how,
+		 struct swarm_verdict *out);
