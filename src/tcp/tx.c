@@ -220,7 +220,12 @@ static void range_sent(struct tcp_conn *c, struct node *n)
 	due_done(c, TX_FORCE | TX_PUSH | TX_TLP);
 	if (c->rtx_kind == RTX_PERSIST)
 		c->n_rtx = 0;
-	conn_rtx_sent(c);
+	/* RFC 6675 section 6: the first hole's retransmission has a time-out of its
+	 * own, or one that began an RTT before comes first. */
+	if (n->flags & NODE_RETX && n == c->sent.head)
+		conn_rtx_update(c, true);
+	else
+		conn_rtx_sent(c);
 }
 
 /* RFC 3168 section 6.1.5: what is new tells routers that they may mark it. */
