@@ -156,7 +156,7 @@ void ack_rx(struct tcp_conn *c, const struct tcp_seg *seg)
 		acked = seq_len(c->snd_una, seg->ack);
 		sent_acked(c, seg->ack, &t);
 		sndq_acked(c, seg->ack);
-		c->snd_una = seg->ack;
+		conn_una_set(c, seg->ack);
 		/* RFC 6298 section 5: a time-out that was backed off stays so until
 		 * there is a new sample (Karn). */
 		if (c->rtx_kind != RTX_PERSIST)

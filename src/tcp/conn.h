@@ -212,6 +212,13 @@ struct tcp_recovery {
 	bool is_tlp_out, is_tlp_retx;
 };
 
+/* For info.c.  Segments; and how often the numbers have passed 0. */
+struct tcp_counts {
+	uint32_t n_in, n_out, n_data_in, n_data_out;
+	uint32_t n_again; /* of n_data_out */
+	uint16_t snd_wraps, rcv_wraps;
+};
+
 struct tcp_conn {
 	/* What every segment that arrives touches. */
 	alignas(CACHE_LINE) struct flow flow;
@@ -261,40 +268,40 @@ struct tcp_conn {
 	/* Cold. */
 	struct timer timer;
 	seq32 rack_end, recover, iss, irs;
-	seq32 sack_high;          /* behind the highest byte that was SACKed */
-	struct list flight, lost; /* ranges: by time, and by seq */
-	struct node *sack_hint;   /* a range that was SACKed, or NULL */
+	seq32 sack_high; /* behind the highest byte that was SACKed */
+	seq32 fin_at;
+	struct list flight, lost;   /* ranges: by time, and by seq */
+	struct node *sack_hint;     /* a range that was SACKed, or NULL */
 	struct node *sndq_hints[2]; /* where new and old bytes were gathered */
 	struct tcp_sack sacks_known[TCP_SACK_MAX]; /* of the last ACK */
 	struct tcp_recovery rec;
+	uint32_t cwnd_used;    /* what was needed of cwnd, in bytes */
+	uint64_t cwnd_used_ns; /* and since when that was less */
 	uint64_t rto_at_ns;    /* while the timer is an earlier one */
-	uint64_t cwnd_used_ns; /* since when cwnd was larger than needed */
-	uint32_t cwnd_used;    /* and what was needed, in bytes */
 	struct tcp_sack dsack;
-	seq32 fin_at;
 	struct list due_link, all_link;
 	struct list ready_link; /* or in its listener's queue */
 	struct tcp_listener
-	    *listener; /* that it was opened by, until accepted */
-	uint8_t n_sacks_known;
-	uint32_t n_reno_sacks;
-	uint32_t ts_off;
+	    *listener;         /* that it was opened by, until accepted */
 	uint64_t ts_recent_ns; /* when ts_recent was last seen */
 	uint64_t rtx_since_ns; /* when the oldest range was first timed out */
 	uint64_t last_rx_ns, last_tx_ns;
+	uint32_t last_data_rx_ms;
+	uint32_t n_reno_sacks;
+	uint32_t ts_off;
 	uint32_t
 	    challenge_ms; /* of the last answer to what is wrong; 0: none */
 	uint32_t user_timeout_ms;
 	uint16_t keep_idle_s, keep_interval_s;
 	uint8_t keep_probes;
-	int32_t err;      /* negative errno */
+	uint8_t n_sacks_known;
 	int16_t soft_err; /* negative errno: what a time-out is told as */
+	int32_t err;      /* negative errno */
 	uint16_t mss_max; /* payload of a segment that both ends take */
 	uint16_t path_mtu, mtu_high; /* see pmtu.c */
 	uint16_t mtu_probe;          /* size of the probe under way, or 0 */
 	uint32_t mtu_probe_s;        /* no probe before it */
-	uint64_t last_data_rx_ns;
-	seq32 urg_seq, snd_up; /* the byte; behind ours */
+	seq32 urg_seq, snd_up;       /* the byte; behind ours */
 	uint8_t urg_state, urg_byte;
 	uint8_t syn_retries;
 	uint16_t fin_timeout_s; /* of FIN-WAIT-2; 0: FIN_WAIT_2_NS */
@@ -305,6 +312,7 @@ struct tcp_conn {
 	uint32_t rcv_rtt_us, rcv_rtt_tsecr; /* of the timestamps; 0: not yet */
 	uint32_t rcv_space, rcv_space_us; /* read in a round trip, since when */
 	seq32 rcv_copied;                 /* where that began */
+	struct tcp_counts counts;
 	void *user;
 	const struct tcp_cc *cc;
 	union tcp_cc_state cc_state;
@@ -410,6 +418,20 @@ static inline uint32_t conn_pipe(const struct tcp_conn *c)
 	uint64_t left = (uint64_t)c->n_reno_sacks * c->mss;
 
 	return left < out ? out - (uint32_t)left : 0;
+}
+
+static inline void conn_una_set(struct tcp_conn *c, seq32 to)
+{
+	c->counts.snd_wraps += to.v < c->snd_una.v;
+	c->snd_una = to;
+}
+
+static inline void conn_rcv_advance(struct tcp_conn *c, uint32_t n)
+{
+	seq32 to = seq_add(c->rcv_nxt, n);
+
+	c->counts.rcv_wraps += to.v < c->rcv_nxt.v;
+	c->rcv_nxt = to;
 }
 
 /* The number of the next byte that the program reads. */

@@ -166,7 +166,9 @@ static void grow(struct tcp_stack *s, const struct mini_syn *was,
 	c->irs = was->irs;
 	c->snd_una = was->iss;
 	c->snd_nxt = c->snd_end = seq_add(was->iss, 1);
-	c->rcv_nxt = c->last_ack_sent = seq_add(was->irs, 1);
+	c->rcv_nxt = was->irs;
+	conn_rcv_advance(c, 1);
+	c->last_ack_sent = c->rcv_nxt;
 	c->rcv_adv = seq_add(c->rcv_nxt, syn_window(s));
 	c->ts_recent = was->ts_recent;
 	c->ts_recent_ns = s->now_ns;

@@ -74,7 +74,7 @@ void rcvq_free(struct tcp_conn *c)
 /* The peer's FIN is next.  What lies behind it is no part of the stream. */
 void rcvq_end(struct tcp_conn *c)
 {
-	c->rcv_nxt = seq_add(c->rcv_nxt, 1);
+	conn_rcv_advance(c, 1);
 	c->flags |= CONN_FIN_RCVD;
 	/* The window has no room for a FIN, which takes none. */
 	c->rcv_adv = seq_max(c->rcv_adv, c->rcv_nxt);
@@ -90,7 +90,7 @@ static void append(struct tcp_conn *c, struct node *n)
 		c->rcvq.head = n;
 	c->rcvq.tail = n;
 	c->rcvq_bytes += n->len;
-	c->rcv_nxt = seq_add(c->rcv_nxt, n->len);
+	conn_rcv_advance(c, n->len);
 	if (n->flags & NODE_FIN)
 		rcvq_end(c);
 }
@@ -166,7 +166,7 @@ static bool add_copied(struct tcp_conn *c, const struct arrival *a)
 	memcpy(behind(n), a->ext->data + a->off, len);
 	n->len += len;
 	c->rcvq_bytes += len;
-	c->rcv_nxt = seq_add(c->rcv_nxt, len);
+	conn_rcv_advance(c, len);
 	merge(c);
 	return true;
 }

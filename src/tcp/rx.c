@@ -43,7 +43,8 @@ static void syn_sent_take(struct tcp_conn *c, const struct tcp_seg *seg)
 	    (seg->wscale != TCP_NO_WSCALE ? TCP_OFFER_WSCALE : 0u);
 
 	c->irs = seg->seq;
-	c->rcv_nxt = seq_add(seg->seq, 1);
+	c->rcv_nxt = seg->seq;
+	conn_rcv_advance(c, 1);
 	c->rcv_adv = seq_add(c->rcv_nxt, MIN(c->stack->cfg.rcv_buf, 65535u));
 	c->last_ack_sent = c->rcv_nxt;
 	conn_set_options(c, offers, seg->mss, seg->wscale);
@@ -114,7 +115,7 @@ static void syn_sent_rx(struct tcp_conn *c, struct arrival *a)
 		conn_due(c, TX_SYN);
 		return;
 	}
-	c->snd_una = seg->ack;
+	conn_una_set(c, seg->ack);
 	conn_established(c);
 	conn_due(c, TX_ACK);
 	/* Fifth: text and FIN on a SYN-ACK come again. */
@@ -281,7 +282,7 @@ static bool ack_field_rx(struct tcp_conn *c, struct arrival *a)
 			tx_reset_for(c->stack, a);
 			return false;
 		}
-		c->snd_una = a->seg.ack;
+		conn_una_set(c, a->seg.ack);
 		c->snd_wnd = (uint32_t)a->seg.wnd << c->snd_wscale;
 		c->max_wnd = c->snd_wnd;
 		c->snd_wl1 = a->seg.seq;
@@ -328,9 +329,10 @@ static void note_arrival(struct tcp_conn *c, uint32_t len)
 {
 	if (len > c->rcv_mss)
 		c->rcv_mss = (uint16_t)MIN(len, (uint32_t)c->mss_max);
-	if (c->stack->now_ns - c->last_data_rx_ns > c->rto_ns)
+	if ((now_ms(c->stack) - c->last_data_rx_ms) * NS_PER_MS > c->rto_ns)
 		c->n_quick = QUICK_ACKS;
-	c->last_data_rx_ns = c->stack->now_ns;
+	c->last_data_rx_ms = now_ms(c->stack);
+	c->counts.n_data_in++;
 }
 
 /* A FIN that came without text, perhaps before what stands in front of it. */
@@ -458,6 +460,7 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 void conn_rx(struct tcp_conn *c, struct arrival *a)
 {
 	dassert(c->state != TCP_CLOSED);
+	c->counts.n_in++;
 	if (c->state == TCP_SYN_SENT)
 		syn_sent_rx(c, a);
 	else

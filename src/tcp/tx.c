@@ -142,6 +142,7 @@ static struct tcp_seg seg_begin(struct tcp_conn *c, seq32 seq, unsigned flags)
 	if (c->n_quick)
 		c->n_quick--;
 	c->last_tx_ns = c->stack->now_ns;
+	c->counts.n_out++;
 	due_done(c, TX_ACK);
 	return seg;
 }
@@ -180,6 +181,7 @@ static bool send_syn(struct tcp_conn *c, struct tcp_frame *f)
 	seg.wscale =
 	    offers & TCP_OFFER_WSCALE ? stack_wscale(s) : TCP_NO_WSCALE;
 	seg.wnd = (uint16_t)MIN(s->cfg.rcv_buf, 65535u);
+	c->counts.n_out++;
 	c->last_tx_ns = s->now_ns;
 	frame_finish(s, f, c->flow.laddr, &c->flow.raddr, &seg, 0);
 	return true;
@@ -247,7 +249,13 @@ static void send_range(struct tcp_conn *c, struct tcp_frame *f,
 	bool is_end = seq_eq(seq_add(n->seq, bytes), c->snd_end);
 	uint32_t room = n->flags & NODE_PROBE ? bytes : seg_room(c);
 
+	uint32_t n_segs = bytes > room ? (bytes + room - 1) / room : 1;
+
 	f->gso_size = bytes > room ? (uint16_t)room : 0;
+	c->counts.n_out += n_segs - 1;
+	c->counts.n_data_out += n_segs;
+	if (n->flags & NODE_RETX)
+		c->counts.n_again += n_segs;
 	struct tcp_seg seg =
 	    seg_begin(c, n->seq,
 		      (bytes && is_end ? TCP_PSH : 0u) |
@@ -433,7 +441,7 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	if (bytes % room && !probe)
 		c->snd_sml = seq_add(c->snd_nxt, bytes);
 	range_add(c, n);
-	if (c->stack->now_ns - c->last_data_rx_ns < DELACK_NS)
+	if ((now_ms(c->stack) - c->last_data_rx_ms) * NS_PER_MS < DELACK_NS)
 		c->flags |= CONN_PINGPONG;
 	send_range(c, f, n, bytes);
 	range_sent(c, n);

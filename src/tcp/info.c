@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/* tcp/info.c - what a connection can tell of itself; see info.h */
+#include "tcp/info.h"
+
+#include "tcp/conn.h"
+
+#define OPT_TIMESTAMPS 1
+#define OPT_SACK 2
+#define OPT_WSCALE 4
+#define SSTHRESH_NONE 0x7fffffff
+
+static uint8_t linux_state(const struct tcp_conn *c)
+{
+	static const uint8_t numbers[] = {
+		[TCP_ESTABLISHED] = 1, [TCP_SYN_SENT] = 2,
+		[TCP_SYN_RCVD] = 3,    [TCP_FIN_WAIT_1] = 4,
+		[TCP_FIN_WAIT_2] = 5,  [TCP_TIME_WAIT] = 6,
+		[TCP_CLOSED] = 7,      [TCP_CLOSE_WAIT] = 8,
+		[TCP_LAST_ACK] = 9,    [TCP_LISTEN] = 10,
+		[TCP_CLOSING] = 11,
+	};
+	return numbers[c->state];
+}
+
+/* Open, Disorder, CWR, Recovery, Loss. */
+static uint8_t linux_ca_state(const struct tcp_conn *c)
+{
+	if (c->ca_state == CA_RECOVERY)
+		return 3;
+	if (c->ca_state == CA_LOSS)
+		return 4;
+	return c->sacked_bytes || c->n_dupacks ? 1 : 0;
+}
+
+static uint32_t segments(const struct tcp_conn *c, uint32_t bytes)
+{
+	return c->mss ? (bytes + c->mss - 1) / c->mss : 0;
+}
+
+static uint32_t us(uint64_t ns) { return (uint32_t)(ns / NS_PER_US); }
+
+static uint32_t ms_since(const struct tcp_conn *c, uint64_t at_ns)
+{
+	return (uint32_t)((c->stack->now_ns - at_ns) / NS_PER_MS);
+}
+
+/* What was sent again, and has neither arrived nor is known to be lost again. */
+static uint32_t again_bytes(const struct tcp_conn *c)
+{
+	uint32_t bytes = 0;
+
+	for (const struct node *n = c->sent.head; n; n = n->next)
+		if ((n->flags & (NODE_RETX | NODE_SACKED | NODE_LOST)) ==
+		    NODE_RETX)
+			bytes += n->len;
+	return bytes;
+}
+
+/* From the number of the SYN to @now, which has passed 0 so many times; the SYN and a
+ * FIN are no bytes. */
+static uint64_t bytes_since(seq32 first, seq32 now, uint32_t wraps, bool is_fin)
+{
+	uint64_t at = (uint64_t)wraps << 32 | now.v;
+
+	return at > first.v ? at - first.v - 1 - is_fin : 0;
+}
+
+static void put_sending(const struct tcp_conn *c, struct tcp_conn_info *i)
+{
+	uint32_t flight = seq_len(c->snd_una, c->snd_nxt);
+	bool is_fin_acked =
+	    c->flags & CONN_FIN_SENT && seq_eq(c->snd_una, c->snd_nxt);
+
+	i->tcpi_snd_mss = c->mss;
+	i->tcpi_unacked = segments(c, flight);
+	i->tcpi_sacked = segments(c, c->sacked_bytes);
+	i->tcpi_lost = segments(c, c->lost_bytes);
+	i->tcpi_retrans = segments(c, again_bytes(c));
+	i->tcpi_total_retrans = c->counts.n_again;
+	i->tcpi_snd_cwnd = segments(c, c->cwnd);
+	i->tcpi_snd_ssthresh =
+	    c->ssthresh >= 1u << 30 ? SSTHRESH_NONE : segments(c, c->ssthresh);
+	i->tcpi_snd_wnd = c->snd_wnd;
+	i->tcpi_notsent_bytes = tcp_unsent_bytes(c);
+	i->tcpi_bytes_acked =
+	    bytes_since(c->iss, c->snd_una, c->counts.snd_wraps, is_fin_acked);
+	i->tcpi_segs_out = c->counts.n_out;
+	i->tcpi_data_segs_out = c->counts.n_data_out;
+	uint32_t first = c->counts.n_data_out - c->counts.n_again;
+	uint32_t left = i->tcpi_unacked - i->tcpi_sacked;
+	i->tcpi_delivered = first > left ? first - left : 0;
+	i->tcpi_reord_seen = !!(c->flags & CONN_REORDERS);
+}
+
+static void put_receiving(const struct tcp_conn *c, struct tcp_conn_info *i)
+{
+	i->tcpi_rcv_mss = c->rcv_mss;
+	i->tcpi_rcv_ssthresh = c->rcv_buf;
+	i->tcpi_rcv_space = c->rcv_space;
+	i->tcpi_rcv_rtt = c->rcv_rtt_us;
+	i->tcpi_rcv_ooopack = c->n_ooo;
+	i->tcpi_bytes_received = bytes_since(
+	    c->irs, c->rcv_nxt, c->counts.rcv_wraps, c->flags & CONN_FIN_RCVD);
+	i->tcpi_segs_in = c->counts.n_in;
+	i->tcpi_data_segs_in = c->counts.n_data_in;
+	i->tcpi_last_data_recv = now_ms(c->stack) - c->last_data_rx_ms;
+	i->tcpi_last_ack_recv = ms_since(c, c->last_rx_ns);
+}
+
+void tcp_get_info(const struct tcp_conn *c, struct tcp_conn_info *out)
+{
+	struct tcp_conn_info i = {
+		.tcpi_state = linux_state(c),
+		.tcpi_ca_state = linux_ca_state(c),
+		.tcpi_retransmits = c->n_rtx,
+		.tcpi_probes = c->n_probes,
+		.tcpi_backoff = c->n_rtx,
+		.tcpi_options =
+		    (uint8_t)((c->flags & CONN_TS ? OPT_TIMESTAMPS : 0) |
+			      (c->flags & CONN_SACK ? OPT_SACK : 0) |
+			      (c->flags & CONN_WSCALE ? OPT_WSCALE : 0)),
+		.tcpi_snd_wscale = c->snd_wscale & 15,
+		.tcpi_rcv_wscale = c->rcv_wscale & 15,
+		.tcpi_rto = us(c->rto_ns),
+		.tcpi_ato = us(DELACK_NS),
+		.tcpi_rtt = us(c->srtt_ns),
+		.tcpi_rttvar = us(c->rttvar_ns),
+		.tcpi_min_rtt = c->min_rtt_us,
+		.tcpi_pmtu = c->path_mtu,
+		.tcpi_advmss = stack_mss(c->stack, &c->flow.raddr),
+		.tcpi_reordering = DUP_THRESH,
+		.tcpi_last_data_sent = ms_since(c, c->last_tx_ns),
+		.tcpi_max_pacing_rate = UINT64_MAX,
+	};
+
+	put_sending(c, &i);
+	put_receiving(c, &i);
+	*out = i;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/tcp_info.c - TCP_INFO: Linux's layout, and true numbers
+ */
+#include <linux/tcp.h>
+
+#include "tcp/info.h"
+#include "tcp_kit.h"
+
+#define SAME(field)                                                            \
+	static_assert(offsetof(struct tcp_info, field) ==                      \
+			  offsetof(struct tcp_conn_info, field),               \
+		      "Linux's place")
+
+SAME(tcpi_state);
+SAME(tcpi_rto);
+SAME(tcpi_unacked);
+SAME(tcpi_last_data_sent);
+SAME(tcpi_pmtu);
+SAME(tcpi_rtt);
+SAME(tcpi_snd_cwnd);
+SAME(tcpi_total_retrans);
+SAME(tcpi_pacing_rate);
+SAME(tcpi_bytes_acked);
+SAME(tcpi_segs_out);
+SAME(tcpi_notsent_bytes);
+SAME(tcpi_data_segs_out);
+SAME(tcpi_delivery_rate);
+SAME(tcpi_sndbuf_limited);
+SAME(tcpi_delivered);
+SAME(tcpi_bytes_retrans);
+SAME(tcpi_reord_seen);
+SAME(tcpi_rcv_ooopack);
+SAME(tcpi_snd_wnd);
+
+static struct kit k;
+static struct tcp_conn *c;
+
+static struct tcp_conn_info info(void)
+{
+	struct tcp_conn_info i;
+
+	tcp_get_info(c, &i);
+	return i;
+}
+
+static void numbers_are_what_happened(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	struct tcp_conn_info i;
+
+	kit_init(&k, &cfg);
+	k.tsval = 1;
+	c = kit_connect(&k);
+	i = info();
+	assert_int_equal(i.tcpi_state, 2);
+	kit_wait(&k, 10 * NS_PER_MS);
+	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
+	kit_drain(&k);
+	i = info();
+	assert_int_equal(i.tcpi_state, 1);
+	assert_int_equal(i.tcpi_options, 7);
+	assert_int_equal(i.tcpi_snd_wscale, 7);
+	assert_int_equal(i.tcpi_rtt, 10000);
+	assert_int_equal(i.tcpi_rto, 210000);
+	assert_int_equal(i.tcpi_snd_mss, 1448);
+	assert_int_equal(i.tcpi_advmss, 1460);
+	assert_int_equal(i.tcpi_snd_cwnd, 10);
+	assert_int_equal(i.tcpi_snd_ssthresh, 0x7fffffff);
+	assert_int_equal(i.tcpi_bytes_acked, 0);
+
+	kit_write(&k, c, 14480 + 2000);
+	assert_int_equal(kit_drain(&k), 10);
+	i = info();
+	assert_int_equal(i.tcpi_unacked, 10);
+	assert_int_equal(i.tcpi_notsent_bytes, 2000);
+	assert_int_equal(i.tcpi_data_segs_out, 10);
+	assert_int_equal(i.tcpi_segs_out, 12);
+	kit_wait(&k, 10 * NS_PER_MS);
+	kit_in(&k, TCP_ACK, "hello", 5);
+	kit_drain(&k);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	i = info();
+	assert_int_equal(i.tcpi_unacked, 0);
+	assert_int_equal(i.tcpi_bytes_acked, 16480);
+	assert_int_equal(i.tcpi_bytes_received, 5);
+	assert_int_equal(i.tcpi_delivered, 12);
+	assert_int_equal(i.tcpi_data_segs_in, 1);
+	assert_int_equal(i.tcpi_segs_in, 3);
+	assert_int_equal(i.tcpi_ca_state, 0);
+
+	kit_wait(&k, 5 * NS_PER_S);
+	i = info();
+	assert_int_equal(i.tcpi_last_data_recv, 5000);
+	assert_int_equal(i.tcpi_last_ack_recv, 5000);
+	kit_write(&k, c, 100);
+	kit_drain(&k);
+	for (int n = 0; n < 300; n++) {
+		kit_wait(&k, 10 * NS_PER_MS);
+		kit_drain(&k);
+	}
+	i = info();
+	assert_true(i.tcpi_retransmits >= 2);
+	assert_int_equal(i.tcpi_ca_state, 4);
+	assert_int_equal(i.tcpi_snd_cwnd, 1);
+	assert_true(i.tcpi_total_retrans >= 3);
+	assert_int_equal(i.tcpi_retrans, 1);
+	tcp_abort(c, k.now);
+	kit_drain(&k);
+	kit_fini(&k);
+}
+
+/* The numbers on the wire have 32 bits; those that are told do not. */
+static void more_than_the_sequence_space_is_counted(void **state)
+{
+	static const uint8_t bytes[1000];
+	struct tcp_config cfg = kit_config(false);
+	const uint8_t *data;
+
+	kit_init(&k, &cfg);
+	k.seq = (seq32){ 0xffffff00u };
+	c = kit_established(&k);
+	for (int i = 0; i < 3; i++) {
+		kit_in(&k, TCP_ACK, bytes, sizeof(bytes));
+		ssize_t n = tcp_peek(c, &data);
+		tcp_consume(c, (uint32_t)n, k.now);
+		kit_drain(&k);
+	}
+	assert_int_equal(info().tcpi_bytes_received, 3000);
+	kit_in(&k, TCP_FIN | TCP_ACK, NULL, 0);
+	assert_int_equal(info().tcpi_bytes_received, 3000);
+	assert_int_equal(info().tcpi_state, 8);
+	c->iss = (seq32){ 5 };
+	c->counts.snd_wraps = 3;
+	uint64_t acked = info().tcpi_bytes_acked;
+	assert_true(acked > 3ull << 32);
+	kit_write(&k, c, 100);
+	kit_drain(&k);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(info().tcpi_bytes_acked, acked + 100);
+	tcp_abort(c, k.now);
+	kit_drain(&k);
+	kit_fini(&k);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(numbers_are_what_happened),
+		cmocka_unit_test(more_than_the_sequence_space_is_counted),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
