@@ -160,7 +160,7 @@ int run_value(struct bench_run *r, const char *text, const char *key);
 int run_peers(struct bench_run *r, const char *server, const char *client,
 	      const char *arg1, const char *arg2, const char *key);
 int run_alone(struct bench_run *r, const char *peer, const char *arg1,
-	      const char *arg2, const char *key);
+	      const char *arg2, const char *arg3, const char *key);
 double run_timeout_s(const struct bench_run *r);
 
 /* bench_judge.c */

@@ -6,20 +6,20 @@
 
 int bench_engine_rx_1(struct bench_run *r)
 {
-	return run_alone(r, "engine", "1", NULL, "rx_ns ");
+	return run_alone(r, "engine", "1", NULL, NULL, "rx_ns ");
 }
 
 int bench_engine_tx_1(struct bench_run *r)
 {
-	return run_alone(r, "engine", "1", NULL, "tx_ns ");
+	return run_alone(r, "engine", "1", NULL, NULL, "tx_ns ");
 }
 
 int bench_engine_rx_many(struct bench_run *r)
 {
-	return run_alone(r, "engine", MANY, NULL, "rx_ns ");
+	return run_alone(r, "engine", MANY, NULL, NULL, "rx_ns ");
 }
 
 int bench_engine_tx_many(struct bench_run *r)
 {
-	return run_alone(r, "engine", MANY, NULL, "tx_ns ");
+	return run_alone(r, "engine", MANY, NULL, NULL, "tx_ns ");
 }

@@ -150,13 +150,14 @@ int run_value(struct bench_run *r, const char *text, const char *key)
 
 /* One of our own peers, without another. */
 int run_alone(struct bench_run *r, const char *peer, const char *arg1,
-	      const char *arg2, const char *key)
+	      const char *arg2, const char *arg3, const char *key)
 {
 	char *text = NULL;
-	int err = run_client(r,
-			     (const char *const[]){ r->args->self, "bench-peer",
-						    peer, arg1, arg2, NULL },
-			     run_timeout_s(r) + 60, &text);
+	int err =
+	    run_client(r,
+		       (const char *const[]){ r->args->self, "bench-peer", peer,
+					      arg1, arg2, arg3, NULL },
+		       run_timeout_s(r) + 60, &text);
 
 	if (!err)
 		err = run_value(r, text, key);

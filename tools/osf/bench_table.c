@@ -206,7 +206,8 @@ const struct bench benches[] = {
 	{
 	    .group = "xlio",
 	    .name = "xlio-serve",
-	    .what = "echo server on the kernel, 100 connections, over epoll's",
+	    .what =
+		"echo server on the kernel, 100 connections, each with a message, over epoll's",
 	    .unit = "/s",
 	    .sides = KERNEL | OSF,
 	    .is_unit_scaled = true,

@@ -71,11 +71,13 @@ int bench_xlio_stream(struct bench_run *r)
 
 int bench_xlio_serve(struct bench_run *r)
 {
+	struct port_text port;
 	char s[24];
 
-	return pair(r, r->side == SIDE_OSF ? "xlio-serve" : "epoll-serve",
-		    "load", "100", seconds(r, s, sizeof(s)), "rate ",
-		    &r->value);
+	if (run_port(r, &port) < 0)
+		return -EADDRINUSE;
+	return run_alone(r, r->side == SIDE_OSF ? "xlio-serve" : "epoll-serve",
+			 port.s, "100", seconds(r, s, sizeof(s)), "rate ");
 }
 
 int bench_xlio_idle(struct bench_run *r)
@@ -83,10 +85,10 @@ int bench_xlio_idle(struct bench_run *r)
 	char n[16];
 
 	snprintf(n, sizeof(n), "%u", r->args->n_connections);
-	return run_alone(r, "xlio-idle", n, NULL, "ns ");
+	return run_alone(r, "xlio-idle", n, NULL, NULL, "ns ");
 }
 
 int bench_xlio_memory(struct bench_run *r)
 {
-	return run_alone(r, "xlio-memory", "1000", "100000", "bytes ");
+	return run_alone(r, "xlio-memory", "1000", "100000", NULL, "bytes ");
 }

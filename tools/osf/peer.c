@@ -202,13 +202,12 @@ static const struct peer {
 	{ "xlio-pingpong", 2, peer_xlio_pingpong },
 	{ "xlio-sink", 1, peer_xlio_sink },
 	{ "xlio-flood", 2, peer_xlio_flood },
-	{ "xlio-serve", 1, peer_xlio_serve },
+	{ "xlio-serve", 3, peer_xlio_serve },
 	{ "xlio-idle", 1, peer_xlio_idle },
 	{ "xlio-memory", 2, peer_xlio_memory },
 	{ "plain-sink", 1, peer_plain_sink },
 	{ "plain-flood", 2, peer_plain_flood },
-	{ "epoll-serve", 1, peer_epoll_serve },
-	{ "load", 3, peer_load },
+	{ "epoll-serve", 3, peer_epoll_serve },
 	{ "engine", 1, peer_engine },
 };
 

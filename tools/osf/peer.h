@@ -29,14 +29,18 @@ int peer_xlio_echo(int argc, char **args);      /* PORT */
 int peer_xlio_pingpong(int argc, char **args);  /* PORT SECONDS */
 int peer_xlio_sink(int argc, char **args);      /* PORT */
 int peer_xlio_flood(int argc, char **args);     /* PORT SECONDS */
-int peer_xlio_serve(int argc, char **args);     /* PORT */
+int peer_xlio_serve(int argc, char **args);     /* PORT CONNECTIONS SECONDS */
 int peer_xlio_idle(int argc, char **args);      /* SOCKETS */
 int peer_xlio_memory(int argc, char **args);    /* GROUPS SOCKETS */
 int peer_plain_sink(int argc, char **args);     /* PORT */
 int peer_plain_flood(int argc, char **args);    /* PORT SECONDS */
-int peer_epoll_serve(int argc, char **args);    /* PORT */
-int peer_load(int argc, char **args);           /* PORT CONNECTIONS SECONDS */
 int peer_engine(int argc, char **args);         /* CONNECTIONS */
+int peer_epoll_serve(int argc, char **args);    /* PORT CONNECTIONS SECONDS */
+
+/* peer_load.c: load for an echo server of this thread, whose one turn is @turn and
+ * which counts the bytes it has echoed in @received; args: CONNECTIONS SECONDS */
+int peer_load(const char *port, char **args, void (*turn)(void),
+	      const size_t *received);
 
 /* peer_sock.c; all of these succeed or end the process */
 void peer_die(const char *what) __attribute__((noreturn));

@@ -5,7 +5,7 @@
  *     xlio-echo   <- xlio-pingpong   64 bytes there and back
  *     xlio-sink   <- xlio-flood      64 KB, one way;  plain-sink <- plain-flood;
  *                                    who receives looks at each line of it
- *     xlio-serve  <- load            100 connections;  epoll-serve <- load
+ *     xlio-serve; epoll-serve        with their load, peer_load.c
  *     xlio-idle, xlio-memory         one process, many sockets
  *
  * The API is found at run time, so they are of use under osf only.
@@ -341,11 +341,11 @@ int peer_plain_flood(int argc, char **args)
 int peer_xlio_serve(int argc, char **args)
 {
 	open_api(on_rx_echo);
-	if (api->add_conf_rule("use os tcp_server *:*") < 0)
+	if (api->add_conf_rule("use os tcp_server *:*") < 0 ||
+	    api->add_conf_rule("use os tcp_client *:*") < 0)
 		peer_die("rule");
 	open_server(args[0]);
-	for (;;)
-		turn();
+	return peer_load(args[0], args + 1, turn, &received);
 }
 
 int peer_xlio_idle(int argc, char **args)
