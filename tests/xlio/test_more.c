@@ -362,6 +362,46 @@ static void polling_counts_callbacks(void)
 	world_close();
 }
 
+static bool answer_accepted(struct end *e, void *data, size_t len,
+			    struct xlio_buf *buf)
+{
+	(void)buf;
+	if (e->is_accepted)
+		end_send(e, data, len, FLUSH | INLINE);
+	return false;
+}
+
+/* No look at a socket that has nothing, and no question about it. */
+static void a_message_by_the_kernel_takes_two_system_calls(void)
+{
+	unsigned *n_recvs = dlsym(RTLD_DEFAULT, "n_recvs");
+	unsigned *n_sends = dlsym(RTLD_DEFAULT, "n_sends");
+	unsigned *n_others = dlsym(RTLD_DEFAULT, "n_others");
+	struct end *c[100], *s;
+	size_t n_bytes = 0, want;
+
+	if (is_shm() || !getenv("OSF_TEST_CALLS"))
+		return;
+	EXPECT(n_recvs && n_sends && n_others);
+	world_open(0);
+	for (int i = 0; i < 100; i++)
+		pair(&c[i], &s);
+	w->on_rx = answer_accepted;
+	poll_n(100);
+	unsigned recvs = *n_recvs, sends = *n_sends, others = *n_others;
+	for (int round = 0; round < 10; round++) {
+		for (int i = 0; i < 100; i++)
+			end_send(c[i], "x", 1, FLUSH | INLINE);
+		want = n_bytes += 100;
+		for (int i = 0; i < 100; i++)
+			UNTIL(c[i]->received == want / 100);
+	}
+	EXPECT_EQ(*n_recvs - recvs, 2000);
+	EXPECT_EQ(*n_sends - sends, 2000);
+	EXPECT_EQ(*n_others - others, 0);
+	world_close();
+}
+
 /*
  * Peers that use plain calls: under osf, as this process does, or on the kernel.
  */
@@ -416,6 +456,7 @@ const struct test tests_more[] = {
 	T(waiting_for_room),
 	T(a_group_is_waited_for_by_its_descriptor),
 	T(polling_counts_callbacks),
+	T(a_message_by_the_kernel_takes_two_system_calls),
 	T(a_peer_with_plain_calls_is_served),
 	{ 0 },
 };
