@@ -236,6 +236,8 @@ static int set_one(struct engine *e, struct tcp_config *c, const char *name,
 		c->snd_buf = buffer_max(value);
 	else if (!strcmp(name, "tcp_congestion_control"))
 		c->cc = strcmp(value, "reno") ? &tcp_cubic : &tcp_newreno;
+	else if (!strcmp(name, "tcp_ecn") && *value == '0')
+		; /* it does not ask for it */
 	else if (!strcmp(name, "tcp_fin_timeout"))
 		e->fin_timeout_s = atoi(value);
 	else if (strcmp(name, "tcp_no_metrics_save")) /* none are kept */

@@ -246,8 +246,9 @@ static ssize_t read_bytes(struct engine *e, struct tcp_conn *c, uint8_t *buf,
 		memcpy(buf + done, data, part);
 		tcp_consume(c, (uint32_t)part, e->now_ns);
 		done += part;
-		/* An error is for the call that finds nothing else. */
-		if (!c->rcvq_bytes)
+		/* An error is for the call that finds nothing else; and a read
+		 * ends at the urgent byte. */
+		if (!tcp_readable_bytes(c) || tcp_is_at_mark(c))
 			break;
 	}
 	return done ? (ssize_t)done : n;
