@@ -25,6 +25,8 @@ static uint8_t linux_state(const struct tcp_conn *c)
 /* Open, Disorder, CWR, Recovery, Loss. */
 static uint8_t linux_ca_state(const struct tcp_conn *c)
 {
+	if (c->ca_state == CA_CWR)
+		return 2;
 	if (c->ca_state == CA_RECOVERY)
 		return 3;
 	if (c->ca_state == CA_LOSS)

@@ -8,6 +8,10 @@
 #include <sys/ioctl.h>
 
 #include "engine_sock.h"
+#include "tcp/info.h"
+
+#define LINUX_CLOSE 7
+#define LINUX_LISTEN 10
 
 #ifndef SIOCATMARK
 #define SIOCATMARK 0x8905
@@ -144,60 +148,19 @@ int engine_setsockopt(void *b, int fd, int level, int name, const void *v,
 
 /* --- TCP_INFO --- */
 
-static uint8_t linux_state(const struct engine_sock *s)
-{
-	static const uint8_t of[TCP_STATES] = {
-		[TCP_CLOSED] = 7,      [TCP_LISTEN] = 10,
-		[TCP_SYN_SENT] = 2,    [TCP_SYN_RCVD] = 3,
-		[TCP_ESTABLISHED] = 1, [TCP_FIN_WAIT_1] = 4,
-		[TCP_FIN_WAIT_2] = 5,  [TCP_CLOSE_WAIT] = 8,
-		[TCP_CLOSING] = 11,    [TCP_LAST_ACK] = 9,
-		[TCP_TIME_WAIT] = 6,
-	};
-
-	if (s->kind == SOCK_LISTENER)
-		return 10;
-	return s->kind == SOCK_CONN ? of[s->conn->state] : 7;
-}
-
-static uint8_t linux_ca_state(const struct tcp_conn *c)
-{
-	if (c->ca_state == CA_OPEN)
-		return c->sacked_bytes || c->n_dupacks ? TCP_CA_Disorder
-						       : TCP_CA_Open;
-	return c->ca_state == CA_LOSS ? TCP_CA_Loss : TCP_CA_Recovery;
-}
-
-static uint32_t in_segments(const struct tcp_conn *c, uint32_t bytes)
-{
-	return c->mss ? (bytes + c->mss - 1) / c->mss : 0;
-}
+static_assert(offsetof(struct tcp_info, tcpi_snd_wnd) ==
+		  offsetof(struct tcp_conn_info, tcpi_snd_wnd),
+	      "the engine's has Linux's layout");
 
 static void fill_info(const struct engine_sock *s, struct tcp_info *i)
 {
-	const struct tcp_conn *c = s->conn;
+	struct tcp_conn_info info = { .tcpi_state = s->kind == SOCK_LISTENER
+							? LINUX_LISTEN
+							: LINUX_CLOSE };
 
-	i->tcpi_state = linux_state(s);
-	if (s->kind != SOCK_CONN)
-		return;
-	i->tcpi_ca_state = linux_ca_state(c);
-	i->tcpi_backoff = c->n_rtx;
-	i->tcpi_retransmits = c->n_rtx;
-	i->tcpi_probes = c->n_probes;
-	i->tcpi_options =
-	    (uint8_t)((c->flags & CONN_TS ? TCPI_OPT_TIMESTAMPS : 0) |
-		      (c->flags & CONN_SACK ? TCPI_OPT_SACK : 0) |
-		      (c->flags & CONN_WSCALE ? TCPI_OPT_WSCALE : 0));
-	i->tcpi_snd_mss = c->mss;
-	i->tcpi_rto = (uint32_t)(c->rto_ns / NS_PER_US);
-	i->tcpi_snd_cwnd = c->mss ? c->cwnd / c->mss : 0;
-	i->tcpi_snd_ssthresh =
-	    c->ssthresh >= 1u << 30 ? 0x7fffffff : in_segments(c, c->ssthresh);
-	i->tcpi_unacked = in_segments(c, seq_len(c->snd_una, c->snd_nxt));
-	i->tcpi_sacked = in_segments(c, c->sacked_bytes);
-	i->tcpi_lost = in_segments(c, c->lost_bytes);
-	i->tcpi_notsent_bytes = seq_len(c->snd_nxt, c->snd_end);
-	i->tcpi_snd_wnd = c->snd_wnd;
+	if (s->kind == SOCK_CONN)
+		tcp_get_info(s->conn, &info);
+	memcpy(i, &info, MIN(sizeof(*i), sizeof(info)));
 }
 
 static int get_socket(struct engine_sock *s, int name, int *v)
