@@ -7,6 +7,7 @@
 #define OPT_TIMESTAMPS 1
 #define OPT_SACK 2
 #define OPT_WSCALE 4
+#define TS_BYTES 12
 #define SSTHRESH_NONE 0x7fffffff
 
 static uint8_t linux_state(const struct tcp_conn *c)
@@ -76,8 +77,11 @@ static void put_sending(const struct tcp_conn *c, struct tcp_conn_info *i)
 	i->tcpi_snd_mss = c->mss;
 	i->tcpi_unacked = segments(c, flight);
 	i->tcpi_sacked = segments(c, c->sacked_bytes);
-	i->tcpi_lost = segments(c, c->lost_bytes);
-	i->tcpi_retrans = segments(c, again_bytes(c));
+	/* What was lost and sent again is lost until it is acknowledged. */
+	uint32_t again = again_bytes(c);
+	i->tcpi_lost = segments(
+	    c, c->lost_bytes + (c->ca_state >= CA_RECOVERY ? again : 0));
+	i->tcpi_retrans = segments(c, again);
 	i->tcpi_total_retrans = c->counts.n_again;
 	i->tcpi_snd_cwnd = segments(c, c->cwnd);
 	i->tcpi_snd_ssthresh =
@@ -90,7 +94,9 @@ static void put_sending(const struct tcp_conn *c, struct tcp_conn_info *i)
 	i->tcpi_data_segs_out = c->counts.n_data_out;
 	uint32_t first = c->counts.n_data_out - c->counts.n_again;
 	uint32_t left = i->tcpi_unacked - i->tcpi_sacked;
-	i->tcpi_delivered = first > left ? first - left : 0;
+	/* The SYN is one, too. */
+	i->tcpi_delivered =
+	    (c->state >= TCP_ESTABLISHED) + (first > left ? first - left : 0);
 	i->tcpi_reord_seen = !!(c->flags & CONN_REORDERS);
 }
 
@@ -129,7 +135,8 @@ void tcp_get_info(const struct tcp_conn *c, struct tcp_conn_info *out)
 		.tcpi_rttvar = us(c->rttvar_ns),
 		.tcpi_min_rtt = c->min_rtt_us,
 		.tcpi_pmtu = c->path_mtu,
-		.tcpi_advmss = stack_mss(c->stack, &c->flow.raddr),
+		.tcpi_advmss = stack_mss(c->stack, &c->flow.raddr) -
+			       (c->flags & CONN_TS ? TS_BYTES : 0u),
 		.tcpi_reordering = DUP_THRESH,
 		.tcpi_last_data_sent = ms_since(c, c->last_tx_ns),
 		.tcpi_max_pacing_rate = UINT64_MAX,

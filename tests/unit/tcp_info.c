@@ -64,7 +64,7 @@ static void numbers_are_what_happened(void **state)
 	assert_int_equal(i.tcpi_rtt, 10000);
 	assert_int_equal(i.tcpi_rto, 210000);
 	assert_int_equal(i.tcpi_snd_mss, 1448);
-	assert_int_equal(i.tcpi_advmss, 1460);
+	assert_int_equal(i.tcpi_advmss, 1448);
 	assert_int_equal(i.tcpi_snd_cwnd, 10);
 	assert_int_equal(i.tcpi_snd_ssthresh, 0x7fffffff);
 	assert_int_equal(i.tcpi_bytes_acked, 0);
@@ -84,7 +84,7 @@ static void numbers_are_what_happened(void **state)
 	assert_int_equal(i.tcpi_unacked, 0);
 	assert_int_equal(i.tcpi_bytes_acked, 16480);
 	assert_int_equal(i.tcpi_bytes_received, 5);
-	assert_int_equal(i.tcpi_delivered, 12);
+	assert_int_equal(i.tcpi_delivered, 13); /* with the SYN */
 	assert_int_equal(i.tcpi_data_segs_in, 1);
 	assert_int_equal(i.tcpi_segs_in, 3);
 	assert_int_equal(i.tcpi_ca_state, 0);
