@@ -6,6 +6,13 @@
 #include "ip/checksum.h"
 
 #define DROP(name) (-(1 + (int)DROP_##name))
+/* RFC 8200 section 4, RFC 4302 */
+#define EXT_HOP_BY_HOP 0
+#define EXT_ROUTING 43
+#define EXT_FRAGMENT 44
+#define EXT_AUTHENTICATION 51
+#define EXT_DESTINATION 60
+
 #define V4_DF 0x4000
 #define V4_FRAGMENT 0x3fff /* more fragments, and the offset */
 
@@ -44,6 +51,38 @@ static int parse_v4(const uint8_t *p, uint32_t len, struct ip_packet *k)
 	return 0;
 }
 
+/* Extension headers are walked, to see whether they are whole and what they are about;
+ * whoever has one that is, has it for the kernel. */
+static int extensions_check(const uint8_t *p, uint32_t payload)
+{
+	uint32_t off = IPV6_HEAD, end = IPV6_HEAD + payload, len;
+	uint8_t next = p[6];
+
+	for (;;) {
+		switch (next) {
+		case EXT_HOP_BY_HOP:
+		case EXT_ROUTING:
+		case EXT_DESTINATION:
+		case EXT_AUTHENTICATION:
+			if (end - off < 8)
+				return DROP(IP_LENGTH);
+			len = next == EXT_AUTHENTICATION
+				  ? (p[off + 1] + 2u) * 4
+				  : (p[off + 1] + 1u) * 8;
+			if (len > end - off)
+				return DROP(IP_LENGTH);
+			next = p[off];
+			off += len;
+			break;
+		case EXT_FRAGMENT:
+			return end - off < 8 ? DROP(IP_LENGTH)
+					     : DROP(IP_FRAGMENT);
+		default:
+			return off > IPV6_HEAD ? DROP(IP_OPTIONS) : 0;
+		}
+	}
+}
+
 static int parse_v6(const uint8_t *p, uint32_t len, struct ip_packet *k)
 {
 	if (len < IPV6_HEAD)
@@ -51,10 +90,9 @@ static int parse_v6(const uint8_t *p, uint32_t len, struct ip_packet *k)
 	uint32_t payload = load_be16(p + 4);
 	if (payload > len - IPV6_HEAD)
 		return DROP(IP_LENGTH);
-	if (p[6] == 0 || p[6] == 43 || p[6] == 60 || p[6] == 51)
-		return DROP(IP_OPTIONS);
-	if (p[6] == 44)
-		return DROP(IP_FRAGMENT);
+	int err = extensions_check(p, payload);
+	if (err)
+		return err;
 	memcpy(k->src.b, p + 8, 16);
 	memcpy(k->dst.b, p + 24, 16);
 	/* Mapped addresses are for programs, and never on the wire. */

@@ -23,6 +23,7 @@
 #define IPV6_HEAD 40
 #define IP_PROTO_ICMP 1
 #define IP_PROTO_TCP 6
+#define IP_PROTO_UDP 17
 #define IP_PROTO_ICMPV6 58
 #define IP_HOPS 64
 #define IP_ECT_0 2   /* RFC 3168: routers may mark it ... */

@@ -597,5 +597,6 @@ ssize_t send_refusal(struct tcp_conn *c);
 int take_error(struct tcp_conn *c);
 void rcvq_shift(struct tcp_conn *c, uint32_t n_bytes);
 int stack_addr(const struct tcp_stack *s, const struct ip_addr *a);
+uint32_t stack_mtu(const struct tcp_stack *s, const struct ip_addr *raddr);
 uint16_t stack_mss(const struct tcp_stack *s, const struct ip_addr *raddr);
 uint8_t stack_wscale(const struct tcp_stack *s);

@@ -11,6 +11,7 @@
 #include "tcp/conn.h"
 
 #define ALIGN(n) (((size_t)(n) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE)
+#define MTU_MIN 576
 #define MSS_DEFAULT_V4 536 /* RFC 9293 section 3.7.1 */
 #define MSS_DEFAULT_V6 1220
 
@@ -76,7 +77,7 @@ struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
 	assert((uintptr_t)mem % CACHE_LINE == 0);
 	assert(cfg->n_addrs && cfg->n_addrs <= TCP_ADDRS_MAX);
 	assert(cfg->n_conns && cfg->n_minis && cfg->n_nodes >= 64);
-	assert(cfg->mtu >= 576 && cfg->mtu <= IP_MAX);
+	assert(cfg->mtu >= MTU_MIN && cfg->mtu <= IP_MAX);
 	assert(cfg->gso_max <= IP_MAX - TCP_FRAME_HEAD);
 	assert(cfg->rcv_buf >= RCV_BUF_MIN && cfg->rcv_buf <= 1u << 30);
 	assert(cfg->rcv_buf_max <= 1u << 30);
@@ -135,10 +136,21 @@ int stack_addr(const struct tcp_stack *s, const struct ip_addr *a)
 	return -EADDRNOTAVAIL;
 }
 
+/* What fits the link, or the route when that says less. */
+uint32_t stack_mtu(const struct tcp_stack *s, const struct ip_addr *raddr)
+{
+	const struct ip_route *r =
+	    s->cfg.hops ? hop_route(s->cfg.hops, raddr) : NULL;
+
+	if (!r || r->mtu < MTU_MIN || r->mtu > s->cfg.mtu)
+		return s->cfg.mtu;
+	return r->mtu;
+}
+
 /* What we say we take: without options, RFC 6691. */
 uint16_t stack_mss(const struct tcp_stack *s, const struct ip_addr *raddr)
 {
-	return (uint16_t)(s->cfg.mtu - ip_head_len(raddr) - TCP_HEAD);
+	return (uint16_t)(stack_mtu(s, raddr) - ip_head_len(raddr) - TCP_HEAD);
 }
 
 uint8_t stack_wscale(const struct tcp_stack *s)
@@ -378,7 +390,8 @@ int tcp_connect(struct tcp_stack *s, const struct ip_addr *laddr,
 		return index;
 	if (ip_addr_is_v4(laddr) != ip_addr_is_v4(raddr))
 		return -EAFNOSUPPORT;
-	if (!ip_addr_is_host(raddr))
+	if (!ip_addr_is_host(raddr) ||
+	    (s->cfg.hops && !hop_route(s->cfg.hops, raddr)))
 		return -ENETUNREACH;
 	f.laddr = (uint8_t)index;
 	if (!lport) {

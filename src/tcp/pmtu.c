@@ -29,6 +29,11 @@ static uint32_t mtu_min(const struct tcp_conn *c)
 	return ip_addr_is_v4(&c->flow.raddr) ? MTU_MIN_V4 : MTU_MIN_V6;
 }
 
+static uint32_t link_mtu(const struct tcp_conn *c)
+{
+	return stack_mtu(c->stack, &c->flow.raddr);
+}
+
 static uint32_t now_s(const struct tcp_conn *c)
 {
 	return (uint32_t)(c->stack->now_ns / NS_PER_S);
@@ -51,7 +56,7 @@ static uint16_t mss_of(const struct tcp_conn *c, uint32_t mtu)
 
 void pmtu_init(struct tcp_conn *c)
 {
-	c->path_mtu = c->mtu_high = (uint16_t)c->stack->cfg.mtu;
+	c->path_mtu = c->mtu_high = (uint16_t)link_mtu(c);
 }
 
 /* The path's MTU, or what limits the MSS, has changed. */
@@ -59,8 +64,7 @@ void pmtu_sync(struct tcp_conn *c)
 {
 	c->mss = mss_of(c, c->path_mtu);
 	c->flags &= ~(uint32_t)CONN_MTU_LOW;
-	if (c->path_mtu < c->stack->cfg.mtu &&
-	    mss_of(c, c->stack->cfg.mtu) > c->mss)
+	if (c->path_mtu < link_mtu(c) && mss_of(c, link_mtu(c)) > c->mss)
 		c->flags |= CONN_MTU_LOW;
 }
 
@@ -146,7 +150,7 @@ void pmtu_timeout(struct tcp_conn *c)
  * the likeliest.  Then by halves. */
 static uint32_t next_size(const struct tcp_conn *c)
 {
-	if (c->mtu_high == c->stack->cfg.mtu)
+	if (c->mtu_high == link_mtu(c))
 		return c->mtu_high;
 	return ((uint32_t)c->path_mtu + c->mtu_high + 1) / 2;
 }
@@ -160,7 +164,7 @@ uint32_t pmtu_probe_size(struct tcp_conn *c, uint32_t bytes)
 	    c->ca_state != CA_OPEN || c->sacked_bytes || c->oooq)
 		return 0;
 	if (c->mtu_high <= c->path_mtu)
-		c->mtu_high = (uint16_t)c->stack->cfg.mtu;
+		c->mtu_high = (uint16_t)link_mtu(c);
 	uint32_t size = next_size(c), mss = mss_of(c, size);
 	if (size < (uint32_t)c->path_mtu + PROBE_NEAR || mss <= c->mss) {
 		search_anew_later(c);

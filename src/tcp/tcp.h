@@ -26,6 +26,7 @@
 #include "base/drop.h"
 #include "base/extent.h"
 #include "base/siphash.h"
+#include "ip/hop.h"
 #include "ip/tcp_head.h"
 
 struct tcp_stack;
@@ -51,7 +52,9 @@ struct tcp_config {
 	struct sip_key key; /* random, and nobody else's */
 	struct ip_addr addrs[TCP_ADDRS_MAX];
 	uint32_t n_addrs;
-	uint32_t mtu;     /* bytes from the IP header on */
+	uint32_t mtu; /* bytes from the IP header on */
+	/* Routes; whoever fills them keeps them.  NULL: there is one, to everywhere. */
+	const struct ip_hops *hops;
 	uint32_t gso_max; /* payload of a frame; at most one MSS when smaller */
 	uint32_t offers;  /* enum tcp_offers, on a SYN */
 	uint32_t snd_buf, rcv_buf; /* bytes, of a connection */
@@ -215,7 +218,7 @@ struct tcp_conn *tcp_accept(struct tcp_listener *l);
  *   -EADDRNOTAVAIL  @laddr is no address of the stack, or no port is free
  *   -EADDRINUSE     such a connection is there
  *   -EAFNOSUPPORT   the addresses are of two families
- *   -ENETUNREACH    @raddr is no host's address
+ *   -ENETUNREACH    @raddr is no host's address, or there is no route to it
  *   -ENOBUFS        no memory for a connection
  */
 MUST_CHECK int tcp_connect(struct tcp_stack *s, const struct ip_addr *laddr,

@@ -260,6 +260,34 @@ static void a_router_that_names_no_size_is_guessed(void **state)
 	close_path();
 }
 
+/* The route's, where it says less than the link. */
+static void a_route_says_what_fits_and_whether_there_is_one(void **state)
+{
+	static struct kit_frame f;
+	const struct ip_route route = { .dst = ip_addr_v4(0x0a000000),
+					.prefix_len = 96 + 8,
+					.mtu = 1400 };
+	const struct ip_hops hops = { .routes = &route, .n_routes = 1 };
+	struct tcp_config cfg = kit_config(false);
+	struct ip_addr far = ip_addr_v4(0x0b000001);
+
+	cfg.hops = &hops;
+	kit_init(&a, &cfg);
+	assert_int_equal(tcp_connect(a.s, &a.me, 0, &far, 80, a.now, &ca),
+			 -ENETUNREACH);
+	assert_int_equal(tcp_connect(a.s, &a.me, KIT_PORT, &a.peer,
+				     KIT_PEER_PORT, a.now, &ca),
+			 0);
+	assert_true(kit_out(&a, &f));
+	assert_int_equal(f.seg.mss, 1360);
+	kit_in(&a, TCP_SYN | TCP_ACK, NULL, 0);
+	kit_drain(&a);
+	assert_int_equal(ca->mss, 1360);
+	tcp_abort(ca, a.now);
+	kit_drain(&a);
+	kit_fini(&a);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -269,6 +297,8 @@ int main(void)
 		cmocka_unit_test(a_path_that_was_broken_gets_its_size_back),
 		cmocka_unit_test(no_error_makes_segments_tiny),
 		cmocka_unit_test(a_router_that_names_no_size_is_guessed),
+		cmocka_unit_test(
+		    a_route_says_what_fits_and_whether_there_is_one),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

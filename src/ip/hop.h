@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ip/hop.h - where a packet goes next, as the kernel's tables say
+ *
+ *     the kernel's routes and neighbours -> struct ip_hops -> hop_find(): link, address
+ *
+ * The tables are somebody else's, who fills them from outside and changes them between
+ * calls; here they are only read.  ARP and neighbour discovery are the kernel's, too: a
+ * neighbour that is not known yet is a reason to ask it, and to come again.
+ * Spec: RFC 1812 section 5.2.4.3 (longest prefix)
+ */
+#pragma once
+
+#include "ip/ip.h"
+
+#define HOP_MAC 6
+
+/* A prefix of an IPv4 address counts the 96 bits before it, too. */
+struct ip_route {
+	struct ip_addr dst;
+	uint8_t prefix_len;     /* bits, up to 128 */
+	uint32_t metric;        /* of two alike the lower one is taken */
+	struct ip_addr gateway; /* all 0: the host itself is on the link */
+	uint32_t link;          /* the kernel's index */
+	uint32_t mtu;           /* bytes; 0: the link's */
+};
+
+enum neigh_state {
+	NEIGH_UNKNOWN, /* asked for, or to be */
+	NEIGH_GOOD,
+	NEIGH_STALE,  /* to be used, and to be confirmed by the kernel */
+	NEIGH_FAILED, /* does not answer */
+};
+
+struct ip_neigh {
+	struct ip_addr addr;
+	uint32_t link;
+	uint8_t mac[HOP_MAC];
+	uint8_t state; /* enum neigh_state */
+};
+
+struct ip_hops {
+	const struct ip_route *routes;
+	uint32_t n_routes;
+	const struct ip_neigh *neighs; /* sorted: see hops_sort() */
+	uint32_t n_neighs;
+};
+
+struct ip_hop {
+	struct ip_addr addr; /* whose hardware address it is */
+	uint32_t link, mtu;
+	uint8_t mac[HOP_MAC];
+	bool is_stale;
+};
+
+/* Puts neighbours in the order in which they are looked for. */
+void hops_sort(struct ip_neigh *neighs, uint32_t n);
+
+/* Return: the route to @dst, or NULL. */
+const struct ip_route *hop_route(const struct ip_hops *h,
+				 const struct ip_addr *dst);
+
+/**
+ * hop_find() - the next hop to @dst
+ *
+ * Return: 0, or
+ *   -ENETUNREACH   there is no route
+ *   -EAGAIN        the neighbour is not known yet; @out says which, but for its mac
+ *   -EHOSTUNREACH  the neighbour does not answer
+ */
+MUST_CHECK int hop_find(const struct ip_hops *h, const struct ip_addr *dst,
+			struct ip_hop *out);
