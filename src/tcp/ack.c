@@ -98,10 +98,10 @@ static void window_rx(struct tcp_conn *c, const struct tcp_seg *seg,
 static void window_decay(struct tcp_conn *c, uint32_t flight)
 {
 	uint32_t initial = INITIAL_WINDOW * (uint32_t)c->mss;
-	uint64_t now = c->stack->now_ns;
+	uint32_t now = now_ms(c->stack);
 
 	c->cwnd_used = c->cwnd_used > flight ? c->cwnd_used : flight;
-	if (now - c->cwnd_used_ns < c->rto_ns)
+	if ((now - c->cwnd_used_ms) * NS_PER_MS < c->rto_ns)
 		return;
 	uint32_t used = c->cwnd_used > initial ? c->cwnd_used : initial;
 	if (used < c->cwnd) {
@@ -111,7 +111,7 @@ static void window_decay(struct tcp_conn *c, uint32_t flight)
 		c->cwnd = (c->cwnd + used) / 2;
 	}
 	c->cwnd_used = 0;
-	c->cwnd_used_ns = now;
+	c->cwnd_used_ms = now;
 }
 
 /* RFC 7661: a window that was not used does not grow. */
@@ -128,7 +128,7 @@ static void window_grow(struct tcp_conn *c, const struct ack_told *t,
 		return;
 	}
 	c->cwnd_used = 0;
-	c->cwnd_used_ns = c->stack->now_ns;
+	c->cwnd_used_ms = now_ms(c->stack);
 	c->cc->on_ack(c, t->delivered, (uint32_t)(t->rtt_ns / NS_PER_US));
 	c->cwnd = MIN(c->cwnd, CWND_MAX);
 }

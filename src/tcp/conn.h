@@ -43,6 +43,7 @@ enum tcp_state {
 #define INITIAL_WINDOW 10              /* segments; RFC 6928 */
 #define MSS_MIN 48                     /* CVE-2019-11479 */
 #define OOO_MAX 1024 /* pieces out of order; searched one by one */
+#define SACKS_KNOWN 3
 #define DUP_THRESH 3 /* RFC 5681 */
 #define PAWS_NS (24 * 24 * 3600 * NS_PER_S)
 #define TX_REPLIES 256 /* a power of two */
@@ -148,9 +149,11 @@ enum conn_flags {
 	CONN_IN_TABLE = 1 << 12,
 	CONN_DSACK = 1 << 13,    /* the next ACK tells of a duplicate */
 	CONN_ECN = 1 << 14,      /* RFC 3168 was agreed */
+	CONN_ECT_OFF = 1 << 15,  /* what is marked does not get through */
 	CONN_ECN_ECHO = 1 << 16, /* the peer is told of congestion */
 	CONN_CWR_DUE = 1 << 17,  /* ... and by us, that cwnd fell */
 	CONN_PACED = 1 << 18,
+	CONN_PACE_HELD = 1 << 19,  /* something waits for pace_at_ns */
 	CONN_MTU_LOW = 1 << 20,    /* the path may carry more than the MSS */
 	CONN_PROBE_LOST = 1 << 21, /* and nothing else is lost */
 	CONN_URG_IN = 1 << 22,     /* urg_state is not URG_NONE */
@@ -210,6 +213,7 @@ struct tcp_recovery {
 	uint8_t frto; /* enum frto */
 	bool may_undo, has_retx;
 	bool is_tlp_out, is_tlp_retx;
+	uint8_t n_marked_lost; /* see ecn.c */
 };
 
 /* For info.c.  Segments; and how often the numbers have passed 0. */
@@ -273,11 +277,12 @@ struct tcp_conn {
 	struct list flight, lost;   /* ranges: by time, and by seq */
 	struct node *sack_hint;     /* a range that was SACKed, or NULL */
 	struct node *sndq_hints[2]; /* where new and old bytes were gathered */
-	struct tcp_sack sacks_known[TCP_SACK_MAX]; /* of the last ACK */
+	struct tcp_sack sacks_known[SACKS_KNOWN]; /* of the last ACK */
 	struct tcp_recovery rec;
-	uint32_t cwnd_used;    /* what was needed of cwnd, in bytes */
-	uint64_t cwnd_used_ns; /* and since when that was less */
 	uint64_t rto_at_ns;    /* while the timer is an earlier one */
+	uint64_t pace_at_ns;   /* when the next frame may go */
+	uint32_t cwnd_used;    /* the most that was in flight, in bytes ... */
+	uint32_t cwnd_used_ms; /* ... since then, when it was all of cwnd */
 	struct tcp_sack dsack;
 	struct list due_link, all_link;
 	struct list ready_link; /* or in its listener's queue */
@@ -407,6 +412,8 @@ static inline uint64_t conn_deadline(const struct tcp_conn *c)
 {
 	uint64_t first = MIN(c->rtx_at_ns, c->ack_at_ns);
 
+	if (c->flags & CONN_PACE_HELD)
+		first = MIN(first, c->pace_at_ns);
 	return MIN(first, c->life_at_ns);
 }
 
@@ -563,6 +570,21 @@ void recovery_rx(struct tcp_conn *c, const struct tcp_seg *seg, uint32_t acked,
 void recovery_update(struct tcp_conn *c, uint32_t flight);
 void recovery_timeout(struct tcp_conn *c);
 void recovery_retx(struct tcp_conn *c, const struct node *n);
+
+/* ecn.c */
+uint8_t ecn_offer(const struct tcp_stack *s, const struct tcp_seg *seg);
+uint8_t ecn_syn_flags(const struct tcp_conn *c);
+void ecn_syn_rx(struct tcp_conn *c, const struct tcp_seg *seg);
+void ecn_rx(struct tcp_conn *c, const struct arrival *a);
+uint8_t ecn_tx(struct tcp_conn *c, const struct node *n, uint32_t bytes,
+	       struct tcp_seg *seg);
+void ecn_timeout(struct tcp_conn *c);
+
+/* pace.c */
+bool pace_may_send(struct tcp_conn *c);
+uint32_t pace_frame(const struct tcp_conn *c, uint32_t n, uint32_t room);
+void pace_sent(struct tcp_conn *c, uint32_t bytes);
+void pace_timeout(struct tcp_conn *c);
 
 /* tx.c */
 void conn_due(struct tcp_conn *c, unsigned what);

@@ -22,6 +22,7 @@
 #define TS_BITS 6
 #define TS_NO_WSCALE 15u
 #define TS_SACK 16u
+#define TS_ECN 32u
 
 static const uint16_t sizes_v4[] = { 536, 1300, 1440, 1460 };
 static const uint16_t sizes_v6[] = { 1220, 1420, 1440, 8940 };
@@ -61,6 +62,7 @@ uint32_t cookie_make(struct tcp_stack *s, struct mini_syn *m)
 	}
 	uint32_t said = m->offers & TCP_OFFER_WSCALE ? m->wscale : TS_NO_WSCALE;
 	said |= m->offers & TCP_OFFER_SACK ? TS_SACK : 0;
+	said |= m->offers & TCP_OFFER_ECN ? TS_ECN : 0;
 	uint32_t now = now_ms(s), ts = (now >> TS_BITS << TS_BITS) + said;
 	/* A timestamp that is ahead would make the next one look old. */
 	if ((int32_t)(ts - now) > 0)
@@ -80,6 +82,8 @@ static void read_timestamp(struct tcp_stack *s, const struct tcp_seg *seg,
 		m->wscale = (uint8_t)wscale;
 	}
 	m->offers &= (uint8_t)s->cfg.offers;
+	if (said & TS_ECN && s->cfg.ecn != TCP_ECN_OFF)
+		m->offers |= TCP_OFFER_ECN;
 	m->ts_recent = seg->tsval;
 }
 

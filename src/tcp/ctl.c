@@ -188,7 +188,7 @@ struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f)
 	pmtu_init(c);
 	c->n_quick = QUICK_ACKS;
 	c->syn_retries = SYN_RETRIES;
-	c->flags = CONN_IN_TABLE;
+	c->flags = CONN_IN_TABLE | (s->cfg.is_paced ? CONN_PACED : 0u);
 	flow_add(s, &c->flow);
 	return c;
 }

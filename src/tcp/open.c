@@ -36,23 +36,26 @@ static struct tcp_listener *listener_find(struct tcp_stack *s, uint8_t laddr,
 static void synack_send(struct tcp_stack *s, const struct mini_syn *m,
 			uint32_t ts)
 {
-	struct tcp_reply r = { .raddr = m->flow.raddr,
-			       .laddr = m->flow.laddr,
-			       .seg = { .sport = m->flow.lport,
-					.dport = m->flow.rport,
-					.seq = m->iss,
-					.ack = seq_add(m->irs, 1),
-					.flags = TCP_SYN | TCP_ACK,
-					.wnd = (uint16_t)syn_window(s),
-					.mss = stack_mss(s, &m->flow.raddr),
-					.wscale = m->offers & TCP_OFFER_WSCALE
-						      ? stack_wscale(s)
-						      : TCP_NO_WSCALE,
-					.is_sack_ok =
-					    m->offers & TCP_OFFER_SACK,
-					.has_ts = m->offers & TCP_OFFER_TS,
-					.tsval = ts + flow_ts_off(s, &m->flow),
-					.tsecr = m->ts_recent } };
+	struct tcp_reply r = {
+		.raddr = m->flow.raddr,
+		.laddr = m->flow.laddr,
+		.seg = { .sport = m->flow.lport,
+			 .dport = m->flow.rport,
+			 .seq = m->iss,
+			 .ack = seq_add(m->irs, 1),
+			 .flags = (uint8_t)(TCP_SYN | TCP_ACK |
+					    (m->offers & TCP_OFFER_ECN ? TCP_ECE
+								       : 0)),
+			 .wnd = (uint16_t)syn_window(s),
+			 .mss = stack_mss(s, &m->flow.raddr),
+			 .wscale = m->offers & TCP_OFFER_WSCALE
+				       ? stack_wscale(s)
+				       : TCP_NO_WSCALE,
+			 .is_sack_ok = m->offers & TCP_OFFER_SACK,
+			 .has_ts = m->offers & TCP_OFFER_TS,
+			 .tsval = ts + flow_ts_off(s, &m->flow),
+			 .tsecr = m->ts_recent }
+	};
 
 	tx_reply(s, &r);
 }
@@ -102,11 +105,12 @@ static void arrival_flow(const struct arrival *a, struct flow *f)
 /* What the SYN offers that we do, too. */
 static uint8_t syn_offers(const struct tcp_stack *s, const struct tcp_seg *seg)
 {
-	return (
-	    uint8_t)(s->cfg.offers &
-		     ((seg->has_ts ? TCP_OFFER_TS : 0u) |
-		      (seg->is_sack_ok ? TCP_OFFER_SACK : 0u) |
-		      (seg->wscale != TCP_NO_WSCALE ? TCP_OFFER_WSCALE : 0u)));
+	uint32_t offers =
+	    (seg->has_ts ? TCP_OFFER_TS : 0u) |
+	    (seg->is_sack_ok ? TCP_OFFER_SACK : 0u) |
+	    (seg->wscale != TCP_NO_WSCALE ? TCP_OFFER_WSCALE : 0u);
+
+	return (uint8_t)((s->cfg.offers & offers) | ecn_offer(s, seg));
 }
 
 /* 3.10.7.2, "third": a SYN to a listener.  Without room for a mini the answer is a
@@ -178,6 +182,8 @@ static void grow(struct tcp_stack *s, const struct mini_syn *was,
 	else if (was->expires_ms)
 		c->last_tx_ns = mini_syn_sent_ns(s, was);
 	conn_set_options(c, was->offers, was->mss, was->wscale);
+	if (was->offers & TCP_OFFER_ECN)
+		c->flags |= CONN_ECN;
 	tcp_set_state(c, TCP_SYN_RCVD);
 	conn_rx(c, a);
 	/* It was judged before it became whole: see mini_syn_rx(). */
@@ -276,6 +282,9 @@ void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a)
 	if (seg->flags & TCP_SYN && !(seg->flags & (TCP_ACK | TCP_RST)) &&
 	    seq_eq(seg->seq, m->irs)) {
 		drop(s, DROP_DUPLICATE);
+		/* It asks for less, perhaps: RFC 3168 section 6.1.1.1. */
+		if (!ecn_offer(s, seg))
+			m->offers &= (uint8_t)~TCP_OFFER_ECN;
 		mini_syn_send(s, m);
 		return;
 	}

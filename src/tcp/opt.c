@@ -129,6 +129,17 @@ void tcp_set_defer_accept(struct tcp_listener *l, uint32_t s)
 	l->n_defer += s ? 1 : 0;
 }
 
+void tcp_set_pacing(struct tcp_conn *c, bool is_on, uint64_t now_ns)
+{
+	stack_at(c->stack, now_ns);
+	if (is_on) {
+		c->flags |= CONN_PACED;
+		return;
+	}
+	c->flags &= ~(uint32_t)(CONN_PACED | CONN_PACE_HELD);
+	conn_due(c, TX_DATA);
+}
+
 void tcp_set_linger(struct tcp_conn *c, bool resets)
 {
 	c->flags &= ~(uint32_t)CONN_LINGER_0;

@@ -80,7 +80,9 @@ static void recovery_enter(struct tcp_conn *c, uint32_t flight)
 /* RFC 3168 section 6.1.2: as if a segment had been lost, but none was. */
 static void cwr_enter(struct tcp_conn *c, uint32_t flight)
 {
-	episode_begin(c, flight);
+	/* It is cwnd that is halved here, used or not. */
+	episode_begin(c, c->cwnd);
+	c->rec.flight = flight ? flight : 1;
 	c->rec.may_undo = false;
 	c->recover = c->snd_nxt;
 	c->ca_state = CA_CWR;
@@ -101,6 +103,7 @@ void recovery_timeout(struct tcp_conn *c)
 	c->rec.frto =
 	    c->rec.may_undo && (is_new || c->n_rtx) ? FRTO_BEGUN : FRTO_NONE;
 	c->rec.is_tlp_out = false;
+	ecn_timeout(c);
 	c->ca_state = CA_LOSS;
 	c->cwnd = c->mss;
 	c->n_reno_sacks = 0;
@@ -123,7 +126,9 @@ static void episode_end(struct tcp_conn *c)
 /* Whether an episode ends, or what is lost begins one; @flight as above. */
 void recovery_update(struct tcp_conn *c, uint32_t flight)
 {
-	if (c->ca_state != CA_OPEN && seq_le(c->recover, c->snd_una))
+	/* In CWR the peer must have seen what was sent after the window fell. */
+	if (c->ca_state != CA_OPEN &&
+	    seq_lt(c->recover, seq_add(c->snd_una, c->ca_state != CA_CWR)))
 		episode_end(c);
 	if (c->ca_state > CA_CWR || !c->lost_bytes)
 		return;

@@ -48,6 +48,7 @@ static void syn_sent_take(struct tcp_conn *c, const struct tcp_seg *seg)
 	c->rcv_adv = seq_add(c->rcv_nxt, MIN(c->stack->cfg.rcv_buf, 65535u));
 	c->last_ack_sent = c->rcv_nxt;
 	conn_set_options(c, offers, seg->mss, seg->wscale);
+	ecn_syn_rx(c, seg);
 	if (c->flags & CONN_TS) {
 		c->ts_recent = seg->tsval;
 		c->ts_recent_ns = c->stack->now_ns;
@@ -440,6 +441,7 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 	c->last_rx_ns = c->stack->now_ns;
 	if (!ack_field_rx(c, a))
 		return;
+	ecn_rx(c, a);
 	/* Sixth: the urgent pointer. */
 	if (seg->flags & TCP_URG || c->flags & CONN_URG_IN)
 		urg_rx(c, a);
@@ -493,6 +495,7 @@ static void tcp_segment_rx(struct tcp_stack *s, struct extent *e, uint32_t off,
 	const uint8_t *l4 = e->data + off + ip->l4_off;
 	struct arrival a = { .ext = e,
 			     .raddr = &ip->src,
+			     .ecn = ip->ecn,
 			     .is_lent = flags & TCP_RX_LENT };
 	int laddr = stack_addr(s, &ip->dst);
 	int err = tcp_head_parse(l4, ip->l4_len, &a.seg);

@@ -28,6 +28,7 @@ static void range_arrived(struct tcp_conn *c, const struct node *n,
 	if (n->flags & NODE_PROBE)
 		pmtu_probe_arrived(c);
 	if (!is_retx) {
+		c->rec.n_marked_lost = 0;
 		/* What was given up as lost was heard of late, not slow. */
 		if (!(n->flags & NODE_LOST))
 			t->rtt_ns = rtt ? rtt : 1;
@@ -224,6 +225,7 @@ void sent_sacked(struct tcp_conn *c, const struct tcp_seg *seg,
 	for (unsigned i = 0; i < n; i++)
 		if (is_known(c, blocks[i]) || block_mark(c, blocks[i], t))
 			blocks[n_marked++] = blocks[i];
+	n_marked = MIN(n_marked, (unsigned)SACKS_KNOWN);
 	if (!n)
 		return;
 	memcpy(c->sacks_known, blocks, sizeof(blocks[0]) * n_marked);

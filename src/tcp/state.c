@@ -42,6 +42,7 @@ static void conn_dies(struct tcp_conn *c)
 	c->snd_end = c->snd_nxt = c->snd_una;
 	c->due = 0;
 	list_del(&c->due_link);
+	c->flags &= ~(uint32_t)CONN_PACE_HELD;
 	c->rtx_kind = RTX_NONE;
 	c->rtx_at_ns = c->ack_at_ns = c->life_at_ns = WHEEL_NEVER;
 	wheel_disarm(&c->stack->wheel, &c->timer);

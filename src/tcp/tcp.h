@@ -46,6 +46,13 @@ enum tcp_offers {
 	TCP_OFFER_SACK = 2,
 	TCP_OFFER_WSCALE = 4,
 	TCP_OFFER_ALL = 7,
+	TCP_OFFER_ECN = 8, /* inside: see enum tcp_ecn */
+};
+
+enum tcp_ecn {
+	TCP_ECN_ACCEPT, /* if the peer asks for it */
+	TCP_ECN_ASK,
+	TCP_ECN_OFF,
 };
 
 struct tcp_config {
@@ -61,6 +68,8 @@ struct tcp_config {
 	/* What these may grow to as the connection needs it; 0: they stay. */
 	uint32_t snd_buf_max, rcv_buf_max;
 	const struct tcp_cc *cc;
+	uint8_t ecn;   /* enum tcp_ecn */
+	bool is_paced; /* as by tcp_set_pacing() */
 	bool
 	    has_port_sums; /* frames leave with the pseudo-header's sum alone */
 
@@ -325,6 +334,8 @@ void *tcp_user(const struct tcp_conn *c);
 
 /* Options; they may be set in every state. */
 void tcp_set_nodelay(struct tcp_conn *c, bool is_on, uint64_t now_ns);
+/* Spreads what is sent over the round trip, instead of sending it at once. */
+void tcp_set_pacing(struct tcp_conn *c, bool is_on, uint64_t now_ns);
 /* While on, only full segments are sent; what is less goes after a time-out. */
 void tcp_set_cork(struct tcp_conn *c, bool is_on, uint64_t now_ns);
 /* On: the next ACKs go at once.  Off: they wait for answers to travel with. */

@@ -275,6 +275,7 @@ static void conn_timeout(struct tcp_conn *c)
 		c->flags &= ~(uint32_t)CONN_PINGPONG;
 		conn_due(c, TX_ACK);
 	}
+	pace_timeout(c);
 	if (c->rtx_at_ns <= now)
 		rtx_timeout(c);
 	if (c->state != TCP_CLOSED && c->life_at_ns <= now)

@@ -163,7 +163,7 @@ static bool send_syn(struct tcp_conn *c, struct tcp_frame *f)
 	struct tcp_seg seg = { .sport = c->flow.lport,
 			       .dport = c->flow.rport,
 			       .seq = c->iss,
-			       .flags = TCP_SYN,
+			       .flags = (uint8_t)(TCP_SYN | ecn_syn_flags(c)),
 			       .mss = stack_mss(s, &c->flow.raddr) };
 
 	due_done(c, TX_SYN | TX_ACK);
@@ -206,7 +206,7 @@ static uint32_t frame_room(const struct tcp_conn *c, uint32_t room)
 	/* The pointer counts from each segment. */
 	if (c->flags & CONN_URG_OUT)
 		return room;
-	return n > 1 ? n * room : room;
+	return pace_frame(c, n > 1 ? n * room : room, room);
 }
 
 /* @n goes, behind all others in flight. */
@@ -220,6 +220,7 @@ static void range_sent(struct tcp_conn *c, struct node *n)
 	if (n->flags & NODE_RETX)
 		recovery_retx(c, n);
 	due_done(c, TX_FORCE | TX_PUSH | TX_TLP);
+	pace_sent(c, n->len);
 	if (c->rtx_kind == RTX_PERSIST)
 		c->n_rtx = 0;
 	/* RFC 6675 section 6: the first hole's retransmission has a time-out of its
@@ -228,19 +229,6 @@ static void range_sent(struct tcp_conn *c, struct node *n)
 		conn_rtx_update(c, true);
 	else
 		conn_rtx_sent(c);
-}
-
-/* RFC 3168 section 6.1.5: what is new tells routers that they may mark it. */
-static uint8_t ecn_of(struct tcp_conn *c, const struct node *n, uint32_t bytes,
-		      struct tcp_seg *seg)
-{
-	if (!(c->flags & CONN_ECN) || n->flags & NODE_RETX || !bytes)
-		return 0;
-	if (c->flags & CONN_CWR_DUE) {
-		seg->flags |= TCP_CWR;
-		c->flags &= ~(uint32_t)CONN_CWR_DUE;
-	}
-	return IP_ECT_0;
 }
 
 static void send_range(struct tcp_conn *c, struct tcp_frame *f,
@@ -260,7 +248,7 @@ static void send_range(struct tcp_conn *c, struct tcp_frame *f,
 	    seg_begin(c, n->seq,
 		      (bytes && is_end ? TCP_PSH : 0u) |
 			  (n->flags & NODE_FIN ? TCP_FIN : 0u));
-	uint8_t ecn = ecn_of(c, n, bytes, &seg);
+	uint8_t ecn = ecn_tx(c, n, bytes, &seg);
 	frame_finish(c->stack, f, c->flow.laddr, &c->flow.raddr, &seg, ecn);
 }
 
@@ -473,6 +461,8 @@ static bool send_data(struct tcp_conn *c, struct tcp_frame *f)
 	c->flags &= ~(uint32_t)CONN_CWND_LIMITED;
 	if (c->due & TX_TLP && send_tlp(c, f))
 		return true;
+	if (!(c->due & (TX_FORCE | TX_PUSH)) && !pace_may_send(c))
+		return false;
 	if (c->rec.frto == FRTO_NEW && send_new(c, f))
 		return true;
 	return send_lost(c, f) || send_new(c, f);

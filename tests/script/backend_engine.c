@@ -236,8 +236,10 @@ static int set_one(struct engine *e, struct tcp_config *c, const char *name,
 		c->snd_buf = buffer_max(value);
 	else if (!strcmp(name, "tcp_congestion_control"))
 		c->cc = strcmp(value, "reno") ? &tcp_cubic : &tcp_newreno;
-	else if (!strcmp(name, "tcp_ecn") && *value == '0')
-		; /* it does not ask for it */
+	else if (!strcmp(name, "tcp_ecn") && *value <= '2')
+		c->ecn = *value == '0'   ? TCP_ECN_OFF
+			 : *value == '1' ? TCP_ECN_ASK
+					 : TCP_ECN_ACCEPT;
 	else if (!strcmp(name, "tcp_fin_timeout"))
 		e->fin_timeout_s = atoi(value);
 	else if (strcmp(name, "tcp_no_metrics_save")) /* none are kept */

@@ -103,11 +103,61 @@ static void flows_share_a_bottleneck(void **state)
 		}
 }
 
+/* RFC 3168: a router marks what finds 130 kB before it, and nothing has to be lost. */
+static void marks_take_the_place_of_losses(void **state)
+{
+	for (unsigned i = 0; i < ARRAY_LEN(schemes); i++)
+		for (uint8_t ecn = TCP_ECN_ACCEPT; ecn <= TCP_ECN_ASK; ecn++) {
+			struct lab_config cfg =
+			    bottleneck(schemes[i], 1, 50 * MBIT, 20);
+
+			cfg.ecn = ecn;
+			cfg.to.queue_bytes = 400000;
+			cfg.to.mark_queue_bytes = 130000;
+			lab_init(&lab, &cfg);
+			lab_run(&lab, 10 * NS_PER_S);
+			double mbit = (double)lab.flows[0].n_got * 8 / 10e6;
+			uint64_t n_lost = lab.wire[0].n_lost;
+			printf("%s, %s: %.1f of 50 Mbit/s, %llu lost\n",
+			       schemes[i]->name, ecn ? "ECN" : "no ECN", mbit,
+			       (unsigned long long)n_lost);
+			assert_int_equal(n_lost == 0, ecn == TCP_ECN_ASK);
+			assert_true(mbit > 45);
+			lab_fini(&lab);
+		}
+}
+
+/* Five packets of queue: what comes at once is lost, what is paced is not. */
+static void pacing_asks_for_a_short_queue_only(void **state)
+{
+	double mbit[2];
+
+	for (unsigned i = 0; i < 2; i++) {
+		struct lab_config cfg =
+		    bottleneck(&tcp_cubic, 1, 20 * MBIT, 40);
+
+		cfg.is_paced = i;
+		cfg.to.queue_bytes = 7500;
+		lab_init(&lab, &cfg);
+		lab_run(&lab, 20 * NS_PER_S);
+		mbit[i] = (double)lab.flows[0].n_got * 8 / 20e6;
+		printf("a queue of five packets, %s: %.1f of 20 Mbit/s, %llu "
+		       "lost\n",
+		       i ? "paced" : "not paced", mbit[i],
+		       (unsigned long long)lab.wire[0].n_lost);
+		lab_fini(&lab);
+	}
+	assert_true(mbit[1] > 15);
+	assert_true(mbit[1] > mbit[0] * 1.05);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(slow_start_ends_before_the_queue_overflows),
 		cmocka_unit_test(flows_share_a_bottleneck),
+		cmocka_unit_test(marks_take_the_place_of_losses),
+		cmocka_unit_test(pacing_asks_for_a_short_queue_only),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -260,6 +260,67 @@ static void a_recovery_is_undone_by_duplicates(void **state)
 					    TCP_OFFER_WSCALE) >= 1u << 30);
 }
 
+/* --- ECN --- */
+
+/* What the client's side has agreed when the connection is open. */
+static bool agrees_on_ecn(enum tcp_ecn mine, enum tcp_ecn peers,
+			  uint64_t drop_mask)
+{
+	struct world_config cfg = upload(100000);
+	static struct world w;
+
+	cfg.stack[CLIENT].ecn = (uint8_t)mine;
+	cfg.stack[SERVER].ecn = (uint8_t)peers;
+	cfg.wire[CLIENT].drop_mask = drop_mask;
+	world_init(&w, &cfg);
+	while (sender(&w)->state < TCP_ESTABLISHED)
+		world_step(&w);
+	bool is_agreed = sender(&w)->flags & CONN_ECN;
+	assert_true(world_run(&w, 600 * NS_PER_S));
+	assert_int_equal(w.ends[SERVER][0].n_got, 100000);
+	world_fini(&w);
+	return is_agreed;
+}
+
+static void ecn_is_agreed_if_one_asks_and_the_other_will(void **state)
+{
+	assert_true(agrees_on_ecn(TCP_ECN_ASK, TCP_ECN_ACCEPT, 0));
+	assert_true(agrees_on_ecn(TCP_ECN_ASK, TCP_ECN_ASK, 0));
+	assert_false(agrees_on_ecn(TCP_ECN_ACCEPT, TCP_ECN_ASK, 0));
+	assert_false(agrees_on_ecn(TCP_ECN_ASK, TCP_ECN_OFF, 0));
+	/* A SYN that was lost may have been too much for a box on the way. */
+	assert_false(agrees_on_ecn(TCP_ECN_ASK, TCP_ECN_ACCEPT, 1));
+}
+
+/* What is marked is lost on the way. */
+static void lose_what_is_marked(struct world *w, uint32_t mask)
+{
+	const struct tcp_conn *c = sender(w);
+	bool is_lost = false;
+
+	if (c && c->flags & CONN_ECN && !(c->flags & CONN_ECT_OFF) &&
+	    !list_is_empty(&c->flight)) {
+		const struct node *n =
+		    container_of(c->flight.prev, struct node, link);
+
+		is_lost = !(n->flags & NODE_RETX);
+	}
+	w->wire[CLIENT].model.loss = is_lost ? 1000000 : 0;
+}
+
+static void a_path_that_drops_what_is_marked_is_found_out(void **state)
+{
+	struct world_config cfg = upload(300000);
+	static struct world w;
+
+	cfg.stack[CLIENT].ecn = TCP_ECN_ASK;
+	world_init(&w, &cfg);
+	w.before_send = lose_what_is_marked;
+	assert_true(time_of(&w) < 10 * NS_PER_S);
+	assert_int_equal(w.ends[SERVER][0].n_got, 300000);
+	world_fini(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -277,6 +338,8 @@ int main(void)
 		cmocka_unit_test(a_time_out_in_a_spike_is_undone_by_f_rto),
 		cmocka_unit_test(a_recovery_is_undone_by_timestamps),
 		cmocka_unit_test(a_recovery_is_undone_by_duplicates),
+		cmocka_unit_test(ecn_is_agreed_if_one_asks_and_the_other_will),
+		cmocka_unit_test(a_path_that_drops_what_is_marked_is_found_out),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

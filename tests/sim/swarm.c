@@ -415,6 +415,8 @@ static void base_stack(struct tcp_config *s, unsigned i)
 	s->key.k[0] = random_next();
 	s->key.k[1] = random_next();
 	s->cc = one_in(2) ? &tcp_newreno : &tcp_cubic;
+	s->ecn = (uint8_t)below(TCP_ECN_OFF + 1);
+	s->is_paced = one_in(4);
 }
 
 static void base_plan(struct end_plan *p)
