@@ -89,8 +89,8 @@ struct backend {
  * The kernel's takes this process into a namespace: fork first.
  *
  * Return: 0, or
- *   -EPERM, -ENOENT, -ENODEV  no TUN or namespace here: skip, and say so
- *   -EINVAL                   a setting that it does not know
+ *   -EPERM, -EACCES, -ENOENT, -ENODEV  no TUN or namespace here: skip, and say so
+ *   -EINVAL                            a setting that it does not know
  */
 MUST_CHECK int backend_kernel(struct backend *b,
 			      const struct backend_config *cfg);

@@ -80,7 +80,8 @@ static int run_on(const struct script *s, struct run_options *opt)
 	int err =
 	    g.is_kernel ? backend_kernel(&b, &cfg) : backend_engine(&b, &cfg);
 
-	if (err == -EPERM || err == -ENOENT || err == -ENODEV) {
+	if (err == -EPERM || err == -EACCES || err == -ENOENT ||
+	    err == -ENODEV) {
 		fprintf(opt->out, "no TUN, or no namespace: %s\n",
 			strerror(-err));
 		return SKIP;

@@ -10,7 +10,7 @@
  * is the calling process's own until it ends: fork first.
  *
  * Needs /dev/net/tun, and root or user namespaces.  Without them the functions say so by
- * -EPERM, -ENOENT or -ENODEV, and a test should be skipped with that reason.
+ * -EPERM, -EACCES, -ENOENT or -ENODEV, and a test should be skipped with that reason.
  */
 #pragma once
 
@@ -37,7 +37,7 @@ MUST_CHECK int netns_sysctl(const char *name, const char *value);
  * @mtu: bytes from the IP header on, 1280 at least for IPv6
  * @locals, @n: the kernel's own addresses, of either family
  *
- * Return: 0, or -EPERM, -ENOENT, -ENODEV: no TUN here; another errno of the kernel
+ * Return: 0, or -EPERM, -EACCES, -ENOENT, -ENODEV: no TUN here; another errno of the kernel
  */
 MUST_CHECK int tun_open(struct tun *t, uint32_t mtu,
 			const struct ip_addr *locals, uint32_t n);
