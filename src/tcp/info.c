@@ -83,7 +83,7 @@ static void put_sending(const struct tcp_conn *c, struct tcp_conn_info *i)
 	    c, c->lost_bytes + (c->ca_state >= CA_RECOVERY ? again : 0));
 	i->tcpi_retrans = segments(c, again);
 	i->tcpi_total_retrans = c->counts.n_again;
-	i->tcpi_snd_cwnd = segments(c, c->cwnd);
+	i->tcpi_snd_cwnd = c->mss ? c->cwnd / c->mss : 0;
 	i->tcpi_snd_ssthresh =
 	    c->ssthresh >= 1u << 30 ? SSTHRESH_NONE : segments(c, c->ssthresh);
 	i->tcpi_snd_wnd = c->snd_wnd;
