@@ -191,10 +191,23 @@ static bool check_sequence(struct tcp_conn *c, const struct tcp_seg *seg)
 	return true;
 }
 
+/* A peer whose bytes are lost on the way resets from behind those that were not: the
+ * number has been told to it by SACK, and to nobody else. */
+static bool is_behind_all(const struct tcp_conn *c, seq32 seq)
+{
+	const struct node *n = c->oooq;
+
+	if (!n || !(c->flags & CONN_SACK))
+		return false;
+	while (n->next)
+		n = n->next;
+	return seq_eq(seq, seq_add(n->seq, n->len));
+}
+
 /* "Second, check the RST bit", with RFC 5961 section 3. */
 static void rst_rx(struct tcp_conn *c, const struct tcp_seg *seg)
 {
-	if (!seq_eq(seg->seq, c->rcv_nxt)) {
+	if (!seq_eq(seg->seq, c->rcv_nxt) && !is_behind_all(c, seg->seq)) {
 		refuse(c, DROP_RESET_SEQ);
 		return;
 	}

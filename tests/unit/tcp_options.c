@@ -307,6 +307,71 @@ static void fin_wait_2_has_an_end_of_its_own(void **state)
 	kit_fini(&k);
 }
 
+/* --- resets, and a connection with itself --- */
+
+static void reset_in(seq32 seq)
+{
+	struct tcp_seg seg = { .sport = k.rport,
+			       .dport = k.lport,
+			       .seq = seq,
+			       .flags = TCP_RST,
+			       .wscale = TCP_NO_WSCALE };
+
+	kit_segment(&k, &seg, NULL);
+}
+
+/* RFC 5961 section 3.2; behind a hole Linux believes the last edge, too. */
+static void a_reset_is_believed_at_two_edges(void **state)
+{
+	for (int i = 0; i < 4; i++) {
+		open_one();
+		seq32 next = k.seq;
+		k.seq = seq_add(next, 100);
+		bytes_in(50);
+		k.seq = seq_add(next, 300);
+		bytes_in(50);
+		kit_drain(&k);
+		static const uint32_t at[] = { 0, 150, 200, 350 };
+		reset_in(seq_add(next, at[i]));
+		bool is_edge = i == 0 || i == 3;
+		assert_int_equal(c->state,
+				 is_edge ? TCP_CLOSED : TCP_ESTABLISHED);
+		assert_int_equal(tcp_error(c), is_edge ? -ECONNRESET : 0);
+		/* Else it is asked whether it meant that. */
+		assert_int_equal(kit_drain(&k), is_edge ? 0 : 1);
+		close_one();
+	}
+}
+
+/* RFC 9293 section 3.5: both SYNs are one. */
+static void a_connection_may_be_with_itself(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	const uint8_t *data;
+
+	kit_init(&k, &cfg);
+	k.peer = k.me;
+	assert_int_equal(
+	    tcp_connect(k.s, &k.me, KIT_PORT, &k.me, KIT_PORT, k.now, &c), 0);
+	for (int i = 0; i < 12; i++) {
+		if (i == 6)
+			assert_int_equal(tcp_send(c, "echo", 4, k.now), 4);
+		while (kit_out(&k, &f)) {
+			uint8_t copy[8];
+
+			assert_true(f.len <= sizeof(copy));
+			memcpy(copy, f.payload, f.len);
+			if (!(f.seg.flags & TCP_SYN))
+				f.seg.mss = 0;
+			kit_segment(&k, &f.seg, copy);
+		}
+	}
+	assert_int_equal(c->state, TCP_ESTABLISHED);
+	assert_int_equal(tcp_peek(c, &data), 4);
+	assert_memory_equal(data, "echo", 4);
+	close_one();
+}
+
 /* --- TCP_DEFER_ACCEPT --- */
 
 static void a_deferred_connection_waits_for_bytes(void **state)
@@ -365,6 +430,8 @@ int main(void)
 		cmocka_unit_test(user_timeout_takes_keepalives_place),
 		cmocka_unit_test(fin_wait_2_has_an_end_of_its_own),
 		cmocka_unit_test(a_deferred_connection_waits_for_bytes),
+		cmocka_unit_test(a_reset_is_believed_at_two_edges),
+		cmocka_unit_test(a_connection_may_be_with_itself),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
