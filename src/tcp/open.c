@@ -393,7 +393,11 @@ void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a)
 	if (seg->flags & TCP_FIN)
 		mini_wait_rearm(s, m);
 	if (seg_span(seg) || !seq_eq(seg->seq, m->rcv_nxt)) {
-		if (seg->flags & TCP_FIN || may_challenge(s, &m->challenge_ms))
+		/* What costs its sender as much is answered each time. */
+		bool is_costly = seg->len || seg->flags & TCP_FIN;
+
+		if ((is_costly && !(seg->flags & TCP_SYN)) ||
+		    may_challenge(s, &m->challenge_ms))
 			mini_ack(s, &m->flow, m->snd_nxt, m->rcv_nxt, 0,
 				 m->ts_recent, m->has_ts);
 	}

@@ -226,6 +226,17 @@ static bool may_add_piece(struct tcp_conn *c)
 	return true;
 }
 
+/* RFC 2883 section 4: of what was there before, the first run is told of. */
+static void seen_add(struct tcp_sack *seen, seq32 from, seq32 to)
+{
+	if (!seq_lt(from, to))
+		return;
+	if (!seq_lt(seen->from, seen->to))
+		*seen = (struct tcp_sack){ from, to };
+	else if (seq_eq(seen->to, from))
+		seen->to = to;
+}
+
 /* Fills the gaps between the pieces that are there:
  *
  *     there    [----]      [---]
@@ -234,7 +245,7 @@ static bool may_add_piece(struct tcp_conn *c)
  */
 static bool add_out_of_order(struct tcp_conn *c, const struct arrival *a)
 {
-	seq32 seen = a->seg.seq; /* to where all was there before */
+	struct tcp_sack seen = { a->seg.seq, a->seg.seq };
 	seq32 at = a->seg.seq, end = seq_add(at, a->seg.len);
 	struct node **link = &c->oooq;
 	bool is_new = false;
@@ -243,11 +254,12 @@ static bool add_out_of_order(struct tcp_conn *c, const struct arrival *a)
 		struct node *n = *link;
 
 		if (n && seq_le(n->seq, at)) {
-			if (seq_lt(at, seq_add(n->seq, n->len)))
+			seq32 stop = seq_add(n->seq, n->len);
+
+			if (seq_lt(at, stop))
 				n->xmit_ns = c->stack->n_ooo_came;
-			at = seq_max(at, seq_add(n->seq, n->len));
-			if (!is_new)
-				seen = seq_min(at, end);
+			seen_add(&seen, at, seq_min(stop, end));
+			at = seq_max(at, stop);
 			link = &n->next;
 			continue;
 		}
@@ -267,9 +279,8 @@ static bool add_out_of_order(struct tcp_conn *c, const struct arrival *a)
 		is_new = true;
 		at = stop;
 	}
-	/* RFC 2883 section 4.1: what was there is a duplicate. */
-	if (seq_lt(a->seg.seq, seen)) {
-		c->dsack = (struct tcp_sack){ a->seg.seq, seen };
+	if (seq_lt(seen.from, seen.to)) {
+		c->dsack = seen;
 		c->flags |= CONN_DSACK;
 	}
 	return is_new;

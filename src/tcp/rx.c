@@ -164,7 +164,7 @@ static void note_duplicate(struct tcp_conn *c, const struct tcp_seg *seg)
 static bool check_sequence(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	if (!(seg->flags & TCP_RST) && is_paws_old(c, seg)) {
-		if (seg->len && !(seg->flags & TCP_SYN)) {
+		if (seg_span(seg) && !(seg->flags & TCP_SYN)) {
 			drop(c->stack, DROP_PAWS);
 			conn_due(c, TX_ACK);
 		} else {

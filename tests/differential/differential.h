@@ -62,6 +62,7 @@ struct sequence {
 };
 
 #define RUN_PACKETS 64
+#define GAPS_MAX 16
 
 /* Which plain ACKs a step says nothing of. */
 enum ack_fold {
@@ -91,20 +92,22 @@ struct run {
 	    snd_una;  /* the stack's, as the peer has seen and said */
 	uint32_t irs; /* the stack's first number */
 	bool has_irs, is_late;
-	bool is_over;           /* somebody has sent a reset */
-	bool has_again;         /* something was sent again */
-	bool is_closed;         /* the program has closed the connection */
-	bool has_fin;           /* the peer has sent one */
-	enum ack_fold fold;     /* of the step that is being played */
-	uint32_t ack_before;    /* the stack's, before the step */
-	uint32_t nxt, ooo_high; /* the peer's */
-	uint32_t stack_ack;     /* the last the stack has sent */
+	bool is_over;        /* somebody has sent a reset */
+	bool has_again;      /* something was sent again */
+	bool is_closed;      /* the program has closed the connection */
+	bool has_fin;        /* the peer has sent one */
+	enum ack_fold fold;  /* of the step that is being played */
+	uint32_t ack_before; /* the stack's, before the step */
+	uint32_t nxt;        /* the peer's */
+	struct tcp_sack gaps[GAPS_MAX]; /* what it has sent behind them */
+	uint32_t n_gaps;
+	uint32_t stack_ack; /* the last the stack has sent */
 	uint16_t stack_wnd;
 	uint32_t tsval, ts_echo;
 	uint32_t n_sent, n_got; /* bytes of the calls */
 
 	struct tcp_seg packets[RUN_PACKETS];
-	bool is_again[RUN_PACKETS];
+	bool is_again[RUN_PACKETS], is_next[RUN_PACKETS];
 	uint32_t n_packets;
 	char call[64];           /* what a call said */
 	uint8_t tags[STEPS_MAX]; /* enum tag, before the step was over */

@@ -42,7 +42,6 @@ void run_begin(struct run *r, struct backend *b, struct sequence *q,
 	r->raddr = REMOTE_V4 + index / 60000;
 	r->listener = r->sock = -1;
 	r->nxt = PEER_ISS;
-	r->ooo_high = PEER_ISS;
 	r->tsval = TS_FIRST;
 	r->next_ns = b->ops->now(b->self);
 }
@@ -220,9 +219,25 @@ static enum ack_fold fold_of(const struct run *r, const struct seg_step *s,
 	if (!is_taken(r, s, seg) || s->seq || seg->flags & (TCP_SYN | TCP_URG))
 		return r->has_fin && is_taken(r, s, seg) ? FOLD_DELAYED
 							 : FOLD_NONE;
-	if (r->ooo_high != r->nxt && !(seg->flags & TCP_FIN))
+	if (r->n_gaps && !(seg->flags & TCP_FIN))
 		return FOLD_NONE;
 	return seg_span(seg) ? FOLD_ALL : FOLD_DELAYED;
+}
+
+/* Stacks differ in whether they look at the ACK of what they have had before, so that it
+ * says nothing new; and in whether the SYN's own number may be acknowledged again. */
+static seq32 ack_mended(const struct run *r, const struct seg_step *s,
+			const struct tcp_seg *seg)
+{
+	seq32 end = seq_add(seg->seq, seg_span(seg));
+
+	if (r->has_irs && seg->ack.v == r->irs)
+		return seq_add(seg->ack, 1);
+	if (s->seq < 0 && !(s->flags & TCP_RST) && r->has_irs &&
+	    seq_lt((seq32){ r->irs }, (seq32){ r->snd_una }) &&
+	    seq_le(end, (seq32){ r->nxt }))
+		return (seq32){ r->snd_una };
+	return seg->ack;
 }
 
 /* A segment of the peer's, with the numbers that it has come to. */
@@ -253,10 +268,26 @@ static struct tcp_seg seg_build(struct run *r, const struct seg_step *s)
 		seg.sacks[i].from.v = r->snd_una + (uint32_t)s->sacks[i].from;
 		seg.sacks[i].to.v = r->snd_una + (uint32_t)s->sacks[i].to;
 	}
+	if (s->flags & TCP_ACK)
+		seg.ack = ack_mended(r, s, &seg);
 	/* Whether what is refused moves the time to be echoed is nobody's concern. */
 	if (!s->is_ts_old && is_taken(r, s, &seg))
 		seg.tsval = r->tsval += 10;
 	return seg;
+}
+
+/* What was sent behind a gap is in order when the gap is closed. */
+static void gaps_close(struct run *r)
+{
+	for (uint32_t i = 0; i < r->n_gaps;) {
+		if (seq_lt((seq32){ r->nxt }, r->gaps[i].from)) {
+			i++;
+			continue;
+		}
+		r->nxt = seq_max((seq32){ r->nxt }, r->gaps[i].to).v;
+		r->gaps[i] = r->gaps[--r->n_gaps];
+		i = 0;
+	}
 }
 
 /* What the peer has now said. */
@@ -266,19 +297,23 @@ static void seg_account(struct run *r, const struct seg_step *s,
 	uint32_t span = seg->flags & TCP_SYN ? 1 : seg_span(seg);
 	seq32 end = seq_add(seg->seq, span), nxt = { r->nxt };
 
-	if (seg->flags & TCP_ACK && seq_lt((seq32){ r->snd_una }, seg->ack) &&
-	    seq_le(seg->ack, (seq32){ r->snd_nxt }))
-		r->snd_una = seg->ack.v;
 	r->is_over |= seg->flags & TCP_RST;
 	if (!is_taken(r, s, seg))
+		return;
+	if (seg->flags & TCP_ACK && seq_lt((seq32){ r->snd_una }, seg->ack))
+		r->snd_una = seg->ack.v;
+	/* A second FIN is none. */
+	if (r->has_fin && seg->flags & TCP_FIN)
 		return;
 	r->has_fin |= seg->flags & TCP_FIN;
 	if (seq_le(seg->seq, nxt))
 		r->nxt = seq_max(nxt, end).v;
-	r->ooo_high = seq_max((seq32){ r->ooo_high }, end).v;
+	else if (span && r->n_gaps < GAPS_MAX)
+		r->gaps[r->n_gaps++] = (struct tcp_sack){ seg->seq, end };
+	gaps_close(r);
 	/* What lies behind a FIN is nothing. */
 	if (!s->seq && seg->flags & TCP_FIN)
-		r->ooo_high = r->nxt;
+		r->n_gaps = 0;
 }
 
 static void do_seg(struct run *r, const struct seg_step *s)
@@ -337,14 +372,14 @@ void run_packet(struct run *r, const uint8_t *p, uint32_t len)
 	    tcp_head_parse(p + ip.l4_off, ip.l4_len, &seg) ||
 	    seg.dport != r->rport || r->n_packets == RUN_PACKETS)
 		return;
-	if (seg.flags & TCP_SYN && !(seg.flags & TCP_RST) &&
-	    (!r->has_irs || seg.seq.v != r->irs)) {
+	if (seg.flags & TCP_SYN && !(seg.flags & TCP_RST)) {
 		r->irs = r->snd_una = r->snd_nxt = seg.seq.v;
 		r->has_irs = true;
 	}
 	bool is_again = r->has_irs && seg_span(&seg) &&
 			!(seg.flags & (TCP_SYN | TCP_RST)) &&
 			seq_lt(seg.seq, (seq32){ r->snd_nxt });
+	bool is_next = seg.seq.v == r->snd_nxt;
 	r->is_over |= seg.flags & TCP_RST;
 	if (!(seg.flags & TCP_RST)) {
 		seq32 end = seq_add(seg.seq, seg_span(&seg));
@@ -357,6 +392,7 @@ void run_packet(struct run *r, const uint8_t *p, uint32_t len)
 			r->ts_echo = seg.tsval;
 	}
 	r->is_again[r->n_packets] = is_again;
+	r->is_next[r->n_packets] = is_next;
 	r->packets[r->n_packets++] = seg;
 }
 
@@ -377,21 +413,25 @@ static PRINTF(2, 3) void say(struct text *t, const char *fmt, ...)
 	t->left -= used;
 }
 
-/* Whether a block tells of a duplicate: RFC 2883. */
-static bool is_dsack(const struct tcp_seg *seg, unsigned i)
+/* Whether a block tells of a duplicate (RFC 2883), which may be done with any ACK, or of
+ * what lies behind the FIN, which is nothing. */
+static bool is_idle_block(const struct run *r, const struct tcp_seg *seg,
+			  unsigned i)
 {
-	return seq_le(seg->sacks[i].to, seg->ack);
+	if (r->has_fin && seq_le((seq32){ r->nxt }, seg->sacks[i].from))
+		return true;
+	return r->fold != FOLD_NONE && seq_le(seg->sacks[i].to, seg->ack);
 }
 
 /* An ACK of what has come, and nothing else. */
-static bool is_plain_ack(const struct run *r, const struct tcp_seg *seg)
+static bool is_plain_ack(const struct run *r, uint32_t at)
 {
-	bool has_sacks =
-	    seg->n_sacks > 1 ||
-	    (seg->n_sacks && (r->fold == FOLD_NONE || !is_dsack(seg, 0)));
+	const struct tcp_seg *seg = &r->packets[at];
 
-	return seg->flags == TCP_ACK && !seg->len && !has_sacks &&
-	       seg->seq.v == r->snd_nxt;
+	for (unsigned i = 0; i < seg->n_sacks; i++)
+		if (!is_idle_block(r, seg, i))
+			return false;
+	return seg->flags == TCP_ACK && !seg->len && r->is_next[at];
 }
 
 static void say_options(struct text *t, const struct run *r,
@@ -409,9 +449,8 @@ static void say_options(struct text *t, const struct run *r,
 		say(t, " ts");
 	if (seg->wscale != TCP_NO_WSCALE)
 		say(t, " wscale");
-	/* A duplicate is told of with the next ACK, whenever that is. */
 	for (unsigned i = 0; i < seg->n_sacks; i++)
-		if (r->fold == FOLD_NONE || !is_dsack(seg, i))
+		if (!is_idle_block(r, seg, i))
 			say(t, " sack %d:%d",
 			    (int)(seg->sacks[i].from.v - PEER_ISS),
 			    (int)(seg->sacks[i].to.v - PEER_ISS));
@@ -455,7 +494,7 @@ static void say_packets(struct text *t, struct run *r)
 	for (uint32_t i = 0; i < r->n_packets; i++) {
 		const struct tcp_seg *seg = &r->packets[i];
 
-		if (is_plain_ack(r, seg)) {
+		if (is_plain_ack(r, i)) {
 			if (r->fold == FOLD_ALL ||
 			    (r->fold == FOLD_DELAYED &&
 			     seg->ack.v != r->ack_before) ||

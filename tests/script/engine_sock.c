@@ -313,8 +313,10 @@ int engine_shutdown(void *b, int fd, int how)
 		engine_flush(e);
 		return 0;
 	}
-	if (s->kind != SOCK_CONN || s->conn->state == TCP_CLOSED)
+	if (s->kind != SOCK_CONN || s->conn->state == TCP_CLOSED) {
+		s->is_shut_rd |= how != SHUT_WR;
 		return -ENOTCONN;
+	}
 	if (s->conn->state == TCP_SYN_SENT) {
 		/* The open is given up, and the socket is as it was. */
 		tcp_abort(s->conn, e->now_ns);
@@ -381,8 +383,9 @@ int engine_poll(void *b, int fd, short events)
 		out = s->listener->n_accept ? POLLIN : 0;
 	else if (s->kind == SOCK_CONN)
 		out = conn_events(s);
-	else if (s->err)
-		out |= POLLERR;
+	else
+		out |= (s->err ? POLLERR : 0) |
+		       (s->is_shut_rd ? POLLIN | POLLRDHUP : 0);
 	return out & (events | POLLERR | POLLHUP);
 }
 
