@@ -538,11 +538,12 @@ ssize_t tcp_peek(struct tcp_conn *c, const uint8_t **data)
 		*data = n->ext->data + n->off;
 		return len;
 	}
+	/* The stream has ended well, whatever came of the connection. */
+	if (c->flags & CONN_FIN_RCVD)
+		return 0;
 	if (c->err)
 		return take_error(c);
-	if (c->state == TCP_CLOSED || c->flags & CONN_FIN_RCVD)
-		return 0;
-	return -EAGAIN;
+	return c->state == TCP_CLOSED ? 0 : -EAGAIN;
 }
 
 void rcvq_shift(struct tcp_conn *c, uint32_t n_bytes)

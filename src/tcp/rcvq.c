@@ -95,6 +95,17 @@ static void append(struct tcp_conn *c, struct node *n)
 		rcvq_end(c);
 }
 
+/* RFC 2883 section 4: of what was there before, the first run is told of. */
+static void seen_add(struct tcp_sack *seen, seq32 from, seq32 to)
+{
+	if (!seq_lt(from, to))
+		return;
+	if (!seq_lt(seen->from, seen->to))
+		*seen = (struct tcp_sack){ from, to };
+	else if (seq_eq(seen->to, from))
+		seen->to = to;
+}
+
 /* What has become in order moves over. */
 static void merge(struct tcp_conn *c)
 {
@@ -102,13 +113,12 @@ static void merge(struct tcp_conn *c)
 		struct node *n = c->oooq;
 		uint32_t have = seq_len(n->seq, c->rcv_nxt);
 
-		/* RFC 2883 section 4: what waited has come again. */
-		if (have && !(c->flags & CONN_DSACK)) {
-			seq32 end = seq_add(n->seq, n->len);
-
-			c->dsack =
-			    (struct tcp_sack){ n->seq,
-					       seq_min(c->rcv_nxt, end) };
+		/* What waited has come again. */
+		if (!(c->flags & CONN_DSACK))
+			c->dsack = (struct tcp_sack){ n->seq, n->seq };
+		if (have) {
+			seen_add(&c->dsack, n->seq,
+				 seq_min(c->rcv_nxt, seq_add(n->seq, n->len)));
 			c->flags |= CONN_DSACK;
 		}
 		c->oooq = n->next;
@@ -224,17 +234,6 @@ static bool may_add_piece(struct tcp_conn *c)
 		return false;
 	}
 	return true;
-}
-
-/* RFC 2883 section 4: of what was there before, the first run is told of. */
-static void seen_add(struct tcp_sack *seen, seq32 from, seq32 to)
-{
-	if (!seq_lt(from, to))
-		return;
-	if (!seq_lt(seen->from, seen->to))
-		*seen = (struct tcp_sack){ from, to };
-	else if (seq_eq(seen->to, from))
-		seen->to = to;
 }
 
 /* Fills the gaps between the pieces that are there:

@@ -198,12 +198,18 @@ static int do_call(struct run *r, const struct step *s)
 static bool is_taken(const struct run *r, const struct seg_step *s,
 		     const struct tcp_seg *seg)
 {
-	if (seg->flags & TCP_RST || s->is_ts_old)
+	if (seg->flags & TCP_RST)
 		return false;
 	if (seg->flags & TCP_SYN)
 		return seg->seq.v == PEER_ISS;
-	return seg->flags & TCP_ACK && r->has_irs && s->seq >= 0 &&
-	       s->seq < 20000 && seq_lt((seq32){ r->irs }, seg->ack) &&
+	if (s->is_ts_old)
+		return false;
+	seq32 end = seq_add(seg->seq, seg_span(seg));
+	bool is_near = s->seq >= 0
+			   ? s->seq < 20000
+			   : s->seq > -20000 && seq_lt((seq32){ r->nxt }, end);
+	return seg->flags & TCP_ACK && r->has_irs && is_near &&
+	       seq_lt((seq32){ r->irs }, seg->ack) &&
 	       seq_le(seg->ack, (seq32){ r->snd_nxt });
 }
 
@@ -245,6 +251,7 @@ static struct tcp_seg seg_build(struct run *r, const struct seg_step *s)
 {
 	/* The first SYN says where the numbers begin. */
 	bool is_first = s->flags & TCP_SYN && r->nxt == PEER_ISS;
+	bool is_old = s->is_ts_old && !is_first;
 	uint32_t seq = r->nxt + (is_first ? 0 : (uint32_t)s->seq);
 	struct tcp_seg seg = {
 		.sport = r->rport,
@@ -257,7 +264,7 @@ static struct tcp_seg seg_build(struct run *r, const struct seg_step *s)
 		.wscale = s->wscale,
 		.is_sack_ok = s->is_sack_ok,
 		.has_ts = s->has_ts,
-		.tsval = s->is_ts_old ? TS_FIRST - 1000 : r->tsval,
+		.tsval = is_old ? TS_FIRST - 1000 : r->tsval,
 		.tsecr = s->flags & TCP_ACK ? r->ts_echo : 0,
 		.n_sacks = s->n_sacks,
 	};
@@ -271,7 +278,7 @@ static struct tcp_seg seg_build(struct run *r, const struct seg_step *s)
 	if (s->flags & TCP_ACK)
 		seg.ack = ack_mended(r, s, &seg);
 	/* Whether what is refused moves the time to be echoed is nobody's concern. */
-	if (!s->is_ts_old && is_taken(r, s, &seg))
+	if (!is_old && is_taken(r, s, &seg))
 		seg.tsval = r->tsval += 10;
 	return seg;
 }
@@ -310,10 +317,10 @@ static void seg_account(struct run *r, const struct seg_step *s,
 		r->nxt = seq_max(nxt, end).v;
 	else if (span && r->n_gaps < GAPS_MAX)
 		r->gaps[r->n_gaps++] = (struct tcp_sack){ seg->seq, end };
-	gaps_close(r);
 	/* What lies behind a FIN is nothing. */
-	if (!s->seq && seg->flags & TCP_FIN)
+	if (r->has_fin)
 		r->n_gaps = 0;
+	gaps_close(r);
 }
 
 static void do_seg(struct run *r, const struct seg_step *s)
