@@ -381,8 +381,12 @@ void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a)
 			mini_wait_free(s, m);
 		return;
 	}
-	if ((seg->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN &&
-	    (has_ts ? ts_age > 0 : seq_lt(m->rcv_nxt, seg->seq))) {
+	bool is_newer = seq_lt(m->rcv_nxt, seg->seq);
+	if (has_ts)
+		is_newer = ts_age > 0 || (!ts_age && is_newer);
+	/* A SYN that opens nothing ends nothing, either. */
+	if ((seg->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && is_newer &&
+	    listener_find(s, a->laddr, seg->dport)) {
 		/* Ours begins behind the old one, too. */
 		seq32 iss_min = seq_add(m->snd_nxt, 65537);
 

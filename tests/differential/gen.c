@@ -165,7 +165,7 @@ static void odd_segment(struct gen *g)
 	if (g->has_ts && one_in(g, 6))
 		s->is_ts_old = true;
 	if (g->has_ts && one_in(g, 6))
-		s->has_ts = false;
+		s->has_ts = s->is_ts_old = false;
 	if (s->flags & TCP_SYN && one_in(g, 2))
 		s->mss = 1460;
 	no_early_fin(s);

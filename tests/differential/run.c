@@ -193,24 +193,28 @@ static int do_call(struct run *r, const struct step *s)
 
 /* --- segments --- */
 
-/* Whether a stack takes the segment, as far as the peer can tell: not when it comes from
- * far away, or acknowledges what was never sent. */
+/* Whether nothing is wrong with the segment but, perhaps, where it lies. */
+static bool is_sound(const struct run *r, const struct seg_step *s,
+		     const struct tcp_seg *seg)
+{
+	return !(seg->flags & (TCP_SYN | TCP_RST)) && !s->is_ts_old &&
+	       seg->flags & TCP_ACK && r->has_irs &&
+	       seq_lt((seq32){ r->irs }, seg->ack) &&
+	       seq_le(seg->ack, (seq32){ r->snd_nxt });
+}
+
+/* Whether a stack takes the segment, as far as the peer can tell. */
 static bool is_taken(const struct run *r, const struct seg_step *s,
 		     const struct tcp_seg *seg)
 {
-	if (seg->flags & TCP_RST)
-		return false;
-	if (seg->flags & TCP_SYN)
-		return seg->seq.v == PEER_ISS;
-	if (s->is_ts_old)
-		return false;
 	seq32 end = seq_add(seg->seq, seg_span(seg));
 	bool is_near = s->seq >= 0
 			   ? s->seq < 20000
 			   : s->seq > -20000 && seq_lt((seq32){ r->nxt }, end);
-	return seg->flags & TCP_ACK && r->has_irs && is_near &&
-	       seq_lt((seq32){ r->irs }, seg->ack) &&
-	       seq_le(seg->ack, (seq32){ r->snd_nxt });
+
+	if (seg->flags & TCP_SYN)
+		return !(seg->flags & TCP_RST) && seg->seq.v == PEER_ISS;
+	return is_sound(r, s, seg) && is_near;
 }
 
 static enum ack_fold fold_of(const struct run *r, const struct seg_step *s,
@@ -222,9 +226,10 @@ static enum ack_fold fold_of(const struct run *r, const struct seg_step *s,
 
 	if (is_partly_old && seg->flags & TCP_ACK && !(seg->flags & TCP_SYN))
 		return FOLD_ALL;
+	if (r->has_fin && s->seq >= 0 && is_sound(r, s, seg))
+		return FOLD_DELAYED;
 	if (!is_taken(r, s, seg) || s->seq || seg->flags & (TCP_SYN | TCP_URG))
-		return r->has_fin && is_taken(r, s, seg) ? FOLD_DELAYED
-							 : FOLD_NONE;
+		return FOLD_NONE;
 	if (r->n_gaps && !(seg->flags & TCP_FIN))
 		return FOLD_NONE;
 	return seg_span(seg) ? FOLD_ALL : FOLD_DELAYED;
