@@ -248,7 +248,9 @@ static bool parse_remark(struct cursor *c, const char *name)
 {
 	if (!take(c, name))
 		return false;
-	if (!take(c, ":"))
+	bool has_colon = take(c, ":");
+	skip_blanks(c);
+	if (!has_colon || !*c->at)
 		fail(c, "a remark that leaves something out has a reason");
 	return true;
 }
