@@ -42,7 +42,7 @@ enum tcp_state {
 #define CHALLENGE_NS (500 * NS_PER_MS) /* between answers to what is wrong */
 #define INITIAL_WINDOW 10              /* segments; RFC 6928 */
 #define MSS_MIN 48                     /* CVE-2019-11479 */
-#define OOO_MAX 1024 /* pieces out of order; searched one by one */
+#define OOO_MAX 1024 /* runs out of order; searched one by one */
 #define SACKS_KNOWN 3
 #define DUP_THRESH 3 /* RFC 5681 */
 #define PAWS_NS (24 * 24 * 3600 * NS_PER_S)
@@ -58,6 +58,8 @@ struct node {
 		struct {
 			struct extent *ext; /* holds the bytes */
 			uint32_t off;       /* of the first, in the extent */
+			struct node *
+			    last; /* of a run of pieces out of order: on its first */
 		};
 		struct list link; /* of a range: in flight, or lost */
 	};
@@ -236,7 +238,7 @@ struct tcp_conn {
 	uint8_t state;  /* enum tcp_state; tcp_set_state() alone writes it */
 	uint8_t due;    /* enum tx_due */
 	uint8_t snd_wscale, rcv_wscale;
-	uint32_t n_ooo;
+	uint32_t n_ooo; /* runs out of order */
 
 	/* What every segment that leaves touches, and every ACK. */
 	alignas(CACHE_LINE) seq32 snd_una;
@@ -253,7 +255,7 @@ struct tcp_conn {
 	/* Queues, and who is to be called. */
 	alignas(CACHE_LINE) struct queue sndq; /* bytes, snd_una to snd_end */
 	struct queue rcvq;                     /* bytes in order */
-	struct node *oooq; /* by seq; neither overlapping nor touching */
+	struct node *oooq; /* by seq; what touches is a run */
 	struct tcp_stack *stack;
 	uint16_t mss; /* payload of a full segment without SACK */
 	uint8_t ca_state, rtx_kind;

@@ -69,11 +69,10 @@ void rack_detect(struct tcp_conn *c)
 	while (l != &c->flight) {
 		struct node *n = container_of(l, struct node, link);
 
-		if (n->xmit_ns > c->rack_xmit_ns)
+		/* Of what was sent at one instant, the list knows the order. */
+		if (!is_sent_before(n, c->rack_xmit_ns, c->rack_end))
 			return;
 		l = l->next;
-		if (!is_sent_before(n, c->rack_xmit_ns, c->rack_end))
-			continue;
 		if (n->xmit_ns + wait > now) {
 			rtx_arm_reo(c, n->xmit_ns + wait);
 			return;

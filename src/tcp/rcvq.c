@@ -7,6 +7,9 @@
  * Pieces keep a reference to the frame that they came in; nothing is copied.  Where
  * pieces overlap, the bytes that came first stay.  What lies in [rcv_nxt, rcv_adv)
  * has room: the window never promises more than the buffer has.
+ *
+ * Pieces out of order that touch are a run.  Its first one knows its last, and when the
+ * last of them came, so that only runs are searched, of which there are few.
  */
 #include "tcp/conn.h"
 
@@ -46,9 +49,9 @@ static void oooq_drop(struct tcp_conn *c)
 
 		c->oooq = n->next;
 		c->ooo_bytes -= n->len;
-		c->n_ooo--;
 		rcv_piece_free(c, n);
 	}
+	c->n_ooo = 0;
 }
 
 /* RFC 2018 section 8 allows it: who sent them still has them. */
@@ -123,7 +126,8 @@ static void merge(struct tcp_conn *c)
 		}
 		c->oooq = n->next;
 		c->ooo_bytes -= n->len;
-		c->n_ooo--;
+		c->n_ooo -= n->last != NULL;
+		n->last = NULL;
 		if (have > n->len ||
 		    (have == n->len && !(n->flags & NODE_FIN))) {
 			rcv_piece_free(c, n);
@@ -236,6 +240,42 @@ static bool may_add_piece(struct tcp_conn *c)
 	return true;
 }
 
+static seq32 run_end(const struct node *run) { return node_end(run->last); }
+
+/* The last run that begins at @at or before it, or NULL. */
+static struct node *run_find(const struct tcp_conn *c, seq32 at)
+{
+	struct node *found = NULL, *n = c->oooq;
+
+	for (; n && seq_le(n->seq, at); n = n->last->next)
+		found = n;
+	return found;
+}
+
+/* Puts @n behind a run, which may be NULL: it is its end, or a run of its own.  The run
+ * behind it becomes a part of its run if it touches.  Return: the run that @n is in. */
+static struct node *run_add(struct tcp_conn *c, struct node *run,
+			    struct node *n)
+{
+	struct node **link = run ? &run->last->next : &c->oooq, *next;
+
+	n->next = next = *link;
+	*link = n;
+	if (run && seq_eq(run_end(run), n->seq)) {
+		run->last = n;
+	} else {
+		run = n->last = n;
+		c->n_ooo++;
+	}
+	run->xmit_ns = c->stack->n_ooo_came;
+	if (next && seq_eq(run_end(run), next->seq)) {
+		run->last = next->last;
+		next->last = NULL;
+		c->n_ooo--;
+	}
+	return run;
+}
+
 /* Fills the gaps between the pieces that are there:
  *
  *     there    [----]      [---]
@@ -246,34 +286,25 @@ static bool add_out_of_order(struct tcp_conn *c, const struct arrival *a)
 {
 	struct tcp_sack seen = { a->seg.seq, a->seg.seq };
 	seq32 at = a->seg.seq, end = seq_add(at, a->seg.len);
-	struct node **link = &c->oooq;
+	struct node *run = run_find(c, at);
 	bool is_new = false;
 
 	while (seq_lt(at, end)) {
-		struct node *n = *link;
-
-		if (n && seq_le(n->seq, at)) {
-			seq32 stop = seq_add(n->seq, n->len);
-
-			if (seq_lt(at, stop))
-				n->xmit_ns = c->stack->n_ooo_came;
-			seen_add(&seen, at, seq_min(stop, end));
-			at = seq_max(at, stop);
-			link = &n->next;
+		if (run && seq_lt(at, run_end(run))) {
+			run->xmit_ns = c->stack->n_ooo_came;
+			seen_add(&seen, at, seq_min(run_end(run), end));
+			at = run_end(run);
 			continue;
 		}
-		seq32 stop = n ? seq_min(end, n->seq) : end;
+		struct node *next = run ? run->last->next : c->oooq;
+		seq32 stop = next ? seq_min(end, next->seq) : end;
 		struct node *fresh =
 		    may_add_piece(c) ? piece_new(c, a, at, stop) : NULL;
 		if (!fresh)
 			return is_new;
 		if (seq_eq(stop, end) && a->seg.flags & TCP_FIN)
 			fresh->flags |= NODE_FIN;
-		fresh->next = n;
-		fresh->xmit_ns = c->stack->n_ooo_came;
-		*link = fresh;
-		link = &fresh->next;
-		c->n_ooo++;
+		run = run_add(c, run, fresh);
 		c->ooo_bytes += fresh->len;
 		is_new = true;
 		at = stop;
@@ -301,25 +332,12 @@ bool rcvq_add(struct tcp_conn *c, const struct arrival *a)
 	return add_out_of_order(c, a);
 }
 
-/* The run of touching pieces that begins at *n, and when the last of them came; moves
- * *n behind it. */
-static struct tcp_sack run_next(const struct node **n, uint64_t *came)
-{
-	struct tcp_sack run = { (*n)->seq, (*n)->seq };
-
-	for (*came = 0; *n && seq_eq((*n)->seq, run.to); *n = (*n)->next) {
-		run.to = seq_add(run.to, (*n)->len);
-		*came = (*n)->xmit_ns > *came ? (*n)->xmit_ns : *came;
-	}
-	return run;
-}
-
 /* RFC 2018 section 4: the blocks of what came last stand first; a duplicate stands
  * before them (RFC 2883).  Return: how many. */
 uint32_t rcvq_sacks(const struct tcp_conn *c, struct tcp_sack *out)
 {
 	uint32_t max = c->flags & CONN_TS ? TCP_SACK_MAX - 1 : TCP_SACK_MAX;
-	uint64_t came[TCP_SACK_MAX], now;
+	uint64_t came[TCP_SACK_MAX];
 	uint32_t n = 0, first, at;
 
 	if (!(c->flags & CONN_SACK))
@@ -327,8 +345,8 @@ uint32_t rcvq_sacks(const struct tcp_conn *c, struct tcp_sack *out)
 	if (c->flags & CONN_DSACK)
 		out[n++] = c->dsack;
 	first = n;
-	for (const struct node *next = c->oooq; next;) {
-		struct tcp_sack run = run_next(&next, &now);
+	for (const struct node *run = c->oooq; run; run = run->last->next) {
+		uint64_t now = run->xmit_ns;
 
 		if (n == max && came[max - 1] > now)
 			continue;
@@ -337,7 +355,7 @@ uint32_t rcvq_sacks(const struct tcp_conn *c, struct tcp_sack *out)
 			out[at] = out[at - 1];
 			came[at] = came[at - 1];
 		}
-		out[at] = run;
+		out[at] = (struct tcp_sack){ run->seq, run_end(run) };
 		came[at] = now;
 	}
 	return n;

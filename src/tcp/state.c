@@ -107,19 +107,29 @@ static void check_sent(const struct tcp_conn *c)
 
 static void check_received(const struct tcp_conn *c)
 {
-	uint32_t bytes = 0, ooo = 0, n_ooo = 0;
+	uint32_t bytes = 0, ooo = 0, n_runs = 0;
+	const struct node *last = NULL;
 	seq32 at = c->rcv_nxt;
 
 	for (const struct node *n = c->rcvq.head; n; n = n->next)
 		bytes += n->len;
 	assert(bytes == c->rcvq_bytes);
-	for (const struct node *n = c->oooq; n; n = n->next, n_ooo++) {
-		assert(seq_lt(at, n->seq) || (n_ooo && seq_eq(at, n->seq)));
+	for (const struct node *n = c->oooq; n; n = n->next) {
+		bool touches = n_runs && seq_eq(at, n->seq);
+
+		assert(touches || seq_lt(at, n->seq));
+		assert(!n->last == touches);
+		if (n->last) {
+			assert(!last || last->next == n);
+			last = n->last;
+			n_runs++;
+		}
 		at = seq_add(n->seq, n->len);
+		assert(n != last || !n->next || n->next->last);
 		ooo += n->len;
 	}
 	assert(ooo == c->ooo_bytes);
-	assert(n_ooo == c->n_ooo);
+	assert(n_runs == c->n_ooo);
 	assert(seq_le(at, c->rcv_adv));
 }
 
