@@ -15,6 +15,7 @@
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/vm.h"
 #include "group/memory.h"
 #include "shm/region.h"
 #include "shm/segment.h"
@@ -32,28 +33,35 @@
 #define SMALL_CLASSES 6u /* 64 bytes to 2 KB */
 #define RUN_CLASSES 32u
 #define TRIM_PAGES 1024u /* a free run from here on gives its memory back */
+#define GROW_PAGES 8192u /* by so many the usable part grows: 32 MB */
+#define FIND_MAX 32u     /* runs that may be too short are looked at */
 #define NO_PAGE UINT32_MAX
 
 enum page_kind { PAGE_NONE, PAGE_FREE, PAGE_RUN, PAGE_SLAB };
 
-/* Of the first page of a run; a free one's last says @n, too. */
+/* Of the first page of a run; a free one's last says @kind and @n, too.  Pages inside
+ * have no kind, so what points there is known to be no block. */
 struct page {
 	uint8_t kind;
 	uint8_t class;       /* of a slab */
 	uint8_t is_private;  /* given away: no peer sees it any more */
 	uint8_t back;        /* of a slab's page: pages from its first */
-	uint32_t n;          /* pages of the run */
+	uint32_t n;          /* pages of the run; blocks of a slab in use */
 	uint32_t prev, next; /* in its list */
-	uint32_t n_used;     /* blocks of a slab */
-	uint32_t free;       /* its first free block, NO_PAGE */
+	uint64_t
+	    taken; /* of each page of a slab: a bit for each block in use */
 };
+static_assert(MEMORY_PAGE / SMALL_MIN <= 64, "a bit for each block");
+static_assert(GROW_PAGES * sizeof(struct page) % MEMORY_PAGE == 0,
+	      "books grow by whole pages");
 
 static struct lock lock;
 static uint8_t *heap;
 static uint64_t heap_bytes;
 static struct region *heap_region;
 static struct page *pages;
-static uint32_t n_pages; /* ever used */
+static uint32_t n_pages;  /* ever used */
+static uint32_t n_usable; /* that may be touched, and their books */
 static size_t used;
 static uint32_t runs[RUN_CLASSES], slabs[SMALL_CLASSES];
 
@@ -69,32 +77,47 @@ static void mind_forks(void)
 	knows = true;
 }
 
+static size_t books_bytes(uint64_t n_bytes)
+{
+	return n_bytes / MEMORY_PAGE * sizeof(struct page);
+}
+
+/* Addresses for @n bytes, and for what is noted of their pages. */
+static bool heap_map(uint64_t n, void **map, void **books)
+{
+	int fd = sealed_file("osf-memory", n);
+
+	if (fd < 0)
+		return false;
+	*map = map_sparse(n, PROT_NONE, MAP_SHARED, fd);
+	*books = map_sparse(books_bytes(n), PROT_NONE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	bool ok = *map != MAP_FAILED && *books != MAP_FAILED &&
+		  !region_open(fd, &heap_region);
+	libc.close(fd);
+	if (ok)
+		return true;
+	if (*books != MAP_FAILED)
+		munmap(*books, books_bytes(n));
+	if (*map != MAP_FAILED)
+		munmap(*map, n);
+	return false;
+}
+
 static bool heap_open(void)
 {
-	void *map, *books = MAP_FAILED;
-	int fd = -1, err = -1;
+	void *map, *books;
+	uint64_t n = HEAP_MAX;
 
-	for (uint64_t n = HEAP_MAX; err && n >= HEAP_MIN; n /= 4) {
-		err = sealed_create("osf-memory", n, &map, &fd);
-		heap_bytes = n;
-	}
-	if (err)
-		return false;
-	size_t books_bytes = heap_bytes / MEMORY_PAGE * sizeof(struct page);
-	if (!region_open(fd, &heap_region))
-		books =
-		    mmap(NULL, books_bytes, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	libc.close(fd);
-	if (books == MAP_FAILED) {
-		munmap(map, heap_bytes);
-		return false;
-	}
+	while (!heap_map(n, &map, &books))
+		if ((n /= 4) < HEAP_MIN)
+			return false;
 	mind_forks();
+	heap_bytes = n;
 	pages = books;
 	memset(runs, 0xff, sizeof(runs));
 	memset(slabs, 0xff, sizeof(slabs));
-	n_pages = 0;
+	n_pages = n_usable = 0;
 	store_rel(&heap, map); /* pairs with is_in_heap() */
 	return true;
 }
@@ -133,50 +156,78 @@ static uint32_t run_class(uint32_t n)
 	return 31u - (uint32_t)__builtin_clz(n);
 }
 
-static void run_mark(uint32_t i, uint32_t n, enum page_kind kind)
-{
-	pages[i].kind = pages[i + n - 1].kind = (uint8_t)kind;
-	pages[i].n = pages[i + n - 1].n = n;
-}
-
 static void run_add_free(uint32_t i, uint32_t n)
 {
-	run_mark(i, n, PAGE_FREE);
+	pages[i].kind = pages[i + n - 1].kind = PAGE_FREE;
+	pages[i].n = pages[i + n - 1].n = n;
 	list_push(&runs[run_class(n)], i);
 }
 
 static void run_drop_free(uint32_t i)
 {
-	list_pop(&runs[run_class(pages[i].n)], i);
+	uint32_t n = pages[i].n;
+
+	list_pop(&runs[run_class(n)], i);
+	pages[i].kind = pages[i + n - 1].kind = PAGE_NONE;
 }
 
-/* The first that is large enough, of the smallest magnitude that has one. */
-static uint32_t run_find(uint32_t n)
+/* One that is large enough, of the smallest magnitude that has one; of that of @n, whose
+ * runs may be too short, as far as @max. */
+static uint32_t run_find(uint32_t n, uint32_t max)
 {
-	for (uint32_t c = run_class(n); c < RUN_CLASSES; c++)
-		for (uint32_t i = runs[c]; i != NO_PAGE; i = pages[i].next)
-			if (pages[i].n >= n)
-				return i;
+	uint32_t c = run_class(n);
+
+	for (uint32_t i = runs[c]; i != NO_PAGE && max--; i = pages[i].next)
+		if (pages[i].n >= n)
+			return i;
+	while (++c < RUN_CLASSES)
+		if (runs[c] != NO_PAGE)
+			return runs[c];
 	return NO_PAGE;
+}
+
+/* The next pages, and what is noted of them, are memory now. */
+static bool heap_grow(void)
+{
+	if (!use_sparse(heap + (size_t)n_usable * MEMORY_PAGE,
+			(size_t)GROW_PAGES * MEMORY_PAGE) ||
+	    !use_sparse(pages + n_usable, GROW_PAGES * sizeof(struct page)))
+		return false;
+	n_usable += GROW_PAGES;
+	return true;
+}
+
+/* Pages that have not been used yet. */
+static uint32_t run_new(uint32_t n)
+{
+	uint32_t i = n_pages;
+
+	if (n > heap_bytes / MEMORY_PAGE - n_pages)
+		return NO_PAGE;
+	while (n_usable - n_pages < n)
+		if (!heap_grow())
+			return NO_PAGE;
+	store_rel(&n_pages, n_pages + n); /* pairs with is_all_shared() */
+	return i;
 }
 
 static uint32_t run_alloc(uint32_t n)
 {
-	uint32_t i = run_find(n);
+	uint32_t i = run_find(n, FIND_MAX), had = n;
 
-	if (i != NO_PAGE) {
-		uint32_t had = pages[i].n;
-
-		run_drop_free(i);
-		if (had > n)
-			run_add_free(i + n, had - n);
-	} else {
-		if (n > heap_bytes / MEMORY_PAGE - n_pages)
-			return NO_PAGE;
-		i = n_pages;
-		n_pages += n;
+	if (i == NO_PAGE) {
+		i = run_new(n);
+		if (i == NO_PAGE && (i = run_find(n, UINT32_MAX)) == NO_PAGE)
+			return i;
 	}
-	run_mark(i, n, PAGE_RUN);
+	if (pages[i].kind == PAGE_FREE) {
+		had = pages[i].n;
+		run_drop_free(i);
+	}
+	if (had > n)
+		run_add_free(i + n, had - n);
+	pages[i].kind = PAGE_RUN;
+	pages[i].n = n;
 	used += (size_t)n * MEMORY_PAGE;
 	return i;
 }
@@ -196,6 +247,7 @@ static void run_free(uint32_t i)
 	uint32_t n = pages[i].n, freed = n;
 
 	used -= (size_t)n * MEMORY_PAGE;
+	pages[i].kind = PAGE_NONE;
 	if (i && pages[i - 1].kind == PAGE_FREE) {
 		uint32_t before = pages[i - 1].n;
 
@@ -219,11 +271,15 @@ static inline uint32_t block_bytes(uint32_t class)
 	return SMALL_MIN << class;
 }
 
-static uint32_t *block_link(uint32_t slab, uint32_t block)
+/* The bits of a page whose blocks are all in use. */
+static inline uint64_t page_full(uint32_t class)
 {
-	return (uint32_t *)(void *)(heap + (size_t)slab * MEMORY_PAGE +
-				    (size_t)block *
-					block_bytes(pages[slab].class));
+	return UINT64_MAX >> (64 - MEMORY_PAGE / block_bytes(class));
+}
+
+static inline uint32_t slab_blocks(uint32_t class)
+{
+	return SLAB_BYTES / block_bytes(class);
 }
 
 static uint32_t slab_new(uint32_t class)
@@ -236,14 +292,10 @@ static uint32_t slab_new(uint32_t class)
 	for (uint32_t k = 0; k < SLAB_PAGES; k++) {
 		pages[i + k].kind = PAGE_SLAB;
 		pages[i + k].back = (uint8_t)k;
+		pages[i + k].taken = 0;
 	}
-	pages[i].n = SLAB_PAGES;
+	pages[i].n = 0;
 	pages[i].class = (uint8_t) class;
-	pages[i].n_used = 0;
-	uint32_t n = SLAB_BYTES / block_bytes(class);
-	for (uint32_t k = 0; k < n; k++)
-		*block_link(i, k) = k + 1 < n ? k + 1 : NO_PAGE;
-	pages[i].free = 0;
 	list_push(&slabs[class], i);
 	return i;
 }
@@ -254,38 +306,44 @@ static void *small_alloc(size_t n)
 	    n <= SMALL_MIN
 		? 0
 		: 32u - (uint32_t)__builtin_clz((uint32_t)(n - 1) / SMALL_MIN);
-	uint32_t i = slabs[class];
+	uint32_t i = slabs[class], k = 0;
 
 	if (i == NO_PAGE && (i = slab_new(class)) == NO_PAGE)
 		return NULL;
-	struct page *p = &pages[i];
-	uint32_t *block = block_link(i, p->free);
-	p->free = *block;
-	p->n_used++;
+	while (pages[i + k].taken == page_full(class))
+		k++;
+	uint32_t block = (uint32_t)__builtin_ctzll(~pages[i + k].taken);
+	pages[i + k].taken |= UINT64_C(1) << block;
 	used += block_bytes(class);
-	if (p->free == NO_PAGE)
+	if (++pages[i].n == slab_blocks(class))
 		list_pop(&slabs[class], i);
-	return block;
+	return heap + (size_t)(i + k) * MEMORY_PAGE +
+	       block * block_bytes(class);
 }
 
-static void small_free(uint32_t i, const uint8_t *at)
+/* False: there is no such block in use. */
+static bool small_free(uint32_t page, uint32_t off)
 {
+	uint32_t i = page - pages[page].back;
 	struct page *p = &pages[i];
 	uint32_t bytes = block_bytes(p->class);
-	uint32_t block =
-	    (uint32_t)(at - (heap + (size_t)i * MEMORY_PAGE)) / bytes;
+	uint64_t bit = UINT64_C(1) << off / bytes;
 
-	if (p->free == NO_PAGE)
+	if (off % bytes || !(pages[page].taken & bit))
+		return false;
+	if (p->n == slab_blocks(p->class))
 		list_push(&slabs[p->class], i);
-	*block_link(i, block) = p->free;
-	p->free = block;
+	pages[page].taken &= ~bit;
 	used -= bytes;
-	if (--p->n_used)
-		return;
+	if (--p->n)
+		return true;
 	list_pop(&slabs[p->class], i);
 	used += SLAB_BYTES;
-	run_mark(i, SLAB_PAGES, PAGE_RUN);
+	for (uint32_t k = 0; k < SLAB_PAGES; k++)
+		pages[i + k].kind = PAGE_NONE;
+	p->n = SLAB_PAGES;
 	run_free(i);
+	return true;
 }
 
 void *memory_alloc(size_t n)
@@ -306,17 +364,20 @@ void memory_free(void *p)
 	GUARD(&lock);
 	if (!is_in_heap(p, 1))
 		return; /* the parent's */
-	uint32_t i = (uint32_t)((size_t)((uint8_t *)p - heap) / MEMORY_PAGE);
-	switch (pages[i].kind) {
-	case PAGE_RUN:
+	size_t at = (size_t)((uint8_t *)p - heap);
+	uint32_t i = (uint32_t)(at / MEMORY_PAGE), off = at % MEMORY_PAGE;
+	bool ok = false;
+
+	if (i >= n_pages)
+		ok = false;
+	else if (pages[i].kind == PAGE_RUN && !off) {
 		run_free(i);
-		break;
-	case PAGE_SLAB:
-		small_free(i - pages[i].back, p);
-		break;
-	default:
-		log_err("%p was not allocated, or is free already", p);
+		ok = true;
+	} else if (pages[i].kind == PAGE_SLAB) {
+		ok = small_free(i, off);
 	}
+	if (!ok)
+		log_err("%p was not allocated, or is free already", p);
 }
 
 size_t memory_used(void)
@@ -333,23 +394,24 @@ size_t memory_used(void)
 #define KEY_INDEX (REGS_MAX - 1)
 
 struct reg {
-	uint32_t key; /* 0: free */
+	uint32_t key; /* the last one, with a new generation each time */
 	uint32_t next;
+	bool is_free;
 	const uint8_t *addr;
 	size_t len;
 	struct place at; /* of @addr; region NULL: nowhere */
 };
 
 static struct reg *regs;
-static uint32_t n_regs, free_reg;
+static uint32_t n_regs, free_reg, first_gen;
 
 /* Caller holds the lock. */
 static struct reg *reg_new(void)
 {
 	if (!regs) {
 		void *map =
-		    mmap(NULL, REGS_MAX * sizeof(*regs), PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		    map_sparse(REGS_MAX * sizeof(*regs), PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1);
 		if (map == MAP_FAILED)
 			return NULL;
 		mind_forks();
@@ -359,6 +421,7 @@ static struct reg *reg_new(void)
 		struct reg *r = &regs[free_reg];
 
 		free_reg = r->next;
+		r->is_free = false;
 		return r;
 	}
 	return n_regs + 1 < REGS_MAX ? &regs[++n_regs] : NULL;
@@ -423,8 +486,12 @@ static void reg_place(struct reg *r)
 		return;
 	if (!(libc.fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK))
 		libc.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK);
-	if (!region_open(fd, &region) && off + r->len <= region->size)
+	if (region_open(fd, &region))
+		return;
+	if (off + r->len <= region->size)
 		r->at = (struct place){ region, off };
+	else
+		region_close(region);
 }
 
 uint32_t memory_register(const void *addr, size_t len)
@@ -433,15 +500,23 @@ uint32_t memory_register(const void *addr, size_t len)
 
 	if (!is_in_heap(addr, len))
 		reg_place(&found);
+	struct region *region = (struct region *)found.at.region;
 	GUARD(&lock);
 	struct reg *r = reg_new();
-	if (!r)
+	if (!r) {
+		if (region)
+			region_close(region);
 		return 0;
+	}
 	uint32_t i = (uint32_t)(r - regs),
-		 gen = (r->key & ~KEY_INDEX) + REGS_MAX;
-	found.key = gen | i;
-	*r = found;
-	return r->key;
+		 gen = ((r->key ? r->key : first_gen) & ~KEY_INDEX) + REGS_MAX;
+	/* Who asks for a key that is stale reads this, too. */
+	store_rlx(&r->addr, found.addr);
+	store_rlx(&r->len, found.len);
+	store_rlx(&r->at.off, found.at.off);
+	store_rlx(&r->at.region, found.at.region);
+	store_rel(&r->key, gen | i); /* pairs with reg_place_of() */
+	return gen | i;
 }
 
 void memory_deregister(uint32_t key)
@@ -449,7 +524,13 @@ void memory_deregister(uint32_t key)
 	uint32_t i = key & KEY_INDEX;
 	GUARD(&lock);
 
+	if (!regs || regs[i].key != key || regs[i].is_free)
+		return; /* the parent's */
+	struct region *region = (struct region *)regs[i].at.region;
 	store_rlx(&regs[i].at.region, NULL);
+	if (region)
+		region_close(region);
+	regs[i].is_free = true;
 	regs[i].next = free_reg;
 	free_reg = i;
 }
@@ -459,9 +540,26 @@ static inline const struct reg *reg_of(uint32_t key)
 	struct reg *base = load_acq(&regs);
 	const struct reg *r = base ? &base[key & KEY_INDEX] : NULL;
 
-	return r && key && load_rlx(&r->key) == key && load_rlx(&r->at.region)
+	return r && key && load_acq(&r->key) == key && load_rlx(&r->at.region)
 		   ? r
 		   : NULL;
+}
+
+/* Where @len bytes at @p are, by @key, which others may be giving back meanwhile. */
+static bool reg_place_of(uint32_t key, const uint8_t *p, size_t len,
+			 struct place *out)
+{
+	const struct reg *r = reg_of(key);
+
+	if (!r)
+		return false;
+	const uint8_t *addr = load_rlx(&r->addr);
+	size_t has = load_rlx(&r->len);
+	*out = (struct place){ load_rlx(&r->at.region),
+			       load_rlx(&r->at.off) + (uint64_t)(p - addr) };
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return out->region && load_rlx(&r->key) == key && p >= addr &&
+	       len <= has && (size_t)(p - addr) <= has - len;
 }
 
 /*
@@ -480,7 +578,11 @@ static inline struct page *page_of(const uint8_t *p)
 
 static bool is_all_shared(const uint8_t *p, size_t len)
 {
-	for (const struct page *g = page_of(p); g <= page_of(p + len - 1); g++)
+	const struct page *last = page_of(p + len - 1);
+
+	if (unlikely(last >= pages + load_acq(&n_pages)))
+		return false; /* nothing that was ever given */
+	for (const struct page *g = page_of(p); g <= last; g++)
 		if (unlikely(load_rlx(&g->is_private)))
 			return false;
 	return true;
@@ -488,19 +590,14 @@ static bool is_all_shared(const uint8_t *p, size_t len)
 
 bool memory_place(uint32_t key, const uint8_t *p, size_t len, struct place *out)
 {
-	const struct reg *r;
-
 	if (is_in_heap(p, len)) {
 		*out = (struct place){ heap_region, (uint64_t)(p - heap) };
 		return is_all_shared(p, len);
 	}
-	if (!(r = reg_of(key)) || p < r->addr || len > r->len ||
-	    (size_t)(p - r->addr) > r->len - len)
-		return false;
-	*out =
-	    (struct place){ r->at.region, r->at.off + (uint64_t)(p - r->addr) };
-	return true;
+	return reg_place_of(key, p, len, out);
 }
+
+bool memory_can_be_given(const uint8_t *p) { return is_in_heap(p, 1); }
 
 static void pages_give_away(uint8_t *at, size_t len)
 {
@@ -541,6 +638,7 @@ static void after_fork(void)
 	heap = NULL;
 	heap_region = NULL;
 	n_regs = free_reg = 0;
+	first_gen += 64 * REGS_MAX; /* the parent's keys are none of ours */
 	regs = NULL;
 	used = 0;
 }

@@ -8,8 +8,8 @@
  *          v
  *     memory_place(): which region of shm/region.h, and where in it
  *
- * The allocator keeps its books beside the memory, not in it, but for the links of
- * free small blocks.  What it gives of a page or more begins on a page of its own.
+ * The allocator keeps its books beside the memory, not in it, for peers see that.  What
+ * it gives of a page or more begins on a page of its own.
  *
  * Thread-safe; one lock for the allocator, none for memory_place().
  */
@@ -26,14 +26,15 @@
 struct region;
 
 void *memory_alloc(size_t n); /* NULL: out of memory */
-void memory_free(void *p);    /* NULL, and what the parent allocated, is fine */
-size_t memory_used(void);     /* bytes that are allocated, rounded up */
+/* NULL, and what the parent allocated, is fine; what is no block is logged, no more. */
+void memory_free(void *p);
+size_t memory_used(void); /* bytes that are allocated, rounded up */
 
 /* A key for memory that the program registers, never 0; it may be sent by reference if
  * it is part of a shared mapping of a memfd that is, or can be, sealed against
  * shrinking.  0: no memory. */
 uint32_t memory_register(const void *addr, size_t len);
-void memory_deregister(uint32_t key);
+void memory_deregister(uint32_t key); /* no key of this process: nothing */
 
 struct place {
 	const struct region *region;
@@ -45,6 +46,9 @@ bool memory_place(uint32_t key, const uint8_t *p, size_t len,
 		  struct place *out);
 /* False: there is none, of no key; for a quick no. */
 bool memory_may_have(uint32_t key, const uint8_t *p);
+
+/* Is it the allocator's, so that it can be given away? */
+bool memory_can_be_given(const uint8_t *p);
 
 /**
  * memory_give_away() - leave whole pages to the peer that still reads them

@@ -15,7 +15,7 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-int sealed_create(const char *name, size_t bytes, void **map, int *pfd)
+int sealed_file(const char *name, size_t bytes)
 {
 	struct rlimit rl;
 
@@ -26,10 +26,22 @@ int sealed_create(const char *name, size_t bytes, void **map, int *pfd)
 
 	if (fd < 0)
 		return -errno;
-	void *at = MAP_FAILED;
-	if (!ftruncate(fd, (off_t)bytes) && !libc.fcntl(fd, F_ADD_SEALS, SEALS))
-		at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-			  0);
+	if (ftruncate(fd, (off_t)bytes) || libc.fcntl(fd, F_ADD_SEALS, SEALS)) {
+		int err = -errno;
+
+		libc.close(fd);
+		return err;
+	}
+	return fd;
+}
+
+int sealed_create(const char *name, size_t bytes, void **map, int *pfd)
+{
+	int fd = sealed_file(name, bytes);
+
+	if (fd < 0)
+		return fd;
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED) {
 		int err = -errno;
 

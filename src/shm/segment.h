@@ -15,6 +15,7 @@
  *   S2  a mark in the ring, then SEG_TX_FIN/SEG_TX_BACK  -> flags
  *   S3  everything the taker set up, then SEG_READY      -> flags
  *   S4  cut, then SEG_CUT                                -> flags
+ *   S5  the last look at referenced bytes, then SEG_REFS_OVER -> flags
  * Arming is Dekker's: the sleeper stores armed, fences, looks at the ring; the
  * other side stores to the ring, fences, looks at armed.
  *
@@ -43,6 +44,7 @@ enum {
 	SEG_LENDS =
 	    512, /* a hint: records are read where they lie, if at all */
 	SEG_TAKES_REFS = 1024, /* this side understands references */
+	SEG_REFS_OVER = 2048,  /* S5: and will not read any more of them */
 };
 
 /* Side 1 takes the segment or side 0 takes it back, whoever is first. */
@@ -99,6 +101,8 @@ void seg_unmap(struct seg *seg, uint32_t ring_size);
 
 /* Map @bytes of a memfd, after checking that it cannot shrink under us. */
 MUST_CHECK int sealed_map(int fd, size_t bytes, void **map);
-/* A memfd of @bytes, sealed, mapped. */
+/* A memfd of @bytes, sealed; -errno. */
+MUST_CHECK int sealed_file(const char *name, size_t bytes);
+/* The same, mapped. */
 MUST_CHECK int sealed_create(const char *name, size_t bytes, void **map,
 			     int *pfd);

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base/vm.h - large mappings of which little is used
+ *
+ * Any thread, no state.
+ */
+#pragma once
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/mman.h>
+
+/**
+ * map_sparse() - mmap() that neither fills memory nor has it dumped
+ *
+ * A program that locks its memory (mlockall(2)) would have every page of it at once; one
+ * that dumps core would write every page.  With PROT_NONE that holds however late it
+ * locks, and use_sparse() takes parts into use.
+ *
+ * Return: as mmap(): MAP_FAILED and errno.
+ */
+static inline void *map_sparse(size_t bytes, int prot, int flags, int fd)
+{
+	void *at = mmap(NULL, bytes, PROT_NONE, flags | MAP_NORESERVE, fd, 0);
+
+	if (at == MAP_FAILED)
+		return at;
+	munlock(at,
+		bytes); /* nothing could be read yet, so nothing was filled */
+	madvise(at, bytes, MADV_DONTDUMP);
+	if (prot != PROT_NONE && mprotect(at, bytes, prot)) {
+		int err = errno;
+
+		munmap(at, bytes);
+		errno = err;
+		return MAP_FAILED;
+	}
+	return at;
+}
+
+/* Whole pages: from now on they are written, and dumped.  False: out of memory. */
+static inline bool use_sparse(void *at, size_t bytes)
+{
+	if (mprotect(at, bytes, PROT_READ | PROT_WRITE))
+		return false;
+	madvise(at, bytes, MADV_DODUMP);
+	return true;
+}
