@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "base/lock.h"
+#include "base/vm.h"
 #include "group/buf.h"
 #include "shm/region.h"
 #include "shm/segment.h"
@@ -30,6 +31,8 @@ static uint32_t n_bufs; /* ever used */
 void buf_init(const struct buf_memory *m) { memory = *m; }
 
 bool buf_is_external(void) { return memory.alloc; }
+
+bool buf_is_told(void) { return memory.memory_cb; }
 
 void buf_told(void *addr, size_t len)
 {
@@ -153,8 +156,8 @@ struct chunk *chunk_take(struct pool *p, uint32_t n)
 /* Caller holds the lock. */
 static bool bufs_reserve(void)
 {
-	void *map = mmap(NULL, BUFS_MAX * sizeof(*bufs), PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *map = map_sparse(BUFS_MAX * sizeof(*bufs), PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1);
 
 	if (map == MAP_FAILED)
 		return false;
@@ -226,7 +229,7 @@ void rxmap_put(struct rxmap *m)
 		return;
 	/* Nothing is held any more: the peer may still be waiting for that. */
 	if (m->refs)
-		store_rel(m->refs->done_pub, m->refs->n);
+		shm_refs_over(m->refs);
 	shm_refs_free(m->refs);
 	seg_unmap(m->seg, m->ring_size);
 	free(m);

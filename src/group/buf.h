@@ -87,6 +87,7 @@ void buf_init(const struct buf_memory *memory);
 void buf_fini(void);
 void buf_after_fork(void);
 bool buf_is_external(void);
+bool buf_is_told(void); /* somebody wants to know where received data may lie */
 void buf_told(void *addr, size_t len); /* received data may lie here */
 
 void pool_fini(struct pool *p);

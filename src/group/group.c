@@ -223,6 +223,14 @@ static void unlist(struct group *g)
 		}
 }
 
+/* Its set is closed when it is listed no more. */
+void group_wake(struct group *g)
+{
+	GUARD(&lock);
+	if (load_rlx(&g->handle) != HANDLE_NONE)
+		group_ring(g);
+}
+
 int group_destroy(struct group *g)
 {
 	if (g->in_turn)

@@ -108,7 +108,7 @@ struct group {
 	/* this turn */
 	uint32_t has_returns; /* buffers came back elsewhere */
 	bool in_turn;
-	bool is_armed;
+	bool is_armed; /* somebody may sleep, and is to be told of returns */
 	struct gsock *current; /* whose callback runs */
 	uint32_t n_events;
 	uint64_t turn;
@@ -124,6 +124,11 @@ struct group {
 	size_t n_free_ops;
 	struct group *next; /* of all groups, or of the free ones */
 };
+
+/* wait.c: something stands in the group's set, for who sleeps there */
+void group_ring(const struct group *g);
+/* group.c: the same, from any thread, if there is still such a group */
+void group_wake(struct group *g);
 
 /* turn.c */
 void work_add(struct gsock *s);
@@ -188,6 +193,8 @@ int refs_look(struct gsock *s);           /* 0, -ECONNRESET */
 bool refs_are_out(const struct gsock *s); /* as of the last look */
 bool ref_is_done(const struct gsock *s, uint32_t n_sent);
 bool refs_hold_up_end(struct gsock *s);
+/* Is that all that its end waits for? */
+bool refs_are_waited_for(const struct gsock *s);
 void refs_end(struct gsock *s); /* the memory is the application's again */
 void refs_free(struct gsock *s);
 

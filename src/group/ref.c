@@ -10,13 +10,18 @@
  *
  * When the connection ends first and the peer lives on, it may still read what it was
  * shown: then those pages are left to it (memory_give_away()), and the application goes
- * on with copies of them.
+ * on with copies of them.  Pages of the program's own mappings cannot be left, so the
+ * end of a connection that is closed in order waits for them.
  */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 
 #include "base/clock.h"
+#include "base/libc.h"
+#include "base/rawcall.h"
 #include "group/gsock.h"
 #include "group/memory.h"
 #include "shm/region.h"
@@ -51,23 +56,29 @@ static bool refs_open(struct gsock *s)
 	return true;
 }
 
-/* Room for one more in the queue. */
-static bool queue_reserve(struct txrefs *r)
+/* Room for one more in the queue: 1; 0: no memory; -ECONNRESET. */
+static int queue_reserve(struct gsock *s)
 {
-	uint32_t n = r->n_sent - r->n_done;
+	struct txrefs *r = s->refs;
 
-	if (likely(n < r->cap))
-		return true;
+	if (likely(r->n_sent - r->n_done < r->cap))
+		return 1;
+	/* Nobody has looked if nobody has asked for completions. */
+	int err = refs_look(s);
+	if (err)
+		return err;
+	if (r->n_sent - r->n_done < r->cap)
+		return 1;
 	uint32_t cap = r->cap ? 2 * r->cap : QUEUE_MIN;
 	struct sent_ref *q = malloc(cap * sizeof(*q));
 	if (!q)
-		return false;
+		return 0;
 	for (uint32_t i = r->n_done; i != r->n_sent; i++)
 		q[i & (cap - 1)] = r->q[i & (r->cap - 1)];
 	free(r->q);
 	r->q = q;
 	r->cap = cap;
-	return true;
+	return 1;
 }
 
 size_t ref_lead(const uint8_t *data, size_t len)
@@ -85,11 +96,13 @@ ssize_t gsock_put_ref(struct gsock *s, const struct txop *op, size_t done)
 	struct place at;
 
 	if (!memory_place(op->key, data, len, &at) ||
-	    (!s->refs && !refs_open(s)) || !queue_reserve(s->refs))
+	    (!s->refs && !refs_open(s)))
 		return 0;
+	ssize_t n = queue_reserve(s);
+	if (unlikely(n <= 0))
+		return n;
 	struct txrefs *r = s->refs;
-	ssize_t n =
-	    shm_send_ref(s->sk, s->fd, &r->told, at.region, at.off, len);
+	n = shm_send_ref(s->sk, s->fd, &r->told, at.region, at.off, len);
 	if (n > 0)
 		r->q[r->n_sent++ & (r->cap - 1)] =
 		    (struct sent_ref){ data, len };
@@ -98,11 +111,24 @@ ssize_t gsock_put_ref(struct gsock *s, const struct txop *op, size_t done)
 
 uint32_t refs_sent(const struct gsock *s) { return s->refs->n_sent; }
 
-/* A process that has ended reads no more.  One that cannot be asked may. */
+/* A process that has ended reads no more, waited for by its parent or not.  One that
+ * cannot be asked may. */
 static bool peer_may_read(const struct gsock *s)
 {
-	return kill((pid_t)load_rlx(&shm_peer(s->sk)->pid), 0) == 0 ||
-	       errno != ESRCH;
+	pid_t pid = (pid_t)load_rlx(&shm_peer(s->sk)->pid);
+	struct pollfd p = { .events = POLLIN };
+	int saved = errno;
+	bool ended;
+
+	p.fd = (int)rawcall(SYS_pidfd_open, pid, 0);
+	if (p.fd >= 0) {
+		ended = libc.poll(&p, 1, 0) > 0 && p.revents & POLLIN;
+		libc.close(p.fd);
+	} else {
+		ended = kill(pid, 0) < 0 && errno == ESRCH;
+	}
+	errno = saved;
+	return !ended;
 }
 
 static bool peer_is_gone(const struct gsock *s)
@@ -141,6 +167,15 @@ bool ref_is_done(const struct gsock *s, uint32_t n_sent)
 	return (int32_t)(s->refs->n_done - n_sent) >= 0;
 }
 
+/* Can all that is out be left to the peer? */
+static bool is_all_to_be_left(const struct txrefs *r)
+{
+	for (uint32_t i = r->n_done; i != r->n_sent; i++)
+		if (!memory_can_be_given(r->q[i & (r->cap - 1)].data))
+			return false;
+	return true;
+}
+
 bool refs_hold_up_end(struct gsock *s)
 {
 	if (!refs_are_out(s) || refs_look(s) || !refs_are_out(s))
@@ -148,7 +183,13 @@ bool refs_hold_up_end(struct gsock *s)
 	uint64_t now = now_ns();
 	if (!s->refs->end_ns)
 		s->refs->end_ns = now + END_NS;
-	return now < s->refs->end_ns;
+	return now < s->refs->end_ns || !is_all_to_be_left(s->refs);
+}
+
+bool refs_are_waited_for(const struct gsock *s)
+{
+	return s->is_closing && s->state == GSOCK_CONNECTED &&
+	       s->sent == s->queued && refs_are_out(s);
 }
 
 void refs_end(struct gsock *s)

@@ -275,7 +275,8 @@ bool gsock_rx(struct group *g, struct gsock *s)
 void gsock_rx_discard(struct gsock *s)
 {
 	static char bin[16 * 1024];
-	struct iovec iov = { bin, sizeof(bin) };
+	/* Nothing is written there by rings; and references are few bytes of one. */
+	struct iovec iov = { bin, RING_MAX_SIZE };
 	struct sock *sk = s->sk;
 	ssize_t n = 1;
 
@@ -301,8 +302,13 @@ static COLD void returned_elsewhere(struct gsock *s)
 {
 	struct group *owner = load_rlx(&s->group);
 
-	if (owner) /* type-stable: a look for nothing at worst */
-		store_rlx(&owner->has_returns, 1u);
+	if (!owner)
+		return;
+	/* Type-stable: a look for nothing at worst. */
+	store_rlx(&owner->has_returns, 1u);
+	fence_full(); /* Dekker with group_arm() */
+	if (load_rlx(&owner->is_armed))
+		group_wake(owner);
 }
 
 void group_take_returns(struct group *g)

@@ -174,7 +174,9 @@ static void became_shm(struct group *g, struct gsock *s)
 			*s->map = (struct rxmap){ .seg = sk->seg,
 						  .ring_size = sk->rx.size,
 						  .n_refs = 1 };
-		if (s->map && shm_take_refs(sk))
+		/* Who has to know beforehand where data lies would have to know
+		 * of all that any peer has. */
+		if (s->map && !buf_is_told() && shm_take_refs(sk))
 			s->map->refs = sk->rx.refs;
 		if (s->map && !buf_is_external()) {
 			buf_told(sk->rx.base, sk->rx.size);
@@ -444,7 +446,7 @@ static void turn_deadlines(struct group *g)
 /* Awake again: peers of hot rings need not post. */
 static COLD void disarm(struct group *g)
 {
-	g->is_armed = false;
+	store_rlx(&g->is_armed, false);
 	g->n_empty = 0;
 	for (uint32_t i = 0; i < g->n_hot; i++)
 		store_rlx(&shm_me(g->hot[i].s->sk)->rx_inbox, 0u);

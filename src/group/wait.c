@@ -7,11 +7,13 @@
  *
  * The descriptor is the group's epoll set, where all its descriptors are.  Rings
  * have none: their peers are asked to ring, which is a byte through the anchor.
- * What only time can tell (bytes to be acknowledged, a deadline) is a timer.
+ * What only time can tell (bytes to be acknowledged, a deadline) is a timer.  Another
+ * thread that has something for the group rings a bell in its set.
  */
 #include <errno.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
 #include "base/clock.h"
@@ -66,31 +68,60 @@ static bool waits_for_room(struct gsock *s)
 	       !ring_rx_ready(&sk->rx);
 }
 
+/* Something that is always ready, for any group's set. */
+static int bell_fd(void)
+{
+	static struct lock lock;
+	static int fd = -1;
+	GUARD(&lock);
+
+	if (fd < 0)
+		fd = fds_hide(eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC));
+	return fd;
+}
+
+void group_ring(const struct group *g)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLONESHOT };
+	int saved = errno, fd = bell_fd();
+
+	if (fd >= 0 && libc.epoll_ctl(g->epfd, EPOLL_CTL_ADD, fd, &ev) < 0 &&
+	    errno == EEXIST)
+		libc.epoll_ctl(g->epfd, EPOLL_CTL_MOD, fd, &ev);
+	errno = saved;
+}
+
 int group_arm(struct group *g)
 {
-	bool any = false;
+	bool ticks = !list_is_empty(&g->acks) || g->n_connecting;
 
-	g->is_armed = true;
-	for (struct list *l = g->work.next; l != &g->work; l = l->next)
-		if (!waits_for_room(container_of(l, struct gsock, work)))
+	store_rlx(&g->is_armed, true);
+	for (struct list *l = g->work.next; l != &g->work; l = l->next) {
+		struct gsock *s = container_of(l, struct gsock, work);
+
+		if (refs_are_waited_for(s))
+			ticks = true;
+		else if (!waits_for_room(s))
 			return 1;
+	}
 	for (uint32_t i = 0; i < g->n_hot; i++) {
 		struct gsock *s = g->hot[i].s;
 
 		gsock_publish(s);
 		store_rlx(&shm_me(s->sk)->rx_inbox, 1u);
-		any = true;
 	}
 	if (g->lane != LANE_NONE)
 		xchg(&inbox_own()->lane[g->lane].sleeping, 1u);
-	if (any)
-		fence_full(); /* Dekker with shm_told_data() */
+	/* Dekker with shm_told_data(), and with group_wake()'s callers. */
+	fence_full();
+	if (load_rlx(&g->has_returns))
+		return 1;
 	for (uint32_t i = 0; i < g->n_hot; i++)
 		if (ring_rx_ready(&g->hot[i].s->sk->rx))
 			return 1;
 	if (g->lane != LANE_NONE && lane_has_news(&inbox_own()->lane[g->lane]))
 		return 1;
-	if ((!list_is_empty(&g->acks) || g->n_connecting) && !timer_set(g))
+	if (ticks && !timer_set(g))
 		return 1;
 	return 0;
 }

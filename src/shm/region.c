@@ -7,19 +7,24 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fds.h"
 #include "base/gate.h"
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/vm.h"
 #include "shm/region.h"
 #include "shm/shm.h"
 
-#define REGIONS 1024u              /* of this process, ever */
-#define MAP_BYTES_MAX (1ull << 42) /* of one that a peer announces */
+#define REGIONS 1024u              /* of this process, at once */
+#define MAP_BYTES_MAX (1ull << 42) /* of one that a peer announces, */
+#define MAPS_BYTES_MAX                                                         \
+	(1ull << 46) /* and of all: the program needs addresses, too */
 
 /*
  * Ours.
@@ -28,21 +33,36 @@
 static struct lock lock;
 static struct region regions[REGIONS];
 static uint32_t n_regions;
+static uint32_t last_reused;
 
-static bool is_file_of(const struct region *r, const struct stat *st)
+static uint64_t born_ns(int fd)
 {
-	return r->fd >= 0 && r->dev == st->st_dev && r->ino == st->st_ino &&
-	       r->size == (uint64_t)st->st_size;
+	struct statx sx = { 0 };
+
+	if (statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &sx) ||
+	    !(sx.stx_mask & STATX_BTIME))
+		return 0;
+	return (uint64_t)sx.stx_btime.tv_sec * NS_PER_S + sx.stx_btime.tv_nsec;
+}
+
+/* One that is closed is the same if it is not another file of the same number. */
+static bool is_file_of(const struct region *r, const struct region *file)
+{
+	return r->dev == file->dev && r->ino == file->ino &&
+	       r->size == file->size &&
+	       (r->n_users || (r->born_ns && r->born_ns == file->born_ns));
 }
 
 static struct lock maps_lock; /* of what peers have, below */
 
-/* The parent's files are the parent's to announce; the copies stay open until exec. */
+/* The parent's files are the parent's to announce. */
 static void after_fork(void)
 {
 	lock = maps_lock = (struct lock){ 0 };
-	for (uint32_t i = 0; i < n_regions; i++)
-		regions[i].fd = -1;
+	for (uint32_t i = 0; i < n_regions; i++) {
+		fds_close(regions[i].fd);
+		regions[i] = (struct region){ .fd = -1 };
+	}
 	n_regions = 0;
 }
 
@@ -56,7 +76,7 @@ static void mind_forks(void)
 }
 
 /* A memfd that cannot shrink, nor (by now) be made to. */
-static int check_file(int fd, struct stat *st)
+static int check_seals(int fd, struct stat *st)
 {
 	struct statfs fs;
 	int seals = libc.fcntl(fd, F_GET_SEALS);
@@ -71,42 +91,79 @@ static int check_file(int fd, struct stat *st)
 		   : -EBADMSG;
 }
 
+/* A region for another file; caller holds the lock. */
+static struct region *region_unused(void)
+{
+	if (n_regions < REGIONS)
+		return &regions[n_regions++];
+	for (uint32_t i = 0; i < REGIONS; i++) {
+		struct region *r = &regions[++last_reused % REGIONS];
+
+		if (!r->n_users)
+			return r;
+	}
+	return NULL;
+}
+
+static struct region *region_of(const struct region *file)
+{
+	static uint64_t last_id;
+
+	for (uint32_t i = 0; i < n_regions; i++)
+		if (is_file_of(&regions[i], file))
+			return &regions[i];
+	struct region *r = region_unused();
+	if (!r)
+		return NULL;
+	*r = *file;
+	store_rlx(&r->id, ++last_id);
+	return r;
+}
+
 int region_open(int fd, struct region **out)
 {
 	struct stat st;
-	int err = check_file(fd, &st);
+	int err = check_seals(fd, &st);
 
 	if (err)
 		return err;
+	struct region file = { .fd = -1,
+			       .dev = st.st_dev,
+			       .ino = st.st_ino,
+			       .size = (uint64_t)st.st_size,
+			       .born_ns = born_ns(fd) };
 	GUARD(&lock);
-	for (uint32_t i = 0; i < n_regions; i++) {
-		*out = &regions[i];
-		if (is_file_of(*out, &st))
-			return 0;
-	}
 	mind_forks();
-	if (n_regions == REGIONS)
+	struct region *r = region_of(&file);
+	if (!r)
 		return -ENOSPC;
-	int own = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 0));
-	if (own < 0)
-		return -errno;
-	*out = &regions[n_regions++];
-	**out =
-	    (struct region){ own, st.st_dev, st.st_ino, (uint64_t)st.st_size };
+	if (!r->n_users) {
+		int own = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 0));
+
+		if (own < 0)
+			return -errno;
+		store_rlx(&r->fd, own);
+	}
+	r->n_users++;
+	*out = r;
 	return 0;
 }
 
 void region_close(struct region *r)
 {
 	GUARD(&lock);
+	if (--r->n_users)
+		return;
 	fds_close(r->fd);
 	store_rlx(&r->fd, -1);
 }
 
 static int region_number(const struct region_list *told, const struct region *r)
 {
+	uint64_t id = load_rlx(&r->id);
+
 	for (uint32_t i = 0; i < told->n; i++)
-		if (told->region[i] == r)
+		if (told->id[i] == id)
 			return (int)i;
 	return -1;
 }
@@ -115,6 +172,7 @@ static int region_number(const struct region_list *told, const struct region *r)
 static int announce(struct sock *sk, int fd, struct region_list *told,
 		    const struct region *r)
 {
+	uint64_t id = load_rlx(&r->id);
 	struct ring_map map = { .region = told->n,
 				.pid = (uint32_t)getpid(),
 				.fd = load_rlx(&r->fd),
@@ -126,7 +184,7 @@ static int announce(struct sock *sk, int fd, struct region_list *told,
 		return 0;
 	int pushed = ring_push_record(&sk->tx, RING_MAP, 0, &map, sizeof(map));
 	if (pushed > 0) {
-		told->region[told->n++] = r;
+		told->id[told->n++] = id;
 		shm_told_data(sk, fd);
 	}
 	return pushed;
@@ -171,6 +229,9 @@ uint32_t shm_refs_done(struct sock *sk, uint32_t n_done, uint32_t n_sent,
 {
 	uint32_t n = load_acq(&shm_peer(sk)->refs_done); /* A3 */
 
+	*lies = false;
+	if (unlikely(load_acq(&shm_peer(sk)->flags) & SEG_REFS_OVER)) /* S5 */
+		return n_sent;
 	*lies = n - n_done > n_sent - n_done;
 	return *lies ? n_sent : n;
 }
@@ -188,52 +249,77 @@ struct peer_map {
 };
 
 static struct peer_map *maps;
+static uint64_t maps_bytes;
 
-/* The descriptor @fd of process @pid, opened for reading, if it is a regular file; opening
- * anything else may have effects. */
-static int open_of(uint32_t pid, int fd)
+/* The device of memory that is no file system's, as st_dev; 0: unknown. */
+static uint64_t memory_dev(void)
+{
+	static uint64_t known;
+	struct stat st = { 0 };
+
+	if (!load_rlx(&known)) {
+		int fd = memfd_create("osf-dev", MFD_CLOEXEC);
+
+		if (fd >= 0) {
+			libc.fstat(fd, &st);
+			libc.close(fd);
+		}
+		store_rlx(&known, (uint64_t)st.st_dev);
+	}
+	return load_rlx(&known);
+}
+
+/*
+ * The file that @m names, opened for reading, if it is memory, and the announced one.
+ * Neither looking nor opening may wait for a peer: not for a file system of its own, nor
+ * for a lease that it holds.
+ */
+static int open_of(const struct ring_map *m)
 {
 	char path[64];
-	struct stat st;
+	struct statx sx;
 
-	snprintf(path, sizeof(path), "/proc/%u/fd/%d", pid, fd);
+	snprintf(path, sizeof(path), "/proc/%u/fd/%d", m->pid, m->fd);
 	int at = libc.open(path, O_PATH | O_CLOEXEC);
 	if (at < 0)
 		return -errno;
-	int err = libc.fstat(at, &st) < 0 ? -errno
-		  : S_ISREG(st.st_mode)   ? 0
-					  : -EBADMSG;
+	int err = statx(at, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+			STATX_TYPE | STATX_INO, &sx)
+		      ? -errno
+		      : 0;
+	if (!err && (!S_ISREG(sx.stx_mode) || sx.stx_ino != m->ino ||
+		     makedev(sx.stx_dev_major, sx.stx_dev_minor) != m->dev ||
+		     m->dev != memory_dev()))
+		err = -EBADMSG;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
-	int got = err ? err : libc.open(path, O_RDONLY | O_CLOEXEC);
+	int got =
+	    err ? err : libc.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (got == -1)
 		got = -errno;
 	libc.close(at);
 	return got;
 }
 
-static int map_new(const struct ring_map *m, void **base)
+/* Caller holds the lock. */
+static int map_new(const struct ring_map *m, int fd, struct peer_map **out)
 {
-	struct stat st;
-
-	if (!m->size || m->size > MAP_BYTES_MAX)
-		return -EBADMSG;
-	int fd = open_of(m->pid, m->fd);
-	if (fd < 0)
-		return fd;
-	int err = check_file(fd, &st);
-	if (!err && (st.st_dev != m->dev || st.st_ino != m->ino ||
-		     (uint64_t)st.st_size < m->size))
-		err = -EBADMSG;
-	*base = err ? MAP_FAILED
-		    : mmap(NULL, m->size, PROT_READ, MAP_SHARED | MAP_NORESERVE,
-			   fd, 0);
-	if (!err && *base == MAP_FAILED)
-		err = -errno;
-	libc.close(fd);
-	return err;
+	if (m->size > MAPS_BYTES_MAX - maps_bytes)
+		return -ENOMEM;
+	struct peer_map *p = malloc(sizeof(*p));
+	void *base =
+	    p ? map_sparse(m->size, PROT_READ, MAP_SHARED, fd) : MAP_FAILED;
+	if (base == MAP_FAILED) {
+		free(p);
+		return -ENOMEM;
+	}
+	mind_forks();
+	*p = (struct peer_map){ maps, m->dev, m->ino, m->size, base, 1 };
+	*out = maps = p;
+	maps_bytes += m->size;
+	return 0;
 }
 
-static int map_get(const struct ring_map *m, struct peer_map **out)
+static int map_find(const struct ring_map *m, int fd, struct peer_map **out)
 {
 	GUARD(&maps_lock);
 	for (struct peer_map *p = maps; p; p = p->next) {
@@ -243,17 +329,26 @@ static int map_get(const struct ring_map *m, struct peer_map **out)
 		*out = p;
 		return 0;
 	}
-	mind_forks();
-	struct peer_map *p = malloc(sizeof(*p));
-	void *base;
-	int err = p ? map_new(m, &base) : -ENOMEM;
-	if (err) {
-		free(p);
-		return err;
-	}
-	*p = (struct peer_map){ maps, m->dev, m->ino, m->size, base, 1 };
-	*out = maps = p;
-	return 0;
+	return map_new(m, fd, out);
+}
+
+/* Opened even if it is mapped already: a peer may refer to what is its own only. */
+static int map_get(const struct ring_map *m, struct peer_map **out)
+{
+	struct stat st;
+
+	if (!m->size || m->size > MAP_BYTES_MAX)
+		return -EBADMSG;
+	int fd = open_of(m);
+	if (fd < 0)
+		return fd;
+	int err = check_seals(fd, &st);
+	if (!err && (uint64_t)st.st_size < m->size)
+		err = -EBADMSG;
+	if (!err)
+		err = map_find(m, fd, out);
+	libc.close(fd);
+	return err;
 }
 
 static void map_put(const void *base)
@@ -263,6 +358,7 @@ static void map_put(const void *base)
 		if (p->base != base || --p->n_refs)
 			continue;
 		*pp = p->next;
+		maps_bytes -= p->size;
 		munmap(p->base, p->size);
 		free(p);
 		return;
@@ -289,22 +385,35 @@ void shm_refs_free(struct ring_refs *refs)
 	free(refs);
 }
 
-COLD void shm_rx_map(struct sock *sk)
+void shm_refs_over(struct ring_refs *refs)
 {
+	struct seg_side *me =
+	    container_of(refs->done_pub, struct seg_side, refs_done);
+
+	store_rel(refs->done_pub, refs->n);  /* R3 */
+	fetch_or(&me->flags, SEG_REFS_OVER); /* S5 */
+}
+
+COLD int shm_rx_map(struct sock *sk)
+{
+	struct ring_refs *refs = sk->rx.refs;
 	struct ring_map m;
 	struct peer_map *p;
 
 	ring_take_map(&sk->rx, &m);
-	if (m.region >= RING_REGIONS || sk->rx.refs->region[m.region].size)
-		return; /* nonsense, and nothing depends on it */
+	/* Each once: so what a liar makes us do is bounded. */
+	if (m.region >= RING_REGIONS || refs->announced & 1u << m.region)
+		return -EPROTO;
+	refs->announced |= 1u << m.region;
 	int err = map_get(&m, &p);
 	if (err) {
 		log_info("memory of process %u stays unmapped, so it is "
 			 "copied: %s",
 			 m.pid, strerrordesc_np(-err));
-		return;
+		return 0;
 	}
-	sk->rx.refs->region[m.region].base = p->base;
-	sk->rx.refs->region[m.region].size = p->size;
+	refs->region[m.region].base = p->base;
+	refs->region[m.region].size = p->size;
 	fetch_or(&shm_me(sk)->maps, 1u << m.region);
+	return 0;
 }

@@ -29,20 +29,26 @@
 
 struct sock;
 
-/* Of this process.  Never freed: a stale pointer still points at one. */
+/* Of this process.  Type-stable: a stale pointer still points at one, which may have
+ * become another file's, with another @id. */
 struct region {
 	int32_t fd; /* -1: closed */
+	uint32_t n_users;
+	uint64_t id;
 	uint64_t dev, ino, size;
+	uint64_t
+	    born_ns; /* of the file: its number may be given out again; 0: unknown */
 };
 
-/* The region that is the file of @fd, which stays the caller's; one object a file.
+/* The region that is the file of @fd, which stays the caller's; one object a file,
+ * until each user has closed it.
  * -EBADMSG: no memfd, or it may shrink.  -ENOSPC, -errno. */
 MUST_CHECK int region_open(int fd, struct region **out);
 void region_close(struct region *r);
 
 /* What a connection has told its peer of. */
 struct region_list {
-	const struct region *region[RING_REGIONS];
+	uint64_t id[RING_REGIONS];
 	uint32_t n;
 };
 
@@ -66,5 +72,7 @@ uint32_t shm_refs_done(struct sock *sk, uint32_t n_done, uint32_t n_sent,
 bool shm_take_refs(struct sock *sk);
 /* Forget what was mapped. */
 void shm_refs_free(struct ring_refs *refs);
-/* See to the MAP record that is next in the ring. */
-void shm_rx_map(struct sock *sk);
+/* No more of what the peer has sent, or will, is going to be read. */
+void shm_refs_over(struct ring_refs *refs);
+/* See to the MAP record that is next in the ring.  -EPROTO: the peer lies. */
+MUST_CHECK int shm_rx_map(struct sock *sk);

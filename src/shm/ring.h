@@ -116,6 +116,8 @@ struct ring_refs {
 	uint32_t n;     /* records of references met so far, modulo 2^32 */
 	uint32_t held;  /* the same when the record at ring_rx.hold was next */
 	uint32_t bytes; /* referenced since the last publication */
+	uint32_t
+	    announced; /* a bit for each region that the producer has told of */
 	uint32_t *done_pub;
 };
 

@@ -172,8 +172,10 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 		return GO_ON_IN_RING;
 	}
 	if (mark == RING_MAP) {
-		shm_rx_map(sk);
-		return GO_ON_IN_RING;
+		if (!shm_rx_map(sk))
+			return GO_ON_IN_RING;
+		shm_broken(sk, fd, "what it says of its memory");
+		return -ECONNRESET;
 	}
 	if (sk->shut & SHUT_BIT_RD)
 		return 0;

@@ -109,4 +109,5 @@ struct test {
 	void (*run)(void);
 };
 extern const struct test tests_args[], tests_data[], tests_end[],
-    tests_faults[], tests_move[], tests_more[], tests_ref[], tests_fuzz[];
+    tests_faults[], tests_move[], tests_more[], tests_ref[], tests_ref_faults[],
+    tests_fuzz[];
