@@ -606,6 +606,10 @@ void gsock_acks(struct group *g, struct gsock *s)
 {
 	int n = 0;
 
+	if (s->state == GSOCK_FAILED) { /* nobody acknowledges: all is over */
+		gsock_complete(g, s);
+		return;
+	}
 	if (refs_are_out(s) && refs_look(s)) {
 		s->error = ECONNRESET;
 		work_add(s);

@@ -192,6 +192,27 @@ static void sends_without_completions_need_no_memory(void)
 	world_close();
 }
 
+static void after_an_error_everything_completes(void)
+{
+	static uint8_t data[1 << 20];
+	struct linger reset = { .l_onoff = 1 };
+	struct end *c, *s;
+
+	world_open(0);
+	pair(&c, &s);
+	EXPECT_EQ(xlio_socket_setsockopt(s->sock, SOL_SOCKET, SO_LINGER, &reset,
+					 sizeof(reset)),
+		  0);
+	for (int i = 0; i < 64; i++)
+		send_key(c, data, i & 1 ? 1000 : sizeof(data), 0);
+	for (int i = 0; i < 1000; i++)
+		xlio_poll_group_poll(w->client);
+	end_destroy(s);
+	UNTIL(s->is_gone && c->n_error);
+	UNTIL(c->n_comps == c->n_ops);
+	world_close();
+}
+
 static int sleeper_tid;
 
 static void *sleeper(void *unused)
@@ -732,6 +753,7 @@ const struct test tests_ref_faults[] = {
 	T(stale_keys_are_harmless_while_others_register),
 	T(a_peer_that_nobody_waits_for_is_dead),
 	T(sends_without_completions_need_no_memory),
+	T(after_an_error_everything_completes),
 	T(returned_while_the_receiver_sleeps),
 	T(memory_of_the_programs_own_is_waited_for),
 	T(a_sender_without_room_sleeps),
