@@ -597,10 +597,21 @@ bool memory_place(uint32_t key, const uint8_t *p, size_t len, struct place *out)
 	return reg_place_of(key, p, len, out);
 }
 
-bool memory_can_be_given(const uint8_t *p) { return is_in_heap(p, 1); }
+/* Each may split a mapping in three, and a process has 65,530. */
+#define GIVEN_MAX 8192u
+
+static uint32_t n_given; /* pieces, so far */
+
+bool memory_can_be_given(const uint8_t *p)
+{
+	return is_in_heap(p, 1) && load_rlx(&n_given) < GIVEN_MAX;
+}
 
 static void pages_give_away(uint8_t *at, size_t len)
 {
+	if (load_rlx(&n_given) >= GIVEN_MAX)
+		return;
+	fetch_add(&n_given, 1);
 	void *own = mmap(NULL, len, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -637,6 +648,7 @@ static void after_fork(void)
 	/* What the child still uses of it stays mapped. */
 	heap = NULL;
 	heap_region = NULL;
+	n_given = 0;
 	n_regs = free_reg = 0;
 	first_gen += 64 * REGS_MAX; /* the parent's keys are none of ours */
 	regs = NULL;

@@ -47,7 +47,8 @@ bool memory_place(uint32_t key, const uint8_t *p, size_t len,
 /* False: there is none, of no key; for a quick no. */
 bool memory_may_have(uint32_t key, const uint8_t *p);
 
-/* Is it the allocator's, so that it can be given away? */
+/* Is it the allocator's, so that it can be given away, and has that not been done all
+ * too often? */
 bool memory_can_be_given(const uint8_t *p);
 
 /**

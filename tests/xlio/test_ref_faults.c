@@ -599,6 +599,36 @@ static void peers_do_not_take_all_addresses(void)
 	_exit(0);
 }
 
+/* A process has 65,530 mappings. */
+static void few_mappings_are_left_to_peers(void)
+{
+	enum { PER = 8000, PAIRS = 3 };
+	uint8_t *data = block((size_t)2 * PER * PAIRS * PAGE, 3);
+	struct xlio_socket_send_attr attr = { .flags = FLUSH };
+	struct end *c[PAIRS], *s;
+
+	if (!is_shm())
+		return;
+	world_open(0);
+	uint64_t before = ref_bytes();
+	for (size_t i = 0; i < PAIRS; i++)
+		ref_pair(&c[i], &s);
+	for (size_t i = 0; i < PAIRS; i++) {
+		for (size_t k = 0; k < PER; k++)
+			EXPECT_EQ(
+			    xlio_socket_send(c[i]->sock,
+					     data + 2 * (i * PER + k) * PAGE,
+					     PAGE, &attr),
+			    0);
+		c[i]->is_destroyed = true;
+	}
+	EXPECT(ref_bytes() - before > 2 * PER * PAGE);
+	EXPECT_EQ(xlio_poll_group_destroy(w->client), 0);
+	EXPECT(n_maps("") < 20000);
+	EXPECT(stream_is(data, 3, 0, (size_t)2 * PER * PAIRS * PAGE));
+	_exit(0);
+}
+
 /*
  * The allocator.
  */
@@ -639,6 +669,45 @@ static void what_is_no_block_cannot_be_freed(void)
 	for (int i = 0; i < 64; i++)
 		for (size_t k = 0; k < sizes[i & 7]; k += 64)
 			EXPECT_EQ(q[i][k], i);
+}
+
+/* Each block is one thread's, whoever frees it. */
+static void *handed[64];
+
+static void *allocating(void *arg)
+{
+	unsigned seed = (unsigned)(uintptr_t)arg;
+
+	for (int i = 0; i < 20000; i++) {
+		seed = seed * 1103515245 + 12345;
+		size_t n = 64 + (seed >> 8) % (seed & 1 << 30 ? 200 : 20000);
+		uint8_t *p = osf_mem_alloc(n);
+
+		EXPECT(p != NULL);
+		memset(p, (int)seed, n);
+		memcpy(p, &n, sizeof(n));
+		p[n - 1] = p[sizeof(n)] = (uint8_t)n;
+		p = __atomic_exchange_n(&handed[(seed >> 16) % 64], p,
+					__ATOMIC_ACQ_REL);
+		if (!p)
+			continue;
+		memcpy(&n, p, sizeof(n));
+		EXPECT(p[n - 1] == (uint8_t)n && p[sizeof(n)] == (uint8_t)n);
+		osf_mem_free(p);
+	}
+	return NULL;
+}
+
+static void threads_allocate_at_once(void)
+{
+	pthread_t t[4];
+
+	for (uintptr_t i = 0; i < 4; i++)
+		EXPECT_EQ(
+		    pthread_create(&t[i], NULL, allocating, (void *)(i + 1)),
+		    0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
 }
 
 static void holes_that_are_too_small_cost_nothing(void)
@@ -763,7 +832,9 @@ const struct test tests_ref_faults[] = {
 	T(opening_a_peers_file_does_not_wait),
 	T(memory_of_another_peer_stays_out_of_reach),
 	T(peers_do_not_take_all_addresses),
+	T(few_mappings_are_left_to_peers),
 	T(what_is_no_block_cannot_be_freed),
+	T(threads_allocate_at_once),
 	T(holes_that_are_too_small_cost_nothing),
 	T(few_addresses_are_enough),
 	T(no_more_is_locked_or_dumped_than_is_used),
