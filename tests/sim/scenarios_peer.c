@@ -161,6 +161,78 @@ static void a_name_in_time_wait_is_used_again(void **state)
 	}
 }
 
+/* What leaves comes in again. */
+static void reflect(struct tcp_conn *c)
+{
+	for (int i = 0; i < 100 && kit_out(&k, &f); i++) {
+		struct extent *e = extent_new(&k.rx);
+
+		assert_non_null(e);
+		memcpy(e->data, f.head, f.head_len);
+		memcpy(e->data + f.head_len, f.payload, f.len);
+		tcp_rx(k.s, e, 0, f.head_len + f.len, 0, k.now);
+		extent_put(e);
+		kit_check(&k);
+	}
+	assert_false(kit_out(&k, &f));
+}
+
+static void a_connection_to_itself_works(void **state)
+{
+	const uint8_t *data;
+	struct tcp_conn *c;
+
+	begin(true);
+	assert_int_equal(tcp_connect(k.s, &k.me, 4000, &k.me, 4000, k.now, &c),
+			 0);
+	reflect(c);
+	assert_int_equal(c->state, TCP_ESTABLISHED);
+	kit_write(&k, c, 100);
+	reflect(c);
+	assert_int_equal(tcp_peek(c, &data), 100);
+	assert_int_equal(stream_differs(data, 0, 100), 100);
+	tcp_consume(c, 100, k.now);
+	assert_int_equal(tcp_shutdown(c, k.now), 0);
+	reflect(c);
+	kit_wait(&k, NS_PER_S);
+	reflect(c);
+	assert_int_equal(c->state, TCP_CLOSED);
+	assert_int_equal(tcp_peek(c, &data), 0);
+	tcp_close(c, k.now);
+	kit_fini(&k);
+}
+
+static uint16_t port_to(uint16_t rport)
+{
+	struct tcp_conn *c;
+	int err = tcp_connect(k.s, &k.me, 0, &k.peer, rport, k.now, &c);
+
+	assert_int_equal(err, 0);
+	uint16_t port = c->flow.lport;
+	tcp_abort(c, k.now);
+	kit_drain(&k);
+	return port;
+}
+
+/* RFC 6056 section 3.3.3: two secrets, and two peers, begin at different ports. */
+static void ports_depend_on_the_peer_and_a_secret(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	uint16_t first[64];
+	unsigned n_near = 0;
+
+	for (unsigned i = 0; i < ARRAY_LEN(first); i++) {
+		cfg.key.k[0] = i / 8;
+		kit_init(&k, &cfg);
+		first[i] = port_to((uint16_t)(80 + i % 8));
+		assert_true(first[i] >= PORT_FIRST && first[i] <= PORT_LAST);
+		kit_fini(&k);
+	}
+	for (unsigned i = 1; i < ARRAY_LEN(first); i++)
+		n_near += abs(first[i] - first[i - 1]) < 100;
+	assert_true(n_near < 8);
+}
+
 /* --- resets --- */
 
 /* RFC 5961 section 3: at the edge, in the window, outside. */
@@ -516,6 +588,8 @@ int main(void)
 		cmocka_unit_test(a_syn_in_a_connection_is_challenged),
 		cmocka_unit_test(an_old_answer_is_reset_and_the_open_goes_on),
 		cmocka_unit_test(a_name_in_time_wait_is_used_again),
+		cmocka_unit_test(a_connection_to_itself_works),
+		cmocka_unit_test(ports_depend_on_the_peer_and_a_secret),
 		cmocka_unit_test(a_reset_is_believed_at_the_edge_only),
 		cmocka_unit_test(a_million_blind_segments_change_nothing),
 		cmocka_unit_test(text_of_a_blind_sender_is_not_taken),

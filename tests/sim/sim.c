@@ -180,13 +180,15 @@ static uint64_t wait_for(const struct options *o, pid_t *pids, double from_s)
 		}
 		n_left--;
 		for (uint32_t i = 0; i < o->n_jobs; i++) {
-			if (pids[i] == pid)
-				pids[i] = 0;
-			else if (pids[i] && status && !failed)
-				kill(pids[i], SIGKILL);
-			if (!pids[i] && status && !failed)
+			if (pids[i] != pid)
+				continue;
+			pids[i] = 0;
+			if (status && !failed)
 				failed = load_rlx(&sim_shared->running[i]);
 		}
+		for (uint32_t i = 0; failed && i < o->n_jobs; i++)
+			if (pids[i])
+				kill(pids[i], SIGKILL);
 	}
 	return failed;
 }
