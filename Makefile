@@ -24,6 +24,17 @@ FROM ?= 1
 sim: build
 	$(BUILD)/tests/sim --jobs $$(nproc) --progress --transitions $(FROM) $(SEEDS)
 
+# Fuzzers for longer than in the tests, by libFuzzer or AFL++ (ENGINE=afl).
+ENGINE ?= libfuzzer
+SECONDS ?= 60
+TARGETS ?= icmp options pair ring rules states tcp
+fuzz: build
+	tests/fuzz/run.sh $(BUILD) $(ENGINE) $(SECONDS) $(TARGETS)
+
+# How much of src/tcp the tests reach: lines, branches, changes of state.
+coverage:
+	tests/coverage.sh
+
 # Other projects' own test suites, whole: tests/suites/run.py.
 suites: build
 	OSF_BUILD=$(BUILD) python3 tests/suites/run.py $(NAMES)
@@ -53,4 +64,4 @@ build-tsan:
 clean:
 	rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: build check differential sim suites bench demo install build-asan build-tsan clean
+.PHONY: build check coverage differential sim fuzz suites bench demo install build-asan build-tsan clean

@@ -423,6 +423,9 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 	    seq_eq(seg->ack, c->snd_nxt)) {
 		seg->flags &= (uint8_t)~TCP_SYN;
 		seg->seq = seq_add(seg->seq, 1);
+		/* Its window is not scaled (RFC 7323 section 2.2); from here on it is
+		 * read as one that is. */
+		seg->wnd >>= c->snd_wscale;
 		conn_due(c, TX_ACK);
 	}
 	/* First. */

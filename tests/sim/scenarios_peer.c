@@ -61,6 +61,22 @@ static void a_challenge_while_half_open_has_a_scaled_window(void **state)
 	kit_fini(&k);
 }
 
+/* A regression, too: the second SYN of a simultaneous open was read as if it were. */
+static void the_window_of_a_syn_is_not_scaled(void **state)
+{
+	begin(true);
+	struct tcp_conn *c = kit_connect(&k);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	assert_int_equal(c->state, TCP_SYN_RCVD);
+	kit_drain(&k);
+	k.seq = seq_sub(k.seq, 1);
+	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
+	assert_int_equal(c->state, TCP_ESTABLISHED);
+	assert_int_equal(c->snd_wscale, 7);
+	assert_true(c->snd_wnd && c->snd_wnd <= 65535);
+	kit_fini(&k);
+}
+
 static void a_syn_again_is_answered_as_before(void **state)
 {
 	begin(true);
@@ -582,6 +598,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
 		    a_challenge_while_half_open_has_a_scaled_window),
+		cmocka_unit_test(the_window_of_a_syn_is_not_scaled),
 		cmocka_unit_test(a_syn_again_is_answered_as_before),
 		cmocka_unit_test(a_syn_with_text_opens),
 		cmocka_unit_test(a_syn_with_fin_opens_nothing),

@@ -2,6 +2,8 @@
 /* tests/sim/swarm.c - a world of a seed; see swarm.h */
 #include "swarm.h"
 
+#define RX_FRAMES 512 /* of a connection */
+
 static uint64_t rng;
 
 static uint64_t random_next(void)
@@ -434,6 +436,9 @@ static void limit(const struct swarm_how *how, struct world_config *c)
 	EACH_PLAN (c, p)
 		if (how->bytes_max)
 			p->n_bytes = MIN(p->n_bytes, how->bytes_max);
+	/* Enough for the windows of all, but where that is the fault. */
+	if (c->rx_extents == RX_FRAMES)
+		c->rx_extents = RX_FRAMES * c->n_pairs;
 	/* A large frame is one packet, and none of the path's. */
 	for (unsigned i = 0; c->carries_gso && i < WORLD_STACKS; i++) {
 		c->wire[i].mtu = 0;
@@ -446,7 +451,8 @@ void swarm_make(const struct swarm_how *how, struct world_config *out)
 	uint64_t on = swarm_faults(how);
 
 	rng = how->seed;
-	*out = (struct world_config){ .seed = how->seed, .rx_extents = 256 };
+	*out =
+	    (struct world_config){ .seed = how->seed, .rx_extents = RX_FRAMES };
 	out->n_pairs = 1 + below(3);
 	out->heals_at_ns = (1 + below(20)) * NS_PER_S;
 	/* Never none: what takes no time can go round for ever in one instant. */
