@@ -12,6 +12,8 @@
 #define LOSES_SYNS                                                             \
 	(BIT(burst) | BIT(hole) | BIT(mask) | BIT(nth) | BIT(steal) | BIT(jump))
 
+#define FLIGHT_LOST 8000 /* bytes that arrive at least between two time-outs */
+
 static uint32_t n_hosts(const struct world_config *c)
 {
 	return c->n_stacks ? c->n_stacks : 2;
@@ -57,11 +59,21 @@ static uint64_t end_ideal(const struct world_config *c, unsigned side,
 	return ns;
 }
 
+static bool has_timestamps(const struct world_config *c)
+{
+	for (unsigned i = 0; i < n_hosts(c); i++)
+		if (!(c->stack[i].offers & TCP_OFFER_TS) ||
+		    c->wire[i].strip & STRIP_TS)
+			return false;
+	return true;
+}
+
 /* Ten times what it takes at best, and three of the longest time-outs, from when all
  * is well and everybody reads. */
 uint64_t swarm_deadline(const struct world_config *c)
 {
 	uint64_t from = c->heals_at_ns, longest = 0;
+	uint32_t most = 0; /* bytes of an end */
 
 	for (unsigned side = 0; side < 2; side++)
 		for (uint32_t i = 0; i < c->n_pairs; i++) {
@@ -71,12 +83,15 @@ uint64_t swarm_deadline(const struct world_config *c)
 			uint64_t ns = end_ideal(c, side, i);
 
 			longest = ns > longest ? ns : longest;
+			most = p->n_bytes > most ? p->n_bytes : most;
 			from = starts > from ? starts : from;
 		}
-	/* Flights that are lost whole leave no sample of the RTT (Karn), so a time-out
-	 * that a jump of the clock made long stays so. */
+	/* Flights that are lost whole leave no sample of the RTT (Karn) but that of a
+	 * timestamp, so a time-out that a jump of the clock or back-off made long
+	 * stays so. */
+	uint64_t n_rtos = has_timestamps(c) ? 3 : 3 + most / FLIGHT_LOST;
 	uint64_t times = c->jump_ns ? 100 : 10;
-	return from + times * longest + 3 * RTO_MAX_NS;
+	return from + times * longest + n_rtos * RTO_MAX_NS;
 }
 
 /* --- how it may end --- */

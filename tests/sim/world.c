@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define RX_CAP_GSO 66000
-#define RX_CAP 9100
+#define RX_CAP 9100  /* merged segments */
 #define RX_RESERVE 1 /* lent only, so that it is always there */
 
 uint64_t world_random(struct world *w)
@@ -63,10 +63,24 @@ uint64_t world_clock(struct world *w)
 
 /* --- life --- */
 
+/* A port's frames are as large as what may come: they are charged to windows. */
+static uint32_t rx_cap(const struct world_config *cfg)
+{
+	uint32_t most = 0;
+
+	for (uint32_t i = 0; i < cfg->n_stacks; i++) {
+		uint32_t mtu = cfg->stack[i].mtu;
+
+		mtu = cfg->wire[i].merge ? RX_CAP : mtu;
+		most = mtu > most ? mtu : most;
+	}
+	return cfg->carries_gso ? RX_CAP_GSO : most;
+}
+
 static void stack_init(struct world *w, uint32_t i)
 {
 	const struct tcp_config *c = &w->cfg.stack[i];
-	uint32_t size = extent_size(w->cfg.carries_gso ? RX_CAP_GSO : RX_CAP);
+	uint32_t size = extent_size(rx_cap(&w->cfg));
 	uint32_t n_rx = w->cfg.rx_extents + RX_RESERVE;
 
 	w->stack_mem[i] = aligned_alloc(64, tcp_stack_bytes(c));
