@@ -228,6 +228,11 @@ static void fault_steal(struct world_config *c)
 {
 	c->steal_every_ns = PICK(100, 1000, 5000) * NS_PER_MS;
 	c->has_cookies = true;
+	/* Each theft takes all there is, one by one. */
+	EACH_STACK (c, s) {
+		s->n_nodes = 1024;
+		s->n_extents = 128;
+	}
 	c->steal_ns = c->steal_every_ns / PICK(2, 4, 20);
 }
 
@@ -437,7 +442,7 @@ static void limit(const struct swarm_how *how, struct world_config *c)
 		if (how->bytes_max)
 			p->n_bytes = MIN(p->n_bytes, how->bytes_max);
 	/* Enough for the windows of all, but where that is the fault. */
-	if (c->rx_extents == RX_FRAMES)
+	if (c->rx_extents == RX_FRAMES && !c->steal_every_ns)
 		c->rx_extents = RX_FRAMES * c->n_pairs;
 	/* A large frame is one packet, and none of the path's. */
 	for (unsigned i = 0; c->carries_gso && i < WORLD_STACKS; i++) {
