@@ -18,6 +18,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define N_CONNS 4
+#define N_LENT 4
 #define PORT 80
 #define RX_CAP 2048
 #define N_RX 256
@@ -30,6 +31,8 @@ struct input {
 static struct tcp_stack *stack;
 static struct tcp_listener *listener;
 static struct tcp_conn *conns[N_CONNS];
+static struct tcp_lent lent[N_LENT];
+static bool is_lent[N_LENT];
 static struct pool rx_pool;
 static uint64_t now = 1000000;
 static const struct ip_addr peer = { { [10] = 0xff, 0xff, 10, 0, 0, 2 } };
@@ -40,6 +43,17 @@ static uint8_t next8(struct input *in)
 		return 0;
 	in->left--;
 	return *in->p++;
+}
+
+/* Each comes back once. */
+static void take_returned(void)
+{
+	struct tcp_lent *z;
+
+	while ((z = tcp_next_returned(stack))) {
+		assert(is_lent[z - lent]);
+		is_lent[z - lent] = false;
+	}
 }
 
 static void check(void)
@@ -59,6 +73,7 @@ static void check(void)
 		assert(!err);
 		tcp_frame_done(&f);
 	}
+	take_returned();
 	for (struct list *l = head->next; l != head; l = l->next)
 		conn_check(container_of(l, struct tcp_conn, all_link));
 }
@@ -174,7 +189,7 @@ static void call(struct input *in)
 			conns[i] = NULL;
 		return;
 	}
-	switch (what % 8) {
+	switch (what % 9) {
 	case 0:
 	case 1:
 		(void)!tcp_send_as(c, bytes, arg * 16u, arg & 3, now);
@@ -204,6 +219,12 @@ static void call(struct input *in)
 	case 7:
 		tcp_abort(c, now);
 		conns[i] = NULL;
+		break;
+	case 8:
+		i = arg % N_LENT;
+		if (!is_lent[i])
+			is_lent[i] = !tcp_send_lent(c, &lent[i], bytes,
+						    1 + arg * 16u, now);
 		break;
 	}
 }
@@ -264,6 +285,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check();
 	}
 	tcp_stack_fini(stack);
+	take_returned();
+	for (unsigned i = 0; i < N_LENT; i++)
+		assert(!is_lent[i]);
 	assert(rx_pool.n_free == rx_pool.n);
 	assert(stack->pool_extents.n_free == stack->pool_extents.n);
 	free(mem);
