@@ -87,7 +87,9 @@ static void mini_ack(struct tcp_stack *s, const struct flow *f, seq32 seq,
 
 static bool may_challenge(struct tcp_stack *s, uint32_t *last_ms)
 {
-	if (*last_ms && now_ms(s) - *last_ms < CHALLENGE_NS / NS_PER_MS)
+	int32_t age_ms = (int32_t)(now_ms(s) - *last_ms); /* may be -1 */
+
+	if (*last_ms && age_ms < (int32_t)(CHALLENGE_NS / NS_PER_MS))
 		return false;
 	*last_ms = now_ms(s) | 1;
 	return true;

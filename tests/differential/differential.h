@@ -92,13 +92,14 @@ struct run {
 	    snd_una;  /* the stack's, as the peer has seen and said */
 	uint32_t irs; /* the stack's first number */
 	bool has_irs, is_late;
-	bool is_over;        /* somebody has sent a reset */
-	bool has_again;      /* something was sent again */
-	bool is_closed;      /* the program has closed the connection */
-	bool has_fin;        /* the peer has sent one */
-	enum ack_fold fold;  /* of the step that is being played */
-	uint32_t ack_before; /* the stack's, before the step */
-	uint32_t nxt;        /* the peer's */
+	bool is_over;             /* somebody has sent a reset */
+	bool has_again;           /* something was sent again */
+	bool is_closed;           /* the program has closed the connection */
+	bool has_fin;             /* the peer has sent one */
+	enum ack_fold fold;       /* of the step that is being played */
+	uint32_t ack_before;      /* the stack's, before the step */
+	uint32_t nxt;             /* the peer's */
+	struct tcp_sack said_now; /* by the step that is being played */
 	struct tcp_sack gaps[GAPS_MAX]; /* what it has sent behind them */
 	uint32_t n_gaps;
 	uint32_t stack_ack; /* the last the stack has sent */

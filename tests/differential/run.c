@@ -226,7 +226,7 @@ static enum ack_fold fold_of(const struct run *r, const struct seg_step *s,
 
 	if (is_partly_old && seg->flags & TCP_ACK && !(seg->flags & TCP_SYN))
 		return FOLD_ALL;
-	if (r->has_fin && s->seq >= 0 && is_sound(r, s, seg))
+	if (r->has_fin && s->seq >= 0 && s->seq < 100000 && is_sound(r, s, seg))
 		return FOLD_DELAYED;
 	if (!is_taken(r, s, seg) || s->seq || seg->flags & (TCP_SYN | TCP_URG))
 		return FOLD_NONE;
@@ -346,6 +346,8 @@ static void do_seg(struct run *r, const struct seg_step *s)
 	cksum_add(&sum, tcp, head + seg.len);
 	store_be16(tcp + 16, cksum_end(&sum));
 	r->fold = fold_of(r, s, &seg);
+	r->said_now =
+	    (struct tcp_sack){ seg.seq, seq_add(seg.seq, seg_span(&seg)) };
 	seg_account(r, s, &seg);
 	int err = r->b->ops->inject(r->b->self, p, IPV4_HEAD + head + seg.len);
 	if (err)
@@ -425,14 +427,19 @@ static PRINTF(2, 3) void say(struct text *t, const char *fmt, ...)
 	t->left -= used;
 }
 
-/* Whether a block tells of a duplicate (RFC 2883), which may be done with any ACK, or of
- * what lies behind the FIN, which is nothing. */
+/* Whether a block tells of an earlier step's duplicate (RFC 2883), which may be done with
+ * any ACK, or of what lies behind the FIN, which is nothing. */
 static bool is_idle_block(const struct run *r, const struct tcp_seg *seg,
 			  unsigned i)
 {
-	if (r->has_fin && seq_le((seq32){ r->nxt }, seg->sacks[i].from))
+	const struct tcp_sack *b = &seg->sacks[i];
+
+	if (r->has_fin && seq_lt((seq32){ r->nxt }, b->to))
 		return true;
-	return r->fold != FOLD_NONE && seq_le(seg->sacks[i].to, seg->ack);
+	if (!seq_le(b->to, seg->ack))
+		return false;
+	return r->fold != FOLD_NONE || !seq_lt(b->from, r->said_now.to) ||
+	       !seq_lt(r->said_now.from, b->to);
 }
 
 /* An ACK of what has come, and nothing else. */
