@@ -280,7 +280,7 @@ ssize_t engine_recv(void *b, int fd, void *buf, size_t len, int flags)
 	if (!s)
 		return -EBADF;
 	if (s->kind != SOCK_CONN)
-		return engine_take_error(s, -ENOTCONN);
+		return engine_take_error(s, s->is_shut_rd ? 0 : -ENOTCONN);
 	if (flags & ~(MSG_DONTWAIT | MSG_PEEK | MSG_OOB))
 		return -EOPNOTSUPP;
 	if (flags & MSG_OOB)
