@@ -474,6 +474,7 @@ uint32_t flow_cookie(struct tcp_stack *s, const struct flow *f, uint32_t which);
 uint32_t flow_ts_off(struct tcp_stack *s, const struct flow *f);
 struct flow *flow_find(struct tcp_stack *s, uint8_t laddr, uint16_t lport,
 		       const struct ip_addr *raddr, uint16_t rport);
+void conn_fetch(const void *conn);
 void flow_add(struct tcp_stack *s, struct flow *f);
 void flow_del(struct tcp_stack *s, struct flow *f);
 struct mini_syn *mini_syn_new(struct tcp_stack *s, const struct mini_syn *is);

@@ -8,6 +8,7 @@
  */
 #include "tcp/conn.h"
 
+#define FETCH_CONNS 1024
 #define ID_SHIFT 30
 #define ID_INDEX ((1u << ID_SHIFT) - 1)
 
@@ -94,6 +95,34 @@ struct flow *flow_find(struct tcp_stack *s, uint8_t laddr, uint16_t lport,
 		id = f->next;
 	}
 	return NULL;
+}
+
+/* The lines of a connection that a segment touches. */
+void conn_fetch(const void *conn)
+{
+	for (unsigned i = 0; i < sizeof(struct tcp_conn) / CACHE_LINE; i++)
+		__builtin_prefetch((const uint8_t *)conn + i * CACHE_LINE, 1);
+}
+
+/* Whatever is first in its bucket is likely to be what will be looked for.  A few
+ * connections are in the cache anyway. */
+void tcp_rx_soon(struct tcp_stack *s, const uint8_t *frame, uint32_t len)
+{
+	struct ip_packet ip;
+	uint64_t h;
+	uint32_t id;
+
+	if (s->pool_conns.n - s->pool_conns.n_free < FETCH_CONNS ||
+	    ip_parse(frame, len, &ip) || ip.l4_len < 4)
+		return;
+	int laddr = stack_addr(s, &ip.dst);
+	if (laddr < 0)
+		return;
+	h = tuple_hash(s, (uint8_t)laddr, load_be16(frame + ip.l4_off + 2),
+		       &ip.src, load_be16(frame + ip.l4_off), USE_TABLE);
+	id = s->buckets[h & (s->n_buckets - 1)];
+	if (id)
+		conn_fetch(flow_at(s, id));
 }
 
 void flow_add(struct tcp_stack *s, struct flow *f)

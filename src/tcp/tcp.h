@@ -169,6 +169,10 @@ void tcp_stack_fini(struct tcp_stack *s);
 void tcp_rx(struct tcp_stack *s, struct extent *e, uint32_t off, uint32_t len,
 	    unsigned flags, uint64_t now_ns);
 
+/* A frame is about to be given to tcp_rx(): what it will touch is fetched into the
+ * cache, meanwhile.  A port that has several frames calls it for all of them first. */
+void tcp_rx_soon(struct tcp_stack *s, const uint8_t *frame, uint32_t len);
+
 /* The port has no memory for another frame: all that was received out of order is
  * given up, or it might hold the memory that what fills its holes needs. */
 void tcp_reclaim(struct tcp_stack *s);

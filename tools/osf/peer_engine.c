@@ -124,6 +124,8 @@ static void frames_done(struct rig *r, uint32_t n)
 
 static void frames_give(struct rig *r, enum side side, uint32_t n)
 {
+	for (uint32_t i = 0; i < n; i++)
+		tcp_rx_soon(r->stack[side], r->in[i]->data, r->len[i]);
 	for (uint32_t i = 0; i < n; i++) {
 		tcp_rx(r->stack[side], r->in[i], 0, r->len[i], TCP_RX_SUM_GOOD,
 		       r->now_ns);
