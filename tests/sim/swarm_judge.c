@@ -6,8 +6,9 @@
 
 #define BIT(name) (1ull << FAULT_##name)
 /* What ends connections, or can: where a host has frames for one program only, others'
- * segments may find none each time that they come. */
-#define MAY_BREAK (BIT(kill) | BIT(few_frames))
+ * segments may find none each time that they come; and a SYN cookie is known by the
+ * first number, so that what overtakes the first segment is reset. */
+#define MAY_BREAK (BIT(kill) | BIT(few_frames) | BIT(steal))
 /* What can lose seven SYNs in a row, or all answers to them. */
 #define LOSES_SYNS                                                             \
 	(BIT(burst) | BIT(hole) | BIT(mask) | BIT(nth) | BIT(steal) | BIT(jump))
