@@ -127,7 +127,7 @@ static void marks_take_the_place_of_losses(void **state)
 		}
 }
 
-/* Five packets of queue: what comes at once is lost, what is paced is not. */
+/* Five packets of queue: bursts overflow it while the path is far from full. */
 static void pacing_asks_for_a_short_queue_only(void **state)
 {
 	double mbit[2];
