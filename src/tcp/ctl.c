@@ -608,26 +608,46 @@ static void orphan(struct tcp_conn *c)
 	rcvq_free(c);
 }
 
+/* RFC 9293 section 3.10.5: a SYN_SENT peer knows of nothing to reset, and one that has
+ * all, our FIN included, wants nothing more. */
+static bool is_abort_told(const struct tcp_conn *c)
+{
+	switch (c->state) {
+	case TCP_CLOSED:
+	case TCP_SYN_SENT:
+		return false;
+	case TCP_CLOSING:
+	case TCP_LAST_ACK:
+		return !(c->flags & CONN_FIN_SENT);
+	default:
+		return true;
+	}
+}
+
+static void conn_abort(struct tcp_conn *c, bool is_told)
+{
+	orphan(c);
+	if (is_told)
+		tx_reset_conn(c);
+	if (c->state != TCP_CLOSED)
+		tcp_set_state(c, TCP_CLOSED);
+	conn_free(c);
+}
+
 void tcp_abort(struct tcp_conn *c, uint64_t now_ns)
 {
 	stack_at(c->stack, now_ns);
-	orphan(c);
-	if (c->state != TCP_CLOSED) {
-		/* 3.10.5: a SYN_SENT peer knows of nothing to reset. */
-		if (c->state != TCP_SYN_SENT)
-			tx_reset_conn(c);
-		tcp_set_state(c, TCP_CLOSED);
-	}
-	conn_free(c);
+	conn_abort(c, is_abort_told(c));
 }
 
 void tcp_close(struct tcp_conn *c, uint64_t now_ns)
 {
-	bool resets = c->rcvq_bytes || c->flags & CONN_LINGER_0;
+	bool is_open = c->state != TCP_CLOSED && c->state != TCP_SYN_SENT;
 
 	stack_at(c->stack, now_ns);
-	if (c->state == TCP_CLOSED || c->state == TCP_SYN_SENT || resets) {
-		tcp_abort(c, now_ns);
+	if (!is_open || c->rcvq_bytes || c->flags & CONN_LINGER_0) {
+		/* What is lost unread is told whenever it can be: RFC 2525. */
+		conn_abort(c, is_abort_told(c) || (is_open && c->rcvq_bytes));
 		return;
 	}
 	orphan(c);
