@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "leave.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "script.h"
@@ -141,7 +142,7 @@ static void job_start(struct job *j)
 	dup2(fileno(j->out), STDERR_FILENO);
 	int status = run_script(j, j->out);
 	fflush(j->out);
-	_exit(status);
+	leave(status);
 }
 
 static void job_end(pid_t pid, int status)

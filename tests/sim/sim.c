@@ -27,6 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "leave.h"
 #include "base/atomic.h"
 #include "commit.h"
 #include "sim.h"
@@ -132,7 +133,7 @@ static void work(const struct options *o, uint32_t job)
 		store_rlx(&sim_shared->running[job], how.seed);
 		sim_run(&how, NULL);
 	}
-	_exit(0);
+	leave(0);
 }
 
 static double now_s(void)

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "leave.h"
 #include "base/atomic.h"
 #include "sim.h"
 
@@ -96,7 +97,7 @@ void sim_run(const struct swarm_how *how, const char *path)
 	setitimer(ITIMER_VIRTUAL, &none, NULL);
 	if (!v.is_good) {
 		fprintf(stderr, "%s\n", v.why);
-		_exit(2);
+		leave(2);
 	}
 	fetch_add(&sim_shared->n_frames, n_frames);
 	fetch_add(&sim_shared->n_unopened, v.n_unopened);
@@ -114,7 +115,7 @@ bool sim_fails(const struct swarm_how *how, bool is_quiet, const char *path)
 		if (is_quiet && null >= 0)
 			dup2(null, STDERR_FILENO);
 		sim_run(how, path);
-		_exit(0);
+		leave(0);
 	}
 	if (pid < 0 || waitpid(pid, &status, 0) != pid) {
 		perror("sim");
