@@ -49,11 +49,8 @@ static bool refs_open(struct gsock *s)
 {
 	struct txrefs *r = calloc(1, sizeof(*r));
 
-	if (!r)
-		return false;
-	/* It may have been sent some when it was in use elsewhere: none. */
 	s->refs = r;
-	return true;
+	return r != NULL;
 }
 
 /* Room for one more in the queue: 1; 0: no memory; -ECONNRESET. */
