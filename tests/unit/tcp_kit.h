@@ -248,6 +248,22 @@ static inline struct tcp_conn *kit_accepted(struct kit *k)
 	return c;
 }
 
+/* A world of its own with one connection, and its end. */
+static inline struct tcp_conn *kit_open_one(struct kit *k)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	kit_init(k, &cfg);
+	return kit_established(k);
+}
+
+static inline void kit_close_one(struct kit *k, struct tcp_conn *c)
+{
+	tcp_abort(c, k->now);
+	kit_drain(k);
+	kit_fini(k);
+}
+
 /* Puts @n bytes of the stream into the send buffer. */
 static inline void kit_write(struct kit *k, struct tcp_conn *c, uint32_t n)
 {

@@ -11,20 +11,9 @@ static struct kit k;
 static struct tcp_conn *c;
 static struct kit_frame f;
 
-static void open_one(void)
-{
-	struct tcp_config cfg = kit_config(false);
+static void open_one(void) { c = kit_open_one(&k); }
 
-	kit_init(&k, &cfg);
-	c = kit_established(&k);
-}
-
-static void close_one(void)
-{
-	tcp_abort(c, k.now);
-	kit_drain(&k);
-	kit_fini(&k);
-}
+static void close_one(void) { kit_close_one(&k, c); }
 
 static void expect_frame(uint32_t len)
 {

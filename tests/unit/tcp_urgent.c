@@ -7,20 +7,9 @@
 static struct kit k;
 static struct tcp_conn *c;
 
-static void open_one(void)
-{
-	struct tcp_config cfg = kit_config(false);
+static void open_one(void) { c = kit_open_one(&k); }
 
-	kit_init(&k, &cfg);
-	c = kit_established(&k);
-}
-
-static void close_one(void)
-{
-	tcp_abort(c, k.now);
-	kit_drain(&k);
-	kit_fini(&k);
-}
+static void close_one(void) { kit_close_one(&k, c); }
 
 /* Bytes of the peer's; the pointer counts from the first of them. */
 static void in_urgent(const char *bytes, uint16_t urg)

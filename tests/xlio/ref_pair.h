@@ -96,6 +96,17 @@ static inline void ref_pair(struct end **c, struct end **s)
 	osf_mem_free(first);
 }
 
+/* A world in which the receiver holds what was sent by reference. */
+static inline void ref_pair_holding(struct end **c, struct end **s,
+				    const uint8_t *data, size_t len)
+{
+	world_open(0);
+	ref_pair(c, s);
+	w->on_rx = keep;
+	send_key(*c, data, len, 0);
+	UNTIL((*s)->received == len);
+}
+
 static inline uint8_t *shared_mapping(size_t len, int *fd)
 {
 	*fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -150,4 +161,18 @@ static inline pid_t serve_apart(volatile uint64_t **seen, bool keeps)
 	memcpy(&w->addr, (void *)(*seen + 8), sizeof(w->addr));
 	w->addr_len = (socklen_t)(*seen)[1];
 	return pid;
+}
+
+/* The same of a receiver apart, block by block. */
+static inline struct end *held_apart(volatile uint64_t *seen,
+				     const uint8_t *data, size_t len)
+{
+	struct end *c = end_connect();
+
+	UNTIL(c->n_established);
+	for (size_t sent = 0; sent < len; sent += BLOCK) {
+		send_key(c, data + sent, BLOCK, 0);
+		UNTIL(seen[0] == sent + BLOCK);
+	}
+	return c;
 }

@@ -178,11 +178,7 @@ static void kept_data_stays_when(bool receiver_ends, bool by_group)
 	uint8_t *data = block(n, 21);
 	struct end *c, *s;
 
-	world_open(0);
-	ref_pair(&c, &s);
-	w->on_rx = keep;
-	send_key(c, data, n, 0);
-	UNTIL(s->received == n);
+	ref_pair_holding(&c, &s, data, n);
 	if (receiver_ends) {
 		end_destroy(s);
 		UNTIL(s->is_gone);
@@ -231,11 +227,7 @@ static void a_late_return_completes(void)
 	uint8_t *data = block(BLOCK, 2);
 	struct end *c, *s;
 
-	world_open(0);
-	ref_pair(&c, &s);
-	w->on_rx = keep;
-	send_key(c, data, BLOCK, 0);
-	UNTIL(s->received == BLOCK);
+	ref_pair_holding(&c, &s, data, BLOCK);
 	end_destroy(s);
 	UNTIL(s->is_gone);
 	poll_n(1000);
@@ -308,11 +300,7 @@ static void returned_to_another_group(void)
 	uint8_t *data = block(BLOCK, 2);
 	struct end *c, *s;
 
-	world_open(0);
-	ref_pair(&c, &s);
-	w->on_rx = keep;
-	send_key(c, data, BLOCK, 0);
-	UNTIL(s->received == BLOCK);
+	ref_pair_holding(&c, &s, data, BLOCK);
 	poll_n(1000);
 	for (; n_kept; n_kept--)
 		xlio_poll_group_buf_free(w->client, kept[n_kept - 1].buf);
@@ -350,13 +338,8 @@ static void a_peer_killed_with_references_gives_them_back(void)
 	volatile uint64_t *seen;
 	pid_t pid = serve_apart(&seen, true);
 	uint8_t *data = block(n, 77);
-	struct end *c = end_connect();
+	struct end *c = held_apart(seen, data, n);
 
-	UNTIL(c->n_established);
-	for (size_t sent = 0; sent < n; sent += BLOCK) {
-		send_key(c, data + sent, BLOCK, 0);
-		UNTIL(seen[0] == sent + BLOCK);
-	}
 	poll_n(1000);
 	EXPECT_EQ(c->n_comps < c->n_ops, is_shm());
 	kill(pid, SIGKILL);

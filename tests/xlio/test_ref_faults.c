@@ -156,13 +156,8 @@ static void a_peer_that_nobody_waits_for_is_dead(void)
 	volatile uint64_t *seen;
 	pid_t pid = serve_apart(&seen, true);
 	uint8_t *data = block(n, 77);
-	struct end *c = end_connect();
+	struct end *c = held_apart(seen, data, n);
 
-	UNTIL(c->n_established);
-	for (size_t sent = 0; sent < n; sent += BLOCK) {
-		send_key(c, data + sent, BLOCK, 0);
-		UNTIL(seen[0] == sent + BLOCK);
-	}
 	kill(pid, SIGKILL);
 	siginfo_t info;
 	EXPECT_EQ(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
@@ -247,11 +242,7 @@ static void returned_while_the_receiver_sleeps(void)
 	pthread_t t;
 	int tid;
 
-	world_open(0);
-	ref_pair(&c, &s);
-	w->on_rx = keep;
-	send_key(c, data, BLOCK, 0);
-	UNTIL(s->received == BLOCK);
+	ref_pair_holding(&c, &s, data, BLOCK);
 	poll_n(3000);
 	EXPECT_EQ(pthread_create(&t, NULL, sleeper, NULL), 0);
 	while (!(tid = __atomic_load_n(&sleeper_tid, __ATOMIC_ACQUIRE)))
