@@ -27,7 +27,7 @@ const char *tcp_state_name(enum tcp_state st)
 
 bool tcp_state_may_follow(enum tcp_state from, enum tcp_state to)
 {
-	return to == TCP_CLOSED || may_follow[from] & 1u << to;
+	return may_follow[from] & 1u << to;
 }
 
 /* Nothing is sent any more, and nothing finds it; what was received stays, to be

@@ -13,6 +13,7 @@
  *     --pcap FILE      write what was sent and received
  *     --progress       say every few seconds how far it is
  *     --transitions    say which changes of state were seen
+ *     --all-transitions  as well, and fail if one was not
  *
  * Wires and hosts heal after a while; then everything must come to an end, soon.  Of what
  * breaks, the seed and the commit are printed, the least that still breaks, as a command,
@@ -41,7 +42,7 @@ struct options {
 	uint64_t n;
 	uint32_t n_jobs;
 	const char *capture;
-	bool has_progress, has_transitions;
+	bool has_progress, has_transitions, needs_transitions;
 };
 
 /* --- options --- */
@@ -96,6 +97,9 @@ static void take_option(struct options *o, int c)
 	case 't':
 		o->has_transitions = true;
 		break;
+	case 'T':
+		o->has_transitions = o->needs_transitions = true;
+		break;
 	default:
 		exit(1);
 	}
@@ -104,11 +108,17 @@ static void take_option(struct options *o, int c)
 static struct options parse(int argc, char **argv)
 {
 	static const struct option names[] = {
-		{ "jobs", 1, NULL, 'j' },        { "off", 1, NULL, 'o' },
-		{ "pairs", 1, NULL, 'p' },       { "bytes", 1, NULL, 'b' },
-		{ "heal-ms", 1, NULL, 'h' },     { "strict", 0, NULL, 's' },
-		{ "pcap", 1, NULL, 'c' },        { "progress", 0, NULL, 'g' },
-		{ "transitions", 0, NULL, 't' }, { 0 },
+		{ "jobs", 1, NULL, 'j' },
+		{ "off", 1, NULL, 'o' },
+		{ "pairs", 1, NULL, 'p' },
+		{ "bytes", 1, NULL, 'b' },
+		{ "heal-ms", 1, NULL, 'h' },
+		{ "strict", 0, NULL, 's' },
+		{ "pcap", 1, NULL, 'c' },
+		{ "progress", 0, NULL, 'g' },
+		{ "transitions", 0, NULL, 't' },
+		{ "all-transitions", 0, NULL, 'T' },
+		{ 0 },
 	};
 	struct options o = { .how.seed = 1, .n = 1, .n_jobs = 2 };
 	int c;
@@ -242,17 +252,24 @@ static void say_failure(const struct options *o, uint64_t seed)
 	printf("capture: %s%s\n", path, fails ? "" : " (did not fail again)");
 }
 
-static void say_transitions(void)
+/* Return: whether all were seen. */
+static bool say_transitions(void)
 {
+	unsigned n_all = 0, n_seen = 0;
+
 	for (unsigned from = 0; from < TCP_STATES; from++)
 		for (unsigned to = 0; to < TCP_STATES; to++) {
 			uint64_t n = sim_shared->transitions[from][to];
 
-			if (n || tcp_state_may_follow(from, to))
-				printf("%-11s -> %-11s %llu\n",
-				       tcp_state_name(from), tcp_state_name(to),
-				       (ull)n);
+			if (!tcp_state_may_follow(from, to))
+				continue;
+			n_all++;
+			n_seen += n > 0;
+			printf("%-11s -> %-11s %llu\n", tcp_state_name(from),
+			       tcp_state_name(to), (ull)n);
 		}
+	printf("sim: %u of %u changes of state seen\n", n_seen, n_all);
+	return n_seen == n_all;
 }
 
 static void one_seed(const struct options *o)
@@ -281,11 +298,10 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	double s = now_s() - from_s;
-	if (o.has_transitions)
-		say_transitions();
+	bool is_complete = !o.has_transitions || say_transitions();
 	printf("sim: %llu seeds from %llu, %llu segments in %.0f s, all well; "
 	       "%llu opens failed, as they may\n",
 	       (ull)o.n, (ull)o.how.seed, (ull)sim_shared->n_frames, s,
 	       (ull)sim_shared->n_unopened);
-	return 0;
+	return o.needs_transitions && !is_complete;
 }
