@@ -2,8 +2,9 @@
 /*
  * tcp/conn.h - what a connection is, and what the engine's files share
  *
- * A connection is four cache lines that segments touch and a cold part; before it is
- * established by a passive open, and in TIME-WAIT, it is a mini of 64 bytes.  All of
+ * A connection is eight cache lines, five of which segments touch whose bytes only
+ * come, and a cold part; before it is established by a passive open, and in TIME-WAIT,
+ * it is a mini of 64 bytes.  All of
  * them begin with a struct flow, by which arriving segments find them.
  *
  * Owner: the stack, which is one group's.
@@ -45,7 +46,7 @@ enum tcp_state {
 #define OOO_MAX 1024 /* runs out of order; searched one by one */
 #define SACKS_KNOWN 3
 #define DUP_THRESH 3 /* RFC 5681 */
-#define PAWS_NS (24 * 24 * 3600 * NS_PER_S)
+#define PAWS_S (24 * 24 * 3600u)
 #define TX_REPLIES 256 /* a power of two */
 #define RCV_BUF_MIN 1024u
 #define PORT_FIRST 32768u
@@ -202,6 +203,13 @@ enum rtx_kind {
 
 /* What an episode of recovery needs; recovery.c, rack.c. */
 struct tcp_recovery {
+	/* Each ACK looks at these. */
+	uint8_t frto; /* enum frto */
+	bool may_undo, has_retx;
+	bool is_tlp_out, is_tlp_retx;
+	uint8_t n_marked_lost; /* see ecn.c */
+	uint8_t reo_steps, reo_persist;
+
 	uint32_t prior_cwnd, prior_ssthresh;
 	seq32 undo_from;     /* snd_una when it began */
 	uint32_t undo_bytes; /* sent again, and not known to be duplicates */
@@ -211,36 +219,31 @@ struct tcp_recovery {
 	uint32_t prr_delivered, prr_out;
 	seq32 tlp_end;
 	seq32 reo_round; /* when the reordering window may grow again */
-	uint8_t reo_steps, reo_persist;
-	uint8_t frto; /* enum frto */
-	bool may_undo, has_retx;
-	bool is_tlp_out, is_tlp_retx;
-	uint8_t n_marked_lost; /* see ecn.c */
 };
+#define TCP_RECOVERY_HOT offsetof(struct tcp_recovery, prior_cwnd)
 
-/* For info.c.  Segments; and how often the numbers have passed 0. */
-struct tcp_counts {
-	uint32_t n_in, n_out, n_data_in, n_data_out;
-	uint32_t n_again; /* of n_data_out */
-	uint16_t snd_wraps, rcv_wraps;
-};
-
+/*
+ * Which lines a segment touches, and so what a connection costs that no cache has:
+ *
+ *     bytes that come, their ACK, the program's read    1 to 5
+ *     an ACK; bytes that are sent                       1 to 8
+ */
 struct tcp_conn {
-	/* What every segment that arrives touches. */
+	/* 1: what every segment that arrives is judged by. */
 	alignas(CACHE_LINE) struct flow flow;
 	seq32 rcv_nxt;
 	seq32 rcv_adv; /* right edge of the window; never moves back */
 	seq32 last_ack_sent;
 	uint32_t rcvq_bytes; /* in order, not read yet */
-	uint32_t ooo_bytes;
 	uint32_t ts_recent;
 	uint32_t flags; /* enum conn_flags */
 	uint8_t state;  /* enum tcp_state; tcp_set_state() alone writes it */
 	uint8_t due;    /* enum tx_due */
 	uint8_t snd_wscale, rcv_wscale;
-	uint32_t n_ooo; /* runs out of order */
+	uint32_t rcv_buf; /* bytes; see rcvwin.c */
+	uint32_t rcv_mem; /* that pieces received hold */
 
-	/* What every segment that leaves touches, and every ACK. */
+	/* 2: the other way, whose state each segment tells of. */
 	alignas(CACHE_LINE) seq32 snd_una;
 	seq32 snd_nxt; /* nothing behind it was ever sent */
 	seq32 snd_end; /* behind the last byte that the program gave */
@@ -252,58 +255,80 @@ struct tcp_conn {
 	struct queue
 	    sent; /* ranges, by seq, without gaps: snd_una to snd_nxt */
 
-	/* Queues, and who is to be called. */
-	alignas(CACHE_LINE) struct queue sndq; /* bytes, snd_una to snd_end */
-	struct queue rcvq;                     /* bytes in order */
+	/* 3: what was received, and small things of both ways. */
+	alignas(CACHE_LINE) struct queue rcvq; /* bytes in order */
 	struct node *oooq; /* by seq; what touches is a run */
 	struct tcp_stack *stack;
-	uint16_t mss; /* payload of a full segment without SACK */
+	struct tcp_listener
+	    *listener; /* that it was opened by, until accepted */
+	uint16_t mss;  /* payload of a full segment without SACK */
 	uint8_t ca_state, rtx_kind;
 	uint8_t n_rtx, n_probes;
 	uint8_t n_quick; /* ACKs that are still sent at once */
 	uint8_t n_dupacks;
+	int16_t err;      /* negative errno */
+	int16_t soft_err; /* negative errno: what a time-out is told as */
+	uint32_t rcv_rtt_us, rcv_space_us; /* a round trip, and its begin */
+	uint32_t last_data_rx_ms;
 
-	/* Time. */
-	alignas(CACHE_LINE) uint64_t rtx_at_ns; /* WHEEL_NEVER: not armed */
+	/* 4: time. */
+	alignas(CACHE_LINE) struct timer timer;
+	uint64_t rtx_at_ns; /* WHEEL_NEVER: not armed */
 	uint64_t ack_at_ns, life_at_ns;
-	uint64_t srtt_ns, rttvar_ns, rto_ns; /* srtt 0: no sample yet */
-	uint32_t min_rtt_us;
-	uint32_t rack_rtt_us;
+	uint32_t ts_off;
+	uint32_t last_rx_ms;
+
+	/* 5: whose turn it is, and what is only counted. */
+	alignas(CACHE_LINE) struct list due_link;
+	struct list ready_link;          /* or in its listener's queue */
+	uint32_t n_in, n_out, n_data_in; /* segments */
+	uint16_t rcv_wraps;     /* how often the numbers have passed 0 */
+	uint16_t rcv_mss;       /* of the segments that come, as far as known */
+	uint32_t ts_recent_s;   /* when ts_recent was last seen */
+	uint32_t rcv_rtt_tsecr; /* see rcvwin.c */
+	uint64_t last_tx_ns;
+
+	/* 6: what was given to be sent. */
+	alignas(CACHE_LINE) struct queue sndq; /* bytes, snd_una to snd_end */
+	struct node *sndq_hints[2]; /* where new and old bytes were gathered */
+	struct list flight, lost;   /* ranges: by time, and by seq */
+
+	/* 7: round trips. */
+	alignas(CACHE_LINE) uint64_t srtt_ns; /* 0: no sample yet */
+	uint64_t rttvar_ns, rto_ns;
+	uint64_t rto_at_ns;    /* while the timer is an earlier one */
 	uint64_t rack_xmit_ns; /* of the youngest segment that arrived */
+	uint32_t rack_rtt_us;
+	uint32_t min_rtt_us;
+	seq32 rack_end, recover;
+	seq32 sack_high; /* behind the highest byte that was SACKed */
+	uint32_t n_reno_sacks;
+
+	/* 8: what goes well is only counted, or looked at, here. */
+	alignas(CACHE_LINE) uint32_t cwnd_used; /* the most in flight ... */
+	uint32_t cwnd_used_ms; /* ... since then, when it was all of cwnd */
+	uint64_t rtx_since_ns; /* when the oldest range was first timed out */
+	uint32_t n_data_out, n_again; /* segments; of them a second time */
+	uint16_t snd_wraps;
+	uint64_t pace_at_ns;    /* when the next frame may go */
+	struct node *sack_hint; /* a range that was SACKed, or NULL */
+	const struct tcp_cc *cc;
+	struct tcp_recovery rec; /* of it, the first bytes */
 
 	/* Cold. */
-	struct timer timer;
-	seq32 rack_end, recover, iss, irs;
-	seq32 sack_high; /* behind the highest byte that was SACKed */
+	seq32 iss, irs;
 	seq32 fin_at;
-	struct list flight, lost;   /* ranges: by time, and by seq */
-	struct node *sack_hint;     /* a range that was SACKed, or NULL */
-	struct node *sndq_hints[2]; /* where new and old bytes were gathered */
+	uint32_t ooo_bytes;
+	uint32_t n_ooo;                           /* runs out of order */
 	struct tcp_sack sacks_known[SACKS_KNOWN]; /* of the last ACK */
-	struct tcp_recovery rec;
-	uint64_t rto_at_ns;    /* while the timer is an earlier one */
-	uint64_t pace_at_ns;   /* when the next frame may go */
-	uint32_t cwnd_used;    /* the most that was in flight, in bytes ... */
-	uint32_t cwnd_used_ms; /* ... since then, when it was all of cwnd */
 	struct tcp_sack dsack;
-	struct list due_link, all_link;
-	struct list ready_link; /* or in its listener's queue */
-	struct tcp_listener
-	    *listener;         /* that it was opened by, until accepted */
-	uint64_t ts_recent_ns; /* when ts_recent was last seen */
-	uint64_t rtx_since_ns; /* when the oldest range was first timed out */
-	uint64_t last_rx_ns, last_tx_ns;
-	uint32_t last_data_rx_ms;
-	uint32_t n_reno_sacks;
-	uint32_t ts_off;
+	struct list all_link;
 	uint32_t
 	    challenge_ms; /* of the last answer to what is wrong; 0: none */
 	uint32_t user_timeout_ms;
 	uint16_t keep_idle_s, keep_interval_s;
 	uint8_t keep_probes;
 	uint8_t n_sacks_known;
-	int16_t soft_err; /* negative errno: what a time-out is told as */
-	int32_t err;      /* negative errno */
 	uint16_t mss_max; /* payload of a segment that both ends take */
 	uint16_t path_mtu, mtu_high; /* see pmtu.c */
 	uint16_t mtu_probe;          /* size of the probe under way, or 0 */
@@ -312,20 +337,17 @@ struct tcp_conn {
 	uint8_t urg_state, urg_byte;
 	uint8_t syn_retries;
 	uint16_t fin_timeout_s; /* of FIN-WAIT-2; 0: FIN_WAIT_2_NS */
-	uint16_t rcv_mss;       /* of the segments that come, as far as known */
 	uint32_t rcv_lowat, notsent_lowat;
-	uint32_t rcv_buf;                   /* bytes; see rcvwin.c */
-	uint32_t rcv_mem;                   /* that pieces received hold */
-	uint32_t rcv_rtt_us, rcv_rtt_tsecr; /* of the timestamps; 0: not yet */
-	uint32_t rcv_space, rcv_space_us; /* read in a round trip, since when */
-	seq32 rcv_copied;                 /* where that began */
-	struct tcp_counts counts;
+	uint32_t rcv_space; /* read in a round trip */
+	seq32 rcv_copied;   /* where that began */
 	void *user;
-	const struct tcp_cc *cc;
 	union tcp_cc_state cc_state;
 };
-static_assert(offsetof(struct tcp_conn, timer) <= 4 * CACHE_LINE,
-	      "the hot part outgrew its lines");
+static_assert(offsetof(struct tcp_conn, sndq) == 5 * CACHE_LINE,
+	      "what receives has five lines");
+static_assert(offsetof(struct tcp_conn, rec) + TCP_RECOVERY_HOT <=
+		  8 * CACHE_LINE,
+	      "and what sends eight");
 static_assert(sizeof(struct tcp_conn) <= 768, "an idle connection is small");
 
 struct tcp_listener {
@@ -409,6 +431,11 @@ static inline uint32_t now_ms(const struct tcp_stack *s)
 	return (uint32_t)(s->now_ns / NS_PER_MS);
 }
 
+static inline uint32_t now_sec(const struct tcp_stack *s)
+{
+	return (uint32_t)(s->now_ns / NS_PER_S);
+}
+
 /* The earliest of the connection's deadlines. */
 static inline uint64_t conn_deadline(const struct tcp_conn *c)
 {
@@ -431,7 +458,7 @@ static inline uint32_t conn_pipe(const struct tcp_conn *c)
 
 static inline void conn_una_set(struct tcp_conn *c, seq32 to)
 {
-	c->counts.snd_wraps += to.v < c->snd_una.v;
+	c->snd_wraps += to.v < c->snd_una.v;
 	c->snd_una = to;
 }
 
@@ -439,7 +466,7 @@ static inline void conn_rcv_advance(struct tcp_conn *c, uint32_t n)
 {
 	seq32 to = seq_add(c->rcv_nxt, n);
 
-	c->counts.rcv_wraps += to.v < c->rcv_nxt.v;
+	c->rcv_wraps += to.v < c->rcv_nxt.v;
 	c->rcv_nxt = to;
 }
 

@@ -183,7 +183,7 @@ struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f)
 	c->rtx_at_ns = c->ack_at_ns = c->life_at_ns = WHEEL_NEVER;
 	c->rto_ns = RTO_INITIAL_NS;
 	c->ts_off = flow_ts_off(s, &c->flow);
-	c->last_rx_ns = s->now_ns;
+	c->last_rx_ms = now_ms(s);
 	c->cc = s->cfg.cc;
 	pmtu_init(c);
 	c->n_quick = QUICK_ACKS;
@@ -211,7 +211,7 @@ void conn_news(struct tcp_conn *c)
 
 void conn_fail(struct tcp_conn *c, int err)
 {
-	c->err = err;
+	c->err = (int16_t)err;
 	tcp_set_state(c, TCP_CLOSED);
 }
 

@@ -82,17 +82,17 @@ static void put_sending(const struct tcp_conn *c, struct tcp_conn_info *i)
 	i->tcpi_lost = segments(
 	    c, c->lost_bytes + (c->ca_state >= CA_RECOVERY ? again : 0));
 	i->tcpi_retrans = segments(c, again);
-	i->tcpi_total_retrans = c->counts.n_again;
+	i->tcpi_total_retrans = c->n_again;
 	i->tcpi_snd_cwnd = c->mss ? c->cwnd / c->mss : 0;
 	i->tcpi_snd_ssthresh =
 	    c->ssthresh >= 1u << 30 ? SSTHRESH_NONE : segments(c, c->ssthresh);
 	i->tcpi_snd_wnd = c->snd_wnd;
 	i->tcpi_notsent_bytes = tcp_unsent_bytes(c);
 	i->tcpi_bytes_acked =
-	    bytes_since(c->iss, c->snd_una, c->counts.snd_wraps, is_fin_acked);
-	i->tcpi_segs_out = c->counts.n_out;
-	i->tcpi_data_segs_out = c->counts.n_data_out;
-	uint32_t first = c->counts.n_data_out - c->counts.n_again;
+	    bytes_since(c->iss, c->snd_una, c->snd_wraps, is_fin_acked);
+	i->tcpi_segs_out = c->n_out;
+	i->tcpi_data_segs_out = c->n_data_out;
+	uint32_t first = c->n_data_out - c->n_again;
 	uint32_t left = i->tcpi_unacked - i->tcpi_sacked;
 	/* The SYN is one, too. */
 	i->tcpi_delivered =
@@ -107,12 +107,12 @@ static void put_receiving(const struct tcp_conn *c, struct tcp_conn_info *i)
 	i->tcpi_rcv_space = c->rcv_space;
 	i->tcpi_rcv_rtt = c->rcv_rtt_us;
 	i->tcpi_rcv_ooopack = c->n_ooo;
-	i->tcpi_bytes_received = bytes_since(
-	    c->irs, c->rcv_nxt, c->counts.rcv_wraps, c->flags & CONN_FIN_RCVD);
-	i->tcpi_segs_in = c->counts.n_in;
-	i->tcpi_data_segs_in = c->counts.n_data_in;
+	i->tcpi_bytes_received = bytes_since(c->irs, c->rcv_nxt, c->rcv_wraps,
+					     c->flags & CONN_FIN_RCVD);
+	i->tcpi_segs_in = c->n_in;
+	i->tcpi_data_segs_in = c->n_data_in;
 	i->tcpi_last_data_recv = now_ms(c->stack) - c->last_data_rx_ms;
-	i->tcpi_last_ack_recv = ms_since(c, c->last_rx_ns);
+	i->tcpi_last_ack_recv = now_ms(c->stack) - c->last_rx_ms;
 }
 
 void tcp_get_info(const struct tcp_conn *c, struct tcp_conn_info *out)

@@ -177,7 +177,7 @@ static void grow(struct tcp_stack *s, const struct mini_syn *was,
 	c->last_ack_sent = c->rcv_nxt;
 	c->rcv_adv = seq_add(c->rcv_nxt, syn_window(s));
 	c->ts_recent = was->ts_recent;
-	c->ts_recent_ns = s->now_ns;
+	c->ts_recent_s = now_sec(s);
 	c->listener = &s->listeners[was->listener];
 	if (was->n_retries)
 		c->flags |= CONN_SYN_RETX;

@@ -34,11 +34,6 @@ static uint32_t link_mtu(const struct tcp_conn *c)
 	return stack_mtu(c->stack, &c->flow.raddr);
 }
 
-static uint32_t now_s(const struct tcp_conn *c)
-{
-	return (uint32_t)(c->stack->now_ns / NS_PER_S);
-}
-
 static uint32_t head_len(const struct tcp_conn *c)
 {
 	return ip_head_len(&c->flow.raddr) + TCP_HEAD +
@@ -72,7 +67,7 @@ static void search_anew_later(struct tcp_conn *c)
 {
 	c->mtu_high = c->path_mtu;
 	c->mtu_probe = 0;
-	c->mtu_probe_s = now_s(c) + ANEW_S;
+	c->mtu_probe_s = now_sec(c->stack) + ANEW_S;
 }
 
 /* What does not fit any more did not arrive.  That is not congestion: cwnd stays. */
@@ -142,7 +137,7 @@ void pmtu_timeout(struct tcp_conn *c)
 		return;
 	c->path_mtu = sizes[i];
 	c->mtu_probe = 0;
-	c->mtu_probe_s = now_s(c);
+	c->mtu_probe_s = now_sec(c->stack);
 	pmtu_sync(c);
 }
 
@@ -160,7 +155,7 @@ static uint32_t next_size(const struct tcp_conn *c)
  * @bytes: that the windows and the program have */
 uint32_t pmtu_probe_size(struct tcp_conn *c, uint32_t bytes)
 {
-	if (c->mtu_probe || now_s(c) < c->mtu_probe_s ||
+	if (c->mtu_probe || now_sec(c->stack) < c->mtu_probe_s ||
 	    c->ca_state != CA_OPEN || c->sacked_bytes || c->oooq)
 		return 0;
 	if (c->mtu_high <= c->path_mtu)

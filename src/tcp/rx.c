@@ -51,7 +51,7 @@ static void syn_sent_take(struct tcp_conn *c, const struct tcp_seg *seg)
 	ecn_syn_rx(c, seg);
 	if (c->flags & CONN_TS) {
 		c->ts_recent = seg->tsval;
-		c->ts_recent_ns = c->stack->now_ns;
+		c->ts_recent_s = now_sec(c->stack);
 	}
 	/* The window of a SYN is not scaled. */
 	c->snd_wnd = c->max_wnd = seg->wnd;
@@ -127,7 +127,7 @@ static bool is_paws_old(const struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	return c->flags & CONN_TS && seg->has_ts &&
 	       (int32_t)(seg->tsval - c->ts_recent) < 0 &&
-	       c->stack->now_ns - c->ts_recent_ns < PAWS_NS;
+	       now_sec(c->stack) - c->ts_recent_s < PAWS_S;
 }
 
 /* Section 3.4's test, with the right edge included: a peer that has used up the window
@@ -346,7 +346,7 @@ static void note_arrival(struct tcp_conn *c, uint32_t len)
 	if ((now_ms(c->stack) - c->last_data_rx_ms) * NS_PER_MS > c->rto_ns)
 		c->n_quick = QUICK_ACKS;
 	c->last_data_rx_ms = now_ms(c->stack);
-	c->counts.n_data_in++;
+	c->n_data_in++;
 }
 
 /* A FIN that came without text, perhaps before what stands in front of it. */
@@ -436,7 +436,7 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 	if (seg->has_ts && c->flags & CONN_TS && !(seg->flags & TCP_RST) &&
 	    seq_le(seg->seq, c->last_ack_sent)) {
 		c->ts_recent = seg->tsval;
-		c->ts_recent_ns = c->stack->now_ns;
+		c->ts_recent_s = now_sec(c->stack);
 	}
 	/* Second. */
 	if (seg->flags & TCP_RST) {
@@ -454,7 +454,7 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 		drop(c->stack, DROP_NO_ACK_FLAG);
 		return;
 	}
-	c->last_rx_ns = c->stack->now_ns;
+	c->last_rx_ms = now_ms(c->stack);
 	if (!ack_field_rx(c, a))
 		return;
 	ecn_rx(c, a);
@@ -478,7 +478,7 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 void conn_rx(struct tcp_conn *c, struct arrival *a)
 {
 	dassert(c->state != TCP_CLOSED);
-	c->counts.n_in++;
+	c->n_in++;
 	if (c->state == TCP_SYN_SENT)
 		syn_sent_rx(c, a);
 	else

@@ -115,6 +115,13 @@ void conn_rtx_sent(struct tcp_conn *c)
 
 static uint64_t later(uint64_t ns, uint32_t s) { return ns + s * NS_PER_S; }
 
+static uint64_t last_rx_ns(const struct tcp_conn *c)
+{
+	uint64_t now = c->stack->now_ns / NS_PER_MS;
+
+	return (now - (uint32_t)((uint32_t)now - c->last_rx_ms)) * NS_PER_MS;
+}
+
 void conn_life_update(struct tcp_conn *c)
 {
 	if (c->state == TCP_FIN_WAIT_2 && c->flags & CONN_ORPHAN)
@@ -122,7 +129,7 @@ void conn_life_update(struct tcp_conn *c)
 				(c->fin_timeout_s ? c->fin_timeout_s * NS_PER_S
 						  : FIN_WAIT_2_NS);
 	else if (c->keep_idle_s && c->state >= TCP_ESTABLISHED)
-		c->life_at_ns = later(c->last_rx_ns, c->keep_idle_s);
+		c->life_at_ns = later(last_rx_ns(c), c->keep_idle_s);
 	else
 		c->life_at_ns = WHEEL_NEVER;
 	conn_timer_sync(c);
@@ -237,7 +244,7 @@ static void rtx_timeout(struct tcp_conn *c)
 /* RFC 9293 section 3.8.4: a peer that is silent is asked. */
 static void keepalive_timeout(struct tcp_conn *c)
 {
-	uint64_t idle_until = later(c->last_rx_ns, c->keep_idle_s);
+	uint64_t idle_until = later(last_rx_ns(c), c->keep_idle_s);
 
 	if (c->stack->now_ns < idle_until || c->sent.head) {
 		if (c->stack->now_ns >= idle_until)
@@ -246,7 +253,7 @@ static void keepalive_timeout(struct tcp_conn *c)
 		return;
 	}
 	if (c->user_timeout_ms
-		? c->n_probes && is_user_timeout(c, c->last_rx_ns)
+		? c->n_probes && is_user_timeout(c, last_rx_ns(c))
 		: c->n_probes >= c->keep_probes) {
 		tx_reset_conn(c);
 		give_up(c);

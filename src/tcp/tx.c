@@ -142,7 +142,7 @@ static struct tcp_seg seg_begin(struct tcp_conn *c, seq32 seq, unsigned flags)
 	if (c->n_quick)
 		c->n_quick--;
 	c->last_tx_ns = c->stack->now_ns;
-	c->counts.n_out++;
+	c->n_out++;
 	due_done(c, TX_ACK);
 	return seg;
 }
@@ -181,7 +181,7 @@ static bool send_syn(struct tcp_conn *c, struct tcp_frame *f)
 	seg.wscale =
 	    offers & TCP_OFFER_WSCALE ? stack_wscale(s) : TCP_NO_WSCALE;
 	seg.wnd = (uint16_t)MIN(s->cfg.rcv_buf, 65535u);
-	c->counts.n_out++;
+	c->n_out++;
 	c->last_tx_ns = s->now_ns;
 	frame_finish(s, f, c->flow.laddr, &c->flow.raddr, &seg, 0);
 	return true;
@@ -240,10 +240,10 @@ static void send_range(struct tcp_conn *c, struct tcp_frame *f,
 	uint32_t n_segs = bytes > room ? (bytes + room - 1) / room : 1;
 
 	f->gso_size = bytes > room ? (uint16_t)room : 0;
-	c->counts.n_out += n_segs - 1;
-	c->counts.n_data_out += n_segs;
+	c->n_out += n_segs - 1;
+	c->n_data_out += n_segs;
 	if (n->flags & NODE_RETX)
-		c->counts.n_again += n_segs;
+		c->n_again += n_segs;
 	struct tcp_seg seg =
 	    seg_begin(c, n->seq,
 		      (bytes && is_end ? TCP_PSH : 0u) |

@@ -131,7 +131,7 @@ static void more_than_the_sequence_space_is_counted(void **state)
 	assert_int_equal(info().tcpi_bytes_received, 3000);
 	assert_int_equal(info().tcpi_state, 8);
 	c->iss = (seq32){ 5 };
-	c->counts.snd_wraps = 3;
+	c->snd_wraps = 3;
 	uint64_t acked = info().tcpi_bytes_acked;
 	assert_true(acked > 3ull << 32);
 	kit_write(&k, c, 100);
