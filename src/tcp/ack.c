@@ -38,7 +38,7 @@ static void head_lost(struct tcp_conn *c)
 {
 	struct node *n = c->sent.head;
 
-	if (!n || n->flags & (NODE_LOST | NODE_SACKED))
+	if (n->flags & (NODE_LOST | NODE_SACKED))
 		return;
 	if (n->len > c->mss)
 		sent_split(c, n, seq_add(n->seq, c->mss));
@@ -159,8 +159,8 @@ void ack_rx(struct tcp_conn *c, const struct tcp_seg *seg)
 		conn_una_set(c, seg->ack);
 		/* RFC 6298 section 5: a time-out that was backed off stays so until
 		 * there is a new sample (Karn). */
-		if (c->rtx_kind != RTX_PERSIST)
-			c->rto_ns = conn_rto_ns(c);
+		dassert(c->rtx_kind != RTX_PERSIST);
+		c->rto_ns = conn_rto_ns(c);
 		c->n_rtx = 0;
 		c->rtx_since_ns = 0;
 		conn_news(c);

@@ -50,9 +50,9 @@ struct tcp_cc {
 	void (*on_ack)(struct tcp_conn *c, uint32_t acked, uint32_t rtt_us);
 	/* A loss: what ssthresh becomes, two segments at least. */
 	uint32_t (*ssthresh)(struct tcp_conn *c);
+	void (*undo)(struct tcp_conn *c); /* the last ssthresh() */
 	/* The rest may be NULL. */
 	void (*timed_out)(struct tcp_conn *c);         /* after ssthresh() */
-	void (*undo)(struct tcp_conn *c);              /* the last ssthresh() */
 	void (*idle)(struct tcp_conn *c, uint64_t ns); /* nothing to send */
 };
 

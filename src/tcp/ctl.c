@@ -256,7 +256,6 @@ static void shutdown_now(struct tcp_conn *c)
 /* Our SYN was acknowledged. */
 void conn_established(struct tcp_conn *c)
 {
-	bool is_accepted = c->listener && c->state == TCP_SYN_RCVD;
 	bool is_closed = c->flags & CONN_SHUT_WR;
 
 	if (c->flags & CONN_SYN_RETX) {
@@ -273,7 +272,7 @@ void conn_established(struct tcp_conn *c)
 	c->snd_sml = c->snd_up = c->snd_una;
 	c->recover = c->iss;
 	c->sack_high = c->snd_una;
-	if (is_accepted) {
+	if (c->listener) {
 		list_add_tail(&c->listener->accept, &c->ready_link);
 		c->listener->n_accept++;
 	}

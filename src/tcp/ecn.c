@@ -79,7 +79,7 @@ void ecn_timeout(struct tcp_conn *c)
 {
 	const struct node *n = c->sent.head;
 
-	if (!(c->flags & CONN_ECN) || !n || n->flags & NODE_RETX)
+	if (!(c->flags & CONN_ECN) || n->flags & NODE_RETX)
 		return;
 	if (++c->rec.n_marked_lost >= MARKED_LOST_MAX)
 		c->flags |= CONN_ECT_OFF;

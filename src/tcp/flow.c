@@ -197,13 +197,13 @@ static void mini_syn_put(struct tcp_stack *s, struct mini_syn *m)
 	mini_enlist(s, &s->pool_syns, &s->syns[m->n_retries], m);
 }
 
-/* A mini that is what @is says; the caller adds it to the table. */
+/* A mini that is what @is says, for which there is room; the caller adds it to the
+ * table. */
 struct mini_syn *mini_syn_new(struct tcp_stack *s, const struct mini_syn *is)
 {
 	struct mini_syn *m = pool_get(&s->pool_syns);
 
-	if (!m)
-		return NULL;
+	assert(m);
 	*m = *is;
 	s->listeners[m->listener].n_syns++;
 	mini_syn_put(s, m);

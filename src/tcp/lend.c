@@ -93,9 +93,10 @@ int tcp_wants(struct tcp_stack *s)
 
 bool tcp_grow(struct tcp_stack *s, enum tcp_pool which, void *block)
 {
-	if (s->n_blocks == s->cfg.n_blocks ||
-	    !pool_grow(pool_of(s, which), block))
+	if (s->n_blocks == s->cfg.n_blocks)
 		return false;
+	bool has_grown = pool_grow(pool_of(s, which), block);
+	assert(has_grown);
 	s->n_blocks++;
 	return true;
 }

@@ -189,9 +189,7 @@ static void grow(struct tcp_stack *s, const struct mini_syn *was,
 	tcp_set_state(c, TCP_SYN_RCVD);
 	conn_rx(c, a);
 	/* It was judged before it became whole: see mini_syn_rx(). */
-	assert(c->state != TCP_SYN_RCVD);
-	if (c->state == TCP_CLOSED && c->flags & CONN_ORPHAN)
-		conn_free(c);
+	assert(c->state >= TCP_ESTABLISHED);
 }
 
 /* Whether there is room for a connection that opens now. */

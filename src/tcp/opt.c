@@ -13,7 +13,7 @@ uint32_t tcp_readable_bytes(const struct tcp_conn *c)
 	seq32 at = conn_copied(c);
 
 	if (!(c->flags & CONN_URG_IN) || c->flags & CONN_OOB_INLINE ||
-	    seq_lt(c->urg_seq, at) || !seq_lt(c->urg_seq, c->rcv_nxt))
+	    !seq_lt(c->urg_seq, c->rcv_nxt))
 		return c->rcvq_bytes;
 	return seq_eq(c->urg_seq, at) ? c->rcvq_bytes - 1
 				      : seq_len(at, c->urg_seq);

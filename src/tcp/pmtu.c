@@ -44,9 +44,9 @@ static uint32_t head_len(const struct tcp_conn *c)
 static uint16_t mss_of(const struct tcp_conn *c, uint32_t mtu)
 {
 	uint32_t head = head_len(c);
-	uint32_t mss = mtu > head + MSS_MIN ? mtu - head : MSS_MIN;
 
-	return (uint16_t)MIN(mss, (uint32_t)c->mss_max);
+	assert(mtu >= head + MSS_MIN);
+	return (uint16_t)MIN(mtu - head, (uint32_t)c->mss_max);
 }
 
 void pmtu_init(struct tcp_conn *c)
@@ -128,7 +128,7 @@ void pmtu_timeout(struct tcp_conn *c)
 	const struct node *n = c->sent.head;
 	unsigned i = 0;
 
-	if (c->n_rtx < BLACK_HOLE_RTOS || !n)
+	if (c->n_rtx < BLACK_HOLE_RTOS)
 		return;
 	while (i < ARRAY_LEN(sizes) && sizes[i] >= c->path_mtu)
 		i++;
@@ -161,10 +161,12 @@ uint32_t pmtu_probe_size(struct tcp_conn *c, uint32_t bytes)
 	if (c->mtu_high <= c->path_mtu)
 		c->mtu_high = (uint16_t)link_mtu(c);
 	uint32_t size = next_size(c), mss = mss_of(c, size);
-	if (size < (uint32_t)c->path_mtu + PROBE_NEAR || mss <= c->mss) {
+	if (size < (uint32_t)c->path_mtu + PROBE_NEAR) {
 		search_anew_later(c);
 		return 0;
 	}
+	/* CONN_MTU_LOW says that it is the path which limits the MSS. */
+	assert(mss > c->mss);
 	if (bytes < mss + (DUP_THRESH + 1u) * c->mss)
 		return 0;
 	return mss;
@@ -178,8 +180,7 @@ void pmtu_probe_sent(struct tcp_conn *c)
 
 void pmtu_probe_arrived(struct tcp_conn *c)
 {
-	if (!c->mtu_probe)
-		return;
+	assert(c->mtu_probe);
 	c->path_mtu = c->mtu_probe;
 	c->mtu_probe = 0;
 	pmtu_sync(c);
@@ -187,8 +188,7 @@ void pmtu_probe_arrived(struct tcp_conn *c)
 
 void pmtu_probe_lost(struct tcp_conn *c)
 {
-	if (!c->mtu_probe)
-		return;
+	assert(c->mtu_probe);
 	c->mtu_high = (uint16_t)(c->mtu_probe - 1);
 	c->mtu_probe = 0;
 }

@@ -101,8 +101,7 @@ static void append(struct tcp_conn *c, struct node *n)
 /* RFC 2883 section 4: of what was there before, the first run is told of. */
 static void seen_add(struct tcp_sack *seen, seq32 from, seq32 to)
 {
-	if (!seq_lt(from, to))
-		return;
+	dassert(seq_lt(from, to));
 	if (!seq_lt(seen->from, seen->to))
 		*seen = (struct tcp_sack){ from, to };
 	else if (seq_eq(seen->to, from))

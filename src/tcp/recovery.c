@@ -53,7 +53,8 @@ static void episode_begin(struct tcp_conn *c, uint32_t flight)
 {
 	struct tcp_recovery *r = &c->rec;
 
-	r->flight = flight ? flight : 1;
+	assert(flight);
+	r->flight = flight;
 	r->prr_delivered = r->prr_out = 0;
 	r->prior_cwnd = c->cwnd;
 	r->prior_ssthresh = c->ssthresh;
@@ -148,8 +149,7 @@ static void undo(struct tcp_conn *c)
 	c->cwnd = c->cwnd > r->prior_cwnd ? c->cwnd : r->prior_cwnd;
 	if (c->ssthresh < r->prior_ssthresh)
 		c->ssthresh = r->prior_ssthresh;
-	if (c->cc->undo)
-		c->cc->undo(c);
+	c->cc->undo(c);
 	sent_unmark_lost(c);
 	r->may_undo = false;
 	r->frto = FRTO_NONE;
@@ -238,8 +238,9 @@ static void frto_rx(struct tcp_conn *c, uint32_t acked,
 	struct tcp_recovery *r = &c->rec;
 	bool has_sack = c->flags & CONN_SACK;
 
-	if (r->frto == FRTO_NONE || c->ca_state != CA_LOSS)
+	if (r->frto == FRTO_NONE)
 		return;
+	assert(c->ca_state == CA_LOSS);
 	if (t->is_original && (has_sack || r->frto == FRTO_NEW)) {
 		undo(c);
 	} else if (!acked) {

@@ -378,7 +378,8 @@ static void text_rx(struct tcp_conn *c, struct arrival *a)
 		bool is_kept = rcvq_add(c, a);
 
 		ack_schedule(c, !is_kept || had_gap);
-	} else if (seg->flags & TCP_FIN) {
+	} else {
+		dassert(seg->flags & TCP_FIN);
 		c->fin_at = seg->seq;
 		c->flags |= CONN_FIN_ALONE;
 		conn_due(c, TX_ACK);
@@ -397,9 +398,9 @@ static void text_rx(struct tcp_conn *c, struct arrival *a)
 		/* Had our FIN been acknowledged, this were FIN_WAIT_2. */
 		tcp_set_state(c, TCP_CLOSING);
 		break;
-	case TCP_FIN_WAIT_2:
+	default:
+		dassert(c->state == TCP_FIN_WAIT_2);
 		conn_enter_time_wait(c);
-		break;
 	}
 }
 
@@ -499,7 +500,8 @@ static void flow_rx(struct tcp_stack *s, struct flow *f, struct arrival *a)
 	case FLOW_SYN_RCVD:
 		mini_syn_rx(s, container_of(f, struct mini_syn, flow), a);
 		break;
-	case FLOW_TIME_WAIT:
+	default:
+		dassert(f->kind == FLOW_TIME_WAIT);
 		mini_wait_rx(s, container_of(f, struct mini_wait, flow), a);
 		break;
 	}

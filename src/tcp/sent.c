@@ -271,7 +271,7 @@ void sent_mark_lost(struct tcp_conn *c, struct node *n)
  * (RFC 2018 section 8). */
 void sent_mark_all_lost(struct tcp_conn *c)
 {
-	bool reneges = c->sent.head && c->sent.head->flags & NODE_SACKED;
+	bool reneges = c->sent.head->flags & NODE_SACKED;
 
 	if (reneges) {
 		c->n_sacks_known = 0;

@@ -34,10 +34,9 @@ bool tcp_state_may_follow(enum tcp_state from, enum tcp_state to)
  * read. */
 static void conn_dies(struct tcp_conn *c)
 {
-	if (c->flags & CONN_IN_TABLE) {
-		flow_del(c->stack, &c->flow);
-		c->flags &= ~(uint32_t)CONN_IN_TABLE;
-	}
+	assert(c->flags & CONN_IN_TABLE);
+	flow_del(c->stack, &c->flow);
+	c->flags &= ~(uint32_t)CONN_IN_TABLE;
 	sent_free(c);
 	c->snd_end = c->snd_nxt = c->snd_una;
 	c->due = 0;
@@ -131,6 +130,9 @@ static void check_received(const struct tcp_conn *c)
 	assert(ooo == c->ooo_bytes);
 	assert(n_runs == c->n_ooo);
 	assert(seq_le(at, c->rcv_adv));
+	/* A mark that reading has passed is forgotten. */
+	if (c->flags & CONN_URG_IN && !(c->flags & CONN_ORPHAN))
+		assert(seq_le(conn_copied(c), c->urg_seq));
 }
 
 static void check_send_queue(const struct tcp_conn *c)

@@ -84,9 +84,7 @@ static bool rtx_guards_flight(const struct tcp_conn *c)
 /* The one retransmission timer is what the queues say; @restart: from now on. */
 void conn_rtx_update(struct tcp_conn *c, bool restart)
 {
-	bool is_opening = c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD;
-
-	if (c->sent.head || is_opening) {
+	if (c->sent.head || c->state == TCP_SYN_SENT) {
 		if (restart || !rtx_guards_flight(c)) {
 			c->rto_at_ns = rto_deadline(c);
 			rtx_choose(c, true);
@@ -232,7 +230,8 @@ static void rtx_timeout(struct tcp_conn *c)
 	case RTX_TLP:
 		tlp_timeout(c);
 		break;
-	case RTX_RTO:
+	default:
+		assert(c->rtx_kind == RTX_RTO);
 		if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD)
 			syn_timeout(c);
 		else
@@ -267,10 +266,12 @@ static void keepalive_timeout(struct tcp_conn *c)
 static void life_timeout(struct tcp_conn *c)
 {
 	c->life_at_ns = WHEEL_NEVER;
-	if (c->state == TCP_FIN_WAIT_2 && c->flags & CONN_ORPHAN)
+	if (c->state == TCP_FIN_WAIT_2 && c->flags & CONN_ORPHAN) {
 		tcp_set_state(c, TCP_CLOSED);
-	else if (c->keep_idle_s)
+	} else {
+		assert(c->keep_idle_s);
 		keepalive_timeout(c);
+	}
 }
 
 static void conn_timeout(struct tcp_conn *c)

@@ -387,7 +387,7 @@ static void restart_after_idle(struct tcp_conn *c)
 /* What is new waits for what is lost, unless F-RTO is to find out whether it is. */
 static bool is_behind_lost(const struct tcp_conn *c)
 {
-	return c->lost_bytes && !(c->due & TX_PUSH) && c->rec.frto != FRTO_NEW;
+	return c->lost_bytes && c->rec.frto != FRTO_NEW;
 }
 
 static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
@@ -400,7 +400,7 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 		return false;
 	restart_after_idle(c);
 	room = seg_room(c);
-	avail = c->flags & CONN_FIN_SENT ? 0 : seq_len(c->snd_nxt, c->snd_end);
+	avail = seq_len(c->snd_nxt, c->snd_end);
 	bytes = avail ? new_bytes(c, room) : 0;
 	if (bytes && c->flags & CONN_MTU_LOW && (probe = probe_bytes(c, avail)))
 		bytes = probe;
