@@ -126,7 +126,8 @@ void tcp_set_defer_accept(struct tcp_listener *l, uint32_t s)
 			break;
 		after_s = after_s * 2 + 1;
 	}
-	l->n_defer += s ? 1 : 0;
+	/* The last retry asks once more, and then it is opened. */
+	l->n_defer += s && l->n_defer < SYNACK_RETRIES;
 }
 
 void tcp_set_pacing(struct tcp_conn *c, bool is_on, uint64_t now_ns)

@@ -353,7 +353,8 @@ void tcp_set_fin_timeout(struct tcp_conn *c, uint16_t s);
 void tcp_set_notsent_lowat(struct tcp_conn *c, uint32_t bytes);
 /* Readable only when as many bytes are there; half the buffer at most. */
 void tcp_set_rcv_lowat(struct tcp_conn *c, uint32_t bytes);
-/* Connections are accepted when bytes have come, or after @s; 0: at once. */
+/* Connections are accepted when bytes have come, or after @s, which is 31 s at most;
+ * 0: at once. */
 void tcp_set_defer_accept(struct tcp_listener *l, uint32_t s);
 /* SO_RCVBUF: bytes, and no tuning any more; what was promised stays promised. */
 void tcp_set_rcv_buf(struct tcp_conn *c, uint32_t bytes);

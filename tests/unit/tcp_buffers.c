@@ -110,6 +110,65 @@ static void what_the_program_has_set_stays(void **state)
 	close_one();
 }
 
+/* RFC 9293 section 3.8.6.2.2 shall not cost memory that nobody needs. */
+static void a_buffer_that_suffices_stays(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	cfg.rcv_buf_max = 1 << 22;
+	open_one(&cfg);
+	uint32_t space = c->rcv_space;
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(round_trip(space + 100), space + 100);
+	assert_int_equal(c->rcv_buf, cfg.rcv_buf);
+	close_one();
+}
+
+/* As long as nobody knows how long a round trip is. */
+static void without_a_round_trip_the_buffer_stays(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	static const uint8_t bytes[1448];
+
+	cfg.rcv_buf_max = 1 << 22;
+	kit_init(&k, &cfg);
+	c = kit_connect(&k);
+	kit_wait(&k, 1100 * NS_PER_MS);
+	assert_int_equal(kit_drain(&k), 1);
+	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
+	kit_drain(&k);
+	assert_int_equal(c->srtt_ns, 0);
+	for (int i = 0; i < 400; i++) {
+		kit_wait(&k, NS_PER_MS);
+		kit_in(&k, TCP_ACK, bytes, sizeof(bytes));
+		read_all();
+		acks_out();
+	}
+	assert_int_equal(c->rcv_buf, cfg.rcv_buf);
+	close_one();
+}
+
+static void what_was_set_before_the_open_stays(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	cfg.rcv_buf_max = 1 << 22;
+	kit_init(&k, &cfg);
+	k.tsval = 1;
+	c = kit_connect(&k);
+	tcp_set_rcv_buf(c, 20000);
+	kit_wait(&k, ROUND);
+	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
+	assert_true(kit_out(&k, &f));
+	assert_int_equal(c->rcv_buf, 20000);
+	edge = seq_add(f.seg.ack, (uint32_t)f.seg.wnd << c->rcv_wscale);
+	for (int i = 0; i < 4; i++)
+		round_trip(1 << 20);
+	assert_int_equal(c->rcv_buf, 20000);
+	assert_true(seq_len(k.seq, edge) <= 20000);
+	close_one();
+}
+
 static void the_send_buffer_follows_cwnd(void **state)
 {
 	static uint8_t bytes[1 << 20];
@@ -197,6 +256,9 @@ int main(void)
 		cmocka_unit_test(a_window_that_is_used_up_grows),
 		cmocka_unit_test(a_window_that_is_not_used_stays),
 		cmocka_unit_test(what_the_program_has_set_stays),
+		cmocka_unit_test(a_buffer_that_suffices_stays),
+		cmocka_unit_test(without_a_round_trip_the_buffer_stays),
+		cmocka_unit_test(what_was_set_before_the_open_stays),
 		cmocka_unit_test(the_send_buffer_follows_cwnd),
 		cmocka_unit_test(small_segments_do_not_hold_all_memory),
 		cmocka_unit_test(without_memory_to_copy_they_wait),

@@ -209,6 +209,86 @@ static void cookies_that_were_not_given_are_none(void **state)
 	end();
 }
 
+/* Nor when the last was given long ago. */
+static void cookies_are_not_looked_for_for_ever(void **state)
+{
+	flood(false);
+	cookie_out(&all_options);
+	kit_wait(&k, 200 * NS_PER_S);
+	kit_drain(&k);
+	ack_in(true);
+	assert_true(kit_out(&k, &f));
+	assert_int_equal(f.seg.flags, TCP_RST);
+	assert_int_equal(tcp_dropped(k.s, DROP_LISTEN_ACK), 1);
+	end();
+}
+
+/* RFC 9293 section 3.10.7.2, "second": a SYN-ACK is for nobody who listens. */
+static void a_syn_ack_opens_nothing(void **state)
+{
+	flood(false);
+	cookie_out(&all_options);
+	seq32 seq = k.seq;
+	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
+	assert_true(kit_out(&k, &f));
+	assert_int_equal(f.seg.flags, TCP_RST);
+	assert_null(tcp_accept(k.listener));
+	k.seq = seq;
+	ack_in(true);
+	assert_non_null(tcp_accept(k.listener));
+	end();
+}
+
+/* The queue is full: the ACK is as if it were lost, and the next one opens. */
+static void a_cookie_waits_for_room_in_the_queue(void **state)
+{
+	struct tcp_conn *c[BACKLOG + 1];
+
+	flood(false);
+	cookie_out(&all_options);
+	seq32 seq = k.seq, good = k.ack;
+	for (unsigned i = 0; i < BACKLOG; i++) {
+		syn_in((uint16_t)(9100 + i), &all_options);
+		assert_true(kit_out(&k, &f));
+		ack_in(true);
+	}
+	k.rport = KIT_PEER_PORT;
+	k.seq = seq;
+	k.ack = good;
+	ack_in(true);
+	assert_int_equal(kit_drain(&k), 0);
+	assert_int_equal(tcp_dropped(k.s, DROP_BACKLOG), 1);
+	for (unsigned i = 0; i < BACKLOG; i++)
+		assert_non_null(c[i] = tcp_accept(k.listener));
+	assert_null(tcp_accept(k.listener));
+	ack_in(true);
+	assert_non_null(c[BACKLOG] = tcp_accept(k.listener));
+	end();
+}
+
+/* What a peer makes of our timestamp is no agreement. */
+static void ecn_that_is_off_stays_off(void **state)
+{
+	for (int is_off = 0; is_off < 2; is_off++) {
+		flood(false);
+		k.s->cfg.ecn = is_off ? TCP_ECN_OFF : TCP_ECN_ACCEPT;
+		cookie_out(&all_options);
+		uint32_t ts =
+		    k.tsecr -
+		    flow_ts_off(k.s, &(struct flow){ .raddr = k.peer,
+						     .lport = KIT_PORT,
+						     .rport = k.rport });
+		k.tsecr += (ts | 32) - ts;
+		ack_in(true);
+		struct tcp_conn *c = tcp_accept(k.listener);
+		assert_non_null(c);
+		kit_write(&k, c, 10);
+		assert_true(kit_out(&k, &f));
+		assert_int_equal(f.head[1] & 3, is_off ? 0 : IP_ECT_0);
+		end();
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -218,6 +298,10 @@ int main(void)
 		cmocka_unit_test(guesses_are_refused),
 		cmocka_unit_test(a_cookie_grows_stale),
 		cmocka_unit_test(cookies_that_were_not_given_are_none),
+		cmocka_unit_test(cookies_are_not_looked_for_for_ever),
+		cmocka_unit_test(a_syn_ack_opens_nothing),
+		cmocka_unit_test(a_cookie_waits_for_room_in_the_queue),
+		cmocka_unit_test(ecn_that_is_off_stays_off),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -117,6 +117,128 @@ static void a_number_that_is_not_under_way_changes_nothing(void **state)
 	}
 }
 
+/* Both ends open at once; the program may have given up already. */
+static void an_error_ends_what_both_ends_open(void **state)
+{
+	for (int is_closed = 0; is_closed < 2; is_closed++) {
+		struct tcp_config cfg = kit_config(false);
+		struct kit k;
+
+		kit_init(&k, &cfg);
+		struct tcp_conn *c = kit_connect(&k);
+		kit_in(&k, TCP_SYN, NULL, 0);
+		kit_drain(&k);
+		assert_int_equal(c->state, TCP_SYN_RCVD);
+		if (is_closed)
+			tcp_close(c, k.now);
+		kit_icmp(&k, 3, 3, 0, c->iss);
+		if (!is_closed) {
+			assert_int_equal(c->state, TCP_CLOSED);
+			assert_int_equal(tcp_error(c), -ECONNREFUSED);
+			tcp_close(c, k.now);
+		}
+		assert_int_equal(kit_drain(&k), 0);
+		assert_int_equal(k.s->pool_conns.n_free, k.s->pool_conns.n);
+		assert_true(tcp_next_ns(k.s) == UINT64_MAX);
+		kit_fini(&k);
+	}
+}
+
+/* A message to us that quotes what somebody else has sent. */
+static void an_error_about_anothers_segment_is_not_ours(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	struct ip_addr other = ip_addr_v4(0x0a000063);
+	uint8_t m[8 + IPV4_HEAD + 8] = { 3, 3 };
+	struct cksum sum = { 0 };
+	struct kit k;
+
+	kit_init(&k, &cfg);
+	struct tcp_conn *c = kit_connect(&k);
+	ip_build(m + 8, &other, &k.peer, IP_PROTO_TCP, 0, 1480);
+	store_be16(m + 28, k.lport);
+	store_be16(m + 30, k.rport);
+	store_be32(m + 32, c->iss.v);
+	cksum_add(&sum, m, sizeof(m));
+	store_be16(m + 2, cksum_end(&sum));
+	kit_packet(&k, IP_PROTO_ICMP, m, sizeof(m));
+	assert_int_equal(tcp_dropped(k.s, DROP_ICMP_NO_CONN), 1);
+	assert_int_equal(c->state, TCP_SYN_SENT);
+	tcp_close(c, k.now);
+	kit_fini(&k);
+}
+
+/* RFC 5927 section 4: a SYN-ACK that did not reach anybody.  What may be the path's alone
+ * is left to time. */
+static void some_errors_end_what_is_half_open(void **state)
+{
+	static const struct {
+		uint8_t type, code;
+		bool is_end;
+	} kinds[] = { { 3, 0, true },  { 3, 1, true },  { 11, 0, true },
+		      { 12, 0, true }, { 3, 2, false }, { 3, 3, false },
+		      { 3, 4, false } };
+	struct tcp_config cfg = kit_config(false);
+	struct kit k;
+	static struct kit_frame f;
+
+	kit_init(&k, &cfg);
+	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, 8, &k.listener), 0);
+	for (unsigned i = 0; i < ARRAY_LEN(kinds); i++) {
+		uint32_t n = k.s->pool_syns.n_free;
+
+		k.rport++;
+		k.seq = (seq32){ KIT_PEER_ISS };
+		kit_in(&k, TCP_SYN, NULL, 0);
+		assert_true(kit_out(&k, &f));
+		kit_icmp(&k, kinds[i].type, kinds[i].code, 1300, f.seg.seq);
+		assert_int_equal(k.s->pool_syns.n_free,
+				 kinds[i].is_end ? n : n - 1);
+	}
+	kit_fini(&k);
+}
+
+/* What is under way fits: nothing was lost. */
+static void a_small_segment_is_not_sent_again_for_its_size(void **state)
+{
+	struct kit k;
+	struct tcp_conn *c = kit_open_one(&k);
+
+	kit_write(&k, c, 100);
+	assert_int_equal(kit_drain(&k), 1);
+	kit_icmp(&k, 3, 4, 1300, c->snd_una);
+	assert_int_equal(c->mss, 1260);
+	assert_int_equal(kit_drain(&k), 0);
+	kit_close_one(&k, c);
+}
+
+/* What was cut is sent again when the probe of the tail falls due, and not probed. */
+static void a_path_that_shrinks_ends_the_probe_of_the_tail(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	static struct kit_frame f;
+	struct kit k;
+
+	kit_init(&k, &cfg);
+	struct tcp_conn *c = kit_connect(&k);
+	kit_wait(&k, 50 * NS_PER_MS);
+	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
+	kit_write(&k, c, 5000);
+	kit_drain(&k);
+	seq32 una = c->snd_una;
+	assert_int_equal(c->rtx_kind, RTX_TLP);
+	kit_icmp(&k, 3, 4, 1300, una);
+	/* The port was full, and is asked for frames when it is time. */
+	kit_wait(&k, 110 * NS_PER_MS);
+	for (unsigned i = 0; kit_out(&k, &f); i++) {
+		assert_true(f.len <= 1260);
+		if (!i)
+			assert_true(seq_eq(f.seg.seq, una));
+	}
+	assert_false(c->rec.is_tlp_out);
+	kit_close_one(&k, c);
+}
+
 static void a_half_open_connection_goes_when_its_host_is_not_there(void **state)
 {
 	struct tcp_config cfg = kit_config(false);
@@ -147,6 +269,13 @@ int main(void)
 		cmocka_unit_test(an_answer_makes_an_error_forgotten),
 		cmocka_unit_test(
 		    a_number_that_is_not_under_way_changes_nothing),
+		cmocka_unit_test(an_error_ends_what_both_ends_open),
+		cmocka_unit_test(an_error_about_anothers_segment_is_not_ours),
+		cmocka_unit_test(some_errors_end_what_is_half_open),
+		cmocka_unit_test(
+		    a_small_segment_is_not_sent_again_for_its_size),
+		cmocka_unit_test(
+		    a_path_that_shrinks_ends_the_probe_of_the_tail),
 		cmocka_unit_test(
 		    a_half_open_connection_goes_when_its_host_is_not_there),
 	};

@@ -139,6 +139,66 @@ static void what_does_not_fit_is_not_taken(void **state)
 	kit_fini(&k);
 }
 
+/* A frame refers to so many pieces and no more; the FIN is behind the last of them. */
+static void many_small_pieces_are_several_frames(void **state)
+{
+	static struct tcp_lent z[50];
+	uint64_t off = 0;
+
+	open_one(0);
+	for (unsigned i = 0; i < 50; i++)
+		lend(&z[i], 10 * i, 10);
+	assert_int_equal(tcp_shutdown(c, k.now), 0);
+	while (kit_out(&k, &f)) {
+		assert_true(f.len <= 10 * TCP_FRAME_PIECES);
+		assert_int_equal(stream_differs(f.payload, off, f.len), f.len);
+		off += f.len;
+		assert_int_equal(f.seg.flags & TCP_FIN ? 1 : 0, off == 500);
+	}
+	assert_int_equal(off, 500);
+	/* Sent again, they are the same bytes. */
+	k.ack = c->snd_una;
+	for (int i = 0; i < 20 && c->state == TCP_FIN_WAIT_1; i++) {
+		kit_wait(&k, NS_PER_S);
+		while (kit_out(&k, &f)) {
+			off = seq_len(seq_add(c->iss, 1), f.seg.seq);
+			assert_int_equal(stream_differs(f.payload, off, f.len),
+					 f.len);
+			kit_in(&k, TCP_ACK, NULL, 0);
+		}
+	}
+	assert_int_equal(c->state, TCP_FIN_WAIT_2);
+	for (unsigned i = 0; i < 50; i++)
+		assert_ptr_equal(tcp_next_returned(k.s), &z[i]);
+	kit_close_one(&k, c);
+}
+
+/* What waits out of order holds the nodes. */
+static void without_nodes_nothing_is_lent(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	struct tcp_lent z;
+
+	cfg.n_nodes = 64;
+	kit_init(&k, &cfg);
+	c = kit_established(&k);
+	seq32 first = k.seq;
+	for (int i = 0; i < 60; i++) {
+		k.seq = seq_add(first, 1 + 2 * (uint32_t)i);
+		kit_in(&k, TCP_ACK, "x", 1);
+	}
+	kit_drain(&k);
+	assert_int_equal(tcp_send_lent(c, &z, bytes, 10, k.now), -EAGAIN);
+	assert_null(tcp_next_returned(k.s));
+	k.seq = first;
+	tcp_reclaim(k.s);
+	stream_fill(bytes, 0, sizeof(bytes));
+	lend(&z, 0, 10);
+	deliver(0, 10);
+	assert_ptr_equal(tcp_next_returned(k.s), &z);
+	kit_close_one(&k, c);
+}
+
 /* --- blocks --- */
 
 #define N_OPEN 3000
@@ -266,6 +326,8 @@ int main(void)
 		cmocka_unit_test(not_while_a_port_reads_them),
 		cmocka_unit_test(the_end_of_a_connection_returns_them),
 		cmocka_unit_test(what_does_not_fit_is_not_taken),
+		cmocka_unit_test(many_small_pieces_are_several_frames),
+		cmocka_unit_test(without_nodes_nothing_is_lent),
 		cmocka_unit_test(pools_grow_as_needed_and_give_back),
 		cmocka_unit_test(minis_live_in_blocks),
 		cmocka_unit_test(the_budget_is_kept),

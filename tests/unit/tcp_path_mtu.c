@@ -288,6 +288,30 @@ static void a_route_says_what_fits_and_whether_there_is_one(void **state)
 	kit_fini(&a);
 }
 
+/* A route that says what no link can carry, or more than ours does, says nothing. */
+static void a_route_is_believed_within_reason(void **state)
+{
+	static const uint32_t said[] = { 0, 100, 9000 };
+
+	for (unsigned i = 0; i < ARRAY_LEN(said); i++) {
+		static struct kit_frame f;
+		const struct ip_route route = { .dst = ip_addr_v4(0x0a000000),
+						.prefix_len = 96 + 8,
+						.mtu = said[i] };
+		const struct ip_hops hops = { .routes = &route, .n_routes = 1 };
+		struct tcp_config cfg = kit_config(false);
+
+		cfg.hops = &hops;
+		kit_init(&a, &cfg);
+		assert_int_equal(tcp_connect(a.s, &a.me, KIT_PORT, &a.peer,
+					     KIT_PEER_PORT, a.now, &ca),
+				 0);
+		assert_true(kit_out(&a, &f));
+		assert_int_equal(f.seg.mss, 1460);
+		kit_fini(&a);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -299,6 +323,7 @@ int main(void)
 		cmocka_unit_test(a_router_that_names_no_size_is_guessed),
 		cmocka_unit_test(
 		    a_route_says_what_fits_and_whether_there_is_one),
+		cmocka_unit_test(a_route_is_believed_within_reason),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -197,6 +197,77 @@ static void far_ahead_the_pointer_is_as_large_as_can_be(void **state)
 	close_one();
 }
 
+/* RFC 9293 section 3.10.7.4, "sixth": behind a FIN the pointer is ignored. */
+static void behind_a_fin_nothing_is_urgent(void **state)
+{
+	uint8_t byte;
+
+	open_one();
+	kit_in(&k, TCP_FIN | TCP_ACK, NULL, 0);
+	in_urgent("X", 1);
+	assert_false(tcp_poll(c) & TCP_URGENT);
+	assert_int_equal(tcp_recv_urgent(c, &byte, false), -EINVAL);
+	close_one();
+}
+
+/* The stream ends, one way or the other, and with it the wait for the byte. */
+static void a_byte_that_never_comes_is_not_waited_for(void **state)
+{
+	for (int is_reset = 0; is_reset < 2; is_reset++) {
+		uint8_t byte;
+
+		open_one();
+		in_urgent("ab", 5);
+		assert_int_equal(tcp_recv_urgent(c, &byte, false), -EAGAIN);
+		kit_in(&k, (is_reset ? TCP_RST : TCP_FIN) | TCP_ACK, NULL, 0);
+		assert_int_equal(tcp_recv_urgent(c, &byte, false), 0);
+		close_one();
+	}
+}
+
+/* Nobody reads it any more. */
+static void for_a_closed_program_nothing_is_urgent(void **state)
+{
+	static struct kit_frame f;
+
+	open_one();
+	tcp_close(c, k.now);
+	kit_drain(&k);
+	in_urgent("", 5);
+	in_urgent("X", 5);
+	assert_true(kit_out(&k, &f));
+	assert_true(f.seg.flags & TCP_RST);
+	kit_fini(&k);
+}
+
+/* What is sent again, and stands further before the byte than the pointer reaches, says
+ * nothing of it: behind it is what does. */
+static void too_far_before_the_byte_there_is_no_pointer(void **state)
+{
+	static struct kit_frame f;
+	static uint8_t buf[200000];
+	bool is_found = false;
+
+	open_one();
+	kit_in(&k, TCP_ACK, NULL, 0); /* with a window that is scaled */
+	c->cwnd = 1 << 20;
+	assert_int_equal(
+	    tcp_send_as(c, buf, sizeof(buf), TCP_SEND_URGENT, k.now),
+	    sizeof(buf));
+	while (kit_out(&k, &f))
+		assert_true(f.seg.flags & TCP_URG);
+	assert_true(seq_eq(c->snd_nxt, c->snd_end));
+	for (int i = 0; i < 20 && !is_found; i++) {
+		kit_wait(&k, 100 * NS_PER_MS);
+		while (kit_out(&k, &f) && !is_found)
+			is_found = seq_eq(f.seg.seq, c->snd_una);
+	}
+	assert_true(is_found);
+	assert_false(f.seg.flags & TCP_URG);
+	assert_int_equal(f.seg.urg, 0);
+	close_one();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -209,6 +280,10 @@ int main(void)
 		cmocka_unit_test(old_pointers_mean_nothing),
 		cmocka_unit_test(what_is_sent_points_behind_its_last_byte),
 		cmocka_unit_test(far_ahead_the_pointer_is_as_large_as_can_be),
+		cmocka_unit_test(behind_a_fin_nothing_is_urgent),
+		cmocka_unit_test(a_byte_that_never_comes_is_not_waited_for),
+		cmocka_unit_test(for_a_closed_program_nothing_is_urgent),
+		cmocka_unit_test(too_far_before_the_byte_there_is_no_pointer),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/tcp_flows.c - whom a segment is for: listeners, half-open, open, TIME-WAIT
+ *
+ * What is short of room says so, and goes on when there is some.
+ */
+#include "tcp_kit.h"
+
+static struct kit k;
+static struct tcp_conn *c;
+static struct kit_frame f;
+
+static void begin(void)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	kit_init(&k, &cfg);
+}
+
+static void listen_here(uint32_t backlog)
+{
+	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, backlog, &k.listener),
+			 0);
+}
+
+/* The peer's next connection: of its next port. */
+static void next_peer(void)
+{
+	k.rport++;
+	k.seq = (seq32){ KIT_PEER_ISS };
+}
+
+/* A segment at @off from the peer's next number, which stays. */
+static void segment_at(unsigned flags, int32_t off, uint32_t len)
+{
+	seq32 seq = k.seq;
+
+	k.seq = seq_add(seq, (uint32_t)off);
+	kit_in(&k, flags, len ? "text" : NULL, len);
+	k.seq = seq;
+}
+
+static void expect_flags(unsigned flags)
+{
+	assert_true(kit_out(&k, &f));
+	assert_int_equal(f.seg.flags, flags);
+}
+
+static void expect_none(void) { assert_false(kit_out(&k, &f)); }
+
+/* --- the table --- */
+
+#define N_PEERS 300
+
+/* Names that share all but an address, in a table with fewer buckets than would keep
+ * them apart. */
+static void peers_that_share_ports_are_told_apart(void **state)
+{
+	static struct tcp_conn *conns[N_PEERS];
+	static seq32 seqs[N_PEERS], acks[N_PEERS];
+	struct tcp_config cfg = kit_config(false);
+	const uint8_t *data;
+
+	cfg.addrs[cfg.n_addrs++] = ip_addr_v4(0x0a000002);
+	cfg.n_conns = N_PEERS;
+	kit_init(&k, &cfg);
+	for (uint32_t i = 0; i < N_PEERS; i++) {
+		k.me = cfg.addrs[i % 2];
+		k.peer = ip_addr_v4(0x0a010000 + i / 2);
+		k.seq = (seq32){ KIT_PEER_ISS };
+		conns[i] = kit_accepted(&k);
+		seqs[i] = k.seq;
+		acks[i] = k.ack;
+	}
+	for (uint32_t i = 0; i < N_PEERS; i++) {
+		uint8_t byte = (uint8_t)i;
+
+		k.me = cfg.addrs[i % 2];
+		k.peer = ip_addr_v4(0x0a010000 + i / 2);
+		k.seq = seqs[i];
+		k.ack = acks[i];
+		kit_in(&k, TCP_ACK, &byte, 1);
+	}
+	for (uint32_t i = 0; i < N_PEERS; i++) {
+		assert_int_equal(tcp_peek(conns[i], &data), 1);
+		assert_int_equal(data[0], (uint8_t)i);
+		tcp_consume(conns[i], 1, k.now);
+	}
+	kit_drain(&k);
+	kit_fini(&k);
+}
+
+/* Any bytes may be looked at before they are received; nothing follows from it. */
+static void what_is_fetched_ahead_changes_nothing(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	struct rng r = { 30 };
+	uint8_t *before;
+
+	cfg.n_conns = 1500;
+	kit_init(&k, &cfg);
+	for (int i = 0; i < 1200; i++, next_peer())
+		kit_accepted(&k);
+	before = malloc(tcp_stack_bytes(&cfg));
+	assert_non_null(before);
+	memcpy(before, k.mem, tcp_stack_bytes(&cfg));
+	for (int i = 0; i < 20000; i++) {
+		uint32_t len = IPV4_HEAD + rng_below(&r, TCP_HEAD + 1);
+		struct ip_addr to = i % 3 ? k.me : k.peer;
+		uint8_t *frame = malloc(len);
+
+		assert_non_null(frame);
+		ip_build(frame, &k.peer, &to, IP_PROTO_TCP, 0, len - IPV4_HEAD);
+		for (uint32_t at = IPV4_HEAD; at < len; at++)
+			frame[at] = (uint8_t)rng_next(&r);
+		if (len >= IPV4_HEAD + 4 && i % 2) {
+			store_be16(
+			    frame + IPV4_HEAD,
+			    (uint16_t)(KIT_PEER_PORT + rng_below(&r, 1300)));
+			store_be16(frame + IPV4_HEAD + 2, KIT_PORT);
+		}
+		if (i % 7 == 0)
+			frame[rng_below(&r, len)] ^= 0xff;
+		tcp_rx_soon(k.s, frame, i % 5 ? len : rng_below(&r, len));
+		free(frame);
+	}
+	assert_memory_equal(before, k.mem, tcp_stack_bytes(&cfg));
+	free(before);
+	kit_fini(&k);
+}
+
+static void so_many_answers_wait_and_no_more(void **state)
+{
+	begin();
+	for (unsigned i = 0; i < TX_REPLIES + 44; i++, next_peer())
+		kit_in(&k, TCP_SYN, NULL, 0);
+	assert_int_equal(tcp_dropped(k.s, DROP_NO_CONN), TX_REPLIES + 44);
+	assert_int_equal(tcp_dropped(k.s, DROP_REPLY_LIMIT), 44);
+	assert_int_equal(kit_drain(&k), TX_REPLIES);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	expect_flags(TCP_RST | TCP_ACK);
+	kit_fini(&k);
+}
+
+/* --- listeners --- */
+
+static void nobody_listens_at_port_0(void **state)
+{
+	begin();
+	listen_here(8);
+	k.lport = 0;
+	kit_in(&k, TCP_SYN, NULL, 0);
+	expect_flags(TCP_RST | TCP_ACK);
+	assert_int_equal(k.s->pool_syns.n_free, k.s->pool_syns.n);
+	kit_fini(&k);
+}
+
+static void the_listener_of_an_address_comes_first(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	struct tcp_listener *any, *one;
+
+	cfg.addrs[cfg.n_addrs++] = ip_addr_v4(0x0a000009);
+	cfg.addrs[cfg.n_addrs++] = ip_addr_v4(0x0a00000a);
+	kit_init(&k, &cfg);
+	assert_int_equal(tcp_listen(k.s, &cfg.addrs[1], KIT_PORT, 8, &one), 0);
+	/* To another address there is nobody yet. */
+	kit_in(&k, TCP_SYN, NULL, 0);
+	expect_flags(TCP_RST | TCP_ACK);
+	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, 8, &any), 0);
+	for (unsigned i = 0; i < 3; i++) {
+		next_peer();
+		k.me = cfg.addrs[i];
+		kit_in(&k, TCP_SYN, NULL, 0);
+		assert_int_equal(kit_drain(&k), 1);
+		kit_in(&k, TCP_ACK, NULL, 0);
+		assert_int_equal(tcp_accept(one) != NULL, i == 1);
+		assert_int_equal(tcp_accept(any) != NULL, i != 1);
+	}
+	kit_fini(&k);
+}
+
+/* --- half-open --- */
+
+/* The peer's ACK comes again, or our SYN-ACK makes it come again. */
+static void an_open_waits_for_room_in_the_queue(void **state)
+{
+	struct tcp_conn *first;
+
+	begin();
+	listen_here(1);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	kit_drain(&k);
+	seq32 seq = k.seq, ack = k.ack;
+	next_peer();
+	kit_in(&k, TCP_SYN, NULL, 0);
+	kit_drain(&k);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(k.listener->n_accept, 1);
+	k.rport--;
+	k.seq = seq;
+	k.ack = ack;
+	kit_in(&k, TCP_ACK, NULL, 0);
+	expect_none();
+	assert_int_equal(tcp_dropped(k.s, DROP_BACKLOG), 1);
+	first = tcp_accept(k.listener);
+	assert_non_null(first);
+	assert_null(tcp_accept(k.listener));
+	kit_wait(&k, 1100 * NS_PER_MS);
+	expect_flags(TCP_SYN | TCP_ACK);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	c = tcp_accept(k.listener);
+	assert_non_null(c);
+	assert_ptr_not_equal(c, first);
+	kit_fini(&k);
+}
+
+static void an_open_waits_for_memory(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	cfg.n_conns = 1;
+	kit_init(&k, &cfg);
+	c = kit_accepted(&k);
+	next_peer();
+	kit_in(&k, TCP_SYN, NULL, 0);
+	expect_flags(TCP_SYN | TCP_ACK);
+	kit_in(&k, TCP_ACK, "text", 4);
+	expect_none();
+	assert_null(tcp_accept(k.listener));
+	assert_int_equal(tcp_dropped(k.s, DROP_CONN_POOL), 1);
+	tcp_abort(c, k.now);
+	kit_drain(&k);
+	segment_at(TCP_ACK, -4, 4);
+	c = tcp_accept(k.listener);
+	assert_non_null(c);
+	assert_int_equal(tcp_readable_bytes(c), 4);
+	kit_fini(&k);
+}
+
+/* RFC 5961 section 7. */
+static void what_is_half_open_answers_twice_a_second(void **state)
+{
+	begin();
+	listen_here(8);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	kit_drain(&k);
+	for (int i = 0; i < 2; i++) {
+		for (int n = 0; n < 5; n++)
+			segment_at(TCP_ACK, 1 << 20, 0);
+		expect_flags(TCP_ACK);
+		assert_true(seq_eq(f.seg.ack, k.seq));
+		expect_none();
+		kit_wait(&k, CHALLENGE_NS + 2 * NS_PER_MS);
+	}
+	kit_fini(&k);
+}
+
+/* RFC 7323 section 5.2: "A RST segment [...] is not subjected to PAWS". */
+static void a_reset_ends_an_open_whatever_its_timestamp(void **state)
+{
+	begin();
+	listen_here(8);
+	k.tsval = 1000;
+	kit_in(&k, TCP_SYN, NULL, 0);
+	kit_drain(&k);
+	k.tsval = 500;
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(tcp_dropped(k.s, DROP_PAWS), 1);
+	assert_int_equal(k.s->pool_syns.n_free, k.s->pool_syns.n - 1);
+	kit_in(&k, TCP_RST, NULL, 0);
+	assert_int_equal(k.s->pool_syns.n_free, k.s->pool_syns.n);
+	kit_fini(&k);
+}
+
+/* RFC 3168 section 6.1.1.1: who was not answered asks without, in the end. */
+static void a_syn_again_may_ask_for_less(void **state)
+{
+	begin();
+	listen_here(8);
+	for (int i = 0; i < 4; i++) {
+		bool asks = i < 2;
+
+		k.seq = (seq32){ KIT_PEER_ISS };
+		kit_in(&k, TCP_SYN | (asks ? TCP_ECE | TCP_CWR : 0), NULL, 0);
+		expect_flags(TCP_SYN | TCP_ACK | (asks ? TCP_ECE : 0));
+	}
+	kit_in(&k, TCP_ACK, NULL, 0);
+	c = tcp_accept(k.listener);
+	assert_non_null(c);
+	kit_write(&k, c, 10);
+	assert_true(kit_out(&k, &f));
+	/* Byte 1 of the IP header: not marked as capable, either. */
+	assert_int_equal(f.head[1] & 3, 0);
+	kit_fini(&k);
+}
+
+/* --- TIME-WAIT --- */
+
+static void enter_time_wait(void)
+{
+	tcp_close(c, k.now);
+	kit_drain(&k);
+	kit_in(&k, TCP_FIN | TCP_ACK, NULL, 0);
+	kit_drain(&k);
+}
+
+static uint32_t n_waits(void)
+{
+	return k.s->pool_waits.n - k.s->pool_waits.n_free;
+}
+
+/* RFC 9293 section 3.6.1 allows it where memory is short: the oldest is the safest. */
+static void the_oldest_in_time_wait_gives_way(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	static seq32 seqs[6], acks[6];
+
+	cfg.n_minis = 4;
+	kit_init(&k, &cfg);
+	listen_here(8);
+	for (unsigned i = 0; i < 6; i++) {
+		next_peer();
+		c = kit_accepted(&k);
+		enter_time_wait();
+		seqs[i] = k.seq;
+		acks[i] = k.ack;
+		kit_wait(&k, NS_PER_S);
+	}
+	assert_int_equal(n_waits(), 4);
+	/* The FIN again, as if our ACK had been lost. */
+	for (unsigned i = 0; i < 6; i++) {
+		k.rport = (uint16_t)(KIT_PEER_PORT + 1 + i);
+		k.seq = seq_sub(seqs[i], 1);
+		k.ack = acks[i];
+		kit_in(&k, TCP_FIN | TCP_ACK, NULL, 0);
+		expect_flags(i < 2 ? TCP_RST : TCP_ACK);
+	}
+	kit_fini(&k);
+}
+
+/* RFC 9293 section 3.6.1: a sequence number larger than any that was used. */
+static void a_name_used_again_begins_behind_its_numbers(void **state)
+{
+	begin();
+	c = kit_accepted(&k);
+	c->cwnd = 1 << 20;
+	kit_write(&k, c, 200000);
+	kit_drain(&k);
+	enter_time_wait();
+	assert_int_equal(n_waits(), 1);
+	seq32 end = k.ack;
+	/* So soon that the clock of the numbers has not passed what was sent. */
+	k.seq = seq_add(k.seq, 1000);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	expect_flags(TCP_SYN | TCP_ACK);
+	assert_true(seq_lt(end, f.seg.seq));
+	assert_int_equal(n_waits(), 0);
+	kit_fini(&k);
+}
+
+/* RFC 6191 section 2: of the same instant, the number tells. */
+static void of_one_timestamp_the_number_tells(void **state)
+{
+	for (int is_later = 0; is_later < 2; is_later++) {
+		begin();
+		k.tsval = 1000;
+		c = kit_accepted(&k);
+		enter_time_wait();
+		segment_at(TCP_SYN, is_later ? 1000 : -1000, 0);
+		expect_flags(is_later ? TCP_SYN | TCP_ACK : TCP_ACK);
+		assert_int_equal(n_waits(), !is_later);
+		kit_fini(&k);
+	}
+}
+
+/* A SYN that nobody listens for leaves TIME-WAIT as it is. */
+static void a_syn_that_opens_nothing_ends_nothing(void **state)
+{
+	c = kit_open_one(&k);
+	enter_time_wait();
+	segment_at(TCP_SYN, 1000, 0);
+	expect_flags(TCP_ACK);
+	assert_true(seq_eq(f.seg.ack, k.seq));
+	assert_int_equal(n_waits(), 1);
+	kit_fini(&k);
+}
+
+/* RFC 5961 section 7; text costs its sender as much as its answer. */
+static void time_wait_answers_what_is_cheap_twice_a_second(void **state)
+{
+	c = kit_open_one(&k);
+	enter_time_wait();
+	for (int i = 0; i < 3; i++) {
+		for (int n = 0; n < 5; n++)
+			segment_at(TCP_SYN, 1000, n % 2 ? 4 : 0);
+		assert_int_equal(kit_drain(&k), 1);
+		for (int n = 0; n < 5; n++)
+			segment_at(TCP_ACK, -4, 4);
+		assert_int_equal(kit_drain(&k), 5);
+		kit_wait(&k, CHALLENGE_NS + 2 * NS_PER_MS);
+	}
+	assert_int_equal(n_waits(), 1);
+	kit_fini(&k);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(peers_that_share_ports_are_told_apart),
+		cmocka_unit_test(what_is_fetched_ahead_changes_nothing),
+		cmocka_unit_test(so_many_answers_wait_and_no_more),
+		cmocka_unit_test(nobody_listens_at_port_0),
+		cmocka_unit_test(the_listener_of_an_address_comes_first),
+		cmocka_unit_test(an_open_waits_for_room_in_the_queue),
+		cmocka_unit_test(an_open_waits_for_memory),
+		cmocka_unit_test(what_is_half_open_answers_twice_a_second),
+		cmocka_unit_test(a_reset_ends_an_open_whatever_its_timestamp),
+		cmocka_unit_test(a_syn_again_may_ask_for_less),
+		cmocka_unit_test(the_oldest_in_time_wait_gives_way),
+		cmocka_unit_test(a_name_used_again_begins_behind_its_numbers),
+		cmocka_unit_test(of_one_timestamp_the_number_tells),
+		cmocka_unit_test(a_syn_that_opens_nothing_ends_nothing),
+		cmocka_unit_test(
+		    time_wait_answers_what_is_cheap_twice_a_second),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

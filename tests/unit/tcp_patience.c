@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/tcp_patience.c - how long peers are waited for, asked, and given up
+ *
+ * Opens, shut windows, silent peers, and half-closed ones.
+ */
+#include "tcp_kit.h"
+
+static struct kit k;
+static struct tcp_conn *c;
+static struct kit_frame f;
+
+static void begin(void)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	kit_init(&k, &cfg);
+}
+
+static void expect_none(void) { assert_false(kit_out(&k, &f)); }
+
+/* --- opening --- */
+
+/* RFC 9293 section 3.5.1, figure 9: the reset ends what the peer has kept; our SYN goes
+ * again soon, but only once. */
+static void a_wrong_answer_hurries_the_syn_once(void **state)
+{
+	for (int is_late = 0; is_late < 2; is_late++) {
+		begin();
+		c = kit_connect(&k);
+		if (is_late) {
+			kit_wait(&k, 1100 * NS_PER_MS);
+			assert_int_equal(kit_drain(&k), 1);
+		}
+		seq32 ack = k.ack;
+		k.ack = seq_add(ack, 1000);
+		kit_in(&k, TCP_ACK, NULL, 0);
+		assert_true(kit_out(&k, &f));
+		assert_int_equal(f.seg.flags, TCP_RST);
+		assert_true(seq_eq(f.seg.seq, seq_add(ack, 1000)));
+		kit_wait(&k, SYN_SOON_NS + 2 * NS_PER_MS);
+		assert_int_equal(kit_drain(&k), !is_late);
+		assert_int_equal(c->state, TCP_SYN_SENT);
+		kit_fini(&k);
+	}
+}
+
+/* RFC 9293 section 3.10.7.4, "fifth", for SYN-RECEIVED; of two that open at once. */
+static void a_wrong_ack_in_syn_rcvd_is_reset(void **state)
+{
+	begin();
+	c = kit_connect(&k);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	assert_int_equal(kit_drain(&k), 1);
+	seq32 ack = k.ack;
+	k.ack = seq_add(ack, 1000);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_true(kit_out(&k, &f));
+	assert_int_equal(f.seg.flags, TCP_RST);
+	assert_true(seq_eq(f.seg.seq, seq_add(ack, 1000)));
+	/* What is too old is told what is awaited. */
+	k.ack = ack;
+	k.seq = seq_sub(k.seq, 1);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	k.seq = seq_add(k.seq, 1);
+	assert_true(kit_out(&k, &f));
+	assert_int_equal(f.seg.flags, TCP_ACK);
+	assert_true(seq_eq(f.seg.ack, k.seq));
+	expect_none();
+	assert_int_equal(c->state, TCP_SYN_RCVD);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(c->state, TCP_ESTABLISHED);
+	kit_fini(&k);
+}
+
+/* The longest that a half-open connection lives is 63 seconds; what was deferred for
+ * longer was forgotten, though the peer was there. */
+static void an_open_is_not_deferred_for_ever(void **state)
+{
+	begin();
+	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, 8, &k.listener), 0);
+	tcp_set_defer_accept(k.listener, 1000);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	assert_int_equal(kit_drain(&k), 1);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	uint64_t from = k.now;
+	while (!(c = tcp_accept(k.listener))) {
+		assert_true(k.now - from < 64 * NS_PER_S);
+		kit_wait(&k, 100 * NS_PER_MS);
+		/* The peer answers what it is asked. */
+		if (kit_out(&k, &f)) {
+			assert_int_equal(f.seg.flags, TCP_SYN | TCP_ACK);
+			kit_in(&k, TCP_ACK, NULL, 0);
+		}
+	}
+	assert_true(k.now - from > 30 * NS_PER_S);
+	kit_fini(&k);
+}
+
+/* --- keepalive --- */
+
+/* RFC 9293 section 3.8.4: an idle connection is one that is open. */
+static void an_open_is_not_asked_whether_it_lives(void **state)
+{
+	begin();
+	c = kit_connect(&k);
+	tcp_set_syn_retries(c, 1);
+	tcp_set_keepalive(c, 1, 1, 9, k.now);
+	for (int i = 0; i < 8; i++) {
+		kit_wait(&k, 500 * NS_PER_MS);
+		while (kit_out(&k, &f))
+			assert_int_equal(f.seg.flags, TCP_SYN);
+	}
+	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
+	assert_int_equal(kit_drain(&k), 1);
+	kit_wait(&k, 1100 * NS_PER_MS);
+	assert_true(kit_out(&k, &f));
+	assert_true(seq_eq(f.seg.seq, seq_sub(c->snd_una, 1)));
+	kit_close_one(&k, c);
+}
+
+/* What the program still has is kept as long as the peer answers. */
+static void half_closed_a_peer_is_asked_and_kept(void **state)
+{
+	c = kit_open_one(&k);
+	tcp_set_keepalive(c, 20, 5, 3, k.now);
+	assert_int_equal(tcp_shutdown(c, k.now), 0);
+	kit_drain(&k);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(c->state, TCP_FIN_WAIT_2);
+	for (int i = 0; i < 20; i++) {
+		kit_wait(&k, 21 * NS_PER_S);
+		assert_int_equal(kit_drain(&k), 1);
+		kit_in(&k, TCP_ACK, NULL, 0);
+	}
+	assert_int_equal(c->state, TCP_FIN_WAIT_2);
+	kit_wait(&k, 40 * NS_PER_S);
+	assert_int_equal(tcp_error(c), -ETIMEDOUT);
+	kit_close_one(&k, c);
+}
+
+/* --- shut windows --- */
+
+static void shut_window(void)
+{
+	struct tcp_seg seg = { .sport = k.rport,
+			       .dport = k.lport,
+			       .seq = k.seq,
+			       .ack = k.ack,
+			       .flags = TCP_ACK,
+			       .wscale = TCP_NO_WSCALE };
+
+	kit_segment(&k, &seg, NULL);
+}
+
+/* RFC 9293 section 3.8.6.1, RFC 1122 section 4.2.2.17: kept open while probes are
+ * answered; who answers none of them is gone.  Sooner when nobody has the connection. */
+static void who_answers_no_probe_is_given_up(void **state)
+{
+	for (int is_orphan = 0; is_orphan < 2; is_orphan++) {
+		unsigned n_probes = 0;
+
+		c = kit_open_one(&k);
+		shut_window();
+		kit_write(&k, c, 10);
+		expect_none();
+		if (is_orphan)
+			tcp_close(c, k.now);
+		while (k.s->pool_conns.n_free < k.s->pool_conns.n &&
+		       c->state != TCP_CLOSED) {
+			kit_wait(&k, 50 * NS_PER_MS);
+			n_probes += kit_drain(&k);
+			assert_true(k.now < 10000 * NS_PER_S);
+		}
+		assert_int_equal(n_probes,
+				 is_orphan ? ORPHAN_RETRIES : DATA_RETRIES);
+		if (is_orphan) {
+			kit_fini(&k);
+			continue;
+		}
+		assert_int_equal(tcp_error(c), -ETIMEDOUT);
+		kit_close_one(&k, c);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_wrong_answer_hurries_the_syn_once),
+		cmocka_unit_test(a_wrong_ack_in_syn_rcvd_is_reset),
+		cmocka_unit_test(an_open_is_not_deferred_for_ever),
+		cmocka_unit_test(an_open_is_not_asked_whether_it_lives),
+		cmocka_unit_test(half_closed_a_peer_is_asked_and_kept),
+		cmocka_unit_test(who_answers_no_probe_is_given_up),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
