@@ -21,7 +21,10 @@ uint32_t tcp_readable_bytes(const struct tcp_conn *c)
 
 uint32_t tcp_unacked_bytes(const struct tcp_conn *c)
 {
-	return c->state < TCP_ESTABLISHED ? 0 : seq_len(c->snd_una, c->snd_end);
+	/* A FIN that was acknowledged lies behind the last byte. */
+	return c->state >= TCP_ESTABLISHED && seq_lt(c->snd_una, c->snd_end)
+		   ? seq_len(c->snd_una, c->snd_end)
+		   : 0;
 }
 
 uint32_t tcp_unsent_bytes(const struct tcp_conn *c)
