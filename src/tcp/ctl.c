@@ -277,6 +277,7 @@ void conn_established(struct tcp_conn *c)
 		c->listener->n_accept++;
 	}
 	rcv_tune_init(c);
+	c->last_rx_ms = now_ms(c->stack); /* before it, nothing is silence */
 	tcp_set_state(c, TCP_ESTABLISHED);
 	if (is_closed)
 		shutdown_now(c);
