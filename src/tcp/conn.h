@@ -497,7 +497,7 @@ void conn_check(const struct tcp_conn *c);
 
 /* flow.c: the table of flows, and minis */
 uint32_t flow_iss(struct tcp_stack *s, const struct flow *f);
-uint32_t flow_cookie(struct tcp_stack *s, const struct flow *f, uint32_t which);
+uint32_t flow_cookie(struct tcp_stack *s, const struct flow *f, uint64_t which);
 uint32_t flow_ts_off(struct tcp_stack *s, const struct flow *f);
 struct flow *flow_find(struct tcp_stack *s, uint8_t laddr, uint16_t lport,
 		       const struct ip_addr *raddr, uint16_t rport);

@@ -7,7 +7,7 @@
  *
  * The ISN is the hash of the 4-tuple, plus the peer's number, plus, in its upper eight
  * bits, a count of 64 seconds, and, in the others, a hash that depends on the count and
- * hides which of four MSS the peer has.  Of those numbers an attacker guesses one in two
+ * on the peer's number, and hides which of four MSS the peer has.  Of those numbers an attacker guesses one in two
  * million.  What more the SYN said comes back in the lower six bits of our timestamp;
  * without timestamps there is neither a window scale nor SACK.
  *
@@ -37,11 +37,12 @@ static uint32_t count_now(const struct tcp_stack *s)
 	return (uint32_t)(s->now_ns / COUNT_NS);
 }
 
-/* Hides the MSS; the count's 0 is the hash that hides all. */
-static uint32_t hash_at(struct tcp_stack *s, const struct flow *f,
+/* Hides the MSS; the count's 0 is the hash that hides all.  Another number of the peer's
+ * is another hash: or one that is wrong by one were another MSS. */
+static uint32_t hash_at(struct tcp_stack *s, const struct mini_syn *m,
 			uint32_t count)
 {
-	return flow_cookie(s, f, count + 1);
+	return flow_cookie(s, &m->flow, (uint64_t)m->irs.v << 32 | (count + 1));
 }
 
 /* @m says what the SYN said; its ISN, and what it offers, become the cookie's.
@@ -55,7 +56,7 @@ uint32_t cookie_make(struct tcp_stack *s, struct mini_syn *m)
 		i--;
 	m->iss.v = flow_cookie(s, &m->flow, 0) + m->irs.v +
 		   (count << HASH_BITS) +
-		   ((hash_at(s, &m->flow, count) + i) & HASH_MASK);
+		   ((hash_at(s, m, count) + i) & HASH_MASK);
 	if (!(m->offers & TCP_OFFER_TS)) {
 		m->offers = 0;
 		return 0;
@@ -98,8 +99,7 @@ bool cookie_read(struct tcp_stack *s, const struct tcp_seg *seg,
 	uint32_t age = (count_now(s) - (rest >> HASH_BITS)) & 0xff;
 	if (age >= COUNTS)
 		return false;
-	uint32_t i =
-	    (rest - hash_at(s, &m->flow, count_now(s) - age)) & HASH_MASK;
+	uint32_t i = (rest - hash_at(s, m, count_now(s) - age)) & HASH_MASK;
 	if (i >= ARRAY_LEN(sizes_v4))
 		return false;
 	m->mss = sizes_of(&m->flow)[i];

@@ -69,7 +69,7 @@ uint32_t flow_ts_off(struct tcp_stack *s, const struct flow *f)
 }
 
 /* For cookie.c: one hash for each @which. */
-uint32_t flow_cookie(struct tcp_stack *s, const struct flow *f, uint32_t which)
+uint32_t flow_cookie(struct tcp_stack *s, const struct flow *f, uint64_t which)
 {
 	uint64_t words[4];
 

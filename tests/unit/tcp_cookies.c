@@ -139,6 +139,38 @@ static void without_timestamps_there_is_only_the_mss(void **state)
 	end();
 }
 
+/* The numbers beside the right one are as wrong as all others, although those of the
+ * cookie itself stand for several sizes. */
+static void near_numbers_open_nothing(void **state)
+{
+	static const uint16_t sizes[] = { 536, 1300, 1440, 1460 };
+
+	for (unsigned i = 0; i < ARRAY_LEN(sizes); i++) {
+		struct tcp_seg options = all_options;
+
+		options.mss = sizes[i];
+		flood(false);
+		cookie_out(&options);
+		seq32 good = k.seq;
+		for (uint32_t off = 1; off < 6; off++) {
+			k.seq = seq_add(good, off);
+			ack_in(true);
+			assert_null(tcp_accept(k.listener));
+			k.seq = seq_sub(good, off);
+			ack_in(true);
+			assert_null(tcp_accept(k.listener));
+		}
+		kit_drain(&k);
+		k.seq = good;
+		ack_in(true);
+		struct tcp_conn *c = tcp_accept(k.listener);
+		assert_non_null(c);
+		tcp_abort(c, k.now);
+		kit_drain(&k);
+		end();
+	}
+}
+
 /* Two million guesses open one connection, give or take. */
 static void guesses_are_refused(void **state)
 {
@@ -295,6 +327,7 @@ int main(void)
 		cmocka_unit_test(all_that_the_syn_said_comes_back),
 		cmocka_unit_test(bytes_may_come_at_once),
 		cmocka_unit_test(without_timestamps_there_is_only_the_mss),
+		cmocka_unit_test(near_numbers_open_nothing),
 		cmocka_unit_test(guesses_are_refused),
 		cmocka_unit_test(a_cookie_grows_stale),
 		cmocka_unit_test(cookies_that_were_not_given_are_none),
