@@ -54,6 +54,20 @@ static void transitions_add(void)
 				    world.stack[i]->transitions[from][to]);
 }
 
+/* When nothing is left that could happen. */
+static void check_leftover(const struct world_config *cfg,
+			   struct swarm_verdict *verdict)
+{
+	if (!verdict->is_good || world.now_ns >= swarm_deadline(cfg))
+		return;
+	world_steal_end(&world);
+	const char *what = world_leftover(&world);
+	if (what) {
+		verdict->is_good = false;
+		snprintf(verdict->why, sizeof(verdict->why), "left: %s", what);
+	}
+}
+
 /* Return: a hash of all that was sent. */
 static uint64_t run_once(const struct swarm_how *how, const char *path,
 			 struct swarm_verdict *verdict, uint64_t *n_frames)
@@ -66,6 +80,7 @@ static uint64_t run_once(const struct swarm_how *how, const char *path,
 		capture_open(path);
 	world_run(&world, swarm_deadline(&cfg));
 	swarm_judge(&world, how, verdict);
+	check_leftover(&cfg, verdict);
 	if (world.pcap)
 		pcapng_close(world.pcap);
 	world.pcap = NULL;

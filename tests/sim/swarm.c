@@ -383,6 +383,114 @@ static void fault_v6(struct world_config *c)
 		c->stack[i].addrs[0] = world_stack((enum side)i, true).addrs[0];
 }
 
+static void fault_lend(struct world_config *c)
+{
+	EACH_PLAN (c, p)
+		p->lends = one_in(2);
+}
+
+static void fault_grow(struct world_config *c)
+{
+	c->grows = true;
+	c->has_cookies = true;
+	EACH_STACK (c, s) {
+		s->n_blocks = WORLD_BLOCKS;
+		s->n_nodes = PICK32(64, 128, 1000);
+		s->n_extents = PICK32(2, 8, 100);
+		s->n_minis = PICK32(1, 4, 16);
+	}
+}
+
+static void fault_tune(struct world_config *c)
+{
+	EACH_STACK (c, s) {
+		s->rcv_buf = PICK32(4096, 16384, 65536);
+		s->snd_buf = PICK32(4096, 16384, 65536);
+		s->rcv_buf_max = PICK32(0, 1 << 18, 1 << 22);
+		s->snd_buf_max = PICK32(0, 1 << 18, 1 << 22);
+	}
+}
+
+/* The pointer says 64 KB at most: what waits must not be more. */
+static void fault_urgent(struct world_config *c)
+{
+	EACH_STACK (c, s) {
+		s->snd_buf = MIN(s->snd_buf, 60000u);
+		s->snd_buf_max = 0;
+	}
+	EACH_PLAN (c, p) {
+		p->reads_inline = one_in(3);
+		if (one_in(2))
+			continue;
+		p->urgent_every = 1 + below(PICK32(1000, 20000, 100000));
+		p->n_bytes = MIN(p->n_bytes, p->urgent_every * 500u);
+	}
+}
+
+static void fault_toggle(struct world_config *c)
+{
+	EACH_PLAN (c, p) {
+		if (one_in(3))
+			continue;
+		p->toggle_every_ns = PICK(1, 30, 500) * NS_PER_MS;
+		p->n_bytes = MIN(p->n_bytes, 200000u);
+	}
+}
+
+static void fault_keepalive(struct world_config *c)
+{
+	EACH_PLAN (c, p) {
+		if (one_in(3))
+			continue;
+		p->keep_idle_s = (uint16_t)(1 + below(10));
+		p->keep_interval_s = (uint16_t)(1 + below(3));
+		p->keep_probes = (uint8_t)(1 + below(9));
+	}
+}
+
+static void fault_patience(struct world_config *c)
+{
+	EACH_PLAN (c, p)
+		p->user_timeout_ms =
+		    PICK32(0, 500 + below(1000), 5000 + below(60000));
+}
+
+static void fault_unreach(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->tells_lost = PICK32(50000, 1000000);
+}
+
+static void fault_forge_icmp(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->forge_error = PICK32(1000, 50000, 500000);
+}
+
+static void fault_unlisten(struct world_config *c)
+{
+	c->unlisten_every_ns = PICK(2, 20, 200, 2000) * NS_PER_MS;
+}
+
+static void fault_accept(struct world_config *c)
+{
+	c->accept_every_ns = PICK(1, 100, 3000) * NS_PER_MS;
+}
+
+static void fault_zero_window(struct world_config *c)
+{
+	EACH_WIRE (c, m)
+		m->zero_window = PICK32(1000, 20000, 300000);
+}
+
+static void fault_gap(struct world_config *c)
+{
+	EACH_WIRE (c, m) {
+		m->gap = PICK32(1000, 50000);
+		m->gap_packets = 1 + below(30);
+	}
+}
+
 static const struct {
 	const char *name;
 	void (*add)(struct world_config *c);
@@ -400,7 +508,7 @@ const char *swarm_fault_name(enum fault f) { return faults[f].name; }
 static bool is_rare(enum fault f)
 {
 	return f == FAULT_mutate || f == FAULT_kill || f == FAULT_both ||
-	       f == FAULT_mtu_hole;
+	       f == FAULT_mtu_hole || f == FAULT_unlisten;
 }
 
 uint64_t swarm_faults(const struct swarm_how *how)

@@ -5,15 +5,16 @@
 #include <stdio.h>
 
 #define BIT(name) (1ull << FAULT_##name)
-/* What ends connections, or can: where a host has frames for one program only, others'
- * segments may find none each time that they come; and a SYN cookie is known by the
- * first number, so that what overtakes the first segment is reset. */
-#define MAY_BREAK (BIT(kill) | BIT(few_frames) | BIT(steal))
-/* What can lose seven SYNs in a row, or all answers to them. */
-#define LOSES_SYNS                                                             \
-	(BIT(burst) | BIT(hole) | BIT(mask) | BIT(nth) | BIT(steal) | BIT(jump))
+/* What makes a peer that is there look as if it were not. */
+#define SILENCES                                                               \
+	(BIT(loss) | BIT(burst) | BIT(loss_acks) | BIT(nth) | BIT(mask) |      \
+	 BIT(hole) | BIT(corrupt) | BIT(truncate) | BIT(mtu_hole) |            \
+	 BIT(rate) | BIT(stall) | BIT(jump) | BIT(gap))
 
-#define FLIGHT_LOST 8000 /* bytes that arrive at least between two time-outs */
+/* Bytes that arrive at least between two time-outs, and where a host has not a frame for
+ * each connection. */
+#define FLIGHT_LOST 8000
+#define FLIGHT_LOST_MOST 500
 
 static uint32_t n_hosts(const struct world_config *c)
 {
@@ -90,61 +91,121 @@ uint64_t swarm_deadline(const struct world_config *c)
 	/* Flights that are lost whole leave no sample of the RTT (Karn) but that of a
 	 * timestamp, so a time-out that a jump of the clock or back-off made long
 	 * stays so. */
-	uint64_t n_rtos = has_timestamps(c) ? 3 : 3 + most / FLIGHT_LOST;
+	uint32_t arrives =
+	    c->rx_extents < 4 * c->n_pairs ? FLIGHT_LOST_MOST : FLIGHT_LOST;
+	uint64_t n_rtos = has_timestamps(c) ? 3 : 3 + most / arrives;
 	uint64_t times = c->jump_ns ? 100 : 10;
 	return from + times * longest + n_rtos * RTO_MAX_NS;
 }
 
 /* --- how it may end --- */
 
-static bool may_stay_shut(const struct world *w, uint64_t on)
+/* An end and the other one. */
+struct view {
+	const struct world *w;
+	const struct end *mine, *peer;
+	const struct end_plan *my_plan, *peers_plan;
+	uint64_t on; /* faults */
+};
+
+static bool is_reset(int err)
 {
-	uint32_t bad = 0;
+	return err == -ECONNRESET || err == -EPIPE || err == -ECONNREFUSED;
+}
 
-	for (unsigned i = 0; i < n_hosts(&w->cfg); i++) {
-		const struct wire_model *m = &w->cfg.wire[i];
+/* All that the peer has sent is there, and it has closed. */
+static bool is_complete(const struct view *v)
+{
+	return v->mine->got_eof && v->mine->n_got == v->peers_plan->n_bytes &&
+	       v->mine->n_sent == v->my_plan->n_bytes;
+}
 
-		bad += m->loss + m->corrupt + m->truncate;
+/* A SYN cookie is known by the first number behind it: who overtakes that is reset.  So
+ * is who answers a cookie when a SYN that came again has been given another number. */
+static bool has_reset_for_cookie(const struct view *v)
+{
+	const struct tcp_stack *s = v->w->stack[SERVER];
+
+	return tcp_dropped(s, DROP_SYN_COOKIE) &&
+	       (tcp_dropped(s, DROP_LISTEN_ACK) ||
+		tcp_dropped(s, DROP_SYN_RCVD_ACK));
+}
+
+/* Also when the program has closed it and is gone.  Where a host has few frames, others'
+ * segments may have them each time that this one's come. */
+static bool may_time_out(const struct view *v, const struct end_plan *p)
+{
+	return p->user_timeout_ms || v->on & BIT(few_frames) ||
+	       (p->keep_idle_s && v->on & SILENCES);
+}
+
+/* The peer's program, or its stack, has given the connection up, and not because of
+ * us. */
+static bool has_peer_left(const struct view *v)
+{
+	int err = v->peer->err;
+
+	if (!v->peer->is_done)
+		return false;
+	return err ? !is_reset(err)
+		   : v->peers_plan->closes_early ||
+			 may_time_out(v, v->peers_plan);
+}
+
+static bool may_be_reset(const struct view *v)
+{
+	return v->on & (BIT(kill) | BIT(unlisten)) || has_peer_left(v) ||
+	       has_reset_for_cookie(v);
+}
+
+/* Whether the error is one that the end may have been told of. */
+static bool is_error_right(const struct view *v)
+{
+	switch (v->mine->err) {
+	case -ECONNABORTED: /* the program's own */
+		return v->my_plan->abort_at_ns;
+	case -ETIMEDOUT:
+		return may_time_out(v, v->my_plan);
+	case -EHOSTUNREACH: /* ends an open, and explains a time-out */
+		return v->on & BIT(unreach) &&
+		       (!v->mine->was_open || may_time_out(v, v->my_plan));
+	case -ECONNREFUSED:
+		return !v->mine->was_open && may_be_reset(v);
+	case -EPIPE: /* a reset behind the end of the peer's bytes */
+		return v->peer->is_shut && may_be_reset(v);
+	case -ECONNRESET:
+		return may_be_reset(v);
 	}
-	return bad >= 250000 || on & LOSES_SYNS;
+	return false;
 }
 
-/* Not there any more, and it never was: by a time-out, or by the reset of a peer that
- * has given up. */
-static bool gave_up(const struct end *e)
+/* Who has closed and waits for the peer's bytes never learns that it is gone, when its
+ * reset was lost; keepalive is for that. */
+static bool may_wait(const struct view *v)
 {
-	return e->is_done && !e->n_got &&
-	       (e->err == -ETIMEDOUT || e->err == -ECONNRESET ||
-		e->err == -ECONNREFUSED);
+	const struct tcp_conn *c = v->mine->conn;
+
+	return c && c->state == TCP_FIN_WAIT_2 && !v->peer->conn &&
+	       !v->my_plan->keep_idle_s &&
+	       (v->on & BIT(unlisten) || has_peer_left(v));
 }
 
-/* The open failed as opens may: one end has given up, and the other end, too, or it
- * was never there. */
-static bool is_unopened(const struct world *w, uint64_t on, uint32_t pair)
-{
-	const struct end *c = &w->ends[CLIENT][pair];
-	const struct end *s = &w->ends[SERVER][pair];
+static bool is_there(const struct end *e) { return e->conn || e->is_done; }
 
-	return may_stay_shut(w, on) && gave_up(c) &&
-	       (gave_up(s) || (!s->conn && !s->is_done));
+static bool is_good(const struct view *v)
+{
+	if (!is_there(v->mine))
+		return v->peer->err || v->on & BIT(unlisten);
+	if (!v->mine->is_done)
+		return may_wait(v);
+	if (v->mine->err)
+		return is_error_right(v);
+	return is_complete(v) || v->my_plan->closes_early;
 }
 
-/* Whether what happened to an end was to be expected of its plan and its peer's. */
-static bool is_good(const struct world *w, const struct swarm_how *how,
-		    unsigned side, uint32_t pair)
+static bool is_perfect(const struct view *v)
 {
-	const struct end *e = &w->ends[side][pair];
-	const struct end_plan *mine = &w->cfg.plan[side][pair];
-	const struct end_plan *peers = &w->cfg.plan[!side][pair];
-	bool may_break = mine->abort_at_ns || peers->abort_at_ns ||
-			 mine->closes_early || peers->closes_early ||
-			 swarm_faults(how) & MAY_BREAK;
-
-	/* A reset may be lost, and who only waits for bytes never learns of it. */
-	if (may_break && !how->is_strict)
-		return e->is_done || !e->conn || e->is_shut;
-	return e->is_done && !e->err && e->got_eof &&
-	       e->n_got == peers->n_bytes;
+	return v->mine->is_done && !v->mine->err && is_complete(v);
 }
 
 static void say(const struct world *w, unsigned side, uint32_t pair,
@@ -155,30 +216,33 @@ static void say(const struct world *w, unsigned side, uint32_t pair,
 	out->is_good = false;
 	snprintf(out->why, sizeof(out->why),
 		 "at %.3f s: side %u pair %u: done %d, error %d, end %d, sent "
-		 "%u of %u, got %u of %u, state %s",
+		 "%u of %u, got %u of %u, state %s; peer %d, error %d",
 		 (double)w->now_ns / 1e9, side, pair, e->is_done, e->err,
 		 e->got_eof, e->n_sent, w->cfg.plan[side][pair].n_bytes,
 		 e->n_got, w->cfg.plan[!side][pair].n_bytes,
-		 e->conn ? tcp_state_name(e->conn->state) : "-");
+		 e->conn ? tcp_state_name(e->conn->state) : "-",
+		 w->ends[!side][pair].is_done, w->ends[!side][pair].err);
 }
 
 void swarm_judge(const struct world *w, const struct swarm_how *how,
 		 struct swarm_verdict *out)
 {
-	uint64_t on = swarm_faults(how);
-
 	*out = (struct swarm_verdict){ .is_good = true };
 	if (w->cfg.is_mutated)
 		return;
-	for (uint32_t p = 0; p < w->cfg.n_pairs; p++) {
-		if (!how->is_strict && is_unopened(w, on, p)) {
-			out->n_unopened++;
-			continue;
+	for (uint32_t p = 0; p < w->cfg.n_pairs; p++)
+		for (unsigned side = 0; side < 2; side++) {
+			struct view v = { w,
+					  &w->ends[side][p],
+					  &w->ends[!side][p],
+					  &w->cfg.plan[side][p],
+					  &w->cfg.plan[!side][p],
+					  swarm_faults(how) };
+
+			out->n_unopened += v.mine->err && !v.mine->was_open;
+			if (how->is_strict ? is_perfect(&v) : is_good(&v))
+				continue;
+			say(w, side, p, out);
+			return;
 		}
-		for (unsigned side = 0; side < 2; side++)
-			if (!is_good(w, how, side, p)) {
-				say(w, side, p, out);
-				return;
-			}
-	}
 }

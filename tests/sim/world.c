@@ -6,8 +6,7 @@
 #include <stdlib.h>
 
 #define RX_CAP_GSO 66000
-#define RX_CAP 9100  /* merged segments */
-#define RX_RESERVE 1 /* lent only, so that it is always there */
+#define RX_CAP 9100 /* merged segments */
 
 uint64_t world_random(struct world *w)
 {
@@ -81,7 +80,7 @@ static void stack_init(struct world *w, uint32_t i)
 {
 	const struct tcp_config *c = &w->cfg.stack[i];
 	uint32_t size = extent_size(rx_cap(&w->cfg));
-	uint32_t n_rx = w->cfg.rx_extents + RX_RESERVE;
+	uint32_t n_rx = w->cfg.rx_extents + WORLD_RX_RESERVE;
 
 	w->stack_mem[i] = aligned_alloc(64, tcp_stack_bytes(c));
 	w->rx_mem[i] = aligned_alloc(64, (size_t)size * n_rx);
@@ -120,83 +119,20 @@ void world_init(struct world *w, const struct world_config *cfg)
 	w->is_loud = getenv("SIM_TRACE");
 	if (w->is_loud)
 		setvbuf(stdout, NULL, _IOLBF, 0);
-	int err = tcp_listen(w->stack[SERVER], NULL, WORLD_PORT, WORLD_PAIRS,
-			     &w->listener);
-	assert(!err);
+	world_listen(w);
 	for (uint32_t p = 0; p < cfg->n_pairs; p++)
 		connect_pair(w, p);
 }
 
-/* --- memory that is gone for a while --- */
-
-static void steal(struct pool *p, uint32_t leave, void **list)
-{
-	while (p->n_free > leave) {
-		void **e = pool_get(p);
-
-		*e = *list;
-		*list = e;
-	}
-}
-
-static void give_back(struct pool *p, void **list)
-{
-	while (*list) {
-		void **e = *list;
-
-		*list = *e;
-		pool_put(p, e);
-	}
-}
-
-static void steal_or_give(struct world *w, bool is_stolen)
-{
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
-		struct tcp_stack *s = w->stack[i];
-		struct pool *pools[] = { &s->pool_nodes, &s->pool_extents,
-					 &s->pool_syns, &w->rx_pool[i] };
-
-		for (unsigned k = 0; k < ARRAY_LEN(pools); k++) {
-			uint32_t leave = pools[k] == &w->rx_pool[i]
-					     ? (uint32_t)RX_RESERVE
-					     : 0;
-
-			if (is_stolen)
-				steal(pools[k], leave, &w->stolen[i][k]);
-			else
-				give_back(pools[k], &w->stolen[i][k]);
-		}
-	}
-	w->has_stolen = is_stolen;
-}
-
-static void steal_at(struct world *w)
-{
-	const struct world_config *c = &w->cfg;
-	bool is_stolen =
-	    c->steal_every_ns && w->now_ns % c->steal_every_ns < c->steal_ns;
-
-	if (is_stolen || w->has_stolen)
-		steal_or_give(w, is_stolen);
-}
-
-static uint64_t steal_next(const struct world *w)
-{
-	const struct world_config *c = &w->cfg;
-
-	if (!w->has_stolen)
-		return UINT64_MAX;
-	return w->now_ns - w->now_ns % c->steal_every_ns + c->steal_ns;
-}
-
 void world_fini(struct world *w)
 {
-	if (w->has_stolen)
-		steal_or_give(w, false);
+	world_steal_end(w);
 	world_release(w, UINT64_MAX);
 	world_ports_fini(w);
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
+	for (uint32_t i = 0; i < w->cfg.n_stacks; i++)
 		tcp_stack_fini(w->stack[i]);
+	world_lent_fini(w);
+	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
 		assert(w->stack[i]->pool_extents.n_free ==
 		       w->stack[i]->pool_extents.n);
 		assert(w->rx_pool[i].n_free == w->rx_pool[i].n);
@@ -204,6 +140,7 @@ void world_fini(struct world *w)
 		free(w->stack_mem[i]);
 		free(w->rx_mem[i]);
 	}
+	world_pools_fini(w);
 }
 
 /* --- time --- */
@@ -212,7 +149,7 @@ static uint64_t next_ns(const struct world *w)
 {
 	uint64_t at = MIN(world_programs_next(w), world_ports_next(w));
 
-	at = MIN(at, steal_next(w));
+	at = MIN(at, world_steal_next(w));
 	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
 		at = MIN(at, wire_next_ns(&w->wire[i]));
 		at = MIN(at, tcp_next_ns(w->stack[i]));
@@ -228,9 +165,9 @@ static void heal(struct world *w)
 		wire_heal(&w->wire[i]);
 	c->stall_ns = c->jump_ns = c->slip_ns = c->port_hold_ns = 0;
 	c->heals_at_ns = 0;
-	if (w->has_stolen)
-		steal_or_give(w, false);
+	world_steal_end(w);
 	c->steal_every_ns = 0;
+	c->unlisten_every_ns = 0;
 }
 
 /* Polls come late, and clocks jump. */
@@ -247,7 +184,7 @@ static void time_passes(struct world *w, uint64_t at)
 		w->now_ns += world_random(w) % c->jump_ns;
 	if (c->heals_at_ns && w->now_ns >= c->heals_at_ns)
 		heal(w);
-	steal_at(w);
+	world_steal(w);
 }
 
 static void step(struct world *w, uint64_t at)
@@ -258,6 +195,8 @@ static void step(struct world *w, uint64_t at)
 		tcp_timers(w->stack[i], world_clock(w));
 	world_programs(w);
 	world_frames_out(w);
+	world_lent_back(w);
+	world_pools(w);
 	world_check(w);
 	w->n_steps++;
 }

@@ -2,9 +2,10 @@
 /*
  * tests/sim/world.h - stacks, wires, programs, and a clock that is a variable
  *
- *     world_app.c  programs  <->  world.c  stacks, time  <->  world_net.c  ports, wires
- *                                   |
- *                               world_check.c  invariants
+ *     world_app.c   programs      <->  world.c      stacks, time  <->  world_net.c  ports,
+ *     world_send.c  what they send     world_mem.c  memory             wires
+ *                                        |
+ *                                    world_check.c  invariants
  *
  * Nothing here sleeps or asks for the time: an hour of back-off takes a millisecond.
  * Everything follows from the configuration and the seed in it.  After each step the
@@ -23,6 +24,8 @@
 #define WORLD_PAIRS 64
 #define WORLD_STACKS 4
 #define WORLD_HELD 64
+#define WORLD_URGENT 256
+#define WORLD_BLOCKS 6 /* of a stack, that pools may grow by */
 
 enum side { CLIENT, SERVER };
 
@@ -37,6 +40,13 @@ struct end_plan {
 	uint64_t hold_ns;       /* frames that were read are kept so long */
 	bool has_nodelay;
 	bool closes_early; /* close() after the last byte, without reading on */
+	bool lends; /* bytes are sent where they lie, about every second time */
+	bool reads_inline;        /* what is urgent, too */
+	uint32_t urgent_every;    /* the last of so many bytes; 0: none */
+	uint64_t toggle_every_ns; /* an option changes so often; 0: never */
+	uint32_t user_timeout_ms; /* 0: none */
+	uint16_t keep_idle_s, keep_interval_s; /* keepalive; 0: none */
+	uint8_t keep_probes;
 };
 
 struct world_config {
@@ -60,6 +70,9 @@ struct world_config {
 	uint64_t port_hold_ns; /* a frame stays in its slot up to so long */
 	uint64_t steal_every_ns, steal_ns; /* no memory: how often, how long */
 	bool has_cookies;                  /* SYNs find no memory, at times */
+	bool grows;                 /* pools are given blocks, and lose them */
+	uint64_t accept_every_ns;   /* 0: at once */
+	uint64_t unlisten_every_ns; /* half of it nobody listens; 0: always */
 };
 
 struct end {
@@ -76,6 +89,10 @@ struct end {
 	bool is_seen;
 	seq32 edge_seen; /* the window's, as it was sent */
 	bool is_edge_seen;
+	unsigned events_seen; /* tcp_poll() when it was looked at last */
+	bool was_told;        /* that there is news since */
+	uint64_t toggle_at_ns;
+	uint32_t urgent[WORLD_URGENT], n_urgent; /* where the last ones are */
 };
 
 /* A frame in a port's ring, and what its payload has to be. */
@@ -103,7 +120,11 @@ struct world {
 	void *stolen[WORLD_STACKS]
 		    [4]; /* lists of elements, by their first word */
 	bool has_stolen;
-	struct tcp_listener *listener;
+	void *blocks[WORLD_STACKS][WORLD_BLOCKS]; /* that pools have */
+	struct lent
+	    *lent; /* bytes that programs send where they lie; NULL: none */
+	struct tcp_listener *listener; /* NULL: nobody listens */
+	uint64_t accept_at_ns;
 	struct end ends[2][WORLD_PAIRS];
 	struct {
 		struct extent *e;
@@ -149,6 +170,8 @@ uint64_t world_clock(struct world *w);
 
 /* --- between the files --- */
 
+#define WORLD_RX_RESERVE 1 /* lent only, so that it is always there */
+
 #define WORLD_PORT 80
 #define WORLD_ACTIVE_PORT 5000
 
@@ -161,6 +184,19 @@ void world_connect(struct world *w, struct end *e, uint16_t lport,
 void world_programs(struct world *w);
 uint64_t world_programs_next(const struct world *w);
 void world_release(struct world *w, uint64_t until_ns);
+void world_listen(struct world *w);
+
+/* Offers up to @n of the bytes that are next.  Return: as tcp_send() */
+ssize_t world_send(struct world *w, struct end *e, uint32_t n);
+bool world_is_urgent(const struct end *e, uint32_t off);
+void world_lent_back(struct world *w);
+void world_lent_fini(struct world *w);
+
+void world_steal(struct world *w);
+void world_steal_end(struct world *w);
+uint64_t world_steal_next(const struct world *w);
+void world_pools(struct world *w);
+void world_pools_fini(struct world *w);
 
 void world_ports_init(struct world *w);
 void world_ports_fini(struct world *w);
@@ -169,5 +205,9 @@ void world_frames_out(struct world *w);
 uint64_t world_ports_next(const struct world *w);
 
 void world_check(struct world *w);
+void world_check_news(struct world *w);
+
+/* Nothing is left of connections that no program has.  Return: what is, or NULL. */
+const char *world_leftover(const struct world *w);
 void world_check_frame(struct world *w, int from, const struct tcp_frame *f,
 		       struct port_slot *known);

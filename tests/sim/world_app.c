@@ -29,10 +29,24 @@ const uint8_t *world_bytes(const struct end *e, uint32_t off)
 	       ((uint64_t)off + e->pair * 7919u + e->side * 31337u) % PERIOD;
 }
 
+/* A connection is there: the program sets its options. */
+static void end_begin(struct world *w, struct end *e)
+{
+	const struct end_plan *p = &w->cfg.plan[e->side][e->pair];
+	struct tcp_conn *c = e->conn;
+
+	tcp_set_user(c, e);
+	tcp_set_nodelay(c, p->has_nodelay, w->now_ns);
+	tcp_set_oob_inline(c, p->reads_inline);
+	tcp_set_user_timeout(c, p->user_timeout_ms);
+	if (p->keep_idle_s)
+		tcp_set_keepalive(c, p->keep_idle_s, p->keep_interval_s,
+				  p->keep_probes, world_clock(w));
+}
+
 void world_connect(struct world *w, struct end *e, uint16_t lport,
 		   uint16_t rport)
 {
-	const struct world_config *cfg = &w->cfg;
 	struct tcp_stack *s = w->stack[world_host(w, e->side, e->pair)];
 	const struct tcp_stack *peer =
 	    w->stack[world_host(w, (enum side) !e->side, e->pair)];
@@ -40,9 +54,7 @@ void world_connect(struct world *w, struct end *e, uint16_t lport,
 			      rport, w->now_ns, &e->conn);
 
 	assert(!err);
-	tcp_set_user(e->conn, e);
-	tcp_set_nodelay(e->conn, cfg->plan[e->side][e->pair].has_nodelay,
-			w->now_ns);
+	end_begin(w, e);
 }
 
 static void end_over(struct world *w, struct end *e, int err)
@@ -59,13 +71,15 @@ static void end_over(struct world *w, struct end *e, int err)
 static void end_shut(struct world *w, struct end *e, const struct end_plan *p)
 {
 	e->is_shut = true;
+	e->toggle_at_ns = 0;
 	if (p->closes_early) {
 		tcp_close(e->conn, world_clock(w));
 		end_over(w, e, 0);
 		return;
 	}
+	bool is_over = e->conn->state == TCP_CLOSED;
 	int err = tcp_shutdown(e->conn, world_clock(w));
-	assert(!err);
+	assert(err == (is_over ? -ENOTCONN : 0));
 }
 
 static void end_write(struct world *w, struct end *e, const struct end_plan *p)
@@ -74,8 +88,7 @@ static void end_write(struct world *w, struct end *e, const struct end_plan *p)
 		uint32_t n = MIN(p->n_bytes - e->n_sent, (uint32_t)WORLD_CHUNK);
 
 		n = p->write_max ? MIN(n, p->write_max) : n;
-		ssize_t took = tcp_send(e->conn, world_bytes(e, e->n_sent), n,
-					world_clock(w));
+		ssize_t took = world_send(w, e, n);
 		if (took == -EAGAIN)
 			return;
 		if (took < 0) {
@@ -86,7 +99,8 @@ static void end_write(struct world *w, struct end *e, const struct end_plan *p)
 		assert(took && took <= (ssize_t)n);
 		e->n_sent += (uint32_t)took;
 	}
-	if (!e->is_shut && e->conn->state >= TCP_ESTABLISHED)
+	/* Reset behind the end of its stream, it can be accepted closed. */
+	if (!e->is_shut && (e->conn->state >= TCP_ESTABLISHED || e->got_eof))
 		end_shut(w, e, p);
 }
 
@@ -112,12 +126,45 @@ static void hold(struct world *w, struct tcp_conn *c, uint64_t hold_ns)
 	w->held[w->n_held++].until_ns = until;
 }
 
+static uint32_t offset_of(const struct tcp_conn *c, seq32 seq)
+{
+	return seq_len(seq_add(c->irs, 1), seq);
+}
+
+/* What is urgent is passed over in reading, and nothing else is. */
+static void pass_urgent(struct world *w, struct end *e)
+{
+	const struct end *from = &w->ends[!e->side][e->pair];
+	uint32_t at = offset_of(e->conn, conn_copied(e->conn));
+
+	for (; e->n_got != at && !w->cfg.is_mutated; e->n_got++)
+		assert(!w->cfg.plan[e->side][e->pair].reads_inline &&
+		       world_is_urgent(from, e->n_got));
+}
+
+static void take_urgent(struct world *w, struct end *e)
+{
+	const struct end *from = &w->ends[!e->side][e->pair];
+	uint8_t byte;
+
+	if (!(tcp_poll(e->conn) & TCP_URGENT) ||
+	    w->cfg.plan[e->side][e->pair].reads_inline)
+		return;
+	uint32_t off = offset_of(e->conn, e->conn->urg_seq);
+	ssize_t n = tcp_recv_urgent(e->conn, &byte, false);
+	assert(n == 1);
+	assert(w->cfg.is_mutated || world_is_urgent(from, off));
+	assert(w->cfg.is_mutated || byte == *world_bytes(from, off));
+	assert(!(tcp_poll(e->conn) & TCP_URGENT));
+}
+
 static void take(struct world *w, struct end *e, const uint8_t *data,
 		 uint32_t n, const struct end_plan *p)
 {
 	const struct end *from = &w->ends[!e->side][e->pair];
 
 	assert(n <= WORLD_CHUNK);
+	pass_urgent(w, e);
 	assert(w->cfg.is_mutated ||
 	       !memcmp(data, world_bytes(from, e->n_got), n));
 	assert(w->cfg.is_mutated || e->n_got + n <= from->n_sent);
@@ -144,6 +191,7 @@ static void end_read(struct world *w, struct end *e, const struct end_plan *p)
 
 	if (w->now_ns < p->read_from_ns || w->now_ns < e->read_at_ns)
 		return;
+	take_urgent(w, e);
 	while (left && (n = tcp_peek(e->conn, &data)) > 0) {
 		uint32_t part = MIN((uint32_t)n, left);
 
@@ -153,8 +201,42 @@ static void end_read(struct world *w, struct end *e, const struct end_plan *p)
 			e->read_at_ns = w->now_ns + p->read_every_ns;
 		n = -EAGAIN;
 	}
+	if (left && !n)
+		pass_urgent(w, e);
 	if (left && n != -EAGAIN)
 		end_eof(w, e, (int)n);
+}
+
+/* Until the last byte, or what is corked would wait. */
+static void end_toggle(struct world *w, struct end *e, const struct end_plan *p)
+{
+	if (!p->toggle_every_ns || e->is_shut || w->now_ns < e->toggle_at_ns)
+		return;
+	uint64_t r = world_random(w), now = world_clock(w);
+	bool is_on = r >> 8 & 1;
+	struct tcp_conn *c = e->conn;
+
+	e->toggle_at_ns = w->now_ns + 1 + (r >> 16) % p->toggle_every_ns;
+	switch (r % 6) {
+	case 0:
+		tcp_set_nodelay(c, is_on, now);
+		break;
+	case 1:
+		tcp_set_cork(c, is_on, now);
+		break;
+	case 2:
+		tcp_set_quickack(c, is_on, now);
+		break;
+	case 3:
+		tcp_set_pacing(c, is_on, now);
+		break;
+	case 4:
+		tcp_set_rcv_buf(c, 2000 + (uint32_t)(r >> 40) % 200000);
+		break;
+	case 5:
+		tcp_set_notsent_lowat(c, is_on ? 5000 : 0);
+		break;
+	}
 }
 
 static void end_act(struct world *w, struct end *e)
@@ -170,9 +252,13 @@ static void end_act(struct world *w, struct end *e)
 	}
 	if (e->conn->state >= TCP_ESTABLISHED)
 		e->was_open = true;
+	end_toggle(w, e, p);
 	end_write(w, e, p);
 	if (e->conn)
 		end_read(w, e, p);
+	if (e->conn)
+		e->events_seen = tcp_poll(e->conn);
+	e->was_told = false;
 }
 
 /* Connections that nobody has opened come from packets that others made. */
@@ -188,9 +274,14 @@ static bool is_stray(const struct world *w, uint32_t pair)
 
 /* A SYN cookie is good for a minute, so that a segment that comes late or again can
  * open its connection once more when that is gone (RFC 4987 section 3.6). */
-static bool may_have_strays(const struct world *w)
+static bool may_be_stray(const struct world *w, uint32_t pair)
 {
-	return w->cfg.is_mutated || w->cfg.has_cookies;
+	const struct end *e = &w->ends[SERVER][pair];
+
+	if (w->cfg.is_mutated)
+		return true;
+	return w->cfg.has_cookies && pair < w->cfg.n_pairs &&
+	       (e->is_done || e->conn->state == TCP_CLOSED);
 }
 
 static void accept_all(struct world *w)
@@ -201,42 +292,76 @@ static void accept_all(struct world *w)
 		uint32_t pair = c->flow.rport - (uint32_t)WORLD_ACTIVE_PORT;
 
 		if (is_stray(w, pair)) {
-			assert(may_have_strays(w));
+			assert(may_be_stray(w, pair));
 			tcp_abort(c, w->now_ns);
 			continue;
 		}
 		w->ends[SERVER][pair].conn = c;
-		tcp_set_user(c, &w->ends[SERVER][pair]);
-		tcp_set_nodelay(c, w->cfg.plan[SERVER][pair].has_nodelay,
-				w->now_ns);
+		end_begin(w, &w->ends[SERVER][pair]);
+	}
+}
+
+void world_listen(struct world *w)
+{
+	int err = tcp_listen(w->stack[SERVER], NULL, WORLD_PORT, WORLD_PAIRS,
+			     &w->listener);
+	assert(!err);
+}
+
+/* Connections that were opening, or not accepted yet, are gone with the listener. */
+static void unlisten(struct world *w)
+{
+	const struct tcp_stack *s = w->stack[SERVER];
+
+	tcp_unlisten(w->listener, world_clock(w));
+	w->listener = NULL;
+	for (unsigned i = 0; i < ARRAY_LEN(s->syns); i++)
+		assert(!s->syns[i].head);
+}
+
+static void server(struct world *w)
+{
+	uint64_t accepts = w->cfg.accept_every_ns,
+		 closes = w->cfg.unlisten_every_ns;
+	bool is_closed = closes && w->now_ns % closes < closes / 2;
+
+	if (is_closed && w->listener)
+		unlisten(w);
+	else if (!is_closed && !w->listener)
+		world_listen(w);
+	if (w->listener && (!accepts || w->now_ns >= w->accept_at_ns)) {
+		accept_all(w);
+		w->accept_at_ns = w->now_ns + accepts;
 	}
 }
 
 void world_programs(struct world *w)
 {
 	world_release(w, w->now_ns);
-	accept_all(w);
+	server(w);
+	world_check_news(w);
 	for (int i = 0; i < 2; i++)
 		for (uint32_t p = 0; p < w->cfg.n_pairs; p++)
 			end_act(w, &w->ends[i][p]);
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++)
-		while (tcp_next_ready(w->stack[i]))
-			;
 }
 
 uint64_t world_programs_next(const struct world *w)
 {
 	uint64_t at = w->n_held ? w->held[0].until_ns : UINT64_MAX;
 
+	if (w->listener && w->listener->n_accept)
+		at = MIN(at, w->accept_at_ns);
 	for (int i = 0; i < 2; i++)
 		for (uint32_t p = 0; p < w->cfg.n_pairs; p++) {
 			const struct end *e = &w->ends[i][p];
 			const struct end_plan *plan = &w->cfg.plan[i][p];
 			const uint64_t wakes[] = { plan->read_from_ns,
 						   e->read_at_ns,
-						   plan->abort_at_ns };
+						   plan->abort_at_ns,
+						   e->toggle_at_ns };
 
-			for (unsigned k = 0; e->conn && k < 3; k++)
+			for (unsigned k = 0; e->conn && k < ARRAY_LEN(wakes);
+			     k++)
 				if (wakes[k] > w->now_ns)
 					at = MIN(at, wakes[k]);
 		}

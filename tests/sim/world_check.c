@@ -14,13 +14,21 @@
  *   I9  no reset answers a reset (world_net.c)
  *   I10 a program is told once of the end of its connection (world_app.c)
  *   I11 no timer is armed that belongs to no living connection
+ *   I12 a program is told when there is something new to see
+ *   I13 what TCP_INFO counts agrees with what programs have sent and read
+ *   I14 a user time-out is the longest time for which what was sent stays unanswered
+ *   I15 bytes that were lent come back once, when they were acknowledged (world_send.c)
+ *   I16 of connections that are over nothing is left
  */
 #include "world.h"
+
+#include "tcp/info.h"
 
 /* So many connections, and nodes of queues, are looked at in a step; where there are
  * more, they take turns. */
 #define CONNS_PER_STEP 4
 #define NODES_PER_STEP 256
+#define INFO_EVERY 64 /* steps */
 
 static void check_end(struct end *e)
 {
@@ -39,12 +47,42 @@ static void check_end(struct end *e)
 	e->adv_seen = c->rcv_adv;
 }
 
+/* A timer of the wheel may be a tick late. */
+#define TICK_NS (2 * NS_PER_MS)
+
 static void check_times(const struct tcp_conn *c, uint64_t now_ns)
 {
 	assert(c->rto_ns >= RTO_MIN_NS && c->rto_ns <= RTO_MAX_NS);
 	assert(c->n_rtx <= DATA_RETRIES && c->n_probes <= DATA_RETRIES);
 	if (c->rtx_at_ns != WHEEL_NEVER)
 		assert(c->rtx_at_ns <= now_ns + RTO_MAX_NS);
+	/* Of the stack's clock, by which its timers have run. */
+	if (c->user_timeout_ms && c->rtx_since_ns &&
+	    c->state >= TCP_ESTABLISHED)
+		assert(c->stack->now_ns <= c->rtx_since_ns + TICK_NS +
+					       c->user_timeout_ms * NS_PER_MS);
+}
+
+static void check_info(const struct world *w, const struct tcp_conn *c)
+{
+	const struct end *e = c->user;
+	struct tcp_conn_info i;
+
+	tcp_get_info(c, &i);
+	assert(i.tcpi_total_retrans <= i.tcpi_data_segs_out);
+	assert(i.tcpi_data_segs_out <= i.tcpi_segs_out);
+	assert(i.tcpi_data_segs_in <= i.tcpi_segs_in);
+	if (c->state < TCP_ESTABLISHED || !e || e->conn != c ||
+	    w->cfg.is_mutated)
+		return;
+	assert(i.tcpi_bytes_acked + tcp_unacked_bytes(c) == e->n_sent);
+	assert(i.tcpi_notsent_bytes <= tcp_unacked_bytes(c));
+	assert(i.tcpi_sacked <= i.tcpi_unacked);
+	/* What is urgent is passed over. */
+	uint64_t got = (uint64_t)e->n_got + c->rcvq_bytes;
+	bool has_urgent = w->ends[!e->side][e->pair].n_urgent;
+	assert(has_urgent ? got <= i.tcpi_bytes_received
+			  : got == i.tcpi_bytes_received);
 }
 
 static void check_stack(struct world *w, const struct tcp_stack *s)
@@ -64,6 +102,8 @@ static void check_stack(struct world *w, const struct tcp_stack *s)
 			continue;
 		conn_check(c);
 		check_times(c, w->now_ns);
+		if (w->n_steps % INFO_EVERY == 0)
+			check_info(w, c);
 	}
 	assert(n_armed == s->wheel.n_armed);
 }
@@ -75,6 +115,67 @@ void world_check(struct world *w)
 	for (int i = 0; i < 2; i++)
 		for (uint32_t p = 0; p < w->cfg.n_pairs; p++)
 			check_end(&w->ends[i][p]);
+}
+
+/* A window that has grown, or a frame that has left, makes room, too: of that the next
+ * ACK tells. */
+static bool may_room_wait(const struct tcp_conn *c)
+{
+	return tcp_unacked_bytes(c) &&
+	       (c->stack->cfg.snd_buf_max || c->notsent_lowat);
+}
+
+/* I12.  Programs that have looked at a connection sleep until its stack names it. */
+void world_check_news(struct world *w)
+{
+	struct tcp_conn *c;
+
+	for (uint32_t i = 0; i < w->cfg.n_stacks; i++)
+		while ((c = tcp_next_ready(w->stack[i])))
+			((struct end *)c->user)->was_told = true;
+	for (int i = 0; i < 2; i++)
+		for (uint32_t p = 0; p < w->cfg.n_pairs; p++) {
+			const struct end *e = &w->ends[i][p];
+			unsigned events = e->conn ? tcp_poll(e->conn) : 0;
+
+			if (e->conn && may_room_wait(e->conn))
+				events &= ~(unsigned)TCP_WRITABLE;
+			assert(!(events & ~e->events_seen) || e->was_told);
+		}
+}
+
+static bool has_end(const struct world *w, const struct tcp_conn *c)
+{
+	const struct end *e = c->user;
+
+	return !(c->flags & CONN_ORPHAN) && e && e->conn == c;
+}
+
+/* I16.  To be asked when nothing is left that could happen. */
+const char *world_leftover(const struct world *w)
+{
+	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
+		const struct tcp_stack *s = w->stack[i];
+		uint32_t n = 0;
+
+		for (struct list *l = s->conns.next; l != &s->conns;
+		     l = l->next, n++)
+			if (!has_end(
+				w, container_of(l, struct tcp_conn, all_link)))
+				return "a connection that nobody has";
+		if (n != s->pool_conns.n - s->pool_conns.n_free)
+			return "a connection's memory";
+		if (s->pool_syns.n_free != s->pool_syns.n ||
+		    s->pool_waits.n_free != s->pool_waits.n)
+			return "a mini";
+		for (unsigned k = 0; k < TCP_LISTENERS_MAX; k++)
+			if (s->listeners[k].n_syns || s->listeners[k].n_accept)
+				return "a listener's count";
+		for (uint32_t b = 0; !n && b < s->n_buckets; b++)
+			if (s->buckets[b])
+				return "a flow";
+	}
+	return NULL;
 }
 
 static struct tcp_conn *conn_find(struct world *w, int from, bool is_peer,

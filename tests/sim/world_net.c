@@ -12,8 +12,6 @@
 
 #include "ip/gso.h"
 
-#define RX_RESERVE 1
-
 void world_ports_init(struct world *w)
 {
 	for (uint32_t i = 0; w->cfg.port_frames && i < w->cfg.n_stacks; i++) {
@@ -259,16 +257,16 @@ static void packet_in(struct world *w, uint32_t side,
 	struct ip_packet ip;
 	struct tcp_seg seg;
 
-	if (pool->n_free <= RX_RESERVE)
+	if (pool->n_free <= WORLD_RX_RESERVE)
 		tcp_reclaim(s);
-	if (pool->n_free <= RX_RESERVE)
+	if (pool->n_free <= WORLD_RX_RESERVE)
 		flags |= TCP_RX_LENT;
 	struct extent *e = extent_new(pool);
 	assert(e);
 	memcpy(e->data, p->data, p->len);
 	tcp_rx(s, e, 0, p->len, flags, world_clock(w));
 	extent_put(e);
-	assert(pool->n_free >= RX_RESERVE);
+	assert(pool->n_free >= WORLD_RX_RESERVE);
 	if (read_segment(p, &ip, &seg) && seg.flags & TCP_RST)
 		check_replies(s, replies);
 }

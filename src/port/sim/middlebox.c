@@ -226,34 +226,76 @@ static uint32_t router(const struct view *v, struct ip_addr *out)
 	return v->ip.is_v6 ? IP_PROTO_ICMPV6 : IP_PROTO_ICMP;
 }
 
+/* An ICMP error: its type, its code, and what stands in its second word. */
+struct error {
+	uint8_t type, code;
+	uint32_t word;
+};
+
+static uint32_t make_error(const struct view *v, const uint8_t *p, uint32_t len,
+			   struct error e, uint32_t off, uint8_t *out)
+{
+	struct ip_addr from;
+	struct cksum sum = { 0 };
+	uint8_t protocol = (uint8_t)router(v, &from);
+	uint32_t quoted = MIN(v->ip.l4_off + v->head, len);
+	uint32_t n = ICMP_HEAD + quoted;
+	uint32_t head = ip_build(out, &from, &v->ip.src, protocol, 0, n);
+	uint8_t *icmp = out + head;
+
+	memset(icmp, 0, ICMP_HEAD);
+	icmp[0] = e.type;
+	icmp[1] = e.code;
+	store_be32(icmp + 4, e.word);
+	memcpy(icmp + ICMP_HEAD, p, quoted);
+	uint8_t *seq = icmp + ICMP_HEAD + v->ip.l4_off + 4;
+	store_be32(seq, load_be32(seq) + off);
+	if (v->ip.is_v6)
+		sum = ip_pseudo_sum(&from, &v->ip.src, protocol, n);
+	cksum_add(&sum, icmp, n);
+	store_be16(icmp + 2, cksum_end(&sum));
+	return head + n;
+}
+
 uint32_t middlebox_too_big(const uint8_t *p, uint32_t len, uint32_t mtu,
 			   uint32_t off, uint8_t *out)
 {
 	struct view v;
-	struct ip_addr from;
-	struct cksum sum = { 0 };
 
 	if (!view_of(p, len, &v))
 		return 0;
-	uint8_t protocol = (uint8_t)router(&v, &from);
-	uint32_t quoted = MIN(v.ip.l4_off + v.head, len);
-	uint32_t n = ICMP_HEAD + quoted;
-	uint32_t head = ip_build(out, &from, &v.ip.src, protocol, 0, n);
-	uint8_t *icmp = out + head;
-	memset(icmp, 0, ICMP_HEAD);
-	memcpy(icmp + ICMP_HEAD, p, quoted);
-	uint8_t *seq = icmp + ICMP_HEAD + v.ip.l4_off + 4;
-	store_be32(seq, load_be32(seq) + off);
-	if (v.ip.is_v6) {
-		icmp[0] = 2;
-		store_be32(icmp + 4, mtu);
-		sum = ip_pseudo_sum(&from, &v.ip.src, protocol, n);
-	} else {
-		icmp[0] = 3;
-		icmp[1] = 4;
-		store_be16(icmp + 6, (uint16_t)mtu);
-	}
-	cksum_add(&sum, icmp, n);
-	store_be16(icmp + 2, cksum_end(&sum));
-	return head + n;
+	struct error e = { v.ip.is_v6 ? 2 : 3, v.ip.is_v6 ? 0 : 4,
+			   v.ip.is_v6 ? mtu : mtu & 0xffff };
+	return make_error(&v, p, len, e, off, out);
+}
+
+uint32_t middlebox_unreachable(const uint8_t *p, uint32_t len, uint64_t which,
+			       uint32_t off, uint8_t *out)
+{
+	/* Host, network, port, time exceeded, prohibited. */
+	static const struct error v4[] = { { 3, 1, 0 },
+					   { 3, 0, 0 },
+					   { 3, 3, 0 },
+					   { 11, 0, 0 },
+					   { 3, 13, 0 } };
+	static const struct error v6[] = {
+		{ 1, 3, 0 }, { 1, 0, 0 }, { 1, 4, 0 }, { 3, 0, 0 }, { 1, 1, 0 }
+	};
+	struct view v;
+
+	if (!view_of(p, len, &v))
+		return 0;
+	which %= ARRAY_LEN(v4);
+	return make_error(&v, p, len, v.ip.is_v6 ? v6[which] : v4[which], off,
+			  out);
+}
+
+void middlebox_close_window(uint8_t *p, uint32_t len)
+{
+	struct view v;
+
+	if (!view_of(p, len, &v) || v.tcp[13] & TCP_SYN)
+		return;
+	store_be16(v.tcp + 14, 0);
+	repair(&v);
 }

@@ -57,3 +57,11 @@ uint32_t middlebox_reset(const uint8_t *p, uint32_t len, uint32_t off,
  * number moved by @off.  Return: bytes at @out; 0: nothing is said. */
 uint32_t middlebox_too_big(const uint8_t *p, uint32_t len, uint32_t mtu,
 			   uint32_t off, uint8_t *out);
+
+/* What a router says of a packet that it cannot send on, or a host of one that it does
+ * not want; @which chooses what of it, 0 an unreachable host.  As above. */
+uint32_t middlebox_unreachable(const uint8_t *p, uint32_t len, uint64_t which,
+			       uint32_t off, uint8_t *out);
+
+/* The window of a segment that is no SYN is 0. */
+void middlebox_close_window(uint8_t *p, uint32_t len);

@@ -9,6 +9,7 @@
 #define MILLION 1000000
 #define NS_PER_SEC 1000000000ull
 #define ECN_CE 3
+#define GAP_MAX_NS NS_PER_SEC /* so long for want of others */
 
 void wire_init(struct wire *w, const struct wire_model *m, uint64_t seed)
 {
@@ -94,7 +95,22 @@ static struct wire_packet *heap_pop(struct wire *w)
 	w->heap[i] = last;
 	if (w->last == first)
 		w->last = NULL;
+	if (w->gapped == first)
+		w->gapped = NULL;
 	return first;
+}
+
+/* A packet that is in the heap arrives earlier than it was to. */
+static void heap_hasten(struct wire *w, struct wire_packet *p, uint64_t at_ns)
+{
+	uint32_t i = 0;
+
+	while (w->heap[i] != p)
+		i++;
+	p->at_ns = at_ns < p->at_ns ? at_ns : p->at_ns;
+	for (; i && is_before(p, w->heap[(i - 1) / 2]); i = (i - 1) / 2)
+		w->heap[i] = w->heap[(i - 1) / 2];
+	w->heap[i] = p;
 }
 
 /* Room for @room bytes, of which @len are taken from @data. */
@@ -159,7 +175,16 @@ static void post(struct wire *w, const uint8_t *data, uint32_t len,
 	p->is_sum_good = is_sum_good;
 	/* Merging repairs the checksum: not that of a broken one. */
 	w->last = corrupt(w, p) ? p : NULL;
+	bool waits = !w->gapped && happens(w, m->gap);
+	p->at_ns += waits ? GAP_MAX_NS : 0;
 	heap_push(w, p);
+	if (waits) {
+		w->gapped = p;
+		w->gap_left = m->gap_packets;
+	} else if (w->gapped && !--w->gap_left) {
+		heap_hasten(w, w->gapped, at_ns);
+		w->gapped = NULL;
+	}
 }
 
 static void post_made(struct wire *w, const uint8_t *data, uint32_t len,
@@ -211,6 +236,12 @@ static void meddle(struct wire *w, const uint8_t *data, uint32_t len,
 		if (n)
 			post_made(w, made, n, at_ns);
 	}
+	if (happens(w, m->forge_error)) {
+		off = (1u << 30) + (uint32_t)(random_next(w) % (1u << 30));
+		n = middlebox_unreachable(data, len, random_next(w), off, made);
+		if (n)
+			post_made(w, made, n, at_ns);
+	}
 	if (!m->replay)
 		return;
 	uint64_t i = random_next(w) % WIRE_OLD;
@@ -219,6 +250,20 @@ static void meddle(struct wire *w, const uint8_t *data, uint32_t len,
 			  at_ns + random_next(w) % (m->replay_ns + 1));
 	free(w->old[i]);
 	w->old[i] = packet_new(w, data, len, 0, at_ns);
+}
+
+/* A router has no way on, and says so. */
+static void tell_lost(struct wire *w, const uint8_t *data, uint32_t len,
+		      uint64_t now_ns)
+{
+	const struct wire_model *m = &w->model;
+	uint8_t made[MIDDLEBOX_MADE];
+
+	if (!happens(w, m->tells_lost))
+		return;
+	uint32_t n = middlebox_unreachable(data, len, 0, 0, made);
+	if (n)
+		post_made(w, made, n, now_ns + 2 * m->delay_ns);
 }
 
 static bool is_lost(struct wire *w, const uint8_t *data, uint32_t len,
@@ -231,8 +276,10 @@ static bool is_lost(struct wire *w, const uint8_t *data, uint32_t len,
 		return true;
 	if (m->drop_nth && w->n_sent % m->drop_nth == 0)
 		return true;
-	if (m->hole_every_ns && now_ns % m->hole_every_ns < m->hole_ns)
+	if (m->hole_every_ns && now_ns % m->hole_every_ns < m->hole_ns) {
+		tell_lost(w, data, len, now_ns);
 		return true;
+	}
 	if (happens(w, w->is_bad ? m->burst_ends : m->burst_begins))
 		w->is_bad = !w->is_bad;
 	if (w->is_bad && happens(w, m->burst_loss))
@@ -306,6 +353,8 @@ static void pass(struct wire *w, uint8_t *data, uint32_t len, bool is_sum_good,
 		middlebox_strip(data, len, m->strip);
 	if (m->clamp_mss)
 		middlebox_clamp_mss(data, len, m->clamp_mss);
+	if (happens(w, m->zero_window))
+		middlebox_close_window(data, len);
 	meddle(w, data, len, at + m->delay_ns);
 	if (happens(w, m->split))
 		more = middlebox_split(data, &len, rest, random_next(w));
@@ -324,7 +373,7 @@ static bool is_changed(const struct wire_model *m)
 {
 	return m->mark || m->mark_queue_bytes || m->bleaches || m->strip ||
 	       m->clamp_mss || m->split || m->forge_rst || m->kill ||
-	       m->forge_mtu || m->replay;
+	       m->forge_mtu || m->forge_error || m->zero_window || m->replay;
 }
 
 void wire_send(struct wire *w, const uint8_t *data, uint32_t len,

@@ -32,6 +32,7 @@ struct wire_model {
 	uint32_t drop_nth;   /* each packet whose number it divides */
 	uint64_t drop_mask;  /* bit n: drop the packet n, of the first 64 */
 	uint64_t reorder_ns; /* how much later a reordered one comes */
+	uint32_t gap, gap_packets; /* one waits until so many have passed */
 	uint64_t hole_every_ns,
 	    hole_ns;       /* nothing passes: how often, how long */
 	uint32_t mutate;   /* corrupt the TCP header, and repair the checksum */
@@ -42,6 +43,9 @@ struct wire_model {
 	bool tells_mtu; /* a router says so */
 	uint64_t mtu_from_ns;
 	uint32_t forge_mtu; /* somebody says so who has not seen a packet */
+
+	/* Other ICMP errors: about what a hole swallows, and about what was never sent. */
+	uint32_t tells_lost, forge_error;
 
 	/* RFC 3168: marked at random, or when so much waits in the queue. */
 	uint32_t mark, mark_queue_bytes;
@@ -54,6 +58,7 @@ struct wire_model {
 	uint32_t merge_bytes; /* the largest packet that merging makes */
 	uint32_t forge_rst;   /* with a number that is not the expected one */
 	uint32_t kill;        /* a reset that is believed */
+	uint32_t zero_window; /* an ACK's window is closed */
 	uint32_t replay;      /* one of the last packets, once more */
 	uint64_t replay_ns;   /* up to so much later */
 };
@@ -77,6 +82,8 @@ struct wire {
 	struct wire_packet **heap; /* the earliest first */
 	uint32_t n, room;
 	struct wire_packet *last;          /* that was posted, if under way */
+	struct wire_packet *gapped;        /* that waits for others */
+	uint32_t gap_left;                 /* so many */
 	struct wire_packet *old[WIRE_OLD]; /* copies, to be replayed */
 };
 
