@@ -245,7 +245,10 @@ static void keepalive_timeout(struct tcp_conn *c)
 {
 	uint64_t idle_until = later(last_rx_ns(c), c->keep_idle_s);
 
-	if (c->stack->now_ns < idle_until || c->sent.head) {
+	/* What is to be sent has timers of its own. */
+	bool is_asked = c->sent.head || conn_has_unsent(c);
+
+	if (c->stack->now_ns < idle_until || is_asked) {
 		if (c->stack->now_ns >= idle_until)
 			idle_until = later(c->stack->now_ns, c->keep_idle_s);
 		c->life_at_ns = idle_until;
