@@ -491,6 +491,13 @@ static void fault_gap(struct world_config *c)
 	}
 }
 
+static void fault_reboot(struct world_config *c)
+{
+	c->reboot_at_ns =
+	    2000000 + random_next() % PICK(NS_PER_S / 10, 5 * NS_PER_S);
+	c->reboot_host = below(WORLD_STACKS);
+}
+
 static const struct {
 	const char *name;
 	void (*add)(struct world_config *c);

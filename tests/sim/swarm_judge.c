@@ -11,6 +11,15 @@
 	 BIT(hole) | BIT(corrupt) | BIT(truncate) | BIT(mtu_hole) |            \
 	 BIT(rate) | BIT(stall) | BIT(jump) | BIT(gap))
 
+/* What is no reason for a reset, nor for a segment that comes when its connection is
+ * over. */
+#define NO_RESETS                                                              \
+	(BIT(clamp) | BIT(split) | BIT(merge) | BIT(mark) | BIT(bleach) |      \
+	 BIT(strip) | BIT(forge_mtu) | BIT(forge_icmp) | BIT(slow) |           \
+	 BIT(hold) | BIT(small) | BIT(gso) | BIT(options) | BIT(buffers) |     \
+	 BIT(mtus) | BIT(stacks) | BIT(crowd) | BIT(v6) | BIT(lend) |          \
+	 BIT(tune) | BIT(urgent) | BIT(toggle) | BIT(accept))
+
 /* Bytes that arrive at least between two time-outs, and where a host has not a frame for
  * each connection. */
 #define FLIGHT_LOST 8000
@@ -152,9 +161,18 @@ static bool has_peer_left(const struct view *v)
 			 may_time_out(v, v->peers_plan);
 }
 
+static bool is_rebooted(const struct view *v, const struct end *e)
+{
+	const struct world_config *c = &v->w->cfg;
+
+	return v->on & BIT(reboot) && world_host(v->w, e->side, e->pair) ==
+					  (int)(c->reboot_host % c->n_stacks);
+}
+
 static bool may_be_reset(const struct view *v)
 {
-	return v->on & (BIT(kill) | BIT(unlisten)) || has_peer_left(v) ||
+	return v->on & (BIT(kill) | BIT(unlisten)) || is_rebooted(v, v->mine) ||
+	       is_rebooted(v, v->peer) || has_peer_left(v) ||
 	       has_reset_for_cookie(v);
 }
 
@@ -163,7 +181,7 @@ static bool is_error_right(const struct view *v)
 {
 	switch (v->mine->err) {
 	case -ECONNABORTED: /* the program's own */
-		return v->my_plan->abort_at_ns;
+		return v->my_plan->abort_at_ns || is_rebooted(v, v->mine);
 	case -ETIMEDOUT:
 		return may_time_out(v, v->my_plan);
 	case -EHOSTUNREACH: /* ends an open, and explains a time-out */
@@ -186,8 +204,7 @@ static bool may_wait(const struct view *v)
 	const struct tcp_conn *c = v->mine->conn;
 
 	return c && c->state == TCP_FIN_WAIT_2 && !v->peer->conn &&
-	       !v->my_plan->keep_idle_s &&
-	       (v->on & BIT(unlisten) || has_peer_left(v));
+	       !v->my_plan->keep_idle_s && may_be_reset(v);
 }
 
 static bool is_there(const struct end *e) { return e->conn || e->is_done; }
@@ -195,7 +212,8 @@ static bool is_there(const struct end *e) { return e->conn || e->is_done; }
 static bool is_good(const struct view *v)
 {
 	if (!is_there(v->mine))
-		return v->peer->err || v->on & BIT(unlisten);
+		return v->peer->err || v->on & BIT(unlisten) ||
+		       is_rebooted(v, v->peer) || is_rebooted(v, v->mine);
 	if (!v->mine->is_done)
 		return may_wait(v);
 	if (v->mine->err)
@@ -230,6 +248,12 @@ void swarm_judge(const struct world *w, const struct swarm_how *how,
 	*out = (struct swarm_verdict){ .is_good = true };
 	if (w->cfg.is_mutated)
 		return;
+	if (!(swarm_faults(how) & ~NO_RESETS) && w->n_resets) {
+		out->is_good = false;
+		snprintf(out->why, sizeof(out->why), "%llu resets, for nothing",
+			 (unsigned long long)w->n_resets);
+		return;
+	}
 	for (uint32_t p = 0; p < w->cfg.n_pairs; p++)
 		for (unsigned side = 0; side < 2; side++) {
 			struct view v = { w,

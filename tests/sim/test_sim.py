@@ -16,7 +16,8 @@ import tempfile
 
 SIM = os.path.abspath(sys.argv[1])
 BREAKERS = {"abort", "early", "kill", "late", "mask", "hole", "burst", "nth", "steal",
-            "jump", "loss", "corrupt", "truncate"}
+            "jump", "loss", "corrupt", "truncate", "reboot", "unlisten", "keepalive", "patience",
+            "unreach"}
 
 
 def run(*args):

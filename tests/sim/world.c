@@ -190,6 +190,7 @@ static void time_passes(struct world *w, uint64_t at)
 static void step(struct world *w, uint64_t at)
 {
 	time_passes(w, at);
+	world_reboot(w);
 	world_frames_in(w);
 	for (uint32_t i = 0; i < w->cfg.n_stacks; i++)
 		tcp_timers(w->stack[i], world_clock(w));

@@ -73,12 +73,16 @@ struct world_config {
 	bool grows;                 /* pools are given blocks, and lose them */
 	uint64_t accept_every_ns;   /* 0: at once */
 	uint64_t unlisten_every_ns; /* half of it nobody listens; 0: always */
+	uint64_t reboot_at_ns;      /* a host forgets all; 0: none does */
+	uint32_t reboot_host;
 };
 
 struct end {
 	struct tcp_conn *conn; /* NULL: not there, or given back */
 	enum side side;
 	uint32_t pair;
+	uint32_t round; /* how often its connection has begun anew */
+	seq32 iss;      /* that it was opened with */
 	uint32_t n_sent, n_got;
 	uint64_t read_at_ns;
 	int err; /* that ended it */
@@ -86,6 +90,7 @@ struct end {
 	uint64_t done_ns; /* when it was */
 	uint32_t n_ended; /* how often it was told of an error or the end */
 	seq32 una_seen, rcv_seen, adv_seen; /* to see that none goes back */
+	uint32_t buf_seen;
 	bool is_seen;
 	seq32 edge_seen; /* the window's, as it was sent */
 	bool is_edge_seen;
@@ -100,7 +105,7 @@ struct port_slot {
 	struct tcp_frame f;
 	uint64_t leaves_ns;
 	const struct end *end; /* NULL: nothing is known of it */
-	uint32_t off;
+	uint32_t round, off;
 };
 
 struct port {
@@ -178,6 +183,8 @@ uint64_t world_clock(struct world *w);
 /* The bytes that an end sends, from @off on; up to WORLD_CHUNK of them. */
 #define WORLD_CHUNK 65536
 const uint8_t *world_bytes(const struct end *e, uint32_t off);
+/* Those that it reads. */
+const uint8_t *world_peers_bytes(const struct end *e, uint32_t off);
 
 void world_connect(struct world *w, struct end *e, uint16_t lport,
 		   uint16_t rport);
@@ -192,6 +199,10 @@ bool world_is_urgent(const struct end *e, uint32_t off);
 void world_lent_back(struct world *w);
 void world_lent_fini(struct world *w);
 
+/* Ends what the client's host has forgotten, too, and makes @e fresh. */
+void world_end_anew(struct world *w, struct end *e);
+void world_reboot(struct world *w);
+
 void world_steal(struct world *w);
 void world_steal_end(struct world *w);
 uint64_t world_steal_next(const struct world *w);
@@ -200,6 +211,7 @@ void world_pools_fini(struct world *w);
 
 void world_ports_init(struct world *w);
 void world_ports_fini(struct world *w);
+void world_port_forget(struct world *w, uint32_t i);
 void world_frames_in(struct world *w);
 void world_frames_out(struct world *w);
 uint64_t world_ports_next(const struct world *w);

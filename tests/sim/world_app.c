@@ -12,7 +12,8 @@
 
 static uint8_t pattern[PERIOD + WORLD_CHUNK];
 
-const uint8_t *world_bytes(const struct end *e, uint32_t off)
+static const uint8_t *bytes_of(uint32_t side, uint32_t pair, uint32_t round,
+			       uint32_t off)
 {
 	if (!pattern[0]) {
 		uint64_t z = 1;
@@ -26,7 +27,18 @@ const uint8_t *world_bytes(const struct end *e, uint32_t off)
 			pattern[PERIOD + i] = pattern[i % PERIOD];
 	}
 	return pattern +
-	       ((uint64_t)off + e->pair * 7919u + e->side * 31337u) % PERIOD;
+	       ((uint64_t)off + pair * 7919u + side * 31337u + round * 14741u) %
+		   PERIOD;
+}
+
+const uint8_t *world_bytes(const struct end *e, uint32_t off)
+{
+	return bytes_of(e->side, e->pair, e->round, off);
+}
+
+const uint8_t *world_peers_bytes(const struct end *e, uint32_t off)
+{
+	return bytes_of(!e->side, e->pair, e->round, off);
 }
 
 /* A connection is there: the program sets its options. */
@@ -54,6 +66,7 @@ void world_connect(struct world *w, struct end *e, uint16_t lport,
 			      rport, w->now_ns, &e->conn);
 
 	assert(!err);
+	e->iss = e->conn->iss;
 	end_begin(w, e);
 }
 
@@ -139,7 +152,8 @@ static void pass_urgent(struct world *w, struct end *e)
 
 	for (; e->n_got != at && !w->cfg.is_mutated; e->n_got++)
 		assert(!w->cfg.plan[e->side][e->pair].reads_inline &&
-		       world_is_urgent(from, e->n_got));
+		       (from->round != e->round ||
+			world_is_urgent(from, e->n_got)));
 }
 
 static void take_urgent(struct world *w, struct end *e)
@@ -153,8 +167,10 @@ static void take_urgent(struct world *w, struct end *e)
 	uint32_t off = offset_of(e->conn, e->conn->urg_seq);
 	ssize_t n = tcp_recv_urgent(e->conn, &byte, false);
 	assert(n == 1);
-	assert(w->cfg.is_mutated || world_is_urgent(from, off));
-	assert(w->cfg.is_mutated || byte == *world_bytes(from, off));
+	if (!w->cfg.is_mutated) {
+		assert(from->round != e->round || world_is_urgent(from, off));
+		assert(byte == *world_peers_bytes(e, off));
+	}
 	assert(!(tcp_poll(e->conn) & TCP_URGENT));
 }
 
@@ -165,9 +181,10 @@ static void take(struct world *w, struct end *e, const uint8_t *data,
 
 	assert(n <= WORLD_CHUNK);
 	pass_urgent(w, e);
-	assert(w->cfg.is_mutated ||
-	       !memcmp(data, world_bytes(from, e->n_got), n));
-	assert(w->cfg.is_mutated || e->n_got + n <= from->n_sent);
+	if (!w->cfg.is_mutated) {
+		assert(!memcmp(data, world_peers_bytes(e, e->n_got), n));
+		assert(e->n_got + n <= from->n_sent || from->round != e->round);
+	}
 	e->n_got += n;
 	hold(w, e->conn, p->hold_ns);
 	tcp_consume(e->conn, n, world_clock(w));
@@ -261,6 +278,15 @@ static void end_act(struct world *w, struct end *e)
 	e->was_told = false;
 }
 
+/* Whether the client's end has opened it since its host began anew, if it did. */
+static bool is_current(const struct world *w, const struct tcp_conn *c,
+		       uint32_t pair)
+{
+	const struct end *e = &w->ends[CLIENT][pair];
+
+	return !e->round || seq_eq(c->irs, e->iss);
+}
+
 /* Connections that nobody has opened come from packets that others made. */
 static bool is_stray(const struct world *w, uint32_t pair)
 {
@@ -274,11 +300,12 @@ static bool is_stray(const struct world *w, uint32_t pair)
 
 /* A SYN cookie is good for a minute, so that a segment that comes late or again can
  * open its connection once more when that is gone (RFC 4987 section 3.6). */
-static bool may_be_stray(const struct world *w, uint32_t pair)
+static bool may_be_stray(const struct world *w, const struct tcp_conn *c,
+			 uint32_t pair)
 {
 	const struct end *e = &w->ends[SERVER][pair];
 
-	if (w->cfg.is_mutated)
+	if (w->cfg.is_mutated || !is_current(w, c, pair))
 		return true;
 	return w->cfg.has_cookies && pair < w->cfg.n_pairs &&
 	       (e->is_done || e->conn->state == TCP_CLOSED);
@@ -291,8 +318,10 @@ static void accept_all(struct world *w)
 	while ((c = tcp_accept(w->listener))) {
 		uint32_t pair = c->flow.rport - (uint32_t)WORLD_ACTIVE_PORT;
 
+		if (pair < w->cfg.n_pairs && is_current(w, c, pair))
+			world_end_anew(w, &w->ends[SERVER][pair]);
 		if (is_stray(w, pair)) {
-			assert(may_be_stray(w, pair));
+			assert(may_be_stray(w, c, pair));
 			tcp_abort(c, w->now_ns);
 			continue;
 		}
@@ -351,6 +380,8 @@ uint64_t world_programs_next(const struct world *w)
 
 	if (w->listener && w->listener->n_accept)
 		at = MIN(at, w->accept_at_ns);
+	if (w->cfg.reboot_at_ns)
+		at = MIN(at, w->cfg.reboot_at_ns);
 	for (int i = 0; i < 2; i++)
 		for (uint32_t p = 0; p < w->cfg.n_pairs; p++) {
 			const struct end *e = &w->ends[i][p];

@@ -41,10 +41,27 @@ static void check_end(struct end *e)
 		assert(seq_le(e->rcv_seen, c->rcv_nxt));
 		assert(seq_le(e->adv_seen, c->rcv_adv));
 	}
+	/* What tunes a buffer makes it larger. */
+	if (e->is_seen && !(c->flags & CONN_RCV_BUF_SET))
+		assert(e->buf_seen <= c->rcv_buf);
+	e->buf_seen = c->rcv_buf;
 	e->is_seen = true;
 	e->una_seen = c->snd_una;
 	e->rcv_seen = c->rcv_nxt;
 	e->adv_seen = c->rcv_adv;
+}
+
+/* I4: what a sender believes of the window is not more than the truth. */
+static void check_window(const struct world *w, const struct end *e,
+			 const struct end *peer)
+{
+	const struct tcp_conn *c = e->conn, *d = peer->conn;
+
+	if (!c || !d || c->state < TCP_ESTABLISHED ||
+	    d->state < TCP_ESTABLISHED || e->round != peer->round ||
+	    w->cfg.is_mutated)
+		return;
+	assert(seq_le(seq_add(c->snd_una, c->snd_wnd), d->rcv_adv));
 }
 
 /* A timer of the wheel may be a tick late. */
@@ -113,8 +130,10 @@ void world_check(struct world *w)
 	for (uint32_t i = 0; i < w->cfg.n_stacks; i++)
 		check_stack(w, w->stack[i]);
 	for (int i = 0; i < 2; i++)
-		for (uint32_t p = 0; p < w->cfg.n_pairs; p++)
+		for (uint32_t p = 0; p < w->cfg.n_pairs; p++) {
 			check_end(&w->ends[i][p]);
+			check_window(w, &w->ends[i][p], &w->ends[!i][p]);
+		}
 }
 
 /* A window that has grown, or a frame that has left, makes room, too: of that the next
@@ -201,6 +220,9 @@ static void check_edge(struct end *e, const struct tcp_conn *c,
 {
 	seq32 edge = seq_add(seg->ack, (uint32_t)seg->wnd << c->rcv_wscale);
 
+	/* Not of one that its program has closed before it began anew. */
+	if (e->round && e->conn != c)
+		return;
 	if (!(seg->flags & TCP_ACK) || seg->flags & (TCP_SYN | TCP_RST) ||
 	    c->state < TCP_ESTABLISHED || c->flags & CONN_FIN_RCVD)
 		return;
@@ -249,7 +271,8 @@ void world_check_frame(struct world *w, int from, const struct tcp_frame *f,
 	if (c && c->user) {
 		struct end *e = c->user;
 
-		known->end = e;
+		known->end = e->round && e->conn != c ? NULL : e;
+		known->round = e->round;
 		known->off = seq_len(seq_add(c->iss, 1), seg.seq);
 		check_edge(e, c, &seg);
 		check_cwnd(c, &seg, f->len);

@@ -21,15 +21,20 @@ void world_ports_init(struct world *w)
 	}
 }
 
+/* What waits is lost. */
+void world_port_forget(struct world *w, uint32_t i)
+{
+	struct port *p = &w->port[i];
+
+	for (; p->tail != p->head; p->tail++)
+		tcp_frame_done(&p->ring[p->tail % w->cfg.port_frames].f);
+}
+
 void world_ports_fini(struct world *w)
 {
 	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
-		struct port *p = &w->port[i];
-
-		for (; p->tail != p->head; p->tail++)
-			tcp_frame_done(
-			    &p->ring[p->tail % w->cfg.port_frames].f);
-		free(p->ring);
+		world_port_forget(w, i);
+		free(w->port[i].ring);
 	}
 }
 
@@ -117,8 +122,9 @@ static void frame_send(struct world *w, uint32_t side,
 static void slot_leave(struct world *w, uint32_t side, struct port_slot *slot)
 {
 	uint32_t off = slot->off;
+	bool is_known = slot->end && slot->end->round == slot->round;
 
-	for (uint32_t i = 0; slot->end && i < slot->f.n_pieces; i++) {
+	for (uint32_t i = 0; is_known && i < slot->f.n_pieces; i++) {
 		const struct tcp_piece *p = &slot->f.pieces[i];
 
 		assert(!memcmp(p->data, world_bytes(slot->end, off), p->len));

@@ -222,7 +222,9 @@ static void meddle(struct wire *w, const uint8_t *data, uint32_t len,
 	uint32_t n = 0, off;
 
 	if (happens(w, m->forge_rst)) {
-		off = 1 + (uint32_t)(random_next(w) % 100000);
+		/* Half of them miss by little. */
+		off = 1 + (uint32_t)(random_next(w) %
+				     (random_next(w) % 2 ? 100000 : 3));
 		off = random_next(w) % 2 ? off : -off;
 		n = middlebox_reset(data, len, off, made);
 	} else if (happens(w, m->kill)) {
