@@ -99,8 +99,14 @@ static void what_is_fetched_ahead_changes_nothing(void **state)
 
 	cfg.n_conns = 1500;
 	kit_init(&k, &cfg);
-	for (int i = 0; i < 1200; i++, next_peer())
+	for (int i = 0; i < 1200; i++, next_peer()) {
+		uint8_t frame[IPV4_HEAD];
+
+		/* A few connections are in the cache anyway. */
+		ip_build(frame, &k.peer, &k.me, IP_PROTO_TCP, 0, 0);
+		tcp_rx_soon(k.s, frame, sizeof(frame));
 		kit_accepted(&k);
+	}
 	before = malloc(tcp_stack_bytes(&cfg));
 	assert_non_null(before);
 	memcpy(before, k.mem, tcp_stack_bytes(&cfg));
@@ -139,6 +145,25 @@ static void so_many_answers_wait_and_no_more(void **state)
 	assert_int_equal(kit_drain(&k), TX_REPLIES);
 	kit_in(&k, TCP_SYN, NULL, 0);
 	expect_flags(TCP_RST | TCP_ACK);
+	kit_fini(&k);
+}
+
+/* RFC 9293 section 3.10.7: what others are meant by is not answered. */
+static void what_is_not_for_tcp_here_is_counted(void **state)
+{
+	static const uint8_t datagram[8];
+	struct ip_addr other = ip_addr_v4(0x0a000063), me;
+
+	begin();
+	listen_here(8);
+	me = k.me;
+	k.me = other;
+	kit_in(&k, TCP_SYN, NULL, 0);
+	assert_int_equal(tcp_dropped(k.s, DROP_NOT_OURS), 1);
+	k.me = me;
+	kit_packet(&k, IP_PROTO_UDP, datagram, sizeof(datagram));
+	assert_int_equal(tcp_dropped(k.s, DROP_IP_PROTOCOL), 1);
+	expect_none();
 	kit_fini(&k);
 }
 
@@ -252,6 +277,29 @@ static void what_is_half_open_answers_twice_a_second(void **state)
 		assert_true(seq_eq(f.seg.ack, k.seq));
 		expect_none();
 		kit_wait(&k, CHALLENGE_NS + 2 * NS_PER_MS);
+	}
+	kit_fini(&k);
+}
+
+/* RFC 5961 section 3.2, RFC 9293 section 3.10.7.4 for SYN-RECEIVED. */
+static void a_reset_ends_an_open_at_the_edge_alone(void **state)
+{
+	static const int32_t offs[] = { -1, 1, 1000, 1 << 20, 0 };
+
+	begin();
+	listen_here(8);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	kit_drain(&k);
+	for (unsigned i = 0; i < ARRAY_LEN(offs); i++) {
+		bool is_edge = !offs[i];
+		bool in_window = offs[i] > 0 && offs[i] < 65536;
+
+		kit_wait(&k, (i == 1 ? CHALLENGE_NS + 2 * NS_PER_MS : 0));
+		segment_at(TCP_RST, offs[i], 0);
+		assert_int_equal(k.s->pool_syns.n_free,
+				 k.s->pool_syns.n - !is_edge);
+		/* The second of them would be answered too soon. */
+		assert_int_equal(kit_drain(&k), in_window && i == 1);
 	}
 	kit_fini(&k);
 }
@@ -410,11 +458,13 @@ int main(void)
 		cmocka_unit_test(peers_that_share_ports_are_told_apart),
 		cmocka_unit_test(what_is_fetched_ahead_changes_nothing),
 		cmocka_unit_test(so_many_answers_wait_and_no_more),
+		cmocka_unit_test(what_is_not_for_tcp_here_is_counted),
 		cmocka_unit_test(nobody_listens_at_port_0),
 		cmocka_unit_test(the_listener_of_an_address_comes_first),
 		cmocka_unit_test(an_open_waits_for_room_in_the_queue),
 		cmocka_unit_test(an_open_waits_for_memory),
 		cmocka_unit_test(what_is_half_open_answers_twice_a_second),
+		cmocka_unit_test(a_reset_ends_an_open_at_the_edge_alone),
 		cmocka_unit_test(a_reset_ends_an_open_whatever_its_timestamp),
 		cmocka_unit_test(a_syn_again_may_ask_for_less),
 		cmocka_unit_test(the_oldest_in_time_wait_gives_way),

@@ -226,12 +226,27 @@ static void any_number_of_duplicates_is_one_loss(void **state)
 
 /* --- frames --- */
 
+static void *nodes[4096];
+static unsigned n_nodes;
+
+/* Somebody else has all of the stack's memory for ranges. */
+static void nodes_take(void)
+{
+	while (n_nodes < ARRAY_LEN(nodes) &&
+	       (nodes[n_nodes] = pool_get(&k.s->pool_nodes)))
+		n_nodes++;
+}
+
+static void nodes_give_back(void)
+{
+	while (n_nodes)
+		pool_put(&k.s->pool_nodes, nodes[--n_nodes]);
+}
+
 /* RFC 8985 section 7.3: the last segment, or all of its range where it cannot be cut. */
 static void without_memory_the_whole_tail_is_probed(void **state)
 {
-	static void *nodes[4096];
 	struct tcp_config cfg = kit_config(false);
-	unsigned n = 0;
 
 	cfg.gso_max = 20000;
 	open_one(&cfg);
@@ -239,17 +254,48 @@ static void without_memory_the_whole_tail_is_probed(void **state)
 	assert_true(kit_out(&k, &f));
 	assert_int_equal(f.len, 5u * c->mss);
 	seq32 una = c->snd_una;
-	while (n < ARRAY_LEN(nodes) && (nodes[n] = pool_get(&k.s->pool_nodes)))
-		n++;
+	nodes_take();
 	kit_wait(&k, 320 * NS_PER_MS);
 	assert_true(kit_out(&k, &f));
 	assert_true(seq_eq(f.seg.seq, una));
 	assert_int_equal(f.len, 5u * c->mss);
 	assert_int_equal(f.gso_size, c->mss);
 	assert_true(c->rec.is_tlp_out);
-	while (n)
-		pool_put(&k.s->pool_nodes, nodes[--n]);
+	nodes_give_back();
 	kit_close_one(&k, c);
+}
+
+/* RFC 2018 section 4: a part of a range arrives, which cannot be told of apart: nothing
+ * is, and all of it is sent again. */
+static void without_memory_a_part_is_not_sacked(void **state)
+{
+	for (uint32_t from = 0; from < 2; from++) {
+		struct tcp_config cfg = kit_config(false);
+		struct tcp_seg seg = { .sport = KIT_PEER_PORT,
+				       .dport = KIT_PORT,
+				       .flags = TCP_ACK,
+				       .wnd = 65535,
+				       .n_sacks = 1,
+				       .wscale = TCP_NO_WSCALE };
+
+		cfg.gso_max = 20000;
+		open_one(&cfg);
+		kit_write(&k, c, 5u * c->mss);
+		assert_true(kit_out(&k, &f));
+		seg.seq = k.seq;
+		seg.ack = c->snd_una;
+		seg.sacks[0].from = seq_add(c->snd_una, from * c->mss);
+		seg.sacks[0].to = seq_add(c->snd_una, 2u * c->mss);
+		nodes_take();
+		kit_segment(&k, &seg, NULL);
+		assert_int_equal(c->sacked_bytes, 0);
+		nodes_give_back();
+		kit_segment(&k, &seg, NULL);
+		assert_int_equal(c->sacked_bytes, (2 - from) * c->mss);
+		kit_in(&k, TCP_ACK, NULL, 0);
+		assert_int_equal(tcp_unacked_bytes(c), 0);
+		kit_close_one(&k, c);
+	}
 }
 
 /* What takes no time is not spread over any. */
@@ -337,6 +383,7 @@ int main(void)
 		cmocka_unit_test(the_window_falls_once_for_a_mark_and_a_tail),
 		cmocka_unit_test(any_number_of_duplicates_is_one_loss),
 		cmocka_unit_test(without_memory_the_whole_tail_is_probed),
+		cmocka_unit_test(without_memory_a_part_is_not_sacked),
 		cmocka_unit_test(a_path_without_delay_is_not_paced),
 		cmocka_unit_test(a_frame_beyond_the_limit_is_held_alone),
 	};
