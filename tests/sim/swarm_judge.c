@@ -190,7 +190,8 @@ static bool is_error_right(const struct view *v)
 	case -ECONNREFUSED:
 		return !v->mine->was_open && may_be_reset(v);
 	case -EPIPE: /* a reset behind the end of the peer's bytes */
-		return v->peer->is_shut && may_be_reset(v);
+		return (v->mine->got_eof || v->peer->is_shut) &&
+		       may_be_reset(v);
 	case -ECONNRESET:
 		return may_be_reset(v);
 	}
