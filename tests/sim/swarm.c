@@ -411,7 +411,8 @@ static void fault_tune(struct world_config *c)
 	}
 }
 
-/* The pointer says 64 KB at most: what waits must not be more. */
+/* The pointer says 64 KB at most: what waits must not be more, nor must it have more
+ * marks than a world remembers. */
 static void fault_urgent(struct world_config *c)
 {
 	EACH_STACK (c, s) {
@@ -422,7 +423,7 @@ static void fault_urgent(struct world_config *c)
 		p->reads_inline = one_in(3);
 		if (one_in(2))
 			continue;
-		p->urgent_every = 1 + below(PICK32(1000, 20000, 100000));
+		p->urgent_every = 500 + below(PICK32(1, 20000, 100000));
 		p->n_bytes = MIN(p->n_bytes, p->urgent_every * 500u);
 	}
 }

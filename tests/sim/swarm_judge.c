@@ -214,7 +214,8 @@ static bool is_good(const struct view *v)
 {
 	if (!is_there(v->mine))
 		return v->peer->err || v->on & BIT(unlisten) ||
-		       is_rebooted(v, v->peer) || is_rebooted(v, v->mine);
+		       has_reset_for_cookie(v) || is_rebooted(v, v->peer) ||
+		       is_rebooted(v, v->mine);
 	if (!v->mine->is_done)
 		return may_wait(v);
 	if (v->mine->err)

@@ -250,6 +250,34 @@ static void without_memory_to_copy_they_wait(void **state)
 	close_one();
 }
 
+/* What the peer says from the edge of a closed window counts; and when there is room, it
+ * is told, unasked. */
+static void a_full_buffer_takes_acks_and_says_when_it_is_read(void **state)
+{
+	static const uint8_t bytes[1448];
+	struct tcp_config cfg = kit_config(false);
+
+	cfg.rcv_buf = 8 * sizeof(bytes);
+	open_one(&cfg);
+	while (seq_lt(k.seq, edge)) {
+		uint32_t left = seq_len(k.seq, edge);
+
+		kit_in(&k, TCP_ACK, bytes, MIN(left, (uint32_t)sizeof(bytes)));
+		acks_out();
+	}
+	assert_int_equal(f.seg.wnd, 0);
+	kit_write(&k, c, 1000);
+	assert_true(kit_out(&k, &f));
+	assert_int_equal(f.seg.wnd, 0);
+	assert_int_equal(tcp_unacked_bytes(c), 1000);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(tcp_unacked_bytes(c), 0);
+	read_all();
+	assert_true(kit_out(&k, &f));
+	assert_true(f.seg.wnd > 0);
+	close_one();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -260,6 +288,8 @@ int main(void)
 		cmocka_unit_test(without_a_round_trip_the_buffer_stays),
 		cmocka_unit_test(what_was_set_before_the_open_stays),
 		cmocka_unit_test(the_send_buffer_follows_cwnd),
+		cmocka_unit_test(
+		    a_full_buffer_takes_acks_and_says_when_it_is_read),
 		cmocka_unit_test(small_segments_do_not_hold_all_memory),
 		cmocka_unit_test(without_memory_to_copy_they_wait),
 	};

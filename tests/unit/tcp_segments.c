@@ -372,6 +372,39 @@ static void a_frame_beyond_the_limit_is_held_alone(void **state)
 	free(mem);
 }
 
+/* RFC 2018 section 8: after a time-out what a peer has SACKed counts no more if it has
+ * forgotten it; the same block then tells something again. */
+static void what_was_sacked_and_forgotten_is_sacked_again(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	kit_init(&k, &cfg);
+	c = kit_established(&k);
+	uint32_t mss = c->mss; /* time-outs make it smaller */
+	kit_write(&k, c, 5 * mss);
+	kit_drain(&k);
+	struct tcp_seg seg = { .sport = k.rport,
+			       .dport = k.lport,
+			       .seq = k.seq,
+			       .ack = c->snd_una,
+			       .flags = TCP_ACK,
+			       .wnd = 65535,
+			       .wscale = TCP_NO_WSCALE,
+			       .n_sacks = 1 };
+	seg.sacks[0] =
+	    (struct tcp_sack){ c->snd_una, seq_add(c->snd_una, mss) };
+	kit_segment(&k, &seg, NULL);
+	assert_int_equal(c->sacked_bytes, mss);
+	kit_wait(&k, 3 * NS_PER_S);
+	assert_int_equal(c->sacked_bytes, 0);
+	kit_drain(&k);
+	kit_segment(&k, &seg, NULL);
+	assert_int_equal(c->sacked_bytes, mss);
+	tcp_abort(c, k.now);
+	kit_drain(&k);
+	kit_fini(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -384,6 +417,7 @@ int main(void)
 		cmocka_unit_test(any_number_of_duplicates_is_one_loss),
 		cmocka_unit_test(without_memory_the_whole_tail_is_probed),
 		cmocka_unit_test(without_memory_a_part_is_not_sacked),
+		cmocka_unit_test(what_was_sacked_and_forgotten_is_sacked_again),
 		cmocka_unit_test(a_path_without_delay_is_not_paced),
 		cmocka_unit_test(a_frame_beyond_the_limit_is_held_alone),
 	};
