@@ -218,6 +218,15 @@ static bool read_segment(const struct wire_packet *p, struct ip_packet *ip,
 	       !tcp_head_parse(p->data + ip->l4_off, ip->l4_len, seg);
 }
 
+static bool is_behind_all(const struct tcp_conn *c, seq32 seq)
+{
+	const struct node *n = c->oooq;
+
+	while (n && n->next)
+		n = n->next;
+	return n && seq_eq(seq, node_end(n));
+}
+
 /* A guess of a forger's that hits exactly is as good as the truth; such luck is not
  * what is tested. */
 static bool is_lucky(struct tcp_stack *s, const struct wire_packet *p)
@@ -242,7 +251,8 @@ static bool is_lucky(struct tcp_stack *s, const struct wire_packet *p)
 			      container_of(f, struct mini_wait, flow)->rcv_nxt);
 	default:
 		return c->state == TCP_SYN_SENT ? seq_eq(seg.ack, c->snd_nxt)
-						: seq_eq(seg.seq, c->rcv_nxt);
+						: seq_eq(seg.seq, c->rcv_nxt) ||
+						      is_behind_all(c, seg.seq);
 	}
 }
 
