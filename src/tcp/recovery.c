@@ -53,8 +53,8 @@ static void episode_begin(struct tcp_conn *c, uint32_t flight)
 {
 	struct tcp_recovery *r = &c->rec;
 
-	assert(flight);
-	r->flight = flight;
+	/* None, where all was SACKed before. */
+	r->flight = flight ? flight : 1;
 	r->prr_delivered = r->prr_out = 0;
 	r->prior_cwnd = c->cwnd;
 	r->prior_ssthresh = c->ssthresh;

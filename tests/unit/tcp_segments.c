@@ -200,6 +200,43 @@ static void the_window_falls_once_for_a_mark_and_a_tail(void **state)
 	kit_close_one(&k, c);
 }
 
+/* RFC 8985 section 7.4.2: the ACK that says that a tail was lost may bring no byte that
+ * was not SACKed before it. */
+static void a_tail_may_be_sacked_before_its_ack(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	kit_init(&k, &cfg);
+	c = kit_established(&k);
+	tcp_set_nodelay(c, true, k.now);
+	struct tcp_seg seg = { .sport = k.rport,
+			       .dport = k.lport,
+			       .seq = k.seq,
+			       .ack = c->snd_una,
+			       .flags = TCP_ACK,
+			       .wnd = 65535,
+			       .wscale = TCP_NO_WSCALE,
+			       .n_sacks = 1 };
+	kit_write(&k, c, 1000);
+	kit_write(&k, c, 1000);
+	assert_int_equal(kit_drain(&k), 2);
+	kit_wait(&k, 150 * NS_PER_MS);
+	assert_int_equal(kit_drain(&k), 1);
+	assert_true(c->rec.is_tlp_out && c->rec.is_tlp_retx);
+	kit_write(&k, c, 1000);
+	assert_int_equal(kit_drain(&k), 1);
+	seg.sacks[0] = (struct tcp_sack){ c->snd_una, c->snd_nxt };
+	kit_segment(&k, &seg, NULL);
+	assert_int_equal(c->sacked_bytes, 3000);
+	assert_int_equal(c->ca_state, CA_OPEN);
+	seg.ack = c->snd_nxt;
+	seg.n_sacks = 0;
+	kit_segment(&k, &seg, NULL);
+	assert_int_equal(tcp_unacked_bytes(c), 0);
+	assert_true(c->ssthresh < SSTHRESH_MAX);
+	kit_close_one(&k, c);
+}
+
 /* RFC 5681 section 3.2: the third duplicate says what all others say. */
 static void any_number_of_duplicates_is_one_loss(void **state)
 {
@@ -414,6 +451,7 @@ int main(void)
 		cmocka_unit_test(the_limit_holds_when_the_clock_reads_0),
 		cmocka_unit_test(a_mark_on_an_ack_alone_is_not_echoed),
 		cmocka_unit_test(the_window_falls_once_for_a_mark_and_a_tail),
+		cmocka_unit_test(a_tail_may_be_sacked_before_its_ack),
 		cmocka_unit_test(any_number_of_duplicates_is_one_loss),
 		cmocka_unit_test(without_memory_the_whole_tail_is_probed),
 		cmocka_unit_test(without_memory_a_part_is_not_sacked),
