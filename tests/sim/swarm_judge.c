@@ -161,6 +161,15 @@ static bool has_peer_left(const struct view *v)
 			 may_time_out(v, v->peers_plan);
 }
 
+static bool is_there(const struct end *e) { return e->conn || e->is_done; }
+
+/* A router's word ends what has not been accepted, although the SYN-ACK has arrived once
+ * before. */
+static bool has_lost_mini(const struct view *v)
+{
+	return v->on & BIT(unreach) && !is_there(v->peer);
+}
+
 static bool is_rebooted(const struct view *v, const struct end *e)
 {
 	const struct world_config *c = &v->w->cfg;
@@ -173,7 +182,7 @@ static bool may_be_reset(const struct view *v)
 {
 	return v->on & (BIT(kill) | BIT(unlisten)) || is_rebooted(v, v->mine) ||
 	       is_rebooted(v, v->peer) || has_peer_left(v) ||
-	       has_reset_for_cookie(v);
+	       has_reset_for_cookie(v) || has_lost_mini(v);
 }
 
 /* Whether the error is one that the end may have been told of. */
@@ -207,8 +216,6 @@ static bool may_wait(const struct view *v)
 	return c && c->state == TCP_FIN_WAIT_2 && !v->peer->conn &&
 	       !v->my_plan->keep_idle_s && may_be_reset(v);
 }
-
-static bool is_there(const struct end *e) { return e->conn || e->is_done; }
 
 static bool is_good(const struct view *v)
 {

@@ -48,6 +48,8 @@ static void stack_again(struct world *w, uint32_t i)
 {
 	struct tcp_stack *s = w->stack[i];
 
+	/* What programs hold may lie in its own memory. */
+	world_release(w, UINT64_MAX);
 	world_port_forget(w, i);
 	tcp_stack_fini(s);
 	world_lent_back(w);
