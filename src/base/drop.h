@@ -9,6 +9,13 @@ enum drop_reason {
 	DROP_REASONS
 };
 
+/* What functions return that would drop a frame; 0 is none. */
+#define DROP(name) (-(1 + (int)DROP_##name))
+static inline enum drop_reason drop_of(int err)
+{
+	return (enum drop_reason)(-err - 1);
+}
+
 static inline const char *drop_name(enum drop_reason r)
 {
 	static const char *const names[] = {

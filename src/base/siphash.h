@@ -2,8 +2,8 @@
 /*
  * base/siphash.h - a keyed hash that strangers cannot steer
  *
- * SipHash-2-4 over whole 64-bit words.  For hash tables that are filled by the
- * wire, and for numbers that others must not guess.
+ * SipHash-2-4 over whole 64-bit words, for numbers that others must not guess; and
+ * SipHash-1-3 for tables that are filled by the wire, and whose hashes nobody sees.
  * Spec: Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012
  */
 #pragma once
@@ -41,20 +41,47 @@ static inline void sip_word(uint64_t v[4], uint64_t m)
 	v[0] ^= m;
 }
 
+static inline void sip_begin(uint64_t v[4], const struct sip_key *key)
+{
+	v[0] = key->k[0] ^ 0x736f6d6570736575ull;
+	v[1] = key->k[1] ^ 0x646f72616e646f6dull;
+	v[2] = key->k[0] ^ 0x6c7967656e657261ull;
+	v[3] = key->k[1] ^ 0x7465646279746573ull;
+}
+
 /* The hash of @n words, each as eight little-endian bytes. */
 static inline uint64_t siphash(const struct sip_key *key, const uint64_t *words,
 			       unsigned n)
 {
-	uint64_t v[4] = { key->k[0] ^ 0x736f6d6570736575ull,
-			  key->k[1] ^ 0x646f72616e646f6dull,
-			  key->k[0] ^ 0x6c7967656e657261ull,
-			  key->k[1] ^ 0x7465646279746573ull };
+	uint64_t v[4];
 
+	sip_begin(v, key);
 	for (unsigned i = 0; i < n; i++)
 		sip_word(v, words[i]);
 	sip_word(v, (uint64_t)(n * 8) << 56);
 	v[2] ^= 0xff;
 	for (int i = 0; i < 4; i++)
+		sip_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* SipHash-1-3 of @n words and @n_tail bytes, 0 to 7, which are the low ones of @tail. */
+static inline uint64_t siphash_table(const struct sip_key *key,
+				     const uint64_t *words, unsigned n,
+				     uint64_t tail, unsigned n_tail)
+{
+	uint64_t v[4], last = (uint64_t)(n * 8 + n_tail) << 56 | tail;
+
+	sip_begin(v, key);
+	for (unsigned i = 0; i <= n; i++) {
+		uint64_t m = i < n ? words[i] : last;
+
+		v[3] ^= m;
+		sip_round(v);
+		v[0] ^= m;
+	}
+	v[2] ^= 0xff;
+	for (int i = 0; i < 3; i++)
 		sip_round(v);
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }

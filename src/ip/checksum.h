@@ -8,13 +8,42 @@
  */
 #pragma once
 
+#include <arpa/inet.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 struct cksum {
 	uint32_t sum; /* folded to 16 bits after each piece */
 	bool is_odd;  /* an odd number of bytes so far */
 };
+
+/* Sums of words in the order of the machine, which only turns the result around. */
+static inline uint32_t cksum_load32(const void *p)
+{
+	uint32_t word;
+
+	memcpy(&word, p, sizeof(word));
+	return word;
+}
+
+static inline uint32_t cksum_fold(uint64_t sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (uint32_t)((sum & 0xffff) + (sum >> 16));
+}
+
+/* The field's value in host order, over @n words of 32 bits alone, few of them. */
+static inline uint16_t cksum_words(const uint8_t *p, uint32_t n)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		sum += cksum_load32(p + 4 * i);
+	return ntohs((uint16_t)~cksum_fold(sum));
+}
 
 void cksum_add(struct cksum *c, const void *data, uint32_t len);
 

@@ -7,7 +7,6 @@
 #include "base/drop.h"
 #include "ip/checksum.h"
 
-#define DROP(name) (-(1 + (int)DROP_##name))
 #define ICMP_HEAD 8
 #define QUOTED_TCP 8
 

@@ -5,7 +5,8 @@
 #include "base/drop.h"
 #include "ip/checksum.h"
 
-#define DROP(name) (-(1 + (int)DROP_##name))
+#include <arpa/inet.h>
+
 /* RFC 8200 section 4, RFC 4302 */
 #define EXT_HOP_BY_HOP 0
 #define EXT_ROUTING 43
@@ -27,15 +28,12 @@ bool ip_addr_is_host(const struct ip_addr *a)
 
 static int parse_v4(const uint8_t *p, uint32_t len, struct ip_packet *k)
 {
-	struct cksum sum = { 0 };
-
 	if (len < IPV4_HEAD)
 		return DROP(SHORT);
 	uint32_t head = (p[0] & 15u) * 4, total = load_be16(p + 2);
 	if (head < IPV4_HEAD || total < head || total > len)
 		return DROP(IP_LENGTH);
-	cksum_add(&sum, p, head);
-	if (cksum_end(&sum))
+	if (cksum_words(p, head / 4))
 		return DROP(IP_CHECKSUM);
 	if (head > IPV4_HEAD)
 		return DROP(IP_OPTIONS);
@@ -108,31 +106,25 @@ static int parse_v6(const uint8_t *p, uint32_t len, struct ip_packet *k)
 
 int ip_parse(const uint8_t *p, uint32_t len, struct ip_packet *out)
 {
-	struct ip_packet k;
 	int err;
 
 	if (!len)
 		return DROP(SHORT);
 	if (p[0] >> 4 == 4)
-		err = parse_v4(p, len, &k);
+		err = parse_v4(p, len, out);
 	else if (p[0] >> 4 == 6)
-		err = parse_v6(p, len, &k);
+		err = parse_v6(p, len, out);
 	else
 		return DROP(IP_VERSION);
 	if (err)
 		return err;
-	if (!ip_addr_is_host(&k.src))
-		return DROP(IP_ADDRESS);
-	*out = k;
-	return 0;
+	return ip_addr_is_host(&out->src) ? 0 : DROP(IP_ADDRESS);
 }
 
 static uint32_t build_v4(uint8_t *p, const struct ip_addr *src,
 			 const struct ip_addr *dst, uint8_t protocol,
 			 uint8_t ecn, uint32_t l4_len)
 {
-	struct cksum sum = { 0 };
-
 	p[0] = 4 << 4 | IPV4_HEAD / 4;
 	p[1] = ecn;
 	store_be16(p + 2, (uint16_t)(IPV4_HEAD + l4_len));
@@ -144,8 +136,7 @@ static uint32_t build_v4(uint8_t *p, const struct ip_addr *src,
 	store_be16(p + 10, 0);
 	memcpy(p + 12, src->b + 12, 4);
 	memcpy(p + 16, dst->b + 12, 4);
-	cksum_add(&sum, p, IPV4_HEAD);
-	store_be16(p + 10, cksum_end(&sum));
+	store_be16(p + 10, cksum_words(p, IPV4_HEAD / 4));
 	return IPV4_HEAD;
 }
 
@@ -169,13 +160,12 @@ uint32_t ip_build(uint8_t *p, const struct ip_addr *src,
 struct cksum ip_pseudo_sum(const struct ip_addr *src, const struct ip_addr *dst,
 			   uint8_t protocol, uint32_t l4_len)
 {
-	struct cksum sum = { 0 };
-	uint32_t from = ip_addr_is_v4(dst) ? 12 : 0;
+	uint32_t from = ip_addr_is_v4(dst) ? 3 : 0;
+	uint64_t sum = htonl(l4_len) + (uint64_t)htonl(protocol);
 
-	cksum_add(&sum, src->b + from, 16 - from);
-	cksum_add(&sum, dst->b + from, 16 - from);
-	cksum_add16(&sum, (uint16_t)(l4_len >> 16));
-	cksum_add16(&sum, (uint16_t)l4_len);
-	cksum_add16(&sum, protocol);
-	return sum;
+	for (uint32_t i = from; i < 4; i++) {
+		sum += cksum_load32(src->b + 4 * i);
+		sum += cksum_load32(dst->b + 4 * i);
+	}
+	return (struct cksum){ .sum = cksum_fold(sum) };
 }

@@ -5,8 +5,6 @@
 #include "base/drop.h"
 #include "ip/checksum.h"
 
-#define DROP(name) (-(1 + (int)DROP_##name))
-
 enum {
 	OPT_END = 0,
 	OPT_NOP = 1,
@@ -16,6 +14,7 @@ enum {
 	OPT_SACK = 5,
 	OPT_TS = 8,
 };
+#define NOP_NOP_TS 0x0101080au
 
 static void parse_sack(const uint8_t *p, uint32_t len, struct tcp_seg *s)
 {
@@ -81,21 +80,24 @@ int tcp_head_parse(const uint8_t *p, uint32_t len, struct tcp_seg *out)
 	if (head < TCP_HEAD || head > len)
 		return DROP(TCP_LENGTH);
 
-	struct tcp_seg s = { .sport = load_be16(p),
-			     .dport = load_be16(p + 2),
-			     .seq = { load_be32(p + 4) },
-			     .ack = { load_be32(p + 8) },
-			     .flags = p[13],
-			     .wnd = load_be16(p + 14),
-			     .urg = load_be16(p + 18),
-			     .head_len = (uint16_t)head,
-			     .len = len - head,
-			     .wscale = TCP_NO_WSCALE };
-	int err = parse_options(p + TCP_HEAD, head - TCP_HEAD, &s);
-	if (err)
-		return err;
-	*out = s;
-	return 0;
+	*out = (struct tcp_seg){ .sport = load_be16(p),
+				 .dport = load_be16(p + 2),
+				 .seq = { load_be32(p + 4) },
+				 .ack = { load_be32(p + 8) },
+				 .flags = p[13],
+				 .wnd = load_be16(p + 14),
+				 .urg = load_be16(p + 18),
+				 .head_len = (uint16_t)head,
+				 .len = len - head,
+				 .wscale = TCP_NO_WSCALE };
+	/* RFC 7323 appendix A: what almost all segments have. */
+	if (head == TCP_HEAD + 12 && load_be32(p + TCP_HEAD) == NOP_NOP_TS) {
+		out->has_ts = true;
+		out->tsval = load_be32(p + TCP_HEAD + 4);
+		out->tsecr = load_be32(p + TCP_HEAD + 8);
+		return 0;
+	}
+	return parse_options(p + TCP_HEAD, head - TCP_HEAD, out);
 }
 
 bool tcp_sum_is_good(const struct ip_packet *ip, const uint8_t *l4)

@@ -7,8 +7,6 @@
 #include "base/drop.h"
 #include "ip/checksum.h"
 
-#define DROP(name) (-(1 + (int)DROP_##name))
-
 int udp_parse(const struct ip_packet *ip, const uint8_t *l4,
 	      struct udp_datagram *out)
 {

@@ -145,8 +145,17 @@ static uint64_t timestamp_rtt(const struct tcp_conn *c,
 	return ms ? (uint64_t)ms * NS_PER_MS : NS_PER_MS / 2;
 }
 
-/* An ACK of snd_una .. snd_nxt, or a duplicate.  Calls nothing that ends @c. */
-void ack_rx(struct tcp_conn *c, const struct tcp_seg *seg)
+/* A peer that only sends says with each segment again that it has all of ours. */
+static bool is_nothing_new(const struct tcp_conn *c, const struct tcp_seg *seg)
+{
+	return seg->len && seq_eq(seg->ack, c->snd_nxt) &&
+	       seq_eq(c->snd_una, c->snd_nxt) && c->rtx_kind == RTX_NONE &&
+	       c->ca_state == CA_OPEN && !conn_has_unsent(c) && !seg->n_sacks &&
+	       !(seg->flags & TCP_ECE);
+}
+
+/* An ACK of snd_una .. snd_nxt, or a duplicate. */
+static void ack_take(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	struct ack_told t = { 0 };
 	uint32_t flight = seq_len(c->snd_una, c->snd_nxt), acked = 0;
@@ -186,5 +195,16 @@ void ack_rx(struct tcp_conn *c, const struct tcp_seg *seg)
 		window_grow(c, &t, flight);
 	if (c->ca_state == CA_OPEN && acked)
 		c->recover = seq_sub(c->snd_una, 1);
-	conn_due(c, TX_DATA);
+	conn_due_data(c);
+}
+
+/* Calls nothing that ends @c. */
+void ack_rx(struct tcp_conn *c, const struct tcp_seg *seg)
+{
+	if (!is_nothing_new(c, seg)) {
+		ack_take(c, seg);
+		return;
+	}
+	window_rx(c, seg, false);
+	c->n_probes = 0;
 }

@@ -343,10 +343,12 @@ struct tcp_conn {
 	void *user;
 	union tcp_cc_state cc_state;
 };
-static_assert(offsetof(struct tcp_conn, sndq) == 5 * CACHE_LINE,
+#define CONN_LINES_RX 5
+#define CONN_LINES_TX 8
+static_assert(offsetof(struct tcp_conn, sndq) == CONN_LINES_RX * CACHE_LINE,
 	      "what receives has five lines");
 static_assert(offsetof(struct tcp_conn, rec) + TCP_RECOVERY_HOT <=
-		  8 * CACHE_LINE,
+		  CONN_LINES_TX * CACHE_LINE,
 	      "and what sends eight");
 static_assert(sizeof(struct tcp_conn) <= 768, "an idle connection is small");
 
@@ -416,6 +418,13 @@ static inline seq32 node_end(const struct node *n)
 	return seq_add(n->seq, n->len);
 }
 
+/* The first lines of a connection, or of a mini, will be touched. */
+static inline void conn_fetch(const void *conn, uint32_t n_lines)
+{
+	for (uint32_t i = 0; i < n_lines; i++)
+		__builtin_prefetch((const uint8_t *)conn + i * CACHE_LINE, 1);
+}
+
 static inline void drop(struct tcp_stack *s, enum drop_reason why)
 {
 	s->drops[why]++;
@@ -451,8 +460,10 @@ static inline uint32_t conn_pipe(const struct tcp_conn *c)
 {
 	uint32_t out =
 	    seq_len(c->snd_una, c->snd_nxt) - c->sacked_bytes - c->lost_bytes;
-	uint64_t left = (uint64_t)c->n_reno_sacks * c->mss;
 
+	if (c->flags & CONN_SACK)
+		return out;
+	uint64_t left = (uint64_t)c->n_reno_sacks * c->mss;
 	return left < out ? out - (uint32_t)left : 0;
 }
 
@@ -501,7 +512,13 @@ uint32_t flow_cookie(struct tcp_stack *s, const struct flow *f, uint64_t which);
 uint32_t flow_ts_off(struct tcp_stack *s, const struct flow *f);
 struct flow *flow_find(struct tcp_stack *s, uint8_t laddr, uint16_t lport,
 		       const struct ip_addr *raddr, uint16_t rport);
-void conn_fetch(const void *conn);
+uint64_t flow_hash(const struct tcp_stack *s, uint8_t laddr, uint16_t lport,
+		   const struct ip_addr *raddr, uint16_t rport);
+struct flow *flow_find_hashed(struct tcp_stack *s, uint64_t hash, uint8_t laddr,
+			      uint16_t lport, const struct ip_addr *raddr,
+			      uint16_t rport);
+void flow_fetch_bucket(struct tcp_stack *s, uint64_t hash);
+void flow_fetch(struct tcp_stack *s, uint64_t hash, uint32_t n_lines);
 void flow_add(struct tcp_stack *s, struct flow *f);
 void flow_del(struct tcp_stack *s, struct flow *f);
 struct mini_syn *mini_syn_new(struct tcp_stack *s, const struct mini_syn *is);
@@ -529,7 +546,7 @@ bool cookie_read(struct tcp_stack *s, const struct tcp_seg *seg,
 		 struct mini_syn *m);
 bool cookie_is_likely(const struct tcp_listener *l);
 
-/* rx.c */
+/* rx.c: what a segment does to a connection */
 void conn_rx(struct tcp_conn *c, struct arrival *a);
 
 /* rcvq.c: the receive queues */
@@ -618,6 +635,7 @@ void pace_timeout(struct tcp_conn *c);
 
 /* tx.c */
 void conn_due(struct tcp_conn *c, unsigned what);
+void conn_due_data(struct tcp_conn *c);
 void tx_reply(struct tcp_stack *s, const struct tcp_reply *r);
 void tx_reset_for(struct tcp_stack *s, const struct arrival *a);
 void tx_reset_conn(struct tcp_conn *c);

@@ -494,6 +494,7 @@ ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
 {
 	uint32_t done = 0, room;
 
+	conn_fetch(c, CONN_LINES_TX);
 	ssize_t refusal = send_refusal(c);
 
 	stack_at(c->stack, now_ns);

@@ -8,7 +8,6 @@
  */
 #include "tcp/conn.h"
 
-#define FETCH_CONNS 1024
 #define ID_SHIFT 30
 #define ID_INDEX ((1u << ID_SHIFT) - 1)
 
@@ -43,14 +42,30 @@ static uint64_t tuple_hash(const struct tcp_stack *s, uint8_t laddr,
 	return siphash(&s->cfg.key, words, 3);
 }
 
-enum hash_use { USE_TABLE, USE_ISS, USE_TS, USE_COOKIE };
+enum hash_use { USE_ISS = 1, USE_TS, USE_COOKIE };
 
-static uint32_t *bucket(struct tcp_stack *s, const struct flow *f)
+/* What the table is searched by. */
+uint64_t flow_hash(const struct tcp_stack *s, uint8_t laddr, uint16_t lport,
+		   const struct ip_addr *raddr, uint16_t rport)
 {
-	uint64_t h =
-	    tuple_hash(s, f->laddr, f->lport, &f->raddr, f->rport, USE_TABLE);
+	uint64_t words[2], ports = (uint32_t)lport << 16 | rport;
 
-	return &s->buckets[h & (s->n_buckets - 1)];
+	memcpy(words, raddr->b, 16);
+	if (!ip_addr_is_v4(raddr))
+		return siphash_table(&s->cfg.key, words, 2,
+				     (uint64_t)laddr << 32 | ports, 5);
+	words[0] = (words[1] & ~(uint64_t)UINT32_MAX) | ports;
+	return siphash_table(&s->cfg.key, words, 1, laddr, 1);
+}
+
+static uint32_t *bucket(struct tcp_stack *s, uint64_t hash)
+{
+	return &s->buckets[hash & (s->n_buckets - 1)];
+}
+
+static uint32_t *flow_bucket(struct tcp_stack *s, const struct flow *f)
+{
+	return bucket(s, flow_hash(s, f->laddr, f->lport, &f->raddr, f->rport));
 }
 
 /* RFC 6528: a number for the 4-tuple that nobody can guess, and a clock of 64 ns. */
@@ -80,11 +95,11 @@ uint32_t flow_cookie(struct tcp_stack *s, const struct flow *f, uint64_t which)
 	return (uint32_t)siphash(&s->cfg.key, words, 4);
 }
 
-struct flow *flow_find(struct tcp_stack *s, uint8_t laddr, uint16_t lport,
-		       const struct ip_addr *raddr, uint16_t rport)
+struct flow *flow_find_hashed(struct tcp_stack *s, uint64_t hash, uint8_t laddr,
+			      uint16_t lport, const struct ip_addr *raddr,
+			      uint16_t rport)
 {
-	uint64_t h = tuple_hash(s, laddr, lport, raddr, rport, USE_TABLE);
-	uint32_t id = s->buckets[h & (s->n_buckets - 1)];
+	uint32_t id = *bucket(s, hash);
 
 	while (id) {
 		struct flow *f = flow_at(s, id);
@@ -97,37 +112,32 @@ struct flow *flow_find(struct tcp_stack *s, uint8_t laddr, uint16_t lport,
 	return NULL;
 }
 
-/* The lines of a connection that a segment touches. */
-void conn_fetch(const void *conn)
+struct flow *flow_find(struct tcp_stack *s, uint8_t laddr, uint16_t lport,
+		       const struct ip_addr *raddr, uint16_t rport)
 {
-	for (unsigned i = 0; i < sizeof(struct tcp_conn) / CACHE_LINE; i++)
-		__builtin_prefetch((const uint8_t *)conn + i * CACHE_LINE, 1);
+	return flow_find_hashed(s, flow_hash(s, laddr, lport, raddr, rport),
+				laddr, lport, raddr, rport);
 }
 
-/* Whatever is first in its bucket is likely to be what will be looked for.  A few
- * connections are in the cache anyway. */
-void tcp_rx_soon(struct tcp_stack *s, const uint8_t *frame, uint32_t len)
+/* A segment with this hash will be looked for. */
+void flow_fetch_bucket(struct tcp_stack *s, uint64_t hash)
 {
-	struct ip_packet ip;
-	uint64_t h;
-	uint32_t id;
+	__builtin_prefetch(bucket(s, hash));
+}
 
-	if (s->pool_conns.n - s->pool_conns.n_free < FETCH_CONNS ||
-	    ip_parse(frame, len, &ip) || ip.l4_len < 4)
-		return;
-	int laddr = stack_addr(s, &ip.dst);
-	if (laddr < 0)
-		return;
-	h = tuple_hash(s, (uint8_t)laddr, load_be16(frame + ip.l4_off + 2),
-		       &ip.src, load_be16(frame + ip.l4_off), USE_TABLE);
-	id = s->buckets[h & (s->n_buckets - 1)];
+/* ... and the bucket is there by now.  What is first in it is likely to be what is
+ * looked for. */
+void flow_fetch(struct tcp_stack *s, uint64_t hash, uint32_t n_lines)
+{
+	uint32_t id = *bucket(s, hash);
+
 	if (id)
-		conn_fetch(flow_at(s, id));
+		conn_fetch(flow_at(s, id), n_lines);
 }
 
 void flow_add(struct tcp_stack *s, struct flow *f)
 {
-	uint32_t *head = bucket(s, f);
+	uint32_t *head = flow_bucket(s, f);
 
 	f->next = *head;
 	*head = flow_id(s, f);
@@ -135,7 +145,7 @@ void flow_add(struct tcp_stack *s, struct flow *f)
 
 void flow_del(struct tcp_stack *s, struct flow *f)
 {
-	uint32_t *at = bucket(s, f), id = flow_id(s, f);
+	uint32_t *at = flow_bucket(s, f), id = flow_id(s, f);
 
 	while (*at != id) {
 		assert(*at);

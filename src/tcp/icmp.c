@@ -58,7 +58,7 @@ void icmp_rx(struct tcp_stack *s, const struct ip_packet *ip, const uint8_t *l4)
 	int err = icmp_parse(ip, l4, &e);
 
 	if (err) {
-		drop(s, (enum drop_reason)(-err - 1));
+		drop(s, drop_of(err));
 		return;
 	}
 	int laddr = stack_addr(s, &e.src);

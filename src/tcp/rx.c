@@ -2,9 +2,7 @@
 /*
  * tcp/rx.c - what one arriving segment does to a connection
  *
- *     tcp_rx() -> ip_parse(), tcp_head_parse() -> the flow: a connection, a mini, or none
- *                                                     |
- *                                conn_rx() <----------+
+ *     demux.c -> conn_rx(): a state's part of RFC 9293 -> ack.c, urg.c, rcvq.c
  *
  * Segments are judged in the order of RFC 9293 section 3.10.7; the comments name its
  * steps.  Nothing is sent here: what is due is noted for tx.c.
@@ -259,6 +257,8 @@ static bool check_ack(struct tcp_conn *c, const struct tcp_seg *seg)
 		refuse(c, DROP_ACK_AHEAD);
 		return false;
 	}
+	if (!seq_lt(seg->ack, c->snd_una))
+		return true;
 	/* Nor is what was never sent an old acknowledgement. */
 	uint32_t old = MIN(c->max_wnd, seq_len(c->iss, c->snd_una));
 	if (seq_lt(seg->ack, seq_sub(c->snd_una, old))) {
@@ -343,7 +343,8 @@ static void note_arrival(struct tcp_conn *c, uint32_t len)
 {
 	if (len > c->rcv_mss)
 		c->rcv_mss = (uint16_t)MIN(len, (uint32_t)c->mss_max);
-	if ((now_ms(c->stack) - c->last_data_rx_ms) * NS_PER_MS > c->rto_ns)
+	uint64_t pause_ns = (now_ms(c->stack) - c->last_data_rx_ms) * NS_PER_MS;
+	if (pause_ns > RTO_MIN_NS && pause_ns > c->rto_ns)
 		c->n_quick = QUICK_ACKS;
 	c->last_data_rx_ms = now_ms(c->stack);
 	c->n_data_in++;
@@ -484,79 +485,4 @@ void conn_rx(struct tcp_conn *c, struct arrival *a)
 		syn_sent_rx(c, a);
 	else
 		synchronised_rx(c, a);
-}
-
-static void flow_rx(struct tcp_stack *s, struct flow *f, struct arrival *a)
-{
-	struct tcp_conn *c;
-
-	switch (f->kind) {
-	case FLOW_CONN:
-		c = container_of(f, struct tcp_conn, flow);
-		conn_rx(c, a);
-		if (c->state == TCP_CLOSED && c->flags & CONN_ORPHAN)
-			conn_free(c);
-		break;
-	case FLOW_SYN_RCVD:
-		mini_syn_rx(s, container_of(f, struct mini_syn, flow), a);
-		break;
-	default:
-		dassert(f->kind == FLOW_TIME_WAIT);
-		mini_wait_rx(s, container_of(f, struct mini_wait, flow), a);
-		break;
-	}
-}
-
-static void tcp_segment_rx(struct tcp_stack *s, struct extent *e, uint32_t off,
-			   const struct ip_packet *ip, unsigned flags)
-{
-	const uint8_t *l4 = e->data + off + ip->l4_off;
-	struct arrival a = { .ext = e,
-			     .raddr = &ip->src,
-			     .ecn = ip->ecn,
-			     .is_lent = flags & TCP_RX_LENT };
-	int laddr = stack_addr(s, &ip->dst);
-	int err = tcp_head_parse(l4, ip->l4_len, &a.seg);
-
-	if (err) {
-		drop(s, (enum drop_reason)(-err - 1));
-		return;
-	}
-	if (!(flags & TCP_RX_SUM_GOOD) && !tcp_sum_is_good(ip, l4)) {
-		drop(s, DROP_TCP_CHECKSUM);
-		return;
-	}
-	/* Bits that contradict each other are no way into anything. */
-	if (a.seg.flags & TCP_SYN && a.seg.flags & (TCP_FIN | TCP_RST)) {
-		drop(s, DROP_FLAGS_WRONG);
-		return;
-	}
-	a.off = off + ip->l4_off + a.seg.head_len;
-	a.laddr = (uint8_t)laddr;
-	struct flow *f =
-	    flow_find(s, a.laddr, a.seg.dport, a.raddr, a.seg.sport);
-	if (f)
-		flow_rx(s, f, &a);
-	else
-		open_rx(s, &a, (seq32){ 0 }, false);
-}
-
-void tcp_rx(struct tcp_stack *s, struct extent *e, uint32_t off, uint32_t len,
-	    unsigned flags, uint64_t now_ns)
-{
-	struct ip_packet ip;
-
-	stack_at(s, now_ns);
-	assert(off <= e->cap && len <= e->cap - off);
-	int err = ip_parse(e->data + off, len, &ip);
-	if (err)
-		drop(s, (enum drop_reason)(-err - 1));
-	else if (stack_addr(s, &ip.dst) < 0)
-		drop(s, DROP_NOT_OURS);
-	else if (ip.protocol == (ip.is_v6 ? IP_PROTO_ICMPV6 : IP_PROTO_ICMP))
-		icmp_rx(s, &ip, e->data + off + ip.l4_off);
-	else if (ip.protocol != IP_PROTO_TCP)
-		drop(s, DROP_IP_PROTOCOL);
-	else
-		tcp_segment_rx(s, e, off, &ip, flags);
 }

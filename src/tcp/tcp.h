@@ -169,9 +169,22 @@ void tcp_stack_fini(struct tcp_stack *s);
 void tcp_rx(struct tcp_stack *s, struct extent *e, uint32_t off, uint32_t len,
 	    unsigned flags, uint64_t now_ns);
 
-/* A frame is about to be given to tcp_rx(): what it will touch is fetched into the
- * cache, meanwhile.  A port that has several frames calls it for all of them first. */
-void tcp_rx_soon(struct tcp_stack *s, const uint8_t *frame, uint32_t len);
+/* A frame that has come in, as the arguments of tcp_rx(). */
+struct tcp_rx_frame {
+	struct extent *ext;
+	uint32_t off, len;
+	unsigned flags; /* enum tcp_rx_flags */
+};
+
+/**
+ * tcp_rx_batch() - several frames have come in
+ *
+ * As tcp_rx() of each, in their order; but while one is worked on, what the next ones
+ * will touch is on its way to the cache, which with many connections is most of what a
+ * frame costs.
+ */
+void tcp_rx_batch(struct tcp_stack *s, const struct tcp_rx_frame *f, uint32_t n,
+		  uint64_t now_ns);
 
 /* The port has no memory for another frame: all that was received out of order is
  * given up, or it might hold the memory that what fills its holes needs. */

@@ -33,6 +33,23 @@ static void due_done(struct tcp_conn *c, unsigned what)
 		list_del(&c->due_link);
 }
 
+/* Bytes, or a FIN, that may be sent now or later. */
+static bool has_to_send(const struct tcp_conn *c)
+{
+	return conn_has_unsent(c) || c->lost_bytes;
+}
+
+/* Something has changed that may let data go. */
+void conn_due_data(struct tcp_conn *c)
+{
+	if (has_to_send(c)) {
+		conn_due(c, TX_DATA);
+		return;
+	}
+	c->flags &= ~(uint32_t)CONN_CWND_LIMITED;
+	conn_rtx_update(c, false);
+}
+
 uint32_t conn_tsval(const struct tcp_conn *c)
 {
 	return now_ms(c->stack) + c->ts_off;
@@ -484,10 +501,14 @@ static bool conn_tx(struct tcp_conn *c, struct tcp_frame *f)
 		return send_alone(c, f, seq_sub(c->snd_una, 1));
 	}
 	if (c->due & TX_DATA) {
-		if (send_data(c, f))
+		bool is_sent = send_data(c, f);
+
+		if (!is_sent || !has_to_send(c)) {
+			due_done(c, TX_DATA | TX_FORCE | TX_PUSH | TX_TLP);
+			conn_rtx_update(c, false);
+		}
+		if (is_sent)
 			return true;
-		due_done(c, TX_DATA | TX_FORCE | TX_PUSH | TX_TLP);
-		conn_rtx_update(c, false);
 	}
 	if (c->due & TX_ACK)
 		return send_alone(c, f, c->snd_nxt);
@@ -562,7 +583,8 @@ bool tcp_tx(struct tcp_stack *s, struct tcp_frame *f, uint64_t now_ns)
 
 		if (c->due_link.next != &s->due)
 			conn_fetch(container_of(c->due_link.next,
-						struct tcp_conn, due_link));
+						struct tcp_conn, due_link),
+				   CONN_LINES_TX);
 		if (conn_tx(c, f)) {
 			/* The others' turn. */
 			if (c->due) {

@@ -37,8 +37,7 @@ struct rig {
 	uint32_t n_conns, n_listeners;
 	uint64_t now_ns;
 	struct tcp_frame out[4 * BATCH];
-	struct extent *in[4 * BATCH];
-	uint32_t len[4 * BATCH];
+	struct tcp_rx_frame in[4 * BATCH];
 	struct times times[2]; /* of a turn's segments, one each */
 	uint64_t n_segments;
 };
@@ -103,7 +102,7 @@ static void frames_move(struct rig *r, enum side to, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		struct tcp_frame *f = &r->out[i];
-		struct extent *e = r->in[i] = extent_new(&r->frames[to]);
+		struct extent *e = extent_new(&r->frames[to]);
 		uint32_t len = f->head_len;
 
 		memcpy(e->data, f->head, len);
@@ -112,7 +111,9 @@ static void frames_move(struct rig *r, enum side to, uint32_t n)
 			       f->pieces[k].len);
 			len += f->pieces[k].len;
 		}
-		r->len[i] = len;
+		r->in[i] = (struct tcp_rx_frame){ .ext = e,
+						  .len = len,
+						  .flags = TCP_RX_SUM_GOOD };
 	}
 }
 
@@ -124,13 +125,9 @@ static void frames_done(struct rig *r, uint32_t n)
 
 static void frames_give(struct rig *r, enum side side, uint32_t n)
 {
+	tcp_rx_batch(r->stack[side], r->in, n, r->now_ns);
 	for (uint32_t i = 0; i < n; i++)
-		tcp_rx_soon(r->stack[side], r->in[i]->data, r->len[i]);
-	for (uint32_t i = 0; i < n; i++) {
-		tcp_rx(r->stack[side], r->in[i], 0, r->len[i], TCP_RX_SUM_GOOD,
-		       r->now_ns);
-		extent_put(r->in[i]);
-	}
+		extent_put(r->in[i].ext);
 }
 
 static uint32_t cross(struct rig *r, enum side from)

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/demux.c - frames that come in, and whose they are
+ *
+ *     tcp_rx(), tcp_rx_batch() -> ip_parse(), tcp_head_parse() -> the flow
+ *                                                                    |
+ *            open_rx(): nobody's    mini_*_rx()    conn_rx() <-------+
+ *
+ * With many connections a frame's is in no cache.  Frames that come together are worked
+ * on in three steps, each a few frames ahead of the next: the headers are read, and the
+ * flow's bucket is fetched; the connection's lines are fetched; the segment is judged.
+ *
+ * Who runs it: the port, with frames of any bytes.
+ */
+#include "tcp/conn.h"
+
+#define AHEAD 16      /* frames whose headers were read; a power of two */
+#define AHEAD_FETCH 8 /* of them, those whose connections are fetched */
+
+/* A frame whose headers were read. */
+struct coming {
+	struct ip_packet ip;
+	struct arrival a;
+	uint64_t hash;
+	uint32_t l4;  /* offset in the extent */
+	uint8_t kind; /* enum coming_kind */
+};
+
+enum coming_kind {
+	COMING_NOTHING, /* was dropped */
+	COMING_ICMP,
+	COMING_SEGMENT,
+};
+
+static void flow_rx(struct tcp_stack *s, struct flow *f, struct arrival *a)
+{
+	struct tcp_conn *c;
+
+	switch (f->kind) {
+	case FLOW_CONN:
+		c = container_of(f, struct tcp_conn, flow);
+		conn_rx(c, a);
+		if (c->state == TCP_CLOSED && c->flags & CONN_ORPHAN)
+			conn_free(c);
+		break;
+	case FLOW_SYN_RCVD:
+		mini_syn_rx(s, container_of(f, struct mini_syn, flow), a);
+		break;
+	default:
+		dassert(f->kind == FLOW_TIME_WAIT);
+		mini_wait_rx(s, container_of(f, struct mini_wait, flow), a);
+		break;
+	}
+}
+
+/* Return: 0, or why it is dropped */
+static int segment_read(const struct tcp_rx_frame *f, struct coming *in)
+{
+	const uint8_t *l4 = f->ext->data + in->l4;
+	int err = tcp_head_parse(l4, in->ip.l4_len, &in->a.seg);
+
+	if (err)
+		return err;
+	if (!(f->flags & TCP_RX_SUM_GOOD) && !tcp_sum_is_good(&in->ip, l4))
+		return DROP(TCP_CHECKSUM);
+	/* Bits that contradict each other are no way into anything. */
+	if (in->a.seg.flags & TCP_SYN && in->a.seg.flags & (TCP_FIN | TCP_RST))
+		return DROP(FLAGS_WRONG);
+	in->a.ext = f->ext;
+	in->a.off = in->l4 + in->a.seg.head_len;
+	in->a.raddr = &in->ip.src;
+	in->a.ecn = in->ip.ecn;
+	in->a.is_lent = f->flags & TCP_RX_LENT;
+	return 0;
+}
+
+static int packet_read(struct tcp_stack *s, const struct tcp_rx_frame *f,
+		       struct coming *in)
+{
+	const struct ip_packet *ip = &in->ip;
+	int err, laddr;
+
+	assert(f->off <= f->ext->cap && f->len <= f->ext->cap - f->off);
+	err = ip_parse(f->ext->data + f->off, f->len, &in->ip);
+	if (err)
+		return err;
+	laddr = stack_addr(s, &ip->dst);
+	if (laddr < 0)
+		return DROP(NOT_OURS);
+	in->l4 = f->off + ip->l4_off;
+	if (ip->protocol == (ip->is_v6 ? IP_PROTO_ICMPV6 : IP_PROTO_ICMP)) {
+		in->kind = COMING_ICMP;
+		return 0;
+	}
+	if (ip->protocol != IP_PROTO_TCP)
+		return DROP(IP_PROTOCOL);
+	in->a.laddr = (uint8_t)laddr;
+	err = segment_read(f, in);
+	if (err)
+		return err;
+	in->hash = flow_hash(s, in->a.laddr, in->a.seg.dport, &ip->src,
+			     in->a.seg.sport);
+	in->kind = COMING_SEGMENT;
+	return 0;
+}
+
+static void frame_read(struct tcp_stack *s, const struct tcp_rx_frame *f,
+		       struct coming *in)
+{
+	int err = packet_read(s, f, in);
+
+	if (!err)
+		return;
+	in->kind = COMING_NOTHING;
+	drop(s, drop_of(err));
+}
+
+static void frame_take(struct tcp_stack *s, const struct tcp_rx_frame *f,
+		       struct coming *in)
+{
+	struct arrival *a = &in->a;
+	struct flow *flow;
+
+	if (in->kind == COMING_ICMP)
+		icmp_rx(s, &in->ip, f->ext->data + in->l4);
+	if (in->kind != COMING_SEGMENT)
+		return;
+	flow = flow_find_hashed(s, in->hash, a->laddr, a->seg.dport, a->raddr,
+				a->seg.sport);
+	if (flow)
+		flow_rx(s, flow, a);
+	else
+		open_rx(s, a, (seq32){ 0 }, false);
+}
+
+void tcp_rx(struct tcp_stack *s, struct extent *e, uint32_t off, uint32_t len,
+	    unsigned flags, uint64_t now_ns)
+{
+	const struct tcp_rx_frame f = { e, off, len, flags };
+	struct coming in;
+
+	stack_at(s, now_ns);
+	frame_read(s, &f, &in);
+	frame_take(s, &f, &in);
+}
+
+/* An ACK without text touches what was sent, too. */
+static void coming_fetch(struct tcp_stack *s, const struct coming *in)
+{
+	if (in->kind == COMING_SEGMENT)
+		flow_fetch(s, in->hash,
+			   in->a.seg.len ? CONN_LINES_RX : CONN_LINES_TX);
+}
+
+void tcp_rx_batch(struct tcp_stack *s, const struct tcp_rx_frame *f, uint32_t n,
+		  uint64_t now_ns)
+{
+	struct coming in[AHEAD];
+	uint32_t n_read = 0, n_fetched = 0;
+
+	stack_at(s, now_ns);
+	for (uint32_t i = 0; i < n; i++) {
+		for (; n_read < n && n_read < i + AHEAD; n_read++) {
+			struct coming *next = &in[n_read % AHEAD];
+
+			frame_read(s, &f[n_read], next);
+			if (next->kind == COMING_SEGMENT)
+				flow_fetch_bucket(s, next->hash);
+		}
+		for (; n_fetched < n_read && n_fetched < i + AHEAD_FETCH;
+		     n_fetched++)
+			coming_fetch(s, &in[n_fetched % AHEAD]);
+		frame_take(s, &f[i], &in[i % AHEAD]);
+	}
+}
