@@ -5,8 +5,6 @@
 #include "base/drop.h"
 #include "ip/checksum.h"
 
-#include <arpa/inet.h>
-
 /* RFC 8200 section 4, RFC 4302 */
 #define EXT_HOP_BY_HOP 0
 #define EXT_ROUTING 43
@@ -121,22 +119,28 @@ int ip_parse(const uint8_t *p, uint32_t len, struct ip_packet *out)
 	return ip_addr_is_host(&out->src) ? 0 : DROP(IP_ADDRESS);
 }
 
+/* The sum is of the values, not of the bytes just stored: reading them back would wait
+ * for them. */
 static uint32_t build_v4(uint8_t *p, const struct ip_addr *src,
 			 const struct ip_addr *dst, uint8_t protocol,
 			 uint8_t ecn, uint32_t l4_len)
 {
-	p[0] = 4 << 4 | IPV4_HEAD / 4;
-	p[1] = ecn;
-	store_be16(p + 2, (uint16_t)(IPV4_HEAD + l4_len));
+	uint32_t version = (4 << 4 | IPV4_HEAD / 4) << 8 | ecn;
+	uint32_t len = IPV4_HEAD + l4_len;
+	uint32_t hops = IP_HOPS << 8 | protocol;
+	uint64_t sum = htonl(version << 16 | len) + (uint64_t)htonl(V4_DF) +
+		       htonl(hops << 16);
+	uint32_t from = cksum_load32(src->b + 12);
+	uint32_t to = cksum_load32(dst->b + 12);
+
+	sum += (uint64_t)from + to;
+	store_be32(p, version << 16 | len);
 	/* The identification means nothing with "do not fragment": RFC 6864. */
-	store_be16(p + 4, 0);
-	store_be16(p + 6, V4_DF);
-	p[8] = IP_HOPS;
-	p[9] = protocol;
-	store_be16(p + 10, 0);
-	memcpy(p + 12, src->b + 12, 4);
-	memcpy(p + 16, dst->b + 12, 4);
-	store_be16(p + 10, cksum_words(p, IPV4_HEAD / 4));
+	store_be32(p + 4, V4_DF);
+	store_be16(p + 8, (uint16_t)hops);
+	store_be16(p + 10, ntohs((uint16_t)~cksum_fold(sum)));
+	memcpy(p + 12, &from, 4);
+	memcpy(p + 16, &to, 4);
 	return IPV4_HEAD;
 }
 

@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include <arpa/inet.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -60,8 +61,8 @@ static inline void store_be16(uint8_t *p, uint16_t v)
 }
 static inline void store_be32(uint8_t *p, uint32_t v)
 {
-	store_be16(p, (uint16_t)(v >> 16));
-	store_be16(p + 2, (uint16_t)v);
+	v = htonl(v);
+	memcpy(p, &v, sizeof(v));
 }
 
 static inline struct ip_addr ip_addr_v4(uint32_t host_order)

@@ -80,16 +80,21 @@ int tcp_head_parse(const uint8_t *p, uint32_t len, struct tcp_seg *out)
 	if (head < TCP_HEAD || head > len)
 		return DROP(TCP_LENGTH);
 
-	*out = (struct tcp_seg){ .sport = load_be16(p),
-				 .dport = load_be16(p + 2),
-				 .seq = { load_be32(p + 4) },
-				 .ack = { load_be32(p + 8) },
-				 .flags = p[13],
-				 .wnd = load_be16(p + 14),
-				 .urg = load_be16(p + 18),
-				 .head_len = (uint16_t)head,
-				 .len = len - head,
-				 .wscale = TCP_NO_WSCALE };
+	/* One by one: a copy of what was just put together would wait for it. */
+	out->sport = load_be16(p);
+	out->dport = load_be16(p + 2);
+	out->seq.v = load_be32(p + 4);
+	out->ack.v = load_be32(p + 8);
+	out->flags = p[13];
+	out->wnd = load_be16(p + 14);
+	out->urg = load_be16(p + 18);
+	out->head_len = (uint16_t)head;
+	out->len = len - head;
+	out->mss = 0;
+	out->wscale = TCP_NO_WSCALE;
+	out->is_sack_ok = out->has_ts = false;
+	out->n_sacks = 0;
+	out->tsval = out->tsecr = 0;
 	/* RFC 7323 appendix A: what almost all segments have. */
 	if (head == TCP_HEAD + 12 && load_be32(p + TCP_HEAD) == NOP_NOP_TS) {
 		out->has_ts = true;

@@ -171,7 +171,8 @@ static void ack_take(struct tcp_conn *c, const struct tcp_seg *seg)
 		dassert(c->rtx_kind != RTX_PERSIST);
 		c->rto_ns = conn_rto_ns(c);
 		c->n_rtx = 0;
-		c->rtx_since_ns = 0;
+		if (c->rec.is_late)
+			conn_late_since(c, 0);
 		conn_news(c);
 	}
 	window_rx(c, seg, acked > 0);

@@ -2,8 +2,8 @@
 /*
  * tcp/conn.h - what a connection is, and what the engine's files share
  *
- * A connection is eight cache lines, five of which segments touch whose bytes only
- * come, and a cold part; before it is established by a passive open, and in TIME-WAIT,
+ * A connection is seven cache lines, four of which are all that a connection
+ * touches whose bytes only come, and a cold part; before it is established by a passive open, and in TIME-WAIT,
  * it is a mini of 64 bytes.  All of
  * them begin with a struct flow, by which arriving segments find them.
  *
@@ -77,6 +77,7 @@ enum node_flags {
 	NODE_LOST = 4,   /* to be sent again */
 	NODE_RETX = 8,   /* was sent more than once */
 	NODE_PROBE = 16, /* larger than the path is known to carry */
+	NODE_HINT = 32,  /* may be one of sndq_hints */
 };
 
 struct queue {
@@ -208,8 +209,9 @@ struct tcp_recovery {
 	bool may_undo, has_retx;
 	bool is_tlp_out, is_tlp_retx;
 	uint8_t n_marked_lost; /* see ecn.c */
-	uint8_t reo_steps, reo_persist;
+	bool is_late;          /* rtx_since_ns is not 0 */
 
+	uint8_t reo_steps, reo_persist;
 	uint32_t prior_cwnd, prior_ssthresh;
 	seq32 undo_from;     /* snd_una when it began */
 	uint32_t undo_bytes; /* sent again, and not known to be duplicates */
@@ -220,13 +222,13 @@ struct tcp_recovery {
 	seq32 tlp_end;
 	seq32 reo_round; /* when the reordering window may grow again */
 };
-#define TCP_RECOVERY_HOT offsetof(struct tcp_recovery, prior_cwnd)
+#define TCP_RECOVERY_HOT offsetof(struct tcp_recovery, reo_steps)
 
 /*
  * Which lines a segment touches, and so what a connection costs that no cache has:
  *
- *     bytes that come, their ACK, the program's read    1 to 5
- *     an ACK; bytes that are sent                       1 to 8
+ *     bytes that come, their ACK, the program's read    1 to 4
+ *     an ACK; bytes that are sent                       1 to 7
  */
 struct tcp_conn {
 	/* 1: what every segment that arrives is judged by. */
@@ -243,17 +245,17 @@ struct tcp_conn {
 	uint32_t rcv_buf; /* bytes; see rcvwin.c */
 	uint32_t rcv_mem; /* that pieces received hold */
 
-	/* 2: the other way, whose state each segment tells of. */
+	/* 2: the other way, whose state each segment tells of; when to look again. */
 	alignas(CACHE_LINE) seq32 snd_una;
 	seq32 snd_nxt; /* nothing behind it was ever sent */
 	seq32 snd_end; /* behind the last byte that the program gave */
 	seq32 snd_wl1, snd_wl2;
-	uint32_t snd_wnd, max_wnd;         /* bytes */
-	uint32_t cwnd, ssthresh;           /* bytes */
-	uint32_t sacked_bytes, lost_bytes; /* of the ranges that were sent */
-	seq32 snd_sml; /* behind the last small segment: Minshall */
-	struct queue
-	    sent; /* ranges, by seq, without gaps: snd_una to snd_nxt */
+	uint32_t snd_wnd, max_wnd; /* bytes */
+	uint32_t lost_bytes;       /* of the ranges that were sent */
+	uint32_t ts_off;
+	uint32_t last_rx_ms;
+	uint64_t ack_at_ns, life_at_ns; /* WHEEL_NEVER: not at all */
+	uint64_t armed_ns;              /* the timer */
 
 	/* 3: what was received, and small things of both ways. */
 	alignas(CACHE_LINE) struct queue rcvq; /* bytes in order */
@@ -271,14 +273,7 @@ struct tcp_conn {
 	uint32_t rcv_rtt_us, rcv_space_us; /* a round trip, and its begin */
 	uint32_t last_data_rx_ms;
 
-	/* 4: time. */
-	alignas(CACHE_LINE) struct timer timer;
-	uint64_t rtx_at_ns; /* WHEEL_NEVER: not armed */
-	uint64_t ack_at_ns, life_at_ns;
-	uint32_t ts_off;
-	uint32_t last_rx_ms;
-
-	/* 5: whose turn it is, and what is only counted. */
+	/* 4: whose turn it is, and what is only counted. */
 	alignas(CACHE_LINE) struct list due_link;
 	struct list ready_link;          /* or in its listener's queue */
 	uint32_t n_in, n_out, n_data_in; /* segments */
@@ -288,36 +283,46 @@ struct tcp_conn {
 	uint32_t rcv_rtt_tsecr; /* see rcvwin.c */
 	uint64_t last_tx_ns;
 
-	/* 6: what was given to be sent. */
-	alignas(CACHE_LINE) struct queue sndq; /* bytes, snd_una to snd_end */
-	struct node *sndq_hints[2]; /* where new and old bytes were gathered */
-	struct list flight, lost;   /* ranges: by time, and by seq */
+	/* 5: what is under way. */
+	alignas(CACHE_LINE) struct timer timer;
+	uint64_t rtx_at_ns; /* WHEEL_NEVER: not armed */
+	struct queue
+	    sent; /* ranges, by seq, without gaps: snd_una to snd_nxt */
+	uint32_t cwnd, ssthresh; /* bytes */
 
-	/* 7: round trips. */
-	alignas(CACHE_LINE) uint64_t srtt_ns; /* 0: no sample yet */
+	/* 6: what was given to be sent; round trips. */
+	alignas(CACHE_LINE) struct queue sndq; /* bytes, snd_una to snd_end */
+	struct list flight;                    /* ranges, by time */
+	uint64_t srtt_ns;                      /* 0: no sample yet */
 	uint64_t rttvar_ns, rto_ns;
-	uint64_t rto_at_ns;    /* while the timer is an earlier one */
-	uint64_t rack_xmit_ns; /* of the youngest segment that arrived */
+	uint64_t rto_at_ns; /* while the timer is an earlier one */
+
+	/* 7: what goes well is only noted, or looked at, here. */
+	alignas(CACHE_LINE) uint64_t rack_xmit_ns; /* of the youngest segment
+						    * that arrived */
 	uint32_t rack_rtt_us;
 	uint32_t min_rtt_us;
 	seq32 rack_end, recover;
-	seq32 sack_high; /* behind the highest byte that was SACKed */
-	uint32_t n_reno_sacks;
-
-	/* 8: what goes well is only counted, or looked at, here. */
-	alignas(CACHE_LINE) uint32_t cwnd_used; /* the most in flight ... */
+	uint32_t cwnd_used;    /* the most in flight ... */
 	uint32_t cwnd_used_ms; /* ... since then, when it was all of cwnd */
-	uint64_t rtx_since_ns; /* when the oldest range was first timed out */
-	uint32_t n_data_out, n_again; /* segments; of them a second time */
-	uint16_t snd_wraps;
-	uint64_t pace_at_ns;    /* when the next frame may go */
-	struct node *sack_hint; /* a range that was SACKed, or NULL */
+	uint32_t n_data_out;   /* segments */
+	uint32_t sacked_bytes; /* of the ranges that were sent */
+	seq32 snd_sml;         /* behind the last small segment: Minshall */
+	uint32_t n_reno_sacks;
 	const struct tcp_cc *cc;
 	struct tcp_recovery rec; /* of it, the first bytes */
 
 	/* Cold. */
+	struct list lost;           /* ranges, by seq */
+	struct node *sndq_hints[2]; /* where new and old bytes were gathered */
+	struct node *sack_hint;     /* a range that was SACKed, or NULL */
+	uint64_t rtx_since_ns; /* when the oldest range was first timed out */
+	uint64_t pace_at_ns;   /* when the next frame may go */
+	uint32_t n_again;      /* segments that were sent again */
+	uint16_t snd_wraps;
 	seq32 iss, irs;
 	seq32 fin_at;
+	seq32 sack_high; /* behind the highest byte that was SACKed */
 	uint32_t ooo_bytes;
 	uint32_t n_ooo;                           /* runs out of order */
 	struct tcp_sack sacks_known[SACKS_KNOWN]; /* of the last ACK */
@@ -343,13 +348,13 @@ struct tcp_conn {
 	void *user;
 	union tcp_cc_state cc_state;
 };
-#define CONN_LINES_RX 5
-#define CONN_LINES_TX 8
-static_assert(offsetof(struct tcp_conn, sndq) == CONN_LINES_RX * CACHE_LINE,
-	      "what receives has five lines");
+#define CONN_LINES_RX 4
+#define CONN_LINES_TX 7
+static_assert(offsetof(struct tcp_conn, timer) == CONN_LINES_RX * CACHE_LINE,
+	      "what receives has its lines");
 static_assert(offsetof(struct tcp_conn, rec) + TCP_RECOVERY_HOT <=
 		  CONN_LINES_TX * CACHE_LINE,
-	      "and what sends eight");
+	      "and so has what sends");
 static_assert(sizeof(struct tcp_conn) <= 768, "an idle connection is small");
 
 struct tcp_listener {
@@ -448,8 +453,10 @@ static inline uint32_t now_sec(const struct tcp_stack *s)
 /* The earliest of the connection's deadlines. */
 static inline uint64_t conn_deadline(const struct tcp_conn *c)
 {
-	uint64_t first = MIN(c->rtx_at_ns, c->ack_at_ns);
+	uint64_t first = c->ack_at_ns;
 
+	if (c->rtx_kind)
+		first = MIN(first, c->rtx_at_ns);
 	if (c->flags & CONN_PACE_HELD)
 		first = MIN(first, c->pace_at_ns);
 	return MIN(first, c->life_at_ns);
@@ -469,7 +476,8 @@ static inline uint32_t conn_pipe(const struct tcp_conn *c)
 
 static inline void conn_una_set(struct tcp_conn *c, seq32 to)
 {
-	c->snd_wraps += to.v < c->snd_una.v;
+	if (to.v < c->snd_una.v)
+		c->snd_wraps++;
 	c->snd_una = to;
 }
 
@@ -477,7 +485,8 @@ static inline void conn_rcv_advance(struct tcp_conn *c, uint32_t n)
 {
 	seq32 to = seq_add(c->rcv_nxt, n);
 
-	c->rcv_wraps += to.v < c->rcv_nxt.v;
+	if (to.v < c->rcv_nxt.v)
+		c->rcv_wraps++;
 	c->rcv_nxt = to;
 }
 
@@ -491,6 +500,13 @@ static inline seq32 conn_copied(const struct tcp_conn *c)
 static inline bool conn_may_send(const struct tcp_conn *c)
 {
 	return c->state == TCP_ESTABLISHED || c->state == TCP_CLOSE_WAIT;
+}
+
+/* Since when the peer has not acknowledged what it should have; 0: it has. */
+static inline void conn_late_since(struct tcp_conn *c, uint64_t ns)
+{
+	c->rtx_since_ns = ns;
+	c->rec.is_late = ns != 0;
 }
 
 /* Whether bytes, or a FIN, have not been sent yet. */

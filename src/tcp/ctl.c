@@ -181,6 +181,7 @@ struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f)
 	list_init(&c->ready_link);
 	list_add_tail(&s->conns, &c->all_link);
 	c->rtx_at_ns = c->ack_at_ns = c->life_at_ns = WHEEL_NEVER;
+	c->armed_ns = WHEEL_NEVER;
 	c->rto_ns = RTO_INITIAL_NS;
 	c->ts_off = flow_ts_off(s, &c->flow);
 	c->last_rx_ms = now_ms(s);
@@ -266,7 +267,7 @@ void conn_established(struct tcp_conn *c)
 		rtt_sample(c, c->stack->now_ns - c->last_tx_ns);
 	}
 	c->n_rtx = 0;
-	c->rtx_since_ns = 0;
+	conn_late_since(c, 0);
 	c->rtx_kind = RTX_NONE;
 	c->rtx_at_ns = WHEEL_NEVER;
 	c->snd_sml = c->snd_up = c->snd_una;
@@ -407,7 +408,7 @@ int tcp_connect(struct tcp_stack *s, const struct ip_addr *laddr,
 	c->iss = (seq32){ flow_iss(s, &c->flow) };
 	c->snd_una = c->iss;
 	c->snd_nxt = c->snd_end = seq_add(c->iss, 1);
-	c->rtx_since_ns = s->now_ns;
+	conn_late_since(c, s->now_ns);
 	tcp_set_state(c, TCP_SYN_SENT);
 	conn_due(c, TX_SYN);
 	conn_rtx_update(c, true);
@@ -483,6 +484,8 @@ ssize_t send_refusal(struct tcp_conn *c)
 	return conn_may_send(c) ? 0 : -EPIPE;
 }
 
+void tcp_send_soon(const struct tcp_conn *c) { conn_fetch(c, CONN_LINES_TX); }
+
 ssize_t tcp_send(struct tcp_conn *c, const void *buf, size_t len,
 		 uint64_t now_ns)
 {
@@ -494,7 +497,7 @@ ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
 {
 	uint32_t done = 0, room;
 
-	conn_fetch(c, CONN_LINES_TX);
+	tcp_send_soon(c);
 	ssize_t refusal = send_refusal(c);
 
 	stack_at(c->stack, now_ns);

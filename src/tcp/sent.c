@@ -28,11 +28,12 @@ static void range_arrived(struct tcp_conn *c, const struct node *n,
 	if (n->flags & NODE_PROBE)
 		pmtu_probe_arrived(c);
 	if (!is_retx) {
-		c->rec.n_marked_lost = 0;
+		if (c->rec.n_marked_lost)
+			c->rec.n_marked_lost = 0;
 		/* What was given up as lost was heard of late, not slow. */
 		if (!(n->flags & NODE_LOST))
 			t->rtt_ns = rtt ? rtt : 1;
-		if (seq_lt(node_end(n), c->sack_high))
+		if (c->sacked_bytes && seq_lt(node_end(n), c->sack_high))
 			c->flags |= CONN_REORDERS;
 		if (seq_le(node_end(n), c->recover))
 			t->is_original = true;
@@ -68,7 +69,7 @@ static void head_acked(struct tcp_conn *c, struct ack_told *t)
 		list_del(&n->link);
 	}
 	uncount(c, n, n->len);
-	if (c->sack_hint == n)
+	if (n->flags & NODE_SACKED && c->sack_hint == n)
 		c->sack_hint = NULL;
 	c->sent.head = n->next;
 	if (!n->next)
@@ -240,7 +241,7 @@ static struct node *lost_at(struct list *l)
 /* The range that is lost and comes first, or NULL. */
 struct node *sent_first_lost(struct tcp_conn *c)
 {
-	return list_is_empty(&c->lost) ? NULL : lost_at(c->lost.next);
+	return c->lost_bytes ? lost_at(c->lost.next) : NULL;
 }
 
 /* Most are found in their order, and what was sent again and lost again comes before
@@ -318,7 +319,7 @@ void sndq_acked(struct tcp_conn *c, seq32 ack)
 			n->len -= part;
 			return;
 		}
-		for (unsigned i = 0; i < ARRAY_LEN(c->sndq_hints); i++)
+		for (unsigned i = 0; n->flags & NODE_HINT && i < 2; i++)
 			if (c->sndq_hints[i] == n)
 				c->sndq_hints[i] = NULL;
 		c->sndq.head = n->next;

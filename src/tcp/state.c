@@ -45,6 +45,7 @@ static void conn_dies(struct tcp_conn *c)
 	c->rtx_kind = RTX_NONE;
 	c->rtx_at_ns = c->ack_at_ns = c->life_at_ns = WHEEL_NEVER;
 	wheel_disarm(&c->stack->wheel, &c->timer);
+	c->armed_ns = WHEEL_NEVER;
 }
 
 void tcp_set_state(struct tcp_conn *c, enum tcp_state to)
@@ -151,6 +152,8 @@ static void check_send_queue(const struct tcp_conn *c)
 void conn_check(const struct tcp_conn *c)
 {
 	assert(seq_le(c->snd_una, c->snd_nxt));
+	assert(c->armed_ns == c->timer.at_ns);
+	assert(c->rec.is_late == (c->rtx_since_ns != 0));
 	check_received(c);
 	if (c->state == TCP_CLOSED) {
 		assert(!timer_is_armed(&c->timer));
@@ -162,7 +165,7 @@ void conn_check(const struct tcp_conn *c)
 	assert(c->flags & CONN_IN_TABLE);
 	uint64_t first = conn_deadline(c);
 	if (first != WHEEL_NEVER)
-		assert(c->timer.at_ns <= first);
+		assert(c->armed_ns <= first);
 	assert((c->rtx_kind == RTX_NONE) == (c->rtx_at_ns == WHEEL_NEVER));
 	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD)
 		return;

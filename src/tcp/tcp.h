@@ -263,6 +263,10 @@ MUST_CHECK int tcp_connect(struct tcp_stack *s, const struct ip_addr *laddr,
 ssize_t tcp_send(struct tcp_conn *c, const void *buf, size_t len,
 		 uint64_t now_ns);
 
+/* @c will be sent on soon: it is fetched into the cache meanwhile.  For programs that
+ * go through many connections; what has just received is there anyway. */
+void tcp_send_soon(const struct tcp_conn *c);
+
 /* A program's bytes that are sent where they lie; the struct is the program's, too. */
 struct tcp_lent {
 	struct extent ext;

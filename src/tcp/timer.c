@@ -15,8 +15,10 @@ void conn_timer_sync(struct tcp_conn *c)
 {
 	uint64_t first = conn_deadline(c);
 
-	if (first < c->timer.at_ns)
+	if (first < c->armed_ns) {
+		c->armed_ns = first;
 		wheel_arm(&c->stack->wheel, &c->timer, first);
+	}
 }
 
 uint64_t conn_rto_ns(const struct tcp_conn *c)
@@ -41,7 +43,7 @@ static uint64_t rto_deadline(const struct tcp_conn *c)
 {
 	uint64_t at_ns = c->stack->now_ns + conn_rto_ns(c);
 
-	if (!c->user_timeout_ms || !c->rtx_since_ns)
+	if (!c->rec.is_late || !c->user_timeout_ms)
 		return at_ns;
 	return MIN(at_ns, c->rtx_since_ns + c->user_timeout_ms * NS_PER_MS);
 }
@@ -167,7 +169,7 @@ static void data_timeout(struct tcp_conn *c)
 	uint32_t max = c->flags & CONN_ORPHAN ? ORPHAN_RETRIES : DATA_RETRIES;
 
 	if (!c->rtx_since_ns)
-		c->rtx_since_ns = c->sent.head->xmit_ns;
+		conn_late_since(c, c->sent.head->xmit_ns);
 	if (c->n_rtx >= max || is_user_timeout(c, c->rtx_since_ns)) {
 		give_up(c);
 		return;
@@ -185,7 +187,7 @@ static void persist_timeout(struct tcp_conn *c)
 	uint32_t max = c->flags & CONN_ORPHAN ? ORPHAN_RETRIES : DATA_RETRIES;
 
 	if (!c->rtx_since_ns)
-		c->rtx_since_ns = c->stack->now_ns;
+		conn_late_since(c, c->stack->now_ns);
 	/* The program's patience is one for a peer that answers, too. */
 	if (c->n_probes >= max || is_user_timeout(c, c->rtx_since_ns)) {
 		give_up(c);
@@ -213,7 +215,7 @@ static void tlp_timeout(struct tcp_conn *c)
 		return;
 	}
 	if (!c->rtx_since_ns)
-		c->rtx_since_ns = c->sent.head->xmit_ns;
+		conn_late_since(c, c->sent.head->xmit_ns);
 	conn_due(c, TX_DATA | TX_TLP);
 	rtx_arm(c, RTX_RTO);
 }
@@ -320,8 +322,12 @@ void tcp_timers(struct tcp_stack *s, uint64_t now_ns)
 	struct timer *t;
 
 	stack_at(s, now_ns);
-	while ((t = wheel_expire(&s->wheel, s->now_ns)))
-		conn_timeout(container_of(t, struct tcp_conn, timer));
+	while ((t = wheel_expire(&s->wheel, s->now_ns))) {
+		struct tcp_conn *c = container_of(t, struct tcp_conn, timer);
+
+		c->armed_ns = WHEEL_NEVER;
+		conn_timeout(c);
+	}
 	minis_timeout(s);
 }
 

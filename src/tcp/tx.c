@@ -96,10 +96,13 @@ static struct node *sndq_find(struct tcp_conn *c, seq32 seq)
 	struct node **hint = &c->sndq_hints[seq_eq(seq, c->snd_nxt)];
 	struct node *n = c->sndq.head;
 
+	if (seq_lt(seq, node_end(n)))
+		return n;
 	if (*hint && seq_le((*hint)->seq, seq))
 		n = *hint;
 	while (!seq_lt(seq, node_end(n)))
 		n = n->next;
+	n->flags |= NODE_HINT;
 	*hint = n;
 	return n;
 }
@@ -135,24 +138,25 @@ static uint16_t window_field(struct tcp_conn *c)
 
 /* The fields that all segments of a synchronised connection share, and what follows
  * from an ACK that leaves. */
-static struct tcp_seg seg_begin(struct tcp_conn *c, seq32 seq, unsigned flags)
+static void seg_begin(struct tcp_conn *c, struct tcp_seg *seg, seq32 seq,
+		      unsigned flags)
 {
-	struct tcp_seg seg = { .sport = c->flow.lport,
-			       .dport = c->flow.rport,
-			       .seq = seq,
-			       .ack = c->rcv_nxt,
-			       .flags = (uint8_t)(flags | TCP_ACK),
-			       .wnd = window_field(c),
-			       .wscale = TCP_NO_WSCALE,
-			       .has_ts = c->flags & CONN_TS,
-			       .tsval = conn_tsval(c),
-			       .tsecr = c->ts_recent };
+	seg->sport = c->flow.lport;
+	seg->dport = c->flow.rport;
+	seg->seq = seq;
+	seg->ack = c->rcv_nxt;
+	seg->flags = (uint8_t)(flags | TCP_ACK);
+	seg->wnd = window_field(c);
+	seg->urg = 0;
+	seg->has_ts = c->flags & CONN_TS;
+	seg->tsval = conn_tsval(c);
+	seg->tsecr = c->ts_recent;
 
-	if (c->flags & CONN_URG_OUT && urg_pointer(c, seq, &seg.urg))
-		seg.flags |= TCP_URG;
+	if (c->flags & CONN_URG_OUT && urg_pointer(c, seq, &seg->urg))
+		seg->flags |= TCP_URG;
 	if (c->flags & CONN_ECN_ECHO)
-		seg.flags |= TCP_ECE;
-	seg.n_sacks = (uint8_t)rcvq_sacks(c, seg.sacks);
+		seg->flags |= TCP_ECE;
+	seg->n_sacks = (uint8_t)rcvq_sacks(c, seg->sacks);
 	c->flags &= ~(uint32_t)CONN_DSACK;
 	c->last_ack_sent = c->rcv_nxt;
 	c->ack_at_ns = WHEEL_NEVER;
@@ -161,13 +165,13 @@ static struct tcp_seg seg_begin(struct tcp_conn *c, seq32 seq, unsigned flags)
 	c->last_tx_ns = c->stack->now_ns;
 	c->n_out++;
 	due_done(c, TX_ACK);
-	return seg;
 }
 
 static bool send_alone(struct tcp_conn *c, struct tcp_frame *f, seq32 seq)
 {
-	struct tcp_seg seg = seg_begin(c, seq, 0);
+	struct tcp_seg seg;
 
+	seg_begin(c, &seg, seq, 0);
 	frame_finish(c->stack, f, c->flow.laddr, &c->flow.raddr, &seg, 0);
 	return true;
 }
@@ -261,10 +265,11 @@ static void send_range(struct tcp_conn *c, struct tcp_frame *f,
 	c->n_data_out += n_segs;
 	if (n->flags & NODE_RETX)
 		c->n_again += n_segs;
-	struct tcp_seg seg =
-	    seg_begin(c, n->seq,
-		      (bytes && is_end ? TCP_PSH : 0u) |
-			  (n->flags & NODE_FIN ? TCP_FIN : 0u));
+	struct tcp_seg seg;
+
+	seg_begin(c, &seg, n->seq,
+		  (bytes && is_end ? TCP_PSH : 0u) |
+		      (n->flags & NODE_FIN ? TCP_FIN : 0u));
 	uint8_t ecn = ecn_tx(c, n, bytes, &seg);
 	frame_finish(c->stack, f, c->flow.laddr, &c->flow.raddr, &seg, ecn);
 }

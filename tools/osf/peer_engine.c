@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 
 #define BATCH 32u /* segments of a turn */
+#define SOON 8u   /* connections that the program names before it sends */
 #define FRAME_BYTES 1536
 #define SEGMENT 1448
 #define PORTS 50000u /* of one listener's clients */
@@ -206,10 +207,14 @@ static void turn(struct rig *r, uint32_t at)
 
 	r->now_ns += TURN_NS;
 	uint64_t t0 = tick_now();
+	for (uint32_t i = 0; i < SOON; i++)
+		tcp_send_soon(r->conns[(at + i) % r->n_conns]);
 	/* A young connection takes less than it is offered. */
-	for (uint32_t i = 0; i < BATCH; i++)
+	for (uint32_t i = 0; i < BATCH; i++) {
+		tcp_send_soon(r->conns[(at + i + SOON) % r->n_conns]);
 		tcp_send(r->conns[(at + i) % r->n_conns], bytes, SEGMENT,
 			 r->now_ns);
+	}
 	n = frames_take(r, SENDER);
 	uint64_t t1 = tick_now();
 	frames_move(r, RECEIVER, n);
