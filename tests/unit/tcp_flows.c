@@ -90,51 +90,6 @@ static void peers_that_share_ports_are_told_apart(void **state)
 	kit_fini(&k);
 }
 
-/* Any bytes may be looked at before they are received; nothing follows from it. */
-static void what_is_fetched_ahead_changes_nothing(void **state)
-{
-	struct tcp_config cfg = kit_config(false);
-	struct rng r = { 30 };
-	uint8_t *before;
-
-	cfg.n_conns = 1500;
-	kit_init(&k, &cfg);
-	for (int i = 0; i < 1200; i++, next_peer()) {
-		uint8_t frame[IPV4_HEAD];
-
-		/* A few connections are in the cache anyway. */
-		ip_build(frame, &k.peer, &k.me, IP_PROTO_TCP, 0, 0);
-		tcp_rx_soon(k.s, frame, sizeof(frame));
-		kit_accepted(&k);
-	}
-	before = malloc(tcp_stack_bytes(&cfg));
-	assert_non_null(before);
-	memcpy(before, k.mem, tcp_stack_bytes(&cfg));
-	for (int i = 0; i < 20000; i++) {
-		uint32_t len = IPV4_HEAD + rng_below(&r, TCP_HEAD + 1);
-		struct ip_addr to = i % 3 ? k.me : k.peer;
-		uint8_t *frame = malloc(len);
-
-		assert_non_null(frame);
-		ip_build(frame, &k.peer, &to, IP_PROTO_TCP, 0, len - IPV4_HEAD);
-		for (uint32_t at = IPV4_HEAD; at < len; at++)
-			frame[at] = (uint8_t)rng_next(&r);
-		if (len >= IPV4_HEAD + 4 && i % 2) {
-			store_be16(
-			    frame + IPV4_HEAD,
-			    (uint16_t)(KIT_PEER_PORT + rng_below(&r, 1300)));
-			store_be16(frame + IPV4_HEAD + 2, KIT_PORT);
-		}
-		if (i % 7 == 0)
-			frame[rng_below(&r, len)] ^= 0xff;
-		tcp_rx_soon(k.s, frame, i % 5 ? len : rng_below(&r, len));
-		free(frame);
-	}
-	assert_memory_equal(before, k.mem, tcp_stack_bytes(&cfg));
-	free(before);
-	kit_fini(&k);
-}
-
 static void so_many_answers_wait_and_no_more(void **state)
 {
 	begin();
@@ -456,7 +411,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(peers_that_share_ports_are_told_apart),
-		cmocka_unit_test(what_is_fetched_ahead_changes_nothing),
 		cmocka_unit_test(so_many_answers_wait_and_no_more),
 		cmocka_unit_test(what_is_not_for_tcp_here_is_counted),
 		cmocka_unit_test(nobody_listens_at_port_0),
