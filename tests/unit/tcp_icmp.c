@@ -208,6 +208,7 @@ static void a_small_segment_is_not_sent_again_for_its_size(void **state)
 	assert_int_equal(kit_drain(&k), 1);
 	kit_icmp(&k, 3, 4, 1300, c->snd_una);
 	assert_int_equal(c->mss, 1260);
+	assert_int_equal(c->ca_state, CA_OPEN);
 	assert_int_equal(kit_drain(&k), 0);
 	kit_close_one(&k, c);
 }

@@ -55,8 +55,8 @@ static void old_syns_are_answered_twice_a_second(void **state)
 	for (int i = 0; i < 5; i++) {
 		kit_in(&k, TCP_SYN, NULL, 0);
 		k.seq = seq;
+		assert_int_equal(kit_drain(&k), !i);
 	}
-	assert_int_equal(kit_drain(&k), 1);
 	for (int i = 0; i < 5; i++) {
 		kit_in(&k, TCP_ACK, "text", 4);
 		k.seq = seq;
@@ -70,9 +70,12 @@ static void old_syns_are_answered_twice_a_second(void **state)
 /* RFC 6298 section 3: what was sent twice is measured by an echo that can be one. */
 static void an_echo_that_cannot_be_measures_nothing(void **state)
 {
-	for (int how = 0; how < 4; how++) {
+	/* By the key, our own timestamps are large or small. */
+	for (uint32_t i = 0; i < 32; i++) {
 		struct tcp_config cfg = kit_config(false);
+		unsigned how = i % 4;
 
+		cfg.key.k[0] = i / 4;
 		kit_init(&k, &cfg);
 		k.tsval = 1000;
 		c = kit_connect(&k);
@@ -112,9 +115,9 @@ static void the_limit_holds_when_the_clock_reads_0(void **state)
 		k.seq = seq_add(k.seq, 1 << 20);
 		kit_in(&k, TCP_ACK, NULL, 0);
 		k.seq = seq_sub(k.seq, 1 << 20);
+		assert_int_equal(kit_drain(&k), !i);
 		kit_wait(&k, 20 * NS_PER_MS);
 	}
-	assert_int_equal(kit_drain(&k), 1);
 	kit_close_one(&k, c);
 }
 
