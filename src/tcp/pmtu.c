@@ -155,8 +155,11 @@ static uint32_t next_size(const struct tcp_conn *c)
  * @bytes: that the windows and the program have */
 uint32_t pmtu_probe_size(struct tcp_conn *c, uint32_t bytes)
 {
+	/* A probe fills the link: there is no room for SACK blocks beside it. */
+	if (c->oooq || c->flags & CONN_DSACK)
+		return 0;
 	if (c->mtu_probe || now_sec(c->stack) < c->mtu_probe_s ||
-	    c->ca_state != CA_OPEN || c->sacked_bytes || c->oooq)
+	    c->ca_state != CA_OPEN || c->sacked_bytes)
 		return 0;
 	if (c->mtu_high <= c->path_mtu)
 		c->mtu_high = (uint16_t)link_mtu(c);

@@ -186,6 +186,37 @@ static void a_path_is_tried_again_after_a_while(void **state)
 	}
 }
 
+/* A probe fills the link.  With a duplicate to be told of beside it, which is an option,
+ * it would be larger; carry_packet() looks. */
+static void a_probe_carries_no_report_of_duplicates(void **state)
+{
+	static uint8_t buf[32768];
+	static struct kit_frame f;
+
+	for (int is_v6 = 0; is_v6 < 2; is_v6++) {
+		open_path(is_v6, 0);
+		tells = true;
+		mtu = 1300;
+		transfer(100000);
+		mtu = 1500;
+		both_wait(601 * NS_PER_S);
+		assert_int_equal(tcp_send(cb, "twice", 5, b.now), 5);
+		assert_true(kit_out(&b, &f));
+		carry(&b, &a, &f);
+		carry(&b, &a, &f);
+		assert_true(ca->flags & CONN_DSACK);
+		uint64_t until = n_read + sizeof(buf);
+		stream_fill(buf, n_read, sizeof(buf));
+		assert_int_equal(tcp_send(ca, buf, sizeof(buf), a.now),
+				 sizeof(buf));
+		for (int i = 0; i < 100 && n_read < until; i++)
+			turn();
+		assert_int_equal(n_read, until);
+		assert_true(largest > 1300);
+		close_path();
+	}
+}
+
 static void a_silent_path_is_found_out(void **state)
 {
 	static const uint32_t paths[] = { 1480, 1400, 1300, 1280, 1100, 600 };
@@ -317,6 +348,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_smaller_path_is_taken_at_its_routers_word),
 		cmocka_unit_test(a_path_is_tried_again_after_a_while),
+		cmocka_unit_test(a_probe_carries_no_report_of_duplicates),
 		cmocka_unit_test(a_silent_path_is_found_out),
 		cmocka_unit_test(a_path_that_was_broken_gets_its_size_back),
 		cmocka_unit_test(no_error_makes_segments_tiny),
