@@ -8,8 +8,9 @@
  * Two stacks in this process, whose parts are measured apart: of the sender all that a
  * segment costs, its share of the ACK and the copy of the program's bytes included; of
  * the receiver all up to the program's having read it, and the ACK.  Connections take
- * turns in an order that no cache expects.  The clock of the stacks is a variable;
- * checksums of TCP are a port's to make and to check.
+ * turns in an order that no cache expects, but the sending program names those whose turn
+ * comes next.  The clock of the stacks is a variable that runs about as fast as a real one
+ * would, so timers expire as they should; checksums of TCP are a port's to make and to check.
  */
 #include "osf.h"
 #include "peer.h"
@@ -25,7 +26,7 @@
 #define SEGMENT 1448
 #define PORTS 50000u /* of one listener's clients */
 #define PORT_FIRST 10000u
-#define TURN_NS 2000
+#define TURN_NS 10000
 #define MEASURE_TURNS 20000u
 
 enum side { SENDER, RECEIVER };
