@@ -343,8 +343,10 @@ struct tcp_conn {
 	uint8_t syn_retries;
 	uint16_t fin_timeout_s; /* of FIN-WAIT-2; 0: FIN_WAIT_2_NS */
 	uint32_t rcv_lowat, notsent_lowat;
-	uint32_t rcv_space; /* read in a round trip */
-	seq32 rcv_copied;   /* where that began */
+	uint32_t rcv_space;   /* read in a round trip */
+	seq32 rcv_copied;     /* where that began */
+	uint32_t n_dsacks;    /* segments that the peer has had twice */
+	uint64_t again_bytes; /* sent a second time */
 	void *user;
 	union tcp_cc_state cc_state;
 };

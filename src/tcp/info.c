@@ -73,7 +73,10 @@ static void put_sending(const struct tcp_conn *c, struct tcp_conn_info *i)
 	uint32_t flight = seq_len(c->snd_una, c->snd_nxt);
 	bool is_fin_acked =
 	    c->flags & CONN_FIN_SENT && seq_eq(c->snd_una, c->snd_nxt);
+	/* A SYN is no byte, either. */
+	uint32_t out = c->state < TCP_ESTABLISHED ? 0 : flight;
 
+	out -= c->flags & CONN_FIN_SENT && !is_fin_acked;
 	i->tcpi_snd_mss = c->mss;
 	i->tcpi_unacked = segments(c, flight);
 	i->tcpi_sacked = segments(c, c->sacked_bytes);
@@ -90,6 +93,9 @@ static void put_sending(const struct tcp_conn *c, struct tcp_conn_info *i)
 	i->tcpi_notsent_bytes = tcp_unsent_bytes(c);
 	i->tcpi_bytes_acked =
 	    bytes_since(c->iss, c->snd_una, c->snd_wraps, is_fin_acked);
+	i->tcpi_bytes_retrans = c->again_bytes;
+	i->tcpi_bytes_sent = i->tcpi_bytes_acked + out + c->again_bytes;
+	i->tcpi_dsack_dups = c->n_dsacks;
 	i->tcpi_segs_out = c->n_out;
 	i->tcpi_data_segs_out = c->n_data_out;
 	uint32_t first = c->n_data_out - c->n_again;

@@ -4,8 +4,8 @@
  *
  * The fields, their order and their units are those of Linux's struct tcp_info, so that
  * it can be handed to programs as it is; a test compares them.  What is not known here
- * stays 0: the times for which a connection was busy or held back, the delivery rate,
- * and counts of bytes that were sent again.
+ * stays 0: the times for which a connection was busy or held back, and the delivery rate.
+ * Bytes that were under way when a connection ended are not among those sent.
  */
 #pragma once
 

@@ -189,6 +189,7 @@ static void dsack_rx(struct tcp_conn *c, struct tcp_sack b)
 	struct tcp_recovery *r = &c->rec;
 	uint32_t n = seq_len(b.from, b.to);
 
+	c->n_dsacks += n > c->mss ? (n + c->mss - 1) / c->mss : 1;
 	/* A probe of the tail was not sent because of the path's order. */
 	if (!r->is_tlp_out || !seq_eq(b.to, r->tlp_end))
 		rack_duplicate(c);

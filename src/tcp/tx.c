@@ -263,8 +263,10 @@ static void send_range(struct tcp_conn *c, struct tcp_frame *f,
 	f->gso_size = bytes > room ? (uint16_t)room : 0;
 	c->n_out += n_segs - 1;
 	c->n_data_out += n_segs;
-	if (n->flags & NODE_RETX)
+	if (n->flags & NODE_RETX) {
 		c->n_again += n_segs;
+		c->again_bytes += bytes;
+	}
 	struct tcp_seg seg;
 
 	seg_begin(c, &seg, n->seq,

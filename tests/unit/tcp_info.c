@@ -54,6 +54,7 @@ static void numbers_are_what_happened(void **state)
 	c = kit_connect(&k);
 	i = info();
 	assert_int_equal(i.tcpi_state, 2);
+	assert_int_equal(i.tcpi_bytes_sent, 0);
 	kit_wait(&k, 10 * NS_PER_MS);
 	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
 	kit_drain(&k);
@@ -105,6 +106,8 @@ static void numbers_are_what_happened(void **state)
 	assert_int_equal(i.tcpi_snd_cwnd, 1);
 	assert_true(i.tcpi_total_retrans >= 3);
 	assert_int_equal(i.tcpi_retrans, 1);
+	assert_int_equal(i.tcpi_bytes_retrans, 100 * i.tcpi_total_retrans);
+	assert_int_equal(i.tcpi_bytes_sent, 16580 + i.tcpi_bytes_retrans);
 	tcp_abort(c, k.now);
 	kit_drain(&k);
 	kit_fini(&k);
@@ -138,6 +141,7 @@ static void more_than_the_sequence_space_is_counted(void **state)
 	kit_drain(&k);
 	kit_in(&k, TCP_ACK, NULL, 0);
 	assert_int_equal(info().tcpi_bytes_acked, acked + 100);
+	assert_int_equal(info().tcpi_bytes_sent, acked + 100);
 	tcp_abort(c, k.now);
 	kit_drain(&k);
 	kit_fini(&k);
