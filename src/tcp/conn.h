@@ -341,6 +341,7 @@ struct tcp_conn {
 	seq32 urg_seq, snd_up;       /* the byte; behind ours */
 	uint8_t urg_state, urg_byte;
 	uint8_t syn_retries;
+	uint16_t maxseg;        /* of TCP_MAXSEG; 0: none */
 	uint16_t fin_timeout_s; /* of FIN-WAIT-2; 0: FIN_WAIT_2_NS */
 	uint32_t rcv_lowat, notsent_lowat;
 	uint32_t rcv_space;   /* read in a round trip */
@@ -367,6 +368,7 @@ struct tcp_listener {
 	uint64_t cookie_ns; /* when the last cookie was given; 0: none */
 	int16_t laddr;      /* index, or -1 for all */
 	uint16_t port;      /* 0: free */
+	uint16_t maxseg;    /* of its connections */
 	uint8_t n_defer;    /* retries for which an ACK alone does not open */
 };
 
@@ -686,5 +688,6 @@ int take_error(struct tcp_conn *c);
 void rcvq_shift(struct tcp_conn *c, uint32_t n_bytes);
 int stack_addr(const struct tcp_stack *s, const struct ip_addr *a);
 uint32_t stack_mtu(const struct tcp_stack *s, const struct ip_addr *raddr);
-uint16_t stack_mss(const struct tcp_stack *s, const struct ip_addr *raddr);
+uint16_t stack_mss(const struct tcp_stack *s, const struct ip_addr *raddr,
+		   uint16_t maxseg);
 uint8_t stack_wscale(const struct tcp_stack *s);

@@ -147,10 +147,13 @@ uint32_t stack_mtu(const struct tcp_stack *s, const struct ip_addr *raddr)
 	return r->mtu;
 }
 
-/* What we say we take: without options, RFC 6691. */
-uint16_t stack_mss(const struct tcp_stack *s, const struct ip_addr *raddr)
+/* What we say we take: without options, RFC 6691.  @maxseg 0: all that fits */
+uint16_t stack_mss(const struct tcp_stack *s, const struct ip_addr *raddr,
+		   uint16_t maxseg)
 {
-	return (uint16_t)(stack_mtu(s, raddr) - ip_head_len(raddr) - TCP_HEAD);
+	uint32_t mss = stack_mtu(s, raddr) - ip_head_len(raddr) - TCP_HEAD;
+
+	return (uint16_t)(maxseg ? MIN(mss, (uint32_t)maxseg) : mss);
 }
 
 uint8_t stack_wscale(const struct tcp_stack *s)
@@ -221,6 +224,7 @@ void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
 		      uint8_t wscale)
 {
 	struct tcp_stack *s = c->stack;
+	uint16_t ours = stack_mss(s, &c->flow.raddr, c->maxseg);
 	uint32_t mss =
 	    ip_addr_is_v4(&c->flow.raddr) ? MSS_DEFAULT_V4 : MSS_DEFAULT_V6;
 
@@ -234,11 +238,10 @@ void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
 	}
 	if (peer_mss)
 		mss = peer_mss;
-	mss = MIN(mss, (uint32_t)stack_mss(s, &c->flow.raddr));
+	mss = MIN(mss, (uint32_t)ours);
 	if (offers & TCP_OFFER_TS)
 		mss = mss > 12 ? mss - 12 : 0;
-	c->rcv_mss =
-	    MIN(stack_mss(s, &c->flow.raddr), (uint16_t)MSS_DEFAULT_V4);
+	c->rcv_mss = MIN(ours, (uint16_t)MSS_DEFAULT_V4);
 	c->mss_max = (uint16_t)(mss > MSS_MIN ? mss : MSS_MIN);
 	pmtu_sync(c);
 	c->cwnd = INITIAL_WINDOW * (uint32_t)c->mss;

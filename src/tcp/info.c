@@ -141,7 +141,7 @@ void tcp_get_info(const struct tcp_conn *c, struct tcp_conn_info *out)
 		.tcpi_rttvar = us(c->rttvar_ns),
 		.tcpi_min_rtt = c->min_rtt_us,
 		.tcpi_pmtu = c->path_mtu,
-		.tcpi_advmss = stack_mss(c->stack, &c->flow.raddr) -
+		.tcpi_advmss = stack_mss(c->stack, &c->flow.raddr, c->maxseg) -
 			       (c->flags & CONN_TS ? TS_BYTES : 0u),
 		.tcpi_reordering = DUP_THRESH,
 		.tcpi_last_data_sent = ms_since(c, c->last_tx_ns),

@@ -47,7 +47,8 @@ static void synack_send(struct tcp_stack *s, const struct mini_syn *m,
 					    (m->offers & TCP_OFFER_ECN ? TCP_ECE
 								       : 0)),
 			 .wnd = (uint16_t)syn_window(s),
-			 .mss = stack_mss(s, &m->flow.raddr),
+			 .mss = stack_mss(s, &m->flow.raddr,
+					  s->listeners[m->listener].maxseg),
 			 .wscale = m->offers & TCP_OFFER_WSCALE
 				       ? stack_wscale(s)
 				       : TCP_NO_WSCALE,
@@ -179,6 +180,7 @@ static void grow(struct tcp_stack *s, const struct mini_syn *was,
 	c->ts_recent = was->ts_recent;
 	c->ts_recent_s = now_sec(s);
 	c->listener = &s->listeners[was->listener];
+	c->maxseg = c->listener->maxseg;
 	if (was->n_retries)
 		c->flags |= CONN_SYN_RETX;
 	else if (was->expires_ms)

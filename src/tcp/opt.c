@@ -104,6 +104,17 @@ void tcp_set_quickack(struct tcp_conn *c, bool is_on, uint64_t now_ns)
 
 void tcp_set_syn_retries(struct tcp_conn *c, uint8_t n) { c->syn_retries = n; }
 
+void tcp_set_maxseg(struct tcp_conn *c, uint16_t bytes)
+{
+	if (c->state == TCP_SYN_SENT)
+		c->maxseg = bytes;
+}
+
+void tcp_set_listen_maxseg(struct tcp_listener *l, uint16_t bytes)
+{
+	l->maxseg = bytes;
+}
+
 void tcp_set_fin_timeout(struct tcp_conn *c, uint16_t s)
 {
 	c->fin_timeout_s = s;

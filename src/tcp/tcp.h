@@ -364,6 +364,11 @@ void tcp_set_quickack(struct tcp_conn *c, bool is_on, uint64_t now_ns);
 /* On: the urgent byte is read in its place. */
 void tcp_set_oob_inline(struct tcp_conn *c, bool is_on);
 void tcp_set_syn_retries(struct tcp_conn *c, uint8_t n); /* TCP_SYNCNT */
+/* TCP_MAXSEG: bytes of a segment without options, both ways; 0: the link's.  To be set
+ * before the SYN leaves, or what the peer sends is not bounded; once both SYNs were
+ * exchanged it changes nothing. */
+void tcp_set_maxseg(struct tcp_conn *c, uint16_t bytes);
+void tcp_set_listen_maxseg(struct tcp_listener *l, uint16_t bytes);
 /* How long FIN-WAIT-2 lasts when nobody has the connection (TCP_LINGER2); 0: 60 s */
 void tcp_set_fin_timeout(struct tcp_conn *c, uint16_t s);
 /* Writable only when fewer bytes than that were not sent; 0: no matter. */

@@ -185,7 +185,7 @@ static bool send_syn(struct tcp_conn *c, struct tcp_frame *f)
 			       .dport = c->flow.rport,
 			       .seq = c->iss,
 			       .flags = (uint8_t)(TCP_SYN | ecn_syn_flags(c)),
-			       .mss = stack_mss(s, &c->flow.raddr) };
+			       .mss = stack_mss(s, &c->flow.raddr, c->maxseg) };
 
 	due_done(c, TX_SYN | TX_ACK);
 	if (is_reply) {

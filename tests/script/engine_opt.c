@@ -12,6 +12,8 @@
 
 #define LINUX_CLOSE 7
 #define LINUX_LISTEN 10
+#define MAXSEG_MIN 88
+#define MAXSEG_MAX 32767
 
 #ifndef SIOCATMARK
 #define SIOCATMARK 0x8905
@@ -32,6 +34,7 @@ void engine_apply_options(struct engine *e, struct engine_sock *s)
 	tcp_set_user_timeout(s->conn, (uint32_t)s->user_timeout_ms);
 	tcp_set_cork(s->conn, s->is_cork, e->now_ns);
 	tcp_set_oob_inline(s->conn, s->is_inline);
+	tcp_set_maxseg(s->conn, (uint16_t)s->maxseg);
 	tcp_set_notsent_lowat(s->conn, (uint32_t)s->notsent_lowat);
 	tcp_set_rcv_lowat(s->conn, (uint32_t)s->rcv_lowat);
 	if (s->n_syns)
@@ -80,6 +83,13 @@ static int set_tcp(struct engine_sock *s, int name, int v)
 		return 0;
 	case TCP_NOTSENT_LOWAT:
 		s->notsent_lowat = v;
+		return 0;
+	case TCP_MAXSEG:
+		if (v && (v < MAXSEG_MIN || v > MAXSEG_MAX))
+			return -EINVAL;
+		s->maxseg = v;
+		if (s->kind == SOCK_LISTENER)
+			tcp_set_listen_maxseg(s->listener, (uint16_t)v);
 		return 0;
 	case TCP_DEFER_ACCEPT:
 		s->defer_s = v > 0 ? v : 0;
@@ -209,7 +219,9 @@ static int get_tcp(const struct engine_sock *s, int name, int *v)
 		*v = s->user_timeout_ms;
 		return 0;
 	case TCP_MAXSEG:
-		*v = s->kind == SOCK_CONN && s->conn->mss ? s->conn->mss : 536;
+		*v = s->maxseg ? s->maxseg : 536;
+		if (s->kind == SOCK_CONN && s->conn->mss)
+			*v = s->conn->mss;
 		return 0;
 	default:
 		return -ENOPROTOOPT;

@@ -131,6 +131,7 @@ int engine_listen(void *b, int fd, int backlog)
 		return err;
 	s->kind = SOCK_LISTENER;
 	tcp_set_defer_accept(s->listener, (uint32_t)s->defer_s);
+	tcp_set_listen_maxseg(s->listener, (uint16_t)s->maxseg);
 	return 0;
 }
 
