@@ -556,6 +556,7 @@ void open_rx(struct tcp_stack *s, struct arrival *a, seq32 iss_min,
 	     bool has_min);
 void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a);
 void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a);
+bool port_is_listened(struct tcp_stack *s, uint8_t laddr, uint16_t port);
 bool mini_syn_is_awaited(const struct tcp_stack *s, const struct mini_syn *m);
 void mini_syn_send(struct tcp_stack *s, const struct mini_syn *m);
 void conn_enter_time_wait(struct tcp_conn *c);

@@ -6,7 +6,7 @@
  * pools behind each other.  A connection lives until it is CLOSED and the program has
  * given it back, whichever comes last.
  *
- * Spec: RFC 9293 section 3.10.1 to 3.10.5
+ * Spec: RFC 9293 section 3.10.1 to 3.10.5; active opens are in connect.c
  */
 #include "tcp/conn.h"
 
@@ -81,6 +81,7 @@ struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
 	assert(cfg->gso_max <= IP_MAX - TCP_FRAME_HEAD);
 	assert(cfg->rcv_buf >= RCV_BUF_MIN && cfg->rcv_buf <= 1u << 30);
 	assert(cfg->rcv_buf_max <= 1u << 30);
+	assert(cfg->ports.first <= cfg->ports.last);
 	layout(cfg, at);
 	memset(s, 0, sizeof(*s));
 	s->cfg = *cfg;
@@ -296,7 +297,7 @@ struct tcp_conn *tcp_next_ready(struct tcp_stack *s)
 	return container_of(first, struct tcp_conn, ready_link);
 }
 
-/* --- opening --- */
+/* --- listening --- */
 
 int tcp_listen(struct tcp_stack *s, const struct ip_addr *addr, uint16_t port,
 	       uint32_t backlog, struct tcp_listener **out)
@@ -360,63 +361,6 @@ struct tcp_conn *tcp_accept(struct tcp_listener *l)
 	c->listener = NULL;
 	conn_news(c);
 	return c;
-}
-
-/* RFC 6056 section 3.3.3: the first number depends on the peer and a secret. */
-static int port_choose(struct tcp_stack *s, struct flow *f)
-{
-	const uint32_t n = PORT_LAST - PORT_FIRST + 1;
-
-	f->lport = 0;
-	uint32_t from = flow_ts_off(s, f) + s->port_hint;
-	for (uint32_t i = 0; i < n; i++) {
-		f->lport = (uint16_t)(PORT_FIRST + (from + i) % n);
-		if (!flow_find(s, f->laddr, f->lport, &f->raddr, f->rport)) {
-			s->port_hint += i + 1;
-			return 0;
-		}
-	}
-	return -EADDRNOTAVAIL;
-}
-
-int tcp_connect(struct tcp_stack *s, const struct ip_addr *laddr,
-		uint16_t lport, const struct ip_addr *raddr, uint16_t rport,
-		uint64_t now_ns, struct tcp_conn **out)
-{
-	struct flow f = { .raddr = *raddr,
-			  .lport = lport,
-			  .rport = rport,
-			  .kind = FLOW_CONN };
-	int index = stack_addr(s, laddr);
-
-	stack_at(s, now_ns);
-	if (index < 0)
-		return index;
-	if (ip_addr_is_v4(laddr) != ip_addr_is_v4(raddr))
-		return -EAFNOSUPPORT;
-	if (!ip_addr_is_host(raddr) ||
-	    (s->cfg.hops && !hop_route(s->cfg.hops, raddr)))
-		return -ENETUNREACH;
-	f.laddr = (uint8_t)index;
-	if (!lport) {
-		int err = port_choose(s, &f);
-		if (err)
-			return err;
-	} else if (flow_find(s, f.laddr, lport, raddr, rport)) {
-		return -EADDRINUSE;
-	}
-	struct tcp_conn *c = conn_new(s, &f);
-	if (!c)
-		return -ENOBUFS;
-	c->iss = (seq32){ flow_iss(s, &c->flow) };
-	c->snd_una = c->iss;
-	c->snd_nxt = c->snd_end = seq_add(c->iss, 1);
-	conn_late_since(c, s->now_ns);
-	tcp_set_state(c, TCP_SYN_SENT);
-	conn_due(c, TX_SYN);
-	conn_rtx_update(c, true);
-	*out = c;
-	return 0;
 }
 
 /* --- bytes --- */

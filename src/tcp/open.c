@@ -33,6 +33,11 @@ static struct tcp_listener *listener_find(struct tcp_stack *s, uint8_t laddr,
 	return any;
 }
 
+bool port_is_listened(struct tcp_stack *s, uint8_t laddr, uint16_t port)
+{
+	return listener_find(s, laddr, port);
+}
+
 static void synack_send(struct tcp_stack *s, const struct mini_syn *m,
 			uint32_t ts)
 {

@@ -55,6 +55,18 @@ enum tcp_ecn {
 	TCP_ECN_OFF,
 };
 
+/* Whether a port is chosen whose connection to the same peer is in TIME-WAIT, when
+ * both had timestamps and a second has passed (tcp_tw_reuse; RFC 6191). */
+enum tcp_reuse {
+	TCP_REUSE_LOCAL, /* within the host */
+	TCP_REUSE_ALWAYS,
+	TCP_REUSE_NEVER,
+};
+
+struct tcp_ports {
+	uint16_t first, last; /* 0: no matter */
+};
+
 struct tcp_config {
 	struct sip_key key; /* random, and nobody else's */
 	struct ip_addr addrs[TCP_ADDRS_MAX];
@@ -69,6 +81,12 @@ struct tcp_config {
 	uint32_t snd_buf_max, rcv_buf_max;
 	const struct tcp_cc *cc;
 	uint8_t ecn;   /* enum tcp_ecn */
+	uint8_t reuse; /* enum tcp_reuse */
+	struct tcp_ports
+	    ports; /* to choose from; 0: 32768 to 60999, as Linux */
+	/* A bit for each port that is not chosen, 8192 bytes; whoever fills them keeps
+	 * them.  NULL: none. */
+	const uint8_t *ports_kept;
 	bool is_paced; /* as by tcp_set_pacing() */
 	bool
 	    has_port_sums; /* frames leave with the pseudo-header's sum alone */
@@ -238,7 +256,10 @@ struct tcp_conn *tcp_accept(struct tcp_listener *l);
 
 /**
  * tcp_connect() - open a connection
- * @lport: 0 chooses one of 32768 to 60999 (RFC 6056)
+ * @lport: 0 chooses one of the configuration's (RFC 6056)
+ *
+ * A connection of that name that is in TIME-WAIT is no obstacle if it had timestamps
+ * (RFC 6191).
  *
  * Return: 0, or
  *   -EADDRNOTAVAIL  @laddr is no address of the stack, or no port is free
@@ -251,6 +272,15 @@ MUST_CHECK int tcp_connect(struct tcp_stack *s, const struct ip_addr *laddr,
 			   uint16_t lport, const struct ip_addr *raddr,
 			   uint16_t rport, uint64_t now_ns,
 			   struct tcp_conn **out);
+
+/* tcp_connect(), the port one of @within if it is chosen (IP_LOCAL_PORT_RANGE): an end
+ * that lies outside of what is configured does not count.
+ * Return: as tcp_connect(), or -EINVAL: @within ends before it begins */
+MUST_CHECK int tcp_connect_within(struct tcp_stack *s,
+				  const struct ip_addr *laddr, uint16_t lport,
+				  struct tcp_ports within,
+				  const struct ip_addr *raddr, uint16_t rport,
+				  uint64_t now_ns, struct tcp_conn **out);
 
 /**
  * tcp_send() - offer bytes; what is taken is copied

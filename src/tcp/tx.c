@@ -191,13 +191,14 @@ static bool send_syn(struct tcp_conn *c, struct tcp_frame *f)
 	if (is_reply) {
 		seg.flags |= TCP_ACK;
 		seg.ack = c->rcv_nxt;
-		seg.tsecr = c->ts_recent;
 		offers &= (c->flags & CONN_TS ? TCP_OFFER_TS : 0u) |
 			  (c->flags & CONN_SACK ? TCP_OFFER_SACK : 0u) |
 			  (c->flags & CONN_WSCALE ? TCP_OFFER_WSCALE : 0u);
 	}
 	seg.has_ts = offers & TCP_OFFER_TS;
 	seg.tsval = conn_tsval(c);
+	/* Of the peer's SYN, or of a connection whose name is used again. */
+	seg.tsecr = c->ts_recent;
 	seg.is_sack_ok = offers & TCP_OFFER_SACK;
 	seg.wscale =
 	    offers & TCP_OFFER_WSCALE ? stack_wscale(s) : TCP_NO_WSCALE;

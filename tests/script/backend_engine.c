@@ -221,6 +221,14 @@ static void set_offer(struct tcp_config *c, uint32_t offer, const char *value)
 		c->offers |= offer;
 }
 
+static struct tcp_ports ports_read(const char *value)
+{
+	char *end;
+	uint16_t first = (uint16_t)strtoul(value, &end, 10);
+
+	return (struct tcp_ports){ first, (uint16_t)strtoul(end, NULL, 10) };
+}
+
 static int set_one(struct engine *e, struct tcp_config *c, const char *name,
 		   const char *value)
 {
@@ -240,6 +248,12 @@ static int set_one(struct engine *e, struct tcp_config *c, const char *name,
 		c->ecn = *value == '0'   ? TCP_ECN_OFF
 			 : *value == '1' ? TCP_ECN_ASK
 					 : TCP_ECN_ACCEPT;
+	else if (!strcmp(name, "ip_local_port_range"))
+		c->ports = ports_read(value);
+	else if (!strcmp(name, "tcp_tw_reuse"))
+		c->reuse = *value == '0'   ? TCP_REUSE_NEVER
+			   : *value == '1' ? TCP_REUSE_ALWAYS
+					   : TCP_REUSE_LOCAL;
 	else if (!strcmp(name, "tcp_fin_timeout"))
 		e->fin_timeout_s = atoi(value);
 	else if (strcmp(name, "tcp_no_metrics_save")) /* none are kept */

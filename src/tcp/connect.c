@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/connect.c - active opens: a port, a name for the connection, and its SYN
+ *
+ *     tcp_connect() -> port_choose() -> a connection in SYN-SENT, its SYN due
+ *
+ * Ports are tried from a number on that depends on the peer and a secret (RFC 6056
+ * section 3.3.3): every second one first, so that the others are left to those who
+ * need a certain one.  A name that is in TIME-WAIT is taken again when timestamps keep
+ * both connections apart, as in Linux: at once if the program names the port; else
+ * after a second, and where the configuration allows it.
+ *
+ * Spec: RFC 9293 section 3.10.1, RFC 6056, RFC 6191
+ */
+#include "tcp/conn.h"
+
+#define REUSE_AFTER_MS 1000
+#define ISS_BEHIND 65537 /* as for a peer's SYN: see mini_wait_rx() */
+
+static bool is_loopback(const struct tcp_stack *s, const struct ip_addr *a)
+{
+	static const struct ip_addr one = { { [15] = 1 } };
+
+	return stack_addr(s, a) >= 0 || ip_addr_eq(a, &one) ||
+	       (ip_addr_is_v4(a) && a->b[12] == 127);
+}
+
+/* How the old connection's segments differ from the new one's: by timestamps that are
+ * older.  Nothing else is as sure. */
+static bool may_reuse(const struct tcp_stack *s, const struct mini_wait *m,
+		      bool is_chosen)
+{
+	uint32_t since_ms =
+	    m->expires_ms - (uint32_t)(TIME_WAIT_NS / NS_PER_MS);
+
+	if (!m->has_ts || !(s->cfg.offers & TCP_OFFER_TS))
+		return false;
+	if (!is_chosen)
+		return true;
+	if (s->cfg.reuse == TCP_REUSE_NEVER ||
+	    (s->cfg.reuse == TCP_REUSE_LOCAL &&
+	     !is_loopback(s, &m->flow.raddr)))
+		return false;
+	return now_ms(s) - since_ms > REUSE_AFTER_MS;
+}
+
+/* Whether the name is free, or can be: what is in TIME-WAIT then. */
+static bool is_free(struct tcp_stack *s, const struct flow *f, bool is_chosen,
+		    struct mini_wait **old)
+{
+	struct flow *is = flow_find(s, f->laddr, f->lport, &f->raddr, f->rport);
+
+	*old = NULL;
+	if (!is)
+		return true;
+	if (is->kind != FLOW_TIME_WAIT)
+		return false;
+	*old = container_of(is, struct mini_wait, flow);
+	return may_reuse(s, *old, is_chosen);
+}
+
+static bool is_kept(const struct tcp_stack *s, uint16_t port)
+{
+	return s->cfg.ports_kept &&
+	       s->cfg.ports_kept[port / 8] & 1u << port % 8;
+}
+
+/* As Linux does: each end of the wish counts if it lies in what is configured. */
+static struct tcp_ports ports_within(const struct tcp_stack *s,
+				     struct tcp_ports wish)
+{
+	struct tcp_ports r = s->cfg.ports;
+
+	if (!r.first)
+		r = (struct tcp_ports){ PORT_FIRST, PORT_LAST };
+	uint16_t first = r.first, last = r.last;
+	if (first <= wish.first && wish.first <= last)
+		r.first = wish.first;
+	if (first <= wish.last && wish.last <= last)
+		r.last = wish.last;
+	return r;
+}
+
+static int port_choose(struct tcp_stack *s, struct flow *f,
+		       struct tcp_ports within, struct mini_wait **old)
+{
+	uint32_t n = within.last - within.first + 1u;
+
+	f->lport = 0;
+	uint32_t from = flow_ts_off(s, f) + s->port_hint;
+	for (uint32_t odd = 0; odd < MIN(n, 2u); odd++) {
+		uint32_t some = (n + 1 - odd) / 2;
+
+		for (uint32_t i = 0; i < some; i++) {
+			uint32_t off = (from / 2 + i) % some * 2 + odd;
+
+			f->lport = (uint16_t)(within.first + off);
+			if (is_kept(s, f->lport) || !is_free(s, f, true, old) ||
+			    port_is_listened(s, f->laddr, f->lport))
+				continue;
+			s->port_hint += 2 * (i + 1);
+			return 0;
+		}
+	}
+	return -EADDRNOTAVAIL;
+}
+
+/* The connection, in place of what is in TIME-WAIT, if there is such. */
+static struct tcp_conn *conn_open(struct tcp_stack *s, const struct flow *f,
+				  struct mini_wait *old)
+{
+	struct mini_wait was = { 0 };
+
+	if (!s->pool_conns.n_free)
+		return NULL;
+	if (old) {
+		was = *old;
+		mini_wait_free(s, old);
+	}
+	struct tcp_conn *c = conn_new(s, f);
+	c->iss = (seq32){ flow_iss(s, &c->flow) };
+	if (old) {
+		c->iss = seq_max(c->iss, seq_add(was.snd_nxt, ISS_BEHIND));
+		c->ts_recent = was.ts_recent;
+	}
+	return c;
+}
+
+int tcp_connect_within(struct tcp_stack *s, const struct ip_addr *laddr,
+		       uint16_t lport, struct tcp_ports within,
+		       const struct ip_addr *raddr, uint16_t rport,
+		       uint64_t now_ns, struct tcp_conn **out)
+{
+	struct flow f = { .raddr = *raddr,
+			  .lport = lport,
+			  .rport = rport,
+			  .kind = FLOW_CONN };
+	int index = stack_addr(s, laddr), err;
+	struct mini_wait *old = NULL;
+
+	stack_at(s, now_ns);
+	if (index < 0)
+		return index;
+	if (ip_addr_is_v4(laddr) != ip_addr_is_v4(raddr))
+		return -EAFNOSUPPORT;
+	if (!ip_addr_is_host(raddr) ||
+	    (s->cfg.hops && !hop_route(s->cfg.hops, raddr)))
+		return -ENETUNREACH;
+	f.laddr = (uint8_t)index;
+	if (within.first && within.last && within.first > within.last)
+		return -EINVAL;
+	if (lport)
+		err = is_free(s, &f, false, &old) ? 0 : -EADDRINUSE;
+	else
+		err = port_choose(s, &f, ports_within(s, within), &old);
+	if (err)
+		return err;
+	struct tcp_conn *c = conn_open(s, &f, old);
+	if (!c)
+		return -ENOBUFS;
+	c->snd_una = c->iss;
+	c->snd_nxt = c->snd_end = seq_add(c->iss, 1);
+	conn_late_since(c, s->now_ns);
+	tcp_set_state(c, TCP_SYN_SENT);
+	conn_due(c, TX_SYN);
+	conn_rtx_update(c, true);
+	*out = c;
+	return 0;
+}
+
+int tcp_connect(struct tcp_stack *s, const struct ip_addr *laddr,
+		uint16_t lport, const struct ip_addr *raddr, uint16_t rport,
+		uint64_t now_ns, struct tcp_conn **out)
+{
+	return tcp_connect_within(s, laddr, lport, (struct tcp_ports){ 0 },
+				  raddr, rport, now_ns, out);
+}
