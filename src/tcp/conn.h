@@ -49,6 +49,7 @@ enum tcp_state {
 #define PAWS_S (24 * 24 * 3600u)
 #define TX_REPLIES 256 /* a power of two */
 #define RCV_BUF_MIN 1024u
+#define SND_BUF_MIN 2048u
 #define PORT_FIRST 32768u
 #define PORT_LAST 60999u
 
@@ -344,6 +345,8 @@ struct tcp_conn {
 	uint16_t maxseg;        /* of TCP_MAXSEG; 0: none */
 	uint16_t fin_timeout_s; /* of FIN-WAIT-2; 0: FIN_WAIT_2_NS */
 	uint32_t rcv_lowat, notsent_lowat;
+	uint32_t snd_buf;     /* 0: the configuration's */
+	uint32_t wnd_clamp;   /* bytes; 0: none */
 	uint32_t rcv_space;   /* read in a round trip */
 	seq32 rcv_copied;     /* where that began */
 	uint32_t n_dsacks;    /* segments that the peer has had twice */
@@ -368,6 +371,7 @@ struct tcp_listener {
 	uint64_t cookie_ns; /* when the last cookie was given; 0: none */
 	int16_t laddr;      /* index, or -1 for all */
 	uint16_t port;      /* 0: free */
+	bool is_shared;     /* with others of the kind */
 	uint16_t maxseg;    /* of its connections */
 	uint8_t n_defer;    /* retries for which an ACK alone does not open */
 };
@@ -529,6 +533,7 @@ void conn_check(const struct tcp_conn *c);
 /* flow.c: the table of flows, and minis */
 uint32_t flow_iss(struct tcp_stack *s, const struct flow *f);
 uint32_t flow_cookie(struct tcp_stack *s, const struct flow *f, uint64_t which);
+uint32_t flow_share(struct tcp_stack *s, const struct flow *f, uint32_t n);
 uint32_t flow_ts_off(struct tcp_stack *s, const struct flow *f);
 struct flow *flow_find(struct tcp_stack *s, uint8_t laddr, uint16_t lport,
 		       const struct ip_addr *raddr, uint16_t rport);
@@ -593,6 +598,7 @@ void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns);
 void urg_rx(struct tcp_conn *c, const struct arrival *a);
 void urg_passed(struct tcp_conn *c);
 bool urg_hides_next(const struct tcp_conn *c);
+bool urg_is_ahead(const struct tcp_conn *c);
 uint32_t urg_limit(struct tcp_conn *c, uint32_t len);
 bool urg_pointer(const struct tcp_conn *c, seq32 seq, uint16_t *out);
 

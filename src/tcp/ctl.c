@@ -299,8 +299,9 @@ struct tcp_conn *tcp_next_ready(struct tcp_stack *s)
 
 /* --- listening --- */
 
-int tcp_listen(struct tcp_stack *s, const struct ip_addr *addr, uint16_t port,
-	       uint32_t backlog, struct tcp_listener **out)
+static int listen_as(struct tcp_stack *s, const struct ip_addr *addr,
+		     uint16_t port, uint32_t backlog, bool is_shared,
+		     struct tcp_listener **out)
 {
 	struct tcp_listener *free = NULL;
 	int laddr = addr ? stack_addr(s, addr) : -1;
@@ -313,7 +314,8 @@ int tcp_listen(struct tcp_stack *s, const struct ip_addr *addr, uint16_t port,
 
 		if (!l->port)
 			free = free ? free : l;
-		else if (l->port == port && l->laddr == laddr)
+		else if (l->port == port && l->laddr == laddr &&
+			 !(is_shared && l->is_shared))
 			return -EADDRINUSE;
 	}
 	if (!free)
@@ -321,10 +323,24 @@ int tcp_listen(struct tcp_stack *s, const struct ip_addr *addr, uint16_t port,
 	*free = (struct tcp_listener){ .stack = s,
 				       .backlog = backlog ? backlog : 1,
 				       .laddr = (int16_t)laddr,
-				       .port = port };
+				       .port = port,
+				       .is_shared = is_shared };
 	list_init(&free->accept);
 	*out = free;
 	return 0;
+}
+
+int tcp_listen(struct tcp_stack *s, const struct ip_addr *addr, uint16_t port,
+	       uint32_t backlog, struct tcp_listener **out)
+{
+	return listen_as(s, addr, port, backlog, false, out);
+}
+
+int tcp_listen_shared(struct tcp_stack *s, const struct ip_addr *addr,
+		      uint16_t port, uint32_t backlog,
+		      struct tcp_listener **out)
+{
+	return listen_as(s, addr, port, backlog, true, out);
 }
 
 void tcp_unlisten(struct tcp_listener *l, uint64_t now_ns)
@@ -368,10 +384,11 @@ struct tcp_conn *tcp_accept(struct tcp_listener *l)
 uint32_t snd_space(const struct tcp_conn *c)
 {
 	const struct tcp_config *cfg = &c->stack->cfg;
-	uint32_t used = seq_len(c->snd_una, c->snd_end), limit = cfg->snd_buf;
+	uint32_t used = seq_len(c->snd_una, c->snd_end);
+	uint32_t limit = c->snd_buf ? c->snd_buf : cfg->snd_buf;
 
 	/* Two windows: one under way, and one that is ready when it is not. */
-	if (limit < cfg->snd_buf_max && limit / 2 < c->cwnd)
+	if (!c->snd_buf && limit < cfg->snd_buf_max && limit / 2 < c->cwnd)
 		limit = MIN(2 * c->cwnd, cfg->snd_buf_max);
 	return used < limit ? limit - used : 0;
 }
@@ -475,6 +492,17 @@ ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
 	return done;
 }
 
+/* What a read tells that finds no bytes. */
+static ssize_t nothing_there(struct tcp_conn *c)
+{
+	/* The stream has ended well, whatever came of the connection. */
+	if (c->flags & CONN_FIN_RCVD)
+		return 0;
+	if (c->err)
+		return take_error(c);
+	return c->state == TCP_CLOSED ? 0 : -EAGAIN;
+}
+
 ssize_t tcp_peek(struct tcp_conn *c, const uint8_t **data)
 {
 	struct node *n = c->rcvq.head;
@@ -489,12 +517,26 @@ ssize_t tcp_peek(struct tcp_conn *c, const uint8_t **data)
 		*data = n->ext->data + n->off;
 		return len;
 	}
-	/* The stream has ended well, whatever came of the connection. */
-	if (c->flags & CONN_FIN_RCVD)
-		return 0;
-	if (c->err)
-		return take_error(c);
-	return c->state == TCP_CLOSED ? 0 : -EAGAIN;
+	return nothing_there(c);
+}
+
+ssize_t tcp_peek_at(struct tcp_conn *c, uint32_t off, const uint8_t **data)
+{
+	seq32 at = conn_copied(c), end = seq_add(at, c->rcvq_bytes), from = at;
+	const struct node *n = c->rcvq.head;
+
+	/* The urgent byte is passed over when it is next, and not before. */
+	if (urg_hides_next(c))
+		at = seq_add(at, 1);
+	else if (urg_is_ahead(c) && seq_lt(c->urg_seq, end))
+		end = c->urg_seq;
+	if (off >= seq_len(at, end))
+		return off ? 0 : nothing_there(c);
+	uint32_t skip = seq_len(from, seq_add(at, off));
+	for (; skip >= n->len; n = n->next)
+		skip -= n->len;
+	*data = n->ext->data + n->off + skip;
+	return MIN(n->len - skip, seq_len(seq_add(at, off), end));
 }
 
 void rcvq_shift(struct tcp_conn *c, uint32_t n_bytes)

@@ -42,7 +42,7 @@ static uint64_t tuple_hash(const struct tcp_stack *s, uint8_t laddr,
 	return siphash(&s->cfg.key, words, 3);
 }
 
-enum hash_use { USE_ISS = 1, USE_TS, USE_COOKIE };
+enum hash_use { USE_ISS = 1, USE_TS, USE_COOKIE, USE_SHARE };
 
 /* What the table is searched by. */
 uint64_t flow_hash(const struct tcp_stack *s, uint8_t laddr, uint16_t lport,
@@ -81,6 +81,15 @@ uint32_t flow_ts_off(struct tcp_stack *s, const struct flow *f)
 {
 	return (uint32_t)tuple_hash(s, f->laddr, f->lport, &f->raddr, f->rport,
 				    USE_TS);
+}
+
+/* One of @n for the 4-tuple, each time the same. */
+uint32_t flow_share(struct tcp_stack *s, const struct flow *f, uint32_t n)
+{
+	uint64_t h =
+	    tuple_hash(s, f->laddr, f->lport, &f->raddr, f->rport, USE_SHARE);
+
+	return (uint32_t)((h >> 32) * n >> 32);
 }
 
 /* For cookie.c: one hash for each @which. */

@@ -15,27 +15,59 @@ static uint32_t syn_window(const struct tcp_stack *s)
 	return MIN(s->cfg.rcv_buf, 65535u);
 }
 
-static struct tcp_listener *listener_find(struct tcp_stack *s, uint8_t laddr,
-					  uint16_t port)
+/* Of the listeners to one address and port the one that a hash of the peer names, so that
+ * a SYN again, or the ACK of a cookie, comes to the same. */
+static struct tcp_listener *listener_share(struct tcp_stack *s,
+					   const struct arrival *a,
+					   const struct tcp_listener *first,
+					   uint32_t n)
 {
-	struct tcp_listener *any = NULL;
+	struct flow f = { .raddr = *a->raddr,
+			  .lport = a->seg.dport,
+			  .rport = a->seg.sport,
+			  .laddr = a->laddr };
+	uint32_t left = flow_share(s, &f, n);
+	struct tcp_listener *l = &s->listeners[first - s->listeners];
+
+	for (; left; left--)
+		do
+			l++;
+		while (l->port != first->port || l->laddr != first->laddr);
+	return l;
+}
+
+/* Who listens where the segment goes: one to the address before one to all of them. */
+static struct tcp_listener *listener_find(struct tcp_stack *s,
+					  const struct arrival *a)
+{
+	struct tcp_listener *found[2] = { NULL, NULL };
+	uint32_t n[2] = { 0, 0 };
 
 	for (unsigned i = 0; i < TCP_LISTENERS_MAX; i++) {
 		struct tcp_listener *l = &s->listeners[i];
+		bool is_any = l->laddr < 0;
 
-		if (!port || l->port != port)
+		if (!l->port || l->port != a->seg.dport ||
+		    (!is_any && l->laddr != a->laddr))
 			continue;
-		if (l->laddr == laddr)
-			return l;
-		if (l->laddr < 0)
-			any = l;
+		if (!n[is_any]++)
+			found[is_any] = l;
 	}
-	return any;
+	bool is_any = !n[0];
+	return n[is_any] > 1 ? listener_share(s, a, found[is_any], n[is_any])
+			     : found[is_any];
 }
 
 bool port_is_listened(struct tcp_stack *s, uint8_t laddr, uint16_t port)
 {
-	return listener_find(s, laddr, port);
+	for (unsigned i = 0; i < TCP_LISTENERS_MAX; i++) {
+		const struct tcp_listener *l = &s->listeners[i];
+
+		if (port && l->port == port &&
+		    (l->laddr < 0 || l->laddr == laddr))
+			return true;
+	}
+	return false;
 }
 
 static void synack_send(struct tcp_stack *s, const struct mini_syn *m,
@@ -233,7 +265,7 @@ static void listen_ack_rx(struct tcp_stack *s, struct tcp_listener *l,
 void open_rx(struct tcp_stack *s, struct arrival *a, seq32 iss_min,
 	     bool has_min)
 {
-	struct tcp_listener *l = listener_find(s, a->laddr, a->seg.dport);
+	struct tcp_listener *l = listener_find(s, a);
 
 	/* 3.10.7.1 (CLOSED), 3.10.7.2 (LISTEN): first, the RST bit. */
 	if (a->seg.flags & TCP_RST) {
@@ -393,7 +425,7 @@ void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a)
 		is_newer = ts_age > 0 || (!ts_age && is_newer);
 	/* A SYN that opens nothing ends nothing, either. */
 	if ((seg->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && is_newer &&
-	    listener_find(s, a->laddr, seg->dport)) {
+	    listener_find(s, a)) {
 		/* Ours begins behind the old one, too. */
 		seq32 iss_min = seq_add(m->snd_nxt, 65537);
 

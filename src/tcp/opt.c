@@ -120,6 +120,18 @@ void tcp_set_fin_timeout(struct tcp_conn *c, uint16_t s)
 	c->fin_timeout_s = s;
 }
 
+void tcp_set_snd_buf(struct tcp_conn *c, uint32_t bytes)
+{
+	bytes = MIN(bytes, 1u << 30);
+	c->snd_buf = bytes > SND_BUF_MIN ? bytes : SND_BUF_MIN;
+	conn_news(c);
+}
+
+void tcp_set_window_clamp(struct tcp_conn *c, uint32_t bytes)
+{
+	c->wnd_clamp = bytes && bytes < RCV_BUF_MIN ? RCV_BUF_MIN : bytes;
+}
+
 void tcp_set_notsent_lowat(struct tcp_conn *c, uint32_t bytes)
 {
 	c->notsent_lowat = bytes;

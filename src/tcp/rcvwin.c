@@ -32,6 +32,8 @@ static seq32 right_edge(const struct tcp_conn *c)
 	uint32_t mem = max > c->rcv_mem ? max - c->rcv_mem : 0;
 
 	room = MIN(room, mem);
+	if (c->wnd_clamp)
+		room = MIN(room, c->wnd_clamp);
 	return seq_add(c->rcv_nxt, MIN(room, 65535u << c->rcv_wscale));
 }
 

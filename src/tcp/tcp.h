@@ -248,6 +248,12 @@ MUST_CHECK int tcp_listen(struct tcp_stack *s, const struct ip_addr *addr,
 			  uint16_t port, uint32_t backlog,
 			  struct tcp_listener **out);
 
+/* tcp_listen(); others that were made by this call may listen to the same address and
+ * port, and each gets a share of the connections by a hash of the peer (SO_REUSEPORT). */
+MUST_CHECK int tcp_listen_shared(struct tcp_stack *s,
+				 const struct ip_addr *addr, uint16_t port,
+				 uint32_t backlog, struct tcp_listener **out);
+
 /* Connections that nobody has accepted are reset. */
 void tcp_unlisten(struct tcp_listener *l, uint64_t now_ns);
 
@@ -342,6 +348,17 @@ ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
  */
 ssize_t tcp_peek(struct tcp_conn *c, const uint8_t **data);
 
+/**
+ * tcp_peek_at() - bytes that were received, without passing over any (MSG_PEEK)
+ * @off: behind so many that can be read
+ *
+ * What one read gives lies in several pieces, perhaps: from 0 on, each call begins
+ * where the one before has ended.  As reading does, it stops at an urgent byte.
+ *
+ * Return: bytes at *@data; 0: there are no more; for @off 0, what tcp_peek() says
+ */
+ssize_t tcp_peek_at(struct tcp_conn *c, uint32_t off, const uint8_t **data);
+
 /* The first @n bytes of what tcp_peek() gave are done with. */
 void tcp_consume(struct tcp_conn *c, uint32_t n, uint64_t now_ns);
 
@@ -410,6 +427,10 @@ void tcp_set_rcv_lowat(struct tcp_conn *c, uint32_t bytes);
 void tcp_set_defer_accept(struct tcp_listener *l, uint32_t s);
 /* SO_RCVBUF: bytes, and no tuning any more; what was promised stays promised. */
 void tcp_set_rcv_buf(struct tcp_conn *c, uint32_t bytes);
+/* SO_SNDBUF: bytes, 2048 at least and 1 GB at most, and no tuning any more. */
+void tcp_set_snd_buf(struct tcp_conn *c, uint32_t bytes);
+/* No window is larger from here on (TCP_WINDOW_CLAMP); 1024 at least, 0: no matter. */
+void tcp_set_window_clamp(struct tcp_conn *c, uint32_t bytes);
 void tcp_set_linger(struct tcp_conn *c, bool resets); /* SO_LINGER {1, 0} */
 void tcp_set_user_timeout(struct tcp_conn *c, uint32_t ms); /* 0: none */
 /* @idle_s 0: off */

@@ -32,6 +32,13 @@ bool urg_hides_next(const struct tcp_conn *c)
 	return c->rcvq_bytes && is_at_mark(c) && !(c->flags & CONN_OOB_INLINE);
 }
 
+/* Whether reading will come to a mark at which it stops. */
+bool urg_is_ahead(const struct tcp_conn *c)
+{
+	return c->flags & CONN_URG_IN && !(c->flags & CONN_OOB_INLINE) &&
+	       seq_lt(conn_copied(c), c->urg_seq);
+}
+
 /* How many of the first @len bytes that wait can be read in one go: not across the
  * mark.  The byte there is passed over, when nothing stands before it. */
 uint32_t urg_limit(struct tcp_conn *c, uint32_t len)

@@ -255,22 +255,19 @@ static ssize_t read_bytes(struct engine *e, struct tcp_conn *c, uint8_t *buf,
 	return done ? (ssize_t)done : n;
 }
 
-/* The queue as it is; nothing is consumed. */
 static ssize_t peek_bytes(struct tcp_conn *c, uint8_t *buf, size_t len)
 {
 	const uint8_t *data;
 	size_t done = 0;
+	ssize_t n = 0;
 
-	if (!c->rcvq_bytes)
-		return tcp_peek(c, &data);
-	for (const struct node *n = c->rcvq.head; n && done < len;
-	     n = n->next) {
-		size_t part = MIN((size_t)n->len, len - done);
+	while (done < len && (n = tcp_peek_at(c, (uint32_t)done, &data)) > 0) {
+		size_t part = MIN((size_t)n, len - done);
 
-		memcpy(buf + done, n->ext->data + n->off, part);
+		memcpy(buf + done, data, part);
 		done += part;
 	}
-	return (ssize_t)done;
+	return done ? (ssize_t)done : n;
 }
 
 ssize_t engine_recv(void *b, int fd, void *buf, size_t len, int flags)

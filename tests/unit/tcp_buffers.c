@@ -187,6 +187,108 @@ static void the_send_buffer_follows_cwnd(void **state)
 	close_one();
 }
 
+static void the_send_buffer_may_be_set(void **state)
+{
+	static uint8_t bytes[1 << 20];
+	struct tcp_config cfg = kit_config(false);
+
+	cfg.snd_buf = 1 << 15;
+	cfg.snd_buf_max = 1 << 19;
+	open_one(&cfg);
+	tcp_set_snd_buf(c, 0);
+	assert_int_equal(tcp_send(c, bytes, sizeof(bytes), k.now), SND_BUF_MIN);
+	assert_false(tcp_poll(c) & TCP_WRITABLE);
+	/* Whatever cwnd is, it stays as it was set. */
+	c->cwnd = 1 << 20;
+	tcp_set_snd_buf(c, 50000);
+	assert_true(tcp_poll(c) & TCP_WRITABLE);
+	assert_int_equal(tcp_send(c, bytes, sizeof(bytes), k.now),
+			 50000 - SND_BUF_MIN);
+	/* What is there stays when it becomes smaller. */
+	tcp_set_snd_buf(c, 10000);
+	assert_int_equal(tcp_send(c, bytes, 1, k.now), -EAGAIN);
+	acks_out();
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(tcp_unacked_bytes(c), 0);
+	assert_int_equal(tcp_send(c, bytes, sizeof(bytes), k.now), 10000);
+	tcp_set_snd_buf(c, UINT32_MAX);
+	assert_int_equal(snd_space(c), (1u << 30) - 10000);
+	close_one();
+}
+
+/* RFC 9293 section 3.8.6: what was promised before stays promised. */
+static void a_clamp_holds_the_window_from_then_on(void **state)
+{
+	static const uint8_t bytes[1000];
+	struct tcp_config cfg = kit_config(false);
+	seq32 before;
+
+	open_one(&cfg);
+	before = edge;
+	tcp_set_window_clamp(c, 5000);
+	for (int i = 0; i < 100; i++) {
+		kit_in(&k, TCP_ACK, bytes, sizeof(bytes));
+		read_all();
+		acks_out();
+		assert_true(seq_le(before, edge));
+		before = edge;
+	}
+	assert_true(seq_len(c->rcv_nxt, c->rcv_adv) <= 5000);
+	assert_true(seq_len(c->rcv_nxt, c->rcv_adv) > 3000);
+	tcp_set_window_clamp(c, 1);
+	for (int i = 0; i < 20; i++) {
+		kit_in(&k, TCP_ACK, bytes, 500);
+		read_all();
+		acks_out();
+	}
+	assert_true(seq_len(c->rcv_nxt, c->rcv_adv) <= RCV_BUF_MIN);
+	tcp_set_window_clamp(c, 0);
+	kit_in(&k, TCP_ACK, bytes, 500);
+	read_all();
+	acks_out();
+	assert_true(seq_len(c->rcv_nxt, c->rcv_adv) > 60000);
+	close_one();
+}
+
+/* Whatever the segments, a look at the bytes is as a read of them. */
+static void peeking_gives_all_pieces(void **state)
+{
+	static uint8_t bytes[64];
+	struct tcp_config cfg = kit_config(false);
+	const uint8_t *data;
+	uint32_t off = 0;
+	ssize_t n;
+
+	open_one(&cfg);
+	stream_fill(bytes, 0, sizeof(bytes));
+	assert_int_equal(tcp_peek_at(c, 0, &data), -EAGAIN);
+	assert_int_equal(tcp_peek_at(c, 1, &data), 0);
+	for (uint32_t i = 0; i < 8; i++)
+		kit_in(&k, TCP_ACK, bytes + i * 8, 8);
+	tcp_peek(c, &data);
+	tcp_consume(c, 3, k.now);
+	while ((n = tcp_peek_at(c, off, &data)) > 0) {
+		assert_int_equal(stream_differs(data, 3 + off, (size_t)n), n);
+		off += (uint32_t)n;
+	}
+	assert_int_equal(n, 0);
+	assert_int_equal(off, 61);
+	for (off = 0; off < 61; off++) {
+		n = tcp_peek_at(c, off, &data);
+		assert_true(n > 0);
+		assert_int_equal(stream_differs(data, 3 + off, (size_t)n), n);
+	}
+	assert_int_equal(tcp_peek_at(c, 62, &data), 0);
+	assert_int_equal(tcp_peek_at(c, UINT32_MAX, &data), 0);
+	assert_int_equal(tcp_readable_bytes(c), 61);
+	kit_in(&k, TCP_RST, NULL, 0);
+	assert_true(tcp_peek_at(c, 0, &data) > 0);
+	tcp_consume(c, 61, k.now);
+	assert_int_equal(tcp_peek_at(c, 0, &data), -ECONNRESET);
+	assert_int_equal(tcp_peek_at(c, 0, &data), 0);
+	close_one();
+}
+
 /* Each holds a frame of 2 KB for its byte: all that the window allows were 128 MB. */
 static void small_segments_do_not_hold_all_memory(void **state)
 {
@@ -290,6 +392,9 @@ int main(void)
 		cmocka_unit_test(the_send_buffer_follows_cwnd),
 		cmocka_unit_test(
 		    a_full_buffer_takes_acks_and_says_when_it_is_read),
+		cmocka_unit_test(the_send_buffer_may_be_set),
+		cmocka_unit_test(a_clamp_holds_the_window_from_then_on),
+		cmocka_unit_test(peeking_gives_all_pieces),
 		cmocka_unit_test(small_segments_do_not_hold_all_memory),
 		cmocka_unit_test(without_memory_to_copy_they_wait),
 	};

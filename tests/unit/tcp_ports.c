@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/unit/tcp_ports.c - which port a connection gets, and what TIME-WAIT forbids
+ * tests/unit/tcp_ports.c - which port a connection gets, what TIME-WAIT forbids, and
+ * listeners that share a port
  */
 #include "tcp_kit.h"
 
@@ -169,6 +170,87 @@ static void without_memory_time_wait_stays(void **state)
 	kit_fini(&k);
 }
 
+/* --- ports that are shared --- */
+
+/* SO_REUSEPORT: each peer has its listener, and the listeners about as many. */
+static void listeners_share_a_port(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	struct tcp_listener *l[4], *other;
+	uint32_t n[4] = { 0 };
+
+	cfg.n_minis = 1000;
+	cfg.n_conns = 1000;
+	kit_init(&k, &cfg);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(
+		    tcp_listen_shared(k.s, &k.me, KIT_PORT, 1000, &l[i]), 0);
+	assert_int_equal(tcp_listen(k.s, &k.me, KIT_PORT, 1, &other),
+			 -EADDRINUSE);
+	/* One to all addresses is another matter, and comes second. */
+	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, 1, &other), 0);
+	struct tcp_listener *last;
+	assert_int_equal(tcp_listen_shared(k.s, NULL, KIT_PORT, 1, &last),
+			 -EADDRINUSE);
+	for (uint16_t i = 0; i < 400; i++) {
+		k.rport = (uint16_t)(KIT_PEER_PORT + i);
+		kit_in(&k, TCP_SYN, NULL, 0);
+		/* The SYN again goes to the same. */
+		k.seq = seq_sub(k.seq, 1);
+		kit_in(&k, TCP_SYN, NULL, 0);
+		kit_drain(&k);
+		kit_in(&k, TCP_ACK, NULL, 0);
+	}
+	for (int i = 0; i < 4; i++) {
+		n[i] = l[i]->n_accept;
+		assert_in_range(n[i], 60, 140);
+	}
+	assert_int_equal(n[0] + n[1] + n[2] + n[3], 400);
+	assert_int_equal(other->n_accept, 0);
+	/* Those that are left share what comes then. */
+	tcp_unlisten(l[1], k.now);
+	tcp_unlisten(l[3], k.now);
+	kit_drain(&k);
+	for (uint16_t i = 0; i < 100; i++) {
+		k.rport = (uint16_t)(KIT_PEER_PORT + 1000 + i);
+		kit_in(&k, TCP_SYN, NULL, 0);
+		kit_drain(&k);
+		kit_in(&k, TCP_ACK, NULL, 0);
+	}
+	assert_int_equal(l[0]->n_accept + l[2]->n_accept, n[0] + n[2] + 100);
+	assert_true(l[0]->n_accept > n[0] + 20);
+	assert_true(l[2]->n_accept > n[2] + 20);
+	kit_fini(&k);
+}
+
+/* A cookie's ACK comes to the listener that gave it. */
+static void shared_listeners_know_their_cookies(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	struct tcp_listener *l[3];
+	uint32_t n = 0;
+
+	cfg.n_minis = 1;
+	cfg.n_conns = 100;
+	kit_init(&k, &cfg);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(
+		    tcp_listen_shared(k.s, NULL, KIT_PORT, 100, &l[i]), 0);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	kit_drain(&k);
+	for (uint16_t i = 1; i <= 50; i++) {
+		k.rport = (uint16_t)(KIT_PEER_PORT + i);
+		kit_in(&k, TCP_SYN, NULL, 0);
+		kit_drain(&k);
+		kit_in(&k, TCP_ACK, NULL, 0);
+	}
+	assert_int_equal(tcp_dropped(k.s, DROP_SYN_COOKIE), 50);
+	for (int i = 0; i < 3; i++)
+		n += l[i]->n_accept;
+	assert_int_equal(n, 50);
+	kit_fini(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -181,6 +263,8 @@ int main(void)
 		cmocka_unit_test(a_name_is_taken_again_when_timestamps_tell),
 		cmocka_unit_test(otherwise_a_name_in_time_wait_is_taken),
 		cmocka_unit_test(without_memory_time_wait_stays),
+		cmocka_unit_test(listeners_share_a_port),
+		cmocka_unit_test(shared_listeners_know_their_cookies),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
