@@ -63,6 +63,7 @@ static bool kind_v4(const uint8_t *p, struct icmp_error *e)
 		if (!is_known(e, unreachable_v4, ARRAY_LEN(unreachable_v4),
 			      p[1]))
 			return false;
+		e->is_no_way = p[1] <= 1;
 		if (p[1] == 4) {
 			e->kind = ICMP_TOO_BIG;
 			e->mtu = load_be16(p + 6);
@@ -86,6 +87,7 @@ static bool kind_v6(const uint8_t *p, struct icmp_error *e)
 
 	switch (p[0]) {
 	case 1:
+		e->is_no_way = p[1] == 0;
 		return is_known(e, unreachable_v6, ARRAY_LEN(unreachable_v6),
 				p[1]);
 	case 2:

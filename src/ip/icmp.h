@@ -24,6 +24,7 @@ struct icmp_error {
 	struct ip_addr src, dst;
 	uint16_t sport, dport;
 	seq32 seq;
+	bool is_no_way; /* none leads to it: RFC 6069's errors */
 	int err;      /* negative errno: what a program is told, as in Linux */
 	uint32_t mtu; /* of ICMP_TOO_BIG; 0: a router that does not say */
 };

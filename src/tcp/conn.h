@@ -35,6 +35,7 @@ enum tcp_state {
 #define SYN_SOON_NS (8 * NS_PER_MS)
 #define SYNACK_RETRIES 5
 #define DATA_RETRIES 15
+#define DATA_PATIENCE_NS (924600 * NS_PER_MS) /* what these take at least */
 #define ORPHAN_RETRIES 8
 #define TIME_WAIT_NS (60 * NS_PER_S)
 #define FIN_WAIT_2_NS (60 * NS_PER_S) /* of a connection that was closed */
@@ -400,6 +401,7 @@ struct tcp_stack {
 	uint32_t n_buckets;
 	uint32_t reply_head, reply_tail; /* running freely */
 	uint32_t port_hint;
+	uint64_t rcv_mem;    /* that pieces received hold, of all connections */
 	uint64_t n_ooo_came; /* segments: which came last is told by it */
 	struct tcp_reply replies[TX_REPLIES];
 	struct tcp_listener listeners[TCP_LISTENERS_MAX];
@@ -672,6 +674,7 @@ uint32_t conn_tsval(const struct tcp_conn *c);
 void conn_timer_sync(struct tcp_conn *c);
 void conn_rtx_update(struct tcp_conn *c, bool restart);
 void conn_rtx_sent(struct tcp_conn *c);
+void conn_rtx_shorten(struct tcp_conn *c);
 void rtx_arm_reo(struct tcp_conn *c, uint64_t at_ns);
 void conn_life_update(struct tcp_conn *c);
 uint64_t conn_rto_ns(const struct tcp_conn *c);

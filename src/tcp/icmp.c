@@ -9,7 +9,7 @@
  * ends it; afterwards none does: it is remembered, and is what the program is told if
  * the connection then times out.  No error shrinks a path whose segments get through.
  *
- * Spec: RFC 1122 section 4.2.3.9, RFC 5461, RFC 5927 sections 4.1 and 7.2
+ * Spec: RFC 1122 section 4.2.3.9, RFC 5461, RFC 5927 sections 4.1 and 7.2, RFC 6069
  */
 #include "ip/icmp.h"
 
@@ -49,6 +49,8 @@ static void conn_error(struct tcp_conn *c, const struct icmp_error *e)
 			conn_free(c);
 	} else {
 		c->soft_err = (int16_t)e->err;
+		if (e->is_no_way && seq_eq(e->seq, c->snd_una))
+			conn_rtx_shorten(c);
 	}
 }
 

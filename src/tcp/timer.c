@@ -113,6 +113,27 @@ void conn_rtx_sent(struct tcp_conn *c)
 		conn_rtx_update(c, false);
 }
 
+/* RFC 6069 section 4.2: a router had no way for the segment that was sent again, so its
+ * loss tells nothing of congestion: one doubling is taken back. */
+void conn_rtx_shorten(struct tcp_conn *c)
+{
+	if (c->rtx_kind != RTX_RTO || !c->n_rtx)
+		return;
+	uint64_t sent_ns = c->rto_at_ns - conn_rto_ns(c);
+	c->n_rtx--;
+	uint64_t at_ns = sent_ns + conn_rto_ns(c), now = c->stack->now_ns;
+	c->rto_at_ns = at_ns > now ? at_ns : now;
+	rtx_set(c, RTX_RTO, c->rto_at_ns);
+}
+
+/* R2 of RFC 9293 section 3.8.3.  Doublings that were taken back do not prolong it. */
+static bool is_patience_over(const struct tcp_conn *c, uint32_t max)
+{
+	return c->n_rtx >= max ||
+	       (c->soft_err && max == DATA_RETRIES &&
+		c->stack->now_ns - c->rtx_since_ns >= DATA_PATIENCE_NS);
+}
+
 static uint64_t later(uint64_t ns, uint32_t s) { return ns + s * NS_PER_S; }
 
 static uint64_t last_rx_ns(const struct tcp_conn *c)
@@ -170,7 +191,7 @@ static void data_timeout(struct tcp_conn *c)
 
 	if (!c->rtx_since_ns)
 		conn_late_since(c, c->sent.head->xmit_ns);
-	if (c->n_rtx >= max || is_user_timeout(c, c->rtx_since_ns)) {
+	if (is_patience_over(c, max) || is_user_timeout(c, c->rtx_since_ns)) {
 		give_up(c);
 		return;
 	}

@@ -262,6 +262,96 @@ static void a_half_open_connection_goes_when_its_host_is_not_there(void **state)
 	kit_fini(&k);
 }
 
+/* --- RFC 6069 --- */
+
+static uint64_t time_out_in(const struct kit *k, const struct tcp_conn *c)
+{
+	return c->rtx_at_ns > k->now ? c->rtx_at_ns - k->now : 0;
+}
+
+static void doublings_are_taken_back_one_by_one(void **state)
+{
+	for (int is_v6 = 0; is_v6 < 2; is_v6++) {
+		struct tcp_config cfg = kit_config(is_v6);
+		struct kit k;
+		uint8_t type = is_v6 ? 1 : 3;
+
+		kit_init(&k, &cfg);
+		struct tcp_conn *c = kit_established(&k);
+		kit_write(&k, c, 100);
+		/* Nothing was sent again yet. */
+		kit_drain(&k);
+		kit_icmp(&k, type, 0, 0, c->snd_una);
+		uint64_t first = c->rto_ns;
+		while (c->n_rtx < 4) {
+			kit_wait(&k, NS_PER_MS);
+			kit_drain(&k);
+		}
+		assert_true(time_out_in(&k, c) > 15 * first);
+		/* Of another number, and that there is nobody. */
+		kit_icmp(&k, type, 0, 0, c->snd_nxt);
+		kit_icmp(&k, type, is_v6 ? 4 : 3, 0, c->snd_una);
+		kit_icmp(&k, type, 5, 0, c->snd_una);
+		assert_int_equal(c->n_rtx, 4);
+		kit_icmp(&k, type, 0, 0, c->snd_una);
+		assert_int_equal(c->n_rtx, 3);
+		assert_true(time_out_in(&k, c) > 7 * first);
+		assert_true(time_out_in(&k, c) <= 8 * first);
+		for (int i = 0; i < 20; i++)
+			kit_icmp(&k, type, 0, 0, c->snd_una);
+		assert_int_equal(c->n_rtx, 0);
+		assert_true(time_out_in(&k, c) <= first);
+		kit_wait(&k, 2 * first);
+		assert_int_equal(kit_drain(&k), 1);
+		tcp_abort(c, k.now);
+		kit_drain(&k);
+		kit_fini(&k);
+	}
+}
+
+static void a_probe_of_the_window_is_not_hurried(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	struct kit k;
+
+	kit_init(&k, &cfg);
+	struct tcp_conn *c = kit_established(&k);
+	c->snd_wnd = 0;
+	kit_write(&k, c, 100);
+	kit_drain(&k);
+	kit_wait(&k, 2 * NS_PER_S);
+	kit_drain(&k);
+	uint8_t n = c->n_rtx;
+	assert_true(n);
+	kit_icmp(&k, 3, 0, 0, c->snd_una);
+	assert_int_equal(c->n_rtx, n);
+	tcp_abort(c, k.now);
+	kit_drain(&k);
+	kit_fini(&k);
+}
+
+/* However often routers say that they have no way: RFC 9293 section 3.8.3. */
+static void errors_do_not_prolong_patience(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	struct kit k;
+
+	kit_init(&k, &cfg);
+	struct tcp_conn *c = kit_established(&k);
+	kit_write(&k, c, 100);
+	uint64_t from = k.now;
+	while (c->state != TCP_CLOSED) {
+		kit_wait(&k, 50 * NS_PER_MS);
+		if (kit_drain(&k))
+			kit_icmp(&k, 3, 0, 0, c->snd_una);
+		assert_true(k.now - from < 1000 * NS_PER_S);
+	}
+	assert_true(k.now - from >= DATA_PATIENCE_NS);
+	assert_int_equal(tcp_error(c), -ENETUNREACH);
+	tcp_close(c, k.now);
+	kit_fini(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -279,6 +369,9 @@ int main(void)
 		    a_path_that_shrinks_ends_the_probe_of_the_tail),
 		cmocka_unit_test(
 		    a_half_open_connection_goes_when_its_host_is_not_there),
+		cmocka_unit_test(doublings_are_taken_back_one_by_one),
+		cmocka_unit_test(a_probe_of_the_window_is_not_hurried),
+		cmocka_unit_test(errors_do_not_prolong_patience),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
