@@ -121,6 +121,7 @@ void tcp_stack_fini(struct tcp_stack *s)
 	}
 	assert(s->pool_conns.n_free == s->pool_conns.n);
 	assert(s->pool_nodes.n_free == s->pool_nodes.n);
+	assert(!s->rcv_mem);
 }
 
 uint64_t tcp_dropped(const struct tcp_stack *s, enum drop_reason why)

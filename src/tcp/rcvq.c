@@ -13,6 +13,7 @@
  */
 #include "tcp/conn.h"
 
+#define PRUNE_LOOKS 16
 #define SMALL_PART 4 /* a piece is small that fills less of its frame */
 
 static uint32_t charge_of(const struct extent *e)
@@ -20,24 +21,10 @@ static uint32_t charge_of(const struct extent *e)
 	return e->cap + (uint32_t)(sizeof(*e) + sizeof(struct node));
 }
 
-static struct node *piece_new(struct tcp_conn *c, const struct arrival *a,
-			      seq32 from, seq32 to)
-{
-	struct node *n = pool_get(&c->stack->pool_nodes);
-
-	if (!n)
-		return NULL;
-	*n = (struct node){ .ext = extent_get(a->ext),
-			    .off = a->off + seq_len(a->seg.seq, from),
-			    .len = seq_len(from, to),
-			    .seq = from };
-	c->rcv_mem += charge_of(n->ext);
-	return n;
-}
-
 void rcv_piece_free(struct tcp_conn *c, struct node *n)
 {
 	c->rcv_mem -= charge_of(n->ext);
+	c->stack->rcv_mem -= charge_of(n->ext);
 	extent_put(n->ext);
 	pool_put(&c->stack->pool_nodes, n);
 }
@@ -52,6 +39,43 @@ static void oooq_drop(struct tcp_conn *c)
 		rcv_piece_free(c, n);
 	}
 	c->n_ooo = 0;
+}
+
+/* When little is left for all, connections that hold more than their share give up what
+ * is out of order (RFC 2018 section 8); a few are looked at each time. */
+static void prune_others(const struct tcp_conn *but)
+{
+	struct tcp_stack *s = but->stack;
+
+	if (s->rcv_mem <= s->cfg.rcv_mem / 8 * 7)
+		return;
+	for (unsigned i = 0; i < PRUNE_LOOKS; i++) {
+		struct tcp_conn *c =
+		    container_of(s->conns.next, struct tcp_conn, all_link);
+
+		list_del(&c->all_link);
+		list_add_tail(&s->conns, &c->all_link);
+		if (c != but && c->rcv_mem > rcv_mem_max(c))
+			oooq_drop(c);
+	}
+}
+
+static struct node *piece_new(struct tcp_conn *c, const struct arrival *a,
+			      seq32 from, seq32 to)
+{
+	struct node *n = pool_get(&c->stack->pool_nodes);
+
+	if (!n)
+		return NULL;
+	*n = (struct node){ .ext = extent_get(a->ext),
+			    .off = a->off + seq_len(a->seg.seq, from),
+			    .len = seq_len(from, to),
+			    .seq = from };
+	c->rcv_mem += charge_of(n->ext);
+	c->stack->rcv_mem += charge_of(n->ext);
+	if (c->stack->cfg.rcv_mem)
+		prune_others(c);
+	return n;
 }
 
 /* RFC 2018 section 8 allows it: who sent them still has them. */
@@ -219,7 +243,7 @@ static bool add_in_order(struct tcp_conn *c, const struct arrival *a)
 	return true;
 }
 
-static bool may_add_piece(struct tcp_conn *c)
+static bool may_add_piece(struct tcp_conn *c, const struct arrival *a)
 {
 	const struct pool *p = &c->stack->pool_nodes;
 
@@ -227,7 +251,7 @@ static bool may_add_piece(struct tcp_conn *c)
 		drop(c->stack, DROP_OOO_LIMIT);
 		return false;
 	}
-	if (c->rcv_mem > rcv_mem_max(c) / 4 * 3) {
+	if (c->rcv_mem + charge_of(a->ext) > rcv_mem_max(c) / 4 * 3) {
 		drop(c->stack, DROP_RCV_MEMORY);
 		return false;
 	}
@@ -298,7 +322,7 @@ static bool add_out_of_order(struct tcp_conn *c, const struct arrival *a)
 		struct node *next = run ? run->last->next : c->oooq;
 		seq32 stop = next ? seq_min(end, next->seq) : end;
 		struct node *fresh =
-		    may_add_piece(c) ? piece_new(c, a, at, stop) : NULL;
+		    may_add_piece(c, a) ? piece_new(c, a, at, stop) : NULL;
 		if (!fresh)
 			return is_new;
 		if (seq_eq(stop, end) && a->seg.flags & TCP_FIN)

@@ -10,6 +10,10 @@
  * pieces come near to it the window stays where it is, those that come are copied
  * together, and what is beyond the limit is dropped, although it was promised room.
  *
+ * The stack may have a limit for all of them.  Then none may hold more than is left of
+ * it; when that is little, those that hold more give up what is out of order (rcvq.c).
+ * What is in order and not read yet is never dropped.
+ *
  * Spec: RFC 9293 section 3.8.6.2.2; the tuning is Linux's "dynamic right-sizing"
  */
 #include "tcp/conn.h"
@@ -20,7 +24,14 @@
 
 uint32_t rcv_mem_max(const struct tcp_conn *c)
 {
-	return MEM_FACTOR * c->rcv_buf + MEM_LEAST;
+	const struct tcp_stack *s = c->stack;
+	uint32_t own = MEM_FACTOR * c->rcv_buf + MEM_LEAST;
+
+	if (!s->cfg.rcv_mem)
+		return own;
+	uint64_t left =
+	    s->cfg.rcv_mem > s->rcv_mem ? s->cfg.rcv_mem - s->rcv_mem : 0;
+	return (uint32_t)MIN(left, (uint64_t)own);
 }
 
 /* Where the window may end: no further than its field can say. */
@@ -31,6 +42,9 @@ static seq32 right_edge(const struct tcp_conn *c)
 	uint32_t max = rcv_mem_max(c);
 	uint32_t mem = max > c->rcv_mem ? max - c->rcv_mem : 0;
 
+	/* The next bytes of one that holds none are always taken. */
+	if (!c->rcvq.head && mem < c->mss_max)
+		mem = c->mss_max;
 	room = MIN(room, mem);
 	if (c->wnd_clamp)
 		room = MIN(room, c->wnd_clamp);

@@ -79,6 +79,9 @@ struct tcp_config {
 	uint32_t snd_buf, rcv_buf; /* bytes, of a connection */
 	/* What these may grow to as the connection needs it; 0: they stay. */
 	uint32_t snd_buf_max, rcv_buf_max;
+	/* Bytes of frames that received segments may hold, of all connections; 0: only
+	 * each has a limit.  See rcvwin.c. */
+	uint64_t rcv_mem;
 	const struct tcp_cc *cc;
 	uint8_t ecn;   /* enum tcp_ecn */
 	uint8_t reuse; /* enum tcp_reuse */

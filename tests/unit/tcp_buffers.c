@@ -380,6 +380,79 @@ static void a_full_buffer_takes_acks_and_says_when_it_is_read(void **state)
 	close_one();
 }
 
+/* --- the limit of all connections --- */
+
+#define BUDGET (200u << 10)
+
+/* Peers that send crumbs behind a hole, as many as they may, and one that does not:
+ * all together hold what the stack may, and the one gets its bytes. */
+static void hostile_peers_leave_memory_for_others(void **state)
+{
+	static uint8_t bytes[1000];
+	struct tcp_config cfg = kit_config(false);
+	struct tcp_conn *honest;
+	uint32_t max = 0;
+
+	cfg.n_conns = 32;
+	cfg.n_minis = 32;
+	cfg.n_nodes = 1 << 15;
+	cfg.rcv_mem = BUDGET;
+	kit_init(&k, &cfg);
+	for (uint16_t i = 0; i < 20; i++) {
+		k.rport = (uint16_t)(KIT_PEER_PORT + i);
+		c = kit_accepted(&k);
+		seq32 hole = k.seq;
+		for (uint32_t n = 0; n < 500; n++) {
+			k.seq = seq_add(hole, 10 + 20 * n);
+			kit_in(&k, TCP_ACK, bytes, 1);
+			max = k.s->rcv_mem > max ? (uint32_t)k.s->rcv_mem : max;
+		}
+		kit_drain(&k);
+	}
+	assert_true(max > BUDGET / 2);
+	assert_true(max <= BUDGET);
+	assert_true((k.rx.n - k.rx.n_free) * k.rx.size <= BUDGET);
+	k.rport = (uint16_t)(KIT_PEER_PORT + 100);
+	honest = c = kit_accepted(&k);
+	for (uint32_t i = 0; i < 200; i++) {
+		kit_in(&k, TCP_ACK, bytes, sizeof(bytes));
+		assert_true(seq_eq(c->rcv_nxt, k.seq));
+		read_all();
+		kit_drain(&k);
+	}
+	/* It lost one, and what came behind it waits. */
+	seq32 lost = k.seq;
+	k.seq = seq_add(lost, sizeof(bytes));
+	kit_in(&k, TCP_ACK, bytes, sizeof(bytes));
+	k.seq = lost;
+	kit_in(&k, TCP_ACK, bytes, sizeof(bytes));
+	assert_int_equal(seq_len(lost, honest->rcv_nxt), 2 * sizeof(bytes));
+	kit_fini(&k);
+}
+
+/* A peer whose program reads nothing: what is promised is kept or dropped, never more
+ * held than there is; and the next bytes of one that holds none are taken. */
+static void without_a_budget_one_frame_is_taken(void **state)
+{
+	static uint8_t bytes[1000];
+	struct tcp_config cfg = kit_config(false);
+
+	cfg.rcv_mem = 1;
+	kit_init(&k, &cfg);
+	c = kit_accepted(&k);
+	for (uint32_t i = 0; i < 20; i++) {
+		kit_in(&k, TCP_ACK, bytes, sizeof(bytes));
+		assert_true(seq_eq(c->rcv_nxt, k.seq));
+		kit_in(&k, TCP_ACK, bytes, sizeof(bytes));
+		assert_false(seq_eq(c->rcv_nxt, k.seq));
+		k.seq = c->rcv_nxt;
+		read_all();
+		kit_drain(&k);
+	}
+	assert_int_equal(k.s->rcv_mem, 0);
+	kit_fini(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -397,6 +470,8 @@ int main(void)
 		cmocka_unit_test(peeking_gives_all_pieces),
 		cmocka_unit_test(small_segments_do_not_hold_all_memory),
 		cmocka_unit_test(without_memory_to_copy_they_wait),
+		cmocka_unit_test(hostile_peers_leave_memory_for_others),
+		cmocka_unit_test(without_a_budget_one_frame_is_taken),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
