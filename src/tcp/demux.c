@@ -63,9 +63,6 @@ static int segment_read(const struct tcp_rx_frame *f, struct coming *in)
 		return err;
 	if (!(f->flags & TCP_RX_SUM_GOOD) && !tcp_sum_is_good(&in->ip, l4))
 		return DROP(TCP_CHECKSUM);
-	/* Bits that contradict each other are no way into anything. */
-	if (in->a.seg.flags & TCP_SYN && in->a.seg.flags & (TCP_FIN | TCP_RST))
-		return DROP(FLAGS_WRONG);
 	in->a.ext = f->ext;
 	in->a.off = in->l4 + in->a.seg.head_len;
 	in->a.raddr = &in->ip.src;

@@ -123,10 +123,17 @@ static void mini_ack(struct tcp_stack *s, const struct flow *f, seq32 seq,
 	tx_reply(s, &r);
 }
 
-static bool may_challenge(struct tcp_stack *s, uint32_t *last_ms)
+/* What costs its sender as much is answered each time; the rest is limited as the
+ * challenge ACKs of a whole connection are. */
+static bool may_answer(struct tcp_stack *s, const struct tcp_seg *seg,
+		       uint32_t *last_ms)
 {
+	bool is_costly = (seg->len || seg->flags & TCP_FIN) &&
+			 !(seg->flags & (TCP_SYN | TCP_RST));
 	int32_t age_ms = (int32_t)(now_ms(s) - *last_ms); /* may be -1 */
 
+	if (is_costly)
+		return true;
 	if (*last_ms && age_ms < (int32_t)(CHALLENGE_NS / NS_PER_MS))
 		return false;
 	*last_ms = now_ms(s) | 1;
@@ -218,6 +225,7 @@ static void grow(struct tcp_stack *s, const struct mini_syn *was,
 	c->ts_recent_s = now_sec(s);
 	c->listener = &s->listeners[was->listener];
 	c->maxseg = c->listener->maxseg;
+	c->n_rtx = was->n_retries;
 	if (was->n_retries)
 		c->flags |= CONN_SYN_RETX;
 	else if (was->expires_ms)
@@ -276,6 +284,9 @@ void open_rx(struct tcp_stack *s, struct arrival *a, seq32 iss_min,
 	} else if (a->seg.flags & TCP_ACK) {
 		/* Second: the ACK bit. */
 		listen_ack_rx(s, l, a);
+	} else if (a->seg.flags & TCP_SYN && a->seg.flags & TCP_FIN) {
+		/* Bits that contradict each other are no way into anything. */
+		drop(s, DROP_FLAGS_WRONG);
 	} else if (a->seg.flags & TCP_SYN) {
 		/* Third: the SYN bit. */
 		syn_rx(s, l, a, iss_min, has_min);
@@ -299,12 +310,13 @@ static void mini_syn_grow(struct tcp_stack *s, struct mini_syn *m,
 	grow(s, &was, a);
 }
 
-static void mini_syn_answer(struct tcp_stack *s, struct mini_syn *m)
+static void mini_syn_answer(struct tcp_stack *s, struct mini_syn *m,
+			    const struct tcp_seg *seg)
 {
 	/* RFC 7323 section 2.2: the window of a SYN alone is not scaled. */
 	uint8_t scale = m->offers & TCP_OFFER_WSCALE ? stack_wscale(s) : 0;
 
-	if (may_challenge(s, &m->challenge_ms))
+	if (may_answer(s, seg, &m->challenge_ms))
 		mini_ack(s, &m->flow, seq_add(m->iss, 1), seq_add(m->irs, 1),
 			 (uint16_t)(syn_window(s) >> scale), m->ts_recent,
 			 m->offers & TCP_OFFER_TS);
@@ -337,7 +349,7 @@ void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a)
 	    (is_old && !(seg->flags & TCP_RST))) {
 		drop(s, is_old ? DROP_PAWS : DROP_WINDOW);
 		if (!(seg->flags & TCP_RST))
-			mini_syn_answer(s, m);
+			mini_syn_answer(s, m, seg);
 		return;
 	}
 	/* Second: the RST bit. */
@@ -346,14 +358,14 @@ void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a)
 			mini_syn_free(s, m);
 		} else {
 			drop(s, DROP_RESET_SEQ);
-			mini_syn_answer(s, m);
+			mini_syn_answer(s, m, seg);
 		}
 		return;
 	}
 	/* Fourth: the SYN bit. */
 	if (seg->flags & TCP_SYN) {
 		drop(s, DROP_SYN_IN_WINDOW);
-		mini_syn_answer(s, m);
+		mini_syn_answer(s, m, seg);
 		return;
 	}
 	/* Fifth: the ACK field. */
@@ -423,9 +435,10 @@ void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a)
 	bool is_newer = seq_lt(m->rcv_nxt, seg->seq);
 	if (has_ts)
 		is_newer = ts_age > 0 || (!ts_age && is_newer);
+	bool is_open =
+	    (seg->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && is_newer;
 	/* A SYN that opens nothing ends nothing, either. */
-	if ((seg->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && is_newer &&
-	    listener_find(s, a)) {
+	if (is_open && listener_find(s, a)) {
 		/* Ours begins behind the old one, too. */
 		seq32 iss_min = seq_add(m->snd_nxt, 65537);
 
@@ -435,13 +448,14 @@ void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a)
 	}
 	if (seg->flags & TCP_FIN)
 		mini_wait_rearm(s, m);
-	if (seg_span(seg) || !seq_eq(seg->seq, m->rcv_nxt)) {
-		/* What costs its sender as much is answered each time. */
-		bool is_costly = seg->len || seg->flags & TCP_FIN;
-
-		if ((is_costly && !(seg->flags & TCP_SYN)) ||
-		    may_challenge(s, &m->challenge_ms))
-			mini_ack(s, &m->flow, m->snd_nxt, m->rcv_nxt, 0,
-				 m->ts_recent, m->has_ts);
+	if (!seg_span(seg) && seq_eq(seg->seq, m->rcv_nxt) &&
+	    !(has_ts && ts_age < 0)) {
+		if (has_ts)
+			m->ts_recent = seg->tsval;
+		return;
 	}
+	/* Who opens resets what we have, when told of it. */
+	if (is_open || may_answer(s, seg, &m->challenge_ms))
+		mini_ack(s, &m->flow, m->snd_nxt, m->rcv_nxt, 0, m->ts_recent,
+			 m->has_ts);
 }

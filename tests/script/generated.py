@@ -126,14 +126,14 @@ def answer_syn_sent(flags, seq, ack):
     again = ["S 0:0(0) <...>"]
     if "." in flags:
         return again if "R" in flags else ["R %d:%d(0)" % (ack, ack)] + again
-    if flags == "S":
+    if flags in ("S", "SF"):
         return ["S. 0:0(0) ack %d <...>" % (seq + 1)]
     return []
 
 
 def answer_syn_rcvd(flags, place, ack):
     """Section 3.10.7.4 of a passive open, for which the ACK is one of nothing."""
-    if flags == "S" and place == "old":
+    if flags in ("S", "SF") and place == "old":
         return ["S. 0:0(0) ack 1 <mss 1460>"]
     if "R" in flags:
         return []
@@ -164,10 +164,10 @@ def answer(state, flags, place, seq, length, ack):
 
 def is_left_out(state, flags, place):
     """What Linux and the engine do differently, each allowed: see docs/scripts.md."""
-    if flags in ("SF", "SR") and state.name != "LISTEN":
-        return True  # the engine drops what contradicts itself, Linux looks at SYN or RST
     if state.name in ("CLOSED", "LISTEN", "SYN_SENT"):
         return place != "next"
+    if flags == "SR" and place == "old":
+        return True  # it ends where the window begins: for Linux that is within
     if not set(flags) & set(".RS") and place in ("old", "far"):
         return True  # Linux looks for the flags first, RFC 9293 at the numbers
     if state.name == "SYN_RCVD":
@@ -175,7 +175,7 @@ def is_left_out(state, flags, place):
         return place == "near" or (flags[:1] == "S" and place == "next")
     if state.name == "TIME_WAIT":
         # A SYN behind the last byte opens anew: close/time_wait_new_syn.pkt.
-        return place == "near" or (flags == "S" and place == "far") or \
+        return place == "near" or (flags in ("S", "SF") and place == "far") or \
             not set(flags) & set(".RS")
     return False
 
