@@ -13,8 +13,9 @@
 
 #define CWND_MAX (1u << 30)
 
-/* RFC 6298 section 2; the variance's part is 200 ms at least, as in Linux. */
-void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns)
+/* RFC 6298 section 2; the variance's part is 200 ms at least, as in Linux.  @last_ns: the
+ * path's, less what an ACK was delayed. */
+void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns, uint64_t last_ns)
 {
 	uint64_t diff =
 	    rtt_ns > c->srtt_ns ? rtt_ns - c->srtt_ns : c->srtt_ns - rtt_ns;
@@ -29,7 +30,7 @@ void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns)
 	uint64_t var = 4 * c->rttvar_ns;
 	c->rto_ns = c->srtt_ns + (var > RTO_MIN_NS ? var : RTO_MIN_NS);
 	c->rto_ns = MIN(c->rto_ns, RTO_MAX_NS);
-	uint32_t us = (uint32_t)MIN(rtt_ns / NS_PER_US, (uint64_t)UINT32_MAX);
+	uint32_t us = (uint32_t)MIN(last_ns / NS_PER_US, (uint64_t)UINT32_MAX);
 	if (!c->min_rtt_us || us < c->min_rtt_us)
 		c->min_rtt_us = us ? us : 1;
 }
@@ -129,7 +130,7 @@ static void window_grow(struct tcp_conn *c, const struct ack_told *t,
 	}
 	c->cwnd_used = 0;
 	c->cwnd_used_ms = now_ms(c->stack);
-	c->cc->on_ack(c, t->delivered, (uint32_t)(t->rtt_ns / NS_PER_US));
+	c->cc->on_ack(c, t->delivered, (uint32_t)(t->last_rtt_ns / NS_PER_US));
 	c->cwnd = MIN(c->cwnd, CWND_MAX);
 }
 
@@ -175,7 +176,10 @@ static void ack_take(struct tcp_conn *c, const struct tcp_seg *seg)
 			conn_late_since(c, 0);
 		conn_news(c);
 	}
+	bool is_newer = seq_lt(c->snd_wl1, seg->seq);
 	window_rx(c, seg, acked > 0);
+	t.is_dup =
+	    !acked && !is_newer && !seg_span(seg) && c->snd_wnd == wnd_before;
 	c->n_probes = 0;
 	if (c->flags & CONN_SACK)
 		sent_sacked(c, seg, &t);
@@ -185,9 +189,9 @@ static void ack_take(struct tcp_conn *c, const struct tcp_seg *seg)
 			    !(seg->flags & TCP_FIN) && c->snd_wnd == wnd_before,
 			&t);
 	if (acked && !t.rtt_ns)
-		t.rtt_ns = timestamp_rtt(c, seg);
+		t.rtt_ns = t.last_rtt_ns = timestamp_rtt(c, seg);
 	if (t.rtt_ns)
-		rtt_sample(c, t.rtt_ns);
+		rtt_sample(c, t.rtt_ns, t.last_rtt_ns);
 	conn_rtx_update(c, acked > 0);
 	recovery_rx(c, seg, acked, &t);
 	if (c->rtx_kind == RTX_TLP)

@@ -411,10 +411,13 @@ struct tcp_stack {
 
 /* What one ACK has told so far. */
 struct ack_told {
-	uint64_t rtt_ns; /* 0: no sample; Karn: of ranges that were sent once */
+	/* Of the first and the last of the ranges that were sent once (Karn); 0: none.
+	 * The first has waited for a delayed ACK, which a time-out must do, too. */
+	uint64_t rtt_ns, last_rtt_ns;
 	uint32_t delivered; /* bytes that were acknowledged or SACKED */
 	uint32_t sacked;    /* of them */
 	bool is_original;   /* of those sent before the episode, and once */
+	bool is_dup;        /* nothing is new: no byte, number nor window */
 };
 
 /* What a segment brings besides its header. */
@@ -594,7 +597,7 @@ void rcv_rtt_sample(struct tcp_conn *c, const struct tcp_seg *seg);
 
 /* ack.c: what an ACK says about what was sent */
 void ack_rx(struct tcp_conn *c, const struct tcp_seg *seg);
-void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns);
+void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns, uint64_t last_ns);
 
 /* urg.c: the urgent pointer */
 void urg_rx(struct tcp_conn *c, const struct arrival *a);
@@ -637,7 +640,7 @@ void rack_recovered(struct tcp_conn *c);
 bool tlp_may_probe(const struct tcp_conn *c);
 uint64_t tlp_timeout_ns(const struct tcp_conn *c);
 void tlp_sent(struct tcp_conn *c, bool is_retx);
-bool tlp_acked(struct tcp_conn *c, const struct tcp_seg *seg, uint32_t acked,
+bool tlp_acked(struct tcp_conn *c, const struct tcp_seg *seg, bool is_dup,
 	       bool has_dsack);
 
 /* recovery.c: the window when something was lost */

@@ -265,11 +265,15 @@ void conn_established(struct tcp_conn *c)
 	bool is_closed = c->flags & CONN_SHUT_WR;
 
 	if (c->flags & CONN_SYN_RETX) {
-		/* RFC 6298 (5.7), RFC 5681 section 3.1. */
+		/* RFC 6298 (5.7); RFC 6928 section 2: one SYN that was sent again may have
+		 * been slow, two were lost. */
 		c->rto_ns = RTO_AFTER_SYN_NS;
-		c->cwnd = c->mss;
+		if (c->n_rtx > 1)
+			c->cwnd = c->mss;
 	} else if (c->last_tx_ns) {
-		rtt_sample(c, c->stack->now_ns - c->last_tx_ns);
+		uint64_t rtt_ns = c->stack->now_ns - c->last_tx_ns;
+
+		rtt_sample(c, rtt_ns, rtt_ns);
 	}
 	c->n_rtx = 0;
 	conn_late_since(c, 0);

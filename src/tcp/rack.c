@@ -108,7 +108,7 @@ void tlp_sent(struct tcp_conn *c, bool is_retx)
 }
 
 /* Section 7.4.2.  Return: whether the window is to fall. */
-bool tlp_acked(struct tcp_conn *c, const struct tcp_seg *seg, uint32_t acked,
+bool tlp_acked(struct tcp_conn *c, const struct tcp_seg *seg, bool is_dup,
 	       bool has_dsack)
 {
 	struct tcp_recovery *r = &c->rec;
@@ -121,7 +121,7 @@ bool tlp_acked(struct tcp_conn *c, const struct tcp_seg *seg, uint32_t acked,
 	} else if (seq_lt(r->tlp_end, seg->ack)) {
 		r->is_tlp_out = false;
 		return true;
-	} else if (!acked && !seg->n_sacks && !seg->len) {
+	} else if (is_dup && !seg->n_sacks) {
 		/* The original's ACK, and the probe's. */
 		r->is_tlp_out = false;
 	}

@@ -251,6 +251,9 @@ static void frto_rx(struct tcp_conn *c, uint32_t acked,
 		r->frto = conn_has_unsent(c) && c->snd_wnd >= 2u * c->mss
 			      ? FRTO_NEW
 			      : FRTO_NONE;
+	} else {
+		/* What was sent again has arrived, in parts. */
+		r->frto = FRTO_NONE;
 	}
 }
 
@@ -262,7 +265,7 @@ void recovery_rx(struct tcp_conn *c, const struct tcp_seg *seg, uint32_t acked,
 	uint32_t flight = conn_pipe(c) + c->lost_bytes + t->delivered;
 	uint32_t lost;
 
-	if (tlp_acked(c, seg, acked, has_dsack) && c->ca_state == CA_OPEN) {
+	if (tlp_acked(c, seg, t->is_dup, has_dsack) && c->ca_state == CA_OPEN) {
 		episode_begin(c, flight);
 		c->rec.may_undo = false;
 		c->cwnd = c->ssthresh;

@@ -31,8 +31,10 @@ static void range_arrived(struct tcp_conn *c, const struct node *n,
 		if (c->rec.n_marked_lost)
 			c->rec.n_marked_lost = 0;
 		/* What was given up as lost was heard of late, not slow. */
-		if (!(n->flags & NODE_LOST))
-			t->rtt_ns = rtt ? rtt : 1;
+		if (!(n->flags & NODE_LOST)) {
+			t->last_rtt_ns = rtt ? rtt : 1;
+			t->rtt_ns = t->rtt_ns ? t->rtt_ns : t->last_rtt_ns;
+		}
 		if (c->sacked_bytes && seq_lt(node_end(n), c->sack_high))
 			c->flags |= CONN_REORDERS;
 		if (seq_le(node_end(n), c->recover))
@@ -77,6 +79,24 @@ static void head_acked(struct tcp_conn *c, struct ack_told *t)
 	pool_put(&c->stack->pool_nodes, n);
 }
 
+/* The first @part bytes of a range have arrived; what is less than a segment tells of
+ * nothing else. */
+static void head_acked_partly(struct tcp_conn *c, struct node *n, uint32_t part,
+			      struct ack_told *t)
+{
+	struct node done = *n;
+
+	done.len = part;
+	done.flags &= (uint8_t)~NODE_PROBE;
+	if (!(n->flags & NODE_SACKED) && part >= c->mss)
+		range_arrived(c, &done, t);
+	else
+		t->delivered += n->flags & NODE_SACKED ? 0 : part;
+	uncount(c, n, part);
+	n->seq = seq_add(n->seq, part);
+	n->len -= part;
+}
+
 /* All before @ack has arrived. */
 void sent_acked(struct tcp_conn *c, seq32 ack, struct ack_told *t)
 {
@@ -87,12 +107,7 @@ void sent_acked(struct tcp_conn *c, seq32 ack, struct ack_told *t)
 
 		fills_hole |= n->flags & NODE_RETX;
 		if (seq_lt(ack, node_end(n))) {
-			uint32_t part = seq_len(n->seq, ack);
-
-			uncount(c, n, part);
-			n->seq = ack;
-			n->len -= part;
-			t->delivered += n->flags & NODE_SACKED ? 0 : part;
+			head_acked_partly(c, n, seq_len(n->seq, ack), t);
 			break;
 		}
 		head_acked(c, t);
@@ -100,7 +115,7 @@ void sent_acked(struct tcp_conn *c, seq32 ack, struct ack_told *t)
 	/* What stood behind the hole has waited for its ACK, not travelled: as long as
 	 * the time-out was, which would make the next one longer still. */
 	if (fills_hole)
-		t->rtt_ns = 0;
+		t->rtt_ns = t->last_rtt_ns = 0;
 }
 
 /* Makes a range end at @at, which lies within it; the rest is a range of its own. */

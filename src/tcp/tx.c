@@ -488,8 +488,14 @@ static bool send_data(struct tcp_conn *c, struct tcp_frame *f)
 		return true;
 	if (!(c->due & (TX_FORCE | TX_PUSH)) && !pace_may_send(c))
 		return false;
-	if (c->rec.frto == FRTO_NEW && send_new(c, f))
-		return true;
+	if (c->rec.frto == FRTO_NEW) {
+		if (send_new(c, f))
+			return true;
+		/* RFC 5682 section 2.1 (2b): what is new goes first, and its ACK tells
+		 * whether anything is lost. */
+		if (seq_lt(c->recover, c->snd_nxt))
+			return false;
+	}
 	return send_lost(c, f) || send_new(c, f);
 }
 
