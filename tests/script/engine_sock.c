@@ -169,20 +169,30 @@ int engine_take_error(struct engine_sock *s, int otherwise)
 	return err ? err : otherwise;
 }
 
+/* The socket is as it was before it had a connection. */
+static void sock_refresh(struct engine_sock *s, int err)
+{
+	s->kind = SOCK_FRESH;
+	s->is_connecting = s->is_shut_rd = s->is_shut_wr = false;
+	s->err = err;
+}
+
 /* A second call asks how the first has ended. */
 static int connect_again(struct engine *e, struct engine_sock *s)
 {
-	if (s->conn->state == TCP_SYN_SENT || s->conn->state == TCP_SYN_RCVD)
-		return -EALREADY;
+	if (s->is_disconnecting)
+		return -EINVAL;
 	if (!s->is_connecting)
 		return -EISCONN;
+	if (s->conn->state == TCP_SYN_SENT || s->conn->state == TCP_SYN_RCVD)
+		return -EALREADY;
 	s->is_connecting = false;
 	if (s->conn->state != TCP_CLOSED)
 		return 0;
-	/* It is as it was, and may be connected again. */
+	/* It may be connected again. */
 	int err = tcp_error(s->conn);
 	tcp_close(s->conn, e->now_ns);
-	s->kind = SOCK_FRESH;
+	sock_refresh(s, 0);
 	return err ? err : -ECONNABORTED;
 }
 
@@ -209,6 +219,7 @@ int engine_connect(void *b, int fd, const struct sockaddr *a, socklen_t len)
 		return err == -EADDRINUSE ? -EADDRNOTAVAIL : err;
 	s->kind = SOCK_CONN;
 	s->is_connecting = true;
+	s->err = 0;
 	engine_apply_options(e, s);
 	engine_flush(e);
 	return -EINPROGRESS;
@@ -225,6 +236,8 @@ ssize_t engine_send(void *b, int fd, const void *buf, size_t len, int flags)
 		return engine_take_error(s, -EPIPE);
 	if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_OOB))
 		return -EOPNOTSUPP;
+	if (s->is_shut_wr && s->conn->state >= TCP_ESTABLISHED)
+		return -EPIPE;
 	ssize_t n = tcp_send_as(s->conn, buf, len,
 				(flags & MSG_OOB ? TCP_SEND_URGENT : 0u) |
 				    (flags & MSG_MORE ? TCP_SEND_MORE : 0u),
@@ -307,22 +320,26 @@ int engine_shutdown(void *b, int fd, int how)
 		if (how == SHUT_WR)
 			return 0;
 		tcp_unlisten(s->listener, e->now_ns);
-		s->kind = SOCK_FRESH;
+		sock_refresh(s, 0);
 		engine_flush(e);
 		return 0;
 	}
-	if (s->kind != SOCK_CONN || s->conn->state == TCP_CLOSED) {
-		s->is_shut_rd |= how != SHUT_WR;
-		return -ENOTCONN;
-	}
-	if (s->conn->state == TCP_SYN_SENT) {
-		/* The open is given up, and the socket is as it was. */
+	if (s->kind == SOCK_CONN && s->conn->state == TCP_SYN_SENT) {
+		/* The open is given up. */
 		tcp_abort(s->conn, e->now_ns);
-		s->kind = SOCK_FRESH;
-		s->err = -ECONNRESET;
+		sock_refresh(s, -ECONNRESET);
 		return 0;
 	}
+	/* Nobody has asked how an open ended that did: nobody may. */
+	bool is_over = s->kind != SOCK_CONN || s->conn->state == TCP_CLOSED;
+	s->is_disconnecting |=
+	    s->is_connecting && (is_over || s->conn->state == TCP_SYN_RCVD);
 	s->is_connecting = false;
+	if (is_over) {
+		s->is_shut_rd |= how != SHUT_WR;
+		s->is_shut_wr |= how != SHUT_RD;
+		return -ENOTCONN;
+	}
 	if (how != SHUT_RD)
 		err = tcp_shutdown(s->conn, e->now_ns);
 	if (how != SHUT_WR && !err)
@@ -347,21 +364,28 @@ int engine_close(void *b, int fd)
 	return 0;
 }
 
+/* What was shut down can be read from and written to: with an end, or an error. */
+static int shut_events(const struct engine_sock *s, bool is_shut_wr)
+{
+	return (s->is_shut_rd ? POLLIN | POLLRDHUP : 0) |
+	       (s->is_shut_rd && is_shut_wr ? POLLHUP : 0);
+}
+
 static int conn_events(const struct engine_sock *s)
 {
 	unsigned ev = tcp_poll(s->conn);
-	int out = 0;
+	int out =
+	    shut_events(s, s->is_shut_wr || s->conn->flags & CONN_SHUT_WR);
 
 	if (s->conn->state == TCP_SYN_SENT)
-		return 0;
-	if (ev & TCP_READABLE || s->is_shut_rd)
+		return out;
+	if (ev & TCP_READABLE)
 		out |= POLLIN;
-	if (ev & TCP_WRITABLE)
+	if (ev & TCP_WRITABLE || s->is_shut_wr)
 		out |= POLLOUT;
-	if (ev & TCP_PEER_CLOSED || s->is_shut_rd)
+	if (ev & TCP_PEER_CLOSED)
 		out |= POLLIN | POLLRDHUP;
-	if (ev & TCP_HUNG_UP ||
-	    (s->is_shut_rd && s->conn->flags & CONN_SHUT_WR))
+	if (ev & TCP_HUNG_UP)
 		out |= POLLHUP;
 	if (ev & TCP_ERROR)
 		out |= POLLERR;
@@ -382,8 +406,7 @@ int engine_poll(void *b, int fd, short events)
 	else if (s->kind == SOCK_CONN)
 		out = conn_events(s);
 	else
-		out |= (s->err ? POLLERR : 0) |
-		       (s->is_shut_rd ? POLLIN | POLLRDHUP : 0);
+		out |= (s->err ? POLLERR : 0) | shut_events(s, s->is_shut_wr);
 	return out & (events | POLLERR | POLLHUP);
 }
 

@@ -20,6 +20,8 @@ enum sock_kind { SOCK_FREE, SOCK_FRESH, SOCK_LISTENER, SOCK_CONN };
 struct engine_sock {
 	enum sock_kind kind;
 	bool is_v6, is_connecting, is_shut_rd, is_peer_known;
+	bool is_shut_wr;       /* while there was no connection */
+	bool is_disconnecting; /* nor will there be another */
 	bool is_nodelay, is_cork, is_keepalive, is_linger, is_reuse, is_inline;
 	int linger_s;
 	int keep_idle_s, keep_interval_s, keep_probes;
