@@ -63,6 +63,7 @@ struct sequence {
 
 #define RUN_PACKETS 64
 #define GAPS_MAX 16
+#define ENDS_MAX 128
 
 /* Which plain ACKs a step says nothing of. */
 enum ack_fold {
@@ -73,9 +74,10 @@ enum ack_fold {
 
 /* What a connection has behind it: for rules that hold only then. */
 enum tag {
-	TAG_AGAIN = 1,
-	TAG_FIN = 2,
-	TAG_CLOSED = 4,
+#define T(name, text) TAG_##name,
+#include "tags.def"
+#undef T
+	TAGS
 };
 
 /* A sequence on its way through a back end, and what its peer knows. */
@@ -84,22 +86,28 @@ struct run {
 	struct sequence *q;
 	uint32_t at;      /* the step that is next */
 	uint64_t next_ns; /* and when */
+	uint64_t begin_ns;
 	uint16_t lport, rport;
 	uint32_t raddr; /* IPv4 */
 	int listener, sock;
 
 	uint32_t snd_nxt,
-	    snd_una;  /* the stack's, as the peer has seen and said */
-	uint32_t irs; /* the stack's first number */
+	    snd_una;      /* the stack's, as the peer has seen and said */
+	uint32_t irs;     /* the stack's first number */
+	uint32_t syn_ack; /* the peer's first byte, as the stack's SYN said */
 	bool has_irs, is_late;
-	bool is_over;             /* somebody has sent a reset */
-	bool has_again;           /* something was sent again */
-	bool is_closed;           /* the program has closed the connection */
-	bool has_fin;             /* the peer has sent one */
-	enum ack_fold fold;       /* of the step that is being played */
-	uint32_t ack_before;      /* the stack's, before the step */
-	uint32_t nxt;             /* the peer's */
-	struct tcp_sack said_now; /* by the step that is being played */
+	bool has_ts;          /* the stack uses timestamps */
+	bool is_over;         /* somebody has sent a reset */
+	bool has_fin;         /* the peer has sent one */
+	uint32_t seg_len;     /* of what was sent last */
+	uint32_t again;       /* what was sent again last */
+	unsigned tag;         /* bits of enum tag */
+	seq32 ends[ENDS_MAX]; /* of segments that the stack has sent */
+	uint32_t n_ends;
+	enum ack_fold fold;             /* of the step that is being played */
+	uint32_t ack_before;            /* the stack's, before the step */
+	uint32_t nxt;                   /* the peer's */
+	struct tcp_sack said_now;       /* by the step that is being played */
 	struct tcp_sack gaps[GAPS_MAX]; /* what it has sent behind them */
 	uint32_t n_gaps;
 	uint32_t stack_ack; /* the last the stack has sent */
@@ -110,8 +118,9 @@ struct run {
 	struct tcp_seg packets[RUN_PACKETS];
 	bool is_again[RUN_PACKETS], is_next[RUN_PACKETS];
 	uint32_t n_packets;
-	char call[64];           /* what a call said */
-	uint8_t tags[STEPS_MAX]; /* enum tag, before the step was over */
+	char call[64]; /* what a call said */
+	uint16_t
+	    tags[STEPS_MAX]; /* bits of enum tag, before the step was over */
 	char said[STEPS_MAX][SAID_MAX];
 };
 
@@ -119,16 +128,18 @@ struct run {
 void sequence_random(struct sequence *q, uint64_t seed);
 
 /* text.c */
+int tags_print(char *out, size_t len, unsigned tags);
 int step_print(char *out, size_t len, const struct step *s);
 void sequence_print(FILE *f, const struct sequence *q);
 MUST_CHECK bool sequence_parse(struct sequence *q, const char *text);
 void flags_print(char *out, unsigned flags);
 
 /* run.c */
+extern bool run_is_traced; /* packets are printed, with their times in ms */
 void run_begin(struct run *r, struct backend *b, struct sequence *q,
 	       uint32_t index);
 void run_do(struct run *r);
-void run_packet(struct run *r, const uint8_t *p, uint32_t len);
+void run_packet(struct run *r, const uint8_t *p, uint32_t len, uint64_t at_ns);
 void run_said(struct run *r);
 void run_end(struct run *r);
 

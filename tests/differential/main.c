@@ -2,10 +2,13 @@
 /*
  * tests/differential/main.c - plays sequences to Linux and to src/tcp, and compares
  *
- *     differential KNOWN run N [SEED]    N random ones, from the seed on
+ *     differential KNOWN run N [SEED [MOST]]   N random ones, from the seed on, until
+ *                                        MOST (20) were wrong
+ *     differential KNOWN list N [SEED [MOST]]  as run, and each known one is printed
  *     differential KNOWN check N FIXED   what was an error once (a sequence a line), the
  *                                        witnesses of all that is known, and N more
- *     differential KNOWN play 'TEXT'     one, step by step
+ *     differential KNOWN play TEXT       one, or the one of a seed, step by step
+ *     differential KNOWN trace TEXT      the same, and all packets with their times
  *
  * A difference that a rule of KNOWN fits ends the comparison of its sequence.  Another is
  * tried again, because a machine that was busy elsewhere makes differences of its own; if
@@ -22,6 +25,8 @@
 #include "differential.h"
 
 #define BATCH 400
+#define WRONG_MAX 20
+#define LATE_TRIES 20
 #define TRIES 3 /* in real time, before a difference is one */
 
 static struct run *kernel_runs, *engine_runs;
@@ -30,6 +35,7 @@ static struct known_list known;
 static struct backend kernel;
 static uint32_t n_played; /* so that each has ports of its own */
 static uint64_t n_known, n_again;
+static bool is_listed;
 static const struct sequence *in_engine; /* what an assertion is about */
 
 static void sequence_repeat(const struct sequence *q)
@@ -67,14 +73,12 @@ static uint32_t first_difference(const struct run *k, const struct run *e)
 static void difference_text(char *out, size_t len, const struct run *k,
 			    const struct run *e, uint32_t at)
 {
-	char step[200];
+	char step[200], tags[80];
 
 	step_print(step, sizeof(step), &k->q->steps[at]);
-	snprintf(out, len, "%s%s%s%s => kernel: %s | engine: %s",
-		 k->tags[at] & TAG_AGAIN ? "[again] " : "",
-		 k->tags[at] & TAG_FIN ? "[fin] " : "",
-		 k->tags[at] & TAG_CLOSED ? "[closed] " : "", step, k->said[at],
-		 e->said[at]);
+	tags_print(tags, sizeof(tags), k->tags[at]);
+	snprintf(out, len, "%s%s => kernel: %s | engine: %s", tags, step,
+		 k->said[at], e->said[at]);
 }
 
 static void play_batch(uint32_t n)
@@ -92,7 +96,7 @@ static bool differs(const struct sequence *q, int n_tries, char *text,
 		    size_t len, struct known **why)
 {
 	*why = NULL;
-	for (int i = 0; i < n_tries; i++) {
+	for (int i = 0, n_late = 0; i < n_tries; i++) {
 		sequences[BATCH] = *q;
 		engine_play(&engine_runs[BATCH], &sequences[BATCH]);
 		run_begin(&kernel_runs[BATCH], &kernel, &sequences[BATCH],
@@ -102,6 +106,9 @@ static bool differs(const struct sequence *q, int n_tries, char *text,
 		    first_difference(&kernel_runs[BATCH], &engine_runs[BATCH]);
 		if (at == q->n)
 			return false;
+		/* It was woken too late for its pauses: that is no try. */
+		if (kernel_runs[BATCH].is_late && n_late++ < LATE_TRIES)
+			i--;
 		difference_text(text, len, &kernel_runs[BATCH],
 				&engine_runs[BATCH], at);
 		*why = known_find(&known, text);
@@ -152,7 +159,11 @@ static bool judge(uint32_t i)
 		return true;
 	difference_text(text, sizeof(text), &kernel_runs[i], &engine_runs[i],
 			at);
-	if (known_find(&known, text)) {
+	why = known_find(&known, text);
+	if (why) {
+		if (is_listed)
+			printf("%s, seed %llu: %s\n", why->name,
+			       (unsigned long long)sequences[i].seed, text);
 		n_known++;
 		return true;
 	}
@@ -165,7 +176,8 @@ static bool judge(uint32_t i)
 	return false;
 }
 
-static uint64_t run_random(uint64_t n, uint64_t seed, bool is_loud)
+static uint64_t run_random(uint64_t n, uint64_t seed, uint64_t most,
+			   bool is_loud)
 {
 	uint64_t n_wrong = 0, start = now_ns();
 
@@ -175,7 +187,7 @@ static uint64_t run_random(uint64_t n, uint64_t seed, bool is_loud)
 		for (uint32_t i = 0; i < part; i++)
 			sequence_random(&sequences[i], seed + done + i);
 		play_batch(part);
-		for (uint32_t i = 0; i < part && n_wrong < 20; i++)
+		for (uint32_t i = 0; i < part && n_wrong < most; i++)
 			n_wrong += !judge(i);
 		done += part;
 		if (is_loud) {
@@ -188,7 +200,7 @@ static uint64_t run_random(uint64_t n, uint64_t seed, bool is_loud)
 			       (double)done * 1e9 / (double)(now_ns() - start));
 			fflush(stdout);
 		}
-		if (n_wrong >= 20)
+		if (n_wrong >= most)
 			break;
 	}
 	return n_wrong;
@@ -251,7 +263,9 @@ static uint64_t play_text(const char *text)
 	struct known *why;
 	char what[2 * SAID_MAX + 300], step[200];
 
-	if (!sequence_parse(&q, text)) {
+	if (text[strspn(text, "0123456789")] == '\0') {
+		sequence_random(&q, strtoull(text, NULL, 10));
+	} else if (!sequence_parse(&q, text)) {
 		fprintf(stderr, "not a sequence: %s\n", text);
 		return 1;
 	}
@@ -290,6 +304,11 @@ static int kernel_open(void)
 	return err ? err : link_without_gso("tun0");
 }
 
+static uint64_t number(int argc, char **argv, int i, uint64_t otherwise)
+{
+	return i < argc ? strtoull(argv[i], NULL, 10) : otherwise;
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t n_wrong = 0, n;
@@ -311,21 +330,23 @@ int main(int argc, char **argv)
 	assert(kernel_runs);
 	assert(engine_runs);
 	n = strtoull(argv[3], NULL, 10);
-	if (!strcmp(argv[2], "play")) {
+	run_is_traced = !strcmp(argv[2], "trace");
+	if (run_is_traced || !strcmp(argv[2], "play")) {
 		n_wrong = play_text(argv[3]);
 	} else if (!strcmp(argv[2], "check")) {
 		if (argc < 5)
 			return 2;
 		n_wrong = check_fixed(argv[4]) + check_witnesses();
-		n_wrong += run_random(n, 1, false);
+		n_wrong += run_random(n, 1, WRONG_MAX, false);
 		printf("%llu sequences and %u witnesses, %llu wrong, %llu as "
 		       "known\n",
 		       (unsigned long long)n, known.n,
 		       (unsigned long long)n_wrong,
 		       (unsigned long long)n_known);
 	} else {
-		n_wrong = run_random(
-		    n, argc > 4 ? strtoull(argv[4], NULL, 10) : 1, true);
+		is_listed = !strcmp(argv[2], "list");
+		n_wrong = run_random(n, number(argc, argv, 4, 1),
+				     number(argc, argv, 5, WRONG_MAX), true);
 	}
 	for (uint32_t i = 0; i < known.n && n_known; i++)
 		printf("%6llu %s\n", (unsigned long long)known.k[i].n_used,

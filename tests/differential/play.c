@@ -17,7 +17,7 @@
 
 #define QUIET_NS (45 * NS_PER_MS)
 #define PAUSE_MAX_NS (4 * NS_PER_S)
-#define LATE_NS (20 * NS_PER_MS)
+#define LATE_NS (8 * NS_PER_MS)
 
 static uint8_t packet[BACKEND_PACKET_MAX];
 
@@ -29,7 +29,7 @@ static uint64_t take_until(struct run *r, uint64_t until_ns)
 
 	while ((n = r->b->ops->receive(r->b->self, packet, sizeof(packet),
 				       until_ns, &at)) > 0) {
-		run_packet(r, packet, (uint32_t)n);
+		run_packet(r, packet, (uint32_t)n, at);
 		last = at;
 	}
 	return last;
@@ -99,7 +99,7 @@ static void take_all(struct backend *k, uint64_t until_ns)
 			continue;
 		struct run *r = by_port[load_be16(packet + ip.l4_off + 2)];
 		if (r)
-			run_packet(r, packet, (uint32_t)n);
+			run_packet(r, packet, (uint32_t)n, at);
 	}
 }
 

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 
+#include "base/clock.h"
 #include "differential.h"
 #include "ip/checksum.h"
 
@@ -25,6 +26,8 @@
 #define DATA_MAX 65536
 #define LPORT 20000
 #define RPORT 1024
+
+bool run_is_traced;
 
 static uint8_t stream_at(uint32_t off)
 {
@@ -43,7 +46,14 @@ void run_begin(struct run *r, struct backend *b, struct sequence *q,
 	r->listener = r->sock = -1;
 	r->nxt = PEER_ISS;
 	r->tsval = TS_FIRST;
-	r->next_ns = b->ops->now(b->self);
+	r->syn_ack = PEER_ISS + 1;
+	r->next_ns = r->begin_ns = b->ops->now(b->self);
+}
+
+static void tag(struct run *r, enum tag which, bool is_on)
+{
+	r->tag &= ~(1u << which);
+	r->tag |= is_on ? 1u << which : 0u;
 }
 
 /* --- calls --- */
@@ -153,7 +163,7 @@ static int do_close(struct run *r)
 	int err = r->b->ops->close(r->b->self, r->sock);
 
 	r->sock = -1;
-	r->is_closed = true;
+	tag(r, TAG_CLOSED, true);
 	return err;
 }
 
@@ -197,9 +207,9 @@ static int do_call(struct run *r, const struct step *s)
 static bool is_sound(const struct run *r, const struct seg_step *s,
 		     const struct tcp_seg *seg)
 {
-	return !(seg->flags & (TCP_SYN | TCP_RST)) && !s->is_ts_old &&
-	       seg->flags & TCP_ACK && r->has_irs &&
-	       seq_lt((seq32){ r->irs }, seg->ack) &&
+	return !(seg->flags & (TCP_SYN | TCP_RST)) &&
+	       !(s->is_ts_old && r->has_ts) && seg->flags & TCP_ACK &&
+	       r->has_irs && seq_lt((seq32){ r->irs }, seg->ack) &&
 	       seq_le(seg->ack, (seq32){ r->snd_nxt });
 }
 
@@ -214,7 +224,7 @@ static bool is_taken(const struct run *r, const struct seg_step *s,
 
 	if (seg->flags & TCP_SYN)
 		return !(seg->flags & TCP_RST) && seg->seq.v == PEER_ISS;
-	return is_sound(r, s, seg) && is_near;
+	return is_sound(r, s, seg) && is_near && r->nxt != PEER_ISS;
 }
 
 static enum ack_fold fold_of(const struct run *r, const struct seg_step *s,
@@ -302,6 +312,27 @@ static void gaps_close(struct run *r)
 	}
 }
 
+static bool is_end(const struct run *r, seq32 at)
+{
+	for (uint32_t i = 0; i < MIN(r->n_ends, (uint32_t)ENDS_MAX); i++)
+		if (seq_eq(r->ends[i], at))
+			return true;
+	return false;
+}
+
+static void ack_account(struct run *r, const struct tcp_seg *seg)
+{
+	/* A segment from before others brings no window. */
+	if (!seg->wnd || seq_le((seq32){ r->nxt }, seg->seq))
+		tag(r, TAG_ZERO, !seg->wnd);
+	tag(r, TAG_SHRUNK, !seg->wnd && seg->ack.v != r->snd_nxt);
+	if (!seq_lt((seq32){ r->snd_una }, seg->ack))
+		return;
+	tag(r, TAG_PART, !is_end(r, seg->ack));
+	r->tag |= r->tag & 1u << TAG_PART ? 1u << TAG_PARTED : 0u;
+	r->snd_una = seg->ack.v;
+}
+
 /* What the peer has now said. */
 static void seg_account(struct run *r, const struct seg_step *s,
 			const struct tcp_seg *seg)
@@ -310,14 +341,27 @@ static void seg_account(struct run *r, const struct seg_step *s,
 	seq32 end = seq_add(seg->seq, span), nxt = { r->nxt };
 
 	r->is_over |= seg->flags & TCP_RST;
+	if (seg->flags & TCP_RST && s->is_ts_old &&
+	    (seq_eq(seg->seq, nxt) || seg->seq.v == r->stack_ack))
+		tag(r, TAG_RESET, true);
+	if (seg->flags & TCP_RST && ((r->has_fin && s->seq == -1) ||
+				     (r->tag & 1u << TAG_CLOSED && s->seq > 0)))
+		tag(r, TAG_RST, true);
+	if (seg->len && s->seq < 0)
+		tag(r, TAG_TWICE, true);
+	if (seg->flags == TCP_ACK && !seg->len && s->seq < 0)
+		tag(r, TAG_EDGE, true);
+	/* Its ACK counts where its bytes are beyond the window, too. */
+	if (is_taken(r, s, seg) ? seg->flags & TCP_ACK
+				: is_sound(r, s, seg) && s->seq >= 0 &&
+				      s->seq < 60000 && r->nxt != PEER_ISS)
+		ack_account(r, seg);
 	if (!is_taken(r, s, seg))
 		return;
-	if (seg->flags & TCP_ACK && seq_lt((seq32){ r->snd_una }, seg->ack))
-		r->snd_una = seg->ack.v;
 	/* A second FIN is none. */
 	if (r->has_fin && seg->flags & TCP_FIN)
 		return;
-	r->has_fin |= seg->flags & TCP_FIN;
+	r->has_fin |= seg->flags & TCP_FIN && !(seg->flags & TCP_SYN);
 	if (seq_le(seg->seq, nxt))
 		r->nxt = seq_max(nxt, end).v;
 	else if (span && r->n_gaps < GAPS_MAX)
@@ -377,7 +421,31 @@ void run_do(struct run *r)
 
 /* --- what is seen --- */
 
-void run_packet(struct run *r, const uint8_t *p, uint32_t len)
+static bool is_connecting(const struct run *r)
+{
+	return r->q->steps[r->at].kind == STEP_CONNECT;
+}
+
+/* The stack's SYN, which may be the first of another connection. */
+static void syn_account(struct run *r, const struct tcp_seg *seg)
+{
+	bool is_reply = seg->flags & TCP_ACK;
+	bool is_new = r->has_irs &&
+		      (is_reply ? seg->ack.v != r->syn_ack : is_connecting(r));
+
+	r->irs = r->snd_una = r->snd_nxt = seg->seq.v;
+	r->has_irs = true;
+	if (!is_new)
+		return;
+	r->has_fin = r->is_over = false;
+	r->tag = 0;
+	r->n_gaps = r->n_ends = 0;
+	if (is_reply)
+		r->nxt = r->syn_ack = seg->ack.v;
+	r->stack_ack = r->nxt;
+}
+
+void run_packet(struct run *r, const uint8_t *p, uint32_t len, uint64_t at_ns)
 {
 	struct ip_packet ip;
 	struct tcp_seg seg;
@@ -386,28 +454,39 @@ void run_packet(struct run *r, const uint8_t *p, uint32_t len)
 	    tcp_head_parse(p + ip.l4_off, ip.l4_len, &seg) ||
 	    seg.dport != r->rport || r->n_packets == RUN_PACKETS)
 		return;
-	if (seg.flags & TCP_SYN && !(seg.flags & TCP_RST)) {
-		r->irs = r->snd_una = r->snd_nxt = seg.seq.v;
-		r->has_irs = true;
-	}
+	if (seg.flags & TCP_SYN && !(seg.flags & TCP_RST))
+		syn_account(r, &seg);
 	bool is_again = r->has_irs && seg_span(&seg) &&
 			!(seg.flags & (TCP_SYN | TCP_RST)) &&
 			seq_lt(seg.seq, (seq32){ r->snd_nxt });
 	bool is_next = seg.seq.v == r->snd_nxt;
+	if (seg.len && r->seg_len && seg.len != r->seg_len)
+		tag(r, TAG_SMALL, true);
+	r->seg_len = seg.len ? seg.len : r->seg_len;
+	if (seg.flags == TCP_ACK && r->snd_una == r->irs)
+		tag(r, TAG_HALF, true);
 	r->is_over |= seg.flags & TCP_RST;
 	if (!(seg.flags & TCP_RST)) {
 		seq32 end = seq_add(seg.seq, seg_span(&seg));
 
 		r->snd_nxt = seq_max((seq32){ r->snd_nxt }, end).v;
+		r->ends[r->n_ends++ % ENDS_MAX] = end;
 		r->stack_wnd = seg.wnd;
 		if (seg.flags & TCP_ACK)
 			r->stack_ack = seg.ack.v;
 		if (seg.has_ts)
 			r->ts_echo = seg.tsval;
+		r->has_ts = seg.has_ts;
 	}
 	r->is_again[r->n_packets] = is_again;
 	r->is_next[r->n_packets] = is_next;
 	r->packets[r->n_packets++] = seg;
+	if (run_is_traced)
+		printf("%s step %u %9.3f ms   %u:%u(%u) ack %d flags %#x\n",
+		       r->b->name, r->at,
+		       (double)(at_ns - r->begin_ns) / NS_PER_MS,
+		       seg.seq.v - r->irs, seg.seq.v - r->irs + seg.len,
+		       seg.len, (int)(seg.ack.v - PEER_ISS), seg.flags);
 }
 
 struct text {
@@ -502,7 +581,10 @@ static void say_packet(struct text *t, const struct run *r,
 static void say_again(struct text *t, struct run *r, const struct tcp_seg *seg)
 {
 	say(t, " <again %d>", (int)(seg->seq.v - r->irs));
-	r->has_again = true;
+	if (r->tag & 1u << TAG_AGAIN && r->again == seg->seq.v)
+		tag(r, TAG_LOST, true);
+	tag(r, TAG_AGAIN, true);
+	r->again = seg->seq.v;
 }
 
 static void say_packets(struct text *t, struct run *r)
@@ -553,9 +635,8 @@ void run_said(struct run *r)
 {
 	struct text t = { r->said[r->at], SAID_MAX };
 
-	r->tags[r->at] = (r->has_again ? TAG_AGAIN : 0u) |
-			 (r->has_fin ? TAG_FIN : 0u) |
-			 (r->is_closed ? TAG_CLOSED : 0u);
+	tag(r, TAG_FIN, r->has_fin);
+	r->tags[r->at] = (uint16_t)r->tag;
 	say(&t, "%s", r->call);
 	say_packets(&t, r);
 	say_poll(&t, r);

@@ -36,6 +36,24 @@ void flags_print(char *out, unsigned flags)
 	*at = '\0';
 }
 
+/* Return: bytes written; @len is 80 at least. */
+int tags_print(char *out, size_t len, unsigned tags)
+{
+	static const char *const names[] = {
+#define T(name, text) text,
+#include "tags.def"
+#undef T
+	};
+	int n = 0;
+
+	*out = '\0';
+	for (unsigned i = 0; i < TAGS; i++)
+		if (tags & 1u << i)
+			n += snprintf(out + n, len - (size_t)n, "[%s] ",
+				      names[i]);
+	return n;
+}
+
 static int seg_print(char *out, size_t len, const struct seg_step *s)
 {
 	char flags[9];
