@@ -239,10 +239,12 @@ struct tcp_conn {
 	seq32 rcv_adv; /* right edge of the window; never moves back */
 	seq32 last_ack_sent;
 	uint32_t rcvq_bytes; /* in order, not read yet */
-	uint32_t ts_recent;
+	/* Not in one word with the state: to be compared as one, it would have to wait
+	 * for what was just stored to either. */
 	uint32_t flags; /* enum conn_flags */
-	uint8_t state;  /* enum tcp_state; tcp_set_state() alone writes it */
-	uint8_t due;    /* enum tx_due */
+	uint32_t ts_recent;
+	uint8_t state; /* enum tcp_state; tcp_set_state() alone writes it */
+	uint8_t due;   /* enum tx_due */
 	uint8_t snd_wscale, rcv_wscale;
 	uint32_t rcv_buf; /* bytes; see rcvwin.c */
 	uint32_t rcv_mem; /* that pieces received hold */

@@ -223,12 +223,12 @@ static uint32_t seg_room(const struct tcp_conn *c)
 /* Payload of one frame. */
 static uint32_t frame_room(const struct tcp_conn *c, uint32_t room)
 {
-	uint32_t n = c->stack->cfg.gso_max / room;
+	uint32_t most = c->stack->cfg.gso_max;
 
 	/* The pointer counts from each segment. */
-	if (c->flags & CONN_URG_OUT)
+	if (most < 2 * room || c->flags & CONN_URG_OUT)
 		return room;
-	return pace_frame(c, n > 1 ? n * room : room, room);
+	return pace_frame(c, most - most % room, room);
 }
 
 /* @n goes, behind all others in flight. */
@@ -351,7 +351,7 @@ static uint32_t new_bytes(struct tcp_conn *c, uint32_t room)
 	}
 	if (n >= room) {
 		n = MIN(n, cwnd > room ? cwnd : room);
-		return n - n % room;
+		return n < 2 * room ? room : n - n % room;
 	}
 	/* RFC 1122 section 4.2.3.4: a small segment only at the end of the bytes, or
 	 * when the window was never much larger. */
@@ -451,7 +451,7 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 		n->flags = NODE_FIN;
 		c->flags |= CONN_FIN_SENT;
 	}
-	if (bytes % room && !probe)
+	if (bytes != room && bytes % room && !probe)
 		c->snd_sml = seq_add(c->snd_nxt, bytes);
 	range_add(c, n);
 	if ((now_ms(c->stack) - c->last_data_rx_ms) * NS_PER_MS < DELACK_NS)
