@@ -110,6 +110,8 @@ static void syn_sent_rx(struct tcp_conn *c, struct arrival *a)
 	}
 	syn_sent_take(c, seg);
 	if (!(seg->flags & TCP_ACK)) {
+		/* From here on all are counted, and double the time-out. */
+		c->n_rtx -= MIN(c->n_rtx, (uint8_t)SYN_LINEAR);
 		tcp_set_state(c, TCP_SYN_RCVD);
 		conn_due(c, TX_SYN);
 		return;

@@ -73,6 +73,29 @@ static void a_wrong_ack_in_syn_rcvd_is_reset(void **state)
 	kit_fini(&k);
 }
 
+/* The retries that do not count in SYN-SENT do not count afterwards, either: whose SYN
+ * comes late is waited for, not given up at once. */
+static void a_peer_that_opens_late_is_waited_for(void **state)
+{
+	begin();
+	c = kit_connect(&k);
+	kit_wait(&k, 30 * NS_PER_S);
+	assert_true(c->n_rtx > SYN_RETRIES);
+	kit_drain(&k);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	assert_int_equal(kit_drain(&k), 1);
+	for (unsigned i = 0; i < 2; i++) {
+		kit_wait(&k, 20 * NS_PER_S);
+		assert_int_equal(c->state, TCP_SYN_RCVD);
+		assert_true(kit_out(&k, &f));
+		assert_int_equal(f.seg.flags, TCP_SYN | TCP_ACK);
+		kit_drain(&k);
+	}
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(c->state, TCP_ESTABLISHED);
+	kit_fini(&k);
+}
+
 /* The longest that a half-open connection lives is 63 seconds; what was deferred for
  * longer was forgotten, though the peer was there. */
 static void an_open_is_not_deferred_for_ever(void **state)
@@ -188,6 +211,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_wrong_answer_hurries_the_syn_once),
 		cmocka_unit_test(a_wrong_ack_in_syn_rcvd_is_reset),
+		cmocka_unit_test(a_peer_that_opens_late_is_waited_for),
 		cmocka_unit_test(an_open_is_not_deferred_for_ever),
 		cmocka_unit_test(an_open_is_not_asked_whether_it_lives),
 		cmocka_unit_test(half_closed_a_peer_is_asked_and_kept),
