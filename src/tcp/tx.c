@@ -595,10 +595,6 @@ bool tcp_tx(struct tcp_stack *s, struct tcp_frame *f, uint64_t now_ns)
 		struct tcp_conn *c =
 		    container_of(s->due.next, struct tcp_conn, due_link);
 
-		if (c->due_link.next != &s->due)
-			conn_fetch(container_of(c->due_link.next,
-						struct tcp_conn, due_link),
-				   CONN_LINES_TX);
 		if (conn_tx(c, f)) {
 			/* The others' turn. */
 			if (c->due) {
