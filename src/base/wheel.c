@@ -126,6 +126,13 @@ static void cascade(struct wheel *w)
 	}
 }
 
+const struct timer *wheel_soon(const struct wheel *w)
+{
+	const struct list *slot = &w->slots[digit(w->tick, 0)];
+
+	return list_is_empty(slot) ? NULL : (const struct timer *)slot->next;
+}
+
 struct timer *wheel_expire(struct wheel *w, uint64_t now_ns)
 {
 	uint64_t now = now_ns >> WHEEL_TICK_SHIFT;

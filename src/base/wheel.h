@@ -58,6 +58,9 @@ void wheel_disarm(struct wheel *w, struct timer *t);
 /* Takes one timer out that is due at @now_ns; NULL when none is. */
 struct timer *wheel_expire(struct wheel *w, uint64_t now_ns);
 
+/* What wheel_expire() is likely to take next, or NULL: to be fetched into the cache. */
+const struct timer *wheel_soon(const struct wheel *w);
+
 /* An instant before which no timer fires, and at which wheel_expire() gets on;
  * WHEEL_NEVER when none is armed. */
 uint64_t wheel_next(const struct wheel *w);

@@ -345,7 +345,11 @@ void tcp_timers(struct tcp_stack *s, uint64_t now_ns)
 	stack_at(s, now_ns);
 	while ((t = wheel_expire(&s->wheel, s->now_ns))) {
 		struct tcp_conn *c = container_of(t, struct tcp_conn, timer);
+		const struct timer *soon = wheel_soon(&s->wheel);
 
+		if (soon)
+			conn_fetch(container_of(soon, struct tcp_conn, timer),
+				   CONN_LINES_RX);
 		c->armed_ns = WHEEL_NEVER;
 		conn_timeout(c);
 	}
