@@ -80,6 +80,7 @@ enum node_flags {
 	NODE_RETX = 8,   /* was sent more than once */
 	NODE_PROBE = 16, /* larger than the path is known to carry */
 	NODE_HINT = 32,  /* may be one of sndq_hints */
+	NODE_EOR = 64,   /* no byte behind it shares a segment with it */
 };
 
 struct queue {
@@ -212,6 +213,7 @@ struct tcp_recovery {
 	bool is_tlp_out, is_tlp_retx;
 	uint8_t n_marked_lost; /* see ecn.c */
 	bool is_late;          /* rtx_since_ns is not 0 */
+	bool has_eor;          /* bytes not sent yet may have a NODE_EOR */
 
 	uint8_t reo_steps, reo_persist;
 	uint32_t prior_cwnd, prior_ssthresh;

@@ -421,16 +421,18 @@ static struct node *sndq_room(struct tcp_conn *c, uint32_t *room)
 	struct node *n = c->sndq.tail;
 
 	*room = n ? n->ext->cap - n->off - n->len : 0;
-	if (*room)
+	if (*room && !(n->flags & NODE_EOR))
 		return n;
 	if (!sndq_has_nodes(s))
 		return NULL;
-	struct extent *e = extent_new(&s->pool_extents);
+	uint32_t off = *room ? n->off + n->len : 0;
+	struct extent *e =
+	    *room ? extent_get(n->ext) : extent_new(&s->pool_extents);
 	if (!e)
 		return NULL;
 	n = pool_get(&s->pool_nodes);
-	*n = (struct node){ .ext = e, .seq = c->snd_end };
-	*room = e->cap;
+	*n = (struct node){ .ext = e, .off = off, .seq = c->snd_end };
+	*room = e->cap - off;
 	sndq_append(c, n);
 	return n;
 }
@@ -489,6 +491,10 @@ ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
 		return len ? -EAGAIN : 0;
 	c->flags &= ~(uint32_t)(CONN_MORE | CONN_PUSH_ALL);
 	c->flags |= how & TCP_SEND_MORE ? CONN_MORE : 0u;
+	if (how & TCP_SEND_EOR && done == len) {
+		c->sndq.tail->flags |= NODE_EOR;
+		c->rec.has_eor = true;
+	}
 	if (how & TCP_SEND_URGENT) {
 		c->snd_up = c->snd_end;
 		c->flags |= CONN_URG_OUT;

@@ -132,7 +132,7 @@ bool sent_split(struct tcp_conn *c, struct node *n, seq32 at)
 	if (n->flags & NODE_PROBE)
 		c->mtu_probe = 0; /* cut on its way: it tells nothing */
 	rest->flags &= (uint8_t)~NODE_PROBE;
-	n->flags &= (uint8_t) ~(NODE_FIN | NODE_PROBE);
+	n->flags &= (uint8_t) ~(NODE_FIN | NODE_PROBE | NODE_EOR);
 	n->next = rest;
 	list_add_tail(n->link.next, &rest->link);
 	if (c->sent.tail == n)

@@ -334,6 +334,9 @@ struct tcp_lent *tcp_next_returned(struct tcp_stack *s);
 enum tcp_send_how {
 	TCP_SEND_URGENT = 1, /* the last byte is urgent (MSG_OOB) */
 	TCP_SEND_MORE = 2,   /* a small segment waits for more (MSG_MORE) */
+	/* If all bytes are taken: those of later calls are sent in segments of their own
+	 * (MSG_EOR). */
+	TCP_SEND_EOR = 4,
 };
 
 /* tcp_send(), with enum tcp_send_how. */

@@ -123,9 +123,23 @@ static uint32_t gather(struct tcp_conn *c, struct tcp_frame *f, seq32 seq,
 		    (struct tcp_piece){ extent_get(n->ext),
 					n->ext->data + n->off + skip, part };
 		done += part;
+		if (n->flags & NODE_EOR && skip + part == n->len)
+			break;
 	}
 	f->len = done;
 	return done;
+}
+
+/* Of the @all bytes that were not sent yet, those that may share a segment. */
+static uint32_t record_bytes(struct tcp_conn *c, uint32_t all)
+{
+	const struct node *n = sndq_find(c, c->snd_nxt);
+
+	for (; n; n = n->next)
+		if (n->flags & NODE_EOR)
+			return seq_len(c->snd_nxt, node_end(n));
+	c->rec.has_eor = false;
+	return all;
 }
 
 /* The window field; what it says is kept in rcv_adv, to be true. */
@@ -271,7 +285,7 @@ static void send_range(struct tcp_conn *c, struct tcp_frame *f,
 	struct tcp_seg seg;
 
 	seg_begin(c, &seg, n->seq,
-		  (bytes && is_end ? TCP_PSH : 0u) |
+		  (bytes && (is_end || n->flags & NODE_EOR) ? TCP_PSH : 0u) |
 		      (n->flags & NODE_FIN ? TCP_FIN : 0u));
 	uint8_t ecn = ecn_tx(c, n, bytes, &seg);
 	frame_finish(c->stack, f, c->flow.laddr, &c->flow.raddr, &seg, ecn);
@@ -334,9 +348,9 @@ static bool nagle_holds(const struct tcp_conn *c)
 }
 
 /* How many bytes the next new segment, or several in one frame, may have; 0: none. */
-static uint32_t new_bytes(struct tcp_conn *c, uint32_t room)
+static uint32_t new_bytes(struct tcp_conn *c, uint32_t room, uint32_t avail,
+			  bool is_all)
 {
-	uint32_t avail = seq_len(c->snd_nxt, c->snd_end);
 	uint32_t pipe = conn_pipe(c), usable = usable_window(c);
 	uint32_t most = MIN(avail, usable), n = MIN(most, frame_room(c, room));
 	uint32_t cwnd = c->cwnd > pipe ? c->cwnd - pipe : 0;
@@ -357,7 +371,7 @@ static uint32_t new_bytes(struct tcp_conn *c, uint32_t room)
 	 * when the window was never much larger. */
 	if (n < avail)
 		return n >= c->max_wnd / 2 || c->due & TX_PUSH ? n : 0;
-	return nagle_holds(c) ? 0 : n;
+	return is_all && nagle_holds(c) ? 0 : n;
 }
 
 /* Payload of a probe of the path, instead of the next new segment; or 0. */
@@ -419,17 +433,19 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 {
 	bool has_fin =
 	    (c->flags & (CONN_SHUT_WR | CONN_FIN_SENT)) == CONN_SHUT_WR;
-	uint32_t room, bytes, avail, probe = 0;
+	uint32_t room, bytes, avail, all, probe = 0;
 
 	if (!conn_has_unsent(c) || is_behind_lost(c))
 		return false;
 	restart_after_idle(c);
 	room = seg_room(c);
-	avail = seq_len(c->snd_nxt, c->snd_end);
-	bytes = avail ? new_bytes(c, room) : 0;
+	all = avail = seq_len(c->snd_nxt, c->snd_end);
+	if (c->rec.has_eor && all)
+		avail = record_bytes(c, all);
+	bytes = avail ? new_bytes(c, room, avail, avail == all) : 0;
 	if (bytes && c->flags & CONN_MTU_LOW && (probe = probe_bytes(c, avail)))
 		bytes = probe;
-	has_fin = has_fin && bytes == avail && usable_window(c) > bytes;
+	has_fin = has_fin && bytes == all && usable_window(c) > bytes;
 	if (!bytes && !has_fin)
 		return false;
 	struct node *n = range_new(c);
@@ -442,13 +458,15 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 		has_fin = false;
 		probe = 0;
 	}
+	if (c->rec.has_eor && bytes == avail)
+		n->flags |= NODE_EOR;
 	if (probe) {
-		n->flags = NODE_PROBE;
+		n->flags |= NODE_PROBE;
 		pmtu_probe_sent(c);
 	}
 	n->len = bytes + has_fin;
 	if (has_fin) {
-		n->flags = NODE_FIN;
+		n->flags |= NODE_FIN;
 		c->flags |= CONN_FIN_SENT;
 	}
 	if (bytes != room && bytes % room && !probe)

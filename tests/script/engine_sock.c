@@ -234,13 +234,15 @@ ssize_t engine_send(void *b, int fd, const void *buf, size_t len, int flags)
 		return -EBADF;
 	if (s->kind != SOCK_CONN)
 		return engine_take_error(s, -EPIPE);
-	if (flags & ~(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_OOB))
+	if (flags &
+	    ~(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_OOB | MSG_EOR))
 		return -EOPNOTSUPP;
 	if (s->is_shut_wr && s->conn->state >= TCP_ESTABLISHED)
 		return -EPIPE;
 	ssize_t n = tcp_send_as(s->conn, buf, len,
 				(flags & MSG_OOB ? TCP_SEND_URGENT : 0u) |
-				    (flags & MSG_MORE ? TCP_SEND_MORE : 0u),
+				    (flags & MSG_MORE ? TCP_SEND_MORE : 0u) |
+				    (flags & MSG_EOR ? TCP_SEND_EOR : 0u),
 				e->now_ns);
 	engine_flush(e);
 	return n;

@@ -32,6 +32,7 @@ static const struct name names[] = {
 	N(SHUT_RD),
 	N(SHUT_WR),
 	N(SHUT_RDWR),
+	N(MSG_EOR),
 	N(MSG_MORE),
 	N(MSG_OOB),
 	N(MSG_PEEK),

@@ -105,6 +105,78 @@ static void more_is_a_cork_until_the_next_call(void **state)
 	close_one();
 }
 
+/* MSG_EOR, with frames of many segments: no frame reaches across, and all bytes come. */
+static void records_do_not_share_segments(void **state)
+{
+	static uint8_t bytes[8000];
+	struct tcp_config cfg = kit_config(false);
+	bool ends[200001] = { false };
+	uint32_t sent = 0, seen = 0, seed = 1;
+
+	cfg.gso_max = 65000;
+	kit_init(&k, &cfg);
+	c = kit_established(&k);
+	seq32 first = c->snd_nxt;
+	while (seen < 200000) {
+		seed = seed * 1103515245 + 12345;
+		uint32_t n = 1 + (seed >> 8) % (seed & 1u << 20 ? 5000 : 50);
+		unsigned how = seed >> 28 & 1 ? TCP_SEND_EOR : 0;
+
+		n = MIN(n, 200000 - sent);
+		stream_fill(bytes, sent, n);
+		ssize_t got = n ? tcp_send_as(c, bytes, n, how, k.now) : 0;
+		/* Of what is not taken whole the end is not there. */
+		if (got > 0) {
+			sent += (uint32_t)got;
+			ends[sent] = how && got == (ssize_t)n;
+		}
+		while (kit_out(&k, &f)) {
+			uint32_t at = seq_len(first, f.seg.seq);
+
+			if (!f.len)
+				continue;
+			assert_int_equal(stream_differs(f.payload, at, f.len),
+					 f.len);
+			for (uint32_t i = at + 1; i < at + f.len; i++)
+				assert_false(ends[i]);
+			seen = at + f.len;
+		}
+		kit_in(&k, TCP_ACK, NULL, 0);
+	}
+	close_one();
+}
+
+/* Memory: records that are small do not have an extent each. */
+static void small_records_share_memory(void **state)
+{
+	open_one();
+	tcp_set_nodelay(c, true, k.now);
+	c->snd_wnd = 0;
+	uint32_t before = k.s->pool_extents.n_free;
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(tcp_send_as(c, "abc", 3, TCP_SEND_EOR, k.now),
+				 3);
+	assert_int_equal(k.s->pool_extents.n_free, before - 1);
+	/* Nothing at all ends nothing. */
+	assert_int_equal(tcp_send_as(c, "", 0, TCP_SEND_EOR, k.now), 0);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	for (int i = 0; i < 100; i++) {
+		expect_frame(3);
+		assert_true(f.seg.flags & TCP_PSH);
+		if (i % 10 == 9)
+			kit_in(&k, TCP_ACK, NULL, 0);
+	}
+	expect_none();
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(k.s->pool_extents.n_free, before);
+	/* A FIN shares the segment of the last record. */
+	assert_int_equal(tcp_send_as(c, "abc", 3, TCP_SEND_EOR, k.now), 3);
+	assert_int_equal(tcp_shutdown(c, k.now), 0);
+	expect_frame(3);
+	assert_true(f.seg.flags & TCP_FIN);
+	close_one();
+}
+
 /* --- ACKs --- */
 
 static void bytes_in(uint32_t n)
@@ -408,6 +480,8 @@ int main(void)
 		cmocka_unit_test(nodelay_opens_a_cork_once),
 		cmocka_unit_test(a_cork_gives_way_in_time),
 		cmocka_unit_test(more_is_a_cork_until_the_next_call),
+		cmocka_unit_test(records_do_not_share_segments),
+		cmocka_unit_test(small_records_share_memory),
 		cmocka_unit_test(
 		    after_quick_ones_acks_wait_for_a_second_segment),
 		cmocka_unit_test(acks_travel_with_answers),
