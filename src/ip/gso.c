@@ -33,6 +33,8 @@ uint32_t gso_segment(const uint8_t *head, uint32_t ip_len, uint32_t head_len,
 	addrs_of(head, &src, &dst);
 	uint32_t l4_len = head_len - ip_len + part;
 	ip_build(out, &src, &dst, IP_PROTO_TCP, ecn_of(head), l4_len);
+	if (ip_may_be_cut(head))
+		ip_allow_cut(out, (uint16_t)(load_be16(head + 4) + i));
 	memcpy(tcp, head + ip_len, head_len - ip_len);
 	memcpy(out + head_len, payload + off, part);
 	store_be32(tcp + 4, load_be32(tcp + 4) + off);

@@ -3,7 +3,8 @@
  * ip/gso.h - one large TCP frame becomes segments that fit a wire
  *
  * What a device would do: the headers are repeated with the sequence number, lengths
- * and checksums of each segment; FIN and PSH stay with the last one.
+ * and checksums of each segment; FIN and PSH stay with the last one.  What routers may
+ * cut has an identification each.
  */
 #pragma once
 

@@ -106,6 +106,11 @@ uint32_t ip_build(uint8_t *p, const struct ip_addr *src,
 		  const struct ip_addr *dst, uint8_t protocol, uint8_t ecn,
 		  uint32_t l4_len);
 
+/* A header of ip_build()'s, of IPv4: routers may cut the packet.  @id: another one for each
+ * packet between both ends, for as long as pieces may be under way (RFC 6864). */
+void ip_allow_cut(uint8_t *p, uint16_t id);
+bool ip_may_be_cut(const uint8_t *p);
+
 /* The checksum of the pseudo-header, to be gone on with. */
 struct cksum ip_pseudo_sum(const struct ip_addr *src, const struct ip_addr *dst,
 			   uint8_t protocol, uint32_t l4_len);

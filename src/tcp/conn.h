@@ -49,6 +49,7 @@ enum tcp_state {
 #define DUP_THRESH 3 /* RFC 5681 */
 #define PAWS_S (24 * 24 * 3600u)
 #define TX_REPLIES 256 /* a power of two */
+#define PATHS_KNOWN 64 /* a power of two */
 #define RCV_BUF_MIN 1024u
 #define SND_BUF_MIN 2048u
 #define PORT_FIRST 32768u
@@ -214,6 +215,7 @@ struct tcp_recovery {
 	uint8_t n_marked_lost; /* see ecn.c */
 	bool is_late;          /* rtx_since_ns is not 0 */
 	bool has_eor;          /* bytes not sent yet may have a NODE_EOR */
+	bool is_cut_allowed;   /* by routers: see pmtu.c */
 
 	uint8_t reo_steps, reo_persist;
 	uint32_t prior_cwnd, prior_ssthresh;
@@ -392,6 +394,14 @@ struct mini_list {
 	uint32_t head, tail; /* index + 1 */
 };
 
+/* What a path was found to carry, for those who come after; see pmtu.c. */
+struct path_known {
+	struct ip_addr raddr;
+	uint32_t until_s;
+	uint16_t mtu; /* 0: free */
+	bool is_cut_allowed;
+};
+
 struct tcp_stack {
 	struct tcp_config cfg;
 	uint64_t now_ns;
@@ -405,6 +415,8 @@ struct tcp_stack {
 	uint32_t n_buckets;
 	uint32_t reply_head, reply_tail; /* running freely */
 	uint32_t port_hint;
+	uint32_t n_cuttable; /* packets that routers may cut: numbers them */
+	struct path_known paths[PATHS_KNOWN];
 	uint64_t rcv_mem;    /* that pieces received hold, of all connections */
 	uint64_t n_ooo_came; /* segments: which came last is told by it */
 	struct tcp_reply replies[TX_REPLIES];
@@ -542,6 +554,7 @@ void conn_check(const struct tcp_conn *c);
 /* flow.c: the table of flows, and minis */
 uint32_t flow_iss(struct tcp_stack *s, const struct flow *f);
 uint32_t flow_cookie(struct tcp_stack *s, const struct flow *f, uint64_t which);
+uint32_t path_hash(struct tcp_stack *s, const struct ip_addr *raddr);
 uint32_t flow_share(struct tcp_stack *s, const struct flow *f, uint32_t n);
 uint32_t flow_ts_off(struct tcp_stack *s, const struct flow *f);
 struct flow *flow_find(struct tcp_stack *s, uint8_t laddr, uint16_t lport,

@@ -42,7 +42,7 @@ static uint64_t tuple_hash(const struct tcp_stack *s, uint8_t laddr,
 	return siphash(&s->cfg.key, words, 3);
 }
 
-enum hash_use { USE_ISS = 1, USE_TS, USE_COOKIE, USE_SHARE };
+enum hash_use { USE_ISS = 1, USE_TS, USE_COOKIE, USE_SHARE, USE_PATH };
 
 /* What the table is searched by. */
 uint64_t flow_hash(const struct tcp_stack *s, uint8_t laddr, uint16_t lport,
@@ -81,6 +81,11 @@ uint32_t flow_ts_off(struct tcp_stack *s, const struct flow *f)
 {
 	return (uint32_t)tuple_hash(s, f->laddr, f->lport, &f->raddr, f->rport,
 				    USE_TS);
+}
+
+uint32_t path_hash(struct tcp_stack *s, const struct ip_addr *raddr)
+{
+	return (uint32_t)tuple_hash(s, 0, 0, raddr, 0, USE_PATH);
 }
 
 /* One of @n for the 4-tuple, each time the same. */

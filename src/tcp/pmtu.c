@@ -12,7 +12,12 @@
  * below it, and the congestion window stays.  When there is nothing left to look for,
  * it is begun anew after a while: paths change.
  *
- * What is under way and too large is lost; it is cut when it is sent again.
+ * What is under way and too large is lost; it is cut when it is sent again.  A path of
+ * IPv4 that carries less than 552 bytes gets those without "do not fragment".
+ *
+ * What a router has said is kept for the peer's address, until it would be looked for
+ * anew: connections that begin meanwhile begin with it (RFC 9040).  Few are kept; one
+ * that is new takes another's place.
  * Spec: RFC 1191, RFC 8201, RFC 4821, RFC 5927 section 7.2
  */
 #include "tcp/conn.h"
@@ -49,9 +54,35 @@ static uint16_t mss_of(const struct tcp_conn *c, uint32_t mtu)
 	return (uint16_t)MIN(mtu - head, (uint32_t)c->mss_max);
 }
 
+static struct path_known *path_of(const struct tcp_conn *c)
+{
+	struct tcp_stack *s = c->stack;
+
+	return &s->paths[path_hash(s, &c->flow.raddr) & (PATHS_KNOWN - 1)];
+}
+
+/* A router has said it to this connection, and others go the same way. */
+static void path_keep(const struct tcp_conn *c)
+{
+	*path_of(c) =
+	    (struct path_known){ .raddr = c->flow.raddr,
+				 .until_s = c->mtu_probe_s,
+				 .mtu = c->path_mtu,
+				 .is_cut_allowed = c->rec.is_cut_allowed };
+}
+
 void pmtu_init(struct tcp_conn *c)
 {
+	const struct path_known *p = path_of(c);
+
 	c->path_mtu = c->mtu_high = (uint16_t)link_mtu(c);
+	if (!p->mtu || p->mtu >= c->path_mtu ||
+	    p->until_s <= now_sec(c->stack) ||
+	    !ip_addr_eq(&p->raddr, &c->flow.raddr))
+		return;
+	c->path_mtu = c->mtu_high = p->mtu;
+	c->mtu_probe_s = p->until_s;
+	c->rec.is_cut_allowed = p->is_cut_allowed;
 }
 
 /* The path's MTU, or what limits the MSS, has changed. */
@@ -59,6 +90,8 @@ void pmtu_sync(struct tcp_conn *c)
 {
 	c->mss = mss_of(c, c->path_mtu);
 	c->flags &= ~(uint32_t)CONN_MTU_LOW;
+	if (c->path_mtu > mtu_min(c))
+		c->rec.is_cut_allowed = false;
 	if (c->path_mtu < link_mtu(c) && mss_of(c, link_mtu(c)) > c->mss)
 		c->flags |= CONN_MTU_LOW;
 }
@@ -111,11 +144,15 @@ void pmtu_too_big(struct tcp_conn *c, uint32_t mtu)
 
 	if (!mtu)
 		mtu = plateau_below(c->path_mtu);
+	/* Below that we cut nothing: routers do, as they always could in IPv4. */
+	if (mtu < min && c->path_mtu >= min && ip_addr_is_v4(&c->flow.raddr))
+		c->rec.is_cut_allowed = true;
 	mtu = mtu > min ? mtu : min;
 	if (mtu >= c->path_mtu)
 		return;
 	c->path_mtu = (uint16_t)mtu;
 	search_anew_later(c);
+	path_keep(c);
 	pmtu_sync(c);
 	cut_what_is_under_way(c);
 }

@@ -289,6 +289,11 @@ static void send_range(struct tcp_conn *c, struct tcp_frame *f,
 		      (n->flags & NODE_FIN ? TCP_FIN : 0u));
 	uint8_t ecn = ecn_tx(c, n, bytes, &seg);
 	frame_finish(c->stack, f, c->flow.laddr, &c->flow.raddr, &seg, ecn);
+	if (c->rec.is_cut_allowed) {
+		ip_allow_cut(f->head,
+			     (uint16_t)(c->ts_off + c->stack->n_cuttable));
+		c->stack->n_cuttable += n_segs;
+	}
 }
 
 /* Sends a range again, or as much of it as a frame has room for. */

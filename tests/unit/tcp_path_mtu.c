@@ -343,6 +343,112 @@ static void a_route_is_believed_within_reason(void **state)
 	}
 }
 
+/* Without "do not fragment", and each with a number of its own: RFC 6864. */
+static void below_552_routers_cut(void **state)
+{
+	for (uint32_t gso = 0; gso <= 20000; gso += 20000) {
+		static struct kit_frame f;
+		static uint8_t out[IP_MAX];
+		static bool seen[1 << 16];
+		uint32_t n_seen = 0;
+
+		memset(seen, 0, sizeof(seen));
+		open_path(false, gso);
+		kit_write(&a, ca, 20000);
+		while (kit_out(&a, &f))
+			assert_false(ip_may_be_cut(f.head));
+		kit_icmp(&a, 3, 4, 400, ca->snd_una);
+		assert_int_equal(ca->path_mtu, 552);
+		ca->cwnd = 50000;
+		while (kit_out(&a, &f)) {
+			struct ip_packet ip;
+			uint32_t n = f.gso_size
+					 ? (f.len + f.gso_size - 1) / f.gso_size
+					 : 1;
+
+			for (uint32_t i = 0; i < n && f.len; i++) {
+				memcpy(out, f.head, f.head_len);
+				memcpy(out + f.head_len, f.payload, f.len);
+				uint32_t len =
+				    n > 1
+					? gso_segment(f.head, f.ip_len,
+						      f.head_len, f.payload,
+						      f.len, f.gso_size, i, out)
+					: f.head_len + f.len;
+				assert_int_equal(ip_parse(out, len, &ip), 0);
+				assert_true(ip_may_be_cut(out));
+				assert_false(seen[load_be16(out + 4)]);
+				seen[load_be16(out + 4)] = true;
+				n_seen++;
+			}
+		}
+		assert_true(n_seen > 20);
+		/* It carries more after all. */
+		ca->path_mtu = 1500;
+		pmtu_sync(ca);
+		kit_write(&a, ca, 1000);
+		while (kit_out(&a, &f))
+			assert_false(ip_may_be_cut(f.head));
+		close_path();
+	}
+	open_path(true, 0);
+	kit_write(&a, ca, 20000);
+	kit_drain(&a);
+	kit_icmp(&a, 2, 0, 400, ca->snd_una);
+	assert_false(ca->rec.is_cut_allowed);
+	close_path();
+}
+
+/* RFC 9040: what was learned of a path holds for the next connection on it. */
+static void the_next_connection_knows_the_path(void **state)
+{
+	static const struct ip_addr other = {
+		{ [10] = 255, 255, 10, 9, 9, 9 }
+	};
+	struct tcp_conn *next[4];
+
+	open_path(false, 0);
+	tells = true;
+	transfer(100000);
+	mtu = 1300;
+	transfer(100000);
+	for (int i = 0; i < 4; i++) {
+		if (i == 2)
+			both_wait(590 * NS_PER_S);
+		if (i == 3)
+			both_wait(20 * NS_PER_S);
+		assert_int_equal(tcp_connect(a.s, &a.me, 0,
+					     i == 1 ? &other : &a.peer, 80,
+					     a.now, &next[i]),
+				 0);
+		assert_int_equal(next[i]->path_mtu, i & 1 ? 1500 : 1300);
+		tcp_abort(next[i], a.now);
+	}
+	close_path();
+}
+
+/* Whoever connects to very many peers forgets some of them, and takes no memory. */
+static void few_paths_are_kept(void **state)
+{
+	unsigned n_known = 0;
+
+	open_path(false, 0);
+	kit_write(&a, ca, 20000);
+	kit_drain(&a);
+	for (uint32_t i = 0; i < 1000; i++) {
+		struct ip_addr was = ca->flow.raddr;
+
+		ca->flow.raddr = ip_addr_v4(0x0a000100 + i);
+		ca->path_mtu = 1500;
+		pmtu_too_big(ca, 1000 + i % 100);
+		ca->flow.raddr = was;
+	}
+	for (unsigned i = 0; i < PATHS_KNOWN; i++)
+		n_known += a.s->paths[i].mtu != 0;
+	assert_true(n_known > PATHS_KNOWN / 2);
+	close_path();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -356,6 +462,9 @@ int main(void)
 		cmocka_unit_test(
 		    a_route_says_what_fits_and_whether_there_is_one),
 		cmocka_unit_test(a_route_is_believed_within_reason),
+		cmocka_unit_test(below_552_routers_cut),
+		cmocka_unit_test(the_next_connection_knows_the_path),
+		cmocka_unit_test(few_paths_are_kept),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
