@@ -212,10 +212,10 @@ struct tcp_recovery {
 	uint8_t frto; /* enum frto */
 	bool may_undo, has_retx;
 	bool is_tlp_out, is_tlp_retx;
-	uint8_t n_marked_lost; /* see ecn.c */
-	bool is_late;          /* rtx_since_ns is not 0 */
-	bool has_eor;          /* bytes not sent yet may have a NODE_EOR */
-	bool is_cut_allowed;   /* by routers: see pmtu.c */
+	uint8_t n_marked_lost;   /* see ecn.c */
+	bool is_late : 1;        /* rtx_since_ns is not 0 */
+	bool has_eor : 1;        /* bytes not sent yet may have a NODE_EOR */
+	bool is_cut_allowed : 1; /* by routers: see pmtu.c */
 
 	uint8_t reo_steps, reo_persist;
 	uint32_t prior_cwnd, prior_ssthresh;
@@ -677,6 +677,7 @@ uint8_t ecn_tx(struct tcp_conn *c, const struct node *n, uint32_t bytes,
 void ecn_timeout(struct tcp_conn *c);
 
 /* pace.c */
+uint64_t pace_rate(const struct tcp_conn *c);
 bool pace_may_send(struct tcp_conn *c);
 uint32_t pace_frame(const struct tcp_conn *c, uint32_t n, uint32_t room);
 void pace_sent(struct tcp_conn *c, uint32_t bytes);

@@ -145,6 +145,7 @@ void tcp_get_info(const struct tcp_conn *c, struct tcp_conn_info *out)
 			       (c->flags & CONN_TS ? TS_BYTES : 0u),
 		.tcpi_reordering = DUP_THRESH,
 		.tcpi_last_data_sent = ms_since(c, c->last_tx_ns),
+		.tcpi_pacing_rate = pace_rate(c),
 		.tcpi_max_pacing_rate = UINT64_MAX,
 	};
 

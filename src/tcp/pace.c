@@ -27,6 +27,15 @@ static uint64_t pace_ns(const struct tcp_conn *c, uint32_t bytes)
 	return bytes * 10ull * c->srtt_ns / (tenths * cwnd);
 }
 
+/* Bytes a second; 0: not known yet. */
+uint64_t pace_rate(const struct tcp_conn *c)
+{
+	uint64_t tenths =
+	    c->cwnd < c->ssthresh ? SLOW_START_TENTHS : AVOIDANCE_TENTHS;
+
+	return c->srtt_ns ? c->cwnd * tenths * NS_PER_S / (10 * c->srtt_ns) : 0;
+}
+
 /* Whether bytes may go now.  If not, the timer will tell when. */
 bool pace_may_send(struct tcp_conn *c)
 {

@@ -55,6 +55,7 @@ static void numbers_are_what_happened(void **state)
 	i = info();
 	assert_int_equal(i.tcpi_state, 2);
 	assert_int_equal(i.tcpi_bytes_sent, 0);
+	assert_int_equal(i.tcpi_pacing_rate, 0);
 	kit_wait(&k, 10 * NS_PER_MS);
 	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
 	kit_drain(&k);
@@ -67,6 +68,8 @@ static void numbers_are_what_happened(void **state)
 	assert_int_equal(i.tcpi_snd_mss, 1448);
 	assert_int_equal(i.tcpi_advmss, 1448);
 	assert_int_equal(i.tcpi_snd_cwnd, 10);
+	/* Twice the window in a round trip, of 10 ms. */
+	assert_int_equal(i.tcpi_pacing_rate, 2 * 14480 * 100);
 	assert_int_equal(i.tcpi_snd_ssthresh, 0x7fffffff);
 	assert_int_equal(i.tcpi_bytes_acked, 0);
 

@@ -105,6 +105,64 @@ static void more_is_a_cork_until_the_next_call(void **state)
 	close_one();
 }
 
+/* --- TCP_MAXSEG --- */
+
+/* Whatever is asked for, segments are neither larger than the link's, nor tiny. */
+static void a_maxseg_of_any_value_is_borne(void **state)
+{
+	static const uint16_t asked[] = { 0, 1, 47, 88, 1000, 1460, 65535 };
+
+	for (unsigned i = 0; i < ARRAY_LEN(asked); i++) {
+		struct tcp_config cfg = kit_config(false);
+		uint16_t said = asked[i] && asked[i] < 1460 ? asked[i] : 1460;
+
+		kit_init(&k, &cfg);
+		assert_int_equal(tcp_connect(k.s, &k.me, KIT_PORT, &k.peer,
+					     KIT_PEER_PORT, k.now, &c),
+				 0);
+		tcp_set_maxseg(c, asked[i]);
+		assert_true(kit_out(&k, &f));
+		assert_int_equal(f.seg.mss, said);
+		kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
+		kit_drain(&k);
+		/* Too late. */
+		tcp_set_maxseg(c, 500);
+		kit_write(&k, c, 3000);
+		expect_frame(said > MSS_MIN ? said : MSS_MIN);
+		kit_in(&k, TCP_RST, NULL, 0);
+		tcp_set_maxseg(c, 500);
+		assert_int_equal(c->maxseg, asked[i]);
+		close_one();
+	}
+}
+
+static void a_cookie_has_its_listeners_maxseg(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	cfg.n_minis = 1;
+	kit_init(&k, &cfg);
+	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, 8, &k.listener), 0);
+	tcp_set_listen_maxseg(k.listener, 700);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	kit_drain(&k);
+	k.rport++;
+	kit_in(&k, TCP_SYN, NULL, 0);
+	assert_true(kit_out(&k, &f));
+	assert_int_equal(tcp_dropped(k.s, DROP_SYN_COOKIE), 1);
+	assert_int_equal(f.seg.mss, 700);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	c = tcp_accept(k.listener);
+	assert_non_null(c);
+	assert_true(c->mss <= 700);
+	/* What it is set to later is not for those that are there. */
+	tcp_set_listen_maxseg(k.listener, 100);
+	assert_int_equal(c->maxseg, 700);
+	close_one();
+}
+
+/* --- records --- */
+
 /* MSG_EOR, with frames of many segments: no frame reaches across, and all bytes come. */
 static void records_do_not_share_segments(void **state)
 {
@@ -480,6 +538,8 @@ int main(void)
 		cmocka_unit_test(nodelay_opens_a_cork_once),
 		cmocka_unit_test(a_cork_gives_way_in_time),
 		cmocka_unit_test(more_is_a_cork_until_the_next_call),
+		cmocka_unit_test(a_maxseg_of_any_value_is_borne),
+		cmocka_unit_test(a_cookie_has_its_listeners_maxseg),
 		cmocka_unit_test(records_do_not_share_segments),
 		cmocka_unit_test(small_records_share_memory),
 		cmocka_unit_test(
