@@ -67,14 +67,26 @@ static void deliver(unsigned from, uint32_t i, bool is_lost, bool stays)
 
 static void give(unsigned i, uint32_t n)
 {
+	unsigned how = n & 1 ? TCP_SEND_EOR : 0;
 	uint8_t buf[4096];
 
 	n = MIN(n * 16, (uint32_t)sizeof(buf));
 	for (uint32_t k = 0; k < n; k++)
 		buf[k] = byte_at(i, sides[i].n_sent + k);
-	ssize_t took = tcp_send(sides[i].conn, buf, n, now);
+	ssize_t took = tcp_send_as(sides[i].conn, buf, n, how, now);
 	if (took > 0)
 		sides[i].n_sent += (uint32_t)took;
+}
+
+/* A look at bytes further on, which stay. */
+static void peek(unsigned i, uint32_t off)
+{
+	const uint8_t *data;
+	ssize_t n = tcp_peek_at(sides[i].conn, off, &data);
+
+	for (ssize_t k = 0; k < n; k++)
+		assert(data[k] ==
+		       byte_at(!i, sides[i].n_got + off + (uint32_t)k));
 }
 
 static void take(unsigned i, uint32_t most)
@@ -104,7 +116,10 @@ static void call(unsigned i, uint8_t what, uint8_t arg)
 		break;
 	case 3:
 	case 4:
+		take(i, arg * 32u);
+		break;
 	case 5:
+		peek(i, arg * 16u);
 		take(i, arg * 32u);
 		break;
 	case 6:
@@ -113,6 +128,10 @@ static void call(unsigned i, uint8_t what, uint8_t arg)
 	case 7:
 		tcp_set_nodelay(sides[i].conn, arg & 1, now);
 		tcp_set_cork(sides[i].conn, arg & 2, now);
+		if (arg & 4)
+			tcp_set_snd_buf(sides[i].conn, arg * 64u);
+		if (arg & 8)
+			tcp_set_window_clamp(sides[i].conn, arg * 64u);
 		break;
 	}
 }

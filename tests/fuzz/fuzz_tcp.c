@@ -192,10 +192,11 @@ static void call(struct input *in)
 	switch (what % 9) {
 	case 0:
 	case 1:
-		(void)!tcp_send_as(c, bytes, arg * 16u, arg & 3, now);
+		(void)!tcp_send_as(c, bytes, arg * 16u, arg & 7, now);
 		break;
 	case 2:
 	case 3:
+		(void)!tcp_peek_at(c, arg, &data);
 		n = tcp_peek(c, &data);
 		(void)!tcp_recv_urgent(c, &byte, arg & 1);
 		if (n > 0)
@@ -211,6 +212,9 @@ static void call(struct input *in)
 		tcp_set_cork(c, arg & 2, now);
 		tcp_set_oob_inline(c, arg & 4);
 		tcp_set_quickack(c, arg & 8, now);
+		tcp_set_maxseg(c, arg);
+		tcp_set_snd_buf(c, arg * 100u);
+		tcp_set_window_clamp(c, arg & 16 ? arg * 20u : 0);
 		break;
 	case 6:
 		tcp_close(c, now);
@@ -246,6 +250,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.offers = TCP_OFFER_ALL,
 		.snd_buf = 20000,
 		.rcv_buf = 8000,
+		.rcv_mem = size % 8 ? 0 : 20000,
 		.cc = size % 4 < 2 ? &tcp_newreno : &tcp_cubic,
 		.n_conns = N_CONNS,
 		.n_minis = 4,
