@@ -56,7 +56,12 @@ static uint64_t end_ideal(const struct world_config *c, unsigned side,
 	uint64_t turn = m->delay_ns + m->jitter_ns + c->wire[!side].delay_ns +
 			c->wire[!side].jitter_ns + reader->hold_ns +
 			60 * NS_PER_MS;
-	uint64_t ns = (p->n_bytes / flight(c, side, !side) + 30) * turn;
+	uint64_t most = flight(c, side, !side);
+
+	/* A buffer may be made as small as that, and stay so. */
+	if (reader->toggle_every_ns)
+		most = MIN(most, TOGGLE_BUF_MIN);
+	uint64_t ns = (p->n_bytes / most + 30) * turn;
 
 	if (m->rate_bps)
 		ns += (uint64_t)p->n_bytes * c->n_pairs * 10 * NS_PER_S /

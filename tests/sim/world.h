@@ -29,6 +29,8 @@
 
 enum side { CLIENT, SERVER };
 
+#define TOGGLE_BUF_MIN 2000u /* bytes; of a receive buffer that is toggled */
+
 /* What one end of a connection does: sends its bytes, says so, and reads to the end. */
 struct end_plan {
 	uint32_t n_bytes;

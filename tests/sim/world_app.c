@@ -248,7 +248,8 @@ static void end_toggle(struct world *w, struct end *e, const struct end_plan *p)
 		tcp_set_pacing(c, is_on, now);
 		break;
 	case 4:
-		tcp_set_rcv_buf(c, 2000 + (uint32_t)(r >> 40) % 200000);
+		tcp_set_rcv_buf(c,
+				TOGGLE_BUF_MIN + (uint32_t)(r >> 40) % 200000);
 		break;
 	case 5:
 		tcp_set_notsent_lowat(c, is_on ? 5000 : 0);
