@@ -415,6 +415,7 @@ struct tcp_stack {
 	uint32_t n_buckets;
 	uint32_t reply_head, reply_tail; /* running freely */
 	uint32_t port_hint;
+	uint32_t port_skips; /* choices that begin with the odd ports */
 	uint32_t n_cuttable; /* packets that routers may cut: numbers them */
 	struct path_known paths[PATHS_KNOWN];
 	uint64_t rcv_mem;    /* that pieces received hold, of all connections */

@@ -81,26 +81,45 @@ static struct tcp_ports ports_within(const struct tcp_stack *s,
 	return r;
 }
 
+/* The first free one of every second port, or 0; @odd: which half. */
+static uint16_t port_in_half(struct tcp_stack *s, struct flow *f,
+			     struct tcp_ports within, uint32_t odd,
+			     struct mini_wait **old)
+{
+	uint32_t n = (within.last - within.first + 2u - odd) / 2;
+
+	f->lport = 0;
+	uint32_t from = flow_ts_off(s, f) + s->port_hint;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t off = (from / 2 + i) % n * 2 + odd;
+
+		f->lport = (uint16_t)(within.first + off);
+		if (is_kept(s, f->lport) || !is_free(s, f, true, old) ||
+		    port_is_listened(s, f->laddr, f->lport))
+			continue;
+		s->port_hint += 2 * (i + 1);
+		return f->lport;
+	}
+	return 0;
+}
+
+/* A half that was found used up is not looked through again until as many ports have
+ * been chosen as it has, or each choice would cost as many looks. */
 static int port_choose(struct tcp_stack *s, struct flow *f,
 		       struct tcp_ports within, struct mini_wait **old)
 {
 	uint32_t n = within.last - within.first + 1u;
+	uint32_t first = n > 1 && s->port_skips;
 
-	f->lport = 0;
-	uint32_t from = flow_ts_off(s, f) + s->port_hint;
-	for (uint32_t odd = 0; odd < MIN(n, 2u); odd++) {
-		uint32_t some = (n + 1 - odd) / 2;
+	if (s->port_skips)
+		s->port_skips--;
+	for (uint32_t i = 0; i < MIN(n, 2u); i++) {
+		uint32_t odd = (first + i) % 2;
 
-		for (uint32_t i = 0; i < some; i++) {
-			uint32_t off = (from / 2 + i) % some * 2 + odd;
-
-			f->lport = (uint16_t)(within.first + off);
-			if (is_kept(s, f->lport) || !is_free(s, f, true, old) ||
-			    port_is_listened(s, f->laddr, f->lport))
-				continue;
-			s->port_hint += 2 * (i + 1);
+		if (port_in_half(s, f, within, odd, old))
 			return 0;
-		}
+		if (!odd)
+			s->port_skips = n / 2;
 	}
 	return -EADDRNOTAVAIL;
 }
