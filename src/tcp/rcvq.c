@@ -232,6 +232,12 @@ static bool add_in_order(struct tcp_conn *c, const struct arrival *a)
 	seq32 end = seq_add(a->seg.seq, a->seg.len);
 	struct node *n = piece_new(c, a, a->seg.seq, end);
 
+	/* What is next must get in, or two ends that are short of pieces wait for each
+	 * other for ever. */
+	if (!n && c->oooq) {
+		oooq_drop(c);
+		n = piece_new(c, a, a->seg.seq, end);
+	}
 	if (!n) {
 		drop(c->stack, DROP_NODE_POOL);
 		return false;

@@ -121,7 +121,9 @@ void sent_acked(struct tcp_conn *c, seq32 ack, struct ack_told *t)
 /* Makes a range end at @at, which lies within it; the rest is a range of its own. */
 bool sent_split(struct tcp_conn *c, struct node *n, seq32 at)
 {
-	struct node *rest = pool_get(&c->stack->pool_nodes);
+	struct pool *p = &c->stack->pool_nodes;
+	/* The last ones are for what comes in order. */
+	struct node *rest = p->n_free > p->n / 16 ? pool_get(p) : NULL;
 
 	if (!rest)
 		return false;

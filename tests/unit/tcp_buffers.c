@@ -352,6 +352,37 @@ static void without_memory_to_copy_they_wait(void **state)
 	close_one();
 }
 
+/* Two stacks without a piece left were each deaf to what the other waited for. */
+static void without_pieces_what_is_next_still_gets_in(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	struct list taken;
+	struct node *n;
+	seq32 next;
+
+	open_one(&cfg);
+	next = k.seq;
+	k.seq = seq_add(next, 100);
+	for (unsigned i = 0; i < 10; i++, k.seq = seq_add(k.seq, 100))
+		kit_in(&k, TCP_ACK, "later", 5);
+	assert_int_equal(c->n_ooo, 10);
+	acks_out();
+	list_init(&taken);
+	while ((n = pool_get(&k.s->pool_nodes)))
+		list_add_tail(&taken, &n->link);
+	k.seq = next;
+	kit_in(&k, TCP_ACK, "next", 4);
+	assert_int_equal(seq_len(next, c->rcv_nxt), 4);
+	assert_int_equal(c->n_ooo, 0);
+	read_all();
+	while (!list_is_empty(&taken)) {
+		n = container_of(taken.next, struct node, link);
+		list_del(&n->link);
+		pool_put(&k.s->pool_nodes, n);
+	}
+	close_one();
+}
+
 /* What the peer says from the edge of a closed window counts; and when there is room, it
  * is told, unasked. */
 static void a_full_buffer_takes_acks_and_says_when_it_is_read(void **state)
@@ -470,6 +501,7 @@ int main(void)
 		cmocka_unit_test(peeking_gives_all_pieces),
 		cmocka_unit_test(small_segments_do_not_hold_all_memory),
 		cmocka_unit_test(without_memory_to_copy_they_wait),
+		cmocka_unit_test(without_pieces_what_is_next_still_gets_in),
 		cmocka_unit_test(hostile_peers_leave_memory_for_others),
 		cmocka_unit_test(without_a_budget_one_frame_is_taken),
 	};
