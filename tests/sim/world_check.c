@@ -198,18 +198,25 @@ const char *world_leftover(const struct world *w)
 	return NULL;
 }
 
-static struct tcp_conn *conn_find(struct world *w, int from, bool is_peer,
-				  const struct ip_packet *ip,
-				  const struct tcp_seg *seg)
+static struct flow *flow_of(struct world *w, int from, bool is_peer,
+			    const struct ip_packet *ip,
+			    const struct tcp_seg *seg)
 {
 	struct tcp_stack *s = w->stack[from];
-	struct flow *f;
 
 	for (uint32_t i = 0; is_peer && i < w->cfg.n_stacks; i++)
 		if (ip_addr_eq(&w->stack[i]->cfg.addrs[0], &ip->dst))
 			s = w->stack[i];
-	f = is_peer ? flow_find(s, 0, seg->dport, &ip->src, seg->sport)
-		    : flow_find(s, 0, seg->sport, &ip->dst, seg->dport);
+	return is_peer ? flow_find(s, 0, seg->dport, &ip->src, seg->sport)
+		       : flow_find(s, 0, seg->sport, &ip->dst, seg->dport);
+}
+
+static struct tcp_conn *conn_find(struct world *w, int from, bool is_peer,
+				  const struct ip_packet *ip,
+				  const struct tcp_seg *seg)
+{
+	struct flow *f = flow_of(w, from, is_peer, ip, seg);
+
 	return f && f->kind == FLOW_CONN
 		   ? container_of(f, struct tcp_conn, flow)
 		   : NULL;
@@ -258,8 +265,6 @@ void world_check_frame(struct world *w, int from, const struct tcp_frame *f,
 
 	assert(!err);
 	known->end = NULL;
-	if (seg.flags & TCP_RST)
-		w->n_resets++;
 	if (w->cfg.is_mutated)
 		return;
 	bool is_v6 = f->head[0] >> 4 == 6;
@@ -267,6 +272,11 @@ void world_check_frame(struct world *w, int from, const struct tcp_frame *f,
 	ip.dst = ip.src;
 	memcpy(ip.dst.b + (is_v6 ? 0 : 12), f->head + (is_v6 ? 24 : 16),
 	       is_v6 ? 16 : 4);
+	const struct flow *to = flow_of(w, from, true, &ip, &seg);
+	/* Who was told twice that its FIN is there may be gone the second time; in
+	 * TIME-WAIT that harms nobody. */
+	w->n_resets +=
+	    seg.flags & TCP_RST && !(to && to->kind == FLOW_TIME_WAIT);
 	const struct tcp_conn *c = conn_find(w, from, false, &ip, &seg);
 	const struct tcp_conn *peer = conn_find(w, from, true, &ip, &seg);
 	if (c && c->user) {
@@ -278,7 +288,9 @@ void world_check_frame(struct world *w, int from, const struct tcp_frame *f,
 		check_edge(e, c, &seg);
 		check_cwnd(c, &seg, f->len);
 	}
-	/* I4: the other stack knows what it has advertised. */
-	if (f->len && peer && peer->state >= TCP_ESTABLISHED)
+	/* I4: the other stack knows what it has advertised, unless its connection is an
+	 * earlier one, of before our host lost its power. */
+	if (f->len && c && peer && peer->state >= TCP_ESTABLISHED &&
+	    seq_eq(peer->irs, c->iss))
 		assert(seq_le(seq_add(seg.seq, f->len), peer->rcv_adv));
 }
