@@ -119,21 +119,13 @@ int ip_parse(const uint8_t *p, uint32_t len, struct ip_packet *out)
 	return ip_addr_is_host(&out->src) ? 0 : DROP(IP_ADDRESS);
 }
 
-static void sum_v4(uint8_t *p)
-{
-	struct cksum sum = { 0 };
-
-	store_be16(p + 10, 0);
-	cksum_add(&sum, p, IPV4_HEAD);
-	store_be16(p + 10, cksum_end(&sum));
-}
-
 void ip_allow_cut(uint8_t *p, uint16_t id)
 {
 	assert(p[0] >> 4 == 4);
 	store_be16(p + 4, id);
 	store_be16(p + 6, 0);
-	sum_v4(p);
+	store_be16(p + 10, 0);
+	store_be16(p + 10, cksum_words(p, IPV4_HEAD / 4));
 }
 
 bool ip_may_be_cut(const uint8_t *p)

@@ -28,8 +28,7 @@ static void range_arrived(struct tcp_conn *c, const struct node *n,
 	if (n->flags & NODE_PROBE)
 		pmtu_probe_arrived(c);
 	if (!is_retx) {
-		if (c->rec.n_marked_lost)
-			c->rec.n_marked_lost = 0;
+		c->rec.n_marked_lost = 0;
 		/* What was given up as lost was heard of late, not slow. */
 		if (!(n->flags & NODE_LOST)) {
 			t->last_rtt_ns = rtt ? rtt : 1;
@@ -336,8 +335,8 @@ void sndq_acked(struct tcp_conn *c, seq32 ack)
 			n->len -= part;
 			return;
 		}
-		for (unsigned i = 0; n->flags & NODE_HINT && i < 2; i++)
-			if (c->sndq_hints[i] == n)
+		for (unsigned i = 0; i < ARRAY_LEN(c->sndq_hints); i++)
+			if (n->flags & NODE_HINT && c->sndq_hints[i] == n)
 				c->sndq_hints[i] = NULL;
 		c->sndq.head = n->next;
 		if (!n->next)

@@ -152,6 +152,19 @@ static inline void kit_in(struct kit *k, unsigned flags, const void *payload,
 	kit_segment(k, &seg, payload);
 }
 
+/* An ACK of the peer's that leaves no window. */
+static inline void kit_shut_window(struct kit *k)
+{
+	struct tcp_seg seg = { .sport = k->rport,
+			       .dport = k->lport,
+			       .seq = k->seq,
+			       .ack = k->ack,
+			       .flags = TCP_ACK,
+			       .wscale = TCP_NO_WSCALE };
+
+	kit_segment(k, &seg, NULL);
+}
+
 /* The stack's next frame.  The peer acknowledges what comes in order. */
 static inline bool kit_out(struct kit *k, struct kit_frame *f)
 {

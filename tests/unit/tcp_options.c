@@ -348,32 +348,20 @@ static void user_timeout_ends_an_open(void **state)
 	close_one();
 }
 
-static void no_window(void)
-{
-	struct tcp_seg seg = { .sport = k.rport,
-			       .dport = k.lport,
-			       .seq = k.seq,
-			       .ack = k.ack,
-			       .flags = TCP_ACK,
-			       .wscale = TCP_NO_WSCALE };
-
-	kit_segment(&k, &seg, NULL);
-}
-
 /* RFC 9293 section 3.8.6.1; the user's patience is another matter. */
 static void a_shut_window_is_borne_as_long_as_the_user_does(void **state)
 {
 	for (int has_timeout = 0; has_timeout < 2; has_timeout++) {
 		open_one();
 		tcp_set_user_timeout(c, has_timeout ? 10000 : 0);
-		no_window();
+		kit_shut_window(&k);
 		kit_write(&k, c, 10);
 		uint64_t from = k.now;
 		while (c->state != TCP_CLOSED &&
 		       k.now - from < 3600 * NS_PER_S) {
 			kit_wait(&k, 10 * NS_PER_MS);
 			if (kit_drain(&k) && c->state != TCP_CLOSED)
-				no_window();
+				kit_shut_window(&k);
 		}
 		assert_int_equal(c->state,
 				 has_timeout ? TCP_CLOSED : TCP_ESTABLISHED);

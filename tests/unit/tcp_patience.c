@@ -164,18 +164,6 @@ static void half_closed_a_peer_is_asked_and_kept(void **state)
 
 /* --- shut windows --- */
 
-static void shut_window(void)
-{
-	struct tcp_seg seg = { .sport = k.rport,
-			       .dport = k.lport,
-			       .seq = k.seq,
-			       .ack = k.ack,
-			       .flags = TCP_ACK,
-			       .wscale = TCP_NO_WSCALE };
-
-	kit_segment(&k, &seg, NULL);
-}
-
 /* RFC 9293 section 3.8.6.1, RFC 1122 section 4.2.2.17: kept open while probes are
  * answered; who answers none of them is gone.  Sooner when nobody has the connection. */
 static void who_answers_no_probe_is_given_up(void **state)
@@ -184,7 +172,7 @@ static void who_answers_no_probe_is_given_up(void **state)
 		unsigned n_probes = 0;
 
 		c = kit_open_one(&k);
-		shut_window();
+		kit_shut_window(&k);
 		kit_write(&k, c, 10);
 		expect_none();
 		if (is_orphan)
