@@ -138,10 +138,11 @@ static void open_with_ecn(void)
 	assert_true(c->flags & CONN_ECN);
 }
 
-/* A segment that a router has marked. */
-static void marked_in(uint32_t len)
+/* A segment in a frame of that pool's, with these bits of the IP header. */
+static void frame_in(struct pool *from, uint8_t ecn, const char *text,
+		     uint32_t len)
 {
-	struct extent *e = extent_new(&k.rx);
+	struct extent *e = extent_new(from);
 	struct tcp_seg seg = { .sport = k.rport,
 			       .dport = k.lport,
 			       .seq = k.seq,
@@ -152,11 +153,18 @@ static void marked_in(uint32_t len)
 			       .wscale = TCP_NO_WSCALE };
 
 	assert_non_null(e);
-	ip_build(e->data, &k.peer, &k.me, IP_PROTO_TCP, IP_CE, TCP_HEAD + len);
+	ip_build(e->data, &k.peer, &k.me, IP_PROTO_TCP, ecn, TCP_HEAD + len);
 	tcp_head_build(e->data + IPV4_HEAD, &seg);
-	memset(e->data + IPV4_HEAD + TCP_HEAD, 'x', len);
+	memcpy(e->data + IPV4_HEAD + TCP_HEAD, text, len);
 	tcp_rx(k.s, e, 0, IPV4_HEAD + TCP_HEAD + len, TCP_RX_SUM_GOOD, k.now);
 	extent_put(e);
+	kit_check(&k);
+}
+
+/* A segment that a router has marked. */
+static void marked_in(uint32_t len)
+{
+	frame_in(&k.rx, IP_CE, "xxxxxxxxxx", len);
 	k.seq = seq_add(k.seq, len);
 }
 
@@ -358,28 +366,6 @@ static void a_path_without_delay_is_not_paced(void **state)
 
 static struct pool big_pool;
 
-static void big_frame_in(const char *text)
-{
-	struct extent *e = extent_new(&big_pool);
-	uint32_t len = (uint32_t)strlen(text);
-	struct tcp_seg seg = { .sport = k.rport,
-			       .dport = k.lport,
-			       .seq = k.seq,
-			       .ack = k.ack,
-			       .flags = TCP_ACK,
-			       .wnd = 65535,
-			       .len = len,
-			       .wscale = TCP_NO_WSCALE };
-
-	assert_non_null(e);
-	ip_build(e->data, &k.peer, &k.me, IP_PROTO_TCP, 0, TCP_HEAD + len);
-	tcp_head_build(e->data + IPV4_HEAD, &seg);
-	memcpy(e->data + IPV4_HEAD + TCP_HEAD, text, len);
-	tcp_rx(k.s, e, 0, IPV4_HEAD + TCP_HEAD + len, TCP_RX_SUM_GOOD, k.now);
-	extent_put(e);
-	kit_check(&k);
-}
-
 /* A port may have larger ones than a connection may hold; then it holds one, and what
  * comes behind it is copied. */
 static void a_frame_beyond_the_limit_is_held_alone(void **state)
@@ -392,13 +378,13 @@ static void a_frame_beyond_the_limit_is_held_alone(void **state)
 	c = kit_open_one(&k);
 	assert_true(rcv_mem_max(c) < BIG);
 	for (int i = 0; i < 2; i++) {
-		big_frame_in("text");
+		frame_in(&big_pool, 0, "text", 4);
 		k.seq = seq_add(k.seq, 4);
 		assert_int_equal(tcp_peek(c, &data), 4);
 		assert_memory_equal(data, "text", 4);
 		assert_int_equal(big_pool.n_free, 3);
 		tcp_consume(c, 2, k.now);
-		big_frame_in("more");
+		frame_in(&big_pool, 0, "more", 4);
 		k.seq = seq_add(k.seq, 4);
 		assert_int_equal(tcp_readable_bytes(c), 6);
 		assert_int_equal(big_pool.n_free, 3);
