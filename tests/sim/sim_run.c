@@ -79,7 +79,7 @@ static uint64_t run_once(const struct swarm_how *how, const char *path,
 	if (path)
 		capture_open(path);
 	world_run(&world, swarm_deadline(&cfg));
-	swarm_judge(&world, how, verdict);
+	swarm_judge(&world, swarm_faults(how), how->is_strict, verdict);
 	check_leftover(&cfg, verdict);
 	if (world.pcap)
 		pcapng_close(world.pcap);

@@ -44,5 +44,6 @@ void swarm_make(const struct swarm_how *how, struct world_config *out);
 /* When all must be over at the latest. */
 uint64_t swarm_deadline(const struct world_config *cfg);
 
-void swarm_judge(const struct world *w, const struct swarm_how *how,
+/* @faults: bits, as of swarm_faults() */
+void swarm_judge(const struct world *w, uint64_t faults, bool is_strict,
 		 struct swarm_verdict *out);

@@ -190,6 +190,21 @@ static bool may_be_reset(const struct view *v)
 	       has_reset_for_cookie(v) || has_lost_mini(v);
 }
 
+/* The ACK of a SYN cookie opens even when a later SYN from the same port has been given
+ * another cookie: who lost its power in between is open, too, with numbers that the
+ * server's connection has never heard of.  Each answers the other's segments with ACKs,
+ * and neither is reset (RFC 9293 section 3.10.7.4): only patience ends that. */
+static bool is_estranged(const struct view *v)
+{
+	const struct end *client = v->mine->side == CLIENT ? v->mine : v->peer;
+
+	return v->mine->round != v->peer->round && client->was_open &&
+	       tcp_dropped(v->w->stack[SERVER], DROP_SYN_COOKIE) &&
+	       is_there(v->peer) &&
+	       (!v->peer->is_done ||
+		(v->mine->is_done && v->peer->done_ns >= v->mine->done_ns));
+}
+
 /* Whether the error is one that the end may have been told of. */
 static bool is_error_right(const struct view *v)
 {
@@ -197,10 +212,11 @@ static bool is_error_right(const struct view *v)
 	case -ECONNABORTED: /* the program's own */
 		return v->my_plan->abort_at_ns || is_rebooted(v, v->mine);
 	case -ETIMEDOUT:
-		return may_time_out(v, v->my_plan);
+		return may_time_out(v, v->my_plan) || is_estranged(v);
 	case -EHOSTUNREACH: /* ends an open, and explains a time-out */
 		return v->on & BIT(unreach) &&
-		       (!v->mine->was_open || may_time_out(v, v->my_plan));
+		       (!v->mine->was_open || may_time_out(v, v->my_plan) ||
+			is_estranged(v));
 	case -ECONNREFUSED:
 		return !v->mine->was_open && may_be_reset(v);
 	case -EPIPE: /* a reset behind the end of the peer's bytes */
@@ -229,7 +245,7 @@ static bool is_good(const struct view *v)
 		       has_reset_for_cookie(v) || is_rebooted(v, v->peer) ||
 		       is_rebooted(v, v->mine);
 	if (!v->mine->is_done)
-		return may_wait(v);
+		return may_wait(v) || is_estranged(v);
 	if (v->mine->err)
 		return is_error_right(v);
 	return is_complete(v) || v->my_plan->closes_early;
@@ -256,13 +272,13 @@ static void say(const struct world *w, unsigned side, uint32_t pair,
 		 w->ends[!side][pair].is_done, w->ends[!side][pair].err);
 }
 
-void swarm_judge(const struct world *w, const struct swarm_how *how,
+void swarm_judge(const struct world *w, uint64_t faults, bool is_strict,
 		 struct swarm_verdict *out)
 {
 	*out = (struct swarm_verdict){ .is_good = true };
 	if (w->cfg.is_mutated)
 		return;
-	if (!(swarm_faults(how) & ~NO_RESETS) && w->n_resets) {
+	if (!(faults & ~NO_RESETS) && w->n_resets) {
 		out->is_good = false;
 		snprintf(out->why, sizeof(out->why), "%llu resets, for nothing",
 			 (unsigned long long)w->n_resets);
@@ -275,10 +291,10 @@ void swarm_judge(const struct world *w, const struct swarm_how *how,
 					  &w->ends[!side][p],
 					  &w->cfg.plan[side][p],
 					  &w->cfg.plan[!side][p],
-					  swarm_faults(how) };
+					  faults };
 
 			out->n_unopened += v.mine->err && !v.mine->was_open;
-			if (how->is_strict ? is_perfect(&v) : is_good(&v))
+			if (is_strict ? is_perfect(&v) : is_good(&v))
 				continue;
 			say(w, side, p, out);
 			return;

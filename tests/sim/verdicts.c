@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/sim/verdicts.c - what the swarm's judge excuses, and what it does not
+ *
+ * Each excuse has a world that needs it, and one beside it that must not have it.
+ */
+#include "unit.h"
+#include "swarm.h"
+
+#define MS NS_PER_MS
+#define BIT(name) (1ull << FAULT_##name)
+
+static struct world w;
+
+static struct swarm_verdict judge(uint64_t faults)
+{
+	struct swarm_verdict v;
+
+	swarm_judge(&w, faults, false, &v);
+	return v;
+}
+
+/* Of what the client sends before its host loses its power only the SYN is not 150 ms
+ * late. */
+static void delay(struct world *world, int from, const uint8_t *p, uint32_t len)
+{
+	struct wire *wire = &world->wire[CLIENT];
+
+	if (from != CLIENT)
+		return;
+	bool is_late = wire->n_sent && world->cfg.reboot_at_ns;
+	wire->model.reorder = is_late ? 1000000 : 0;
+	wire->model.reorder_ns = 150 * MS;
+}
+
+/* One connection over 10 ms each way, whose client begins anew just before its first ACK
+ * is there.  Without memory the server answers both SYNs by cookies. */
+static void begin_anew(bool has_memory)
+{
+	struct world_config cfg = {
+		.seed = 1,
+		.n_stacks = 2,
+		.stack = { world_stack(CLIENT, false),
+			   world_stack(SERVER, false) },
+		.wire = { { .delay_ns = 10 * MS }, { .delay_ns = 10 * MS } },
+		.n_pairs = 1,
+		.plan = { { { .n_bytes = 3000 } }, { { .n_bytes = 3000 } } },
+		.rx_extents = 256,
+		.heals_at_ns = NS_PER_S,
+		.reboot_at_ns = 165 * MS,
+		.reboot_host = CLIENT,
+		.has_cookies = true,
+	};
+
+	if (!has_memory) {
+		cfg.steal_every_ns = 10 * NS_PER_S;
+		cfg.steal_ns = 178 * MS;
+	}
+	world_init(&w, &cfg);
+	w.on_sent = delay;
+}
+
+/* The ACK of the first cookie opens, although the second SYN is there: both ends are
+ * open, with numbers that have nothing in common, and neither is ever reset. */
+static void who_has_two_cookies_may_time_out(void **state)
+{
+	uint64_t on = BIT(reboot) | BIT(steal);
+
+	begin_anew(false);
+	world_run(&w, 500 * NS_PER_S);
+	const struct end *mine = &w.ends[CLIENT][0], *peer = &w.ends[SERVER][0];
+	assert_int_equal(tcp_dropped(w.stack[SERVER], DROP_SYN_COOKIE), 2);
+	assert_true(mine->was_open && !mine->is_done);
+	assert_true(peer->conn && !peer->is_done);
+	assert_false(seq_eq(mine->iss, peer->conn->irs));
+	assert_true(judge(on).is_good);
+	world_run(&w, 2000 * NS_PER_S);
+	assert_int_equal(mine->err, -ETIMEDOUT);
+	assert_true(peer->is_done && peer->done_ns > mine->done_ns);
+	assert_true(judge(on).is_good);
+	assert_null(world_leftover(&w));
+	world_fini(&w);
+}
+
+/* With memory there is a mini, which no other SYN replaces: nobody waits. */
+static void who_has_one_must_not(void **state)
+{
+	static struct tcp_conn still = { .state = TCP_ESTABLISHED };
+	uint64_t on = BIT(reboot);
+
+	begin_anew(true);
+	world_run(&w, 500 * NS_PER_S);
+	struct end *mine = &w.ends[CLIENT][0];
+	assert_int_equal(tcp_dropped(w.stack[SERVER], DROP_SYN_COOKIE), 0);
+	assert_true(mine->is_done && !mine->err);
+	assert_true(judge(on).is_good);
+	mine->err = -ETIMEDOUT;
+	assert_false(judge(on).is_good);
+	mine->err = 0;
+	mine->is_done = false;
+	mine->conn = &still;
+	assert_false(judge(on).is_good);
+	world_fini(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_has_two_cookies_may_time_out),
+		cmocka_unit_test(who_has_one_must_not),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
