@@ -190,6 +190,14 @@ static bool may_be_reset(const struct view *v)
 	       has_reset_for_cookie(v) || has_lost_mini(v);
 }
 
+/* The peer has said that it has sent all; or has before its host lost its power, and
+ * our connection is that one. */
+static bool has_shut(const struct view *v)
+{
+	return v->peer->is_shut ||
+	       (v->peer->was_shut && v->mine->round != v->peer->round);
+}
+
 /* The ACK of a SYN cookie opens even when a later SYN from the same port has been given
  * another cookie: who lost its power in between is open, too, with numbers that the
  * server's connection has never heard of.  Each answers the other's segments with ACKs,
@@ -220,8 +228,7 @@ static bool is_error_right(const struct view *v)
 	case -ECONNREFUSED:
 		return !v->mine->was_open && may_be_reset(v);
 	case -EPIPE: /* a reset behind the end of the peer's bytes */
-		return (v->mine->got_eof || v->peer->is_shut) &&
-		       may_be_reset(v);
+		return (v->mine->got_eof || has_shut(v)) && may_be_reset(v);
 	case -ECONNRESET:
 		return may_be_reset(v);
 	}

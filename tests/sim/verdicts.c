@@ -12,6 +12,21 @@
 
 static struct world w;
 
+/* One connection over 10 ms each way. */
+static struct world_config scene(uint32_t bytes)
+{
+	return (struct world_config){
+		.seed = 1,
+		.n_stacks = 2,
+		.stack = { world_stack(CLIENT, false),
+			   world_stack(SERVER, false) },
+		.wire = { { .delay_ns = 10 * MS }, { .delay_ns = 10 * MS } },
+		.n_pairs = 1,
+		.plan = { { { .n_bytes = bytes } }, { { .n_bytes = bytes } } },
+		.rx_extents = 256,
+	};
+}
+
 static struct swarm_verdict judge(uint64_t faults)
 {
 	struct swarm_verdict v;
@@ -33,25 +48,16 @@ static void delay(struct world *world, int from, const uint8_t *p, uint32_t len)
 	wire->model.reorder_ns = 150 * MS;
 }
 
-/* One connection over 10 ms each way, whose client begins anew just before its first ACK
- * is there.  Without memory the server answers both SYNs by cookies. */
+/* The client begins anew just before its first ACK is there.  Without memory the server
+ * answers both SYNs by cookies. */
 static void begin_anew(bool has_memory)
 {
-	struct world_config cfg = {
-		.seed = 1,
-		.n_stacks = 2,
-		.stack = { world_stack(CLIENT, false),
-			   world_stack(SERVER, false) },
-		.wire = { { .delay_ns = 10 * MS }, { .delay_ns = 10 * MS } },
-		.n_pairs = 1,
-		.plan = { { { .n_bytes = 3000 } }, { { .n_bytes = 3000 } } },
-		.rx_extents = 256,
-		.heals_at_ns = NS_PER_S,
-		.reboot_at_ns = 165 * MS,
-		.reboot_host = CLIENT,
-		.has_cookies = true,
-	};
+	struct world_config cfg = scene(3000);
 
+	cfg.heals_at_ns = NS_PER_S;
+	cfg.reboot_at_ns = 165 * MS;
+	cfg.reboot_host = CLIENT;
+	cfg.has_cookies = true;
 	if (!has_memory) {
 		cfg.steal_every_ns = 10 * NS_PER_S;
 		cfg.steal_ns = 178 * MS;
@@ -103,11 +109,45 @@ static void who_has_one_must_not(void **state)
 	world_fini(&w);
 }
 
+/* The server's old connection is reset by the client's answer to it, and nothing that the
+ * client sends then arrives. */
+static void cut_off(struct world *world, int from, const uint8_t *p,
+		    uint32_t len)
+{
+	world->wire[CLIENT].model.loss = world->now_ns > 85 * MS ? 1000000 : 0;
+}
+
+/* The end of the client's bytes came before its host lost its power.  Who accepts the
+ * connection later learns from its first write that it was reset behind that end. */
+static void who_was_reset_behind_the_end_has_a_broken_pipe(void **state)
+{
+	struct world_config cfg = scene(1);
+
+	cfg.reboot_at_ns = 60 * MS;
+	cfg.reboot_host = CLIENT;
+	cfg.accept_every_ns = NS_PER_S;
+	cfg.plan[CLIENT][0].user_timeout_ms = 2000;
+	world_init(&w, &cfg);
+	w.accept_at_ns = NS_PER_S;
+	w.on_sent = cut_off;
+	world_run(&w, 10 * NS_PER_S);
+	const struct end *mine = &w.ends[SERVER][0];
+	struct end *peer = &w.ends[CLIENT][0];
+	assert_int_equal(mine->err, -EPIPE);
+	assert_int_equal(peer->err, -ETIMEDOUT);
+	assert_true(judge(BIT(reboot)).is_good);
+	peer->was_shut = false;
+	assert_false(judge(BIT(reboot)).is_good);
+	world_fini(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_has_two_cookies_may_time_out),
 		cmocka_unit_test(who_has_one_must_not),
+		cmocka_unit_test(
+		    who_was_reset_behind_the_end_has_a_broken_pipe),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

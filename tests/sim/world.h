@@ -89,6 +89,7 @@ struct end {
 	uint64_t read_at_ns;
 	int err; /* that ended it */
 	bool was_open, is_done, got_eof, is_shut;
+	bool was_shut;    /* before it began anew */
 	uint64_t done_ns; /* when it was */
 	uint32_t n_ended; /* how often it was told of an error or the end */
 	seq32 una_seen, rcv_seen, adv_seen; /* to see that none goes back */

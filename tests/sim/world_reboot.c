@@ -38,7 +38,8 @@ static void connect_again(struct world *w, struct end *e)
 {
 	*e = (struct end){ .side = e->side,
 			   .pair = e->pair,
-			   .round = e->round + 1 };
+			   .round = e->round + 1,
+			   .was_shut = e->is_shut };
 	world_connect(w, e, (uint16_t)(WORLD_ACTIVE_PORT + e->pair),
 		      WORLD_PORT);
 }
