@@ -31,6 +31,7 @@ enum tcp_state {
 #define RTO_MIN_NS (200 * NS_PER_MS)
 #define RTO_MAX_NS (120 * NS_PER_S)
 #define SYN_RETRIES 6
+#define SYN_RETRIES_MAX 127
 #define SYN_LINEAR 4 /* retries before the time-out doubles */
 #define SYN_SOON_NS (8 * NS_PER_MS)
 #define SYNACK_RETRIES 5

@@ -81,6 +81,7 @@ struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
 	assert(cfg->gso_max <= IP_MAX - TCP_FRAME_HEAD);
 	assert(cfg->rcv_buf >= RCV_BUF_MIN && cfg->rcv_buf <= 1u << 30);
 	assert(cfg->rcv_buf_max <= 1u << 30);
+	assert(cfg->snd_buf <= 1u << 30 && cfg->snd_buf_max <= 1u << 30);
 	assert(cfg->ports.first <= cfg->ports.last);
 	layout(cfg, at);
 	memset(s, 0, sizeof(*s));

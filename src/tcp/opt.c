@@ -10,10 +10,11 @@
 /* Bytes that tcp_peek() would give one after the other, up to a mark. */
 uint32_t tcp_readable_bytes(const struct tcp_conn *c)
 {
-	seq32 at = conn_copied(c);
+	seq32 at = conn_copied(c), end = seq_add(at, c->rcvq_bytes);
 
+	/* The mark may be ahead, or where the FIN is. */
 	if (!(c->flags & CONN_URG_IN) || c->flags & CONN_OOB_INLINE ||
-	    !seq_lt(c->urg_seq, c->rcv_nxt))
+	    !seq_lt(c->urg_seq, end))
 		return c->rcvq_bytes;
 	return seq_eq(c->urg_seq, at) ? c->rcvq_bytes - 1
 				      : seq_len(at, c->urg_seq);
@@ -102,7 +103,10 @@ void tcp_set_quickack(struct tcp_conn *c, bool is_on, uint64_t now_ns)
 		conn_due(c, TX_ACK);
 }
 
-void tcp_set_syn_retries(struct tcp_conn *c, uint8_t n) { c->syn_retries = n; }
+void tcp_set_syn_retries(struct tcp_conn *c, uint8_t n)
+{
+	c->syn_retries = (uint8_t)MIN(n, (uint8_t)SYN_RETRIES_MAX);
+}
 
 void tcp_set_maxseg(struct tcp_conn *c, uint16_t bytes)
 {
@@ -182,6 +186,8 @@ void tcp_set_keepalive(struct tcp_conn *c, uint32_t idle_s, uint32_t interval_s,
 		       uint32_t n_probes, uint64_t now_ns)
 {
 	stack_at(c->stack, now_ns);
+	interval_s = interval_s ? interval_s : 1;
+	n_probes = n_probes ? n_probes : 1;
 	c->keep_idle_s = (uint16_t)MIN(idle_s, (uint32_t)UINT16_MAX);
 	c->keep_interval_s = (uint16_t)MIN(interval_s, (uint32_t)UINT16_MAX);
 	c->keep_probes = (uint8_t)MIN(n_probes, (uint32_t)UINT8_MAX);

@@ -20,18 +20,20 @@
 
 #define MEM_FACTOR 4u /* memory of a connection, in terms of its buffer */
 #define MEM_LEAST (256u << 10) /* frames may be large, and buffers small */
+#define MEM_MOST (3u << 30)    /* what is counted has 32 bits */
 #define RTT_MAX_MS 60000u
 
 uint32_t rcv_mem_max(const struct tcp_conn *c)
 {
 	const struct tcp_stack *s = c->stack;
-	uint32_t own = MEM_FACTOR * c->rcv_buf + MEM_LEAST;
+	uint64_t own = (uint64_t)MEM_FACTOR * c->rcv_buf + MEM_LEAST;
 
+	own = MIN(own, (uint64_t)MEM_MOST);
 	if (!s->cfg.rcv_mem)
-		return own;
+		return (uint32_t)own;
 	uint64_t left =
 	    s->cfg.rcv_mem > s->rcv_mem ? s->cfg.rcv_mem - s->rcv_mem : 0;
-	return (uint32_t)MIN(left, (uint64_t)own);
+	return (uint32_t)MIN(left, own);
 }
 
 /* Where the window may end: no further than its field can say. */
@@ -136,6 +138,7 @@ void rcv_tune(struct tcp_conn *c)
 
 void tcp_set_rcv_buf(struct tcp_conn *c, uint32_t bytes)
 {
+	bytes = MIN(bytes, 1u << 30);
 	c->rcv_buf = bytes > RCV_BUF_MIN ? bytes : RCV_BUF_MIN;
 	c->flags |= CONN_RCV_BUF_SET;
 }

@@ -416,7 +416,8 @@ void tcp_set_cork(struct tcp_conn *c, bool is_on, uint64_t now_ns);
 void tcp_set_quickack(struct tcp_conn *c, bool is_on, uint64_t now_ns);
 /* On: the urgent byte is read in its place. */
 void tcp_set_oob_inline(struct tcp_conn *c, bool is_on);
-void tcp_set_syn_retries(struct tcp_conn *c, uint8_t n); /* TCP_SYNCNT */
+/* TCP_SYNCNT; 127 at most */
+void tcp_set_syn_retries(struct tcp_conn *c, uint8_t n);
 /* TCP_MAXSEG: bytes of a segment without options, both ways; 0: the link's.  To be set
  * before the SYN leaves, or what the peer sends is not bounded; once both SYNs were
  * exchanged it changes nothing. */
@@ -431,7 +432,8 @@ void tcp_set_rcv_lowat(struct tcp_conn *c, uint32_t bytes);
 /* Connections are accepted when bytes have come, or after @s, which is 31 s at most;
  * 0: at once. */
 void tcp_set_defer_accept(struct tcp_listener *l, uint32_t s);
-/* SO_RCVBUF: bytes, and no tuning any more; what was promised stays promised. */
+/* SO_RCVBUF: bytes, 1024 at least and 1 GB at most, and no tuning any more; what was
+ * promised stays promised. */
 void tcp_set_rcv_buf(struct tcp_conn *c, uint32_t bytes);
 /* SO_SNDBUF: bytes, 2048 at least and 1 GB at most, and no tuning any more. */
 void tcp_set_snd_buf(struct tcp_conn *c, uint32_t bytes);
@@ -439,6 +441,6 @@ void tcp_set_snd_buf(struct tcp_conn *c, uint32_t bytes);
 void tcp_set_window_clamp(struct tcp_conn *c, uint32_t bytes);
 void tcp_set_linger(struct tcp_conn *c, bool resets); /* SO_LINGER {1, 0} */
 void tcp_set_user_timeout(struct tcp_conn *c, uint32_t ms); /* 0: none */
-/* @idle_s 0: off */
+/* @idle_s 0: off.  Every second at most, and once at least. */
 void tcp_set_keepalive(struct tcp_conn *c, uint32_t idle_s, uint32_t interval_s,
 		       uint32_t n_probes, uint64_t now_ns);

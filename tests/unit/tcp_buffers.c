@@ -411,6 +411,30 @@ static void a_full_buffer_takes_acks_and_says_when_it_is_read(void **state)
 	close_one();
 }
 
+/* What four times a gigabyte is did not fit its number: the largest buffer was one of
+ * 256 KB. */
+static void the_largest_buffer_is_a_gigabyte(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	cfg.rcv_buf = 1u << 30;
+	open_one(&cfg);
+	acks_out();
+	kit_in(&k, TCP_ACK, "a", 1);
+	acks_out();
+	assert_in_range(seq_len(c->rcv_nxt, c->rcv_adv), 1000000000, 1u << 30);
+	close_one();
+	cfg.rcv_buf = 1u << 16;
+	cfg.rcv_buf_max = 1u << 30;
+	open_one(&cfg);
+	tcp_set_rcv_buf(c, UINT32_MAX);
+	assert_int_equal(c->rcv_buf, 1u << 30);
+	kit_in(&k, TCP_ACK, "a", 1);
+	acks_out();
+	assert_in_range(seq_len(c->rcv_nxt, c->rcv_adv), 1000000000, 1u << 30);
+	close_one();
+}
+
 /* --- the limit of all connections --- */
 
 #define BUDGET (200u << 10)
@@ -497,6 +521,7 @@ int main(void)
 		cmocka_unit_test(
 		    a_full_buffer_takes_acks_and_says_when_it_is_read),
 		cmocka_unit_test(the_send_buffer_may_be_set),
+		cmocka_unit_test(the_largest_buffer_is_a_gigabyte),
 		cmocka_unit_test(a_clamp_holds_the_window_from_then_on),
 		cmocka_unit_test(peeking_gives_all_pieces),
 		cmocka_unit_test(small_segments_do_not_hold_all_memory),

@@ -120,7 +120,40 @@ static void an_open_is_not_deferred_for_ever(void **state)
 	kit_fini(&k);
 }
 
+/* Linux takes 127 at most.  More were counted by a byte that came round. */
+static void no_number_of_retries_is_for_ever(void **state)
+{
+	begin();
+	c = kit_connect(&k);
+	tcp_set_syn_retries(c, UINT8_MAX);
+	for (int i = 0; i < 300 && c->state == TCP_SYN_SENT; i++) {
+		kit_wait(&k, 120 * NS_PER_S);
+		kit_drain(&k);
+	}
+	assert_int_equal(tcp_error(c), -ETIMEDOUT);
+	kit_close_one(&k, c);
+}
+
 /* --- keepalive --- */
+
+/* Linux refuses to ask without a pause, or never; at each tick is what it was. */
+static void a_silent_peer_is_asked_once_a_second_at_most(void **state)
+{
+	c = kit_open_one(&k);
+	tcp_set_keepalive(c, 1, 0, 0, k.now);
+	kit_wait(&k, 1100 * NS_PER_MS);
+	assert_int_equal(kit_drain(&k), 1);
+	assert_int_equal(c->state, TCP_ESTABLISHED);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	tcp_set_user_timeout(c, 100000);
+	unsigned n = 0;
+	for (int i = 0; i < 50; i++) {
+		kit_wait(&k, 100 * NS_PER_MS);
+		n += kit_drain(&k);
+	}
+	assert_in_range(n, 3, 5);
+	kit_close_one(&k, c);
+}
 
 /* RFC 9293 section 3.8.4: an idle connection is one that is open. */
 static void an_open_is_not_asked_whether_it_lives(void **state)
@@ -201,6 +234,8 @@ int main(void)
 		cmocka_unit_test(a_wrong_ack_in_syn_rcvd_is_reset),
 		cmocka_unit_test(a_peer_that_opens_late_is_waited_for),
 		cmocka_unit_test(an_open_is_not_deferred_for_ever),
+		cmocka_unit_test(no_number_of_retries_is_for_ever),
+		cmocka_unit_test(a_silent_peer_is_asked_once_a_second_at_most),
 		cmocka_unit_test(an_open_is_not_asked_whether_it_lives),
 		cmocka_unit_test(half_closed_a_peer_is_asked_and_kept),
 		cmocka_unit_test(who_answers_no_probe_is_given_up),

@@ -225,6 +225,37 @@ static void a_byte_that_never_comes_is_not_waited_for(void **state)
 	}
 }
 
+/* RFC 6093 section 3.1: nothing says that the pointer stays within the bytes.  There were
+ * four gigabytes to read. */
+static void a_mark_at_the_fin_is_no_byte(void **state)
+{
+	for (uint32_t n = 0; n < 3; n++) {
+		struct tcp_seg seg = { .flags = TCP_ACK | TCP_URG | TCP_FIN,
+				       .wnd = 65535,
+				       .urg = (uint16_t)(n + 1),
+				       .len = n,
+				       .wscale = TCP_NO_WSCALE };
+		const uint8_t *data;
+
+		open_one();
+		seg.sport = k.rport;
+		seg.dport = k.lport;
+		seg.seq = k.seq;
+		seg.ack = k.ack;
+		kit_segment(&k, &seg, "ab");
+		k.seq = seq_add(k.seq, n + 1);
+		assert_int_equal(c->state, TCP_CLOSE_WAIT);
+		assert_int_equal(tcp_readable_bytes(c), n);
+		if (n) {
+			assert_int_equal(tcp_peek(c, &data), n);
+			tcp_consume(c, n, k.now);
+		}
+		assert_int_equal(tcp_readable_bytes(c), 0);
+		assert_int_equal(tcp_peek(c, &data), 0);
+		close_one();
+	}
+}
+
 /* Nobody reads it any more. */
 static void for_a_closed_program_nothing_is_urgent(void **state)
 {
@@ -282,6 +313,7 @@ int main(void)
 		cmocka_unit_test(far_ahead_the_pointer_is_as_large_as_can_be),
 		cmocka_unit_test(behind_a_fin_nothing_is_urgent),
 		cmocka_unit_test(a_byte_that_never_comes_is_not_waited_for),
+		cmocka_unit_test(a_mark_at_the_fin_is_no_byte),
 		cmocka_unit_test(for_a_closed_program_nothing_is_urgent),
 		cmocka_unit_test(too_far_before_the_byte_there_is_no_pointer),
 	};
