@@ -135,9 +135,8 @@ static void window_grow(struct tcp_conn *c, const struct ack_told *t,
 }
 
 /* Karn's algorithm leaves what was sent twice out; a timestamp tells which of both it
- * was (RFC 7323 section 4), as fine as its clock is. */
-static uint64_t timestamp_rtt(const struct tcp_conn *c,
-			      const struct tcp_seg *seg)
+ * was (RFC 7323 section 4), as fine as its clock is.  Return: 0 if it tells nothing. */
+uint64_t timestamp_rtt(const struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	int32_t ms = (int32_t)(conn_tsval(c) - seg->tsecr);
 

@@ -616,6 +616,7 @@ void rcv_rtt_sample(struct tcp_conn *c, const struct tcp_seg *seg);
 
 /* ack.c: what an ACK says about what was sent */
 void ack_rx(struct tcp_conn *c, const struct tcp_seg *seg);
+uint64_t timestamp_rtt(const struct tcp_conn *c, const struct tcp_seg *seg);
 void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns, uint64_t last_ns);
 
 /* urg.c: the urgent pointer */
@@ -712,7 +713,7 @@ void conn_news(struct tcp_conn *c);
 void conn_fail(struct tcp_conn *c, int err);
 void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
 		      uint8_t wscale);
-void conn_established(struct tcp_conn *c);
+void conn_established(struct tcp_conn *c, const struct tcp_seg *seg);
 uint32_t snd_space(const struct tcp_conn *c);
 bool sndq_has_nodes(const struct tcp_stack *s);
 void sndq_append(struct tcp_conn *c, struct node *n);

@@ -260,10 +260,11 @@ static void shutdown_now(struct tcp_conn *c)
 	conn_due(c, TX_DATA);
 }
 
-/* Our SYN was acknowledged. */
-void conn_established(struct tcp_conn *c)
+/* Our SYN was acknowledged, by @seg. */
+void conn_established(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	bool is_closed = c->flags & CONN_SHUT_WR;
+	uint64_t rtt_ns = 0;
 
 	if (c->flags & CONN_SYN_RETX) {
 		/* RFC 6298 (5.7); RFC 6928 section 2: one SYN that was sent again may have
@@ -271,11 +272,14 @@ void conn_established(struct tcp_conn *c)
 		c->rto_ns = RTO_AFTER_SYN_NS;
 		if (c->n_rtx > 1)
 			c->cwnd = c->mss;
+		/* A timestamp tells which of them it was. */
+		rtt_ns = timestamp_rtt(c, seg);
 	} else if (c->last_tx_ns) {
-		uint64_t rtt_ns = c->stack->now_ns - c->last_tx_ns;
-
-		rtt_sample(c, rtt_ns, rtt_ns);
+		rtt_ns = c->stack->now_ns - c->last_tx_ns;
+		rtt_ns = rtt_ns ? rtt_ns : 1;
 	}
+	if (rtt_ns)
+		rtt_sample(c, rtt_ns, rtt_ns);
 	c->n_rtx = 0;
 	conn_late_since(c, 0);
 	c->rtx_kind = RTX_NONE;

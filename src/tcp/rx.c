@@ -117,7 +117,7 @@ static void syn_sent_rx(struct tcp_conn *c, struct arrival *a)
 		return;
 	}
 	conn_una_set(c, seg->ack);
-	conn_established(c);
+	conn_established(c, seg);
 	conn_due(c, TX_ACK);
 	/* Fifth: text and FIN on a SYN-ACK come again. */
 }
@@ -303,7 +303,7 @@ static bool ack_field_rx(struct tcp_conn *c, struct arrival *a)
 		c->max_wnd = c->snd_wnd;
 		c->snd_wl1 = a->seg.seq;
 		c->snd_wl2 = a->seg.ack;
-		conn_established(c);
+		conn_established(c, &a->seg);
 	}
 	if (!check_ack(c, &a->seg))
 		return false;
