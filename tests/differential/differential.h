@@ -23,6 +23,7 @@
 
 #define STEPS_MAX 40
 #define SAID_MAX 1200 /* bytes of text after a step */
+#define TAGS_TEXT_MAX 160
 #define LONG_PAUSE_MS 250
 
 enum step_kind {
@@ -96,11 +97,13 @@ struct run {
 	uint32_t irs;     /* the stack's first number */
 	uint32_t syn_ack; /* the peer's first byte, as the stack's SYN said */
 	bool has_irs, is_late;
-	bool has_ts;          /* the stack uses timestamps */
-	bool is_over;         /* somebody has sent a reset */
-	bool has_fin;         /* the peer has sent one */
-	uint32_t seg_len;     /* of what was sent last */
-	uint32_t again;       /* what was sent again last */
+	bool has_ts;      /* the stack uses timestamps */
+	bool is_over;     /* somebody has sent a reset */
+	bool has_fin;     /* the peer has sent one */
+	uint32_t seg_len; /* of what was sent last */
+	uint32_t again;   /* what was sent again last */
+	uint32_t probe;   /* what was sent last in a pause */
+	bool has_probe;
 	unsigned tag;         /* bits of enum tag */
 	seq32 ends[ENDS_MAX]; /* of segments that the stack has sent */
 	uint32_t n_ends;
@@ -119,8 +122,8 @@ struct run {
 	bool is_again[RUN_PACKETS], is_next[RUN_PACKETS];
 	uint32_t n_packets;
 	char call[64]; /* what a call said */
-	uint16_t
-	    tags[STEPS_MAX]; /* bits of enum tag, before the step was over */
+	/* Bits of enum tag, before the step was over. */
+	uint32_t tags[STEPS_MAX];
 	char said[STEPS_MAX][SAID_MAX];
 };
 
@@ -151,11 +154,12 @@ void play_kernel(struct backend *kernel, struct run *runs, uint32_t n);
 MUST_CHECK int link_without_gso(const char *name);
 
 /* known.c */
-#define KNOWN_MAX 64
+#define KNOWN_MAX 96
 
 struct known {
 	char *name, *reason;
-	struct sequence witness;
+	struct sequence *witnesses;
+	uint32_t n_witnesses;
 	void *rule; /* a compiled expression */
 	uint64_t n_used;
 };

@@ -2,7 +2,7 @@
 /*
  * tests/differential/known.c - the differences that are known; see known.txt
  *
- * An entry is four lines: its name, a rule, a witness, a reason.  The rule is an extended
+ * An entry is its name, a rule, one witness or several, a reason.  The rule is an extended
  * regular expression (with \1 for what a group was) that fits the whole text of a
  * difference:
  *
@@ -36,6 +36,17 @@ static bool rule_compile(struct known *k, const char *text)
 	return true;
 }
 
+static bool witness_add(struct known *k, const char *text)
+{
+	struct sequence *more =
+	    realloc(k->witnesses, (k->n_witnesses + 1) * sizeof(*k->witnesses));
+
+	if (!more)
+		return false;
+	k->witnesses = more;
+	return sequence_parse(&more[k->n_witnesses++], text);
+}
+
 static bool line_read(struct known_list *l, const char *line)
 {
 	struct known *k = l->n ? &l->k[l->n - 1] : NULL;
@@ -53,7 +64,7 @@ static bool line_read(struct known_list *l, const char *line)
 	if ((text = field(line, "rule: "))) {
 		is_good = !k->rule && rule_compile(k, text);
 	} else if ((text = field(line, "witness: "))) {
-		is_good = sequence_parse(&k->witness, text);
+		is_good = witness_add(k, text);
 	} else if ((text = field(line, "reason: "))) {
 		k->reason = text;
 		return true;
@@ -82,7 +93,7 @@ bool known_read(struct known_list *l, const char *path)
 	}
 	fclose(f);
 	for (uint32_t i = 0; i < l->n && is_good; i++)
-		is_good = l->k[i].rule && l->k[i].witness.n && l->k[i].reason;
+		is_good = l->k[i].rule && l->k[i].n_witnesses && l->k[i].reason;
 	if (!is_good)
 		fprintf(stderr, "%s: not understood, near line %u\n", path, at);
 	return is_good;
@@ -103,6 +114,7 @@ void known_free(struct known_list *l)
 	for (uint32_t i = 0; i < l->n; i++) {
 		free(l->k[i].name);
 		free(l->k[i].reason);
+		free(l->k[i].witnesses);
 		if (l->k[i].rule)
 			regfree(l->k[i].rule);
 		free(l->k[i].rule);

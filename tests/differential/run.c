@@ -320,14 +320,28 @@ static bool is_end(const struct run *r, seq32 at)
 	return false;
 }
 
+/* What is sent again is one segment, even if it was several before. */
+static void end_account(struct run *r, seq32 from, seq32 end)
+{
+	for (uint32_t i = 0; i < MIN(r->n_ends, (uint32_t)ENDS_MAX); i++)
+		if (seq_lt(from, r->ends[i]) && seq_lt(r->ends[i], end))
+			r->ends[i] = end;
+	r->ends[r->n_ends++ % ENDS_MAX] = end;
+}
+
 static void ack_account(struct run *r, const struct tcp_seg *seg)
 {
-	/* A segment from before others brings no window. */
+	/* A segment or an ACK from before others brings no window, nor does an ACK of
+	 * what was not sent yet. */
+	if (seq_lt(seg->ack, (seq32){ r->snd_una }) ||
+	    seq_lt((seq32){ r->snd_nxt }, seg->ack))
+		return;
 	if (!seg->wnd || seq_le((seq32){ r->nxt }, seg->seq))
 		tag(r, TAG_ZERO, !seg->wnd);
 	tag(r, TAG_SHRUNK, !seg->wnd && seg->ack.v != r->snd_nxt);
 	if (!seq_lt((seq32){ r->snd_una }, seg->ack))
 		return;
+	tag(r, TAG_TAIL, r->has_probe && seq_le(seg->ack, (seq32){ r->probe }));
 	tag(r, TAG_PART, !is_end(r, seg->ack));
 	r->tag |= r->tag & 1u << TAG_PART ? 1u << TAG_PARTED : 0u;
 	r->snd_una = seg->ack.v;
@@ -344,9 +358,13 @@ static void seg_account(struct run *r, const struct seg_step *s,
 	if (seg->flags & TCP_RST && s->is_ts_old &&
 	    (seq_eq(seg->seq, nxt) || seg->seq.v == r->stack_ack))
 		tag(r, TAG_RESET, true);
+	bool is_ahead = s->seq && seq_lt(nxt, end);
 	if (seg->flags & TCP_RST && ((r->has_fin && s->seq == -1) ||
-				     (r->tag & 1u << TAG_CLOSED && s->seq > 0)))
+				     (r->tag & 1u << TAG_CLOSED && is_ahead)))
 		tag(r, TAG_RST, true);
+	if (r->has_fin && s->seq < 0 && is_ahead &&
+	    !(seg->flags & (TCP_SYN | TCP_RST)))
+		tag(r, TAG_ACROSS, true);
 	if (seg->len && s->seq < 0)
 		tag(r, TAG_TWICE, true);
 	if (seg->flags == TCP_ACK && !seg->len && s->seq < 0)
@@ -405,6 +423,7 @@ void run_do(struct run *r)
 	r->call[0] = '\0';
 	r->n_packets = 0;
 	r->fold = FOLD_ALL;
+	tag(r, TAG_BLOCK, false);
 	r->ack_before = r->stack_ack;
 	if (s->kind == STEP_SEG) {
 		do_seg(r, &s->seg);
@@ -437,12 +456,27 @@ static void syn_account(struct run *r, const struct tcp_seg *seg)
 	r->has_irs = true;
 	if (!is_new)
 		return;
-	r->has_fin = r->is_over = false;
+	r->has_fin = r->is_over = r->has_probe = false;
 	r->tag = 0;
 	r->n_gaps = r->n_ends = 0;
 	if (is_reply)
 		r->nxt = r->syn_ack = seg->ack.v;
 	r->stack_ack = r->nxt;
+}
+
+/* Whether a block tells of an earlier step's duplicate (RFC 2883), which may be done with
+ * any ACK, or of what lies behind the FIN, which is nothing. */
+static bool is_idle_block(const struct run *r, const struct tcp_seg *seg,
+			  unsigned i)
+{
+	const struct tcp_sack *b = &seg->sacks[i];
+
+	if (r->has_fin && seq_lt((seq32){ r->nxt }, b->to))
+		return true;
+	if (!seq_le(b->to, seg->ack))
+		return false;
+	return r->fold != FOLD_NONE || !seq_lt(b->from, r->said_now.to) ||
+	       !seq_lt(r->said_now.from, b->to);
 }
 
 void run_packet(struct run *r, const uint8_t *p, uint32_t len, uint64_t at_ns)
@@ -463,6 +497,9 @@ void run_packet(struct run *r, const uint8_t *p, uint32_t len, uint64_t at_ns)
 	if (seg.len && r->seg_len && seg.len != r->seg_len)
 		tag(r, TAG_SMALL, true);
 	r->seg_len = seg.len ? seg.len : r->seg_len;
+	for (unsigned i = 0; seg.len && i < seg.n_sacks; i++)
+		if (is_idle_block(r, &seg, i))
+			tag(r, TAG_BLOCK, true);
 	if (seg.flags == TCP_ACK && r->snd_una == r->irs)
 		tag(r, TAG_HALF, true);
 	r->is_over |= seg.flags & TCP_RST;
@@ -470,13 +507,17 @@ void run_packet(struct run *r, const uint8_t *p, uint32_t len, uint64_t at_ns)
 		seq32 end = seq_add(seg.seq, seg_span(&seg));
 
 		r->snd_nxt = seq_max((seq32){ r->snd_nxt }, end).v;
-		r->ends[r->n_ends++ % ENDS_MAX] = end;
+		end_account(r, seg.seq, end);
 		r->stack_wnd = seg.wnd;
 		if (seg.flags & TCP_ACK)
 			r->stack_ack = seg.ack.v;
 		if (seg.has_ts)
 			r->ts_echo = seg.tsval;
 		r->has_ts = seg.has_ts;
+	}
+	if (r->q->steps[r->at].kind == STEP_PAUSE && seg_span(&seg)) {
+		r->probe = seg.seq.v;
+		r->has_probe = true;
 	}
 	r->is_again[r->n_packets] = is_again;
 	r->is_next[r->n_packets] = is_next;
@@ -504,21 +545,6 @@ static PRINTF(2, 3) void say(struct text *t, const char *fmt, ...)
 	size_t used = MIN((size_t)n, t->left - 1);
 	t->at += used;
 	t->left -= used;
-}
-
-/* Whether a block tells of an earlier step's duplicate (RFC 2883), which may be done with
- * any ACK, or of what lies behind the FIN, which is nothing. */
-static bool is_idle_block(const struct run *r, const struct tcp_seg *seg,
-			  unsigned i)
-{
-	const struct tcp_sack *b = &seg->sacks[i];
-
-	if (r->has_fin && seq_lt((seq32){ r->nxt }, b->to))
-		return true;
-	if (!seq_le(b->to, seg->ack))
-		return false;
-	return r->fold != FOLD_NONE || !seq_lt(b->from, r->said_now.to) ||
-	       !seq_lt(r->said_now.from, b->to);
 }
 
 /* An ACK of what has come, and nothing else. */
@@ -636,7 +662,7 @@ void run_said(struct run *r)
 	struct text t = { r->said[r->at], SAID_MAX };
 
 	tag(r, TAG_FIN, r->has_fin);
-	r->tags[r->at] = (uint16_t)r->tag;
+	r->tags[r->at] = r->tag;
 	say(&t, "%s", r->call);
 	say_packets(&t, r);
 	say_poll(&t, r);

@@ -36,7 +36,7 @@ void flags_print(char *out, unsigned flags)
 	*at = '\0';
 }
 
-/* Return: bytes written; @len is 80 at least. */
+/* Return: bytes written; @len is TAGS_TEXT_MAX at least. */
 int tags_print(char *out, size_t len, unsigned tags)
 {
 	static const char *const names[] = {

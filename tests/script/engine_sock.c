@@ -379,7 +379,7 @@ static int conn_events(const struct engine_sock *s)
 	int out =
 	    shut_events(s, s->is_shut_wr || s->conn->flags & CONN_SHUT_WR);
 
-	if (s->conn->state == TCP_SYN_SENT)
+	if (s->conn->state == TCP_SYN_SENT || s->conn->state == TCP_SYN_RCVD)
 		return out;
 	if (ev & TCP_READABLE)
 		out |= POLLIN;
