@@ -150,12 +150,10 @@ static void note_duplicate(struct tcp_conn *c, const struct tcp_seg *seg)
 
 	if (!seg->len || !seq_lt(seg->seq, c->rcv_nxt))
 		return;
-	/* Several that came at once are told of as one, if they touch. */
-	if (c->flags & CONN_DSACK && seq_le(d.from, c->dsack.to) &&
-	    seq_le(c->dsack.from, d.to)) {
-		d.from = seq_min(d.from, c->dsack.from);
-		d.to = seq_max(d.to, c->dsack.to);
-	}
+	/* It is the last that is told of; several that came at once, each behind the
+	 * one before, are one. */
+	if (c->flags & CONN_DSACK && seq_eq(d.from, c->dsack.to))
+		d.from = c->dsack.from;
 	c->dsack = d;
 	c->flags |= CONN_DSACK;
 }
