@@ -214,9 +214,14 @@ static void persist_timeout(struct tcp_conn *c)
 		give_up(c);
 		return;
 	}
-	c->n_probes++;
-	c->n_rtx = (uint8_t)MIN(c->n_rtx + 1, DATA_RETRIES);
-	conn_due(c, c->snd_wnd ? TX_DATA | TX_PUSH : TX_PROBE);
+	if (c->snd_wnd) {
+		/* Nothing asks the peer: it is memory that was missing, or goes now. */
+		conn_due(c, TX_DATA | TX_PUSH);
+	} else {
+		c->n_probes++;
+		c->n_rtx = (uint8_t)MIN(c->n_rtx + 1, DATA_RETRIES);
+		conn_due(c, TX_PROBE);
+	}
 	rtx_arm(c, RTX_PERSIST);
 }
 

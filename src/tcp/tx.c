@@ -257,8 +257,10 @@ static void range_sent(struct tcp_conn *c, struct node *n)
 		recovery_retx(c, n);
 	due_done(c, TX_FORCE | TX_PUSH | TX_TLP);
 	pace_sent(c, n->len);
-	if (c->rtx_kind == RTX_PERSIST)
+	if (c->rtx_kind == RTX_PERSIST) {
 		c->n_rtx = 0;
+		conn_late_since(c, 0);
+	}
 	/* RFC 6675 section 6: the first hole's retransmission has a time-out of its
 	 * own, or one that began an RTT before comes first. */
 	if (n->flags & NODE_RETX && n == c->sent.head)

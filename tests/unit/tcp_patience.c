@@ -227,6 +227,77 @@ static void who_answers_no_probe_is_given_up(void **state)
 	}
 }
 
+/* --- no memory --- */
+
+/* All pieces that queues are made of, as a list by their first words. */
+static void *take_nodes(void)
+{
+	void *list = NULL, **n;
+
+	while ((n = pool_get(&k.s->pool_nodes))) {
+		*n = list;
+		list = n;
+	}
+	return list;
+}
+
+static void give_nodes(void *list)
+{
+	while (list) {
+		void *next = *(void **)list;
+
+		pool_put(&k.s->pool_nodes, list);
+		list = next;
+	}
+}
+
+/* The peer was given up that had not been asked for anything, and the bytes of a program
+ * that had closed were lost. */
+static void who_has_no_memory_to_send_does_not_blame_the_peer(void **state)
+{
+	for (int is_orphan = 0; is_orphan < 2; is_orphan++) {
+		c = kit_open_one(&k);
+		kit_write(&k, c, 10);
+		void *nodes = take_nodes();
+		if (is_orphan)
+			tcp_close(c, k.now);
+		for (int i = 0; i < 3000; i++) {
+			kit_wait(&k, NS_PER_S);
+			expect_none();
+		}
+		assert_int_equal(c->state,
+				 is_orphan ? TCP_FIN_WAIT_1 : TCP_ESTABLISHED);
+		give_nodes(nodes);
+		kit_wait(&k, NS_PER_S);
+		assert_true(kit_out(&k, &f));
+		assert_int_equal(f.len, 10);
+		if (!is_orphan)
+			tcp_abort(c, k.now);
+		kit_fini(&k);
+	}
+}
+
+/* Patience begins when something was sent. */
+static void a_wait_for_memory_is_none_for_the_peer(void **state)
+{
+	c = kit_open_one(&k);
+	tcp_set_user_timeout(c, 10000);
+	kit_write(&k, c, 10);
+	void *nodes = take_nodes();
+	for (int i = 0; i < 8; i++) {
+		expect_none();
+		kit_wait(&k, NS_PER_S);
+	}
+	give_nodes(nodes);
+	kit_wait(&k, NS_PER_S);
+	assert_true(kit_out(&k, &f));
+	kit_wait(&k, 9 * NS_PER_S);
+	assert_int_equal(c->state, TCP_ESTABLISHED);
+	kit_wait(&k, 2 * NS_PER_S);
+	assert_int_equal(tcp_error(c), -ETIMEDOUT);
+	kit_close_one(&k, c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -239,6 +310,9 @@ int main(void)
 		cmocka_unit_test(an_open_is_not_asked_whether_it_lives),
 		cmocka_unit_test(half_closed_a_peer_is_asked_and_kept),
 		cmocka_unit_test(who_answers_no_probe_is_given_up),
+		cmocka_unit_test(
+		    who_has_no_memory_to_send_does_not_blame_the_peer),
+		cmocka_unit_test(a_wait_for_memory_is_none_for_the_peer),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
