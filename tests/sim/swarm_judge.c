@@ -52,11 +52,13 @@ static uint64_t end_ideal(const struct world_config *c, unsigned side,
 {
 	const struct end_plan *p = &c->plan[side][pair];
 	const struct end_plan *reader = &c->plan[!side][pair];
-	const struct wire_model *m = &c->wire[side];
-	uint64_t turn = m->delay_ns + m->jitter_ns + c->wire[!side].delay_ns +
-			c->wire[!side].jitter_ns + reader->hold_ns +
+	unsigned from = (unsigned)world_host(c, (enum side)side, pair);
+	unsigned to = (unsigned)world_host(c, (enum side) !side, pair);
+	const struct wire_model *m = &c->wire[from];
+	uint64_t turn = m->delay_ns + m->jitter_ns + c->wire[to].delay_ns +
+			c->wire[to].jitter_ns + reader->hold_ns +
 			60 * NS_PER_MS;
-	uint64_t most = flight(c, side, !side);
+	uint64_t most = flight(c, from, to);
 
 	/* A buffer may be made as small as that, and stay so. */
 	if (reader->toggle_every_ns)
@@ -179,7 +181,7 @@ static bool is_rebooted(const struct view *v, const struct end *e)
 {
 	const struct world_config *c = &v->w->cfg;
 
-	return v->on & BIT(reboot) && world_host(v->w, e->side, e->pair) ==
+	return v->on & BIT(reboot) && world_host(c, e->side, e->pair) ==
 					  (int)(c->reboot_host % c->n_stacks);
 }
 

@@ -141,11 +141,29 @@ static void who_was_reset_behind_the_end_has_a_broken_pipe(void **state)
 	world_fini(&w);
 }
 
+/* Of two clients on two hosts, the one with small buffers is waited for. */
+static void each_host_has_the_time_that_its_buffers_need(void **state)
+{
+	struct world_config cfg = scene(0);
+
+	cfg.n_stacks = 3;
+	cfg.stack[2] = cfg.stack[CLIENT];
+	cfg.wire[2] = cfg.wire[CLIENT];
+	cfg.n_pairs = 2;
+	cfg.plan[CLIENT][1].n_bytes = 40000000;
+	uint64_t ns = swarm_deadline(&cfg);
+	cfg.stack[CLIENT].snd_buf = 2000;
+	assert_int_equal(swarm_deadline(&cfg), ns);
+	cfg.stack[2].snd_buf = 2000;
+	assert_true(swarm_deadline(&cfg) > 10 * ns);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_has_two_cookies_may_time_out),
 		cmocka_unit_test(who_has_one_must_not),
+		cmocka_unit_test(each_host_has_the_time_that_its_buffers_need),
 		cmocka_unit_test(
 		    who_was_reset_behind_the_end_has_a_broken_pipe),
 	};

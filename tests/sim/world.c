@@ -44,9 +44,9 @@ struct tcp_config world_stack(enum side side, bool is_v6)
 	};
 }
 
-int world_host(const struct world *w, enum side side, uint32_t pair)
+int world_host(const struct world_config *c, enum side side, uint32_t pair)
 {
-	uint32_t i = pair % (w->cfg.n_stacks - 1);
+	uint32_t i = pair % (c->n_stacks ? c->n_stacks - 1 : 1);
 
 	return side == SERVER ? SERVER : i ? (int)i + 1 : CLIENT;
 }

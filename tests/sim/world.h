@@ -171,7 +171,7 @@ void world_run_until(struct world *w, uint64_t until_ns);
 uint64_t world_random(struct world *w);
 
 /* Which stack an end lives on: clients take turns. */
-int world_host(const struct world *w, enum side side, uint32_t pair);
+int world_host(const struct world_config *c, enum side side, uint32_t pair);
 
 /* What a stack is told of the time. */
 uint64_t world_clock(struct world *w);

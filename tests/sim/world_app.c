@@ -59,9 +59,9 @@ static void end_begin(struct world *w, struct end *e)
 void world_connect(struct world *w, struct end *e, uint16_t lport,
 		   uint16_t rport)
 {
-	struct tcp_stack *s = w->stack[world_host(w, e->side, e->pair)];
+	struct tcp_stack *s = w->stack[world_host(&w->cfg, e->side, e->pair)];
 	const struct tcp_stack *peer =
-	    w->stack[world_host(w, (enum side) !e->side, e->pair)];
+	    w->stack[world_host(&w->cfg, (enum side) !e->side, e->pair)];
 	int err = tcp_connect(s, &s->cfg.addrs[0], lport, &peer->cfg.addrs[0],
 			      rport, w->now_ns, &e->conn);
 

@@ -75,7 +75,7 @@ void world_reboot(struct world *w)
 	world_steal_end(w);
 	for (int side = 0; side < 2; side++)
 		for (uint32_t p = 0; p < w->cfg.n_pairs; p++)
-			if (world_host(w, (enum side)side, p) == (int)i &&
+			if (world_host(&w->cfg, (enum side)side, p) == (int)i &&
 			    w->ends[side][p].conn)
 				ends[n++] = &w->ends[side][p];
 	for (uint32_t k = 0; k < n; k++)
