@@ -141,6 +141,21 @@ static void who_was_reset_behind_the_end_has_a_broken_pipe(void **state)
 	world_fini(&w);
 }
 
+/* Its peer has closed and then aborted: what it reads is the end, and no event follows. */
+static void who_accepts_what_is_over_comes_to_an_end(void **state)
+{
+	struct world_config cfg = scene(0);
+
+	cfg.accept_every_ns = NS_PER_S;
+	cfg.plan[CLIENT][0].abort_at_ns = 35 * MS;
+	world_init(&w, &cfg);
+	w.accept_at_ns = NS_PER_S;
+	assert_true(world_run(&w, 10 * NS_PER_S));
+	assert_true(w.ends[SERVER][0].got_eof);
+	assert_true(judge(BIT(abort)).is_good);
+	world_fini(&w);
+}
+
 /* Of two clients on two hosts, the one with small buffers is waited for. */
 static void each_host_has_the_time_that_its_buffers_need(void **state)
 {
@@ -163,6 +178,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_has_two_cookies_may_time_out),
 		cmocka_unit_test(who_has_one_must_not),
+		cmocka_unit_test(who_accepts_what_is_over_comes_to_an_end),
 		cmocka_unit_test(each_host_has_the_time_that_its_buffers_need),
 		cmocka_unit_test(
 		    who_was_reset_behind_the_end_has_a_broken_pipe),

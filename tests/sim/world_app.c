@@ -257,6 +257,13 @@ static void end_toggle(struct world *w, struct end *e, const struct end_plan *p)
 	}
 }
 
+static void end_go_on(struct world *w, struct end *e, const struct end_plan *p)
+{
+	end_write(w, e, p);
+	if (e->conn)
+		end_read(w, e, p);
+}
+
 static void end_act(struct world *w, struct end *e)
 {
 	const struct end_plan *p = &w->cfg.plan[e->side][e->pair];
@@ -271,9 +278,10 @@ static void end_act(struct world *w, struct end *e)
 	if (e->conn->state >= TCP_ESTABLISHED)
 		e->was_open = true;
 	end_toggle(w, e, p);
-	end_write(w, e, p);
-	if (e->conn)
-		end_read(w, e, p);
+	end_go_on(w, e, p);
+	/* What is over wakes nobody again. */
+	if (e->conn && e->got_eof && e->conn->state == TCP_CLOSED)
+		end_go_on(w, e, p);
 	if (e->conn)
 		e->events_seen = tcp_poll(e->conn);
 	e->was_told = false;
