@@ -40,9 +40,10 @@ suites: build
 	OSF_BUILD=$(BUILD) python3 tests/suites/run.py $(NAMES)
 
 # Random sequences to Linux and to our own TCP, compared: as many as N says.
+# OPTIONS: --ipv6, --cubic.
 N ?= 100000
 differential: build
-	$(BUILD)/tests/differential tests/differential/known.txt run $(N) $(SEED)
+	$(BUILD)/tests/differential $(OPTIONS) tests/differential/known.txt run $(N) $(SEED)
 
 bench: build
 	$(BUILD)/osf bench

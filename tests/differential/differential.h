@@ -89,7 +89,7 @@ struct run {
 	uint64_t next_ns; /* and when */
 	uint64_t begin_ns;
 	uint16_t lport, rport;
-	uint32_t raddr; /* IPv4 */
+	struct ip_addr raddr;
 	int listener, sock;
 
 	uint32_t snd_nxt,
@@ -137,8 +137,15 @@ void sequence_print(FILE *f, const struct sequence *q);
 MUST_CHECK bool sequence_parse(struct sequence *q, const char *text);
 void flags_print(char *out, unsigned flags);
 
+/* What all sequences are played over; a seed means the same over each. */
+struct way {
+	bool is_v6;
+	const char *scheme; /* of congestion control */
+};
+
 /* run.c */
 extern bool run_is_traced; /* packets are printed, with their times in ms */
+extern struct way run_way;
 void run_begin(struct run *r, struct backend *b, struct sequence *q,
 	       uint32_t index);
 void run_do(struct run *r);

@@ -2,6 +2,8 @@
 /*
  * tests/differential/main.c - plays sequences to Linux and to src/tcp, and compares
  *
+ *     differential [--ipv6] [--cubic] KNOWN ...  over IPv6 instead of IPv4, with CUBIC
+ *                                        instead of NewReno
  *     differential KNOWN run N [SEED [MOST]]   N random ones, from the seed on, until
  *                                        MOST (20) were wrong
  *     differential KNOWN list N [SEED [MOST]]  as run, and each known one is printed
@@ -41,8 +43,10 @@ static const struct sequence *in_engine; /* what an assertion is about */
 
 static void sequence_repeat(const struct sequence *q)
 {
-	printf("  repeat: build/tests/differential "
-	       "tests/differential/known.txt play '");
+	printf("  repeat: build/tests/differential%s%s "
+	       "tests/differential/known.txt play '",
+	       run_way.is_v6 ? " --ipv6" : "",
+	       strcmp(run_way.scheme, "cubic") ? "" : " --cubic");
 	sequence_print(stdout, q);
 	printf("'\n");
 	fflush(stdout);
@@ -314,13 +318,13 @@ static uint64_t play_text(const char *text)
 
 static int kernel_open(void)
 {
-	static const struct backend_setting settings[] = {
-		{ "tcp_congestion_control", "reno" },
+	const struct backend_setting settings[] = {
+		{ "tcp_congestion_control", run_way.scheme },
 		{ "tcp_no_metrics_save", "1" },
 		/* Else Linux tells of later holes only after a while. */
 		{ "tcp_comp_sack_nr", "0" },
 	};
-	static const struct backend_config cfg = {
+	const struct backend_config cfg = {
 		.mtu = 1500,
 		.settings = settings,
 		.n_settings = ARRAY_LEN(settings),
@@ -330,6 +334,21 @@ static int kernel_open(void)
 	setrlimit(RLIMIT_NOFILE, &files);
 	int err = backend_kernel(&kernel, &cfg);
 	return err ? err : link_without_gso("tun0");
+}
+
+/* Return: how many arguments said what to play over. */
+static int way_read(int argc, char **argv)
+{
+	int n = 0;
+
+	for (; n + 1 < argc && !strncmp(argv[n + 1], "--", 2); n++)
+		if (!strcmp(argv[n + 1], "--ipv6"))
+			run_way.is_v6 = true;
+		else if (!strcmp(argv[n + 1], "--cubic"))
+			run_way.scheme = "cubic";
+		else
+			break;
+	return n;
 }
 
 static uint64_t number(int argc, char **argv, int i, uint64_t otherwise)
@@ -342,6 +361,9 @@ int main(int argc, char **argv)
 	uint64_t n_wrong = 0, n;
 
 	signal(SIGABRT, on_abort);
+	int n_options = way_read(argc, argv);
+	argc -= n_options;
+	argv += n_options;
 	if (argc < 4 || !known_read(&known, argv[1]))
 		return 2;
 	int err = kernel_open();

@@ -58,11 +58,11 @@ static void pause_engine(struct run *r, struct step *s)
 
 void play_engine(struct run *r, struct sequence *q)
 {
-	static const struct backend_setting reno = { "tcp_congestion_control",
-						     "reno" };
-	static const struct backend_config cfg = { .mtu = 1500,
-						   .settings = &reno,
-						   .n_settings = 1 };
+	const struct backend_setting scheme = { "tcp_congestion_control",
+						run_way.scheme };
+	const struct backend_config cfg = { .mtu = 1500,
+					    .settings = &scheme,
+					    .n_settings = 1 };
 	struct backend b;
 	int err = backend_engine(&b, &cfg);
 

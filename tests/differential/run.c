@@ -28,6 +28,7 @@
 #define RPORT 1024
 
 bool run_is_traced;
+struct way run_way = { .scheme = "reno" };
 
 static uint8_t stream_at(uint32_t off)
 {
@@ -42,7 +43,8 @@ void run_begin(struct run *r, struct backend *b, struct sequence *q,
 	r->q = q;
 	r->lport = (uint16_t)(LPORT + index % 10000);
 	r->rport = (uint16_t)(RPORT + index % 60000);
-	r->raddr = REMOTE_V4 + index / 60000;
+	r->raddr = backend_remote(run_way.is_v6);
+	store_be32(r->raddr.b + 12, load_be32(r->raddr.b + 12) + index / 60000);
 	r->listener = r->sock = -1;
 	r->nxt = PEER_ISS;
 	r->tsval = TS_FIRST;
@@ -58,25 +60,40 @@ static void tag(struct run *r, enum tag which, bool is_on)
 
 /* --- calls --- */
 
-static struct sockaddr_in addr_of(uint32_t addr, uint16_t port)
+union name {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
+static socklen_t name_of(union name *out, const struct ip_addr *a,
+			 uint16_t port)
 {
-	return (struct sockaddr_in){ .sin_family = AF_INET,
-				     .sin_port = htons(port),
-				     .sin_addr = { htonl(addr) } };
+	*out = (union name){ .v6 = { .sin6_family = AF_INET6,
+				     .sin6_port = htons(port) } };
+	memcpy(&out->v6.sin6_addr, a->b, 16);
+	if (run_way.is_v6)
+		return sizeof(out->v6);
+	*out = (union name){ .v4 = { .sin_family = AF_INET,
+				     .sin_port = htons(port) } };
+	memcpy(&out->v4.sin_addr, a->b + 12, 4);
+	return sizeof(out->v4);
 }
 
 /* Return: a socket with our local name, or a negative errno. */
 static int bound_socket(struct run *r)
 {
 	const struct backend_ops *o = r->b->ops;
-	struct sockaddr_in a = addr_of(LOCAL_V4, r->lport);
-	int on = 1, fd = o->socket(r->b->self, AF_INET, SOCK_STREAM, 0);
+	struct ip_addr local = backend_local(run_way.is_v6);
+	union name a;
+	socklen_t len = name_of(&a, &local, r->lport);
+	int on = 1, fd = o->socket(r->b->self, a.any.sa_family, SOCK_STREAM, 0);
 
 	if (fd < 0)
 		return fd;
 	o->setsockopt(r->b->self, fd, SOL_SOCKET, SO_REUSEADDR, &on,
 		      sizeof(on));
-	int err = o->bind(r->b->self, fd, (struct sockaddr *)&a, sizeof(a));
+	int err = o->bind(r->b->self, fd, &a.any, len);
 	if (err) {
 		o->close(r->b->self, fd);
 		return err;
@@ -106,14 +123,14 @@ static int do_accept(struct run *r)
 
 static int do_connect(struct run *r)
 {
-	struct sockaddr_in a = addr_of(r->raddr, r->rport);
+	union name a;
+	socklen_t len = name_of(&a, &r->raddr, r->rport);
 
 	if (r->sock < 0)
 		r->sock = bound_socket(r);
 	return r->sock < 0
 		   ? r->sock
-		   : r->b->ops->connect(r->b->self, r->sock,
-					(struct sockaddr *)&a, sizeof(a));
+		   : r->b->ops->connect(r->b->self, r->sock, &a.any, len);
 }
 
 static int do_send(struct run *r, uint32_t n)
@@ -392,15 +409,16 @@ static void seg_account(struct run *r, const struct seg_step *s,
 
 static void do_seg(struct run *r, const struct seg_step *s)
 {
-	static uint8_t p[IPV4_HEAD + TCP_HEAD_MAX + DATA_MAX];
+	static uint8_t p[IPV6_HEAD + TCP_HEAD_MAX + DATA_MAX];
 	struct tcp_seg seg = seg_build(r, s);
-	struct ip_addr src = ip_addr_v4(r->raddr), dst = ip_addr_v4(LOCAL_V4);
-	uint8_t *tcp = p + IPV4_HEAD;
+	struct ip_addr dst = backend_local(run_way.is_v6);
+	uint32_t ip_head = ip_head_len(&dst);
+	uint8_t *tcp = p + ip_head;
 	uint32_t head = tcp_head_build(tcp, &seg);
 	struct cksum sum =
-	    ip_pseudo_sum(&src, &dst, IP_PROTO_TCP, head + seg.len);
+	    ip_pseudo_sum(&r->raddr, &dst, IP_PROTO_TCP, head + seg.len);
 
-	ip_build(p, &src, &dst, IP_PROTO_TCP, 0, head + seg.len);
+	ip_build(p, &r->raddr, &dst, IP_PROTO_TCP, 0, head + seg.len);
 	/* The first byte has the number behind the peer's first SYN. */
 	for (uint32_t i = 0; i < seg.len; i++)
 		tcp[head + i] = stream_at(seg.seq.v + i - PEER_ISS - 1 +
@@ -411,7 +429,7 @@ static void do_seg(struct run *r, const struct seg_step *s)
 	r->said_now =
 	    (struct tcp_sack){ seg.seq, seq_add(seg.seq, seg_span(&seg)) };
 	seg_account(r, s, &seg);
-	int err = r->b->ops->inject(r->b->self, p, IPV4_HEAD + head + seg.len);
+	int err = r->b->ops->inject(r->b->self, p, ip_head + head + seg.len);
 	if (err)
 		snprintf(r->call, sizeof(r->call), "inject=%d", err);
 }
