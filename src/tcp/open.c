@@ -336,7 +336,8 @@ void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a)
 		/* It asks for less, perhaps: RFC 3168 section 6.1.1.1. */
 		if (!ecn_offer(s, seg))
 			m->offers &= (uint8_t)~TCP_OFFER_ECN;
-		mini_syn_send(s, m);
+		if (may_answer(s, seg, &m->challenge_ms))
+			mini_syn_send(s, m);
 		return;
 	}
 	/* First: the sequence number. */
