@@ -104,7 +104,7 @@ struct result {
 	char why[WHY_MAX];
 };
 
-#define N_BENCHES 24
+#define N_BENCHES 26
 extern const struct bench benches[N_BENCHES];
 
 /* Runs @b as @args says; fills @res, whatever happens. */
@@ -136,6 +136,8 @@ int bench_engine_rx_1(struct bench_run *r);
 int bench_engine_tx_1(struct bench_run *r);
 int bench_engine_rx_many(struct bench_run *r);
 int bench_engine_tx_many(struct bench_run *r);
+int bench_engine_lent_1(struct bench_run *r);
+int bench_engine_lent_many(struct bench_run *r);
 
 /* bench_pair.c - a server, a client, and what the client printed */
 struct port_text {

@@ -4,22 +4,25 @@
 
 #define MANY "100000"
 
-int bench_engine_rx_1(struct bench_run *r)
+static int cost(struct bench_run *r, const char *n_conns, const char *how)
 {
-	return run_alone(r, "engine", "1", NULL, NULL, "rx_ns ");
+	return run_alone(r, "engine", n_conns, how, NULL, "segment_ns ");
 }
 
-int bench_engine_tx_1(struct bench_run *r)
-{
-	return run_alone(r, "engine", "1", NULL, NULL, "tx_ns ");
-}
+int bench_engine_rx_1(struct bench_run *r) { return cost(r, "1", "recv"); }
 
-int bench_engine_rx_many(struct bench_run *r)
-{
-	return run_alone(r, "engine", MANY, NULL, NULL, "rx_ns ");
-}
+int bench_engine_rx_many(struct bench_run *r) { return cost(r, MANY, "recv"); }
+
+int bench_engine_tx_1(struct bench_run *r) { return cost(r, "1", "copied"); }
 
 int bench_engine_tx_many(struct bench_run *r)
 {
-	return run_alone(r, "engine", MANY, NULL, NULL, "tx_ns ");
+	return cost(r, MANY, "copied");
+}
+
+int bench_engine_lent_1(struct bench_run *r) { return cost(r, "1", "lent"); }
+
+int bench_engine_lent_many(struct bench_run *r)
+{
+	return cost(r, MANY, "lent");
 }

@@ -286,6 +286,30 @@ const struct bench benches[] = {
 	    .run = bench_engine_tx_many,
 	    .bars = { { BAR_AT_MOST, 200, false } },
 	},
+	{
+	    .group = "engine",
+	    .name = "engine-lent-1",
+	    .what =
+		"own TCP: a segment of 1448 bytes sent from where they lie, acknowledged; 1 connection",
+	    .unit = "ns",
+	    .sides = OSF,
+	    .is_cost = true,
+	    .needs_no_upgrade = true,
+	    .run = bench_engine_lent_1,
+	    .bars = { { BAR_AT_MOST, 200, false } },
+	},
+	{
+	    .group = "engine",
+	    .name = "engine-lent-100k",
+	    .what =
+		"own TCP: a segment of 1448 bytes sent from where they lie, acknowledged; 100,000 connections",
+	    .unit = "ns",
+	    .sides = OSF,
+	    .is_cost = true,
+	    .needs_no_upgrade = true,
+	    .run = bench_engine_lent_many,
+	    .bars = { { BAR_AT_MOST, 200, false } },
+	},
 };
 static_assert(sizeof(benches) / sizeof(*benches) == N_BENCHES,
 	      "bench.h counts them");

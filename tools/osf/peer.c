@@ -208,7 +208,7 @@ static const struct peer {
 	{ "plain-sink", 1, peer_plain_sink },
 	{ "plain-flood", 2, peer_plain_flood },
 	{ "epoll-serve", 3, peer_epoll_serve },
-	{ "engine", 1, peer_engine },
+	{ "engine", 2, peer_engine },
 };
 
 int cmd_bench_peer(int argc, char **argv)

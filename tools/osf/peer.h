@@ -34,8 +34,8 @@ int peer_xlio_idle(int argc, char **args);      /* SOCKETS */
 int peer_xlio_memory(int argc, char **args);    /* GROUPS SOCKETS */
 int peer_plain_sink(int argc, char **args);     /* PORT */
 int peer_plain_flood(int argc, char **args);    /* PORT SECONDS */
-int peer_engine(int argc, char **args);         /* CONNECTIONS */
-int peer_epoll_serve(int argc, char **args);    /* PORT CONNECTIONS SECONDS */
+int peer_engine(int argc, char **args);      /* CONNECTIONS recv|copied|lent */
+int peer_epoll_serve(int argc, char **args); /* PORT CONNECTIONS SECONDS */
 
 /* peer_load.c: load for an echo server of this thread, whose one turn is @turn and
  * which counts the bytes it has echoed in @received; args: CONNECTIONS SECONDS */
