@@ -17,7 +17,8 @@ void wheel_init(struct wheel *w, uint64_t now_ns)
 {
 	*w = (struct wheel){ .tick = now_ns >> WHEEL_TICK_SHIFT };
 	for (unsigned i = 0; i < WHEEL_LEVELS * WHEEL_SLOTS; i++)
-		list_init(&w->slots[i]);
+		for (unsigned lane = 0; lane < WHEEL_LANES; lane++)
+			list_init(&w->slots[i][lane]);
 }
 
 static unsigned digit(uint64_t tick, unsigned level)
@@ -48,14 +49,25 @@ static void put(struct wheel *w, struct timer *t)
 		   w->tick >> ((level + 1) * WHEEL_BITS))
 		level++;
 	t->slot = (uint16_t)(level * WHEEL_SLOTS + digit(tick, level));
-	list_add_tail(&w->slots[t->slot], &t->link);
+	list_add_tail(&w->slots[t->slot][w->put_lane++ % WHEEL_LANES],
+		      &t->link);
 	w->is_used[level] |= UINT64_C(1) << digit(tick, level);
+}
+
+static bool is_slot_empty(const struct list *lanes)
+{
+	for (unsigned i = 0; i < WHEEL_LANES; i++)
+		if (!list_is_empty(&lanes[i]))
+			return false;
+	return true;
 }
 
 static void take(struct wheel *w, struct timer *t)
 {
+	bool is_last = t->link.next == t->link.prev; /* of its lane */
+
 	list_del(&t->link);
-	if (list_is_empty(&w->slots[t->slot]))
+	if (is_last && is_slot_empty(w->slots[t->slot]))
 		w->is_used[t->slot / WHEEL_SLOTS] &=
 		    ~(UINT64_C(1) << t->slot % WHEEL_SLOTS);
 }
@@ -107,30 +119,55 @@ uint64_t wheel_next(const struct wheel *w)
 	return tick == WHEEL_NEVER ? WHEEL_NEVER : tick << WHEEL_TICK_SHIFT;
 }
 
+/* All of a slot goes down; while one is put, those behind it are fetched. */
+static void slot_down(struct wheel *w, struct list *lanes)
+{
+	struct list due[WHEEL_LANES];
+	unsigned n_left = WHEEL_LANES;
+
+	for (unsigned i = 0; i < WHEEL_LANES; i++) {
+		list_init(&due[i]);
+		list_splice_tail(&due[i], &lanes[i]);
+		__builtin_prefetch(due[i].next, 1);
+	}
+	for (unsigned i = 0; n_left; i = (i + 1) % WHEEL_LANES) {
+		struct timer *t = (struct timer *)due[i].next;
+
+		n_left = list_is_empty(&due[i]) ? n_left - 1 : WHEEL_LANES;
+		if (list_is_empty(&due[i]))
+			continue;
+		list_del(&t->link);
+		__builtin_prefetch(due[i].next, 1);
+		put(w, t);
+	}
+}
+
 /* What lies in the higher levels' slots of this tick goes down. */
 static void cascade(struct wheel *w)
 {
 	for (unsigned l = WHEEL_LEVELS - 1; l > 0; l--) {
-		unsigned slot = l * WHEEL_SLOTS + digit(w->tick, l);
-		struct list due;
+		unsigned at = digit(w->tick, l);
 
-		list_init(&due);
-		list_splice_tail(&due, &w->slots[slot]);
-		w->is_used[l] &= ~(UINT64_C(1) << digit(w->tick, l));
-		while (!list_is_empty(&due)) {
-			struct timer *t = (struct timer *)due.next;
-
-			list_del(&t->link);
-			put(w, t);
-		}
+		if (!(w->is_used[l] >> at & 1))
+			continue;
+		w->is_used[l] &= ~(UINT64_C(1) << at);
+		slot_down(w, w->slots[l * WHEEL_SLOTS + at]);
 	}
 }
 
-const struct timer *wheel_soon(const struct wheel *w)
-{
-	const struct list *slot = &w->slots[digit(w->tick, 0)];
+const struct timer *wheel_soon(const struct wheel *w) { return w->soon; }
 
-	return list_is_empty(slot) ? NULL : (const struct timer *)slot->next;
+/* The next one of a slot that is not empty, from each of its lanes in turns. */
+static struct timer *slot_take(struct wheel *w, struct list *lanes)
+{
+	while (list_is_empty(&lanes[w->take_lane % WHEEL_LANES]))
+		w->take_lane++;
+	struct list *lane = &lanes[w->take_lane++ % WHEEL_LANES];
+	struct timer *t = (struct timer *)lane->next;
+
+	wheel_disarm(w, t);
+	w->soon = list_is_empty(lane) ? NULL : (struct timer *)lane->next;
+	return t;
 }
 
 struct timer *wheel_expire(struct wheel *w, uint64_t now_ns)
@@ -146,11 +183,8 @@ struct timer *wheel_expire(struct wheel *w, uint64_t now_ns)
 		}
 		w->tick = tick;
 		cascade(w);
-		struct list *slot = &w->slots[digit(w->tick, 0)];
-		if (list_is_empty(slot))
-			continue;
-		struct timer *t = (struct timer *)slot->next;
-		wheel_disarm(w, t);
-		return t;
+		unsigned at = digit(w->tick, 0);
+		if (w->is_used[0] >> at & 1)
+			return slot_take(w, w->slots[at]);
 	}
 }

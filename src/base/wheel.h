@@ -7,6 +7,9 @@
  * put anew from there.  Arming and disarming are O(1); wheel_next() reads four
  * words.  A timer fires at the tick after its instant, never before it.
  *
+ * The timers of a slot are in several lists, whose heads are taken in turns: so the next
+ * timers are known before they are due, and can be fetched all at once (wheel_soon()).
+ *
  * Who uses it re-arms lazily: a deadline that moves away leaves its timer where it
  * is, and is looked at again when that fires.
  *
@@ -23,6 +26,7 @@
 #define WHEEL_BITS 6
 #define WHEEL_SLOTS (1 << WHEEL_BITS)
 #define WHEEL_LEVELS 4
+#define WHEEL_LANES 8 /* lists of a slot */
 #define WHEEL_NEVER UINT64_MAX
 
 struct timer {
@@ -34,8 +38,10 @@ struct timer {
 struct wheel {
 	uint64_t tick;                  /* all before it have fired */
 	uint64_t is_used[WHEEL_LEVELS]; /* a bit a slot */
-	struct list slots[WHEEL_LEVELS * WHEEL_SLOTS];
+	struct list slots[WHEEL_LEVELS * WHEEL_SLOTS][WHEEL_LANES];
 	uint32_t n_armed;
+	uint32_t put_lane, take_lane; /* running freely */
+	const struct timer *soon;
 };
 
 void wheel_init(struct wheel *w, uint64_t now_ns);
@@ -58,7 +64,8 @@ void wheel_disarm(struct wheel *w, struct timer *t);
 /* Takes one timer out that is due at @now_ns; NULL when none is. */
 struct timer *wheel_expire(struct wheel *w, uint64_t now_ns);
 
-/* What wheel_expire() is likely to take next, or NULL: to be fetched into the cache. */
+/* What wheel_expire() is likely to take some timers later than the one that it took just
+ * now, or NULL: to be fetched into the cache. */
 const struct timer *wheel_soon(const struct wheel *w);
 
 /* An instant before which no timer fires, and at which wheel_expire() gets on;
