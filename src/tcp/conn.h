@@ -58,7 +58,7 @@ enum tcp_state {
 
 /* A piece of a queue: of bytes received or to be sent, or a range that was sent. */
 struct node {
-	struct node *next;
+	alignas(CACHE_LINE) struct node *next;
 	union {
 		struct {
 			struct extent *ext; /* holds the bytes */
@@ -96,11 +96,19 @@ enum flow_kind {
 };
 
 struct flow {
-	uint32_t next; /* in its bucket: a flow id, or 0 */
+	uint32_t
+	    next; /* in its bucket's chain, if it is in that: a flow id, or 0 */
 	struct ip_addr raddr;
 	uint16_t lport, rport;
 	uint8_t laddr; /* index of the stack's addresses */
 	uint8_t kind;
+};
+
+#define FLOW_WAYS 7
+struct flow_bucket {
+	alignas(CACHE_LINE) uint32_t tag[FLOW_WAYS]; /* of the hash */
+	uint32_t id[FLOW_WAYS];                      /* flow ids; 0: free */
+	uint32_t more; /* a chain of flow ids, if no way is free */
 };
 
 /* A passive open that waits for the ACK of its SYN-ACK. */
@@ -174,6 +182,7 @@ enum conn_flags {
 	CONN_PINGPONG = 1 << 28,    /* ACKs are likely to travel with answers */
 	CONN_RCV_BUF_SET = 1 << 29, /* the program chose the buffer's size */
 	CONN_FIN_ALONE = 1 << 30,   /* a FIN without text came, at fin_at */
+	CONN_SND_BUF_SET = 1u << 31,
 };
 
 /* Of the byte at urg_seq. */
@@ -263,8 +272,10 @@ struct tcp_conn {
 	uint32_t lost_bytes;       /* of the ranges that were sent */
 	uint32_t ts_off;
 	uint32_t last_rx_ms;
-	uint64_t ack_at_ns, life_at_ns; /* WHEEL_NEVER: not at all */
-	uint64_t armed_ns;              /* the timer */
+	uint32_t delack_slot; /* of the ring, plus 1; 0: none waits */
+	uint32_t wnd_clamp;   /* bytes; 0: none */
+	uint64_t life_at_ns;  /* WHEEL_NEVER: not at all */
+	uint64_t armed_ns;    /* the timer */
 
 	/* 3: what was received, and small things of both ways. */
 	alignas(CACHE_LINE) struct queue rcvq; /* bytes in order */
@@ -353,8 +364,7 @@ struct tcp_conn {
 	uint16_t maxseg;        /* of TCP_MAXSEG; 0: none */
 	uint16_t fin_timeout_s; /* of FIN-WAIT-2; 0: FIN_WAIT_2_NS */
 	uint32_t rcv_lowat, notsent_lowat;
-	uint32_t snd_buf;     /* 0: the configuration's */
-	uint32_t wnd_clamp;   /* bytes; 0: none */
+	uint32_t snd_buf;     /* if CONN_SND_BUF_SET */
 	uint32_t rcv_space;   /* read in a round trip */
 	seq32 rcv_copied;     /* where that began */
 	uint32_t n_dsacks;    /* segments that the peer has had twice */
@@ -363,6 +373,7 @@ struct tcp_conn {
 	union tcp_cc_state cc_state;
 };
 #define CONN_LINES_RX 4
+#define CONN_LINES_TIMER 5
 #define CONN_LINES_TX 7
 static_assert(offsetof(struct tcp_conn, timer) == CONN_LINES_RX * CACHE_LINE,
 	      "what receives has its lines");
@@ -403,16 +414,28 @@ struct path_known {
 	bool is_cut_allowed;
 };
 
+/* An ACK that waits; delack.c. */
+struct delack {
+	struct tcp_conn *conn; /* NULL: struck out */
+	uint64_t at_ns;
+};
+
+struct delack_queue {
+	struct delack *ring;
+	uint32_t n_slots, head, n; /* the struck ones are counted */
+};
+
 struct tcp_stack {
 	struct tcp_config cfg;
 	uint64_t now_ns;
 	struct wheel wheel;
+	struct delack_queue delacks;
 	struct list due, ready, conns;
 	struct list returned; /* what was lent, and is not needed any more */
 	uint32_t n_blocks;    /* that the pools have grown by */
 	struct pool pool_conns, pool_syns, pool_waits, pool_nodes, pool_extents;
 	struct mini_list syns[SYNACK_RETRIES + 1], waits;
-	uint32_t *buckets; /* flow ids */
+	struct flow_bucket *buckets;
 	uint32_t n_buckets;
 	uint32_t reply_head, reply_tail; /* running freely */
 	uint32_t port_hint;
@@ -481,16 +504,16 @@ static inline uint32_t now_sec(const struct tcp_stack *s)
 	return (uint32_t)(s->now_ns / NS_PER_S);
 }
 
-/* The earliest of the connection's deadlines. */
+/* The earliest of the deadlines that the connection's timer stands for. */
 static inline uint64_t conn_deadline(const struct tcp_conn *c)
 {
-	uint64_t first = c->ack_at_ns;
+	uint64_t first = c->life_at_ns;
 
 	if (c->rtx_kind)
 		first = MIN(first, c->rtx_at_ns);
 	if (c->flags & CONN_PACE_HELD)
 		first = MIN(first, c->pace_at_ns);
-	return MIN(first, c->life_at_ns);
+	return first;
 }
 
 /* Bytes that are believed to be on their way. */
@@ -568,6 +591,8 @@ struct flow *flow_find_hashed(struct tcp_stack *s, uint64_t hash, uint8_t laddr,
 			      uint16_t rport);
 void flow_fetch_bucket(struct tcp_stack *s, uint64_t hash);
 void flow_fetch(struct tcp_stack *s, uint64_t hash, uint32_t n_lines);
+void flow_fetch_queues(struct tcp_stack *s, uint64_t hash);
+void flow_fetch_chains(struct tcp_stack *s, uint64_t hash);
 void flow_add(struct tcp_stack *s, struct flow *f);
 void flow_del(struct tcp_stack *s, struct flow *f);
 struct mini_syn *mini_syn_new(struct tcp_stack *s, const struct mini_syn *is);
@@ -659,6 +684,7 @@ void rack_duplicate(struct tcp_conn *c);
 void rack_recovered(struct tcp_conn *c);
 bool tlp_may_probe(const struct tcp_conn *c);
 uint64_t tlp_timeout_ns(const struct tcp_conn *c);
+uint64_t tlp_least_ns(const struct tcp_conn *c);
 void tlp_sent(struct tcp_conn *c, bool is_retx);
 bool tlp_acked(struct tcp_conn *c, const struct tcp_seg *seg, bool is_dup,
 	       bool has_dsack);
@@ -702,6 +728,19 @@ void conn_rtx_shorten(struct tcp_conn *c);
 void rtx_arm_reo(struct tcp_conn *c, uint64_t at_ns);
 void conn_life_update(struct tcp_conn *c);
 uint64_t conn_rto_ns(const struct tcp_conn *c);
+
+/* delack.c: ACKs that wait */
+uint32_t delack_slots(uint32_t n_conns);
+void delack_begin(struct tcp_conn *c);
+void delack_strike(struct tcp_conn *c);
+struct tcp_conn *delack_expired(struct tcp_stack *s);
+uint64_t delack_next_ns(const struct tcp_stack *s);
+
+static inline void delack_end(struct tcp_conn *c)
+{
+	if (c->delack_slot)
+		delack_strike(c);
+}
 
 /* lend.c */
 void grow_init(struct tcp_stack *s, struct pool_block **table);

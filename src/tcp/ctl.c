@@ -19,11 +19,11 @@
 
 static uint32_t bucket_count(const struct tcp_config *cfg)
 {
-	uint64_t n = 64, most = (uint64_t)cfg->n_conns + cfg->n_minis;
+	uint64_t n = 16, most = (uint64_t)cfg->n_conns + cfg->n_minis;
 
 	most += (uint64_t)cfg->n_blocks *
 		pool_block_elements(sizeof(struct tcp_conn));
-	while (n < most)
+	while (n * (FLOW_WAYS / 2) < most)
 		n *= 2;
 	return (uint32_t)n;
 }
@@ -32,6 +32,7 @@ static uint32_t bucket_count(const struct tcp_config *cfg)
 enum part {
 	AT_BUCKETS,
 	AT_CONNS,
+	AT_DELACKS,
 	AT_SYNS,
 	AT_WAITS,
 	AT_NODES,
@@ -43,8 +44,10 @@ enum part {
 static void layout(const struct tcp_config *cfg, size_t at[AT_END + 1])
 {
 	const size_t sizes[AT_END] = {
-		[AT_BUCKETS] = bucket_count(cfg) * sizeof(uint32_t),
+		[AT_BUCKETS] = bucket_count(cfg) * sizeof(struct flow_bucket),
 		[AT_CONNS] = cfg->n_conns * sizeof(struct tcp_conn),
+		[AT_DELACKS] =
+		    delack_slots(cfg->n_conns) * sizeof(struct delack),
 		[AT_SYNS] = cfg->n_minis * (size_t)CACHE_LINE,
 		[AT_WAITS] = cfg->n_minis * (size_t)CACHE_LINE,
 		[AT_NODES] = cfg->n_nodes * sizeof(struct node),
@@ -94,10 +97,12 @@ struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
 	list_init(&s->conns);
 	list_init(&s->returned);
 	s->n_buckets = bucket_count(cfg);
-	s->buckets = (uint32_t *)(base + at[AT_BUCKETS]);
+	s->buckets = (struct flow_bucket *)(base + at[AT_BUCKETS]);
 	memset(s->buckets, 0, s->n_buckets * sizeof(*s->buckets));
 	pool_init(&s->pool_conns, base + at[AT_CONNS], sizeof(struct tcp_conn),
 		  cfg->n_conns);
+	s->delacks.ring = (struct delack *)(base + at[AT_DELACKS]);
+	s->delacks.n_slots = delack_slots(cfg->n_conns);
 	pool_init(&s->pool_syns, base + at[AT_SYNS], CACHE_LINE, cfg->n_minis);
 	pool_init(&s->pool_waits, base + at[AT_WAITS], CACHE_LINE,
 		  cfg->n_minis);
@@ -186,7 +191,7 @@ struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f)
 	list_init(&c->due_link);
 	list_init(&c->ready_link);
 	list_add_tail(&s->conns, &c->all_link);
-	c->rtx_at_ns = c->ack_at_ns = c->life_at_ns = WHEEL_NEVER;
+	c->rtx_at_ns = c->life_at_ns = WHEEL_NEVER;
 	c->armed_ns = WHEEL_NEVER;
 	c->rto_ns = RTO_INITIAL_NS;
 	c->ts_off = flow_ts_off(s, &c->flow);
@@ -395,10 +400,11 @@ uint32_t snd_space(const struct tcp_conn *c)
 {
 	const struct tcp_config *cfg = &c->stack->cfg;
 	uint32_t used = seq_len(c->snd_una, c->snd_end);
-	uint32_t limit = c->snd_buf ? c->snd_buf : cfg->snd_buf;
+	bool is_set = c->flags & CONN_SND_BUF_SET;
+	uint32_t limit = is_set ? c->snd_buf : cfg->snd_buf;
 
 	/* Two windows: one under way, and one that is ready when it is not. */
-	if (!c->snd_buf && limit < cfg->snd_buf_max && limit / 2 < c->cwnd)
+	if (!is_set && limit < cfg->snd_buf_max && limit / 2 < c->cwnd)
 		limit = MIN(2 * c->cwnd, cfg->snd_buf_max);
 	return used < limit ? limit - used : 0;
 }
@@ -420,7 +426,7 @@ void sndq_append(struct tcp_conn *c, struct node *n)
 }
 
 /* The last piece of the send queue, when there is room behind it; else a new one. */
-static struct node *sndq_room(struct tcp_conn *c, uint32_t *room)
+static struct node *sndq_room(struct tcp_conn *c, uint32_t want, uint32_t *room)
 {
 	struct tcp_stack *s = c->stack;
 	struct node *n = c->sndq.tail;
@@ -438,6 +444,8 @@ static struct node *sndq_room(struct tcp_conn *c, uint32_t *room)
 	n = pool_get(&s->pool_nodes);
 	*n = (struct node){ .ext = e, .off = off, .seq = c->snd_end };
 	*room = e->cap - off;
+	if (!off)
+		extent_fetch_next(&s->pool_extents, want);
 	sndq_append(c, n);
 	return n;
 }
@@ -481,7 +489,7 @@ ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
 		return refusal;
 	uint32_t want = (uint32_t)MIN(len, (size_t)snd_space(c));
 	while (done < want) {
-		struct node *n = sndq_room(c, &room);
+		struct node *n = sndq_room(c, want - done, &room);
 		if (!n)
 			break;
 		uint32_t part = MIN(room, want - done);

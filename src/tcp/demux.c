@@ -14,8 +14,10 @@
  */
 #include "tcp/conn.h"
 
-#define AHEAD 16      /* frames whose headers were read; a power of two */
-#define AHEAD_FETCH 8 /* of them, those whose connections are fetched */
+#define AHEAD 16       /* frames whose headers were read; a power of two */
+#define AHEAD_FETCH 10 /* of them, those whose connections are fetched */
+#define AHEAD_QUEUES 6 /* ... and of which it is known what was sent */
+#define AHEAD_CHAINS 3
 
 /* A frame whose headers were read. */
 struct coming {
@@ -149,11 +151,16 @@ static void coming_fetch(struct tcp_stack *s, const struct coming *in)
 			   in->a.seg.len ? CONN_LINES_RX : CONN_LINES_TX);
 }
 
+static bool brings_ack_alone(const struct coming *in)
+{
+	return in->kind == COMING_SEGMENT && !in->a.seg.len;
+}
+
 void tcp_rx_batch(struct tcp_stack *s, const struct tcp_rx_frame *f, uint32_t n,
 		  uint64_t now_ns)
 {
 	struct coming in[AHEAD];
-	uint32_t n_read = 0, n_fetched = 0;
+	uint32_t n_read = 0, n_fetched = 0, n_queues = 0, n_chains = 0;
 
 	stack_at(s, now_ns);
 	for (uint32_t i = 0; i < n; i++) {
@@ -167,6 +174,14 @@ void tcp_rx_batch(struct tcp_stack *s, const struct tcp_rx_frame *f, uint32_t n,
 		for (; n_fetched < n_read && n_fetched < i + AHEAD_FETCH;
 		     n_fetched++)
 			coming_fetch(s, &in[n_fetched % AHEAD]);
+		for (; n_queues < n_fetched && n_queues < i + AHEAD_QUEUES;
+		     n_queues++)
+			if (brings_ack_alone(&in[n_queues % AHEAD]))
+				flow_fetch_queues(s, in[n_queues % AHEAD].hash);
+		for (; n_chains < n_queues && n_chains < i + AHEAD_CHAINS;
+		     n_chains++)
+			if (brings_ack_alone(&in[n_chains % AHEAD]))
+				flow_fetch_chains(s, in[n_chains % AHEAD].hash);
 		frame_take(s, &f[i], &in[i % AHEAD]);
 	}
 }

@@ -2,9 +2,11 @@
 /*
  * tcp/flow.c - the table by which segments find their connection; minis
  *
- * A bucket is a chain of flow ids: which pool, and the index in it.  The hash is
- * keyed, so that strangers cannot make chains long.  Minis expire in the order of
- * lists, each of which has one time-out: no timer is needed for them.
+ * A bucket is a cache line of flow ids (which pool, and the index in it), each with other
+ * bits of the hash: so what is found is the first connection that is touched.  A chain
+ * holds those for whom there was no place.  The hash is keyed, so that strangers cannot
+ * make chains long.  Minis expire in the order of lists, each of which has one time-out:
+ * no timer is needed for them.
  */
 #include "tcp/conn.h"
 
@@ -58,14 +60,16 @@ uint64_t flow_hash(const struct tcp_stack *s, uint8_t laddr, uint16_t lport,
 	return siphash_table(&s->cfg.key, words, 1, laddr, 1);
 }
 
-static uint32_t *bucket(struct tcp_stack *s, uint64_t hash)
+static struct flow_bucket *bucket(struct tcp_stack *s, uint64_t hash)
 {
 	return &s->buckets[hash & (s->n_buckets - 1)];
 }
 
-static uint32_t *flow_bucket(struct tcp_stack *s, const struct flow *f)
+static uint32_t tag_of(uint64_t hash) { return (uint32_t)(hash >> 32); }
+
+static uint64_t hash_of(const struct tcp_stack *s, const struct flow *f)
 {
-	return bucket(s, flow_hash(s, f->laddr, f->lport, &f->raddr, f->rport));
+	return flow_hash(s, f->laddr, f->lport, &f->raddr, f->rport);
 }
 
 /* RFC 6528: a number for the 4-tuple that nobody can guess, and a clock of 64 ns. */
@@ -109,19 +113,31 @@ uint32_t flow_cookie(struct tcp_stack *s, const struct flow *f, uint64_t which)
 	return (uint32_t)siphash(&s->cfg.key, words, 4);
 }
 
+static bool is_flow(const struct flow *f, uint8_t laddr, uint16_t lport,
+		    const struct ip_addr *raddr, uint16_t rport)
+{
+	return f->rport == rport && f->lport == lport && f->laddr == laddr &&
+	       ip_addr_eq(&f->raddr, raddr);
+}
+
 struct flow *flow_find_hashed(struct tcp_stack *s, uint64_t hash, uint8_t laddr,
 			      uint16_t lport, const struct ip_addr *raddr,
 			      uint16_t rport)
 {
-	uint32_t id = *bucket(s, hash);
+	const struct flow_bucket *b = bucket(s, hash);
+	struct flow *f;
 
-	while (id) {
-		struct flow *f = flow_at(s, id);
-
-		if (f->rport == rport && f->lport == lport &&
-		    f->laddr == laddr && ip_addr_eq(&f->raddr, raddr))
+	for (unsigned i = 0; i < FLOW_WAYS; i++) {
+		if (b->tag[i] != tag_of(hash) || !b->id[i])
+			continue;
+		f = flow_at(s, b->id[i]);
+		if (is_flow(f, laddr, lport, raddr, rport))
 			return f;
-		id = f->next;
+	}
+	for (uint32_t id = b->more; id; id = f->next) {
+		f = flow_at(s, id);
+		if (is_flow(f, laddr, lport, raddr, rport))
+			return f;
 	}
 	return NULL;
 }
@@ -139,32 +155,99 @@ void flow_fetch_bucket(struct tcp_stack *s, uint64_t hash)
 	__builtin_prefetch(bucket(s, hash));
 }
 
-/* ... and the bucket is there by now.  What is first in it is likely to be what is
- * looked for. */
+/* What is likely to be looked for, as far as the bucket tells; it is not touched. */
+static struct flow *likely_flow(struct tcp_stack *s, uint64_t hash)
+{
+	const struct flow_bucket *b = bucket(s, hash);
+
+	for (unsigned i = 0; i < FLOW_WAYS; i++)
+		if (b->tag[i] == tag_of(hash) && b->id[i])
+			return flow_at(s, b->id[i]);
+	return NULL;
+}
+
+/* ... and the bucket is there by now. */
 void flow_fetch(struct tcp_stack *s, uint64_t hash, uint32_t n_lines)
 {
-	uint32_t id = *bucket(s, hash);
+	const struct flow *f = likely_flow(s, hash);
 
-	if (id)
-		conn_fetch(flow_at(s, id), n_lines);
+	if (f)
+		conn_fetch(f, n_lines);
+}
+
+static const struct tcp_conn *likely_conn(struct tcp_stack *s, uint64_t hash)
+{
+	const struct flow *f = likely_flow(s, hash);
+
+	return f && f->kind == FLOW_CONN
+		   ? container_of(f, struct tcp_conn, flow)
+		   : NULL;
+}
+
+/* ... and so are its lines: what an ACK is about comes next. */
+void flow_fetch_queues(struct tcp_stack *s, uint64_t hash)
+{
+	const struct tcp_conn *c = likely_conn(s, hash);
+
+	if (!c)
+		return;
+	__builtin_prefetch(c->sent.head, 1);
+	__builtin_prefetch(c->sndq.head, 1);
+}
+
+void flow_fetch_chains(struct tcp_stack *s, uint64_t hash)
+{
+	const struct tcp_conn *c = likely_conn(s, hash);
+
+	if (!c || !c->sent.head || !c->sndq.head)
+		return;
+	__builtin_prefetch(c->sent.head->next, 1);
+	__builtin_prefetch(c->sndq.head->next, 1);
+	__builtin_prefetch(c->sndq.head->ext, 1);
 }
 
 void flow_add(struct tcp_stack *s, struct flow *f)
 {
-	uint32_t *head = flow_bucket(s, f);
+	uint64_t hash = hash_of(s, f);
+	struct flow_bucket *b = bucket(s, hash);
 
-	f->next = *head;
-	*head = flow_id(s, f);
+	for (unsigned i = 0; i < FLOW_WAYS; i++) {
+		if (b->id[i])
+			continue;
+		b->tag[i] = tag_of(hash);
+		b->id[i] = flow_id(s, f);
+		return;
+	}
+	f->next = b->more;
+	b->more = flow_id(s, f);
+}
+
+/* A way is free: one of those that had none takes it. */
+static void refill(struct tcp_stack *s, struct flow_bucket *b, unsigned way)
+{
+	const struct flow *f;
+
+	b->id[way] = b->more;
+	if (!b->more)
+		return;
+	f = flow_at(s, b->more);
+	b->tag[way] = tag_of(hash_of(s, f));
+	b->more = f->next;
 }
 
 void flow_del(struct tcp_stack *s, struct flow *f)
 {
-	uint32_t *at = flow_bucket(s, f), id = flow_id(s, f);
+	struct flow_bucket *b = bucket(s, hash_of(s, f));
+	uint32_t *at, id = flow_id(s, f);
 
-	while (*at != id) {
-		assert(*at);
-		at = &flow_at(s, *at)->next;
+	for (unsigned i = 0; i < FLOW_WAYS; i++) {
+		if (b->id[i] == id) {
+			refill(s, b, i);
+			return;
+		}
 	}
+	for (at = &b->more; *at != id; at = &flow_at(s, *at)->next)
+		assert(*at);
 	*at = f->next;
 }
 

@@ -99,7 +99,7 @@ void tcp_set_quickack(struct tcp_conn *c, bool is_on, uint64_t now_ns)
 		return;
 	}
 	c->n_quick = QUICK_ACKS;
-	if (c->ack_at_ns != WHEEL_NEVER)
+	if (c->delack_slot)
 		conn_due(c, TX_ACK);
 }
 
@@ -128,6 +128,7 @@ void tcp_set_snd_buf(struct tcp_conn *c, uint32_t bytes)
 {
 	bytes = MIN(bytes, 1u << 30);
 	c->snd_buf = bytes > SND_BUF_MIN ? bytes : SND_BUF_MIN;
+	c->flags |= CONN_SND_BUF_SET;
 	conn_news(c);
 }
 

@@ -91,12 +91,18 @@ bool tlp_may_probe(const struct tcp_conn *c)
 	       c->sent.head && c->srtt_ns;
 }
 
+/* Of a flight of several segments. */
+uint64_t tlp_least_ns(const struct tcp_conn *c)
+{
+	return 2 * c->srtt_ns + TLP_MARGIN_NS;
+}
+
 uint64_t tlp_timeout_ns(const struct tcp_conn *c)
 {
 	bool is_alone = c->sent.head == c->sent.tail &&
 			seq_len(c->snd_una, c->snd_nxt) <= c->mss;
 
-	return 2 * c->srtt_ns + (is_alone ? TLP_ACK_DELAY_NS : TLP_MARGIN_NS);
+	return is_alone ? 2 * c->srtt_ns + TLP_ACK_DELAY_NS : tlp_least_ns(c);
 }
 
 /* The probe is on its way. */

@@ -45,7 +45,7 @@ static seq32 right_edge(const struct tcp_conn *c)
 	uint32_t mem = max > c->rcv_mem ? max - c->rcv_mem : 0;
 
 	/* The next bytes of one that holds none are always taken. */
-	if (!c->rcvq.head && mem < c->mss_max)
+	if (mem <= UINT16_MAX && !c->rcvq.head && mem < c->mss_max)
 		mem = c->mss_max;
 	room = MIN(room, mem);
 	if (c->wnd_clamp)

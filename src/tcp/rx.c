@@ -332,9 +332,8 @@ static void ack_schedule(struct tcp_conn *c, bool is_unusual)
 		quick_again(c);
 	if (is_unusual || c->oooq || is_quick || n >= 2u * c->rcv_mss) {
 		conn_due(c, TX_ACK);
-	} else if (c->ack_at_ns == WHEEL_NEVER) {
-		c->ack_at_ns = c->stack->now_ns + DELACK_NS;
-		conn_timer_sync(c);
+	} else {
+		delack_begin(c);
 	}
 }
 

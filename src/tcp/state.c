@@ -43,7 +43,8 @@ static void conn_dies(struct tcp_conn *c)
 	list_del(&c->due_link);
 	c->flags &= ~(uint32_t)CONN_PACE_HELD;
 	c->rtx_kind = RTX_NONE;
-	c->rtx_at_ns = c->ack_at_ns = c->life_at_ns = WHEEL_NEVER;
+	c->rtx_at_ns = c->life_at_ns = WHEEL_NEVER;
+	delack_end(c);
 	wheel_disarm(&c->stack->wheel, &c->timer);
 	c->armed_ns = WHEEL_NEVER;
 }
@@ -153,10 +154,13 @@ void conn_check(const struct tcp_conn *c)
 {
 	assert(seq_le(c->snd_una, c->snd_nxt));
 	assert(c->armed_ns == c->timer.at_ns);
+	if (c->delack_slot)
+		assert(c->stack->delacks.ring[c->delack_slot - 1].conn == c);
 	assert(c->rec.is_late == (c->rtx_since_ns != 0));
 	check_received(c);
 	if (c->state == TCP_CLOSED) {
 		assert(!timer_is_armed(&c->timer));
+		assert(!c->delack_slot);
 		assert(!c->due);
 		assert(!(c->flags & CONN_IN_TABLE));
 		assert(!c->sndq.head);

@@ -2,24 +2,24 @@
 /*
  * tcp/timer.c - what happens to a connection when nothing arrives
  *
- * A connection has three deadlines: retransmission, of which there is one kind at a
- * time; the delayed ACK; and its life (keepalive, FIN-WAIT-2).  One timer of the wheel
- * stands for the earliest.  It is moved only forwards in its list of slots: a deadline
- * that went away is noticed when the timer fires.
+ * A connection has two deadlines: retransmission, of which there is one kind at a time,
+ * and its life (keepalive, FIN-WAIT-2).  One timer of the wheel stands for the earlier
+ * one.  It is moved only forwards in its list of slots: a deadline that went away is
+ * noticed when the timer fires.  Delayed ACKs have a queue of their own (delack.c).
  *
  * Spec: RFC 6298, RFC 8985 section 6.3, RFC 9293 3.8.4, 3.8.6.1
  */
 #include "tcp/conn.h"
 
-void conn_timer_sync(struct tcp_conn *c)
+static void timer_arm_by(struct tcp_conn *c, uint64_t at_ns)
 {
-	uint64_t first = conn_deadline(c);
-
-	if (first < c->armed_ns) {
-		c->armed_ns = first;
-		wheel_arm(&c->stack->wheel, &c->timer, first);
-	}
+	if (at_ns >= c->armed_ns)
+		return;
+	c->armed_ns = at_ns;
+	wheel_arm(&c->stack->wheel, &c->timer, at_ns);
 }
+
+void conn_timer_sync(struct tcp_conn *c) { timer_arm_by(c, conn_deadline(c)); }
 
 uint64_t conn_rto_ns(const struct tcp_conn *c)
 {
@@ -74,7 +74,11 @@ static void rtx_choose(struct tcp_conn *c, bool anew)
 	if (!anew && c->rtx_kind == RTX_TLP)
 		return;
 	probe_ns = c->stack->now_ns + tlp_timeout_ns(c);
-	rtx_set(c, RTX_TLP, MIN(probe_ns, c->rto_at_ns));
+	c->rtx_kind = RTX_TLP;
+	c->rtx_at_ns = MIN(probe_ns, c->rto_at_ns);
+	/* The probe of a segment alone waits longer, until there is a second one: the
+	 * timer is where it is then, as it costs more to move than to fire in vain. */
+	timer_arm_by(c, MIN(c->rtx_at_ns, c->stack->now_ns + tlp_least_ns(c)));
 }
 
 static bool rtx_guards_flight(const struct tcp_conn *c)
@@ -309,11 +313,6 @@ static void conn_timeout(struct tcp_conn *c)
 {
 	uint64_t now = c->stack->now_ns;
 
-	if (c->ack_at_ns <= now) {
-		c->ack_at_ns = WHEEL_NEVER;
-		c->flags &= ~(uint32_t)CONN_PINGPONG;
-		conn_due(c, TX_ACK);
-	}
 	pace_timeout(c);
 	if (c->rtx_at_ns <= now)
 		rtx_timeout(c);
@@ -345,16 +344,21 @@ static void minis_timeout(struct tcp_stack *s)
 
 void tcp_timers(struct tcp_stack *s, uint64_t now_ns)
 {
+	struct tcp_conn *late;
 	struct timer *t;
 
 	stack_at(s, now_ns);
+	while ((late = delack_expired(s))) {
+		late->flags &= ~(uint32_t)CONN_PINGPONG;
+		conn_due(late, TX_ACK);
+	}
 	while ((t = wheel_expire(&s->wheel, s->now_ns))) {
 		struct tcp_conn *c = container_of(t, struct tcp_conn, timer);
 		const struct timer *soon = wheel_soon(&s->wheel);
 
 		if (soon)
 			conn_fetch(container_of(soon, struct tcp_conn, timer),
-				   CONN_LINES_RX);
+				   CONN_LINES_TIMER);
 		c->armed_ns = WHEEL_NEVER;
 		conn_timeout(c);
 	}
@@ -363,5 +367,6 @@ void tcp_timers(struct tcp_stack *s, uint64_t now_ns)
 
 uint64_t tcp_next_ns(const struct tcp_stack *s)
 {
-	return MIN(wheel_next(&s->wheel), mini_next_ns(s));
+	return MIN(MIN(wheel_next(&s->wheel), delack_next_ns(s)),
+		   mini_next_ns(s));
 }

@@ -94,8 +94,12 @@ void tcp_frame_done(struct tcp_frame *f)
 static struct node *sndq_find(struct tcp_conn *c, seq32 seq)
 {
 	struct node **hint = &c->sndq_hints[seq_eq(seq, c->snd_nxt)];
-	struct node *n = c->sndq.head;
+	struct node *n = c->sndq.tail;
 
+	/* Most are new, and of the last call; what is older is in no cache. */
+	if (seq_le(n->seq, seq))
+		return n;
+	n = c->sndq.head;
 	if (seq_lt(seq, node_end(n)))
 		return n;
 	if (*hint && seq_le((*hint)->seq, seq))
@@ -173,7 +177,7 @@ static void seg_begin(struct tcp_conn *c, struct tcp_seg *seg, seq32 seq,
 	seg->n_sacks = (uint8_t)rcvq_sacks(c, seg->sacks);
 	c->flags &= ~(uint32_t)CONN_DSACK;
 	c->last_ack_sent = c->rcv_nxt;
-	c->ack_at_ns = WHEEL_NEVER;
+	delack_end(c);
 	if (c->n_quick)
 		c->n_quick--;
 	c->last_tx_ns = c->stack->now_ns;

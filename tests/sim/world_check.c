@@ -164,6 +164,8 @@ void world_check_news(struct world *w)
 		}
 }
 
+static const uint32_t none[FLOW_WAYS];
+
 static bool has_end(const struct world *w, const struct tcp_conn *c)
 {
 	const struct end *e = c->user;
@@ -192,7 +194,8 @@ const char *world_leftover(const struct world *w)
 			if (s->listeners[k].n_syns || s->listeners[k].n_accept)
 				return "a listener's count";
 		for (uint32_t b = 0; !n && b < s->n_buckets; b++)
-			if (s->buckets[b])
+			if (memcmp(&s->buckets[b].id, &none, sizeof(none)) ||
+			    s->buckets[b].more)
 				return "a flow";
 	}
 	return NULL;

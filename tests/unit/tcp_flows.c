@@ -50,7 +50,16 @@ static void expect_none(void) { assert_false(kit_out(&k, &f)); }
 
 /* --- the table --- */
 
-#define N_PEERS 300
+#define N_PEERS 764
+
+/* Whether some bucket has more flows than ways. */
+static bool has_chain(void)
+{
+	for (uint32_t i = 0; i < k.s->n_buckets; i++)
+		if (k.s->buckets[i].more)
+			return true;
+	return false;
+}
 
 /* Names that share all but an address, in a table with fewer buckets than would keep
  * them apart. */
@@ -63,6 +72,7 @@ static void peers_that_share_ports_are_told_apart(void **state)
 
 	cfg.addrs[cfg.n_addrs++] = ip_addr_v4(0x0a000002);
 	cfg.n_conns = N_PEERS;
+	cfg.n_minis = 4;
 	kit_init(&k, &cfg);
 	for (uint32_t i = 0; i < N_PEERS; i++) {
 		k.me = cfg.addrs[i % 2];
@@ -87,6 +97,24 @@ static void peers_that_share_ports_are_told_apart(void **state)
 		tcp_consume(conns[i], 1, k.now);
 	}
 	kit_drain(&k);
+	assert_true(has_chain());
+	/* Some go, and the others are found where they are now. */
+	for (uint32_t i = 0; i < N_PEERS; i++)
+		if (i % 3)
+			tcp_abort(conns[i], k.now);
+	for (uint32_t i = 0; i < N_PEERS; i++) {
+		struct ip_addr peer = ip_addr_v4(0x0a010000 + i / 2);
+		const struct flow *at = flow_find(
+		    k.s, (uint8_t)(i % 2), KIT_PORT, &peer, KIT_PEER_PORT);
+
+		assert_ptr_equal(at, i % 3 ? NULL : &conns[i]->flow);
+	}
+	for (uint32_t i = 0; i < N_PEERS; i += 3)
+		tcp_abort(conns[i], k.now);
+	kit_drain(&k);
+	for (uint32_t i = 0; i < k.s->n_buckets; i++)
+		assert_int_equal(k.s->buckets[i].id[0] | k.s->buckets[i].more,
+				 0);
 	kit_fini(&k);
 }
 
