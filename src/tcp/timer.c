@@ -367,6 +367,7 @@ void tcp_timers(struct tcp_stack *s, uint64_t now_ns)
 
 uint64_t tcp_next_ns(const struct tcp_stack *s)
 {
-	return MIN(MIN(wheel_next(&s->wheel), delack_next_ns(s)),
-		   mini_next_ns(s));
+	uint64_t ns = MIN(wheel_next(&s->wheel), delack_next_ns(s));
+
+	return MIN(ns, mini_next_ns(s));
 }
