@@ -330,6 +330,11 @@ static bool send_lost(struct tcp_conn *c, struct tcp_frame *f)
 
 	if (!n)
 		return false;
+	/* RFC 9293 section 3.8.6: of what lies behind the edge of a window that was taken
+	 * back, the first alone is sent again: its answer tells when there is room. */
+	if (n != c->sent.head &&
+	    seq_le(seq_add(c->snd_una, c->snd_wnd), n->seq))
+		return false;
 	pipe = conn_pipe(c);
 	if (pipe && pipe + c->mss > c->cwnd && !(c->due & TX_FORCE))
 		return false;
