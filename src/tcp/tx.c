@@ -355,6 +355,9 @@ static bool nagle_holds(const struct tcp_conn *c)
 	if (c->flags & (CONN_SHUT_WR | CONN_PUSH_ALL | CONN_URG_OUT) ||
 	    c->due & TX_PUSH)
 		return false;
+	/* What is new tells whether anything is lost: RFC 5682 section 2.1. */
+	if (c->rec.frto == FRTO_NEW)
+		return false;
 	if (c->flags & (CONN_CORK | CONN_MORE))
 		return true;
 	if (c->flags & CONN_NODELAY)
