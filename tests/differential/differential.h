@@ -167,7 +167,8 @@ struct known {
 	char *name, *reason;
 	struct sequence *witnesses;
 	uint32_t n_witnesses;
-	void *rule; /* a compiled expression */
+	bool is_over; /* afterwards both are as they would be without it */
+	void *rule;   /* a compiled expression */
 	uint64_t n_used;
 };
 
@@ -175,6 +176,19 @@ struct known_list {
 	struct known k[KNOWN_MAX];
 	uint32_t n;
 };
+
+/* compare.c */
+struct verdict {
+	bool is_wrong; /* they differ, and nobody knows why */
+	struct known
+	    *why;    /* else, of the first difference; NULL: there is none */
+	uint32_t at; /* the step of the text */
+	char text[2 * SAID_MAX +
+		  300]; /* of the last that was looked at; or "" */
+};
+
+void verdict_of(struct verdict *v, struct known_list *l,
+		const struct run *kernel, const struct run *engine);
 
 MUST_CHECK bool known_read(struct known_list *l, const char *path);
 struct known *known_find(struct known_list *l, const char *difference);

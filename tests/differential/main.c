@@ -12,7 +12,7 @@
  *     differential KNOWN play TEXT       one, or the one of a seed, step by step
  *     differential KNOWN trace TEXT      the same, and all packets with their times
  *
- * A difference that a rule of KNOWN fits ends the comparison of its sequence.  Another is
+ * A difference that a rule of KNOWN fits is no error (compare.c).  Another is
  * tried again, because a machine that was busy elsewhere makes differences of its own; if
  * it stays it is shrunk, and printed as a command that repeats it.  Exit 1: a difference
  * that nobody knows, or an entry of KNOWN that its witness does not use; 77: no TUN here.
@@ -65,27 +65,6 @@ static void engine_play(struct run *r, struct sequence *q)
 	in_engine = NULL;
 }
 
-/* The first step after which the two are not the same, or n. */
-static uint32_t first_difference(const struct run *k, const struct run *e)
-{
-	uint32_t i = 0;
-
-	while (i < k->q->n && !strcmp(k->said[i], e->said[i]))
-		i++;
-	return i;
-}
-
-static void difference_text(char *out, size_t len, const struct run *k,
-			    const struct run *e, uint32_t at)
-{
-	char step[200], tags[TAGS_TEXT_MAX];
-
-	step_print(step, sizeof(step), &k->q->steps[at]);
-	tags_print(tags, sizeof(tags), k->tags[at] | e->tags[at]);
-	snprintf(out, len, "%s%s => kernel: %s | engine: %s", tags, step,
-		 k->said[at], e->said[at]);
-}
-
 static void play_batch(uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
@@ -95,89 +74,73 @@ static void play_batch(uint32_t n)
 	play_kernel(&kernel, kernel_runs, n);
 }
 
-/* Whether a difference stays when the sequence is played alone.  The text is then in
- * @text, and the runs in the first places. */
-static bool differs(const struct sequence *q, int n_tries, char *text,
-		    size_t len, struct known **why)
+/* Whether a difference stays when the sequence is played alone; the runs are then in the
+ * last places. */
+static bool differs(const struct sequence *q, int n_tries, struct verdict *v)
 {
-	*why = NULL;
 	for (int i = 0, n_late = 0; i < n_tries; i++) {
 		sequences[BATCH] = *q;
 		engine_play(&engine_runs[BATCH], &sequences[BATCH]);
 		run_begin(&kernel_runs[BATCH], &kernel, &sequences[BATCH],
 			  n_played++);
 		play_kernel(&kernel, &kernel_runs[BATCH], 1);
-		uint32_t at =
-		    first_difference(&kernel_runs[BATCH], &engine_runs[BATCH]);
-		if (at == q->n)
+		verdict_of(v, &known, &kernel_runs[BATCH], &engine_runs[BATCH]);
+		if (!v->is_wrong)
 			return false;
 		/* It was woken too late for its pauses: that is no try. */
 		if (kernel_runs[BATCH].is_late && n_late++ < LATE_TRIES)
 			i--;
-		difference_text(text, len, &kernel_runs[BATCH],
-				&engine_runs[BATCH], at);
-		*why = known_find(&known, text);
-		if (*why)
-			return false;
 	}
 	return true;
 }
 
 /* Steps are taken away as long as a difference stays that nobody knows. */
-static void shrink(struct sequence *q, char *text, size_t len)
+static void shrink(struct sequence *q, struct verdict *v)
 {
-	struct known *why;
 	uint64_t give_up = now_ns() + 10 * NS_PER_S;
 
-	q->n = first_difference(&kernel_runs[BATCH], &engine_runs[BATCH]) + 1;
+	q->n = v->at + 1;
 	for (uint32_t i = q->n - 1; i-- > 0 && now_ns() < give_up;) {
 		struct sequence less = *q;
 
 		less.n--;
 		memmove(&less.steps[i], &less.steps[i + 1],
 			(less.n - i) * sizeof(less.steps[0]));
-		if (less.n && differs(&less, 1, text, len, &why))
+		if (less.n && differs(&less, 1, v))
 			*q = less;
 	}
-	differs(q, 1, text, len, &why);
+	differs(q, 1, v);
 }
 
-static void report(const struct sequence *q)
+static void report(const struct sequence *q, struct verdict *v)
 {
-	char text[2 * SAID_MAX + 300] = "";
 	struct sequence less = *q;
 
-	shrink(&less, text, sizeof(text));
+	shrink(&less, v);
 	printf("difference, seed %llu\n  %s\n", (unsigned long long)q->seed,
-	       text);
+	       v->text);
 	sequence_repeat(&less);
 }
 
 /* Return: whether the runs at @i are the same, or differ as is known. */
 static bool judge(uint32_t i)
 {
-	char text[2 * SAID_MAX + 300];
-	struct known *why;
-	uint32_t at = first_difference(&kernel_runs[i], &engine_runs[i]);
+	struct verdict v;
 
-	if (at == sequences[i].n)
-		return true;
-	difference_text(text, sizeof(text), &kernel_runs[i], &engine_runs[i],
-			at);
-	why = known_find(&known, text);
-	if (why) {
-		if (is_listed)
-			printf("%s, seed %llu: %s\n", why->name,
-			       (unsigned long long)sequences[i].seed, text);
-		n_known++;
+	verdict_of(&v, &known, &kernel_runs[i], &engine_runs[i]);
+	if (!v.is_wrong) {
+		if (is_listed && v.why)
+			printf("%s, seed %llu: %s\n", v.why->name,
+			       (unsigned long long)sequences[i].seed, v.text);
+		n_known += v.why != NULL;
 		return true;
 	}
 	n_again++;
-	if (!differs(&sequences[i], TRIES, text, sizeof(text), &why)) {
-		n_known += why != NULL;
+	if (!differs(&sequences[i], TRIES, &v)) {
+		n_known += v.why != NULL;
 		return true;
 	}
-	report(&sequences[i]);
+	report(&sequences[i], &v);
 	return false;
 }
 
@@ -243,28 +206,20 @@ MUST_CHECK static bool check_add_fixed(uint32_t *n, const char *path)
 	return is_good;
 }
 
-static bool is_as_expected(uint32_t i, char *text, size_t len)
+static bool is_as_expected(uint32_t i, struct verdict *v)
 {
-	struct known *why = NULL;
-	uint32_t at = first_difference(&kernel_runs[i], &engine_runs[i]);
-
-	if (at < sequences[i].n) {
-		difference_text(text, len, &kernel_runs[i], &engine_runs[i],
-				at);
-		why = known_find(&known, text);
-	}
-	if (why == expected[i] && (why || at == sequences[i].n))
+	verdict_of(v, &known, &kernel_runs[i], &engine_runs[i]);
+	if (!v->is_wrong && v->why == expected[i])
 		return true;
 	/* Alone, if others were in its way. */
-	return !differs(&sequences[i], TRIES, text, len, &why) &&
-	       why == expected[i];
+	return !differs(&sequences[i], TRIES, v) && v->why == expected[i];
 }
 
 /* What is fixed is the same, and each entry fits what its witnesses show; else it is of
  * no use. */
 static uint64_t check_all(const char *path)
 {
-	char text[2 * SAID_MAX + 300];
+	struct verdict v;
 	uint32_t n = 0;
 	uint64_t n_wrong = 0;
 
@@ -275,12 +230,11 @@ static uint64_t check_all(const char *path)
 			check_add(&n, &known.k[i].witnesses[k], &known.k[i]);
 	play_batch(n);
 	for (uint32_t i = 0; i < n; i++) {
-		text[0] = '\0';
-		if (is_as_expected(i, text, sizeof(text)))
+		if (is_as_expected(i, &v))
 			continue;
 		printf("%s:\n  %s\n",
 		       expected[i] ? expected[i]->name : "differs again",
-		       text[0] ? text : "no difference");
+		       v.text[0] ? v.text : "no difference");
 		sequence_repeat(&sequences[i]);
 		n_wrong++;
 	}
@@ -290,8 +244,8 @@ static uint64_t check_all(const char *path)
 static uint64_t play_text(const char *text)
 {
 	struct sequence q;
-	struct known *why;
-	char what[2 * SAID_MAX + 300], step[200];
+	struct verdict v;
+	char step[200];
 
 	if (text[strspn(text, "0123456789")] == '\0') {
 		sequence_random(&q, strtoull(text, NULL, 10));
@@ -299,7 +253,7 @@ static uint64_t play_text(const char *text)
 		fprintf(stderr, "not a sequence: %s\n", text);
 		return 1;
 	}
-	bool is_wrong = differs(&q, TRIES, what, sizeof(what), &why);
+	differs(&q, TRIES, &v);
 	for (uint32_t i = 0; i < q.n; i++) {
 		const char *k = kernel_runs[BATCH].said[i];
 		const char *e = engine_runs[BATCH].said[i];
@@ -311,9 +265,9 @@ static uint64_t play_text(const char *text)
 		else
 			printf("  %s => %s\n", step, k);
 	}
-	if (why)
-		printf("known: %s: %s\n", why->name, why->reason);
-	return is_wrong;
+	if (v.why)
+		printf("known: %s: %s\n", v.why->name, v.why->reason);
+	return v.is_wrong;
 }
 
 static int kernel_open(void)
