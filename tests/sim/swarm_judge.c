@@ -55,9 +55,9 @@ static uint64_t end_ideal(const struct world_config *c, unsigned side,
 	unsigned from = (unsigned)world_host(c, (enum side)side, pair);
 	unsigned to = (unsigned)world_host(c, (enum side) !side, pair);
 	const struct wire_model *m = &c->wire[from];
-	uint64_t turn = m->delay_ns + m->jitter_ns + c->wire[to].delay_ns +
-			c->wire[to].jitter_ns + reader->hold_ns +
-			60 * NS_PER_MS;
+	uint64_t turn = m->delay_ns + wire_jitter_most(m) +
+			c->wire[to].delay_ns + wire_jitter_most(&c->wire[to]) +
+			reader->hold_ns + 60 * NS_PER_MS;
 	uint64_t most = flight(c, from, to);
 
 	/* A buffer may be made as small as that, and stay so. */
@@ -247,10 +247,19 @@ static bool may_wait(const struct view *v)
 	       !v->my_plan->keep_idle_s && may_be_reset(v);
 }
 
+/* The peer has closed, and its patience was over before its first ACK arrived: what has
+ * been sent since is reset. */
+static bool has_peer_given_up(const struct view *v)
+{
+	return v->peer->err ||
+	       (v->peer->is_done && v->peers_plan->closes_early &&
+		may_time_out(v, v->peers_plan));
+}
+
 static bool is_good(const struct view *v)
 {
 	if (!is_there(v->mine))
-		return v->peer->err || v->on & BIT(unlisten) ||
+		return has_peer_given_up(v) || v->on & BIT(unlisten) ||
 		       has_reset_for_cookie(v) || is_rebooted(v, v->peer) ||
 		       is_rebooted(v, v->mine);
 	if (!v->mine->is_done)

@@ -141,6 +141,26 @@ static void who_was_reset_behind_the_end_has_a_broken_pipe(void **state)
 	world_fini(&w);
 }
 
+/* The client's program has closed, and what it sent behind its SYN was lost until its
+ * patience was over. */
+static void who_was_given_up_before_it_was_open_is_not_there(void **state)
+{
+	struct world_config cfg = scene(1);
+
+	cfg.wire[CLIENT].drop_mask = ~1ull;
+	cfg.heals_at_ns = 2 * NS_PER_S;
+	cfg.plan[CLIENT][0].closes_early = true;
+	cfg.plan[CLIENT][0].user_timeout_ms = 700;
+	world_init(&w, &cfg);
+	world_run(&w, 100 * NS_PER_S);
+	assert_false(w.ends[SERVER][0].conn || w.ends[SERVER][0].is_done);
+	assert_true(w.ends[CLIENT][0].is_done && !w.ends[CLIENT][0].err);
+	assert_true(judge(BIT(mask)).is_good);
+	w.cfg.plan[CLIENT][0].user_timeout_ms = 0;
+	assert_false(judge(BIT(mask)).is_good);
+	world_fini(&w);
+}
+
 /* Its peer has closed and then aborted: what it reads is the end, and no event follows. */
 static void who_accepts_what_is_over_comes_to_an_end(void **state)
 {
@@ -178,6 +198,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(who_has_two_cookies_may_time_out),
 		cmocka_unit_test(who_has_one_must_not),
+		cmocka_unit_test(
+		    who_was_given_up_before_it_was_open_is_not_there),
 		cmocka_unit_test(who_accepts_what_is_over_comes_to_an_end),
 		cmocka_unit_test(each_host_has_the_time_that_its_buffers_need),
 		cmocka_unit_test(
