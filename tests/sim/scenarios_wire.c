@@ -427,6 +427,27 @@ static void a_silent_peer_is_asked_and_given_up(void **state)
 	}
 }
 
+/* As in Linux, keepalive asks on until the user time-out, however often that is. */
+static void who_is_patient_asks_often(void **state)
+{
+	struct world_config cfg = scene(0, 0);
+
+	world_init(&w, &cfg);
+	w.ends[CLIENT][0].is_shut = w.ends[SERVER][0].is_shut = true;
+	world_run_until(&w, NS_PER_S);
+	struct tcp_conn *c = w.ends[CLIENT][0].conn;
+	tcp_set_keepalive(c, 1, 1, 3, w.now_ns);
+	tcp_set_user_timeout(c, 40000);
+	for (unsigned i = 0; i < 2; i++)
+		w.wire[i].model.loss = 1000000;
+	world_run_until(&w, 39 * NS_PER_S);
+	assert_true(c->n_probes > DATA_RETRIES);
+	assert_false(w.ends[CLIENT][0].is_done);
+	world_run_until(&w, 45 * NS_PER_S);
+	assert_int_equal(w.ends[CLIENT][0].err, -ETIMEDOUT);
+	world_fini(&w);
+}
+
 /* RFC 5482's meaning, TCP_USER_TIMEOUT: of text, of probes, of an open. */
 static void a_user_timeout_ends_what_does_not_go_on(void **state)
 {
@@ -482,6 +503,7 @@ int main(void)
 		cmocka_unit_test(a_host_that_stands_still_goes_on),
 		cmocka_unit_test(the_same_seed_is_the_same_world),
 		cmocka_unit_test(a_silent_peer_is_asked_and_given_up),
+		cmocka_unit_test(who_is_patient_asks_often),
 		cmocka_unit_test(a_user_timeout_ends_what_does_not_go_on),
 	};
 

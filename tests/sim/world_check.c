@@ -19,6 +19,7 @@
  *   I14 a user time-out is the longest time for which what was sent stays unanswered
  *   I15 bytes that were lent come back once, when they were acknowledged (world_send.c)
  *   I16 of connections that are over nothing is left
+ *   I17 what received segments hold of a stack's memory is what its connections hold
  */
 #include "world.h"
 
@@ -70,7 +71,10 @@ static void check_window(const struct world *w, const struct end *e,
 static void check_times(const struct tcp_conn *c, uint64_t now_ns)
 {
 	assert(c->rto_ns >= RTO_MIN_NS && c->rto_ns <= RTO_MAX_NS);
-	assert(c->n_rtx <= DATA_RETRIES && c->n_probes <= DATA_RETRIES);
+	assert(c->n_rtx <= DATA_RETRIES);
+	/* A user time-out is what ends keepalive's probes. */
+	assert(c->n_probes <= DATA_RETRIES ||
+	       (c->keep_idle_s && c->user_timeout_ms));
 	if (c->rtx_at_ns != WHEEL_NEVER)
 		assert(c->rtx_at_ns <= now_ns + RTO_MAX_NS);
 	/* Of the stack's clock, by which its timers have run. */
@@ -109,13 +113,14 @@ static void check_stack(struct world *w, const struct tcp_stack *s)
 	uint32_t n = s->pool_conns.n - s->pool_conns.n_free;
 	uint32_t n_nodes = s->pool_nodes.n - s->pool_nodes.n_free, n_armed = 0;
 	uint32_t every = 1 + n / CONNS_PER_STEP + n_nodes / NODES_PER_STEP;
-	uint64_t i = w->n_steps;
+	uint64_t i = w->n_steps, rcv_mem = 0;
 
 	for (struct list *l = head->next; l != head; l = l->next, i++) {
 		const struct tcp_conn *c =
 		    container_of(l, struct tcp_conn, all_link);
 
 		n_armed += timer_is_armed(&c->timer);
+		rcv_mem += c->rcv_mem;
 		if (i % every)
 			continue;
 		conn_check(c);
@@ -124,6 +129,7 @@ static void check_stack(struct world *w, const struct tcp_stack *s)
 			check_info(w, c);
 	}
 	assert(n_armed == s->wheel.n_armed);
+	assert(rcv_mem == s->rcv_mem);
 }
 
 void world_check(struct world *w)
