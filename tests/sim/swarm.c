@@ -98,8 +98,10 @@ static void fault_reorder(struct world_config *c)
 
 static void fault_jitter(struct world_config *c)
 {
-	EACH_WIRE (c, m)
+	EACH_WIRE (c, m) {
 		m->jitter_ns = 1 + m->delay_ns / 2;
+		m->jitter = PICK32(JITTER_EVEN, JITTER_NORMAL, JITTER_PARETO);
+	}
 }
 
 static void fault_corrupt(struct world_config *c)
@@ -131,8 +133,10 @@ static void fault_rate(struct world_config *c)
 
 static void fault_queue(struct world_config *c)
 {
-	EACH_WIRE (c, m)
+	EACH_WIRE (c, m) {
 		m->queue_bytes = 20000 + below(100000);
+		m->red = PICK32(0, 0, 20000, 100000);
+	}
 }
 
 static void fault_mtu(struct world_config *c)
@@ -499,6 +503,31 @@ static void fault_reboot(struct world_config *c)
 	c->reboot_host = below(WORLD_STACKS);
 }
 
+/* Who has little gets a segment at a time. */
+static void fault_budget(struct world_config *c)
+{
+	EACH_STACK (c, s)
+		s->rcv_mem = PICK(100000, 400000, 2000000);
+	EACH_PLAN (c, p)
+		p->n_bytes = MIN(p->n_bytes, 2000000u);
+}
+
+/* Each host has ports for all, or one more. */
+static void fault_again(struct world_config *c)
+{
+	uint32_t n = c->n_pairs + below(2);
+
+	c->n_again = 1 + below(3);
+	EACH_STACK (c, s) {
+		s->reuse = (uint8_t)below(TCP_REUSE_NEVER + 1);
+		s->ports =
+		    (struct tcp_ports){ WORLD_ACTIVE_PORT,
+					(uint16_t)(WORLD_ACTIVE_PORT + n - 1) };
+	}
+	EACH_PLAN (c, p)
+		p->n_bytes = MIN(p->n_bytes, 1000000u);
+}
+
 static const struct {
 	const char *name;
 	void (*add)(struct world_config *c);
@@ -554,6 +583,9 @@ static void limit(const struct swarm_how *how, struct world_config *c)
 		c->n_pairs = MIN(c->n_pairs, how->pairs_max);
 	if (how->heal_ms)
 		c->heals_at_ns = how->heal_ms * NS_PER_MS;
+	/* Rounds have one reason; and who opens at both ends names the ports. */
+	if (c->reboot_at_ns || c->is_simultaneous)
+		c->n_again = 0;
 	EACH_PLAN (c, p)
 		if (how->bytes_max)
 			p->n_bytes = MIN(p->n_bytes, how->bytes_max);

@@ -18,7 +18,7 @@
 	 BIT(strip) | BIT(forge_mtu) | BIT(forge_icmp) | BIT(slow) |           \
 	 BIT(hold) | BIT(small) | BIT(gso) | BIT(options) | BIT(buffers) |     \
 	 BIT(mtus) | BIT(stacks) | BIT(crowd) | BIT(v6) | BIT(lend) |          \
-	 BIT(tune) | BIT(urgent) | BIT(toggle) | BIT(accept))
+	 BIT(tune) | BIT(urgent) | BIT(toggle) | BIT(accept) | BIT(budget))
 
 /* Bytes that arrive at least between two time-outs, and where a host has not a frame for
  * each connection. */
@@ -44,6 +44,9 @@ static uint64_t flight(const struct world_config *c, unsigned from, unsigned to)
 	n = MIN(n, mine / 2);
 	n = MIN(n, theirs / 2);
 	n = MIN(n, (uint64_t)s->n_nodes / 4 * 500 / c->n_pairs);
+	/* Others may hold all of what there is for received segments. */
+	if (c->stack[to].rcv_mem)
+		n = 0;
 	return n > 500 ? n : 500;
 }
 
@@ -111,7 +114,8 @@ uint64_t swarm_deadline(const struct world_config *c)
 	    c->rx_extents < 4 * c->n_pairs ? FLIGHT_LOST_MOST : FLIGHT_LOST;
 	uint64_t n_rtos = has_timestamps(c) ? 3 : 3 + most / arrives;
 	uint64_t times = c->jump_ns ? 100 : 10;
-	return from + times * longest + n_rtos * RTO_MAX_NS;
+	return from +
+	       (1 + c->n_again) * (times * longest + n_rtos * RTO_MAX_NS);
 }
 
 /* --- how it may end --- */

@@ -95,11 +95,13 @@ static void connect_pair(struct world *w, uint32_t pair)
 {
 	uint16_t port = (uint16_t)(WORLD_ACTIVE_PORT + pair);
 	bool is_both = w->cfg.is_simultaneous;
+	int err =
+	    world_connect(w, &w->ends[CLIENT][pair], w->cfg.n_again ? 0 : port,
+			  is_both ? port : WORLD_PORT);
 
-	world_connect(w, &w->ends[CLIENT][pair], port,
-		      is_both ? port : WORLD_PORT);
-	if (is_both)
-		world_connect(w, &w->ends[SERVER][pair], port, port);
+	if (!err && is_both)
+		err = world_connect(w, &w->ends[SERVER][pair], port, port);
+	assert(!err);
 }
 
 void world_init(struct world *w, const struct world_config *cfg)

@@ -4,6 +4,7 @@
  *
  *     world_app.c   programs      <->  world.c      stacks, time  <->  world_net.c  ports,
  *     world_send.c  what they send     world_mem.c  memory             wires
+ *     world_reboot.c  once more
  *                                        |
  *                                    world_check.c  invariants
  *
@@ -77,6 +78,9 @@ struct world_config {
 	uint64_t unlisten_every_ns; /* half of it nobody listens; 0: always */
 	uint64_t reboot_at_ns;      /* a host forgets all; 0: none does */
 	uint32_t reboot_host;
+	/* How often clients connect again when all went well, each time from a port that
+	 * their stack chooses; the first time, too, if it is not 0. */
+	uint32_t n_again;
 };
 
 struct end {
@@ -85,6 +89,7 @@ struct end {
 	uint32_t pair;
 	uint32_t round; /* how often its connection has begun anew */
 	seq32 iss;      /* that it was opened with */
+	uint16_t lport; /* and the port */
 	uint32_t n_sent, n_got;
 	uint64_t read_at_ns;
 	int err; /* that ended it */
@@ -132,7 +137,7 @@ struct world {
 	struct lent
 	    *lent; /* bytes that programs send where they lie; NULL: none */
 	struct tcp_listener *listener; /* NULL: nobody listens */
-	uint64_t accept_at_ns;
+	uint64_t accept_at_ns, again_at_ns;
 	struct end ends[2][WORLD_PAIRS];
 	struct {
 		struct extent *e;
@@ -189,8 +194,9 @@ const uint8_t *world_bytes(const struct end *e, uint32_t off);
 /* Those that it reads. */
 const uint8_t *world_peers_bytes(const struct end *e, uint32_t off);
 
-void world_connect(struct world *w, struct end *e, uint16_t lport,
-		   uint16_t rport);
+/* Return: as tcp_connect() */
+MUST_CHECK int world_connect(struct world *w, struct end *e, uint16_t lport,
+			     uint16_t rport);
 void world_programs(struct world *w);
 uint64_t world_programs_next(const struct world *w);
 void world_release(struct world *w, uint64_t until_ns);
@@ -205,6 +211,8 @@ void world_lent_fini(struct world *w);
 /* Ends what the client's host has forgotten, too, and makes @e fresh. */
 void world_end_anew(struct world *w, struct end *e);
 void world_reboot(struct world *w);
+void world_again(struct world *w);
+uint64_t world_again_next(const struct world *w);
 
 void world_steal(struct world *w);
 void world_steal_end(struct world *w);

@@ -56,8 +56,8 @@ static void end_begin(struct world *w, struct end *e)
 				  p->keep_probes, world_clock(w));
 }
 
-void world_connect(struct world *w, struct end *e, uint16_t lport,
-		   uint16_t rport)
+int world_connect(struct world *w, struct end *e, uint16_t lport,
+		  uint16_t rport)
 {
 	struct tcp_stack *s = w->stack[world_host(&w->cfg, e->side, e->pair)];
 	const struct tcp_stack *peer =
@@ -65,9 +65,12 @@ void world_connect(struct world *w, struct end *e, uint16_t lport,
 	int err = tcp_connect(s, &s->cfg.addrs[0], lport, &peer->cfg.addrs[0],
 			      rport, w->now_ns, &e->conn);
 
-	assert(!err);
+	if (err)
+		return err;
 	e->iss = e->conn->iss;
+	e->lport = e->conn->flow.lport;
 	end_begin(w, e);
+	return 0;
 }
 
 static void end_over(struct world *w, struct end *e, int err)
@@ -296,6 +299,26 @@ static bool is_current(const struct world *w, const struct tcp_conn *c,
 	return !e->round || seq_eq(c->irs, e->iss);
 }
 
+/* Whose connection it is by its name: of two that have had it, who has opened this one.
+ * Return: WORLD_PAIRS if nobody's. */
+static uint32_t pair_of(const struct world *w, const struct tcp_conn *c)
+{
+	uint32_t found = WORLD_PAIRS;
+
+	for (uint32_t p = 0; p < w->cfg.n_pairs; p++) {
+		const struct end *e = &w->ends[CLIENT][p];
+		int host = world_host(&w->cfg, CLIENT, p);
+
+		if (e->lport != c->flow.rport ||
+		    !ip_addr_eq(&w->cfg.stack[host].addrs[0], &c->flow.raddr))
+			continue;
+		if (seq_eq(e->iss, c->irs))
+			return p;
+		found = p;
+	}
+	return found;
+}
+
 /* Connections that nobody has opened come from packets that others made. */
 static bool is_stray(const struct world *w, uint32_t pair)
 {
@@ -314,7 +337,11 @@ static bool may_be_stray(const struct world *w, const struct tcp_conn *c,
 {
 	const struct end *e = &w->ends[SERVER][pair];
 
-	if (w->cfg.is_mutated || !is_current(w, c, pair))
+	if (w->cfg.is_mutated)
+		return true;
+	if (pair == WORLD_PAIRS)
+		return w->cfg.has_cookies && w->cfg.n_again;
+	if (!is_current(w, c, pair))
 		return true;
 	return w->cfg.has_cookies && pair < w->cfg.n_pairs &&
 	       (e->is_done || e->conn->state == TCP_CLOSED);
@@ -325,7 +352,7 @@ static void accept_all(struct world *w)
 	struct tcp_conn *c;
 
 	while ((c = tcp_accept(w->listener))) {
-		uint32_t pair = c->flow.rport - (uint32_t)WORLD_ACTIVE_PORT;
+		uint32_t pair = pair_of(w, c);
 
 		if (pair < w->cfg.n_pairs && is_current(w, c, pair))
 			world_end_anew(w, &w->ends[SERVER][pair]);
@@ -378,6 +405,7 @@ void world_programs(struct world *w)
 	world_release(w, w->now_ns);
 	server(w);
 	world_check_news(w);
+	world_again(w);
 	for (int i = 0; i < 2; i++)
 		for (uint32_t p = 0; p < w->cfg.n_pairs; p++)
 			end_act(w, &w->ends[i][p]);
@@ -391,6 +419,7 @@ uint64_t world_programs_next(const struct world *w)
 		at = MIN(at, w->accept_at_ns);
 	if (w->cfg.reboot_at_ns)
 		at = MIN(at, w->cfg.reboot_at_ns);
+	at = MIN(at, world_again_next(w));
 	for (int i = 0; i < 2; i++)
 		for (uint32_t p = 0; p < w->cfg.n_pairs; p++) {
 			const struct end *e = &w->ends[i][p];

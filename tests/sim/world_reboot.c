@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/world_reboot.c - a host that loses its power, and comes back
+ * tests/sim/world_reboot.c - programs that connect once more
  *
- * Its connections are gone without a word.  Programs on a client connect again, from the
- * port that they had: the server still has the old connection, or what is left of it.
+ * A host loses its power, and comes back: its connections are gone without a word.
+ * Programs on a client connect again, from the port that they had: the server still has
+ * the old connection, or what is left of it.
+ *
+ * Or both ends have done all, and after a second the client does it again, from a port
+ * that its stack chooses: there are few, so that it takes one that is in TIME-WAIT, or
+ * waits.
  */
 #include "world.h"
 
@@ -34,14 +39,22 @@ static void forget_end(struct world *w, struct end *e)
 	e->n_ended++;
 }
 
-static void connect_again(struct world *w, struct end *e)
+#define AGAIN_NS NS_PER_S
+
+/* Return: as tcp_connect(); on failure the end stays what it was. */
+MUST_CHECK static int connect_again(struct world *w, struct end *e,
+				    uint16_t port)
 {
+	struct end was = *e;
+
 	*e = (struct end){ .side = e->side,
 			   .pair = e->pair,
 			   .round = e->round + 1,
 			   .was_shut = e->is_shut };
-	world_connect(w, e, (uint16_t)(WORLD_ACTIVE_PORT + e->pair),
-		      WORLD_PORT);
+	int err = world_connect(w, e, port, WORLD_PORT);
+	if (err)
+		*e = was;
+	return err;
 }
 
 /* The stack begins anew, with another secret. */
@@ -83,7 +96,54 @@ void world_reboot(struct world *w)
 	stack_again(w, i);
 	if (i == SERVER)
 		w->listener = NULL;
-	for (uint32_t k = 0; k < n; k++)
-		if (i != SERVER && !w->cfg.is_simultaneous)
-			connect_again(w, ends[k]);
+	for (uint32_t k = 0; k < n; k++) {
+		struct end *e = ends[k];
+		uint32_t port = WORLD_ACTIVE_PORT + e->pair;
+
+		if (i == SERVER || w->cfg.is_simultaneous)
+			continue;
+		int err = connect_again(w, e, (uint16_t)port);
+		assert(!err);
+	}
+}
+
+/* --- when all went well --- */
+
+static bool is_well(const struct end *e) { return e->is_done && !e->err; }
+
+/* When the pair does it again; UINT64_MAX: not, or not yet. */
+static uint64_t again_at(const struct world *w, uint32_t pair)
+{
+	const struct end *e = &w->ends[CLIENT][pair],
+			 *peer = &w->ends[SERVER][pair];
+
+	if (e->round >= w->cfg.n_again || e->round != peer->round ||
+	    !is_well(e) || !is_well(peer))
+		return UINT64_MAX;
+	uint64_t at = e->done_ns > peer->done_ns ? e->done_ns : peer->done_ns;
+	return at + AGAIN_NS;
+}
+
+uint64_t world_again_next(const struct world *w)
+{
+	uint64_t at = UINT64_MAX;
+
+	for (uint32_t p = 0; w->cfg.n_again && p < w->cfg.n_pairs; p++)
+		at = MIN(at, again_at(w, p));
+	return at > w->again_at_ns || at == UINT64_MAX ? at : w->again_at_ns;
+}
+
+/* Where there is neither a port nor memory, later. */
+void world_again(struct world *w)
+{
+	if (w->now_ns < w->again_at_ns)
+		return;
+	for (uint32_t p = 0; w->cfg.n_again && p < w->cfg.n_pairs; p++) {
+		if (again_at(w, p) > w->now_ns)
+			continue;
+		int err = connect_again(w, &w->ends[CLIENT][p], 0);
+		assert(!err || err == -EADDRNOTAVAIL || err == -ENOBUFS);
+		if (err)
+			w->again_at_ns = w->now_ns + AGAIN_NS;
+	}
 }

@@ -33,9 +33,11 @@ void wire_heal(struct wire *w)
 	w->model = (struct wire_model){ .rate_bps = m->rate_bps,
 					.delay_ns = m->delay_ns,
 					.jitter_ns = m->jitter_ns,
+					.jitter = m->jitter,
 					.strip = m->strip,
 					.clamp_mss = m->clamp_mss,
-					.queue_bytes = m->queue_bytes };
+					.queue_bytes = m->queue_bytes,
+					.red = m->red };
 }
 
 /* splitmix64 */
@@ -309,6 +311,24 @@ static bool is_too_big(struct wire *w, const uint8_t *data, uint32_t len,
 	return true;
 }
 
+/* Floyd and Jacobson, "Random Early Detection", with a weight of 1/64: drops begin where
+ * a quarter of the queue is full on average. */
+static bool is_dropped_early(struct wire *w, uint64_t wait)
+{
+	const struct wire_model *m = &w->model;
+	uint64_t most = m->queue_bytes / 4 * 3, least = m->queue_bytes / 4;
+
+	if (!m->red || !most)
+		return false;
+	w->red_avg += (wait << 10) / 64;
+	w->red_avg -= w->red_avg / 64;
+	uint64_t avg = w->red_avg >> 10;
+	if (avg <= least)
+		return false;
+	return avg >= most ||
+	       happens(w, (uint32_t)(m->red * (avg - least) / (most - least)));
+}
+
 /* When a packet is through the bottleneck; UINT64_MAX: the queue is full. */
 static uint64_t through_queue(struct wire *w, uint32_t len, uint64_t now_ns,
 			      uint32_t *queued)
@@ -323,19 +343,63 @@ static uint64_t through_queue(struct wire *w, uint32_t len, uint64_t now_ns,
 	*queued = (uint32_t)MIN(wait, (uint64_t)UINT32_MAX);
 	if (m->queue_bytes && wait + len > m->queue_bytes)
 		return UINT64_MAX;
+	if (is_dropped_early(w, wait))
+		return UINT64_MAX;
 	w->busy_until_ns = from + len * 8 * NS_PER_SEC / m->rate_bps;
 	return w->busy_until_ns;
 }
 
 /* --- a packet on its way --- */
 
+/* Twelve numbers' sum, less its mean, has a variance of 1; three deviations are half of
+ * jitter_ns. */
+static uint64_t jitter_normal(struct wire *w)
+{
+	uint64_t most = w->model.jitter_ns, sum = 0;
+
+	for (unsigned i = 0; i < 12; i++)
+		sum += random_next(w) >> 40;
+	int64_t x = (int64_t)sum - (6ll << 24);
+	int64_t ns =
+	    (int64_t)(most / 2) + (int64_t)(most / 6) * (x >> 8) / (1 << 16);
+
+	return ns < 0 ? 0 : MIN((uint64_t)ns, most);
+}
+
+/* The largest of three numbers in (0, 1] has a reciprocal of Pareto's distribution. */
+static uint64_t jitter_pareto(struct wire *w)
+{
+	uint64_t most = wire_jitter_most(&w->model), u = 1;
+
+	for (unsigned i = 0; i < 3; i++) {
+		uint64_t r = random_next(w) >> 44;
+
+		u = r > u ? r : u;
+	}
+	return MIN(w->model.jitter_ns * ((1u << 20) - u) / u, most);
+}
+
+static uint64_t jitter(struct wire *w)
+{
+	const struct wire_model *m = &w->model;
+
+	if (!m->jitter_ns)
+		return 0;
+	switch (m->jitter) {
+	case JITTER_NORMAL:
+		return jitter_normal(w);
+	case JITTER_PARETO:
+		return jitter_pareto(w);
+	default:
+		return random_next(w) % m->jitter_ns;
+	}
+}
+
 static uint64_t arrival(struct wire *w, uint64_t at)
 {
 	const struct wire_model *m = &w->model;
 
-	at += m->delay_ns;
-	if (m->jitter_ns)
-		at += random_next(w) % m->jitter_ns;
+	at += m->delay_ns + jitter(w);
 	if (happens(w, m->reorder))
 		return at + m->reorder_ns;
 	w->last_at_ns = at = at > w->last_at_ns ? at : w->last_at_ns;

@@ -20,11 +20,21 @@
 
 #include "port/sim/middlebox.h"
 
+/* How much later than at best: anything up to jitter_ns; around half of it (normal); or
+ * little, and at times very much more (Pareto, of shape 3). */
+enum wire_jitter { JITTER_EVEN, JITTER_NORMAL, JITTER_PARETO };
+
+#define JITTER_TAIL 16 /* jitter_ns; Pareto's tail ends there */
+
 /* Chances are in parts of a million; what is 0 does not happen. */
 struct wire_model {
 	uint64_t rate_bps; /* 0: without end */
 	uint64_t delay_ns, jitter_ns;
+	enum wire_jitter jitter;
 	uint32_t queue_bytes; /* of a wire with a rate; 0: without end */
+	/* RED: the more waits on average, the more is dropped, as likely as that where
+	 * the queue is three quarters full, beyond which all is; 0: what fits stays. */
+	uint32_t red;
 	uint32_t loss, duplicate, reorder, corrupt;
 	uint32_t loss_acks; /* of segments that carry an ACK and no more */
 	/* Gilbert and Elliott: a good and a bad state, and what the bad one loses. */
@@ -78,6 +88,7 @@ struct wire {
 	uint64_t seed;
 	uint64_t busy_until_ns, last_at_ns;
 	uint64_t n_sent, n_lost, n_order;
+	uint64_t red_avg;          /* bytes that wait on average, in 1/1024 */
 	bool is_bad;               /* in a burst of losses */
 	struct wire_packet **heap; /* the earliest first */
 	uint32_t n, room;
@@ -86,6 +97,12 @@ struct wire {
 	uint32_t gap_left;                 /* so many */
 	struct wire_packet *old[WIRE_OLD]; /* copies, to be replayed */
 };
+
+/* The longest that jitter can be, ns. */
+static inline uint64_t wire_jitter_most(const struct wire_model *m)
+{
+	return m->jitter_ns * (m->jitter == JITTER_PARETO ? JITTER_TAIL : 1);
+}
 
 void wire_init(struct wire *w, const struct wire_model *m, uint64_t seed);
 void wire_fini(struct wire *w);
