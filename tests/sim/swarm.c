@@ -573,7 +573,7 @@ static void base_stack(struct tcp_config *s, unsigned i)
 
 static void base_plan(struct end_plan *p)
 {
-	p->n_bytes = PICK32(0, 1, 5000, 100000, 2000000, 30000000, 60000000);
+	p->n_bytes = PICK32(0, 1, 5000, 100000, 2000000, 30000000, 75000000);
 	p->n_bytes = p->n_bytes ? 1 + below(p->n_bytes) : 0;
 }
 
