@@ -105,6 +105,7 @@ struct flow {
 };
 
 #define FLOW_WAYS 7
+#define FLOWS_EACH 4 /* at most, in the mean of all buckets */
 struct flow_bucket {
 	alignas(CACHE_LINE) uint32_t tag[FLOW_WAYS]; /* of the hash */
 	uint32_t id[FLOW_WAYS];                      /* flow ids; 0: free */
@@ -428,6 +429,7 @@ struct delack_queue {
 struct tcp_stack {
 	struct tcp_config cfg;
 	uint64_t now_ns;
+	uint32_t now_ms; /* the same */
 	struct wheel wheel;
 	struct delack_queue delacks;
 	struct list due, ready, conns;
@@ -491,13 +493,13 @@ static inline void drop(struct tcp_stack *s, enum drop_reason why)
 
 static inline void stack_at(struct tcp_stack *s, uint64_t now_ns)
 {
-	s->now_ns = now_ns > s->now_ns ? now_ns : s->now_ns;
+	if (now_ns <= s->now_ns)
+		return;
+	s->now_ns = now_ns;
+	s->now_ms = (uint32_t)(now_ns / NS_PER_MS);
 }
 
-static inline uint32_t now_ms(const struct tcp_stack *s)
-{
-	return (uint32_t)(s->now_ns / NS_PER_MS);
-}
+static inline uint32_t now_ms(const struct tcp_stack *s) { return s->now_ms; }
 
 static inline uint32_t now_sec(const struct tcp_stack *s)
 {
@@ -626,10 +628,17 @@ void conn_rx(struct tcp_conn *c, struct arrival *a);
 
 /* rcvq.c: the receive queues */
 bool rcvq_add(struct tcp_conn *c, const struct arrival *a);
-uint32_t rcvq_sacks(const struct tcp_conn *c, struct tcp_sack *out);
+uint32_t rcvq_blocks(const struct tcp_conn *c, struct tcp_sack *out);
 void rcvq_free(struct tcp_conn *c);
 void rcvq_end(struct tcp_conn *c);
 void rcv_piece_free(struct tcp_conn *c, struct node *n);
+
+/* Return: how many blocks the next segment tells of; most of nothing. */
+static inline uint32_t rcvq_sacks(const struct tcp_conn *c,
+				  struct tcp_sack *out)
+{
+	return c->oooq || c->flags & CONN_DSACK ? rcvq_blocks(c, out) : 0;
+}
 
 /* rcvwin.c: how much the peer may send */
 uint32_t rcv_mem_max(const struct tcp_conn *c);

@@ -23,7 +23,7 @@ static uint32_t bucket_count(const struct tcp_config *cfg)
 
 	most += (uint64_t)cfg->n_blocks *
 		pool_block_elements(sizeof(struct tcp_conn));
-	while (n * (FLOW_WAYS / 2) < most)
+	while (n * FLOWS_EACH < most)
 		n *= 2;
 	return (uint32_t)n;
 }
@@ -89,7 +89,7 @@ struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
 	layout(cfg, at);
 	memset(s, 0, sizeof(*s));
 	s->cfg = *cfg;
-	s->now_ns = now_ns;
+	stack_at(s, now_ns);
 	s->port_hint = (uint32_t)cfg->key.k[1];
 	wheel_init(&s->wheel, now_ns);
 	list_init(&s->due);

@@ -363,7 +363,7 @@ bool rcvq_add(struct tcp_conn *c, const struct arrival *a)
 
 /* RFC 2018 section 4: the blocks of what came last stand first; a duplicate stands
  * before them (RFC 2883).  Return: how many. */
-uint32_t rcvq_sacks(const struct tcp_conn *c, struct tcp_sack *out)
+uint32_t rcvq_blocks(const struct tcp_conn *c, struct tcp_sack *out)
 {
 	uint32_t max = c->flags & CONN_TS ? TCP_SACK_MAX - 1 : TCP_SACK_MAX;
 	uint64_t came[TCP_SACK_MAX];
