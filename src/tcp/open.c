@@ -328,10 +328,12 @@ void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a)
 	const struct tcp_seg *seg = &a->seg;
 	seq32 rcv_nxt = seq_add(m->irs, 1);
 	seq32 edge = seq_add(rcv_nxt, syn_window(s));
+	bool is_old = m->offers & TCP_OFFER_TS && seg->has_ts &&
+		      (int32_t)(seg->tsval - m->ts_recent) < 0;
 
 	/* The SYN again: our answer was lost. */
 	if (seg->flags & TCP_SYN && !(seg->flags & (TCP_ACK | TCP_RST)) &&
-	    seq_eq(seg->seq, m->irs)) {
+	    seq_eq(seg->seq, m->irs) && !is_old) {
 		drop(s, DROP_DUPLICATE);
 		/* It asks for less, perhaps: RFC 3168 section 6.1.1.1. */
 		if (!ecn_offer(s, seg))
@@ -341,8 +343,6 @@ void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a)
 		return;
 	}
 	/* First: the sequence number. */
-	bool is_old = m->offers & TCP_OFFER_TS && seg->has_ts &&
-		      (int32_t)(seg->tsval - m->ts_recent) < 0;
 	uint32_t span = seg_span(seg);
 	bool is_behind = span ? seq_le(seq_add(seg->seq, span), rcv_nxt)
 			      : seq_lt(seg->seq, rcv_nxt);
