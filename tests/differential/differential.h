@@ -23,7 +23,7 @@
 
 #define STEPS_MAX 40
 #define SAID_MAX 1200 /* bytes of text after a step */
-#define TAGS_TEXT_MAX 160
+#define TAGS_TEXT_MAX 240
 #define LONG_PAUSE_MS 250
 
 enum step_kind {

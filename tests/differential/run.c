@@ -384,6 +384,9 @@ static void seg_account(struct run *r, const struct seg_step *s,
 		tag(r, TAG_ACROSS, true);
 	if (seg->len && s->seq < 0)
 		tag(r, TAG_TWICE, true);
+	if (r->tag & 1u << TAG_CLOSED && seg_span(seg) &&
+	    seg->flags & TCP_ACK && !is_sound(r, s, seg))
+		tag(r, TAG_REFUSED, true);
 	if (seg->has_ts && r->has_irs && !r->has_ts)
 		tag(r, TAG_UNASKED, true);
 	if (seg->flags == TCP_ACK && !seg->len && s->seq < 0)
