@@ -40,13 +40,12 @@ void gate_open(void)
 }
 
 static void (*on_child[8])(void);
+static unsigned n_on_child;
 
 void gate_on_child(void (*fn)(void))
 {
-	unsigned n = 0;
+	unsigned n = fetch_add(&n_on_child, 1);
 
-	while (on_child[n])
-		n++;
 	assert(n < ARRAY_LEN(on_child));
 	on_child[n] = fn;
 }
@@ -55,6 +54,8 @@ void gate_child(void)
 {
 	gate_inside = gate_depth;
 	gate_open();
-	for (unsigned n = 0; n < ARRAY_LEN(on_child) && on_child[n]; n++)
-		on_child[n]();
+	/* Another thread of the parent's may have been between the two. */
+	for (unsigned n = 0; n < n_on_child; n++)
+		if (on_child[n])
+			on_child[n]();
 }

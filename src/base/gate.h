@@ -44,7 +44,7 @@ static inline void gate_leave(void)
 void gate_close(void);
 void gate_open(void);  /* in the parent */
 void gate_child(void); /* in the child */
-/* @fn is called in the child of each fork to come, whatever kind of fork. */
+/* @fn is called in the child of each fork to come, whatever kind of fork.  Thread-safe. */
 void gate_on_child(void (*fn)(void));
 
 static inline void gate_leave_cleanup(int *unused) { gate_leave(); }

@@ -7,7 +7,7 @@
  *
  *   handle.c  indices with generations, for applications to hold
  *   buf.c     memory for what was received
- *   memory.c  memory that may be sent by reference
+ *   memory.c  memory that may be sent by reference; registered.c, the program's own
  *   group.c   the life of groups; fork, exit
  *   turn.c    one turn
  *   open.c    sockets: create, connect, listen, accept, move between groups

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* group/memory.c - see group/memory.h */
-#include <dirent.h>
+/* group/memory.c - the allocator of memory that may be sent by reference; memory.h */
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "base/fds.h"
@@ -118,11 +115,11 @@ static bool heap_open(void)
 	memset(runs, 0xff, sizeof(runs));
 	memset(slabs, 0xff, sizeof(slabs));
 	n_pages = n_usable = 0;
-	store_rel(&heap, map); /* pairs with is_in_heap() */
+	store_rel(&heap, map); /* pairs with heap_has() */
 	return true;
 }
 
-static bool is_in_heap(const void *p, size_t len)
+bool heap_has(const void *p, size_t len)
 {
 	const uint8_t *base = load_acq(&heap);
 	uint64_t off = (uint64_t)((const uint8_t *)p - base);
@@ -362,7 +359,7 @@ void *memory_alloc(size_t n)
 void memory_free(void *p)
 {
 	GUARD(&lock);
-	if (!is_in_heap(p, 1))
+	if (!heap_has(p, 1))
 		return; /* the parent's */
 	size_t at = (size_t)((uint8_t *)p - heap);
 	uint32_t i = (uint32_t)(at / MEMORY_PAGE), off = at % MEMORY_PAGE;
@@ -387,189 +384,8 @@ size_t memory_used(void)
 }
 
 /*
- * Registrations: type-stable, found by the key's lower part.
+ * Where memory is, and whose.
  */
-
-#define REGS_MAX (1u << 20)
-#define KEY_INDEX (REGS_MAX - 1)
-
-struct reg {
-	uint32_t key; /* the last one, with a new generation each time */
-	uint32_t next;
-	bool is_free;
-	const uint8_t *addr;
-	size_t len;
-	struct place at; /* of @addr; region NULL: nowhere */
-};
-
-static struct reg *regs;
-static uint32_t n_regs, free_reg, first_gen;
-
-/* Caller holds the lock. */
-static struct reg *reg_new(void)
-{
-	if (!regs) {
-		void *map =
-		    map_sparse(REGS_MAX * sizeof(*regs), PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS, -1);
-		if (map == MAP_FAILED)
-			return NULL;
-		mind_forks();
-		store_rel(&regs, map); /* pairs with reg_of() */
-	}
-	if (free_reg) {
-		struct reg *r = &regs[free_reg];
-
-		free_reg = r->next;
-		r->is_free = false;
-		return r;
-	}
-	return n_regs + 1 < REGS_MAX ? &regs[++n_regs] : NULL;
-}
-
-/* A shared mapping that has all of it: its file, and the offset of @addr. */
-static bool find_mapping(const uint8_t *addr, size_t len, struct stat *file,
-			 uint64_t *off)
-{
-	FILE *f = fopen("/proc/self/maps", "re");
-	char line[512], perms[8];
-	unsigned long from, to, at, ino;
-	unsigned major_dev, minor_dev;
-	bool found = false;
-
-	while (f && !found && fgets(line, sizeof(line), f)) {
-		if (sscanf(line, "%lx-%lx %7s %lx %x:%x %lu", &from, &to, perms,
-			   &at, &major_dev, &minor_dev, &ino) != 7)
-			continue;
-		found = perms[3] == 's' && (uintptr_t)addr >= from &&
-			(uintptr_t)addr + len <= to;
-		file->st_dev = makedev(major_dev, minor_dev);
-		file->st_ino = ino;
-		*off = at + ((uintptr_t)addr - from);
-	}
-	if (f)
-		fclose(f);
-	return found;
-}
-
-/* A descriptor of the program's that names the file; -1. */
-static int find_file(const struct stat *file)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	struct dirent *e;
-	struct stat st;
-	int found = -1;
-
-	while (dir && found < 0 && (e = readdir(dir))) {
-		int fd = atoi(e->d_name);
-
-		if (!libc.fstat(fd, &st) && st.st_ino == file->st_ino &&
-		    st.st_dev == file->st_dev && S_ISREG(st.st_mode) &&
-		    libc.fcntl(fd, F_GET_SEALS) >= 0)
-			found = fd;
-	}
-	if (dir)
-		closedir(dir);
-	return found;
-}
-
-static void reg_place(struct reg *r)
-{
-	struct region *region;
-	struct stat file = { 0 };
-	uint64_t off = 0;
-
-	if (!find_mapping(r->addr, r->len, &file, &off))
-		return;
-	int fd = find_file(&file);
-	if (fd < 0)
-		return;
-	if (!(libc.fcntl(fd, F_GET_SEALS) & F_SEAL_SHRINK))
-		libc.fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK);
-	if (region_open(fd, &region))
-		return;
-	if (off + r->len <= region->size)
-		r->at = (struct place){ region, off };
-	else
-		region_close(region);
-}
-
-uint32_t memory_register(const void *addr, size_t len)
-{
-	struct reg found = { .addr = addr, .len = len };
-
-	if (!is_in_heap(addr, len))
-		reg_place(&found);
-	struct region *region = (struct region *)found.at.region;
-	GUARD(&lock);
-	struct reg *r = reg_new();
-	if (!r) {
-		if (region)
-			region_close(region);
-		return 0;
-	}
-	uint32_t i = (uint32_t)(r - regs),
-		 gen = ((r->key ? r->key : first_gen) & ~KEY_INDEX) + REGS_MAX;
-	/* Who asks for a key that is stale reads this, too. */
-	store_rlx(&r->addr, found.addr);
-	store_rlx(&r->len, found.len);
-	store_rlx(&r->at.off, found.at.off);
-	store_rlx(&r->at.region, found.at.region);
-	store_rel(&r->key, gen | i); /* pairs with reg_place_of() */
-	return gen | i;
-}
-
-void memory_deregister(uint32_t key)
-{
-	uint32_t i = key & KEY_INDEX;
-	GUARD(&lock);
-
-	if (!regs || regs[i].key != key || regs[i].is_free)
-		return; /* the parent's */
-	struct region *region = (struct region *)regs[i].at.region;
-	store_rlx(&regs[i].at.region, NULL);
-	if (region)
-		region_close(region);
-	regs[i].is_free = true;
-	regs[i].next = free_reg;
-	free_reg = i;
-}
-
-static inline const struct reg *reg_of(uint32_t key)
-{
-	struct reg *base = load_acq(&regs);
-	const struct reg *r = base ? &base[key & KEY_INDEX] : NULL;
-
-	return r && key && load_acq(&r->key) == key && load_rlx(&r->at.region)
-		   ? r
-		   : NULL;
-}
-
-/* Where @len bytes at @p are, by @key, which others may be giving back meanwhile. */
-static bool reg_place_of(uint32_t key, const uint8_t *p, size_t len,
-			 struct place *out)
-{
-	const struct reg *r = reg_of(key);
-
-	if (!r)
-		return false;
-	const uint8_t *addr = load_rlx(&r->addr);
-	size_t has = load_rlx(&r->len);
-	*out = (struct place){ load_rlx(&r->at.region),
-			       load_rlx(&r->at.off) + (uint64_t)(p - addr) };
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
-	return out->region && load_rlx(&r->key) == key && p >= addr &&
-	       len <= has && (size_t)(p - addr) <= has - len;
-}
-
-/*
- * Where memory is.
- */
-
-bool memory_may_have(uint32_t key, const uint8_t *p)
-{
-	return is_in_heap(p, 1) || reg_of(key);
-}
 
 static inline struct page *page_of(const uint8_t *p)
 {
@@ -588,13 +404,10 @@ static bool is_all_shared(const uint8_t *p, size_t len)
 	return true;
 }
 
-bool memory_place(uint32_t key, const uint8_t *p, size_t len, struct place *out)
+bool heap_place(const uint8_t *p, size_t len, struct place *out)
 {
-	if (is_in_heap(p, len)) {
-		*out = (struct place){ heap_region, (uint64_t)(p - heap) };
-		return is_all_shared(p, len);
-	}
-	return reg_place_of(key, p, len, out);
+	*out = (struct place){ heap_region, (uint64_t)(p - heap) };
+	return is_all_shared(p, len);
 }
 
 /* Each may split a mapping in three, and a process has 65,530. */
@@ -604,7 +417,7 @@ static uint32_t n_given; /* pieces, so far */
 
 bool memory_can_be_given(const uint8_t *p)
 {
-	return is_in_heap(p, 1) && load_rlx(&n_given) < GIVEN_MAX;
+	return heap_has(p, 1) && load_rlx(&n_given) < GIVEN_MAX;
 }
 
 static void pages_give_away(uint8_t *at, size_t len)
@@ -629,7 +442,7 @@ static void pages_give_away(uint8_t *at, size_t len)
 
 void memory_give_away(const uint8_t *p, size_t len)
 {
-	if (!is_in_heap(p, len))
+	if (!heap_has(p, len))
 		return;
 	for (size_t at = 0, end; at < len; at = end) {
 		bool is_private = page_of(p + at)->is_private;
@@ -649,8 +462,5 @@ static void after_fork(void)
 	heap = NULL;
 	heap_region = NULL;
 	n_given = 0;
-	n_regs = free_reg = 0;
-	first_gen += 64 * REGS_MAX; /* the parent's keys are none of ours */
-	regs = NULL;
 	used = 0;
 }

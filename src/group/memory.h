@@ -47,6 +47,11 @@ bool memory_place(uint32_t key, const uint8_t *p, size_t len,
 /* False: there is none, of no key; for a quick no. */
 bool memory_may_have(uint32_t key, const uint8_t *p);
 
+/* Whether the allocator's memory has all of it; where it is then, false: no peer sees it
+ * any more.  For memory_place(). */
+bool heap_has(const void *p, size_t len);
+bool heap_place(const uint8_t *p, size_t len, struct place *out);
+
 /* Is it the allocator's, so that it can be given away, and has that not been done all
  * too often? */
 bool memory_can_be_given(const uint8_t *p);
