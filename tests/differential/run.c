@@ -387,6 +387,9 @@ static void seg_account(struct run *r, const struct seg_step *s,
 	if (r->tag & 1u << TAG_CLOSED && seg_span(seg) &&
 	    seg->flags & TCP_ACK && !is_sound(r, s, seg))
 		tag(r, TAG_REFUSED, true);
+	if (seg->flags == TCP_ACK && !seg->len && s->seq > 0 &&
+	    is_sound(r, s, seg))
+		tag(r, TAG_AHEAD, true);
 	if (seg->has_ts && r->has_irs && !r->has_ts)
 		tag(r, TAG_UNASKED, true);
 	if (seg->flags == TCP_ACK && !seg->len && s->seq < 0)
