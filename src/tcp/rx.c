@@ -260,12 +260,26 @@ static bool check_ack(struct tcp_conn *c, const struct tcp_seg *seg)
 	if (!seq_lt(seg->ack, c->snd_una))
 		return true;
 	/* Nor is what was never sent an old acknowledgement. */
-	uint32_t old = MIN(c->max_wnd, seq_len(c->iss, c->snd_una));
+	uint64_t sent =
+	    ((uint64_t)c->snd_wraps << 32 | c->snd_una.v) - c->iss.v;
+	uint32_t old = (uint32_t)MIN((uint64_t)c->max_wnd, sent);
 	if (seq_lt(seg->ack, seq_sub(c->snd_una, old))) {
 		refuse(c, DROP_ACK_OLD);
 		return false;
 	}
 	return true;
+}
+
+/* RFC 7323 section 4.3: what is echoed belongs to the oldest segment that was not
+ * acknowledged.  Not before the ACK is known to be good: who guesses a sequence number
+ * alone could make all of the peer's segments old. */
+static void note_timestamp(struct tcp_conn *c, const struct tcp_seg *seg)
+{
+	if (!seg->has_ts || !(c->flags & CONN_TS) ||
+	    seq_lt(c->last_ack_sent, seg->seq) || seq_lt(seg->ack, c->snd_una))
+		return;
+	c->ts_recent = seg->tsval;
+	c->ts_recent_s = now_sec(c->stack);
 }
 
 /* What our FIN's acknowledgement does.  Return: whether the connection goes on. */
@@ -305,6 +319,7 @@ static bool ack_field_rx(struct tcp_conn *c, struct arrival *a)
 	}
 	if (!check_ack(c, &a->seg))
 		return false;
+	note_timestamp(c, &a->seg);
 	c->soft_err = 0; /* whatever it was, it has passed */
 	ack_rx(c, &a->seg);
 	c->flags &= ~(uint32_t)CONN_MORE;
@@ -432,13 +447,6 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 	/* First. */
 	if (!check_sequence(c, seg))
 		return;
-	/* RFC 7323 section 4.3: what is echoed belongs to the oldest segment that
-	 * was not acknowledged. */
-	if (seg->has_ts && c->flags & CONN_TS && !(seg->flags & TCP_RST) &&
-	    seq_le(seg->seq, c->last_ack_sent)) {
-		c->ts_recent = seg->tsval;
-		c->ts_recent_s = now_sec(c->stack);
-	}
 	/* Second. */
 	if (seg->flags & TCP_RST) {
 		rst_rx(c, seg);
