@@ -130,14 +130,6 @@ void conn_rtx_shorten(struct tcp_conn *c)
 	rtx_set(c, RTX_RTO, c->rto_at_ns);
 }
 
-/* R2 of RFC 9293 section 3.8.3.  Doublings that were taken back do not prolong it. */
-static bool is_patience_over(const struct tcp_conn *c, uint32_t max)
-{
-	return c->n_rtx >= max ||
-	       (c->soft_err && max == DATA_RETRIES &&
-		c->stack->now_ns - c->rtx_since_ns >= DATA_PATIENCE_NS);
-}
-
 static uint64_t later(uint64_t ns, uint32_t s) { return ns + s * NS_PER_S; }
 
 static uint64_t last_rx_ns(const struct tcp_conn *c)
@@ -145,6 +137,26 @@ static uint64_t last_rx_ns(const struct tcp_conn *c)
 	uint64_t now = c->stack->now_ns / NS_PER_MS;
 
 	return (now - (uint32_t)((uint32_t)now - c->last_rx_ms)) * NS_PER_MS;
+}
+
+/* A peer that has taken its window back, and says so each time, is alive: as for a window
+ * that was shut before (RFC 9293 section 3.8.6.1), there is no end while it answers. */
+static bool is_silent(const struct tcp_conn *c)
+{
+	uint64_t since = last_rx_ns(c);
+
+	since = since > c->rtx_since_ns ? since : c->rtx_since_ns;
+	return c->stack->now_ns - since >= DATA_PATIENCE_NS;
+}
+
+/* R2 of RFC 9293 section 3.8.3.  Doublings that were taken back do not prolong it. */
+static bool is_patience_over(const struct tcp_conn *c, uint32_t max)
+{
+	if (!c->snd_wnd && !(c->flags & CONN_ORPHAN))
+		return is_silent(c);
+	return c->n_rtx >= max ||
+	       (c->soft_err && max == DATA_RETRIES &&
+		c->stack->now_ns - c->rtx_since_ns >= DATA_PATIENCE_NS);
 }
 
 void conn_life_update(struct tcp_conn *c)
@@ -200,8 +212,11 @@ static void data_timeout(struct tcp_conn *c)
 		return;
 	}
 	recovery_timeout(c);
-	c->n_rtx++;
-	pmtu_timeout(c);
+	/* What does not end is not counted for ever. */
+	if (c->snd_wnd || conn_rto_ns(c) < RTO_MAX_NS)
+		c->n_rtx++;
+	if (c->snd_wnd)
+		pmtu_timeout(c);
 	conn_due(c, TX_DATA | TX_FORCE);
 	rtx_arm(c, RTX_RTO);
 }
@@ -213,8 +228,11 @@ static void persist_timeout(struct tcp_conn *c)
 
 	if (!c->rtx_since_ns)
 		conn_late_since(c, c->stack->now_ns);
-	/* The program's patience is one for a peer that answers, too. */
-	if (c->n_probes >= max || is_user_timeout(c, c->rtx_since_ns)) {
+	/* The program's patience is one for a peer that answers, too; and a window that
+	 * is never opened must not hold memory for ever that nobody has any more. */
+	if (c->n_probes >= max || is_user_timeout(c, c->rtx_since_ns) ||
+	    (c->flags & CONN_ORPHAN && !c->snd_wnd &&
+	     conn_rto_ns(c) >= RTO_MAX_NS)) {
 		give_up(c);
 		return;
 	}

@@ -180,7 +180,6 @@ static void seg_begin(struct tcp_conn *c, struct tcp_seg *seg, seq32 seq,
 	delack_end(c);
 	if (c->n_quick)
 		c->n_quick--;
-	c->last_tx_ns = c->stack->now_ns;
 	c->n_out++;
 	due_done(c, TX_ACK);
 }
@@ -254,7 +253,7 @@ static void range_sent(struct tcp_conn *c, struct node *n)
 {
 	list_del(&n->link);
 	list_add_tail(&c->flight, &n->link);
-	n->xmit_ns = c->stack->now_ns;
+	n->xmit_ns = c->last_tx_ns = c->stack->now_ns;
 	if (c->ca_state == CA_CWR || c->ca_state == CA_RECOVERY)
 		c->rec.prr_out += n->len;
 	if (n->flags & NODE_RETX)
@@ -302,10 +301,21 @@ static void send_range(struct tcp_conn *c, struct tcp_frame *f,
 	}
 }
 
-/* Sends a range again, or as much of it as a frame has room for. */
+/* How much of a range the peer's window still has room for.  A peer may take its window
+ * back (RFC 9293 section 3.8.6); what is first is sent again all the same. */
+static uint32_t again_window(const struct tcp_conn *c, const struct node *n)
+{
+	seq32 edge = seq_add(c->snd_una, c->snd_wnd);
+
+	if (seq_lt(n->seq, edge))
+		return seq_len(n->seq, edge);
+	return n == c->sent.head ? c->mss : 0;
+}
+
+/* Sends a range again, or as much of it as a frame and the window have room for. */
 static void send_again(struct tcp_conn *c, struct tcp_frame *f, struct node *n)
 {
-	uint32_t room = seg_room(c);
+	uint32_t window = again_window(c, n), room = MIN(seg_room(c), window);
 	uint32_t bytes = n->len - !!(n->flags & NODE_FIN);
 
 	if (bytes > room && sent_split(c, n, seq_add(n->seq, room)))
@@ -313,7 +323,8 @@ static void send_again(struct tcp_conn *c, struct tcp_frame *f, struct node *n)
 	if (n->flags & NODE_LOST)
 		c->lost_bytes -= n->len;
 	n->flags = (uint8_t)((n->flags & ~NODE_LOST) | NODE_RETX);
-	uint32_t got = gather(c, f, n->seq, MIN(bytes, frame_room(c, room)));
+	uint32_t most = MIN(frame_room(c, room), window);
+	uint32_t got = gather(c, f, n->seq, MIN(bytes, most));
 	struct node part = *n;
 	/* What could be neither cut nor sent whole is found lost again. */
 	if (got < bytes)
@@ -332,8 +343,7 @@ static bool send_lost(struct tcp_conn *c, struct tcp_frame *f)
 		return false;
 	/* RFC 9293 section 3.8.6: of what lies behind the edge of a window that was taken
 	 * back, the first alone is sent again: its answer tells when there is room. */
-	if (n != c->sent.head &&
-	    seq_le(seq_add(c->snd_una, c->snd_wnd), n->seq))
+	if (!again_window(c, n))
 		return false;
 	pipe = conn_pipe(c);
 	if (pipe && pipe + c->mss > c->cwnd && !(c->due & TX_FORCE))
@@ -363,7 +373,7 @@ static bool nagle_holds(const struct tcp_conn *c)
 	if (c->flags & CONN_NODELAY)
 		return false;
 	/* Minshall: one small segment may be under way. */
-	return seq_lt(c->snd_una, c->snd_sml);
+	return seq_lt(c->snd_una, c->snd_sml) && seq_le(c->snd_sml, c->snd_nxt);
 }
 
 /* How many bytes the next new segment, or several in one frame, may have; 0: none. */
@@ -513,6 +523,8 @@ static bool send_tlp(struct tcp_conn *c, struct tcp_frame *f)
 	}
 	if (n->len > c->mss && sent_split(c, n, seq_sub(node_end(n), c->mss)))
 		n = n->next;
+	if (!again_window(c, n))
+		n = c->sent.head;
 	send_again(c, f, n);
 	tlp_sent(c, true);
 	return true;

@@ -227,6 +227,53 @@ static void who_answers_no_probe_is_given_up(void **state)
 	}
 }
 
+/* As Linux: a window that nobody opens holds no memory for ever that nobody has. */
+static void an_orphan_is_not_kept_by_a_shut_window(void **state)
+{
+	c = kit_open_one(&k);
+	kit_shut_window(&k);
+	kit_write(&k, c, 10);
+	tcp_close(c, k.now);
+	uint64_t from = k.now;
+	while (k.s->pool_conns.n_free < k.s->pool_conns.n) {
+		kit_wait(&k, 50 * NS_PER_MS);
+		if (kit_drain(&k))
+			kit_shut_window(&k);
+		assert_true(k.now - from < 600 * NS_PER_S);
+	}
+	assert_true(k.now - from > 100 * NS_PER_S);
+	kit_drain(&k);
+	kit_fini(&k);
+}
+
+/* RFC 9293 section 3.8.6.1: so is one that was taken back when bytes were under way, which
+ * the peer had no room for; but not for ever if it says nothing. */
+static void a_window_that_was_taken_back_is_borne(void **state)
+{
+	unsigned n = 0;
+
+	c = kit_open_one(&k);
+	seq32 una = k.ack;
+	kit_write(&k, c, 10);
+	assert_int_equal(kit_drain(&k), 1);
+	for (uint64_t from = k.now; k.now - from < 7200 * NS_PER_S;) {
+		k.ack = una;
+		kit_shut_window(&k);
+		kit_wait(&k, NS_PER_S);
+		n += kit_drain(&k);
+		assert_int_equal(c->state, TCP_ESTABLISHED);
+	}
+	assert_true(n > 50 && n < 100);
+	uint64_t from = k.now;
+	while (c->state != TCP_CLOSED) {
+		kit_wait(&k, NS_PER_S);
+		kit_drain(&k);
+		assert_true(k.now - from < 1100 * NS_PER_S);
+	}
+	assert_int_equal(tcp_error(c), -ETIMEDOUT);
+	kit_close_one(&k, c);
+}
+
 /* --- no memory --- */
 
 /* All pieces that queues are made of, as a list by their first words. */
@@ -313,6 +360,8 @@ int main(void)
 		cmocka_unit_test(
 		    who_has_no_memory_to_send_does_not_blame_the_peer),
 		cmocka_unit_test(a_wait_for_memory_is_none_for_the_peer),
+		cmocka_unit_test(an_orphan_is_not_kept_by_a_shut_window),
+		cmocka_unit_test(a_window_that_was_taken_back_is_borne),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
