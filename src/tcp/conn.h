@@ -302,7 +302,7 @@ struct tcp_conn {
 	uint16_t rcv_mss;       /* of the segments that come, as far as known */
 	uint32_t ts_recent_s;   /* when ts_recent was last seen */
 	uint32_t rcv_rtt_tsecr; /* see rcvwin.c */
-	uint64_t last_tx_ns;
+	uint64_t last_tx_ns;    /* of a SYN, bytes or a FIN; 0: none */
 
 	/* 5: what is under way. */
 	alignas(CACHE_LINE) struct timer timer;
@@ -644,6 +644,7 @@ static inline uint32_t rcvq_sacks(const struct tcp_conn *c,
 uint32_t rcv_mem_max(const struct tcp_conn *c);
 void rcv_window_update(struct tcp_conn *c);
 bool rcv_window_is_news(const struct tcp_conn *c);
+bool rcv_window_is_used_up(const struct tcp_conn *c);
 void rcv_tune_init(struct tcp_conn *c);
 void rcv_tune(struct tcp_conn *c);
 void rcv_rtt_sample(struct tcp_conn *c, const struct tcp_seg *seg);

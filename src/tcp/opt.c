@@ -41,15 +41,21 @@ static bool has_room(const struct tcp_conn *c)
 	       (!c->notsent_lowat || tcp_unsent_bytes(c) < c->notsent_lowat);
 }
 
+/* Whoever waits for more than the window lets come would wait for ever. */
+static bool is_readable(const struct tcp_conn *c)
+{
+	uint32_t n = tcp_readable_bytes(c);
+
+	return n && (n >= c->rcv_lowat || rcv_window_is_used_up(c));
+}
+
 unsigned tcp_poll(const struct tcp_conn *c)
 {
 	bool is_over = c->state == TCP_CLOSED;
 	bool is_fin = c->flags & CONN_FIN_RCVD;
 	unsigned ev = 0;
 
-	uint32_t least = c->rcv_lowat ? c->rcv_lowat : 1;
-
-	if (tcp_readable_bytes(c) >= least || is_fin || is_over)
+	if (is_readable(c) || is_fin || is_over)
 		ev |= TCP_READABLE;
 	if (is_over || (c->state >= TCP_ESTABLISHED &&
 			(c->flags & CONN_SHUT_WR || has_room(c))))

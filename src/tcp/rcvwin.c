@@ -36,20 +36,37 @@ uint32_t rcv_mem_max(const struct tcp_conn *c)
 	return (uint32_t)MIN(left, own);
 }
 
+/* Less than twice what the scale can express cannot be offered, or what is left of it
+ * would be called nothing: with a scale of 14 that is 32 KB. */
+static uint32_t window_least(const struct tcp_conn *c)
+{
+	return 2u << c->rcv_wscale;
+}
+
+/* The window of a connection that has nothing to read. */
+static uint32_t window_full(const struct tcp_conn *c)
+{
+	uint32_t least = window_least(c), full = c->rcv_buf;
+
+	if (c->wnd_clamp)
+		full = MIN(full, c->wnd_clamp);
+	return full > least ? full : least;
+}
+
 /* Where the window may end: no further than its field can say. */
 static seq32 right_edge(const struct tcp_conn *c)
 {
-	uint32_t room =
-	    c->rcv_buf > c->rcvq_bytes ? c->rcv_buf - c->rcvq_bytes : 0;
+	uint32_t full = window_full(c), least = window_least(c);
+	uint32_t buf = c->rcv_buf > least ? c->rcv_buf : least;
+	uint32_t room = buf > c->rcvq_bytes ? buf - c->rcvq_bytes : 0;
 	uint32_t max = rcv_mem_max(c);
 	uint32_t mem = max > c->rcv_mem ? max - c->rcv_mem : 0;
 
 	/* The next bytes of one that holds none are always taken. */
-	if (mem <= UINT16_MAX && !c->rcvq.head && mem < c->mss_max)
-		mem = c->mss_max;
-	room = MIN(room, mem);
-	if (c->wnd_clamp)
-		room = MIN(room, c->wnd_clamp);
+	least = least > c->mss_max ? least : c->mss_max;
+	if (mem <= UINT16_MAX && !c->rcvq.head && mem < least)
+		mem = least;
+	room = MIN(room, MIN(mem, full));
 	return seq_add(c->rcv_nxt, MIN(room, 65535u << c->rcv_wscale));
 }
 
@@ -61,7 +78,8 @@ void rcv_window_update(struct tcp_conn *c)
 	if (c->flags & CONN_FIN_RCVD)
 		return;
 	if (seq_lt(c->rcv_adv, edge) &&
-	    seq_len(c->rcv_adv, edge) >= MIN((uint32_t)c->mss, c->rcv_buf / 2))
+	    seq_len(c->rcv_adv, edge) >=
+		MIN((uint32_t)c->mss, window_full(c) / 2))
 		c->rcv_adv = edge;
 }
 
@@ -74,7 +92,15 @@ bool rcv_window_is_news(const struct tcp_conn *c)
 	return seq_lt(c->rcv_adv, edge) &&
 	       seq_len(c->rcv_nxt, edge) / 2 >=
 		   seq_len(c->rcv_nxt, c->rcv_adv) &&
-	       seq_len(c->rcv_adv, edge) >= MIN(2u * c->mss, c->rcv_buf / 2);
+	       seq_len(c->rcv_adv, edge) >=
+		   MIN(2u * c->mss, window_full(c) / 2);
+}
+
+/* Whether little more will come before something is read. */
+bool rcv_window_is_used_up(const struct tcp_conn *c)
+{
+	return seq_len(c->rcv_nxt, c->rcv_adv) <= c->rcv_mss ||
+	       c->rcv_mem > rcv_mem_max(c) / 2;
 }
 
 static uint32_t now_us(const struct tcp_conn *c)

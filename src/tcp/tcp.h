@@ -427,13 +427,14 @@ void tcp_set_listen_maxseg(struct tcp_listener *l, uint16_t bytes);
 void tcp_set_fin_timeout(struct tcp_conn *c, uint16_t s);
 /* Writable only when fewer bytes than that were not sent; 0: no matter. */
 void tcp_set_notsent_lowat(struct tcp_conn *c, uint32_t bytes);
-/* Readable only when as many bytes are there; half the buffer at most. */
+/* Readable only when as many bytes are there, or the window is used up; half the buffer
+ * at most. */
 void tcp_set_rcv_lowat(struct tcp_conn *c, uint32_t bytes);
 /* Connections are accepted when bytes have come, or after @s, which is 31 s at most;
  * 0: at once. */
 void tcp_set_defer_accept(struct tcp_listener *l, uint32_t s);
 /* SO_RCVBUF: bytes, 1024 at least and 1 GB at most, and no tuning any more; what was
- * promised stays promised. */
+ * promised stays promised.  What the scale can hardly express is not offered less. */
 void tcp_set_rcv_buf(struct tcp_conn *c, uint32_t bytes);
 /* SO_SNDBUF: bytes, 2048 at least and 1 GB at most, and no tuning any more. */
 void tcp_set_snd_buf(struct tcp_conn *c, uint32_t bytes);

@@ -250,6 +250,73 @@ static void a_clamp_holds_the_window_from_then_on(void **state)
 	close_one();
 }
 
+/* RFC 9293 section 3.8.6.2.2: what is less than a segment moves the edge, too, if no more
+ * is ever free; and what the scale cannot express is no window for ever. */
+static void a_small_window_never_stays_shut(void **state)
+{
+	static const uint32_t scales[] = { 1 << 16, 32 << 20, 1 << 30 };
+
+	for (unsigned i = 0; i < 2 * ARRAY_LEN(scales); i++) {
+		struct tcp_config cfg = kit_config(false);
+
+		cfg.rcv_buf_max = scales[i / 2];
+		open_one(&cfg);
+		if (i % 2)
+			tcp_set_window_clamp(c, 1);
+		else
+			tcp_set_rcv_buf(c, 1);
+		for (int n = 0; n < 200; n++) {
+			assert_true(round_trip(UINT32_MAX));
+			acks_out();
+		}
+		for (int n = 0; n < 2000; n++) {
+			assert_int_equal(round_trip(100), 100);
+			acks_out();
+		}
+		assert_true(seq_len(c->rcv_nxt, edge) <= 32768);
+		close_one();
+	}
+}
+
+/* Linux: who waits for more than fits would wait for ever. */
+static void a_low_mark_gives_way_to_a_full_window(void **state)
+{
+	static const uint8_t bytes[1000];
+	struct tcp_config cfg = kit_config(false);
+
+	open_one(&cfg);
+	tcp_set_rcv_lowat(c, 30000);
+	tcp_set_rcv_buf(c, 4096);
+	round_trip(UINT32_MAX);
+	acks_out();
+	kit_in(&k, TCP_ACK, bytes, 100);
+	acks_out();
+	assert_false(tcp_poll(c) & TCP_READABLE);
+	while (seq_lt(k.seq, edge)) {
+		uint32_t n = MIN(seq_len(k.seq, edge), sizeof(bytes));
+
+		kit_in(&k, TCP_ACK, bytes, n);
+		acks_out();
+	}
+	assert_true(tcp_readable_bytes(c) < 5000);
+	assert_true(tcp_poll(c) & TCP_READABLE);
+	close_one();
+}
+
+/* Memory for a gigabyte is not less than for a kilobyte. */
+static void the_largest_buffer_may_be_filled(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	cfg.rcv_buf_max = 1u << 30;
+	open_one(&cfg);
+	tcp_set_rcv_buf(c, UINT32_MAX);
+	assert_true(rcv_mem_max(c) > 1u << 30);
+	round_trip(1000);
+	assert_true(seq_len(c->rcv_nxt, edge) > 1000u << 20);
+	close_one();
+}
+
 /* Whatever the segments, a look at the bytes is as a read of them. */
 static void peeking_gives_all_pieces(void **state)
 {
@@ -523,6 +590,9 @@ int main(void)
 		cmocka_unit_test(the_send_buffer_may_be_set),
 		cmocka_unit_test(the_largest_buffer_is_a_gigabyte),
 		cmocka_unit_test(a_clamp_holds_the_window_from_then_on),
+		cmocka_unit_test(a_small_window_never_stays_shut),
+		cmocka_unit_test(a_low_mark_gives_way_to_a_full_window),
+		cmocka_unit_test(the_largest_buffer_may_be_filled),
 		cmocka_unit_test(peeking_gives_all_pieces),
 		cmocka_unit_test(small_segments_do_not_hold_all_memory),
 		cmocka_unit_test(without_memory_to_copy_they_wait),
