@@ -144,15 +144,15 @@ int stack_addr(const struct tcp_stack *s, const struct ip_addr *a)
 	return -EADDRNOTAVAIL;
 }
 
-/* What fits the link, or the route when that says less. */
+/* What fits the link, or the route when that says less; never less than we can do. */
 uint32_t stack_mtu(const struct tcp_stack *s, const struct ip_addr *raddr)
 {
 	const struct ip_route *r =
 	    s->cfg.hops ? hop_route(s->cfg.hops, raddr) : NULL;
 
-	if (!r || r->mtu < MTU_MIN || r->mtu > s->cfg.mtu)
+	if (!r || !r->mtu || r->mtu > s->cfg.mtu)
 		return s->cfg.mtu;
-	return r->mtu;
+	return r->mtu > MTU_MIN ? r->mtu : MTU_MIN;
 }
 
 /* What we say we take: without options, RFC 6691.  @maxseg 0: all that fits */

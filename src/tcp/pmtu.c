@@ -142,10 +142,13 @@ void pmtu_too_big(struct tcp_conn *c, uint32_t mtu)
 {
 	uint32_t min = mtu_min(c);
 
+	/* RFC 8201 section 4: less than IPv6 asks of each link is a forgery. */
+	if (mtu < min && !ip_addr_is_v4(&c->flow.raddr))
+		return;
 	if (!mtu)
 		mtu = plateau_below(c->path_mtu);
 	/* Below that we cut nothing: routers do, as they always could in IPv4. */
-	if (mtu < min && c->path_mtu >= min && ip_addr_is_v4(&c->flow.raddr))
+	if (mtu < min && c->path_mtu >= min)
 		c->rec.is_cut_allowed = true;
 	mtu = mtu > min ? mtu : min;
 	if (mtu >= c->path_mtu)

@@ -261,7 +261,8 @@ static void a_path_that_was_broken_gets_its_size_back(void **state)
 	close_path();
 }
 
-/* An error below what every path must carry shrinks to that, and no further. */
+/* An error below what every path must carry shrinks to that, and no further; of IPv6 it
+ * is a forgery, and discarded (RFC 8201 section 4). */
 static void no_error_makes_segments_tiny(void **state)
 {
 	for (int is_v6 = 0; is_v6 < 2; is_v6++) {
@@ -272,9 +273,23 @@ static void no_error_makes_segments_tiny(void **state)
 			kit_icmp(&a, 2, 0, 68, ca->snd_una);
 		else
 			kit_icmp(&a, 3, 4, 68, ca->snd_una);
-		assert_int_equal(ca->path_mtu, is_v6 ? 1280 : 552);
+		assert_int_equal(ca->path_mtu, is_v6 ? 1500 : 552);
+
 		close_path();
 	}
+}
+
+/* ... and one of 0 is not a router that does not say, as in IPv4. */
+static void an_error_of_ipv6_always_says_how_much(void **state)
+{
+	open_path(true, 0);
+	kit_write(&a, ca, 20000);
+	kit_drain(&a);
+	kit_icmp(&a, 2, 0, 0, ca->snd_una);
+	assert_int_equal(ca->path_mtu, 1500);
+	kit_icmp(&a, 2, 0, 1280, ca->snd_una);
+	assert_int_equal(ca->path_mtu, 1280);
+	close_path();
 }
 
 /* RFC 1191 section 7.1: routers older than that RFC leave the field 0. */
@@ -319,10 +334,12 @@ static void a_route_says_what_fits_and_whether_there_is_one(void **state)
 	kit_fini(&a);
 }
 
-/* A route that says what no link can carry, or more than ours does, says nothing. */
+/* A route that says more than our link carries says nothing, and one that says what we
+ * cannot do is taken for the least that we can. */
 static void a_route_is_believed_within_reason(void **state)
 {
 	static const uint32_t said[] = { 0, 100, 9000 };
+	static const uint32_t mss[] = { 1460, 536, 1460 };
 
 	for (unsigned i = 0; i < ARRAY_LEN(said); i++) {
 		static struct kit_frame f;
@@ -338,7 +355,7 @@ static void a_route_is_believed_within_reason(void **state)
 					     KIT_PEER_PORT, a.now, &ca),
 				 0);
 		assert_true(kit_out(&a, &f));
-		assert_int_equal(f.seg.mss, 1460);
+		assert_int_equal(f.seg.mss, mss[i]);
 		kit_fini(&a);
 	}
 }
@@ -458,6 +475,7 @@ int main(void)
 		cmocka_unit_test(a_silent_path_is_found_out),
 		cmocka_unit_test(a_path_that_was_broken_gets_its_size_back),
 		cmocka_unit_test(no_error_makes_segments_tiny),
+		cmocka_unit_test(an_error_of_ipv6_always_says_how_much),
 		cmocka_unit_test(a_router_that_names_no_size_is_guessed),
 		cmocka_unit_test(
 		    a_route_says_what_fits_and_whether_there_is_one),
