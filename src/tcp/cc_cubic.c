@@ -146,8 +146,9 @@ static void cubic_idle(struct tcp_conn *c, uint64_t ns)
 {
 	struct cubic *q = &c->cc_state.cubic;
 
+	/* The pause began before the epoch, perhaps, by a round trip. */
 	if (c->ssthresh < SSTHRESH_MAX && q->epoch_ns)
-		q->epoch_ns += ns;
+		q->epoch_ns = MIN(q->epoch_ns + ns, c->stack->now_ns);
 }
 
 const struct tcp_cc tcp_cubic = {

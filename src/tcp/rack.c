@@ -38,7 +38,9 @@ void rack_duplicate(struct tcp_conn *c)
 {
 	struct tcp_recovery *r = &c->rec;
 
-	if (seq_lt(c->snd_una, r->reo_round))
+	/* A round that lies behind what was sent is one of long ago. */
+	if (seq_lt(c->snd_una, r->reo_round) &&
+	    seq_le(r->reo_round, c->snd_nxt))
 		return;
 	r->reo_round = c->snd_nxt;
 	r->reo_persist = REO_PERSIST;

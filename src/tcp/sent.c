@@ -172,8 +172,10 @@ static void mark_sacked(struct tcp_conn *c, struct node *n, struct ack_told *t)
 	t->sacked += n->len;
 	n->flags &= (uint8_t) ~(NODE_LOST | NODE_PROBE);
 	n->flags |= NODE_SACKED;
+	/* Where blocks were long ago tells nothing of those that come now. */
+	c->sack_high =
+	    c->sacked_bytes ? seq_max(c->sack_high, node_end(n)) : node_end(n);
 	c->sacked_bytes += n->len;
-	c->sack_high = seq_max(c->sack_high, node_end(n));
 }
 
 /* Return: whether all of the block is marked. */
@@ -239,6 +241,8 @@ void sent_sacked(struct tcp_conn *c, const struct tcp_seg *seg,
 	struct tcp_sack blocks[TCP_SACK_MAX];
 	unsigned n = blocks_sort(c, seg, blocks), n_marked = 0;
 
+	if (n && !c->sacked_bytes)
+		c->n_sacks_known = 0;
 	for (unsigned i = 0; i < n; i++)
 		if (is_known(c, blocks[i]) || block_mark(c, blocks[i], t))
 			blocks[n_marked++] = blocks[i];
