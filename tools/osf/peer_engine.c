@@ -54,8 +54,8 @@ struct rig {
 	bool is_recv, is_lent;
 
 	struct far *fars;
-	struct tcp_conn **conns; /* of @fars, in their order */
-	uint32_t *order;         /* of turns */
+	struct tcp_conn **conns; /* in the order of turns */
+	uint32_t *order;         /* the same: of @fars */
 	uint32_t n_conns, n_listeners;
 	struct tcp_listener *listeners[TCP_LISTENERS_MAX];
 
@@ -275,9 +275,12 @@ static void open_all(struct rig *r)
 		open_one(r, i);
 	for (uint32_t i = r->n_conns - 1; i > 0; i--) {
 		uint32_t k = shuffle_next(&seed) % (i + 1), was = r->order[i];
+		struct tcp_conn *c = r->conns[i];
 
 		r->order[i] = r->order[k];
 		r->order[k] = was;
+		r->conns[i] = r->conns[k];
+		r->conns[k] = c;
 	}
 	while (tcp_next_ready(r->stack))
 		;
@@ -285,9 +288,9 @@ static void open_all(struct rig *r)
 
 /* --- the turns --- */
 
-static uint32_t in_turn(const struct rig *r, uint32_t at)
+static struct tcp_conn *in_turn(const struct rig *r, uint32_t at)
 {
-	return r->order[at % r->n_conns];
+	return r->conns[at % r->n_conns];
 }
 
 /* A young connection takes less than it is offered. */
@@ -319,7 +322,7 @@ static void programs_get_back(struct rig *r)
 static void turn_recv(struct rig *r, uint32_t at)
 {
 	for (uint32_t i = 0; i < BATCH; i++)
-		far_sends(r, in_turn(r, at + i), TCP_ACK, SEGMENT);
+		far_sends(r, r->order[(at + i) % r->n_conns], TCP_ACK, SEGMENT);
 	uint64_t t = tick_now();
 
 	stack_receives(r);
@@ -337,10 +340,10 @@ static void turn_send(struct rig *r, uint32_t at)
 	uint64_t t = tick_now();
 
 	for (uint32_t i = 0; i < SOON; i++)
-		tcp_send_soon(r->conns[in_turn(r, at + i)]);
+		tcp_send_soon(in_turn(r, at + i));
 	for (uint32_t i = 0; i < BATCH; i++) {
-		tcp_send_soon(r->conns[in_turn(r, at + i + SOON)]);
-		program_sends(r, r->conns[in_turn(r, at + i)]);
+		tcp_send_soon(in_turn(r, at + i + SOON));
+		program_sends(r, in_turn(r, at + i));
 	}
 	stack_sends(r);
 	r->ticks += tick_now() - t;
