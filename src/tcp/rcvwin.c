@@ -63,10 +63,12 @@ static seq32 right_edge(const struct tcp_conn *c)
 	uint32_t mem = max > c->rcv_mem ? max - c->rcv_mem : 0;
 
 	/* The next bytes of one that holds none are always taken. */
-	least = least > c->mss_max ? least : c->mss_max;
-	if (mem <= UINT16_MAX && !c->rcvq.head && mem < least)
-		mem = least;
-	room = MIN(room, MIN(mem, full));
+	if (mem <= UINT16_MAX && !c->rcvq.head) {
+		least = least > c->mss_max ? least : c->mss_max;
+		mem = mem > least ? mem : least;
+	}
+	mem = MIN(mem, full);
+	room = MIN(room, mem);
 	return seq_add(c->rcv_nxt, MIN(room, 65535u << c->rcv_wscale));
 }
 

@@ -11,7 +11,6 @@
 
 static struct kit k;
 static struct tcp_conn *c;
-static struct kit_frame f;
 
 static void sacks_in(uint32_t n, struct tcp_sack a, struct tcp_sack b)
 {
