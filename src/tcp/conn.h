@@ -725,10 +725,20 @@ void pace_timeout(struct tcp_conn *c);
 /* tx.c */
 void conn_due(struct tcp_conn *c, unsigned what);
 void conn_due_data(struct tcp_conn *c);
+uint32_t conn_tsval(const struct tcp_conn *c);
+
+/* frame.c */
+uint32_t frame_gather(struct tcp_conn *c, struct tcp_frame *f, seq32 seq,
+		      uint32_t len);
+uint32_t record_bytes(struct tcp_conn *c, uint32_t all);
+void frame_finish(const struct tcp_stack *s, struct tcp_frame *f, uint8_t laddr,
+		  const struct ip_addr *raddr, const struct tcp_seg *seg,
+		  uint8_t ecn);
+
+/* reply.c */
 void tx_reply(struct tcp_stack *s, const struct tcp_reply *r);
 void tx_reset_for(struct tcp_stack *s, const struct arrival *a);
 void tx_reset_conn(struct tcp_conn *c);
-uint32_t conn_tsval(const struct tcp_conn *c);
 
 /* timer.c */
 void conn_timer_sync(struct tcp_conn *c);
@@ -763,12 +773,16 @@ void conn_fail(struct tcp_conn *c, int err);
 void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
 		      uint8_t wscale);
 void conn_established(struct tcp_conn *c, const struct tcp_seg *seg);
+
+/* bytes.c */
 uint32_t snd_space(const struct tcp_conn *c);
 bool sndq_has_nodes(const struct tcp_stack *s);
 void sndq_append(struct tcp_conn *c, struct node *n);
 ssize_t send_refusal(struct tcp_conn *c);
 int take_error(struct tcp_conn *c);
 void rcvq_shift(struct tcp_conn *c, uint32_t n_bytes);
+
+/* stack.c */
 int stack_addr(const struct tcp_stack *s, const struct ip_addr *a);
 uint32_t stack_mtu(const struct tcp_stack *s, const struct ip_addr *raddr);
 uint16_t stack_mss(const struct tcp_stack *s, const struct ip_addr *raddr,

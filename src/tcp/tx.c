@@ -15,8 +15,6 @@
  */
 #include "tcp/conn.h"
 
-#include "ip/checksum.h"
-
 void conn_due(struct tcp_conn *c, unsigned what)
 {
 	if (c->state == TCP_CLOSED)
@@ -55,96 +53,7 @@ uint32_t conn_tsval(const struct tcp_conn *c)
 	return now_ms(c->stack) + c->ts_off;
 }
 
-/* --- frames --- */
-
-/* The headers of a frame whose pieces are in place. */
-static void frame_finish(const struct tcp_stack *s, struct tcp_frame *f,
-			 uint8_t laddr, const struct ip_addr *raddr,
-			 const struct tcp_seg *seg, uint8_t ecn)
-{
-	const struct ip_addr *src = &s->cfg.addrs[laddr];
-	uint32_t ip_len = ip_head_len(raddr);
-	uint8_t *tcp = f->head + ip_len;
-	uint32_t tcp_len = tcp_head_build(tcp, seg);
-	struct cksum sum =
-	    ip_pseudo_sum(src, raddr, IP_PROTO_TCP, tcp_len + f->len);
-
-	ip_build(f->head, src, raddr, IP_PROTO_TCP, ecn, tcp_len + f->len);
-	f->ip_len = (uint16_t)ip_len;
-	f->head_len = (uint16_t)(ip_len + tcp_len);
-	if (f->gso_size || s->cfg.has_port_sums) {
-		store_be16(tcp + 16, (uint16_t)~cksum_end(&sum));
-		return;
-	}
-	cksum_add(&sum, tcp, tcp_len);
-	for (uint32_t i = 0; i < f->n_pieces; i++)
-		cksum_add(&sum, f->pieces[i].data, f->pieces[i].len);
-	store_be16(tcp + 16, cksum_end(&sum));
-}
-
-void tcp_frame_done(struct tcp_frame *f)
-{
-	for (uint32_t i = 0; i < f->n_pieces; i++)
-		extent_put(f->pieces[i].ext);
-	f->n_pieces = 0;
-}
-
-/* The piece of the send queue that @seq lies in.  New bytes and old ones are each
- * gathered in their order, so each search goes on where the last one ended. */
-static struct node *sndq_find(struct tcp_conn *c, seq32 seq)
-{
-	struct node **hint = &c->sndq_hints[seq_eq(seq, c->snd_nxt)];
-	struct node *n = c->sndq.tail;
-
-	/* Most are new, and of the last call; what is older is in no cache. */
-	if (seq_le(n->seq, seq))
-		return n;
-	n = c->sndq.head;
-	if (seq_lt(seq, node_end(n)))
-		return n;
-	if (*hint && seq_le((*hint)->seq, seq))
-		n = *hint;
-	while (!seq_lt(seq, node_end(n)))
-		n = n->next;
-	n->flags |= NODE_HINT;
-	*hint = n;
-	return n;
-}
-
-/* Refers to up to @len bytes of the send queue from @seq on.  Return: how many; fewer
- * when they lie in too many extents. */
-static uint32_t gather(struct tcp_conn *c, struct tcp_frame *f, seq32 seq,
-		       uint32_t len)
-{
-	const struct node *n = len ? sndq_find(c, seq) : NULL;
-	uint32_t done = 0;
-
-	for (; done < len && f->n_pieces < TCP_FRAME_PIECES; n = n->next) {
-		uint32_t skip = seq_len(n->seq, seq_add(seq, done));
-		uint32_t part = MIN(n->len - skip, len - done);
-
-		f->pieces[f->n_pieces++] =
-		    (struct tcp_piece){ extent_get(n->ext),
-					n->ext->data + n->off + skip, part };
-		done += part;
-		if (n->flags & NODE_EOR && skip + part == n->len)
-			break;
-	}
-	f->len = done;
-	return done;
-}
-
-/* Of the @all bytes that were not sent yet, those that may share a segment. */
-static uint32_t record_bytes(struct tcp_conn *c, uint32_t all)
-{
-	const struct node *n = sndq_find(c, c->snd_nxt);
-
-	for (; n; n = n->next)
-		if (n->flags & NODE_EOR)
-			return seq_len(c->snd_nxt, node_end(n));
-	c->rec.has_eor = false;
-	return all;
-}
+/* --- segments --- */
 
 /* The window field; what it says is kept in rcv_adv, to be true. */
 static uint16_t window_field(struct tcp_conn *c)
@@ -324,7 +233,7 @@ static void send_again(struct tcp_conn *c, struct tcp_frame *f, struct node *n)
 		c->lost_bytes -= n->len;
 	n->flags = (uint8_t)((n->flags & ~NODE_LOST) | NODE_RETX);
 	uint32_t most = MIN(frame_room(c, room), window);
-	uint32_t got = gather(c, f, n->seq, MIN(bytes, most));
+	uint32_t got = frame_gather(c, f, n->seq, MIN(bytes, most));
 	struct node part = *n;
 	/* What could be neither cut nor sent whole is found lost again. */
 	if (got < bytes)
@@ -482,7 +391,7 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 		return false;
 	*n = (struct node){ .seq = c->snd_nxt };
 	list_init(&n->link);
-	if (bytes && gather(c, f, c->snd_nxt, bytes) < bytes) {
+	if (bytes && frame_gather(c, f, c->snd_nxt, bytes) < bytes) {
 		bytes = f->len;
 		has_fin = false;
 		probe = 0;
@@ -576,55 +485,6 @@ static bool conn_tx(struct tcp_conn *c, struct tcp_frame *f)
 	if (c->due & TX_ACK)
 		return send_alone(c, f, c->snd_nxt);
 	return false;
-}
-
-/* --- segments without a connection --- */
-
-void tx_reply(struct tcp_stack *s, const struct tcp_reply *r)
-{
-	if (s->reply_head - s->reply_tail == TX_REPLIES) {
-		drop(s, DROP_REPLY_LIMIT);
-		return;
-	}
-	s->replies[s->reply_head++ % TX_REPLIES] = *r;
-}
-
-/* RFC 9293 section 3.10.7.1: the reset that the sender of a segment believes. */
-void tx_reset_for(struct tcp_stack *s, const struct arrival *a)
-{
-	struct tcp_reply r = { .raddr = *a->raddr,
-			       .laddr = a->laddr,
-			       .seg = { .sport = a->seg.dport,
-					.dport = a->seg.sport,
-					.flags = TCP_RST,
-					.wscale = TCP_NO_WSCALE } };
-
-	if (a->seg.flags & TCP_RST)
-		return;
-	if (a->seg.flags & TCP_ACK) {
-		r.seg.seq = a->seg.ack;
-	} else {
-		r.seg.flags |= TCP_ACK;
-		r.seg.ack = seq_add(a->seg.seq, seg_span(&a->seg));
-	}
-	tx_reply(s, &r);
-}
-
-void tx_reset_conn(struct tcp_conn *c)
-{
-	struct tcp_reply r = { .raddr = c->flow.raddr,
-			       .laddr = c->flow.laddr,
-			       .seg = { .sport = c->flow.lport,
-					.dport = c->flow.rport,
-					.seq = c->snd_nxt,
-					.ack = c->rcv_nxt,
-					.flags = TCP_RST | TCP_ACK,
-					.has_ts = c->flags & CONN_TS,
-					.tsval = conn_tsval(c),
-					.tsecr = c->ts_recent,
-					.wscale = TCP_NO_WSCALE } };
-
-	tx_reply(c->stack, &r);
 }
 
 bool tcp_tx(struct tcp_stack *s, struct tcp_frame *f, uint64_t now_ns)

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/bytes.c - the program's bytes: given to be sent, and read
+ *
+ *     tcp_send() -> copied into extents -> the send queue -> tx.c
+ *     rcvq.c -> the receive queue -> tcp_peek(), tcp_consume() -> the window: rcvwin.c
+ *
+ * Bytes that are sent where they lie are lend.c's.
+ *
+ * Spec: RFC 9293 section 3.10.2, 3.10.3
+ */
+#include "tcp/conn.h"
+
+uint32_t snd_space(const struct tcp_conn *c)
+{
+	const struct tcp_config *cfg = &c->stack->cfg;
+	uint32_t used = seq_len(c->snd_una, c->snd_end);
+	bool is_set = c->flags & CONN_SND_BUF_SET;
+	uint32_t limit = is_set ? c->snd_buf : cfg->snd_buf;
+
+	/* Two windows: one under way, and one that is ready when it is not. */
+	if (!is_set && limit < cfg->snd_buf_max && limit / 2 < c->cwnd)
+		limit = MIN(2 * c->cwnd, cfg->snd_buf_max);
+	return used < limit ? limit - used : 0;
+}
+
+/* Bytes that wait must leave nodes for ranges, or none is ever sent. */
+bool sndq_has_nodes(const struct tcp_stack *s)
+{
+	return s->pool_nodes.n_free &&
+	       s->pool_nodes.n_free >= s->pool_nodes.n / 4;
+}
+
+void sndq_append(struct tcp_conn *c, struct node *n)
+{
+	if (c->sndq.tail)
+		c->sndq.tail->next = n;
+	else
+		c->sndq.head = n;
+	c->sndq.tail = n;
+}
+
+/* The last piece of the send queue, when there is room behind it; else a new one. */
+static struct node *sndq_room(struct tcp_conn *c, uint32_t want, uint32_t *room)
+{
+	struct tcp_stack *s = c->stack;
+	struct node *n = c->sndq.tail;
+
+	*room = n ? n->ext->cap - n->off - n->len : 0;
+	if (*room && !(n->flags & NODE_EOR))
+		return n;
+	if (!sndq_has_nodes(s))
+		return NULL;
+	uint32_t off = *room ? n->off + n->len : 0;
+	struct extent *e =
+	    *room ? extent_get(n->ext) : extent_new(&s->pool_extents);
+	if (!e)
+		return NULL;
+	n = pool_get(&s->pool_nodes);
+	*n = (struct node){ .ext = e, .off = off, .seq = c->snd_end };
+	*room = e->cap - off;
+	if (!off)
+		extent_fetch_next(&s->pool_extents, want);
+	sndq_append(c, n);
+	return n;
+}
+
+int take_error(struct tcp_conn *c)
+{
+	int err = c->err;
+
+	c->err = 0;
+	return err;
+}
+
+/* Why nothing can be sent, or 0. */
+ssize_t send_refusal(struct tcp_conn *c)
+{
+	if (c->err)
+		return take_error(c);
+	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD)
+		return c->flags & CONN_SHUT_WR ? -EPIPE : -EAGAIN;
+	return conn_may_send(c) ? 0 : -EPIPE;
+}
+
+void tcp_send_soon(const struct tcp_conn *c) { conn_fetch(c, CONN_LINES_TX); }
+
+ssize_t tcp_send(struct tcp_conn *c, const void *buf, size_t len,
+		 uint64_t now_ns)
+{
+	return tcp_send_as(c, buf, len, 0, now_ns);
+}
+
+ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
+		    unsigned how, uint64_t now_ns)
+{
+	uint32_t done = 0, room;
+
+	tcp_send_soon(c);
+	ssize_t refusal = send_refusal(c);
+
+	stack_at(c->stack, now_ns);
+	if (refusal)
+		return refusal;
+	uint32_t want = (uint32_t)MIN(len, (size_t)snd_space(c));
+	while (done < want) {
+		struct node *n = sndq_room(c, want - done, &room);
+		if (!n)
+			break;
+		uint32_t part = MIN(room, want - done);
+
+		memcpy(n->ext->data + n->off + n->len,
+		       (const uint8_t *)buf + done, part);
+		n->len += part;
+		c->snd_end = seq_add(c->snd_end, part);
+		done += part;
+	}
+	if (!done)
+		return len ? -EAGAIN : 0;
+	c->flags &= ~(uint32_t)(CONN_MORE | CONN_PUSH_ALL);
+	c->flags |= how & TCP_SEND_MORE ? CONN_MORE : 0u;
+	if (how & TCP_SEND_EOR && done == len) {
+		c->sndq.tail->flags |= NODE_EOR;
+		c->rec.has_eor = true;
+	}
+	if (how & TCP_SEND_URGENT) {
+		c->snd_up = c->snd_end;
+		c->flags |= CONN_URG_OUT;
+	}
+	conn_due(c, TX_DATA);
+	return done;
+}
+
+/* What a read tells that finds no bytes. */
+static ssize_t nothing_there(struct tcp_conn *c)
+{
+	/* The stream has ended well, whatever came of the connection. */
+	if (c->flags & CONN_FIN_RCVD)
+		return 0;
+	if (c->err)
+		return take_error(c);
+	return c->state == TCP_CLOSED ? 0 : -EAGAIN;
+}
+
+ssize_t tcp_peek(struct tcp_conn *c, const uint8_t **data)
+{
+	struct node *n = c->rcvq.head;
+	uint32_t len = n ? n->len : 0;
+
+	if (len && c->flags & CONN_URG_IN && !(len = urg_limit(c, len))) {
+		n = c->rcvq.head;
+		len = n ? n->len : 0;
+	}
+	/* A FIN that came with nothing new. */
+	if (len) {
+		*data = n->ext->data + n->off;
+		return len;
+	}
+	return nothing_there(c);
+}
+
+ssize_t tcp_peek_at(struct tcp_conn *c, uint32_t off, const uint8_t **data)
+{
+	seq32 at = conn_copied(c), end = seq_add(at, c->rcvq_bytes), from = at;
+	const struct node *n = c->rcvq.head;
+
+	/* The urgent byte is passed over when it is next, and not before. */
+	if (urg_hides_next(c))
+		at = seq_add(at, 1);
+	else if (urg_is_ahead(c) && seq_lt(c->urg_seq, end))
+		end = c->urg_seq;
+	if (off >= seq_len(at, end))
+		return off ? 0 : nothing_there(c);
+	uint32_t skip = seq_len(from, seq_add(at, off));
+	for (; skip >= n->len; n = n->next)
+		skip -= n->len;
+	*data = n->ext->data + n->off + skip;
+	return MIN(n->len - skip, seq_len(seq_add(at, off), end));
+}
+
+void rcvq_shift(struct tcp_conn *c, uint32_t n_bytes)
+{
+	while (n_bytes) {
+		struct node *n = c->rcvq.head;
+		uint32_t part = MIN(n_bytes, n->len);
+
+		n->off += part;
+		n->len -= part;
+		c->rcvq_bytes -= part;
+		n_bytes -= part;
+		if (n->len)
+			return;
+		c->rcvq.head = n->next;
+		if (!n->next)
+			c->rcvq.tail = NULL;
+		rcv_piece_free(c, n);
+	}
+}
+
+void tcp_consume(struct tcp_conn *c, uint32_t n, uint64_t now_ns)
+{
+	stack_at(c->stack, now_ns);
+	assert(n <= c->rcvq_bytes);
+	rcvq_shift(c, n);
+	if (c->flags & CONN_URG_IN)
+		urg_passed(c);
+	if (c->state < TCP_ESTABLISHED || c->flags & CONN_FIN_RCVD)
+		return;
+	rcv_tune(c);
+	/* The peer is told when the window has grown by as much as matters. */
+	if (rcv_window_is_news(c))
+		conn_due(c, TX_ACK);
+}
