@@ -11,20 +11,6 @@
 
 static struct world w;
 
-/* One connection over 10 ms each way. */
-static struct world_config scene(uint32_t up, uint32_t down)
-{
-	return (struct world_config){
-		.seed = 1,
-		.stack = { world_stack(CLIENT, false),
-			   world_stack(SERVER, false) },
-		.wire = { { .delay_ns = 10 * MS }, { .delay_ns = 10 * MS } },
-		.n_pairs = 1,
-		.plan = { { { .n_bytes = up } }, { { .n_bytes = down } } },
-		.rx_extents = 256,
-	};
-}
-
 /* Runs until all has arrived.  Return: when, ns */
 static uint64_t arrives(const struct world_config *cfg, uint64_t limit_ns)
 {
@@ -51,7 +37,8 @@ static void any_options_of_both_ends_open(void **state)
 	for (unsigned a = 0; a <= TCP_OFFER_ALL; a++)
 		for (unsigned b = 0; b <= TCP_OFFER_ALL; b++)
 			for (unsigned mss = 0; mss < 2; mss++) {
-				struct world_config cfg = scene(30000, 30000);
+				struct world_config cfg =
+				    world_plain(30000, 30000);
 
 				cfg.stack[CLIENT].offers = a;
 				cfg.stack[SERVER].offers = b;
@@ -66,14 +53,14 @@ static void a_handshake_survives_losses(void **state)
 {
 	for (unsigned side = 0; side < 2; side++)
 		for (unsigned lost = 1; lost <= 5; lost++) {
-			struct world_config cfg = scene(1000, 1000);
+			struct world_config cfg = world_plain(1000, 1000);
 
 			cfg.wire[side].drop_mask = (1u << lost) - 1;
 			uint64_t ns = arrives(&cfg, 100 * NS_PER_S);
 			assert_true(ns >= NS_PER_S);
 		}
 	for (unsigned lost = 1; lost <= 6; lost++) {
-		struct world_config cfg = scene(0, 5000);
+		struct world_config cfg = world_plain(0, 5000);
 
 		/* The ACK of the answer, and what is sent in its place. */
 		cfg.wire[CLIENT].drop_mask = ((1u << lost) - 1) << 1;
@@ -85,7 +72,7 @@ static void a_handshake_survives_losses(void **state)
 static void a_simultaneous_open_works_at_any_skew(void **state)
 {
 	for (unsigned ms = 0; ms <= 24; ms += 4) {
-		struct world_config cfg = scene(3000, 3000);
+		struct world_config cfg = world_plain(3000, 3000);
 
 		cfg.is_simultaneous = true;
 		cfg.wire[SERVER].delay_ns += ms * MS;
@@ -99,7 +86,7 @@ static void a_simultaneous_open_works_at_any_skew(void **state)
  * last, for which the tail is probed. */
 static void each_single_loss_of_a_flight_is_repaired(void **state)
 {
-	struct world_config cfg = scene(64 * 1448, 0);
+	struct world_config cfg = world_plain(64 * 1448, 0);
 	uint64_t best = arrives(&cfg, 20 * NS_PER_S);
 
 	for (unsigned i = 1; i < 64; i++) {
@@ -110,7 +97,7 @@ static void each_single_loss_of_a_flight_is_repaired(void **state)
 
 static void bursts_of_losses_are_repaired(void **state)
 {
-	struct world_config cfg = scene(64 * 1448, 0);
+	struct world_config cfg = world_plain(64 * 1448, 0);
 
 	for (unsigned n = 2; n <= 20; n++)
 		for (unsigned at = 2; at + n < 60; at += 7) {
@@ -122,7 +109,7 @@ static void bursts_of_losses_are_repaired(void **state)
 static void packets_that_overtake_each_other_arrive(void **state)
 {
 	for (unsigned depth = 1; depth <= 64; depth *= 2) {
-		struct world_config cfg = scene(2000000, 0);
+		struct world_config cfg = world_plain(2000000, 0);
 
 		cfg.wire[CLIENT].rate_bps = 100000000;
 		cfg.wire[CLIENT].reorder = 20000;
@@ -133,7 +120,7 @@ static void packets_that_overtake_each_other_arrive(void **state)
 
 static void half_of_the_acks_suffice(void **state)
 {
-	struct world_config cfg = scene(2000000, 0);
+	struct world_config cfg = world_plain(2000000, 0);
 	uint64_t best = arrives(&cfg, 60 * NS_PER_S);
 
 	cfg.wire[SERVER].loss_acks = 500000;
@@ -142,7 +129,7 @@ static void half_of_the_acks_suffice(void **state)
 
 static void acks_that_come_in_bunches_do_no_harm(void **state)
 {
-	struct world_config cfg = scene(2000000, 0);
+	struct world_config cfg = world_plain(2000000, 0);
 
 	cfg.wire[SERVER].jitter_ns = 10 * MS;
 	arrives(&cfg, 60 * NS_PER_S);
@@ -151,7 +138,7 @@ static void acks_that_come_in_bunches_do_no_harm(void **state)
 static void what_comes_merged_or_split_is_the_same(void **state)
 {
 	for (unsigned i = 0; i < 4; i++) {
-		struct world_config cfg = scene(500000, 500000);
+		struct world_config cfg = world_plain(500000, 500000);
 
 		for (unsigned k = 0; k < 2; k++) {
 			cfg.wire[k].split = i & 1 ? 500000 : 0;
@@ -168,7 +155,7 @@ static void what_comes_merged_or_split_is_the_same(void **state)
 static void a_reader_who_comes_late_gets_all(void **state)
 {
 	for (unsigned lost = 0; lost < 2; lost++) {
-		struct world_config cfg = scene(1000000, 0);
+		struct world_config cfg = world_plain(1000000, 0);
 
 		cfg.plan[SERVER][0].read_from_ns = 30 * NS_PER_S;
 		/* Updates of the window are lost, too. */
@@ -182,13 +169,13 @@ static void segments_of_all_sizes_work(void **state)
 	static const uint16_t clamps[] = { 48, 64, 100, 536, 1220 };
 
 	for (unsigned i = 0; i < ARRAY_LEN(clamps); i++) {
-		struct world_config cfg = scene(50000, 50000);
+		struct world_config cfg = world_plain(50000, 50000);
 
 		cfg.wire[0].clamp_mss = cfg.wire[1].clamp_mss = clamps[i];
 		arrives(&cfg, 60 * NS_PER_S);
 	}
 	for (uint32_t mtu = 576; mtu <= 9000; mtu += 702) {
-		struct world_config cfg = scene(200000, 200000);
+		struct world_config cfg = world_plain(200000, 200000);
 
 		cfg.stack[SERVER].mtu = mtu;
 		cfg.stack[CLIENT].mtu = 9576 - mtu;
@@ -200,7 +187,7 @@ static void segments_of_all_sizes_work(void **state)
 static void windows_of_all_scales_work(void **state)
 {
 	for (unsigned shift = 11; shift <= 24; shift++) {
-		struct world_config cfg = scene(300000, 0);
+		struct world_config cfg = world_plain(300000, 0);
 
 		cfg.stack[SERVER].rcv_buf = 1u << shift;
 		arrives(&cfg, 600 * NS_PER_S);
@@ -210,7 +197,7 @@ static void windows_of_all_scales_work(void **state)
 /* RFC 9293 section 3.4: numbers wrap in the middle of the stream. */
 static void numbers_wrap(void **state)
 {
-	struct world_config cfg = scene(1000000, 1000000);
+	struct world_config cfg = world_plain(1000000, 1000000);
 	uint32_t iss = 0;
 
 	/* A key whose first number lies closely before the end. */
@@ -229,7 +216,7 @@ static void numbers_wrap(void **state)
 static void a_path_that_becomes_narrow_is_noticed(void **state)
 {
 	for (unsigned v6 = 0; v6 < 2; v6++) {
-		struct world_config cfg = scene(1000000, 0);
+		struct world_config cfg = world_plain(1000000, 0);
 
 		for (unsigned i = 0; i < 2; i++) {
 			cfg.stack[i] = world_stack((enum side)i, v6);
@@ -244,7 +231,7 @@ static void a_path_that_becomes_narrow_is_noticed(void **state)
 
 static void a_narrow_path_that_says_nothing_is_found(void **state)
 {
-	struct world_config cfg = scene(300000, 0);
+	struct world_config cfg = world_plain(300000, 0);
 
 	for (unsigned i = 0; i < 2; i++) {
 		cfg.wire[i].mtu = 1280;
@@ -255,7 +242,7 @@ static void a_narrow_path_that_says_nothing_is_found(void **state)
 
 static void forged_messages_do_not_narrow_a_path(void **state)
 {
-	struct world_config cfg = scene(1000000, 0);
+	struct world_config cfg = world_plain(1000000, 0);
 	uint64_t best = arrives(&cfg, 60 * NS_PER_S);
 
 	cfg.wire[CLIENT].forge_mtu = 1000000;
@@ -264,7 +251,7 @@ static void forged_messages_do_not_narrow_a_path(void **state)
 
 static void forged_resets_that_miss_do_no_harm(void **state)
 {
-	struct world_config cfg = scene(1000000, 1000000);
+	struct world_config cfg = world_plain(1000000, 1000000);
 
 	cfg.wire[0].forge_rst = cfg.wire[1].forge_rst = 200000;
 	arrives(&cfg, 60 * NS_PER_S);
@@ -275,7 +262,7 @@ static void forged_resets_that_miss_do_no_harm(void **state)
 static void marks_of_all_kinds_are_survived(void **state)
 {
 	for (unsigned i = 0; i < 4; i++) {
-		struct world_config cfg = scene(300000, 300000);
+		struct world_config cfg = world_plain(300000, 300000);
 
 		cfg.wire[0].mark = i & 1 ? 1000000 : 300000;
 		cfg.wire[1].bleaches = i & 2;
@@ -291,7 +278,7 @@ static void ends_close_in_every_way(void **state)
 {
 	for (unsigned how = 0; how < 64; how++) {
 		struct world_config cfg =
-		    scene(how & 1 ? 40000 : 0, how & 2 ? 40000 : 0);
+		    world_plain(how & 1 ? 40000 : 0, how & 2 ? 40000 : 0);
 
 		cfg.seed = how;
 		cfg.wire[0].loss = how & 4 ? 50000 : 0;
@@ -322,7 +309,7 @@ static void ends_close_in_every_way(void **state)
  * minute. */
 static void nobody_waits_for_a_peer_for_ever(void **state)
 {
-	struct world_config cfg = scene(10, 0);
+	struct world_config cfg = world_plain(10, 0);
 
 	cfg.plan[CLIENT][0].closes_early = true;
 	cfg.plan[SERVER][0].read_from_ns = UINT64_MAX / 2;
@@ -342,7 +329,7 @@ static void nobody_waits_for_a_peer_for_ever(void **state)
 static void no_memory_at_any_moment_is_survived(void **state)
 {
 	for (unsigned ms = 0; ms < 400; ms += 3) {
-		struct world_config cfg = scene(200000, 50000);
+		struct world_config cfg = world_plain(200000, 50000);
 
 		cfg.seed = ms;
 		cfg.steal_every_ns = 400 * MS + ms * MS;
@@ -356,7 +343,7 @@ static void no_memory_at_any_moment_is_survived(void **state)
 /* Frames wait in the port while their bytes are acknowledged, read and used again. */
 static void a_late_frame_carries_the_bytes_it_was_made_of(void **state)
 {
-	struct world_config cfg = scene(3000000, 0);
+	struct world_config cfg = world_plain(3000000, 0);
 
 	cfg.port_frames = 32;
 	cfg.port_hold_ns = 40 * MS;
@@ -370,7 +357,7 @@ static void a_host_that_stands_still_goes_on(void **state)
 	static const uint64_t stalls[] = { 1, 50, 200, 1000, 5000 };
 
 	for (unsigned i = 0; i < ARRAY_LEN(stalls); i++) {
-		struct world_config cfg = scene(500000, 500000);
+		struct world_config cfg = world_plain(500000, 500000);
 
 		cfg.stall_ns = stalls[i] * MS;
 		arrives(&cfg, 3000 * NS_PER_S);
@@ -379,7 +366,7 @@ static void a_host_that_stands_still_goes_on(void **state)
 
 static void the_same_seed_is_the_same_world(void **state)
 {
-	struct world_config cfg = scene(300000, 300000);
+	struct world_config cfg = world_plain(300000, 300000);
 	uint64_t traces[2];
 
 	cfg.wire[0].loss = cfg.wire[1].loss = 50000;
@@ -399,7 +386,7 @@ static void the_same_seed_is_the_same_world(void **state)
 static void a_silent_peer_is_asked_and_given_up(void **state)
 {
 	for (unsigned is_dead = 0; is_dead < 2; is_dead++) {
-		struct world_config cfg = scene(0, 0);
+		struct world_config cfg = world_plain(0, 0);
 
 		/* Programs that do nothing. */
 		for (unsigned i = 0; i < 2; i++) {
@@ -430,7 +417,7 @@ static void a_silent_peer_is_asked_and_given_up(void **state)
 /* As in Linux, keepalive asks on until the user time-out, however often that is. */
 static void who_is_patient_asks_often(void **state)
 {
-	struct world_config cfg = scene(0, 0);
+	struct world_config cfg = world_plain(0, 0);
 
 	world_init(&w, &cfg);
 	w.ends[CLIENT][0].is_shut = w.ends[SERVER][0].is_shut = true;
@@ -452,7 +439,7 @@ static void who_is_patient_asks_often(void **state)
 static void a_user_timeout_ends_what_does_not_go_on(void **state)
 {
 	for (unsigned how = 0; how < 3; how++) {
-		struct world_config cfg = scene(1000000, 0);
+		struct world_config cfg = world_plain(1000000, 0);
 
 		if (how == 1)
 			cfg.plan[SERVER][0].read_from_ns = UINT64_MAX / 2;

@@ -12,21 +12,6 @@
 
 static struct world w;
 
-/* One connection over 10 ms each way. */
-static struct world_config scene(uint32_t bytes)
-{
-	return (struct world_config){
-		.seed = 1,
-		.n_stacks = 2,
-		.stack = { world_stack(CLIENT, false),
-			   world_stack(SERVER, false) },
-		.wire = { { .delay_ns = 10 * MS }, { .delay_ns = 10 * MS } },
-		.n_pairs = 1,
-		.plan = { { { .n_bytes = bytes } }, { { .n_bytes = bytes } } },
-		.rx_extents = 256,
-	};
-}
-
 static struct swarm_verdict judge(uint64_t faults)
 {
 	struct swarm_verdict v;
@@ -52,7 +37,7 @@ static void delay(struct world *world, int from, const uint8_t *p, uint32_t len)
  * answers both SYNs by cookies. */
 static void begin_anew(bool has_memory)
 {
-	struct world_config cfg = scene(3000);
+	struct world_config cfg = world_plain(3000, 3000);
 
 	cfg.heals_at_ns = NS_PER_S;
 	cfg.reboot_at_ns = 165 * MS;
@@ -121,7 +106,7 @@ static void cut_off(struct world *world, int from, const uint8_t *p,
  * connection later learns from its first write that it was reset behind that end. */
 static void who_was_reset_behind_the_end_has_a_broken_pipe(void **state)
 {
-	struct world_config cfg = scene(1);
+	struct world_config cfg = world_plain(1, 1);
 
 	cfg.reboot_at_ns = 60 * MS;
 	cfg.reboot_host = CLIENT;
@@ -145,7 +130,7 @@ static void who_was_reset_behind_the_end_has_a_broken_pipe(void **state)
  * patience was over. */
 static void who_was_given_up_before_it_was_open_is_not_there(void **state)
 {
-	struct world_config cfg = scene(1);
+	struct world_config cfg = world_plain(1, 1);
 
 	cfg.wire[CLIENT].drop_mask = ~1ull;
 	cfg.heals_at_ns = 2 * NS_PER_S;
@@ -164,7 +149,7 @@ static void who_was_given_up_before_it_was_open_is_not_there(void **state)
 /* Its peer has closed and then aborted: what it reads is the end, and no event follows. */
 static void who_accepts_what_is_over_comes_to_an_end(void **state)
 {
-	struct world_config cfg = scene(0);
+	struct world_config cfg = world_plain(0, 0);
 
 	cfg.accept_every_ns = NS_PER_S;
 	cfg.plan[CLIENT][0].abort_at_ns = 35 * MS;
@@ -179,7 +164,7 @@ static void who_accepts_what_is_over_comes_to_an_end(void **state)
 /* Of two clients on two hosts, the one with small buffers is waited for. */
 static void each_host_has_the_time_that_its_buffers_need(void **state)
 {
-	struct world_config cfg = scene(0);
+	struct world_config cfg = world_plain(0, 0);
 
 	cfg.n_stacks = 3;
 	cfg.stack[2] = cfg.stack[CLIENT];

@@ -121,18 +121,9 @@ static void red_keeps_queues_short(void **state)
 /* One port for three connections one after the other. */
 static uint64_t three_times(enum tcp_reuse reuse)
 {
-	struct world_config cfg = {
-		.seed = 1,
-		.n_stacks = 2,
-		.stack = { world_stack(CLIENT, false),
-			   world_stack(SERVER, false) },
-		.wire = { { .delay_ns = 10 * MS }, { .delay_ns = 10 * MS } },
-		.n_pairs = 1,
-		.plan = { { { .n_bytes = 5000 } }, { { .n_bytes = 5000 } } },
-		.rx_extents = 256,
-		.n_again = 2,
-	};
+	struct world_config cfg = world_plain(5000, 5000);
 
+	cfg.n_again = 2;
 	cfg.stack[CLIENT].ports = (struct tcp_ports){ 5000, 5000 };
 	cfg.stack[CLIENT].reuse = (uint8_t)reuse;
 	world_init(&w, &cfg);

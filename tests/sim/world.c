@@ -44,6 +44,22 @@ struct tcp_config world_stack(enum side side, bool is_v6)
 	};
 }
 
+struct world_config world_plain(uint32_t up, uint32_t down)
+{
+	const uint64_t delay_ns = 10 * NS_PER_MS;
+
+	return (struct world_config){
+		.seed = 1,
+		.n_stacks = 2,
+		.stack = { world_stack(CLIENT, false),
+			   world_stack(SERVER, false) },
+		.wire = { { .delay_ns = delay_ns }, { .delay_ns = delay_ns } },
+		.n_pairs = 1,
+		.plan = { { { .n_bytes = up } }, { { .n_bytes = down } } },
+		.rx_extents = 256,
+	};
+}
+
 int world_host(const struct world_config *c, enum side side, uint32_t pair)
 {
 	uint32_t i = pair % (c->n_stacks ? c->n_stacks - 1 : 1);

@@ -160,6 +160,8 @@ struct world {
 
 /* A stack with room for a few connections; IPv4 or IPv6. */
 struct tcp_config world_stack(enum side side, bool is_v6);
+/* One connection over 10 ms each way, with no faults. */
+struct world_config world_plain(uint32_t up, uint32_t down);
 
 void world_init(struct world *w, const struct world_config *cfg);
 void world_fini(struct world *w);
