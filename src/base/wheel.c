@@ -72,22 +72,40 @@ static void take(struct wheel *w, struct timer *t)
 		    ~(UINT64_C(1) << t->slot % WHEEL_SLOTS);
 }
 
-void wheel_arm(struct wheel *w, struct timer *t, uint64_t at_ns)
+/* @at_ns: before where it lies */
+void wheel_move(struct wheel *w, struct timer *t, uint64_t at_ns)
 {
-	assert(at_ns != WHEEL_NEVER);
-	wheel_disarm(w, t);
+	assert(at_ns < t->at_ns);
+	if (timer_is_lying(t))
+		take(w, t);
+	else
+		w->n_lying++;
 	t->at_ns = at_ns;
 	put(w, t);
-	w->n_armed++;
 }
 
 void wheel_disarm(struct wheel *w, struct timer *t)
 {
-	if (!timer_is_armed(t))
+	if (timer_is_lying(t)) {
+		take(w, t);
+		w->n_lying--;
+	}
+	t->at_ns = t->due_ns = WHEEL_NEVER;
+}
+
+/* What was taken out is put where it is to be looked at next, if anywhere. */
+static void put_again(struct wheel *w, struct timer *t)
+{
+	uint64_t early_ns = (uint64_t)t->early << WHEEL_TICK_SHIFT;
+
+	t->at_ns = t->due_ns;
+	if (!timer_is_lying(t)) {
+		w->n_lying--;
 		return;
-	take(w, t);
-	t->at_ns = WHEEL_NEVER;
-	w->n_armed--;
+	}
+	if (tick_of(t->due_ns - early_ns) > w->tick)
+		t->at_ns -= early_ns;
+	put(w, t);
 }
 
 /* The next tick at which a slot of some level comes up. */
@@ -138,7 +156,7 @@ static void slot_down(struct wheel *w, struct list *lanes)
 			continue;
 		list_del(&t->link);
 		__builtin_prefetch(due[i].next, 1);
-		put(w, t);
+		put_again(w, t);
 	}
 }
 
@@ -165,8 +183,9 @@ static struct timer *slot_take(struct wheel *w, struct list *lanes)
 	struct list *lane = &lanes[w->take_lane++ % WHEEL_LANES];
 	struct timer *t = (struct timer *)lane->next;
 
-	wheel_disarm(w, t);
+	take(w, t);
 	w->soon = list_is_empty(lane) ? NULL : (struct timer *)lane->next;
+	__builtin_prefetch(w->soon, 1);
 	return t;
 }
 
@@ -184,7 +203,15 @@ struct timer *wheel_expire(struct wheel *w, uint64_t now_ns)
 		w->tick = tick;
 		cascade(w);
 		unsigned at = digit(w->tick, 0);
-		if (w->is_used[0] >> at & 1)
-			return slot_take(w, w->slots[at]);
+		if (!(w->is_used[0] >> at & 1))
+			continue;
+		struct timer *t = slot_take(w, w->slots[at]);
+		if (tick_of(t->due_ns) > tick) {
+			put_again(w, t);
+			continue;
+		}
+		w->n_lying--;
+		t->at_ns = t->due_ns = WHEEL_NEVER;
+		return t;
 	}
 }

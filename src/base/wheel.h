@@ -10,8 +10,8 @@
  * The timers of a slot are in several lists, whose heads are taken in turns: so the next
  * timers are known before they are due, and can be fetched all at once (wheel_soon()).
  *
- * Who uses it re-arms lazily: a deadline that moves away leaves its timer where it
- * is, and is looked at again when that fires.
+ * A timer that is put off stays where it lies, and goes on from there when its slot
+ * comes: nothing but the timer's own cache line is touched for it.
  *
  * Owner: one group; time is handed in and does not go back.
  */
@@ -31,15 +31,19 @@
 
 struct timer {
 	struct list link;
-	uint64_t at_ns; /* WHEEL_NEVER: not armed */
-	uint16_t slot;  /* level * WHEEL_SLOTS + slot */
+	uint64_t at_ns; /* where it lies; WHEEL_NEVER: nowhere */
+	uint64_t
+	    due_ns; /* when it fires, not before @at_ns; WHEEL_NEVER: not at all */
+	uint32_t
+	    early; /* ticks before it is due when it is to be looked at first */
+	uint16_t slot; /* level * WHEEL_SLOTS + slot */
 };
 
 struct wheel {
 	uint64_t tick;                  /* all before it have fired */
 	uint64_t is_used[WHEEL_LEVELS]; /* a bit a slot */
 	struct list slots[WHEEL_LEVELS * WHEEL_SLOTS][WHEEL_LANES];
-	uint32_t n_armed;
+	uint32_t n_lying;
 	uint32_t put_lane, take_lane; /* running freely */
 	const struct timer *soon;
 };
@@ -49,16 +53,40 @@ void wheel_init(struct wheel *w, uint64_t now_ns);
 static inline void timer_init(struct timer *t)
 {
 	list_init(&t->link);
-	t->at_ns = WHEEL_NEVER;
+	t->at_ns = t->due_ns = WHEEL_NEVER;
 }
 
-static inline bool timer_is_armed(const struct timer *t)
+/* Whether it lies in the wheel; one that was put off for ever does so for a while. */
+static inline bool timer_is_lying(const struct timer *t)
 {
 	return t->at_ns != WHEEL_NEVER;
 }
 
-/* Arms the timer, or moves it. */
-void wheel_arm(struct wheel *w, struct timer *t, uint64_t at_ns);
+void wheel_move(struct wheel *w, struct timer *t, uint64_t at_ns);
+
+/* The timer fires at @due_ns; WHEEL_NEVER: not at all. */
+static inline void wheel_set(struct wheel *w, struct timer *t, uint64_t due_ns)
+{
+	t->due_ns = due_ns;
+	t->early = 0;
+	if (due_ns < t->at_ns)
+		wheel_move(w, t, due_ns);
+}
+
+/* As wheel_set(); but it is likely that the timer will be set to as early as @by_ns: it
+ * lies there, as it costs more to move than to be looked at in vain. */
+static inline void wheel_set_by(struct wheel *w, struct timer *t,
+				uint64_t due_ns, uint64_t by_ns)
+{
+	wheel_set(w, t, due_ns < by_ns ? due_ns : by_ns);
+	if (due_ns <= by_ns)
+		return;
+	uint64_t early = (due_ns - by_ns) >> WHEEL_TICK_SHIFT;
+	t->due_ns = due_ns;
+	t->early = early < UINT32_MAX ? (uint32_t)early : 0;
+}
+
+/* The timer is not in the wheel any more. */
 void wheel_disarm(struct wheel *w, struct timer *t);
 
 /* Takes one timer out that is due at @now_ns; NULL when none is. */

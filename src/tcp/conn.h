@@ -273,10 +273,10 @@ struct tcp_conn {
 	uint32_t lost_bytes;       /* of the ranges that were sent */
 	uint32_t ts_off;
 	uint32_t last_rx_ms;
-	uint32_t delack_slot; /* of the ring, plus 1; 0: none waits */
-	uint32_t wnd_clamp;   /* bytes; 0: none */
-	uint64_t life_at_ns;  /* WHEEL_NEVER: not at all */
-	uint64_t armed_ns;    /* the timer */
+	uint32_t delack_slot;    /* of the ring, plus 1; 0: none waits */
+	uint32_t wnd_clamp;      /* bytes; 0: none */
+	uint64_t life_at_ns;     /* WHEEL_NEVER: not at all */
+	uint32_t cwnd, ssthresh; /* bytes */
 
 	/* 3: what was received, and small things of both ways. */
 	alignas(CACHE_LINE) struct queue rcvq; /* bytes in order */
@@ -309,7 +309,6 @@ struct tcp_conn {
 	uint64_t rtx_at_ns; /* WHEEL_NEVER: not armed */
 	struct queue
 	    sent; /* ranges, by seq, without gaps: snd_una to snd_nxt */
-	uint32_t cwnd, ssthresh; /* bytes */
 
 	/* 6: what was given to be sent; round trips. */
 	alignas(CACHE_LINE) struct queue sndq; /* bytes, snd_una to snd_end */

@@ -30,7 +30,6 @@ struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f)
 	list_init(&c->ready_link);
 	list_add_tail(&s->conns, &c->all_link);
 	c->rtx_at_ns = c->life_at_ns = WHEEL_NEVER;
-	c->armed_ns = WHEEL_NEVER;
 	c->rto_ns = RTO_INITIAL_NS;
 	c->ts_off = flow_ts_off(s, &c->flow);
 	c->last_rx_ms = now_ms(s);

@@ -46,7 +46,6 @@ static void conn_dies(struct tcp_conn *c)
 	c->rtx_at_ns = c->life_at_ns = WHEEL_NEVER;
 	delack_end(c);
 	wheel_disarm(&c->stack->wheel, &c->timer);
-	c->armed_ns = WHEEL_NEVER;
 }
 
 void tcp_set_state(struct tcp_conn *c, enum tcp_state to)
@@ -153,13 +152,13 @@ static void check_send_queue(const struct tcp_conn *c)
 void conn_check(const struct tcp_conn *c)
 {
 	assert(seq_le(c->snd_una, c->snd_nxt));
-	assert(c->armed_ns == c->timer.at_ns);
+	assert(c->timer.at_ns <= c->timer.due_ns);
 	if (c->delack_slot)
 		assert(c->stack->delacks.ring[c->delack_slot - 1].conn == c);
 	assert(c->rec.is_late == (c->rtx_since_ns != 0));
 	check_received(c);
 	if (c->state == TCP_CLOSED) {
-		assert(!timer_is_armed(&c->timer));
+		assert(!timer_is_lying(&c->timer));
 		assert(!c->delack_slot);
 		assert(!c->due);
 		assert(!(c->flags & CONN_IN_TABLE));
@@ -167,9 +166,7 @@ void conn_check(const struct tcp_conn *c)
 		return;
 	}
 	assert(c->flags & CONN_IN_TABLE);
-	uint64_t first = conn_deadline(c);
-	if (first != WHEEL_NEVER)
-		assert(c->armed_ns <= first);
+	assert(c->timer.due_ns <= conn_deadline(c));
 	assert((c->rtx_kind == RTX_NONE) == (c->rtx_at_ns == WHEEL_NEVER));
 	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD)
 		return;

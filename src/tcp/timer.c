@@ -4,22 +4,16 @@
  *
  * A connection has two deadlines: retransmission, of which there is one kind at a time,
  * and its life (keepalive, FIN-WAIT-2).  One timer of the wheel stands for the earlier
- * one.  It is moved only forwards in its list of slots: a deadline that went away is
- * noticed when the timer fires.  Delayed ACKs have a queue of their own (delack.c).
+ * one; a deadline that goes away leaves it where it lies (wheel.h).  Delayed ACKs have a queue of their own (delack.c).
  *
  * Spec: RFC 6298, RFC 8985 section 6.3, RFC 9293 3.8.4, 3.8.6.1
  */
 #include "tcp/conn.h"
 
-static void timer_arm_by(struct tcp_conn *c, uint64_t at_ns)
+void conn_timer_sync(struct tcp_conn *c)
 {
-	if (at_ns >= c->armed_ns)
-		return;
-	c->armed_ns = at_ns;
-	wheel_arm(&c->stack->wheel, &c->timer, at_ns);
+	wheel_set(&c->stack->wheel, &c->timer, conn_deadline(c));
 }
-
-void conn_timer_sync(struct tcp_conn *c) { timer_arm_by(c, conn_deadline(c)); }
 
 uint64_t conn_rto_ns(const struct tcp_conn *c)
 {
@@ -76,9 +70,9 @@ static void rtx_choose(struct tcp_conn *c, bool anew)
 	probe_ns = c->stack->now_ns + tlp_timeout_ns(c);
 	c->rtx_kind = RTX_TLP;
 	c->rtx_at_ns = MIN(probe_ns, c->rto_at_ns);
-	/* The probe of a segment alone waits longer, until there is a second one: the
-	 * timer is where it is then, as it costs more to move than to fire in vain. */
-	timer_arm_by(c, MIN(c->rtx_at_ns, c->stack->now_ns + tlp_least_ns(c)));
+	/* The probe of a segment alone waits longer, until there is a second one. */
+	wheel_set_by(&c->stack->wheel, &c->timer, conn_deadline(c),
+		     c->stack->now_ns + tlp_least_ns(c));
 }
 
 static bool rtx_guards_flight(const struct tcp_conn *c)
@@ -103,8 +97,7 @@ void conn_rtx_update(struct tcp_conn *c, bool restart)
 		if (c->rtx_kind != RTX_PERSIST)
 			rtx_arm(c, RTX_PERSIST);
 	} else {
-		c->rtx_kind = RTX_NONE;
-		c->rtx_at_ns = WHEEL_NEVER;
+		rtx_set(c, RTX_NONE, WHEEL_NEVER);
 	}
 }
 
@@ -377,7 +370,6 @@ void tcp_timers(struct tcp_stack *s, uint64_t now_ns)
 		if (soon)
 			conn_fetch(container_of(soon, struct tcp_conn, timer),
 				   CONN_LINES_TIMER);
-		c->armed_ns = WHEEL_NEVER;
 		conn_timeout(c);
 	}
 	minis_timeout(s);

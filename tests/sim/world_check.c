@@ -111,7 +111,7 @@ static void check_stack(struct world *w, const struct tcp_stack *s)
 {
 	const struct list *head = &s->conns;
 	uint32_t n = s->pool_conns.n - s->pool_conns.n_free;
-	uint32_t n_nodes = s->pool_nodes.n - s->pool_nodes.n_free, n_armed = 0;
+	uint32_t n_nodes = s->pool_nodes.n - s->pool_nodes.n_free, n_lying = 0;
 	uint32_t every = 1 + n / CONNS_PER_STEP + n_nodes / NODES_PER_STEP;
 	uint64_t i = w->n_steps, rcv_mem = 0;
 
@@ -119,7 +119,7 @@ static void check_stack(struct world *w, const struct tcp_stack *s)
 		const struct tcp_conn *c =
 		    container_of(l, struct tcp_conn, all_link);
 
-		n_armed += timer_is_armed(&c->timer);
+		n_lying += timer_is_lying(&c->timer);
 		rcv_mem += c->rcv_mem;
 		if (i % every)
 			continue;
@@ -128,7 +128,7 @@ static void check_stack(struct world *w, const struct tcp_stack *s)
 		if (w->n_steps % INFO_EVERY == 0)
 			check_info(w, c);
 	}
-	assert(n_armed == s->wheel.n_armed);
+	assert(n_lying == s->wheel.n_lying);
 	assert(rcv_mem == s->rcv_mem);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/unit/wheel_timers.c - timers fire once, never early, a tick late at most */
+/* tests/unit/wheel_timers.c - timers fire once, never early, a tick late at most,
+ * however often they were set before */
 #include "base/wheel.h"
 #include "unit.h"
 
@@ -12,25 +13,46 @@ static uint64_t random_at(struct rng *r, uint64_t now)
 	return now + (rng_next(r) >> (20 + rng_below(r, 30)));
 }
 
+static void set_at_random(struct wheel *w, struct timer *t, struct rng *r,
+			  uint64_t now)
+{
+	uint64_t due = rng_below(r, 8) ? random_at(r, now) : WHEEL_NEVER;
+
+	if (rng_below(r, 2))
+		wheel_set(w, t, due);
+	else
+		wheel_set_by(w, t, due, random_at(r, now));
+}
+
+static uint32_t n_due(const struct timer *timers)
+{
+	uint32_t n = 0;
+
+	for (int i = 0; i < N; i++)
+		n += timers[i].due_ns != WHEEL_NEVER;
+	return n;
+}
+
 static void run(uint64_t seed)
 {
 	static struct timer timers[N];
 	static struct wheel w;
 	struct rng r = { seed };
 	uint64_t now = rng_next(&r) >> 20;
-	uint32_t left = N;
+	uint32_t left;
 
 	wheel_init(&w, now);
 	for (int i = 0; i < N; i++) {
 		timer_init(&timers[i]);
-		wheel_arm(&w, &timers[i], random_at(&r, now));
+		set_at_random(&w, &timers[i], &r, now);
 		if (!rng_below(&r, 4))
-			wheel_arm(&w, &timers[i], random_at(&r, now));
+			set_at_random(&w, &timers[i], &r, now);
 	}
 	for (int i = 0; i < N; i += 10) {
 		wheel_disarm(&w, &timers[i]);
-		left--;
+		assert_false(timer_is_lying(&timers[i]));
 	}
+	left = n_due(timers);
 	while (left) {
 		struct timer *t;
 		uint64_t at[N], next = wheel_next(&w);
@@ -38,20 +60,28 @@ static void run(uint64_t seed)
 		assert_true(next != WHEEL_NEVER);
 		now = next > now ? next : now;
 		for (int i = 0; i < N; i++)
-			at[i] = timers[i].at_ns;
+			at[i] = timers[i].due_ns;
 		while ((t = wheel_expire(&w, now))) {
 			uint64_t was = at[t - timers];
 
 			assert_true(was <= now);
 			assert_true(now - was < 2 * TICK);
-			assert_false(timer_is_armed(t));
-			left--;
+			assert_false(timer_is_lying(t));
+			assert_true(t->due_ns == WHEEL_NEVER);
 		}
 		for (int i = 0; i < N; i++)
-			if (timer_is_armed(&timers[i]))
-				assert_true(timers[i].at_ns + TICK > now);
+			assert_true(timers[i].due_ns == WHEEL_NEVER ||
+				    timers[i].due_ns + TICK > now);
+		/* Some are put off, others are to fire earlier, or not at all. */
+		struct timer *any = &timers[rng_below(&r, N)];
+		if (any->due_ns != WHEEL_NEVER)
+			set_at_random(&w, any, &r, now);
+		left = n_due(timers);
 	}
-	assert_int_equal(w.n_armed, 0);
+	/* Those that were put off for ever go when their slots come. */
+	while (wheel_next(&w) != WHEEL_NEVER)
+		assert_null(wheel_expire(&w, now = wheel_next(&w)));
+	assert_int_equal(w.n_lying, 0);
 	assert_true(wheel_next(&w) == WHEEL_NEVER);
 }
 
