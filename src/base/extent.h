@@ -52,18 +52,20 @@ static inline struct extent *extent_new(struct pool *p)
 	return e;
 }
 
-/* The next extent_new() is likely to be followed by a write of @len bytes.  Those of a
- * pool of which little is in use are in the cache anyway. */
-static inline void extent_fetch_next(const struct pool *p, uint32_t len)
+/* An extent was taken, and the next ones are likely to be, to write @len bytes to each:
+ * the one after the next is fetched.  Those of a pool of which little is in use are in
+ * the cache anyway. */
+static inline void extent_fetch_ahead(const struct pool *p, uint32_t len)
 {
-	const uint8_t *next = p->first.free;
+	const uint8_t *e = p->first.free;
 	uint32_t n =
 	    (uint32_t)MIN(len + sizeof(struct extent), (size_t)p->size);
 
-	if (!next || (size_t)(p->n - p->n_free) * p->size < EXTENT_CACHED)
+	if (!e || (size_t)(p->n - p->n_free) * p->size < EXTENT_CACHED)
 		return;
-	for (uint32_t at = 0; at < n; at += CACHE_LINE)
-		__builtin_prefetch(next + at, 1);
+	e = *(const uint8_t *const *)(const void *)e;
+	for (uint32_t at = 0; e && at < n; at += CACHE_LINE)
+		__builtin_prefetch(e + at, 1);
 }
 
 /* An extent of memory that is the caller's until @done is called: when the last

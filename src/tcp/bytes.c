@@ -11,6 +11,8 @@
  */
 #include "tcp/conn.h"
 
+#define REST_WORTH 8 /* of an extent: so much of it, or more */
+
 uint32_t snd_space(const struct tcp_conn *c)
 {
 	const struct tcp_config *cfg = &c->stack->cfg;
@@ -40,29 +42,41 @@ void sndq_append(struct tcp_conn *c, struct node *n)
 	c->sndq.tail = n;
 }
 
+/* A little that is left of an extent is not worth a piece more, nor the cache lines. */
+static bool is_rest_worth(const struct tcp_stack *s, const struct node *n,
+			  uint32_t want)
+{
+	return n->room && (n->room >= want ||
+			   n->room >= s->pool_extents.size / REST_WORTH);
+}
+
 /* The last piece of the send queue, when there is room behind it; else a new one. */
-static struct node *sndq_room(struct tcp_conn *c, uint32_t want, uint32_t *room)
+static struct node *sndq_room(struct tcp_conn *c, uint32_t want)
 {
 	struct tcp_stack *s = c->stack;
 	struct node *n = c->sndq.tail;
 
-	*room = n ? n->ext->cap - n->off - n->len : 0;
-	if (*room && !(n->flags & NODE_EOR))
+	if (n && !is_rest_worth(s, n, want))
+		n = NULL;
+	if (n && !(n->flags & NODE_EOR))
 		return n;
 	if (!sndq_has_nodes(s))
 		return NULL;
-	uint32_t off = *room ? n->off + n->len : 0;
 	struct extent *e =
-	    *room ? extent_get(n->ext) : extent_new(&s->pool_extents);
+	    n ? extent_get(n->ext) : extent_new(&s->pool_extents);
 	if (!e)
 		return NULL;
-	n = pool_get(&s->pool_nodes);
-	*n = (struct node){ .ext = e, .off = off, .seq = c->snd_end };
-	*room = e->cap - off;
-	if (!off)
-		extent_fetch_next(&s->pool_extents, want);
-	sndq_append(c, n);
-	return n;
+	struct node *next = pool_get(&s->pool_nodes);
+	*next = (struct node){ .ext = e,
+			       .off = n ? n->off + n->len : 0,
+			       .room = n ? n->room : e->cap,
+			       .seq = c->snd_end };
+	if (n)
+		n->room = 0;
+	else
+		extent_fetch_ahead(&s->pool_extents, want);
+	sndq_append(c, next);
+	return next;
 }
 
 int take_error(struct tcp_conn *c)
@@ -83,7 +97,15 @@ ssize_t send_refusal(struct tcp_conn *c)
 	return conn_may_send(c) ? 0 : -EPIPE;
 }
 
-void tcp_send_soon(const struct tcp_conn *c) { conn_fetch(c, CONN_LINES_TX); }
+void tcp_send_soon(struct tcp_stack *s, const struct tcp_conn *c)
+{
+	const struct tcp_conn **at = &s->soon[s->n_soon++ % SOON];
+
+	conn_fetch(c, CONN_LINES_TX);
+	if (*at)
+		conn_fetch_tails(*at);
+	*at = c;
+}
 
 ssize_t tcp_send(struct tcp_conn *c, const void *buf, size_t len,
 		 uint64_t now_ns)
@@ -94,9 +116,10 @@ ssize_t tcp_send(struct tcp_conn *c, const void *buf, size_t len,
 ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
 		    unsigned how, uint64_t now_ns)
 {
-	uint32_t done = 0, room;
+	uint32_t done = 0;
 
-	tcp_send_soon(c);
+	conn_fetch(c, CONN_LINES_TX);
+	conn_fetch_tails(c);
 	ssize_t refusal = send_refusal(c);
 
 	stack_at(c->stack, now_ns);
@@ -104,14 +127,15 @@ ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
 		return refusal;
 	uint32_t want = (uint32_t)MIN(len, (size_t)snd_space(c));
 	while (done < want) {
-		struct node *n = sndq_room(c, want - done, &room);
+		struct node *n = sndq_room(c, want - done);
 		if (!n)
 			break;
-		uint32_t part = MIN(room, want - done);
+		uint32_t part = MIN(n->room, want - done);
 
 		memcpy(n->ext->data + n->off + n->len,
 		       (const uint8_t *)buf + done, part);
 		n->len += part;
+		n->room -= part;
 		c->snd_end = seq_add(c->snd_end, part);
 		done += part;
 	}

@@ -51,6 +51,7 @@ enum tcp_state {
 #define PAWS_S (24 * 24 * 3600u)
 #define TX_REPLIES 256 /* a power of two */
 #define PATHS_KNOWN 64 /* a power of two */
+#define SOON 4         /* a power of two */
 #define RCV_BUF_MIN 1024u
 #define SND_BUF_MIN 2048u
 #define PORT_FIRST 32768u
@@ -71,6 +72,8 @@ struct node {
 	uint32_t len; /* a FIN is counted in ranges that were sent */
 	seq32 seq;
 	uint8_t flags; /* enum node_flags */
+	uint32_t
+	    room; /* to be sent: bytes behind it in the extent that are free */
 	uint64_t
 	    xmit_ns; /* of a piece that came out of order: a number that grows */
 };
@@ -443,6 +446,9 @@ struct tcp_stack {
 	uint32_t port_skips; /* choices that begin with the odd ports */
 	uint32_t n_cuttable; /* packets that routers may cut: numbers them */
 	struct path_known paths[PATHS_KNOWN];
+	/* Connections that will be sent on, the last ones; see tcp_send_soon(). */
+	const struct tcp_conn *soon[SOON];
+	uint32_t n_soon;     /* runs freely */
 	uint64_t rcv_mem;    /* that pieces received hold, of all connections */
 	uint64_t n_ooo_came; /* segments: which came last is told by it */
 	struct tcp_reply replies[TX_REPLIES];
@@ -483,6 +489,14 @@ static inline void conn_fetch(const void *conn, uint32_t n_lines)
 {
 	for (uint32_t i = 0; i < n_lines; i++)
 		__builtin_prefetch((const uint8_t *)conn + i * CACHE_LINE, 1);
+}
+
+/* The last of what was given and of what was sent will be touched: what comes next is
+ * linked to it. */
+static inline void conn_fetch_tails(const struct tcp_conn *c)
+{
+	__builtin_prefetch(c->sent.tail, 1);
+	__builtin_prefetch(c->sndq.tail, 1);
 }
 
 static inline void drop(struct tcp_stack *s, enum drop_reason why)

@@ -27,6 +27,7 @@ int tcp_send_lent(struct tcp_conn *c, struct tcp_lent *z, const void *data,
 	ssize_t refusal = send_refusal(c);
 	bool is_idle = seq_eq(c->snd_una, c->snd_end);
 
+	conn_fetch_tails(c);
 	stack_at(s, now_ns);
 	assert(len && len <= TCP_LENT_MAX);
 	if (refusal)
@@ -112,6 +113,7 @@ void *tcp_shrink(struct tcp_stack *s)
 			continue;
 		void *mem = pool_shrink(p);
 		if (mem) {
+			memset(s->soon, 0, sizeof(s->soon));
 			s->n_blocks--;
 			return mem;
 		}

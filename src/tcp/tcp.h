@@ -302,9 +302,10 @@ MUST_CHECK int tcp_connect_within(struct tcp_stack *s,
 ssize_t tcp_send(struct tcp_conn *c, const void *buf, size_t len,
 		 uint64_t now_ns);
 
-/* @c will be sent on soon: it is fetched into the cache meanwhile.  For programs that
- * go through many connections; what has just received is there anyway. */
-void tcp_send_soon(const struct tcp_conn *c);
+/* @c will be sent on soon: it is fetched into the cache meanwhile, and what it refers to
+ * when the calls for the next connections have come.  For programs that go through many:
+ * each is named some eight connections before its turn. */
+void tcp_send_soon(struct tcp_stack *s, const struct tcp_conn *c);
 
 /* A program's bytes that are sent where they lie; the struct is the program's, too. */
 struct tcp_lent {

@@ -121,6 +121,9 @@ static void programs_act(struct rng *r)
 	ssize_t n;
 
 	for (unsigned k = 0; k < 2 && conns[k][i]; k++) {
+		/* Fetching ahead changes nothing. */
+		if (k && act % 2)
+			tcp_send_soon(kits[k].s, conns[k][i]);
 		while ((n = tcp_peek(conns[k][i], &data)) > 0)
 			tcp_consume(conns[k][i], (uint32_t)n, kits[k].now);
 		if (act < 6)

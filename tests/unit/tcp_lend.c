@@ -267,6 +267,8 @@ static void pools_grow_as_needed_and_give_back(void **state)
 			assert_ptr_equal(at, &conns[i]->flow);
 		}
 		for (uint32_t i = 0; i < N_OPEN; i++) {
+			/* Its memory may be gone when it would be looked at. */
+			tcp_send_soon(k.s, conns[(i * 7) % N_OPEN]);
 			tcp_abort(conns[(i * 7) % N_OPEN], k.now);
 			kit_drain(&k);
 		}

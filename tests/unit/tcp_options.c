@@ -235,6 +235,33 @@ static void small_records_share_memory(void **state)
 	close_one();
 }
 
+/* What is written is not cut for a few bytes that fit behind others. */
+static void a_little_room_in_an_extent_is_left(void **state)
+{
+	open_one();
+	c->snd_wnd = 0;
+	const struct pool *p = &k.s->pool_extents;
+	uint32_t cap = p->size - (uint32_t)sizeof(struct extent), little = 100;
+	uint32_t before = p->n_free;
+
+	kit_write(&k, c, cap - little);
+	kit_write(&k, c, little + 1);
+	assert_int_equal(p->n_free, before - 2);
+	/* It is not lost for what fits, nor is much room. */
+	kit_write(&k, c, cap - 2 * little - 1);
+	kit_write(&k, c, little);
+	assert_int_equal(p->n_free, before - 2);
+	kit_write(&k, c, cap);
+	kit_write(&k, c, cap / 2);
+	kit_write(&k, c, cap);
+	assert_int_equal(p->n_free, before - 5);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	while (kit_out(&k, &f))
+		kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(p->n_free, before);
+	close_one();
+}
+
 /* --- ACKs --- */
 
 static void bytes_in(uint32_t n)
@@ -530,6 +557,7 @@ int main(void)
 		cmocka_unit_test(a_cookie_has_its_listeners_maxseg),
 		cmocka_unit_test(records_do_not_share_segments),
 		cmocka_unit_test(small_records_share_memory),
+		cmocka_unit_test(a_little_room_in_an_extent_is_left),
 		cmocka_unit_test(
 		    after_quick_ones_acks_wait_for_a_second_segment),
 		cmocka_unit_test(acks_travel_with_answers),

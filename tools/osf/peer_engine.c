@@ -340,9 +340,9 @@ static void turn_send(struct rig *r, uint32_t at)
 	uint64_t t = tick_now();
 
 	for (uint32_t i = 0; i < SOON; i++)
-		tcp_send_soon(in_turn(r, at + i));
+		tcp_send_soon(r->stack, in_turn(r, at + i));
 	for (uint32_t i = 0; i < BATCH; i++) {
-		tcp_send_soon(in_turn(r, at + i + SOON));
+		tcp_send_soon(r->stack, in_turn(r, at + i + SOON));
 		program_sends(r, in_turn(r, at + i));
 	}
 	stack_sends(r);
