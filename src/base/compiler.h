@@ -15,6 +15,9 @@
 #define OSF_API __attribute__((visibility("default")))
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
+/* Also for what does nothing but prefetch: GCC 12 takes it for a function without effect,
+ * and drops calls of it that it has not inlined by then. */
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define CACHE_LINE 64
 
 #define MIN(a, b)                                                              \

@@ -605,9 +605,7 @@ struct flow *flow_find_hashed(struct tcp_stack *s, uint64_t hash, uint8_t laddr,
 			      uint16_t lport, const struct ip_addr *raddr,
 			      uint16_t rport);
 void flow_fetch_bucket(struct tcp_stack *s, uint64_t hash);
-void flow_fetch(struct tcp_stack *s, uint64_t hash, uint32_t n_lines);
-void flow_fetch_queues(struct tcp_stack *s, uint64_t hash);
-void flow_fetch_chains(struct tcp_stack *s, uint64_t hash);
+struct flow *flow_likely(struct tcp_stack *s, uint64_t hash);
 void flow_add(struct tcp_stack *s, struct flow *f);
 void flow_del(struct tcp_stack *s, struct flow *f);
 struct mini_syn *mini_syn_new(struct tcp_stack *s, const struct mini_syn *is);

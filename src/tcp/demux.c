@@ -24,8 +24,9 @@ struct coming {
 	struct ip_packet ip;
 	struct arrival a;
 	uint64_t hash;
-	uint32_t l4;  /* offset in the extent */
-	uint8_t kind; /* enum coming_kind */
+	struct flow *likely; /* whose lines are fetched, or NULL */
+	uint32_t l4;         /* offset in the extent */
+	uint8_t kind;        /* enum coming_kind */
 };
 
 enum coming_kind {
@@ -143,17 +144,46 @@ void tcp_rx(struct tcp_stack *s, struct extent *e, uint32_t off, uint32_t len,
 	frame_take(s, &f, &in);
 }
 
-/* An ACK without text touches what was sent, too. */
-static void coming_fetch(struct tcp_stack *s, const struct coming *in)
+/* The bucket is there by now.  An ACK without text touches what was sent, too. */
+static void fetch_conn(struct tcp_stack *s, struct coming *in)
 {
-	if (in->kind == COMING_SEGMENT)
-		flow_fetch(s, in->hash,
+	in->likely =
+	    in->kind == COMING_SEGMENT ? flow_likely(s, in->hash) : NULL;
+	if (in->likely)
+		conn_fetch(in->likely,
 			   in->a.seg.len ? CONN_LINES_RX : CONN_LINES_TX);
 }
 
-static bool brings_ack_alone(const struct coming *in)
+/* The connection whose lines are there by now, if an ACK alone comes to it.  It may be
+ * over meanwhile: then its queues are empty, or another's. */
+static const struct tcp_conn *likely_acked(const struct coming *in)
 {
-	return in->kind == COMING_SEGMENT && !in->a.seg.len;
+	const struct flow *f = in->likely;
+
+	return f && !in->a.seg.len && f->kind == FLOW_CONN
+		   ? container_of(f, struct tcp_conn, flow)
+		   : NULL;
+}
+
+ALWAYS_INLINE void fetch_queues(const struct coming *in)
+{
+	const struct tcp_conn *c = likely_acked(in);
+
+	if (!c)
+		return;
+	__builtin_prefetch(c->sent.head, 1);
+	__builtin_prefetch(c->sndq.head, 1);
+}
+
+ALWAYS_INLINE void fetch_chains(const struct coming *in)
+{
+	const struct tcp_conn *c = likely_acked(in);
+
+	if (!c || !c->sent.head || !c->sndq.head)
+		return;
+	__builtin_prefetch(c->sent.head->next, 1);
+	__builtin_prefetch(c->sndq.head->next, 1);
+	__builtin_prefetch(c->sndq.head->ext, 1);
 }
 
 void tcp_rx_batch(struct tcp_stack *s, const struct tcp_rx_frame *f, uint32_t n,
@@ -173,15 +203,13 @@ void tcp_rx_batch(struct tcp_stack *s, const struct tcp_rx_frame *f, uint32_t n,
 		}
 		for (; n_fetched < n_read && n_fetched < i + AHEAD_FETCH;
 		     n_fetched++)
-			coming_fetch(s, &in[n_fetched % AHEAD]);
+			fetch_conn(s, &in[n_fetched % AHEAD]);
 		for (; n_queues < n_fetched && n_queues < i + AHEAD_QUEUES;
 		     n_queues++)
-			if (brings_ack_alone(&in[n_queues % AHEAD]))
-				flow_fetch_queues(s, in[n_queues % AHEAD].hash);
+			fetch_queues(&in[n_queues % AHEAD]);
 		for (; n_chains < n_queues && n_chains < i + AHEAD_CHAINS;
 		     n_chains++)
-			if (brings_ack_alone(&in[n_chains % AHEAD]))
-				flow_fetch_chains(s, in[n_chains % AHEAD].hash);
+			fetch_chains(&in[n_chains % AHEAD]);
 		frame_take(s, &f[i], &in[i % AHEAD]);
 	}
 }

@@ -156,7 +156,7 @@ void flow_fetch_bucket(struct tcp_stack *s, uint64_t hash)
 }
 
 /* What is likely to be looked for, as far as the bucket tells; it is not touched. */
-static struct flow *likely_flow(struct tcp_stack *s, uint64_t hash)
+struct flow *flow_likely(struct tcp_stack *s, uint64_t hash)
 {
 	const struct flow_bucket *b = bucket(s, hash);
 
@@ -164,46 +164,6 @@ static struct flow *likely_flow(struct tcp_stack *s, uint64_t hash)
 		if (b->tag[i] == tag_of(hash) && b->id[i])
 			return flow_at(s, b->id[i]);
 	return NULL;
-}
-
-/* ... and the bucket is there by now. */
-void flow_fetch(struct tcp_stack *s, uint64_t hash, uint32_t n_lines)
-{
-	const struct flow *f = likely_flow(s, hash);
-
-	if (f)
-		conn_fetch(f, n_lines);
-}
-
-static const struct tcp_conn *likely_conn(struct tcp_stack *s, uint64_t hash)
-{
-	const struct flow *f = likely_flow(s, hash);
-
-	return f && f->kind == FLOW_CONN
-		   ? container_of(f, struct tcp_conn, flow)
-		   : NULL;
-}
-
-/* ... and so are its lines: what an ACK is about comes next. */
-void flow_fetch_queues(struct tcp_stack *s, uint64_t hash)
-{
-	const struct tcp_conn *c = likely_conn(s, hash);
-
-	if (!c)
-		return;
-	__builtin_prefetch(c->sent.head, 1);
-	__builtin_prefetch(c->sndq.head, 1);
-}
-
-void flow_fetch_chains(struct tcp_stack *s, uint64_t hash)
-{
-	const struct tcp_conn *c = likely_conn(s, hash);
-
-	if (!c || !c->sent.head || !c->sndq.head)
-		return;
-	__builtin_prefetch(c->sent.head->next, 1);
-	__builtin_prefetch(c->sndq.head->next, 1);
-	__builtin_prefetch(c->sndq.head->ext, 1);
 }
 
 void flow_add(struct tcp_stack *s, struct flow *f)
