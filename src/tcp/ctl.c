@@ -136,8 +136,10 @@ void conn_established(struct tcp_conn *c, const struct tcp_seg *seg)
 	rcv_tune_init(c);
 	c->last_rx_ms = now_ms(c->stack); /* before it, nothing is silence */
 	tcp_set_state(c, TCP_ESTABLISHED);
-	if (is_closed)
+	if (is_closed) {
 		shutdown_now(c);
+		conn_rtx_update(c, true); /* of a FIN that was sent before */
+	}
 }
 
 struct tcp_conn *tcp_next_ready(struct tcp_stack *s)
@@ -238,6 +240,7 @@ int tcp_shutdown(struct tcp_conn *c, uint64_t now_ns)
 	stack_at(c->stack, now_ns);
 	switch (c->state) {
 	case TCP_SYN_RCVD:
+		/* As Linux does: its FIN waits until the connection is open. */
 		c->flags |= CONN_SHUT_WR;
 		return 0;
 	case TCP_ESTABLISHED:
@@ -306,5 +309,7 @@ void tcp_close(struct tcp_conn *c, uint64_t now_ns)
 		int err = tcp_shutdown(c, now_ns);
 		assert(!err);
 	}
+	if (c->state == TCP_SYN_RCVD)
+		conn_due(c, TX_DATA);
 	conn_life_update(c);
 }

@@ -301,16 +301,22 @@ static bool fin_is_acked(struct tcp_conn *c)
 	return true;
 }
 
+/* Of our SYN, and perhaps of a FIN that followed it at once. */
+static bool is_open_acked(const struct tcp_conn *c, seq32 ack)
+{
+	return seq_lt(c->iss, ack) && seq_le(ack, c->snd_nxt);
+}
+
 /* "Fifth".  Return: whether to go on with the text. */
 static bool ack_field_rx(struct tcp_conn *c, struct arrival *a)
 {
 	if (c->state == TCP_SYN_RCVD) {
-		if (!seq_eq(a->seg.ack, c->snd_nxt)) {
+		if (!is_open_acked(c, a->seg.ack)) {
 			drop(c->stack, DROP_SYN_RCVD_ACK);
 			tx_reset_for(c->stack, a);
 			return false;
 		}
-		conn_una_set(c, a->seg.ack);
+		conn_una_set(c, seq_add(c->iss, 1));
 		c->snd_wnd = (uint32_t)a->seg.wnd << c->snd_wscale;
 		c->max_wnd = c->snd_wnd;
 		c->snd_wl1 = a->seg.seq;
@@ -436,7 +442,7 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 	if (c->state == TCP_SYN_RCVD && seq_eq(seg->seq, c->irs) &&
 	    (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) ==
 		(TCP_SYN | TCP_ACK) &&
-	    seq_eq(seg->ack, c->snd_nxt)) {
+	    is_open_acked(c, seg->ack)) {
 		seg->flags &= (uint8_t)~TCP_SYN;
 		seg->seq = seq_add(seg->seq, 1);
 		/* Its window is not scaled (RFC 7323 section 2.2); from here on it is

@@ -457,16 +457,26 @@ static bool send_data(struct tcp_conn *c, struct tcp_frame *f)
 	return send_lost(c, f) || send_new(c, f);
 }
 
+/* Our SYN is not acknowledged yet, and the timer is its own.  RFC 9293 section 3.10.4: who
+ * has closed has nothing to send but a FIN, which does not wait for that. */
+static bool open_tx(struct tcp_conn *c, struct tcp_frame *f)
+{
+	bool is_ack = c->due & TX_ACK, is_sent = false;
+	uint64_t syn_ns = c->last_tx_ns;
+
+	due_done(c, UINT8_MAX);
+	if (c->flags & CONN_ORPHAN)
+		is_sent = send_new(c, f);
+	c->last_tx_ns = syn_ns; /* its ACK is the first sample of the RTT */
+	return is_sent || (is_ack && send_alone(c, f, c->snd_nxt));
+}
+
 static bool conn_tx(struct tcp_conn *c, struct tcp_frame *f)
 {
 	if (c->due & TX_SYN)
 		return send_syn(c, f);
-	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD) {
-		bool is_ack = c->due & TX_ACK;
-
-		due_done(c, UINT8_MAX);
-		return is_ack && send_alone(c, f, c->snd_nxt);
-	}
+	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD)
+		return open_tx(c, f);
 	if (c->due & TX_PROBE) {
 		due_done(c, TX_PROBE);
 		/* A byte that is acknowledged already: the peer must answer. */

@@ -193,28 +193,104 @@ static void before_the_peer_answers_nothing_is_sent(void **state)
 	kit_close_one(&k, c);
 }
 
-/* RFC 9293 section 3.10.4: "queue this until entering ESTABLISHED state". */
-static void a_close_in_syn_rcvd_waits_for_the_peer(void **state)
+/* As Linux does; RFC 9293 section 3.10.4 would not wait. */
+static void a_shutdown_in_syn_rcvd_waits_for_the_peer(void **state)
 {
-	for (int is_given_back = 0; is_given_back < 2; is_given_back++) {
+	begin();
+	open_at_once();
+	assert_int_equal(tcp_send(c, "abc", 3, k.now), -EAGAIN);
+	assert_int_equal(tcp_shutdown(c, k.now), 0);
+	assert_int_equal(tcp_send(c, "abc", 3, k.now), -EPIPE);
+	assert_int_equal(kit_drain(&k), 0);
+	assert_int_equal(c->state, TCP_SYN_RCVD);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(c->state, TCP_FIN_WAIT_1);
+	expect_last(TCP_FIN, TCP_FIN);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(c->state, TCP_FIN_WAIT_2);
+	kit_fini(&k);
+}
+
+/* RFC 9293 section 3.10.4: "form a FIN segment and send it"; of one ACK of both and of two,
+ * and when the program has shut it before. */
+static void a_close_in_syn_rcvd_sends_its_fin(void **state)
+{
+	for (unsigned how = 0; how < 4; how++) {
 		begin();
 		open_at_once();
-		assert_int_equal(tcp_send(c, "abc", 3, k.now), -EAGAIN);
-		if (is_given_back) {
-			tcp_close(c, k.now);
-		} else {
+		seq32 fin = k.ack;
+		if (how & 1)
 			assert_int_equal(tcp_shutdown(c, k.now), 0);
-			assert_int_equal(tcp_send(c, "abc", 3, k.now), -EPIPE);
+		tcp_close(c, k.now);
+		expect_last(TCP_FIN | TCP_SYN | TCP_ACK, TCP_FIN | TCP_ACK);
+		assert_true(seq_eq(f.seg.seq, fin));
+		kit_wait(&k, 100 * NS_PER_MS);
+		if (how & 2) {
+			k.ack = fin;
+			kit_in(&k, TCP_ACK, NULL, 0);
+			assert_int_equal(c->state, TCP_FIN_WAIT_1);
+			/* The round trip that the SYN has told. */
+			assert_true(c->rto_at_ns - k.now < NS_PER_S / 2);
+			kit_wait(&k, NS_PER_S / 2);
+			expect_last(TCP_FIN | TCP_SYN, TCP_FIN);
 		}
-		assert_int_equal(kit_drain(&k), 0);
-		assert_int_equal(c->state, TCP_SYN_RCVD);
-		kit_in(&k, TCP_ACK, NULL, 0);
-		assert_int_equal(c->state, TCP_FIN_WAIT_1);
-		expect_last(TCP_FIN, TCP_FIN);
 		kit_in(&k, TCP_ACK, NULL, 0);
 		assert_int_equal(c->state, TCP_FIN_WAIT_2);
 		kit_fini(&k);
 	}
+}
+
+/* What is sent again is our SYN, without which a FIN says nothing; then the FIN. */
+static void a_syn_before_a_fin_is_sent_again_first(void **state)
+{
+	begin();
+	open_at_once();
+	seq32 fin = k.ack;
+	tcp_close(c, k.now);
+	expect_last(TCP_FIN, TCP_FIN);
+	for (unsigned i = 0; i < 3; i++) {
+		kit_wait(&k, 30 * NS_PER_S);
+		while (kit_out(&k, &f))
+			assert_int_equal(f.seg.flags, TCP_SYN | TCP_ACK);
+	}
+	k.ack = fin;
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(c->state, TCP_FIN_WAIT_1);
+	kit_wait(&k, 4 * NS_PER_S);
+	assert_true(kit_out(&k, &f));
+	assert_int_equal(f.seg.flags, TCP_FIN | TCP_ACK);
+	kit_drain(&k);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(c->state, TCP_FIN_WAIT_2);
+	kit_fini(&k);
+}
+
+/* Nothing goes behind the edge of the window of the peer's SYN, and no ACK of what was not
+ * sent opens. */
+static void a_close_in_syn_rcvd_without_a_window_waits(void **state)
+{
+	begin();
+	c = kit_connect(&k);
+	struct tcp_seg seg = { .sport = k.rport,
+			       .dport = k.lport,
+			       .seq = k.seq,
+			       .flags = TCP_SYN,
+			       .wnd = 1,
+			       .mss = 1460,
+			       .wscale = TCP_NO_WSCALE };
+	kit_segment(&k, &seg, NULL);
+	k.seq = seq_add(k.seq, 1);
+	assert_int_equal(kit_drain(&k), 1);
+	tcp_close(c, k.now);
+	assert_int_equal(kit_drain(&k), 0);
+	k.ack = seq_add(k.ack, 1);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	expect_last(TCP_RST, TCP_RST);
+	k.ack = seq_sub(k.ack, 1);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(c->state, TCP_FIN_WAIT_1);
+	expect_last(TCP_FIN, TCP_FIN);
+	kit_fini(&k);
 }
 
 static void what_is_over_refuses_all(void **state)
@@ -393,7 +469,10 @@ int main(void)
 		cmocka_unit_test(each_port_is_used_once),
 		cmocka_unit_test(a_gigabyte_is_offered_by_the_largest_scale),
 		cmocka_unit_test(before_the_peer_answers_nothing_is_sent),
-		cmocka_unit_test(a_close_in_syn_rcvd_waits_for_the_peer),
+		cmocka_unit_test(a_shutdown_in_syn_rcvd_waits_for_the_peer),
+		cmocka_unit_test(a_close_in_syn_rcvd_sends_its_fin),
+		cmocka_unit_test(a_syn_before_a_fin_is_sent_again_first),
+		cmocka_unit_test(a_close_in_syn_rcvd_without_a_window_waits),
 		cmocka_unit_test(what_is_over_refuses_all),
 		cmocka_unit_test(options_may_be_set_in_every_state),
 		cmocka_unit_test(a_full_buffer_is_not_writable),
