@@ -26,6 +26,9 @@
 #include "shm/shm.h"
 #include "sock/arena.h"
 
+#ifndef TCP_AO_ADD_KEY
+#define TCP_AO_ADD_KEY 38
+#endif
 #define ACCEPTS_A_TURN 64
 #define SOCKS_A_SLAB 64
 
@@ -197,7 +200,8 @@ static bool is_kernel_only(int level, int name)
 		 name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF ||
 		 name == SO_OOBINLINE)) ||
 	       (level == IPPROTO_TCP &&
-		(name == TCP_ULP || name == TCP_REPAIR || name == TCP_MD5SIG));
+		(name == TCP_ULP || name == TCP_REPAIR || name == TCP_MD5SIG ||
+		 name == TCP_MD5SIG_EXT || name == TCP_AO_ADD_KEY));
 }
 
 static bool is_xlio_only(int level, int name)

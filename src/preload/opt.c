@@ -23,6 +23,9 @@
 #define SO_TIMESTAMPNS_NEW 64
 #define SO_TIMESTAMPING_NEW 65
 #endif
+#ifndef TCP_AO_ADD_KEY
+#define TCP_AO_ADD_KEY 38
+#endif
 
 static int shut(int fd, int how)
 {
@@ -89,6 +92,8 @@ static enum osf_reason kernel_only(int level, int name)
 			return OSF_REASON_ULP;
 		case TCP_REPAIR:
 		case TCP_MD5SIG:
+		case TCP_MD5SIG_EXT:
+		case TCP_AO_ADD_KEY:
 			return OSF_REASON_OPTION;
 		default:
 			break;

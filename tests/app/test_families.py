@@ -5,7 +5,7 @@ tests/app/test_families.py - AF_INET_OFFLOAD and AF_INET_DIRECT
 
 Each scenario is a program of its own under osf.  The first family is offloaded
 from its first byte on, or does not connect; the second stays with the kernel; and
-both call themselves AF_INET.
+both call themselves AF_INET.  A socket that was given keys stays, too.
 """
 import ctypes
 import errno
@@ -14,6 +14,7 @@ import os
 import re
 import select
 import socket
+import struct
 import sys
 import threading
 
@@ -31,6 +32,7 @@ def values():
 
 
 OFFLOAD, DIRECT = values()
+MD5SIG, MD5SIG_EXT = 14, 32
 
 
 # --- inside a program under osf ---
@@ -166,6 +168,28 @@ def direct_stays():
         expect([e.rx_bytes_shm for e in entries(one, two)], [0, 0])
 
 
+def set_key(sock, name):
+    """A key of TCP-MD5 for 127.0.0.1, by TCP_MD5SIG or TCP_MD5SIG_EXT."""
+    peer = struct.pack("=H2x4s120x", socket.AF_INET, socket.inet_aton("127.0.0.1"))
+    is_ext = name == MD5SIG_EXT
+    sock.setsockopt(socket.IPPROTO_TCP, name,
+                    peer + struct.pack("=BBHi80s", is_ext, 32 * is_ext, 6, 0, b"secret"))
+
+
+def keys_stay():
+    """What signs segments is the kernel's."""
+    for name in (MD5SIG, MD5SIG_EXT):
+        with listener(socket.AF_INET) as l:
+            one = of_family(socket.AF_INET)
+            set_key(l, name)
+            set_key(one, name)
+            one.connect(l.getsockname())
+            two, _ = l.accept()
+            exchange(one, two)
+            expect(reasons(one), ["OPTION"])
+            expect([e.rx_bytes_shm for e in entries(one, two)], [0, 0])
+
+
 def addresses_may_have_the_family():
     for family in (OFFLOAD, DIRECT):
         with listener(OFFLOAD if family == OFFLOAD else DIRECT) as l:
@@ -216,6 +240,7 @@ def main():
                            {"OSF_RULES": "use os tcp_client *:*; "
                             "use os tcp_server *:*"}),
                           (direct_stays, {"OSF_UPGRADE_TURNS": "0"}),
+                          (keys_stay, {"OSF_UPGRADE_TURNS": "0"}),
                           (addresses_may_have_the_family, {}),
                           (only_tcp_has_them, {})):
         run.python(__file__, "program", scenario.__name__, extra=env)
