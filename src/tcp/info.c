@@ -73,10 +73,10 @@ static void put_sending(const struct tcp_conn *c, struct tcp_conn_info *i)
 	uint32_t flight = seq_len(c->snd_una, c->snd_nxt);
 	bool is_fin_acked =
 	    c->flags & CONN_FIN_SENT && seq_eq(c->snd_una, c->snd_nxt);
-	/* A SYN is no byte, either. */
-	uint32_t out = c->state < TCP_ESTABLISHED ? 0 : flight;
+	uint32_t out = flight - (c->flags & CONN_FIN_SENT && !is_fin_acked);
 
-	out -= c->flags & CONN_FIN_SENT && !is_fin_acked;
+	/* A SYN is no byte, either. */
+	out = c->state < TCP_ESTABLISHED ? 0 : out;
 	i->tcpi_snd_mss = c->mss;
 	i->tcpi_unacked = segments(c, flight);
 	i->tcpi_sacked = segments(c, c->sacked_bytes);

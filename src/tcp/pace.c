@@ -33,7 +33,7 @@ uint64_t pace_rate(const struct tcp_conn *c)
 	uint64_t tenths =
 	    c->cwnd < c->ssthresh ? SLOW_START_TENTHS : AVOIDANCE_TENTHS;
 
-	return c->srtt_ns ? c->cwnd * tenths * NS_PER_S / (10 * c->srtt_ns) : 0;
+	return c->srtt_ns ? c->cwnd * tenths * (NS_PER_S / 10) / c->srtt_ns : 0;
 }
 
 /* Whether bytes may go now.  If not, the timer will tell when. */

@@ -150,11 +150,43 @@ static void more_than_the_sequence_space_is_counted(void **state)
 	kit_fini(&k);
 }
 
+/* Both ends open at once, and ours closes: neither SYN nor FIN is a byte. */
+static void a_fin_before_the_open_is_no_byte(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	kit_init(&k, &cfg);
+	c = kit_connect(&k);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	kit_drain(&k);
+	tcp_close(c, k.now);
+	assert_int_equal(kit_drain(&k), 1);
+	assert_int_equal(info().tcpi_bytes_sent, 0);
+	assert_int_equal(info().tcpi_bytes_acked, 0);
+	kit_in(&k, TCP_RST | TCP_ACK, NULL, 0);
+	kit_fini(&k);
+}
+
+/* In 64 bits, up to the largest window. */
+static void the_pacing_rate_of_a_large_window_is_true(void **state)
+{
+	c = kit_open_one(&k);
+	c->srtt_ns = 10 * NS_PER_MS;
+	c->ssthresh = 1u << 30;
+	c->cwnd = c->ssthresh - 1;
+	assert_int_equal(info().tcpi_pacing_rate, c->cwnd * 200ull);
+	c->cwnd = c->ssthresh;
+	assert_int_equal(info().tcpi_pacing_rate, c->cwnd * 120ull);
+	kit_close_one(&k, c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(numbers_are_what_happened),
 		cmocka_unit_test(more_than_the_sequence_space_is_counted),
+		cmocka_unit_test(the_pacing_rate_of_a_large_window_is_true),
+		cmocka_unit_test(a_fin_before_the_open_is_no_byte),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
