@@ -307,13 +307,23 @@ static bool is_open_acked(const struct tcp_conn *c, seq32 ack)
 	return seq_lt(c->iss, ack) && seq_le(ack, c->snd_nxt);
 }
 
+/* Section 3.10.4: behind a FIN it were FIN-WAIT-1, where no reset answers. */
+static void open_refuse(struct tcp_conn *c, struct arrival *a)
+{
+	if (c->flags & CONN_FIN_SENT) {
+		refuse(c, DROP_SYN_RCVD_ACK);
+		return;
+	}
+	drop(c->stack, DROP_SYN_RCVD_ACK);
+	tx_reset_for(c->stack, a);
+}
+
 /* "Fifth".  Return: whether to go on with the text. */
 static bool ack_field_rx(struct tcp_conn *c, struct arrival *a)
 {
 	if (c->state == TCP_SYN_RCVD) {
 		if (!is_open_acked(c, a->seg.ack)) {
-			drop(c->stack, DROP_SYN_RCVD_ACK);
-			tx_reset_for(c->stack, a);
+			open_refuse(c, a);
 			return false;
 		}
 		conn_una_set(c, seq_add(c->iss, 1));
@@ -431,7 +441,8 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 	struct tcp_seg *seg = &a->seg;
 
 	/* The peer's SYN again: our answer was lost. */
-	if (c->state == TCP_SYN_RCVD && seq_eq(seg->seq, c->irs) &&
+	if (c->state == TCP_SYN_RCVD && !(c->flags & CONN_FIN_SENT) &&
+	    seq_eq(seg->seq, c->irs) &&
 	    (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) == TCP_SYN) {
 		drop(c->stack, DROP_DUPLICATE);
 		conn_due(c, TX_SYN);

@@ -80,6 +80,23 @@ static void a_simultaneous_open_works_at_any_skew(void **state)
 	}
 }
 
+/* Both connect, and one of them or both close before that is over: whatever is lost on
+ * the way, the end arrives. */
+static void who_closes_while_both_open_is_heard(void **state)
+{
+	for (unsigned how = 0; how < 2048; how++) {
+		struct world_config cfg = world_plain(0, 0);
+
+		cfg.is_simultaneous = true;
+		cfg.plan[CLIENT][0].closes_early = true;
+		cfg.plan[SERVER][0].closes_early = how & 1;
+		cfg.wire[CLIENT].drop_mask = how >> 1 & 31;
+		cfg.wire[SERVER].drop_mask = how >> 6 & 31;
+		arrives(&cfg, 200 * NS_PER_S);
+		assert_true(w.ends[SERVER][0].got_eof || how & 1);
+	}
+}
+
 /* --- loss --- */
 
 /* A flight of 64 segments, one of which is lost: no time-out is needed, but for the
@@ -468,6 +485,7 @@ int main(void)
 		cmocka_unit_test(any_options_of_both_ends_open),
 		cmocka_unit_test(a_handshake_survives_losses),
 		cmocka_unit_test(a_simultaneous_open_works_at_any_skew),
+		cmocka_unit_test(who_closes_while_both_open_is_heard),
 		cmocka_unit_test(each_single_loss_of_a_flight_is_repaired),
 		cmocka_unit_test(bursts_of_losses_are_repaired),
 		cmocka_unit_test(packets_that_overtake_each_other_arrive),

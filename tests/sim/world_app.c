@@ -115,8 +115,11 @@ static void end_write(struct world *w, struct end *e, const struct end_plan *p)
 		assert(took && took <= (ssize_t)n);
 		e->n_sent += (uint32_t)took;
 	}
-	/* Reset behind the end of its stream, it can be accepted closed. */
-	if (!e->is_shut && (e->conn->state >= TCP_ESTABLISHED || e->got_eof))
+	/* Reset behind the end of its stream, it can be accepted closed.  Who has nothing
+	 * to say need not wait until both ends have opened it. */
+	if (!e->is_shut &&
+	    (e->conn->state >= TCP_ESTABLISHED || e->got_eof ||
+	     (e->conn->state == TCP_SYN_RCVD && p->closes_early)))
 		end_shut(w, e, p);
 }
 
