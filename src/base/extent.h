@@ -20,7 +20,8 @@
 #include "base/compiler.h"
 #include "base/pool.h"
 
-#define EXTENT_CACHED (512u << 10) /* bytes */
+#define EXTENT_CACHED (512u << 10) /* bytes of a pool in use */
+#define EXTENT_FETCHED 2048u       /* bytes of one */
 
 struct extent {
 	uint32_t refs;
@@ -52,22 +53,6 @@ static inline struct extent *extent_new(struct pool *p)
 	return e;
 }
 
-/* An extent was taken, and the next ones are likely to be, to write @len bytes to each:
- * the one after the next is fetched.  Those of a pool of which little is in use are in
- * the cache anyway. */
-static inline void extent_fetch_ahead(const struct pool *p, uint32_t len)
-{
-	const uint8_t *e = p->first.free;
-	uint32_t n =
-	    (uint32_t)MIN(len + sizeof(struct extent), (size_t)p->size);
-
-	if (!e || (size_t)(p->n - p->n_free) * p->size < EXTENT_CACHED)
-		return;
-	e = *(const uint8_t *const *)(const void *)e;
-	for (uint32_t at = 0; e && at < n; at += CACHE_LINE)
-		__builtin_prefetch(e + at, 1);
-}
-
 /* An extent of memory that is the caller's until @done is called: when the last
  * reference, of which the caller has the first, was given back. */
 static inline void extent_lend(struct extent *e, const void *data, uint32_t len,
@@ -86,13 +71,34 @@ static inline struct extent *extent_get(struct extent *e)
 	return e;
 }
 
-static inline void extent_put(struct extent *e)
+/* An extent that nobody holds any more. */
+static inline void extent_end(struct extent *e)
 {
-	assert(e->refs);
-	if (--e->refs)
-		return;
 	if (e->done)
 		e->done(e);
 	else
 		pool_put(e->pool, e);
+}
+
+static inline void extent_put(struct extent *e)
+{
+	assert(e->refs);
+	if (!--e->refs)
+		extent_end(e);
+}
+
+/* As extent_put().  What was given back last is taken next, and written to: it is fetched
+ * meanwhile.  The extents of a pool of which little is in use are in the cache anyway. */
+static inline void extent_put_to_reuse(struct extent *e)
+{
+	const struct pool *p = e->pool;
+
+	assert(e->refs);
+	if (--e->refs)
+		return;
+	if (!e->done && (size_t)(p->n - p->n_free) * p->size >= EXTENT_CACHED)
+		for (uint32_t at = CACHE_LINE;
+		     at < MIN(p->size, EXTENT_FETCHED); at += CACHE_LINE)
+			__builtin_prefetch((const uint8_t *)e + at, 1);
+	extent_end(e);
 }

@@ -73,8 +73,6 @@ static struct node *sndq_room(struct tcp_conn *c, uint32_t want)
 			       .seq = c->snd_end };
 	if (n)
 		n->room = 0;
-	else
-		extent_fetch_ahead(&s->pool_extents, want);
 	sndq_append(c, next);
 	return next;
 }

@@ -15,9 +15,9 @@
 #include "tcp/conn.h"
 
 #define AHEAD 16       /* frames whose headers were read; a power of two */
-#define AHEAD_FETCH 10 /* of them, those whose connections are fetched */
-#define AHEAD_QUEUES 6 /* ... and of which it is known what was sent */
-#define AHEAD_CHAINS 3
+#define AHEAD_FETCH 12 /* of them, those whose connections are fetched */
+#define AHEAD_QUEUES 8 /* ... and of which it is known what was sent */
+#define AHEAD_CHAINS 4
 
 /* A frame whose headers were read. */
 struct coming {

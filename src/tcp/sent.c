@@ -345,7 +345,7 @@ void sndq_acked(struct tcp_conn *c, seq32 ack)
 		c->sndq.head = n->next;
 		if (!n->next)
 			c->sndq.tail = NULL;
-		extent_put(n->ext);
+		extent_put_to_reuse(n->ext);
 		pool_put(&c->stack->pool_nodes, n);
 	}
 }
