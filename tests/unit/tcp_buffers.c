@@ -22,12 +22,7 @@ static void open_one(const struct tcp_config *cfg)
 	edge = seq_add(f.seg.ack, (uint32_t)f.seg.wnd << c->rcv_wscale);
 }
 
-static void close_one(void)
-{
-	tcp_abort(c, k.now);
-	kit_drain(&k);
-	kit_fini(&k);
-}
+static void close_one(void) { kit_close_one(&k, c); }
 
 static void read_all(void)
 {

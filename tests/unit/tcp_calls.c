@@ -10,21 +10,13 @@ static struct kit k;
 static struct tcp_conn *c;
 static struct kit_frame f;
 
-static void begin(void)
-{
-	struct tcp_config cfg = kit_config(false);
-
-	kit_init(&k, &cfg);
-}
-
 /* Both ends open at once: SYN_RCVD, as a whole connection. */
 static void open_at_once(void)
 {
 	c = kit_connect(&k);
 	kit_in(&k, TCP_SYN, NULL, 0);
 	assert_int_equal(c->state, TCP_SYN_RCVD);
-	assert_true(kit_out(&k, &f));
-	assert_int_equal(f.seg.flags, TCP_SYN | TCP_ACK);
+	kit_expect(&k, &f, TCP_SYN | TCP_ACK);
 }
 
 /* The segment before is the last one, and has the flags @all of @mask. */
@@ -64,7 +56,7 @@ static void there_is_an_end_to_listeners(void **state)
 {
 	struct tcp_listener *l[TCP_LISTENERS_MAX], *more = NULL;
 
-	begin();
+	kit_begin(&k);
 	for (unsigned i = 0; i < TCP_LISTENERS_MAX; i++)
 		assert_int_equal(
 		    tcp_listen(k.s, NULL, (uint16_t)(100 + i), 1, &l[i]), 0);
@@ -80,7 +72,7 @@ static void a_listener_that_ends_takes_its_own_opens_along(void **state)
 {
 	struct tcp_listener *l[2];
 
-	begin();
+	kit_begin(&k);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(
 		    tcp_listen(k.s, NULL, (uint16_t)(80 + i), 0, &l[i]), 0);
@@ -178,7 +170,7 @@ static void a_gigabyte_is_offered_by_the_largest_scale(void **state)
 
 static void before_the_peer_answers_nothing_is_sent(void **state)
 {
-	begin();
+	kit_begin(&k);
 	c = kit_connect(&k);
 	assert_int_equal(tcp_send(c, "abc", 3, k.now), -EAGAIN);
 	assert_int_equal(tcp_shutdown(c, k.now), -ENOTCONN);
@@ -196,7 +188,7 @@ static void before_the_peer_answers_nothing_is_sent(void **state)
 /* As Linux does; RFC 9293 section 3.10.4 would not wait. */
 static void a_shutdown_in_syn_rcvd_waits_for_the_peer(void **state)
 {
-	begin();
+	kit_begin(&k);
 	open_at_once();
 	assert_int_equal(tcp_send(c, "abc", 3, k.now), -EAGAIN);
 	assert_int_equal(tcp_shutdown(c, k.now), 0);
@@ -216,7 +208,7 @@ static void a_shutdown_in_syn_rcvd_waits_for_the_peer(void **state)
 static void a_close_in_syn_rcvd_sends_its_fin(void **state)
 {
 	for (unsigned how = 0; how < 4; how++) {
-		begin();
+		kit_begin(&k);
 		open_at_once();
 		seq32 fin = k.ack;
 		if (how & 1)
@@ -243,7 +235,7 @@ static void a_close_in_syn_rcvd_sends_its_fin(void **state)
 /* What is sent again is our SYN, without which a FIN says nothing; then the FIN. */
 static void a_syn_before_a_fin_is_sent_again_first(void **state)
 {
-	begin();
+	kit_begin(&k);
 	open_at_once();
 	seq32 fin = k.ack;
 	tcp_close(c, k.now);
@@ -257,8 +249,7 @@ static void a_syn_before_a_fin_is_sent_again_first(void **state)
 	kit_in(&k, TCP_ACK, NULL, 0);
 	assert_int_equal(c->state, TCP_FIN_WAIT_1);
 	kit_wait(&k, 4 * NS_PER_S);
-	assert_true(kit_out(&k, &f));
-	assert_int_equal(f.seg.flags, TCP_FIN | TCP_ACK);
+	kit_expect(&k, &f, TCP_FIN | TCP_ACK);
 	kit_drain(&k);
 	kit_in(&k, TCP_ACK, NULL, 0);
 	assert_int_equal(c->state, TCP_FIN_WAIT_2);
@@ -269,15 +260,11 @@ static void a_syn_before_a_fin_is_sent_again_first(void **state)
  * sent opens. */
 static void a_close_in_syn_rcvd_without_a_window_waits(void **state)
 {
-	begin();
+	kit_begin(&k);
 	c = kit_connect(&k);
-	struct tcp_seg seg = { .sport = k.rport,
-			       .dport = k.lport,
-			       .seq = k.seq,
-			       .flags = TCP_SYN,
-			       .wnd = 1,
-			       .mss = 1460,
-			       .wscale = TCP_NO_WSCALE };
+	struct tcp_seg seg = kit_seg(&k, TCP_SYN);
+	seg.wnd = 1;
+	seg.mss = 1460;
 	kit_segment(&k, &seg, NULL);
 	k.seq = seq_add(k.seq, 1);
 	assert_int_equal(kit_drain(&k), 1);
@@ -316,7 +303,7 @@ static void what_is_over_refuses_all(void **state)
 static void options_may_be_set_in_every_state(void **state)
 {
 	for (int step = 0; step < 6; step++) {
-		begin();
+		kit_begin(&k);
 		c = step == 1 ? NULL : kit_connect(&k);
 		if (step == 1)
 			open_at_once();
@@ -344,9 +331,7 @@ static void options_may_be_set_in_every_state(void **state)
 		assert_int_equal(c->state, before);
 		if (before == TCP_CLOSED)
 			assert_true(tcp_next_ns(k.s) == UINT64_MAX);
-		tcp_abort(c, k.now);
-		kit_drain(&k);
-		kit_fini(&k);
+		kit_close_one(&k, c);
 	}
 }
 
@@ -412,7 +397,7 @@ static void what_is_lost_unread_is_told_in_last_ack(void **state)
 
 static void what_is_paced_goes_in_parts(void **state)
 {
-	begin();
+	kit_begin(&k);
 	c = kit_connect(&k);
 	kit_wait(&k, 100 * NS_PER_MS);
 	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);

@@ -83,8 +83,6 @@ static void expect_ack_of(const struct one *o)
 	assert_true(seq_eq(f.seg.ack, o->seq));
 }
 
-static void expect_none(void) { assert_false(kit_out(&k, &f)); }
-
 static void they_leave_in_the_order_in_which_bytes_came(void **state)
 {
 	begin(4, 3);
@@ -92,18 +90,18 @@ static void they_leave_in_the_order_in_which_bytes_came(void **state)
 		arrive(&ones[2 - i]);
 		kit_wait(&k, 10 * MS);
 	}
-	expect_none();
+	kit_expect_none(&k);
 	kit_wait(&k, 10 * MS);
 	expect_ack_of(&ones[2]);
-	expect_none();
+	kit_expect_none(&k);
 	kit_wait(&k, 9 * MS);
-	expect_none();
+	kit_expect_none(&k);
 	assert_true(tcp_next_ns(k.s) <= k.now + MS);
 	kit_wait(&k, 1 * MS);
 	expect_ack_of(&ones[1]);
 	kit_wait(&k, 10 * MS);
 	expect_ack_of(&ones[0]);
-	expect_none();
+	kit_expect_none(&k);
 	end(3);
 }
 
@@ -115,7 +113,7 @@ static void one_that_travelled_with_bytes_does_not_go_again(void **state)
 	answer(&ones[0]);
 	kit_wait(&k, 41 * MS);
 	expect_ack_of(&ones[1]);
-	expect_none();
+	kit_expect_none(&k);
 	end(2);
 }
 
@@ -133,10 +131,10 @@ static void those_that_have_left_make_room(void **state)
 	assert_true(k.s->delacks.n < k.s->delacks.n_slots + 1);
 	kit_wait(&k, 39 * MS);
 	expect_ack_of(&ones[0]);
-	expect_none();
+	kit_expect_none(&k);
 	kit_wait(&k, 1 * MS);
 	expect_ack_of(&ones[3]);
-	expect_none();
+	kit_expect_none(&k);
 	end(4);
 }
 
@@ -151,14 +149,14 @@ static void without_a_place_they_do_not_wait(void **state)
 	for (uint32_t i = 0; i < MANY; i++) {
 		arrive(&ones[i]);
 		if (i < n_slots)
-			expect_none();
+			kit_expect_none(&k);
 		else
 			expect_ack_of(&ones[i]);
 	}
 	kit_wait(&k, 40 * MS);
 	for (uint32_t i = 0; i < n_slots; i++)
 		expect_ack_of(&ones[i]);
-	expect_none();
+	kit_expect_none(&k);
 	end(MANY);
 }
 
@@ -174,14 +172,14 @@ static void a_ring_goes_round(void **state)
 		arrive(other);
 		if (i % 4 == 0) {
 			answer(o);
-			expect_none();
+			kit_expect_none(&k);
 		} else {
 			kit_wait(&k, 35 * MS);
 			expect_ack_of(o);
 		}
 		kit_wait(&k, 40 * MS);
 		expect_ack_of(other);
-		expect_none();
+		kit_expect_none(&k);
 	}
 	end(3);
 }
@@ -198,7 +196,7 @@ static void who_is_gone_sends_none(void **state)
 	kit_wait(&k, 40 * MS);
 	expect_ack_of(&ones[0]);
 	expect_ack_of(&ones[1]);
-	expect_none();
+	kit_expect_none(&k);
 	end(2);
 }
 

@@ -10,13 +10,6 @@ static struct kit k;
 static struct tcp_conn *c;
 static struct kit_frame f;
 
-static void begin(void)
-{
-	struct tcp_config cfg = kit_config(false);
-
-	kit_init(&k, &cfg);
-}
-
 static void listen_here(uint32_t backlog)
 {
 	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, backlog, &k.listener),
@@ -39,14 +32,6 @@ static void segment_at(unsigned flags, int32_t off, uint32_t len)
 	kit_in(&k, flags, len ? "text" : NULL, len);
 	k.seq = seq;
 }
-
-static void expect_flags(unsigned flags)
-{
-	assert_true(kit_out(&k, &f));
-	assert_int_equal(f.seg.flags, flags);
-}
-
-static void expect_none(void) { assert_false(kit_out(&k, &f)); }
 
 /* --- the table --- */
 
@@ -120,14 +105,14 @@ static void peers_that_share_ports_are_told_apart(void **state)
 
 static void so_many_answers_wait_and_no_more(void **state)
 {
-	begin();
+	kit_begin(&k);
 	for (unsigned i = 0; i < TX_REPLIES + 44; i++, next_peer())
 		kit_in(&k, TCP_SYN, NULL, 0);
 	assert_int_equal(tcp_dropped(k.s, DROP_NO_CONN), TX_REPLIES + 44);
 	assert_int_equal(tcp_dropped(k.s, DROP_REPLY_LIMIT), 44);
 	assert_int_equal(kit_drain(&k), TX_REPLIES);
 	kit_in(&k, TCP_SYN, NULL, 0);
-	expect_flags(TCP_RST | TCP_ACK);
+	kit_expect(&k, &f, TCP_RST | TCP_ACK);
 	kit_fini(&k);
 }
 
@@ -137,7 +122,7 @@ static void what_is_not_for_tcp_here_is_counted(void **state)
 	static const uint8_t datagram[8];
 	struct ip_addr other = ip_addr_v4(0x0a000063), me;
 
-	begin();
+	kit_begin(&k);
 	listen_here(8);
 	me = k.me;
 	k.me = other;
@@ -146,7 +131,7 @@ static void what_is_not_for_tcp_here_is_counted(void **state)
 	k.me = me;
 	kit_packet(&k, IP_PROTO_UDP, datagram, sizeof(datagram));
 	assert_int_equal(tcp_dropped(k.s, DROP_IP_PROTOCOL), 1);
-	expect_none();
+	kit_expect_none(&k);
 	kit_fini(&k);
 }
 
@@ -154,11 +139,11 @@ static void what_is_not_for_tcp_here_is_counted(void **state)
 
 static void nobody_listens_at_port_0(void **state)
 {
-	begin();
+	kit_begin(&k);
 	listen_here(8);
 	k.lport = 0;
 	kit_in(&k, TCP_SYN, NULL, 0);
-	expect_flags(TCP_RST | TCP_ACK);
+	kit_expect(&k, &f, TCP_RST | TCP_ACK);
 	assert_int_equal(k.s->pool_syns.n_free, k.s->pool_syns.n);
 	kit_fini(&k);
 }
@@ -174,7 +159,7 @@ static void the_listener_of_an_address_comes_first(void **state)
 	assert_int_equal(tcp_listen(k.s, &cfg.addrs[1], KIT_PORT, 8, &one), 0);
 	/* To another address there is nobody yet. */
 	kit_in(&k, TCP_SYN, NULL, 0);
-	expect_flags(TCP_RST | TCP_ACK);
+	kit_expect(&k, &f, TCP_RST | TCP_ACK);
 	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, 8, &any), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		next_peer();
@@ -195,7 +180,7 @@ static void an_open_waits_for_room_in_the_queue(void **state)
 {
 	struct tcp_conn *first;
 
-	begin();
+	kit_begin(&k);
 	listen_here(1);
 	kit_in(&k, TCP_SYN, NULL, 0);
 	kit_drain(&k);
@@ -209,13 +194,13 @@ static void an_open_waits_for_room_in_the_queue(void **state)
 	k.seq = seq;
 	k.ack = ack;
 	kit_in(&k, TCP_ACK, NULL, 0);
-	expect_none();
+	kit_expect_none(&k);
 	assert_int_equal(tcp_dropped(k.s, DROP_BACKLOG), 1);
 	first = tcp_accept(k.listener);
 	assert_non_null(first);
 	assert_null(tcp_accept(k.listener));
 	kit_wait(&k, 1100 * NS_PER_MS);
-	expect_flags(TCP_SYN | TCP_ACK);
+	kit_expect(&k, &f, TCP_SYN | TCP_ACK);
 	kit_in(&k, TCP_ACK, NULL, 0);
 	c = tcp_accept(k.listener);
 	assert_non_null(c);
@@ -232,9 +217,9 @@ static void an_open_waits_for_memory(void **state)
 	c = kit_accepted(&k);
 	next_peer();
 	kit_in(&k, TCP_SYN, NULL, 0);
-	expect_flags(TCP_SYN | TCP_ACK);
+	kit_expect(&k, &f, TCP_SYN | TCP_ACK);
 	kit_in(&k, TCP_ACK, "text", 4);
-	expect_none();
+	kit_expect_none(&k);
 	assert_null(tcp_accept(k.listener));
 	assert_int_equal(tcp_dropped(k.s, DROP_CONN_POOL), 1);
 	tcp_abort(c, k.now);
@@ -249,16 +234,16 @@ static void an_open_waits_for_memory(void **state)
 /* RFC 5961 section 7. */
 static void what_is_half_open_answers_twice_a_second(void **state)
 {
-	begin();
+	kit_begin(&k);
 	listen_here(8);
 	kit_in(&k, TCP_SYN, NULL, 0);
 	kit_drain(&k);
 	for (int i = 0; i < 2; i++) {
 		for (int n = 0; n < 5; n++)
 			segment_at(TCP_ACK, 1 << 20, 0);
-		expect_flags(TCP_ACK);
+		kit_expect(&k, &f, TCP_ACK);
 		assert_true(seq_eq(f.seg.ack, k.seq));
-		expect_none();
+		kit_expect_none(&k);
 		/* Text costs its sender as much as its answer. */
 		for (int n = 0; n < 5; n++)
 			segment_at(TCP_ACK, 1 << 20, 4);
@@ -273,7 +258,7 @@ static void a_reset_ends_an_open_at_the_edge_alone(void **state)
 {
 	static const int32_t offs[] = { -1, 1, 1000, 1 << 20, 0 };
 
-	begin();
+	kit_begin(&k);
 	listen_here(8);
 	kit_in(&k, TCP_SYN, NULL, 0);
 	kit_drain(&k);
@@ -294,7 +279,7 @@ static void a_reset_ends_an_open_at_the_edge_alone(void **state)
 /* RFC 7323 section 5.2: "A RST segment [...] is not subjected to PAWS". */
 static void a_reset_ends_an_open_whatever_its_timestamp(void **state)
 {
-	begin();
+	kit_begin(&k);
 	listen_here(8);
 	k.tsval = 1000;
 	kit_in(&k, TCP_SYN, NULL, 0);
@@ -311,7 +296,7 @@ static void a_reset_ends_an_open_whatever_its_timestamp(void **state)
 /* RFC 3168 section 6.1.1.1: who was not answered asks without, in the end. */
 static void a_syn_again_may_ask_for_less(void **state)
 {
-	begin();
+	kit_begin(&k);
 	listen_here(8);
 	for (int i = 0; i < 4; i++) {
 		bool asks = i < 2;
@@ -319,7 +304,7 @@ static void a_syn_again_may_ask_for_less(void **state)
 		k.now += NS_PER_S; /* or it is not answered */
 		k.seq = (seq32){ KIT_PEER_ISS };
 		kit_in(&k, TCP_SYN | (asks ? TCP_ECE | TCP_CWR : 0), NULL, 0);
-		expect_flags(TCP_SYN | TCP_ACK | (asks ? TCP_ECE : 0));
+		kit_expect(&k, &f, TCP_SYN | TCP_ACK | (asks ? TCP_ECE : 0));
 	}
 	kit_in(&k, TCP_ACK, NULL, 0);
 	c = tcp_accept(k.listener);
@@ -370,7 +355,7 @@ static void the_oldest_in_time_wait_gives_way(void **state)
 		k.seq = seq_sub(seqs[i], 1);
 		k.ack = acks[i];
 		kit_in(&k, TCP_FIN | TCP_ACK, NULL, 0);
-		expect_flags(i < 2 ? TCP_RST : TCP_ACK);
+		kit_expect(&k, &f, i < 2 ? TCP_RST : TCP_ACK);
 	}
 	kit_fini(&k);
 }
@@ -378,7 +363,7 @@ static void the_oldest_in_time_wait_gives_way(void **state)
 /* RFC 9293 section 3.6.1: a sequence number larger than any that was used. */
 static void a_name_used_again_begins_behind_its_numbers(void **state)
 {
-	begin();
+	kit_begin(&k);
 	c = kit_accepted(&k);
 	c->cwnd = 1 << 20;
 	kit_write(&k, c, 200000);
@@ -389,7 +374,7 @@ static void a_name_used_again_begins_behind_its_numbers(void **state)
 	/* So soon that the clock of the numbers has not passed what was sent. */
 	k.seq = seq_add(k.seq, 1000);
 	kit_in(&k, TCP_SYN, NULL, 0);
-	expect_flags(TCP_SYN | TCP_ACK);
+	kit_expect(&k, &f, TCP_SYN | TCP_ACK);
 	assert_true(seq_lt(end, f.seg.seq));
 	assert_int_equal(n_waits(), 0);
 	kit_fini(&k);
@@ -399,12 +384,12 @@ static void a_name_used_again_begins_behind_its_numbers(void **state)
 static void of_one_timestamp_the_number_tells(void **state)
 {
 	for (int is_later = 0; is_later < 2; is_later++) {
-		begin();
+		kit_begin(&k);
 		k.tsval = 1000;
 		c = kit_accepted(&k);
 		enter_time_wait();
 		segment_at(TCP_SYN, is_later ? 1000 : -1000, 0);
-		expect_flags(is_later ? TCP_SYN | TCP_ACK : TCP_ACK);
+		kit_expect(&k, &f, is_later ? TCP_SYN | TCP_ACK : TCP_ACK);
 		assert_int_equal(n_waits(), !is_later);
 		kit_fini(&k);
 	}
@@ -418,7 +403,7 @@ static void a_syn_that_opens_nothing_ends_nothing(void **state)
 	/* Told of what is here each time, its sender resets it. */
 	for (int n = 0; n < 3; n++) {
 		segment_at(TCP_SYN, 1000, 0);
-		expect_flags(TCP_ACK);
+		kit_expect(&k, &f, TCP_ACK);
 		assert_true(seq_eq(f.seg.ack, k.seq));
 	}
 	assert_int_equal(n_waits(), 1);

@@ -68,11 +68,9 @@ static void an_error_does_not_end_what_is_open(void **state)
 
 static void an_answer_makes_an_error_forgotten(void **state)
 {
-	struct tcp_config cfg = kit_config(false);
 	struct kit k;
 
-	kit_init(&k, &cfg);
-	struct tcp_conn *c = kit_established(&k);
+	struct tcp_conn *c = kit_open_one(&k);
 	kit_write(&k, c, 100);
 	kit_drain(&k);
 	kit_icmp(&k, 3, 1, 0, c->snd_una);
@@ -111,9 +109,7 @@ static void a_number_that_is_not_under_way_changes_nothing(void **state)
 		kit_icmp(&k, is_v6 ? 2 : 3, is_v6 ? 0 : 4, 1300, c->snd_nxt);
 		assert_int_equal(c->mss, mss);
 		assert_int_equal(tcp_dropped(k.s, DROP_ICMP_SEQ), 4);
-		tcp_abort(c, k.now);
-		kit_drain(&k);
-		kit_fini(&k);
+		kit_close_one(&k, c);
 	}
 }
 
@@ -121,10 +117,9 @@ static void a_number_that_is_not_under_way_changes_nothing(void **state)
 static void an_error_ends_what_both_ends_open(void **state)
 {
 	for (int is_closed = 0; is_closed < 2; is_closed++) {
-		struct tcp_config cfg = kit_config(false);
 		struct kit k;
 
-		kit_init(&k, &cfg);
+		kit_begin(&k);
 		struct tcp_conn *c = kit_connect(&k);
 		kit_in(&k, TCP_SYN, NULL, 0);
 		kit_drain(&k);
@@ -147,13 +142,12 @@ static void an_error_ends_what_both_ends_open(void **state)
 /* A message to us that quotes what somebody else has sent. */
 static void an_error_about_anothers_segment_is_not_ours(void **state)
 {
-	struct tcp_config cfg = kit_config(false);
 	struct ip_addr other = ip_addr_v4(0x0a000063);
 	uint8_t m[8 + IPV4_HEAD + 8] = { 3, 3 };
 	struct cksum sum = { 0 };
 	struct kit k;
 
-	kit_init(&k, &cfg);
+	kit_begin(&k);
 	struct tcp_conn *c = kit_connect(&k);
 	ip_build(m + 8, &other, &k.peer, IP_PROTO_TCP, 0, 1480);
 	store_be16(m + 28, k.lport);
@@ -178,11 +172,10 @@ static void some_errors_end_what_is_half_open(void **state)
 	} kinds[] = { { 3, 0, true },  { 3, 1, true },  { 11, 0, true },
 		      { 12, 0, true }, { 3, 2, false }, { 3, 3, false },
 		      { 3, 4, false } };
-	struct tcp_config cfg = kit_config(false);
 	struct kit k;
 	static struct kit_frame f;
 
-	kit_init(&k, &cfg);
+	kit_begin(&k);
 	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, 8, &k.listener), 0);
 	for (unsigned i = 0; i < ARRAY_LEN(kinds); i++) {
 		uint32_t n = k.s->pool_syns.n_free;
@@ -216,11 +209,10 @@ static void a_small_segment_is_not_sent_again_for_its_size(void **state)
 /* What was cut is sent again when the probe of the tail falls due, and not probed. */
 static void a_path_that_shrinks_ends_the_probe_of_the_tail(void **state)
 {
-	struct tcp_config cfg = kit_config(false);
 	static struct kit_frame f;
 	struct kit k;
 
-	kit_init(&k, &cfg);
+	kit_begin(&k);
 	struct tcp_conn *c = kit_connect(&k);
 	kit_wait(&k, 50 * NS_PER_MS);
 	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
@@ -242,11 +234,10 @@ static void a_path_that_shrinks_ends_the_probe_of_the_tail(void **state)
 
 static void a_half_open_connection_goes_when_its_host_is_not_there(void **state)
 {
-	struct tcp_config cfg = kit_config(false);
 	struct kit k;
 	static struct kit_frame f;
 
-	kit_init(&k, &cfg);
+	kit_begin(&k);
 	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, 8, &k.listener), 0);
 	kit_in(&k, TCP_SYN, NULL, 0);
 	assert_true(kit_out(&k, &f));
@@ -303,19 +294,15 @@ static void doublings_are_taken_back_one_by_one(void **state)
 		assert_true(time_out_in(&k, c) <= first);
 		kit_wait(&k, 2 * first);
 		assert_int_equal(kit_drain(&k), 1);
-		tcp_abort(c, k.now);
-		kit_drain(&k);
-		kit_fini(&k);
+		kit_close_one(&k, c);
 	}
 }
 
 static void a_probe_of_the_window_is_not_hurried(void **state)
 {
-	struct tcp_config cfg = kit_config(false);
 	struct kit k;
 
-	kit_init(&k, &cfg);
-	struct tcp_conn *c = kit_established(&k);
+	struct tcp_conn *c = kit_open_one(&k);
 	c->snd_wnd = 0;
 	kit_write(&k, c, 100);
 	kit_drain(&k);
@@ -325,19 +312,15 @@ static void a_probe_of_the_window_is_not_hurried(void **state)
 	assert_true(n);
 	kit_icmp(&k, 3, 0, 0, c->snd_una);
 	assert_int_equal(c->n_rtx, n);
-	tcp_abort(c, k.now);
-	kit_drain(&k);
-	kit_fini(&k);
+	kit_close_one(&k, c);
 }
 
 /* However often routers say that they have no way: RFC 9293 section 3.8.3. */
 static void errors_do_not_prolong_patience(void **state)
 {
-	struct tcp_config cfg = kit_config(false);
 	struct kit k;
 
-	kit_init(&k, &cfg);
-	struct tcp_conn *c = kit_established(&k);
+	struct tcp_conn *c = kit_open_one(&k);
 	kit_write(&k, c, 100);
 	uint64_t from = k.now;
 	while (c->state != TCP_CLOSED) {

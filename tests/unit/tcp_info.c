@@ -46,10 +46,9 @@ static struct tcp_conn_info info(void)
 
 static void numbers_are_what_happened(void **state)
 {
-	struct tcp_config cfg = kit_config(false);
 	struct tcp_conn_info i;
 
-	kit_init(&k, &cfg);
+	kit_begin(&k);
 	k.tsval = 1;
 	c = kit_connect(&k);
 	i = info();
@@ -111,19 +110,16 @@ static void numbers_are_what_happened(void **state)
 	assert_int_equal(i.tcpi_retrans, 1);
 	assert_int_equal(i.tcpi_bytes_retrans, 100 * i.tcpi_total_retrans);
 	assert_int_equal(i.tcpi_bytes_sent, 16580 + i.tcpi_bytes_retrans);
-	tcp_abort(c, k.now);
-	kit_drain(&k);
-	kit_fini(&k);
+	kit_close_one(&k, c);
 }
 
 /* The numbers on the wire have 32 bits; those that are told do not. */
 static void more_than_the_sequence_space_is_counted(void **state)
 {
 	static const uint8_t bytes[1000];
-	struct tcp_config cfg = kit_config(false);
 	const uint8_t *data;
 
-	kit_init(&k, &cfg);
+	kit_begin(&k);
 	k.seq = (seq32){ 0xffffff00u };
 	c = kit_established(&k);
 	for (int i = 0; i < 3; i++) {
@@ -145,17 +141,13 @@ static void more_than_the_sequence_space_is_counted(void **state)
 	kit_in(&k, TCP_ACK, NULL, 0);
 	assert_int_equal(info().tcpi_bytes_acked, acked + 100);
 	assert_int_equal(info().tcpi_bytes_sent, acked + 100);
-	tcp_abort(c, k.now);
-	kit_drain(&k);
-	kit_fini(&k);
+	kit_close_one(&k, c);
 }
 
 /* Both ends open at once, and ours closes: neither SYN nor FIN is a byte. */
 static void a_fin_before_the_open_is_no_byte(void **state)
 {
-	struct tcp_config cfg = kit_config(false);
-
-	kit_init(&k, &cfg);
+	kit_begin(&k);
 	c = kit_connect(&k);
 	kit_in(&k, TCP_SYN, NULL, 0);
 	kit_drain(&k);

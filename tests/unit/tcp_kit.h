@@ -84,6 +84,14 @@ static inline void kit_init(struct kit *k, const struct tcp_config *cfg)
 	pool_init(&k->rx, k->rx_mem, extent_size(KIT_RX_CAP), KIT_N_RX);
 }
 
+/* As most tests want it. */
+static inline void kit_begin(struct kit *k)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	kit_init(k, &cfg);
+}
+
 static inline void kit_fini(struct kit *k)
 {
 	tcp_stack_fini(k->s);
@@ -127,22 +135,28 @@ static inline void kit_segment(struct kit *k, const struct tcp_seg *seg,
 	kit_packet(k, IP_PROTO_TCP, buf, head + seg->len);
 }
 
+/* A segment of the peer's, to be changed and given to kit_segment(). */
+static inline struct tcp_seg kit_seg(const struct kit *k, unsigned flags)
+{
+	return (struct tcp_seg){ .sport = k->rport,
+				 .dport = k->lport,
+				 .seq = k->seq,
+				 .ack = k->ack,
+				 .flags = (uint8_t)flags,
+				 .wnd = 65535,
+				 .wscale = TCP_NO_WSCALE,
+				 .has_ts = k->tsval != 0,
+				 .tsval = k->tsval,
+				 .tsecr = k->tsecr };
+}
+
 /* A segment that has the peer's next number, and takes it. */
 static inline void kit_in(struct kit *k, unsigned flags, const void *payload,
 			  uint32_t len)
 {
-	struct tcp_seg seg = { .sport = k->rport,
-			       .dport = k->lport,
-			       .seq = k->seq,
-			       .ack = k->ack,
-			       .flags = (uint8_t)flags,
-			       .wnd = 65535,
-			       .len = len,
-			       .wscale = TCP_NO_WSCALE,
-			       .has_ts = k->tsval != 0,
-			       .tsval = k->tsval,
-			       .tsecr = k->tsecr };
+	struct tcp_seg seg = kit_seg(k, flags);
 
+	seg.len = len;
 	if (flags & TCP_SYN) {
 		seg.mss = (uint16_t)(1500 - ip_head_len(&k->me) - TCP_HEAD);
 		seg.is_sack_ok = true;
@@ -152,17 +166,34 @@ static inline void kit_in(struct kit *k, unsigned flags, const void *payload,
 	kit_segment(k, &seg, payload);
 }
 
-/* An ACK of the peer's that leaves no window. */
-static inline void kit_shut_window(struct kit *k)
+/* An ACK of the peer's with that window. */
+static inline void kit_window(struct kit *k, uint16_t wnd)
 {
-	struct tcp_seg seg = { .sport = k->rport,
-			       .dport = k->lport,
-			       .seq = k->seq,
-			       .ack = k->ack,
-			       .flags = TCP_ACK,
-			       .wscale = TCP_NO_WSCALE };
+	struct tcp_seg seg = kit_seg(k, TCP_ACK);
 
+	seg.wnd = wnd;
 	kit_segment(k, &seg, NULL);
+}
+
+/* An ACK of @ack with so many of the two SACK blocks. */
+static inline void kit_sacks(struct kit *k, seq32 ack, uint32_t n,
+			     struct tcp_sack a, struct tcp_sack b)
+{
+	struct tcp_seg seg = kit_seg(k, TCP_ACK);
+
+	seg.ack = ack;
+	seg.n_sacks = (uint8_t)n;
+	seg.sacks[0] = a;
+	seg.sacks[1] = b;
+	kit_segment(k, &seg, NULL);
+}
+
+/* The same with one block. */
+static inline void kit_sack(struct kit *k, seq32 ack, seq32 from, seq32 to)
+{
+	struct tcp_sack a = { from, to };
+
+	kit_sacks(k, ack, 1, a, a);
 }
 
 /* The stack's next frame.  The peer acknowledges what comes in order. */
@@ -194,6 +225,22 @@ static inline bool kit_out(struct kit *k, struct kit_frame *f)
 		k->ack = seq_add(f->seg.seq, seg_span(&f->seg));
 	k->tsecr = f->seg.tsval;
 	return true;
+}
+
+/* The next frame, which has these flags. */
+static inline void kit_expect(struct kit *k, struct kit_frame *f,
+			      unsigned flags)
+{
+	assert_true(kit_out(k, f));
+	assert_int_equal(f->seg.flags, flags);
+}
+
+/* There is no next frame. */
+static inline void kit_expect_none(struct kit *k)
+{
+	static struct kit_frame f;
+
+	assert_false(kit_out(k, &f));
 }
 
 /* All that the stack has to send; returns how many frames. */
@@ -264,9 +311,7 @@ static inline struct tcp_conn *kit_accepted(struct kit *k)
 /* A world of its own with one connection, and its end. */
 static inline struct tcp_conn *kit_open_one(struct kit *k)
 {
-	struct tcp_config cfg = kit_config(false);
-
-	kit_init(k, &cfg);
+	kit_begin(k);
 	return kit_established(k);
 }
 

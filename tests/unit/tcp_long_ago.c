@@ -12,21 +12,6 @@
 static struct kit k;
 static struct tcp_conn *c;
 
-static void sacks_in(uint32_t n, struct tcp_sack a, struct tcp_sack b)
-{
-	struct tcp_seg seg = { .sport = k.rport,
-			       .dport = k.lport,
-			       .seq = k.seq,
-			       .ack = c->snd_una,
-			       .flags = TCP_ACK,
-			       .wnd = 65535,
-			       .wscale = TCP_NO_WSCALE,
-			       .n_sacks = (uint8_t)n,
-			       .sacks = { a, b } };
-
-	kit_segment(&k, &seg, NULL);
-}
-
 /* Segment @i of what is under way. */
 static struct tcp_sack segment(uint32_t i)
 {
@@ -75,9 +60,9 @@ static void duplicates_widen_the_window_whatever_the_numbers(void **state)
 		kit_write(&k, c, 4u * c->mss);
 		kit_drain(&k);
 		struct tcp_sack d = { seq_sub(c->snd_una, 1), c->snd_una };
-		sacks_in(1, d, d);
+		kit_sacks(&k, c->snd_una, 1, d, d);
 		assert_int_equal(c->rec.reo_steps, 1);
-		sacks_in(1, d, d);
+		kit_sacks(&k, c->snd_una, 1, d, d);
 		assert_int_equal(c->rec.reo_steps, 1);
 		kit_close_one(&k, c);
 	}
@@ -89,12 +74,13 @@ static void blocks_of_long_ago_reorder_nothing(void **state)
 	c->sack_high = seq_sub(c->snd_una, LONG_AGO);
 	kit_write(&k, c, 6u * c->mss);
 	kit_drain(&k);
-	sacks_in(1, segment(2), segment(2));
-	sacks_in(1, (struct tcp_sack){ segment(2).from, segment(3).to },
-		 segment(3));
+	kit_sacks(&k, c->snd_una, 1, segment(2), segment(2));
+	kit_sacks(&k, c->snd_una, 1,
+		  (struct tcp_sack){ segment(2).from, segment(3).to },
+		  segment(3));
 	assert_false(c->flags & CONN_REORDERS);
-	sacks_in(2, segment(5), segment(2));
-	sacks_in(2, segment(4), segment(2));
+	kit_sacks(&k, c->snd_una, 2, segment(5), segment(2));
+	kit_sacks(&k, c->snd_una, 2, segment(4), segment(2));
 	assert_true(c->flags & CONN_REORDERS);
 	kit_close_one(&k, c);
 }
@@ -106,22 +92,9 @@ static void blocks_of_long_ago_are_not_known(void **state)
 	kit_drain(&k);
 	c->sacks_known[0] = (struct tcp_sack){ c->snd_una, c->snd_nxt };
 	c->n_sacks_known = 1;
-	sacks_in(1, segment(2), segment(2));
+	kit_sacks(&k, c->snd_una, 1, segment(2), segment(2));
 	assert_int_equal(c->sacked_bytes, c->mss);
 	kit_close_one(&k, c);
-}
-
-static void ack_in(uint16_t wnd)
-{
-	struct tcp_seg seg = { .sport = k.rport,
-			       .dport = k.lport,
-			       .seq = k.seq,
-			       .ack = k.ack,
-			       .flags = TCP_ACK,
-			       .wnd = wnd,
-			       .wscale = TCP_NO_WSCALE };
-
-	kit_segment(&k, &seg, NULL);
 }
 
 /* RFC 9438 section 5.8: a pause that began before the epoch does not move it beyond now,
@@ -138,19 +111,19 @@ static void a_pause_does_not_outlast_itself(void **state)
 	kit_write(&k, c, 40u * c->mss);
 	assert_int_equal(kit_drain(&k), 10);
 	kit_wait(&k, 100 * NS_PER_MS);
-	ack_in(0);
+	kit_window(&k, 0);
 	assert_true(c->cc_state.cubic.epoch_ns);
 	for (int i = 0; i < 10; i++) {
 		kit_wait(&k, NS_PER_S);
 		kit_drain(&k);
-		ack_in(0);
+		kit_window(&k, 0);
 	}
-	ack_in(65535);
+	kit_window(&k, 65535);
 	uint32_t cwnd = c->cwnd;
 	assert_int_equal(kit_drain(&k), 10);
 	assert_true(c->cc_state.cubic.epoch_ns <= k.now);
 	kit_wait(&k, 50 * NS_PER_MS);
-	ack_in(65535);
+	kit_window(&k, 65535);
 	assert_true(c->cwnd >= cwnd && c->cwnd <= cwnd + c->mss);
 	kit_close_one(&k, c);
 }

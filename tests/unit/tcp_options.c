@@ -21,8 +21,6 @@ static void expect_frame(uint32_t len)
 	assert_int_equal(f.len, len);
 }
 
-static void expect_none(void) { assert_false(kit_out(&k, &f)); }
-
 static void one_small_segment_is_under_way(void **state)
 {
 	open_one();
@@ -30,11 +28,11 @@ static void one_small_segment_is_under_way(void **state)
 	expect_frame(10);
 	kit_write(&k, c, 10);
 	kit_write(&k, c, 10);
-	expect_none();
+	kit_expect_none(&k);
 	kit_in(&k, TCP_ACK, NULL, 0);
 	expect_frame(20);
 	kit_write(&k, c, 10);
-	expect_none();
+	kit_expect_none(&k);
 	tcp_set_nodelay(c, true, k.now);
 	expect_frame(10);
 	kit_write(&k, c, 10);
@@ -48,10 +46,10 @@ static void a_cork_holds_what_is_small(void **state)
 	uint32_t mss = c->mss;
 	tcp_set_cork(c, true, k.now);
 	kit_write(&k, c, 10);
-	expect_none();
+	kit_expect_none(&k);
 	kit_write(&k, c, mss);
 	expect_frame(mss);
-	expect_none();
+	kit_expect_none(&k);
 	tcp_set_cork(c, false, k.now);
 	expect_frame(10);
 	close_one();
@@ -66,7 +64,7 @@ static void nodelay_opens_a_cork_once(void **state)
 	tcp_set_nodelay(c, true, k.now);
 	expect_frame(10);
 	kit_write(&k, c, 10);
-	expect_none();
+	kit_expect_none(&k);
 	/* A FIN follows at once. */
 	assert_int_equal(tcp_shutdown(c, k.now), 0);
 	expect_frame(10);
@@ -82,9 +80,9 @@ static void a_cork_gives_way_in_time(void **state)
 	kit_in(&k, TCP_ACK, NULL, 0);
 	tcp_set_cork(c, true, k.now);
 	kit_write(&k, c, 10);
-	expect_none();
+	kit_expect_none(&k);
 	kit_wait(&k, 190 * NS_PER_MS);
-	expect_none();
+	kit_expect_none(&k);
 	kit_wait(&k, 50 * NS_PER_MS);
 	expect_frame(10);
 	assert_int_equal(c->state, TCP_ESTABLISHED);
@@ -95,11 +93,11 @@ static void more_is_a_cork_until_the_next_call(void **state)
 {
 	open_one();
 	assert_int_equal(tcp_send_as(c, "abc", 3, TCP_SEND_MORE, k.now), 3);
-	expect_none();
+	kit_expect_none(&k);
 	assert_int_equal(tcp_send(c, "de", 2, k.now), 2);
 	expect_frame(5);
 	assert_int_equal(tcp_send_as(c, "abc", 3, TCP_SEND_MORE, k.now), 3);
-	expect_none();
+	kit_expect_none(&k);
 	kit_in(&k, TCP_ACK, NULL, 0);
 	expect_frame(3);
 	close_one();
@@ -113,10 +111,9 @@ static void a_maxseg_of_any_value_is_borne(void **state)
 	static const uint16_t asked[] = { 0, 1, 47, 88, 1000, 1460, 65535 };
 
 	for (unsigned i = 0; i < ARRAY_LEN(asked); i++) {
-		struct tcp_config cfg = kit_config(false);
 		uint16_t said = asked[i] && asked[i] < 1460 ? asked[i] : 1460;
 
-		kit_init(&k, &cfg);
+		kit_begin(&k);
 		assert_int_equal(tcp_connect(k.s, &k.me, KIT_PORT, &k.peer,
 					     KIT_PEER_PORT, k.now, &c),
 				 0);
@@ -224,7 +221,7 @@ static void small_records_share_memory(void **state)
 		if (i % 10 == 9)
 			kit_in(&k, TCP_ACK, NULL, 0);
 	}
-	expect_none();
+	kit_expect_none(&k);
 	kit_in(&k, TCP_ACK, NULL, 0);
 	assert_int_equal(k.s->pool_extents.n_free, before);
 	/* A FIN shares the segment of the last record. */
@@ -295,15 +292,15 @@ static void after_quick_ones_acks_wait_for_a_second_segment(void **state)
 	}
 	bytes_in(1000);
 	read_all();
-	expect_none();
+	kit_expect_none(&k);
 	/* Two full segments, as large as the peer's are. */
 	bytes_in(1000);
 	read_all();
 	expect_frame(0);
 	bytes_in(1000);
-	expect_none();
+	kit_expect_none(&k);
 	kit_wait(&k, 39 * NS_PER_MS);
-	expect_none();
+	kit_expect_none(&k);
 	kit_wait(&k, 2 * NS_PER_MS);
 	expect_frame(0);
 	read_all();
@@ -322,13 +319,13 @@ static void acks_travel_with_answers(void **state)
 	kit_write(&k, c, 10);
 	expect_frame(10);
 	bytes_in(100);
-	expect_none();
+	kit_expect_none(&k);
 	/* On again: what waits goes. */
 	tcp_set_quickack(c, true, k.now);
 	expect_frame(0);
 	tcp_set_quickack(c, false, k.now);
 	bytes_in(100);
-	expect_none();
+	kit_expect_none(&k);
 	close_one();
 }
 
@@ -365,9 +362,7 @@ static void user_timeout_ends_what_is_not_acknowledged(void **state)
 
 static void user_timeout_ends_an_open(void **state)
 {
-	struct tcp_config cfg = kit_config(false);
-
-	kit_init(&k, &cfg);
+	kit_begin(&k);
 	c = kit_connect(&k);
 	tcp_set_user_timeout(c, 2500);
 	uint64_t ns = lives_for();
@@ -381,14 +376,14 @@ static void a_shut_window_is_borne_as_long_as_the_user_does(void **state)
 	for (int has_timeout = 0; has_timeout < 2; has_timeout++) {
 		open_one();
 		tcp_set_user_timeout(c, has_timeout ? 10000 : 0);
-		kit_shut_window(&k);
+		kit_window(&k, 0);
 		kit_write(&k, c, 10);
 		uint64_t from = k.now;
 		while (c->state != TCP_CLOSED &&
 		       k.now - from < 3600 * NS_PER_S) {
 			kit_wait(&k, 10 * NS_PER_MS);
 			if (kit_drain(&k) && c->state != TCP_CLOSED)
-				kit_shut_window(&k);
+				kit_window(&k, 0);
 		}
 		assert_int_equal(c->state,
 				 has_timeout ? TCP_CLOSED : TCP_ESTABLISHED);
@@ -406,7 +401,7 @@ static void a_silent_peer_is_asked_and_given_up(void **state)
 	open_one();
 	tcp_set_keepalive(c, 20, 5, 3, k.now);
 	kit_wait(&k, 19900 * NS_PER_MS);
-	expect_none();
+	kit_expect_none(&k);
 	kit_wait(&k, 200 * NS_PER_MS);
 	expect_frame(0);
 	assert_true(seq_eq(f.seg.seq, seq_sub(c->snd_una, 1)));
@@ -445,12 +440,9 @@ static void fin_wait_2_has_an_end_of_its_own(void **state)
 
 static void reset_in(seq32 seq)
 {
-	struct tcp_seg seg = { .sport = k.rport,
-			       .dport = k.lport,
-			       .seq = seq,
-			       .flags = TCP_RST,
-			       .wscale = TCP_NO_WSCALE };
+	struct tcp_seg seg = kit_seg(&k, TCP_RST);
 
+	seg.seq = seq;
 	kit_segment(&k, &seg, NULL);
 }
 
@@ -480,10 +472,9 @@ static void a_reset_is_believed_at_two_edges(void **state)
 /* RFC 9293 section 3.5: both SYNs are one. */
 static void a_connection_may_be_with_itself(void **state)
 {
-	struct tcp_config cfg = kit_config(false);
 	const uint8_t *data;
 
-	kit_init(&k, &cfg);
+	kit_begin(&k);
 	k.peer = k.me;
 	assert_int_equal(
 	    tcp_connect(k.s, &k.me, KIT_PORT, &k.me, KIT_PORT, k.now, &c), 0);
@@ -510,16 +501,14 @@ static void a_connection_may_be_with_itself(void **state)
 
 static void a_deferred_connection_waits_for_bytes(void **state)
 {
-	struct tcp_config cfg = kit_config(false);
-
-	kit_init(&k, &cfg);
+	kit_begin(&k);
 	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, 8, &k.listener), 0);
 	tcp_set_defer_accept(k.listener, 3);
 	kit_in(&k, TCP_SYN, NULL, 0);
 	expect_frame(0);
 	kit_in(&k, TCP_ACK, NULL, 0);
 	assert_null(tcp_accept(k.listener));
-	expect_none();
+	kit_expect_none(&k);
 	kit_wait(&k, 900 * NS_PER_MS);
 	kit_in(&k, TCP_ACK, "hello", 5);
 	c = tcp_accept(k.listener);
@@ -535,7 +524,7 @@ static void a_deferred_connection_waits_for_bytes(void **state)
 	expect_frame(0);
 	kit_in(&k, TCP_ACK, NULL, 0);
 	kit_wait(&k, 2 * NS_PER_S);
-	expect_none();
+	kit_expect_none(&k);
 	kit_wait(&k, 2 * NS_PER_S);
 	expect_frame(0);
 	assert_int_equal(f.seg.flags, TCP_SYN | TCP_ACK);

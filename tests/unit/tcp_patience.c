@@ -10,15 +10,6 @@ static struct kit k;
 static struct tcp_conn *c;
 static struct kit_frame f;
 
-static void begin(void)
-{
-	struct tcp_config cfg = kit_config(false);
-
-	kit_init(&k, &cfg);
-}
-
-static void expect_none(void) { assert_false(kit_out(&k, &f)); }
-
 /* --- opening --- */
 
 /* RFC 9293 section 3.5.1, figure 9: the reset ends what the peer has kept; our SYN goes
@@ -26,7 +17,7 @@ static void expect_none(void) { assert_false(kit_out(&k, &f)); }
 static void a_wrong_answer_hurries_the_syn_once(void **state)
 {
 	for (int is_late = 0; is_late < 2; is_late++) {
-		begin();
+		kit_begin(&k);
 		c = kit_connect(&k);
 		if (is_late) {
 			kit_wait(&k, 1100 * NS_PER_MS);
@@ -35,8 +26,7 @@ static void a_wrong_answer_hurries_the_syn_once(void **state)
 		seq32 ack = k.ack;
 		k.ack = seq_add(ack, 1000);
 		kit_in(&k, TCP_ACK, NULL, 0);
-		assert_true(kit_out(&k, &f));
-		assert_int_equal(f.seg.flags, TCP_RST);
+		kit_expect(&k, &f, TCP_RST);
 		assert_true(seq_eq(f.seg.seq, seq_add(ack, 1000)));
 		kit_wait(&k, SYN_SOON_NS + 2 * NS_PER_MS);
 		assert_int_equal(kit_drain(&k), !is_late);
@@ -48,25 +38,23 @@ static void a_wrong_answer_hurries_the_syn_once(void **state)
 /* RFC 9293 section 3.10.7.4, "fifth", for SYN-RECEIVED; of two that open at once. */
 static void a_wrong_ack_in_syn_rcvd_is_reset(void **state)
 {
-	begin();
+	kit_begin(&k);
 	c = kit_connect(&k);
 	kit_in(&k, TCP_SYN, NULL, 0);
 	assert_int_equal(kit_drain(&k), 1);
 	seq32 ack = k.ack;
 	k.ack = seq_add(ack, 1000);
 	kit_in(&k, TCP_ACK, NULL, 0);
-	assert_true(kit_out(&k, &f));
-	assert_int_equal(f.seg.flags, TCP_RST);
+	kit_expect(&k, &f, TCP_RST);
 	assert_true(seq_eq(f.seg.seq, seq_add(ack, 1000)));
 	/* What is too old is told what is awaited. */
 	k.ack = ack;
 	k.seq = seq_sub(k.seq, 1);
 	kit_in(&k, TCP_ACK, NULL, 0);
 	k.seq = seq_add(k.seq, 1);
-	assert_true(kit_out(&k, &f));
-	assert_int_equal(f.seg.flags, TCP_ACK);
+	kit_expect(&k, &f, TCP_ACK);
 	assert_true(seq_eq(f.seg.ack, k.seq));
-	expect_none();
+	kit_expect_none(&k);
 	assert_int_equal(c->state, TCP_SYN_RCVD);
 	kit_in(&k, TCP_ACK, NULL, 0);
 	assert_int_equal(c->state, TCP_ESTABLISHED);
@@ -77,7 +65,7 @@ static void a_wrong_ack_in_syn_rcvd_is_reset(void **state)
  * comes late is waited for, not given up at once. */
 static void a_peer_that_opens_late_is_waited_for(void **state)
 {
-	begin();
+	kit_begin(&k);
 	c = kit_connect(&k);
 	kit_wait(&k, 30 * NS_PER_S);
 	assert_true(c->n_rtx > SYN_RETRIES);
@@ -87,8 +75,7 @@ static void a_peer_that_opens_late_is_waited_for(void **state)
 	for (unsigned i = 0; i < 2; i++) {
 		kit_wait(&k, 20 * NS_PER_S);
 		assert_int_equal(c->state, TCP_SYN_RCVD);
-		assert_true(kit_out(&k, &f));
-		assert_int_equal(f.seg.flags, TCP_SYN | TCP_ACK);
+		kit_expect(&k, &f, TCP_SYN | TCP_ACK);
 		kit_drain(&k);
 	}
 	kit_in(&k, TCP_ACK, NULL, 0);
@@ -100,7 +87,7 @@ static void a_peer_that_opens_late_is_waited_for(void **state)
  * longer was forgotten, though the peer was there. */
 static void an_open_is_not_deferred_for_ever(void **state)
 {
-	begin();
+	kit_begin(&k);
 	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, 8, &k.listener), 0);
 	tcp_set_defer_accept(k.listener, 1000);
 	kit_in(&k, TCP_SYN, NULL, 0);
@@ -123,7 +110,7 @@ static void an_open_is_not_deferred_for_ever(void **state)
 /* Linux takes 127 at most.  More were counted by a byte that came round. */
 static void no_number_of_retries_is_for_ever(void **state)
 {
-	begin();
+	kit_begin(&k);
 	c = kit_connect(&k);
 	tcp_set_syn_retries(c, UINT8_MAX);
 	for (int i = 0; i < 300 && c->state == TCP_SYN_SENT; i++) {
@@ -158,7 +145,7 @@ static void a_silent_peer_is_asked_once_a_second_at_most(void **state)
 /* RFC 9293 section 3.8.4: an idle connection is one that is open. */
 static void an_open_is_not_asked_whether_it_lives(void **state)
 {
-	begin();
+	kit_begin(&k);
 	c = kit_connect(&k);
 	tcp_set_syn_retries(c, 1);
 	tcp_set_keepalive(c, 1, 1, 9, k.now);
@@ -205,9 +192,9 @@ static void who_answers_no_probe_is_given_up(void **state)
 		unsigned n_probes = 0;
 
 		c = kit_open_one(&k);
-		kit_shut_window(&k);
+		kit_window(&k, 0);
 		kit_write(&k, c, 10);
-		expect_none();
+		kit_expect_none(&k);
 		if (is_orphan)
 			tcp_close(c, k.now);
 		while (k.s->pool_conns.n_free < k.s->pool_conns.n &&
@@ -231,14 +218,14 @@ static void who_answers_no_probe_is_given_up(void **state)
 static void an_orphan_is_not_kept_by_a_shut_window(void **state)
 {
 	c = kit_open_one(&k);
-	kit_shut_window(&k);
+	kit_window(&k, 0);
 	kit_write(&k, c, 10);
 	tcp_close(c, k.now);
 	uint64_t from = k.now;
 	while (k.s->pool_conns.n_free < k.s->pool_conns.n) {
 		kit_wait(&k, 50 * NS_PER_MS);
 		if (kit_drain(&k))
-			kit_shut_window(&k);
+			kit_window(&k, 0);
 		assert_true(k.now - from < 600 * NS_PER_S);
 	}
 	assert_true(k.now - from > 100 * NS_PER_S);
@@ -258,7 +245,7 @@ static void a_window_that_was_taken_back_is_borne(void **state)
 	assert_int_equal(kit_drain(&k), 1);
 	for (uint64_t from = k.now; k.now - from < 7200 * NS_PER_S;) {
 		k.ack = una;
-		kit_shut_window(&k);
+		kit_window(&k, 0);
 		kit_wait(&k, NS_PER_S);
 		n += kit_drain(&k);
 		assert_int_equal(c->state, TCP_ESTABLISHED);
@@ -310,7 +297,7 @@ static void who_has_no_memory_to_send_does_not_blame_the_peer(void **state)
 			tcp_close(c, k.now);
 		for (int i = 0; i < 3000; i++) {
 			kit_wait(&k, NS_PER_S);
-			expect_none();
+			kit_expect_none(&k);
 		}
 		assert_int_equal(c->state,
 				 is_orphan ? TCP_FIN_WAIT_1 : TCP_ESTABLISHED);
@@ -332,7 +319,7 @@ static void a_wait_for_memory_is_none_for_the_peer(void **state)
 	kit_write(&k, c, 10);
 	void *nodes = take_nodes();
 	for (int i = 0; i < 8; i++) {
-		expect_none();
+		kit_expect_none(&k);
 		kit_wait(&k, NS_PER_S);
 	}
 	give_nodes(nodes);

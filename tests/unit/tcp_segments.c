@@ -44,9 +44,7 @@ static void timestamps_that_nobody_asked_for_are_ignored(void **state)
  * answered seldom; old text each time. */
 static void old_syns_are_answered_twice_a_second(void **state)
 {
-	struct tcp_config cfg = kit_config(false);
-
-	kit_init(&k, &cfg);
+	kit_begin(&k);
 	k.tsval = 1000;
 	c = kit_established(&k);
 	kit_wait(&k, NS_PER_S);
@@ -125,9 +123,7 @@ static void the_limit_holds_when_the_clock_reads_0(void **state)
 
 static void open_with_ecn(void)
 {
-	struct tcp_config cfg = kit_config(false);
-
-	kit_init(&k, &cfg);
+	kit_begin(&k);
 	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, 8, &k.listener), 0);
 	kit_in(&k, TCP_SYN | TCP_ECE | TCP_CWR, NULL, 0);
 	kit_drain(&k);
@@ -143,15 +139,9 @@ static void frame_in(struct pool *from, uint8_t ecn, const char *text,
 		     uint32_t len)
 {
 	struct extent *e = extent_new(from);
-	struct tcp_seg seg = { .sport = k.rport,
-			       .dport = k.lport,
-			       .seq = k.seq,
-			       .ack = k.ack,
-			       .flags = TCP_ACK,
-			       .wnd = 65535,
-			       .len = len,
-			       .wscale = TCP_NO_WSCALE };
+	struct tcp_seg seg = kit_seg(&k, TCP_ACK);
 
+	seg.len = len;
 	assert_non_null(e);
 	ip_build(e->data, &k.peer, &k.me, IP_PROTO_TCP, ecn, TCP_HEAD + len);
 	tcp_head_build(e->data + IPV4_HEAD, &seg);
@@ -215,19 +205,8 @@ static void the_window_falls_once_for_a_mark_and_a_tail(void **state)
  * was not SACKed before it. */
 static void a_tail_may_be_sacked_before_its_ack(void **state)
 {
-	struct tcp_config cfg = kit_config(false);
-
-	kit_init(&k, &cfg);
-	c = kit_established(&k);
+	c = kit_open_one(&k);
 	tcp_set_nodelay(c, true, k.now);
-	struct tcp_seg seg = { .sport = k.rport,
-			       .dport = k.lport,
-			       .seq = k.seq,
-			       .ack = c->snd_una,
-			       .flags = TCP_ACK,
-			       .wnd = 65535,
-			       .wscale = TCP_NO_WSCALE,
-			       .n_sacks = 1 };
 	kit_write(&k, c, 1000);
 	kit_write(&k, c, 1000);
 	assert_int_equal(kit_drain(&k), 2);
@@ -236,13 +215,11 @@ static void a_tail_may_be_sacked_before_its_ack(void **state)
 	assert_true(c->rec.is_tlp_out && c->rec.is_tlp_retx);
 	kit_write(&k, c, 1000);
 	assert_int_equal(kit_drain(&k), 1);
-	seg.sacks[0] = (struct tcp_sack){ c->snd_una, c->snd_nxt };
-	kit_segment(&k, &seg, NULL);
+	kit_sack(&k, c->snd_una, c->snd_una, c->snd_nxt);
 	assert_int_equal(c->sacked_bytes, 3000);
 	assert_int_equal(c->ca_state, CA_OPEN);
-	seg.ack = c->snd_nxt;
-	seg.n_sacks = 0;
-	kit_segment(&k, &seg, NULL);
+	k.ack = c->snd_nxt;
+	kit_in(&k, TCP_ACK, NULL, 0);
 	assert_int_equal(tcp_unacked_bytes(c), 0);
 	assert_true(c->ssthresh < SSTHRESH_MAX);
 	kit_close_one(&k, c);
@@ -319,26 +296,17 @@ static void without_memory_a_part_is_not_sacked(void **state)
 {
 	for (uint32_t from = 0; from < 2; from++) {
 		struct tcp_config cfg = kit_config(false);
-		struct tcp_seg seg = { .sport = KIT_PEER_PORT,
-				       .dport = KIT_PORT,
-				       .flags = TCP_ACK,
-				       .wnd = 65535,
-				       .n_sacks = 1,
-				       .wscale = TCP_NO_WSCALE };
 
 		cfg.gso_max = 20000;
 		open_one(&cfg);
 		kit_write(&k, c, 5u * c->mss);
 		assert_true(kit_out(&k, &f));
-		seg.seq = k.seq;
-		seg.ack = c->snd_una;
-		seg.sacks[0].from = seq_add(c->snd_una, from * c->mss);
-		seg.sacks[0].to = seq_add(c->snd_una, 2u * c->mss);
+		seq32 una = c->snd_una, first = seq_add(una, from * c->mss);
 		nodes_take();
-		kit_segment(&k, &seg, NULL);
+		kit_sack(&k, una, first, seq_add(una, 2u * c->mss));
 		assert_int_equal(c->sacked_bytes, 0);
 		nodes_give_back();
-		kit_segment(&k, &seg, NULL);
+		kit_sack(&k, una, first, seq_add(una, 2u * c->mss));
 		assert_int_equal(c->sacked_bytes, (2 - from) * c->mss);
 		kit_in(&k, TCP_ACK, NULL, 0);
 		assert_int_equal(tcp_unacked_bytes(c), 0);
@@ -402,33 +370,19 @@ static void a_frame_beyond_the_limit_is_held_alone(void **state)
  * forgotten it; the same block then tells something again. */
 static void what_was_sacked_and_forgotten_is_sacked_again(void **state)
 {
-	struct tcp_config cfg = kit_config(false);
-
-	kit_init(&k, &cfg);
-	c = kit_established(&k);
+	c = kit_open_one(&k);
 	uint32_t mss = c->mss; /* time-outs make it smaller */
 	kit_write(&k, c, 5 * mss);
 	kit_drain(&k);
-	struct tcp_seg seg = { .sport = k.rport,
-			       .dport = k.lport,
-			       .seq = k.seq,
-			       .ack = c->snd_una,
-			       .flags = TCP_ACK,
-			       .wnd = 65535,
-			       .wscale = TCP_NO_WSCALE,
-			       .n_sacks = 1 };
-	seg.sacks[0] =
-	    (struct tcp_sack){ c->snd_una, seq_add(c->snd_una, mss) };
-	kit_segment(&k, &seg, NULL);
+	seq32 una = c->snd_una;
+	kit_sack(&k, una, una, seq_add(una, mss));
 	assert_int_equal(c->sacked_bytes, mss);
 	kit_wait(&k, 3 * NS_PER_S);
 	assert_int_equal(c->sacked_bytes, 0);
 	kit_drain(&k);
-	kit_segment(&k, &seg, NULL);
+	kit_sack(&k, una, una, seq_add(una, mss));
 	assert_int_equal(c->sacked_bytes, mss);
-	tcp_abort(c, k.now);
-	kit_drain(&k);
-	kit_fini(&k);
+	kit_close_one(&k, c);
 }
 
 int main(void)

@@ -14,16 +14,10 @@ static void close_one(void) { kit_close_one(&k, c); }
 /* Bytes of the peer's; the pointer counts from the first of them. */
 static void in_urgent(const char *bytes, uint16_t urg)
 {
-	struct tcp_seg seg = { .sport = k.rport,
-			       .dport = k.lport,
-			       .seq = k.seq,
-			       .ack = k.ack,
-			       .flags = TCP_ACK | TCP_URG,
-			       .wnd = 65535,
-			       .urg = urg,
-			       .len = (uint32_t)strlen(bytes),
-			       .wscale = TCP_NO_WSCALE };
+	struct tcp_seg seg = kit_seg(&k, TCP_ACK | TCP_URG);
 
+	seg.urg = urg;
+	seg.len = (uint32_t)strlen(bytes);
 	k.seq = seq_add(k.seq, seg.len);
 	kit_segment(&k, &seg, bytes);
 }
@@ -230,18 +224,12 @@ static void a_byte_that_never_comes_is_not_waited_for(void **state)
 static void a_mark_at_the_fin_is_no_byte(void **state)
 {
 	for (uint32_t n = 0; n < 3; n++) {
-		struct tcp_seg seg = { .flags = TCP_ACK | TCP_URG | TCP_FIN,
-				       .wnd = 65535,
-				       .urg = (uint16_t)(n + 1),
-				       .len = n,
-				       .wscale = TCP_NO_WSCALE };
 		const uint8_t *data;
 
 		open_one();
-		seg.sport = k.rport;
-		seg.dport = k.lport;
-		seg.seq = k.seq;
-		seg.ack = k.ack;
+		struct tcp_seg seg = kit_seg(&k, TCP_ACK | TCP_URG | TCP_FIN);
+		seg.urg = (uint16_t)(n + 1);
+		seg.len = n;
 		kit_segment(&k, &seg, "ab");
 		k.seq = seq_add(k.seq, n + 1);
 		assert_int_equal(c->state, TCP_CLOSE_WAIT);
