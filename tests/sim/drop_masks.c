@@ -43,19 +43,11 @@ static bool has_failed(const struct world *w)
 
 static uint64_t run(uint32_t mask, uint32_t *n_failed)
 {
-	struct world_config cfg = {
-		.seed = 1,
-		.stack = { world_stack(CLIENT, false),
-			   world_stack(SERVER, false) },
-		.wire = { { .delay_ns = 10 * NS_PER_MS },
-			  { .delay_ns = 10 * NS_PER_MS } },
-		.n_pairs = 1,
-		.plan = { { { .n_bytes = 2000 } }, { { .n_bytes = 6000 } } },
-		.rx_extents = 16,
-	};
+	struct world_config cfg = world_plain(2000, 6000);
 	static struct world w;
 
 	/* Small, because there are many worlds. */
+	cfg.rx_extents = 16;
 	for (int i = 0; i < 2; i++) {
 		cfg.stack[i].n_nodes = 256;
 		cfg.stack[i].n_extents = 8;

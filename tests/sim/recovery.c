@@ -10,20 +10,6 @@
 
 #define MS NS_PER_MS
 
-/* One connection over 10 ms each way, which carries @n bytes to the server. */
-static struct world_config upload(uint32_t n)
-{
-	return (struct world_config){
-		.seed = 1,
-		.stack = { world_stack(CLIENT, false),
-			   world_stack(SERVER, false) },
-		.wire = { { .delay_ns = 10 * MS }, { .delay_ns = 10 * MS } },
-		.n_pairs = 1,
-		.plan = { { { .n_bytes = n } }, { { 0 } } },
-		.rx_extents = 256,
-	};
-}
-
 /* Runs to the end, in which all bytes are there. */
 static void run_well(struct world *w, const struct world_config *cfg)
 {
@@ -49,7 +35,7 @@ static uint64_t time_of(struct world *w)
  * other connection's SYN comes a second later. */
 static void a_syn_is_answered_though_readers_hold_all_frames(void **state)
 {
-	struct world_config cfg = upload(200000);
+	struct world_config cfg = world_plain(200000, 0);
 	static struct world w;
 
 	cfg.rx_extents = 16;
@@ -72,7 +58,7 @@ static void a_syn_is_answered_though_readers_hold_all_frames(void **state)
  * client's is answered, so that the third second is the last. */
 static void in_a_simultaneous_open_each_syn_is_answered(void **state)
 {
-	struct world_config cfg = upload(1000);
+	struct world_config cfg = world_plain(1000, 0);
 	static struct world w;
 
 	cfg.is_simultaneous = true;
@@ -84,7 +70,7 @@ static void in_a_simultaneous_open_each_syn_is_answered(void **state)
 
 static void what_nobody_disturbs_arrives(void **state)
 {
-	struct world_config cfg = upload(100000);
+	struct world_config cfg = world_plain(100000, 0);
 	static struct world w;
 
 	run_well(&w, &cfg);
@@ -96,7 +82,7 @@ static void what_nobody_disturbs_arrives(void **state)
 /* Ten segments go at once; the last three are lost, and nothing tells of it. */
 static void a_lost_tail_is_probed_before_the_time_out(void **state)
 {
-	struct world_config cfg = upload(14480);
+	struct world_config cfg = world_plain(14480, 0);
 	static struct world w;
 
 	cfg.wire[CLIENT].drop_mask = 7 << 8;
@@ -108,7 +94,7 @@ static void a_lost_tail_is_probed_before_the_time_out(void **state)
 /* What may have been delayed by the receiver is waited for. */
 static void a_single_segment_is_not_probed_before_its_ack_may_come(void **state)
 {
-	struct world_config cfg = upload(100);
+	struct world_config cfg = world_plain(100, 0);
 	static struct world w;
 
 	cfg.wire[CLIENT].drop_mask = 1 << 1;
@@ -134,7 +120,7 @@ static uint64_t frames_of(const struct world_config *cfg, uint64_t *ns)
 
 static void one_loss_costs_one_segment_and_no_time_out(void **state)
 {
-	struct world_config cfg = upload(100000);
+	struct world_config cfg = world_plain(100000, 0);
 	uint64_t clean_ns, ns;
 
 	uint64_t clean = frames_of(&cfg, &clean_ns);
@@ -147,7 +133,7 @@ static void one_loss_costs_one_segment_and_no_time_out(void **state)
  * follow it tells. */
 static void a_lost_retransmission_is_found_without_a_time_out(void **state)
 {
-	struct world_config cfg = upload(200000);
+	struct world_config cfg = world_plain(200000, 0);
 	static struct world w;
 
 	for (unsigned i = 29; i < 34; i++) {
@@ -182,7 +168,7 @@ static void delay_spike(struct world *w, uint32_t ms)
  * been acknowledged, and slow start not over. */
 static bool spike_is_forgotten(uint32_t offers)
 {
-	struct world_config cfg = upload(20000000);
+	struct world_config cfg = world_plain(20000000, 0);
 	static struct world w;
 	uint32_t low = UINT32_MAX;
 	bool is_forgotten;
@@ -230,7 +216,7 @@ static void two_late(struct world *w, uint32_t mask)
 
 static uint32_t window_after_reordering(uint32_t offers)
 {
-	struct world_config cfg = upload(20000000);
+	struct world_config cfg = world_plain(20000000, 0);
 	static struct world w;
 	uint32_t n_falls = 0, ssthresh;
 
@@ -266,7 +252,7 @@ static void a_recovery_is_undone_by_duplicates(void **state)
 static bool agrees_on_ecn(enum tcp_ecn mine, enum tcp_ecn peers,
 			  uint64_t drop_mask)
 {
-	struct world_config cfg = upload(100000);
+	struct world_config cfg = world_plain(100000, 0);
 	static struct world w;
 
 	cfg.stack[CLIENT].ecn = (uint8_t)mine;
@@ -310,7 +296,7 @@ static void lose_what_is_marked(struct world *w, uint32_t mask)
 
 static void a_path_that_drops_what_is_marked_is_found_out(void **state)
 {
-	struct world_config cfg = upload(300000);
+	struct world_config cfg = world_plain(300000, 0);
 	static struct world w;
 
 	cfg.stack[CLIENT].ecn = TCP_ECN_ASK;
