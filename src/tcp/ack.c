@@ -173,6 +173,7 @@ static void ack_take(struct tcp_conn *c, const struct tcp_seg *seg)
 		c->n_rtx = 0;
 		if (c->rec.is_late)
 			conn_late_since(c, 0);
+		held_acked(c);
 		conn_news(c);
 	}
 	bool is_newer = seq_lt(c->snd_wl1, seg->seq);

@@ -124,6 +124,8 @@ ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
 	if (refusal)
 		return refusal;
 	uint32_t want = (uint32_t)MIN(len, (size_t)snd_space(c));
+	if (want < len)
+		c->rec.wants_room = true;
 	while (done < want) {
 		struct node *n = sndq_room(c, want - done);
 		if (!n)

@@ -211,6 +211,14 @@ enum frto {
 	FRTO_NEW, /* it has arrived; what is new is sent before what is lost */
 };
 
+/* What a connection waits for: see held.c. */
+enum held {
+	HELD_NOT,    /* there is nothing to be sent, or under way */
+	HELD_BUSY,   /* for the path: the congestion window, ACKs */
+	HELD_RWND,   /* for the peer's window */
+	HELD_SNDBUF, /* for room for more, all that was given being under way */
+};
+
 /* Which of them the retransmission timer is; there is one. */
 enum rtx_kind {
 	RTX_NONE,
@@ -223,13 +231,17 @@ enum rtx_kind {
 /* What an episode of recovery needs; recovery.c, rack.c. */
 struct tcp_recovery {
 	/* Each ACK looks at these. */
-	uint8_t frto; /* enum frto */
-	bool may_undo, has_retx;
-	bool is_tlp_out, is_tlp_retx;
-	uint8_t n_marked_lost;   /* see ecn.c */
+	uint8_t frto : 2; /* enum frto */
+	bool may_undo : 1, has_retx : 1;
+	bool is_tlp_out : 1, is_tlp_retx : 1;
+	uint8_t
+	    held : 2; /* enum held; not of recovery, but looked at with it */
 	bool is_late : 1;        /* rtx_since_ns is not 0 */
 	bool has_eor : 1;        /* bytes not sent yet may have a NODE_EOR */
 	bool is_cut_allowed : 1; /* by routers: see pmtu.c */
+	bool
+	    wants_room : 1; /* the program has more bytes than there was room for */
+	uint8_t n_marked_lost; /* see ecn.c */
 
 	uint8_t reo_steps, reo_persist;
 	uint32_t prior_cwnd, prior_ssthresh;
@@ -323,6 +335,7 @@ struct tcp_conn {
 	/* 7: what goes well is only noted, or looked at, here. */
 	alignas(CACHE_LINE) uint64_t rack_xmit_ns; /* of the youngest segment
 						    * that arrived */
+	const struct tcp_cc *cc;
 	uint32_t rack_rtt_us;
 	uint32_t min_rtt_us;
 	seq32 rack_end, recover;
@@ -331,9 +344,8 @@ struct tcp_conn {
 	uint32_t n_data_out;   /* segments */
 	uint32_t sacked_bytes; /* of the ranges that were sent */
 	seq32 snd_sml;         /* behind the last small segment: Minshall */
-	uint32_t n_reno_sacks;
-	const struct tcp_cc *cc;
-	struct tcp_recovery rec; /* of it, the first bytes */
+	uint32_t held_since_ms, busy_ms; /* held.c */
+	struct tcp_recovery rec;         /* of it, the first bytes */
 
 	/* Cold. */
 	struct list lost;           /* ranges, by seq */
@@ -342,12 +354,14 @@ struct tcp_conn {
 	uint64_t rtx_since_ns; /* when the oldest range was first timed out */
 	uint64_t pace_at_ns;   /* when the next frame may go */
 	uint32_t n_again;      /* segments that were sent again */
+	uint32_t rwnd_ms, sndbuf_ms; /* held.c */
+	uint32_t n_reno_sacks;
 	uint16_t snd_wraps;
+	uint16_t n_ooo; /* runs out of order */
 	seq32 iss, irs;
 	seq32 fin_at;
 	seq32 sack_high; /* behind the highest byte that was SACKed */
 	uint32_t ooo_bytes;
-	uint32_t n_ooo;                           /* runs out of order */
 	struct tcp_sack sacks_known[SACKS_KNOWN]; /* of the last ACK */
 	struct tcp_sack dsack;
 	struct list all_link;
@@ -356,15 +370,15 @@ struct tcp_conn {
 	uint32_t user_timeout_ms;
 	uint16_t keep_idle_s, keep_interval_s;
 	uint8_t keep_probes;
-	uint8_t n_sacks_known;
+	uint8_t n_sacks_known : 2;
+	uint8_t urg_state : 2;
 	uint16_t mss_max; /* payload of a segment that both ends take */
 	uint16_t path_mtu, mtu_high; /* see pmtu.c */
 	uint16_t mtu_probe;          /* size of the probe under way, or 0 */
+	uint16_t maxseg;             /* of TCP_MAXSEG; 0: none */
 	uint32_t mtu_probe_s;        /* no probe before it */
 	seq32 urg_seq, snd_up;       /* the byte; behind ours */
-	uint8_t urg_state, urg_byte;
-	uint8_t syn_retries;
-	uint16_t maxseg;        /* of TCP_MAXSEG; 0: none */
+	uint8_t urg_byte, syn_retries;
 	uint16_t fin_timeout_s; /* of FIN-WAIT-2; 0: FIN_WAIT_2_NS */
 	uint32_t rcv_lowat, notsent_lowat;
 	uint32_t snd_buf;     /* if CONN_SND_BUF_SET */
@@ -771,6 +785,16 @@ static inline void delack_end(struct tcp_conn *c)
 {
 	if (c->delack_slot)
 		delack_strike(c);
+}
+
+/* held.c: for TCP_INFO */
+void held_change(struct tcp_conn *c, enum held what);
+void held_acked(struct tcp_conn *c);
+
+static inline void held_is(struct tcp_conn *c, enum held what)
+{
+	if (c->rec.held != what)
+		held_change(c, what);
 }
 
 /* lend.c */

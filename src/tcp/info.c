@@ -8,6 +8,7 @@
 #define OPT_SACK 2
 #define OPT_WSCALE 4
 #define TS_BYTES 12
+#define US_PER_MS UINT64_C(1000)
 #define SSTHRESH_NONE 0x7fffffff
 
 static uint8_t linux_state(const struct tcp_conn *c)
@@ -68,6 +69,14 @@ static uint64_t bytes_since(seq32 first, seq32 now, uint32_t wraps, bool is_fin)
 	return at > first.v ? at - first.v - 1 - is_fin : 0;
 }
 
+/* @ms: until it was held as it is now */
+static uint64_t held_us(const struct tcp_conn *c, enum held what, uint32_t ms)
+{
+	if (c->rec.held == what)
+		ms += now_ms(c->stack) - c->held_since_ms;
+	return ms * US_PER_MS;
+}
+
 static void put_sending(const struct tcp_conn *c, struct tcp_conn_info *i)
 {
 	uint32_t flight = seq_len(c->snd_una, c->snd_nxt);
@@ -104,6 +113,10 @@ static void put_sending(const struct tcp_conn *c, struct tcp_conn_info *i)
 	i->tcpi_delivered =
 	    (c->state >= TCP_ESTABLISHED) + (first > left ? first - left : 0);
 	i->tcpi_reord_seen = !!(c->flags & CONN_REORDERS);
+	i->tcpi_rwnd_limited = held_us(c, HELD_RWND, c->rwnd_ms);
+	i->tcpi_sndbuf_limited = held_us(c, HELD_SNDBUF, c->sndbuf_ms);
+	i->tcpi_busy_time = held_us(c, HELD_BUSY, c->busy_ms) +
+			    i->tcpi_rwnd_limited + i->tcpi_sndbuf_limited;
 }
 
 static void put_receiving(const struct tcp_conn *c, struct tcp_conn_info *i)
@@ -121,8 +134,10 @@ static void put_receiving(const struct tcp_conn *c, struct tcp_conn_info *i)
 	i->tcpi_last_ack_recv = now_ms(c->stack) - c->last_rx_ms;
 }
 
-void tcp_get_info(const struct tcp_conn *c, struct tcp_conn_info *out)
+void tcp_get_info(const struct tcp_conn *c, struct tcp_conn_info *out,
+		  uint64_t now_ns)
 {
+	stack_at(c->stack, now_ns);
 	struct tcp_conn_info i = {
 		.tcpi_state = linux_state(c),
 		.tcpi_ca_state = linux_ca_state(c),

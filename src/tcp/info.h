@@ -4,7 +4,7 @@
  *
  * The fields, their order and their units are those of Linux's struct tcp_info, so that
  * it can be handed to programs as it is; a test compares them.  What is not known here
- * stays 0: the times for which a connection was busy or held back, and the delivery rate.
+ * stays 0, as the delivery rate.
  * Bytes that were under way when a connection ended are not among those sent.
  */
 #pragma once
@@ -45,7 +45,8 @@ struct tcp_conn_info {
 	uint32_t tcpi_min_rtt; /* us */
 	uint32_t tcpi_data_segs_in, tcpi_data_segs_out;
 	uint64_t tcpi_delivery_rate;
-	uint64_t tcpi_busy_time, tcpi_rwnd_limited, tcpi_sndbuf_limited;
+	uint64_t tcpi_busy_time, tcpi_rwnd_limited,
+	    tcpi_sndbuf_limited; /* us */
 	uint32_t tcpi_delivered, tcpi_delivered_ce;
 	uint64_t tcpi_bytes_sent, tcpi_bytes_retrans;
 	uint32_t tcpi_dsack_dups, tcpi_reord_seen;
@@ -53,4 +54,5 @@ struct tcp_conn_info {
 	uint32_t tcpi_snd_wnd;
 };
 
-void tcp_get_info(const struct tcp_conn *c, struct tcp_conn_info *out);
+void tcp_get_info(const struct tcp_conn *c, struct tcp_conn_info *out,
+		  uint64_t now_ns);

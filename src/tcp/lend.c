@@ -33,7 +33,11 @@ int tcp_send_lent(struct tcp_conn *c, struct tcp_lent *z, const void *data,
 	if (refusal)
 		return (int)refusal;
 	/* All or nothing; what is larger than the buffer has it for itself. */
-	if ((len > snd_space(c) && !is_idle) || !sndq_has_nodes(s))
+	if (len > snd_space(c) && !is_idle) {
+		c->rec.wants_room = true;
+		return -EAGAIN;
+	}
+	if (!sndq_has_nodes(s))
 		return -EAGAIN;
 	struct node *n = pool_get(&s->pool_nodes);
 	z->stack = s;

@@ -38,6 +38,7 @@ static void conn_dies(struct tcp_conn *c)
 	flow_del(c->stack, &c->flow);
 	c->flags &= ~(uint32_t)CONN_IN_TABLE;
 	sent_free(c);
+	held_is(c, HELD_NOT);
 	c->snd_end = c->snd_nxt = c->snd_una;
 	c->due = 0;
 	list_del(&c->due_link);
@@ -172,6 +173,10 @@ void conn_check(const struct tcp_conn *c)
 		return;
 	check_sent(c);
 	check_send_queue(c);
+	if (!seq_eq(c->snd_una, c->snd_nxt))
+		assert(c->rec.held != HELD_NOT);
+	else if (!conn_has_unsent(c))
+		assert(c->rec.held == HELD_NOT);
 	/* What is under way is guarded by a timer. */
 	if (c->sent.head)
 		assert(c->rtx_kind == RTX_RTO || c->rtx_kind == RTX_REO ||

@@ -367,6 +367,20 @@ static bool is_behind_lost(const struct tcp_conn *c)
 	return c->lost_bytes && c->rec.frto != FRTO_NEW;
 }
 
+/* The peer's window, and not ours, is why @bytes, or a FIN, are not sent. */
+static bool is_window_short(const struct tcp_conn *c, uint32_t bytes)
+{
+	return !(c->flags & CONN_CWND_LIMITED) &&
+	       usable_window(c) < bytes + !bytes;
+}
+
+/* All that there was room for is under way, and the program has more. */
+static bool is_room_awaited(const struct tcp_conn *c)
+{
+	return c->rec.wants_room && !conn_has_unsent(c) &&
+	       !(c->flags & CONN_SHUT_WR);
+}
+
 static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 {
 	bool has_fin =
@@ -384,8 +398,11 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	if (bytes && c->flags & CONN_MTU_LOW && (probe = probe_bytes(c, avail)))
 		bytes = probe;
 	has_fin = has_fin && bytes == all && usable_window(c) > bytes;
-	if (!bytes && !has_fin)
+	if (!bytes && !has_fin) {
+		held_is(c, is_window_short(c, MIN(avail, room)) ? HELD_RWND
+								: HELD_BUSY);
 		return false;
+	}
 	struct node *n = range_new(c);
 	if (!n)
 		return false;
@@ -414,6 +431,7 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 		c->flags |= CONN_PINGPONG;
 	send_range(c, f, n, bytes);
 	range_sent(c, n);
+	held_is(c, is_room_awaited(c) ? HELD_SNDBUF : HELD_BUSY);
 	return true;
 }
 

@@ -162,14 +162,15 @@ static_assert(offsetof(struct tcp_info, tcpi_snd_wnd) ==
 		  offsetof(struct tcp_conn_info, tcpi_snd_wnd),
 	      "the engine's has Linux's layout");
 
-static void fill_info(const struct engine_sock *s, struct tcp_info *i)
+static void fill_info(const struct engine_sock *s, struct tcp_info *i,
+		      uint64_t now_ns)
 {
 	struct tcp_conn_info info = { .tcpi_state = s->kind == SOCK_LISTENER
 							? LINUX_LISTEN
 							: LINUX_CLOSE };
 
 	if (s->kind == SOCK_CONN)
-		tcp_get_info(s->conn, &info);
+		tcp_get_info(s->conn, &info, now_ns);
 	memcpy(i, &info, MIN(sizeof(*i), sizeof(info)));
 }
 
@@ -238,7 +239,7 @@ int engine_getsockopt(void *b, int fd, int level, int name, void *v,
 	if (!s)
 		return -EBADF;
 	if (level == IPPROTO_TCP && name == TCP_INFO) {
-		fill_info(s, &info);
+		fill_info(s, &info, ((struct engine *)b)->now_ns);
 		*len = MIN(*len, (socklen_t)sizeof(info));
 		memcpy(v, &info, *len);
 		return 0;

@@ -89,10 +89,12 @@ static void check_info(const struct world *w, const struct tcp_conn *c)
 	const struct end *e = c->user;
 	struct tcp_conn_info i;
 
-	tcp_get_info(c, &i);
+	tcp_get_info(c, &i, c->stack->now_ns);
 	assert(i.tcpi_total_retrans <= i.tcpi_data_segs_out);
 	assert(i.tcpi_data_segs_out <= i.tcpi_segs_out);
 	assert(i.tcpi_data_segs_in <= i.tcpi_segs_in);
+	assert(i.tcpi_rwnd_limited + i.tcpi_sndbuf_limited <= i.tcpi_busy_time);
+	assert(i.tcpi_busy_time <= w->now_ns / NS_PER_US);
 	if (c->state < TCP_ESTABLISHED || !e || e->conn != c ||
 	    w->cfg.is_mutated)
 		return;

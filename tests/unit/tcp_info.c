@@ -40,7 +40,7 @@ static struct tcp_conn_info info(void)
 {
 	struct tcp_conn_info i;
 
-	tcp_get_info(c, &i);
+	tcp_get_info(c, &i, k.now);
 	return i;
 }
 
@@ -172,12 +172,95 @@ static void the_pacing_rate_of_a_large_window_is_true(void **state)
 	kit_close_one(&k, c);
 }
 
+/* Microseconds, of ours and of Linux, whose clock counts milliseconds. */
+static void expect_held(uint32_t busy_ms, uint32_t rwnd_ms, uint32_t sndbuf_ms)
+{
+	assert_int_equal(info().tcpi_busy_time, busy_ms * 1000);
+	assert_int_equal(info().tcpi_rwnd_limited, rwnd_ms * 1000);
+	assert_int_equal(info().tcpi_sndbuf_limited, sndbuf_ms * 1000);
+}
+
+static void pass_ms(uint32_t ms) { k.now += ms * NS_PER_MS; }
+
+/* As fast as the program may send, with 10 ms until the peer's ACK. */
+static void the_buffer_holds_back_when_it_is_smaller_than_cwnd(void **state)
+{
+	static const uint8_t bytes[8000];
+
+	c = kit_open_one(&k);
+	tcp_set_snd_buf(c, 4000);
+	tcp_set_nodelay(c, true, k.now);
+	c->cwnd = 20000;
+	assert_int_equal(tcp_send(c, bytes, 1000, k.now), 1000);
+	kit_drain(&k);
+	pass_ms(10);
+	expect_held(10, 0, 0);
+	assert_int_equal(tcp_send(c, bytes, 8000, k.now), 3000);
+	kit_drain(&k);
+	pass_ms(10);
+	expect_held(20, 0, 10);
+	assert_int_equal(tcp_send(c, bytes, 1, k.now), -EAGAIN);
+	pass_ms(10);
+	expect_held(30, 0, 20);
+	/* There is room, which the program has been told of. */
+	kit_in(&k, TCP_ACK, NULL, 0);
+	pass_ms(10);
+	expect_held(30, 0, 20);
+	/* What was lent waits, too, until it has room. */
+	struct tcp_lent z[2];
+
+	assert_int_equal(tcp_send_lent(c, &z[0], bytes, 4000, k.now), 0);
+	assert_int_equal(tcp_send_lent(c, &z[1], bytes, 8, k.now), -EAGAIN);
+	kit_drain(&k);
+	pass_ms(5);
+	expect_held(35, 0, 25);
+	/* Nobody writes behind a FIN. */
+	assert_int_equal(tcp_shutdown(c, k.now), 0);
+	kit_drain(&k);
+	pass_ms(5);
+	expect_held(40, 0, 25);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	pass_ms(5);
+	expect_held(40, 0, 25);
+	kit_close_one(&k, c);
+}
+
+static void the_peers_window_holds_back(void **state)
+{
+	c = kit_open_one(&k);
+	c->snd_wnd = 1000;
+	kit_write(&k, c, 3000);
+	kit_drain(&k);
+	pass_ms(10);
+	expect_held(10, 10, 0);
+	tcp_abort(c, k.now);
+	kit_drain(&k);
+	kit_fini(&k);
+}
+
+static void our_own_window_is_not_told_of(void **state)
+{
+	c = kit_open_one(&k);
+	kit_write(&k, c, 11 * c->mss);
+	kit_drain(&k);
+	pass_ms(10);
+	expect_held(10, 0, 0);
+	kit_in(&k, TCP_RST | TCP_ACK, NULL, 0);
+	pass_ms(10);
+	expect_held(10, 0, 0);
+	kit_close_one(&k, c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(numbers_are_what_happened),
 		cmocka_unit_test(more_than_the_sequence_space_is_counted),
 		cmocka_unit_test(the_pacing_rate_of_a_large_window_is_true),
+		cmocka_unit_test(
+		    the_buffer_holds_back_when_it_is_smaller_than_cwnd),
+		cmocka_unit_test(the_peers_window_holds_back),
+		cmocka_unit_test(our_own_window_is_not_told_of),
 		cmocka_unit_test(a_fin_before_the_open_is_no_byte),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
