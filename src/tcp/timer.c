@@ -206,7 +206,7 @@ static void data_timeout(struct tcp_conn *c)
 	}
 	recovery_timeout(c);
 	/* What does not end is not counted for ever. */
-	if (c->snd_wnd || conn_rto_ns(c) < RTO_MAX_NS)
+	if (c->snd_wnd || c->flags & CONN_ORPHAN || conn_rto_ns(c) < RTO_MAX_NS)
 		c->n_rtx++;
 	if (c->snd_wnd)
 		pmtu_timeout(c);

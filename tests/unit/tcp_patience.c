@@ -261,6 +261,33 @@ static void a_window_that_was_taken_back_is_borne(void **state)
 	kit_close_one(&k, c);
 }
 
+/* ... nor for ever, if nobody has the connection; a time-out that began long counted fewer
+ * retries than it takes to give up. */
+static void an_orphan_is_not_kept_by_a_window_taken_back(void **state)
+{
+	kit_begin(&k);
+	c = kit_connect(&k);
+	kit_wait(&k, 1100 * NS_PER_MS);
+	assert_int_equal(kit_drain(&k), 1);
+	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
+	assert_int_equal(kit_drain(&k), 1);
+	assert_true(c->rto_ns == RTO_AFTER_SYN_NS);
+	seq32 una = k.ack;
+	kit_write(&k, c, 10);
+	assert_int_equal(kit_drain(&k), 1);
+	k.ack = una;
+	kit_window(&k, 0);
+	tcp_close(c, k.now);
+	uint64_t from = k.now;
+	while (k.s->pool_conns.n_free < k.s->pool_conns.n) {
+		kit_wait(&k, NS_PER_S);
+		kit_drain(&k);
+		assert_true(k.now - from < 600 * NS_PER_S);
+	}
+	assert_true(k.now - from > 100 * NS_PER_S);
+	kit_fini(&k);
+}
+
 /* --- no memory --- */
 
 /* All pieces that queues are made of, as a list by their first words. */
@@ -349,6 +376,7 @@ int main(void)
 		cmocka_unit_test(a_wait_for_memory_is_none_for_the_peer),
 		cmocka_unit_test(an_orphan_is_not_kept_by_a_shut_window),
 		cmocka_unit_test(a_window_that_was_taken_back_is_borne),
+		cmocka_unit_test(an_orphan_is_not_kept_by_a_window_taken_back),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
