@@ -97,5 +97,5 @@ struct timer *wheel_expire(struct wheel *w, uint64_t now_ns);
 const struct timer *wheel_soon(const struct wheel *w);
 
 /* An instant before which no timer fires, and at which wheel_expire() gets on;
- * WHEEL_NEVER when none is armed. */
+ * WHEEL_NEVER when none lies in it. */
 uint64_t wheel_next(const struct wheel *w);

@@ -85,10 +85,10 @@ static void check_lists(const struct tcp_conn *c, uint32_t n_left)
 	assert(!n_left);
 }
 
-static void check_sent(const struct tcp_conn *c)
+/* @at: where the first range begins */
+static void check_sent(const struct tcp_conn *c, seq32 at)
 {
 	uint32_t sacked = 0, lost = 0, n_listed = 0;
-	seq32 at = c->snd_una;
 
 	for (const struct node *n = c->sent.head; n; n = n->next) {
 		assert(seq_eq(n->seq, at));
@@ -141,8 +141,10 @@ static void check_send_queue(const struct tcp_conn *c)
 {
 	uint32_t bytes = 0;
 
-	for (const struct node *n = c->sndq.head; n; n = n->next)
+	for (const struct node *n = c->sndq.head; n; n = n->next) {
+		assert(n->len && n->off + n->len + n->room <= n->ext->cap);
 		bytes += n->len;
+	}
 	if (seq_le(c->snd_una, c->snd_end))
 		assert(bytes == seq_len(c->snd_una, c->snd_end));
 	else
@@ -169,9 +171,14 @@ void conn_check(const struct tcp_conn *c)
 	assert(c->flags & CONN_IN_TABLE);
 	assert(c->timer.due_ns <= conn_deadline(c));
 	assert((c->rtx_kind == RTX_NONE) == (c->rtx_at_ns == WHEEL_NEVER));
-	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD)
+	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD) {
+		/* The timer is the SYN's, behind which there is a FIN at most. */
+		assert(c->rtx_kind == RTX_RTO);
+		assert(!c->sndq.head);
+		check_sent(c, seq_add(c->iss, 1));
 		return;
-	check_sent(c);
+	}
+	check_sent(c, c->snd_una);
 	check_send_queue(c);
 	if (!seq_eq(c->snd_una, c->snd_nxt))
 		assert(c->rec.held != HELD_NOT);

@@ -4,7 +4,8 @@
  *
  * A connection has two deadlines: retransmission, of which there is one kind at a time,
  * and its life (keepalive, FIN-WAIT-2).  One timer of the wheel stands for the earlier
- * one; a deadline that goes away leaves it where it lies (wheel.h).  Delayed ACKs have a queue of their own (delack.c).
+ * one; a deadline that goes away leaves it where it lies (wheel.h).  Delayed ACKs have
+ * a queue of their own (delack.c).
  *
  * Spec: RFC 6298, RFC 8985 section 6.3, RFC 9293 3.8.4, 3.8.6.1
  */
