@@ -81,7 +81,9 @@ static inline void wheel_set_by(struct wheel *w, struct timer *t,
 	wheel_set(w, t, due_ns < by_ns ? due_ns : by_ns);
 	if (due_ns <= by_ns)
 		return;
-	uint64_t early = (due_ns - by_ns) >> WHEEL_TICK_SHIFT;
+	/* Rounded so that it is not looked at again a tick behind @by_ns. */
+	uint64_t early =
+	    (due_ns >> WHEEL_TICK_SHIFT) - (by_ns >> WHEEL_TICK_SHIFT);
 	t->due_ns = due_ns;
 	t->early = early < UINT32_MAX ? (uint32_t)early : 0;
 }

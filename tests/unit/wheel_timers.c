@@ -91,10 +91,35 @@ static void timers_fire_when_they_should(void **state)
 		run(seed);
 }
 
+/* Where it lies first is where it is looked at in vain, and then it is due. */
+static void what_is_set_by_an_instant_is_looked_at_once(void **state)
+{
+	static struct wheel w;
+	struct rng r = { 1 };
+	struct timer t;
+
+	for (int i = 0; i < 10000; i++) {
+		uint64_t now = rng_next(&r) >> 20;
+		uint64_t by = random_at(&r, now), due = random_at(&r, by);
+		unsigned n_places = 1;
+
+		wheel_init(&w, now);
+		timer_init(&t);
+		wheel_set_by(&w, &t, due, by);
+		for (uint64_t at = by;; at = t.at_ns) {
+			if (wheel_expire(&w, wheel_next(&w)))
+				break;
+			n_places += t.at_ns / TICK != at / TICK;
+		}
+		assert_true(n_places <= 2);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(timers_fire_when_they_should),
+		cmocka_unit_test(what_is_set_by_an_instant_is_looked_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
