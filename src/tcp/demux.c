@@ -7,8 +7,9 @@
  *            open_rx(): nobody's    mini_*_rx()    conn_rx() <-------+
  *
  * With many connections a frame's is in no cache.  Frames that come together are worked
- * on in three steps, each a few frames ahead of the next: the headers are read, and the
- * flow's bucket is fetched; the connection's lines are fetched; the segment is judged.
+ * on in steps, each a few frames ahead of the next: the headers are read, and the flow's
+ * bucket is fetched; the connection's lines are fetched; for an ACK alone the first of
+ * what was sent is, and then what is linked to that; the segment is judged.
  *
  * Who runs it: the port, with frames of any bytes.
  */
