@@ -304,7 +304,7 @@ ssize_t tcp_send(struct tcp_conn *c, const void *buf, size_t len,
 
 /* @c will be sent on soon: it is fetched into the cache meanwhile, and what it refers to
  * when the calls for the next connections have come.  For programs that go through many:
- * each is named some eight connections before its turn. */
+ * each is named some eight connections before its turn, and may be closed by then. */
 void tcp_send_soon(struct tcp_stack *s, const struct tcp_conn *c);
 
 /* A program's bytes that are sent where they lie; the struct is the program's, too. */
