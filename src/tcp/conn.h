@@ -2,10 +2,9 @@
 /*
  * tcp/conn.h - what a connection is, and what the engine's files share
  *
- * A connection is seven cache lines, four of which are all that a connection
- * touches whose bytes only come, and a cold part; before it is established by a passive open, and in TIME-WAIT,
- * it is a mini of 64 bytes.  All of
- * them begin with a struct flow, by which arriving segments find them.
+ * A connection is seven cache lines, of which one whose bytes only come touches four, and
+ * a cold part.  Before a passive open establishes it, and in TIME-WAIT, it is a mini of 64
+ * bytes.  All of them begin with a struct flow, by which arriving segments find them.
  *
  * Owner: the stack, which is one group's.
  */
