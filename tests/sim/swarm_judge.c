@@ -175,10 +175,11 @@ static bool has_peer_left(const struct view *v)
 static bool is_there(const struct end *e) { return e->conn || e->is_done; }
 
 /* A router's word ends what has not been accepted, although the SYN-ACK has arrived once
- * before. */
+ * before.  The peer's program may be done with an earlier connection. */
 static bool has_lost_mini(const struct view *v)
 {
-	return v->on & BIT(unreach) && !is_there(v->peer);
+	return v->on & BIT(unreach) &&
+	       (!is_there(v->peer) || v->peer->round < v->mine->round);
 }
 
 static bool is_rebooted(const struct view *v, const struct end *e)

@@ -161,6 +161,58 @@ static void who_accepts_what_is_over_comes_to_an_end(void **state)
 	world_fini(&w);
 }
 
+/* In the last round, of what the client sends only the SYN is not 1.5 s late, and the
+ * SYN-ACK that is sent again is lost in a hole that says so. */
+static void lose_again(struct world *world, int from, const uint8_t *p,
+		       uint32_t len)
+{
+	static unsigned n_sent[2];
+	struct wire_model *m = &world->wire[from].model;
+
+	if (world->ends[CLIENT][0].round < world->cfg.n_again) {
+		n_sent[CLIENT] = n_sent[SERVER] = 0;
+		return;
+	}
+	n_sent[from]++;
+	if (from == CLIENT) {
+		m->reorder = n_sent[from] > 1 ? 1000000 : 0;
+		m->reorder_ns = 1500 * MS;
+		return;
+	}
+	m->hole_every_ns = m->hole_ns = n_sent[from] == 2;
+	m->tells_lost = 1000000;
+}
+
+/* The router's word ends the server's half of what the client has opened, as in Linux
+ * (tests/script/icmp/syn_rcvd.pkt); also of the second connection, where the server's
+ * program is done with the first. */
+static void who_was_open_at_one_end_alone_is_reset(void **state)
+{
+	for (uint32_t n_again = 0; n_again < 2; n_again++) {
+		struct world_config cfg = world_plain(0, 0);
+
+		cfg.n_again = n_again;
+		world_init(&w, &cfg);
+		w.on_sent = lose_again;
+		world_run(&w, 200 * NS_PER_S);
+		const struct end *mine = &w.ends[CLIENT][0];
+		struct end *peer = &w.ends[SERVER][0];
+		assert_int_equal(mine->round, n_again);
+		assert_true(mine->was_open);
+		assert_int_equal(mine->err, -ECONNRESET);
+		assert_int_equal(peer->round, 0);
+		assert_int_equal(peer->is_done, n_again);
+		assert_true(judge(BIT(unreach)).is_good);
+		assert_null(world_leftover(&w));
+		assert_false(judge(0).is_good);
+		/* Had it been accepted, no such word would have ended it. */
+		peer->round = mine->round;
+		peer->is_done = true;
+		assert_false(judge(BIT(unreach)).is_good);
+		world_fini(&w);
+	}
+}
+
 /* Of two clients on two hosts, the one with small buffers is waited for. */
 static void each_host_has_the_time_that_its_buffers_need(void **state)
 {
@@ -186,6 +238,7 @@ int main(void)
 		cmocka_unit_test(
 		    who_was_given_up_before_it_was_open_is_not_there),
 		cmocka_unit_test(who_accepts_what_is_over_comes_to_an_end),
+		cmocka_unit_test(who_was_open_at_one_end_alone_is_reset),
 		cmocka_unit_test(each_host_has_the_time_that_its_buffers_need),
 		cmocka_unit_test(
 		    who_was_reset_behind_the_end_has_a_broken_pipe),
