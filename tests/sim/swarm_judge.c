@@ -190,6 +190,15 @@ static bool is_rebooted(const struct view *v, const struct end *e)
 					  (int)(c->reboot_host % c->n_stacks);
 }
 
+/* An old SYN that came again to a host that has lost its power is half a connection: it
+ * answers what it does not expect by ACKs, not by resets, and they are not expected,
+ * either, so keepalive hears nothing. */
+static bool is_half_forgotten(const struct view *v)
+{
+	return v->on & BIT(replay) && v->my_plan->keep_idle_s &&
+	       is_rebooted(v, v->peer);
+}
+
 static bool may_be_reset(const struct view *v)
 {
 	return v->on & (BIT(kill) | BIT(unlisten)) || is_rebooted(v, v->mine) ||
@@ -227,7 +236,8 @@ static bool is_error_right(const struct view *v)
 	case -ECONNABORTED: /* the program's own */
 		return v->my_plan->abort_at_ns || is_rebooted(v, v->mine);
 	case -ETIMEDOUT:
-		return may_time_out(v, v->my_plan) || is_estranged(v);
+		return may_time_out(v, v->my_plan) || is_estranged(v) ||
+		       is_half_forgotten(v);
 	case -EHOSTUNREACH: /* ends an open, and explains a time-out */
 		return v->on & BIT(unreach) &&
 		       (!v->mine->was_open || may_time_out(v, v->my_plan) ||

@@ -213,6 +213,46 @@ static void who_was_open_at_one_end_alone_is_reset(void **state)
 	}
 }
 
+/* The first packet comes once more much later. */
+static void replay_first(struct world *world, int from, const uint8_t *p,
+			 uint32_t len)
+{
+	struct wire *wire = &world->wire[CLIENT];
+
+	if (from != CLIENT || wire->n_sent)
+		return;
+	wire->model.reorder = 1000000;
+	wire->model.reorder_ns = 800 * MS;
+	wire_send(wire, p, len, true, world->now_ns);
+	wire->model.reorder = 0;
+}
+
+/* The client does not read, so the server is not done when its host loses its power.  A
+ * SYN that comes again then makes half a connection, and keepalive ends the other one. */
+static void who_asks_half_a_connection_hears_nothing(void **state)
+{
+	const uint64_t on = BIT(reboot) | BIT(replay);
+	struct world_config cfg = world_plain(200000, 1 << 20);
+
+	cfg.reboot_at_ns = 700 * MS;
+	cfg.reboot_host = SERVER;
+	cfg.plan[CLIENT][0].read_from_ns = 100 * NS_PER_S;
+	cfg.plan[CLIENT][0].keep_idle_s = 1;
+	cfg.plan[CLIENT][0].keep_interval_s = 1;
+	cfg.plan[CLIENT][0].keep_probes = 2;
+	world_init(&w, &cfg);
+	w.on_sent = replay_first;
+	world_run(&w, 10 * NS_PER_S);
+	struct end *mine = &w.ends[CLIENT][0];
+	assert_int_equal(mine->err, -ETIMEDOUT);
+	assert_true(judge(on).is_good);
+	assert_false(judge(BIT(reboot)).is_good);
+	assert_false(judge(BIT(replay)).is_good);
+	w.cfg.plan[CLIENT][0].keep_idle_s = 0;
+	assert_false(judge(on).is_good);
+	world_fini(&w);
+}
+
 /* Of two clients on two hosts, the one with small buffers is waited for. */
 static void each_host_has_the_time_that_its_buffers_need(void **state)
 {
@@ -239,6 +279,7 @@ int main(void)
 		    who_was_given_up_before_it_was_open_is_not_there),
 		cmocka_unit_test(who_accepts_what_is_over_comes_to_an_end),
 		cmocka_unit_test(who_was_open_at_one_end_alone_is_reset),
+		cmocka_unit_test(who_asks_half_a_connection_hears_nothing),
 		cmocka_unit_test(each_host_has_the_time_that_its_buffers_need),
 		cmocka_unit_test(
 		    who_was_reset_behind_the_end_has_a_broken_pipe),
