@@ -312,6 +312,20 @@ static struct record record_at(const struct ring_rx *rx, uint32_t off)
 	return record_mark(rx, off, mark, (uint32_t)hdr);
 }
 
+/* As ring_next() goes; a lie is something to be met there. */
+bool ring_rx_ready_behind(const struct ring_rx *rx, uint32_t off)
+{
+	struct record r = record_at(rx, off);
+
+	for (int jumps = 0; r.mark == RING_WRAP || r.mark == RING_SKIP;
+	     jumps++) {
+		if (jumps == 3)
+			return true;
+		r = record_at(rx, r.next);
+	}
+	return r.mark != RING_NONE;
+}
+
 /* Where the referenced bytes are; NULL: the reference is a lie. */
 static const uint8_t *ref_data(const struct ring_rx *rx, uint32_t len)
 {

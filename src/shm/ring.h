@@ -228,12 +228,28 @@ static inline uint32_t ring_rx_owed(const struct ring_rx *rx)
 	return rx->off - rx->published + (rx->refs ? rx->refs->bytes : 0);
 }
 
+static inline bool ring_is_jump(uint64_t hdr)
+{
+	uint32_t mark = (uint32_t)(hdr >> 32);
+
+	return mark == RING_WRAP || mark == RING_SKIP;
+}
+
+/* Whether a record is there, to which the jump at @off leads. */
+bool ring_rx_ready_behind(const struct ring_rx *rx, uint32_t off);
+
 /* True if at least one unread byte, or a mark, is there.  Cheap: one load.  Without
  * the lock, while another thread receives, it may say true for what is gone. */
 static inline bool ring_rx_ready(const struct ring_rx *rx)
 {
-	return load_rlx(&rx->len) ||
-	       load_acq(ring_hdr_at(rx->base, load_rlx(&rx->off))); /* A1 */
+	if (load_rlx(&rx->len))
+		return true;
+	uint32_t off = load_rlx(&rx->off);
+	uint64_t hdr = load_acq(ring_hdr_at(rx->base, off)); /* A1 */
+
+	/* A jump is there before the record to which it leads. */
+	return unlikely(ring_is_jump(hdr)) ? ring_rx_ready_behind(rx, off)
+					   : hdr;
 }
 
 /* True if more than a quarter of the ring is free.  May be asked without the lock:

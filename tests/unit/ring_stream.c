@@ -354,6 +354,34 @@ static void references_behind_a_lent_record_stay(void **state)
 	pair_fini(&p);
 }
 
+/* A producer that is held up between the two has told of a place, and of no byte: who
+ * is told of bytes must find some. */
+static void a_jump_alone_is_nothing_to_be_read(void **state)
+{
+	struct ring_pair p;
+	uint64_t at = 0;
+	unsigned n_jumps = 0;
+
+	pair_init(&p, 65536);
+	for (int i = 0; i < 1000; i++) {
+		uint32_t len = 500, off, was = p.tx.head;
+		uint8_t *to = ring_reserve(&p.tx, &len, &off);
+
+		assert_non_null(to);
+		n_jumps += off < was;
+		assert_false(ring_rx_ready(&p.rx));
+		stream_fill(to, at, len);
+		ring_commit(&p.tx, off, len);
+		assert_true(ring_rx_ready(&p.rx));
+		assert_int_equal(pair_pull(&p, at, len), len);
+		assert_false(ring_rx_ready(&p.rx));
+		ring_publish(&p.rx);
+		at += len;
+	}
+	assert_true(n_jumps > 10);
+	pair_fini(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -368,6 +396,7 @@ int main(void)
 		cmocka_unit_test(a_window_is_all_that_is_used_until_it_grows),
 		cmocka_unit_test(a_peek_shows_the_same_until_it_is_skipped),
 		cmocka_unit_test(marks_fit_into_a_full_ring),
+		cmocka_unit_test(a_jump_alone_is_nothing_to_be_read),
 		cmocka_unit_test(any_schedule_is_a_stream),
 		cmocka_unit_test(references_stand_in_the_stream),
 		cmocka_unit_test(references_behind_a_lent_record_stay),
