@@ -12,6 +12,32 @@
 #include "tcp/conn.h"
 
 #define CWND_MAX (1u << 30)
+#define RTT_HALF_MS 150000u
+
+static uint32_t clip_us(uint64_t ns)
+{
+	return (uint32_t)MIN(ns / NS_PER_US, (uint64_t)UINT32_MAX);
+}
+
+/* RFC 8985 section 6.2, step 1: the least round trip of the last 150 to 300 s.  That is the
+ * least of the half of 150 s that is under way, and of the half before it; a connection
+ * on which nothing happened for hours may take an old half for the last one. */
+static void min_rtt_sample(struct tcp_conn *c, uint32_t us)
+{
+	uint8_t half = (uint8_t)(now_ms(c->stack) / RTT_HALF_MS);
+
+	if (half != c->rec.rtt_half) {
+		bool is_next = half == (uint8_t)(c->rec.rtt_half + 1);
+
+		c->min_rtt_us = is_next ? c->half_rtt_us : us;
+		c->half_rtt_us = us;
+		c->rec.rtt_half = half;
+	}
+	if (!c->half_rtt_us || us < c->half_rtt_us)
+		c->half_rtt_us = us;
+	if (!c->min_rtt_us || us < c->min_rtt_us)
+		c->min_rtt_us = us;
+}
 
 /* RFC 6298 section 2; the variance's part is 200 ms at least, as in Linux.  @last_ns: the
  * path's, less what an ACK was delayed. */
@@ -22,17 +48,17 @@ void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns, uint64_t last_ns)
 
 	if (!c->srtt_ns) {
 		c->srtt_ns = rtt_ns ? rtt_ns : 1;
-		c->rttvar_ns = rtt_ns / 2;
+		c->rttvar_us = clip_us(rtt_ns / 2);
 	} else {
-		c->rttvar_ns = (3 * c->rttvar_ns + diff) / 4;
+		c->rttvar_us =
+		    clip_us((3 * (c->rttvar_us * NS_PER_US) + diff) / 4);
 		c->srtt_ns = (7 * c->srtt_ns + rtt_ns) / 8;
 	}
-	uint64_t var = 4 * c->rttvar_ns;
+	uint64_t var = 4 * (c->rttvar_us * NS_PER_US);
 	c->rto_ns = c->srtt_ns + (var > RTO_MIN_NS ? var : RTO_MIN_NS);
 	c->rto_ns = MIN(c->rto_ns, RTO_MAX_NS);
-	uint32_t us = (uint32_t)MIN(last_ns / NS_PER_US, (uint64_t)UINT32_MAX);
-	if (!c->min_rtt_us || us < c->min_rtt_us)
-		c->min_rtt_us = us ? us : 1;
+	uint32_t us = clip_us(last_ns);
+	min_rtt_sample(c, us ? us : 1);
 }
 
 static void head_lost(struct tcp_conn *c)

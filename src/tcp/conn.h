@@ -241,6 +241,7 @@ struct tcp_recovery {
 	bool
 	    wants_room : 1; /* the program has more bytes than there was room for */
 	uint8_t n_marked_lost; /* see ecn.c */
+	uint8_t rtt_half;      /* see min_rtt_sample() */
 
 	uint8_t reo_steps, reo_persist;
 	uint32_t prior_cwnd, prior_ssthresh;
@@ -328,7 +329,8 @@ struct tcp_conn {
 	alignas(CACHE_LINE) struct queue sndq; /* bytes, snd_una to snd_end */
 	struct list flight;                    /* ranges, by time */
 	uint64_t srtt_ns;                      /* 0: no sample yet */
-	uint64_t rttvar_ns, rto_ns;
+	uint32_t rttvar_us, half_rtt_us;       /* see min_rtt_sample() */
+	uint64_t rto_ns;
 	uint64_t rto_at_ns; /* while the timer is an earlier one */
 
 	/* 7: what goes well is only noted, or looked at, here. */

@@ -153,7 +153,7 @@ void tcp_get_info(const struct tcp_conn *c, struct tcp_conn_info *out,
 		.tcpi_rto = us(c->rto_ns),
 		.tcpi_ato = us(DELACK_NS),
 		.tcpi_rtt = us(c->srtt_ns),
-		.tcpi_rttvar = us(c->rttvar_ns),
+		.tcpi_rttvar = c->rttvar_us,
 		.tcpi_min_rtt = c->min_rtt_us,
 		.tcpi_pmtu = c->path_mtu,
 		.tcpi_advmss = stack_mss(c->stack, &c->flow.raddr, c->maxseg) -

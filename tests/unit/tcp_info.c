@@ -251,6 +251,36 @@ static void our_own_window_is_not_told_of(void **state)
 	kit_close_one(&k, c);
 }
 
+/* A segment and its ACK, @ms later; minutes in between would make cwnd fall. */
+static uint32_t min_rtt_after(uint32_t ms)
+{
+	kit_write(&k, c, 100);
+	kit_drain(&k);
+	pass_ms(ms);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	return info().tcpi_min_rtt;
+}
+
+/* A path that has become longer is not measured by what it was: RFC 8985 section 6.2 */
+static void the_least_round_trip_is_of_the_last_minutes(void **state)
+{
+	kit_begin(&k);
+	c = kit_connect(&k);
+	uint64_t begin = k.now;
+	pass_ms(10);
+	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
+	kit_drain(&k);
+	while (k.now < begin + 140 * NS_PER_S)
+		assert_int_equal(min_rtt_after(50), 10000);
+	while (k.now < begin + 310 * NS_PER_S)
+		min_rtt_after(50);
+	assert_int_equal(min_rtt_after(50), 50000);
+	assert_int_equal(min_rtt_after(20), 20000);
+	pass_ms(3600 * 1000);
+	assert_int_equal(min_rtt_after(40), 40000);
+	kit_close_one(&k, c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -262,6 +292,7 @@ int main(void)
 		cmocka_unit_test(the_peers_window_holds_back),
 		cmocka_unit_test(our_own_window_is_not_told_of),
 		cmocka_unit_test(a_fin_before_the_open_is_no_byte),
+		cmocka_unit_test(the_least_round_trip_is_of_the_last_minutes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
