@@ -20,6 +20,7 @@
 #define MTU 1500
 #define LIMIT_S 10800 /* more than a keepalive's first two hours */
 #define SETTINGS_MAX 32
+#define SYSCTLS "/proc/sys/net/ipv4"
 
 static struct host *the_host; /* the last that was made; NULL: none */
 
@@ -278,9 +279,13 @@ static void flags_read(char *text, struct host *h, struct backend_config *cfg,
 			cfg->mtu = (uint32_t)strtoul(value, NULL, 10);
 		else if (!strcmp(at, "limit"))
 			h->limit_ns = strtoul(value, NULL, 10) * NS_PER_S;
-		else
+		else if (!strcmp(at, "sysctls"))
+			snprintf(h->sysctls, sizeof(h->sysctls), "%s", value);
+		else {
+			settings_keep(h, at);
 			settings[cfg->n_settings++] =
 			    (struct backend_setting){ at, value };
+		}
 	}
 }
 
@@ -294,6 +299,7 @@ static struct host *host_new(const char *flags)
 	if (!h || !text || !(h->packet = malloc(BACKEND_PACKET_MAX)))
 		fail("no memory", "");
 	h->limit_ns = LIMIT_S * NS_PER_S;
+	strcpy(h->sysctls, SYSCTLS);
 	flags_read(text, h, &cfg, settings);
 	int err = backend_engine(&h->b, &cfg);
 	if (err)

@@ -67,6 +67,8 @@ struct host {
 	unsigned n_looking;           /* of those, who has not looked since */
 	bool is_local_known;          /* our address has been used */
 	uint64_t limit_ns;            /* after which waiting is in vain */
+	char sysctls[256];            /* the folder: see settings.c */
+	uint32_t settings_kept;       /* a bit each, by a flag */
 	uint8_t *packet;              /* BACKEND_PACKET_MAX */
 	struct file files[FILES_MAX]; /* by descriptor */
 };
@@ -83,6 +85,10 @@ ssize_t host_receive(struct host *h, void *p, size_t cap, uint64_t *at_ns);
 MUST_CHECK int file_new(struct host *h, enum file_kind kind, int fd,
 			struct file **out);
 struct file *file_get(struct host *h, int fd, enum file_kind kind);
+
+/* settings.c */
+void settings_keep(struct host *h, const char *name);
+void settings_look(struct host *h);
 
 /* socket.c */
 int pd_socket(struct host *h, int domain, int type, int protocol);

@@ -10,8 +10,8 @@
  *     packetdrill --so_filename=build/libosf-packetdrill.so --so_flags=tcp_sack=0 x.pkt
  *
  * The tool's own getsockopt(), which a script's assertions about TCP_INFO come to, finds
- * our sockets when LD_PRELOAD names the object, too.  Commands of a script (sysctl, tc) act
- * on the machine and not on this TCP: settings are flags.
+ * our sockets when LD_PRELOAD names the object, too.  Commands of a script that set sysctls
+ * of net.ipv4 act on this TCP, by way of the machine: settings.c.
  */
 #pragma once
 
@@ -81,8 +81,9 @@ struct packetdrill_interface {
 /**
  * packetdrill_interface_init() - a host of our own TCP, in virtual time
  * @flags: name=value, separated by commas, or NULL: "mtu" in bytes, "limit" in seconds
- *	of virtual time after which netdev_receive() gives up, and sysctls of
- *	net.ipv4, e.g. "tcp_sack=0"
+ *	of virtual time after which netdev_receive() gives up, sysctls of net.ipv4,
+ *	e.g. "tcp_sack=0", which then are not the machine's, and "sysctls", a folder
+ *	that is looked at instead of /proc/sys/net/ipv4
  *
  * Ends the process, with a message, when a flag is none or there is no memory: the tool
  * has no way to be told.

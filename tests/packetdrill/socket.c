@@ -32,6 +32,8 @@ static int socket_file(struct host *h, int sock, int domain)
 int pd_socket(struct host *h, int domain, int type, int protocol)
 {
 	bool is_nonblock = type & SOCK_NONBLOCK;
+
+	settings_look(h);
 	int sock =
 	    h->b.ops->socket(h->b.self, domain,
 			     type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC), protocol);
@@ -84,6 +86,7 @@ int pd_listen(struct host *h, int fd, int backlog)
 {
 	struct file *f = file_get(h, fd, FILE_SOCKET);
 
+	settings_look(h);
 	return f ? h->b.ops->listen(h->b.self, f->sock, backlog) : -EBADF;
 }
 
@@ -117,6 +120,7 @@ int pd_connect(struct host *h, int fd, const struct sockaddr *a, socklen_t len)
 	if (!f)
 		return -EBADF;
 	h->is_local_known = true;
+	settings_look(h);
 	uint64_t until = host_deadline(h, &f->snd_timeout);
 	int r = h->b.ops->connect(h->b.self, f->sock, a, len);
 	if (r != -EINPROGRESS || f->is_nonblock)

@@ -40,31 +40,87 @@ static void nothing_comes(void)
 	size_t len = sizeof(buf);
 	long long at;
 
-	init("limit=5", &pd);
+	init("limit=5,sysctls=none", &pd);
 	pd.netdev_receive(U, buf, &len, &at);
 }
 
 static void nobody_wakes(void)
 {
-	init("limit=5", &pd);
+	init("limit=5,sysctls=none", &pd);
 	pd.accept(U, listen_v4(), NULL, NULL);
 }
 
 static void unknown_flag(void) { init("no_such_thing=1", &pd); }
 static void no_flag(void) { init("tcp_sack", &pd); }
 
-/* Settings change what is offered. */
-static void test_flags(void)
+static struct tcp_seg our_syn(void)
 {
-	struct peer p;
-
-	init("mtu=1000,tcp_sack=0,tcp_timestamps=0,tcp_window_scaling=0", &pd);
 	int fd = pd.socket(U, AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	struct sockaddr_in a = v4("192.0.2.1", PORT);
-	p = (struct peer){ .remote = ip_addr_v4(0xc0000201), .rport = PORT };
+	struct peer p = { .remote = ip_addr_v4(0xc0000201), .rport = PORT };
+
 	EXPECT_ERR(pd.connect(U, fd, (struct sockaddr *)&a, sizeof(a)),
 		   EINPROGRESS);
 	struct tcp_seg seg = peer_receive(&p, NULL);
+	EXPECT_EQ(pd.close(U, fd), 0);
+	return seg;
+}
+
+static void put_file(const char *dir, const char *name, const char *value)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	FILE *f = fopen(path, "w");
+	EXPECT_EQ(!!f, 1);
+	fputs(value, f);
+	EXPECT_EQ(fclose(f), 0);
+}
+
+static void remove_file(const char *dir, const char *name)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	EXPECT_EQ(unlink(path), 0);
+}
+
+/* What a script's commands set, of the machine; but not what a flag says. */
+static void test_sysctls(void)
+{
+	char dir[] = "/tmp/osf-sysctls-XXXXXX", flags[100];
+
+	EXPECT_EQ(!!mkdtemp(dir), 1);
+	snprintf(flags, sizeof(flags), "tcp_timestamps=1,sysctls=%s", dir);
+	init(flags, &pd);
+	struct tcp_seg seg = our_syn();
+	EXPECT_EQ(seg.is_sack_ok, true);
+	put_file(dir, "tcp_sack", "0\n");
+	put_file(dir, "tcp_timestamps", "0\n");
+	put_file(dir, "tcp_rmem", "4096\t540000\t15728640\n");
+	put_file(dir, "tcp_congestion_control", "no_such_thing\n");
+	seg = our_syn();
+	EXPECT_EQ(seg.is_sack_ok, false);
+	EXPECT_EQ(seg.has_ts, true);
+	EXPECT_EQ(seg.wscale, 8);
+	put_file(dir, "tcp_rmem", "what is no number\n");
+	put_file(dir, "tcp_sack", "1\n");
+	seg = our_syn();
+	EXPECT_EQ(seg.is_sack_ok, true);
+	EXPECT_EQ(seg.wscale, 8);
+	pd.free(U);
+	remove_file(dir, "tcp_sack");
+	remove_file(dir, "tcp_timestamps");
+	remove_file(dir, "tcp_rmem");
+	remove_file(dir, "tcp_congestion_control");
+	EXPECT_EQ(rmdir(dir), 0);
+}
+
+/* Settings change what is offered. */
+static void test_flags(void)
+{
+	init("mtu=1000,tcp_sack=0,tcp_timestamps=0,tcp_window_scaling=0", &pd);
+	struct tcp_seg seg = our_syn();
 	EXPECT_EQ(seg.mss, 960);
 	EXPECT_EQ(seg.is_sack_ok, false);
 	EXPECT_EQ(seg.has_ts, false);
@@ -112,22 +168,25 @@ int main(int argc, char **argv)
 	*(void **)&init = dlsym(object, "packetdrill_interface_init");
 	EXPECT_EQ(!!init, 1);
 	for (unsigned i = 0; i < ARRAY_LEN(tests); i++) {
-		init(NULL, &pd);
+		init("sysctls=none", &pd);
 		/* No member is left out. */
 		for (size_t at = 0; at < sizeof(pd); at += sizeof(void *))
 			EXPECT_EQ(!!*(void **)((char *)&pd + at), 1);
 		tests[i]();
 		pd.free(U);
 	}
-	init("", &pd);
+	init(NULL, &pd);
+	pd.free(U);
+	init("sysctls=none", &pd);
 	test_families();
 	pd.free(U);
 	test_flags();
+	test_sysctls();
 	expect_death(nothing_comes);
 	expect_death(nobody_wakes);
 	expect_death(unknown_flag);
 	expect_death(no_flag);
 	printf("packetdrill's interface: %zu conversations\n",
-	       ARRAY_LEN(tests) + 2);
+	       ARRAY_LEN(tests) + 3);
 	return 0;
 }

@@ -72,6 +72,9 @@ struct backend_ops {
 	/* @a takes the place of our own address of its family; before the first
 	 * connection, and with the engine alone. */
 	void (*set_local)(void *b, const struct ip_addr *a);
+	/* A setting of what is opened from now on; of the engine alone.
+	 * Return: 0 or -EINVAL, as of backend_engine(). */
+	int (*set)(void *b, const struct backend_setting *s);
 	/* Packets that are sent meanwhile are kept for receive(). */
 	void (*wait_until)(void *b, uint64_t at_ns);
 	void (*free)(void *b);

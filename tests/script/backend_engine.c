@@ -161,29 +161,6 @@ static void e_free(void *b)
 	free(e);
 }
 
-static const struct backend_ops ops = {
-	.socket = engine_socket,
-	.bind = engine_bind,
-	.listen = engine_listen,
-	.accept = engine_accept,
-	.connect = engine_connect,
-	.send = engine_send,
-	.recv = engine_recv,
-	.shutdown = engine_shutdown,
-	.close = engine_close,
-	.setsockopt = engine_setsockopt,
-	.getsockopt = engine_getsockopt,
-	.ioctl = engine_ioctl,
-	.poll = engine_poll,
-	.getpeername = engine_getpeername,
-	.inject = e_inject,
-	.receive = e_receive,
-	.now = e_now,
-	.set_local = e_set_local,
-	.wait_until = e_wait_until,
-	.free = e_free,
-};
-
 /* --- settings --- */
 
 static struct tcp_config config_default(uint32_t mtu)
@@ -206,12 +183,36 @@ static struct tcp_config config_default(uint32_t mtu)
 	};
 }
 
-/* The last number of "min default max": the engine's buffers do not grow. */
-static uint32_t buffer_max(const char *value)
+/* "min default max".  Return: false if it is not so */
+static bool buffer_read(const char *value, uint32_t *first, uint32_t *max)
 {
-	const char *last = strrchr(value, ' ');
+	unsigned long least, begin, most;
 
-	return (uint32_t)strtoul(last ? last : value, NULL, 10);
+	if (sscanf(value, "%lu %lu %lu", &least, &begin, &most) != 3 ||
+	    begin > 1u << 30 || most > 1u << 30)
+		return false;
+	*first = (uint32_t)begin;
+	*max = (uint32_t)most;
+	return true;
+}
+
+/* Half of a buffer is for bytes, as in Linux; the scale is that of the whole. */
+static int set_rmem(struct tcp_config *c, const char *value)
+{
+	uint32_t first, max;
+
+	if (!buffer_read(value, &first, &max) || first / 2 < RCV_BUF_MIN)
+		return -EINVAL;
+	c->rcv_buf = first / 2;
+	c->rcv_buf_max = max;
+	return 0;
+}
+
+static int set_wmem(struct tcp_config *c, const char *value)
+{
+	uint32_t first;
+
+	return buffer_read(value, &first, &c->snd_buf) ? 0 : -EINVAL;
 }
 
 static void set_offer(struct tcp_config *c, uint32_t offer, const char *value)
@@ -229,6 +230,17 @@ static struct tcp_ports ports_read(const char *value)
 	return (struct tcp_ports){ first, (uint16_t)strtoul(end, NULL, 10) };
 }
 
+static int set_cc(struct tcp_config *c, const char *value)
+{
+	if (!strcmp(value, "cubic"))
+		c->cc = &tcp_cubic;
+	else if (!strcmp(value, "reno"))
+		c->cc = &tcp_newreno;
+	else
+		return -EINVAL;
+	return 0;
+}
+
 static int set_one(struct engine *e, struct tcp_config *c, const char *name,
 		   const char *value)
 {
@@ -239,11 +251,11 @@ static int set_one(struct engine *e, struct tcp_config *c, const char *name,
 	else if (!strcmp(name, "tcp_window_scaling"))
 		set_offer(c, TCP_OFFER_WSCALE, value);
 	else if (!strcmp(name, "tcp_rmem"))
-		c->rcv_buf = buffer_max(value);
+		return set_rmem(c, value);
 	else if (!strcmp(name, "tcp_wmem"))
-		c->snd_buf = buffer_max(value);
+		return set_wmem(c, value);
 	else if (!strcmp(name, "tcp_congestion_control"))
-		c->cc = strcmp(value, "reno") ? &tcp_cubic : &tcp_newreno;
+		return set_cc(c, value);
 	else if (!strcmp(name, "tcp_ecn") && *value <= '2')
 		c->ecn = *value == '0'   ? TCP_ECN_OFF
 			 : *value == '1' ? TCP_ECN_ASK
@@ -260,6 +272,37 @@ static int set_one(struct engine *e, struct tcp_config *c, const char *name,
 		return -EINVAL;
 	return 0;
 }
+
+static int e_set(void *b, const struct backend_setting *s)
+{
+	struct engine *e = b;
+
+	return set_one(e, &e->stack->cfg, s->name, s->value);
+}
+
+static const struct backend_ops ops = {
+	.socket = engine_socket,
+	.bind = engine_bind,
+	.listen = engine_listen,
+	.accept = engine_accept,
+	.connect = engine_connect,
+	.send = engine_send,
+	.recv = engine_recv,
+	.shutdown = engine_shutdown,
+	.close = engine_close,
+	.setsockopt = engine_setsockopt,
+	.getsockopt = engine_getsockopt,
+	.ioctl = engine_ioctl,
+	.poll = engine_poll,
+	.getpeername = engine_getpeername,
+	.inject = e_inject,
+	.receive = e_receive,
+	.now = e_now,
+	.set_local = e_set_local,
+	.set = e_set,
+	.wait_until = e_wait_until,
+	.free = e_free,
+};
 
 int backend_engine(struct backend *b, const struct backend_config *cfg)
 {
