@@ -43,20 +43,23 @@ static void min_rtt_sample(struct tcp_conn *c, uint32_t us)
  * path's, less what an ACK was delayed. */
 void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns, uint64_t last_ns)
 {
-	uint64_t diff =
-	    rtt_ns > c->srtt_ns ? rtt_ns - c->srtt_ns : c->srtt_ns - rtt_ns;
+	uint64_t srtt_ns = conn_srtt_ns(c);
+	uint64_t diff = rtt_ns > srtt_ns ? rtt_ns - srtt_ns : srtt_ns - rtt_ns;
 
-	if (!c->srtt_ns) {
-		c->srtt_ns = rtt_ns ? rtt_ns : 1;
+	if (!c->srtt_8us) {
+		srtt_ns = rtt_ns;
 		c->rttvar_us = clip_us(rtt_ns / 2);
 	} else {
+		srtt_ns = (7 * srtt_ns + rtt_ns) / 8;
 		c->rttvar_us =
 		    clip_us((3 * (c->rttvar_us * NS_PER_US) + diff) / 4);
-		c->srtt_ns = (7 * c->srtt_ns + rtt_ns) / 8;
 	}
+	c->srtt_8us = clip_us(8 * srtt_ns);
+	if (!c->srtt_8us)
+		c->srtt_8us = 1;
 	uint64_t var = 4 * (c->rttvar_us * NS_PER_US);
-	c->rto_ns = c->srtt_ns + (var > RTO_MIN_NS ? var : RTO_MIN_NS);
-	c->rto_ns = MIN(c->rto_ns, RTO_MAX_NS);
+	uint64_t rto_ns = srtt_ns + (var > RTO_MIN_NS ? var : RTO_MIN_NS);
+	c->rto_us = clip_us(MIN(rto_ns, RTO_MAX_NS));
 	uint32_t us = clip_us(last_ns);
 	min_rtt_sample(c, us ? us : 1);
 }
@@ -128,7 +131,7 @@ static void window_decay(struct tcp_conn *c, uint32_t flight)
 	uint32_t now = now_ms(c->stack);
 
 	c->cwnd_used = c->cwnd_used > flight ? c->cwnd_used : flight;
-	if ((now - c->cwnd_used_ms) * NS_PER_MS < c->rto_ns)
+	if ((now - c->cwnd_used_ms) * NS_PER_MS < conn_rto_base_ns(c))
 		return;
 	uint32_t used = c->cwnd_used > initial ? c->cwnd_used : initial;
 	if (used < c->cwnd) {
@@ -145,8 +148,8 @@ static void window_decay(struct tcp_conn *c, uint32_t flight)
 static void window_grow(struct tcp_conn *c, const struct ack_told *t,
 			uint32_t flight)
 {
-	bool is_used = c->flags & CONN_CWND_LIMITED ||
-		       (c->cwnd < c->ssthresh && c->cwnd < 2 * flight);
+	bool is_used = c->rec.is_cwnd_used ||
+		       (c->cwnd < c->ssthresh && c->cwnd < 2 * c->flight_max);
 
 	if (c->ca_state == CA_RECOVERY || c->ca_state == CA_CWR)
 		return;
@@ -195,7 +198,7 @@ static void ack_take(struct tcp_conn *c, const struct tcp_seg *seg)
 		/* RFC 6298 section 5: a time-out that was backed off stays so until
 		 * there is a new sample (Karn). */
 		dassert(c->rtx_kind != RTX_PERSIST);
-		c->rto_ns = conn_rto_ns(c);
+		c->rto_us = clip_us(conn_rto_ns(c));
 		c->n_rtx = 0;
 		if (c->rec.is_late)
 			conn_late_since(c, 0);

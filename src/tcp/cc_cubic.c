@@ -98,7 +98,7 @@ static void cubic_on_ack(struct tcp_conn *c, uint32_t acked, uint32_t rtt_us)
 	}
 	/* Sections 4.4 and 4.5: where the curve is a round trip later, but not more
 	 * than half as much again as now. */
-	uint64_t target = w_cubic(c, q, (t_ns + c->srtt_ns) / NS_PER_MS);
+	uint64_t target = w_cubic(c, q, (t_ns + conn_srtt_ns(c)) / NS_PER_MS);
 	target = MIN(target, (uint64_t)c->cwnd * 3 / 2);
 	if (target <= c->cwnd)
 		return;

@@ -236,6 +236,7 @@ struct tcp_recovery {
 	uint8_t
 	    held : 2; /* enum held; not of recovery, but looked at with it */
 	bool is_late : 1;        /* rtx_since_ns is not 0 */
+	bool is_cwnd_used : 1;   /* see flight_seen() */
 	bool has_eor : 1;        /* bytes not sent yet may have a NODE_EOR */
 	bool is_cut_allowed : 1; /* by routers: see pmtu.c */
 	bool
@@ -328,10 +329,12 @@ struct tcp_conn {
 	/* 6: what was given to be sent; round trips. */
 	alignas(CACHE_LINE) struct queue sndq; /* bytes, snd_una to snd_end */
 	struct list flight;                    /* ranges, by time */
-	uint64_t srtt_ns;                      /* 0: no sample yet */
-	uint32_t rttvar_us, half_rtt_us;       /* see min_rtt_sample() */
-	uint64_t rto_ns;
-	uint64_t rto_at_ns; /* while the timer is an earlier one */
+	uint32_t srtt_8us; /* eighths of a microsecond; 0: no sample yet */
+	uint32_t rttvar_us, rto_us;
+	uint32_t half_rtt_us; /* see min_rtt_sample() */
+	uint64_t rto_at_ns;   /* while the timer is an earlier one */
+	seq32 flight_seq;     /* see flight_seen() */
+	uint32_t flight_max;  /* bytes */
 
 	/* 7: what goes well is only noted, or looked at, here. */
 	alignas(CACHE_LINE) uint64_t rack_xmit_ns; /* of the youngest segment
@@ -493,6 +496,17 @@ struct arrival {
 	uint8_t ecn;  /* of the IP header */
 	bool is_lent; /* TCP_RX_LENT */
 };
+
+/* What the round trips say, without what is backed off: see conn_rto_ns(). */
+static inline uint64_t conn_rto_base_ns(const struct tcp_conn *c)
+{
+	return c->rto_us * NS_PER_US;
+}
+
+static inline uint64_t conn_srtt_ns(const struct tcp_conn *c)
+{
+	return c->srtt_8us * (NS_PER_US / 8);
+}
 
 static inline seq32 node_end(const struct node *n)
 {

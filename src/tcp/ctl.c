@@ -30,7 +30,7 @@ struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f)
 	list_init(&c->ready_link);
 	list_add_tail(&s->conns, &c->all_link);
 	c->rtx_at_ns = c->life_at_ns = WHEEL_NEVER;
-	c->rto_ns = RTO_INITIAL_NS;
+	c->rto_us = RTO_INITIAL_NS / NS_PER_US;
 	c->ts_off = flow_ts_off(s, &c->flow);
 	c->last_rx_ms = now_ms(s);
 	c->cc = s->cfg.cc;
@@ -111,7 +111,7 @@ void conn_established(struct tcp_conn *c, const struct tcp_seg *seg)
 	if (c->flags & CONN_SYN_RETX) {
 		/* RFC 6298 (5.7); RFC 6928 section 2: one SYN that was sent again may have
 		 * been slow, two were lost. */
-		c->rto_ns = RTO_AFTER_SYN_NS;
+		c->rto_us = RTO_AFTER_SYN_NS / NS_PER_US;
 		if (c->n_rtx > 1)
 			c->cwnd = c->mss;
 		/* A timestamp tells which of them it was. */

@@ -24,7 +24,7 @@ static uint64_t pace_ns(const struct tcp_conn *c, uint32_t bytes)
 	/* In recovery it may be nothing, for a moment. */
 	uint32_t cwnd = c->cwnd > c->mss ? c->cwnd : c->mss;
 
-	return bytes * 10ull * c->srtt_ns / (tenths * cwnd);
+	return bytes * 10ull * conn_srtt_ns(c) / (tenths * cwnd);
 }
 
 /* Bytes a second; 0: not known yet. */
@@ -33,7 +33,9 @@ uint64_t pace_rate(const struct tcp_conn *c)
 	uint64_t tenths =
 	    c->cwnd < c->ssthresh ? SLOW_START_TENTHS : AVOIDANCE_TENTHS;
 
-	return c->srtt_ns ? c->cwnd * tenths * (NS_PER_S / 10) / c->srtt_ns : 0;
+	return c->srtt_8us
+		   ? c->cwnd * tenths * (NS_PER_S / 10) / conn_srtt_ns(c)
+		   : 0;
 }
 
 /* Whether bytes may go now.  If not, the timer will tell when. */
@@ -51,7 +53,7 @@ uint32_t pace_frame(const struct tcp_conn *c, uint32_t n, uint32_t room)
 {
 	uint64_t most, per_room;
 
-	if (!(c->flags & CONN_PACED) || !c->srtt_ns || n <= 2 * room)
+	if (!(c->flags & CONN_PACED) || !c->srtt_8us || n <= 2 * room)
 		return n;
 	per_room = pace_ns(c, room);
 	most = per_room ? FRAME_NS / per_room * room : n;
@@ -63,7 +65,7 @@ void pace_sent(struct tcp_conn *c, uint32_t bytes)
 {
 	uint64_t now = c->stack->now_ns;
 
-	if (!(c->flags & CONN_PACED) || !c->srtt_ns)
+	if (!(c->flags & CONN_PACED) || !c->srtt_8us)
 		return;
 	if (c->pace_at_ns + LATE_NS < now)
 		c->pace_at_ns = now - LATE_NS;

@@ -30,7 +30,7 @@ static uint64_t reo_wnd_ns(const struct tcp_conn *c)
 	    (c->ca_state >= CA_RECOVERY ||
 	     c->sacked_bytes >= (uint32_t)DUP_THRESH * c->mss))
 		return 0;
-	return MIN(quarter * (1u + c->rec.reo_steps), c->srtt_ns);
+	return MIN(quarter * (1u + c->rec.reo_steps), conn_srtt_ns(c));
 }
 
 /* Section 6.2, step 4: an ACK tells of a duplicate. */
@@ -90,13 +90,13 @@ bool tlp_may_probe(const struct tcp_conn *c)
 {
 	return c->flags & CONN_SACK && c->ca_state == CA_OPEN &&
 	       !c->sacked_bytes && !c->lost_bytes && !c->rec.is_tlp_out &&
-	       c->sent.head && c->srtt_ns;
+	       c->sent.head && c->srtt_8us;
 }
 
 /* Of a flight of several segments. */
 uint64_t tlp_least_ns(const struct tcp_conn *c)
 {
-	return 2 * c->srtt_ns + TLP_MARGIN_NS;
+	return 2 * conn_srtt_ns(c) + TLP_MARGIN_NS;
 }
 
 uint64_t tlp_timeout_ns(const struct tcp_conn *c)
@@ -104,7 +104,8 @@ uint64_t tlp_timeout_ns(const struct tcp_conn *c)
 	bool is_alone = c->sent.head == c->sent.tail &&
 			seq_len(c->snd_una, c->snd_nxt) <= c->mss;
 
-	return is_alone ? 2 * c->srtt_ns + TLP_ACK_DELAY_NS : tlp_least_ns(c);
+	return is_alone ? 2 * conn_srtt_ns(c) + TLP_ACK_DELAY_NS
+			: tlp_least_ns(c);
 }
 
 /* The probe is on its way. */

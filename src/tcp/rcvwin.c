@@ -138,7 +138,7 @@ static uint32_t rtt_us(const struct tcp_conn *c)
 {
 	if (c->rcv_rtt_us)
 		return c->rcv_rtt_us;
-	return (uint32_t)(c->srtt_ns / NS_PER_US);
+	return c->srtt_8us / 8;
 }
 
 /* The program has read.  A buffer of twice what is read in a round trip does not hold

@@ -23,7 +23,7 @@ uint64_t conn_rto_ns(const struct tcp_conn *c)
 	if (c->state == TCP_SYN_SENT)
 		shift = shift > SYN_LINEAR ? shift - SYN_LINEAR : 0;
 	shift = MIN(shift, 16u);
-	return MIN(c->rto_ns << shift, RTO_MAX_NS);
+	return MIN(conn_rto_base_ns(c) << shift, RTO_MAX_NS);
 }
 
 static void rtx_set(struct tcp_conn *c, enum rtx_kind kind, uint64_t at_ns)

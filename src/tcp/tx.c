@@ -347,16 +347,17 @@ static void restart_after_idle(struct tcp_conn *c)
 {
 	uint32_t initial = INITIAL_WINDOW * (uint32_t)c->mss;
 	uint64_t idle_ns = c->stack->now_ns - c->last_tx_ns;
+	uint64_t rto_ns = conn_rto_base_ns(c);
 
 	if (c->sent.head || !c->last_tx_ns)
 		return;
 	if (c->cc->idle)
 		c->cc->idle(c, idle_ns);
-	if (idle_ns <= c->rto_ns || c->cwnd <= initial)
+	if (idle_ns <= rto_ns || c->cwnd <= initial)
 		return;
 	if (c->ssthresh < c->cwnd / 4 * 3)
 		c->ssthresh = c->cwnd / 4 * 3;
-	for (; idle_ns > c->rto_ns && c->cwnd > initial; idle_ns -= c->rto_ns)
+	for (; idle_ns > rto_ns && c->cwnd > initial; idle_ns -= rto_ns)
 		c->cwnd /= 2;
 	c->cwnd = c->cwnd > initial ? c->cwnd : initial;
 }
@@ -381,6 +382,23 @@ static bool is_room_awaited(const struct tcp_conn *c)
 	       !(c->flags & CONN_SHUT_WR);
 }
 
+/* Something new was sent, or held back: the most in flight, and whether cwnd holds back,
+ * until what is under way now was acknowledged.  The ACKs of a burst find less and less in
+ * flight, but all of them tell of what the path has carried.  As Linux has it */
+static void flight_seen(struct tcp_conn *c)
+{
+	uint32_t flight = seq_len(c->snd_una, c->snd_nxt);
+	bool is_used =
+	    c->flags & CONN_CWND_LIMITED || conn_pipe(c) + c->mss > c->cwnd;
+
+	if (!is_used && seq_lt(c->snd_una, c->flight_seq) &&
+	    (c->rec.is_cwnd_used || flight <= c->flight_max))
+		return;
+	c->rec.is_cwnd_used = is_used;
+	c->flight_max = flight;
+	c->flight_seq = c->snd_nxt;
+}
+
 static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 {
 	bool has_fin =
@@ -399,6 +417,8 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 		bytes = probe;
 	has_fin = has_fin && bytes == all && usable_window(c) > bytes;
 	if (!bytes && !has_fin) {
+		if (c->flags & CONN_CWND_LIMITED)
+			flight_seen(c);
 		held_is(c, is_window_short(c, MIN(avail, room)) ? HELD_RWND
 								: HELD_BUSY);
 		return false;
@@ -427,6 +447,7 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	if (bytes != room && bytes % room && !probe)
 		c->snd_sml = seq_add(c->snd_nxt, bytes);
 	range_add(c, n);
+	flight_seen(c);
 	if ((now_ms(c->stack) - c->last_data_rx_ms) * NS_PER_MS < DELACK_NS)
 		c->flags |= CONN_PINGPONG;
 	send_range(c, f, n, bytes);

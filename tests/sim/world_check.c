@@ -78,7 +78,8 @@ static void check_window(const struct world *w, const struct end *e,
 
 static void check_times(const struct tcp_conn *c, uint64_t now_ns)
 {
-	assert(c->rto_ns >= RTO_MIN_NS && c->rto_ns <= RTO_MAX_NS);
+	assert(conn_rto_base_ns(c) >= RTO_MIN_NS &&
+	       conn_rto_base_ns(c) <= RTO_MAX_NS);
 	assert(c->n_rtx <= DATA_RETRIES);
 	/* A user time-out is what ends keepalive's probes. */
 	assert(c->n_probes <= DATA_RETRIES ||

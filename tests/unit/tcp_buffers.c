@@ -132,7 +132,7 @@ static void without_a_round_trip_the_buffer_stays(void **state)
 	assert_int_equal(kit_drain(&k), 1);
 	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
 	kit_drain(&k);
-	assert_int_equal(c->srtt_ns, 0);
+	assert_int_equal(c->srtt_8us, 0);
 	for (int i = 0; i < 400; i++) {
 		kit_wait(&k, NS_PER_MS);
 		kit_in(&k, TCP_ACK, bytes, sizeof(bytes));

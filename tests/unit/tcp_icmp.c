@@ -273,7 +273,7 @@ static void doublings_are_taken_back_one_by_one(void **state)
 		/* Nothing was sent again yet. */
 		kit_drain(&k);
 		kit_icmp(&k, type, 0, 0, c->snd_una);
-		uint64_t first = c->rto_ns;
+		uint64_t first = conn_rto_base_ns(c);
 		while (c->n_rtx < 4) {
 			kit_wait(&k, NS_PER_MS);
 			kit_drain(&k);

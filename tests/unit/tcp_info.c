@@ -163,7 +163,7 @@ static void a_fin_before_the_open_is_no_byte(void **state)
 static void the_pacing_rate_of_a_large_window_is_true(void **state)
 {
 	c = kit_open_one(&k);
-	c->srtt_ns = 10 * NS_PER_MS;
+	c->srtt_8us = 8 * 10000;
 	c->ssthresh = 1u << 30;
 	c->cwnd = c->ssthresh - 1;
 	assert_int_equal(info().tcpi_pacing_rate, c->cwnd * 200ull);

@@ -80,7 +80,7 @@ static void an_echo_that_cannot_be_measures_nothing(void **state)
 		kit_wait(&k, 50 * NS_PER_MS);
 		kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
 		kit_drain(&k);
-		uint64_t before = c->srtt_ns;
+		uint32_t before = c->srtt_8us;
 		kit_write(&k, c, 100);
 		kit_drain(&k);
 		/* The tail's probe, 20 ms before its ACK. */
@@ -96,9 +96,9 @@ static void an_echo_that_cannot_be_measures_nothing(void **state)
 		kit_in(&k, TCP_ACK, NULL, 0);
 		assert_int_equal(tcp_unacked_bytes(c), 0);
 		if (how < 3)
-			assert_true(c->srtt_ns == before);
+			assert_true(c->srtt_8us == before);
 		else
-			assert_true(c->srtt_ns < before);
+			assert_true(c->srtt_8us < before);
 		kit_close_one(&k, c);
 	}
 }
@@ -323,7 +323,7 @@ static void a_path_without_delay_is_not_paced(void **state)
 	cfg.is_paced = true;
 	kit_init(&k, &cfg);
 	c = kit_established(&k);
-	assert_int_equal(c->srtt_ns, 1);
+	assert_int_equal(c->srtt_8us, 1);
 	kit_write(&k, c, 10u * c->mss);
 	assert_true(kit_out(&k, &f));
 	assert_int_equal(f.len, 10u * c->mss);
