@@ -30,6 +30,8 @@ ssize_t pd_recv(struct host *h, int fd, void *buf, size_t len, int flags)
 
 	if (!f)
 		return kernel_ret(read(fd, buf, len));
+	if (!buf && len)
+		return -EFAULT;
 	uint64_t until = host_deadline(h, &f->rcv_timeout);
 	for (;;) {
 		ssize_t n =
@@ -57,6 +59,8 @@ ssize_t pd_send(struct host *h, int fd, const void *buf, size_t len, int flags)
 
 	if (!f)
 		return kernel_ret(write(fd, buf, len));
+	if (!buf && len)
+		return -EFAULT;
 	uint64_t until = host_deadline(h, &f->snd_timeout);
 	for (;;) {
 		ssize_t n = h->b.ops->send(h->b.self, f->sock,
@@ -86,6 +90,8 @@ static ssize_t iov_bytes(const struct iovec *iov, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		if (iov[i].iov_len > SSIZE_MAX - sum)
 			return -EINVAL;
+		if (!iov[i].iov_base && iov[i].iov_len)
+			return -EFAULT;
 		sum += iov[i].iov_len;
 	}
 	return (ssize_t)sum;
@@ -166,6 +172,17 @@ static ssize_t splice_out(struct host *h, int in, int out, size_t len,
 	return n <= 0 ? n : kernel_ret(read(in, buf, (size_t)n));
 }
 
+/* The next byte is the urgent one, which only MSG_OOB reads. */
+static bool is_at_urgent(struct host *h, int fd)
+{
+	int sock = h->files[fd].sock;
+	uint8_t byte;
+
+	return h->b.ops->recv(h->b.self, sock, &byte, 1,
+			      MSG_PEEK | MSG_DONTWAIT) == -EAGAIN &&
+	       h->b.ops->poll(h->b.self, sock, POLLPRI) & POLLPRI;
+}
+
 /* What the pipe does not take stays in the socket. */
 static ssize_t splice_in(struct host *h, int in, int out, size_t len,
 			 unsigned flags)
@@ -179,6 +196,8 @@ static ssize_t splice_in(struct host *h, int in, int out, size_t len,
 	if (used >= room)
 		return -EAGAIN;
 	len = MIN(len, (size_t)(room - used));
+	if (is_at_urgent(h, in))
+		return 0;
 	ssize_t n = pd_recv(h, in, buf, len, wait);
 	return n <= 0 ? n : kernel_ret(write(out, buf, (size_t)n));
 }

@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
@@ -119,6 +122,27 @@ static ssize_t call_recvfrom(void *u, int fd, void *buf, size_t len, int flags,
 	return n;
 }
 
+/* TCP_CM_INQ; the end of the stream is a byte.  Return: bytes of control */
+static size_t inq_tell(struct host *h, int fd, struct msghdr *m)
+{
+	struct file *f = file_get(h, fd, FILE_SOCKET);
+	size_t space = m->msg_control ? m->msg_controllen : 0;
+	int n = 0;
+
+	if (!f || !f->is_inq || space < CMSG_SPACE(sizeof(n)))
+		return 0;
+	if (h->b.ops->ioctl(h->b.self, f->sock, FIONREAD, &n))
+		return 0;
+	if (!n && h->b.ops->poll(h->b.self, f->sock, POLLRDHUP) & POLLRDHUP)
+		n = 1;
+	struct cmsghdr *c = m->msg_control;
+	*c = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(n)),
+			       .cmsg_level = IPPROTO_TCP,
+			       .cmsg_type = TCP_CM_INQ };
+	memcpy(CMSG_DATA(c), &n, sizeof(n));
+	return CMSG_SPACE(sizeof(n));
+}
+
 static ssize_t call_recvmsg(void *u, int fd, struct msghdr *m, int flags)
 {
 	struct host *h = u;
@@ -127,7 +151,7 @@ static ssize_t call_recvmsg(void *u, int fd, struct msghdr *m, int flags)
 	ssize_t n = pd_recv_iov(h, fd, m->msg_iov, m->msg_iovlen, flags);
 	if (n >= 0) {
 		m->msg_namelen = 0;
-		m->msg_controllen = 0;
+		m->msg_controllen = inq_tell(h, fd, m);
 		m->msg_flags = 0;
 	}
 	return done(h, n);
@@ -215,14 +239,17 @@ static int call_usleep(void *u, useconds_t us)
 	return (int)done(h, 0);
 }
 
-/* The tool waits for an instant by asking for the time until it has come. */
+/* The tool waits for an instant by asking for the time until it has come: also in the
+ * thread that is about to make a call that blocks, while the owner waits for it. */
 static int call_gettimeofday(void *u, struct timeval *tv, struct timezone *tz)
 {
+	static _Thread_local uint64_t asked_ns; /* the last answer */
 	struct host *h = u;
 
 	host_enter(h);
-	if (pthread_equal(h->owner, pthread_self()))
+	if (pthread_equal(h->owner, pthread_self()) || host_now(h) == asked_ns)
 		host_sleep(h, host_now(h) + NS_PER_US);
+	asked_ns = host_now(h);
 	uint64_t us = host_now(h) / NS_PER_US;
 	*tv = (struct timeval){ .tv_sec = EPOCH_S + (time_t)(us / 1000000),
 				.tv_usec = (suseconds_t)(us % 1000000) };

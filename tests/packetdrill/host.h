@@ -8,7 +8,8 @@
  * descriptor, so that its number is nobody else's and close() of the tool's own is right,
  * and calls wait.
  *
- * Time passes only in calls of the owner, the thread that made the host.  A call of
+ * Time passes only in calls of the owner, the thread that made the host, and when another
+ * asks for the time again and again.  A call of
  * another thread that waits sleeps until the owner has let something happen; the owner
  * then goes on only after all who slept have looked, and those who got on have come
  * back with their next call (or are believed to have none).  So what they see is the time at
@@ -52,6 +53,7 @@ struct file {
 	int sock; /* the back end's number */
 	int domain;
 	bool is_nonblock;
+	bool is_inq;                             /* TCP_INQ */
 	struct timeval rcv_timeout, snd_timeout; /* 0: none */
 	struct linger linger;
 	struct watch *watches; /* of an epoll: WATCHES_MAX */

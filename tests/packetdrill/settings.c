@@ -20,6 +20,7 @@ static const char *const names[] = {
 	"tcp_congestion_control",
 	"tcp_ecn",
 	"tcp_fin_timeout",
+	"tcp_min_tso_segs",
 	"tcp_rmem",
 	"tcp_sack",
 	"tcp_timestamps",

@@ -51,7 +51,7 @@ int pd_socket(struct host *h, int domain, int type, int protocol)
 static void learn_local(struct host *h, const struct sockaddr *a, socklen_t len)
 {
 	static const uint8_t net_v4[2] = { 192, 168 };
-	static const uint8_t net_v6[6] = { 0xfd, 0x3d, 0xfa, 0x7b, 0xd1, 0x7d };
+	static const uint8_t net_v6[2] = { 0xfd, 0x3d };
 	struct ip_addr ip = { { 0 } };
 
 	if (a->sa_family == AF_INET && len >= sizeof(struct sockaddr_in)) {
@@ -65,7 +65,7 @@ static void learn_local(struct host *h, const struct sockaddr *a, socklen_t len)
 		memcpy(ip.b, &in->sin6_addr, 16);
 	}
 	if (ip_addr_is_v4(&ip) ? !memcmp(ip.b + 12, net_v4, 2)
-			       : !memcmp(ip.b, net_v6, 6))
+			       : !memcmp(ip.b, net_v6, 2))
 		h->b.ops->set_local(h->b.self, &ip);
 }
 
@@ -278,6 +278,10 @@ int pd_setsockopt(struct host *h, int fd, int level, int name, const void *v,
 		if (tv.tv_usec < 0 || tv.tv_usec >= 1000000)
 			return -EDOM;
 		memcpy(kept, v, kept_len);
+		return 0;
+	}
+	if (level == IPPROTO_TCP && name == TCP_INQ && len >= sizeof(int)) {
+		f->is_inq = *(const int *)v;
 		return 0;
 	}
 	int err = h->b.ops->setsockopt(h->b.self, f->sock, level, name, v, len);

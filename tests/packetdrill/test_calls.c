@@ -166,6 +166,57 @@ void test_options(void)
 	peer_send(&p, TCP_RST, 0);
 }
 
+/* Whom there is no memory for. */
+void test_no_buffer(void)
+{
+	struct iovec none = { NULL, 10 };
+	struct peer p;
+	int fd = call(&p);
+
+	EXPECT_ERR(pd.write(U, fd, NULL, 10), EFAULT);
+	EXPECT_ERR(pd.writev(U, fd, &none, 1), EFAULT);
+	EXPECT_ERR(pd.read(U, fd, NULL, 10), EFAULT);
+	EXPECT_ERR(pd.readv(U, fd, &none, 1), EFAULT);
+	EXPECT_EQ(pd.write(U, fd, NULL, 0), 0);
+	peer_send(&p, TCP_RST, 0);
+	EXPECT_EQ(pd.close(U, fd), 0);
+}
+
+/* What is left to be read comes with what was read; the end counts as a byte. */
+void test_inq(void)
+{
+	char buf[100], control[CMSG_SPACE(sizeof(int))];
+	struct iovec iov = { buf, 40 };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = control };
+	struct cmsghdr *cm = (struct cmsghdr *)control;
+	static const int left[] = { 60, 20, 0, 1 };
+	struct peer p;
+	int on = 1, n, fd = call(&p);
+
+	EXPECT_EQ(pd.setsockopt(U, fd, IPPROTO_TCP, TCP_INQ, &on, sizeof(on)),
+		  0);
+	peer_send(&p, TCP_ACK | TCP_PSH, 100);
+	for (unsigned i = 0; i < ARRAY_LEN(left); i++) {
+		if (i == 3)
+			peer_send(&p, TCP_ACK | TCP_FIN, 0);
+		m.msg_controllen = sizeof(control);
+		EXPECT_EQ(pd.recvmsg(U, fd, &m, 0), i < 2    ? 40
+						    : i == 2 ? 20
+							     : 0);
+		EXPECT_EQ(m.msg_controllen, sizeof(control));
+		EXPECT_EQ(cm->cmsg_type, TCP_CM_INQ);
+		memcpy(&n, CMSG_DATA(cm), sizeof(n));
+		EXPECT_EQ(n, left[i]);
+	}
+	m.msg_controllen = 4;
+	EXPECT_EQ(pd.recvmsg(U, fd, &m, 0), 0);
+	EXPECT_EQ(m.msg_controllen, 0);
+	peer_send(&p, TCP_RST, 0);
+	EXPECT_EQ(pd.close(U, fd), 0);
+}
+
 /* IPv6, and IPv4 in an IPv6 socket, as the tool's three variants have them. */
 void test_families(void)
 {
@@ -211,6 +262,22 @@ void test_families(void)
 	EXPECT_EQ(pd.close(U, both), 0);
 	EXPECT_EQ(pd.close(U, six), 0);
 
+	/* A listener at an IPv4 address alone. */
+	struct sockaddr_in6 mapped = v6("::ffff:192.168.0.1", PORT + 2);
+	both = pd.socket(U, AF_INET6, SOCK_STREAM, 0);
+	EXPECT_EQ(pd.bind(U, both, (struct sockaddr *)&mapped, sizeof(mapped)),
+		  0);
+	EXPECT_EQ(pd.listen(U, both, 1), 0);
+	p = (struct peer){ .local = ip_addr_v4(0xc0a80001),
+			   .remote = ip_addr_v4(0xc0000201),
+			   .lport = PORT + 2,
+			   .rport = 1235,
+			   .nxt = { 99 } };
+	peer_send(&p, TCP_SYN, 0);
+	EXPECT_EQ(peer_receive(&p, NULL).flags, TCP_SYN | TCP_ACK);
+	peer_send(&p, TCP_RST, 0);
+	EXPECT_EQ(pd.close(U, both), 0);
+
 	fd = pd.socket(U, AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, 0);
 	EXPECT_ERR(pd.connect(U, fd, (struct sockaddr *)&to, sizeof(to)),
 		   EINPROGRESS);
@@ -246,6 +313,10 @@ void test_splice(void)
 	EXPECT_ERR(
 	    pd.splice(U, fd, NULL, other[1], NULL, 60, SPLICE_F_NONBLOCK),
 	    EAGAIN);
+	/* An urgent byte is not spliced. */
+	peer_send(&p, TCP_ACK | TCP_URG, 10);
+	EXPECT_EQ(pd.splice(U, fd, NULL, other[1], NULL, 60, 0), 9);
+	EXPECT_EQ(pd.splice(U, fd, NULL, other[1], NULL, 60, 0), 0);
 	loff_t off = 0;
 	EXPECT_ERR(pd.splice(U, fd, &off, other[1], NULL, 60, 0), ESPIPE);
 	EXPECT_ERR(pd.splice(U, fd, NULL, fd, NULL, 60, 0), EINVAL);

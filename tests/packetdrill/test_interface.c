@@ -154,9 +154,11 @@ static void test_own_getsockopt(void)
 int main(int argc, char **argv)
 {
 	static void (*const tests[])(void) = {
-		test_clock,    test_bytes,  test_errors,         test_options,
-		test_splice,   test_ends,   test_poll,           test_epoll,
-		test_blocking, test_linger, test_own_getsockopt,
+		test_clock,     test_bytes,          test_errors,
+		test_no_buffer, test_options,        test_inq,
+		test_splice,    test_ends,           test_poll,
+		test_epoll,     test_blocking,       test_begins_later,
+		test_linger,    test_own_getsockopt,
 	};
 
 	object = dlopen(argv[1],

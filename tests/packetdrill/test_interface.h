@@ -66,6 +66,8 @@ void test_bytes(void);
 void test_errors(void);
 void test_options(void);
 void test_families(void);
+void test_no_buffer(void);
+void test_inq(void);
 void test_splice(void);
 void test_ends(void);
 
@@ -73,5 +75,6 @@ void test_ends(void);
 void test_clock(void);
 void test_poll(void);
 void test_epoll(void);
+void test_begins_later(void);
 void test_blocking(void);
 void test_linger(void);

@@ -20,6 +20,7 @@ void peer_send(struct peer *p, unsigned flags, uint32_t len)
 			       .ack = flags & TCP_ACK ? p->una : (seq32){ 0 },
 			       .flags = (uint8_t)flags,
 			       .wnd = 60000,
+			       .urg = flags & TCP_URG ? (uint16_t)len : 0,
 			       .len = len,
 			       .mss = is_syn ? 1000 : 0,
 			       .is_sack_ok = is_syn,

@@ -143,6 +143,7 @@ struct blocked {
 	int err;
 	long long at_us; /* when it was over */
 	_Atomic pid_t tid;
+	_Atomic bool has_begun;
 	ssize_t (*call)(struct blocked *b);
 };
 
@@ -219,6 +220,36 @@ static void expect_over(pthread_t t, const struct blocked *b, ssize_t r,
 	EXPECT_EQ(pthread_join(t, NULL), 0);
 	EXPECT_EQ(b->r, r);
 	EXPECT_EQ(b->at_us, at_us);
+}
+
+/* The tool's thread waits for when its call is to begin, and the owner waits for it. */
+static ssize_t do_read_later(struct blocked *b)
+{
+	while (now_us() < b->at_us)
+		;
+	b->has_begun = true;
+	return do_read(b);
+}
+
+void test_begins_later(void)
+{
+	struct peer p;
+	int listener = listen_v4(), fd = serve(listener, &p);
+	long long begin = now_us() + 100000;
+	struct blocked b = { .fd = fd, .call = do_read_later, .at_us = begin };
+	pthread_t t;
+
+	EXPECT_EQ(pthread_create(&t, NULL, blocked_main, &b), 0);
+	while (!b.has_begun || !is_asleep(b.tid))
+		sched_yield();
+	long long at = now_us();
+
+	EXPECT_EQ(at >= begin && at < begin + 10, 1);
+	peer_send(&p, TCP_ACK | TCP_PSH, 10);
+	expect_over(t, &b, 10, at);
+	peer_send(&p, TCP_RST, 0);
+	EXPECT_EQ(pd.close(U, fd), 0);
+	EXPECT_EQ(pd.close(U, listener), 0);
 }
 
 void test_blocking(void)

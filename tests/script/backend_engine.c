@@ -13,8 +13,10 @@
 #include "engine_sock.h"
 #include "ip/gso.h"
 
-#define RX_EXTENTS 2048
-#define RX_BYTES 9216
+#define RX_EXTENTS 1024
+#define RX_BYTES 65536
+#define SEG_BYTES 1460ul
+#define GSO_MAX 65000ul
 
 struct engine_packet {
 	struct engine_packet *next;
@@ -170,7 +172,7 @@ static struct tcp_config config_default(uint32_t mtu)
 		.addrs = { backend_local(false), backend_local(true) },
 		.n_addrs = 2,
 		.mtu = mtu,
-		.gso_max = 65000,
+		.gso_max = GSO_MAX,
 		.offers = TCP_OFFER_ALL,
 		.snd_buf = 1 << 22,
 		.rcv_buf = 1 << 18,
@@ -210,9 +212,7 @@ static int set_rmem(struct tcp_config *c, const char *value)
 
 static int set_wmem(struct tcp_config *c, const char *value)
 {
-	uint32_t first;
-
-	return buffer_read(value, &first, &c->snd_buf) ? 0 : -EINVAL;
+	return buffer_read(value, &c->snd_buf, &c->snd_buf_max) ? 0 : -EINVAL;
 }
 
 static void set_offer(struct tcp_config *c, uint32_t offer, const char *value)
@@ -228,6 +228,15 @@ static struct tcp_ports ports_read(const char *value)
 	uint16_t first = (uint16_t)strtoul(value, &end, 10);
 
 	return (struct tcp_ports){ first, (uint16_t)strtoul(end, NULL, 10) };
+}
+
+/* What is sent as one frame at the rates of scripts, where Linux is at its least. */
+static int set_tso(struct tcp_config *c, const char *value)
+{
+	unsigned long n = strtoul(value, NULL, 10);
+
+	c->gso_max = (uint32_t)MIN(n * SEG_BYTES + 1, GSO_MAX);
+	return 0;
 }
 
 static int set_cc(struct tcp_config *c, const char *value)
@@ -266,6 +275,8 @@ static int set_one(struct engine *e, struct tcp_config *c, const char *name,
 		c->reuse = *value == '0'   ? TCP_REUSE_NEVER
 			   : *value == '1' ? TCP_REUSE_ALWAYS
 					   : TCP_REUSE_LOCAL;
+	else if (!strcmp(name, "tcp_min_tso_segs"))
+		return set_tso(c, value);
 	else if (!strcmp(name, "tcp_fin_timeout"))
 		e->fin_timeout_s = atoi(value);
 	else if (strcmp(name, "tcp_no_metrics_save")) /* none are kept */

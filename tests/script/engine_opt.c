@@ -14,6 +14,9 @@
 #define LINUX_LISTEN 10
 #define MAXSEG_MIN 88
 #define MAXSEG_MAX 32767
+#define SNDBUF_MIN 2304
+#define RCVBUF_MIN 1152
+#define BUFFER_MAX 212992u /* Linux's wmem_max and rmem_max */
 
 #ifndef SIOCATMARK
 #define SIOCATMARK 0x8905
@@ -37,12 +40,23 @@ void engine_apply_options(struct engine *e, struct engine_sock *s)
 	tcp_set_maxseg(s->conn, (uint16_t)s->maxseg);
 	tcp_set_notsent_lowat(s->conn, (uint32_t)s->notsent_lowat);
 	tcp_set_rcv_lowat(s->conn, (uint32_t)s->rcv_lowat);
+	if (s->snd_buf)
+		tcp_set_snd_buf(s->conn, (uint32_t)s->snd_buf);
+	if (s->rcv_buf) /* half of which is for bytes, as of tcp_rmem */
+		tcp_set_rcv_buf(s->conn, (uint32_t)s->rcv_buf / 2);
 	if (s->n_syns)
 		tcp_set_syn_retries(s->conn, (uint8_t)s->n_syns);
 	if (s->fin_timeout_s)
 		tcp_set_fin_timeout(s->conn, (uint16_t)s->fin_timeout_s);
 	if (s->is_keepalive)
 		apply_keepalive(e, s);
+}
+
+/* What is told is doubled, as in Linux, for what its buffers are besides bytes. */
+static int buffer_bytes(int told, int least)
+{
+	return 2 * (int)MIN(told > least ? (uint32_t)told : (uint32_t)least,
+			    BUFFER_MAX);
 }
 
 static int set_socket(struct engine_sock *s, int name, const int *v,
@@ -66,6 +80,12 @@ static int set_socket(struct engine_sock *s, int name, const int *v,
 		return 0;
 	case SO_RCVLOWAT:
 		s->rcv_lowat = *v;
+		return 0;
+	case SO_SNDBUF:
+		s->snd_buf = buffer_bytes(*v, SNDBUF_MIN);
+		return 0;
+	case SO_RCVBUF:
+		s->rcv_buf = buffer_bytes(*v, RCVBUF_MIN);
 		return 0;
 	default:
 		return -ENOPROTOOPT;
@@ -129,6 +149,13 @@ static int set_tcp(struct engine_sock *s, int name, int v)
 	}
 }
 
+/* What has no meaning here, of which a byte may be told, too. */
+static int set_ip(int name)
+{
+	return name == IP_FREEBIND || name == IP_MTU_DISCOVER ? 0
+							      : -ENOPROTOOPT;
+}
+
 int engine_setsockopt(void *b, int fd, int level, int name, const void *v,
 		      socklen_t len)
 {
@@ -137,6 +164,8 @@ int engine_setsockopt(void *b, int fd, int level, int name, const void *v,
 
 	if (!s)
 		return -EBADF;
+	if (level == IPPROTO_IP)
+		return set_ip(name);
 	if (len < sizeof(int))
 		return -EINVAL;
 	if (level == SOL_SOCKET)
@@ -174,7 +203,8 @@ static void fill_info(const struct engine_sock *s, struct tcp_info *i,
 	memcpy(i, &info, MIN(sizeof(*i), sizeof(info)));
 }
 
-static int get_socket(struct engine_sock *s, int name, int *v)
+static int get_socket(const struct engine *e, struct engine_sock *s, int name,
+		      int *v)
 {
 	switch (name) {
 	case SO_ERROR:
@@ -196,6 +226,12 @@ static int get_socket(struct engine_sock *s, int name, int *v)
 	case SO_REUSEADDR:
 		*v = s->is_reuse;
 		return 0;
+	case SO_SNDBUF:
+		*v = s->snd_buf ? s->snd_buf : (int)e->stack->cfg.snd_buf;
+		return 0;
+	case SO_RCVBUF:
+		*v = s->rcv_buf ? s->rcv_buf : 2 * (int)e->stack->cfg.rcv_buf;
+		return 0;
 	default:
 		return -ENOPROTOOPT;
 	}
@@ -215,6 +251,9 @@ static int get_tcp(const struct engine_sock *s, int name, int *v)
 		return 0;
 	case TCP_KEEPCNT:
 		*v = s->keep_probes;
+		return 0;
+	case TCP_NOTSENT_LOWAT:
+		*v = s->notsent_lowat;
 		return 0;
 	case TCP_USER_TIMEOUT:
 		*v = s->user_timeout_ms;
@@ -252,7 +291,7 @@ int engine_getsockopt(void *b, int fd, int level, int name, void *v,
 		return 0;
 	}
 	if (level == SOL_SOCKET)
-		err = get_socket(s, name, &n);
+		err = get_socket(b, s, name, &n);
 	else if (level == IPPROTO_TCP)
 		err = get_tcp(s, name, &n);
 	if (err)

@@ -104,6 +104,7 @@ int engine_bind(void *b, int fd, const struct sockaddr *a, socklen_t len)
 	}
 	s->port = port;
 	s->is_any = any;
+	s->is_mapped = s->is_v6 && !any && ip_addr_is_v4(&ip);
 	return 0;
 }
 
@@ -123,10 +124,12 @@ int engine_listen(void *b, int fd, int backlog)
 	if (!s->port)
 		s->port = (uint16_t)(PORT_FIRST + (uint32_t)fd);
 	/* Linux takes one more than it is told. */
-	int err = tcp_listen(
-	    e->stack,
-	    s->is_v6 && s->is_any ? NULL : &e->stack->cfg.addrs[s->is_v6],
-	    s->port, (uint32_t)backlog + 1, &s->listener);
+	int err =
+	    tcp_listen(e->stack,
+		       s->is_v6 && s->is_any
+			   ? NULL
+			   : &e->stack->cfg.addrs[s->is_v6 && !s->is_mapped],
+		       s->port, (uint32_t)backlog + 1, &s->listener);
 	if (err)
 		return err;
 	s->kind = SOCK_LISTENER;
@@ -234,9 +237,6 @@ ssize_t engine_send(void *b, int fd, const void *buf, size_t len, int flags)
 		return -EBADF;
 	if (s->kind != SOCK_CONN)
 		return engine_take_error(s, -EPIPE);
-	if (flags &
-	    ~(MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_OOB | MSG_EOR))
-		return -EOPNOTSUPP;
 	if (s->is_shut_wr && s->conn->state >= TCP_ESTABLISHED)
 		return -EPIPE;
 	ssize_t n = tcp_send_as(s->conn, buf, len,

@@ -27,6 +27,8 @@ struct engine_sock {
 	int keep_idle_s, keep_interval_s, keep_probes;
 	int user_timeout_ms, n_syns, fin_timeout_s, notsent_lowat, rcv_lowat;
 	int defer_s, maxseg;
+	int snd_buf, rcv_buf; /* twice what was told; 0: nothing was */
+	bool is_mapped;       /* bound to an IPv4 address, of an IPv6 socket */
 	bool is_any;   /* bound to no address: of IPv6, to neither family's */
 	uint16_t port; /* bound to, host order; 0: not */
 	int err;       /* of a connection that is gone; negative */
