@@ -143,6 +143,7 @@ ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
 		return len ? -EAGAIN : 0;
 	c->flags &= ~(uint32_t)(CONN_MORE | CONN_PUSH_ALL);
 	c->flags |= how & TCP_SEND_MORE ? CONN_MORE : 0u;
+	c->rec.has_more = how & TCP_SEND_MORE;
 	if (how & TCP_SEND_EOR && done == len) {
 		c->sndq.tail->flags |= NODE_EOR;
 		c->rec.has_eor = true;

@@ -237,6 +237,7 @@ struct tcp_recovery {
 	    held : 2; /* enum held; not of recovery, but looked at with it */
 	bool is_late : 1;        /* rtx_since_ns is not 0 */
 	bool is_cwnd_used : 1;   /* see flight_seen() */
+	bool has_more : 1;       /* the last bytes were given with MSG_MORE */
 	bool has_eor : 1;        /* bytes not sent yet may have a NODE_EOR */
 	bool is_cut_allowed : 1; /* by routers: see pmtu.c */
 	bool

@@ -134,6 +134,7 @@ void conn_established(struct tcp_conn *c, const struct tcp_seg *seg)
 		c->listener->n_accept++;
 	}
 	rcv_tune_init(c);
+	c->last_data_rx_ms = now_ms(c->stack);
 	c->last_rx_ms = now_ms(c->stack); /* before it, nothing is silence */
 	tcp_set_state(c, TCP_ESTABLISHED);
 	if (is_closed) {

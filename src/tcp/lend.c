@@ -46,6 +46,7 @@ int tcp_send_lent(struct tcp_conn *c, struct tcp_lent *z, const void *data,
 	sndq_append(c, n);
 	c->snd_end = seq_add(c->snd_end, len);
 	c->flags &= ~(uint32_t)(CONN_MORE | CONN_PUSH_ALL);
+	c->rec.has_more = false;
 	conn_due(c, TX_DATA);
 	return 0;
 }

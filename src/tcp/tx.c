@@ -181,10 +181,22 @@ static void range_sent(struct tcp_conn *c, struct node *n)
 		conn_rtx_sent(c);
 }
 
+/* RFC 9293 section 3.9.1.2, as Linux: the end of what a program gave, unless it said that
+ * there is more; and frames that are cut, whose segments a receiver then gathers so far. */
+static bool has_push(const struct tcp_conn *c, const struct node *n,
+		     uint32_t bytes, uint32_t n_segs)
+{
+	bool is_end = seq_eq(seq_add(n->seq, bytes), c->snd_end);
+
+	if (!bytes)
+		return false;
+	return n_segs > 1 || n->flags & NODE_EOR ||
+	       (is_end && (!c->rec.has_more || c->due & TX_PUSH));
+}
+
 static void send_range(struct tcp_conn *c, struct tcp_frame *f,
 		       const struct node *n, uint32_t bytes)
 {
-	bool is_end = seq_eq(seq_add(n->seq, bytes), c->snd_end);
 	uint32_t room = n->flags & NODE_PROBE ? bytes : seg_room(c);
 
 	uint32_t n_segs = bytes > room ? (bytes + room - 1) / room : 1;
@@ -199,7 +211,7 @@ static void send_range(struct tcp_conn *c, struct tcp_frame *f,
 	struct tcp_seg seg;
 
 	seg_begin(c, &seg, n->seq,
-		  (bytes && (is_end || n->flags & NODE_EOR) ? TCP_PSH : 0u) |
+		  (has_push(c, n, bytes, n_segs) ? TCP_PSH : 0u) |
 		      (n->flags & NODE_FIN ? TCP_FIN : 0u));
 	uint8_t ecn = ecn_tx(c, n, bytes, &seg);
 	frame_finish(c->stack, f, c->flow.laddr, &c->flow.raddr, &seg, ecn);
@@ -448,7 +460,8 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 		c->snd_sml = seq_add(c->snd_nxt, bytes);
 	range_add(c, n);
 	flight_seen(c);
-	if ((now_ms(c->stack) - c->last_data_rx_ms) * NS_PER_MS < DELACK_NS)
+	if (c->n_data_in &&
+	    (now_ms(c->stack) - c->last_data_rx_ms) * NS_PER_MS < DELACK_NS)
 		c->flags |= CONN_PINGPONG;
 	send_range(c, f, n, bytes);
 	range_sent(c, n);

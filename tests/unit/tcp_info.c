@@ -44,6 +44,8 @@ static struct tcp_conn_info info(void)
 	return i;
 }
 
+static void pass_ms(uint32_t ms) { k.now += ms * NS_PER_MS; }
+
 static void numbers_are_what_happened(void **state)
 {
 	struct tcp_conn_info i;
@@ -71,6 +73,9 @@ static void numbers_are_what_happened(void **state)
 	assert_int_equal(i.tcpi_pacing_rate, 2 * 14480 * 100);
 	assert_int_equal(i.tcpi_snd_ssthresh, 0x7fffffff);
 	assert_int_equal(i.tcpi_bytes_acked, 0);
+	pass_ms(7);
+	/* Of bytes that never came, it is the open that is told of. */
+	assert_int_equal(info().tcpi_last_data_recv, 7);
 
 	kit_write(&k, c, 14480 + 2000);
 	assert_int_equal(kit_drain(&k), 10);
@@ -179,8 +184,6 @@ static void expect_held(uint32_t busy_ms, uint32_t rwnd_ms, uint32_t sndbuf_ms)
 	assert_int_equal(info().tcpi_rwnd_limited, rwnd_ms * 1000);
 	assert_int_equal(info().tcpi_sndbuf_limited, sndbuf_ms * 1000);
 }
-
-static void pass_ms(uint32_t ms) { k.now += ms * NS_PER_MS; }
 
 /* As fast as the program may send, with 10 ms until the peer's ACK. */
 static void the_buffer_holds_back_when_it_is_smaller_than_cwnd(void **state)

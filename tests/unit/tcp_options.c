@@ -103,6 +103,35 @@ static void more_is_a_cork_until_the_next_call(void **state)
 	close_one();
 }
 
+/* Linux leaves PSH to the end of what is given; a full segment before it goes at once. */
+static void what_more_follows_is_not_pushed(void **state)
+{
+	static const uint8_t bytes[3000];
+
+	open_one();
+	assert_int_equal(
+	    tcp_send_as(c, bytes, c->mss + 10u, TCP_SEND_MORE, k.now),
+	    c->mss + 10);
+	expect_frame(c->mss);
+	assert_false(f.seg.flags & TCP_PSH);
+	kit_expect_none(&k);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	tcp_set_cork(c, true, k.now);
+	kit_expect_none(&k);
+	kit_wait(&k, 240 * NS_PER_MS);
+	expect_frame(10);
+	assert_true(f.seg.flags & TCP_PSH);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(tcp_send_as(c, bytes, c->mss, TCP_SEND_MORE, k.now),
+			 c->mss);
+	expect_frame(c->mss);
+	assert_false(f.seg.flags & TCP_PSH);
+	assert_int_equal(tcp_send(c, bytes, c->mss, k.now), c->mss);
+	expect_frame(c->mss);
+	assert_true(f.seg.flags & TCP_PSH);
+	close_one();
+}
+
 /* --- TCP_MAXSEG --- */
 
 /* Whatever is asked for, segments are neither larger than the link's, nor tiny. */
@@ -542,6 +571,7 @@ int main(void)
 		cmocka_unit_test(nodelay_opens_a_cork_once),
 		cmocka_unit_test(a_cork_gives_way_in_time),
 		cmocka_unit_test(more_is_a_cork_until_the_next_call),
+		cmocka_unit_test(what_more_follows_is_not_pushed),
 		cmocka_unit_test(a_maxseg_of_any_value_is_borne),
 		cmocka_unit_test(a_cookie_has_its_listeners_maxseg),
 		cmocka_unit_test(records_do_not_share_segments),

@@ -278,6 +278,7 @@ static void without_memory_the_whole_tail_is_probed(void **state)
 	kit_write(&k, c, 5u * c->mss);
 	assert_true(kit_out(&k, &f));
 	assert_int_equal(f.len, 5u * c->mss);
+	assert_true(f.seg.flags & TCP_PSH);
 	seq32 una = c->snd_una;
 	nodes_take();
 	kit_wait(&k, 320 * NS_PER_MS);
