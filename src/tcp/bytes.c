@@ -26,6 +26,16 @@ uint32_t snd_space(const struct tcp_conn *c)
 	return used < limit ? limit - used : 0;
 }
 
+/* TCP_NOTSENT_LOWAT: how much more may wait, besides what goes at once.  Return: @room at
+ * most */
+uint32_t snd_lowat_space(const struct tcp_conn *c, uint32_t room)
+{
+	uint64_t most = (uint64_t)conn_sendable(c) + c->notsent_lowat;
+	uint32_t unsent = tcp_unsent_bytes(c);
+
+	return unsent < most ? (uint32_t)MIN(most - unsent, (uint64_t)room) : 0;
+}
+
 /* Bytes that wait must leave nodes for ranges, or none is ever sent. */
 bool sndq_has_nodes(const struct tcp_stack *s)
 {
@@ -124,6 +134,8 @@ ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
 	if (refusal)
 		return refusal;
 	uint32_t want = (uint32_t)MIN(len, (size_t)snd_space(c));
+	if (c->rec.has_lowat)
+		want = snd_lowat_space(c, want);
 	if (want < len)
 		c->rec.wants_room = true;
 	while (done < want) {

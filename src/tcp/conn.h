@@ -52,6 +52,7 @@ enum tcp_state {
 #define PATHS_KNOWN 64 /* a power of two */
 #define SOON 4         /* a power of two */
 #define RCV_BUF_MIN 1024u
+#define TS_BYTES 12 /* of options, with two NOPs */
 #define SND_BUF_MIN 2048u
 #define PORT_FIRST 32768u
 #define PORT_LAST 60999u
@@ -122,12 +123,13 @@ struct mini_syn {
 	uint32_t expires_ms;
 	uint32_t prev, next; /* in the list of its retry: index + 1 */
 	uint32_t challenge_ms;
-	uint16_t mss; /* the peer's */
-	uint8_t wscale;
+	uint16_t mss;                       /* the peer's */
+	uint16_t wnd;                       /* that our SYN has: bytes */
+	uint8_t wscale : 4, rcv_wscale : 4; /* the peer's; ours */
 	uint8_t offers;   /* enum tcp_offers: what both ends have */
 	uint8_t listener; /* index */
-	uint8_t n_retries;
-	bool is_acked; /* and waits for bytes */
+	uint8_t n_retries : 4;
+	bool is_acked : 1; /* and waits for bytes */
 };
 static_assert(sizeof(struct mini_syn) <= CACHE_LINE, "a mini is one line");
 
@@ -238,6 +240,7 @@ struct tcp_recovery {
 	bool is_late : 1;        /* rtx_since_ns is not 0 */
 	bool is_cwnd_used : 1;   /* see flight_seen() */
 	bool has_more : 1;       /* the last bytes were given with MSG_MORE */
+	bool has_lowat : 1;      /* notsent_lowat is not 0 */
 	bool has_eor : 1;        /* bytes not sent yet may have a NODE_EOR */
 	bool is_cut_allowed : 1; /* by routers: see pmtu.c */
 	bool
@@ -386,10 +389,11 @@ struct tcp_conn {
 	uint8_t urg_byte, syn_retries;
 	uint16_t fin_timeout_s; /* of FIN-WAIT-2; 0: FIN_WAIT_2_NS */
 	uint32_t rcv_lowat, notsent_lowat;
-	uint32_t snd_buf;     /* if CONN_SND_BUF_SET */
-	uint32_t rcv_space;   /* read in a round trip */
-	seq32 rcv_copied;     /* where that began */
-	uint32_t n_dsacks;    /* segments that the peer has had twice */
+	uint32_t snd_buf; /* if CONN_SND_BUF_SET */
+	uint32_t
+	    rcv_space;     /* read in a round trip; before: see rcv_promise() */
+	seq32 rcv_copied;  /* where that began */
+	uint32_t n_dsacks; /* segments that the peer has had twice */
 	uint64_t again_bytes; /* sent a second time */
 	void *user;
 	union tcp_cc_state cc_state;
@@ -414,6 +418,7 @@ struct tcp_listener {
 	uint16_t port;      /* 0: free */
 	bool is_shared;     /* with others of the kind */
 	uint16_t maxseg;    /* of its connections */
+	uint32_t rcv_buf;   /* the same; 0: the configuration's */
 	uint8_t n_defer;    /* retries for which an ACK alone does not open */
 };
 
@@ -686,6 +691,9 @@ uint32_t rcv_mem_max(const struct tcp_conn *c);
 void rcv_window_update(struct tcp_conn *c);
 bool rcv_window_is_news(const struct tcp_conn *c);
 bool rcv_window_is_used_up(const struct tcp_conn *c);
+uint8_t rcv_scale(const struct tcp_stack *s, uint32_t set);
+uint32_t rcv_first(const struct tcp_stack *s, uint32_t set, uint32_t mss);
+void rcv_promise(struct tcp_conn *c, uint32_t mss);
 void rcv_tune_init(struct tcp_conn *c);
 void rcv_tune(struct tcp_conn *c);
 void rcv_rtt_sample(struct tcp_conn *c, const struct tcp_seg *seg);
@@ -766,6 +774,7 @@ void pace_timeout(struct tcp_conn *c);
 /* tx.c */
 void conn_due(struct tcp_conn *c, unsigned what);
 void conn_due_data(struct tcp_conn *c);
+uint32_t conn_sendable(const struct tcp_conn *c);
 uint32_t conn_tsval(const struct tcp_conn *c);
 
 /* frame.c */
@@ -827,6 +836,7 @@ void conn_established(struct tcp_conn *c, const struct tcp_seg *seg);
 
 /* bytes.c */
 uint32_t snd_space(const struct tcp_conn *c);
+uint32_t snd_lowat_space(const struct tcp_conn *c, uint32_t room);
 bool sndq_has_nodes(const struct tcp_stack *s);
 void sndq_append(struct tcp_conn *c, struct node *n);
 ssize_t send_refusal(struct tcp_conn *c);
@@ -838,4 +848,3 @@ int stack_addr(const struct tcp_stack *s, const struct ip_addr *a);
 uint32_t stack_mtu(const struct tcp_stack *s, const struct ip_addr *raddr);
 uint16_t stack_mss(const struct tcp_stack *s, const struct ip_addr *raddr,
 		   uint16_t maxseg);
-uint8_t stack_wscale(const struct tcp_stack *s);

@@ -80,7 +80,7 @@ static void read_timestamp(struct tcp_stack *s, const struct tcp_seg *seg,
 	m->offers = TCP_OFFER_TS | (said & TS_SACK ? TCP_OFFER_SACK : 0);
 	if (wscale <= TCP_WSCALE_MAX) {
 		m->offers |= TCP_OFFER_WSCALE;
-		m->wscale = (uint8_t)wscale;
+		m->wscale = wscale & 15;
 	}
 	m->offers &= (uint8_t)s->cfg.offers;
 	if (said & TS_ECN && s->cfg.ecn != TCP_ECN_OFF)
@@ -103,7 +103,6 @@ bool cookie_read(struct tcp_stack *s, const struct tcp_seg *seg,
 	if (i >= ARRAY_LEN(sizes_v4))
 		return false;
 	m->mss = sizes_of(&m->flow)[i];
-	m->wscale = TCP_NO_WSCALE;
 	if (seg->has_ts)
 		read_timestamp(s, seg, m);
 	return true;

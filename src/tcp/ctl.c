@@ -77,15 +77,15 @@ void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
 	c->flags |= (offers & TCP_OFFER_TS ? CONN_TS : 0u) |
 		    (offers & TCP_OFFER_SACK ? CONN_SACK : 0u) |
 		    (offers & TCP_OFFER_WSCALE ? CONN_WSCALE : 0u);
-	if (offers & TCP_OFFER_WSCALE) {
+	if (offers & TCP_OFFER_WSCALE)
 		c->snd_wscale = wscale;
-		c->rcv_wscale = stack_wscale(s);
-	}
+	else
+		c->rcv_wscale = 0;
 	if (peer_mss)
 		mss = peer_mss;
 	mss = MIN(mss, (uint32_t)ours);
 	if (offers & TCP_OFFER_TS)
-		mss = mss > 12 ? mss - 12 : 0;
+		mss = mss > TS_BYTES ? mss - TS_BYTES : 0;
 	c->rcv_mss = MIN(ours, (uint16_t)MSS_DEFAULT_V4);
 	c->mss_max = (uint16_t)(mss > MSS_MIN ? mss : MSS_MIN);
 	pmtu_sync(c);

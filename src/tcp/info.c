@@ -7,7 +7,6 @@
 #define OPT_TIMESTAMPS 1
 #define OPT_SACK 2
 #define OPT_WSCALE 4
-#define TS_BYTES 12
 #define US_PER_MS UINT64_C(1000)
 #define SSTHRESH_NONE 0x7fffffff
 

@@ -33,7 +33,10 @@ int tcp_send_lent(struct tcp_conn *c, struct tcp_lent *z, const void *data,
 	if (refusal)
 		return (int)refusal;
 	/* All or nothing; what is larger than the buffer has it for itself. */
-	if (len > snd_space(c) && !is_idle) {
+	uint32_t room = snd_space(c);
+	if (c->rec.has_lowat)
+		room = snd_lowat_space(c, room);
+	if (len > room && !is_idle) {
 		c->rec.wants_room = true;
 		return -EAGAIN;
 	}

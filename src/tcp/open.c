@@ -10,9 +10,16 @@
  */
 #include "tcp/conn.h"
 
-static uint32_t syn_window(const struct tcp_stack *s)
+/* What the listener's buffer is worth to @m. */
+static void mini_syn_promise(const struct tcp_stack *s, struct mini_syn *m)
 {
-	return MIN(s->cfg.rcv_buf, 65535u);
+	const struct tcp_listener *l = &s->listeners[m->listener];
+	uint32_t mss = stack_mss(s, &m->flow.raddr, l->maxseg);
+
+	if (m->offers & TCP_OFFER_TS)
+		mss -= TS_BYTES;
+	m->wnd = (uint16_t)rcv_first(s, l->rcv_buf, mss);
+	m->rcv_wscale = rcv_scale(s, l->rcv_buf) & 15;
 }
 
 /* Of the listeners to one address and port the one that a hash of the peer names, so that
@@ -83,12 +90,11 @@ static void synack_send(struct tcp_stack *s, const struct mini_syn *m,
 			 .flags = (uint8_t)(TCP_SYN | TCP_ACK |
 					    (m->offers & TCP_OFFER_ECN ? TCP_ECE
 								       : 0)),
-			 .wnd = (uint16_t)syn_window(s),
+			 .wnd = m->wnd,
 			 .mss = stack_mss(s, &m->flow.raddr,
 					  s->listeners[m->listener].maxseg),
-			 .wscale = m->offers & TCP_OFFER_WSCALE
-				       ? stack_wscale(s)
-				       : TCP_NO_WSCALE,
+			 .wscale = m->offers & TCP_OFFER_WSCALE ? m->rcv_wscale
+								: TCP_NO_WSCALE,
 			 .is_sack_ok = m->offers & TCP_OFFER_SACK,
 			 .has_ts = m->offers & TCP_OFFER_TS,
 			 .tsval = ts + flow_ts_off(s, &m->flow),
@@ -173,12 +179,13 @@ static void syn_rx(struct tcp_stack *s, struct tcp_listener *l,
 	}
 	struct mini_syn is = { .irs = seg->seq,
 			       .mss = seg->mss,
-			       .wscale = seg->wscale,
+			       .wscale = seg->wscale & 15,
 			       .ts_recent = seg->tsval,
 			       .offers = syn_offers(s, seg),
 			       .listener = (uint8_t)(l - s->listeners) };
 
 	arrival_flow(a, &is.flow);
+	mini_syn_promise(s, &is);
 	if (l->n_syns > l->backlog || !s->pool_syns.n_free) {
 		l->cookie_ns = s->now_ns;
 		synack_send(s, &is, cookie_make(s, &is));
@@ -220,11 +227,14 @@ static void grow(struct tcp_stack *s, const struct mini_syn *was,
 	c->rcv_nxt = was->irs;
 	conn_rcv_advance(c, 1);
 	c->last_ack_sent = c->rcv_nxt;
-	c->rcv_adv = seq_add(c->rcv_nxt, syn_window(s));
+	c->rcv_adv = seq_add(c->rcv_nxt, was->wnd);
+	c->rcv_wscale = was->rcv_wscale;
 	c->ts_recent = was->ts_recent;
 	c->ts_recent_s = now_sec(s);
 	c->listener = &s->listeners[was->listener];
 	c->maxseg = c->listener->maxseg;
+	if (c->listener->rcv_buf)
+		tcp_set_rcv_buf(c, c->listener->rcv_buf);
 	c->n_rtx = was->n_retries;
 	if (was->n_retries)
 		c->flags |= CONN_SYN_RETX;
@@ -266,6 +276,7 @@ static void listen_ack_rx(struct tcp_stack *s, struct tcp_listener *l,
 		tx_reset_for(s, a);
 		return;
 	}
+	mini_syn_promise(s, &is);
 	if (may_grow(s, l))
 		grow(s, &is, a);
 }
@@ -314,11 +325,11 @@ static void mini_syn_answer(struct tcp_stack *s, struct mini_syn *m,
 			    const struct tcp_seg *seg)
 {
 	/* RFC 7323 section 2.2: the window of a SYN alone is not scaled. */
-	uint8_t scale = m->offers & TCP_OFFER_WSCALE ? stack_wscale(s) : 0;
+	uint8_t scale = m->offers & TCP_OFFER_WSCALE ? m->rcv_wscale : 0;
 
 	if (may_answer(s, seg, &m->challenge_ms))
 		mini_ack(s, &m->flow, seq_add(m->iss, 1), seq_add(m->irs, 1),
-			 (uint16_t)(syn_window(s) >> scale), m->ts_recent,
+			 (uint16_t)(m->wnd >> scale), m->ts_recent,
 			 m->offers & TCP_OFFER_TS);
 }
 
@@ -327,7 +338,7 @@ void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a)
 {
 	const struct tcp_seg *seg = &a->seg;
 	seq32 rcv_nxt = seq_add(m->irs, 1);
-	seq32 edge = seq_add(rcv_nxt, syn_window(s));
+	seq32 edge = seq_add(rcv_nxt, m->wnd);
 	bool is_old = m->offers & TCP_OFFER_TS && seg->has_ts &&
 		      (int32_t)(seg->tsval - m->ts_recent) < 0;
 

@@ -38,7 +38,8 @@ uint32_t tcp_unsent_bytes(const struct tcp_conn *c)
 static bool has_room(const struct tcp_conn *c)
 {
 	return snd_space(c) &&
-	       (!c->notsent_lowat || tcp_unsent_bytes(c) < c->notsent_lowat);
+	       (!c->rec.has_lowat ||
+		tcp_unsent_bytes(c) < (c->notsent_lowat + 1) / 2);
 }
 
 /* Whoever waits for more than the window lets come would wait for ever. */
@@ -145,7 +146,9 @@ void tcp_set_window_clamp(struct tcp_conn *c, uint32_t bytes)
 
 void tcp_set_notsent_lowat(struct tcp_conn *c, uint32_t bytes)
 {
-	c->notsent_lowat = bytes;
+	c->notsent_lowat = MIN(bytes, 1u << 30);
+	c->rec.has_lowat = bytes;
+	conn_news(c);
 }
 
 void tcp_set_rcv_lowat(struct tcp_conn *c, uint32_t bytes)

@@ -36,6 +36,45 @@ uint32_t rcv_mem_max(const struct tcp_conn *c)
 	return (uint32_t)MIN(left, own);
 }
 
+/* --- what a SYN says --- */
+
+/* The scale of a buffer that may become so large.  @set: bytes, by the program, which has
+ * then no other; 0: the configuration's. */
+uint8_t rcv_scale(const struct tcp_stack *s, uint32_t set)
+{
+	const struct tcp_config *cfg = &s->cfg;
+	uint32_t most = cfg->rcv_buf;
+	uint8_t n = 0;
+
+	if (cfg->rcv_buf_max > most)
+		most = cfg->rcv_buf_max;
+	if (set)
+		most = set;
+	while (n < TCP_WSCALE_MAX && 65535u << n < most)
+		n++;
+	return n;
+}
+
+/* The window of a SYN, which is not scaled: whole segments, as Linux has it. */
+uint32_t rcv_first(const struct tcp_stack *s, uint32_t set, uint32_t mss)
+{
+	uint32_t buf = set ? set : s->cfg.rcv_buf;
+
+	return MIN(buf > mss ? buf - buf % mss : buf, 65535u);
+}
+
+/* Our own SYN is about to leave, for the first time: what it says stays so, whatever the
+ * program does to the buffer until it is answered. */
+void rcv_promise(struct tcp_conn *c, uint32_t mss)
+{
+	uint32_t set = c->flags & CONN_RCV_BUF_SET ? c->rcv_buf : 0;
+
+	c->rcv_wscale = rcv_scale(c->stack, set);
+	c->rcv_space = rcv_first(c->stack, set, mss);
+}
+
+/* --- the window --- */
+
 /* Less than twice what the scale can express cannot be offered, or what is left of it
  * would be called nothing: with a scale of 14 that is 32 KB. */
 static uint32_t window_least(const struct tcp_conn *c)
@@ -164,9 +203,19 @@ void rcv_tune(struct tcp_conn *c)
 	c->rcv_space_us = now_us(c);
 }
 
+static uint32_t buf_bytes(uint32_t asked)
+{
+	asked = MIN(asked, 1u << 30);
+	return asked > RCV_BUF_MIN ? asked : RCV_BUF_MIN;
+}
+
 void tcp_set_rcv_buf(struct tcp_conn *c, uint32_t bytes)
 {
-	bytes = MIN(bytes, 1u << 30);
-	c->rcv_buf = bytes > RCV_BUF_MIN ? bytes : RCV_BUF_MIN;
+	c->rcv_buf = buf_bytes(bytes);
 	c->flags |= CONN_RCV_BUF_SET;
+}
+
+void tcp_set_listen_rcv_buf(struct tcp_listener *l, uint32_t bytes)
+{
+	l->rcv_buf = buf_bytes(bytes);
 }

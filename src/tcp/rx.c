@@ -43,7 +43,7 @@ static void syn_sent_take(struct tcp_conn *c, const struct tcp_seg *seg)
 	c->irs = seg->seq;
 	c->rcv_nxt = seg->seq;
 	conn_rcv_advance(c, 1);
-	c->rcv_adv = seq_add(c->rcv_nxt, MIN(c->stack->cfg.rcv_buf, 65535u));
+	c->rcv_adv = seq_add(c->rcv_nxt, c->rcv_space);
 	c->last_ack_sent = c->rcv_nxt;
 	conn_set_options(c, offers, seg->mss, seg->wscale);
 	ecn_syn_rx(c, seg);

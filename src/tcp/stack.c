@@ -156,13 +156,3 @@ uint16_t stack_mss(const struct tcp_stack *s, const struct ip_addr *raddr,
 
 	return (uint16_t)(maxseg ? MIN(mss, (uint32_t)maxseg) : mss);
 }
-
-uint8_t stack_wscale(const struct tcp_stack *s)
-{
-	uint8_t n = 0;
-
-	while (n < TCP_WSCALE_MAX && (65535u << n < s->cfg.rcv_buf ||
-				      65535u << n < s->cfg.rcv_buf_max))
-		n++;
-	return n;
-}

@@ -426,7 +426,8 @@ void tcp_set_maxseg(struct tcp_conn *c, uint16_t bytes);
 void tcp_set_listen_maxseg(struct tcp_listener *l, uint16_t bytes);
 /* How long FIN-WAIT-2 lasts when nobody has the connection (TCP_LINGER2); 0: 60 s */
 void tcp_set_fin_timeout(struct tcp_conn *c, uint16_t s);
-/* Writable only when fewer bytes than that were not sent; 0: no matter. */
+/* No more than that waits besides what can be sent at once, and writable only when less than
+ * half of it does; 0: no matter. */
 void tcp_set_notsent_lowat(struct tcp_conn *c, uint32_t bytes);
 /* Readable only when as many bytes are there, or the window is used up; half the buffer
  * at most. */
@@ -435,8 +436,11 @@ void tcp_set_rcv_lowat(struct tcp_conn *c, uint32_t bytes);
  * 0: at once. */
 void tcp_set_defer_accept(struct tcp_listener *l, uint32_t s);
 /* SO_RCVBUF: bytes, 1024 at least and 1 GB at most, and no tuning any more; what was
- * promised stays promised.  What the scale can hardly express is not offered less. */
+ * promised stays promised.  What the scale can hardly express is not offered less.  Set
+ * before the SYN leaves, and of a listener for those who come then, it decides the scale
+ * and the first window, too; a buffer that becomes larger later has the scale that it has. */
 void tcp_set_rcv_buf(struct tcp_conn *c, uint32_t bytes);
+void tcp_set_listen_rcv_buf(struct tcp_listener *l, uint32_t bytes);
 /* SO_SNDBUF: bytes, 2048 at least and 1 GB at most, and no tuning any more. */
 void tcp_set_snd_buf(struct tcp_conn *c, uint32_t bytes);
 /* No window is larger from here on (TCP_WINDOW_CLAMP); 1024 at least, 0: no matter. */

@@ -126,9 +126,10 @@ static bool send_syn(struct tcp_conn *c, struct tcp_frame *f)
 	/* Of the peer's SYN, or of a connection whose name is used again. */
 	seg.tsecr = c->ts_recent;
 	seg.is_sack_ok = offers & TCP_OFFER_SACK;
-	seg.wscale =
-	    offers & TCP_OFFER_WSCALE ? stack_wscale(s) : TCP_NO_WSCALE;
-	seg.wnd = (uint16_t)MIN(s->cfg.rcv_buf, 65535u);
+	if (!c->last_tx_ns)
+		rcv_promise(c, seg.mss);
+	seg.wscale = offers & TCP_OFFER_WSCALE ? c->rcv_wscale : TCP_NO_WSCALE;
+	seg.wnd = (uint16_t)c->rcv_space;
 	c->n_out++;
 	c->last_tx_ns = s->now_ns;
 	frame_finish(s, f, c->flow.laddr, &c->flow.raddr, &seg, 0);
@@ -279,6 +280,15 @@ static uint32_t usable_window(const struct tcp_conn *c)
 	seq32 edge = seq_add(c->snd_una, c->snd_wnd);
 
 	return seq_lt(c->snd_nxt, edge) ? seq_len(c->snd_nxt, edge) : 0;
+}
+
+/* What may go at once, as far as windows are concerned. */
+uint32_t conn_sendable(const struct tcp_conn *c)
+{
+	uint32_t pipe = conn_pipe(c), usable = usable_window(c);
+	uint32_t cwnd = c->cwnd > pipe ? c->cwnd - pipe : 0;
+
+	return MIN(cwnd, usable);
 }
 
 static bool nagle_holds(const struct tcp_conn *c)
@@ -465,6 +475,8 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 		c->flags |= CONN_PINGPONG;
 	send_range(c, f, n, bytes);
 	range_sent(c, n);
+	if (c->rec.has_lowat)
+		conn_news(c);
 	held_is(c, is_room_awaited(c) ? HELD_SNDBUF : HELD_BUSY);
 	return true;
 }

@@ -86,6 +86,9 @@ static int set_socket(struct engine_sock *s, int name, const int *v,
 		return 0;
 	case SO_RCVBUF:
 		s->rcv_buf = buffer_bytes(*v, RCVBUF_MIN);
+		if (s->kind == SOCK_LISTENER)
+			tcp_set_listen_rcv_buf(s->listener,
+					       (uint32_t)s->rcv_buf / 2);
 		return 0;
 	default:
 		return -ENOPROTOOPT;

@@ -135,6 +135,8 @@ int engine_listen(void *b, int fd, int backlog)
 	s->kind = SOCK_LISTENER;
 	tcp_set_defer_accept(s->listener, (uint32_t)s->defer_s);
 	tcp_set_listen_maxseg(s->listener, (uint16_t)s->maxseg);
+	if (s->rcv_buf)
+		tcp_set_listen_rcv_buf(s->listener, (uint32_t)s->rcv_buf / 2);
 	return 0;
 }
 

@@ -236,6 +236,7 @@ static void end_toggle(struct world *w, struct end *e, const struct end_plan *p)
 	if (!p->toggle_every_ns || e->is_shut || w->now_ns < e->toggle_at_ns)
 		return;
 	uint64_t r = world_random(w), now = world_clock(w);
+	uint32_t bytes = TOGGLE_BUF_MIN + (uint32_t)(r >> 40) % 200000;
 	bool is_on = r >> 8 & 1;
 	struct tcp_conn *c = e->conn;
 
@@ -254,8 +255,11 @@ static void end_toggle(struct world *w, struct end *e, const struct end_plan *p)
 		tcp_set_pacing(c, is_on, now);
 		break;
 	case 4:
-		tcp_set_rcv_buf(c,
-				TOGGLE_BUF_MIN + (uint32_t)(r >> 40) % 200000);
+		/* A cookie forgets what it has promised. */
+		if (is_on && w->listener && !w->listener->cookie_ns)
+			tcp_set_listen_rcv_buf(w->listener, bytes);
+		else
+			tcp_set_rcv_buf(c, bytes);
 		break;
 	case 5:
 		tcp_set_notsent_lowat(c, is_on ? 5000 : 0);

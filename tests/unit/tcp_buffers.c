@@ -298,6 +298,75 @@ static void a_low_mark_gives_way_to_a_full_window(void **state)
 	close_one();
 }
 
+/* TCP_NOTSENT_LOWAT: as much waits, and who waits for room hears of it when it is sent. */
+static void a_low_mark_bounds_what_waits(void **state)
+{
+	static uint8_t bytes[100000];
+	struct tcp_config cfg = kit_config(false);
+	struct tcp_lent z;
+
+	open_one(&cfg);
+	tcp_set_notsent_lowat(c, 4000);
+	uint32_t now = conn_sendable(c);
+	assert_int_equal(now, 10u * c->mss);
+	assert_int_equal(tcp_send(c, bytes, sizeof(bytes), k.now), now + 4000);
+	assert_int_equal(tcp_send(c, bytes, 1, k.now), -EAGAIN);
+	assert_int_equal(tcp_send_lent(c, &z, bytes, 1, k.now), -EAGAIN);
+	assert_false(tcp_poll(c) & TCP_WRITABLE);
+	assert_int_equal(kit_drain(&k), 10);
+	assert_false(tcp_poll(c) & TCP_WRITABLE);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	while (tcp_next_ready(k.s))
+		;
+	assert_int_equal(kit_drain(&k), 3);
+	assert_ptr_equal(tcp_next_ready(k.s), c);
+	assert_true(tcp_poll(c) & TCP_WRITABLE);
+	/* Without the mark there is the buffer alone. */
+	tcp_set_notsent_lowat(c, 0);
+	assert_int_equal(tcp_send(c, bytes, sizeof(bytes), k.now),
+			 sizeof(bytes));
+	close_one();
+}
+
+/* Of an open by us, and of one by the peer. */
+static void what_a_syn_has_promised_stays(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	cfg.rcv_buf_max = 1u << 24;
+	kit_init(&k, &cfg);
+	assert_int_equal(tcp_connect(k.s, &k.me, KIT_PORT, &k.peer,
+				     KIT_PEER_PORT, k.now, &c),
+			 0);
+	tcp_set_rcv_buf(c, 20000);
+	kit_expect(&k, &f, TCP_SYN);
+	assert_int_equal(f.seg.wscale, 0);
+	assert_int_equal(f.seg.wnd, 13 * 1460);
+	tcp_set_rcv_buf(c, 1u << 20);
+	kit_in(&k, TCP_SYN | TCP_ACK, NULL, 0);
+	assert_int_equal(c->rcv_wscale, 0);
+	assert_int_equal(kit_drain(&k), 1);
+	tcp_abort(c, k.now);
+	kit_drain(&k);
+
+	k.rport++;
+	k.seq = (seq32){ KIT_PEER_ISS };
+	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, 8, &k.listener), 0);
+	tcp_set_listen_rcv_buf(k.listener, 100000);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	kit_expect(&k, &f, TCP_SYN | TCP_ACK);
+	assert_int_equal(f.seg.wscale, 1);
+	assert_int_equal(f.seg.wnd, 65535);
+	tcp_set_listen_rcv_buf(k.listener, 3000);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	c = tcp_accept(k.listener);
+	assert_non_null(c);
+	assert_int_equal(c->rcv_wscale, 1);
+	assert_int_equal(seq_len(c->rcv_nxt, c->rcv_adv), 65535);
+	assert_int_equal(c->rcv_buf, 3000);
+	close_one();
+}
+
 /* Memory for a gigabyte is not less than for a kilobyte. */
 static void the_largest_buffer_may_be_filled(void **state)
 {
@@ -587,6 +656,8 @@ int main(void)
 		cmocka_unit_test(a_clamp_holds_the_window_from_then_on),
 		cmocka_unit_test(a_small_window_never_stays_shut),
 		cmocka_unit_test(a_low_mark_gives_way_to_a_full_window),
+		cmocka_unit_test(a_low_mark_bounds_what_waits),
+		cmocka_unit_test(what_a_syn_has_promised_stays),
 		cmocka_unit_test(the_largest_buffer_may_be_filled),
 		cmocka_unit_test(peeking_gives_all_pieces),
 		cmocka_unit_test(small_segments_do_not_hold_all_memory),
