@@ -249,6 +249,8 @@ struct tcp_recovery {
 	uint8_t rtt_half;      /* see min_rtt_sample() */
 
 	uint8_t reo_steps, reo_persist;
+	uint8_t reordering,
+	    n_reorders; /* segments, the most; ACKs that told of it */
 	uint32_t prior_cwnd, prior_ssthresh;
 	seq32 undo_from;     /* snd_una when it began */
 	uint32_t undo_bytes; /* sent again, and not known to be duplicates */
@@ -490,6 +492,8 @@ struct ack_told {
 	uint32_t sacked;    /* of them */
 	bool is_original;   /* of those sent before the episode, and once */
 	bool is_dup;        /* nothing is new: no byte, number nor window */
+	bool
+	    is_reordered; /* something has come behind what was sent after it */
 };
 
 /* What a segment brings besides its header. */

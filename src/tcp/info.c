@@ -111,7 +111,7 @@ static void put_sending(const struct tcp_conn *c, struct tcp_conn_info *i)
 	/* The SYN is one, too. */
 	i->tcpi_delivered =
 	    (c->state >= TCP_ESTABLISHED) + (first > left ? first - left : 0);
-	i->tcpi_reord_seen = !!(c->flags & CONN_REORDERS);
+	i->tcpi_reord_seen = c->rec.n_reorders;
 	i->tcpi_rwnd_limited = held_us(c, HELD_RWND, c->rwnd_ms);
 	i->tcpi_sndbuf_limited = held_us(c, HELD_SNDBUF, c->sndbuf_ms);
 	i->tcpi_busy_time = held_us(c, HELD_BUSY, c->busy_ms) +
@@ -157,7 +157,9 @@ void tcp_get_info(const struct tcp_conn *c, struct tcp_conn_info *out,
 		.tcpi_pmtu = c->path_mtu,
 		.tcpi_advmss = stack_mss(c->stack, &c->flow.raddr, c->maxseg) -
 			       (c->flags & CONN_TS ? TS_BYTES : 0u),
-		.tcpi_reordering = DUP_THRESH,
+		.tcpi_reordering = c->rec.reordering > DUP_THRESH
+				       ? c->rec.reordering
+				       : DUP_THRESH,
 		.tcpi_last_data_sent = ms_since(c, c->last_tx_ns),
 		.tcpi_pacing_rate = pace_rate(c),
 		.tcpi_max_pacing_rate = UINT64_MAX,

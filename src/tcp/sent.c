@@ -17,6 +17,22 @@
  */
 #include "tcp/conn.h"
 
+/* @n has come behind what was sent after it. */
+static void range_reordered(struct tcp_conn *c, const struct node *n,
+			    struct ack_told *t)
+{
+	uint32_t bytes = seq_len(n->seq, c->sack_high);
+	uint32_t far = (bytes + c->mss - 1) / c->mss;
+
+	c->flags |= CONN_REORDERS;
+	far = MIN(far, (uint32_t)UINT8_MAX);
+	if (far > c->rec.reordering)
+		c->rec.reordering = (uint8_t)far;
+	if (!t->is_reordered && c->rec.n_reorders < UINT8_MAX)
+		c->rec.n_reorders++;
+	t->is_reordered = true;
+}
+
 /* RFC 8985 section 6.2, steps 1 to 3: a range has arrived. */
 static void range_arrived(struct tcp_conn *c, const struct node *n,
 			  struct ack_told *t)
@@ -35,7 +51,7 @@ static void range_arrived(struct tcp_conn *c, const struct node *n,
 			t->rtt_ns = t->rtt_ns ? t->rtt_ns : t->last_rtt_ns;
 		}
 		if (c->sacked_bytes && seq_lt(node_end(n), c->sack_high))
-			c->flags |= CONN_REORDERS;
+			range_reordered(c, n, t);
 		if (seq_le(node_end(n), c->recover))
 			t->is_original = true;
 	} else if (rtt / NS_PER_US < c->min_rtt_us) {
