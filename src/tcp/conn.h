@@ -697,7 +697,7 @@ bool rcv_window_is_news(const struct tcp_conn *c);
 bool rcv_window_is_used_up(const struct tcp_conn *c);
 uint8_t rcv_scale(const struct tcp_stack *s, uint32_t set);
 uint32_t rcv_first(const struct tcp_stack *s, uint32_t set, uint32_t mss);
-void rcv_promise(struct tcp_conn *c, uint32_t mss);
+void rcv_promise(struct tcp_conn *c);
 void rcv_tune_init(struct tcp_conn *c);
 void rcv_tune(struct tcp_conn *c);
 void rcv_rtt_sample(struct tcp_conn *c, const struct tcp_seg *seg);

@@ -63,11 +63,13 @@ uint32_t rcv_first(const struct tcp_stack *s, uint32_t set, uint32_t mss)
 	return MIN(buf > mss ? buf - buf % mss : buf, 65535u);
 }
 
-/* Our own SYN is about to leave, for the first time: what it says stays so, whatever the
- * program does to the buffer until it is answered. */
-void rcv_promise(struct tcp_conn *c, uint32_t mss)
+/* Our own SYN is about to leave, for the first time, or would be, but the peer's is there
+ * before: what it says stays so, whatever the program does to the buffer until it is
+ * answered. */
+void rcv_promise(struct tcp_conn *c)
 {
 	uint32_t set = c->flags & CONN_RCV_BUF_SET ? c->rcv_buf : 0;
+	uint32_t mss = stack_mss(c->stack, &c->flow.raddr, c->maxseg);
 
 	c->rcv_wscale = rcv_scale(c->stack, set);
 	c->rcv_space = rcv_first(c->stack, set, mss);

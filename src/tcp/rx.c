@@ -43,6 +43,8 @@ static void syn_sent_take(struct tcp_conn *c, const struct tcp_seg *seg)
 	c->irs = seg->seq;
 	c->rcv_nxt = seg->seq;
 	conn_rcv_advance(c, 1);
+	if (!c->last_tx_ns)
+		rcv_promise(c);
 	c->rcv_adv = seq_add(c->rcv_nxt, c->rcv_space);
 	c->last_ack_sent = c->rcv_nxt;
 	conn_set_options(c, offers, seg->mss, seg->wscale);

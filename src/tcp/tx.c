@@ -126,8 +126,8 @@ static bool send_syn(struct tcp_conn *c, struct tcp_frame *f)
 	/* Of the peer's SYN, or of a connection whose name is used again. */
 	seg.tsecr = c->ts_recent;
 	seg.is_sack_ok = offers & TCP_OFFER_SACK;
-	if (!c->last_tx_ns)
-		rcv_promise(c, seg.mss);
+	if (!c->last_tx_ns && !is_reply)
+		rcv_promise(c);
 	seg.wscale = offers & TCP_OFFER_WSCALE ? c->rcv_wscale : TCP_NO_WSCALE;
 	seg.wnd = (uint16_t)c->rcv_space;
 	c->n_out++;

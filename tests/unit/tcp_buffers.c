@@ -367,6 +367,23 @@ static void what_a_syn_has_promised_stays(void **state)
 	close_one();
 }
 
+/* The peer's SYN is there before ours could leave. */
+static void a_syn_that_never_left_promises_in_its_answer(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	kit_init(&k, &cfg);
+	assert_int_equal(tcp_connect(k.s, &k.me, KIT_PORT, &k.peer,
+				     KIT_PEER_PORT, k.now, &c),
+			 0);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	tcp_set_rcv_buf(c, 3000);
+	kit_expect(&k, &f, TCP_SYN | TCP_ACK);
+	assert_int_equal(f.seg.wnd, 44 * 1460);
+	assert_int_equal(seq_len(c->rcv_nxt, c->rcv_adv), 44 * 1460);
+	close_one();
+}
+
 /* Memory for a gigabyte is not less than for a kilobyte. */
 static void the_largest_buffer_may_be_filled(void **state)
 {
@@ -658,6 +675,7 @@ int main(void)
 		cmocka_unit_test(a_low_mark_gives_way_to_a_full_window),
 		cmocka_unit_test(a_low_mark_bounds_what_waits),
 		cmocka_unit_test(what_a_syn_has_promised_stays),
+		cmocka_unit_test(a_syn_that_never_left_promises_in_its_answer),
 		cmocka_unit_test(the_largest_buffer_may_be_filled),
 		cmocka_unit_test(peeking_gives_all_pieces),
 		cmocka_unit_test(small_segments_do_not_hold_all_memory),
