@@ -72,8 +72,9 @@ struct node {
 	uint32_t len; /* a FIN is counted in ranges that were sent */
 	seq32 seq;
 	uint8_t flags; /* enum node_flags */
-	uint32_t
-	    room; /* to be sent: bytes behind it in the extent that are free */
+	/* To be sent: bytes behind it in the extent that are free; a range: of its
+	 * segments, the payload. */
+	uint32_t room;
 	uint64_t
 	    xmit_ns; /* of a piece that came out of order: a number that grows */
 };

@@ -194,7 +194,29 @@ static void mark_sacked(struct tcp_conn *c, struct node *n, struct ack_told *t)
 	c->sacked_bytes += n->len;
 }
 
-/* Return: whether all of the block is marked. */
+/* What a block tells of a range: whole segments, and what is left at its end, as Linux has
+ * it; a FIN may be left out.  Who acknowledges bytes here and there gets no range for each. */
+static bool block_part(const struct node *n, const struct tcp_sack *b,
+		       seq32 *from, seq32 *to)
+{
+	seq32 end = seq_sub(node_end(n), !!(n->flags & NODE_FIN));
+
+	*from = n->seq;
+	*to = seq_lt(b->to, node_end(n)) ? end : node_end(n);
+	if (seq_lt(n->seq, b->from)) {
+		uint32_t before = seq_len(n->seq, b->from) + n->room - 1;
+
+		*from = seq_add(n->seq, before - before % n->room);
+	}
+	if (seq_lt(b->to, end)) {
+		uint32_t until = seq_len(n->seq, b->to);
+
+		*to = seq_add(n->seq, until - until % n->room);
+	}
+	return seq_lt(*from, *to);
+}
+
+/* Return: whether all of the block is marked that can be. */
 static bool block_mark(struct tcp_conn *c, struct tcp_sack b,
 		       struct ack_told *t)
 {
@@ -203,14 +225,17 @@ static bool block_mark(struct tcp_conn *c, struct tcp_sack b,
 	if (c->sack_hint && seq_le(c->sack_hint->seq, b.from))
 		n = c->sack_hint;
 	for (; n && seq_lt(n->seq, b.to); prev = n, n = n->next) {
-		if (n->flags & NODE_SACKED || !seq_lt(b.from, node_end(n)))
+		seq32 from, to;
+
+		if (n->flags & NODE_SACKED || !seq_lt(b.from, node_end(n)) ||
+		    !block_part(n, &b, &from, &to))
 			continue;
-		if (seq_lt(n->seq, b.from)) {
-			if (!sent_split(c, n, b.from))
+		if (seq_lt(n->seq, from)) {
+			if (!sent_split(c, n, from))
 				return false;
 			continue;
 		}
-		if (seq_lt(b.to, node_end(n)) && !sent_split(c, n, b.to))
+		if (seq_lt(to, node_end(n)) && !sent_split(c, n, to))
 			return false;
 		mark_sacked(c, n, t);
 		n = sacked_merge(c, prev, n);

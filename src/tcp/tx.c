@@ -242,6 +242,7 @@ static void send_again(struct tcp_conn *c, struct tcp_frame *f, struct node *n)
 
 	if (bytes > room && sent_split(c, n, seq_add(n->seq, room)))
 		bytes = room;
+	n->room = room;
 	if (n->flags & NODE_LOST)
 		c->lost_bytes -= n->len;
 	n->flags = (uint8_t)((n->flags & ~NODE_LOST) | NODE_RETX);
@@ -448,7 +449,7 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	struct node *n = range_new(c);
 	if (!n)
 		return false;
-	*n = (struct node){ .seq = c->snd_nxt };
+	*n = (struct node){ .seq = c->snd_nxt, .room = room };
 	list_init(&n->link);
 	if (bytes && frame_gather(c, f, c->snd_nxt, bytes) < bytes) {
 		bytes = f->len;
