@@ -415,14 +415,15 @@ struct tcp_listener {
 	struct tcp_stack *stack;
 	struct list accept; /* oldest first */
 	uint32_t n_accept, backlog;
-	uint32_t n_syns;    /* minis that came by it */
-	uint64_t cookie_ns; /* when the last cookie was given; 0: none */
-	int16_t laddr;      /* index, or -1 for all */
-	uint16_t port;      /* 0: free */
-	bool is_shared;     /* with others of the kind */
-	uint16_t maxseg;    /* of its connections */
-	uint32_t rcv_buf;   /* the same; 0: the configuration's */
-	uint8_t n_defer;    /* retries for which an ACK alone does not open */
+	uint32_t n_syns;     /* minis that came by it */
+	uint64_t cookie_ns;  /* when the last cookie was given; 0: none */
+	int16_t laddr;       /* index, or -1 for all */
+	uint16_t port;       /* 0: free */
+	bool is_shared;      /* with others of the kind */
+	uint16_t maxseg;     /* of its connections */
+	uint32_t rcv_buf;    /* the same; 0: the configuration's */
+	uint32_t cookie_buf; /* what cookies were told of it */
+	uint8_t n_defer;     /* retries for which an ACK alone does not open */
 };
 
 /* A segment that belongs to no whole connection. */

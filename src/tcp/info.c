@@ -133,6 +133,13 @@ static void put_receiving(const struct tcp_conn *c, struct tcp_conn_info *i)
 	i->tcpi_last_ack_recv = now_ms(c->stack) - c->last_rx_ms;
 }
 
+static uint32_t adv_mss(const struct tcp_conn *c)
+{
+	uint32_t mss = stack_mss(c->stack, &c->flow.raddr, c->maxseg);
+
+	return c->flags & CONN_TS && mss > TS_BYTES ? mss - TS_BYTES : mss;
+}
+
 void tcp_get_info(const struct tcp_conn *c, struct tcp_conn_info *out,
 		  uint64_t now_ns)
 {
@@ -155,8 +162,7 @@ void tcp_get_info(const struct tcp_conn *c, struct tcp_conn_info *out,
 		.tcpi_rttvar = c->rttvar_us,
 		.tcpi_min_rtt = c->min_rtt_us,
 		.tcpi_pmtu = c->path_mtu,
-		.tcpi_advmss = stack_mss(c->stack, &c->flow.raddr, c->maxseg) -
-			       (c->flags & CONN_TS ? TS_BYTES : 0u),
+		.tcpi_advmss = adv_mss(c),
 		.tcpi_reordering = c->rec.reordering > DUP_THRESH
 				       ? c->rec.reordering
 				       : DUP_THRESH,

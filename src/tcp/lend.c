@@ -33,10 +33,9 @@ int tcp_send_lent(struct tcp_conn *c, struct tcp_lent *z, const void *data,
 	if (refusal)
 		return (int)refusal;
 	/* All or nothing; what is larger than the buffer has it for itself. */
-	uint32_t room = snd_space(c);
-	if (c->rec.has_lowat)
-		room = snd_lowat_space(c, room);
-	if (len > room && !is_idle) {
+	bool is_full =
+	    len > snd_space(c) || (c->rec.has_lowat && !snd_lowat_space(c, 1));
+	if (is_full && !is_idle) {
 		c->rec.wants_room = true;
 		return -EAGAIN;
 	}

@@ -10,16 +10,17 @@
  */
 #include "tcp/conn.h"
 
-/* What the listener's buffer is worth to @m. */
-static void mini_syn_promise(const struct tcp_stack *s, struct mini_syn *m)
+/* What a buffer of @set bytes, or the configuration's, is worth to @m. */
+static void mini_syn_promise(const struct tcp_stack *s, struct mini_syn *m,
+			     uint32_t set)
 {
 	const struct tcp_listener *l = &s->listeners[m->listener];
 	uint32_t mss = stack_mss(s, &m->flow.raddr, l->maxseg);
 
-	if (m->offers & TCP_OFFER_TS)
+	if (m->offers & TCP_OFFER_TS && mss > TS_BYTES)
 		mss -= TS_BYTES;
-	m->wnd = (uint16_t)rcv_first(s, l->rcv_buf, mss);
-	m->rcv_wscale = rcv_scale(s, l->rcv_buf) & 15;
+	m->wnd = (uint16_t)rcv_first(s, set, mss);
+	m->rcv_wscale = rcv_scale(s, set) & 15;
 }
 
 /* Of the listeners to one address and port the one that a hash of the peer names, so that
@@ -185,9 +186,14 @@ static void syn_rx(struct tcp_stack *s, struct tcp_listener *l,
 			       .listener = (uint8_t)(l - s->listeners) };
 
 	arrival_flow(a, &is.flow);
-	mini_syn_promise(s, &is);
+	mini_syn_promise(s, &is, l->rcv_buf);
 	if (l->n_syns > l->backlog || !s->pool_syns.n_free) {
+		/* What the first one said of the buffer is said as long as there are
+		 * any: a cookie does not remember it. */
+		if (!cookie_is_likely(l))
+			l->cookie_buf = l->rcv_buf;
 		l->cookie_ns = s->now_ns;
+		mini_syn_promise(s, &is, l->cookie_buf);
 		synack_send(s, &is, cookie_make(s, &is));
 		drop(s, DROP_SYN_COOKIE);
 		return;
@@ -276,7 +282,7 @@ static void listen_ack_rx(struct tcp_stack *s, struct tcp_listener *l,
 		tx_reset_for(s, a);
 		return;
 	}
-	mini_syn_promise(s, &is);
+	mini_syn_promise(s, &is, l->cookie_buf);
 	if (may_grow(s, l))
 		grow(s, &is, a);
 }

@@ -153,7 +153,9 @@ void tcp_set_notsent_lowat(struct tcp_conn *c, uint32_t bytes)
 
 void tcp_set_rcv_lowat(struct tcp_conn *c, uint32_t bytes)
 {
-	c->rcv_lowat = MIN(bytes, c->rcv_buf / 2);
+	uint32_t buf = c->rcv_buf ? c->rcv_buf : c->stack->cfg.rcv_buf;
+
+	c->rcv_lowat = MIN(bytes, buf / 2);
 }
 
 void tcp_set_defer_accept(struct tcp_listener *l, uint32_t s)

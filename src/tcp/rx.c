@@ -376,7 +376,8 @@ static void note_arrival(struct tcp_conn *c, uint32_t len)
 	if (len > c->rcv_mss)
 		c->rcv_mss = (uint16_t)MIN(len, (uint32_t)c->mss_max);
 	uint64_t pause_ns = (now_ms(c->stack) - c->last_data_rx_ms) * NS_PER_MS;
-	if (pause_ns > RTO_MIN_NS && pause_ns > conn_rto_base_ns(c))
+	if (!c->n_data_in ||
+	    (pause_ns > RTO_MIN_NS && pause_ns > conn_rto_base_ns(c)))
 		c->n_quick = QUICK_ACKS;
 	c->last_data_rx_ms = now_ms(c->stack);
 	c->n_data_in++;

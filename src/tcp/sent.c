@@ -40,6 +40,9 @@ static void range_arrived(struct tcp_conn *c, const struct node *n,
 	uint64_t rtt = c->stack->now_ns - n->xmit_ns;
 	bool is_retx = n->flags & NODE_RETX;
 
+	/* What is given up when the connection is over has not arrived. */
+	if (c->state == TCP_CLOSED)
+		return;
 	t->delivered += n->len;
 	if (n->flags & NODE_PROBE)
 		pmtu_probe_arrived(c);

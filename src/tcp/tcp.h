@@ -230,7 +230,8 @@ void tcp_frame_done(struct tcp_frame *f);
 /* When tcp_timers() is to be called at the latest; UINT64_MAX: no need. */
 uint64_t tcp_next_ns(const struct tcp_stack *s);
 
-/* The next connection with news, or NULL.  Look with tcp_poll(). */
+/* The next connection with news, or NULL.  Look with tcp_poll().  tcp_tx() makes news, too,
+ * where there is a mark of tcp_set_notsent_lowat(): to be asked after it. */
 struct tcp_conn *tcp_next_ready(struct tcp_stack *s);
 
 uint64_t tcp_dropped(const struct tcp_stack *s, enum drop_reason why);

@@ -538,10 +538,11 @@ static bool open_tx(struct tcp_conn *c, struct tcp_frame *f)
 
 static bool conn_tx(struct tcp_conn *c, struct tcp_frame *f)
 {
-	if (c->due & TX_SYN)
-		return send_syn(c, f);
 	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD)
-		return open_tx(c, f);
+		return c->due & TX_SYN ? send_syn(c, f) : open_tx(c, f);
+	/* The answer was there before it could leave once more. */
+	if (c->due & TX_SYN)
+		due_done(c, TX_SYN);
 	if (c->due & TX_PROBE) {
 		due_done(c, TX_PROBE);
 		/* A byte that is acknowledged already: the peer must answer. */

@@ -178,9 +178,9 @@ static bool is_at_urgent(struct host *h, int fd)
 	int sock = h->files[fd].sock;
 	uint8_t byte;
 
-	return h->b.ops->recv(h->b.self, sock, &byte, 1,
-			      MSG_PEEK | MSG_DONTWAIT) == -EAGAIN &&
-	       h->b.ops->poll(h->b.self, sock, POLLPRI) & POLLPRI;
+	return h->b.ops->poll(h->b.self, sock, POLLPRI) & POLLPRI &&
+	       h->b.ops->recv(h->b.self, sock, &byte, 1,
+			      MSG_PEEK | MSG_DONTWAIT) == -EAGAIN;
 }
 
 /* What the pipe does not take stays in the socket. */

@@ -72,7 +72,8 @@ struct backend_ops {
 	/* @a takes the place of our own address of its family; before the first
 	 * connection, and with the engine alone. */
 	void (*set_local)(void *b, const struct ip_addr *a);
-	/* A setting of what is opened from now on; of the engine alone.
+	/* A setting of what is opened from now on, and of buffers at once; of the engine
+	 * alone.
 	 * Return: 0 or -EINVAL, as of backend_engine(). */
 	int (*set)(void *b, const struct backend_setting *s);
 	/* Packets that are sent meanwhile are kept for receive(). */

@@ -15,6 +15,7 @@
 
 #define RX_EXTENTS 1024
 #define RX_BYTES 65536
+#define FRAME_BYTES 9216u
 #define SEG_BYTES 1460ul
 #define GSO_MAX 65000ul
 
@@ -112,6 +113,8 @@ static int e_inject(void *b, const uint8_t *p, uint32_t len)
 	if (!x || len > x->cap)
 		return -ENOBUFS;
 	memcpy(x->data, p, len);
+	/* What a connection is charged for it: as a frame of a port. */
+	x->cap = len > FRAME_BYTES ? len : FRAME_BYTES;
 	tcp_rx(e->stack, x, 0, len, 0, e->now_ns);
 	extent_put(x);
 	engine_flush(e);

@@ -255,8 +255,7 @@ static void end_toggle(struct world *w, struct end *e, const struct end_plan *p)
 		tcp_set_pacing(c, is_on, now);
 		break;
 	case 4:
-		/* A cookie forgets what it has promised. */
-		if (is_on && w->listener && !w->listener->cookie_ns)
+		if (is_on && w->listener)
 			tcp_set_listen_rcv_buf(w->listener, bytes);
 		else
 			tcp_set_rcv_buf(c, bytes);

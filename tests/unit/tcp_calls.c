@@ -27,6 +27,23 @@ static void expect_last(unsigned mask, unsigned all)
 	assert_false(kit_out(&k, &f));
 }
 
+/* Both SYNs crossed, and the peer's answer is there before ours could leave. */
+static void an_answer_that_is_not_needed_any_more_is_an_ack(void **state)
+{
+	kit_begin(&k);
+	c = kit_connect(&k);
+	kit_in(&k, TCP_SYN, NULL, 0);
+	struct tcp_seg seg = kit_seg(&k, TCP_SYN | TCP_ACK);
+	seg.seq = seq_sub(k.seq, 1);
+	seg.mss = 1460;
+	kit_segment(&k, &seg, NULL);
+	assert_int_equal(c->state, TCP_ESTABLISHED);
+	kit_expect(&k, &f, TCP_ACK);
+	assert_true(seq_eq(f.seg.ack, k.seq));
+	kit_expect_none(&k);
+	kit_close_one(&k, c);
+}
+
 /* --- tcp_listen(), tcp_connect() --- */
 
 static void a_port_has_one_listener_an_address(void **state)
@@ -446,6 +463,8 @@ static void a_port_that_sums_completes_the_checksum(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+		    an_answer_that_is_not_needed_any_more_is_an_ack),
 		cmocka_unit_test(a_port_has_one_listener_an_address),
 		cmocka_unit_test(there_is_an_end_to_listeners),
 		cmocka_unit_test(

@@ -116,6 +116,23 @@ static void all_that_the_syn_said_comes_back(void **state)
 	}
 }
 
+/* The scale is that of the SYN-ACK, which nobody remembers, whatever the buffer is now. */
+static void the_scale_that_a_cookie_had_stays(void **state)
+{
+	flood(false);
+	tcp_set_listen_rcv_buf(k.listener, 1u << 20);
+	cookie_out(&all_options);
+	uint8_t said = f.seg.wscale;
+	uint16_t wnd = f.seg.wnd;
+	assert_int_equal(said, 5);
+	tcp_set_listen_rcv_buf(k.listener, 3000);
+	ack_in(true);
+	struct tcp_conn *c = opened();
+	assert_int_equal(c->rcv_wscale, said);
+	assert_int_equal(seq_len(c->rcv_nxt, c->rcv_adv), wnd);
+	end_with(c);
+}
+
 /* The bytes come with the ACK when the first ACK was lost. */
 static void bytes_may_come_at_once(void **state)
 {
@@ -319,6 +336,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_that_the_syn_said_comes_back),
+		cmocka_unit_test(the_scale_that_a_cookie_had_stays),
 		cmocka_unit_test(bytes_may_come_at_once),
 		cmocka_unit_test(without_timestamps_there_is_only_the_mss),
 		cmocka_unit_test(near_numbers_open_nothing),

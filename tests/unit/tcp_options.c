@@ -162,6 +162,28 @@ static void a_maxseg_of_any_value_is_borne(void **state)
 	}
 }
 
+/* A listener's, too, from which timestamps take their part. */
+static void a_listeners_maxseg_of_any_value_is_borne(void **state)
+{
+	static const uint16_t asked[] = { 1, 11, 12, 13, 1460 };
+
+	for (unsigned i = 0; i < ARRAY_LEN(asked); i++) {
+		kit_begin(&k);
+		k.tsval = 1;
+		assert_int_equal(
+		    tcp_listen(k.s, NULL, KIT_PORT, 8, &k.listener), 0);
+		tcp_set_listen_maxseg(k.listener, asked[i]);
+		kit_in(&k, TCP_SYN, NULL, 0);
+		kit_expect(&k, &f, TCP_SYN | TCP_ACK);
+		assert_int_equal(f.seg.mss, asked[i]);
+		assert_true(f.seg.wnd > 60000);
+		kit_in(&k, TCP_ACK, NULL, 0);
+		c = tcp_accept(k.listener);
+		assert_non_null(c);
+		close_one();
+	}
+}
+
 static void a_cookie_has_its_listeners_maxseg(void **state)
 {
 	struct tcp_config cfg = kit_config(false);
@@ -304,6 +326,23 @@ static void read_all(void)
 
 	while ((n = tcp_peek(c, &data)) > 0)
 		tcp_consume(c, (uint32_t)n, k.now);
+}
+
+/* What we sent before has used up none of them: an answer's slow start needs its ACKs. */
+static void the_first_bytes_are_acknowledged_at_once(void **state)
+{
+	open_one();
+	for (int i = 0; i < 20; i++) {
+		kit_write(&k, c, c->mss);
+		expect_frame(c->mss);
+		if (i % 5 == 4)
+			kit_in(&k, TCP_ACK, NULL, 0);
+	}
+	assert_int_equal(c->n_quick, 0);
+	c->flags &= ~(uint32_t)CONN_PINGPONG;
+	bytes_in(1000);
+	expect_frame(0);
+	close_one();
 }
 
 static void after_quick_ones_acks_wait_for_a_second_segment(void **state)
@@ -573,10 +612,12 @@ int main(void)
 		cmocka_unit_test(more_is_a_cork_until_the_next_call),
 		cmocka_unit_test(what_more_follows_is_not_pushed),
 		cmocka_unit_test(a_maxseg_of_any_value_is_borne),
+		cmocka_unit_test(a_listeners_maxseg_of_any_value_is_borne),
 		cmocka_unit_test(a_cookie_has_its_listeners_maxseg),
 		cmocka_unit_test(records_do_not_share_segments),
 		cmocka_unit_test(small_records_share_memory),
 		cmocka_unit_test(a_little_room_in_an_extent_is_left),
+		cmocka_unit_test(the_first_bytes_are_acknowledged_at_once),
 		cmocka_unit_test(
 		    after_quick_ones_acks_wait_for_a_second_segment),
 		cmocka_unit_test(acks_travel_with_answers),
