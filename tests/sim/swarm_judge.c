@@ -20,9 +20,10 @@
 	 BIT(mtus) | BIT(stacks) | BIT(crowd) | BIT(v6) | BIT(lend) |          \
 	 BIT(tune) | BIT(urgent) | BIT(toggle) | BIT(accept) | BIT(budget))
 
-/* Bytes that arrive at least between two time-outs, and where a host has not a frame for
- * each connection. */
+/* Bytes that arrive at least between two time-outs, in full segments or in those of who was
+ * not told of a size, and where a host has not a frame for each connection. */
 #define FLIGHT_LOST 8000
+#define FLIGHT_LOST_SMALL 3000
 #define FLIGHT_LOST_MOST 500
 
 static uint32_t n_hosts(const struct world_config *c)
@@ -89,6 +90,14 @@ static bool has_timestamps(const struct world_config *c)
 	return true;
 }
 
+static bool is_mss_stripped(const struct world_config *c)
+{
+	for (unsigned i = 0; i < n_hosts(c); i++)
+		if (c->wire[i].strip & STRIP_MSS)
+			return true;
+	return false;
+}
+
 /* Ten times what it takes at best, and three of the longest time-outs, from when all
  * is well and everybody reads. */
 uint64_t swarm_deadline(const struct world_config *c)
@@ -110,8 +119,9 @@ uint64_t swarm_deadline(const struct world_config *c)
 	/* Flights that are lost whole leave no sample of the RTT (Karn) but that of a
 	 * timestamp, so a time-out that a jump of the clock or back-off made long
 	 * stays so. */
-	uint32_t arrives =
-	    c->rx_extents < 4 * c->n_pairs ? FLIGHT_LOST_MOST : FLIGHT_LOST;
+	uint32_t arrives = is_mss_stripped(c) ? FLIGHT_LOST_SMALL : FLIGHT_LOST;
+	if (c->rx_extents < 4 * c->n_pairs)
+		arrives = FLIGHT_LOST_MOST;
 	uint64_t n_rtos = has_timestamps(c) ? 3 : 3 + most / arrives;
 	uint64_t times = c->jump_ns ? 100 : 10;
 	return from +

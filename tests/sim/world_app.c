@@ -255,8 +255,11 @@ static void end_toggle(struct world *w, struct end *e, const struct end_plan *p)
 		tcp_set_pacing(c, is_on, now);
 		break;
 	case 4:
-		if (is_on && w->listener)
-			tcp_set_listen_rcv_buf(w->listener, bytes);
+		/* Who has only the listener's for ever needs some segments at once.  A
+		 * cookie of an earlier listener does not know the buffer of this one. */
+		if (is_on && w->listener && !w->cfg.unlisten_every_ns)
+			tcp_set_listen_rcv_buf(w->listener,
+					       10 * TOGGLE_BUF_MIN + bytes);
 		else
 			tcp_set_rcv_buf(c, bytes);
 		break;
