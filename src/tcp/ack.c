@@ -14,11 +14,6 @@
 #define CWND_MAX (1u << 30)
 #define RTT_HALF_MS 150000u
 
-static uint32_t clip_us(uint64_t ns)
-{
-	return (uint32_t)MIN(ns / NS_PER_US, (uint64_t)UINT32_MAX);
-}
-
 /* RFC 8985 section 6.2, step 1: the least round trip of the last 150 to 300 s.  That is the
  * least of the half of 150 s that is under way, and of the half before it; a connection
  * on which nothing happened for hours may take an old half for the last one. */

@@ -4,7 +4,8 @@
  *
  * A connection is seven cache lines, of which one whose bytes only come touches four, and
  * a cold part.  Before a passive open establishes it, and in TIME-WAIT, it is a mini of 64
- * bytes.  All of them begin with a struct flow, by which arriving segments find them.
+ * bytes.  All of them begin with a struct flow, by which arriving segments find them
+ * (flow.h).
  *
  * Owner: the stack, which is one group's.
  */
@@ -15,6 +16,7 @@
 #include "base/clock.h"
 #include "base/wheel.h"
 #include "tcp/cc.h"
+#include "tcp/flow.h"
 #include "tcp/tcp.h"
 
 enum tcp_state {
@@ -56,94 +58,6 @@ enum tcp_state {
 #define SND_BUF_MIN 2048u
 #define PORT_FIRST 32768u
 #define PORT_LAST 60999u
-
-/* A piece of a queue: of bytes received or to be sent, or a range that was sent. */
-struct node {
-	alignas(CACHE_LINE) struct node *next;
-	union {
-		struct {
-			struct extent *ext; /* holds the bytes */
-			uint32_t off;       /* of the first, in the extent */
-			struct node *
-			    last; /* of a run of pieces out of order: on its first */
-		};
-		struct list link; /* of a range: in flight, or lost */
-	};
-	uint32_t len; /* a FIN is counted in ranges that were sent */
-	seq32 seq;
-	uint8_t flags; /* enum node_flags */
-	/* To be sent: bytes behind it in the extent that are free; a range: of its
-	 * segments, the payload. */
-	uint32_t room;
-	uint64_t
-	    xmit_ns; /* of a piece that came out of order: a number that grows */
-};
-
-enum node_flags {
-	NODE_FIN = 1, /* a FIN follows the bytes */
-	NODE_SACKED = 2,
-	NODE_LOST = 4,   /* to be sent again */
-	NODE_RETX = 8,   /* was sent more than once */
-	NODE_PROBE = 16, /* larger than the path is known to carry */
-	NODE_HINT = 32,  /* may be one of sndq_hints */
-	NODE_EOR = 64,   /* no byte behind it shares a segment with it */
-};
-
-struct queue {
-	struct node *head, *tail;
-};
-
-enum flow_kind {
-	FLOW_CONN,
-	FLOW_SYN_RCVD,
-	FLOW_TIME_WAIT,
-};
-
-struct flow {
-	uint32_t
-	    next; /* in its bucket's chain, if it is in that: a flow id, or 0 */
-	struct ip_addr raddr;
-	uint16_t lport, rport;
-	uint8_t laddr; /* index of the stack's addresses */
-	uint8_t kind;
-};
-
-#define FLOW_WAYS 7
-#define FLOWS_EACH 4 /* at most, in the mean of all buckets */
-struct flow_bucket {
-	alignas(CACHE_LINE) uint32_t tag[FLOW_WAYS]; /* of the hash */
-	uint32_t id[FLOW_WAYS];                      /* flow ids; 0: free */
-	uint32_t more; /* a chain of flow ids, if no way is free */
-};
-
-/* A passive open that waits for the ACK of its SYN-ACK. */
-struct mini_syn {
-	struct flow flow;
-	seq32 iss, irs;
-	uint32_t ts_recent;
-	uint32_t expires_ms;
-	uint32_t prev, next; /* in the list of its retry: index + 1 */
-	uint32_t challenge_ms;
-	uint16_t mss;                       /* the peer's */
-	uint16_t wnd;                       /* that our SYN has: bytes */
-	uint8_t wscale : 4, rcv_wscale : 4; /* the peer's; ours */
-	uint8_t offers;   /* enum tcp_offers: what both ends have */
-	uint8_t listener; /* index */
-	uint8_t n_retries : 4;
-	bool is_acked : 1; /* and waits for bytes */
-};
-static_assert(sizeof(struct mini_syn) <= CACHE_LINE, "a mini is one line");
-
-struct mini_wait {
-	struct flow flow;
-	seq32 snd_nxt, rcv_nxt;
-	uint32_t ts_recent;
-	uint32_t expires_ms;
-	uint32_t prev, next;
-	uint32_t challenge_ms;
-	bool has_ts;
-};
-static_assert(sizeof(struct mini_wait) <= CACHE_LINE, "a mini is one line");
 
 enum tx_due {
 	TX_ACK = 1,
@@ -508,6 +422,11 @@ struct arrival {
 	uint8_t ecn;  /* of the IP header */
 	bool is_lent; /* TCP_RX_LENT */
 };
+
+static inline uint32_t clip_us(uint64_t ns)
+{
+	return (uint32_t)MIN(ns / NS_PER_US, (uint64_t)UINT32_MAX);
+}
 
 /* What the round trips say, without what is backed off: see conn_rto_ns(). */
 static inline uint64_t conn_rto_base_ns(const struct tcp_conn *c)

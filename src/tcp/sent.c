@@ -65,8 +65,7 @@ static void range_arrived(struct tcp_conn *c, const struct node *n,
 	     seq_lt(c->rack_end, node_end(n)))) {
 		c->rack_xmit_ns = n->xmit_ns;
 		c->rack_end = node_end(n);
-		c->rack_rtt_us =
-		    (uint32_t)MIN(rtt / NS_PER_US, (uint64_t)UINT32_MAX);
+		c->rack_rtt_us = clip_us(rtt);
 	}
 }
 

@@ -62,10 +62,10 @@ void settings_look(struct host *h)
 	for (unsigned i = 0; i < ARRAY_LEN(names); i++) {
 		struct backend_setting s = { names[i], value };
 
+		/* A value that it does not have changes nothing. */
 		if (!(h->settings_kept & 1u << i) &&
-		    file_read(dir, names[i], value, sizeof(value)) &&
-		    h->b.ops->set(h->b.self, &s))
-			continue; /* not one that it has */
+		    file_read(dir, names[i], value, sizeof(value)))
+			h->b.ops->set(h->b.self, &s);
 	}
 	close(dir);
 }
