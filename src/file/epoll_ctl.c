@@ -1,23 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /* file/epoll_ctl.c - adding to, changing and taking from a set; see file/epoll_set.h */
 #include "file/epoll_set.h"
+#include "file/hold.h"
+#include "ops/ops.h"
 
-/* Entries whose firing we must see carry our tag from the start. */
-static bool wants_tag(uint32_t events) { return events & EPOLLONESHOT; }
+/*
+ * Must we see the entry fire?  Then it carries our tag from the start.  But a process
+ * that shares the set by fork() could not read the tag: there the program's own data
+ * stays in the kernel, and the socket stays with it.
+ */
+static bool wants_tag(const struct epoll *ep, struct file *f, uint32_t events)
+{
+	if (likely(!(events & EPOLLONESHOT)))
+		return false;
+	if (likely(!ep->forked && !hold_any()))
+		return true;
+	if (f->kind == FILE_SOCK && ops_pin(f->sk, OSF_REASON_FORKED_SET))
+		file_pass(f);
+	return false;
+}
 
 static int ctl_add(struct epoll *ep, struct file *f, int fd,
 		   struct epoll_event *ev)
 {
 	bool merged = load_rlx(&f->merged) || f->kind == FILE_EPOLL;
-	bool tagged = merged || wants_tag(ev->events);
+	bool tagged = merged || wants_tag(ep, f, ev->events);
 
-	if (merged && ev->events & EPOLLEXCLUSIVE &&
-	    ev->events & ~(uint32_t)(EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP |
-				     EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE))
-		return -EINVAL;
 	struct epitem *it = item_new(ep, f, fd, ev);
 	if (!it)
 		return -ENOMEM;
+	if (tagged)
+		item_tagged(it);
 	int err = kernel_ctl(ep, EPOLL_CTL_ADD, fd,
 			     merged ? hint_events(ep) : ev->events,
 			     tagged ? tag_of(it) : ev->data.u64);
@@ -27,24 +40,36 @@ static int ctl_add(struct epoll *ep, struct file *f, int fd,
 	}
 	if (merged)
 		item_merged(it);
-	else if (tagged)
-		item_tagged(it);
 	return 0;
+}
+
+/* An entry that the kernel serves. */
+static int ctl_mod_kernel(struct epoll *ep, struct epitem *it,
+			  const struct epoll_event *ev)
+{
+	uint32_t before = it->generation;
+
+	if (it->tagged || wants_tag(ep, it->file, ev->events)) {
+		it->generation = item_generation(ep);
+		item_tagged(it);
+	}
+	int err = kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, ev->events,
+			     it->tagged ? tag_of(it) : ev->data.u64);
+	if (err)
+		it->generation = before;
+	return err;
 }
 
 static int ctl_mod(struct epoll *ep, struct epitem *it, struct epoll_event *ev)
 {
 	if (it->merged) {
-		if ((it->events | ev->events) & EPOLLEXCLUSIVE)
+		if (it->events & EPOLLEXCLUSIVE)
 			return -EINVAL;
 	} else {
-		bool tagged = it->tagged || wants_tag(ev->events);
-		int err = kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, ev->events,
-				     tagged ? tag_of(it) : ev->data.u64);
+		int err = ctl_mod_kernel(ep, it, ev);
+
 		if (err)
 			return err;
-		if (tagged)
-			item_tagged(it);
 	}
 	it->events = ev->events;
 	it->data = ev->data;
@@ -92,17 +117,35 @@ static int ctl_unpark(struct epoll *ep, struct epitem *it,
 	return 0;
 }
 
+#define EXCLUSIVE_MAY                                                          \
+	((uint32_t)(EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP |   \
+		    EPOLLET | EPOLLEXCLUSIVE))
+
+/* The kernel refuses these before it looks at the set: epoll_ctl(2), EINVAL.  We ask,
+ * because the entry that the kernel gets from us may lack EPOLLEXCLUSIVE. */
+static bool is_bad_exclusive(const struct file *f, int op, uint32_t events)
+{
+	if (likely(!(events & EPOLLEXCLUSIVE)) || op == EPOLL_CTL_DEL)
+		return false;
+	return op == EPOLL_CTL_MOD || f->kind == FILE_EPOLL ||
+	       events & ~EXCLUSIVE_MAY;
+}
+
 static int ctl_locked(struct epoll *ep, struct file *f, int op, int fd,
 		      struct epoll_event *ev)
 {
 	struct epitem *it = item_find(f, ep, fd);
 
-	if (it && it->parked && op != EPOLL_CTL_ADD)
+	if (it && it->parked && op == EPOLL_CTL_DEL)
 		return -ENOENT;
 	if (op == EPOLL_CTL_DEL)
 		return ctl_del(ep, it, fd);
 	if (!ev)
 		return -EFAULT;
+	if (is_bad_exclusive(f, op, ev->events))
+		return -EINVAL;
+	if (it && it->parked && op == EPOLL_CTL_MOD)
+		return -ENOENT;
 	if (it && it->parked)
 		return ctl_unpark(ep, it, ev);
 	if (op == EPOLL_CTL_ADD && !it)

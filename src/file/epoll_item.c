@@ -39,6 +39,8 @@ static struct epitem *item_space(struct epoll *ep)
 		ep->free_items = it->next_of_sock;
 		return it;
 	}
+	if (ep->n_items == KICK)
+		return NULL;
 	if (ep->n_items == ep->cap_items) {
 		uint32_t cap = ep->cap_items ? ep->cap_items * 2 : 16;
 		struct epitem **more = realloc(ep->items, cap * sizeof(*more));
@@ -56,6 +58,11 @@ static struct epitem *item_space(struct epoll *ep)
 	return it;
 }
 
+uint32_t item_generation(struct epoll *ep)
+{
+	return ep->next_generation++ % TAG_GENERATIONS;
+}
+
 struct epitem *item_new(struct epoll *ep, struct file *f, int fd,
 			const struct epoll_event *ev)
 {
@@ -64,6 +71,7 @@ struct epitem *item_new(struct epoll *ep, struct file *f, int fd,
 	if (!it)
 		return NULL;
 	*it = (struct epitem){ .ep = ep,
+			       .generation = item_generation(ep),
 			       .file = f,
 			       .fd = fd,
 			       .idx = it->idx,
@@ -202,7 +210,6 @@ void item_tagged(struct epitem *it)
 
 void item_merged(struct epitem *it)
 {
-	item_tagged(it);
 	it->merged = true;
 	it->fresh = true;
 	it->ep->n_merged++;
@@ -218,8 +225,11 @@ static void item_merge(struct epitem *it)
 
 	if (it->merged)
 		return;
-	if (kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(ep),
-		       tag_of(it))) {
+	item_tagged(it);
+	/* The program may have closed the number and kept a copy. */
+	bool has_fd = (table_load(it->fd) & ~FILE_PASS) == (uintptr_t)it->file;
+	if (has_fd && kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(ep),
+				 tag_of(it))) {
 		/* EPOLLEXCLUSIVE entries cannot be changed in place. */
 		kernel_ctl(ep, EPOLL_CTL_DEL, it->fd, 0, 0);
 		kernel_ctl(ep, EPOLL_CTL_ADD, it->fd, hint_events(ep),
@@ -296,6 +306,8 @@ void epoll_after_fork(struct file *fe)
 
 	ep->lock = (struct lock){ 0 };
 	ep->forked = true;
+	ep->next_generation +=
+	    TAG_GENERATIONS / 2; /* others than the parent's */
 	ep->lane = LANE_NONE;
 	ep->n_waiting = 0;
 	for (uint32_t i = 0; i < ep->n_items; i++)

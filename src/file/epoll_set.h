@@ -19,10 +19,18 @@
 #include "shm/inbox.h"
 #include "shm/shm.h"
 
-/* Data words of ours: an upper half that no pointer and no small number has. */
+/*
+ * A data word of ours: an upper half that no pointer and no small number has, then
+ * the generation of the kernel's entry, then the item's index.  Each ADD and MOD of
+ * the program gives the entry a new generation.  So an event that a thread fetched
+ * before another thread's MOD or DEL is known for what it is, and is dropped.
+ */
 #define TAG UINT64_C(0xa5f5c31e00000000)
 #define TAG_MASK UINT64_C(0xffffffff00000000)
-#define KICK UINT32_MAX
+#define TAG_IDX_BITS 20
+#define TAG_IDX_MASK ((UINT32_C(1) << TAG_IDX_BITS) - 1)
+#define TAG_GENERATIONS (UINT32_C(1) << (32 - TAG_IDX_BITS))
+#define KICK TAG_IDX_MASK /* no item has this index */
 
 struct epitem {
 	struct list ready; /* in epoll.ready when on it */
@@ -32,8 +40,9 @@ struct epitem {
 	epoll_data_t data;
 	uint32_t events; /* as the program asked */
 	uint32_t idx;
-	uint32_t slot; /* in the set's lane, or SLOT_NONE */
-	int fd;        /* as the program named it: it may be closed by now */
+	uint32_t generation; /* of the kernel's entry */
+	uint32_t slot;       /* in the set's lane, or SLOT_NONE */
+	int fd; /* as the program named it: it may be closed by now */
 	bool in_use;
 	bool merged;      /* served here; else by the kernel */
 	bool tagged;      /* the kernel's entry carries our tag */
@@ -53,7 +62,9 @@ struct epoll {
 	struct epitem **items; /* by idx */
 	uint32_t n_items, cap_items;
 	struct epitem *free_items;
-	uint32_t n_tagged; /* kernel entries with our tag */
+	uint32_t
+	    n_tagged; /* kernel entries with our tag, or about to have it */
+	uint32_t next_generation;
 	uint32_t n_merged;
 	uint32_t lane;
 	struct list ready;
@@ -74,8 +85,12 @@ struct epitem *item_find(struct file *f, struct epoll *ep, int fd);
 struct epitem *item_new(struct epoll *ep, struct file *f, int fd,
 			const struct epoll_event *ev);
 void item_drop(struct epitem *it);
-/* Its kernel entry has our tag now; it is served by us now. */
+/* The next generation for a kernel entry of the set. */
+uint32_t item_generation(struct epoll *ep);
+/* Say that its kernel entry will have our tag.  Call it before the kernel learns the
+ * tag: a thread that waits already looks for tags in what the kernel returns. */
 void item_tagged(struct epitem *it);
+/* The kernel's entry has our tag; from now on the item is served by us. */
 void item_merged(struct epitem *it);
 void item_close_slot(struct epitem *it);
 void push_ready(struct epitem *it);
@@ -87,7 +102,22 @@ int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events,
 	       uint64_t data);
 uint32_t hint_events(const struct epoll *ep);
 
-static inline uint64_t tag_of(const struct epitem *it) { return TAG | it->idx; }
+static inline uint64_t tag_of(const struct epitem *it)
+{
+	return TAG | (uint64_t)it->generation << TAG_IDX_BITS | it->idx;
+}
+
+static inline bool is_tag(uint64_t data) { return (data & TAG_MASK) == TAG; }
+
+static inline uint32_t tag_idx(uint64_t data)
+{
+	return (uint32_t)data & TAG_IDX_MASK;
+}
+
+static inline uint32_t tag_generation(uint64_t data)
+{
+	return (uint32_t)data >> TAG_IDX_BITS;
+}
 
 static inline bool is_child(const struct epitem *it)
 {

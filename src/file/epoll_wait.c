@@ -257,6 +257,30 @@ static void hint(struct epitem *it, uint32_t events)
 	push_news(it, &it->ep->ready);
 }
 
+/* Does any of them carry our tag? */
+static bool has_tag(const struct epoll_event *evs, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (unlikely(is_tag(evs[i].data.u64)))
+			return true;
+	return false;
+}
+
+/* The item that the tag @data means; NULL: an entry that is gone, or was changed since
+ * the kernel reported it, or belongs to a process that shares the set. */
+static struct epitem *tagged_item(const struct epoll *ep, uint64_t data)
+{
+	uint32_t idx = tag_idx(data);
+	struct epitem *it = idx < ep->n_items ? ep->items[idx] : NULL;
+
+	if (!it || !it->in_use || !it->tagged)
+		return NULL;
+	if (likely(tag_generation(data) == it->generation))
+		return it;
+	/* The other process may have changed the entry that both know. */
+	return ep->forked && !it->merged ? it : NULL;
+}
+
 /*
  * Turn what the kernel returned into what the program asked for: its own entries
  * as they are, tagged ones of kernel sockets with the program's data, and hints
@@ -270,16 +294,14 @@ static int translate(struct epoll *ep, struct epoll_event *evs, int n)
 	harvest(ep); /* what was posted before the kernel woke goes first */
 	for (int i = 0; i < n; i++) {
 		uint64_t data = evs[i].data.u64;
-		uint32_t idx = (uint32_t)data;
 
-		if ((data & TAG_MASK) != TAG ||
-		    (idx >= ep->n_items && idx != KICK)) {
+		if (!is_tag(data)) {
 			evs[kept++] = evs[i];
 			continue;
 		}
-		if (idx == KICK || !ep->items[idx]->in_use)
+		struct epitem *it = tagged_item(ep, data);
+		if (!it)
 			continue;
-		struct epitem *it = ep->items[idx];
 		if (it->merged) {
 			hint(it, evs[i].events);
 			continue;
@@ -503,8 +525,9 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 
 	if (max <= 0 || (size_t)max > INT32_MAX / sizeof(*evs))
 		return -EINVAL;
-	/* Without sockets of ours in it the set is the kernel's alone. */
-	bool may_merge = load_rlx(&ep->n_items);
+	/* Without sockets of ours in it the set is the kernel's alone, as long as no
+	 * other thread adds one. */
+	bool may_merge = load_rlx(&ep->n_items) || !is_single_threaded();
 	if (ts && !poll_only && may_merge)
 		deadline_ns = now_ns() + (uint64_t)ts->tv_sec * NS_PER_S +
 			      (uint64_t)ts->tv_nsec;
@@ -513,9 +536,10 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 
 		if (n < 0)
 			return n;
-		if (likely(!load_rlx(&ep->n_tagged) && ep->kick_fd < 0) || !n)
+		/* Whatever has changed meanwhile: a tag is never the program's. */
+		if (likely(!has_tag(evs, n)))
 			return n;
-		n = translate(ep, evs, n);
+		n = add_ours(ep, epfd, evs, max, translate(ep, evs, n));
 		if (n)
 			return n;
 	}

@@ -133,6 +133,14 @@ static bool has_ended(const struct hold *h)
 	return libc.poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
 }
 
+bool hold_any(void)
+{
+	if (likely(!load_rlx(&holds)))
+		return false;
+	hold_reap();
+	return load_rlx(&holds);
+}
+
 void hold_reap(void)
 {
 	if (!load_rlx(&holds))

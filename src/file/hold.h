@@ -34,6 +34,8 @@ void hold_child(void);
 struct holding *hold_claim(const struct sock *sk);
 void hold_claimed(void);
 
+/* May a child of ours still run what we run, with copies of our descriptors? */
+bool hold_any(void);
 /* This process closes the socket. */
 void hold_strike(struct holding *h);
 /* Let go for children that are gone. */

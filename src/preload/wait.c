@@ -10,6 +10,7 @@
 #include "file/epoll.h"
 #include "file/poll.h"
 #include "preload/edge.h"
+#include "sock/arena.h"
 
 extern void __chk_fail(void) __attribute__((noreturn));
 #pragma GCC diagnostic ignored                                                 \
@@ -110,10 +111,11 @@ OSF_API int select(int n, fd_set *restrict r, fd_set *restrict w,
 	return (int)libc_ret(got, saved);
 }
 
+/* Without a statistics segment there are no sockets of ours (OSF_DISABLE). */
 static int epoll_made(int fd)
 {
 	int saved = errno;
-	struct epoll *ep = fd >= 0 ? epoll_new(fd) : NULL;
+	struct epoll *ep = fd >= 0 && arena_fd() >= 0 ? epoll_new(fd) : NULL;
 
 	if (ep && !file_new_epoll(fd, ep))
 		epoll_free(ep);
