@@ -296,10 +296,11 @@ void file_pass(struct file *f)
 {
 	uintptr_t *slot = table_slot(f->anchor_fd);
 
-	/* Usually one descriptor; a search for the others is rare and slow. */
+	/* Usually one descriptor; a search for the others is rare and slow.  The
+	 * anchor may be a descriptor of our own that has no entry. */
 	if (slot)
 		cas(slot, (uintptr_t)f, (uintptr_t)f | FILE_PASS);
-	if (load_rlx(&f->n_refs) > 2) {
+	if (f->hidden || load_rlx(&f->n_refs) > 2) {
 		GUARD(&lock);
 		passing = f;
 		file_for_each(pass_one);
@@ -341,9 +342,13 @@ COLD void file_look(struct file *f, int fd)
 bool file_is_ours(int fd)
 {
 	struct file *f = file_get(fd);
-	bool ours =
-	    f && f->kind == FILE_SOCK && sock_mode(f->sk) >= SOCK_CANDIDATE;
+	bool ours = false;
 
+	if (f && f->kind == FILE_SOCK) {
+		enum sock_mode mode = sock_mode(f->sk);
+
+		ours = mode == SOCK_CANDIDATE || mode == SOCK_SHM;
+	}
 	if (f)
 		file_put(f);
 	return ours;

@@ -439,6 +439,29 @@ SCENARIO(fd_tcp_info)
 	    info.tcpi_state == TCP_CLOSE || info.tcpi_state == TCP_LAST_ACK);
 }
 
+/* The number that the connection was made under is closed; its copy is the only one
+ * when the connection is left to the kernel, for it is half closed. */
+SCENARIO(fd_copy_left_to_kernel)
+{
+	struct tcp_info ti = { 0 };
+	socklen_t len = sizeof(ti);
+	int copy = dup(x->fd), n_in = -1;
+
+	RES("close", close(x->fd));
+	x->fd = copy;
+	RES("shutdown", shutdown(x->fd, SHUT_WR));
+	RES("info", getsockopt(x->fd, IPPROTO_TCP, TCP_INFO, &ti, &len));
+	out(" some=%d", len > 100);
+	RES("ioctl", ioctl(x->fd, FIONREAD, &n_in));
+	out(" in=%d", n_in);
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	RES("ioctl", ioctl(x->fd, FIONREAD, &n_in));
+	out(" in=%d", n_in);
+	RES("recv", recv(x->fd, buf, n(100), 0));
+	RES("again", recv(x->fd, buf, n(100), MSG_DONTWAIT));
+}
+
 SCENARIO(fd_wrong_calls)
 {
 	struct sockaddr_in sa = { .sin_family = AF_INET };
