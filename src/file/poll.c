@@ -27,6 +27,9 @@ struct entry {
 	bool asked; /* the kernel, this time */
 };
 
+/* A program that polls in a loop asks for ends no more often than this. */
+#define ENDS_NS (20 * NS_PER_US)
+
 struct poller {
 	struct unwind u;
 	struct pollfd *fds; /* the program's */
@@ -147,6 +150,58 @@ static int look(struct poller *p, bool ask_kernel)
 	return n_ready;
 }
 
+/* Is the kernel to be asked whether the connection underneath has ended? */
+static bool asks_end(const struct entry *e, short revents, uint64_t now)
+{
+	if (!e->file || e->file->kind != FILE_SOCK || e->young)
+		return false;
+	struct sock *sk = e->file->sk;
+	if (sock_mode(sk) != SOCK_SHM ||
+	    load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
+		return false;
+	if (revents & POLLIN) /* the program has something to do first */
+		return anchor_look_due(sk);
+	if (now - load_rlx(&sk->polled_ns) < ENDS_NS)
+		return false;
+	store_rlx(&sk->polled_ns, now);
+	return true;
+}
+
+/*
+ * Before the call returns without having slept: a peer that was killed leaves no trace
+ * in shared memory, only the kernel knows.  How many revents are not 0 then.
+ */
+static int look_ends(struct poller *p, int n_ready)
+{
+	uint64_t now = now_ns();
+	nfds_t n_k = 0;
+
+	for (nfds_t i = 0; i < p->n; i++) {
+		struct entry *e = &p->entries[i];
+
+		e->asked = asks_end(e, p->fds[i].revents, now);
+		if (e->asked)
+			p->kfds[n_k++] = (struct pollfd){
+				.fd = p->fds[i].fd,
+				.events = POLLRDHUP,
+			};
+	}
+	if (!n_k || libc.poll(p->kfds, n_k, 0) <= 0)
+		return n_ready;
+	n_k = 0;
+	for (nfds_t i = 0; i < p->n; i++) {
+		struct entry *e = &p->entries[i];
+
+		if (!e->asked || !p->kfds[n_k++].revents)
+			continue;
+		anchor_look(e->file->sk, e->kernel.fd);
+		short re = file_revents(e);
+		n_ready += re && !p->fds[i].revents;
+		p->fds[i].revents = re;
+	}
+	return n_ready;
+}
+
 static bool any_ready(void *arg)
 {
 	struct poller *p = arg;
@@ -253,7 +308,7 @@ static int poll_loop(struct poller *p, const struct timespec *ts,
 	int n = look(p, true);
 
 	if (n || (ts && !ts->tv_sec && !ts->tv_nsec))
-		return n;
+		return look_ends(p, n);
 	if (ts)
 		deadline_ns = start + (uint64_t)ts->tv_sec * NS_PER_S +
 			      (uint64_t)ts->tv_nsec;
@@ -261,7 +316,7 @@ static int poll_loop(struct poller *p, const struct timespec *ts,
 		if (spin_until(any_ready, p, deadline_ns)) {
 			n = look(p, true);
 			if (n)
-				return n;
+				return look_ends(p, n);
 		}
 		int err = sleep_once(p, deadline_ns, mask);
 		n = look(p, true);

@@ -115,6 +115,7 @@ struct sock {
 	uint32_t n_sleepers;    /* threads asleep on the anchor */
 	uint32_t n_tx_sleepers; /* of them, those that wait for room */
 	uint64_t looked_ns;     /* when the anchor was last asked */
+	uint64_t polled_ns;     /* when a poll() without a timeout asked it */
 	uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: none */
 	int32_t rcvlowat;
 

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/app/calls_dead.c - scenarios: the peer's process is killed, or resets (see
+ * calls.h)
+ *
+ * The peer is a forked child that opens a connection of its own, has some turns, so
+ * that the connection moves where that is to be had, and then does what the scenario
+ * says.  When peer_kill() has returned, the kernel has told us all that it will.
+ */
+#include "calls.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TURNS 12
+
+struct peer {
+	pid_t pid;
+	int fd;   /* our end */
+	int said; /* the peer writes a byte here when it has done its part */
+};
+
+/* Nagle's algorithm would hold back what the peer is to leave unread. */
+static void send_at_once(int fd)
+{
+	int one = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
+static int peer_connect(int listener, bool has_turns)
+{
+	struct sockaddr_in at;
+	socklen_t len = sizeof(at);
+	char byte = 'x';
+
+	getsockname(listener, (struct sockaddr *)&at, &len);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (connect(fd, (struct sockaddr *)&at, len))
+		_exit(1);
+	send_at_once(fd);
+	for (int i = 0; has_turns && i < TURNS; i++)
+		if (send(fd, &byte, 1, 0) != 1 || recv(fd, &byte, 1, 0) != 1)
+			_exit(2);
+	return fd;
+}
+
+/* A peer that calls @part after its turns and then sleeps. */
+static struct peer peer_start(void (*part)(int fd), bool has_turns)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct peer p = { 0 };
+	int said[2];
+	char byte;
+
+	if (bind(listener, (struct sockaddr *)&at, sizeof(at)) ||
+	    listen(listener, 4) || pipe(said))
+		_exit(3);
+	p.pid = fork();
+	if (!p.pid) {
+		signal(SIGPIPE, SIG_IGN);
+		close(said[0]);
+		int fd = peer_connect(listener, has_turns);
+		part(fd);
+		if (write(said[1], "x", 1) != 1)
+			_exit(4);
+		for (;;)
+			pause();
+	}
+	close(said[1]);
+	p.said = said[0];
+	p.fd = accept(listener, NULL, NULL);
+	close(listener);
+	send_at_once(p.fd);
+	for (int i = 0; has_turns && i < TURNS; i++)
+		if (recv(p.fd, &byte, 1, 0) != 1 ||
+		    send(p.fd, &byte, 1, 0) != 1)
+			_exit(5);
+	return p;
+}
+
+static void peer_wait(struct peer *p)
+{
+	char byte;
+
+	if (read(p->said, &byte, 1) != 1)
+		out(" peer failed");
+	close(p->said);
+}
+
+static void peer_kill(struct peer *p)
+{
+	kill(p->pid, SIGKILL);
+	waitpid(p->pid, NULL, 0);
+}
+
+static struct peer peer_killed(void (*part)(int fd))
+{
+	struct peer p = peer_start(part, true);
+
+	peer_wait(&p);
+	peer_kill(&p);
+	return p;
+}
+
+static void nothing(int fd) {}
+
+static void reset(int fd)
+{
+	struct linger l = { 1, 0 };
+
+	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+	close(fd);
+}
+
+static void poll_now(int fd, int events, const char *what)
+{
+	struct pollfd p = { .fd = fd, .events = (short)events };
+
+	RES(what, poll(&p, n(1), 0));
+	bits("revents", p.revents);
+}
+
+static void select_now(int fd)
+{
+	struct timeval tv = { 0 };
+	fd_set r, w;
+
+	FD_ZERO(&r);
+	FD_ZERO(&w);
+	FD_SET(fd, &r);
+	FD_SET(fd, &w);
+	RES("select", select(fd + 1, &r, &w, NULL, &tv));
+	out(" read=%d write=%d", FD_ISSET(fd, &r), FD_ISSET(fd, &w));
+}
+
+SCENARIO(dead_seen_by_poll_at_once)
+{
+	struct peer p = peer_killed(nothing);
+
+	poll_now(p.fd, POLLIN, "in");
+	poll_now(p.fd, POLLIN | POLLRDHUP, "rdhup");
+	poll_now(p.fd, 0, "nothing");
+	RES("recv", recv(p.fd, buf, n(10), MSG_DONTWAIT));
+}
+
+SCENARIO(dead_seen_by_select_at_once)
+{
+	struct peer p = peer_killed(nothing);
+
+	select_now(p.fd);
+	RES("recv", recv(p.fd, buf, n(10), MSG_DONTWAIT));
+}
+
+SCENARIO(dead_seen_by_epoll_at_once)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP };
+	int ep = epoll_create1(0);
+	struct peer p = peer_start(nothing, true);
+
+	epoll_ctl(ep, EPOLL_CTL_ADD, p.fd, &ev);
+	peer_wait(&p);
+	peer_kill(&p);
+	RES("epoll", epoll_wait(ep, &ev, 1, 0));
+	bits("events", (int)ev.events);
+}
+
+SCENARIO(dead_seen_beside_a_ready_pipe)
+{
+	struct peer p = peer_killed(nothing);
+	struct pollfd pfd[2] = { { .fd = p.fd, .events = POLLIN } };
+	int pipe_fd[2];
+
+	if (pipe(pipe_fd) || write(pipe_fd[1], "x", 1) != 1)
+		return;
+	pfd[1] = (struct pollfd){ .fd = pipe_fd[0], .events = POLLIN };
+	RES("poll", poll(pfd, n(2), 1000));
+	bits("socket", pfd[0].revents);
+	pfd[0].events = POLLIN | POLLOUT;
+	RES("poll", poll(pfd, n(1), 1000));
+	bits("socket", pfd[0].revents);
+}
+
+SCENARIO(dead_by_reset_seen_at_once)
+{
+	struct peer p = peer_start(reset, true);
+
+	peer_wait(&p);
+	poll_now(p.fd, POLLIN, "in");
+	select_now(p.fd);
+	RES("recv", recv(p.fd, buf, n(10), MSG_DONTWAIT));
+	poll_now(p.fd, POLLIN | POLLRDHUP, "after");
+	peer_kill(&p);
+}
