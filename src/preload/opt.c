@@ -101,6 +101,13 @@ static enum osf_reason kernel_only(int level, int name)
 	return OSF_REASON_NONE;
 }
 
+/* From now on the kernel tells when a byte was sent, and counts bytes. */
+static bool is_sent_times(int level, int name)
+{
+	return level == SOL_SOCKET &&
+	       (name == SO_TIMESTAMPING || name == SO_TIMESTAMPING_NEW);
+}
+
 static uint64_t timeval_ns(const void *val)
 {
 	struct timeval tv;
@@ -174,6 +181,8 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 	bool ours = !call_enter(&c);
 	if (ours && set_ours(sk, fd, level, name, val, len) && !sk->recalled)
 		return 0;
+	if (ours && is_sent_times(level, name))
+		shm_take_back(sk, fd, reason); /* the last doorbell has none */
 	int r = libc.setsockopt(fd, level, name, val, len);
 	call_leave(&c);
 	if (r < 0)

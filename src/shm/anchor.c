@@ -247,6 +247,7 @@ void anchor_look(struct sock *sk, int fd)
 		int err = 0;
 		socklen_t len = sizeof(err);
 
+		errq_note(sk, &p.revents);
 		if (p.revents & POLLERR && peer_died(sk))
 			libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
 		else if (p.revents & POLLERR)

@@ -152,6 +152,11 @@ unsigned shm_events(struct sock *sk, int fd)
 	} else if (rx_enough(sk) || rx_done) {
 		ev |= POLLIN | POLLRDNORM;
 	}
+	bool by_tcp = !load_rlx(&sk->tx_ring);
+	if (unlikely(by_tcp))
+		ev |= errq_events(sk, fd, POLLOUT | POLLWRNORM);
+	else if (unlikely(load_rlx(&sk->errq)))
+		ev |= errq_events(sk, fd, 0);
 	uint8_t end = load_rlx(&sk->anchor_end);
 	if (end != ANCHOR_OPEN) {
 		ev |= POLLIN | POLLRDNORM | POLLRDHUP;
@@ -164,9 +169,8 @@ unsigned shm_events(struct sock *sk, int fd)
 	}
 	if (unlikely(peer & SEG_TX_BACK))
 		ev |= tcp_events(fd, POLLPRI) & POLLPRI;
-	if (unlikely(!load_rlx(&sk->tx_ring)))
-		ev |= tcp_events(fd, POLLOUT) & (POLLOUT | POLLWRNORM);
-	else if (shut & SHUT_BIT_WR || peer & SEG_CLOSED || tx_writable(sk))
+	if (likely(!by_tcp) &&
+	    (shut & SHUT_BIT_WR || peer & SEG_CLOSED || tx_writable(sk)))
 		ev |= POLLOUT | POLLWRNORM;
 	if (rx_done) {
 		ev |= POLLRDHUP;

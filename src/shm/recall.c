@@ -85,10 +85,14 @@ static int take_tcp(int fd, struct stash *st, int64_t *left)
 
 	if (!to)
 		return -ENOMEM;
+	uint64_t end = now_ns() + SETTLE_NS;
 	int n;
-	do
+	do {
 		n = libc.poll(&p, 1, (int)(SETTLE_NS / NS_PER_MS));
-	while (n < 0 && errno == EINTR);
+		if (p.revents == POLLERR) /* the error queue; no bytes yet */
+			libc.poll(NULL, 0, 1);
+	} while ((n < 0 && errno == EINTR) ||
+		 (p.revents == POLLERR && now_ns() < end));
 	if (n <= 0)
 		return -ETIMEDOUT;
 	ssize_t r =

@@ -18,6 +18,7 @@
  *   region.c      memory that a peer reads where it lies
  *   wait.c        spinning and sleeping in a blocking call
  *   anchor.c      doorbells, the anchor's end, byte counts
+ *   errq.c        the error queue
  *   ctl.c         shutdown, close, options, going back
  *   recall.c      going back at once, without the peer's help
  *
@@ -174,6 +175,11 @@ void anchor_fin(struct sock *sk);
 bool anchor_look_due(struct sock *sk); /* has it been a while? */
 int anchor_counts(int fd, bool active, uint64_t *sent);
 int anchor_consumed(int fd, uint64_t *consumed);
+
+/* errq.c.  Take from *@revents, the anchor's, an error that does not end it. */
+void errq_note(struct sock *sk, short *revents);
+/* Of @want, and POLLERR, what the kernel says now. */
+unsigned errq_events(struct sock *sk, int fd, unsigned want);
 
 /* The side of ours, and of the peer. */
 static inline struct seg_side *shm_me(const struct sock *sk)

@@ -99,6 +99,11 @@ static int nap_once(struct sock *sk, int fd, const struct nap *n,
 	int r = libc.ppoll(&p, n->events != 0, left == UINT64_MAX ? NULL : &ts,
 			   n->restarts ? NULL : mask);
 
+	if (r > 0 && p.revents == POLLERR) {
+		/* An unread completion ends no sleep of a blocking call. */
+		ts = ns_timespec(MIN(left, NS_PER_MS));
+		r = libc.ppoll(NULL, 0, &ts, n->restarts ? NULL : mask);
+	}
 	if (r < 0)
 		return -errno;
 	anchor_look(sk, fd);

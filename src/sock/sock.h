@@ -106,6 +106,8 @@ struct sock {
 	uint8_t rx_broken;  /* the peer broke the protocol */
 	uint8_t anchor_end; /* ANCHOR_*: what the kernel said of the anchor */
 	uint8_t peer_died; /* 1: without closing; 2: and was written to since */
+	uint8_t errq; /* the anchor's error queue may hold something; another
+			    * value each time that was seen, or 0 */
 	int32_t anchor_err; /* an error that it has already given away */
 	struct ring_rx rx;
 	uint64_t rx_tcp_base; /* bytes of TCP that were read so far */

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/app/calls_errq.c - scenarios: the error queue, where the kernel puts the
+ * completions of MSG_ZEROCOPY and the times at which something was sent (see calls.h) */
+#include "calls.h"
+#include "calls_part.h"
+
+#include <linux/errqueue.h>
+#include <linux/net_tstamp.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define MANY 64
+
+/* Sent from here with MSG_ZEROCOPY: the kernel may read it after the call. */
+static char pages[MANY * 1024];
+
+static void zerocopy_on(struct ctx *x)
+{
+	int one = 1;
+
+	RES("on",
+	    setsockopt(x->fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one)));
+	play(x, "t3");
+}
+
+/* The next @len bytes of the stream, which the far end then has received. */
+static void zerocopy_send(struct ctx *x, size_t len)
+{
+	made(x, pages, len);
+	RES("zerocopy",
+	    send(x->fd, pages, n(len), MSG_ZEROCOPY | MSG_NOSIGNAL));
+	far_res(x, "far", FAR_RECV, (long)len);
+}
+
+static void see(int ep, const char *what, int ms)
+{
+	struct epoll_event ev = { 0 };
+	int r = epoll_wait(ep, &ev, 1, ms);
+
+	if (r == 1)
+		bits(what, (int)ev.events);
+	else
+		res(what, r);
+}
+
+static int set_of(struct ctx *x, uint32_t events)
+{
+	int ep = epoll_create1(EPOLL_CLOEXEC);
+
+	epoll_ctl(ep, EPOLL_CTL_ADD, x->fd,
+		  &(struct epoll_event){ .events = events });
+	return ep;
+}
+
+/* What one entry of the queue says. */
+static long errq_read(struct ctx *x, struct sock_extended_err *ee)
+{
+	char control[256];
+	struct msghdr m = { .msg_control = control,
+			    .msg_controllen = sizeof(control) };
+
+	memset(ee, 0, sizeof(*ee));
+	long r = recvmsg(x->fd, &m, MSG_ERRQUEUE);
+	if (r < 0)
+		return r;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
+		if ((c->cmsg_level == SOL_IP && c->cmsg_type == IP_RECVERR) ||
+		    (c->cmsg_level == SOL_IPV6 && c->cmsg_type == IPV6_RECVERR))
+			memcpy(ee, CMSG_DATA(c), sizeof(*ee));
+	return r;
+}
+
+/* Until the queue has told of @count sends, however many it tells of at once. */
+static void completions(struct ctx *x, unsigned count)
+{
+	struct sock_extended_err ee;
+	unsigned first = 0, n_told = 0;
+
+	while (n_told < count) {
+		settle(x, POLLERR);
+		if (errq_read(x, &ee) < 0) {
+			out(" errq=%s", strerrorname_np(errno));
+			return;
+		}
+		if (ee.ee_origin != SO_EE_ORIGIN_ZEROCOPY ||
+		    ee.ee_code != SO_EE_CODE_ZEROCOPY_COPIED || ee.ee_errno)
+			out(" ODD-ENTRY");
+		if (!n_told)
+			first = ee.ee_info;
+		else if (ee.ee_info != first + n_told)
+			out(" GAP");
+		n_told += ee.ee_data - ee.ee_info + 1;
+	}
+	out(" completed=%u-%u", first, first + n_told - 1);
+	RES("then", errq_read(x, &ee));
+}
+
+/* --- a completion is no end of the connection --- */
+
+SCENARIO(errq_completion_is_no_end)
+{
+	struct sock_extended_err ee;
+	struct pollfd pfd = { .fd = x->fd };
+
+	zerocopy_on(x);
+	zerocopy_send(x, 4000);
+	RES("poll", poll(&pfd, n(1), 3000));
+	bits("revents", pfd.revents);
+	state(x, "state");
+	RES("recv", recv(x->fd, buf, n(1), MSG_DONTWAIT));
+	state(x, "state");
+	play(x, "t3");
+	state(x, "state");
+	play(x, "l20r20w10f10");
+	RES("errq", errq_read(x, &ee));
+	state(x, "state");
+	play(x, "t3s10r10w10f10");
+}
+
+SCENARIO(errq_completion_in_epoll)
+{
+	int level = set_of(x, EPOLLIN), edge = set_of(x, EPOLLIN | EPOLLET);
+	struct sock_extended_err ee;
+
+	see(level, "level", 0);
+	see(edge, "edge", 0);
+	zerocopy_on(x);
+	zerocopy_send(x, 4000);
+	settle(x, POLLERR);
+	see(level, "level", 0);
+	see(level, "again", 0);
+	see(edge, "edge", 0);
+	play(x, "s10");
+	settle(x, POLLIN);
+	see(level, "with-data", 0);
+	see(edge, "with-data", 0);
+	play(x, "r10");
+	see(level, "level", 0);
+	RES("errq", errq_read(x, &ee));
+	see(level, "empty", 0);
+	see(edge, "empty", 0);
+	play(x, "t3");
+}
+
+/* Each completion is an edge, also when the one before was not read yet. */
+SCENARIO(errq_completion_is_an_edge)
+{
+	int edge = set_of(x, EPOLLET);
+
+	zerocopy_on(x);
+	see(edge, "none", 0);
+	for (int i = 0; i < 3; i++) {
+		zerocopy_send(x, 100);
+		see(edge, "edge", 2000);
+		see(edge, "once", 0);
+	}
+	completions(x, 3);
+	see(edge, "empty", 0);
+}
+
+static void *receive(void *arg)
+{
+	struct ctx *x = arg;
+
+	RES("received", recv(x->fd, buf, n(20), MSG_WAITALL));
+	got(x, buf, 20);
+	return NULL;
+}
+
+SCENARIO(errq_completion_leaves_blocked_recv)
+{
+	pthread_t thread;
+
+	zerocopy_on(x);
+	pthread_create(&thread, NULL, receive, x);
+	wait_a_bit();
+	zerocopy_send(x, 100);
+	settle(x, POLLERR);
+	state(x, "state");
+	play(x, "s20");
+	pthread_join(thread, NULL);
+	completions(x, 1);
+}
+
+SCENARIO(errq_end_is_told_with_completion)
+{
+	zerocopy_on(x);
+	zerocopy_send(x, 100);
+	settle(x, POLLERR);
+	far_res(x, "shut", FAR_SHUT, SHUT_WR);
+	settle(x, POLLRDHUP);
+	state(x, "state");
+	RES("recv", recv(x->fd, buf, n(10), 0));
+	play(x, "w10f10");
+	completions(x, 1);
+	state(x, "state");
+}
+
+SCENARIO(errq_reset_is_told_with_completion)
+{
+	zerocopy_on(x);
+	zerocopy_send(x, 100);
+	settle(x, POLLERR);
+	far_do(x, FAR_RESET, 0);
+	settle(x, POLLHUP);
+	state(x, "state");
+	RES("recv", recv(x->fd, buf, n(10), 0));
+	RES("recv", recv(x->fd, buf, n(10), 0));
+	completions(x, 1);
+	state(x, "state");
+}
+
+SCENARIO(errq_sent_time_is_no_end)
+{
+	int on = SOF_TIMESTAMPING_TX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE |
+		 SOF_TIMESTAMPING_OPT_TSONLY;
+	struct sock_extended_err ee;
+
+	RES("on",
+	    setsockopt(x->fd, SOL_SOCKET, SO_TIMESTAMPING, &on, sizeof(on)));
+	play(x, "t3w10f10");
+	settle(x, POLLERR);
+	state(x, "state");
+	RES("recv", recv(x->fd, buf, n(1), MSG_DONTWAIT));
+	RES("errq", errq_read(x, &ee));
+	out(" %d/%d/%u", ee.ee_errno, ee.ee_origin, ee.ee_info);
+	state(x, "state");
+	on = 0;
+	RES("off",
+	    setsockopt(x->fd, SOL_SOCKET, SO_TIMESTAMPING, &on, sizeof(on)));
+	play(x, "t3");
+}
