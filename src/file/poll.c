@@ -258,11 +258,26 @@ static struct pollfd sleeping_pollfd(const struct entry *e)
 	return k;
 }
 
+/* Another thread, or process, may send with MSG_ZEROCOPY, which makes us ready: the
+ * anchors do not tell of that, so nobody sleeps for long. */
+static bool may_complete(const struct poller *p)
+{
+	for (nfds_t i = 0; i < p->n; i++) {
+		const struct file *f = p->entries[i].file;
+
+		if (f && f->kind == FILE_SOCK &&
+		    unlikely(load_rlx(&f->sk->zc_on)) && !sock_is_alone(f->sk))
+			return true;
+	}
+	return false;
+}
+
 /* 0 to look again, -EAGAIN when time is over, -EINTR, ... */
 static int sleep_once(struct poller *p, uint64_t deadline_ns,
 		      const sigset_t *mask)
 {
 	struct timespec left;
+	bool naps = false;
 	int r = 0;
 
 	for (nfds_t i = 0; i < p->n; i++)
@@ -275,6 +290,10 @@ static int sleep_once(struct poller *p, uint64_t deadline_ns,
 	} else if (go) {
 		uint64_t now = now_ns();
 
+		if (may_complete(p) && deadline_ns > now + NS_PER_MS) {
+			deadline_ns = now + NS_PER_MS;
+			naps = true;
+		}
 		left = ns_timespec(now < deadline_ns ? deadline_ns - now : 0);
 		r = libc.ppoll(p->kfds, p->n,
 			       deadline_ns == UINT64_MAX ? NULL : &left, mask);
@@ -282,7 +301,7 @@ static int sleep_once(struct poller *p, uint64_t deadline_ns,
 	}
 	for (nfds_t i = 0; i < p->n; i++)
 		disarm(&p->entries[i], r > 0 ? p->kfds[i].revents : 0);
-	if (go && !r)
+	if (go && !r && !naps)
 		return -EAGAIN;
 	return r < 0 ? r : 0;
 }

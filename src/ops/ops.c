@@ -273,6 +273,7 @@ static void note_accepted(struct sock *sk, int fd, struct sock *listener,
 			  const struct sockaddr *from)
 {
 	sk->flags |= SOCK_F_PASSIVE | (listener->flags & SOCK_F_EAGER);
+	sk->zc_on = listener->zc_on; /* as the kernel's option is inherited */
 	sk->st.passive = 1;
 	sk->st.family = from->sa_family;
 	if (sk == listener) { /* adopted: it was there before its listener */

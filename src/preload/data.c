@@ -26,6 +26,7 @@
 #include "inet/inet.h"
 #include "ops/ops.h"
 #include "preload/edge.h"
+#include "preload/numbered.h"
 #include "shm/shm.h"
 
 /* Ours, above libc's MSG_*: read() and readv(), where 0 bytes mean no call. */
@@ -96,13 +97,16 @@ static COLD bool bad_control(const struct msghdr *msg)
 	return msg->msg_controllen < sizeof(struct cmsghdr);
 }
 
-/* Out-of-band calls are the kernel's, on the connection underneath. */
-static COLD ssize_t rx_kernel(int fd, const struct iovec *iov, size_t n,
-			      int flags)
+/* Out-of-band calls are the kernel's, on the connection underneath, and so is most of
+ * what an error queue holds. */
+static COLD ssize_t rx_kernel(struct sock *sk, int fd, const struct iovec *iov,
+			      size_t n, int flags)
 {
 	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
-	ssize_t r = libc.recvmsg(fd, &msg, flags);
 
+	if (flags & MSG_ERRQUEUE)
+		return errq_recv(sk, fd, &msg, flags);
+	ssize_t r = libc.recvmsg(fd, &msg, flags);
 	return r < 0 ? -errno : r;
 }
 
@@ -119,7 +123,7 @@ HOT ssize_t edge_rx(struct file *f, int fd, const struct iovec *iov, size_t n,
 	}
 	flags &= ~READ_FLAG;
 	if (unlikely(flags & RX_KERNEL_FLAGS))
-		return rx_kernel(fd, iov, n, flags);
+		return rx_kernel(sk, fd, iov, n, flags);
 	ssize_t r = shm_recv(sk, fd, iov, n, flags);
 	if (unlikely(!load_rlx(&f->merged) || shm_wants_back_or_gone(sk)))
 		file_settle(f, fd);
@@ -158,6 +162,29 @@ static COLD ssize_t tx_urgent(struct file *f, int fd, const struct iovec *iov,
 	return r < 0 ? -errno : r;
 }
 
+/* What is no plain send, or has a number. */
+#define TX_ODD_FLAGS (BAD_LEN_FLAG | BAD_ADDR_FLAG | MSG_OOB | MSG_ZEROCOPY)
+
+static COLD ssize_t tx_odd(struct file *f, int fd, const struct iovec *iov,
+			   size_t n, int flags)
+{
+	struct sock *sk = f->sk;
+
+	if (flags & (BAD_LEN_FLAG | BAD_ADDR_FLAG))
+		return flags & BAD_LEN_FLAG ? -EINVAL : -EFAULT;
+	ssize_t r;
+	if (flags & MSG_OOB) {
+		r = tx_urgent(f, fd, iov, n, flags & ~MSG_ZEROCOPY);
+		if (r > 0 && flags & MSG_ZEROCOPY && load_rlx(&sk->zc_on))
+			errq_copied(sk);
+	} else {
+		r = shm_send_zerocopy(sk, fd, iov, n, flags);
+	}
+	if (load_rlx(&sk->zc_done))
+		epoll_touch(f, EPOLLERR);
+	return r;
+}
+
 HOT ssize_t edge_tx(struct file *f, int fd, const struct iovec *iov, size_t n,
 		    int flags)
 {
@@ -171,10 +198,8 @@ HOT ssize_t edge_tx(struct file *f, int fd, const struct iovec *iov, size_t n,
 		if (bytes < 0)
 			return bytes;
 	}
-	if (unlikely(flags & (BAD_LEN_FLAG | BAD_ADDR_FLAG)))
-		return flags & BAD_LEN_FLAG ? -EINVAL : -EFAULT;
-	if (unlikely(flags & MSG_OOB))
-		r = tx_urgent(f, fd, iov, n, flags);
+	if (unlikely(flags & TX_ODD_FLAGS))
+		r = tx_odd(f, fd, iov, n, flags);
 	else
 		r = shm_send(sk, fd, iov, n, flags);
 	if (unlikely(!load_rlx(&f->merged) || shm_wants_back_or_gone(sk)))
@@ -309,8 +334,10 @@ static void pass_on_all(const struct mmsghdr *msgs, unsigned n)
 		}                                                              \
 		if (unlikely(is_urgent(vectors, __VA_ARGS__)))                 \
 			tx_urgent_young(c.file);                               \
-		return DATA_CALL(c, DIR_TX, (kernel),                          \
-				 edge_tx(c.file, fd, vectors, __VA_ARGS__));   \
+		return DATA_CALL(                                              \
+		    c, DIR_TX,                                                 \
+		    numbered(c.file->sk, fd, (kernel), vectors, __VA_ARGS__),  \
+		    edge_tx(c.file, fd, vectors, __VA_ARGS__));                \
 	}
 #include "preload/calls.def"
 
@@ -354,7 +381,9 @@ OSF_API ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n,
 static ssize_t edge_recvmsg(struct file *f, int fd, struct msghdr *msg,
 			    int flags)
 {
-	if (unlikely(flags & RX_KERNEL_FLAGS)) {
+	if (unlikely(flags & MSG_ERRQUEUE))
+		return errq_recv(f->sk, fd, msg, flags);
+	if (unlikely(flags & MSG_OOB)) {
 		ssize_t k = libc.recvmsg(fd, msg, flags);
 
 		return k < 0 ? -errno : k;
@@ -368,11 +397,22 @@ static ssize_t edge_recvmsg(struct file *f, int fd, struct msghdr *msg,
 	return r;
 }
 
+/* Who carries the connection does not matter. */
+static COLD ssize_t recv_errq(struct file *f, int fd, struct msghdr *msg,
+			      int flags)
+{
+	int saved = errno;
+
+	return libc_ret(errq_recv(f->sk, fd, msg, flags), saved);
+}
+
 OSF_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
 	CALL(c) = { .file = file_get(fd) };
 	if (likely(!c.file) || c.file->kind != FILE_SOCK || bad_msg(msg))
 		return libc.recvmsg(fd, msg, flags);
+	if (unlikely(flags & MSG_ERRQUEUE))
+		return recv_errq(c.file, fd, msg, flags);
 	return DATA_CALL(c, DIR_RX, libc.recvmsg(fd, msg, flags),
 			 edge_recvmsg(c.file, fd, msg, flags));
 }
@@ -422,9 +462,11 @@ OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 		return libc.sendmmsg(fd, msgs, n, flags);
 	if (unlikely(flags & MSG_OOB))
 		tx_urgent_young(c.file);
-	return (int)DATA_CALL_OF(c, DIR_TX, libc.sendmmsg(fd, msgs, n, flags),
-				 edge_sendmmsg(c.file, fd, msgs, n, flags),
-				 mmsg_bytes(msgs, r_));
+	return (int)DATA_CALL_OF(
+	    c, DIR_TX,
+	    numbered_all(c.file->sk, fd, msgs,
+			 libc.sendmmsg(fd, msgs, n, flags), flags),
+	    edge_sendmmsg(c.file, fd, msgs, n, flags), mmsg_bytes(msgs, r_));
 }
 
 /* As the kernel: time is looked at after each message. */

@@ -68,8 +68,6 @@ static enum osf_reason kernel_only(int level, int name)
 {
 	if (level == SOL_SOCKET) {
 		switch (name) {
-		case SO_ZEROCOPY:
-			return OSF_REASON_ZEROCOPY;
 		case SO_OOBINLINE:
 			return OSF_REASON_URGENT;
 		case SO_TIMESTAMP:
@@ -187,6 +185,8 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 	call_leave(&c);
 	if (r < 0)
 		return r;
+	if (level == SOL_SOCKET && name == SO_ZEROCOPY)
+		errq_zerocopy_changed(sk, fd);
 	if (reason == OSF_REASON_NONE && ours)
 		set_both(sk, fd, level, name, val, len);
 	else if (reason != OSF_REASON_NONE && ops_pin(sk, reason))

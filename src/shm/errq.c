@@ -2,39 +2,65 @@
 /*
  * shm/errq.c - the error queue of a connection
  *
+ *     send(MSG_ZEROCOPY)  ->  errq_copied()  ->  shm_events(): POLLERR
+ *                                            ->  recvmsg(MSG_ERRQUEUE): errq_recv()
+ *
  * The kernel puts the completions of MSG_ZEROCOPY there, and the times at which bytes
  * were sent.  While one is unread, poll() says POLLERR.  So POLLERR alone is no end of
  * the connection: whatever ends one, a reset or a timeout, also closes both of its
  * directions, and then poll() says POLLHUP too.
  *
- * The anchor has such entries if the program sent in one of these ways before the
- * connection was moved, or after it went back.  recvmsg(MSG_ERRQUEUE) on the anchor
- * returns them.
+ * A connection that we carry copies the bytes, so each send with MSG_ZEROCOPY is
+ * complete when it returns, and says SO_EE_CODE_ZEROCOPY_COPIED, as on loopback.  Such
+ * sends have numbers.  The kernel counts while it carries the connection, as a candidate
+ * too, and nobody can set its counter; so we count along, and from the upgrade on the
+ * numbers are ours, also after the way back: the kernel is not given MSG_ZEROCOPY any
+ * more.
+ *
+ * The anchor's own queue holds what was sent before the upgrade, and times that were
+ * asked for after the way back.
+ *
+ * Not done: a program that is handed the connection (exec(), SCM_RIGHTS) finds the
+ * kernel's counter, which stands where it stood at the upgrade.
+ * Spec: Documentation/networking/msg_zerocopy.rst, recvmsg(2), ip(7) "IP_RECVERR".
  */
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <string.h>
+#include <time.h> /* which the next needs */
+
+#include <linux/errqueue.h>
 
 #include "base/libc.h"
 #include "shm/shm.h"
+
+/* Another value than before, and never 0. */
+static void note(struct sock *sk)
+{
+	fetch_add(&sk->errq, 2u);
+	fetch_or(&sk->errq, 1u);
+}
 
 void errq_note(struct sock *sk, short *revents)
 {
 	if (likely(!(*revents & POLLERR)) || *revents & POLLHUP)
 		return;
-	store_rlx(&sk->errq, (uint8_t)(sk->errq % UINT8_MAX + 1));
+	note(sk);
 	*revents = (short)(*revents & ~POLLERR);
 }
 
 /*
- * The program may read the queue at any time, so the kernel is asked each time.  An
- * entry that is unread keeps poll() from sleeping, so this is also where the end of the
- * connection is noticed.
+ * The program may read the kernel's queue at any time, so the kernel is asked each
+ * time.  An entry that is unread keeps poll() from sleeping, so this is also where the
+ * end of the connection is noticed.
  */
 COLD unsigned errq_events(struct sock *sk, int fd, unsigned want)
 {
-	uint8_t seen = load_rlx(&sk->errq);
+	uint32_t seen = load_acq(&sk->errq);
 	struct pollfd p = { .fd = fd, .events = (short)(want | POLLRDHUP) };
 	short ends = load_rlx(&sk->tx_ring) ? POLLHUP | POLLRDHUP : POLLHUP;
+	bool copied = load_rlx(&sk->zc_done) != 0;
 	int saved = errno;
 
 	libc.poll(&p, 1, 0);
@@ -43,7 +69,130 @@ COLD unsigned errq_events(struct sock *sk, int fd, unsigned want)
 		anchor_look(sk, fd);
 	if (p.revents & POLLERR)
 		errq_note(sk, &(short){ p.revents });
-	else if (seen) /* unless another thread has just noted one */
-		cas(&sk->errq, seen, (uint8_t)0);
-	return (unsigned short)p.revents & (want | POLLERR);
+	else if (seen && !copied && !load_rlx(&sk->zc_kernel))
+		cas(&sk->errq, seen, 0u); /* unless somebody has just noted */
+	return ((unsigned short)p.revents & (want | POLLERR)) |
+	       (copied ? POLLERR : 0);
+}
+
+static bool is_on(int fd)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	return !libc.getsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &v, &len) && v;
+}
+
+COLD void errq_by_kernel(struct sock *sk, int fd, unsigned n)
+{
+	if (!is_on(fd))
+		return; /* then MSG_ZEROCOPY means nothing */
+	fetch_add(&sk->zc_next, n);
+	fetch_add(&sk->zc_kernel, n);
+	note(sk);
+}
+
+void errq_zerocopy_changed(struct sock *sk, int fd)
+{
+	store_rlx(&sk->zc_on, (uint8_t)is_on(fd));
+	if (load_rlx(&sk->zc_kernel))
+		note(sk);
+}
+
+COLD void errq_copied(struct sock *sk)
+{
+	sock_lock(sk, &sk->tx_lock);
+	store_rlx(&sk->zc_next, sk->zc_next + 1);
+	if (sk->zc_done != UINT32_MAX)
+		store_rlx(&sk->zc_done, sk->zc_done + 1);
+	note(sk);
+	sock_unlock(sk, &sk->tx_lock);
+}
+
+/* As the kernel's put_cmsg(): what does not fit is cut off. */
+static void put_control(struct msghdr *msg, int level, int type,
+			const void *data, size_t len)
+{
+	struct cmsghdr h = { .cmsg_level = level, .cmsg_type = type };
+	size_t room = msg->msg_control ? msg->msg_controllen : 0;
+	uint8_t *to = msg->msg_control;
+
+	msg->msg_controllen = 0;
+	if (CMSG_LEN(len) > room)
+		msg->msg_flags |= MSG_CTRUNC;
+	if (room < sizeof(h) || is_bad_ptr(to))
+		return;
+	h.cmsg_len = MIN(CMSG_LEN(len), room);
+	memcpy(to, &h, sizeof(h));
+	memcpy(to + CMSG_LEN(0), data, h.cmsg_len - CMSG_LEN(0));
+	msg->msg_controllen = MIN(CMSG_SPACE(len), room);
+}
+
+/* One entry tells of all that was copied since the last. */
+static void put_completion(const struct sock *sk, struct msghdr *msg, int flags,
+			   uint32_t first, uint32_t last)
+{
+	struct {
+		struct sock_extended_err ee;
+		struct sockaddr_in6 nobody;
+	} e = { .ee = { .ee_origin = SO_EE_ORIGIN_ZEROCOPY,
+			.ee_code = SO_EE_CODE_ZEROCOPY_COPIED,
+			.ee_info = first,
+			.ee_data = last } };
+
+	msg->msg_flags = MSG_ERRQUEUE | (flags & MSG_CMSG_CLOEXEC);
+	if (msg->msg_name)
+		msg->msg_namelen = 0;
+	if (sk->st.family == AF_INET6)
+		put_control(msg, SOL_IPV6, IPV6_RECVERR, &e, sizeof(e));
+	else
+		put_control(msg, SOL_IP, IP_RECVERR, &e,
+			    sizeof(e.ee) + sizeof(struct sockaddr_in));
+}
+
+/* An entry of the kernel's was read: which sends does it tell of? */
+static void account(struct sock *sk, struct msghdr *msg)
+{
+	struct sock_extended_err ee;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c;
+	     c = CMSG_NXTHDR(msg, c)) {
+		if (!(c->cmsg_level == SOL_IP && c->cmsg_type == IP_RECVERR) &&
+		    !(c->cmsg_level == SOL_IPV6 &&
+		      c->cmsg_type == IPV6_RECVERR))
+			continue;
+		if (c->cmsg_len < CMSG_LEN(sizeof(ee)))
+			break;
+		memcpy(&ee, CMSG_DATA(c), sizeof(ee));
+		if (ee.ee_origin != SO_EE_ORIGIN_ZEROCOPY)
+			return;
+		uint32_t n = ee.ee_data - ee.ee_info + 1;
+		uint32_t due = load_rlx(&sk->zc_kernel);
+		while (!cas(&sk->zc_kernel, due, due - MIN(n, due)))
+			due = load_rlx(&sk->zc_kernel);
+		return;
+	}
+	/* The program did not want to know.  Nor do we: the next are noticed when
+	 * the kernel tells of them. */
+	store_rlx(&sk->zc_kernel, 0u);
+}
+
+ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags)
+{
+	if (!load_rlx(&sk->zc_done) || load_rlx(&sk->zc_kernel)) {
+		ssize_t r = libc.recvmsg(fd, msg, flags);
+
+		if (r >= 0)
+			account(sk, msg);
+		if (r >= 0 || errno != EAGAIN)
+			return r < 0 ? -errno : r;
+	}
+	sock_lock(sk, &sk->tx_lock);
+	uint32_t n = sk->zc_done, end = sk->zc_next;
+	store_rlx(&sk->zc_done, 0u);
+	sock_unlock(sk, &sk->tx_lock);
+	if (!n)
+		return -EAGAIN;
+	put_completion(sk, msg, flags, end - n, end - 1);
+	return 0;
 }

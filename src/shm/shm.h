@@ -76,6 +76,9 @@ bool shm_rx_settle(struct sock *sk, int fd);
 int shm_rx_learn(struct sock *sk); /* the peer has said K; 0 or -EPROTO */
 ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);
+/* The same with MSG_ZEROCOPY, with its completion. */
+ssize_t shm_send_zerocopy(struct sock *sk, int fd, const struct iovec *iov,
+			  size_t n, int flags);
 ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
 		      bool nonblock);
 
@@ -178,8 +181,16 @@ int anchor_consumed(int fd, uint64_t *consumed);
 
 /* errq.c.  Take from *@revents, the anchor's, an error that does not end it. */
 void errq_note(struct sock *sk, short *revents);
-/* Of @want, and POLLERR, what the kernel says now. */
+/* Of @want, and POLLERR, what the kernel and we say now. */
 unsigned errq_events(struct sock *sk, int fd, unsigned want);
+/* The kernel has taken @n sends with MSG_ZEROCOPY. */
+void errq_by_kernel(struct sock *sk, int fd, unsigned n);
+/* We have taken one, and its bytes are copied. */
+void errq_copied(struct sock *sk);
+/* SO_ZEROCOPY is to be looked at, because we carry the connection. */
+void errq_zerocopy_changed(struct sock *sk, int fd);
+/* recvmsg(MSG_ERRQUEUE), in any mode. */
+ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags);
 
 /* The side of ours, and of the peer. */
 static inline struct seg_side *shm_me(const struct sock *sk)

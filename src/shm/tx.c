@@ -285,6 +285,63 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	}
 }
 
+/* The kernel numbers what it is given while the connection is a candidate.  One call of
+ * the program's is one number, so it is one call of ours; what does not fit is copied
+ * by the calls that follow. */
+static COLD ssize_t tx_numbered(struct sock *sk, int fd, struct iov_cursor *c,
+				size_t left, int flags)
+{
+	if (sock_mode(sk) != SOCK_CANDIDATE)
+		return 0;
+	int err = tx_begin(sk, fd);
+	if (err)
+		return err;
+	ssize_t r = 0;
+	if (sock_mode(sk) == SOCK_CANDIDATE)
+		r = tx_tcp(sk, fd, c, left, flags);
+	if (r > 0)
+		errq_by_kernel(sk, fd, 1);
+	sock_unlock(sk, &sk->tx_lock);
+	return r;
+}
+
+COLD ssize_t shm_send_zerocopy(struct sock *sk, int fd, const struct iovec *iov,
+			       size_t n, int flags)
+{
+	struct iov_cursor c = { .iov = iov, .n = n };
+	bool block = !(flags & MSG_DONTWAIT) && !load_rlx(&sk->nonblock);
+	size_t len = iov_bytes(iov, n);
+	int plain = flags & ~MSG_ZEROCOPY;
+	struct iovec rest[CURSOR_REST_MAX];
+
+	if (!load_rlx(&sk->zc_on))
+		return shm_send(sk, fd, iov, n, plain);
+	ssize_t r = tx_numbered(sk, fd, &c, len, flags);
+	if (!r) {
+		r = shm_send(sk, fd, iov, n, plain);
+		if (r > 0)
+			errq_copied(sk);
+		return r;
+	}
+	if (r < 0 && (r != -EAGAIN || !block))
+		return r;
+	size_t sent = r > 0 ? (size_t)r : 0;
+	bool numbered = sent;
+	while (block && sent < len) {
+		r = shm_send(sk, fd, rest, cursor_rest(&c, rest, len - sent),
+			     plain);
+		if (r <= 0)
+			break;
+		cursor_skip(&c, (size_t)r);
+		sent += (size_t)r;
+	}
+	if (sent && !numbered)
+		errq_copied(sk);
+	if (sent && r < 0 && r != -EAGAIN && r != -EINTR)
+		anchor_note(sk, (int)-r); /* for the next call */
+	return sent ? (ssize_t)sent : r;
+}
+
 /*
  * A message of a few lines, in the order in which its lines come free: the zero behind
  * it, then the bytes and the header, which the reader is looking at meanwhile, in one

@@ -129,6 +129,7 @@ static void anchor_prepare(struct sock *sk, int fd)
 	if (sk->rcvlowat > 1)
 		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
 	shm_sndbuf_changed(sk, fd);
+	errq_zerocopy_changed(sk, fd);
 }
 
 /* Views of the segment's rings, for the side that sk->side says. */

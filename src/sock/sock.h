@@ -106,9 +106,9 @@ struct sock {
 	uint8_t rx_broken;  /* the peer broke the protocol */
 	uint8_t anchor_end; /* ANCHOR_*: what the kernel said of the anchor */
 	uint8_t peer_died; /* 1: without closing; 2: and was written to since */
-	uint8_t errq; /* the anchor's error queue may hold something; another
-			    * value each time that was seen, or 0 */
 	int32_t anchor_err; /* an error that it has already given away */
+	uint32_t errq;      /* the error queue may hold something: another value
+			     * each time that was noted, or 0 */
 	struct ring_rx rx;
 	uint64_t rx_tcp_base; /* bytes of TCP that were read so far */
 	int64_t rx_tcp_left;  /* bytes of TCP before the ring, once known */
@@ -132,6 +132,11 @@ struct sock {
 	uint32_t bulk_bytes;  /* in large chunks, since bulk_since_ns */
 	uint64_t bulk_since_ns;
 	uint32_t n_bulk_slow; /* looks at the pace in a row; see shm/tx.c */
+	uint8_t zc_on;        /* SO_ZEROCOPY is set */
+	uint32_t zc_next;     /* number of the next send with MSG_ZEROCOPY */
+	uint32_t
+	    zc_done; /* ours just before it that the program was not told of */
+	uint32_t zc_kernel; /* the kernel's that the program was not told of */
 
 	/* The upgrade. */
 	int32_t offer_fd;    /* the listener of our offer, -1 */
