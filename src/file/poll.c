@@ -159,7 +159,8 @@ static bool asks_end(const struct entry *e, short revents, uint64_t now)
 	if (sock_mode(sk) != SOCK_SHM ||
 	    load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
 		return false;
-	if (revents & POLLIN) /* the program has something to do first */
+	/* The program has something to do first, if it does not ask. */
+	if (revents & POLLIN && !(e->kernel.events & POLLRDHUP))
 		return anchor_look_due(sk);
 	if (now - load_rlx(&sk->polled_ns) < ENDS_NS)
 		return false;

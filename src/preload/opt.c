@@ -222,9 +222,23 @@ static void add_to_info(const struct sock *sk, void *val, socklen_t len)
 	memcpy(val, &ti, n);
 }
 
+/* The error that the stream ended with; -1: the kernel knows. */
+static int so_error(int fd)
+{
+	CALL(c) = { .file = file_get(fd) };
+
+	return c.file && c.file->kind == FILE_SOCK && file_is_ours(fd)
+		   ? anchor_so_error(c.file->sk, fd)
+		   : -1;
+}
+
 OSF_API int getsockopt(int fd, int level, int name, void *restrict val,
 		       socklen_t *restrict len)
 {
+	int our_err = -1;
+
+	if (unlikely(level == SOL_SOCKET && name == SO_ERROR && table_load(fd)))
+		our_err = so_error(fd);
 	int r = libc.getsockopt(fd, level, name, val, len), err;
 
 	if (unlikely(r < 0 && fd < 0) &&
@@ -232,6 +246,10 @@ OSF_API int getsockopt(int fd, int level, int name, void *restrict val,
 		return (int)libc_ret(err, 0);
 	if (likely(r < 0 || !table_load(fd)))
 		return r;
+	if (unlikely(our_err >= 0)) {
+		memcpy(val, &our_err, MIN((size_t)*len, sizeof(our_err)));
+		return r;
+	}
 	CALL(c) = { .file = file_get(fd) };
 	if (!c.file || c.file->kind != FILE_SOCK || !val || !len ||
 	    !file_is_ours(fd))

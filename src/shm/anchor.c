@@ -27,19 +27,46 @@ enum { TCP_ESTABLISHED = 1, TCP_FIN_WAIT1 = 4, TCP_FIN_WAIT2 = 5 };
 /* An awake process asks the kernel about its peer's death this often. */
 #define LOOK_NS (1 * NS_PER_MS)
 
-/*
- * A process that ends without closing leaves doorbells unread, for which the kernel
- * resets the connection; had they been the stream, it would have read them.  So the
- * reset of a peer that did not close is the end of its stream.
- */
-static bool peer_died(struct sock *sk)
+/* Did the peer's program leave bytes of ours unread?  @by_reset: its kernel has sent a
+ * reset. */
+static bool left_unread(const struct sock *sk, bool by_reset)
 {
+	uint32_t size = sk->rx.size; /* of the memory; the rings are alike */
+	uint32_t read = load_rlx(&shm_peer(sk)->read);
+	struct ring_rx rest = { .base = sk->tx.base,
+				.size = size,
+				.off = read & ~SEG_READ_RING };
+	enum ring_mark mark;
+
+	if (rest.off % RING_ALIGN || rest.off > size - RING_ALIGN)
+		return true;
+	return ring_rx_bytes(&rest, 1, &mark) || (by_reset && !read);
+}
+
+/*
+ * The anchor has ended.  Did the peer's process end without closing?  Then the kernel
+ * cannot know what that means: doorbells that were unread made it reset the connection,
+ * and bytes that were unread in the ring did not.  Had they all been TCP's, unread
+ * bytes would have made it a reset, and nothing else.
+ */
+static bool peer_died(struct sock *sk, bool by_reset)
+{
+	/* Who shuts both halves, or goes back, lets the kernel send a FIN too. */
+	uint32_t lives =
+	    by_reset ? SEG_CLOSED
+		     : SEG_CLOSED | SEG_TX_FIN | SEG_TX_BACK | SEG_RECALL;
+
 	if (sock_mode(sk) != SOCK_SHM || !sk->tx_ring || sk->rx_back ||
-	    load_rlx(&sk->rx_broken) ||
-	    load_acq(&shm_peer(sk)->flags) & SEG_CLOSED)
+	    load_rlx(&sk->rx_broken) || load_acq(&shm_peer(sk)->flags) & lives)
 		return false;
-	cas(&sk->peer_died, (uint8_t)0, (uint8_t)1);
-	cas(&sk->anchor_end, (uint8_t)ANCHOR_OPEN, (uint8_t)ANCHOR_FIN);
+	bool unread = left_unread(sk, by_reset);
+	if (!cas(&sk->peer_died, (uint8_t)PEER_LIVES,
+		 (uint8_t)(unread ? PEER_RESET : PEER_READ_ALL)))
+		return true;
+	if (unread)
+		store_rlx(&sk->anchor_err, ECONNRESET);
+	cas(&sk->anchor_end, (uint8_t)ANCHOR_OPEN,
+	    (uint8_t)(unread ? ANCHOR_RST : ANCHOR_FIN));
 	return true;
 }
 
@@ -52,11 +79,22 @@ bool anchor_note(struct sock *sk, int err)
 	if (err != ECONNRESET && err != ETIMEDOUT && err != EHOSTUNREACH &&
 	    err != ENETUNREACH)
 		return false;
-	if (err == ECONNRESET && peer_died(sk))
+	if (err == ECONNRESET && peer_died(sk, true))
 		return true;
 	store_rlx(&sk->anchor_err, err);
 	store_rel(&sk->anchor_end, (uint8_t)ANCHOR_RST);
 	return true;
+}
+
+/* SO_ERROR: what the next call would fail with, positive, once.  -1: ask the kernel;
+ * otherwise the kernel's own is about a doorbell. */
+int anchor_so_error(struct sock *sk, int fd)
+{
+	if (sock_mode(sk) == SOCK_SHM &&
+	    load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
+		anchor_look(sk, fd);
+	int err = -anchor_error(sk);
+	return err || sk->peer_died ? err : -1;
 }
 
 /* The error that was kept, negative, once. */
@@ -68,7 +106,7 @@ int anchor_error(struct sock *sk)
 /* recv() on the anchor has returned 0. */
 void anchor_fin(struct sock *sk)
 {
-	if (!sk->anchor_deaf)
+	if (!sk->anchor_deaf && !peer_died(sk, false))
 		cas(&sk->anchor_end, (uint8_t)ANCHOR_OPEN, (uint8_t)ANCHOR_FIN);
 }
 
@@ -248,13 +286,14 @@ void anchor_look(struct sock *sk, int fd)
 		socklen_t len = sizeof(err);
 
 		errq_note(sk, &p.revents);
-		if (p.revents & POLLERR && peer_died(sk))
+		if (p.revents & POLLERR && peer_died(sk, true))
 			libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
 		else if (p.revents & POLLERR)
 			store_rel(&sk->anchor_end, (uint8_t)ANCHOR_RST);
 		else if (p.revents & (POLLRDHUP | POLLHUP) &&
 			 load_rlx(&sk->anchor_end) == ANCHOR_OPEN &&
-			 (!sk->anchor_deaf || anchor_has_fin(fd)))
+			 (!sk->anchor_deaf || anchor_has_fin(fd)) &&
+			 !peer_died(sk, false))
 			cas(&sk->anchor_end, (uint8_t)ANCHOR_OPEN,
 			    (uint8_t)ANCHOR_FIN);
 	}

@@ -126,7 +126,11 @@ static COLD bool rx_tcp_events(struct sock *sk, int fd, unsigned *ev)
 		tcp = tcp_events(fd, POLLIN);
 	} while (tcp & POLLIN && sk->rx_tcp_left < 0 &&
 		 load_acq(&shm_peer(sk)->flags) & SEG_TX_RING);
-	*ev |= tcp & ~(unsigned)POLLOUT;
+	if (tcp & (POLLERR | POLLHUP | POLLRDHUP))
+		anchor_look(sk, fd);
+	*ev |= tcp & (POLLIN | POLLRDNORM);
+	if (backlog_bytes(sk))
+		*ev |= POLLIN | POLLRDNORM;
 	return true;
 }
 
@@ -165,7 +169,8 @@ unsigned shm_events(struct sock *sk, int fd)
 		if (end == ANCHOR_RST)
 			ev |= POLLHUP |
 			      (load_rlx(&sk->anchor_err) ? POLLERR : 0) |
-			      (tcp_events(fd, 0) & POLLERR);
+			      (sk->peer_died ? 0 /* that is of a doorbell */
+					     : tcp_events(fd, 0) & POLLERR);
 	}
 	if (unlikely(peer & SEG_TX_BACK))
 		ev |= tcp_events(fd, POLLPRI) & POLLPRI;
@@ -221,6 +226,8 @@ void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
 		fence_full(); /* Dekker; the caller looks next */
 	if (events & POLLIN)
 		tell_of_space(sk, fd);
+	if (unlikely(load_rlx(&sk->rx_tcp)))
+		shm_backlog_fill(sk, fd);
 }
 
 static void tx_shut(struct sock *sk, int fd)
@@ -309,7 +316,7 @@ int shm_inq(struct sock *sk, int fd)
 			return -errno;
 		if (sock_mode(sk) == SOCK_KERNEL ||
 		    !(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING))
-			return n;
+			return n + (int)backlog_bytes(sk);
 	}
 	GUARD(&sk->rx_lock);
 	if (sock_mode(sk) == SOCK_KERNEL)
@@ -324,9 +331,12 @@ int shm_inq(struct sock *sk, int fd)
 		anchor_drain(sk, fd);
 	if (libc.ioctl(fd, FIONREAD, &n) < 0)
 		return -errno;
-	if (sk->rx_back || n < sk->rx_tcp_left)
-		return n; /* or: more is on its way before the ring */
-	return (int)sk->rx_tcp_left + in_ring;
+	if (sk->rx_back)
+		return n;
+	int held = (int)backlog_bytes(sk);
+	if (n < sk->rx_tcp_left)
+		return held + n; /* more is on its way before the ring */
+	return held + (int)sk->rx_tcp_left + in_ring;
 }
 
 /*
@@ -473,6 +483,7 @@ struct seg *shm_close_keep(struct sock *sk, int fd)
 			reset_at_close(fd);
 	}
 	shm_tx_shrink(sk);
+	backlog_free(sk);
 	inbox_detach(sk->peer_inbox);
 	sk->peer_inbox = NULL;
 	sk->seg = NULL;

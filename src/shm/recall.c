@@ -105,6 +105,23 @@ static int take_tcp(int fd, struct stash *st, int64_t *left)
 	return 0;
 }
 
+/* What was taken out of TCP already, for who did not read it. */
+static int stash_backlog(struct sock *sk, struct stash *st)
+{
+	uint32_t n = backlog_bytes(sk);
+	uint8_t *to = n ? stash_room(st, n) : NULL;
+
+	if (!n)
+		return 0;
+	if (!to)
+		return -ENOMEM;
+	memcpy(to, sk->backlog + sk->backlog_pos, n);
+	st->n += n;
+	st->is_late = true; /* TCP may have what follows already */
+	backlog_free(sk);
+	return 0;
+}
+
 /* The bytes of TCP that come before the ring.  They are on their way, unless the
  * connection has ended; then the kernel says so to whoever reads next. */
 static int stash_tcp(struct sock *sk, int fd, struct stash *st)
@@ -187,6 +204,8 @@ static bool may_put_back(struct sock *sk, int fd)
 
 	if (load_acq(&shm_peer(sk)->flags) & (SEG_TX_BACK | SEG_RECALL))
 		return false;
+	if (backlog_bytes(sk))
+		return false;
 	if (!sk->rx_back &&
 	    ring_rx_bytes(&sk->rx, PUT_BACK_MAX + 1, &mark) > PUT_BACK_MAX)
 		return false;
@@ -233,7 +252,9 @@ static int end_rx(struct sock *sk, int fd, struct stash *st)
 	struct seg_side *me = shm_me(sk);
 	int err = 0;
 
-	if (sk->rx_tcp &&
+	if (sk->rx_tcp)
+		err = stash_backlog(sk, st);
+	if (!err && sk->rx_tcp &&
 	    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) { /* S1 */
 		shm_rx_learn(sk);
 		err = stash_tcp(sk, fd, st);

@@ -49,16 +49,41 @@ int shm_rx_learn(struct sock *sk)
 	return 0;
 }
 
+/* For the peer, should this process be killed: how far the program has read. */
+static inline void say_read(struct sock *sk)
+{
+	store_rlx(&shm_me(sk)->read, SEG_READ_RING | load_rlx(&sk->rx.off));
+}
+
+/* All that TCP had before the ring has been read. */
+static COLD void rx_tcp_over(struct sock *sk)
+{
+	store_rlx(&sk->rx_tcp, (uint8_t)0);
+	backlog_free(sk);
+	say_read(sk);
+}
+
 bool shm_rx_settle(struct sock *sk, int fd)
 {
 	GUARD(&sk->rx_lock);
 	if (sk->rx_tcp && load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) {
 		if (sk->rx_tcp_left < 0 && shm_rx_learn(sk))
 			shm_broken(sk, fd, "its count of TCP bytes");
-		else if (!sk->rx_tcp_left)
-			store_rlx(&sk->rx_tcp, (uint8_t)0);
+		else if (!sk->rx_tcp_left && !backlog_bytes(sk))
+			rx_tcp_over(sk);
 	}
 	return !sk->rx_tcp;
+}
+
+/* What was taken out of TCP before, and with it what TCP has now. */
+static COLD ssize_t rx_backlog(struct sock *sk, int fd, struct iov_cursor *c,
+			       size_t want, int flags)
+{
+	backlog_fill_locked(sk, fd);
+	ssize_t r = (ssize_t)backlog_read(sk, c, want, flags);
+	if (!sk->rx_tcp_left && !backlog_bytes(sk))
+		rx_tcp_over(sk);
+	return r;
 }
 
 /*
@@ -79,13 +104,15 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 		}
 		if (sock_mode(sk) == SOCK_KERNEL)
 			return -ESTALE;
+		if (backlog_bytes(sk))
+			return rx_backlog(sk, fd, c, want, flags);
 		bool known = load_acq(&peer->flags) & SEG_TX_RING; /* S1 */
 		if (known && sk->rx_tcp_left < 0 && shm_rx_learn(sk)) {
 			shm_broken(sk, fd, "its count of TCP bytes");
 			return -ECONNRESET;
 		}
 		if (known && !sk->rx_tcp_left) {
-			store_rlx(&sk->rx_tcp, (uint8_t)0);
+			rx_tcp_over(sk);
 			return GO_ON_IN_RING;
 		}
 		size_t max = known ? MIN(want, (size_t)sk->rx_tcp_left) : want;
@@ -216,6 +243,7 @@ HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 			shm_told_space(sk, fd);
 	}
 	if (likely(got)) {
+		say_read(sk);
 		count(&sk->st.rx_bytes_shm, got);
 		return (ssize_t)got;
 	}
@@ -274,7 +302,7 @@ static COLD bool rx_goes_on(const struct sock *sk, int fd)
 	struct pollfd p = { .fd = fd, .events = POLLPRI };
 
 	if (sk->rx_tcp)
-		return sk->rx_tcp_left == 0;
+		return sk->rx_tcp_left == 0 || backlog_bytes(sk);
 	if (sk->rx_back || !ring_rx_ready(&sk->rx))
 		return false;
 	/* As the kernel: a read stops before an urgent byte. */
@@ -399,6 +427,7 @@ HOT int32_t shm_recv_place(struct sock *sk, int fd, const uint8_t **data,
 		return 0;
 	*off = sk->rx.off;
 	ring_skip(&sk->rx, (uint32_t)n);
+	say_read(sk);
 	count(&sk->st.rx_bytes_shm, (uint64_t)n);
 	count(&sk->st.rx_ops, 1);
 	return n;

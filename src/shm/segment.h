@@ -28,7 +28,7 @@
 #include "base/compiler.h"
 
 #define SEG_MAGIC 0x6d6873666f317665ull
-#define SEG_VERSION 4 /* both sides must have the same */
+#define SEG_VERSION 5 /* both sides must have the same */
 #define SEG_PAGE 4096u
 
 enum {
@@ -46,6 +46,8 @@ enum {
 	SEG_TAKES_REFS = 1024, /* this side understands references */
 	SEG_REFS_OVER = 2048,  /* S5: and will not read any more of them */
 };
+
+#define SEG_READ_RING 1u /* offsets are even */
 
 /* Side 1 takes the segment or side 0 takes it back, whoever is first. */
 enum { SEG_CLAIM_OPEN, SEG_CLAIM_TAKEN, SEG_CLAIM_REVOKED };
@@ -69,6 +71,11 @@ struct seg_side {
 	uint32_t rx_anchor;
 	uint32_t tx_inbox;
 	uint32_t tx_anchor;
+
+	/* As consumer: how far the program has read, which the tail may not say yet:
+	 * 0 in TCP, SEG_READ_RING | the next record's offset.  While this side lives
+	 * nobody else looks, so the line stays in its cache. */
+	alignas(CACHE_LINE) uint32_t read;
 };
 
 struct seg {

@@ -16,6 +16,7 @@
  *   upgrade.c     the steps above
  *   rx.c tx.c     hot: bytes out of and into the rings
  *   region.c      memory that a peer reads where it lies
+ *   backlog.c     bytes of TCP that nobody has read yet
  *   wait.c        spinning and sleeping in a blocking call
  *   anchor.c      doorbells, the anchor's end, byte counts
  *   errq.c        the error queue
@@ -32,6 +33,7 @@
 #include <sys/uio.h>
 
 #include "sock/sock.h"
+#include "shm/cursor.h"
 #include "shm/ring.h"
 #include "shm/segment.h"
 
@@ -174,10 +176,29 @@ void anchor_look(struct sock *sk, int fd); /* sets sk->anchor_end */
 bool anchor_has_fin(int fd);
 bool anchor_note(struct sock *sk, int err);
 int anchor_error(struct sock *sk);
+int anchor_so_error(struct sock *sk, int fd);
 void anchor_fin(struct sock *sk);
 bool anchor_look_due(struct sock *sk); /* has it been a while? */
 int anchor_counts(int fd, bool active, uint64_t *sent);
 int anchor_consumed(int fd, uint64_t *consumed);
+
+/*
+ * backlog.c.  Before somebody goes to sleep without having read what TCP still has:
+ * takes it out of the kernel.  Otherwise it may close TCP's window, and then the FIN
+ * of a peer that dies has no place behind it.
+ */
+void shm_backlog_fill(struct sock *sk, int fd);
+/* The same, for the holder of the rx lock. */
+void backlog_fill_locked(struct sock *sk, int fd);
+/* Read from it, at most @want bytes; MSG_PEEK and MSG_TRUNC are looked at. */
+size_t backlog_read(struct sock *sk, struct iov_cursor *c, size_t want,
+		    int flags);
+void backlog_free(struct sock *sk);
+
+static inline uint32_t backlog_bytes(const struct sock *sk)
+{
+	return load_rlx(&sk->backlog_end) - load_rlx(&sk->backlog_pos);
+}
 
 /* errq.c.  Take from *@revents, the anchor's, an error that does not end it. */
 void errq_note(struct sock *sk, short *revents);

@@ -109,8 +109,11 @@ static COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 	return r;
 }
 
-/* Nobody is there to read the ring.  Nor TCP, if it is the end: the kernel's connection knows what
- * to answer, and the first time it may well take the bytes. */
+/*
+ * Nobody reads the ring any more.  If the peer's process has ended, the answers are
+ * those of a TCP that has received a FIN, or a reset.  Otherwise the kernel's connection
+ * knows what to answer, and the first time it may well take the bytes.
+ */
 static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
 				 size_t left, int flags)
 {
@@ -119,13 +122,16 @@ static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
 
 		return lost < 0 ? lost : tx_tcp(sk, fd, c, left, flags);
 	}
-	if (sk->peer_died == 1) { /* the kernel takes bytes till it is told */
-		sk->peer_died = 2;
+	if (sk->peer_died == PEER_READ_ALL) { /* its reset is on the way */
+		sk->peer_died = PEER_TOLD;
+		store_rel(&sk->anchor_end, (uint8_t)ANCHOR_RST);
 		cursor_skip(c, left);
 		return (ssize_t)left;
 	}
 	int err = sk->rx_broken ? -EPIPE : anchor_error(sk);
 
+	if (!err && sk->peer_died)
+		err = -EPIPE;
 	return err ? err : tx_kernel(fd, c, left, 0);
 }
 
@@ -467,6 +473,8 @@ static COLD ssize_t file_to_nobody(struct sock *sk, int fd, int in, off_t *off,
 	}
 	int err = sk->rx_broken ? -EPIPE : anchor_error(sk);
 
+	if (!err && sk->peer_died > PEER_READ_ALL)
+		err = -EPIPE;
 	if (err)
 		return err;
 	ssize_t r = libc.sendfile(fd, in, off, n);

@@ -32,8 +32,9 @@ static bool rx_ready(void *arg)
 
 	if (likely(!load_rlx(&sk->rx_tcp)))
 		return ring_rx_ready(&sk->rx);
-	return load_acq(&shm_peer(sk)->flags) & SEG_TX_RING &&
-	       sk->rx_tcp_left <= 0;
+	return backlog_bytes(sk) ||
+	       (load_acq(&shm_peer(sk)->flags) & SEG_TX_RING &&
+		sk->rx_tcp_left <= 0);
 }
 
 /* Others may have looked at the tail since, and even have used what it freed: so it is
@@ -107,6 +108,8 @@ static int nap_once(struct sock *sk, int fd, const struct nap *n,
 	if (r < 0)
 		return -errno;
 	anchor_look(sk, fd);
+	if (unlikely(load_rlx(&sk->rx_tcp)) && n->ready == tx_ready)
+		shm_backlog_fill(sk, fd);
 	return r;
 }
 

@@ -105,13 +105,16 @@ struct sock {
 	    anchor_deaf; /* SHUT_RD was given to the kernel: never sleep in recv */
 	uint8_t rx_broken;  /* the peer broke the protocol */
 	uint8_t anchor_end; /* ANCHOR_*: what the kernel said of the anchor */
-	uint8_t peer_died; /* 1: without closing; 2: and was written to since */
+	uint8_t peer_died;  /* PEER_*: its process has ended without closing */
 	int32_t anchor_err; /* an error that it has already given away */
 	uint32_t errq;      /* the error queue may hold something: another value
 			     * each time that was noted, or 0 */
 	struct ring_rx rx;
 	uint64_t rx_tcp_base; /* bytes of TCP that were read so far */
 	int64_t rx_tcp_left;  /* bytes of TCP before the ring, once known */
+	/* shm/backlog.c: bytes of TCP that wait here, in memory that forks share. */
+	uint8_t *backlog;
+	uint32_t backlog_pos, backlog_end;
 	uint32_t bells_drained;
 	uint32_t n_ringing;     /* threads that are about to ring the peer */
 	uint32_t n_sleepers;    /* threads asleep on the anchor */
@@ -162,6 +165,12 @@ enum {
 
 enum { SHUT_BIT_RD = 1, SHUT_BIT_WR = 2 };
 enum { ANCHOR_OPEN, ANCHOR_FIN, ANCHOR_RST };
+enum {
+	PEER_LIVES,
+	PEER_READ_ALL, /* the stream ends as with a FIN */
+	PEER_TOLD, /* and we have written since: as with a reset that follows */
+	PEER_RESET, /* it left bytes unread */
+};
 enum { DIR_NONE, DIR_RX, DIR_TX };
 
 static inline enum sock_mode sock_mode(const struct sock *sk)

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #define TURNS 12
+#define FLOOD_CHUNK (64 * 1024)
 
 struct peer {
 	pid_t pid;
@@ -201,3 +202,147 @@ SCENARIO(dead_by_reset_seen_at_once)
 	poll_now(p.fd, POLLIN | POLLRDHUP, "after");
 	peer_kill(&p);
 }
+
+/* What the peer has read decides between the end of the stream and a reset. */
+SCENARIO(dead_with_all_read)
+{
+	struct peer p = peer_killed(nothing);
+
+	poll_now(p.fd, POLLIN | POLLOUT | POLLRDHUP, "poll");
+	RES("send", send(p.fd, buf, n(10), MSG_NOSIGNAL));
+	RES("send", send(p.fd, buf, n(10), MSG_NOSIGNAL));
+	RES("recv", recv(p.fd, buf, n(10), 0));
+}
+
+static void end_of(struct peer *p)
+{
+	int err = -1;
+	socklen_t len = sizeof(err);
+
+	poll_now(p->fd, POLLIN | POLLOUT | POLLRDHUP, "poll");
+	RES("send", send(p->fd, buf, n(10), MSG_NOSIGNAL));
+	RES("send", send(p->fd, buf, n(10), MSG_NOSIGNAL));
+	RES("SO_ERROR", getsockopt(p->fd, SOL_SOCKET, SO_ERROR, &err, &len));
+	out(" err=%d", err);
+	RES("recv", recv(p->fd, buf, n(10), 0));
+	poll_now(p->fd, POLLIN | POLLOUT | POLLRDHUP, "poll");
+}
+
+SCENARIO(dead_with_bytes_unread)
+{
+	struct peer p = peer_start(nothing, true);
+
+	peer_wait(&p);
+	RES("send", send(p.fd, buf, n(10), 0));
+	peer_kill(&p);
+	end_of(&p);
+}
+
+SCENARIO(dead_with_bytes_unread_is_told_by_so_error)
+{
+	struct peer p = peer_start(nothing, true);
+	int err = -1;
+	socklen_t len = sizeof(err);
+
+	peer_wait(&p);
+	RES("send", send(p.fd, buf, n(10), 0));
+	peer_kill(&p);
+	RES("SO_ERROR", getsockopt(p.fd, SOL_SOCKET, SO_ERROR, &err, &len));
+	out(" err=%s", strerrorname_np(err));
+	poll_now(p.fd, POLLIN | POLLOUT | POLLRDHUP, "poll");
+	RES("recv", recv(p.fd, buf, n(10), 0));
+}
+
+static void send_ten(int fd)
+{
+	if (send(fd, "0123456789", 10, 0) != 10)
+		_exit(6);
+}
+
+SCENARIO(dead_after_it_sent)
+{
+	struct peer p = peer_start(send_ten, true);
+
+	peer_wait(&p);
+	RES("send", send(p.fd, buf, n(10), 0));
+	peer_kill(&p);
+	poll_now(p.fd, POLLIN | POLLRDHUP, "poll");
+	RES("recv", recv(p.fd, buf, n(4), 0));
+	RES("recv", recv(p.fd, buf, n(100), 0));
+	RES("recv", recv(p.fd, buf, n(100), 0));
+	RES("recv", recv(p.fd, buf, n(100), 0));
+}
+
+/* It has read less of the bytes than there were. */
+static void read_four(int fd)
+{
+	char bytes[4];
+
+	if (recv(fd, bytes, sizeof(bytes), MSG_WAITALL) != sizeof(bytes))
+		_exit(7);
+}
+
+SCENARIO(dead_with_a_part_unread)
+{
+	struct peer p = peer_start(read_four, true);
+
+	RES("send", send(p.fd, buf, n(10), 0));
+	peer_wait(&p);
+	peer_kill(&p);
+	end_of(&p);
+}
+
+/* The peer has read all and is killed before it has said so to anybody. */
+SCENARIO(dead_just_after_reading)
+{
+	struct peer p = peer_start(read_four, true);
+
+	RES("send", send(p.fd, buf, n(4), 0));
+	peer_wait(&p);
+	peer_kill(&p);
+	end_of(&p);
+}
+
+/* Fills all buffers, and does not read. */
+static void flood(int fd)
+{
+	static char chunk[FLOOD_CHUNK];
+
+	for (int quiet = 0; quiet < 5;) {
+		struct pollfd p = { .fd = fd, .events = POLLOUT };
+
+		if (poll(&p, 1, 20) <= 0)
+			quiet++;
+		else if (send(fd, chunk, sizeof(chunk), MSG_DONTWAIT) > 0)
+			quiet = 0;
+	}
+}
+
+/* The bytes of before the move fill TCP's window, so that the FIN of the peer's kernel
+ * has no place behind them. */
+static void closed_window(bool has_turns)
+{
+	struct peer p = peer_start(flood, has_turns);
+	struct epoll_event ev = { .events = EPOLLOUT };
+	int ep = epoll_create1(0);
+	struct pollfd pfd = { .fd = p.fd, .events = POLLOUT };
+
+	epoll_ctl(ep, EPOLL_CTL_ADD, p.fd, &ev);
+	RES("recv", recv(p.fd, buf, n(FLOOD_CHUNK), MSG_WAITALL));
+	peer_wait(&p);
+	/* Until there is no room, whoever moves the bytes. */
+	set_nonblock(p.fd);
+	do
+		while (send(p.fd, buf, n(10000), MSG_NOSIGNAL) > 0)
+			;
+	while (poll(&pfd, 1, 100) > 0);
+	peer_kill(&p);
+	RES("epoll", epoll_wait(ep, &ev, 1, 3000));
+	bits("events", (int)ev.events);
+	poll_now(p.fd, POLLOUT, "poll");
+	end_of(&p);
+}
+
+SCENARIO(dead_behind_a_closed_window) { closed_window(true); }
+
+SCENARIO(dead_behind_a_window_closed_from_the_start) { closed_window(false); }

@@ -126,6 +126,14 @@ def wait_saved(run, port):
              cli(run, port, "info", "persistence"), "BGSAVE failed")
 
 
+def wait_loaded(run, port):
+    """The server takes connections while it still reads the snapshot."""
+    end = time.monotonic() + 15
+    while "loading:0" not in cli(run, port, "info", "persistence"):
+        run.need(time.monotonic() < end, "the snapshot is not read")
+        time.sleep(0.1)
+
+
 def test_snapshot(run, server, port):
     load = run.start(["redis-benchmark", "-p", port, "-q", "-t", "set", "-r",
                       "20000", "-n", "60000", "-d", "100", "-c", "20"])
@@ -139,6 +147,7 @@ def test_snapshot(run, server, port):
     cli(run, port, "shutdown", "nosave")
     run.wait(server)
     server_start(run, port)
+    wait_loaded(run, port)
     run.need(cli(run, port, "dbsize") == size and int(size) > 10000,
              "the snapshot has %s keys, not %s" %
              (cli(run, port, "dbsize"), size))

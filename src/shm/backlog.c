@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shm/backlog.c - bytes of TCP that nobody has read yet
+ *
+ *     TCP, up to the peer's K  ->  backlog  ->  rx.c
+ *
+ * After a move the peer's stream goes on in the ring, but what it had sent by TCP before
+ * stays in the kernel until the program reads it.  A program that does not read for a
+ * while leaves TCP's window closed.  Then neither a doorbell nor the FIN of a peer that
+ * is killed arrives, and who waits for room in the ring waits for ever.  So whoever is
+ * about to sleep takes these bytes out of the kernel.  They are bounded: by K, and
+ * before K is known by BACKLOG_MAX.
+ *
+ * The memory is shared with children forked later, as the socket is.  While several
+ * processes hold the socket already, nothing is taken out.
+ *
+ * Lock: rx.
+ */
+#include <errno.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+
+#include "base/libc.h"
+#include "shm/shm.h"
+
+/* More than the buffers of both kernels hold by default (tcp_rmem, tcp_wmem). */
+#define BACKLOG_MAX (16u * 1024 * 1024)
+
+static bool has_memory(struct sock *sk)
+{
+	if (sk->backlog)
+		return true;
+	if (load_rlx(&sk->n_procs) > 1)
+		return false;
+	void *map = mmap(NULL, BACKLOG_MAX, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (map == MAP_FAILED)
+		return false;
+	sk->backlog = map;
+	return true;
+}
+
+void backlog_free(struct sock *sk)
+{
+	if (sk->backlog)
+		munmap(sk->backlog, BACKLOG_MAX);
+	sk->backlog = NULL;
+	sk->backlog_pos = sk->backlog_end = 0;
+}
+
+/*
+ * Up to @max bytes from the kernel.  Before K is known a doorbell could be taken for
+ * data: so look first, and take what was there only if K is still unknown.  0: nothing
+ * was taken, look again; -errno.
+ */
+static ssize_t take(struct sock *sk, int fd, size_t max, bool known)
+{
+	uint8_t *to = sk->backlog + sk->backlog_end;
+	ssize_t r =
+	    libc.recv(fd, to, max, MSG_DONTWAIT | (known ? 0 : MSG_PEEK));
+
+	if (r <= 0)
+		return r < 0 ? -errno : -ENODATA;
+	if (known)
+		return r;
+	if (load_acq(&shm_peer(sk)->flags) & SEG_TX_RING)
+		return 0;
+	r = libc.recv(fd, to, (size_t)r, MSG_DONTWAIT);
+	return r < 0 ? -errno : r;
+}
+
+void backlog_fill_locked(struct sock *sk, int fd)
+{
+	while (sock_mode(sk) == SOCK_SHM && sk->rx_tcp) {
+		bool known =
+		    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING; /* S1 */
+
+		if (known && sk->rx_tcp_left < 0 && shm_rx_learn(sk))
+			return; /* a liar: whoever reads will say so */
+		if (sk->backlog_pos == sk->backlog_end)
+			sk->backlog_pos = sk->backlog_end = 0;
+		size_t max = BACKLOG_MAX - sk->backlog_end;
+		if (known)
+			max = MIN(max, (size_t)sk->rx_tcp_left);
+		if (!max || !has_memory(sk))
+			return;
+		ssize_t r = take(sk, fd, max, known);
+		if (r < 0) {
+			if (r != -ENODATA)
+				anchor_note(sk, (int)-r);
+			return;
+		}
+		store_rlx(&sk->backlog_end, sk->backlog_end + (uint32_t)r);
+		sk->rx_tcp_base += (uint64_t)r;
+		sk->rx_tcp_left -= known ? r : 0;
+	}
+}
+
+COLD void shm_backlog_fill(struct sock *sk, int fd)
+{
+	int saved = errno, n = 0;
+
+	/* Who takes turns has read all: then there is no need for memory. */
+	if (sock_mode(sk) != SOCK_SHM || libc.ioctl(fd, FIONREAD, &n) < 0 ||
+	    !n) {
+		errno = saved;
+		return;
+	}
+	sock_lock(sk, &sk->rx_lock);
+	backlog_fill_locked(sk, fd);
+	sock_unlock(sk, &sk->rx_lock);
+	errno = saved;
+}
+
+size_t backlog_read(struct sock *sk, struct iov_cursor *c, size_t want,
+		    int flags)
+{
+	size_t n = MIN(want, (size_t)backlog_bytes(sk));
+
+	if (flags & MSG_TRUNC)
+		cursor_skip(c, n);
+	else
+		cursor_put(c, sk->backlog + sk->backlog_pos, n);
+	if (flags & MSG_PEEK)
+		return n;
+	store_rlx(&sk->backlog_pos, sk->backlog_pos + (uint32_t)n);
+	count(&sk->st.rx_bytes_inet, n);
+	return n;
+}
