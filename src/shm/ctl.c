@@ -134,6 +134,47 @@ static COLD bool rx_tcp_events(struct sock *sk, int fd, unsigned *ev)
 	return true;
 }
 
+/* TCP carries the stream again.  Doorbells that are still in front of its bytes are
+ * nothing to read. */
+static COLD unsigned rx_back_events(struct sock *sk, int fd)
+{
+	unsigned tcp = tcp_events(fd, POLLIN);
+	int n = 0, saved = errno;
+
+	if (!(tcp & POLLIN) || load_rlx(&sk->recalled))
+		return tcp & ~(unsigned)POLLOUT;
+	anchor_clear(sk, fd);
+	uint32_t due =
+	    load_acq(&shm_peer(sk)->bells) - load_rlx(&sk->bells_drained);
+	tcp = tcp_events(fd, POLLIN);
+	if (due && !(tcp & POLLRDHUP) && !libc.ioctl(fd, FIONREAD, &n) &&
+	    (uint32_t)n <= due)
+		tcp &= ~(unsigned)(POLLIN | POLLRDNORM);
+	errno = saved;
+	return tcp & ~(unsigned)POLLOUT;
+}
+
+/* May the next record be the mark behind which TCP goes on? */
+static bool may_be_back(const struct sock *sk)
+{
+	if (load_rlx(&sk->rx.len))
+		return false;
+	uint64_t hdr =
+	    load_acq(ring_hdr_at(sk->rx.base, load_rlx(&sk->rx.off)));
+	return hdr >> 32 == RING_BACK || ring_is_jump(hdr);
+}
+
+/* If it is, the ring is over, and the mark is nothing to read. */
+static COLD bool rx_goes_back(struct sock *sk)
+{
+	enum ring_mark mark;
+	GUARD(&sk->rx_lock);
+
+	if (!ring_rx_bytes(&sk->rx, 1, &mark) && mark == RING_BACK)
+		store_rlx(&sk->rx_back, (uint8_t)1);
+	return load_rlx(&sk->rx_back);
+}
+
 unsigned shm_events(struct sock *sk, int fd)
 {
 	unsigned ev = 0;
@@ -149,12 +190,16 @@ unsigned shm_events(struct sock *sk, int fd)
 	bool rx_done =
 	    load_rlx(&sk->rx_eof) || peer & SEG_TX_FIN || shut & SHUT_BIT_RD;
 	if (unlikely(load_rlx(&sk->rx_back))) {
-		ev |= tcp_events(fd, POLLIN) & ~(unsigned)POLLOUT;
+		ev |= rx_back_events(sk, fd);
 	} else if (unlikely(load_rlx(&sk->rx_tcp)) &&
 		   rx_tcp_events(sk, fd, &ev)) {
 		;
-	} else if (rx_enough(sk) || rx_done) {
+	} else if (rx_done) {
 		ev |= POLLIN | POLLRDNORM;
+	} else if (rx_enough(sk)) {
+		ev |= unlikely(may_be_back(sk)) && rx_goes_back(sk)
+			  ? rx_back_events(sk, fd)
+			  : POLLIN | POLLRDNORM;
 	}
 	bool by_tcp = !load_rlx(&sk->tx_ring);
 	if (unlikely(by_tcp))

@@ -630,3 +630,29 @@ SCENARIO(recv_urgent)
 	out("/%c", buf[0]);
 	RES("again", recv(x->fd, buf, n(10), MSG_OOB));
 }
+
+/* The connection goes back to the kernel, first our direction, then the peer's.  What
+ * says so lies in the way of bytes, and is nothing to read. */
+SCENARIO(recv_after_the_way_back)
+{
+	int one = 1;
+
+	RES("inline",
+	    setsockopt(x->fd, SOL_SOCKET, SO_OOBINLINE, &one, sizeof(one)));
+	state(x, "set");
+	RES("recv", recv(x->fd, buf, n(100), MSG_DONTWAIT));
+	made(x, buf, 10);
+	RES("send", send(x->fd, buf, n(10), 0));
+	far_res(x, "far", FAR_RECV, 10);
+	state(x, "sent");
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	recv_got(x, "recv", 100, 0);
+	state(x, "read");
+	RES("recv", recv(x->fd, buf, n(100), MSG_DONTWAIT));
+	state(x, "empty");
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	recv_got(x, "recv", 100, 0);
+	state(x, "read");
+}
