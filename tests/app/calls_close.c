@@ -58,9 +58,8 @@ static void all_states(struct ctx *x, const char *what)
 	poll(&norm, 1, 0);
 	bits("norm", norm.revents);
 	epoll_ctl(ep, EPOLL_CTL_ADD, x->fd, &ev);
-	ev.events = 0;
-	epoll_wait(ep, &ev, 1, 0);
-	bits("epoll", (int)ev.events);
+	int n_got = epoll_wait(ep, &ev, 1, 0);
+	bits("epoll", n_got > 0 ? (int)ev.events : 0);
 	close(ep);
 	FD_ZERO(&in);
 	FD_SET(x->fd, &in);
