@@ -63,7 +63,7 @@ static void head_lost(struct tcp_conn *c)
 {
 	struct node *n = c->sent.head;
 
-	if (n->flags & (NODE_LOST | NODE_SACKED))
+	if (n->flags & NODE_SACKED || range_is_lost(c, n))
 		return;
 	if (n->len > c->mss)
 		sent_split(c, n, seq_add(n->seq, c->mss));

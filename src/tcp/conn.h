@@ -17,7 +17,9 @@
 #include "base/wheel.h"
 #include "tcp/cc.h"
 #include "tcp/flow.h"
+#include "tcp/recovery.h"
 #include "tcp/tcp.h"
+#include "tcp/work.h"
 
 enum tcp_state {
 #define S(name, next) TCP_##name,
@@ -46,8 +48,9 @@ enum tcp_state {
 #define CHALLENGE_NS (500 * NS_PER_MS) /* between answers to what is wrong */
 #define INITIAL_WINDOW 10              /* segments; RFC 6928 */
 #define MSS_MIN 48                     /* CVE-2019-11479 */
-#define OOO_MAX 1024 /* runs out of order; searched one by one */
+#define OOO_MAX 1024                   /* runs out of order */
 #define SACKS_KNOWN 3
+#define SACK_HINTS 3
 #define DUP_THRESH 3 /* RFC 5681 */
 #define PAWS_S (24 * 24 * 3600u)
 #define TX_REPLIES 256 /* a power of two */
@@ -120,13 +123,6 @@ enum ca_state {
 	CA_LOSS,     /* the same, after a time-out */
 };
 
-/* Whether a time-out was right: RFC 5682. */
-enum frto {
-	FRTO_NONE,
-	FRTO_BEGUN, /* the first segment was sent again */
-	FRTO_NEW, /* it has arrived; what is new is sent before what is lost */
-};
-
 /* What a connection waits for: see held.c. */
 enum held {
 	HELD_NOT,    /* there is nothing to be sent, or under way */
@@ -143,40 +139,6 @@ enum rtx_kind {
 	RTX_TLP, /* the tail is to be probed */
 	RTX_PERSIST,
 };
-
-/* What an episode of recovery needs; recovery.c, rack.c. */
-struct tcp_recovery {
-	/* Each ACK looks at these. */
-	uint8_t frto : 2; /* enum frto */
-	bool may_undo : 1, has_retx : 1;
-	bool is_tlp_out : 1, is_tlp_retx : 1;
-	uint8_t
-	    held : 2; /* enum held; not of recovery, but looked at with it */
-	bool is_late : 1;        /* rtx_since_ns is not 0 */
-	bool is_cwnd_used : 1;   /* see flight_seen() */
-	bool has_more : 1;       /* the last bytes were given with MSG_MORE */
-	bool has_lowat : 1;      /* notsent_lowat is not 0 */
-	bool has_eor : 1;        /* bytes not sent yet may have a NODE_EOR */
-	bool is_cut_allowed : 1; /* by routers: see pmtu.c */
-	bool
-	    wants_room : 1; /* the program has more bytes than there was room for */
-	uint8_t n_marked_lost; /* see ecn.c */
-	uint8_t rtt_half;      /* see min_rtt_sample() */
-
-	uint8_t reo_steps, reo_persist;
-	uint8_t reordering,
-	    n_reorders; /* segments, the most; ACKs that told of it */
-	uint32_t prior_cwnd, prior_ssthresh;
-	seq32 undo_from;     /* snd_una when it began */
-	uint32_t undo_bytes; /* sent again, and not known to be duplicates */
-	seq32 retx_first;    /* the first range that was sent again ... */
-	uint32_t retx_ts;    /* ... and its timestamp */
-	uint32_t flight;     /* RecoverFS */
-	uint32_t prr_delivered, prr_out;
-	seq32 tlp_end;
-	seq32 reo_round; /* when the reordering window may grow again */
-};
-#define TCP_RECOVERY_HOT offsetof(struct tcp_recovery, reo_steps)
 
 /*
  * Which lines a segment touches, and so what a connection costs that no cache has:
@@ -273,9 +235,17 @@ struct tcp_conn {
 	struct tcp_recovery rec;         /* of it, the first bytes */
 
 	/* Cold. */
-	struct list lost;           /* ranges, by seq */
-	struct node *sndq_hints[2]; /* where new and old bytes were gathered */
-	struct node *sack_hint;     /* a range that was SACKed, or NULL */
+	/* Ranges: what was lost for the first time, or by a time-out; and what was sent
+	 * again, and lost again since. */
+	struct list lost, again;
+	struct node
+	    *lost_at; /* after a time-out: nothing lost lies before it */
+	struct node *sack_hints[SACK_HINTS]; /* where blocks are looked for */
+	seq32 lost_end; /* where that ends which the time-out took for lost */
+	uint32_t era;   /* see sent.c */
+	uint32_t again_out, again_lost; /* bytes sent again: in flight, lost */
+	struct list ooo_link;           /* of those with bytes out of order */
+	uint32_t ooo_root, ooo_newest;  /* see runs.c */
 	uint64_t rtx_since_ns; /* when the oldest range was first timed out */
 	uint64_t pace_at_ns;   /* when the next frame may go */
 	uint32_t n_again;      /* segments that were sent again */
@@ -297,7 +267,9 @@ struct tcp_conn {
 	uint8_t keep_probes;
 	uint8_t n_sacks_known : 2;
 	uint8_t urg_state : 2;
-	uint16_t mss_max; /* payload of a segment that both ends take */
+	bool is_era_lost : 1;  /* what was noted in no later era is lost */
+	bool is_rack_late : 1; /* more is lost than could be marked at once */
+	uint16_t mss_max;      /* payload of a segment that both ends take */
 	uint16_t path_mtu, mtu_high; /* see pmtu.c */
 	uint16_t mtu_probe;          /* size of the probe under way, or 0 */
 	uint16_t maxseg;             /* of TCP_MAXSEG; 0: none */
@@ -323,7 +295,7 @@ static_assert(offsetof(struct tcp_conn, timer) == CONN_LINES_RX * CACHE_LINE,
 static_assert(offsetof(struct tcp_conn, rec) + TCP_RECOVERY_HOT <=
 		  CONN_LINES_TX * CACHE_LINE,
 	      "and so has what sends");
-static_assert(sizeof(struct tcp_conn) <= 768, "an idle connection is small");
+static_assert(sizeof(struct tcp_conn) <= 832, "an idle connection is small");
 
 struct tcp_listener {
 	struct tcp_stack *stack;
@@ -387,12 +359,14 @@ struct tcp_stack {
 	uint32_t port_hint;
 	uint32_t port_skips; /* choices that begin with the odd ports */
 	uint32_t n_cuttable; /* packets that routers may cut: numbers them */
+	struct work work;
 	struct path_known paths[PATHS_KNOWN];
 	/* Connections that will be sent on, the last ones; see tcp_send_soon(). */
 	const struct tcp_conn *soon[SOON];
-	uint32_t n_soon;     /* runs freely */
-	uint64_t rcv_mem;    /* that pieces received hold, of all connections */
-	uint64_t n_ooo_came; /* segments: which came last is told by it */
+	uint32_t n_soon;  /* runs freely */
+	uint64_t rcv_mem; /* that pieces received hold, of all connections */
+	uint32_t n_runs;  /* that ever began: see runs.c */
+	struct list ooo;  /* connections with bytes out of order */
 	struct tcp_reply replies[TX_REPLIES];
 	struct tcp_listener listeners[TCP_LISTENERS_MAX];
 	uint64_t drops[DROP_REASONS];
@@ -444,6 +418,14 @@ static inline seq32 node_end(const struct node *n)
 	return seq_add(n->seq, n->len);
 }
 
+/* Of a range that was sent; see sent.c. */
+static inline bool range_is_lost(const struct tcp_conn *c, const struct node *n)
+{
+	if (!c->lost_bytes || n->flags & NODE_SACKED)
+		return false;
+	return n->era == c->era ? n->flags & NODE_LOST : c->is_era_lost;
+}
+
 /* The first lines of a connection, or of a mini, will be touched. */
 static inline void conn_fetch(const void *conn, uint32_t n_lines)
 {
@@ -464,8 +446,10 @@ static inline void drop(struct tcp_stack *s, enum drop_reason why)
 	s->drops[why]++;
 }
 
+/* What each call begins with. */
 static inline void stack_at(struct tcp_stack *s, uint64_t now_ns)
 {
+	work_end(&s->work);
 	if (now_ns <= s->now_ns)
 		return;
 	s->now_ns = now_ns;
@@ -604,6 +588,18 @@ void rcvq_free(struct tcp_conn *c);
 void rcvq_end(struct tcp_conn *c);
 void rcv_piece_free(struct tcp_conn *c, struct node *n);
 
+/* runs.c: what came out of order, by its numbers and by its age */
+void run_came(struct tcp_conn *c, struct node *n);
+void run_insert(struct tcp_conn *c, struct node *n);
+void run_gone(struct tcp_conn *c, struct node *n);
+void run_remove(struct tcp_conn *c, struct node *n);
+void run_replace(struct tcp_conn *c, struct node *run, struct node *n);
+void runs_cut(struct tcp_conn *c, seq32 seq);
+void runs_drop(struct tcp_conn *c);
+struct node *run_find(const struct tcp_conn *c, seq32 at);
+struct node *run_last(const struct tcp_conn *c);
+const struct node *run_by_age(const struct tcp_conn *c, const struct node *n);
+
 /* Return: how many blocks the next segment tells of; most of nothing. */
 static inline uint32_t rcvq_sacks(const struct tcp_conn *c,
 				  struct tcp_sack *out)
@@ -654,16 +650,24 @@ void pmtu_probe_lost(struct tcp_conn *c);
 void sent_acked(struct tcp_conn *c, seq32 ack, struct ack_told *t);
 void sent_sacked(struct tcp_conn *c, const struct tcp_seg *seg,
 		 struct ack_told *t);
+bool sent_may_split(const struct tcp_conn *c);
 bool sent_split(struct tcp_conn *c, struct node *n, seq32 at);
+void sent_split_there(struct tcp_conn *c, struct node *n, seq32 at,
+		      struct node *piece);
+bool range_is_probe(const struct tcp_conn *c, const struct node *n);
+void range_again(struct tcp_conn *c, struct node *n);
+void sndq_acked(struct tcp_conn *c, seq32 ack);
+void sent_free(struct tcp_conn *c);
+
+/* lost.c: which of them are lost */
+void range_uncount(struct tcp_conn *c, const struct node *n, uint32_t bytes);
 struct node *sent_first_lost(struct tcp_conn *c);
 void sent_mark_lost(struct tcp_conn *c, struct node *n);
 void sent_mark_all_lost(struct tcp_conn *c);
 void sent_unmark_lost(struct tcp_conn *c);
-void sndq_acked(struct tcp_conn *c, seq32 ack);
-void sent_free(struct tcp_conn *c);
 
 /* rack.c: RACK-TLP */
-void rack_detect(struct tcp_conn *c);
+void rack_detect(struct tcp_conn *c, int32_t work_max);
 void rack_duplicate(struct tcp_conn *c);
 void rack_recovered(struct tcp_conn *c);
 bool tlp_may_probe(const struct tcp_conn *c);
@@ -703,9 +707,11 @@ uint32_t conn_sendable(const struct tcp_conn *c);
 uint32_t conn_tsval(const struct tcp_conn *c);
 
 /* frame.c */
-uint32_t frame_gather(struct tcp_conn *c, struct tcp_frame *f, seq32 seq,
+struct node *sndq_next(const struct tcp_conn *c);
+struct node *range_piece(const struct tcp_conn *c, const struct node *n);
+uint32_t frame_gather(struct tcp_frame *f, struct node **at, seq32 seq,
 		      uint32_t len);
-uint32_t record_bytes(struct tcp_conn *c, uint32_t all);
+uint32_t record_bytes(struct tcp_conn *c, const struct node *n, uint32_t all);
 void frame_finish(const struct tcp_stack *s, struct tcp_frame *f, uint8_t laddr,
 		  const struct ip_addr *raddr, const struct tcp_seg *seg,
 		  uint8_t ecn);

@@ -26,6 +26,8 @@ struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f)
 	timer_init(&c->timer);
 	list_init(&c->flight);
 	list_init(&c->lost);
+	list_init(&c->again);
+	list_init(&c->ooo_link);
 	list_init(&c->due_link);
 	list_init(&c->ready_link);
 	list_add_tail(&s->conns, &c->all_link);

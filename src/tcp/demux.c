@@ -122,6 +122,7 @@ static void frame_take(struct tcp_stack *s, const struct tcp_rx_frame *f,
 	struct arrival *a = &in->a;
 	struct flow *flow;
 
+	work_end(&s->work);
 	if (in->kind == COMING_ICMP)
 		icmp_rx(s, &in->ip, f->ext->data + in->l4);
 	if (in->kind != COMING_SEGMENT)

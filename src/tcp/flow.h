@@ -22,7 +22,21 @@ struct node {
 			struct node *
 			    last; /* of a run of pieces out of order: on its first */
 		};
-		struct list link; /* of a range: in flight, or lost */
+		struct {
+			union {
+				struct list
+				    link; /* of a range: in flight, or lost */
+				/* Of one that was SACKED: the last of the ranges
+				 * that it has become one with. */
+				struct {
+					struct node *end_piece;
+					seq32 end_seq;
+				};
+			};
+			/* Of a range: the piece to be sent in which it begins; it
+			 * is gone when bytes of the range were acknowledged. */
+			struct node *piece;
+		};
 	};
 	uint32_t len; /* a FIN is counted in ranges that were sent */
 	seq32 seq;
@@ -30,17 +44,27 @@ struct node {
 	/* To be sent: bytes behind it in the extent that are free; a range: of its
 	 * segments, the payload. */
 	uint32_t room;
-	uint64_t
-	    xmit_ns; /* of a piece that came out of order: a number that grows */
+	union {
+		struct {
+			uint64_t xmit_ns;
+			uint32_t era; /* of its NODE_LOST: see sent.c */
+		};
+		/* Of a run's first piece, where room is its priority: see runs.c. */
+		struct {
+			uint32_t left, right, newer, older;
+		} run;
+	};
 };
+static_assert(sizeof(struct node) == CACHE_LINE, "a node is one line");
 
 enum node_flags {
 	NODE_FIN = 1, /* a FIN follows the bytes */
 	NODE_SACKED = 2,
-	NODE_LOST = 4,   /* to be sent again */
+	NODE_LOST =
+	    4, /* to be sent again; counts in its era: range_is_lost() */
 	NODE_RETX = 8,   /* was sent more than once */
 	NODE_PROBE = 16, /* larger than the path is known to carry */
-	NODE_HINT = 32,  /* may be one of sndq_hints */
+	NODE_HINT = 32,  /* may be one of sack_hints, or lost_at */
 	NODE_EOR = 64,   /* no byte behind it shares a segment with it */
 };
 

@@ -43,59 +43,71 @@ void tcp_frame_done(struct tcp_frame *f)
 	f->n_pieces = 0;
 }
 
-/* The piece of the send queue that @seq lies in.  New bytes and old ones are each
- * gathered in their order, so each search goes on where the last one ended. */
-static struct node *sndq_find(struct tcp_conn *c, seq32 seq)
+/* The piece of the send queue in which a range begins; NULL if it has no bytes. */
+struct node *range_piece(const struct tcp_conn *c, const struct node *n)
 {
-	struct node **hint = &c->sndq_hints[seq_eq(seq, c->snd_nxt)];
+	return seq_eq(n->seq, c->snd_una) ? c->sndq.head : n->piece;
+}
+
+/* The piece that has the next new byte, which is there.  What was sent last is in few
+ * pieces, the first of which is known. */
+struct node *sndq_next(const struct tcp_conn *c)
+{
 	struct node *n = c->sndq.tail;
+	const struct node *last = c->sent.tail;
 
 	/* Most are new, and of the last call; what is older is in no cache. */
-	if (seq_le(n->seq, seq))
+	if (seq_le(n->seq, c->snd_nxt))
 		return n;
 	n = c->sndq.head;
-	if (seq_lt(seq, node_end(n)))
+	if (seq_lt(c->snd_nxt, node_end(n)))
 		return n;
-	if (*hint && seq_le((*hint)->seq, seq))
-		n = *hint;
-	while (!seq_lt(seq, node_end(n)))
-		n = n->next;
-	n->flags |= NODE_HINT;
-	*hint = n;
+	bool is_sacked = last->flags & NODE_SACKED;
+	if (seq_lt(c->snd_una, is_sacked ? last->end_seq : last->seq))
+		n = is_sacked ? last->end_piece : last->piece;
+	for (; seq_le(node_end(n), c->snd_nxt); n = n->next)
+		work_add(&c->stack->work, 1);
 	return n;
 }
 
-/* Refers to up to @len bytes of the send queue from @seq on.  Return: how many; fewer
- * when they lie in too many extents. */
-uint32_t frame_gather(struct tcp_conn *c, struct tcp_frame *f, seq32 seq,
+/* Refers to up to @len bytes of the send queue from @seq on, which lies in *@at; on return
+ * *@at has the byte behind them, or is NULL.  Return: how many; fewer when they lie in too
+ * many extents. */
+uint32_t frame_gather(struct tcp_frame *f, struct node **at, seq32 seq,
 		      uint32_t len)
 {
-	const struct node *n = len ? sndq_find(c, seq) : NULL;
+	const struct node *n = *at;
 	uint32_t done = 0;
 
-	for (; done < len && f->n_pieces < TCP_FRAME_PIECES; n = n->next) {
+	while (done < len && f->n_pieces < TCP_FRAME_PIECES) {
 		uint32_t skip = seq_len(n->seq, seq_add(seq, done));
 		uint32_t part = MIN(n->len - skip, len - done);
+		bool is_end = n->flags & NODE_EOR;
 
 		f->pieces[f->n_pieces++] =
 		    (struct tcp_piece){ extent_get(n->ext),
 					n->ext->data + n->off + skip, part };
 		done += part;
-		if (n->flags & NODE_EOR && skip + part == n->len)
+		if (skip + part < n->len)
+			break;
+		n = *at = n->next;
+		if (is_end)
 			break;
 	}
 	f->len = done;
 	return done;
 }
 
-/* Of the @all bytes that were not sent yet, those that may share a segment. */
-uint32_t record_bytes(struct tcp_conn *c, uint32_t all)
+/* Of the @all bytes that were not sent yet, those that may share a frame with the first,
+ * which lies in @n. */
+uint32_t record_bytes(struct tcp_conn *c, const struct node *n, uint32_t all)
 {
-	const struct node *n = sndq_find(c, c->snd_nxt);
-
-	for (; n; n = n->next)
+	for (unsigned i = 0; n && i < TCP_FRAME_PIECES; i++, n = n->next) {
 		if (n->flags & NODE_EOR)
 			return seq_len(c->snd_nxt, node_end(n));
-	c->rec.has_eor = false;
+		work_add(&c->stack->work, 1);
+	}
+	if (!n)
+		c->rec.has_eor = false;
 	return all;
 }

@@ -47,18 +47,6 @@ static uint32_t ms_since(const struct tcp_conn *c, uint64_t at_ns)
 	return (uint32_t)((c->stack->now_ns - at_ns) / NS_PER_MS);
 }
 
-/* What was sent again, and has neither arrived nor is known to be lost again. */
-static uint32_t again_bytes(const struct tcp_conn *c)
-{
-	uint32_t bytes = 0;
-
-	for (const struct node *n = c->sent.head; n; n = n->next)
-		if ((n->flags & (NODE_RETX | NODE_SACKED | NODE_LOST)) ==
-		    NODE_RETX)
-			bytes += n->len;
-	return bytes;
-}
-
 /* From the number of the SYN to @now, which has passed 0 so many times; the SYN and a
  * FIN are no bytes. */
 static uint64_t bytes_since(seq32 first, seq32 now, uint32_t wraps, bool is_fin)
@@ -89,7 +77,7 @@ static void put_sending(const struct tcp_conn *c, struct tcp_conn_info *i)
 	i->tcpi_unacked = segments(c, flight);
 	i->tcpi_sacked = segments(c, c->sacked_bytes);
 	/* What was lost and sent again is lost until it is acknowledged. */
-	uint32_t again = again_bytes(c);
+	uint32_t again = c->again_out;
 	i->tcpi_lost = segments(
 	    c, c->lost_bytes + (c->ca_state >= CA_RECOVERY ? again : 0));
 	i->tcpi_retrans = segments(c, again);

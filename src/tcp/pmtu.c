@@ -103,24 +103,28 @@ static void search_anew_later(struct tcp_conn *c)
 	c->mtu_probe_s = now_sec(c->stack) + ANEW_S;
 }
 
-/* What does not fit any more did not arrive.  That is not congestion: cwnd stays. */
+/* What does not fit any more did not arrive.  That is not congestion: cwnd stays.  Of many
+ * ranges the first are sent again; when they arrive, the others are seen to be lost. */
 static void cut_what_is_under_way(struct tcp_conn *c)
 {
+	struct node *n = c->sent.head;
 	bool is_any = false;
 
-	for (struct node *n = c->sent.head; n; n = n->next) {
+	for (unsigned i = 0; n && i < WORK_CUT; i++, n = n->next) {
+		work_add(&c->stack->work, 1);
 		n->flags &= (uint8_t)~NODE_PROBE;
-		if (n->flags & (NODE_SACKED | NODE_LOST) || n->len <= c->mss)
+		if (n->flags & NODE_SACKED || range_is_lost(c, n) ||
+		    n->len <= c->mss)
 			continue;
 		sent_mark_lost(c, n);
 		is_any = true;
 	}
 	if (!is_any)
 		return;
+	c->rec.may_undo = false;
 	if (c->ca_state == CA_OPEN) {
 		c->ca_state = CA_LOSS;
 		c->recover = c->snd_nxt;
-		c->rec.may_undo = false;
 	}
 	conn_due(c, TX_DATA | TX_FORCE);
 }

@@ -61,13 +61,14 @@ static bool is_sent_before(const struct node *n, uint64_t xmit_ns, seq32 end)
 }
 
 /* Section 6.2, step 5: what is lost by now.  The timer is for the first range that may
- * be lost later. */
-void rack_detect(struct tcp_conn *c)
+ * be lost later, or for more than can be marked at once. */
+void rack_detect(struct tcp_conn *c, int32_t work_max)
 {
 	uint64_t now = c->stack->now_ns;
 	uint64_t wait = c->rack_rtt_us * NS_PER_US + reo_wnd_ns(c);
 	struct list *l = c->flight.next;
 
+	c->is_rack_late = false;
 	while (l != &c->flight) {
 		struct node *n = container_of(l, struct node, link);
 
@@ -79,6 +80,12 @@ void rack_detect(struct tcp_conn *c)
 			rtx_arm_reo(c, n->xmit_ns + wait);
 			return;
 		}
+		if (c->stack->work.n >= work_max) {
+			c->is_rack_late = true;
+			rtx_arm_reo(c, now);
+			return;
+		}
+		work_add(&c->stack->work, 1);
 		sent_mark_lost(c, n);
 	}
 }

@@ -8,8 +8,9 @@
  * pieces overlap, the bytes that came first stay.  What lies in [rcv_nxt, rcv_adv)
  * has room: the window never promises more than the buffer has.
  *
- * Pieces out of order that touch are a run.  Its first one knows its last, and when the
- * last of them came, so that only runs are searched, of which there are few.
+ * Pieces out of order that touch are a run, whose first one knows its last: runs.c finds
+ * them.  A run ends with a piece that has a FIN.  When the hole before a run is filled, all
+ * of it moves over at once.
  */
 #include "tcp/conn.h"
 
@@ -31,6 +32,9 @@ void rcv_piece_free(struct tcp_conn *c, struct node *n)
 
 static void oooq_drop(struct tcp_conn *c)
 {
+	if (!c->oooq)
+		return;
+	runs_drop(c);
 	while (c->oooq) {
 		struct node *n = c->oooq;
 
@@ -38,7 +42,6 @@ static void oooq_drop(struct tcp_conn *c)
 		c->ooo_bytes -= n->len;
 		rcv_piece_free(c, n);
 	}
-	c->n_ooo = 0;
 }
 
 /* When little is left for all, connections that hold more than their share give up what
@@ -49,12 +52,12 @@ static void prune_others(const struct tcp_conn *but)
 
 	if (s->rcv_mem <= s->cfg.rcv_mem / 8 * 7)
 		return;
-	for (unsigned i = 0; i < PRUNE_LOOKS; i++) {
+	for (unsigned i = 0; i < PRUNE_LOOKS && !list_is_empty(&s->ooo); i++) {
 		struct tcp_conn *c =
-		    container_of(s->conns.next, struct tcp_conn, all_link);
+		    container_of(s->ooo.next, struct tcp_conn, ooo_link);
 
-		list_del(&c->all_link);
-		list_add_tail(&s->conns, &c->all_link);
+		list_del(&c->ooo_link);
+		list_add_tail(&s->ooo, &c->ooo_link);
 		if (c != but && c->rcv_mem > rcv_mem_max(c))
 			oooq_drop(c);
 	}
@@ -81,8 +84,8 @@ static struct node *piece_new(struct tcp_conn *c, const struct arrival *a,
 /* RFC 2018 section 8 allows it: who sent them still has them. */
 void tcp_reclaim(struct tcp_stack *s)
 {
-	for (struct list *l = s->conns.next; l != &s->conns; l = l->next)
-		oooq_drop(container_of(l, struct tcp_conn, all_link));
+	while (!list_is_empty(&s->ooo))
+		oooq_drop(container_of(s->ooo.next, struct tcp_conn, ooo_link));
 }
 
 void rcvq_free(struct tcp_conn *c)
@@ -108,17 +111,19 @@ void rcvq_end(struct tcp_conn *c)
 	oooq_drop(c);
 }
 
-static void append(struct tcp_conn *c, struct node *n)
+/* @first up to @last, which touch, and have @bytes, are in order. */
+static void append(struct tcp_conn *c, struct node *first, struct node *last,
+		   uint32_t bytes)
 {
-	n->next = NULL;
+	last->next = NULL;
 	if (c->rcvq.tail)
-		c->rcvq.tail->next = n;
+		c->rcvq.tail->next = first;
 	else
-		c->rcvq.head = n;
-	c->rcvq.tail = n;
-	c->rcvq_bytes += n->len;
-	conn_rcv_advance(c, n->len);
-	if (n->flags & NODE_FIN)
+		c->rcvq.head = first;
+	c->rcvq.tail = last;
+	c->rcvq_bytes += bytes;
+	conn_rcv_advance(c, bytes);
+	if (last->flags & NODE_FIN)
 		rcvq_end(c);
 }
 
@@ -132,35 +137,52 @@ static void seen_add(struct tcp_sack *seen, seq32 from, seq32 to)
 		seen->to = to;
 }
 
+/* A piece that waited has come again, all of it or its first part. */
+static void note_again(struct tcp_conn *c, const struct node *n)
+{
+	if (!(c->flags & CONN_DSACK))
+		c->dsack = (struct tcp_sack){ n->seq, n->seq };
+	if (seq_eq(n->seq, c->rcv_nxt))
+		return;
+	seen_add(&c->dsack, n->seq, seq_min(c->rcv_nxt, node_end(n)));
+	c->flags |= CONN_DSACK;
+}
+
+/* The first run is in order, but for what has come again. */
+static void run_merge(struct tcp_conn *c)
+{
+	struct node *n = c->oooq, *last = n->last, *others = last->next;
+	uint32_t have = 0;
+
+	run_gone(c, n);
+	n->last = NULL;
+	for (struct node *next; n != others; n = next) {
+		have = seq_len(n->seq, c->rcv_nxt);
+		note_again(c, n);
+		if (have < n->len || (have == n->len && n->flags & NODE_FIN))
+			break;
+		next = n->next;
+		c->ooo_bytes -= n->len;
+		rcv_piece_free(c, n);
+	}
+	c->oooq = others;
+	if (n == others)
+		return;
+	c->ooo_bytes -= seq_len(n->seq, node_end(last));
+	n->seq = c->rcv_nxt;
+	n->off += have;
+	n->len -= have;
+	append(c, n, last, seq_len(n->seq, node_end(last)));
+}
+
 /* What has become in order moves over. */
 static void merge(struct tcp_conn *c)
 {
-	while (c->oooq && seq_le(c->oooq->seq, c->rcv_nxt)) {
-		struct node *n = c->oooq;
-		uint32_t have = seq_len(n->seq, c->rcv_nxt);
-
-		/* What waited has come again. */
-		if (!(c->flags & CONN_DSACK))
-			c->dsack = (struct tcp_sack){ n->seq, n->seq };
-		if (have) {
-			seen_add(&c->dsack, n->seq,
-				 seq_min(c->rcv_nxt, seq_add(n->seq, n->len)));
-			c->flags |= CONN_DSACK;
-		}
-		c->oooq = n->next;
-		c->ooo_bytes -= n->len;
-		c->n_ooo -= n->last != NULL;
-		n->last = NULL;
-		if (have > n->len ||
-		    (have == n->len && !(n->flags & NODE_FIN))) {
-			rcv_piece_free(c, n);
-			continue;
-		}
-		n->seq = c->rcv_nxt;
-		n->off += have;
-		n->len -= have;
-		append(c, n);
-	}
+	if (!c->oooq || seq_lt(c->rcv_nxt, c->oooq->seq))
+		return;
+	runs_cut(c, c->rcv_nxt);
+	while (c->oooq && seq_le(c->oooq->seq, c->rcv_nxt))
+		run_merge(c);
 }
 
 static uint8_t *behind(const struct node *n)
@@ -198,7 +220,7 @@ static bool add_copied(struct tcp_conn *c, const struct arrival *a)
 		extent_put(e);
 		if (!n)
 			return false;
-		append(c, n);
+		append(c, n, n, 0);
 	}
 	memcpy(behind(n), a->ext->data + a->off, len);
 	n->len += len;
@@ -244,7 +266,7 @@ static bool add_in_order(struct tcp_conn *c, const struct arrival *a)
 	}
 	if (a->seg.flags & TCP_FIN)
 		n->flags |= NODE_FIN;
-	append(c, n);
+	append(c, n, n, n->len);
 	merge(c);
 	return true;
 }
@@ -271,37 +293,30 @@ static bool may_add_piece(struct tcp_conn *c, const struct arrival *a)
 
 static seq32 run_end(const struct node *run) { return node_end(run->last); }
 
-/* The last run that begins at @at or before it, or NULL. */
-static struct node *run_find(const struct tcp_conn *c, seq32 at)
-{
-	struct node *found = NULL, *n = c->oooq;
-
-	for (; n && seq_le(n->seq, at); n = n->last->next)
-		found = n;
-	return found;
-}
-
 /* Puts @n behind a run, which may be NULL: it is its end, or a run of its own.  The run
  * behind it becomes a part of its run if it touches.  Return: the run that @n is in. */
 static struct node *run_add(struct tcp_conn *c, struct node *run,
 			    struct node *n)
 {
 	struct node **link = run ? &run->last->next : &c->oooq, *next;
+	bool is_end = run && seq_eq(run_end(run), n->seq) &&
+		      !(run->last->flags & NODE_FIN);
 
 	n->next = next = *link;
 	*link = n;
-	if (run && seq_eq(run_end(run), n->seq)) {
-		run->last = n;
-	} else {
-		run = n->last = n;
-		c->n_ooo++;
-	}
-	run->xmit_ns = c->stack->n_ooo_came;
-	if (next && seq_eq(run_end(run), next->seq)) {
+	run = is_end ? run : n;
+	run->last = n;
+	if (next && seq_eq(node_end(n), next->seq) && !(n->flags & NODE_FIN)) {
 		run->last = next->last;
+		if (is_end)
+			run_remove(c, next);
+		else
+			run_replace(c, next, run);
 		next->last = NULL;
-		c->n_ooo--;
+	} else if (!is_end) {
+		run_insert(c, run);
 	}
+	run_came(c, run);
 	return run;
 }
 
@@ -320,15 +335,17 @@ static bool add_out_of_order(struct tcp_conn *c, const struct arrival *a)
 
 	while (seq_lt(at, end)) {
 		if (run && seq_lt(at, run_end(run))) {
-			run->xmit_ns = c->stack->n_ooo_came;
+			run_came(c, run);
 			seen_add(&seen, at, seq_min(run_end(run), end));
 			at = run_end(run);
 			continue;
 		}
 		struct node *next = run ? run->last->next : c->oooq;
 		seq32 stop = next ? seq_min(end, next->seq) : end;
-		struct node *fresh =
-		    may_add_piece(c, a) ? piece_new(c, a, at, stop) : NULL;
+		struct node *fresh = NULL;
+		if (!is_new || c->stack->work.n < WORK_FILL)
+			fresh = may_add_piece(c, a) ? piece_new(c, a, at, stop)
+						    : NULL;
 		if (!fresh)
 			return is_new;
 		if (seq_eq(stop, end) && a->seg.flags & TCP_FIN)
@@ -357,7 +374,6 @@ bool rcvq_add(struct tcp_conn *c, const struct arrival *a)
 	}
 	if (seq_eq(a->seg.seq, c->rcv_nxt))
 		return add_in_order(c, a);
-	c->stack->n_ooo_came++;
 	return add_out_of_order(c, a);
 }
 
@@ -366,26 +382,14 @@ bool rcvq_add(struct tcp_conn *c, const struct arrival *a)
 uint32_t rcvq_blocks(const struct tcp_conn *c, struct tcp_sack *out)
 {
 	uint32_t max = c->flags & CONN_TS ? TCP_SACK_MAX - 1 : TCP_SACK_MAX;
-	uint64_t came[TCP_SACK_MAX];
-	uint32_t n = 0, first, at;
+	const struct node *run = NULL;
+	uint32_t n = 0;
 
 	if (!(c->flags & CONN_SACK))
 		return 0;
 	if (c->flags & CONN_DSACK)
 		out[n++] = c->dsack;
-	first = n;
-	for (const struct node *run = c->oooq; run; run = run->last->next) {
-		uint64_t now = run->xmit_ns;
-
-		if (n == max && came[max - 1] > now)
-			continue;
-		n += n < max;
-		for (at = n - 1; at > first && came[at - 1] < now; at--) {
-			out[at] = out[at - 1];
-			came[at] = came[at - 1];
-		}
-		out[at] = (struct tcp_sack){ run->seq, run_end(run) };
-		came[at] = now;
-	}
+	while (n < max && (run = run_by_age(c, run)))
+		out[n++] = (struct tcp_sack){ run->seq, run_end(run) };
 	return n;
 }

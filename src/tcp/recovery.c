@@ -275,7 +275,7 @@ void recovery_rx(struct tcp_conn *c, const struct tcp_seg *seg, uint32_t acked,
 	lost = c->lost_bytes;
 	if (c->flags & CONN_SACK && c->sent.head &&
 	    (c->sacked_bytes || c->ca_state != CA_OPEN))
-		rack_detect(c);
+		rack_detect(c, seg->len ? WORK_TEXT : WORK_MAX);
 	recovery_update(c, flight);
 	if (seg->flags & TCP_ECE && c->flags & CONN_ECN &&
 	    c->ca_state == CA_OPEN)

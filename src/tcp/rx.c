@@ -195,13 +195,9 @@ static bool check_sequence(struct tcp_conn *c, const struct tcp_seg *seg)
  * number has been told to it by SACK, and to nobody else. */
 static bool is_behind_all(const struct tcp_conn *c, seq32 seq)
 {
-	const struct node *n = c->oooq;
+	const struct node *run = run_last(c);
 
-	if (!n || !(c->flags & CONN_SACK))
-		return false;
-	while (n->next)
-		n = n->next;
-	return seq_eq(seq, seq_add(n->seq, n->len));
+	return run && c->flags & CONN_SACK && seq_eq(seq, node_end(run->last));
 }
 
 /* "Second, check the RST bit", with RFC 5961 section 3. */

@@ -4,11 +4,15 @@
  *
  *     sent: [range][range SACKED][range LOST]...   snd_una .. snd_nxt, no gaps
  *
- * Each range that has not arrived is on one of two lists: of those in flight, in the
- * order in which they were sent; or of those that are lost, by sequence number.  So
- * neither detection nor retransmission looks through ranges that do not concern it.
- * Ranges that were SACKED and touch become one.  Where the last block lay is kept as
- * a hint, and so are the blocks of the last ACK, most of which come again.
+ * A range that has not arrived is in flight, on a list in the order in which they were
+ * sent, or it is lost: see lost.c.  Ranges that were SACKED and touch become one.  Each
+ * range knows the piece of the send queue in which it begins.
+ *
+ * A block of an ACK is looked for from places near which it is likely to begin: where the
+ * last block ended, and where the highest range is that was SACKED.  The blocks of the last
+ * ACK are remembered, because most of them come again.  When the search is not over after
+ * WORK_SACK ranges, the block is left alone, and the next ACK's search goes on from there:
+ * the peer repeats its blocks.
  *
  * A range that cannot be split for want of memory keeps its marks: it is sent again
  * as a whole, later at worst.
@@ -33,6 +37,12 @@ static void range_reordered(struct tcp_conn *c, const struct node *n,
 	t->is_reordered = true;
 }
 
+/* Whether the probe of the path that is under way is in the range. */
+bool range_is_probe(const struct tcp_conn *c, const struct node *n)
+{
+	return n->flags & NODE_PROBE && c->mtu_probe && n->era == c->era;
+}
+
 /* RFC 8985 section 6.2, steps 1 to 3: a range has arrived. */
 static void range_arrived(struct tcp_conn *c, const struct node *n,
 			  struct ack_told *t)
@@ -44,12 +54,12 @@ static void range_arrived(struct tcp_conn *c, const struct node *n,
 	if (c->state == TCP_CLOSED)
 		return;
 	t->delivered += n->len;
-	if (n->flags & NODE_PROBE)
+	if (range_is_probe(c, n))
 		pmtu_probe_arrived(c);
 	if (!is_retx) {
 		c->rec.n_marked_lost = 0;
 		/* What was given up as lost was heard of late, not slow. */
-		if (!(n->flags & NODE_LOST)) {
+		if (!range_is_lost(c, n)) {
 			t->last_rtt_ns = rtt ? rtt : 1;
 			t->rtt_ns = t->rtt_ns ? t->rtt_ns : t->last_rtt_ns;
 		}
@@ -69,13 +79,19 @@ static void range_arrived(struct tcp_conn *c, const struct node *n,
 	}
 }
 
-/* @n bytes of a range with its marks are counted no longer. */
-static void uncount(struct tcp_conn *c, const struct node *n, uint32_t bytes)
+/* What refers to @n refers to @to now, which may be NULL. */
+static void hints_move(struct tcp_conn *c, const struct node *n,
+		       struct node *to)
 {
-	if (n->flags & NODE_SACKED)
-		c->sacked_bytes -= bytes;
-	if (n->flags & NODE_LOST)
-		c->lost_bytes -= bytes;
+	if (!(n->flags & NODE_HINT))
+		return;
+	for (unsigned i = 0; i < ARRAY_LEN(c->sack_hints); i++)
+		if (c->sack_hints[i] == n)
+			c->sack_hints[i] = to;
+	if (c->lost_at == n)
+		c->lost_at = to;
+	if (to)
+		to->flags |= NODE_HINT;
 }
 
 /* The ACK of the first range; its memory is given back. */
@@ -87,9 +103,9 @@ static void head_acked(struct tcp_conn *c, struct ack_told *t)
 		range_arrived(c, n, t);
 		list_del(&n->link);
 	}
-	uncount(c, n, n->len);
-	if (n->flags & NODE_SACKED && c->sack_hint == n)
-		c->sack_hint = NULL;
+	if (n->flags & (NODE_SACKED | NODE_RETX) || c->lost_bytes)
+		range_uncount(c, n, n->len);
+	hints_move(c, n, n->next);
 	c->sent.head = n->next;
 	if (!n->next)
 		c->sent.tail = NULL;
@@ -109,7 +125,8 @@ static void head_acked_partly(struct tcp_conn *c, struct node *n, uint32_t part,
 		range_arrived(c, &done, t);
 	else
 		t->delivered += n->flags & NODE_SACKED ? 0 : part;
-	uncount(c, n, part);
+	range_uncount(c, n, part);
+	n->piece = NULL;
 	n->seq = seq_add(n->seq, part);
 	n->len -= part;
 }
@@ -135,28 +152,87 @@ void sent_acked(struct tcp_conn *c, seq32 ack, struct ack_told *t)
 		t->rtt_ns = t->last_rtt_ns = 0;
 }
 
-/* Makes a range end at @at, which lies within it; the rest is a range of its own. */
-bool sent_split(struct tcp_conn *c, struct node *n, seq32 at)
+/* The last ones of the pool are for what comes in order. */
+bool sent_may_split(const struct tcp_conn *c)
 {
-	struct pool *p = &c->stack->pool_nodes;
-	/* The last ones are for what comes in order. */
-	struct node *rest = p->n_free > p->n / 16 ? pool_get(p) : NULL;
+	const struct pool *p = &c->stack->pool_nodes;
 
-	if (!rest)
-		return false;
+	return p->n_free > p->n / 16;
+}
+
+/* Makes a range end at @at, which lies within it and in @piece; the rest is a range of its
+ * own.  sent_may_split() has said yes. */
+void sent_split_there(struct tcp_conn *c, struct node *n, seq32 at,
+		      struct node *piece)
+{
+	struct node *rest = pool_get(&c->stack->pool_nodes);
+
 	*rest = *n;
 	rest->seq = at;
 	rest->len = seq_len(at, node_end(n));
+	rest->piece = piece;
 	n->len = seq_len(n->seq, at);
-	if (n->flags & NODE_PROBE)
+	if (range_is_probe(c, n))
 		c->mtu_probe = 0; /* cut on its way: it tells nothing */
-	rest->flags &= (uint8_t)~NODE_PROBE;
+	rest->flags &= (uint8_t) ~(NODE_PROBE | NODE_HINT);
 	n->flags &= (uint8_t) ~(NODE_FIN | NODE_PROBE | NODE_EOR);
 	n->next = rest;
 	list_add_tail(n->link.next, &rest->link);
 	if (c->sent.tail == n)
 		c->sent.tail = rest;
+}
+
+/* Return: whether the range ends at @at, which lies within it. */
+bool sent_split(struct tcp_conn *c, struct node *n, seq32 at)
+{
+	struct node *piece = range_piece(c, n);
+
+	if (!sent_may_split(c))
+		return false;
+	/* What was sent is in few pieces; what the peer has forgotten may be in many. */
+	for (unsigned i = 0; piece && seq_le(node_end(piece), at); i++) {
+		if (i > TCP_FRAME_PIECES)
+			return false;
+		piece = piece->next;
+		work_add(&c->stack->work, 1);
+	}
+	sent_split_there(c, n, at, piece);
 	return true;
+}
+
+/* The range leaves again. */
+void range_again(struct tcp_conn *c, struct node *n)
+{
+	bool is_probe = range_is_probe(c, n);
+
+	range_uncount(c, n, n->len);
+	n->flags &= (uint8_t) ~(NODE_LOST | (is_probe ? 0 : NODE_PROBE));
+	n->flags |= NODE_RETX;
+	n->era = c->era;
+	c->again_out += n->len;
+}
+
+static void hint_set(struct tcp_conn *c, unsigned which, struct node *n)
+{
+	c->sack_hints[which] = n;
+	n->flags |= NODE_HINT;
+}
+
+enum { HINT_LAST, HINT_HIGHEST, HINT_SEARCH };
+
+/* @gone, which is behind @n, and SACKED as it is, becomes a part of it. */
+static void sacked_join(struct tcp_conn *c, struct node *n, struct node *gone)
+{
+	n->len += gone->len;
+	n->flags |= gone->flags;
+	n->xmit_ns = n->xmit_ns > gone->xmit_ns ? n->xmit_ns : gone->xmit_ns;
+	n->end_piece = gone->end_piece;
+	n->end_seq = gone->end_seq;
+	n->next = gone->next;
+	if (!n->next)
+		c->sent.tail = n;
+	hints_move(c, gone, n);
+	pool_put(&c->stack->pool_nodes, gone);
 }
 
 /* @n, which was just SACKED, becomes one with its neighbours if they are.
@@ -164,32 +240,29 @@ bool sent_split(struct tcp_conn *c, struct node *n, seq32 at)
 static struct node *sacked_merge(struct tcp_conn *c, struct node *prev,
 				 struct node *n)
 {
-	if (prev && prev->flags & NODE_SACKED)
+	if (prev && prev->flags & NODE_SACKED) {
+		sacked_join(c, prev, n);
+		work_add(&c->stack->work, -1);
 		n = prev;
-	while (n->next && n->next->flags & NODE_SACKED) {
-		struct node *gone = n->next;
-
-		n->len += gone->len;
-		n->flags |= gone->flags;
-		n->xmit_ns =
-		    n->xmit_ns > gone->xmit_ns ? n->xmit_ns : gone->xmit_ns;
-		n->next = gone->next;
-		if (!n->next)
-			c->sent.tail = n;
-		pool_put(&c->stack->pool_nodes, gone);
 	}
-	c->sack_hint = n;
+	while (n->next && n->next->flags & NODE_SACKED)
+		sacked_join(c, n, n->next);
+	hint_set(c, HINT_LAST, n);
+	if (seq_eq(node_end(n), c->sack_high))
+		hint_set(c, HINT_HIGHEST, n);
 	return n;
 }
 
 static void mark_sacked(struct tcp_conn *c, struct node *n, struct ack_told *t)
 {
-	uncount(c, n, n->len);
 	list_del(&n->link);
 	range_arrived(c, n, t);
+	range_uncount(c, n, n->len);
 	t->sacked += n->len;
 	n->flags &= (uint8_t) ~(NODE_LOST | NODE_PROBE);
 	n->flags |= NODE_SACKED;
+	n->end_piece = n->piece;
+	n->end_seq = n->seq;
 	/* Where blocks were long ago tells nothing of those that come now. */
 	c->sack_high =
 	    c->sacked_bytes ? seq_max(c->sack_high, node_end(n)) : node_end(n);
@@ -218,19 +291,56 @@ static bool block_part(const struct node *n, const struct tcp_sack *b,
 	return seq_lt(*from, *to);
 }
 
+/* A range that begins at @at or before it, and is the first, or ends before @at, or was
+ * SACKED: so it is known whether the one before the block's first was SACKED. */
+static struct node *search_begin(const struct tcp_conn *c, seq32 at)
+{
+	struct node *best = c->sent.head;
+
+	for (unsigned i = 0; i < ARRAY_LEN(c->sack_hints); i++) {
+		struct node *n = c->sack_hints[i];
+
+		if (n && seq_le(n->seq, at) && seq_le(best->seq, n->seq) &&
+		    (n->flags & NODE_SACKED || seq_le(node_end(n), at)))
+			best = n;
+	}
+	return best;
+}
+
+/* The first range that ends behind @at, and the one before it, if that is known.
+ * Return: whether it was found. */
+static bool block_find(struct tcp_conn *c, seq32 at, int32_t work_max,
+		       struct node **prev, struct node **first)
+{
+	struct node *n = search_begin(c, at);
+
+	for (*prev = NULL; n && seq_le(node_end(n), at); n = n->next) {
+		if (c->stack->work.n >= work_max) {
+			hint_set(c, HINT_SEARCH, n);
+			return false;
+		}
+		work_add(&c->stack->work, 1);
+		*prev = n;
+	}
+	*first = n;
+	return true;
+}
+
 /* Return: whether all of the block is marked that can be. */
-static bool block_mark(struct tcp_conn *c, struct tcp_sack b,
+static bool block_mark(struct tcp_conn *c, struct tcp_sack b, int32_t work_max,
 		       struct ack_told *t)
 {
-	struct node *prev = NULL, *n = c->sent.head;
+	struct node *prev, *n;
 
-	if (c->sack_hint && seq_le(c->sack_hint->seq, b.from))
-		n = c->sack_hint;
+	if (!block_find(c, b.from, work_max, &prev, &n))
+		return false;
 	for (; n && seq_lt(n->seq, b.to); prev = n, n = n->next) {
 		seq32 from, to;
 
-		if (n->flags & NODE_SACKED || !seq_lt(b.from, node_end(n)) ||
-		    !block_part(n, &b, &from, &to))
+		if (c->stack->work.n >= work_max)
+			return false;
+		work_add(&c->stack->work, 1);
+		if (n->flags & NODE_SACKED || !block_part(n, &b, &from, &to))
 			continue;
 		if (seq_lt(n->seq, from)) {
 			if (!sent_split(c, n, from))
@@ -283,89 +393,18 @@ void sent_sacked(struct tcp_conn *c, const struct tcp_seg *seg,
 {
 	struct tcp_sack blocks[TCP_SACK_MAX];
 	unsigned n = blocks_sort(c, seg, blocks), n_marked = 0;
+	int32_t most = seg->len ? WORK_TEXT / 2 : WORK_SACK;
 
 	if (n && !c->sacked_bytes)
 		c->n_sacks_known = 0;
 	for (unsigned i = 0; i < n; i++)
-		if (is_known(c, blocks[i]) || block_mark(c, blocks[i], t))
+		if (is_known(c, blocks[i]) || block_mark(c, blocks[i], most, t))
 			blocks[n_marked++] = blocks[i];
 	n_marked = MIN(n_marked, (unsigned)SACKS_KNOWN);
 	if (!n)
 		return;
 	memcpy(c->sacks_known, blocks, sizeof(blocks[0]) * n_marked);
 	c->n_sacks_known = (uint8_t)n_marked;
-}
-
-static struct node *lost_at(struct list *l)
-{
-	return container_of(l, struct node, link);
-}
-
-/* The range that is lost and comes first, or NULL. */
-struct node *sent_first_lost(struct tcp_conn *c)
-{
-	return c->lost_bytes ? lost_at(c->lost.next) : NULL;
-}
-
-/* Most are found in their order, and what was sent again and lost again comes before
- * the others: both ends of the list are looked at first. */
-void sent_mark_lost(struct tcp_conn *c, struct node *n)
-{
-	struct list *at = c->lost.prev;
-
-	c->flags &= ~(uint32_t)CONN_PROBE_LOST;
-	if (n->flags & NODE_PROBE) {
-		c->flags |= c->lost_bytes ? 0u : CONN_PROBE_LOST;
-		n->flags &= (uint8_t)~NODE_PROBE;
-		pmtu_probe_lost(c);
-	}
-	n->flags |= NODE_LOST;
-	c->lost_bytes += n->len;
-	list_del(&n->link);
-	if (!list_is_empty(&c->lost) &&
-	    seq_lt(n->seq, lost_at(c->lost.next)->seq))
-		at = &c->lost;
-	while (at != &c->lost && seq_lt(n->seq, lost_at(at)->seq))
-		at = at->prev;
-	list_add_tail(at->next, &n->link);
-}
-
-/* RFC 6298 (5.4): after a time-out everything is sent again that is not known to have
- * arrived; if even the first range is "known", the peer has forgotten what it SACKed
- * (RFC 2018 section 8). */
-void sent_mark_all_lost(struct tcp_conn *c)
-{
-	bool reneges = c->sent.head->flags & NODE_SACKED;
-
-	if (reneges) {
-		c->n_sacks_known = 0;
-		c->sack_hint = NULL;
-	}
-	for (struct node *n = c->sent.head; n; n = n->next) {
-		if (n->flags & NODE_SACKED && reneges) {
-			uncount(c, n, n->len);
-			n->flags &= (uint8_t)~NODE_SACKED;
-		}
-		if (!(n->flags & (NODE_SACKED | NODE_LOST)))
-			sent_mark_lost(c, n);
-	}
-}
-
-/* What was taken for lost is in flight after all. */
-void sent_unmark_lost(struct tcp_conn *c)
-{
-	struct node *n;
-
-	while ((n = sent_first_lost(c))) {
-		struct list *at = c->flight.next;
-
-		n->flags &= (uint8_t)~NODE_LOST;
-		c->lost_bytes -= n->len;
-		list_del(&n->link);
-		while (at != &c->flight && lost_at(at)->xmit_ns <= n->xmit_ns)
-			at = at->next;
-		list_add_tail(at, &n->link);
-	}
 }
 
 /* The send queue's bytes before @ack are not needed any more. */
@@ -382,9 +421,6 @@ void sndq_acked(struct tcp_conn *c, seq32 ack)
 			n->len -= part;
 			return;
 		}
-		for (unsigned i = 0; i < ARRAY_LEN(c->sndq_hints); i++)
-			if (n->flags & NODE_HINT && c->sndq_hints[i] == n)
-				c->sndq_hints[i] = NULL;
 		c->sndq.head = n->next;
 		if (!n->next)
 			c->sndq.tail = NULL;

@@ -88,6 +88,7 @@ struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
 	list_init(&s->due);
 	list_init(&s->ready);
 	list_init(&s->conns);
+	list_init(&s->ooo);
 	list_init(&s->returned);
 	s->n_buckets = bucket_count(cfg);
 	s->buckets = (struct flow_bucket *)(base + at[AT_BUCKETS]);
@@ -126,6 +127,16 @@ void tcp_stack_fini(struct tcp_stack *s)
 uint64_t tcp_dropped(const struct tcp_stack *s, enum drop_reason why)
 {
 	return s->drops[why];
+}
+
+uint32_t tcp_most_work(struct tcp_stack *s)
+{
+	uint32_t most;
+
+	work_end(&s->work);
+	most = s->work.most;
+	s->work.most = 0;
+	return most;
 }
 
 /* Return: the index of an address of ours, or -EADDRNOTAVAIL. */

@@ -61,65 +61,72 @@ void tcp_set_state(struct tcp_conn *c, enum tcp_state to)
 	conn_news(c);
 }
 
-/* What is in flight is in the order of time, what is lost in that of the bytes. */
+/* Each range that has not arrived is on the list where it belongs. */
 static void check_lists(const struct tcp_conn *c, uint32_t n_left)
 {
-	seq32 at = c->snd_una;
-	uint64_t xmit_ns = 0;
-	const struct list *l;
+	const struct list *const lists[] = { &c->flight, &c->lost, &c->again };
 
-	for (l = c->flight.next; l != &c->flight; l = l->next, n_left--) {
-		const struct node *n = container_of(l, struct node, link);
+	for (unsigned i = 0; i < ARRAY_LEN(lists); i++)
+		for (const struct list *l = lists[i]->next; l != lists[i];
+		     l = l->next, n_left--) {
+			const struct node *n =
+			    container_of(l, struct node, link);
 
-		assert(!(n->flags & (NODE_SACKED | NODE_LOST)));
-		assert(xmit_ns <= n->xmit_ns);
-		xmit_ns = n->xmit_ns;
-	}
-	for (l = c->lost.next; l != &c->lost; l = l->next, n_left--) {
-		const struct node *n = container_of(l, struct node, link);
-
-		assert(n->flags & NODE_LOST);
-		assert(seq_le(at, n->seq));
-		at = node_end(n);
-	}
+			assert(!(n->flags & NODE_SACKED));
+			assert(range_is_lost(c, n) == (i > 0));
+		}
 	assert(!n_left);
 }
 
 /* @at: where the first range begins */
 static void check_sent(const struct tcp_conn *c, seq32 at)
 {
-	uint32_t sacked = 0, lost = 0, n_listed = 0;
+	uint32_t sacked = 0, lost = 0, n_listed = 0, again_out = 0, again = 0;
+	bool was_sacked = false, is_first_lost = true;
 
 	for (const struct node *n = c->sent.head; n; n = n->next) {
+		bool is_sacked = n->flags & NODE_SACKED;
+		bool is_lost = range_is_lost(c, n),
+		     is_retx = n->flags & NODE_RETX;
+
 		assert(seq_eq(n->seq, at));
 		assert(n->len);
-		assert((n->flags & (NODE_SACKED | NODE_LOST)) !=
-		       (NODE_SACKED | NODE_LOST));
-		n_listed += n->flags & NODE_SACKED ? 0 : 1;
-		sacked += n->flags & NODE_SACKED ? n->len : 0;
-		lost += n->flags & NODE_LOST ? n->len : 0;
+		assert(!is_sacked || !was_sacked);
+		was_sacked = is_sacked;
+		n_listed += !is_sacked;
+		sacked += is_sacked ? n->len : 0;
+		lost += is_lost ? n->len : 0;
+		again += is_lost && is_retx ? n->len : 0;
+		again_out += !is_sacked && !is_lost && is_retx ? n->len : 0;
+		if (n == c->lost_at)
+			is_first_lost = false;
 		at = seq_add(at, n->len);
 	}
 	assert(seq_eq(at, c->snd_nxt));
 	assert(sacked == c->sacked_bytes);
 	assert(lost == c->lost_bytes);
+	assert(again == c->again_lost);
+	assert(again_out == c->again_out);
+	assert(!c->lost_at || !is_first_lost);
 	check_lists(c, n_listed);
 }
 
 static void check_received(const struct tcp_conn *c)
 {
 	uint32_t bytes = 0, ooo = 0, n_runs = 0;
-	const struct node *last = NULL;
+	const struct node *last = NULL, *before = NULL;
 	seq32 at = c->rcv_nxt;
 
 	for (const struct node *n = c->rcvq.head; n; n = n->next)
 		bytes += n->len;
 	assert(bytes == c->rcvq_bytes);
 	for (const struct node *n = c->oooq; n; n = n->next) {
-		bool touches = n_runs && seq_eq(at, n->seq);
+		bool is_next = before && seq_eq(at, n->seq);
+		bool touches = is_next && !(before->flags & NODE_FIN);
 
-		assert(touches || seq_lt(at, n->seq));
+		assert(is_next || seq_lt(at, n->seq));
 		assert(!n->last == touches);
+		before = n;
 		if (n->last) {
 			assert(!last || last->next == n);
 			last = n->last;
@@ -131,6 +138,11 @@ static void check_received(const struct tcp_conn *c)
 	}
 	assert(ooo == c->ooo_bytes);
 	assert(n_runs == c->n_ooo);
+	assert(!c->ooo_root == !n_runs && !c->ooo_newest == !n_runs);
+	assert(list_is_empty(&c->ooo_link) == !n_runs);
+	int32_t work = c->stack->work.n;
+	assert(!n_runs || run_last(c)->last == last);
+	c->stack->work.n = work; /* a check is no call */
 	assert(seq_le(at, c->rcv_adv));
 	/* A mark that reading has passed is forgotten. */
 	if (c->flags & CONN_URG_IN && !(c->flags & CONN_ORPHAN))

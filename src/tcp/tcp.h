@@ -236,6 +236,12 @@ struct tcp_conn *tcp_next_ready(struct tcp_stack *s);
 
 uint64_t tcp_dropped(const struct tcp_stack *s, enum drop_reason why);
 
+/* Pieces of queues, ranges that were sent, and the like: the most of them that a frame, a
+ * timer, or another call has touched, besides those that it gave back, since this was asked
+ * last.  More than TCP_WORK_MAX are never touched; what would be too much is done later. */
+#define TCP_WORK_MAX 64
+uint32_t tcp_most_work(struct tcp_stack *s);
+
 /* --- connections --- */
 
 /**

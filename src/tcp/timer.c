@@ -243,8 +243,14 @@ static void persist_timeout(struct tcp_conn *c)
 
 static void reo_timeout(struct tcp_conn *c)
 {
+	uint32_t lost = c->lost_bytes;
+	bool is_late = c->is_rack_late;
+
 	rtx_set(c, RTX_RTO, c->rto_at_ns);
-	rack_detect(c);
+	rack_detect(c, WORK_MAX);
+	/* What an ACK had no time for: the window has its answer already. */
+	if (is_late && (c->ca_state == CA_CWR || c->ca_state == CA_RECOVERY))
+		c->cwnd -= MIN(c->lost_bytes - lost, c->cwnd - c->mss);
 	recovery_update(c, seq_len(c->snd_una, c->snd_nxt));
 	conn_due(c, TX_DATA);
 }
@@ -325,6 +331,7 @@ static void conn_timeout(struct tcp_conn *c)
 {
 	uint64_t now = c->stack->now_ns;
 
+	work_end(&c->stack->work);
 	pace_timeout(c);
 	if (c->rtx_at_ns <= now)
 		rtx_timeout(c);

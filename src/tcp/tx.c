@@ -239,15 +239,20 @@ static void send_again(struct tcp_conn *c, struct tcp_frame *f, struct node *n)
 {
 	uint32_t window = again_window(c, n), room = MIN(seg_room(c), window);
 	uint32_t bytes = n->len - !!(n->flags & NODE_FIN);
+	bool may_split = sent_may_split(c);
+	uint32_t want = MIN(frame_room(c, room), window);
+	struct node *piece = range_piece(c, n);
 
-	if (bytes > room && sent_split(c, n, seq_add(n->seq, room)))
-		bytes = room;
+	if (bytes > room && may_split)
+		want = room;
+	uint32_t got = frame_gather(f, &piece, n->seq, MIN(bytes, want));
+	work_add(&c->stack->work, (int32_t)f->n_pieces);
+	if (got < bytes && may_split) {
+		sent_split_there(c, n, seq_add(n->seq, got), piece);
+		bytes = got;
+	}
 	n->room = room;
-	if (n->flags & NODE_LOST)
-		c->lost_bytes -= n->len;
-	n->flags = (uint8_t)((n->flags & ~NODE_LOST) | NODE_RETX);
-	uint32_t most = MIN(frame_room(c, room), window);
-	uint32_t got = frame_gather(c, f, n->seq, MIN(bytes, most));
+	range_again(c, n);
 	struct node part = *n;
 	/* What could be neither cut nor sent whole is found lost again. */
 	if (got < bytes)
@@ -354,6 +359,16 @@ static struct node *range_new(struct tcp_conn *c)
 	return p->n_free < p->n / 8 ? NULL : pool_get(p);
 }
 
+/* The range is of this era; eras are over when nothing of them is left. */
+static void era_note(struct tcp_conn *c, struct node *n)
+{
+	if (c->sent.head == n) {
+		c->era = 0;
+		c->rec.has_era = c->is_era_lost = false;
+	}
+	n->era = c->era;
+}
+
 static void range_add(struct tcp_conn *c, struct node *n)
 {
 	if (c->sent.tail)
@@ -362,6 +377,8 @@ static void range_add(struct tcp_conn *c, struct node *n)
 		c->sent.head = n;
 	c->sent.tail = n;
 	c->snd_nxt = seq_add(c->snd_nxt, n->len);
+	if (c->rec.has_era)
+		era_note(c, n);
 }
 
 /* RFC 5681 section 4.1 and RFC 2861: after a pause the path is known less and less,
@@ -427,14 +444,17 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	bool has_fin =
 	    (c->flags & (CONN_SHUT_WR | CONN_FIN_SENT)) == CONN_SHUT_WR;
 	uint32_t room, bytes, avail, all, probe = 0;
+	struct node *piece = NULL;
 
 	if (!conn_has_unsent(c) || is_behind_lost(c))
 		return false;
 	restart_after_idle(c);
 	room = seg_room(c);
 	all = avail = seq_len(c->snd_nxt, c->snd_end);
-	if (c->rec.has_eor && all)
-		avail = record_bytes(c, all);
+	if (c->rec.has_eor && all) {
+		piece = sndq_next(c);
+		avail = record_bytes(c, piece, all);
+	}
 	bytes = avail ? new_bytes(c, room, avail, avail == all) : 0;
 	if (bytes && c->flags & CONN_MTU_LOW && (probe = probe_bytes(c, avail)))
 		bytes = probe;
@@ -451,7 +471,9 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 		return false;
 	*n = (struct node){ .seq = c->snd_nxt, .room = room };
 	list_init(&n->link);
-	if (bytes && frame_gather(c, f, c->snd_nxt, bytes) < bytes) {
+	if (bytes)
+		n->piece = piece = piece ? piece : sndq_next(c);
+	if (bytes && frame_gather(f, &piece, c->snd_nxt, bytes) < bytes) {
 		bytes = f->len;
 		has_fin = false;
 		probe = 0;
@@ -469,6 +491,8 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	}
 	if (bytes != room && bytes % room && !probe)
 		c->snd_sml = seq_add(c->snd_nxt, bytes);
+	if (f->n_pieces > 1)
+		work_add(&c->stack->work, (int32_t)f->n_pieces);
 	range_add(c, n);
 	flight_seen(c);
 	if (c->n_data_in &&

@@ -145,8 +145,9 @@ struct world {
 	} held[WORLD_HELD];
 	uint32_t n_held;
 	uint64_t n_frames, n_steps;
-	uint64_t n_resets; /* that stacks have sent */
-	uint64_t trace;    /* a hash of all that was sent, and when */
+	uint64_t n_resets;  /* that stacks have sent */
+	uint64_t trace;     /* a hash of all that was sent, and when */
+	uint32_t most_work; /* nodes that a call has touched */
 	/* Called before each packet is put on a wire; NULL: not. */
 	void (*before_send)(struct world *w, uint32_t mask);
 	/* Called with each packet that is put on a wire; NULL: not. */

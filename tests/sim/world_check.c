@@ -20,8 +20,11 @@
  *   I15 bytes that were lent come back once, when they were acknowledged (world_send.c)
  *   I16 of connections that are over nothing is left
  *   I17 what received segments hold of a stack's memory is what its connections hold
+ *   I18 no call touches more nodes than TCP_WORK_MAX, besides those that it gives back
  */
 #include "world.h"
+
+#include <stdio.h>
 
 #include "tcp/info.h"
 
@@ -120,8 +123,14 @@ static void check_info(const struct world *w, const struct tcp_conn *c)
 			  : got == i.tcpi_bytes_received);
 }
 
-static void check_stack(struct world *w, const struct tcp_stack *s)
+static void check_stack(struct world *w, struct tcp_stack *s)
 {
+	uint32_t work = tcp_most_work(s);
+
+	if (work > TCP_WORK_MAX)
+		fprintf(stderr, "a call has touched %u nodes\n", work);
+	assert(work <= TCP_WORK_MAX);
+	w->most_work = work > w->most_work ? work : w->most_work;
 	const struct list *head = &s->conns;
 	uint32_t n = s->pool_conns.n - s->pool_conns.n_free;
 	uint32_t n_nodes = s->pool_nodes.n - s->pool_nodes.n_free, n_lying = 0;

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tcp/lost.c - which of the ranges that were sent are lost
+ *
+ *     in flight --rack.c--> lost, or lost again --tx.c--> in flight
+ *     all of them --a time-out--> lost --it was wrong--> in flight
+ *
+ * A time-out, and what shows that it was wrong, concern all ranges at once, of which there
+ * may be many thousands.  So none of them is touched: lists are joined, bytes are counted
+ * as a whole, and a new era begins.  NODE_LOST counts for a range whose era is the
+ * connection's; what was noted in an earlier one is what the era began with.
+ *
+ * "lost" has ranges in the order in which they were sent for the first time, which is that
+ * of their numbers.  After a time-out it has all, in any order; then they are found along
+ * the ranges themselves, from lost_at on, before which none of them lies.  "again" has what
+ * was sent again since, in the order in which that was found out.  What lies lower of both
+ * is sent first.
+ *
+ * Spec: RFC 6298 (5.4), RFC 6675 section 4 (NextSeg), RFC 2018 section 8
+ */
+#include "tcp/conn.h"
+
+/* @bytes of a range with its marks are counted no longer. */
+void range_uncount(struct tcp_conn *c, const struct node *n, uint32_t bytes)
+{
+	bool is_again = n->flags & NODE_RETX;
+
+	if (n->flags & NODE_SACKED) {
+		c->sacked_bytes -= bytes;
+	} else if (range_is_lost(c, n)) {
+		c->lost_bytes -= bytes;
+		c->again_lost -= is_again ? bytes : 0;
+	} else if (is_again) {
+		c->again_out -= bytes;
+	}
+}
+
+static struct node *range_of(struct list *l)
+{
+	return container_of(l, struct node, link);
+}
+
+static struct node *first_of(struct list *l)
+{
+	return list_is_empty(l) ? NULL : range_of(l->next);
+}
+
+/* The first of those that a time-out took for lost, or that were sent once. */
+static struct node *first_once(struct tcp_conn *c)
+{
+	struct node *n = c->lost_at;
+
+	if (!n)
+		return first_of(&c->lost);
+	while (n && seq_lt(n->seq, c->lost_end) && !range_is_lost(c, n)) {
+		work_add(&c->stack->work, 1);
+		n = n->next;
+	}
+	if (n && seq_lt(n->seq, c->lost_end)) {
+		c->lost_at = n;
+		n->flags |= NODE_HINT;
+		return n;
+	}
+	c->lost_at = NULL;
+	return first_of(&c->lost);
+}
+
+/* The range that is lost and is to be sent first, or NULL. */
+struct node *sent_first_lost(struct tcp_conn *c)
+{
+	struct node *once, *again;
+
+	if (!c->lost_bytes)
+		return NULL;
+	once = first_once(c);
+	again = first_of(&c->again);
+	if (!once || !again)
+		return once ? once : again;
+	return seq_lt(again->seq, once->seq) ? again : once;
+}
+
+void sent_mark_lost(struct tcp_conn *c, struct node *n)
+{
+	bool is_again = n->flags & NODE_RETX;
+
+	c->flags &= ~(uint32_t)CONN_PROBE_LOST;
+	if (range_is_probe(c, n)) {
+		c->flags |= c->lost_bytes ? 0u : CONN_PROBE_LOST;
+		pmtu_probe_lost(c);
+	}
+	range_uncount(c, n, n->len);
+	n->flags = (uint8_t)((n->flags & ~NODE_PROBE) | NODE_LOST);
+	n->era = c->era;
+	c->lost_bytes += n->len;
+	c->again_lost += is_again ? n->len : 0;
+	list_del(&n->link);
+	list_add_tail(is_again ? &c->again : &c->lost, &n->link);
+}
+
+/* What was noted until now counts as @is_lost says. */
+static void era_begin(struct tcp_conn *c, bool is_lost)
+{
+	c->era++;
+	c->rec.has_era = true;
+	c->is_era_lost = is_lost;
+	c->is_rack_late = false;
+}
+
+/* RFC 2018 section 8: if even the first range is SACKED, the peer has forgotten what it
+ * has told of.  The first ones of them are believed no longer; if there are more, another
+ * time-out will find them first. */
+static void renege(struct tcp_conn *c)
+{
+	struct node *n = c->sent.head;
+
+	if (!(n->flags & NODE_SACKED))
+		return;
+	c->n_sacks_known = 0;
+	for (unsigned i = 0; n && i < WORK_RENEGE; i++, n = n->next) {
+		work_add(&c->stack->work, 1);
+		if (!(n->flags & NODE_SACKED))
+			continue;
+		range_uncount(c, n, n->len);
+		n->flags &= (uint8_t)~NODE_SACKED;
+		c->again_out += n->flags & NODE_RETX ? n->len : 0;
+		list_init(&n->link);
+		list_add_tail(&c->flight, &n->link);
+	}
+}
+
+/* RFC 6298 (5.4): after a time-out everything is sent again that is not known to have
+ * arrived. */
+void sent_mark_all_lost(struct tcp_conn *c)
+{
+	renege(c);
+	c->flags &= ~(uint32_t)CONN_PROBE_LOST;
+	if (c->mtu_probe)
+		pmtu_probe_lost(c);
+	era_begin(c, true);
+	list_splice_tail(&c->lost, &c->again);
+	list_splice_tail(&c->lost, &c->flight);
+	c->lost_bytes = seq_len(c->snd_una, c->snd_nxt) - c->sacked_bytes;
+	c->again_lost += c->again_out;
+	c->again_out = 0;
+	c->lost_at = c->sent.head;
+	c->lost_at->flags |= NODE_HINT;
+	c->lost_end = c->snd_nxt;
+}
+
+/* What was taken for lost is in flight after all. */
+void sent_unmark_lost(struct tcp_conn *c)
+{
+	if (!c->lost_bytes)
+		return;
+	era_begin(c, false);
+	c->mtu_probe = 0; /* if one is under way, nothing will be known of it */
+	list_splice_tail(&c->lost, &c->again);
+	list_splice_tail(&c->lost, &c->flight);
+	list_splice_tail(&c->flight, &c->lost);
+	c->lost_bytes = 0;
+	c->again_out += c->again_lost;
+	c->again_lost = 0;
+	c->lost_at = NULL;
+}
