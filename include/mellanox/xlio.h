@@ -284,8 +284,8 @@ int xlio_socket_attach_group(xlio_socket_t sock, xlio_poll_group_t group);
  *
  * Return: 0, or -1: EINVAL also for unknown flags; EAGAIN still connecting;
  * ENOTCONN neither connected nor connecting; EPIPE it is being destroyed;
- * ECONNRESET, ECONNREFUSED, ETIMEDOUT, ECONNABORTED the connection has failed;
- * ENOMEM nothing was queued, and it may be tried again.
+ * ECONNRESET, ECONNREFUSED, ETIMEDOUT, ECONNABORTED, ENOBUFS the connection has
+ * failed, as ERROR said; ENOMEM nothing was queued, and it may be tried again.
  */
 int xlio_socket_send(xlio_socket_t sock, const void *data, size_t len,
 		     const struct xlio_socket_send_attr *attr);

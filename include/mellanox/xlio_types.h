@@ -46,7 +46,9 @@ enum {
 	/* The peer sends no more.  Sending goes on. */
 	XLIO_SOCKET_EVENT_CLOSED = 3,
 	/* The connection has failed; value is an errno: ECONNABORTED, ECONNRESET,
-	 * ECONNREFUSED or ETIMEDOUT.  Not after xlio_socket_destroy(). */
+	 * ECONNREFUSED or ETIMEDOUT; or ENOBUFS, of osf only: the program keeps so
+	 * much received data that there is no memory for more.  Not after
+	 * xlio_socket_destroy(). */
 	XLIO_SOCKET_EVENT_ERROR = 4,
 };
 
@@ -72,7 +74,8 @@ typedef void (*xlio_socket_event_cb_t)(xlio_socket_t sock,
 typedef void (*xlio_socket_comp_cb_t)(xlio_socket_t sock, uintptr_t userdata_sq,
 				      uintptr_t userdata_op);
 /* @len bytes at @data are the application's, to read, until it returns @buf, in
- * whatever order, after the socket has gone too. */
+ * whatever order, after the socket has gone too.  It may keep as much as it likes, up
+ * to a limit of memory (docs/xlio.md, "Keeping received data"). */
 typedef void (*xlio_socket_rx_cb_t)(xlio_socket_t sock, uintptr_t userdata_sq,
 				    void *data, size_t len,
 				    struct xlio_buf *buf);

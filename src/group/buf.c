@@ -11,6 +11,7 @@
 #include "shm/segment.h"
 
 #define BLOCK_BYTES (1024u * 1024)
+#define LIMIT_MIN (4 * BLOCK_BYTES)
 #define POOL_CHUNKS 32u /* free ones that a pool keeps: 4 MB */
 #define POOL_BUFS 4096u
 #define BUFS_MAX (1u << 24) /* held at once, of all groups: 1 GB of addresses */
@@ -26,9 +27,15 @@ static struct buf_memory memory;
 static struct block *blocks;
 static struct chunk *free_chunks;
 static struct rxbuf *bufs, *free_bufs;
-static uint32_t n_bufs; /* ever used */
+static uint32_t n_bufs;   /* ever used */
+static uint64_t n_blocks; /* now */
 
-void buf_init(const struct buf_memory *m) { memory = *m; }
+void buf_init(const struct buf_memory *m)
+{
+	memory = *m;
+	if (memory.limit && memory.limit < LIMIT_MIN)
+		memory.limit = LIMIT_MIN;
+}
 
 bool buf_is_external(void) { return memory.alloc; }
 
@@ -60,6 +67,8 @@ static void block_free(void *mem)
 /* Caller holds the lock. */
 static bool block_add(void)
 {
+	if (memory.limit && (n_blocks + 1) * BLOCK_BYTES > memory.limit)
+		return false;
 	struct block *r = malloc(sizeof(*r));
 	uint8_t *mem = r ? block_alloc() : NULL;
 
@@ -69,6 +78,7 @@ static bool block_add(void)
 	}
 	*r = (struct block){ .next = blocks, .mem = mem };
 	blocks = r;
+	n_blocks++;
 	/* An allocator may align as it likes. */
 	uint8_t *at = (uint8_t *)(((uintptr_t)mem + PIECE_ALIGN - 1) &
 				  ~(uintptr_t)(PIECE_ALIGN - 1));
@@ -231,6 +241,8 @@ void rxmap_put(struct rxmap *m)
 	if (m->refs)
 		shm_refs_over(m->refs);
 	shm_refs_free(m->refs);
+	if (m->ring)
+		munmap(m->ring, m->ring_size);
 	seg_unmap(m->seg, m->ring_size);
 	free(m);
 }
@@ -266,6 +278,7 @@ void buf_fini(void)
 		free(r);
 	}
 	blocks = NULL;
+	n_blocks = 0;
 	free_chunks = NULL;
 	memory = (struct buf_memory){ 0 };
 }
@@ -275,6 +288,7 @@ void buf_after_fork(void)
 	lock = (struct lock){ 0 };
 	/* What the child still reads stays; it makes new ones. */
 	blocks = NULL;
+	n_blocks = 0;
 	free_chunks = NULL;
 	free_bufs = NULL;
 	bufs = NULL;

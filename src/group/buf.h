@@ -9,7 +9,8 @@
  * A chunk is filled from front to back by one group and goes back to the free ones
  * when its last piece is returned, in whatever order, by whatever thread.  Blocks
  * stay until buf_fini().  The allocator is the application's if it gave one;
- * otherwise mmap().
+ * otherwise mmap().  All groups together take limit bytes at most, so that a program
+ * that keeps what it receives is told, and does not fill the machine.
  *
  * Descriptors (struct rxbuf) lie in one reserved range of addresses, so that a
  * pointer that comes back can be checked before it is used.
@@ -50,6 +51,8 @@ struct rxmap {
 	uint32_t ring_size;
 	uint32_t n_refs;        /* orphans, and the socket */
 	struct ring_refs *refs; /* what is mapped of the peer; or NULL */
+	/* A second mapping of the ring, while the first has copies: lent.h; NULL */
+	void *ring;
 };
 
 struct gsock;
@@ -64,7 +67,9 @@ struct rxbuf {
 	struct rxmap *map;
 	struct gsock *sock; /* type-stable */
 	uint32_t n_refs;    /* references before it, when in a ring */
-	uint32_t reserved[3];
+	uint32_t
+	    ring_end; /* where its record ends; ring_off: it lies elsewhere */
+	uint32_t reserved[2];
 };
 static_assert(sizeof(struct rxbuf) == 64, "a cache line each");
 
@@ -79,6 +84,7 @@ struct buf_memory {
 	xlio_memory_cb_t memory_cb;
 	void *(*alloc)(size_t);
 	void (*free)(void *);
+	uint64_t limit; /* bytes, of all blocks; 0: none */
 };
 
 /* What the memory comes from; before the first pool is used. */

@@ -19,7 +19,7 @@
 #include "shm/shm.h"
 #include "sock/arena.h"
 
-/* Programs know of four. */
+/* Programs know of four; the fifth is ours. */
 static int error_of(int err, bool connecting)
 {
 	switch (err) {
@@ -30,6 +30,8 @@ static int error_of(int err, bool connecting)
 		return ECONNREFUSED;
 	case ETIMEDOUT:
 		return ETIMEDOUT;
+	case ENOBUFS:
+		return ENOBUFS;
 	case EHOSTUNREACH:
 	case ENETUNREACH:
 	case EHOSTDOWN:

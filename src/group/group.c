@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "base/env.h"
 #include "base/fds.h"
 #include "base/gate.h"
 #include "base/libc.h"
@@ -16,6 +17,9 @@
 #include "shm/shm.h"
 
 #define GROUP_FLAGS (XLIO_GROUP_FLAG_SAFE | XLIO_GROUP_FLAG_DIRTY)
+
+/* Of all groups, for received data and copies; libxlio takes twice as much at once. */
+#define MEMORY_DEFAULT (1ull << 30)
 
 static struct lock lock; /* the lists, and is_ready */
 static struct group *groups, *free_groups;
@@ -130,7 +134,9 @@ int groups_init(const struct xlio_init_attr *attr)
 	static bool knows_of_forks;
 	struct buf_memory memory = { .memory_cb = attr->memory_cb,
 				     .alloc = attr->memory_alloc,
-				     .free = attr->memory_free };
+				     .free = attr->memory_free,
+				     .limit = env_number("OSF_XLIO_MEMORY",
+							 MEMORY_DEFAULT) };
 
 	if (attr->flags || !attr->memory_alloc != !attr->memory_free)
 		return -EINVAL;
@@ -195,6 +201,7 @@ int group_create(const struct xlio_poll_group_attr *attr, uintptr_t *out)
 	list_init(&g->work);
 	list_init(&g->acks);
 	list_init(&g->dirty);
+	list_init(&g->lent);
 	err = open_set(g);
 	if (!err) {
 		g->handle = handle_new(g, HANDLE_GROUP);

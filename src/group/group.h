@@ -13,6 +13,7 @@
  *   open.c    sockets: create, connect, listen, accept, move between groups
  *   end.c     failure, destroy, TERMINATED
  *   rx.c      bytes to the application: kernel, ring in place
+ *   lent.c    records of a ring that the application keeps for long
  *   tx.c      operations: queue, flush, acknowledgement
  *   ref.c     sending by reference
  *   wait.c    sleeping until there is something to do

@@ -56,6 +56,7 @@ struct gsock {
 	uint8_t is_blocked;  /* no room where the bytes go */
 	uint8_t is_bound;
 	uint8_t is_in_set; /* of the group's epoll set */
+	uint8_t may_lend; /* its ring's records are handed out where they lie */
 	int32_t error; /* errno of the failure, to be called back yet or not */
 	uint32_t slot; /* in the group's lane */
 	int32_t watched[2]; /* its offer, and the channel to who took it; -1 */
@@ -66,10 +67,18 @@ struct gsock {
 	struct list work;     /* to be served in the next turn */
 	struct list acks;     /* operations wait to be acknowledged */
 	struct list dirty;    /* something is not flushed */
+	struct list lent;     /* the application keeps records of its ring */
 	/* receiving, in place */
 	struct rxbuf *held_first, *held_last; /* in the ring's order */
 	struct rxmap *map;
-	uint64_t ack_look; /* the turn of the last look */
+	const struct rxbuf *lent_first; /* as of the last look of lent.c, */
+	uint32_t lent_off;              /* and how far the ring was read then */
+	uint32_t lend_max;              /* bytes of the ring, lent at once */
+	uint64_t lent_ns;               /* when either changed last */
+	uint64_t copy_left;  /* bytes that are copied before it lends again */
+	uint64_t copy_next;  /* and how many the next time */
+	uint64_t starved_ns; /* there is no memory since; 0 there is */
+	uint64_t ack_look;   /* the turn of the last look */
 	/* sending: [first ... out) is out, [out ... last] is to go */
 	struct txop *first, *out, *last;
 	size_t out_done;  /* bytes of @out that are out */
@@ -103,7 +112,7 @@ struct group {
 	uint32_t lane;
 	uint32_t n_socks;
 	uint32_t n_shm;
-	struct list all, work, acks, dirty;
+	struct list all, work, acks, dirty, lent;
 	uint32_t n_connecting; /* with a deadline */
 	/* this turn */
 	uint32_t has_returns; /* buffers came back elsewhere */
@@ -168,6 +177,11 @@ void held_release(struct gsock *s);
 void held_orphan(struct gsock *s);
 bool gsock_publish(struct gsock *s); /* ring space to the peer */
 void group_take_returns(struct group *g);
+
+/* lent.c */
+void lend_begin(struct gsock *s);            /* its stream is in a ring now */
+void lend_copied(struct gsock *s, size_t n); /* so many bytes were not lent */
+void turn_lent(struct group *g);
 
 /* tx.c: what has been flushed goes out as far as there is room; 0 or -errno */
 int gsock_push(struct group *g, struct gsock *s);

@@ -87,6 +87,7 @@ static int gsock_new(struct group *g, int fd, uintptr_t userdata,
 	list_init(&s->work);
 	list_init(&s->acks);
 	list_init(&s->dirty);
+	list_init(&s->lent);
 	list_add_tail(&g->all, &s->all);
 	g->n_socks++;
 	s->sk = sock_new(fd); /* NULL is all right */
@@ -455,6 +456,7 @@ void gsock_unlist(struct gsock *s)
 	list_del(&s->work);
 	list_del(&s->acks);
 	list_del(&s->dirty);
+	list_del(&s->lent);
 	g->n_socks--;
 	if (g->current == s)
 		g->current = NULL;
@@ -490,6 +492,8 @@ int gsock_attach(struct gsock *s, struct group *g)
 		s->is_shm = 0;
 		gsock_settle(s);
 		held_release(s);
+		if (s->held_first)
+			list_add_tail(&g->lent, &s->lent);
 	}
 	if (s->sk && sock_mode(s->sk) == SOCK_YOUNG)
 		set_watch(s);

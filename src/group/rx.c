@@ -9,15 +9,21 @@
  * the application gets the record itself, in the segment, and the ring's space goes
  * back to the peer in the order of the stream, as far as all before it was returned.
  * It is a copy there too while TCP still has the stream's bytes, when the
- * application has an allocator of its own for received data, and while it holds much
- * of the ring (HELD_MAX), so that a message that is larger than the ring can arrive.
+ * application says where received data has to lie or wants to know it beforehand, while
+ * it holds half of the ring, and for some time after it has kept what was lent to it
+ * for so long that the stream stood still (lent.h).
+ *
+ * Without memory for a copy the bytes stay where they are, and the peer waits.  When
+ * there is still none after STARVED_NS the connection fails, with ENOBUFS.
  *
  * CLOSED comes after all bytes.
  */
 #include <errno.h>
 
+#include "base/clock.h"
 #include "base/libc.h"
-#include "group/gsock.h"
+#include "base/log.h"
+#include "group/lent.h"
 #include "inet/inet.h"
 #include "ops/ops.h"
 #include "shm/shm.h"
@@ -25,7 +31,7 @@
 #define READS_A_TURN 4         /* of one socket, each up to a chunk */
 #define RECORDS_A_TURN 64      /* of one ring */
 #define READ_ROOM (32u * 1024) /* at least so much room for a read */
-#define HELD_MAX (RING_WINDOW / 2)
+#define STARVED_NS NS_PER_S
 #define PUBLISH_BYTES (RING_WINDOW / 8)
 
 /* Hand out the @n bytes at the end of the chunk that is being filled.  False: stop. */
@@ -36,7 +42,8 @@ static bool give_piece(struct group *g, struct gsock *s, uint8_t *at,
 		return true; /* dropped */
 	struct rxbuf *b = rxbuf_new(&g->pool);
 	if (!b) {
-		gsock_fail(g, s, ENOMEM);
+		log_err("all buffers for received data are kept");
+		gsock_fail(g, s, ENOBUFS);
 		return false;
 	}
 	b->chunk = chunk_take(&g->pool, n);
@@ -79,16 +86,31 @@ static void account(struct gsock *s, ssize_t n)
 	gsock_settle(s);
 }
 
+/* No memory to read into; perhaps the application returns some.  As rx_copy(). */
+static COLD int starved(struct group *g, struct gsock *s)
+{
+	uint64_t now = now_ns();
+
+	if (!s->starved_ns)
+		s->starved_ns = now;
+	if (now - s->starved_ns < STARVED_NS) {
+		work_add(s);
+		return 0;
+	}
+	log_err("no memory for received data, and none is returned: "
+		"the connection fails");
+	return gsock_fail(g, s, ENOBUFS) ? 0 : -1;
+}
+
 /* One read with a copy.  1 more may be there, 0 not, -1 do not touch it. */
 static int rx_copy(struct group *g, struct gsock *s)
 {
 	uint32_t room;
 	uint8_t *at = chunk_room(&g->pool, READ_ROOM, &room);
 
-	if (!at) { /* it stays where it is, and is tried again */
-		work_add(s);
-		return 0;
-	}
+	if (unlikely(!at))
+		return starved(g, s);
+	s->starved_ns = 0;
 	ssize_t n = read_once(s, at, room);
 	if (n == -EAGAIN || n == -EINTR) {
 		gsock_settle(s);
@@ -99,6 +121,8 @@ static int rx_copy(struct group *g, struct gsock *s)
 	if (!n)
 		return ended(g, s) ? 0 : -1;
 	account(s, n);
+	if (s->is_shm)
+		lend_copied(s, (size_t)n);
 	if (!give_piece(g, s, at, (uint32_t)n))
 		return -1;
 	return n == room || s->hung_up || s->is_shm;
@@ -127,27 +151,9 @@ static bool rx_kernel(struct group *g, struct gsock *s)
  * In place.
  */
 
-static inline uint32_t held_span(const struct gsock *s)
-{
-	const struct ring_rx *rx = &s->sk->rx;
-
-	if (rx->hold == RING_NO_HOLD)
-		return 0;
-	return rx->off >= rx->hold ? rx->off - rx->hold
-				   : rx->off + rx->size - rx->hold;
-}
-
 static inline bool is_in_place(const struct gsock *s)
 {
-	return likely(s->map != NULL) && !buf_is_external() &&
-	       held_span(s) < HELD_MAX;
-}
-
-static inline void set_hold(struct ring_rx *rx, const struct rxbuf *b)
-{
-	rx->hold = b ? b->ring_off : RING_NO_HOLD;
-	if (b && rx->refs)
-		rx->refs->held = b->n_refs;
+	return likely(s->may_lend) && held_span(s) < s->lend_max;
 }
 
 static void hold(struct gsock *s, struct rxbuf *b, uint32_t off)
@@ -155,6 +161,7 @@ static void hold(struct gsock *s, struct rxbuf *b, uint32_t off)
 	struct ring_rx *rx = &s->sk->rx;
 
 	b->ring_off = off;
+	b->ring_end = rx->is_ref ? off : rx->off;
 	/* It was counted already, if it is one. */
 	b->n_refs = rx->refs ? rx->refs->n - rx->is_ref : 0;
 	b->chunk = NULL;
@@ -206,8 +213,12 @@ bool gsock_publish(struct gsock *s)
 {
 	if (s->held_first)
 		held_release(s);
-	if (!ring_publish(&s->sk->rx))
-		return false;
+	bool refs = ring_rx_owes_refs(&s->sk->rx);
+	if (!ring_publish(&s->sk->rx)) {
+		if (!refs)
+			return false;
+		ring_publish_refs(&s->sk->rx);
+	}
 	shm_told_space(s->sk, s->fd);
 	return true;
 }
@@ -254,6 +265,7 @@ HOT static bool rx_shm(struct group *g, struct gsock *s)
 		if (!call_rx(g, s, (void *)data, (size_t)n, b) ||
 		    unlikely(!gsock_may_receive(s)))
 			return false;
+		lend_note(g, s);
 		if (likely(!ring_rx_ready(&sk->rx)) && likely(!s->hung_up))
 			return true;
 	}

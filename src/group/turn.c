@@ -178,11 +178,10 @@ static void became_shm(struct group *g, struct gsock *s)
 		 * of all that any peer has. */
 		if (s->map && !buf_is_told() && shm_take_refs(sk))
 			s->map->refs = sk->rx.refs;
-		if (s->map && !buf_is_external()) {
-			buf_told(sk->rx.base, sk->rx.size);
-			fetch_or(&shm_me(sk)->flags, SEG_LENDS);
-		}
 	}
+	lend_begin(s);
+	if (s->may_lend)
+		fetch_or(&shm_me(sk)->flags, SEG_LENDS);
 	if (g->lane == LANE_NONE)
 		g->lane = lane_open();
 	s->slot = slot_open(g->lane, s);
@@ -475,6 +474,8 @@ HOT int group_turn(struct group *g)
 		turn_work(g);
 	if (!list_is_empty(&g->acks))
 		turn_acks(g);
+	if (!list_is_empty(&g->lent))
+		turn_lent(g);
 	if (g->n_connecting)
 		turn_deadlines(g);
 	g->in_turn = false;

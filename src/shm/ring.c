@@ -393,9 +393,8 @@ void ring_publish_refs(struct ring_rx *rx)
 	struct ring_refs *refs = rx->refs;
 
 	refs->bytes = 0;
-	store_rel(refs->done_pub, rx->hold == RING_NO_HOLD
-				      ? ring_rx_refs(rx)
-				      : refs->held); /* R3 */
+	store_rel(refs->done_pub,
+		  refs->is_held ? refs->held : ring_rx_refs(rx)); /* R3 */
 }
 
 /* Call the body for each ready record; the walk ends at a mark, a lie, or an

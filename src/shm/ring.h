@@ -38,6 +38,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/types.h>
@@ -114,7 +115,8 @@ struct ring_refs {
 		uint64_t size; /* 0: not mapped */
 	} region[RING_REGIONS];
 	uint32_t n;     /* records of references met so far, modulo 2^32 */
-	uint32_t held;  /* the same when the record at ring_rx.hold was next */
+	uint32_t held;  /* the same when the oldest that is lent was next, */
+	bool is_held;   /* if one is lent */
 	uint32_t bytes; /* referenced since the last publication */
 	uint32_t
 	    announced; /* a bit for each region that the producer has told of */
@@ -190,6 +192,14 @@ static inline void ring_skip(struct ring_rx *rx, uint32_t n);
 /* The references that it may forget; records that are lent out are not among them. */
 void ring_publish_refs(struct ring_rx *rx);
 
+/* The same memory is mapped at @base, too: it is read there from now on. */
+static inline void ring_rx_move(struct ring_rx *rx, uint8_t *base)
+{
+	if (rx->len && !rx->is_ref)
+		rx->data = base + (rx->data - rx->base);
+	rx->base = base;
+}
+
 /* Past the MAP record that ring_peek() has met; its contents. */
 void ring_take_map(struct ring_rx *rx, struct ring_map *map);
 
@@ -216,9 +226,9 @@ static inline bool ring_publish(struct ring_rx *rx)
 /* References that it could forget and has not been told of? */
 static inline bool ring_rx_owes_refs(const struct ring_rx *rx)
 {
-	return rx->refs && load_rlx(rx->refs->done_pub) !=
-			       (rx->hold == RING_NO_HOLD ? ring_rx_refs(rx)
-							 : rx->refs->held);
+	return rx->refs &&
+	       load_rlx(rx->refs->done_pub) !=
+		   (rx->refs->is_held ? rx->refs->held : ring_rx_refs(rx));
 }
 
 /* What the producer could have back and has not been told of, in bytes: of the ring,

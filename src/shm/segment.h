@@ -65,6 +65,8 @@ struct seg_side {
 
 	alignas(CACHE_LINE) uint32_t tail; /* as consumer: R2 of shm/ring.h */
 	uint32_t refs_done;                /* likewise: R3 */
+	/* As producer: it has found no room.  A hint: the consumer clears it. */
+	uint32_t tx_waits;
 
 	/* As consumer: ring when data comes.  As producer: when space comes. */
 	alignas(CACHE_LINE) uint32_t rx_inbox;

@@ -196,6 +196,8 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 	}
 	if (likely(done))
 		shm_told_data(sk, fd);
+	if (unlikely(done < left) && !load_rlx(&shm_me(sk)->tx_waits))
+		store_rlx(&shm_me(sk)->tx_waits, 1u);
 	if (shm_is_recalled(
 		sk)) /* Dekker with shm_recall(), by the fence above */
 		return tx_ring_recalled(sk, fd, c, &start, done);

@@ -23,6 +23,7 @@
 
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/fds.h"
 #include "base/gate.h"
 #include "base/log.h"
@@ -47,28 +48,9 @@ struct shm_config shm_config = {
 	.upgrade_bytes = 128 * 1024,
 };
 
-static uint64_t number(const char *name, uint64_t otherwise)
-{
-	const char *s = getenv(name);
-	char *end;
-
-	if (!s || !*s)
-		return otherwise;
-	uint64_t n = strtoull(s, &end, 0);
-	if (*end == 'k' || *end == 'K')
-		n <<= 10;
-	else if (*end == 'm' || *end == 'M')
-		n <<= 20;
-	else if (*end) {
-		log_warn("%s is '%s', want a number", name, s);
-		return otherwise;
-	}
-	return n;
-}
-
 void shm_configure(void)
 {
-	uint64_t ring = number("OSF_RING", shm_config.ring_bytes);
+	uint64_t ring = env_number("OSF_RING", shm_config.ring_bytes);
 
 	while (ring & (ring - 1))
 		ring &= ring - 1;
@@ -76,11 +58,11 @@ void shm_configure(void)
 		log_warn("OSF_RING must lie between 16k and 1024m");
 	else
 		shm_config.ring_bytes = (uint32_t)ring;
-	shm_config.enabled = number("OSF_SHM", 1) != 0;
+	shm_config.enabled = env_number("OSF_SHM", 1) != 0;
 	shm_config.upgrade_turns =
-	    (uint32_t)number("OSF_UPGRADE_TURNS", shm_config.upgrade_turns);
+	    (uint32_t)env_number("OSF_UPGRADE_TURNS", shm_config.upgrade_turns);
 	shm_config.upgrade_bytes =
-	    number("OSF_UPGRADE_BYTES", shm_config.upgrade_bytes);
+	    env_number("OSF_UPGRADE_BYTES", shm_config.upgrade_bytes);
 }
 
 static uint64_t timeout_ns(int fd, int name)

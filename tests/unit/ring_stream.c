@@ -341,12 +341,14 @@ static void references_behind_a_lent_record_stay(void **state)
 		if (i == 1) { /* this one is lent */
 			p.rx.hold = p.rx.off;
 			refs.held = refs.n - 1;
+			refs.is_held = true;
 		}
 		ring_skip(&p.rx, 10);
 		ring_publish(&p.rx);
 		assert_int_equal(done, 1);
 	}
 	p.rx.hold = RING_NO_HOLD;
+	refs.is_held = false;
 	assert_true(ring_rx_owes_refs(&p.rx));
 	ring_publish(&p.rx);
 	assert_int_equal(done, 3);

@@ -152,7 +152,8 @@ static void on_event(xlio_socket_t sock, uintptr_t userdata, int event,
 		EXPECT(!e->is_destroyed);
 		EXPECT_EQ(++e->n_error, 1);
 		EXPECT(value == ECONNABORTED || value == ECONNRESET ||
-		       value == ECONNREFUSED || value == ETIMEDOUT);
+		       value == ECONNREFUSED || value == ETIMEDOUT ||
+		       value == ENOBUFS);
 		e->error = value;
 		break;
 	case XLIO_SOCKET_EVENT_TERMINATED:
@@ -415,7 +416,8 @@ int main(int argc, char **argv)
 {
 	const struct test *all[] = { tests_args, tests_data,       tests_end,
 				     tests_move, tests_faults,     tests_more,
-				     tests_ref,  tests_ref_faults, tests_fuzz };
+				     tests_ref,  tests_ref_faults, tests_fuzz,
+				     tests_keep };
 	int n_failed = 0, n = 0;
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)

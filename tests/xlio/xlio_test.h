@@ -110,4 +110,4 @@ struct test {
 };
 extern const struct test tests_args[], tests_data[], tests_end[],
     tests_faults[], tests_move[], tests_more[], tests_ref[], tests_ref_faults[],
-    tests_fuzz[];
+    tests_fuzz[], tests_keep[];
