@@ -19,6 +19,7 @@
 #define XLIO_H
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -129,12 +130,13 @@ int xlio_dump_fd_stats(int fd, int log_level);
  * @attr: may go away afterwards
  *
  * Return: 0, or -1: EINVAL @attr is NULL, or has unknown flags or one of the two
- * allocator functions; EEXIST it is prepared already; ENOMEM.
+ * allocator functions; EEXIST @attr has an allocator, and it is prepared already;
+ * ENOMEM.  The second time without an allocator it returns 0 and changes nothing.
  * Context: one thread, before all others of this part.
  */
 int xlio_init_ex(const struct xlio_init_attr *attr);
 
-/* xlio_init() - the same with nothing set; 0 too if it is prepared already. */
+/* xlio_init() - the same with nothing set. */
 int xlio_init(void);
 
 /**
@@ -178,7 +180,8 @@ int xlio_poll_group_destroy(xlio_poll_group_t group);
 int xlio_poll_group_update(xlio_poll_group_t group,
 			   const struct xlio_poll_group_attr *attr);
 
-/* xlio_poll_group_poll() - one turn: arrivals, completions, ends.  Never blocks. */
+/* xlio_poll_group_poll() - one turn: arrivals, completions, ends.  Never blocks.
+ * From a callback of the same group it does nothing: errno is EBUSY. */
 void xlio_poll_group_poll(xlio_poll_group_t group);
 
 /**
@@ -209,7 +212,9 @@ int xlio_socket_update(xlio_socket_t sock, unsigned flags,
 		       uintptr_t userdata_sq);
 
 /* xlio_socket_setsockopt() - setsockopt(2), with its errors; TCP_USER_TIMEOUT
- * bounds connecting, too.  SO_XLIO_* are taken without effect. */
+ * bounds connecting, too.  SO_MAX_PACING_RATE: see struct xlio_rate_limit_t, EINVAL
+ * for another length.  SO_XLIO_RING_ALLOC_LOGIC (EINVAL: another length than its
+ * struct's), SO_XLIO_SHUTDOWN_RX and SO_XLIO_EXT_VLAN_TAG are taken without effect. */
 int xlio_socket_setsockopt(xlio_socket_t sock, int level, int optname,
 			   const void *optval, socklen_t optlen);
 

@@ -21,12 +21,10 @@ extern "C" {
 #define XLIO_MAGIC_NUMBER UINT64_C(0x4f494c584144564e) /* "NVDAXLIO" */
 
 /* cap_mask: which of the functions work. */
-enum {
-	XLIO_EXTRA_API_ADD_CONF_RULE = 1 << 3,
-	XLIO_EXTRA_API_THREAD_OFFLOAD = 1 << 4,
-	XLIO_EXTRA_API_DUMP_FD_STATS = 1 << 11,
-	XLIO_EXTRA_API_XLIO_ULTRA = 1 << 13,
-};
+#define XLIO_EXTRA_API_ADD_CONF_RULE (1 << 3)
+#define XLIO_EXTRA_API_THREAD_OFFLOAD (1 << 4)
+#define XLIO_EXTRA_API_DUMP_FD_STATS (1 << 11)
+#define XLIO_EXTRA_API_XLIO_ULTRA (1 << 13)
 
 /* All as in mellanox/xlio.h. */
 struct xlio_api_t {

@@ -17,12 +17,33 @@ extern "C" {
 #endif
 
 /* Options of setsockopt() at level SOL_SOCKET; and of getsockopt(-2, ...). */
-enum {
-	SO_XLIO_GET_API = 2800,
-	SO_XLIO_RING_ALLOC_LOGIC = 2810,
-	SO_XLIO_SHUTDOWN_RX = 2821,
-	SO_XLIO_EXT_VLAN_TAG = 2824,
-};
+#define SO_XLIO_GET_API 2800
+#define SO_XLIO_RING_ALLOC_LOGIC 2810
+#define SO_XLIO_SHUTDOWN_RX 2821
+#define SO_XLIO_EXT_VLAN_TAG 2824
+
+/* Names of libxlio until 3.51, so that programs compile.  The options answer
+ * ENOPROTOOPT, and the flags and values have no meaning here. */
+#define SO_XLIO_USER_DATA 2801
+#define SO_XLIO_FLOW_TAG 2820
+#define SO_XLIO_PD 2822
+#define SCM_XLIO_PD SO_XLIO_PD
+#define SCM_XLIO_NVME_PD 2823
+#define SO_XLIO_ISOLATE 2825
+#define CMSG_XLIO_IOCTL_USER_ALLOC 2900
+#define MSG_XLIO_ZCOPY_FORCE 0x01000000
+#define MSG_XLIO_ZCOPY 0x00040000
+#define XLIO_SND_FLAGS_DUMMY 0x400 /* MSG_SYN */
+#define SOCKETXTREME_POLL_TX (1 << 15)
+
+typedef enum {
+	XLIO_PACKET_DROP = 0,
+	XLIO_PACKET_RECV = 1,
+	XLIO_PACKET_HOLD = 2,
+} xlio_recv_callback_retval_t;
+#define XLIO_PACKET_DROP XLIO_PACKET_DROP
+#define XLIO_PACKET_RECV XLIO_PACKET_RECV
+#define XLIO_PACKET_HOLD XLIO_PACKET_HOLD
 
 /* A handle: an index and a generation, never 0, never an address.  A stale one is
  * refused with EINVAL. */
@@ -51,6 +72,11 @@ enum {
 	 * xlio_socket_destroy(). */
 	XLIO_SOCKET_EVENT_ERROR = 4,
 };
+/* For #ifdef. */
+#define XLIO_SOCKET_EVENT_ESTABLISHED XLIO_SOCKET_EVENT_ESTABLISHED
+#define XLIO_SOCKET_EVENT_TERMINATED XLIO_SOCKET_EVENT_TERMINATED
+#define XLIO_SOCKET_EVENT_CLOSED XLIO_SOCKET_EVENT_CLOSED
+#define XLIO_SOCKET_EVENT_ERROR XLIO_SOCKET_EVENT_ERROR
 
 /**
  * xlio_memory_cb_t - memory that received data may lie in
@@ -131,11 +157,12 @@ struct xlio_socket_send_attr {
 #define XLIO_SEND_FLAG_FLUSH XLIO_SOCKET_SEND_FLAG_FLUSH
 #define XLIO_SEND_FLAG_INLINE XLIO_SOCKET_SEND_FLAG_INLINE
 
-/* SO_MAX_PACING_RATE of libxlio. */
+/* SO_MAX_PACING_RATE of libxlio: one of these, of 12 bytes; or 4 bytes, a number of
+ * bytes a second.  A rate of 0 is no limit. */
 struct xlio_rate_limit_t {
-	uint32_t rate;         /* Kb/s */
-	uint32_t max_burst_sz; /* bytes */
-	uint16_t typical_pkt_sz;
+	uint32_t rate;           /* Kb/s */
+	uint32_t max_burst_sz;   /* bytes; not used */
+	uint16_t typical_pkt_sz; /* not used */
 };
 
 /* SO_XLIO_RING_ALLOC_LOGIC: accepted, and without effect. */
@@ -151,11 +178,19 @@ typedef enum {
 	RING_LOGIC_LAST = 33,
 } ring_logic_t;
 
-enum {
-	XLIO_RING_ALLOC_MASK_RING_USER_ID = 1 << 0,
-	XLIO_RING_ALLOC_MASK_RING_INGRESS = 1 << 1,
-	XLIO_RING_ALLOC_MASK_RING_ENGRESS = 1 << 2,
-};
+#define RING_LOGIC_PER_INTERFACE RING_LOGIC_PER_INTERFACE
+#define RING_LOGIC_PER_IP RING_LOGIC_PER_IP
+#define RING_LOGIC_PER_SOCKET RING_LOGIC_PER_SOCKET
+#define RING_LOGIC_PER_USER_ID RING_LOGIC_PER_USER_ID
+#define RING_LOGIC_PER_THREAD RING_LOGIC_PER_THREAD
+#define RING_LOGIC_PER_CORE RING_LOGIC_PER_CORE
+#define RING_LOGIC_PER_CORE_ATTACH_THREADS RING_LOGIC_PER_CORE_ATTACH_THREADS
+#define RING_LOGIC_PER_OBJECT RING_LOGIC_PER_OBJECT
+#define RING_LOGIC_LAST RING_LOGIC_LAST
+
+#define XLIO_RING_ALLOC_MASK_RING_USER_ID (1 << 0)
+#define XLIO_RING_ALLOC_MASK_RING_INGRESS (1 << 1)
+#define XLIO_RING_ALLOC_MASK_RING_ENGRESS (1 << 2)
 
 struct xlio_ring_alloc_logic_attr {
 	uint32_t comp_mask; /* XLIO_RING_ALLOC_MASK_* */

@@ -142,7 +142,7 @@ int groups_init(const struct xlio_init_attr *attr)
 		return -EINVAL;
 	GUARD(&lock);
 	if (is_ready)
-		return -EEXIST;
+		return attr->memory_alloc ? -EEXIST : 0;
 	if (!knows_of_forks)
 		gate_on_child(after_fork);
 	knows_of_forks = true;
@@ -188,7 +188,7 @@ int group_create(const struct xlio_poll_group_attr *attr, uintptr_t *out)
 	if (attr->flags & ~(unsigned)GROUP_FLAGS || !attr->socket_event_cb)
 		return -EINVAL;
 	int err = load_rlx(&is_ready) ? 0 : groups_init(&nothing);
-	if (err && err != -EEXIST)
+	if (err)
 		return err;
 	struct group *g = group_alloc();
 	if (!g)

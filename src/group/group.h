@@ -45,7 +45,8 @@
 struct group;
 struct gsock;
 
-/* Of the process.  -EEXIST: done already.  -EBUSY: inside a callback. */
+/* Of the process.  -EEXIST: done already, and @attr has an allocator.  -EBUSY: inside
+ * a callback. */
 MUST_CHECK int groups_init(const struct xlio_init_attr *attr);
 MUST_CHECK int groups_exit(void); /* calls back */
 /* The process ends: as much as keeps what was written from being lost. */

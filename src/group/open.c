@@ -10,6 +10,7 @@
  * edge-triggered, when it first may have something to tell.
  */
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 #include "group/gsock.h"
 #include "group/handle.h"
 #include "ops/ops.h"
+#include "ops/xlio_opt.h"
 #include "shm/inbox.h"
 #include "shm/shm.h"
 #include "sock/arena.h"
@@ -208,8 +210,27 @@ static bool is_kernel_only(int level, int name)
 static bool is_xlio_only(int level, int name)
 {
 	return level == SOL_SOCKET &&
-	       (name == SO_XLIO_RING_ALLOC_LOGIC ||
-		name == SO_XLIO_SHUTDOWN_RX || name == SO_XLIO_EXT_VLAN_TAG);
+	       (name == SO_XLIO_SHUTDOWN_RX || name == SO_XLIO_EXT_VLAN_TAG);
+}
+
+/* As libxlio takes it: 4 bytes or its struct. */
+static int set_pacing(struct gsock *s, const void *val, socklen_t len)
+{
+	unsigned long rate;
+	uint32_t bytes;
+
+	if (is_bad_ptr(val))
+		return -EFAULT;
+	if (!xlio_opt_pacing(SOL_SOCKET, SO_MAX_PACING_RATE, val, len, &rate)) {
+		if (len != sizeof(bytes))
+			return -EINVAL;
+		memcpy(&bytes, val, sizeof(bytes));
+		rate = bytes ? bytes : ULONG_MAX;
+	}
+	return libc.setsockopt(s->fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate,
+			       sizeof(rate)) < 0
+		   ? -errno
+		   : 0;
 }
 
 /* While rings carry the stream: doorbells must not be delayed or swallowed.  True:
@@ -228,10 +249,14 @@ static bool set_for_rings(struct gsock *s, int level, int name, int v)
 int gsock_setsockopt(struct gsock *s, int level, int name, const void *val,
 		     socklen_t len)
 {
-	int v = 0;
+	int v = 0, err;
 
+	if (xlio_opt_ring_logic(level, name, val, len, &err))
+		return err;
 	if (is_xlio_only(level, name))
 		return 0;
+	if (level == SOL_SOCKET && name == SO_MAX_PACING_RATE)
+		return set_pacing(s, val, len);
 	if (!is_bad_ptr(val) && len >= sizeof(v))
 		memcpy(&v, val, sizeof(v));
 	bool in_rings = s->sk && (sock_mode(s->sk) == SOCK_SHM ||

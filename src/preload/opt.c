@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "file/epoll.h"
 #include "ops/ops.h"
+#include "ops/xlio_opt.h"
 #include "preload/edge.h"
 #include "shm/shm.h"
 
@@ -165,11 +166,30 @@ static void set_both(struct sock *sk, int fd, int level, int name,
 		shm_sndbuf_changed(sk, fd);
 }
 
+/* An option without effect: only the descriptor can be wrong, or (@err) the value. */
+static COLD int set_nothing(int fd, int err)
+{
+	int type, saved = errno;
+	socklen_t len = sizeof(type);
+
+	if (libc.getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0)
+		return -1;
+	return (int)libc_ret(err, saved);
+}
+
 OSF_API int setsockopt(int fd, int level, int name, const void *val,
 		       socklen_t len)
 {
 	CALL(c) = { .file = file_get(fd) };
+	unsigned long rate;
+	int err;
 
+	if (unlikely(xlio_opt_pacing(level, name, val, len, &rate))) {
+		val = &rate;
+		len = sizeof(rate);
+	}
+	if (unlikely(xlio_opt_ring_logic(level, name, val, len, &err)))
+		return set_nothing(fd, err);
 	if (likely(!c.file) || c.file->kind != FILE_SOCK)
 		return libc.setsockopt(fd, level, name, val, len);
 	struct sock *sk = c.file->sk;

@@ -23,6 +23,30 @@ typedef const struct xlio_socket_send_attr *attr_ptr;
 #endif
 #include <string.h>
 
+/* What programs ask with #ifdef. */
+#if !defined(SO_XLIO_GET_API) || !defined(SO_XLIO_RING_ALLOC_LOGIC) ||         \
+    !defined(SO_XLIO_SHUTDOWN_RX) || !defined(SO_XLIO_EXT_VLAN_TAG) ||         \
+    !defined(XLIO_SOCKET_EVENT_ESTABLISHED) ||                                 \
+    !defined(XLIO_RING_ALLOC_MASK_RING_USER_ID) ||                             \
+    !defined(RING_LOGIC_PER_INTERFACE) || !defined(XLIO_GROUP_FLAG_SAFE)
+#error "a constant is no macro"
+#endif
+/* Names of libxlio until 3.51. */
+#if SO_XLIO_USER_DATA != 2801 || SO_XLIO_FLOW_TAG != 2820 ||                   \
+    SO_XLIO_PD != 2822 || SCM_XLIO_PD != 2822 || SCM_XLIO_NVME_PD != 2823 ||   \
+    SO_XLIO_ISOLATE != 2825 || CMSG_XLIO_IOCTL_USER_ALLOC != 2900 ||           \
+    MSG_XLIO_ZCOPY_FORCE != 0x01000000 || MSG_XLIO_ZCOPY != 0x00040000 ||      \
+    XLIO_SND_FLAGS_DUMMY != 0x400 || SOCKETXTREME_POLL_TX != 1 << 15 ||        \
+    !defined(XLIO_PACKET_HOLD)
+#error "a name is missing"
+#endif
+#if !defined(DOCUMENTS) && (!defined(XLIO_EXTRA_API_XLIO_ULTRA) ||             \
+			    XLIO_EXTRA_API_XLIO_ULTRA != 0x2000)
+#error "a bit of cap_mask is no macro"
+#endif
+
+static struct sockaddr_in any; /* of netinet/in.h, without asking for it */
+
 static void on_event(xlio_socket_t sock, uintptr_t userdata_sq, int event,
 		     int value)
 {
@@ -91,5 +115,5 @@ int main(void)
 	if (api && api->cap_mask & XLIO_EXTRA_API_XLIO_ULTRA)
 		api->xlio_poll_group_poll(group);
 #endif
-	return pd != NULL || xlio_exit();
+	return pd != NULL || any.sin_port || XLIO_PACKET_DROP || xlio_exit();
 }

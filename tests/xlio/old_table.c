@@ -5,7 +5,7 @@
  *     old_table LIBRARY 3.50|3.60|3.61
  *
  * It loads the library by name, as SPDK does, finds the table, and sends a message to
- * itself.  The members are numbered as that version's header has them; nothing of
+ * itself.  What it says of a group ends where memory ends.  The members are numbered as that version's header has them; nothing of
  * include/mellanox/xlio_extra.h is used.
  */
 #include <arpa/inet.h>
@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <mellanox/xlio.h>
 
@@ -90,6 +91,15 @@ static int listener(struct sockaddr_in *in)
 	return fd;
 }
 
+static void *at_the_end_of_memory(const void *data, size_t n)
+{
+	char *map = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CAN(map != MAP_FAILED && !mprotect(map + 4096, 4096, PROT_NONE));
+	return memcpy(map + 4096 - n, data, n);
+}
+
 int main(int argc, char **argv)
 {
 	struct xlio_poll_group_attr attr = { .socket_event_cb = on_event,
@@ -112,6 +122,8 @@ int main(int argc, char **argv)
 			absent = versions[i].absent;
 		}
 	CAN(slot);
+	size_t attr_bytes = strcmp(version, "3.50") ? 40 : 32;
+	void *at = at_the_end_of_memory(&attr, attr_bytes);
 	void *lib = dlopen(argv[1], RTLD_LAZY | RTLD_LOCAL);
 	if (!lib)
 		fprintf(stderr, "%s\n", dlerror());
@@ -124,7 +136,12 @@ int main(int argc, char **argv)
 	if (absent >= 0)
 		CAN(((int (*)(void))table[2 + absent])() == -1);
 	CAN(!CALL(INIT_EX, int (*)(const void *))(&init));
-	CAN(!CALL(GROUP_CREATE, int (*)(const void *, void *))(&attr, &group));
+	CAN(!CALL(GROUP_CREATE, int (*)(const void *, void *))(at, &group));
+	/* Linked programs of the version have it, and no entry of the table. */
+	int (*update)(xlio_poll_group_t, void *) =
+	    (int (*)(xlio_poll_group_t, void *))dlsym(lib,
+						      "xlio_poll_group_update");
+	CAN(update && !update(group, at));
 	sa.group = group;
 	CAN(!CALL(SOCKET_CREATE, int (*)(const void *, void *))(&sa, &sock));
 	int l = listener(&in);

@@ -285,6 +285,9 @@ static void use_after_terminated(struct end *e, int event, int value)
 	EXPECT_ERR(xlio_poll_group_destroy(w->client), EBUSY);
 	EXPECT_ERR(xlio_exit(), EBUSY);
 	EXPECT_EQ(osf_group_poll(w->client), -EBUSY);
+	errno = 0;
+	xlio_poll_group_poll(w->client);
+	EXPECT_EQ(errno, EBUSY);
 }
 
 static void the_handle_is_stale_when_terminated(void)

@@ -202,6 +202,112 @@ static void memory_is_registered_on_the_pd(void)
 	world_close();
 }
 
+/* Of the process's own descriptors, which has this pacing rate? */
+static int n_paced(unsigned long want)
+{
+	int n = 0;
+
+	for (int fd = 3; fd < 1024; fd++) {
+		unsigned long rate = 0;
+		socklen_t len = sizeof(rate);
+
+		if (!getsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate,
+				&len) &&
+		    rate == want)
+			n++;
+	}
+	return n;
+}
+
+static void a_pacing_rate_is_in_kilobits(void)
+{
+	struct xlio_rate_limit_t limit = { .rate = 8001,
+					   .max_burst_sz = 100000,
+					   .typical_pkt_sz = 1500 };
+	uint32_t bytes = 123456;
+	unsigned long raw = 654321;
+
+	world_open(0);
+	struct end *e = end_new(w->client, AF_INET);
+	EXPECT_EQ(xlio_socket_setsockopt(e->sock, SOL_SOCKET,
+					 SO_MAX_PACING_RATE, &limit,
+					 sizeof(limit)),
+		  0);
+	EXPECT_EQ(n_paced(1000125), 1);
+	EXPECT_EQ(xlio_socket_setsockopt(e->sock, SOL_SOCKET,
+					 SO_MAX_PACING_RATE, &bytes,
+					 sizeof(bytes)),
+		  0);
+	EXPECT_EQ(n_paced(123456), 1);
+	for (socklen_t len = 0; len < 20; len++)
+		if (len != 4 && len != sizeof(limit))
+			EXPECT_ERR(xlio_socket_setsockopt(e->sock, SOL_SOCKET,
+							  SO_MAX_PACING_RATE,
+							  &limit, len),
+				   EINVAL);
+	EXPECT_EQ(n_paced(123456), 1);
+	limit.rate = 0; /* no limit */
+	EXPECT_EQ(xlio_socket_setsockopt(e->sock, SOL_SOCKET,
+					 SO_MAX_PACING_RATE, &limit,
+					 sizeof(limit)),
+		  0);
+	EXPECT_EQ(n_paced(123456), 0);
+	/* By a plain call: libxlio's struct, and what Linux takes. */
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	limit.rate = 16;
+	EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &limit,
+			     sizeof(limit)),
+		  0);
+	EXPECT_EQ(n_paced(2000), 1);
+	EXPECT_EQ(
+	    setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &raw, sizeof(raw)),
+	    0);
+	EXPECT_EQ(n_paced(654321), 1);
+	close(fd);
+	world_close();
+}
+
+static void a_ring_logic_is_taken_by_either_call(void)
+{
+	struct xlio_ring_alloc_logic_attr attr = {
+		.comp_mask = XLIO_RING_ALLOC_MASK_RING_USER_ID,
+		.ring_alloc_logic = RING_LOGIC_PER_SOCKET,
+	};
+
+	world_open(0);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	xlio_socket_t sock = end_new(w->client, AF_INET)->sock;
+	for (int i = 0; i < 2; i++) {
+		EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_XLIO_RING_ALLOC_LOGIC,
+				     &attr, sizeof(attr)),
+			  0);
+		EXPECT_EQ(xlio_socket_setsockopt(sock, SOL_SOCKET,
+						 SO_XLIO_RING_ALLOC_LOGIC,
+						 &attr, sizeof(attr)),
+			  0);
+		attr = (struct xlio_ring_alloc_logic_attr){ 0 };
+	}
+	for (int i = 0; i < 2; i++) {
+		EXPECT_ERR(setsockopt(fd, SOL_SOCKET, SO_XLIO_RING_ALLOC_LOGIC,
+				      &attr, i ? sizeof(attr) : 1),
+			   EINVAL);
+		EXPECT_ERR(xlio_socket_setsockopt(sock, SOL_SOCKET,
+						  SO_XLIO_RING_ALLOC_LOGIC,
+						  &attr, i ? sizeof(attr) : 1),
+			   EINVAL);
+		attr.comp_mask = 8;
+	}
+	EXPECT_ERR(setsockopt(fd, SOL_SOCKET, SO_XLIO_RING_ALLOC_LOGIC, NULL,
+			      sizeof(attr)),
+		   EFAULT);
+	close(fd);
+	attr.comp_mask = 0;
+	EXPECT_ERR(setsockopt(fd, SOL_SOCKET, SO_XLIO_RING_ALLOC_LOGIC, &attr,
+			      sizeof(attr)),
+		   EBADF);
+	world_close();
+}
+
 /*
  * Sleeping.
  */
@@ -450,6 +556,8 @@ const struct test tests_more[] = {
 	T(plain_calls_are_sockets_calls),
 	T(rules_and_threads_leave_connections_to_the_kernel),
 	T(memory_is_registered_on_the_pd),
+	T(a_pacing_rate_is_in_kilobits),
+	T(a_ring_logic_is_taken_by_either_call),
 	T(a_waiting_thread_is_woken),
 	T(waiting_ends_at_the_timeout_or_a_signal),
 	T(waiting_for_a_completion),

@@ -5,7 +5,8 @@ tests/xlio/test_old_tables.py - programs compiled with the tables of three versi
 
     test_old_tables.py OLD_TABLE BUILD
 
-Each loads the library by one of the names that libosf.so answers to.
+Each loads the library by one of the names that libosf.so answers to.  Versions between
+have the table of one of the three; what is no version is refused.
 """
 import os
 import subprocess
@@ -24,6 +25,18 @@ def main():
                                  env=dict(env, OSF_XLIO_ABI=version))
             if got.returncode:
                 sys.exit(1)
+    for said, version in (("3.30", "3.50"), ("3.51", "3.50"), ("3.51.1", "3.50"),
+                          ("3.60.4", "3.60"), ("3.61.2", "3.61"), ("3.70.2", "3.61"),
+                          ("", "3.61")):
+        got = subprocess.run([program, "libxlio.so", version], timeout=30,
+                             env=dict(env, OSF_XLIO_ABI=said))
+        if got.returncode:
+            sys.exit("OSF_XLIO_ABI=%s is not %s" % (said, version))
+    for said in ("3.5", "3.52", "3.71", "3.", "3.60x", "4.0", "new"):
+        got = subprocess.run([program, "libxlio.so", "3.61"], timeout=30, text=True,
+                             env=dict(env, OSF_XLIO_ABI=said), stderr=subprocess.PIPE)
+        if not got.returncode or "3.61 to 3.70" not in got.stderr:
+            sys.exit("OSF_XLIO_ABI=%s is not refused: %s" % (said, got.stderr))
 
 
 main()

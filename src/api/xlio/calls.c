@@ -21,15 +21,15 @@ OSF_API int xlio_init_ex(const struct xlio_init_attr *attr)
 {
 	int saved = errno;
 
-	return xlio_ret(attr ? groups_init(attr) : -EINVAL, saved);
+	return xlio_ret(
+	    attr && xlio_abi_is_known() ? groups_init(attr) : -EINVAL, saved);
 }
 
 OSF_API int xlio_init(void)
 {
 	static const struct xlio_init_attr nothing;
-	int saved = errno, err = groups_init(&nothing);
 
-	return xlio_ret(err == -EEXIST ? 0 : err, saved);
+	return xlio_init_ex(&nothing);
 }
 
 OSF_API int xlio_exit(void)
@@ -39,13 +39,25 @@ OSF_API int xlio_exit(void)
 	return xlio_ret(groups_exit(), saved);
 }
 
+int xlio_group_create_sized(const struct xlio_poll_group_attr *attr,
+			    size_t bytes, xlio_poll_group_t *out)
+{
+	struct xlio_poll_group_attr full = { 0 };
+	int saved = errno;
+
+	if (!attr || !out)
+		return xlio_ret(-EINVAL, saved);
+	memcpy(&full, attr, bytes);
+	return xlio_ret(group_create(&full, out), saved);
+}
+
 OSF_API int xlio_poll_group_create(const struct xlio_poll_group_attr *attr,
 				   xlio_poll_group_t *group_out)
 {
-	int saved = errno;
-
-	return xlio_ret(
-	    attr && group_out ? group_create(attr, group_out) : -EINVAL, saved);
+	if (!xlio_abi_is_known())
+		return xlio_ret(-EINVAL, 0);
+	return xlio_group_create_sized(attr, xlio_group_attr_bytes(),
+				       group_out);
 }
 
 OSF_API int xlio_poll_group_destroy(xlio_poll_group_t group)
@@ -58,14 +70,26 @@ OSF_API int xlio_poll_group_destroy(xlio_poll_group_t group)
 	return xlio_ret(err, saved);
 }
 
+int xlio_group_update_sized(xlio_poll_group_t group,
+			    const struct xlio_poll_group_attr *attr,
+			    size_t bytes)
+{
+	struct xlio_poll_group_attr full = { 0 };
+	struct group *g = attr ? group_enter(group) : NULL;
+	int saved = errno, err = -EINVAL;
+
+	if (g) {
+		memcpy(&full, attr, bytes);
+		err = group_update(g, &full);
+	}
+	group_leave(g);
+	return xlio_ret(err, saved);
+}
+
 OSF_API int xlio_poll_group_update(xlio_poll_group_t group,
 				   const struct xlio_poll_group_attr *attr)
 {
-	struct group *g = attr ? group_enter(group) : NULL;
-	int saved = errno, err = g ? group_update(g, attr) : -EINVAL;
-
-	group_leave(g);
-	return xlio_ret(err, saved);
+	return xlio_group_update_sized(group, attr, xlio_group_attr_bytes());
 }
 
 OSF_API HOT void xlio_poll_group_poll(xlio_poll_group_t group)
@@ -76,10 +100,9 @@ OSF_API HOT void xlio_poll_group_poll(xlio_poll_group_t group)
 		errno = EINVAL;
 		return;
 	}
-	int saved = errno;
-	group_turn(g);
+	int saved = errno, r = group_turn(g);
 	group_leave(g);
-	errno = saved;
+	errno = unlikely(r < 0) ? -r : saved;
 }
 
 OSF_API int xlio_socket_create(const struct xlio_socket_attr *attr,

@@ -7,11 +7,26 @@
 #pragma once
 
 #include <errno.h>
+#include <stdbool.h>
 
 #include "base/compiler.h"
+#include "mellanox/xlio_types.h"
 
 static inline int xlio_ret(int r, int errno_before)
 {
 	errno = r < 0 ? -r : errno_before;
 	return r < 0 ? -1 : r;
 }
+
+/* table.c: is OSF_XLIO_ABI a version that there is; and how long a group's attributes
+ * are in it. */
+bool xlio_abi_is_known(void);
+size_t xlio_group_attr_bytes(void);
+
+/* calls.c: xlio_poll_group_create() and xlio_poll_group_update(), with attributes of
+ * @bytes. */
+int xlio_group_create_sized(const struct xlio_poll_group_attr *attr,
+			    size_t bytes, xlio_poll_group_t *out);
+int xlio_group_update_sized(xlio_poll_group_t group,
+			    const struct xlio_poll_group_attr *attr,
+			    size_t bytes);

@@ -3,21 +3,26 @@
  * api/xlio/table.c - the API as a table, in the layouts of libxlio's versions
  *
  *     OSF_XLIO_ABI   after magic and cap_mask
- *     3.61 (default) rules, thread, stats, then the socket API
+ *     3.61 to 3.70   rules, thread, stats, then the socket API; 3.61 is the default
  *     3.60           the same with register_recv_callback before the socket API
- *     3.50           thirteen calls of the older extra API before it, and another order
+ *     3.30 to 3.51   thirteen calls of the older extra API before it, and another order;
+ *                    the attributes of a group have no socket_accept_cb
  *
  * All three have one magic and one option number, and a caller says of itself only the
  * size of a pointer: so the user has to say which program he has.  What the older
  * tables had and this API does not answers -1 with EOPNOTSUPP, and its bit is not in
  * cap_mask.
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/api.h"
 #include "api/xlio/edge.h"
+#include "base/libc.h"
+#include "base/log.h"
 #include "mellanox/xlio_extra.h"
 #include "ops/ops.h"
 #include "ops/policy.h"
@@ -25,6 +30,7 @@
 #include "sock/arena.h"
 
 #define API_FD (-2)
+#define GROUP_ATTR_350 offsetof(struct xlio_poll_group_attr, socket_accept_cb)
 #define CAPS                                                                   \
 	(XLIO_EXTRA_API_ADD_CONF_RULE | XLIO_EXTRA_API_THREAD_OFFLOAD |        \
 	 XLIO_EXTRA_API_DUMP_FD_STATS | XLIO_EXTRA_API_XLIO_ULTRA)
@@ -65,7 +71,7 @@ static void dump(const struct sock *sk, void *arg)
 		*fd = 0; /* found */
 }
 
-OSF_API int xlio_dump_fd_stats(int fd, int log_level)
+OSF_API int xlio_dump_fd_stats(int fd, int level)
 {
 	int saved = errno, left = fd;
 
@@ -75,11 +81,92 @@ OSF_API int xlio_dump_fd_stats(int fd, int log_level)
 	return xlio_ret(fd && left ? -EBADF : 0, saved);
 }
 
+/*
+ * Which version the program was compiled with.
+ */
+
+enum abi { ABI_350, ABI_360, ABI_361, ABI_UNKNOWN };
+
+static const struct {
+	unsigned first, last; /* minor version */
+	enum abi abi;
+} abis[] = { { 30, 51, ABI_350 }, { 60, 60, ABI_360 }, { 61, 70, ABI_361 } };
+
+/* "3.MINOR", with more behind another point or without. */
+static enum abi abi_of(const char *s)
+{
+	char *end;
+
+	if (strncmp(s, "3.", 2) || !isdigit(s[2]))
+		return ABI_UNKNOWN;
+	unsigned long minor = strtoul(s + 2, &end, 10);
+	if (*end && *end != '.')
+		return ABI_UNKNOWN;
+	for (size_t i = 0; i < ARRAY_LEN(abis); i++)
+		if (minor >= abis[i].first && minor <= abis[i].last)
+			return abis[i].abi;
+	return ABI_UNKNOWN;
+}
+
+/* A program that got a table of another layout would crash at its first call. */
+static void refuse_abi(const char *s)
+{
+	static bool is_told;
+	char line[200];
+
+	if (is_told)
+		return;
+	is_told = true;
+	int n =
+	    snprintf(line, sizeof(line),
+		     "osf: OSF_XLIO_ABI is '%.40s', there are 3.30 to 3.51, "
+		     "3.60, and 3.61 to 3.70 (the default)\n",
+		     s);
+	if (libc.write(STDERR_FILENO, line, (size_t)n) < 0)
+		log_err("%s", line);
+}
+
+static enum abi abi(void)
+{
+	const char *s = getenv("OSF_XLIO_ABI");
+	enum abi found = s && *s ? abi_of(s) : ABI_361;
+
+	if (found == ABI_UNKNOWN)
+		refuse_abi(s);
+	return found;
+}
+
+bool xlio_abi_is_known(void) { return abi() != ABI_UNKNOWN; }
+
+size_t xlio_group_attr_bytes(void)
+{
+	return abi() == ABI_350 ? GROUP_ATTR_350
+				: sizeof(struct xlio_poll_group_attr);
+}
+
+static int group_create_350(const struct xlio_poll_group_attr *attr,
+			    xlio_poll_group_t *out)
+{
+	return xlio_group_create_sized(attr, GROUP_ATTR_350, out);
+}
+
+static int group_create_361(const struct xlio_poll_group_attr *attr,
+			    xlio_poll_group_t *out)
+{
+	return xlio_group_create_sized(attr, sizeof(*attr), out);
+}
+
+static int group_update_361(xlio_poll_group_t group,
+			    const struct xlio_poll_group_attr *attr)
+{
+	return xlio_group_update_sized(group, attr, sizeof(*attr));
+}
+
 /* Of the same shape on every ABI that osf runs on: no argument is looked at. */
 static int not_here(void) { return xlio_ret(-EOPNOTSUPP, 0); }
 
 #define SOCKET_API                                                             \
-	.init_ex = xlio_init_ex, .group_create = xlio_poll_group_create,       \
+	.init_ex = xlio_init_ex, .group_create = group_create_350,             \
 	.group_destroy = xlio_poll_group_destroy,                              \
 	.group_poll = xlio_poll_group_poll,                                    \
 	.socket_create = xlio_socket_create,                                   \
@@ -147,7 +234,7 @@ static struct xlio_api_t table_361 = {
 	.dump_fd_stats = xlio_dump_fd_stats,
 	.xlio_init_ex = xlio_init_ex,
 	.xlio_exit = xlio_exit,
-	.xlio_poll_group_create = xlio_poll_group_create,
+	.xlio_poll_group_create = group_create_361,
 	.xlio_poll_group_destroy = xlio_poll_group_destroy,
 	.xlio_poll_group_poll = xlio_poll_group_poll,
 	.xlio_socket_create = xlio_socket_create,
@@ -192,16 +279,21 @@ static struct table_360 table_360 = {
 	.register_recv_callback = not_here,
 };
 
+/* NULL: the version is unknown. */
 static void *table(void)
 {
-	const char *abi = getenv("OSF_XLIO_ABI");
-
-	if (abi && !strcmp(abi, "3.50"))
+	switch (abi()) {
+	case ABI_350:
 		return &table_350;
-	if (!abi || strcmp(abi, "3.60"))
+	case ABI_360:
+		memcpy(table_360.rest, &table_361.xlio_init_ex,
+		       sizeof(table_360.rest));
+		return &table_360;
+	case ABI_361:
 		return &table_361;
-	memcpy(table_360.rest, &table_361.xlio_init_ex, sizeof(table_360.rest));
-	return &table_360;
+	default:
+		return NULL;
+	}
 }
 
 OSF_API int osf_xlio_api_get(struct osf_xlio_api *api)
@@ -211,7 +303,7 @@ OSF_API int osf_xlio_api_get(struct osf_xlio_api *api)
 		.comp_mask =
 		    OSF_XLIO_API_UPDATE | OSF_XLIO_API_WAIT | OSF_XLIO_API_MEM,
 		.xlio = &table_361,
-		.xlio_poll_group_update = xlio_poll_group_update,
+		.xlio_poll_group_update = group_update_361,
 		.group_poll = osf_group_poll,
 		.group_fd = osf_group_fd,
 		.group_arm = osf_group_arm,
@@ -249,9 +341,11 @@ bool api_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
 	} else {
 		void *at = table();
 
-		memcpy(val, &at, sizeof(at));
-		*len = sizeof(at);
-		*err = 0;
+		*err = at ? 0 : -EINVAL;
+		if (at) {
+			memcpy(val, &at, sizeof(at));
+			*len = sizeof(at);
+		}
 	}
 	return true;
 }

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ops/xlio_opt.h - options of libxlio's, on plain descriptors and on groups' sockets
+ *
+ * Pure: nothing is stored.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+/* Is it SO_XLIO_RING_ALLOC_LOGIC?  *@err is 0 then, or -EINVAL, -EFAULT. */
+bool xlio_opt_ring_logic(int level, int name, const void *val, socklen_t len,
+			 int *err);
+
+/* Is it SO_MAX_PACING_RATE with a struct xlio_rate_limit_t?  *@rate: bytes a second,
+ * as the kernel takes them. */
+bool xlio_opt_pacing(int level, int name, const void *val, socklen_t len,
+		     unsigned long *rate);
