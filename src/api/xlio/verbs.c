@@ -5,39 +5,22 @@
  *     xlio_socket_get_pd() -> pd -> ibv_reg_mr() -> mr.lkey -> attr.mkey
  *
  * No transport of ours needs memory to be registered, but what lies in a shared mapping
- * can be sent by reference (group/memory.h), and programs must get an lkey.  So libibverbs' three functions are answered here for our one pd, and
- * passed on for every other; the names are unversioned, so references to any version
- * of them find us when we come first.  Without libibverbs there is no other.
- *
- * Layouts: struct ibv_pd and struct ibv_mr of rdma-core's infiniband/verbs.h.
+ * can be sent by reference (group/memory.h), and programs must get an lkey.  So
+ * libibverbs' three functions are answered here for our one pd, and passed on for every
+ * other; the names are unversioned, so references to any version of them find us when we
+ * come first.  When libibverbs comes first, it finds its way here by the pd's context
+ * (device.h).
  */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/xlio/device.h"
 #include "api/xlio/edge.h"
 #include "base/lock.h"
 #include "group/group.h"
 #include "group/memory.h"
 #include "mellanox/xlio.h"
-
-struct ibv_context;
-
-struct ibv_pd {
-	struct ibv_context *context;
-	uint32_t handle;
-};
-
-struct ibv_mr {
-	struct ibv_context *context;
-	struct ibv_pd *pd;
-	void *addr;
-	size_t length;
-	uint32_t handle;
-	uint32_t lkey;
-	uint32_t rkey;
-};
-static_assert(sizeof(struct ibv_mr) == 48, "as in rdma-core");
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			  int access);
@@ -71,7 +54,8 @@ static struct ibv_mr *mr_new(void *addr, size_t length)
 		return NULL;
 	}
 	GUARD(&lock);
-	r->mr = (struct ibv_mr){ .pd = &pd,
+	r->mr = (struct ibv_mr){ .context = pd.context,
+				 .pd = &pd,
 				 .addr = addr,
 				 .length = length,
 				 .handle = key,
@@ -98,6 +82,20 @@ static bool mr_free(struct ibv_mr *mr)
 	}
 	return false;
 }
+
+/* By way of libibverbs' functions, which call these for our context. */
+
+static struct ibv_mr *device_reg(struct ibv_pd *of, void *addr, size_t length)
+{
+	if (of == &pd)
+		return mr_new(addr, length);
+	errno = EINVAL;
+	return NULL;
+}
+
+static int device_dereg(struct ibv_mr *mr) { return mr_free(mr) ? 0 : EINVAL; }
+
+static const struct device_calls device_calls = { device_reg, device_dereg };
 
 /* libibverbs' own, if the process has it. */
 static void *beyond(const char *name)
@@ -148,8 +146,10 @@ OSF_API struct ibv_pd *xlio_socket_get_pd(xlio_socket_t sock)
 
 	if (s)
 		group_leave(g);
-	if (has_route)
+	if (has_route) {
+		store_rel(&pd.context, device_context(&device_calls));
 		return &pd;
+	}
 	errno = EINVAL;
 	return NULL;
 }
