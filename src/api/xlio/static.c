@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/xlio/static.c - how the static library comes to life inside a program
+ *
+ * It has poll groups and the XLIO socket API, and no file table: it answers for no
+ * name of libc's, so the program's own sockets stay the kernel's.  What a fork does to
+ * files is not needed; groups end in the child.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/gate.h"
+#include "base/libc.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/spin.h"
+#include "group/group.h"
+#include "ops/local.h"
+#include "ops/ops.h"
+#include "shm/inbox.h"
+#include "sock/arena.h"
+
+static void in_child(void)
+{
+	lock_after_fork();
+	gate_child();
+	arena_after_fork();
+	inbox_after_fork();
+	local_after_fork();
+}
+
+__attribute__((constructor)) static void osf_start(void)
+{
+	int saved = errno;
+
+	libc_resolve();
+	if (getenv("OSF_DISABLE"))
+		return;
+	log_open();
+	spin_configure();
+	if (ops_init() == -EINVAL)
+		_exit(125);
+	int err = arena_open();
+	if (err) {
+		log_err(
+		    "no statistics segment: %s; everything stays with the kernel",
+		    strerror(-err));
+		return;
+	}
+	pthread_atfork(gate_close, gate_open, in_child);
+	errno = saved;
+}
+
+__attribute__((destructor)) static void osf_stop(void) { groups_at_exit(); }
