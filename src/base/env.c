@@ -4,9 +4,44 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
+#include "base/compiler.h"
 #include "base/env.h"
 #include "base/log.h"
+
+#define RULES "XLIO_CONFIG_FILE"
+#define IS_JSON "XLIO_USE_NEW_CONFIG"
+#define LEVEL "XLIO_TRACELEVEL"
+#define OFFLOADED "XLIO_OFFLOADED_SOCKETS"
+
+/* The first that is set counts. */
+static const struct {
+	const char *ours, *xlio;
+} twins[] = {
+	{ "OSF_APPLICATION_ID", "XLIO_APPLICATION_ID" },
+	{ "OSF_LOG_FILE", "XLIO_LOG_FILE" },
+	{ "OSF_SPIN_US", "XLIO_RX_POLL" },
+	{ "OSF_SPIN_US", "XLIO_SELECT_POLL" },
+	{ "OSF_XLIO_MEMORY", "XLIO_MEMORY_LIMIT" },
+};
+
+static const char *said(const char *name)
+{
+	const char *s = getenv(name);
+
+	return s && *s ? s : NULL;
+}
+
+const char *env_text(const char *name)
+{
+	const char *s = said(name);
+
+	for (size_t i = 0; !s && i < ARRAY_LEN(twins); i++)
+		if (!strcmp(twins[i].ours, name))
+			s = said(twins[i].xlio);
+	return s;
+}
 
 /* The power of 1024 that a suffix stands for; -1: it is none. */
 static int magnitude(const char *suffix)
@@ -21,10 +56,10 @@ static int magnitude(const char *suffix)
 
 uint64_t env_number(const char *name, uint64_t otherwise)
 {
-	const char *s = getenv(name);
+	const char *s = env_text(name);
 	char *end;
 
-	if (!s || !*s)
+	if (!s)
 		return otherwise;
 	uint64_t n = strtoull(s, &end, 0);
 	int power = magnitude(end);
@@ -33,4 +68,68 @@ uint64_t env_number(const char *name, uint64_t otherwise)
 		return otherwise;
 	}
 	return n << (10 * power);
+}
+
+static bool is_on(const char *name)
+{
+	const char *s = said(name);
+
+	return s && (!strcmp(s, "1") || !strcasecmp(s, "true"));
+}
+
+const char *env_xlio_rules(void) { return is_on(IS_JSON) ? NULL : said(RULES); }
+
+int env_xlio_log_level(int otherwise)
+{
+	/* From 0 on; what is below is silence, as 0 is. */
+	static const char *const names[] = { "panic", "error",   "warn",
+					     "info",  "details", "debug",
+					     "fine",  "finer",   "all" };
+	const char *s = said(LEVEL);
+	int level = s ? atoi(s) : 0;
+
+	if (!s)
+		return otherwise;
+	for (int i = 0; i < (int)ARRAY_LEN(names); i++)
+		if (!strcasecmp(s, names[i]))
+			level = i;
+	if (!strcasecmp(s, "func") || !strcasecmp(s, "func_all"))
+		level = 6;
+	if (level < 1)
+		return -1;
+	return level < 3   ? level - 1
+	       : level < 5 ? LOG_LEVEL_INFO
+			   : LOG_LEVEL_DBG;
+}
+
+bool env_xlio_leaves(void)
+{
+	const char *s = said(OFFLOADED);
+
+	return s && (!strcmp(s, "0") || !strcasecmp(s, "false"));
+}
+
+static bool has_effect(const char *name, size_t len)
+{
+	static const char *const others[] = { IS_JSON, LEVEL, OFFLOADED };
+
+	for (size_t i = 0; i < ARRAY_LEN(twins); i++)
+		if (strlen(twins[i].xlio) == len &&
+		    !memcmp(twins[i].xlio, name, len))
+			return true;
+	for (size_t i = 0; i < ARRAY_LEN(others); i++)
+		if (strlen(others[i]) == len && !memcmp(others[i], name, len))
+			return true;
+	return strlen(RULES) == len && !memcmp(RULES, name, len) &&
+	       !is_on(IS_JSON);
+}
+
+void env_xlio_name_others(void)
+{
+	for (char **at = environ; at && *at; at++) {
+		size_t len = strcspn(*at, "=");
+
+		if (!strncmp(*at, "XLIO_", 5) && !has_effect(*at, len))
+			log_info("%.*s has no effect", (int)len, *at);
+	}
 }

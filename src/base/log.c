@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/log.h"
@@ -25,22 +26,34 @@ int log_level_parse(const char *s)
 	return -1;
 }
 
+/* libxlio's variable may have %d in it: the process's number. */
+static int open_file(const char *file)
+{
+	const char *at = strstr(file, "%d");
+	char path[4096];
+	int n = at ? snprintf(path, sizeof(path), "%.*s%d%s", (int)(at - file),
+			      file, (int)getpid(), at + 2)
+		   : snprintf(path, sizeof(path), "%s", file);
+
+	if (n < 0 || n >= (int)sizeof(path))
+		return -1;
+	return libc.open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+}
+
 void log_open(void)
 {
 	const char *level = getenv("OSF_LOG");
-	const char *file = getenv("OSF_LOG_FILE");
+	const char *file = env_text("OSF_LOG_FILE");
+	int wanted =
+	    level && *level ? log_level_parse(level) : env_xlio_log_level(-1);
 
-	if (!level || !*level)
+	if ((!level || !*level) && wanted < 0)
 		return;
-	int fd =
-	    file && *file
-		? libc.open(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC,
-			    0600)
-		: libc.dup(STDERR_FILENO);
+	int fd = file ? open_file(file) : libc.dup(STDERR_FILENO);
 	if (fd < 0)
 		return;
 	fd_log = fds_hide(fd);
-	log_level = log_level_parse(level);
+	log_level = wanted;
 	if (log_level < 0) {
 		log_level = LOG_LEVEL_WARN;
 		log_warn("OSF_LOG is '%s', want err, warn, info or dbg", level);

@@ -6,10 +6,12 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/env.h"
 #include "base/spin.h"
 
 /* What a sleep and a wake cost together on virtual machines, rounded up. */
 #define SPIN_DEFAULT_NS (50 * NS_PER_US)
+#define SPIN_MAX_US (3600 * 1000000ll) /* for ever */
 #define YIELD_AFTER_NS (2 * NS_PER_US)
 #define LOST_CORE_NS (6 * NS_PER_US)
 #define CROWDED_WAITS 16
@@ -25,10 +27,12 @@ static uint64_t spin_ns = SPIN_DEFAULT_NS;
 
 void spin_configure(void)
 {
-	const char *us = getenv("OSF_SPIN_US");
+	const char *s = env_text("OSF_SPIN_US");
+	long long us = s ? strtoll(s, NULL, 10) : 0;
 
-	if (us && *us)
-		spin_ns = strtoull(us, NULL, 10) * NS_PER_US;
+	if (s)
+		spin_ns = us < 0 || us > SPIN_MAX_US ? SPIN_MAX_US * NS_PER_US
+						     : (uint64_t)us * NS_PER_US;
 }
 
 static void remember(bool too_long)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/env.h"
 #include "base/fds.h"
 #include "base/gate.h"
 #include "base/libc.h"
@@ -114,9 +115,21 @@ bool ops_leave_all(enum osf_reason reason)
 	return xchg(&left, (uint32_t)reason) != OSF_REASON_NONE;
 }
 
-static __thread bool thread_leaves __attribute__((tls_model("initial-exec")));
+/* What the thread has said of its sockets; nothing: what all_leave says. */
+enum { SAID_NOTHING, SAID_OFFLOAD, SAID_LEAVE };
+static __thread uint8_t thread_said __attribute__((tls_model("initial-exec")));
+static bool all_leave;
 
-void ops_thread_offload(bool offload) { thread_leaves = !offload; }
+void ops_thread_offload(bool offload)
+{
+	thread_said = offload ? SAID_OFFLOAD : SAID_LEAVE;
+}
+
+static bool thread_leaves(void)
+{
+	return thread_said == SAID_NOTHING ? all_leave
+					   : thread_said == SAID_LEAVE;
+}
 
 void ops_created(struct sock *sk, const struct ops_family *family)
 {
@@ -129,7 +142,7 @@ void ops_created(struct sock *sk, const struct ops_family *family)
 		to_kernel(sk, OSF_REASON_DIRECT);
 	else if (load_rlx(&left))
 		to_kernel(sk, (enum osf_reason)load_rlx(&left));
-	else if (thread_leaves)
+	else if (thread_leaves())
 		to_kernel(sk, OSF_REASON_RULE);
 	else if (family->offload)
 		return; /* connect() is to fail, if that is what comes of it */
@@ -386,6 +399,7 @@ void ops_unannounce(struct sock *sk)
 int ops_init(void)
 {
 	shm_configure();
+	all_leave = env_xlio_leaves();
 	int err = policy_init();
 	if (!err)
 		registry_init();

@@ -9,6 +9,7 @@
 
 #include "base/atomic.h"
 #include "base/auto.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "ops/policy.h"
 
@@ -18,7 +19,7 @@
 static struct rule_set *rules;
 static bool all_os;
 
-static const char *app_id(void) { return getenv("OSF_APPLICATION_ID"); }
+static const char *app_id(void) { return env_text("OSF_APPLICATION_ID"); }
 
 static void complain(const char *where, const struct rule_error *err)
 {
@@ -72,11 +73,13 @@ int policy_init(void)
 {
 	const char *text = getenv("OSF_RULES");
 	const char *path = getenv("OSF_CONFIG_FILE");
+	const char *xlio = env_xlio_rules();
 	int err = text ? add("OSF_RULES", text, strlen(text)) : 0;
 
 	if (!err)
-		err = path && *path ? add_file(path, true)
-				    : add_file(CONFIG_FILE, false);
+		err = path && *path
+			  ? add_file(path, true)
+			  : add_file(xlio ? xlio : CONFIG_FILE, false);
 	if (err)
 		return err;
 	all_os = rules &&

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/fds.h"
 #include "base/log.h"
 #include "base/spin.h"
@@ -27,6 +28,7 @@ __attribute__((constructor)) static void osf_start(void)
 	if (getenv("OSF_DISABLE"))
 		return;
 	log_open();
+	env_xlio_name_others();
 	spin_configure();
 	if (ops_init() == -EINVAL)
 		_exit(125);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/env.h"
 #include "base/gate.h"
 #include "base/libc.h"
 #include "base/lock.h"
@@ -40,6 +41,7 @@ __attribute__((constructor)) static void osf_start(void)
 	if (getenv("OSF_DISABLE"))
 		return;
 	log_open();
+	env_xlio_name_others();
 	spin_configure();
 	if (ops_init() == -EINVAL)
 		_exit(125);
