@@ -53,7 +53,9 @@ struct file {
 
 #define FILE_PASS ((uintptr_t)1)
 #define TABLE_BITS 10
-#define TABLE_TOP (1u << 20) /* times 1 << TABLE_BITS: every possible fd */
+/* Times 1 << TABLE_BITS: 16 times as many as fs.nr_open allows unless root raised it.
+ * The table is address space that the program may have limited. */
+#define TABLE_TOP (1u << 14)
 
 extern uintptr_t *file_table[TABLE_TOP];
 

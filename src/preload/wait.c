@@ -115,7 +115,7 @@ OSF_API int select(int n, fd_set *restrict r, fd_set *restrict w,
 static int epoll_made(int fd)
 {
 	int saved = errno;
-	struct epoll *ep = fd >= 0 && arena_fd() >= 0 ? epoll_new(fd) : NULL;
+	struct epoll *ep = fd >= 0 && arena_is_open() ? epoll_new(fd) : NULL;
 
 	if (ep && !file_new_epoll(fd, ep))
 		epoll_free(ep);

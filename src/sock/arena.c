@@ -2,9 +2,12 @@
 /*
  * sock/arena.c - see sock/arena.h
  *
- * The segment is sized once, sparsely, and mapped whole: a limit on sockets of
- * ARENA_SOCKS costs address space, not memory.  Free entries are threaded
- * through a stack of indices in process memory, so a reader never sees it.
+ * The file grows with the sockets, in chunks that double, and each chunk is mapped
+ * where there is room: entries never move, and lie one after the other in the file.
+ * A program that limits its address space pays for the sockets that it has.
+ *
+ * Free entries are threaded through a stack of indices in process memory, so a
+ * reader never sees it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,16 +28,49 @@
 /* A process has at most a million descriptors unless root raised fs.nr_open. */
 #define ARENA_SOCKS (1u << 20)
 #define HEADER_BYTES 4096
+#define FIRST_SOCKS 64u /* whole pages, whatever the size of an entry */
+#define N_CHUNKS 15u
+#define NOT_HERE UINT32_MAX
 
 static_assert(sizeof(struct osf_stats_header) <= HEADER_BYTES, "header grew");
 static_assert(sizeof(struct sock) % CACHE_LINE == 0, "entries are aligned");
+static_assert(FIRST_SOCKS * sizeof(struct sock) % 4096 == 0, "whole pages");
+static_assert(FIRST_SOCKS << (N_CHUNKS - 1) == ARENA_SOCKS, "the last is full");
 
 static struct osf_stats_header *header;
-static struct sock *socks;
+static struct sock *chunks[N_CHUNKS];
+static uint32_t n_chunks, n_room; /* what is mapped, and the entries in it */
 static int fd_arena = -1;
+static dev_t arena_dev; /* what fd_arena is, as long as nobody closes it */
+static ino_t arena_ino;
 static struct lock lock;
-static uint32_t *free_stack; /* indices of freed entries, reserved sparsely */
+static uint32_t *free_stack; /* indices of freed entries; room for n_room */
 static uint32_t n_free;
+
+/* Chunk 0 has FIRST_SOCKS; each later one has as many as all before it. */
+static uint32_t chunk_first(uint32_t c)
+{
+	return c ? FIRST_SOCKS << (c - 1) : 0;
+}
+static uint32_t chunk_len(uint32_t c) { return FIRST_SOCKS << (c ? c - 1 : 0); }
+
+static struct sock *sock_at(uint32_t i)
+{
+	uint32_t c =
+	    i < FIRST_SOCKS
+		? 0
+		: (uint32_t)(__builtin_clz(FIRST_SOCKS) - __builtin_clz(i) + 1);
+
+	return &chunks[c][i - chunk_first(c)];
+}
+
+static uint32_t index_of(const struct sock *sk)
+{
+	for (uint32_t c = 0; c < n_chunks; c++)
+		if (sk >= chunks[c] && sk < chunks[c] + chunk_len(c))
+			return chunk_first(c) + (uint32_t)(sk - chunks[c]);
+	return NOT_HERE;
+}
 
 static const char *const reason_texts[] = {
 #define R(name, text) text,
@@ -65,36 +101,72 @@ static int segment_file(void)
 	return -1;
 }
 
+/* Of a file that is longer than allowed, ftruncate() would raise SIGXFSZ. */
+static int file_resize(int fd, size_t bytes)
+{
+	struct rlimit rl;
+
+	if (!getrlimit(RLIMIT_FSIZE, &rl) && rl.rlim_cur < bytes)
+		return -EFBIG;
+	return ftruncate(fd, (off_t)bytes) ? -errno : 0;
+}
+
+/* @skip: bytes before the chunk to be mapped with it. */
+static void *map_chunk(int fd, uint32_t c, size_t skip)
+{
+	off_t at =
+	    (off_t)(HEADER_BYTES + chunk_first(c) * sizeof(struct sock) - skip);
+
+	return mmap(NULL, skip + chunk_len(c) * sizeof(struct sock),
+		    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, at);
+}
+
+static size_t bytes_with(uint32_t c)
+{
+	return HEADER_BYTES +
+	       (size_t)(chunk_first(c) + chunk_len(c)) * sizeof(struct sock);
+}
+
+static int open_file(int fd, void **map)
+{
+	struct stat st;
+
+	fchmod(fd, 0600);
+	if (libc.fstat(fd, &st))
+		return -errno;
+	int err = file_resize(fd, bytes_with(0));
+	if (err)
+		return err;
+	uint32_t *stack =
+	    mmap(NULL, FIRST_SOCKS * sizeof(*stack), PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (stack == MAP_FAILED)
+		return -errno;
+	*map = map_chunk(fd, 0, HEADER_BYTES);
+	if (*map == MAP_FAILED) {
+		err = -errno;
+		munmap(stack, FIRST_SOCKS * sizeof(*stack));
+		return err;
+	}
+	free_stack = stack;
+	arena_dev = st.st_dev;
+	arena_ino = st.st_ino;
+	return 0;
+}
+
 int arena_open(void)
 {
-	size_t bytes = HEADER_BYTES + (size_t)ARENA_SOCKS * sizeof(struct sock);
+	void *map;
 
 	if (header)
 		return 0;
-	struct rlimit rl;
-	if (!getrlimit(RLIMIT_FSIZE, &rl) && rl.rlim_cur < bytes)
-		return -EFBIG;
 	int fd = segment_file();
 	if (fd < 0)
 		fd = memfd_create(OSF_STATS_MEMFD, MFD_CLOEXEC);
 	if (fd < 0)
 		return -errno;
-	fchmod(fd, 0600);
-	void *map = MAP_FAILED;
-	uint32_t *stack = MAP_FAILED;
-	if (!ftruncate(fd, (off_t)bytes)) {
-		map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			   MAP_SHARED | MAP_NORESERVE, fd, 0);
-		stack =
-		    mmap(NULL, ARENA_SOCKS * sizeof(uint32_t),
-			 PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	}
-	if (map == MAP_FAILED || stack == MAP_FAILED) {
-		int err = -errno;
-
-		if (map != MAP_FAILED)
-			munmap(map, bytes);
+	int err = open_file(fd, &map);
+	if (err) {
 		libc.close(fd);
 		return err;
 	}
@@ -108,13 +180,16 @@ int arena_open(void)
 	snprintf(h->program, sizeof(h->program), "%s",
 		 program_invocation_short_name);
 	store_rel(&h->magic, OSF_STATS_MAGIC); /* readers check it first */
-	socks = (struct sock *)((char *)map + HEADER_BYTES);
-	free_stack = stack;
+	chunks[0] = (struct sock *)((char *)map + HEADER_BYTES);
+	n_chunks = 1;
+	n_room = FIRST_SOCKS;
 	n_free = 0;
 	fd_arena = fds_hide(fd);
 	header = h;
 	return 0;
 }
+
+bool arena_is_open(void) { return header; }
 
 void arena_after_fork(void)
 {
@@ -124,46 +199,109 @@ void arena_after_fork(void)
 	/* The old mapping stays: inherited sockets live in it. */
 	fds_close(fd_arena);
 	fd_arena = -1;
+	munmap(free_stack, n_room * sizeof(*free_stack));
+	free_stack = NULL;
+	memset(chunks, 0, sizeof(chunks));
+	n_chunks = n_room = n_free = 0;
 	header = NULL;
 	if (arena_open())
 		log_err("no memory for a statistics segment: %m");
 }
 
-int arena_fd(void) { return fd_arena; }
+/* Has the program closed our descriptor?  Then the number may be a file of its own. */
+static bool fd_is_arena(void)
+{
+	struct stat st;
+
+	return fd_arena >= 0 && !libc.fstat(fd_arena, &st) &&
+	       st.st_dev == arena_dev && st.st_ino == arena_ino;
+}
+
+static bool grow_stack(uint32_t n)
+{
+	void *at = mremap(free_stack, n_room * sizeof(*free_stack),
+			  n * sizeof(*free_stack), MREMAP_MAYMOVE);
+
+	if (at == MAP_FAILED)
+		return false;
+	free_stack = at;
+	return true;
+}
+
+/* Room for as many entries again. */
+static COLD void grow(void)
+{
+	int saved = errno;
+	uint32_t c = n_chunks;
+
+	if (c < N_CHUNKS && fd_is_arena() &&
+	    !file_resize(fd_arena, bytes_with(c))) {
+		void *map = map_chunk(fd_arena, c, 0);
+
+		if (map != MAP_FAILED && !grow_stack(n_room + chunk_len(c))) {
+			munmap(map, chunk_len(c) * sizeof(struct sock));
+			map = MAP_FAILED;
+		}
+		if (map != MAP_FAILED) {
+			chunks[c] = map;
+			n_room += chunk_len(c);
+			n_chunks = c + 1;
+		}
+	}
+	errno = saved;
+}
 
 struct osf_stats_totals *arena_totals(void) { return &header->totals; }
 
-/* Entries that a child was the last to free: it could not put them on our stack.
- * Looked for when the stack is empty and half as many have been made since. */
+bool arena_is_full(void)
+{
+	return header && !load_rlx(&n_free) &&
+	       load_rlx(&header->n_socks) == load_rlx(&n_room);
+}
+
+/* Entries that a child was the last to free: it could not put them on our stack. */
 static void sweep(void)
 {
-	static uint32_t n_made;
-
-	if (n_free || ++n_made < 64 + header->n_socks / 2)
-		return;
-	n_made = 0;
 	for (uint32_t i = 0; i < header->n_socks; i++)
-		if (!load_acq(&socks[i].st.in_use))
+		if (!load_acq(&sock_at(i)->st.in_use))
 			free_stack[n_free++] = i;
+}
+
+/* All entries have been used: find those that others have freed, and if they are few,
+ * get more.  So a socket costs a look at four entries at most. */
+static COLD void make_room(void)
+{
+	static uint32_t n_made; /* sockets, at the last look */
+	uint32_t n = (uint32_t)header->totals.n_sockets;
+
+	/* There is no more to be had: do not look at a million each time. */
+	if (n_room == ARENA_SOCKS && n - n_made < n_room / 8)
+		return;
+	n_made = n;
+	sweep();
+	if (n_free < n_room / 4)
+		grow();
+}
+
+static struct sock *take_entry(void)
+{
+	if (!n_free && header->n_socks == n_room)
+		make_room();
+	if (n_free)
+		return sock_at(free_stack[--n_free]);
+	return header->n_socks < n_room ? sock_at(header->n_socks) : NULL;
 }
 
 struct sock *sock_new(int fd)
 {
 	static uint32_t generation;
-	struct sock *sk = NULL;
 
 	if (!header)
 		return NULL;
-	lock_get(&lock);
-	sweep();
-	if (n_free)
-		sk = &socks[free_stack[--n_free]];
-	else if (header->n_socks < ARENA_SOCKS)
-		sk = &socks[header->n_socks];
-	if (!sk) {
-		lock_put(&lock);
+	GUARD(&lock);
+	struct sock *sk = take_entry();
+	if (!sk)
 		return NULL;
-	}
 	memset(sk, 0, sizeof(*sk));
 	sk->offer_fd = sk->channel_fd = -1;
 	sk->n_procs = 1;
@@ -172,10 +310,9 @@ struct sock *sock_new(int fd)
 	sk->st.fd = fd;
 	sk->st.opened_ns = sk->st.since_ns = clock_ns(CLOCK_REALTIME);
 	store_rel(&sk->st.in_use, generation ? generation : 1);
-	if (sk == &socks[header->n_socks])
+	if (header->n_socks < n_room && sk == sock_at(header->n_socks))
 		store_rel(&header->n_socks, header->n_socks + 1);
 	header->totals.n_sockets++;
-	lock_put(&lock);
 	return sk;
 }
 
@@ -198,14 +335,15 @@ static void totals_add(const struct osf_stats_sock *st)
 
 void sock_free(struct sock *sk)
 {
-	lock_get(&lock);
+	GUARD(&lock);
+	uint32_t i = index_of(sk);
+
 	totals_add(&sk->st);
 	sk->seg = NULL;
 	sk->state = SOCK_STATE(SOCK_KERNEL);
 	store_rel(&sk->st.in_use, 0); /* the last: see sweep() */
-	if (sk >= socks && sk < socks + ARENA_SOCKS)
-		free_stack[n_free++] = (uint32_t)(sk - socks);
-	lock_put(&lock);
+	if (i != NOT_HERE)
+		free_stack[n_free++] = i;
 }
 
 void sock_set_mode(struct sock *sk, enum sock_mode mode)
@@ -230,6 +368,6 @@ void arena_for_each(void (*each)(const struct sock *sk, void *arg), void *arg)
 		return;
 	GUARD(&lock);
 	for (uint32_t i = 0; i < header->n_socks; i++)
-		if (load_acq(&socks[i].st.in_use))
-			each(&socks[i], arg);
+		if (load_acq(&sock_at(i)->st.in_use))
+			each(sock_at(i), arg);
 }

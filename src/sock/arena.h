@@ -13,9 +13,11 @@
 #include "sock/sock.h"
 
 MUST_CHECK int arena_open(void); /* idempotent; errors leave osf switched off */
+bool arena_is_open(void);
 void arena_after_fork(void);     /* in the child */
 struct osf_stats_totals *arena_totals(void);
-int arena_fd(void);
+/* The next socket looks for entries that others have freed, and may take memory. */
+bool arena_is_full(void);
 
 /* A zeroed socket in mode YOUNG with one process, or NULL when memory is out. */
 struct sock *sock_new(int fd);
