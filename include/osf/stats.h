@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #define OSF_STATS_MAGIC 0x7461747366736f1aull
-#define OSF_STATS_VERSION 0x00010001u /* major in the upper half */
+#define OSF_STATS_VERSION 0x00010002u /* major in the upper half */
 #define OSF_STATS_MEMFD "osf-stats"
 
 enum osf_reason {
@@ -92,7 +92,8 @@ struct osf_stats_sock {
 	uint8_t passive; /* 1 accepted, 0 connected (or neither) */
 	uint8_t listening;
 	uint16_t local_port, peer_port; /* host order */
-	uint16_t reserved;
+	uint8_t shared; /* since 1.2: several processes have had it, by fork */
+	uint8_t ended;  /* since 1.2: it is closed, and not yet counted so */
 	uint8_t local_addr[16], peer_addr[16]; /* v4 in the first 4 bytes */
 	uint64_t opened_ns;                    /* CLOCK_REALTIME */
 	uint64_t since_ns; /* CLOCK_REALTIME: on this protocol since */

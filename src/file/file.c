@@ -98,7 +98,7 @@ static struct file *file_new(int fd, enum file_kind kind)
 	if (!f)
 		return NULL;
 	f->kind = (uint8_t)kind;
-	f->merged = f->hidden = 0;
+	f->merged = f->hidden = f->has_left = 0;
 	f->anchor_fd = fd;
 	f->moved_fd = -1;
 	f->items = NULL;
@@ -146,6 +146,8 @@ int file_install(int fd, struct file *f, bool pass)
 struct file *file_new_sock(int fd)
 {
 	INSIDE_GATE();
+	if (unlikely(arena_is_full()))
+		hold_reap();
 	struct file *f = file_new(fd, FILE_SOCK);
 	struct sock *sk = f ? sock_new(fd) : NULL;
 
@@ -204,14 +206,22 @@ static void sock_release(struct file *f, int fd)
 	struct sock *sk = f->sk;
 
 	epoll_forget_sock(f);
+	if (f->has_left) { /* closed while the process ends */
+		close_shared_fds(f);
+		return;
+	}
 	if (load_rlx(&sk->n_procs) > 1)
-		hold_reap();
+		hold_reap_of(sk);
+	if (load_rlx(&sk->n_procs) > 1 && sk->seg)
+		hold_reap_above();
+	if (!f->holding)
+		store_rlx(&sk->maker_has, (uint8_t)0);
 	hold_strike(f->holding);
 	if (load_rlx(&sk->n_procs) > 1 && sk->seg)
 		anchor_clear(sk, fd); /* the others may only be about to exec */
 	struct seg *seg = sk->seg;
 	uint32_t ring_size = sk->rx.size;
-	if (fetch_sub(&sk->n_procs, 1) != 1) {
+	if (!sock_let_go(sk, 1)) {
 		/* Others of the family go on: @sk is theirs, and may be
 		 * another connection's by the time we look again. */
 		if (seg)
@@ -332,8 +342,10 @@ COLD void file_look(struct file *f, int fd)
 {
 	int saved = errno;
 
-	if (load_rlx(&f->sk->n_procs) > 1)
-		hold_reap();
+	if (load_rlx(&f->sk->n_procs) > 1) {
+		hold_reap_of(f->sk);
+		hold_reap_above();
+	}
 	ops_look(f->sk, fd);
 	file_settle(f, fd);
 	errno = saved;

@@ -59,8 +59,9 @@ static void gain(int fd, struct file *f)
 	if (!first_met(f))
 		return;
 	fetch_add(&f->sk->n_procs, 1);
+	f->sk->st.shared = 1;
 	file_note_shared_fds(f);
-	hold_add(f->sk);
+	hold_add(f->sk, f->holding);
 }
 
 static void inherit(int fd, struct file *f)
@@ -111,10 +112,17 @@ static void leave(int fd, struct file *f)
 {
 	if (!first_met(f))
 		return;
-	hold_strike(f->holding);
 	if (load_rlx(&f->sk->n_procs) > 1 && f->sk->seg)
 		anchor_clear(f->sk, fd);
-	if (fetch_sub(&f->sk->n_procs, 1) == 1 && f->sk->seg)
+	f->has_left = 1;
+	if (!f->holding)
+		store_rlx(&f->sk->maker_has, (uint8_t)0);
+	hold_leave(f->holding);
+	if (fetch_sub(&f->sk->n_procs, 1) != 1)
+		return;
+	if (f->holding)
+		f->sk->st.ended = 1; /* the one who gave it frees it */
+	if (f->sk->seg)
 		shm_exit(f->sk, fd);
 }
 

@@ -2,6 +2,7 @@
 /* file/hold.c - see file/hold.h */
 #include <fcntl.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -11,18 +12,29 @@
 #include "file/hold.h"
 #include "sock/arena.h"
 
-enum { HELD_NOT, HELD_BY_FORK, HELD_CLAIMED };
+enum { CLAIM_NOT, CLAIM_BY_FORK, CLAIM_TAKEN, CLAIM_LEFT };
 
+#define POLL_AT_ONCE 64
+
+/* Process memory.  The child has a copy, at the same address. */
 struct hold {
 	struct hold *next;
-	int life[2]; /* the pipe: [0] the parent's, [1] the child's */
+	struct hold *up; /* in a child: what its parent was forked with */
+	int life[2];     /* the pipe: [0] the parent's, [1] the child's */
+	bool has_ended;
 	uint32_t n, cap;
 	uint32_t next_claim;
+	uint32_t
+	    n_mine; /* in a child: sockets for which it keeps life[1] open */
+	struct claim *claims; /* shared; as many */
 	struct holding h[];
 };
 
 static struct lock lock;
 static struct hold *holds;            /* of our children */
+static struct hold *spare;            /* memory for the next */
+static struct hold *mine;             /* what we were forked with */
+static struct hold *above;            /* the next whose giver may be gone */
 static __thread struct hold *forking; /* between begin and parent or child */
 
 static size_t hold_bytes(uint32_t n)
@@ -30,32 +42,89 @@ static size_t hold_bytes(uint32_t n)
 	return sizeof(struct hold) + n * sizeof(struct holding);
 }
 
+static void *map_or_null(size_t bytes, int flags)
+{
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			flags | MAP_ANONYMOUS, -1, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+static struct hold *hold_new(uint32_t n)
+{
+	struct hold *h;
+	uint32_t cap = n;
+
+	lock_get(&lock);
+	h = spare;
+	spare = NULL;
+	lock_put(&lock);
+	if (h && h->cap < n) {
+		munmap(h, hold_bytes(h->cap));
+		h = NULL;
+	}
+	if (h)
+		cap = h->cap;
+	else
+		h = map_or_null(hold_bytes(n), MAP_PRIVATE);
+	if (h)
+		*h = (struct hold){ .life = { -1, -1 }, .cap = cap };
+	return h;
+}
+
+/* Anything from hold_new() on.  The caller holds the lock. */
+static void hold_free(struct hold *h)
+{
+	fds_close(h->life[0]);
+	fds_close(h->life[1]);
+	if (h->claims)
+		munmap(h->claims, h->cap * sizeof(*h->claims));
+	if (spare)
+		munmap(h, hold_bytes(h->cap));
+	else
+		spare = h;
+}
+
 void hold_begin(uint32_t n)
 {
 	int life[2];
 
 	forking = NULL;
-	if (!n || pipe2(life, O_CLOEXEC | O_NONBLOCK) < 0)
+	struct hold *h = n ? hold_new(n) : NULL;
+	if (!h)
 		return;
-	struct hold *h = mmap(NULL, hold_bytes(n), PROT_READ | PROT_WRITE,
-			      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (h == MAP_FAILED) {
-		libc.close(life[0]);
-		libc.close(life[1]);
+	h->claims = map_or_null(h->cap * sizeof(*h->claims), MAP_SHARED);
+	if (!h->claims || pipe2(life, O_CLOEXEC | O_NONBLOCK) < 0) {
+		GUARD(&lock);
+		hold_free(h);
 		return;
 	}
 	h->life[0] = fds_hide(life[0]);
 	h->life[1] = fds_hide(life[1]);
-	h->cap = n;
 	forking = h;
 }
 
-void hold_add(struct sock *sk)
+/* One reason less to keep the pipe's write end. */
+static void unkeep(struct hold *h)
+{
+	if (fetch_sub(&h->n_mine, 1) == 1)
+		fds_close(xchg(&h->life[1], -1));
+}
+
+void hold_add(struct sock *sk, struct holding *up)
 {
 	struct hold *h = forking;
 
-	if (h && h->n < h->cap)
-		h->h[h->n++] = (struct holding){ sk, HELD_BY_FORK };
+	if (!h || h->n == h->cap)
+		return;
+	h->claims[h->n].own = CLAIM_BY_FORK;
+	h->h[h->n] = (struct holding){ sk, load_rlx(&sk->st.in_use),
+				       &h->claims[h->n], up, h };
+	h->n++;
+	for (; up; up = up->up) {
+		fetch_add(&up->claim->below, 1);
+		fetch_add(&up->hold->n_mine, 1); /* till the child has it */
+	}
 }
 
 void hold_parent(void)
@@ -66,6 +135,10 @@ void hold_parent(void)
 		return;
 	forking = NULL;
 	fds_close(h->life[1]);
+	h->life[1] = -1;
+	for (uint32_t i = 0; i < h->n; i++)
+		for (struct holding *up = h->h[i].up; up; up = up->up)
+			unkeep(up->hold);
 	GUARD(&lock);
 	h->next = holds;
 	store_rlx(&holds, h); /* looked at without the lock */
@@ -77,12 +150,18 @@ void hold_child(void)
 	/* The parent's other children are not ours. */
 	for (struct hold *h = holds, *next; h; h = next) {
 		next = h->next;
-		fds_close(h->life[0]);
-		munmap(h, hold_bytes(h->cap));
+		hold_free(h);
 	}
 	holds = NULL;
-	if (forking)
-		fds_close(forking->life[0]);
+	for (struct hold *h = mine; h; h = h->up)
+		h->n_mine = 0;
+	if (!forking)
+		return;
+	forking->up = mine;
+	mine = forking;
+	fds_close(mine->life[0]);
+	mine->life[0] = -1;
+	above = mine;
 }
 
 struct holding *hold_claim(const struct sock *sk)
@@ -94,18 +173,23 @@ struct holding *hold_claim(const struct sock *sk)
 	for (uint32_t i = 0; h && i < h->n; i++) {
 		struct holding *at = &h->h[(h->next_claim + i) % h->n];
 
-		if (at->sk != sk || at->held != HELD_BY_FORK)
+		if (at->sk != sk || at->claim->own != CLAIM_BY_FORK)
 			continue;
-		at->held = HELD_CLAIMED;
+		at->claim->own = CLAIM_TAKEN;
 		h->next_claim = (uint32_t)(at - h->h) + 1;
+		for (const struct holding *u = at; u; u = u->up)
+			u->hold->n_mine++;
 		return at;
 	}
 	return NULL;
 }
 
-static void let_go(struct holding *at)
+/* @n processes less hold it, whose claims are ended. */
+static void let_go(const struct holding *at, uint32_t n)
 {
-	if (fetch_sub(&at->sk->n_procs, 1) == 1)
+	for (const struct holding *up = at->up; up; up = up->up)
+		fetch_sub(&up->claim->below, n);
+	if (sock_let_go(at->sk, (int32_t)n))
 		sock_free(at->sk);
 }
 
@@ -114,23 +198,91 @@ void hold_claimed(void)
 	struct hold *h = forking;
 
 	for (uint32_t i = 0; h && i < h->n; i++)
-		if (cas(&h->h[i].held, (uint32_t)HELD_BY_FORK,
-			(uint32_t)HELD_NOT))
-			let_go(&h->h[i]);
-	forking = NULL; /* stays mapped, and its pipe open, till we end */
+		if (cas(&h->claims[i].own, (uint32_t)CLAIM_BY_FORK,
+			(uint32_t)CLAIM_NOT))
+			let_go(&h->h[i], 1);
+	/* Mapped for good: files and the lists of our children lead here. */
+	for (h = mine; h; h = h->up)
+		if (!h->n_mine) {
+			fds_close(h->life[1]);
+			h->life[1] = -1;
+		}
+	forking = NULL;
 }
 
 void hold_strike(struct holding *at)
 {
-	if (at)
-		store_rel(&at->held, (uint32_t)HELD_NOT);
+	if (!at)
+		return;
+	store_rel(&at->claim->own, (uint32_t)CLAIM_NOT);
+	for (struct holding *up = at->up; up; up = up->up)
+		fetch_sub(&up->claim->below, 1);
+	for (struct holding *u = at; u; u = u->up)
+		unkeep(u->hold);
 }
 
-static bool has_ended(const struct hold *h)
+void hold_leave(struct holding *at)
 {
-	struct pollfd p = { .fd = h->life[0] };
+	if (!at)
+		return;
+	store_rel(&at->claim->own, (uint32_t)CLAIM_LEFT);
+	for (struct holding *up = at->up; up; up = up->up) {
+		store_rel(&up->claim->left, 1u);
+		fetch_sub(&up->claim->below, 1);
+	}
+}
 
-	return libc.poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
+/* Its process and all that came from it are gone. */
+static void claim_end(const struct holding *at)
+{
+	struct sock *sk = at->sk;
+	uint32_t own = xchg(&at->claim->own, (uint32_t)CLAIM_NOT);
+	uint32_t n = xchg(&at->claim->below, 0u) +
+		     (own == CLAIM_BY_FORK || own == CLAIM_TAKEN);
+
+	if (n)
+		let_go(at, n);
+	else if ((own == CLAIM_LEFT || at->claim->left) &&
+		 load_acq(&sk->st.in_use) == at->in_use &&
+		 sock_let_go(sk, 0)) /* and it was the last */
+		sock_free(sk);
+}
+
+static void reap(struct hold *h)
+{
+	for (uint32_t i = 0; i < h->n; i++)
+		claim_end(&h->h[i]);
+	hold_free(h);
+}
+
+/* Which of @n have ended? */
+static bool ask(struct hold **some, nfds_t n)
+{
+	struct pollfd p[POLL_AT_ONCE];
+
+	for (nfds_t i = 0; i < n; i++)
+		p[i] = (struct pollfd){ .fd = some[i]->life[0] };
+	if (libc.poll(p, n, 0) <= 0)
+		return false;
+	for (nfds_t i = 0; i < n; i++)
+		some[i]->has_ended = p[i].revents & POLLHUP;
+	return true;
+}
+
+static bool ask_all(void)
+{
+	struct hold *some[POLL_AT_ONCE];
+	bool any = false;
+	nfds_t n = 0;
+
+	for (struct hold *h = holds; h; h = h->next) {
+		some[n++] = h;
+		if (n == POLL_AT_ONCE || !h->next) {
+			any |= ask(some, n);
+			n = 0;
+		}
+	}
+	return any;
 }
 
 bool hold_any(void)
@@ -146,16 +298,86 @@ void hold_reap(void)
 	if (!load_rlx(&holds))
 		return;
 	GUARD(&lock);
+	if (!ask_all())
+		return;
 	for (struct hold **p = &holds, *h; (h = *p);) {
-		if (!has_ended(h)) {
+		if (!h->has_ended) {
 			p = &h->next;
 			continue;
 		}
 		store_rlx(p, h->next);
+		reap(h);
+	}
+}
+
+/* The process that gave @at to its child is gone, and has not let go of the socket. */
+static void let_go_above(const struct holding *at)
+{
+	const struct holding *up = at->up;
+	struct sock *sk = at->sk;
+
+	if (load_acq(&sk->st.in_use) != at->in_use)
+		return;
+	if (up) {
+		if (cas(&up->claim->own, (uint32_t)CLAIM_TAKEN,
+			(uint32_t)CLAIM_NOT))
+			let_go(up, 1);
+	} else if (load_rlx(&sk->maker_has) &&
+		   xchg(&sk->maker_has, (uint8_t)0) && sock_let_go(sk, 1)) {
+		sock_free(sk);
+	}
+}
+
+static bool is_claimed(const struct claim *c)
+{
+	uint32_t own = load_rlx(&c->own);
+
+	return own == CLAIM_BY_FORK || own == CLAIM_TAKEN ||
+	       load_rlx(&c->below);
+}
+
+static bool is_orphan(const struct hold *h)
+{
+	struct pollfd p = { .fd = load_rlx(&h->life[1]) };
+
+	return p.fd >= 0 && libc.poll(&p, 1, 0) > 0 && p.revents & POLLERR;
+}
+
+void hold_reap_above(void)
+{
+	struct hold *h;
+
+	while ((h = load_rlx(&above)) && is_orphan(h)) {
 		for (uint32_t i = 0; i < h->n; i++)
-			if (xchg(&h->h[i].held, (uint32_t)HELD_NOT))
-				let_go(&h->h[i]);
-		fds_close(h->life[0]);
-		munmap(h, hold_bytes(h->cap));
+			if (is_claimed(&h->claims[i]))
+				let_go_above(&h->h[i]);
+		store_rlx(&above, h->up);
+	}
+}
+
+static bool names(const struct hold *h, const struct sock *sk)
+{
+	for (uint32_t i = h->n; i-- > 0;)
+		if (h->h[i].sk == sk && is_claimed(&h->claims[i]))
+			return true;
+	return false;
+}
+
+void hold_reap_of(const struct sock *sk)
+{
+	if (!load_rlx(&holds))
+		return;
+	GUARD(&lock);
+	/* The youngest first: a server closes what it has just given to a child. */
+	for (struct hold **p = &holds, *h; (h = *p);) {
+		if (!names(h, sk)) {
+			p = &h->next;
+			continue;
+		}
+		ask(&h, 1);
+		if (!h->has_ended)
+			return;
+		store_rlx(p, h->next);
+		reap(h);
 	}
 }

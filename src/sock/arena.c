@@ -304,7 +304,7 @@ struct sock *sock_new(int fd)
 		return NULL;
 	memset(sk, 0, sizeof(*sk));
 	sk->offer_fd = sk->channel_fd = -1;
-	sk->n_procs = 1;
+	sk->n_procs = sk->maker_has = 1;
 	sk->rcvlowat = 1;
 	sk->generation = ++generation;
 	sk->st.fd = fd;

@@ -87,7 +87,9 @@ struct sock {
 	uint8_t nonblock;                   /* O_NONBLOCK, shared by dups */
 	uint8_t side;        /* of the segment: 0 created it, 1 took it */
 	uint8_t shut;        /* SHUT_BIT_*: what this side has shut */
-	int32_t n_procs;     /* processes that hold the description */
+	uint8_t maker_has;   /* the process that made it still holds it */
+	int32_t n_procs;     /* processes that hold the description; 0: the last
+			  * has ended without closing; -1: nobody any more */
 	uint32_t turns;      /* changes of direction while YOUNG */
 	uint32_t turns_next; /* look at the upgrade when turns reach this */
 	uint64_t bytes_next; /* ... or bytes both ways do */
@@ -182,6 +184,18 @@ static inline enum sock_mode sock_mode(const struct sock *sk)
 static inline bool sock_is_alone(const struct sock *sk)
 {
 	return is_single_threaded() && load_rlx(&sk->n_procs) == 1;
+}
+
+/* @n processes do not hold it any more: have all let go?  Then it is the caller's to
+ * end, and nobody else's. */
+static inline bool sock_let_go(struct sock *sk, int32_t n)
+{
+	int32_t old;
+
+	do
+		old = load_rlx(&sk->n_procs);
+	while (!cas(&sk->n_procs, old, old == n ? -1 : old - n));
+	return old == n;
 }
 
 /* Enter a kernel call; false when the mode is no longer YOUNG. */

@@ -80,7 +80,7 @@ class Sock(ctypes.Structure):
                 ("listening", ctypes.c_uint8),
                 ("local_port", ctypes.c_uint16),
                 ("peer_port", ctypes.c_uint16),
-                ("reserved", ctypes.c_uint16),
+                ("shared", ctypes.c_uint8), ("ended", ctypes.c_uint8),
                 ("local_addr", ctypes.c_uint8 * 16),
                 ("peer_addr", ctypes.c_uint8 * 16),
                 ("opened_ns", U64), ("since_ns", U64),
@@ -131,6 +131,7 @@ class Segment:
         self.program = head.program.decode("utf-8", "replace")
         self.total = {name: getattr(head.totals, name) for name in TOTALS}
         self.reasons = list(head.totals.n_reason)
+        self.n_entries = head.n_socks  # ever used
         self.socks = []
         for i in range(head.n_socks):
             at = head.header_size + i * head.sock_size
@@ -141,7 +142,8 @@ class Segment:
                 self.add(sock)
 
     def add(self, sock):
-        self.socks.append(sock)
+        if not sock.ended:
+            self.socks.append(sock)
         self.reasons[min(sock.reason, 63)] += 1
         for name in BYTES + ["rx_ops", "tx_ops", "n_spins", "n_sleeps",
                              "n_wakes"]:
