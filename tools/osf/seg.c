@@ -153,6 +153,22 @@ static void make_printable(char *s, size_t size)
 			*s = '?';
 }
 
+void seg_totals_add(struct osf_stats_totals *t, const struct osf_stats_sock *s)
+{
+	t->rx_bytes_shm += s->rx_bytes_shm;
+	t->tx_bytes_shm += s->tx_bytes_shm;
+	t->tx_bytes_ref += s->tx_bytes_ref;
+	t->rx_bytes_inet += s->rx_bytes_inet;
+	t->tx_bytes_inet += s->tx_bytes_inet;
+	t->rx_ops += s->rx_ops;
+	t->tx_ops += s->tx_ops;
+	t->n_spins += s->n_spins;
+	t->n_sleeps += s->n_sleeps;
+	t->n_wakes += s->n_wakes;
+	if (s->reason < 64)
+		t->n_reason[s->reason]++;
+}
+
 static void keep_used(struct seg *seg, const char *entries, uint32_t first,
 		      uint32_t n)
 {
@@ -167,6 +183,10 @@ static void keep_used(struct seg *seg, const char *entries, uint32_t first,
 		       n_bytes);
 		if (!e.s.in_use)
 			continue;
+		if (e.s.ended) {
+			seg_totals_add(&seg->head.totals, &e.s);
+			continue;
+		}
 		seg->socks = xgrow(seg->socks, seg->n_socks, sizeof(e));
 		seg->socks[seg->n_socks++] = e;
 	}
@@ -242,20 +262,6 @@ void seg_sums_add(struct seg_sums *sums, const struct seg *seg)
 	totals_add(&sums->t, &seg->head.totals);
 	sums->n_open += seg->n_socks;
 
-	for (size_t i = 0; i < seg->n_socks; i++) {
-		const struct osf_stats_sock *s = &seg->socks[i].s;
-
-		sums->t.rx_bytes_shm += s->rx_bytes_shm;
-		sums->t.tx_bytes_shm += s->tx_bytes_shm;
-		sums->t.tx_bytes_ref += s->tx_bytes_ref;
-		sums->t.rx_bytes_inet += s->rx_bytes_inet;
-		sums->t.tx_bytes_inet += s->tx_bytes_inet;
-		sums->t.rx_ops += s->rx_ops;
-		sums->t.tx_ops += s->tx_ops;
-		sums->t.n_spins += s->n_spins;
-		sums->t.n_sleeps += s->n_sleeps;
-		sums->t.n_wakes += s->n_wakes;
-		if (s->reason < 64)
-			sums->t.n_reason[s->reason]++;
-	}
+	for (size_t i = 0; i < seg->n_socks; i++)
+		seg_totals_add(&sums->t, &seg->socks[i].s);
 }

@@ -57,6 +57,19 @@ struct seg_list {
 int seg_read(struct seg *seg, int fd, char *why);
 void seg_free(struct seg *seg);
 
+/* One socket, as its process counts it when it is closed. */
+void seg_totals_add(struct osf_stats_totals *t, const struct osf_stats_sock *s);
+
+/**
+ * seg_count_dead() - sockets whose last holder was killed are closed ones
+ * @pid: of the process whose segment it is, as seen from here
+ *
+ * A process that is killed, or executes another program, cannot say what becomes of
+ * the sockets that it has by fork; its parent finds out at some call.  Until then only
+ * the kernel knows that nobody has the connection any more.
+ */
+void seg_count_dead(struct seg *seg, pid_t pid);
+
 /* Adds what @seg's process did to @sums. */
 void seg_sums_add(struct seg_sums *sums, const struct seg *seg);
 

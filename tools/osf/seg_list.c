@@ -163,9 +163,10 @@ static void add_fd(struct seg_list *l, int dir_fd, const char *dir,
 		return; /* closed since */
 	if (seg_read(&seg, fd, why) < 0)
 		list_bad(l, dir, name, why);
-	else if (is_own_pid(pid, seg.head.pid))
+	else if (is_own_pid(pid, seg.head.pid)) {
+		seg_count_dead(&seg, pid);
 		list_add(l, &seg);
-	else
+	} else
 		seg_free(&seg);
 	close(fd);
 }
