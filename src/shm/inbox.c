@@ -64,7 +64,7 @@ struct inbox *inbox_own(void)
 		return NULL;
 	in = map;
 	if (getrandom(in->id, sizeof(in->id), 0) != sizeof(in->id)) {
-		munmap(map, sizeof(struct inbox));
+		sealed_unmap(map, sizeof(struct inbox));
 		libc.close(fd);
 		return NULL;
 	}
@@ -321,7 +321,7 @@ void inbox_detach(struct peer_inbox *to)
 			continue;
 		if (!--p->n_refs) {
 			store_rlx(pp, p->next);
-			munmap(to->in, sizeof(*to->in));
+			sealed_unmap(to->in, sizeof(*to->in));
 			free(p);
 		}
 		return;

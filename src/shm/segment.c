@@ -15,6 +15,53 @@
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
+#define SHARE_OF_LIMIT 8        /* for all mappings */
+#define SHARE_OF_LIMIT_SEG 64   /* for one segment */
+#define RING_FLOOR (64u * 1024) /* smaller ones are slow */
+
+static size_t n_mapped; /* bytes */
+
+static rlim_t space_limit(void)
+{
+	struct rlimit rl;
+
+	return getrlimit(RLIMIT_AS, &rl) ? RLIM_INFINITY : rl.rlim_cur;
+}
+
+/* Map all of @fd: 0 or -errno. */
+static int map_shared(int fd, size_t bytes, void **map)
+{
+	rlim_t limit = space_limit();
+
+	if (limit != RLIM_INFINITY &&
+	    load_rlx(&n_mapped) + bytes > limit / SHARE_OF_LIMIT)
+		return -ENOMEM;
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED)
+		return -errno;
+	fetch_add(&n_mapped, bytes);
+	*map = at;
+	return 0;
+}
+
+void sealed_unmap(void *map, size_t bytes)
+{
+	munmap(map, bytes);
+	fetch_sub(&n_mapped, bytes);
+}
+
+uint32_t seg_ring_fit(uint32_t ring_size)
+{
+	rlim_t limit = space_limit();
+
+	if (limit == RLIM_INFINITY)
+		return ring_size;
+	while (ring_size > RING_FLOOR &&
+	       seg_bytes(ring_size) > limit / SHARE_OF_LIMIT_SEG)
+		ring_size /= 2;
+	return ring_size;
+}
+
 int sealed_file(const char *name, size_t bytes)
 {
 	struct rlimit rl;
@@ -41,14 +88,11 @@ int sealed_create(const char *name, size_t bytes, void **map, int *pfd)
 
 	if (fd < 0)
 		return fd;
-	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (at == MAP_FAILED) {
-		int err = -errno;
-
+	int err = map_shared(fd, bytes, map);
+	if (err) {
 		libc.close(fd);
 		return err;
 	}
-	*map = at;
 	*pfd = fd;
 	return 0;
 }
@@ -64,11 +108,9 @@ int sealed_map(int fd, size_t bytes, void **map)
 		return -errno;
 	if (!S_ISREG(st.st_mode) || (size_t)st.st_size != bytes)
 		return -EBADMSG;
-	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (at == MAP_FAILED) /* read-only, or sealed against writing */
-		return errno == EPERM || errno == EACCES ? -EBADMSG : -errno;
-	*map = at;
-	return 0;
+	int err = map_shared(fd, bytes, map);
+	/* Read-only, or sealed against writing. */
+	return err == -EPERM || err == -EACCES ? -EBADMSG : err;
 }
 
 int seg_create(uint32_t ring_size, struct seg **pseg, int *pfd)
@@ -108,7 +150,7 @@ int seg_open(int fd, struct seg **pseg, uint32_t *ring_size)
 	else if (seg->version != SEG_VERSION)
 		err = -EPROTONOSUPPORT;
 	if (err) {
-		munmap(map, (size_t)st.st_size);
+		sealed_unmap(map, (size_t)st.st_size);
 		return err;
 	}
 	*pseg = seg;
@@ -119,5 +161,5 @@ int seg_open(int fd, struct seg **pseg, uint32_t *ring_size)
 void seg_unmap(struct seg *seg, uint32_t ring_size)
 {
 	if (seg)
-		munmap(seg, seg_bytes(ring_size));
+		sealed_unmap(seg, seg_bytes(ring_size));
 }

@@ -101,6 +101,8 @@ static inline size_t seg_bytes(uint32_t ring_size)
 	return SEG_PAGE + 2 * (size_t)ring_size;
 }
 
+/* What rings of @ring_size come to where the program has limited its address space. */
+uint32_t seg_ring_fit(uint32_t ring_size);
 /* Make a segment: mapped at *@pseg, its sealed memfd in *@pfd.  0 or -errno. */
 MUST_CHECK int seg_create(uint32_t ring_size, struct seg **pseg, int *pfd);
 /* Map a segment that a stranger made; checks seals, size, magic, version.
@@ -108,8 +110,13 @@ MUST_CHECK int seg_create(uint32_t ring_size, struct seg **pseg, int *pfd);
 MUST_CHECK int seg_open(int fd, struct seg **pseg, uint32_t *ring_size);
 void seg_unmap(struct seg *seg, uint32_t ring_size);
 
+/*
+ * A program that limits its address space (RLIMIT_AS) needs it for itself: all that the
+ * following three have mapped takes an eighth of the limit at most; -ENOMEM then.
+ */
 /* Map @bytes of a memfd, after checking that it cannot shrink under us. */
 MUST_CHECK int sealed_map(int fd, size_t bytes, void **map);
+void sealed_unmap(void *map, size_t bytes);
 /* A memfd of @bytes, sealed; -errno. */
 MUST_CHECK int sealed_file(const char *name, size_t bytes);
 /* The same, mapped. */

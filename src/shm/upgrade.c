@@ -198,7 +198,8 @@ static int send_segment(struct sock *sk, int channel)
 
 	if (!in)
 		return -ENOMEM;
-	int err = seg_create(shm_config.ring_bytes, &seg, &seg_fd);
+	uint32_t ring_size = seg_ring_fit(shm_config.ring_bytes);
+	int err = seg_create(ring_size, &seg, &seg_fd);
 	if (err)
 		return err;
 	struct hello h = { .magic = HELLO_MAGIC,
@@ -208,14 +209,14 @@ static int send_segment(struct sock *sk, int channel)
 	memcpy(h.inbox_id, in->id, sizeof(h.inbox_id));
 	sk->side = 0;
 	sk->inbox_tag = inbox_own_tag();
-	rings_init(sk, seg, shm_config.ring_bytes);
+	rings_init(sk, seg, ring_size);
 	int fds[HELLO_FDS] = { seg_fd, inbox_own_fd_get() };
 	err = fds[1] < 0 ? fds[1] : hello_send(channel, &h, fds, HELLO_FDS);
 	inbox_own_fd_put();
 	libc.close(seg_fd);
 	if (err) {
 		sk->seg = NULL;
-		seg_unmap(seg, shm_config.ring_bytes);
+		seg_unmap(seg, ring_size);
 	}
 	return err;
 }
