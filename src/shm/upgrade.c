@@ -285,7 +285,7 @@ void shm_candidate_step(struct sock *sk, int fd)
 
 	INSIDE_GATE();
 
-	if (sk->anchor_err)
+	if (sk->anchor_err || load_rlx(&sk->rx_broken))
 		return; /* it has to be told of first */
 	if (!(load_acq(&shm_peer(sk)->flags) & SEG_READY)) { /* S3 */
 		/* It answers first and closes last, so look at READY again. */
@@ -295,7 +295,9 @@ void shm_candidate_step(struct sock *sk, int fd)
 		return;
 	}
 	int err = hello_recv(sk->channel_fd, &h, fds);
-	if (err) {
+	/* The program may have given up the right to open anything: then it goes
+	 * without the peer's inbox. */
+	if (err && err != -EMFILE) {
 		log_err("fd %d: answer: %s", fd, strerror(-err));
 		shm_broken(sk, fd, "no answer to the segment");
 		return;

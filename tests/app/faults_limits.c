@@ -186,6 +186,17 @@ FEW_DESCRIPTORS(2);
 FEW_DESCRIPTORS(3);
 FEW_DESCRIPTORS(4);
 FEW_DESCRIPTORS(6);
+
+/* The connection is there, and the program gives up the right to open anything, as
+ * one does that locks itself in. */
+static void works_without_new_descriptors(struct ctx *x)
+{
+	limit_set(RLIMIT_NOFILE, 0);
+	works_somehow(x);
+}
+
+SCENARIO(descriptors_none_from_now, .near = works_without_new_descriptors,
+	 .far = far_echo, .flags = LAZY_TOO);
 SCENARIO(no_address_space, .near = works_on_the_kernel, .far = far_echo,
 	 .before = limit_as, .arg = 300);
 SCENARIO(address_space_for_an_inbox, .near = works_on_the_kernel,

@@ -45,7 +45,7 @@ PACKAGES = {"redis-server": "redis-server", "redis-benchmark": "redis-tools",
             "sockperf": "sockperf", "socat": "socat",
             "nc.openbsd": "netcat-openbsd", "openssl": "openssl",
             "sshd": "openssh-server",
-            "ssh": "openssh-client", "scp": "openssh-client"}
+            "vsftpd": "vsftpd", "ssh": "openssh-client", "scp": "openssh-client"}
 
 
 # --- the statistics segment: include/osf/stats.h ---
