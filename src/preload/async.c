@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * preload/async.c - io_uring, kernel AIO and POSIX AIO; see preload/async.h
+ * preload/async.c - kernel AIO and POSIX AIO; see preload/async.h
  *
- *     io_uring_queue_init()              all connections to the kernel
- *     io_submit(), aio_read(), ...       the connections they name
+ *     io_submit(), aio_read(), ...  ->  the connections they name go to the kernel
  *
- * liburing and libaio enter the kernel by instructions of their own, so the calls of
- * these libraries are what we answer for.  A program that has them linked in
- * statically passes us by.
+ * libaio enters the kernel by instructions of its own, so its calls are what we answer
+ * for.  A program that has it linked in statically passes us by.
  */
 #include <aio.h>
 #include <dlfcn.h>
@@ -21,18 +19,9 @@
 #include "preload/async.h"
 #include "preload/edge.h"
 
-struct io_uring;
-struct io_uring_params;
-int io_uring_queue_init(unsigned entries, struct io_uring *ring,
-			unsigned flags);
-int io_uring_queue_init_params(unsigned entries, struct io_uring *ring,
-			       struct io_uring_params *p);
-int io_uring_queue_init_mem(unsigned entries, struct io_uring *ring,
-			    struct io_uring_params *p, void *buf, size_t size);
-int io_uring_setup(unsigned entries, struct io_uring_params *p);
 int io_submit(void *ctx, long n, struct iocb **blocks);
 
-void async_ring_made(void)
+void async_leave_all(void)
 {
 	const char *how = getenv("OSF_IO_URING");
 
@@ -40,9 +29,24 @@ void async_ring_made(void)
 		return;
 	if (ops_leave_all(OSF_REASON_ASYNC))
 		return; /* not the first */
-	log_info("io_uring is in use: connections stay with the kernel");
+	log_info(
+	    "an io_uring may use any connection: all stay with the kernel");
 	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1))
 		file_hand_over(fd, OSF_REASON_ASYNC);
+}
+
+/* The next definition of @name, or one that answers -ENOSYS. */
+static long no_such(void) { return -ENOSYS; }
+
+void *async_next(const char *name, const char *library)
+{
+	void *f = dlsym(RTLD_NEXT, name);
+	/* RTLD_NEXT does not see what a plugin has loaded for itself. */
+	void *lib = f ? NULL : dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+
+	if (lib)
+		f = dlsym(lib, name);
+	return f ? f : (void *)no_such;
 }
 
 void async_submitted(struct iocb **blocks, long n)
@@ -53,61 +57,10 @@ void async_submitted(struct iocb **blocks, long n)
 				       OSF_REASON_ASYNC);
 }
 
-/* The next definition of @name, or one that answers -ENOSYS. */
-static long no_such(void) { return -ENOSYS; }
-static void *next(const char *name)
-{
-	void *f = dlsym(RTLD_NEXT, name);
-
-	return f ? f : (void *)no_such;
-}
-
-static int ring_made(int r)
-{
-	if (r >= 0)
-		async_ring_made();
-	return r;
-}
-
-OSF_API int io_uring_queue_init(unsigned entries, struct io_uring *ring,
-				unsigned flags)
-{
-	typeof(io_uring_queue_init) *real = next("io_uring_queue_init");
-
-	return ring_made(real(entries, ring, flags));
-}
-
-OSF_API int io_uring_queue_init_params(unsigned entries, struct io_uring *ring,
-				       struct io_uring_params *p)
-{
-	typeof(io_uring_queue_init_params) *real =
-	    next("io_uring_queue_init_params");
-
-	return ring_made(real(entries, ring, p));
-}
-
-OSF_API int io_uring_queue_init_mem(unsigned entries, struct io_uring *ring,
-				    struct io_uring_params *p, void *buf,
-				    size_t size)
-{
-	typeof(io_uring_queue_init_mem) *real = next("io_uring_queue_init_mem");
-
-	return ring_made(real(entries, ring, p, buf, size));
-}
-
-OSF_API int io_uring_setup(unsigned entries, struct io_uring_params *p)
-{
-	typeof(io_uring_setup) *real = next("io_uring_setup");
-
-	return ring_made(real(entries, p));
-}
-
 OSF_API int io_submit(void *ctx, long n, struct iocb **blocks)
 {
-	typeof(io_submit) *real = next("io_submit");
-
 	async_submitted(blocks, n);
-	return real(ctx, n, blocks);
+	return ASYNC_NEXT(io_submit, "libaio.so.1")(ctx, n, blocks);
 }
 
 /*

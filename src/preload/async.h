@@ -7,10 +7,28 @@
  */
 #pragma once
 
+#include "base/atomic.h"
+
 struct iocb;
 
-/* An io_uring exists from now on: every connection of the process, and all to come,
- * stay with the kernel, unless OSF_IO_URING=files. */
-void async_ring_made(void);
+/* Every connection of the process, and all to come, go to the kernel or stay there,
+ * unless OSF_IO_URING=files. */
+void async_leave_all(void);
 /* io_submit(2) of @n control blocks. */
 void async_submitted(struct iocb **blocks, long n);
+
+/* uring.c.  Descriptors that io_uring_register(2) is given. */
+void uring_registers(unsigned opcode, const void *arg, unsigned n);
+
+/* The function @name of a library that we stand in front of. */
+void *async_next(const char *name, const char *library);
+#define ASYNC_NEXT(name, library)                                              \
+	({                                                                     \
+		static typeof(name) *cached_;                                  \
+		typeof(name) *next_ = load_rlx(&cached_);                      \
+		if (!next_) {                                                  \
+			next_ = async_next(#name, library);                    \
+			store_rlx(&cached_, next_);                            \
+		}                                                              \
+		next_;                                                         \
+	})

@@ -272,7 +272,7 @@ bool call_enter(struct call *c)
 	})
 
 /* A socket that goes to another process goes as the kernel's. */
-static COLD void pass_on(const struct msghdr *msg)
+COLD void pass_on(const struct msghdr *msg)
 {
 	struct msghdr m = *msg;
 

@@ -96,6 +96,9 @@ static inline bool goes_past(int fd)
 /* The vectors of a data call, as both its forms need them. */
 #define ONE(buf, n) (&(struct iovec){ (void *)(buf), (n) }), (size_t)1
 
+/* A socket that goes to another process goes as the kernel's. */
+void pass_on(const struct msghdr *msg);
+
 ssize_t edge_rx(struct file *f, int fd, const struct iovec *iov, size_t n,
 		int flags);
 ssize_t edge_tx(struct file *f, int fd, const struct iovec *iov, size_t n,

@@ -263,8 +263,15 @@ static bool needs_look(long nr, const struct args *x, long *r)
 	case SYS_io_uring_setup:
 		*r = kernel(nr, x);
 		if (*r >= 0)
-			async_ring_made();
+			async_leave_all();
 		return true;
+	case SYS_io_uring_enter:
+		if (x->b)
+			async_leave_all();
+		return *r = kernel(nr, x), true;
+	case SYS_io_uring_register:
+		uring_registers((unsigned)x->b, (void *)x->c, (unsigned)x->d);
+		return *r = kernel(nr, x), true;
 	case SYS_io_submit:
 		async_submitted((void *)x->c, x->b);
 		return *r = kernel(nr, x), true;
