@@ -11,11 +11,17 @@
  * holder of a socket in the moment when the child has not yet said that it is one.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fds.h"
 #include "base/gate.h"
+#include "base/libc.h"
+#include "base/log.h"
+#include "base/rawcall.h"
 #include "base/unwind.h"
 #include "file/epoll.h"
 #include "file/file.h"
@@ -77,9 +83,78 @@ static void inherit(int fd, struct file *f)
 	shm_after_fork(f->sk);
 }
 
+/*
+ * vfork(): the parent sleeps until the child executes a program or ends, either of
+ * which closes the child's end of a pipe.  No other child may have a copy of that end,
+ * or the parent would sleep for that one too: so the parent makes the pipe, and closes
+ * the end, while no other thread forks; and the child's own children close it.
+ */
+static __thread bool suspends;
+static __thread int life[2]; /* the parent reads [0], the child keeps [1] */
+static int kept = -1;        /* in a child of vfork(): its end */
+static ino_t kept_ino;
+
+static void life_make(void)
+{
+	if (pipe2(life, O_CLOEXEC) < 0) {
+		log_info("vfork() does not wait for its child: %m");
+		suspends = false;
+		return;
+	}
+	life[0] = fds_hide(life[0]);
+	life[1] = fds_hide(life[1]);
+}
+
+static void life_child(void)
+{
+	struct stat st;
+
+	fds_close(kept);
+	kept = -1;
+	if (!suspends)
+		return;
+	suspends = false;
+	fds_close(life[0]);
+	kept = life[1];
+	kept_ino = libc.fstat(kept, &st) ? 0 : st.st_ino;
+}
+
+/* The child of vfork() is about to end: the parent may look for it at once.  Unless the
+ * program has closed the end by a number that it never got. */
+static void life_ends(void)
+{
+	struct stat st;
+
+	if (kept >= 0 && !libc.fstat(kept, &st) && S_ISFIFO(st.st_mode) &&
+	    st.st_ino == kept_ino)
+		libc.write(kept, "", 1);
+}
+
+void fork_suspends(void) { suspends = true; }
+
+/* A cancelled thread, too, is suspended to the end: no libc call. */
+void fork_wait(pid_t pid)
+{
+	char byte;
+	long n;
+
+	if (!suspends)
+		return;
+	suspends = false;
+	do
+		n = rawcall(SYS_read, life[0], &byte, 1);
+	while (n == -EINTR);
+	fds_close(life[0]);
+	while (n == 1 && rawcall(SYS_waitid, P_PID, pid, NULL,
+				 WEXITED | WNOWAIT, NULL) == -EINTR)
+		;
+}
+
 void fork_before(void)
 {
 	gate_close();
+	if (suspends)
+		life_make();
 	hold_reap();
 	n_met = 0;
 	walk_all(meet);
@@ -103,6 +178,7 @@ void fork_child(void)
 	inbox_after_fork();
 	local_after_fork();
 	handoff_after_fork();
+	life_child();
 	hold_child();
 	walk_all(inherit);
 	hold_claimed();
@@ -133,11 +209,14 @@ void file_exit(void)
 	if (!xchg(&done, true)) {
 		hold_reap();
 		walk_all(leave);
+		life_ends();
 	}
 }
 
 static void fork_parent(void)
 {
+	if (suspends)
+		fds_close(life[1]);
 	hold_parent();
 	gate_open();
 }

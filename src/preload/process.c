@@ -44,9 +44,26 @@ OSF_API void _Exit(int status) { _exit(status); }
  * Forks.
  */
 
-/* The child of vfork() runs in our memory: what it closes would be closed in our
- * tables.  A fork() keeps every promise of vfork() but its speed. */
-OSF_API pid_t vfork(void) { return fork(); }
+/*
+ * The kernel's child of vfork() runs in its parent's memory: what it closes would be
+ * closed in our tables.  So the child has memory of its own, and its stores are not
+ * the parent's.  The rest is as in the kernel: the parent is suspended until the child
+ * executes a program or ends, and no handler runs meanwhile.
+ */
+OSF_API pid_t vfork(void)
+{
+	sigset_t all, mask;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &mask);
+	fork_suspends();
+	pid_t pid = fork();
+	int saved = errno;
+	fork_wait(pid);
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
+	errno = saved;
+	return pid;
+}
 
 /* Runs no atfork handlers but ours. */
 OSF_API pid_t _Fork(void)

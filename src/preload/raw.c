@@ -178,6 +178,8 @@ static long raw_clone(long nr, const struct args *x)
 
 	if (nr == SYS_clone3 && !is_bad_ptr(x->a))
 		memcpy(&flags, (void *)x->a, sizeof(flags));
+	if (flags & CLONE_VFORK && flags & CLONE_VM && nr == SYS_clone && !x->b)
+		return vfork(); /* which it is */
 	/* A stack of its own is no use without libc's clone(). */
 	if (flags & (CLONE_VM | CLONE_FILES) || (nr == SYS_clone && x->b))
 		return kernel(nr, x);
@@ -193,8 +195,9 @@ static bool is_of_processes(long nr, const struct args *x, long *r)
 	switch (nr) {
 #ifdef SYS_fork
 	case SYS_fork:
-	case SYS_vfork:
 		return *r = fork(), true;
+	case SYS_vfork:
+		return *r = vfork(), true;
 #endif
 	case SYS_clone:
 	case SYS_clone3:
