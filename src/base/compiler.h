@@ -27,6 +27,13 @@
 		a_ < b_ ? a_ : b_;                                             \
 	})
 
+#define MAX(a, b)                                                              \
+	({                                                                     \
+		typeof(a) a_ = (a);                                            \
+		typeof(b) b_ = (b);                                            \
+		a_ > b_ ? a_ : b_;                                             \
+	})
+
 #define container_of(ptr, type, member)                                        \
 	((type *)((char *)(ptr)-offsetof(type, member)))
 

@@ -417,6 +417,18 @@ static short wanted(int fd, const fd_set *r, const fd_set *w, const fd_set *e)
 		       (in_set(fd, e) ? POLLPRI : 0));
 }
 
+bool select_concerns_us(int n, fd_set *const sets[3])
+{
+	for (int i = 0; i < 3; i++)
+		if (n < 0 || (sets[i] && is_bad_ptr(sets[i])))
+			return false;
+	for (int fd = 0; fd < n; fd++)
+		if (wanted(fd, sets[0], sets[1], sets[2]) &&
+		    concerns(fd) != NOT_OURS)
+			return true;
+	return false;
+}
+
 int select_files(int n, fd_set *r, fd_set *w, fd_set *e,
 		 const struct timespec *ts, const sigset_t *mask, bool *ours)
 {

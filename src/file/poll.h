@@ -19,6 +19,8 @@ bool poll_concerns_us(const struct pollfd *fds, nfds_t n);
 /* ppoll() for sets that do; @ts relative, NULL for ever.  Count or -errno. */
 int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 	       const sigset_t *mask);
+/* The same question about select()'s sets; n and the pointers are the program's. */
+bool select_concerns_us(int n, fd_set *const sets[3]);
 /* pselect() likewise; *@ours false: nothing was done, ask the kernel. */
 int select_files(int n, fd_set *r, fd_set *w, fd_set *e,
 		 const struct timespec *ts, const sigset_t *mask, bool *ours);

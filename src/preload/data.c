@@ -12,7 +12,8 @@
  */
 #include <fcntl.h>
 #include <limits.h>
-#include <stdarg.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,8 +53,6 @@ ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags);
 ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n, size_t size,
 		       int flags, struct sockaddr *restrict addr,
 		       socklen_t *restrict len);
-int __vdprintf_chk(int fd, int flag, const char *restrict fmt, va_list ap);
-int __dprintf_chk(int fd, int flag, const char *restrict fmt, ...);
 
 #define CHECK(n, size) ((n) > (size) ? __chk_fail() : (void)0)
 
@@ -378,9 +377,38 @@ OSF_API ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n,
 	return recvfrom(fd, buf, n, flags, addr, len);
 }
 
+/* TCP_INQ's control message; as the kernel, cut off where the program left no room.
+ * The end of the stream counts as a byte, so that the program reads on. */
+static COLD void put_inq(struct sock *sk, int fd, struct msghdr *msg,
+			 size_t room)
+{
+	struct {
+		struct cmsghdr head;
+		int inq;
+	} c = { .head = { .cmsg_len = CMSG_LEN(sizeof(int)),
+			  .cmsg_level = IPPROTO_TCP,
+			  .cmsg_type = TCP_CM_INQ } };
+
+	if (is_bad_ptr(msg->msg_control) || room < sizeof(c.head)) {
+		msg->msg_flags |= MSG_CTRUNC;
+		return;
+	}
+	c.inq = shm_inq(sk, fd);
+	if (c.inq <= 0)
+		c.inq = (shm_events(sk, fd) & POLLRDHUP) != 0;
+	if (room < c.head.cmsg_len) {
+		msg->msg_flags |= MSG_CTRUNC;
+		c.head.cmsg_len = room;
+	}
+	memcpy(msg->msg_control, &c, c.head.cmsg_len);
+	msg->msg_controllen = MIN(room, CMSG_SPACE(sizeof(int)));
+}
+
 static ssize_t edge_recvmsg(struct file *f, int fd, struct msghdr *msg,
 			    int flags)
 {
+	size_t room = msg->msg_controllen;
+
 	if (unlikely(flags & MSG_ERRQUEUE))
 		return errq_recv(f->sk, fd, msg, flags);
 	if (unlikely(flags & MSG_OOB)) {
@@ -393,6 +421,8 @@ static ssize_t edge_recvmsg(struct file *f, int fd, struct msghdr *msg,
 		msg->msg_namelen = 0;
 		msg->msg_controllen = 0;
 		msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+		if (unlikely(load_rlx(&f->sk->inq)))
+			put_inq(f->sk, fd, msg, room);
 	}
 	return r;
 }
@@ -574,12 +604,23 @@ static ssize_t edge_sendfile(struct file *f, int out, int in, off_t *off,
 	return r;
 }
 
+/* With @off pread() refuses what has no place to read from.  Without it read() would
+ * take bytes, and the kernel's sendfile() refuses. */
+static bool has_no_place(int in)
+{
+	int saved = errno;
+	bool none = lseek(in, 0, SEEK_CUR) < 0;
+
+	errno = saved;
+	return none;
+}
+
 OSF_API ssize_t sendfile(int out, int in, off_t *off, size_t n)
 {
 	int fd = out;
 	CALL(c) = { .file = file_get(out) };
-	if (likely(!c.file) || c.file->kind != FILE_SOCK ||
-	    (off && is_bad_ptr(off)))
+	if (likely(!c.file) || c.file->kind != FILE_SOCK || !n ||
+	    (off ? is_bad_ptr(off) : has_no_place(in)))
 		return libc.sendfile(out, in, off, n);
 	if (n > INT_MAX - 4095)
 		n = INT_MAX - 4095; /* the kernel's limit of one call */
@@ -605,13 +646,24 @@ static bool may_block(int pipe_fd, unsigned flags)
 	       !(libc.fcntl(pipe_fd, F_GETFL) & O_NONBLOCK);
 }
 
-static bool pipe_is(int pipe_fd, short events)
+static bool pipe_is(int pipe_fd, short events, int timeout_ms)
 {
 	struct pollfd p = { .fd = pipe_fd, .events = events };
 
-	return libc.poll(&p, 1, 0) > 0;
+	return libc.poll(&p, 1, timeout_ms) > 0;
 }
 
+/* Bytes that a pipe takes at once: one that is empty takes what it can hold. */
+static size_t pipe_room(int pipe_fd)
+{
+	int used = 0, size = libc.fcntl(pipe_fd, F_GETPIPE_SZ);
+
+	return size > PIPE_BUF && !libc.ioctl(pipe_fd, FIONREAD, &used) && !used
+		   ? (size_t)size
+		   : (size_t)PIPE_BUF;
+}
+
+/* SPLICE_F_NONBLOCK is about the pipe: whether the socket waits is for O_NONBLOCK. */
 static ssize_t splice_in(struct file *f, int sock, int pipe_fd, size_t n,
 			 unsigned flags)
 {
@@ -619,16 +671,19 @@ static ssize_t splice_in(struct file *f, int sock, int pipe_fd, size_t n,
 	char buf[SPLICE_BUF];
 	size_t done = 0;
 
-	if (!block && !pipe_is(pipe_fd, POLLOUT))
+	if (!block && !pipe_is(pipe_fd, POLLOUT, 0))
 		return -EAGAIN;
-	n = MIN(n, block ? sizeof(buf) : (size_t)PIPE_BUF);
-	ssize_t r = edge_rx(f, sock, ONE(buf, n),
-			    flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0);
+	n = MIN(n, sizeof(buf));
+	if (!block)
+		n = MIN(n, pipe_room(pipe_fd));
+	ssize_t r = edge_rx(f, sock, ONE(buf, n), 0);
 	while (r > 0 && done < (size_t)r) {
 		ssize_t w = libc.write(pipe_fd, buf + done, (size_t)r - done);
 
 		if (w >= 0)
 			done += (size_t)w;
+		else if (errno == EAGAIN) /* others have filled it: lose none */
+			pipe_is(pipe_fd, POLLOUT, -1);
 		else if (errno != EINTR)
 			return -errno;
 	}
@@ -664,16 +719,19 @@ static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
 			  unsigned flags)
 {
 	char buf[SPLICE_BUF];
-	int dont = flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0;
 	size_t sent = 0;
 
+	if (!may_block(pipe_fd, flags) && !pipe_is(pipe_fd, POLLIN, 0))
+		return -EAGAIN;
 	/* Nothing may be lost between the pipe and a socket that is full, so
 	 * wait for room first, then take, then send all of it. */
-	if (dont || f->sk->nonblock) {
-		if (!(shm_events(f->sk, sock) & POLLOUT))
+	while (!(shm_events(f->sk, sock) & POLLOUT)) {
+		struct pollfd room = { .fd = sock, .events = POLLOUT };
+
+		if (f->sk->nonblock)
 			return -EAGAIN;
-		if (!pipe_is(pipe_fd, POLLIN))
-			return -EAGAIN;
+		if (poll(&room, 1, -1) < 0)
+			return -errno;
 	}
 	ssize_t r = libc.read(pipe_fd, buf, MIN(n, sizeof(buf)));
 	if (r <= 0)
@@ -728,56 +786,4 @@ OSF_API ssize_t splice(int in, off64_t *off_in, int out, off64_t *off_out,
 	if (r >= 0)
 		errno = errno_before;
 	return r;
-}
-
-/*
- * Formatted output to a descriptor: libc's would write past us.
- */
-
-OSF_API int vdprintf(int fd, const char *restrict fmt, va_list ap)
-{
-	char *text;
-	int n = vasprintf(&text, fmt, ap);
-
-	if (n < 0)
-		return -1;
-	for (int done = 0; done < n;) {
-		ssize_t r = write(fd, text + done, (size_t)(n - done));
-
-		if (r < 0) {
-			n = -1;
-			break;
-		}
-		done += (int)r;
-	}
-	int saved = errno;
-	free(text);
-	errno = saved;
-	return n;
-}
-
-OSF_API int dprintf(int fd, const char *restrict fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	int n = vdprintf(fd, fmt, ap);
-	va_end(ap);
-	return n;
-}
-
-OSF_API int __vdprintf_chk(int fd, int flag, const char *restrict fmt,
-			   va_list ap)
-{
-	return vdprintf(fd, fmt, ap);
-}
-
-OSF_API int __dprintf_chk(int fd, int flag, const char *restrict fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	int n = vdprintf(fd, fmt, ap);
-	va_end(ap);
-	return n;
 }

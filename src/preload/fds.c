@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/fds.h"
+#include "base/rawcall.h"
 #include "file/epoll.h"
 #include "ops/ops.h"
 #include "preload/edge.h"
@@ -137,10 +138,32 @@ OSF_API int accept(int fd, struct sockaddr *restrict addr,
 	return accept4(fd, addr, len, 0);
 }
 
+/* Whether the 8 bytes at @p can be read, as the kernel sees it: a signal mask is
+ * copied before the invalid way to apply it is refused. */
+static bool is_readable(uintptr_t p)
+{
+	return rawcall(SYS_rt_sigprocmask, -1, p & ~UINT64_C(7), NULL, 8) !=
+	       -EFAULT;
+}
+
+/* An address that the program passes is read here before the kernel reads it.  One
+ * that cannot be read, or has a length that the kernel refuses, is the kernel's to
+ * refuse. */
+static bool is_bad_addr(const struct sockaddr *addr, socklen_t len)
+{
+	uintptr_t first = (uintptr_t)addr, last = first + len - 1;
+
+	return len < sizeof(*addr) || len > sizeof(struct sockaddr_storage) ||
+	       is_bad_ptr(addr) || !is_readable(first) ||
+	       (first / 4096 != last / 4096 && !is_readable(last));
+}
+
 OSF_API int bind(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct sockaddr_storage copy;
 
+	if (is_bad_addr(addr, len))
+		return libc.bind(fd, addr, len);
 	return libc.bind(fd, ops_sockaddr(addr, len, &copy), len);
 }
 
@@ -182,9 +205,10 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	CALL(c) = { .file = file_get(fd) };
 
 	call_may_sleep(&c);
+	if (is_bad_addr(addr, len))
+		return libc.connect(fd, addr, len);
 	addr = ops_sockaddr(addr, len, &copy);
-	if (likely(!c.file) || c.file->kind != FILE_SOCK || !addr ||
-	    len < sizeof(struct sockaddr))
+	if (likely(!c.file) || c.file->kind != FILE_SOCK)
 		return libc.connect(fd, addr, len);
 	if (addr->sa_family == AF_UNSPEC)
 		return disconnect(c.file, fd, addr, len);
@@ -328,11 +352,10 @@ static void set_nonblock(struct file *f, bool on)
 /* SIGIO is the kernel's to send, when the peer rings. */
 static void set_async(struct sock *sk, int fd, bool on)
 {
-	if (on)
-		fetch_or(&sk->flags, (uint8_t)SOCK_F_ASYNC);
-	else
-		fetch_and(&sk->flags, (uint8_t)~SOCK_F_ASYNC);
-	if (on && sk->seg)
+	uint8_t was = on ? fetch_or(&sk->flags, (uint8_t)SOCK_F_ASYNC)
+			 : fetch_and(&sk->flags, (uint8_t)~SOCK_F_ASYNC);
+
+	if ((on || was & SOCK_F_ASYNC) && sk->seg)
 		shm_arm(sk, fd, POLLIN, ARM_ANCHOR);
 }
 
@@ -449,4 +472,59 @@ OSF_API int fclose(FILE *f)
 		file_forget(fd);
 	}
 	return libc.fclose(f);
+}
+
+/*
+ * Formatted output to a descriptor: libc's would write past us.
+ */
+
+int __vdprintf_chk(int fd, int flag, const char *restrict fmt, va_list ap);
+int __dprintf_chk(int fd, int flag, const char *restrict fmt, ...);
+
+OSF_API int vdprintf(int fd, const char *restrict fmt, va_list ap)
+{
+	char *text;
+	int n = vasprintf(&text, fmt, ap);
+
+	if (n < 0)
+		return -1;
+	for (int done = 0; done < n;) {
+		ssize_t r = write(fd, text + done, (size_t)(n - done));
+
+		if (r < 0) {
+			n = -1;
+			break;
+		}
+		done += (int)r;
+	}
+	int saved = errno;
+	free(text);
+	errno = saved;
+	return n;
+}
+
+OSF_API int dprintf(int fd, const char *restrict fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	int n = vdprintf(fd, fmt, ap);
+	va_end(ap);
+	return n;
+}
+
+OSF_API int __vdprintf_chk(int fd, int flag, const char *restrict fmt,
+			   va_list ap)
+{
+	return vdprintf(fd, fmt, ap);
+}
+
+OSF_API int __dprintf_chk(int fd, int flag, const char *restrict fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	int n = vdprintf(fd, fmt, ap);
+	va_end(ap);
+	return n;
 }

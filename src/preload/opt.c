@@ -107,6 +107,22 @@ static bool is_sent_times(int level, int name)
 	       (name == SO_TIMESTAMPING || name == SO_TIMESTAMPING_NEW);
 }
 
+/* The kernel's own MSG_PEEK counts what SO_PEEK_OFF says, on the connection that
+ * carries the stream: so TCP has to carry it from now on. */
+static void leave_rings(struct file *f, int fd)
+{
+	struct sock *sk = f->sk;
+
+	file_hand_over(fd, OSF_REASON_OPTION);
+	lock_get(&sk->rx_lock);
+	lock_get(&sk->tx_lock);
+	if (sock_mode(sk) == SOCK_SHM && sk->recalled)
+		sock_set_mode(sk, SOCK_KERNEL);
+	lock_put(&sk->tx_lock);
+	lock_put(&sk->rx_lock);
+	file_settle(f, fd);
+}
+
 static uint64_t timeval_ns(const void *val)
 {
 	struct timeval tv;
@@ -156,6 +172,8 @@ static int set_ours(struct sock *sk, int fd, int level, int name,
 static void set_both(struct sock *sk, int fd, int level, int name,
 		     const void *val, socklen_t len)
 {
+	if (level == IPPROTO_TCP && name == TCP_INQ)
+		store_rlx(&sk->inq, *(const int *)val != 0);
 	if (level != SOL_SOCKET)
 		return;
 	if (name == SO_RCVTIMEO && len >= sizeof(struct timeval))
@@ -201,6 +219,8 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 		return 0;
 	if (ours && is_sent_times(level, name))
 		shm_take_back(sk, fd, reason); /* the last doorbell has none */
+	if (ours && level == SOL_SOCKET && name == SO_PEEK_OFF)
+		leave_rings(c.file, fd);
 	int r = libc.setsockopt(fd, level, name, val, len);
 	call_leave(&c);
 	if (r < 0)
@@ -217,24 +237,45 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 	return r;
 }
 
-/* TCP_INFO's counters go on where the kernel's stopped. */
-static void add_to_info(const struct sock *sk, void *val, socklen_t len)
+static bool peer_has_shut(const struct sock *sk)
 {
+	return load_rlx(&sk->rx_eof) ||
+	       load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN;
+}
+
+/* The stream has ended in both directions.  The kernel's socket would be closed by
+ * now; the anchor may not be, for its FINs are held back. */
+static bool is_over(const struct sock *sk)
+{
+	return sock_mode(sk) == SOCK_SHM && load_rlx(&sk->shut) & SHUT_BIT_WR &&
+	       peer_has_shut(sk);
+}
+
+/* TCP_INFO's counters go on where the kernel's stopped.  Doorbells are no bytes of the
+ * stream. */
+static void add_to_info(struct sock *sk, int fd, void *val, socklen_t len)
+{
+	int waiting = sk->tx_ring ? shm_outq(sk, fd) : 0;
+	int unread = sk->rx_tcp || sk->rx_back ? 0 : shm_inq(sk, fd);
 	struct tcp_info ti;
 	size_t n = MIN((size_t)len, sizeof(ti));
 
 	memset(&ti, 0, sizeof(ti));
 	memcpy(&ti, val, n);
-	/* The anchor's FINs are held back; these are the stream's. */
-	bool peer_fin =
-	    sk->rx_eof || load_rlx(&shm_peer(sk)->flags) & SEG_TX_FIN;
-	if (ti.tcpi_state == 1 && (peer_fin || sk->shut & SHUT_BIT_WR))
-		ti.tcpi_state = !peer_fin                ? 5  /* FIN_WAIT2 */
-				: sk->shut & SHUT_BIT_WR ? 7  /* CLOSE */
-							 : 8; /* CLOSE_WAIT */
-	ti.tcpi_bytes_acked += sk->st.tx_bytes_shm;
-	ti.tcpi_bytes_sent += sk->st.tx_bytes_shm;
-	ti.tcpi_bytes_received += sk->st.rx_bytes_shm;
+	if (is_over(sk))
+		ti.tcpi_state = 7; /* CLOSE */
+	else if (ti.tcpi_state == 1 && peer_has_shut(sk))
+		ti.tcpi_state = 8; /* CLOSE_WAIT */
+	else if (ti.tcpi_state == 1 && sk->shut & SHUT_BIT_WR)
+		ti.tcpi_state = 5; /* FIN_WAIT2 */
+	uint64_t sent = sk->st.tx_bytes_shm - (uint64_t)MAX(waiting, 0) -
+			load_rlx(&shm_me(sk)->bells);
+	ti.tcpi_notsent_bytes += (uint32_t)MAX(waiting, 0);
+	ti.tcpi_bytes_acked += sent;
+	ti.tcpi_bytes_sent += sent;
+	ti.tcpi_bytes_received += sk->st.rx_bytes_shm +
+				  (uint64_t)MAX(unread, 0) -
+				  load_rlx(&sk->bells_drained);
 	ti.tcpi_segs_out += (uint32_t)sk->st.tx_ops;
 	ti.tcpi_segs_in += (uint32_t)sk->st.rx_ops;
 	ti.tcpi_data_segs_out += (uint32_t)sk->st.tx_ops;
@@ -276,8 +317,8 @@ OSF_API int getsockopt(int fd, int level, int name, void *restrict val,
 		return r;
 	struct sock *sk = c.file->sk;
 	int v;
-	if (level == IPPROTO_TCP && name == TCP_INFO) {
-		add_to_info(sk, val, *len);
+	if (level == IPPROTO_TCP && name == TCP_INFO && sk->seg) {
+		add_to_info(sk, fd, val, *len);
 		return r;
 	}
 	if (level == IPPROTO_TCP && name == TCP_NODELAY)
@@ -290,4 +331,17 @@ OSF_API int getsockopt(int fd, int level, int name, void *restrict val,
 		return r;
 	memcpy(val, &v, MIN((size_t)*len, sizeof(v)));
 	return r;
+}
+
+OSF_API int getpeername(int fd, struct sockaddr *restrict addr,
+			socklen_t *restrict len)
+{
+	CALL(c) = { .file = file_get(fd) };
+
+	if (unlikely(c.file != NULL) && c.file->kind == FILE_SOCK &&
+	    is_over(c.file->sk)) {
+		errno = ENOTCONN;
+		return -1;
+	}
+	return libc.getpeername(fd, addr, len);
 }

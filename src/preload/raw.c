@@ -19,7 +19,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/rawcall.h"
+#include "file/poll.h"
 #include "preload/async.h"
 #include "preload/edge.h"
 
@@ -140,26 +142,71 @@ static bool changes_fd(long nr, const struct args *x, long *r)
 	}
 }
 
+/*
+ * The kernel's ppoll() and pselect6() leave in the timeout what is left of it, which
+ * libc hides.  It may be in memory that cannot be written: then it stays as it is.
+ * clock_getres() writes there if it can be done, or says so.
+ */
+struct timeout {
+	struct timespec *at; /* the program's, or NULL */
+	struct timespec whole;
+	uint64_t start_ns;
+};
+
+static struct timeout timeout_begin(long arg)
+{
+	struct timeout t = { .at = (struct timespec *)arg };
+
+	if (!t.at)
+		return t;
+	t.whole = *t.at;
+	t.start_ns = now_ns();
+	return t;
+}
+
+static void timeout_end(const struct timeout *t)
+{
+	if (!t->at || (!t->whole.tv_sec && !t->whole.tv_nsec) ||
+	    (unsigned long)t->whole.tv_nsec >= NS_PER_S || t->whole.tv_sec < 0)
+		return;
+	uint64_t whole =
+	    (uint64_t)t->whole.tv_sec * NS_PER_S + (uint64_t)t->whole.tv_nsec;
+	uint64_t used = now_ns() - t->start_ns;
+	if (!rawcall(SYS_clock_getres, CLOCK_MONOTONIC, t->at))
+		*t->at = ns_timespec(used < whole ? whole - used : 0);
+}
+
 static long raw_ppoll(const struct args *x)
 {
 	sigset_t set;
 
-	if (is_odd_set(x->d, x->e))
+	/* What is not for us goes to the kernel as it came. */
+	if (is_odd_set(x->d, x->e) || is_bad_ptr(x->a) ||
+	    (x->c && is_bad_ptr(x->c)) ||
+	    !poll_concerns_us((void *)x->a, (nfds_t)x->b))
 		return kernel(SYS_ppoll, x);
-	return ppoll((void *)x->a, (nfds_t)x->b, (void *)x->c,
-		     set_of((void *)x->d, &set));
+	struct timeout t = timeout_begin(x->c);
+	long r = ppoll((void *)x->a, (nfds_t)x->b, t.at ? &t.whole : NULL,
+		       set_of((void *)x->d, &set));
+	timeout_end(&t);
+	return r;
 }
 
 static long raw_pselect(const struct args *x)
 {
 	const long *pair = (const long *)x->f;
+	fd_set *sets[] = { (void *)x->b, (void *)x->c, (void *)x->d };
 	sigset_t set;
 
-	if (pair && (is_bad_ptr(pair) || is_odd_set(pair[0], pair[1])))
+	if ((pair && (is_bad_ptr(pair) || is_odd_set(pair[0], pair[1]))) ||
+	    (x->e && is_bad_ptr(x->e)) || !select_concerns_us((int)x->a, sets))
 		return kernel(SYS_pselect6, x);
-	return pselect((int)x->a, (void *)x->b, (void *)x->c, (void *)x->d,
-		       (void *)x->e,
-		       pair ? set_of((void *)pair[0], &set) : NULL);
+	struct timeout t = timeout_begin(x->e);
+	long r = pselect((int)x->a, sets[0], sets[1], sets[2],
+			 t.at ? &t.whole : NULL,
+			 pair ? set_of((void *)pair[0], &set) : NULL);
+	timeout_end(&t);
+	return r;
 }
 
 static long raw_epoll_pwait(const struct args *x)

@@ -22,7 +22,12 @@
 #include "shm/shm.h"
 
 /* <netinet/tcp.h>, which has these, cannot be had beside <linux/tcp.h>. */
-enum { TCP_ESTABLISHED = 1, TCP_FIN_WAIT1 = 4, TCP_FIN_WAIT2 = 5 };
+enum {
+	TCP_ESTABLISHED = 1,
+	TCP_FIN_WAIT1 = 4,
+	TCP_FIN_WAIT2 = 5,
+	TCP_CLOSE = 7
+};
 
 /* An awake process asks the kernel about its peer's death this often. */
 #define LOOK_NS (1 * NS_PER_MS)
@@ -180,7 +185,8 @@ void anchor_back(struct sock *sk, int fd)
 void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
 		   uint32_t *anchor_word, bool stays)
 {
-	bool ring = load_rlx(anchor_word) && xchg(anchor_word, 0u);
+	uint32_t how = load_rlx(anchor_word);
+	bool ring = how == RING_EACH_TIME || (how && xchg(anchor_word, 0u));
 	bool posted = false;
 
 	if (load_rlx(inbox_word) && (stays || xchg(inbox_word, 0u))) {
@@ -273,6 +279,17 @@ bool anchor_has_fin(int fd)
 		return true;
 	return ti.tcpi_state != TCP_ESTABLISHED &&
 	       ti.tcpi_state != TCP_FIN_WAIT1 && ti.tcpi_state != TCP_FIN_WAIT2;
+}
+
+/* The peer has reset the connection, and the program has taken the error that said so:
+ * then poll() shows a hang-up like any other, and the state tells. */
+bool anchor_is_closed(const struct sock *sk, int fd)
+{
+	struct tcp_info ti;
+
+	return load_rlx(&sk->anchor_end) != ANCHOR_OPEN &&
+	       !load_rlx(&sk->peer_died) && !tcp_info_get(fd, &ti) &&
+	       ti.tcpi_state == TCP_CLOSE;
 }
 
 void anchor_look(struct sock *sk, int fd)

@@ -8,6 +8,7 @@
  * both halves are shut, or at close.
  */
 #include <errno.h>
+#include <limits.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sched.h>
@@ -260,7 +261,7 @@ void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
 	/* A slot that is armed already needs no fence: its bit was cleared, by an
 	 * exchange, before the caller's next look. */
 	if (events & POLLIN && (how == ARM_ANCHOR || !load_rlx(rx))) {
-		store_rlx(rx, 1u);
+		store_rlx(rx, how == ARM_ANCHOR ? shm_ring_how(sk) : 1u);
 		fresh = true;
 	}
 	if (events & POLLOUT) {
@@ -298,7 +299,7 @@ static void tx_shut(struct sock *sk, int fd)
 static int is_over(struct sock *sk, int fd)
 {
 	anchor_look(sk, fd);
-	if (load_rlx(&sk->anchor_end) == ANCHOR_RST)
+	if (load_rlx(&sk->anchor_end) == ANCHOR_RST || anchor_is_closed(sk, fd))
 		return -ENOTCONN;
 	return sk->tx_fin && load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN
 		   ? -ENOTCONN
@@ -432,14 +433,17 @@ static void reset_at_close(int fd)
 	libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 }
 
-/* SO_LINGER with no time: close() is to reset. */
-static bool will_reset(int fd)
+/* SO_LINGER: how many seconds close() waits; 0: it resets; -1: neither.  The kernel
+ * reads a negative time as for ever. */
+static int linger_s(int fd)
 {
 	struct linger l = { 0 };
 	socklen_t len = sizeof(l);
 
 	libc.getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len);
-	return l.l_onoff && !l.l_linger;
+	if (!l.l_onoff)
+		return -1;
+	return l.l_linger < 0 ? INT_MAX : l.l_linger;
 }
 
 /*
@@ -482,7 +486,7 @@ void shm_exit(struct sock *sk, int fd)
 	bool unread = sk->rx_tcp ? shm_inq(sk, fd) > 0
 				 : !sk->rx_eof && !sk->rx_back &&
 				       ring_rx_bytes(&sk->rx, 1, &mark);
-	if (sk->tx_ring && !sk->tx_fin && !unread && !will_reset(fd) &&
+	if (sk->tx_ring && !sk->tx_fin && !unread && linger_s(fd) &&
 	    lock_try(&sk->tx_lock)) {
 		sk->tx_fin = 1;
 		store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_WR));
@@ -519,10 +523,13 @@ struct seg *shm_close_keep(struct sock *sk, int fd)
 					 : !sk->rx_eof && !sk->rx_back &&
 					       ring_rx_bytes(&sk->rx, 1, &mark);
 
-		if (sk->tx_ring && !sk->tx_fin && !unread && !will_reset(fd)) {
+		int linger_for = unread ? 0 : linger_s(fd);
+		if (sk->tx_ring && !sk->tx_fin && linger_for) {
 			ring_push_mark(&sk->tx, RING_FIN);
 			fetch_or(&shm_me(sk)->flags, SEG_TX_FIN);
 		}
+		if (sk->tx_ring && linger_for > 0)
+			shm_linger(sk, fd, linger_for);
 		shm_leave(sk, fd);
 		if (unread)
 			reset_at_close(fd);

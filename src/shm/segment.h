@@ -49,6 +49,9 @@ enum {
 
 #define SEG_READ_RING 1u /* offsets are even */
 
+/* What rx_anchor may be.  EACH_TIME is for SIGIO, which each arrival raises. */
+enum { RING_ONCE = 1, RING_EACH_TIME = 2 };
+
 /* Side 1 takes the segment or side 0 takes it back, whoever is first. */
 enum { SEG_CLAIM_OPEN, SEG_CLAIM_TAKEN, SEG_CLAIM_REVOKED };
 
@@ -68,7 +71,8 @@ struct seg_side {
 	/* As producer: it has found no room.  A hint: the consumer clears it. */
 	uint32_t tx_waits;
 
-	/* As consumer: ring when data comes.  As producer: when space comes. */
+	/* As consumer: ring when data comes.  As producer: when space comes.
+	 * RING_ONCE or RING_EACH_TIME. */
 	alignas(CACHE_LINE) uint32_t rx_inbox;
 	uint32_t rx_anchor;
 	uint32_t tx_inbox;

@@ -106,6 +106,9 @@ int shm_wait_rx(struct sock *sk, int fd, bool partial,
 		struct handlers_seen seen);
 int shm_wait_tx(struct sock *sk, int fd, uint32_t tail, uint64_t deadline_ns,
 		bool partial, struct handlers_seen seen);
+/* close() with SO_LINGER: until nothing waits to be sent (shm_outq()), the connection
+ * has ended, a signal has come, or @seconds are over. */
+void shm_linger(struct sock *sk, int fd, int seconds);
 
 /* Poll bits (POLL*), whatever the mode. */
 unsigned shm_events(struct sock *sk, int fd);
@@ -174,6 +177,7 @@ bool anchor_sleep_begin(struct sock *sk, int fd);
 void anchor_sleep_end(struct sock *sk);
 void anchor_look(struct sock *sk, int fd); /* sets sk->anchor_end */
 bool anchor_has_fin(int fd);
+bool anchor_is_closed(const struct sock *sk, int fd);
 bool anchor_note(struct sock *sk, int err);
 int anchor_error(struct sock *sk);
 int anchor_so_error(struct sock *sk, int fd);
@@ -222,6 +226,13 @@ static inline struct seg_side *shm_me(const struct sock *sk)
 static inline struct seg_side *shm_peer(const struct sock *sk)
 {
 	return &sk->seg->side[!sk->side];
+}
+
+/* Whoever sleeps on the anchor wants to be rung, or whoever waits for SIGIO. */
+static inline uint32_t shm_ring_how(const struct sock *sk)
+{
+	return unlikely(load_rlx(&sk->flags) & SOCK_F_ASYNC) ? RING_EACH_TIME
+							     : RING_ONCE;
 }
 
 void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,

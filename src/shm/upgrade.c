@@ -100,6 +100,7 @@ static void anchor_prepare(struct sock *sk, int fd)
 
 	sk->nodelay = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_NODELAY);
 	sk->cork = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_CORK);
+	sk->inq = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_INQ);
 	sk->rcvlowat = int_option(fd, SOL_SOCKET, SO_RCVLOWAT);
 	sk->rcvtimeo_ns = timeout_ns(fd, SO_RCVTIMEO);
 	sk->sndtimeo_ns = timeout_ns(fd, SO_SNDTIMEO);
@@ -132,7 +133,7 @@ static void rings_init(struct sock *sk, struct seg *seg, uint32_t ring_size)
 	store_rlx(&sk->tx_ring, (uint8_t)0);
 	sk->looked_ns = coarse_ns();
 	/* Whoever sleeps in the kernel on the anchor wants to be rung. */
-	store_rlx(&seg->side[side].rx_anchor, 1u);
+	store_rlx(&seg->side[side].rx_anchor, shm_ring_how(sk));
 }
 
 static enum osf_reason reason_of(int err)

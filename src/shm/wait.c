@@ -208,7 +208,7 @@ static int rx_sleep(struct sock *sk, int fd, bool partial,
 	bool others = sleeper_begin(&me, fd);
 	int err = 0;
 
-	store_rlx(&shm_me(sk)->rx_anchor, 1u);
+	store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
 	fence_full();
 	/* Shut, or with a doorbell in it that is somebody else's, the anchor
 	 * would not let us sleep. */
@@ -338,4 +338,47 @@ int shm_wait_tx(struct sock *sk, int fd, uint32_t tail, uint64_t deadline_ns,
 	if (!err)
 		spin_learn(now_ns() - start);
 	return err;
+}
+
+static bool is_ignored(int sig)
+{
+	struct sigaction sa;
+
+	if (libc.sigaction(sig, NULL, &sa) < 0 || sa.sa_handler == SIG_IGN)
+		return true;
+	return sa.sa_handler == SIG_DFL && (sig == SIGCHLD || sig == SIGCONT ||
+					    sig == SIGURG || sig == SIGWINCH);
+}
+
+/* Signals that would have ended a sleep, had they not all been blocked. */
+static bool has_signal(const sigset_t *mask)
+{
+	sigset_t due;
+
+	if (sigpending(&due))
+		return false;
+	for (int sig = 1; sig < NSIG; sig++)
+		if (sigismember(&due, sig) == 1 &&
+		    sigismember(mask, sig) == 0 && !is_ignored(sig))
+			return true;
+	return false;
+}
+
+/* close() cannot be left half done: so handlers run when the wait is over. */
+COLD void shm_linger(struct sock *sk, int fd, int seconds)
+{
+	uint64_t end = now_ns() + (uint64_t)seconds * NS_PER_S;
+	sigset_t all, mask;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &mask);
+	while (shm_outq(sk, fd) > 0 && now_ns() < end && !has_signal(&mask) &&
+	       load_rlx(&sk->anchor_end) == ANCHOR_OPEN &&
+	       !(load_rlx(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_RECALL))) {
+		struct timespec tick = { .tv_nsec = NS_PER_MS };
+
+		libc.ppoll(NULL, 0, &tick, NULL);
+		anchor_look(sk, fd);
+	}
+	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }

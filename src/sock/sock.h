@@ -108,6 +108,7 @@ struct sock {
 	uint8_t rx_broken;  /* the peer broke the protocol */
 	uint8_t anchor_end; /* ANCHOR_*: what the kernel said of the anchor */
 	uint8_t peer_died;  /* PEER_*: its process has ended without closing */
+	uint8_t inq; /* TCP_INQ: recvmsg() tells how many bytes are left */
 	int32_t anchor_err; /* an error that it has already given away */
 	uint32_t errq;      /* the error queue may hold something: another value
 			     * each time that was noted, or 0 */

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/app/calls_opt.c - scenarios: options and flags that change what other calls
+ * do, and arguments that the kernel refuses (see calls.h) */
+#include "calls.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static void set_int(struct ctx *x, const char *what, int level, int name, int v)
+{
+	RES(what, setsockopt(x->fd, level, name, &v, sizeof(v)));
+}
+
+static void far_sends(struct ctx *x, long len)
+{
+	far_do(x, FAR_SEND, len);
+	settle(x, POLLIN);
+}
+
+/* --- TCP_INQ --- */
+
+static void recv_inq(struct ctx *x, size_t len, size_t room, int flags)
+{
+	char control[64] = { 0 };
+	struct iovec iov = { buf, n(len) };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = room ? control : NULL,
+			    .msg_controllen = room };
+	long r = recvmsg(x->fd, &m, flags);
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	int inq;
+
+	res("recvmsg", r);
+	out("/0x%x/%zu", m.msg_flags, m.msg_controllen);
+	if (!(flags & MSG_PEEK))
+		got(x, buf, r);
+	if (!c)
+		return;
+	memcpy(&inq, CMSG_DATA(c), sizeof(inq));
+	out("/%d,%d,%zu", c->cmsg_level, c->cmsg_type, (size_t)c->cmsg_len);
+	if (c->cmsg_len == CMSG_LEN(sizeof(inq)))
+		out("=%d", inq);
+}
+
+SCENARIO(opt_inq)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	set_int(x, "bad", IPPROTO_TCP, TCP_INQ, 2);
+	set_int(x, "on", IPPROTO_TCP, TCP_INQ, 1);
+	RES("get", getsockopt(x->fd, IPPROTO_TCP, TCP_INQ, &v, &len));
+	out(" is=%d", v);
+	far_sends(x, 30);
+	recv_inq(x, 10, 64, 0);
+	recv_inq(x, 10, 64, MSG_PEEK);
+	recv_inq(x, 2, 0, 0);
+	recv_inq(x, 2, 8, 0);
+	recv_inq(x, 2, sizeof(struct cmsghdr), 0);
+	recv_inq(x, 14, 64, 0);
+	recv_inq(x, 10, 64, MSG_DONTWAIT);
+	set_int(x, "off", IPPROTO_TCP, TCP_INQ, 0);
+	far_sends(x, 10);
+	recv_inq(x, 5, 64, 0);
+	set_int(x, "on", IPPROTO_TCP, TCP_INQ, 1);
+	far_do(x, FAR_SHUT, SHUT_WR);
+	settle(x, POLLRDHUP);
+	recv_inq(x, 10, 64, 0);
+	recv_inq(x, 10, 64, 0);
+}
+
+/* --- SO_PEEK_OFF --- */
+
+static void peek(struct ctx *x, size_t len)
+{
+	long r = recv(x->fd, buf, n(len), MSG_PEEK | MSG_DONTWAIT);
+
+	res("peek", r);
+	/* Where in the stream it was, by the bytes. */
+	if (r > 0)
+		out("/%d", buf[0]);
+}
+
+SCENARIO(opt_peek_off)
+{
+	far_sends(x, 40);
+	set_int(x, "set", SOL_SOCKET, SO_PEEK_OFF, 2);
+	peek(x, 3);
+	peek(x, 3);
+	long r = recv(x->fd, buf, n(5), 0);
+	res("recv", r);
+	got(x, buf, r);
+	peek(x, 3);
+	set_int(x, "off", SOL_SOCKET, SO_PEEK_OFF, -1);
+	peek(x, 3);
+	r = recv(x->fd, buf, n(100), 0);
+	res("recv", r);
+	got(x, buf, r);
+	made(x, buf, 10);
+	RES("send", send(x->fd, buf, n(10), 0));
+	far_res(x, "far", FAR_RECV, 10);
+}
+
+/* --- SO_LINGER --- */
+
+static void linger(struct ctx *x, int on, int seconds)
+{
+	struct linger l = { .l_onoff = on, .l_linger = seconds };
+
+	RES("linger", setsockopt(x->fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l)));
+}
+
+static void close_near(struct ctx *x)
+{
+	RES("close", close(x->fd));
+	x->fd = -1;
+}
+
+SCENARIO(opt_linger_waits)
+{
+	fill_up(x);
+	linger(x, 1, 1);
+	long long start = ms_now();
+	close_near(x);
+	took(start, 1000);
+}
+
+SCENARIO(opt_linger_is_done)
+{
+	size_t total = fill_up(x);
+
+	linger(x, 1, 5);
+	far_do(x, FAR_RECV_LATER, (long)total);
+	long long start = ms_now();
+	close_near(x);
+	took(start, LATER_MS);
+}
+
+SCENARIO(opt_linger_nothing_to_send)
+{
+	linger(x, 1, 5);
+	made(x, buf, 10);
+	RES("send", send(x->fd, buf, n(10), 0));
+	long long start = ms_now();
+	close_near(x);
+	took(start, 0);
+	far_res(x, "far", FAR_RECV, 10);
+	far_res(x, "end", FAR_RECV, 10);
+}
+
+SCENARIO(opt_linger_intr)
+{
+	fill_up(x);
+	linger(x, 1, 5);
+	long long start = ms_now();
+	signal_after(LATER_MS, SA_RESTART);
+	close_near(x);
+	took(start, LATER_MS);
+	out(" signals=%d", signals);
+}
+
+SCENARIO(opt_linger_far_closes)
+{
+	fill_up(x);
+	linger(x, 1, 5);
+	far_do(x, FAR_RESET_LATER, 0);
+	long long start = ms_now();
+	close_near(x);
+	took(start, LATER_MS);
+}
+
+/* --- SO_SNDBUF --- */
+
+SCENARIO(opt_sndbuf_grows)
+{
+	set_int(x, "small", SOL_SOCKET, SO_SNDBUF, 20000);
+	fill_up(x);
+	state(x, "full");
+	set_int(x, "large", SOL_SOCKET, SO_SNDBUF, 1000000);
+	settle(x, POLLOUT);
+	made(x, buf, 1000);
+	RES("send", send(x->fd, buf, n(1000), MSG_DONTWAIT));
+}
+
+/* --- what else tells --- */
+
+static int signals_after(int before)
+{
+	usleep(50000);
+	return signals > before;
+}
+
+SCENARIO(opt_sigio_each_time)
+{
+	on_signal(SIGIO, 0);
+	RES("owner", fcntl(x->fd, F_SETOWN, getpid()));
+	RES("async", fcntl(x->fd, F_SETFL, O_ASYNC | O_NONBLOCK));
+	for (int i = 0; i < 3; i++) { /* none of which is read */
+		int before = signals;
+		far_sends(x, 10);
+		out(" data=%d", signals_after(before));
+	}
+	int before = signals;
+	far_do(x, FAR_SHUT, SHUT_WR);
+	settle(x, POLLRDHUP);
+	out(" end=%d", signals_after(before));
+	long r = recv(x->fd, buf, n(100), 0);
+	res("recv", r);
+	got(x, buf, r);
+	RES("eof", recv(x->fd, buf, n(100), 0));
+}
+
+SCENARIO(opt_sigio_blocked_reader)
+{
+	on_signal(SIGIO, SA_RESTART);
+	RES("owner", fcntl(x->fd, F_SETOWN, getpid()));
+	RES("async", fcntl(x->fd, F_SETFL, O_ASYNC));
+	far_begin(x, FAR_SEND_LATER, 10);
+	long r = recv(x->fd, buf, n(10), 0);
+	res("recv", r);
+	got(x, buf, r);
+	far_end(x);
+	int before = signals;
+	far_do(x, FAR_SHUT, SHUT_WR);
+	settle(x, POLLRDHUP);
+	out(" end=%d", signals_after(before));
+}
+
+/* --- between descriptors --- */
+
+SCENARIO(opt_splice_waits_for_the_socket)
+{
+	int p[2];
+
+	/* The flag is about the pipe. */
+	if (pipe(p))
+		return;
+	far_do(x, FAR_SEND_LATER, 100);
+	RES("in", splice(x->fd, NULL, p[1], NULL, n(100), SPLICE_F_NONBLOCK));
+	RES("read", read(p[0], buf, n(200)));
+	got(x, buf, 100);
+	far_sends(x, 6000);
+	RES("all", splice(x->fd, NULL, p[1], NULL, n(6000), SPLICE_F_NONBLOCK));
+	long r = read(p[0], buf, n(6000));
+	res("read", r);
+	got(x, buf, r);
+	fill_up(x);
+	signal_after(LATER_MS, 0);
+	RES("fill", write(p[1], "xy", 2));
+	RES("out", splice(p[0], NULL, x->fd, NULL, n(2), SPLICE_F_NONBLOCK));
+	RES("left", read(p[0], buf, n(10)));
+}
+
+SCENARIO(opt_sendfile_from_what)
+{
+	int p[2], file = file_of(x, 10);
+
+	if (pipe(p) || write(p[1], "xyz", 3) != 3)
+		return;
+	RES("socket", sendfile(x->fd, x->fd, NULL, n(10)));
+	RES("pipe", sendfile(x->fd, p[0], NULL, n(3)));
+	RES("none", sendfile(x->fd, -1, NULL, n(3)));
+	RES("none-zero", sendfile(x->fd, -1, NULL, n(0)));
+	RES("read", read(p[0], buf, n(10)));
+	RES("file", sendfile(x->fd, file, NULL, n(10)));
+	far_res(x, "far", FAR_RECV, 10);
+}
+
+/* --- the time that is left --- */
+
+static void left(const struct timespec *ts, long at_most_ms)
+{
+	long ms = ts->tv_sec * 1000 + ts->tv_nsec / 1000000;
+
+	out("/%s", ms < 0 || ms > at_most_ms ? "WRONG" : ms ? "some" : "none");
+}
+
+SCENARIO(process_syscall_time_left)
+{
+	struct timespec ts = { .tv_sec = 5 }, *fixed;
+	struct pollfd pfd = { .fd = x->fd, .events = POLLIN };
+	fd_set set;
+	int p[2];
+
+	far_begin(x, FAR_SEND_LATER, 10);
+	RES("ppoll", syscall(SYS_ppoll, &pfd, 1, &ts, NULL, 8));
+	left(&ts, 5000 - LATER_MS + 5);
+	far_end(x);
+	ts = (struct timespec){ .tv_sec = 5 };
+	FD_ZERO(&set);
+	FD_SET(x->fd, &set);
+	RES("pselect",
+	    syscall(SYS_pselect6, x->fd + 1, &set, NULL, NULL, &ts, NULL));
+	left(&ts, 5000);
+	RES("recv", recv(x->fd, buf, n(10), 0));
+	ts = (struct timespec){ .tv_nsec = 20000000 };
+	RES("late", syscall(SYS_ppoll, &pfd, 1, &ts, NULL, 8));
+	left(&ts, 0);
+	ts = (struct timespec){ .tv_nsec = 1000000000 };
+	RES("bad", syscall(SYS_ppoll, &pfd, 1, &ts, NULL, 8));
+	RES("pointer", syscall(SYS_ppoll, &pfd, 1, BAD_POINTER, NULL, 8));
+	/* A descriptor that is nobody's of ours. */
+	if (pipe(p))
+		return;
+	pfd.fd = p[1];
+	pfd.events = POLLOUT;
+	ts = (struct timespec){ .tv_sec = 5, .tv_nsec = 1 };
+	RES("pipe", syscall(SYS_ppoll, &pfd, 1, &ts, NULL, 8));
+	out("/%d", ts.tv_nsec != 1);
+	/* Read-only: the call is worth more than the time. */
+	fixed = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	fixed->tv_nsec = 1000000;
+	mprotect(fixed, 4096, PROT_READ);
+	pfd = (struct pollfd){ .fd = x->fd, .events = POLLIN };
+	RES("read-only", syscall(SYS_ppoll, &pfd, 1, fixed, NULL, 8));
+	munmap(fixed, 4096);
+}
+
+/* --- arguments that are refused --- */
+
+SCENARIO(opt_bad_addresses)
+{
+	char *page =
+	    mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *bad[] = { (void *)n(8), (void *)n((size_t)-1), page,
+			(void *)n((size_t)1 << 46), NULL };
+
+	for (int i = 0; i < 5; i++) {
+		int s = socket(AF_INET, SOCK_STREAM, 0);
+
+		RES("connect", connect(s, bad[i], sizeof(struct sockaddr_in)));
+		RES("bind", bind(s, bad[i], sizeof(struct sockaddr_in)));
+		RES("connected",
+		    connect(x->fd, bad[i], sizeof(struct sockaddr_in)));
+		RES("long", connect(s, bad[i], n(1000)));
+		RES("zero", connect(s, bad[i], n(0)));
+		close(s);
+	}
+	RES("recv", recv(x->fd, buf, n(10), MSG_DONTWAIT));
+	made(x, buf, 10);
+	RES("send", send(x->fd, buf, n(10), 0));
+	far_res(x, "far", FAR_RECV, 10);
+	munmap(page, 4096);
+}
+
+/* --- after the end --- */
+
+static void after_the_end(struct ctx *x)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+	struct tcp_info ti = { 0 };
+
+	RES("getpeername", getpeername(x->fd, (void *)&ss, &len));
+	RES("getsockname", getsockname(x->fd, (void *)&ss, &len));
+	len = sizeof(ti);
+	RES("info", getsockopt(x->fd, IPPROTO_TCP, TCP_INFO, &ti, &len));
+	out(" state=%d", ti.tcpi_state);
+	RES("shut", shutdown(x->fd, SHUT_WR));
+	RES("shut-both", shutdown(x->fd, SHUT_RDWR));
+}
+
+SCENARIO(opt_both_shut_near_first)
+{
+	RES("shut", shutdown(x->fd, SHUT_WR));
+	far_res(x, "end", FAR_RECV, 10);
+	far_res(x, "far", FAR_SHUT, SHUT_WR);
+	settle(x, POLLHUP);
+	after_the_end(x);
+}
+
+SCENARIO(opt_both_shut_far_first)
+{
+	far_res(x, "far", FAR_SHUT, SHUT_WR);
+	RES("recv", recv(x->fd, buf, n(10), 0));
+	RES("shut", shutdown(x->fd, SHUT_WR));
+	far_res(x, "end", FAR_RECV, 10);
+	settle(x, POLLHUP);
+	usleep(20000); /* the last acknowledgement */
+	after_the_end(x);
+}
+
+SCENARIO(opt_after_reset)
+{
+	int err = 0;
+	socklen_t len = sizeof(err);
+
+	far_do(x, FAR_RESET, 0);
+	settle(x, POLLHUP);
+	RES("error", getsockopt(x->fd, SOL_SOCKET, SO_ERROR, &err, &len));
+	out(" is=%d", err);
+	RES("recv", recv(x->fd, buf, n(10), MSG_DONTWAIT));
+	after_the_end(x);
+}
+
+SCENARIO(opt_info_counts_unread)
+{
+	struct tcp_info before = { 0 }, ti = { 0 };
+	socklen_t len = sizeof(ti);
+
+	getsockopt(x->fd, IPPROTO_TCP, TCP_INFO, &before, &len);
+	far_sends(x, 1000);
+	RES("info", getsockopt(x->fd, IPPROTO_TCP, TCP_INFO, &ti, &len));
+	out(" received=%d",
+	    (int)(ti.tcpi_bytes_received - before.tcpi_bytes_received));
+	RES("recv", recv(x->fd, buf, n(600), 0));
+	getsockopt(x->fd, IPPROTO_TCP, TCP_INFO, &ti, &len);
+	out(" received=%d",
+	    (int)(ti.tcpi_bytes_received - before.tcpi_bytes_received));
+	fill_up(x);
+	getsockopt(x->fd, IPPROTO_TCP, TCP_INFO, &ti, &len);
+	out(" waiting=%d", ti.tcpi_notsent_bytes > 0);
+}
