@@ -286,7 +286,8 @@ static void note_accepted(struct sock *sk, int fd, struct sock *listener,
 			  const struct sockaddr *from)
 {
 	sk->flags |= SOCK_F_PASSIVE | (listener->flags & SOCK_F_EAGER);
-	sk->zc_on = listener->zc_on; /* as the kernel's option is inherited */
+	sk->zc_on = listener->zc_on; /* as the kernel's options are inherited */
+	sk->times = listener->times;
 	sk->st.passive = 1;
 	sk->st.family = from->sa_family;
 	if (sk == listener) { /* adopted: it was there before its listener */

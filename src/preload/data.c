@@ -28,6 +28,7 @@
 #include "ops/ops.h"
 #include "preload/edge.h"
 #include "preload/numbered.h"
+#include "preload/times.h"
 #include "shm/shm.h"
 
 /* Ours, above libc's MSG_*: read() and readv(), where 0 bytes mean no call. */
@@ -79,7 +80,8 @@ static bool bad_msg(const struct msghdr *msg)
 	       (msg->msg_iovlen && is_bad_ptr(msg->msg_iov));
 }
 
-/* A stream takes no notice of control messages, but of wrong ones. */
+/* A ring takes no notice of control messages; so those that are wrong, or ask for what
+ * only the kernel can do, are the kernel's. */
 static COLD bool bad_control(const struct msghdr *msg)
 {
 	if (!msg->msg_controllen)
@@ -88,10 +90,7 @@ static COLD bool bad_control(const struct msghdr *msg)
 		return true;
 	struct msghdr m = *msg;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
-		if (c->cmsg_len < sizeof(*c) ||
-		    (c->cmsg_level == SOL_SOCKET &&
-		     c->cmsg_type != SCM_RIGHTS &&
-		     c->cmsg_type != SCM_CREDENTIALS))
+		if (c->cmsg_len < sizeof(*c) || control_is_kernels(c))
 			return true;
 	return msg->msg_controllen < sizeof(struct cmsghdr);
 }
@@ -156,6 +155,8 @@ static COLD ssize_t tx_urgent(struct file *f, int fd, const struct iovec *iov,
 		lock_put(&f->sk->tx_lock);
 		lock_put(&f->sk->rx_lock);
 	}
+	if (load_rlx(&f->sk->shut) & SHUT_BIT_WR)
+		return -EPIPE; /* the anchor is not */
 	shm_take_back(f->sk, fd, OSF_REASON_URGENT);
 	ssize_t r = libc.sendmsg(fd, &msg, flags | MSG_NOSIGNAL);
 	return r < 0 ? -errno : r;
@@ -305,10 +306,18 @@ static void pass_on_all(const struct mmsghdr *msgs, unsigned n)
 
 /* sendmsg() is followed through its pointer. */
 #define BAD_MSG_sendmsg bad_msg(msg) || (msg->msg_control && bad_control(msg))
+#define ODD_sendmsg(kernel)                                                    \
+	c.file &&c.file->kind == FILE_SOCK && !bad_msg(msg)                    \
+	    ? control_send(c.file, fd, msg, flags)                             \
+	    : (kernel)
 #define BAD_MSG_write false
 #define BAD_MSG_writev false
 #define BAD_MSG_send false
 #define BAD_MSG_sendto false
+#define ODD_write(kernel) (kernel)
+#define ODD_writev(kernel) (kernel)
+#define ODD_send(kernel) (kernel)
+#define ODD_sendto(kernel) (kernel)
 
 #define RX(name, params, kernel, vectors, ...)                                 \
 	OSF_API ssize_t name params                                            \
@@ -326,7 +335,7 @@ static void pass_on_all(const struct mmsghdr *msgs, unsigned n)
 		CALL(c) = { .file = file_get(fd) };                            \
 		if (likely(!c.file) || c.file->kind != FILE_SOCK ||            \
 		    BAD_MSG_##name) {                                          \
-			ssize_t r = (kernel);                                  \
+			ssize_t r = ODD_##name(kernel);                        \
 			if (unlikely(goes_past(fd)))                           \
 				inbox_went_past();                             \
 			return r;                                              \
@@ -411,6 +420,12 @@ static ssize_t edge_recvmsg(struct file *f, int fd, struct msghdr *msg,
 
 	if (unlikely(flags & MSG_ERRQUEUE))
 		return errq_recv(f->sk, fd, msg, flags);
+	bool times = msg->msg_controllen && load_rlx(&f->sk->times);
+	if (unlikely(times) && times_wanted(f, fd)) {
+		ssize_t k = libc.recvmsg(fd, msg, flags);
+
+		return k < 0 ? -errno : k;
+	}
 	if (unlikely(flags & MSG_OOB)) {
 		ssize_t k = libc.recvmsg(fd, msg, flags);
 
@@ -443,6 +458,8 @@ OSF_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 		return libc.recvmsg(fd, msg, flags);
 	if (unlikely(flags & MSG_ERRQUEUE))
 		return recv_errq(c.file, fd, msg, flags);
+	if (unlikely(msg->msg_controllen && load_rlx(&c.file->sk->times)))
+		times_wanted_young(c.file);
 	return DATA_CALL(c, DIR_RX, libc.recvmsg(fd, msg, flags),
 			 edge_recvmsg(c.file, fd, msg, flags));
 }

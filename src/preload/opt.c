@@ -17,13 +17,9 @@
 #include "ops/ops.h"
 #include "ops/xlio_opt.h"
 #include "preload/edge.h"
+#include "preload/times.h"
 #include "shm/shm.h"
 
-#ifndef SO_TIMESTAMP_NEW
-#define SO_TIMESTAMP_NEW 63
-#define SO_TIMESTAMPNS_NEW 64
-#define SO_TIMESTAMPING_NEW 65
-#endif
 #ifndef TCP_AO_ADD_KEY
 #define TCP_AO_ADD_KEY 38
 #endif
@@ -71,12 +67,6 @@ static enum osf_reason kernel_only(int level, int name)
 		switch (name) {
 		case SO_OOBINLINE:
 			return OSF_REASON_URGENT;
-		case SO_TIMESTAMP:
-		case SO_TIMESTAMPNS:
-		case SO_TIMESTAMPING:
-		case SO_TIMESTAMP_NEW:
-		case SO_TIMESTAMPNS_NEW:
-		case SO_TIMESTAMPING_NEW:
 		case SO_PEEK_OFF:
 		case SO_ATTACH_FILTER:
 		case SO_ATTACH_BPF:
@@ -100,11 +90,18 @@ static enum osf_reason kernel_only(int level, int name)
 	return OSF_REASON_NONE;
 }
 
-/* From now on the kernel tells when a byte was sent, and counts bytes. */
-static bool is_sent_times(int level, int name)
+/* From now on the kernel tells when a byte was sent, and counts bytes.  To be told when
+ * one came needs nothing yet: see preload/times.c. */
+static bool is_sent_times(int level, int name, const void *val, socklen_t len)
 {
-	return level == SOL_SOCKET &&
-	       (name == SO_TIMESTAMPING || name == SO_TIMESTAMPING_NEW);
+	uint32_t v;
+
+	if (level != SOL_SOCKET ||
+	    (name != SO_TIMESTAMPING && name != SO_TIMESTAMPING_NEW) ||
+	    is_bad_ptr(val) || len < sizeof(v))
+		return false;
+	memcpy(&v, val, sizeof(v));
+	return v & TIMES_SENT;
 }
 
 /* The kernel's own MSG_PEEK counts what SO_PEEK_OFF says, on the connection that
@@ -212,12 +209,14 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 		return libc.setsockopt(fd, level, name, val, len);
 	struct sock *sk = c.file->sk;
 	int saved = errno;
-	enum osf_reason reason = kernel_only(level, name);
+	bool sent_times = is_sent_times(level, name, val, len);
+	enum osf_reason reason =
+	    sent_times ? OSF_REASON_OPTION : kernel_only(level, name);
 	/* What the upgrade takes over must not change beneath it. */
 	bool ours = !call_enter(&c);
 	if (ours && set_ours(sk, fd, level, name, val, len) && !sk->recalled)
 		return 0;
-	if (ours && is_sent_times(level, name))
+	if (ours && sent_times)
 		shm_take_back(sk, fd, reason); /* the last doorbell has none */
 	if (ours && level == SOL_SOCKET && name == SO_PEEK_OFF)
 		leave_rings(c.file, fd);
@@ -227,6 +226,8 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 		return r;
 	if (level == SOL_SOCKET && name == SO_ZEROCOPY)
 		errq_zerocopy_changed(sk, fd);
+	if (times_are_of(level, name))
+		times_changed(sk, fd);
 	if (reason == OSF_REASON_NONE && ours)
 		set_both(sk, fd, level, name, val, len);
 	else if (reason != OSF_REASON_NONE && ops_pin(sk, reason))

@@ -168,6 +168,17 @@ static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 	return r;
 }
 
+bool shm_rx_is_kernels(struct sock *sk, int fd)
+{
+	GUARD(&sk->rx_lock);
+
+	if (!sk->rx_back)
+		return false;
+	anchor_drain(sk, fd);
+	return sk->recalled ||
+	       sk->bells_drained == load_acq(&shm_peer(sk)->bells);
+}
+
 /* The kernel's word about an anchor that has ended. */
 static ssize_t rx_end(struct sock *sk, int fd)
 {

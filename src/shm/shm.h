@@ -75,6 +75,8 @@ ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);
 /* Is TCP read out, so that the ring is next?  Whatever can be told now. */
 bool shm_rx_settle(struct sock *sk, int fd);
+/* Is all that comes in TCP, and nothing but the stream? */
+bool shm_rx_is_kernels(struct sock *sk, int fd);
 int shm_rx_learn(struct sock *sk); /* the peer has said K; 0 or -EPROTO */
 ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);

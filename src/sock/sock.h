@@ -138,6 +138,7 @@ struct sock {
 	uint32_t bulk_bytes;  /* in large chunks, since bulk_since_ns */
 	uint64_t bulk_since_ns;
 	uint32_t n_bulk_slow; /* looks at the pace in a row; see shm/tx.c */
+	uint8_t times;        /* recvmsg() tells when bytes came */
 	uint8_t zc_on;        /* SO_ZEROCOPY is set */
 	uint32_t zc_next;     /* number of the next send with MSG_ZEROCOPY */
 	uint32_t

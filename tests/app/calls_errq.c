@@ -230,6 +230,16 @@ SCENARIO(errq_numbers_are_shared)
 	completions(x, 3);
 }
 
+/* test_stays.py sees that the connection is moved. */
+SCENARIO(errq_beside)
+{
+	zerocopy_on(x);
+	play(x, "t30");
+	zerocopy_send(x, 100);
+	completions(x, 1);
+	play(x, "w10000f10000s10000r10000");
+}
+
 /* --- reading the queue --- */
 
 static void shape(struct ctx *x, const char *what, size_t room, bool name)

@@ -320,7 +320,7 @@ SCENARIO(uring_under_recv)
 	play(x, "t3");
 }
 
-/* The ring is for files: test_uring.py sees that the connection is moved. */
+/* The ring is for files: test_stays.py sees that the connection is moved. */
 SCENARIO(uring_beside)
 {
 	int file = memfd_create("uring", MFD_CLOEXEC);
