@@ -80,6 +80,9 @@ static void adopt(int fd)
 	} else if (!getpeername(fd, (struct sockaddr *)&peer, &plen) &&
 		   !getsockname(fd, (struct sockaddr *)&local, &llen)) {
 		ops_accepted(f->sk, fd, f->sk, (struct sockaddr *)&peer);
+		f->sk->times = int_option(fd, SO_TIMESTAMP) == 1 ||
+			       int_option(fd, SO_TIMESTAMPNS) == 1 ||
+			       int_option(fd, SO_TIMESTAMPING) > 0;
 		/* Nobody can say how many sends the kernel has numbered. */
 		if (int_option(fd, SO_ZEROCOPY) == 1)
 			ops_pin(f->sk, OSF_REASON_ZEROCOPY);

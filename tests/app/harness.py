@@ -44,7 +44,9 @@ PACKAGES = {"redis-server": "redis-server", "redis-benchmark": "redis-tools",
             "wrk": "wrk", "curl": "curl", "iperf3": "iperf3",
             "sockperf": "sockperf", "socat": "socat",
             "nc.openbsd": "netcat-openbsd", "openssl": "openssl",
-            "sshd": "openssh-server",
+            "sshd": "openssh-server", "mariadbd": "mariadb-server",
+            "mariadb-install-db": "mariadb-server",
+            "mariadb": "mariadb-client", "mariadb-slap": "mariadb-client",
             "vsftpd": "vsftpd", "ssh": "openssh-client", "scp": "openssh-client"}
 
 
