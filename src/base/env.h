@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/env.h - settings from the environment
+ * base/env.h - variables of the environment, and their counterparts of libxlio
  *
  * Some variables of libxlio mean the same as one of ours, which goes first:
  * docs/xlio.md, "Variables of libxlio".
@@ -8,15 +8,10 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stdint.h>
 
 /* What the variable says, or when it is not set its counterpart of libxlio's; NULL:
  * neither says anything. */
 const char *env_text(const char *name);
-
-/* A number; k, m or g behind it, with a B or without, are powers of 1024.  @otherwise:
- * the variable is not set, or (with a warning) is no number. */
-uint64_t env_number(const char *name, uint64_t otherwise);
 
 /* libxlio's rule file, unless its configuration is JSON; NULL: none. */
 const char *env_xlio_rules(void);

@@ -12,6 +12,7 @@
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/setting.h"
 
 int log_level = -1;
 static int fd_log = -1;
@@ -50,14 +51,17 @@ void log_open(void)
 	if ((!level || !*level) && wanted < 0)
 		return;
 	int fd = file ? open_file(file) : libc.dup(STDERR_FILENO);
-	if (fd < 0)
+	if (fd < 0) {
+		setting_warn("OSF_LOG_FILE: %s cannot be written: %s", file,
+			     strerror(errno));
 		return;
+	}
 	fd_log = fds_hide(fd);
 	log_level = wanted;
-	if (log_level < 0) {
+	if (level && *level && wanted < 0)
+		setting_wrong("OSF_LOG", "err, warn, info or dbg");
+	if (log_level < 0)
 		log_level = LOG_LEVEL_WARN;
-		log_warn("OSF_LOG is '%s', want err, warn, info or dbg", level);
-	}
 }
 
 int log_fd(void) { return fd_log; }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* base/spin.c - see base/spin.h */
 #include <sched.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/env.h"
+#include "base/setting.h"
 #include "base/spin.h"
 
 /* What a sleep and a wake cost together on virtual machines, rounded up. */
@@ -28,11 +29,14 @@ static uint64_t spin_ns = SPIN_DEFAULT_NS;
 void spin_configure(void)
 {
 	const char *s = env_text("OSF_SPIN_US");
-	long long us = s ? strtoll(s, NULL, 10) : 0;
 
-	if (s)
-		spin_ns = us < 0 || us > SPIN_MAX_US ? SPIN_MAX_US * NS_PER_US
-						     : (uint64_t)us * NS_PER_US;
+	if (s && !strcmp(s, "-1")) /* as libxlio has it */
+		spin_ns = SPIN_MAX_US * NS_PER_US;
+	else
+		spin_ns = setting_number("OSF_SPIN_US",
+					 SPIN_DEFAULT_NS / NS_PER_US, 0,
+					 SPIN_MAX_US) *
+			  NS_PER_US;
 }
 
 static void remember(bool too_long)

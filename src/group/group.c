@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "base/env.h"
+#include "base/setting.h"
 #include "base/fds.h"
 #include "base/gate.h"
 #include "base/libc.h"
@@ -135,8 +135,9 @@ int groups_init(const struct xlio_init_attr *attr)
 	struct buf_memory memory = { .memory_cb = attr->memory_cb,
 				     .alloc = attr->memory_alloc,
 				     .free = attr->memory_free,
-				     .limit = env_number("OSF_XLIO_MEMORY",
-							 MEMORY_DEFAULT) };
+				     .limit = setting_number("OSF_XLIO_MEMORY",
+							     MEMORY_DEFAULT, 0,
+							     INT64_MAX) };
 
 	if (attr->flags || !attr->memory_alloc != !attr->memory_free)
 		return -EINVAL;

@@ -9,7 +9,6 @@
 #include "base/fds.h"
 #include "base/gate.h"
 #include "base/libc.h"
-#include "base/log.h"
 #include "ops/local.h"
 #include "ops/ops.h"
 #include "ops/policy.h"
@@ -397,12 +396,11 @@ void ops_unannounce(struct sock *sk)
 		fds_close(fd);
 }
 
-int ops_init(void)
+void ops_init(void)
 {
 	shm_configure();
 	all_leave = env_xlio_leaves();
-	int err = policy_init();
-	if (!err)
-		registry_init();
-	return err;
+	registry_init();
+	if (policy_init()) /* half of the rules would be worse than none */
+		ops_leave_all(OSF_REASON_RULES);
 }

@@ -16,8 +16,9 @@
 #include "osf/proto.h"
 #include "sock/sock.h"
 
-/* Reads rules and modules.  -EINVAL: a rule is wrong; it has been said. */
-MUST_CHECK int ops_init(void);
+/* Reads settings, modules and rules.  When a rule is wrong all sockets are the
+ * kernel's, after a warning. */
+void ops_init(void);
 
 /* What socket() was asked for; false: not a socket of the switch's. */
 struct ops_family {

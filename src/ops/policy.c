@@ -5,13 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/auto.h"
 #include "base/env.h"
-#include "base/log.h"
+#include "base/program.h"
+#include "base/setting.h"
 #include "ops/policy.h"
+#include "ops/registry.h"
 
 #define CONFIG_FILE "/etc/osf.conf"
 #define CONFIG_MAX_BYTES (256 * 1024)
@@ -23,18 +24,14 @@ static const char *app_id(void) { return env_text("OSF_APPLICATION_ID"); }
 
 static void complain(const char *where, const struct rule_error *err)
 {
-	char line[400];
-	int n = snprintf(line, sizeof(line), "osf: %s:%u:%u: %s\n", where,
-			 err->line, err->column, err->text);
-
-	if (libc.write(STDERR_FILENO, line, (size_t)n) < 0)
-		log_err("%s", line);
+	setting_warn("%s:%u:%u: %s; this program runs on the kernel", where,
+		     err->line, err->column, err->text);
 }
 
 static int add(const char *where, const char *text, size_t len)
 {
 	struct rule_error err;
-	int r = rules_parse(&rules, text, len, &err);
+	int r = rules_parse(&rules, text, len, registry_has, &err);
 
 	if (r == -EINVAL)
 		complain(where, &err);
@@ -48,13 +45,11 @@ static int add_file(const char *path, bool required)
 	size_t len = 0;
 
 	if (fd < 0) {
-		struct rule_error err = { .line = 0, .column = 0 };
-
 		if (!required && errno == ENOENT)
 			return 0;
-		snprintf(err.text, sizeof(err.text), "cannot be read: %s",
-			 strerror(errno));
-		complain(path, &err);
+		setting_warn("%s cannot be read: %s; this program runs on the "
+			     "kernel",
+			     path, strerror(errno));
 		return -EINVAL;
 	}
 	text = malloc(CONFIG_MAX_BYTES + 1);
@@ -82,8 +77,7 @@ int policy_init(void)
 			  : add_file(xlio ? xlio : CONFIG_FILE, false);
 	if (err)
 		return err;
-	all_os = rules &&
-		 rules_all_os(rules, program_invocation_short_name, app_id());
+	all_os = rules && rules_all_os(rules, program_name(), app_id());
 	return 0;
 }
 
@@ -97,8 +91,8 @@ static struct added *added;
 int policy_add(const char *line)
 {
 	struct added *a = calloc(1, sizeof(*a));
-	int err =
-	    a ? rules_parse(&a->rules, line, strlen(line), NULL) : -ENOMEM;
+	int err = a ? rules_parse(&a->rules, line, strlen(line), NULL, NULL)
+		    : -ENOMEM;
 
 	if (err) {
 		free(a);
@@ -116,7 +110,7 @@ bool policy_all_os(void) { return all_os; }
 const char *policy_provider(enum rule_role role, const struct sockaddr *first,
 			    const struct sockaddr *second)
 {
-	const char *program = program_invocation_short_name, *found;
+	const char *program = program_name(), *found;
 
 	for (struct added *a = load_acq(&added); a; a = a->next)
 		if ((found = rules_match(a->rules, program, app_id(), role,

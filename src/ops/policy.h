@@ -12,8 +12,8 @@
 #include "base/compiler.h"
 #include "ops/rules.h"
 
-/* Reads the rules.  -EINVAL when one is wrong, after saying so on the log or, for
- * want of one, on standard error: a program must not start half-configured. */
+/* Reads the rules, once modules are there.  -EINVAL when one is wrong, after a
+ * warning: then no rule is in force. */
 MUST_CHECK int policy_init(void);
 /* One line more, before all others; for connections to come.  -EINVAL: no rule. */
 MUST_CHECK int policy_add(const char *line);

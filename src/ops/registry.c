@@ -18,6 +18,7 @@
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/setting.h"
 #include "ops/local.h"
 #include "ops/registry.h"
 #include "osf/proto.h"
@@ -145,6 +146,15 @@ OSF_API int ops_proto_unregister(const struct osf_proto *proto)
 		return 0;
 	}
 	return -ENOENT;
+}
+
+bool registry_has(const char *name)
+{
+	GUARD(&lock);
+	for (int i = 0; i < table.n; i++)
+		if (!strcmp(table.proto[i]->name, name))
+			return true;
+	return false;
 }
 
 bool registry_any(void) { return load_rlx(&table.n); }
@@ -298,19 +308,21 @@ static void load(const char *path)
 	int (*init)(void);
 
 	if (!so) {
-		log_err("module not loaded: %s", dlerror());
+		setting_warn("OSF_MODULES: module not loaded: %s", dlerror());
 		return;
 	}
 	*(void **)&init = dlsym(so, "osf_module_init");
 	if (!init) {
-		log_err("module %s: has no osf_module_init", path);
+		setting_warn("OSF_MODULES: module %s: has no osf_module_init",
+			     path);
 		dlclose(so);
 		return;
 	}
 	int err = init();
 	if (err) {
-		log_err("module %s: not used: osf_module_init: %s", path,
-			strerror(-err));
+		setting_warn("OSF_MODULES: module %s: not used: "
+			     "osf_module_init: %s",
+			     path, strerror(-err));
 		GUARD(&lock);
 		table = before;
 	}
@@ -331,7 +343,8 @@ void registry_init(void)
 		size_t len = strcspn(paths, ":");
 
 		if (len >= sizeof(path)) {
-			log_err("module not loaded: its path is too long");
+			setting_warn("OSF_MODULES: module not loaded: its path "
+				     "is too long");
 		} else if (len) {
 			snprintf(path, sizeof(path), "%.*s", (int)len, paths);
 			load(path);

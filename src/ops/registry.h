@@ -15,6 +15,7 @@
 
 void registry_init(void); /* loads OSF_MODULES */
 bool registry_any(void);
+bool registry_has(const char *name); /* is there a module of that name? */
 /* Ask each candidate in turn; 0 when @fd is now a carrier's, else -EAGAIN. */
 MUST_CHECK int registry_connect(uint64_t id, int fd, const struct sockaddr *to,
 				socklen_t len, const char *provider);

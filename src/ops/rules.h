@@ -16,8 +16,8 @@
  *                | 'destination' ( 'stderr' | 'syslog' | 'file' NAME )
  *   PROGRAM     := a pattern for fnmatch()
  *   ID          := a word or number without '*', or '*' alone
- *   PROVIDER    := '*' | 1 to 15 of a-z 0-9 '_' '-', a provider registered or
- *                  not: os, osf, vma, xlio, shm, tcp, sdp, sa, ...
+ *   PROVIDER    := '*' | 1 to 15 of a-z 0-9 '_' '-': os, inet, osf, vma, xlio,
+ *                  shm, sdp, sa or a module's name
  *   ROLE        := 'tcp_server' | 'tcp_client' | 'udp_sender'
  *                | 'udp_receiver' | 'udp_connect'
  *   TUPLE       := ADDR ':' PORTS [ ':' ADDR ':' PORTS ]
@@ -41,6 +41,7 @@
  * calls nothing that osf interposes: no descriptor is ever touched.
  */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -59,17 +60,21 @@ enum rule_role {
 
 struct rule_set;
 
+/* Is @name, which is not built in, a provider all the same? */
+typedef bool rule_knows(const char *name);
+
 /* Where a rule text is wrong.  text is a whole message, "expected ..., found
  * ...", without file name, line and column; always printable ASCII. */
 struct rule_error {
 	unsigned line, column; /* from 1; a column is a byte */
-	char text[160];
+	char text[200];
 };
 
 /**
  * rules_parse() - add the statements of @text to a rule set
  * @prs: in: a set to add to, or NULL for a new one; out: the set
  * @text: need not end in NUL; an empty text is a set without rules
+ * @knows: asked for providers that are not built in; NULL knows all
  * @err: may be NULL
  *
  * What is added comes after what is there, so the text that shall win is parsed
@@ -81,7 +86,7 @@ struct rule_error {
  * Context: nobody else uses *@prs during the call.
  */
 int rules_parse(struct rule_set **prs, const char *text, size_t len,
-		struct rule_error *err);
+		rule_knows *knows, struct rule_error *err);
 
 /* Takes NULL too.  Names that rules_match() has returned go with the set. */
 void rules_free(struct rule_set *rs);
@@ -103,9 +108,9 @@ void rules_free(struct rule_set *rs);
  * AF_INET6, is not known and matches only '*:*'.
  *
  * Any provider's name is returned as it was written, but "vma", "xlio" and "*"
- * come back as "osf".  A name that the switch does not know ("sdp", "sa", a
- * module that is not loaded) means there what NULL means: libvma, too, treats
- * "sdp" and "sa" as "does not match" without looking at a later rule.
+ * come back as "osf".  A name that the switch does not know ("sdp", "sa") means
+ * there what NULL means: libvma, too, treats "sdp" and "sa" as "does not match"
+ * without looking at a later rule.
  *
  * Return: the provider's name ("os", "osf", "shm", ...), or NULL when no rule
  * matches.

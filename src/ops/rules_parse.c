@@ -42,6 +42,7 @@ struct parser {
 	unsigned line;                  /* from 1 */
 	struct rule_set *set;           /* what this text adds */
 	struct rule_instance *instance; /* NULL: none opened yet */
+	rule_knows *knows;              /* NULL: any provider */
 	struct rule_error err;
 };
 
@@ -387,10 +388,25 @@ static int parse_application_id(struct parser *ps)
 	return 0;
 }
 
+static bool is_built_in(const char *provider)
+{
+	static const char *const names[] = { "os",  "inet", "osf",
+					     "shm", "sdp",  "sa" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(provider, names[i]))
+			return true;
+	return false;
+}
+
 /* What the library calls itself is one provider here. */
 static int parse_provider(struct parser *ps, char *provider)
 {
 	static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789_-";
+	const char *want = ps->knows
+			       ? "a provider (os, inet, osf, vma, xlio, shm, "
+				 "sdp, sa, '*' or a module's name)"
+			       : "a provider ('*' or 1 to 15 of a-z 0-9 _ -)";
 	struct span word = take_word(ps);
 
 	if (span_is(word, "*") || span_is(word, "vma") ||
@@ -399,9 +415,9 @@ static int parse_provider(struct parser *ps, char *provider)
 		return 0;
 	}
 	if (!word.len || !span_copy(word, provider, RULE_PROVIDER_MAX) ||
-	    strspn(provider, allowed) != word.len)
-		return fail(ps, word,
-			    "a provider ('*' or 1 to 15 of a-z 0-9 _ -)");
+	    strspn(provider, allowed) != word.len ||
+	    (ps->knows && !is_built_in(provider) && !ps->knows(provider)))
+		return fail(ps, word, want);
 	return 0;
 }
 
@@ -551,13 +567,17 @@ static int parse_set(struct parser *ps)
 }
 
 int rules_parse(struct rule_set **prs, const char *text, size_t len,
-		struct rule_error *err)
+		rule_knows *knows, struct rule_error *err)
 {
 	if (!len)
 		text = "";
 
 	struct parser ps = {
-		.at = text, .end = text + len, .line_start = text, .line = 1
+		.at = text,
+		.end = text + len,
+		.line_start = text,
+		.line = 1,
+		.knows = knows,
 	};
 	int rc = parse_set(&ps);
 

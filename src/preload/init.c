@@ -3,8 +3,8 @@
  * preload/init.c - how osf comes to life inside a program
  *
  * The constructor runs before main(); calls that come earlier, from constructors of
- * other libraries, are libc's (nothing has an entry yet).  If a rule is wrong the
- * program does not start.
+ * other libraries, are libc's (nothing has an entry yet).  Settings that are wrong
+ * give a warning each; rules that are wrong leave the program on the kernel.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,24 +14,51 @@
 #include "base/env.h"
 #include "base/fds.h"
 #include "base/log.h"
+#include "base/program.h"
+#include "base/setting.h"
 #include "base/spin.h"
 #include "group/group.h"
 #include "ops/ops.h"
 #include "preload/edge.h"
 #include "sock/arena.h"
 
+static bool is_list_of_numbers(const char *s)
+{
+	for (;; s++) {
+		size_t n = strspn(s, "0123456789");
+
+		s += n;
+		if (!n || !*s || *s != ',')
+			return n && !*s;
+	}
+}
+
+/* What is read when it is needed, and is to be wrong before that. */
+static void check_late_settings(void)
+{
+	const char *uring = getenv("OSF_IO_URING");
+	const char *uids = getenv("OSF_ALLOW_UIDS");
+
+	if (uring && *uring && strcmp(uring, "files") && strcmp(uring, "all"))
+		setting_wrong("OSF_IO_URING", "files or all");
+	if (uids && *uids && !is_list_of_numbers(uids))
+		setting_wrong("OSF_ALLOW_UIDS",
+			      "user numbers with commas between");
+}
+
 __attribute__((constructor)) static void osf_start(void)
 {
 	int saved = errno;
 
 	libc_resolve();
-	if (getenv("OSF_DISABLE"))
+	program_start();
+	if (setting_bool("OSF_DISABLE", false, true))
 		return;
 	log_open();
 	env_xlio_name_others();
 	spin_configure();
-	if (ops_init() == -EINVAL)
-		_exit(125);
+	check_late_settings();
+	ops_init();
 	int err = arena_open();
 	if (err) {
 		log_err(
@@ -41,7 +68,7 @@ __attribute__((constructor)) static void osf_start(void)
 	}
 	fork_init();
 	file_adopt();
-	log_info("ready in %s", program_invocation_short_name);
+	log_info("ready in %s", program_name());
 	errno = saved;
 }
 

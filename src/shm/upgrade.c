@@ -27,6 +27,7 @@
 #include "base/fds.h"
 #include "base/gate.h"
 #include "base/log.h"
+#include "base/setting.h"
 #include "shm/inbox.h"
 #include "shm/rendezvous.h"
 #include "shm/shm.h"
@@ -41,6 +42,8 @@
  * for a core; one that dies closes its channel. */
 #define CLAIMED_NS (2 * NS_PER_S)
 
+#define RING_LEAST_SIZE (16 * 1024)
+
 struct shm_config shm_config = {
 	.enabled = true,
 	.ring_bytes = 16 * 1024 * 1024,
@@ -50,19 +53,17 @@ struct shm_config shm_config = {
 
 void shm_configure(void)
 {
-	uint64_t ring = env_number("OSF_RING", shm_config.ring_bytes);
+	uint64_t ring = setting_number("OSF_RING", shm_config.ring_bytes,
+				       RING_LEAST_SIZE, RING_MAX_SIZE);
 
 	while (ring & (ring - 1))
 		ring &= ring - 1;
-	if (ring < 16 * 1024 || ring > RING_MAX_SIZE)
-		log_warn("OSF_RING must lie between 16k and 1024m");
-	else
-		shm_config.ring_bytes = (uint32_t)ring;
-	shm_config.enabled = env_number("OSF_SHM", 1) != 0;
-	shm_config.upgrade_turns =
-	    (uint32_t)env_number("OSF_UPGRADE_TURNS", shm_config.upgrade_turns);
-	shm_config.upgrade_bytes =
-	    env_number("OSF_UPGRADE_BYTES", shm_config.upgrade_bytes);
+	shm_config.ring_bytes = (uint32_t)ring;
+	shm_config.enabled = setting_bool("OSF_SHM", true, true);
+	shm_config.upgrade_turns = (uint32_t)setting_number(
+	    "OSF_UPGRADE_TURNS", shm_config.upgrade_turns, 0, UINT32_MAX);
+	shm_config.upgrade_bytes = setting_number(
+	    "OSF_UPGRADE_BYTES", shm_config.upgrade_bytes, 0, INT64_MAX);
 }
 
 static uint64_t timeout_ns(int fd, int name)

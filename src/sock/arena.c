@@ -23,6 +23,8 @@
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/program.h"
+#include "base/setting.h"
 #include "sock/arena.h"
 
 /* A process has at most a million descriptors unless root raised fs.nr_open. */
@@ -95,9 +97,16 @@ static int segment_file(void)
 			 n);
 		int fd = libc.open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
 				   0600);
-		if (fd >= 0 || errno != EEXIST)
+		if (fd >= 0)
 			return fd;
+		if (errno != EEXIST)
+			break;
 	}
+	static bool has_warned; /* here, or in the process we were forked by */
+	if (!has_warned)
+		setting_warn("OSF_STATS_DIR: %s cannot be written: %s", path,
+			     strerror(errno));
+	has_warned = true;
 	return -1;
 }
 
@@ -177,8 +186,7 @@ int arena_open(void)
 	h->pid = (uint32_t)getpid();
 	h->uid = getuid();
 	h->started_ns = clock_ns(CLOCK_REALTIME);
-	snprintf(h->program, sizeof(h->program), "%s",
-		 program_invocation_short_name);
+	snprintf(h->program, sizeof(h->program), "%s", program_name());
 	store_rel(&h->magic, OSF_STATS_MAGIC); /* readers check it first */
 	chunks[0] = (struct sock *)((char *)map + HEADER_BYTES);
 	n_chunks = 1;

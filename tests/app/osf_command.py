@@ -5,7 +5,8 @@ tests/app/osf_command.py - the command osf: what it says, and its exit statuses
 
     osf_command.py PATH-OF-OSF        (or OSF=PATH in the environment)
 
-Needs no libosf.so: any shared library stands in for it.  Statistics segments
+Needs no libosf.so: a library without code that has its name stands in for it.
+Statistics segments
 are written by this file, good ones and broken ones.  Nothing but loopback, a
 temporary directory and child processes is touched.  Exit 77: cannot run here.
 """
@@ -32,17 +33,19 @@ def need(ok, why):
         sys.exit(77)
 
 
-def find_library():
+def make_library(name, soname):
     """A shared library that may be preloaded into anything."""
-    with open("/proc/self/maps") as maps:
-        for line in maps:
-            path = line.split()[-1]
-            if os.path.basename(path).startswith("libc.so"):
-                return os.path.realpath(path)
-    return None
+    path = os.path.join(TMP.name, name)
+    try:
+        subprocess.run(["cc", "-shared", "-nostdlib", "-o", path, "-x", "c",
+                        "-Wl,-soname," + soname, os.devnull], check=True,
+                       capture_output=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return path
 
 
-LIB = find_library()
+LIB = make_library("libosf.so", "libosf.so")
 ENV = {"PATH": os.environ["PATH"], "HOME": "/", "LC_ALL": "C",
        "TMPDIR": TMP.name, "OSF_LIB": LIB or "",
        "OSF_CONFIG_FILE": os.path.join(TMP.name, "osf.conf")}
@@ -159,6 +162,9 @@ def test_run_environment():
            "true"), 125, "", "/no/such")
     expect("a library that is none", osf("run", "true",
            OSF_LIB=write("lib.so", "text")), 125, "", "not a shared library")
+    other = make_library("other.so", "libother.so")
+    expect("a library that is another", osf("run", "--lib", other, "true"),
+           125, "", f"{other} is a shared library, but not libosf.so\n")
     spaced = os.path.join(TMP.name, "a b.so")
     os.symlink(LIB, spaced)
     expect("a link is followed", osf("run", "--lib", spaced, *show), 0, LIB,
@@ -175,6 +181,10 @@ def test_rules():
            f"{bad}", "true"), 125, "", "line 2, column 8")
     expect("a bad OSF_RULES", osf("run", "true", OSF_RULES=bad), 125, "",
            "osf: OSF_RULES: line 1")
+    expect("an unknown provider", osf("run", "--rule", "use oss tcp_client "
+           "*:*", "true"), 125, "", "os, inet, osf, vma, xlio, shm, sdp, sa")
+    expect("which may be a module's", osf("run", "--rule", "use oss tcp_client "
+           "*:*", "true", OSF_MODULES="/some/module.so"), 0, "", "")
     path = write("bad.conf", f"# a comment\n\n{bad}\n")
     expect("a bad file", osf("run", "true", OSF_CONFIG_FILE=path), 125, "",
            f"osf: {path}: line 3, column 8")
@@ -203,6 +213,26 @@ def test_not_preloadable():
         os.chown(setuid, 65534, 65534)
         os.chmod(setuid, 0o4755)
         expect("set-user-ID", osf("run", setuid), 0, "", "is set-user-ID")
+
+
+GO_NOTE = r"""
+__asm__(".section .note.go.buildid,\"a\",@note\n"
+        ".long 4, 4, 4\n.ascii \"Go\\0\\0\"\n.ascii \"abcd\"\n.text\n");
+int main(void) { return 9; }
+"""
+
+
+def test_go():
+    """A dynamic program whose system calls do not come by: say so."""
+    path = os.path.join(TMP.name, "gopher")
+    subprocess.run(["cc", "-o", path, "-x", "c", "-"], input=GO_NOTE,
+                   text=True, check=True)
+    expect("a program of Go runs", osf("run", path), 9, "",
+           f"osf: {path} cannot be offloaded because it is written in Go, "
+           "whose system calls do not go through the C library; it runs on "
+           "the kernel\n")
+    expect("not with --strict", osf("run", "--strict", path), 125, "",
+           "not started")
 
 
 def test_run_stats():
@@ -506,7 +536,7 @@ def test_bench_skips():
 def main():
     need(OSF and os.access(OSF, os.X_OK), "the osf command is not built")
     need(sys.byteorder == "little", "segments are written little-endian")
-    need(LIB, "no shared library was found to stand in for libosf.so")
+    need(LIB, "no compiler makes a library to stand in for libosf.so")
     write("osf.conf", "# nothing\n")
     for name, test in list(globals().items()):
         if name.startswith("test_"):

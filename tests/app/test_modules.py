@@ -309,7 +309,8 @@ def rules(m):
     m.expect(play(by_kernel_untouched, "use os tcp_server *:*; "
                   "use os tcp_client *:*"), "dummy close")
     m.expect(play(carried, "use osf tcp_client *:*"), *CARRIED)
-    m.expect(play(carried, "use nobody tcp_client *:*"), *CARRIED)
+    m.expect(play(by_kernel_untouched, "use nobody tcp_client *:*"),
+             "dummy close")
     lines = play(carried, "use dummy tcp_client 127.0.0.0/8:*; "
                  "use dummy tcp_server *:*", ("dummy", "other"))
     m.expect([line for line in lines if "dummy" in line], *CARRIED)

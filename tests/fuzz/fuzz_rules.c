@@ -89,7 +89,7 @@ static void check_good(struct rule_set *rs, const char *text, size_t len)
 	int level = rules_log_level(rs);
 
 	ask(rs, &once);
-	int err = rules_parse(&same, text, len, NULL);
+	int err = rules_parse(&same, text, len, NULL, NULL);
 	assert(!err);
 	assert(same == rs);
 	ask(rs, &twice);
@@ -103,11 +103,11 @@ static void check_bad(const char *text, size_t len)
 	static const char rules[] = "use os tcp_client *:80\nlog min-level 3";
 	struct answers before, after;
 	struct rule_set *rs = NULL;
-	int err = rules_parse(&rs, rules, sizeof(rules) - 1, NULL);
+	int err = rules_parse(&rs, rules, sizeof(rules) - 1, NULL, NULL);
 
 	assert(!err);
 	ask(rs, &before);
-	err = rules_parse(&rs, text, len, NULL);
+	err = rules_parse(&rs, text, len, NULL, NULL);
 	assert(err == -EINVAL);
 	ask(rs, &after);
 	assert(!memcmp(&before, &after, sizeof(before)));
@@ -121,7 +121,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct rule_error err = { 0 };
 	const char *text = (const char *)data;
 
-	if (!rules_parse(&rs, text, size, &err)) {
+	if (!rules_parse(&rs, text, size, NULL, &err)) {
 		assert(rs);
 		check_good(rs, text, size);
 	} else {

@@ -26,7 +26,7 @@ static struct rule_set *parse(const char *text)
 	struct rule_set *rs = NULL;
 	struct rule_error err = { 0 };
 
-	if (rules_parse(&rs, text, strlen(text), &err))
+	if (rules_parse(&rs, text, strlen(text), NULL, &err))
 		fail_msg("%u:%u: %s\nin: %s", err.line, err.column, err.text,
 			 text);
 	return rs;
@@ -34,7 +34,7 @@ static struct rule_set *parse(const char *text)
 
 static void add(struct rule_set **prs, const char *text)
 {
-	assert_int_equal(rules_parse(prs, text, strlen(text), NULL), 0);
+	assert_int_equal(rules_parse(prs, text, strlen(text), NULL, NULL), 0);
 }
 
 /* @ss is written and returned; NULL for NULL. */

@@ -51,7 +51,7 @@ static const char *client_rule(const struct rule_set *rs, const char *program)
 static void assert_parses(struct rule_set **prs, const char *text, size_t len)
 {
 	struct rule_error err = { 0 };
-	int rc = rules_parse(prs, text, len, &err);
+	int rc = rules_parse(prs, text, len, NULL, &err);
 
 	if (rc)
 		fail_msg("%u:%u: %s\nin: %s", err.line, err.column, err.text,
@@ -122,7 +122,7 @@ static void assert_refused(const struct bad *bad)
 	struct rule_set *rs = NULL;
 	struct rule_error err = { 0 };
 
-	if (rules_parse(&rs, bad->text, bad->len, &err) != -EINVAL)
+	if (rules_parse(&rs, bad->text, bad->len, NULL, &err) != -EINVAL)
 		fail_msg("accepted: %s", bad->text);
 	assert_null(rs);
 	assert_string_equal(err.text, bad->message);
@@ -338,7 +338,7 @@ static void long_text_is_refused_one_byte_past_its_limit(void **state)
 
 	assert_non_null(text);
 	memset(text, '\n', len + 1);
-	assert_int_equal(rules_parse(&rs, text, len + 1, &err), -EINVAL);
+	assert_int_equal(rules_parse(&rs, text, len + 1, NULL, &err), -EINVAL);
 	assert_null(rs);
 	assert_string_equal(err.text, "expected a text of at most 256 KiB, "
 				      "found a longer one");
@@ -377,8 +377,9 @@ static void failed_parse_leaves_the_set_as_it_was(void **state)
 	assert_parses(&rs, TEXT("log min-level 3; use os tcp_client *:80"));
 	before = rs;
 	for (size_t i = 0; i < N_ELEMS(bad); i++) {
-		assert_int_equal(rules_parse(&rs, bad[i], strlen(bad[i]), NULL),
-				 -EINVAL);
+		assert_int_equal(
+		    rules_parse(&rs, bad[i], strlen(bad[i]), NULL, NULL),
+		    -EINVAL);
 		assert_ptr_equal(rs, before);
 		assert_string_equal(client_rule(rs, "nginx"), "os");
 		assert_int_equal(rules_log_level(rs), 3);
@@ -396,7 +397,7 @@ static void failed_first_parse_makes_no_set(void **state)
 {
 	struct rule_set *rs = NULL;
 
-	assert_int_equal(rules_parse(&rs, TEXT("use"), NULL), -EINVAL);
+	assert_int_equal(rules_parse(&rs, TEXT("use"), NULL, NULL), -EINVAL);
 	assert_null(rs);
 	rules_free(rs);
 }
@@ -405,7 +406,7 @@ static void no_text_at_all_is_a_set_without_rules(void **state)
 {
 	struct rule_set *rs = NULL;
 
-	assert_int_equal(rules_parse(&rs, NULL, 0, NULL), 0);
+	assert_int_equal(rules_parse(&rs, NULL, 0, NULL, NULL), 0);
 	assert_non_null(rs);
 	assert_null(client_rule(rs, "a"));
 	rules_free(rs);
@@ -427,6 +428,38 @@ static void last_log_level_holds(void **state)
 	rules_free(rs);
 }
 
+static bool knows_dummy(const char *name) { return !strcmp(name, "dummy"); }
+
+/* A word that is nobody's name is most likely a typing error. */
+static void unknown_providers_are_refused_with_the_list(void **state)
+{
+	static const char *const good[] = {
+		"os",  "inet", "osf", "vma", "xlio",
+		"shm", "sdp",  "sa",  "*",   "dummy"
+	};
+	struct rule_set *rs = NULL;
+	struct rule_error err;
+	char text[64];
+
+	for (size_t i = 0; i < N_ELEMS(good); i++) {
+		int n = snprintf(text, sizeof(text), "use %s tcp_client *:*",
+				 good[i]);
+		assert_int_equal(
+		    rules_parse(&rs, text, (size_t)n, knows_dummy, &err), 0);
+	}
+	rules_free(rs);
+	rs = NULL;
+	assert_int_equal(
+	    rules_parse(&rs, TEXT("use oss tcp_client *:*"), knows_dummy, &err),
+	    -EINVAL);
+	assert_null(rs);
+	assert_int_equal(err.column, 5);
+	assert_string_equal(err.text,
+			    "expected a provider (os, inet, osf, vma, xlio, "
+			    "shm, sdp, sa, '*' or a module's name), found "
+			    "'oss'");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -442,6 +475,7 @@ int main(void)
 		cmocka_unit_test(failed_first_parse_makes_no_set),
 		cmocka_unit_test(no_text_at_all_is_a_set_without_rules),
 		cmocka_unit_test(last_log_level_holds),
+		cmocka_unit_test(unknown_providers_are_refused_with_the_list),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@ enum elf_verdict {
 	ELF_IS_STATIC,   /* no dynamic linker runs, its children may be fine */
 	ELF_IS_SECURE,   /* ld.so ignores LD_PRELOAD: set-id or capabilities */
 	ELF_IS_FOREIGN,  /* another class or machine than the library */
+	ELF_IS_RAW,      /* its system calls are not the C library's: no use */
 };
 
 /* Why, as the end of "... cannot be preloaded because". */
@@ -23,5 +24,6 @@ enum elf_verdict {
  */
 enum elf_verdict elf_examine(const char *program, const char *lib, char *why);
 
-/* Is @path an ELF file that ld.so could load into something? */
-bool elf_is_library(const char *path);
+/* Is @path an ELF file that ld.so could load into something?  @is_ours: out, is it
+ * libosf.so by the name that it says it has, whatever the file is called? */
+bool elf_is_library(const char *path, bool *is_ours);

@@ -171,7 +171,8 @@ static int preload_into(const struct run_args *a, const char *path,
 	enum elf_verdict v = elf_examine(path, lib, why);
 
 	if (v != ELF_MAY_PRELOAD) {
-		complain("%s cannot be preloaded because %s; %s", path, why,
+		complain("%s cannot be %s because %s; %s", path,
+			 v == ELF_IS_RAW ? "offloaded" : "preloaded", why,
 			 a->is_strict ? "not started (--strict)"
 				      : "it runs on the kernel");
 		if (a->is_strict)

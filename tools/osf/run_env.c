@@ -38,8 +38,13 @@ static int lib_check(const char *given, char *path)
 			 strerror(-err));
 		return err;
 	}
-	if (!elf_is_library(path)) {
+	bool is_ours = false;
+	if (!elf_is_library(path, &is_ours)) {
 		complain("%s is not a shared library", path);
+		return -EINVAL;
+	}
+	if (!is_ours) {
+		complain("%s is a shared library, but not libosf.so", path);
 		return -EINVAL;
 	}
 	if (strpbrk(path, " :")) {
@@ -115,11 +120,21 @@ static ssize_t read_config(const char *path, char **text)
 	return n;
 }
 
+/* What modules call themselves is known when they are loaded: CMD, at its start,
+ * will say if nobody has the name. */
+static bool may_be_a_module(const char *provider)
+{
+	const char *modules = getenv("OSF_MODULES");
+
+	(void)provider;
+	return modules && *modules;
+}
+
 static int check_text(struct rule_set **rs, const char *from, const char *text,
 		      size_t len)
 {
 	struct rule_error e = { 0 };
-	int err = rules_parse(rs, text, len, &e);
+	int err = rules_parse(rs, text, len, may_be_a_module, &e);
 
 	if (err == -EINVAL)
 		complain("%s: line %u, column %u: %s", from, e.line, e.column,

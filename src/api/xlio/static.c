@@ -8,15 +8,15 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/env.h"
 #include "base/gate.h"
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/program.h"
+#include "base/setting.h"
 #include "base/spin.h"
 #include "group/group.h"
 #include "ops/local.h"
@@ -38,13 +38,13 @@ __attribute__((constructor)) static void osf_start(void)
 	int saved = errno;
 
 	libc_resolve();
-	if (getenv("OSF_DISABLE"))
+	program_start();
+	if (setting_bool("OSF_DISABLE", false, true))
 		return;
 	log_open();
 	env_xlio_name_others();
 	spin_configure();
-	if (ops_init() == -EINVAL)
-		_exit(125);
+	ops_init();
 	int err = arena_open();
 	if (err) {
 		log_err(

@@ -21,8 +21,7 @@
 
 #include "api/api.h"
 #include "api/xlio/edge.h"
-#include "base/libc.h"
-#include "base/log.h"
+#include "base/setting.h"
 #include "mellanox/xlio_extra.h"
 #include "ops/ops.h"
 #include "ops/policy.h"
@@ -109,21 +108,14 @@ static enum abi abi_of(const char *s)
 }
 
 /* A program that got a table of another layout would crash at its first call. */
-static void refuse_abi(const char *s)
+static void refuse_abi(void)
 {
 	static bool is_told;
-	char line[200];
 
-	if (is_told)
-		return;
+	if (!is_told)
+		setting_wrong("OSF_XLIO_ABI", "3.30 to 3.51, 3.60, or 3.61 to "
+					      "3.70 (the default)");
 	is_told = true;
-	int n =
-	    snprintf(line, sizeof(line),
-		     "osf: OSF_XLIO_ABI is '%.40s', there are 3.30 to 3.51, "
-		     "3.60, and 3.61 to 3.70 (the default)\n",
-		     s);
-	if (libc.write(STDERR_FILENO, line, (size_t)n) < 0)
-		log_err("%s", line);
 }
 
 static enum abi abi(void)
@@ -132,7 +124,7 @@ static enum abi abi(void)
 	enum abi found = s && *s ? abi_of(s) : ABI_361;
 
 	if (found == ABI_UNKNOWN)
-		refuse_abi(s);
+		refuse_abi();
 	return found;
 }
 

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base/program.c - see base/program.h
+ *
+ * Go's linker leaves a note of the owner "Go" in each program that it makes, and
+ * strip(1) does not remove it: it lies in memory, behind the program headers
+ * that the kernel told us of.
+ */
+#include <elf.h>
+#include <errno.h>
+#include <link.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+
+#include "base/compiler.h"
+#include "base/program.h"
+
+static char name[64];
+
+void program_start(void)
+{
+	snprintf(name, sizeof(name), "%s", program_invocation_short_name);
+}
+
+const char *program_name(void) { return name; }
+
+static size_t align4(size_t n) { return (n + 3) & ~(size_t)3; }
+
+/* Is one of the notes in @size bytes at @at Go's? */
+static bool has_go_note(const char *at, size_t size)
+{
+	static const char owner[] = "Go\0"; /* padded to four bytes */
+	ElfW(Nhdr) note;
+
+	while (size >= sizeof(note) + sizeof(owner)) {
+		memcpy(&note, at, sizeof(note));
+		if (note.n_namesz == sizeof(owner) &&
+		    !memcmp(at + sizeof(note), owner, sizeof(owner)))
+			return true;
+		size_t len = sizeof(note) + align4(note.n_namesz) +
+			     align4(note.n_descsz);
+		if (len > size)
+			return false;
+		at += len;
+		size -= len;
+	}
+	return false;
+}
+
+bool program_is_go(void)
+{
+	const ElfW(Phdr) *phdr = (const void *)getauxval(AT_PHDR);
+	unsigned long n = phdr ? getauxval(AT_PHNUM) : 0;
+	uintptr_t base = 0;
+
+	for (unsigned long i = 0; i < n; i++)
+		if (phdr[i].p_type == PT_PHDR)
+			base = (uintptr_t)phdr - phdr[i].p_vaddr;
+	for (unsigned long i = 0; i < n; i++)
+		if (phdr[i].p_type == PT_NOTE &&
+		    has_go_note((const char *)(base + phdr[i].p_vaddr),
+				phdr[i].p_memsz))
+			return true;
+	return false;
+}
