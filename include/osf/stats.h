@@ -50,6 +50,16 @@ enum osf_stats_proto {
 	OSF_PROTOS
 };
 
+/*
+ * OSF_STATS_UNSEEN: the kernel serves the socket, and nobody counts its calls any
+ * more: *_bytes_inet and *_ops are what was counted before.  For a process that
+ * runs, the kernel has the rest: its count of the connection's bytes (TCP_INFO),
+ * less *_bytes_other, is what *_bytes_inet should be.  When the socket is closed,
+ * or the process ends in an orderly way, the library asks itself, corrects
+ * *_bytes_inet, and takes the flag away.
+ */
+enum osf_stats_flags { OSF_STATS_UNSEEN = 1 };
+
 /* What has happened in this process, closed sockets included. */
 struct osf_stats_totals {
 	uint64_t n_sockets;        /* TCP sockets seen: created or accepted */
@@ -67,6 +77,11 @@ struct osf_stats_totals {
 	uint64_t n_reason[64]; /* closed sockets by their last osf_reason */
 	/* since 1.1 */
 	uint64_t tx_bytes_ref; /* of tx_bytes_shm, by reference; closed only */
+	/* since 1.2 */
+	uint64_t
+	    n_uncounted; /* closed sockets with OSF_STATS_UNSEEN still set */
+	uint64_t
+	    n_raw; /* 1: the program's system calls do not go through libc */
 };
 
 struct osf_stats_header {
@@ -105,6 +120,12 @@ struct osf_stats_sock {
 	uint64_t n_wakes;        /* doorbells rung for the peer */
 	/* since 1.1 */
 	uint64_t tx_bytes_ref; /* of tx_bytes_shm, by reference: not copied */
+	/* since 1.2 */
+	uint64_t
+	    rx_bytes_other; /* what the kernel's own count of the connection */
+	uint64_t tx_bytes_other; /* has besides the stream: doorbells */
+	uint32_t flags;          /* enum osf_stats_flags */
+	uint32_t reserved;
 };
 
 /* What version 1.0 had. */

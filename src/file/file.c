@@ -230,6 +230,7 @@ static void sock_release(struct file *f, int fd)
 		return;
 	}
 	ops_closed(sk);
+	inet_seen(sk, fd);
 	if (sk->seg)
 		shm_close(sk, fd);
 	shm_offer_close(sk);
@@ -306,6 +307,7 @@ void file_pass(struct file *f)
 {
 	uintptr_t *slot = table_slot(f->anchor_fd);
 
+	inet_unseen(f->sk, f->anchor_fd);
 	/* Usually one descriptor; a search for the others is rare and slow.  The
 	 * anchor may be a descriptor of our own that has no entry. */
 	if (slot)

@@ -26,6 +26,7 @@
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/hold.h"
+#include "inet/inet.h"
 #include "ops/local.h"
 #include "shm/inbox.h"
 #include "shm/shm.h"
@@ -196,6 +197,7 @@ static void leave(int fd, struct file *f)
 	hold_leave(f->holding);
 	if (fetch_sub(&f->sk->n_procs, 1) != 1)
 		return;
+	inet_seen(f->sk, fd);
 	if (f->holding)
 		f->sk->st.ended = 1; /* the one who gave it frees it */
 	if (f->sk->seg)

@@ -6,6 +6,10 @@
  *                              |
  *                              +-> inbox_went_past(): what comes next by ring comes after
  *
+ * When a socket is the kernel's for good, calls go to libc without a look, and what
+ * they move is not counted any more.  The kernel counts it, and is asked when the
+ * socket is closed, or the process ends; osf stat asks for sockets that are open.
+ *
  * A turn is a change of direction: a request and its response are two.  The side
  * that opened the connection looks before it sends, the other after it received,
  * so that an offer made before a request is seen with that request.
@@ -17,6 +21,13 @@
 
 #include "shm/inbox.h"
 #include "sock/sock.h"
+
+/* Calls on @sk are not counted from now on.  One call of the kernel if it was in
+ * shared memory, else none. */
+void inet_unseen(struct sock *sk, int fd);
+/* The last moment to know what went by: the last holder closes @sk, or ends.  One
+ * call of the kernel if calls were not counted, else none. */
+void inet_seen(struct sock *sk, int fd);
 
 static inline bool inet_reached(const struct sock *sk, uint32_t turns)
 {

@@ -66,6 +66,7 @@ __attribute__((constructor)) static void osf_start(void)
 		    strerror(-err));
 		return;
 	}
+	arena_totals()->n_raw = program_is_go();
 	fork_init();
 	file_adopt();
 	log_info("ready in %s", program_name());

@@ -339,6 +339,7 @@ static void totals_add(const struct osf_stats_sock *st)
 	t->n_sleeps += st->n_sleeps;
 	t->n_wakes += st->n_wakes;
 	t->n_reason[st->reason % 64]++;
+	t->n_uncounted += st->flags & OSF_STATS_UNSEEN;
 }
 
 void sock_free(struct sock *sk)

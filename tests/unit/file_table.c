@@ -14,6 +14,7 @@
 #include "base/libc.h"
 #include "file/epoll.h"
 #include "file/file.h"
+#include "inet/inet.h"
 #include "ops/ops.h"
 #include "shm/shm.h"
 #include "sock/arena.h"
@@ -43,6 +44,8 @@ void sock_free(struct sock *sk)
 
 bool arena_is_full(void) { return false; }
 void ops_closed(struct sock *sk) {}
+void inet_unseen(struct sock *sk, int fd) {}
+void inet_seen(struct sock *sk, int fd) {}
 void ops_look(struct sock *sk, int fd) {}
 void seg_unmap(struct seg *seg, uint32_t ring_size) {}
 void anchor_clear(struct sock *sk, int fd) {}

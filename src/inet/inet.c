@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* inet/inet.c - see inet/inet.h */
+#include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+
+#include "base/libc.h"
+#include "inet/inet.h"
+#include "inet/tcp_bytes.h"
+
+static bool ask_kernel(int fd, struct tcp_bytes *b)
+{
+	struct tcp_info ti;
+	socklen_t len = sizeof(ti);
+	int saved = errno;
+	bool ok = !libc.getsockopt(fd, IPPROTO_TCP, TCP_INFO, &ti, &len) &&
+		  len >= TCP_BYTES_INFO_MIN;
+
+	if (ok)
+		*b = tcp_bytes_of(&ti);
+	errno = saved;
+	return ok;
+}
+
+void inet_unseen(struct sock *sk, int fd)
+{
+	struct tcp_bytes b;
+
+	if (load_rlx(&sk->st.flags) & OSF_STATS_UNSEEN || sk->st.listening)
+		return;
+	/* Of a connection that comes back from shared memory, what is not
+	 * counted is doorbells, but for what is still to be read. */
+	if (sk->seg && ask_kernel(fd, &b)) {
+		int unread = 0;
+
+		libc.ioctl(fd, SIOCINQ, &unread);
+		store_rlx(&sk->st.rx_bytes_other,
+			  b.rx - (uint64_t)unread -
+			      load_rlx(&sk->st.rx_bytes_inet));
+		store_rlx(&sk->st.tx_bytes_other,
+			  b.tx - load_rlx(&sk->st.tx_bytes_inet));
+	}
+	store_rel(&sk->st.flags, sk->st.flags | OSF_STATS_UNSEEN);
+}
+
+void inet_seen(struct sock *sk, int fd)
+{
+	struct osf_stats_sock *st = &sk->st;
+	struct tcp_bytes b;
+
+	if (likely(!(load_rlx(&st->flags) & OSF_STATS_UNSEEN)) ||
+	    st->proto == OSF_PROTO_MODULE || !ask_kernel(fd, &b))
+		return;
+	/* A smaller number is that of another connection: the program has closed
+	 * ours by an instruction of its own, and @fd was given away since. */
+	if (b.rx < st->rx_bytes_other + st->rx_bytes_inet ||
+	    b.tx < st->tx_bytes_other + st->tx_bytes_inet)
+		return;
+	st->rx_bytes_inet = b.rx - st->rx_bytes_other;
+	st->tx_bytes_inet = b.tx - st->tx_bytes_other;
+	st->flags &= ~(uint32_t)OSF_STATS_UNSEEN;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * inet/tcp_bytes.h - the stream's bytes, from what the kernel says of a connection
+ *
+ *     getsockopt(TCP_INFO), or inet_diag's INET_DIAG_INFO  ->  struct tcp_bytes
+ *
+ * Linux counts what it has given to the wire and taken from it.  Written is what
+ * was sent, each byte once, and what waits to be sent.  Received is what has
+ * arrived in order, whether or not the program has read it; Linux counts the
+ * peer's FIN among these bytes, so it is taken off again.  On a socket in state
+ * CLOSE nobody can tell an orderly end from a reset: there it is one byte less
+ * than it was, if the peer reset the connection.
+ */
+#pragma once
+
+#include <linux/tcp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tcp_bytes {
+	uint64_t rx, tx;
+};
+
+/* The bytes of a struct tcp_info that are needed; Linux 4.19 has them. */
+#define TCP_BYTES_INFO_MIN                                                     \
+	(offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof(uint64_t))
+
+static inline struct tcp_bytes tcp_bytes_of(const struct tcp_info *ti)
+{
+	/* <netinet/tcp.h>, which has these, cannot be had beside <linux/tcp.h>. */
+	enum {
+		TIME_WAIT = 6,
+		CLOSE = 7,
+		CLOSE_WAIT = 8,
+		LAST_ACK = 9,
+		CLOSING = 11
+	};
+	uint8_t state = ti->tcpi_state;
+	bool has_fin = state == TIME_WAIT || state == CLOSE ||
+		       state == CLOSE_WAIT || state == LAST_ACK ||
+		       state == CLOSING;
+	struct tcp_bytes b = { .rx = ti->tcpi_bytes_received,
+			       .tx = ti->tcpi_bytes_sent -
+				     ti->tcpi_bytes_retrans +
+				     ti->tcpi_notsent_bytes };
+
+	b.rx -= has_fin && b.rx;
+	return b;
+}
