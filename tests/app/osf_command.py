@@ -16,6 +16,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -300,8 +301,8 @@ START = time.time_ns() - 90 * 10**9
 
 
 def sock(in_use=1, fd=5, family=2, proto=2, reason=1, passive=0, listening=0,
-         local=("7f000001", 1234), peer=("7f000001", 80), **counts):
-    ports = (local[1], peer[1], 0)
+         flags=0, local=("7f000001", 1234), peer=("7f000001", 80), **counts):
+    ports = (local[1], peer[1], flags)
     addrs = [bytes.fromhex(a[0]).ljust(16, b"\0") for a in (local, peer)]
     return struct.pack("<IiHBBBBHHH16s16s4xQQ9Q", in_use, fd, family, proto,
                        reason, passive, listening, *ports, *addrs, START,
@@ -370,7 +371,7 @@ def test_stat_text():
     got = osf("stat", "--dir", where)
     rows = [r.split("\t") for r in got.stdout.splitlines()]
     expect("stat in a pipe", got, 0, None, "")
-    check("one width, a heading", {len(r) for r in rows} == {19} and
+    check("one width, a heading", {len(r) for r in rows} == {24} and
           rows[0][0] == "pid", rows)
     check("exact numbers", rows[1][8] == "2500000", rows)
     got = osf("stat", "--closed", "--dir", where)
@@ -408,7 +409,11 @@ def test_stat_terminal():
     check("with colours", "\x1b[32m" in text, text)
     text = on_terminal(["stat", "--dir", where], NO_COLOR="1")
     check("without, for NO_COLOR", "\x1b" not in text, text)
-    check("cut to the width", max(map(len, text.splitlines())) <= 80, text)
+    check("cut to the width, and it says so",
+          max(map(len, text.splitlines())) <= 80 and "--wide" in text, text)
+    text = on_terminal(["stat", "--wide", "--dir", where], NO_COLOR="1")
+    check("or not", "peer takes part" in text and "--wide" not in text and
+          "WAKES" in text and max(map(len, text.splitlines())) > 80, text)
 
 
 def test_stat_broken():
@@ -439,6 +444,35 @@ def test_stat_broken():
     expect("an empty one", osf("stat", "--dir", stat_dir()), 0, None, "")
 
 
+def test_stat_uncounted():
+    """Bytes that the library has not counted, of a process that is gone."""
+    where = stat_dir(segment(socks=[sock(proto=1, reason=7, flags=1,
+                                         rx_bytes_inet=5, rx_ops=1)]))
+    got = osf("stat", "--dir", where)
+    rows = [dict(zip(*(line.split("\t") for line in pair))) for pair in
+            [got.stdout.splitlines()]]
+    check("a column says that it was not counted",
+          [rows[0][c] for c in ("rx_bytes_inet", "tx_bytes_inet", "rx_ops",
+                                "tx_ops", "rx_bytes_shm")] ==
+          ["-", "-", "-", "-", "0"], rows)
+    check("and what would change the reason", rows[0]["advice"] ==
+          "start the peer with osf run, too", rows)
+    doc = json.loads(osf("stat", "--json", "--dir", where).stdout)
+    s = doc["processes"][0]["sockets"][0]
+    check("in JSON it is null", (s["rx_bytes_inet"], s["rx_ops"],
+          s["rx_bytes_shm"]) == (None, None, 0) and
+          doc["processes"][0]["totals"]["n_uncounted_all"] == 1, s)
+    two = stat_dir(segment(pid=1, n_accepted=3), segment(pid=2, n_accepted=4),
+                   segment(pid=3, program=b"other"))
+    doc = json.loads(osf("stat", "--json", "--dir", two).stdout)
+    check("a sum for each program", [(p["program"], p["n_processes"],
+          p["n_accepted"]) for p in doc["programs"]] ==
+          [("prog", 2, 7), ("other", 1, 0)], doc["programs"])
+    text = on_terminal(["stat", "--dir", two], NO_COLOR="1")
+    check("a line for each program of several processes",
+          "prog: 2 processes" in text and "other:" not in text, text)
+
+
 def test_stat_growth():
     newer = segment(version=VERSION + 3, header=HEADER + 64,
                     sock_size=SOCK + 16, socks=[sock(fd=77)])
@@ -461,11 +495,20 @@ def memfd_create(name):
 def test_stat_processes():
     me = os.getpid()
     fd = memfd_create(b"osf-stats")
-    os.write(fd, segment(pid=me, program=b"me", socks=[sock()]))
+    here = socket.socket()
+    os.write(fd, segment(pid=me, program=b"me", socks=[
+        sock(fd=here.fileno(), proto=0, reason=0, local=("00", 0),
+             peer=("00", 0)), sock(fd=1 << 20)]))
     child = subprocess.Popen(["sleep", "20"], pass_fds=[fd])
     got = osf("stat", "--json")
     pids = [p["pid"] for p in json.loads(got.stdout)["processes"]]
     check("running processes are found, once", pids.count(me) == 1, pids)
+    mine = [p for p in json.loads(got.stdout)["processes"] if p["pid"] == me]
+    check("a row that nobody holds is not shown",
+          [s["fd"] for s in mine[0]["sockets"]] == [here.fileno()], mine)
+    mine = json.loads(osf("stat", "--json", "--closed", str(me)).stdout)
+    check("but with --closed, marked", [s["gone"] for s in
+          mine["processes"][0]["sockets"]] == [False, True], mine)
     expect("by number", osf("stat", str(me)), 0, f"{me}\tme", "")
     expect("an inherited segment is not the child's",
            osf("stat", str(child.pid)), 1, None, "does not run under osf")
@@ -496,6 +539,18 @@ def test_stat_watch():
     p.stdout.close()
     rates = [d["processes"][0]["sockets"][0]["rx_bytes_per_s"] for d in docs]
     check("--watch shows rates", max(rates) > 0, rates)
+    for args in (["-w", "0.1"], ["--watch", "0.1"], ["-w0.1"]):
+        p = subprocess.Popen([OSF, "stat", *args, "--json", "--dir", path],
+                             env=ENV, stdout=subprocess.PIPE, text=True)
+        docs = [json.loads(p.stdout.readline()) for _ in range(3)]
+        p.kill()
+        p.wait()
+        p.stdout.close()
+        check(" ".join(args) + " is understood", len(docs[0]["processes"]) == 1,
+              docs)
+    expect("a number of seconds, or a process?", osf("stat", "-w", "4242"), 2,
+           "", "--watch=4242")
+    expect("too short a time", osf("stat", "-w", "0.001"), 2, "", "'0.001'")
 
 
 def test_bench_arguments():

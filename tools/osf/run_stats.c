@@ -72,14 +72,19 @@ static void print_summary(const struct seg_sums *sums, size_t n_segs)
 		 n_segs, n_segs == 1 ? "" : "es", unit_count(t->n_connected).s,
 		 unit_count(t->n_accepted).s, unit_count(t->n_upgraded).s,
 		 unit_count(t->n_taken_back).s);
-	complain("bytes over shm: %s in, %s out; over the kernel: %s in, "
+	complain("bytes over shm: %s in, %s out; over the kernel: %s%s in, "
 		 "%s out",
 		 unit_bytes(t->rx_bytes_shm).s, unit_bytes(t->tx_bytes_shm).s,
+		 t->n_uncounted ? "at least " : "",
 		 unit_bytes(t->rx_bytes_inet).s,
 		 unit_bytes(t->tx_bytes_inet).s);
 	if (t->n_broken)
 		complain("%s reset because the peer broke the segment",
 			 unit_count(t->n_broken).s);
+	if (t->n_raw)
+		complain("%s of the processes made system calls past the C "
+			 "library (Go), and what they did is not here",
+			 unit_count(t->n_raw).s);
 	print_reasons(sums);
 }
 

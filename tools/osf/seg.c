@@ -61,6 +61,17 @@ const char *seg_reason_text(unsigned reason)
 				    : "a reason this osf does not know";
 }
 
+const char *seg_reason_advice(unsigned reason)
+{
+	static const char *const advice[OSF_REASONS] = {
+#define A(name, text) [OSF_REASON_##name] = text,
+#include "advice.def"
+#undef A
+	};
+
+	return reason < OSF_REASONS ? advice[reason] : NULL;
+}
+
 const char *seg_proto_name(const struct osf_stats_sock *s)
 {
 	static const char *const names[] = {
@@ -153,8 +164,10 @@ static void make_printable(char *s, size_t size)
 			*s = '?';
 }
 
-void seg_totals_add(struct osf_stats_totals *t, const struct osf_stats_sock *s)
+static void seg_totals_add(struct osf_stats_totals *t, const struct seg_sock *sock)
 {
+	const struct osf_stats_sock *s = &sock->s;
+
 	t->rx_bytes_shm += s->rx_bytes_shm;
 	t->tx_bytes_shm += s->tx_bytes_shm;
 	t->tx_bytes_ref += s->tx_bytes_ref;
@@ -165,8 +178,9 @@ void seg_totals_add(struct osf_stats_totals *t, const struct osf_stats_sock *s)
 	t->n_spins += s->n_spins;
 	t->n_sleeps += s->n_sleeps;
 	t->n_wakes += s->n_wakes;
-	if (s->reason < 64)
-		t->n_reason[s->reason]++;
+	t->n_uncounted += !sock->has_bytes;
+	if (sock->reason < 64)
+		t->n_reason[sock->reason]++;
 }
 
 static void keep_used(struct seg *seg, const char *entries, uint32_t first,
@@ -183,8 +197,10 @@ static void keep_used(struct seg *seg, const char *entries, uint32_t first,
 		       n_bytes);
 		if (!e.s.in_use)
 			continue;
+		e.reason = e.s.reason;
+		e.has_bytes = e.has_ops = !(e.s.flags & OSF_STATS_UNSEEN);
 		if (e.s.ended) {
-			seg_totals_add(&seg->head.totals, &e.s);
+			seg_totals_add(&seg->head.totals, &e);
 			continue;
 		}
 		seg->socks = xgrow(seg->socks, seg->n_socks, sizeof(e));
@@ -260,8 +276,8 @@ static void totals_add(struct osf_stats_totals *to,
 void seg_sums_add(struct seg_sums *sums, const struct seg *seg)
 {
 	totals_add(&sums->t, &seg->head.totals);
-	sums->n_open += seg->n_socks;
+	sums->n_open += seg->n_socks - seg->n_gone;
 
 	for (size_t i = 0; i < seg->n_socks; i++)
-		seg_totals_add(&sums->t, &seg->socks[i].s);
+		seg_totals_add(&sums->t, &seg->socks[i]);
 }

@@ -15,10 +15,25 @@
 #include <sys/types.h>
 
 #define SEG_WHY_MAX 128
+#define SEG_PIDS_MAX 8
+#define SEG_NAME_MAX 64
 
 struct seg_sock {
 	uint32_t idx; /* entry number, for matching two snapshots */
 	struct osf_stats_sock s;
+	bool has_bytes;   /* bytes over the kernel are all there */
+	bool has_ops;     /* calls are */
+	unsigned reason;  /* s.reason, or what look.h found to be truer */
+	unsigned n_peers; /* processes that hold the other end, and are seen */
+
+	/* The rest is look.h's to fill. */
+	bool is_gone; /* nobody holds it any more */
+	pid_t pids[SEG_PIDS_MAX];
+	unsigned n_pids; /* holders, which may be more than fit; 0: not known */
+	pid_t peer_pid;
+	char peer_program[SEG_NAME_MAX];
+	unsigned peer_reason; /* why the peer's osf keeps it there; or NONE */
+	uint64_t ino;
 };
 
 /* One process at one instant.  All text in it is printable ASCII. */
@@ -26,6 +41,8 @@ struct seg {
 	struct osf_stats_header head;
 	struct seg_sock *socks; /* the open ones */
 	size_t n_socks;
+	size_t n_gone;     /* of them, those that nobody holds */
+	pid_t found_pid;   /* its number here; 0: found in a directory */
 	uint64_t taken_ns; /* CLOCK_MONOTONIC */
 	dev_t dev;
 	ino_t ino; /* tells whether two descriptors are one segment */
@@ -33,7 +50,7 @@ struct seg {
 
 /* Closed and open sockets together. */
 struct seg_sums {
-	struct osf_stats_totals t; /* n_reason too */
+	struct osf_stats_totals t; /* n_reason, n_uncounted too */
 	uint64_t n_open;
 };
 
@@ -57,25 +74,15 @@ struct seg_list {
 int seg_read(struct seg *seg, int fd, char *why);
 void seg_free(struct seg *seg);
 
-/* One socket, as its process counts it when it is closed. */
-void seg_totals_add(struct osf_stats_totals *t, const struct osf_stats_sock *s);
-
-/**
- * seg_count_dead() - sockets whose last holder was killed are closed ones
- * @pid: of the process whose segment it is, as seen from here
- *
- * A process that is killed, or executes another program, cannot say what becomes of
- * the sockets that it has by fork; its parent finds out at some call.  Until then only
- * the kernel knows that nobody has the connection any more.
- */
-void seg_count_dead(struct seg *seg, pid_t pid);
-
 /* Adds what @seg's process did to @sums. */
 void seg_sums_add(struct seg_sums *sums, const struct seg *seg);
 
 /* Every file of DIR whose name ends in .osf: 0, or a negative errno when DIR
  * itself cannot be read. */
 int seg_list_dir(struct seg_list *l, const char *dir);
+
+/* Of segments that were found in a directory: which processes run? */
+void seg_list_running(struct seg_list *l);
 
 /* What process @pid keeps open: 0 (with or without a segment), or a negative
  * errno when its descriptors may not be seen. */
@@ -93,6 +100,8 @@ struct seg_sums seg_dir_sums(const char *dir, size_t *n_segs);
 const char *seg_proto_name(const struct osf_stats_sock *s);
 const char *seg_reason_name(unsigned reason); /* "no_peer" */
 const char *seg_reason_text(unsigned reason); /* "the peer does not ..." */
+/* What would change it, or NULL. */
+const char *seg_reason_advice(unsigned reason);
 
 /* An endpoint as text: "127.0.0.1:80", "[::1]:80", "*" for none. */
 #define SEG_ADDR_MAX 64

@@ -161,13 +161,14 @@ static void add_fd(struct seg_list *l, int dir_fd, const char *dir,
 
 	if (fd < 0)
 		return; /* closed since */
-	if (seg_read(&seg, fd, why) < 0)
+	if (seg_read(&seg, fd, why) < 0) {
 		list_bad(l, dir, name, why);
-	else if (is_own_pid(pid, seg.head.pid)) {
-		seg_count_dead(&seg, pid);
+	} else if (is_own_pid(pid, seg.head.pid)) {
+		seg.found_pid = pid;
 		list_add(l, &seg);
-	} else
+	} else {
 		seg_free(&seg);
+	}
 	close(fd);
 }
 
@@ -186,6 +187,19 @@ int seg_list_pid(struct seg_list *l, pid_t pid)
 			add_fd(l, dirfd(dir), path, e->d_name, pid);
 	closedir(dir);
 	return 0;
+}
+
+void seg_list_running(struct seg_list *l)
+{
+	for (size_t i = 0; i < l->n; i++) {
+		struct seg_list of_pid = { .is_quiet = true };
+		struct seg *seg = &l->segs[i];
+
+		(void)seg_list_pid(&of_pid, (pid_t)seg->head.pid);
+		if (list_has(&of_pid, seg))
+			seg->found_pid = (pid_t)seg->head.pid;
+		seg_list_free(&of_pid);
+	}
 }
 
 int seg_list_all(struct seg_list *l)

@@ -8,6 +8,7 @@
  * --watch it goes on until it is interrupted, and shows rates.
  */
 #include "osf.h"
+#include "look.h"
 #include "stat.h"
 #include <argp.h>
 #include <errno.h>
@@ -20,10 +21,18 @@
 #define WATCH_LEAST_S 0.05 /* below, looking would be most of the work */
 #define WATCH_MOST_S 86400.0
 
-enum { OPT_JSON = 'j', OPT_WATCH = 'w', OPT_DIR = 'd', OPT_CLOSED = 'c' };
+#define WATCH_MOST_WORD_S 60 /* of SECONDS as a word of its own */
+
+enum {
+	OPT_JSON = 'j',
+	OPT_WATCH = 'w',
+	OPT_DIR = 'd',
+	OPT_CLOSED = 'c',
+	OPT_WIDE = 'W',
+};
 
 struct stat_args {
-	bool wants_json, wants_closed;
+	bool wants_json, wants_closed, is_wide;
 	double watch_s; /* 0: once */
 	const char *dir;
 	pid_t *pids;
@@ -40,6 +49,8 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "closed", OPT_CLOSED, NULL, 0,
 	  "Also what sockets did that are closed by now", 0 },
+	{ "wide", OPT_WIDE, NULL, 0,
+	  "Lines as long as they are, wider than the terminal", 0 },
 	{ 0 },
 };
 
@@ -67,6 +78,28 @@ static double parse_seconds(const char *arg, struct argp_state *state)
 	return s;
 }
 
+/* -w 1: a word that is a number of seconds.  One that is too large to be meant as
+ * such may be a process. */
+static double take_seconds(struct argp_state *state)
+{
+	const char *word =
+	    state->next < state->argc ? state->argv[state->next] : NULL;
+	char *end;
+
+	if (!word)
+		return WATCH_DEFAULT_S;
+	double s = strtod(word, &end);
+	if (*end || end == word)
+		return WATCH_DEFAULT_S;
+	if (s > WATCH_MOST_WORD_S)
+		argp_error(state,
+			   "is %s a process, or a number of seconds?  Write "
+			   "--watch=%s, or %s in front of --watch",
+			   word, word, word);
+	state->next++;
+	return parse_seconds(word, state);
+}
+
 static error_t parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct stat_args *a = state->input;
@@ -82,7 +115,11 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		a->dir = arg;
 		return 0;
 	case OPT_WATCH:
-		a->watch_s = arg ? parse_seconds(arg, state) : WATCH_DEFAULT_S;
+		a->watch_s =
+		    arg ? parse_seconds(arg, state) : take_seconds(state);
+		return 0;
+	case OPT_WIDE:
+		a->is_wide = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		add_pid(a, arg, state);
@@ -138,6 +175,7 @@ static int find_in_dir(const struct stat_args *a, struct seg_list *l)
 		return err;
 	}
 	keep_wanted(a, l);
+	seg_list_running(l);
 	for (size_t i = 0; i < a->n_pids; i++)
 		if (!has_pid(l, a->pids[i])) {
 			complain("process %d has no statistics in %s",
@@ -163,8 +201,7 @@ static int find_process(struct seg_list *l, pid_t pid)
 	return err || l->n == n_before ? -ESRCH : 0;
 }
 
-/* Fills @l as the arguments say; what is missing has been complained of. */
-static int find_all(const struct stat_args *a, struct seg_list *l)
+static int find_segments(const struct stat_args *a, struct seg_list *l)
 {
 	int err = 0;
 
@@ -178,6 +215,15 @@ static int find_all(const struct stat_args *a, struct seg_list *l)
 	return err;
 }
 
+/* Fills @l as the arguments say; what is missing has been complained of. */
+static int find_all(const struct stat_args *a, struct seg_list *l)
+{
+	int err = find_segments(a, l);
+
+	seg_look(l);
+	return err;
+}
+
 static void print(const struct stat_args *a, const struct seg_list *now,
 		  const struct seg_list *before)
 {
@@ -186,6 +232,7 @@ static void print(const struct stat_args *a, const struct seg_list *now,
 		.before = before,
 		.is_watching = a->watch_s > 0,
 		.wants_closed = a->wants_closed,
+		.is_wide = a->is_wide,
 	};
 
 	if (a->wants_json)

@@ -85,6 +85,12 @@ static size_t column_width(const struct table *t, size_t col)
 	return width;
 }
 
+static void note_cut(const struct screen *s)
+{
+	if (s->was_cut)
+		*s->was_cut = true;
+}
+
 void screen_line(const struct screen *s, FILE *out, const char *style,
 		 const char *fmt, ...)
 {
@@ -93,8 +99,10 @@ void screen_line(const struct screen *s, FILE *out, const char *style,
 	char *text = xvasprintf(fmt, ap);
 	va_end(ap);
 
-	if (s->width && strlen(text) > s->width)
+	if (s->width && strlen(text) > s->width) {
 		text[s->width] = '\0';
+		note_cut(s);
+	}
 	for (size_t n = strlen(text); n && text[n - 1] == ' ';)
 		text[--n] = '\0';
 	if (style && s->has_colours)
@@ -141,11 +149,13 @@ static size_t table_width(const struct table *t, const size_t *width)
 
 /* Sets the widths of columns that do not fit to 0. */
 static void spare_columns(const struct table *t, size_t *width,
-			  size_t screen_width)
+			  const struct screen *s)
 {
 	for (size_t i = t->n_columns; i-- > 0;)
-		if (is_spare(t, i) && table_width(t, width) > screen_width)
+		if (is_spare(t, i) && table_width(t, width) > s->width) {
 			width[i] = 0;
+			note_cut(s);
+		}
 }
 
 void table_print(const struct table *t, FILE *out, const struct screen *s)
@@ -155,7 +165,7 @@ void table_print(const struct table *t, FILE *out, const struct screen *s)
 	for (size_t i = 0; i < t->n_columns; i++)
 		width[i] = column_width(t, i);
 	if (s->width)
-		spare_columns(t, width, s->width);
+		spare_columns(t, width, s);
 	print_row(t, out, s, width, SIZE_MAX);
 	for (size_t row = 0; row < t->n_rows; row++)
 		print_row(t, out, s, width, row);

@@ -7,6 +7,7 @@
  * is cut off on the right.
  */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -30,6 +31,7 @@ struct table {
 /* Where and how it is printed. */
 struct screen {
 	unsigned width;  /* columns; 0 is without end */
+	bool *was_cut;   /* set when something did not fit; may be NULL */
 	int has_colours; /* a terminal, and NO_COLOR is not set */
 	int is_terminal;
 };
