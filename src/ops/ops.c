@@ -19,6 +19,7 @@
 /* How often an offer, or a search for one, is repeated before giving up; the
  * distance doubles each time. */
 #define LOOKS_MAX 12u
+#define LOOKS_UNANSWERED 6u /* after so many it is worth to know why */
 #define EAGER_LOOKS 64u /* asked for at once: then looking is cheap enough */
 
 bool ops_family(int domain, int type, int protocol, struct ops_family *out)
@@ -264,21 +265,30 @@ static void tell_modules(struct sock *sk, int fd, int backlog)
 		    policy_provider(ROLE_TCP_SERVER, (void *)&local, NULL));
 }
 
+static void announce(struct sock *sk, int fd, bool is_kernel)
+{
+	if (sk->announce_fd > 0)
+		return;
+	int a = shm_announce(fd, is_kernel);
+
+	sk->announce_fd = a > 0 ? a : 0;
+}
+
 void ops_listening(struct sock *sk, int fd, int backlog)
 {
 	sk->flags |= SOCK_F_LISTEN;
 	sk->st.listening = 1;
 	note_local(sk, fd);
-	if (sock_mode(sk) == SOCK_KERNEL)
-		return; /* why that is, what it accepts is to say too */
+	if (sock_mode(sk) == SOCK_KERNEL) {
+		/* Why that is, what it accepts is to say too; and those who
+		 * connect are to know that it is no stranger's. */
+		announce(sk, fd, true);
+		return;
+	}
 	sock_set_reason(sk, OSF_REASON_LISTENER);
 	if (registry_any())
 		tell_modules(sk, fd, backlog);
-	if (sk->announce_fd <= 0 && shm_config.enabled) {
-		int a = shm_announce(fd);
-
-		sk->announce_fd = a > 0 ? a : 0;
-	}
+	announce(sk, fd, !shm_config.enabled);
 }
 
 static void note_accepted(struct sock *sk, int fd, struct sock *listener,
@@ -346,12 +356,35 @@ static void look_as_opener(struct sock *sk, int fd)
 	shm_offer(sk, fd); /* it costs less than to be wrong about the peer */
 }
 
+static void look_as_acceptor(struct sock *sk, int fd)
+{
+	if (!load_rlx(&sk->n_looks))
+		note_local(sk, fd); /* the listener's may be 0.0.0.0 */
+	shm_take(sk, fd);
+}
+
 /* Asked seldom: the answer takes milliseconds. */
 static bool is_sole(const struct sock *sk, int fd)
 {
 	uint32_t n = load_rlx(&sk->n_looks);
 
 	return !(n & (n - 1)) && fds_is_sole(fd);
+}
+
+static enum osf_reason why_alone(const struct sock *sk, int fd)
+{
+	return load_rlx(&sk->n_procs) > 1 ? OSF_REASON_SHARED
+					  : shm_why_alone(sk, fd);
+}
+
+/* It is not for its youth any more that it is the kernel's. */
+static void note_unanswered(struct sock *sk, int fd)
+{
+	if (!cas(&sk->state, SOCK_STATE(SOCK_YOUNG),
+		 SOCK_STATE(SOCK_UPGRADING)))
+		return;
+	sock_set_reason(sk, why_alone(sk, fd));
+	sock_set_mode(sk, SOCK_YOUNG);
 }
 
 void ops_look(struct sock *sk, int fd)
@@ -369,15 +402,17 @@ void ops_look(struct sock *sk, int fd)
 	else if (sk->flags & SOCK_F_ACTIVE)
 		look_as_opener(sk, fd);
 	else
-		shm_take(sk, fd);
-	if (sock_mode(sk) == SOCK_YOUNG && !look_again(sk) &&
-	    cas(&sk->state, SOCK_STATE(SOCK_YOUNG),
-		SOCK_STATE(SOCK_UPGRADING))) {
+		look_as_acceptor(sk, fd);
+	if (sock_mode(sk) != SOCK_YOUNG)
+		return;
+	if (load_rlx(&sk->n_looks) + 1 == LOOKS_UNANSWERED)
+		note_unanswered(sk, fd);
+	if (!look_again(sk) && cas(&sk->state, SOCK_STATE(SOCK_YOUNG),
+				   SOCK_STATE(SOCK_UPGRADING))) {
 		if (sk->offer_fd >= 0)
 			count(&arena_totals()->n_offers_expired, 1);
 		shm_offer_close(sk);
-		to_kernel(sk, load_rlx(&sk->n_procs) > 1 ? OSF_REASON_SHARED
-							 : OSF_REASON_NO_PEER);
+		to_kernel(sk, why_alone(sk, fd));
 	}
 }
 

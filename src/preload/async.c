@@ -27,12 +27,12 @@ void async_leave_all(void)
 
 	if (how && !strcmp(how, "files"))
 		return;
-	if (ops_leave_all(OSF_REASON_ASYNC))
+	if (ops_leave_all(OSF_REASON_IO_URING))
 		return; /* not the first */
 	log_info(
 	    "an io_uring may use any connection: all stay with the kernel");
 	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1))
-		file_hand_over(fd, OSF_REASON_ASYNC);
+		file_hand_over(fd, OSF_REASON_IO_URING);
 }
 
 /* The next definition of @name, or one that answers -ENOSYS. */

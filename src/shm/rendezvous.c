@@ -108,8 +108,7 @@ static bool diag_addr(const struct sockaddr_storage *ss, uint32_t addr[4],
 	return !mapped;
 }
 
-/* Whose is the other end of @fd's connection?  0 or -errno. */
-static int owner_of_peer(int fd, uid_t *uid)
+int owner_of_peer(int fd, uid_t *uid)
 {
 	struct sockaddr_storage local, peer;
 	socklen_t llen = sizeof(local), plen = sizeof(peer);
@@ -145,7 +144,10 @@ static int owner_of_peer(int fd, uid_t *uid)
 	if (n < (ssize_t)(NLMSG_HDRLEN + sizeof(struct inet_diag_msg)) ||
 	    got.h.nlmsg_type != SOCK_DIAG_BY_FAMILY)
 		return -ENOENT;
-	*uid = ((struct inet_diag_msg *)NLMSG_DATA(&got.h))->idiag_uid;
+	const struct inet_diag_msg *m = NLMSG_DATA(&got.h);
+	if (!m->idiag_inode)
+		return -EAGAIN;
+	*uid = m->idiag_uid;
 	return 0;
 }
 
@@ -259,7 +261,7 @@ static unsigned port_of(const struct sockaddr_storage *ss)
 			 : ((const struct sockaddr_in *)ss)->sin_port);
 }
 
-int announce_bind(int listen_fd)
+int announce_bind(int listen_fd, enum announced what)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
@@ -268,7 +270,7 @@ int announce_bind(int listen_fd)
 
 	if (getsockname(listen_fd, (struct sockaddr *)&ss, &len) < 0)
 		return -errno;
-	snprintf(name, sizeof(name), "osf1/a/%u", port_of(&ss));
+	snprintf(name, sizeof(name), "osf1/%c/%u", what, port_of(&ss));
 	len = abstract(&un, name);
 	int s = unix_socket(SOCK_SEQPACKET);
 	if (s < 0)
@@ -284,7 +286,7 @@ int announce_bind(int listen_fd)
 	return s;
 }
 
-int announce_check(int fd)
+int announce_check(int fd, enum announced what)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
@@ -294,7 +296,7 @@ int announce_check(int fd)
 
 	if (getpeername(fd, (struct sockaddr *)&ss, &len) < 0)
 		return -errno;
-	snprintf(name, sizeof(name), "osf1/a/%u", port_of(&ss));
+	snprintf(name, sizeof(name), "osf1/%c/%u", what, port_of(&ss));
 	len = abstract(&un, name);
 	int s = unix_socket(SOCK_SEQPACKET);
 	if (s < 0)

@@ -6,6 +6,7 @@
  * made of:
  *
  *     osf1/a/PORT                          a listener under osf announces itself
+ *     osf1/k/PORT                          one that is left to the kernel does
  *     osf1/o/CLIENT:PORT>SERVER:PORT       the opener of a connection offers
  *
  * With NAT between them the two ends know different addresses, no offer is found,
@@ -16,6 +17,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include "base/compiler.h"
 
 #define HELLO_MAGIC 0x316f736fu
@@ -40,10 +42,14 @@ MUST_CHECK int offer_accept(int offer_fd, int fd);
 MUST_CHECK int offer_connect(int fd);
 /* Are these the two ends of one connection, in the same network namespace? */
 bool are_two_ends(int a, int b);
+enum announced { ANNOUNCED = 'a', ANNOUNCED_KERNEL = 'k' };
 /* Bind the announcement of @listen_fd's port.  A descriptor or -errno. */
-MUST_CHECK int announce_bind(int listen_fd);
-/* 0 when @fd's peer port is announced by somebody who may take part. */
-MUST_CHECK int announce_check(int fd);
+MUST_CHECK int announce_bind(int listen_fd, enum announced what);
+/* 0 when @fd's peer port is announced in this way. */
+MUST_CHECK int announce_check(int fd, enum announced what);
+/* Whose is the other end of @fd's connection?  -ENOENT: nobody's in this network
+ * namespace; -EAGAIN: no process has it yet, or any more.  Ten microseconds. */
+MUST_CHECK int owner_of_peer(int fd, uid_t *uid);
 
 MUST_CHECK int hello_send(int channel, const struct hello *h, const int *fds,
 			  int n_fds);

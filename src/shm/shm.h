@@ -64,10 +64,14 @@ bool shm_candidate_drop(struct sock *sk);
 void shm_sndbuf_changed(struct sock *sk, int fd);
 void shm_after_fork(struct sock *sk); /* in the child, for inherited ones */
 
-/* The announcement of a listener; -1 when somebody else has it. */
-int shm_announce(int listen_fd);
+/* The announcement of a listener, which may be left to the kernel; -1 when somebody
+ * else has it. */
+int shm_announce(int listen_fd, bool is_kernel);
 /* Does anybody announce the address that @fd is connected to? */
 bool shm_is_announced(int fd);
+/* Nobody has taken the offer, or made one: what is known of the reason?  Takes some
+ * ten microseconds. */
+enum osf_reason shm_why_alone(const struct sock *sk, int fd);
 
 /* rx.c, tx.c: modes CANDIDATE and SHM.  @nonblock: O_NONBLOCK or MSG_DONTWAIT
  * are for the caller to see. */

@@ -469,9 +469,30 @@ int shm_offer_look(struct sock *sk, int fd)
 	return 1;
 }
 
-int shm_announce(int listen_fd) { return announce_bind(listen_fd); }
+int shm_announce(int listen_fd, bool is_kernel)
+{
+	return announce_bind(listen_fd,
+			     is_kernel ? ANNOUNCED_KERNEL : ANNOUNCED);
+}
 
-bool shm_is_announced(int fd) { return !announce_check(fd); }
+bool shm_is_announced(int fd) { return !announce_check(fd, ANNOUNCED); }
+
+enum osf_reason shm_why_alone(const struct sock *sk, int fd)
+{
+	uid_t uid = geteuid(), owner = uid;
+	int err = owner_of_peer(fd, &owner);
+
+	if (err == -ENOENT)
+		return OSF_REASON_OTHER_NETNS;
+	if (uid && owner && owner != uid)
+		return OSF_REASON_OTHER_UID;
+	if (!(sk->flags & SOCK_F_ACTIVE))
+		return OSF_REASON_NO_OFFER;
+	return announce_check(fd, ANNOUNCED) &&
+		       announce_check(fd, ANNOUNCED_KERNEL)
+		   ? OSF_REASON_NO_PEER
+		   : OSF_REASON_PEER_PINNED;
+}
 
 /* The child shares inherited connections with its parent: news must wake both, so
  * it goes through the anchor from now on. */
