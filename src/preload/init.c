@@ -66,7 +66,13 @@ __attribute__((constructor)) static void osf_start(void)
 		    strerror(-err));
 		return;
 	}
-	arena_totals()->n_raw = program_is_go();
+	if (program_is_go()) {
+		arena_totals()->n_raw = 1;
+		log_warn(
+		    "%s is written in Go: its system calls do not come by, "
+		    "and everything stays with the kernel",
+		    program_name());
+	}
 	fork_init();
 	file_adopt();
 	log_info("ready in %s", program_name());

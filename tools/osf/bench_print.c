@@ -17,6 +17,7 @@ void bench_print_list(void)
 	static const char *const headings[] = { "GROUP", "NAME", "WHAT",
 						"BAR" };
 	struct screen screen = screen_of(stdout);
+	bool was_cut = false;
 	struct table t = { .headings = headings, .n_columns = 4 };
 
 	for (size_t i = 0; i < N_BENCHES; i++) {
@@ -30,7 +31,9 @@ void bench_print_list(void)
 		table_cell(&t, "%s", bar);
 		free(bar);
 	}
+	screen.was_cut = &was_cut;
 	table_print(&t, stdout, &screen);
+	screen_tell_cut(&screen, stdout, "a pipe gets all: osf bench | cat");
 	table_free(&t);
 }
 
@@ -95,6 +98,7 @@ void bench_print_table(const struct result *results, size_t n)
 						"?>UCX", ">RATIO", "RESULT",
 						"BAR" };
 	struct screen screen = screen_of(stdout);
+	bool was_cut = false;
 	struct table t = {
 		.headings = headings,
 		.n_columns = sizeof(headings) / sizeof(*headings),
@@ -102,7 +106,9 @@ void bench_print_table(const struct result *results, size_t n)
 
 	for (size_t i = 0; i < n; i++)
 		add_result(&t, &results[i]);
+	screen.was_cut = &was_cut;
 	table_print(&t, stdout, &screen);
+	screen_tell_cut(&screen, stdout, "a pipe gets all: osf bench | cat");
 	table_free(&t);
 	for (size_t i = 0; i < n; i++)
 		if (*results[i].why)

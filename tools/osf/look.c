@@ -323,10 +323,8 @@ static void judge(const struct looking *lk, const struct place *own,
 	size_t n = 0;
 	const struct link *at = links_of(&lk->links, d->ino, &n);
 
-	if (d->ino && at) {
+	if (d->ino && at)
 		row->peer_pid = at->pid;
-		row->n_peers = (unsigned)n;
-	}
 	if (p != own) {
 		row->reason = OSF_REASON_OTHER_NETNS;
 		if (row->peer_pid)

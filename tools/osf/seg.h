@@ -21,10 +21,9 @@
 struct seg_sock {
 	uint32_t idx; /* entry number, for matching two snapshots */
 	struct osf_stats_sock s;
-	bool has_bytes;   /* bytes over the kernel are all there */
-	bool has_ops;     /* calls are */
-	unsigned reason;  /* s.reason, or what look.h found to be truer */
-	unsigned n_peers; /* processes that hold the other end, and are seen */
+	bool has_bytes;  /* bytes over the kernel are all there */
+	bool has_ops;    /* calls are */
+	unsigned reason; /* s.reason, or what look.h found to be truer */
 
 	/* The rest is look.h's to fill. */
 	bool is_gone; /* nobody holds it any more */

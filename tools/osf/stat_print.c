@@ -329,10 +329,7 @@ void stat_print_table(const struct stat_view *v)
 	}
 	print_programs(v, &wide);
 	print_advice(v, &wide);
-	if (was_cut)
-		screen_line(&wide, stdout, STYLE_DIM,
-			    "Cut to %u columns; --wide shows all.",
-			    screen.width);
+	screen_tell_cut(&screen, stdout, "--wide shows all");
 }
 
 /* A number, or "-" where it is not known. */

@@ -112,6 +112,16 @@ void screen_line(const struct screen *s, FILE *out, const char *style,
 	free(text);
 }
 
+void screen_tell_cut(const struct screen *s, FILE *out, const char *how)
+{
+	struct screen wide = *s;
+
+	wide.width = 0;
+	if (s->was_cut && *s->was_cut)
+		screen_line(&wide, out, STYLE_DIM, "Cut to %u columns; %s.",
+			    s->width, how);
+}
+
 /* Row @row, or the headings for the row before the first. */
 static void print_row(const struct table *t, FILE *out, const struct screen *s,
 		      const size_t *width, size_t row)

@@ -45,6 +45,9 @@ void table_cell(struct table *t, const char *fmt, ...)
 void table_print(const struct table *t, FILE *out, const struct screen *s);
 void table_free(struct table *t);
 
+/* Says how to see what was cut to @s, if anything was: @how. */
+void screen_tell_cut(const struct screen *s, FILE *out, const char *how);
+
 /* One line of text, cut to the screen, in @style where it has colours. */
 void screen_line(const struct screen *s, FILE *out, const char *style,
 		 const char *fmt, ...) __attribute__((format(printf, 4, 5)));
