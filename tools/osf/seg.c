@@ -95,7 +95,7 @@ void seg_addr_text(const struct osf_stats_sock *s, bool is_peer, char *out)
 	char text[INET6_ADDRSTRLEN];
 
 	if ((s->family != AF_INET && s->family != AF_INET6) ||
-	    (is_peer && port == 0) ||
+	    port == 0 ||
 	    !inet_ntop(s->family, addr, text, sizeof(text)))
 		snprintf(out, SEG_ADDR_MAX, "*");
 	else
@@ -198,7 +198,8 @@ static void keep_used(struct seg *seg, const char *entries, uint32_t first,
 		if (!e.s.in_use)
 			continue;
 		e.reason = e.s.reason;
-		e.has_bytes = e.has_ops = !(e.s.flags & OSF_STATS_UNSEEN);
+		e.has_bytes = e.has_ops =
+		    e.s.listening || !(e.s.flags & OSF_STATS_UNSEEN);
 		if (e.s.ended) {
 			seg_totals_add(&seg->head.totals, &e);
 			continue;
