@@ -416,8 +416,10 @@ void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
 	if (sock_mode(sk) == SOCK_SHM && sk->tx_ring && !sk->tx_fin) {
 		fetch_or(&shm_me(sk)->flags, SEG_WANT_BACK);
 		anchor_back(sk, fd);
-		if (reason != OSF_REASON_NONE)
-			sock_set_reason(sk, reason);
+		sock_set_reason(sk, reason != OSF_REASON_NONE
+					? reason
+					: OSF_REASON_PEER_BACK);
+		shm_note_back(sk);
 		count(&arena_totals()->n_taken_back, 1);
 	}
 	lock_put(&sk->tx_lock);

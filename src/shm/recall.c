@@ -422,6 +422,9 @@ ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
 		return -ECONNRESET;
 	}
 	anchor_silence(sk);
+	if (sk->st.reason == OSF_REASON_UPGRADED)
+		sock_set_reason(sk, OSF_REASON_PEER_BACK);
+	shm_note_back(sk);
 	if (sk->tx_fin)
 		libc.shutdown(fd, SHUT_WR); /* nobody may have seen the mark */
 	return (ssize_t)n;

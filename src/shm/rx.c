@@ -207,6 +207,7 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 	}
 	if (mark == RING_BACK) {
 		store_rlx(&sk->rx_back, (uint8_t)1);
+		shm_note_back(sk);
 		return GO_ON_IN_RING;
 	}
 	if (mark == RING_MAP) {

@@ -137,7 +137,8 @@ void shm_exit(struct sock *sk, int fd);  /* the last process ends */
 int shm_inq(struct sock *sk, int fd);    /* FIONREAD */
 int shm_outq(struct sock *sk, int fd);
 void shm_tx_shrink(struct sock *sk); /* give back what a stream was granted */
-/* Start going back to the kernel, for a reason; pending bytes stay readable. */
+/* Start going back to the kernel, for a reason, or for NONE because the peer has; pending
+ * bytes stay readable. */
 void shm_take_back(struct sock *sk, int fd, enum osf_reason reason);
 
 /* recall.c.  What the application has not read of a connection that was recalled,
@@ -301,6 +302,13 @@ static inline bool shm_carries(const struct sock *sk)
 	enum sock_mode mode = sock_mode(sk);
 
 	return mode == SOCK_SHM || mode == SOCK_CANDIDATE;
+}
+
+/* A direction is TCP's again.  When both are, so is the connection. */
+static inline void shm_note_back(struct sock *sk)
+{
+	if (load_rlx(&sk->rx_back) && !load_rlx(&sk->tx_ring))
+		sk->st.proto = OSF_PROTO_INET;
 }
 
 /* Has the peer stopped reading the ring? */

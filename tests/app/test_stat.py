@@ -90,6 +90,17 @@ def client(port, turns, host="127.0.0.1"):
     wait_for_end()
 
 
+def client_that_goes_back(port, turns):
+    """Half of its turns in shared memory, half on the kernel again."""
+    conn = socket.create_connection(("127.0.0.1", int(port)))
+    for i in range(int(turns)):
+        if i == int(turns) // 2:
+            LIBC.syscall(425, 4, ctypes.create_string_buffer(256))
+        conn.sendall(b"x" * TURN)
+        receive(conn, TURN)
+    wait_for_end()
+
+
 def titled(port):
     """As nginx does: writes over its arguments, then makes workers."""
     name = ctypes.c_char_p.in_dll(LIBC, "program_invocation_name")
@@ -176,6 +187,27 @@ def test_bytes_of_the_dead(run):
     need(run, "bytes of a process that ended",
          (t["rx_bytes_inet_all"], t["tx_bytes_inet_all"], t["n_uncounted_all"]),
          (3000, 3000, 0))
+
+
+def test_bytes_of_two_ways(run):
+    """Doorbells, which go over the kernel's connection, are not the stream."""
+    port = harness.free_port()
+    server = part(run, "serve", port)
+    one = part(run, "client_that_goes_back", port, 4000)
+    for pid, reason, other in ((one.pid, "io_uring", None),
+                               (server.pid, "peer_back", "io_uring")):
+        s = row(run, pid)
+        if s["reason"] == "upgraded" and pid == one.pid:
+            print("no io_uring here")
+            break
+        need(run, "bytes of both ways",
+             [s["rx_bytes_inet"] + s["rx_bytes_shm"],
+              s["tx_bytes_inet"] + s["tx_bytes_shm"], s["rx_bytes_shm"] > 0],
+             [40000, 40000, True])
+        need(run, "who took it back",
+             (s["proto"], s["reason"], s["peer_reason"]),
+             ("kernel", reason, other))
+    end(run, one, server)
 
 
 def test_addresses(run):

@@ -288,7 +288,8 @@ static bool is_pinned(unsigned reason)
 	return reason != OSF_REASON_NONE && reason != OSF_REASON_YOUNG &&
 	       reason != OSF_REASON_UPGRADED && reason != OSF_REASON_NO_PEER &&
 	       reason != OSF_REASON_NO_OFFER && reason != OSF_REASON_LISTENER &&
-	       reason != OSF_REASON_PEER_PINNED;
+	       reason != OSF_REASON_PEER_PINNED &&
+	       reason != OSF_REASON_PEER_BACK;
 }
 
 /* The peer runs here and can be seen: what does it say? */
@@ -305,7 +306,10 @@ static void judge_process(const struct looking *lk, struct seg_sock *row,
 		program_of(row->peer_pid, row->peer_program);
 	if (other && is_pinned(other->s.reason)) {
 		row->peer_reason = other->s.reason;
-		row->reason = OSF_REASON_PEER_PINNED;
+		if (row->reason != OSF_REASON_PEER_BACK)
+			row->reason = OSF_REASON_PEER_PINNED;
+	} else if (row->reason == OSF_REASON_PEER_BACK) {
+		return; /* it took part once */
 	} else if (seg && !other) {
 		row->reason = OSF_REASON_RAW_CALLS;
 	} else if (!seg && !other) {
@@ -346,6 +350,7 @@ static bool is_open_question(const struct seg_sock *row)
 	       (row->reason == OSF_REASON_NO_PEER ||
 		row->reason == OSF_REASON_NO_OFFER ||
 		row->reason == OSF_REASON_PEER_PINNED ||
+		row->reason == OSF_REASON_PEER_BACK ||
 		row->reason == OSF_REASON_OTHER_NETNS ||
 		row->reason == OSF_REASON_REMOTE);
 }

@@ -94,8 +94,7 @@ void seg_addr_text(const struct osf_stats_sock *s, bool is_peer, char *out)
 	unsigned port = is_peer ? s->peer_port : s->local_port;
 	char text[INET6_ADDRSTRLEN];
 
-	if ((s->family != AF_INET && s->family != AF_INET6) ||
-	    port == 0 ||
+	if ((s->family != AF_INET && s->family != AF_INET6) || port == 0 ||
 	    !inet_ntop(s->family, addr, text, sizeof(text)))
 		snprintf(out, SEG_ADDR_MAX, "*");
 	else
