@@ -83,7 +83,7 @@ static void take(struct diag *d, const struct nlmsghdr *h)
 }
 
 /* Returns 1 when there is more to come. */
-static int take_all(struct diag *d, const char *buf, size_t n)
+static int take_all(struct diag *d, const char *buf, int n)
 {
 	const struct nlmsghdr *h = (const void *)buf;
 
@@ -123,7 +123,7 @@ static int dump(struct diag *d, int nl, uint8_t family)
 		ssize_t n = recv(nl, buf, DUMP_BYTES, 0);
 		if (n < 0 && errno == EINTR)
 			continue;
-		more = n < 0 ? -errno : take_all(d, buf, (size_t)n);
+		more = n < 0 ? -errno : take_all(d, buf, (int)n);
 	}
 	free(buf);
 	return more;
