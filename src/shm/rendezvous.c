@@ -20,6 +20,7 @@
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71
 #endif
+#define DIAG_ESTABLISHED 1
 
 /* "address:port", with v4-mapped addresses as IPv4. */
 static int endpoint_text(const struct sockaddr_storage *ss, char *out,
@@ -108,10 +109,11 @@ static bool diag_addr(const struct sockaddr_storage *ss, uint32_t addr[4],
 	return !mapped;
 }
 
-int owner_of_peer(int fd, uid_t *uid)
+/* What the kernel says of the connection from @local to @peer: 0 with *@m, or
+ * -errno. */
+static int diag_of(const struct sockaddr_storage *local,
+		   const struct sockaddr_storage *peer, struct inet_diag_msg *m)
 {
-	struct sockaddr_storage local, peer;
-	socklen_t llen = sizeof(local), plen = sizeof(peer);
 	struct {
 		struct nlmsghdr h;
 		struct inet_diag_req_v2 r;
@@ -127,11 +129,8 @@ int owner_of_peer(int fd, uid_t *uid)
 		char bytes[1024];
 	} got;
 
-	if (getsockname(fd, (struct sockaddr *)&local, &llen) < 0 ||
-	    getpeername(fd, (struct sockaddr *)&peer, &plen) < 0)
-		return -errno;
-	bool v6 = diag_addr(&peer, req.r.id.idiag_src, &req.r.id.idiag_sport);
-	diag_addr(&local, req.r.id.idiag_dst, &req.r.id.idiag_dport);
+	bool v6 = diag_addr(local, req.r.id.idiag_src, &req.r.id.idiag_sport);
+	diag_addr(peer, req.r.id.idiag_dst, &req.r.id.idiag_dport);
 	req.r.sdiag_family = v6 ? AF_INET6 : AF_INET;
 	int nl = libc.socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC,
 			     NETLINK_SOCK_DIAG);
@@ -141,13 +140,32 @@ int owner_of_peer(int fd, uid_t *uid)
 	if (libc.send(nl, &req, sizeof(req), 0) == (ssize_t)sizeof(req))
 		n = libc.recv(nl, &got, sizeof(got), MSG_DONTWAIT);
 	libc.close(nl);
-	if (n < (ssize_t)(NLMSG_HDRLEN + sizeof(struct inet_diag_msg)) ||
+	if (n < (ssize_t)(NLMSG_HDRLEN + sizeof(*m)) ||
 	    got.h.nlmsg_type != SOCK_DIAG_BY_FAMILY)
 		return -ENOENT;
-	const struct inet_diag_msg *m = NLMSG_DATA(&got.h);
-	if (!m->idiag_inode)
+	memcpy(m, NLMSG_DATA(&got.h), sizeof(*m));
+	return 0;
+}
+
+int owner_of_peer(int fd, uid_t *uid)
+{
+	struct sockaddr_storage local, peer;
+	socklen_t llen = sizeof(local), plen = sizeof(peer);
+	struct inet_diag_msg m;
+
+	if (getsockname(fd, (struct sockaddr *)&local, &llen) < 0 ||
+	    getpeername(fd, (struct sockaddr *)&peer, &plen) < 0)
+		return -errno;
+	if (diag_of(&peer, &local, &m))
+		/* That it is not here is only known from a kernel that answers,
+		 * of a connection that is not over. */
+		return !diag_of(&local, &peer, &m) &&
+			       m.idiag_state == DIAG_ESTABLISHED
+			   ? -ENOENT
+			   : -EAGAIN;
+	if (!m.idiag_inode)
 		return -EAGAIN;
-	*uid = m->idiag_uid;
+	*uid = m.idiag_uid;
 	return 0;
 }
 

@@ -440,6 +440,8 @@ def test_stat_broken():
     os.mkfifo(f"{where}/1.0.osf")
     expect("a pipe is not waited for", osf("stat", "--dir", where), 1, None,
            "not a regular file")
+    expect("one that is being born", osf("stat", "--dir", stat_dir(
+        b"\0" * 5000)), 0, None, "")
     expect("no directory", osf("stat", "--dir", "/no/such"), 1, "", "/no/such")
     expect("an empty one", osf("stat", "--dir", stat_dir()), 0, None, "")
 

@@ -124,6 +124,10 @@ static int read_at(int fd, void *buf, size_t len, off_t off, char *why)
 /* Can @h be believed, in a file of @size bytes? */
 static int check_header(const struct osf_stats_header *h, off_t size, char *why)
 {
+	if (!h->magic) {
+		snprintf(why, SEG_WHY_MAX, "not begun yet");
+		return -EAGAIN;
+	}
 	if (h->magic != OSF_STATS_MAGIC) {
 		snprintf(why, SEG_WHY_MAX, "not a statistics segment");
 		return -EBADMSG;

@@ -65,6 +65,7 @@ struct seg_list {
  * @why: SEG_WHY_MAX bytes; filled on error with what is wrong with the file
  *
  * Return: 0, or
+ *   -EAGAIN     its process has not written the header yet
  *   -EBADMSG    not a segment, or one whose sizes contradict each other
  *   -EPROTONOSUPPORT  a version this command does not know
  *   -EIO and others   as pread(2)

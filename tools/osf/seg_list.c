@@ -45,9 +45,12 @@ static void list_add(struct seg_list *l, struct seg *seg)
 	l->segs[l->n++] = *seg;
 }
 
+/* A process that is being born, or died in that moment, has nothing to say. */
 static void list_bad(struct seg_list *l, const char *dir, const char *name,
-		     const char *why)
+		     int err, const char *why)
 {
+	if (err == -EAGAIN)
+		return;
 	l->n_bad++;
 	if (!l->is_quiet)
 		complain("%s/%s: %s", dir, name, why);
@@ -94,10 +97,11 @@ int seg_list_dir(struct seg_list *l, const char *path)
 			continue;
 		int fd = openat(dirfd(dir), e->d_name,
 				O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+		int err = fd < 0 ? -errno : seg_read(&seg, fd, why);
 		if (fd < 0)
-			list_bad(l, path, e->d_name, strerror(errno));
-		else if (seg_read(&seg, fd, why) < 0)
-			list_bad(l, path, e->d_name, why);
+			list_bad(l, path, e->d_name, err, strerror(-err));
+		else if (err)
+			list_bad(l, path, e->d_name, err, why);
 		else
 			list_add(l, &seg);
 		if (fd >= 0)
@@ -161,8 +165,9 @@ static void add_fd(struct seg_list *l, int dir_fd, const char *dir,
 
 	if (fd < 0)
 		return; /* closed since */
-	if (seg_read(&seg, fd, why) < 0) {
-		list_bad(l, dir, name, why);
+	int err = seg_read(&seg, fd, why);
+	if (err) {
+		list_bad(l, dir, name, err, why);
 	} else if (is_own_pid(pid, seg.head.pid)) {
 		seg.found_pid = pid;
 		list_add(l, &seg);
