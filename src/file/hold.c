@@ -15,6 +15,8 @@
 enum { CLAIM_NOT, CLAIM_BY_FORK, CLAIM_TAKEN, CLAIM_LEFT };
 
 #define POLL_AT_ONCE 64
+#define SLAB_BYTES 16384
+#define CAP_MIN 4u
 
 /* Process memory.  The child has a copy, at the same address. */
 struct hold {
@@ -32,57 +34,76 @@ struct hold {
 
 static struct lock lock;
 static struct hold *holds;            /* of our children */
-static struct hold *spare;            /* memory for the next */
 static struct hold *mine;             /* what we were forked with */
 static struct hold *above;            /* the next whose giver may be gone */
 static __thread struct hold *forking; /* between begin and parent or child */
 
-static size_t hold_bytes(uint32_t n)
+/* Where the next list of each kind of memory comes from. */
+struct slab {
+	uint8_t *at;
+	size_t left;
+};
+
+static struct slab private_slab, shared_slab;
+static struct hold
+    *free_holds[32]; /* with their claims, by the logarithm of cap */
+
+static void *slab_take(struct slab *s, size_t bytes, int flags)
 {
-	return sizeof(struct hold) + n * sizeof(struct holding);
+	bytes = (bytes + 15) & ~(size_t)15;
+	if (s->left < bytes) {
+		size_t more = bytes > SLAB_BYTES ? bytes : SLAB_BYTES;
+		void *at = mmap(NULL, more, PROT_READ | PROT_WRITE,
+				flags | MAP_ANONYMOUS, -1, 0);
+
+		if (at == MAP_FAILED)
+			return NULL;
+		*s = (struct slab){ at, more };
+	}
+	s->at += bytes;
+	s->left -= bytes;
+	return s->at - bytes;
 }
 
-static void *map_or_null(size_t bytes, int flags)
+static unsigned log_of(uint32_t n)
 {
-	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			flags | MAP_ANONYMOUS, -1, 0);
-
-	return at == MAP_FAILED ? NULL : at;
+	return n <= CAP_MIN ? (unsigned)__builtin_ctz(CAP_MIN)
+			    : 32 - (unsigned)__builtin_clz(n - 1);
 }
 
+/* A mapping for each child would be copied at each fork, and last for one. */
 static struct hold *hold_new(uint32_t n)
 {
-	struct hold *h;
-	uint32_t cap = n;
+	unsigned k = log_of(n);
+	uint32_t cap = 1u << k;
+	GUARD(&lock);
+	struct hold *h = free_holds[k];
+	struct claim *claims = h ? h->claims : NULL;
 
-	lock_get(&lock);
-	h = spare;
-	spare = NULL;
-	lock_put(&lock);
-	if (h && h->cap < n) {
-		munmap(h, hold_bytes(h->cap));
-		h = NULL;
+	if (h) {
+		free_holds[k] = h->next;
+	} else {
+		h = slab_take(&private_slab,
+			      sizeof(*h) + cap * sizeof(struct holding),
+			      MAP_PRIVATE);
+		claims = slab_take(&shared_slab, cap * sizeof(struct claim),
+				   MAP_SHARED);
 	}
-	if (h)
-		cap = h->cap;
-	else
-		h = map_or_null(hold_bytes(n), MAP_PRIVATE);
-	if (h)
-		*h = (struct hold){ .life = { -1, -1 }, .cap = cap };
+	if (!h || !claims)
+		return NULL;
+	*h = (struct hold){ .life = { -1, -1 }, .cap = cap, .claims = claims };
 	return h;
 }
 
 /* Anything from hold_new() on.  The caller holds the lock. */
 static void hold_free(struct hold *h)
 {
+	unsigned k = log_of(h->cap);
+
 	fds_close(h->life[0]);
 	fds_close(h->life[1]);
-	if (h->claims)
-		munmap(h->claims, h->cap * sizeof(*h->claims));
-	if (spare)
-		munmap(h, hold_bytes(h->cap));
-	else
-		spare = h;
+	h->next = free_holds[k];
+	free_holds[k] = h;
 }
 
 void hold_begin(uint32_t n)
@@ -93,8 +114,7 @@ void hold_begin(uint32_t n)
 	struct hold *h = n ? hold_new(n) : NULL;
 	if (!h)
 		return;
-	h->claims = map_or_null(h->cap * sizeof(*h->claims), MAP_SHARED);
-	if (!h->claims || pipe2(life, O_CLOEXEC | O_NONBLOCK) < 0) {
+	if (pipe2(life, O_CLOEXEC | O_NONBLOCK) < 0) {
 		GUARD(&lock);
 		hold_free(h);
 		return;
@@ -117,13 +137,13 @@ void hold_add(struct sock *sk, struct holding *up)
 
 	if (!h || h->n == h->cap)
 		return;
-	h->claims[h->n].own = CLAIM_BY_FORK;
+	h->claims[h->n] = (struct claim){ .own = CLAIM_BY_FORK };
 	h->h[h->n] = (struct holding){ sk, load_rlx(&sk->st.in_use),
 				       &h->claims[h->n], up, h };
 	h->n++;
 	for (; up; up = up->up) {
 		fetch_add(&up->claim->below, 1);
-		fetch_add(&up->hold->n_mine, 1); /* till the child has it */
+		fetch_add(&up->hold->n_mine, 1); /* see reap() */
 	}
 }
 
@@ -136,9 +156,6 @@ void hold_parent(void)
 	forking = NULL;
 	fds_close(h->life[1]);
 	h->life[1] = -1;
-	for (uint32_t i = 0; i < h->n; i++)
-		for (struct holding *up = h->h[i].up; up; up = up->up)
-			unkeep(up->hold);
 	GUARD(&lock);
 	h->next = holds;
 	store_rlx(&holds, h); /* looked at without the lock */
@@ -147,11 +164,12 @@ void hold_parent(void)
 void hold_child(void)
 {
 	lock = (struct lock){ 0 };
-	/* The parent's other children are not ours. */
-	for (struct hold *h = holds, *next; h; h = next) {
-		next = h->next;
-		hold_free(h);
-	}
+	/* The parent's other children are not ours; nor is memory in which it will
+	 * make claims for others. */
+	for (struct hold *h = holds; h; h = h->next)
+		fds_close(h->life[0]);
+	memset(free_holds, 0, sizeof(free_holds));
+	shared_slab = (struct slab){ 0 };
 	holds = NULL;
 	for (struct hold *h = mine; h; h = h->up)
 		h->n_mine = 0;
@@ -248,10 +266,15 @@ static void claim_end(const struct holding *at)
 		sock_free(sk);
 }
 
+/* Our own claims count what is below them: till now we have kept the pipe for that,
+ * lest our parent do the same. */
 static void reap(struct hold *h)
 {
-	for (uint32_t i = 0; i < h->n; i++)
+	for (uint32_t i = 0; i < h->n; i++) {
 		claim_end(&h->h[i]);
+		for (struct holding *up = h->h[i].up; up; up = up->up)
+			unkeep(up->hold);
+	}
 	hold_free(h);
 }
 
@@ -340,7 +363,9 @@ static bool is_orphan(const struct hold *h)
 {
 	struct pollfd p = { .fd = load_rlx(&h->life[1]) };
 
-	return p.fd >= 0 && libc.poll(&p, 1, 0) > 0 && p.revents & POLLERR;
+	/* Another thread may close it meanwhile: then it is not asked any more. */
+	return p.fd >= 0 && libc.poll(&p, 1, 0) > 0 && p.revents & POLLERR &&
+	       load_acq(&h->life[1]) == p.fd;
 }
 
 void hold_reap_above(void)

@@ -146,18 +146,17 @@ static int open_file(int fd, void **map)
 	int err = file_resize(fd, bytes_with(0));
 	if (err)
 		return err;
-	uint32_t *stack =
-	    mmap(NULL, FIRST_SOCKS * sizeof(*stack), PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (stack == MAP_FAILED)
+	if (!free_stack)
+		free_stack = mmap(NULL, FIRST_SOCKS * sizeof(*free_stack),
+				  PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (free_stack == MAP_FAILED) {
+		free_stack = NULL;
 		return -errno;
-	*map = map_chunk(fd, 0, HEADER_BYTES);
-	if (*map == MAP_FAILED) {
-		err = -errno;
-		munmap(stack, FIRST_SOCKS * sizeof(*stack));
-		return err;
 	}
-	free_stack = stack;
+	*map = map_chunk(fd, 0, HEADER_BYTES);
+	if (*map == MAP_FAILED)
+		return -errno;
 	arena_dev = st.st_dev;
 	arena_ino = st.st_ino;
 	return 0;
@@ -207,8 +206,10 @@ void arena_after_fork(void)
 	/* The old mapping stays: inherited sockets live in it. */
 	fds_close(fd_arena);
 	fd_arena = -1;
-	munmap(free_stack, n_room * sizeof(*free_stack));
-	free_stack = NULL;
+	if (n_room > FIRST_SOCKS) {
+		munmap(free_stack, n_room * sizeof(*free_stack));
+		free_stack = NULL;
+	}
 	memset(chunks, 0, sizeof(chunks));
 	n_chunks = n_room = n_free = 0;
 	header = NULL;

@@ -14,7 +14,7 @@ import sys
 import harness
 
 BIG = 20 << 20
-FILES = 30
+FILES = 12
 
 
 def home_user():
