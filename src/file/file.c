@@ -14,6 +14,7 @@
 #include "file/hold.h"
 #include "inet/inet.h"
 #include "ops/ops.h"
+#include "shm/inbox.h"
 #include "shm/shm.h"
 #include "sock/arena.h"
 
@@ -221,11 +222,14 @@ static void sock_release(struct file *f, int fd)
 		anchor_clear(sk, fd); /* the others may only be about to exec */
 	struct seg *seg = sk->seg;
 	uint32_t ring_size = sk->rx.size;
+	struct peer_inbox *in =
+	    seg && shm_has_inbox(sk) ? sk->peer_inbox : NULL;
 	if (!sock_let_go(sk, 1)) {
 		/* Others of the family go on: @sk is theirs, and may be
 		 * another connection's by the time we look again. */
 		if (seg)
 			seg_unmap(seg, ring_size);
+		inbox_detach(in); /* they have theirs by the fork */
 		close_shared_fds(f);
 		return;
 	}

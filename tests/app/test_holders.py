@@ -20,11 +20,12 @@ import time
 
 import harness
 
-N = 150           # more than two first parts of a segment
+N = 135           # more than two first parts of a segment
 ENTRIES_MAX = 128
 TURNS = 12
 LENGTH = 10
 PATIENCE_S = 10
+CLIENTS = 10      # processes, with an inbox each
 SYS_EXIT_GROUP = 231 if os.uname().machine == "x86_64" else 94
 
 
@@ -113,15 +114,19 @@ def server(port, how):
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
     listener.listen(100)
+    print("ready", flush=True)
     while True:
         conn, _ = listener.accept()
+        if how == "late":  # it moves in this process
+            for _ in range(TURNS):
+                conn.sendall(conn.recv(100))
         if not os.fork():
             child(listener, conn, how)
         conn.close()
 
 
-def client(port):
-    for _ in range(N):
+def client(port, n):
+    for _ in range(n):
         with socket.create_connection(("127.0.0.1", port)) as conn:
             for _ in range(TURNS):
                 conn.sendall(b"x" * LENGTH)
@@ -152,7 +157,7 @@ def one(run, how):
     port = harness.free_port()
     proc = run.start([sys.executable, __file__, "server", port, how])
     run.wait_port(port)
-    run.python(__file__, "client", port)
+    run.python(__file__, "client", port, N)
     if run.is_kernel:
         run.stop(proc)
         return
@@ -171,11 +176,32 @@ def one(run, how):
     run.stop(proc, signal.SIGKILL)
 
 
+def inboxes(pid):
+    with open("/proc/%d/maps" % pid) as f:
+        return sum("osf-inbox" in line for line in f)
+
+
+def peers(run):
+    """What the parent mapped of a peer goes when it closes, though its child goes
+    on."""
+    port = harness.free_port()
+    proc = run.start([sys.executable, __file__, "server", port, "late"])
+    end = time.monotonic() + PATIENCE_S
+    while "ready" not in proc.text() and time.monotonic() < end:
+        time.sleep(0.02)
+    for _ in range(CLIENTS):
+        run.python(__file__, "client", port, 2)
+    if not run.is_kernel:
+        run.need(inboxes(proc.popen.pid) <= 3, "%d inboxes mapped" %
+                 inboxes(proc.popen.pid))
+    run.stop(proc)
+
+
 def main():
     if sys.argv[1:2] == ["server"]:
         server(int(sys.argv[2]), sys.argv[3])
     if sys.argv[1:2] == ["client"]:
-        client(int(sys.argv[2]))
+        client(int(sys.argv[2]), int(sys.argv[3]))
         return
     run = harness.Run(__file__)
     for how in HOW:
@@ -185,8 +211,9 @@ def main():
         got = (n_upgraded(run) - before) // 2
         run.need(run.is_kernel or got >= N // 2, "%s: %d of %d moved" %
                  (how, got, N))
+    peers(run)
     # Both ends have counted each byte of each connection once.
-    expected = len(HOW) * N * TURNS * LENGTH * 2
+    expected = (len(HOW) * N + CLIENTS * 2) * TURNS * LENGTH * 2
     total = harness.sum_stats(harness.read_stats(run.stats))
     for way in ["rx", "tx"]:
         got = total[way + "_bytes_shm"] + total[way + "_bytes_inet"]

@@ -16,6 +16,7 @@
 #include "file/file.h"
 #include "inet/inet.h"
 #include "ops/ops.h"
+#include "shm/inbox.h"
 #include "shm/shm.h"
 #include "sock/arena.h"
 #include "unit.h"
@@ -48,6 +49,8 @@ void inet_unseen(struct sock *sk, int fd) {}
 void inet_seen(struct sock *sk, int fd) {}
 void ops_look(struct sock *sk, int fd) {}
 void seg_unmap(struct seg *seg, uint32_t ring_size) {}
+bool shm_has_inbox(const struct sock *sk) { return false; }
+void inbox_detach(struct peer_inbox *to) {}
 void anchor_clear(struct sock *sk, int fd) {}
 void shm_close(struct sock *sk, int fd) {}
 void shm_offer_close(struct sock *sk) {}
