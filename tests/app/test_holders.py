@@ -20,8 +20,8 @@ import time
 
 import harness
 
-N = 135           # more than two first parts of a segment
-ENTRIES_MAX = 128
+N = 90            # more than the first part of a segment has
+ENTRIES_MAX = 72
 TURNS = 12
 LENGTH = 10
 PATIENCE_S = 10
