@@ -170,6 +170,6 @@ void fork_after(bool is_child); /* in both; errno stays */
 /* The next fork of this thread is a vfork(); afterwards the parent waits. */
 void fork_suspends(void);
 void fork_wait(pid_t pid);
-void file_exit(void);           /* the process is about to end */
+void file_exit(void); /* the process is about to end */
 /* adopt.c: sockets that were there before us. */
 void file_adopt(void);

@@ -14,7 +14,7 @@
 
 MUST_CHECK int arena_open(void); /* idempotent; errors leave osf switched off */
 bool arena_is_open(void);
-void arena_after_fork(void);     /* in the child */
+void arena_after_fork(void); /* in the child */
 struct osf_stats_totals *arena_totals(void);
 /* The next socket looks for entries that others have freed, and may take memory. */
 bool arena_is_full(void);
