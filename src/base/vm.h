@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <string.h>
 #include <sys/mman.h>
 
 /**
@@ -47,42 +46,4 @@ static inline bool use_sparse(void *at, size_t bytes)
 		return false;
 	madvise(at, bytes, MADV_DODUMP);
 	return true;
-}
-
-/* A second mapping of the pages of a shared one.  As mmap(): MAP_FAILED and errno. */
-static inline void *map_again(void *at, size_t bytes)
-{
-	return mremap(at, 0, bytes, MREMAP_MAYMOVE);
-}
-
-/* Put the pages of the mapping at @from at the place @to; nothing is left at @from.
- * Threads that read at @to meanwhile see the one or the other. */
-static inline bool map_move(void *from, size_t bytes, void *to)
-{
-	return mremap(from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) !=
-	       MAP_FAILED;
-}
-
-/**
- * map_private_copy() - whole pages of a shared mapping become this process's own
- *
- * The addresses and the contents stay; the shared pages are not changed.  Nobody
- * writes to the pages meanwhile; other threads may read them.
- *
- * Return: false, errno: no memory, and the pages are shared as before.
- */
-static inline bool map_private_copy(void *at, size_t bytes)
-{
-	void *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (own == MAP_FAILED)
-		return false;
-	memcpy(own, at, bytes);
-	if (map_move(own, bytes, at))
-		return true;
-	int err = errno;
-	munmap(own, bytes);
-	errno = err;
-	return false;
 }

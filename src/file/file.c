@@ -221,7 +221,7 @@ static void sock_release(struct file *f, int fd)
 	if (load_rlx(&sk->n_procs) > 1 && sk->seg)
 		anchor_clear(sk, fd); /* the others may only be about to exec */
 	struct seg *seg = sk->seg;
-	uint32_t ring_size = sk->rx.size;
+	uint32_t ring_size = shm_ring_bytes(sk);
 	struct peer_inbox *in =
 	    seg && shm_has_inbox(sk) ? sk->peer_inbox : NULL;
 	if (!sock_let_go(sk, 1)) {

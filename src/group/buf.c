@@ -241,8 +241,6 @@ void rxmap_put(struct rxmap *m)
 	if (m->refs)
 		shm_refs_over(m->refs);
 	shm_refs_free(m->refs);
-	if (m->ring)
-		munmap(m->ring, m->ring_size);
 	seg_unmap(m->seg, m->ring_size);
 	free(m);
 }

@@ -51,8 +51,6 @@ struct rxmap {
 	uint32_t ring_size;
 	uint32_t n_refs;        /* orphans, and the socket */
 	struct ring_refs *refs; /* what is mapped of the peer; or NULL */
-	/* A second mapping of the ring, while the first has copies: lent.h; NULL */
-	void *ring;
 };
 
 struct gsock;
@@ -67,8 +65,7 @@ struct rxbuf {
 	struct rxmap *map;
 	struct gsock *sock; /* type-stable */
 	uint32_t n_refs;    /* references before it, when in a ring */
-	uint32_t
-	    ring_end; /* where its record ends; ring_off: it lies elsewhere */
+	uint32_t is_ref;    /* its bytes are not in the ring */
 	uint32_t reserved[2];
 };
 static_assert(sizeof(struct rxbuf) == 64, "a cache line each");

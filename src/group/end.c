@@ -95,7 +95,7 @@ static void close_sock(struct gsock *s)
 				ring_publish_refs(&s->sk->rx);
 			rxmap_put(s->map);
 		} else if (seg) {
-			seg_unmap(seg, s->sk->rx.size);
+			seg_unmap(seg, shm_ring_bytes(s->sk));
 		}
 		s->sk->rx.refs = NULL;
 		s->map = NULL;

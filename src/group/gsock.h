@@ -57,6 +57,7 @@ struct gsock {
 	uint8_t is_bound;
 	uint8_t is_in_set; /* of the group's epoll set */
 	uint8_t may_lend; /* its ring's records are handed out where they lie */
+	uint8_t is_copying; /* its ring is not lent for a while: lent.h */
 	int32_t error; /* errno of the failure, to be called back yet or not */
 	uint32_t slot; /* in the group's lane */
 	int32_t watched[2]; /* its offer, and the channel to who took it; -1 */

@@ -6,16 +6,12 @@
  *
  * The ring's space goes back to the peer up to the first record that is still lent.
  * An application that keeps records would so stop the stream once the ring is full.
- * turn_lent() sees that, and moves what is lent out of the ring:
- *
- *     before   rx.base, data -> [ ring, in the segment ]
- *     after    data -> [ the same addresses: private copies of the lent pages ]
- *              rx.base -> [ ring, mapped a second time ]
- *
- * Pointers that the application has stay as they are.  From then on bytes are copied
- * into memory of the group's (buf.h), which has a limit, until the application has
- * returned what was moved and at least copy_left bytes have come; then the second
- * mapping takes the place of the first again.
+ * turn_lent() sees that, and asks the peer to go on in the other half of the ring's
+ * memory (shm/ring.h): what is lent stays where it is, untouched, as long as the
+ * application likes.  From then on bytes are copied into memory of the group's (buf.h),
+ * which has a limit, until the application has returned what it had of the ring and
+ * at least copy_left bytes have come.  So nothing is lent in one half while something
+ * is in the other, and two are enough.
  *
  * Owner: the socket's group.  The application may return buffers in any thread.
  */
@@ -39,7 +35,8 @@ static inline uint32_t held_span(const struct gsock *s)
 /* @b: the first that is held; NULL: none. */
 static inline void set_hold(struct ring_rx *rx, const struct rxbuf *b)
 {
-	rx->hold = b ? b->ring_off : RING_NO_HOLD;
+	if (likely(!rx->moves))
+		rx->hold = b ? b->ring_off : RING_NO_HOLD;
 	if (!rx->refs)
 		return;
 	rx->refs->is_held = b;

@@ -425,10 +425,19 @@ static void pages_give_away(uint8_t *at, size_t len)
 	if (load_rlx(&n_given) >= GIVEN_MAX)
 		return;
 	fetch_add(&n_given, 1);
+	void *own = mmap(NULL, len, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (own == MAP_FAILED) {
+		log_err("no memory for %zu bytes that a peer still reads", len);
+		return;
+	}
+	memcpy(own, at, len);
 	for (size_t i = 0; i < len / MEMORY_PAGE; i++)
 		store_rlx(&page_of(at)[i].is_private, (uint8_t)1);
-	if (!map_private_copy(at, len))
-		log_err("no memory for %zu bytes that a peer still reads", len);
+	if (mremap(own, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, at) ==
+	    MAP_FAILED)
+		munmap(own, len);
 }
 
 void memory_give_away(const uint8_t *p, size_t len)

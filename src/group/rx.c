@@ -9,9 +9,9 @@
  * the application gets the record itself, in the segment, and the ring's space goes
  * back to the peer in the order of the stream, as far as all before it was returned.
  * It is a copy there too while TCP still has the stream's bytes, when the
- * application says where received data has to lie or wants to know it beforehand, while
- * it holds half of the ring, and for some time after it has kept what was lent to it
- * for so long that the stream stood still (lent.h).
+ * application says where received data has to lie, while it holds half of the ring, and
+ * for some time after it has kept what was lent to it for so long that the stream stood
+ * still (lent.h).
  *
  * Without memory for a copy the bytes stay where they are, and the peer waits.  When
  * there is still none after STARVED_NS the connection fails, with ENOBUFS.
@@ -161,7 +161,7 @@ static void hold(struct gsock *s, struct rxbuf *b, uint32_t off)
 	struct ring_rx *rx = &s->sk->rx;
 
 	b->ring_off = off;
-	b->ring_end = rx->is_ref ? off : rx->off;
+	b->is_ref = rx->is_ref;
 	/* It was counted already, if it is one. */
 	b->n_refs = rx->refs ? rx->refs->n - rx->is_ref : 0;
 	b->chunk = NULL;

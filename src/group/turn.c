@@ -171,17 +171,22 @@ static void became_shm(struct group *g, struct gsock *s)
 	if (!s->map) {
 		s->map = calloc(1, sizeof(*s->map));
 		if (s->map)
-			*s->map = (struct rxmap){ .seg = sk->seg,
-						  .ring_size = sk->rx.size,
-						  .n_refs = 1 };
+			*s->map =
+			    (struct rxmap){ .seg = sk->seg,
+					    .ring_size = shm_ring_bytes(sk),
+					    .n_refs = 1 };
 		/* Who has to know beforehand where data lies would have to know
 		 * of all that any peer has. */
 		if (s->map && !buf_is_told() && shm_take_refs(sk))
 			s->map->refs = sk->rx.refs;
+		if (s->map && !buf_is_external()) {
+			buf_told(
+			    seg_ring(sk->seg, !sk->side, shm_ring_bytes(sk)),
+			    shm_ring_bytes(sk));
+			fetch_or(&shm_me(sk)->flags, SEG_LENDS);
+		}
 	}
 	lend_begin(s);
-	if (s->may_lend)
-		fetch_or(&shm_me(sk)->flags, SEG_LENDS);
 	if (g->lane == LANE_NONE)
 		g->lane = lane_open();
 	s->slot = slot_open(g->lane, s);

@@ -32,20 +32,33 @@ enum {
 /* An awake process asks the kernel about its peer's death this often. */
 #define LOOK_NS (1 * NS_PER_MS)
 
+/* Are there bytes in our ring at @base from @off on? */
+static bool has_bytes(const struct sock *sk, uint8_t *base, uint32_t off)
+{
+	bool is_second = base > seg_ring(sk->seg, sk->side, shm_ring_bytes(sk));
+	uint32_t size = is_second ? sk->tx.area_bytes : shm_ring_bytes(sk);
+	struct ring_rx rest = { .base = base, .size = size, .off = off };
+	enum ring_mark mark;
+
+	return off % RING_ALIGN || off > size - RING_ALIGN ||
+	       ring_rx_bytes(&rest, 1, &mark);
+}
+
 /* Did the peer's program leave bytes of ours unread?  @by_reset: its kernel has sent a
  * reset. */
 static bool left_unread(const struct sock *sk, bool by_reset)
 {
-	uint32_t size = sk->rx.size; /* of the memory; the rings are alike */
-	uint32_t read = load_rlx(&shm_peer(sk)->read);
-	struct ring_rx rest = { .base = sk->tx.base,
-				.size = size,
-				.off = read & ~SEG_READ_RING };
-	enum ring_mark mark;
+	const struct seg_side *p = shm_peer(sk);
+	uint32_t read = load_rlx(&p->read), off = read & ~SEG_READ_RING;
+	bool is_second = sk->tx.base > sk->tx.other;
 
-	if (rest.off % RING_ALIGN || rest.off > size - RING_ALIGN)
+	if (by_reset && !read)
 		return true;
-	return ring_rx_bytes(&rest, 1, &mark) || (by_reset && !read);
+	if (load_rlx(&p->read_half) == is_second)
+		return has_bytes(sk, sk->tx.base, off);
+	/* We have gone on in the other half, and it has not. */
+	return has_bytes(sk, sk->tx.other, off) ||
+	       has_bytes(sk, sk->tx.base, 0);
 }
 
 /*

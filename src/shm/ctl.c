@@ -551,5 +551,5 @@ void shm_close(struct sock *sk, int fd)
 	struct seg *seg = shm_close_keep(sk, fd);
 
 	if (seg)
-		seg_unmap(seg, sk->rx.size);
+		seg_unmap(seg, shm_ring_bytes(sk));
 }

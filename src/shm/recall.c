@@ -398,7 +398,9 @@ bool shm_cut_is_known(struct sock *sk, int fd)
 
 ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
 {
-	uint32_t size = sk->rx.size; /* of the memory */
+	bool in_second = sk->tx.other < sk->tx.base;
+	/* Of the memory from there on. */
+	uint32_t size = in_second ? sk->tx.area_bytes : shm_ring_bytes(sk);
 	enum ring_mark mark;
 
 	if (!sk->tx_ring)

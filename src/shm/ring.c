@@ -24,6 +24,36 @@ void ring_rx_init(struct ring_rx *rx, uint8_t *base, uint32_t size,
 				.hold = RING_NO_HOLD };
 }
 
+static void publish(struct ring_tx *tx, uint32_t off, uint64_t hdr)
+{
+	store_rel(ring_hdr_at(tx->base, off), hdr); /* R1 */
+}
+
+/* The consumer keeps what it was given: go on in the other area.  It may ask that only of
+ * one who has not grown beyond this one. */
+static COLD int tx_move(struct ring_tx *tx)
+{
+	uint8_t *base = tx->base;
+	uint32_t *tail_pub = tx->tail_pub, head = tx->head;
+
+	if (tx->size > tx->area_bytes || tx->grow_to > tx->area_bytes)
+		return -EPROTO;
+	store_rlx(ring_hdr_at(tx->other, 0), UINT64_C(0));
+	/* RING_RESERVE keeps these lines free, as for FIN. */
+	store_rlx(ring_hdr_at(base, head + RING_ALIGN), UINT64_C(0));
+	publish(tx, head, ring_hdr(RING_MOVE, 0));
+	tx->base = tx->other;
+	tx->other = base;
+	store_rlx(&tx->tail_pub, tx->other_tail);
+	tx->other_tail = tail_pub;
+	store_rlx(&tx->head, 0u);
+	store_rlx(&tx->tail, 0u);
+	store_rlx(&tx->hole, RING_NO_HOLE);
+	tx->look = RING_REWIND_BYTES;
+	tx->resume = 0;
+	return 0;
+}
+
 /*
  * The consumer's tail may only move forward, to a record boundary between where
  * it was and our head:
@@ -37,6 +67,8 @@ int ring_tx_refresh(struct ring_tx *tx)
 
 	if (tail == tx->tail)
 		return 0;
+	if (unlikely(tail == RING_TAIL_MOVE))
+		return tx_move(tx);
 	if (tail % RING_ALIGN || tail >= tx->size)
 		return -EPROTO;
 	if (tx->hole != RING_NO_HOLE) {
@@ -106,11 +138,6 @@ uint32_t ring_tx_room(const struct ring_tx *tx)
 
 	here = here > start ? here : start;
 	return here > behind ? here : behind;
-}
-
-static void publish(struct ring_tx *tx, uint32_t off, uint64_t hdr)
-{
-	store_rel(ring_hdr_at(tx->base, off), hdr); /* R1 */
 }
 
 /* Go on at offset 0; the caller has seen that there is room. */
@@ -285,6 +312,9 @@ static struct record record_mark(const struct ring_rx *rx, uint32_t off,
 		     len % RING_ALIGN == 0;
 		r.next = len;
 		break;
+	case RING_MOVE:
+		ok = rx->moves && !len;
+		break;
 	case RING_REF:
 		ok = rx->refs && len && len <= RING_CHUNK &&
 		     off < rx->size - RING_ALIGN;
@@ -408,7 +438,7 @@ void ring_publish_refs(struct ring_rx *rx)
 				       (rx)->len, (rx)->next }                 \
 		    : record_at((rx), off);                                    \
 	     budget && r.mark > 0 && r.mark != RING_FIN &&                     \
-	     r.mark != RING_BACK;                                              \
+	     r.mark != RING_BACK && r.mark != RING_MOVE;                       \
 	     budget--, off = r.next, pos = 0, r = record_at((rx), off))
 
 uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,

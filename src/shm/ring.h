@@ -24,6 +24,12 @@
  * so an empty ring always has room for nearly its size.  And it may begin with a
  * part of its memory and take the rest when the stream proves to be one.
  *
+ * A consumer that lends records out, and is not given them back, may ask the producer to
+ * leave them alone: a tail of RING_TAIL_MOVE means "go on in the other half of the
+ * memory".  The producer says MOVE where it stood, and starts over there, with a tail
+ * of its own.  What lies in the first half stays as it is until the consumer asks to
+ * go back.
+ *
  * Bytes that lie in memory which the consumer has mapped need not be copied: a MAP
  * record says where such memory is to be had, and REF records say which part of it
  * are the next bytes.  They are spoken only to a consumer that has ring_refs, and
@@ -55,8 +61,9 @@ enum ring_mark {
 	RING_BACK = 4, /* the rest of the stream is in TCP */
 	RING_SKIP =
 	    5, /* the next record is at the offset that stands as length */
-	RING_REF = 6, /* struct ring_ref: the bytes lie elsewhere */
-	RING_MAP = 7, /* struct ring_map: there, from now on */
+	RING_REF = 6,  /* struct ring_ref: the bytes lie elsewhere */
+	RING_MAP = 7,  /* struct ring_map: there, from now on */
+	RING_MOVE = 8, /* the next record is at the start of the other area */
 };
 
 /* Which part of a region of the producer's; the length is the header's. */
@@ -81,7 +88,9 @@ struct ring_map {
 #define RING_BIG 2048u          /* payloads from here start on a line */
 #define RING_CHUNK (64u * 1024) /* payload of one record at most */
 #define RING_REWIND_BYTES 4096u
-#define RING_RESERVE (4 * RING_ALIGN) /* for WRAP, SKIP, FIN, BACK, always */
+#define RING_RESERVE                                                           \
+	(4 * RING_ALIGN) /* for WRAP, SKIP, FIN, BACK or MOVE, always */
+#define RING_TAIL_MOVE UINT32_MAX
 #define RING_NO_HOLE UINT32_MAX
 #define RING_NO_HOLD UINT32_MAX
 #define RING_MIN_SIZE 4096u
@@ -136,6 +145,15 @@ static inline void ring_tx_window(struct ring_tx *tx, uint32_t size)
 	tx->size = tx->grow_to = size;
 }
 
+/* The producer may be asked to go on at @other, where a half of @bytes is. */
+static inline void ring_tx_areas(struct ring_tx *tx, uint8_t *other,
+				 uint32_t *other_tail, uint32_t bytes)
+{
+	tx->other = other;
+	tx->other_tail = other_tail;
+	tx->area_bytes = bytes;
+}
+
 static inline void ring_tx_grow(struct ring_tx *tx, uint32_t size)
 {
 	tx->grow_to = size;
@@ -181,7 +199,8 @@ uint32_t ring_tx_room(const struct ring_tx *tx);
  * @data: out: their address, valid until ring_skip()
  *
  * Return: their number, or 0 with *@mark telling why: RING_NONE nothing there
- * yet, RING_FIN, RING_BACK, RING_MAP to be seen to and skipped; or -EPROTO.
+ * yet, RING_FIN, RING_BACK, RING_MAP to be seen to and skipped, RING_MOVE to be seen
+ * to; or -EPROTO.
  */
 HOT static inline int32_t ring_peek(struct ring_rx *rx, const uint8_t **data,
 				    enum ring_mark *mark);
@@ -192,12 +211,31 @@ static inline void ring_skip(struct ring_rx *rx, uint32_t n);
 /* The references that it may forget; records that are lent out are not among them. */
 void ring_publish_refs(struct ring_rx *rx);
 
-/* The same memory is mapped at @base, too: it is read there from now on. */
-static inline void ring_rx_move(struct ring_rx *rx, uint8_t *base)
+/**
+ * ring_ask_to_move() - what is lent stays where it is, and the stream goes elsewhere
+ * @other_tail: of the other area, in which nothing is lent
+ *
+ * No space of this area goes back to the producer from now on.  When the MOVE mark is
+ * met, ring_rx_moved() says where the other area is.
+ */
+static inline void ring_ask_to_move(struct ring_rx *rx, uint32_t *other_tail)
 {
-	if (rx->len && !rx->is_ref)
-		rx->data = base + (rx->data - rx->base);
+	store_rlx(other_tail, 0u);
+	rx->moves = 1;
+	rx->hold = rx->published;                /* so no tail is published */
+	store_rel(rx->tail_pub, RING_TAIL_MOVE); /* R2 */
+}
+
+static inline void ring_rx_moved(struct ring_rx *rx, uint8_t *base,
+				 uint32_t size, uint32_t *tail_pub)
+{
 	rx->base = base;
+	rx->size = size;
+	rx->tail_pub = tail_pub;
+	rx->published = 0;
+	rx->hold = RING_NO_HOLD;
+	rx->moves = 0;
+	store_rlx(&rx->off, 0u);
 }
 
 /* Past the MAP record that ring_peek() has met; its contents. */

@@ -196,6 +196,38 @@ static ssize_t rx_end(struct sock *sk, int fd)
 	return r < 0 && errno != EAGAIN && errno != ENOTCONN ? -errno : 0;
 }
 
+/* The area of ours, 0 or 1, in which the ring goes on. */
+static unsigned rx_area(const struct sock *sk)
+{
+	return sk->rx.tail_pub == &shm_me(sk)->tail2;
+}
+
+static uint32_t *rx_other_tail(const struct sock *sk)
+{
+	struct seg_side *me = shm_me(sk);
+
+	return rx_area(sk) ? &me->tail : &me->tail2;
+}
+
+void shm_ask_to_move(struct sock *sk, int fd)
+{
+	ring_ask_to_move(&sk->rx, rx_other_tail(sk));
+	shm_told_space(sk, fd);
+}
+
+/* The producer has gone. */
+static COLD void shm_rx_move(struct sock *sk)
+{
+	uint32_t half = sk->tx.area_bytes;
+	uint8_t *ring = seg_ring(sk->seg, !sk->side, shm_ring_bytes(sk));
+	unsigned to = !rx_area(sk);
+
+	ring_rx_moved(&sk->rx, ring + to * (size_t)half, half,
+		      rx_other_tail(sk));
+	store_rlx(&shm_me(sk)->read_half, to);
+	say_read(sk);
+}
+
 /* The ring was empty: -EAGAIN, or what ends the stream. */
 static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 {
@@ -215,6 +247,10 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 			return GO_ON_IN_RING;
 		shm_broken(sk, fd, "what it says of its memory");
 		return -ECONNRESET;
+	}
+	if (mark == RING_MOVE) {
+		shm_rx_move(sk);
+		return GO_ON_IN_RING;
 	}
 	if (sk->shut & SHUT_BIT_RD)
 		return 0;

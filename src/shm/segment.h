@@ -70,6 +70,7 @@ struct seg_side {
 	uint32_t refs_done;                /* likewise: R3 */
 	/* As producer: it has found no room.  A hint: the consumer clears it. */
 	uint32_t tx_waits;
+	uint32_t tail2; /* as consumer, of the ring's second half: R2 */
 
 	/* As consumer: ring when data comes.  As producer: when space comes.
 	 * RING_ONCE or RING_EACH_TIME. */
@@ -82,6 +83,7 @@ struct seg_side {
 	 * 0 in TCP, SEG_READ_RING | the next record's offset.  While this side lives
 	 * nobody else looks, so the line stays in its cache. */
 	alignas(CACHE_LINE) uint32_t read;
+	uint32_t read_half; /* 0 or 1: of the ring, in which that is */
 };
 
 struct seg {

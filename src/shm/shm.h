@@ -100,6 +100,9 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
  */
 int32_t shm_recv_place(struct sock *sk, int fd, const uint8_t **data,
 		       uint32_t *off);
+/* What is lent stays as it is from now on; the peer is asked to go on in the other half
+ * of the ring, in which nothing is lent. */
+void shm_ask_to_move(struct sock *sk, int fd);
 /* @len: bytes of the vectors.  Bytes taken, -EAGAIN, or the connection's error. */
 ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 		      size_t n, size_t len);
@@ -269,6 +272,12 @@ static inline void shm_told_space(struct sock *sk, int fd)
 	fence_full();
 	if (unlikely(load_rlx(&p->tx_inbox) | load_rlx(&p->tx_anchor)))
 		shm_wake_peer(sk, fd, &p->tx_inbox, &p->tx_anchor, false);
+}
+
+/* Of the memory of each ring. */
+static inline uint32_t shm_ring_bytes(const struct sock *sk)
+{
+	return 2 * sk->tx.area_bytes;
 }
 
 static inline void sock_lock(const struct sock *sk, struct lock *l)

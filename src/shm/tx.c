@@ -42,7 +42,10 @@ static uint32_t grants; /* bytes */
 
 static COLD void bulk_look(struct sock *sk)
 {
-	uint32_t size = sk->rx.size, more = size - sk->tx.size;
+	bool lends = load_rlx(&shm_peer(sk)->flags) & SEG_LENDS;
+	/* One who lends may ask to go on in the other half. */
+	uint32_t size = lends ? sk->tx.area_bytes : 2 * sk->tx.area_bytes;
+	uint32_t more = size - MIN(size, sk->tx.size);
 	uint64_t now = now_ns();
 	bool is_fast = now - sk->bulk_since_ns < BULK_NS;
 
@@ -50,9 +53,9 @@ static COLD void bulk_look(struct sock *sk)
 
 	sk->bulk_bytes = 0;
 	sk->bulk_since_ns = now;
-	if (!is_fast || size == sk->tx.grow_to)
+	if (!is_fast || size <= sk->tx.grow_to)
 		return;
-	if (load_rlx(&shm_peer(sk)->flags) & SEG_LENDS) {
+	if (lends) {
 		sk->n_bulk_slow = stays ? 0 : sk->n_bulk_slow + 1;
 		if (sk->n_bulk_slow < BULK_SLOW)
 			return;
@@ -72,8 +75,10 @@ static inline void bulk_count(struct sock *sk, uint32_t chunk)
 
 void shm_tx_shrink(struct sock *sk)
 {
-	if (sk->tx.grow_to > RING_WINDOW)
-		fetch_sub(&grants, sk->tx.grow_to - RING_WINDOW);
+	uint32_t first = MIN(sk->tx.area_bytes, RING_WINDOW);
+
+	if (sk->tx.grow_to > first)
+		fetch_sub(&grants, sk->tx.grow_to - first);
 }
 
 static bool is_full(const struct sock *sk)

@@ -124,7 +124,9 @@ static void rings_init(struct sock *sk, struct seg *seg, uint32_t ring_size)
 	sk->seg = seg;
 	ring_tx_init(&sk->tx, seg_ring(seg, side, ring_size), ring_size,
 		     &seg->side[!side].tail);
-	ring_tx_window(&sk->tx, MIN(ring_size, RING_WINDOW));
+	ring_tx_window(&sk->tx, MIN(ring_size / 2, RING_WINDOW));
+	ring_tx_areas(&sk->tx, sk->tx.base + ring_size / 2,
+		      &seg->side[!side].tail2, ring_size / 2);
 	sk->bulk_bytes = 0;
 	sk->n_bulk_slow = 0;
 	ring_rx_init(&sk->rx, seg_ring(seg, !side, ring_size), ring_size,

@@ -56,6 +56,10 @@ struct ring_tx {
 	    resume;    /* where the ring went on before it was rewound, or 0 */
 	uint32_t hole; /* offset of a SKIP mark that the consumer may not have
 			  * reached, or UINT32_MAX */
+	/* Where it may be asked to go on: see ring_tx_areas(). */
+	uint32_t area_bytes; /* 0: there is one area */
+	uint8_t *other;
+	uint32_t *other_tail;
 };
 
 /* The consumer's view. */
@@ -73,6 +77,7 @@ struct ring_rx {
 	uint32_t next;          /* the record behind it */
 	uint8_t is_ref;         /* its bytes lie elsewhere */
 	struct ring_refs *refs; /* NULL: references are none of its business */
+	uint8_t moves; /* the producer was asked to go on in another area */
 };
 
 struct seg;

@@ -251,6 +251,59 @@ static void noise_stays_inside(void **state)
 	assert_true(bytes > 0);
 }
 
+static void a_move_unasked_is_a_lie(void **state)
+{
+	struct ring_pair p;
+	const uint8_t *data;
+	enum ring_mark mark;
+	uint32_t other_tail = 5;
+
+	assert_int_equal(peek_at(0, RING_MOVE, 0), -EPROTO);
+	assert_int_equal(peek_at(128, RING_MOVE, 0), -EPROTO);
+	for (uint32_t len = 0; len < 2; len++) {
+		pair_init(&p, SIZE);
+		ring_ask_to_move(&p.rx, &other_tail);
+		header_write(&p, 0, RING_MOVE, len);
+		assert_int_equal(ring_peek(&p.rx, &data, &mark),
+				 len ? -EPROTO : 0);
+		pair_fini(&p);
+	}
+}
+
+/* Of a producer that has one area, or uses more than half of its memory. */
+static void a_move_that_cannot_be_is_a_lie(void **state)
+{
+	struct ring_pair p;
+	uint32_t other_tail = 0;
+
+	for (int areas = 0; areas < 2; areas++) {
+		pair_init(&p, SIZE);
+		if (areas)
+			ring_tx_areas(&p.tx, p.base + SIZE / 2, &other_tail,
+				      SIZE / 2);
+		*p.tail = RING_TAIL_MOVE;
+		assert_int_equal(ring_tx_refresh(&p.tx), -EPROTO);
+		assert_ptr_equal(p.tx.base, p.base);
+		pair_fini(&p);
+	}
+}
+
+/* Asked again and again: each time a mark, and always inside. */
+static void moves_without_end_stay_inside(void **state)
+{
+	struct ring_pair p;
+	uint32_t other_tail = 0;
+
+	pair_init(&p, SIZE);
+	ring_tx_window(&p.tx, SIZE / 2);
+	ring_tx_areas(&p.tx, p.base + SIZE / 2, &other_tail, SIZE / 2);
+	for (uint32_t i = 0; i < 10000; i++) {
+		pair_push(&p, 0, i % 300 + 1);
+		*(i % 2 ? p.tail : &other_tail) = RING_TAIL_MOVE;
+	}
+	pair_fini(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -267,6 +320,9 @@ int main(void)
 		cmocka_unit_test(an_impossible_tail_is_a_lie),
 		cmocka_unit_test(an_impossible_tail_around_the_end_is_a_lie),
 		cmocka_unit_test(a_push_tells_of_a_lying_tail),
+		cmocka_unit_test(a_move_unasked_is_a_lie),
+		cmocka_unit_test(a_move_that_cannot_be_is_a_lie),
+		cmocka_unit_test(moves_without_end_stay_inside),
 		cmocka_unit_test(noise_stays_inside),
 	};
 

@@ -384,6 +384,125 @@ static void a_jump_alone_is_nothing_to_be_read(void **state)
 	pair_fini(&p);
 }
 
+/*
+ * Two areas: what is lent in one stays while the stream goes on in the other.
+ */
+
+#define AREA RING_MIN_SIZE
+
+struct areas {
+	struct ring_pair p;
+	uint32_t other_tail;
+	unsigned at; /* where the consumer is */
+};
+
+static void areas_init(struct areas *a)
+{
+	pair_init(&a->p, 2 * AREA);
+	ring_tx_window(&a->p.tx, AREA);
+	ring_tx_areas(&a->p.tx, a->p.base + AREA, &a->other_tail, AREA);
+	a->other_tail = 12345; /* of long ago */
+	a->at = 0;
+}
+
+static uint32_t *tail_of(struct areas *a, unsigned area)
+{
+	return area ? &a->other_tail : a->p.tail;
+}
+
+/* The consumer at a MOVE mark. */
+static void areas_follow(struct areas *a)
+{
+	const uint8_t *data;
+	enum ring_mark mark = RING_NONE;
+
+	assert_int_equal(ring_peek(&a->p.rx, &data, &mark), 0);
+	assert_int_equal(mark, RING_MOVE);
+	a->at = !a->at;
+	ring_rx_moved(&a->p.rx, a->p.base + a->at * AREA, AREA,
+		      tail_of(a, a->at));
+}
+
+static uint64_t fill(struct areas *a, uint64_t at)
+{
+	for (ssize_t n; (n = pair_push(&a->p, at, 300)) > 0;)
+		at += (uint64_t)n;
+	return at;
+}
+
+static void what_is_lent_stays_and_the_stream_goes_on(void **state)
+{
+	struct areas a;
+	uint64_t in = 0, out = 0;
+	uint8_t lent[AREA];
+
+	areas_init(&a);
+	for (int round = 0; round < 6; round++) {
+		/* The consumer reads all, and gives nothing back. */
+		a.p.rx.hold = a.p.rx.off;
+		in = fill(&a, in);
+		out += pair_pull(&a.p, out, UINT32_MAX / 2);
+		assert_int_equal(in, out);
+		assert_int_equal(pair_push(&a.p, in, 300), 0);
+		memcpy(lent, a.p.base + a.at * AREA, AREA);
+
+		ring_ask_to_move(&a.p.rx, tail_of(&a, !a.at));
+		assert_int_equal(pair_push(&a.p, in, 300), 300);
+		in += 300;
+		assert_true(ring_rx_ready(&a.p.rx));
+		areas_follow(&a);
+		/* Much more than fits, and none of it where records are lent. */
+		for (int i = 0; i < 100; i++) {
+			in = fill(&a, in);
+			out += pair_pull(&a.p, out, UINT32_MAX / 2);
+			assert_int_equal(in, out);
+		}
+		/* But for the mark's line, and the zero behind it. */
+		const uint8_t *was = a.p.base + !a.at * AREA;
+		unsigned n_changed = 0;
+		for (unsigned i = 0; i < AREA; i += RING_ALIGN)
+			n_changed += memcmp(was + i, lent + i, RING_ALIGN) != 0;
+		assert_true(n_changed <= 2);
+	}
+	pair_fini(&a.p);
+}
+
+/* The producer is asked before it is full: what it still puts there is read there. */
+static void a_move_is_asked_for_at_any_time(void **state)
+{
+	struct areas a;
+	uint64_t in = 0, out = 0;
+	uint32_t seed = 3;
+
+	areas_init(&a);
+	for (int i = 0; i < 100000; i++) {
+		seed = seed * 1103515245 + 12345;
+		uint32_t n = 1 + (seed >> 8) % 500;
+		enum ring_mark mark = RING_NONE;
+		const uint8_t *data;
+
+		switch (seed >> 28) {
+		case 0:
+			if (!a.p.rx.moves)
+				ring_ask_to_move(&a.p.rx, tail_of(&a, !a.at));
+			break;
+		case 1:
+			assert_int_equal(ring_tx_refresh(&a.p.tx), 0);
+			break;
+		case 2 ... 8:
+			in += (uint64_t)pair_push(&a.p, in, n);
+			break;
+		default:
+			out += pair_pull(&a.p, out, n);
+			if (!ring_peek(&a.p.rx, &data, &mark) &&
+			    mark == RING_MOVE)
+				areas_follow(&a);
+		}
+	}
+	assert_true(in > 1000000 && in - out < 2 * AREA);
+	pair_fini(&a.p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -402,6 +521,8 @@ int main(void)
 		cmocka_unit_test(any_schedule_is_a_stream),
 		cmocka_unit_test(references_stand_in_the_stream),
 		cmocka_unit_test(references_behind_a_lent_record_stay),
+		cmocka_unit_test(what_is_lent_stays_and_the_stream_goes_on),
+		cmocka_unit_test(a_move_is_asked_for_at_any_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
