@@ -10,8 +10,10 @@
  *
  * When the connection ends first and the peer lives on, it may still read what it was
  * shown: then those pages are left to it (memory_give_away()), and the application goes
- * on with copies of them.  Pages of the program's own mappings cannot be left, so the
- * end of a connection that is closed in order waits for them.
+ * on with copies of them.  So they are when the peer returns nothing for STILL_NS while
+ * operations wait to be completed: it may be keeping all of a message whose rest we hold
+ * back until then.  Pages of the program's own mappings cannot be left, so their
+ * operations wait, and so does the end of a connection that is closed in order.
  */
 #include <errno.h>
 #include <poll.h>
@@ -30,16 +32,24 @@
 #define QUEUE_MIN 64u
 /* How long the end of a connection waits for the peer to be done with references. */
 #define END_NS (10 * NS_PER_MS)
+/* How long the peer may return nothing, and in how many looks the clock is looked at. */
+#define STILL_NS (100 * NS_PER_MS)
+#define STILL_LOOKS 64u
 
 struct sent_ref {
 	const uint8_t *data;
 	uint32_t len;
 };
 
-/* References are counted modulo 2^32; those from n_done to n_sent are under way. */
+/* References are counted modulo 2^32; those from n_done to n_sent are under way.  Those
+ * before n_left, which is n_done or later, are not waited for: their pages were left to
+ * the peer. */
 struct txrefs {
-	uint32_t n_sent, n_done;
-	uint32_t cap; /* of @q, a power of two */
+	uint32_t n_sent, n_done, n_left;
+	bool is_off;       /* the peer keeps what it gets: it is sent copies */
+	uint32_t looks;    /* since n_done moved, */
+	uint64_t still_ns; /* which was then; 0: lately */
+	uint32_t cap;      /* of @q, a power of two */
 	struct sent_ref *q;
 	uint64_t end_ns; /* waits so long for its end; 0: does not yet */
 	struct region_list told;
@@ -92,6 +102,8 @@ ssize_t gsock_put_ref(struct gsock *s, const struct txop *op, size_t done)
 	uint32_t len = (uint32_t)MIN(left, (size_t)RING_CHUNK);
 	struct place at;
 
+	if (s->refs && unlikely(s->refs->is_off))
+		return 0;
 	if (!memory_place(op->key, data, len, &at) ||
 	    (!s->refs && !refs_open(s)))
 		return 0;
@@ -135,42 +147,77 @@ static bool peer_is_gone(const struct gsock *s)
 	       !peer_may_read(s);
 }
 
+/* Can all that is out be left to the peer? */
+static bool is_all_to_be_left(const struct txrefs *r)
+{
+	for (uint32_t i = r->n_left; i != r->n_sent; i++)
+		if (!memory_can_be_given(r->q[i & (r->cap - 1)].data))
+			return false;
+	return true;
+}
+
+static void leave_all(struct txrefs *r)
+{
+	for (uint32_t i = r->n_left; i != r->n_sent; i++)
+		memory_give_away(r->q[i & (r->cap - 1)].data,
+				 r->q[i & (r->cap - 1)].len);
+	r->n_left = r->n_sent;
+}
+
+static void came_back(struct txrefs *r)
+{
+	if ((int32_t)(r->n_done - r->n_left) > 0)
+		r->n_left = r->n_done;
+	r->looks = 0;
+	r->still_ns = 0;
+}
+
+/* Nothing came back since the last look. */
+static COLD void look_at_clock(struct txrefs *r)
+{
+	uint64_t now = now_ns();
+
+	r->looks = 0;
+	if (!r->still_ns) {
+		r->still_ns = now;
+	} else if (now - r->still_ns >= STILL_NS && is_all_to_be_left(r)) {
+		leave_all(r);
+		r->is_off = true;
+	}
+}
+
 /* Look again; -ECONNRESET: the peer lies. */
 int refs_look(struct gsock *s)
 {
 	struct txrefs *r = s->refs;
+	uint32_t was = r->n_done;
 	bool lies;
 
 	if (!s->sk->seg || r->n_done == r->n_sent)
 		return 0;
 	r->n_done = shm_refs_done(s->sk, r->n_done, r->n_sent, &lies);
+	if (r->n_done != was)
+		came_back(r);
+	else if (!r->is_off && unlikely(++r->looks >= STILL_LOOKS))
+		look_at_clock(r);
 	if (unlikely(lies)) {
 		shm_broken(s->sk, s->fd, "its count of references");
 		return -ECONNRESET;
 	}
 	if (r->n_done != r->n_sent && unlikely(peer_is_gone(s)))
-		r->n_done = r->n_sent;
+		r->n_done = r->n_left = r->n_sent;
 	return 0;
 }
 
 bool refs_are_out(const struct gsock *s)
 {
-	return s->refs && s->refs->n_done != s->refs->n_sent;
+	return s->refs && s->refs->n_left != s->refs->n_sent;
 }
 
 bool ref_is_done(const struct gsock *s, uint32_t n_sent)
 {
 	/* At most 2^31 are under way. */
-	return (int32_t)(s->refs->n_done - n_sent) >= 0;
-}
-
-/* Can all that is out be left to the peer? */
-static bool is_all_to_be_left(const struct txrefs *r)
-{
-	for (uint32_t i = r->n_done; i != r->n_sent; i++)
-		if (!memory_can_be_given(r->q[i & (r->cap - 1)].data))
-			return false;
-	return true;
+	return (int32_t)(s->refs->n_left - n_sent) >= 0;
 }
 
 bool refs_hold_up_end(struct gsock *s)
@@ -196,12 +243,9 @@ void refs_end(struct gsock *s)
 	if (!r || !s->sk || !s->sk->seg)
 		return;
 	refs_look(s);
-	if (r->n_done != r->n_sent && peer_may_read(s)) {
-		for (uint32_t i = r->n_done; i != r->n_sent; i++)
-			memory_give_away(r->q[i & (r->cap - 1)].data,
-					 r->q[i & (r->cap - 1)].len);
-	}
-	r->n_done = r->n_sent;
+	if (r->n_done != r->n_sent && peer_may_read(s))
+		leave_all(r);
+	r->n_done = r->n_left = r->n_sent;
 }
 
 void refs_free(struct gsock *s)

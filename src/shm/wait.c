@@ -319,7 +319,7 @@ static int tx_sleep_tcp(struct sock *sk, int fd, uint64_t deadline_ns,
 int shm_wait_tx(struct sock *sk, int fd, uint32_t tail, uint64_t deadline_ns,
 		bool partial, struct handlers_seen seen)
 {
-	struct tx_seen at = { sk->tx.tail_pub, tail };
+	struct tx_seen at = { load_rlx(&sk->tx.tail_pub), tail };
 	uint64_t start = now_ns();
 
 	if (start >= deadline_ns)

@@ -398,6 +398,44 @@ static void a_sleeper_keeps_a_message(void)
 }
 
 /*
+ * By reference: the sender has one buffer, which it fills again when it may.
+ */
+
+static void fill_and_send(struct end *c, struct end *s, uint8_t *buf,
+			  size_t len, size_t off)
+{
+	stream_fill(buf, s->key, off, len);
+	end_send(c, buf, len, FLUSH);
+}
+
+static void a_sender_with_one_buffer_goes_on(void)
+{
+	enum { LEN = 64 * 1024 };
+	uint8_t *buf = osf_mem_alloc(LEN);
+	struct end *c, *s;
+	size_t off = 0;
+
+	EXPECT(buf);
+	world_open(0);
+	pair(&c, &s);
+	s->key = 13;
+	w->on_rx = keep;
+	for (int round = 0; round < 3; round++) {
+		for (int i = 0; i < 32; i++, off += LEN) {
+			fill_and_send(c, s, buf, LEN, off);
+			UNTIL(c->n_comps == c->n_ops);
+			memset(buf, 0xdd, LEN); /* it is ours again */
+		}
+		UNTIL(s->received == off);
+		check_all();
+		return_all_to(w->server);
+	}
+	EXPECT_EQ(ref_bytes() > 0, is_shm());
+	osf_mem_free(buf);
+	world_close();
+}
+
+/*
  * Limits.
  */
 
@@ -468,6 +506,7 @@ const struct test tests_keep[] = {
 	T(a_sender_with_a_small_buffer_is_not_stopped),
 	T(a_plain_sender_is_not_stopped),
 	T(a_sleeper_keeps_a_message),
+	T(a_sender_with_one_buffer_goes_on),
 	T(a_message_is_kept_in_memory_that_was_told_of),
 	T(keeping_past_the_limit_is_an_error),
 	{ 0 },
