@@ -37,7 +37,10 @@ static bool has_bytes(const struct sock *sk, uint8_t *base, uint32_t off)
 {
 	bool is_second = base > seg_ring(sk->seg, sk->side, shm_ring_bytes(sk));
 	uint32_t size = is_second ? sk->tx.area_bytes : shm_ring_bytes(sk);
-	struct ring_rx rest = { .base = base, .size = size, .off = off };
+	struct ring_refs refs = { 0 }; /* they count as bytes */
+	struct ring_rx rest = {
+		.base = base, .size = size, .off = off, .refs = &refs
+	};
 	enum ring_mark mark;
 
 	return off % RING_ALIGN || off > size - RING_ALIGN ||
