@@ -169,6 +169,15 @@ static bool may_time_out(const struct view *v, const struct end_plan *p)
 	       (p->keep_idle_s && v->on & SILENCES);
 }
 
+/* What nobody has any more is sent again for 51 s at least, and then given up. */
+#define ORPHAN_NS (51 * NS_PER_S)
+
+static bool has_orphan_given_up(const struct view *v, const struct end *e)
+{
+	return e->is_done && !e->err && v->on & SILENCES &&
+	       (!v->w->healed_ns || v->w->healed_ns >= e->done_ns + ORPHAN_NS);
+}
+
 /* The peer's program, or its stack, has given the connection up, and not because of
  * us. */
 static bool has_peer_left(const struct view *v)
@@ -179,7 +188,8 @@ static bool has_peer_left(const struct view *v)
 		return false;
 	return err ? !is_reset(err)
 		   : v->peers_plan->closes_early ||
-			 may_time_out(v, v->peers_plan);
+			 may_time_out(v, v->peers_plan) ||
+			 has_orphan_given_up(v, v->peer);
 }
 
 static bool is_there(const struct end *e) { return e->conn || e->is_done; }
@@ -239,6 +249,16 @@ static bool is_estranged(const struct view *v)
 		(v->mine->is_done && v->peer->done_ns >= v->mine->done_ns));
 }
 
+/* All SYNs were lost, and none is sent between the last one, after 67 s, and the time-out:
+ * four went after a second each, the others after twice as long each time. */
+#define LAST_SYN_NS (67 * NS_PER_S)
+
+static bool has_healed_too_late(const struct view *v)
+{
+	return !v->mine->was_open && v->on & SILENCES &&
+	       (!v->w->healed_ns || v->w->healed_ns >= LAST_SYN_NS);
+}
+
 /* Whether the error is one that the end may have been told of. */
 static bool is_error_right(const struct view *v)
 {
@@ -247,7 +267,7 @@ static bool is_error_right(const struct view *v)
 		return v->my_plan->abort_at_ns || is_rebooted(v, v->mine);
 	case -ETIMEDOUT:
 		return may_time_out(v, v->my_plan) || is_estranged(v) ||
-		       is_half_forgotten(v);
+		       is_half_forgotten(v) || has_healed_too_late(v);
 	case -EHOSTUNREACH: /* ends an open, and explains a time-out */
 		return v->on & BIT(unreach) &&
 		       (!v->mine->was_open || may_time_out(v, v->my_plan) ||

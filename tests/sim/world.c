@@ -183,6 +183,7 @@ static void heal(struct world *w)
 		wire_heal(&w->wire[i]);
 	c->stall_ns = c->jump_ns = c->slip_ns = c->port_hold_ns = 0;
 	c->heals_at_ns = 0;
+	w->healed_ns = w->now_ns;
 	world_steal_end(w);
 	c->steal_every_ns = 0;
 	c->unlisten_every_ns = 0;

@@ -146,6 +146,7 @@ struct world {
 	uint32_t n_held;
 	uint64_t n_frames, n_steps;
 	uint64_t n_resets;  /* that stacks have sent */
+	uint64_t healed_ns; /* since when nothing goes wrong; 0: it does */
 	uint64_t trace;     /* a hash of all that was sent, and when */
 	uint32_t most_work; /* nodes that a call has touched */
 	/* Called before each packet is put on a wire; NULL: not. */
