@@ -304,7 +304,7 @@ struct tcp_listener {
 	uint32_t n_syns;     /* minis that came by it */
 	uint64_t cookie_ns;  /* when the last cookie was given; 0: none */
 	int16_t laddr;       /* index, or -1 for all */
-	uint16_t port;       /* 0: free */
+	uint16_t port;       /* 0: free, when n_syns is 0, too */
 	bool is_shared;      /* with others of the kind */
 	uint16_t maxseg;     /* of its connections */
 	uint32_t rcv_buf;    /* the same; 0: the configuration's */
@@ -365,8 +365,9 @@ struct tcp_stack {
 	const struct tcp_conn *soon[SOON];
 	uint32_t n_soon;  /* runs freely */
 	uint64_t rcv_mem; /* that pieces received hold, of all connections */
-	uint32_t n_runs;  /* that ever began: see runs.c */
-	struct list ooo;  /* connections with bytes out of order */
+	struct tcp_orphans orphans;
+	uint32_t n_runs; /* that ever began: see runs.c */
+	struct list ooo; /* connections with bytes out of order */
 	struct tcp_reply replies[TX_REPLIES];
 	struct tcp_listener listeners[TCP_LISTENERS_MAX];
 	uint64_t drops[DROP_REASONS];
@@ -567,6 +568,7 @@ void open_rx(struct tcp_stack *s, struct arrival *a, seq32 iss_min,
 	     bool has_min);
 void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a);
 void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a);
+bool mini_syn_is_void(struct tcp_stack *s, const struct mini_syn *m);
 bool port_is_listened(struct tcp_stack *s, uint8_t laddr, uint16_t port);
 bool mini_syn_is_awaited(const struct tcp_stack *s, const struct mini_syn *m);
 void mini_syn_send(struct tcp_stack *s, const struct mini_syn *m);

@@ -51,6 +51,11 @@ static bool is_free(struct tcp_stack *s, const struct flow *f, bool is_chosen,
 	struct flow *is = flow_find(s, f->laddr, f->lport, &f->raddr, f->rport);
 
 	*old = NULL;
+	if (is && is->kind == FLOW_SYN_RCVD &&
+	    mini_syn_is_void(s, container_of(is, struct mini_syn, flow))) {
+		mini_syn_free(s, container_of(is, struct mini_syn, flow));
+		is = NULL;
+	}
 	if (!is)
 		return true;
 	if (is->kind != FLOW_TIME_WAIT)

@@ -47,6 +47,8 @@ struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f)
 void conn_free(struct tcp_conn *c)
 {
 	assert(c->state == TCP_CLOSED);
+	if (c->flags & CONN_ORPHAN && c->stack->orphans.n)
+		c->stack->orphans.n--;
 	rcvq_free(c);
 	list_del(&c->ready_link);
 	list_del(&c->all_link);
@@ -170,7 +172,7 @@ static int listen_as(struct tcp_stack *s, const struct ip_addr *addr,
 		struct tcp_listener *l = &s->listeners[i];
 
 		if (!l->port)
-			free = free ? free : l;
+			free = free || l->n_syns ? free : l;
 		else if (l->port == port && l->laddr == laddr &&
 			 !(is_shared && l->is_shared))
 			return -EADDRINUSE;
@@ -200,26 +202,29 @@ int tcp_listen_shared(struct tcp_stack *s, const struct ip_addr *addr,
 	return listen_as(s, addr, port, backlog, true, out);
 }
 
+/* What is half open goes when its time comes, or when something comes for it; the first
+ * ones, at once. */
 void tcp_unlisten(struct tcp_listener *l, uint64_t now_ns)
 {
 	struct tcp_stack *s = l->stack;
 	struct tcp_conn *c;
-	uint8_t index = (uint8_t)(l - s->listeners);
+	uint32_t n = 0;
 
 	while ((c = tcp_accept(l)))
 		tcp_abort(c, now_ns);
+	l->port = 0;
 	for (unsigned i = 0; i <= SYNACK_RETRIES; i++) {
 		uint32_t at = s->syns[i].head;
 
-		while (at) {
+		for (; at && l->n_syns && n < WORK_MINIS; n++) {
 			struct mini_syn *m = pool_at(&s->pool_syns, at - 1);
 
 			at = m->next;
-			if (m->listener == index)
+			if (mini_syn_is_void(s, m))
 				mini_syn_free(s, m);
 		}
 	}
-	l->port = 0;
+	work_add(&s->work, (int32_t)n);
 }
 
 struct tcp_conn *tcp_accept(struct tcp_listener *l)
@@ -260,6 +265,7 @@ int tcp_shutdown(struct tcp_conn *c, uint64_t now_ns)
 
 static void orphan(struct tcp_conn *c)
 {
+	c->stack->orphans.n++;
 	c->flags |= CONN_ORPHAN;
 	list_del(&c->ready_link);
 	rcvq_free(c);
@@ -297,12 +303,29 @@ void tcp_abort(struct tcp_conn *c, uint64_t now_ns)
 	conn_abort(c, is_abort_told(c));
 }
 
+struct tcp_orphans tcp_orphans(const struct tcp_stack *s) { return s->orphans; }
+
+#define ORPHANS_MORE 8 /* so that a stack of few connections has some */
+
+/* As Linux does: who closes more than others wait for resets them. */
+static bool is_orphan_too_many(struct tcp_stack *s)
+{
+	uint32_t most = s->cfg.n_orphans ? s->cfg.n_orphans
+					 : s->pool_conns.n / 2 + ORPHANS_MORE;
+
+	if (s->orphans.n < most)
+		return false;
+	s->orphans.n_reset++;
+	return true;
+}
+
 void tcp_close(struct tcp_conn *c, uint64_t now_ns)
 {
 	bool is_open = c->state != TCP_CLOSED && c->state != TCP_SYN_SENT;
 
 	stack_at(c->stack, now_ns);
-	if (!is_open || c->rcvq_bytes || c->flags & CONN_LINGER_0) {
+	if (!is_open || c->rcvq_bytes || c->flags & CONN_LINGER_0 ||
+	    is_orphan_too_many(c->stack)) {
 		/* What is lost unread is told whenever it can be: RFC 2525. */
 		conn_abort(c, is_abort_told(c) || (is_open && c->rcvq_bytes));
 		return;

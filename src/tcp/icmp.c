@@ -22,7 +22,9 @@ static void mini_error(struct tcp_stack *s, struct mini_syn *m,
 	bool is_gone = e->err == -ENETUNREACH || e->err == -EHOSTUNREACH ||
 		       e->err == -EPROTO;
 
-	if (!seq_eq(e->seq, m->iss))
+	if (mini_syn_is_void(s, m))
+		mini_syn_free(s, m);
+	else if (!seq_eq(e->seq, m->iss))
 		drop(s, DROP_ICMP_SEQ);
 	else if (e->kind != ICMP_TOO_BIG && is_gone)
 		mini_syn_free(s, m);

@@ -339,8 +339,15 @@ static void mini_syn_answer(struct tcp_stack *s, struct mini_syn *m,
 			 m->offers & TCP_OFFER_TS);
 }
 
+/* Nobody listens any more who would accept it. */
+bool mini_syn_is_void(struct tcp_stack *s, const struct mini_syn *m)
+{
+	return !s->listeners[m->listener].port;
+}
+
 /* 3.10.7.4 for SYN-RECEIVED, up to the ACK that makes it ESTABLISHED. */
-void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a)
+static void mini_syn_judge(struct tcp_stack *s, struct mini_syn *m,
+			   struct arrival *a)
 {
 	const struct tcp_seg *seg = &a->seg;
 	seq32 rcv_nxt = seq_add(m->irs, 1);
@@ -406,6 +413,16 @@ void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a)
 	mini_syn_grow(s, m, a);
 }
 
+void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a)
+{
+	if (!mini_syn_is_void(s, m)) {
+		mini_syn_judge(s, m, a);
+		return;
+	}
+	mini_syn_free(s, m);
+	open_rx(s, a, (seq32){ 0 }, false);
+}
+
 /* Whether the peer is to be sent the SYN-ACK again: not while it is its bytes that
  * are waited for, but for the last time. */
 bool mini_syn_is_awaited(const struct tcp_stack *s, const struct mini_syn *m)
@@ -446,7 +463,9 @@ void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a)
 
 	drop(s, DROP_TIME_WAIT);
 	if (seg->flags & TCP_RST) {
-		if (seq_eq(seg->seq, m->rcv_nxt))
+		/* RFC 1337 section 3, fix F1; where it is not asked for, the reset of a
+		 * stranger has to guess one number. */
+		if (!s->cfg.is_time_wait_safe && seq_eq(seg->seq, m->rcv_nxt))
 			mini_wait_free(s, m);
 		return;
 	}

@@ -91,6 +91,8 @@ struct tcp_config {
 	 * them.  NULL: none. */
 	const uint8_t *ports_kept;
 	bool is_paced; /* as by tcp_set_pacing() */
+	/* No reset ends TIME-WAIT (tcp_rfc1337); else one at the edge does, as in Linux. */
+	bool is_time_wait_safe;
 	bool
 	    has_port_sums; /* frames leave with the pseudo-header's sum alone */
 
@@ -98,6 +100,9 @@ struct tcp_config {
 	uint32_t n_conns;
 	uint32_t
 	    n_minis; /* connections in SYN_RCVD, and as many in TIME_WAIT */
+	/* Connections that programs have closed and peers have not (tcp_max_orphans); 0: half
+	 * of all connections, and some.  Who closes one more resets it. */
+	uint32_t n_orphans;
 	uint32_t n_nodes; /* pieces in queues; about one a segment in flight */
 	uint32_t n_extents, extent_bytes; /* for what is sent */
 	/* How many blocks the pools may be given besides: see tcp_grow(). */
@@ -241,6 +246,14 @@ uint64_t tcp_dropped(const struct tcp_stack *s, enum drop_reason why);
  * last.  More than TCP_WORK_MAX are never touched; what would be too much is done later. */
 #define TCP_WORK_MAX 64
 uint32_t tcp_most_work(struct tcp_stack *s);
+
+/* Connections that programs have closed and that are not over, and how many were reset
+ * because there were too many. */
+struct tcp_orphans {
+	uint32_t n;
+	uint64_t n_reset;
+};
+struct tcp_orphans tcp_orphans(const struct tcp_stack *s);
 
 /* --- connections --- */
 
@@ -399,7 +412,8 @@ uint32_t tcp_unsent_bytes(const struct tcp_conn *c);
 int tcp_shutdown(struct tcp_conn *c, uint64_t now_ns);
 
 /* Gives the connection back.  What was sent is delivered, then a FIN; bytes that
- * were not read, and a linger of 0, make it a reset.  @c is gone. */
+ * were not read, a linger of 0, and too many that wait like this, make it a reset.  @c is
+ * gone. */
 void tcp_close(struct tcp_conn *c, uint64_t now_ns);
 
 /* Resets the peer, and gives the connection back.  @c is gone. */

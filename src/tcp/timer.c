@@ -349,7 +349,8 @@ static void minis_timeout(struct tcp_stack *s)
 	struct mini_wait *wait;
 
 	while ((syn = mini_syn_expired(s))) {
-		if (syn->n_retries == SYNACK_RETRIES) {
+		if (syn->n_retries == SYNACK_RETRIES ||
+		    mini_syn_is_void(s, syn)) {
 			mini_syn_free(s, syn);
 			continue;
 		}

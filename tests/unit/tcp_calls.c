@@ -460,6 +460,33 @@ static void a_port_that_sums_completes_the_checksum(void **state)
 	}
 }
 
+/* RFC 9293 section 3.6: a peer that says nothing holds what was closed, for a while. */
+static void orphans_have_a_limit(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	cfg.n_conns = 8;
+	cfg.n_orphans = 3;
+	kit_init(&k, &cfg);
+	for (uint32_t i = 0; i < 5; i++) {
+		k.rport++;
+		c = kit_accepted(&k);
+		tcp_close(c, k.now);
+		assert_true(kit_out(&k, &f));
+		assert_int_equal(f.seg.flags & (TCP_FIN | TCP_RST),
+				 i < 3 ? TCP_FIN : TCP_RST);
+		kit_expect_none(&k);
+	}
+	assert_int_equal(tcp_orphans(k.s).n, 3);
+	assert_int_equal(tcp_orphans(k.s).n_reset, 2);
+	/* Those are given up in time, and then there is room. */
+	kit_wait(&k, 300 * NS_PER_S);
+	kit_drain(&k);
+	assert_int_equal(tcp_orphans(k.s).n, 0);
+	assert_int_equal(k.s->pool_conns.n_free, 8);
+	kit_fini(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -484,6 +511,7 @@ int main(void)
 		cmocka_unit_test(what_is_lost_unread_is_told_in_last_ack),
 		cmocka_unit_test(what_is_paced_goes_in_parts),
 		cmocka_unit_test(a_port_that_sums_completes_the_checksum),
+		cmocka_unit_test(orphans_have_a_limit),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

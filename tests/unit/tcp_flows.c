@@ -410,6 +410,25 @@ static void a_syn_that_opens_nothing_ends_nothing(void **state)
 	kit_fini(&k);
 }
 
+/* RFC 1337 section 3, fix F1. */
+static void no_reset_ends_a_time_wait_that_is_safe(void **state)
+{
+	for (unsigned is_safe = 0; is_safe < 2; is_safe++) {
+		struct tcp_config cfg = kit_config(false);
+
+		cfg.is_time_wait_safe = is_safe;
+		kit_init(&k, &cfg);
+		c = kit_established(&k);
+		enter_time_wait();
+		segment_at(TCP_RST, 1, 0);
+		assert_int_equal(n_waits(), 1);
+		segment_at(TCP_RST, 0, 0);
+		kit_expect_none(&k);
+		assert_int_equal(n_waits(), is_safe);
+		kit_fini(&k);
+	}
+}
+
 /* RFC 5961 section 7; text costs its sender as much as its answer. */
 static void time_wait_answers_what_is_cheap_twice_a_second(void **state)
 {
@@ -446,6 +465,7 @@ int main(void)
 		cmocka_unit_test(a_name_used_again_begins_behind_its_numbers),
 		cmocka_unit_test(of_one_timestamp_the_number_tells),
 		cmocka_unit_test(a_syn_that_opens_nothing_ends_nothing),
+		cmocka_unit_test(no_reset_ends_a_time_wait_that_is_safe),
 		cmocka_unit_test(
 		    time_wait_answers_what_is_cheap_twice_a_second),
 	};
