@@ -178,6 +178,13 @@ static bool is_nothing_new(const struct tcp_conn *c, const struct tcp_seg *seg)
 	       !(seg->flags & TCP_ECE);
 }
 
+/* On a path that reorders much, what was SACKed says as much of it as what was acknowledged
+ * in order.  As Linux has it */
+static bool is_order_unlikely(const struct tcp_conn *c)
+{
+	return c->rec.reordering > DUP_THRESH;
+}
+
 /* An ACK of snd_una .. snd_nxt, or a duplicate. */
 static void ack_take(struct tcp_conn *c, const struct tcp_seg *seg)
 {
@@ -220,7 +227,7 @@ static void ack_take(struct tcp_conn *c, const struct tcp_seg *seg)
 	recovery_rx(c, seg, acked, &t);
 	if (c->rtx_kind == RTX_TLP)
 		conn_rtx_update(c, false);
-	if (acked && t.delivered)
+	if (t.delivered && (acked || (t.sacked && is_order_unlikely(c))))
 		window_grow(c, &t, flight);
 	if (c->ca_state == CA_OPEN && acked)
 		c->recover = seq_sub(c->snd_una, 1);

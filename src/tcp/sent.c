@@ -70,12 +70,14 @@ static void range_arrived(struct tcp_conn *c, const struct node *n,
 	} else if (rtt / NS_PER_US < c->min_rtt_us) {
 		return; /* it was the first copy that arrived */
 	}
+	/* The last one's, whenever it was sent: who waited long behind a hole lets others
+	 * wait as long. */
+	c->rack_rtt_us = clip_us(rtt);
 	if (n->xmit_ns > c->rack_xmit_ns ||
 	    (n->xmit_ns == c->rack_xmit_ns &&
 	     seq_lt(c->rack_end, node_end(n)))) {
 		c->rack_xmit_ns = n->xmit_ns;
 		c->rack_end = node_end(n);
-		c->rack_rtt_us = clip_us(rtt);
 	}
 }
 
