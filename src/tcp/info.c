@@ -113,6 +113,8 @@ static void put_receiving(const struct tcp_conn *c, struct tcp_conn_info *i)
 	i->tcpi_rcv_space = c->rcv_space;
 	i->tcpi_rcv_rtt = c->rcv_rtt_us;
 	i->tcpi_rcv_ooopack = c->n_ooo;
+	i->tcpi_rcv_wnd = seq_len(c->rcv_nxt, c->rcv_adv);
+	i->tcpi_ecn_mode = !!(c->flags & CONN_ECN); /* RFC 3168 */
 	i->tcpi_bytes_received = bytes_since(c->irs, c->rcv_nxt, c->rcv_wraps,
 					     c->flags & CONN_FIN_RCVD);
 	i->tcpi_segs_in = c->n_in;

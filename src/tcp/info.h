@@ -3,8 +3,8 @@
  * tcp/info.h - what a connection can tell of itself (TCP_INFO)
  *
  * The fields, their order and their units are those of Linux's struct tcp_info, so that
- * it can be handed to programs as it is; a test compares them.  What is not known here
- * stays 0, as the delivery rate.
+ * it can be handed to programs as it is; a test compares those that the machine's headers
+ * have.  What is not known here stays 0, as the delivery rate, and what time-outs have cost.
  * Bytes that were under way when a connection ended are not among those sent.
  */
 #pragma once
@@ -52,6 +52,18 @@ struct tcp_conn_info {
 	uint32_t tcpi_dsack_dups, tcpi_reord_seen;
 	uint32_t tcpi_rcv_ooopack;
 	uint32_t tcpi_snd_wnd;
+	/* From here on of kernels that are younger than some machines' headers. */
+	uint32_t tcpi_rcv_wnd;
+	uint32_t tcpi_rehash;
+	uint16_t tcpi_total_rto, tcpi_total_rto_recoveries;
+	uint32_t tcpi_total_rto_time; /* ms */
+	uint32_t tcpi_received_ce;
+	uint32_t tcpi_delivered_e1_bytes, tcpi_delivered_e0_bytes,
+	    tcpi_delivered_ce_bytes; /* of accurate ECN: there is none */
+	uint32_t tcpi_received_e1_bytes, tcpi_received_e0_bytes,
+	    tcpi_received_ce_bytes;
+	uint32_t tcpi_ecn_mode : 2, tcpi_accecn_opt_seen : 2,
+	    tcpi_accecn_fail_mode : 4, tcpi_options2 : 24;
 };
 
 void tcp_get_info(const struct tcp_conn *c, struct tcp_conn_info *out,

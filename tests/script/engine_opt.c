@@ -2,6 +2,7 @@
 /*
  * tests/script/engine_opt.c - options, ioctl() and TCP_INFO over the engine
  */
+#include <linux/sock_diag.h>
 #include <linux/sockios.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
@@ -194,18 +195,6 @@ static_assert(offsetof(struct tcp_info, tcpi_snd_wnd) ==
 		  offsetof(struct tcp_conn_info, tcpi_snd_wnd),
 	      "the engine's has Linux's layout");
 
-static void fill_info(const struct engine_sock *s, struct tcp_info *i,
-		      uint64_t now_ns)
-{
-	struct tcp_conn_info info = { .tcpi_state = s->kind == SOCK_LISTENER
-							? LINUX_LISTEN
-							: LINUX_CLOSE };
-
-	if (s->kind == SOCK_CONN)
-		tcp_get_info(s->conn, &info, now_ns);
-	memcpy(i, &info, MIN(sizeof(*i), sizeof(info)));
-}
-
 static int get_socket(const struct engine *e, struct engine_sock *s, int name,
 		      int *v)
 {
@@ -271,26 +260,76 @@ static int get_tcp(const struct engine_sock *s, int name, int *v)
 	}
 }
 
+static struct tcp_conn_info info_of(const struct engine_sock *s,
+				    uint64_t now_ns)
+{
+	struct tcp_conn_info info = { .tcpi_state = s->kind == SOCK_LISTENER
+							? LINUX_LISTEN
+							: LINUX_CLOSE };
+
+	if (s->kind == SOCK_CONN)
+		tcp_get_info(s->conn, &info, now_ns);
+	return info;
+}
+
+/* What SO_MEMINFO tells, as far as there is such: bytes that wait, and the buffers. */
+static void fill_meminfo(struct engine *e, struct engine_sock *s,
+			 uint32_t v[SK_MEMINFO_VARS])
+{
+	int n = 0;
+
+	memset(v, 0, SK_MEMINFO_VARS * sizeof(v[0]));
+	if (!get_socket(e, s, SO_RCVBUF, &n))
+		v[SK_MEMINFO_RCVBUF] = (uint32_t)n;
+	if (!get_socket(e, s, SO_SNDBUF, &n))
+		v[SK_MEMINFO_SNDBUF] = (uint32_t)n;
+	if (s->kind != SOCK_CONN)
+		return;
+	v[SK_MEMINFO_RMEM_ALLOC] = s->conn->rcv_mem;
+	v[SK_MEMINFO_WMEM_QUEUED] = tcp_unacked_bytes(s->conn);
+}
+
+/* Options whose values are more than a number.  Return: bytes at @v, or 0: none such. */
+static size_t get_large(struct engine *e, struct engine_sock *s, int level,
+			int name, void *v)
+{
+	if (level == IPPROTO_TCP && name == TCP_INFO) {
+		*(struct tcp_conn_info *)v = info_of(s, e->now_ns);
+		return sizeof(struct tcp_conn_info);
+	}
+	if (level == SOL_SOCKET && name == SO_MEMINFO) {
+		fill_meminfo(e, s, v);
+		return SK_MEMINFO_VARS * sizeof(uint32_t);
+	}
+	if (level == SOL_SOCKET && name == SO_LINGER) {
+		memcpy(v, (int[]){ s->is_linger, s->linger_s },
+		       2 * sizeof(int));
+		return 2 * sizeof(int);
+	}
+	return 0;
+}
+
 int engine_getsockopt(void *b, int fd, int level, int name, void *v,
 		      socklen_t *len)
 {
 	struct engine_sock *s = engine_sock(b, fd);
-	struct tcp_info info = { 0 };
+	union {
+		struct tcp_conn_info info;
+		uint32_t words[SK_MEMINFO_VARS];
+	} large;
 	int err = -ENOPROTOOPT, n = 0;
 
 	if (!s)
 		return -EBADF;
-	if (level == IPPROTO_TCP && name == TCP_INFO) {
-		fill_info(s, &info, ((struct engine *)b)->now_ns);
-		*len = MIN(*len, (socklen_t)sizeof(info));
-		memcpy(v, &info, *len);
+	size_t n_large = get_large(b, s, level, name, &large);
+	if (n_large) {
+		*len = (socklen_t)MIN((size_t)*len, n_large);
+		memcpy(v, &large, *len);
 		return 0;
 	}
-	if (level == SOL_SOCKET && name == SO_LINGER) {
-		int both[2] = { s->is_linger, s->linger_s };
-
-		*len = MIN(*len, (socklen_t)sizeof(both));
-		memcpy(v, both, *len);
+	/* As Linux's Reno and CUBIC: asked for what they know besides, they know nothing. */
+	if (level == IPPROTO_TCP && name == TCP_CC_INFO) {
+		*len = 0;
 		return 0;
 	}
 	if (level == SOL_SOCKET)
