@@ -308,7 +308,7 @@ static void pass_on_all(const struct mmsghdr *msgs, unsigned n)
 #define BAD_MSG_sendmsg bad_msg(msg) || (msg->msg_control && bad_control(msg))
 #define ODD_sendmsg(kernel)                                                    \
 	c.file &&c.file->kind == FILE_SOCK && !bad_msg(msg)                    \
-	    ? control_send(c.file, fd, msg, flags)                             \
+	    ? control_send(&c, fd, msg, flags)                                 \
 	    : (kernel)
 #define BAD_MSG_write false
 #define BAD_MSG_writev false

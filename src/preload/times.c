@@ -5,6 +5,7 @@
 
 #include "base/libc.h"
 #include "ops/ops.h"
+#include "preload/edge.h"
 #include "preload/times.h"
 #include "shm/shm.h"
 
@@ -44,6 +45,7 @@ void times_changed(struct sock *sk, int fd)
 	store_rlx(&sk->times, (uint8_t)on);
 }
 
+/* And before a send that only the kernel can make. */
 COLD void times_wanted_young(struct file *f)
 {
 	if (sock_mode(f->sk) == SOCK_YOUNG && ops_pin(f->sk, OSF_REASON_OPTION))
@@ -94,19 +96,22 @@ static void leave_candidate(struct sock *sk, int fd)
 	lock_put(&sk->rx_lock);
 }
 
-COLD ssize_t control_send(struct file *f, int fd, const struct msghdr *msg,
+COLD ssize_t control_send(struct call *c, int fd, const struct msghdr *msg,
 			  int flags)
 {
-	struct sock *sk = f->sk;
+	struct sock *sk = c->file->sk;
 
 	if (!asks_kernel(msg))
 		return libc.sendmsg(fd, msg, flags);
-	if (ops_pin(sk, OSF_REASON_OPTION))
-		file_pass(f);
+	times_wanted_young(c->file);
 	if (sock_mode(sk) == SOCK_CANDIDATE)
 		leave_candidate(sk, fd);
-	if (sock_mode(sk) != SOCK_SHM)
-		return libc.sendmsg(fd, msg, flags);
+	if (call_enter(c)) { /* it is not moved under us */
+		ssize_t r = libc.sendmsg(fd, msg, flags);
+
+		call_leave(c);
+		return r;
+	}
 	if (load_rlx(&sk->shut) & SHUT_BIT_WR) { /* the anchor is not */
 		if (!(flags & MSG_NOSIGNAL))
 			raise(SIGPIPE);
@@ -114,7 +119,7 @@ COLD ssize_t control_send(struct file *f, int fd, const struct msghdr *msg,
 		return -1;
 	}
 	shm_take_back(sk, fd, OSF_REASON_OPTION);
-	file_settle(f, fd);
+	file_settle(c->file, fd);
 	ssize_t r = libc.sendmsg(fd, msg, flags & ~MSG_ZEROCOPY);
 	if (r > 0 && flags & MSG_ZEROCOPY && load_rlx(&sk->zc_on))
 		errq_copied(sk);

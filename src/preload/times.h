@@ -15,6 +15,8 @@
 
 #include "file/file.h"
 
+struct call;
+
 #ifndef SO_TIMESTAMP_NEW
 #define SO_TIMESTAMP_NEW 63
 #define SO_TIMESTAMPNS_NEW 64
@@ -37,5 +39,5 @@ bool times_wanted(struct file *f, int fd);
 /* Does a stream look at this control message when it sends? */
 bool control_is_kernels(const struct cmsghdr *c);
 /* sendmsg() with such: the connection goes back before. */
-ssize_t control_send(struct file *f, int fd, const struct msghdr *msg,
+ssize_t control_send(struct call *c, int fd, const struct msghdr *msg,
 		     int flags);
