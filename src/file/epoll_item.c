@@ -16,6 +16,7 @@ struct epoll *epoll_new(int fd)
 	ep->fd = fd;
 	ep->lane = LANE_NONE;
 	ep->kick_fd = -1;
+	ep->held_until = UINT64_MAX;
 	list_init(&ep->ready);
 	list_init(&ep->behind);
 	list_init(&ep->always);

@@ -68,7 +68,8 @@ struct epoll {
 	uint32_t n_merged;
 	uint32_t lane;
 	struct list ready;
-	struct list behind; /* news to come after what the kernel has */
+	struct list behind;  /* news to come after what the kernel has */
+	uint64_t held_until; /* look at some of always then */
 	struct list
 	    always;  /* items to look at each time: no slot tells of them */
 	int kick_fd; /* in the kernel's set, to wake other waiters */

@@ -32,8 +32,27 @@ static void put_aside(struct epitem *it)
 		list_add_tail(&it->ep->always, &it->ready);
 }
 
+/* The peer holds bytes back for more to follow, and may not tell of them again. */
+static void look_when_due(struct epitem *it)
+{
+	struct sock *sk = is_child(it) ? NULL : it->file->sk;
+	uint64_t due = UINT64_MAX;
+
+	if (!sk)
+		due = epoll_held_until(it->file);
+	else if (sock_mode(sk) == SOCK_SHM && shm_is_held(sk))
+		due = shm_held_until(sk);
+	if (likely(due == UINT64_MAX))
+		return;
+	it->ep->held_until = MIN(it->ep->held_until, due);
+	it->news = true;
+	list_del(&it->ready);
+	list_add_tail(&it->ep->always, &it->ready);
+}
+
 static void push_always(struct epoll *ep)
 {
+	ep->held_until = UINT64_MAX;
 	while (!list_is_empty(&ep->always)) {
 		struct list *l = ep->always.next;
 
@@ -152,8 +171,10 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max,
 			continue;
 		}
 		uint32_t ev = item_events(it);
-		if (!ev)
+		if (!ev) {
+			look_when_due(it);
 			continue;
+		}
 		evs[n++] =
 		    (struct epoll_event){ .events = ev, .data = it->data };
 		if (it->events & EPOLLONESHOT) {
@@ -421,6 +442,7 @@ static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
 			return -EINTR;
 		uint64_t now = now_ns();
 
+		deadline_ns = MIN(deadline_ns, load_rlx(&ep->held_until));
 		if (lane)
 			deadline_ns = MIN(deadline_ns, now + SOME_LOOK_NS);
 		if (now < deadline_ns)
@@ -546,6 +568,11 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 	return merged_wait(ep, epfd, evs, max, deadline_ns, poll_only, mask);
 }
 
+uint64_t epoll_held_until(const struct file *fe)
+{
+	return load_rlx(&fe->ep->held_until);
+}
+
 bool epoll_is_merged(const struct file *fe)
 {
 	return load_rlx(&fe->ep->n_tagged);
@@ -570,6 +597,8 @@ bool epoll_has_ready(struct file *fe)
 			return true;
 		}
 		put_aside(it);
+		if (it->merged)
+			look_when_due(it);
 	}
 	return false;
 }

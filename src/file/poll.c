@@ -273,6 +273,26 @@ static bool may_complete(const struct poller *p)
 	return false;
 }
 
+/* When bytes that peers hold back for others to follow are there to be read. */
+static uint64_t held_until(const struct poller *p)
+{
+	uint64_t first = UINT64_MAX;
+
+	for (nfds_t i = 0; i < p->n; i++) {
+		const struct file *f = p->entries[i].file;
+
+		uint64_t due = UINT64_MAX;
+
+		if (f && f->kind == FILE_EPOLL)
+			due = epoll_held_until(f);
+		else if (f && sock_mode(f->sk) == SOCK_SHM &&
+			 shm_is_held(f->sk))
+			due = shm_held_until(f->sk);
+		first = MIN(first, due);
+	}
+	return first;
+}
+
 /* 0 to look again, -EAGAIN when time is over, -EINTR, ... */
 static int sleep_once(struct poller *p, uint64_t deadline_ns,
 		      const sigset_t *mask)
@@ -291,6 +311,11 @@ static int sleep_once(struct poller *p, uint64_t deadline_ns,
 	} else if (go) {
 		uint64_t now = now_ns();
 
+		uint64_t due = held_until(p);
+		if (due < deadline_ns) {
+			deadline_ns = due;
+			naps = true;
+		}
 		if (may_complete(p) && deadline_ns > now + NS_PER_MS) {
 			deadline_ns = now + NS_PER_MS;
 			naps = true;

@@ -230,6 +230,11 @@ static COLD int rx_shm_other(struct group *g, struct gsock *s)
 		return 0;
 	if (!ring_rx_ready(&s->sk->rx) && !s->hung_up && !s->sk->rx_tcp &&
 	    !s->sk->rx_back && sock_mode(s->sk) == SOCK_SHM) {
+		if (shm_is_held(s->sk) && shm_held_until(s->sk) != UINT64_MAX) {
+			if (shm_look_held(s->sk))
+				return 1;
+			work_add(s); /* look again, till it is due */
+		}
 		gsock_settle(s); /* the peer may want to go back */
 		return 0;
 	}

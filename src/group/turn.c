@@ -31,6 +31,8 @@
 #define BUSY_CLOCK 64u /* and the clock is looked at every so many turns, */
 #define BUSY_LOOK_NS (50 * NS_PER_US) /* and the kernel is asked so often */
 #define REST_TURNS 32u
+/* One that rests may have bytes that its peer holds back; see shm/held.c. */
+#define HELD_TURNS 1024u
 #define ACK_LOOK_NS (5 * NS_PER_US)
 
 void work_add(struct gsock *s)
@@ -134,8 +136,12 @@ HOT static void turn_hot(struct group *g)
 
 		if (likely(!has_rx(s))) {
 			/* The reader's progress is worth a word when it rests. */
-			if (++g->hot[i].idle == REST_TURNS && !s->sk->rx_tcp)
+			uint32_t idle = ++g->hot[i].idle;
+
+			if (idle == REST_TURNS && !s->sk->rx_tcp)
 				gsock_publish(s);
+			else if (idle % HELD_TURNS == 0 && shm_is_held(s->sk))
+				gsock_rx(g, s);
 			continue;
 		}
 		/* Its second line is on its way while we get to it. */

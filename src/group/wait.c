@@ -118,7 +118,9 @@ int group_arm(struct group *g)
 	if (load_rlx(&g->has_returns))
 		return 1;
 	for (uint32_t i = 0; i < g->n_hot; i++)
-		if (ring_rx_ready(&g->hot[i].s->sk->rx))
+		if (ring_rx_ready(&g->hot[i].s->sk->rx) ||
+		    (shm_is_held(g->hot[i].s->sk) &&
+		     shm_held_until(g->hot[i].s->sk) != UINT64_MAX))
 			return 1;
 	if (g->lane != LANE_NONE && lane_has_news(&inbox_own()->lane[g->lane]))
 		return 1;

@@ -198,6 +198,8 @@ HOT ssize_t edge_tx(struct file *f, int fd, const struct iovec *iov, size_t n,
 		if (bytes < 0)
 			return bytes;
 	}
+	if (unlikely(load_rlx(&sk->cork)))
+		flags |= MSG_MORE;
 	if (unlikely(flags & TX_ODD_FLAGS))
 		r = tx_odd(f, fd, iov, n, flags);
 	else
@@ -755,7 +757,8 @@ static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
 		return r < 0 ? -errno : 0;
 	while (sent < (size_t)r) {
 		struct iovec iov = { buf + sent, (size_t)r - sent };
-		ssize_t w = edge_tx(f, sock, &iov, 1, 0);
+		ssize_t w = edge_tx(f, sock, &iov, 1,
+				    flags & SPLICE_F_MORE ? MSG_MORE : 0);
 
 		if (w < 0 && w != -EAGAIN)
 			pipe_put_back(pipe_fd, buf + sent, (size_t)r - sent);

@@ -143,6 +143,17 @@ static int set_rcvlowat(struct sock *sk, int fd, int v)
 	return 1;
 }
 
+/* What waits for more is sent. */
+static void flush(struct sock *sk, int fd)
+{
+	if (!load_rlx(&sk->held_bytes))
+		return;
+	sock_lock(sk, &sk->tx_lock);
+	if (sk->tx_ring)
+		shm_flush(sk, fd);
+	sock_unlock(sk, &sk->tx_lock);
+}
+
 /* Options that must not reach the anchor, or not as they are.  1: done. */
 static int set_ours(struct sock *sk, int fd, int level, int name,
 		    const void *val, socklen_t len)
@@ -153,11 +164,15 @@ static int set_ours(struct sock *sk, int fd, int level, int name,
 		return 0;
 	memcpy(&v, val, sizeof(v));
 	if (level == IPPROTO_TCP && name == TCP_NODELAY) {
-		sk->nodelay = v != 0;
+		store_rlx(&sk->nodelay, (uint8_t)(v != 0));
+		if (v)
+			flush(sk, fd);
 		return 1;
 	}
 	if (level == IPPROTO_TCP && name == TCP_CORK) {
-		sk->cork = v != 0;
+		store_rlx(&sk->cork, (uint8_t)(v != 0));
+		if (!v)
+			flush(sk, fd);
 		return 1;
 	}
 	return level == SOL_SOCKET && name == SO_RCVLOWAT
@@ -271,6 +286,8 @@ static void add_to_info(struct sock *sk, int fd, void *val, socklen_t len)
 		ti.tcpi_state = 5; /* FIN_WAIT2 */
 	uint64_t sent = sk->st.tx_bytes_shm - (uint64_t)MAX(waiting, 0) -
 			load_rlx(&shm_me(sk)->bells);
+	if (sk->tx_ring && !waiting)
+		ti.tcpi_unacked = 0;
 	ti.tcpi_notsent_bytes += (uint32_t)MAX(waiting, 0);
 	ti.tcpi_bytes_acked += sent;
 	ti.tcpi_bytes_sent += sent;

@@ -131,7 +131,7 @@ void anchor_fin(struct sock *sk)
 		cas(&sk->anchor_end, (uint8_t)ANCHOR_OPEN, (uint8_t)ANCHOR_FIN);
 }
 
-void anchor_ring(struct sock *sk, int fd)
+static void ring(struct sock *sk, int fd, int flags)
 {
 	struct seg_side *me = shm_me(sk);
 	int saved = errno;
@@ -151,7 +151,8 @@ void anchor_ring(struct sock *sk, int fd)
 	count(&sk->st.n_wakes, 1);
 	/* EAGAIN: thousands are unread, the peer will wake.  An error is the
 	 * peer's end, which whoever looks next will see. */
-	if (libc.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1) {
+	store_rlx(&sk->bell_waits, (uint8_t)(flags & MSG_MORE ? 1 : 0));
+	if (libc.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL | flags) != 1) {
 		anchor_note(sk, errno);
 		fetch_sub(&me->bells, 1);
 		store_rlx(&sk->looked_ns, UINT64_C(0));
@@ -159,6 +160,9 @@ void anchor_ring(struct sock *sk, int fd)
 	fetch_sub(&sk->n_ringing, 1);
 	errno = saved;
 }
+
+void anchor_ring(struct sock *sk, int fd) { ring(sk, fd, 0); }
+void anchor_ring_later(struct sock *sk, int fd) { ring(sk, fd, MSG_MORE); }
 
 /* From now on nobody of ours rings. */
 void anchor_silence(struct sock *sk)
@@ -179,6 +183,7 @@ void anchor_back(struct sock *sk, int fd)
 	int saved = errno;
 
 	anchor_silence(sk);
+	shm_release(sk);
 	fetch_add(&me->bells, 1);
 	bool rings =
 	    !(load_seq(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_RECALL));

@@ -85,6 +85,8 @@ static bool rx_enough(struct sock *sk)
 	uint32_t low = (uint32_t)load_rlx(&sk->rcvlowat);
 	enum ring_mark mark;
 
+	if (shm_is_held(sk))
+		shm_look_held(sk);
 	if (likely(low <= 1))
 		return ring_rx_ready(&sk->rx);
 	return ring_rx_bytes(&sk->rx, low, &mark) >= low || mark != RING_NONE;
@@ -287,6 +289,7 @@ static void tx_shut(struct sock *sk, int fd)
 		libc.shutdown(fd, SHUT_WR);
 		return;
 	}
+	shm_release(sk);
 	ring_push_mark(&sk->tx, RING_FIN);
 	sk->tx_fin = 1;
 	fetch_or(&shm_me(sk)->flags, SEG_TX_FIN); /* S2 */
@@ -367,6 +370,8 @@ int shm_inq(struct sock *sk, int fd)
 	GUARD(&sk->rx_lock);
 	if (sock_mode(sk) == SOCK_KERNEL)
 		return libc.ioctl(fd, FIONREAD, &n) < 0 ? -errno : n;
+	if (shm_is_held(sk))
+		shm_take_held(sk, false);
 	int in_ring = (int)ring_rx_bytes(&sk->rx, INT32_MAX, &mark);
 	if (!sk->rx_tcp && !sk->rx_back) {
 		if (in_ring || mark != RING_BACK)
@@ -400,7 +405,9 @@ int shm_outq(struct sock *sk, int fd)
 	if (ring_tx_refresh(&sk->tx))
 		return 0;
 	uint32_t used = ring_tx_used(&sk->tx);
-	return used > sk->tx.size / 2 ? (int)(used - sk->tx.size / 2) : 0;
+	if (used > sk->tx.size / 2)
+		return (int)(used - sk->tx.size / 2);
+	return (int)sk->held_bytes;
 }
 
 /*
@@ -462,6 +469,8 @@ void shm_leave(struct sock *sk, int fd)
 	anchor_drain(sk, fd);
 	if (sk->bells_drained == load_acq(&shm_peer(sk)->bells))
 		return;
+	if (shm_is_held(sk)) /* bytes that come too late, as on the kernel */
+		return;
 	/* Whoever rings has only to be given a core; behind its end nothing comes. */
 	uint64_t end = now_ns() + LEAVE_NS;
 	while (sk->bells_drained != load_acq(&shm_peer(sk)->bells) &&
@@ -492,6 +501,7 @@ void shm_exit(struct sock *sk, int fd)
 	    lock_try(&sk->tx_lock)) {
 		sk->tx_fin = 1;
 		store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_WR));
+		shm_release(sk);
 		ring_push_mark(&sk->tx, RING_FIN);
 		fetch_or(&shm_me(sk)->flags, SEG_TX_FIN);
 		lock_put(&sk->tx_lock);
@@ -527,6 +537,7 @@ struct seg *shm_close_keep(struct sock *sk, int fd)
 
 		int linger_for = unread ? 0 : linger_s(fd);
 		if (sk->tx_ring && !sk->tx_fin && linger_for) {
+			shm_release(sk);
 			ring_push_mark(&sk->tx, RING_FIN);
 			fetch_or(&shm_me(sk)->flags, SEG_TX_FIN);
 		}

@@ -372,6 +372,13 @@ static inline void draw_ticket(struct peer_inbox *to, uint32_t lane,
 	}
 }
 
+bool inbox_sleeps(const struct peer_inbox *to, uint32_t slot)
+{
+	uint32_t lane = slot >> 16;
+
+	return lane >= INBOX_LANES || load_seq(&to->in->lane[lane].sleeping);
+}
+
 HOT bool inbox_post(struct peer_inbox *to, uint32_t slot)
 {
 	uint32_t lane = slot >> 16, bit = slot & 0xffff;

@@ -121,5 +121,7 @@ void inbox_went_past(void);
 /* The same, of a doorbell, which only this peer hears; NULL: it has no inbox. */
 void inbox_rang(struct peer_inbox *to);
 
+/* Does the waiter of @slot's lane sleep? */
+bool inbox_sleeps(const struct peer_inbox *to, uint32_t slot);
 /* Set the bit of @slot; true if the peer's waiter sleeps and must be rung. */
 bool inbox_post(struct peer_inbox *to, uint32_t slot);

@@ -263,6 +263,7 @@ static int end_rx(struct sock *sk, int fd, struct stash *st)
 	}
 	/* While TCP still carries it the ring is empty, and no bell was rung. */
 	if (!err && !sk->rx_tcp) {
+		shm_take_held(sk, true);
 		if (!sk->rx_back && !sk->rx_eof)
 			err = stash_ring(sk, st);
 		if (!err)
@@ -403,6 +404,7 @@ ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
 	uint32_t size = in_second ? sk->tx.area_bytes : shm_ring_bytes(sk);
 	enum ring_mark mark;
 
+	shm_release(sk);
 	if (!sk->tx_ring)
 		return 0;
 	if (!shm_cut_is_known(sk, fd)) {

@@ -197,7 +197,8 @@ HOT ssize_t shm_send_ref(struct sock *sk, int fd, struct region_list *told,
 
 	/* Whatever is out of the ordinary is copied, in shm_send(). */
 	if (sock_mode(sk) != SOCK_SHM || !sk->tx_ring || sk->shut ||
-	    sk->tx_limit || load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
+	    sk->tx_limit || sk->held_bytes ||
+	    load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
 	    !(flags & SEG_TAKES_REFS) ||
 	    flags & (SEG_CLOSED | SEG_RECALL | SEG_WANT_BACK))
 		return 0;

@@ -223,14 +223,48 @@ uint8_t *ring_reserve(struct ring_tx *tx, uint32_t *len, uint32_t *record_off)
 	return tx->base + tx->head + ring_payload_off(got);
 }
 
-static inline void commit(struct ring_tx *tx, uint32_t record_off,
-			  uint32_t bytes, uint64_t hdr)
+static inline void commit_bytes(struct ring_tx *tx, uint32_t record_off,
+				uint32_t bytes)
 {
 	dassert(record_off == tx->head);
 	store_rlx(&tx->head, record_off + bytes);
 	tx->look = tx->look > bytes ? tx->look - bytes : 0;
 	store_rlx(ring_hdr_at(tx->base, tx->head), UINT64_C(0));
+}
+
+static inline void commit(struct ring_tx *tx, uint32_t record_off,
+			  uint32_t bytes, uint64_t hdr)
+{
+	commit_bytes(tx, record_off, bytes);
 	publish(tx, record_off, hdr);
+}
+
+uint64_t ring_commit_held(struct ring_tx *tx, uint32_t record_off, uint32_t len)
+{
+	commit_bytes(tx, record_off, ring_record_bytes(len));
+	return ring_hdr(RING_DATA, len);
+}
+
+/* Only what lies between the tail that we know and the head was not used again. */
+static bool is_in_use(const struct ring_tx *tx, uint32_t off)
+{
+	if (tx->hole != RING_NO_HOLE && off <= tx->hole)
+		return true;
+	if (tx->tail <= tx->head)
+		return off >= tx->tail && off < tx->head;
+	return off >= tx->tail || off < tx->head;
+}
+
+bool ring_is_held(const struct ring_tx *tx, uint32_t record_off)
+{
+	return is_in_use(tx, record_off) &&
+	       !load_rlx(ring_hdr_at(tx->base, record_off));
+}
+
+void ring_release(struct ring_tx *tx, uint32_t record_off, uint64_t hdr)
+{
+	if (is_in_use(tx, record_off))
+		publish(tx, record_off, hdr);
 }
 
 void ring_commit(struct ring_tx *tx, uint32_t record_off, uint32_t len)
@@ -354,6 +388,28 @@ bool ring_rx_ready_behind(const struct ring_rx *rx, uint32_t off)
 		r = record_at(rx, r.next);
 	}
 	return r.mark != RING_NONE;
+}
+
+uint32_t ring_rx_waits_at(const struct ring_rx *rx)
+{
+	uint32_t off = load_rlx(&rx->off);
+
+	if (load_rlx(&rx->len))
+		return UINT32_MAX;
+	struct record r = record_at(rx, off);
+	for (int jumps = 0; r.mark == RING_WRAP || r.mark == RING_SKIP;
+	     jumps++) {
+		if (jumps == 3)
+			return UINT32_MAX;
+		off = r.next;
+		r = record_at(rx, off);
+	}
+	return r.mark == RING_NONE ? off : UINT32_MAX;
+}
+
+void ring_rx_store(struct ring_rx *rx, uint32_t off, uint64_t hdr)
+{
+	cas(ring_hdr_at(rx->base, off), UINT64_C(0), hdr);
 }
 
 /* Where the referenced bytes are; NULL: the reference is a lie. */

@@ -180,6 +180,15 @@ ssize_t ring_push(struct ring_tx *tx, const void *buf, uint32_t len);
 uint8_t *ring_reserve(struct ring_tx *tx, uint32_t *len, uint32_t *record_off);
 void ring_commit(struct ring_tx *tx, uint32_t record_off, uint32_t len);
 
+/* The same without the header, which is returned: the reader sees neither the record
+ * nor what follows, until either side stores it. */
+uint64_t ring_commit_held(struct ring_tx *tx, uint32_t record_off,
+			  uint32_t len);
+/* Nobody has stored it yet. */
+bool ring_is_held(const struct ring_tx *tx, uint32_t record_off);
+/* Store it, unless the reader has done so and may be past it. */
+void ring_release(struct ring_tx *tx, uint32_t record_off, uint64_t hdr);
+
 /* Append a record of @mark that says @len and has @n <= 56 bytes of its own: 1, 0 no
  * room, -EPROTO. */
 int ring_push_record(struct ring_tx *tx, enum ring_mark mark, uint32_t len,
@@ -299,6 +308,12 @@ static inline bool ring_rx_ready(const struct ring_rx *rx)
 	return unlikely(ring_is_jump(hdr)) ? ring_rx_ready_behind(rx, off)
 					   : hdr;
 }
+
+/* Where the next record's header will be; UINT32_MAX if it is there already, or the
+ * rest of one. */
+uint32_t ring_rx_waits_at(const struct ring_rx *rx);
+/* Store a header that its producer holds back, where ring_rx_waits_at() says. */
+void ring_rx_store(struct ring_rx *rx, uint32_t off, uint64_t hdr);
 
 /* True if more than a quarter of the ring is free.  May be asked without the lock:
  * false means only that it has to be asked with it. */

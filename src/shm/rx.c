@@ -252,12 +252,15 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 		shm_rx_move(sk);
 		return GO_ON_IN_RING;
 	}
+	if (shm_is_held(sk) && shm_take_held(sk, false))
+		return GO_ON_IN_RING;
 	if (sk->shut & SHUT_BIT_RD)
 		return 0;
 	if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN && anchor_look_due(sk))
 		anchor_look(sk, fd);
 	if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
 		return -EAGAIN;
+	shm_take_held(sk, true);
 	/* What it wrote before it died is in the ring by now. */
 	if (ring_rx_ready(&sk->rx))
 		return GO_ON_IN_RING;

@@ -15,6 +15,7 @@
  *   S2  a mark in the ring, then SEG_TX_FIN/SEG_TX_BACK  -> flags
  *   S3  everything the taker set up, then SEG_READY      -> flags
  *   S4  cut, then SEG_CUT                                -> flags
+ *   H1  see shm/held.c
  *   S5  the last look at referenced bytes, then SEG_REFS_OVER -> flags
  * Arming is Dekker's: the sleeper stores armed, fences, looks at the ring; the
  * other side stores to the ring, fences, looks at armed.
@@ -28,7 +29,7 @@
 #include "base/compiler.h"
 
 #define SEG_MAGIC 0x6d6873666f317665ull
-#define SEG_VERSION 5 /* both sides must have the same */
+#define SEG_VERSION 6 /* both sides must have the same */
 #define SEG_PAGE 4096u
 
 enum {
@@ -65,6 +66,10 @@ struct seg_side {
 	uint32_t pid;
 	int32_t anchor_fd;
 	uint32_t maps; /* as consumer: a bit for each region it has mapped */
+	/* H1 of shm/held.c: a record whose header the producer holds back. */
+	uint32_t held_off;
+	uint64_t held_hdr;
+	uint64_t held_ns; /* since when; 0: none */
 
 	alignas(CACHE_LINE) uint32_t tail; /* as consumer: R2 of shm/ring.h */
 	uint32_t refs_done;                /* likewise: R3 */

@@ -17,6 +17,7 @@
  *   rx.c tx.c     hot: bytes out of and into the rings
  *   region.c      memory that a peer reads where it lies
  *   backlog.c     bytes of TCP that nobody has read yet
+ *   held.c        MSG_MORE, TCP_CORK
  *   wait.c        spinning and sleeping in a blocking call
  *   anchor.c      doorbells, the anchor's end, byte counts
  *   errq.c        the error queue
@@ -177,8 +178,27 @@ bool shm_cut_is_known(struct sock *sk, int fd);
 /* What the protocol says about the peer is impossible: reset the connection. */
 void shm_broken(struct sock *sk, int fd, const char *why);
 
+/* held.c: MSG_MORE and TCP_CORK.  Of the sending side, under the tx lock:
+ * hold        the record at @at of the ring, without its header, waits for more
+ * hold_on     ends a call that holds: the peer may take it when it is due
+ * hold_claim  begins a call while one waits; false: not any more
+ * release     it waits no more; flush: likewise, and the peer is told */
+void shm_hold(struct sock *sk, uint32_t at, uint32_t len);
+void shm_hold_on(struct sock *sk, int fd);
+bool shm_hold_claim(struct sock *sk, int fd);
+void shm_release(struct sock *sk);
+void shm_flush(struct sock *sk, int fd);
+/* Of the receiving side.  Until when the peer may hold back what is next, UINT64_MAX:
+ * it does not.  Take it if it is due, or @at_once; the caller holds the rx lock.  The
+ * same without the lock, if due. */
+uint64_t shm_held_until(const struct sock *sk);
+bool shm_take_held(struct sock *sk, bool at_once);
+bool shm_look_held(struct sock *sk);
+
 /* anchor.c */
 void anchor_ring(struct sock *sk, int fd);
+/* The kernel delivers it in 200 ms, or with the next. */
+void anchor_ring_later(struct sock *sk, int fd);
 void anchor_silence(struct sock *sk);
 void anchor_back(struct sock *sk, int fd);
 void anchor_drain(struct sock *sk, int fd);
@@ -243,6 +263,12 @@ static inline uint32_t shm_ring_how(const struct sock *sk)
 {
 	return unlikely(load_rlx(&sk->flags) & SOCK_F_ASYNC) ? RING_EACH_TIME
 							     : RING_ONCE;
+}
+
+/* May the peer hold bytes back? */
+static inline bool shm_is_held(const struct sock *sk)
+{
+	return unlikely(load_rlx(&shm_peer(sk)->held_ns) != 0);
 }
 
 void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,

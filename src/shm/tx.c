@@ -22,6 +22,8 @@
 
 /* Records of a long write: small enough to overlap, large enough to be few. */
 #define TX_CHUNK (32u * 1024)
+/* With MSG_MORE TCP holds back less than a segment.  Of the loopback's that is 32 KB. */
+#define HELD_MAX (32u * 1024)
 #define SMALL_BYTES 512u /* a message of which the order of lines matters */
 
 /*
@@ -167,13 +169,39 @@ static COLD ssize_t tx_ring_recalled(struct sock *sk, int fd,
 	return (ssize_t)done - lost;
 }
 
+/* @left more bytes: do they wait too?  Little of a small ring. */
+static COLD bool may_hold(struct sock *sk, size_t left)
+{
+	return left + sk->held_bytes < MIN(HELD_MAX, sk->tx.size / 4);
+}
+
+/* Before more is put behind what waits. */
+static COLD void held_begin(struct sock *sk, int fd, size_t left)
+{
+	if (shm_hold_claim(sk, fd) && !may_hold(sk, left))
+		shm_flush(sk, fd);
+}
+
+/* Those that wait go with what follows, and if there is no room for more. */
+static COLD void held_end(struct sock *sk, int fd, bool hold)
+{
+	if (hold)
+		shm_hold_on(sk, fd);
+	else
+		shm_flush(sk, fd);
+}
+
 /* Put what fits of the next @left bytes; > 0 bytes taken, 0 full, -ECONNRESET.
  * Vectors are gathered: a header and its body cross in one record. */
 HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
-			   size_t left)
+			   size_t left, int flags)
 {
 	struct iov_cursor start = *c;
 	size_t done = 0;
+
+	if (unlikely(sk->held_bytes))
+		held_begin(sk, fd, left);
+	bool hold = unlikely(flags & MSG_MORE) && may_hold(sk, left);
 
 	while (done < left) {
 		uint32_t chunk = (uint32_t)MIN(left - done, (size_t)TX_CHUNK);
@@ -190,8 +218,13 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 			return -ECONNRESET;
 		}
 		cursor_get(c, to, chunk);
-		ring_commit(&sk->tx, at, chunk);
+		if (unlikely(hold) && !sk->held_bytes)
+			shm_hold(sk, at, chunk);
+		else
+			ring_commit(&sk->tx, at, chunk);
 		done += chunk;
+		if (unlikely(hold))
+			sk->held_bytes += chunk;
 		if (chunk == TX_CHUNK)
 			bulk_count(sk, chunk);
 		if (done < left) /* a fence drains what the next copy fills */
@@ -199,7 +232,9 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 		if (shm_is_recalled(sk))
 			break;
 	}
-	if (likely(done))
+	if (unlikely(sk->held_bytes))
+		held_end(sk, fd, hold && done == left);
+	else if (likely(done))
 		shm_told_data(sk, fd);
 	if (unlikely(done < left) && !load_rlx(&shm_me(sk)->tx_waits))
 		store_rlx(&shm_me(sk)->tx_waits, 1u);
@@ -216,7 +251,7 @@ static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 		return tx_tcp(sk, fd, c, left, flags);
 	if (unlikely(nobody_reads(sk, fd)))
 		return tx_to_nobody(sk, fd, c, left, flags);
-	ssize_t r = tx_ring(sk, fd, c, left);
+	ssize_t r = tx_ring(sk, fd, c, left, flags);
 	if (r > 0)
 		count(&sk->st.tx_bytes_shm, (uint64_t)r);
 	if (unlikely(!r && !sk->tx_ring))
@@ -381,6 +416,7 @@ HOT ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 	struct iov_cursor c = { .iov = iov, .n = n };
 
 	if (unlikely(sock_mode(sk) != SOCK_SHM || !sk->tx_ring || sk->shut ||
+		     sk->held_bytes ||
 		     load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
 		     load_rlx(&shm_peer(sk)->flags) &
 			 (SEG_CLOSED | SEG_RECALL | SEG_WANT_BACK)))
@@ -395,7 +431,7 @@ HOT ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 			      &(struct iov_cursor){ .iov = iov, .n = n }, len)
 			: (ssize_t)len;
 	} else {
-		r = tx_ring(sk, fd, &c, len);
+		r = tx_ring(sk, fd, &c, len, 0);
 	}
 	if (likely(r > 0)) {
 		count(&sk->st.tx_bytes_shm, (uint64_t)r);
@@ -417,21 +453,33 @@ static ssize_t file_to_ring(struct sock *sk, int fd, int in, off_t *off,
 {
 	uint32_t len = (uint32_t)MIN(n, (size_t)TX_CHUNK), at;
 
-	if (is_full(sk) && (ring_tx_refresh(&sk->tx), is_full(sk)))
+	if (unlikely(sk->held_bytes))
+		held_begin(sk, fd, n);
+	if (is_full(sk) && (ring_tx_refresh(&sk->tx), is_full(sk))) {
+		shm_flush(sk, fd);
 		return -EAGAIN;
+	}
 	uint8_t *to = ring_reserve(&sk->tx, &len, &at);
 
-	if (!to)
+	if (!to) {
+		shm_flush(sk, fd);
 		return len ? -EPROTO : -EAGAIN;
+	}
 	ssize_t r = off ? pread(in, to, len, *off) : libc.read(in, to, len);
-	if (r <= 0)
-		return r < 0 ? -errno : 0;
+	if (r <= 0) {
+		r = r < 0 ? -errno : 0;
+		shm_flush(sk, fd);
+		return r;
+	}
 	/* Where the payload begins depends on its length. */
 	if (ring_payload_off((uint32_t)r) != ring_payload_off(len))
 		memmove(sk->tx.base + at + ring_payload_off((uint32_t)r), to,
 			(size_t)r);
 	ring_commit(&sk->tx, at, (uint32_t)r);
-	shm_told_data(sk, fd);
+	if (unlikely(sk->held_bytes))
+		shm_flush(sk, fd);
+	else
+		shm_told_data(sk, fd);
 	if (shm_is_recalled(sk)) {
 		ssize_t lost = shm_tx_recalled(sk, fd, (size_t)r);
 

@@ -210,6 +210,7 @@ static int rx_sleep(struct sock *sk, int fd, bool partial,
 
 	store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
 	fence_full();
+	uint64_t held = shm_is_held(sk) ? shm_held_until(sk) : UINT64_MAX;
 	/* Shut, or with a doorbell in it that is somebody else's, the anchor
 	 * would not let us sleep. */
 	bool awake =
@@ -219,19 +220,21 @@ static int rx_sleep(struct sock *sk, int fd, bool partial,
 		;
 	} else if (handlers_ran(seen, n.restarts)) {
 		return -EINTR;
-	} else if (awake || partial) {
+	} else if (awake || partial || held != UINT64_MAX) {
 		n.deadline_ns = deadline_after(load_rlx(&sk->rcvtimeo_ns));
 		if (!awake) {
 			n.events = POLLIN | POLLRDHUP;
-			n.tick_ns = UINT64_MAX;
+			n.tick_ns = n.restarts ? NS_PER_MS : UINT64_MAX;
 		} else if (sk->rx_tcp) { /* its bytes do not end a nap */
 			n.deadline_ns =
 			    MIN(n.deadline_ns, now_ns() + NS_PER_MS);
 			n.ready = never;
 		}
+		bool till_due = held < n.deadline_ns;
+		n.deadline_ns = MIN(n.deadline_ns, held);
 		count(&sk->st.n_sleeps, 1);
 		err = nap(sk, fd, &n);
-		if (err == -EAGAIN && n.ready == never)
+		if (err == -EAGAIN && (n.ready == never || till_due))
 			err = 0;
 	} else {
 		count(&sk->st.n_sleeps, 1);

@@ -142,6 +142,10 @@ struct sock {
 	uint32_t tx_limit;    /* bytes in flight at most, from SO_SNDBUF */
 	uint32_t bulk_bytes;  /* in large chunks, since bulk_since_ns */
 	uint64_t bulk_since_ns;
+	uint32_t held_bytes; /* of records that wait for more; 0: none */
+	uint32_t held_at;    /* the first of them, whose header is not stored */
+	uint64_t held_hdr, held_since_ns;
+	uint8_t bell_waits;   /* the kernel holds a doorbell back */
 	uint32_t n_bulk_slow; /* looks at the pace in a row; see shm/tx.c */
 	uint8_t times;        /* recvmsg() tells when bytes came */
 	uint8_t zc_on;        /* SO_ZEROCOPY is set */

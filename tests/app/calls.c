@@ -333,7 +333,7 @@ static int accept_at(int listener)
 	return fd;
 }
 
-static long far_send(struct far *f, size_t len)
+static long far_send(struct far *f, size_t len, int flags)
 {
 	long total = 0;
 	char part[16384];
@@ -341,7 +341,7 @@ static long far_send(struct far *f, size_t len)
 	while (len) {
 		size_t k = len < sizeof(part) ? len : sizeof(part);
 		stream_make(f->sent, part, k);
-		ssize_t r = send(f->fd, part, k, MSG_NOSIGNAL);
+		ssize_t r = send(f->fd, part, k, MSG_NOSIGNAL | flags);
 		if (r < 0)
 			return -errno;
 		f->sent += (uint64_t)r;
@@ -376,6 +376,20 @@ static long far_recv(struct far *f, size_t len, int silence_ms)
 	return total;
 }
 
+static long far_now(struct far *f, size_t len)
+{
+	char part[16384];
+	ssize_t r = recv(f->fd, part, len < sizeof(part) ? len : sizeof(part),
+			 MSG_DONTWAIT);
+
+	if (r < 0)
+		return -errno;
+	if (!stream_ok(f->got, part, (size_t)r))
+		return -EBADMSG;
+	f->got += (uint64_t)r;
+	return r;
+}
+
 static long far_count(struct far *f, size_t len)
 {
 	char part[256];
@@ -393,7 +407,7 @@ static long far_echo(struct far *f, long turns)
 	while (turns-- && r >= 0) {
 		r = far_recv(f, TURN_BYTES, 0);
 		if (r == TURN_BYTES)
-			r = far_send(f, TURN_BYTES);
+			r = far_send(f, TURN_BYTES, 0);
 	}
 	return r < 0 ? r : 0;
 }
@@ -437,7 +451,12 @@ static long far_act(struct far *f, long op, long arg)
 		return far_echo(f, arg);
 	case FAR_SEND:
 	case FAR_SEND_LATER:
-		return far_send(f, (size_t)arg);
+		return far_send(f, (size_t)arg, 0);
+	case FAR_SEND_MORE:
+	case FAR_SEND_MORE_LATER:
+		return far_send(f, (size_t)arg, MSG_MORE);
+	case FAR_NOW:
+		return far_now(f, (size_t)arg);
 	case FAR_TEXT:
 		return far_text(f, arg);
 	case FAR_RECV:
@@ -467,9 +486,9 @@ static long far_act(struct far *f, long op, long arg)
 
 static bool is_later(long op)
 {
-	return op == FAR_SEND_LATER || op == FAR_RECV_LATER ||
-	       op == FAR_SHUT_LATER || op == FAR_CLOSE_LATER ||
-	       op == FAR_RESET_LATER;
+	return op == FAR_SEND_LATER || op == FAR_SEND_MORE_LATER ||
+	       op == FAR_RECV_LATER || op == FAR_SHUT_LATER ||
+	       op == FAR_CLOSE_LATER || op == FAR_RESET_LATER;
 }
 
 static void *far_main(void *arg)

@@ -43,6 +43,9 @@ enum far_op {
 	FAR_ECHO,       /* messages of 16 bytes -> 0 */
 	FAR_SEND,       /* bytes -> bytes */
 	FAR_SEND_LATER, /* the same, 60 ms after it answered */
+	FAR_SEND_MORE,  /* the same with MSG_MORE; at most 16384 */
+	FAR_SEND_MORE_LATER,
+	FAR_NOW,        /* bytes at most, without waiting -> right bytes */
 	FAR_TEXT,       /* lines "line N\n" -> bytes */
 	FAR_RECV,       /* bytes at most, waits for all -> right bytes */
 	FAR_RECV_LATER, /* the same 60 ms after it answered 0 */

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * shm/held.c - MSG_MORE and TCP_CORK: bytes that wait for those that follow
+ *
+ *     send(MSG_MORE)   the record's bytes are in the ring, its header is not
+ *     send()           the header is stored: the reader sees all at once
+ *
+ * TCP holds such bytes back for 200 ms at most.  The writer may not call again in that
+ * time, and we have no thread.  So the writer leaves word in its side of the segment
+ * where the record is, what its header is to be, and since when; and a reader that
+ * looks later than that stores the header itself.  Both store the same value.
+ *
+ * A reader that finds the ring empty and such a word sleeps no longer than till then.
+ * One that slept before is woken by the kernel: the writer sends it a doorbell with
+ * MSG_MORE, which the kernel's own timer delivers.  The doorbell of what follows takes
+ * it along, so usually there is one wake-up for both.
+ *
+ *   H1  held_off, held_hdr, then held_ns  ->  held_ns, then the others
+ *
+ * A reader checks that the word is about the record that it waits for.  What else a
+ * liar writes there it could have written into the ring.
+ */
+#include "base/clock.h"
+#include "shm/inbox.h"
+#include "shm/shm.h"
+
+#define HELD_NS (200 * NS_PER_MS) /* tcp(7), TCP_CORK */
+
+/*
+ * The writer takes the word back before it puts anything behind the record, and leaves
+ * it again when it has done.  So no reader begins to store the header while the writer
+ * may come round to the same place of the ring.  A reader that had begun stores it
+ * before it can read on, and before that the place is not used again.
+ */
+COLD bool shm_hold_claim(struct sock *sk, int fd)
+{
+	xchg(&shm_me(sk)->held_ns, UINT64_C(0));
+	if (ring_is_held(&sk->tx, sk->held_at) &&
+	    now_ns() - sk->held_since_ns < HELD_NS)
+		return true;
+	shm_flush(sk, fd);
+	return false;
+}
+
+COLD void shm_hold(struct sock *sk, uint32_t at, uint32_t len)
+{
+	sk->held_hdr = ring_commit_held(&sk->tx, at, len);
+	sk->held_at = at;
+	sk->held_since_ns = now_ns();
+	store_rlx(&sk->bell_waits,
+		  (uint8_t)0); /* that of the last hold has gone */
+}
+
+COLD void shm_release(struct sock *sk)
+{
+	if (!sk->held_bytes)
+		return;
+	store_rel(&shm_me(sk)->held_ns, UINT64_C(0));
+	ring_release(&sk->tx, sk->held_at, sk->held_hdr);
+	sk->held_bytes = 0;
+}
+
+COLD void shm_flush(struct sock *sk, int fd)
+{
+	bool any = sk->held_bytes;
+
+	shm_release(sk);
+	if (any)
+		shm_told_data(sk, fd);
+	if (load_rlx(&sk->bell_waits)) /* the kernel would keep it */
+		anchor_ring(sk, fd);
+}
+
+/* Whoever sleeps is woken in time, whoever is awake is told that there is something to
+ * look at again. */
+static void tell_held(struct sock *sk, int fd)
+{
+	const struct seg_side *p = shm_peer(sk);
+	uint32_t slot = load_acq(&p->slot);
+
+	fence_full(); /* Dekker, as shm_told_data() */
+	bool later = load_rlx(&p->rx_anchor);
+	if (load_rlx(&p->rx_inbox)) {
+		bool has_lane = slot != SLOT_NONE && sk->peer_inbox &&
+				!(load_rlx(&p->flags) & SEG_SHARED);
+
+		if (!has_lane || inbox_sleeps(sk->peer_inbox, slot))
+			later = true;
+		else if (inbox_post(sk->peer_inbox, slot))
+			anchor_ring(sk, fd);
+	}
+	if (later && !load_rlx(&sk->bell_waits))
+		anchor_ring_later(sk, fd);
+}
+
+COLD void shm_hold_on(struct sock *sk, int fd)
+{
+	struct seg_side *me = shm_me(sk);
+
+	if (!ring_is_held(&sk->tx, sk->held_at)) { /* it was due just now */
+		shm_flush(sk, fd);
+		return;
+	}
+	store_rel(&me->held_off, sk->held_at);
+	store_rel(&me->held_hdr, sk->held_hdr);
+	store_rel(&me->held_ns, sk->held_since_ns); /* H1 */
+	tell_held(sk, fd);
+}
+
+/* When the bytes that the peer holds back are due; UINT64_MAX: it holds none.  *@off:
+ * where we wait for the header; what the peer says of that only has to agree. */
+static uint64_t due_ns(const struct sock *sk, uint32_t *off, uint64_t *hdr)
+{
+	const struct seg_side *p = shm_peer(sk);
+	uint64_t since = load_acq(&p->held_ns); /* H1 */
+	uint32_t said = load_acq(&p->held_off);
+
+	*hdr = load_acq(&p->held_hdr);
+	*off = ring_rx_waits_at(&sk->rx);
+	if (!since || !*hdr || *off == UINT32_MAX || *off != said ||
+	    load_rlx(&sk->rx_tcp) || load_rlx(&sk->rx_back) ||
+	    load_acq(&p->held_ns) != since) /* last: taken back since? */
+		return UINT64_MAX;
+	/* From the future: another clock, or a lie. */
+	return since > now_ns() ? 0 : since + HELD_NS;
+}
+
+COLD uint64_t shm_held_until(const struct sock *sk)
+{
+	uint32_t off;
+	uint64_t hdr;
+
+	return due_ns(sk, &off, &hdr);
+}
+
+/* Caller holds the rx lock. */
+COLD bool shm_take_held(struct sock *sk, bool at_once)
+{
+	uint32_t off;
+	uint64_t hdr;
+	uint64_t due = due_ns(sk, &off, &hdr);
+
+	if (due == UINT64_MAX || (!at_once && due > now_ns()))
+		return false;
+	ring_rx_store(&sk->rx, off, hdr);
+	return true;
+}
+
+COLD bool shm_look_held(struct sock *sk)
+{
+	if (sk->rx_tcp || sk->rx_back || shm_held_until(sk) > now_ns())
+		return false;
+	sock_lock(sk, &sk->rx_lock);
+	bool taken = shm_take_held(sk, false);
+	sock_unlock(sk, &sk->rx_lock);
+	return taken;
+}
