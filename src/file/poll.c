@@ -346,6 +346,22 @@ static void poller_end(struct unwind *u)
 	free(p->heap);
 }
 
+/* Another thread may have closed a descriptor, or put another in its place, while we
+ * slept: as in the kernel, what counts is what its number names now. */
+static void forget_closed(struct poller *p)
+{
+	for (nfds_t i = 0; i < p->n; i++) {
+		struct entry *e = &p->entries[i];
+
+		if (!e->file || (table_load(e->kernel.fd) & ~FILE_PASS) ==
+				    (uintptr_t)e->file)
+			continue;
+		file_put(e->file);
+		e->file = NULL;
+		e->young = false;
+	}
+}
+
 static int poll_loop(struct poller *p, const struct timespec *ts,
 		     const sigset_t *mask)
 {
@@ -364,6 +380,7 @@ static int poll_loop(struct poller *p, const struct timespec *ts,
 				return look_ends(p, n);
 		}
 		int err = sleep_once(p, deadline_ns, mask);
+		forget_closed(p);
 		n = look(p, true);
 		if (n) {
 			spin_learn(now_ns() - start);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -423,4 +424,54 @@ SCENARIO(opt_info_counts_unread)
 	fill_up(x);
 	getsockopt(x->fd, IPPROTO_TCP, TCP_INFO, &ti, &len);
 	out(" waiting=%d", ti.tcpi_notsent_bytes > 0);
+}
+
+/* --- a descriptor that goes while others wait for it --- */
+
+struct goes {
+	struct ctx *x;
+	int over; /* takes its place, or -1 */
+};
+
+static void *goes_later(void *arg)
+{
+	struct goes *g = arg;
+
+	usleep(LATER_MS * 1000);
+	if (g->over < 0)
+		close(g->x->fd);
+	else
+		dup2(g->over, g->x->fd);
+	far_do(g->x, FAR_SEND, 10);
+	return NULL;
+}
+
+static void polled_while_it_goes(struct ctx *x, int over)
+{
+	struct goes g = { x, over };
+	struct pollfd p = { .fd = x->fd, .events = POLLIN };
+	int kept = dup(x->fd);
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, goes_later, &g);
+	RES("poll", poll(&p, 1, 3000));
+	bits("revents", p.revents);
+	pthread_join(thread, NULL);
+	long r = recv(kept, buf, n(10), 0);
+	res("kept", r);
+	got(x, buf, r);
+	x->fd = kept;
+}
+
+SCENARIO(poll_closed_meanwhile) { polled_while_it_goes(x, -1); }
+
+SCENARIO(poll_replaced_meanwhile)
+{
+	int p[2];
+
+	if (pipe(p))
+		return;
+	polled_while_it_goes(x, p[1]);
+	RES("write", write(p[1], "x", 1));
+	polled_while_it_goes(x, p[0]);
 }
