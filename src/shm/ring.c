@@ -38,6 +38,8 @@ static COLD int tx_move(struct ring_tx *tx)
 
 	if (tx->size > tx->area_bytes || tx->grow_to > tx->area_bytes)
 		return -EPROTO;
+	if (tx->holds) /* its header belongs in front of the mark */
+		return 0;
 	store_rlx(ring_hdr_at(tx->other, 0), UINT64_C(0));
 	/* RING_RESERVE keeps these lines free, as for FIN. */
 	store_rlx(ring_hdr_at(base, head + RING_ALIGN), UINT64_C(0));
@@ -242,6 +244,7 @@ static inline void commit(struct ring_tx *tx, uint32_t record_off,
 uint64_t ring_commit_held(struct ring_tx *tx, uint32_t record_off, uint32_t len)
 {
 	commit_bytes(tx, record_off, ring_record_bytes(len));
+	tx->holds = 1;
 	return ring_hdr(RING_DATA, len);
 }
 
@@ -265,6 +268,7 @@ void ring_release(struct ring_tx *tx, uint32_t record_off, uint64_t hdr)
 {
 	if (is_in_use(tx, record_off))
 		publish(tx, record_off, hdr);
+	tx->holds = 0;
 }
 
 void ring_commit(struct ring_tx *tx, uint32_t record_off, uint32_t len)

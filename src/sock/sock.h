@@ -56,6 +56,7 @@ struct ring_tx {
 	    resume;    /* where the ring went on before it was rewound, or 0 */
 	uint32_t hole; /* offset of a SKIP mark that the consumer may not have
 			  * reached, or UINT32_MAX */
+	uint8_t holds; /* the header of a record is not stored yet */
 	/* Where it may be asked to go on: see ring_tx_areas(). */
 	uint32_t area_bytes; /* 0: there is one area */
 	uint8_t *other;

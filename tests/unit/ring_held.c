@@ -142,6 +142,33 @@ static void any_schedule_is_a_stream(void **state)
 	pair_fini(&h.p);
 }
 
+/* The header would be stored in the wrong half of the memory. */
+static void who_holds_does_not_move(void **state)
+{
+	struct held h = { 0 };
+	uint32_t other_tail = 12345;
+	const uint8_t *data;
+	enum ring_mark mark;
+
+	pair_init(&h.p, 2 * RING_MIN_SIZE);
+	ring_tx_window(&h.p.tx, RING_MIN_SIZE);
+	ring_tx_areas(&h.p.tx, h.p.base + RING_MIN_SIZE, &other_tail,
+		      RING_MIN_SIZE);
+	hold(&h, 10);
+	ring_ask_to_move(&h.p.rx, &other_tail);
+	assert_int_equal(ring_tx_refresh(&h.p.tx), 0);
+	assert_ptr_equal(h.p.tx.base, h.p.base);
+	release(&h);
+	assert_int_equal(ring_tx_refresh(&h.p.tx), 0);
+	assert_ptr_equal(h.p.tx.base, h.p.base + RING_MIN_SIZE);
+	assert_int_equal(ring_peek(&h.p.rx, &data, &mark), 10);
+	assert_int_equal(stream_differs(data, 0, 10), 10);
+	ring_skip(&h.p.rx, 10);
+	assert_int_equal(ring_peek(&h.p.rx, &data, &mark), 0);
+	assert_int_equal(mark, RING_MOVE);
+	pair_fini(&h.p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -149,6 +176,7 @@ int main(void)
 		cmocka_unit_test(the_reader_may_store_the_header),
 		cmocka_unit_test(a_header_that_is_there_stays),
 		cmocka_unit_test(any_schedule_is_a_stream),
+		cmocka_unit_test(who_holds_does_not_move),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
