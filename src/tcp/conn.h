@@ -340,6 +340,9 @@ struct delack {
 struct delack_queue {
 	struct delack *ring;
 	uint32_t n_slots, head, n; /* the struck ones are counted */
+	/* While it is made dense: entries that were looked at, and those that stay. */
+	uint32_t n_seen, n_kept;
+	bool is_swept;
 };
 
 struct tcp_stack {

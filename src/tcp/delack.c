@@ -9,14 +9,16 @@
  * out where it stands.  With many connections this is what counts: of those whose ACK
  * has left nothing is touched when its time comes, and the others are fetched ahead.
  *
- * The first entry of the ring is never struck out.  There is place for half as many again
- * as there are connections; when all are in use, the struck ones go.
+ * There is place for half as many again as there are connections.  When most of it is in
+ * use, the struck ones go: with each ACK that is to wait a few entries are looked at.
  *
  * Spec: RFC 1122 section 4.2.3.2, RFC 9293 section 3.8.6.3
  */
 #include "tcp/conn.h"
 
 #define AHEAD 8 /* connections that are fetched */
+#define SKIP 16 /* entries that a call passes over */
+#define SWEEP 4 /* ... and looks at to make the ring dense */
 
 uint32_t delack_slots(uint32_t n_conns) { return n_conns + n_conns / 2 + 8; }
 
@@ -27,13 +29,33 @@ static struct delack *entry(struct delack_queue *q, uint32_t nth)
 	return &q->ring[i < q->n_slots ? i : i - q->n_slots];
 }
 
-/* The first one is gone, and those behind it that are struck out. */
-static void shift(struct delack_queue *q)
+static void count_down(uint32_t *n) { *n -= *n > 0; }
+
+/* The first one is gone, and some of those behind it that are struck out. */
+static void shift(struct tcp_stack *s)
 {
+	struct delack_queue *q = &s->delacks;
+	int32_t n_skipped = 0;
+
 	do {
 		q->head = q->head + 1 < q->n_slots ? q->head + 1 : 0;
 		q->n--;
-	} while (q->n && !entry(q, 0)->conn);
+		count_down(&q->n_seen);
+		count_down(&q->n_kept);
+	} while (q->n && !entry(q, 0)->conn && n_skipped++ < SKIP);
+	work_add(&s->work, n_skipped);
+}
+
+/* The same of the last one. */
+static void pop(struct tcp_stack *s)
+{
+	struct delack_queue *q = &s->delacks;
+	int32_t n_skipped = 0;
+
+	do
+		q->n--;
+	while (q->n && !entry(q, q->n - 1)->conn && n_skipped++ < SKIP);
+	work_add(&s->work, n_skipped);
 }
 
 static void put(struct delack_queue *q, struct delack *e, struct tcp_conn *c,
@@ -43,18 +65,34 @@ static void put(struct delack_queue *q, struct delack *e, struct tcp_conn *c,
 	c->delack_slot = (uint32_t)(e - q->ring) + 1;
 }
 
-/* Those that are struck out go; the order stays. */
-static void compact(struct delack_queue *q)
+/* Those that are struck out go; the order stays:
+ *
+ *     [kept ...][struck out ...][not seen ...]
+ */
+static void sweep(struct tcp_stack *s)
 {
-	uint32_t n_kept = 0;
+	struct delack_queue *q = &s->delacks;
 
-	for (uint32_t i = 0; i < q->n; i++) {
-		struct delack *e = entry(q, i);
+	work_add(&s->work, SWEEP);
+	for (unsigned i = 0; i < SWEEP && q->n_seen < q->n; i++) {
+		struct delack *e = entry(q, q->n_seen++);
+		struct tcp_conn *c = e->conn;
 
-		if (e->conn)
-			put(q, entry(q, n_kept++), e->conn, e->at_ns);
+		if (!c)
+			continue;
+		e->conn = NULL;
+		put(q, entry(q, q->n_kept++), c, e->at_ns);
 	}
-	q->n = n_kept;
+	if (q->n_seen < q->n)
+		return;
+	q->n = MIN(q->n, q->n_kept);
+	q->is_swept = false;
+}
+
+static void sweep_begin(struct delack_queue *q)
+{
+	q->n_seen = q->n_kept = 0;
+	q->is_swept = true;
 }
 
 /* The bytes that came are acknowledged in DELACK_NS at the latest; at once if so many
@@ -65,8 +103,10 @@ void delack_begin(struct tcp_conn *c)
 
 	if (c->delack_slot)
 		return;
-	if (q->n == q->n_slots)
-		compact(q);
+	if (q->n > q->n_slots - q->n_slots / 4 && !q->is_swept)
+		sweep_begin(q);
+	if (q->is_swept)
+		sweep(c->stack);
 	if (q->n == q->n_slots) {
 		conn_due(c, TX_ACK);
 		return;
@@ -84,7 +124,9 @@ void delack_strike(struct tcp_conn *c)
 	e->conn = NULL;
 	c->delack_slot = 0;
 	if (e == entry(q, 0))
-		shift(q);
+		shift(c->stack);
+	else if (e == entry(q, q->n - 1))
+		pop(c->stack);
 }
 
 /* Return: a connection whose ACK waits no longer, or NULL. */
@@ -92,7 +134,9 @@ struct tcp_conn *delack_expired(struct tcp_stack *s)
 {
 	struct delack_queue *q = &s->delacks;
 
-	if (delack_next_ns(s) > s->now_ns)
+	if (q->n && !entry(q, 0)->conn)
+		shift(s);
+	if (delack_next_ns(s) > s->now_ns || !entry(q, 0)->conn)
 		return NULL;
 	struct tcp_conn *c = entry(q, 0)->conn;
 	const struct tcp_conn *soon = entry(q, AHEAD)->conn;
@@ -100,7 +144,7 @@ struct tcp_conn *delack_expired(struct tcp_stack *s)
 	if (q->n > AHEAD && soon)
 		conn_fetch(soon, CONN_LINES_RX);
 	c->delack_slot = 0;
-	shift(q);
+	shift(s);
 	return c;
 }
 

@@ -369,6 +369,7 @@ void tcp_timers(struct tcp_stack *s, uint64_t now_ns)
 
 	stack_at(s, now_ns);
 	while ((late = delack_expired(s))) {
+		work_end(&s->work);
 		late->flags &= ~(uint32_t)CONN_PINGPONG;
 		conn_due(late, TX_ACK);
 	}

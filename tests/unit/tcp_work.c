@@ -332,6 +332,42 @@ static void a_hole_before_much_costs_little_to_fill(void **state)
 	sender_end(&s);
 }
 
+/* What is half open when its listener goes is given up bit by bit; its place is not another's
+ * before. */
+static void a_listener_that_goes_costs_little(void **state)
+{
+	struct tcp_config cfg = kit_config(false);
+	struct tcp_listener *next;
+	static struct kit k;
+	const uint32_t n = 300;
+
+	cfg.n_minis = n;
+	kit_init(&k, &cfg);
+	int err = tcp_listen(k.s, NULL, KIT_PORT, n, &k.listener);
+	assert_int_equal(err, 0);
+	for (uint32_t i = 0; i < n; i++, k.rport++)
+		kit_in(&k, TCP_SYN, NULL, 0);
+	assert_int_equal(kit_drain(&k), 256); /* that wait to be sent */
+	assert_in_range(tcp_most_work(k.s), 0, TCP_WORK_MAX);
+	tcp_unlisten(k.listener, k.now);
+	assert_in_range(tcp_most_work(k.s), 1, TCP_WORK_MAX);
+	assert_in_range(k.listener->n_syns, 1, n - 1);
+	err = tcp_listen(k.s, NULL, KIT_PORT, n, &next);
+	assert_int_equal(err, 0);
+	assert_ptr_not_equal(next, k.listener);
+	/* The ACK of one that was given up, and a SYN from its port. */
+	k.rport--;
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_null(tcp_accept(next));
+	kit_in(&k, TCP_SYN, NULL, 0);
+	assert_int_equal(next->n_syns, 1);
+	kit_wait(&k, 2 * NS_PER_S);
+	assert_int_equal(k.listener->n_syns, 0);
+	assert_int_equal(next->n_syns, 1);
+	kit_drain(&k);
+	kit_fini(&k);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -343,6 +379,7 @@ int main(void)
 		cmocka_unit_test(a_peer_that_forgets_much_costs_little),
 		cmocka_unit_test(many_runs_out_of_order_cost_little),
 		cmocka_unit_test(a_hole_before_much_costs_little_to_fill),
+		cmocka_unit_test(a_listener_that_goes_costs_little),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
