@@ -349,6 +349,7 @@ struct tcp_stack {
 	struct tcp_config cfg;
 	uint64_t now_ns;
 	uint32_t now_ms; /* the same */
+	struct work work;
 	struct wheel wheel;
 	struct delack_queue delacks;
 	struct list due, ready, conns;
@@ -362,7 +363,6 @@ struct tcp_stack {
 	uint32_t port_hint;
 	uint32_t port_skips; /* choices that begin with the odd ports */
 	uint32_t n_cuttable; /* packets that routers may cut: numbers them */
-	struct work work;
 	struct path_known paths[PATHS_KNOWN];
 	/* Connections that will be sent on, the last ones; see tcp_send_soon(). */
 	const struct tcp_conn *soon[SOON];
