@@ -33,10 +33,10 @@ void spin_configure(void)
 	if (s && !strcmp(s, "-1")) /* as libxlio has it */
 		spin_ns = SPIN_MAX_US * NS_PER_US;
 	else
-		spin_ns = setting_number("OSF_SPIN_US",
-					 SPIN_DEFAULT_NS / NS_PER_US, 0,
-					 SPIN_MAX_US) *
-			  NS_PER_US;
+		spin_ns =
+		    setting_number("OSF_SPIN_US", SPIN_DEFAULT_NS / NS_PER_US,
+				   0, SPIN_MAX_US) *
+		    NS_PER_US;
 }
 
 static void remember(bool too_long)

@@ -167,7 +167,8 @@ static void make_printable(char *s, size_t size)
 			*s = '?';
 }
 
-static void seg_totals_add(struct osf_stats_totals *t, const struct seg_sock *sock)
+static void seg_totals_add(struct osf_stats_totals *t,
+			   const struct seg_sock *sock)
 {
 	const struct osf_stats_sock *s = &sock->s;
 
