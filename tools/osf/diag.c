@@ -4,9 +4,9 @@
 #include "diag.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <libmnl/libmnl.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
-#include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <sched.h>
@@ -43,29 +43,31 @@ bool diag_is_any(const struct diag_end *e)
 /* The bytes, which stand in an attribute of the answer. */
 static void take_info(struct diag_sock *s, const struct nlmsghdr *h)
 {
-	const struct inet_diag_msg *m = NLMSG_DATA(h);
-	int left = (int)h->nlmsg_len - (int)NLMSG_LENGTH(sizeof(*m));
+	const struct nlattr *a;
 	struct tcp_info ti = { 0 };
 
-	for (struct rtattr *a = (struct rtattr *)(m + 1); RTA_OK(a, left);
-	     a = RTA_NEXT(a, left)) {
-		size_t n = RTA_PAYLOAD(a);
+	mnl_attr_for_each(a, h, sizeof(struct inet_diag_msg))
+	{
+		size_t n = mnl_attr_get_payload_len(a);
 
-		if (a->rta_type != INET_DIAG_INFO || n < TCP_BYTES_INFO_MIN)
+		if (mnl_attr_get_type(a) != INET_DIAG_INFO ||
+		    n < TCP_BYTES_INFO_MIN)
 			continue;
-		memcpy(&ti, RTA_DATA(a), n < sizeof(ti) ? n : sizeof(ti));
+		memcpy(&ti, mnl_attr_get_payload(a),
+		       n < sizeof(ti) ? n : sizeof(ti));
 		s->bytes = tcp_bytes_of(&ti);
 		s->has_bytes = true;
 	}
 }
 
-static void take(struct diag *d, const struct nlmsghdr *h)
+static int take(const struct nlmsghdr *h, void *arg)
 {
-	const struct inet_diag_msg *m = NLMSG_DATA(h);
+	const struct inet_diag_msg *m = mnl_nlmsg_get_payload(h);
+	struct diag *d = arg;
 
-	if (h->nlmsg_len < NLMSG_LENGTH(sizeof(*m)) ||
+	if (mnl_nlmsg_get_payload_len(h) < sizeof(*m) ||
 	    m->idiag_state == STATE_TIME_WAIT)
-		return;
+		return MNL_CB_OK;
 	struct diag_sock s = {
 		.local = diag_end_of(m->idiag_family,
 				     (const uint8_t *)m->id.idiag_src,
@@ -80,57 +82,39 @@ static void take(struct diag *d, const struct nlmsghdr *h)
 	take_info(&s, h);
 	d->socks = xgrow(d->socks, d->n, sizeof(s));
 	d->socks[d->n++] = s;
+	return MNL_CB_OK;
 }
 
-/* Returns 1 when there is more to come. */
-static int take_all(struct diag *d, const char *buf, int n)
+static int dump(struct diag *d, struct mnl_socket *nl, uint8_t family)
 {
-	const struct nlmsghdr *h = (const void *)buf;
+	char request[MNL_NLMSG_HDRLEN +
+		     MNL_ALIGN(sizeof(struct inet_diag_req_v2))];
+	struct nlmsghdr *h = mnl_nlmsg_put_header(request);
+	int more = MNL_CB_OK;
 
-	for (; NLMSG_OK(h, n); h = NLMSG_NEXT(h, n)) {
-		if (h->nlmsg_type == NLMSG_DONE)
-			return 0;
-		if (h->nlmsg_type == NLMSG_ERROR) {
-			const struct nlmsgerr *e = NLMSG_DATA(h);
-			return h->nlmsg_len < NLMSG_LENGTH(sizeof(*e)) ||
-				       !e->error
-				   ? -EPROTO
-				   : e->error;
-		}
-		take(d, h);
-	}
-	return 1;
-}
-
-static int dump(struct diag *d, int nl, uint8_t family)
-{
-	struct {
-		struct nlmsghdr h;
-		struct inet_diag_req_v2 r;
-	} req = { .h = { .nlmsg_len = sizeof(req),
-			 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-			 .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP },
-		  .r = { .sdiag_family = family,
-			 .sdiag_protocol = IPPROTO_TCP,
-			 .idiag_ext = 1 << (INET_DIAG_INFO - 1),
-			 .idiag_states = STATES_ALL } };
-	int more = 1;
-
-	if (send(nl, &req, sizeof(req), 0) < 0)
+	h->nlmsg_type = SOCK_DIAG_BY_FAMILY;
+	h->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+	struct inet_diag_req_v2 *r = mnl_nlmsg_put_extra_header(h, sizeof(*r));
+	r->sdiag_family = family;
+	r->sdiag_protocol = IPPROTO_TCP;
+	r->idiag_ext = 1 << (INET_DIAG_INFO - 1);
+	r->idiag_states = STATES_ALL;
+	if (mnl_socket_sendto(nl, h, h->nlmsg_len) < 0)
 		return -errno;
 	char *buf = xcalloc(1, DUMP_BYTES);
-	while (more > 0) {
-		ssize_t n = recv(nl, buf, DUMP_BYTES, 0);
+	while (more == MNL_CB_OK) {
+		ssize_t n = mnl_socket_recvfrom(nl, buf, DUMP_BYTES);
 		if (n < 0 && errno == EINTR)
 			continue;
-		more = n < 0 ? -errno : take_all(d, buf, (int)n);
+		more = n < 0 ? MNL_CB_ERROR
+			     : mnl_cb_run(buf, (size_t)n, 0, 0, take, d);
 	}
 	free(buf);
-	return more;
+	return more == MNL_CB_STOP ? 0 : -errno;
 }
 
-/* A socket in the namespace, or a negative errno; we stay where we are. */
-static int open_in(int ns_fd)
+/* A socket in the namespace: 0 or a negative errno; we stay where we are. */
+static int open_in(int ns_fd, struct mnl_socket **nl)
 {
 	int own = -1;
 
@@ -143,9 +127,8 @@ static int open_in(int ns_fd)
 			return err;
 		}
 	}
-	int nl =
-	    socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-	int err = nl < 0 ? -errno : nl;
+	*nl = mnl_socket_open2(NETLINK_SOCK_DIAG, SOCK_CLOEXEC);
+	int err = *nl ? 0 : -errno;
 	if (own >= 0 && setns(own, CLONE_NEWNET) < 0) {
 		complain("cannot return to the network namespace: %s",
 			 strerror(errno));
@@ -177,13 +160,14 @@ static int by_ino(const void *a, const void *b)
 int diag_read(struct diag *d, int ns_fd)
 {
 	*d = (struct diag){ 0 };
-	int nl = open_in(ns_fd);
-	if (nl < 0)
-		return nl;
-	int err = dump(d, nl, AF_INET);
+	struct mnl_socket *nl;
+	int err = open_in(ns_fd, &nl);
+	if (err)
+		return err;
+	err = dump(d, nl, AF_INET);
 	if (!err)
 		err = dump(d, nl, AF_INET6);
-	close(nl);
+	mnl_socket_close(nl);
 	if (!d->n)
 		return err;
 	qsort(d->socks, d->n, sizeof(*d->socks), by_ends);
