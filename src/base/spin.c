@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* base/spin.c - see base/spin.h */
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/atomic.h"
@@ -28,9 +29,13 @@ static uint64_t spin_ns = SPIN_DEFAULT_NS;
 
 void spin_configure(void)
 {
-	const char *s = env_text("OSF_SPIN_US");
+	const char *s = getenv("OSF_SPIN_US");
 
-	if (s && !strcmp(s, "-1")) /* as libxlio has it */
+	if (!s || !*s)
+		s = env_text("OSF_SPIN_US");
+	else
+		s = NULL; /* ours, which goes first, has no -1 */
+	if (s && !strcmp(s, "-1"))
 		spin_ns = SPIN_MAX_US * NS_PER_US;
 	else
 		spin_ns =

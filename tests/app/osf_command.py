@@ -295,6 +295,7 @@ def test_run_terminal():
 # --- statistics segments, as include/osf/stats.h has them ------------------
 
 MAGIC, VERSION, HEADER, SOCK = 0x7461747366736f1a, 0x00010000, 752, 144
+SOCK_1_2 = 176
 TOTALS = ("n_sockets n_connected n_accepted n_upgraded n_taken_back n_broken "
           "n_offers n_offers_expired rx_bytes_shm tx_bytes_shm rx_bytes_inet "
           "tx_bytes_inet rx_ops tx_ops n_spins n_sleeps n_wakes").split()
@@ -305,11 +306,12 @@ START = time.time_ns() - 90 * 10**9
 
 def sock(in_use=1, fd=5, family=2, proto=2, reason=1, passive=0, listening=0,
          flags=0, local=("7f000001", 1234), peer=("7f000001", 80), **counts):
-    ports = (local[1], peer[1], flags)
+    ports = (local[1], peer[1], 0)
     addrs = [bytes.fromhex(a[0]).ljust(16, b"\0") for a in (local, peer)]
     return struct.pack("<IiHBBBBHHH16s16s4xQQ9Q", in_use, fd, family, proto,
                        reason, passive, listening, *ports, *addrs, START,
-                       START, *[counts.get(n, 0) for n in COUNTS])
+                       START, *[counts.get(n, 0) for n in COUNTS]) + \
+        (struct.pack("<QQQII", 0, 0, 0, flags, 0) if flags else b"")
 
 
 def segment(pid=1, socks=(), magic=MAGIC, version=VERSION, header=HEADER,
@@ -451,8 +453,8 @@ def test_stat_broken():
 
 def test_stat_uncounted():
     """Bytes that the library has not counted, of a process that is gone."""
-    where = stat_dir(segment(socks=[sock(proto=1, reason=7, flags=1,
-                                         rx_bytes_inet=5, rx_ops=1)]))
+    where = stat_dir(segment(sock_size=SOCK_1_2, socks=[
+        sock(proto=1, reason=7, flags=1, rx_bytes_inet=5, rx_ops=1)]))
     got = osf("stat", "--dir", where)
     rows = [dict(zip(*(line.split("\t") for line in pair))) for pair in
             [got.stdout.splitlines()]]
