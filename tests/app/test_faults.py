@@ -13,6 +13,7 @@ statistics itself.  --seed adds to the seeds of the hostile peers; the seed of a
 failure is printed with the command that repeats it.
 """
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -84,11 +85,15 @@ def jobs_of(run, programs, listed, seed):
              if {"client", "server"}.isdisjoint(words) or role in words]
     if run.is_kernel and "osf" in words:
         return []
+    # A sanitizer's runtime maps terabytes before anything else.
+    with open(run.lib, "rb") as lib:
+        is_sanitized = re.search(rb"lib[atu]b?san", lib.read()) is not None
     jobs = []
     for role in roles:
         if "from-start" in words:
             jobs += [Job(run, *programs, name, role, limit=limit)
-                     for limit in LIMITS_FROM_START]
+                     for limit in LIMITS_FROM_START
+                     if not (is_sanitized and "-v" in limit)]
             continue
         for i in range(ANY_SEEDS if name == "hostile_any" else 1):
             jobs.append(Job(run, *programs, name, role, seed=seed + i))

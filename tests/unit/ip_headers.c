@@ -45,6 +45,27 @@ static void the_checksum_is_that_of_the_rfc(void **state)
 	}
 }
 
+/* Field by field: between them there may be anything. */
+static void same_header(const struct tcp_seg *a, const struct tcp_seg *b)
+{
+	assert_int_equal(a->sport, b->sport);
+	assert_int_equal(a->dport, b->dport);
+	assert_int_equal(a->seq.v, b->seq.v);
+	assert_int_equal(a->ack.v, b->ack.v);
+	assert_int_equal(a->flags, b->flags);
+	assert_int_equal(a->wnd, b->wnd);
+	assert_int_equal(a->urg, b->urg);
+	assert_int_equal(a->len, b->len);
+	assert_int_equal(a->mss, b->mss);
+	assert_int_equal(a->wscale, b->wscale);
+	assert_int_equal(a->is_sack_ok, b->is_sack_ok);
+	assert_int_equal(a->has_ts, b->has_ts);
+	assert_int_equal(a->n_sacks, b->n_sacks);
+	assert_int_equal(a->tsval, b->tsval);
+	assert_int_equal(a->tsecr, b->tsecr);
+	assert_memory_equal(a->sacks, b->sacks, a->n_sacks * sizeof(*a->sacks));
+}
+
 static void what_was_written_is_read(void **state)
 {
 	struct rng r = { 1 };
@@ -83,10 +104,7 @@ static void what_was_written_is_read(void **state)
 		assert_true(tcp_sum_is_good(&ip, buf + ip.l4_off));
 		assert_int_equal(
 		    tcp_head_parse(buf + ip.l4_off, ip.l4_len, &got), 0);
-		s.head_len = got.head_len;
-		assert_memory_equal(&s, &got, offsetof(struct tcp_seg, sacks));
-		assert_memory_equal(s.sacks, got.sacks,
-				    s.n_sacks * sizeof(*s.sacks));
+		same_header(&s, &got);
 	}
 }
 
