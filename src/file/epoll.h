@@ -46,4 +46,6 @@ bool epoll_has_ready(struct file *fe);
 bool epoll_kernel_ready(struct file *fe);
 /* Somebody waits for the set through the kernel (poll, another set). */
 void epoll_sleeping(struct file *fe);
+/* Before a fork: the child will have the kernel's set, too. */
+void epoll_before_fork(struct file *fe);
 void epoll_after_fork(struct file *fe);

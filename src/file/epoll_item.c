@@ -299,6 +299,8 @@ void epoll_free(struct epoll *ep)
 	free(ep);
 }
 
+void epoll_before_fork(struct file *fe) { store_rlx(&fe->ep->shared, true); }
+
 /* The lane and what peers know of it are the parent's: in the child every socket
  * is told of by its anchor. */
 void epoll_after_fork(struct file *fe)

@@ -75,7 +75,8 @@ struct epoll {
 	int kick_fd; /* in the kernel's set, to wake other waiters */
 	uint32_t n_waiting;
 	bool nested; /* waited for from outside */
-	bool forked;
+	bool forked; /* made by the process that we come from */
+	bool shared; /* another process may have the kernel's set, since a fork */
 	uint32_t n_waits;
 	uint64_t looked_ns; /* at some items, news or not */
 	uint32_t look_next;

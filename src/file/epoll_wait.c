@@ -299,7 +299,7 @@ static struct epitem *tagged_item(const struct epoll *ep, uint64_t data)
 	if (likely(tag_generation(data) == it->generation))
 		return it;
 	/* The other process may have changed the entry that both know. */
-	return ep->forked && !it->merged ? it : NULL;
+	return ep->shared && !it->merged ? it : NULL;
 }
 
 /*
@@ -327,7 +327,8 @@ static int translate(struct epoll *ep, struct epoll_event *evs, int n)
 			hint(it, evs[i].events);
 			continue;
 		}
-		it->disabled = it->events & EPOLLONESHOT;
+		if (likely(tag_generation(data) == it->generation))
+			it->disabled = it->events & EPOLLONESHOT;
 		evs[kept].events = evs[i].events;
 		evs[kept++].data = it->data;
 	}

@@ -63,6 +63,10 @@ static void meet(int fd, struct file *f) { n_met += first_met(f); }
 
 static void gain(int fd, struct file *f)
 {
+	if (f->kind == FILE_EPOLL) {
+		epoll_before_fork(f);
+		return;
+	}
 	if (!first_met(f))
 		return;
 	fetch_add(&f->sk->n_procs, 1);

@@ -221,6 +221,27 @@ SCENARIO(epoll_oneshot_in_forked_set)
 	out(" data=%#llx", (unsigned long long)ev.data.u64);
 }
 
+/* The child's MOD is the kernel's, so it holds for the parent, too. */
+SCENARIO(epoll_oneshot_rearmed_by_a_child)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLONESHOT,
+				  .data.u64 = SOCKET_DATA };
+	int ep = epoll_create1(0), listener = own_listener(), fd[2], status;
+
+	if (!own_pair(listener, fd))
+		return;
+	RES("add", epoll_ctl(ep, EPOLL_CTL_ADD, fd[1], &ev));
+	pid_t pid = fork();
+	if (!pid)
+		_exit(epoll_ctl(ep, EPOLL_CTL_MOD, fd[1], &ev) ? 1 : 0);
+	waitpid(pid, &status, 0);
+	out(" child=%d", WEXITSTATUS(status));
+	RES("send", send(fd[0], "x", 1, 0));
+	ev.data.u64 = 0;
+	RES("parent", epoll_wait(ep, &ev, 1, 1000));
+	out(" data=%#llx", (unsigned long long)ev.data.u64);
+}
+
 SCENARIO(epoll_exclusive_refused)
 {
 	int a = epoll_create1(0), b = epoll_create1(0);
