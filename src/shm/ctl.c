@@ -60,8 +60,12 @@ static unsigned tcp_events(int fd, unsigned want)
 	return n > 0 ? (unsigned short)p.revents : 0;
 }
 
-static bool tx_writable_locked(struct sock *sk)
+static bool tx_writable_locked(struct sock *sk, int fd)
 {
+	/* Who holds does not move, and has no room until it does. */
+	if (unlikely(sk->held_bytes) &&
+	    load_rlx(sk->tx.tail_pub) == RING_TAIL_MOVE)
+		shm_flush(sk, fd);
 	/* A lie shows at the next send; it may not hang the program here. */
 	if (ring_tx_refresh(&sk->tx))
 		return true;
@@ -70,12 +74,12 @@ static bool tx_writable_locked(struct sock *sk)
 	return ring_tx_room(&sk->tx) >= sk->tx.size / WRITABLE_PART;
 }
 
-static bool tx_writable(struct sock *sk)
+static bool tx_writable(struct sock *sk, int fd)
 {
 	if (likely(!sk->tx_limit && ring_tx_spacious(&sk->tx)))
 		return true;
 	sock_lock(sk, &sk->tx_lock);
-	bool writable = tx_writable_locked(sk);
+	bool writable = tx_writable_locked(sk, fd);
 	sock_unlock(sk, &sk->tx_lock);
 	return writable;
 }
@@ -85,8 +89,6 @@ static bool rx_enough(struct sock *sk)
 	uint32_t low = (uint32_t)load_rlx(&sk->rcvlowat);
 	enum ring_mark mark;
 
-	if (shm_is_held(sk))
-		shm_look_held(sk);
 	if (likely(low <= 1))
 		return ring_rx_ready(&sk->rx);
 	return ring_rx_bytes(&sk->rx, low, &mark) >= low || mark != RING_NONE;
@@ -173,8 +175,10 @@ static COLD bool rx_goes_back(struct sock *sk)
 	enum ring_mark mark;
 	GUARD(&sk->rx_lock);
 
-	if (!ring_rx_bytes(&sk->rx, 1, &mark) && mark == RING_BACK)
+	if (!ring_rx_bytes(&sk->rx, 1, &mark) && mark == RING_BACK) {
 		store_rlx(&sk->rx_back, (uint8_t)1);
+		shm_note_back(sk);
+	}
 	return load_rlx(&sk->rx_back);
 }
 
@@ -189,6 +193,9 @@ unsigned shm_events(struct sock *sk, int fd)
 		return POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP |
 		       POLLRDNORM | POLLWRNORM;
 
+	/* Whether or not anybody reads: who sleeps is woken when it is due. */
+	if (shm_is_held(sk))
+		shm_look_held(sk);
 	uint32_t peer = load_acq(&shm_peer(sk)->flags); /* S2 */
 	bool rx_done =
 	    load_rlx(&sk->rx_eof) || peer & SEG_TX_FIN || shut & SHUT_BIT_RD;
@@ -223,7 +230,7 @@ unsigned shm_events(struct sock *sk, int fd)
 	if (unlikely(peer & SEG_TX_BACK))
 		ev |= tcp_events(fd, POLLPRI) & POLLPRI;
 	if (likely(!by_tcp) &&
-	    (shut & SHUT_BIT_WR || peer & SEG_CLOSED || tx_writable(sk)))
+	    (shut & SHUT_BIT_WR || peer & SEG_CLOSED || tx_writable(sk, fd)))
 		ev |= POLLOUT | POLLWRNORM;
 	if (rx_done) {
 		ev |= POLLRDHUP;
@@ -377,6 +384,7 @@ int shm_inq(struct sock *sk, int fd)
 		if (in_ring || mark != RING_BACK)
 			return in_ring;
 		store_rlx(&sk->rx_back, (uint8_t)1);
+		shm_note_back(sk);
 	}
 	if (sk->rx_back)
 		anchor_drain(sk, fd);

@@ -3,6 +3,9 @@
  * when, and what lets it go (see calls_part.h) */
 #include "calls_part.h"
 
+#include <sys/resource.h>
+#include <sys/time.h>
+
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -381,4 +384,22 @@ SCENARIO(more_timeouts)
 	}
 	got(x, buf, got_bytes);
 	turns(x, 3);
+}
+
+/* Who has shut its reading half never takes what is held back; its waits for something
+ * else last their time, and cost nothing. */
+SCENARIO(more_wakes_no_deaf_one)
+{
+	struct pollfd p = { .fd = x->fd, .events = POLLPRI };
+	struct rusage before, after;
+	struct timeval used;
+
+	RES("shutdown", shutdown(x->fd, SHUT_RD));
+	far_do(x, FAR_SEND_MORE, 10);
+	RES("poll", poll(&p, 1, 400)); /* until it is due */
+	getrusage(RUSAGE_SELF, &before);
+	RES("poll", poll(&p, 1, 800));
+	getrusage(RUSAGE_SELF, &after);
+	timersub(&after.ru_stime, &before.ru_stime, &used);
+	out(" spins=%d", used.tv_sec || used.tv_usec > 100000);
 }
