@@ -143,6 +143,8 @@ static uint32_t item_events(struct epitem *it)
 	/* Space is worth a word only to who has none. */
 	uint32_t arm = EPOLLIN | (ev & EPOLLOUT ? 0 : it->events & EPOLLOUT);
 	shm_arm(sk, item_fd(it), arm, how);
+	if (unlikely(load_rlx(&sk->rx_tcp)))
+		shm_backlog_fill(sk, item_fd(it), 0);
 	ev = shm_events(sk, item_fd(it)) & want;
 	if (!(it->events & EPOLLET))
 		return ev;

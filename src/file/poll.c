@@ -228,6 +228,8 @@ static void arm(struct entry *e)
 	shm_arm(sk, e->kernel.fd,
 		(unsigned short)e->kernel.events & (POLLIN | POLLOUT),
 		ARM_ANCHOR);
+	if (unlikely(load_rlx(&sk->rx_tcp)))
+		shm_backlog_fill(sk, e->kernel.fd, 1);
 }
 
 static void disarm(struct entry *e, short revents)

@@ -96,7 +96,13 @@ void backlog_fill_locked(struct sock *sk, int fd)
 	}
 }
 
-COLD void shm_backlog_fill(struct sock *sk, int fd)
+/* Somebody who sleeps until there are bytes is woken by those in the kernel. */
+static bool others_wait(const struct sock *sk, uint32_t n_own)
+{
+	return load_rlx(&sk->n_sleepers) - load_rlx(&sk->n_tx_sleepers) > n_own;
+}
+
+COLD void shm_backlog_fill(struct sock *sk, int fd, uint32_t n_own)
 {
 	int saved = errno, n = 0;
 
@@ -107,7 +113,8 @@ COLD void shm_backlog_fill(struct sock *sk, int fd)
 		return;
 	}
 	sock_lock(sk, &sk->rx_lock);
-	backlog_fill_locked(sk, fd);
+	if (!others_wait(sk, n_own))
+		backlog_fill_locked(sk, fd);
 	sock_unlock(sk, &sk->rx_lock);
 	errno = saved;
 }

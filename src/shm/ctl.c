@@ -281,8 +281,6 @@ void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
 		fence_full(); /* Dekker; the caller looks next */
 	if (events & POLLIN)
 		tell_of_space(sk, fd);
-	if (unlikely(load_rlx(&sk->rx_tcp)))
-		shm_backlog_fill(sk, fd);
 }
 
 static void tx_shut(struct sock *sk, int fd)

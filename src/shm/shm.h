@@ -219,9 +219,10 @@ int anchor_consumed(int fd, uint64_t *consumed);
 /*
  * backlog.c.  Before somebody goes to sleep without having read what TCP still has:
  * takes it out of the kernel.  Otherwise it may close TCP's window, and then the FIN
- * of a peer that dies has no place behind it.
+ * of a peer that dies has no place behind it.  @n_own: 1 if the caller counts among
+ * those who sleep on the anchor, but not among those who wait for room.
  */
-void shm_backlog_fill(struct sock *sk, int fd);
+void shm_backlog_fill(struct sock *sk, int fd, uint32_t n_own);
 /* The same, for the holder of the rx lock. */
 void backlog_fill_locked(struct sock *sk, int fd);
 /* Read from it, at most @want bytes; MSG_PEEK and MSG_TRUNC are looked at. */

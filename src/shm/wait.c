@@ -109,7 +109,7 @@ static int nap_once(struct sock *sk, int fd, const struct nap *n,
 		return -errno;
 	anchor_look(sk, fd);
 	if (unlikely(load_rlx(&sk->rx_tcp)) && n->ready == tx_ready)
-		shm_backlog_fill(sk, fd);
+		shm_backlog_fill(sk, fd, 0);
 	return r;
 }
 
