@@ -50,7 +50,8 @@ static inline void cursor_put(struct iov_cursor *c, const uint8_t *data,
 	for (size_t len; n; n -= len, data += len) {
 		uint8_t *to = cursor_step(c, n, &len);
 
-		memcpy(to, data, len);
+		if (likely(len)) /* an empty vector may have no address */
+			memcpy(to, data, len);
 	}
 }
 
@@ -60,7 +61,8 @@ static inline void cursor_get(struct iov_cursor *c, uint8_t *data, size_t n)
 	for (size_t len; n; n -= len, data += len) {
 		const uint8_t *from = cursor_step(c, n, &len);
 
-		memcpy(data, from, len);
+		if (likely(len))
+			memcpy(data, from, len);
 	}
 }
 
