@@ -173,8 +173,7 @@ static void epoll_nest(struct file *fe)
 		if (it->parked) {
 			/* Its doorbells must not make the set look ready; its
 			 * number may have become another's meanwhile. */
-			if ((table_load(it->fd) & ~FILE_PASS) ==
-			    (uintptr_t)it->file)
+			if (file_is_at(it->file, it->fd))
 				kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, EPOLLET,
 					   tag_of(it));
 			continue;

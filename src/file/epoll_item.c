@@ -228,9 +228,9 @@ static void item_merge(struct epitem *it)
 		return;
 	item_tagged(it);
 	/* The program may have closed the number and kept a copy. */
-	bool has_fd = (table_load(it->fd) & ~FILE_PASS) == (uintptr_t)it->file;
-	if (has_fd && kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(ep),
-				 tag_of(it))) {
+	if (file_is_at(it->file, it->fd) &&
+	    kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(ep),
+		       tag_of(it))) {
 		/* EPOLLEXCLUSIVE entries cannot be changed in place. */
 		kernel_ctl(ep, EPOLL_CTL_DEL, it->fd, 0, 0);
 		kernel_ctl(ep, EPOLL_CTL_ADD, it->fd, hint_events(ep),

@@ -76,8 +76,7 @@ struct epoll {
 	uint32_t n_waiting;
 	bool nested; /* waited for from outside */
 	bool forked; /* made by the process that we come from */
-	bool
-	    shared; /* another process may have the kernel's set, since a fork */
+	bool shared; /* a fork has given another process the kernel's set */
 	uint32_t n_waits;
 	uint64_t looked_ns; /* at some items, news or not */
 	uint32_t look_next;

@@ -86,7 +86,7 @@ struct file *file_ref_slow(int fd, bool any)
 		uint32_t n = load_rlx(&f->n_refs);
 		if (!n || !cas(&f->n_refs, n, n + 1))
 			continue;
-		if (likely((table_load(fd) & ~FILE_PASS) == (uintptr_t)f))
+		if (likely(file_is_at(f, fd)))
 			return f;
 		file_put(f);
 	}
@@ -123,7 +123,7 @@ void file_move(struct file *f, int to)
 {
 	xchg(&f->moved_fd, fds_hide(libc.fcntl(to, F_DUPFD_CLOEXEC, 3)));
 	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1))
-		if ((struct file *)(table_load(fd) & ~FILE_PASS) == f)
+		if (file_is_at(f, fd))
 			move_one(fd, to);
 }
 

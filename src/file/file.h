@@ -77,6 +77,12 @@ static inline uintptr_t table_load(int fd)
 	return slot ? load_acq(slot) : 0;
 }
 
+/* Does @fd still name the description of @f, and not another by now? */
+static inline bool file_is_at(const struct file *f, int fd)
+{
+	return (table_load(fd) & ~FILE_PASS) == (uintptr_t)f;
+}
+
 struct file *file_ref_slow(int fd, bool any);
 void file_release(struct file *f, int fd);
 

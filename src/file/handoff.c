@@ -187,7 +187,7 @@ static void hand_off_held(struct file *f, int fd, enum told told)
 	int held = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 3));
 
 	/* What is still listed was not closed before we copied it. */
-	if (held >= 0 && (struct file *)(table_load(fd) & ~FILE_PASS) == f)
+	if (held >= 0 && file_is_at(f, fd))
 		hand_off(f, held, OSF_REASON_PASSED, told);
 	fds_close(held);
 }

@@ -355,8 +355,7 @@ static void forget_closed(struct poller *p)
 	for (nfds_t i = 0; i < p->n; i++) {
 		struct entry *e = &p->entries[i];
 
-		if (!e->file || (table_load(e->kernel.fd) & ~FILE_PASS) ==
-				    (uintptr_t)e->file)
+		if (!e->file || file_is_at(e->file, e->kernel.fd))
 			continue;
 		file_put(e->file);
 		e->file = NULL;

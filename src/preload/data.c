@@ -10,22 +10,16 @@
  * Every one is a cancellation point as libc's is: what we sleep in is a libc call,
  * and CALL()'s clean-up runs when a thread is cancelled there.
  */
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/sendfile.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "file/epoll.h"
-#include "inet/inet.h"
 #include "ops/ops.h"
+#include "preload/data_call.h"
 #include "preload/edge.h"
 #include "preload/numbered.h"
 #include "preload/times.h"
@@ -240,38 +234,6 @@ bool call_enter(struct call *c)
 		}
 	}
 }
-
-/*
- * One data call on a file of ours.  @kernel is libc's own call; if the socket goes
- * back to the kernel while we are at it, that is the answer too.
- */
-#define DATA_CALL(c, dir, kernel, ours) DATA_CALL_OF(c, dir, kernel, ours, r_)
-/* @moved: the bytes that libc's call moved, where it answers otherwise. */
-#define DATA_CALL_OF(c, dir, kernel, ours, moved)                              \
-	({                                                                     \
-		struct sock *sk_ = (c).file->sk;                               \
-		int errno_before_ = errno;                                     \
-		call_may_sleep(&(c));                                          \
-		ssize_t r_;                                                    \
-		if ((dir) == DIR_TX && unlikely(!is_ours(sk_)) &&              \
-		    inet_due_before_send(sk_))                                 \
-			file_look((c).file, fd);                               \
-		if (unlikely(!is_ours(sk_)) && call_enter(&(c))) {             \
-			r_ = (kernel);                                         \
-			call_leave(&(c));                                      \
-			if (inet_account(sk_, (dir), (moved)))                 \
-				file_look((c).file, fd);                       \
-		} else {                                                       \
-			r_ = (ours);                                           \
-			if (unlikely(r_ == -ESTALE)) {                         \
-				call_went_back(&(c));                          \
-				r_ = (kernel);                                 \
-			} else {                                               \
-				r_ = libc_ret(r_, errno_before_);              \
-			}                                                      \
-		}                                                              \
-		r_;                                                            \
-	})
 
 /* A socket that goes to another process goes as the kernel's. */
 COLD void pass_on(const struct msghdr *msg)
@@ -649,161 +611,3 @@ OSF_API ssize_t sendfile(int out, int in, off_t *off, size_t n)
 
 OSF_API ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
     __attribute__((alias("sendfile")));
-
-/*
- * splice() between a pipe and a socket of ours, by way of a buffer.  What was
- * taken from the one must fit the other: a pipe that may block takes all of it in
- * time, one that may not takes PIPE_BUF bytes when it polls as writable.
- */
-#define SPLICE_BUF (64 * 1024)
-#define SPLICE_FLAGS                                                           \
-	(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT)
-
-static bool may_block(int pipe_fd, unsigned flags)
-{
-	return !(flags & SPLICE_F_NONBLOCK) &&
-	       !(libc.fcntl(pipe_fd, F_GETFL) & O_NONBLOCK);
-}
-
-static bool pipe_is(int pipe_fd, short events, int timeout_ms)
-{
-	struct pollfd p = { .fd = pipe_fd, .events = events };
-
-	return libc.poll(&p, 1, timeout_ms) > 0;
-}
-
-/* Bytes that a pipe takes at once: one that is empty takes what it can hold. */
-static size_t pipe_room(int pipe_fd)
-{
-	int used = 0, size = libc.fcntl(pipe_fd, F_GETPIPE_SZ);
-
-	return size > PIPE_BUF && !libc.ioctl(pipe_fd, FIONREAD, &used) && !used
-		   ? (size_t)size
-		   : (size_t)PIPE_BUF;
-}
-
-/* SPLICE_F_NONBLOCK is about the pipe: whether the socket waits is for O_NONBLOCK. */
-static ssize_t splice_in(struct file *f, int sock, int pipe_fd, size_t n,
-			 unsigned flags)
-{
-	bool block = may_block(pipe_fd, flags);
-	char buf[SPLICE_BUF];
-	size_t done = 0;
-
-	if (!block && !pipe_is(pipe_fd, POLLOUT, 0))
-		return -EAGAIN;
-	n = MIN(n, sizeof(buf));
-	if (!block)
-		n = MIN(n, pipe_room(pipe_fd));
-	ssize_t r = edge_rx(f, sock, ONE(buf, n), 0);
-	while (r > 0 && done < (size_t)r) {
-		ssize_t w = libc.write(pipe_fd, buf + done, (size_t)r - done);
-
-		if (w >= 0)
-			done += (size_t)w;
-		else if (errno == EAGAIN) /* others have filled it: lose none */
-			pipe_is(pipe_fd, POLLOUT, -1);
-		else if (errno != EINTR)
-			return -errno;
-	}
-	return r;
-}
-
-/* What could not be sent goes back to where it was: in front of the rest. */
-static COLD void pipe_put_back(int pipe_fd, const char *data, size_t n)
-{
-	int rest = 0;
-
-	if (libc.ioctl(pipe_fd, FIONREAD, &rest) < 0 || rest < 0)
-		return;
-	/* /proc opens the other end of the pipe. */
-	char path[32];
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", pipe_fd);
-	int out = libc.open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC, 0);
-	char *all = malloc(n + (size_t)rest);
-	if (out >= 0 && all) {
-		memcpy(all, data, n);
-		ssize_t more =
-		    rest ? libc.read(pipe_fd, all + n, (size_t)rest) : 0;
-		size_t len = n + (more > 0 ? (size_t)more : 0);
-		if (libc.write(out, all, len) != (ssize_t)len)
-			log_err("splice: %zu bytes were lost", len);
-	}
-	free(all);
-	if (out >= 0)
-		libc.close(out);
-}
-
-static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
-			  unsigned flags)
-{
-	char buf[SPLICE_BUF];
-	size_t sent = 0;
-
-	if (!may_block(pipe_fd, flags) && !pipe_is(pipe_fd, POLLIN, 0))
-		return -EAGAIN;
-	/* Nothing may be lost between the pipe and a socket that is full, so
-	 * wait for room first, then take, then send all of it. */
-	while (!(shm_events(f->sk, sock) & POLLOUT)) {
-		struct pollfd room = { .fd = sock, .events = POLLOUT };
-
-		if (f->sk->nonblock)
-			return -EAGAIN;
-		if (poll(&room, 1, -1) < 0)
-			return -errno;
-	}
-	ssize_t r = libc.read(pipe_fd, buf, MIN(n, sizeof(buf)));
-	if (r <= 0)
-		return r < 0 ? -errno : 0;
-	while (sent < (size_t)r) {
-		struct iovec iov = { buf + sent, (size_t)r - sent };
-		ssize_t w = edge_tx(f, sock, &iov, 1,
-				    flags & SPLICE_F_MORE ? MSG_MORE : 0);
-
-		if (w < 0 && w != -EAGAIN)
-			pipe_put_back(pipe_fd, buf + sent, (size_t)r - sent);
-
-		if (w == -EAGAIN) {
-			struct pollfd p = { .fd = sock, .events = POLLOUT };
-			poll(&p, 1, -1);
-		} else if (w < 0) {
-			return sent ? (ssize_t)sent : w;
-		} else {
-			sent += (size_t)w;
-		}
-	}
-	return (ssize_t)sent;
-}
-
-OSF_API ssize_t splice(int in, off64_t *off_in, int out, off64_t *off_out,
-		       size_t n, unsigned flags)
-{
-	int fd = in, errno_before = errno;
-	CALL(ci) = { .file = file_get(in) };
-	CALL(co) = { .file = file_get(out) };
-	bool in_ours = ci.file && ci.file->kind == FILE_SOCK &&
-		       sock_mode(ci.file->sk) != SOCK_KERNEL;
-	bool out_ours = co.file && co.file->kind == FILE_SOCK &&
-			sock_mode(co.file->sk) != SOCK_KERNEL;
-
-	if (likely(!in_ours && !out_ours))
-		return libc.splice(in, off_in, out, off_out, n, flags);
-	struct stat st;
-	if (in_ours == out_ours || (in_ours && off_in) ||
-	    (out_ours && off_out) || flags & ~(unsigned)SPLICE_FLAGS ||
-	    libc.fstat(in_ours ? out : in, &st) || !S_ISFIFO(st.st_mode)) {
-		errno = EINVAL; /* as the kernel: one end must be a pipe */
-		return -1;
-	}
-	if (in_ours)
-		return DATA_CALL(
-		    ci, DIR_RX, libc.splice(in, off_in, out, off_out, n, flags),
-		    splice_in(ci.file, in, out, n, flags));
-	fd = out;
-	ssize_t r = DATA_CALL(co, DIR_TX,
-			      libc.splice(in, off_in, out, off_out, n, flags),
-			      splice_out(co.file, out, in, n, flags));
-	if (r >= 0)
-		errno = errno_before;
-	return r;
-}
