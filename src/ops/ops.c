@@ -9,6 +9,9 @@
 #include "base/fds.h"
 #include "base/gate.h"
 #include "base/libc.h"
+#include "base/log.h"
+#include "base/setting.h"
+#include "base/spin.h"
 #include "ops/local.h"
 #include "ops/ops.h"
 #include "ops/policy.h"
@@ -431,11 +434,27 @@ void ops_unannounce(struct sock *sk)
 		fds_close(fd);
 }
 
-void ops_init(void)
+static void ops_init(void)
 {
 	shm_configure();
 	all_leave = env_xlio_leaves();
 	registry_init();
 	if (policy_init()) /* half of the rules would be worse than none */
 		ops_leave_all(OSF_REASON_RULES);
+}
+
+bool ops_start(void)
+{
+	if (setting_bool("OSF_DISABLE", false, true))
+		return false;
+	log_open();
+	env_xlio_name_others();
+	spin_configure();
+	ops_init();
+	int err = arena_open();
+	if (err)
+		log_err(
+		    "no statistics segment: %s; everything stays with the kernel",
+		    strerror(-err));
+	return !err;
 }

@@ -16,9 +16,10 @@
 #include "osf/proto.h"
 #include "sock/sock.h"
 
-/* Reads settings, modules and rules.  When a rule is wrong all sockets are the
- * kernel's, after a warning. */
-void ops_init(void);
+/* At the start of the program: the log, settings, modules, rules, and the statistics
+ * segment.  When a rule is wrong all sockets are the kernel's, after a warning.  False:
+ * osf is switched off, or there is no memory for the segment. */
+bool ops_start(void);
 
 /* What socket() was asked for; false: not a socket of the switch's. */
 struct ops_family {

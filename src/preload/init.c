@@ -11,12 +11,10 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "base/env.h"
 #include "base/fds.h"
 #include "base/log.h"
 #include "base/program.h"
 #include "base/setting.h"
-#include "base/spin.h"
 #include "group/group.h"
 #include "ops/ops.h"
 #include "preload/edge.h"
@@ -52,20 +50,9 @@ __attribute__((constructor)) static void osf_start(void)
 
 	libc_resolve();
 	program_start();
-	if (setting_bool("OSF_DISABLE", false, true))
+	if (!ops_start())
 		return;
-	log_open();
-	env_xlio_name_others();
-	spin_configure();
 	check_late_settings();
-	ops_init();
-	int err = arena_open();
-	if (err) {
-		log_err(
-		    "no statistics segment: %s; everything stays with the kernel",
-		    strerror(-err));
-		return;
-	}
 	if (program_is_go()) {
 		arena_totals()->n_raw = 1;
 		log_warn(

@@ -8,16 +8,11 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <string.h>
 
-#include "base/env.h"
 #include "base/gate.h"
 #include "base/libc.h"
 #include "base/lock.h"
-#include "base/log.h"
 #include "base/program.h"
-#include "base/setting.h"
-#include "base/spin.h"
 #include "group/group.h"
 #include "ops/local.h"
 #include "ops/ops.h"
@@ -39,20 +34,8 @@ __attribute__((constructor)) static void osf_start(void)
 
 	libc_resolve();
 	program_start();
-	if (setting_bool("OSF_DISABLE", false, true))
-		return;
-	log_open();
-	env_xlio_name_others();
-	spin_configure();
-	ops_init();
-	int err = arena_open();
-	if (err) {
-		log_err(
-		    "no statistics segment: %s; everything stays with the kernel",
-		    strerror(-err));
-		return;
-	}
-	pthread_atfork(gate_close, gate_open, in_child);
+	if (ops_start())
+		pthread_atfork(gate_close, gate_open, in_child);
 	errno = saved;
 }
 
