@@ -27,7 +27,7 @@
 #include "file/file.h"
 #include "file/hold.h"
 #include "inet/inet.h"
-#include "ops/local.h"
+#include "ops/route.h"
 #include "shm/inbox.h"
 #include "shm/shm.h"
 #include "sock/arena.h"
@@ -181,7 +181,7 @@ void fork_child(void)
 	gate_child();
 	arena_after_fork();
 	inbox_after_fork();
-	local_after_fork();
+	route_after_fork();
 	handoff_after_fork();
 	life_child();
 	hold_child();

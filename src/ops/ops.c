@@ -12,10 +12,10 @@
 #include "base/log.h"
 #include "base/setting.h"
 #include "base/spin.h"
-#include "ops/local.h"
 #include "ops/ops.h"
 #include "ops/policy.h"
 #include "ops/registry.h"
+#include "ops/route.h"
 #include "shm/shm.h"
 #include "sock/arena.h"
 
@@ -236,7 +236,7 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 	enum osf_reason why = OSF_REASON_NONE;
 	if (!shm_config.enabled)
 		why = OSF_REASON_DISABLED;
-	else if (!local_is_local(to))
+	else if (!route_is_local(fd, to))
 		why = OSF_REASON_REMOTE;
 	else if (!policy_allows_shm(ROLE_TCP_CLIENT, to, NULL))
 		why = OSF_REASON_RULE;
@@ -339,7 +339,7 @@ void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 		to_kernel(sk, listener->st.reason);
 	else if (!shm_config.enabled)
 		to_kernel(sk, OSF_REASON_DISABLED);
-	else if (!local_is_local(from))
+	else if (!route_is_local(fd, from))
 		to_kernel(sk, OSF_REASON_REMOTE);
 	else if (policy_has_rules() &&
 		 !getsockname(fd, (struct sockaddr *)&local, &len) &&

@@ -19,8 +19,8 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/setting.h"
-#include "ops/local.h"
 #include "ops/registry.h"
+#include "ops/route.h"
 #include "osf/proto.h"
 
 #define PROTOS_MAX 16
@@ -33,6 +33,7 @@ static_assert(offsetof(struct osf_proto, name) == 16, "head");
 static_assert(offsetof(struct osf_proto, connect) == 40, "head");
 static_assert(OSF_PROTO_SIZE_1 == 64, "generation 1");
 static_assert(OSF_PROTO_SIZE_2 == 80, "generation 2");
+static_assert(sizeof(struct osf_route) == OSF_ROUTE_SIZE_1, "generation 1");
 
 struct table {
 	int n;
@@ -190,21 +191,42 @@ static struct table candidates(const char *provider)
 OSF_API void ops_inet_notification(const struct osf_inet_event *event)
 {
 	struct table t = copy();
+	bool was_inside = is_inside;
 
-	local_changed();
+	route_changed();
+	is_inside = true;
 	for (int i = 0; i < t.n; i++)
 		if (OP(t.proto[i], notify))
 			OP(t.proto[i], notify)(event);
+	is_inside = was_inside;
 }
 
-static bool may_reach(const struct osf_proto *p, const struct sockaddr *to,
+static bool may_speak(const struct osf_proto *p, const struct sockaddr *to,
 		      socklen_t len)
 {
-	if (to->sa_family == AF_INET6
-		? !(p->caps & OSF_CAP_IPV6) || len < sizeof(struct sockaddr_in6)
-		: to->sa_family != AF_INET)
+	if (to->sa_family == AF_INET6)
+		return p->caps & OSF_CAP_IPV6 &&
+		       len >= sizeof(struct sockaddr_in6);
+	return to->sa_family == AF_INET;
+}
+
+/* @is_named: a rule says that this protocol is to go there. */
+static bool may_reach(const struct osf_proto *p, const struct osf_route *route,
+		      bool is_named)
+{
+	if (p->caps & OSF_CAP_SELF_ROUTING)
+		return true;
+	switch (route->kind) {
+	case OSF_ROUTE_LOCAL:
+		return p->caps & OSF_CAP_LOCAL;
+	case OSF_ROUTE_LINK:
+		return p->caps & OSF_CAP_REMOTE;
+	case OSF_ROUTE_GATEWAY:
+		return p->caps & OSF_CAP_REMOTE &&
+		       (is_named || p->caps & OSF_CAP_GATEWAY);
+	default:
 		return false;
-	return p->caps & (local_is_local(to) ? OSF_CAP_LOCAL : OSF_CAP_REMOTE);
+	}
 }
 
 /* Put @carrier where @fd is, with those flags that the program gave @fd. */
@@ -231,12 +253,17 @@ int registry_connect(uint64_t id, int fd, const struct sockaddr *to,
 		     socklen_t len, const char *provider)
 {
 	struct table t = candidates(provider);
+	struct osf_route route = { .size = sizeof(route) };
 
+	if (t.n)
+		route_get(fd, to, &route);
 	for (int i = 0; i < t.n; i++) {
 		const struct osf_proto *p = t.proto[i];
+		bool is_named = provider && !strcmp(p->name, provider);
 		int carrier = -1;
 
-		if (!OP(p, connect) || !may_reach(p, to, len))
+		if (!OP(p, connect) || !may_speak(p, to, len) ||
+		    !may_reach(p, &route, is_named))
 			continue;
 		is_inside = true;
 		int err = OP(p, connect)(id, fd, to, len, CONNECT_TIMEOUT_MS,
