@@ -103,11 +103,11 @@ enum osf_route_kind {
 
 /* Where the kernel would send to.  Addresses are IPv6 ones; of IPv4, v4-mapped. */
 struct osf_route {
-	uint32_t size;     /* in: bytes that may be written; out: that were */
-	uint32_t kind;     /* enum osf_route_kind; more may come */
-	uint32_t ifindex;  /* of the device that it leaves by; 0: not known */
-	uint32_t reserved; /* 0 */
-	uint8_t hop[16];   /* who is to have it next: the gateway, or the
+	uint32_t size;      /* in: bytes that may be written; out: that were */
+	uint32_t kind;      /* enum osf_route_kind; more may come */
+	uint32_t ifindex;   /* of the device that it leaves by; 0: not known */
+	uint32_t reserved;  /* 0 */
+	uint8_t hop[16];    /* who is to have it next: the gateway, or the
 			    * destination itself */
 	uint8_t source[16]; /* what it would send from; all 0: not known */
 };
