@@ -18,13 +18,13 @@
 #pragma once
 
 #include "group/gsock.h"
-#include "shm/ring.h"
+#include "shm/conn.h"
 
 /* Bytes of the ring that cannot go back to the peer, at most; a ring that is not used
  * whole may have fewer. */
 static inline uint32_t held_span(const struct gsock *s)
 {
-	const struct ring_rx *rx = &s->sk->rx;
+	const struct ring_rx *rx = &shm_of(s->sk)->rx;
 
 	if (rx->hold == RING_NO_HOLD)
 		return 0;

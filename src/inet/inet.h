@@ -32,8 +32,8 @@ void inet_seen(struct sock *sk, int fd);
 static inline bool inet_reached(const struct sock *sk, uint32_t turns)
 {
 	return turns >= load_rlx(&sk->turns_next) ||
-	       load_rlx(&sk->st.rx_bytes_inet) +
-		       load_rlx(&sk->st.tx_bytes_inet) >=
+	       load_rlx(&sk->st->rx_bytes_inet) +
+		       load_rlx(&sk->st->tx_bytes_inet) >=
 		   load_rlx(&sk->bytes_next);
 }
 
@@ -51,11 +51,11 @@ static inline bool inet_account(struct sock *sk, int dir, ssize_t n)
 	if (n <= 0)
 		return false;
 	if (dir == DIR_RX) {
-		count(&sk->st.rx_bytes_inet, (uint64_t)n);
-		count(&sk->st.rx_ops, 1);
+		count(&sk->st->rx_bytes_inet, (uint64_t)n);
+		count(&sk->st->rx_ops, 1);
 	} else {
-		count(&sk->st.tx_bytes_inet, (uint64_t)n);
-		count(&sk->st.tx_ops, 1);
+		count(&sk->st->tx_bytes_inet, (uint64_t)n);
+		count(&sk->st->tx_ops, 1);
 		inbox_went_past();
 	}
 	if (load_rlx(&sk->last_dir) != dir) {

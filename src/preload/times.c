@@ -58,7 +58,7 @@ COLD bool times_wanted(struct file *f, int fd)
 
 	if (sock_mode(sk) != SOCK_SHM)
 		return false;
-	if (load_rlx(&sk->tx_ring))
+	if (load_rlx(&shm_of(sk)->tx_ring))
 		shm_take_back(sk, fd, OSF_REASON_OPTION);
 	return shm_rx_is_kernels(sk, fd);
 }

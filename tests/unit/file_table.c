@@ -31,7 +31,10 @@ struct sock *sock_new(int fd)
 
 	if (!sk)
 		return NULL;
+	static struct osf_stats_sock st;
+
 	memset(sk, 0, sizeof(*sk));
+	sk->st = &st;
 	sk->n_procs = 1;
 	fetch_add(&n_socks, 1);
 	return sk;
