@@ -7,7 +7,7 @@
  *
  * The kernel gives events in the order of its wake-ups.  Here they come from two
  * places, and asking the kernel costs a system call.  Those of the lane are in order
- * among themselves (shm/inbox.h), and go before the kernel's, unless whoever sent them
+ * among themselves (proto/shm/inbox.h), and go before the kernel's, unless whoever sent them
  * had sent something by TCP before: then the kernel is asked first.
  */
 #include <poll.h>

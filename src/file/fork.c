@@ -26,10 +26,10 @@
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/hold.h"
-#include "inet/inet.h"
+#include "proto/inet/inet.h"
 #include "ops/local.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 /* Several descriptors may name one file: each walk over the table meets it once. */

@@ -29,8 +29,8 @@
 #include "file/hold.h"
 #include "file/relay.h"
 #include "ops/ops.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 
 #define LISTEN_FDS_START 3 /* sd_listen_fds(3) */
 

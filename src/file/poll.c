@@ -12,7 +12,7 @@
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/poll.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 #define ALWAYS (POLLERR | POLLHUP | POLLNVAL)
 #define ON_STACK 64

@@ -15,8 +15,8 @@
 #include "group/gsock.h"
 #include "group/handle.h"
 #include "ops/ops.h"
-#include "shm/segment.h"
-#include "shm/shm.h"
+#include "proto/shm/segment.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 /* Programs know of four; the fifth is ours. */

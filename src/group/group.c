@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "group/gsock.h"
 #include "group/handle.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 
 #define GROUP_FLAGS (XLIO_GROUP_FLAG_SAFE | XLIO_GROUP_FLAG_DIRTY)
 

@@ -2,7 +2,7 @@
 /* group/lent.c - see group/lent.h */
 #include "base/clock.h"
 #include "group/lent.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 /* So long nothing is returned and nothing arrives, while the peer waits for room. */
 #define STILL_NS (2 * NS_PER_MS)

@@ -24,8 +24,8 @@
 #include "group/handle.h"
 #include "ops/ops.h"
 #include "ops/xlio_opt.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 #ifndef TCP_AO_ADD_KEY

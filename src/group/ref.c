@@ -26,8 +26,8 @@
 #include "base/rawcall.h"
 #include "group/gsock.h"
 #include "group/memory.h"
-#include "shm/region.h"
-#include "shm/shm.h"
+#include "proto/shm/region.h"
+#include "proto/shm/shm.h"
 
 #define QUEUE_MIN 64u
 /* How long the end of a connection waits for the peer to be done with references. */

@@ -24,9 +24,9 @@
 #include "base/libc.h"
 #include "base/log.h"
 #include "group/lent.h"
-#include "inet/inet.h"
+#include "proto/inet/inet.h"
 #include "ops/ops.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 #define READS_A_TURN 4         /* of one socket, each up to a chunk */
 #define RECORDS_A_TURN 64      /* of one ring */

@@ -19,9 +19,9 @@
 #include "group/gsock.h"
 #include "group/handle.h"
 #include "ops/ops.h"
-#include "shm/inbox.h"
-#include "shm/region.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/region.h"
+#include "proto/shm/shm.h"
 
 #define KERNEL_EVENTS 64
 #define KERNEL_EMPTY_LOOKS 8u /* in a row, before it is asked less often */
@@ -31,7 +31,7 @@
 #define BUSY_CLOCK 64u /* and the clock is looked at every so many turns, */
 #define BUSY_LOOK_NS (50 * NS_PER_US) /* and the kernel is asked so often */
 #define REST_TURNS 32u
-/* One that rests may have bytes that its peer holds back; see shm/held.c. */
+/* One that rests may have bytes that its peer holds back; see proto/shm/held.c. */
 #define HELD_TURNS 1024u
 #define ACK_LOOK_NS (5 * NS_PER_US)
 

@@ -23,10 +23,10 @@
 #include "base/libc.h"
 #include "group/gsock.h"
 #include "group/memory.h"
-#include "inet/inet.h"
+#include "proto/inet/inet.h"
 #include "ops/ops.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 
 #define OPS_A_SLAB 256
 #define VECTORS_MAX 64

@@ -16,7 +16,7 @@
 #include "ops/ops.h"
 #include "ops/policy.h"
 #include "ops/registry.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 /* How often an offer, or a search for one, is repeated before giving up; the

@@ -23,7 +23,7 @@
 #include "preload/edge.h"
 #include "preload/numbered.h"
 #include "preload/times.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 /* Ours, above libc's MSG_*: read() and readv(), where 0 bytes mean no call. */
 #define READ_FLAG (1 << 30)

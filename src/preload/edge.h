@@ -16,7 +16,7 @@
 #include "base/libc.h"
 #include "base/unwind.h"
 #include "file/file.h"
-#include "shm/inbox.h"
+#include "proto/shm/inbox.h"
 
 static inline ssize_t libc_ret(ssize_t r, int errno_before)
 {

@@ -22,7 +22,7 @@
 #include "file/epoll.h"
 #include "ops/ops.h"
 #include "preload/edge.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 /* Follow up on a decision that was made for a socket with no calls in it. */
 static void settle(struct file *f, int fd)

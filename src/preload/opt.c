@@ -18,7 +18,7 @@
 #include "ops/xlio_opt.h"
 #include "preload/edge.h"
 #include "preload/times.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 #ifndef TCP_AO_ADD_KEY
 #define TCP_AO_ADD_KEY 38

@@ -7,7 +7,7 @@
 #include "ops/ops.h"
 #include "preload/edge.h"
 #include "preload/times.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 bool times_are_of(int level, int name)
 {

@@ -14,10 +14,10 @@
 #include "base/libc.h"
 #include "file/epoll.h"
 #include "file/file.h"
-#include "inet/inet.h"
+#include "proto/inet/inet.h"
 #include "ops/ops.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 #include "unit.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shm/region.c - see shm/region.h */
+/* proto/shm/region.c - see proto/shm/region.h */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -18,8 +18,8 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/vm.h"
-#include "shm/region.h"
-#include "shm/shm.h"
+#include "proto/shm/region.h"
+#include "proto/shm/shm.h"
 
 #define REGIONS 1024u              /* of this process, at once */
 #define MAP_BYTES_MAX (1ull << 42) /* of one that a peer announces, */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * inet/inet.h - the kernel's TCP as a protocol: it moves the bytes, we count them
+ * proto/inet/inet.h - the kernel's TCP as a protocol: it moves the bytes, we count them
  *
  *     libc's own call  ->  inet_account()  ->  "worth a look at the upgrade?"
  *                              |
@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "shm/inbox.h"
+#include "proto/shm/inbox.h"
 #include "sock/sock.h"
 
 /* Calls on @sk are not counted from now on.  One call of the kernel if it was in

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/rx.c - bytes from the connection to the application
+ * proto/shm/rx.c - bytes from the connection to the application
  *
  *     TCP, up to the peer's K  ->  ring  ->  (a BACK mark)  ->  TCP again
  *
@@ -21,9 +21,9 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/log.h"
-#include "shm/cursor.h"
-#include "shm/region.h"
-#include "shm/shm.h"
+#include "proto/shm/cursor.h"
+#include "proto/shm/region.h"
+#include "proto/shm/shm.h"
 
 #define PUBLISH_BYTES (RING_WINDOW / 8)
 #define GO_ON_IN_RING (-INT_MAX) /* inside this file */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/tx.c - bytes from the application into the connection
+ * proto/shm/tx.c - bytes from the application into the connection
  *
  *     TCP, while only a candidate  ->  ring  ->  (a BACK mark)  ->  TCP again
  *
@@ -16,9 +16,9 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
-#include "shm/cursor.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/cursor.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 
 /* Records of a long write: small enough to overlap, large enough to be few. */
 #define TX_CHUNK (32u * 1024)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/conn.h - what this protocol keeps for a connection that it moves
+ * proto/shm/conn.h - what this protocol keeps for a connection that it moves
  *
  * It lies in struct sock (sock.conn) and is zeroed with it.  The rx half belongs to the
  * holder of sock.rx_lock, the tx half to the holder of sock.tx_lock; the rest is set
@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "shm/ring.h"
+#include "proto/shm/ring.h"
 #include "sock/sock.h"
 
 struct seg;
@@ -31,7 +31,7 @@ struct shm_conn {
 	struct ring_rx rx;
 	uint64_t rx_tcp_base; /* bytes of TCP that were read so far */
 	int64_t rx_tcp_left;  /* bytes of TCP before the ring, once known */
-	/* shm/backlog.c: bytes of TCP that wait here, in memory that forks share. */
+	/* proto/shm/backlog.c: bytes of TCP that wait here, in memory that forks share. */
 	uint8_t *backlog;
 	uint32_t backlog_pos, backlog_end;
 	uint32_t bells_drained;
@@ -48,9 +48,10 @@ struct shm_conn {
 	uint32_t tx_limit;    /* bytes in flight at most, from SO_SNDBUF */
 	uint32_t bulk_bytes;  /* in large chunks, since bulk_since_ns */
 	uint64_t bulk_since_ns;
-	uint32_t n_bulk_slow; /* looks at the pace in a row; see shm/tx.c */
-	uint32_t held_bytes;  /* of records that wait for more; 0: none */
-	uint32_t held_at; /* the first of them, whose header is not stored */
+	uint32_t
+	    n_bulk_slow; /* looks at the pace in a row; see proto/shm/tx.c */
+	uint32_t held_bytes; /* of records that wait for more; 0: none */
+	uint32_t held_at;    /* the first of them, whose header is not stored */
 	uint64_t held_hdr, held_since_ns;
 
 	/* The upgrade. */

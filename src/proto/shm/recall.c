@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/recall.c - back to the kernel at once, without the peer's help
+ * proto/shm/recall.c - back to the kernel at once, without the peer's help
  *
  *     reader                                  writer, at its next call
  *     RECALL; reads the ring to its end
@@ -38,8 +38,8 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/rawcall.h"
-#include "shm/rendezvous.h"
-#include "shm/shm.h"
+#include "proto/shm/rendezvous.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 /* What is waited for was begun already by a peer that needs a core, no more. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/shm.h - the protocol that moves a TCP connection into shared memory
+ * proto/shm/shm.h - the protocol that moves a TCP connection into shared memory
  *
  *     YOUNG --offer/take--> CANDIDATE --ready--> SHM --take back--> KERNEL
  *
@@ -34,10 +34,10 @@
 #include <sys/uio.h>
 
 #include "sock/sock.h"
-#include "shm/conn.h"
-#include "shm/cursor.h"
-#include "shm/ring.h"
-#include "shm/segment.h"
+#include "proto/shm/conn.h"
+#include "proto/shm/cursor.h"
+#include "proto/shm/ring.h"
+#include "proto/shm/segment.h"
 
 /* Of a ring's memory, this much is used until a stream has shown to be one. */
 #define RING_WINDOW (1024u * 1024)

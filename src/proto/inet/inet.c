@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* inet/inet.c - see inet/inet.h */
+/* proto/inet/inet.c - see proto/inet/inet.h */
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 
 #include "base/libc.h"
-#include "inet/inet.h"
-#include "inet/tcp_bytes.h"
-#include "shm/conn.h"
+#include "proto/inet/inet.h"
+#include "proto/inet/tcp_bytes.h"
+#include "proto/shm/conn.h"
 
 static bool ask_kernel(int fd, struct tcp_bytes *b)
 {

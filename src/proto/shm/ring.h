@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/ring.h - a byte stream from one process to one other, as records in a ring
+ * proto/shm/ring.h - a byte stream from one process to one other, as records in a ring
  *
  *     producer: ring_push(), ring_push_mark()  ->  |hdr|bytes|hdr|bytes|hdr=0
  *     consumer: ring_peek(), ring_skip()       <-  reads, publishes its tail
@@ -40,7 +40,7 @@
  * What the other side wrote is input: an offset or a length is checked against the
  * ring before use, read once, and a liar gets -EPROTO.  Nothing here blocks,
  * allocates, locks, logs or asks for the time.  Both views live in the memory of
- * their own side (shm/conn.h); the caller holds the matching lock.
+ * their own side (proto/shm/conn.h); the caller holds the matching lock.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/wait.c - a blocking call that can do nothing now
+ * proto/shm/wait.c - a blocking call that can do nothing now
  *
  *     shm_recv(), shm_send()  ->  spin  ->  asleep in the kernel, on the anchor
  *
@@ -21,7 +21,7 @@
 #include "base/libc.h"
 #include "base/spin.h"
 #include "base/unwind.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 #define CANDIDATE_TICK_NS (5 * NS_PER_MS)
 #define CANDIDATE_WAIT_NS (50 * NS_PER_MS)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/errq.c - the error queue of a connection
+ * proto/shm/errq.c - the error queue of a connection
  *
  *     send(MSG_ZEROCOPY)  ->  errq_copied()  ->  shm_events(): POLLERR
  *                                            ->  recvmsg(MSG_ERRQUEUE): errq_recv()
@@ -33,7 +33,7 @@
 #include <linux/errqueue.h>
 
 #include "base/libc.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 /* Another value than before, and never 0. */
 static void note(struct sock *sk)

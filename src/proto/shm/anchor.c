@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/anchor.c - the kernel connection underneath: doorbells, its end, its counts
+ * proto/shm/anchor.c - the kernel connection underneath: doorbells, its end, its counts
  *
  * A doorbell is one byte through the anchor, sent only by a side that sends its
  * stream by ring, only to a side that armed.  The ringer counts it in the segment
@@ -18,8 +18,8 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/log.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 
 /* <netinet/tcp.h>, which has these, cannot be had beside <linux/tcp.h>. */
 enum {

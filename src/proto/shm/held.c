@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/held.c - MSG_MORE and TCP_CORK: bytes that wait for those that follow
+ * proto/shm/held.c - MSG_MORE and TCP_CORK: bytes that wait for those that follow
  *
  *     send(MSG_MORE)   the record's bytes are in the ring, its header is not
  *     send()           the header is stored: the reader sees all at once
@@ -21,8 +21,8 @@
  * liar writes there it could have written into the ring.
  */
 #include "base/clock.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 
 #define HELD_NS (200 * NS_PER_MS) /* tcp(7), TCP_CORK */
 

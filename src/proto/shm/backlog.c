@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/backlog.c - bytes of TCP that nobody has read yet
+ * proto/shm/backlog.c - bytes of TCP that nobody has read yet
  *
  *     TCP, up to the peer's K  ->  backlog  ->  rx.c
  *
@@ -21,7 +21,7 @@
 #include <sys/mman.h>
 
 #include "base/libc.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 /* More than the buffers of both kernels hold by default (tcp_rmem, tcp_wmem). */
 #define BACKLOG_MAX (16u * 1024 * 1024)

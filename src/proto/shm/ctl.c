@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/ctl.c - readiness, arming, shutdown, close, and the way back to the kernel
+ * proto/shm/ctl.c - readiness, arming, shutdown, close, and the way back to the kernel
  *
  * While both ends are in the rings the anchor's own FIN is held back: a side that
  * has shut its writing half must still be able to ring for space it frees.  The
@@ -21,8 +21,8 @@
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/log.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 /* Writable means room for this part of the ring, as the kernel's is a third. */

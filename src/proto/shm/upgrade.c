@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/upgrade.c - from the kernel's TCP into shared memory, in flight
+ * proto/shm/upgrade.c - from the kernel's TCP into shared memory, in flight
  *
  *   opener                               acceptor
  *   offers (listener named after tuple)
@@ -28,9 +28,9 @@
 #include "base/gate.h"
 #include "base/log.h"
 #include "base/setting.h"
-#include "shm/inbox.h"
-#include "shm/rendezvous.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/rendezvous.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 #ifndef SO_BUF_LOCK
