@@ -21,6 +21,10 @@
 
 #include "proto/shm/inbox.h"
 #include "sock/sock.h"
+#include "sock/sock_ops.h"
+
+/* table.c */
+extern const struct sock_ops inet_young_ops, inet_moving_ops, inet_kernel_ops;
 
 /* Calls on @sk are not counted from now on.  One call of the kernel if it was in
  * shared memory, else none. */

@@ -34,6 +34,7 @@
 #include <sys/uio.h>
 
 #include "sock/sock.h"
+#include "sock/sock_ops.h"
 #include "proto/shm/conn.h"
 #include "proto/shm/cursor.h"
 #include "proto/shm/ring.h"
@@ -48,6 +49,9 @@ struct shm_config {
 	uint32_t upgrade_turns; /* 0: upgrade from the first byte */
 	uint64_t upgrade_bytes;
 };
+
+/* table.c */
+extern const struct sock_ops shm_ops, shm_candidate_ops;
 
 extern struct shm_config shm_config;
 void shm_configure(void); /* reads OSF_SHM, OSF_RING, OSF_UPGRADE_* */
