@@ -104,7 +104,7 @@ int fds_hide_spare(int fd)
 
 void fds_close(int fd)
 {
-	if (fd < 0)
+	if (fd <= 0) /* none */
 		return;
 	if (in_window(fd))
 		fetch_and(&ours[fd / 64], ~(UINT64_C(1) << (fd % 64)));

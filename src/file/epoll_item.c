@@ -109,7 +109,7 @@ void item_close_slot(struct epitem *it)
 {
 	if (it->slot == SLOT_NONE)
 		return;
-	if (it->file->sk->seg)
+	if (shm_of(it->file->sk)->seg)
 		store_rel(&shm_me(it->file->sk)->slot, SLOT_NONE);
 	slot_close(it->slot);
 	it->slot = SLOT_NONE;
@@ -187,7 +187,7 @@ static void item_choose_slot(struct epitem *it)
 	struct sock *sk = it->file->sk;
 	bool alone = !it->file->items->next_of_sock;
 
-	if (is_child(it) || !sk->seg || !shm_has_inbox(sk))
+	if (is_child(it) || !shm_of(sk)->seg || !shm_has_inbox(sk))
 		return;
 	if (alone && it->slot == SLOT_NONE && !it->ep->nested) {
 		it->slot = slot_open(it->ep->lane, it);

@@ -16,8 +16,8 @@
 #include "base/libc.h"
 #include "base/list.h"
 #include "file/epoll.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 
 /*
  * A data word of ours: an upper half that no pointer and no small number has, then

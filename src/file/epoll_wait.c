@@ -7,7 +7,7 @@
  *
  * The kernel gives events in the order of its wake-ups.  Here they come from two
  * places, and asking the kernel costs a system call.  Those of the lane are in order
- * among themselves (shm/inbox.h), and go before the kernel's, unless whoever sent them
+ * among themselves (proto/shm/inbox.h), and go before the kernel's, unless whoever sent them
  * had sent something by TCP before: then the kernel is asked first.
  */
 #include <poll.h>
@@ -96,7 +96,7 @@ static uint64_t arrived(struct sock *sk, int fd)
 {
 	int inq = shm_inq(sk, fd);
 
-	return sk->st.rx_bytes_shm + sk->st.rx_bytes_inet +
+	return sk->st->rx_bytes_shm + sk->st->rx_bytes_inet +
 	       (uint64_t)(inq > 0 ? inq : 0) +
 	       !!(shm_events(sk, fd) & POLLRDHUP);
 }
@@ -110,8 +110,8 @@ static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev)
 {
 	bool edge = it->fresh || ev & ~it->ev_seen;
 
-	if (ev & EPOLLIN &&
-	    (it->slot == SLOT_NONE || sk->rx_tcp || sk->rx_back)) {
+	if (ev & EPOLLIN && (it->slot == SLOT_NONE || shm_of(sk)->rx_tcp ||
+			     shm_of(sk)->rx_back)) {
 		uint64_t rx = arrived(sk, item_fd(it));
 
 		edge |= rx > it->rx_seen;
@@ -138,12 +138,12 @@ static uint32_t item_events(struct epitem *it)
 
 	if (ev & want && !(it->events & EPOLLET))
 		return ev & want;
-	if (!sk->seg)
+	if (!shm_of(sk)->seg)
 		return ev & want;
 	/* Space is worth a word only to who has none. */
 	uint32_t arm = EPOLLIN | (ev & EPOLLOUT ? 0 : it->events & EPOLLOUT);
 	shm_arm(sk, item_fd(it), arm, how);
-	if (unlikely(load_rlx(&sk->rx_tcp)))
+	if (unlikely(load_rlx(&shm_of(sk)->rx_tcp)))
 		shm_backlog_fill(sk, item_fd(it), 0);
 	ev = shm_events(sk, item_fd(it)) & want;
 	if (!(it->events & EPOLLET))
@@ -208,8 +208,8 @@ static void push_some(struct epoll *ep)
 		if (!it->in_use || !it->merged || it->parked || is_child(it) ||
 		    !list_is_empty(&it->ready))
 			continue;
-		it->news |=
-		    it->file->sk->seg && ring_rx_ready(&it->file->sk->rx);
+		it->news |= shm_of(it->file->sk)->seg &&
+			    ring_rx_ready(&shm_of(it->file->sk)->rx);
 		push_ready(it);
 	}
 }
@@ -261,7 +261,7 @@ static void hint(struct epitem *it, uint32_t events)
 		push_ready(it);
 		return;
 	}
-	if (!sk->seg)
+	if (!shm_of(sk)->seg)
 		return;
 	if (unlikely(load_rlx(&shm_me(sk)->flags) & SEG_SHARED))
 		unshare(sk);
@@ -467,8 +467,8 @@ static void count_wait(struct epoll *ep, int n, bool slept)
 	GUARD(&ep->lock);
 	struct epitem *it = container_of(ep->ready.next, struct epitem, ready);
 	if (!list_is_empty(&ep->ready) && !is_child(it)) {
-		count(slept ? &it->file->sk->st.n_sleeps
-			    : &it->file->sk->st.n_spins,
+		count(slept ? &it->file->sk->st->n_sleeps
+			    : &it->file->sk->st->n_spins,
 		      1);
 	}
 }
@@ -629,7 +629,8 @@ bool epoll_kernel_ready(struct file *fe)
 		struct sock *sk = it->file->sk;
 		/* An unread doorbell or an ended anchor is a hint. */
 		if (load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
-		    sk->bells_drained != load_acq(&shm_peer(sk)->bells)) {
+		    shm_of(sk)->bells_drained !=
+			load_acq(&shm_peer(sk)->bells)) {
 			hint(it, 0);
 			hinted = true;
 		}

@@ -12,10 +12,10 @@
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/hold.h"
-#include "inet/inet.h"
+#include "proto/inet/inet.h"
 #include "ops/ops.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 #define PAGE_BYTES ((size_t)sizeof(uintptr_t) << TABLE_BITS)
@@ -180,11 +180,11 @@ struct file *file_new_epoll(int fd, struct epoll *ep)
 
 void file_note_shared_fds(struct file *f)
 {
-	const int32_t fds[] = { load_rlx(&f->sk->offer_fd),
-				load_rlx(&f->sk->channel_fd) };
+	const int32_t fds[] = { load_rlx(&shm_of(f->sk)->offer_fd),
+				load_rlx(&shm_of(f->sk)->channel_fd) };
 
 	for (size_t i = 0; i < ARRAY_LEN(fds); i++)
-		if (fds[i] >= 0)
+		if (fds[i] > 0)
 			f->shared_fds[i] =
 			    (struct shared_fd){ fds[i], fds_cookie(fds[i]) };
 }
@@ -213,17 +213,17 @@ static void sock_release(struct file *f, int fd)
 	}
 	if (load_rlx(&sk->n_procs) > 1)
 		hold_reap_of(sk);
-	if (load_rlx(&sk->n_procs) > 1 && sk->seg)
+	if (load_rlx(&sk->n_procs) > 1 && shm_of(sk)->seg)
 		hold_reap_above();
 	if (!f->holding)
 		store_rlx(&sk->maker_has, (uint8_t)0);
 	hold_strike(f->holding);
-	if (load_rlx(&sk->n_procs) > 1 && sk->seg)
+	if (load_rlx(&sk->n_procs) > 1 && shm_of(sk)->seg)
 		anchor_clear(sk, fd); /* the others may only be about to exec */
-	struct seg *seg = sk->seg;
+	struct seg *seg = shm_of(sk)->seg;
 	uint32_t ring_size = shm_ring_bytes(sk);
 	struct peer_inbox *in =
-	    seg && shm_has_inbox(sk) ? sk->peer_inbox : NULL;
+	    seg && shm_has_inbox(sk) ? shm_of(sk)->peer_inbox : NULL;
 	if (!sock_let_go(sk, 1)) {
 		/* Others of the family go on: @sk is theirs, and may be
 		 * another connection's by the time we look again. */
@@ -235,7 +235,7 @@ static void sock_release(struct file *f, int fd)
 	}
 	ops_closed(sk);
 	inet_seen(sk, fd);
-	if (sk->seg)
+	if (shm_of(sk)->seg)
 		shm_close(sk, fd);
 	shm_offer_close(sk);
 	close_shared_fds(f); /* the others have done with theirs */

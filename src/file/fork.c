@@ -26,10 +26,10 @@
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/hold.h"
-#include "inet/inet.h"
 #include "ops/route.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/inet/inet.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 /* Several descriptors may name one file: each walk over the table meets it once. */
@@ -70,7 +70,7 @@ static void gain(int fd, struct file *f)
 	if (!first_met(f))
 		return;
 	fetch_add(&f->sk->n_procs, 1);
-	f->sk->st.shared = 1;
+	f->sk->st->shared = 1;
 	file_note_shared_fds(f);
 	hold_add(f->sk, f->holding);
 }
@@ -193,7 +193,7 @@ static void leave(int fd, struct file *f)
 {
 	if (!first_met(f))
 		return;
-	if (load_rlx(&f->sk->n_procs) > 1 && f->sk->seg)
+	if (load_rlx(&f->sk->n_procs) > 1 && shm_of(f->sk)->seg)
 		anchor_clear(f->sk, fd);
 	f->has_left = 1;
 	if (!f->holding)
@@ -203,8 +203,8 @@ static void leave(int fd, struct file *f)
 		return;
 	inet_seen(f->sk, fd);
 	if (f->holding)
-		f->sk->st.ended = 1; /* the one who gave it frees it */
-	if (f->sk->seg)
+		f->sk->st->ended = 1; /* the one who gave it frees it */
+	if (shm_of(f->sk)->seg)
 		shm_exit(f->sk, fd);
 }
 

@@ -29,8 +29,8 @@
 #include "file/hold.h"
 #include "file/relay.h"
 #include "ops/ops.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 
 #define LISTEN_FDS_START 3 /* sd_listen_fds(3) */
 
@@ -69,13 +69,13 @@ static void hand_off(struct file *f, int fd, enum osf_reason why,
 {
 	int saved = errno;
 
-	if (f->kind != FILE_SOCK || f->sk->st.listening)
+	if (f->kind != FILE_SOCK || f->sk->st->listening)
 		return;
 	while (sock_mode(f->sk) == SOCK_UPGRADING)
 		cpu_relax();
 	if (ops_pin(f->sk, why)) {
 		file_pass(f);
-	} else if (sock_mode(f->sk) != SOCK_YOUNG && f->sk->seg) {
+	} else if (sock_mode(f->sk) != SOCK_YOUNG && shm_of(f->sk)->seg) {
 		hand_over_upgraded(f, fd, why, told == TOLD_MAYBE);
 		file_settle(f, fd);
 	}
@@ -207,7 +207,7 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 		enum told told = stays ? is_told(fd, argv, envp) : TOLD_NOT;
 
 		/* Nobody else will use it. */
-		if (stays && is_exec && f->sk->seg &&
+		if (stays && is_exec && shm_of(f->sk)->seg &&
 		    load_rlx(&f->sk->n_procs) == 1)
 			told = TOLD;
 		if (told)
@@ -297,7 +297,7 @@ COLD bool file_spare_fds(void)
 		if (!f)
 			continue;
 		if (f->kind == FILE_SOCK && load_rlx(&f->sk->n_procs) == 1 &&
-		    ((load_rlx(&f->sk->offer_fd) >= 0 &&
+		    ((load_rlx(&shm_of(f->sk)->offer_fd) > 0 &&
 		      ops_pin(f->sk, OSF_REASON_NO_MEMORY)) ||
 		     (sock_mode(f->sk) == SOCK_CANDIDATE &&
 		      shm_candidate_drop(f->sk)))) {

@@ -138,7 +138,7 @@ void hold_add(struct sock *sk, struct holding *up)
 	if (!h || h->n == h->cap)
 		return;
 	h->claims[h->n] = (struct claim){ .own = CLAIM_BY_FORK };
-	h->h[h->n] = (struct holding){ sk, load_rlx(&sk->st.in_use),
+	h->h[h->n] = (struct holding){ sk, load_rlx(&sk->st->in_use),
 				       &h->claims[h->n], up, h };
 	h->n++;
 	for (; up; up = up->up) {
@@ -261,7 +261,7 @@ static void claim_end(const struct holding *at)
 	if (n)
 		let_go(at, n);
 	else if ((own == CLAIM_LEFT || at->claim->left) &&
-		 load_acq(&sk->st.in_use) == at->in_use &&
+		 load_acq(&sk->st->in_use) == at->in_use &&
 		 sock_let_go(sk, 0)) /* and it was the last */
 		sock_free(sk);
 }
@@ -339,7 +339,7 @@ static void let_go_above(const struct holding *at)
 	const struct holding *up = at->up;
 	struct sock *sk = at->sk;
 
-	if (load_acq(&sk->st.in_use) != at->in_use)
+	if (load_acq(&sk->st->in_use) != at->in_use)
 		return;
 	if (up) {
 		if (cas(&up->claim->own, (uint32_t)CLAIM_TAKEN,

@@ -12,7 +12,7 @@
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/poll.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 #define ALWAYS (POLLERR | POLLHUP | POLLNVAL)
 #define ON_STACK 64
@@ -228,7 +228,7 @@ static void arm(struct entry *e)
 	shm_arm(sk, e->kernel.fd,
 		(unsigned short)e->kernel.events & (POLLIN | POLLOUT),
 		ARM_ANCHOR);
-	if (unlikely(load_rlx(&sk->rx_tcp)))
+	if (unlikely(load_rlx(&shm_of(sk)->rx_tcp)))
 		shm_backlog_fill(sk, e->kernel.fd, 1);
 }
 
@@ -241,9 +241,9 @@ static void disarm(struct entry *e, short revents)
 	anchor_sleep_end(sk);
 	if (revents & (POLLHUP | POLLERR | POLLRDHUP))
 		anchor_look(sk, e->kernel.fd);
-	if (revents & POLLIN && sk->seg)
+	if (revents & POLLIN && shm_of(sk)->seg)
 		anchor_clear(sk, e->kernel.fd);
-	count(&sk->st.n_sleeps, 1);
+	count(&sk->st->n_sleeps, 1);
 }
 
 /* What to ask the kernel for while asleep. */

@@ -7,8 +7,8 @@
 #include "base/lock.h"
 #include "base/vm.h"
 #include "group/buf.h"
-#include "shm/region.h"
-#include "shm/segment.h"
+#include "proto/shm/region.h"
+#include "proto/shm/segment.h"
 
 #define BLOCK_BYTES (1024u * 1024)
 #define LIMIT_MIN (4 * BLOCK_BYTES)

@@ -15,8 +15,8 @@
 #include "group/gsock.h"
 #include "group/handle.h"
 #include "ops/ops.h"
-#include "shm/segment.h"
-#include "shm/shm.h"
+#include "proto/shm/segment.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 /* Programs know of four; the fifth is ours. */
@@ -87,17 +87,17 @@ static void close_sock(struct gsock *s)
 		held_orphan(s);
 		refs_free(s);
 		ops_closed(s->sk);
-		if (s->sk->seg)
+		if (shm_of(s->sk)->seg)
 			seg = shm_close_keep(s->sk, s->fd);
 		shm_offer_close(s->sk);
 		if (s->map) {
-			if (s->sk->rx.refs)
-				ring_publish_refs(&s->sk->rx);
+			if (shm_of(s->sk)->rx.refs)
+				ring_publish_refs(&shm_of(s->sk)->rx);
 			rxmap_put(s->map);
 		} else if (seg) {
 			seg_unmap(seg, shm_ring_bytes(s->sk));
 		}
-		s->sk->rx.refs = NULL;
+		shm_of(s->sk)->rx.refs = NULL;
 		s->map = NULL;
 		sock_free(s->sk);
 		s->sk = NULL;

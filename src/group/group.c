@@ -13,8 +13,8 @@
 #include "base/log.h"
 #include "group/gsock.h"
 #include "group/handle.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 
 #define GROUP_FLAGS (XLIO_GROUP_FLAG_SAFE | XLIO_GROUP_FLAG_DIRTY)
 
@@ -113,8 +113,8 @@ static void after_fork(void)
 			libc.close(s->fd);
 			if (!s->sk)
 				continue;
-			fds_close(s->sk->offer_fd);
-			fds_close(s->sk->channel_fd);
+			fds_close(shm_of(s->sk)->offer_fd);
+			fds_close(shm_of(s->sk)->channel_fd);
 			if (s->sk->announce_fd > 0)
 				fds_close(s->sk->announce_fd);
 		}
@@ -297,7 +297,7 @@ void groups_at_exit(void)
 		for (struct list *l = g->all.next; l != &g->all; l = l->next) {
 			struct gsock *s = container_of(l, struct gsock, all);
 
-			if (s->is_shm && s->sk->seg)
+			if (s->is_shm && shm_of(s->sk)->seg)
 				shm_exit(s->sk, s->fd);
 		}
 	lock_put(&lock);

@@ -21,7 +21,7 @@
  * A group's sockets are served by a connection's kernel socket or, once upgraded,
  * by its rings.  Their descriptors are the group's own: no entry of the file table
  * leads to them.  A group has an epoll set of the kernel's for its descriptors, and
- * a lane of the process's inbox for its rings (shm/inbox.h).
+ * a lane of the process's inbox for its rings (proto/shm/inbox.h).
  *
  * Owner: one thread at a time.  No locks inside, but the group's own one with
  * XLIO_GROUP_FLAG_SAFE.  Functions return 0 or negative errno.  Those that may call

@@ -2,7 +2,7 @@
 /* group/lent.c - see group/lent.h */
 #include "base/clock.h"
 #include "group/lent.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 /* So long nothing is returned and nothing arrives, while the peer waits for room. */
 #define STILL_NS (2 * NS_PER_MS)
@@ -45,7 +45,7 @@ static void let_go(struct gsock *s)
 			rxbuf_free(NULL, b);
 		}
 	}
-	set_hold(&s->sk->rx, s->held_first);
+	set_hold(&shm_of(s->sk)->rx, s->held_first);
 }
 
 static void move_on(struct gsock *s)
@@ -63,7 +63,7 @@ void lend_copied(struct gsock *s, size_t n)
 	if (!s->is_copying)
 		return;
 	s->copy_left -= MIN(s->copy_left, n);
-	if (s->copy_left || s->sk->rx.moves || s->held_first ||
+	if (s->copy_left || shm_of(s->sk)->rx.moves || s->held_first ||
 	    load_acq(&s->map->n_refs) != 1)
 		return;
 	s->is_copying = 0;
@@ -93,7 +93,7 @@ static void note(struct gsock *s, uint64_t now)
 	uint32_t *waits = &shm_peer(s->sk)->tx_waits;
 
 	s->lent_first = s->held_first;
-	s->lent_off = s->sk->rx.off;
+	s->lent_off = shm_of(s->sk)->rx.off;
 	s->lent_ns = now;
 	if (load_rlx(waits)) /* it says so again if it does */
 		store_rlx(waits, 0u);
@@ -101,11 +101,12 @@ static void note(struct gsock *s, uint64_t now)
 
 static void look(struct gsock *s, uint64_t now)
 {
-	if (!s->held_first || s->state != GSOCK_CONNECTED || !s->sk->seg) {
+	if (!s->held_first || s->state != GSOCK_CONNECTED ||
+	    !shm_of(s->sk)->seg) {
 		list_del(&s->lent);
 		s->lent_first = NULL;
 	} else if (s->held_first != s->lent_first ||
-		   s->sk->rx.off != s->lent_off) {
+		   shm_of(s->sk)->rx.off != s->lent_off) {
 		note(s, now);
 	} else if (stands_still(s, now)) {
 		move_on(s);

@@ -7,7 +7,7 @@
  * The ring's space goes back to the peer up to the first record that is still lent.
  * An application that keeps records would so stop the stream once the ring is full.
  * turn_lent() sees that, and asks the peer to go on in the other half of the ring's
- * memory (shm/ring.h): what is lent stays where it is, untouched, as long as the
+ * memory (proto/shm/ring.h): what is lent stays where it is, untouched, as long as the
  * application likes.  From then on bytes are copied into memory of the group's (buf.h),
  * which has a limit, until the application has returned what it had of the ring and
  * at least copy_left bytes have come.  So nothing is lent in one half while something
@@ -18,13 +18,13 @@
 #pragma once
 
 #include "group/gsock.h"
-#include "shm/ring.h"
+#include "proto/shm/conn.h"
 
 /* Bytes of the ring that cannot go back to the peer, at most; a ring that is not used
  * whole may have fewer. */
 static inline uint32_t held_span(const struct gsock *s)
 {
-	const struct ring_rx *rx = &s->sk->rx;
+	const struct ring_rx *rx = &shm_of(s->sk)->rx;
 
 	if (rx->hold == RING_NO_HOLD)
 		return 0;

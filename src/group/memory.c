@@ -14,8 +14,8 @@
 #include "base/log.h"
 #include "base/vm.h"
 #include "group/memory.h"
-#include "shm/region.h"
-#include "shm/segment.h"
+#include "proto/shm/region.h"
+#include "proto/shm/segment.h"
 
 /*
  * The allocator: free runs of pages in lists by their size's magnitude, neighbours

@@ -24,8 +24,8 @@
 #include "group/handle.h"
 #include "ops/ops.h"
 #include "ops/xlio_opt.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 #ifndef TCP_AO_ADD_KEY
@@ -158,7 +158,8 @@ int set_add(struct gsock *s)
  */
 void set_watch(struct gsock *s)
 {
-	const int fds[2] = { s->sk->offer_fd, s->sk->channel_fd };
+	const int fds[2] = { shm_of(s->sk)->offer_fd,
+			     shm_of(s->sk)->channel_fd };
 
 	for (int i = 0; i < 2; i++) {
 		struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
@@ -167,7 +168,7 @@ void set_watch(struct gsock *s)
 		if (fds[i] == s->watched[i])
 			continue;
 		s->watched[i] = fds[i];
-		if (fds[i] >= 0)
+		if (fds[i] > 0)
 			libc.epoll_ctl(s->group->epfd, EPOLL_CTL_ADD, fds[i],
 				       &ev);
 	}
@@ -175,12 +176,12 @@ void set_watch(struct gsock *s)
 
 void set_drop(struct gsock *s)
 {
-	const int fds[2] = { s->sk ? s->sk->offer_fd : -1,
-			     s->sk ? s->sk->channel_fd : -1 };
+	const int fds[2] = { s->sk ? shm_of(s->sk)->offer_fd : 0,
+			     s->sk ? shm_of(s->sk)->channel_fd : 0 };
 
 	for (int i = 0; i < 2; i++) {
 		/* One that was closed is in no set, and its number another's. */
-		if (s->watched[i] >= 0 && s->watched[i] == fds[i])
+		if (s->watched[i] > 0 && s->watched[i] == fds[i])
 			libc.epoll_ctl(s->group->epfd, EPOLL_CTL_DEL,
 				       s->watched[i], NULL);
 		s->watched[i] = -1;
@@ -470,7 +471,7 @@ void gsock_unlist(struct gsock *s)
 	set_drop(s);
 	hot_drop(s);
 	if (s->slot != SLOT_NONE) {
-		if (s->sk->seg)
+		if (shm_of(s->sk)->seg)
 			store_rel(&shm_me(s->sk)->slot, SLOT_NONE);
 		slot_close(s->slot);
 		s->slot = SLOT_NONE;

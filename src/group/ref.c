@@ -26,8 +26,8 @@
 #include "base/rawcall.h"
 #include "group/gsock.h"
 #include "group/memory.h"
-#include "shm/region.h"
-#include "shm/shm.h"
+#include "proto/shm/region.h"
+#include "proto/shm/shm.h"
 
 #define QUEUE_MIN 64u
 /* How long the end of a connection waits for the peer to be done with references. */
@@ -193,7 +193,7 @@ int refs_look(struct gsock *s)
 	uint32_t was = r->n_done;
 	bool lies;
 
-	if (!s->sk->seg || r->n_done == r->n_sent)
+	if (!shm_of(s->sk)->seg || r->n_done == r->n_sent)
 		return 0;
 	r->n_done = shm_refs_done(s->sk, r->n_done, r->n_sent, &lies);
 	if (r->n_done != was)
@@ -240,7 +240,7 @@ void refs_end(struct gsock *s)
 {
 	struct txrefs *r = s->refs;
 
-	if (!r || !s->sk || !s->sk->seg)
+	if (!r || !s->sk || !shm_of(s->sk)->seg)
 		return;
 	refs_look(s);
 	if (r->n_done != r->n_sent && peer_may_read(s))

@@ -24,9 +24,9 @@
 #include "base/libc.h"
 #include "base/log.h"
 #include "group/lent.h"
-#include "inet/inet.h"
+#include "proto/inet/inet.h"
 #include "ops/ops.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 #define READS_A_TURN 4         /* of one socket, each up to a chunk */
 #define RECORDS_A_TURN 64      /* of one ring */
@@ -158,7 +158,7 @@ static inline bool is_in_place(const struct gsock *s)
 
 static void hold(struct gsock *s, struct rxbuf *b, uint32_t off)
 {
-	struct ring_rx *rx = &s->sk->rx;
+	struct ring_rx *rx = &shm_of(s->sk)->rx;
 
 	b->ring_off = off;
 	b->is_ref = rx->is_ref;
@@ -192,7 +192,7 @@ void held_release(struct gsock *s)
 	s->held_first = b;
 	if (!b)
 		s->held_last = NULL;
-	set_hold(&s->sk->rx, b);
+	set_hold(&shm_of(s->sk)->rx, b);
 }
 
 /* The socket goes: what is held keeps the segment. */
@@ -213,11 +213,11 @@ bool gsock_publish(struct gsock *s)
 {
 	if (s->held_first)
 		held_release(s);
-	bool refs = ring_rx_owes_refs(&s->sk->rx);
-	if (!ring_publish(&s->sk->rx)) {
+	bool refs = ring_rx_owes_refs(&shm_of(s->sk)->rx);
+	if (!ring_publish(&shm_of(s->sk)->rx)) {
 		if (!refs)
 			return false;
-		ring_publish_refs(&s->sk->rx);
+		ring_publish_refs(&shm_of(s->sk)->rx);
 	}
 	shm_told_space(s->sk, s->fd);
 	return true;
@@ -228,8 +228,9 @@ static COLD int rx_shm_other(struct group *g, struct gsock *s)
 {
 	if (s->has_eof)
 		return 0;
-	if (!ring_rx_ready(&s->sk->rx) && !s->hung_up && !s->sk->rx_tcp &&
-	    !s->sk->rx_back && sock_mode(s->sk) == SOCK_SHM) {
+	if (!ring_rx_ready(&shm_of(s->sk)->rx) && !s->hung_up &&
+	    !shm_of(s->sk)->rx_tcp && !shm_of(s->sk)->rx_back &&
+	    sock_mode(s->sk) == SOCK_SHM) {
 		if (shm_is_held(s->sk) && shm_held_until(s->sk) != UINT64_MAX) {
 			if (shm_look_held(s->sk))
 				return 1;
@@ -254,7 +255,7 @@ HOT static bool rx_shm(struct group *g, struct gsock *s)
 		if (unlikely(s->held_first))
 			held_release(s);
 		if (likely(is_in_place(s)) && likely(g->attr.socket_rx_cb) &&
-		    ring_rx_ready(&sk->rx) && (b = rxbuf_new(&g->pool)))
+		    ring_rx_ready(&shm_of(sk)->rx) && (b = rxbuf_new(&g->pool)))
 			n = shm_recv_place(sk, s->fd, &data, &off);
 		if (unlikely(n <= 0)) {
 			if (b)
@@ -271,7 +272,8 @@ HOT static bool rx_shm(struct group *g, struct gsock *s)
 		    unlikely(!gsock_may_receive(s)))
 			return false;
 		lend_note(g, s);
-		if (likely(!ring_rx_ready(&sk->rx)) && likely(!s->hung_up))
+		if (likely(!ring_rx_ready(&shm_of(sk)->rx)) &&
+		    likely(!s->hung_up))
 			return true;
 	}
 	work_add(s);
@@ -361,9 +363,10 @@ int group_buf_free(struct group *g, struct xlio_buf *pub)
 			if (b == s->held_first)
 				held_release(s);
 			if (s->sk &&
-			    (unlikely(ring_rx_owes_refs(&s->sk->rx)) ||
+			    (unlikely(ring_rx_owes_refs(&shm_of(s->sk)->rx)) ||
 			     (held_span(s) == 0 &&
-			      ring_rx_owed(&s->sk->rx) >= PUBLISH_BYTES)))
+			      ring_rx_owed(&shm_of(s->sk)->rx) >=
+				  PUBLISH_BYTES)))
 				gsock_publish(s);
 		} else {
 			returned_elsewhere(s);

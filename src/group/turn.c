@@ -19,9 +19,9 @@
 #include "group/gsock.h"
 #include "group/handle.h"
 #include "ops/ops.h"
-#include "shm/inbox.h"
-#include "shm/region.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/region.h"
+#include "proto/shm/shm.h"
 
 #define KERNEL_EVENTS 64
 #define KERNEL_EMPTY_LOOKS 8u /* in a row, before it is asked less often */
@@ -31,7 +31,7 @@
 #define BUSY_CLOCK 64u /* and the clock is looked at every so many turns, */
 #define BUSY_LOOK_NS (50 * NS_PER_US) /* and the kernel is asked so often */
 #define REST_TURNS 32u
-/* One that rests may have bytes that its peer holds back; see shm/held.c. */
+/* One that rests may have bytes that its peer holds back; see proto/shm/held.c. */
 #define HELD_TURNS 1024u
 #define ACK_LOOK_NS (5 * NS_PER_US)
 
@@ -83,7 +83,7 @@ static void arm(struct gsock *s)
 {
 	store_rlx(&shm_me(s->sk)->rx_inbox, 1u);
 	fence_full(); /* Dekker with shm_told_data(); the caller looks */
-	if (ring_rx_ready(&s->sk->rx))
+	if (ring_rx_ready(&shm_of(s->sk)->rx))
 		work_add(s);
 }
 
@@ -126,7 +126,7 @@ void hot_add(struct group *g, struct gsock *s)
 
 static inline bool has_rx(const struct gsock *s)
 {
-	return ring_rx_ready(&s->sk->rx);
+	return ring_rx_ready(&shm_of(s->sk)->rx);
 }
 
 HOT static void turn_hot(struct group *g)
@@ -138,14 +138,15 @@ HOT static void turn_hot(struct group *g)
 			/* The reader's progress is worth a word when it rests. */
 			uint32_t idle = ++g->hot[i].idle;
 
-			if (idle == REST_TURNS && !s->sk->rx_tcp)
+			if (idle == REST_TURNS && !shm_of(s->sk)->rx_tcp)
 				gsock_publish(s);
 			else if (idle % HELD_TURNS == 0 && shm_is_held(s->sk))
 				gsock_rx(g, s);
 			continue;
 		}
 		/* Its second line is on its way while we get to it. */
-		__builtin_prefetch(s->sk->rx.base + s->sk->rx.off + CACHE_LINE);
+		__builtin_prefetch(shm_of(s->sk)->rx.base +
+				   shm_of(s->sk)->rx.off + CACHE_LINE);
 		g->hot[i].idle = 0;
 		g->ring_turn = g->turn;
 		gsock_rx(g, s); /* may change the list: the rest has its turn */
@@ -178,17 +179,17 @@ static void became_shm(struct group *g, struct gsock *s)
 		s->map = calloc(1, sizeof(*s->map));
 		if (s->map)
 			*s->map =
-			    (struct rxmap){ .seg = sk->seg,
+			    (struct rxmap){ .seg = shm_of(sk)->seg,
 					    .ring_size = shm_ring_bytes(sk),
 					    .n_refs = 1 };
 		/* Who has to know beforehand where data lies would have to know
 		 * of all that any peer has. */
 		if (s->map && !buf_is_told() && shm_take_refs(sk))
-			s->map->refs = sk->rx.refs;
+			s->map->refs = shm_of(sk)->rx.refs;
 		if (s->map && !buf_is_external()) {
-			buf_told(
-			    seg_ring(sk->seg, !sk->side, shm_ring_bytes(sk)),
-			    shm_ring_bytes(sk));
+			buf_told(seg_ring(shm_of(sk)->seg, !shm_of(sk)->side,
+					  shm_ring_bytes(sk)),
+				 shm_ring_bytes(sk));
 			fetch_or(&shm_me(sk)->flags, SEG_LENDS);
 		}
 	}

@@ -23,10 +23,10 @@
 #include "base/libc.h"
 #include "group/gsock.h"
 #include "group/memory.h"
-#include "inet/inet.h"
+#include "proto/inet/inet.h"
 #include "ops/ops.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 
 #define OPS_A_SLAB 256
 #define VECTORS_MAX 64
@@ -470,7 +470,7 @@ HOT static ssize_t send_now(struct group *g, struct gsock *s,
 {
 	uint32_t room;
 
-	if (copies && !(s->is_shm && ring_tx_spacious(&s->sk->tx)) &&
+	if (copies && !(s->is_shm && ring_tx_spacious(&shm_of(s->sk)->tx)) &&
 	    !chunk_room(&g->pool, (uint32_t)len, &room))
 		return -ENOMEM;
 	ssize_t r = put(s, iov, n, len);
@@ -615,7 +615,7 @@ void gsock_acks(struct group *g, struct gsock *s)
 		work_add(s);
 		return;
 	}
-	if (!s->is_shm || s->tcp_end || !s->sk->tx_ring) {
+	if (!s->is_shm || s->tcp_end || !shm_of(s->sk)->tx_ring) {
 		if (libc.ioctl(s->fd, SIOCOUTQ, &n) < 0 || n < 0 ||
 		    (n && s->hung_up && is_dead(s)))
 			n = 0;

@@ -20,8 +20,8 @@
 #include "base/fds.h"
 #include "base/libc.h"
 #include "group/gsock.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 
 #define TICK_NS (1 * NS_PER_MS)
 #define LENT_TICK_NS (5 * NS_PER_MS) /* for lent.c, which looks twice */
@@ -61,12 +61,12 @@ static bool waits_for_room(struct gsock *s)
 	struct sock *sk = s->sk;
 
 	if (!s->is_shm || !s->is_blocked || s->sent == s->limit || s->error ||
-	    !sk->tx_ring || s->first != s->out)
+	    !shm_of(sk)->tx_ring || s->first != s->out)
 		return false;
 	shm_arm(sk, s->fd, POLLOUT,
 		s->slot == SLOT_NONE ? ARM_ANCHOR : ARM_INBOX);
-	return load_acq(sk->tx.tail_pub) == sk->tx.tail &&
-	       !ring_rx_ready(&sk->rx);
+	return load_acq(shm_of(sk)->tx.tail_pub) == shm_of(sk)->tx.tail &&
+	       !ring_rx_ready(&shm_of(sk)->rx);
 }
 
 /* Something that is always ready, for any group's set. */
@@ -118,7 +118,7 @@ int group_arm(struct group *g)
 	if (load_rlx(&g->has_returns))
 		return 1;
 	for (uint32_t i = 0; i < g->n_hot; i++)
-		if (ring_rx_ready(&g->hot[i].s->sk->rx) ||
+		if (ring_rx_ready(&shm_of(g->hot[i].s->sk)->rx) ||
 		    (shm_is_held(g->hot[i].s->sk) &&
 		     shm_held_until(g->hot[i].s->sk) != UINT64_MAX))
 			return 1;

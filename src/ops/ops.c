@@ -16,7 +16,7 @@
 #include "ops/policy.h"
 #include "ops/registry.h"
 #include "ops/route.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 /* How often an offer, or a search for one, is repeated before giving up; the
@@ -77,15 +77,15 @@ static void note_local(struct sock *sk, int fd)
 	socklen_t len = sizeof(ss);
 
 	if (!getsockname(fd, (struct sockaddr *)&ss, &len))
-		addr_note(sk->st.local_addr, &sk->st.local_port, &sk->st.family,
-			  (struct sockaddr *)&ss);
+		addr_note(sk->st->local_addr, &sk->st->local_port,
+			  &sk->st->family, (struct sockaddr *)&ss);
 }
 
 static void note_peer(struct sock *sk, const struct sockaddr *sa)
 {
 	uint16_t family;
 
-	addr_note(sk->st.peer_addr, &sk->st.peer_port, &family, sa);
+	addr_note(sk->st->peer_addr, &sk->st->peer_port, &family, sa);
 }
 
 static void to_kernel(struct sock *sk, enum osf_reason reason)
@@ -136,7 +136,7 @@ static bool thread_leaves(void)
 
 void ops_created(struct sock *sk, const struct ops_family *family)
 {
-	sk->st.family = (uint16_t)family->domain;
+	sk->st->family = (uint16_t)family->domain;
 	sk->turns_next = UINT32_MAX;
 	sk->bytes_next = UINT64_MAX;
 	if (family->offload)
@@ -165,14 +165,14 @@ static void start_counting(struct sock *sk)
 	sk->bytes_next =
 	    sk->flags & SOCK_F_EAGER ? 0 : shm_config.upgrade_bytes;
 	sock_set_reason(sk, OSF_REASON_YOUNG);
-	sk->st.proto = OSF_PROTO_INET;
+	sk->st->proto = OSF_PROTO_INET;
 }
 
 /* The next milestone after a look that found nothing; false: no more. */
 static bool look_again(struct sock *sk)
 {
 	uint64_t bytes =
-	    load_rlx(&sk->st.rx_bytes_inet) + load_rlx(&sk->st.tx_bytes_inet);
+	    load_rlx(&sk->st->rx_bytes_inet) + load_rlx(&sk->st->tx_bytes_inet);
 	uint32_t turns = load_rlx(&sk->turns);
 	unsigned n = fetch_add(&sk->n_looks, 1) + 1;
 
@@ -187,7 +187,7 @@ static bool look_again(struct sock *sk)
 		return false;
 	/* The opener, having offered, looks often at first: the answer comes
 	 * with the next response. */
-	bool offered = load_rlx(&sk->offer_fd) >= 0;
+	bool offered = load_rlx(&shm_of(sk)->offer_fd) > 0;
 	store_rlx(&sk->turns_next,
 		  offered && n < 4 ? turns + 1 : turns * 2 + 1);
 	store_rlx(&sk->bytes_next, offered && n < 4
@@ -202,7 +202,7 @@ static uint64_t id_of(const struct sock *sk) { return (uintptr_t)sk; }
 /* A module's carrier is in @sk's place: its bytes are not ours to move. */
 static void carried(struct sock *sk)
 {
-	sk->st.proto = OSF_PROTO_MODULE;
+	sk->st->proto = OSF_PROTO_MODULE;
 	to_kernel(sk, OSF_REASON_MODULE);
 }
 
@@ -227,7 +227,7 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 	bool offload = sk->flags & SOCK_F_OFFLOAD;
 
 	sk->flags |= SOCK_F_ACTIVE;
-	sk->st.proto = OSF_PROTO_INET;
+	sk->st->proto = OSF_PROTO_INET;
 	note_peer(sk, to);
 	count(&arena_totals()->n_connected, 1);
 	if (sock_mode(sk) != SOCK_YOUNG)
@@ -244,7 +244,7 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 		why = OSF_REASON_NO_PEER;
 	if (why != OSF_REASON_NONE && offload) {
 		sk->flags &= (uint8_t)~SOCK_F_ACTIVE; /* it may try again */
-		sk->st.proto = OSF_PROTO_NONE;
+		sk->st->proto = OSF_PROTO_NONE;
 		sock_set_reason(sk, why);
 		return EHOSTUNREACH;
 	}
@@ -280,7 +280,7 @@ static void announce(struct sock *sk, int fd, bool is_kernel)
 void ops_listening(struct sock *sk, int fd, int backlog)
 {
 	sk->flags |= SOCK_F_LISTEN;
-	sk->st.listening = 1;
+	sk->st->listening = 1;
 	note_local(sk, fd);
 	if (sock_mode(sk) == SOCK_KERNEL) {
 		/* Why that is, what it accepts is to say too; and those who
@@ -300,13 +300,13 @@ static void note_accepted(struct sock *sk, int fd, struct sock *listener,
 	sk->flags |= SOCK_F_PASSIVE | (listener->flags & SOCK_F_EAGER);
 	sk->zc_on = listener->zc_on; /* as the kernel's options are inherited */
 	sk->times = listener->times;
-	sk->st.passive = 1;
-	sk->st.family = from->sa_family;
+	sk->st->passive = 1;
+	sk->st->family = from->sa_family;
 	if (sk == listener) { /* adopted: it was there before its listener */
 		note_local(sk, fd);
 	} else {
-		memcpy(sk->st.local_addr, listener->st.local_addr, 16);
-		sk->st.local_port = listener->st.local_port;
+		memcpy(sk->st->local_addr, listener->st->local_addr, 16);
+		sk->st->local_port = listener->st->local_port;
 	}
 	note_peer(sk, from);
 	count(&arena_totals()->n_accepted, 1);
@@ -336,7 +336,7 @@ void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 	if (load_rlx(&left))
 		to_kernel(sk, (enum osf_reason)load_rlx(&left));
 	else if (sock_mode(listener) == SOCK_KERNEL)
-		to_kernel(sk, listener->st.reason);
+		to_kernel(sk, listener->st->reason);
 	else if (!shm_config.enabled)
 		to_kernel(sk, OSF_REASON_DISABLED);
 	else if (!route_is_local(fd, from))
@@ -351,7 +351,7 @@ void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 
 static void look_as_opener(struct sock *sk, int fd)
 {
-	if (sk->offer_fd >= 0) {
+	if (shm_of(sk)->offer_fd > 0) {
 		shm_offer_look(sk, fd);
 		return;
 	}
@@ -412,7 +412,7 @@ void ops_look(struct sock *sk, int fd)
 		note_unanswered(sk, fd);
 	if (!look_again(sk) && cas(&sk->state, SOCK_STATE(SOCK_YOUNG),
 				   SOCK_STATE(SOCK_UPGRADING))) {
-		if (sk->offer_fd >= 0)
+		if (shm_of(sk)->offer_fd > 0)
 			count(&arena_totals()->n_offers_expired, 1);
 		shm_offer_close(sk);
 		to_kernel(sk, why_alone(sk, fd));
@@ -421,7 +421,7 @@ void ops_look(struct sock *sk, int fd)
 
 void ops_closed(struct sock *sk)
 {
-	if (sk->st.listening || sk->st.proto == OSF_PROTO_MODULE)
+	if (sk->st->listening || sk->st->proto == OSF_PROTO_MODULE)
 		registry_close(id_of(sk));
 	ops_unannounce(sk);
 }

@@ -23,7 +23,7 @@
 #include "preload/edge.h"
 #include "preload/numbered.h"
 #include "preload/times.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 /* Ours, above libc's MSG_*: read() and readv(), where 0 bytes mean no call. */
 #define READ_FLAG (1 << 30)
@@ -120,7 +120,7 @@ HOT ssize_t edge_rx(struct file *f, int fd, const struct iovec *iov, size_t n,
 	if (unlikely(!load_rlx(&f->merged) || shm_wants_back_or_gone(sk)))
 		file_settle(f, fd);
 	if (likely(r > 0))
-		count(&sk->st.rx_ops, 1);
+		count(&sk->st->rx_ops, 1);
 	return r;
 }
 
@@ -207,7 +207,7 @@ HOT ssize_t edge_tx(struct file *f, int fd, const struct iovec *iov, size_t n,
 			epoll_touch(f, EPOLLOUT);
 	}
 	if (likely(r > 0))
-		count(&sk->st.tx_ops, 1);
+		count(&sk->st->tx_ops, 1);
 	return r;
 }
 
@@ -579,7 +579,7 @@ static ssize_t edge_sendfile(struct file *f, int out, int in, off_t *off,
 	if (r == -EPIPE)
 		raise(SIGPIPE);
 	if (r > 0)
-		count(&sk->st.tx_ops, 1);
+		count(&sk->st->tx_ops, 1);
 	if (r == -EAGAIN || (r > 0 && (size_t)r < n))
 		epoll_touch(f, EPOLLOUT);
 	return r;

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "inet/inet.h"
+#include "proto/inet/inet.h"
 #include "preload/edge.h"
 
 /*

@@ -16,7 +16,7 @@
 #include "base/libc.h"
 #include "base/unwind.h"
 #include "file/file.h"
-#include "shm/inbox.h"
+#include "proto/shm/inbox.h"
 
 static inline ssize_t libc_ret(ssize_t r, int errno_before)
 {
@@ -88,7 +88,7 @@ static inline bool goes_past(int fd)
 		return false;
 	const struct file *f = (struct file *)(entry & ~FILE_PASS);
 	const struct sock *sk = load_rlx(&f->sk);
-	return sk && load_rlx(&sk->st.reason) != OSF_REASON_REMOTE;
+	return sk && load_rlx(&sk->st->reason) != OSF_REASON_REMOTE;
 }
 
 #define CALL(name) struct call name __attribute__((cleanup(call_end)))

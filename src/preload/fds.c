@@ -22,7 +22,7 @@
 #include "file/epoll.h"
 #include "ops/ops.h"
 #include "preload/edge.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 /* Follow up on a decision that was made for a socket with no calls in it. */
 static void settle(struct file *f, int fd)
@@ -355,7 +355,7 @@ static void set_async(struct sock *sk, int fd, bool on)
 	uint8_t was = on ? fetch_or(&sk->flags, (uint8_t)SOCK_F_ASYNC)
 			 : fetch_and(&sk->flags, (uint8_t)~SOCK_F_ASYNC);
 
-	if ((on || was & SOCK_F_ASYNC) && sk->seg)
+	if ((on || was & SOCK_F_ASYNC) && shm_of(sk)->seg)
 		shm_arm(sk, fd, POLLIN, ARM_ANCHOR);
 }
 
@@ -403,7 +403,7 @@ OSF_API int ioctl(int fd, unsigned long req, ...)
 	CALL(c) = { .file = file_get_any(fd) };
 	if (!c.file || c.file->kind != FILE_SOCK)
 		return libc.ioctl(fd, req, arg);
-	bool ours = file_is_ours(fd) && c.file->sk->seg;
+	bool ours = file_is_ours(fd) && shm_of(c.file->sk)->seg;
 	if (ours && (req == FIONREAD || req == TIOCOUTQ)) {
 		if (is_bad_ptr(arg)) {
 			errno = EFAULT;
@@ -418,7 +418,7 @@ OSF_API int ioctl(int fd, unsigned long req, ...)
 	/* Past the doorbells, and not before the ring is read. */
 	bool before = ours && req == SIOCATMARK && shm_inq(c.file->sk, fd) > 0;
 	int r = libc.ioctl(fd, req, arg);
-	if (!r && before && !c.file->sk->rx_back)
+	if (!r && before && !shm_of(c.file->sk)->rx_back)
 		*(int *)arg = 0;
 	if (!r && req == FIONBIO)
 		set_nonblock(c.file, *(int *)arg != 0);

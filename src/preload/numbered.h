@@ -3,14 +3,14 @@
  * preload/numbered.h - sends with MSG_ZEROCOPY that libc's calls have made
  *
  * The kernel numbers them, and we go on counting when the connection is moved; see
- * shm/errq.c.
+ * proto/shm/errq.c.
  */
 #pragma once
 
 #include <sys/socket.h>
 #include <sys/types.h>
 
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 /* @r is the kernel's answer; the vectors are there to be ignored. */
 static inline ssize_t numbered(struct sock *sk, int fd, ssize_t r,

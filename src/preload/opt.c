@@ -18,7 +18,7 @@
 #include "ops/xlio_opt.h"
 #include "preload/edge.h"
 #include "preload/times.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 #ifndef TCP_AO_ADD_KEY
 #define TCP_AO_ADD_KEY 38
@@ -113,7 +113,7 @@ static void leave_rings(struct file *f, int fd)
 	file_hand_over(fd, OSF_REASON_OPTION);
 	lock_get(&sk->rx_lock);
 	lock_get(&sk->tx_lock);
-	if (sock_mode(sk) == SOCK_SHM && sk->recalled)
+	if (sock_mode(sk) == SOCK_SHM && shm_of(sk)->recalled)
 		sock_set_mode(sk, SOCK_KERNEL);
 	lock_put(&sk->tx_lock);
 	lock_put(&sk->rx_lock);
@@ -138,7 +138,7 @@ static int set_rcvlowat(struct sock *sk, int fd, int v)
 	libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &v, len);
 	if (!libc.getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &v, &len))
 		store_rlx(&sk->rcvlowat, v);
-	if (!sk->recalled)
+	if (!shm_of(sk)->recalled)
 		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
 	return 1;
 }
@@ -146,10 +146,10 @@ static int set_rcvlowat(struct sock *sk, int fd, int v)
 /* What waits for more is sent. */
 static void flush(struct sock *sk, int fd)
 {
-	if (!load_rlx(&sk->held_bytes))
+	if (!load_rlx(&shm_of(sk)->held_bytes))
 		return;
 	sock_lock(sk, &sk->tx_lock);
-	if (sk->tx_ring)
+	if (shm_of(sk)->tx_ring)
 		shm_flush(sk, fd);
 	sock_unlock(sk, &sk->tx_lock);
 }
@@ -229,7 +229,8 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 	    sent_times ? OSF_REASON_OPTION : kernel_only(level, name);
 	/* What the upgrade takes over must not change beneath it. */
 	bool ours = !call_enter(&c);
-	if (ours && set_ours(sk, fd, level, name, val, len) && !sk->recalled)
+	if (ours && set_ours(sk, fd, level, name, val, len) &&
+	    !shm_of(sk)->recalled)
 		return 0;
 	if (ours && sent_times)
 		shm_take_back(sk, fd, reason); /* the last doorbell has none */
@@ -255,7 +256,7 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 
 static bool peer_has_shut(const struct sock *sk)
 {
-	return load_rlx(&sk->rx_eof) ||
+	return load_rlx(&shm_of(sk)->rx_eof) ||
 	       load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN;
 }
 
@@ -271,8 +272,9 @@ static bool is_over(const struct sock *sk)
  * stream. */
 static void add_to_info(struct sock *sk, int fd, void *val, socklen_t len)
 {
-	int waiting = sk->tx_ring ? shm_outq(sk, fd) : 0;
-	int unread = sk->rx_tcp || sk->rx_back ? 0 : shm_inq(sk, fd);
+	int waiting = shm_of(sk)->tx_ring ? shm_outq(sk, fd) : 0;
+	int unread =
+	    shm_of(sk)->rx_tcp || shm_of(sk)->rx_back ? 0 : shm_inq(sk, fd);
 	struct tcp_info ti;
 	size_t n = MIN((size_t)len, sizeof(ti));
 
@@ -284,20 +286,20 @@ static void add_to_info(struct sock *sk, int fd, void *val, socklen_t len)
 		ti.tcpi_state = 8; /* CLOSE_WAIT */
 	else if (ti.tcpi_state == 1 && sk->shut & SHUT_BIT_WR)
 		ti.tcpi_state = 5; /* FIN_WAIT2 */
-	uint64_t sent = sk->st.tx_bytes_shm - (uint64_t)MAX(waiting, 0) -
+	uint64_t sent = sk->st->tx_bytes_shm - (uint64_t)MAX(waiting, 0) -
 			load_rlx(&shm_me(sk)->bells);
-	if (sk->tx_ring && !waiting)
+	if (shm_of(sk)->tx_ring && !waiting)
 		ti.tcpi_unacked = 0;
 	ti.tcpi_notsent_bytes += (uint32_t)MAX(waiting, 0);
 	ti.tcpi_bytes_acked += sent;
 	ti.tcpi_bytes_sent += sent;
-	ti.tcpi_bytes_received += sk->st.rx_bytes_shm +
+	ti.tcpi_bytes_received += sk->st->rx_bytes_shm +
 				  (uint64_t)MAX(unread, 0) -
-				  load_rlx(&sk->bells_drained);
-	ti.tcpi_segs_out += (uint32_t)sk->st.tx_ops;
-	ti.tcpi_segs_in += (uint32_t)sk->st.rx_ops;
-	ti.tcpi_data_segs_out += (uint32_t)sk->st.tx_ops;
-	ti.tcpi_data_segs_in += (uint32_t)sk->st.rx_ops;
+				  load_rlx(&shm_of(sk)->bells_drained);
+	ti.tcpi_segs_out += (uint32_t)sk->st->tx_ops;
+	ti.tcpi_segs_in += (uint32_t)sk->st->rx_ops;
+	ti.tcpi_data_segs_out += (uint32_t)sk->st->tx_ops;
+	ti.tcpi_data_segs_in += (uint32_t)sk->st->rx_ops;
 	memcpy(val, &ti, n);
 }
 
@@ -335,7 +337,7 @@ OSF_API int getsockopt(int fd, int level, int name, void *restrict val,
 		return r;
 	struct sock *sk = c.file->sk;
 	int v;
-	if (level == IPPROTO_TCP && name == TCP_INFO && sk->seg) {
+	if (level == IPPROTO_TCP && name == TCP_INFO && shm_of(sk)->seg) {
 		add_to_info(sk, fd, val, *len);
 		return r;
 	}

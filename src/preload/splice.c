@@ -18,7 +18,7 @@
 #include "base/log.h"
 #include "preload/data_call.h"
 #include "preload/edge.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 #define SPLICE_BUF (64 * 1024)
 #define SPLICE_FLAGS                                                           \

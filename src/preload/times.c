@@ -7,7 +7,7 @@
 #include "ops/ops.h"
 #include "preload/edge.h"
 #include "preload/times.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 bool times_are_of(int level, int name)
 {
@@ -58,7 +58,7 @@ COLD bool times_wanted(struct file *f, int fd)
 
 	if (sock_mode(sk) != SOCK_SHM)
 		return false;
-	if (load_rlx(&sk->tx_ring))
+	if (load_rlx(&shm_of(sk)->tx_ring))
 		shm_take_back(sk, fd, OSF_REASON_OPTION);
 	return shm_rx_is_kernels(sk, fd);
 }

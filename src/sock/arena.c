@@ -35,12 +35,20 @@
 #define NOT_HERE UINT32_MAX
 
 static_assert(sizeof(struct osf_stats_header) <= HEADER_BYTES, "header grew");
-static_assert(sizeof(struct sock) % CACHE_LINE == 0, "entries are aligned");
-static_assert(FIRST_SOCKS * sizeof(struct sock) % 4096 == 0, "whole pages");
+/* From one entry of the file to the next. */
+#define ENTRY_BYTES                                                            \
+	((sizeof(struct osf_stats_sock) + CACHE_LINE - 1) / CACHE_LINE *       \
+	 CACHE_LINE)
+
+static_assert(FIRST_SOCKS * ENTRY_BYTES % 4096 == 0, "whole pages");
 static_assert(FIRST_SOCKS << (N_CHUNKS - 1) == ARENA_SOCKS, "the last is full");
 
 static struct osf_stats_header *header;
-static struct sock *chunks[N_CHUNKS];
+/* The entries, and the sockets that they tell of, in the same order. */
+static struct chunk {
+	uint8_t *entries;
+	struct sock *socks;
+} chunks[N_CHUNKS];
 static uint32_t n_chunks, n_room; /* what is mapped, and the entries in it */
 static int fd_arena = -1;
 static dev_t arena_dev; /* what fd_arena is, as long as nobody closes it */
@@ -56,21 +64,34 @@ static uint32_t chunk_first(uint32_t c)
 }
 static uint32_t chunk_len(uint32_t c) { return FIRST_SOCKS << (c ? c - 1 : 0); }
 
+static uint32_t chunk_of(uint32_t i)
+{
+	return i < FIRST_SOCKS ? 0
+			       : (uint32_t)(__builtin_clz(FIRST_SOCKS) -
+					    __builtin_clz(i) + 1);
+}
+
 static struct sock *sock_at(uint32_t i)
 {
-	uint32_t c =
-	    i < FIRST_SOCKS
-		? 0
-		: (uint32_t)(__builtin_clz(FIRST_SOCKS) - __builtin_clz(i) + 1);
+	uint32_t c = chunk_of(i);
 
-	return &chunks[c][i - chunk_first(c)];
+	return &chunks[c].socks[i - chunk_first(c)];
+}
+
+static struct osf_stats_sock *entry_at(uint32_t i)
+{
+	uint32_t c = chunk_of(i);
+
+	return (void *)(chunks[c].entries + (i - chunk_first(c)) * ENTRY_BYTES);
 }
 
 static uint32_t index_of(const struct sock *sk)
 {
 	for (uint32_t c = 0; c < n_chunks; c++)
-		if (sk >= chunks[c] && sk < chunks[c] + chunk_len(c))
-			return chunk_first(c) + (uint32_t)(sk - chunks[c]);
+		if (sk >= chunks[c].socks &&
+		    sk < chunks[c].socks + chunk_len(c))
+			return chunk_first(c) +
+			       (uint32_t)(sk - chunks[c].socks);
 	return NOT_HERE;
 }
 
@@ -120,20 +141,38 @@ static int file_resize(int fd, size_t bytes)
 	return ftruncate(fd, (off_t)bytes) ? -errno : 0;
 }
 
-/* @skip: bytes before the chunk to be mapped with it. */
+/* @skip: bytes before the entries to be mapped with them.  Where those begin that were
+ * mapped, with the chunk's sockets; NULL: no memory. */
 static void *map_chunk(int fd, uint32_t c, size_t skip)
 {
-	off_t at =
-	    (off_t)(HEADER_BYTES + chunk_first(c) * sizeof(struct sock) - skip);
+	off_t at = (off_t)(HEADER_BYTES + chunk_first(c) * ENTRY_BYTES - skip);
+	size_t bytes = skip + chunk_len(c) * ENTRY_BYTES;
+	int prot = PROT_READ | PROT_WRITE;
+	void *map = mmap(NULL, bytes, prot, MAP_SHARED | MAP_NORESERVE, fd, at);
 
-	return mmap(NULL, skip + chunk_len(c) * sizeof(struct sock),
-		    PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, at);
+	if (map == MAP_FAILED)
+		return NULL;
+	void *socks = mmap(NULL, chunk_len(c) * sizeof(struct sock), prot,
+			   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (socks == MAP_FAILED) {
+		munmap(map, bytes);
+		return NULL;
+	}
+	chunks[c] = (struct chunk){ (uint8_t *)map + skip, socks };
+	return map;
+}
+
+static void unmap_chunk(uint32_t c)
+{
+	munmap(chunks[c].entries, chunk_len(c) * ENTRY_BYTES);
+	munmap(chunks[c].socks, chunk_len(c) * sizeof(struct sock));
+	chunks[c] = (struct chunk){ 0 };
 }
 
 static size_t bytes_with(uint32_t c)
 {
 	return HEADER_BYTES +
-	       (size_t)(chunk_first(c) + chunk_len(c)) * sizeof(struct sock);
+	       (size_t)(chunk_first(c) + chunk_len(c)) * ENTRY_BYTES;
 }
 
 static int open_file(int fd, void **map)
@@ -155,7 +194,7 @@ static int open_file(int fd, void **map)
 		return -errno;
 	}
 	*map = map_chunk(fd, 0, HEADER_BYTES);
-	if (*map == MAP_FAILED)
+	if (!*map)
 		return -errno;
 	arena_dev = st.st_dev;
 	arena_ino = st.st_ino;
@@ -181,13 +220,12 @@ int arena_open(void)
 	struct osf_stats_header *h = map;
 	h->version = OSF_STATS_VERSION;
 	h->header_size = HEADER_BYTES;
-	h->sock_size = sizeof(struct sock);
+	h->sock_size = ENTRY_BYTES;
 	h->pid = (uint32_t)getpid();
 	h->uid = getuid();
 	h->started_ns = clock_ns(CLOCK_REALTIME);
 	snprintf(h->program, sizeof(h->program), "%s", program_name());
 	store_rel(&h->magic, OSF_STATS_MAGIC); /* readers check it first */
-	chunks[0] = (struct sock *)((char *)map + HEADER_BYTES);
 	n_chunks = 1;
 	n_room = FIRST_SOCKS;
 	n_free = 0;
@@ -245,14 +283,11 @@ static COLD void grow(void)
 
 	if (c < N_CHUNKS && fd_is_arena() &&
 	    !file_resize(fd_arena, bytes_with(c))) {
-		void *map = map_chunk(fd_arena, c, 0);
+		bool mapped = map_chunk(fd_arena, c, 0) != NULL;
 
-		if (map != MAP_FAILED && !grow_stack(n_room + chunk_len(c))) {
-			munmap(map, chunk_len(c) * sizeof(struct sock));
-			map = MAP_FAILED;
-		}
-		if (map != MAP_FAILED) {
-			chunks[c] = map;
+		if (mapped && !grow_stack(n_room + chunk_len(c))) {
+			unmap_chunk(c);
+		} else if (mapped) {
 			n_room += chunk_len(c);
 			n_chunks = c + 1;
 		}
@@ -272,7 +307,7 @@ bool arena_is_full(void)
 static void sweep(void)
 {
 	for (uint32_t i = 0; i < header->n_socks; i++)
-		if (!load_acq(&sock_at(i)->st.in_use))
+		if (!load_acq(&entry_at(i)->in_use))
 			free_stack[n_free++] = i;
 }
 
@@ -292,13 +327,14 @@ static COLD void make_room(void)
 		grow();
 }
 
-static struct sock *take_entry(void)
+/* The index of a free entry, or NOT_HERE. */
+static uint32_t take_entry(void)
 {
 	if (!n_free && header->n_socks == n_room)
 		make_room();
 	if (n_free)
-		return sock_at(free_stack[--n_free]);
-	return header->n_socks < n_room ? sock_at(header->n_socks) : NULL;
+		return free_stack[--n_free];
+	return header->n_socks < n_room ? header->n_socks : NOT_HERE;
 }
 
 struct sock *sock_new(int fd)
@@ -308,19 +344,21 @@ struct sock *sock_new(int fd)
 	if (!header)
 		return NULL;
 	GUARD(&lock);
-	struct sock *sk = take_entry();
-	if (!sk)
+	uint32_t i = take_entry();
+	if (i == NOT_HERE)
 		return NULL;
+	struct sock *sk = sock_at(i);
 	memset(sk, 0, sizeof(*sk));
-	sk->offer_fd = sk->channel_fd = -1;
+	sk->st = entry_at(i);
+	memset(sk->st, 0, sizeof(*sk->st));
 	sk->n_procs = sk->maker_has = 1;
 	sk->rcvlowat = 1;
 	sk->generation = ++generation;
-	sk->st.fd = fd;
-	sk->st.opened_ns = sk->st.since_ns = clock_ns(CLOCK_REALTIME);
-	store_rel(&sk->st.in_use, generation ? generation : 1);
-	if (header->n_socks < n_room && sk == sock_at(header->n_socks))
-		store_rel(&header->n_socks, header->n_socks + 1);
+	sk->st->fd = fd;
+	sk->st->opened_ns = sk->st->since_ns = clock_ns(CLOCK_REALTIME);
+	store_rel(&sk->st->in_use, generation ? generation : 1);
+	if (i == header->n_socks)
+		store_rel(&header->n_socks, i + 1);
 	header->totals.n_sockets++;
 	return sk;
 }
@@ -348,10 +386,9 @@ void sock_free(struct sock *sk)
 	GUARD(&lock);
 	uint32_t i = index_of(sk);
 
-	totals_add(&sk->st);
-	sk->seg = NULL;
+	totals_add(sk->st);
 	sk->state = SOCK_STATE(SOCK_KERNEL);
-	store_rel(&sk->st.in_use, 0); /* the last: see sweep() */
+	store_rel(&sk->st->in_use, 0); /* the last: see sweep() */
 	if (i != NOT_HERE)
 		free_stack[n_free++] = i;
 }
@@ -368,8 +405,8 @@ void sock_set_mode(struct sock *sk, enum sock_mode mode)
 
 void sock_set_reason(struct sock *sk, enum osf_reason reason)
 {
-	sk->st.reason = (uint8_t)reason;
-	log_dbg("fd %d: %s", sk->st.fd, reason_texts[reason]);
+	sk->st->reason = (uint8_t)reason;
+	log_dbg("fd %d: %s", sk->st->fd, reason_texts[reason]);
 }
 
 void arena_for_each(void (*each)(const struct sock *sk, void *arg), void *arg)
@@ -378,6 +415,6 @@ void arena_for_each(void (*each)(const struct sock *sk, void *arg), void *arg)
 		return;
 	GUARD(&lock);
 	for (uint32_t i = 0; i < header->n_socks; i++)
-		if (load_acq(&sock_at(i)->st.in_use))
+		if (load_acq(&entry_at(i)->in_use))
 			each(sock_at(i), arg);
 }

@@ -37,10 +37,10 @@
 #include <unistd.h>
 
 #include "faults_stream.h"
-#include "shm/inbox.h"
-#include "shm/rendezvous.h"
-#include "shm/ring.h"
-#include "shm/segment.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/rendezvous.h"
+#include "proto/shm/ring.h"
+#include "proto/shm/segment.h"
 
 #define RING_BYTES (256u * 1024)
 #define ROUND_MS 25

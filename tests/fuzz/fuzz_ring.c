@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "shm/ring.h"
+#include "proto/shm/ring.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

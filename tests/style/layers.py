@@ -5,7 +5,8 @@ tests/style/layers.py - includes point one way, as src/LAYERS says
 
 A folder of src/ includes its own headers, those of the folders that its line in
 src/LAYERS names, include/ and the system's; and only folders above it in the file
-may be named, so that the list stays an order.
+may be named, so that the list stays an order.  A line may name a folder in a folder.
+Each folder that has a line exists, and each folder with a source file has a line.
 """
 import os
 import re
@@ -21,6 +22,8 @@ def layers():
             continue
         name, uses = line.split(":")
         allowed[name] = uses.split()
+        if not os.path.isdir(os.path.join(tree.ROOT, "src", name)):
+            tree.wrong("src/LAYERS", "there is no folder src/%s" % name)
         for use in uses.split():
             if use not in allowed or use == name:
                 tree.wrong("src/LAYERS", "%s may not include %s, which does "
@@ -28,19 +31,27 @@ def layers():
     return allowed
 
 
+def folder_of(path, allowed):
+    """Return: the longest folder of @path, from src/, that has a line, or None."""
+    folder = os.path.dirname(path)
+    while folder and folder not in allowed:
+        folder = os.path.dirname(folder)
+    return folder or None
+
+
 def main():
     allowed = layers()
     for path in tree.files(".c", ".h", ".def", under=["src/"]):
-        folder = path.split("/")[1]
-        if folder not in allowed:
-            tree.wrong(path, "no line for %s in src/LAYERS" % folder)
+        folder = folder_of(path[len("src/"):], allowed)
+        if not folder:
+            tree.wrong(path, "no line for its folder in src/LAYERS")
             continue
         for i, line in enumerate(tree.read(path).split("\n"), 1):
             found = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
             if not found:
                 continue
             header = found.group(1)
-            target = header.split("/")[0]
+            target = folder_of(header, allowed)
             where = "%s:%d" % (path, i)
             if os.path.isfile(os.path.join(tree.ROOT, "include", header)):
                 continue

@@ -96,7 +96,7 @@ static void addresses_stay(void)
 		CHECK((uintptr_t)socks[i] % CACHE_LINE == 0);
 	}
 	for (int i = 0; i < MANY; i++)
-		CHECK(socks[i]->st.fd == i && socks[i]->n_procs == 1);
+		CHECK(socks[i]->st->fd == i && socks[i]->n_procs == 1);
 
 	int fd = open_segment();
 	CHECK(fd >= 0 && pread(fd, &h, sizeof(h), 0) == sizeof(h));
@@ -149,7 +149,7 @@ static void freed_by_others(void)
 		struct sock *sk = sock_new(i);
 
 		CHECK(sk);
-		sk->st.in_use = 0; /* as the child leaves it */
+		sk->st->in_use = 0; /* as the child leaves it */
 	}
 	CHECK(n_used() <= 128);
 }

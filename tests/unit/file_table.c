@@ -14,10 +14,10 @@
 #include "base/libc.h"
 #include "file/epoll.h"
 #include "file/file.h"
-#include "inet/inet.h"
+#include "proto/inet/inet.h"
 #include "ops/ops.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 #include "unit.h"
 
@@ -31,7 +31,10 @@ struct sock *sock_new(int fd)
 
 	if (!sk)
 		return NULL;
+	static struct osf_stats_sock st;
+
 	memset(sk, 0, sizeof(*sk));
+	sk->st = &st;
 	sk->n_procs = 1;
 	fetch_add(&n_socks, 1);
 	return sk;

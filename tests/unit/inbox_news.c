@@ -14,8 +14,8 @@
 
 #include "base/atomic.h"
 #include "base/libc.h"
-#include "shm/inbox.h"
-#include "shm/segment.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/segment.h"
 #include "unit.h"
 
 static uintptr_t seen[64];

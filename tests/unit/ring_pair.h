@@ -7,7 +7,7 @@
  */
 #pragma once
 
-#include "shm/ring.h"
+#include "proto/shm/ring.h"
 #include "unit.h"
 
 struct ring_pair {

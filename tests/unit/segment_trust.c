@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/libc.h"
-#include "shm/ring.h"
-#include "shm/segment.h"
+#include "proto/shm/ring.h"
+#include "proto/shm/segment.h"
 #include "unit.h"
 
 #define RING 16384u

@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "shm/ring.h"
-#include "shm/segment.h"
+#include "proto/shm/ring.h"
+#include "proto/shm/segment.h"
 
 /* Those that are hidden from the program, too. */
 static int n_fds(void)

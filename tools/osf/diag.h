@@ -11,7 +11,7 @@
  * Spec: sock_diag(7).
  */
 #pragma once
-#include "inet/tcp_bytes.h"
+#include "proto/inet/tcp_bytes.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -16,7 +16,7 @@
 #include "group/group.h"
 #include "ops/route.h"
 #include "ops/ops.h"
-#include "shm/inbox.h"
+#include "proto/shm/inbox.h"
 #include "sock/arena.h"
 
 static void in_child(void)

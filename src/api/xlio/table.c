@@ -53,7 +53,7 @@ OSF_API int xlio_thread_offload(int offload, pthread_t tid)
 
 static void dump(const struct sock *sk, void *arg)
 {
-	const struct osf_stats_sock *st = &sk->st;
+	const struct osf_stats_sock *st = sk->st;
 	int *fd = arg;
 
 	if (*fd > 0 && *fd != st->fd)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shm/region.c - see shm/region.h */
+/* proto/shm/region.c - see proto/shm/region.h */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -18,8 +18,8 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/vm.h"
-#include "shm/region.h"
-#include "shm/shm.h"
+#include "proto/shm/region.h"
+#include "proto/shm/shm.h"
 
 #define REGIONS 1024u              /* of this process, at once */
 #define MAP_BYTES_MAX (1ull << 42) /* of one that a peer announces, */
@@ -182,7 +182,8 @@ static int announce(struct sock *sk, int fd, struct region_list *told,
 
 	if (told->n == RING_REGIONS || map.fd < 0)
 		return 0;
-	int pushed = ring_push_record(&sk->tx, RING_MAP, 0, &map, sizeof(map));
+	int pushed =
+	    ring_push_record(&shm_of(sk)->tx, RING_MAP, 0, &map, sizeof(map));
 	if (pushed > 0) {
 		told->id[told->n++] = id;
 		shm_told_data(sk, fd);
@@ -196,8 +197,8 @@ HOT ssize_t shm_send_ref(struct sock *sk, int fd, struct region_list *told,
 	uint32_t flags = load_rlx(&shm_peer(sk)->flags);
 
 	/* Whatever is out of the ordinary is copied, in shm_send(). */
-	if (sock_mode(sk) != SOCK_SHM || !sk->tx_ring || sk->shut ||
-	    sk->tx_limit || sk->held_bytes ||
+	if (sock_mode(sk) != SOCK_SHM || !shm_of(sk)->tx_ring || sk->shut ||
+	    shm_of(sk)->tx_limit || shm_of(sk)->held_bytes ||
 	    load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
 	    !(flags & SEG_TAKES_REFS) ||
 	    flags & (SEG_CLOSED | SEG_RECALL | SEG_WANT_BACK))
@@ -210,8 +211,8 @@ HOT ssize_t shm_send_ref(struct sock *sk, int fd, struct region_list *told,
 	else if (unlikely(!(load_acq(&shm_peer(sk)->maps) & 1u << i)))
 		return 0;
 	else
-		pushed =
-		    ring_push_record(&sk->tx, RING_REF, len, &ref, sizeof(ref));
+		pushed = ring_push_record(&shm_of(sk)->tx, RING_REF, len, &ref,
+					  sizeof(ref));
 	if (unlikely(pushed < 0)) {
 		shm_broken(sk, fd, "its tail");
 		return -ECONNRESET;
@@ -219,9 +220,9 @@ HOT ssize_t shm_send_ref(struct sock *sk, int fd, struct region_list *told,
 	if (!pushed || unlikely(i < 0))
 		return 0;
 	shm_told_data(sk, fd);
-	count(&sk->st.tx_bytes_shm, len);
-	count(&sk->st.tx_bytes_ref, len);
-	count(&sk->st.tx_ops, 1);
+	count(&sk->st->tx_bytes_shm, len);
+	count(&sk->st->tx_bytes_ref, len);
+	count(&sk->st->tx_ops, 1);
 	return len;
 }
 
@@ -373,7 +374,7 @@ bool shm_take_refs(struct sock *sk)
 	if (!refs)
 		return false;
 	refs->done_pub = &shm_me(sk)->refs_done;
-	sk->rx.refs = refs;
+	shm_of(sk)->rx.refs = refs;
 	fetch_or(&shm_me(sk)->flags, SEG_TAKES_REFS);
 	return true;
 }
@@ -397,11 +398,11 @@ void shm_refs_over(struct ring_refs *refs)
 
 COLD int shm_rx_map(struct sock *sk)
 {
-	struct ring_refs *refs = sk->rx.refs;
+	struct ring_refs *refs = shm_of(sk)->rx.refs;
 	struct ring_map m;
 	struct peer_map *p;
 
-	ring_take_map(&sk->rx, &m);
+	ring_take_map(&shm_of(sk)->rx, &m);
 	/* Each once: so what a liar makes us do is bounded. */
 	if (m.region >= RING_REGIONS || refs->announced & 1u << m.region)
 		return -EPROTO;

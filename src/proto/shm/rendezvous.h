@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/rendezvous.h - how two processes that share a TCP connection find each other
+ * proto/shm/rendezvous.h - how two processes that share a TCP connection find each other
  *
  * Abstract unix names live in the network namespace, like the addresses they are
  * made of:

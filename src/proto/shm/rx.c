@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/rx.c - bytes from the connection to the application
+ * proto/shm/rx.c - bytes from the connection to the application
  *
  *     TCP, up to the peer's K  ->  ring  ->  (a BACK mark)  ->  TCP again
  *
@@ -21,9 +21,9 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/log.h"
-#include "shm/cursor.h"
-#include "shm/region.h"
-#include "shm/shm.h"
+#include "proto/shm/cursor.h"
+#include "proto/shm/region.h"
+#include "proto/shm/shm.h"
 
 #define PUBLISH_BYTES (RING_WINDOW / 8)
 #define GO_ON_IN_RING (-INT_MAX) /* inside this file */
@@ -43,22 +43,24 @@ int shm_rx_learn(struct sock *sk)
 {
 	uint64_t k = load_rlx(&shm_peer(sk)->tcp_bytes); /* S1 by the caller */
 
-	if (sk->rx_tcp_base > k || k - sk->rx_tcp_base > INT_MAX)
+	if (shm_of(sk)->rx_tcp_base > k ||
+	    k - shm_of(sk)->rx_tcp_base > INT_MAX)
 		return -EPROTO;
-	sk->rx_tcp_left = (int64_t)(k - sk->rx_tcp_base);
+	shm_of(sk)->rx_tcp_left = (int64_t)(k - shm_of(sk)->rx_tcp_base);
 	return 0;
 }
 
 /* For the peer, should this process be killed: how far the program has read. */
 static inline void say_read(struct sock *sk)
 {
-	store_rlx(&shm_me(sk)->read, SEG_READ_RING | load_rlx(&sk->rx.off));
+	store_rlx(&shm_me(sk)->read,
+		  SEG_READ_RING | load_rlx(&shm_of(sk)->rx.off));
 }
 
 /* All that TCP had before the ring has been read. */
 static COLD void rx_tcp_over(struct sock *sk)
 {
-	store_rlx(&sk->rx_tcp, (uint8_t)0);
+	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
 	backlog_free(sk);
 	say_read(sk);
 }
@@ -66,13 +68,14 @@ static COLD void rx_tcp_over(struct sock *sk)
 bool shm_rx_settle(struct sock *sk, int fd)
 {
 	GUARD(&sk->rx_lock);
-	if (sk->rx_tcp && load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) {
-		if (sk->rx_tcp_left < 0 && shm_rx_learn(sk))
+	if (shm_of(sk)->rx_tcp &&
+	    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) {
+		if (shm_of(sk)->rx_tcp_left < 0 && shm_rx_learn(sk))
 			shm_broken(sk, fd, "its count of TCP bytes");
-		else if (!sk->rx_tcp_left && !backlog_bytes(sk))
+		else if (!shm_of(sk)->rx_tcp_left && !backlog_bytes(sk))
 			rx_tcp_over(sk);
 	}
-	return !sk->rx_tcp;
+	return !shm_of(sk)->rx_tcp;
 }
 
 /* What was taken out of TCP before, and with it what TCP has now. */
@@ -81,7 +84,7 @@ static COLD ssize_t rx_backlog(struct sock *sk, int fd, struct iov_cursor *c,
 {
 	backlog_fill_locked(sk, fd);
 	ssize_t r = (ssize_t)backlog_read(sk, c, want, flags);
-	if (!sk->rx_tcp_left && !backlog_bytes(sk))
+	if (!shm_of(sk)->rx_tcp_left && !backlog_bytes(sk))
 		rx_tcp_over(sk);
 	return r;
 }
@@ -107,15 +110,16 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 		if (backlog_bytes(sk))
 			return rx_backlog(sk, fd, c, want, flags);
 		bool known = load_acq(&peer->flags) & SEG_TX_RING; /* S1 */
-		if (known && sk->rx_tcp_left < 0 && shm_rx_learn(sk)) {
+		if (known && shm_of(sk)->rx_tcp_left < 0 && shm_rx_learn(sk)) {
 			shm_broken(sk, fd, "its count of TCP bytes");
 			return -ECONNRESET;
 		}
-		if (known && !sk->rx_tcp_left) {
+		if (known && !shm_of(sk)->rx_tcp_left) {
 			rx_tcp_over(sk);
 			return GO_ON_IN_RING;
 		}
-		size_t max = known ? MIN(want, (size_t)sk->rx_tcp_left) : want;
+		size_t max =
+		    known ? MIN(want, (size_t)shm_of(sk)->rx_tcp_left) : want;
 		struct msghdr msg = { .msg_iov = iov,
 				      .msg_iovlen = cursor_rest(c, iov, max) };
 		/* MSG_TRUNC: only how many there are. */
@@ -133,9 +137,9 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 					 (flags & (MSG_TRUNC | MSG_PEEK)) |
 					     MSG_DONTWAIT);
 			if (r > 0 && !(flags & MSG_PEEK)) {
-				sk->rx_tcp_base += (uint64_t)r;
-				sk->rx_tcp_left -= known ? r : 0;
-				count(&sk->st.rx_bytes_inet, (uint64_t)r);
+				shm_of(sk)->rx_tcp_base += (uint64_t)r;
+				shm_of(sk)->rx_tcp_left -= known ? r : 0;
+				count(&sk->st->rx_bytes_inet, (uint64_t)r);
 			}
 		}
 		if (!r && sk->anchor_deaf && !(sk->shut & SHUT_BIT_RD) &&
@@ -157,14 +161,14 @@ static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 			      .msg_iovlen = cursor_rest(c, iov, want) };
 
 	anchor_drain(sk, fd);
-	if (!sk->recalled &&
-	    sk->bells_drained != load_acq(&shm_peer(sk)->bells))
+	if (!shm_of(sk)->recalled &&
+	    shm_of(sk)->bells_drained != load_acq(&shm_peer(sk)->bells))
 		return -EAGAIN;
 	ssize_t r = libc.recvmsg(fd, &msg, flags | MSG_DONTWAIT);
 	if (r <= 0)
 		return r < 0 ? -errno : anchor_error(sk);
 	cursor_skip(c, (size_t)r);
-	count(&sk->st.rx_bytes_inet, (uint64_t)r);
+	count(&sk->st->rx_bytes_inet, (uint64_t)r);
 	return r;
 }
 
@@ -172,11 +176,11 @@ bool shm_rx_is_kernels(struct sock *sk, int fd)
 {
 	GUARD(&sk->rx_lock);
 
-	if (!sk->rx_back)
+	if (!shm_of(sk)->rx_back)
 		return false;
 	anchor_drain(sk, fd);
-	return sk->recalled ||
-	       sk->bells_drained == load_acq(&shm_peer(sk)->bells);
+	return shm_of(sk)->recalled ||
+	       shm_of(sk)->bells_drained == load_acq(&shm_peer(sk)->bells);
 }
 
 /* The kernel's word about an anchor that has ended. */
@@ -185,7 +189,7 @@ static ssize_t rx_end(struct sock *sk, int fd)
 	char byte;
 	ssize_t r;
 
-	if (sk->rx_eof)
+	if (shm_of(sk)->rx_eof)
 		return 0;
 	int err = anchor_error(sk);
 	if (err || sk->anchor_end == ANCHOR_FIN)
@@ -199,7 +203,7 @@ static ssize_t rx_end(struct sock *sk, int fd)
 /* The area of ours, 0 or 1, in which the ring goes on. */
 static unsigned rx_area(const struct sock *sk)
 {
-	return sk->rx.tail_pub == &shm_me(sk)->tail2;
+	return shm_of(sk)->rx.tail_pub == &shm_me(sk)->tail2;
 }
 
 static uint32_t *rx_other_tail(const struct sock *sk)
@@ -211,18 +215,19 @@ static uint32_t *rx_other_tail(const struct sock *sk)
 
 void shm_ask_to_move(struct sock *sk, int fd)
 {
-	ring_ask_to_move(&sk->rx, rx_other_tail(sk));
+	ring_ask_to_move(&shm_of(sk)->rx, rx_other_tail(sk));
 	shm_told_space(sk, fd);
 }
 
 /* The producer has gone. */
 static COLD void shm_rx_move(struct sock *sk)
 {
-	uint32_t half = sk->tx.area_bytes;
-	uint8_t *ring = seg_ring(sk->seg, !sk->side, shm_ring_bytes(sk));
+	uint32_t half = shm_of(sk)->tx.area_bytes;
+	uint8_t *ring =
+	    seg_ring(shm_of(sk)->seg, !shm_of(sk)->side, shm_ring_bytes(sk));
 	unsigned to = !rx_area(sk);
 
-	ring_rx_moved(&sk->rx, ring + to * (size_t)half, half,
+	ring_rx_moved(&shm_of(sk)->rx, ring + to * (size_t)half, half,
 		      rx_other_tail(sk));
 	store_rlx(&shm_me(sk)->read_half, to);
 	say_read(sk);
@@ -231,14 +236,14 @@ static COLD void shm_rx_move(struct sock *sk)
 /* The ring was empty: -EAGAIN, or what ends the stream. */
 static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 {
-	if (ring_publish(&sk->rx))
+	if (ring_publish(&shm_of(sk)->rx))
 		shm_told_space(sk, fd);
 	if (mark == RING_FIN) {
-		store_rlx(&sk->rx_eof, (uint8_t)1);
+		store_rlx(&shm_of(sk)->rx_eof, (uint8_t)1);
 		return 0;
 	}
 	if (mark == RING_BACK) {
-		store_rlx(&sk->rx_back, (uint8_t)1);
+		store_rlx(&shm_of(sk)->rx_back, (uint8_t)1);
 		shm_note_back(sk);
 		return GO_ON_IN_RING;
 	}
@@ -262,7 +267,7 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 		return -EAGAIN;
 	shm_take_held(sk, true);
 	/* What it wrote before it died is in the ring by now. */
-	if (ring_rx_ready(&sk->rx))
+	if (ring_rx_ready(&shm_of(sk)->rx))
 		return GO_ON_IN_RING;
 	return rx_end(sk, fd);
 }
@@ -276,7 +281,7 @@ HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 
 	while (got < want) {
 		const uint8_t *data;
-		int32_t n = ring_peek(&sk->rx, &data, &mark);
+		int32_t n = ring_peek(&shm_of(sk)->rx, &data, &mark);
 
 		if (unlikely(n < 0)) {
 			shm_broken(sk, fd, "a record's header");
@@ -287,15 +292,15 @@ HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 		uint32_t take = (uint32_t)MIN((size_t)n, want - got);
 		if (!discard)
 			cursor_put(c, data, take);
-		ring_skip(&sk->rx, take);
+		ring_skip(&shm_of(sk)->rx, take);
 		got += take;
-		uint32_t freed = ring_rx_owed(&sk->rx);
-		if (freed >= PUBLISH_BYTES && ring_publish(&sk->rx))
+		uint32_t freed = ring_rx_owed(&shm_of(sk)->rx);
+		if (freed >= PUBLISH_BYTES && ring_publish(&shm_of(sk)->rx))
 			shm_told_space(sk, fd);
 	}
 	if (likely(got)) {
 		say_read(sk);
-		count(&sk->st.rx_bytes_shm, got);
+		count(&sk->st->rx_bytes_shm, got);
 		return (ssize_t)got;
 	}
 	return rx_nothing(sk, fd, mark);
@@ -309,20 +314,20 @@ static ssize_t rx_peek(struct sock *sk, int fd, struct iov_cursor *c,
 	const uint8_t *data;
 
 	/* Past WRAP and SKIP, so that nothing and a lie are told apart. */
-	int32_t first = ring_peek(&sk->rx, &data, &mark);
+	int32_t first = ring_peek(&shm_of(sk)->rx, &data, &mark);
 	if (first < 0) {
 		shm_broken(sk, fd, "a record's header");
 		return -ECONNRESET;
 	}
 	if (!first)
 		return rx_nothing(sk, fd, mark);
-	uint32_t ready =
-	    ring_rx_bytes(&sk->rx, (uint32_t)MIN(want, (size_t)INT_MAX), &mark);
+	uint32_t ready = ring_rx_bytes(
+	    &shm_of(sk)->rx, (uint32_t)MIN(want, (size_t)INT_MAX), &mark);
 	if (flags & MSG_TRUNC)
 		return ready; /* only how many there are */
 	for (size_t i = 0; i < c->n && skip < want; i++) {
 		uint32_t got = ring_rx_copy_ahead(
-		    &sk->rx, c->iov[i].iov_base,
+		    &shm_of(sk)->rx, c->iov[i].iov_base,
 		    (uint32_t)MIN(c->iov[i].iov_len, (size_t)INT_MAX), skip);
 		skip += got;
 		if (got < c->iov[i].iov_len)
@@ -335,11 +340,11 @@ static ssize_t rx_peek(struct sock *sk, int fd, struct iov_cursor *c,
 static inline ssize_t rx_step(struct sock *sk, int fd, struct iov_cursor *c,
 			      size_t want, int flags)
 {
-	if (unlikely(sk->rx_broken))
+	if (unlikely(shm_of(sk)->rx_broken))
 		return rx_end(sk, fd);
-	if (unlikely(sk->rx_back))
+	if (unlikely(shm_of(sk)->rx_back))
 		return rx_back(sk, fd, c, want, flags & (MSG_PEEK | MSG_TRUNC));
-	if (unlikely(sk->rx_tcp))
+	if (unlikely(shm_of(sk)->rx_tcp))
 		return rx_tcp(sk, fd, c, want, flags);
 	if (unlikely(flags & MSG_PEEK))
 		return rx_peek(sk, fd, c, want, flags);
@@ -352,9 +357,9 @@ static COLD bool rx_goes_on(const struct sock *sk, int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLPRI };
 
-	if (sk->rx_tcp)
-		return sk->rx_tcp_left == 0 || backlog_bytes(sk);
-	if (sk->rx_back || !ring_rx_ready(&sk->rx))
+	if (shm_of(sk)->rx_tcp)
+		return shm_of(sk)->rx_tcp_left == 0 || backlog_bytes(sk);
+	if (shm_of(sk)->rx_back || !ring_rx_ready(&shm_of(sk)->rx))
 		return false;
 	/* As the kernel: a read stops before an urgent byte. */
 	return !(load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK) ||
@@ -388,8 +393,8 @@ static COLD bool rx_arm_async(struct sock *sk, int fd)
 {
 	anchor_clear(sk, fd);
 	shm_arm(sk, fd, POLLIN, ARM_ANCHOR);
-	return !sk->rx_tcp && !sk->rx_back && ring_rx_ready(&sk->rx) &&
-	       !sk->rx_eof;
+	return !shm_of(sk)->rx_tcp && !shm_of(sk)->rx_back &&
+	       ring_rx_ready(&shm_of(sk)->rx) && !shm_of(sk)->rx_eof;
 }
 
 HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
@@ -466,20 +471,20 @@ HOT int32_t shm_recv_place(struct sock *sk, int fd, const uint8_t **data,
 {
 	enum ring_mark mark;
 
-	if (unlikely(sock_mode(sk) != SOCK_SHM || sk->rx_tcp || sk->rx_back ||
-		     sk->rx_broken))
+	if (unlikely(sock_mode(sk) != SOCK_SHM || shm_of(sk)->rx_tcp ||
+		     shm_of(sk)->rx_back || shm_of(sk)->rx_broken))
 		return 0;
-	int32_t n = ring_peek(&sk->rx, data, &mark);
+	int32_t n = ring_peek(&shm_of(sk)->rx, data, &mark);
 	if (unlikely(n < 0)) {
 		shm_broken(sk, fd, "a record's header");
 		return -ECONNRESET;
 	}
 	if (unlikely(!n))
 		return 0;
-	*off = sk->rx.off;
-	ring_skip(&sk->rx, (uint32_t)n);
+	*off = shm_of(sk)->rx.off;
+	ring_skip(&shm_of(sk)->rx, (uint32_t)n);
 	say_read(sk);
-	count(&sk->st.rx_bytes_shm, (uint64_t)n);
-	count(&sk->st.rx_ops, 1);
+	count(&sk->st->rx_bytes_shm, (uint64_t)n);
+	count(&sk->st->rx_ops, 1);
 	return n;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/tx.c - bytes from the application into the connection
+ * proto/shm/tx.c - bytes from the application into the connection
  *
  *     TCP, while only a candidate  ->  ring  ->  (a BACK mark)  ->  TCP again
  *
@@ -16,9 +16,9 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
-#include "shm/cursor.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/cursor.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 
 /* Records of a long write: small enough to overlap, large enough to be few. */
 #define TX_CHUNK (32u * 1024)
@@ -46,46 +46,49 @@ static COLD void bulk_look(struct sock *sk)
 {
 	bool lends = load_rlx(&shm_peer(sk)->flags) & SEG_LENDS;
 	/* One who lends may ask to go on in the other half. */
-	uint32_t size = lends ? sk->tx.area_bytes : 2 * sk->tx.area_bytes;
-	uint32_t more = size - MIN(size, sk->tx.size);
+	uint32_t size =
+	    lends ? shm_of(sk)->tx.area_bytes : 2 * shm_of(sk)->tx.area_bytes;
+	uint32_t more = size - MIN(size, shm_of(sk)->tx.size);
 	uint64_t now = now_ns();
-	bool is_fast = now - sk->bulk_since_ns < BULK_NS;
+	bool is_fast = now - shm_of(sk)->bulk_since_ns < BULK_NS;
 
-	bool stays = now - sk->bulk_since_ns < BULK_STAYS_NS;
+	bool stays = now - shm_of(sk)->bulk_since_ns < BULK_STAYS_NS;
 
-	sk->bulk_bytes = 0;
-	sk->bulk_since_ns = now;
-	if (!is_fast || size <= sk->tx.grow_to)
+	shm_of(sk)->bulk_bytes = 0;
+	shm_of(sk)->bulk_since_ns = now;
+	if (!is_fast || size <= shm_of(sk)->tx.grow_to)
 		return;
 	if (lends) {
-		sk->n_bulk_slow = stays ? 0 : sk->n_bulk_slow + 1;
-		if (sk->n_bulk_slow < BULK_SLOW)
+		shm_of(sk)->n_bulk_slow =
+		    stays ? 0 : shm_of(sk)->n_bulk_slow + 1;
+		if (shm_of(sk)->n_bulk_slow < BULK_SLOW)
 			return;
 	}
 	if (fetch_add(&grants, more) > GRANTS_MAX - more)
 		fetch_sub(&grants, more);
 	else
-		ring_tx_grow(&sk->tx, size);
+		ring_tx_grow(&shm_of(sk)->tx, size);
 }
 
 static inline void bulk_count(struct sock *sk, uint32_t chunk)
 {
-	sk->bulk_bytes += chunk;
-	if (unlikely(sk->bulk_bytes >= BULK_BYTES))
+	shm_of(sk)->bulk_bytes += chunk;
+	if (unlikely(shm_of(sk)->bulk_bytes >= BULK_BYTES))
 		bulk_look(sk);
 }
 
 void shm_tx_shrink(struct sock *sk)
 {
-	uint32_t first = MIN(sk->tx.area_bytes, RING_WINDOW);
+	uint32_t first = MIN(shm_of(sk)->tx.area_bytes, RING_WINDOW);
 
-	if (sk->tx.grow_to > first)
-		fetch_sub(&grants, sk->tx.grow_to - first);
+	if (shm_of(sk)->tx.grow_to > first)
+		fetch_sub(&grants, shm_of(sk)->tx.grow_to - first);
 }
 
 static bool is_full(const struct sock *sk)
 {
-	return sk->tx_limit && ring_tx_used(&sk->tx) >= sk->tx_limit;
+	return shm_of(sk)->tx_limit &&
+	       ring_tx_used(&shm_of(sk)->tx) >= shm_of(sk)->tx_limit;
 }
 
 /* What the kernel takes of the cursor's next bytes, without waiting. */
@@ -109,8 +112,8 @@ static COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 	ssize_t r = tx_kernel(fd, c, left, flags);
 
 	if (r > 0) {
-		sk->tx_tcp_base += (uint64_t)r;
-		count(&sk->st.tx_bytes_inet, (uint64_t)r);
+		shm_of(sk)->tx_tcp_base += (uint64_t)r;
+		count(&sk->st->tx_bytes_inet, (uint64_t)r);
 		inbox_went_past();
 	}
 	return r;
@@ -129,15 +132,16 @@ static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
 
 		return lost < 0 ? lost : tx_tcp(sk, fd, c, left, flags);
 	}
-	if (sk->peer_died == PEER_READ_ALL) { /* its reset is on the way */
-		sk->peer_died = PEER_TOLD;
+	if (shm_of(sk)->peer_died ==
+	    PEER_READ_ALL) { /* its reset is on the way */
+		shm_of(sk)->peer_died = PEER_TOLD;
 		store_rel(&sk->anchor_end, (uint8_t)ANCHOR_RST);
 		cursor_skip(c, left);
 		return (ssize_t)left;
 	}
-	int err = sk->rx_broken ? -EPIPE : anchor_error(sk);
+	int err = shm_of(sk)->rx_broken ? -EPIPE : anchor_error(sk);
 
-	if (!err && sk->peer_died)
+	if (!err && shm_of(sk)->peer_died)
 		err = -EPIPE;
 	return err ? err : tx_kernel(fd, c, left, 0);
 }
@@ -172,7 +176,8 @@ static COLD ssize_t tx_ring_recalled(struct sock *sk, int fd,
 /* @left more bytes: do they wait too?  Little of a small ring. */
 static COLD bool may_hold(struct sock *sk, size_t left)
 {
-	return left + sk->held_bytes < MIN(HELD_MAX, sk->tx.size / 4);
+	return left + shm_of(sk)->held_bytes <
+	       MIN(HELD_MAX, shm_of(sk)->tx.size / 4);
 }
 
 /* Before more is put behind what waits. */
@@ -199,7 +204,7 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 	struct iov_cursor start = *c;
 	size_t done = 0;
 
-	if (unlikely(sk->held_bytes))
+	if (unlikely(shm_of(sk)->held_bytes))
 		held_begin(sk, fd, left);
 	bool hold = unlikely(flags & MSG_MORE) && may_hold(sk, left);
 
@@ -208,9 +213,9 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 		uint32_t at;
 
 		if (unlikely(is_full(sk)) &&
-		    (ring_tx_refresh(&sk->tx), is_full(sk)))
+		    (ring_tx_refresh(&shm_of(sk)->tx), is_full(sk)))
 			break;
-		uint8_t *to = ring_reserve(&sk->tx, &chunk, &at);
+		uint8_t *to = ring_reserve(&shm_of(sk)->tx, &chunk, &at);
 		if (unlikely(!to)) {
 			if (!chunk)
 				break;
@@ -218,13 +223,13 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 			return -ECONNRESET;
 		}
 		cursor_get(c, to, chunk);
-		if (unlikely(hold) && !sk->held_bytes)
+		if (unlikely(hold) && !shm_of(sk)->held_bytes)
 			shm_hold(sk, at, chunk);
 		else
-			ring_commit(&sk->tx, at, chunk);
+			ring_commit(&shm_of(sk)->tx, at, chunk);
 		done += chunk;
 		if (unlikely(hold))
-			sk->held_bytes += chunk;
+			shm_of(sk)->held_bytes += chunk;
 		if (chunk == TX_CHUNK)
 			bulk_count(sk, chunk);
 		if (done < left) /* a fence drains what the next copy fills */
@@ -232,7 +237,7 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 		if (shm_is_recalled(sk))
 			break;
 	}
-	if (unlikely(sk->held_bytes))
+	if (unlikely(shm_of(sk)->held_bytes))
 		held_end(sk, fd, hold && done == left);
 	else if (likely(done))
 		shm_told_data(sk, fd);
@@ -247,14 +252,14 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 		       size_t left, int flags)
 {
-	if (unlikely(!sk->tx_ring))
+	if (unlikely(!shm_of(sk)->tx_ring))
 		return tx_tcp(sk, fd, c, left, flags);
 	if (unlikely(nobody_reads(sk, fd)))
 		return tx_to_nobody(sk, fd, c, left, flags);
 	ssize_t r = tx_ring(sk, fd, c, left, flags);
 	if (r > 0)
-		count(&sk->st.tx_bytes_shm, (uint64_t)r);
-	if (unlikely(!r && !sk->tx_ring))
+		count(&sk->st->tx_bytes_shm, (uint64_t)r);
+	if (unlikely(!r && !shm_of(sk)->tx_ring))
 		return tx_tcp(sk, fd, c, left, flags);
 	return r ? r : -EAGAIN;
 }
@@ -314,7 +319,7 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			r = tx_once(sk, fd, &c, len - sent, flags);
 		if (unlikely(sent && r < 0 && r != -EAGAIN))
 			anchor_note(sk, (int)-r); /* for the next call */
-		uint32_t tail = sk->tx.tail;
+		uint32_t tail = shm_of(sk)->tx.tail;
 		sock_unlock(sk, &sk->tx_lock);
 
 		if (likely(r > 0))
@@ -415,15 +420,15 @@ HOT ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 {
 	struct iov_cursor c = { .iov = iov, .n = n };
 
-	if (unlikely(sock_mode(sk) != SOCK_SHM || !sk->tx_ring || sk->shut ||
-		     sk->held_bytes ||
+	if (unlikely(sock_mode(sk) != SOCK_SHM || !shm_of(sk)->tx_ring ||
+		     sk->shut || shm_of(sk)->held_bytes ||
 		     load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
 		     load_rlx(&shm_peer(sk)->flags) &
 			 (SEG_CLOSED | SEG_RECALL | SEG_WANT_BACK)))
 		return shm_send(sk, fd, iov, n, MSG_DONTWAIT | MSG_NOSIGNAL);
 	ssize_t r;
-	if (n == 1 && len <= SMALL_BYTES && !sk->tx_limit &&
-	    put_small(&sk->tx, iov->iov_base, (uint32_t)len)) {
+	if (n == 1 && len <= SMALL_BYTES && !shm_of(sk)->tx_limit &&
+	    put_small(&shm_of(sk)->tx, iov->iov_base, (uint32_t)len)) {
 		shm_told_data(sk, fd);
 		r = unlikely(shm_is_recalled(sk))
 			? tx_ring_recalled(
@@ -434,13 +439,13 @@ HOT ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 		r = tx_ring(sk, fd, &c, len, 0);
 	}
 	if (likely(r > 0)) {
-		count(&sk->st.tx_bytes_shm, (uint64_t)r);
-		count(&sk->st.tx_ops, 1);
+		count(&sk->st->tx_bytes_shm, (uint64_t)r);
+		count(&sk->st->tx_ops, 1);
 		/* The next record's lines, but the first, which is the reader's to
 		 * look at. */
 		for (uint32_t i = 1; i < 4; i++)
-			prefetch_write(sk->tx.base + sk->tx.head +
-				       i * RING_ALIGN);
+			prefetch_write(shm_of(sk)->tx.base +
+				       shm_of(sk)->tx.head + i * RING_ALIGN);
 	}
 	return r ? r : -EAGAIN;
 }
@@ -453,13 +458,13 @@ static ssize_t file_to_ring(struct sock *sk, int fd, int in, off_t *off,
 {
 	uint32_t len = (uint32_t)MIN(n, (size_t)TX_CHUNK), at;
 
-	if (unlikely(sk->held_bytes))
+	if (unlikely(shm_of(sk)->held_bytes))
 		held_begin(sk, fd, n);
-	if (is_full(sk) && (ring_tx_refresh(&sk->tx), is_full(sk))) {
+	if (is_full(sk) && (ring_tx_refresh(&shm_of(sk)->tx), is_full(sk))) {
 		shm_flush(sk, fd);
 		return -EAGAIN;
 	}
-	uint8_t *to = ring_reserve(&sk->tx, &len, &at);
+	uint8_t *to = ring_reserve(&shm_of(sk)->tx, &len, &at);
 
 	if (!to) {
 		shm_flush(sk, fd);
@@ -473,10 +478,11 @@ static ssize_t file_to_ring(struct sock *sk, int fd, int in, off_t *off,
 	}
 	/* Where the payload begins depends on its length. */
 	if (ring_payload_off((uint32_t)r) != ring_payload_off(len))
-		memmove(sk->tx.base + at + ring_payload_off((uint32_t)r), to,
-			(size_t)r);
-	ring_commit(&sk->tx, at, (uint32_t)r);
-	if (unlikely(sk->held_bytes))
+		memmove(shm_of(sk)->tx.base + at +
+			    ring_payload_off((uint32_t)r),
+			to, (size_t)r);
+	ring_commit(&shm_of(sk)->tx, at, (uint32_t)r);
+	if (unlikely(shm_of(sk)->held_bytes))
 		shm_flush(sk, fd);
 	else
 		shm_told_data(sk, fd);
@@ -495,7 +501,7 @@ static ssize_t file_to_ring(struct sock *sk, int fd, int in, off_t *off,
 		bulk_count(sk, TX_CHUNK);
 	if (off)
 		*off += r;
-	count(&sk->st.tx_bytes_shm, (uint64_t)r);
+	count(&sk->st->tx_bytes_shm, (uint64_t)r);
 	return r;
 }
 
@@ -526,9 +532,9 @@ static COLD ssize_t file_to_nobody(struct sock *sk, int fd, int in, off_t *off,
 
 		return lost < 0 ? lost : FILE_BY_TCP;
 	}
-	int err = sk->rx_broken ? -EPIPE : anchor_error(sk);
+	int err = shm_of(sk)->rx_broken ? -EPIPE : anchor_error(sk);
 
-	if (!err && sk->peer_died > PEER_READ_ALL)
+	if (!err && shm_of(sk)->peer_died > PEER_READ_ALL)
 		err = -EPIPE;
 	if (err)
 		return err;
@@ -550,13 +556,13 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
 		ssize_t r;
 		if (sk->shut & SHUT_BIT_WR)
 			r = -EPIPE;
-		else if (!sk->tx_ring)
+		else if (!shm_of(sk)->tx_ring)
 			r = file_to_tcp(sk, fd, in, off, n - sent);
 		else if (nobody_reads(sk, fd))
 			r = file_to_nobody(sk, fd, in, off, n - sent);
 		else
 			r = file_to_ring(sk, fd, in, off, n - sent);
-		uint32_t tail = sk->tx.tail;
+		uint32_t tail = shm_of(sk)->tx.tail;
 		sock_unlock(sk, &sk->tx_lock);
 		sent += r > 0 ? (size_t)r : 0;
 		if (r > 0 || r == FILE_BY_TCP)

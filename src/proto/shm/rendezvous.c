@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shm/rendezvous.c - see shm/rendezvous.h */
+/* proto/shm/rendezvous.c - see proto/shm/rendezvous.h */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/inet_diag.h>
@@ -14,8 +14,8 @@
 
 #include "base/auto.h"
 #include "base/fds.h"
-#include "shm/rendezvous.h"
-#include "shm/segment.h"
+#include "proto/shm/rendezvous.h"
+#include "proto/shm/segment.h"
 
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/region.h - memory of one process that its peers read where it lies
+ * proto/shm/region.h - memory of one process that its peers read where it lies
  *
  *     sender                                 receiver
  *     region_open(): a file of its own
@@ -25,7 +25,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "shm/ring.h"
+#include "proto/shm/ring.h"
 
 struct sock;
 

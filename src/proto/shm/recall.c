@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/recall.c - back to the kernel at once, without the peer's help
+ * proto/shm/recall.c - back to the kernel at once, without the peer's help
  *
  *     reader                                  writer, at its next call
  *     RECALL; reads the ring to its end
@@ -38,8 +38,8 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/rawcall.h"
-#include "shm/rendezvous.h"
-#include "shm/shm.h"
+#include "proto/shm/rendezvous.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 /* What is waited for was begun already by a peer that needs a core, no more. */
@@ -115,7 +115,7 @@ static int stash_backlog(struct sock *sk, struct stash *st)
 		return 0;
 	if (!to)
 		return -ENOMEM;
-	memcpy(to, sk->backlog + sk->backlog_pos, n);
+	memcpy(to, shm_of(sk)->backlog + shm_of(sk)->backlog_pos, n);
 	st->n += n;
 	st->is_late = true; /* TCP may have what follows already */
 	backlog_free(sk);
@@ -128,8 +128,8 @@ static int stash_tcp(struct sock *sk, int fd, struct stash *st)
 {
 	int err = 0;
 
-	while (!err && sk->rx_tcp_left > 0)
-		err = take_tcp(fd, st, &sk->rx_tcp_left);
+	while (!err && shm_of(sk)->rx_tcp_left > 0)
+		err = take_tcp(fd, st, &shm_of(sk)->rx_tcp_left);
 	return err == -ENODATA ? 0 : err;
 }
 
@@ -139,7 +139,7 @@ static int stash_ring(struct sock *sk, struct stash *st)
 
 	for (;;) {
 		const uint8_t *data;
-		int32_t n = ring_peek(&sk->rx, &data, &mark);
+		int32_t n = ring_peek(&shm_of(sk)->rx, &data, &mark);
 
 		if (n < 0)
 			return -EPROTO;
@@ -150,7 +150,7 @@ static int stash_ring(struct sock *sk, struct stash *st)
 			return -ENOMEM;
 		memcpy(to, data, (size_t)n);
 		st->n += (size_t)n;
-		ring_skip(&sk->rx, (uint32_t)n);
+		ring_skip(&shm_of(sk)->rx, (uint32_t)n);
 	}
 	st->has_end = mark == RING_FIN;
 	st->is_late = mark == RING_BACK;
@@ -164,7 +164,8 @@ static int settle_bells(struct sock *sk, int fd)
 
 	for (;;) {
 		anchor_drain(sk, fd);
-		if (sk->bells_drained == load_acq(&shm_peer(sk)->bells) ||
+		if (shm_of(sk)->bells_drained ==
+			load_acq(&shm_peer(sk)->bells) ||
 		    load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
 			return 0; /* behind its end nothing comes */
 		if (now_ns() > end)
@@ -206,8 +207,9 @@ static bool may_put_back(struct sock *sk, int fd)
 		return false;
 	if (backlog_bytes(sk))
 		return false;
-	if (!sk->rx_back &&
-	    ring_rx_bytes(&sk->rx, PUT_BACK_MAX + 1, &mark) > PUT_BACK_MAX)
+	if (!shm_of(sk)->rx_back &&
+	    ring_rx_bytes(&shm_of(sk)->rx, PUT_BACK_MAX + 1, &mark) >
+		PUT_BACK_MAX)
 		return false;
 	int other = borrow_other_end(sk, fd);
 	if (other >= 0)
@@ -252,30 +254,30 @@ static int end_rx(struct sock *sk, int fd, struct stash *st)
 	struct seg_side *me = shm_me(sk);
 	int err = 0;
 
-	if (sk->rx_tcp)
+	if (shm_of(sk)->rx_tcp)
 		err = stash_backlog(sk, st);
-	if (!err && sk->rx_tcp &&
+	if (!err && shm_of(sk)->rx_tcp &&
 	    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) { /* S1 */
 		shm_rx_learn(sk);
 		err = stash_tcp(sk, fd, st);
 		if (!err)
-			store_rlx(&sk->rx_tcp, (uint8_t)0);
+			store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
 	}
 	/* While TCP still carries it the ring is empty, and no bell was rung. */
-	if (!err && !sk->rx_tcp) {
+	if (!err && !shm_of(sk)->rx_tcp) {
 		shm_take_held(sk, true);
-		if (!sk->rx_back && !sk->rx_eof)
+		if (!shm_of(sk)->rx_back && !shm_of(sk)->rx_eof)
 			err = stash_ring(sk, st);
 		if (!err)
 			err = settle_bells(sk, fd);
 	}
-	if (sk->rx_eof)
+	if (shm_of(sk)->rx_eof)
 		st->has_end = true;
 	if (!err)
 		put_back(sk, fd, st);
-	me->cut = sk->rx.off;
+	me->cut = shm_of(sk)->rx.off;
 	fetch_or(&me->flags, SEG_CUT); /* S4 */
-	ring_publish(&sk->rx);         /* whoever waits for room looks again */
+	ring_publish(&shm_of(sk)->rx); /* whoever waits for room looks again */
 	return err;
 }
 
@@ -284,9 +286,9 @@ static void end_tx(struct sock *sk, int fd)
 {
 	if (shm_is_recalled(sk)) /* both at once */
 		shm_tx_recalled(sk, fd, 0);
-	if (!sk->tx_ring)
+	if (!shm_of(sk)->tx_ring)
 		return;
-	if (!sk->tx_fin) {
+	if (!shm_of(sk)->tx_fin) {
 		anchor_back(sk, fd);
 		return;
 	}
@@ -325,7 +327,7 @@ static int leave_rest(struct sock *sk, int fd)
 {
 	struct seg_side *me = shm_me(sk);
 
-	me->cut = sk->rx.off;
+	me->cut = shm_of(sk)->rx.off;
 	fetch_or(&me->flags, SEG_CUT); /* S4: it may be waiting for that */
 	end_tx(sk, fd);
 	return 0;
@@ -336,9 +338,9 @@ static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
 {
 	if (sock_mode(sk) == SOCK_CANDIDATE)
 		shm_candidate_decide(sk, fd);
-	if (sock_mode(sk) != SOCK_SHM || sk->recalled)
+	if (sock_mode(sk) != SOCK_SHM || shm_of(sk)->recalled)
 		return 0;
-	if (sk->rx_broken)
+	if (shm_of(sk)->rx_broken)
 		return -ECONNRESET;
 	if (gently && !may_put_back(sk, fd))
 		return 0;
@@ -353,15 +355,15 @@ static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
 		return err == -ENOMEM ? err : -ECONNRESET;
 	}
 	end_tx(sk, fd);
-	store_rlx(&sk->rx_tcp, (uint8_t)0);
-	store_rlx(&sk->rx_back, (uint8_t)1);
-	store_rlx(&sk->rx_eof, (uint8_t)0);
-	store_rlx(&sk->recalled, (uint8_t)1);
+	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
+	store_rlx(&shm_of(sk)->rx_back, (uint8_t)1);
+	store_rlx(&shm_of(sk)->rx_eof, (uint8_t)0);
+	store_rlx(&shm_of(sk)->recalled, (uint8_t)1);
 	restore_options(sk, fd);
 	if (st->has_end && !st->n)
 		end_rx_now(fd);
 	sock_set_reason(sk, why);
-	sk->st.proto = OSF_PROTO_INET;
+	sk->st->proto = OSF_PROTO_INET;
 	count(&arena_totals()->n_taken_back, 1);
 	if (st->n) /* nobody reads on before the caller has seen to it */
 		sock_set_mode(sk, SOCK_UPGRADING);
@@ -399,13 +401,14 @@ bool shm_cut_is_known(struct sock *sk, int fd)
 
 ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
 {
-	bool in_second = sk->tx.other < sk->tx.base;
+	bool in_second = shm_of(sk)->tx.other < shm_of(sk)->tx.base;
 	/* Of the memory from there on. */
-	uint32_t size = in_second ? sk->tx.area_bytes : shm_ring_bytes(sk);
+	uint32_t size =
+	    in_second ? shm_of(sk)->tx.area_bytes : shm_ring_bytes(sk);
 	enum ring_mark mark;
 
 	shm_release(sk);
-	if (!sk->tx_ring)
+	if (!shm_of(sk)->tx_ring)
 		return 0;
 	if (!shm_cut_is_known(sk, fd)) {
 		if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
@@ -413,7 +416,7 @@ ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
 		return -ECONNRESET;
 	}
 	/* Our own ring as the peer would have read on. */
-	struct ring_rx rest = { .base = sk->tx.base,
+	struct ring_rx rest = { .base = shm_of(sk)->tx.base,
 				.size = size,
 				.off = load_rlx(&shm_peer(sk)->cut) };
 	if (rest.off % RING_ALIGN || rest.off > size - RING_ALIGN) {
@@ -426,10 +429,10 @@ ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
 		return -ECONNRESET;
 	}
 	anchor_silence(sk);
-	if (sk->st.reason == OSF_REASON_UPGRADED)
+	if (sk->st->reason == OSF_REASON_UPGRADED)
 		sock_set_reason(sk, OSF_REASON_PEER_BACK);
 	shm_note_back(sk);
-	if (sk->tx_fin)
+	if (shm_of(sk)->tx_fin)
 		libc.shutdown(fd, SHUT_WR); /* nobody may have seen the mark */
 	return (ssize_t)n;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/segment.h - the memory that two processes share for one connection
+ * proto/shm/segment.h - the memory that two processes share for one connection
  *
  *     page 0            what each side publishes, one cache line a purpose
  *     ring of side 0    side 0 produces, side 1 consumes
@@ -15,7 +15,7 @@
  *   S2  a mark in the ring, then SEG_TX_FIN/SEG_TX_BACK  -> flags
  *   S3  everything the taker set up, then SEG_READY      -> flags
  *   S4  cut, then SEG_CUT                                -> flags
- *   H1  see shm/held.c
+ *   H1  see proto/shm/held.c
  *   S5  the last look at referenced bytes, then SEG_REFS_OVER -> flags
  * Arming is Dekker's: the sleeper stores armed, fences, looks at the ring; the
  * other side stores to the ring, fences, looks at armed.
@@ -66,13 +66,14 @@ struct seg_side {
 	uint32_t pid;
 	int32_t anchor_fd;
 	uint32_t maps; /* as consumer: a bit for each region it has mapped */
-	/* H1 of shm/held.c: a record whose header the producer holds back. */
+	/* H1 of proto/shm/held.c: a record whose header the producer holds back. */
 	uint32_t held_off;
 	uint64_t held_hdr;
 	uint64_t held_ns; /* since when; 0: none */
 
-	alignas(CACHE_LINE) uint32_t tail; /* as consumer: R2 of shm/ring.h */
-	uint32_t refs_done;                /* likewise: R3 */
+	alignas(
+	    CACHE_LINE) uint32_t tail; /* as consumer: R2 of proto/shm/ring.h */
+	uint32_t refs_done;            /* likewise: R3 */
 	/* As producer: it has found no room.  A hint: the consumer clears it. */
 	uint32_t tx_waits;
 	uint32_t tail2; /* as consumer, of the ring's second half: R2 */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shm/inbox.c - see shm/inbox.h */
+/* proto/shm/inbox.c - see proto/shm/inbox.h */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/lock.h"
-#include "shm/inbox.h"
-#include "shm/segment.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/segment.h"
 
 #define INBOX_MAGIC 0x786f626e69666f32ull
 

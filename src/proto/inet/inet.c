@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* inet/inet.c - see inet/inet.h */
+/* proto/inet/inet.c - see proto/inet/inet.h */
 #include <errno.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 
 #include "base/libc.h"
-#include "inet/inet.h"
-#include "inet/tcp_bytes.h"
+#include "proto/inet/inet.h"
+#include "proto/inet/tcp_bytes.h"
+#include "proto/shm/conn.h"
 
 static bool ask_kernel(int fd, struct tcp_bytes *b)
 {
@@ -27,26 +28,26 @@ void inet_unseen(struct sock *sk, int fd)
 {
 	struct tcp_bytes b;
 
-	if (load_rlx(&sk->st.flags) & OSF_STATS_UNSEEN || sk->st.listening)
+	if (load_rlx(&sk->st->flags) & OSF_STATS_UNSEEN || sk->st->listening)
 		return;
 	/* Of a connection that comes back from shared memory, what is not
 	 * counted is doorbells, but for what is still to be read. */
-	if (sk->seg && ask_kernel(fd, &b)) {
+	if (shm_of(sk)->seg && ask_kernel(fd, &b)) {
 		int unread = 0;
 
 		libc.ioctl(fd, SIOCINQ, &unread);
-		store_rlx(&sk->st.rx_bytes_other,
+		store_rlx(&sk->st->rx_bytes_other,
 			  b.rx - (uint64_t)unread -
-			      load_rlx(&sk->st.rx_bytes_inet));
-		store_rlx(&sk->st.tx_bytes_other,
-			  b.tx - load_rlx(&sk->st.tx_bytes_inet));
+			      load_rlx(&sk->st->rx_bytes_inet));
+		store_rlx(&sk->st->tx_bytes_other,
+			  b.tx - load_rlx(&sk->st->tx_bytes_inet));
 	}
-	store_rel(&sk->st.flags, sk->st.flags | OSF_STATS_UNSEEN);
+	store_rel(&sk->st->flags, sk->st->flags | OSF_STATS_UNSEEN);
 }
 
 void inet_seen(struct sock *sk, int fd)
 {
-	struct osf_stats_sock *st = &sk->st;
+	struct osf_stats_sock *st = sk->st;
 	struct tcp_bytes b;
 
 	if (likely(!(load_rlx(&st->flags) & OSF_STATS_UNSEEN)) ||

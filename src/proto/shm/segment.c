@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shm/segment.c - making and mapping segments; see shm/segment.h */
+/* proto/shm/segment.c - making and mapping segments; see proto/shm/segment.h */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -9,9 +9,9 @@
 
 #include "base/atomic.h"
 #include "base/libc.h"
-#include "shm/inbox.h"
-#include "shm/ring.h"
-#include "shm/segment.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/ring.h"
+#include "proto/shm/segment.h"
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/ring.h - a byte stream from one process to one other, as records in a ring
+ * proto/shm/ring.h - a byte stream from one process to one other, as records in a ring
  *
  *     producer: ring_push(), ring_push_mark()  ->  |hdr|bytes|hdr|bytes|hdr=0
  *     consumer: ring_peek(), ring_skip()       <-  reads, publishes its tail
@@ -40,7 +40,7 @@
  * What the other side wrote is input: an offset or a length is checked against the
  * ring before use, read once, and a liar gets -EPROTO.  Nothing here blocks,
  * allocates, locks, logs or asks for the time.  Both views live in the memory of
- * their own side (sock/sock.h); the caller holds the matching lock.
+ * their own side (proto/shm/conn.h); the caller holds the matching lock.
  */
 #pragma once
 
@@ -51,7 +51,6 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
-#include "sock/sock.h"
 
 enum ring_mark {
 	RING_NONE = 0,
@@ -130,6 +129,44 @@ struct ring_refs {
 	uint32_t
 	    announced; /* a bit for each region that the producer has told of */
 	uint32_t *done_pub;
+};
+
+/* The producer's view of a ring. */
+struct ring_tx {
+	uint8_t *base;
+	uint32_t *tail_pub; /* where the consumer publishes its tail */
+	uint32_t size;      /* used so far; see ring_tx_grow() */
+	uint32_t grow_to;   /* as soon as it can */
+	uint32_t head;      /* where the next record's header goes */
+	uint32_t tail;      /* the consumer's, as last seen and checked */
+	uint32_t look;      /* bytes until the consumer's tail is looked at */
+	uint32_t
+	    resume;    /* where the ring went on before it was rewound, or 0 */
+	uint32_t hole; /* offset of a SKIP mark that the consumer may not have
+			  * reached, or UINT32_MAX */
+	uint8_t holds; /* the header of a record is not stored yet */
+	/* Where it may be asked to go on: see ring_tx_areas(). */
+	uint32_t area_bytes; /* 0: there is one area */
+	uint8_t *other;
+	uint32_t *other_tail;
+};
+
+/* The consumer's view. */
+struct ring_rx {
+	uint8_t *base;
+	uint32_t *tail_pub;
+	uint32_t size;
+	uint32_t off;       /* header of the current or next record */
+	uint32_t len;       /* of the current record's payload, 0: none begun */
+	uint32_t pos;       /* bytes of it already delivered */
+	uint32_t published; /* last value given to *tail_pub */
+	uint32_t
+	    hold; /* record whose bytes are still lent out, or UINT32_MAX */
+	const uint8_t *data;    /* of the current record, once begun */
+	uint32_t next;          /* the record behind it */
+	uint8_t is_ref;         /* its bytes lie elsewhere */
+	struct ring_refs *refs; /* NULL: references are none of its business */
+	uint8_t moves; /* the producer was asked to go on in another area */
 };
 
 /* @size: of the memory.  The producer decides how much of it is used: all, unless

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/wait.c - a blocking call that can do nothing now
+ * proto/shm/wait.c - a blocking call that can do nothing now
  *
  *     shm_recv(), shm_send()  ->  spin  ->  asleep in the kernel, on the anchor
  *
@@ -21,7 +21,7 @@
 #include "base/libc.h"
 #include "base/spin.h"
 #include "base/unwind.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 #define CANDIDATE_TICK_NS (5 * NS_PER_MS)
 #define CANDIDATE_WAIT_NS (50 * NS_PER_MS)
@@ -30,11 +30,11 @@ static bool rx_ready(void *arg)
 {
 	struct sock *sk = arg;
 
-	if (likely(!load_rlx(&sk->rx_tcp)))
-		return ring_rx_ready(&sk->rx);
+	if (likely(!load_rlx(&shm_of(sk)->rx_tcp)))
+		return ring_rx_ready(&shm_of(sk)->rx);
 	return backlog_bytes(sk) ||
 	       (load_acq(&shm_peer(sk)->flags) & SEG_TX_RING &&
-		sk->rx_tcp_left <= 0);
+		shm_of(sk)->rx_tcp_left <= 0);
 }
 
 /* Others may have looked at the tail since, and even have used what it freed: so it is
@@ -108,7 +108,7 @@ static int nap_once(struct sock *sk, int fd, const struct nap *n,
 	if (r < 0)
 		return -errno;
 	anchor_look(sk, fd);
-	if (unlikely(load_rlx(&sk->rx_tcp)) && n->ready == tx_ready)
+	if (unlikely(load_rlx(&shm_of(sk)->rx_tcp)) && n->ready == tx_ready)
 		shm_backlog_fill(sk, fd, 0);
 	return r;
 }
@@ -148,7 +148,7 @@ static void sleeper_end(struct unwind *u)
 	struct sleeper *s = (struct sleeper *)u;
 
 	if (s->waits_for_room)
-		fetch_sub(&s->sk->n_tx_sleepers, 1);
+		fetch_sub(&shm_of(s->sk)->n_tx_sleepers, 1);
 	anchor_sleep_end(s->sk);
 }
 
@@ -158,7 +158,7 @@ static bool sleeper_begin(struct sleeper *s, int fd)
 	bool others = anchor_sleep_begin(s->sk, fd);
 
 	if (s->waits_for_room)
-		fetch_add(&s->sk->n_tx_sleepers, 1);
+		fetch_add(&shm_of(s->sk)->n_tx_sleepers, 1);
 	unwind_push(&s->u, sleeper_end);
 	return others;
 }
@@ -187,7 +187,8 @@ static int recv_bell(struct sock *sk, int fd)
 	if (!r)
 		anchor_fin(sk);
 	if (r > 0)
-		store_rlx(&sk->bells_drained, sk->bells_drained + 1);
+		store_rlx(&shm_of(sk)->bells_drained,
+			  shm_of(sk)->bells_drained + 1);
 	return r < 0 ? -errno : 0;
 }
 
@@ -213,9 +214,9 @@ static int rx_sleep(struct sock *sk, int fd, bool partial,
 	uint64_t held = shm_is_held(sk) ? shm_held_until(sk) : UINT64_MAX;
 	/* Shut, or with a doorbell in it that is somebody else's, the anchor
 	 * would not let us sleep. */
-	bool awake =
-	    sk->anchor_deaf || (others && load_rlx(&sk->bells_drained) !=
-					      load_rlx(&shm_peer(sk)->bells));
+	bool awake = sk->anchor_deaf ||
+		     (others && load_rlx(&shm_of(sk)->bells_drained) !=
+				    load_rlx(&shm_peer(sk)->bells));
 	if (rx_ready(sk)) {
 		;
 	} else if (handlers_ran(seen, n.restarts)) {
@@ -225,20 +226,22 @@ static int rx_sleep(struct sock *sk, int fd, bool partial,
 		if (!awake) {
 			n.events = POLLIN | POLLRDHUP;
 			n.tick_ns = n.restarts ? NS_PER_MS : UINT64_MAX;
-		} else if (sk->rx_tcp) { /* its bytes do not end a nap */
+		} else if (shm_of(sk)
+			       ->rx_tcp) { /* its bytes do not end a nap */
 			n.deadline_ns =
 			    MIN(n.deadline_ns, now_ns() + NS_PER_MS);
 			n.ready = never;
 		}
 		bool till_due = held < n.deadline_ns;
 		n.deadline_ns = MIN(n.deadline_ns, held);
-		count(&sk->st.n_sleeps, 1);
+		count(&sk->st->n_sleeps, 1);
 		err = nap(sk, fd, &n);
 		if (err == -EAGAIN && (n.ready == never || till_due))
 			err = 0;
 	} else {
-		count(&sk->st.n_sleeps, 1);
-		err = sock_is_alone(sk) && !sk->rx_tcp && sk->tx_ring
+		count(&sk->st->n_sleeps, 1);
+		err = sock_is_alone(sk) && !shm_of(sk)->rx_tcp &&
+			      shm_of(sk)->tx_ring
 			  ? recv_bell(sk, fd)
 			  : recv_sleep(sk, fd);
 	}
@@ -250,12 +253,12 @@ int shm_wait_rx(struct sock *sk, int fd, bool partial,
 {
 	uint64_t start = now_ns();
 
-	if (!sk->rx_tcp && !sk->rx_back &&
+	if (!shm_of(sk)->rx_tcp && !shm_of(sk)->rx_back &&
 	    spin_until(rx_ready, sk, UINT64_MAX)) {
-		count(&sk->st.n_spins, 1);
+		count(&sk->st->n_spins, 1);
 		return 0;
 	}
-	if (sk->rx_back) { /* plain TCP: its own readiness is enough */
+	if (shm_of(sk)->rx_back) { /* plain TCP: its own readiness is enough */
 		bool restarts = !partial && !load_rlx(&sk->rcvtimeo_ns);
 
 		return handlers_ran(seen, restarts) ? -EINTR
@@ -283,7 +286,7 @@ static int tx_sleep(struct sock *sk, int fd, struct tx_seen *tail,
 
 	store_rlx(&shm_me(sk)->tx_anchor, 1u);
 	fence_full();
-	bool awake = sk->rx_tcp || sk->anchor_deaf || others;
+	bool awake = shm_of(sk)->rx_tcp || sk->anchor_deaf || others;
 	if (tx_ready(tail)) {
 		;
 	} else if (handlers_ran(seen, n.restarts)) {
@@ -295,10 +298,10 @@ static int tx_sleep(struct sock *sk, int fd, struct tx_seen *tail,
 		}
 		if (!awake && n.restarts) /* else ppoll() ends at any signal */
 			n.tick_ns = NS_PER_MS;
-		count(&sk->st.n_sleeps, 1);
+		count(&sk->st->n_sleeps, 1);
 		err = nap(sk, fd, &n);
 	} else {
-		count(&sk->st.n_sleeps, 1);
+		count(&sk->st->n_sleeps, 1);
 		err = recv_sleep(sk, fd);
 	}
 	return err && anchor_note(sk, -err) ? 0 : err;
@@ -322,18 +325,18 @@ static int tx_sleep_tcp(struct sock *sk, int fd, uint64_t deadline_ns,
 int shm_wait_tx(struct sock *sk, int fd, uint32_t tail, uint64_t deadline_ns,
 		bool partial, struct handlers_seen seen)
 {
-	struct tx_seen at = { load_rlx(&sk->tx.tail_pub), tail };
+	struct tx_seen at = { load_rlx(&shm_of(sk)->tx.tail_pub), tail };
 	uint64_t start = now_ns();
 
 	if (start >= deadline_ns)
 		return -EAGAIN;
-	if (!sk->tx_ring && handlers_ran(seen, false) &&
+	if (!shm_of(sk)->tx_ring && handlers_ran(seen, false) &&
 	    (partial || deadline_ns != UINT64_MAX || handlers_ran(seen, true)))
 		return -EINTR;
-	if (!sk->tx_ring)
+	if (!shm_of(sk)->tx_ring)
 		return tx_sleep_tcp(sk, fd, deadline_ns, partial);
 	if (spin_until(tx_ready, &at, deadline_ns)) {
-		count(&sk->st.n_spins, 1);
+		count(&sk->st->n_spins, 1);
 		return 0;
 	}
 	int err = tx_sleep(sk, fd, &at, deadline_ns, partial, seen);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/errq.c - the error queue of a connection
+ * proto/shm/errq.c - the error queue of a connection
  *
  *     send(MSG_ZEROCOPY)  ->  errq_copied()  ->  shm_events(): POLLERR
  *                                            ->  recvmsg(MSG_ERRQUEUE): errq_recv()
@@ -33,7 +33,7 @@
 #include <linux/errqueue.h>
 
 #include "base/libc.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 /* Another value than before, and never 0. */
 static void note(struct sock *sk)
@@ -59,7 +59,8 @@ COLD unsigned errq_events(struct sock *sk, int fd, unsigned want)
 {
 	uint32_t seen = load_acq(&sk->errq);
 	struct pollfd p = { .fd = fd, .events = (short)(want | POLLRDHUP) };
-	short ends = load_rlx(&sk->tx_ring) ? POLLHUP | POLLRDHUP : POLLHUP;
+	short ends =
+	    load_rlx(&shm_of(sk)->tx_ring) ? POLLHUP | POLLRDHUP : POLLHUP;
 	bool copied = load_rlx(&sk->zc_done) != 0;
 	int saved = errno;
 
@@ -143,7 +144,7 @@ static void put_completion(const struct sock *sk, struct msghdr *msg, int flags,
 	msg->msg_flags = MSG_ERRQUEUE | (flags & MSG_CMSG_CLOEXEC);
 	if (msg->msg_name)
 		msg->msg_namelen = 0;
-	if (sk->st.family == AF_INET6)
+	if (sk->st->family == AF_INET6)
 		put_control(msg, SOL_IPV6, IPV6_RECVERR, &e, sizeof(e));
 	else
 		put_control(msg, SOL_IP, IP_RECVERR, &e,

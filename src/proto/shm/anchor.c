@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/anchor.c - the kernel connection underneath: doorbells, its end, its counts
+ * proto/shm/anchor.c - the kernel connection underneath: doorbells, its end, its counts
  *
  * A doorbell is one byte through the anchor, sent only by a side that sends its
  * stream by ring, only to a side that armed.  The ringer counts it in the segment
@@ -18,8 +18,8 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/log.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 
 /* <netinet/tcp.h>, which has these, cannot be had beside <linux/tcp.h>. */
 enum {
@@ -35,8 +35,10 @@ enum {
 /* Are there bytes in our ring at @base from @off on? */
 static bool has_bytes(const struct sock *sk, uint8_t *base, uint32_t off)
 {
-	bool is_second = base > seg_ring(sk->seg, sk->side, shm_ring_bytes(sk));
-	uint32_t size = is_second ? sk->tx.area_bytes : shm_ring_bytes(sk);
+	bool is_second = base > seg_ring(shm_of(sk)->seg, shm_of(sk)->side,
+					 shm_ring_bytes(sk));
+	uint32_t size =
+	    is_second ? shm_of(sk)->tx.area_bytes : shm_ring_bytes(sk);
 	struct ring_refs refs = { 0 }; /* they count as bytes */
 	struct ring_rx rest = {
 		.base = base, .size = size, .off = off, .refs = &refs
@@ -53,15 +55,15 @@ static bool left_unread(const struct sock *sk, bool by_reset)
 {
 	const struct seg_side *p = shm_peer(sk);
 	uint32_t read = load_rlx(&p->read), off = read & ~SEG_READ_RING;
-	bool is_second = sk->tx.base > sk->tx.other;
+	bool is_second = shm_of(sk)->tx.base > shm_of(sk)->tx.other;
 
 	if (by_reset && !read)
 		return true;
 	if (load_rlx(&p->read_half) == is_second)
-		return has_bytes(sk, sk->tx.base, off);
+		return has_bytes(sk, shm_of(sk)->tx.base, off);
 	/* We have gone on in the other half, and it has not. */
-	return has_bytes(sk, sk->tx.other, off) ||
-	       has_bytes(sk, sk->tx.base, 0);
+	return has_bytes(sk, shm_of(sk)->tx.other, off) ||
+	       has_bytes(sk, shm_of(sk)->tx.base, 0);
 }
 
 /*
@@ -77,11 +79,12 @@ static bool peer_died(struct sock *sk, bool by_reset)
 	    by_reset ? SEG_CLOSED
 		     : SEG_CLOSED | SEG_TX_FIN | SEG_TX_BACK | SEG_RECALL;
 
-	if (sock_mode(sk) != SOCK_SHM || !sk->tx_ring || sk->rx_back ||
-	    load_rlx(&sk->rx_broken) || load_acq(&shm_peer(sk)->flags) & lives)
+	if (sock_mode(sk) != SOCK_SHM || !shm_of(sk)->tx_ring ||
+	    shm_of(sk)->rx_back || load_rlx(&shm_of(sk)->rx_broken) ||
+	    load_acq(&shm_peer(sk)->flags) & lives)
 		return false;
 	bool unread = left_unread(sk, by_reset);
-	if (!cas(&sk->peer_died, (uint8_t)PEER_LIVES,
+	if (!cas(&shm_of(sk)->peer_died, (uint8_t)PEER_LIVES,
 		 (uint8_t)(unread ? PEER_RESET : PEER_READ_ALL)))
 		return true;
 	if (unread)
@@ -115,7 +118,7 @@ int anchor_so_error(struct sock *sk, int fd)
 	    load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
 		anchor_look(sk, fd);
 	int err = -anchor_error(sk);
-	return err || sk->peer_died ? err : -1;
+	return err || shm_of(sk)->peer_died ? err : -1;
 }
 
 /* The error that was kept, negative, once. */
@@ -136,28 +139,28 @@ static void ring(struct sock *sk, int fd, int flags)
 	struct seg_side *me = shm_me(sk);
 	int saved = errno;
 
-	fetch_add(&sk->n_ringing, 1);
-	if (!load_seq(&sk->tx_ring)) { /* our TCP carries the stream */
-		fetch_sub(&sk->n_ringing, 1);
+	fetch_add(&shm_of(sk)->n_ringing, 1);
+	if (!load_seq(&shm_of(sk)->tx_ring)) { /* our TCP carries the stream */
+		fetch_sub(&shm_of(sk)->n_ringing, 1);
 		return;
 	}
 	fetch_add(&me->bells, 1);
 	if (load_seq(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_RECALL)) {
 		/* Dekker with shm_leave() and shm_recall() */
 		fetch_sub(&me->bells, 1);
-		fetch_sub(&sk->n_ringing, 1);
+		fetch_sub(&shm_of(sk)->n_ringing, 1);
 		return;
 	}
-	count(&sk->st.n_wakes, 1);
+	count(&sk->st->n_wakes, 1);
 	/* EAGAIN: thousands are unread, the peer will wake.  An error is the
 	 * peer's end, which whoever looks next will see. */
-	store_rlx(&sk->bell_waits, (uint8_t)(flags & MSG_MORE ? 1 : 0));
+	store_rlx(&shm_of(sk)->bell_waits, (uint8_t)(flags & MSG_MORE ? 1 : 0));
 	if (libc.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL | flags) != 1) {
 		anchor_note(sk, errno);
 		fetch_sub(&me->bells, 1);
 		store_rlx(&sk->looked_ns, UINT64_C(0));
 	}
-	fetch_sub(&sk->n_ringing, 1);
+	fetch_sub(&shm_of(sk)->n_ringing, 1);
 	errno = saved;
 }
 
@@ -167,8 +170,8 @@ void anchor_ring_later(struct sock *sk, int fd) { ring(sk, fd, MSG_MORE); }
 /* From now on nobody of ours rings. */
 void anchor_silence(struct sock *sk)
 {
-	xchg(&sk->tx_ring, (uint8_t)0); /* Dekker with anchor_ring() */
-	while (load_acq(&sk->n_ringing))
+	xchg(&shm_of(sk)->tx_ring, (uint8_t)0); /* Dekker with anchor_ring() */
+	while (load_acq(&shm_of(sk)->n_ringing))
 		sched_yield();
 }
 
@@ -189,7 +192,7 @@ void anchor_back(struct sock *sk, int fd)
 	    !(load_seq(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_RECALL));
 	if (!rings)
 		fetch_sub(&me->bells, 1);
-	ring_push_mark(&sk->tx, RING_BACK);
+	ring_push_mark(&shm_of(sk)->tx, RING_BACK);
 	fetch_or(&me->flags, SEG_TX_BACK); /* S2 */
 	if (rings && libc.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
 		fetch_sub(&me->bells, 1);
@@ -214,9 +217,9 @@ void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
 		const struct seg_side *p = shm_peer(sk);
 		uint32_t slot = load_acq(&p->slot);
 
-		if (slot != SLOT_NONE && sk->peer_inbox &&
+		if (slot != SLOT_NONE && shm_of(sk)->peer_inbox &&
 		    !(load_rlx(&p->flags) & SEG_SHARED)) {
-			ring |= inbox_post(sk->peer_inbox, slot);
+			ring |= inbox_post(shm_of(sk)->peer_inbox, slot);
 			posted = true;
 		} else {
 			ring |= !stays || xchg(inbox_word, 0u);
@@ -225,7 +228,7 @@ void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
 	if (ring)
 		anchor_ring(sk, fd);
 	if (ring && !posted)
-		inbox_rang(sk->peer_inbox);
+		inbox_rang(shm_of(sk)->peer_inbox);
 }
 
 /* Throw away doorbells that have been rung for us.  The caller holds the rx lock. */
@@ -237,10 +240,10 @@ void anchor_drain(struct sock *sk, int fd)
 
 	/* Stream bytes come first, and know their number; or there are no more
 	 * doorbells. */
-	if (load_rlx(&sk->rx_tcp) || load_rlx(&sk->recalled))
+	if (load_rlx(&shm_of(sk)->rx_tcp) || load_rlx(&shm_of(sk)->recalled))
 		return;
-	while (rung != sk->bells_drained) {
-		uint32_t due = rung - sk->bells_drained;
+	while (rung != shm_of(sk)->bells_drained) {
+		uint32_t due = rung - shm_of(sk)->bells_drained;
 		ssize_t n =
 		    libc.recv(fd, bin, MIN(due, sizeof(bin)), MSG_DONTWAIT);
 
@@ -248,7 +251,8 @@ void anchor_drain(struct sock *sk, int fd)
 			anchor_note(sk, errno);
 		if (n <= 0)
 			break;
-		store_rlx(&sk->bells_drained, sk->bells_drained + (uint32_t)n);
+		store_rlx(&shm_of(sk)->bells_drained,
+			  shm_of(sk)->bells_drained + (uint32_t)n);
 	}
 	errno = saved;
 }
@@ -273,7 +277,8 @@ void anchor_sleep_end(struct sock *sk) { fetch_sub(&sk->n_sleepers, 1); }
 /* Take old doorbells out, if nobody minds. */
 void anchor_clear(struct sock *sk, int fd)
 {
-	if (load_rlx(&sk->bells_drained) == load_rlx(&shm_peer(sk)->bells) ||
+	if (load_rlx(&shm_of(sk)->bells_drained) ==
+		load_rlx(&shm_peer(sk)->bells) ||
 	    !lock_try(&sk->rx_lock))
 		return;
 	if (sock_mode(sk) == SOCK_SHM && !load_rlx(&sk->n_sleepers))
@@ -309,7 +314,7 @@ bool anchor_is_closed(const struct sock *sk, int fd)
 	struct tcp_info ti;
 
 	return load_rlx(&sk->anchor_end) != ANCHOR_OPEN &&
-	       !load_rlx(&sk->peer_died) && !tcp_info_get(fd, &ti) &&
+	       !load_rlx(&shm_of(sk)->peer_died) && !tcp_info_get(fd, &ti) &&
 	       ti.tcpi_state == TCP_CLOSE;
 }
 

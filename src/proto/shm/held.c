@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/held.c - MSG_MORE and TCP_CORK: bytes that wait for those that follow
+ * proto/shm/held.c - MSG_MORE and TCP_CORK: bytes that wait for those that follow
  *
  *     send(MSG_MORE)   the record's bytes are in the ring, its header is not
  *     send()           the header is stored: the reader sees all at once
@@ -21,8 +21,8 @@
  * liar writes there it could have written into the ring.
  */
 #include "base/clock.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 
 #define HELD_NS (200 * NS_PER_MS) /* tcp(7), TCP_CORK */
 
@@ -35,8 +35,8 @@
 COLD bool shm_hold_claim(struct sock *sk, int fd)
 {
 	xchg(&shm_me(sk)->held_ns, UINT64_C(0));
-	if (ring_is_held(&sk->tx, sk->held_at) &&
-	    now_ns() - sk->held_since_ns < HELD_NS)
+	if (ring_is_held(&shm_of(sk)->tx, shm_of(sk)->held_at) &&
+	    now_ns() - shm_of(sk)->held_since_ns < HELD_NS)
 		return true;
 	shm_flush(sk, fd);
 	return false;
@@ -44,30 +44,31 @@ COLD bool shm_hold_claim(struct sock *sk, int fd)
 
 COLD void shm_hold(struct sock *sk, uint32_t at, uint32_t len)
 {
-	sk->held_hdr = ring_commit_held(&sk->tx, at, len);
-	sk->held_at = at;
-	sk->held_since_ns = now_ns();
-	store_rlx(&sk->bell_waits,
+	shm_of(sk)->held_hdr = ring_commit_held(&shm_of(sk)->tx, at, len);
+	shm_of(sk)->held_at = at;
+	shm_of(sk)->held_since_ns = now_ns();
+	store_rlx(&shm_of(sk)->bell_waits,
 		  (uint8_t)0); /* that of the last hold has gone */
 }
 
 COLD void shm_release(struct sock *sk)
 {
-	if (!sk->held_bytes)
+	if (!shm_of(sk)->held_bytes)
 		return;
 	store_rel(&shm_me(sk)->held_ns, UINT64_C(0));
-	ring_release(&sk->tx, sk->held_at, sk->held_hdr);
-	sk->held_bytes = 0;
+	ring_release(&shm_of(sk)->tx, shm_of(sk)->held_at,
+		     shm_of(sk)->held_hdr);
+	shm_of(sk)->held_bytes = 0;
 }
 
 COLD void shm_flush(struct sock *sk, int fd)
 {
-	bool any = sk->held_bytes;
+	bool any = shm_of(sk)->held_bytes;
 
 	shm_release(sk);
 	if (any)
 		shm_told_data(sk, fd);
-	if (load_rlx(&sk->bell_waits)) /* the kernel would keep it */
+	if (load_rlx(&shm_of(sk)->bell_waits)) /* the kernel would keep it */
 		anchor_ring(sk, fd);
 }
 
@@ -81,15 +82,15 @@ static void tell_held(struct sock *sk, int fd)
 	fence_full(); /* Dekker, as shm_told_data() */
 	bool later = load_rlx(&p->rx_anchor);
 	if (load_rlx(&p->rx_inbox)) {
-		bool has_lane = slot != SLOT_NONE && sk->peer_inbox &&
+		bool has_lane = slot != SLOT_NONE && shm_of(sk)->peer_inbox &&
 				!(load_rlx(&p->flags) & SEG_SHARED);
 
-		if (!has_lane || inbox_sleeps(sk->peer_inbox, slot))
+		if (!has_lane || inbox_sleeps(shm_of(sk)->peer_inbox, slot))
 			later = true;
-		else if (inbox_post(sk->peer_inbox, slot))
+		else if (inbox_post(shm_of(sk)->peer_inbox, slot))
 			anchor_ring(sk, fd);
 	}
-	if (later && !load_rlx(&sk->bell_waits))
+	if (later && !load_rlx(&shm_of(sk)->bell_waits))
 		anchor_ring_later(sk, fd);
 }
 
@@ -97,13 +98,14 @@ COLD void shm_hold_on(struct sock *sk, int fd)
 {
 	struct seg_side *me = shm_me(sk);
 
-	if (!ring_is_held(&sk->tx, sk->held_at)) { /* it was due just now */
+	if (!ring_is_held(&shm_of(sk)->tx,
+			  shm_of(sk)->held_at)) { /* it was due just now */
 		shm_flush(sk, fd);
 		return;
 	}
-	store_rel(&me->held_off, sk->held_at);
-	store_rel(&me->held_hdr, sk->held_hdr);
-	store_rel(&me->held_ns, sk->held_since_ns); /* H1 */
+	store_rel(&me->held_off, shm_of(sk)->held_at);
+	store_rel(&me->held_hdr, shm_of(sk)->held_hdr);
+	store_rel(&me->held_ns, shm_of(sk)->held_since_ns); /* H1 */
 	tell_held(sk, fd);
 }
 
@@ -116,9 +118,9 @@ static uint64_t due_ns(const struct sock *sk, uint32_t *off, uint64_t *hdr)
 	uint32_t said = load_acq(&p->held_off);
 
 	*hdr = load_acq(&p->held_hdr);
-	*off = ring_rx_waits_at(&sk->rx);
+	*off = ring_rx_waits_at(&shm_of(sk)->rx);
 	if (!since || !*hdr || *off == UINT32_MAX || *off != said ||
-	    load_rlx(&sk->rx_tcp) || load_rlx(&sk->rx_back) ||
+	    load_rlx(&shm_of(sk)->rx_tcp) || load_rlx(&shm_of(sk)->rx_back) ||
 	    load_acq(&p->held_ns) != since) /* last: taken back since? */
 		return UINT64_MAX;
 	/* From the future: another clock, or a lie. */
@@ -142,13 +144,14 @@ COLD bool shm_take_held(struct sock *sk, bool at_once)
 
 	if (due == UINT64_MAX || (!at_once && due > now_ns()))
 		return false;
-	ring_rx_store(&sk->rx, off, hdr);
+	ring_rx_store(&shm_of(sk)->rx, off, hdr);
 	return true;
 }
 
 COLD bool shm_look_held(struct sock *sk)
 {
-	if (sk->rx_tcp || sk->rx_back || shm_held_until(sk) > now_ns())
+	if (shm_of(sk)->rx_tcp || shm_of(sk)->rx_back ||
+	    shm_held_until(sk) > now_ns())
 		return false;
 	sock_lock(sk, &sk->rx_lock);
 	bool taken = shm_take_held(sk, false);

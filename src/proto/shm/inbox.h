@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/inbox.h - which of a process's connections have news
+ * proto/shm/inbox.h - which of a process's connections have news
  *
  *     a peer sets a bit of the connection's slot  ->  inbox_harvest() clears it
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/backlog.c - bytes of TCP that nobody has read yet
+ * proto/shm/backlog.c - bytes of TCP that nobody has read yet
  *
  *     TCP, up to the peer's K  ->  backlog  ->  rx.c
  *
@@ -21,14 +21,14 @@
 #include <sys/mman.h>
 
 #include "base/libc.h"
-#include "shm/shm.h"
+#include "proto/shm/shm.h"
 
 /* More than the buffers of both kernels hold by default (tcp_rmem, tcp_wmem). */
 #define BACKLOG_MAX (16u * 1024 * 1024)
 
 static bool has_memory(struct sock *sk)
 {
-	if (sk->backlog)
+	if (shm_of(sk)->backlog)
 		return true;
 	if (load_rlx(&sk->n_procs) > 1)
 		return false;
@@ -36,16 +36,16 @@ static bool has_memory(struct sock *sk)
 			 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (map == MAP_FAILED)
 		return false;
-	sk->backlog = map;
+	shm_of(sk)->backlog = map;
 	return true;
 }
 
 void backlog_free(struct sock *sk)
 {
-	if (sk->backlog)
-		munmap(sk->backlog, BACKLOG_MAX);
-	sk->backlog = NULL;
-	sk->backlog_pos = sk->backlog_end = 0;
+	if (shm_of(sk)->backlog)
+		munmap(shm_of(sk)->backlog, BACKLOG_MAX);
+	shm_of(sk)->backlog = NULL;
+	shm_of(sk)->backlog_pos = shm_of(sk)->backlog_end = 0;
 }
 
 /*
@@ -55,7 +55,7 @@ void backlog_free(struct sock *sk)
  */
 static ssize_t take(struct sock *sk, int fd, size_t max, bool known)
 {
-	uint8_t *to = sk->backlog + sk->backlog_end;
+	uint8_t *to = shm_of(sk)->backlog + shm_of(sk)->backlog_end;
 	ssize_t r =
 	    libc.recv(fd, to, max, MSG_DONTWAIT | (known ? 0 : MSG_PEEK));
 
@@ -71,17 +71,17 @@ static ssize_t take(struct sock *sk, int fd, size_t max, bool known)
 
 void backlog_fill_locked(struct sock *sk, int fd)
 {
-	while (sock_mode(sk) == SOCK_SHM && sk->rx_tcp) {
+	while (sock_mode(sk) == SOCK_SHM && shm_of(sk)->rx_tcp) {
 		bool known =
 		    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING; /* S1 */
 
-		if (known && sk->rx_tcp_left < 0 && shm_rx_learn(sk))
+		if (known && shm_of(sk)->rx_tcp_left < 0 && shm_rx_learn(sk))
 			return; /* a liar: whoever reads will say so */
-		if (sk->backlog_pos == sk->backlog_end)
-			sk->backlog_pos = sk->backlog_end = 0;
-		size_t max = BACKLOG_MAX - sk->backlog_end;
+		if (shm_of(sk)->backlog_pos == shm_of(sk)->backlog_end)
+			shm_of(sk)->backlog_pos = shm_of(sk)->backlog_end = 0;
+		size_t max = BACKLOG_MAX - shm_of(sk)->backlog_end;
 		if (known)
-			max = MIN(max, (size_t)sk->rx_tcp_left);
+			max = MIN(max, (size_t)shm_of(sk)->rx_tcp_left);
 		if (!max || !has_memory(sk))
 			return;
 		ssize_t r = take(sk, fd, max, known);
@@ -90,16 +90,19 @@ void backlog_fill_locked(struct sock *sk, int fd)
 				anchor_note(sk, (int)-r);
 			return;
 		}
-		store_rlx(&sk->backlog_end, sk->backlog_end + (uint32_t)r);
-		sk->rx_tcp_base += (uint64_t)r;
-		sk->rx_tcp_left -= known ? r : 0;
+		store_rlx(&shm_of(sk)->backlog_end,
+			  shm_of(sk)->backlog_end + (uint32_t)r);
+		shm_of(sk)->rx_tcp_base += (uint64_t)r;
+		shm_of(sk)->rx_tcp_left -= known ? r : 0;
 	}
 }
 
 /* Somebody who sleeps until there are bytes is woken by those in the kernel. */
 static bool others_wait(const struct sock *sk, uint32_t n_own)
 {
-	return load_rlx(&sk->n_sleepers) - load_rlx(&sk->n_tx_sleepers) > n_own;
+	return load_rlx(&sk->n_sleepers) -
+		   load_rlx(&shm_of(sk)->n_tx_sleepers) >
+	       n_own;
 }
 
 COLD void shm_backlog_fill(struct sock *sk, int fd, uint32_t n_own)
@@ -127,10 +130,11 @@ size_t backlog_read(struct sock *sk, struct iov_cursor *c, size_t want,
 	if (flags & MSG_TRUNC)
 		cursor_skip(c, n);
 	else
-		cursor_put(c, sk->backlog + sk->backlog_pos, n);
+		cursor_put(c, shm_of(sk)->backlog + shm_of(sk)->backlog_pos, n);
 	if (flags & MSG_PEEK)
 		return n;
-	store_rlx(&sk->backlog_pos, sk->backlog_pos + (uint32_t)n);
-	count(&sk->st.rx_bytes_inet, n);
+	store_rlx(&shm_of(sk)->backlog_pos,
+		  shm_of(sk)->backlog_pos + (uint32_t)n);
+	count(&sk->st->rx_bytes_inet, n);
 	return n;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* shm/ring.c - see shm/ring.h */
+/* proto/shm/ring.c - see proto/shm/ring.h */
 #include <errno.h>
 
-#include "shm/ring.h"
+#include "proto/shm/ring.h"
 
 void ring_tx_init(struct ring_tx *tx, uint8_t *base, uint32_t size,
 		  uint32_t *tail_pub)

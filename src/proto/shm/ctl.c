@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/ctl.c - readiness, arming, shutdown, close, and the way back to the kernel
+ * proto/shm/ctl.c - readiness, arming, shutdown, close, and the way back to the kernel
  *
  * While both ends are in the rings the anchor's own FIN is held back: a side that
  * has shut its writing half must still be able to ring for space it frees.  The
@@ -21,8 +21,8 @@
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/log.h"
-#include "shm/inbox.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 /* Writable means room for this part of the ring, as the kernel's is a third. */
@@ -35,14 +35,14 @@ void shm_broken(struct sock *sk, int fd, const char *why)
 {
 	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
 
-	if (load_rlx(&sk->rx_broken))
+	if (load_rlx(&shm_of(sk)->rx_broken))
 		return;
 	log_err(
 	    "fd %d: the peer broke the segment's protocol: %s; connection reset",
 	    fd, why);
 	sock_set_reason(sk, OSF_REASON_BROKEN);
 	count(&arena_totals()->n_broken, 1);
-	store_rlx(&sk->rx_broken, (uint8_t)1);
+	store_rlx(&shm_of(sk)->rx_broken, (uint8_t)1);
 	store_rlx(&sk->anchor_end, (uint8_t)ANCHOR_RST);
 	fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
 	/* connect(AF_UNSPEC) resets and leaves the descriptor the program's. */
@@ -63,20 +63,22 @@ static unsigned tcp_events(int fd, unsigned want)
 static bool tx_writable_locked(struct sock *sk, int fd)
 {
 	/* Who holds does not move, and has no room until it does. */
-	if (unlikely(sk->held_bytes) &&
-	    load_rlx(sk->tx.tail_pub) == RING_TAIL_MOVE)
+	if (unlikely(shm_of(sk)->held_bytes) &&
+	    load_rlx(shm_of(sk)->tx.tail_pub) == RING_TAIL_MOVE)
 		shm_flush(sk, fd);
 	/* A lie shows at the next send; it may not hang the program here. */
-	if (ring_tx_refresh(&sk->tx))
+	if (ring_tx_refresh(&shm_of(sk)->tx))
 		return true;
-	if (sk->tx_limit && ring_tx_used(&sk->tx) >= sk->tx_limit)
+	if (shm_of(sk)->tx_limit &&
+	    ring_tx_used(&shm_of(sk)->tx) >= shm_of(sk)->tx_limit)
 		return false;
-	return ring_tx_room(&sk->tx) >= sk->tx.size / WRITABLE_PART;
+	return ring_tx_room(&shm_of(sk)->tx) >=
+	       shm_of(sk)->tx.size / WRITABLE_PART;
 }
 
 static bool tx_writable(struct sock *sk, int fd)
 {
-	if (likely(!sk->tx_limit && ring_tx_spacious(&sk->tx)))
+	if (likely(!shm_of(sk)->tx_limit && ring_tx_spacious(&shm_of(sk)->tx)))
 		return true;
 	sock_lock(sk, &sk->tx_lock);
 	bool writable = tx_writable_locked(sk, fd);
@@ -90,8 +92,9 @@ static bool rx_enough(struct sock *sk)
 	enum ring_mark mark;
 
 	if (likely(low <= 1))
-		return ring_rx_ready(&sk->rx);
-	return ring_rx_bytes(&sk->rx, low, &mark) >= low || mark != RING_NONE;
+		return ring_rx_ready(&shm_of(sk)->rx);
+	return ring_rx_bytes(&shm_of(sk)->rx, low, &mark) >= low ||
+	       mark != RING_NONE;
 }
 
 /* A candidate that nobody reads or writes still has to notice its peer. */
@@ -129,7 +132,7 @@ static COLD bool rx_tcp_events(struct sock *sk, int fd, unsigned *ev)
 		if (shm_rx_settle(sk, fd))
 			return false;
 		tcp = tcp_events(fd, POLLIN);
-	} while (tcp & POLLIN && sk->rx_tcp_left < 0 &&
+	} while (tcp & POLLIN && shm_of(sk)->rx_tcp_left < 0 &&
 		 load_acq(&shm_peer(sk)->flags) & SEG_TX_RING);
 	if (tcp & (POLLERR | POLLHUP | POLLRDHUP))
 		anchor_look(sk, fd);
@@ -146,11 +149,11 @@ static COLD unsigned rx_back_events(struct sock *sk, int fd)
 	unsigned tcp = tcp_events(fd, POLLIN);
 	int n = 0, saved = errno;
 
-	if (!(tcp & POLLIN) || load_rlx(&sk->recalled))
+	if (!(tcp & POLLIN) || load_rlx(&shm_of(sk)->recalled))
 		return tcp & ~(unsigned)POLLOUT;
 	anchor_clear(sk, fd);
-	uint32_t due =
-	    load_acq(&shm_peer(sk)->bells) - load_rlx(&sk->bells_drained);
+	uint32_t due = load_acq(&shm_peer(sk)->bells) -
+		       load_rlx(&shm_of(sk)->bells_drained);
 	tcp = tcp_events(fd, POLLIN);
 	if (due && !(tcp & POLLRDHUP) && !libc.ioctl(fd, FIONREAD, &n) &&
 	    (uint32_t)n <= due)
@@ -162,10 +165,10 @@ static COLD unsigned rx_back_events(struct sock *sk, int fd)
 /* May the next record be the mark behind which TCP goes on? */
 static bool may_be_back(const struct sock *sk)
 {
-	if (load_rlx(&sk->rx.len))
+	if (load_rlx(&shm_of(sk)->rx.len))
 		return false;
-	uint64_t hdr =
-	    load_acq(ring_hdr_at(sk->rx.base, load_rlx(&sk->rx.off)));
+	uint64_t hdr = load_acq(
+	    ring_hdr_at(shm_of(sk)->rx.base, load_rlx(&shm_of(sk)->rx.off)));
 	return hdr >> 32 == RING_BACK || ring_is_jump(hdr);
 }
 
@@ -175,11 +178,11 @@ static COLD bool rx_goes_back(struct sock *sk)
 	enum ring_mark mark;
 	GUARD(&sk->rx_lock);
 
-	if (!ring_rx_bytes(&sk->rx, 1, &mark) && mark == RING_BACK) {
-		store_rlx(&sk->rx_back, (uint8_t)1);
+	if (!ring_rx_bytes(&shm_of(sk)->rx, 1, &mark) && mark == RING_BACK) {
+		store_rlx(&shm_of(sk)->rx_back, (uint8_t)1);
 		shm_note_back(sk);
 	}
-	return load_rlx(&sk->rx_back);
+	return load_rlx(&shm_of(sk)->rx_back);
 }
 
 unsigned shm_events(struct sock *sk, int fd)
@@ -189,7 +192,7 @@ unsigned shm_events(struct sock *sk, int fd)
 
 	if (unlikely(sock_mode(sk) != SOCK_SHM) && kernel_events(sk, fd, &ev))
 		return ev;
-	if (unlikely(load_rlx(&sk->rx_broken)))
+	if (unlikely(load_rlx(&shm_of(sk)->rx_broken)))
 		return POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP |
 		       POLLRDNORM | POLLWRNORM;
 
@@ -197,11 +200,11 @@ unsigned shm_events(struct sock *sk, int fd)
 	if (shm_is_held(sk))
 		shm_look_held(sk);
 	uint32_t peer = load_acq(&shm_peer(sk)->flags); /* S2 */
-	bool rx_done =
-	    load_rlx(&sk->rx_eof) || peer & SEG_TX_FIN || shut & SHUT_BIT_RD;
-	if (unlikely(load_rlx(&sk->rx_back))) {
+	bool rx_done = load_rlx(&shm_of(sk)->rx_eof) || peer & SEG_TX_FIN ||
+		       shut & SHUT_BIT_RD;
+	if (unlikely(load_rlx(&shm_of(sk)->rx_back))) {
 		ev |= rx_back_events(sk, fd);
-	} else if (unlikely(load_rlx(&sk->rx_tcp)) &&
+	} else if (unlikely(load_rlx(&shm_of(sk)->rx_tcp)) &&
 		   rx_tcp_events(sk, fd, &ev)) {
 		;
 	} else if (rx_done) {
@@ -211,7 +214,7 @@ unsigned shm_events(struct sock *sk, int fd)
 			  ? rx_back_events(sk, fd)
 			  : POLLIN | POLLRDNORM;
 	}
-	bool by_tcp = !load_rlx(&sk->tx_ring);
+	bool by_tcp = !load_rlx(&shm_of(sk)->tx_ring);
 	if (unlikely(by_tcp))
 		ev |= errq_events(sk, fd, POLLOUT | POLLWRNORM);
 	else if (unlikely(load_rlx(&sk->errq)))
@@ -224,8 +227,9 @@ unsigned shm_events(struct sock *sk, int fd)
 		if (end == ANCHOR_RST)
 			ev |= POLLHUP |
 			      (load_rlx(&sk->anchor_err) ? POLLERR : 0) |
-			      (sk->peer_died ? 0 /* that is of a doorbell */
-					     : tcp_events(fd, 0) & POLLERR);
+			      (shm_of(sk)->peer_died
+				   ? 0 /* that is of a doorbell */
+				   : tcp_events(fd, 0) & POLLERR);
 	}
 	if (unlikely(peer & SEG_TX_BACK))
 		ev |= tcp_events(fd, POLLPRI) & POLLPRI;
@@ -244,11 +248,12 @@ unsigned shm_events(struct sock *sk, int fd)
  * the peer. */
 static void tell_of_space(struct sock *sk, int fd)
 {
-	if (load_rlx(&sk->rx.published) == load_rlx(&sk->rx.off) ||
-	    load_rlx(&sk->rx_tcp))
+	if (load_rlx(&shm_of(sk)->rx.published) ==
+		load_rlx(&shm_of(sk)->rx.off) ||
+	    load_rlx(&shm_of(sk)->rx_tcp))
 		return;
 	sock_lock(sk, &sk->rx_lock);
-	bool told = ring_publish(&sk->rx);
+	bool told = ring_publish(&shm_of(sk)->rx);
 	sock_unlock(sk, &sk->rx_lock);
 	if (told)
 		shm_told_space(sk, fd);
@@ -256,7 +261,7 @@ static void tell_of_space(struct sock *sk, int fd)
 
 bool shm_has_inbox(const struct sock *sk)
 {
-	return sk->inbox_tag == inbox_own_tag();
+	return shm_of(sk)->inbox_tag == inbox_own_tag();
 }
 
 void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
@@ -288,15 +293,15 @@ static void tx_shut(struct sock *sk, int fd)
 	if (sk->shut & SHUT_BIT_WR)
 		return;
 	store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_WR));
-	if (sk->tx_ring && shm_is_recalled(sk))
+	if (shm_of(sk)->tx_ring && shm_is_recalled(sk))
 		shm_tx_recalled(sk, fd, 0);
-	if (!sk->tx_ring || sk->rx_broken) {
+	if (!shm_of(sk)->tx_ring || shm_of(sk)->rx_broken) {
 		libc.shutdown(fd, SHUT_WR);
 		return;
 	}
 	shm_release(sk);
-	ring_push_mark(&sk->tx, RING_FIN);
-	sk->tx_fin = 1;
+	ring_push_mark(&shm_of(sk)->tx, RING_FIN);
+	shm_of(sk)->tx_fin = 1;
 	fetch_or(&shm_me(sk)->flags, SEG_TX_FIN); /* S2 */
 	shm_told_data(sk, fd);
 	if (shm_is_recalled(sk))
@@ -309,7 +314,7 @@ static int is_over(struct sock *sk, int fd)
 	anchor_look(sk, fd);
 	if (load_rlx(&sk->anchor_end) == ANCHOR_RST || anchor_is_closed(sk, fd))
 		return -ENOTCONN;
-	return sk->tx_fin && load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN
+	return shm_of(sk)->tx_fin && load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN
 		   ? -ENOTCONN
 		   : 0;
 }
@@ -322,7 +327,7 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 	lock_get(&sk->tx_lock);
 	if (sock_mode(sk) == SOCK_CANDIDATE)
 		shm_candidate_decide(sk, fd);
-	bool ours = sock_mode(sk) != SOCK_KERNEL && !sk->recalled;
+	bool ours = sock_mode(sk) != SOCK_KERNEL && !shm_of(sk)->recalled;
 	if (ours) {
 		int over = is_over(sk, fd);
 
@@ -339,9 +344,9 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 	/* Done with both halves, or with ours and the peer with its own: nothing
 	 * will have to be rung any more, and the kernel may know. */
 	bool both = sk->shut == (SHUT_BIT_RD | SHUT_BIT_WR) ||
-		    (sk->shut & SHUT_BIT_WR && sk->rx_eof);
-	bool sleepers =
-	    load_rlx(how == SHUT_WR ? &sk->n_tx_sleepers : &sk->n_sleepers) > 0;
+		    (sk->shut & SHUT_BIT_WR && shm_of(sk)->rx_eof);
+	bool sleepers = load_rlx(how == SHUT_WR ? &shm_of(sk)->n_tx_sleepers
+						: &sk->n_sleepers) > 0;
 	if (ours && !both && sleepers)
 		store_rlx(&sk->anchor_deaf, (uint8_t)1);
 	lock_put(&sk->tx_lock);
@@ -363,8 +368,9 @@ int shm_inq(struct sock *sk, int fd)
 
 	/* Doorbells are no stream bytes: while TCP has both, we know how many
 	 * of the first it has. */
-	while (sk->rx_tcp && !shm_rx_settle(sk, fd) && sk->rx_tcp_left < 0) {
-		if (load_rlx(&sk->rx_broken))
+	while (shm_of(sk)->rx_tcp && !shm_rx_settle(sk, fd) &&
+	       shm_of(sk)->rx_tcp_left < 0) {
+		if (load_rlx(&shm_of(sk)->rx_broken))
 			return 0;
 		if (libc.ioctl(fd, FIONREAD, &n) < 0)
 			return -errno;
@@ -377,23 +383,23 @@ int shm_inq(struct sock *sk, int fd)
 		return libc.ioctl(fd, FIONREAD, &n) < 0 ? -errno : n;
 	if (shm_is_held(sk))
 		shm_take_held(sk, false);
-	int in_ring = (int)ring_rx_bytes(&sk->rx, INT32_MAX, &mark);
-	if (!sk->rx_tcp && !sk->rx_back) {
+	int in_ring = (int)ring_rx_bytes(&shm_of(sk)->rx, INT32_MAX, &mark);
+	if (!shm_of(sk)->rx_tcp && !shm_of(sk)->rx_back) {
 		if (in_ring || mark != RING_BACK)
 			return in_ring;
-		store_rlx(&sk->rx_back, (uint8_t)1);
+		store_rlx(&shm_of(sk)->rx_back, (uint8_t)1);
 		shm_note_back(sk);
 	}
-	if (sk->rx_back)
+	if (shm_of(sk)->rx_back)
 		anchor_drain(sk, fd);
 	if (libc.ioctl(fd, FIONREAD, &n) < 0)
 		return -errno;
-	if (sk->rx_back)
+	if (shm_of(sk)->rx_back)
 		return n;
 	int held = (int)backlog_bytes(sk);
-	if (n < sk->rx_tcp_left)
+	if (n < shm_of(sk)->rx_tcp_left)
 		return held + n; /* more is on its way before the ring */
-	return held + (int)sk->rx_tcp_left + in_ring;
+	return held + (int)shm_of(sk)->rx_tcp_left + in_ring;
 }
 
 /*
@@ -406,14 +412,14 @@ int shm_outq(struct sock *sk, int fd)
 	int n = 0;
 	GUARD(&sk->tx_lock);
 
-	if (!sk->tx_ring)
+	if (!shm_of(sk)->tx_ring)
 		return libc.ioctl(fd, SIOCOUTQ, &n) < 0 ? -errno : n;
-	if (ring_tx_refresh(&sk->tx))
+	if (ring_tx_refresh(&shm_of(sk)->tx))
 		return 0;
-	uint32_t used = ring_tx_used(&sk->tx);
-	if (used > sk->tx.size / 2)
-		return (int)(used - sk->tx.size / 2);
-	return (int)sk->held_bytes;
+	uint32_t used = ring_tx_used(&shm_of(sk)->tx);
+	if (used > shm_of(sk)->tx.size / 2)
+		return (int)(used - shm_of(sk)->tx.size / 2);
+	return (int)shm_of(sk)->held_bytes;
 }
 
 /*
@@ -426,7 +432,8 @@ void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
 	lock_get(&sk->tx_lock);
 	if (sock_mode(sk) == SOCK_SHM && shm_is_recalled(sk))
 		shm_tx_recalled(sk, fd, 0);
-	if (sock_mode(sk) == SOCK_SHM && sk->tx_ring && !sk->tx_fin) {
+	if (sock_mode(sk) == SOCK_SHM && shm_of(sk)->tx_ring &&
+	    !shm_of(sk)->tx_fin) {
 		fetch_or(&shm_me(sk)->flags, SEG_WANT_BACK);
 		anchor_back(sk, fd);
 		sock_set_reason(sk, reason != OSF_REASON_NONE
@@ -470,16 +477,17 @@ static int linger_s(int fd)
 void shm_leave(struct sock *sk, int fd)
 {
 	fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
-	if (sk->rx_back || (sk->rx_tcp && !shm_rx_settle(sk, fd)))
+	if (shm_of(sk)->rx_back ||
+	    (shm_of(sk)->rx_tcp && !shm_rx_settle(sk, fd)))
 		return;
 	anchor_drain(sk, fd);
-	if (sk->bells_drained == load_acq(&shm_peer(sk)->bells))
+	if (shm_of(sk)->bells_drained == load_acq(&shm_peer(sk)->bells))
 		return;
 	if (shm_is_held(sk)) /* bytes that come too late, as on the kernel */
 		return;
 	/* Whoever rings has only to be given a core; behind its end nothing comes. */
 	uint64_t end = now_ns() + LEAVE_NS;
-	while (sk->bells_drained != load_acq(&shm_peer(sk)->bells) &&
+	while (shm_of(sk)->bells_drained != load_acq(&shm_peer(sk)->bells) &&
 	       load_rlx(&sk->anchor_end) == ANCHOR_OPEN) {
 		if (now_ns() > end) {
 			log_info("fd %d: closed with a doorbell on its way",
@@ -498,17 +506,18 @@ void shm_exit(struct sock *sk, int fd)
 {
 	enum ring_mark mark;
 
-	if (sock_mode(sk) != SOCK_SHM || sk->rx_broken)
+	if (sock_mode(sk) != SOCK_SHM || shm_of(sk)->rx_broken)
 		return;
-	bool unread = sk->rx_tcp ? shm_inq(sk, fd) > 0
-				 : !sk->rx_eof && !sk->rx_back &&
-				       ring_rx_bytes(&sk->rx, 1, &mark);
-	if (sk->tx_ring && !sk->tx_fin && !unread && linger_s(fd) &&
-	    lock_try(&sk->tx_lock)) {
-		sk->tx_fin = 1;
+	bool unread = shm_of(sk)->rx_tcp
+			  ? shm_inq(sk, fd) > 0
+			  : !shm_of(sk)->rx_eof && !shm_of(sk)->rx_back &&
+				ring_rx_bytes(&shm_of(sk)->rx, 1, &mark);
+	if (shm_of(sk)->tx_ring && !shm_of(sk)->tx_fin && !unread &&
+	    linger_s(fd) && lock_try(&sk->tx_lock)) {
+		shm_of(sk)->tx_fin = 1;
 		store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_WR));
 		shm_release(sk);
-		ring_push_mark(&sk->tx, RING_FIN);
+		ring_push_mark(&shm_of(sk)->tx, RING_FIN);
 		fetch_or(&shm_me(sk)->flags, SEG_TX_FIN);
 		lock_put(&sk->tx_lock);
 	}
@@ -531,23 +540,25 @@ struct seg *shm_close_keep(struct sock *sk, int fd)
 
 	if (sock_mode(sk) == SOCK_CANDIDATE)
 		shm_candidate_decide(sk, fd);
-	if (!(seg = sk->seg))
+	if (!(seg = shm_of(sk)->seg))
 		return NULL;
-	if (sock_mode(sk) == SOCK_SHM && !sk->rx_broken) {
-		if (sk->rx_tcp)
+	if (sock_mode(sk) == SOCK_SHM && !shm_of(sk)->rx_broken) {
+		if (shm_of(sk)->rx_tcp)
 			shm_rx_settle(sk, fd);
 		/* Unread bytes, in TCP or in the ring: then it is a reset. */
-		bool unread = sk->rx_tcp ? shm_inq(sk, fd) > 0
-					 : !sk->rx_eof && !sk->rx_back &&
-					       ring_rx_bytes(&sk->rx, 1, &mark);
+		bool unread =
+		    shm_of(sk)->rx_tcp
+			? shm_inq(sk, fd) > 0
+			: !shm_of(sk)->rx_eof && !shm_of(sk)->rx_back &&
+			      ring_rx_bytes(&shm_of(sk)->rx, 1, &mark);
 
 		int linger_for = unread ? 0 : linger_s(fd);
-		if (sk->tx_ring && !sk->tx_fin && linger_for) {
+		if (shm_of(sk)->tx_ring && !shm_of(sk)->tx_fin && linger_for) {
 			shm_release(sk);
-			ring_push_mark(&sk->tx, RING_FIN);
+			ring_push_mark(&shm_of(sk)->tx, RING_FIN);
 			fetch_or(&shm_me(sk)->flags, SEG_TX_FIN);
 		}
-		if (sk->tx_ring && linger_for > 0)
+		if (shm_of(sk)->tx_ring && linger_for > 0)
 			shm_linger(sk, fd, linger_for);
 		shm_leave(sk, fd);
 		if (unread)
@@ -555,11 +566,11 @@ struct seg *shm_close_keep(struct sock *sk, int fd)
 	}
 	shm_tx_shrink(sk);
 	backlog_free(sk);
-	inbox_detach(sk->peer_inbox);
-	sk->peer_inbox = NULL;
-	sk->seg = NULL;
-	fds_close(sk->channel_fd);
-	sk->channel_fd = -1;
+	inbox_detach(shm_of(sk)->peer_inbox);
+	shm_of(sk)->peer_inbox = NULL;
+	shm_of(sk)->seg = NULL;
+	fds_close(shm_of(sk)->channel_fd);
+	shm_of(sk)->channel_fd = 0;
 	return seg;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/shm.h - the protocol that moves a TCP connection into shared memory
+ * proto/shm/shm.h - the protocol that moves a TCP connection into shared memory
  *
  *     YOUNG --offer/take--> CANDIDATE --ready--> SHM --take back--> KERNEL
  *
@@ -34,9 +34,11 @@
 #include <sys/uio.h>
 
 #include "sock/sock.h"
-#include "shm/cursor.h"
-#include "shm/ring.h"
-#include "shm/segment.h"
+#include "sock/sock_ops.h"
+#include "proto/shm/conn.h"
+#include "proto/shm/cursor.h"
+#include "proto/shm/ring.h"
+#include "proto/shm/segment.h"
 
 /* Of a ring's memory, this much is used until a stream has shown to be one. */
 #define RING_WINDOW (1024u * 1024)
@@ -47,6 +49,9 @@ struct shm_config {
 	uint32_t upgrade_turns; /* 0: upgrade from the first byte */
 	uint64_t upgrade_bytes;
 };
+
+/* table.c */
+extern const struct sock_ops shm_ops, shm_candidate_ops;
 
 extern struct shm_config shm_config;
 void shm_configure(void); /* reads OSF_SHM, OSF_RING, OSF_UPGRADE_* */
@@ -232,7 +237,8 @@ void backlog_free(struct sock *sk);
 
 static inline uint32_t backlog_bytes(const struct sock *sk)
 {
-	return load_rlx(&sk->backlog_end) - load_rlx(&sk->backlog_pos);
+	return load_rlx(&shm_of(sk)->backlog_end) -
+	       load_rlx(&shm_of(sk)->backlog_pos);
 }
 
 /* errq.c.  Take from *@revents, the anchor's, an error that does not end it. */
@@ -251,12 +257,12 @@ ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags);
 /* The side of ours, and of the peer. */
 static inline struct seg_side *shm_me(const struct sock *sk)
 {
-	return &sk->seg->side[sk->side];
+	return &shm_of(sk)->seg->side[shm_of(sk)->side];
 }
 
 static inline struct seg_side *shm_peer(const struct sock *sk)
 {
-	return &sk->seg->side[!sk->side];
+	return &shm_of(sk)->seg->side[!shm_of(sk)->side];
 }
 
 /* Whoever sleeps on the anchor wants to be rung, or whoever waits for SIGIO. */
@@ -304,7 +310,7 @@ static inline void shm_told_space(struct sock *sk, int fd)
 /* Of the memory of each ring. */
 static inline uint32_t shm_ring_bytes(const struct sock *sk)
 {
-	return 2 * sk->tx.area_bytes;
+	return 2 * shm_of(sk)->tx.area_bytes;
 }
 
 static inline void sock_lock(const struct sock *sk, struct lock *l)
@@ -328,7 +334,7 @@ static inline void sock_unlock(const struct sock *sk, struct lock *l)
 /* The anchor has another descriptor now. */
 static inline void shm_anchor_moved(struct sock *sk, int from, int to)
 {
-	if (sk->seg && load_rlx(&shm_me(sk)->anchor_fd) == from)
+	if (shm_of(sk)->seg && load_rlx(&shm_me(sk)->anchor_fd) == from)
 		store_rlx(&shm_me(sk)->anchor_fd, to);
 }
 
@@ -343,8 +349,8 @@ static inline bool shm_carries(const struct sock *sk)
 /* A direction is TCP's again.  When both are, so is the connection. */
 static inline void shm_note_back(struct sock *sk)
 {
-	if (load_rlx(&sk->rx_back) && !load_rlx(&sk->tx_ring))
-		sk->st.proto = OSF_PROTO_INET;
+	if (load_rlx(&shm_of(sk)->rx_back) && !load_rlx(&shm_of(sk)->tx_ring))
+		sk->st->proto = OSF_PROTO_INET;
 }
 
 /* Has the peer stopped reading the ring? */
@@ -357,7 +363,7 @@ static inline bool shm_is_recalled(const struct sock *sk)
 static inline bool shm_wants_back(const struct sock *sk)
 {
 	return unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_WANT_BACK) &&
-	       sk->tx_ring;
+	       shm_of(sk)->tx_ring;
 }
 
 /* The same, or is it the kernel's already? */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * inet/tcp_bytes.h - the stream's bytes, from what the kernel says of a connection
+ * proto/inet/tcp_bytes.h - the stream's bytes, from what the kernel says of a connection
  *
  *     getsockopt(TCP_INFO), or inet_diag's INET_DIAG_INFO  ->  struct tcp_bytes
  *

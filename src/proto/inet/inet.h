@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * inet/inet.h - the kernel's TCP as a protocol: it moves the bytes, we count them
+ * proto/inet/inet.h - the kernel's TCP as a protocol: it moves the bytes, we count them
  *
  *     libc's own call  ->  inet_account()  ->  "worth a look at the upgrade?"
  *                              |
@@ -19,8 +19,12 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "shm/inbox.h"
+#include "proto/shm/inbox.h"
 #include "sock/sock.h"
+#include "sock/sock_ops.h"
+
+/* table.c */
+extern const struct sock_ops inet_young_ops, inet_moving_ops, inet_kernel_ops;
 
 /* Calls on @sk are not counted from now on.  One call of the kernel if it was in
  * shared memory, else none. */
@@ -32,8 +36,8 @@ void inet_seen(struct sock *sk, int fd);
 static inline bool inet_reached(const struct sock *sk, uint32_t turns)
 {
 	return turns >= load_rlx(&sk->turns_next) ||
-	       load_rlx(&sk->st.rx_bytes_inet) +
-		       load_rlx(&sk->st.tx_bytes_inet) >=
+	       load_rlx(&sk->st->rx_bytes_inet) +
+		       load_rlx(&sk->st->tx_bytes_inet) >=
 		   load_rlx(&sk->bytes_next);
 }
 
@@ -51,11 +55,11 @@ static inline bool inet_account(struct sock *sk, int dir, ssize_t n)
 	if (n <= 0)
 		return false;
 	if (dir == DIR_RX) {
-		count(&sk->st.rx_bytes_inet, (uint64_t)n);
-		count(&sk->st.rx_ops, 1);
+		count(&sk->st->rx_bytes_inet, (uint64_t)n);
+		count(&sk->st->rx_ops, 1);
 	} else {
-		count(&sk->st.tx_bytes_inet, (uint64_t)n);
-		count(&sk->st.tx_ops, 1);
+		count(&sk->st->tx_bytes_inet, (uint64_t)n);
+		count(&sk->st->tx_ops, 1);
 		inbox_went_past();
 	}
 	if (load_rlx(&sk->last_dir) != dir) {

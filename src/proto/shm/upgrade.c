@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * shm/upgrade.c - from the kernel's TCP into shared memory, in flight
+ * proto/shm/upgrade.c - from the kernel's TCP into shared memory, in flight
  *
  *   opener                               acceptor
  *   offers (listener named after tuple)
@@ -28,9 +28,9 @@
 #include "base/gate.h"
 #include "base/log.h"
 #include "base/setting.h"
-#include "shm/inbox.h"
-#include "shm/rendezvous.h"
-#include "shm/shm.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/rendezvous.h"
+#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 #ifndef SO_BUF_LOCK
@@ -89,8 +89,9 @@ static int int_option(int fd, int level, int name)
 void shm_sndbuf_changed(struct sock *sk, int fd)
 {
 	if (int_option(fd, SOL_SOCKET, SO_BUF_LOCK) & SNDBUF_LOCKED)
-		sk->tx_limit = (uint32_t)int_option(fd, SOL_SOCKET, SO_SNDBUF) +
-			       128 * 1024;
+		shm_of(sk)->tx_limit =
+		    (uint32_t)int_option(fd, SOL_SOCKET, SO_SNDBUF) +
+		    128 * 1024;
 }
 
 /* From now on the anchor carries doorbells: each must go out at once, and one
@@ -116,24 +117,24 @@ static void anchor_prepare(struct sock *sk, int fd)
 	errq_zerocopy_changed(sk, fd);
 }
 
-/* Views of the segment's rings, for the side that sk->side says. */
+/* Views of the segment's rings, for the side that shm_of(sk)->side says. */
 static void rings_init(struct sock *sk, struct seg *seg, uint32_t ring_size)
 {
-	unsigned side = sk->side;
+	unsigned side = shm_of(sk)->side;
 
-	sk->seg = seg;
-	ring_tx_init(&sk->tx, seg_ring(seg, side, ring_size), ring_size,
+	shm_of(sk)->seg = seg;
+	ring_tx_init(&shm_of(sk)->tx, seg_ring(seg, side, ring_size), ring_size,
 		     &seg->side[!side].tail);
-	ring_tx_window(&sk->tx, MIN(ring_size / 2, RING_WINDOW));
-	ring_tx_areas(&sk->tx, sk->tx.base + ring_size / 2,
+	ring_tx_window(&shm_of(sk)->tx, MIN(ring_size / 2, RING_WINDOW));
+	ring_tx_areas(&shm_of(sk)->tx, shm_of(sk)->tx.base + ring_size / 2,
 		      &seg->side[!side].tail2, ring_size / 2);
-	sk->bulk_bytes = 0;
-	sk->n_bulk_slow = 0;
-	ring_rx_init(&sk->rx, seg_ring(seg, !side, ring_size), ring_size,
-		     &seg->side[side].tail);
-	store_rlx(&sk->rx_tcp, (uint8_t)1);
-	sk->rx_tcp_left = -1;
-	store_rlx(&sk->tx_ring, (uint8_t)0);
+	shm_of(sk)->bulk_bytes = 0;
+	shm_of(sk)->n_bulk_slow = 0;
+	ring_rx_init(&shm_of(sk)->rx, seg_ring(seg, !side, ring_size),
+		     ring_size, &seg->side[side].tail);
+	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)1);
+	shm_of(sk)->rx_tcp_left = -1;
+	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)0);
 	sk->looked_ns = coarse_ns();
 	/* Whoever sleeps in the kernel on the anchor wants to be rung. */
 	store_rlx(&seg->side[side].rx_anchor, shm_ring_how(sk));
@@ -163,8 +164,8 @@ static enum osf_reason reason_of(int err)
 
 static void became_shm(struct sock *sk)
 {
-	sk->st.proto = OSF_PROTO_SHM;
-	sk->st.since_ns = clock_ns(CLOCK_REALTIME);
+	sk->st->proto = OSF_PROTO_SHM;
+	sk->st->since_ns = clock_ns(CLOCK_REALTIME);
 	sock_set_reason(sk, OSF_REASON_UPGRADED);
 	count(&arena_totals()->n_upgraded, 1);
 	sock_set_mode(sk, SOCK_SHM);
@@ -186,7 +187,7 @@ static void tx_switch(struct sock *sk, int fd, uint64_t tcp_bytes,
 	me->tcp_bytes = tcp_bytes;
 	me->pid = (uint32_t)getpid();
 	me->anchor_fd = fd;
-	store_rlx(&sk->tx_ring, (uint8_t)1);
+	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)1);
 	fetch_or(&me->flags, SEG_TX_RING | more_flags);
 }
 
@@ -211,15 +212,15 @@ static int send_segment(struct sock *sk, int channel)
 			   .size = sizeof(h),
 			   .pid = (uint32_t)getpid() };
 	memcpy(h.inbox_id, in->id, sizeof(h.inbox_id));
-	sk->side = 0;
-	sk->inbox_tag = inbox_own_tag();
+	shm_of(sk)->side = 0;
+	shm_of(sk)->inbox_tag = inbox_own_tag();
 	rings_init(sk, seg, ring_size);
 	int fds[HELLO_FDS] = { seg_fd, inbox_own_fd_get() };
 	err = fds[1] < 0 ? fds[1] : hello_send(channel, &h, fds, HELLO_FDS);
 	inbox_own_fd_put();
 	libc.close(seg_fd);
 	if (err) {
-		sk->seg = NULL;
+		shm_of(sk)->seg = NULL;
 		seg_unmap(seg, ring_size);
 	}
 	return err;
@@ -235,10 +236,10 @@ int shm_take(struct sock *sk, int fd)
 	}
 	if (channel < 0)
 		return decline(sk, channel);
-	int err =
-	    anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sk->tx_tcp_base);
+	int err = anchor_counts(fd, sk->flags & SOCK_F_ACTIVE,
+				&shm_of(sk)->tx_tcp_base);
 	if (!err)
-		err = anchor_consumed(fd, &sk->rx_tcp_base);
+		err = anchor_consumed(fd, &shm_of(sk)->rx_tcp_base);
 	if (!err) {
 		anchor_prepare(sk, fd);
 		err = send_segment(sk, channel);
@@ -247,7 +248,7 @@ int shm_take(struct sock *sk, int fd)
 		fds_close(channel);
 		return decline(sk, err);
 	}
-	sk->channel_fd = channel;
+	shm_of(sk)->channel_fd = channel;
 	sock_set_mode(sk, SOCK_CANDIDATE);
 	return 1;
 }
@@ -256,17 +257,17 @@ int shm_take(struct sock *sk, int fd)
  * beside it. */
 static void candidate_end(struct sock *sk, enum osf_reason reason)
 {
-	fds_close(sk->channel_fd);
-	sk->channel_fd = -1;
+	fds_close(shm_of(sk)->channel_fd);
+	shm_of(sk)->channel_fd = 0;
 	sock_set_reason(sk, reason);
-	store_rlx(&sk->rx_tcp, (uint8_t)0);
+	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
 	sock_set_mode(sk, SOCK_KERNEL);
 }
 
 /* The taker has closed its end, with or without an answer. */
 static bool is_gone(const struct sock *sk)
 {
-	struct pollfd p = { .fd = sk->channel_fd };
+	struct pollfd p = { .fd = shm_of(sk)->channel_fd };
 
 	return libc.poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
 }
@@ -276,8 +277,8 @@ static bool is_declined(const struct sock *sk)
 {
 	char byte;
 
-	ssize_t n =
-	    libc.recv(sk->channel_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	ssize_t n = libc.recv(shm_of(sk)->channel_fd, &byte, 1,
+			      MSG_PEEK | MSG_DONTWAIT);
 	return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
@@ -289,7 +290,7 @@ void shm_candidate_step(struct sock *sk, int fd)
 
 	INSIDE_GATE();
 
-	if (sk->anchor_err || load_rlx(&sk->rx_broken))
+	if (sk->anchor_err || load_rlx(&shm_of(sk)->rx_broken))
 		return; /* it has to be told of first */
 	if (!(load_acq(&shm_peer(sk)->flags) & SEG_READY)) { /* S3 */
 		/* It answers first and closes last, so look at READY again. */
@@ -298,7 +299,7 @@ void shm_candidate_step(struct sock *sk, int fd)
 			candidate_end(sk, OSF_REASON_NO_PEER);
 		return;
 	}
-	int err = hello_recv(sk->channel_fd, &h, fds);
+	int err = hello_recv(shm_of(sk)->channel_fd, &h, fds);
 	/* The program may have given up the right to open anything: then it goes
 	 * without the peer's inbox. */
 	if (err && err != -EMFILE) {
@@ -308,22 +309,22 @@ void shm_candidate_step(struct sock *sk, int fd)
 	}
 	/* What one of a family maps the others do not have: its anchor will do. */
 	if (fds[0] < 0 || load_rlx(&sk->n_procs) > 1 ||
-	    inbox_attach(fds[0], &sk->peer_inbox))
-		sk->peer_inbox = NULL;
+	    inbox_attach(fds[0], &shm_of(sk)->peer_inbox))
+		shm_of(sk)->peer_inbox = NULL;
 	for (int i = 0; i < HELLO_FDS; i++)
 		if (fds[i] >= 0)
 			libc.close(fds[i]);
-	fds_close(sk->channel_fd);
-	sk->channel_fd = -1;
+	fds_close(shm_of(sk)->channel_fd);
+	shm_of(sk)->channel_fd = 0;
 	/* The kernel knows of bytes that went past us, should there be any. */
 	if (!anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent) &&
-	    sent != sk->tx_tcp_base) {
+	    sent != shm_of(sk)->tx_tcp_base) {
 		log_warn("fd %d: sent %llu by our count, %llu by the kernel's",
-			 fd, (unsigned long long)sk->tx_tcp_base,
+			 fd, (unsigned long long)shm_of(sk)->tx_tcp_base,
 			 (unsigned long long)sent);
-		sk->tx_tcp_base = sent;
+		shm_of(sk)->tx_tcp_base = sent;
 	}
-	tx_switch(sk, fd, sk->tx_tcp_base, 0);
+	tx_switch(sk, fd, shm_of(sk)->tx_tcp_base, 0);
 	became_shm(sk);
 }
 
@@ -335,7 +336,7 @@ bool shm_candidate_drop(struct sock *sk)
 	lock_get(&sk->rx_lock);
 	lock_get(&sk->tx_lock);
 	dropped = sock_mode(sk) == SOCK_CANDIDATE &&
-		  cas(&sk->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
+		  cas(&shm_of(sk)->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
 		      (uint32_t)SEG_CLAIM_REVOKED);
 	if (dropped)
 		candidate_end(sk, OSF_REASON_NO_MEMORY);
@@ -348,7 +349,7 @@ bool shm_candidate_drop(struct sock *sk)
  * not too late to call the segment back, or the peer is about to be ready. */
 void shm_candidate_decide(struct sock *sk, int fd)
 {
-	if (cas(&sk->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
+	if (cas(&shm_of(sk)->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
 		(uint32_t)SEG_CLAIM_REVOKED)) {
 		candidate_end(sk, OSF_REASON_HALF_CLOSED);
 		return;
@@ -372,7 +373,7 @@ int shm_offer(struct sock *sk, int fd)
 
 	if (s < 0)
 		return decline(sk, s);
-	store_rlx(&sk->offer_fd, s);
+	store_rlx(&shm_of(sk)->offer_fd, s);
 	fetch_or(&sk->flags, (uint8_t)SOCK_F_OFFERED);
 	count(&arena_totals()->n_offers, 1);
 	sock_set_mode(sk, SOCK_YOUNG);
@@ -381,10 +382,10 @@ int shm_offer(struct sock *sk, int fd)
 
 void shm_offer_close(struct sock *sk)
 {
-	fds_close(sk->offer_fd);
-	fds_close(sk->channel_fd);
-	store_rlx(&sk->offer_fd, -1);
-	sk->channel_fd = -1;
+	fds_close(shm_of(sk)->offer_fd);
+	fds_close(shm_of(sk)->channel_fd);
+	store_rlx(&shm_of(sk)->offer_fd, 0);
+	shm_of(sk)->channel_fd = 0;
 }
 
 /* Map what was passed, and answer; the segment is then ours to use. */
@@ -407,7 +408,7 @@ static int accept_segment(struct sock *sk, int fd, int channel, int fds[2])
 	if (!err)
 		err = anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent);
 	if (!err)
-		err = anchor_consumed(fd, &sk->rx_tcp_base);
+		err = anchor_consumed(fd, &shm_of(sk)->rx_tcp_base);
 	struct hello h = { .magic = HELLO_MAGIC,
 			   .version = SEG_VERSION,
 			   .size = sizeof(h),
@@ -428,11 +429,11 @@ static int accept_segment(struct sock *sk, int fd, int channel, int fds[2])
 		return err;
 	}
 	anchor_prepare(sk, fd);
-	sk->side = 1;
-	sk->inbox_tag = inbox_own_tag();
-	sk->peer_inbox = peer_inbox;
+	shm_of(sk)->side = 1;
+	shm_of(sk)->inbox_tag = inbox_own_tag();
+	shm_of(sk)->peer_inbox = peer_inbox;
 	rings_init(sk, seg, ring_size);
-	sk->tx_tcp_base = sent;
+	shm_of(sk)->tx_tcp_base = sent;
 	tx_switch(sk, fd, sent, SEG_READY); /* S3 */
 	return 0;
 }
@@ -442,24 +443,24 @@ int shm_offer_look(struct sock *sk, int fd)
 	int fds[HELLO_FDS], err = 0;
 	struct hello h;
 
-	if (sk->channel_fd < 0) {
-		int channel = offer_accept(sk->offer_fd, fd);
+	if (shm_of(sk)->channel_fd <= 0) {
+		int channel = offer_accept(shm_of(sk)->offer_fd, fd);
 
 		if (channel >= 0)
-			sk->channel_fd = channel;
+			shm_of(sk)->channel_fd = channel;
 		else if (channel == -EAGAIN || channel == -EPERM)
 			err = -EAGAIN; /* a stranger's knock ends nothing */
 		else
 			err = channel;
 	}
 	if (!err)
-		err = hello_recv(sk->channel_fd, &h, fds);
+		err = hello_recv(shm_of(sk)->channel_fd, &h, fds);
 	if (err == -EAGAIN) { /* nobody yet, or still making the segment */
 		sock_set_mode(sk, SOCK_YOUNG);
 		return 0;
 	}
 	if (!err) {
-		err = accept_segment(sk, fd, sk->channel_fd, fds);
+		err = accept_segment(sk, fd, shm_of(sk)->channel_fd, fds);
 		for (int i = 0; i < HELLO_FDS; i++)
 			if (fds[i] >= 0)
 				libc.close(fds[i]);
@@ -501,6 +502,6 @@ enum osf_reason shm_why_alone(const struct sock *sk, int fd)
 void shm_after_fork(struct sock *sk)
 {
 	/* The listener and the channel are the parent's to use. */
-	if (sk->seg && shm_carries(sk))
+	if (shm_of(sk)->seg && shm_carries(sk))
 		fetch_or(&shm_me(sk)->flags, SEG_SHARED);
 }

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proto/shm/conn.h - what this protocol keeps for a connection that it moves
+ *
+ * It lies in struct sock (sock.conn) and is zeroed with it.  The rx half belongs to the
+ * holder of sock.rx_lock, the tx half to the holder of sock.tx_lock; the rest is set
+ * while the mode is UPGRADING.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "proto/shm/ring.h"
+#include "sock/sock.h"
+
+struct seg;
+struct peer_inbox;
+
+struct shm_conn {
+	struct seg *seg; /* mapped at the same address in all holders */
+	struct peer_inbox *peer_inbox; /* mapped likewise */
+	uint8_t side; /* of the segment: 0 created it, 1 took it */
+
+	/* Receiving. */
+	uint8_t rx_tcp;    /* 1: bytes may still be in TCP, ahead of the ring */
+	uint8_t rx_eof;    /* a FIN record, or the anchor's FIN, was reached */
+	uint8_t rx_back;   /* the peer's BACK record was reached */
+	uint8_t recalled;  /* we recalled it: there are no doorbells any more */
+	uint8_t rx_broken; /* the peer broke the protocol */
+	uint8_t peer_died; /* PEER_*: its process has ended without closing */
+	struct ring_rx rx;
+	uint64_t rx_tcp_base; /* bytes of TCP that were read so far */
+	int64_t rx_tcp_left;  /* bytes of TCP before the ring, once known */
+	/* proto/shm/backlog.c: bytes of TCP that wait here, in memory that forks share. */
+	uint8_t *backlog;
+	uint32_t backlog_pos, backlog_end;
+	uint32_t bells_drained;
+	uint32_t n_ringing; /* threads that are about to ring the peer */
+	uint32_t
+	    n_tx_sleepers; /* threads asleep on the anchor that wait for room */
+
+	/* Sending. */
+	alignas(CACHE_LINE) struct ring_tx tx;
+	uint8_t tx_ring;      /* 1: the ring, 0: still (or again) TCP */
+	uint8_t tx_fin;       /* a FIN record was pushed */
+	uint8_t bell_waits;   /* the kernel holds a doorbell back */
+	uint64_t tx_tcp_base; /* bytes sent by TCP, exact while CANDIDATE */
+	uint32_t tx_limit;    /* bytes in flight at most, from SO_SNDBUF */
+	uint32_t bulk_bytes;  /* in large chunks, since bulk_since_ns */
+	uint64_t bulk_since_ns;
+	uint32_t
+	    n_bulk_slow; /* looks at the pace in a row; see proto/shm/tx.c */
+	uint32_t held_bytes; /* of records that wait for more; 0: none */
+	uint32_t held_at;    /* the first of them, whose header is not stored */
+	uint64_t held_hdr, held_since_ns;
+
+	/* The upgrade. */
+	int32_t offer_fd;   /* the listener of our offer, or 0 */
+	int32_t channel_fd; /* to the taker of our segment, or 0 */
+	uint32_t inbox_tag; /* of the inbox that the peer was given */
+	uint32_t slot;      /* this side's slot in its own inbox */
+};
+
+static_assert(sizeof(struct shm_conn) <= SOCK_CONN_BYTES,
+	      "it lies in sock.conn");
+
+enum {
+	PEER_LIVES,
+	PEER_READ_ALL, /* the stream ends as with a FIN */
+	PEER_TOLD, /* and we have written since: as with a reset that follows */
+	PEER_RESET, /* it left bytes unread */
+};
+
+static inline struct shm_conn *shm_of(const struct sock *sk)
+{
+	return (struct shm_conn *)sk->conn;
+}

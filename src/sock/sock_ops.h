@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sock/sock_ops.h - the seam: what a protocol does for a socket
+ *
+ *     preload, file, group, api  ->  sock_ops(sk)->send(sk, ...)  ->  a protocol
+ *
+ * There is one table for each state of movement, and not for each protocol: a young
+ * connection of the kernel's has another one than a connection that stays there.  So a
+ * caller calls through the table, and compares no states.  A change of state is a change
+ * of table; it is made under both locks of the socket.  Where a call finds in the end
+ * that the socket has got another table meanwhile, it returns -ESTALE, and its caller
+ * looks the table up and calls again.
+ *
+ * The table stands in struct sock as a number (enum sock_mode), which is looked up with a
+ * mask: processes that share a socket by fork write this number, and it leads to a table
+ * whatever it is.
+ *
+ * Every function gets @fd, a descriptor of the anchor, the kernel's socket underneath.
+ * All return a negative errno on failure, and leave errno alone.  None sleeps if
+ * is_ours is set; otherwise recv and send sleep as the kernel's calls do, and that is
+ * all they wait for.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "sock/sock.h"
+
+struct stash;
+
+struct sock_ops {
+	const char *name; /* for people */
+	bool
+	    is_ours; /* its bytes move without the kernel's send() and recv() */
+
+	/*
+	 * Bytes.  MSG_DONTWAIT is for who calls; so are errno, SIGPIPE, and counts
+	 * of calls.  Bytes moved, 0 at the end of the stream, or
+	 *   -EAGAIN      nothing now: see arm()
+	 *   -ESTALE      the socket has another table
+	 *   -ECONNRESET  and others that end a connection, each told once
+	 */
+	ssize_t (*recv)(struct sock *sk, int fd, const struct iovec *iov,
+			size_t n, int flags);
+	ssize_t (*send)(struct sock *sk, int fd, const struct iovec *iov,
+			size_t n, int flags);
+	/* sendfile(): @n bytes of @in at most, at *@off or where it stands. */
+	ssize_t (*send_file)(struct sock *sk, int fd, int in, off_t *off,
+			     size_t n, bool nonblock);
+	/* FIONREAD and SIOCOUTQ: bytes, or -errno. */
+	int (*inq)(struct sock *sk, int fd);
+	int (*outq)(struct sock *sk, int fd);
+
+	/* The POLL* bits that hold now. */
+	unsigned (*events)(struct sock *sk, int fd);
+	/* When events() may say more though nobody notifies: an instant, UINT64_MAX
+	 * for never. */
+	uint64_t (*next_ns)(struct sock *sk);
+
+	int (*shutdown)(struct sock *sk, int fd, int how);
+	/* The last process that holds it closes it, or ends without closing. */
+	void (*close)(struct sock *sk, int fd);
+	void (*exit)(struct sock *sk, int fd);
+	/* In the child, for a socket that it has inherited. */
+	void (*after_fork)(struct sock *sk);
+
+	/*
+	 * Give the connection back to the kernel, for @why.  What the program has not
+	 * read stays readable; the rest of the way is gone in later calls.
+	 */
+	void (*fallback)(struct sock *sk, int fd, enum osf_reason why);
+	/* The same at once, for somebody who knows nothing of us: see
+	 * proto/shm/recall.c. */
+	int (*fallback_now)(struct sock *sk, int fd, enum osf_reason why,
+			    bool gently, struct stash *stash);
+};
+
+/* As many as the mask of sock_ops() lets through; src/ops fills them in. */
+#define SOCK_TABLES 8u
+extern const struct sock_ops *const sock_tables[SOCK_TABLES];
+
+static inline const struct sock_ops *sock_ops(const struct sock *sk)
+{
+	return sock_tables[load_acq(&sk->state) >> SOCK_COUNT_BITS &
+			   (SOCK_TABLES - 1)];
+}
