@@ -126,7 +126,7 @@ struct osf_proto {
 	    comp_mask;    /* what osf must know to serve this: no bits so far */
 	const char *name; /* 1 to 15 characters of [a-z0-9_-]; rules use it */
 	uint64_t caps;    /* OSF_CAP_* */
-	int32_t priority; /* modules of higher ones are asked first */
+	int32_t priority; /* those of higher ones are asked first */
 	int32_t reserved2; /* 0 */
 
 	/**
@@ -197,6 +197,9 @@ struct osf_proto {
 	 */
 	void (*close)(uint64_t id);
 };
+
+/* Of osf's own shm.  A module below it is asked only where shm may not be. */
+#define OSF_PRIORITY_SHM (-1000)
 
 /* The sizes that a struct osf_proto has had. */
 #define OSF_PROTO_SIZE_1 offsetof(struct osf_proto, accept)

@@ -4,9 +4,10 @@
  *
  *     socket, connect, listen, accept  ->  rules, routes, capabilities  ->  protocol
  *
- * Decides where a connection may run and records why.  Two protocols are built
- * in: inet, which is the kernel and always last, and shm, to which a connection
- * moves after inet has opened it.  Modules register through include/osf/proto.h.
+ * Decides where a connection may run and records why.  All protocols stand in one
+ * table, in which they register through include/osf/proto.h: modules, and the two that
+ * are built in.  Those are inet, which is the kernel and always last, and shm, to which
+ * a connection moves after inet has opened it.
  */
 #pragma once
 
