@@ -26,33 +26,6 @@
 #define LOOKS_UNANSWERED 6u /* after so many it is worth to know why */
 #define EAGER_LOOKS 64u /* asked for at once: then looking is cheap enough */
 
-bool ops_family(int domain, int type, int protocol, struct ops_family *out)
-{
-	int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-	*out = (struct ops_family){ .domain = domain };
-	if (domain == AF_INET_OFFLOAD || domain == AF_INET_DIRECT) {
-		out->domain = AF_INET;
-		out->offload = domain == AF_INET_OFFLOAD;
-		out->direct = !out->offload;
-	}
-	return (out->domain == AF_INET || out->domain == AF_INET6) &&
-	       kind == SOCK_STREAM &&
-	       (protocol == 0 || protocol == IPPROTO_TCP);
-}
-
-const struct sockaddr *ops_sockaddr(const struct sockaddr *in, socklen_t len,
-				    struct sockaddr_storage *copy)
-{
-	if (!in || len < sizeof(struct sockaddr_in) || len > sizeof(*copy) ||
-	    (in->sa_family != AF_INET_OFFLOAD &&
-	     in->sa_family != AF_INET_DIRECT))
-		return in;
-	memcpy(copy, in, len);
-	copy->ss_family = AF_INET;
-	return (const struct sockaddr *)copy;
-}
-
 static void addr_note(uint8_t addr[16], uint16_t *port, uint16_t *family,
 		      const struct sockaddr *sa)
 {

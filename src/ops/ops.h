@@ -22,11 +22,11 @@
  * osf is switched off, or there is no memory for the segment. */
 bool ops_start(void);
 
-/* What socket() was asked for; false: not a socket of the switch's. */
+/* What socket() was asked for, by family.def; false: not a socket of the switch's. */
 struct ops_family {
-	int domain; /* what the kernel is to be given */
-	bool offload;
-	bool direct;
+	int domain;   /* what the kernel is to be given */
+	bool offload; /* or connect() is to fail */
+	bool direct;  /* never */
 };
 bool ops_family(int domain, int type, int protocol, struct ops_family *out);
 /* Rewrites AF_INET_OFFLOAD and AF_INET_DIRECT in @in to what the kernel knows. */
