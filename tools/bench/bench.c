@@ -9,6 +9,8 @@
  */
 #include "osf.h"
 #include "bench.h"
+#include "bench_print.h"
+#include "proc.h"
 #include "run.h"
 #include <argp.h>
 #include <errno.h>

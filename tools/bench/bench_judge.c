@@ -8,7 +8,7 @@
  * missed either.
  */
 #include "osf.h"
-#include "bench.h"
+#include "bench_judge.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -10,7 +10,7 @@
  * the second.
  */
 #include "osf.h"
-#include "bench.h"
+#include "bench_pair.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

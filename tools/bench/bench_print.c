@@ -6,7 +6,8 @@
  *                     -> one JSON document, described in osf(1)
  */
 #include "osf.h"
-#include "bench.h"
+#include "bench_judge.h"
+#include "bench_print.h"
 #include "table.h"
 #include <cjson/cJSON.h>
 #include <stdlib.h>

@@ -10,6 +10,8 @@
  */
 #include "osf.h"
 #include "bench.h"
+#include "bench_judge.h"
+#include "bench_pair.h"
 #include "seg.h"
 #include <errno.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * be named as well; the order is the order in which they run.
  */
 #include <assert.h>
-#include "bench.h"
+#include "bench_runs.h"
 
 const struct bench benches[] = {
 	{

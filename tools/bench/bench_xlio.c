@@ -8,7 +8,8 @@
  * in one run, one after the other, and the figure is the ratio.
  */
 #include "osf.h"
-#include "bench.h"
+#include "bench_pair.h"
+#include "bench_runs.h"
 #include <errno.h>
 #include <stdlib.h>
 
