@@ -6,7 +6,7 @@
  *
  *     bench.c        the command
  *     bench_table.c  what is measured, and the bars
- *     bench_run.c    runs them: kernel, osf, UCX, kernel, osf, UCX, ...
+ *     bench_run.c    runs them: kernel, osf, older osf, UCX, kernel, ...
  *     bench_runs.h   the function that runs each of them once:
  *       bench_tools.c    those made of other projects' programs
  *       bench_own.c      those made of "osf bench-peer" (peer.c)
@@ -32,7 +32,7 @@
 #define BARS_MAX 3
 #define WHY_MAX 160
 
-enum side { SIDE_KERNEL, SIDE_OSF, SIDE_UCX, SIDES };
+enum side { SIDE_KERNEL, SIDE_OSF, SIDE_AGAINST, SIDE_UCX, SIDES };
 #define KERNEL (1u << SIDE_KERNEL)
 #define OSF (1u << SIDE_OSF)
 #define UCX (1u << SIDE_UCX)
@@ -43,6 +43,7 @@ struct bench_args {
 	unsigned n_runs;        /* rounds */
 	unsigned n_connections; /* for idle */
 	const char *lib;        /* libosf.so */
+	const char *against;    /* that of an older build, or NULL */
 	const char *self;       /* this program, for bench-peer */
 	int cpus[2];            /* server's, client's */
 	bool is_verbose;        /* show what the tools say */
@@ -54,7 +55,7 @@ struct bench_args {
 struct bench_run {
 	const struct bench_args *args;
 	enum side side;
-	struct scratch dir; /* of the osf side */
+	struct scratch dir; /* of the two sides of osf */
 	double value;       /* out */
 	char why[WHY_MAX];  /* out, on error */
 };
@@ -84,6 +85,7 @@ struct bench {
 	bool is_cost;           /* less is better */
 	bool is_unit_scaled;    /* printed with k, M, G */
 	bool needs_no_upgrade;  /* its connections are right on the kernel */
+	bool has_no_lib;        /* what it measures is in this program */
 	bool needs_connections; /* all of args->n_connections upgraded */
 	const char *program, *server, *package; /* what it takes, or NULL */
 	int (*run)(struct bench_run *r);
@@ -105,6 +107,7 @@ struct result {
 	unsigned n_samples[SIDES];
 	uint64_t n_connections, n_upgraded; /* both ends, all osf runs */
 	uint64_t bytes_shm, bytes_inet;     /* received, likewise */
+	bool lost_against; /* the older build failed, and takes part no more */
 	enum outcome outcome;
 	char why[WHY_MAX];
 };

@@ -6,7 +6,8 @@
 #include "bench.h"
 
 void bench_print_list(void);
-void bench_print_table(const struct result *results, size_t n);
+void bench_print_table(const struct result *results, size_t n,
+		       const struct bench_args *args);
 void bench_print_json(const struct result *results, size_t n,
 		      const struct bench_args *args);
 int bench_plot(const struct result *results, size_t n,

@@ -2,11 +2,15 @@
 /*
  * tools/osf/bench_run.c - one benchmark, all its rounds on all its sides
  *
- *     round 1: kernel, osf, UCX; round 2: ...  -> samples -> result_judge()
+ *     round 1: kernel, osf, older osf, UCX; round 2: ...  -> samples
+ *           -> result_judge()
+ *
+ * With --against the two builds of osf take turns in being the first of a round.
  *
  * A figure of the osf side counts only when the statistics of the processes
  * that took part show connections in shared memory: a benchmark that quietly
- * ran on the kernel is a failure, however good its figures.
+ * ran on the kernel is a failure, however good its figures.  The older build may
+ * fail or be silent about it: the result then says so, and is not the worse for it.
  */
 #include "osf.h"
 #include "bench.h"
@@ -26,10 +30,29 @@ static const char *missing_program(const struct bench *b)
 	return NULL;
 }
 
-static bool has_side(const struct bench *b, enum side side)
+static bool has_side(const struct bench *b, const struct bench_args *args,
+		     enum side side)
 {
+	if (side == SIDE_AGAINST)
+		return args->against && b->sides & OSF && !b->has_no_lib;
 	return b->sides & 1u << side &&
 	       (side != SIDE_UCX || program_exists("ucx_perftest"));
+}
+
+/* Why nothing is known of the connections: no process wrote a statistics segment,
+ * or the segments are of a version that we do not read. */
+static int say_no_segment(struct bench_run *r)
+{
+	struct seg_list list = { .is_quiet = true };
+
+	(void)seg_list_dir(&list, r->dir.path);
+	bool is_strange = list.n_bad;
+	seg_list_free(&list);
+	if (is_strange)
+		return run_fail(r, -ENOTCONN,
+				"its statistics have another version, "
+				"so what it offloaded is not known");
+	return run_fail(r, -ENOTCONN, "no process ran under osf");
 }
 
 /* Were the connections of this run where they were to be measured? */
@@ -42,44 +65,76 @@ static int check_upgraded(struct bench_run *r, const struct bench *b,
 			: b->needs_connections ? r->args->n_connections
 					       : 1;
 
-	res->n_connections += sums.t.n_connected + sums.t.n_accepted;
-	res->n_upgraded += sums.t.n_upgraded;
-	res->bytes_shm += sums.t.rx_bytes_shm;
-	res->bytes_inet += sums.t.rx_bytes_inet;
+	if (r->side == SIDE_OSF) {
+		res->n_connections += sums.t.n_connected + sums.t.n_accepted;
+		res->n_upgraded += sums.t.n_upgraded;
+		res->bytes_shm += sums.t.rx_bytes_shm;
+		res->bytes_inet += sums.t.rx_bytes_inet;
+	}
+	if (n_segs == 0 && (need || r->side == SIDE_AGAINST))
+		return say_no_segment(r);
 	if (sums.t.n_upgraded >= need)
 		return 0;
-	if (n_segs == 0)
-		return run_fail(r, -ENOTCONN, "no process ran under osf");
 	return run_fail(
 	    r, -ENOTCONN, "%llu ends of connections were upgraded, not %llu",
 	    (unsigned long long)sums.t.n_upgraded, (unsigned long long)need);
+}
+
+/* What a failure of one side means for the whole. */
+static void note_failure(struct result *res, const struct bench_run *r, int err)
+{
+	bool has_figure = err == -ENOTCONN;
+
+	snprintf(res->why, sizeof(res->why), "%s: %.140s", side_name(r->side),
+		 r->why);
+	if (r->side == SIDE_AGAINST)
+		res->lost_against = !has_figure;
+	else
+		res->outcome = has_figure ? OUT_KERNEL : OUT_FAILED;
 }
 
 /* One run of one side; what is to be said of a failure goes to res->why. */
 static void run_once(const struct bench *b, const struct bench_args *args,
 		     enum side side, struct result *res)
 {
+	bool is_osf = side == SIDE_OSF || side == SIDE_AGAINST;
 	struct bench_run r = { .args = args, .side = side };
-	int err = side == SIDE_OSF ? scratch_open(&r.dir) : 0;
+	int err = is_osf ? scratch_open(&r.dir) : 0;
 
 	if (err)
 		run_fail(&r, err, "no temporary directory: %s", strerror(-err));
 	else
 		err = b->run(&r);
-	if (!err && side == SIDE_OSF) {
+	if (!err && is_osf)
 		err = check_upgraded(&r, b, res);
-		if (err)
-			res->outcome = OUT_KERNEL;
-	}
 	scratch_close(&r.dir);
 
 	if (!err || err == -ENOTCONN)
 		res->sample[side][res->n_samples[side]++] = r.value;
-	if (err && err != -ENOTCONN)
-		res->outcome = OUT_FAILED;
 	if (err)
-		snprintf(res->why, sizeof(res->why), "%s: %.140s",
-			 side_name(side), r.why);
+		note_failure(res, &r, err);
+}
+
+/* False: there is no use in going on. */
+static bool run_round(const struct bench *b, const struct bench_args *args,
+		      unsigned round, struct result *res)
+{
+	static const enum side orders[2][SIDES] = {
+		{ SIDE_KERNEL, SIDE_OSF, SIDE_AGAINST, SIDE_UCX },
+		{ SIDE_KERNEL, SIDE_AGAINST, SIDE_OSF, SIDE_UCX },
+	};
+
+	for (unsigned i = 0; i < SIDES; i++) {
+		enum side side = orders[round % 2][i];
+
+		if (side == SIDE_AGAINST && res->lost_against)
+			continue;
+		if (has_side(b, args, side))
+			run_once(b, args, side, res);
+		if (res->outcome == OUT_FAILED || proc_is_interrupted())
+			return false;
+	}
+	return true;
 }
 
 void bench_run(const struct bench *b, const struct bench_args *args,
@@ -94,17 +149,13 @@ void bench_run(const struct bench *b, const struct bench_args *args,
 			 "no %s; install the package %s", missing, b->package);
 		return;
 	}
-	if (b->sides & UCX && !has_side(b, SIDE_UCX))
+	if (b->sides & UCX && !has_side(b, args, SIDE_UCX))
 		snprintf(res->why, sizeof(res->why),
 			 "no ucx_perftest; install the package ucx-utils");
 
 	for (unsigned i = 0; i < args->n_runs; i++)
-		for (unsigned side = 0; side < SIDES; side++) {
-			if (has_side(b, side))
-				run_once(b, args, side, res);
-			if (res->outcome == OUT_FAILED || proc_is_interrupted())
-				return;
-		}
+		if (!run_round(b, args, i, res))
+			return;
 	if (res->outcome == OUT_OK)
 		result_judge(res);
 }

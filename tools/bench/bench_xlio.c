@@ -77,7 +77,8 @@ int bench_xlio_serve(struct bench_run *r)
 
 	if (run_port(r, &port) < 0)
 		return -EADDRINUSE;
-	return run_alone(r, r->side == SIDE_OSF ? "xlio-serve" : "epoll-serve",
+	return run_alone(r,
+			 r->side == SIDE_KERNEL ? "epoll-serve" : "xlio-serve",
 			 port.s, "100", seconds(r, s, sizeof(s)), "rate ");
 }
 
