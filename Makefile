@@ -20,8 +20,10 @@ tests: build
 $(BUILD)/build.ninja:
 	meson setup $(BUILD) --prefix $(PREFIX) $(SETUP)
 
+# FAST=1 leaves out the long ones, SEED=N repeats the random choices of another run,
+# SUITES="unit app" runs some.
 check: tests
-	python3 tests/run_check.py $(BUILD) $(SUITES)
+	OSF_TEST_SEED=$(SEED) python3 tests/run_check.py $(BUILD) $(if $(FAST),--fast) $(SUITES)
 
 # The night: many seeds of the simulator.  SEEDS of them, from FROM on.
 SEEDS ?= 200000
