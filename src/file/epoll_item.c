@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/fds.h"
+#include "base/watch.h"
 #include "file/epoll_set.h"
 
 struct epoll *epoll_new(int fd)
@@ -15,7 +16,7 @@ struct epoll *epoll_new(int fd)
 		return NULL;
 	ep->fd = fd;
 	ep->lane = LANE_NONE;
-	ep->kick_fd = -1;
+	ep->kick_fd = ep->watched_fd = -1;
 	ep->held_until = UINT64_MAX;
 	list_init(&ep->ready);
 	list_init(&ep->behind);
@@ -40,7 +41,7 @@ static struct epitem *item_space(struct epoll *ep)
 		ep->free_items = it->next_of_sock;
 		return it;
 	}
-	if (ep->n_items == KICK)
+	if (ep->n_items == WATCHED)
 		return NULL;
 	if (ep->n_items == ep->cap_items) {
 		uint32_t cap = ep->cap_items ? ep->cap_items * 2 : 16;
@@ -220,6 +221,24 @@ void item_merged(struct epitem *it)
 	kick(it->ep);
 }
 
+void epoll_watch(struct epoll *ep)
+{
+	uint32_t number = 0;
+	int fd = watch_fd(&number);
+
+	if (fd < 0 || ep->forked || load_rlx(&ep->shared))
+		return;
+	GUARD(&ep->lock);
+	if (fd == ep->watched_fd && number == ep->watched)
+		return;
+	if (ep->watched_fd < 0)
+		count(&ep->n_tagged,
+		      1); /* the kernel's set is not to be believed */
+	ep->watched_fd = fd;
+	ep->watched = number;
+	kernel_ctl(ep, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, TAG | WATCHED);
+}
+
 static void item_merge(struct epitem *it)
 {
 	struct epoll *ep = it->ep;
@@ -299,7 +318,19 @@ void epoll_free(struct epoll *ep)
 	free(ep);
 }
 
-void epoll_before_fork(struct file *fe) { store_rlx(&fe->ep->shared, true); }
+/* Whoever shares the set could take the event from under the other. */
+void epoll_before_fork(struct file *fe)
+{
+	struct epoll *ep = fe->ep;
+
+	store_rlx(&ep->shared, true);
+	GUARD(&ep->lock);
+	if (ep->watched_fd >= 0)
+		kernel_ctl(ep, EPOLL_CTL_DEL, ep->watched_fd, 0, 0);
+	if (ep->watched_fd >= 0)
+		count(&ep->n_tagged, -1u);
+	ep->watched_fd = -1;
+}
 
 /* The lane and what peers know of it are the parent's: in the child every socket
  * is told of by its anchor. */

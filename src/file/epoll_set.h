@@ -30,7 +30,9 @@
 #define TAG_IDX_BITS 20
 #define TAG_IDX_MASK ((UINT32_C(1) << TAG_IDX_BITS) - 1)
 #define TAG_GENERATIONS (UINT32_C(1) << (32 - TAG_IDX_BITS))
-#define KICK TAG_IDX_MASK /* no item has this index */
+/* No items have these indices. */
+#define KICK TAG_IDX_MASK
+#define WATCHED (KICK - 1) /* base/watch.h */
 
 struct epitem {
 	struct list ready; /* in epoll.ready when on it */
@@ -71,8 +73,10 @@ struct epoll {
 	struct list behind;  /* news to come after what the kernel has */
 	uint64_t held_until; /* look at some of always then */
 	struct list
-	    always;  /* items to look at each time: no slot tells of them */
-	int kick_fd; /* in the kernel's set, to wake other waiters */
+	    always;     /* items to look at each time: no slot tells of them */
+	int kick_fd;    /* in the kernel's set, to wake other waiters */
+	int watched_fd; /* in the kernel's set: base/watch.h; -1: none */
+	uint32_t watched; /* its number */
 	uint32_t n_waiting;
 	bool nested; /* waited for from outside */
 	bool forked; /* made by the process that we come from */
@@ -95,6 +99,8 @@ void item_tagged(struct epitem *it);
 /* The kernel's entry has our tag; from now on the item is served by us. */
 void item_merged(struct epitem *it);
 void item_close_slot(struct epitem *it);
+/* Have what is to be watched in the kernel's set. */
+void epoll_watch(struct epoll *ep);
 void push_ready(struct epitem *it);
 void push_news(struct epitem *it, struct list *to); /* ready or behind */
 /* Other waiters than us may have something to take. */
