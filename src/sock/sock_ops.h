@@ -28,6 +28,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "sock/ready.h"
 #include "sock/sock.h"
 
 struct stash;
@@ -57,6 +58,14 @@ struct sock_ops {
 
 	/* The POLL* bits that hold now. */
 	unsigned (*events)(struct sock *sk, int fd);
+	/*
+	 * Readiness: see sock/ready.h.
+	 *
+	 * @w was opened just now.  w->is_told tells the result: from now on its set is
+	 * told of all that comes, or the anchor alone tells.
+	 */
+	void (*watch)(struct sock *sk, struct watch *w);
+
 	/* When events() may say more though nobody notifies: an instant, UINT64_MAX
 	 * for never. */
 	uint64_t (*next_ns)(struct sock *sk);

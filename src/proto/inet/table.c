@@ -85,6 +85,7 @@ static unsigned kernel_events(struct sock *sk, int fd)
 	return n > 0 ? (unsigned short)p.revents : 0;
 }
 
+static void by_anchor(struct sock *sk, struct watch *w) {}
 static uint64_t never(struct sock *sk) { return UINT64_MAX; }
 
 static int kernel_shutdown(struct sock *sk, int fd, int how)
@@ -110,6 +111,7 @@ const struct sock_ops inet_kernel_ops = {
 	.inq = kernel_inq,
 	.outq = kernel_outq,
 	.events = kernel_events,
+	.watch = by_anchor,
 	.next_ns = never,
 	.shutdown = kernel_shutdown,
 	.close = nothing,
@@ -164,6 +166,7 @@ const struct sock_ops inet_young_ops = {
 	.inq = kernel_inq,
 	.outq = kernel_outq,
 	.events = kernel_events,
+	.watch = by_anchor,
 	.next_ns = never,
 	.shutdown = kernel_shutdown,
 	.close = nothing,
@@ -231,6 +234,7 @@ const struct sock_ops inet_moving_ops = {
 	.inq = kernel_inq,
 	.outq = kernel_outq,
 	.events = kernel_events,
+	.watch = by_anchor,
 	.next_ns = never,
 	.shutdown = moving_shutdown,
 	.close = nothing,

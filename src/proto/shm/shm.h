@@ -19,6 +19,8 @@
  *   backlog.c     bytes of TCP that nobody has read yet
  *   held.c        MSG_MORE, TCP_CORK
  *   wait.c        spinning and sleeping in a blocking call
+ *   inbox.c       which connections have news, as peers say
+ *   ready.c       and who is told of that in this process
  *   anchor.c      doorbells, the anchor's end, byte counts
  *   errq.c        the error queue
  *   ctl.c         shutdown, close, options, going back
@@ -33,6 +35,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "sock/ready.h"
 #include "sock/sock.h"
 #include "sock/sock_ops.h"
 #include "proto/shm/conn.h"
@@ -129,6 +132,8 @@ void shm_linger(struct sock *sk, int fd, int seconds);
 unsigned shm_events(struct sock *sk, int fd);
 
 enum shm_arm { ARM_INBOX, ARM_ANCHOR };
+/* ready.c: @w's set is told of news, if w->is_told says so afterwards. */
+void shm_watch(struct sock *sk, struct watch *w);
 /* Is the peer's word for news this process's own inbox, or that of another one of the
  * family, so that it has to ring? */
 bool shm_has_inbox(const struct sock *sk);
