@@ -16,8 +16,8 @@
 #include "base/libc.h"
 #include "base/list.h"
 #include "file/epoll.h"
-#include "proto/shm/shm.h"
 #include "sock/ready.h"
+#include "sock/sock_ops.h"
 
 /*
  * A data word of ours: an upper half that no pointer and no small number has, then

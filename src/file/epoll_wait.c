@@ -32,16 +32,16 @@ static void put_aside(struct epitem *it)
 		list_add_tail(&it->ep->always, &it->ready);
 }
 
-/* The peer holds bytes back for more to follow, and may not tell of them again. */
+/* It will say more at a known time, of which nobody tells. */
 static void look_when_due(struct epitem *it)
 {
 	struct sock *sk = is_child(it) ? NULL : it->file->sk;
-	uint64_t due = UINT64_MAX;
+	uint64_t due;
 
 	if (!sk)
 		due = epoll_held_until(it->file);
-	else if (sock_mode(sk) == SOCK_SHM && shm_is_held(sk))
-		due = shm_held_until(sk);
+	else
+		due = sock_ops(sk)->next_ns(sk);
 	if (likely(due == UINT64_MAX))
 		return;
 	it->ep->held_until = MIN(it->ep->held_until, due);
@@ -97,24 +97,25 @@ static uint32_t child_events(struct epitem *it)
 /* Bytes of the stream that have arrived, and 1 for its end. */
 static uint64_t arrived(struct sock *sk, int fd)
 {
-	int inq = shm_inq(sk, fd);
+	const struct sock_ops *ops = sock_ops(sk);
+	int inq = ops->inq(sk, fd);
 
 	return sk->st->rx_bytes_shm + sk->st->rx_bytes_inet +
 	       (uint64_t)(inq > 0 ? inq : 0) +
-	       !!(shm_events(sk, fd) & POLLRDHUP);
+	       !!(ops->events(sk, fd) & POLLRDHUP);
 }
 
 /*
  * Edge-triggered: an edge is a bit that was not there at the last look, or news
- * since: as in the kernel, whatever it was about.  Where news may be missing, the
- * bytes are counted: where nobody tells, and while TCP carries the stream.
+ * since: as in the kernel, whatever it was about.  Where news may be missing (not
+ * @is_told), the bytes are counted.
  */
-static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev)
+static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev,
+		     bool is_told)
 {
 	bool edge = it->fresh || ev & ~it->ev_seen;
 
-	if (ev & EPOLLIN &&
-	    (!it->watch.is_told || shm_of(sk)->rx_tcp || shm_of(sk)->rx_back)) {
+	if (ev & EPOLLIN && !is_told) {
 		uint64_t rx = arrived(sk, item_fd(it));
 
 		edge |= rx > it->rx_seen;
@@ -136,22 +137,17 @@ static uint32_t item_events(struct epitem *it)
 		return child_events(it);
 	struct sock *sk = it->file->sk;
 	uint32_t want = it->events | EPOLLERR | EPOLLHUP;
-	uint32_t ev = shm_events(sk, item_fd(it));
-	enum shm_arm how = it->watch.is_told ? ARM_INBOX : ARM_ANCHOR;
+	uint32_t ev = sock_ops(sk)->events(sk, item_fd(it));
 
 	if (ev & want && !(it->events & EPOLLET))
 		return ev & want;
-	if (!shm_of(sk)->seg)
-		return ev & want;
 	/* Space is worth a word only to who has none. */
 	uint32_t arm = EPOLLIN | (ev & EPOLLOUT ? 0 : it->events & EPOLLOUT);
-	shm_arm(sk, item_fd(it), arm, how);
-	if (unlikely(load_rlx(&shm_of(sk)->rx_tcp)))
-		shm_backlog_fill(sk, item_fd(it), 0);
-	ev = shm_events(sk, item_fd(it)) & want;
+	bool is_told = sock_ops(sk)->arm(sk, item_fd(it), arm, &it->watch);
+	ev = sock_ops(sk)->events(sk, item_fd(it)) & want;
 	if (!(it->events & EPOLLET))
 		return ev;
-	return has_edge(it, sk, ev) ? ev : 0;
+	return has_edge(it, sk, ev, is_told) ? ev : 0;
 }
 
 /* Fill @evs from the ready list.  @before: how many come before @first on it, all if
@@ -196,6 +192,15 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max,
 	return n;
 }
 
+/* Bytes are there, and more may come: the end is an edge of its own. */
+static bool has_unread(const struct epitem *it)
+{
+	struct sock *sk = it->file->sk;
+
+	return (sock_ops(sk)->events(sk, item_fd(it)) &
+		(EPOLLIN | EPOLLRDHUP)) == EPOLLIN;
+}
+
 /* Every peer can write in our inbox, and so wipe out what another has posted: some
  * items are looked at now and then, news or not. */
 static void push_some(struct epoll *ep)
@@ -211,8 +216,7 @@ static void push_some(struct epoll *ep)
 		if (!it->in_use || !it->merged || it->parked || is_child(it) ||
 		    !list_is_empty(&it->ready))
 			continue;
-		it->news |= shm_of(it->file->sk)->seg &&
-			    ring_rx_ready(&shm_of(it->file->sk)->rx);
+		it->news |= has_unread(it);
 		push_ready(it);
 	}
 }
@@ -239,8 +243,9 @@ static int collect(struct epoll *ep, struct epoll_event *evs, int max,
 	return n;
 }
 
-/* Peers ring who shares a connection.  When the child has ended, they post again. */
-static COLD void unshare(struct sock *sk)
+/* A fork has shared it, and so peers ring it.  When the child has ended, they tell our
+ * sets again. */
+static COLD void look_for_others(struct sock *sk)
 {
 	static uint64_t asked_ns;
 	uint64_t now = coarse_ns();
@@ -251,8 +256,8 @@ static COLD void unshare(struct sock *sk)
 		store_rlx(&asked_ns, now);
 		hold_reap();
 	}
-	if (load_rlx(&sk->n_procs) == 1 && shm_has_inbox(sk))
-		fetch_and(&shm_me(sk)->flags, ~(uint32_t)SEG_SHARED);
+	if (load_rlx(&sk->n_procs) == 1)
+		sock_ops(sk)->alone(sk);
 }
 
 /* A hint from the kernel about an upgraded socket's anchor. */
@@ -264,23 +269,11 @@ static void hint(struct epitem *it, uint32_t events)
 		push_ready(it);
 		return;
 	}
-	if (!shm_of(sk)->seg)
-		return;
-	if (unlikely(load_rlx(&shm_me(sk)->flags) & SEG_SHARED))
-		unshare(sk);
-	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) {
-		anchor_look(sk, item_fd(it));
-		it->news = true;
-	}
-	/* With unread doorbells in it the anchor's next edge might be lost; but who
-	 * looks from outside needs it. */
-	if (it->watch.is_told || !(shm_events(sk, item_fd(it)) & POLLIN))
-		anchor_clear(sk, item_fd(it));
-	if (it->parked)
-		return;
-	/* A doorbell is news only if it took the place of a post. */
-	it->news |= !load_rlx(&shm_me(sk)->rx_inbox);
-	push_news(it, &it->ep->ready);
+	if (unlikely(load_rlx(&sk->st->shared)))
+		look_for_others(sk);
+	it->news |= sock_ops(sk)->hint(sk, item_fd(it), events, &it->watch);
+	if (!it->parked)
+		push_news(it, &it->ep->ready);
 }
 
 /* Does any of them carry our tag? */
@@ -621,8 +614,7 @@ bool epoll_kernel_ready(struct file *fe)
 		struct sock *sk = it->file->sk;
 		/* An unread doorbell or an ended anchor is a hint. */
 		if (load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
-		    shm_of(sk)->bells_drained !=
-			load_acq(&shm_peer(sk)->bells)) {
+		    sock_ops(sk)->is_rung(sk)) {
 			hint(it, 0);
 			hinted = true;
 		}

@@ -9,6 +9,8 @@
  * socket that one set watches is told of by that set's lane; one that several sets watch,
  * or several processes, is told of by its anchor, which the peer rings.
  */
+#include <poll.h>
+
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/ready.h"
@@ -95,4 +97,31 @@ void shm_watch(struct sock *sk, struct watch *w)
 	 * with a fence. */
 	if (w->is_told)
 		store_rlx(&shm_me(sk)->rx_inbox, 1u);
+}
+
+bool shm_arm_for(struct sock *sk, int fd, unsigned events,
+		 const struct watch *w)
+{
+	bool is_told = w && w->is_told;
+
+	shm_arm(sk, fd, events, is_told ? ARM_INBOX : ARM_ANCHOR);
+	if (unlikely(load_rlx(&shm_of(sk)->rx_tcp)))
+		shm_backlog_fill(sk, fd, !w);
+	/* What TCP brings nobody posts. */
+	return is_told && !load_rlx(&shm_of(sk)->rx_tcp) &&
+	       !load_rlx(&shm_of(sk)->rx_back);
+}
+
+bool shm_hint(struct sock *sk, int fd, unsigned events, const struct watch *w)
+{
+	bool ends = events & (POLLHUP | POLLERR | POLLRDHUP);
+
+	if (ends)
+		anchor_look(sk, fd);
+	/* With unread doorbells in it the anchor's next edge might be lost; but who
+	 * looks from outside needs it. */
+	if (w->is_told || !(shm_events(sk, fd) & POLLIN))
+		anchor_clear(sk, fd);
+	/* A doorbell is news only if it took the place of a post. */
+	return ends || !load_rlx(&shm_me(sk)->rx_inbox);
 }
