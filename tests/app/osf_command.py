@@ -183,7 +183,7 @@ def test_rules():
     expect("a bad OSF_RULES", osf("run", "true", OSF_RULES=bad), 125, "",
            "osf: OSF_RULES: line 1")
     expect("an unknown provider", osf("run", "--rule", "use oss tcp_client "
-           "*:*", "true"), 125, "", "os, inet, osf, vma, xlio, shm, sdp, sa")
+           "*:*", "true"), 125, "", "os, inet, osf, vma, xlio, shm, tcp, sdp, sa")
     expect("which may be a module's", osf("run", "--rule", "use oss tcp_client "
            "*:*", "true", OSF_MODULES="/some/module.so"), 0, "", "")
     path = write("bad.conf", f"# a comment\n\n{bad}\n")
