@@ -18,7 +18,7 @@
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/lock.h"
-#include "base/watch.h"
+#include "base/idle.h"
 #include "ops/netlink.h"
 #include "ops/route.h"
 
@@ -266,10 +266,10 @@ static int watched_fd(uint32_t *number)
 
 void route_watch(bool on)
 {
-	static const struct watch events = { .fd = watched_fd,
+	static const struct idle events = { .fd = watched_fd,
 					     .run = route_events };
 
-	watch_set(on ? &events : NULL);
+	idle_set(on ? &events : NULL);
 }
 
 void route_changed(void)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/watch.h - a descriptor that is watched by whoever sleeps
+ * base/idle.h - a descriptor that whoever sleeps looks after, too
  *
- *     src/ops  --watch_set()-->  watch  --watch_fd()-->   what a call sleeps on
- *                                       <--watch_run()--  when it is readable
+ *     src/ops  --idle_set()-->  idle  --idle_fd()-->   what a call sleeps on
+ *                                     <--idle_run()--  when it is readable
  *
  * osf has no thread of its own.  So somebody who wants to hear of a descriptor while
  * the program only waits lends it to the calls that wait: they sleep on it beside what
@@ -19,7 +19,7 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 
-struct watch {
+struct idle {
 	/* The descriptor, opened if need be; -1: none.  @number: another one for
 	 * each descriptor that there has been, for they may have the same value. */
 	int (*fd)(uint32_t *number);
@@ -27,24 +27,24 @@ struct watch {
 	void (*run)(void);
 };
 
-extern const struct watch *watch;
+extern const struct idle *idle;
 
-/* NULL: nothing is watched any more. */
-static inline void watch_set(const struct watch *w) { store_rel(&watch, w); }
+/* NULL: there is none any more. */
+static inline void idle_set(const struct idle *w) { store_rel(&idle, w); }
 
-static inline bool watch_is_on(void) { return unlikely(load_acq(&watch)); }
+static inline bool idle_is_on(void) { return unlikely(load_acq(&idle)); }
 
-/* -1: nothing to watch.  Call it right before a sleep, not while holding a lock. */
-static inline int watch_fd(uint32_t *number)
+/* -1: there is none.  Call it right before a sleep, not while holding a lock. */
+static inline int idle_fd(uint32_t *number)
 {
-	const struct watch *w = load_acq(&watch);
+	const struct idle *w = load_acq(&idle);
 
 	return likely(!w) ? -1 : w->fd(number);
 }
 
-static inline void watch_run(void)
+static inline void idle_run(void)
 {
-	const struct watch *w = load_acq(&watch);
+	const struct idle *w = load_acq(&idle);
 
 	if (w)
 		w->run();
