@@ -267,7 +267,7 @@ static int watched_fd(uint32_t *number)
 void route_watch(bool on)
 {
 	static const struct idle events = { .fd = watched_fd,
-					     .run = route_events };
+					    .run = route_events };
 
 	idle_set(on ? &events : NULL);
 }
