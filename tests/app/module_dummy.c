@@ -15,7 +15,7 @@
  *
  * with another NAME and PRIORITY, and some that fail: -DFAIL_INIT, -DNO_ENTRY.
  *
- * Environment: DUMMY_REFUSE, the name of the module whose connect() refuses;
+ * Environment: DUMMY_REFUSE, the names of modules whose connect() refuses;
  * DUMMY_GONE: so many arrivals are gone when they are accepted; DUMMY_CAPS: what it
  * says that it can do.
  * tests/app/test_modules.py and test_routes.py run it.
@@ -138,7 +138,7 @@ static int dummy_connect(uint64_t id, int fd, const struct sockaddr *to,
 	const char *refuse = getenv("DUMMY_REFUSE");
 
 	say("connect %d\n", port);
-	if (refuse && !strcmp(refuse, NAME))
+	if (refuse && strstr(refuse, NAME))
 		return -ECONNREFUSED;
 	int own = unix_connect(in->sin_port);
 	if (own < 0)
