@@ -51,9 +51,24 @@ struct range *range_piece(const struct tcp_conn *c, const struct range *r)
 	return seq_eq(r->seq, c->snd_una) ? c->sndq.head : r->piece;
 }
 
+/* Notes that the part of the last sent range from @piece on begins with that piece. */
+static void tail_begin_at(struct tcp_conn *c, struct range *piece)
+{
+	struct range *last = c->sent.tail;
+
+	if (last->flags & RANGE_SACKED) {
+		last->end_piece = piece;
+		last->end_seq = piece->seq;
+	} else if (sent_may_split(c)) {
+		sent_split_there(c, last, piece->seq, piece);
+	}
+}
+
 /* The piece with the next byte to be sent, which must exist.  The last sent range lies
- * in few pieces and knows the first of them, so the search begins there. */
-struct range *sndq_next(const struct tcp_conn *c)
+ * in few pieces and knows the first of them, so the search begins there.  Only a range
+ * that the peer has reneged on may lie in many: then the search stops, and a later call
+ * goes on where it was.  Return: NULL if it stops */
+struct range *sndq_next(struct tcp_conn *c)
 {
 	struct range *r = c->sndq.tail;
 	const struct range *last = c->sent.tail;
@@ -68,8 +83,14 @@ struct range *sndq_next(const struct tcp_conn *c)
 	bool is_sacked = last->flags & RANGE_SACKED;
 	if (seq_lt(c->snd_una, is_sacked ? last->end_seq : last->seq))
 		r = is_sacked ? last->end_piece : last->piece;
-	for (; seq_le(range_end(r), c->snd_nxt); r = r->next)
+	for (unsigned i = 0; seq_le(range_end(r), c->snd_nxt); i++) {
+		if (i > TCP_FRAME_PIECES) {
+			tail_begin_at(c, r);
+			return NULL;
+		}
+		r = r->next;
 		work_add(&c->stack->work, 1);
+	}
 	return r;
 }
 

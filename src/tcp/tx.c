@@ -467,6 +467,8 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	all = avail = seq_len(c->snd_nxt, c->snd_end);
 	if (c->rec.has_eor && all) {
 		piece = sndq_next(c);
+		if (!piece)
+			return false;
 		avail = record_bytes(c, piece, all);
 	}
 	bytes = avail ? new_bytes(c, room, avail, avail == all) : 0;
@@ -481,13 +483,13 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 				  : CHRONO_BUSY);
 		return false;
 	}
+	if (bytes && !piece && !(piece = sndq_next(c)))
+		return false;
 	struct range *r = range_new(c);
 	if (!r)
 		return false;
-	*r = (struct range){ .seq = c->snd_nxt, .room = room };
+	*r = (struct range){ .seq = c->snd_nxt, .room = room, .piece = piece };
 	list_init(&r->link);
-	if (bytes)
-		r->piece = piece = piece ? piece : sndq_next(c);
 	if (bytes && frame_gather(f, &piece, c->snd_nxt, bytes) < bytes) {
 		bytes = f->len;
 		has_fin = false;
