@@ -34,7 +34,11 @@ import sys
 import tempfile
 import time
 
+from sanitizer import Sanitizer
+
 LIMIT_S = 100  # of a whole test; each should take 40 at most
+REPORTS_MAX = 3
+REPORT_MAX = 3000  # characters
 TABLE_MAX = 20  # processes, so that what comes before stays in sight
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -251,7 +255,9 @@ class Proc:
 # --- a test ---
 
 class Run:
-    def __init__(self, path, needs=()):
+    """@not_with: {sanitizer: why the test cannot run with it}"""
+
+    def __init__(self, path, needs=(), not_with=None):
         self.name = os.path.basename(path)
         self.is_kernel = os.environ.get("OSF_TEST_KERNEL") == "1"
         self.build = os.path.abspath(os.environ.get("OSF_BUILD", "build"))
@@ -267,6 +273,11 @@ class Run:
         self.stats = os.path.join(self.tmp, "stats")
         os.mkdir(self.stats, 0o777)
         os.chmod(self.stats, 0o777)
+        self.sanitizer = Sanitizer(self.build, self.path("reports"))
+        why_not = self.sanitizer.why_not(needs, not_with or {})
+        if why_not:
+            shutil.rmtree(self.tmp, ignore_errors=True)
+            skip(why_not)
         self.procs = []
         self.serial = itertools.count()
         self.started = time.monotonic()
@@ -288,6 +299,8 @@ class Run:
     def fail(self, why):
         if not self.is_kernel:
             print(reasons_table(read_stats(self.stats)))
+        for text in self.sanitizer.reports()[:REPORTS_MAX]:
+            print(text[:REPORT_MAX])
         fail("%s: %s" % (self.name, why))
 
     def need(self, ok, why):
@@ -302,14 +315,14 @@ class Run:
     def env(self, osf=True, eager=False, extra=None):
         """@eager: upgrade from the first byte, not when it has proved worth
         it."""
-        env = dict(os.environ)
+        env = dict(os.environ, **self.sanitizer.env())
         env.pop("LD_PRELOAD", None)
         if osf and not self.is_kernel:
             env["OSF_STATS_DIR"] = self.stats
             if eager:
                 env["OSF_UPGRADE_TURNS"] = "0"
             if os.environ.get("OSF_TEST_VIA") != "osf":
-                env["LD_PRELOAD"] = self.lib
+                env["LD_PRELOAD"] = self.sanitizer.preload(self.lib)
         env.update(extra or {})
         return env
 
@@ -440,6 +453,8 @@ class Run:
                       "%s ended with %s:\n%s" % (proc.name,
                                                  proc.popen.returncode,
                                                  proc.text()[-2000:]))
+        n_reports = len(self.sanitizer.reports())
+        self.need(n_reports == 0, "%d reports of a sanitizer" % n_reports)
         print("ok: %s on %s, %.1f s" %
               (self.name, "the kernel" if self.is_kernel else "osf",
                time.monotonic() - self.started))
