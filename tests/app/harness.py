@@ -36,7 +36,9 @@ import time
 
 from sanitizer import Sanitizer
 
-LIMIT_S = 100  # of a whole test; each should take 40 at most
+# Seconds, of a whole test; each should take 40 at most.  All times to wait are longer
+# with a sanitizer.
+LIMIT_S = 100
 REPORTS_MAX = 3
 REPORT_MAX = 3000  # characters
 TABLE_MAX = 20  # processes, so that what comes before stays in sight
@@ -284,12 +286,12 @@ class Run:
         atexit.register(self.clean)
         signal.signal(signal.SIGALRM, self.too_long)
         signal.signal(signal.SIGTERM, lambda *a: fail("stopped"))
-        signal.alarm(LIMIT_S)
+        signal.alarm(LIMIT_S * self.sanitizer.slower)
 
     def too_long(self, *unused):
         for proc in self.procs:
             print("--- %s:\n%s" % (proc.name, proc.text()[-2000:]))
-        self.fail("took more than %d s" % LIMIT_S)
+        self.fail("took more than %d s" % (LIMIT_S * self.sanitizer.slower))
 
     def clean(self):
         for proc in self.procs:
@@ -360,6 +362,7 @@ class Run:
         return proc.popen.returncode
 
     def wait(self, proc, timeout=30, status=0):
+        timeout *= self.sanitizer.slower
         try:
             got = proc.popen.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -372,6 +375,7 @@ class Run:
     def check(self, cmd, osf=True, eager=False, extra=None, timeout=30,
               status=0, stdin=None, text=True):
         """Runs a program to its end.  Return: what it printed."""
+        timeout *= self.sanitizer.slower
         serial = next(self.serial)
         out_path = self.path("out.%d" % serial)
         err_path = self.path("err.%d" % serial)
@@ -403,7 +407,7 @@ class Run:
         return self.check([sys.executable, script] + list(args), **kw)
 
     def wait_port(self, port, host="127.0.0.1", timeout=10):
-        end = time.monotonic() + timeout
+        end = time.monotonic() + timeout * self.sanitizer.slower
         while time.monotonic() < end:
             for proc in self.procs:
                 self.need(proc.is_stopped or proc.popen.poll() in (None, 0),

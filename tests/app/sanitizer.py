@@ -20,6 +20,7 @@ import subprocess
 ADDR_NO_RANDOMIZE = 0x0040000
 
 RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
+SLOWER = {"address": 3, "undefined": 1, "thread": 6}  # at worst, about
 OPTIONS = {
     # libosf.so's calls go on to the runtime's, and from there to libc's.
     "ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0",
@@ -48,6 +49,7 @@ class Sanitizer:
     def __init__(self, build, reports):
         self.names = [name for name in built_with(build).split(",")
                       if name != "none"]
+        self.slower = max([SLOWER.get(name, 1) for name in self.names] or [1])
         self.runtime = ""
         self.folder = reports
         for name in self.names:

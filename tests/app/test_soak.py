@@ -28,6 +28,8 @@ MIXES = [("mix", 60, True, 100, 250),
 
 
 def soak(run, program, seed, mode, number, eager, n_conns, seconds):
+    if mode == "mix":  # how many there are depends on the time that each takes
+        n_conns //= run.sanitizer.slower
     stats = run.path("stats.%d" % next(run.serial))
     os.mkdir(stats)
     extra = {} if run.is_kernel else {"OSF_STATS_DIR": stats}
