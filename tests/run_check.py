@@ -241,8 +241,10 @@ def main():
     print("\nslowest: " + ", ".join("%s %.1f s" % (name_of(test), test["duration"])
                                     for test in slow))
     is_bad = bool(status or failed or left or not passed)
-    if is_bad and not failed and not left:
+    if status and not failed:
         print("run_check: meson test itself ended with %s" % status)
+    if not passed and not failed:
+        print("run_check: no test ran")
     print("%s in all" % elapsed())
     print(verdict(len(passed), len(failed) + (is_bad and not failed), skipped, seed,
                   "--fast" in sys.argv), flush=True)
