@@ -59,6 +59,9 @@ struct sock_ops {
 
 	/* The POLL* bits that hold now. */
 	unsigned (*events)(struct sock *sk, int fd);
+	/* The same, having asked the kernel underneath whether the connection has ended:
+	 * a call of the kernel's. */
+	unsigned (*look)(struct sock *sk, int fd);
 	/*
 	 * Readiness: see sock/ready.h.
 	 */
@@ -81,8 +84,6 @@ struct sock_ops {
 	 * doorbell beside news that a set is told of. */
 	bool (*hint)(struct sock *sk, int fd, unsigned events,
 		     const struct watch *w);
-	/* Ask the kernel whether the connection underneath has ended. */
-	void (*look)(struct sock *sk, int fd);
 	/* Is something of the protocol's own unread in the anchor?  Take it out; the
 	 * caller holds the rx lock: see sock/anchor.h. */
 	bool (*is_rung)(const struct sock *sk);
