@@ -51,19 +51,21 @@ static inline bool call_end(struct group *g, struct gsock *s)
 	return same;
 }
 
-bool call_event(struct group *g, struct gsock *s, int event, int value)
+bool call_event(struct group *g, struct gsock *s, enum group_event event,
+		int value)
 {
 	g->current = s;
-	g->attr.socket_event_cb(s->handle, s->userdata, event, value);
+	g->attr.calls.event(s->handle, s->userdata, event, value,
+			    &g->attr.calls);
 	return call_end(g, s);
 }
 
 bool call_comp(struct group *g, struct gsock *s, uintptr_t userdata)
 {
-	if (!g->attr.socket_comp_cb)
+	if (!g->attr.calls.comp)
 		return true;
 	g->current = s;
-	g->attr.socket_comp_cb(s->handle, s->userdata, userdata);
+	g->attr.calls.comp(s->handle, s->userdata, userdata, &g->attr.calls);
 	return call_end(g, s);
 }
 
@@ -71,7 +73,8 @@ bool call_rx(struct group *g, struct gsock *s, void *data, size_t len,
 	     struct rxbuf *b)
 {
 	g->current = s;
-	g->attr.socket_rx_cb(s->handle, s->userdata, data, len, &b->pub);
+	g->attr.calls.rx(s->handle, s->userdata, data, len, &b->pub,
+			 &g->attr.calls);
 	return call_end(g, s);
 }
 
