@@ -52,6 +52,20 @@ void ops_accepted(struct sock *sk, int fd, struct sock *listener,
  * tells the outcome. */
 void ops_look(struct sock *sk, int fd);
 void ops_closed(struct sock *sk);
+
+/* life.c.  The last process closes it: after its table's close(). */
+void ops_end(struct sock *sk, int fd);
+/* Other processes go on with it; @sk may be a copy from before that. */
+void ops_let_go(const struct sock *sk);
+/* Descriptors of ours that are open for a connection that may move, 0 for none. */
+#define OPS_FDS 2
+void ops_fds(const struct sock *sk, int32_t fds[OPS_FDS]);
+/* The program needs descriptors.  True: @sk has given up some, and is the kernel's. */
+bool ops_spare_fds(struct sock *sk);
+/* Those that are no socket's, so that no connection will move any more. */
+bool ops_spare_own_fds(void);
+void ops_after_fork(void); /* in the child */
+
 /* Nobody can look any more whether @sk, a listener, is one of ours. */
 void ops_unannounce(struct sock *sk);
 /* Leave it to the kernel for good, from mode YOUNG.  False: it is not young, or

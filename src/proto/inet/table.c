@@ -111,6 +111,9 @@ static uint64_t never(struct sock *sk) { return UINT64_MAX; }
 static void nothing(struct sock *sk, int fd) {}
 static void nothing_inherited(struct sock *sk) {}
 
+static void anchor_moves(struct sock *sk, int from, int to) {}
+static void is_no_loss(struct sock *sk, int fd, const char *why) {}
+
 static int kernel_shutdown(struct sock *sk, int fd, int how)
 {
 	return libc.shutdown(fd, how) < 0 ? -errno : 0;
@@ -141,11 +144,14 @@ const struct sock_ops inet_kernel_ops = {
 	.drain = nothing,
 	.next_ns = never,
 	.shutdown = kernel_shutdown,
-	.close = nothing,
-	.exit = nothing,
+	.close = inet_seen,
+	.exit = inet_seen,
 	.after_fork = nothing_inherited,
 	.alone = nothing_inherited,
 	.settle = nothing,
+	.passed = inet_unseen,
+	.anchor_moved = anchor_moves,
+	.reset = is_no_loss,
 	.fallback = is_there,
 	.fallback_now = is_there_now,
 };
@@ -205,11 +211,14 @@ const struct sock_ops inet_young_ops = {
 	.drain = nothing,
 	.next_ns = never,
 	.shutdown = kernel_shutdown,
-	.close = nothing,
-	.exit = nothing,
+	.close = inet_seen,
+	.exit = inet_seen,
 	.after_fork = nothing_inherited,
 	.alone = nothing_inherited,
 	.settle = nothing,
+	.passed = inet_unseen,
+	.anchor_moved = anchor_moves,
+	.reset = is_no_loss,
 	.fallback = is_there,
 	.fallback_now = is_there_now,
 };
@@ -266,6 +275,7 @@ static int moving_fallback_now(struct sock *sk, int fd, enum osf_reason why,
 
 const struct sock_ops inet_moving_ops = {
 	.name = "moving",
+	.is_moving = true,
 	.may_move = true,
 	.recv = moving_recv,
 	.send = moving_send,
@@ -282,11 +292,14 @@ const struct sock_ops inet_moving_ops = {
 	.drain = nothing,
 	.next_ns = never,
 	.shutdown = moving_shutdown,
-	.close = nothing,
-	.exit = nothing,
+	.close = inet_seen,
+	.exit = inet_seen,
 	.after_fork = nothing_inherited,
 	.alone = nothing_inherited,
 	.settle = nothing,
+	.passed = inet_unseen,
+	.anchor_moved = anchor_moves,
+	.reset = is_no_loss,
 	.fallback = moving_fallback,
 	.fallback_now = moving_fallback_now,
 };

@@ -109,6 +109,9 @@ const struct sock_ops shm_ops = {
 	.after_fork = shm_after_fork,
 	.alone = alone,
 	.settle = settle,
+	.passed = nothing,
+	.anchor_moved = shm_anchor_moved,
+	.reset = shm_broken,
 	.fallback = leave_for,
 	.fallback_now = shm_recall,
 };
@@ -136,6 +139,9 @@ const struct sock_ops shm_candidate_ops = {
 	.after_fork = shm_after_fork,
 	.alone = alone,
 	.settle = nothing,
+	.passed = nothing,
+	.anchor_moved = shm_anchor_moved,
+	.reset = shm_broken,
 	.fallback = candidate_fallback,
 	.fallback_now = shm_recall,
 };
