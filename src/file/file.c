@@ -180,9 +180,9 @@ struct file *file_new_epoll(int fd, struct epoll *ep)
 
 void file_note_shared_fds(struct file *f)
 {
-	int32_t fds[OPS_FDS];
+	int32_t fds[OPS_UPGRADE_FDS];
 
-	ops_fds(f->sk, fds);
+	ops_upgrade_fds(f->sk, fds);
 	for (size_t i = 0; i < ARRAY_LEN(fds); i++)
 		if (fds[i] > 0)
 			f->shared_fds[i] =
@@ -228,9 +228,7 @@ static void sock_release(struct file *f, int fd)
 		close_shared_fds(f);
 		return;
 	}
-	ops_closed(sk);
-	sock_ops(sk)->close(sk, fd);
-	ops_end(sk, fd);
+	ops_close(sk, fd);
 	close_shared_fds(f); /* the others have done with theirs */
 	sock_free(sk);
 }

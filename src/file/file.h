@@ -52,7 +52,7 @@ struct file {
 	struct shared_fd {
 		int32_t fd;
 		uint64_t cookie;
-	} shared_fds[OPS_FDS];
+	} shared_fds[OPS_UPGRADE_FDS];
 };
 
 #define FILE_PASS ((uintptr_t)1)

@@ -53,13 +53,14 @@ void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 void ops_look(struct sock *sk, int fd);
 void ops_closed(struct sock *sk);
 
-/* life.c.  The last process closes it: after its table's close(). */
-void ops_end(struct sock *sk, int fd);
+/* upgrade.c.  The last holder closes @sk: ops_closed(), and all protocols let go of it. */
+void ops_close(struct sock *sk, int fd);
 /* Other processes go on with it; @sk may be a copy from before that. */
 void ops_let_go(const struct sock *sk);
-/* Descriptors of ours that are open for a connection that may move, 0 for none. */
-#define OPS_FDS 2
-void ops_fds(const struct sock *sk, int32_t fds[OPS_FDS]);
+/* Descriptors that tell of the next step of an upgrade, when they become readable; 0:
+ * none. */
+#define OPS_UPGRADE_FDS 2
+void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]);
 /* The program needs descriptors.  True: @sk has given up some, and is the kernel's. */
 bool ops_spare_fds(struct sock *sk);
 /* Those that are no socket's, so that no connection will move any more. */

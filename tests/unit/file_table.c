@@ -60,11 +60,10 @@ const struct sock_ops *const sock_tables[SOCK_TABLES] = { &ops, &ops, &ops,
 							  &ops, &ops };
 
 bool arena_is_full(void) { return false; }
-void ops_closed(struct sock *sk) {}
 void ops_look(struct sock *sk, int fd) {}
-void ops_end(struct sock *sk, int fd) {}
+void ops_close(struct sock *sk, int fd) {}
 void ops_let_go(const struct sock *sk) {}
-void ops_fds(const struct sock *sk, int32_t fds[OPS_FDS]) {}
+void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]) {}
 void anchor_clear(struct sock *sk, int fd) {}
 void epoll_forget_sock(struct file *f) {}
 void epoll_merge_sock(struct file *f) {}
