@@ -241,7 +241,8 @@ static void disarm(struct entry *e, short revents)
 	struct sock *sk = e->file->sk;
 	e->armed = false;
 	anchor_sleep_end(sk);
-	if (revents & (POLLHUP | POLLERR | POLLRDHUP))
+	if (revents & (POLLHUP | POLLERR | POLLRDHUP) &&
+	    sock_ops(sk)->own_events)
 		sock_ops(sk)->look(sk, e->kernel.fd);
 	if (revents & POLLIN)
 		anchor_clear(sk, e->kernel.fd);

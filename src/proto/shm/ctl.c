@@ -581,3 +581,12 @@ void shm_close(struct sock *sk, int fd)
 	if (seg)
 		seg_unmap(seg, shm_ring_bytes(sk));
 }
+
+void shm_let_go(const struct sock *sk)
+{
+	if (!shm_of(sk)->seg)
+		return;
+	if (shm_has_inbox(sk)) /* the others have theirs by the fork */
+		inbox_detach(shm_of(sk)->peer_inbox);
+	seg_unmap(shm_of(sk)->seg, shm_ring_bytes(sk));
+}

@@ -39,6 +39,7 @@
 #include "sock/ready.h"
 #include "sock/sock.h"
 #include "sock/sock_ops.h"
+#include "sock/stash.h"
 #include "proto/shm/conn.h"
 #include "proto/shm/cursor.h"
 #include "proto/shm/ring.h"
@@ -148,6 +149,9 @@ void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how);
 /* ctl.c */
 int shm_shutdown(struct sock *sk, int fd, int how);
 void shm_close(struct sock *sk, int fd); /* the last process lets go */
+/* Others of the family go on: this process needs no mapping any more.  @sk may be a copy
+ * from before it let go. */
+void shm_let_go(const struct sock *sk);
 /* The same, but the segment, if there is one, is the caller's to unmap. */
 struct seg *shm_close_keep(struct sock *sk, int fd);
 void shm_leave(struct sock *sk, int fd); /* nobody will read here any more */
@@ -159,14 +163,7 @@ void shm_tx_shrink(struct sock *sk); /* give back what a stream was granted */
  * bytes stay readable. */
 void shm_take_back(struct sock *sk, int fd, enum osf_reason reason);
 
-/* recall.c.  What the application has not read of a connection that was recalled,
- * in mapped memory. */
-struct stash {
-	uint8_t *data;
-	size_t n, cap;
-	bool has_end; /* and then the stream ends */
-	bool is_late; /* TCP may have what follows already */
-};
+/* recall.c */
 /**
  * shm_recall() - give the connection back to the kernel, now
  * @gently: only if nothing will have to be delivered by a relay
@@ -182,7 +179,6 @@ struct stash {
  */
 int shm_recall(struct sock *sk, int fd, enum osf_reason why, bool gently,
 	       struct stash *stash);
-void stash_free(struct stash *stash);
 /* The peer has recalled it: send by TCP from now on.  @mine: the bytes of the
  * caller's own that lie in the ring; returns how many of them the peer has not
  * taken, -ECONNRESET.  Caller holds the tx lock. */

@@ -29,6 +29,12 @@ static uint64_t next_ns(struct sock *sk)
 	return shm_is_held(sk) ? shm_held_until(sk) : UINT64_MAX;
 }
 
+static unsigned look(struct sock *sk, int fd)
+{
+	anchor_look(sk, fd);
+	return shm_events(sk, fd);
+}
+
 static void sleep_on(struct sock *sk, struct pollfd *p)
 {
 	if (p->events & (POLLIN | POLLOUT))
@@ -88,12 +94,12 @@ const struct sock_ops shm_ops = {
 	.inq = shm_inq,
 	.outq = shm_outq,
 	.events = shm_events,
+	.look = look,
 	.own_events = true,
 	.watch = shm_watch,
 	.arm = shm_arm_for,
 	.sleep_on = sleep_on,
 	.hint = shm_hint,
-	.look = anchor_look,
 	.is_rung = is_rung,
 	.drain = anchor_drain,
 	.next_ns = next_ns,
@@ -103,6 +109,9 @@ const struct sock_ops shm_ops = {
 	.after_fork = shm_after_fork,
 	.alone = alone,
 	.settle = settle,
+	.passed = nothing,
+	.anchor_moved = shm_anchor_moved,
+	.reset = shm_broken,
 	.fallback = leave_for,
 	.fallback_now = shm_recall,
 };
@@ -116,11 +125,11 @@ const struct sock_ops shm_candidate_ops = {
 	.inq = shm_inq,
 	.outq = shm_outq,
 	.events = shm_events,
+	.look = look,
 	.watch = shm_watch,
 	.arm = shm_arm_for,
 	.sleep_on = candidate_sleep_on,
 	.hint = shm_hint,
-	.look = anchor_look,
 	.is_rung = is_not_rung,
 	.drain = nothing,
 	.next_ns = next_ns,
@@ -130,6 +139,9 @@ const struct sock_ops shm_candidate_ops = {
 	.after_fork = shm_after_fork,
 	.alone = alone,
 	.settle = nothing,
+	.passed = nothing,
+	.anchor_moved = shm_anchor_moved,
+	.reset = shm_broken,
 	.fallback = candidate_fallback,
 	.fallback_now = shm_recall,
 };
