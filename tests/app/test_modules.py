@@ -485,6 +485,13 @@ def generations(m):
     m.expect(lines, *CARRIED)
 
 
+    lines, log = m.play(carried, ["dummy_streams"])
+    m.run.need(lines[:2] == ["dummy registered 3: -95",
+                             "dummy registered again: 0"], lines)
+    m.run.need("asks for what this osf does not do" in log, log)
+    m.expect(lines, *CARRIED)
+
+
 def what_is_wrong_is_said(m):
     missing = os.path.join(m.folder, "missing.so")
     long_path = "/" + "x" * 600
