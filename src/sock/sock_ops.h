@@ -30,6 +30,7 @@
 
 #include "sock/sock.h"
 
+struct lend_ops;
 struct stash;
 
 struct sock_ops {
@@ -67,6 +68,19 @@ struct sock_ops {
 	void (*exit)(struct sock *sk, int fd);
 	/* In the child, for a socket that it has inherited. */
 	void (*after_fork)(struct sock *sk);
+
+	/*
+	 * Bytes where they lie; NULL: it lends none, and takes none.
+	 */
+	const struct lend_ops *lend; /* sock/lend.h */
+
+	/*
+	 * Is it time to look whether the connection can move (ops_look())?  Asked before
+	 * a send, and told of each call of send() or recv() that moved @n > 0 bytes in
+	 * direction DIR_*.
+	 */
+	bool (*is_due)(const struct sock *sk);
+	bool (*has_moved)(struct sock *sk, int dir, ssize_t n);
 
 	/*
 	 * Give the connection back to the kernel, for @why.  What the program has not

@@ -96,6 +96,15 @@ static void nothing(struct sock *sk, int fd) {}
 static void nothing_inherited(struct sock *sk) {}
 static void is_there(struct sock *sk, int fd, enum osf_reason why) {}
 
+static bool is_never_due(const struct sock *sk) { return false; }
+
+static bool is_on_its_way(struct sock *sk, int dir, ssize_t n)
+{
+	if (dir == DIR_TX)
+		inbox_went_past();
+	return false;
+}
+
 static int is_there_now(struct sock *sk, int fd, enum osf_reason why,
 			bool gently, struct stash *stash)
 {
@@ -115,6 +124,8 @@ const struct sock_ops inet_kernel_ops = {
 	.close = nothing,
 	.exit = nothing,
 	.after_fork = nothing_inherited,
+	.is_due = is_never_due,
+	.has_moved = is_on_its_way,
 	.fallback = is_there,
 	.fallback_now = is_there_now,
 };
@@ -169,6 +180,8 @@ const struct sock_ops inet_young_ops = {
 	.close = nothing,
 	.exit = nothing,
 	.after_fork = nothing_inherited,
+	.is_due = inet_due_before_send,
+	.has_moved = inet_account,
 	.fallback = is_there,
 	.fallback_now = is_there_now,
 };
@@ -236,6 +249,8 @@ const struct sock_ops inet_moving_ops = {
 	.close = nothing,
 	.exit = nothing,
 	.after_fork = nothing_inherited,
+	.is_due = is_never_due,
+	.has_moved = is_on_its_way,
 	.fallback = moving_fallback,
 	.fallback_now = moving_fallback_now,
 };

@@ -28,6 +28,10 @@ static uint64_t next_ns(struct sock *sk)
 	return shm_is_held(sk) ? shm_held_until(sk) : UINT64_MAX;
 }
 
+/* It has moved, or is about to; and what it sends is counted where it goes. */
+static bool is_due(const struct sock *sk) { return false; }
+static bool has_moved(struct sock *sk, int dir, ssize_t n) { return false; }
+
 static void leave_for(struct sock *sk, int fd, enum osf_reason why)
 {
 	shm_take_back(sk, fd, why);
@@ -59,6 +63,9 @@ const struct sock_ops shm_ops = {
 	.close = shm_close,
 	.exit = shm_exit,
 	.after_fork = shm_after_fork,
+	.lend = &shm_lend_ops,
+	.is_due = is_due,
+	.has_moved = has_moved,
 	.fallback = leave_for,
 	.fallback_now = shm_recall,
 };
@@ -77,6 +84,8 @@ const struct sock_ops shm_candidate_ops = {
 	.close = shm_close,
 	.exit = shm_exit,
 	.after_fork = shm_after_fork,
+	.is_due = is_due,
+	.has_moved = has_moved,
 	.fallback = candidate_fallback,
 	.fallback_now = shm_recall,
 };
