@@ -64,7 +64,6 @@ void ops_look(struct sock *sk, int fd) {}
 void ops_close(struct sock *sk, int fd) {}
 void ops_let_go(const struct sock *sk) {}
 void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]) {}
-void anchor_clear(struct sock *sk, int fd) {}
 void epoll_forget_sock(struct file *f) {}
 void epoll_merge_sock(struct file *f) {}
 void epoll_free(struct epoll *ep) {}
