@@ -231,7 +231,8 @@ struct osf_stream_ops {
 
 /**
  * osf_sock_notify() - something holds that may not have held before
- * @events: OSF_EVENT_*; news of what held already counts, for edge-triggered sets
+ * @events: OSF_EVENT_*; news of what held already counts, for edge-triggered sets.
+ *          0: next_ns() has become earlier
  *
  * Wakes whoever sleeps for it.  Cheap where nobody does.  Weak, so that a module that
  * can do without streams loads in an osf that lacks them.
