@@ -104,6 +104,7 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->moved_fd = -1;
 	f->items = NULL;
 	f->holding = NULL;
+	f->settled = NULL;
 	memset(f->shared_fds, 0, sizeof(f->shared_fds));
 	return f; /* its lock may still be held, by who finds it gone */
 }
@@ -328,6 +329,7 @@ COLD void file_settle(struct file *f, int fd)
 	int saved = errno;
 	struct sock *sk = f->sk;
 
+	store_rlx(&f->settled, sock_ops(sk));
 	switch (sock_mode(sk)) {
 	case SOCK_SHM:
 		if (!load_rlx(&f->merged))
@@ -360,13 +362,8 @@ COLD void file_look(struct file *f, int fd)
 bool file_is_ours(int fd)
 {
 	struct file *f = file_get(fd);
-	bool ours = false;
+	bool ours = f && f->kind == FILE_SOCK && sock_is_ours(f->sk);
 
-	if (f && f->kind == FILE_SOCK) {
-		enum sock_mode mode = sock_mode(f->sk);
-
-		ours = mode == SOCK_CANDIDATE || mode == SOCK_SHM;
-	}
 	if (f)
 		file_put(f);
 	return ours;

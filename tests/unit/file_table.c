@@ -21,6 +21,10 @@
 #include "sock/arena.h"
 #include "unit.h"
 
+static const struct sock_ops table = { .name = "any" };
+const struct sock_ops *const sock_tables[SOCK_TABLES] = { [0 ... SOCK_TABLES -
+							   1] = &table };
+
 static int n_socks; /* open */
 static bool is_arena_full;
 
