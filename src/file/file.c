@@ -103,6 +103,7 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->anchor_fd = fd;
 	f->moved_fd = -1;
 	f->items = NULL;
+	f->watches = (struct watch_list){ 0 };
 	f->holding = NULL;
 	f->settled = NULL;
 	memset(f->shared_fds, 0, sizeof(f->shared_fds));
@@ -329,20 +330,14 @@ COLD void file_settle(struct file *f, int fd)
 	int saved = errno;
 	struct sock *sk = f->sk;
 
-	store_rlx(&f->settled, sock_ops(sk));
-	switch (sock_mode(sk)) {
-	case SOCK_SHM:
-		if (!load_rlx(&f->merged))
-			epoll_merge_sock(f);
-		if (shm_wants_back(sk))
-			shm_take_back(sk, fd, OSF_REASON_NONE);
-		break;
-	case SOCK_KERNEL:
+	const struct sock_ops *ops = sock_ops(sk);
+
+	store_rlx(&f->settled, ops);
+	if (ops->own_events && !load_rlx(&f->merged))
+		epoll_merge_sock(f);
+	ops->settle(sk, fd);
+	if (!ops->is_ours && !ops->may_move)
 		file_pass(f);
-		break;
-	default:
-		break;
-	}
 	errno = saved;
 }
 

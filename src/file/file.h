@@ -21,6 +21,7 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "base/lock.h"
+#include "sock/ready.h"
 #include "sock/sock_ops.h"
 
 enum file_kind { FILE_SOCK, FILE_EPOLL };
@@ -42,10 +43,11 @@ struct file {
 	 * with; see file_settle(). */
 	const struct sock_ops *settled;
 	struct epoll *ep;
-	struct epitem *items;    /* epoll sets a socket is in */
-	struct lock lock;        /* items */
-	uint32_t walk;           /* over all files, that met it last */
-	struct holding *holding; /* our entry with the parent, if inherited */
+	struct epitem *items;      /* epoll sets a socket is in */
+	struct watch_list watches; /* of those who serve it themselves */
+	struct lock lock;          /* items */
+	uint32_t walk;             /* over all files, that met it last */
+	struct holding *holding;   /* our entry with the parent, if inherited */
 	struct file *next_free;
 	/* The offer and the channel of a young connection at a fork: its numbers in
 	 * the sock may be another process's later. */
@@ -153,6 +155,14 @@ void file_look(struct file *f, int fd);
 bool file_spare_fds(void);
 /* There are none left: what all upgrades to come would need goes too. */
 bool file_spare_all_fds(void);
+/* A call of this process changed what may be ready: whoever watches @f looks again, and
+ * takes @events for new if they hold then. */
+static inline void file_touched(struct file *f, unsigned events)
+{
+	if (unlikely(load_rlx(&f->watches.first)))
+		watches_tell(&f->watches, events);
+}
+
 /* A call changed the socket's mode: bring sets and table in line. */
 void file_settle(struct file *f, int fd);
 /* After a call: has it? */

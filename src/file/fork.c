@@ -26,8 +26,8 @@
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/hold.h"
+#include "ops/route.h"
 #include "proto/inet/inet.h"
-#include "ops/local.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
@@ -77,7 +77,7 @@ static void gain(int fd, struct file *f)
 
 static void inherit(int fd, struct file *f)
 {
-	f->lock = (struct lock){ 0 };
+	f->lock = f->watches.lock = (struct lock){ 0 };
 	if (f->kind == FILE_EPOLL) {
 		epoll_after_fork(f);
 		return;
@@ -181,7 +181,7 @@ void fork_child(void)
 	gate_child();
 	arena_after_fork();
 	inbox_after_fork();
-	local_after_fork();
+	route_after_fork();
 	handoff_after_fork();
 	life_child();
 	hold_child();

@@ -23,7 +23,7 @@ static int shut(struct file *f, int fd, int how)
 		r = sock_ops(sk)->shutdown(sk, fd, how);
 	while (r == -ESTALE);
 	file_settle(f, fd);
-	epoll_touch(f, 0);
+	file_touched(f, 0);
 	return (int)libc_ret(r, saved);
 }
 

@@ -28,9 +28,9 @@ ssize_t data_sent(struct file *f, int fd, ssize_t r, ssize_t len, int flags)
 	if (r == -EPIPE && !(flags & MSG_NOSIGNAL))
 		raise(SIGPIPE);
 	if (ours && (r >= 0 || r == -EAGAIN))
-		epoll_touch(f, EPOLLOUT);
+		file_touched(f, EPOLLOUT);
 	if (flags & MSG_ZEROCOPY && load_rlx(&sk->zc_done))
-		epoll_touch(f, EPOLLERR);
+		file_touched(f, EPOLLERR);
 	return r;
 }
 

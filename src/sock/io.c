@@ -19,7 +19,7 @@ static bool may_wait(const struct sock *sk, int flags)
 }
 
 /* The whole call's time, once it has to wait at all. */
-static int wait_in(const struct io_call *io, struct waiter *w, size_t done)
+static int wait_in(const struct io_call *io, struct call_wait *w, size_t done)
 {
 	if (!w->deadline_ns) {
 		uint64_t timeout_ns = w->dir == DIR_RX
@@ -51,7 +51,8 @@ static bool peek_again(const struct io_call *io, size_t *target)
 
 	if (libc.ppoll(NULL, 0, &ms, NULL) < 0)
 		return false;
-	if (io->ops->look(io->sk, io->fd) & (POLLRDHUP | POLLHUP))
+	io->ops->look(io->sk, io->fd);
+	if (io->ops->events(io->sk, io->fd) & (POLLRDHUP | POLLHUP))
 		*target = 1;
 	return true;
 }
@@ -59,7 +60,7 @@ static bool peek_again(const struct io_call *io, size_t *target)
 static ssize_t peek_on(const struct io_call *first, size_t target, ssize_t r)
 {
 	struct io_call io = *first;
-	struct waiter w = { .dir = DIR_RX, .seen = io.seen };
+	struct call_wait w = { .dir = DIR_RX, .seen = io.seen };
 	bool waits = may_wait(io.sk, io.flags);
 
 	while (r == -ESTALE || (io.ops->is_ours && waits)) {
@@ -79,7 +80,7 @@ COLD ssize_t io_recv_on(const struct io_call *first, ssize_t r)
 {
 	struct io_call io = *first;
 	struct iov_cursor c = { .iov = io.iov, .n = io.n };
-	struct waiter w = { .dir = DIR_RX, .seen = io.seen };
+	struct call_wait w = { .dir = DIR_RX, .seen = io.seen };
 	struct iovec rest[CURSOR_REST_MAX];
 	size_t want = iov_bytes(io.iov, io.n), done = 0;
 	size_t low = (size_t)load_rlx(&io.sk->rcvlowat);
@@ -115,7 +116,7 @@ COLD ssize_t io_send_on(const struct io_call *first, ssize_t r)
 {
 	struct io_call io = *first;
 	struct iov_cursor c = { .iov = io.iov, .n = io.n };
-	struct waiter w = { .dir = DIR_TX, .seen = io.seen };
+	struct call_wait w = { .dir = DIR_TX, .seen = io.seen };
 	struct iovec rest[CURSOR_REST_MAX];
 	size_t len = iov_bytes(io.iov, io.n), done = 0;
 
@@ -147,7 +148,7 @@ COLD ssize_t io_send_on(const struct io_call *first, ssize_t r)
 ssize_t io_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
 {
 	struct io_call io = { .sk = sk, .fd = fd };
-	struct waiter w = { .dir = DIR_TX, .seen = handlers_seen() };
+	struct call_wait w = { .dir = DIR_TX, .seen = handlers_seen() };
 	size_t done = 0;
 
 	for (;;) {

@@ -22,16 +22,18 @@
  */
 #pragma once
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "sock/ready.h"
 #include "sock/sock.h"
 
 struct stash;
-struct waiter;
+struct call_wait;
 
 struct sock_ops {
 	const char *name; /* for people */
@@ -41,7 +43,7 @@ struct sock_ops {
 	/*
 	 * Bytes.  MSG_DONTWAIT is for who calls; so are errno, SIGPIPE, and counts
 	 * of calls.  Bytes moved, 0 at the end of the stream, or
-	 *   -EAGAIN      nothing now: see arm()
+	 *   -EAGAIN      nothing now: see is_ready()
 	 *   -ESTALE      the socket has another table
 	 *   -ECONNRESET  and others that end a connection, each told once
 	 */
@@ -72,7 +74,7 @@ struct sock_ops {
 	int (*is_ready)(struct sock *sk, int dir);
 	/* Sleep until it may.  0: look again; -EINTR; -EAGAIN: time is over; or the
 	 * connection's error. */
-	int (*sleep)(struct sock *sk, int fd, const struct waiter *w);
+	int (*sleep)(struct sock *sk, int fd, const struct call_wait *w);
 
 	/*
 	 * Where is_ours is not set: a call of libc's that has no operation here is made
@@ -93,9 +95,35 @@ struct sock_ops {
 
 	/* The POLL* bits that hold now. */
 	unsigned (*events)(struct sock *sk, int fd);
-	/* The same, having asked the kernel underneath whether the connection has ended:
-	 * a call of the kernel's. */
-	unsigned (*look)(struct sock *sk, int fd);
+	/*
+	 * Readiness: see sock/ready.h.
+	 */
+	/* It is not the anchor's, whose end has to be looked for besides. */
+	bool own_events;
+	/* Another thread may give it another table at any time. */
+	bool may_move;
+	/* @w was opened just now.  w->is_told tells the result: from now on its set is
+	 * told of all that comes, or the anchor alone tells. */
+	void (*watch)(struct sock *sk, struct watch *w);
+	/* Tell @w's set of the next of @events, POLLIN and POLLOUT; NULL: end the sleep
+	 * of whoever sleeps on what sleep_on() says.  The caller looks at events() once
+	 * more before it sleeps.  True: @w is told of each arrival; else an edge may
+	 * have to be found by counting bytes. */
+	bool (*arm)(struct sock *sk, int fd, unsigned events,
+		    const struct watch *w);
+	/* @p asks for what the program asked; make it what a thread sleeps on. */
+	void (*sleep_on)(struct sock *sk, struct pollfd *p);
+	/* The kernel has reported POLL* bits of the anchor.  True: that is news, and no
+	 * doorbell beside news that a set is told of. */
+	bool (*hint)(struct sock *sk, int fd, unsigned events,
+		     const struct watch *w);
+	/* Ask the kernel whether the connection underneath has ended. */
+	void (*look)(struct sock *sk, int fd);
+	/* Is something of the protocol's own unread in the anchor?  Take it out; the
+	 * caller holds the rx lock: see sock/anchor.h. */
+	bool (*is_rung)(const struct sock *sk);
+	void (*drain)(struct sock *sk, int fd);
+
 	/* When events() may say more though nobody notifies: an instant, UINT64_MAX
 	 * for never. */
 	uint64_t (*next_ns)(struct sock *sk);
@@ -127,6 +155,10 @@ struct sock_ops {
 	void (*exit)(struct sock *sk, int fd);
 	/* In the child, for a socket that it has inherited. */
 	void (*after_fork)(struct sock *sk);
+	/* The other processes that held it are gone. */
+	void (*alone)(struct sock *sk);
+	/* A call is over: do what the peer has asked for meanwhile. */
+	void (*settle)(struct sock *sk, int fd);
 
 	/*
 	 * Give the connection back to the kernel, for @why, or leave it there.  What the

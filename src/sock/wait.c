@@ -101,7 +101,7 @@ static bool is_ready(void *arg)
 	return s->ops->is_ready(s->sk, s->dir) > 0;
 }
 
-int wait_for(struct sock *sk, int fd, const struct waiter *w)
+int wait_for(struct sock *sk, int fd, const struct call_wait *w)
 {
 	struct spinning s = { sk, sock_ops(sk), w->dir };
 	uint64_t start = now_ns();

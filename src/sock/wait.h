@@ -19,7 +19,7 @@
 #include "base/lock.h"
 #include "sock/sock.h"
 
-struct waiter {
+struct call_wait {
 	int dir;              /* DIR_RX: for bytes; DIR_TX: for room */
 	bool partial;         /* bytes were moved: any handler ends the call */
 	uint64_t deadline_ns; /* UINT64_MAX: none */
@@ -27,14 +27,14 @@ struct waiter {
 };
 
 /* Is the call one that a handler with SA_RESTART does not end? */
-static inline bool waiter_restarts(const struct waiter *w)
+static inline bool waiter_restarts(const struct call_wait *w)
 {
 	return !w->partial && w->deadline_ns == UINT64_MAX;
 }
 
 /* Until a call on @sk that was told -EAGAIN may go on.  0: look again; -EINTR; -EAGAIN:
  * time is over; or the connection's error. */
-int wait_for(struct sock *sk, int fd, const struct waiter *w);
+int wait_for(struct sock *sk, int fd, const struct call_wait *w);
 
 /*
  * Asleep on descriptors of the kernel's, of one socket or of many, with all signals held

@@ -8,7 +8,7 @@
  * make chains long.  Minis expire in the order of lists, each of which has one time-out:
  * no timer is needed for them.
  */
-#include "tcp/conn.h"
+#include "tcp/stack.h"
 
 #define ID_SHIFT 30
 #define ID_INDEX ((1u << ID_SHIFT) - 1)
@@ -16,8 +16,8 @@
 static const struct pool *kind_pool(const struct tcp_stack *s, unsigned kind)
 {
 	return kind == FLOW_CONN       ? &s->pool_conns
-	       : kind == FLOW_SYN_RCVD ? &s->pool_syns
-				       : &s->pool_waits;
+	       : kind == FLOW_SYN_RCVD ? &s->pool_reqsks
+				       : &s->pool_tws;
 }
 
 static uint32_t flow_id(const struct tcp_stack *s, const struct flow *f)
@@ -209,169 +209,4 @@ void flow_del(struct tcp_stack *s, struct flow *f)
 	for (at = &b->more; *at != id; at = &flow_at(s, *at)->next)
 		assert(*at);
 	*at = f->next;
-}
-
-/* The two kinds of minis have their links at different places. */
-struct links {
-	uint32_t *prev, *next;
-};
-
-static struct links links_of(struct tcp_stack *s, const struct pool *p,
-			     uint32_t i)
-{
-	if (p == &s->pool_syns) {
-		struct mini_syn *m = pool_at(p, i - 1);
-		return (struct links){ &m->prev, &m->next };
-	}
-	struct mini_wait *m = pool_at(p, i - 1);
-	return (struct links){ &m->prev, &m->next };
-}
-
-static void mini_enlist(struct tcp_stack *s, const struct pool *p,
-			struct mini_list *l, const void *mini)
-{
-	uint32_t i = pool_index(p, mini) + 1;
-	struct links at = links_of(s, p, i);
-
-	*at.next = 0;
-	*at.prev = l->tail;
-	if (l->tail)
-		*links_of(s, p, l->tail).next = i;
-	else
-		l->head = i;
-	l->tail = i;
-}
-
-static void mini_delist(struct tcp_stack *s, const struct pool *p,
-			struct mini_list *l, const void *mini)
-{
-	struct links at = links_of(s, p, pool_index(p, mini) + 1);
-
-	if (*at.prev)
-		*links_of(s, p, *at.prev).next = *at.next;
-	else
-		l->head = *at.next;
-	if (*at.next)
-		*links_of(s, p, *at.next).prev = *at.prev;
-	else
-		l->tail = *at.prev;
-}
-
-static void mini_syn_put(struct tcp_stack *s, struct mini_syn *m)
-{
-	m->expires_ms =
-	    now_ms(s) + (uint32_t)(RTO_INITIAL_NS / NS_PER_MS << m->n_retries);
-	mini_enlist(s, &s->pool_syns, &s->syns[m->n_retries], m);
-}
-
-/* A mini that is what @is says, for which there is room; the caller adds it to the
- * table. */
-struct mini_syn *mini_syn_new(struct tcp_stack *s, const struct mini_syn *is)
-{
-	struct mini_syn *m = pool_get(&s->pool_syns);
-
-	assert(m);
-	*m = *is;
-	s->listeners[m->listener].n_syns++;
-	mini_syn_put(s, m);
-	return m;
-}
-
-void mini_syn_free(struct tcp_stack *s, struct mini_syn *m)
-{
-	flow_del(s, &m->flow);
-	s->listeners[m->listener].n_syns--;
-	mini_delist(s, &s->pool_syns, &s->syns[m->n_retries], m);
-	pool_put(&s->pool_syns, m);
-}
-
-/* One retry more. */
-void mini_syn_rearm(struct tcp_stack *s, struct mini_syn *m)
-{
-	mini_delist(s, &s->pool_syns, &s->syns[m->n_retries], m);
-	m->n_retries++;
-	mini_syn_put(s, m);
-}
-
-struct mini_wait *mini_wait_new(struct tcp_stack *s)
-{
-	struct mini_wait *m = pool_get(&s->pool_waits);
-
-	if (!m) {
-		/* The oldest has waited longest: it is the safest to forget. */
-		mini_wait_free(s, pool_at(&s->pool_waits, s->waits.head - 1));
-		m = pool_get(&s->pool_waits);
-	}
-	*m = (struct mini_wait){ .flow.kind = FLOW_TIME_WAIT };
-	m->expires_ms = now_ms(s) + (uint32_t)(TIME_WAIT_NS / NS_PER_MS);
-	mini_enlist(s, &s->pool_waits, &s->waits, m);
-	return m;
-}
-
-void mini_wait_free(struct tcp_stack *s, struct mini_wait *m)
-{
-	flow_del(s, &m->flow);
-	mini_delist(s, &s->pool_waits, &s->waits, m);
-	pool_put(&s->pool_waits, m);
-}
-
-void mini_wait_rearm(struct tcp_stack *s, struct mini_wait *m)
-{
-	mini_delist(s, &s->pool_waits, &s->waits, m);
-	m->expires_ms = now_ms(s) + (uint32_t)(TIME_WAIT_NS / NS_PER_MS);
-	mini_enlist(s, &s->pool_waits, &s->waits, m);
-}
-
-static bool is_due(const struct tcp_stack *s, uint32_t expires_ms)
-{
-	return (int32_t)(expires_ms - now_ms(s)) <= 0;
-}
-
-/* One whose SYN-ACK is due again; the caller re-arms or frees it. */
-struct mini_syn *mini_syn_expired(struct tcp_stack *s)
-{
-	for (unsigned i = 0; i <= SYNACK_RETRIES; i++) {
-		if (!s->syns[i].head)
-			continue;
-		struct mini_syn *m =
-		    pool_at(&s->pool_syns, s->syns[i].head - 1);
-		if (is_due(s, m->expires_ms))
-			return m;
-	}
-	return NULL;
-}
-
-struct mini_wait *mini_wait_expired(struct tcp_stack *s)
-{
-	if (!s->waits.head)
-		return NULL;
-	struct mini_wait *m = pool_at(&s->pool_waits, s->waits.head - 1);
-	return is_due(s, m->expires_ms) ? m : NULL;
-}
-
-static uint64_t ms_to_ns(const struct tcp_stack *s, uint32_t expires_ms)
-{
-	int32_t left = (int32_t)(expires_ms - now_ms(s));
-
-	return (s->now_ns / NS_PER_MS + (uint64_t)(left > 0 ? left : 0)) *
-	       NS_PER_MS;
-}
-
-uint64_t mini_next_ns(const struct tcp_stack *s)
-{
-	uint64_t first = WHEEL_NEVER;
-
-	for (unsigned i = 0; i <= SYNACK_RETRIES; i++) {
-		if (!s->syns[i].head)
-			continue;
-		const struct mini_syn *m =
-		    pool_at(&s->pool_syns, s->syns[i].head - 1);
-		first = MIN(first, ms_to_ns(s, m->expires_ms));
-	}
-	if (s->waits.head) {
-		const struct mini_wait *m =
-		    pool_at(&s->pool_waits, s->waits.head - 1);
-		first = MIN(first, ms_to_ns(s, m->expires_ms));
-	}
-	return first;
 }

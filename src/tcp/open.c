@@ -2,25 +2,28 @@
 /*
  * tcp/open.c - passive opens, TIME-WAIT, and segments for nobody
  *
- *     SYN -> mini_syn, or a cookie -> (ACK of our SYN-ACK) -> a connection in SYN_RCVD -> rx.c
- *     a connection that ends in TIME-WAIT -> mini_wait -> (60 s) -> nothing
+ *     SYN -> struct tcp_reqsk, or a cookie -> (ACK of our SYN-ACK) -> a connection in SYN_RCVD -> rx.c
+ *     a connection that ends in TIME-WAIT -> struct tcp_tw -> (60 s) -> nothing
  *
  * A mini answers what RFC 9293 section 3.10.7.4 says for its state; all that needs
  * more becomes a connection first.
  */
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/opt.h"
+#include "tcp/rcv.h"
+#include "tcp/stack.h"
 
 /* What a buffer of @set bytes, or the configuration's, is worth to @m. */
-static void mini_syn_promise(const struct tcp_stack *s, struct mini_syn *m,
+static void reqsk_set_window(const struct tcp_stack *s, struct tcp_reqsk *req,
 			     uint32_t set)
 {
-	const struct tcp_listener *l = &s->listeners[m->listener];
-	uint32_t mss = stack_mss(s, &m->flow.raddr, l->maxseg);
+	const struct tcp_listener *l = &s->listeners[req->listener];
+	uint32_t mss = stack_mss(s, &req->flow.raddr, l->maxseg);
 
-	if (m->offers & TCP_OFFER_TS && mss > TS_BYTES)
+	if (req->offers & TCP_OFFER_TS && mss > TS_BYTES)
 		mss -= TS_BYTES;
-	m->wnd = (uint16_t)rcv_first(s, set, mss);
-	m->rcv_wscale = rcv_scale(s, set) & 15;
+	req->wnd = (uint16_t)rcv_first(s, set, mss);
+	req->rcv_wscale = rcv_scale(s, set) & 15;
 }
 
 /* Of the listeners to one address and port the one that a hash of the peer names, so that
@@ -45,8 +48,7 @@ static struct tcp_listener *listener_share(struct tcp_stack *s,
 }
 
 /* Who listens where the segment goes: one to the address before one to all of them. */
-static struct tcp_listener *listener_find(struct tcp_stack *s,
-					  const struct arrival *a)
+struct tcp_listener *listener_find(struct tcp_stack *s, const struct arrival *a)
 {
 	struct tcp_listener *found[2] = { NULL, NULL };
 	uint32_t n[2] = { 0, 0 };
@@ -78,73 +80,38 @@ bool port_is_listened(struct tcp_stack *s, uint8_t laddr, uint16_t port)
 	return false;
 }
 
-static void synack_send(struct tcp_stack *s, const struct mini_syn *m,
+static void synack_send(struct tcp_stack *s, const struct tcp_reqsk *req,
 			uint32_t ts)
 {
 	struct tcp_reply r = {
-		.raddr = m->flow.raddr,
-		.laddr = m->flow.laddr,
-		.seg = { .sport = m->flow.lport,
-			 .dport = m->flow.rport,
-			 .seq = m->iss,
-			 .ack = seq_add(m->irs, 1),
-			 .flags = (uint8_t)(TCP_SYN | TCP_ACK |
-					    (m->offers & TCP_OFFER_ECN ? TCP_ECE
-								       : 0)),
-			 .wnd = m->wnd,
-			 .mss = stack_mss(s, &m->flow.raddr,
-					  s->listeners[m->listener].maxseg),
-			 .wscale = m->offers & TCP_OFFER_WSCALE ? m->rcv_wscale
-								: TCP_NO_WSCALE,
-			 .is_sack_ok = m->offers & TCP_OFFER_SACK,
-			 .has_ts = m->offers & TCP_OFFER_TS,
-			 .tsval = ts + flow_ts_off(s, &m->flow),
-			 .tsecr = m->ts_recent }
+		.raddr = req->flow.raddr,
+		.laddr = req->flow.laddr,
+		.seg = { .sport = req->flow.lport,
+			 .dport = req->flow.rport,
+			 .seq = req->iss,
+			 .ack = seq_add(req->irs, 1),
+			 .flags =
+			     (uint8_t)(TCP_SYN | TCP_ACK |
+				       (req->offers & TCP_OFFER_ECN ? TCP_ECE
+								    : 0)),
+			 .wnd = req->wnd,
+			 .mss = stack_mss(s, &req->flow.raddr,
+					  s->listeners[req->listener].maxseg),
+			 .wscale = req->offers & TCP_OFFER_WSCALE
+				       ? req->rcv_wscale
+				       : TCP_NO_WSCALE,
+			 .is_sack_ok = req->offers & TCP_OFFER_SACK,
+			 .has_ts = req->offers & TCP_OFFER_TS,
+			 .tsval = ts + flow_ts_off(s, &req->flow),
+			 .tsecr = req->ts_recent }
 	};
 
 	tx_reply(s, &r);
 }
 
-void mini_syn_send(struct tcp_stack *s, const struct mini_syn *m)
+void reqsk_send(struct tcp_stack *s, const struct tcp_reqsk *req)
 {
-	synack_send(s, m, now_ms(s));
-}
-
-/* An ACK that says where the mini is. */
-static void mini_ack(struct tcp_stack *s, const struct flow *f, seq32 seq,
-		     seq32 ack, uint16_t wnd, uint32_t ts_recent, bool has_ts)
-{
-	struct tcp_reply r = { .raddr = f->raddr,
-			       .laddr = f->laddr,
-			       .seg = { .sport = f->lport,
-					.dport = f->rport,
-					.seq = seq,
-					.ack = ack,
-					.flags = TCP_ACK,
-					.wnd = wnd,
-					.wscale = TCP_NO_WSCALE,
-					.has_ts = has_ts,
-					.tsval = now_ms(s) + flow_ts_off(s, f),
-					.tsecr = ts_recent } };
-
-	tx_reply(s, &r);
-}
-
-/* What costs its sender as much is answered each time; the rest is limited as the
- * challenge ACKs of a whole connection are. */
-static bool may_answer(struct tcp_stack *s, const struct tcp_seg *seg,
-		       uint32_t *last_ms)
-{
-	bool is_costly = (seg->len || seg->flags & TCP_FIN) &&
-			 !(seg->flags & (TCP_SYN | TCP_RST));
-	int32_t age_ms = (int32_t)(now_ms(s) - *last_ms); /* may be -1 */
-
-	if (is_costly)
-		return true;
-	if (*last_ms && age_ms < (int32_t)(CHALLENGE_NS / NS_PER_MS))
-		return false;
-	*last_ms = now_ms(s) | 1;
-	return true;
+	synack_send(s, req, now_ms(s));
 }
 
 static void arrival_flow(const struct arrival *a, struct flow *f)
@@ -178,22 +145,22 @@ static void syn_rx(struct tcp_stack *s, struct tcp_listener *l,
 		drop(s, DROP_BACKLOG);
 		return;
 	}
-	struct mini_syn is = { .irs = seg->seq,
-			       .mss = seg->mss,
-			       .wscale = seg->wscale & 15,
-			       .ts_recent = seg->tsval,
-			       .offers = syn_offers(s, seg),
-			       .listener = (uint8_t)(l - s->listeners) };
+	struct tcp_reqsk is = { .irs = seg->seq,
+				.mss = seg->mss,
+				.wscale = seg->wscale & 15,
+				.ts_recent = seg->tsval,
+				.offers = syn_offers(s, seg),
+				.listener = (uint8_t)(l - s->listeners) };
 
 	arrival_flow(a, &is.flow);
-	mini_syn_promise(s, &is, l->rcv_buf);
-	if (l->n_syns > l->backlog || !s->pool_syns.n_free) {
+	reqsk_set_window(s, &is, l->rcv_buf);
+	if (l->n_reqsks > l->backlog || !s->pool_reqsks.n_free) {
 		/* What the first one said of the buffer is said as long as there are
 		 * any: a cookie does not remember it. */
 		if (!cookie_is_likely(l))
 			l->cookie_buf = l->rcv_buf;
 		l->cookie_ns = s->now_ns;
-		mini_syn_promise(s, &is, l->cookie_buf);
+		reqsk_set_window(s, &is, l->cookie_buf);
 		synack_send(s, &is, cookie_make(s, &is));
 		drop(s, DROP_SYN_COOKIE);
 		return;
@@ -201,26 +168,26 @@ static void syn_rx(struct tcp_stack *s, struct tcp_listener *l,
 	is.iss = (seq32){ flow_iss(s, &is.flow) };
 	if (has_min && seq_lt(is.iss, iss_min))
 		is.iss = iss_min;
-	struct mini_syn *m = mini_syn_new(s, &is);
-	flow_add(s, &m->flow);
-	mini_syn_send(s, m);
+	struct tcp_reqsk *req = reqsk_new(s, &is);
+	flow_add(s, &req->flow);
+	reqsk_send(s, req);
 }
 
 /* When the only SYN-ACK was sent, for the first sample of the RTT (RFC 6298 (2.2)): as
  * exact as a mini is, which is a millisecond.  A cookie does not know. */
-static uint64_t mini_syn_sent_ns(const struct tcp_stack *s,
-				 const struct mini_syn *m)
+static uint64_t reqsk_sent_ns(const struct tcp_stack *s,
+			      const struct tcp_reqsk *req)
 {
 	uint32_t initial_ms = (uint32_t)(RTO_INITIAL_NS / NS_PER_MS);
-	uint32_t ms = now_ms(s) - (m->expires_ms - initial_ms);
+	uint32_t ms = now_ms(s) - (req->expires_ms - initial_ms);
 
 	return s->now_ns - (ms ? ms : 1) * NS_PER_MS;
 }
 
 /* The connection that a mini becomes, in SYN_RCVD still: the segment, which is the ACK
  * that opens it, is its to judge. */
-static void grow(struct tcp_stack *s, const struct mini_syn *was,
-		 struct arrival *a)
+void conn_from_reqsk(struct tcp_stack *s, const struct tcp_reqsk *was,
+		     struct arrival *a)
 {
 	struct flow f = was->flow;
 
@@ -245,18 +212,18 @@ static void grow(struct tcp_stack *s, const struct mini_syn *was,
 	if (was->n_retries)
 		c->flags |= CONN_SYN_RETX;
 	else if (was->expires_ms)
-		c->last_tx_ns = mini_syn_sent_ns(s, was);
+		c->last_tx_ns = reqsk_sent_ns(s, was);
 	conn_set_options(c, was->offers, was->mss, was->wscale);
 	if (was->offers & TCP_OFFER_ECN)
 		c->flags |= CONN_ECN;
 	tcp_set_state(c, TCP_SYN_RCVD);
 	conn_rx(c, a);
-	/* It was judged before it became whole: see mini_syn_rx(). */
+	/* It was judged before it became whole: see reqsk_rx(). */
 	assert(c->state >= TCP_ESTABLISHED);
 }
 
 /* Whether there is room for a connection that opens now. */
-static bool may_grow(struct tcp_stack *s, const struct tcp_listener *l)
+bool has_conn_room(struct tcp_stack *s, const struct tcp_listener *l)
 {
 	if (l->n_accept >= l->backlog) {
 		drop(s, DROP_BACKLOG);
@@ -273,7 +240,7 @@ static bool may_grow(struct tcp_stack *s, const struct tcp_listener *l)
 static void listen_ack_rx(struct tcp_stack *s, struct tcp_listener *l,
 			  struct arrival *a)
 {
-	struct mini_syn is = { .listener = (uint8_t)(l - s->listeners) };
+	struct tcp_reqsk is = { .listener = (uint8_t)(l - s->listeners) };
 
 	arrival_flow(a, &is.flow);
 	if (!cookie_is_likely(l) || a->seg.flags & TCP_SYN ||
@@ -282,9 +249,9 @@ static void listen_ack_rx(struct tcp_stack *s, struct tcp_listener *l,
 		tx_reset_for(s, a);
 		return;
 	}
-	mini_syn_promise(s, &is, l->cookie_buf);
-	if (may_grow(s, l))
-		grow(s, &is, a);
+	reqsk_set_window(s, &is, l->cookie_buf);
+	if (has_conn_room(s, l))
+		conn_from_reqsk(s, &is, a);
 }
 
 void open_rx(struct tcp_stack *s, struct arrival *a, seq32 iss_min,
@@ -311,188 +278,4 @@ void open_rx(struct tcp_stack *s, struct arrival *a, seq32 iss_min,
 		/* Fourth. */
 		drop(s, DROP_LISTEN_OTHER);
 	}
-}
-
-/* --- SYN_RCVD --- */
-
-/* The ACK has come: a connection takes the mini's place. */
-static void mini_syn_grow(struct tcp_stack *s, struct mini_syn *m,
-			  struct arrival *a)
-{
-	struct mini_syn was = *m;
-
-	if (!may_grow(s, &s->listeners[m->listener]))
-		return;
-	mini_syn_free(s, m);
-	grow(s, &was, a);
-}
-
-static void mini_syn_answer(struct tcp_stack *s, struct mini_syn *m,
-			    const struct tcp_seg *seg)
-{
-	/* RFC 7323 section 2.2: the window of a SYN alone is not scaled. */
-	uint8_t scale = m->offers & TCP_OFFER_WSCALE ? m->rcv_wscale : 0;
-
-	if (may_answer(s, seg, &m->challenge_ms))
-		mini_ack(s, &m->flow, seq_add(m->iss, 1), seq_add(m->irs, 1),
-			 (uint16_t)(m->wnd >> scale), m->ts_recent,
-			 m->offers & TCP_OFFER_TS);
-}
-
-/* Nobody listens any more who would accept it. */
-bool mini_syn_is_void(struct tcp_stack *s, const struct mini_syn *m)
-{
-	return !s->listeners[m->listener].port;
-}
-
-/* 3.10.7.4 for SYN-RECEIVED, up to the ACK that makes it ESTABLISHED. */
-static void mini_syn_judge(struct tcp_stack *s, struct mini_syn *m,
-			   struct arrival *a)
-{
-	const struct tcp_seg *seg = &a->seg;
-	seq32 rcv_nxt = seq_add(m->irs, 1);
-	seq32 edge = seq_add(rcv_nxt, m->wnd);
-	bool is_old = m->offers & TCP_OFFER_TS && seg->has_ts &&
-		      (int32_t)(seg->tsval - m->ts_recent) < 0;
-
-	/* The SYN again: our answer was lost. */
-	if (seg->flags & TCP_SYN && !(seg->flags & (TCP_ACK | TCP_RST)) &&
-	    seq_eq(seg->seq, m->irs) && !is_old) {
-		drop(s, DROP_DUPLICATE);
-		/* It asks for less, perhaps: RFC 3168 section 6.1.1.1. */
-		if (!ecn_offer(s, seg))
-			m->offers &= (uint8_t)~TCP_OFFER_ECN;
-		if (may_answer(s, seg, &m->challenge_ms))
-			mini_syn_send(s, m);
-		return;
-	}
-	/* First: the sequence number. */
-	uint32_t span = seg_span(seg);
-	bool is_behind = span ? seq_le(seq_add(seg->seq, span), rcv_nxt)
-			      : seq_lt(seg->seq, rcv_nxt);
-	if (is_behind || seq_lt(edge, seg->seq) ||
-	    (is_old && !(seg->flags & TCP_RST))) {
-		drop(s, is_old ? DROP_PAWS : DROP_WINDOW);
-		if (!(seg->flags & TCP_RST))
-			mini_syn_answer(s, m, seg);
-		return;
-	}
-	/* Second: the RST bit. */
-	if (seg->flags & TCP_RST) {
-		if (seq_eq(seg->seq, rcv_nxt)) {
-			mini_syn_free(s, m);
-		} else {
-			drop(s, DROP_RESET_SEQ);
-			mini_syn_answer(s, m, seg);
-		}
-		return;
-	}
-	/* Fourth: the SYN bit. */
-	if (seg->flags & TCP_SYN) {
-		drop(s, DROP_SYN_IN_WINDOW);
-		mini_syn_answer(s, m, seg);
-		return;
-	}
-	/* Fifth: the ACK field. */
-	if (!(seg->flags & TCP_ACK)) {
-		drop(s, DROP_NO_ACK_FLAG);
-		return;
-	}
-	if (!seq_eq(seg->ack, seq_add(m->iss, 1))) {
-		drop(s, DROP_SYN_RCVD_ACK);
-		tx_reset_for(s, a);
-		return;
-	}
-	/* TCP_DEFER_ACCEPT: bytes will follow, or the SYN-ACK is sent again. */
-	if (!seg->len && !(seg->flags & TCP_FIN) &&
-	    m->n_retries < s->listeners[m->listener].n_defer) {
-		m->is_acked = true;
-		drop(s, DROP_DEFERRED);
-		return;
-	}
-	mini_syn_grow(s, m, a);
-}
-
-void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a)
-{
-	if (!mini_syn_is_void(s, m)) {
-		mini_syn_judge(s, m, a);
-		return;
-	}
-	mini_syn_free(s, m);
-	open_rx(s, a, (seq32){ 0 }, false);
-}
-
-/* Whether the peer is to be sent the SYN-ACK again: not while it is its bytes that
- * are waited for, but for the last time. */
-bool mini_syn_is_awaited(const struct tcp_stack *s, const struct mini_syn *m)
-{
-	return !m->is_acked ||
-	       m->n_retries >= s->listeners[m->listener].n_defer;
-}
-
-/* --- TIME_WAIT --- */
-
-/* The connection is over but for its name; what was received can still be read. */
-void conn_enter_time_wait(struct tcp_conn *c)
-{
-	struct tcp_stack *s = c->stack;
-	bool is_ack_due = c->due & TX_ACK;
-
-	tcp_set_state(c, TCP_TIME_WAIT);
-	struct mini_wait *m = mini_wait_new(s);
-	m->flow = c->flow;
-	m->flow.kind = FLOW_TIME_WAIT;
-	m->snd_nxt = c->snd_nxt;
-	m->rcv_nxt = c->rcv_nxt;
-	m->ts_recent = c->flags & CONN_TS ? c->ts_recent : 0;
-	m->has_ts = c->flags & CONN_TS;
-	tcp_set_state(c, TCP_CLOSED);
-	flow_add(s, &m->flow);
-	if (is_ack_due)
-		mini_ack(s, &m->flow, m->snd_nxt, m->rcv_nxt, 0, m->ts_recent,
-			 m->has_ts);
-}
-
-/* 3.10.7.4 for TIME-WAIT; RFC 6191 for a SYN. */
-void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a)
-{
-	const struct tcp_seg *seg = &a->seg;
-	bool has_ts = m->has_ts && seg->has_ts;
-	int32_t ts_age = (int32_t)(seg->tsval - m->ts_recent);
-
-	drop(s, DROP_TIME_WAIT);
-	if (seg->flags & TCP_RST) {
-		/* RFC 1337 section 3, fix F1; where it is not asked for, the reset of a
-		 * stranger has to guess one number. */
-		if (!s->cfg.is_time_wait_safe && seq_eq(seg->seq, m->rcv_nxt))
-			mini_wait_free(s, m);
-		return;
-	}
-	bool is_newer = seq_lt(m->rcv_nxt, seg->seq);
-	if (has_ts)
-		is_newer = ts_age > 0 || (!ts_age && is_newer);
-	bool is_open =
-	    (seg->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && is_newer;
-	/* A SYN that opens nothing ends nothing, either. */
-	if (is_open && listener_find(s, a)) {
-		/* Ours begins behind the old one, too. */
-		seq32 iss_min = seq_add(m->snd_nxt, 65537);
-
-		mini_wait_free(s, m);
-		open_rx(s, a, iss_min, true);
-		return;
-	}
-	if (seg->flags & TCP_FIN)
-		mini_wait_rearm(s, m);
-	if (!seg_span(seg) && seq_eq(seg->seq, m->rcv_nxt) &&
-	    !(has_ts && ts_age < 0)) {
-		if (has_ts)
-			m->ts_recent = seg->tsval;
-		return;
-	}
-	/* Who opens resets what we have, when told of it. */
-	if (is_open || may_answer(s, seg, &m->challenge_ms))
-		mini_ack(s, &m->flow, m->snd_nxt, m->rcv_nxt, 0, m->ts_recent,
-			 m->has_ts);
 }

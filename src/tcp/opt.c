@@ -5,7 +5,13 @@
  * Options are fields and bits that the other files look at; setting one makes due
  * what it makes possible.
  */
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/ctl.h"
+#include "tcp/opt.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 /* Bytes that tcp_peek() would give one after the other, up to a mark. */
 uint32_t tcp_readable_bytes(const struct tcp_conn *c)
@@ -83,7 +89,7 @@ void tcp_set_nodelay(struct tcp_conn *c, bool is_on, uint64_t now_ns)
 	if (is_on) {
 		/* What waits goes even if it is corked. */
 		c->flags |= CONN_NODELAY | CONN_PUSH_ALL;
-		conn_due(c, TX_DATA);
+		conn_set_pending(c, TX_DATA);
 	}
 }
 
@@ -94,7 +100,7 @@ void tcp_set_cork(struct tcp_conn *c, bool is_on, uint64_t now_ns)
 	if (is_on)
 		c->flags |= CONN_CORK;
 	else
-		conn_due(c, TX_DATA);
+		conn_set_pending(c, TX_DATA);
 }
 
 void tcp_set_quickack(struct tcp_conn *c, bool is_on, uint64_t now_ns)
@@ -107,7 +113,7 @@ void tcp_set_quickack(struct tcp_conn *c, bool is_on, uint64_t now_ns)
 	}
 	c->n_quick = QUICK_ACKS;
 	if (c->delack_slot)
-		conn_due(c, TX_ACK);
+		conn_set_pending(c, TX_ACK);
 }
 
 void tcp_set_syn_retries(struct tcp_conn *c, uint8_t n)
@@ -179,8 +185,8 @@ void tcp_set_pacing(struct tcp_conn *c, bool is_on, uint64_t now_ns)
 		c->flags |= CONN_PACED;
 		return;
 	}
-	c->flags &= ~(uint32_t)(CONN_PACED | CONN_PACE_HELD);
-	conn_due(c, TX_DATA);
+	c->flags &= ~(uint32_t)(CONN_PACED | CONN_PACE_WAITS);
+	conn_set_pending(c, TX_DATA);
 }
 
 void tcp_set_linger(struct tcp_conn *c, bool resets)

@@ -11,7 +11,9 @@
 
 #include "ip/gso.h"
 #include "ip/icmp.h"
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/opt.h"
+#include "tcp/stack.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -59,8 +61,8 @@ static inline void fuzz_host_init(struct fuzz_host *h, uint32_t addr,
 		.rcv_buf = 8000,
 		.cc = cc,
 		.n_conns = 16,
-		.n_minis = 4,
-		.n_nodes = 256,
+		.n_reqsks = 4,
+		.n_ranges = 256,
 		.n_extents = 32,
 		.extent_bytes = 2000,
 	};

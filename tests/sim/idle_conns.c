@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/opt.h"
+#include "tcp/stack.h"
 
 #define PORT 80
 #define RX_CAP 2048
@@ -211,8 +213,8 @@ int main(int argc, char **argv)
 		.rcv_buf_max = 6 << 20,
 		.cc = &tcp_cubic,
 		.n_conns = 64,
-		.n_minis = 64,
-		.n_nodes = 64,
+		.n_reqsks = 64,
+		.n_ranges = 64,
 		.n_extents = 8,
 		.extent_bytes = 16384,
 		.n_blocks =

@@ -11,7 +11,9 @@
 #include "ip/checksum.h"
 #include "ip/gso.h"
 #include "ip/icmp.h"
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/opt.h"
+#include "tcp/stack.h"
 #include "unit.h"
 
 #define KIT_PORT 80
@@ -58,8 +60,8 @@ static inline struct tcp_config kit_config(bool is_v6)
 		.rcv_buf = 1 << 16,
 		.cc = &tcp_newreno,
 		.n_conns = 8,
-		.n_minis = 8,
-		.n_nodes = 4096,
+		.n_reqsks = 8,
+		.n_ranges = 4096,
 		.n_extents = 64,
 		.extent_bytes = 16384,
 	};

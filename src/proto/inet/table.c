@@ -80,7 +80,7 @@ static ssize_t kernel_sendmsg(struct sock *sk, int fd, const struct msghdr *msg,
 
 static void told_already(struct sock *sk, int err) {}
 static int by_sleeping(struct sock *sk, int dir) { return -1; }
-static int asleep_in_calls(struct sock *sk, int fd, const struct waiter *w)
+static int asleep_in_calls(struct sock *sk, int fd, const struct call_wait *w)
 {
 	return 0;
 }
@@ -112,15 +112,37 @@ static unsigned kernel_events(struct sock *sk, int fd)
 	return n > 0 ? (unsigned short)p.revents : 0;
 }
 
+/*
+ * The anchor's readiness is the socket's: it tells by itself.
+ */
+
+static void by_anchor(struct sock *sk, struct watch *w) {}
+
+static bool needs_no_arming(struct sock *sk, int fd, unsigned events,
+			    const struct watch *w)
+{
+	return false;
+}
+
+static void on_itself(struct sock *sk, struct pollfd *p) {}
+
+static bool is_news(struct sock *sk, int fd, unsigned events,
+		    const struct watch *w)
+{
+	return true;
+}
+
+static bool is_not_rung(const struct sock *sk) { return false; }
 static uint64_t never(struct sock *sk) { return UINT64_MAX; }
+
+static void nothing(struct sock *sk, int fd) {}
+static void nothing_inherited(struct sock *sk) {}
 
 static int kernel_shutdown(struct sock *sk, int fd, int how)
 {
 	return libc.shutdown(fd, how) < 0 ? -errno : 0;
 }
 
-static void nothing(struct sock *sk, int fd) {}
-static void nothing_inherited(struct sock *sk) {}
 static void is_there(struct sock *sk, int fd, enum osf_reason why) {}
 
 static int is_there_now(struct sock *sk, int fd, enum osf_reason why,
@@ -165,7 +187,13 @@ const struct sock_ops inet_kernel_ops = {
 	.inq = kernel_inq,
 	.outq = kernel_outq,
 	.events = kernel_events,
-	.look = kernel_events,
+	.watch = by_anchor,
+	.arm = needs_no_arming,
+	.sleep_on = on_itself,
+	.hint = is_news,
+	.look = nothing,
+	.is_rung = is_not_rung,
+	.drain = nothing,
 	.next_ns = never,
 	.opt_changed = tell_anchor,
 	.async_changed = nothing,
@@ -179,6 +207,8 @@ const struct sock_ops inet_kernel_ops = {
 	.close = nothing,
 	.exit = nothing,
 	.after_fork = nothing_inherited,
+	.alone = nothing_inherited,
+	.settle = nothing,
 	.fallback = is_there,
 	.fallback_now = is_there_now,
 };
@@ -289,6 +319,7 @@ static int young_shutdown(struct sock *sk, int fd, int how)
 
 const struct sock_ops inet_young_ops = {
 	.name = "young",
+	.may_move = true,
 	.recv = young_recv,
 	.send = young_send,
 	.send_file = young_send_file,
@@ -304,7 +335,13 @@ const struct sock_ops inet_young_ops = {
 	.inq = kernel_inq,
 	.outq = kernel_outq,
 	.events = kernel_events,
-	.look = kernel_events,
+	.watch = by_anchor,
+	.arm = needs_no_arming,
+	.sleep_on = on_itself,
+	.hint = is_news,
+	.look = nothing,
+	.is_rung = is_not_rung,
+	.drain = nothing,
 	.next_ns = never,
 	.opt_changed = tell_anchor,
 	.async_changed = nothing,
@@ -318,6 +355,8 @@ const struct sock_ops inet_young_ops = {
 	.close = nothing,
 	.exit = nothing,
 	.after_fork = nothing_inherited,
+	.alone = nothing_inherited,
+	.settle = nothing,
 	.fallback = young_fallback,
 	.fallback_now = is_there_now,
 };
@@ -401,6 +440,7 @@ static int moving_fallback_now(struct sock *sk, int fd, enum osf_reason why,
 
 const struct sock_ops inet_moving_ops = {
 	.name = "moving",
+	.may_move = true,
 	.recv = moving_recv,
 	.send = moving_send,
 	.send_file = moving_send_file,
@@ -416,7 +456,13 @@ const struct sock_ops inet_moving_ops = {
 	.inq = kernel_inq,
 	.outq = kernel_outq,
 	.events = kernel_events,
-	.look = kernel_events,
+	.watch = by_anchor,
+	.arm = needs_no_arming,
+	.sleep_on = on_itself,
+	.hint = is_news,
+	.look = nothing,
+	.is_rung = is_not_rung,
+	.drain = nothing,
 	.next_ns = never,
 	.opt_changed = tell_anchor,
 	.async_changed = nothing,
@@ -430,6 +476,8 @@ const struct sock_ops inet_moving_ops = {
 	.close = nothing,
 	.exit = nothing,
 	.after_fork = nothing_inherited,
+	.alone = nothing_inherited,
+	.settle = nothing,
 	.fallback = moving_fallback,
 	.fallback_now = moving_fallback_now,
 };

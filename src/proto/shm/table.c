@@ -6,6 +6,7 @@
  * locks: its peer may start to use the ring at any time.
  */
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include "base/libc.h"
@@ -43,12 +44,6 @@ static int not_held(struct sock *sk) { return -EOPNOTSUPP; }
 static void not_let_go(struct sock *sk, int dir, ssize_t n) {}
 static bool never_due(const struct sock *sk, int dir) { return false; }
 
-static unsigned look(struct sock *sk, int fd)
-{
-	anchor_look(sk, fd);
-	return shm_events(sk, fd);
-}
-
 /* What was recalled is the kernel's, though the table is ours until it is empty. */
 static int shut(struct sock *sk, int fd, int how)
 {
@@ -62,6 +57,39 @@ static int shut(struct sock *sk, int fd, int how)
 static uint64_t next_ns(struct sock *sk)
 {
 	return shm_is_held(sk) ? shm_held_until(sk) : UINT64_MAX;
+}
+
+static void sleep_on(struct sock *sk, struct pollfd *p)
+{
+	if (p->events & (POLLIN | POLLOUT))
+		p->events = POLLIN | POLLRDHUP | (p->events & POLLPRI);
+}
+
+/* The kernel carries the stream; and its peer may ring. */
+static void candidate_sleep_on(struct sock *sk, struct pollfd *p)
+{
+	p->events |= POLLIN;
+}
+
+static bool is_rung(const struct sock *sk)
+{
+	return load_rlx(&shm_of(sk)->bells_drained) !=
+	       load_acq(&shm_peer(sk)->bells);
+}
+
+static bool is_not_rung(const struct sock *sk) { return false; }
+static void nothing(struct sock *sk, int fd) {}
+
+static void alone(struct sock *sk)
+{
+	if (load_rlx(&shm_me(sk)->flags) & SEG_SHARED && shm_has_inbox(sk))
+		fetch_and(&shm_me(sk)->flags, ~(uint32_t)SEG_SHARED);
+}
+
+static void settle(struct sock *sk, int fd)
+{
+	if (shm_wants_back(sk))
+		shm_take_back(sk, fd, OSF_REASON_NONE);
 }
 
 static void leave_for(struct sock *sk, int fd, enum osf_reason why)
@@ -97,7 +125,14 @@ const struct sock_ops shm_ops = {
 	.inq = shm_inq,
 	.outq = shm_outq,
 	.events = shm_events,
-	.look = look,
+	.own_events = true,
+	.watch = shm_watch,
+	.arm = shm_arm_for,
+	.sleep_on = sleep_on,
+	.hint = shm_hint,
+	.look = anchor_look,
+	.is_rung = is_rung,
+	.drain = anchor_drain,
 	.next_ns = next_ns,
 	.opt_changed = shm_opt_changed,
 	.async_changed = shm_async_changed,
@@ -110,6 +145,8 @@ const struct sock_ops shm_ops = {
 	.close = shm_close,
 	.exit = shm_exit,
 	.after_fork = shm_after_fork,
+	.alone = alone,
+	.settle = settle,
 	.fallback = leave_for,
 	.fallback_now = shm_recall,
 	.retire = shm_retire,
@@ -133,7 +170,13 @@ const struct sock_ops shm_candidate_ops = {
 	.inq = shm_inq,
 	.outq = shm_outq,
 	.events = shm_events,
-	.look = look,
+	.watch = shm_watch,
+	.arm = shm_arm_for,
+	.sleep_on = candidate_sleep_on,
+	.hint = shm_hint,
+	.look = anchor_look,
+	.is_rung = is_not_rung,
+	.drain = nothing,
 	.next_ns = next_ns,
 	.opt_changed = shm_opt_changed,
 	.async_changed = shm_async_changed,
@@ -146,6 +189,8 @@ const struct sock_ops shm_candidate_ops = {
 	.close = shm_close,
 	.exit = shm_exit,
 	.after_fork = shm_after_fork,
+	.alone = alone,
+	.settle = nothing,
 	.fallback = candidate_fallback,
 	.fallback_now = shm_recall,
 	.retire = shm_retire,

@@ -151,8 +151,8 @@ static int recv_bell(struct sock *sk, int fd)
 }
 
 /* The kernel's recv() would not sleep, or would not end as it should. */
-static int rx_nap(struct sock *sk, int fd, const struct waiter *w, bool awake,
-		  uint64_t held)
+static int rx_nap(struct sock *sk, int fd, const struct call_wait *w,
+		  bool awake, uint64_t held)
 {
 	struct napper me = { sk, fd, DIR_RX, awake && shm_of(sk)->rx_tcp };
 	uint64_t end = MIN(w->deadline_ns, held), tick_ns = NS_PER_MS;
@@ -166,7 +166,7 @@ static int rx_nap(struct sock *sk, int fd, const struct waiter *w, bool awake,
 	return err == -EAGAIN && end < w->deadline_ns ? 0 : err;
 }
 
-static int rx_sleep(struct sock *sk, int fd, const struct waiter *w)
+static int rx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
 	UNWIND(struct sleeper, me) = { .sk = sk };
 	bool others = sleeper_begin(&me, fd);
@@ -195,7 +195,7 @@ static int rx_sleep(struct sock *sk, int fd, const struct waiter *w)
 	return err && anchor_note(sk, -err) ? 0 : err;
 }
 
-static int tx_sleep(struct sock *sk, int fd, const struct waiter *w)
+static int tx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
 	struct napper how = { sk, fd, DIR_TX, false };
 	UNWIND(struct sleeper, me) = { .sk = sk, .waits_for_room = true };
@@ -221,7 +221,7 @@ static int tx_sleep(struct sock *sk, int fd, const struct waiter *w)
 }
 
 /* Room in the kernel's buffer; a candidate is looked at again now and then. */
-static int tx_sleep_tcp(struct sock *sk, int fd, const struct waiter *w)
+static int tx_sleep_tcp(struct sock *sk, int fd, const struct call_wait *w)
 {
 	struct napper me = { sk, fd, DIR_TX, true };
 	uint64_t end = MIN(w->deadline_ns, now_ns() + CANDIDATE_WAIT_NS);
@@ -231,7 +231,7 @@ static int tx_sleep_tcp(struct sock *sk, int fd, const struct waiter *w)
 	return err == -EAGAIN ? 0 : err;
 }
 
-int shm_sleep(struct sock *sk, int fd, const struct waiter *w)
+int shm_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
 	bool rx = w->dir == DIR_RX, restarts = waiter_restarts(w);
 	/* Plain TCP: its own readiness is enough. */

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/osf/bench_own.c - benchmarks made of "osf bench-peer", and UCX's own
+ *
+ *     osf bench-peer SERVER PORT  <-  osf bench-peer CLIENT PORT ...
+ *
+ * The peers (peer.c) use nothing but libc's socket calls; whether they run on
+ * the kernel or under osf is decided by the environment they start in.
+ */
+#include "osf.h"
+#include "bench_pair.h"
+#include "bench_runs.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HOST "127.0.0.1"
+
+struct seconds_text {
+	char s[24];
+};
+
+static struct seconds_text seconds_text(const struct bench_run *r)
+{
+	struct seconds_text t;
+
+	snprintf(t.s, sizeof(t.s), "%g", r->args->seconds);
+	return t;
+}
+
+/* The columns of the last row: iterations; latency or overhead in us: median,
+ * average, overall; MB/s: two; messages/s: average, overall. */
+static int ucx_row(struct bench_run *r, const char *text, unsigned column)
+{
+	double v[8];
+	const char *row = strrchr(text, ' ');
+
+	while (row && row > text && row[-1] != '\n')
+		row--;
+	int n = !row ? 0
+		     : sscanf(row, "%lf %lf %lf %lf %lf %lf %lf %lf", &v[0],
+			      &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7]);
+	if (n != 8)
+		return run_fail(r, -EBADMSG, "ucx_perftest printed no result");
+	r->value = v[column];
+	return 0;
+}
+
+static int ucx(struct bench_run *r, const char *test, double per_second,
+	       unsigned column)
+{
+	struct port_text port;
+	char n[24], *text = NULL;
+
+	if (run_port(r, &port) < 0)
+		return -EADDRINUSE;
+	snprintf(n, sizeof(n), "%.0f", per_second * r->args->seconds);
+	int err = run_pair(
+	    r, (const char *const[]){ "ucx_perftest", "-p", port.s, NULL },
+	    port.s,
+	    (const char *const[]){ "ucx_perftest", HOST, "-p", port.s, "-t",
+				   test, "-s", "64", "-n", n, "-f", NULL },
+	    &text);
+	if (!err)
+		err = ucx_row(r, text, column);
+	free(text);
+	return err;
+}
+
+/* A pair of peers; the client has up to two arguments after the port. */
+int run_peers(struct bench_run *r, const char *server, const char *client,
+	      const char *arg1, const char *arg2, const char *key)
+{
+	const char *self = r->args->self;
+	struct port_text port;
+	char *text = NULL;
+
+	if (run_port(r, &port) < 0)
+		return -EADDRINUSE;
+	int err = run_pair(
+	    r,
+	    (const char *const[]){ self, "bench-peer", server, port.s, NULL },
+	    port.s,
+	    (const char *const[]){ self, "bench-peer", client, port.s, arg1,
+				   arg2, NULL },
+	    &text);
+	if (!err)
+		err = run_value(r, text, key);
+	free(text);
+	return err;
+}
+
+int bench_pingpong(struct bench_run *r)
+{
+	if (r->side == SIDE_UCX)
+		return ucx(r, "tag_lat", 500e3, 1);
+	return run_peers(r, "echo", "pingpong", seconds_text(r).s, NULL,
+			 "one_way_us ");
+}
+
+int bench_messages(struct bench_run *r)
+{
+	if (r->side == SIDE_UCX)
+		return ucx(r, "tag_bw", 4e6, 7);
+	return run_peers(r, "sink", "flood", seconds_text(r).s, NULL, "rate ");
+}
+
+int bench_oneshot(struct bench_run *r)
+{
+	return run_peers(r, "oneshot-server", "oneshot", seconds_text(r).s,
+			 NULL, "rate ");
+}
+
+int bench_passthrough(struct bench_run *r)
+{
+	return run_alone(r, "passthrough", seconds_text(r).s, NULL, NULL,
+			 "ns ");
+}
+
+int bench_read_zero(struct bench_run *r)
+{
+	return run_alone(r, "read-zero", seconds_text(r).s, NULL, NULL, "ns ");
+}
+
+/* The client reads how much memory the server has: it is told its number. */
+static int idle(struct bench_run *r, const char *key)
+{
+	const char *self = r->args->self;
+	char pid[16], n[16], *text = NULL;
+	struct port_text port;
+	struct proc server;
+
+	if (run_port(r, &port) < 0)
+		return -EADDRINUSE;
+	int err =
+	    run_server(r, &server,
+		       (const char *const[]){ self, "bench-peer", "idle-server",
+					      port.s, NULL },
+		       port.s);
+	if (err)
+		return err;
+	snprintf(pid, sizeof(pid), "%d", (int)server.pid);
+	snprintf(n, sizeof(n), "%u", r->args->n_connections);
+	err = run_client(r,
+			 (const char *const[]){ self, "bench-peer", "idle",
+						port.s, n, pid, NULL },
+			 run_timeout_s(r) + r->args->n_connections / 500.0,
+			 &text);
+	if (!err)
+		err = run_value(r, text, key);
+	free(text);
+	proc_stop(&server);
+	return err;
+}
+
+int bench_idle_latency(struct bench_run *r)
+{
+	return idle(r, "latency_ratio ");
+}
+
+int bench_idle_memory(struct bench_run *r) { return idle(r, "bytes "); }
+
+/* CPU time of both ends for each question, in us. */
+int bench_asleep(struct bench_run *r)
+{
+	const char *self = r->args->self;
+	struct seconds_text s = seconds_text(r);
+	char *client = NULL, *server = NULL;
+	struct port_text port;
+	struct proc p;
+
+	if (run_port(r, &port) < 0)
+		return -EADDRINUSE;
+	int err = run_start(
+	    r, &p,
+	    (const char *const[]){ self, "bench-peer", "echo", port.s, NULL },
+	    true, true);
+	if (!err)
+		err = proc_wait_listening(&p, (unsigned)atoi(port.s), 10);
+	if (!err)
+		err = run_client(r,
+				 (const char *const[]){ self, "bench-peer",
+							"asleep", port.s, s.s,
+							NULL },
+				 run_timeout_s(r), &client);
+	if (!err)
+		err = proc_output(&p, 5, &server);
+	if (!err)
+		err = run_value(r, server, "cpu_us ");
+	double server_us = r->value;
+	if (!err)
+		err = run_value(r, client, "asked ");
+	double n_asked = r->value;
+	if (!err)
+		err = run_value(r, client, "cpu_us ");
+	r->value = (r->value + server_us) / (n_asked > 0 ? n_asked : 1);
+	proc_stop(&p);
+	free(client);
+	free(server);
+	return err;
+}
