@@ -63,36 +63,31 @@ static inline bool is_bad_msg(const struct msghdr *msg)
 	       (msg->msg_iovlen && is_bad_ptr(msg->msg_iov));
 }
 
-/*
- * After a call that moved @r bytes: has the socket changed its table under it, or is it
- * time to look for another one?
- */
-static inline void data_moved(struct file *f, int fd, int dir, ssize_t r)
-{
-	const struct sock_ops *ops = sock_ops(f->sk);
-
-	if (unlikely(!ops->is_ours) && dir == DIR_RX && r > 0 &&
-	    ops->is_due(f->sk, dir))
-		file_look(f, fd);
-	if (unlikely(!file_is_settled(f)))
-		file_settle(f, fd);
-}
+/* A call of libc's was made, or the socket has changed its table under a call: @r bytes
+ * have moved.  Follow it, or look for another table. */
+void data_moved(struct file *f, int fd, int dir, ssize_t r);
 
 static inline ssize_t data_received(struct file *f, int fd, ssize_t r)
 {
-	if (likely(r > 0) && likely(sock_is_ours(f->sk)))
+	const struct sock_ops *ops = sock_ops(f->sk);
+
+	if (likely(r > 0) && likely(ops->is_ours))
 		count(&f->sk->st->rx_ops, 1);
-	data_moved(f, fd, DIR_RX, r);
+	if (unlikely(!ops->is_ours || load_rlx(&f->settled) != ops))
+		data_moved(f, fd, DIR_RX, r);
 	return r;
 }
 
-/* Before a send, of which the peer shall see what comes of the look. */
-static inline void data_sends(struct file *f, int fd)
+/* Before a send: the table that serves it.  The peer shall see with it what comes of a
+ * look. */
+static inline const struct sock_ops *data_sends(struct file *f, int fd)
 {
 	const struct sock_ops *ops = sock_ops(f->sk);
 
-	if (unlikely(!ops->is_ours) && ops->is_due(f->sk, DIR_TX))
-		file_look(f, fd);
+	if (likely(ops->is_ours) || !ops->is_due(f->sk, DIR_TX))
+		return ops;
+	file_look(f, fd);
+	return sock_ops(f->sk);
 }
 
 /* @len: the bytes that were to be sent. */

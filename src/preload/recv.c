@@ -34,6 +34,16 @@ ssize_t vectors_check(const struct iovec *iov, size_t n)
 	return (ssize_t)bytes;
 }
 
+COLD void data_moved(struct file *f, int fd, int dir, ssize_t r)
+{
+	const struct sock_ops *ops = sock_ops(f->sk);
+
+	if (dir == DIR_RX && r > 0 && ops->is_due(f->sk, dir))
+		file_look(f, fd);
+	if (!file_is_settled(f))
+		file_settle(f, fd);
+}
+
 HOT ssize_t data_recv(struct call *c, int fd, const struct iovec *iov, size_t n,
 		      int flags)
 {
@@ -52,7 +62,9 @@ HOT ssize_t data_recv(struct call *c, int fd, const struct iovec *iov, size_t n,
 
 		return libc_ret(data_recvmsg(c->file, fd, &msg, flags), saved);
 	}
-	ssize_t r = io_recv(c->file->sk, fd, iov, n, flags & ~FLAGS_OF_OURS);
+	struct sock *sk = c->file->sk;
+	ssize_t r =
+	    io_recv(sk, sock_ops(sk), fd, iov, n, flags & ~FLAGS_OF_OURS);
 	return libc_ret(data_received(c->file, fd, r), saved);
 }
 

@@ -15,31 +15,36 @@
 
 #include "preload/data.h"
 
-ssize_t data_sent(struct file *f, int fd, ssize_t r, ssize_t len, int flags)
+/* Not all of it, or not as it should. */
+static COLD void sent_odd(struct file *f, bool ours, ssize_t r, int flags)
 {
-	struct sock *sk = f->sk;
-	bool ours = sock_is_ours(sk);
-
-	data_moved(f, fd, DIR_TX, r);
-	if (likely(r > 0) && likely(ours))
-		count(&sk->st->tx_ops, 1);
-	if (likely(r == len) && likely(!(flags & MSG_ZEROCOPY)))
-		return r;
 	if (r == -EPIPE && !(flags & MSG_NOSIGNAL))
 		raise(SIGPIPE);
 	if (ours && (r >= 0 || r == -EAGAIN))
 		file_touched(f, EPOLLOUT);
-	if (flags & MSG_ZEROCOPY && load_rlx(&sk->zc_done))
+	if (flags & MSG_ZEROCOPY && load_rlx(&f->sk->zc_done))
 		file_touched(f, EPOLLERR);
+}
+
+ssize_t data_sent(struct file *f, int fd, ssize_t r, ssize_t len, int flags)
+{
+	const struct sock_ops *ops = sock_ops(f->sk);
+
+	if (likely(r > 0) && likely(ops->is_ours))
+		count(&f->sk->st->tx_ops, 1);
+	if (unlikely(load_rlx(&f->settled) != ops))
+		data_moved(f, fd, DIR_TX, r);
+	if (unlikely(r != len || flags & MSG_ZEROCOPY))
+		sent_odd(f, ops->is_ours, r, flags);
 	return r;
 }
 
 /* TCP_CORK is ours to mind while the bytes are. */
-static inline int corked(const struct sock *sk, int flags)
+static inline int corked(const struct sock *sk, const struct sock_ops *ops,
+			 int flags)
 {
-	return unlikely(load_rlx(&sk->cork)) && sock_is_ours(sk)
-		   ? flags | MSG_MORE
-		   : flags;
+	return unlikely(load_rlx(&sk->cork)) && ops->is_ours ? flags | MSG_MORE
+							     : flags;
 }
 
 ssize_t data_sendmsg(struct file *f, int fd, const struct msghdr *msg,
@@ -49,8 +54,7 @@ ssize_t data_sendmsg(struct file *f, int fd, const struct msghdr *msg,
 
 	if (len < 0)
 		return len;
-	data_sends(f, fd);
-	flags = corked(f->sk, flags);
+	flags = corked(f->sk, data_sends(f, fd), flags);
 	ssize_t r = io_sendmsg(f->sk, fd, msg, (size_t)len, flags);
 	return data_sent(f, fd, r, len, flags);
 }
@@ -68,15 +72,15 @@ HOT ssize_t data_send(struct call *c, int fd, const struct iovec *iov, size_t n,
 			return libc_ret(len, saved);
 	}
 	call_may_sleep(c);
-	data_sends(f, fd);
-	flags = corked(f->sk, flags & ~FLAGS_OF_OURS);
+	const struct sock_ops *ops = data_sends(f, fd);
+	flags = corked(f->sk, ops, flags & ~FLAGS_OF_OURS);
 	if (unlikely(flags & MSG_OOB)) {
 		struct msghdr msg = { .msg_iov = (struct iovec *)iov,
 				      .msg_iovlen = n };
 
 		return libc_ret(data_sendmsg(f, fd, &msg, flags), saved);
 	}
-	ssize_t r = io_send(f->sk, fd, iov, n, (size_t)len, flags);
+	ssize_t r = io_send(f->sk, ops, fd, iov, n, (size_t)len, flags);
 	return libc_ret(data_sent(f, fd, r, len, flags), saved);
 }
 

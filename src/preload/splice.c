@@ -59,8 +59,8 @@ static ssize_t splice_in(struct file *f, int sock, int pipe_fd, size_t n,
 	n = MIN(n, sizeof(buf));
 	if (!block)
 		n = MIN(n, pipe_room(pipe_fd));
-	ssize_t r =
-	    data_received(f, sock, io_recv(f->sk, sock, ONE(buf, n), 0));
+	ssize_t r = data_received(
+	    f, sock, io_recv(f->sk, sock_ops(f->sk), sock, ONE(buf, n), 0));
 	while (r > 0 && done < (size_t)r) {
 		ssize_t w = libc.write(pipe_fd, buf + done, (size_t)r - done);
 

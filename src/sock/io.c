@@ -225,7 +225,7 @@ ssize_t io_recvmsg(struct sock *sk, int fd, struct msghdr *msg, int flags)
 		if (r != -ESTALE)
 			return r;
 	}
-	r = io_recv(sk, fd, msg->msg_iov, msg->msg_iovlen, flags);
+	r = io_recv(sk, sock_ops(sk), fd, msg->msg_iov, msg->msg_iovlen, flags);
 	if (r >= 0) {
 		msg->msg_namelen = 0;
 		msg->msg_controllen = 0;
@@ -290,5 +290,6 @@ ssize_t io_sendmsg(struct sock *sk, int fd, const struct msghdr *msg,
 			return r;
 	}
 	return err ? err
-		   : io_send(sk, fd, msg->msg_iov, msg->msg_iovlen, len, flags);
+		   : io_send(sk, sock_ops(sk), fd, msg->msg_iov,
+			     msg->msg_iovlen, len, flags);
 }

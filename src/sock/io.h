@@ -36,30 +36,33 @@ struct io_call {
 ssize_t io_recv_on(const struct io_call *io, ssize_t r);
 ssize_t io_send_on(const struct io_call *io, ssize_t r);
 
-static inline ssize_t io_recv(struct sock *sk, int fd, const struct iovec *iov,
-			      size_t n, int flags)
+/* @ops: the table that the socket has. */
+static inline ssize_t io_recv(struct sock *sk, const struct sock_ops *ops,
+			      int fd, const struct iovec *iov, size_t n,
+			      int flags)
 {
-	struct io_call io = { sk, fd,           flags,          iov,
-			      n,  sock_ops(sk), handlers_seen() };
-	ssize_t r = io.ops->recv(sk, fd, iov, n, flags);
+	struct handlers_seen seen = handlers_seen();
+	ssize_t r = ops->recv(sk, fd, iov, n, flags);
 
 	if (likely(r > 0 && r >= load_rlx(&sk->rcvlowat) &&
 		   !(flags & (MSG_WAITALL | MSG_PEEK))))
 		return r;
-	return io_recv_on(&io, r);
+	return io_recv_on(&(struct io_call){ sk, fd, flags, iov, n, ops, seen },
+			  r);
 }
 
 /* @len: bytes of the vectors. */
-static inline ssize_t io_send(struct sock *sk, int fd, const struct iovec *iov,
-			      size_t n, size_t len, int flags)
+static inline ssize_t io_send(struct sock *sk, const struct sock_ops *ops,
+			      int fd, const struct iovec *iov, size_t n,
+			      size_t len, int flags)
 {
-	struct io_call io = { sk, fd,           flags,          iov,
-			      n,  sock_ops(sk), handlers_seen() };
-	ssize_t r = io.ops->send(sk, fd, iov, n, flags);
+	struct handlers_seen seen = handlers_seen();
+	ssize_t r = ops->send(sk, fd, iov, n, flags);
 
 	if (likely(r >= 0 && (size_t)r == len))
 		return r;
-	return io_send_on(&io, r);
+	return io_send_on(&(struct io_call){ sk, fd, flags, iov, n, ops, seen },
+			  r);
 }
 
 /* sendfile(). */
