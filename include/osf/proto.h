@@ -165,9 +165,9 @@ struct osf_proto {
 	 * notify() - addresses, links or routes have changed
 	 *
 	 * osf has no thread: it tells of rtnetlink's events inside the program's
-	 * calls, of those who sleep in poll(), select(), epoll_wait() or on an
-	 * offloaded socket too, and those that have to know of addresses.  In an epoll set that processes
-	 * share since a fork nobody is woken for it.
+	 * calls: those that have to know of addresses, and those that sleep in
+	 * poll(), select(), epoll_wait() or on an offloaded socket.  In an epoll
+	 * set that processes share since a fork nobody is woken for it.
 	 */
 	void (*notify)(const struct osf_inet_event *event);
 
