@@ -272,6 +272,16 @@ static bool say_transitions(void)
 	return n_seen == n_all;
 }
 
+/* How many ends were not perfect, by their excuses. */
+static void say_excuses(void)
+{
+	for (unsigned x = 0; x < EXCUSES; x++)
+		if (sim_shared->n_excused[x])
+			printf("%9llu excused: %s\n",
+			       (ull)sim_shared->n_excused[x],
+			       swarm_excuse((enum excuse)x));
+}
+
 static void one_seed(const struct options *o)
 {
 	if (sim_fails(&o->how, false, o->capture)) {
@@ -299,6 +309,9 @@ int main(int argc, char **argv)
 	}
 	double s = now_s() - from_s;
 	bool is_complete = !o.has_transitions || say_transitions();
+
+	if (o.n > 1)
+		say_excuses();
 	printf("sim: %llu seeds from %llu, %llu segments in %.0f s, all well; "
 	       "%llu opens failed, as they may\n",
 	       (ull)o.n, (ull)o.how.seed, (ull)sim_shared->n_frames, s,

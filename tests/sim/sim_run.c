@@ -116,6 +116,8 @@ void sim_run(const struct swarm_how *how, const char *path)
 	}
 	fetch_add(&sim_shared->n_frames, n_frames);
 	fetch_add(&sim_shared->n_unopened, v.n_unopened);
+	for (unsigned x = 0; x < EXCUSES; x++)
+		fetch_add(&sim_shared->n_excused[x], v.n_excused[x]);
 	fetch_add(&sim_shared->n_done, 1);
 }
 

@@ -28,13 +28,26 @@ struct swarm_how {
 	bool is_strict; /* nothing excuses a connection that breaks */
 };
 
+/* Why an end may come to something else than all bytes and a FIN: excuses.def. */
+enum excuse {
+	EXCUSE_NONE,
+#define X(name, what) EXCUSE_##name,
+#include "excuses.def"
+#undef X
+	EXCUSES
+};
+
 struct swarm_verdict {
 	bool is_good;
-	uint32_t n_unopened; /* opens that failed, as they may */
+	uint32_t n_unopened;         /* opens that failed, as they may */
+	uint32_t n_excused[EXCUSES]; /* ends, by the excuse of each */
 	char why[300];
 };
 
 const char *swarm_fault_name(enum fault f);
+
+/* Return: the name of the excuse, and what it means. */
+const char *swarm_excuse(enum excuse x);
 
 /* Which faults the seed has, without those that are off: bits. */
 uint64_t swarm_faults(const struct swarm_how *how);

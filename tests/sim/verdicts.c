@@ -64,7 +64,9 @@ static void who_has_two_cookies_may_time_out(void **state)
 	assert_true(mine->was_open && !mine->is_done);
 	assert_true(peer->conn && !peer->is_done);
 	assert_false(seq_eq(mine->iss, peer->conn->irs));
-	assert_true(judge(on).is_good);
+	struct swarm_verdict v = judge(on);
+	assert_true(v.is_good);
+	assert_int_equal(v.n_excused[EXCUSE_two_cookies], 2);
 	world_run(&w, 2000 * NS_PER_S);
 	assert_int_equal(mine->err, -ETIMEDOUT);
 	assert_true(peer->is_done && peer->done_ns > mine->done_ns);
@@ -120,7 +122,10 @@ static void who_was_reset_behind_the_end_has_a_broken_pipe(void **state)
 	struct end *peer = &w.ends[CLIENT][0];
 	assert_int_equal(mine->err, -EPIPE);
 	assert_int_equal(peer->err, -ETIMEDOUT);
-	assert_true(judge(BIT(reboot)).is_good);
+	struct swarm_verdict v = judge(BIT(reboot));
+	assert_true(v.is_good);
+	assert_int_equal(v.n_excused[EXCUSE_rebooted], 1);
+	assert_int_equal(v.n_excused[EXCUSE_patience], 1);
 	peer->was_shut = false;
 	assert_false(judge(BIT(reboot)).is_good);
 	world_fini(&w);
@@ -245,12 +250,31 @@ static void who_asks_half_a_connection_hears_nothing(void **state)
 	world_run(&w, 10 * NS_PER_S);
 	struct end *mine = &w.ends[CLIENT][0];
 	assert_int_equal(mine->err, -ETIMEDOUT);
-	assert_true(judge(on).is_good);
+	struct swarm_verdict v = judge(on);
+	assert_true(v.is_good);
+	assert_int_equal(v.n_excused[EXCUSE_half_forgotten], 1);
 	assert_false(judge(BIT(reboot)).is_good);
 	assert_false(judge(BIT(replay)).is_good);
 	w.cfg.plan[CLIENT][0].keep_idle_s = 0;
 	assert_false(judge(on).is_good);
 	world_fini(&w);
+}
+
+/* One end, some bytes, and no reason for more than two long time-outs. */
+static void a_deadline_is_three_times_the_ideal_and_two_time_outs(void **state)
+{
+	struct world_config cfg = world_plain(1000, 0);
+	const uint64_t idle = swarm_deadline(&cfg);
+
+	assert_in_range(idle, 2 * RTO_MAX_NS, 2 * RTO_MAX_NS + 60 * NS_PER_S);
+	cfg.jump_ns = NS_PER_S;
+	assert_int_equal(swarm_deadline(&cfg), idle);
+	/* Nothing loses flights, so timestamps do not matter. */
+	cfg.stack[CLIENT].offers = 0;
+	assert_int_equal(swarm_deadline(&cfg), idle);
+	cfg.rx_extents = 16;
+	cfg.plan[CLIENT][0].n_bytes = 80000;
+	assert_true(swarm_deadline(&cfg) >= idle + 10 * RTO_MAX_NS);
 }
 
 /* Of two clients on two hosts, the one with small buffers is waited for. */
@@ -280,6 +304,8 @@ int main(void)
 		cmocka_unit_test(who_accepts_what_is_over_comes_to_an_end),
 		cmocka_unit_test(who_was_open_at_one_end_alone_is_reset),
 		cmocka_unit_test(who_asks_half_a_connection_hears_nothing),
+		cmocka_unit_test(
+		    a_deadline_is_three_times_the_ideal_and_two_time_outs),
 		cmocka_unit_test(each_host_has_the_time_that_its_buffers_need),
 		cmocka_unit_test(
 		    who_was_reset_behind_the_end_has_a_broken_pipe),
