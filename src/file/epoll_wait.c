@@ -137,16 +137,23 @@ static uint32_t item_events(struct epitem *it)
 	if (unlikely(is_child(it)))
 		return child_events(it);
 	struct sock *sk = it->file->sk;
+	const struct sock_ops *ops = sock_ops(sk);
 	uint32_t want = it->events | EPOLLERR | EPOLLHUP;
-	uint32_t ev = sock_ops(sk)->events(sk, item_fd(it));
+	bool by_level = !(it->events & EPOLLET);
+	uint32_t arm = EPOLLIN;
 
-	if (ev & want && !(it->events & EPOLLET))
-		return ev & want;
-	/* Space is worth a word only to who has none. */
-	uint32_t arm = EPOLLIN | (ev & EPOLLOUT ? 0 : it->events & EPOLLOUT);
-	bool is_told = sock_ops(sk)->arm(sk, item_fd(it), arm, &it->watch);
-	ev = sock_ops(sk)->events(sk, item_fd(it)) & want;
-	if (!(it->events & EPOLLET))
+	if (by_level || it->events & EPOLLOUT) {
+		uint32_t ev = ops->events(sk, item_fd(it));
+
+		if (by_level && ev & want)
+			return ev & want;
+		/* Space is worth a word only to who has none. */
+		if (!(ev & EPOLLOUT))
+			arm |= it->events & EPOLLOUT;
+	}
+	bool is_told = ops->arm(sk, item_fd(it), arm, &it->watch);
+	uint32_t ev = ops->events(sk, item_fd(it)) & want;
+	if (by_level)
 		return ev;
 	return has_edge(it, sk, ev, is_told) ? ev : 0;
 }
@@ -420,14 +427,14 @@ static bool has_listed(struct epoll *ep)
 }
 
 /* One who sleeps in the kernel's set, however it ends. */
-struct waiter {
+struct sleeper {
 	struct unwind u;
 	struct epoll *ep;
 };
 
-static void waiter_end(struct unwind *u)
+static void sleeper_end(struct unwind *u)
 {
-	ready_awake(&((struct waiter *)u)->ep->told);
+	ready_awake(&((struct sleeper *)u)->ep->told);
 }
 
 /* Sleep in the kernel's set, having said so to those who have news for us. */
@@ -435,12 +442,12 @@ static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
 		      int max, uint64_t deadline_ns, const sigset_t *mask,
 		      struct handlers_seen seen)
 {
-	UNWIND(struct waiter, me) = { .ep = ep };
+	UNWIND(struct sleeper, me) = { .ep = ep };
 	struct timespec left = { 0 };
 	int n = 0;
 
 	bool go = ready_sleep(&ep->told);
-	unwind_push(&me.u, waiter_end);
+	unwind_push(&me.u, sleeper_end);
 	if (go && !has_listed(ep)) {
 		if (handlers_ran(seen, false))
 			return -EINTR;
@@ -532,11 +539,11 @@ static int merged_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 static int kernel_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 		       int max, const struct timespec *ts, const sigset_t *mask)
 {
-	UNWIND(struct waiter, me) = { .ep = ep };
+	UNWIND(struct sleeper, me) = { .ep = ep };
 
 	if (!is_single_threaded()) {
 		ready_sleep(&ep->told);
-		unwind_push(&me.u, waiter_end);
+		unwind_push(&me.u, sleeper_end);
 	}
 	int n = libc.epoll_pwait2(epfd, evs, max, ts, mask);
 	return n < 0 ? -errno : n;
