@@ -76,3 +76,11 @@ bool ops_pin(struct sock *sk, enum osf_reason reason);
 void ops_thread_offload(bool offload);
 /* Leave all sockets to come to the kernel; true: that was said before. */
 bool ops_leave_all(enum osf_reason reason);
+
+/* Descriptors that tell of the next step of an upgrade, when they become readable; 0:
+ * none. */
+#define OPS_UPGRADE_FDS 2
+void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]);
+
+/* In the child of a fork: what protocols keep for the process is the parent's. */
+void ops_after_fork(void);

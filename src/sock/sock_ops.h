@@ -33,6 +33,8 @@
 #include "sock/sock.h"
 #include "sock/stash.h"
 
+struct lend_ops;
+
 struct sock_ops {
 	const char *name; /* for people */
 	bool
@@ -108,6 +110,19 @@ struct sock_ops {
 	void (*anchor_moved)(struct sock *sk, int from, int to);
 	/* Reset the connection, for @why, as one that cannot be saved. */
 	void (*reset)(struct sock *sk, int fd, const char *why);
+
+	/*
+	 * Bytes where they lie; NULL: it lends none, and takes none.
+	 */
+	const struct lend_ops *lend; /* sock/lend.h */
+
+	/*
+	 * Is it time to look whether the connection can move (ops_look())?  Asked before
+	 * a send, and told of each call of send() or recv() that moved @n > 0 bytes in
+	 * direction DIR_*.
+	 */
+	bool (*is_due)(const struct sock *sk);
+	bool (*has_moved)(struct sock *sk, int dir, ssize_t n);
 
 	/*
 	 * Give the connection back to the kernel, for @why.  What the program has not

@@ -121,6 +121,15 @@ static int kernel_shutdown(struct sock *sk, int fd, int how)
 
 static void is_there(struct sock *sk, int fd, enum osf_reason why) {}
 
+static bool is_never_due(const struct sock *sk) { return false; }
+
+static bool is_on_its_way(struct sock *sk, int dir, ssize_t n)
+{
+	if (dir == DIR_TX)
+		inbox_went_past();
+	return false;
+}
+
 static int is_there_now(struct sock *sk, int fd, enum osf_reason why,
 			bool gently, struct stash *stash)
 {
@@ -152,6 +161,8 @@ const struct sock_ops inet_kernel_ops = {
 	.passed = inet_unseen,
 	.anchor_moved = anchor_moves,
 	.reset = is_no_loss,
+	.is_due = is_never_due,
+	.has_moved = is_on_its_way,
 	.fallback = is_there,
 	.fallback_now = is_there_now,
 };
@@ -219,6 +230,8 @@ const struct sock_ops inet_young_ops = {
 	.passed = inet_unseen,
 	.anchor_moved = anchor_moves,
 	.reset = is_no_loss,
+	.is_due = inet_due_before_send,
+	.has_moved = inet_account,
 	.fallback = is_there,
 	.fallback_now = is_there_now,
 };
@@ -300,6 +313,8 @@ const struct sock_ops inet_moving_ops = {
 	.passed = inet_unseen,
 	.anchor_moved = anchor_moves,
 	.reset = is_no_loss,
+	.is_due = is_never_due,
+	.has_moved = is_on_its_way,
 	.fallback = moving_fallback,
 	.fallback_now = moving_fallback_now,
 };

@@ -15,6 +15,7 @@
  *   rendezvous.c  names, offers, announcements, passing memory
  *   upgrade.c     the steps above
  *   rx.c tx.c     hot: bytes out of and into the rings
+ *   lend.c        records that the application reads in the ring
  *   region.c      memory that a peer reads where it lies
  *   backlog.c     bytes of TCP that nobody has read yet
  *   held.c        MSG_MORE, TCP_CORK
@@ -39,6 +40,7 @@
 #include "sock/ready.h"
 #include "sock/sock.h"
 #include "sock/sock_ops.h"
+#include "sock/lend.h"
 #include "sock/stash.h"
 #include "proto/shm/conn.h"
 #include "proto/shm/cursor.h"
@@ -57,6 +59,9 @@ struct shm_config {
 
 /* table.c */
 extern const struct sock_ops shm_ops, shm_candidate_ops;
+/* lend.c */
+extern const struct lend_ops shm_lend_ops;
+void shm_lend_close(struct sock *sk); /* the socket lets go of what it lent */
 
 extern struct shm_config shm_config;
 void shm_configure(void); /* reads OSF_SHM, OSF_RING, OSF_UPGRADE_* */
@@ -152,8 +157,6 @@ void shm_close(struct sock *sk, int fd); /* the last process lets go */
 /* Others of the family go on: this process needs no mapping any more.  @sk may be a copy
  * from before it let go. */
 void shm_let_go(const struct sock *sk);
-/* The same, but the segment, if there is one, is the caller's to unmap. */
-struct seg *shm_close_keep(struct sock *sk, int fd);
 void shm_leave(struct sock *sk, int fd); /* nobody will read here any more */
 void shm_exit(struct sock *sk, int fd);  /* the last process ends */
 int shm_inq(struct sock *sk, int fd);    /* FIONREAD */

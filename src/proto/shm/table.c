@@ -67,6 +67,9 @@ static void settle(struct sock *sk, int fd)
 	if (shm_wants_back(sk))
 		shm_take_back(sk, fd, OSF_REASON_NONE);
 }
+/* It has moved, or is about to; and what it sends is counted where it goes. */
+static bool is_due(const struct sock *sk) { return false; }
+static bool has_moved(struct sock *sk, int dir, ssize_t n) { return false; }
 
 static void leave_for(struct sock *sk, int fd, enum osf_reason why)
 {
@@ -112,6 +115,9 @@ const struct sock_ops shm_ops = {
 	.passed = nothing,
 	.anchor_moved = shm_anchor_moved,
 	.reset = shm_broken,
+	.lend = &shm_lend_ops,
+	.is_due = is_due,
+	.has_moved = has_moved,
 	.fallback = leave_for,
 	.fallback_now = shm_recall,
 };
@@ -142,6 +148,8 @@ const struct sock_ops shm_candidate_ops = {
 	.passed = nothing,
 	.anchor_moved = shm_anchor_moved,
 	.reset = shm_broken,
+	.is_due = is_due,
+	.has_moved = has_moved,
 	.fallback = candidate_fallback,
 	.fallback_now = shm_recall,
 };
