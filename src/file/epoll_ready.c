@@ -128,6 +128,18 @@ static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev,
 	return edge;
 }
 
+/* It waits for room.  If the kernel is to tell of that, its entry has to ask. */
+static COLD void hint_room(struct epitem *it, const struct sock_ops *ops)
+{
+	struct pollfd p = { .events = POLLOUT };
+
+	ops->sleep_on(it->file->sk, &p);
+	if (!(p.events & POLLOUT))
+		return;
+	it->hints_room = true;
+	item_hint(it);
+}
+
 /* Events of the item now; if none, ask to be told and look once more. */
 static uint32_t item_events(struct epitem *it)
 {
@@ -149,6 +161,8 @@ static uint32_t item_events(struct epitem *it)
 			arm |= it->events & EPOLLOUT;
 	}
 	bool is_told = ops->arm(sk, item_fd(it), arm, &it->watch);
+	if (unlikely(arm & EPOLLOUT) && !it->hints_room)
+		hint_room(it, ops);
 	uint32_t ev = ops->events(sk, item_fd(it)) & want;
 	if (by_level)
 		return ev;

@@ -52,6 +52,7 @@ struct epitem {
 	bool in_use;
 	bool merged;      /* served here; else by the kernel */
 	bool tagged;      /* the kernel's entry carries our tag */
+	bool hints_room;  /* the kernel's entry asks for EPOLLOUT, too */
 	bool disabled;    /* EPOLLONESHOT has fired */
 	bool parked;      /* the program took it out; see ctl_del() */
 	bool fresh;       /* EPOLLET: report what is ready, seen or not */
@@ -110,7 +111,9 @@ void kick(struct epoll *ep);
 /* epoll_ctl() on the kernel's set: 0 or -errno. */
 int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events,
 	       uint64_t data);
-uint32_t hint_events(const struct epoll *ep);
+uint32_t hint_events(const struct epitem *it);
+/* Change the kernel's entry of a merged item to what hint_events() says now. */
+void item_hint(struct epitem *it);
 
 /* epoll_ready.c.  Events of sockets of ours; @has_asked: the kernel, just now.  How many
  * go @before what the kernel has.  -EAGAIN: the kernel has to be asked first. */
