@@ -104,6 +104,7 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->items = NULL;
 	f->watches = (struct watch_list){ 0 };
 	f->holding = NULL;
+	f->settled = NULL;
 	memset(f->shared_fds, 0, sizeof(f->shared_fds));
 	return f; /* its lock may still be held, by who finds it gone */
 }
@@ -321,6 +322,7 @@ COLD void file_settle(struct file *f, int fd)
 
 	const struct sock_ops *ops = sock_ops(sk);
 
+	store_rlx(&f->settled, ops);
 	if (ops->own_events && !load_rlx(&f->merged))
 		epoll_merge_sock(f);
 	ops->settle(sk, fd);
@@ -345,10 +347,8 @@ COLD void file_look(struct file *f, int fd)
 bool file_is_ours(int fd)
 {
 	struct file *f = file_get(fd);
-	bool ours = false;
+	bool ours = f && f->kind == FILE_SOCK && sock_is_ours(f->sk);
 
-	if (f && f->kind == FILE_SOCK)
-		ours = sock_ops(f->sk)->is_ours;
 	if (f)
 		file_put(f);
 	return ours;

@@ -34,6 +34,7 @@
 #include "sock/stash.h"
 
 struct lend_ops;
+struct call_wait;
 
 struct sock_ops {
 	const char *name; /* for people */
@@ -43,7 +44,7 @@ struct sock_ops {
 	/*
 	 * Bytes.  MSG_DONTWAIT is for who calls; so are errno, SIGPIPE, and counts
 	 * of calls.  Bytes moved, 0 at the end of the stream, or
-	 *   -EAGAIN      nothing now: see arm()
+	 *   -EAGAIN      nothing now: see is_ready()
 	 *   -ESTALE      the socket has another table
 	 *   -ECONNRESET  and others that end a connection, each told once
 	 */
@@ -53,7 +54,42 @@ struct sock_ops {
 			size_t n, int flags);
 	/* sendfile(): @n bytes of @in at most, at *@off or where it stands. */
 	ssize_t (*send_file)(struct sock *sk, int fd, int in, off_t *off,
-			     size_t n, bool nonblock);
+			     size_t n);
+	/*
+	 * The same with what only the kernel has: control messages, urgent bytes, an
+	 * address.  They may sleep, whoever carries the stream.  -EOPNOTSUPP: what
+	 * comes is not the kernel's to tell of; take the bytes alone.
+	 */
+	ssize_t (*recvmsg)(struct sock *sk, int fd, struct msghdr *msg,
+			   int flags);
+	ssize_t (*sendmsg)(struct sock *sk, int fd, const struct msghdr *msg,
+			   int flags);
+	/* A call has moved bytes, and the next is to fail with @err. */
+	void (*error_later)(struct sock *sk, int err);
+
+	/*
+	 * Waiting, where is_ours is set: see sock/wait.h.  May a call go on that was
+	 * told -EAGAIN?  1: yes; 0: not yet; -1: one has to sleep to know.  It is asked
+	 * again and again, so it locks nothing, and makes no call.
+	 */
+	int (*is_ready)(struct sock *sk, int dir);
+	/* Sleep until it may.  0: look again; -EINTR; -EAGAIN: time is over; or the
+	 * connection's error. */
+	int (*sleep)(struct sock *sk, int fd, const struct call_wait *w);
+
+	/*
+	 * Where is_ours is not set: a call of libc's that has no operation here is made
+	 * between enter(), 0 or -ESTALE, and leave(), which is told what it moved.
+	 */
+	int (*enter)(struct sock *sk);
+	void (*leave)(struct sock *sk, int dir, ssize_t n);
+	/* Before a send, or after a receive: may another table serve better, so that a
+	 * look (ops_look()) is worth its price? */
+	bool (*is_due)(const struct sock *sk, int dir);
+	/* A call of libc's has told the peer something: sent, shut, closed.  News that
+	 * peers get by other ways comes after it. */
+	void (*went_past)(void);
+
 	/* FIONREAD and SIOCOUTQ: bytes, or -errno. */
 	int (*inq)(struct sock *sk, int fd);
 	int (*outq)(struct sock *sk, int fd);
@@ -94,6 +130,27 @@ struct sock_ops {
 	 * for never. */
 	uint64_t (*next_ns)(struct sock *sk);
 
+	/*
+	 * Where is_ours is set, and the kernel's answer is not the whole: options,
+	 * names, marks.  Otherwise they do nothing, and so_error() is -1.
+	 *
+	 * An option of sock/opt.h was set, or SOCK_F_ASYNC was.  True: the anchor is
+	 * not to know.
+	 */
+	bool (*opt_changed)(struct sock *sk, int fd, int level, int name);
+	void (*async_changed)(struct sock *sk, int fd);
+	/* Add to what the kernel says of the anchor, @len bytes of a struct tcp_info. */
+	void (*tcp_info)(struct sock *sk, int fd, void *info, size_t len);
+	/* SO_ERROR: told once, positive; -1: the kernel knows. */
+	int (*so_error)(struct sock *sk, int fd);
+	/* Has the stream ended both ways, so that the kernel's socket would be closed? */
+	bool (*is_over)(const struct sock *sk);
+	/* SIOCATMARK: is there, before the anchor's next byte, something to read? */
+	bool (*is_before_mark)(struct sock *sk, int fd);
+
+	/* connect(AF_UNSPEC): the connection is taken apart. */
+	int (*disconnect)(struct sock *sk, int fd, const struct sockaddr *addr,
+			  socklen_t len);
 	int (*shutdown)(struct sock *sk, int fd, int how);
 	/* The last process that holds it closes it, or ends without closing. */
 	void (*close)(struct sock *sk, int fd);
@@ -117,22 +174,17 @@ struct sock_ops {
 	const struct lend_ops *lend; /* sock/lend.h */
 
 	/*
-	 * Is it time to look whether the connection can move (ops_look())?  Asked before
-	 * a send, and told of each call of send() or recv() that moved @n > 0 bytes in
-	 * direction DIR_*.
-	 */
-	bool (*is_due)(const struct sock *sk);
-	bool (*has_moved)(struct sock *sk, int dir, ssize_t n);
-
-	/*
-	 * Give the connection back to the kernel, for @why.  What the program has not
-	 * read stays readable; the rest of the way is gone in later calls.
+	 * Give the connection back to the kernel, for @why, or leave it there.  What the
+	 * program has not read stays readable; the rest of the way is gone in later
+	 * calls.
 	 */
 	void (*fallback)(struct sock *sk, int fd, enum osf_reason why);
 	/* The same at once, for somebody who knows nothing of us: see
 	 * proto/shm/recall.c. */
 	int (*fallback_now)(struct sock *sk, int fd, enum osf_reason why,
 			    bool gently, struct stash *stash);
+	/* After that: nothing is to be read here any more, so that libc serves it. */
+	void (*retire)(struct sock *sk);
 };
 
 /* As many as the mask of sock_ops() lets through; src/ops fills them in. */
@@ -150,4 +202,24 @@ static inline void sock_await_move(const struct sock *sk)
 {
 	while (sock_ops(sk)->is_moving)
 		cpu_relax();
+}
+
+/* For a call of libc's that has no operation: @sk has the table that is returned until
+ * its leave().  NULL: it is ours, and not held. */
+static inline const struct sock_ops *sock_hold_still(struct sock *sk)
+{
+	for (;;) {
+		const struct sock_ops *ops = sock_ops(sk);
+
+		if (ops->is_ours)
+			return NULL;
+		if (!ops->enter(sk))
+			return ops;
+	}
+}
+
+/* Is it for us to move its bytes? */
+static inline bool sock_is_ours(const struct sock *sk)
+{
+	return sock_ops(sk)->is_ours;
 }

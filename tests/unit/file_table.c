@@ -15,6 +15,7 @@
 #include "file/epoll.h"
 #include "file/file.h"
 #include "ops/ops.h"
+#include "sock/anchor.h"
 #include "sock/arena.h"
 #include "sock/sock_ops.h"
 #include "unit.h"
@@ -63,8 +64,8 @@ bool arena_is_full(void) { return false; }
 void ops_look(struct sock *sk, int fd) {}
 void ops_close(struct sock *sk, int fd) {}
 void ops_let_go(const struct sock *sk) {}
-void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]) {}
 void anchor_clear(struct sock *sk, int fd) {}
+void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]) {}
 void epoll_forget_sock(struct file *f) {}
 void epoll_merge_sock(struct file *f) {}
 void epoll_free(struct epoll *ep) {}
