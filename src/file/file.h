@@ -21,6 +21,7 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "base/lock.h"
+#include "ops/ops.h"
 #include "sock/ready.h"
 #include "sock/sock_ops.h"
 
@@ -54,7 +55,7 @@ struct file {
 	struct shared_fd {
 		int32_t fd;
 		uint64_t cookie;
-	} shared_fds[2];
+	} shared_fds[OPS_UPGRADE_FDS];
 };
 
 #define FILE_PASS ((uintptr_t)1)

@@ -31,9 +31,10 @@
 
 #include "sock/ready.h"
 #include "sock/sock.h"
+#include "sock/stash.h"
 
-struct stash;
 struct call_wait;
+struct lend_ops;
 
 struct sock_ops {
 	const char *name; /* for people */
@@ -95,13 +96,16 @@ struct sock_ops {
 
 	/* The POLL* bits that hold now. */
 	unsigned (*events)(struct sock *sk, int fd);
+	/* The same, having asked the kernel underneath whether the connection has ended:
+	 * a call of the kernel's. */
+	unsigned (*look)(struct sock *sk, int fd);
 	/*
 	 * Readiness: see sock/ready.h.
 	 */
 	/* It is not the anchor's, whose end has to be looked for besides. */
 	bool own_events;
-	/* Another thread may give it another table at any time. */
-	bool may_move;
+	/* Another thread may give it another table at any time; it is at it. */
+	bool may_move, is_moving;
 	/* @w was opened just now.  w->is_told tells the result: from now on its set is
 	 * told of all that comes, or the anchor alone tells. */
 	void (*watch)(struct sock *sk, struct watch *w);
@@ -117,8 +121,6 @@ struct sock_ops {
 	 * doorbell beside news that a set is told of. */
 	bool (*hint)(struct sock *sk, int fd, unsigned events,
 		     const struct watch *w);
-	/* Ask the kernel whether the connection underneath has ended. */
-	void (*look)(struct sock *sk, int fd);
 	/* Is something of the protocol's own unread in the anchor?  Take it out; the
 	 * caller holds the rx lock: see sock/anchor.h. */
 	bool (*is_rung)(const struct sock *sk);
@@ -159,6 +161,17 @@ struct sock_ops {
 	void (*alone)(struct sock *sk);
 	/* A call is over: do what the peer has asked for meanwhile. */
 	void (*settle)(struct sock *sk, int fd);
+	/* The program's calls go past us from now on. */
+	void (*passed)(struct sock *sk, int fd);
+	/* What was anchor @from is @to now; both may still be open. */
+	void (*anchor_moved)(struct sock *sk, int from, int to);
+	/* Reset the connection, for @why, as one that cannot be saved. */
+	void (*reset)(struct sock *sk, int fd, const char *why);
+
+	/*
+	 * Bytes where they lie; NULL: it lends none, and takes none.
+	 */
+	const struct lend_ops *lend; /* sock/lend.h */
 
 	/*
 	 * Give the connection back to the kernel, for @why, or leave it there.  What the
@@ -202,4 +215,11 @@ static inline const struct sock_ops *sock_hold_still(struct sock *sk)
 static inline bool sock_is_ours(const struct sock *sk)
 {
 	return sock_ops(sk)->is_ours;
+}
+
+/* Until no thread is giving it another table any more; that takes microseconds. */
+static inline void sock_await_move(const struct sock *sk)
+{
+	while (sock_ops(sk)->is_moving)
+		cpu_relax();
 }

@@ -138,6 +138,9 @@ static uint64_t never(struct sock *sk) { return UINT64_MAX; }
 static void nothing(struct sock *sk, int fd) {}
 static void nothing_inherited(struct sock *sk) {}
 
+static void anchor_moves(struct sock *sk, int from, int to) {}
+static void is_no_loss(struct sock *sk, int fd, const char *why) {}
+
 static int kernel_shutdown(struct sock *sk, int fd, int how)
 {
 	return libc.shutdown(fd, how) < 0 ? -errno : 0;
@@ -187,11 +190,11 @@ const struct sock_ops inet_kernel_ops = {
 	.inq = kernel_inq,
 	.outq = kernel_outq,
 	.events = kernel_events,
+	.look = kernel_events,
 	.watch = by_anchor,
 	.arm = needs_no_arming,
 	.sleep_on = on_itself,
 	.hint = is_news,
-	.look = nothing,
 	.is_rung = is_not_rung,
 	.drain = nothing,
 	.next_ns = never,
@@ -204,11 +207,14 @@ const struct sock_ops inet_kernel_ops = {
 	.retire = retired,
 	.disconnect = kernel_disconnect,
 	.shutdown = kernel_shutdown,
-	.close = nothing,
-	.exit = nothing,
+	.close = inet_seen,
+	.exit = inet_seen,
 	.after_fork = nothing_inherited,
 	.alone = nothing_inherited,
 	.settle = nothing,
+	.passed = inet_unseen,
+	.anchor_moved = anchor_moves,
+	.reset = is_no_loss,
 	.fallback = is_there,
 	.fallback_now = is_there_now,
 };
@@ -335,11 +341,11 @@ const struct sock_ops inet_young_ops = {
 	.inq = kernel_inq,
 	.outq = kernel_outq,
 	.events = kernel_events,
+	.look = kernel_events,
 	.watch = by_anchor,
 	.arm = needs_no_arming,
 	.sleep_on = on_itself,
 	.hint = is_news,
-	.look = nothing,
 	.is_rung = is_not_rung,
 	.drain = nothing,
 	.next_ns = never,
@@ -352,11 +358,14 @@ const struct sock_ops inet_young_ops = {
 	.retire = retired,
 	.disconnect = young_disconnect,
 	.shutdown = young_shutdown,
-	.close = nothing,
-	.exit = nothing,
+	.close = inet_seen,
+	.exit = inet_seen,
 	.after_fork = nothing_inherited,
 	.alone = nothing_inherited,
 	.settle = nothing,
+	.passed = inet_unseen,
+	.anchor_moved = anchor_moves,
+	.reset = is_no_loss,
 	.fallback = young_fallback,
 	.fallback_now = is_there_now,
 };
@@ -440,6 +449,7 @@ static int moving_fallback_now(struct sock *sk, int fd, enum osf_reason why,
 
 const struct sock_ops inet_moving_ops = {
 	.name = "moving",
+	.is_moving = true,
 	.may_move = true,
 	.recv = moving_recv,
 	.send = moving_send,
@@ -456,11 +466,11 @@ const struct sock_ops inet_moving_ops = {
 	.inq = kernel_inq,
 	.outq = kernel_outq,
 	.events = kernel_events,
+	.look = kernel_events,
 	.watch = by_anchor,
 	.arm = needs_no_arming,
 	.sleep_on = on_itself,
 	.hint = is_news,
-	.look = nothing,
 	.is_rung = is_not_rung,
 	.drain = nothing,
 	.next_ns = never,
@@ -473,11 +483,14 @@ const struct sock_ops inet_moving_ops = {
 	.retire = retired,
 	.disconnect = moving_disconnect,
 	.shutdown = moving_shutdown,
-	.close = nothing,
-	.exit = nothing,
+	.close = inet_seen,
+	.exit = inet_seen,
 	.after_fork = nothing_inherited,
 	.alone = nothing_inherited,
 	.settle = nothing,
+	.passed = inet_unseen,
+	.anchor_moved = anchor_moves,
+	.reset = is_no_loss,
 	.fallback = moving_fallback,
 	.fallback_now = moving_fallback_now,
 };

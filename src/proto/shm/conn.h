@@ -15,6 +15,7 @@
 
 struct seg;
 struct peer_inbox;
+struct shm_lend;
 
 struct shm_conn {
 	struct seg *seg; /* mapped at the same address in all holders */
@@ -60,6 +61,8 @@ struct shm_conn {
 	int32_t channel_fd; /* to the taker of our segment, or 0 */
 	uint32_t inbox_tag; /* of the inbox that the peer was given */
 	uint32_t slot;      /* this side's slot in its own inbox */
+
+	struct shm_lend *lend; /* lend.c; NULL: nobody uses it */
 };
 
 static_assert(sizeof(struct shm_conn) <= SOCK_CONN_BYTES,

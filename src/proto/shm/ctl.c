@@ -543,7 +543,7 @@ void shm_exit(struct sock *sk, int fd)
  * The last holder closes.  As with the kernel: what was written is delivered, and
  * unread bytes make it a reset.
  */
-struct seg *shm_close_keep(struct sock *sk, int fd)
+static struct seg *close_keep(struct sock *sk, int fd)
 {
 	enum ring_mark mark;
 	struct seg *seg;
@@ -586,8 +586,19 @@ struct seg *shm_close_keep(struct sock *sk, int fd)
 
 void shm_close(struct sock *sk, int fd)
 {
-	struct seg *seg = shm_close_keep(sk, fd);
+	struct seg *seg = close_keep(sk, fd);
 
-	if (seg)
+	if (shm_of(sk)->lend)
+		shm_lend_close(sk); /* what is lent may keep the mapping */
+	else if (seg)
 		seg_unmap(seg, shm_ring_bytes(sk));
+}
+
+void shm_let_go(const struct sock *sk)
+{
+	if (!shm_of(sk)->seg)
+		return;
+	if (shm_has_inbox(sk)) /* the others have theirs by the fork */
+		inbox_detach(shm_of(sk)->peer_inbox);
+	seg_unmap(shm_of(sk)->seg, shm_ring_bytes(sk));
 }

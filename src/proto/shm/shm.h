@@ -15,6 +15,7 @@
  *   rendezvous.c  names, offers, announcements, passing memory
  *   upgrade.c     the steps above
  *   rx.c tx.c     hot: bytes out of and into the rings
+ *   lend.c        records that the application reads in the ring
  *   region.c      memory that a peer reads where it lies
  *   backlog.c     bytes of TCP that nobody has read yet
  *   held.c        MSG_MORE, TCP_CORK
@@ -41,6 +42,8 @@
 #include "sock/ready.h"
 #include "sock/sock.h"
 #include "sock/sock_ops.h"
+#include "sock/lend.h"
+#include "sock/stash.h"
 #include "proto/shm/conn.h"
 #include "proto/shm/ring.h"
 #include "proto/shm/segment.h"
@@ -57,6 +60,9 @@ struct shm_config {
 
 /* table.c */
 extern const struct sock_ops shm_ops, shm_candidate_ops;
+/* lend.c */
+extern const struct lend_ops shm_lend_ops;
+void shm_lend_close(struct sock *sk); /* the socket lets go of what it lent */
 
 extern struct shm_config shm_config;
 void shm_configure(void); /* reads OSF_SHM, OSF_RING, OSF_UPGRADE_* */
@@ -141,8 +147,9 @@ void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how);
 /* ctl.c */
 int shm_shutdown(struct sock *sk, int fd, int how);
 void shm_close(struct sock *sk, int fd); /* the last process lets go */
-/* The same, but the segment, if there is one, is the caller's to unmap. */
-struct seg *shm_close_keep(struct sock *sk, int fd);
+/* Others of the family go on: this process needs no mapping any more.  @sk may be a copy
+ * from before it let go. */
+void shm_let_go(const struct sock *sk);
 void shm_leave(struct sock *sk, int fd); /* nobody will read here any more */
 void shm_exit(struct sock *sk, int fd);  /* the last process ends */
 int shm_inq(struct sock *sk, int fd);    /* FIONREAD */
@@ -162,14 +169,7 @@ int shm_disconnect(struct sock *sk, int fd, const struct sockaddr *addr,
 		   socklen_t len);
 void shm_retire(struct sock *sk);
 
-/* recall.c.  What the application has not read of a connection that was recalled,
- * in mapped memory. */
-struct stash {
-	uint8_t *data;
-	size_t n, cap;
-	bool has_end; /* and then the stream ends */
-	bool is_late; /* TCP may have what follows already */
-};
+/* recall.c */
 /**
  * shm_recall() - give the connection back to the kernel, now
  * @gently: only if nothing will have to be delivered by a relay
@@ -185,7 +185,6 @@ struct stash {
  */
 int shm_recall(struct sock *sk, int fd, enum osf_reason why, bool gently,
 	       struct stash *stash);
-void stash_free(struct stash *stash);
 /* The peer has recalled it: send by TCP from now on.  @mine: the bytes of the
  * caller's own that lie in the ring; returns how many of them the peer has not
  * taken, -ECONNRESET.  Caller holds the tx lock. */

@@ -59,6 +59,12 @@ static uint64_t next_ns(struct sock *sk)
 	return shm_is_held(sk) ? shm_held_until(sk) : UINT64_MAX;
 }
 
+static unsigned look(struct sock *sk, int fd)
+{
+	anchor_look(sk, fd);
+	return shm_events(sk, fd);
+}
+
 static void sleep_on(struct sock *sk, struct pollfd *p)
 {
 	if (p->events & (POLLIN | POLLOUT))
@@ -91,6 +97,7 @@ static void settle(struct sock *sk, int fd)
 	if (shm_wants_back(sk))
 		shm_take_back(sk, fd, OSF_REASON_NONE);
 }
+/* It has moved, or is about to; and what it sends is counted where it goes. */
 
 static void leave_for(struct sock *sk, int fd, enum osf_reason why)
 {
@@ -125,12 +132,12 @@ const struct sock_ops shm_ops = {
 	.inq = shm_inq,
 	.outq = shm_outq,
 	.events = shm_events,
+	.look = look,
 	.own_events = true,
 	.watch = shm_watch,
 	.arm = shm_arm_for,
 	.sleep_on = sleep_on,
 	.hint = shm_hint,
-	.look = anchor_look,
 	.is_rung = is_rung,
 	.drain = anchor_drain,
 	.next_ns = next_ns,
@@ -147,6 +154,10 @@ const struct sock_ops shm_ops = {
 	.after_fork = shm_after_fork,
 	.alone = alone,
 	.settle = settle,
+	.passed = nothing,
+	.anchor_moved = shm_anchor_moved,
+	.reset = shm_broken,
+	.lend = &shm_lend_ops,
 	.fallback = leave_for,
 	.fallback_now = shm_recall,
 	.retire = shm_retire,
@@ -170,11 +181,11 @@ const struct sock_ops shm_candidate_ops = {
 	.inq = shm_inq,
 	.outq = shm_outq,
 	.events = shm_events,
+	.look = look,
 	.watch = shm_watch,
 	.arm = shm_arm_for,
 	.sleep_on = candidate_sleep_on,
 	.hint = shm_hint,
-	.look = anchor_look,
 	.is_rung = is_not_rung,
 	.drain = nothing,
 	.next_ns = next_ns,
@@ -191,6 +202,9 @@ const struct sock_ops shm_candidate_ops = {
 	.after_fork = shm_after_fork,
 	.alone = alone,
 	.settle = nothing,
+	.passed = nothing,
+	.anchor_moved = shm_anchor_moved,
+	.reset = shm_broken,
 	.fallback = candidate_fallback,
 	.fallback_now = shm_recall,
 	.retire = shm_retire,
