@@ -182,6 +182,20 @@ SCENARIO(send_timeo)
 	took(t, 100);
 }
 
+/* The number that headers for a 64-bit time on 32-bit machines give it. */
+SCENARIO(send_timeo_new)
+{
+	const int so_sndtimeo_new = 67;
+	struct timeval tv = { .tv_usec = 100000 };
+
+	fill_up(x);
+	RES("set",
+	    setsockopt(x->fd, SOL_SOCKET, so_sndtimeo_new, &tv, sizeof(tv)));
+	long long t = ms_now();
+	RES("send", send(x->fd, buf, n(10), 0));
+	took(t, 100);
+}
+
 SCENARIO(send_timeo_partial)
 {
 	sndtimeo(x, 100);
