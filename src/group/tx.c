@@ -136,8 +136,9 @@ static ssize_t put_by_table(struct gsock *s, const struct iovec *iov, size_t n)
 	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
 	ssize_t r = -ESTALE;
 
-	while (s->sk && r == -ESTALE)
+	while (s->sk && r == -ESTALE) {
 		r = sock_ops(s->sk)->send(s->sk, s->fd, iov, n, flags);
+	}
 	if (s->sk)
 		return r;
 	r = n == 1 ? libc.send(s->fd, iov->iov_base, iov->iov_len, flags)

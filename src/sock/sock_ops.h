@@ -33,8 +33,8 @@
 #include "sock/sock.h"
 #include "sock/stash.h"
 
-struct call_wait;
 struct lend_ops;
+struct call_wait;
 
 struct sock_ops {
 	const char *name; /* for people */
@@ -197,6 +197,13 @@ static inline const struct sock_ops *sock_ops(const struct sock *sk)
 			   (SOCK_TABLES - 1)];
 }
 
+/* Until no thread is giving it another table any more; that takes microseconds. */
+static inline void sock_await_move(const struct sock *sk)
+{
+	while (sock_ops(sk)->is_moving)
+		cpu_relax();
+}
+
 /* For a call of libc's that has no operation: @sk has the table that is returned until
  * its leave().  NULL: it is ours, and not held. */
 static inline const struct sock_ops *sock_hold_still(struct sock *sk)
@@ -215,11 +222,4 @@ static inline const struct sock_ops *sock_hold_still(struct sock *sk)
 static inline bool sock_is_ours(const struct sock *sk)
 {
 	return sock_ops(sk)->is_ours;
-}
-
-/* Until no thread is giving it another table any more; that takes microseconds. */
-static inline void sock_await_move(const struct sock *sk)
-{
-	while (sock_ops(sk)->is_moving)
-		cpu_relax();
 }
