@@ -77,7 +77,7 @@ static void gain(int fd, struct file *f)
 
 static void inherit(int fd, struct file *f)
 {
-	f->lock = (struct lock){ 0 };
+	f->lock = f->watches.lock = (struct lock){ 0 };
 	if (f->kind == FILE_EPOLL) {
 		epoll_after_fork(f);
 		return;

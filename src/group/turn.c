@@ -157,9 +157,10 @@ HOT static void turn_hot(struct group *g)
  * Others with news.
  */
 
-static void on_news(void *owner, bool is_behind, void *arg)
+static void on_news(struct watch *owner, unsigned events, bool is_behind,
+		    void *arg)
 {
-	struct gsock *s = owner;
+	struct gsock *s = (void *)owner; /* what slot_open() was given */
 
 	if (load_rlx(&s->group) == arg)
 		work_add(s);
@@ -466,7 +467,7 @@ HOT int group_turn(struct group *g)
 	turn_hot(g);
 	if (g->lane != LANE_NONE) {
 		if (lane_has_news(&inbox_own()->lane[g->lane]))
-			inbox_harvest(g->lane, on_news, g);
+			inbox_drain(g->lane, on_news, g);
 	}
 	turn_kernel(g);
 	if (!list_is_empty(&g->work))

@@ -19,6 +19,7 @@
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
+#include "sock/sock_ops.h"
 #include "unit.h"
 
 static int n_socks; /* open */
@@ -46,6 +47,11 @@ void sock_free(struct sock *sk)
 	free(sk);
 }
 
+static const struct sock_ops ops = { .name = "none", .may_move = true };
+const struct sock_ops *const sock_tables[SOCK_TABLES] = { &ops, &ops, &ops,
+							  &ops, &ops, &ops,
+							  &ops, &ops };
+
 bool arena_is_full(void) { return false; }
 void ops_closed(struct sock *sk) {}
 void inet_unseen(struct sock *sk, int fd) {}
@@ -57,7 +63,6 @@ void inbox_detach(struct peer_inbox *to) {}
 void anchor_clear(struct sock *sk, int fd) {}
 void shm_close(struct sock *sk, int fd) {}
 void shm_offer_close(struct sock *sk) {}
-void shm_take_back(struct sock *sk, int fd, enum osf_reason reason) {}
 void epoll_forget_sock(struct file *f) {}
 void epoll_merge_sock(struct file *f) {}
 void epoll_free(struct epoll *ep) {}
