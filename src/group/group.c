@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "group/gsock.h"
 #include "group/handle.h"
-#include "proto/shm/inbox.h"
 
 static struct lock lock; /* the lists, and is_ready */
 static struct group *groups, *free_groups;
@@ -174,6 +173,15 @@ static void group_release(struct group *g)
 	free_groups = g;
 }
 
+/* By whoever has told a socket of something, perhaps in another thread. */
+static void on_told(struct ready_set *rs)
+{
+	struct group *g = container_of(rs, struct group, told);
+
+	if (load_rlx(&g->is_armed))
+		group_wake(g);
+}
+
 int group_create(const struct group_attr *attr, uintptr_t *out)
 {
 	if (!attr->calls.event)
@@ -184,7 +192,7 @@ int group_create(const struct group_attr *attr, uintptr_t *out)
 	memset(g, 0, sizeof(*g));
 	g->attr = *attr;
 	g->epfd = g->timer_fd = -1;
-	g->lane = LANE_NONE;
+	ready_init(&g->told, on_told);
 	list_init(&g->all);
 	list_init(&g->work);
 	list_init(&g->acks);
@@ -238,7 +246,7 @@ int group_destroy(struct group *g)
 	handle_free(g->handle);
 	store_rlx(&g->handle, HANDLE_NONE);
 	unlist(g);
-	lane_close(g->lane);
+	ready_close(&g->told);
 	fds_close(g->timer_fd);
 	libc.close(g->epfd);
 	txops_fini(g);

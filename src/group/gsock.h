@@ -61,7 +61,8 @@ struct gsock {
 	uint8_t may_lend;   /* its bytes are handed out where they lie */
 	uint8_t is_copying; /* it is lent nothing for a while: lent.h */
 	int32_t error; /* errno of the failure, to be called back yet or not */
-	uint32_t slot; /* in the group's lane */
+	struct watch watch; /* by the group; and who else watches: nobody */
+	struct watch_list watches;
 	int32_t watched[OPS_UPGRADE_FDS]; /* of an upgrade, in the set; -1 */
 	int32_t hot;                      /* its place, -1 */
 	uint32_t user_timeout_ms;
@@ -112,15 +113,16 @@ struct group {
 	uint32_t inside;   /* debug: the thread that is inside */
 	uint32_t n_inside; /* and how deep */
 	int epfd;
-	int timer_fd; /* for sleepers; -1 */
-	uint32_t lane;
+	int timer_fd;          /* for sleepers; -1 */
+	struct ready_set told; /* which sockets have news */
 	uint32_t n_socks;
 	struct list all, work, acks, dirty, lent;
 	uint32_t n_connecting; /* with a deadline */
 	/* this turn */
 	uint32_t has_returns; /* buffers came back elsewhere */
 	bool in_turn;
-	bool is_armed; /* somebody may sleep, and is to be told of returns */
+	bool is_armed;  /* somebody may sleep, and is to be told of returns, */
+	bool is_asleep; /* and of news */
 	struct gsock *current; /* whose callback runs */
 	uint32_t n_events;
 	uint64_t turn;

@@ -22,7 +22,6 @@
 #include "group/gsock.h"
 #include "group/handle.h"
 #include "ops/ops.h"
-#include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
 
@@ -73,11 +72,9 @@ static int gsock_new(struct group *g, int fd, uintptr_t userdata,
 
 	if (!s)
 		return -ENOMEM;
-	struct gsock fresh = { .fd = fd,
-			       .slot = SLOT_NONE,
-			       .watched = { -1, -1 },
-			       .hot = -1,
-			       .userdata = userdata };
+	struct gsock fresh = {
+		.fd = fd, .watched = { -1, -1 }, .hot = -1, .userdata = userdata
+	};
 	fresh.handle = handle_new(s, HANDLE_SOCK);
 	if (!fresh.handle) {
 		gsock_put(s);
@@ -438,11 +435,7 @@ void gsock_unlist(struct gsock *s)
 	deadline_clear(s);
 	set_drop(s);
 	hot_drop(s);
-	if (s->slot != SLOT_NONE) {
-		store_rel(&shm_me(s->sk)->slot, SLOT_NONE);
-		slot_close(s->slot);
-		s->slot = SLOT_NONE;
-	}
+	watch_close(&s->watches, s->sk, &s->watch);
 	list_del(&s->all);
 	list_del(&s->work);
 	list_del(&s->acks);

@@ -7,7 +7,7 @@
  *         +------------+-------- rx.c, tx.c, open.c, end.c: callbacks
  *
  * A turn of an idle group costs a few loads and a look at the clock, however many
- * sockets it has: a lane tells of those that have moved, and the kernel is asked in each turn
+ * sockets it has: it is told of those that have news, and the kernel is asked in each turn
  * only while it has been answering, otherwise once in KERNEL_LOOK_NS.
  */
 #include <errno.h>
@@ -19,8 +19,6 @@
 #include "group/gsock.h"
 #include "group/handle.h"
 #include "ops/ops.h"
-#include "proto/shm/inbox.h"
-#include "proto/shm/shm.h"
 
 #define KERNEL_EVENTS 64
 #define KERNEL_EMPTY_LOOKS 8u /* in a row, before it is asked less often */
@@ -157,10 +155,9 @@ HOT static void turn_hot(struct group *g)
  * Others with news.
  */
 
-static void on_news(struct watch *owner, unsigned events, bool is_behind,
-		    void *arg)
+static void on_news(struct watch *w, unsigned events, bool is_behind, void *arg)
 {
-	struct gsock *s = (void *)owner; /* what slot_open() was given */
+	struct gsock *s = container_of(w, struct gsock, watch);
 
 	if (load_rlx(&s->group) == arg)
 		work_add(s);
@@ -174,22 +171,17 @@ static void open_lender(struct gsock *s, const struct lend_ops *lend)
 	s->lend = lend;
 }
 
-/* The connection has moved: its place in the lane, or among the hot ones for good. */
+/* The connection has moved: we are told of it, or it is among the hot ones. */
 static void took_over(struct group *g, struct gsock *s,
 		      const struct lend_ops *lend)
 {
-	struct sock *sk = s->sk;
-
 	if (!s->lend)
 		open_lender(s, lend);
 	s->is_direct = 1;
 	s->is_blocked = 0;
 	s->has_early = s->acked < s->sent;
 	lend_begin(s);
-	if (g->lane == LANE_NONE)
-		g->lane = lane_open();
-	s->slot = slot_open(g->lane, s);
-	store_rel(&shm_me(sk)->slot, s->slot);
+	watch_open(&s->watches, s->sk, &s->watch, &g->told);
 	hot_add(g, s);
 	if (s->hot < 0)
 		arm(s);
@@ -205,7 +197,7 @@ void gsock_settle(struct gsock *s)
 	if (ops->lend) {
 		if (!s->is_direct)
 			took_over(s->group, s, ops->lend);
-		ops->lend->settle(s->sk, s->fd);
+		ops->settle(s->sk, s->fd);
 	} else if (!ops->is_ours && !s->lend) {
 		set_watch(s);
 	}
@@ -219,7 +211,7 @@ static void on_anchor(struct group *g, struct gsock *s, uint32_t events)
 {
 	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
 		s->hung_up = 1;
-	s->lend->on_anchor(s->sk, s->fd, events);
+	sock_ops(s->sk)->hint(s->sk, s->fd, events, &s->watch);
 	if (s->is_closing || gsock_rx(g, s))
 		work_add(s); /* and room, perhaps */
 }
@@ -449,8 +441,9 @@ static COLD void disarm(struct group *g)
 	g->n_empty = 0;
 	for (uint32_t i = 0; i < g->n_hot; i++)
 		g->hot[i].s->lend->hot(g->hot[i].s->sk, true);
-	if (g->lane != LANE_NONE)
-		store_rlx(&inbox_own()->lane[g->lane].sleeping, 0u);
+	if (g->is_asleep)
+		ready_awake(&g->told);
+	g->is_asleep = false;
 }
 
 HOT int group_turn(struct group *g)
@@ -465,10 +458,8 @@ HOT int group_turn(struct group *g)
 	g->n_events = 0;
 	g->turn++;
 	turn_hot(g);
-	if (g->lane != LANE_NONE) {
-		if (lane_has_news(&inbox_own()->lane[g->lane]))
-			inbox_drain(g->lane, on_news, g);
-	}
+	if (ready_has_come(&g->told))
+		ready_drain(&g->told, on_news, g);
 	turn_kernel(g);
 	if (!list_is_empty(&g->work))
 		turn_work(g);

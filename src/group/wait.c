@@ -20,7 +20,6 @@
 #include "base/fds.h"
 #include "base/libc.h"
 #include "group/gsock.h"
-#include "proto/shm/inbox.h"
 
 #define TICK_NS (1 * NS_PER_MS)
 #define LENT_TICK_NS (5 * NS_PER_MS) /* for lent.c, which looks twice */
@@ -59,7 +58,7 @@ static bool waits_for_room(struct gsock *s)
 {
 	return s->is_direct && s->is_blocked && s->sent != s->limit &&
 	       !s->error && s->first == s->out &&
-	       s->lend->arm_room(s->sk, s->fd, s->slot == SLOT_NONE);
+	       s->lend->arm_room(s->sk, s->fd, !s->watch.is_told);
 }
 
 /* May there be something to receive, by now or soon, that nobody tells of? */
@@ -111,8 +110,9 @@ int group_arm(struct group *g)
 		gsock_rest(s);
 		s->lend->hot(s->sk, false);
 	}
-	if (g->lane != LANE_NONE)
-		xchg(&inbox_own()->lane[g->lane].sleeping, 1u);
+	if (!g->is_asleep)
+		ready_sleep(&g->told); /* it is asked once more, below */
+	g->is_asleep = true;
 	/* Dekker with who has something for a hot one, and with group_wake()'s callers. */
 	fence_full();
 	if (load_rlx(&g->has_returns))
@@ -120,7 +120,7 @@ int group_arm(struct group *g)
 	for (uint32_t i = 0; i < g->n_hot; i++)
 		if (has_more(g->hot[i].s))
 			return 1;
-	if (g->lane != LANE_NONE && lane_has_news(&inbox_own()->lane[g->lane]))
+	if (ready_has_come(&g->told))
 		return 1;
 	if (ticks && !timer_set(g, TICK_NS))
 		return 1;
