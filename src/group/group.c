@@ -10,8 +10,10 @@
 #include "base/gate.h"
 #include "base/libc.h"
 #include "base/log.h"
-#include "group/gsock.h"
+#include "group/end.h"
 #include "group/handle.h"
+#include "group/txop.h"
+#include "group/wake.h"
 
 static struct lock lock; /* the lists, and is_ready */
 static struct group *groups, *free_groups;
@@ -118,6 +120,7 @@ static void after_fork(void)
 	}
 	groups = free_groups = NULL;
 	is_ready = false;
+	group_wake_after_fork();
 	handle_after_fork();
 	gsocks_after_fork();
 	txops_after_fork();
@@ -226,14 +229,6 @@ static void unlist(struct group *g)
 		}
 }
 
-/* Its set is closed when it is listed no more. */
-void group_wake(struct group *g)
-{
-	GUARD(&lock);
-	if (load_rlx(&g->handle) != HANDLE_NONE)
-		group_ring(g);
-}
-
 int group_destroy(struct group *g)
 {
 	if (g->in_turn)
@@ -244,7 +239,7 @@ int group_destroy(struct group *g)
 		gsock_terminate(g,
 				container_of(g->all.next, struct gsock, all));
 	handle_free(g->handle);
-	store_rlx(&g->handle, HANDLE_NONE);
+	group_wake_end(g);
 	unlist(g);
 	ready_close(&g->told);
 	fds_close(g->timer_fd);

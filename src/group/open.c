@@ -19,8 +19,13 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/libc.h"
-#include "group/gsock.h"
+#include "group/end.h"
+#include "group/fail.h"
 #include "group/handle.h"
+#include "group/lent.h"
+#include "group/open.h"
+#include "group/set.h"
+#include "group/settle.h"
 #include "ops/ops.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
@@ -29,40 +34,6 @@
 #define TCP_AO_ADD_KEY 38
 #endif
 #define ACCEPTS_A_TURN 64
-#define SOCKS_A_SLAB 64
-
-static struct lock lock;
-static struct gsock *free_socks; /* chained through userdata */
-
-static struct gsock *gsock_take(void)
-{
-	GUARD(&lock);
-	if (!free_socks) {
-		struct gsock *slab = calloc(SOCKS_A_SLAB, sizeof(*slab));
-
-		for (int i = 0; slab && i < SOCKS_A_SLAB; i++) {
-			slab[i].userdata = (uintptr_t)free_socks;
-			free_socks = &slab[i];
-		}
-	}
-	struct gsock *s = free_socks;
-	if (s)
-		free_socks = (struct gsock *)s->userdata;
-	return s;
-}
-
-void gsocks_after_fork(void)
-{
-	lock = (struct lock){ 0 };
-	free_socks = NULL;
-}
-
-void gsock_put(struct gsock *s)
-{
-	GUARD(&lock);
-	s->userdata = (uintptr_t)free_socks;
-	free_socks = s;
-}
 
 /* A socket around @fd, in @g.  On error @fd is the caller's still. */
 static int gsock_new(struct group *g, int fd, uintptr_t userdata,
@@ -130,61 +101,6 @@ int gsock_fd(const struct gsock *s) { return s->fd; }
 bool gsock_has_route(const struct gsock *s)
 {
 	return s->state == GSOCK_CONNECTING || s->state == GSOCK_CONNECTED;
-}
-
-int set_add(struct gsock *s)
-{
-	struct epoll_event ev = { .events =
-				      EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-				  .data.u64 = s->handle };
-
-	if (s->is_in_set)
-		return 0;
-	if (libc.epoll_ctl(s->group->epfd, EPOLL_CTL_ADD, s->fd, &ev) < 0)
-		return -errno;
-	s->is_in_set = 1;
-	s->group->n_empty = 0;
-	return 0;
-}
-
-/*
- * A group need not guess when to look: its epoll set tells when the offer is taken,
- * and when the segment has come.
- */
-void set_watch(struct gsock *s)
-{
-	int32_t fds[OPS_UPGRADE_FDS];
-
-	ops_upgrade_fds(s->sk, fds);
-	for (int i = 0; i < OPS_UPGRADE_FDS; i++) {
-		struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
-					  .data.u64 = s->handle | SET_UPGRADE };
-
-		if (fds[i] == s->watched[i])
-			continue;
-		s->watched[i] = fds[i];
-		if (fds[i] > 0)
-			libc.epoll_ctl(s->group->epfd, EPOLL_CTL_ADD, fds[i],
-				       &ev);
-	}
-}
-
-void set_drop(struct gsock *s)
-{
-	int32_t fds[OPS_UPGRADE_FDS] = { 0 };
-
-	if (s->sk)
-		ops_upgrade_fds(s->sk, fds);
-	for (int i = 0; i < OPS_UPGRADE_FDS; i++) {
-		/* One that was closed is in no set, and its number another's. */
-		if (s->watched[i] > 0 && s->watched[i] == fds[i])
-			libc.epoll_ctl(s->group->epfd, EPOLL_CTL_DEL,
-				       s->watched[i], NULL);
-		s->watched[i] = -1;
-	}
-	if (s->is_in_set)
-		libc.epoll_ctl(s->group->epfd, EPOLL_CTL_DEL, s->fd, NULL);
-	s->is_in_set = 0;
 }
 
 /*
@@ -264,14 +180,6 @@ static bool is_callers(int err)
 	       err == EPERM || err == EBADF || err == ENOMEM;
 }
 
-static void deadline_set(struct gsock *s)
-{
-	if (!s->user_timeout_ms)
-		return;
-	s->deadline_ns = now_ns() + s->user_timeout_ms * NS_PER_MS;
-	s->group->n_connecting++;
-}
-
 int gsock_connect(struct gsock *s, const struct sockaddr *to, socklen_t len)
 {
 	int err = 0;
@@ -313,13 +221,6 @@ int gsock_connect(struct gsock *s, const struct sockaddr *to, socklen_t len)
 	else
 		deadline_set(s);
 	return 0;
-}
-
-static void deadline_clear(struct gsock *s)
-{
-	if (s->deadline_ns)
-		s->group->n_connecting--;
-	s->deadline_ns = 0;
 }
 
 void gsock_established(struct group *g, struct gsock *s)
@@ -425,28 +326,6 @@ void gsock_accept(struct group *g, struct gsock *s)
 /*
  * Moving.
  */
-
-void gsock_unlist(struct gsock *s)
-{
-	struct group *g = s->group;
-
-	if (!g)
-		return;
-	deadline_clear(s);
-	set_drop(s);
-	hot_drop(s);
-	watch_close(&s->watches, s->sk, &s->watch);
-	list_del(&s->all);
-	list_del(&s->work);
-	list_del(&s->acks);
-	list_del(&s->dirty);
-	list_del(&s->lent);
-	g->n_socks--;
-	if (g->current == s)
-		g->current = NULL;
-	s->calls = g->attr.calls;
-	store_rlx(&s->group, NULL);
-}
 
 int gsock_detach(struct gsock *s)
 {

@@ -19,7 +19,8 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/libc.h"
-#include "group/gsock.h"
+#include "group/lent.h"
+#include "group/ref.h"
 
 #define TICK_NS (1 * NS_PER_MS)
 #define LENT_TICK_NS (5 * NS_PER_MS) /* for lent.c, which looks twice */
@@ -66,29 +67,6 @@ static bool has_more(const struct gsock *s)
 {
 	return s->lend->ready(s->sk) ||
 	       sock_ops(s->sk)->next_ns(s->sk) != UINT64_MAX;
-}
-
-/* Something that is always ready, for any group's set. */
-static int bell_fd(void)
-{
-	static struct lock lock;
-	static int fd = -1;
-	GUARD(&lock);
-
-	if (fd < 0)
-		fd = fds_hide(eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC));
-	return fd;
-}
-
-void group_ring(const struct group *g)
-{
-	struct epoll_event ev = { .events = EPOLLIN | EPOLLONESHOT };
-	int saved = errno, fd = bell_fd();
-
-	if (fd >= 0 && libc.epoll_ctl(g->epfd, EPOLL_CTL_ADD, fd, &ev) < 0 &&
-	    errno == EEXIST)
-		libc.epoll_ctl(g->epfd, EPOLL_CTL_MOD, fd, &ev);
-	errno = saved;
 }
 
 int group_arm(struct group *g)
