@@ -19,11 +19,7 @@ static ssize_t put_by_table(struct gsock *s, const struct iovec *iov, size_t n)
 	ssize_t r = -ESTALE;
 
 	while (s->sk && r == -ESTALE) {
-		const struct sock_ops *ops = sock_ops(s->sk);
-
-		r = ops->send(s->sk, s->fd, iov, n, flags);
-		if (r > 0)
-			ops->has_moved(s->sk, DIR_TX, r);
+		r = sock_ops(s->sk)->send(s->sk, s->fd, iov, n, flags);
 	}
 	if (s->sk)
 		return r;
@@ -36,7 +32,7 @@ static ssize_t put_by_table(struct gsock *s, const struct iovec *iov, size_t n)
 static ssize_t put_other(struct gsock *s, const struct iovec *iov, size_t n,
 			 size_t len)
 {
-	if (s->sk && sock_ops(s->sk)->is_due(s->sk)) {
+	if (s->sk && sock_ops(s->sk)->is_due(s->sk, DIR_TX)) {
 		ops_look(s->sk, s->fd);
 		gsock_settle(s);
 	}

@@ -65,7 +65,7 @@ static ssize_t read_once(struct gsock *s, void *buf, size_t n)
 		const struct sock_ops *ops = sock_ops(s->sk);
 
 		r = ops->recv(s->sk, s->fd, &iov, 1, MSG_DONTWAIT);
-		if (r > 0 && ops->has_moved(s->sk, DIR_RX, r))
+		if (r > 0 && ops->is_due(s->sk, DIR_RX))
 			ops_look(s->sk, s->fd);
 	}
 	if (s->sk)

@@ -46,6 +46,7 @@ struct shm_conn {
 	uint8_t tx_fin;       /* a FIN record was pushed */
 	uint8_t bell_waits;   /* the kernel holds a doorbell back */
 	uint64_t tx_tcp_base; /* bytes sent by TCP, exact while CANDIDATE */
+	uint32_t tx_full_at;  /* the peer's tail, when there was no room */
 	uint32_t tx_limit;    /* bytes in flight at most, from SO_SNDBUF */
 	uint32_t bulk_bytes;  /* in large chunks, since bulk_since_ns */
 	uint64_t bulk_since_ns;
