@@ -27,12 +27,9 @@
 #include "group/set.h"
 #include "group/settle.h"
 #include "ops/ops.h"
-#include "proto/shm/shm.h"
 #include "sock/arena.h"
+#include "sock/opt.h"
 
-#ifndef TCP_AO_ADD_KEY
-#define TCP_AO_ADD_KEY 38
-#endif
 #define ACCEPTS_A_TURN 64
 
 /* A socket around @fd, in @g.  On error @fd is the caller's still. */
@@ -103,61 +100,19 @@ bool gsock_has_route(const struct gsock *s)
 	return s->state == GSOCK_CONNECTING || s->state == GSOCK_CONNECTED;
 }
 
-/*
- * Options.
- */
-
-/* What only the kernel's own data path has. */
-static bool is_kernel_only(int level, int name)
-{
-	return (level == SOL_SOCKET &&
-		(name == SO_TIMESTAMP || name == SO_TIMESTAMPNS ||
-		 name == SO_TIMESTAMPING || name == SO_PEEK_OFF ||
-		 name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF ||
-		 name == SO_OOBINLINE)) ||
-	       (level == IPPROTO_TCP &&
-		(name == TCP_ULP || name == TCP_REPAIR || name == TCP_MD5SIG ||
-		 name == TCP_MD5SIG_EXT || name == TCP_AO_ADD_KEY));
-}
-
-/* While rings carry the stream: doorbells must not be delayed or swallowed.  True:
- * the kernel is not to know. */
-static bool set_for_rings(struct gsock *s, int level, int name, int v)
-{
-	if (level == IPPROTO_TCP && name == TCP_NODELAY)
-		s->sk->nodelay = v != 0;
-	else if (level == IPPROTO_TCP && name == TCP_CORK)
-		s->sk->cork = v != 0;
-	else
-		return level == SOL_SOCKET && name == SO_RCVLOWAT;
-	return true;
-}
-
 int gsock_setsockopt(struct gsock *s, int level, int name, const void *val,
 		     socklen_t len)
 {
-	int v = 0;
+	int err = 0;
 
-	if (!is_bad_ptr(val) && len >= sizeof(v))
-		memcpy(&v, val, sizeof(v));
-	bool is_ours = s->sk && sock_ops(s->sk)->is_ours;
-	if (is_ours && len >= sizeof(v) && !is_bad_ptr(val) &&
-	    set_for_rings(s, level, name, v))
-		return 0;
-	if (libc.setsockopt(s->fd, level, name, val, len) < 0)
-		return -errno;
-	if (level == IPPROTO_TCP && name == TCP_USER_TIMEOUT)
-		s->user_timeout_ms = (uint32_t)v;
-	if (is_ours && level == SOL_SOCKET && name == SO_SNDBUF)
-		shm_sndbuf_changed(s->sk, s->fd);
-	if (s->sk && is_kernel_only(level, name)) {
-		if (is_ours)
-			sock_ops(s->sk)->fallback(s->sk, s->fd,
-						  OSF_REASON_OPTION);
-		else
-			ops_pin(s->sk, OSF_REASON_OPTION);
-	}
-	return 0;
+	if (s->sk)
+		err = opt_set(s->sk, s->fd, opt_find(level, name), level, name,
+			      val, len);
+	else if (libc.setsockopt(s->fd, level, name, val, len) < 0)
+		err = -errno;
+	if (!err && level == IPPROTO_TCP && name == TCP_USER_TIMEOUT)
+		memcpy(&s->user_timeout_ms, val, sizeof(s->user_timeout_ms));
+	return err;
 }
 
 int gsock_bind(struct gsock *s, const struct sockaddr *addr, socklen_t len)
