@@ -24,16 +24,9 @@
 #include "group/txop.h"
 #include "ops/ops.h"
 #include "sock/arena.h"
+#include "sock/linger.h"
 
-/* SO_LINGER with no time: close() is to reset. */
-static bool is_to_reset(const struct gsock *s)
-{
-	struct linger l = { 0 };
-	socklen_t len = sizeof(l);
-
-	libc.getsockopt(s->fd, SOL_SOCKET, SO_LINGER, &l, &len);
-	return l.l_onoff && !l.l_linger;
-}
+static bool is_to_reset(const struct gsock *s) { return !linger_s(s->fd); }
 
 static void close_sock(struct gsock *s)
 {
