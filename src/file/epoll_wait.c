@@ -17,6 +17,7 @@
 #include "base/unwind.h"
 #include "file/epoll_set.h"
 #include "file/hold.h"
+#include "sock/family.h"
 
 #define KERNEL_LOOK_CALLS 8
 #define SHARED_LOOK_NS (10 * NS_PER_MS)
@@ -242,13 +243,13 @@ static COLD void unshare(struct sock *sk)
 	static uint64_t asked_ns;
 	uint64_t now = coarse_ns();
 
-	if (load_rlx(&sk->n_procs) > 1) {
+	if (sock_procs(sk) > 1) {
 		if (now - load_rlx(&asked_ns) < SHARED_LOOK_NS)
 			return;
 		store_rlx(&asked_ns, now);
 		hold_reap();
 	}
-	if (load_rlx(&sk->n_procs) == 1 && shm_has_inbox(sk))
+	if (sock_procs(sk) == 1 && shm_has_inbox(sk))
 		fetch_and(&shm_me(sk)->flags, ~(uint32_t)SEG_SHARED);
 }
 

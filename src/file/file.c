@@ -17,6 +17,7 @@
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
+#include "sock/family.h"
 
 #define PAGE_BYTES ((size_t)sizeof(uintptr_t) << TABLE_BITS)
 #define FILES_A_SLAB 256
@@ -211,19 +212,20 @@ static void sock_release(struct file *f, int fd)
 		close_shared_fds(f);
 		return;
 	}
-	if (load_rlx(&sk->n_procs) > 1)
+	if (sock_procs(sk) > 1)
 		hold_reap_of(sk);
-	if (load_rlx(&sk->n_procs) > 1 && shm_of(sk)->seg)
+	if (sock_procs(sk) > 1 && shm_of(sk)->seg)
 		hold_reap_above();
 	if (!f->holding)
-		store_rlx(&sk->maker_has, (uint8_t)0);
+		sock_maker_lets_go(sk);
 	hold_strike(f->holding);
-	if (load_rlx(&sk->n_procs) > 1 && shm_of(sk)->seg)
+	if (sock_procs(sk) > 1 && shm_of(sk)->seg)
 		anchor_clear(sk, fd); /* the others may only be about to exec */
 	struct seg *seg = shm_of(sk)->seg;
 	uint32_t ring_size = shm_ring_bytes(sk);
 	struct peer_inbox *in =
 	    seg && shm_has_inbox(sk) ? shm_of(sk)->peer_inbox : NULL;
+	family_let_go(sk);
 	if (!sock_let_go(sk, 1)) {
 		/* Others of the family go on: @sk is theirs, and may be
 		 * another connection's by the time we look again. */
@@ -348,7 +350,7 @@ COLD void file_look(struct file *f, int fd)
 {
 	int saved = errno;
 
-	if (load_rlx(&f->sk->n_procs) > 1) {
+	if (sock_procs(f->sk) > 1) {
 		hold_reap_of(f->sk);
 		hold_reap_above();
 	}

@@ -31,6 +31,7 @@
 #include "ops/ops.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
+#include "sock/family.h"
 
 #define LISTEN_FDS_START 3 /* sd_listen_fds(3) */
 
@@ -208,7 +209,7 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 
 		/* Nobody else will use it. */
 		if (stays && is_exec && shm_of(f->sk)->seg &&
-		    load_rlx(&f->sk->n_procs) == 1)
+		    sock_procs(f->sk) == 1)
 			told = TOLD;
 		if (told)
 			hand_off_held(f, fd, told);
@@ -296,7 +297,7 @@ COLD bool file_spare_fds(void)
 
 		if (!f)
 			continue;
-		if (f->kind == FILE_SOCK && load_rlx(&f->sk->n_procs) == 1 &&
+		if (f->kind == FILE_SOCK && sock_procs(f->sk) == 1 &&
 		    ((load_rlx(&shm_of(f->sk)->offer_fd) > 0 &&
 		      ops_pin(f->sk, OSF_REASON_NO_MEMORY)) ||
 		     (sock_mode(f->sk) == SOCK_CANDIDATE &&

@@ -201,7 +201,7 @@ static ssize_t rx_end(struct sock *sk, int fd)
 }
 
 /* The area of ours, 0 or 1, in which the ring goes on. */
-static unsigned rx_area(const struct sock *sk)
+unsigned shm_rx_area(const struct sock *sk)
 {
 	return shm_of(sk)->rx.tail_pub == &shm_me(sk)->tail2;
 }
@@ -210,7 +210,7 @@ static uint32_t *rx_other_tail(const struct sock *sk)
 {
 	struct seg_side *me = shm_me(sk);
 
-	return rx_area(sk) ? &me->tail : &me->tail2;
+	return shm_rx_area(sk) ? &me->tail : &me->tail2;
 }
 
 void shm_ask_to_move(struct sock *sk, int fd)
@@ -225,7 +225,7 @@ static COLD void shm_rx_move(struct sock *sk)
 	uint32_t half = shm_of(sk)->tx.area_bytes;
 	uint8_t *ring =
 	    seg_ring(shm_of(sk)->seg, !shm_of(sk)->side, shm_ring_bytes(sk));
-	unsigned to = !rx_area(sk);
+	unsigned to = !shm_rx_area(sk);
 
 	ring_rx_moved(&shm_of(sk)->rx, ring + to * (size_t)half, half,
 		      rx_other_tail(sk));

@@ -61,6 +61,9 @@ const struct sock_ops shm_ops = {
 	.after_fork = shm_after_fork,
 	.fallback = leave_for,
 	.fallback_now = shm_recall,
+	.export = shm_export,
+	.import = shm_import,
+	.broken = shm_broken,
 };
 
 const struct sock_ops shm_candidate_ops = {
@@ -79,4 +82,7 @@ const struct sock_ops shm_candidate_ops = {
 	.after_fork = shm_after_fork,
 	.fallback = candidate_fallback,
 	.fallback_now = shm_recall,
+	.export = shm_export,
+	.import = shm_import,
+	.broken = shm_broken,
 };
