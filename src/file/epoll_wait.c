@@ -17,7 +17,7 @@
 #include "base/unwind.h"
 #include "file/epoll_set.h"
 #include "file/hold.h"
-#include "sock/family.h"
+#include "sock/shared.h"
 
 #define KERNEL_LOOK_CALLS 8
 #define SHARED_LOOK_NS (10 * NS_PER_MS)

@@ -17,7 +17,7 @@
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
-#include "sock/family.h"
+#include "sock/shared.h"
 
 #define PAGE_BYTES ((size_t)sizeof(uintptr_t) << TABLE_BITS)
 #define FILES_A_SLAB 256
@@ -225,7 +225,7 @@ static void sock_release(struct file *f, int fd)
 	uint32_t ring_size = shm_ring_bytes(sk);
 	struct peer_inbox *in =
 	    seg && shm_has_inbox(sk) ? shm_of(sk)->peer_inbox : NULL;
-	family_let_go(sk);
+	shared_let_go(sk);
 	if (!sock_let_go(sk, 1)) {
 		/* Others of the family go on: @sk is theirs, and may be
 		 * another connection's by the time we look again. */

@@ -27,12 +27,12 @@
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/hold.h"
+#include "ops/route.h"
 #include "proto/inet/inet.h"
-#include "ops/local.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
-#include "sock/family.h"
+#include "sock/shared.h"
 
 /* Several descriptors may name one file: each walk over the table meets it once. */
 static __thread uint32_t walk, n_met;
@@ -206,7 +206,7 @@ void fork_child(void)
 	gate_child();
 	arena_after_fork();
 	inbox_after_fork();
-	local_after_fork();
+	route_after_fork();
 	handoff_after_fork();
 	life_child();
 	hold_child();

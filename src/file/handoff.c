@@ -31,7 +31,7 @@
 #include "ops/ops.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
-#include "sock/family.h"
+#include "sock/shared.h"
 
 #define LISTEN_FDS_START 3 /* sd_listen_fds(3) */
 

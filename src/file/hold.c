@@ -11,7 +11,7 @@
 #include "base/lock.h"
 #include "file/hold.h"
 #include "sock/arena.h"
-#include "sock/family.h"
+#include "sock/shared.h"
 
 enum { CLAIM_NOT, CLAIM_BY_FORK, CLAIM_TAKEN, CLAIM_LEFT };
 

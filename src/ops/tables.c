@@ -4,11 +4,11 @@
  *
  * This is the one place where all protocols are named; see sock/sock_ops.h.  The second
  * half of the numbers are those of sockets that several processes hold: what moves bytes
- * without the kernel goes by sock/family.c then.
+ * without the kernel goes by sock/shared.c then.
  */
 #include "proto/inet/inet.h"
 #include "proto/shm/shm.h"
-#include "sock/family.h"
+#include "sock/shared.h"
 #include "sock/sock_ops.h"
 
 #define SHARED(mode) (SOCK_MODES + (mode))
@@ -21,7 +21,7 @@ const struct sock_ops *const sock_tables[SOCK_TABLES] = {
 	[SOCK_KERNEL... SOCK_MODES - 1] = &inet_kernel_ops,
 	[SHARED(SOCK_YOUNG)] = &inet_young_ops,
 	[SHARED(SOCK_UPGRADING)] = &inet_moving_ops,
-	[SHARED(SOCK_CANDIDATE)] = &family_ops,
-	[SHARED(SOCK_SHM)] = &family_ops,
+	[SHARED(SOCK_CANDIDATE)] = &shared_ops,
+	[SHARED(SOCK_SHM)] = &shared_ops,
 	[SHARED(SOCK_KERNEL)... SOCK_TABLES - 1] = &inet_kernel_ops,
 };

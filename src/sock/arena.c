@@ -26,7 +26,7 @@
 #include "base/program.h"
 #include "base/setting.h"
 #include "sock/arena.h"
-#include "sock/family.h"
+#include "sock/shared.h"
 
 /* A process has at most a million descriptors unless root raised fs.nr_open. */
 #define ARENA_SOCKS (1u << 20)
@@ -244,7 +244,7 @@ void arena_after_fork(void)
 	if (!header)
 		return;
 	/* The old mappings stay: inherited sockets live there. */
-	family_child();
+	shared_child();
 	fds_close(fd_arena);
 	fd_arena = -1;
 	if (n_room > FIRST_SOCKS) {
@@ -315,7 +315,7 @@ static void sweep(void)
 		if (load_acq(&entry_at(i)->in_use) || sk->is_held)
 			continue;
 		sk->is_live = 0;
-		family_unmap(sk);
+		shared_unmap(sk);
 		free_stack[n_free++] = i;
 	}
 }
@@ -361,7 +361,7 @@ struct sock *sock_new(int fd)
 	sk->st = entry_at(i);
 	memset(sk->st, 0, sizeof(*sk->st));
 	sk->is_live = sk->is_held = 1;
-	family_init(sk);
+	shared_init(sk);
 	sk->rcvlowat = 1;
 	sk->generation = ++generation;
 	sk->st->fd = fd;
@@ -400,7 +400,7 @@ void sock_free(struct sock *sk)
 	if (!sk->is_live)
 		return;
 	sk->is_live = sk->is_held = 0;
-	family_unmap(sk);
+	shared_unmap(sk);
 	totals_add(sk->st);
 	sk->state = SOCK_STATE(SOCK_KERNEL);
 	store_rel(&sk->st->in_use, 0); /* the last: see sweep() */
@@ -417,6 +417,8 @@ void sock_set_mode(struct sock *sk, enum sock_mode mode)
 	while (
 	    !cas(&sk->state, old,
 		 SOCK_STATE(mode) | (old & (SOCK_COUNT_MASK | SOCK_SHARED))));
+	if (mode == SOCK_KERNEL)
+		shared_is_kernels(sk);
 }
 
 bool sock_start_moving(struct sock *sk)

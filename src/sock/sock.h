@@ -6,7 +6,7 @@
  * It is this process's own memory: it may hold pointers and descriptors.  What osf stat
  * reads is an entry of the statistics segment, st.  Processes that share the description
  * since a fork have a copy of struct sock each, and exchange the rest, positions and
- * counters, through family (sock/family.h), which is input to whoever reads it.
+ * counters, through a page (sock/shared.h), which is input to whoever reads it.
  *
  * Life of the data path, one way, except the last step:
  *
@@ -51,7 +51,7 @@ enum sock_mode {
 /* What a protocol may keep for a socket whose bytes it moves, or may come to. */
 #define SOCK_CONN_BYTES 512u
 
-struct family;
+struct shared_page;
 
 struct sock {
 	/* Every call. */
@@ -61,9 +61,9 @@ struct sock {
 	uint8_t shut;    /* SHUT_BIT_*: what this side has shut */
 	uint8_t is_live; /* from sock_new() to sock_free() */
 	uint8_t is_held; /* by a file, or a group's socket, of this process */
-	struct osf_stats_sock *st; /* public: osf stat reads it */
-	struct family *family;     /* NULL: no other process holds it */
-	struct family *old_family; /* another thread may still look there */
+	struct osf_stats_sock *st;    /* public: osf stat reads it */
+	struct shared_page *page;     /* NULL: no other process holds it */
+	struct shared_page *old_page; /* another thread may still look there */
 	uint32_t epoch;      /* of the process for which these two are right */
 	uint32_t turns;      /* changes of direction while YOUNG */
 	uint32_t turns_next; /* look at the upgrade when turns reach this */
@@ -135,7 +135,7 @@ static inline enum sock_mode sock_mode(const struct sock *sk)
 /* True if nobody else can be inside a call on this socket. */
 static inline bool sock_is_alone(const struct sock *sk)
 {
-	return is_single_threaded() && !load_rlx(&sk->family);
+	return is_single_threaded() && !load_rlx(&sk->page);
 }
 
 /* Enter a kernel call; false when the mode is no longer YOUNG. */

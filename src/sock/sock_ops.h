@@ -68,9 +68,9 @@ struct sock_ops {
 	/* In the child, for a socket that it has inherited. */
 	void (*after_fork)(struct sock *sk);
 	/*
-	 * For sockets that several processes hold (sock/family.h): what the next one
+	 * For sockets that several processes hold (sock/shared.h): what the next one
 	 * has to know, into memory that all of them may write, at most
-	 * FAMILY_CONN_BYTES of it, and from there.  To import is to check: -EPROTO
+	 * SHARED_CONN_BYTES of it, and from there.  To import is to check: -EPROTO
 	 * when it is impossible, and then nothing was taken.  NULL: there is nothing.
 	 */
 	void (*export)(const struct sock *sk, void *shared);

@@ -19,7 +19,11 @@
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
+#include "sock/shared.h"
 #include "unit.h"
+
+/* No protocol. */
+const struct sock_ops *const sock_tables[SOCK_TABLES];
 
 static int n_socks; /* open */
 static bool is_arena_full;
@@ -35,7 +39,7 @@ struct sock *sock_new(int fd)
 
 	memset(sk, 0, sizeof(*sk));
 	sk->st = &st;
-	sk->n_procs = 1;
+	sk->is_live = sk->is_held = 1;
 	fetch_add(&n_socks, 1);
 	return sk;
 }
@@ -48,6 +52,7 @@ void sock_free(struct sock *sk)
 
 bool arena_is_full(void) { return false; }
 void ops_closed(struct sock *sk) {}
+void sock_set_mode(struct sock *sk, enum sock_mode mode) {}
 void inet_unseen(struct sock *sk, int fd) {}
 void inet_seen(struct sock *sk, int fd) {}
 void ops_look(struct sock *sk, int fd) {}

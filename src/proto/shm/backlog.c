@@ -22,7 +22,7 @@
 
 #include "base/libc.h"
 #include "proto/shm/shm.h"
-#include "sock/family.h"
+#include "sock/shared.h"
 
 static bool has_memory(struct sock *sk)
 {

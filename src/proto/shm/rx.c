@@ -200,12 +200,6 @@ static ssize_t rx_end(struct sock *sk, int fd)
 	return r < 0 && errno != EAGAIN && errno != ENOTCONN ? -errno : 0;
 }
 
-/* The area of ours, 0 or 1, in which the ring goes on. */
-unsigned shm_rx_area(const struct sock *sk)
-{
-	return shm_of(sk)->rx.tail_pub == &shm_me(sk)->tail2;
-}
-
 static uint32_t *rx_other_tail(const struct sock *sk)
 {
 	struct seg_side *me = shm_me(sk);

@@ -43,7 +43,7 @@
 /* Of a ring's memory, this much is used until a stream has shown to be one. */
 #define RING_WINDOW (1024u * 1024)
 
-/* family.c: see sock_ops. */
+/* shared.c: see sock_ops. */
 void shm_export(const struct sock *sk, void *shared);
 int shm_import(struct sock *sk, const void *shared);
 /* The half of its memory, 0 or 1, in which a ring goes on. */

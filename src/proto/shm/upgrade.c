@@ -32,7 +32,7 @@
 #include "proto/shm/rendezvous.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
-#include "sock/family.h"
+#include "sock/shared.h"
 
 #ifndef SO_BUF_LOCK
 #define SO_BUF_LOCK 72

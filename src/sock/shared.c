@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* sock/family.c - see sock/family.h */
+/* sock/shared.c - see sock/shared.h */
 #include <errno.h>
 #include <poll.h>
 #include <sys/mman.h>
 
 #include "base/clock.h"
-#include "sock/family.h"
+#include "sock/shared.h"
 
 /* A CAS that fails so often meets somebody who does nothing else. */
 #define TRIES 1000
@@ -13,9 +13,9 @@
 /* What was let go of before a fork has no page in the child. */
 static uint32_t epoch;
 
-static void numbers_out(const struct sock *sk, struct sock_shared *s)
+static void numbers_out(const struct sock *sk, struct shared_numbers *s)
 {
-	*s = (struct sock_shared){
+	*s = (struct shared_numbers){
 		.nonblock = sk->nonblock,
 		.shut = sk->shut,
 		.anchor_deaf = sk->anchor_deaf,
@@ -36,7 +36,7 @@ static void numbers_out(const struct sock *sk, struct sock_shared *s)
 	};
 }
 
-static void numbers_in(struct sock *sk, const struct sock_shared *s)
+static void numbers_in(struct sock *sk, const struct shared_numbers *s)
 {
 	store_rlx(&sk->nonblock, s->nonblock);
 	store_rlx(&sk->shut, (uint8_t)(s->shut & (SHUT_BIT_RD | SHUT_BIT_WR)));
@@ -77,48 +77,50 @@ static const struct sock_ops *ops_of(const struct sock *sk)
 }
 
 /* Take over what the last one left.  The caller holds the page's lock. */
-static int family_import(struct sock *sk, const struct family *f)
+static int page_import(struct sock *sk, const struct shared_page *p)
 {
-	const volatile struct sock_shared *from = &f->s;
-	struct sock_shared s = *from;
-	uint32_t mode = load_rlx(&f->mode);
+	const volatile struct shared_numbers *from = &p->s;
+	struct shared_numbers s = *from;
+	uint32_t mode = load_rlx(&p->mode);
 
 	if (!may_become(sock_mode(sk), mode))
 		return -EPROTO;
+	if (mode == SOCK_UPGRADING) /* another process gives it to the kernel */
+		return -EAGAIN;
 	numbers_in(sk, &s);
 	if (mode != sock_mode(sk))
 		sock_set_mode(sk, (enum sock_mode)mode);
 	const struct sock_ops *ops = ops_of(sk);
-	return ops->import ? ops->import(sk, f->conn) : 0;
+	return ops->import ? ops->import(sk, p->conn) : 0;
 }
 
-static void family_export(const struct sock *sk, struct family *f)
+static void page_export(const struct sock *sk, struct shared_page *p)
 {
 	const struct sock_ops *ops = ops_of(sk);
 
-	numbers_out(sk, &f->s);
+	numbers_out(sk, &p->s);
 	if (ops->export)
-		ops->export(sk, f->conn);
-	store_rlx(&f->mode, (uint32_t)sock_mode(sk));
+		ops->export(sk, p->conn);
+	store_rlx(&p->mode, (uint32_t)sock_mode(sk));
 }
 
 int sock_share(struct sock *sk)
 {
-	struct family *f = sk->family;
+	struct shared_page *p = sk->page;
 
-	if (!f) {
-		f = mmap(NULL, FAMILY_BYTES, PROT_READ | PROT_WRITE,
+	if (!p) {
+		p = mmap(NULL, SHARED_BYTES, PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		if (f == MAP_FAILED)
+		if (p == MAP_FAILED)
 			return -ENOMEM;
 		GUARD(&sk->rx_lock);
 		GUARD(&sk->tx_lock);
-		f->n_procs = f->maker_has = 1;
-		family_export(sk, f);
-		store_rel(&sk->family, f);
+		p->n_procs = p->maker_has = 1;
+		page_export(sk, p);
+		store_rel(&sk->page, p);
 		fetch_or(&sk->state, SOCK_SHARED);
 	}
-	fetch_add(&f->n_procs, 1);
+	fetch_add(&p->n_procs, 1);
 	return 0;
 }
 
@@ -126,65 +128,73 @@ int sock_share(struct sock *sk)
  * first, and so that stays where it is. */
 void sock_unshare(struct sock *sk)
 {
-	struct family *f = sk->family;
+	struct shared_page *p = sk->page;
 
-	if (!f || sk->old_family || load_rlx(&f->n_procs) > 1 ||
-	    !lock_get_within(&f->lock, FAMILY_LOCK_NS))
+	if (!p || sk->old_page || load_rlx(&p->n_procs) > 1 ||
+	    !lock_get_within(&p->lock, SHARED_LOCK_NS))
 		return;
-	if (load_rlx(&f->n_procs) == 1 && !family_import(sk, f)) {
-		sk->old_family = f;
-		store_rel(&sk->family, NULL);
+	if (load_rlx(&p->n_procs) == 1 && !page_import(sk, p)) {
+		sk->old_page = p;
+		store_rel(&sk->page, NULL);
 		fetch_and(&sk->state, ~SOCK_SHARED);
-		madvise(f, FAMILY_BYTES, MADV_DONTFORK);
+		madvise(p, SHARED_BYTES, MADV_DONTFORK);
 	}
-	lock_put(&f->lock);
+	lock_put(&p->lock);
 }
 
-void family_let_go(struct sock *sk)
+void shared_let_go(struct sock *sk)
 {
 	sk->is_held = 0;
-	if (sk->family)
-		madvise(sk->family, FAMILY_BYTES, MADV_DONTFORK);
+	if (sk->page)
+		madvise(sk->page, SHARED_BYTES, MADV_DONTFORK);
 }
 
-void family_init(struct sock *sk) { sk->epoch = epoch; }
-void family_child(void) { epoch++; }
+void shared_init(struct sock *sk) { sk->epoch = epoch; }
+void shared_child(void) { epoch++; }
 
 void sock_inherit(struct sock *sk, bool calls)
 {
 	sk->epoch = epoch;
-	sk->old_family = NULL;
+	sk->old_page = NULL;
 	sk->rx_lock = sk->tx_lock = (struct lock){ 0 };
 	if (!calls) /* of the parent's other threads, which will not end here */
 		sk->state &= ~SOCK_COUNT_MASK;
 }
 
-void family_unmap(struct sock *sk)
+void shared_unmap(struct sock *sk)
 {
 	bool is_ours = sk->epoch == epoch;
-	struct family *pages[2] = { is_ours ? sk->family : NULL,
-				    is_ours ? sk->old_family : NULL };
+	struct shared_page *pages[2] = { is_ours ? sk->page : NULL,
+					 is_ours ? sk->old_page : NULL };
 
-	store_rel(&sk->family, NULL);
-	sk->old_family = NULL;
+	store_rel(&sk->page, NULL);
+	sk->old_page = NULL;
 	fetch_and(&sk->state, ~SOCK_SHARED);
 	for (int i = 0; i < 2; i++)
 		if (pages[i])
-			munmap(pages[i], FAMILY_BYTES);
+			munmap(pages[i], SHARED_BYTES);
+}
+
+void shared_is_kernels(struct sock *sk)
+{
+	struct shared_page *p = sk->page;
+
+	if (p)
+		store_rlx(&p->mode, (uint32_t)SOCK_KERNEL);
 }
 
 bool sock_let_go(struct sock *sk, int32_t n)
 {
-	struct family *f = sk->family;
+	struct shared_page *p = sk->page;
 	int32_t old;
 
 	if (sk->epoch != epoch)
 		return false;
-	if (!f)
+	if (!p)
 		return n == 1;
 	for (int i = 0; i < TRIES; i++) {
-		old = load_rlx(&f->n_procs);
-		if (cas(&f->n_procs, old, old == n ? -1 : old - n))
+		old = load_rlx(&p->n_procs);
+		if (cas(&p->n_procs, old, old == n ? -1 : old - n))
 			return old == n;
 	}
 	return false;
@@ -192,17 +202,17 @@ bool sock_let_go(struct sock *sk, int32_t n)
 
 bool sock_leave_it(struct sock *sk)
 {
-	struct family *f = sk->family;
+	struct shared_page *p = sk->page;
 
-	return !f || fetch_sub(&f->n_procs, 1) == 1;
+	return !p || fetch_sub(&p->n_procs, 1) == 1;
 }
 
 bool sock_maker_lets_go(struct sock *sk)
 {
-	struct family *f = sk->family;
+	struct shared_page *p = sk->page;
 
-	return sk->epoch == epoch && f && load_rlx(&f->maker_has) &&
-	       xchg(&f->maker_has, (uint8_t)0);
+	return sk->epoch == epoch && p && load_rlx(&p->maker_has) &&
+	       xchg(&p->maker_has, (uint8_t)0);
 }
 
 /*
@@ -211,47 +221,49 @@ bool sock_maker_lets_go(struct sock *sk)
 
 struct visit {
 	struct sock *sk;
-	struct family *f;           /* NULL: it is not locked */
+	struct shared_page *page;   /* NULL: it is not locked */
 	const struct sock_ops *ops; /* of the protocol; NULL: error */
 	int error;
 };
 
 static void visit_end(struct visit *v)
 {
-	if (!v->f)
+	if (!v->page)
 		return;
-	family_export(v->sk, v->f);
-	lock_put(&v->f->lock);
+	page_export(v->sk, v->page);
+	lock_put(&v->page->lock);
 }
 
 static struct visit visit_begin(struct sock *sk, int fd)
 {
-	struct family *f = load_acq(&sk->family);
+	struct shared_page *p = load_acq(&sk->page);
 	struct visit v = { .sk = sk, .error = -EAGAIN };
 
-	if (!f) { /* the others have just let go */
+	if (!p) { /* the others have just let go */
 		v.ops = sock_ops(sk);
 		return v;
 	}
-	if (!lock_get_within(&f->lock, FAMILY_LOCK_NS))
+	if (!lock_get_within(&p->lock, SHARED_LOCK_NS))
 		return v;
-	if (load_rlx(&sk->family) != f) {
-		lock_put(&f->lock);
+	if (load_rlx(&sk->page) != p) {
+		lock_put(&p->lock);
 		v.error = -ESTALE;
 		return v;
 	}
-	v.f = f;
-	v.ops = ops_of(sk);
-	if (!family_import(sk, f)) {
-		v.ops = ops_of(sk);
-		if (v.ops->is_ours)
-			return v;
-		v.error = -ESTALE; /* the kernel's table is next */
-	} else {
-		v.ops->broken(sk, fd, "what a process that shares it says");
+	v.page = p;
+	v.error = page_import(sk, p);
+	if (v.error == -EPROTO) {
+		ops_of(sk)->broken(sk, fd,
+				   "what a process that shares it says");
 		v.error = -ECONNRESET;
+	} else if (!v.error && ops_of(sk)->is_ours) {
+		v.ops = ops_of(sk);
+	} else if (!v.error) { /* the kernel's table is next */
+		v.error = -ESTALE;
+	} else { /* nothing was taken, and nothing is to be given */
+		v.page = NULL;
+		lock_put(&p->lock);
 	}
-	v.ops = NULL;
 	return v;
 }
 
@@ -259,7 +271,7 @@ static struct visit visit_begin(struct sock *sk, int fd)
 	struct visit v __attribute__((cleanup(visit_end))) =                   \
 	    visit_begin((sk), (fd))
 
-static ssize_t family_recv(struct sock *sk, int fd, const struct iovec *iov,
+static ssize_t shared_recv(struct sock *sk, int fd, const struct iovec *iov,
 			   size_t n, int flags)
 {
 	VISIT(v, sk, fd);
@@ -267,7 +279,7 @@ static ssize_t family_recv(struct sock *sk, int fd, const struct iovec *iov,
 	return v.ops ? v.ops->recv(sk, fd, iov, n, flags) : v.error;
 }
 
-static ssize_t family_send(struct sock *sk, int fd, const struct iovec *iov,
+static ssize_t shared_send(struct sock *sk, int fd, const struct iovec *iov,
 			   size_t n, int flags)
 {
 	VISIT(v, sk, fd);
@@ -275,7 +287,7 @@ static ssize_t family_send(struct sock *sk, int fd, const struct iovec *iov,
 	return v.ops ? v.ops->send(sk, fd, iov, n, flags) : v.error;
 }
 
-static ssize_t family_send_file(struct sock *sk, int fd, int in, off_t *off,
+static ssize_t shared_send_file(struct sock *sk, int fd, int in, off_t *off,
 				size_t n, bool nonblock)
 {
 	VISIT(v, sk, fd);
@@ -283,14 +295,14 @@ static ssize_t family_send_file(struct sock *sk, int fd, int in, off_t *off,
 	return v.ops ? v.ops->send_file(sk, fd, in, off, n, true) : v.error;
 }
 
-static int family_inq(struct sock *sk, int fd)
+static int shared_inq(struct sock *sk, int fd)
 {
 	VISIT(v, sk, fd);
 
 	return v.ops ? v.ops->inq(sk, fd) : 0;
 }
 
-static int family_outq(struct sock *sk, int fd)
+static int shared_outq(struct sock *sk, int fd)
 {
 	VISIT(v, sk, fd);
 
@@ -298,7 +310,7 @@ static int family_outq(struct sock *sk, int fd)
 }
 
 /* Locked by another process: whoever holds it changes what is ready, and tells. */
-static unsigned family_events(struct sock *sk, int fd)
+static unsigned shared_events(struct sock *sk, int fd)
 {
 	VISIT(v, sk, fd);
 
@@ -309,21 +321,21 @@ static unsigned family_events(struct sock *sk, int fd)
 		   : 0;
 }
 
-static uint64_t family_next_ns(struct sock *sk)
+static uint64_t shared_next_ns(struct sock *sk)
 {
 	VISIT(v, sk, -1);
 
 	return v.ops ? v.ops->next_ns(sk) : UINT64_MAX;
 }
 
-static int family_shutdown(struct sock *sk, int fd, int how)
+static int shared_shutdown(struct sock *sk, int fd, int how)
 {
 	VISIT(v, sk, fd);
 
 	return v.ops ? v.ops->shutdown(sk, fd, how) : v.error;
 }
 
-static void family_close(struct sock *sk, int fd)
+static void shared_close(struct sock *sk, int fd)
 {
 	VISIT(v, sk, fd);
 
@@ -331,7 +343,7 @@ static void family_close(struct sock *sk, int fd)
 		v.ops->close(sk, fd);
 }
 
-static void family_exit(struct sock *sk, int fd)
+static void shared_exit(struct sock *sk, int fd)
 {
 	VISIT(v, sk, fd);
 
@@ -339,7 +351,7 @@ static void family_exit(struct sock *sk, int fd)
 		v.ops->exit(sk, fd);
 }
 
-static void family_inherited(struct sock *sk)
+static void shared_inherited(struct sock *sk)
 {
 	VISIT(v, sk, -1);
 
@@ -347,7 +359,7 @@ static void family_inherited(struct sock *sk)
 		v.ops->after_fork(sk);
 }
 
-static void family_fallback(struct sock *sk, int fd, enum osf_reason why)
+static void shared_fallback(struct sock *sk, int fd, enum osf_reason why)
 {
 	VISIT(v, sk, fd);
 
@@ -355,7 +367,7 @@ static void family_fallback(struct sock *sk, int fd, enum osf_reason why)
 		v.ops->fallback(sk, fd, why);
 }
 
-static int family_fallback_now(struct sock *sk, int fd, enum osf_reason why,
+static int shared_fallback_now(struct sock *sk, int fd, enum osf_reason why,
 			       bool gently, struct stash *stash)
 {
 	VISIT(v, sk, fd);
@@ -365,20 +377,20 @@ static int family_fallback_now(struct sock *sk, int fd, enum osf_reason why,
 					: 0;
 }
 
-const struct sock_ops family_ops = {
+const struct sock_ops shared_ops = {
 	.name = "shared",
 	.is_ours = true,
-	.recv = family_recv,
-	.send = family_send,
-	.send_file = family_send_file,
-	.inq = family_inq,
-	.outq = family_outq,
-	.events = family_events,
-	.next_ns = family_next_ns,
-	.shutdown = family_shutdown,
-	.close = family_close,
-	.exit = family_exit,
-	.after_fork = family_inherited,
-	.fallback = family_fallback,
-	.fallback_now = family_fallback_now,
+	.recv = shared_recv,
+	.send = shared_send,
+	.send_file = shared_send_file,
+	.inq = shared_inq,
+	.outq = shared_outq,
+	.events = shared_events,
+	.next_ns = shared_next_ns,
+	.shutdown = shared_shutdown,
+	.close = shared_close,
+	.exit = shared_exit,
+	.after_fork = shared_inherited,
+	.fallback = shared_fallback,
+	.fallback_now = shared_fallback_now,
 };

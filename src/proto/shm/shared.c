@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/family.c - a connection in shared memory that several processes hold
+ * proto/shm/shared.c - a connection in shared memory that several processes hold
  *
- *     shm_export()  ->  struct shm_shared, in the page of sock/family.h  ->  shm_import()
+ *     shm_export()  ->  struct shm_shared, in the page of sock/shared.h  ->  shm_import()
  *
  * What another process of the family has done to the connection comes in as numbers.  A
  * position has to lie in its ring, on a record's boundary and in front of the lines that
@@ -18,7 +18,7 @@
 
 #include "base/fds.h"
 #include "proto/shm/shm.h"
-#include "sock/family.h"
+#include "sock/shared.h"
 
 struct ring_shared {
 	uint32_t size, head_or_off;
@@ -42,8 +42,14 @@ struct shm_shared {
 	uint64_t held_hdr, held_since_ns;
 };
 
-static_assert(sizeof(struct shm_shared) <= FAMILY_CONN_BYTES,
+static_assert(sizeof(struct shm_shared) <= SHARED_CONN_BYTES,
 	      "it has its place");
+
+/* The area of ours, 0 or 1, in which the ring goes on. */
+unsigned shm_rx_area(const struct sock *sk)
+{
+	return shm_of(sk)->rx.tail_pub == &shm_me(sk)->tail2;
+}
 
 void shm_export(const struct sock *sk, void *shared)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sock/family.h - a socket that several processes hold since a fork
+ * sock/shared.h - a socket that several processes hold since a fork
  *
  *     fork()  ->  sock_share(): a page of shared memory, the socket's numbers in it
- *     a call  ->  family_ops: lock the page, import, call the protocol, export, unlock
+ *     a call  ->  shared_ops: lock the page, import, call the protocol, export, unlock
  *     all others have let go  ->  sock_unshare(): this process's memory is enough
  *
  * Each process has a struct sock of its own, with its own pointers, mappings and
@@ -16,7 +16,7 @@
  * the socket: so a process forked later cannot reach the sockets of one that was forked
  * before.  It stays mapped until the socket is freed, for threads that are just looking.
  *
- * The lock in the page is waited for FAMILY_LOCK_NS.  A living owner that holds it longer
+ * The lock in the page is waited for SHARED_LOCK_NS.  A living owner that holds it longer
  * has lost its core, or means harm: a call that may not sleep returns -EAGAIN, and
  * others try again.
  */
@@ -26,12 +26,12 @@
 #include "sock/sock.h"
 #include "sock/sock_ops.h"
 
-#define FAMILY_BYTES 4096u
-#define FAMILY_CONN_BYTES 1024u
-#define FAMILY_LOCK_NS (5 * NS_PER_MS)
+#define SHARED_BYTES 4096u
+#define SHARED_CONN_BYTES 1024u
+#define SHARED_LOCK_NS (5 * NS_PER_MS)
 
 /* What all protocols have in common: numbers that are right whatever they are. */
-struct sock_shared {
+struct shared_numbers {
 	uint8_t nonblock, shut, anchor_deaf, anchor_end, nodelay, cork;
 	uint8_t inq, times, zc_on;
 	int32_t anchor_err, rcvlowat;
@@ -39,7 +39,7 @@ struct sock_shared {
 	uint64_t rcvtimeo_ns, sndtimeo_ns;
 };
 
-struct family {
+struct shared_page {
 	struct lock lock;
 	int32_t
 	    n_procs; /* that hold the description; 0: the last has ended without
@@ -48,34 +48,36 @@ struct family {
 	uint32_t
 	    n_sleepers;    /* threads of all of them that sleep on the anchor */
 	uint8_t maker_has; /* the process that made the socket holds it */
-	struct sock_shared s;
-	alignas(CACHE_LINE) uint8_t conn[FAMILY_CONN_BYTES];
+	struct shared_numbers s;
+	alignas(CACHE_LINE) uint8_t conn[SHARED_CONN_BYTES];
 };
 
-static_assert(sizeof(struct family) <= FAMILY_BYTES, "a page each");
+static_assert(sizeof(struct shared_page) <= SHARED_BYTES, "a page each");
 
-extern const struct sock_ops family_ops;
+extern const struct sock_ops shared_ops;
 
 /* Before a fork: one process more.  -ENOMEM: the child may not use the socket. */
 MUST_CHECK int sock_share(struct sock *sk);
 /* The others may have let go: then this process's memory is enough. */
 void sock_unshare(struct sock *sk);
 /* This process does not hold it any more. */
-void family_let_go(struct sock *sk);
+void shared_let_go(struct sock *sk);
 /* In the child: of what it has of the parent's memory, only the sockets that it holds are
  * still sockets.  First the one, then the other for each of these; @calls: it goes on in
  * the middle of a call. */
-void family_child(void);
+void shared_child(void);
 void sock_inherit(struct sock *sk, bool calls);
 /* For sock_new(). */
-void family_init(struct sock *sk);
+void shared_init(struct sock *sk);
+/* The kernel has it for good: the others are to know before their next look. */
+void shared_is_kernels(struct sock *sk);
 /* The socket is freed. */
-void family_unmap(struct sock *sk);
+void shared_unmap(struct sock *sk);
 
 /* How many processes hold it, as far as they say; at least 1. */
 static inline int32_t sock_procs(const struct sock *sk)
 {
-	const struct family *f = load_acq(&sk->family);
+	const struct shared_page *f = load_acq(&sk->page);
 	int32_t n = f ? load_rlx(&f->n_procs) : 1;
 
 	return n > 1 ? n : 1;
