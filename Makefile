@@ -20,9 +20,13 @@ tests: build
 $(BUILD)/build.ninja:
 	meson setup $(BUILD) --prefix $(PREFIX) $(SETUP)
 
+# Installs the packages that are missing (INSTALL=no: does not), builds, runs the tests.
 # FAST=1 leaves out the long ones, SEED=N repeats the random choices of another run,
 # SUITES="unit app" runs some.
-check: tests
+check:
+	@[ "$(INSTALL)" = no ] || BUILD=$(BUILD) tools/packages.sh build tests $(if $(FAST),,suites) || \
+		echo "going on without these packages; tests that need them are skipped"
+	@$(MAKE) --no-print-directory tests BUILD=$(BUILD) SETUP="$(SETUP)"
 	OSF_TEST_SEED=$(SEED) python3 tests/run_check.py $(BUILD) $(if $(FAST),--fast) $(SUITES)
 
 # The night: many seeds of the simulator.  SEEDS of them, from FROM on.

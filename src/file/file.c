@@ -104,6 +104,7 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->anchor_fd = fd;
 	f->moved_fd = -1;
 	f->items = NULL;
+	f->watches = (struct watch_list){ 0 };
 	f->holding = NULL;
 	memset(f->shared_fds, 0, sizeof(f->shared_fds));
 	return f; /* its lock may still be held, by who finds it gone */
@@ -330,19 +331,13 @@ COLD void file_settle(struct file *f, int fd)
 	int saved = errno;
 	struct sock *sk = f->sk;
 
-	switch (sock_mode(sk)) {
-	case SOCK_SHM:
-		if (!load_rlx(&f->merged))
-			epoll_merge_sock(f);
-		if (shm_wants_back(sk))
-			shm_take_back(sk, fd, OSF_REASON_NONE);
-		break;
-	case SOCK_KERNEL:
+	const struct sock_ops *ops = sock_ops(sk);
+
+	if (ops->own_events && !load_rlx(&f->merged))
+		epoll_merge_sock(f);
+	ops->settle(sk, fd);
+	if (!ops->is_ours && !ops->may_move)
 		file_pass(f);
-		break;
-	default:
-		break;
-	}
 	errno = saved;
 }
 
@@ -364,11 +359,8 @@ bool file_is_ours(int fd)
 	struct file *f = file_get(fd);
 	bool ours = false;
 
-	if (f && f->kind == FILE_SOCK) {
-		enum sock_mode mode = sock_mode(f->sk);
-
-		ours = mode == SOCK_CANDIDATE || mode == SOCK_SHM;
-	}
+	if (f && f->kind == FILE_SOCK)
+		ours = sock_ops(f->sk)->is_ours;
 	if (f)
 		file_put(f);
 	return ours;

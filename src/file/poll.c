@@ -12,7 +12,8 @@
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/poll.h"
-#include "proto/shm/shm.h"
+#include "sock/anchor.h"
+#include "sock/sock_ops.h"
 
 #define ALWAYS (POLLERR | POLLHUP | POLLNVAL)
 #define ON_STACK 64
@@ -48,11 +49,11 @@ static int whose(const struct file *f)
 {
 	if (f->kind == FILE_EPOLL)
 		return epoll_is_merged(f) ? OURS : NOT_OURS;
-	enum sock_mode mode = sock_mode(f->sk);
-	if (mode == SOCK_CANDIDATE || mode == SOCK_SHM)
+	const struct sock_ops *ops = sock_ops(f->sk);
+	if (ops->is_ours)
 		return OURS;
 	/* Nobody but us could move it while we wait. */
-	return mode == SOCK_KERNEL || is_single_threaded() ? NOT_OURS : YOUNG;
+	return ops->may_move && !is_single_threaded() ? YOUNG : NOT_OURS;
 }
 
 static int concerns(int fd)
@@ -90,7 +91,7 @@ static short file_revents(const struct entry *e)
 
 	if (f->kind == FILE_EPOLL)
 		return epoll_has_ready(f) ? (short)(POLLIN & want) : 0;
-	unsigned ev = shm_events(f->sk, e->kernel.fd);
+	unsigned ev = sock_ops(f->sk)->events(f->sk, e->kernel.fd);
 	if (unlikely(!load_rlx(&f->merged)))
 		file_settle(f, e->kernel.fd);
 	return (short)(ev & want);
@@ -156,7 +157,7 @@ static bool asks_end(const struct entry *e, short revents, uint64_t now)
 	if (!e->file || e->file->kind != FILE_SOCK || e->young)
 		return false;
 	struct sock *sk = e->file->sk;
-	if (sock_mode(sk) != SOCK_SHM ||
+	if (!sock_ops(sk)->own_events ||
 	    load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
 		return false;
 	/* The program has something to do first, if it does not ask. */
@@ -195,7 +196,7 @@ static int look_ends(struct poller *p, int n_ready)
 
 		if (!e->asked || !p->kfds[n_k++].revents)
 			continue;
-		anchor_look(e->file->sk, e->kernel.fd);
+		sock_ops(e->file->sk)->look(e->file->sk, e->kernel.fd);
 		short re = file_revents(e);
 		n_ready += re && !p->fds[i].revents;
 		p->fds[i].revents = re;
@@ -225,11 +226,9 @@ static void arm(struct entry *e)
 	e->armed = true;
 	if (whose(e->file) != OURS)
 		return;
-	shm_arm(sk, e->kernel.fd,
-		(unsigned short)e->kernel.events & (POLLIN | POLLOUT),
-		ARM_ANCHOR);
-	if (unlikely(load_rlx(&shm_of(sk)->rx_tcp)))
-		shm_backlog_fill(sk, e->kernel.fd, 1);
+	sock_ops(sk)->arm(sk, e->kernel.fd,
+			  (unsigned short)e->kernel.events & (POLLIN | POLLOUT),
+			  NULL);
 }
 
 static void disarm(struct entry *e, short revents)
@@ -240,8 +239,8 @@ static void disarm(struct entry *e, short revents)
 	e->armed = false;
 	anchor_sleep_end(sk);
 	if (revents & (POLLHUP | POLLERR | POLLRDHUP))
-		anchor_look(sk, e->kernel.fd);
-	if (revents & POLLIN && shm_of(sk)->seg)
+		sock_ops(sk)->look(sk, e->kernel.fd);
+	if (revents & POLLIN)
 		anchor_clear(sk, e->kernel.fd);
 	count(&sk->st->n_sleeps, 1);
 }
@@ -253,11 +252,7 @@ static struct pollfd sleeping_pollfd(const struct entry *e)
 
 	if (!e->file || e->file->kind == FILE_EPOLL)
 		return k;
-	enum sock_mode mode = sock_mode(e->file->sk);
-	if (mode == SOCK_CANDIDATE)
-		k.events |= POLLIN; /* its peer may ring */
-	else if (mode == SOCK_SHM && k.events & (POLLIN | POLLOUT))
-		k.events = POLLIN | POLLRDHUP | (k.events & POLLPRI);
+	sock_ops(e->file->sk)->sleep_on(e->file->sk, &k);
 	return k;
 }
 
@@ -275,22 +270,19 @@ static bool may_complete(const struct poller *p)
 	return false;
 }
 
-/* When bytes that peers hold back for others to follow are there to be read. */
-static uint64_t held_until(const struct poller *p)
+/* When one of them may be ready though nobody tells. */
+static uint64_t next_ns(const struct poller *p)
 {
 	uint64_t first = UINT64_MAX;
 
 	for (nfds_t i = 0; i < p->n; i++) {
 		const struct file *f = p->entries[i].file;
 
-		uint64_t due = UINT64_MAX;
-
-		if (f && f->kind == FILE_EPOLL)
-			due = epoll_held_until(f);
-		else if (f && sock_mode(f->sk) == SOCK_SHM &&
-			 shm_is_held(f->sk))
-			due = shm_held_until(f->sk);
-		first = MIN(first, due);
+		if (!f)
+			continue;
+		first = MIN(first, f->kind == FILE_EPOLL
+				       ? epoll_held_until(f)
+				       : sock_ops(f->sk)->next_ns(f->sk));
 	}
 	return first;
 }
@@ -313,7 +305,7 @@ static int sleep_once(struct poller *p, uint64_t deadline_ns,
 	} else if (go) {
 		uint64_t now = now_ns();
 
-		uint64_t due = held_until(p);
+		uint64_t due = next_ns(p);
 		if (due < deadline_ns) {
 			deadline_ns = due;
 			naps = true;

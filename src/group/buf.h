@@ -25,7 +25,7 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
-#include "mellanox/xlio_types.h"
+#include "group/group.h"
 
 #define CHUNK_BYTES (128u * 1024)
 #define CHUNK_HEAD 64u
@@ -57,7 +57,7 @@ struct gsock;
 struct ring_refs;
 
 struct rxbuf {
-	struct xlio_buf pub;
+	struct group_buf pub;
 	uint32_t state;
 	uint32_t ring_off;   /* of its record, when in a ring */
 	struct rxbuf *next;  /* in the ring's order; or free */
@@ -77,15 +77,8 @@ struct pool {
 	uint32_t n_free_chunks, n_free_bufs;
 };
 
-struct buf_memory {
-	xlio_memory_cb_t memory_cb;
-	void *(*alloc)(size_t);
-	void (*free)(void *);
-	uint64_t limit; /* bytes, of all blocks; 0: none */
-};
-
 /* What the memory comes from; before the first pool is used. */
-void buf_init(const struct buf_memory *memory);
+void buf_init(const struct group_memory *memory);
 /* Give all of it back. */
 void buf_fini(void);
 void buf_after_fork(void);
@@ -105,7 +98,7 @@ void chunk_put(struct pool *p, struct chunk *c);
 struct rxbuf *rxbuf_new(struct pool *p);
 void rxbuf_free(struct pool *p, struct rxbuf *b);
 /* @b as the application knows it; NULL: it is none. */
-struct rxbuf *rxbuf_of(struct xlio_buf *b);
+struct rxbuf *rxbuf_of(struct group_buf *b);
 
 void rxmap_put(struct rxmap *m);
 

@@ -64,7 +64,7 @@ bool gsock_fail(struct group *g, struct gsock *s, int err)
 	work_add(s);
 	if (s->is_closing)
 		return true;
-	return call_event(g, s, XLIO_SOCKET_EVENT_ERROR, s->error);
+	return call_event(g, s, GROUP_ERROR, s->error);
 }
 
 /* SO_LINGER with no time: close() is to reset. */
@@ -124,8 +124,7 @@ void gsock_terminate(struct group *g, struct gsock *s)
 	ops_are_over(s);
 	gsock_complete(g, s);
 	uintptr_t handle = s->handle;
-	xlio_socket_event_cb_t event_cb =
-	    g ? g->attr.socket_event_cb : s->event_cb;
+	const struct group_calls *calls = g ? &g->attr.calls : &s->calls;
 	if (g)
 		gsock_unlist(s);
 	close_sock(s);
@@ -134,7 +133,7 @@ void gsock_terminate(struct group *g, struct gsock *s)
 	store_rlx(&s->handle, HANDLE_NONE);
 	if (g)
 		g->n_events++;
-	event_cb(handle, s->userdata, XLIO_SOCKET_EVENT_TERMINATED, 0);
+	calls->event(handle, s->userdata, GROUP_TERMINATED, 0, calls);
 	gsock_put(s);
 }
 

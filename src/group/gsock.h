@@ -90,9 +90,8 @@ struct gsock {
 	uint64_t acked;   /* acknowledged up to here */
 	uint64_t tcp_end; /* the last byte that went by TCP, while it matters */
 	struct txrefs *refs; /* once something was sent by reference */
-	/* of the last group, for a socket that is destroyed without one */
-	xlio_socket_event_cb_t event_cb;
-	xlio_socket_comp_cb_t comp_cb;
+	struct group_calls
+	    calls; /* of the last group, for one that is in none */
 };
 
 struct hot {
@@ -101,9 +100,9 @@ struct hot {
 };
 
 struct group {
-	struct xlio_poll_group_attr attr;
+	struct group_attr attr;
 	uintptr_t handle;
-	struct lock lock;  /* XLIO_GROUP_FLAG_SAFE */
+	struct lock lock;  /* if attr.is_locked */
 	uint32_t lock_tid; /* who holds it, */
 	uint32_t lock_depth;
 	uint32_t inside;   /* debug: the thread that is inside */
@@ -142,7 +141,8 @@ void group_wake(struct group *g);
 
 /* turn.c */
 void work_add(struct gsock *s);
-bool call_event(struct group *g, struct gsock *s, int event, int value);
+bool call_event(struct group *g, struct gsock *s, enum group_event event,
+		int value);
 bool call_comp(struct group *g, struct gsock *s, uintptr_t userdata);
 bool call_rx(struct group *g, struct gsock *s, void *data, size_t len,
 	     struct rxbuf *b);

@@ -2,8 +2,8 @@
 /*
  * group/rx.c - bytes to the application
  *
- *     kernel -> recv() into a chunk -----------------> socket_rx_cb
- *     ring   -> the record where it lies ------------> socket_rx_cb
+ *     kernel -> recv() into a chunk -----------------> rx()
+ *     ring   -> the record where it lies ------------> rx()
  *
  * From the kernel it is one copy, into memory of the group's; from a ring it is none:
  * the application gets the record itself, in the segment, and the ring's space goes
@@ -38,7 +38,7 @@
 static bool give_piece(struct group *g, struct gsock *s, uint8_t *at,
 		       uint32_t n)
 {
-	if (!g->attr.socket_rx_cb)
+	if (!g->attr.calls.rx)
 		return true; /* dropped */
 	struct rxbuf *b = rxbuf_new(&g->pool);
 	if (!b) {
@@ -73,7 +73,7 @@ static bool ended(struct group *g, struct gsock *s)
 	if (s->has_eof)
 		return true;
 	s->has_eof = 1;
-	return call_event(g, s, XLIO_SOCKET_EVENT_CLOSED, 0);
+	return call_event(g, s, GROUP_CLOSED, 0);
 }
 
 /* After bytes by way of the kernel: it may be time for the rings. */
@@ -254,7 +254,7 @@ HOT static bool rx_shm(struct group *g, struct gsock *s)
 
 		if (unlikely(s->held_first))
 			held_release(s);
-		if (likely(is_in_place(s)) && likely(g->attr.socket_rx_cb) &&
+		if (likely(is_in_place(s)) && likely(g->attr.calls.rx) &&
 		    ring_rx_ready(&shm_of(sk)->rx) && (b = rxbuf_new(&g->pool)))
 			n = shm_recv_place(sk, s->fd, &data, &off);
 		if (unlikely(n <= 0)) {
@@ -342,7 +342,7 @@ void group_take_returns(struct group *g)
 	}
 }
 
-int group_buf_free(struct group *g, struct xlio_buf *pub)
+int group_buf_free(struct group *g, struct group_buf *pub)
 {
 	struct rxbuf *b = rxbuf_of(pub);
 

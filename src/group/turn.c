@@ -51,19 +51,21 @@ static inline bool call_end(struct group *g, struct gsock *s)
 	return same;
 }
 
-bool call_event(struct group *g, struct gsock *s, int event, int value)
+bool call_event(struct group *g, struct gsock *s, enum group_event event,
+		int value)
 {
 	g->current = s;
-	g->attr.socket_event_cb(s->handle, s->userdata, event, value);
+	g->attr.calls.event(s->handle, s->userdata, event, value,
+			    &g->attr.calls);
 	return call_end(g, s);
 }
 
 bool call_comp(struct group *g, struct gsock *s, uintptr_t userdata)
 {
-	if (!g->attr.socket_comp_cb)
+	if (!g->attr.calls.comp)
 		return true;
 	g->current = s;
-	g->attr.socket_comp_cb(s->handle, s->userdata, userdata);
+	g->attr.calls.comp(s->handle, s->userdata, userdata, &g->attr.calls);
 	return call_end(g, s);
 }
 
@@ -71,7 +73,8 @@ bool call_rx(struct group *g, struct gsock *s, void *data, size_t len,
 	     struct rxbuf *b)
 {
 	g->current = s;
-	g->attr.socket_rx_cb(s->handle, s->userdata, data, len, &b->pub);
+	g->attr.calls.rx(s->handle, s->userdata, data, len, &b->pub,
+			 &g->attr.calls);
 	return call_end(g, s);
 }
 
@@ -157,9 +160,10 @@ HOT static void turn_hot(struct group *g)
  * Rings with news.
  */
 
-static void on_news(void *owner, bool is_behind, void *arg)
+static void on_news(struct watch *owner, unsigned events, bool is_behind,
+		    void *arg)
 {
-	struct gsock *s = owner;
+	struct gsock *s = (void *)owner; /* what slot_open() was given */
 
 	if (load_rlx(&s->group) == arg)
 		work_add(s);
@@ -479,7 +483,7 @@ HOT int group_turn(struct group *g)
 	turn_hot(g);
 	if (g->lane != LANE_NONE) {
 		if (lane_has_news(&inbox_own()->lane[g->lane]))
-			inbox_harvest(g->lane, on_news, g);
+			inbox_drain(g->lane, on_news, g);
 	}
 	turn_kernel(g);
 	if (!list_is_empty(&g->work))

@@ -31,7 +31,6 @@
 #define OPS_A_SLAB 256
 #define VECTORS_MAX 64
 #define IOV_COUNT_MAX (1u << 20) /* places of one operation */
-#define SEND_FLAGS (XLIO_SOCKET_SEND_FLAG_FLUSH | XLIO_SOCKET_SEND_FLAG_INLINE)
 
 /* Type-stable: operations move between groups with their sockets. */
 static struct lock lock;
@@ -482,17 +481,17 @@ HOT static ssize_t send_now(struct group *g, struct gsock *s,
 }
 
 HOT int gsock_send(struct gsock *s, const struct iovec *iov, size_t n,
-		   const struct xlio_socket_send_attr *attr)
+		   unsigned flags, uint32_t key, uintptr_t op_userdata)
 {
 	struct group *g = s->group;
-	bool flushes = attr->flags & XLIO_SOCKET_SEND_FLAG_FLUSH;
-	bool copies = attr->flags & XLIO_SOCKET_SEND_FLAG_INLINE;
-	uintptr_t userdata = copies ? 0 : attr->userdata_op;
+	bool flushes = flags & GROUP_SEND_FLUSH;
+	bool copies = flags & GROUP_SEND_COPY;
+	uintptr_t userdata = copies ? 0 : op_userdata;
 	struct txops l = { 0 };
 	ssize_t len, done = 0;
 	int err = may_send(s);
 
-	if (unlikely(attr->flags & ~(unsigned)SEND_FLAGS || n > IOV_COUNT_MAX))
+	if (unlikely(n > IOV_COUNT_MAX))
 		return -EINVAL;
 	if (unlikely(err))
 		return err;
@@ -503,13 +502,13 @@ HOT int gsock_send(struct gsock *s, const struct iovec *iov, size_t n,
 		return -ENOMEM;
 	if (flushes && !s->out && len && n <= VECTORS_MAX &&
 	    (!copies || len <= CHUNK_ROOM) &&
-	    !(!copies && may_ref(s, iov, n, (size_t)len, attr->mkey))) {
+	    !(!copies && may_ref(s, iov, n, (size_t)len, key))) {
 		done = send_now(g, s, iov, n, (size_t)len, copies);
 		if (unlikely(done < 0))
 			return (int)done;
 	}
 	if (unlikely(done < len) &&
-	    !ops_make(g, &l, iov, n, (size_t)done, attr->mkey, copies)) {
+	    !ops_make(g, &l, iov, n, (size_t)done, key, copies)) {
 		ops_undo(g, &l);
 		return -ENOMEM;
 	}
@@ -537,8 +536,7 @@ HOT int gsock_send(struct gsock *s, const struct iovec *iov, size_t n,
 		} else {
 			flush(g, s);
 		}
-	} else if (g->attr.flags & XLIO_GROUP_FLAG_DIRTY &&
-		   list_is_empty(&s->dirty)) {
+	} else if (g->attr.keeps_dirty && list_is_empty(&s->dirty)) {
 		list_add_tail(&g->dirty, &s->dirty);
 	}
 	return 0;
@@ -582,8 +580,9 @@ bool gsock_complete(struct group *g, struct gsock *s)
 		s->n_comps--;
 		if (g && !call_comp(g, s, userdata))
 			return false;
-		if (!g && s->comp_cb)
-			s->comp_cb(s->handle, s->userdata, userdata);
+		if (!g && s->calls.comp)
+			s->calls.comp(s->handle, s->userdata, userdata,
+				      &s->calls);
 	}
 	if (s->n_comps)
 		return true;

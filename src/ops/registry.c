@@ -25,6 +25,8 @@ static_assert(offsetof(struct osf_proto, name) == 16, "head");
 static_assert(offsetof(struct osf_proto, connect) == 40, "head");
 static_assert(OSF_PROTO_SIZE_1 == 64, "generation 1");
 static_assert(OSF_PROTO_SIZE_2 == 80, "generation 2");
+static_assert(OSF_PROTO_SIZE_3 == 88, "generation 3");
+static_assert(OSF_STREAM_SIZE_1 == 184, "generation 1 of streams");
 static_assert(sizeof(struct osf_route) == OSF_ROUTE_SIZE_1, "generation 1");
 
 static struct lock lock;
@@ -64,7 +66,7 @@ static int check(const struct osf_proto *p)
 	    p->size > PROTO_BYTES_MAX || p->reserved || p->reserved2 ||
 	    !is_name(p->name))
 		return -EINVAL;
-	if (p->comp_mask & ~KNOWN_COMP_MASK)
+	if (p->comp_mask & ~KNOWN_COMP_MASK || PROTO_OP(p, stream))
 		return -EOPNOTSUPP;
 	if (!is_zero((const char *)(p + 1), (const char *)p + p->size))
 		return -E2BIG;
@@ -98,7 +100,7 @@ static const char *why(int err)
 	case -EINVAL:
 		return "size, reserved fields or name are wrong";
 	case -EOPNOTSUPP:
-		return "comp_mask asks for what this osf does not know";
+		return "it asks for what this osf does not do";
 	case -E2BIG:
 		return "made for a newer osf, and uses what is new there";
 	case -EEXIST:

@@ -175,7 +175,7 @@ static COLD ssize_t tx_odd(struct file *f, int fd, const struct iovec *iov,
 		r = shm_send_zerocopy(sk, fd, iov, n, flags);
 	}
 	if (load_rlx(&sk->zc_done))
-		epoll_touch(f, EPOLLERR);
+		file_touched(f, EPOLLERR);
 	return r;
 }
 
@@ -204,7 +204,7 @@ HOT ssize_t edge_tx(struct file *f, int fd, const struct iovec *iov, size_t n,
 		if (r == -EPIPE && !(flags & MSG_NOSIGNAL))
 			raise(SIGPIPE);
 		if (r >= 0 || r == -EAGAIN)
-			epoll_touch(f, EPOLLOUT);
+			file_touched(f, EPOLLOUT);
 	}
 	if (likely(r > 0))
 		count(&sk->st->tx_ops, 1);
@@ -581,7 +581,7 @@ static ssize_t edge_sendfile(struct file *f, int out, int in, off_t *off,
 	if (r > 0)
 		count(&sk->st->tx_ops, 1);
 	if (r == -EAGAIN || (r > 0 && (size_t)r < n))
-		epoll_touch(f, EPOLLOUT);
+		file_touched(f, EPOLLOUT);
 	return r;
 }
 

@@ -44,7 +44,7 @@ static int shut(int fd, int how)
 		return libc.shutdown(fd, how);
 	int r = shm_shutdown(sk, fd, how);
 	file_settle(c.file, fd);
-	epoll_touch(c.file, 0);
+	file_touched(c.file, 0);
 	if (r == -ESTALE)
 		return libc.shutdown(fd, how);
 	return (int)libc_ret(r, saved);

@@ -116,6 +116,7 @@ int sock_share(struct sock *sk)
 		GUARD(&sk->rx_lock);
 		GUARD(&sk->tx_lock);
 		p->n_procs = p->maker_has = 1;
+		p->n_sleepers = sk->n_sleepers;
 		page_export(sk, p);
 		store_rel(&sk->page, p);
 		fetch_or(&sk->state, SOCK_SHARED);
@@ -131,9 +132,12 @@ void sock_unshare(struct sock *sk)
 	struct shared_page *p = sk->page;
 
 	if (!p || sk->old_page || load_rlx(&p->n_procs) > 1 ||
+	    load_rlx(&p->n_sleepers) ||
 	    !lock_get_within(&p->lock, SHARED_LOCK_NS))
 		return;
-	if (load_rlx(&p->n_procs) == 1 && !page_import(sk, p)) {
+	GUARD(&sk->rx_lock); /* nobody begins to sleep */
+	if (load_rlx(&p->n_procs) == 1 && !load_rlx(&p->n_sleepers) &&
+	    !page_import(sk, p)) {
 		sk->old_page = p;
 		store_rel(&sk->page, NULL);
 		fetch_and(&sk->state, ~SOCK_SHARED);
@@ -359,6 +363,72 @@ static void shared_inherited(struct sock *sk)
 		v.ops->after_fork(sk);
 }
 
+static void shared_watch(struct sock *sk, struct watch *w)
+{
+	VISIT(v, sk, -1);
+
+	if (v.ops)
+		v.ops->watch(sk, w);
+}
+
+static bool shared_arm(struct sock *sk, int fd, unsigned events,
+		       const struct watch *w)
+{
+	VISIT(v, sk, fd);
+
+	return v.ops && v.ops->arm(sk, fd, events, w);
+}
+
+static void shared_sleep_on(struct sock *sk, struct pollfd *p)
+{
+	VISIT(v, sk, p->fd);
+
+	if (v.ops)
+		v.ops->sleep_on(sk, p);
+}
+
+static bool shared_hint(struct sock *sk, int fd, unsigned events,
+			const struct watch *w)
+{
+	VISIT(v, sk, fd);
+
+	return !v.ops || v.ops->hint(sk, fd, events, w);
+}
+
+static void shared_look(struct sock *sk, int fd)
+{
+	VISIT(v, sk, fd);
+
+	if (v.ops)
+		v.ops->look(sk, fd);
+}
+
+/* Whoever asks may take it out: that is where it is looked at. */
+static bool shared_is_rung(const struct sock *sk) { return true; }
+
+static void shared_drain(struct sock *sk, int fd)
+{
+	VISIT(v, sk, fd);
+
+	if (v.ops)
+		v.ops->drain(sk, fd);
+}
+
+static void shared_alone(struct sock *sk)
+{
+	sock_unshare(sk);
+	if (!sk->page && sock_ops(sk)->alone != shared_alone)
+		sock_ops(sk)->alone(sk);
+}
+
+static void shared_settle(struct sock *sk, int fd)
+{
+	VISIT(v, sk, fd);
+
+	if (v.ops)
+		v.ops->settle(sk, fd);
+}
+
 static void shared_fallback(struct sock *sk, int fd, enum osf_reason why)
 {
 	VISIT(v, sk, fd);
@@ -391,6 +461,16 @@ const struct sock_ops shared_ops = {
 	.close = shared_close,
 	.exit = shared_exit,
 	.after_fork = shared_inherited,
+	.own_events = true,
+	.watch = shared_watch,
+	.arm = shared_arm,
+	.sleep_on = shared_sleep_on,
+	.hint = shared_hint,
+	.look = shared_look,
+	.is_rung = shared_is_rung,
+	.drain = shared_drain,
+	.alone = shared_alone,
+	.settle = shared_settle,
 	.fallback = shared_fallback,
 	.fallback_now = shared_fallback_now,
 };

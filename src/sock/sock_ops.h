@@ -22,12 +22,14 @@
  */
 #pragma once
 
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "sock/ready.h"
 #include "sock/sock.h"
 
 struct stash;
@@ -57,6 +59,35 @@ struct sock_ops {
 
 	/* The POLL* bits that hold now. */
 	unsigned (*events)(struct sock *sk, int fd);
+	/*
+	 * Readiness: see sock/ready.h.
+	 */
+	/* It is not the anchor's, whose end has to be looked for besides. */
+	bool own_events;
+	/* Another thread may give it another table at any time. */
+	bool may_move;
+	/* @w was opened just now.  w->is_told tells the result: from now on its set is
+	 * told of all that comes, or the anchor alone tells. */
+	void (*watch)(struct sock *sk, struct watch *w);
+	/* Tell @w's set of the next of @events, POLLIN and POLLOUT; NULL: end the sleep
+	 * of whoever sleeps on what sleep_on() says.  The caller looks at events() once
+	 * more before it sleeps.  True: @w is told of each arrival; else an edge may
+	 * have to be found by counting bytes. */
+	bool (*arm)(struct sock *sk, int fd, unsigned events,
+		    const struct watch *w);
+	/* @p asks for what the program asked; make it what a thread sleeps on. */
+	void (*sleep_on)(struct sock *sk, struct pollfd *p);
+	/* The kernel has reported POLL* bits of the anchor.  True: that is news, and no
+	 * doorbell beside news that a set is told of. */
+	bool (*hint)(struct sock *sk, int fd, unsigned events,
+		     const struct watch *w);
+	/* Ask the kernel whether the connection underneath has ended. */
+	void (*look)(struct sock *sk, int fd);
+	/* Is something of the protocol's own unread in the anchor?  Take it out; the
+	 * caller holds the rx lock: see sock/anchor.h. */
+	bool (*is_rung)(const struct sock *sk);
+	void (*drain)(struct sock *sk, int fd);
+
 	/* When events() may say more though nobody notifies: an instant, UINT64_MAX
 	 * for never. */
 	uint64_t (*next_ns)(struct sock *sk);
@@ -77,6 +108,10 @@ struct sock_ops {
 	int (*import)(struct sock *sk, const void *shared);
 	/* What it has imported is impossible: end the connection. */
 	void (*broken)(struct sock *sk, int fd, const char *why);
+	/* The other processes that held it are gone. */
+	void (*alone)(struct sock *sk);
+	/* A call is over: do what the peer has asked for meanwhile. */
+	void (*settle)(struct sock *sk, int fd);
 
 	/*
 	 * Give the connection back to the kernel, for @why.  What the program has not

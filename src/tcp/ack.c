@@ -9,7 +9,10 @@
  *
  * Spec: RFC 9293 3.10.7.4 "fifth", 5681, 6298, 6582, 7661
  */
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define CWND_MAX (1u << 30)
 #define RTT_HALF_MS 150000u

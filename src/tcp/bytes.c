@@ -9,7 +9,11 @@
  *
  * Spec: RFC 9293 section 3.10.2, 3.10.3
  */
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/ctl.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
 
 #define REST_WORTH 8 /* of an extent: so much of it, or more */
 

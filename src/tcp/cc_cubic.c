@@ -8,7 +8,8 @@
  *
  * Spec: RFC 9438
  */
-#include "tcp/conn.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define BETA_NUM 7   /* of 10 */
 #define ALPHA_NUM 9  /* 3 * (1 - beta) / (1 + beta) ... */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* tcp/cc_newreno.c - the window of RFC 5681 */
+#include "tcp/config.h"
 #include "tcp/conn.h"
 
 static void newreno_undo(struct tcp_conn *c)

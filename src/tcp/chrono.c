@@ -11,7 +11,9 @@
  *
  * Who runs it: TCP_INFO's busy_time, rwnd_limited and sndbuf_limited.
  */
-#include "tcp/conn.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 static uint32_t *counter(struct tcp_conn *c, enum chrono what)
 {

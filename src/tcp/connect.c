@@ -12,7 +12,11 @@
  *
  * Spec: RFC 9293 section 3.10.1, RFC 6056, RFC 6191
  */
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/ctl.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define REUSE_AFTER_MS 1000
 #define ISS_BEHIND 65537 /* as for a peer's SYN: see tw_rx() */

@@ -13,7 +13,7 @@
  *
  * Spec: RFC 4987 section 3.6, as Linux does it
  */
-#include "tcp/conn.h"
+#include "tcp/stack.h"
 
 #define COUNT_NS (64 * NS_PER_S)
 #define COUNTS 2 /* a cookie is good in its own and the next */

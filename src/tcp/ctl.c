@@ -7,7 +7,13 @@
  *
  * Spec: RFC 9293 section 3.10.1, 3.10.4, 3.10.5; active opens are in connect.c
  */
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/ctl.h"
+#include "tcp/pmtu.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define MSS_DEFAULT_V4 536 /* RFC 9293 section 3.7.1 */
 #define MSS_DEFAULT_V6 1220

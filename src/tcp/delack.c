@@ -14,7 +14,9 @@
  *
  * Spec: RFC 1122 section 4.2.3.2, RFC 9293 section 3.8.6.3
  */
-#include "tcp/conn.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define AHEAD 8 /* connections that are fetched */
 #define SKIP 16 /* entries that a call passes over */

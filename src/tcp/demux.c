@@ -13,7 +13,10 @@
  *
  * Who runs it: the port, with frames of any bytes.
  */
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/pmtu.h"
+#include "tcp/rcv.h"
+#include "tcp/stack.h"
 
 #define AHEAD 16       /* frames whose headers were read; a power of two */
 #define AHEAD_FETCH 12 /* of them, those whose connections are fetched */

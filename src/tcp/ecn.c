@@ -11,7 +11,8 @@
  *
  * Spec: RFC 3168 section 6.1
  */
-#include "tcp/conn.h"
+#include "tcp/rcv.h"
+#include "tcp/stack.h"
 
 #define MARKED_LOST_MAX 3 /* time-outs without an ACK of what was marked */
 #define ASKS (TCP_ECE | TCP_CWR)

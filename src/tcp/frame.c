@@ -7,7 +7,8 @@
  *
  * A piece holds a reference to its extent until the port is done with the frame.
  */
-#include "tcp/conn.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
 
 #include "ip/checksum.h"
 

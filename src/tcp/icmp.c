@@ -12,8 +12,10 @@
  * Spec: RFC 1122 section 4.2.3.9, RFC 5461, RFC 5927 sections 4.1 and 7.2, RFC 6069
  */
 #include "ip/icmp.h"
-
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/pmtu.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 /* The SYN-ACK's number; nobody waits for the answer, so nobody is told. */
 static void reqsk_error(struct tcp_stack *s, struct tcp_reqsk *req,

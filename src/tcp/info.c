@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* tcp/info.c - what a connection can tell of itself; see info.h */
+#include "tcp/calls.h"
 #include "tcp/info.h"
-
-#include "tcp/conn.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define OPT_TIMESTAMPS 1
 #define OPT_SACK 2

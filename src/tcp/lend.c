@@ -9,7 +9,9 @@
  * come back when they were acknowledged, or the connection is over, and no frame in any
  * port refers to them.  Blocks come back when nothing of them is in use.
  */
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
 
 /* --- bytes --- */
 

@@ -18,7 +18,9 @@
  *
  * Spec: RFC 6298 (5.4), RFC 6675 section 4 (NextSeg), RFC 2018 section 8
  */
-#include "tcp/conn.h"
+#include "tcp/pmtu.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
 
 /* @bytes of a range with its marks are counted no longer. */
 void range_uncount(struct tcp_conn *c, const struct range *r, uint32_t bytes)

@@ -5,7 +5,13 @@
  * Options are fields and bits that the other files look at; setting one makes due
  * what it makes possible.
  */
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/ctl.h"
+#include "tcp/opt.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 /* Bytes that tcp_peek() would give one after the other, up to a mark. */
 uint32_t tcp_readable_bytes(const struct tcp_conn *c)

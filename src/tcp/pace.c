@@ -9,7 +9,9 @@
  *
  * Only for connections that were told to (tcp_set_pacing()).
  */
-#include "tcp/conn.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define SLOW_START_TENTHS 20
 #define AVOIDANCE_TENTHS 12

@@ -20,7 +20,9 @@
  * that is new takes another's place.
  * Spec: RFC 1191, RFC 8201, RFC 4821, RFC 5927 section 7.2
  */
-#include "tcp/conn.h"
+#include "tcp/pmtu.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
 
 #define MTU_MIN_V4                                                             \
 	552 /* Linux's; below it routers are to cut, or nothing is sent */

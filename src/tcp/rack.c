@@ -14,7 +14,9 @@
  *
  * Spec: RFC 8985
  */
-#include "tcp/conn.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define REO_STEPS_MAX 16 /* quarters of a round trip */
 #define REO_PERSIST 16   /* recoveries without a duplicate, until it shrinks */

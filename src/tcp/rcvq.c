@@ -12,7 +12,8 @@
  * them.  A run ends with a piece that has a FIN.  When the hole before a run is filled, all
  * of it moves over at once.
  */
-#include "tcp/conn.h"
+#include "tcp/rcv.h"
+#include "tcp/stack.h"
 
 #define PRUNE_LOOKS 16
 #define SMALL_PART 4 /* a piece is small that fills less of its frame */

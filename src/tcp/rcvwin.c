@@ -16,7 +16,10 @@
  *
  * Spec: RFC 9293 section 3.8.6.2.2; the tuning is Linux's "dynamic right-sizing"
  */
-#include "tcp/conn.h"
+#include "tcp/opt.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
 
 #define MEM_FACTOR 4u /* memory of a connection, in terms of its buffer */
 #define MEM_LEAST (256u << 10) /* frames may be large, and buffers small */

@@ -16,7 +16,8 @@
  * Spec: RFC 9937 (PRR), 3522 and 4015 (Eifel), 3708 (DSACK), 5682 (F-RTO), 3168 (ECN),
  *       6582
  */
-#include "tcp/conn.h"
+#include "tcp/snd.h"
+#include "tcp/work.h"
 
 /* --- proportional rate reduction --- */
 

@@ -4,7 +4,9 @@
  *
  * They wait in a ring of the stack's, of a few hundred, and go before all others: tx.c.
  */
-#include "tcp/conn.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
 
 void tx_reply(struct tcp_stack *s, const struct tcp_reply *r)
 {
@@ -51,4 +53,41 @@ void tx_reset_conn(struct tcp_conn *c)
 					.wscale = TCP_NO_WSCALE } };
 
 	tx_reply(c->stack, &r);
+}
+
+/* An ACK that says where the mini is. */
+void flow_ack_send(struct tcp_stack *s, const struct flow *f, seq32 seq,
+		   seq32 ack, uint16_t wnd, uint32_t ts_recent, bool has_ts)
+{
+	struct tcp_reply r = { .raddr = f->raddr,
+			       .laddr = f->laddr,
+			       .seg = { .sport = f->lport,
+					.dport = f->rport,
+					.seq = seq,
+					.ack = ack,
+					.flags = TCP_ACK,
+					.wnd = wnd,
+					.wscale = TCP_NO_WSCALE,
+					.has_ts = has_ts,
+					.tsval = now_ms(s) + flow_ts_off(s, f),
+					.tsecr = ts_recent } };
+
+	tx_reply(s, &r);
+}
+
+/* What costs its sender as much is answered each time; the rest is limited as the
+ * challenge ACKs of a whole connection are. */
+bool may_answer(struct tcp_stack *s, const struct tcp_seg *seg,
+		uint32_t *last_ms)
+{
+	bool is_costly = (seg->len || seg->flags & TCP_FIN) &&
+			 !(seg->flags & (TCP_SYN | TCP_RST));
+	int32_t age_ms = (int32_t)(now_ms(s) - *last_ms); /* may be -1 */
+
+	if (is_costly)
+		return true;
+	if (*last_ms && age_ms < (int32_t)(CHALLENGE_NS / NS_PER_MS))
+		return false;
+	*last_ms = now_ms(s) | 1;
+	return true;
 }

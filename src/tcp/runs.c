@@ -10,7 +10,8 @@
  *
  * Who runs it: rcvq.c, for what comes out of order.
  */
-#include "tcp/conn.h"
+#include "tcp/rcv.h"
+#include "tcp/stack.h"
 
 static struct range *run_at(const struct tcp_conn *c, uint32_t id)
 {

@@ -12,7 +12,11 @@
  *   I2  rcv_nxt and rcv_adv have not moved back
  *   I3  the payload is referred to by a queue, or counted under a drop_reason
  */
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 /* An answer to what is wrong, at most two a second (RFC 5961 section 7); the limit is
  * the connection's own, so that nobody learns of others by it. */

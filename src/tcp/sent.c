@@ -19,7 +19,10 @@
  *
  * Spec: RFC 2018, RFC 6675 section 4, RFC 8985 section 5.2
  */
-#include "tcp/conn.h"
+#include "tcp/pmtu.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 /* @n has come behind what was sent after it. */
 static void range_reordered(struct tcp_conn *c, const struct range *r,

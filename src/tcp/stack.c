@@ -5,7 +5,9 @@
  * All memory of a stack is one block, laid out once: the stack, the buckets, and the
  * pools behind each other.
  */
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define ALIGN(n) (((size_t)(n) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE)
 #define MTU_MIN 576

@@ -5,7 +5,11 @@
  * What follows from a state is recomputed in tcp_set_state(): the flow table, the
  * queues, the timers and the news for the program.
  */
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 static const uint16_t may_follow[] = {
 #define B(name) (1u << TCP_##name)

@@ -9,7 +9,11 @@
  *
  * Spec: RFC 6298, RFC 8985 section 6.3, RFC 9293 3.8.4, 3.8.6.1
  */
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/pmtu.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 void conn_timer_sync(struct tcp_conn *c)
 {

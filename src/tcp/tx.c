@@ -13,7 +13,12 @@
  *
  * Spec: RFC 9293 3.8.6, RFC 1122 4.2.3.4, RFC 5681, RFC 896 (Nagle)
  */
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/pmtu.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 void conn_set_pending(struct tcp_conn *c, unsigned what)
 {

@@ -11,7 +11,12 @@
  *
  * Spec: RFC 9293 section 3.8.5, RFC 6093
  */
-#include "tcp/conn.h"
+#include <errno.h>
+
+#include "tcp/calls.h"
+#include "tcp/ctl.h"
+#include "tcp/opt.h"
+#include "tcp/rcv.h"
 
 /* Forgets a mark that reading has passed. */
 void urg_passed(struct tcp_conn *c)

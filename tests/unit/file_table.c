@@ -20,10 +20,8 @@
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
 #include "sock/shared.h"
+#include "sock/sock_ops.h"
 #include "unit.h"
-
-/* No protocol. */
-const struct sock_ops *const sock_tables[SOCK_TABLES];
 
 static int n_socks; /* open */
 static bool is_arena_full;
@@ -50,6 +48,11 @@ void sock_free(struct sock *sk)
 	free(sk);
 }
 
+static const struct sock_ops ops = { .name = "none", .may_move = true };
+const struct sock_ops *const sock_tables[SOCK_TABLES] = {
+	[0 ... SOCK_TABLES - 1] = &ops,
+};
+
 bool arena_is_full(void) { return false; }
 void ops_closed(struct sock *sk) {}
 void sock_set_mode(struct sock *sk, enum sock_mode mode) {}
@@ -62,7 +65,6 @@ void inbox_detach(struct peer_inbox *to) {}
 void anchor_clear(struct sock *sk, int fd) {}
 void shm_close(struct sock *sk, int fd) {}
 void shm_offer_close(struct sock *sk) {}
-void shm_take_back(struct sock *sk, int fd, enum osf_reason reason) {}
 void epoll_forget_sock(struct file *f) {}
 void epoll_merge_sock(struct file *f) {}
 void epoll_free(struct epoll *ep) {}

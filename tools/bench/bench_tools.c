@@ -104,18 +104,24 @@ int bench_stream(struct bench_run *r)
 	return err;
 }
 
-/* How many requests last for args->seconds, from a short run before. */
+struct redis_load {
+	const char *clients;  /* connections */
+	const char *threads;  /* that share them; NULL: the only one */
+	const char *pipeline; /* requests at a time */
+};
+
 static int redis_load(struct bench_run *r, const char *port,
-		      const char *clients, const char *pipeline, double n)
+		      const struct redis_load *load, double n)
 {
 	struct number requests = number(n);
 	char *text = NULL;
 
 	int err = run_client(
 	    r,
-	    (const char *const[]){ "redis-benchmark", "-h", HOST, "-p", port,
-				   "-t", "get", "--csv", "-c", clients, "-P",
-				   pipeline, "-n", requests.s, NULL },
+	    (const char *const[]){
+		"redis-benchmark", "-h", HOST, "-p", port, "-t", "get", "--csv",
+		"-c", load->clients, "-P", load->pipeline, "-n", requests.s,
+		load->threads ? "--threads" : NULL, load->threads, NULL },
 	    run_timeout_s(r), &text);
 	if (!err)
 		err = run_value(r, text, "\"GET\",\"");
@@ -123,7 +129,8 @@ static int redis_load(struct bench_run *r, const char *port,
 	return err;
 }
 
-static int redis(struct bench_run *r, const char *clients, const char *pipeline)
+/* How many requests last for args->seconds is known from a short load before. */
+static int redis(struct bench_run *r, const struct redis_load *load)
 {
 	struct port_text port;
 	struct proc server;
@@ -140,19 +147,37 @@ static int redis(struct bench_run *r, const char *clients, const char *pipeline)
 		return err;
 
 	double n = 20000;
-	err = redis_load(r, port.s, clients, pipeline, n);
+	err = redis_load(r, port.s, load, n);
 	if (!err && r->value * r->args->seconds > n)
-		err = redis_load(r, port.s, clients, pipeline,
-				 r->value * r->args->seconds);
+		err = redis_load(r, port.s, load, r->value * r->args->seconds);
 	proc_stop(&server);
 	return err;
 }
 
-int bench_redis_1(struct bench_run *r) { return redis(r, "1", "1"); }
+int bench_redis_1(struct bench_run *r)
+{
+	return redis(r, &(struct redis_load){ "1", NULL, "1" });
+}
 
-int bench_redis_50(struct bench_run *r) { return redis(r, "50", "1"); }
+int bench_redis_50(struct bench_run *r)
+{
+	return redis(r, &(struct redis_load){ "50", NULL, "1" });
+}
 
-int bench_redis_pipelined(struct bench_run *r) { return redis(r, "50", "16"); }
+int bench_redis_pipelined(struct bench_run *r)
+{
+	return redis(r, &(struct redis_load){ "50", NULL, "16" });
+}
+
+int bench_redis_crowd(struct bench_run *r)
+{
+	return redis(r, &(struct redis_load){ "8", NULL, "1" });
+}
+
+int bench_redis_threads(struct bench_run *r)
+{
+	return redis(r, &(struct redis_load){ "8", "8", "1" });
+}
 
 /* The load is our own: memaslap is not in Debian, and memcslap measures how
  * fast it can make keys. */

@@ -85,15 +85,37 @@ static unsigned kernel_events(struct sock *sk, int fd)
 	return n > 0 ? (unsigned short)p.revents : 0;
 }
 
+/*
+ * The anchor's readiness is the socket's: it tells by itself.
+ */
+
+static void by_anchor(struct sock *sk, struct watch *w) {}
+
+static bool needs_no_arming(struct sock *sk, int fd, unsigned events,
+			    const struct watch *w)
+{
+	return false;
+}
+
+static void on_itself(struct sock *sk, struct pollfd *p) {}
+
+static bool is_news(struct sock *sk, int fd, unsigned events,
+		    const struct watch *w)
+{
+	return true;
+}
+
+static bool is_not_rung(const struct sock *sk) { return false; }
 static uint64_t never(struct sock *sk) { return UINT64_MAX; }
+
+static void nothing(struct sock *sk, int fd) {}
+static void nothing_inherited(struct sock *sk) {}
 
 static int kernel_shutdown(struct sock *sk, int fd, int how)
 {
 	return libc.shutdown(fd, how) < 0 ? -errno : 0;
 }
 
-static void nothing(struct sock *sk, int fd) {}
-static void nothing_inherited(struct sock *sk) {}
 static void is_there(struct sock *sk, int fd, enum osf_reason why) {}
 
 static int is_there_now(struct sock *sk, int fd, enum osf_reason why,
@@ -110,11 +132,20 @@ const struct sock_ops inet_kernel_ops = {
 	.inq = kernel_inq,
 	.outq = kernel_outq,
 	.events = kernel_events,
+	.watch = by_anchor,
+	.arm = needs_no_arming,
+	.sleep_on = on_itself,
+	.hint = is_news,
+	.look = nothing,
+	.is_rung = is_not_rung,
+	.drain = nothing,
 	.next_ns = never,
 	.shutdown = kernel_shutdown,
 	.close = nothing,
 	.exit = nothing,
 	.after_fork = nothing_inherited,
+	.alone = nothing_inherited,
+	.settle = nothing,
 	.fallback = is_there,
 	.fallback_now = is_there_now,
 };
@@ -158,17 +189,27 @@ static ssize_t young_send_file(struct sock *sk, int fd, int in_fd, off_t *off,
 
 const struct sock_ops inet_young_ops = {
 	.name = "young",
+	.may_move = true,
 	.recv = young_recv,
 	.send = young_send,
 	.send_file = young_send_file,
 	.inq = kernel_inq,
 	.outq = kernel_outq,
 	.events = kernel_events,
+	.watch = by_anchor,
+	.arm = needs_no_arming,
+	.sleep_on = on_itself,
+	.hint = is_news,
+	.look = nothing,
+	.is_rung = is_not_rung,
+	.drain = nothing,
 	.next_ns = never,
 	.shutdown = kernel_shutdown,
 	.close = nothing,
 	.exit = nothing,
 	.after_fork = nothing_inherited,
+	.alone = nothing_inherited,
+	.settle = nothing,
 	.fallback = is_there,
 	.fallback_now = is_there_now,
 };
@@ -225,17 +266,27 @@ static int moving_fallback_now(struct sock *sk, int fd, enum osf_reason why,
 
 const struct sock_ops inet_moving_ops = {
 	.name = "moving",
+	.may_move = true,
 	.recv = moving_recv,
 	.send = moving_send,
 	.send_file = moving_send_file,
 	.inq = kernel_inq,
 	.outq = kernel_outq,
 	.events = kernel_events,
+	.watch = by_anchor,
+	.arm = needs_no_arming,
+	.sleep_on = on_itself,
+	.hint = is_news,
+	.look = nothing,
+	.is_rung = is_not_rung,
+	.drain = nothing,
 	.next_ns = never,
 	.shutdown = moving_shutdown,
 	.close = nothing,
 	.exit = nothing,
 	.after_fork = nothing_inherited,
+	.alone = nothing_inherited,
+	.settle = nothing,
 	.fallback = moving_fallback,
 	.fallback_now = moving_fallback_now,
 };

@@ -19,6 +19,8 @@
  *   backlog.c     bytes of TCP that nobody has read yet
  *   held.c        MSG_MORE, TCP_CORK
  *   wait.c        spinning and sleeping in a blocking call
+ *   inbox.c       which connections have news, as peers say
+ *   ready.c       and who is told of that in this process
  *   anchor.c      doorbells, the anchor's end, byte counts
  *   errq.c        the error queue
  *   ctl.c         shutdown, close, options, going back
@@ -33,6 +35,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "sock/anchor.h"
+#include "sock/ready.h"
 #include "sock/sock.h"
 #include "sock/sock_ops.h"
 #include "proto/shm/conn.h"
@@ -137,6 +141,11 @@ void shm_linger(struct sock *sk, int fd, int seconds);
 unsigned shm_events(struct sock *sk, int fd);
 
 enum shm_arm { ARM_INBOX, ARM_ANCHOR };
+/* ready.c: @w's set is told of news, if w->is_told says so afterwards. */
+void shm_watch(struct sock *sk, struct watch *w);
+bool shm_arm_for(struct sock *sk, int fd, unsigned events,
+		 const struct watch *w);
+bool shm_hint(struct sock *sk, int fd, unsigned events, const struct watch *w);
 /* Is the peer's word for news this process's own inbox, or that of another one of the
  * family, so that it has to ring? */
 bool shm_has_inbox(const struct sock *sk);
@@ -215,9 +224,6 @@ void anchor_ring_later(struct sock *sk, int fd);
 void anchor_silence(struct sock *sk);
 void anchor_back(struct sock *sk, int fd);
 void anchor_drain(struct sock *sk, int fd);
-void anchor_clear(struct sock *sk, int fd);
-bool anchor_sleep_begin(struct sock *sk, int fd);
-void anchor_sleep_end(struct sock *sk);
 void anchor_look(struct sock *sk, int fd); /* sets sk->anchor_end */
 bool anchor_has_fin(int fd);
 bool anchor_is_closed(const struct sock *sk, int fd);
@@ -225,7 +231,6 @@ bool anchor_note(struct sock *sk, int err);
 int anchor_error(struct sock *sk);
 int anchor_so_error(struct sock *sk, int fd);
 void anchor_fin(struct sock *sk);
-bool anchor_look_due(struct sock *sk); /* has it been a while? */
 int anchor_counts(int fd, bool active, uint64_t *sent);
 int anchor_consumed(int fd, uint64_t *consumed);
 
