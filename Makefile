@@ -70,13 +70,17 @@ install: $(BUILD)/build.ninja
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
 # How to run programs with these: docs/notes/2026-11-21-sanitizers.md.
-build-asan:
-	$(MAKE) build BUILD=$@ SETUP="-Db_sanitize=address,undefined $(SANITIZE)"
+asan = BUILD=build-asan SETUP="-Db_sanitize=address,undefined $(SANITIZE)"
+tsan = BUILD=build-tsan SETUP="-Db_sanitize=thread $(SANITIZE)"
+build-asan build-tsan: build-%:
+	$(MAKE) build $($*)
 
-build-tsan:
-	$(MAKE) build BUILD=$@ SETUP="-Db_sanitize=thread $(SANITIZE)"
+# All tests with a sanitizer, those of applications too; FAST=1 and so on as for check.
+check-asan check-tsan: check-%:
+	$(MAKE) check $($*)
 
 clean:
 	rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: build tests check coverage differential sim fuzz suites bench demo install build-asan build-tsan clean
+.PHONY: build tests check coverage differential sim fuzz suites bench demo install build-asan build-tsan \
+	check-asan check-tsan clean

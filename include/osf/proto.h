@@ -164,7 +164,9 @@ struct osf_proto {
 	 * notify() - addresses, links or routes have changed
 	 *
 	 * osf has no thread: it tells of rtnetlink's events inside the program's
-	 * next call that has to know of addresses.
+	 * calls, of those who sleep in poll(), select() or epoll_wait() too, and
+	 * those that have to know of addresses.  In an epoll set that processes
+	 * share since a fork nobody is woken for it.
 	 */
 	void (*notify)(const struct osf_inet_event *event);
 

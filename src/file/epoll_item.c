@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/fds.h"
+#include "base/idle.h"
 #include "file/epoll_set.h"
 
 struct epitem *item_find(struct file *f, struct epoll *ep, int fd)
@@ -24,7 +25,7 @@ static struct epitem *item_space(struct epoll *ep)
 		ep->free_items = it->next_of_sock;
 		return it;
 	}
-	if (ep->n_items == KICK)
+	if (ep->n_items == IDLE)
 		return NULL;
 	if (ep->n_items == ep->cap_items) {
 		uint32_t cap = ep->cap_items ? ep->cap_items * 2 : 16;
@@ -138,7 +139,7 @@ struct epoll *epoll_new(int fd)
 		return NULL;
 	ep->fd = fd;
 	ready_init(&ep->told, wake);
-	ep->kick_fd = -1;
+	ep->kick_fd = ep->idle_fd = -1;
 	ep->held_until = UINT64_MAX;
 	list_init(&ep->ready);
 	list_init(&ep->behind);
@@ -190,6 +191,24 @@ void item_merged(struct epitem *it)
 			   &it->ep->told);
 	push_ready(it);
 	kick(it->ep);
+}
+
+void epoll_idle(struct epoll *ep)
+{
+	uint32_t number = 0;
+	int fd = idle_fd(&number);
+
+	if (fd < 0 || ep->forked || load_rlx(&ep->shared))
+		return;
+	GUARD(&ep->lock);
+	if (fd == ep->idle_fd && number == ep->idle_number)
+		return;
+	if (ep->idle_fd < 0)
+		count(&ep->n_tagged,
+		      1); /* the kernel's set is not to be believed */
+	ep->idle_fd = fd;
+	ep->idle_number = number;
+	kernel_ctl(ep, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, TAG | IDLE);
 }
 
 static void item_merge(struct epitem *it)
@@ -256,7 +275,19 @@ void epoll_free(struct epoll *ep)
 	free(ep);
 }
 
-void epoll_before_fork(struct file *fe) { store_rlx(&fe->ep->shared, true); }
+/* Whoever shares the set could take the event from under the other. */
+void epoll_before_fork(struct file *fe)
+{
+	struct epoll *ep = fe->ep;
+
+	store_rlx(&ep->shared, true);
+	GUARD(&ep->lock);
+	if (ep->idle_fd >= 0)
+		kernel_ctl(ep, EPOLL_CTL_DEL, ep->idle_fd, 0, 0);
+	if (ep->idle_fd >= 0)
+		count(&ep->n_tagged, -1u);
+	ep->idle_fd = -1;
+}
 
 /* What peers know of the set is the parent's: in the child only the anchors tell of
  * its sockets. */

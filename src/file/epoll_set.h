@@ -30,7 +30,9 @@
 #define TAG_IDX_BITS 20
 #define TAG_IDX_MASK ((UINT32_C(1) << TAG_IDX_BITS) - 1)
 #define TAG_GENERATIONS (UINT32_C(1) << (32 - TAG_IDX_BITS))
-#define KICK TAG_IDX_MASK /* no item has this index */
+/* No items have these indices. */
+#define KICK TAG_IDX_MASK
+#define IDLE (KICK - 1) /* base/idle.h */
 
 struct epitem {
 	struct list ready;  /* in epoll.ready when on it */
@@ -73,6 +75,8 @@ struct epoll {
 	struct list
 	    always;  /* items to look at each time: nobody tells of them */
 	int kick_fd; /* in the kernel's set, to wake other waiters */
+	int idle_fd; /* in the kernel's set: base/idle.h; -1: none */
+	uint32_t idle_number;
 	bool nested; /* waited for from outside */
 	bool forked; /* made by the process that we come from */
 	bool shared; /* a fork has given another process the kernel's set */
@@ -93,6 +97,8 @@ uint32_t item_generation(struct epoll *ep);
 void item_tagged(struct epitem *it);
 /* The kernel's entry has our tag; from now on the item is served by us. */
 void item_merged(struct epitem *it);
+/* Have what is to be watched in the kernel's set. */
+void epoll_idle(struct epoll *ep);
 void push_ready(struct epitem *it);
 void push_news(struct epitem *it, struct list *to); /* ready or behind */
 /* Other waiters than us may have something to take. */

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/spin.h"
 #include "base/unwind.h"
+#include "base/idle.h"
 #include "file/epoll_set.h"
 #include "file/hold.h"
 #include "sock/shared.h"
@@ -301,16 +302,12 @@ static struct epitem *tagged_item(const struct epoll *ep, uint64_t data)
 	return ep->shared && !it->merged ? it : NULL;
 }
 
-/*
- * Turn what the kernel returned into what the program asked for: its own entries
- * as they are, tagged ones of kernel sockets with the program's data, and hints
- * not at all.  Returns how many of @evs[0..n) remain.
- */
-static int translate(struct epoll *ep, struct epoll_event *evs, int n)
+/* What the kernel returned, with the set locked; see translate(). */
+static int translate_locked(struct epoll *ep, struct epoll_event *evs, int n,
+			    bool *watched)
 {
 	int kept = 0;
 
-	GUARD(&ep->lock);
 	drain(ep); /* what was posted before the kernel woke goes first */
 	for (int i = 0; i < n; i++) {
 		uint64_t data = evs[i].data.u64;
@@ -320,8 +317,10 @@ static int translate(struct epoll *ep, struct epoll_event *evs, int n)
 			continue;
 		}
 		struct epitem *it = tagged_item(ep, data);
-		if (!it)
+		if (!it) {
+			*watched |= tag_idx(data) == IDLE;
 			continue;
+		}
 		if (it->merged) {
 			hint(it, evs[i].events);
 			continue;
@@ -332,6 +331,23 @@ static int translate(struct epoll *ep, struct epoll_event *evs, int n)
 		evs[kept++].data = it->data;
 	}
 	return kept;
+}
+
+/*
+ * Turn what the kernel returned into what the program asked for: its own entries
+ * as they are, tagged ones of kernel sockets with the program's data, and hints
+ * not at all.  Returns how many of @evs[0..n) remain.
+ */
+static int translate(struct epoll *ep, struct epoll_event *evs, int n)
+{
+	bool watched = false;
+
+	lock_get(&ep->lock);
+	n = translate_locked(ep, evs, n, &watched);
+	lock_put(&ep->lock);
+	if (unlikely(watched))
+		idle_run();
+	return n;
 }
 
 static int kernel_look(struct epoll *ep, int epfd, struct epoll_event *evs,
@@ -539,6 +555,10 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 	/* Without sockets of ours in it the set is the kernel's alone, as long as no
 	 * other thread adds one. */
 	bool may_merge = load_rlx(&ep->n_items) || !is_single_threaded();
+	if (idle_is_on()) {
+		epoll_idle(ep);
+		may_merge = true;
+	}
 	if (ts && !poll_only && may_merge)
 		deadline_ns = now_ns() + (uint64_t)ts->tv_sec * NS_PER_S +
 			      (uint64_t)ts->tv_nsec;
@@ -606,6 +626,10 @@ bool epoll_kernel_ready(struct file *fe)
 	bool hinted = ep->kick_fd >= 0 &&
 		      libc.read(ep->kick_fd, &kicks, sizeof(kicks)) > 0;
 
+	if (load_rlx(&ep->idle_fd) >= 0) {
+		idle_run(); /* what it has makes the set ready for nobody */
+		hinted = true;
+	}
 	GUARD(&ep->lock);
 	for (uint32_t i = 0; i < ep->n_items; i++) {
 		struct epitem *it = ep->items[i];

@@ -21,8 +21,9 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "base/lock.h"
+#include "ops/ops.h"
 #include "sock/ready.h"
-#include "sock/sock.h"
+#include "sock/sock_ops.h"
 
 enum file_kind { FILE_SOCK, FILE_EPOLL };
 
@@ -40,6 +41,9 @@ struct file {
 	int32_t anchor_fd;  /* some descriptor of the description */
 	int32_t moved_fd;   /* another description took its place, or -1 */
 	struct sock *sk;
+	/* The table of operations that the entries and the epoll sets are in line
+	 * with; see file_settle(). */
+	const struct sock_ops *settled;
 	struct epoll *ep;
 	struct epitem *items;      /* epoll sets a socket is in */
 	struct watch_list watches; /* of those who serve it themselves */
@@ -52,7 +56,7 @@ struct file {
 	struct shared_fd {
 		int32_t fd;
 		uint64_t cookie;
-	} shared_fds[2];
+	} shared_fds[OPS_UPGRADE_FDS];
 };
 
 #define FILE_PASS ((uintptr_t)1)
@@ -163,6 +167,11 @@ static inline void file_touched(struct file *f, unsigned events)
 
 /* A call changed the socket's mode: bring sets and table in line. */
 void file_settle(struct file *f, int fd);
+/* After a call: has it? */
+static inline bool file_is_settled(const struct file *f)
+{
+	return load_rlx(&f->settled) == sock_ops(f->sk);
+}
 
 /* @each is called with every entry in the table. */
 void file_for_each(void (*each)(int fd, struct file *f));

@@ -27,12 +27,11 @@
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/hold.h"
-#include "ops/route.h"
-#include "proto/inet/inet.h"
-#include "proto/shm/inbox.h"
-#include "proto/shm/shm.h"
+#include "ops/ops.h"
+#include "sock/anchor.h"
 #include "sock/arena.h"
 #include "sock/shared.h"
+#include "sock/sock_ops.h"
 
 /* Several descriptors may name one file: each walk over the table meets it once. */
 static __thread uint32_t walk, n_met;
@@ -205,8 +204,7 @@ void fork_child(void)
 	lock_after_fork();
 	gate_child();
 	arena_after_fork();
-	inbox_after_fork();
-	route_after_fork();
+	ops_after_fork();
 	handoff_after_fork();
 	life_child();
 	hold_child();
@@ -218,7 +216,7 @@ static void leave(int fd, struct file *f)
 {
 	if (!first_met(f))
 		return;
-	if (sock_procs(f->sk) > 1 && shm_of(f->sk)->seg)
+	if (sock_procs(f->sk) > 1)
 		anchor_clear(f->sk, fd);
 	f->has_left = 1;
 	if (!f->holding)
@@ -226,11 +224,9 @@ static void leave(int fd, struct file *f)
 	hold_leave(f->holding);
 	if (!sock_leave_it(f->sk))
 		return;
-	inet_seen(f->sk, fd);
 	if (f->holding)
 		f->sk->st->ended = 1; /* the one who gave it frees it */
-	if (shm_of(f->sk)->seg)
-		shm_exit(f->sk, fd);
+	sock_ops(f->sk)->exit(f->sk, fd);
 }
 
 void file_exit(void)

@@ -9,6 +9,7 @@
 #include "base/libc.h"
 #include "base/spin.h"
 #include "base/unwind.h"
+#include "base/idle.h"
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/poll.h"
@@ -35,7 +36,7 @@ struct poller {
 	struct unwind u;
 	struct pollfd *fds; /* the program's */
 	struct entry *entries;
-	struct pollfd *kfds; /* scratch for the kernel */
+	struct pollfd *kfds; /* scratch for the kernel, one more than n */
 	nfds_t n;
 	nfds_t n_kernel; /* entries that the kernel alone serves */
 	unsigned turns;
@@ -78,6 +79,8 @@ bool poll_concerns_us(const struct pollfd *fds, nfds_t n)
 {
 	if (unlikely(are_too_many(n)))
 		return false;
+	if (idle_is_on())
+		return true;
 	for (nfds_t i = 0; i < n; i++)
 		if (unlikely(concerns(fds[i].fd)))
 			return true;
@@ -238,7 +241,8 @@ static void disarm(struct entry *e, short revents)
 	struct sock *sk = e->file->sk;
 	e->armed = false;
 	anchor_sleep_end(sk);
-	if (revents & (POLLHUP | POLLERR | POLLRDHUP))
+	if (revents & (POLLHUP | POLLERR | POLLRDHUP) &&
+	    sock_ops(sk)->own_events)
 		sock_ops(sk)->look(sk, e->kernel.fd);
 	if (revents & POLLIN)
 		anchor_clear(sk, e->kernel.fd);
@@ -287,6 +291,16 @@ static uint64_t next_ns(const struct poller *p)
 	return first;
 }
 
+/* One more descriptor to sleep on, if there is one. */
+static nfds_t idle_too(struct poller *p)
+{
+	uint32_t number;
+
+	p->kfds[p->n] =
+	    (struct pollfd){ .fd = idle_fd(&number), .events = POLLIN };
+	return p->kfds[p->n].fd >= 0;
+}
+
 /* 0 to look again, -EAGAIN when time is over, -EINTR, ... */
 static int sleep_once(struct poller *p, uint64_t deadline_ns,
 		      const sigset_t *mask)
@@ -315,9 +329,13 @@ static int sleep_once(struct poller *p, uint64_t deadline_ns,
 			naps = true;
 		}
 		left = ns_timespec(now < deadline_ns ? deadline_ns - now : 0);
-		r = libc.ppoll(p->kfds, p->n,
+		r = libc.ppoll(p->kfds, p->n + idle_too(p),
 			       deadline_ns == UINT64_MAX ? NULL : &left, mask);
 		r = r < 0 ? -errno : r;
+		if (r > 0 && unlikely(p->kfds[p->n].revents)) {
+			idle_run();
+			naps = !--r;
+		}
 	}
 	for (nfds_t i = 0; i < p->n; i++)
 		disarm(&p->entries[i], r > 0 ? p->kfds[i].revents : 0);
@@ -390,7 +408,7 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 	       const sigset_t *mask)
 {
 	struct entry entries[ON_STACK];
-	struct pollfd kfds[ON_STACK];
+	struct pollfd kfds[ON_STACK + 1];
 	UNWIND(struct poller, p) = { .fds = fds,
 				     .entries = entries,
 				     .kfds = kfds,
@@ -401,7 +419,8 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 		   ts->tv_nsec >= (long)NS_PER_S))
 		return -EINVAL;
 	if (n > ON_STACK) {
-		p.heap = malloc(n * (sizeof(*entries) + sizeof(*kfds)));
+		p.heap = malloc(n * (sizeof(*entries) + sizeof(*kfds)) +
+				sizeof(*kfds));
 		if (!p.heap)
 			return -ENOMEM;
 		p.entries = p.heap;
@@ -457,6 +476,8 @@ bool select_concerns_us(int n, fd_set *const sets[3])
 	for (int i = 0; i < 3; i++)
 		if (n < 0 || (sets[i] && is_bad_ptr(sets[i])))
 			return false;
+	if (idle_is_on())
+		return true;
 	for (int fd = 0; fd < n; fd++)
 		if (wanted(fd, sets[0], sets[1], sets[2]) &&
 		    concerns(fd) != NOT_OURS)
@@ -468,7 +489,7 @@ int select_files(int n, fd_set *r, fd_set *w, fd_set *e,
 		 const struct timespec *ts, const sigset_t *mask, bool *ours)
 {
 	struct pollfd on_stack[ON_STACK], *fds = on_stack;
-	nfds_t n_fds = 0, concern = 0;
+	nfds_t n_fds = 0, concern = idle_is_on();
 
 	*ours = false;
 	for (int fd = 0; fd < n; fd++) {

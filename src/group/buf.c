@@ -7,8 +7,6 @@
 #include "base/lock.h"
 #include "base/vm.h"
 #include "group/buf.h"
-#include "proto/shm/region.h"
-#include "proto/shm/segment.h"
 
 #define BLOCK_BYTES (1024u * 1024)
 #define LIMIT_MIN (4 * BLOCK_BYTES)
@@ -233,18 +231,6 @@ struct rxbuf *rxbuf_of(struct group_buf *pub)
 	return &base[off / sizeof(*bufs)];
 }
 
-void rxmap_put(struct rxmap *m)
-{
-	if (!m || fetch_sub(&m->n_refs, 1) != 1)
-		return;
-	/* Nothing is held any more: the peer may still be waiting for that. */
-	if (m->refs)
-		shm_refs_over(m->refs);
-	shm_refs_free(m->refs);
-	seg_unmap(m->seg, m->ring_size);
-	free(m);
-}
-
 void pool_fini(struct pool *p)
 {
 	if (p->filling)
@@ -265,7 +251,7 @@ void buf_fini(void)
 	GUARD(&lock);
 	for (uint32_t i = 0; i < n_bufs; i++)
 		if (bufs[i].state == RXBUF_ORPHAN) /* never returned */
-			rxmap_put(bufs[i].map);
+			lend_memory_put(bufs[i].memory, &bufs[i].at);
 	if (n_bufs)
 		memset(bufs, 0, n_bufs * sizeof(*bufs));
 	n_bufs = 0;

@@ -13,7 +13,6 @@
 #include "group/gsock.h"
 #include "group/handle.h"
 #include "proto/shm/inbox.h"
-#include "proto/shm/shm.h"
 
 static struct lock lock; /* the lists, and is_ready */
 static struct group *groups, *free_groups;
@@ -107,8 +106,11 @@ static void after_fork(void)
 			libc.close(s->fd);
 			if (!s->sk)
 				continue;
-			fds_close(shm_of(s->sk)->offer_fd);
-			fds_close(shm_of(s->sk)->channel_fd);
+			int32_t fds[OPS_UPGRADE_FDS];
+
+			ops_upgrade_fds(s->sk, fds);
+			for (int i = 0; i < OPS_UPGRADE_FDS; i++)
+				fds_close(fds[i]);
 			if (s->sk->announce_fd > 0)
 				fds_close(s->sk->announce_fd);
 		}
@@ -283,8 +285,8 @@ void groups_at_exit(void)
 		for (struct list *l = g->all.next; l != &g->all; l = l->next) {
 			struct gsock *s = container_of(l, struct gsock, all);
 
-			if (s->is_shm && shm_of(s->sk)->seg)
-				shm_exit(s->sk, s->fd);
+			if (s->is_direct)
+				sock_ops(s->sk)->exit(s->sk, s->fd);
 		}
 	lock_put(&lock);
 }

@@ -45,7 +45,7 @@ struct gsock;
 
 /* Goes with received data until it is given back.  The bytes belong to the API, which
  * may show them to the program. */
-#define GROUP_BUF_BYTES 8u
+#define GROUP_BUF_BYTES 16u
 
 struct group_buf {
 	alignas(8) uint8_t api[GROUP_BUF_BYTES];

@@ -156,10 +156,10 @@ int set_add(struct gsock *s)
  */
 void set_watch(struct gsock *s)
 {
-	const int fds[2] = { shm_of(s->sk)->offer_fd,
-			     shm_of(s->sk)->channel_fd };
+	int32_t fds[OPS_UPGRADE_FDS];
 
-	for (int i = 0; i < 2; i++) {
+	ops_upgrade_fds(s->sk, fds);
+	for (int i = 0; i < OPS_UPGRADE_FDS; i++) {
 		struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
 					  .data.u64 = s->handle | SET_UPGRADE };
 
@@ -174,10 +174,11 @@ void set_watch(struct gsock *s)
 
 void set_drop(struct gsock *s)
 {
-	const int fds[2] = { s->sk ? shm_of(s->sk)->offer_fd : 0,
-			     s->sk ? shm_of(s->sk)->channel_fd : 0 };
+	int32_t fds[OPS_UPGRADE_FDS] = { 0 };
 
-	for (int i = 0; i < 2; i++) {
+	if (s->sk)
+		ops_upgrade_fds(s->sk, fds);
+	for (int i = 0; i < OPS_UPGRADE_FDS; i++) {
 		/* One that was closed is in no set, and its number another's. */
 		if (s->watched[i] > 0 && s->watched[i] == fds[i])
 			libc.epoll_ctl(s->group->epfd, EPOLL_CTL_DEL,
@@ -226,20 +227,20 @@ int gsock_setsockopt(struct gsock *s, int level, int name, const void *val,
 
 	if (!is_bad_ptr(val) && len >= sizeof(v))
 		memcpy(&v, val, sizeof(v));
-	bool in_rings = s->sk && (sock_mode(s->sk) == SOCK_SHM ||
-				  sock_mode(s->sk) == SOCK_CANDIDATE);
-	if (in_rings && len >= sizeof(v) && !is_bad_ptr(val) &&
+	bool is_ours = s->sk && sock_ops(s->sk)->is_ours;
+	if (is_ours && len >= sizeof(v) && !is_bad_ptr(val) &&
 	    set_for_rings(s, level, name, v))
 		return 0;
 	if (libc.setsockopt(s->fd, level, name, val, len) < 0)
 		return -errno;
 	if (level == IPPROTO_TCP && name == TCP_USER_TIMEOUT)
 		s->user_timeout_ms = (uint32_t)v;
-	if (in_rings && level == SOL_SOCKET && name == SO_SNDBUF)
+	if (is_ours && level == SOL_SOCKET && name == SO_SNDBUF)
 		shm_sndbuf_changed(s->sk, s->fd);
 	if (s->sk && is_kernel_only(level, name)) {
-		if (in_rings)
-			shm_take_back(s->sk, s->fd, OSF_REASON_OPTION);
+		if (is_ours)
+			sock_ops(s->sk)->fallback(s->sk, s->fd,
+						  OSF_REASON_OPTION);
 		else
 			ops_pin(s->sk, OSF_REASON_OPTION);
 	}
@@ -438,13 +439,10 @@ void gsock_unlist(struct gsock *s)
 	set_drop(s);
 	hot_drop(s);
 	if (s->slot != SLOT_NONE) {
-		if (shm_of(s->sk)->seg)
-			store_rel(&shm_me(s->sk)->slot, SLOT_NONE);
+		store_rel(&shm_me(s->sk)->slot, SLOT_NONE);
 		slot_close(s->slot);
 		s->slot = SLOT_NONE;
 	}
-	if (s->is_shm)
-		g->n_shm--;
 	list_del(&s->all);
 	list_del(&s->work);
 	list_del(&s->acks);
@@ -480,15 +478,13 @@ int gsock_attach(struct gsock *s, struct group *g)
 		gsock_unlist(s);
 		return err == -ENOSPC ? -ENOMEM : err;
 	}
-	if (s->is_shm) { /* its place here; and what has come meanwhile */
-		s->is_shm = 0;
-		gsock_settle(s);
+	s->is_direct = 0; /* until it has its place here */
+	gsock_settle(s);
+	if (s->lend) { /* what has come back meanwhile */
 		held_release(s);
 		if (s->held_first)
 			list_add_tail(&g->lent, &s->lent);
 	}
-	if (s->sk && sock_mode(s->sk) == SOCK_YOUNG)
-		set_watch(s);
 	s->is_readable = 1;
 	if (s->first && s->first != s->out)
 		list_add_tail(&g->acks, &s->acks);

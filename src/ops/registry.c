@@ -16,6 +16,7 @@
 #include "base/setting.h"
 #include "ops/builtin.h"
 #include "ops/registry.h"
+#include "ops/route.h"
 
 #define PROTO_BYTES_MAX 4096 /* a size above it is no size */
 #define KNOWN_COMP_MASK UINT64_C(0)
@@ -73,6 +74,16 @@ static int check(const struct osf_proto *p)
 	return is_reserved(p->name) && !is_builtin(p) ? -EEXIST : 0;
 }
 
+/* Somebody wants to hear of changes: who sleeps is to hear of them, too. */
+static void watch_locked(void)
+{
+	bool wanted = false;
+
+	for (int i = 0; i < table.n; i++)
+		wanted |= PROTO_OP(table.proto[i], notify) != NULL;
+	route_watch(wanted);
+}
+
 static int add(const struct osf_proto *proto)
 {
 	int at = 0;
@@ -91,6 +102,7 @@ static int add(const struct osf_proto *proto)
 	table.proto[at] = proto;
 	store_rel(&table.n, table.n + 1);
 	count(&n_modules, !is_builtin(proto));
+	watch_locked();
 	return 0;
 }
 
@@ -135,6 +147,7 @@ OSF_API int ops_proto_unregister(const struct osf_proto *proto)
 			(size_t)(table.n - i - 1) * sizeof(table.proto[0]));
 		store_rel(&table.n, table.n - 1);
 		count(&n_modules, -!is_builtin(proto));
+		watch_locked();
 		return 0;
 	}
 	return -ENOENT;
@@ -191,6 +204,7 @@ static void load(const char *path)
 		GUARD(&lock);
 		table = before;
 		n_modules = n_before;
+		watch_locked();
 	}
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* sock/shared.c - see sock/shared.h */
 #include <errno.h>
-#include <poll.h>
 #include <sys/mman.h>
 
 #include "base/clock.h"
@@ -71,13 +70,13 @@ static bool may_become(enum sock_mode from, uint32_t to)
 		to == SOCK_UPGRADING);
 }
 
-static const struct sock_ops *ops_of(const struct sock *sk)
+const struct sock_ops *shared_protocol(const struct sock *sk)
 {
 	return sock_tables[sock_mode(sk)];
 }
 
 /* Take over what the last one left.  The caller holds the page's lock. */
-static int page_import(struct sock *sk, const struct shared_page *p)
+int page_import(struct sock *sk, const struct shared_page *p)
 {
 	const volatile struct shared_numbers *from = &p->s;
 	struct shared_numbers s = *from;
@@ -90,13 +89,13 @@ static int page_import(struct sock *sk, const struct shared_page *p)
 	numbers_in(sk, &s);
 	if (mode != sock_mode(sk))
 		sock_set_mode(sk, (enum sock_mode)mode);
-	const struct sock_ops *ops = ops_of(sk);
+	const struct sock_ops *ops = shared_protocol(sk);
 	return ops->import ? ops->import(sk, p->conn) : 0;
 }
 
-static void page_export(const struct sock *sk, struct shared_page *p)
+void page_export(const struct sock *sk, struct shared_page *p)
 {
-	const struct sock_ops *ops = ops_of(sk);
+	const struct sock_ops *ops = shared_protocol(sk);
 
 	numbers_out(sk, &p->s);
 	if (ops->export)
@@ -146,11 +145,15 @@ void sock_unshare(struct sock *sk)
 	lock_put(&p->lock);
 }
 
-void shared_let_go(struct sock *sk)
+bool shared_let_go(struct sock *sk)
 {
-	sk->is_held = 0;
-	if (sk->page)
-		madvise(sk->page, SHARED_BYTES, MADV_DONTFORK);
+	struct shared_page *p = sk->page;
+
+	if (p)
+		madvise(p, SHARED_BYTES, MADV_DONTFORK);
+	store_rel(&sk->is_held, (uint8_t)0);
+	fence_full(); /* whoever counts the last holder down looks at is_held */
+	return p && load_rlx(&p->n_procs) < 0;
 }
 
 void shared_init(struct sock *sk) { sk->epoch = epoch; }
@@ -218,259 +221,3 @@ bool sock_maker_lets_go(struct sock *sk)
 	return sk->epoch == epoch && p && load_rlx(&p->maker_has) &&
 	       xchg(&p->maker_has, (uint8_t)0);
 }
-
-/*
- * One call, with the page locked.
- */
-
-struct visit {
-	struct sock *sk;
-	struct shared_page *page;   /* NULL: it is not locked */
-	const struct sock_ops *ops; /* of the protocol; NULL: error */
-	int error;
-};
-
-static void visit_end(struct visit *v)
-{
-	if (!v->page)
-		return;
-	page_export(v->sk, v->page);
-	lock_put(&v->page->lock);
-}
-
-static struct visit visit_begin(struct sock *sk, int fd)
-{
-	struct shared_page *p = load_acq(&sk->page);
-	struct visit v = { .sk = sk, .error = -EAGAIN };
-
-	if (!p) { /* the others have just let go */
-		v.ops = sock_ops(sk);
-		return v;
-	}
-	if (!lock_get_within(&p->lock, SHARED_LOCK_NS))
-		return v;
-	if (load_rlx(&sk->page) != p) {
-		lock_put(&p->lock);
-		v.error = -ESTALE;
-		return v;
-	}
-	v.page = p;
-	v.error = page_import(sk, p);
-	if (v.error == -EPROTO) {
-		ops_of(sk)->broken(sk, fd,
-				   "what a process that shares it says");
-		v.error = -ECONNRESET;
-	} else if (!v.error && ops_of(sk)->is_ours) {
-		v.ops = ops_of(sk);
-	} else if (!v.error) { /* the kernel's table is next */
-		v.error = -ESTALE;
-	} else { /* nothing was taken, and nothing is to be given */
-		v.page = NULL;
-		lock_put(&p->lock);
-	}
-	return v;
-}
-
-#define VISIT(v, sk, fd)                                                       \
-	struct visit v __attribute__((cleanup(visit_end))) =                   \
-	    visit_begin((sk), (fd))
-
-static ssize_t shared_recv(struct sock *sk, int fd, const struct iovec *iov,
-			   size_t n, int flags)
-{
-	VISIT(v, sk, fd);
-
-	return v.ops ? v.ops->recv(sk, fd, iov, n, flags) : v.error;
-}
-
-static ssize_t shared_send(struct sock *sk, int fd, const struct iovec *iov,
-			   size_t n, int flags)
-{
-	VISIT(v, sk, fd);
-
-	return v.ops ? v.ops->send(sk, fd, iov, n, flags) : v.error;
-}
-
-static ssize_t shared_send_file(struct sock *sk, int fd, int in, off_t *off,
-				size_t n, bool nonblock)
-{
-	VISIT(v, sk, fd);
-
-	return v.ops ? v.ops->send_file(sk, fd, in, off, n, true) : v.error;
-}
-
-static int shared_inq(struct sock *sk, int fd)
-{
-	VISIT(v, sk, fd);
-
-	return v.ops ? v.ops->inq(sk, fd) : 0;
-}
-
-static int shared_outq(struct sock *sk, int fd)
-{
-	VISIT(v, sk, fd);
-
-	return v.ops ? v.ops->outq(sk, fd) : 0;
-}
-
-/* Locked by another process: whoever holds it changes what is ready, and tells. */
-static unsigned shared_events(struct sock *sk, int fd)
-{
-	VISIT(v, sk, fd);
-
-	if (v.ops)
-		return v.ops->events(sk, fd);
-	return v.error == -ECONNRESET
-		   ? POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP
-		   : 0;
-}
-
-static uint64_t shared_next_ns(struct sock *sk)
-{
-	VISIT(v, sk, -1);
-
-	return v.ops ? v.ops->next_ns(sk) : UINT64_MAX;
-}
-
-static int shared_shutdown(struct sock *sk, int fd, int how)
-{
-	VISIT(v, sk, fd);
-
-	return v.ops ? v.ops->shutdown(sk, fd, how) : v.error;
-}
-
-static void shared_close(struct sock *sk, int fd)
-{
-	VISIT(v, sk, fd);
-
-	if (v.ops)
-		v.ops->close(sk, fd);
-}
-
-static void shared_exit(struct sock *sk, int fd)
-{
-	VISIT(v, sk, fd);
-
-	if (v.ops)
-		v.ops->exit(sk, fd);
-}
-
-static void shared_inherited(struct sock *sk)
-{
-	VISIT(v, sk, -1);
-
-	if (v.ops)
-		v.ops->after_fork(sk);
-}
-
-static void shared_watch(struct sock *sk, struct watch *w)
-{
-	VISIT(v, sk, -1);
-
-	if (v.ops)
-		v.ops->watch(sk, w);
-}
-
-static bool shared_arm(struct sock *sk, int fd, unsigned events,
-		       const struct watch *w)
-{
-	VISIT(v, sk, fd);
-
-	return v.ops && v.ops->arm(sk, fd, events, w);
-}
-
-static void shared_sleep_on(struct sock *sk, struct pollfd *p)
-{
-	VISIT(v, sk, p->fd);
-
-	if (v.ops)
-		v.ops->sleep_on(sk, p);
-}
-
-static bool shared_hint(struct sock *sk, int fd, unsigned events,
-			const struct watch *w)
-{
-	VISIT(v, sk, fd);
-
-	return !v.ops || v.ops->hint(sk, fd, events, w);
-}
-
-static void shared_look(struct sock *sk, int fd)
-{
-	VISIT(v, sk, fd);
-
-	if (v.ops)
-		v.ops->look(sk, fd);
-}
-
-/* Whoever asks may take it out: that is where it is looked at. */
-static bool shared_is_rung(const struct sock *sk) { return true; }
-
-static void shared_drain(struct sock *sk, int fd)
-{
-	VISIT(v, sk, fd);
-
-	if (v.ops)
-		v.ops->drain(sk, fd);
-}
-
-static void shared_alone(struct sock *sk)
-{
-	sock_unshare(sk);
-	if (!sk->page && sock_ops(sk)->alone != shared_alone)
-		sock_ops(sk)->alone(sk);
-}
-
-static void shared_settle(struct sock *sk, int fd)
-{
-	VISIT(v, sk, fd);
-
-	if (v.ops)
-		v.ops->settle(sk, fd);
-}
-
-static void shared_fallback(struct sock *sk, int fd, enum osf_reason why)
-{
-	VISIT(v, sk, fd);
-
-	if (v.ops)
-		v.ops->fallback(sk, fd, why);
-}
-
-static int shared_fallback_now(struct sock *sk, int fd, enum osf_reason why,
-			       bool gently, struct stash *stash)
-{
-	VISIT(v, sk, fd);
-
-	return v.ops ? v.ops->fallback_now(sk, fd, why, gently, stash)
-	       : v.error == -ECONNRESET ? v.error
-					: 0;
-}
-
-const struct sock_ops shared_ops = {
-	.name = "shared",
-	.is_ours = true,
-	.recv = shared_recv,
-	.send = shared_send,
-	.send_file = shared_send_file,
-	.inq = shared_inq,
-	.outq = shared_outq,
-	.events = shared_events,
-	.next_ns = shared_next_ns,
-	.shutdown = shared_shutdown,
-	.close = shared_close,
-	.exit = shared_exit,
-	.after_fork = shared_inherited,
-	.own_events = true,
-	.watch = shared_watch,
-	.arm = shared_arm,
-	.sleep_on = shared_sleep_on,
-	.hint = shared_hint,
-	.look = shared_look,
-	.is_rung = shared_is_rung,
-	.drain = shared_drain,
-	.alone = shared_alone,
-	.settle = shared_settle,
-	.fallback = shared_fallback,
-	.fallback_now = shared_fallback_now,
-};

@@ -56,12 +56,19 @@ static_assert(sizeof(struct shared_page) <= SHARED_BYTES, "a page each");
 
 extern const struct sock_ops shared_ops;
 
+/* For shared_ops.c.  The protocol's own table; and, with the page locked, what others
+ * have done, and what we have.  -EPROTO: it is impossible; -EAGAIN: another process
+ * gives the connection to the kernel. */
+const struct sock_ops *shared_protocol(const struct sock *sk);
+MUST_CHECK int page_import(struct sock *sk, const struct shared_page *p);
+void page_export(const struct sock *sk, struct shared_page *p);
+
 /* Before a fork: one process more.  -ENOMEM: the child may not use the socket. */
 MUST_CHECK int sock_share(struct sock *sk);
 /* The others may have let go: then this process's memory is enough. */
 void sock_unshare(struct sock *sk);
-/* This process does not hold it any more. */
-void shared_let_go(struct sock *sk);
+/* This process does not hold it any more; true: nobody does. */
+bool shared_let_go(struct sock *sk);
 /* In the child: of what it has of the parent's memory, only the sockets that it holds are
  * still sockets.  First the one, then the other for each of these; @calls: it goes on in
  * the middle of a call. */

@@ -4,13 +4,13 @@
  *
  *     open.c, timewait.c -> a list -> reqsk_expired(), tw_expired() -> timer.c
  *
- * All elements of a list have the same time-out, so a list is sorted by time, and its head
- * expires first.  Half-open connections have a list for each number of retries.  They need
- * no timer of their own.
+ * All elements of a list have the same time-out, so a list is sorted by time, and its
+ * head expires first.  Half-open connections have a list for each number of retries.
+ * They need no timer of their own.
  */
 #include "tcp/stack.h"
 
-/* The two kinds of minis have their links at different places. */
+/* The links of an element: the two structs keep them at different places. */
 struct links {
 	uint32_t *prev, *next;
 };
@@ -63,8 +63,8 @@ static void reqsk_arm(struct tcp_stack *s, struct tcp_reqsk *req)
 	expiry_add(s, &s->pool_reqsks, &s->reqsks[req->n_retries], req);
 }
 
-/* A mini that is what @is says, for which there is room; the caller adds it to the
- * table. */
+/* Copies @is into a new element.  The caller has made sure that the pool has one, and
+ * adds the result to the flow table. */
 struct tcp_reqsk *reqsk_new(struct tcp_stack *s, const struct tcp_reqsk *is)
 {
 	struct tcp_reqsk *req = pool_get(&s->pool_reqsks);
@@ -84,7 +84,7 @@ void reqsk_free(struct tcp_stack *s, struct tcp_reqsk *req)
 	pool_put(&s->pool_reqsks, req);
 }
 
-/* One retry more. */
+/* Waits for one retry more. */
 void reqsk_rearm(struct tcp_stack *s, struct tcp_reqsk *req)
 {
 	expiry_del(s, &s->pool_reqsks, &s->reqsks[req->n_retries], req);
@@ -97,7 +97,8 @@ struct tcp_tw *tw_new(struct tcp_stack *s)
 	struct tcp_tw *tw = pool_get(&s->pool_tws);
 
 	if (!tw) {
-		/* The oldest has waited longest: it is the safest to forget. */
+		/* Free the oldest: it has waited longest, so an old segment for it is
+		 * least likely. */
 		tw_free(s, pool_at(&s->pool_tws, s->tws.head - 1));
 		tw = pool_get(&s->pool_tws);
 	}
@@ -126,7 +127,8 @@ static bool has_expired(const struct tcp_stack *s, uint32_t expires_ms)
 	return (int32_t)(expires_ms - now_ms(s)) <= 0;
 }
 
-/* One whose SYN-ACK is due again; the caller re-arms or frees it. */
+/* Return: one whose SYN-ACK must be sent again, or NULL.  The caller re-arms or frees
+ * it. */
 struct tcp_reqsk *reqsk_expired(struct tcp_stack *s)
 {
 	for (unsigned i = 0; i <= SYNACK_RETRIES; i++) {

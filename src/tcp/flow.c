@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/flow.c - the table by which segments find their connection; minis
+ * tcp/flow.c - the table by which arriving segments find their connection
  *
- * A bucket is a cache line of flow ids (which pool, and the index in it), each with other
- * bits of the hash: so what is found is the first connection that is touched.  A chain
- * holds those for whom there was no place.  The hash is keyed, so that strangers cannot
- * make chains long.  Minis expire in the order of lists, each of which has one time-out:
- * no timer is needed for them.
+ * A bucket is one cache line.  It has flow ids (a pool, and an index in it), and with
+ * each id other bits of the hash.  So a search touches one connection: usually the
+ * right one.  Flows that find their bucket full form a chain behind it.  The hash has a
+ * secret key, so strangers cannot make chains long.
  */
 #include "tcp/stack.h"
 
@@ -31,7 +30,7 @@ static struct flow *flow_at(const struct tcp_stack *s, uint32_t id)
 	return pool_at(kind_pool(s, id >> ID_SHIFT), (id & ID_INDEX) - 1);
 }
 
-/* Different uses of one hash must not tell of each other: @use is a part of it. */
+/* @use is part of the hash, so that one result reveals nothing about another use. */
 static uint64_t tuple_hash(const struct tcp_stack *s, uint8_t laddr,
 			   uint16_t lport, const struct ip_addr *raddr,
 			   uint16_t rport, unsigned use)
@@ -46,7 +45,7 @@ static uint64_t tuple_hash(const struct tcp_stack *s, uint8_t laddr,
 
 enum hash_use { USE_ISS = 1, USE_TS, USE_COOKIE, USE_SHARE, USE_PATH };
 
-/* What the table is searched by. */
+/* The hash for searches in the table. */
 uint64_t flow_hash(const struct tcp_stack *s, uint8_t laddr, uint16_t lport,
 		   const struct ip_addr *raddr, uint16_t rport)
 {
@@ -72,7 +71,7 @@ static uint64_t hash_of(const struct tcp_stack *s, const struct flow *f)
 	return flow_hash(s, f->laddr, f->lport, &f->raddr, f->rport);
 }
 
-/* RFC 6528: a number for the 4-tuple that nobody can guess, and a clock of 64 ns. */
+/* RFC 6528: a secret number for the 4-tuple, plus a clock that ticks every 64 ns. */
 uint32_t flow_iss(struct tcp_stack *s, const struct flow *f)
 {
 	return (uint32_t)tuple_hash(s, f->laddr, f->lport, &f->raddr, f->rport,
@@ -80,7 +79,7 @@ uint32_t flow_iss(struct tcp_stack *s, const struct flow *f)
 	       (uint32_t)(s->now_ns / 64);
 }
 
-/* RFC 7323 section 7.1: timestamps do not tell how long the host has been up. */
+/* RFC 7323 section 7.1: timestamps must not tell how long the host has been up. */
 uint32_t flow_ts_off(struct tcp_stack *s, const struct flow *f)
 {
 	return (uint32_t)tuple_hash(s, f->laddr, f->lport, &f->raddr, f->rport,
@@ -92,7 +91,7 @@ uint32_t path_hash(struct tcp_stack *s, const struct ip_addr *raddr)
 	return (uint32_t)tuple_hash(s, 0, 0, raddr, 0, USE_PATH);
 }
 
-/* One of @n for the 4-tuple, each time the same. */
+/* One of @n listeners for the 4-tuple, always the same. */
 uint32_t flow_share(struct tcp_stack *s, const struct flow *f, uint32_t n)
 {
 	uint64_t h =
@@ -101,7 +100,7 @@ uint32_t flow_share(struct tcp_stack *s, const struct flow *f, uint32_t n)
 	return (uint32_t)((h >> 32) * n >> 32);
 }
 
-/* For cookie.c: one hash for each @which. */
+/* For cookie.c: another hash for each @which. */
 uint32_t flow_cookie(struct tcp_stack *s, const struct flow *f, uint64_t which)
 {
 	uint64_t words[4];
@@ -149,13 +148,14 @@ struct flow *flow_find(struct tcp_stack *s, uint8_t laddr, uint16_t lport,
 				laddr, lport, raddr, rport);
 }
 
-/* A segment with this hash will be looked for. */
+/* Fetches the bucket of a hash into the cache, for a search that follows. */
 void flow_fetch_bucket(struct tcp_stack *s, uint64_t hash)
 {
 	__builtin_prefetch(bucket(s, hash));
 }
 
-/* What is likely to be looked for, as far as the bucket tells; it is not touched. */
+/* Return: the flow that a search is likely to find, as far as the bucket tells, without
+ * touching the flow itself; or NULL. */
 struct flow *flow_likely(struct tcp_stack *s, uint64_t hash)
 {
 	const struct flow_bucket *b = bucket(s, hash);
@@ -182,7 +182,7 @@ void flow_add(struct tcp_stack *s, struct flow *f)
 	b->more = flow_id(s, f);
 }
 
-/* A way is free: one of those that had none takes it. */
+/* A way of the bucket is free: moves the first flow of the chain into it. */
 static void refill(struct tcp_stack *s, struct flow_bucket *b, unsigned way)
 {
 	const struct flow *f;

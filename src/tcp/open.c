@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/open.c - passive opens, TIME-WAIT, and segments for nobody
+ * tcp/open.c - passive opens, and segments for nobody
  *
- *     SYN -> struct tcp_reqsk, or a cookie -> (ACK of our SYN-ACK) -> a connection in SYN_RCVD -> rx.c
- *     a connection that ends in TIME-WAIT -> struct tcp_tw -> (60 s) -> nothing
+ *     a SYN -> a struct tcp_reqsk, or a cookie -> the ACK of our SYN-ACK
+ *           -> conn_from_reqsk(): a connection in SYN_RCVD -> rx.c
  *
- * A mini answers what RFC 9293 section 3.10.7.4 says for its state; all that needs
- * more becomes a connection first.
+ * A struct tcp_reqsk handles what RFC 9293 section 3.10.7.4 says of SYN-RECEIVED until
+ * that ACK arrives (reqsk.c).
  */
 #include "tcp/ctl.h"
 #include "tcp/opt.h"
 #include "tcp/rcv.h"
 #include "tcp/stack.h"
 
-/* What a buffer of @set bytes, or the configuration's, is worth to @m. */
+/* Sets the first window for a buffer of @set bytes; @set 0: the configuration's
+ * buffer. */
 static void reqsk_set_window(const struct tcp_stack *s, struct tcp_reqsk *req,
 			     uint32_t set)
 {
@@ -26,8 +27,8 @@ static void reqsk_set_window(const struct tcp_stack *s, struct tcp_reqsk *req,
 	req->rcv_wscale = rcv_scale(s, set) & 15;
 }
 
-/* Of the listeners to one address and port the one that a hash of the peer names, so that
- * a SYN again, or the ACK of a cookie, comes to the same. */
+/* Several listeners share an address and port: a hash of the peer picks one.  So a SYN
+ * that is sent again, or the ACK of a cookie, reaches the same listener. */
 static struct tcp_listener *listener_share(struct tcp_stack *s,
 					   const struct arrival *a,
 					   const struct tcp_listener *first,
@@ -47,7 +48,8 @@ static struct tcp_listener *listener_share(struct tcp_stack *s,
 	return l;
 }
 
-/* Who listens where the segment goes: one to the address before one to all of them. */
+/* The listener for a segment.  One that is bound to the address precedes one for all of
+ * them. */
 struct tcp_listener *listener_find(struct tcp_stack *s, const struct arrival *a)
 {
 	struct tcp_listener *found[2] = { NULL, NULL };
@@ -123,7 +125,7 @@ static void arrival_flow(const struct arrival *a, struct flow *f)
 			    .kind = FLOW_SYN_RCVD };
 }
 
-/* What the SYN offers that we do, too. */
+/* The options that both the SYN and we offer. */
 static uint8_t syn_offers(const struct tcp_stack *s, const struct tcp_seg *seg)
 {
 	uint32_t offers =
@@ -134,8 +136,8 @@ static uint8_t syn_offers(const struct tcp_stack *s, const struct tcp_seg *seg)
 	return (uint8_t)((s->cfg.offers & offers) | ecn_offer(s, seg));
 }
 
-/* 3.10.7.2, "third": a SYN to a listener.  Without room for a mini the answer is a
- * cookie. */
+/* 3.10.7.2, "third": a SYN for a listener.  Without a free struct tcp_reqsk we answer
+ * with a cookie. */
 static void syn_rx(struct tcp_stack *s, struct tcp_listener *l,
 		   const struct arrival *a, seq32 iss_min, bool has_min)
 {
@@ -155,8 +157,8 @@ static void syn_rx(struct tcp_stack *s, struct tcp_listener *l,
 	arrival_flow(a, &is.flow);
 	reqsk_set_window(s, &is, l->rcv_buf);
 	if (l->n_reqsks > l->backlog || !s->pool_reqsks.n_free) {
-		/* What the first one said of the buffer is said as long as there are
-		 * any: a cookie does not remember it. */
+		/* A cookie does not remember the buffer's size.  So while cookies are
+		 * in use, all of them promise what the first one did. */
 		if (!cookie_is_likely(l))
 			l->cookie_buf = l->rcv_buf;
 		l->cookie_ns = s->now_ns;
@@ -173,8 +175,8 @@ static void syn_rx(struct tcp_stack *s, struct tcp_listener *l,
 	reqsk_send(s, req);
 }
 
-/* When the only SYN-ACK was sent, for the first sample of the RTT (RFC 6298 (2.2)): as
- * exact as a mini is, which is a millisecond.  A cookie does not know. */
+/* When we sent the only SYN-ACK, for the first sample of the RTT (RFC 6298 (2.2)).  A
+ * struct tcp_reqsk knows it to the millisecond, a cookie not at all. */
 static uint64_t reqsk_sent_ns(const struct tcp_stack *s,
 			      const struct tcp_reqsk *req)
 {
@@ -184,8 +186,8 @@ static uint64_t reqsk_sent_ns(const struct tcp_stack *s,
 	return s->now_ns - (ms ? ms : 1) * NS_PER_MS;
 }
 
-/* The connection that a mini becomes, in SYN_RCVD still: the segment, which is the ACK
- * that opens it, is its to judge. */
+/* Makes the connection in SYN_RCVD.  It then judges the segment that opens it, an ACK
+ * of our SYN-ACK. */
 void conn_from_reqsk(struct tcp_stack *s, const struct tcp_reqsk *was,
 		     struct arrival *a)
 {
@@ -218,11 +220,11 @@ void conn_from_reqsk(struct tcp_stack *s, const struct tcp_reqsk *was,
 		c->flags |= CONN_ECN;
 	tcp_set_state(c, TCP_SYN_RCVD);
 	conn_rx(c, a);
-	/* It was judged before it became whole: see reqsk_rx(). */
+	/* reqsk_check() has judged the segment before, so it opens. */
 	assert(c->state >= TCP_ESTABLISHED);
 }
 
-/* Whether there is room for a connection that opens now. */
+/* Whether there is room for one more connection. */
 bool has_conn_room(struct tcp_stack *s, const struct tcp_listener *l)
 {
 	if (l->n_accept >= l->backlog) {
@@ -236,7 +238,7 @@ bool has_conn_room(struct tcp_stack *s, const struct tcp_listener *l)
 	return true;
 }
 
-/* An ACK to a listener: of a cookie, or of nothing. */
+/* An ACK for a listener answers a cookie, or nothing. */
 static void listen_ack_rx(struct tcp_stack *s, struct tcp_listener *l,
 			  struct arrival *a)
 {
@@ -269,7 +271,7 @@ void open_rx(struct tcp_stack *s, struct arrival *a, seq32 iss_min,
 		/* Second: the ACK bit. */
 		listen_ack_rx(s, l, a);
 	} else if (a->seg.flags & TCP_SYN && a->seg.flags & TCP_FIN) {
-		/* Bits that contradict each other are no way into anything. */
+		/* SYN and FIN contradict each other. */
 		drop(s, DROP_FLAGS_WRONG);
 	} else if (a->seg.flags & TCP_SYN) {
 		/* Third: the SYN bit. */

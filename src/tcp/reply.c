@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/reply.c - segments that belong to no whole connection: resets, answers of minis
+ * tcp/reply.c - segments that belong to no whole connection: resets, ACKs, SYN-ACKs
  *
- * They wait in a ring of the stack's, of a few hundred, and go before all others: tx.c.
+ * They wait in a ring of the stack, and tx.c sends them before all others.  Those
+ * beyond a few hundred are dropped.
  */
 #include "tcp/rcv.h"
 #include "tcp/snd.h"
@@ -17,7 +18,7 @@ void tx_reply(struct tcp_stack *s, const struct tcp_reply *r)
 	s->replies[s->reply_head++ % TX_REPLIES] = *r;
 }
 
-/* RFC 9293 section 3.10.7.1: the reset that the sender of a segment believes. */
+/* RFC 9293 section 3.10.7.1: a reset that the sender of the segment accepts. */
 void tx_reset_for(struct tcp_stack *s, const struct arrival *a)
 {
 	struct tcp_reply r = { .raddr = *a->raddr,
@@ -55,7 +56,7 @@ void tx_reset_conn(struct tcp_conn *c)
 	tx_reply(c->stack, &r);
 }
 
-/* An ACK that says where the mini is. */
+/* Sends an ACK for a half-open connection, or for one in TIME-WAIT. */
 void flow_ack_send(struct tcp_stack *s, const struct flow *f, seq32 seq,
 		   seq32 ack, uint16_t wnd, uint32_t ts_recent, bool has_ts)
 {
@@ -75,8 +76,8 @@ void flow_ack_send(struct tcp_stack *s, const struct flow *f, seq32 seq,
 	tx_reply(s, &r);
 }
 
-/* What costs its sender as much is answered each time; the rest is limited as the
- * challenge ACKs of a whole connection are. */
+/* Whether a wrong segment gets an answer.  One that costs its sender as much as our
+ * answer always does.  The others are limited like the challenge ACKs of a connection. */
 bool may_answer(struct tcp_stack *s, const struct tcp_seg *seg,
 		uint32_t *last_ms)
 {

@@ -5,13 +5,14 @@
  *     demux.c -> reqsk_rx() -> the SYN-ACK again, a challenge ACK, a reset
  *                           -> conn_from_reqsk(): the ACK makes it a connection
  *
- * A struct tcp_reqsk answers what RFC 9293 section 3.10.7.4 asks of SYN-RECEIVED up to
- * that ACK.  The connection that takes its place judges the ACK, and all that follows.
+ * A struct tcp_reqsk answers what RFC 9293 section 3.10.7.4 asks of SYN-RECEIVED until
+ * the ACK arrives.  The connection that takes its place judges the ACK, and all that
+ * follows.
  */
 #include "tcp/rcv.h"
 #include "tcp/stack.h"
 
-/* The ACK has come: a connection takes the mini's place. */
+/* The ACK has arrived: a connection takes the place of @req. */
 static void reqsk_establish(struct tcp_stack *s, struct tcp_reqsk *req,
 			    struct arrival *a)
 {
@@ -26,7 +27,7 @@ static void reqsk_establish(struct tcp_stack *s, struct tcp_reqsk *req,
 static void reqsk_answer(struct tcp_stack *s, struct tcp_reqsk *req,
 			 const struct tcp_seg *seg)
 {
-	/* RFC 7323 section 2.2: the window of a SYN alone is not scaled. */
+	/* RFC 7323 section 2.2: only the window of a SYN is not scaled. */
 	uint8_t scale = req->offers & TCP_OFFER_WSCALE ? req->rcv_wscale : 0;
 
 	if (may_answer(s, seg, &req->challenge_ms))
@@ -36,7 +37,7 @@ static void reqsk_answer(struct tcp_stack *s, struct tcp_reqsk *req,
 			      req->offers & TCP_OFFER_TS);
 }
 
-/* Nobody listens any more who would accept it. */
+/* Whether its listener is closed, so that no program would accept it. */
 bool reqsk_is_void(struct tcp_stack *s, const struct tcp_reqsk *req)
 {
 	return !s->listeners[req->listener].port;
@@ -52,11 +53,11 @@ static void reqsk_check(struct tcp_stack *s, struct tcp_reqsk *req,
 	bool is_old = req->offers & TCP_OFFER_TS && seg->has_ts &&
 		      (int32_t)(seg->tsval - req->ts_recent) < 0;
 
-	/* The SYN again: our answer was lost. */
+	/* The SYN again: our SYN-ACK was lost. */
 	if (seg->flags & TCP_SYN && !(seg->flags & (TCP_ACK | TCP_RST)) &&
 	    seq_eq(seg->seq, req->irs) && !is_old) {
 		drop(s, DROP_DUPLICATE);
-		/* It asks for less, perhaps: RFC 3168 section 6.1.1.1. */
+		/* The peer may ask without ECN this time: RFC 3168 section 6.1.1.1. */
 		if (!ecn_offer(s, seg))
 			req->offers &= (uint8_t)~TCP_OFFER_ECN;
 		if (may_answer(s, seg, &req->challenge_ms))
@@ -100,7 +101,7 @@ static void reqsk_check(struct tcp_stack *s, struct tcp_reqsk *req,
 		tx_reset_for(s, a);
 		return;
 	}
-	/* TCP_DEFER_ACCEPT: bytes will follow, or the SYN-ACK is sent again. */
+	/* TCP_DEFER_ACCEPT: wait for bytes, or for a later ACK of the SYN-ACK. */
 	if (!seg->len && !(seg->flags & TCP_FIN) &&
 	    req->n_retries < s->listeners[req->listener].n_defer) {
 		req->is_acked = true;
@@ -120,8 +121,8 @@ void reqsk_rx(struct tcp_stack *s, struct tcp_reqsk *req, struct arrival *a)
 	open_rx(s, a, (seq32){ 0 }, false);
 }
 
-/* Whether the peer is to be sent the SYN-ACK again: not while it is its bytes that
- * are waited for, but for the last time. */
+/* Whether to send the SYN-ACK again.  While we wait for bytes (TCP_DEFER_ACCEPT), only
+ * the last retry does. */
 bool reqsk_wants_synack(const struct tcp_stack *s, const struct tcp_reqsk *req)
 {
 	return !req->is_acked ||

@@ -89,7 +89,7 @@ uint32_t conn_tsval(const struct tcp_conn *c);
 
 /* --- frame.c --- */
 
-struct range *sndq_next(const struct tcp_conn *c);
+struct range *sndq_next(struct tcp_conn *c);
 struct range *range_piece(const struct tcp_conn *c, const struct range *r);
 uint32_t frame_gather(struct tcp_frame *f, struct range **at, seq32 seq,
 		      uint32_t len);

@@ -12,7 +12,7 @@
 #include "tcp/rcv.h"
 #include "tcp/stack.h"
 
-/* The connection is over but for its name; what was received can still be read. */
+/* A struct tcp_tw takes the place of the connection. */
 void conn_enter_time_wait(struct tcp_conn *c)
 {
 	struct tcp_stack *s = c->stack;
@@ -42,8 +42,8 @@ void tw_rx(struct tcp_stack *s, struct tcp_tw *tw, struct arrival *a)
 
 	drop(s, DROP_TIME_WAIT);
 	if (seg->flags & TCP_RST) {
-		/* RFC 1337 section 3, fix F1; where it is not asked for, the reset of a
-		 * stranger has to guess one number. */
+		/* RFC 1337 section 3, fix F1.  If the configuration does not ask for
+		 * it, a stranger's reset must hit one exact number. */
 		if (!s->cfg.is_time_wait_safe && seq_eq(seg->seq, tw->rcv_nxt))
 			tw_free(s, tw);
 		return;
@@ -53,9 +53,9 @@ void tw_rx(struct tcp_stack *s, struct tcp_tw *tw, struct arrival *a)
 		is_newer = ts_age > 0 || (!ts_age && is_newer);
 	bool is_open =
 	    (seg->flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && is_newer;
-	/* A SYN that opens nothing ends nothing, either. */
+	/* A SYN for which there is no listener does not end TIME-WAIT. */
 	if (is_open && listener_find(s, a)) {
-		/* Ours begins behind the old one, too. */
+		/* Our new ISN lies beyond the old connection's numbers, too. */
 		seq32 iss_min = seq_add(tw->snd_nxt, 65537);
 
 		tw_free(s, tw);
@@ -70,7 +70,8 @@ void tw_rx(struct tcp_stack *s, struct tcp_tw *tw, struct arrival *a)
 			tw->ts_recent = seg->tsval;
 		return;
 	}
-	/* Who opens resets what we have, when told of it. */
+	/* A peer that opens a connection answers our ACK with a reset, which ends
+	 * TIME-WAIT. */
 	if (is_open || may_answer(s, seg, &tw->challenge_ms))
 		flow_ack_send(s, &tw->flow, tw->snd_nxt, tw->rcv_nxt, 0,
 			      tw->ts_recent, tw->has_ts);

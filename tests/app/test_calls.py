@@ -33,6 +33,10 @@ EAGER = ["eager"]  # upgraded from the first byte on
 WARM = ["client", "server", "same", "same_server", "ipv6", "mapped_server",
         "fortified"]
 GROUPS = {"warm": WARM, "all": WARM + ["eager", "cold_server"]}
+# Scenarios that a sanitizer's runtime ends, and why that is no finding.
+NOT_WITH = {"address": {
+    "poll_bad": "poll() is told of more entries than there are",
+    "process_system": "dd asks for aligned memory in a way that libasan refuses"}}
 # The time that scenarios take is spent asleep, so variants run side by side.
 SIDE_BY_SIDE = 9
 PATIENCE_S = 400
@@ -88,8 +92,11 @@ class Case:
         self.words = [program] + VARIANTS.get(variant, []) + more
 
     def printed(self, run, osf):
-        proc = subprocess.Popen(run.command(self.words, osf), cwd=run.tmp,
-                                env=run.env(osf, osf and self.variant in EAGER),
+        env = run.env(osf, osf and self.variant in EAGER)
+        # A scenario may touch memory that is not there: the runtime is to let it die.
+        if "ASAN_OPTIONS" in env:
+            env["ASAN_OPTIONS"] += ":handle_segv=0"
+        proc = subprocess.Popen(run.command(self.words, osf), cwd=run.tmp, env=env,
                                 stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT)
         try:
@@ -134,8 +141,16 @@ def main():
     args, only = sys.argv[1:], []
     if "--only" in args:
         args, only = args[:args.index("--only")], args[args.index("--only"):]
+    is_whole = not only
     if not args:
         harness.skip("which calls program? see the top of this file")
+    for name in run.sanitizer.names:
+        for scenario, why in NOT_WITH.get(name, {}).items():
+            print("not with the sanitizer %s: %s: %s" % (name, scenario, why))
+    left_out = [scenario for name in run.sanitizer.names
+                for scenario in NOT_WITH.get(name, {})]
+    if left_out:
+        only += ["--not", "@(%s)" % "|".join(left_out)]
     programs = [os.path.abspath(path) for path in args]
     cases = [Case(programs[0], variant, only) for variant in VARIANTS]
     cases += [Case(program, "fortified", only) for program in programs[1:]]
@@ -143,11 +158,11 @@ def main():
     if not programs[1:]:
         known = {(name, variant) for name, variant in known
                  if variant != "fortified"}
-    n_bad = sum(judge(case, *printed, known, not only)
+    n_bad = sum(judge(case, *printed, known, is_whole)
                 for case, printed in zip(cases, run_all(run, cases)))
     run.need(n_bad == 0, "%d scenarios are not as they should be" % n_bad)
     # Not every connection is: some scenarios end before it is worth it.
-    run.expect_offloaded(0 if only else 100 * len(cases))
+    run.expect_offloaded(100 * len(cases) if is_whole else 0)
     run.done()
 
 

@@ -135,6 +135,18 @@ int run_server(struct bench_run *r, struct proc *p, const char *const *argv,
 	return 0;
 }
 
+int run_output(struct bench_run *r, struct proc *p, const char *name,
+	       double timeout_s, char **text)
+{
+	int err = proc_output(p, timeout_s, text);
+
+	if (err)
+		return say_why(r, err, name);
+	if (r->args->is_verbose)
+		fprintf(stderr, "%s", *text);
+	return 0;
+}
+
 int run_client(struct bench_run *r, const char *const *argv, double timeout_s,
 	       char **text)
 {
@@ -143,12 +155,7 @@ int run_client(struct bench_run *r, const char *const *argv, double timeout_s,
 
 	if (err)
 		return err;
-	err = proc_output(&p, timeout_s, text);
-	if (err)
-		return say_why(r, err, argv[0]);
-	if (r->args->is_verbose)
-		fprintf(stderr, "%s", *text);
-	return 0;
+	return run_output(r, &p, argv[0], timeout_s, text);
 }
 
 int run_pair(struct bench_run *r, const char *const *server, const char *port,

@@ -17,7 +17,7 @@ int bench_redis_1(struct bench_run *r);
 int bench_redis_50(struct bench_run *r);
 int bench_redis_pipelined(struct bench_run *r);
 int bench_redis_crowd(struct bench_run *r);
-int bench_redis_threads(struct bench_run *r);
+int bench_redis_crowds(struct bench_run *r);
 int bench_memcached(struct bench_run *r);
 int bench_nginx(struct bench_run *r);
 int bench_nginx_crowd(struct bench_run *r);

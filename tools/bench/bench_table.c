@@ -134,9 +134,9 @@ const struct bench benches[] = {
 	},
 	{
 	    .group = "crowd",
-	    .name = "redis-8-threads",
+	    .name = "redis-8x1-core",
 	    .what =
-		"redis-benchmark GET, 8 clients, a thread each, and the server on one core",
+		"redis-benchmark GET, 8 redis-benchmark of 1 client each, and the server, on one core",
 	    .unit = "/s",
 	    .sides = KERNEL | OSF,
 	    .cores = CORES_ONE,
@@ -144,7 +144,7 @@ const struct bench benches[] = {
 	    .program = "redis-benchmark",
 	    .server = "redis-server",
 	    .package = "redis-server and redis-tools",
-	    .run = bench_redis_threads,
+	    .run = bench_redis_crowds,
 	    .bars = { { BAR_TIMES_KERNEL, 1.5, false } },
 	},
 	{

@@ -100,12 +100,10 @@ static bool rx_enough(struct sock *sk)
 /* A candidate that nobody reads or writes still has to notice its peer. */
 static void candidate_look(struct sock *sk, int fd)
 {
-	lock_get(&sk->rx_lock);
-	lock_get(&sk->tx_lock);
-	if (sock_mode(sk) == SOCK_CANDIDATE)
-		shm_candidate_step(sk, fd);
-	lock_put(&sk->tx_lock);
-	lock_put(&sk->rx_lock);
+	if (!sock_hold(sk, SOCK_CANDIDATE))
+		return;
+	shm_candidate_step(sk, fd);
+	sock_drop(sk);
 }
 
 /* Before SHM: true if the kernel has the answer.  What it says is readable may be a
@@ -185,6 +183,19 @@ static COLD bool rx_goes_back(struct sock *sk)
 	return load_rlx(&shm_of(sk)->rx_back);
 }
 
+/* What the error queue, and the end of the connection, add to @want. */
+static COLD unsigned queue_events(struct sock *sk, int fd, unsigned want)
+{
+	short ends =
+	    load_rlx(&shm_of(sk)->tx_ring) ? POLLHUP | POLLRDHUP : POLLHUP;
+	short said;
+	unsigned ev = errq_events(sk, fd, want, &said);
+
+	if (said & ends)
+		anchor_look(sk, fd);
+	return ev;
+}
+
 unsigned shm_events(struct sock *sk, int fd)
 {
 	unsigned ev = 0;
@@ -216,9 +227,9 @@ unsigned shm_events(struct sock *sk, int fd)
 	}
 	bool by_tcp = !load_rlx(&shm_of(sk)->tx_ring);
 	if (unlikely(by_tcp))
-		ev |= errq_events(sk, fd, POLLOUT | POLLWRNORM);
+		ev |= queue_events(sk, fd, POLLOUT | POLLWRNORM);
 	else if (unlikely(load_rlx(&sk->errq)))
-		ev |= errq_events(sk, fd, 0);
+		ev |= queue_events(sk, fd, 0);
 	uint8_t end = load_rlx(&sk->anchor_end);
 	if (end != ANCHOR_OPEN) {
 		ev |= POLLIN | POLLRDNORM | POLLRDHUP;
@@ -428,9 +439,9 @@ int shm_outq(struct sock *sk, int fd)
  */
 void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
 {
-	lock_get(&sk->rx_lock);
-	lock_get(&sk->tx_lock);
-	if (sock_mode(sk) == SOCK_SHM && shm_is_recalled(sk))
+	if (!sock_hold(sk, SOCK_SHM))
+		return;
+	if (shm_is_recalled(sk))
 		shm_tx_recalled(sk, fd, 0);
 	if (sock_mode(sk) == SOCK_SHM && shm_of(sk)->tx_ring &&
 	    !shm_of(sk)->tx_fin) {
@@ -442,8 +453,7 @@ void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
 		shm_note_back(sk);
 		count(&arena_totals()->n_taken_back, 1);
 	}
-	lock_put(&sk->tx_lock);
-	lock_put(&sk->rx_lock);
+	sock_drop(sk);
 }
 
 /* As the kernel does when bytes are unread. */
@@ -533,7 +543,7 @@ void shm_exit(struct sock *sk, int fd)
  * The last holder closes.  As with the kernel: what was written is delivered, and
  * unread bytes make it a reset.
  */
-struct seg *shm_close_keep(struct sock *sk, int fd)
+static struct seg *close_keep(struct sock *sk, int fd)
 {
 	enum ring_mark mark;
 	struct seg *seg;
@@ -576,8 +586,19 @@ struct seg *shm_close_keep(struct sock *sk, int fd)
 
 void shm_close(struct sock *sk, int fd)
 {
-	struct seg *seg = shm_close_keep(sk, fd);
+	struct seg *seg = close_keep(sk, fd);
 
-	if (seg)
+	if (shm_of(sk)->lend)
+		shm_lend_close(sk); /* what is lent may keep the mapping */
+	else if (seg)
 		seg_unmap(seg, shm_ring_bytes(sk));
+}
+
+void shm_let_go(const struct sock *sk)
+{
+	if (!shm_of(sk)->seg)
+		return;
+	if (shm_has_inbox(sk)) /* the others have theirs by the fork */
+		inbox_detach(shm_of(sk)->peer_inbox);
+	seg_unmap(shm_of(sk)->seg, shm_ring_bytes(sk));
 }
