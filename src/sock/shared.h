@@ -81,6 +81,16 @@ void shared_is_kernels(struct sock *sk);
 /* The socket is freed. */
 void shared_unmap(struct sock *sk);
 
+/* Is this thread inside, or does no other process hold it?  A thread may have looked up
+ * its table just before a fork. */
+static inline bool sock_is_visited(const struct sock *sk)
+{
+	const struct shared_page *p = load_rlx(&sk->page);
+
+	return likely(!p) ||
+	       (load_rlx(&p->lock.word) & ~LOCK_WAITERS) == lock_self();
+}
+
 /* How many processes hold it, as far as they say; at least 1. */
 static inline int32_t sock_procs(const struct sock *sk)
 {

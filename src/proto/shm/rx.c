@@ -24,6 +24,7 @@
 #include "sock/cursor.h"
 #include "proto/shm/region.h"
 #include "proto/shm/shm.h"
+#include "sock/shared.h"
 
 #define PUBLISH_BYTES (RING_WINDOW / 8)
 #define GO_ON_IN_RING (-INT_MAX) /* inside this file */
@@ -430,7 +431,7 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		return rx_urgent(fd, iov, n, flags);
 	do {
 		sock_lock(sk, &sk->rx_lock);
-		if (unlikely(!sock_is_ours(sk))) {
+		if (unlikely(!sock_is_ours(sk) || !sock_is_visited(sk))) {
 			sock_unlock(sk, &sk->rx_lock);
 			return shm_went_back(sk);
 		}
