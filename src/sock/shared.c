@@ -103,45 +103,51 @@ void page_export(const struct sock *sk, struct shared_page *p)
 	store_rlx(&p->mode, (uint32_t)sock_mode(sk));
 }
 
+static struct shared_page *page_new(void)
+{
+	struct shared_page *p = mmap(NULL, SHARED_BYTES, PROT_READ | PROT_WRITE,
+				     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	p->n_procs = p->maker_has = 1;
+	return p;
+}
+
 int sock_share(struct sock *sk)
 {
-	struct shared_page *p = sk->page;
+	if (!sk->page) {
+		struct shared_page *p = page_new();
 
-	if (!p) {
-		p = mmap(NULL, SHARED_BYTES, PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-		if (p == MAP_FAILED)
+		if (!p)
 			return -ENOMEM;
-		GUARD(&sk->rx_lock);
-		GUARD(&sk->tx_lock);
-		p->n_procs = p->maker_has = 1;
-		p->n_sleepers = sk->n_sleepers;
-		page_export(sk, p);
 		store_rel(&sk->page, p);
+	}
+	GUARD(&sk->rx_lock);
+	GUARD(&sk->tx_lock);
+	if (!sock_is_shared(sk)) {
+		store_rlx(&sk->page->n_sleepers, sk->n_sleepers);
+		page_export(sk, sk->page);
 		fetch_or(&sk->state, SOCK_SHARED);
 	}
-	fetch_add(&p->n_procs, 1);
+	fetch_add(&sk->page->n_procs, 1);
 	return 0;
 }
 
-/* Once in the life of a socket: a thread may wait for the lock of the page that was its
- * first, and so that stays where it is. */
+/* Not the page: a thread may be waiting for its lock, and its count of holders is what
+ * our children's claims lead to. */
 void sock_unshare(struct sock *sk)
 {
 	struct shared_page *p = sk->page;
 
-	if (!p || sk->old_page || load_rlx(&p->n_procs) > 1 ||
+	if (!sock_is_shared(sk) || load_rlx(&p->n_procs) > 1 ||
 	    load_rlx(&p->n_sleepers) ||
 	    !lock_get_within(&p->lock, SHARED_LOCK_NS))
 		return;
 	GUARD(&sk->rx_lock); /* nobody begins to sleep */
 	if (load_rlx(&p->n_procs) == 1 && !load_rlx(&p->n_sleepers) &&
-	    !page_import(sk, p)) {
-		sk->old_page = p;
-		store_rel(&sk->page, NULL);
+	    !page_import(sk, p))
 		fetch_and(&sk->state, ~SOCK_SHARED);
-		madvise(p, SHARED_BYTES, MADV_DONTFORK);
-	}
 	lock_put(&p->lock);
 }
 
@@ -162,7 +168,6 @@ void shared_child(void) { epoch++; }
 void sock_inherit(struct sock *sk, bool calls)
 {
 	sk->epoch = epoch;
-	sk->old_page = NULL;
 	sk->rx_lock = sk->tx_lock = (struct lock){ 0 };
 	if (!calls) /* of the parent's other threads, which will not end here */
 		sk->state &= ~SOCK_COUNT_MASK;
@@ -170,16 +175,12 @@ void sock_inherit(struct sock *sk, bool calls)
 
 void shared_unmap(struct sock *sk)
 {
-	bool is_ours = sk->epoch == epoch;
-	struct shared_page *pages[2] = { is_ours ? sk->page : NULL,
-					 is_ours ? sk->old_page : NULL };
+	struct shared_page *p = sk->page;
 
 	store_rel(&sk->page, NULL);
-	sk->old_page = NULL;
 	fetch_and(&sk->state, ~SOCK_SHARED);
-	for (int i = 0; i < 2; i++)
-		if (pages[i])
-			munmap(pages[i], SHARED_BYTES);
+	if (p && sk->epoch == epoch)
+		munmap(p, SHARED_BYTES);
 }
 
 void shared_is_kernels(struct sock *sk)

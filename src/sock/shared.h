@@ -15,6 +15,8 @@
  * A page has one socket, and is not inherited any more once the process has let go of
  * the socket: so a process forked later cannot reach the sockets of one that was forked
  * before.  It stays mapped until the socket is freed, for threads that are just looking.
+ * One that has held this socket, and keeps the mapping, can disturb this socket while
+ * others share it.
  *
  * The lock in the page is waited for SHARED_LOCK_NS.  A living owner that holds it longer
  * has lost its core, or means harm: a call that may not sleep returns -EAGAIN, and
@@ -85,10 +87,8 @@ void shared_unmap(struct sock *sk);
  * its table just before a fork. */
 static inline bool sock_is_visited(const struct sock *sk)
 {
-	const struct shared_page *p = load_rlx(&sk->page);
-
-	return likely(!p) ||
-	       (load_rlx(&p->lock.word) & ~LOCK_WAITERS) == lock_self();
+	return likely(!sock_is_shared(sk)) ||
+	       (load_rlx(&sk->page->lock.word) & ~LOCK_WAITERS) == lock_self();
 }
 
 /* How many processes hold it, as far as they say; at least 1. */

@@ -39,13 +39,9 @@ static struct visit visit_begin(struct sock *sk, int fd)
 	struct shared_page *p = load_acq(&sk->page);
 	struct visit v = { .sk = sk, .error = -EAGAIN };
 
-	if (!p) { /* the others have just let go */
-		v.ops = shared_protocol(sk);
-		return v;
-	}
 	if (!lock_get_within(&p->lock, SHARED_LOCK_NS))
 		return v;
-	if (load_rlx(&sk->page) != p) {
+	if (!sock_is_shared(sk)) { /* the others have just let go */
 		lock_put(&p->lock);
 		v.error = -ESTALE;
 		return v;
@@ -327,7 +323,7 @@ static void shared_after_fork(struct sock *sk)
 static void shared_alone(struct sock *sk)
 {
 	sock_unshare(sk);
-	if (!sk->page)
+	if (!sock_is_shared(sk))
 		sock_ops(sk)->alone(sk);
 }
 

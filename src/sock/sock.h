@@ -61,9 +61,8 @@ struct sock {
 	uint8_t shut;    /* SHUT_BIT_*: what this side has shut */
 	uint8_t is_live; /* from sock_new() to sock_free() */
 	uint8_t is_held; /* by a file, or a group's socket, of this process */
-	struct osf_stats_sock *st;    /* public: osf stat reads it */
-	struct shared_page *page;     /* NULL: no other process holds it */
-	struct shared_page *old_page; /* another thread may still look there */
+	struct osf_stats_sock *st; /* public: osf stat reads it */
+	struct shared_page *page;  /* once others held it too: sock/shared.h */
 	uint32_t epoch;      /* of the process for which these two are right */
 	uint32_t turns;      /* changes of direction while YOUNG */
 	uint32_t turns_next; /* look at the upgrade when turns reach this */
@@ -132,10 +131,16 @@ static inline enum sock_mode sock_mode(const struct sock *sk)
 	return state_mode(load_acq(&sk->state));
 }
 
+/* May other processes be inside a call on this socket? */
+static inline bool sock_is_shared(const struct sock *sk)
+{
+	return unlikely(load_rlx(&sk->state) & SOCK_SHARED);
+}
+
 /* True if nobody else can be inside a call on this socket. */
 static inline bool sock_is_alone(const struct sock *sk)
 {
-	return is_single_threaded() && !load_rlx(&sk->page);
+	return is_single_threaded() && !(load_rlx(&sk->state) & SOCK_SHARED);
 }
 
 /* Enter a kernel call; false when the mode is no longer YOUNG. */
