@@ -17,6 +17,7 @@
 #include "base/idle.h"
 #include "file/epoll_set.h"
 #include "file/hold.h"
+#include "sock/shared.h"
 
 #define SHARED_LOOK_NS (10 * NS_PER_MS)
 #define SOME_ITEMS 64u
@@ -269,13 +270,13 @@ static COLD void look_for_others(struct sock *sk)
 	static uint64_t asked_ns;
 	uint64_t now = coarse_ns();
 
-	if (load_rlx(&sk->n_procs) > 1) {
+	if (sock_procs(sk) > 1) {
 		if (now - load_rlx(&asked_ns) < SHARED_LOOK_NS)
 			return;
 		store_rlx(&asked_ns, now);
 		hold_reap();
 	}
-	if (load_rlx(&sk->n_procs) == 1)
+	if (sock_procs(sk) == 1)
 		sock_ops(sk)->alone(sk);
 }
 

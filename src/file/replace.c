@@ -17,6 +17,7 @@
 #include "base/gate.h"
 #include "file/epoll_set.h"
 #include "file/file.h"
+#include "sock/shared.h"
 #include "file/hold.h"
 
 /* Are all calls on it this thread's one? */
@@ -40,9 +41,9 @@ static bool items_may_move(struct file *f)
 
 bool file_may_be_replaced(struct file *f)
 {
-	if (load_rlx(&f->sk->n_procs) > 1)
+	if (sock_procs(f->sk) > 1)
 		hold_reap_of(f->sk);
-	if (load_rlx(&f->sk->n_procs) > 1)
+	if (sock_procs(f->sk) > 1)
 		return false;
 	if (likely(load_rlx(&f->n_refs) == 2 && !load_rlx(&f->items)))
 		return true;
@@ -97,7 +98,7 @@ int file_replace(int fd, int by)
 	if (!f)
 		return replace_one(fd, by);
 	gate_enter();
-	if (load_rlx(&f->sk->n_procs) > 1) {
+	if (sock_procs(f->sk) > 1) {
 		err = -EBUSY; /* a fork has come between */
 	} else {
 		GUARD(&f->lock);

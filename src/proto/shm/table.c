@@ -165,6 +165,8 @@ const struct sock_ops shm_ops = {
 	.fallback = leave_for,
 	.fallback_now = shm_recall,
 	.retire = shm_retire,
+	.export = shm_export,
+	.import = shm_import,
 };
 
 const struct sock_ops shm_candidate_ops = {
@@ -212,4 +214,6 @@ const struct sock_ops shm_candidate_ops = {
 	.fallback = candidate_fallback,
 	.fallback_now = shm_recall,
 	.retire = shm_retire,
+	.export = shm_export,
+	.import = shm_import,
 };
