@@ -13,7 +13,7 @@ __thread uint32_t lock_tid __attribute__((tls_model("initial-exec")));
 
 __thread struct lock_held lock_held __attribute__((tls_model("initial-exec")));
 
-/* What was put off is pending and blocked: let it come. */
+/* Unblocks the signals that were deferred. */
 void lock_signals_come(void)
 {
 	uint64_t mask = lock_held.mask;
@@ -28,7 +28,7 @@ uint32_t lock_tid_load(void)
 	return lock_tid;
 }
 
-/* The forked child's only thread has a new id. */
+/* The only thread of a forked child has a new id. */
 void lock_after_fork(void) { lock_tid = 0; }
 
 static bool owner_is_dead(uint32_t tid)
@@ -37,9 +37,8 @@ static bool owner_is_dead(uint32_t tid)
 }
 
 /*
- * Spin shortly, then sleep on the word.  A sleep of 20 ms without news is the
- * occasion to ask whether the owner still lives: only its death can make a
- * holder keep a lock that long.
+ * Spins shortly, then sleeps on the word.  After 20 ms without a wake-up it asks
+ * whether the owner is alive: only a dead owner keeps a lock that long.
  */
 void lock_slow(struct lock *l)
 {
@@ -54,7 +53,7 @@ void lock_slow(struct lock *l)
 		uint32_t word = load_rlx(&l->word);
 
 		if (!word) {
-			/* Others may wait too, so wake one when done. */
+			/* Other threads may wait as well, so wake one when done. */
 			if (cas(&l->word, 0u, self | LOCK_WAITERS))
 				break;
 			continue;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/spin.h - how long to look before sleeping
+ * base/spin.h - how long to spin before sleeping
  *
- * Ski rental: spinning is worth about what sleeping and being woken would cost,
- * and only while waits have been short lately.  Each thread remembers its last
- * eight waits.  A thread that lost its core while spinning shares it with somebody
- * who has work, so it sleeps at once for a while.
+ * Ski rental: it pays to spin about as long as a sleep and a wake-up would cost, and
+ * only while waits have been short lately.  Each thread remembers its last eight waits.
+ * A thread that was preempted while it span shares its core with somebody who has work.
+ * So for a while it sleeps at once.
  */
 #pragma once
 
@@ -16,10 +16,9 @@ typedef bool spin_ready(void *arg);
 
 void spin_configure(void); /* reads OSF_SPIN_US; 0: never spin */
 
-/* Look at @ready until it holds or spinning no longer pays, or @deadline_ns
- * (UINT64_MAX: none) is over.  True if it holds. */
+/* Spins until @ready holds, spinning no longer pays, or @deadline_ns (UINT64_MAX: none)
+ * is over.  Return: whether it holds */
 bool spin_until(spin_ready *ready, void *arg, uint64_t deadline_ns);
 
-/* A sleep of @ns ended by what was waited for: so short that spinning would have
- * paid? */
+/* Notes a sleep of @ns that ended well, to learn whether spinning would have paid. */
 void spin_learn(uint64_t ns);

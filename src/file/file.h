@@ -143,6 +143,11 @@ struct file *file_new_epoll(int fd, struct epoll *ep);
 int file_install(int fd, struct file *f, bool pass);
 /* All descriptors of @f name @to's description from now on. */
 void file_move(struct file *f, int to);
+/* replace.c: may another description take its place?  The caller is in a call of it. */
+bool file_may_be_replaced(struct file *f);
+/* @by's description instead of @fd's, for each descriptor of it and in its epoll sets;
+ * the entries in the table stay.  0 or -errno, with nothing done. */
+int file_replace(int fd, int by);
 /* @fd is about to be closed by the kernel, or to be replaced. */
 void file_forget(int fd);
 /* Serve data calls of @f by libc from now on. */

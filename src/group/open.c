@@ -159,7 +159,7 @@ int gsock_connect(struct gsock *s, const struct sockaddr *to, socklen_t len)
 		return -EAFNOSUPPORT;
 	/* A module's carrier takes the descriptor's place. */
 	bool carried = s->sk && len >= sizeof(struct sockaddr_in) &&
-		       !ops_connect_first(s->sk, s->fd, to, len);
+		       !ops_connect_first(s->sk, s->fd, to, len, NULL);
 	if (!carried && libc.connect(s->fd, to, len) < 0)
 		err = errno;
 	if (is_callers(err))

@@ -176,13 +176,13 @@ static void carried(struct sock *sk)
 }
 
 int ops_connect_first(struct sock *sk, int fd, const struct sockaddr *to,
-		      socklen_t len)
+		      socklen_t len, module_place *place)
 {
 	if (!registry_any() || sock_mode(sk) != SOCK_YOUNG ||
 	    sk->flags & (SOCK_F_ACTIVE | SOCK_F_PASSIVE | SOCK_F_LISTEN) ||
 	    load_rlx(&sk->n_procs) > 1 ||
 	    module_connect(id_of(sk), fd, to, len,
-			   policy_provider(ROLE_TCP_CLIENT, to, NULL)))
+			   policy_provider(ROLE_TCP_CLIENT, to, NULL), place))
 		return -EAGAIN;
 	sk->flags |= SOCK_F_ACTIVE;
 	note_peer(sk, to);
@@ -210,6 +210,8 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 		.provider = policy_provider(ROLE_TCP_CLIENT, to, NULL),
 	};
 	enum osf_reason why = candidate_refused(&q, "shm");
+	if (why == OSF_REASON_RULE_OTHER && load_rlx(&sk->n_procs) > 1)
+		why = OSF_REASON_SHARED; /* which is why it was not asked */
 	if (why == OSF_REASON_NONE && offload && !shm_is_announced(fd))
 		why = OSF_REASON_NO_PEER;
 	if (why != OSF_REASON_NONE && offload) {

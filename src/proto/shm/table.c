@@ -65,10 +65,14 @@ static unsigned look(struct sock *sk, int fd)
 	return shm_events(sk, fd);
 }
 
+/* Who waits for room in TCP is woken by the kernel, and not by the peer. */
 static void sleep_on(struct sock *sk, struct pollfd *p)
 {
+	short kernels =
+	    load_rlx(&shm_of(sk)->tx_ring) ? POLLPRI : POLLPRI | POLLOUT;
+
 	if (p->events & (POLLIN | POLLOUT))
-		p->events = POLLIN | POLLRDHUP | (p->events & POLLPRI);
+		p->events = POLLIN | POLLRDHUP | (p->events & kernels);
 }
 
 /* The kernel carries the stream; and its peer may ring. */

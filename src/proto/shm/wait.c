@@ -18,6 +18,7 @@
 #include <signal.h>
 
 #include "base/clock.h"
+#include "base/idle.h"
 #include "base/libc.h"
 #include "base/unwind.h"
 #include "proto/shm/shm.h"
@@ -185,7 +186,7 @@ static int rx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	if (handlers_ran(w->seen, waiter_restarts(w)))
 		return -EINTR;
 	count(&sk->st->n_sleeps, 1);
-	if (awake || w->partial || held != UINT64_MAX)
+	if (awake || w->partial || held != UINT64_MAX || idle_is_on())
 		err = rx_nap(sk, fd, w, awake, held);
 	else if (sock_is_alone(sk) && !shm_of(sk)->rx_tcp &&
 		 shm_of(sk)->tx_ring)
@@ -211,7 +212,7 @@ static int tx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	if (handlers_ran(w->seen, restarts))
 		return -EINTR;
 	count(&sk->st->n_sleeps, 1);
-	if (awake || !restarts || load_rlx(&sk->rcvtimeo_ns))
+	if (awake || !restarts || load_rlx(&sk->rcvtimeo_ns) || idle_is_on())
 		err = nap_for(
 		    &how, awake ? 0 : POLLIN | POLLRDHUP, w->deadline_ns,
 		    awake || restarts ? NS_PER_MS : UINT64_MAX, restarts);
