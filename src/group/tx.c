@@ -106,6 +106,22 @@ static inline bool may_ref(const struct gsock *s, const struct iovec *iov,
 	return false;
 }
 
+/* The last one is given back with @userdata when it is complete; one without bytes, if
+ * there is none. */
+static inline void ops_complete_by(struct group *g, struct gsock *s,
+				   struct txops *l, uintptr_t userdata)
+{
+	if (!l->last) {
+		struct txop *op = op_take(g);
+
+		op->data = NULL;
+		op->len = 0;
+		ops_add(l, op);
+	}
+	l->last->userdata = userdata;
+	s->n_comps++;
+}
+
 /* Queue @l behind what is there; @out: all of it is out already. */
 static void ops_queue(struct gsock *s, struct txops *l, bool out)
 {
@@ -177,6 +193,23 @@ static void flush(struct group *g, struct gsock *s)
 		work_add(s);
 }
 
+/* After a send that flushes, of which @done bytes went straight out. */
+static inline void flush_rest(struct group *g, struct gsock *s, ssize_t done,
+			      uintptr_t userdata)
+{
+	if (likely(s->sent == s->queued)) {
+		s->limit = s->queued;
+		if (userdata)
+			await_acks(g, s);
+	} else if (done) { /* the rest waits for room */
+		s->limit = s->queued;
+		if (s->is_direct)
+			work_add(s);
+	} else {
+		flush(g, s);
+	}
+}
+
 /* Straight out, before anything is queued: bytes that went, or -errno. */
 HOT static ssize_t send_now(struct group *g, struct gsock *s,
 			    const struct iovec *iov, size_t n, size_t len,
@@ -227,33 +260,13 @@ HOT int gsock_send(struct gsock *s, const struct iovec *iov, size_t n,
 		ops_undo(g, &l);
 		return -ENOMEM;
 	}
-	if (userdata) {
-		if (!l.last) {
-			struct txop *op = op_take(g);
-
-			op->data = NULL;
-			op->len = 0;
-			ops_add(&l, op);
-		}
-		l.last->userdata = userdata;
-		s->n_comps++;
-	}
+	if (userdata)
+		ops_complete_by(g, s, &l, userdata);
 	ops_queue(s, &l, done == len && !s->out);
-	if (flushes && s->sent == s->queued) {
-		s->limit = s->queued;
-		if (userdata)
-			await_acks(g, s);
-	} else if (flushes) {
-		if (done) { /* the rest waits for room */
-			s->limit = s->queued;
-			if (s->is_direct)
-				work_add(s);
-		} else {
-			flush(g, s);
-		}
-	} else if (g->attr.keeps_dirty && list_is_empty(&s->dirty)) {
+	if (flushes)
+		flush_rest(g, s, done, userdata);
+	else if (g->attr.keeps_dirty && list_is_empty(&s->dirty))
 		list_add_tail(&g->dirty, &s->dirty);
-	}
 	return 0;
 }
 
