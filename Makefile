@@ -4,31 +4,39 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 SANITIZE = -Dbuildtype=debug -Db_lundef=false
 
-# osf finds libosf.so beside itself, so both get a second name in $(BUILD).
+# What is installed, and no test.  osf finds libosf.so beside itself, so both get a
+# second name in $(BUILD).
 build: $(BUILD)/build.ninja
-	ninja -C $(BUILD)
+	ninja -C $(BUILD) product
 	@ln -f $(BUILD)/src/libosf.so $(BUILD)
-	@ln -f $(BUILD)/tests/libosf-packetdrill.so $(BUILD)
 	@if [ -e $(BUILD)/tools/osf/osf ]; then \
 		ln -f $(BUILD)/tools/osf/osf $(BUILD); fi
+
+# What the tests run, fuzzers and examples too; `make check` builds it.
+tests: build
+	ninja -C $(BUILD)
+	@ln -f $(BUILD)/tests/libosf-packetdrill.so $(BUILD)
 
 $(BUILD)/build.ninja:
 	meson setup $(BUILD) --prefix $(PREFIX) $(SETUP)
 
-check: build
-	python3 tests/run_check.py $(BUILD) $(SUITES)
+# FAST=1 leaves out the long ones, SEED=N repeats the random choices of another run,
+# SUITES="unit app" runs some.
+check: tests
+	OSF_TEST_SEED=$(SEED) python3 tests/run_check.py $(BUILD) $(if $(FAST),--fast) $(SUITES)
 
 # The night: many seeds of the simulator.  SEEDS of them, from FROM on.
 SEEDS ?= 200000
 FROM ?= 1
 sim: build
+	ninja -C $(BUILD) tests/sim
 	$(BUILD)/tests/sim --jobs $$(nproc) --progress --transitions $(FROM) $(SEEDS)
 
 # Fuzzers for longer than in the tests, by libFuzzer or AFL++ (ENGINE=afl).
 ENGINE ?= libfuzzer
 SECONDS ?= 60
 TARGETS ?= icmp options pair ring rules states tcp
-fuzz: build
+fuzz: tests
 	tests/fuzz/run.sh $(BUILD) $(ENGINE) $(SECONDS) $(TARGETS)
 
 # How much of src/tcp the tests reach: lines, branches, changes of state.
@@ -43,6 +51,7 @@ suites: build
 # OPTIONS: --ipv6, --cubic.
 N ?= 100000
 differential: build
+	ninja -C $(BUILD) tests/differential
 	$(BUILD)/tests/differential $(OPTIONS) tests/differential/known.txt run $(N) $(SEED)
 
 bench: build
@@ -51,9 +60,10 @@ bench: build
 demo:
 	@BUILD=$(BUILD) tools/demo.sh
 
-install: build
+install: $(BUILD)/build.ninja
 	meson configure $(BUILD) --prefix $(PREFIX)
-	DESTDIR=$(DESTDIR) meson install -C $(BUILD)
+	$(MAKE) build
+	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
 # How to run programs with these: docs/notes/2026-11-21-sanitizers.md.
 build-asan:
@@ -65,4 +75,4 @@ build-tsan:
 clean:
 	rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: build check coverage differential sim fuzz suites bench demo install build-asan build-tsan clean
+.PHONY: build tests check coverage differential sim fuzz suites bench demo install build-asan build-tsan clean

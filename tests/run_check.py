@@ -3,35 +3,70 @@
 """
 tests/run_check.py - runs the tests, and says in one line how many passed
 
-    run_check.py BUILD [SUITE ...]
+    run_check.py BUILD [--fast] [SUITE ...]
 
-    meson test -> BUILD/meson-logs/testlog.json -> "N passed, N failed, N skipped"
+    meson test -> one line for each test that has ended: n of m, elapsed, name, result
+               -> BUILD/meson-logs/testlog.json -> what failed and what it printed
+               -> "N passed, N failed, N skipped: which, and why"
 
-The build is up to date already (see the Makefile).  The last line is the verdict;
-above it stand the tests that failed, with what they printed, and the reason of
-each that was skipped.  A few that failed are run once more: a test that then passes
-is called unsteady, with what it printed when it failed.  Exit 1: a test failed, or nothing ran.  A run that takes
-longer than LIMIT_S is ended, and what has not ended by then has failed.
+The build is up to date already (see the Makefile).  A test that fails makes the run red.
+It runs once more, with the same seed and settings, only to say whether it fails each
+time; the run stays red when the second time is good.  --fast leaves out the suite
+`slow`.
+
+OSF_TEST_SEED is where tests that make random choices start; the first line prints it, so
+does the verdict of a red run, BUILD/meson-logs/failed_seeds.txt keeps it, and a caller may
+set it: make check SEED=N.
+
+Exit 1: a test failed, or nothing ran, or a file of osf's was left in /dev/shm.  A run
+that takes longer than LIMIT_S is ended, and what has not ended by then has failed.
 """
+import glob
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
+import time
+import zlib
 
-LIMIT_S = 28 * 60
+LIMIT_S = 80 * 60
 TAIL_LINES = 40
-UNSTEADY_MAX = 3  # so many failures may be tried once more; more are no accident
+SEEDS = "failed_seeds.txt"
+NAMES_MAX = 4  # in the last line, of tests that are skipped for one reason
+# " 12/109 osf:app+slow / test_soak   OK   12.3s", as Meson writes it
+ENDED = re.compile(r"\s*(\d+)/(\d+)\s+(?:\S+?:)?(\S+) / (\S+)\s+([A-Z]+)\s+([\d.]+)s")
+STARTED = time.monotonic()
 
 
-def run_meson(build, suites, names=()):
-    cmd = ["meson", "test", "-C", build, "--no-rebuild", "--no-stdsplit", *names]
-    for suite in suites:
-        cmd += ["--suite", suite]
-    # A group of its own, so that its end is the end of what it started.
-    meson = subprocess.Popen(cmd, start_new_session=True)
+def elapsed():
+    return "%d:%02d" % divmod(time.monotonic() - STARTED, 60)
+
+
+# --- running ---
+
+def show_progress(lines):
+    """One line for each test that ends; Meson's summary is left to main()."""
+    for line in lines:
+        got = ENDED.match(line)
+        if got:
+            print("[%*d/%s %5s] %-28s %s %.1f s" %
+                  (len(got[2]), int(got[1]), got[2], elapsed(), got[4],
+                   got[5].lower() if got[5] == "OK" else got[5], float(got[6])), flush=True)
+        elif line.startswith("Ok:"):
+            break
+        elif line.strip() and not line.startswith("Summary of Failures"):
+            print(line, end="", flush=True)
+    for line in lines:
+        pass
+
+
+def end_of(meson):
+    """Waits for Meson, no longer than is left.  Return: its status."""
     try:
-        return meson.wait(LIMIT_S)
+        return meson.wait(max(1, LIMIT_S - (time.monotonic() - STARTED)))
     except subprocess.TimeoutExpired:
         print("run_check: no end in %d s" % LIMIT_S)
         meson.send_signal(signal.SIGINT)
@@ -45,11 +80,30 @@ def run_meson(build, suites, names=()):
     return 1
 
 
-def read_log(path):
-    if not os.path.exists(path):
-        return []
-    with open(path) as lines:
-        return [json.loads(line) for line in lines if line.strip()]
+def run_meson(build, options):
+    """Return: Meson's status, and what its log says of each test."""
+    log = os.path.join(build, "meson-logs", "testlog.json")
+    if os.path.exists(log):
+        os.unlink(log)
+    # A group of its own, so that its end is the end of what it started.
+    meson = subprocess.Popen(["meson", "test", "-C", build, "--no-rebuild", "--no-stdsplit",
+                              *options],
+                             start_new_session=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True)
+    progress = threading.Thread(target=show_progress, args=(meson.stdout,), daemon=True)
+    progress.start()
+    status = end_of(meson)
+    progress.join(5)
+    if not os.path.exists(log):
+        return status, []
+    with open(log) as lines:
+        return status, [json.loads(line) for line in lines if line.strip()]
+
+
+# --- judging ---
+
+def name_of(test):
+    return test["name"].split()[-1]
 
 
 def sort_out(tests):
@@ -65,54 +119,127 @@ def sort_out(tests):
     return passed, failed, skipped
 
 
-def run_again(build, log, failed):
-    """Return: those of the failed that pass when run once more, and meson's status."""
-    names = [test["name"].split()[-1] for test in failed]
-    for test in failed:
-        print("\n--- %s: %s; once more" % (test["name"], test["result"].lower()))
-        print("\n".join(said(test)[-TAIL_LINES:]))
-    status = run_meson(build, [], names)
-    passed = sort_out(read_log(log))[0]
-    for test in passed:
-        print("unsteady: %s failed, and passed when run again" % test["name"])
-    return passed, status
-
-
 def said(test):
     return (test.get("stdout") or "").strip().split("\n") + \
         (test.get("stderr") or "").strip().split("\n")
 
 
-def main():
-    build, suites = sys.argv[1], sys.argv[2:]
-    log = os.path.join(build, "meson-logs", "testlog.json")
-    if os.path.exists(log):
-        os.unlink(log)
-    status = run_meson(build, suites)
-    passed, failed, skipped = sort_out(read_log(log))
-    if failed and len(failed) <= UNSTEADY_MAX:
-        again, status = run_again(build, log, failed)
-        passed += again
-        failed = [test for test in failed if test["name"] not in
-                  {other["name"] for other in again}]
+def show(test, how):
+    print("\n--- %s: %s" % (name_of(test), how))
+    print("\n".join(said(test)[-TAIL_LINES:]))
+
+
+def run_again(build, failed):
+    """The failed ones once more, alone, to say whether they fail each time."""
     for test in failed:
-        print("\n--- %s: %s" % (test["name"], test["result"].lower()))
-        print("\n".join(said(test)[-TAIL_LINES:]))
-    if skipped:
-        print()
+        show(test, test["result"].lower())
+    print("\nonce more, with the same seed; the verdict stays:", flush=True)
+    tests = run_meson(build, [name_of(test) for test in failed])[1]
+    passed, again, skipped = sort_out(tests)
+    for test in again:
+        show(test, "failed again, %s" % test["result"].lower())
+    print()
+    for test in failed:
+        name = name_of(test)
+        print("%s: %s" % (name, "failed, and passed the second time: unsteady"
+                          if name in map(name_of, passed) else "failed both times"
+                          if name in map(name_of, again) else "failed"))
+
+
+def keep_seed(build, seed, failed):
+    """So that a failure can be repeated after the log of the next run is there."""
+    with open(os.path.join(build, "meson-logs", SEEDS), "a") as f:
+        for test in failed:
+            f.write("%s %s %s\n" % (time.strftime("%F %T"), seed, name_of(test)))
+
+
+def skip_reason(test):
+    why = [line for line in said(test) if line.startswith("skip:")]
+    return (why or ["skip: it did not say why"])[0][6:]
+
+
+def skipped_why(skipped):
+    """Return: a text of one line, by reason."""
+    by_reason = {}
     for test in skipped:
-        why = [line for line in said(test) if line.startswith("skip:")]
-        print("skipped %s: %s" % (test["name"], (why or ["skip: ?"])[0][6:]))
+        by_reason.setdefault(skip_reason(test), []).append(name_of(test))
+    parts = []
+    for why, names in by_reason.items():
+        more = len(names) - NAMES_MAX
+        parts.append("%s%s: %s" % (", ".join(names[:NAMES_MAX]),
+                                   " and %d more" % more if more > 0 else "", why))
+    return "; ".join(parts)
+
+
+# --- what tests must not leave ---
+
+def shm_files():
+    return set(glob.glob("/dev/shm/*osf*"))
+
+
+def is_in_use(path):
+    """Does a process have @path in its environment, its mappings or its arguments?"""
+    for kind in ("environ", "maps", "cmdline"):
+        for name in glob.glob("/proc/[0-9]*/" + kind):
+            try:
+                with open(name, "rb") as f:
+                    if path.encode() in f.read():
+                        return True
+            except OSError:
+                pass
+    return False
+
+
+def left_behind(before):
+    return sorted(path for path in shm_files() - before if not is_in_use(path))
+
+
+# --- the run ---
+
+def arguments(words):
+    """Return: the build folder, and Meson's options."""
+    options = []
+    for word in words[1:]:
+        options += ["--no-suite", "slow"] if word == "--fast" else ["--suite", word]
+    return words[0], options
+
+
+def verdict(n_passed, n_failed, skipped, seed, is_fast):
+    line = "%d passed, %d failed, %d skipped" % (n_passed, n_failed, len(skipped))
+    if skipped:
+        line += ": " + skipped_why(skipped)
+    if is_fast:
+        line += "; FAST=1 left out the long ones"
+    if n_failed:
+        line += "; seed %s" % seed
+    return line
+
+
+def main():
+    build, options = arguments(sys.argv[1:])
+    seed = os.environ.get("OSF_TEST_SEED") or str(time.time_ns() >> 10 & 0xffffffff)
+    os.environ["OSF_TEST_SEED"] = seed
+    # Meson would draw another one for each test.
+    os.environ.setdefault("MALLOC_PERTURB_", str(zlib.crc32(seed.encode()) % 255 + 1))
+    print("seed %s (make check SEED=%s)" % (seed, seed), flush=True)
+    before = shm_files()
+    status, tests = run_meson(build, options)
+    passed, failed, skipped = sort_out(tests)
+    if failed:
+        keep_seed(build, seed, failed)
+        run_again(build, failed)
+    left = left_behind(before)
+    if left:
+        print("left behind in /dev/shm: %s" % " ".join(left))
     slow = sorted(passed, key=lambda test: -test["duration"])[:5]
-    print("\nslowest: " + ", ".join("%s %.1f s" % (test["name"].split()[-1],
-                                                   test["duration"])
+    print("\nslowest: " + ", ".join("%s %.1f s" % (name_of(test), test["duration"])
                                     for test in slow))
-    is_bad = status or failed or not passed
-    if is_bad and not failed:
+    is_bad = bool(status or failed or left or not passed)
+    if is_bad and not failed and not left:
         print("run_check: meson test itself ended with %s" % status)
-    print("%d passed, %d failed, %d skipped" %
-          (len(passed), len(failed) + bool(is_bad and not failed),
-           len(skipped)), flush=True)
+    print("%s in all" % elapsed())
+    print(verdict(len(passed), len(failed) + (is_bad and not failed), skipped, seed,
+                  "--fast" in sys.argv), flush=True)
     return 1 if is_bad else 0
 
 

@@ -4,6 +4,7 @@
  *
  *     module  --ops_proto_register()-->  switch  --ops-->  module
  *     kernel  --rtnetlink-->  ops_inet_notification()  --notify-->  module
+ *     module  --ops_route()-->  switch  --RTM_GETROUTE-->  kernel
  *
  * A module is a shared object named in OSF_MODULES (colon separated paths) with a
  * function `int osf_module_init(void)` that registers its protocols and returns 0
@@ -55,7 +56,18 @@ extern "C" {
 #define AF_INET_OFFLOAD 0x4f46
 #define AF_INET_DIRECT 0x4f44
 
-/* What a protocol can do.  Bits that this osf does not know are ignored. */
+/*
+ * What a protocol can do.  Bits that this osf does not know are ignored.
+ *
+ * The switch asks the kernel's routing about a destination, and then only those
+ * protocols that can go there:
+ *
+ *     this host                             OSF_CAP_LOCAL
+ *     a neighbour                           OSF_CAP_REMOTE
+ *     by way of a gateway                   OSF_CAP_REMOTE with OSF_CAP_GATEWAY, or a
+ *                                           rule names the protocol
+ *     whatever the kernel says              OSF_CAP_SELF_ROUTING
+ */
 enum osf_cap {
 	OSF_CAP_SELF_ROUTING = 1 << 0, /* needs no route of the kernel's */
 	OSF_CAP_LOCAL = 1 << 1,        /* reaches this host */
@@ -63,13 +75,16 @@ enum osf_cap {
 	OSF_CAP_IPV6 = 1 << 3,         /* v4-mapped addresses included */
 	OSF_CAP_RDMA = 1 << 4,
 	OSF_CAP_ZCOPY = 1 << 5,
+	OSF_CAP_GATEWAY = 1 << 6, /* sends by the next hop of ops_route() */
 };
 
 enum osf_inet_event_kind {
 	OSF_INET_ADDR_ADD = 1,
 	OSF_INET_ADDR_DEL,
 	OSF_INET_LINK,
-	OSF_INET_ROUTE,
+	OSF_INET_ROUTE, /* or a next hop that routes share */
+	OSF_INET_RULE,  /* which routes count */
+	OSF_INET_LOST,  /* too much at once: anything may have changed */
 };
 
 struct osf_inet_event {
@@ -78,6 +93,25 @@ struct osf_inet_event {
 	uint32_t ifindex; /* 0 when not known */
 	uint32_t family;  /* AF_INET, AF_INET6, 0 when not known */
 };
+
+enum osf_route_kind {
+	OSF_ROUTE_NONE,    /* there is no way, or none that is allowed */
+	OSF_ROUTE_LOCAL,   /* this host */
+	OSF_ROUTE_LINK,    /* a neighbour, or a device that needs no next hop */
+	OSF_ROUTE_GATEWAY, /* another host forwards */
+};
+
+/* Where the kernel would send to.  Addresses are IPv6 ones; of IPv4, v4-mapped. */
+struct osf_route {
+	uint32_t size;      /* in: bytes that may be written; out: that were */
+	uint32_t kind;      /* enum osf_route_kind; more may come */
+	uint32_t ifindex;   /* of the device that it leaves by; 0: not known */
+	uint32_t reserved;  /* 0 */
+	uint8_t hop[16];    /* who is to have it next: the gateway, or the
+			    * destination itself */
+	uint8_t source[16]; /* what it would send from; all 0: not known */
+};
+#define OSF_ROUTE_SIZE_1 48
 
 /*
  * @id names one of the program's sockets: an open file description, whatever
@@ -92,7 +126,7 @@ struct osf_proto {
 	    comp_mask;    /* what osf must know to serve this: no bits so far */
 	const char *name; /* 1 to 15 characters of [a-z0-9_-]; rules use it */
 	uint64_t caps;    /* OSF_CAP_* */
-	int32_t priority; /* modules of higher ones are asked first */
+	int32_t priority; /* those of higher ones are asked first */
 	int32_t reserved2; /* 0 */
 
 	/**
@@ -164,6 +198,9 @@ struct osf_proto {
 	void (*close)(uint64_t id);
 };
 
+/* Of osf's own shm.  A module below it is asked only where shm may not be. */
+#define OSF_PRIORITY_SHM (-1000)
+
 /* The sizes that a struct osf_proto has had. */
 #define OSF_PROTO_SIZE_1 offsetof(struct osf_proto, accept)
 #define OSF_PROTO_SIZE_2 sizeof(struct osf_proto)
@@ -189,6 +226,21 @@ int ops_proto_register(const struct osf_proto *proto);
 /* Take it out again: 0, or -ENOENT.  Connections it opened stay; a call that is
  * under way in another thread may still come to it. */
 int ops_proto_unregister(const struct osf_proto *proto);
+
+/**
+ * ops_route() - how the kernel would send to an address
+ * @fd: a socket whose source address, device and mark count; -1: none
+ * @route: in: size; out: the rest
+ *
+ * The switch asks the same before it asks protocols.  Answers are kept until the
+ * kernel tells of a change, so an op may ask each time.
+ *
+ * Return: 0, also for OSF_ROUTE_NONE; -EINVAL; -EAFNOSUPPORT: no IP address.
+ *
+ * Context: any thread, inside an op or not.
+ */
+int ops_route(int fd, const struct sockaddr *to, socklen_t len,
+	      struct osf_route *route);
 
 /* Tell the switch, and through it every protocol, of a change.  Called by the
  * switch's own rtnetlink listener, and by modules that know better. */

@@ -26,8 +26,8 @@
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/hold.h"
+#include "ops/route.h"
 #include "proto/inet/inet.h"
-#include "ops/local.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
@@ -181,7 +181,7 @@ void fork_child(void)
 	gate_child();
 	arena_after_fork();
 	inbox_after_fork();
-	local_after_fork();
+	route_after_fork();
 	handoff_after_fork();
 	life_child();
 	hold_child();

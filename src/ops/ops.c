@@ -12,10 +12,11 @@
 #include "base/log.h"
 #include "base/setting.h"
 #include "base/spin.h"
-#include "ops/local.h"
+#include "ops/builtin.h"
+#include "ops/candidates.h"
+#include "ops/module.h"
 #include "ops/ops.h"
 #include "ops/policy.h"
-#include "ops/registry.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
 
@@ -24,33 +25,6 @@
 #define LOOKS_MAX 12u
 #define LOOKS_UNANSWERED 6u /* after so many it is worth to know why */
 #define EAGER_LOOKS 64u /* asked for at once: then looking is cheap enough */
-
-bool ops_family(int domain, int type, int protocol, struct ops_family *out)
-{
-	int kind = type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
-
-	*out = (struct ops_family){ .domain = domain };
-	if (domain == AF_INET_OFFLOAD || domain == AF_INET_DIRECT) {
-		out->domain = AF_INET;
-		out->offload = domain == AF_INET_OFFLOAD;
-		out->direct = !out->offload;
-	}
-	return (out->domain == AF_INET || out->domain == AF_INET6) &&
-	       kind == SOCK_STREAM &&
-	       (protocol == 0 || protocol == IPPROTO_TCP);
-}
-
-const struct sockaddr *ops_sockaddr(const struct sockaddr *in, socklen_t len,
-				    struct sockaddr_storage *copy)
-{
-	if (!in || len < sizeof(struct sockaddr_in) || len > sizeof(*copy) ||
-	    (in->sa_family != AF_INET_OFFLOAD &&
-	     in->sa_family != AF_INET_DIRECT))
-		return in;
-	memcpy(copy, in, len);
-	copy->ss_family = AF_INET;
-	return (const struct sockaddr *)copy;
-}
 
 static void addr_note(uint8_t addr[16], uint16_t *port, uint16_t *family,
 		      const struct sockaddr *sa)
@@ -196,6 +170,12 @@ static bool look_again(struct sock *sk)
 	return true;
 }
 
+static socklen_t addr_len(const struct sockaddr *sa)
+{
+	return sa->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+					 : sizeof(struct sockaddr_in);
+}
+
 /* A module knows a description by its entry, which all its holders share. */
 static uint64_t id_of(const struct sock *sk) { return (uintptr_t)sk; }
 
@@ -212,8 +192,8 @@ int ops_connect_first(struct sock *sk, int fd, const struct sockaddr *to,
 	if (!registry_any() || sock_mode(sk) != SOCK_YOUNG ||
 	    sk->flags & (SOCK_F_ACTIVE | SOCK_F_PASSIVE | SOCK_F_LISTEN) ||
 	    load_rlx(&sk->n_procs) > 1 ||
-	    registry_connect(id_of(sk), fd, to, len,
-			     policy_provider(ROLE_TCP_CLIENT, to, NULL)))
+	    module_connect(id_of(sk), fd, to, len,
+			   policy_provider(ROLE_TCP_CLIENT, to, NULL)))
 		return -EAGAIN;
 	sk->flags |= SOCK_F_ACTIVE;
 	note_peer(sk, to);
@@ -222,6 +202,7 @@ int ops_connect_first(struct sock *sk, int fd, const struct sockaddr *to,
 	return 0;
 }
 
+/* What is left is inet, which has opened it, and what may take it over. */
 int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 {
 	bool offload = sk->flags & SOCK_F_OFFLOAD;
@@ -233,14 +214,14 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 	if (sock_mode(sk) != SOCK_YOUNG)
 		return 0;
 	start_counting(sk);
-	enum osf_reason why = OSF_REASON_NONE;
-	if (!shm_config.enabled)
-		why = OSF_REASON_DISABLED;
-	else if (!local_is_local(to))
-		why = OSF_REASON_REMOTE;
-	else if (!policy_allows_shm(ROLE_TCP_CLIENT, to, NULL))
-		why = OSF_REASON_RULE;
-	else if (offload && !shm_is_announced(fd))
+	struct question q = {
+		.fd = fd,
+		.peer = to,
+		.len = addr_len(to),
+		.provider = policy_provider(ROLE_TCP_CLIENT, to, NULL),
+	};
+	enum osf_reason why = candidate_refused(&q, "shm");
+	if (why == OSF_REASON_NONE && offload && !shm_is_announced(fd))
 		why = OSF_REASON_NO_PEER;
 	if (why != OSF_REASON_NONE && offload) {
 		sk->flags &= (uint8_t)~SOCK_F_ACTIVE; /* it may try again */
@@ -263,7 +244,7 @@ static void tell_modules(struct sock *sk, int fd, int backlog)
 	socklen_t len = sizeof(local);
 
 	if (!getsockname(fd, (struct sockaddr *)&local, &len))
-		registry_listen(
+		module_listen(
 		    id_of(sk), fd, backlog,
 		    policy_provider(ROLE_TCP_SERVER, (void *)&local, NULL));
 }
@@ -312,12 +293,31 @@ static void note_accepted(struct sock *sk, int fd, struct sock *listener,
 	count(&arena_totals()->n_accepted, 1);
 }
 
+/* The word of the rule by which modules were told of @listener. */
+static const char *listener_provider(const struct sock *listener)
+{
+	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
+				   .sin6_port =
+				       htons(listener->st->local_port) };
+	struct sockaddr_in v4 = { .sin_family = AF_INET,
+				  .sin_port = v6.sin6_port };
+	bool is_v4 = listener->st->family == AF_INET;
+
+	if (!policy_has_rules())
+		return NULL;
+	memcpy(&v4.sin_addr, listener->st->local_addr, 4);
+	memcpy(&v6.sin6_addr, listener->st->local_addr, 16);
+	return policy_provider(ROLE_TCP_SERVER,
+			       is_v4 ? (void *)&v4 : (void *)&v6, NULL);
+}
+
 int ops_accept_first(struct sock *sk, int fd, struct sock *listener,
 		     struct sockaddr_storage *from, socklen_t *len)
 {
 	if (!registry_any() || sock_mode(listener) != SOCK_YOUNG)
 		return -EAGAIN;
-	int err = registry_accept(id_of(listener), id_of(sk), fd, from, len);
+	int err = module_accept(id_of(listener), id_of(sk), fd, from, len,
+				listener_provider(listener));
 	if (err)
 		return err;
 	note_accepted(sk, fd, listener, (struct sockaddr *)from);
@@ -325,26 +325,34 @@ int ops_accept_first(struct sock *sk, int fd, struct sock *listener,
 	return 0;
 }
 
-void ops_accepted(struct sock *sk, int fd, struct sock *listener,
-		  const struct sockaddr *from)
+/* Why what @listener accepted from @from does not go to shared memory. */
+static enum osf_reason accepted_why(const struct sock *listener, int fd,
+				    const struct sockaddr *from)
 {
 	struct sockaddr_storage local;
 	socklen_t len = sizeof(local);
+	struct question q = { .fd = fd, .peer = from, .len = addr_len(from) };
 
+	if (load_rlx(&left))
+		return (enum osf_reason)load_rlx(&left);
+	if (sock_mode(listener) == SOCK_KERNEL)
+		return listener->st->reason;
+	if (policy_has_rules() &&
+	    !getsockname(fd, (struct sockaddr *)&local, &len))
+		q.provider =
+		    policy_provider(ROLE_TCP_SERVER, (void *)&local, from);
+	return candidate_refused(&q, "shm");
+}
+
+void ops_accepted(struct sock *sk, int fd, struct sock *listener,
+		  const struct sockaddr *from)
+{
 	note_accepted(sk, fd, listener, from);
 	start_counting(sk);
-	if (load_rlx(&left))
-		to_kernel(sk, (enum osf_reason)load_rlx(&left));
-	else if (sock_mode(listener) == SOCK_KERNEL)
-		to_kernel(sk, listener->st->reason);
-	else if (!shm_config.enabled)
-		to_kernel(sk, OSF_REASON_DISABLED);
-	else if (!local_is_local(from))
-		to_kernel(sk, OSF_REASON_REMOTE);
-	else if (policy_has_rules() &&
-		 !getsockname(fd, (struct sockaddr *)&local, &len) &&
-		 !policy_allows_shm(ROLE_TCP_SERVER, (void *)&local, from))
-		to_kernel(sk, OSF_REASON_RULE);
+	enum osf_reason why = accepted_why(listener, fd, from);
+
+	if (why != OSF_REASON_NONE)
+		to_kernel(sk, why);
 	else if (sk->flags & SOCK_F_EAGER)
 		ops_look(sk, fd);
 }
@@ -422,7 +430,7 @@ void ops_look(struct sock *sk, int fd)
 void ops_closed(struct sock *sk)
 {
 	if (sk->st->listening || sk->st->proto == OSF_PROTO_MODULE)
-		registry_close(id_of(sk));
+		module_close(id_of(sk));
 	ops_unannounce(sk);
 }
 
@@ -438,6 +446,7 @@ static void ops_init(void)
 {
 	shm_configure();
 	all_leave = env_xlio_leaves();
+	builtin_register(shm_config.enabled);
 	registry_init();
 	if (policy_init()) /* half of the rules would be worse than none */
 		ops_leave_all(OSF_REASON_RULES);

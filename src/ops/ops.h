@@ -4,9 +4,10 @@
  *
  *     socket, connect, listen, accept  ->  rules, routes, capabilities  ->  protocol
  *
- * Decides where a connection may run and records why.  Two protocols are built
- * in: inet, which is the kernel and always last, and shm, to which a connection
- * moves after inet has opened it.  Modules register through include/osf/proto.h.
+ * Decides where a connection may run and records why.  All protocols stand in one
+ * table, in which they register through include/osf/proto.h: modules, and the two that
+ * are built in.  Those are inet, which is the kernel and always last, and shm, to which
+ * a connection moves after inet has opened it.
  */
 #pragma once
 
@@ -21,11 +22,11 @@
  * osf is switched off, or there is no memory for the segment. */
 bool ops_start(void);
 
-/* What socket() was asked for; false: not a socket of the switch's. */
+/* What socket() was asked for, by family.def; false: not a socket of the switch's. */
 struct ops_family {
-	int domain; /* what the kernel is to be given */
-	bool offload;
-	bool direct;
+	int domain;   /* what the kernel is to be given */
+	bool offload; /* or connect() is to fail */
+	bool direct;  /* never */
 };
 bool ops_family(int domain, int type, int protocol, struct ops_family *out);
 /* Rewrites AF_INET_OFFLOAD and AF_INET_DIRECT in @in to what the kernel knows. */

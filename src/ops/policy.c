@@ -120,12 +120,3 @@ const char *policy_provider(enum rule_role role, const struct sockaddr *first,
 		   ? rules_match(rules, program, app_id(), role, first, second)
 		   : NULL;
 }
-
-bool policy_allows_shm(enum rule_role role, const struct sockaddr *first,
-		       const struct sockaddr *second)
-{
-	const char *p = policy_provider(role, first, second);
-
-	/* A provider that is not ours is as good as no rule. */
-	return !p || (strcmp(p, "os") && strcmp(p, "inet"));
-}

@@ -22,5 +22,3 @@ bool policy_all_os(void);
 /* The provider of the matching rule, NULL for none. */
 const char *policy_provider(enum rule_role role, const struct sockaddr *first,
 			    const struct sockaddr *second);
-bool policy_allows_shm(enum rule_role role, const struct sockaddr *first,
-		       const struct sockaddr *second);

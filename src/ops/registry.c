@@ -2,30 +2,22 @@
 /*
  * ops/registry.c - see ops/registry.h
  *
- * The table changes when modules load, and hardly ever after.  Those who ask
- * modules work on a copy, so that no lock is held while a module is at work.
+ * The table changes when modules load, and hardly ever after.
  */
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/libc.h"
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/setting.h"
-#include "ops/local.h"
+#include "ops/builtin.h"
 #include "ops/registry.h"
-#include "osf/proto.h"
 
-#define PROTOS_MAX 16
-#define PROTO_BYTES_MAX 4096   /* a size above it is no size */
-#define CONNECT_TIMEOUT_MS 200 /* of one candidate */
+#define PROTO_BYTES_MAX 4096 /* a size above it is no size */
 #define KNOWN_COMP_MASK UINT64_C(0)
 
 /* What modules were compiled to must not move. */
@@ -33,26 +25,22 @@ static_assert(offsetof(struct osf_proto, name) == 16, "head");
 static_assert(offsetof(struct osf_proto, connect) == 40, "head");
 static_assert(OSF_PROTO_SIZE_1 == 64, "generation 1");
 static_assert(OSF_PROTO_SIZE_2 == 80, "generation 2");
-
-struct table {
-	int n;
-	const struct osf_proto *proto[PROTOS_MAX]; /* by falling priority */
-};
+static_assert(sizeof(struct osf_route) == OSF_ROUTE_SIZE_1, "generation 1");
 
 static struct lock lock;
-static struct table table;
-static __thread bool is_inside; /* an op: its own calls are not asked of it */
+static struct protos table;
+static int n_modules; /* those in it that are not osf's own */
 
-/* The op, if the registrant's struct reaches that far. */
-#define OP(p, op)                                                              \
-	((p)->size >= offsetof(struct osf_proto, op) + sizeof((p)->op)         \
-	     ? (p)->op                                                         \
-	     : NULL)
-
-static bool is_built_in(const char *name)
+/* Words of the rules, and names of osf's own. */
+static bool is_reserved(const char *name)
 {
-	return !strcmp(name, "os") || !strcmp(name, "inet") ||
-	       !strcmp(name, "shm");
+	static const char *const names[] = { "os", "osf", "inet", "shm",
+					     "tcp" };
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return false;
 }
 
 static bool is_name(const char *name)
@@ -80,7 +68,7 @@ static int check(const struct osf_proto *p)
 		return -EOPNOTSUPP;
 	if (!is_zero((const char *)(p + 1), (const char *)p + p->size))
 		return -E2BIG;
-	return is_built_in(p->name) || !strcmp(p->name, "osf") ? -EEXIST : 0;
+	return is_reserved(p->name) && !is_builtin(p) ? -EEXIST : 0;
 }
 
 static int add(const struct osf_proto *proto)
@@ -100,6 +88,7 @@ static int add(const struct osf_proto *proto)
 		(size_t)(table.n - at) * sizeof(table.proto[0]));
 	table.proto[at] = proto;
 	store_rel(&table.n, table.n + 1);
+	count(&n_modules, !is_builtin(proto));
 	return 0;
 }
 
@@ -143,167 +132,41 @@ OSF_API int ops_proto_unregister(const struct osf_proto *proto)
 		memmove(&table.proto[i], &table.proto[i + 1],
 			(size_t)(table.n - i - 1) * sizeof(table.proto[0]));
 		store_rel(&table.n, table.n - 1);
+		count(&n_modules, -!is_builtin(proto));
 		return 0;
 	}
 	return -ENOENT;
 }
 
+bool registry_any(void) { return load_rlx(&n_modules); }
+
+struct protos registry_protos(void)
+{
+	GUARD(&lock);
+	return table;
+}
+
+const struct osf_proto *protos_find(const struct protos *t, const char *name)
+{
+	for (int i = 0; i < t->n; i++)
+		if (!strcmp(t->proto[i]->name, name))
+			return t->proto[i];
+	return NULL;
+}
+
 bool registry_has(const char *name)
 {
-	GUARD(&lock);
-	for (int i = 0; i < table.n; i++)
-		if (!strcmp(table.proto[i]->name, name))
-			return true;
-	return false;
-}
+	struct protos t = registry_protos();
 
-bool registry_any(void) { return load_rlx(&table.n); }
-
-static struct table copy(void)
-{
-	struct table t = { 0 };
-
-	if (likely(!load_acq(&table.n)))
-		return t;
-	GUARD(&lock);
-	t = table;
-	return t;
-}
-
-/* Those of the table that a rule leaves, if any. */
-static struct table candidates(const char *provider)
-{
-	struct table t = copy();
-
-	if (is_inside)
-		t.n = 0;
-	if (!t.n || !provider || !strcmp(provider, "osf"))
-		return t;
-	for (int i = 0; i < t.n; i++)
-		if (!strcmp(t.proto[i]->name, provider))
-			return (struct table){ 1, { t.proto[i] } };
-	if (is_built_in(provider))
-		t.n = 0;
-	return t;
-}
-
-OSF_API void ops_inet_notification(const struct osf_inet_event *event)
-{
-	struct table t = copy();
-
-	local_changed();
-	for (int i = 0; i < t.n; i++)
-		if (OP(t.proto[i], notify))
-			OP(t.proto[i], notify)(event);
-}
-
-static bool may_reach(const struct osf_proto *p, const struct sockaddr *to,
-		      socklen_t len)
-{
-	if (to->sa_family == AF_INET6
-		? !(p->caps & OSF_CAP_IPV6) || len < sizeof(struct sockaddr_in6)
-		: to->sa_family != AF_INET)
-		return false;
-	return p->caps & (local_is_local(to) ? OSF_CAP_LOCAL : OSF_CAP_REMOTE);
-}
-
-/* Put @carrier where @fd is, with those flags that the program gave @fd. */
-static int place(const struct osf_proto *p, int carrier, int fd)
-{
-	int fd_flags = libc.fcntl(fd, F_GETFD);
-	int want = libc.fcntl(fd, F_GETFL), have = libc.fcntl(carrier, F_GETFL);
-	int err = 0;
-
-	if (have < 0 || carrier == fd) {
-		log_err("module %s: descriptor %d is no carrier", p->name,
-			carrier);
-		return -EBADF;
-	}
-	if (((want ^ have) & O_NONBLOCK &&
-	     libc.fcntl(carrier, F_SETFL, have ^ O_NONBLOCK) < 0) ||
-	    libc.dup3(carrier, fd, fd_flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0)
-		err = -errno;
-	close(carrier); /* by its public name: it may be in the file table */
-	return err;
-}
-
-int registry_connect(uint64_t id, int fd, const struct sockaddr *to,
-		     socklen_t len, const char *provider)
-{
-	struct table t = candidates(provider);
-
-	for (int i = 0; i < t.n; i++) {
-		const struct osf_proto *p = t.proto[i];
-		int carrier = -1;
-
-		if (!OP(p, connect) || !may_reach(p, to, len))
-			continue;
-		is_inside = true;
-		int err = OP(p, connect)(id, fd, to, len, CONNECT_TIMEOUT_MS,
-					 &carrier);
-		is_inside = false;
-		if (!err)
-			err = place(p, carrier, fd);
-		if (!err)
-			return 0;
-		log_dbg("fd %d: %s cannot connect: %s", fd, p->name,
-			strerror(-err));
-	}
-	return -EAGAIN;
-}
-
-int registry_accept(uint64_t listener, uint64_t id, int fd,
-		    struct sockaddr_storage *from, socklen_t *len)
-{
-	struct table t = candidates(NULL);
-
-	for (int i = 0; i < t.n; i++) {
-		const struct osf_proto *p = t.proto[i];
-		int carrier = -1;
-
-		if (!OP(p, accept))
-			continue;
-		is_inside = true;
-		int err = OP(p, accept)(listener, id, fd, from, len, &carrier);
-		is_inside = false;
-		if (!err && place(p, carrier, fd))
-			err = -ECONNABORTED;
-		if (!err || err == -ECONNABORTED)
-			return err;
-	}
-	return -EAGAIN;
-}
-
-void registry_listen(uint64_t id, int fd, int backlog, const char *provider)
-{
-	struct table t = candidates(provider);
-
-	for (int i = 0; i < t.n; i++) {
-		if (!OP(t.proto[i], listen))
-			continue;
-		is_inside = true;
-		int err = OP(t.proto[i], listen)(id, fd, backlog);
-		is_inside = false;
-		if (err)
-			log_warn("fd %d: %s cannot listen: %s", fd,
-				 t.proto[i]->name, strerror(-err));
-	}
-}
-
-void registry_close(uint64_t id)
-{
-	struct table t = copy();
-
-	for (int i = 0; i < t.n; i++)
-		if (OP(t.proto[i], close))
-			OP(t.proto[i], close)(id);
+	return protos_find(&t, name) != NULL;
 }
 
 /* A module that fails is not unloaded, only not asked: who knows what points to
  * it by then. */
 static void load(const char *path)
 {
-	struct table before = copy();
+	struct protos before = registry_protos();
+	int n_before = n_modules;
 	void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	int (*init)(void);
 
@@ -325,6 +188,7 @@ static void load(const char *path)
 			     path, strerror(-err));
 		GUARD(&lock);
 		table = before;
+		n_modules = n_before;
 	}
 }
 

@@ -243,7 +243,7 @@ const char *rules_match(const struct rule_set *rs, const char *program,
 static bool role_is_os(const struct rule_instance *ri, enum rule_role role)
 {
 	for (const struct rule *r = ri->rules[role].head; r; r = r->next) {
-		if (strcmp(r->provider, "os"))
+		if (strcmp(r->provider, "os") && strcmp(r->provider, "inet"))
 			return false;
 		if (is_any(&r->first) && is_any(&r->second))
 			return true;

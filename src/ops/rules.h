@@ -17,7 +17,7 @@
  *   PROGRAM     := a pattern for fnmatch()
  *   ID          := a word or number without '*', or '*' alone
  *   PROVIDER    := '*' | 1 to 15 of a-z 0-9 '_' '-': os, inet, osf, vma, xlio,
- *                  shm, sdp, sa or a module's name
+ *                  shm, tcp, sdp, sa or a module's name
  *   ROLE        := 'tcp_server' | 'tcp_client' | 'udp_sender'
  *                | 'udp_receiver' | 'udp_connect'
  *   TUPLE       := ADDR ':' PORTS [ ':' ADDR ':' PORTS ]

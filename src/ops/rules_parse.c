@@ -390,8 +390,8 @@ static int parse_application_id(struct parser *ps)
 
 static bool is_built_in(const char *provider)
 {
-	static const char *const names[] = { "os",  "inet", "osf",
-					     "shm", "sdp",  "sa" };
+	static const char *const names[] = { "os",  "inet", "osf", "shm",
+					     "tcp", "sdp",  "sa" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
 		if (!strcmp(provider, names[i]))
@@ -405,7 +405,7 @@ static int parse_provider(struct parser *ps, char *provider)
 	static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789_-";
 	const char *want = ps->knows
 			       ? "a provider (os, inet, osf, vma, xlio, shm, "
-				 "sdp, sa, '*' or a module's name)"
+				 "tcp, sdp, sa, '*' or a module's name)"
 			       : "a provider ('*' or 1 to 15 of a-z 0-9 _ -)";
 	struct span word = take_word(ps);
 

@@ -61,13 +61,13 @@ void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns, uint64_t last_ns)
 
 static void head_lost(struct tcp_conn *c)
 {
-	struct node *n = c->sent.head;
+	struct range *r = c->sent.head;
 
-	if (n->flags & NODE_SACKED || range_is_lost(c, n))
+	if (r->flags & RANGE_SACKED || range_is_lost(c, r))
 		return;
-	if (n->len > c->mss)
-		sent_split(c, n, seq_add(n->seq, c->mss));
-	sent_mark_lost(c, n);
+	if (r->len > c->mss)
+		sent_split(c, r, seq_add(r->seq, c->mss));
+	sent_mark_lost(c, r);
 }
 
 /* Without SACK: RFC 5681 section 3.2, RFC 6582. */
@@ -204,7 +204,7 @@ static void ack_take(struct tcp_conn *c, const struct tcp_seg *seg)
 		c->n_rtx = 0;
 		if (c->rec.is_late)
 			conn_late_since(c, 0);
-		held_acked(c);
+		chrono_acked(c);
 		conn_news(c);
 	}
 	bool is_newer = seq_lt(c->snd_wl1, seg->seq);
@@ -231,7 +231,7 @@ static void ack_take(struct tcp_conn *c, const struct tcp_seg *seg)
 		window_grow(c, &t, flight);
 	if (c->ca_state == CA_OPEN && acked)
 		c->recover = seq_sub(c->snd_una, 1);
-	conn_due_data(c);
+	conn_set_pending_data(c);
 }
 
 /* Calls nothing that ends @c. */

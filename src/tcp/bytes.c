@@ -37,52 +37,52 @@ uint32_t snd_lowat_space(const struct tcp_conn *c, uint32_t room)
 }
 
 /* Bytes that wait must leave nodes for ranges, or none is ever sent. */
-bool sndq_has_nodes(const struct tcp_stack *s)
+bool sndq_has_ranges(const struct tcp_stack *s)
 {
-	return s->pool_nodes.n_free &&
-	       s->pool_nodes.n_free >= s->pool_nodes.n / 4;
+	return s->pool_ranges.n_free &&
+	       s->pool_ranges.n_free >= s->pool_ranges.n / 4;
 }
 
-void sndq_append(struct tcp_conn *c, struct node *n)
+void sndq_append(struct tcp_conn *c, struct range *r)
 {
 	if (c->sndq.tail)
-		c->sndq.tail->next = n;
+		c->sndq.tail->next = r;
 	else
-		c->sndq.head = n;
-	c->sndq.tail = n;
+		c->sndq.head = r;
+	c->sndq.tail = r;
 }
 
 /* A little that is left of an extent is not worth a piece more, nor the cache lines. */
-static bool is_rest_worth(const struct tcp_stack *s, const struct node *n,
+static bool is_rest_worth(const struct tcp_stack *s, const struct range *r,
 			  uint32_t want)
 {
-	return n->room && (n->room >= want ||
-			   n->room >= s->pool_extents.size / REST_WORTH);
+	return r->room && (r->room >= want ||
+			   r->room >= s->pool_extents.size / REST_WORTH);
 }
 
 /* The last piece of the send queue, when there is room behind it; else a new one. */
-static struct node *sndq_room(struct tcp_conn *c, uint32_t want)
+static struct range *sndq_room(struct tcp_conn *c, uint32_t want)
 {
 	struct tcp_stack *s = c->stack;
-	struct node *n = c->sndq.tail;
+	struct range *r = c->sndq.tail;
 
-	if (n && !is_rest_worth(s, n, want))
-		n = NULL;
-	if (n && !(n->flags & NODE_EOR))
-		return n;
-	if (!sndq_has_nodes(s))
+	if (r && !is_rest_worth(s, r, want))
+		r = NULL;
+	if (r && !(r->flags & RANGE_EOR))
+		return r;
+	if (!sndq_has_ranges(s))
 		return NULL;
 	struct extent *e =
-	    n ? extent_get(n->ext) : extent_new(&s->pool_extents);
+	    r ? extent_get(r->ext) : extent_new(&s->pool_extents);
 	if (!e)
 		return NULL;
-	struct node *next = pool_get(&s->pool_nodes);
-	*next = (struct node){ .ext = e,
-			       .off = n ? n->off + n->len : 0,
-			       .room = n ? n->room : e->cap,
-			       .seq = c->snd_end };
-	if (n)
-		n->room = 0;
+	struct range *next = pool_get(&s->pool_ranges);
+	*next = (struct range){ .ext = e,
+				.off = r ? r->off + r->len : 0,
+				.room = r ? r->room : e->cap,
+				.seq = c->snd_end };
+	if (r)
+		r->room = 0;
 	sndq_append(c, next);
 	return next;
 }
@@ -139,15 +139,15 @@ ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
 	if (want < len)
 		c->rec.wants_room = true;
 	while (done < want) {
-		struct node *n = sndq_room(c, want - done);
-		if (!n)
+		struct range *r = sndq_room(c, want - done);
+		if (!r)
 			break;
-		uint32_t part = MIN(n->room, want - done);
+		uint32_t part = MIN(r->room, want - done);
 
-		memcpy(n->ext->data + n->off + n->len,
+		memcpy(r->ext->data + r->off + r->len,
 		       (const uint8_t *)buf + done, part);
-		n->len += part;
-		n->room -= part;
+		r->len += part;
+		r->room -= part;
 		c->snd_end = seq_add(c->snd_end, part);
 		done += part;
 	}
@@ -157,14 +157,14 @@ ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
 	c->flags |= how & TCP_SEND_MORE ? CONN_MORE : 0u;
 	c->rec.has_more = how & TCP_SEND_MORE;
 	if (how & TCP_SEND_EOR && done == len) {
-		c->sndq.tail->flags |= NODE_EOR;
+		c->sndq.tail->flags |= RANGE_EOR;
 		c->rec.has_eor = true;
 	}
 	if (how & TCP_SEND_URGENT) {
 		c->snd_up = c->snd_end;
 		c->flags |= CONN_URG_OUT;
 	}
-	conn_due(c, TX_DATA);
+	conn_set_pending(c, TX_DATA);
 	return done;
 }
 
@@ -181,16 +181,16 @@ static ssize_t nothing_there(struct tcp_conn *c)
 
 ssize_t tcp_peek(struct tcp_conn *c, const uint8_t **data)
 {
-	struct node *n = c->rcvq.head;
-	uint32_t len = n ? n->len : 0;
+	struct range *r = c->rcvq.head;
+	uint32_t len = r ? r->len : 0;
 
 	if (len && c->flags & CONN_URG_IN && !(len = urg_limit(c, len))) {
-		n = c->rcvq.head;
-		len = n ? n->len : 0;
+		r = c->rcvq.head;
+		len = r ? r->len : 0;
 	}
 	/* A FIN that came with nothing new. */
 	if (len) {
-		*data = n->ext->data + n->off;
+		*data = r->ext->data + r->off;
 		return len;
 	}
 	return nothing_there(c);
@@ -199,7 +199,7 @@ ssize_t tcp_peek(struct tcp_conn *c, const uint8_t **data)
 ssize_t tcp_peek_at(struct tcp_conn *c, uint32_t off, const uint8_t **data)
 {
 	seq32 at = conn_copied(c), end = seq_add(at, c->rcvq_bytes), from = at;
-	const struct node *n = c->rcvq.head;
+	const struct range *r = c->rcvq.head;
 
 	/* The urgent byte is passed over when it is next, and not before. */
 	if (urg_hides_next(c))
@@ -209,28 +209,28 @@ ssize_t tcp_peek_at(struct tcp_conn *c, uint32_t off, const uint8_t **data)
 	if (off >= seq_len(at, end))
 		return off ? 0 : nothing_there(c);
 	uint32_t skip = seq_len(from, seq_add(at, off));
-	for (; skip >= n->len; n = n->next)
-		skip -= n->len;
-	*data = n->ext->data + n->off + skip;
-	return MIN(n->len - skip, seq_len(seq_add(at, off), end));
+	for (; skip >= r->len; r = r->next)
+		skip -= r->len;
+	*data = r->ext->data + r->off + skip;
+	return MIN(r->len - skip, seq_len(seq_add(at, off), end));
 }
 
 void rcvq_shift(struct tcp_conn *c, uint32_t n_bytes)
 {
 	while (n_bytes) {
-		struct node *n = c->rcvq.head;
-		uint32_t part = MIN(n_bytes, n->len);
+		struct range *r = c->rcvq.head;
+		uint32_t part = MIN(n_bytes, r->len);
 
-		n->off += part;
-		n->len -= part;
+		r->off += part;
+		r->len -= part;
 		c->rcvq_bytes -= part;
 		n_bytes -= part;
-		if (n->len)
+		if (r->len)
 			return;
-		c->rcvq.head = n->next;
-		if (!n->next)
+		c->rcvq.head = r->next;
+		if (!r->next)
 			c->rcvq.tail = NULL;
-		rcv_piece_free(c, n);
+		rcv_piece_free(c, r);
 	}
 }
 
@@ -246,5 +246,5 @@ void tcp_consume(struct tcp_conn *c, uint32_t n, uint64_t now_ns)
 	rcv_tune(c);
 	/* The peer is told when the window has grown by as much as matters. */
 	if (rcv_window_is_news(c))
-		conn_due(c, TX_ACK);
+		conn_set_pending(c, TX_ACK);
 }

@@ -62,7 +62,7 @@ enum tcp_state {
 #define PORT_FIRST 32768u
 #define PORT_LAST 60999u
 
-enum tx_due {
+enum tx_pending {
 	TX_ACK = 1,
 	TX_DATA = 2, /* look whether anything may be sent */
 	TX_SYN = 4,
@@ -87,13 +87,13 @@ enum conn_flags {
 	CONN_REORDERS = 1 << 10,    /* the path was seen to reorder */
 	CONN_SYN_RETX = 1 << 11,
 	CONN_IN_TABLE = 1 << 12,
-	CONN_DSACK = 1 << 13,    /* the next ACK tells of a duplicate */
-	CONN_ECN = 1 << 14,      /* RFC 3168 was agreed */
-	CONN_ECT_OFF = 1 << 15,  /* what is marked does not get through */
-	CONN_ECN_ECHO = 1 << 16, /* the peer is told of congestion */
-	CONN_CWR_DUE = 1 << 17,  /* ... and by us, that cwnd fell */
+	CONN_DSACK = 1 << 13,       /* the next ACK tells of a duplicate */
+	CONN_ECN = 1 << 14,         /* RFC 3168 was agreed */
+	CONN_ECT_OFF = 1 << 15,     /* what is marked does not get through */
+	CONN_ECN_ECHO = 1 << 16,    /* the peer is told of congestion */
+	CONN_CWR_PENDING = 1 << 17, /* ... and by us, that cwnd fell */
 	CONN_PACED = 1 << 18,
-	CONN_PACE_HELD = 1 << 19,  /* something waits for pace_at_ns */
+	CONN_PACE_WAITS = 1 << 19, /* something waits for pace_at_ns */
 	CONN_MTU_LOW = 1 << 20,    /* the path may carry more than the MSS */
 	CONN_PROBE_LOST = 1 << 21, /* and nothing else is lost */
 	CONN_URG_IN = 1 << 22,     /* urg_state is not URG_NONE */
@@ -123,12 +123,12 @@ enum ca_state {
 	CA_LOSS,     /* the same, after a time-out */
 };
 
-/* What a connection waits for: see held.c. */
-enum held {
-	HELD_NOT,    /* there is nothing to be sent, or under way */
-	HELD_BUSY,   /* for the path: the congestion window, ACKs */
-	HELD_RWND,   /* for the peer's window */
-	HELD_SNDBUF, /* for room for more, all that was given being under way */
+/* What a connection waits for: see chrono.c. */
+enum chrono {
+	CHRONO_UNSPEC,       /* there is nothing to be sent, or under way */
+	CHRONO_BUSY,         /* for the path: the congestion window, ACKs */
+	CHRONO_RWND_LIMITED, /* for the peer's window */
+	CHRONO_SNDBUF_LIMITED, /* for room for more, all that was given being under way */
 };
 
 /* Which of them the retransmission timer is; there is one. */
@@ -158,7 +158,7 @@ struct tcp_conn {
 	uint32_t flags; /* enum conn_flags */
 	uint32_t ts_recent;
 	uint8_t state; /* enum tcp_state; tcp_set_state() alone writes it */
-	uint8_t due;   /* enum tx_due */
+	uint8_t tx_pending; /* enum tx_pending */
 	uint8_t snd_wscale, rcv_wscale;
 	uint32_t rcv_buf; /* bytes; see rcvwin.c */
 	uint32_t rcv_mem; /* that pieces received hold */
@@ -179,7 +179,7 @@ struct tcp_conn {
 
 	/* 3: what was received, and small things of both ways. */
 	alignas(CACHE_LINE) struct queue rcvq; /* bytes in order */
-	struct node *oooq; /* by seq; what touches is a run */
+	struct range *oooq; /* by seq; what touches is a run */
 	struct tcp_stack *stack;
 	struct tcp_listener
 	    *listener; /* that it was opened by, until accepted */
@@ -194,7 +194,7 @@ struct tcp_conn {
 	uint32_t last_data_rx_ms;
 
 	/* 4: whose turn it is, and what is only counted. */
-	alignas(CACHE_LINE) struct list due_link;
+	alignas(CACHE_LINE) struct list pending_link;
 	struct list ready_link;          /* or in its listener's queue */
 	uint32_t n_in, n_out, n_data_in; /* segments */
 	uint16_t rcv_wraps;     /* how often the numbers have passed 0 */
@@ -231,16 +231,16 @@ struct tcp_conn {
 	uint32_t n_data_out;   /* segments */
 	uint32_t sacked_bytes; /* of the ranges that were sent */
 	seq32 snd_sml;         /* behind the last small segment: Minshall */
-	uint32_t held_since_ms, busy_ms; /* held.c */
-	struct tcp_recovery rec;         /* of it, the first bytes */
+	uint32_t chrono_start_ms, busy_ms; /* chrono.c */
+	struct tcp_recovery rec;           /* of it, the first bytes */
 
 	/* Cold. */
 	/* Ranges: what was lost for the first time, or by a time-out; and what was sent
 	 * again, and lost again since. */
 	struct list lost, again;
-	struct node
+	struct range
 	    *lost_at; /* after a time-out: nothing lost lies before it */
-	struct node *sack_hints[SACK_HINTS]; /* where blocks are looked for */
+	struct range *sack_hints[SACK_HINTS]; /* where blocks are looked for */
 	seq32 lost_end; /* where that ends which the time-out took for lost */
 	uint32_t era;   /* see sent.c */
 	uint32_t again_out, again_lost; /* bytes sent again: in flight, lost */
@@ -249,7 +249,7 @@ struct tcp_conn {
 	uint64_t rtx_since_ns; /* when the oldest range was first timed out */
 	uint64_t pace_at_ns;   /* when the next frame may go */
 	uint32_t n_again;      /* segments that were sent again */
-	uint32_t rwnd_ms, sndbuf_ms; /* held.c */
+	uint32_t rwnd_ms, sndbuf_ms; /* chrono.c */
 	uint32_t n_reno_sacks;
 	uint16_t snd_wraps;
 	uint16_t n_ooo; /* runs out of order */
@@ -301,10 +301,10 @@ struct tcp_listener {
 	struct tcp_stack *stack;
 	struct list accept; /* oldest first */
 	uint32_t n_accept, backlog;
-	uint32_t n_syns;     /* minis that came by it */
+	uint32_t n_reqsks;   /* minis that came by it */
 	uint64_t cookie_ns;  /* when the last cookie was given; 0: none */
 	int16_t laddr;       /* index, or -1 for all */
-	uint16_t port;       /* 0: free, when n_syns is 0, too */
+	uint16_t port;       /* 0: free, when n_reqsks is 0, too */
 	bool is_shared;      /* with others of the kind */
 	uint16_t maxseg;     /* of its connections */
 	uint32_t rcv_buf;    /* the same; 0: the configuration's */
@@ -319,7 +319,7 @@ struct tcp_reply {
 	struct tcp_seg seg;
 };
 
-struct mini_list {
+struct expiry_list {
 	uint32_t head, tail; /* index + 1 */
 };
 
@@ -352,11 +352,12 @@ struct tcp_stack {
 	struct work work;
 	struct wheel wheel;
 	struct delack_queue delacks;
-	struct list due, ready, conns;
+	struct list pending, ready, conns;
 	struct list returned; /* what was lent, and is not needed any more */
 	uint32_t n_blocks;    /* that the pools have grown by */
-	struct pool pool_conns, pool_syns, pool_waits, pool_nodes, pool_extents;
-	struct mini_list syns[SYNACK_RETRIES + 1], waits;
+	struct pool pool_conns, pool_reqsks, pool_tws, pool_ranges,
+	    pool_extents;
+	struct expiry_list reqsks[SYNACK_RETRIES + 1], tws;
 	struct flow_bucket *buckets;
 	uint32_t n_buckets;
 	uint32_t reply_head, reply_tail; /* running freely */
@@ -417,17 +418,18 @@ static inline uint64_t conn_srtt_ns(const struct tcp_conn *c)
 	return c->srtt_8us * (NS_PER_US / 8);
 }
 
-static inline seq32 node_end(const struct node *n)
+static inline seq32 range_end(const struct range *r)
 {
-	return seq_add(n->seq, n->len);
+	return seq_add(r->seq, r->len);
 }
 
 /* Of a range that was sent; see sent.c. */
-static inline bool range_is_lost(const struct tcp_conn *c, const struct node *n)
+static inline bool range_is_lost(const struct tcp_conn *c,
+				 const struct range *r)
 {
-	if (!c->lost_bytes || n->flags & NODE_SACKED)
+	if (!c->lost_bytes || r->flags & RANGE_SACKED)
 		return false;
-	return n->era == c->era ? n->flags & NODE_LOST : c->is_era_lost;
+	return r->era == c->era ? r->flags & RANGE_LOST : c->is_era_lost;
 }
 
 /* The first lines of a connection, or of a mini, will be touched. */
@@ -474,7 +476,7 @@ static inline uint64_t conn_deadline(const struct tcp_conn *c)
 
 	if (c->rtx_kind)
 		first = MIN(first, c->rtx_at_ns);
-	if (c->flags & CONN_PACE_HELD)
+	if (c->flags & CONN_PACE_WAITS)
 		first = MIN(first, c->pace_at_ns);
 	return first;
 }
@@ -556,31 +558,31 @@ void flow_fetch_bucket(struct tcp_stack *s, uint64_t hash);
 struct flow *flow_likely(struct tcp_stack *s, uint64_t hash);
 void flow_add(struct tcp_stack *s, struct flow *f);
 void flow_del(struct tcp_stack *s, struct flow *f);
-struct mini_syn *mini_syn_new(struct tcp_stack *s, const struct mini_syn *is);
-void mini_syn_free(struct tcp_stack *s, struct mini_syn *m);
-void mini_syn_rearm(struct tcp_stack *s, struct mini_syn *m);
-struct mini_wait *mini_wait_new(struct tcp_stack *s);
-void mini_wait_free(struct tcp_stack *s, struct mini_wait *m);
-void mini_wait_rearm(struct tcp_stack *s, struct mini_wait *m);
-struct mini_syn *mini_syn_expired(struct tcp_stack *s);
-struct mini_wait *mini_wait_expired(struct tcp_stack *s);
-uint64_t mini_next_ns(const struct tcp_stack *s);
+struct tcp_reqsk *reqsk_new(struct tcp_stack *s, const struct tcp_reqsk *is);
+void reqsk_free(struct tcp_stack *s, struct tcp_reqsk *req);
+void reqsk_rearm(struct tcp_stack *s, struct tcp_reqsk *req);
+struct tcp_tw *tw_new(struct tcp_stack *s);
+void tw_free(struct tcp_stack *s, struct tcp_tw *tw);
+void tw_rearm(struct tcp_stack *s, struct tcp_tw *tw);
+struct tcp_reqsk *reqsk_expired(struct tcp_stack *s);
+struct tcp_tw *tw_expired(struct tcp_stack *s);
+uint64_t expiry_next_ns(const struct tcp_stack *s);
 
 /* open.c: passive opens, TIME-WAIT, and segments for nobody */
 void open_rx(struct tcp_stack *s, struct arrival *a, seq32 iss_min,
 	     bool has_min);
-void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a);
-void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a);
-bool mini_syn_is_void(struct tcp_stack *s, const struct mini_syn *m);
+void reqsk_rx(struct tcp_stack *s, struct tcp_reqsk *req, struct arrival *a);
+void tw_rx(struct tcp_stack *s, struct tcp_tw *tw, struct arrival *a);
+bool reqsk_is_void(struct tcp_stack *s, const struct tcp_reqsk *req);
 bool port_is_listened(struct tcp_stack *s, uint8_t laddr, uint16_t port);
-bool mini_syn_is_awaited(const struct tcp_stack *s, const struct mini_syn *m);
-void mini_syn_send(struct tcp_stack *s, const struct mini_syn *m);
+bool reqsk_wants_synack(const struct tcp_stack *s, const struct tcp_reqsk *req);
+void reqsk_send(struct tcp_stack *s, const struct tcp_reqsk *req);
 void conn_enter_time_wait(struct tcp_conn *c);
 
 /* cookie.c: opens without a mini */
-uint32_t cookie_make(struct tcp_stack *s, struct mini_syn *m);
+uint32_t cookie_make(struct tcp_stack *s, struct tcp_reqsk *req);
 bool cookie_read(struct tcp_stack *s, const struct tcp_seg *seg,
-		 struct mini_syn *m);
+		 struct tcp_reqsk *req);
 bool cookie_is_likely(const struct tcp_listener *l);
 
 /* rx.c: what a segment does to a connection */
@@ -591,19 +593,19 @@ bool rcvq_add(struct tcp_conn *c, const struct arrival *a);
 uint32_t rcvq_blocks(const struct tcp_conn *c, struct tcp_sack *out);
 void rcvq_free(struct tcp_conn *c);
 void rcvq_end(struct tcp_conn *c);
-void rcv_piece_free(struct tcp_conn *c, struct node *n);
+void rcv_piece_free(struct tcp_conn *c, struct range *r);
 
 /* runs.c: what came out of order, by its numbers and by its age */
-void run_came(struct tcp_conn *c, struct node *n);
-void run_insert(struct tcp_conn *c, struct node *n);
-void run_gone(struct tcp_conn *c, struct node *n);
-void run_remove(struct tcp_conn *c, struct node *n);
-void run_replace(struct tcp_conn *c, struct node *run, struct node *n);
+void run_came(struct tcp_conn *c, struct range *r);
+void run_insert(struct tcp_conn *c, struct range *r);
+void run_gone(struct tcp_conn *c, struct range *r);
+void run_remove(struct tcp_conn *c, struct range *r);
+void run_replace(struct tcp_conn *c, struct range *run, struct range *r);
 void runs_cut(struct tcp_conn *c, seq32 seq);
 void runs_drop(struct tcp_conn *c);
-struct node *run_find(const struct tcp_conn *c, seq32 at);
-struct node *run_last(const struct tcp_conn *c);
-const struct node *run_by_age(const struct tcp_conn *c, const struct node *n);
+struct range *run_find(const struct tcp_conn *c, seq32 at);
+struct range *run_last(const struct tcp_conn *c);
+const struct range *run_by_age(const struct tcp_conn *c, const struct range *r);
 
 /* Return: how many blocks the next segment tells of; most of nothing. */
 static inline uint32_t rcvq_sacks(const struct tcp_conn *c,
@@ -656,18 +658,18 @@ void sent_acked(struct tcp_conn *c, seq32 ack, struct ack_told *t);
 void sent_sacked(struct tcp_conn *c, const struct tcp_seg *seg,
 		 struct ack_told *t);
 bool sent_may_split(const struct tcp_conn *c);
-bool sent_split(struct tcp_conn *c, struct node *n, seq32 at);
-void sent_split_there(struct tcp_conn *c, struct node *n, seq32 at,
-		      struct node *piece);
-bool range_is_probe(const struct tcp_conn *c, const struct node *n);
-void range_again(struct tcp_conn *c, struct node *n);
+bool sent_split(struct tcp_conn *c, struct range *r, seq32 at);
+void sent_split_there(struct tcp_conn *c, struct range *r, seq32 at,
+		      struct range *piece);
+bool range_is_probe(const struct tcp_conn *c, const struct range *r);
+void range_again(struct tcp_conn *c, struct range *r);
 void sndq_acked(struct tcp_conn *c, seq32 ack);
 void sent_free(struct tcp_conn *c);
 
 /* lost.c: which of them are lost */
-void range_uncount(struct tcp_conn *c, const struct node *n, uint32_t bytes);
-struct node *sent_first_lost(struct tcp_conn *c);
-void sent_mark_lost(struct tcp_conn *c, struct node *n);
+void range_uncount(struct tcp_conn *c, const struct range *r, uint32_t bytes);
+struct range *sent_first_lost(struct tcp_conn *c);
+void sent_mark_lost(struct tcp_conn *c, struct range *r);
 void sent_mark_all_lost(struct tcp_conn *c);
 void sent_unmark_lost(struct tcp_conn *c);
 
@@ -687,14 +689,14 @@ void recovery_rx(struct tcp_conn *c, const struct tcp_seg *seg, uint32_t acked,
 		 const struct ack_told *t);
 void recovery_update(struct tcp_conn *c, uint32_t flight);
 void recovery_timeout(struct tcp_conn *c);
-void recovery_retx(struct tcp_conn *c, const struct node *n);
+void recovery_retx(struct tcp_conn *c, const struct range *r);
 
 /* ecn.c */
 uint8_t ecn_offer(const struct tcp_stack *s, const struct tcp_seg *seg);
 uint8_t ecn_syn_flags(const struct tcp_conn *c);
 void ecn_syn_rx(struct tcp_conn *c, const struct tcp_seg *seg);
 void ecn_rx(struct tcp_conn *c, const struct arrival *a);
-uint8_t ecn_tx(struct tcp_conn *c, const struct node *n, uint32_t bytes,
+uint8_t ecn_tx(struct tcp_conn *c, const struct range *r, uint32_t bytes,
 	       struct tcp_seg *seg);
 void ecn_timeout(struct tcp_conn *c);
 
@@ -706,17 +708,17 @@ void pace_sent(struct tcp_conn *c, uint32_t bytes);
 void pace_timeout(struct tcp_conn *c);
 
 /* tx.c */
-void conn_due(struct tcp_conn *c, unsigned what);
-void conn_due_data(struct tcp_conn *c);
+void conn_set_pending(struct tcp_conn *c, unsigned what);
+void conn_set_pending_data(struct tcp_conn *c);
 uint32_t conn_sendable(const struct tcp_conn *c);
 uint32_t conn_tsval(const struct tcp_conn *c);
 
 /* frame.c */
-struct node *sndq_next(const struct tcp_conn *c);
-struct node *range_piece(const struct tcp_conn *c, const struct node *n);
-uint32_t frame_gather(struct tcp_frame *f, struct node **at, seq32 seq,
+struct range *sndq_next(const struct tcp_conn *c);
+struct range *range_piece(const struct tcp_conn *c, const struct range *r);
+uint32_t frame_gather(struct tcp_frame *f, struct range **at, seq32 seq,
 		      uint32_t len);
-uint32_t record_bytes(struct tcp_conn *c, const struct node *n, uint32_t all);
+uint32_t record_bytes(struct tcp_conn *c, const struct range *r, uint32_t all);
 void frame_finish(const struct tcp_stack *s, struct tcp_frame *f, uint8_t laddr,
 		  const struct ip_addr *raddr, const struct tcp_seg *seg,
 		  uint8_t ecn);
@@ -748,14 +750,14 @@ static inline void delack_end(struct tcp_conn *c)
 		delack_strike(c);
 }
 
-/* held.c: for TCP_INFO */
-void held_change(struct tcp_conn *c, enum held what);
-void held_acked(struct tcp_conn *c);
+/* chrono.c: for TCP_INFO */
+void chrono_change(struct tcp_conn *c, enum chrono what);
+void chrono_acked(struct tcp_conn *c);
 
-static inline void held_is(struct tcp_conn *c, enum held what)
+static inline void chrono_set(struct tcp_conn *c, enum chrono what)
 {
-	if (c->rec.held != what)
-		held_change(c, what);
+	if (c->rec.chrono != what)
+		chrono_change(c, what);
 }
 
 /* lend.c */
@@ -773,8 +775,8 @@ void conn_established(struct tcp_conn *c, const struct tcp_seg *seg);
 /* bytes.c */
 uint32_t snd_space(const struct tcp_conn *c);
 uint32_t snd_lowat_space(const struct tcp_conn *c, uint32_t room);
-bool sndq_has_nodes(const struct tcp_stack *s);
-void sndq_append(struct tcp_conn *c, struct node *n);
+bool sndq_has_ranges(const struct tcp_stack *s);
+void sndq_append(struct tcp_conn *c, struct range *r);
 ssize_t send_refusal(struct tcp_conn *c);
 int take_error(struct tcp_conn *c);
 void rcvq_shift(struct tcp_conn *c, uint32_t n_bytes);

@@ -15,7 +15,7 @@
 #include "tcp/conn.h"
 
 #define REUSE_AFTER_MS 1000
-#define ISS_BEHIND 65537 /* as for a peer's SYN: see mini_wait_rx() */
+#define ISS_BEHIND 65537 /* as for a peer's SYN: see tw_rx() */
 
 static bool is_loopback(const struct tcp_stack *s, const struct ip_addr *a)
 {
@@ -27,40 +27,40 @@ static bool is_loopback(const struct tcp_stack *s, const struct ip_addr *a)
 
 /* How the old connection's segments differ from the new one's: by timestamps that are
  * older.  Nothing else is as sure. */
-static bool may_reuse(const struct tcp_stack *s, const struct mini_wait *m,
+static bool may_reuse(const struct tcp_stack *s, const struct tcp_tw *tw,
 		      bool is_chosen)
 {
 	uint32_t since_ms =
-	    m->expires_ms - (uint32_t)(TIME_WAIT_NS / NS_PER_MS);
+	    tw->expires_ms - (uint32_t)(TIME_WAIT_NS / NS_PER_MS);
 
-	if (!m->has_ts || !(s->cfg.offers & TCP_OFFER_TS))
+	if (!tw->has_ts || !(s->cfg.offers & TCP_OFFER_TS))
 		return false;
 	if (!is_chosen)
 		return true;
 	if (s->cfg.reuse == TCP_REUSE_NEVER ||
 	    (s->cfg.reuse == TCP_REUSE_LOCAL &&
-	     !is_loopback(s, &m->flow.raddr)))
+	     !is_loopback(s, &tw->flow.raddr)))
 		return false;
 	return now_ms(s) - since_ms > REUSE_AFTER_MS;
 }
 
 /* Whether the name is free, or can be: what is in TIME-WAIT then. */
 static bool is_free(struct tcp_stack *s, const struct flow *f, bool is_chosen,
-		    struct mini_wait **old)
+		    struct tcp_tw **old)
 {
 	struct flow *is = flow_find(s, f->laddr, f->lport, &f->raddr, f->rport);
 
 	*old = NULL;
 	if (is && is->kind == FLOW_SYN_RCVD &&
-	    mini_syn_is_void(s, container_of(is, struct mini_syn, flow))) {
-		mini_syn_free(s, container_of(is, struct mini_syn, flow));
+	    reqsk_is_void(s, container_of(is, struct tcp_reqsk, flow))) {
+		reqsk_free(s, container_of(is, struct tcp_reqsk, flow));
 		is = NULL;
 	}
 	if (!is)
 		return true;
 	if (is->kind != FLOW_TIME_WAIT)
 		return false;
-	*old = container_of(is, struct mini_wait, flow);
+	*old = container_of(is, struct tcp_tw, flow);
 	return may_reuse(s, *old, is_chosen);
 }
 
@@ -89,7 +89,7 @@ static struct tcp_ports ports_within(const struct tcp_stack *s,
 /* The first free one of every second port, or 0; @odd: which half. */
 static uint16_t port_in_half(struct tcp_stack *s, struct flow *f,
 			     struct tcp_ports within, uint32_t odd,
-			     struct mini_wait **old)
+			     struct tcp_tw **old)
 {
 	uint32_t n = (within.last - within.first + 2u - odd) / 2;
 
@@ -111,7 +111,7 @@ static uint16_t port_in_half(struct tcp_stack *s, struct flow *f,
 /* A half that was found used up is not looked through again until as many ports have
  * been chosen as it has, or each choice would cost as many looks. */
 static int port_choose(struct tcp_stack *s, struct flow *f,
-		       struct tcp_ports within, struct mini_wait **old)
+		       struct tcp_ports within, struct tcp_tw **old)
 {
 	uint32_t n = within.last - within.first + 1u;
 	uint32_t first = n > 1 && s->port_skips;
@@ -131,15 +131,15 @@ static int port_choose(struct tcp_stack *s, struct flow *f,
 
 /* The connection, in place of what is in TIME-WAIT, if there is such. */
 static struct tcp_conn *conn_open(struct tcp_stack *s, const struct flow *f,
-				  struct mini_wait *old)
+				  struct tcp_tw *old)
 {
-	struct mini_wait was = { 0 };
+	struct tcp_tw was = { 0 };
 
 	if (!s->pool_conns.n_free)
 		return NULL;
 	if (old) {
 		was = *old;
-		mini_wait_free(s, old);
+		tw_free(s, old);
 	}
 	struct tcp_conn *c = conn_new(s, f);
 	c->iss = (seq32){ flow_iss(s, &c->flow) };
@@ -160,7 +160,7 @@ int tcp_connect_within(struct tcp_stack *s, const struct ip_addr *laddr,
 			  .rport = rport,
 			  .kind = FLOW_CONN };
 	int index = stack_addr(s, laddr), err;
-	struct mini_wait *old = NULL;
+	struct tcp_tw *old = NULL;
 
 	stack_at(s, now_ns);
 	if (index < 0)
@@ -186,7 +186,7 @@ int tcp_connect_within(struct tcp_stack *s, const struct ip_addr *laddr,
 	c->snd_nxt = c->snd_end = seq_add(c->iss, 1);
 	conn_late_since(c, s->now_ns);
 	tcp_set_state(c, TCP_SYN_SENT);
-	conn_due(c, TX_SYN);
+	conn_set_pending(c, TX_SYN);
 	conn_rtx_update(c, true);
 	*out = c;
 	return 0;

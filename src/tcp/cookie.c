@@ -39,31 +39,33 @@ static uint32_t count_now(const struct tcp_stack *s)
 
 /* Hides the MSS; the count's 0 is the hash that hides all.  Another number of the peer's
  * is another hash: or one that is wrong by one were another MSS. */
-static uint32_t hash_at(struct tcp_stack *s, const struct mini_syn *m,
+static uint32_t hash_at(struct tcp_stack *s, const struct tcp_reqsk *req,
 			uint32_t count)
 {
-	return flow_cookie(s, &m->flow, (uint64_t)m->irs.v << 32 | (count + 1));
+	return flow_cookie(s, &req->flow,
+			   (uint64_t)req->irs.v << 32 | (count + 1));
 }
 
 /* @m says what the SYN said; its ISN, and what it offers, become the cookie's.
  * Return: the SYN-ACK's timestamp. */
-uint32_t cookie_make(struct tcp_stack *s, struct mini_syn *m)
+uint32_t cookie_make(struct tcp_stack *s, struct tcp_reqsk *req)
 {
 	uint32_t count = count_now(s), i = ARRAY_LEN(sizes_v4) - 1;
-	const uint16_t *sizes = sizes_of(&m->flow);
+	const uint16_t *sizes = sizes_of(&req->flow);
 
-	while (i && sizes[i] > m->mss)
+	while (i && sizes[i] > req->mss)
 		i--;
-	m->iss.v = flow_cookie(s, &m->flow, 0) + m->irs.v +
-		   (count << HASH_BITS) +
-		   ((hash_at(s, m, count) + i) & HASH_MASK);
-	if (!(m->offers & TCP_OFFER_TS)) {
-		m->offers = 0;
+	req->iss.v = flow_cookie(s, &req->flow, 0) + req->irs.v +
+		     (count << HASH_BITS) +
+		     ((hash_at(s, req, count) + i) & HASH_MASK);
+	if (!(req->offers & TCP_OFFER_TS)) {
+		req->offers = 0;
 		return 0;
 	}
-	uint32_t said = m->offers & TCP_OFFER_WSCALE ? m->wscale : TS_NO_WSCALE;
-	said |= m->offers & TCP_OFFER_SACK ? TS_SACK : 0;
-	said |= m->offers & TCP_OFFER_ECN ? TS_ECN : 0;
+	uint32_t said =
+	    req->offers & TCP_OFFER_WSCALE ? req->wscale : TS_NO_WSCALE;
+	said |= req->offers & TCP_OFFER_SACK ? TS_SACK : 0;
+	said |= req->offers & TCP_OFFER_ECN ? TS_ECN : 0;
 	uint32_t now = now_ms(s), ts = (now >> TS_BITS << TS_BITS) + said;
 	/* A timestamp that is ahead would make the next one look old. */
 	if ((int32_t)(ts - now) > 0)
@@ -72,39 +74,39 @@ uint32_t cookie_make(struct tcp_stack *s, struct mini_syn *m)
 }
 
 static void read_timestamp(struct tcp_stack *s, const struct tcp_seg *seg,
-			   struct mini_syn *m)
+			   struct tcp_reqsk *req)
 {
-	uint32_t said = seg->tsecr - flow_ts_off(s, &m->flow);
+	uint32_t said = seg->tsecr - flow_ts_off(s, &req->flow);
 	uint32_t wscale = said & 15;
 
-	m->offers = TCP_OFFER_TS | (said & TS_SACK ? TCP_OFFER_SACK : 0);
+	req->offers = TCP_OFFER_TS | (said & TS_SACK ? TCP_OFFER_SACK : 0);
 	if (wscale <= TCP_WSCALE_MAX) {
-		m->offers |= TCP_OFFER_WSCALE;
-		m->wscale = wscale & 15;
+		req->offers |= TCP_OFFER_WSCALE;
+		req->wscale = wscale & 15;
 	}
-	m->offers &= (uint8_t)s->cfg.offers;
+	req->offers &= (uint8_t)s->cfg.offers;
 	if (said & TS_ECN && s->cfg.ecn != TCP_ECN_OFF)
-		m->offers |= TCP_OFFER_ECN;
-	m->ts_recent = seg->tsval;
+		req->offers |= TCP_OFFER_ECN;
+	req->ts_recent = seg->tsval;
 }
 
 /* Whether the ACK answers a cookie; then @m, whose flow is filled in, says what its SYN
  * said. */
 bool cookie_read(struct tcp_stack *s, const struct tcp_seg *seg,
-		 struct mini_syn *m)
+		 struct tcp_reqsk *req)
 {
-	m->irs = seq_sub(seg->seq, 1);
-	m->iss = seq_sub(seg->ack, 1);
-	uint32_t rest = m->iss.v - flow_cookie(s, &m->flow, 0) - m->irs.v;
+	req->irs = seq_sub(seg->seq, 1);
+	req->iss = seq_sub(seg->ack, 1);
+	uint32_t rest = req->iss.v - flow_cookie(s, &req->flow, 0) - req->irs.v;
 	uint32_t age = (count_now(s) - (rest >> HASH_BITS)) & 0xff;
 	if (age >= COUNTS)
 		return false;
-	uint32_t i = (rest - hash_at(s, m, count_now(s) - age)) & HASH_MASK;
+	uint32_t i = (rest - hash_at(s, req, count_now(s) - age)) & HASH_MASK;
 	if (i >= ARRAY_LEN(sizes_v4))
 		return false;
-	m->mss = sizes_of(&m->flow)[i];
+	req->mss = sizes_of(&req->flow)[i];
 	if (seg->has_ts)
-		read_timestamp(s, seg, m);
+		read_timestamp(s, seg, req);
 	return true;
 }
 

@@ -28,7 +28,7 @@ struct tcp_conn *conn_new(struct tcp_stack *s, const struct flow *f)
 	list_init(&c->lost);
 	list_init(&c->again);
 	list_init(&c->ooo_link);
-	list_init(&c->due_link);
+	list_init(&c->pending_link);
 	list_init(&c->ready_link);
 	list_add_tail(&s->conns, &c->all_link);
 	c->rtx_at_ns = c->life_at_ns = WHEEL_NEVER;
@@ -103,7 +103,7 @@ static void shutdown_now(struct tcp_conn *c)
 	c->flags |= CONN_SHUT_WR;
 	tcp_set_state(c, c->state == TCP_ESTABLISHED ? TCP_FIN_WAIT_1
 						     : TCP_LAST_ACK);
-	conn_due(c, TX_DATA);
+	conn_set_pending(c, TX_DATA);
 }
 
 /* Our SYN was acknowledged, by @seg. */
@@ -172,7 +172,7 @@ static int listen_as(struct tcp_stack *s, const struct ip_addr *addr,
 		struct tcp_listener *l = &s->listeners[i];
 
 		if (!l->port)
-			free = free || l->n_syns ? free : l;
+			free = free || l->n_reqsks ? free : l;
 		else if (l->port == port && l->laddr == laddr &&
 			 !(is_shared && l->is_shared))
 			return -EADDRINUSE;
@@ -214,14 +214,15 @@ void tcp_unlisten(struct tcp_listener *l, uint64_t now_ns)
 		tcp_abort(c, now_ns);
 	l->port = 0;
 	for (unsigned i = 0; i <= SYNACK_RETRIES; i++) {
-		uint32_t at = s->syns[i].head;
+		uint32_t at = s->reqsks[i].head;
 
-		for (; at && l->n_syns && n < WORK_MINIS; n++) {
-			struct mini_syn *m = pool_at(&s->pool_syns, at - 1);
+		for (; at && l->n_reqsks && n < WORK_REQSKS; n++) {
+			struct tcp_reqsk *req =
+			    pool_at(&s->pool_reqsks, at - 1);
 
-			at = m->next;
-			if (mini_syn_is_void(s, m))
-				mini_syn_free(s, m);
+			at = req->next;
+			if (reqsk_is_void(s, req))
+				reqsk_free(s, req);
 		}
 	}
 	work_add(&s->work, (int32_t)n);
@@ -336,6 +337,6 @@ void tcp_close(struct tcp_conn *c, uint64_t now_ns)
 		assert(!err);
 	}
 	if (c->state == TCP_SYN_RCVD)
-		conn_due(c, TX_DATA);
+		conn_set_pending(c, TX_DATA);
 	conn_life_update(c);
 }

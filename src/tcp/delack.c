@@ -108,7 +108,7 @@ void delack_begin(struct tcp_conn *c)
 	if (q->is_swept)
 		sweep(c->stack);
 	if (q->n == q->n_slots) {
-		conn_due(c, TX_ACK);
+		conn_set_pending(c, TX_ACK);
 		return;
 	}
 	put(q, entry(q, q->n++), c, c->stack->now_ns + DELACK_NS);

@@ -4,7 +4,7 @@
  *
  *     tcp_rx(), tcp_rx_batch() -> ip_parse(), tcp_head_parse() -> the flow
  *                                                                    |
- *            open_rx(): nobody's    mini_*_rx()    conn_rx() <-------+
+ *            open_rx(): nobody's    reqsk_rx(), tw_rx()    conn_rx() <-------+
  *
  * With many connections a frame's is in no cache.  Frames that come together are worked
  * on in steps, each a few frames ahead of the next: the headers are read, and the flow's
@@ -48,11 +48,11 @@ static void flow_rx(struct tcp_stack *s, struct flow *f, struct arrival *a)
 			conn_free(c);
 		break;
 	case FLOW_SYN_RCVD:
-		mini_syn_rx(s, container_of(f, struct mini_syn, flow), a);
+		reqsk_rx(s, container_of(f, struct tcp_reqsk, flow), a);
 		break;
 	default:
 		dassert(f->kind == FLOW_TIME_WAIT);
-		mini_wait_rx(s, container_of(f, struct mini_wait, flow), a);
+		tw_rx(s, container_of(f, struct tcp_tw, flow), a);
 		break;
 	}
 }

@@ -62,14 +62,14 @@ void ecn_rx(struct tcp_conn *c, const struct arrival *a)
 }
 
 /* Sections 6.1.2 and 6.1.5: the mark of a segment that is about to go, and CWR. */
-uint8_t ecn_tx(struct tcp_conn *c, const struct node *n, uint32_t bytes,
+uint8_t ecn_tx(struct tcp_conn *c, const struct range *r, uint32_t bytes,
 	       struct tcp_seg *seg)
 {
-	if (!(c->flags & CONN_ECN) || n->flags & NODE_RETX || !bytes)
+	if (!(c->flags & CONN_ECN) || r->flags & RANGE_RETX || !bytes)
 		return 0;
-	if (c->flags & CONN_CWR_DUE) {
+	if (c->flags & CONN_CWR_PENDING) {
 		seg->flags |= TCP_CWR;
-		c->flags &= ~(uint32_t)CONN_CWR_DUE;
+		c->flags &= ~(uint32_t)CONN_CWR_PENDING;
 	}
 	return c->flags & CONN_ECT_OFF ? 0 : IP_ECT_0;
 }
@@ -77,9 +77,9 @@ uint8_t ecn_tx(struct tcp_conn *c, const struct node *n, uint32_t bytes,
 /* A time-out: has anything arrived since the last that was marked? */
 void ecn_timeout(struct tcp_conn *c)
 {
-	const struct node *n = c->sent.head;
+	const struct range *r = c->sent.head;
 
-	if (!(c->flags & CONN_ECN) || n->flags & NODE_RETX)
+	if (!(c->flags & CONN_ECN) || r->flags & RANGE_RETX)
 		return;
 	if (++c->rec.n_marked_lost >= MARKED_LOST_MAX)
 		c->flags |= CONN_ECT_OFF;

@@ -16,8 +16,8 @@
 static const struct pool *kind_pool(const struct tcp_stack *s, unsigned kind)
 {
 	return kind == FLOW_CONN       ? &s->pool_conns
-	       : kind == FLOW_SYN_RCVD ? &s->pool_syns
-				       : &s->pool_waits;
+	       : kind == FLOW_SYN_RCVD ? &s->pool_reqsks
+				       : &s->pool_tws;
 }
 
 static uint32_t flow_id(const struct tcp_stack *s, const struct flow *f)
@@ -219,16 +219,16 @@ struct links {
 static struct links links_of(struct tcp_stack *s, const struct pool *p,
 			     uint32_t i)
 {
-	if (p == &s->pool_syns) {
-		struct mini_syn *m = pool_at(p, i - 1);
-		return (struct links){ &m->prev, &m->next };
+	if (p == &s->pool_reqsks) {
+		struct tcp_reqsk *req = pool_at(p, i - 1);
+		return (struct links){ &req->prev, &req->next };
 	}
-	struct mini_wait *m = pool_at(p, i - 1);
-	return (struct links){ &m->prev, &m->next };
+	struct tcp_tw *req = pool_at(p, i - 1);
+	return (struct links){ &req->prev, &req->next };
 }
 
-static void mini_enlist(struct tcp_stack *s, const struct pool *p,
-			struct mini_list *l, const void *mini)
+static void expiry_add(struct tcp_stack *s, const struct pool *p,
+		       struct expiry_list *l, const void *mini)
 {
 	uint32_t i = pool_index(p, mini) + 1;
 	struct links at = links_of(s, p, i);
@@ -242,8 +242,8 @@ static void mini_enlist(struct tcp_stack *s, const struct pool *p,
 	l->tail = i;
 }
 
-static void mini_delist(struct tcp_stack *s, const struct pool *p,
-			struct mini_list *l, const void *mini)
+static void expiry_del(struct tcp_stack *s, const struct pool *p,
+		       struct expiry_list *l, const void *mini)
 {
 	struct links at = links_of(s, p, pool_index(p, mini) + 1);
 
@@ -257,96 +257,96 @@ static void mini_delist(struct tcp_stack *s, const struct pool *p,
 		l->tail = *at.prev;
 }
 
-static void mini_syn_put(struct tcp_stack *s, struct mini_syn *m)
+static void reqsk_arm(struct tcp_stack *s, struct tcp_reqsk *req)
 {
-	m->expires_ms =
-	    now_ms(s) + (uint32_t)(RTO_INITIAL_NS / NS_PER_MS << m->n_retries);
-	mini_enlist(s, &s->pool_syns, &s->syns[m->n_retries], m);
+	req->expires_ms = now_ms(s) + (uint32_t)(RTO_INITIAL_NS / NS_PER_MS
+						 << req->n_retries);
+	expiry_add(s, &s->pool_reqsks, &s->reqsks[req->n_retries], req);
 }
 
 /* A mini that is what @is says, for which there is room; the caller adds it to the
  * table. */
-struct mini_syn *mini_syn_new(struct tcp_stack *s, const struct mini_syn *is)
+struct tcp_reqsk *reqsk_new(struct tcp_stack *s, const struct tcp_reqsk *is)
 {
-	struct mini_syn *m = pool_get(&s->pool_syns);
+	struct tcp_reqsk *req = pool_get(&s->pool_reqsks);
 
-	assert(m);
-	*m = *is;
-	s->listeners[m->listener].n_syns++;
-	mini_syn_put(s, m);
-	return m;
+	assert(req);
+	*req = *is;
+	s->listeners[req->listener].n_reqsks++;
+	reqsk_arm(s, req);
+	return req;
 }
 
-void mini_syn_free(struct tcp_stack *s, struct mini_syn *m)
+void reqsk_free(struct tcp_stack *s, struct tcp_reqsk *req)
 {
-	flow_del(s, &m->flow);
-	s->listeners[m->listener].n_syns--;
-	mini_delist(s, &s->pool_syns, &s->syns[m->n_retries], m);
-	pool_put(&s->pool_syns, m);
+	flow_del(s, &req->flow);
+	s->listeners[req->listener].n_reqsks--;
+	expiry_del(s, &s->pool_reqsks, &s->reqsks[req->n_retries], req);
+	pool_put(&s->pool_reqsks, req);
 }
 
 /* One retry more. */
-void mini_syn_rearm(struct tcp_stack *s, struct mini_syn *m)
+void reqsk_rearm(struct tcp_stack *s, struct tcp_reqsk *req)
 {
-	mini_delist(s, &s->pool_syns, &s->syns[m->n_retries], m);
-	m->n_retries++;
-	mini_syn_put(s, m);
+	expiry_del(s, &s->pool_reqsks, &s->reqsks[req->n_retries], req);
+	req->n_retries++;
+	reqsk_arm(s, req);
 }
 
-struct mini_wait *mini_wait_new(struct tcp_stack *s)
+struct tcp_tw *tw_new(struct tcp_stack *s)
 {
-	struct mini_wait *m = pool_get(&s->pool_waits);
+	struct tcp_tw *tw = pool_get(&s->pool_tws);
 
-	if (!m) {
+	if (!tw) {
 		/* The oldest has waited longest: it is the safest to forget. */
-		mini_wait_free(s, pool_at(&s->pool_waits, s->waits.head - 1));
-		m = pool_get(&s->pool_waits);
+		tw_free(s, pool_at(&s->pool_tws, s->tws.head - 1));
+		tw = pool_get(&s->pool_tws);
 	}
-	*m = (struct mini_wait){ .flow.kind = FLOW_TIME_WAIT };
-	m->expires_ms = now_ms(s) + (uint32_t)(TIME_WAIT_NS / NS_PER_MS);
-	mini_enlist(s, &s->pool_waits, &s->waits, m);
-	return m;
+	*tw = (struct tcp_tw){ .flow.kind = FLOW_TIME_WAIT };
+	tw->expires_ms = now_ms(s) + (uint32_t)(TIME_WAIT_NS / NS_PER_MS);
+	expiry_add(s, &s->pool_tws, &s->tws, tw);
+	return tw;
 }
 
-void mini_wait_free(struct tcp_stack *s, struct mini_wait *m)
+void tw_free(struct tcp_stack *s, struct tcp_tw *tw)
 {
-	flow_del(s, &m->flow);
-	mini_delist(s, &s->pool_waits, &s->waits, m);
-	pool_put(&s->pool_waits, m);
+	flow_del(s, &tw->flow);
+	expiry_del(s, &s->pool_tws, &s->tws, tw);
+	pool_put(&s->pool_tws, tw);
 }
 
-void mini_wait_rearm(struct tcp_stack *s, struct mini_wait *m)
+void tw_rearm(struct tcp_stack *s, struct tcp_tw *tw)
 {
-	mini_delist(s, &s->pool_waits, &s->waits, m);
-	m->expires_ms = now_ms(s) + (uint32_t)(TIME_WAIT_NS / NS_PER_MS);
-	mini_enlist(s, &s->pool_waits, &s->waits, m);
+	expiry_del(s, &s->pool_tws, &s->tws, tw);
+	tw->expires_ms = now_ms(s) + (uint32_t)(TIME_WAIT_NS / NS_PER_MS);
+	expiry_add(s, &s->pool_tws, &s->tws, tw);
 }
 
-static bool is_due(const struct tcp_stack *s, uint32_t expires_ms)
+static bool has_expired(const struct tcp_stack *s, uint32_t expires_ms)
 {
 	return (int32_t)(expires_ms - now_ms(s)) <= 0;
 }
 
 /* One whose SYN-ACK is due again; the caller re-arms or frees it. */
-struct mini_syn *mini_syn_expired(struct tcp_stack *s)
+struct tcp_reqsk *reqsk_expired(struct tcp_stack *s)
 {
 	for (unsigned i = 0; i <= SYNACK_RETRIES; i++) {
-		if (!s->syns[i].head)
+		if (!s->reqsks[i].head)
 			continue;
-		struct mini_syn *m =
-		    pool_at(&s->pool_syns, s->syns[i].head - 1);
-		if (is_due(s, m->expires_ms))
-			return m;
+		struct tcp_reqsk *req =
+		    pool_at(&s->pool_reqsks, s->reqsks[i].head - 1);
+		if (has_expired(s, req->expires_ms))
+			return req;
 	}
 	return NULL;
 }
 
-struct mini_wait *mini_wait_expired(struct tcp_stack *s)
+struct tcp_tw *tw_expired(struct tcp_stack *s)
 {
-	if (!s->waits.head)
+	if (!s->tws.head)
 		return NULL;
-	struct mini_wait *m = pool_at(&s->pool_waits, s->waits.head - 1);
-	return is_due(s, m->expires_ms) ? m : NULL;
+	struct tcp_tw *tw = pool_at(&s->pool_tws, s->tws.head - 1);
+	return has_expired(s, tw->expires_ms) ? tw : NULL;
 }
 
 static uint64_t ms_to_ns(const struct tcp_stack *s, uint32_t expires_ms)
@@ -357,21 +357,21 @@ static uint64_t ms_to_ns(const struct tcp_stack *s, uint32_t expires_ms)
 	       NS_PER_MS;
 }
 
-uint64_t mini_next_ns(const struct tcp_stack *s)
+uint64_t expiry_next_ns(const struct tcp_stack *s)
 {
 	uint64_t first = WHEEL_NEVER;
 
 	for (unsigned i = 0; i <= SYNACK_RETRIES; i++) {
-		if (!s->syns[i].head)
+		if (!s->reqsks[i].head)
 			continue;
-		const struct mini_syn *m =
-		    pool_at(&s->pool_syns, s->syns[i].head - 1);
-		first = MIN(first, ms_to_ns(s, m->expires_ms));
+		const struct tcp_reqsk *req =
+		    pool_at(&s->pool_reqsks, s->reqsks[i].head - 1);
+		first = MIN(first, ms_to_ns(s, req->expires_ms));
 	}
-	if (s->waits.head) {
-		const struct mini_wait *m =
-		    pool_at(&s->pool_waits, s->waits.head - 1);
-		first = MIN(first, ms_to_ns(s, m->expires_ms));
+	if (s->tws.head) {
+		const struct tcp_tw *req =
+		    pool_at(&s->pool_tws, s->tws.head - 1);
+		first = MIN(first, ms_to_ns(s, req->expires_ms));
 	}
 	return first;
 }

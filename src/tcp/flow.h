@@ -13,13 +13,13 @@
 #include "tcp/tcp.h"
 
 /* A piece of a queue: of bytes received or to be sent, or a range that was sent. */
-struct node {
-	alignas(CACHE_LINE) struct node *next;
+struct range {
+	alignas(CACHE_LINE) struct range *next;
 	union {
 		struct {
 			struct extent *ext; /* holds the bytes */
 			uint32_t off;       /* of the first, in the extent */
-			struct node *
+			struct range *
 			    last; /* of a run of pieces out of order: on its first */
 		};
 		struct {
@@ -29,25 +29,25 @@ struct node {
 				/* Of one that was SACKED: the last of the ranges
 				 * that it has become one with. */
 				struct {
-					struct node *end_piece;
+					struct range *end_piece;
 					seq32 end_seq;
 				};
 			};
 			/* Of a range: the piece to be sent in which it begins; it
 			 * is gone when bytes of the range were acknowledged. */
-			struct node *piece;
+			struct range *piece;
 		};
 	};
 	uint32_t len; /* a FIN is counted in ranges that were sent */
 	seq32 seq;
-	uint8_t flags; /* enum node_flags */
+	uint8_t flags; /* enum range_flags */
 	/* To be sent: bytes behind it in the extent that are free; a range: of its
 	 * segments, the payload. */
 	uint32_t room;
 	union {
 		struct {
 			uint64_t xmit_ns;
-			uint32_t era; /* of its NODE_LOST: see sent.c */
+			uint32_t era; /* of its RANGE_LOST: see sent.c */
 		};
 		/* Of a run's first piece, where room is its priority: see runs.c. */
 		struct {
@@ -55,21 +55,21 @@ struct node {
 		} run;
 	};
 };
-static_assert(sizeof(struct node) == CACHE_LINE, "a node is one line");
+static_assert(sizeof(struct range) == CACHE_LINE, "a node is one line");
 
-enum node_flags {
-	NODE_FIN = 1, /* a FIN follows the bytes */
-	NODE_SACKED = 2,
-	NODE_LOST =
+enum range_flags {
+	RANGE_FIN = 1, /* a FIN follows the bytes */
+	RANGE_SACKED = 2,
+	RANGE_LOST =
 	    4, /* to be sent again; counts in its era: range_is_lost() */
-	NODE_RETX = 8,   /* was sent more than once */
-	NODE_PROBE = 16, /* larger than the path is known to carry */
-	NODE_HINT = 32,  /* may be one of sack_hints, or lost_at */
-	NODE_EOR = 64,   /* no byte behind it shares a segment with it */
+	RANGE_RETX = 8,   /* was sent more than once */
+	RANGE_PROBE = 16, /* larger than the path is known to carry */
+	RANGE_HINT = 32,  /* may be one of sack_hints, or lost_at */
+	RANGE_EOR = 64,   /* no byte behind it shares a segment with it */
 };
 
 struct queue {
-	struct node *head, *tail;
+	struct range *head, *tail;
 };
 
 enum flow_kind {
@@ -96,7 +96,7 @@ struct flow_bucket {
 };
 
 /* A passive open that waits for the ACK of its SYN-ACK. */
-struct mini_syn {
+struct tcp_reqsk {
 	struct flow flow;
 	seq32 iss, irs;
 	uint32_t ts_recent;
@@ -111,9 +111,9 @@ struct mini_syn {
 	uint8_t n_retries : 4;
 	bool is_acked : 1; /* and waits for bytes */
 };
-static_assert(sizeof(struct mini_syn) <= CACHE_LINE, "a mini is one line");
+static_assert(sizeof(struct tcp_reqsk) <= CACHE_LINE, "a mini is one line");
 
-struct mini_wait {
+struct tcp_tw {
 	struct flow flow;
 	seq32 snd_nxt, rcv_nxt;
 	uint32_t ts_recent;
@@ -122,4 +122,4 @@ struct mini_wait {
 	uint32_t challenge_ms;
 	bool has_ts;
 };
-static_assert(sizeof(struct mini_wait) <= CACHE_LINE, "a mini is one line");
+static_assert(sizeof(struct tcp_tw) <= CACHE_LINE, "a mini is one line");

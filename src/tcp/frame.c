@@ -44,53 +44,53 @@ void tcp_frame_done(struct tcp_frame *f)
 }
 
 /* The piece of the send queue in which a range begins; NULL if it has no bytes. */
-struct node *range_piece(const struct tcp_conn *c, const struct node *n)
+struct range *range_piece(const struct tcp_conn *c, const struct range *r)
 {
-	return seq_eq(n->seq, c->snd_una) ? c->sndq.head : n->piece;
+	return seq_eq(r->seq, c->snd_una) ? c->sndq.head : r->piece;
 }
 
 /* The piece that has the next new byte, which is there.  What was sent last is in few
  * pieces, the first of which is known. */
-struct node *sndq_next(const struct tcp_conn *c)
+struct range *sndq_next(const struct tcp_conn *c)
 {
-	struct node *n = c->sndq.tail;
-	const struct node *last = c->sent.tail;
+	struct range *r = c->sndq.tail;
+	const struct range *last = c->sent.tail;
 
 	/* Most are new, and of the last call; what is older is in no cache. */
-	if (seq_le(n->seq, c->snd_nxt))
-		return n;
-	n = c->sndq.head;
-	if (seq_lt(c->snd_nxt, node_end(n)))
-		return n;
-	bool is_sacked = last->flags & NODE_SACKED;
+	if (seq_le(r->seq, c->snd_nxt))
+		return r;
+	r = c->sndq.head;
+	if (seq_lt(c->snd_nxt, range_end(r)))
+		return r;
+	bool is_sacked = last->flags & RANGE_SACKED;
 	if (seq_lt(c->snd_una, is_sacked ? last->end_seq : last->seq))
-		n = is_sacked ? last->end_piece : last->piece;
-	for (; seq_le(node_end(n), c->snd_nxt); n = n->next)
+		r = is_sacked ? last->end_piece : last->piece;
+	for (; seq_le(range_end(r), c->snd_nxt); r = r->next)
 		work_add(&c->stack->work, 1);
-	return n;
+	return r;
 }
 
 /* Refers to up to @len bytes of the send queue from @seq on, which lies in *@at; on return
  * *@at has the byte behind them, or is NULL.  Return: how many; fewer when they lie in too
  * many extents. */
-uint32_t frame_gather(struct tcp_frame *f, struct node **at, seq32 seq,
+uint32_t frame_gather(struct tcp_frame *f, struct range **at, seq32 seq,
 		      uint32_t len)
 {
-	const struct node *n = *at;
+	const struct range *r = *at;
 	uint32_t done = 0;
 
 	while (done < len && f->n_pieces < TCP_FRAME_PIECES) {
-		uint32_t skip = seq_len(n->seq, seq_add(seq, done));
-		uint32_t part = MIN(n->len - skip, len - done);
-		bool is_end = n->flags & NODE_EOR;
+		uint32_t skip = seq_len(r->seq, seq_add(seq, done));
+		uint32_t part = MIN(r->len - skip, len - done);
+		bool is_end = r->flags & RANGE_EOR;
 
 		f->pieces[f->n_pieces++] =
-		    (struct tcp_piece){ extent_get(n->ext),
-					n->ext->data + n->off + skip, part };
+		    (struct tcp_piece){ extent_get(r->ext),
+					r->ext->data + r->off + skip, part };
 		done += part;
-		if (skip + part < n->len)
+		if (skip + part < r->len)
 			break;
-		n = *at = n->next;
+		r = *at = r->next;
 		if (is_end)
 			break;
 	}
@@ -100,14 +100,14 @@ uint32_t frame_gather(struct tcp_frame *f, struct node **at, seq32 seq,
 
 /* Of the @all bytes that were not sent yet, those that may share a frame with the first,
  * which lies in @n. */
-uint32_t record_bytes(struct tcp_conn *c, const struct node *n, uint32_t all)
+uint32_t record_bytes(struct tcp_conn *c, const struct range *r, uint32_t all)
 {
-	for (unsigned i = 0; n && i < TCP_FRAME_PIECES; i++, n = n->next) {
-		if (n->flags & NODE_EOR)
-			return seq_len(c->snd_nxt, node_end(n));
+	for (unsigned i = 0; r && i < TCP_FRAME_PIECES; i++, r = r->next) {
+		if (r->flags & RANGE_EOR)
+			return seq_len(c->snd_nxt, range_end(r));
 		work_add(&c->stack->work, 1);
 	}
-	if (!n)
+	if (!r)
 		c->rec.has_eor = false;
 	return all;
 }

@@ -16,18 +16,18 @@
 #include "tcp/conn.h"
 
 /* The SYN-ACK's number; nobody waits for the answer, so nobody is told. */
-static void mini_error(struct tcp_stack *s, struct mini_syn *m,
-		       const struct icmp_error *e)
+static void reqsk_error(struct tcp_stack *s, struct tcp_reqsk *req,
+			const struct icmp_error *e)
 {
 	bool is_gone = e->err == -ENETUNREACH || e->err == -EHOSTUNREACH ||
 		       e->err == -EPROTO;
 
-	if (mini_syn_is_void(s, m))
-		mini_syn_free(s, m);
-	else if (!seq_eq(e->seq, m->iss))
+	if (reqsk_is_void(s, req))
+		reqsk_free(s, req);
+	else if (!seq_eq(e->seq, req->iss))
 		drop(s, DROP_ICMP_SEQ);
 	else if (e->kind != ICMP_TOO_BIG && is_gone)
-		mini_syn_free(s, m);
+		reqsk_free(s, req);
 }
 
 /* Of two ends of the window that it must lie in, the right one is excluded where the
@@ -72,7 +72,7 @@ void icmp_rx(struct tcp_stack *s, const struct ip_packet *ip, const uint8_t *l4)
 	if (!f || f->kind == FLOW_TIME_WAIT)
 		drop(s, DROP_ICMP_NO_CONN);
 	else if (f->kind == FLOW_SYN_RCVD)
-		mini_error(s, container_of(f, struct mini_syn, flow), &e);
+		reqsk_error(s, container_of(f, struct tcp_reqsk, flow), &e);
 	else
 		conn_error(container_of(f, struct tcp_conn, flow), &e);
 }

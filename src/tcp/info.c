@@ -57,10 +57,11 @@ static uint64_t bytes_since(seq32 first, seq32 now, uint32_t wraps, bool is_fin)
 }
 
 /* @ms: until it was held as it is now */
-static uint64_t held_us(const struct tcp_conn *c, enum held what, uint32_t ms)
+static uint64_t chrono_us(const struct tcp_conn *c, enum chrono what,
+			  uint32_t ms)
 {
-	if (c->rec.held == what)
-		ms += now_ms(c->stack) - c->held_since_ms;
+	if (c->rec.chrono == what)
+		ms += now_ms(c->stack) - c->chrono_start_ms;
 	return ms * US_PER_MS;
 }
 
@@ -100,9 +101,10 @@ static void put_sending(const struct tcp_conn *c, struct tcp_conn_info *i)
 	i->tcpi_delivered =
 	    (c->state >= TCP_ESTABLISHED) + (first > left ? first - left : 0);
 	i->tcpi_reord_seen = c->rec.n_reorders;
-	i->tcpi_rwnd_limited = held_us(c, HELD_RWND, c->rwnd_ms);
-	i->tcpi_sndbuf_limited = held_us(c, HELD_SNDBUF, c->sndbuf_ms);
-	i->tcpi_busy_time = held_us(c, HELD_BUSY, c->busy_ms) +
+	i->tcpi_rwnd_limited = chrono_us(c, CHRONO_RWND_LIMITED, c->rwnd_ms);
+	i->tcpi_sndbuf_limited =
+	    chrono_us(c, CHRONO_SNDBUF_LIMITED, c->sndbuf_ms);
+	i->tcpi_busy_time = chrono_us(c, CHRONO_BUSY, c->busy_ms) +
 			    i->tcpi_rwnd_limited + i->tcpi_sndbuf_limited;
 }
 

@@ -39,17 +39,17 @@ int tcp_send_lent(struct tcp_conn *c, struct tcp_lent *z, const void *data,
 		c->rec.wants_room = true;
 		return -EAGAIN;
 	}
-	if (!sndq_has_nodes(s))
+	if (!sndq_has_ranges(s))
 		return -EAGAIN;
-	struct node *n = pool_get(&s->pool_nodes);
+	struct range *r = pool_get(&s->pool_ranges);
 	z->stack = s;
 	extent_lend(&z->ext, data, len, lent_done);
-	*n = (struct node){ .ext = &z->ext, .seq = c->snd_end, .len = len };
-	sndq_append(c, n);
+	*r = (struct range){ .ext = &z->ext, .seq = c->snd_end, .len = len };
+	sndq_append(c, r);
 	c->snd_end = seq_add(c->snd_end, len);
 	c->flags &= ~(uint32_t)(CONN_MORE | CONN_PUSH_ALL);
 	c->rec.has_more = false;
-	conn_due(c, TX_DATA);
+	conn_set_pending(c, TX_DATA);
 	return 0;
 }
 
@@ -68,9 +68,9 @@ static struct pool *pool_of(struct tcp_stack *s, enum tcp_pool which)
 {
 	struct pool *const pools[TCP_POOLS] = {
 		[TCP_POOL_CONNS] = &s->pool_conns,
-		[TCP_POOL_SYNS] = &s->pool_syns,
-		[TCP_POOL_WAITS] = &s->pool_waits,
-		[TCP_POOL_NODES] = &s->pool_nodes,
+		[TCP_POOL_REQSKS] = &s->pool_reqsks,
+		[TCP_POOL_TWS] = &s->pool_tws,
+		[TCP_POOL_RANGES] = &s->pool_ranges,
 		[TCP_POOL_EXTENTS] = &s->pool_extents,
 	};
 	return pools[which];
@@ -93,7 +93,7 @@ int tcp_wants(struct tcp_stack *s)
 		const struct pool *p = pool_of(s, (enum tcp_pool)i);
 
 		/* Nodes are kept back for what is in order: see range_new(). */
-		if (p->n_free < p->n / (i == TCP_POOL_NODES ? 2 : 8) + 1)
+		if (p->n_free < p->n / (i == TCP_POOL_RANGES ? 2 : 8) + 1)
 			return i;
 	}
 	return -1;

@@ -7,7 +7,7 @@
  *
  * A time-out, and what shows that it was wrong, concern all ranges at once, of which there
  * may be many thousands.  So none of them is touched: lists are joined, bytes are counted
- * as a whole, and a new era begins.  NODE_LOST counts for a range whose era is the
+ * as a whole, and a new era begins.  RANGE_LOST counts for a range whose era is the
  * connection's; what was noted in an earlier one is what the era began with.
  *
  * "lost" has ranges in the order in which they were sent for the first time, which is that
@@ -21,13 +21,13 @@
 #include "tcp/conn.h"
 
 /* @bytes of a range with its marks are counted no longer. */
-void range_uncount(struct tcp_conn *c, const struct node *n, uint32_t bytes)
+void range_uncount(struct tcp_conn *c, const struct range *r, uint32_t bytes)
 {
-	bool is_again = n->flags & NODE_RETX;
+	bool is_again = r->flags & RANGE_RETX;
 
-	if (n->flags & NODE_SACKED) {
+	if (r->flags & RANGE_SACKED) {
 		c->sacked_bytes -= bytes;
-	} else if (range_is_lost(c, n)) {
+	} else if (range_is_lost(c, r)) {
 		c->lost_bytes -= bytes;
 		c->again_lost -= is_again ? bytes : 0;
 	} else if (is_again) {
@@ -35,40 +35,40 @@ void range_uncount(struct tcp_conn *c, const struct node *n, uint32_t bytes)
 	}
 }
 
-static struct node *range_of(struct list *l)
+static struct range *range_of(struct list *l)
 {
-	return container_of(l, struct node, link);
+	return container_of(l, struct range, link);
 }
 
-static struct node *first_of(struct list *l)
+static struct range *first_of(struct list *l)
 {
 	return list_is_empty(l) ? NULL : range_of(l->next);
 }
 
 /* The first of those that a time-out took for lost, or that were sent once. */
-static struct node *first_once(struct tcp_conn *c)
+static struct range *first_once(struct tcp_conn *c)
 {
-	struct node *n = c->lost_at;
+	struct range *r = c->lost_at;
 
-	if (!n)
+	if (!r)
 		return first_of(&c->lost);
-	while (n && seq_lt(n->seq, c->lost_end) && !range_is_lost(c, n)) {
+	while (r && seq_lt(r->seq, c->lost_end) && !range_is_lost(c, r)) {
 		work_add(&c->stack->work, 1);
-		n = n->next;
+		r = r->next;
 	}
-	if (n && seq_lt(n->seq, c->lost_end)) {
-		c->lost_at = n;
-		n->flags |= NODE_HINT;
-		return n;
+	if (r && seq_lt(r->seq, c->lost_end)) {
+		c->lost_at = r;
+		r->flags |= RANGE_HINT;
+		return r;
 	}
 	c->lost_at = NULL;
 	return first_of(&c->lost);
 }
 
 /* The range that is lost and is to be sent first, or NULL. */
-struct node *sent_first_lost(struct tcp_conn *c)
+struct range *sent_first_lost(struct tcp_conn *c)
 {
-	struct node *once, *again;
+	struct range *once, *again;
 
 	if (!c->lost_bytes)
 		return NULL;
@@ -79,22 +79,22 @@ struct node *sent_first_lost(struct tcp_conn *c)
 	return seq_lt(again->seq, once->seq) ? again : once;
 }
 
-void sent_mark_lost(struct tcp_conn *c, struct node *n)
+void sent_mark_lost(struct tcp_conn *c, struct range *r)
 {
-	bool is_again = n->flags & NODE_RETX;
+	bool is_again = r->flags & RANGE_RETX;
 
 	c->flags &= ~(uint32_t)CONN_PROBE_LOST;
-	if (range_is_probe(c, n)) {
+	if (range_is_probe(c, r)) {
 		c->flags |= c->lost_bytes ? 0u : CONN_PROBE_LOST;
 		pmtu_probe_lost(c);
 	}
-	range_uncount(c, n, n->len);
-	n->flags = (uint8_t)((n->flags & ~NODE_PROBE) | NODE_LOST);
-	n->era = c->era;
-	c->lost_bytes += n->len;
-	c->again_lost += is_again ? n->len : 0;
-	list_del(&n->link);
-	list_add_tail(is_again ? &c->again : &c->lost, &n->link);
+	range_uncount(c, r, r->len);
+	r->flags = (uint8_t)((r->flags & ~RANGE_PROBE) | RANGE_LOST);
+	r->era = c->era;
+	c->lost_bytes += r->len;
+	c->again_lost += is_again ? r->len : 0;
+	list_del(&r->link);
+	list_add_tail(is_again ? &c->again : &c->lost, &r->link);
 }
 
 /* What was noted until now counts as @is_lost says. */
@@ -111,20 +111,20 @@ static void era_begin(struct tcp_conn *c, bool is_lost)
  * time-out will find them first. */
 static void renege(struct tcp_conn *c)
 {
-	struct node *n = c->sent.head;
+	struct range *r = c->sent.head;
 
-	if (!(n->flags & NODE_SACKED))
+	if (!(r->flags & RANGE_SACKED))
 		return;
 	c->n_sacks_known = 0;
-	for (unsigned i = 0; n && i < WORK_RENEGE; i++, n = n->next) {
+	for (unsigned i = 0; r && i < WORK_RENEGE; i++, r = r->next) {
 		work_add(&c->stack->work, 1);
-		if (!(n->flags & NODE_SACKED))
+		if (!(r->flags & RANGE_SACKED))
 			continue;
-		range_uncount(c, n, n->len);
-		n->flags &= (uint8_t)~NODE_SACKED;
-		c->again_out += n->flags & NODE_RETX ? n->len : 0;
-		list_init(&n->link);
-		list_add_tail(&c->flight, &n->link);
+		range_uncount(c, r, r->len);
+		r->flags &= (uint8_t)~RANGE_SACKED;
+		c->again_out += r->flags & RANGE_RETX ? r->len : 0;
+		list_init(&r->link);
+		list_add_tail(&c->flight, &r->link);
 	}
 }
 
@@ -143,7 +143,7 @@ void sent_mark_all_lost(struct tcp_conn *c)
 	c->again_lost += c->again_out;
 	c->again_out = 0;
 	c->lost_at = c->sent.head;
-	c->lost_at->flags |= NODE_HINT;
+	c->lost_at->flags |= RANGE_HINT;
 	c->lost_end = c->snd_nxt;
 }
 

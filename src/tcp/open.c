@@ -2,8 +2,8 @@
 /*
  * tcp/open.c - passive opens, TIME-WAIT, and segments for nobody
  *
- *     SYN -> mini_syn, or a cookie -> (ACK of our SYN-ACK) -> a connection in SYN_RCVD -> rx.c
- *     a connection that ends in TIME-WAIT -> mini_wait -> (60 s) -> nothing
+ *     SYN -> struct tcp_reqsk, or a cookie -> (ACK of our SYN-ACK) -> a connection in SYN_RCVD -> rx.c
+ *     a connection that ends in TIME-WAIT -> struct tcp_tw -> (60 s) -> nothing
  *
  * A mini answers what RFC 9293 section 3.10.7.4 says for its state; all that needs
  * more becomes a connection first.
@@ -11,16 +11,16 @@
 #include "tcp/conn.h"
 
 /* What a buffer of @set bytes, or the configuration's, is worth to @m. */
-static void mini_syn_promise(const struct tcp_stack *s, struct mini_syn *m,
+static void reqsk_set_window(const struct tcp_stack *s, struct tcp_reqsk *req,
 			     uint32_t set)
 {
-	const struct tcp_listener *l = &s->listeners[m->listener];
-	uint32_t mss = stack_mss(s, &m->flow.raddr, l->maxseg);
+	const struct tcp_listener *l = &s->listeners[req->listener];
+	uint32_t mss = stack_mss(s, &req->flow.raddr, l->maxseg);
 
-	if (m->offers & TCP_OFFER_TS && mss > TS_BYTES)
+	if (req->offers & TCP_OFFER_TS && mss > TS_BYTES)
 		mss -= TS_BYTES;
-	m->wnd = (uint16_t)rcv_first(s, set, mss);
-	m->rcv_wscale = rcv_scale(s, set) & 15;
+	req->wnd = (uint16_t)rcv_first(s, set, mss);
+	req->rcv_wscale = rcv_scale(s, set) & 15;
 }
 
 /* Of the listeners to one address and port the one that a hash of the peer names, so that
@@ -78,41 +78,44 @@ bool port_is_listened(struct tcp_stack *s, uint8_t laddr, uint16_t port)
 	return false;
 }
 
-static void synack_send(struct tcp_stack *s, const struct mini_syn *m,
+static void synack_send(struct tcp_stack *s, const struct tcp_reqsk *req,
 			uint32_t ts)
 {
 	struct tcp_reply r = {
-		.raddr = m->flow.raddr,
-		.laddr = m->flow.laddr,
-		.seg = { .sport = m->flow.lport,
-			 .dport = m->flow.rport,
-			 .seq = m->iss,
-			 .ack = seq_add(m->irs, 1),
-			 .flags = (uint8_t)(TCP_SYN | TCP_ACK |
-					    (m->offers & TCP_OFFER_ECN ? TCP_ECE
-								       : 0)),
-			 .wnd = m->wnd,
-			 .mss = stack_mss(s, &m->flow.raddr,
-					  s->listeners[m->listener].maxseg),
-			 .wscale = m->offers & TCP_OFFER_WSCALE ? m->rcv_wscale
-								: TCP_NO_WSCALE,
-			 .is_sack_ok = m->offers & TCP_OFFER_SACK,
-			 .has_ts = m->offers & TCP_OFFER_TS,
-			 .tsval = ts + flow_ts_off(s, &m->flow),
-			 .tsecr = m->ts_recent }
+		.raddr = req->flow.raddr,
+		.laddr = req->flow.laddr,
+		.seg = { .sport = req->flow.lport,
+			 .dport = req->flow.rport,
+			 .seq = req->iss,
+			 .ack = seq_add(req->irs, 1),
+			 .flags =
+			     (uint8_t)(TCP_SYN | TCP_ACK |
+				       (req->offers & TCP_OFFER_ECN ? TCP_ECE
+								    : 0)),
+			 .wnd = req->wnd,
+			 .mss = stack_mss(s, &req->flow.raddr,
+					  s->listeners[req->listener].maxseg),
+			 .wscale = req->offers & TCP_OFFER_WSCALE
+				       ? req->rcv_wscale
+				       : TCP_NO_WSCALE,
+			 .is_sack_ok = req->offers & TCP_OFFER_SACK,
+			 .has_ts = req->offers & TCP_OFFER_TS,
+			 .tsval = ts + flow_ts_off(s, &req->flow),
+			 .tsecr = req->ts_recent }
 	};
 
 	tx_reply(s, &r);
 }
 
-void mini_syn_send(struct tcp_stack *s, const struct mini_syn *m)
+void reqsk_send(struct tcp_stack *s, const struct tcp_reqsk *req)
 {
-	synack_send(s, m, now_ms(s));
+	synack_send(s, req, now_ms(s));
 }
 
 /* An ACK that says where the mini is. */
-static void mini_ack(struct tcp_stack *s, const struct flow *f, seq32 seq,
-		     seq32 ack, uint16_t wnd, uint32_t ts_recent, bool has_ts)
+static void flow_ack_send(struct tcp_stack *s, const struct flow *f, seq32 seq,
+			  seq32 ack, uint16_t wnd, uint32_t ts_recent,
+			  bool has_ts)
 {
 	struct tcp_reply r = { .raddr = f->raddr,
 			       .laddr = f->laddr,
@@ -178,22 +181,22 @@ static void syn_rx(struct tcp_stack *s, struct tcp_listener *l,
 		drop(s, DROP_BACKLOG);
 		return;
 	}
-	struct mini_syn is = { .irs = seg->seq,
-			       .mss = seg->mss,
-			       .wscale = seg->wscale & 15,
-			       .ts_recent = seg->tsval,
-			       .offers = syn_offers(s, seg),
-			       .listener = (uint8_t)(l - s->listeners) };
+	struct tcp_reqsk is = { .irs = seg->seq,
+				.mss = seg->mss,
+				.wscale = seg->wscale & 15,
+				.ts_recent = seg->tsval,
+				.offers = syn_offers(s, seg),
+				.listener = (uint8_t)(l - s->listeners) };
 
 	arrival_flow(a, &is.flow);
-	mini_syn_promise(s, &is, l->rcv_buf);
-	if (l->n_syns > l->backlog || !s->pool_syns.n_free) {
+	reqsk_set_window(s, &is, l->rcv_buf);
+	if (l->n_reqsks > l->backlog || !s->pool_reqsks.n_free) {
 		/* What the first one said of the buffer is said as long as there are
 		 * any: a cookie does not remember it. */
 		if (!cookie_is_likely(l))
 			l->cookie_buf = l->rcv_buf;
 		l->cookie_ns = s->now_ns;
-		mini_syn_promise(s, &is, l->cookie_buf);
+		reqsk_set_window(s, &is, l->cookie_buf);
 		synack_send(s, &is, cookie_make(s, &is));
 		drop(s, DROP_SYN_COOKIE);
 		return;
@@ -201,26 +204,26 @@ static void syn_rx(struct tcp_stack *s, struct tcp_listener *l,
 	is.iss = (seq32){ flow_iss(s, &is.flow) };
 	if (has_min && seq_lt(is.iss, iss_min))
 		is.iss = iss_min;
-	struct mini_syn *m = mini_syn_new(s, &is);
-	flow_add(s, &m->flow);
-	mini_syn_send(s, m);
+	struct tcp_reqsk *req = reqsk_new(s, &is);
+	flow_add(s, &req->flow);
+	reqsk_send(s, req);
 }
 
 /* When the only SYN-ACK was sent, for the first sample of the RTT (RFC 6298 (2.2)): as
  * exact as a mini is, which is a millisecond.  A cookie does not know. */
-static uint64_t mini_syn_sent_ns(const struct tcp_stack *s,
-				 const struct mini_syn *m)
+static uint64_t reqsk_sent_ns(const struct tcp_stack *s,
+			      const struct tcp_reqsk *req)
 {
 	uint32_t initial_ms = (uint32_t)(RTO_INITIAL_NS / NS_PER_MS);
-	uint32_t ms = now_ms(s) - (m->expires_ms - initial_ms);
+	uint32_t ms = now_ms(s) - (req->expires_ms - initial_ms);
 
 	return s->now_ns - (ms ? ms : 1) * NS_PER_MS;
 }
 
 /* The connection that a mini becomes, in SYN_RCVD still: the segment, which is the ACK
  * that opens it, is its to judge. */
-static void grow(struct tcp_stack *s, const struct mini_syn *was,
-		 struct arrival *a)
+static void conn_from_reqsk(struct tcp_stack *s, const struct tcp_reqsk *was,
+			    struct arrival *a)
 {
 	struct flow f = was->flow;
 
@@ -245,18 +248,18 @@ static void grow(struct tcp_stack *s, const struct mini_syn *was,
 	if (was->n_retries)
 		c->flags |= CONN_SYN_RETX;
 	else if (was->expires_ms)
-		c->last_tx_ns = mini_syn_sent_ns(s, was);
+		c->last_tx_ns = reqsk_sent_ns(s, was);
 	conn_set_options(c, was->offers, was->mss, was->wscale);
 	if (was->offers & TCP_OFFER_ECN)
 		c->flags |= CONN_ECN;
 	tcp_set_state(c, TCP_SYN_RCVD);
 	conn_rx(c, a);
-	/* It was judged before it became whole: see mini_syn_rx(). */
+	/* It was judged before it became whole: see reqsk_rx(). */
 	assert(c->state >= TCP_ESTABLISHED);
 }
 
 /* Whether there is room for a connection that opens now. */
-static bool may_grow(struct tcp_stack *s, const struct tcp_listener *l)
+static bool has_conn_room(struct tcp_stack *s, const struct tcp_listener *l)
 {
 	if (l->n_accept >= l->backlog) {
 		drop(s, DROP_BACKLOG);
@@ -273,7 +276,7 @@ static bool may_grow(struct tcp_stack *s, const struct tcp_listener *l)
 static void listen_ack_rx(struct tcp_stack *s, struct tcp_listener *l,
 			  struct arrival *a)
 {
-	struct mini_syn is = { .listener = (uint8_t)(l - s->listeners) };
+	struct tcp_reqsk is = { .listener = (uint8_t)(l - s->listeners) };
 
 	arrival_flow(a, &is.flow);
 	if (!cookie_is_likely(l) || a->seg.flags & TCP_SYN ||
@@ -282,9 +285,9 @@ static void listen_ack_rx(struct tcp_stack *s, struct tcp_listener *l,
 		tx_reset_for(s, a);
 		return;
 	}
-	mini_syn_promise(s, &is, l->cookie_buf);
-	if (may_grow(s, l))
-		grow(s, &is, a);
+	reqsk_set_window(s, &is, l->cookie_buf);
+	if (has_conn_room(s, l))
+		conn_from_reqsk(s, &is, a);
 }
 
 void open_rx(struct tcp_stack *s, struct arrival *a, seq32 iss_min,
@@ -316,54 +319,55 @@ void open_rx(struct tcp_stack *s, struct arrival *a, seq32 iss_min,
 /* --- SYN_RCVD --- */
 
 /* The ACK has come: a connection takes the mini's place. */
-static void mini_syn_grow(struct tcp_stack *s, struct mini_syn *m,
-			  struct arrival *a)
+static void reqsk_establish(struct tcp_stack *s, struct tcp_reqsk *req,
+			    struct arrival *a)
 {
-	struct mini_syn was = *m;
+	struct tcp_reqsk was = *req;
 
-	if (!may_grow(s, &s->listeners[m->listener]))
+	if (!has_conn_room(s, &s->listeners[req->listener]))
 		return;
-	mini_syn_free(s, m);
-	grow(s, &was, a);
+	reqsk_free(s, req);
+	conn_from_reqsk(s, &was, a);
 }
 
-static void mini_syn_answer(struct tcp_stack *s, struct mini_syn *m,
-			    const struct tcp_seg *seg)
+static void reqsk_answer(struct tcp_stack *s, struct tcp_reqsk *req,
+			 const struct tcp_seg *seg)
 {
 	/* RFC 7323 section 2.2: the window of a SYN alone is not scaled. */
-	uint8_t scale = m->offers & TCP_OFFER_WSCALE ? m->rcv_wscale : 0;
+	uint8_t scale = req->offers & TCP_OFFER_WSCALE ? req->rcv_wscale : 0;
 
-	if (may_answer(s, seg, &m->challenge_ms))
-		mini_ack(s, &m->flow, seq_add(m->iss, 1), seq_add(m->irs, 1),
-			 (uint16_t)(m->wnd >> scale), m->ts_recent,
-			 m->offers & TCP_OFFER_TS);
+	if (may_answer(s, seg, &req->challenge_ms))
+		flow_ack_send(s, &req->flow, seq_add(req->iss, 1),
+			      seq_add(req->irs, 1),
+			      (uint16_t)(req->wnd >> scale), req->ts_recent,
+			      req->offers & TCP_OFFER_TS);
 }
 
 /* Nobody listens any more who would accept it. */
-bool mini_syn_is_void(struct tcp_stack *s, const struct mini_syn *m)
+bool reqsk_is_void(struct tcp_stack *s, const struct tcp_reqsk *req)
 {
-	return !s->listeners[m->listener].port;
+	return !s->listeners[req->listener].port;
 }
 
 /* 3.10.7.4 for SYN-RECEIVED, up to the ACK that makes it ESTABLISHED. */
-static void mini_syn_judge(struct tcp_stack *s, struct mini_syn *m,
-			   struct arrival *a)
+static void reqsk_check(struct tcp_stack *s, struct tcp_reqsk *req,
+			struct arrival *a)
 {
 	const struct tcp_seg *seg = &a->seg;
-	seq32 rcv_nxt = seq_add(m->irs, 1);
-	seq32 edge = seq_add(rcv_nxt, m->wnd);
-	bool is_old = m->offers & TCP_OFFER_TS && seg->has_ts &&
-		      (int32_t)(seg->tsval - m->ts_recent) < 0;
+	seq32 rcv_nxt = seq_add(req->irs, 1);
+	seq32 edge = seq_add(rcv_nxt, req->wnd);
+	bool is_old = req->offers & TCP_OFFER_TS && seg->has_ts &&
+		      (int32_t)(seg->tsval - req->ts_recent) < 0;
 
 	/* The SYN again: our answer was lost. */
 	if (seg->flags & TCP_SYN && !(seg->flags & (TCP_ACK | TCP_RST)) &&
-	    seq_eq(seg->seq, m->irs) && !is_old) {
+	    seq_eq(seg->seq, req->irs) && !is_old) {
 		drop(s, DROP_DUPLICATE);
 		/* It asks for less, perhaps: RFC 3168 section 6.1.1.1. */
 		if (!ecn_offer(s, seg))
-			m->offers &= (uint8_t)~TCP_OFFER_ECN;
-		if (may_answer(s, seg, &m->challenge_ms))
-			mini_syn_send(s, m);
+			req->offers &= (uint8_t)~TCP_OFFER_ECN;
+		if (may_answer(s, seg, &req->challenge_ms))
+			reqsk_send(s, req);
 		return;
 	}
 	/* First: the sequence number. */
@@ -374,23 +378,23 @@ static void mini_syn_judge(struct tcp_stack *s, struct mini_syn *m,
 	    (is_old && !(seg->flags & TCP_RST))) {
 		drop(s, is_old ? DROP_PAWS : DROP_WINDOW);
 		if (!(seg->flags & TCP_RST))
-			mini_syn_answer(s, m, seg);
+			reqsk_answer(s, req, seg);
 		return;
 	}
 	/* Second: the RST bit. */
 	if (seg->flags & TCP_RST) {
 		if (seq_eq(seg->seq, rcv_nxt)) {
-			mini_syn_free(s, m);
+			reqsk_free(s, req);
 		} else {
 			drop(s, DROP_RESET_SEQ);
-			mini_syn_answer(s, m, seg);
+			reqsk_answer(s, req, seg);
 		}
 		return;
 	}
 	/* Fourth: the SYN bit. */
 	if (seg->flags & TCP_SYN) {
 		drop(s, DROP_SYN_IN_WINDOW);
-		mini_syn_answer(s, m, seg);
+		reqsk_answer(s, req, seg);
 		return;
 	}
 	/* Fifth: the ACK field. */
@@ -398,37 +402,37 @@ static void mini_syn_judge(struct tcp_stack *s, struct mini_syn *m,
 		drop(s, DROP_NO_ACK_FLAG);
 		return;
 	}
-	if (!seq_eq(seg->ack, seq_add(m->iss, 1))) {
+	if (!seq_eq(seg->ack, seq_add(req->iss, 1))) {
 		drop(s, DROP_SYN_RCVD_ACK);
 		tx_reset_for(s, a);
 		return;
 	}
 	/* TCP_DEFER_ACCEPT: bytes will follow, or the SYN-ACK is sent again. */
 	if (!seg->len && !(seg->flags & TCP_FIN) &&
-	    m->n_retries < s->listeners[m->listener].n_defer) {
-		m->is_acked = true;
+	    req->n_retries < s->listeners[req->listener].n_defer) {
+		req->is_acked = true;
 		drop(s, DROP_DEFERRED);
 		return;
 	}
-	mini_syn_grow(s, m, a);
+	reqsk_establish(s, req, a);
 }
 
-void mini_syn_rx(struct tcp_stack *s, struct mini_syn *m, struct arrival *a)
+void reqsk_rx(struct tcp_stack *s, struct tcp_reqsk *req, struct arrival *a)
 {
-	if (!mini_syn_is_void(s, m)) {
-		mini_syn_judge(s, m, a);
+	if (!reqsk_is_void(s, req)) {
+		reqsk_check(s, req, a);
 		return;
 	}
-	mini_syn_free(s, m);
+	reqsk_free(s, req);
 	open_rx(s, a, (seq32){ 0 }, false);
 }
 
 /* Whether the peer is to be sent the SYN-ACK again: not while it is its bytes that
  * are waited for, but for the last time. */
-bool mini_syn_is_awaited(const struct tcp_stack *s, const struct mini_syn *m)
+bool reqsk_wants_synack(const struct tcp_stack *s, const struct tcp_reqsk *req)
 {
-	return !m->is_acked ||
-	       m->n_retries >= s->listeners[m->listener].n_defer;
+	return !req->is_acked ||
+	       req->n_retries >= s->listeners[req->listener].n_defer;
 }
 
 /* --- TIME_WAIT --- */
@@ -437,39 +441,39 @@ bool mini_syn_is_awaited(const struct tcp_stack *s, const struct mini_syn *m)
 void conn_enter_time_wait(struct tcp_conn *c)
 {
 	struct tcp_stack *s = c->stack;
-	bool is_ack_due = c->due & TX_ACK;
+	bool is_ack_pending = c->tx_pending & TX_ACK;
 
 	tcp_set_state(c, TCP_TIME_WAIT);
-	struct mini_wait *m = mini_wait_new(s);
-	m->flow = c->flow;
-	m->flow.kind = FLOW_TIME_WAIT;
-	m->snd_nxt = c->snd_nxt;
-	m->rcv_nxt = c->rcv_nxt;
-	m->ts_recent = c->flags & CONN_TS ? c->ts_recent : 0;
-	m->has_ts = c->flags & CONN_TS;
+	struct tcp_tw *tw = tw_new(s);
+	tw->flow = c->flow;
+	tw->flow.kind = FLOW_TIME_WAIT;
+	tw->snd_nxt = c->snd_nxt;
+	tw->rcv_nxt = c->rcv_nxt;
+	tw->ts_recent = c->flags & CONN_TS ? c->ts_recent : 0;
+	tw->has_ts = c->flags & CONN_TS;
 	tcp_set_state(c, TCP_CLOSED);
-	flow_add(s, &m->flow);
-	if (is_ack_due)
-		mini_ack(s, &m->flow, m->snd_nxt, m->rcv_nxt, 0, m->ts_recent,
-			 m->has_ts);
+	flow_add(s, &tw->flow);
+	if (is_ack_pending)
+		flow_ack_send(s, &tw->flow, tw->snd_nxt, tw->rcv_nxt, 0,
+			      tw->ts_recent, tw->has_ts);
 }
 
 /* 3.10.7.4 for TIME-WAIT; RFC 6191 for a SYN. */
-void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a)
+void tw_rx(struct tcp_stack *s, struct tcp_tw *tw, struct arrival *a)
 {
 	const struct tcp_seg *seg = &a->seg;
-	bool has_ts = m->has_ts && seg->has_ts;
-	int32_t ts_age = (int32_t)(seg->tsval - m->ts_recent);
+	bool has_ts = tw->has_ts && seg->has_ts;
+	int32_t ts_age = (int32_t)(seg->tsval - tw->ts_recent);
 
 	drop(s, DROP_TIME_WAIT);
 	if (seg->flags & TCP_RST) {
 		/* RFC 1337 section 3, fix F1; where it is not asked for, the reset of a
 		 * stranger has to guess one number. */
-		if (!s->cfg.is_time_wait_safe && seq_eq(seg->seq, m->rcv_nxt))
-			mini_wait_free(s, m);
+		if (!s->cfg.is_time_wait_safe && seq_eq(seg->seq, tw->rcv_nxt))
+			tw_free(s, tw);
 		return;
 	}
-	bool is_newer = seq_lt(m->rcv_nxt, seg->seq);
+	bool is_newer = seq_lt(tw->rcv_nxt, seg->seq);
 	if (has_ts)
 		is_newer = ts_age > 0 || (!ts_age && is_newer);
 	bool is_open =
@@ -477,22 +481,22 @@ void mini_wait_rx(struct tcp_stack *s, struct mini_wait *m, struct arrival *a)
 	/* A SYN that opens nothing ends nothing, either. */
 	if (is_open && listener_find(s, a)) {
 		/* Ours begins behind the old one, too. */
-		seq32 iss_min = seq_add(m->snd_nxt, 65537);
+		seq32 iss_min = seq_add(tw->snd_nxt, 65537);
 
-		mini_wait_free(s, m);
+		tw_free(s, tw);
 		open_rx(s, a, iss_min, true);
 		return;
 	}
 	if (seg->flags & TCP_FIN)
-		mini_wait_rearm(s, m);
-	if (!seg_span(seg) && seq_eq(seg->seq, m->rcv_nxt) &&
+		tw_rearm(s, tw);
+	if (!seg_span(seg) && seq_eq(seg->seq, tw->rcv_nxt) &&
 	    !(has_ts && ts_age < 0)) {
 		if (has_ts)
-			m->ts_recent = seg->tsval;
+			tw->ts_recent = seg->tsval;
 		return;
 	}
 	/* Who opens resets what we have, when told of it. */
-	if (is_open || may_answer(s, seg, &m->challenge_ms))
-		mini_ack(s, &m->flow, m->snd_nxt, m->rcv_nxt, 0, m->ts_recent,
-			 m->has_ts);
+	if (is_open || may_answer(s, seg, &tw->challenge_ms))
+		flow_ack_send(s, &tw->flow, tw->snd_nxt, tw->rcv_nxt, 0,
+			      tw->ts_recent, tw->has_ts);
 }

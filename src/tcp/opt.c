@@ -83,7 +83,7 @@ void tcp_set_nodelay(struct tcp_conn *c, bool is_on, uint64_t now_ns)
 	if (is_on) {
 		/* What waits goes even if it is corked. */
 		c->flags |= CONN_NODELAY | CONN_PUSH_ALL;
-		conn_due(c, TX_DATA);
+		conn_set_pending(c, TX_DATA);
 	}
 }
 
@@ -94,7 +94,7 @@ void tcp_set_cork(struct tcp_conn *c, bool is_on, uint64_t now_ns)
 	if (is_on)
 		c->flags |= CONN_CORK;
 	else
-		conn_due(c, TX_DATA);
+		conn_set_pending(c, TX_DATA);
 }
 
 void tcp_set_quickack(struct tcp_conn *c, bool is_on, uint64_t now_ns)
@@ -107,7 +107,7 @@ void tcp_set_quickack(struct tcp_conn *c, bool is_on, uint64_t now_ns)
 	}
 	c->n_quick = QUICK_ACKS;
 	if (c->delack_slot)
-		conn_due(c, TX_ACK);
+		conn_set_pending(c, TX_ACK);
 }
 
 void tcp_set_syn_retries(struct tcp_conn *c, uint8_t n)
@@ -179,8 +179,8 @@ void tcp_set_pacing(struct tcp_conn *c, bool is_on, uint64_t now_ns)
 		c->flags |= CONN_PACED;
 		return;
 	}
-	c->flags &= ~(uint32_t)(CONN_PACED | CONN_PACE_HELD);
-	conn_due(c, TX_DATA);
+	c->flags &= ~(uint32_t)(CONN_PACED | CONN_PACE_WAITS);
+	conn_set_pending(c, TX_DATA);
 }
 
 void tcp_set_linger(struct tcp_conn *c, bool resets)

@@ -43,7 +43,7 @@ bool pace_may_send(struct tcp_conn *c)
 {
 	if (!(c->flags & CONN_PACED) || c->stack->now_ns >= c->pace_at_ns)
 		return true;
-	c->flags |= CONN_PACE_HELD;
+	c->flags |= CONN_PACE_WAITS;
 	conn_timer_sync(c);
 	return false;
 }
@@ -74,8 +74,8 @@ void pace_sent(struct tcp_conn *c, uint32_t bytes)
 
 void pace_timeout(struct tcp_conn *c)
 {
-	if (!(c->flags & CONN_PACE_HELD) || c->pace_at_ns > c->stack->now_ns)
+	if (!(c->flags & CONN_PACE_WAITS) || c->pace_at_ns > c->stack->now_ns)
 		return;
-	c->flags &= ~(uint32_t)CONN_PACE_HELD;
-	conn_due(c, TX_DATA);
+	c->flags &= ~(uint32_t)CONN_PACE_WAITS;
+	conn_set_pending(c, TX_DATA);
 }

@@ -107,16 +107,16 @@ static void search_anew_later(struct tcp_conn *c)
  * ranges the first are sent again; when they arrive, the others are seen to be lost. */
 static void cut_what_is_under_way(struct tcp_conn *c)
 {
-	struct node *n = c->sent.head;
+	struct range *r = c->sent.head;
 	bool is_any = false;
 
-	for (unsigned i = 0; n && i < WORK_CUT; i++, n = n->next) {
+	for (unsigned i = 0; r && i < WORK_CUT; i++, r = r->next) {
 		work_add(&c->stack->work, 1);
-		n->flags &= (uint8_t)~NODE_PROBE;
-		if (n->flags & NODE_SACKED || range_is_lost(c, n) ||
-		    n->len <= c->mss)
+		r->flags &= (uint8_t)~RANGE_PROBE;
+		if (r->flags & RANGE_SACKED || range_is_lost(c, r) ||
+		    r->len <= c->mss)
 			continue;
-		sent_mark_lost(c, n);
+		sent_mark_lost(c, r);
 		is_any = true;
 	}
 	if (!is_any)
@@ -126,7 +126,7 @@ static void cut_what_is_under_way(struct tcp_conn *c)
 		c->ca_state = CA_LOSS;
 		c->recover = c->snd_nxt;
 	}
-	conn_due(c, TX_DATA | TX_FORCE);
+	conn_set_pending(c, TX_DATA | TX_FORCE);
 }
 
 /* A router that does not say what fits: RFC 1191 section 7.1. */
@@ -169,7 +169,7 @@ void pmtu_too_big(struct tcp_conn *c, uint32_t mtu)
 void pmtu_timeout(struct tcp_conn *c)
 {
 	static const uint16_t sizes[] = { 1280, 1024, MTU_MIN_V4 };
-	const struct node *n = c->sent.head;
+	const struct range *r = c->sent.head;
 	unsigned i = 0;
 
 	if (c->n_rtx < BLACK_HOLE_RTOS)
@@ -177,7 +177,7 @@ void pmtu_timeout(struct tcp_conn *c)
 	while (i < ARRAY_LEN(sizes) && sizes[i] >= c->path_mtu)
 		i++;
 	if (i == ARRAY_LEN(sizes) || sizes[i] < mtu_min(c) ||
-	    n->len <= mss_of(c, sizes[i]))
+	    r->len <= mss_of(c, sizes[i]))
 		return;
 	c->path_mtu = sizes[i];
 	c->mtu_probe = 0;
@@ -219,7 +219,7 @@ uint32_t pmtu_probe_size(struct tcp_conn *c, uint32_t bytes)
 	return mss;
 }
 
-/* What pmtu_probe_size() gave is under way, as a range with NODE_PROBE. */
+/* What pmtu_probe_size() gave is under way, as a range with RANGE_PROBE. */
 void pmtu_probe_sent(struct tcp_conn *c)
 {
 	c->mtu_probe = (uint16_t)next_size(c);

@@ -54,10 +54,10 @@ void rack_recovered(struct tcp_conn *c)
 		c->rec.reo_steps = 0;
 }
 
-static bool is_sent_before(const struct node *n, uint64_t xmit_ns, seq32 end)
+static bool is_sent_before(const struct range *r, uint64_t xmit_ns, seq32 end)
 {
-	return n->xmit_ns < xmit_ns ||
-	       (n->xmit_ns == xmit_ns && seq_lt(node_end(n), end));
+	return r->xmit_ns < xmit_ns ||
+	       (r->xmit_ns == xmit_ns && seq_lt(range_end(r), end));
 }
 
 /* Section 6.2, step 5: what is lost by now.  The timer is for the first range that may
@@ -70,14 +70,14 @@ void rack_detect(struct tcp_conn *c, int32_t work_max)
 
 	c->is_rack_late = false;
 	while (l != &c->flight) {
-		struct node *n = container_of(l, struct node, link);
+		struct range *r = container_of(l, struct range, link);
 
 		/* Of what was sent at one instant, the list knows the order. */
-		if (!is_sent_before(n, c->rack_xmit_ns, c->rack_end))
+		if (!is_sent_before(r, c->rack_xmit_ns, c->rack_end))
 			return;
 		l = l->next;
-		if (n->xmit_ns + wait > now) {
-			rtx_arm_reo(c, n->xmit_ns + wait);
+		if (r->xmit_ns + wait > now) {
+			rtx_arm_reo(c, r->xmit_ns + wait);
 			return;
 		}
 		if (c->stack->work.n >= work_max) {
@@ -86,7 +86,7 @@ void rack_detect(struct tcp_conn *c, int32_t work_max)
 			return;
 		}
 		work_add(&c->stack->work, 1);
-		sent_mark_lost(c, n);
+		sent_mark_lost(c, r);
 	}
 }
 

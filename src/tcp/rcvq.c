@@ -19,15 +19,15 @@
 
 static uint32_t charge_of(const struct extent *e)
 {
-	return e->cap + (uint32_t)(sizeof(*e) + sizeof(struct node));
+	return e->cap + (uint32_t)(sizeof(*e) + sizeof(struct range));
 }
 
-void rcv_piece_free(struct tcp_conn *c, struct node *n)
+void rcv_piece_free(struct tcp_conn *c, struct range *r)
 {
-	c->rcv_mem -= charge_of(n->ext);
-	c->stack->rcv_mem -= charge_of(n->ext);
-	extent_put(n->ext);
-	pool_put(&c->stack->pool_nodes, n);
+	c->rcv_mem -= charge_of(r->ext);
+	c->stack->rcv_mem -= charge_of(r->ext);
+	extent_put(r->ext);
+	pool_put(&c->stack->pool_ranges, r);
 }
 
 static void oooq_drop(struct tcp_conn *c)
@@ -36,11 +36,11 @@ static void oooq_drop(struct tcp_conn *c)
 		return;
 	runs_drop(c);
 	while (c->oooq) {
-		struct node *n = c->oooq;
+		struct range *r = c->oooq;
 
-		c->oooq = n->next;
-		c->ooo_bytes -= n->len;
-		rcv_piece_free(c, n);
+		c->oooq = r->next;
+		c->ooo_bytes -= r->len;
+		rcv_piece_free(c, r);
 	}
 }
 
@@ -63,22 +63,22 @@ static void prune_others(const struct tcp_conn *but)
 	}
 }
 
-static struct node *piece_new(struct tcp_conn *c, const struct arrival *a,
-			      seq32 from, seq32 to)
+static struct range *piece_new(struct tcp_conn *c, const struct arrival *a,
+			       seq32 from, seq32 to)
 {
-	struct node *n = pool_get(&c->stack->pool_nodes);
+	struct range *r = pool_get(&c->stack->pool_ranges);
 
-	if (!n)
+	if (!r)
 		return NULL;
-	*n = (struct node){ .ext = extent_get(a->ext),
-			    .off = a->off + seq_len(a->seg.seq, from),
-			    .len = seq_len(from, to),
-			    .seq = from };
-	c->rcv_mem += charge_of(n->ext);
-	c->stack->rcv_mem += charge_of(n->ext);
+	*r = (struct range){ .ext = extent_get(a->ext),
+			     .off = a->off + seq_len(a->seg.seq, from),
+			     .len = seq_len(from, to),
+			     .seq = from };
+	c->rcv_mem += charge_of(r->ext);
+	c->stack->rcv_mem += charge_of(r->ext);
 	if (c->stack->cfg.rcv_mem)
 		prune_others(c);
-	return n;
+	return r;
 }
 
 /* RFC 2018 section 8 allows it: who sent them still has them. */
@@ -91,10 +91,10 @@ void tcp_reclaim(struct tcp_stack *s)
 void rcvq_free(struct tcp_conn *c)
 {
 	while (c->rcvq.head) {
-		struct node *n = c->rcvq.head;
+		struct range *r = c->rcvq.head;
 
-		c->rcvq.head = n->next;
-		rcv_piece_free(c, n);
+		c->rcvq.head = r->next;
+		rcv_piece_free(c, r);
 	}
 	c->rcvq.tail = NULL;
 	c->rcvq_bytes = 0;
@@ -112,7 +112,7 @@ void rcvq_end(struct tcp_conn *c)
 }
 
 /* @first up to @last, which touch, and have @bytes, are in order. */
-static void append(struct tcp_conn *c, struct node *first, struct node *last,
+static void append(struct tcp_conn *c, struct range *first, struct range *last,
 		   uint32_t bytes)
 {
 	last->next = NULL;
@@ -123,7 +123,7 @@ static void append(struct tcp_conn *c, struct node *first, struct node *last,
 	c->rcvq.tail = last;
 	c->rcvq_bytes += bytes;
 	conn_rcv_advance(c, bytes);
-	if (last->flags & NODE_FIN)
+	if (last->flags & RANGE_FIN)
 		rcvq_end(c);
 }
 
@@ -138,41 +138,41 @@ static void seen_add(struct tcp_sack *seen, seq32 from, seq32 to)
 }
 
 /* A piece that waited has come again, all of it or its first part. */
-static void note_again(struct tcp_conn *c, const struct node *n)
+static void note_again(struct tcp_conn *c, const struct range *r)
 {
 	if (!(c->flags & CONN_DSACK))
-		c->dsack = (struct tcp_sack){ n->seq, n->seq };
-	if (seq_eq(n->seq, c->rcv_nxt))
+		c->dsack = (struct tcp_sack){ r->seq, r->seq };
+	if (seq_eq(r->seq, c->rcv_nxt))
 		return;
-	seen_add(&c->dsack, n->seq, seq_min(c->rcv_nxt, node_end(n)));
+	seen_add(&c->dsack, r->seq, seq_min(c->rcv_nxt, range_end(r)));
 	c->flags |= CONN_DSACK;
 }
 
 /* The first run is in order, but for what has come again. */
 static void run_merge(struct tcp_conn *c)
 {
-	struct node *n = c->oooq, *last = n->last, *others = last->next;
+	struct range *r = c->oooq, *last = r->last, *others = last->next;
 	uint32_t have = 0;
 
-	run_gone(c, n);
-	n->last = NULL;
-	for (struct node *next; n != others; n = next) {
-		have = seq_len(n->seq, c->rcv_nxt);
-		note_again(c, n);
-		if (have < n->len || (have == n->len && n->flags & NODE_FIN))
+	run_gone(c, r);
+	r->last = NULL;
+	for (struct range *next; r != others; r = next) {
+		have = seq_len(r->seq, c->rcv_nxt);
+		note_again(c, r);
+		if (have < r->len || (have == r->len && r->flags & RANGE_FIN))
 			break;
-		next = n->next;
-		c->ooo_bytes -= n->len;
-		rcv_piece_free(c, n);
+		next = r->next;
+		c->ooo_bytes -= r->len;
+		rcv_piece_free(c, r);
 	}
 	c->oooq = others;
-	if (n == others)
+	if (r == others)
 		return;
-	c->ooo_bytes -= seq_len(n->seq, node_end(last));
-	n->seq = c->rcv_nxt;
-	n->off += have;
-	n->len -= have;
-	append(c, n, last, seq_len(n->seq, node_end(last)));
+	c->ooo_bytes -= seq_len(r->seq, range_end(last));
+	r->seq = c->rcv_nxt;
+	r->off += have;
+	r->len -= have;
+	append(c, r, last, seq_len(r->seq, range_end(last)));
 }
 
 /* What has become in order moves over. */
@@ -185,21 +185,21 @@ static void merge(struct tcp_conn *c)
 		run_merge(c);
 }
 
-static uint8_t *behind(const struct node *n)
+static uint8_t *behind(const struct range *r)
 {
-	return n->ext->data + n->off + n->len;
+	return r->ext->data + r->off + r->len;
 }
 
 /* The last piece, if it is a copy of ours with room for @len bytes behind it. */
-static struct node *copy_tail(const struct tcp_conn *c, uint32_t len)
+static struct range *copy_tail(const struct tcp_conn *c, uint32_t len)
 {
-	struct node *n = c->rcvq.tail;
+	struct range *r = c->rcvq.tail;
 
-	if (!n || n->ext->pool != &c->stack->pool_extents ||
-	    n->flags & NODE_FIN || n->ext->refs != 1 ||
-	    n->ext->cap - n->off - n->len < len)
+	if (!r || r->ext->pool != &c->stack->pool_extents ||
+	    r->flags & RANGE_FIN || r->ext->refs != 1 ||
+	    r->ext->cap - r->off - r->len < len)
 		return NULL;
-	return n;
+	return r;
 }
 
 /* Copies a small piece behind the last one, so that its frame need not be kept. */
@@ -207,23 +207,23 @@ static bool add_copied(struct tcp_conn *c, const struct arrival *a)
 {
 	struct pool *p = &c->stack->pool_extents;
 	uint32_t len = a->seg.len;
-	struct node *n = copy_tail(c, len);
+	struct range *r = copy_tail(c, len);
 
-	if (!n) {
+	if (!r) {
 		struct extent *e = p->n_free > p->n / 2 ? extent_new(p) : NULL;
 		struct arrival copy = { .seg = a->seg, .ext = e };
 
 		if (!e)
 			return false;
-		n = e->cap >= len ? piece_new(c, &copy, a->seg.seq, a->seg.seq)
+		r = e->cap >= len ? piece_new(c, &copy, a->seg.seq, a->seg.seq)
 				  : NULL;
 		extent_put(e);
-		if (!n)
+		if (!r)
 			return false;
-		append(c, n, n, 0);
+		append(c, r, r, 0);
 	}
-	memcpy(behind(n), a->ext->data + a->off, len);
-	n->len += len;
+	memcpy(behind(r), a->ext->data + a->off, len);
+	r->len += len;
 	c->rcvq_bytes += len;
 	conn_rcv_advance(c, len);
 	merge(c);
@@ -252,28 +252,28 @@ static bool add_in_order(struct tcp_conn *c, const struct arrival *a)
 		return false;
 	}
 	seq32 end = seq_add(a->seg.seq, a->seg.len);
-	struct node *n = piece_new(c, a, a->seg.seq, end);
+	struct range *r = piece_new(c, a, a->seg.seq, end);
 
 	/* What is next must get in, or two ends that are short of pieces wait for each
 	 * other for ever. */
-	if (!n && c->oooq) {
+	if (!r && c->oooq) {
 		oooq_drop(c);
-		n = piece_new(c, a, a->seg.seq, end);
+		r = piece_new(c, a, a->seg.seq, end);
 	}
-	if (!n) {
+	if (!r) {
 		drop(c->stack, DROP_NODE_POOL);
 		return false;
 	}
 	if (a->seg.flags & TCP_FIN)
-		n->flags |= NODE_FIN;
-	append(c, n, n, n->len);
+		r->flags |= RANGE_FIN;
+	append(c, r, r, r->len);
 	merge(c);
 	return true;
 }
 
 static bool may_add_piece(struct tcp_conn *c, const struct arrival *a)
 {
-	const struct pool *p = &c->stack->pool_nodes;
+	const struct pool *p = &c->stack->pool_ranges;
 
 	if (c->n_ooo >= OOO_MAX) {
 		drop(c->stack, DROP_OOO_LIMIT);
@@ -291,22 +291,23 @@ static bool may_add_piece(struct tcp_conn *c, const struct arrival *a)
 	return true;
 }
 
-static seq32 run_end(const struct node *run) { return node_end(run->last); }
+static seq32 run_end(const struct range *run) { return range_end(run->last); }
 
 /* Puts @n behind a run, which may be NULL: it is its end, or a run of its own.  The run
  * behind it becomes a part of its run if it touches.  Return: the run that @n is in. */
-static struct node *run_add(struct tcp_conn *c, struct node *run,
-			    struct node *n)
+static struct range *run_add(struct tcp_conn *c, struct range *run,
+			     struct range *r)
 {
-	struct node **link = run ? &run->last->next : &c->oooq, *next;
-	bool is_end = run && seq_eq(run_end(run), n->seq) &&
-		      !(run->last->flags & NODE_FIN);
+	struct range **link = run ? &run->last->next : &c->oooq, *next;
+	bool is_end = run && seq_eq(run_end(run), r->seq) &&
+		      !(run->last->flags & RANGE_FIN);
 
-	n->next = next = *link;
-	*link = n;
-	run = is_end ? run : n;
-	run->last = n;
-	if (next && seq_eq(node_end(n), next->seq) && !(n->flags & NODE_FIN)) {
+	r->next = next = *link;
+	*link = r;
+	run = is_end ? run : r;
+	run->last = r;
+	if (next && seq_eq(range_end(r), next->seq) &&
+	    !(r->flags & RANGE_FIN)) {
 		run->last = next->last;
 		if (is_end)
 			run_remove(c, next);
@@ -330,7 +331,7 @@ static bool add_out_of_order(struct tcp_conn *c, const struct arrival *a)
 {
 	struct tcp_sack seen = { a->seg.seq, a->seg.seq };
 	seq32 at = a->seg.seq, end = seq_add(at, a->seg.len);
-	struct node *run = run_find(c, at);
+	struct range *run = run_find(c, at);
 	bool is_new = false;
 
 	while (seq_lt(at, end)) {
@@ -340,16 +341,16 @@ static bool add_out_of_order(struct tcp_conn *c, const struct arrival *a)
 			at = run_end(run);
 			continue;
 		}
-		struct node *next = run ? run->last->next : c->oooq;
+		struct range *next = run ? run->last->next : c->oooq;
 		seq32 stop = next ? seq_min(end, next->seq) : end;
-		struct node *fresh = NULL;
+		struct range *fresh = NULL;
 		if (!is_new || c->stack->work.n < WORK_FILL)
 			fresh = may_add_piece(c, a) ? piece_new(c, a, at, stop)
 						    : NULL;
 		if (!fresh)
 			return is_new;
 		if (seq_eq(stop, end) && a->seg.flags & TCP_FIN)
-			fresh->flags |= NODE_FIN;
+			fresh->flags |= RANGE_FIN;
 		run = run_add(c, run, fresh);
 		c->ooo_bytes += fresh->len;
 		is_new = true;
@@ -382,7 +383,7 @@ bool rcvq_add(struct tcp_conn *c, const struct arrival *a)
 uint32_t rcvq_blocks(const struct tcp_conn *c, struct tcp_sack *out)
 {
 	uint32_t max = c->flags & CONN_TS ? TCP_SACK_MAX - 1 : TCP_SACK_MAX;
-	const struct node *run = NULL;
+	const struct range *run = NULL;
 	uint32_t n = 0;
 
 	if (!(c->flags & CONN_SACK))

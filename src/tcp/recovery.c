@@ -64,7 +64,7 @@ static void episode_begin(struct tcp_conn *c, uint32_t flight)
 	r->has_retx = false;
 	c->ssthresh = c->cc->ssthresh(c);
 	if (c->flags & CONN_ECN)
-		c->flags |= CONN_CWR_DUE;
+		c->flags |= CONN_CWR_PENDING;
 }
 
 static void recovery_enter(struct tcp_conn *c, uint32_t flight)
@@ -75,7 +75,7 @@ static void recovery_enter(struct tcp_conn *c, uint32_t flight)
 	c->ca_state = CA_RECOVERY;
 	c->rec.is_tlp_out = false;
 	prr_update(c, 0, false);
-	conn_due(c, TX_DATA | TX_FORCE);
+	conn_set_pending(c, TX_DATA | TX_FORCE);
 }
 
 /* RFC 3168 section 6.1.2: as if a segment had been lost, but none was. */
@@ -135,7 +135,7 @@ void recovery_update(struct tcp_conn *c, uint32_t flight)
 		return;
 	/* A probe of the path was too large: that is no congestion. */
 	if (c->flags & CONN_PROBE_LOST)
-		conn_due(c, TX_DATA | TX_FORCE);
+		conn_set_pending(c, TX_DATA | TX_FORCE);
 	else
 		recovery_enter(c, flight);
 }
@@ -171,16 +171,16 @@ static bool is_eifel(const struct tcp_conn *c, const struct tcp_seg *seg,
 }
 
 /* A range of the episode is sent again. */
-void recovery_retx(struct tcp_conn *c, const struct node *n)
+void recovery_retx(struct tcp_conn *c, const struct range *range)
 {
 	struct tcp_recovery *r = &c->rec;
 
 	if (!r->has_retx) {
 		r->has_retx = true;
 		r->retx_ts = conn_tsval(c);
-		r->retx_first = n->seq;
+		r->retx_first = range->seq;
 	}
-	r->undo_bytes += n->len;
+	r->undo_bytes += range->len;
 }
 
 /* RFC 3708: @b was received twice. */

@@ -27,12 +27,12 @@ struct tcp_recovery {
 	bool may_undo : 1, has_retx : 1;
 	bool is_tlp_out : 1, is_tlp_retx : 1;
 	uint8_t
-	    held : 2; /* enum held; not of recovery, but looked at with it */
+	    chrono : 2; /* enum chrono; not of recovery, but looked at with it */
 	bool is_late : 1;        /* rtx_since_ns is not 0 */
 	bool is_cwnd_used : 1;   /* see flight_seen() */
 	bool has_more : 1;       /* the last bytes were given with MSG_MORE */
 	bool has_lowat : 1;      /* notsent_lowat is not 0 */
-	bool has_eor : 1;        /* bytes not sent yet may have a NODE_EOR */
+	bool has_eor : 1;        /* bytes not sent yet may have a RANGE_EOR */
 	bool is_cut_allowed : 1; /* by routers: see pmtu.c */
 	bool
 	    wants_room : 1; /* the program has more bytes than there was room for */

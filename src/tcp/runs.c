@@ -12,14 +12,14 @@
  */
 #include "tcp/conn.h"
 
-static struct node *run_at(const struct tcp_conn *c, uint32_t id)
+static struct range *run_at(const struct tcp_conn *c, uint32_t id)
 {
-	return pool_at(&c->stack->pool_nodes, id - 1);
+	return pool_at(&c->stack->pool_ranges, id - 1);
 }
 
-static uint32_t run_id(const struct tcp_conn *c, const struct node *n)
+static uint32_t run_id(const struct tcp_conn *c, const struct range *r)
 {
-	return pool_index(&c->stack->pool_nodes, n) + 1;
+	return pool_index(&c->stack->pool_ranges, r) + 1;
 }
 
 /* What strangers cannot guess. */
@@ -44,12 +44,12 @@ static uint32_t *place_of(struct tcp_conn *c, seq32 seq, uint32_t priority)
 	uint32_t *at = &c->ooo_root;
 
 	while (*at) {
-		struct node *n = run_at(c, *at);
+		struct range *r = run_at(c, *at);
 
-		if (seq_eq(n->seq, seq) || n->room < priority)
+		if (seq_eq(r->seq, seq) || r->room < priority)
 			break;
 		work_add(&c->stack->work, 1);
-		at = seq_lt(seq, n->seq) ? &n->run.left : &n->run.right;
+		at = seq_lt(seq, r->seq) ? &r->run.left : &r->run.right;
 	}
 	return at;
 }
@@ -59,80 +59,80 @@ static void split(struct tcp_conn *c, uint32_t tree, seq32 seq,
 		  uint32_t *before, uint32_t *others)
 {
 	while (tree) {
-		struct node *n = run_at(c, tree);
+		struct range *r = run_at(c, tree);
 
 		work_add(&c->stack->work, 1);
-		if (seq_lt(n->seq, seq)) {
+		if (seq_lt(r->seq, seq)) {
 			*before = tree;
-			before = &n->run.right;
+			before = &r->run.right;
 			tree = *before;
 		} else {
 			*others = tree;
-			others = &n->run.left;
+			others = &r->run.left;
 			tree = *others;
 		}
 	}
 	*before = *others = 0;
 }
 
-static void age_forget(struct tcp_conn *c, struct node *n)
+static void age_forget(struct tcp_conn *c, struct range *r)
 {
-	if (n->run.newer)
-		run_at(c, n->run.newer)->run.older = n->run.older;
+	if (r->run.newer)
+		run_at(c, r->run.newer)->run.older = r->run.older;
 	else
-		c->ooo_newest = n->run.older;
-	if (n->run.older)
-		run_at(c, n->run.older)->run.newer = n->run.newer;
+		c->ooo_newest = r->run.older;
+	if (r->run.older)
+		run_at(c, r->run.older)->run.newer = r->run.newer;
 }
 
-static void age_begin(struct tcp_conn *c, struct node *n)
+static void age_begin(struct tcp_conn *c, struct range *r)
 {
-	uint32_t id = run_id(c, n);
+	uint32_t id = run_id(c, r);
 
-	n->run.newer = 0;
-	n->run.older = c->ooo_newest;
+	r->run.newer = 0;
+	r->run.older = c->ooo_newest;
 	if (c->ooo_newest)
 		run_at(c, c->ooo_newest)->run.newer = id;
 	c->ooo_newest = id;
 }
 
 /* Something of the run has come: it is the newest. */
-void run_came(struct tcp_conn *c, struct node *n)
+void run_came(struct tcp_conn *c, struct range *r)
 {
-	if (c->ooo_newest == run_id(c, n))
+	if (c->ooo_newest == run_id(c, r))
 		return;
-	age_forget(c, n);
-	age_begin(c, n);
+	age_forget(c, r);
+	age_begin(c, r);
 }
 
 /* A run that is new. */
-void run_insert(struct tcp_conn *c, struct node *n)
+void run_insert(struct tcp_conn *c, struct range *r)
 {
 	uint32_t *at, rest;
 
-	n->room = priority_new(c->stack);
-	at = place_of(c, n->seq, n->room);
+	r->room = priority_new(c->stack);
+	at = place_of(c, r->seq, r->room);
 	rest = *at;
-	*at = run_id(c, n);
-	split(c, rest, n->seq, &n->run.left, &n->run.right);
-	age_begin(c, n);
+	*at = run_id(c, r);
+	split(c, rest, r->seq, &r->run.left, &r->run.right);
+	age_begin(c, r);
 	if (!c->n_ooo++)
 		list_add_tail(&c->stack->ooo, &c->ooo_link);
 }
 
 /* The run is in the tree no more. */
-void run_gone(struct tcp_conn *c, struct node *n)
+void run_gone(struct tcp_conn *c, struct range *r)
 {
-	age_forget(c, n);
+	age_forget(c, r);
 	if (!--c->n_ooo)
 		list_del(&c->ooo_link);
 }
 
 /* The run is a part of the one before it. */
-void run_remove(struct tcp_conn *c, struct node *n)
+void run_remove(struct tcp_conn *c, struct range *r)
 {
-	uint32_t *at = place_of(c, n->seq, 0);
-	uint32_t left = n->run.left, right = n->run.right;
+	uint32_t *at = place_of(c, r->seq, 0);
+	uint32_t left = r->run.left, right = r->run.right;
 
 	while (left && right) {
 		work_add(&c->stack->work, 1);
@@ -147,18 +147,18 @@ void run_remove(struct tcp_conn *c, struct node *n)
 		}
 	}
 	*at = left ? left : right;
-	run_gone(c, n);
+	run_gone(c, r);
 }
 
 /* @n, which lies right before the run, is its first piece now. */
-void run_replace(struct tcp_conn *c, struct node *run, struct node *n)
+void run_replace(struct tcp_conn *c, struct range *run, struct range *r)
 {
-	*place_of(c, run->seq, 0) = run_id(c, n);
-	n->room = run->room;
-	n->run.left = run->run.left;
-	n->run.right = run->run.right;
+	*place_of(c, run->seq, 0) = run_id(c, r);
+	r->room = run->room;
+	r->run.left = run->run.left;
+	r->run.right = run->run.right;
 	age_forget(c, run);
-	age_begin(c, n);
+	age_begin(c, r);
 }
 
 /* All runs that begin at @seq or before it leave the tree; the caller calls run_gone() for
@@ -177,44 +177,44 @@ void runs_drop(struct tcp_conn *c)
 }
 
 /* The last run that begins at @at or before it, or NULL. */
-struct node *run_find(const struct tcp_conn *c, seq32 at)
+struct range *run_find(const struct tcp_conn *c, seq32 at)
 {
-	struct node *found = NULL, *n;
+	struct range *found = NULL, *r;
 	uint32_t id = c->ooo_root;
 
 	/* Most come behind what came just before. */
 	if (id) {
-		n = run_at(c, c->ooo_newest);
-		if (seq_le(n->seq, at) &&
-		    (!n->last->next || seq_lt(at, n->last->next->seq)))
-			return n;
+		r = run_at(c, c->ooo_newest);
+		if (seq_le(r->seq, at) &&
+		    (!r->last->next || seq_lt(at, r->last->next->seq)))
+			return r;
 	}
 	while (id) {
-		n = run_at(c, id);
+		r = run_at(c, id);
 		work_add(&c->stack->work, 1);
-		if (seq_le(n->seq, at))
-			found = n;
-		id = found == n ? n->run.right : n->run.left;
+		if (seq_le(r->seq, at))
+			found = r;
+		id = found == r ? r->run.right : r->run.left;
 	}
 	return found;
 }
 
 /* The last run of all, or NULL. */
-struct node *run_last(const struct tcp_conn *c)
+struct range *run_last(const struct tcp_conn *c)
 {
-	struct node *n = NULL;
+	struct range *r = NULL;
 
-	for (uint32_t id = c->ooo_root; id; id = n->run.right) {
-		n = run_at(c, id);
+	for (uint32_t id = c->ooo_root; id; id = r->run.right) {
+		r = run_at(c, id);
 		work_add(&c->stack->work, 1);
 	}
-	return n;
+	return r;
 }
 
 /* Of the runs that came last: the newest if @n is NULL, or the one before @n. */
-const struct node *run_by_age(const struct tcp_conn *c, const struct node *n)
+const struct range *run_by_age(const struct tcp_conn *c, const struct range *r)
 {
-	uint32_t id = n ? n->run.older : c->ooo_newest;
+	uint32_t id = r ? r->run.older : c->ooo_newest;
 
 	return id ? run_at(c, id) : NULL;
 }

@@ -23,7 +23,7 @@ static void challenge(struct tcp_conn *c)
 	if (c->challenge_ms && now - c->challenge_ms < CHALLENGE_NS / NS_PER_MS)
 		return;
 	c->challenge_ms = now ? now : 1;
-	conn_due(c, TX_ACK);
+	conn_set_pending(c, TX_ACK);
 }
 
 static void refuse(struct tcp_conn *c, enum drop_reason why)
@@ -115,12 +115,12 @@ static void syn_sent_rx(struct tcp_conn *c, struct arrival *a)
 		/* From here on all are counted, and double the time-out. */
 		c->n_rtx -= MIN(c->n_rtx, (uint8_t)SYN_LINEAR);
 		tcp_set_state(c, TCP_SYN_RCVD);
-		conn_due(c, TX_SYN);
+		conn_set_pending(c, TX_SYN);
 		return;
 	}
 	conn_una_set(c, seg->ack);
 	conn_established(c, seg);
-	conn_due(c, TX_ACK);
+	conn_set_pending(c, TX_ACK);
 	/* Fifth: text and FIN on a SYN-ACK come again. */
 }
 
@@ -166,7 +166,7 @@ static bool check_sequence(struct tcp_conn *c, const struct tcp_seg *seg)
 	if (!(seg->flags & TCP_RST) && is_paws_old(c, seg)) {
 		if (seg_span(seg) && !(seg->flags & TCP_SYN)) {
 			drop(c->stack, DROP_PAWS);
-			conn_due(c, TX_ACK);
+			conn_set_pending(c, TX_ACK);
 		} else {
 			refuse(c, DROP_PAWS);
 		}
@@ -182,7 +182,7 @@ static bool check_sequence(struct tcp_conn *c, const struct tcp_seg *seg)
 			 * amplifier, because it costs them as much. */
 			note_duplicate(c, seg);
 			drop(c->stack, DROP_DUPLICATE);
-			conn_due(c, TX_ACK);
+			conn_set_pending(c, TX_ACK);
 		} else {
 			refuse(c, DROP_WINDOW);
 		}
@@ -195,9 +195,9 @@ static bool check_sequence(struct tcp_conn *c, const struct tcp_seg *seg)
  * number has been told to it by SACK, and to nobody else. */
 static bool is_behind_all(const struct tcp_conn *c, seq32 seq)
 {
-	const struct node *run = run_last(c);
+	const struct range *run = run_last(c);
 
-	return run && c->flags & CONN_SACK && seq_eq(seq, node_end(run->last));
+	return run && c->flags & CONN_SACK && seq_eq(seq, range_end(run->last));
 }
 
 /* "Second, check the RST bit", with RFC 5961 section 3. */
@@ -243,7 +243,7 @@ static void trim(struct tcp_conn *c, struct arrival *a)
 		seg->len = seq_len(seg->seq, c->rcv_adv);
 		seg->flags &= (uint8_t)~TCP_FIN;
 		drop(c->stack, DROP_WINDOW);
-		conn_due(c, TX_ACK);
+		conn_set_pending(c, TX_ACK);
 	}
 }
 
@@ -360,7 +360,7 @@ static void ack_schedule(struct tcp_conn *c, bool is_unusual)
 	if (is_unusual || c->oooq)
 		quick_again(c);
 	if (is_unusual || c->oooq || is_quick || n >= 2u * c->rcv_mss) {
-		conn_due(c, TX_ACK);
+		conn_set_pending(c, TX_ACK);
 	} else {
 		delack_begin(c);
 	}
@@ -412,14 +412,14 @@ static void text_rx(struct tcp_conn *c, struct arrival *a)
 		dassert(seg->flags & TCP_FIN);
 		c->fin_at = seg->seq;
 		c->flags |= CONN_FIN_ALONE;
-		conn_due(c, TX_ACK);
+		conn_set_pending(c, TX_ACK);
 	}
 	fin_alone_take(c);
 	if (!seq_eq(before, c->rcv_nxt))
 		conn_news(c);
 	if (!(c->flags & CONN_FIN_RCVD))
 		return;
-	conn_due(c, TX_ACK);
+	conn_set_pending(c, TX_ACK);
 	switch (c->state) {
 	case TCP_ESTABLISHED:
 		tcp_set_state(c, TCP_CLOSE_WAIT);
@@ -444,7 +444,7 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 	    seq_eq(seg->seq, c->irs) &&
 	    (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) == TCP_SYN) {
 		drop(c->stack, DROP_DUPLICATE);
-		conn_due(c, TX_SYN);
+		conn_set_pending(c, TX_SYN);
 		return;
 	}
 	/* In a simultaneous open the peer's SYN comes a second time, with the ACK of
@@ -458,7 +458,7 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 		/* Its window is not scaled (RFC 7323 section 2.2); from here on it is
 		 * read as one that is. */
 		seg->wnd >>= c->snd_wscale;
-		conn_due(c, TX_ACK);
+		conn_set_pending(c, TX_ACK);
 	}
 	/* First. */
 	if (!check_sequence(c, seg))

@@ -22,10 +22,10 @@
 #include "tcp/conn.h"
 
 /* @n has come behind what was sent after it. */
-static void range_reordered(struct tcp_conn *c, const struct node *n,
+static void range_reordered(struct tcp_conn *c, const struct range *r,
 			    struct ack_told *t)
 {
-	uint32_t bytes = seq_len(n->seq, c->sack_high);
+	uint32_t bytes = seq_len(r->seq, c->sack_high);
 	uint32_t far = (bytes + c->mss - 1) / c->mss;
 
 	c->flags |= CONN_REORDERS;
@@ -38,34 +38,34 @@ static void range_reordered(struct tcp_conn *c, const struct node *n,
 }
 
 /* Whether the probe of the path that is under way is in the range. */
-bool range_is_probe(const struct tcp_conn *c, const struct node *n)
+bool range_is_probe(const struct tcp_conn *c, const struct range *r)
 {
-	return n->flags & NODE_PROBE && c->mtu_probe && n->era == c->era;
+	return r->flags & RANGE_PROBE && c->mtu_probe && r->era == c->era;
 }
 
 /* RFC 8985 section 6.2, steps 1 to 3: a range has arrived. */
-static void range_arrived(struct tcp_conn *c, const struct node *n,
+static void range_arrived(struct tcp_conn *c, const struct range *r,
 			  struct ack_told *t)
 {
-	uint64_t rtt = c->stack->now_ns - n->xmit_ns;
-	bool is_retx = n->flags & NODE_RETX;
+	uint64_t rtt = c->stack->now_ns - r->xmit_ns;
+	bool is_retx = r->flags & RANGE_RETX;
 
 	/* What is given up when the connection is over has not arrived. */
 	if (c->state == TCP_CLOSED)
 		return;
-	t->delivered += n->len;
-	if (range_is_probe(c, n))
+	t->delivered += r->len;
+	if (range_is_probe(c, r))
 		pmtu_probe_arrived(c);
 	if (!is_retx) {
 		c->rec.n_marked_lost = 0;
 		/* What was given up as lost was heard of late, not slow. */
-		if (!range_is_lost(c, n)) {
+		if (!range_is_lost(c, r)) {
 			t->last_rtt_ns = rtt ? rtt : 1;
 			t->rtt_ns = t->rtt_ns ? t->rtt_ns : t->last_rtt_ns;
 		}
-		if (c->sacked_bytes && seq_lt(node_end(n), c->sack_high))
-			range_reordered(c, n, t);
-		if (seq_le(node_end(n), c->recover))
+		if (c->sacked_bytes && seq_lt(range_end(r), c->sack_high))
+			range_reordered(c, r, t);
+		if (seq_le(range_end(r), c->recover))
 			t->is_original = true;
 	} else if (rtt / NS_PER_US < c->min_rtt_us) {
 		return; /* it was the first copy that arrived */
@@ -73,64 +73,64 @@ static void range_arrived(struct tcp_conn *c, const struct node *n,
 	/* The last one's, whenever it was sent: who waited long behind a hole lets others
 	 * wait as long. */
 	c->rack_rtt_us = clip_us(rtt);
-	if (n->xmit_ns > c->rack_xmit_ns ||
-	    (n->xmit_ns == c->rack_xmit_ns &&
-	     seq_lt(c->rack_end, node_end(n)))) {
-		c->rack_xmit_ns = n->xmit_ns;
-		c->rack_end = node_end(n);
+	if (r->xmit_ns > c->rack_xmit_ns ||
+	    (r->xmit_ns == c->rack_xmit_ns &&
+	     seq_lt(c->rack_end, range_end(r)))) {
+		c->rack_xmit_ns = r->xmit_ns;
+		c->rack_end = range_end(r);
 	}
 }
 
 /* What refers to @n refers to @to now, which may be NULL. */
-static void hints_move(struct tcp_conn *c, const struct node *n,
-		       struct node *to)
+static void hints_move(struct tcp_conn *c, const struct range *r,
+		       struct range *to)
 {
-	if (!(n->flags & NODE_HINT))
+	if (!(r->flags & RANGE_HINT))
 		return;
 	for (unsigned i = 0; i < ARRAY_LEN(c->sack_hints); i++)
-		if (c->sack_hints[i] == n)
+		if (c->sack_hints[i] == r)
 			c->sack_hints[i] = to;
-	if (c->lost_at == n)
+	if (c->lost_at == r)
 		c->lost_at = to;
 	if (to)
-		to->flags |= NODE_HINT;
+		to->flags |= RANGE_HINT;
 }
 
 /* The ACK of the first range; its memory is given back. */
 static void head_acked(struct tcp_conn *c, struct ack_told *t)
 {
-	struct node *n = c->sent.head;
+	struct range *r = c->sent.head;
 
-	if (!(n->flags & NODE_SACKED)) {
-		range_arrived(c, n, t);
-		list_del(&n->link);
+	if (!(r->flags & RANGE_SACKED)) {
+		range_arrived(c, r, t);
+		list_del(&r->link);
 	}
-	if (n->flags & (NODE_SACKED | NODE_RETX) || c->lost_bytes)
-		range_uncount(c, n, n->len);
-	hints_move(c, n, n->next);
-	c->sent.head = n->next;
-	if (!n->next)
+	if (r->flags & (RANGE_SACKED | RANGE_RETX) || c->lost_bytes)
+		range_uncount(c, r, r->len);
+	hints_move(c, r, r->next);
+	c->sent.head = r->next;
+	if (!r->next)
 		c->sent.tail = NULL;
-	pool_put(&c->stack->pool_nodes, n);
+	pool_put(&c->stack->pool_ranges, r);
 }
 
 /* The first @part bytes of a range have arrived; what is less than a segment tells of
  * nothing else. */
-static void head_acked_partly(struct tcp_conn *c, struct node *n, uint32_t part,
-			      struct ack_told *t)
+static void head_acked_partly(struct tcp_conn *c, struct range *r,
+			      uint32_t part, struct ack_told *t)
 {
-	struct node done = *n;
+	struct range done = *r;
 
 	done.len = part;
-	done.flags &= (uint8_t)~NODE_PROBE;
-	if (!(n->flags & NODE_SACKED) && part >= c->mss)
+	done.flags &= (uint8_t)~RANGE_PROBE;
+	if (!(r->flags & RANGE_SACKED) && part >= c->mss)
 		range_arrived(c, &done, t);
 	else
-		t->delivered += n->flags & NODE_SACKED ? 0 : part;
-	range_uncount(c, n, part);
-	n->piece = NULL;
-	n->seq = seq_add(n->seq, part);
-	n->len -= part;
+		t->delivered += r->flags & RANGE_SACKED ? 0 : part;
+	range_uncount(c, r, part);
+	r->piece = NULL;
+	r->seq = seq_add(r->seq, part);
+	r->len -= part;
 }
 
 /* All before @ack has arrived. */
@@ -139,11 +139,11 @@ void sent_acked(struct tcp_conn *c, seq32 ack, struct ack_told *t)
 	bool fills_hole = false;
 
 	while (c->sent.head && seq_lt(c->sent.head->seq, ack)) {
-		struct node *n = c->sent.head;
+		struct range *r = c->sent.head;
 
-		fills_hole |= n->flags & NODE_RETX;
-		if (seq_lt(ack, node_end(n))) {
-			head_acked_partly(c, n, seq_len(n->seq, ack), t);
+		fills_hole |= r->flags & RANGE_RETX;
+		if (seq_lt(ack, range_end(r))) {
+			head_acked_partly(c, r, seq_len(r->seq, ack), t);
 			break;
 		}
 		head_acked(c, t);
@@ -157,154 +157,154 @@ void sent_acked(struct tcp_conn *c, seq32 ack, struct ack_told *t)
 /* The last ones of the pool are for what comes in order. */
 bool sent_may_split(const struct tcp_conn *c)
 {
-	const struct pool *p = &c->stack->pool_nodes;
+	const struct pool *p = &c->stack->pool_ranges;
 
 	return p->n_free > p->n / 16;
 }
 
 /* Makes a range end at @at, which lies within it and in @piece; the rest is a range of its
  * own.  sent_may_split() has said yes. */
-void sent_split_there(struct tcp_conn *c, struct node *n, seq32 at,
-		      struct node *piece)
+void sent_split_there(struct tcp_conn *c, struct range *r, seq32 at,
+		      struct range *piece)
 {
-	struct node *rest = pool_get(&c->stack->pool_nodes);
+	struct range *rest = pool_get(&c->stack->pool_ranges);
 
-	*rest = *n;
+	*rest = *r;
 	rest->seq = at;
-	rest->len = seq_len(at, node_end(n));
+	rest->len = seq_len(at, range_end(r));
 	rest->piece = piece;
-	n->len = seq_len(n->seq, at);
-	if (range_is_probe(c, n))
+	r->len = seq_len(r->seq, at);
+	if (range_is_probe(c, r))
 		c->mtu_probe = 0; /* cut on its way: it tells nothing */
-	rest->flags &= (uint8_t) ~(NODE_PROBE | NODE_HINT);
-	n->flags &= (uint8_t) ~(NODE_FIN | NODE_PROBE | NODE_EOR);
-	n->next = rest;
-	list_add_tail(n->link.next, &rest->link);
-	if (c->sent.tail == n)
+	rest->flags &= (uint8_t) ~(RANGE_PROBE | RANGE_HINT);
+	r->flags &= (uint8_t) ~(RANGE_FIN | RANGE_PROBE | RANGE_EOR);
+	r->next = rest;
+	list_add_tail(r->link.next, &rest->link);
+	if (c->sent.tail == r)
 		c->sent.tail = rest;
 }
 
 /* Return: whether the range ends at @at, which lies within it. */
-bool sent_split(struct tcp_conn *c, struct node *n, seq32 at)
+bool sent_split(struct tcp_conn *c, struct range *r, seq32 at)
 {
-	struct node *piece = range_piece(c, n);
+	struct range *piece = range_piece(c, r);
 
 	if (!sent_may_split(c))
 		return false;
 	/* What was sent is in few pieces; what the peer has forgotten may be in many. */
-	for (unsigned i = 0; piece && seq_le(node_end(piece), at); i++) {
+	for (unsigned i = 0; piece && seq_le(range_end(piece), at); i++) {
 		if (i > TCP_FRAME_PIECES)
 			return false;
 		piece = piece->next;
 		work_add(&c->stack->work, 1);
 	}
-	sent_split_there(c, n, at, piece);
+	sent_split_there(c, r, at, piece);
 	return true;
 }
 
 /* The range leaves again. */
-void range_again(struct tcp_conn *c, struct node *n)
+void range_again(struct tcp_conn *c, struct range *r)
 {
-	bool is_probe = range_is_probe(c, n);
+	bool is_probe = range_is_probe(c, r);
 
-	range_uncount(c, n, n->len);
-	n->flags &= (uint8_t) ~(NODE_LOST | (is_probe ? 0 : NODE_PROBE));
-	n->flags |= NODE_RETX;
-	n->era = c->era;
-	c->again_out += n->len;
+	range_uncount(c, r, r->len);
+	r->flags &= (uint8_t) ~(RANGE_LOST | (is_probe ? 0 : RANGE_PROBE));
+	r->flags |= RANGE_RETX;
+	r->era = c->era;
+	c->again_out += r->len;
 }
 
-static void hint_set(struct tcp_conn *c, unsigned which, struct node *n)
+static void hint_set(struct tcp_conn *c, unsigned which, struct range *r)
 {
-	c->sack_hints[which] = n;
-	n->flags |= NODE_HINT;
+	c->sack_hints[which] = r;
+	r->flags |= RANGE_HINT;
 }
 
 enum { HINT_LAST, HINT_HIGHEST, HINT_SEARCH };
 
 /* @gone, which is behind @n, and SACKED as it is, becomes a part of it. */
-static void sacked_join(struct tcp_conn *c, struct node *n, struct node *gone)
+static void sacked_join(struct tcp_conn *c, struct range *r, struct range *gone)
 {
-	n->len += gone->len;
-	n->flags |= gone->flags;
-	n->xmit_ns = n->xmit_ns > gone->xmit_ns ? n->xmit_ns : gone->xmit_ns;
-	n->end_piece = gone->end_piece;
-	n->end_seq = gone->end_seq;
-	n->next = gone->next;
-	if (!n->next)
-		c->sent.tail = n;
-	hints_move(c, gone, n);
-	pool_put(&c->stack->pool_nodes, gone);
+	r->len += gone->len;
+	r->flags |= gone->flags;
+	r->xmit_ns = r->xmit_ns > gone->xmit_ns ? r->xmit_ns : gone->xmit_ns;
+	r->end_piece = gone->end_piece;
+	r->end_seq = gone->end_seq;
+	r->next = gone->next;
+	if (!r->next)
+		c->sent.tail = r;
+	hints_move(c, gone, r);
+	pool_put(&c->stack->pool_ranges, gone);
 }
 
 /* @n, which was just SACKED, becomes one with its neighbours if they are.
  * Return: what it is part of now. */
-static struct node *sacked_merge(struct tcp_conn *c, struct node *prev,
-				 struct node *n)
+static struct range *sacked_merge(struct tcp_conn *c, struct range *prev,
+				  struct range *r)
 {
-	if (prev && prev->flags & NODE_SACKED) {
-		sacked_join(c, prev, n);
+	if (prev && prev->flags & RANGE_SACKED) {
+		sacked_join(c, prev, r);
 		work_add(&c->stack->work, -1);
-		n = prev;
+		r = prev;
 	}
-	while (n->next && n->next->flags & NODE_SACKED)
-		sacked_join(c, n, n->next);
-	hint_set(c, HINT_LAST, n);
-	if (seq_eq(node_end(n), c->sack_high))
-		hint_set(c, HINT_HIGHEST, n);
-	return n;
+	while (r->next && r->next->flags & RANGE_SACKED)
+		sacked_join(c, r, r->next);
+	hint_set(c, HINT_LAST, r);
+	if (seq_eq(range_end(r), c->sack_high))
+		hint_set(c, HINT_HIGHEST, r);
+	return r;
 }
 
-static void mark_sacked(struct tcp_conn *c, struct node *n, struct ack_told *t)
+static void mark_sacked(struct tcp_conn *c, struct range *r, struct ack_told *t)
 {
-	list_del(&n->link);
-	range_arrived(c, n, t);
-	range_uncount(c, n, n->len);
-	t->sacked += n->len;
-	n->flags &= (uint8_t) ~(NODE_LOST | NODE_PROBE);
-	n->flags |= NODE_SACKED;
-	n->end_piece = n->piece;
-	n->end_seq = n->seq;
+	list_del(&r->link);
+	range_arrived(c, r, t);
+	range_uncount(c, r, r->len);
+	t->sacked += r->len;
+	r->flags &= (uint8_t) ~(RANGE_LOST | RANGE_PROBE);
+	r->flags |= RANGE_SACKED;
+	r->end_piece = r->piece;
+	r->end_seq = r->seq;
 	/* Where blocks were long ago tells nothing of those that come now. */
-	c->sack_high =
-	    c->sacked_bytes ? seq_max(c->sack_high, node_end(n)) : node_end(n);
-	c->sacked_bytes += n->len;
+	c->sack_high = c->sacked_bytes ? seq_max(c->sack_high, range_end(r))
+				       : range_end(r);
+	c->sacked_bytes += r->len;
 }
 
 /* What a block tells of a range: whole segments, and what is left at its end, as Linux has
  * it; a FIN may be left out.  Who acknowledges bytes here and there gets no range for each. */
-static bool block_part(const struct node *n, const struct tcp_sack *b,
+static bool block_part(const struct range *r, const struct tcp_sack *b,
 		       seq32 *from, seq32 *to)
 {
-	seq32 end = seq_sub(node_end(n), !!(n->flags & NODE_FIN));
+	seq32 end = seq_sub(range_end(r), !!(r->flags & RANGE_FIN));
 
-	*from = n->seq;
-	*to = seq_lt(b->to, node_end(n)) ? end : node_end(n);
-	if (seq_lt(n->seq, b->from)) {
-		uint32_t before = seq_len(n->seq, b->from) + n->room - 1;
+	*from = r->seq;
+	*to = seq_lt(b->to, range_end(r)) ? end : range_end(r);
+	if (seq_lt(r->seq, b->from)) {
+		uint32_t before = seq_len(r->seq, b->from) + r->room - 1;
 
-		*from = seq_add(n->seq, before - before % n->room);
+		*from = seq_add(r->seq, before - before % r->room);
 	}
 	if (seq_lt(b->to, end)) {
-		uint32_t until = seq_len(n->seq, b->to);
+		uint32_t until = seq_len(r->seq, b->to);
 
-		*to = seq_add(n->seq, until - until % n->room);
+		*to = seq_add(r->seq, until - until % r->room);
 	}
 	return seq_lt(*from, *to);
 }
 
 /* A range that begins at @at or before it, and is the first, or ends before @at, or was
  * SACKED: so it is known whether the one before the block's first was SACKED. */
-static struct node *search_begin(const struct tcp_conn *c, seq32 at)
+static struct range *search_begin(const struct tcp_conn *c, seq32 at)
 {
-	struct node *best = c->sent.head;
+	struct range *best = c->sent.head;
 
 	for (unsigned i = 0; i < ARRAY_LEN(c->sack_hints); i++) {
-		struct node *n = c->sack_hints[i];
+		struct range *r = c->sack_hints[i];
 
-		if (n && seq_le(n->seq, at) && seq_le(best->seq, n->seq) &&
-		    (n->flags & NODE_SACKED || seq_le(node_end(n), at)))
-			best = n;
+		if (r && seq_le(r->seq, at) && seq_le(best->seq, r->seq) &&
+		    (r->flags & RANGE_SACKED || seq_le(range_end(r), at)))
+			best = r;
 	}
 	return best;
 }
@@ -312,19 +312,19 @@ static struct node *search_begin(const struct tcp_conn *c, seq32 at)
 /* The first range that ends behind @at, and the one before it, if that is known.
  * Return: whether it was found. */
 static bool block_find(struct tcp_conn *c, seq32 at, int32_t work_max,
-		       struct node **prev, struct node **first)
+		       struct range **prev, struct range **first)
 {
-	struct node *n = search_begin(c, at);
+	struct range *r = search_begin(c, at);
 
-	for (*prev = NULL; n && seq_le(node_end(n), at); n = n->next) {
+	for (*prev = NULL; r && seq_le(range_end(r), at); r = r->next) {
 		if (c->stack->work.n >= work_max) {
-			hint_set(c, HINT_SEARCH, n);
+			hint_set(c, HINT_SEARCH, r);
 			return false;
 		}
 		work_add(&c->stack->work, 1);
-		*prev = n;
+		*prev = r;
 	}
-	*first = n;
+	*first = r;
 	return true;
 }
 
@@ -332,27 +332,27 @@ static bool block_find(struct tcp_conn *c, seq32 at, int32_t work_max,
 static bool block_mark(struct tcp_conn *c, struct tcp_sack b, int32_t work_max,
 		       struct ack_told *t)
 {
-	struct node *prev, *n;
+	struct range *prev, *r;
 
-	if (!block_find(c, b.from, work_max, &prev, &n))
+	if (!block_find(c, b.from, work_max, &prev, &r))
 		return false;
-	for (; n && seq_lt(n->seq, b.to); prev = n, n = n->next) {
+	for (; r && seq_lt(r->seq, b.to); prev = r, r = r->next) {
 		seq32 from, to;
 
 		if (c->stack->work.n >= work_max)
 			return false;
 		work_add(&c->stack->work, 1);
-		if (n->flags & NODE_SACKED || !block_part(n, &b, &from, &to))
+		if (r->flags & RANGE_SACKED || !block_part(r, &b, &from, &to))
 			continue;
-		if (seq_lt(n->seq, from)) {
-			if (!sent_split(c, n, from))
+		if (seq_lt(r->seq, from)) {
+			if (!sent_split(c, r, from))
 				return false;
 			continue;
 		}
-		if (seq_lt(to, node_end(n)) && !sent_split(c, n, to))
+		if (seq_lt(to, range_end(r)) && !sent_split(c, r, to))
 			return false;
-		mark_sacked(c, n, t);
-		n = sacked_merge(c, prev, n);
+		mark_sacked(c, r, t);
+		r = sacked_merge(c, prev, r);
 	}
 	return true;
 }
@@ -413,21 +413,21 @@ void sent_sacked(struct tcp_conn *c, const struct tcp_seg *seg,
 void sndq_acked(struct tcp_conn *c, seq32 ack)
 {
 	while (c->sndq.head && seq_lt(c->sndq.head->seq, ack)) {
-		struct node *n = c->sndq.head;
+		struct range *r = c->sndq.head;
 
-		if (seq_lt(ack, node_end(n))) {
-			uint32_t part = seq_len(n->seq, ack);
+		if (seq_lt(ack, range_end(r))) {
+			uint32_t part = seq_len(r->seq, ack);
 
-			n->seq = ack;
-			n->off += part;
-			n->len -= part;
+			r->seq = ack;
+			r->off += part;
+			r->len -= part;
 			return;
 		}
-		c->sndq.head = n->next;
-		if (!n->next)
+		c->sndq.head = r->next;
+		if (!r->next)
 			c->sndq.tail = NULL;
-		extent_put_to_reuse(n->ext);
-		pool_put(&c->stack->pool_nodes, n);
+		extent_put_to_reuse(r->ext);
+		pool_put(&c->stack->pool_ranges, r);
 	}
 }
 

@@ -12,7 +12,7 @@
 
 static uint32_t bucket_count(const struct tcp_config *cfg)
 {
-	uint64_t n = 16, most = (uint64_t)cfg->n_conns + cfg->n_minis;
+	uint64_t n = 16, most = (uint64_t)cfg->n_conns + cfg->n_reqsks;
 
 	most += (uint64_t)cfg->n_blocks *
 		pool_block_elements(sizeof(struct tcp_conn));
@@ -26,9 +26,9 @@ enum part {
 	AT_BUCKETS,
 	AT_CONNS,
 	AT_DELACKS,
-	AT_SYNS,
-	AT_WAITS,
-	AT_NODES,
+	AT_REQSKS,
+	AT_TWS,
+	AT_RANGES,
 	AT_EXTENTS,
 	AT_TABLES,
 	AT_END
@@ -41,9 +41,9 @@ static void layout(const struct tcp_config *cfg, size_t at[AT_END + 1])
 		[AT_CONNS] = cfg->n_conns * sizeof(struct tcp_conn),
 		[AT_DELACKS] =
 		    delack_slots(cfg->n_conns) * sizeof(struct delack),
-		[AT_SYNS] = cfg->n_minis * (size_t)CACHE_LINE,
-		[AT_WAITS] = cfg->n_minis * (size_t)CACHE_LINE,
-		[AT_NODES] = cfg->n_nodes * sizeof(struct node),
+		[AT_REQSKS] = cfg->n_reqsks * (size_t)CACHE_LINE,
+		[AT_TWS] = cfg->n_reqsks * (size_t)CACHE_LINE,
+		[AT_RANGES] = cfg->n_ranges * sizeof(struct range),
 		[AT_EXTENTS] =
 		    cfg->n_extents * (size_t)extent_size(cfg->extent_bytes),
 		[AT_TABLES] =
@@ -72,7 +72,7 @@ struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
 
 	assert((uintptr_t)mem % CACHE_LINE == 0);
 	assert(cfg->n_addrs && cfg->n_addrs <= TCP_ADDRS_MAX);
-	assert(cfg->n_conns && cfg->n_minis && cfg->n_nodes >= 64);
+	assert(cfg->n_conns && cfg->n_reqsks && cfg->n_ranges >= 64);
 	assert(cfg->mtu >= MTU_MIN && cfg->mtu <= IP_MAX);
 	assert(cfg->gso_max <= IP_MAX - TCP_FRAME_HEAD);
 	assert(cfg->rcv_buf >= RCV_BUF_MIN && cfg->rcv_buf <= 1u << 30);
@@ -85,7 +85,7 @@ struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
 	stack_at(s, now_ns);
 	s->port_hint = (uint32_t)cfg->key.k[1];
 	wheel_init(&s->wheel, now_ns);
-	list_init(&s->due);
+	list_init(&s->pending);
 	list_init(&s->ready);
 	list_init(&s->conns);
 	list_init(&s->ooo);
@@ -97,11 +97,11 @@ struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
 		  cfg->n_conns);
 	s->delacks.ring = (struct delack *)(base + at[AT_DELACKS]);
 	s->delacks.n_slots = delack_slots(cfg->n_conns);
-	pool_init(&s->pool_syns, base + at[AT_SYNS], CACHE_LINE, cfg->n_minis);
-	pool_init(&s->pool_waits, base + at[AT_WAITS], CACHE_LINE,
-		  cfg->n_minis);
-	pool_init(&s->pool_nodes, base + at[AT_NODES], sizeof(struct node),
-		  cfg->n_nodes);
+	pool_init(&s->pool_reqsks, base + at[AT_REQSKS], CACHE_LINE,
+		  cfg->n_reqsks);
+	pool_init(&s->pool_tws, base + at[AT_TWS], CACHE_LINE, cfg->n_reqsks);
+	pool_init(&s->pool_ranges, base + at[AT_RANGES], sizeof(struct range),
+		  cfg->n_ranges);
 	pool_init(&s->pool_extents, base + at[AT_EXTENTS],
 		  extent_size(cfg->extent_bytes), cfg->n_extents);
 	grow_init(s, (struct pool_block **)(base + at[AT_TABLES]));
@@ -120,7 +120,7 @@ void tcp_stack_fini(struct tcp_stack *s)
 		conn_free(c);
 	}
 	assert(s->pool_conns.n_free == s->pool_conns.n);
-	assert(s->pool_nodes.n_free == s->pool_nodes.n);
+	assert(s->pool_ranges.n_free == s->pool_ranges.n);
 	assert(!s->rcv_mem);
 }
 

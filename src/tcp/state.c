@@ -38,11 +38,11 @@ static void conn_dies(struct tcp_conn *c)
 	flow_del(c->stack, &c->flow);
 	c->flags &= ~(uint32_t)CONN_IN_TABLE;
 	sent_free(c);
-	held_is(c, HELD_NOT);
+	chrono_set(c, CHRONO_UNSPEC);
 	c->snd_end = c->snd_nxt = c->snd_una;
-	c->due = 0;
-	list_del(&c->due_link);
-	c->flags &= ~(uint32_t)CONN_PACE_HELD;
+	c->tx_pending = 0;
+	list_del(&c->pending_link);
+	c->flags &= ~(uint32_t)CONN_PACE_WAITS;
 	c->rtx_kind = RTX_NONE;
 	c->rtx_at_ns = c->life_at_ns = WHEEL_NEVER;
 	delack_end(c);
@@ -69,11 +69,11 @@ static void check_lists(const struct tcp_conn *c, uint32_t n_left)
 	for (unsigned i = 0; i < ARRAY_LEN(lists); i++)
 		for (const struct list *l = lists[i]->next; l != lists[i];
 		     l = l->next, n_left--) {
-			const struct node *n =
-			    container_of(l, struct node, link);
+			const struct range *r =
+			    container_of(l, struct range, link);
 
-			assert(!(n->flags & NODE_SACKED));
-			assert(range_is_lost(c, n) == (i > 0));
+			assert(!(r->flags & RANGE_SACKED));
+			assert(range_is_lost(c, r) == (i > 0));
 		}
 	assert(!n_left);
 }
@@ -84,23 +84,23 @@ static void check_sent(const struct tcp_conn *c, seq32 at)
 	uint32_t sacked = 0, lost = 0, n_listed = 0, again_out = 0, again = 0;
 	bool was_sacked = false, is_first_lost = true;
 
-	for (const struct node *n = c->sent.head; n; n = n->next) {
-		bool is_sacked = n->flags & NODE_SACKED;
-		bool is_lost = range_is_lost(c, n),
-		     is_retx = n->flags & NODE_RETX;
+	for (const struct range *r = c->sent.head; r; r = r->next) {
+		bool is_sacked = r->flags & RANGE_SACKED;
+		bool is_lost = range_is_lost(c, r),
+		     is_retx = r->flags & RANGE_RETX;
 
-		assert(seq_eq(n->seq, at));
-		assert(n->len);
+		assert(seq_eq(r->seq, at));
+		assert(r->len);
 		assert(!is_sacked || !was_sacked);
 		was_sacked = is_sacked;
 		n_listed += !is_sacked;
-		sacked += is_sacked ? n->len : 0;
-		lost += is_lost ? n->len : 0;
-		again += is_lost && is_retx ? n->len : 0;
-		again_out += !is_sacked && !is_lost && is_retx ? n->len : 0;
-		if (n == c->lost_at)
+		sacked += is_sacked ? r->len : 0;
+		lost += is_lost ? r->len : 0;
+		again += is_lost && is_retx ? r->len : 0;
+		again_out += !is_sacked && !is_lost && is_retx ? r->len : 0;
+		if (r == c->lost_at)
 			is_first_lost = false;
-		at = seq_add(at, n->len);
+		at = seq_add(at, r->len);
 	}
 	assert(seq_eq(at, c->snd_nxt));
 	assert(sacked == c->sacked_bytes);
@@ -114,27 +114,27 @@ static void check_sent(const struct tcp_conn *c, seq32 at)
 static void check_received(const struct tcp_conn *c)
 {
 	uint32_t bytes = 0, ooo = 0, n_runs = 0;
-	const struct node *last = NULL, *before = NULL;
+	const struct range *last = NULL, *before = NULL;
 	seq32 at = c->rcv_nxt;
 
-	for (const struct node *n = c->rcvq.head; n; n = n->next)
-		bytes += n->len;
+	for (const struct range *r = c->rcvq.head; r; r = r->next)
+		bytes += r->len;
 	assert(bytes == c->rcvq_bytes);
-	for (const struct node *n = c->oooq; n; n = n->next) {
-		bool is_next = before && seq_eq(at, n->seq);
-		bool touches = is_next && !(before->flags & NODE_FIN);
+	for (const struct range *r = c->oooq; r; r = r->next) {
+		bool is_next = before && seq_eq(at, r->seq);
+		bool touches = is_next && !(before->flags & RANGE_FIN);
 
-		assert(is_next || seq_lt(at, n->seq));
-		assert(!n->last == touches);
-		before = n;
-		if (n->last) {
-			assert(!last || last->next == n);
-			last = n->last;
+		assert(is_next || seq_lt(at, r->seq));
+		assert(!r->last == touches);
+		before = r;
+		if (r->last) {
+			assert(!last || last->next == r);
+			last = r->last;
 			n_runs++;
 		}
-		at = seq_add(n->seq, n->len);
-		assert(n != last || !n->next || n->next->last);
-		ooo += n->len;
+		at = seq_add(r->seq, r->len);
+		assert(r != last || !r->next || r->next->last);
+		ooo += r->len;
 	}
 	assert(ooo == c->ooo_bytes);
 	assert(n_runs == c->n_ooo);
@@ -153,9 +153,9 @@ static void check_send_queue(const struct tcp_conn *c)
 {
 	uint32_t bytes = 0;
 
-	for (const struct node *n = c->sndq.head; n; n = n->next) {
-		assert(n->len && n->off + n->len + n->room <= n->ext->cap);
-		bytes += n->len;
+	for (const struct range *r = c->sndq.head; r; r = r->next) {
+		assert(r->len && r->off + r->len + r->room <= r->ext->cap);
+		bytes += r->len;
 	}
 	if (seq_le(c->snd_una, c->snd_end))
 		assert(bytes == seq_len(c->snd_una, c->snd_end));
@@ -175,7 +175,7 @@ void conn_check(const struct tcp_conn *c)
 	if (c->state == TCP_CLOSED) {
 		assert(!timer_is_lying(&c->timer));
 		assert(!c->delack_slot);
-		assert(!c->due);
+		assert(!c->tx_pending);
 		assert(!(c->flags & CONN_IN_TABLE));
 		assert(!c->sndq.head);
 		return;
@@ -193,9 +193,9 @@ void conn_check(const struct tcp_conn *c)
 	check_sent(c, c->snd_una);
 	check_send_queue(c);
 	if (!seq_eq(c->snd_una, c->snd_nxt))
-		assert(c->rec.held != HELD_NOT);
+		assert(c->rec.chrono != CHRONO_UNSPEC);
 	else if (!conn_has_unsent(c))
-		assert(c->rec.held == HELD_NOT);
+		assert(c->rec.chrono == CHRONO_UNSPEC);
 	/* What is under way is guarded by a timer. */
 	if (c->sent.head)
 		assert(c->rtx_kind == RTX_RTO || c->rtx_kind == RTX_REO ||

@@ -99,11 +99,11 @@ struct tcp_config {
 	/* Limits; each is memory that is taken once. */
 	uint32_t n_conns;
 	uint32_t
-	    n_minis; /* connections in SYN_RCVD, and as many in TIME_WAIT */
+	    n_reqsks; /* connections in SYN_RCVD, and as many in TIME_WAIT */
 	/* Connections that programs have closed and peers have not (tcp_max_orphans); 0: half
 	 * of all connections, and some.  Who closes one more resets it. */
 	uint32_t n_orphans;
-	uint32_t n_nodes; /* pieces in queues; about one a segment in flight */
+	uint32_t n_ranges; /* pieces in queues; about one a segment in flight */
 	uint32_t n_extents, extent_bytes; /* for what is sent */
 	/* How many blocks the pools may be given besides: see tcp_grow(). */
 	uint32_t n_blocks;
@@ -161,9 +161,9 @@ struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
 
 enum tcp_pool {
 	TCP_POOL_CONNS,
-	TCP_POOL_SYNS,
-	TCP_POOL_WAITS,
-	TCP_POOL_NODES,
+	TCP_POOL_REQSKS,
+	TCP_POOL_TWS,
+	TCP_POOL_RANGES,
 	TCP_POOL_EXTENTS,
 	TCP_POOLS
 };

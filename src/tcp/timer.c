@@ -190,7 +190,7 @@ static void syn_timeout(struct tcp_conn *c)
 	}
 	c->n_rtx++;
 	c->flags |= CONN_SYN_RETX;
-	conn_due(c, TX_SYN);
+	conn_set_pending(c, TX_SYN);
 	rtx_arm(c, RTX_RTO);
 }
 
@@ -211,7 +211,7 @@ static void data_timeout(struct tcp_conn *c)
 		c->n_rtx++;
 	if (c->snd_wnd)
 		pmtu_timeout(c);
-	conn_due(c, TX_DATA | TX_FORCE);
+	conn_set_pending(c, TX_DATA | TX_FORCE);
 	rtx_arm(c, RTX_RTO);
 }
 
@@ -232,11 +232,11 @@ static void persist_timeout(struct tcp_conn *c)
 	}
 	if (c->snd_wnd) {
 		/* Nothing asks the peer: it is memory that was missing, or goes now. */
-		conn_due(c, TX_DATA | TX_PUSH);
+		conn_set_pending(c, TX_DATA | TX_PUSH);
 	} else {
 		c->n_probes++;
 		c->n_rtx = (uint8_t)MIN(c->n_rtx + 1, DATA_RETRIES);
-		conn_due(c, TX_PROBE);
+		conn_set_pending(c, TX_PROBE);
 	}
 	rtx_arm(c, RTX_PERSIST);
 }
@@ -252,7 +252,7 @@ static void reo_timeout(struct tcp_conn *c)
 	if (is_late && (c->ca_state == CA_CWR || c->ca_state == CA_RECOVERY))
 		c->cwnd -= MIN(c->lost_bytes - lost, c->cwnd - c->mss);
 	recovery_update(c, seq_len(c->snd_una, c->snd_nxt));
-	conn_due(c, TX_DATA);
+	conn_set_pending(c, TX_DATA);
 }
 
 /* RFC 8985 section 7.3: the probe, and a whole time-out from then on. */
@@ -264,7 +264,7 @@ static void tlp_timeout(struct tcp_conn *c)
 	}
 	if (!c->rtx_since_ns)
 		conn_late_since(c, c->sent.head->xmit_ns);
-	conn_due(c, TX_DATA | TX_TLP);
+	conn_set_pending(c, TX_DATA | TX_TLP);
 	rtx_arm(c, RTX_RTO);
 }
 
@@ -312,7 +312,7 @@ static void keepalive_timeout(struct tcp_conn *c)
 		return;
 	}
 	c->n_probes++;
-	conn_due(c, TX_PROBE);
+	conn_set_pending(c, TX_PROBE);
 	c->life_at_ns = later(c->stack->now_ns, c->keep_interval_s);
 }
 
@@ -343,23 +343,22 @@ static void conn_timeout(struct tcp_conn *c)
 		conn_free(c);
 }
 
-static void minis_timeout(struct tcp_stack *s)
+static void expiry_timeout(struct tcp_stack *s)
 {
-	struct mini_syn *syn;
-	struct mini_wait *wait;
+	struct tcp_reqsk *syn;
+	struct tcp_tw *wait;
 
-	while ((syn = mini_syn_expired(s))) {
-		if (syn->n_retries == SYNACK_RETRIES ||
-		    mini_syn_is_void(s, syn)) {
-			mini_syn_free(s, syn);
+	while ((syn = reqsk_expired(s))) {
+		if (syn->n_retries == SYNACK_RETRIES || reqsk_is_void(s, syn)) {
+			reqsk_free(s, syn);
 			continue;
 		}
-		mini_syn_rearm(s, syn);
-		if (mini_syn_is_awaited(s, syn))
-			mini_syn_send(s, syn);
+		reqsk_rearm(s, syn);
+		if (reqsk_wants_synack(s, syn))
+			reqsk_send(s, syn);
 	}
-	while ((wait = mini_wait_expired(s)))
-		mini_wait_free(s, wait);
+	while ((wait = tw_expired(s)))
+		tw_free(s, wait);
 }
 
 void tcp_timers(struct tcp_stack *s, uint64_t now_ns)
@@ -371,7 +370,7 @@ void tcp_timers(struct tcp_stack *s, uint64_t now_ns)
 	while ((late = delack_expired(s))) {
 		work_end(&s->work);
 		late->flags &= ~(uint32_t)CONN_PINGPONG;
-		conn_due(late, TX_ACK);
+		conn_set_pending(late, TX_ACK);
 	}
 	while ((t = wheel_expire(&s->wheel, s->now_ns))) {
 		struct tcp_conn *c = container_of(t, struct tcp_conn, timer);
@@ -382,12 +381,12 @@ void tcp_timers(struct tcp_stack *s, uint64_t now_ns)
 				   CONN_LINES_TIMER);
 		conn_timeout(c);
 	}
-	minis_timeout(s);
+	expiry_timeout(s);
 }
 
 uint64_t tcp_next_ns(const struct tcp_stack *s)
 {
 	uint64_t ns = MIN(wheel_next(&s->wheel), delack_next_ns(s));
 
-	return MIN(ns, mini_next_ns(s));
+	return MIN(ns, expiry_next_ns(s));
 }

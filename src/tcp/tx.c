@@ -2,7 +2,7 @@
 /*
  * tcp/tx.c - what is due becomes frames, one at a time
  *
- *     conn_due(), tx_reply() -> tcp_tx() -> struct tcp_frame -> the port
+ *     conn_set_pending(), tx_reply() -> tcp_tx() -> struct tcp_frame -> the port
  *
  * Answers that belong to no whole connection go first.  Then connections with
  * something due take turns, a frame each: a SYN; a probe; what was lost; what is new;
@@ -15,20 +15,20 @@
  */
 #include "tcp/conn.h"
 
-void conn_due(struct tcp_conn *c, unsigned what)
+void conn_set_pending(struct tcp_conn *c, unsigned what)
 {
 	if (c->state == TCP_CLOSED)
 		return;
-	if (!c->due)
-		list_add_tail(&c->stack->due, &c->due_link);
-	c->due |= (uint8_t)what;
+	if (!c->tx_pending)
+		list_add_tail(&c->stack->pending, &c->pending_link);
+	c->tx_pending |= (uint8_t)what;
 }
 
-static void due_done(struct tcp_conn *c, unsigned what)
+static void clear_pending(struct tcp_conn *c, unsigned what)
 {
-	c->due &= (uint8_t)~what;
-	if (!c->due)
-		list_del(&c->due_link);
+	c->tx_pending &= (uint8_t)~what;
+	if (!c->tx_pending)
+		list_del(&c->pending_link);
 }
 
 /* Bytes, or a FIN, that may be sent now or later. */
@@ -38,10 +38,10 @@ static bool has_to_send(const struct tcp_conn *c)
 }
 
 /* Something has changed that may let data go. */
-void conn_due_data(struct tcp_conn *c)
+void conn_set_pending_data(struct tcp_conn *c)
 {
 	if (has_to_send(c)) {
-		conn_due(c, TX_DATA);
+		conn_set_pending(c, TX_DATA);
 		return;
 	}
 	c->flags &= ~(uint32_t)CONN_CWND_LIMITED;
@@ -90,7 +90,7 @@ static void seg_begin(struct tcp_conn *c, struct tcp_seg *seg, seq32 seq,
 	if (c->n_quick)
 		c->n_quick--;
 	c->n_out++;
-	due_done(c, TX_ACK);
+	clear_pending(c, TX_ACK);
 }
 
 static bool send_alone(struct tcp_conn *c, struct tcp_frame *f, seq32 seq)
@@ -113,7 +113,7 @@ static bool send_syn(struct tcp_conn *c, struct tcp_frame *f)
 			       .flags = (uint8_t)(TCP_SYN | ecn_syn_flags(c)),
 			       .mss = stack_mss(s, &c->flow.raddr, c->maxseg) };
 
-	due_done(c, TX_SYN | TX_ACK);
+	clear_pending(c, TX_SYN | TX_ACK);
 	if (is_reply) {
 		seg.flags |= TCP_ACK;
 		seg.ack = c->rcv_nxt;
@@ -159,24 +159,24 @@ static uint32_t frame_room(const struct tcp_conn *c, uint32_t room)
 }
 
 /* @n goes, behind all others in flight. */
-static void range_sent(struct tcp_conn *c, struct node *n)
+static void range_sent(struct tcp_conn *c, struct range *r)
 {
-	list_del(&n->link);
-	list_add_tail(&c->flight, &n->link);
-	n->xmit_ns = c->last_tx_ns = c->stack->now_ns;
+	list_del(&r->link);
+	list_add_tail(&c->flight, &r->link);
+	r->xmit_ns = c->last_tx_ns = c->stack->now_ns;
 	if (c->ca_state == CA_CWR || c->ca_state == CA_RECOVERY)
-		c->rec.prr_out += n->len;
-	if (n->flags & NODE_RETX)
-		recovery_retx(c, n);
-	due_done(c, TX_FORCE | TX_PUSH | TX_TLP);
-	pace_sent(c, n->len);
+		c->rec.prr_out += r->len;
+	if (r->flags & RANGE_RETX)
+		recovery_retx(c, r);
+	clear_pending(c, TX_FORCE | TX_PUSH | TX_TLP);
+	pace_sent(c, r->len);
 	if (c->rtx_kind == RTX_PERSIST) {
 		c->n_rtx = 0;
 		conn_late_since(c, 0);
 	}
 	/* RFC 6675 section 6: the first hole's retransmission has a time-out of its
 	 * own, or one that began an RTT before comes first. */
-	if (n->flags & NODE_RETX && n == c->sent.head)
+	if (r->flags & RANGE_RETX && r == c->sent.head)
 		conn_rtx_update(c, true);
 	else
 		conn_rtx_sent(c);
@@ -184,37 +184,37 @@ static void range_sent(struct tcp_conn *c, struct node *n)
 
 /* RFC 9293 section 3.9.1.2, as Linux: the end of what a program gave, unless it said that
  * there is more; and frames that are cut, whose segments a receiver then gathers so far. */
-static bool has_push(const struct tcp_conn *c, const struct node *n,
+static bool has_push(const struct tcp_conn *c, const struct range *r,
 		     uint32_t bytes, uint32_t n_segs)
 {
-	bool is_end = seq_eq(seq_add(n->seq, bytes), c->snd_end);
+	bool is_end = seq_eq(seq_add(r->seq, bytes), c->snd_end);
 
 	if (!bytes)
 		return false;
-	return n_segs > 1 || n->flags & NODE_EOR ||
-	       (is_end && (!c->rec.has_more || c->due & TX_PUSH));
+	return n_segs > 1 || r->flags & RANGE_EOR ||
+	       (is_end && (!c->rec.has_more || c->tx_pending & TX_PUSH));
 }
 
 static void send_range(struct tcp_conn *c, struct tcp_frame *f,
-		       const struct node *n, uint32_t bytes)
+		       const struct range *r, uint32_t bytes)
 {
-	uint32_t room = n->flags & NODE_PROBE ? bytes : seg_room(c);
+	uint32_t room = r->flags & RANGE_PROBE ? bytes : seg_room(c);
 
 	uint32_t n_segs = bytes > room ? (bytes + room - 1) / room : 1;
 
 	f->gso_size = bytes > room ? (uint16_t)room : 0;
 	c->n_out += n_segs - 1;
 	c->n_data_out += n_segs;
-	if (n->flags & NODE_RETX) {
+	if (r->flags & RANGE_RETX) {
 		c->n_again += n_segs;
 		c->again_bytes += bytes;
 	}
 	struct tcp_seg seg;
 
-	seg_begin(c, &seg, n->seq,
-		  (has_push(c, n, bytes, n_segs) ? TCP_PSH : 0u) |
-		      (n->flags & NODE_FIN ? TCP_FIN : 0u));
-	uint8_t ecn = ecn_tx(c, n, bytes, &seg);
+	seg_begin(c, &seg, r->seq,
+		  (has_push(c, r, bytes, n_segs) ? TCP_PSH : 0u) |
+		      (r->flags & RANGE_FIN ? TCP_FIN : 0u));
+	uint8_t ecn = ecn_tx(c, r, bytes, &seg);
 	frame_finish(c->stack, f, c->flow.laddr, &c->flow.raddr, &seg, ecn);
 	if (c->rec.is_cut_allowed) {
 		ip_allow_cut(f->head,
@@ -225,58 +225,58 @@ static void send_range(struct tcp_conn *c, struct tcp_frame *f,
 
 /* How much of a range the peer's window still has room for.  A peer may take its window
  * back (RFC 9293 section 3.8.6); what is first is sent again all the same. */
-static uint32_t again_window(const struct tcp_conn *c, const struct node *n)
+static uint32_t again_window(const struct tcp_conn *c, const struct range *r)
 {
 	seq32 edge = seq_add(c->snd_una, c->snd_wnd);
 
-	if (seq_lt(n->seq, edge))
-		return seq_len(n->seq, edge);
-	return n == c->sent.head ? c->mss : 0;
+	if (seq_lt(r->seq, edge))
+		return seq_len(r->seq, edge);
+	return r == c->sent.head ? c->mss : 0;
 }
 
 /* Sends a range again, or as much of it as a frame and the window have room for. */
-static void send_again(struct tcp_conn *c, struct tcp_frame *f, struct node *n)
+static void send_again(struct tcp_conn *c, struct tcp_frame *f, struct range *r)
 {
-	uint32_t window = again_window(c, n), room = MIN(seg_room(c), window);
-	uint32_t bytes = n->len - !!(n->flags & NODE_FIN);
+	uint32_t window = again_window(c, r), room = MIN(seg_room(c), window);
+	uint32_t bytes = r->len - !!(r->flags & RANGE_FIN);
 	bool may_split = sent_may_split(c);
 	uint32_t want = MIN(frame_room(c, room), window);
-	struct node *piece = range_piece(c, n);
+	struct range *piece = range_piece(c, r);
 
 	if (bytes > room && may_split)
 		want = room;
-	uint32_t got = frame_gather(f, &piece, n->seq, MIN(bytes, want));
+	uint32_t got = frame_gather(f, &piece, r->seq, MIN(bytes, want));
 	work_add(&c->stack->work, (int32_t)f->n_pieces);
 	if (got < bytes && may_split) {
-		sent_split_there(c, n, seq_add(n->seq, got), piece);
+		sent_split_there(c, r, seq_add(r->seq, got), piece);
 		bytes = got;
 	}
-	n->room = room;
-	range_again(c, n);
-	struct node part = *n;
+	r->room = room;
+	range_again(c, r);
+	struct range part = *r;
 	/* What could be neither cut nor sent whole is found lost again. */
 	if (got < bytes)
-		part.flags &= (uint8_t)~NODE_FIN;
+		part.flags &= (uint8_t)~RANGE_FIN;
 	send_range(c, f, &part, got);
-	range_sent(c, n);
+	range_sent(c, r);
 }
 
 /* The first range that is lost. */
 static bool send_lost(struct tcp_conn *c, struct tcp_frame *f)
 {
-	struct node *n = sent_first_lost(c);
+	struct range *r = sent_first_lost(c);
 	uint32_t pipe;
 
-	if (!n)
+	if (!r)
 		return false;
 	/* RFC 9293 section 3.8.6: of what lies behind the edge of a window that was taken
 	 * back, the first alone is sent again: its answer tells when there is room. */
-	if (!again_window(c, n))
+	if (!again_window(c, r))
 		return false;
 	pipe = conn_pipe(c);
-	if (pipe && pipe + c->mss > c->cwnd && !(c->due & TX_FORCE))
+	if (pipe && pipe + c->mss > c->cwnd && !(c->tx_pending & TX_FORCE))
 		return false;
-	send_again(c, f, n);
+	send_again(c, f, r);
 	return true;
 }
 
@@ -300,7 +300,7 @@ uint32_t conn_sendable(const struct tcp_conn *c)
 static bool nagle_holds(const struct tcp_conn *c)
 {
 	if (c->flags & (CONN_SHUT_WR | CONN_PUSH_ALL | CONN_URG_OUT) ||
-	    c->due & TX_PUSH)
+	    c->tx_pending & TX_PUSH)
 		return false;
 	/* What is new tells whether anything is lost: RFC 5682 section 2.1. */
 	if (c->rec.frto == FRTO_NEW)
@@ -323,7 +323,7 @@ static uint32_t new_bytes(struct tcp_conn *c, uint32_t room, uint32_t avail,
 
 	if (!n)
 		return 0;
-	if (c->due & TX_TLP)
+	if (c->tx_pending & TX_TLP)
 		return MIN(n, room);
 	if (pipe && cwnd < MIN(n, room)) {
 		c->flags |= CONN_CWND_LIMITED;
@@ -336,7 +336,7 @@ static uint32_t new_bytes(struct tcp_conn *c, uint32_t room, uint32_t avail,
 	/* RFC 1122 section 4.2.3.4: a small segment only at the end of the bytes, or
 	 * when the window was never much larger. */
 	if (n < avail)
-		return n >= c->max_wnd / 2 || c->due & TX_PUSH ? n : 0;
+		return n >= c->max_wnd / 2 || c->tx_pending & TX_PUSH ? n : 0;
 	return is_all && nagle_holds(c) ? 0 : n;
 }
 
@@ -351,34 +351,34 @@ static uint32_t probe_bytes(struct tcp_conn *c, uint32_t avail)
 	return pmtu_probe_size(c, MIN(avail, c->cwnd - pipe));
 }
 
-static struct node *range_new(struct tcp_conn *c)
+static struct range *range_new(struct tcp_conn *c)
 {
-	struct pool *p = &c->stack->pool_nodes;
+	struct pool *p = &c->stack->pool_ranges;
 
 	/* The rest is for what comes in, and for ranges that are split. */
 	return p->n_free < p->n / 8 ? NULL : pool_get(p);
 }
 
 /* The range is of this era; eras are over when nothing of them is left. */
-static void era_note(struct tcp_conn *c, struct node *n)
+static void era_note(struct tcp_conn *c, struct range *r)
 {
-	if (c->sent.head == n) {
+	if (c->sent.head == r) {
 		c->era = 0;
 		c->rec.has_era = c->is_era_lost = false;
 	}
-	n->era = c->era;
+	r->era = c->era;
 }
 
-static void range_add(struct tcp_conn *c, struct node *n)
+static void range_add(struct tcp_conn *c, struct range *r)
 {
 	if (c->sent.tail)
-		c->sent.tail->next = n;
+		c->sent.tail->next = r;
 	else
-		c->sent.head = n;
-	c->sent.tail = n;
-	c->snd_nxt = seq_add(c->snd_nxt, n->len);
+		c->sent.head = r;
+	c->sent.tail = r;
+	c->snd_nxt = seq_add(c->snd_nxt, r->len);
 	if (c->rec.has_era)
-		era_note(c, n);
+		era_note(c, r);
 }
 
 /* RFC 5681 section 4.1 and RFC 2861: after a pause the path is known less and less,
@@ -444,7 +444,7 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	bool has_fin =
 	    (c->flags & (CONN_SHUT_WR | CONN_FIN_SENT)) == CONN_SHUT_WR;
 	uint32_t room, bytes, avail, all, probe = 0;
-	struct node *piece = NULL;
+	struct range *piece = NULL;
 
 	if (!conn_has_unsent(c) || is_behind_lost(c))
 		return false;
@@ -462,68 +462,69 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	if (!bytes && !has_fin) {
 		if (c->flags & CONN_CWND_LIMITED)
 			flight_seen(c);
-		held_is(c, is_window_short(c, MIN(avail, room)) ? HELD_RWND
-								: HELD_BUSY);
+		chrono_set(c, is_window_short(c, MIN(avail, room))
+				  ? CHRONO_RWND_LIMITED
+				  : CHRONO_BUSY);
 		return false;
 	}
-	struct node *n = range_new(c);
-	if (!n)
+	struct range *r = range_new(c);
+	if (!r)
 		return false;
-	*n = (struct node){ .seq = c->snd_nxt, .room = room };
-	list_init(&n->link);
+	*r = (struct range){ .seq = c->snd_nxt, .room = room };
+	list_init(&r->link);
 	if (bytes)
-		n->piece = piece = piece ? piece : sndq_next(c);
+		r->piece = piece = piece ? piece : sndq_next(c);
 	if (bytes && frame_gather(f, &piece, c->snd_nxt, bytes) < bytes) {
 		bytes = f->len;
 		has_fin = false;
 		probe = 0;
 	}
 	if (c->rec.has_eor && bytes == avail)
-		n->flags |= NODE_EOR;
+		r->flags |= RANGE_EOR;
 	if (probe) {
-		n->flags |= NODE_PROBE;
+		r->flags |= RANGE_PROBE;
 		pmtu_probe_sent(c);
 	}
-	n->len = bytes + has_fin;
+	r->len = bytes + has_fin;
 	if (has_fin) {
-		n->flags |= NODE_FIN;
+		r->flags |= RANGE_FIN;
 		c->flags |= CONN_FIN_SENT;
 	}
 	if (bytes != room && bytes % room && !probe)
 		c->snd_sml = seq_add(c->snd_nxt, bytes);
 	if (f->n_pieces > 1)
 		work_add(&c->stack->work, (int32_t)f->n_pieces);
-	range_add(c, n);
+	range_add(c, r);
 	flight_seen(c);
 	if (c->n_data_in &&
 	    (now_ms(c->stack) - c->last_data_rx_ms) * NS_PER_MS < DELACK_NS)
 		c->flags |= CONN_PINGPONG;
-	send_range(c, f, n, bytes);
-	range_sent(c, n);
+	send_range(c, f, r, bytes);
+	range_sent(c, r);
 	if (c->rec.has_lowat)
 		conn_news(c);
-	held_is(c, is_room_awaited(c) ? HELD_SNDBUF : HELD_BUSY);
+	chrono_set(c, is_room_awaited(c) ? CHRONO_SNDBUF_LIMITED : CHRONO_BUSY);
 	return true;
 }
 
 /* RFC 8985 section 7.3: what is new, or the last segment again. */
 static bool send_tlp(struct tcp_conn *c, struct tcp_frame *f)
 {
-	struct node *n = c->sent.tail;
+	struct range *r = c->sent.tail;
 
 	if (!tlp_may_probe(c)) {
-		due_done(c, TX_TLP);
+		clear_pending(c, TX_TLP);
 		return false;
 	}
 	if (send_new(c, f)) {
 		tlp_sent(c, false);
 		return true;
 	}
-	if (n->len > c->mss && sent_split(c, n, seq_sub(node_end(n), c->mss)))
-		n = n->next;
-	if (!again_window(c, n))
-		n = c->sent.head;
-	send_again(c, f, n);
+	if (r->len > c->mss && sent_split(c, r, seq_sub(range_end(r), c->mss)))
+		r = r->next;
+	if (!again_window(c, r))
+		r = c->sent.head;
+	send_again(c, f, r);
 	tlp_sent(c, true);
 	return true;
 }
@@ -531,9 +532,9 @@ static bool send_tlp(struct tcp_conn *c, struct tcp_frame *f)
 static bool send_data(struct tcp_conn *c, struct tcp_frame *f)
 {
 	c->flags &= ~(uint32_t)CONN_CWND_LIMITED;
-	if (c->due & TX_TLP && send_tlp(c, f))
+	if (c->tx_pending & TX_TLP && send_tlp(c, f))
 		return true;
-	if (!(c->due & (TX_FORCE | TX_PUSH)) && !pace_may_send(c))
+	if (!(c->tx_pending & (TX_FORCE | TX_PUSH)) && !pace_may_send(c))
 		return false;
 	if (c->rec.frto == FRTO_NEW) {
 		if (send_new(c, f))
@@ -550,10 +551,10 @@ static bool send_data(struct tcp_conn *c, struct tcp_frame *f)
  * has closed has nothing to send but a FIN, which does not wait for that. */
 static bool open_tx(struct tcp_conn *c, struct tcp_frame *f)
 {
-	bool is_ack = c->due & TX_ACK, is_sent = false;
+	bool is_ack = c->tx_pending & TX_ACK, is_sent = false;
 	uint64_t syn_ns = c->last_tx_ns;
 
-	due_done(c, UINT8_MAX);
+	clear_pending(c, UINT8_MAX);
 	if (c->flags & CONN_ORPHAN)
 		is_sent = send_new(c, f);
 	c->last_tx_ns = syn_ns; /* its ACK is the first sample of the RTT */
@@ -563,26 +564,26 @@ static bool open_tx(struct tcp_conn *c, struct tcp_frame *f)
 static bool conn_tx(struct tcp_conn *c, struct tcp_frame *f)
 {
 	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD)
-		return c->due & TX_SYN ? send_syn(c, f) : open_tx(c, f);
+		return c->tx_pending & TX_SYN ? send_syn(c, f) : open_tx(c, f);
 	/* The answer was there before it could leave once more. */
-	if (c->due & TX_SYN)
-		due_done(c, TX_SYN);
-	if (c->due & TX_PROBE) {
-		due_done(c, TX_PROBE);
+	if (c->tx_pending & TX_SYN)
+		clear_pending(c, TX_SYN);
+	if (c->tx_pending & TX_PROBE) {
+		clear_pending(c, TX_PROBE);
 		/* A byte that is acknowledged already: the peer must answer. */
 		return send_alone(c, f, seq_sub(c->snd_una, 1));
 	}
-	if (c->due & TX_DATA) {
+	if (c->tx_pending & TX_DATA) {
 		bool is_sent = send_data(c, f);
 
 		if (!is_sent || !has_to_send(c)) {
-			due_done(c, TX_DATA | TX_FORCE | TX_PUSH | TX_TLP);
+			clear_pending(c, TX_DATA | TX_FORCE | TX_PUSH | TX_TLP);
 			conn_rtx_update(c, false);
 		}
 		if (is_sent)
 			return true;
 	}
-	if (c->due & TX_ACK)
+	if (c->tx_pending & TX_ACK)
 		return send_alone(c, f, c->snd_nxt);
 	return false;
 }
@@ -600,19 +601,19 @@ bool tcp_tx(struct tcp_stack *s, struct tcp_frame *f, uint64_t now_ns)
 		frame_finish(s, f, r->laddr, &r->raddr, &r->seg, 0);
 		return true;
 	}
-	while (!list_is_empty(&s->due)) {
-		struct tcp_conn *c =
-		    container_of(s->due.next, struct tcp_conn, due_link);
+	while (!list_is_empty(&s->pending)) {
+		struct tcp_conn *c = container_of(
+		    s->pending.next, struct tcp_conn, pending_link);
 
 		if (conn_tx(c, f)) {
 			/* The others' turn. */
-			if (c->due) {
-				list_del(&c->due_link);
-				list_add_tail(&s->due, &c->due_link);
+			if (c->tx_pending) {
+				list_del(&c->pending_link);
+				list_add_tail(&s->pending, &c->pending_link);
 			}
 			return true;
 		}
-		assert(!c->due);
+		assert(!c->tx_pending);
 	}
 	return false;
 }

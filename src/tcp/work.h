@@ -21,7 +21,7 @@
 #define WORK_FILL 24   /* then no more gaps that a segment covers are filled */
 #define WORK_RENEGE 16 /* ranges that the peer has forgotten */
 #define WORK_CUT 32    /* ranges that do not fit the path any more */
-#define WORK_MINIS 32  /* of a listener that is gone */
+#define WORK_REQSKS 32 /* of a listener that is gone */
 
 struct work {
 	int32_t n;     /* of this call */

@@ -16,8 +16,9 @@
  * with another NAME and PRIORITY, and some that fail: -DFAIL_INIT, -DNO_ENTRY.
  *
  * Environment: DUMMY_REFUSE, the name of the module whose connect() refuses;
- * DUMMY_GONE: so many arrivals are gone when they are accepted.
- * tests/app/test_modules.py runs it.
+ * DUMMY_GONE: so many arrivals are gone when they are accepted; DUMMY_CAPS: what it
+ * says that it can do.
+ * tests/app/test_modules.py and test_routes.py run it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -248,7 +249,7 @@ static void dummy_close(uint64_t id)
 
 static void dummy_notify(const struct osf_inet_event *event)
 {
-	say("notify %u\n", event->kind);
+	say("notify %u %u %u\n", event->kind, event->ifindex, event->family);
 }
 
 static int of_the_future(void) { return 0; }
@@ -281,8 +282,11 @@ int not_the_entry(void);
 int osf_module_init(void)
 {
 	const char *gone = getenv("DUMMY_GONE");
+	const char *caps = getenv("DUMMY_CAPS");
 
 	n_gone = gone ? atoi(gone) : 0;
+	if (caps)
+		later.proto.caps = strtoull(caps, NULL, 0);
 	int err = ops_proto_register(&later.proto);
 	say("registered %d: %d\n", GENERATION, err);
 	if (err == -E2BIG) { /* this osf is older: do without the future */

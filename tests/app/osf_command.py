@@ -183,7 +183,7 @@ def test_rules():
     expect("a bad OSF_RULES", osf("run", "true", OSF_RULES=bad), 125, "",
            "osf: OSF_RULES: line 1")
     expect("an unknown provider", osf("run", "--rule", "use oss tcp_client "
-           "*:*", "true"), 125, "", "os, inet, osf, vma, xlio, shm, sdp, sa")
+           "*:*", "true"), 125, "", "os, inet, osf, vma, xlio, shm, tcp, sdp, sa")
     expect("which may be a module's", osf("run", "--rule", "use oss tcp_client "
            "*:*", "true", OSF_MODULES="/some/module.so"), 0, "", "")
     path = write("bad.conf", f"# a comment\n\n{bad}\n")
@@ -585,6 +585,74 @@ def test_bench_judges():
           len(b[n][side]["samples"]) == 1 and b[n][side]["median"] > 0
           for n in b for side in ("kernel", "osf")), b)
     check("a bar has a value", b["oneshot"]["bars"][0]["value"] > 0, b)
+
+
+LEAVES_SEGMENT = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+__attribute__((constructor)) static void leave(void)
+{
+	static char path[4096], data[65536];
+	const char *dir = getenv("OSF_STATS_DIR");
+	FILE *from = fopen(SEGMENT, "r"), *to;
+
+	snprintf(path, sizeof(path), "%s/%d.0.osf", dir ? dir : "", getpid());
+	if (!dir || !from || !(to = fopen(path, "w")))
+		return;
+	fwrite(data, 1, fread(data, 1, sizeof(data), from), to);
+	fclose(to);
+}
+"""
+
+
+def library_of(name, code, *flags):
+    """One that is called libosf.so, of @code."""
+    path = os.path.join(TMP.name, name)
+    subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libosf.so", "-o",
+                    path, "-x", "c", "-", "-x", "none", *flags], input=code,
+                   text=True, check=True, capture_output=True)
+    return path
+
+
+def test_bench_against():
+    few = ("bench", "--seconds", "0.1", "--runs", "2")
+    got = osf(*few, "--json", "--against", LIB, "passthrough", "engine-rx-1")
+    doc = json.loads(got.stdout)
+    b = {x["name"]: x for x in doc["benches"]}
+    ours = b["passthrough"]
+    check("the older build has samples of its own", doc["against"] == LIB and
+          len(ours["against"]["samples"]) == 2 and
+          ours["ratio_against"] > 0, got.stdout)
+    check("what is in the command itself has none",
+          "against" not in b["engine-rx-1"] and
+          b["engine-rx-1"]["ratio_against"] is None, got.stdout)
+    got = osf(*few, "--against", LIB, "passthrough")
+    check("the table has a column for it", "TO OLD" in got.stdout, got.stdout)
+    got = osf(*few, "--json", "passthrough")
+    check("and neither when it is not asked for",
+          json.loads(got.stdout)["against"] is None, got.stdout)
+
+    write("other.seg", segment(version=VERSION + 0x10000))
+    path = os.path.join(TMP.name, "other.seg")
+    older = library_of("older.so", LEAVES_SEGMENT, f'-DSEGMENT="{path}"')
+    got = osf(*few, "--json", "--against", older, "oneshot")
+    b = json.loads(got.stdout)["benches"][0]
+    check("other statistics are told, and the build is timed",
+          "its statistics have another version" in b["note"] and
+          len(b["against"]["samples"]) == 2 and b["result"] != "failed", b)
+
+    expect("an older build that is not there", osf(*few, "--against",
+           "/no/such", "passthrough"), 2, "", "/no/such")
+    expect("one without a name", osf(*few, "--against", ""), 2, "",
+           "--against")
+    gone = library_of("gone.so", "int gone(void) { return 1; }",
+                      "-Wl,-soname,libgone.so")
+    lost = library_of("lost.so", "int gone(void); "
+                      "int lost(void) { return gone(); }", gone)
+    os.unlink(gone)
+    expect("one that cannot be loaded", osf(*few, "--against", lost,
+           "passthrough"), 2, "", "lost.so cannot be loaded\n")
 
 
 def test_bench_skips():

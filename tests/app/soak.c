@@ -385,7 +385,7 @@ unsigned shm_files(void)
 	if (!d)
 		return 0;
 	for (struct dirent *e; (e = readdir(d));)
-		n += strstr(e->d_name, "osf") != NULL;
+		n += strstr(e->d_name, "osf") && strncmp(e->d_name, "osf.", 4);
 	closedir(d);
 	return n;
 }

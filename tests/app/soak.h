@@ -84,7 +84,9 @@ struct holdings {
 	uint64_t anonymous; /* of rss */
 };
 void holdings_take(struct holdings *h);
-unsigned shm_files(void); /* entries of /dev/shm with "osf" in them */
+/* Entries of /dev/shm with "osf" in them, but not osf.XXXXXX: those are folders of
+ * the command, and other people's commands run here too. */
+unsigned shm_files(void);
 
 /* Modes: the exit status.  Parts are what part_start() runs. */
 int kills_run(unsigned n);

@@ -67,7 +67,7 @@ def test_rules(run):
     expect(run, "a file that is not there", {"OSF_CONFIG_FILE": "/no/such"},
            "RULES", "/no/such cannot be read")
     expect(run, "an unknown provider", {"OSF_RULES": "use oss tcp_client *:*"},
-           "RULES", "os, inet, osf, vma, xlio, shm, sdp, sa")
+           "RULES", "os, inet, osf, vma, xlio, shm, tcp, sdp, sa")
     expect(run, "good rules", {"OSF_RULES": "use os tcp_client *:*; "
                                "use os tcp_server *:*"}, "RULE")
 

@@ -6,7 +6,8 @@ tests/app/test_soak.py - the long runs of soak.c, short enough for every day
     test_soak.py SOAK [SEED [MODE ...]]
 
 Each run has its own folder of statistics, by which its connections were really
-offloaded.  A failure prints its seed; `soak MODE N SEED` repeats the choices.
+offloaded.  The first line prints the seed; without SEED it is OSF_TEST_SEED, which
+`make check SEED=N` sets.  `soak MODE N SEED` repeats the choices of one mode.
 """
 import os
 import shutil
@@ -49,7 +50,9 @@ def main():
     if len(sys.argv) < 2:
         harness.skip("which soak program? see the top of this file")
     program = os.path.abspath(sys.argv[1])
-    seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() >> 10
+    seed = int(sys.argv[2] if len(sys.argv) > 2 else
+               os.environ.get("OSF_TEST_SEED") or time.time_ns() >> 10)
+    print("seed %d" % seed, flush=True)
     modes = sys.argv[3:]
     for i, (mode, *more) in enumerate(RUNS):
         if not modes or mode in modes:

@@ -93,7 +93,7 @@ static void reach(unsigned i)
 {
 	static const uint8_t text[3000];
 
-	if (i == 0) { /* half open, a mini */
+	if (i == 0) { /* half open: a struct tcp_reqsk */
 		in(i, TCP_SYN, (seq32){ 1000 }, (seq32){ 0 }, 0);
 		drain();
 		return;

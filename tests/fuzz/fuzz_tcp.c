@@ -253,8 +253,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.rcv_mem = size % 8 ? 0 : 20000,
 		.cc = size % 4 < 2 ? &tcp_newreno : &tcp_cubic,
 		.n_conns = N_CONNS,
-		.n_minis = 4,
-		.n_nodes = 128,
+		.n_reqsks = 4,
+		.n_ranges = 128,
 		.n_extents = 16,
 		.extent_bytes = 2000,
 	};

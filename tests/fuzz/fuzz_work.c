@@ -15,7 +15,7 @@
 #define PEER 0x0a000002
 #define SEND_BUF 100000u
 #define RECV_BUF 200000u
-#define N_NODES 16384
+#define N_RANGES 16384
 #define N_LENT 64
 #define ROW 512
 
@@ -303,8 +303,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.rcv_buf = RECV_BUF,
 		.cc = &tcp_cubic,
 		.n_conns = 2,
-		.n_minis = 2,
-		.n_nodes = N_NODES,
+		.n_reqsks = 2,
+		.n_ranges = N_RANGES,
 		.n_extents = 64,
 		.extent_bytes = 4000,
 	};

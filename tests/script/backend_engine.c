@@ -181,8 +181,8 @@ static struct tcp_config config_default(uint32_t mtu)
 		.rcv_buf = 1 << 18,
 		.cc = &tcp_cubic,
 		.n_conns = 256,
-		.n_minis = 256,
-		.n_nodes = 16384,
+		.n_reqsks = 256,
+		.n_ranges = 16384,
 		.n_extents = 4096,
 		.extent_bytes = 4000,
 	};

@@ -45,8 +45,8 @@ void engine_apply_options(struct engine *e, struct engine_sock *s)
 		tcp_set_snd_buf(s->conn, (uint32_t)s->snd_buf);
 	if (s->rcv_buf) /* half of which is for bytes, as of tcp_rmem */
 		tcp_set_rcv_buf(s->conn, (uint32_t)s->rcv_buf / 2);
-	if (s->n_syns)
-		tcp_set_syn_retries(s->conn, (uint8_t)s->n_syns);
+	if (s->n_reqsks)
+		tcp_set_syn_retries(s->conn, (uint8_t)s->n_reqsks);
 	if (s->fin_timeout_s)
 		tcp_set_fin_timeout(s->conn, (uint16_t)s->fin_timeout_s);
 	if (s->is_keepalive)
@@ -124,7 +124,7 @@ static int set_tcp(struct engine_sock *s, int name, int v)
 	case TCP_SYNCNT:
 		if (v < 1 || v > 127)
 			return -EINVAL;
-		s->n_syns = v;
+		s->n_reqsks = v;
 		return 0;
 	case TCP_KEEPIDLE:
 		if (v < 1 || v > 32767)

@@ -25,7 +25,7 @@ struct engine_sock {
 	bool is_nodelay, is_cork, is_keepalive, is_linger, is_reuse, is_inline;
 	int linger_s;
 	int keep_idle_s, keep_interval_s, keep_probes;
-	int user_timeout_ms, n_syns, fin_timeout_s, notsent_lowat, rcv_lowat;
+	int user_timeout_ms, n_reqsks, fin_timeout_s, notsent_lowat, rcv_lowat;
 	int defer_s, maxseg;
 	int snd_buf, rcv_buf; /* twice what was told; 0: nothing was */
 	bool is_mapped;       /* bound to an IPv4 address, of an IPv6 socket */

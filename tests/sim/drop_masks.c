@@ -49,7 +49,7 @@ static uint64_t run(uint32_t mask, uint32_t *n_failed)
 	/* Small, because there are many worlds. */
 	cfg.rx_extents = 16;
 	for (int i = 0; i < 2; i++) {
-		cfg.stack[i].n_nodes = 256;
+		cfg.stack[i].n_ranges = 256;
 		cfg.stack[i].n_extents = 8;
 	}
 	world_init(&w, &cfg);
@@ -71,8 +71,8 @@ static uint64_t run(uint32_t mask, uint32_t *n_failed)
 	/* And the names are free again in the end. */
 	while (world_step(&w))
 		;
-	assert(w.stack[0]->pool_waits.n_free == w.stack[0]->pool_waits.n);
-	assert(w.stack[1]->pool_waits.n_free == w.stack[1]->pool_waits.n);
+	assert(w.stack[0]->pool_tws.n_free == w.stack[0]->pool_tws.n);
+	assert(w.stack[1]->pool_tws.n_free == w.stack[1]->pool_tws.n);
 	assert(w.stack[0]->pool_conns.n_free == w.stack[0]->pool_conns.n);
 	assert(w.stack[1]->pool_conns.n_free == w.stack[1]->pool_conns.n);
 	uint64_t n = w.n_frames;

@@ -211,8 +211,8 @@ int main(int argc, char **argv)
 		.rcv_buf_max = 6 << 20,
 		.cc = &tcp_cubic,
 		.n_conns = 64,
-		.n_minis = 64,
-		.n_nodes = 64,
+		.n_reqsks = 64,
+		.n_ranges = 64,
 		.n_extents = 8,
 		.extent_bytes = 16384,
 		.n_blocks =

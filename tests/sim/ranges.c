@@ -89,8 +89,8 @@ static void open_one(void)
 			.rcv_buf = BUF,
 			.cc = &tcp_cubic,
 			.n_conns = 4,
-			.n_minis = 4,
-			.n_nodes = 8 * MANY,
+			.n_reqsks = 4,
+			.n_ranges = 8 * MANY,
 			.n_extents = BUF / 65536,
 			.extent_bytes = 65536 - sizeof(struct extent),
 		};

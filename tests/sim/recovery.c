@@ -286,10 +286,10 @@ static void lose_what_is_marked(struct world *w, uint32_t mask)
 
 	if (c && c->flags & CONN_ECN && !(c->flags & CONN_ECT_OFF) &&
 	    !list_is_empty(&c->flight)) {
-		const struct node *n =
-		    container_of(c->flight.prev, struct node, link);
+		const struct range *r =
+		    container_of(c->flight.prev, struct range, link);
 
-		is_lost = !(n->flags & NODE_RETX);
+		is_lost = !(r->flags & RANGE_RETX);
 	}
 	w->wire[CLIENT].model.loss = is_lost ? 1000000 : 0;
 }

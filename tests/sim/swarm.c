@@ -234,16 +234,16 @@ static void fault_steal(struct world_config *c)
 	c->has_cookies = true;
 	/* Each theft takes all there is, one by one. */
 	EACH_STACK (c, s) {
-		s->n_nodes = 1024;
+		s->n_ranges = 1024;
 		s->n_extents = 128;
 	}
 	c->steal_ns = c->steal_every_ns / PICK(2, 4, 20);
 }
 
-static void fault_few_nodes(struct world_config *c)
+static void fault_few_ranges(struct world_config *c)
 {
 	EACH_STACK (c, s)
-		s->n_nodes = 128;
+		s->n_ranges = 128;
 }
 
 static void fault_few_extents(struct world_config *c)
@@ -399,9 +399,9 @@ static void fault_grow(struct world_config *c)
 	c->has_cookies = true;
 	EACH_STACK (c, s) {
 		s->n_blocks = WORLD_BLOCKS;
-		s->n_nodes = PICK32(64, 128, 1000);
+		s->n_ranges = PICK32(64, 128, 1000);
 		s->n_extents = PICK32(2, 8, 100);
-		s->n_minis = PICK32(1, 4, 16);
+		s->n_reqsks = PICK32(1, 4, 16);
 	}
 }
 

@@ -44,7 +44,7 @@ static uint64_t flight(const struct world_config *c, unsigned from, unsigned to)
 
 	n = MIN(n, mine / 2);
 	n = MIN(n, theirs / 2);
-	n = MIN(n, (uint64_t)s->n_nodes / 4 * 500 / c->n_pairs);
+	n = MIN(n, (uint64_t)s->n_ranges / 4 * 500 / c->n_pairs);
 	/* Others may hold all of what there is for received segments. */
 	if (c->stack[to].rcv_mem)
 		n = 0;
@@ -196,7 +196,7 @@ static bool is_there(const struct end *e) { return e->conn || e->is_done; }
 
 /* A router's word ends what has not been accepted, although the SYN-ACK has arrived once
  * before.  The peer's program may be done with an earlier connection. */
-static bool has_lost_mini(const struct view *v)
+static bool has_lost_reqsk(const struct view *v)
 {
 	return v->on & BIT(unreach) &&
 	       (!is_there(v->peer) || v->peer->round < v->mine->round);
@@ -223,7 +223,7 @@ static bool may_be_reset(const struct view *v)
 {
 	return v->on & (BIT(kill) | BIT(unlisten)) || is_rebooted(v, v->mine) ||
 	       is_rebooted(v, v->peer) || has_peer_left(v) ||
-	       has_reset_for_cookie(v) || has_lost_mini(v);
+	       has_reset_for_cookie(v) || has_lost_reqsk(v);
 }
 
 /* The peer has said that it has sent all; or has before its host lost its power, and

@@ -57,8 +57,8 @@ static void host_init(struct host *h, uint32_t addr, uint32_t n_conns)
 		.rcv_buf = 1 << 16,
 		.cc = &tcp_cubic,
 		.n_conns = n_conns,
-		.n_minis = 1024,
-		.n_nodes = 65536,
+		.n_reqsks = 1024,
+		.n_ranges = 65536,
 		.n_extents = 8192,
 		.extent_bytes = 1024,
 	};
@@ -215,9 +215,9 @@ static uint64_t touched(void)
 	const struct tcp_stack *s = server.s;
 
 	return (uint64_t)s->pool_conns.first.n_beyond * s->pool_conns.size +
-	       (uint64_t)s->pool_syns.first.n_beyond * s->pool_syns.size +
-	       (uint64_t)s->pool_waits.first.n_beyond * s->pool_waits.size +
-	       (uint64_t)s->pool_nodes.first.n_beyond * s->pool_nodes.size +
+	       (uint64_t)s->pool_reqsks.first.n_beyond * s->pool_reqsks.size +
+	       (uint64_t)s->pool_tws.first.n_beyond * s->pool_tws.size +
+	       (uint64_t)s->pool_ranges.first.n_beyond * s->pool_ranges.size +
 	       (uint64_t)s->pool_extents.first.n_beyond * s->pool_extents.size;
 }
 

@@ -73,7 +73,7 @@ static void who_has_two_cookies_may_time_out(void **state)
 	world_fini(&w);
 }
 
-/* With memory there is a mini, which no other SYN replaces: nobody waits. */
+/* With memory there is a struct tcp_reqsk, which no other SYN replaces: nobody waits. */
 static void who_has_one_must_not(void **state)
 {
 	static struct tcp_conn still = { .state = TCP_ESTABLISHED };

@@ -38,8 +38,8 @@ struct tcp_config world_stack(enum side side, bool is_v6)
 		.cc = &tcp_newreno,
 		.n_conns = WORLD_PAIRS + 16,
 		.n_orphans = WORLD_PAIRS + 16,
-		.n_minis = WORLD_PAIRS + 16,
-		.n_nodes = 8192,
+		.n_reqsks = WORLD_PAIRS + 16,
+		.n_ranges = 8192,
 		.n_extents = 1024,
 		.extent_bytes = 4000,
 	};

@@ -148,7 +148,7 @@ struct world {
 	uint64_t n_resets;  /* that stacks have sent */
 	uint64_t healed_ns; /* since when nothing goes wrong; 0: it does */
 	uint64_t trace;     /* a hash of all that was sent, and when */
-	uint32_t most_work; /* nodes that a call has touched */
+	uint32_t most_work; /* struct ranges that a call has touched */
 	/* Called before each packet is put on a wire; NULL: not. */
 	void (*before_send)(struct world *w, uint32_t mask);
 	/* Called with each packet that is put on a wire; NULL: not. */

@@ -389,8 +389,8 @@ static void unlisten(struct world *w)
 
 	tcp_unlisten(w->listener, world_clock(w));
 	w->listener = NULL;
-	for (unsigned i = 0; i < ARRAY_LEN(s->syns); i++)
-		assert(!s->syns[i].head);
+	for (unsigned i = 0; i < ARRAY_LEN(s->reqsks); i++)
+		assert(!s->reqsks[i].head);
 }
 
 static void server(struct world *w)

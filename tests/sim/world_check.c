@@ -20,7 +20,7 @@
  *   I15 bytes that were lent come back once, when they were acknowledged (world_send.c)
  *   I16 of connections that are over nothing is left
  *   I17 what received segments hold of a stack's memory is what its connections hold
- *   I18 no call touches more nodes than TCP_WORK_MAX, besides those that it gives back
+ *   I18 no call touches more ranges than TCP_WORK_MAX, besides those that it gives back
  */
 #include "world.h"
 
@@ -28,10 +28,10 @@
 
 #include "tcp/info.h"
 
-/* So many connections, and nodes of queues, are looked at in a step; where there are
+/* So many connections, and ranges of queues, are looked at in a step; where there are
  * more, they take turns. */
 #define CONNS_PER_STEP 4
-#define NODES_PER_STEP 256
+#define RANGES_PER_STEP 256
 #define INFO_EVERY 64 /* steps */
 
 static void check_end(struct end *e)
@@ -128,13 +128,14 @@ static void check_stack(struct world *w, struct tcp_stack *s)
 	uint32_t work = tcp_most_work(s);
 
 	if (work > TCP_WORK_MAX)
-		fprintf(stderr, "a call has touched %u nodes\n", work);
+		fprintf(stderr, "a call has touched %u ranges\n", work);
 	assert(work <= TCP_WORK_MAX);
 	w->most_work = work > w->most_work ? work : w->most_work;
 	const struct list *head = &s->conns;
 	uint32_t n = s->pool_conns.n - s->pool_conns.n_free;
-	uint32_t n_nodes = s->pool_nodes.n - s->pool_nodes.n_free, n_lying = 0;
-	uint32_t every = 1 + n / CONNS_PER_STEP + n_nodes / NODES_PER_STEP;
+	uint32_t n_ranges = s->pool_ranges.n - s->pool_ranges.n_free,
+		 n_lying = 0;
+	uint32_t every = 1 + n / CONNS_PER_STEP + n_ranges / RANGES_PER_STEP;
 	uint64_t i = w->n_steps, rcv_mem = 0;
 
 	for (struct list *l = head->next; l != head; l = l->next, i++) {
@@ -215,11 +216,12 @@ const char *world_leftover(const struct world *w)
 				return "a connection that nobody has";
 		if (n != s->pool_conns.n - s->pool_conns.n_free)
 			return "a connection's memory";
-		if (s->pool_syns.n_free != s->pool_syns.n ||
-		    s->pool_waits.n_free != s->pool_waits.n)
-			return "a mini";
+		if (s->pool_reqsks.n_free != s->pool_reqsks.n ||
+		    s->pool_tws.n_free != s->pool_tws.n)
+			return "a half-open connection, or one in TIME-WAIT";
 		for (unsigned k = 0; k < TCP_LISTENERS_MAX; k++)
-			if (s->listeners[k].n_syns || s->listeners[k].n_accept)
+			if (s->listeners[k].n_reqsks ||
+			    s->listeners[k].n_accept)
 				return "a listener's count";
 		for (uint32_t b = 0; !n && b < s->n_buckets; b++)
 			if (memcmp(&s->buckets[b].id, &none, sizeof(none)) ||

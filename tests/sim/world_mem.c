@@ -36,8 +36,8 @@ static void steal_or_give(struct world *w, bool is_stolen)
 {
 	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
 		struct tcp_stack *s = w->stack[i];
-		struct pool *pools[] = { &s->pool_nodes, &s->pool_extents,
-					 &s->pool_syns, &w->rx_pool[i] };
+		struct pool *pools[] = { &s->pool_ranges, &s->pool_extents,
+					 &s->pool_reqsks, &w->rx_pool[i] };
 
 		for (unsigned k = 0; k < ARRAY_LEN(pools); k++) {
 			uint32_t leave = pools[k] == &w->rx_pool[i]

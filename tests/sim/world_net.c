@@ -220,11 +220,11 @@ static bool read_segment(const struct wire_packet *p, struct ip_packet *ip,
 
 static bool is_behind_all(const struct tcp_conn *c, seq32 seq)
 {
-	const struct node *n = c->oooq;
+	const struct range *r = c->oooq;
 
-	while (n && n->next)
-		n = n->next;
-	return n && seq_eq(seq, node_end(n));
+	while (r && r->next)
+		r = r->next;
+	return r && seq_eq(seq, range_end(r));
 }
 
 /* A guess of a forger's that hits exactly is as good as the truth; such luck is not
@@ -245,10 +245,10 @@ static bool is_lucky(struct tcp_stack *s, const struct wire_packet *p)
 	case FLOW_SYN_RCVD:
 		return seq_eq(
 		    seg.seq,
-		    seq_add(container_of(f, struct mini_syn, flow)->irs, 1));
+		    seq_add(container_of(f, struct tcp_reqsk, flow)->irs, 1));
 	case FLOW_TIME_WAIT:
 		return seq_eq(seg.seq,
-			      container_of(f, struct mini_wait, flow)->rcv_nxt);
+			      container_of(f, struct tcp_tw, flow)->rcv_nxt);
 	default:
 		return c->state == TCP_SYN_SENT ? seq_eq(seg.ack, c->snd_nxt)
 						: seq_eq(seg.seq, c->rcv_nxt) ||

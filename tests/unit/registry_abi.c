@@ -3,6 +3,7 @@
  * tests/unit/registry_abi.c - modules and osf of different generations, and what
  * the registry makes of what a module answers
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -11,6 +12,9 @@
 #include <unistd.h>
 
 #include "base/libc.h"
+#include "ops/builtin.h"
+#include "ops/candidates.h"
+#include "ops/module.h"
 #include "ops/registry.h"
 #include "osf/proto.h"
 #include "unit.h"
@@ -81,11 +85,11 @@ static void ask_all(void)
 	struct sockaddr_storage from = { .ss_family = AF_INET };
 	socklen_t len = sizeof(here);
 
-	assert_int_equal(registry_connect(1, 0, TO_HERE, NULL), -EAGAIN);
-	registry_listen(1, 0, 1, NULL);
+	assert_int_equal(module_connect(1, 0, TO_HERE, NULL), -EAGAIN);
+	module_listen(1, 0, 1, NULL);
 	ops_inet_notification(&event);
-	assert_int_equal(registry_accept(1, 2, 0, &from, &len), -EAGAIN);
-	registry_close(1);
+	assert_int_equal(module_accept(1, 2, 0, &from, &len, NULL), -EAGAIN);
+	module_close(1);
 }
 
 static void every_size_gets_the_ops_that_it_reaches(void **state)
@@ -190,6 +194,7 @@ static void names_are_words_and_each_is_there_once(void **state)
 		{ "inet", -EEXIST },
 		{ "shm", -EEXIST },
 		{ "osf", -EEXIST },
+		{ "tcp", -EEXIST },
 	};
 	struct later first = full(), l = full();
 
@@ -223,9 +228,9 @@ static void there_is_room_for_sixteen(void **state)
 
 static void rules_and_addresses_choose(void **state)
 {
-	static const char *const providers[] = { "os",  "inet", "shm", "full",
-						 "osf", "sdp",  NULL };
-	static const int n_asked[] = { 0, 0, 0, 1, 1, 1, 1 };
+	static const char *const providers[] = { "os",   "inet", "shm", "tcp",
+						 "full", "osf",  "sdp", NULL };
+	static const int n_asked[] = { 0, 0, 0, 0, 1, 1, 1, 1 };
 	const struct sockaddr_in6 six = { .sin6_family = AF_INET6,
 					  .sin6_addr = IN6ADDR_LOOPBACK_INIT };
 	const struct sockaddr odd = { .sa_family = AF_UNIX };
@@ -234,30 +239,110 @@ static void rules_and_addresses_choose(void **state)
 	assert_int_equal(ops_proto_register(&l.proto), 0);
 	for (size_t i = 0; i < sizeof(n_asked) / sizeof(n_asked[0]); i++) {
 		reset(NULL);
-		assert_int_equal(registry_connect(1, 0, TO_HERE, providers[i]),
+		assert_int_equal(module_connect(1, 0, TO_HERE, providers[i]),
 				 -EAGAIN);
-		registry_listen(1, 0, 1, providers[i]);
+		module_listen(1, 0, 1, providers[i]);
 		assert_int_equal(n_connect, n_asked[i]);
 		assert_int_equal(n_listen, n_asked[i]);
 	}
 	reset(NULL);
 	assert_int_equal(
-	    registry_connect(1, 0, (const void *)&six, sizeof(six), NULL),
+	    module_connect(1, 0, (const void *)&six, sizeof(six), NULL),
 	    -EAGAIN);
 	l.proto.caps = OSF_CAP_REMOTE;
-	assert_int_equal(registry_connect(1, 0, TO_HERE, NULL), -EAGAIN);
-	assert_int_equal(registry_connect(1, 0, &odd, sizeof(odd), NULL),
+	assert_int_equal(module_connect(1, 0, TO_HERE, NULL), -EAGAIN);
+	assert_int_equal(module_connect(1, 0, &odd, sizeof(odd), NULL),
 			 -EAGAIN);
 	assert_int_equal(n_connect, 0);
 	l.proto.caps = OSF_CAP_LOCAL | OSF_CAP_IPV6;
 	assert_int_equal(
-	    registry_connect(1, 0, (const void *)&six, sizeof(six), NULL),
+	    module_connect(1, 0, (const void *)&six, sizeof(six), NULL),
 	    -EAGAIN);
 	/* Less than an IPv6 address takes. */
-	assert_int_equal(registry_connect(1, 0, (const void *)&six, 16, NULL),
+	assert_int_equal(module_connect(1, 0, (const void *)&six, 16, NULL),
 			 -EAGAIN);
 	assert_int_equal(n_connect, 1);
 	assert_int_equal(ops_proto_unregister(&l.proto), 0);
+}
+
+/* What the table says of shm, and so the statistics. */
+static enum osf_reason of_shm(const char *provider, const char *to)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET };
+	struct question q = { .fd = -1,
+			      .peer = (struct sockaddr *)&in,
+			      .len = sizeof(in),
+			      .provider = provider };
+
+	inet_pton(AF_INET, to, &in.sin_addr);
+	return candidate_refused(&q, "shm");
+}
+
+static void provider_names_mean_what_they_say(void **state)
+{
+	static const struct {
+		const char *provider;
+		enum osf_reason local, remote;
+	} cases[] = {
+		{ NULL, OSF_REASON_NONE, OSF_REASON_REMOTE },
+		{ "osf", OSF_REASON_NONE, OSF_REASON_REMOTE },
+		{ "sdp", OSF_REASON_NONE, OSF_REASON_REMOTE },
+		{ "shm", OSF_REASON_NONE, OSF_REASON_REMOTE },
+		{ "os", OSF_REASON_RULE, OSF_REASON_RULE },
+		{ "inet", OSF_REASON_RULE, OSF_REASON_RULE },
+		{ "tcp", OSF_REASON_NO_TCP, OSF_REASON_NO_TCP },
+		{ "full", OSF_REASON_RULE_OTHER, OSF_REASON_RULE_OTHER },
+	};
+	struct later l = full();
+
+	assert_int_equal(of_shm(NULL, "127.0.0.1"), OSF_REASON_DISABLED);
+	builtin_register(true);
+	assert_false(registry_any());
+	assert_int_equal(ops_proto_register(&l.proto), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(of_shm(cases[i].provider, "127.0.0.1"),
+				 cases[i].local);
+		/* TEST-NET-1: nobody has it. */
+		assert_int_equal(of_shm(cases[i].provider, "192.0.2.1"),
+				 cases[i].remote);
+	}
+	assert_int_equal(ops_proto_unregister(&l.proto), 0);
+	assert_int_equal(ops_proto_unregister(&builtin_shm), 0);
+	assert_int_equal(of_shm("shm", "127.0.0.1"), OSF_REASON_DISABLED);
+	assert_int_equal(ops_proto_unregister(&builtin_inet), 0);
+}
+
+static void built_in_protocols_stand_in_the_same_table(void **state)
+{
+	struct later above = full(), below = full();
+	struct question q = { .fd = -1,
+			      .peer = (const struct sockaddr *)&here,
+			      .len = sizeof(here) };
+
+	below.proto.name = "below";
+	below.proto.priority = OSF_PRIORITY_SHM - 1;
+	assert_int_equal(ops_proto_register(&below.proto), 0);
+	builtin_register(true);
+	assert_int_equal(ops_proto_register(&above.proto), 0);
+	struct protos t = candidates(&q);
+	const struct osf_proto *want[] = { &above.proto, &builtin_shm,
+					   &below.proto, &builtin_inet };
+	assert_int_equal(t.n, 4);
+	assert_memory_equal(t.proto, want, sizeof(want));
+	/* One below shm is asked where shm may not be. */
+	reset(NULL);
+	assert_int_equal(module_connect(1, 0, TO_HERE, NULL), -EAGAIN);
+	assert_int_equal(n_connect, 1);
+	assert_int_equal(module_connect(1, 0, TO_HERE, "below"), -EAGAIN);
+	assert_int_equal(n_connect, 2);
+	assert_int_equal(module_connect(1, 0, TO_HERE, "shm"), -EAGAIN);
+	assert_int_equal(n_connect, 2);
+	assert_int_equal(ops_proto_unregister(&builtin_shm), 0);
+	assert_int_equal(module_connect(1, 0, TO_HERE, NULL), -EAGAIN);
+	assert_int_equal(n_connect, 4);
+	assert_int_equal(ops_proto_unregister(&builtin_inet), 0);
+	assert_int_equal(ops_proto_unregister(&above.proto), 0);
+	assert_int_equal(ops_proto_unregister(&below.proto), 0);
 }
 
 static void a_carrier_takes_place_and_flags_of_the_socket(void **state)
@@ -276,7 +361,7 @@ static void a_carrier_takes_place_and_flags_of_the_socket(void **state)
 
 		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
 		gives = pair[0];
-		assert_int_equal(registry_connect(1, fd, TO_HERE, NULL), 0);
+		assert_int_equal(module_connect(1, fd, TO_HERE, NULL), 0);
 		assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK,
 				 flags & 1 ? O_NONBLOCK : 0);
 		assert_int_equal(fcntl(fd, F_GETFD),
@@ -301,9 +386,8 @@ static void a_carrier_that_is_none_leaves_the_socket_alone(void **state)
 	assert_int_equal(ops_proto_register(&l.proto), 0);
 	for (int i = 0; i < 2; i++) {
 		gives = i ? fd : -1;
-		assert_int_equal(registry_connect(1, fd, TO_HERE, NULL),
-				 -EAGAIN);
-		assert_int_equal(registry_accept(1, 2, fd, &from, &len),
+		assert_int_equal(module_connect(1, fd, TO_HERE, NULL), -EAGAIN);
+		assert_int_equal(module_accept(1, 2, fd, &from, &len, NULL),
 				 -ECONNABORTED);
 		assert_int_equal(fcntl(fd, F_GETFD), 0);
 	}
@@ -315,7 +399,7 @@ static int at_once(uint64_t id, int fd, const struct sockaddr *to,
 		   socklen_t len, unsigned timeout_ms, int *carrier)
 {
 	n_connect++;
-	return registry_connect(id, fd, to, len, NULL);
+	return module_connect(id, fd, to, len, NULL);
 }
 
 static void a_module_is_not_asked_about_its_own_calls(void **state)
@@ -324,7 +408,7 @@ static void a_module_is_not_asked_about_its_own_calls(void **state)
 
 	l.proto.connect = at_once;
 	assert_int_equal(ops_proto_register(&l.proto), 0);
-	assert_int_equal(registry_connect(1, 0, TO_HERE, NULL), -EAGAIN);
+	assert_int_equal(module_connect(1, 0, TO_HERE, NULL), -EAGAIN);
 	assert_int_equal(n_connect, 1);
 	assert_int_equal(ops_proto_unregister(&l.proto), 0);
 }
@@ -341,6 +425,8 @@ int main(void)
 		T(names_are_words_and_each_is_there_once),
 		T(there_is_room_for_sixteen),
 		T(rules_and_addresses_choose),
+		T(provider_names_mean_what_they_say),
+		T(built_in_protocols_stand_in_the_same_table),
 		T(a_carrier_takes_place_and_flags_of_the_socket),
 		T(a_carrier_that_is_none_leaves_the_socket_alone),
 		T(a_module_is_not_asked_about_its_own_calls),

@@ -456,7 +456,7 @@ static void unknown_providers_are_refused_with_the_list(void **state)
 	assert_int_equal(err.column, 5);
 	assert_string_equal(err.text,
 			    "expected a provider (os, inet, osf, vma, xlio, "
-			    "shm, sdp, sa, '*' or a module's name), found "
+			    "shm, tcp, sdp, sa, '*' or a module's name), found "
 			    "'oss'");
 }
 

@@ -20,7 +20,7 @@ static void both_open(uint32_t n)
 {
 	struct tcp_config cfg = kit_config(false);
 
-	cfg.n_conns = cfg.n_minis = 2 * N_CONNS;
+	cfg.n_conns = cfg.n_reqsks = 2 * N_CONNS;
 	for (unsigned k = 0; k < 2; k++) {
 		kit_init(&kits[k], &cfg);
 		for (uint32_t i = 0; i < n; i++) {

@@ -511,7 +511,7 @@ static void without_pieces_what_is_next_still_gets_in(void **state)
 {
 	struct tcp_config cfg = kit_config(false);
 	struct list taken;
-	struct node *n;
+	struct range *r;
 	seq32 next;
 
 	open_one(&cfg);
@@ -522,17 +522,17 @@ static void without_pieces_what_is_next_still_gets_in(void **state)
 	assert_int_equal(c->n_ooo, 10);
 	acks_out();
 	list_init(&taken);
-	while ((n = pool_get(&k.s->pool_nodes)))
-		list_add_tail(&taken, &n->link);
+	while ((r = pool_get(&k.s->pool_ranges)))
+		list_add_tail(&taken, &r->link);
 	k.seq = next;
 	kit_in(&k, TCP_ACK, "next", 4);
 	assert_int_equal(seq_len(next, c->rcv_nxt), 4);
 	assert_int_equal(c->n_ooo, 0);
 	read_all();
 	while (!list_is_empty(&taken)) {
-		n = container_of(taken.next, struct node, link);
-		list_del(&n->link);
-		pool_put(&k.s->pool_nodes, n);
+		r = container_of(taken.next, struct range, link);
+		list_del(&r->link);
+		pool_put(&k.s->pool_ranges, r);
 	}
 	close_one();
 }
@@ -603,8 +603,8 @@ static void hostile_peers_leave_memory_for_others(void **state)
 	uint32_t max = 0;
 
 	cfg.n_conns = 32;
-	cfg.n_minis = 32;
-	cfg.n_nodes = 1 << 15;
+	cfg.n_reqsks = 32;
+	cfg.n_ranges = 1 << 15;
 	cfg.rcv_mem = BUDGET;
 	kit_init(&k, &cfg);
 	for (uint16_t i = 0; i < 20; i++) {

@@ -29,7 +29,7 @@ static const struct tcp_seg all_options = { .mss = 1400,
 					    .has_ts = true,
 					    .tsval = 77 };
 
-/* A listener whose minis are all taken by SYNs that nobody follows up. */
+/* A listener whose request socks are all taken by SYNs that nobody follows up. */
 static void flood(bool is_v6)
 {
 	struct tcp_config cfg = kit_config(is_v6);
@@ -69,11 +69,11 @@ static void end_with(struct tcp_conn *c)
 /* The SYN-ACK of one more, which is a cookie. */
 static void cookie_out(const struct tcp_seg *options)
 {
-	uint32_t n_free = k.s->pool_syns.n_free;
+	uint32_t n_free = k.s->pool_reqsks.n_free;
 
 	syn_in(KIT_PEER_PORT, options);
 	kit_expect(&k, &f, TCP_SYN | TCP_ACK);
-	assert_int_equal(k.s->pool_syns.n_free, n_free);
+	assert_int_equal(k.s->pool_reqsks.n_free, n_free);
 	assert_int_equal(tcp_dropped(k.s, DROP_SYN_COOKIE), 1);
 }
 

@@ -23,7 +23,7 @@ static void begin(uint32_t n_conns, uint32_t n)
 	void *block = aligned_alloc(TCP_BLOCK, TCP_BLOCK);
 
 	cfg.n_conns = n_conns;
-	cfg.n_minis = MANY;
+	cfg.n_reqsks = MANY;
 	cfg.n_blocks = 1;
 	kit_init(&k, &cfg);
 	assert_true(tcp_grow(k.s, TCP_POOL_CONNS, block));

@@ -57,7 +57,7 @@ static void peers_that_share_ports_are_told_apart(void **state)
 
 	cfg.addrs[cfg.n_addrs++] = ip_addr_v4(0x0a000002);
 	cfg.n_conns = N_PEERS;
-	cfg.n_minis = 4;
+	cfg.n_reqsks = 4;
 	kit_init(&k, &cfg);
 	for (uint32_t i = 0; i < N_PEERS; i++) {
 		k.me = cfg.addrs[i % 2];
@@ -144,7 +144,7 @@ static void nobody_listens_at_port_0(void **state)
 	k.lport = 0;
 	kit_in(&k, TCP_SYN, NULL, 0);
 	kit_expect(&k, &f, TCP_RST | TCP_ACK);
-	assert_int_equal(k.s->pool_syns.n_free, k.s->pool_syns.n);
+	assert_int_equal(k.s->pool_reqsks.n_free, k.s->pool_reqsks.n);
 	kit_fini(&k);
 }
 
@@ -268,8 +268,8 @@ static void a_reset_ends_an_open_at_the_edge_alone(void **state)
 
 		kit_wait(&k, (i == 1 ? CHALLENGE_NS + 2 * NS_PER_MS : 0));
 		segment_at(TCP_RST, offs[i], 0);
-		assert_int_equal(k.s->pool_syns.n_free,
-				 k.s->pool_syns.n - !is_edge);
+		assert_int_equal(k.s->pool_reqsks.n_free,
+				 k.s->pool_reqsks.n - !is_edge);
 		/* The second of them would be answered too soon. */
 		assert_int_equal(kit_drain(&k), in_window && i == 1);
 	}
@@ -287,9 +287,9 @@ static void a_reset_ends_an_open_whatever_its_timestamp(void **state)
 	k.tsval = 500;
 	kit_in(&k, TCP_ACK, NULL, 0);
 	assert_int_equal(tcp_dropped(k.s, DROP_PAWS), 1);
-	assert_int_equal(k.s->pool_syns.n_free, k.s->pool_syns.n - 1);
+	assert_int_equal(k.s->pool_reqsks.n_free, k.s->pool_reqsks.n - 1);
 	kit_in(&k, TCP_RST, NULL, 0);
-	assert_int_equal(k.s->pool_syns.n_free, k.s->pool_syns.n);
+	assert_int_equal(k.s->pool_reqsks.n_free, k.s->pool_reqsks.n);
 	kit_fini(&k);
 }
 
@@ -326,10 +326,7 @@ static void enter_time_wait(void)
 	kit_drain(&k);
 }
 
-static uint32_t n_waits(void)
-{
-	return k.s->pool_waits.n - k.s->pool_waits.n_free;
-}
+static uint32_t n_waits(void) { return k.s->pool_tws.n - k.s->pool_tws.n_free; }
 
 /* RFC 9293 section 3.6.1 allows it where memory is short: the oldest is the safest. */
 static void the_oldest_in_time_wait_gives_way(void **state)
@@ -337,7 +334,7 @@ static void the_oldest_in_time_wait_gives_way(void **state)
 	struct tcp_config cfg = kit_config(false);
 	static seq32 seqs[6], acks[6];
 
-	cfg.n_minis = 4;
+	cfg.n_reqsks = 4;
 	kit_init(&k, &cfg);
 	listen_here(8);
 	for (unsigned i = 0; i < 6; i++) {

@@ -178,14 +178,14 @@ static void some_errors_end_what_is_half_open(void **state)
 	kit_begin(&k);
 	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, 8, &k.listener), 0);
 	for (unsigned i = 0; i < ARRAY_LEN(kinds); i++) {
-		uint32_t n = k.s->pool_syns.n_free;
+		uint32_t n = k.s->pool_reqsks.n_free;
 
 		k.rport++;
 		k.seq = (seq32){ KIT_PEER_ISS };
 		kit_in(&k, TCP_SYN, NULL, 0);
 		assert_true(kit_out(&k, &f));
 		kit_icmp(&k, kinds[i].type, kinds[i].code, 1300, f.seg.seq);
-		assert_int_equal(k.s->pool_syns.n_free,
+		assert_int_equal(k.s->pool_reqsks.n_free,
 				 kinds[i].is_end ? n : n - 1);
 	}
 	kit_fini(&k);
@@ -242,11 +242,11 @@ static void a_half_open_connection_goes_when_its_host_is_not_there(void **state)
 	kit_in(&k, TCP_SYN, NULL, 0);
 	assert_true(kit_out(&k, &f));
 	kit_icmp(&k, 3, 1, 0, seq_add(f.seg.seq, 1));
-	assert_int_equal(k.s->pool_syns.n_free, k.s->pool_syns.n - 1);
+	assert_int_equal(k.s->pool_reqsks.n_free, k.s->pool_reqsks.n - 1);
 	kit_icmp(&k, 3, 3, 0, f.seg.seq);
-	assert_int_equal(k.s->pool_syns.n_free, k.s->pool_syns.n - 1);
+	assert_int_equal(k.s->pool_reqsks.n_free, k.s->pool_reqsks.n - 1);
 	kit_icmp(&k, 3, 1, 0, f.seg.seq);
-	assert_int_equal(k.s->pool_syns.n_free, k.s->pool_syns.n);
+	assert_int_equal(k.s->pool_reqsks.n_free, k.s->pool_reqsks.n);
 	kit_icmp(&k, 3, 1, 0, f.seg.seq);
 	assert_int_equal(tcp_dropped(k.s, DROP_ICMP_NO_CONN), 1);
 	tcp_unlisten(k.listener, k.now);

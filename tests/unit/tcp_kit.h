@@ -58,8 +58,8 @@ static inline struct tcp_config kit_config(bool is_v6)
 		.rcv_buf = 1 << 16,
 		.cc = &tcp_newreno,
 		.n_conns = 8,
-		.n_minis = 8,
-		.n_nodes = 4096,
+		.n_reqsks = 8,
+		.n_ranges = 4096,
 		.n_extents = 64,
 		.extent_bytes = 16384,
 	};

@@ -173,13 +173,13 @@ static void many_small_pieces_are_several_frames(void **state)
 	kit_close_one(&k, c);
 }
 
-/* What waits out of order holds the nodes. */
-static void without_nodes_nothing_is_lent(void **state)
+/* What waits out of order holds the ranges. */
+static void without_ranges_nothing_is_lent(void **state)
 {
 	struct tcp_config cfg = kit_config(false);
 	struct tcp_lent z;
 
-	cfg.n_nodes = 64;
+	cfg.n_ranges = 64;
 	kit_init(&k, &cfg);
 	c = kit_established(&k);
 	seq32 first = k.seq;
@@ -237,8 +237,8 @@ static void pools_grow_as_needed_and_give_back(void **state)
 	struct tcp_config cfg = kit_config(false);
 
 	cfg.n_conns = 4;
-	cfg.n_minis = 4;
-	cfg.n_nodes = 64;
+	cfg.n_reqsks = 4;
+	cfg.n_ranges = 64;
 	cfg.n_extents = 4;
 	cfg.extent_bytes = 4000;
 	cfg.n_blocks = N_BLOCKS;
@@ -281,11 +281,11 @@ static void pools_grow_as_needed_and_give_back(void **state)
 }
 
 /* TIME-WAIT is kept in blocks, and its links are numbers. */
-static void minis_live_in_blocks(void **state)
+static void half_open_connections_live_in_blocks(void **state)
 {
 	struct tcp_config cfg = kit_config(false);
 
-	cfg.n_minis = 4;
+	cfg.n_reqsks = 4;
 	cfg.n_blocks = 2;
 	kit_init(&k, &cfg);
 	for (uint32_t i = 0; i < 500; i++) {
@@ -298,9 +298,9 @@ static void minis_live_in_blocks(void **state)
 		kit_in(&k, TCP_FIN | TCP_ACK, NULL, 0);
 		kit_drain(&k);
 	}
-	assert_int_equal(k.s->pool_waits.n - k.s->pool_waits.n_free, 500);
+	assert_int_equal(k.s->pool_tws.n - k.s->pool_tws.n_free, 500);
 	kit_wait(&k, 61 * NS_PER_S);
-	assert_int_equal(k.s->pool_waits.n_free, k.s->pool_waits.n);
+	assert_int_equal(k.s->pool_tws.n_free, k.s->pool_tws.n);
 	starve();
 	assert_int_equal(n_given, 0);
 	tcp_unlisten(k.listener, k.now);
@@ -329,9 +329,9 @@ int main(void)
 		cmocka_unit_test(the_end_of_a_connection_returns_them),
 		cmocka_unit_test(what_does_not_fit_is_not_taken),
 		cmocka_unit_test(many_small_pieces_are_several_frames),
-		cmocka_unit_test(without_nodes_nothing_is_lent),
+		cmocka_unit_test(without_ranges_nothing_is_lent),
 		cmocka_unit_test(pools_grow_as_needed_and_give_back),
-		cmocka_unit_test(minis_live_in_blocks),
+		cmocka_unit_test(half_open_connections_live_in_blocks),
 		cmocka_unit_test(the_budget_is_kept),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

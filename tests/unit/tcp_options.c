@@ -188,7 +188,7 @@ static void a_cookie_has_its_listeners_maxseg(void **state)
 {
 	struct tcp_config cfg = kit_config(false);
 
-	cfg.n_minis = 1;
+	cfg.n_reqsks = 1;
 	kit_init(&k, &cfg);
 	assert_int_equal(tcp_listen(k.s, NULL, KIT_PORT, 8, &k.listener), 0);
 	tcp_set_listen_maxseg(k.listener, 700);

@@ -291,23 +291,23 @@ static void an_orphan_is_not_kept_by_a_window_taken_back(void **state)
 /* --- no memory --- */
 
 /* All pieces that queues are made of, as a list by their first words. */
-static void *take_nodes(void)
+static void *take_ranges(void)
 {
 	void *list = NULL, **n;
 
-	while ((n = pool_get(&k.s->pool_nodes))) {
+	while ((n = pool_get(&k.s->pool_ranges))) {
 		*n = list;
 		list = n;
 	}
 	return list;
 }
 
-static void give_nodes(void *list)
+static void give_ranges(void *list)
 {
 	while (list) {
 		void *next = *(void **)list;
 
-		pool_put(&k.s->pool_nodes, list);
+		pool_put(&k.s->pool_ranges, list);
 		list = next;
 	}
 }
@@ -319,7 +319,7 @@ static void who_has_no_memory_to_send_does_not_blame_the_peer(void **state)
 	for (int is_orphan = 0; is_orphan < 2; is_orphan++) {
 		c = kit_open_one(&k);
 		kit_write(&k, c, 10);
-		void *nodes = take_nodes();
+		void *ranges = take_ranges();
 		if (is_orphan)
 			tcp_close(c, k.now);
 		for (int i = 0; i < 3000; i++) {
@@ -328,7 +328,7 @@ static void who_has_no_memory_to_send_does_not_blame_the_peer(void **state)
 		}
 		assert_int_equal(c->state,
 				 is_orphan ? TCP_FIN_WAIT_1 : TCP_ESTABLISHED);
-		give_nodes(nodes);
+		give_ranges(ranges);
 		kit_wait(&k, NS_PER_S);
 		assert_true(kit_out(&k, &f));
 		assert_int_equal(f.len, 10);
@@ -344,12 +344,12 @@ static void a_wait_for_memory_is_none_for_the_peer(void **state)
 	c = kit_open_one(&k);
 	tcp_set_user_timeout(c, 10000);
 	kit_write(&k, c, 10);
-	void *nodes = take_nodes();
+	void *ranges = take_ranges();
 	for (int i = 0; i < 8; i++) {
 		kit_expect_none(&k);
 		kit_wait(&k, NS_PER_S);
 	}
-	give_nodes(nodes);
+	give_ranges(ranges);
 	kit_wait(&k, NS_PER_S);
 	assert_true(kit_out(&k, &f));
 	kit_wait(&k, 9 * NS_PER_S);

@@ -101,7 +101,7 @@ static seq32 wait_begin(bool has_ts, uint8_t reuse)
 	kit_in(&k, TCP_FIN | TCP_ACK, NULL, 0);
 	assert_int_equal(kit_drain(&k), 1);
 	assert_int_equal(k.s->pool_conns.n_free, 1);
-	assert_int_equal(k.s->pool_waits.n_free, k.s->pool_waits.n - 1);
+	assert_int_equal(k.s->pool_tws.n_free, k.s->pool_tws.n - 1);
 	return end;
 }
 
@@ -125,7 +125,7 @@ static void a_name_is_taken_again_when_timestamps_tell(void **state)
 			kit_wait(&k, 2 * NS_PER_MS);
 		}
 		assert_int_equal(again(lport, &c), 0);
-		assert_int_equal(k.s->pool_waits.n_free, k.s->pool_waits.n);
+		assert_int_equal(k.s->pool_tws.n_free, k.s->pool_tws.n);
 		assert_true(kit_out(&k, &f));
 		assert_int_equal(f.seg.flags, TCP_SYN);
 		assert_int_equal(f.seg.tsecr, 500);
@@ -166,7 +166,7 @@ static void without_memory_time_wait_stays(void **state)
 	wait_begin(true, TCP_REUSE_ALWAYS);
 	assert_int_equal(tcp_connect(k.s, &k.me, 9, &other, 9, k.now, &c), 0);
 	assert_int_equal(again(KIT_PORT, &c), -ENOBUFS);
-	assert_int_equal(k.s->pool_waits.n_free, k.s->pool_waits.n - 1);
+	assert_int_equal(k.s->pool_tws.n_free, k.s->pool_tws.n - 1);
 	kit_fini(&k);
 }
 
@@ -179,7 +179,7 @@ static void listeners_share_a_port(void **state)
 	struct tcp_listener *l[4], *other;
 	uint32_t n[4] = { 0 };
 
-	cfg.n_minis = 1000;
+	cfg.n_reqsks = 1000;
 	cfg.n_conns = 1000;
 	kit_init(&k, &cfg);
 	for (int i = 0; i < 4; i++)
@@ -230,7 +230,7 @@ static void shared_listeners_know_their_cookies(void **state)
 	struct tcp_listener *l[3];
 	uint32_t n = 0;
 
-	cfg.n_minis = 1;
+	cfg.n_reqsks = 1;
 	cfg.n_conns = 100;
 	kit_init(&k, &cfg);
 	for (int i = 0; i < 3; i++)

@@ -251,21 +251,21 @@ static void any_number_of_duplicates_is_one_loss(void **state)
 
 /* --- frames --- */
 
-static void *nodes[4096];
-static unsigned n_nodes;
+static void *ranges[4096];
+static unsigned n_ranges;
 
 /* Somebody else has all of the stack's memory for ranges. */
-static void nodes_take(void)
+static void ranges_take(void)
 {
-	while (n_nodes < ARRAY_LEN(nodes) &&
-	       (nodes[n_nodes] = pool_get(&k.s->pool_nodes)))
-		n_nodes++;
+	while (n_ranges < ARRAY_LEN(ranges) &&
+	       (ranges[n_ranges] = pool_get(&k.s->pool_ranges)))
+		n_ranges++;
 }
 
-static void nodes_give_back(void)
+static void ranges_give_back(void)
 {
-	while (n_nodes)
-		pool_put(&k.s->pool_nodes, nodes[--n_nodes]);
+	while (n_ranges)
+		pool_put(&k.s->pool_ranges, ranges[--n_ranges]);
 }
 
 /* RFC 8985 section 7.3: the last segment, or all of its range where it cannot be cut. */
@@ -280,14 +280,14 @@ static void without_memory_the_whole_tail_is_probed(void **state)
 	assert_int_equal(f.len, 5u * c->mss);
 	assert_true(f.seg.flags & TCP_PSH);
 	seq32 una = c->snd_una;
-	nodes_take();
+	ranges_take();
 	kit_wait(&k, 320 * NS_PER_MS);
 	assert_true(kit_out(&k, &f));
 	assert_true(seq_eq(f.seg.seq, una));
 	assert_int_equal(f.len, 5u * c->mss);
 	assert_int_equal(f.gso_size, c->mss);
 	assert_true(c->rec.is_tlp_out);
-	nodes_give_back();
+	ranges_give_back();
 	kit_close_one(&k, c);
 }
 
@@ -303,10 +303,10 @@ static void without_memory_a_part_is_not_sacked(void **state)
 		kit_write(&k, c, 5u * c->mss);
 		assert_true(kit_out(&k, &f));
 		seq32 una = c->snd_una, first = seq_add(una, from * c->mss);
-		nodes_take();
+		ranges_take();
 		kit_sack(&k, una, first, seq_add(una, 2u * c->mss));
 		assert_int_equal(c->sacked_bytes, 0);
-		nodes_give_back();
+		ranges_give_back();
 		kit_sack(&k, una, first, seq_add(una, 2u * c->mss));
 		assert_int_equal(c->sacked_bytes, (2 - from) * c->mss);
 		kit_in(&k, TCP_ACK, NULL, 0);

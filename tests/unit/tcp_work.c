@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/unit/tcp_work.c - no call costs more than a few nodes, whatever the peer does
+ * tests/unit/tcp_work.c - no call costs more than a few ranges, whatever the peer does
  *
  * A peer with the smallest MSS lets many thousand ranges be in flight, tells of them what
- * costs the sender most, and the nodes are counted that each call touches (tcp_most_work()),
+ * costs the sender most, and the ranges are counted that each call touches (tcp_most_work()),
  * never the time.
  */
 #include "tcp_kit.h"
@@ -102,7 +102,7 @@ static void sender_begin(struct sender *s, uint32_t gso)
 
 	cfg.snd_buf = FLIGHT;
 	cfg.rcv_buf = FLIGHT;
-	cfg.n_nodes = 1u << 17;
+	cfg.n_ranges = 1u << 17;
 	cfg.n_extents = FLIGHT / cfg.extent_bytes * 2 + 64;
 	cfg.gso_max = gso;
 	kit_init(&s->k, &cfg);
@@ -129,7 +129,7 @@ static void sender_begin(struct sender *s, uint32_t gso)
 	s->una = s->c->snd_una;
 	s->mss = s->c->mss;
 	s->n_ranges = 0;
-	for (const struct node *n = s->c->sent.head; n; n = n->next)
+	for (const struct range *r = s->c->sent.head; r; r = r->next)
 		s->n_ranges++;
 	assert_int_equal(seq_len(s->una, s->c->snd_nxt), FLIGHT);
 }
@@ -265,7 +265,7 @@ static void a_peer_that_forgets_much_costs_little(void **state)
 	for (uint32_t at = 0; at + s.mss <= FLIGHT; at += 2 * s.mss)
 		sack(&s, at, at + s.mss);
 	for (unsigned i = 0; i < 3; i++) {
-		while (!s.c->lost_bytes || s.c->sent.head->flags & NODE_SACKED)
+		while (!s.c->lost_bytes || s.c->sent.head->flags & RANGE_SACKED)
 			time_out(&s), drain(&s), s.c->ca_state = CA_OPEN;
 		conn_check(s.c);
 		ack(&s, seq_add(s.c->snd_una, s.mss));
@@ -341,7 +341,7 @@ static void a_listener_that_goes_costs_little(void **state)
 	static struct kit k;
 	const uint32_t n = 300;
 
-	cfg.n_minis = n;
+	cfg.n_reqsks = n;
 	kit_init(&k, &cfg);
 	int err = tcp_listen(k.s, NULL, KIT_PORT, n, &k.listener);
 	assert_int_equal(err, 0);
@@ -351,7 +351,7 @@ static void a_listener_that_goes_costs_little(void **state)
 	assert_in_range(tcp_most_work(k.s), 0, TCP_WORK_MAX);
 	tcp_unlisten(k.listener, k.now);
 	assert_in_range(tcp_most_work(k.s), 1, TCP_WORK_MAX);
-	assert_in_range(k.listener->n_syns, 1, n - 1);
+	assert_in_range(k.listener->n_reqsks, 1, n - 1);
 	err = tcp_listen(k.s, NULL, KIT_PORT, n, &next);
 	assert_int_equal(err, 0);
 	assert_ptr_not_equal(next, k.listener);
@@ -360,10 +360,10 @@ static void a_listener_that_goes_costs_little(void **state)
 	kit_in(&k, TCP_ACK, NULL, 0);
 	assert_null(tcp_accept(next));
 	kit_in(&k, TCP_SYN, NULL, 0);
-	assert_int_equal(next->n_syns, 1);
+	assert_int_equal(next->n_reqsks, 1);
 	kit_wait(&k, 2 * NS_PER_S);
-	assert_int_equal(k.listener->n_syns, 0);
-	assert_int_equal(next->n_syns, 1);
+	assert_int_equal(k.listener->n_reqsks, 0);
+	assert_int_equal(next->n_reqsks, 1);
 	kit_drain(&k);
 	kit_fini(&k);
 }

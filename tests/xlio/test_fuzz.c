@@ -3,8 +3,8 @@
  * tests/xlio/test_fuzz.c - calls of the API in any order, with any arguments
  *
  * The rules of xlio_test.c's callbacks hold throughout, bytes are checked against
- * their stream, and at the end everything has ended.  OSF_SEED repeats one run; a
- * longer one is OSF_FUZZ_S seconds.
+ * their stream, and at the end everything has ended.  OSF_TEST_SEED is the
+ * first of the seeds; OSF_SEED repeats one run; a longer one is OSF_FUZZ_S seconds.
  */
 #include "xlio_test.h"
 
@@ -230,7 +230,8 @@ static void calls_in_any_order(void)
 {
 	const char *given = getenv("OSF_SEED"), *seconds = getenv("OSF_FUZZ_S");
 	double end = now() + (seconds ? atof(seconds) : 4);
-	uint64_t s = given ? strtoull(given, NULL, 0) : (uint64_t)getpid();
+	const char *first = given ? given : getenv("OSF_TEST_SEED");
+	uint64_t s = first ? strtoull(first, NULL, 0) : (uint64_t)getpid();
 
 	if (seconds)
 		alarm((unsigned)atof(seconds) + 60);

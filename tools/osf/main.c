@@ -4,7 +4,7 @@
  *
  *     osf run     start a program with libosf.so preloaded   run.c
  *     osf stat    what the sockets of running programs do    stat.c
- *     osf bench   the kernel against osf, side by side       bench.c
+ *     osf bench   the kernel against osf, side by side       tools/bench
  *
  * The manual page is docs/osf.1.
  */

@@ -14,7 +14,7 @@
 #include "base/lock.h"
 #include "base/program.h"
 #include "group/group.h"
-#include "ops/local.h"
+#include "ops/route.h"
 #include "ops/ops.h"
 #include "proto/shm/inbox.h"
 #include "sock/arena.h"
@@ -25,7 +25,7 @@ static void in_child(void)
 	gate_child();
 	arena_after_fork();
 	inbox_after_fork();
-	local_after_fork();
+	route_after_fork();
 }
 
 __attribute__((constructor)) static void osf_start(void)

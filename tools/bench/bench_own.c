@@ -8,7 +8,8 @@
  * the kernel or under osf is decided by the environment they start in.
  */
 #include "osf.h"
-#include "bench.h"
+#include "bench_pair.h"
+#include "bench_runs.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

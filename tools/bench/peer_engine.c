@@ -104,8 +104,8 @@ static void rig_init(struct rig *r)
 		.cc = &tcp_cubic,
 		.has_port_sums = true,
 		.n_conns = n + 1,
-		.n_minis = n + 1,
-		.n_nodes = 8 * n + 8192,
+		.n_reqsks = n + 1,
+		.n_ranges = 8 * n + 8192,
 		.n_extents = 3 * n + 1024,
 		.extent_bytes = FRAME_BYTES,
 	};

@@ -8,7 +8,7 @@
  * missed either.
  */
 #include "osf.h"
-#include "bench.h"
+#include "bench_judge.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,31 +19,39 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-double result_median(const struct result *res, enum side side)
+static double median_of(const double *values, unsigned n)
 {
-	unsigned n = res->n_samples[side];
 	double v[RUNS_MAX];
 
 	if (n == 0)
 		return MEDIAN_NONE;
-	memcpy(v, res->sample[side], n * sizeof(*v));
+	memcpy(v, values, n * sizeof(*v));
 	qsort(v, n, sizeof(*v), compare);
 	return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
-double result_spread(const struct result *res, enum side side)
+static double spread_of(const double *v, unsigned n)
 {
-	const double *v = res->sample[side];
-	double least, most, median = result_median(res, side);
+	double least, most, median = median_of(v, n);
 
 	if (median <= 0)
 		return 0;
 	least = most = v[0];
-	for (unsigned i = 1; i < res->n_samples[side]; i++) {
+	for (unsigned i = 1; i < n; i++) {
 		least = v[i] < least ? v[i] : least;
 		most = v[i] > most ? v[i] : most;
 	}
 	return (most - least) / median;
+}
+
+double result_median(const struct result *res, enum side side)
+{
+	return median_of(res->sample[side], res->n_samples[side]);
+}
+
+double result_spread(const struct result *res, enum side side)
+{
+	return spread_of(res->sample[side], res->n_samples[side]);
 }
 
 /* @a over @b, or MEDIAN_NONE. */
@@ -65,6 +73,39 @@ double result_ratio(const struct result *res)
 	if (res->bench->bars[0].kind == BAR_AT_MOST)
 		return MEDIAN_NONE; /* the figure itself is what counts */
 	return times_as_good(res, SIDE_KERNEL);
+}
+
+/* Of each round that both builds have run: how many. */
+static unsigned ratios_against(const struct result *res,
+			       double ratios[RUNS_MAX])
+{
+	const double *new = res->sample[SIDE_OSF];
+	const double *old = res->sample[SIDE_AGAINST];
+	unsigned n = 0;
+
+	for (unsigned i = 0;
+	     i < res->n_samples[SIDE_AGAINST] && i < res->n_samples[SIDE_OSF];
+	     i++)
+		if (new[i] > 0 && old[i] > 0)
+			ratios[n++] = res->bench->is_cost ? old[i] / new[i]
+							  : new[i] / old[i];
+	return n;
+}
+
+double result_ratio_against(const struct result *res)
+{
+	double ratios[RUNS_MAX];
+	unsigned n = ratios_against(res, ratios);
+
+	return median_of(ratios, n);
+}
+
+double result_spread_against(const struct result *res)
+{
+	double ratios[RUNS_MAX];
+	unsigned n = ratios_against(res, ratios);
+
+	return spread_of(ratios, n);
 }
 
 double bar_value(const struct result *res, const struct bar *bar)
@@ -140,7 +181,8 @@ void result_judge(struct result *res)
 
 const char *side_name(enum side side)
 {
-	static const char *const names[SIDES] = { "kernel", "osf", "ucx" };
+	static const char *const names[SIDES] = { "kernel", "osf", "against",
+						  "ucx" };
 
 	return names[side];
 }

@@ -9,6 +9,8 @@
  */
 #include "osf.h"
 #include "bench.h"
+#include "bench_print.h"
+#include "proc.h"
 #include "run.h"
 #include <argp.h>
 #include <errno.h>
@@ -20,6 +22,7 @@
 
 #define SECONDS_MOST 600.0
 #define SECONDS_LEAST 0.1
+#define LOAD_S 10.0
 #define CONNECTIONS_MOST 25000 /* one address has some 28,000 ports */
 
 enum {
@@ -30,7 +33,8 @@ enum {
 	OPT_LIST = 'l',
 	OPT_VERBOSE = 'v',
 	OPT_LIB = 256,
-	OPT_CONNECTIONS
+	OPT_CONNECTIONS,
+	OPT_AGAINST
 };
 
 static const struct argp_option options[] = {
@@ -45,13 +49,15 @@ static const struct argp_option options[] = {
 	{ "list", OPT_LIST, NULL, 0, "What there is to measure, and the bars",
 	  0 },
 	{ "lib", OPT_LIB, "PATH", 0, "The libosf.so to measure", 0 },
+	{ "against", OPT_AGAINST, "PATH", 0,
+	  "The libosf.so of an older build: run it as well, and compare", 0 },
 	{ "verbose", OPT_VERBOSE, NULL, 0, "Show what the programs say", 0 },
 	{ 0 },
 };
 
 struct parsed {
 	struct bench_args args;
-	const char *lib;
+	const char *lib, *against;
 	bool wants_list;
 	bool is_chosen[N_BENCHES]; /* none: all */
 	size_t n_chosen;
@@ -116,6 +122,11 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_LIB:
 		p->lib = arg;
+		return 0;
+	case OPT_AGAINST:
+		if (!*arg)
+			argp_error(state, "--against takes a path");
+		p->against = arg;
 		return 0;
 	case OPT_VERBOSE:
 		p->args.is_verbose = true;
@@ -183,7 +194,7 @@ static int report(const struct parsed *p, const struct result *results,
 	if (p->args.wants_json)
 		bench_print_json(results, n, &p->args);
 	else
-		bench_print_table(results, n);
+		bench_print_table(results, n, &p->args);
 	if (p->args.plot && bench_plot(results, n, &p->args) < 0)
 		status = EXIT_FAILURE;
 	for (size_t i = 0; i < n; i++)
@@ -210,12 +221,40 @@ static int bench_all(const struct parsed *p)
 	return proc_is_interrupted() ? EXIT_SIGNAL + 2 : status;
 }
 
+/* The library to compare with, found and loaded once into a program of ours: ld.so
+ * goes on without one that it cannot load, and then there is nothing to compare. */
+static int find_against(struct parsed *p, char *path)
+{
+	char preload[PATH_MAX + 16];
+	struct proc child;
+	char *text = NULL;
+
+	if (lib_find(p->against, path) < 0)
+		return -ENOENT;
+	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", path);
+	struct proc_spec spec = {
+		.argv = (const char *const[]){ p->args.self, "bench-peer",
+					       "loaded", path, NULL },
+		.env = (const char *const[]){ preload, NULL },
+		.cpu = PROC_ANY_CPU,
+		.wants_output = true,
+		.is_loud = true,
+	};
+	int err = proc_start(&child, &spec);
+	if (!err)
+		err = proc_output(&child, LOAD_S, &text);
+	free(text);
+	if (err)
+		complain("%s cannot be loaded", path);
+	return err;
+}
+
 int cmd_bench(int argc, char **argv)
 {
 	struct parsed p = {
 		.args = { .seconds = 2, .n_runs = 3, .n_connections = 10000 },
 	};
-	char lib[PATH_MAX], self[PATH_MAX];
+	char lib[PATH_MAX], against[PATH_MAX], self[PATH_MAX];
 
 	argp_parse(&argp, argc, argv, 0, NULL, &p);
 	if (p.wants_list) {
@@ -229,6 +268,10 @@ int cmd_bench(int argc, char **argv)
 	choose_cpus(p.args.cpus);
 	extend_path();
 	proc_catch_signals();
+	if (p.against && find_against(&p, against) < 0)
+		return EXIT_USAGE;
+	if (p.against)
+		p.args.against = against;
 
 	return bench_all(&p);
 }

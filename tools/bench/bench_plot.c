@@ -8,7 +8,10 @@
  * logarithmic scale, and a line where its bar against the kernel lies.
  */
 #include "osf.h"
-#include "bench.h"
+#include "bench_judge.h"
+#include "bench_print.h"
+#include "proc.h"
+#include "scratch.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* tools/osf/bench_engine.c - benchmarks of our own TCP, by peer_engine.c */
-#include "bench.h"
+#include "bench_pair.h"
+#include "bench_runs.h"
 
 #define MANY "100000"
 

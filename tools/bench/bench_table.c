@@ -6,7 +6,7 @@
  * be named as well; the order is the order in which they run.
  */
 #include <assert.h>
-#include "bench.h"
+#include "bench_runs.h"
 
 const struct bench benches[] = {
 	{
@@ -247,6 +247,7 @@ const struct bench benches[] = {
 	    .sides = OSF,
 	    .is_cost = true,
 	    .needs_no_upgrade = true,
+	    .has_no_lib = true,
 	    .run = bench_engine_rx_1,
 	    .bars = { { BAR_AT_MOST, 150, false } },
 	},
@@ -259,6 +260,7 @@ const struct bench benches[] = {
 	    .sides = OSF,
 	    .is_cost = true,
 	    .needs_no_upgrade = true,
+	    .has_no_lib = true,
 	    .run = bench_engine_rx_many,
 	    .bars = { { BAR_AT_MOST, 150, false } },
 	},
@@ -271,6 +273,7 @@ const struct bench benches[] = {
 	    .sides = OSF,
 	    .is_cost = true,
 	    .needs_no_upgrade = true,
+	    .has_no_lib = true,
 	    .run = bench_engine_tx_1,
 	    .bars = { { BAR_AT_MOST, 200, false } },
 	},
@@ -283,6 +286,7 @@ const struct bench benches[] = {
 	    .sides = OSF,
 	    .is_cost = true,
 	    .needs_no_upgrade = true,
+	    .has_no_lib = true,
 	    .run = bench_engine_tx_many,
 	    .bars = { { BAR_AT_MOST, 200, false } },
 	},
@@ -295,6 +299,7 @@ const struct bench benches[] = {
 	    .sides = OSF,
 	    .is_cost = true,
 	    .needs_no_upgrade = true,
+	    .has_no_lib = true,
 	    .run = bench_engine_lent_1,
 	    .bars = { { BAR_AT_MOST, 200, false } },
 	},
@@ -307,6 +312,7 @@ const struct bench benches[] = {
 	    .sides = OSF,
 	    .is_cost = true,
 	    .needs_no_upgrade = true,
+	    .has_no_lib = true,
 	    .run = bench_engine_lent_many,
 	    .bars = { { BAR_AT_MOST, 200, false } },
 	},

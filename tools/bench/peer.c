@@ -182,6 +182,20 @@ int peer_oneshot(int argc, char **args)
 	return 0;
 }
 
+/* Not measured: has ld.so loaded the library, whose path is absolute? */
+int peer_loaded(int argc, char **args)
+{
+	char line[4096 + 128];
+	bool yes = false;
+	FILE *f = fopen("/proc/self/maps", "re");
+
+	while (f && !yes && fgets(line, sizeof(line), f))
+		yes = strstr(line, args[0]);
+	if (f)
+		fclose(f);
+	return yes ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
 static const struct peer {
 	const char *name;
 	int n_args;
@@ -209,6 +223,7 @@ static const struct peer {
 	{ "plain-flood", 2, peer_plain_flood },
 	{ "epoll-serve", 3, peer_epoll_serve },
 	{ "engine", 2, peer_engine },
+	{ "loaded", 1, peer_loaded },
 };
 
 int cmd_bench_peer(int argc, char **argv)

@@ -8,7 +8,8 @@
  * in one run, one after the other, and the figure is the ratio.
  */
 #include "osf.h"
-#include "bench.h"
+#include "bench_pair.h"
+#include "bench_runs.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -76,7 +77,8 @@ int bench_xlio_serve(struct bench_run *r)
 
 	if (run_port(r, &port) < 0)
 		return -EADDRINUSE;
-	return run_alone(r, r->side == SIDE_OSF ? "xlio-serve" : "epoll-serve",
+	return run_alone(r,
+			 r->side == SIDE_KERNEL ? "epoll-serve" : "xlio-serve",
 			 port.s, "100", seconds(r, s, sizeof(s)), "rate ");
 }
 

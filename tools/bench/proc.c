@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/proc.c - the programs that a benchmark starts and always ends
+ * tools/bench/proc.c - the programs that a benchmark starts and always ends
  *
  *     proc_start() -> proc_wait_listening() -> proc_output() -> proc_stop()
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/proc.h - the programs that a benchmark starts and always ends
+ * tools/bench/proc.h - the programs that a benchmark starts and always ends
  *
  * Each is the leader of a process group of its own, has a time limit, is ended
  * by its number and takes its children with it.  ^C stops waiting at once: then

@@ -6,7 +6,8 @@
  *                     -> one JSON document, described in osf(1)
  */
 #include "osf.h"
-#include "bench.h"
+#include "bench_judge.h"
+#include "bench_print.h"
 #include "table.h"
 #include <cjson/cJSON.h>
 #include <stdlib.h>
@@ -72,40 +73,57 @@ static const char *result_style(const struct result *res)
 	return STYLE_DIM;
 }
 
-static void add_result(struct table *t, const struct result *res)
+static void add_ratio(struct table *t, double ratio)
 {
-	double ratio = result_ratio(res);
+	if (ratio < 0)
+		table_cell(t, "-");
+	else
+		table_cell(t, "%sx", unit_figure(ratio).s);
+}
+
+static void add_result(struct table *t, const struct result *res,
+		       bool has_against)
+{
 	char *bar = bar_text(res);
 
 	table_row(t, result_style(res));
 	table_cell(t, "%s", res->bench->name);
 	table_cell(t, "%s", res->bench->unit);
 	for (unsigned side = 0; side < SIDES; side++)
-		add_figure(t, res, side);
-	if (ratio < 0)
-		table_cell(t, "-");
-	else
-		table_cell(t, "%sx", unit_figure(ratio).s);
+		if (side != SIDE_AGAINST || has_against)
+			add_figure(t, res, side);
+	add_ratio(t, result_ratio(res));
+	if (has_against) {
+		add_ratio(t, result_ratio_against(res));
+		table_cell(t, "%.0f%%", 100 * result_spread_against(res));
+	}
 	table_cell(t, "%s", outcome_text(res->outcome));
 	table_cell(t, "%s", bar);
 	free(bar);
 }
 
-void bench_print_table(const struct result *results, size_t n)
+void bench_print_table(const struct result *results, size_t n,
+		       const struct bench_args *args)
 {
-	static const char *const headings[] = { "BENCH", "UNIT",   ">KERNEL",
-						"?>+-",  ">OSF",   "?>+-",
-						"?>UCX", ">RATIO", "RESULT",
-						"BAR" };
+	static const char *const plain[] = { "BENCH", "UNIT",   ">KERNEL",
+					     "?>+-",  ">OSF",   "?>+-",
+					     "?>UCX", ">RATIO", "RESULT",
+					     "BAR" };
+	static const char *const against[] = { "BENCH",  "UNIT",    ">KERNEL",
+					       "?>+-",   ">OSF",    "?>+-",
+					       ">OLD",   "?>+-",    "?>UCX",
+					       ">RATIO", ">TO OLD", "?>+-",
+					       "RESULT", "BAR" };
 	struct screen screen = screen_of(stdout);
 	bool was_cut = false;
 	struct table t = {
-		.headings = headings,
-		.n_columns = sizeof(headings) / sizeof(*headings),
+		.headings = args->against ? against : plain,
+		.n_columns = args->against ? sizeof(against) / sizeof(*against)
+					   : sizeof(plain) / sizeof(*plain),
 	};
 
 	for (size_t i = 0; i < n; i++)
-		add_result(&t, &results[i]);
+		add_result(&t, &results[i], args->against);
 	screen.was_cut = &was_cut;
 	table_print(&t, stdout, &screen);
 	screen_tell_cut(&screen, stdout, "a pipe gets all: osf bench | cat");
@@ -131,13 +149,21 @@ static void add_side(cJSON *to, const struct result *res, enum side side)
 				     cJSON_CreateNumber(res->sample[side][i]));
 }
 
+/* Nothing that is measured is below 0. */
+static void add_number(cJSON *to, const char *name, double v)
+{
+	if (v >= 0)
+		cJSON_AddNumberToObject(to, name, v);
+	else
+		cJSON_AddNullToObject(to, name);
+}
+
 static void add_bars(cJSON *to, const struct result *res)
 {
 	cJSON *bars = cJSON_AddArrayToObject(to, "bars");
 
 	for (unsigned i = 0; i < BARS_MAX; i++) {
 		const struct bar *bar = &res->bench->bars[i];
-		double v = bar_value(res, bar);
 
 		if (bar->kind == BAR_NONE)
 			break;
@@ -145,10 +171,7 @@ static void add_bars(cJSON *to, const struct result *res)
 		cJSON_AddItemToArray(bars, o);
 		cJSON_AddStringToObject(o, "kind", bar_kind_name(bar->kind));
 		cJSON_AddNumberToObject(o, "limit", bar->limit);
-		if (v >= 0)
-			cJSON_AddNumberToObject(o, "value", v);
-		else
-			cJSON_AddNullToObject(o, "value");
+		add_number(o, "value", bar_value(res, bar));
 		cJSON_AddBoolToObject(o, "or_next", bar->or_next);
 	}
 }
@@ -156,7 +179,6 @@ static void add_bars(cJSON *to, const struct result *res)
 static cJSON *result_json(const struct result *res)
 {
 	const struct bench *b = res->bench;
-	double ratio = result_ratio(res);
 	cJSON *o = cJSON_CreateObject();
 
 	cJSON_AddStringToObject(o, "group", b->group);
@@ -166,10 +188,8 @@ static cJSON *result_json(const struct result *res)
 	cJSON_AddStringToObject(o, "better", b->is_cost ? "lower" : "higher");
 	cJSON_AddStringToObject(o, "result", outcome_text(res->outcome));
 	cJSON_AddStringToObject(o, "note", res->why);
-	if (ratio >= 0)
-		cJSON_AddNumberToObject(o, "ratio", ratio);
-	else
-		cJSON_AddNullToObject(o, "ratio");
+	add_number(o, "ratio", result_ratio(res));
+	add_number(o, "ratio_against", result_ratio_against(res));
 	add_bars(o, res);
 	for (unsigned side = 0; side < SIDES; side++)
 		add_side(o, res, side);
@@ -189,6 +209,10 @@ void bench_print_json(const struct result *results, size_t n,
 	cJSON_AddNumberToObject(top, "seconds", args->seconds);
 	cJSON_AddNumberToObject(top, "runs", args->n_runs);
 	cJSON_AddStringToObject(top, "lib", args->lib);
+	if (args->against)
+		cJSON_AddStringToObject(top, "against", args->against);
+	else
+		cJSON_AddNullToObject(top, "against");
 	cJSON_AddItemToObject(top, "cpus", cJSON_CreateIntArray(args->cpus, 2));
 	cJSON *benches_json = cJSON_AddArrayToObject(top, "benches");
 	for (size_t i = 0; i < n; i++)

@@ -9,7 +9,8 @@
  * keep disks and logs out of the measurement.
  */
 #include "osf.h"
-#include "bench.h"
+#include "bench_pair.h"
+#include "bench_runs.h"
 #include <cjson/cJSON.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -4,13 +4,13 @@
  *
  *     bench_tools.c, bench_own.c -> run_pair() -> text -> run_value()
  *
- * The side of the run decides the environment: on the osf side both programs
+ * The side of the run decides the environment: on a side of osf both programs
  * have LD_PRELOAD and leave their statistics in the run's directory; on the
  * kernel's they have neither.  The server is on the first core, the client on
  * the second.
  */
 #include "osf.h"
-#include "bench.h"
+#include "bench_pair.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,10 +54,12 @@ int run_start(struct bench_run *r, struct proc *p, const char *const *argv,
 	const char *const *const env[SIDES] = {
 		[SIDE_KERNEL] = kernel_env,
 		[SIDE_OSF] = osf_env,
+		[SIDE_AGAINST] = osf_env,
 		[SIDE_UCX] = ucx_env,
 	};
 
-	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", r->args->lib);
+	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s",
+		 r->side == SIDE_AGAINST ? r->args->against : r->args->lib);
 	snprintf(dir, sizeof(dir), "OSF_STATS_DIR=%s", r->dir.path);
 	struct proc_spec spec = {
 		.argv = argv,

@@ -36,6 +36,7 @@ int peer_plain_sink(int argc, char **args);     /* PORT */
 int peer_plain_flood(int argc, char **args);    /* PORT SECONDS */
 int peer_engine(int argc, char **args);      /* CONNECTIONS recv|copied|lent */
 int peer_epoll_serve(int argc, char **args); /* PORT CONNECTIONS SECONDS */
+int peer_loaded(int argc, char **args);      /* LIBRARY */
 
 /* peer_load.c: load for an echo server of this thread, whose one turn is @turn and
  * which counts the bytes it has echoed in @received; args: CONNECTIONS SECONDS */

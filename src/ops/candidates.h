@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ops/candidates.h - which protocols may have a connection, and in what order
+ *
+ *     the table of protocols, a rule, the kernel's route  ->  a list, or a reason
+ *
+ * There is one judgement.  The list is what passes it, and a reason in the statistics
+ * is what it said of the one protocol that did not get the connection.
+ */
+#pragma once
+
+#include <sys/socket.h>
+
+#include "ops/registry.h"
+#include "osf/proto.h"
+#include "osf/stats.h"
+
+/* What is asked of the table. */
+struct question {
+	int fd;                      /* the socket; its route counts */
+	const struct sockaddr *peer; /* whom it is to reach; NULL: it listens */
+	socklen_t len;               /* of @peer */
+	const char *provider;        /* of the rule that matches, or NULL */
+	struct osf_route route; /* to @peer; kind is read if size is not 0 */
+};
+
+/* Those that may have it, the preferred first.  inet is always among them once it is
+ * registered, and is the last. */
+struct protos candidates(struct question *q);
+/* Why the protocol @name is not among them; OSF_REASON_NONE: it is. */
+enum osf_reason candidate_refused(struct question *q, const char *name);

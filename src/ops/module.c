@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* ops/module.c - see ops/module.h */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/libc.h"
+#include "base/log.h"
+#include "ops/builtin.h"
+#include "ops/candidates.h"
+#include "ops/module.h"
+#include "ops/route.h"
+
+#define CONNECT_TIMEOUT_MS 200 /* of one candidate */
+
+/* An op is running: its own calls are not asked of modules. */
+static __thread bool is_inside;
+
+/* Run an op; sets what its thread is inside of back to what it was. */
+#define ASK(result, call)                                                      \
+	do {                                                                   \
+		bool was_inside = is_inside;                                   \
+		is_inside = true;                                              \
+		result(call);                                                  \
+		is_inside = was_inside;                                        \
+	} while (0)
+
+/* Those to ask before the kernel is: what stands behind a protocol that takes over
+ * what the kernel has opened has its turn only where that one may not go. */
+static struct protos before_the_kernel(struct question *q)
+{
+	struct protos t = { 0 };
+	int n = 0;
+
+	if (is_inside || !registry_any())
+		return t;
+	t = candidates(q);
+	while (n < t.n && !is_builtin(t.proto[n]))
+		n++;
+	t.n = n;
+	return t;
+}
+
+/* Put @carrier where @fd is, with those flags that the program gave @fd. */
+static int place(const struct osf_proto *p, int carrier, int fd)
+{
+	int fd_flags = libc.fcntl(fd, F_GETFD);
+	int want = libc.fcntl(fd, F_GETFL), have = libc.fcntl(carrier, F_GETFL);
+	int err = 0;
+
+	if (have < 0 || carrier == fd) {
+		log_err("module %s: descriptor %d is no carrier", p->name,
+			carrier);
+		return -EBADF;
+	}
+	if (((want ^ have) & O_NONBLOCK &&
+	     libc.fcntl(carrier, F_SETFL, have ^ O_NONBLOCK) < 0) ||
+	    libc.dup3(carrier, fd, fd_flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0)
+		err = -errno;
+	close(carrier); /* by its public name: it may be in the file table */
+	return err;
+}
+
+int module_connect(uint64_t id, int fd, const struct sockaddr *to,
+		   socklen_t len, const char *provider)
+{
+	struct question q = {
+		.fd = fd, .peer = to, .len = len, .provider = provider
+	};
+	struct protos t = before_the_kernel(&q);
+
+	for (int i = 0; i < t.n; i++) {
+		const struct osf_proto *p = t.proto[i];
+		int carrier = -1, err = 0;
+
+		if (!PROTO_OP(p, connect))
+			continue;
+		ASK(err =,
+		    p->connect(id, fd, to, len, CONNECT_TIMEOUT_MS, &carrier));
+		if (!err)
+			err = place(p, carrier, fd);
+		if (!err)
+			return 0;
+		log_dbg("fd %d: %s cannot connect: %s", fd, p->name,
+			strerror(-err));
+	}
+	return -EAGAIN;
+}
+
+int module_accept(uint64_t listener, uint64_t id, int fd,
+		  struct sockaddr_storage *from, socklen_t *len,
+		  const char *provider)
+{
+	struct question q = { .fd = fd, .provider = provider };
+	struct protos t = before_the_kernel(&q);
+
+	for (int i = 0; i < t.n; i++) {
+		const struct osf_proto *p = t.proto[i];
+		int carrier = -1, err = 0;
+
+		if (!PROTO_OP(p, accept))
+			continue;
+		ASK(err =, p->accept(listener, id, fd, from, len, &carrier));
+		if (!err && place(p, carrier, fd))
+			err = -ECONNABORTED;
+		if (!err || err == -ECONNABORTED)
+			return err;
+	}
+	return -EAGAIN;
+}
+
+void module_listen(uint64_t id, int fd, int backlog, const char *provider)
+{
+	struct question q = { .fd = fd, .provider = provider };
+	struct protos t = before_the_kernel(&q);
+
+	for (int i = 0; i < t.n; i++) {
+		const struct osf_proto *p = t.proto[i];
+		int err = 0;
+
+		if (!PROTO_OP(p, listen))
+			continue;
+		ASK(err =, p->listen(id, fd, backlog));
+		if (err)
+			log_warn("fd %d: %s cannot listen: %s", fd, p->name,
+				 strerror(-err));
+	}
+}
+
+void module_close(uint64_t id)
+{
+	struct protos t = registry_protos();
+
+	for (int i = 0; i < t.n; i++)
+		if (PROTO_OP(t.proto[i], close))
+			ASK(, t.proto[i]->close(id));
+}
+
+OSF_API void ops_inet_notification(const struct osf_inet_event *event)
+{
+	struct protos t = registry_protos();
+
+	route_changed();
+	for (int i = 0; i < t.n; i++)
+		if (PROTO_OP(t.proto[i], notify))
+			ASK(, t.proto[i]->notify(event));
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ops/route.h - where the kernel would send what goes to an address
+ *
+ *     connect, accept  ->  route_get()  ->  a small table  ->  RTM_GETROUTE
+ *     rtnetlink's events  ->  route_events()  ->  the table is void
+ *                                             ->  ops_inet_notification()
+ *
+ * The kernel decides, and so its rules, tables and devices count.  What it said is
+ * kept until it tells of a change.  Loopback addresses are decided by looking.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "osf/proto.h"
+
+/**
+ * route_get() - the route to @to, as a socket would have it
+ * @fd: a socket whose source address, device, mark and namespace count; -1: none
+ * @out: all but size is written.  OSF_ROUTE_NONE also where the kernel could not be
+ *       asked, and for a family that is no IP
+ *
+ * v4-mapped addresses count as IPv4.  The answer is at most one rtnetlink message old.
+ */
+void route_get(int fd, const struct sockaddr *to, struct osf_route *out);
+/* Is it an address of this host? */
+bool route_is_local(int fd, const struct sockaddr *to);
+
+/* A descriptor that is readable when the kernel tells of a change; -1: none. */
+int route_events_fd(void);
+/* Pass on what it has told. */
+void route_events(void);
+/* What is kept of routes is void. */
+void route_changed(void);
+void route_after_fork(void);

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/osf/bench.h - what a benchmark is, what a run of it gets and gives
+ *
+ * This folder, in the order in which a benchmark passes through it:
+ *
+ *     bench.c        the command
+ *     bench_table.c  what is measured, and the bars
+ *     bench_run.c    runs them: kernel, osf, older osf, UCX, kernel, ...
+ *     bench_runs.h   the function that runs each of them once:
+ *       bench_tools.c    those made of other projects' programs
+ *       bench_own.c      those made of "osf bench-peer" (peer.c)
+ *       bench_xlio.c     those of the XLIO API (peer_xlio.c)
+ *       bench_engine.c   those of our own TCP, without a wire (peer_engine.c)
+ *     bench_pair.h   what these share: a server, a client, and a figure
+ *     proc.h         a program that is started and always ended
+ *     bench_judge.h  medians, ratios, bars
+ *     bench_print.h  the table, JSON, the chart (bench_plot.c)
+ *     peer.h         the programs of ours that are measured
+ *
+ * Absolute times drift between machines and minutes, so every bar is a ratio
+ * of figures that were taken in turns, on the same cores.
+ */
+#pragma once
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "scratch.h"
+
+#define RUNS_MAX 25
+#define BARS_MAX 3
+#define WHY_MAX 160
+
+enum side { SIDE_KERNEL, SIDE_OSF, SIDE_AGAINST, SIDE_UCX, SIDES };
+#define KERNEL (1u << SIDE_KERNEL)
+#define OSF (1u << SIDE_OSF)
+#define UCX (1u << SIDE_UCX)
+
+/* What every run has in common. */
+struct bench_args {
+	double seconds;         /* of load, for each run */
+	unsigned n_runs;        /* rounds */
+	unsigned n_connections; /* for idle */
+	const char *lib;        /* libosf.so */
+	const char *against;    /* that of an older build, or NULL */
+	const char *self;       /* this program, for bench-peer */
+	int cpus[2];            /* server's, client's */
+	bool is_verbose;        /* show what the tools say */
+	bool wants_json;
+	const char *plot; /* FILE.png or NULL */
+};
+
+/* One run of one benchmark on one side. */
+struct bench_run {
+	const struct bench_args *args;
+	enum side side;
+	struct scratch dir; /* of the two sides of osf */
+	double value;       /* out */
+	char why[WHY_MAX];  /* out, on error */
+};
+
+enum bar_kind {
+	BAR_NONE,
+	BAR_TIMES_KERNEL, /* at least so many times as good as the kernel */
+	BAR_TIMES_UCX,    /* at least so many times as good as UCX */
+	BAR_COST_KERNEL,  /* at most so many times what the kernel takes */
+	BAR_COST_UCX,     /* at most so many times what UCX takes */
+	BAR_OVER_KERNEL,  /* at most so much more than the kernel */
+	BAR_AT_LEAST,
+	BAR_AT_MOST,
+};
+
+struct bar {
+	enum bar_kind kind;
+	double limit;
+	bool or_next; /* reaching the one that follows is as good */
+};
+
+struct bench {
+	const char *group, *name;
+	const char *unit;
+	const char *what;
+	unsigned sides;         /* KERNEL | OSF | UCX */
+	bool is_cost;           /* less is better */
+	bool is_unit_scaled;    /* printed with k, M, G */
+	bool needs_no_upgrade;  /* its connections are right on the kernel */
+	bool has_no_lib;        /* what it measures is in this program */
+	bool needs_connections; /* all of args->n_connections upgraded */
+	const char *program, *server, *package; /* what it takes, or NULL */
+	int (*run)(struct bench_run *r);
+	struct bar bars[BARS_MAX];
+};
+
+enum outcome {
+	OUT_OK,
+	OUT_MISSED,
+	OUT_UNJUDGED,
+	OUT_KERNEL,
+	OUT_FAILED,
+	OUT_SKIPPED
+};
+
+struct result {
+	const struct bench *bench;
+	double sample[SIDES][RUNS_MAX];
+	unsigned n_samples[SIDES];
+	uint64_t n_connections, n_upgraded; /* both ends, all osf runs */
+	uint64_t bytes_shm, bytes_inet;     /* received, likewise */
+	bool lost_against; /* the older build failed, and takes part no more */
+	enum outcome outcome;
+	char why[WHY_MAX];
+};
+
+#define N_BENCHES 26
+extern const struct bench benches[N_BENCHES];
+
+/* Runs @b as @args says; fills @res, whatever happens. */
+void bench_run(const struct bench *b, const struct bench_args *args,
+	       struct result *res);

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/bench/bench_pair.h - a server, a client, and what the client printed
+ *
+ * Programs that take part in one run of one benchmark.  Whatever fails is
+ * written to r->why, and a negative errno is returned.
+ */
+#pragma once
+#include "bench.h"
+#include "proc.h"
+
+struct port_text {
+	char s[16];
+};
+
+int run_fail(struct bench_run *r, int err, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+int run_port(struct bench_run *r, struct port_text *text);
+int run_start(struct bench_run *r, struct proc *p, const char *const *argv,
+	      bool is_server, bool wants_output);
+int run_server(struct bench_run *r, struct proc *p, const char *const *argv,
+	       const char *port);
+int run_client(struct bench_run *r, const char *const *argv, double timeout_s,
+	       char **text);
+int run_pair(struct bench_run *r, const char *const *server, const char *port,
+	     const char *const *client, char **text);
+/* The number that follows the last @key in @text, into r->value. */
+int run_value(struct bench_run *r, const char *text, const char *key);
+/* Our own peers as such a pair, and the figure called @key: both by "bench-peer", the
+ * client with up to two arguments behind the port. */
+int run_peers(struct bench_run *r, const char *server, const char *client,
+	      const char *arg1, const char *arg2, const char *key);
+int run_alone(struct bench_run *r, const char *peer, const char *arg1,
+	      const char *arg2, const char *arg3, const char *key);
+double run_timeout_s(const struct bench_run *r);

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/osf/bench_run.c - one benchmark, all its rounds on all its sides
+ *
+ *     round 1: kernel, osf, older osf, UCX; round 2: ...  -> samples
+ *           -> result_judge()
+ *
+ * With --against the two builds of osf take turns in being the first of a round.
+ *
+ * A figure of the osf side counts only when the statistics of the processes
+ * that took part show connections in shared memory: a benchmark that quietly
+ * ran on the kernel is a failure, however good its figures.  The older build may
+ * fail or be silent about it: the result then says so, and is not the worse for it.
+ */
+#include "osf.h"
+#include "bench.h"
+#include "bench_judge.h"
+#include "bench_pair.h"
+#include "seg.h"
+#include <errno.h>
+#include <string.h>
+
+/* What is missing on this machine, or NULL. */
+static const char *missing_program(const struct bench *b)
+{
+	if (b->program && !program_exists(b->program))
+		return b->program;
+	if (b->server && !program_exists(b->server))
+		return b->server;
+	return NULL;
+}
+
+static bool has_side(const struct bench *b, const struct bench_args *args,
+		     enum side side)
+{
+	if (side == SIDE_AGAINST)
+		return args->against && b->sides & OSF && !b->has_no_lib;
+	return b->sides & 1u << side &&
+	       (side != SIDE_UCX || program_exists("ucx_perftest"));
+}
+
+/* Why nothing is known of the connections: no process wrote a statistics segment,
+ * or the segments are of a version that we do not read. */
+static int say_no_segment(struct bench_run *r)
+{
+	struct seg_list list = { .is_quiet = true };
+
+	(void)seg_list_dir(&list, r->dir.path);
+	bool is_strange = list.n_bad;
+	seg_list_free(&list);
+	if (is_strange)
+		return run_fail(r, -ENOTCONN,
+				"its statistics have another version, "
+				"so what it offloaded is not known");
+	return run_fail(r, -ENOTCONN, "no process ran under osf");
+}
+
+/* Were the connections of this run where they were to be measured? */
+static int check_upgraded(struct bench_run *r, const struct bench *b,
+			  struct result *res)
+{
+	size_t n_segs;
+	struct seg_sums sums = seg_dir_sums(r->dir.path, &n_segs);
+	uint64_t need = b->needs_no_upgrade    ? 0
+			: b->needs_connections ? r->args->n_connections
+					       : 1;
+
+	if (r->side == SIDE_OSF) {
+		res->n_connections += sums.t.n_connected + sums.t.n_accepted;
+		res->n_upgraded += sums.t.n_upgraded;
+		res->bytes_shm += sums.t.rx_bytes_shm;
+		res->bytes_inet += sums.t.rx_bytes_inet;
+	}
+	if (n_segs == 0 && (need || r->side == SIDE_AGAINST))
+		return say_no_segment(r);
+	if (sums.t.n_upgraded >= need)
+		return 0;
+	return run_fail(
+	    r, -ENOTCONN, "%llu ends of connections were upgraded, not %llu",
+	    (unsigned long long)sums.t.n_upgraded, (unsigned long long)need);
+}
+
+/* What a failure of one side means for the whole. */
+static void note_failure(struct result *res, const struct bench_run *r, int err)
+{
+	bool has_figure = err == -ENOTCONN;
+
+	snprintf(res->why, sizeof(res->why), "%s: %.140s", side_name(r->side),
+		 r->why);
+	if (r->side == SIDE_AGAINST)
+		res->lost_against = !has_figure;
+	else
+		res->outcome = has_figure ? OUT_KERNEL : OUT_FAILED;
+}
+
+/* One run of one side; what is to be said of a failure goes to res->why. */
+static void run_once(const struct bench *b, const struct bench_args *args,
+		     enum side side, struct result *res)
+{
+	bool is_osf = side == SIDE_OSF || side == SIDE_AGAINST;
+	struct bench_run r = { .args = args, .side = side };
+	int err = is_osf ? scratch_open(&r.dir) : 0;
+
+	if (err)
+		run_fail(&r, err, "no temporary directory: %s", strerror(-err));
+	else
+		err = b->run(&r);
+	if (!err && is_osf)
+		err = check_upgraded(&r, b, res);
+	scratch_close(&r.dir);
+
+	if (!err || err == -ENOTCONN)
+		res->sample[side][res->n_samples[side]++] = r.value;
+	if (err)
+		note_failure(res, &r, err);
+}
+
+/* False: there is no use in going on. */
+static bool run_round(const struct bench *b, const struct bench_args *args,
+		      unsigned round, struct result *res)
+{
+	static const enum side orders[2][SIDES] = {
+		{ SIDE_KERNEL, SIDE_OSF, SIDE_AGAINST, SIDE_UCX },
+		{ SIDE_KERNEL, SIDE_AGAINST, SIDE_OSF, SIDE_UCX },
+	};
+
+	for (unsigned i = 0; i < SIDES; i++) {
+		enum side side = orders[round % 2][i];
+
+		if (side == SIDE_AGAINST && res->lost_against)
+			continue;
+		if (has_side(b, args, side))
+			run_once(b, args, side, res);
+		if (res->outcome == OUT_FAILED || proc_is_interrupted())
+			return false;
+	}
+	return true;
+}
+
+void bench_run(const struct bench *b, const struct bench_args *args,
+	       struct result *res)
+{
+	const char *missing = missing_program(b);
+
+	*res = (struct result){ .bench = b, .outcome = OUT_OK };
+	if (missing) {
+		res->outcome = OUT_SKIPPED;
+		snprintf(res->why, sizeof(res->why),
+			 "no %s; install the package %s", missing, b->package);
+		return;
+	}
+	if (b->sides & UCX && !has_side(b, args, SIDE_UCX))
+		snprintf(res->why, sizeof(res->why),
+			 "no ucx_perftest; install the package ucx-utils");
+
+	for (unsigned i = 0; i < args->n_runs; i++)
+		if (!run_round(b, args, i, res))
+			return;
+	if (res->outcome == OUT_OK)
+		result_judge(res);
+}

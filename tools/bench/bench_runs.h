@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/bench/bench_runs.h - the function of each benchmark that runs it once
+ *
+ *     bench_table.c names them -> bench_run.c calls them, once a round and side
+ *
+ * Return: 0 with r->value, or a negative errno with r->why.
+ */
+#pragma once
+#include "bench.h"
+
+int bench_pingpong(struct bench_run *r);
+int bench_sockperf(struct bench_run *r);
+int bench_stream(struct bench_run *r);
+int bench_messages(struct bench_run *r);
+int bench_redis_1(struct bench_run *r);
+int bench_redis_50(struct bench_run *r);
+int bench_redis_pipelined(struct bench_run *r);
+int bench_memcached(struct bench_run *r);
+int bench_nginx(struct bench_run *r);
+int bench_oneshot(struct bench_run *r);
+int bench_passthrough(struct bench_run *r);
+int bench_idle_latency(struct bench_run *r);
+int bench_idle_memory(struct bench_run *r);
+int bench_asleep(struct bench_run *r);
+int bench_xlio_pingpong(struct bench_run *r);
+int bench_xlio_pingpong_ratio(struct bench_run *r);
+int bench_xlio_stream(struct bench_run *r);
+int bench_xlio_serve(struct bench_run *r);
+int bench_xlio_idle(struct bench_run *r);
+int bench_xlio_memory(struct bench_run *r);
+int bench_engine_rx_1(struct bench_run *r);
+int bench_engine_tx_1(struct bench_run *r);
+int bench_engine_rx_many(struct bench_run *r);
+int bench_engine_tx_many(struct bench_run *r);
+int bench_engine_lent_1(struct bench_run *r);
+int bench_engine_lent_many(struct bench_run *r);
