@@ -161,6 +161,8 @@ static void epoll_nest(struct file *fe)
 {
 	struct epoll *ep = fe->ep;
 
+	if (!ep->nested)
+		epoll_drop_bell(ep);
 	GUARD(&ep->lock);
 	if (ep->nested)
 		return;

@@ -180,6 +180,33 @@ static void epoll_equip(struct epoll *ep)
 	}
 }
 
+/* A set that others wait for, too, or from outside, needs readiness that lasts. */
+void epoll_hang_bell(struct epoll *ep)
+{
+	GUARD(&ep->lock);
+	if (ep->bell_tried || ep->lane == LANE_NONE)
+		return;
+	ep->bell_tried = true;
+	uint32_t bell = bell_mine();
+	if (ep->nested || ep->forked || ep->shared || bell_own_fd(bell) < 0 ||
+	    kernel_ctl(ep, EPOLL_CTL_ADD, bell_own_fd(bell), EPOLLIN | EPOLLET,
+		       TAG | KICK))
+		return;
+	ep->bell1 = bell + 1;
+	store_rel(&inbox_own()->lane[ep->lane].bell1, bell + 1);
+}
+
+void epoll_drop_bell(struct epoll *ep)
+{
+	GUARD(&ep->lock);
+	ep->bell_tried = true;
+	if (!ep->bell1)
+		return;
+	store_rlx(&inbox_own()->lane[ep->lane].bell1, 0u);
+	kernel_ctl(ep, EPOLL_CTL_DEL, bell_own_fd(ep->bell1 - 1), 0, 0);
+	ep->bell1 = 0;
+}
+
 /* A socket in one set is told of by that set's lane; one in several sets, or of
  * several processes, by its anchor. */
 static void item_choose_slot(struct epitem *it)
@@ -299,7 +326,11 @@ void epoll_free(struct epoll *ep)
 	free(ep);
 }
 
-void epoll_before_fork(struct file *fe) { store_rlx(&fe->ep->shared, true); }
+void epoll_before_fork(struct file *fe)
+{
+	store_rlx(&fe->ep->shared, true);
+	epoll_drop_bell(fe->ep);
+}
 
 /* The lane and what peers know of it are the parent's: in the child every socket
  * is told of by its anchor. */
@@ -312,6 +343,7 @@ void epoll_after_fork(struct file *fe)
 	ep->next_generation +=
 	    TAG_GENERATIONS / 2; /* others than the parent's */
 	ep->lane = LANE_NONE;
+	ep->bell1 = 0;
 	ep->n_waiting = 0;
 	for (uint32_t i = 0; i < ep->n_items; i++)
 		ep->items[i]->slot = SLOT_NONE;

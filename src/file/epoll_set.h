@@ -71,8 +71,10 @@ struct epoll {
 	struct list behind;  /* news to come after what the kernel has */
 	uint64_t held_until; /* look at some of always then */
 	struct list
-	    always;  /* items to look at each time: no slot tells of them */
-	int kick_fd; /* in the kernel's set, to wake other waiters */
+	    always;      /* items to look at each time: no slot tells of them */
+	int kick_fd;     /* in the kernel's set, to wake other waiters */
+	uint32_t bell1;  /* likewise, for peers to ring: its number, plus 1 */
+	bool bell_tried; /* there is one, or there will be none */
 	uint32_t n_waiting;
 	bool nested; /* waited for from outside */
 	bool forked; /* made by the process that we come from */
@@ -97,6 +99,9 @@ void item_merged(struct epitem *it);
 void item_close_slot(struct epitem *it);
 void push_ready(struct epitem *it);
 void push_news(struct epitem *it, struct list *to); /* ready or behind */
+/* Have peers ring a bell of the calling thread's, or not any more; without the lock. */
+void epoll_hang_bell(struct epoll *ep);
+void epoll_drop_bell(struct epoll *ep);
 /* Other waiters than us may have something to take. */
 void kick(struct epoll *ep);
 /* epoll_ctl() on the kernel's set: 0 or -errno. */

@@ -436,6 +436,8 @@ static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
 	struct timespec left = { 0 };
 	int n = 0;
 
+	if (unlikely(lane && !load_rlx(&ep->bell_tried)))
+		epoll_hang_bell(ep);
 	fetch_add(&ep->n_waiting, 1);
 	unwind_push(&me.u, waiter_end);
 	if (lane)

@@ -12,6 +12,7 @@
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/poll.h"
+#include "proto/shm/bell.h"
 #include "proto/shm/shm.h"
 
 #define ALWAYS (POLLERR | POLLHUP | POLLNVAL)
@@ -24,7 +25,8 @@ struct entry {
 	struct pollfd kernel;
 	bool young; /* the kernel's, but another thread may upgrade it */
 	bool armed;
-	bool asked; /* the kernel, this time */
+	bool by_bell; /* the peer rings the thread's bell */
+	bool asked;   /* the kernel, this time */
 };
 
 /* A program that polls in a loop asks for ends no more often than this. */
@@ -34,11 +36,13 @@ struct poller {
 	struct unwind u;
 	struct pollfd *fds; /* the program's */
 	struct entry *entries;
-	struct pollfd *kfds; /* scratch for the kernel */
+	struct pollfd *kfds; /* scratch for the kernel: n, and the bell */
 	nfds_t n;
 	nfds_t n_kernel; /* entries that the kernel alone serves */
 	unsigned turns;
-	void *heap; /* or NULL: entries and kfds are on the stack */
+	bool
+	    is_full; /* the kernel takes no more of them: no place for a bell */
+	void *heap;  /* or NULL: entries and kfds are on the stack */
 	struct handlers_seen seen;
 };
 
@@ -210,7 +214,7 @@ static bool any_ready(void *arg)
 	return look(p, ++p->turns % 64 == 0) > 0;
 }
 
-static void arm(struct entry *e)
+static void arm(struct entry *e, bool may_bell)
 {
 	if (!e->file)
 		return;
@@ -221,13 +225,14 @@ static void arm(struct entry *e)
 	/* A young one counts too: it may be upgraded while we sleep on it, and then
 	 * nobody else may take its doorbells. */
 	struct sock *sk = e->file->sk;
-	anchor_sleep_begin(sk, e->kernel.fd);
+	bool others = anchor_sleep_begin(sk, e->kernel.fd);
 	e->armed = true;
 	if (whose(e->file) != OURS)
 		return;
-	shm_arm(sk, e->kernel.fd,
-		(unsigned short)e->kernel.events & (POLLIN | POLLOUT),
-		ARM_ANCHOR);
+	e->by_bell =
+	    shm_arm(sk, e->kernel.fd,
+		    (unsigned short)e->kernel.events & (POLLIN | POLLOUT),
+		    may_bell && !others ? ARM_BELL : ARM_ANCHOR);
 	if (unlikely(load_rlx(&shm_of(sk)->rx_tcp)))
 		shm_backlog_fill(sk, e->kernel.fd, 1);
 }
@@ -238,6 +243,9 @@ static void disarm(struct entry *e, short revents)
 		return;
 	struct sock *sk = e->file->sk;
 	e->armed = false;
+	if (e->by_bell)
+		shm_disarm_bell(sk);
+	e->by_bell = false;
 	anchor_sleep_end(sk);
 	if (revents & (POLLHUP | POLLERR | POLLRDHUP))
 		anchor_look(sk, e->kernel.fd);
@@ -295,6 +303,40 @@ static uint64_t held_until(const struct poller *p)
 	return first;
 }
 
+/* Until the kernel has something of the first n of kfds, or the bell behind them rings;
+ * as ppoll(). */
+static int kernel_sleep(struct poller *p, const struct timespec *left,
+			const sigset_t *mask)
+{
+	bool by_bell = false;
+
+	for (nfds_t i = 0; i < p->n; i++)
+		by_bell |= p->entries[i].by_bell;
+	if (!by_bell)
+		return libc.ppoll(p->kfds, p->n, left, mask);
+	struct pollfd *k = &p->kfds[p->n];
+	*k =
+	    (struct pollfd){ .fd = bell_own_fd(bell_mine()), .events = POLLIN };
+	int r = libc.ppoll(p->kfds, p->n + 1, left, mask);
+	if (r < 0 &&
+	    errno == EINVAL) { /* RLIMIT_NOFILE: look, and come again */
+		p->is_full = true;
+		return 1;
+	}
+	if (r > 0 && k->revents)
+		bell_hush(bell_mine());
+	return r;
+}
+
+/* One of them waits for a bell that other processes can hush: so look now and then. */
+static bool may_miss_bell(const struct poller *p)
+{
+	for (nfds_t i = 0; i < p->n; i++)
+		if (p->entries[i].by_bell)
+			return !bell_is_private(bell_mine());
+	return false;
+}
+
 /* 0 to look again, -EAGAIN when time is over, -EINTR, ... */
 static int sleep_once(struct poller *p, uint64_t deadline_ns,
 		      const sigset_t *mask)
@@ -304,7 +346,7 @@ static int sleep_once(struct poller *p, uint64_t deadline_ns,
 	int r = 0;
 
 	for (nfds_t i = 0; i < p->n; i++)
-		arm(&p->entries[i]);
+		arm(&p->entries[i], !p->is_full);
 	bool go = !look(p, false);
 	for (nfds_t i = 0; i < p->n; i++)
 		p->kfds[i] = sleeping_pollfd(&p->entries[i]);
@@ -322,9 +364,13 @@ static int sleep_once(struct poller *p, uint64_t deadline_ns,
 			deadline_ns = now + NS_PER_MS;
 			naps = true;
 		}
+		if (may_miss_bell(p) && deadline_ns > now + BELL_LOOK_NS) {
+			deadline_ns = now + BELL_LOOK_NS;
+			naps = true;
+		}
 		left = ns_timespec(now < deadline_ns ? deadline_ns - now : 0);
-		r = libc.ppoll(p->kfds, p->n,
-			       deadline_ns == UINT64_MAX ? NULL : &left, mask);
+		r = kernel_sleep(p, deadline_ns == UINT64_MAX ? NULL : &left,
+				 mask);
 		r = r < 0 ? -errno : r;
 	}
 	for (nfds_t i = 0; i < p->n; i++)
@@ -398,7 +444,7 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 	       const sigset_t *mask)
 {
 	struct entry entries[ON_STACK];
-	struct pollfd kfds[ON_STACK];
+	struct pollfd kfds[ON_STACK + 1];
 	UNWIND(struct poller, p) = { .fds = fds,
 				     .entries = entries,
 				     .kfds = kfds,
@@ -409,7 +455,8 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 		   ts->tv_nsec >= (long)NS_PER_S))
 		return -EINVAL;
 	if (n > ON_STACK) {
-		p.heap = malloc(n * (sizeof(*entries) + sizeof(*kfds)));
+		p.heap = malloc(n * (sizeof(*entries) + sizeof(*kfds)) +
+				sizeof(*kfds));
 		if (!p.heap)
 			return -ENOMEM;
 		p.entries = p.heap;

@@ -264,18 +264,42 @@ bool shm_has_inbox(const struct sock *sk)
 	return shm_of(sk)->inbox_tag == inbox_own_tag();
 }
 
-void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
+/* The peer's copies are those of the process whose inbox it has. */
+static bool peer_has_bell(const struct sock *sk, uint32_t bell)
+{
+	return bell_own_fd(bell) >= 0 &&
+	       load_rlx(&shm_peer(sk)->has_bell1) == bell + 1 &&
+	       shm_has_inbox(sk);
+}
+
+bool shm_arm_bell(struct sock *sk)
+{
+	uint32_t bell = bell_mine(), *word = &shm_me(sk)->rx_bell1;
+
+	if (load_rlx(&shm_of(sk)->rx_tcp) || load_rlx(&sk->n_procs) > 1 ||
+	    shm_ring_how(sk) != RING_ONCE || !peer_has_bell(sk, bell))
+		return false;
+	return cas(word, 0u, bell + 1) || load_rlx(word) == bell + 1;
+}
+
+void shm_disarm_bell(struct sock *sk)
+{
+	cas(&shm_me(sk)->rx_bell1, bell_mine() + 1, 0u);
+}
+
+bool shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
 {
 	struct seg_side *me = shm_me(sk);
-
 	uint32_t *rx = how == ARM_INBOX ? &me->rx_inbox : &me->rx_anchor;
 	uint32_t *tx = how == ARM_INBOX ? &me->tx_inbox : &me->tx_anchor;
-	bool fresh = false;
+	bool by_bell = how == ARM_BELL && events & POLLIN && shm_arm_bell(sk);
+	bool fresh = by_bell;
 
 	/* A slot that is armed already needs no fence: its bit was cleared, by an
 	 * exchange, before the caller's next look. */
-	if (events & POLLIN && (how == ARM_ANCHOR || !load_rlx(rx))) {
-		store_rlx(rx, how == ARM_ANCHOR ? shm_ring_how(sk) : 1u);
+	if (events & POLLIN && !by_bell &&
+	    (how != ARM_INBOX || !load_rlx(rx))) {
+		store_rlx(rx, how == ARM_INBOX ? 1u : shm_ring_how(sk));
 		fresh = true;
 	}
 	if (events & POLLOUT) {
@@ -286,6 +310,7 @@ void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
 		fence_full(); /* Dekker; the caller looks next */
 	if (events & POLLIN)
 		tell_of_space(sk, fd);
+	return by_bell;
 }
 
 static void tx_shut(struct sock *sk, int fd)

@@ -19,6 +19,7 @@
  *   backlog.c     bytes of TCP that nobody has read yet
  *   held.c        MSG_MORE, TCP_CORK
  *   wait.c        spinning and sleeping in a blocking call
+ *   bell.c        waking a thread of another process
  *   anchor.c      doorbells, the anchor's end, byte counts
  *   errq.c        the error queue
  *   ctl.c         shutdown, close, options, going back
@@ -128,13 +129,19 @@ void shm_linger(struct sock *sk, int fd, int seconds);
 /* Poll bits (POLL*), whatever the mode. */
 unsigned shm_events(struct sock *sk, int fd);
 
-enum shm_arm { ARM_INBOX, ARM_ANCHOR };
+/* By the bell: of data, if the peer can ring it; otherwise by the anchor. */
+enum shm_arm { ARM_INBOX, ARM_ANCHOR, ARM_BELL };
 /* Is the peer's word for news this process's own inbox, or that of another one of the
  * family, so that it has to ring? */
 bool shm_has_inbox(const struct sock *sk);
 /* Ask to be told of news for @events (POLLIN, POLLOUT).  The caller looks at
- * shm_events() afterwards, before it sleeps. */
-void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how);
+ * shm_events() afterwards, before it sleeps.  True: the bell of the calling thread will
+ * tell of data, so its sleep has to include that. */
+bool shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how);
+/* The same for data and the bell alone; false: the peer cannot ring it.  Nobody else
+ * sleeps on the connection.  The caller fences and looks. */
+bool shm_arm_bell(struct sock *sk);
+void shm_disarm_bell(struct sock *sk); /* it has slept */
 
 /* ctl.c */
 int shm_shutdown(struct sock *sk, int fd, int how);
@@ -279,7 +286,7 @@ static inline bool shm_is_held(const struct sock *sk)
 }
 
 void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
-		   uint32_t *anchor_word, bool stays);
+		   uint32_t *anchor_word, uint32_t *bell_word, bool stays);
 
 /* After putting bytes into the ring: does the consumer want to be told?  Early is
  * for in between: it may miss one who is just going to sleep. */
@@ -287,8 +294,10 @@ static inline void shm_told_early(struct sock *sk, int fd)
 {
 	struct seg_side *p = shm_peer(sk);
 
-	if (unlikely(load_rlx(&p->rx_inbox) | load_rlx(&p->rx_anchor)))
-		shm_wake_peer(sk, fd, &p->rx_inbox, &p->rx_anchor, true);
+	if (unlikely(load_rlx(&p->rx_inbox) | load_rlx(&p->rx_anchor) |
+		     load_rlx(&p->rx_bell1)))
+		shm_wake_peer(sk, fd, &p->rx_inbox, &p->rx_anchor, &p->rx_bell1,
+			      true);
 }
 
 static inline void shm_told_data(struct sock *sk, int fd)
@@ -304,7 +313,7 @@ static inline void shm_told_space(struct sock *sk, int fd)
 
 	fence_full();
 	if (unlikely(load_rlx(&p->tx_inbox) | load_rlx(&p->tx_anchor)))
-		shm_wake_peer(sk, fd, &p->tx_inbox, &p->tx_anchor, false);
+		shm_wake_peer(sk, fd, &p->tx_inbox, &p->tx_anchor, NULL, false);
 }
 
 /* Of the memory of each ring. */

@@ -7,6 +7,8 @@
  * The best sleep is the kernel's own recv() on the anchor: the doorbell, the peer's
  * end, the receive timeout, shutdown() by another thread, and a signal with or
  * without SA_RESTART all end it as they would end the application's own call.
+ * A cheaper one is a poll of the anchor and of the thread's bell, where the peer can
+ * ring it: the bell is for bytes, the anchor for all else.
  * Where that call would not sleep, or would end otherwise, it is a nap: a poll with
  * the signals held back while nobody sleeps, so that none is missed.
  *
@@ -21,8 +23,8 @@
 #include "base/libc.h"
 #include "base/spin.h"
 #include "base/unwind.h"
+#include "proto/shm/bell.h"
 #include "proto/shm/shm.h"
-
 #define CANDIDATE_TICK_NS (5 * NS_PER_MS)
 #define CANDIDATE_WAIT_NS (50 * NS_PER_MS)
 
@@ -141,6 +143,7 @@ struct sleeper {
 	struct unwind u;
 	struct sock *sk;
 	bool waits_for_room;
+	bool has_bell; /* is armed by it */
 };
 
 static void sleeper_end(struct unwind *u)
@@ -149,6 +152,8 @@ static void sleeper_end(struct unwind *u)
 
 	if (s->waits_for_room)
 		fetch_sub(&shm_of(s->sk)->n_tx_sleepers, 1);
+	if (s->has_bell)
+		shm_disarm_bell(s->sk);
 	anchor_sleep_end(s->sk);
 }
 
@@ -197,6 +202,69 @@ static uint64_t deadline_after(uint64_t timeout_ns)
 	return timeout_ns ? now_ns() + timeout_ns : UINT64_MAX;
 }
 
+/* poll() has said @revents of the anchor, and the bell is hushed. */
+static void look_after_bell(struct sock *sk, int fd, short revents)
+{
+	struct timespec ms = { .tv_nsec = NS_PER_MS };
+
+	if (!revents) { /* then it has not ended */
+		store_rlx(&sk->looked_ns, coarse_ns());
+		return;
+	}
+	anchor_look(sk, fd);
+	if (revents == POLLERR && load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
+		/* An unread completion ends no sleep of a blocking call. */
+		libc.ppoll(NULL, 0, &ms, NULL);
+}
+
+/* By the bell and the anchor.  A handler that we know of may have run: the caller is to
+ * go on if it has SA_RESTART. */
+static int bell_sleep_once(struct sock *sk, int fd, uint64_t ns)
+{
+	uint32_t bell = bell_mine();
+	struct pollfd p[] = {
+		{ .fd = fd, .events = POLLIN | POLLRDHUP },
+		{ .fd = bell_own_fd(bell), .events = POLLIN },
+	};
+	struct timespec ts = ns_timespec(ns);
+	int r = libc.ppoll(p, 2, ns == UINT64_MAX ? NULL : &ts, NULL);
+
+	if (r < 0)
+		return -errno;
+	if (p[0].revents & POLLNVAL) /* a handler has closed it */
+		return -EBADF;
+	if (p[1].revents)
+		bell_hush(bell);
+	look_after_bell(sk, fd, p[0].revents);
+	return r;
+}
+
+static int bell_sleep(struct sock *sk, int fd, bool restarts,
+		      struct handlers_seen seen)
+{
+	uint64_t deadline_ns = deadline_after(load_rlx(&sk->rcvtimeo_ns));
+	uint64_t look_ns =
+	    bell_is_private(bell_mine()) ? UINT64_MAX : BELL_LOOK_NS;
+	int r;
+
+	do {
+		uint64_t ns = UINT64_MAX;
+
+		if (deadline_ns != UINT64_MAX) {
+			uint64_t now = now_ns();
+
+			if (now >= deadline_ns)
+				return -EAGAIN;
+			ns = deadline_ns - now;
+		}
+		r = bell_sleep_once(sk, fd, MIN(ns, look_ns));
+	} while (!r && !rx_ready(sk));
+	if (r == -EINTR && restarts && handlers_ran(seen, false) &&
+	    !handlers_ran(seen, true))
+		return 0;
+	return MIN(r, 0);
+}
+
 /* @partial: bytes have been moved already, so any signal ends the call. */
 static int rx_sleep(struct sock *sk, int fd, bool partial,
 		    struct handlers_seen seen)
@@ -209,7 +277,10 @@ static int rx_sleep(struct sock *sk, int fd, bool partial,
 	bool others = sleeper_begin(&me, fd);
 	int err = 0;
 
-	store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
+	me.has_bell =
+	    !others && !partial && !sk->anchor_deaf && shm_arm_bell(sk);
+	if (!me.has_bell)
+		store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
 	fence_full();
 	uint64_t held = shm_is_held(sk) ? shm_held_until(sk) : UINT64_MAX;
 	/* Shut, or with a doorbell in it that is somebody else's, the anchor
@@ -222,6 +293,8 @@ static int rx_sleep(struct sock *sk, int fd, bool partial,
 	} else if (handlers_ran(seen, n.restarts)) {
 		return -EINTR;
 	} else if (awake || partial || held != UINT64_MAX) {
+		store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
+		fence_full();
 		n.deadline_ns = deadline_after(load_rlx(&sk->rcvtimeo_ns));
 		if (!awake) {
 			n.events = POLLIN | POLLRDHUP;
@@ -238,6 +311,9 @@ static int rx_sleep(struct sock *sk, int fd, bool partial,
 		err = nap(sk, fd, &n);
 		if (err == -EAGAIN && (n.ready == never || till_due))
 			err = 0;
+	} else if (me.has_bell) {
+		count(&sk->st->n_sleeps, 1);
+		err = bell_sleep(sk, fd, n.restarts, seen);
 	} else {
 		count(&sk->st->n_sleeps, 1);
 		err = sock_is_alone(sk) && !shm_of(sk)->rx_tcp &&
