@@ -4,8 +4,9 @@
  *
  * Ski rental: spinning is worth about what sleeping and being woken would cost,
  * and only while waits have been short lately.  Each thread remembers its last
- * eight waits.  A thread that lost its core while spinning shares it with somebody
- * who has work, so it sleeps at once for a while.
+ * eight waits.  A thread that shares its core with somebody who has work sleeps at once
+ * for a while: a yield of its own tells, by how long it takes, and by whether it brings
+ * what the thread waits for (docs/notes/2026-11-22-bells.md).
  */
 #pragma once
 
