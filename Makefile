@@ -20,9 +20,13 @@ tests: build
 $(BUILD)/build.ninja:
 	meson setup $(BUILD) --prefix $(PREFIX) $(SETUP)
 
+# Installs the packages that are missing (INSTALL=no: does not), builds, runs the tests.
 # FAST=1 leaves out the long ones, SEED=N repeats the random choices of another run,
 # SUITES="unit app" runs some.
-check: tests
+check:
+	@[ "$(INSTALL)" = no ] || BUILD=$(BUILD) tools/packages.sh build tests $(if $(FAST),,suites) || \
+		echo "going on without these packages; tests that need them are skipped"
+	@$(MAKE) --no-print-directory tests BUILD=$(BUILD) SETUP="$(SETUP)"
 	OSF_TEST_SEED=$(SEED) python3 tests/run_check.py $(BUILD) $(if $(FAST),--fast) $(SUITES)
 
 # The night: many seeds of the simulator.  SEEDS of them, from FROM on.
@@ -66,13 +70,17 @@ install: $(BUILD)/build.ninja
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
 # How to run programs with these: docs/notes/2026-11-21-sanitizers.md.
-build-asan:
-	$(MAKE) build BUILD=$@ SETUP="-Db_sanitize=address,undefined $(SANITIZE)"
+asan = BUILD=build-asan SETUP="-Db_sanitize=address,undefined $(SANITIZE)"
+tsan = BUILD=build-tsan SETUP="-Db_sanitize=thread $(SANITIZE)"
+build-asan build-tsan: build-%:
+	$(MAKE) build $($*)
 
-build-tsan:
-	$(MAKE) build BUILD=$@ SETUP="-Db_sanitize=thread $(SANITIZE)"
+# All tests with a sanitizer, those of applications too; FAST=1 and so on as for check.
+check-asan check-tsan: check-%:
+	$(MAKE) check $($*)
 
 clean:
 	rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: build tests check coverage differential sim fuzz suites bench demo install build-asan build-tsan clean
+.PHONY: build tests check coverage differential sim fuzz suites bench demo install build-asan build-tsan \
+	check-asan check-tsan clean

@@ -34,20 +34,6 @@ say() { printf '%s\n' "$*"; }
 
 # --- packages ---
 
-# The first group of packages.txt, and redis.
-packages() {
-	sed -n -e '/^# needed to build/,/^$/p' packages.txt | sed -e 's/#.*//'
-	echo redis-server
-	echo redis-tools
-}
-
-missing() {
-	for name in $(packages); do
-		dpkg-query -W -f '${Status}' "$name" 2>/dev/null |
-			grep -q 'install ok installed' || echo "$name"
-	done
-}
-
 has_programs() {
 	local name
 	for name in meson ninja cc pkg-config python3 redis-server \
@@ -57,36 +43,9 @@ has_programs() {
 	pkg-config --exists libcjson
 }
 
-# Debian starts redis-server when it is installed; a demonstration has no use for
-# that, so it is told not to start anything this once.
 packages_install() {
-	local names sudo='' policy=/usr/sbin/policy-rc.d hold=:
-	has_programs && return
-	names=$(missing | xargs)
-	if ! command -v apt-get >/dev/null; then
-		say "demo: missing programs, and no apt-get; install what these" \
-			"Debian packages hold, then try again:"
-		say "  ${names:-$(packages | xargs)}"
+	has_programs || BUILD=$BUILD tools/packages.sh build redis-server redis-tools ||
 		exit 1
-	fi
-	[ "$(id -u)" = 0 ] || sudo=sudo
-	if [ "$sudo" ] && ! sudo -n true 2>/dev/null && ! [ -t 0 ]; then
-		say "demo: please run this once, then try again:"
-		say "  sudo apt-get update && sudo apt-get install -y $names"
-		exit 1
-	fi
-	say "installing: $names"
-	[ -e "$policy" ] || hold="printf '#!/bin/sh\\nexit 101\\n' >$policy;
-		chmod 755 $policy; trap 'rm -f $policy' EXIT"
-	if ! $sudo env DEBIAN_FRONTEND=noninteractive sh -c "$hold
-		apt-get update -q && apt-get install -q -y \
-			--no-install-recommends $names" >"$TMP/apt" 2>&1; then
-		tail -5 "$TMP/apt"
-		say "demo: that failed; please run this once, then try again:"
-		say "  ${sudo:+sudo }apt-get update && ${sudo:+sudo }apt-get" \
-			"install -y $names"
-		exit 1
-	fi
 }
 
 # --- redis ---

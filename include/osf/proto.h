@@ -12,7 +12,8 @@
  * against nothing of osf but the names below, which the program has by then.
  * docs/modules.md has a complete one.
  *
- * Carriers.  A module gives the switch no calls for data: it gives it a connected
+ * Carriers.  A module may move bytes itself (osf/stream.h).  Or it gives the switch
+ * no calls for data: it gives it a connected
  * stream descriptor, the carrier, which the switch puts in the place of the
  * program's socket.  From then on the program's calls go to the carrier itself,
  * and cost what they cost there; so do getsockname() and socket options.  What was
@@ -43,6 +44,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
+
+#include "osf/stream.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -161,7 +164,9 @@ struct osf_proto {
 	 * notify() - addresses, links or routes have changed
 	 *
 	 * osf has no thread: it tells of rtnetlink's events inside the program's
-	 * next call that has to know of addresses.
+	 * calls, of those who sleep in poll(), select() or epoll_wait() too, and
+	 * those that have to know of addresses.  In an epoll set that processes
+	 * share since a fork nobody is woken for it.
 	 */
 	void (*notify)(const struct osf_inet_event *event);
 
@@ -196,6 +201,11 @@ struct osf_proto {
 	 * it.  Not told at the end of a process.
 	 */
 	void (*close)(uint64_t id);
+
+	/* Generation 2 ends here. */
+
+	/* The protocol moves bytes itself: osf/stream.h.  NULL: by carriers. */
+	const struct osf_stream_ops *stream;
 };
 
 /* Of osf's own shm.  A module below it is asked only where shm may not be. */
@@ -203,7 +213,8 @@ struct osf_proto {
 
 /* The sizes that a struct osf_proto has had. */
 #define OSF_PROTO_SIZE_1 offsetof(struct osf_proto, accept)
-#define OSF_PROTO_SIZE_2 sizeof(struct osf_proto)
+#define OSF_PROTO_SIZE_2 offsetof(struct osf_proto, stream)
+#define OSF_PROTO_SIZE_3 sizeof(struct osf_proto)
 
 /**
  * ops_proto_register() - add a protocol to the switch
@@ -214,7 +225,8 @@ struct osf_proto {
  * Return: 0, or
  *   -EINVAL      size below that of the fields up to reserved2, or absurd; a
  *                reserved field is not 0; a bad name
- *   -EOPNOTSUPP  bits in comp_mask that this osf does not know
+ *   -EOPNOTSUPP  bits in a comp_mask that this osf does not know; or streams,
+ *                which it does not serve
  *   -E2BIG       something beyond what this osf knows is not 0
  *   -EEXIST      a protocol of that name is registered, or built in
  *   -ENOSPC      too many protocols

@@ -29,9 +29,7 @@
 #include "base/libc.h"
 #include "base/lock.h"
 
-#define FDS_WINDOW 65536 /* the kernel's table grows by doubling: stay in it */
-
-static uint64_t ours[FDS_WINDOW / 64];
+uint64_t fds_ours[FDS_WINDOW / 64];
 static bool in_window(int fd) { return fd >= 0 && fd < FDS_WINDOW; }
 
 static struct lock lock; /* the soft limit, while it is another */
@@ -74,7 +72,7 @@ static int dup_high(int fd)
 static void note_ours(int fd)
 {
 	if (in_window(fd))
-		fetch_or(&ours[fd / 64], UINT64_C(1) << (fd % 64));
+		fetch_or(&fds_ours[fd / 64], UINT64_C(1) << (fd % 64));
 }
 
 int fds_hide(int fd)
@@ -107,13 +105,8 @@ void fds_close(int fd)
 	if (fd <= 0) /* none */
 		return;
 	if (in_window(fd))
-		fetch_and(&ours[fd / 64], ~(UINT64_C(1) << (fd % 64)));
+		fetch_and(&fds_ours[fd / 64], ~(UINT64_C(1) << (fd % 64)));
 	libc.close(fd);
-}
-
-bool fds_is_ours(int fd)
-{
-	return in_window(fd) && load_rlx(&ours[fd / 64]) >> (fd % 64) & 1;
 }
 
 uint64_t fds_cookie(int fd)
@@ -133,11 +126,11 @@ int fds_next(int from)
 	if (from >= FDS_WINDOW)
 		return -1;
 	int i = from > 0 ? from : 0;
-	uint64_t word = load_rlx(&ours[i / 64]) >> (i % 64);
+	uint64_t word = load_rlx(&fds_ours[i / 64]) >> (i % 64);
 	if (word)
 		return i + __builtin_ctzll(word);
 	for (i = i / 64 + 1; i < FDS_WINDOW / 64; i++)
-		if ((word = load_rlx(&ours[i])))
+		if ((word = load_rlx(&fds_ours[i])))
 			return i * 64 + __builtin_ctzll(word);
 	return -1;
 }

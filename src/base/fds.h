@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/atomic.h"
+
 /* Move @fd up, out of the way, and remember it as ours.  Returns the new number
  * (@fd itself when there is no room above).  @fd < 0 passes through. */
 int fds_hide(int fd);
@@ -20,7 +22,14 @@ int fds_hide_spare(int fd);
 int fds_reach(void);
 /* Close one that fds_hide() returned; negative is fine. */
 void fds_close(int fd);
-bool fds_is_ours(int fd);
+/* The kernel's table grows by doubling: ours stand in this much of it. */
+#define FDS_WINDOW 65536
+extern uint64_t fds_ours[FDS_WINDOW / 64];
+static inline bool fds_is_ours(int fd)
+{
+	return (unsigned)fd < FDS_WINDOW &&
+	       load_rlx(&fds_ours[(unsigned)fd / 64]) >> (fd % 64) & 1;
+}
 /* Which socket a descriptor names, to know later whether it still does; 0: none. */
 uint64_t fds_cookie(int fd);
 /* The smallest of ours that is >= @from, or -1. */

@@ -5,8 +5,8 @@
  * The program's epoll descriptor stays a kernel epoll set, and every descriptor
  * stays in it.  A socket that is upgraded changes its kernel entry into a hint
  * (edge-triggered, with a tag of ours instead of the program's data), and its
- * events are computed here: what a peer posts to the set's lane of the inbox
- * goes on the ready list, and so does what a hint points at.
+ * events are computed here: what the set is told of (sock/ready.h) goes on the
+ * ready list, and so does what a hint points at.
  *
  * Lock: epoll.lock, then the socket's rx and tx.
  */
@@ -33,9 +33,6 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 void epoll_merge_sock(struct file *f);
 /* @f's description goes away. */
 void epoll_forget_sock(struct file *f);
-/* @f's state changed by a call of ours: let its sets look again, and take @events
- * for new if they are there then. */
-void epoll_touch(struct file *f, unsigned events);
 /* Does the set have upgraded sockets (or may it)? */
 bool epoll_is_merged(const struct file *fe);
 /* When bytes that a peer holds back will make the set ready; UINT64_MAX: never. */

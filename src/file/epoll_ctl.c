@@ -85,7 +85,7 @@ static int ctl_mod(struct epoll *ep, struct epitem *it, struct epoll_event *ev)
 /*
  * Event loops take a socket out and put it back for every answer.  The kernel's
  * entry of an upgraded one is only a hint of ours, so it may stay, and so may the
- * slot: the item is parked until it comes back or the socket is closed.
+ * watch: the item is parked until it comes back or the socket is closed.
  */
 static int ctl_del(struct epoll *ep, struct epitem *it, int fd)
 {
@@ -161,12 +161,11 @@ static void epoll_nest(struct file *fe)
 {
 	struct epoll *ep = fe->ep;
 
-	if (!ep->nested)
-		epoll_drop_bell(ep);
 	GUARD(&ep->lock);
 	if (ep->nested)
 		return;
-	ep->nested = true;
+	ep->nested = ep->told.by_fd = true;
+	epoll_drop_bell(ep);
 	for (uint32_t i = 0; i < ep->n_items; i++) {
 		struct epitem *it = ep->items[i];
 
@@ -182,7 +181,7 @@ static void epoll_nest(struct file *fe)
 		}
 		kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(ep),
 			   tag_of(it));
-		item_close_slot(it);
+		watch_by_fd(it->file->sk, &it->watch);
 		push_ready(it);
 	}
 }

@@ -4,24 +4,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/bell.h"
 #include "base/fds.h"
+#include "base/idle.h"
 #include "file/epoll_set.h"
-
-struct epoll *epoll_new(int fd)
-{
-	struct epoll *ep = calloc(1, sizeof(*ep));
-
-	if (!ep)
-		return NULL;
-	ep->fd = fd;
-	ep->lane = LANE_NONE;
-	ep->kick_fd = -1;
-	ep->held_until = UINT64_MAX;
-	list_init(&ep->ready);
-	list_init(&ep->behind);
-	list_init(&ep->always);
-	return ep;
-}
 
 struct epitem *item_find(struct file *f, struct epoll *ep, int fd)
 {
@@ -40,7 +26,7 @@ static struct epitem *item_space(struct epoll *ep)
 		ep->free_items = it->next_of_sock;
 		return it;
 	}
-	if (ep->n_items == KICK)
+	if (ep->n_items == IDLE)
 		return NULL;
 	if (ep->n_items == ep->cap_items) {
 		uint32_t cap = ep->cap_items ? ep->cap_items * 2 : 16;
@@ -78,7 +64,6 @@ struct epitem *item_new(struct epoll *ep, struct file *f, int fd,
 			       .idx = it->idx,
 			       .events = ev->events,
 			       .data = ev->data,
-			       .slot = SLOT_NONE,
 			       .in_use = true,
 			       .next_of_sock = f->items };
 	list_init(&it->ready);
@@ -104,17 +89,6 @@ void push_news(struct epitem *it, struct list *to)
 	it->queued = true;
 }
 
-/* From now on it is told of by its anchor. */
-void item_close_slot(struct epitem *it)
-{
-	if (it->slot == SLOT_NONE)
-		return;
-	if (shm_of(it->file->sk)->seg)
-		store_rel(&shm_me(it->file->sk)->slot, SLOT_NONE);
-	slot_close(it->slot);
-	it->slot = SLOT_NONE;
-}
-
 static void item_unmerge(struct epitem *it)
 {
 	struct epoll *ep = it->ep;
@@ -124,7 +98,7 @@ static void item_unmerge(struct epitem *it)
 	if (!it->merged)
 		return;
 	ep->n_merged--;
-	item_close_slot(it);
+	watch_close(&it->file->watches, it->file->sk, &it->watch);
 }
 
 /* Take @it out of both its lists; the caller holds both locks. */
@@ -149,8 +123,29 @@ void kick(struct epoll *ep)
 	uint64_t one = 1;
 
 	fence_full(); /* Dekker with wait_sleep(): the list, then the waiters */
-	if ((load_rlx(&ep->n_waiting) || ep->nested) && ep->kick_fd >= 0)
+	if ((load_rlx(&ep->told.n_sleepers) || ep->nested) && ep->kick_fd >= 0)
 		libc.write(ep->kick_fd, &one, sizeof(one));
+}
+
+static void wake(struct ready_set *told)
+{
+	kick(container_of(told, struct epoll, told));
+}
+
+struct epoll *epoll_new(int fd)
+{
+	struct epoll *ep = calloc(1, sizeof(*ep));
+
+	if (!ep)
+		return NULL;
+	ep->fd = fd;
+	ready_init(&ep->told, wake);
+	ep->kick_fd = ep->idle_fd = -1;
+	ep->held_until = UINT64_MAX;
+	list_init(&ep->ready);
+	list_init(&ep->behind);
+	list_init(&ep->always);
+	return ep;
 }
 
 int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events, uint64_t data)
@@ -170,62 +165,39 @@ uint32_t hint_events(const struct epoll *ep)
 /* What a set needs from the first upgraded socket on. */
 static void epoll_equip(struct epoll *ep)
 {
-	if (ep->lane == LANE_NONE && !ep->forked)
-		ep->lane = lane_open();
-	if (ep->kick_fd < 0) {
-		ep->kick_fd = fds_hide(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-		if (ep->kick_fd >= 0)
-			kernel_ctl(ep, EPOLL_CTL_ADD, ep->kick_fd,
-				   EPOLLIN | EPOLLET, TAG | KICK);
-	}
+	if (ep->kick_fd >= 0)
+		return;
+	ep->kick_fd = fds_hide(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+	if (ep->kick_fd >= 0)
+		kernel_ctl(ep, EPOLL_CTL_ADD, ep->kick_fd, EPOLLIN | EPOLLET,
+			   TAG | KICK);
 }
 
-/* A set that others wait for, too, or from outside, needs readiness that lasts. */
 void epoll_hang_bell(struct epoll *ep)
 {
 	GUARD(&ep->lock);
-	if (ep->bell_tried || ep->lane == LANE_NONE)
+	if (ep->bell_tried)
 		return;
 	ep->bell_tried = true;
 	uint32_t bell = bell_mine();
-	if (ep->nested || ep->forked || ep->shared || bell_own_fd(bell) < 0 ||
+	if (ep->forked || bell_own_fd(bell) < 0 ||
 	    kernel_ctl(ep, EPOLL_CTL_ADD, bell_own_fd(bell), EPOLLIN | EPOLLET,
 		       TAG | KICK))
 		return;
-	ep->bell1 = bell + 1;
-	store_rel(&inbox_own()->lane[ep->lane].bell1, bell + 1);
+	store_rlx(&ep->told.bell1, bell + 1);
 }
 
+/* A set that others wait for, too, or from outside, needs readiness that lasts. */
 void epoll_drop_bell(struct epoll *ep)
 {
-	GUARD(&ep->lock);
+	uint32_t bell1 = ep->told.bell1;
+
 	ep->bell_tried = true;
-	if (!ep->bell1)
+	if (!bell1)
 		return;
-	store_rlx(&inbox_own()->lane[ep->lane].bell1, 0u);
-	kernel_ctl(ep, EPOLL_CTL_DEL, bell_own_fd(ep->bell1 - 1), 0, 0);
-	ep->bell1 = 0;
-}
-
-/* A socket in one set is told of by that set's lane; one in several sets, or of
- * several processes, by its anchor. */
-static void item_choose_slot(struct epitem *it)
-{
-	struct sock *sk = it->file->sk;
-	bool alone = !it->file->items->next_of_sock;
-
-	if (is_child(it) || !shm_of(sk)->seg || !shm_has_inbox(sk))
-		return;
-	if (alone && it->slot == SLOT_NONE && !it->ep->nested) {
-		it->slot = slot_open(it->ep->lane, it);
-		store_rel(&shm_me(sk)->slot, it->slot);
-		/* Armed, so that its first news has a ticket; kick() fences. */
-		if (it->slot != SLOT_NONE)
-			store_rlx(&shm_me(sk)->rx_inbox, 1u);
-	} else if (!alone) {
-		for (struct epitem *o = it->file->items; o; o = o->next_of_sock)
-			item_close_slot(o);
-	}
+	store_rlx(&ep->told.bell1, 0u);
+	kernel_ctl(ep, EPOLL_CTL_DEL, bell_own_fd(bell1 - 1), 0, 0);
+	kick(ep); /* who sleeps on it goes to sleep without it */
 }
 
 void item_tagged(struct epitem *it)
@@ -242,9 +214,29 @@ void item_merged(struct epitem *it)
 	it->fresh = true;
 	it->ep->n_merged++;
 	epoll_equip(it->ep);
-	item_choose_slot(it);
+	if (!is_child(it))
+		watch_open(&it->file->watches, it->file->sk, &it->watch,
+			   &it->ep->told);
 	push_ready(it);
 	kick(it->ep);
+}
+
+void epoll_idle(struct epoll *ep)
+{
+	uint32_t number = 0;
+	int fd = idle_fd(&number);
+
+	if (fd < 0 || ep->forked || load_rlx(&ep->shared))
+		return;
+	GUARD(&ep->lock);
+	if (fd == ep->idle_fd && number == ep->idle_number)
+		return;
+	if (ep->idle_fd < 0)
+		count(&ep->n_tagged,
+		      1); /* the kernel's set is not to be believed */
+	ep->idle_fd = fd;
+	ep->idle_number = number;
+	kernel_ctl(ep, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, TAG | IDLE);
 }
 
 static void item_merge(struct epitem *it)
@@ -289,21 +281,6 @@ void epoll_forget_sock(struct file *f)
 	}
 }
 
-void epoll_touch(struct file *f, unsigned events)
-{
-	if (likely(!load_rlx(&f->items)))
-		return;
-	GUARD(&f->lock);
-	for (struct epitem *it = f->items; it; it = it->next_of_sock) {
-		if (!it->merged || it->parked)
-			continue;
-		GUARD(&it->ep->lock);
-		it->ev_seen &= ~events;
-		push_ready(it);
-		kick(it->ep);
-	}
-}
-
 void epoll_free(struct epoll *ep)
 {
 	for (uint32_t i = 0; i < ep->n_items; i++) {
@@ -320,20 +297,29 @@ void epoll_free(struct epoll *ep)
 	for (uint32_t i = 0; i < ep->n_items; i++)
 		free(ep->items[i]);
 	free(ep->items);
-	lane_close(ep->lane);
+	ready_close(&ep->told);
 	fds_close(ep->kick_fd);
 	lock_put(&ep->lock);
 	free(ep);
 }
 
+/* Whoever shares the set could take the event from under the other. */
 void epoll_before_fork(struct file *fe)
 {
-	store_rlx(&fe->ep->shared, true);
-	epoll_drop_bell(fe->ep);
+	struct epoll *ep = fe->ep;
+
+	store_rlx(&ep->shared, true);
+	GUARD(&ep->lock);
+	epoll_drop_bell(ep);
+	if (ep->idle_fd >= 0)
+		kernel_ctl(ep, EPOLL_CTL_DEL, ep->idle_fd, 0, 0);
+	if (ep->idle_fd >= 0)
+		count(&ep->n_tagged, -1u);
+	ep->idle_fd = -1;
 }
 
-/* The lane and what peers know of it are the parent's: in the child every socket
- * is told of by its anchor. */
+/* What peers know of the set is the parent's: in the child only the anchors tell of
+ * its sockets. */
 void epoll_after_fork(struct file *fe)
 {
 	struct epoll *ep = fe->ep;
@@ -342,9 +328,7 @@ void epoll_after_fork(struct file *fe)
 	ep->forked = true;
 	ep->next_generation +=
 	    TAG_GENERATIONS / 2; /* others than the parent's */
-	ep->lane = LANE_NONE;
-	ep->bell1 = 0;
-	ep->n_waiting = 0;
+	ready_after_fork(&ep->told);
 	for (uint32_t i = 0; i < ep->n_items; i++)
-		ep->items[i]->slot = SLOT_NONE;
+		watch_after_fork(&ep->items[i]->watch);
 }

@@ -16,8 +16,8 @@
 #include "base/libc.h"
 #include "base/list.h"
 #include "file/epoll.h"
-#include "proto/shm/inbox.h"
-#include "proto/shm/shm.h"
+#include "sock/ready.h"
+#include "sock/sock_ops.h"
 
 /*
  * A data word of ours: an upper half that no pointer and no small number has, then
@@ -30,10 +30,13 @@
 #define TAG_IDX_BITS 20
 #define TAG_IDX_MASK ((UINT32_C(1) << TAG_IDX_BITS) - 1)
 #define TAG_GENERATIONS (UINT32_C(1) << (32 - TAG_IDX_BITS))
-#define KICK TAG_IDX_MASK /* no item has this index */
+/* No items have these indices. */
+#define KICK TAG_IDX_MASK
+#define IDLE (KICK - 1) /* base/idle.h */
 
 struct epitem {
-	struct list ready; /* in epoll.ready when on it */
+	struct list ready;  /* in epoll.ready when on it */
+	struct watch watch; /* of its socket; open while it is merged */
 	struct epitem *next_of_sock;
 	struct epoll *ep;
 	struct file *file;
@@ -41,7 +44,6 @@ struct epitem {
 	uint32_t events; /* as the program asked */
 	uint32_t idx;
 	uint32_t generation; /* of the kernel's entry */
-	uint32_t slot;       /* in the set's lane, or SLOT_NONE */
 	int fd; /* as the program named it: it may be closed by now */
 	bool in_use;
 	bool merged;      /* served here; else by the kernel */
@@ -53,7 +55,7 @@ struct epitem {
 	bool queued;      /* was told of something: keeps its place on a list */
 	uint32_t ev_seen; /* EPOLLET: the bits at the last look */
 	uint64_t
-	    rx_seen; /* the same, without a slot: bytes arrived till then */
+	    rx_seen; /* the same, where news may be missing: bytes arrived */
 };
 
 struct epoll {
@@ -66,16 +68,17 @@ struct epoll {
 	    n_tagged; /* kernel entries with our tag, or about to have it */
 	uint32_t next_generation;
 	uint32_t n_merged;
-	uint32_t lane;
+	struct ready_set told; /* what its sockets were told of */
 	struct list ready;
 	struct list behind;  /* news to come after what the kernel has */
 	uint64_t held_until; /* look at some of always then */
 	struct list
-	    always;      /* items to look at each time: no slot tells of them */
-	int kick_fd;     /* in the kernel's set, to wake other waiters */
-	uint32_t bell1;  /* likewise, for peers to ring: its number, plus 1 */
-	bool bell_tried; /* there is one, or there will be none */
-	uint32_t n_waiting;
+	    always;  /* items to look at each time: nobody tells of them */
+	int kick_fd; /* in the kernel's set, to wake other waiters */
+	bool
+	    bell_tried; /* told.bell1 is in the kernel's set, or there is none */
+	int idle_fd;    /* in the kernel's set: base/idle.h; -1: none */
+	uint32_t idle_number;
 	bool nested; /* waited for from outside */
 	bool forked; /* made by the process that we come from */
 	bool shared; /* a fork has given another process the kernel's set */
@@ -96,10 +99,12 @@ uint32_t item_generation(struct epoll *ep);
 void item_tagged(struct epitem *it);
 /* The kernel's entry has our tag; from now on the item is served by us. */
 void item_merged(struct epitem *it);
-void item_close_slot(struct epitem *it);
+/* Have what is to be watched in the kernel's set. */
+void epoll_idle(struct epoll *ep);
 void push_ready(struct epitem *it);
 void push_news(struct epitem *it, struct list *to); /* ready or behind */
-/* Have peers ring a bell of the calling thread's, or not any more; without the lock. */
+/* Have peers ring a bell of the calling thread's, or not any more.  The second's caller
+ * holds the lock. */
 void epoll_hang_bell(struct epoll *ep);
 void epoll_drop_bell(struct epoll *ep);
 /* Other waiters than us may have something to take. */

@@ -2,19 +2,20 @@
 /*
  * file/epoll_wait.c - what is ready, and waiting for it; see file/epoll_set.h
  *
- *     the lane's news  ->  ready  ->  the program
- *                      ->  behind, until the kernel's set has been asked
+ *     news  ->  ready  ->  the program
+ *           ->  behind, until the kernel's set has been asked
  *
  * The kernel gives events in the order of its wake-ups.  Here they come from two
- * places, and asking the kernel costs a system call.  Those of the lane are in order
- * among themselves (proto/shm/inbox.h), and go before the kernel's, unless whoever sent them
- * had sent something by TCP before: then the kernel is asked first.
+ * places, and asking the kernel costs a system call.  News (sock/ready.h) is in order
+ * in itself, and goes before the kernel's, unless whoever sent it had sent something by
+ * the kernel before: then the kernel is asked first.
  */
 #include <poll.h>
 
 #include "base/clock.h"
 #include "base/spin.h"
 #include "base/unwind.h"
+#include "base/idle.h"
 #include "file/epoll_set.h"
 #include "file/hold.h"
 
@@ -28,20 +29,20 @@ static void put_aside(struct epitem *it)
 {
 	list_del(&it->ready);
 	it->queued = false;
-	if (it->slot == SLOT_NONE)
+	if (!it->watch.is_told)
 		list_add_tail(&it->ep->always, &it->ready);
 }
 
-/* The peer holds bytes back for more to follow, and may not tell of them again. */
+/* It will say more at a known time, of which nobody tells. */
 static void look_when_due(struct epitem *it)
 {
 	struct sock *sk = is_child(it) ? NULL : it->file->sk;
-	uint64_t due = UINT64_MAX;
+	uint64_t due;
 
 	if (!sk)
 		due = epoll_held_until(it->file);
-	else if (sock_mode(sk) == SOCK_SHM && shm_is_held(sk))
-		due = shm_held_until(sk);
+	else
+		due = sock_ops(sk)->next_ns(sk);
 	if (likely(due == UINT64_MAX))
 		return;
 	it->ep->held_until = MIN(it->ep->held_until, due);
@@ -61,23 +62,26 @@ static void push_always(struct epoll *ep)
 	}
 }
 
-static void item_news(void *owner, bool is_behind, void *arg)
+static void item_news(struct watch *w, unsigned events, bool is_behind,
+		      void *arg)
 {
-	struct epitem *it = owner;
+	struct epitem *it = container_of(w, struct epitem, watch);
 	struct epoll *ep = arg;
 
 	if (!it->in_use || it->parked || it->ep != ep)
 		return;
-	it->news = true;
+	if (likely(events == READY_ANY))
+		it->news = true;
+	else
+		it->ev_seen &= ~events;
 	is_behind |= !list_is_empty(&ep->behind);
-	push_news(it, is_behind ? &ep->behind : &ep->ready);
+	if (likely(events & READY_NEWS))
+		push_news(it, is_behind ? &ep->behind : &ep->ready);
+	else
+		push_ready(it);
 }
 
-static void harvest(struct epoll *ep)
-{
-	if (ep->lane != LANE_NONE)
-		inbox_harvest(ep->lane, item_news, ep);
-}
+static void drain(struct epoll *ep) { ready_drain(&ep->told, item_news, ep); }
 
 /* A set in this set is readable when it would return something. */
 static uint32_t child_events(struct epitem *it)
@@ -94,24 +98,25 @@ static uint32_t child_events(struct epitem *it)
 /* Bytes of the stream that have arrived, and 1 for its end. */
 static uint64_t arrived(struct sock *sk, int fd)
 {
-	int inq = shm_inq(sk, fd);
+	const struct sock_ops *ops = sock_ops(sk);
+	int inq = ops->inq(sk, fd);
 
 	return sk->st->rx_bytes_shm + sk->st->rx_bytes_inet +
 	       (uint64_t)(inq > 0 ? inq : 0) +
-	       !!(shm_events(sk, fd) & POLLRDHUP);
+	       !!(ops->events(sk, fd) & POLLRDHUP);
 }
 
 /*
  * Edge-triggered: an edge is a bit that was not there at the last look, or news
- * since: as in the kernel, whatever it was about.  Where news may be missing, the
- * bytes are counted: without a slot, and while TCP carries the stream.
+ * since: as in the kernel, whatever it was about.  Where news may be missing (not
+ * @is_told), the bytes are counted.
  */
-static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev)
+static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev,
+		     bool is_told)
 {
 	bool edge = it->fresh || ev & ~it->ev_seen;
 
-	if (ev & EPOLLIN && (it->slot == SLOT_NONE || shm_of(sk)->rx_tcp ||
-			     shm_of(sk)->rx_back)) {
+	if (ev & EPOLLIN && !is_told) {
 		uint64_t rx = arrived(sk, item_fd(it));
 
 		edge |= rx > it->rx_seen;
@@ -133,22 +138,17 @@ static uint32_t item_events(struct epitem *it)
 		return child_events(it);
 	struct sock *sk = it->file->sk;
 	uint32_t want = it->events | EPOLLERR | EPOLLHUP;
-	uint32_t ev = shm_events(sk, item_fd(it));
-	enum shm_arm how = it->slot == SLOT_NONE ? ARM_ANCHOR : ARM_INBOX;
+	uint32_t ev = sock_ops(sk)->events(sk, item_fd(it));
 
 	if (ev & want && !(it->events & EPOLLET))
 		return ev & want;
-	if (!shm_of(sk)->seg)
-		return ev & want;
 	/* Space is worth a word only to who has none. */
 	uint32_t arm = EPOLLIN | (ev & EPOLLOUT ? 0 : it->events & EPOLLOUT);
-	shm_arm(sk, item_fd(it), arm, how);
-	if (unlikely(load_rlx(&shm_of(sk)->rx_tcp)))
-		shm_backlog_fill(sk, item_fd(it), 0);
-	ev = shm_events(sk, item_fd(it)) & want;
+	bool is_told = sock_ops(sk)->arm(sk, item_fd(it), arm, &it->watch);
+	ev = sock_ops(sk)->events(sk, item_fd(it)) & want;
 	if (!(it->events & EPOLLET))
 		return ev;
-	return has_edge(it, sk, ev) ? ev : 0;
+	return has_edge(it, sk, ev, is_told) ? ev : 0;
 }
 
 /* Fill @evs from the ready list.  @before: how many come before @first on it, all if
@@ -193,7 +193,16 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max,
 	return n;
 }
 
-/* Every peer can write in our lane, and so wipe out what another has posted: some
+/* Bytes are there, and more may come: the end is an edge of its own. */
+static bool has_unread(const struct epitem *it)
+{
+	struct sock *sk = it->file->sk;
+
+	return (sock_ops(sk)->events(sk, item_fd(it)) &
+		(EPOLLIN | EPOLLRDHUP)) == EPOLLIN;
+}
+
+/* Every peer can write in our inbox, and so wipe out what another has posted: some
  * items are looked at now and then, news or not. */
 static void push_some(struct epoll *ep)
 {
@@ -208,8 +217,7 @@ static void push_some(struct epoll *ep)
 		if (!it->in_use || !it->merged || it->parked || is_child(it) ||
 		    !list_is_empty(&it->ready))
 			continue;
-		it->news |= shm_of(it->file->sk)->seg &&
-			    ring_rx_ready(&shm_of(it->file->sk)->rx);
+		it->news |= has_unread(it);
 		push_ready(it);
 	}
 }
@@ -221,7 +229,7 @@ static int collect(struct epoll *ep, struct epoll_event *evs, int max,
 	GUARD(&ep->lock);
 	push_always(ep);
 	if (likely(!has_asked))
-		harvest(ep);
+		drain(ep);
 	const struct list *first = NULL;
 	if (unlikely(!list_is_empty(&ep->behind))) {
 		if (!has_asked)
@@ -236,8 +244,9 @@ static int collect(struct epoll *ep, struct epoll_event *evs, int max,
 	return n;
 }
 
-/* Peers ring who shares a connection.  When the child has ended, slots do again. */
-static COLD void unshare(struct sock *sk)
+/* A fork has shared it, and so peers ring it.  When the child has ended, they tell our
+ * sets again. */
+static COLD void look_for_others(struct sock *sk)
 {
 	static uint64_t asked_ns;
 	uint64_t now = coarse_ns();
@@ -248,8 +257,8 @@ static COLD void unshare(struct sock *sk)
 		store_rlx(&asked_ns, now);
 		hold_reap();
 	}
-	if (load_rlx(&sk->n_procs) == 1 && shm_has_inbox(sk))
-		fetch_and(&shm_me(sk)->flags, ~(uint32_t)SEG_SHARED);
+	if (load_rlx(&sk->n_procs) == 1)
+		sock_ops(sk)->alone(sk);
 }
 
 /* A hint from the kernel about an upgraded socket's anchor. */
@@ -261,23 +270,11 @@ static void hint(struct epitem *it, uint32_t events)
 		push_ready(it);
 		return;
 	}
-	if (!shm_of(sk)->seg)
-		return;
-	if (unlikely(load_rlx(&shm_me(sk)->flags) & SEG_SHARED))
-		unshare(sk);
-	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) {
-		anchor_look(sk, item_fd(it));
-		it->news = true;
-	}
-	/* With unread doorbells in it the anchor's next edge might be lost; but who
-	 * looks from outside needs it. */
-	if (it->slot != SLOT_NONE || !(shm_events(sk, item_fd(it)) & POLLIN))
-		anchor_clear(sk, item_fd(it));
-	if (it->parked)
-		return;
-	/* A doorbell is news only if it took the place of a post. */
-	it->news |= !load_rlx(&shm_me(sk)->rx_inbox);
-	push_news(it, &it->ep->ready);
+	if (unlikely(load_rlx(&sk->st->shared)))
+		look_for_others(sk);
+	it->news |= sock_ops(sk)->hint(sk, item_fd(it), events, &it->watch);
+	if (!it->parked)
+		push_news(it, &it->ep->ready);
 }
 
 /* Does any of them carry our tag? */
@@ -304,17 +301,13 @@ static struct epitem *tagged_item(const struct epoll *ep, uint64_t data)
 	return ep->shared && !it->merged ? it : NULL;
 }
 
-/*
- * Turn what the kernel returned into what the program asked for: its own entries
- * as they are, tagged ones of kernel sockets with the program's data, and hints
- * not at all.  Returns how many of @evs[0..n) remain.
- */
-static int translate(struct epoll *ep, struct epoll_event *evs, int n)
+/* What the kernel returned, with the set locked; see translate(). */
+static int translate_locked(struct epoll *ep, struct epoll_event *evs, int n,
+			    bool *watched)
 {
 	int kept = 0;
 
-	GUARD(&ep->lock);
-	harvest(ep); /* what was posted before the kernel woke goes first */
+	drain(ep); /* what was posted before the kernel woke goes first */
 	for (int i = 0; i < n; i++) {
 		uint64_t data = evs[i].data.u64;
 
@@ -323,8 +316,10 @@ static int translate(struct epoll *ep, struct epoll_event *evs, int n)
 			continue;
 		}
 		struct epitem *it = tagged_item(ep, data);
-		if (!it)
+		if (!it) {
+			*watched |= tag_idx(data) == IDLE;
 			continue;
+		}
 		if (it->merged) {
 			hint(it, evs[i].events);
 			continue;
@@ -337,13 +332,30 @@ static int translate(struct epoll *ep, struct epoll_event *evs, int n)
 	return kept;
 }
 
+/*
+ * Turn what the kernel returned into what the program asked for: its own entries
+ * as they are, tagged ones of kernel sockets with the program's data, and hints
+ * not at all.  Returns how many of @evs[0..n) remain.
+ */
+static int translate(struct epoll *ep, struct epoll_event *evs, int n)
+{
+	bool watched = false;
+
+	lock_get(&ep->lock);
+	n = translate_locked(ep, evs, n, &watched);
+	lock_put(&ep->lock);
+	if (unlikely(watched))
+		idle_run();
+	return n;
+}
+
 static int kernel_look(struct epoll *ep, int epfd, struct epoll_event *evs,
 		       int max, uint64_t now)
 {
 	int n = libc.epoll_wait(epfd, evs, max, 0);
 
-	if (n < max && ep->lane != LANE_NONE) /* there is no more */
-		store_rlx(&inbox_own()->lane[ep->lane].asked_ns, now);
+	if (n < max) /* there is no more */
+		ready_asked(&ep->told, now);
 	return n > 0 ? translate(ep, evs, n) : 0;
 }
 
@@ -394,8 +406,7 @@ static bool wait_spin_ready(void *arg)
 	struct spin_arg *a = arg;
 	struct pollfd p = { .fd = a->epfd, .events = POLLIN };
 
-	if (a->ep->lane != LANE_NONE &&
-	    lane_has_news(&inbox_own()->lane[a->ep->lane]))
+	if (ready_has_come(&a->ep->told))
 		return true;
 	if (++a->turns % 64)
 		return false;
@@ -412,43 +423,33 @@ static bool has_listed(struct epoll *ep)
 struct waiter {
 	struct unwind u;
 	struct epoll *ep;
-	struct lane *lane;
 };
 
 static void waiter_end(struct unwind *u)
 {
-	struct waiter *w = (struct waiter *)u;
-
-	if (fetch_sub(&w->ep->n_waiting, 1) == 1 && w->lane)
-		store_rlx(&w->lane->sleeping, 0u);
-	else if (w->lane)
-		xchg(&w->lane->sleeping, 1u); /* for the others */
+	ready_awake(&((struct waiter *)u)->ep->told);
 }
 
-/* Sleep in the kernel's set, having said so to those who post in our lane. */
+/* Sleep in the kernel's set, having said so to those who have news for us. */
 static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
 		      int max, uint64_t deadline_ns, const sigset_t *mask,
 		      struct handlers_seen seen)
 {
-	struct lane *lane =
-	    ep->lane == LANE_NONE ? NULL : &inbox_own()->lane[ep->lane];
-	UNWIND(struct waiter, me) = { .ep = ep, .lane = lane };
+	UNWIND(struct waiter, me) = { .ep = ep };
 	struct timespec left = { 0 };
 	int n = 0;
 
-	if (unlikely(lane && !load_rlx(&ep->bell_tried)))
+	if (unlikely(ep->n_merged && !load_rlx(&ep->bell_tried)))
 		epoll_hang_bell(ep);
-	fetch_add(&ep->n_waiting, 1);
+	bool go = ready_sleep(&ep->told);
 	unwind_push(&me.u, waiter_end);
-	if (lane)
-		xchg(&lane->sleeping, 1u); /* and a fence */
-	if (!(lane && lane_has_news(lane)) && !has_listed(ep)) {
+	if (go && !has_listed(ep)) {
 		if (handlers_ran(seen, false))
 			return -EINTR;
 		uint64_t now = now_ns();
 
 		deadline_ns = MIN(deadline_ns, load_rlx(&ep->held_until));
-		if (lane)
+		if (ep->n_merged && !ep->forked) /* see push_some() */
 			deadline_ns = MIN(deadline_ns, now + SOME_LOOK_NS);
 		if (now < deadline_ns)
 			left = ns_timespec(deadline_ns - now);
@@ -536,7 +537,7 @@ static int kernel_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 	UNWIND(struct waiter, me) = { .ep = ep };
 
 	if (!is_single_threaded()) {
-		fetch_add(&ep->n_waiting, 1);
+		ready_sleep(&ep->told);
 		unwind_push(&me.u, waiter_end);
 	}
 	int n = libc.epoll_pwait2(epfd, evs, max, ts, mask);
@@ -555,6 +556,10 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 	/* Without sockets of ours in it the set is the kernel's alone, as long as no
 	 * other thread adds one. */
 	bool may_merge = load_rlx(&ep->n_items) || !is_single_threaded();
+	if (idle_is_on()) {
+		epoll_idle(ep);
+		may_merge = true;
+	}
 	if (ts && !poll_only && may_merge)
 		deadline_ns = now_ns() + (uint64_t)ts->tv_sec * NS_PER_S +
 			      (uint64_t)ts->tv_nsec;
@@ -588,7 +593,7 @@ bool epoll_has_ready(struct file *fe)
 	struct epoll *ep = fe->ep;
 
 	GUARD(&ep->lock);
-	harvest(ep);
+	drain(ep);
 	list_splice_tail(&ep->ready, &ep->behind);
 	push_always(ep);
 	/* Ask each that may be ready, and leave those that are on the list. */
@@ -622,6 +627,10 @@ bool epoll_kernel_ready(struct file *fe)
 	bool hinted = ep->kick_fd >= 0 &&
 		      libc.read(ep->kick_fd, &kicks, sizeof(kicks)) > 0;
 
+	if (load_rlx(&ep->idle_fd) >= 0) {
+		idle_run(); /* what it has makes the set ready for nobody */
+		hinted = true;
+	}
 	GUARD(&ep->lock);
 	for (uint32_t i = 0; i < ep->n_items; i++) {
 		struct epitem *it = ep->items[i];
@@ -631,8 +640,7 @@ bool epoll_kernel_ready(struct file *fe)
 		struct sock *sk = it->file->sk;
 		/* An unread doorbell or an ended anchor is a hint. */
 		if (load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
-		    shm_of(sk)->bells_drained !=
-			load_acq(&shm_peer(sk)->bells)) {
+		    sock_ops(sk)->is_rung(sk)) {
 			hint(it, 0);
 			hinted = true;
 		}

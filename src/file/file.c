@@ -12,11 +12,10 @@
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/hold.h"
-#include "proto/inet/inet.h"
 #include "ops/ops.h"
-#include "proto/shm/inbox.h"
-#include "proto/shm/shm.h"
+#include "sock/anchor.h"
 #include "sock/arena.h"
+#include "sock/sock_ops.h"
 
 #define PAGE_BYTES ((size_t)sizeof(uintptr_t) << TABLE_BITS)
 #define FILES_A_SLAB 256
@@ -103,7 +102,9 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->anchor_fd = fd;
 	f->moved_fd = -1;
 	f->items = NULL;
+	f->watches = (struct watch_list){ 0 };
 	f->holding = NULL;
+	f->settled = NULL;
 	memset(f->shared_fds, 0, sizeof(f->shared_fds));
 	return f; /* its lock may still be held, by who finds it gone */
 }
@@ -180,9 +181,9 @@ struct file *file_new_epoll(int fd, struct epoll *ep)
 
 void file_note_shared_fds(struct file *f)
 {
-	const int32_t fds[] = { load_rlx(&shm_of(f->sk)->offer_fd),
-				load_rlx(&shm_of(f->sk)->channel_fd) };
+	int32_t fds[OPS_UPGRADE_FDS];
 
+	ops_upgrade_fds(f->sk, fds);
 	for (size_t i = 0; i < ARRAY_LEN(fds); i++)
 		if (fds[i] > 0)
 			f->shared_fds[i] =
@@ -213,31 +214,22 @@ static void sock_release(struct file *f, int fd)
 	}
 	if (load_rlx(&sk->n_procs) > 1)
 		hold_reap_of(sk);
-	if (load_rlx(&sk->n_procs) > 1 && shm_of(sk)->seg)
+	if (load_rlx(&sk->n_procs) > 1 && sock_ops(sk)->is_ours)
 		hold_reap_above();
 	if (!f->holding)
 		store_rlx(&sk->maker_has, (uint8_t)0);
 	hold_strike(f->holding);
-	if (load_rlx(&sk->n_procs) > 1 && shm_of(sk)->seg)
+	if (load_rlx(&sk->n_procs) > 1)
 		anchor_clear(sk, fd); /* the others may only be about to exec */
-	struct seg *seg = shm_of(sk)->seg;
-	uint32_t ring_size = shm_ring_bytes(sk);
-	struct peer_inbox *in =
-	    seg && shm_has_inbox(sk) ? shm_of(sk)->peer_inbox : NULL;
+	struct sock before = *sk;
 	if (!sock_let_go(sk, 1)) {
 		/* Others of the family go on: @sk is theirs, and may be
 		 * another connection's by the time we look again. */
-		if (seg)
-			seg_unmap(seg, ring_size);
-		inbox_detach(in); /* they have theirs by the fork */
+		ops_let_go(&before);
 		close_shared_fds(f);
 		return;
 	}
-	ops_closed(sk);
-	inet_seen(sk, fd);
-	if (shm_of(sk)->seg)
-		shm_close(sk, fd);
-	shm_offer_close(sk);
+	ops_close(sk, fd);
 	close_shared_fds(f); /* the others have done with theirs */
 	sock_free(sk);
 }
@@ -265,7 +257,7 @@ static void anchor_move(struct file *f, int fd)
 {
 	if (f->anchor_fd != fd) {
 		if (f->kind == FILE_SOCK)
-			shm_anchor_moved(f->sk, fd, f->anchor_fd);
+			sock_ops(f->sk)->anchor_moved(f->sk, fd, f->anchor_fd);
 		return;
 	}
 	int up = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 3));
@@ -274,7 +266,7 @@ static void anchor_move(struct file *f, int fd)
 	f->hidden = 1;
 	store_rel(&f->anchor_fd, up);
 	if (f->kind == FILE_SOCK)
-		shm_anchor_moved(f->sk, fd, up);
+		sock_ops(f->sk)->anchor_moved(f->sk, fd, up);
 }
 
 void file_forget(int fd)
@@ -311,7 +303,7 @@ void file_pass(struct file *f)
 {
 	uintptr_t *slot = table_slot(f->anchor_fd);
 
-	inet_unseen(f->sk, f->anchor_fd);
+	sock_ops(f->sk)->passed(f->sk, f->anchor_fd);
 	/* Usually one descriptor; a search for the others is rare and slow.  The
 	 * anchor may be a descriptor of our own that has no entry. */
 	if (slot)
@@ -328,19 +320,14 @@ COLD void file_settle(struct file *f, int fd)
 	int saved = errno;
 	struct sock *sk = f->sk;
 
-	switch (sock_mode(sk)) {
-	case SOCK_SHM:
-		if (!load_rlx(&f->merged))
-			epoll_merge_sock(f);
-		if (shm_wants_back(sk))
-			shm_take_back(sk, fd, OSF_REASON_NONE);
-		break;
-	case SOCK_KERNEL:
+	const struct sock_ops *ops = sock_ops(sk);
+
+	store_rlx(&f->settled, ops);
+	if (ops->own_events && !load_rlx(&f->merged))
+		epoll_merge_sock(f);
+	ops->settle(sk, fd);
+	if (!ops->is_ours && !ops->may_move)
 		file_pass(f);
-		break;
-	default:
-		break;
-	}
 	errno = saved;
 }
 
@@ -360,13 +347,8 @@ COLD void file_look(struct file *f, int fd)
 bool file_is_ours(int fd)
 {
 	struct file *f = file_get(fd);
-	bool ours = false;
+	bool ours = f && f->kind == FILE_SOCK && sock_is_ours(f->sk);
 
-	if (f && f->kind == FILE_SOCK) {
-		enum sock_mode mode = sock_mode(f->sk);
-
-		ours = mode == SOCK_CANDIDATE || mode == SOCK_SHM;
-	}
 	if (f)
 		file_put(f);
 	return ours;

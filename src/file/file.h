@@ -21,7 +21,9 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 #include "base/lock.h"
-#include "sock/sock.h"
+#include "ops/ops.h"
+#include "sock/ready.h"
+#include "sock/sock_ops.h"
 
 enum file_kind { FILE_SOCK, FILE_EPOLL };
 
@@ -38,18 +40,22 @@ struct file {
 	int32_t anchor_fd; /* some descriptor of the description */
 	int32_t moved_fd;  /* another description took its place, or -1 */
 	struct sock *sk;
+	/* The table of operations that the entries and the epoll sets are in line
+	 * with; see file_settle(). */
+	const struct sock_ops *settled;
 	struct epoll *ep;
-	struct epitem *items;    /* epoll sets a socket is in */
-	struct lock lock;        /* items */
-	uint32_t walk;           /* over all files, that met it last */
-	struct holding *holding; /* our entry with the parent, if inherited */
+	struct epitem *items;      /* epoll sets a socket is in */
+	struct watch_list watches; /* of those who serve it themselves */
+	struct lock lock;          /* items */
+	uint32_t walk;             /* over all files, that met it last */
+	struct holding *holding;   /* our entry with the parent, if inherited */
 	struct file *next_free;
 	/* The offer and the channel of a young connection at a fork: its numbers in
 	 * the sock may be another process's later. */
 	struct shared_fd {
 		int32_t fd;
 		uint64_t cookie;
-	} shared_fds[2];
+	} shared_fds[OPS_UPGRADE_FDS];
 };
 
 #define FILE_PASS ((uintptr_t)1)
@@ -150,8 +156,21 @@ void file_look(struct file *f, int fd);
 bool file_spare_fds(void);
 /* There are none left: what all upgrades to come would need goes too. */
 bool file_spare_all_fds(void);
+/* A call of this process changed what may be ready: whoever watches @f looks again, and
+ * takes @events for new if they hold then. */
+static inline void file_touched(struct file *f, unsigned events)
+{
+	if (unlikely(load_rlx(&f->watches.first)))
+		watches_tell(&f->watches, events);
+}
+
 /* A call changed the socket's mode: bring sets and table in line. */
 void file_settle(struct file *f, int fd);
+/* After a call: has it? */
+static inline bool file_is_settled(const struct file *f)
+{
+	return load_rlx(&f->settled) == sock_ops(f->sk);
+}
 
 /* @each is called with every entry in the table. */
 void file_for_each(void (*each)(int fd, struct file *f));

@@ -26,11 +26,10 @@
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/hold.h"
-#include "ops/route.h"
-#include "proto/inet/inet.h"
-#include "proto/shm/inbox.h"
-#include "proto/shm/shm.h"
+#include "ops/ops.h"
+#include "sock/anchor.h"
 #include "sock/arena.h"
+#include "sock/sock_ops.h"
 
 /* Several descriptors may name one file: each walk over the table meets it once. */
 static __thread uint32_t walk, n_met;
@@ -77,7 +76,7 @@ static void gain(int fd, struct file *f)
 
 static void inherit(int fd, struct file *f)
 {
-	f->lock = (struct lock){ 0 };
+	f->lock = f->watches.lock = (struct lock){ 0 };
 	if (f->kind == FILE_EPOLL) {
 		epoll_after_fork(f);
 		return;
@@ -85,7 +84,7 @@ static void inherit(int fd, struct file *f)
 	if (!first_met(f))
 		return;
 	f->holding = hold_claim(f->sk);
-	shm_after_fork(f->sk);
+	sock_ops(f->sk)->after_fork(f->sk);
 }
 
 /*
@@ -180,8 +179,7 @@ void fork_child(void)
 	lock_after_fork();
 	gate_child();
 	arena_after_fork();
-	inbox_after_fork();
-	route_after_fork();
+	ops_after_fork();
 	handoff_after_fork();
 	life_child();
 	hold_child();
@@ -193,7 +191,7 @@ static void leave(int fd, struct file *f)
 {
 	if (!first_met(f))
 		return;
-	if (load_rlx(&f->sk->n_procs) > 1 && shm_of(f->sk)->seg)
+	if (load_rlx(&f->sk->n_procs) > 1)
 		anchor_clear(f->sk, fd);
 	f->has_left = 1;
 	if (!f->holding)
@@ -201,11 +199,9 @@ static void leave(int fd, struct file *f)
 	hold_leave(f->holding);
 	if (fetch_sub(&f->sk->n_procs, 1) != 1)
 		return;
-	inet_seen(f->sk, fd);
 	if (f->holding)
 		f->sk->st->ended = 1; /* the one who gave it frees it */
-	if (shm_of(f->sk)->seg)
-		shm_exit(f->sk, fd);
+	sock_ops(f->sk)->exit(f->sk, fd);
 }
 
 void file_exit(void)

@@ -29,21 +29,22 @@
 #include "file/hold.h"
 #include "file/relay.h"
 #include "ops/ops.h"
-#include "proto/shm/inbox.h"
-#include "proto/shm/shm.h"
+#include "sock/anchor.h"
+#include "sock/sock_ops.h"
 
 #define LISTEN_FDS_START 3 /* sd_listen_fds(3) */
 
 /* Whoever comes second may go on when the first has done all of it. */
 static struct lock lock;
 
-static void hand_over_upgraded(struct file *f, int fd, enum osf_reason why,
-			       bool gently)
+static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
+			    bool gently)
 {
+	const struct sock_ops *ops = sock_ops(f->sk);
 	struct stash stash = { 0 };
 	GUARD(&lock);
 
-	if (shm_recall(f->sk, fd, why, gently, &stash) == 1 && stash.n) {
+	if (ops->fallback_now(f->sk, fd, why, gently, &stash) == 1 && stash.n) {
 		int to = relay_start(fd, &stash);
 
 		log_info("fd %d: a relay for %zu unread bytes", fd, stash.n);
@@ -54,7 +55,7 @@ static void hand_over_upgraded(struct file *f, int fd, enum osf_reason why,
 		} else {
 			log_err("fd %d: no relay for %zu unread bytes: %s", fd,
 				stash.n, strerror(-to));
-			shm_broken(f->sk, fd, "no relay");
+			ops->reset(f->sk, fd, "no relay");
 		}
 		sock_set_mode(f->sk, SOCK_KERNEL);
 	}
@@ -71,12 +72,11 @@ static void hand_off(struct file *f, int fd, enum osf_reason why,
 
 	if (f->kind != FILE_SOCK || f->sk->st->listening)
 		return;
-	while (sock_mode(f->sk) == SOCK_UPGRADING)
-		cpu_relax();
+	sock_await_move(f->sk);
 	if (ops_pin(f->sk, why)) {
 		file_pass(f);
-	} else if (sock_mode(f->sk) != SOCK_YOUNG && shm_of(f->sk)->seg) {
-		hand_over_upgraded(f, fd, why, told == TOLD_MAYBE);
+	} else {
+		hand_over_moved(f, fd, why, told == TOLD_MAYBE);
 		file_settle(f, fd);
 	}
 	errno = saved;
@@ -172,14 +172,6 @@ static enum told is_told(int fd, char *const *argv, char *const *envp)
 		   : told_by_any(argv, fd);
 }
 
-/* What closes with exec() closes without us: then no doorbell may be unread, or the
- * kernel would make it a reset. */
-static void before_closing(struct sock *sk, int fd)
-{
-	if (sock_mode(sk) == SOCK_SHM)
-		anchor_clear(sk, fd);
-}
-
 /* Other threads may close @fd, and open it as something else: we hold on to what it
  * is now. */
 static void hand_off_held(struct file *f, int fd, enum told told)
@@ -207,13 +199,15 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 		enum told told = stays ? is_told(fd, argv, envp) : TOLD_NOT;
 
 		/* Nobody else will use it. */
-		if (stays && is_exec && shm_of(f->sk)->seg &&
+		if (stays && is_exec && sock_ops(f->sk)->is_ours &&
 		    load_rlx(&f->sk->n_procs) == 1)
 			told = TOLD;
 		if (told)
 			hand_off_held(f, fd, told);
+		/* What closes with exec() closes without us: then no doorbell may be
+		 * unread, or the kernel would make it a reset. */
 		else if (is_exec && f->kind == FILE_SOCK)
-			before_closing(f->sk, fd);
+			anchor_clear(f->sk, fd);
 		file_put(f);
 	}
 	errno = saved;
@@ -297,10 +291,7 @@ COLD bool file_spare_fds(void)
 		if (!f)
 			continue;
 		if (f->kind == FILE_SOCK && load_rlx(&f->sk->n_procs) == 1 &&
-		    ((load_rlx(&shm_of(f->sk)->offer_fd) > 0 &&
-		      ops_pin(f->sk, OSF_REASON_NO_MEMORY)) ||
-		     (sock_mode(f->sk) == SOCK_CANDIDATE &&
-		      shm_candidate_drop(f->sk)))) {
+		    ops_spare_fds(f->sk)) {
 			any = true;
 			file_settle(f, fd);
 		}
@@ -313,7 +304,7 @@ COLD bool file_spare_fds(void)
 COLD bool file_spare_all_fds(void)
 {
 	int saved = errno;
-	bool any = file_spare_fds() | inbox_spare_fd();
+	bool any = file_spare_fds() | ops_spare_own_fds();
 
 	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
 		struct file *f = file_get_any(fd);

@@ -5,18 +5,21 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/bell.h"
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/spin.h"
 #include "base/unwind.h"
+#include "base/idle.h"
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/poll.h"
-#include "proto/shm/bell.h"
-#include "proto/shm/shm.h"
+#include "sock/anchor.h"
+#include "sock/sock_ops.h"
 
 #define ALWAYS (POLLERR | POLLHUP | POLLNVAL)
 #define ON_STACK 64
+#define EXTRA 2 /* what a sleep watches besides: the bell, and base/idle.h's */
 
 /* One pollfd as we serve it: a copy for the kernel, and our file if we have one
  * in it. */
@@ -25,8 +28,8 @@ struct entry {
 	struct pollfd kernel;
 	bool young; /* the kernel's, but another thread may upgrade it */
 	bool armed;
-	bool by_bell; /* the peer rings the thread's bell */
-	bool asked;   /* the kernel, this time */
+	const struct sock_ops *by_bell; /* whose peer rings the thread's bell */
+	bool asked;                     /* the kernel, this time */
 };
 
 /* A program that polls in a loop asks for ends no more often than this. */
@@ -36,7 +39,7 @@ struct poller {
 	struct unwind u;
 	struct pollfd *fds; /* the program's */
 	struct entry *entries;
-	struct pollfd *kfds; /* scratch for the kernel: n, and the bell */
+	struct pollfd *kfds; /* scratch for the kernel, EXTRA more than n */
 	nfds_t n;
 	nfds_t n_kernel; /* entries that the kernel alone serves */
 	unsigned turns;
@@ -52,11 +55,11 @@ static int whose(const struct file *f)
 {
 	if (f->kind == FILE_EPOLL)
 		return epoll_is_merged(f) ? OURS : NOT_OURS;
-	enum sock_mode mode = sock_mode(f->sk);
-	if (mode == SOCK_CANDIDATE || mode == SOCK_SHM)
+	const struct sock_ops *ops = sock_ops(f->sk);
+	if (ops->is_ours)
 		return OURS;
 	/* Nobody but us could move it while we wait. */
-	return mode == SOCK_KERNEL || is_single_threaded() ? NOT_OURS : YOUNG;
+	return ops->may_move && !is_single_threaded() ? YOUNG : NOT_OURS;
 }
 
 static int concerns(int fd)
@@ -81,6 +84,8 @@ bool poll_concerns_us(const struct pollfd *fds, nfds_t n)
 {
 	if (unlikely(are_too_many(n)))
 		return false;
+	if (idle_is_on())
+		return true;
 	for (nfds_t i = 0; i < n; i++)
 		if (unlikely(concerns(fds[i].fd)))
 			return true;
@@ -94,7 +99,7 @@ static short file_revents(const struct entry *e)
 
 	if (f->kind == FILE_EPOLL)
 		return epoll_has_ready(f) ? (short)(POLLIN & want) : 0;
-	unsigned ev = shm_events(f->sk, e->kernel.fd);
+	unsigned ev = sock_ops(f->sk)->events(f->sk, e->kernel.fd);
 	if (unlikely(!load_rlx(&f->merged)))
 		file_settle(f, e->kernel.fd);
 	return (short)(ev & want);
@@ -160,7 +165,7 @@ static bool asks_end(const struct entry *e, short revents, uint64_t now)
 	if (!e->file || e->file->kind != FILE_SOCK || e->young)
 		return false;
 	struct sock *sk = e->file->sk;
-	if (sock_mode(sk) != SOCK_SHM ||
+	if (!sock_ops(sk)->own_events ||
 	    load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
 		return false;
 	/* The program has something to do first, if it does not ask. */
@@ -199,7 +204,7 @@ static int look_ends(struct poller *p, int n_ready)
 
 		if (!e->asked || !p->kfds[n_k++].revents)
 			continue;
-		anchor_look(e->file->sk, e->kernel.fd);
+		sock_ops(e->file->sk)->look(e->file->sk, e->kernel.fd);
 		short re = file_revents(e);
 		n_ready += re && !p->fds[i].revents;
 		p->fds[i].revents = re;
@@ -229,12 +234,14 @@ static void arm(struct entry *e, bool may_bell)
 	e->armed = true;
 	if (whose(e->file) != OURS)
 		return;
-	e->by_bell =
-	    shm_arm(sk, e->kernel.fd,
-		    (unsigned short)e->kernel.events & (POLLIN | POLLOUT),
-		    may_bell && !others ? ARM_BELL : ARM_ANCHOR);
-	if (unlikely(load_rlx(&shm_of(sk)->rx_tcp)))
-		shm_backlog_fill(sk, e->kernel.fd, 1);
+	const struct sock_ops *ops = sock_ops(sk);
+	unsigned events = (unsigned short)e->kernel.events & (POLLIN | POLLOUT);
+	if (events & POLLIN && may_bell && !others && ops->arm_bell &&
+	    ops->arm_bell(sk, e->kernel.fd)) {
+		e->by_bell = ops;
+		events &= ~(unsigned)POLLIN;
+	}
+	ops->arm(sk, e->kernel.fd, events, NULL);
 }
 
 static void disarm(struct entry *e, short revents)
@@ -244,12 +251,13 @@ static void disarm(struct entry *e, short revents)
 	struct sock *sk = e->file->sk;
 	e->armed = false;
 	if (e->by_bell)
-		shm_disarm_bell(sk);
-	e->by_bell = false;
+		e->by_bell->disarm_bell(sk);
+	e->by_bell = NULL;
 	anchor_sleep_end(sk);
-	if (revents & (POLLHUP | POLLERR | POLLRDHUP))
-		anchor_look(sk, e->kernel.fd);
-	if (revents & POLLIN && shm_of(sk)->seg)
+	if (revents & (POLLHUP | POLLERR | POLLRDHUP) &&
+	    sock_ops(sk)->own_events)
+		sock_ops(sk)->look(sk, e->kernel.fd);
+	if (revents & POLLIN)
 		anchor_clear(sk, e->kernel.fd);
 	count(&sk->st->n_sleeps, 1);
 }
@@ -261,11 +269,7 @@ static struct pollfd sleeping_pollfd(const struct entry *e)
 
 	if (!e->file || e->file->kind == FILE_EPOLL)
 		return k;
-	enum sock_mode mode = sock_mode(e->file->sk);
-	if (mode == SOCK_CANDIDATE)
-		k.events |= POLLIN; /* its peer may ring */
-	else if (mode == SOCK_SHM && k.events & (POLLIN | POLLOUT))
-		k.events = POLLIN | POLLRDHUP | (k.events & POLLPRI);
+	sock_ops(e->file->sk)->sleep_on(e->file->sk, &k);
 	return k;
 }
 
@@ -283,58 +287,62 @@ static bool may_complete(const struct poller *p)
 	return false;
 }
 
-/* When bytes that peers hold back for others to follow are there to be read. */
-static uint64_t held_until(const struct poller *p)
+/* When one of them may be ready though nobody tells. */
+static uint64_t next_ns(const struct poller *p)
 {
 	uint64_t first = UINT64_MAX;
 
 	for (nfds_t i = 0; i < p->n; i++) {
 		const struct file *f = p->entries[i].file;
 
-		uint64_t due = UINT64_MAX;
-
-		if (f && f->kind == FILE_EPOLL)
-			due = epoll_held_until(f);
-		else if (f && sock_mode(f->sk) == SOCK_SHM &&
-			 shm_is_held(f->sk))
-			due = shm_held_until(f->sk);
-		first = MIN(first, due);
+		if (!f)
+			continue;
+		first = MIN(first, f->kind == FILE_EPOLL
+				       ? epoll_held_until(f)
+				       : sock_ops(f->sk)->next_ns(f->sk));
 	}
 	return first;
 }
 
-/* Until the kernel has something of the first n of kfds, or the bell behind them rings;
- * as ppoll(). */
-static int kernel_sleep(struct poller *p, const struct timespec *left,
-			const sigset_t *mask)
-{
-	bool by_bell = false;
-
-	for (nfds_t i = 0; i < p->n; i++)
-		by_bell |= p->entries[i].by_bell;
-	if (!by_bell)
-		return libc.ppoll(p->kfds, p->n, left, mask);
-	struct pollfd *k = &p->kfds[p->n];
-	*k =
-	    (struct pollfd){ .fd = bell_own_fd(bell_mine()), .events = POLLIN };
-	int r = libc.ppoll(p->kfds, p->n + 1, left, mask);
-	if (r < 0 &&
-	    errno == EINVAL) { /* RLIMIT_NOFILE: look, and come again */
-		p->is_full = true;
-		return 1;
-	}
-	if (r > 0 && k->revents)
-		bell_hush(bell_mine());
-	return r;
-}
-
-/* One of them waits for a bell that other processes can hush: so look now and then. */
-static bool may_miss_bell(const struct poller *p)
+static bool has_bell(const struct poller *p)
 {
 	for (nfds_t i = 0; i < p->n; i++)
 		if (p->entries[i].by_bell)
-			return !bell_is_private(bell_mine());
+			return true;
 	return false;
+}
+
+/*
+ * As ppoll() of the first n, and of what a sleep watches besides.  *@again: those have
+ * woken it, or there was no place for them.
+ */
+static int kernel_sleep(struct poller *p, const struct timespec *left,
+			const sigset_t *mask, bool *again)
+{
+	struct pollfd *extra = p->kfds + p->n;
+	uint32_t number, bell = has_bell(p) ? bell_mine() : BELL_NONE;
+
+	extra[0] = (struct pollfd){ .fd = idle_fd(&number), .events = POLLIN };
+	extra[1] = (struct pollfd){ .fd = bell_own_fd(bell), .events = POLLIN };
+	nfds_t n_extra = extra[1].fd >= 0 ? 2 : extra[0].fd >= 0;
+	int r = libc.ppoll(p->kfds, p->n + n_extra, left, mask);
+
+	if (r < 0 && errno == EINVAL && bell != BELL_NONE) {
+		p->is_full = *again = true; /* RLIMIT_NOFILE */
+		return 0;
+	}
+	if (r <= 0)
+		return r < 0 ? -errno : 0;
+	if (n_extra && unlikely(extra[0].revents)) {
+		idle_run();
+		r--;
+	}
+	if (n_extra == 2 && extra[1].revents) {
+		bell_hush(bell);
+		r--;
+	}
+	*again = !r;
+	return r;
 }
 
 /* 0 to look again, -EAGAIN when time is over, -EINTR, ... */
@@ -355,7 +363,7 @@ static int sleep_once(struct poller *p, uint64_t deadline_ns,
 	} else if (go) {
 		uint64_t now = now_ns();
 
-		uint64_t due = held_until(p);
+		uint64_t due = next_ns(p);
 		if (due < deadline_ns) {
 			deadline_ns = due;
 			naps = true;
@@ -364,14 +372,16 @@ static int sleep_once(struct poller *p, uint64_t deadline_ns,
 			deadline_ns = now + NS_PER_MS;
 			naps = true;
 		}
-		if (may_miss_bell(p) && deadline_ns > now + BELL_LOOK_NS) {
+		if (has_bell(p) && !bell_is_private(bell_mine()) &&
+		    deadline_ns > now + BELL_LOOK_NS) {
 			deadline_ns = now + BELL_LOOK_NS;
 			naps = true;
 		}
 		left = ns_timespec(now < deadline_ns ? deadline_ns - now : 0);
+		bool again = false;
 		r = kernel_sleep(p, deadline_ns == UINT64_MAX ? NULL : &left,
-				 mask);
-		r = r < 0 ? -errno : r;
+				 mask, &again);
+		naps |= again;
 	}
 	for (nfds_t i = 0; i < p->n; i++)
 		disarm(&p->entries[i], r > 0 ? p->kfds[i].revents : 0);
@@ -444,7 +454,7 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 	       const sigset_t *mask)
 {
 	struct entry entries[ON_STACK];
-	struct pollfd kfds[ON_STACK + 1];
+	struct pollfd kfds[ON_STACK + EXTRA];
 	UNWIND(struct poller, p) = { .fds = fds,
 				     .entries = entries,
 				     .kfds = kfds,
@@ -456,7 +466,7 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 		return -EINVAL;
 	if (n > ON_STACK) {
 		p.heap = malloc(n * (sizeof(*entries) + sizeof(*kfds)) +
-				sizeof(*kfds));
+				EXTRA * sizeof(*kfds));
 		if (!p.heap)
 			return -ENOMEM;
 		p.entries = p.heap;
@@ -512,6 +522,8 @@ bool select_concerns_us(int n, fd_set *const sets[3])
 	for (int i = 0; i < 3; i++)
 		if (n < 0 || (sets[i] && is_bad_ptr(sets[i])))
 			return false;
+	if (idle_is_on())
+		return true;
 	for (int fd = 0; fd < n; fd++)
 		if (wanted(fd, sets[0], sets[1], sets[2]) &&
 		    concerns(fd) != NOT_OURS)
@@ -523,7 +535,7 @@ int select_files(int n, fd_set *r, fd_set *w, fd_set *e,
 		 const struct timespec *ts, const sigset_t *mask, bool *ours)
 {
 	struct pollfd on_stack[ON_STACK], *fds = on_stack;
-	nfds_t n_fds = 0, concern = 0;
+	nfds_t n_fds = 0, concern = idle_is_on();
 
 	*ours = false;
 	for (int fd = 0; fd < n; fd++) {

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "base/compiler.h"
-#include "proto/shm/shm.h"
+#include "sock/stash.h"
 
 /* A descriptor, close-on-exec, that continues @anchor's stream after @stash; or
  * -errno.  @anchor stays the caller's to close. */

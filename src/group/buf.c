@@ -7,8 +7,6 @@
 #include "base/lock.h"
 #include "base/vm.h"
 #include "group/buf.h"
-#include "proto/shm/region.h"
-#include "proto/shm/segment.h"
 
 #define BLOCK_BYTES (1024u * 1024)
 #define LIMIT_MIN (4 * BLOCK_BYTES)
@@ -23,14 +21,14 @@ struct block {
 };
 
 static struct lock lock;
-static struct buf_memory memory;
+static struct group_memory memory;
 static struct block *blocks;
 static struct chunk *free_chunks;
 static struct rxbuf *bufs, *free_bufs;
 static uint32_t n_bufs;   /* ever used */
 static uint64_t n_blocks; /* now */
 
-void buf_init(const struct buf_memory *m)
+void buf_init(const struct group_memory *m)
 {
 	memory = *m;
 	if (memory.limit && memory.limit < LIMIT_MIN)
@@ -39,12 +37,12 @@ void buf_init(const struct buf_memory *m)
 
 bool buf_is_external(void) { return memory.alloc; }
 
-bool buf_is_told(void) { return memory.memory_cb; }
+bool buf_is_told(void) { return memory.told; }
 
 void buf_told(void *addr, size_t len)
 {
-	if (memory.memory_cb)
-		memory.memory_cb(addr, len, 0);
+	if (memory.told)
+		memory.told(addr, len, 0);
 }
 
 static void *block_alloc(void)
@@ -222,7 +220,7 @@ void rxbuf_free(struct pool *p, struct rxbuf *b)
 	free_bufs = b;
 }
 
-struct rxbuf *rxbuf_of(struct xlio_buf *pub)
+struct rxbuf *rxbuf_of(struct group_buf *pub)
 {
 	struct rxbuf *base = load_acq(&bufs);
 	uintptr_t off = (uintptr_t)pub - (uintptr_t)base;
@@ -231,18 +229,6 @@ struct rxbuf *rxbuf_of(struct xlio_buf *pub)
 		     off % sizeof(*bufs)))
 		return NULL;
 	return &base[off / sizeof(*bufs)];
-}
-
-void rxmap_put(struct rxmap *m)
-{
-	if (!m || fetch_sub(&m->n_refs, 1) != 1)
-		return;
-	/* Nothing is held any more: the peer may still be waiting for that. */
-	if (m->refs)
-		shm_refs_over(m->refs);
-	shm_refs_free(m->refs);
-	seg_unmap(m->seg, m->ring_size);
-	free(m);
 }
 
 void pool_fini(struct pool *p)
@@ -265,7 +251,7 @@ void buf_fini(void)
 	GUARD(&lock);
 	for (uint32_t i = 0; i < n_bufs; i++)
 		if (bufs[i].state == RXBUF_ORPHAN) /* never returned */
-			rxmap_put(bufs[i].map);
+			lend_memory_put(bufs[i].memory, &bufs[i].at);
 	if (n_bufs)
 		memset(bufs, 0, n_bufs * sizeof(*bufs));
 	n_bufs = 0;
@@ -278,7 +264,7 @@ void buf_fini(void)
 	blocks = NULL;
 	n_blocks = 0;
 	free_chunks = NULL;
-	memory = (struct buf_memory){ 0 };
+	memory = (struct group_memory){ 0 };
 }
 
 void buf_after_fork(void)
@@ -291,5 +277,5 @@ void buf_after_fork(void)
 	free_bufs = NULL;
 	bufs = NULL;
 	n_bufs = 0;
-	memory = (struct buf_memory){ 0 };
+	memory = (struct group_memory){ 0 };
 }

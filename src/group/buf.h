@@ -25,7 +25,8 @@
 
 #include "base/atomic.h"
 #include "base/compiler.h"
-#include "mellanox/xlio_types.h"
+#include "group/group.h"
+#include "sock/lend.h"
 
 #define CHUNK_BYTES (128u * 1024)
 #define CHUNK_HEAD 64u
@@ -40,33 +41,21 @@ struct chunk {
 
 enum rxbuf_state {
 	RXBUF_FREE,
-	RXBUF_HELD,   /* the application's */
-	RXBUF_BACK,   /* returned; its ring space has to wait for its turn */
-	RXBUF_ORPHAN, /* the application's, and the socket has gone */
-};
-
-/* The mappings of a connection that must stay while parts of them are held. */
-struct rxmap {
-	void *seg;
-	uint32_t ring_size;
-	uint32_t n_refs;        /* orphans, and the socket */
-	struct ring_refs *refs; /* what is mapped of the peer; or NULL */
+	RXBUF_HELD, /* the application's */
+	RXBUF_BACK, /* returned; what is lent before it is not yet */
+	RXBUF_ORPHAN, /* the application's, and the socket has gone, or moved on */
 };
 
 struct gsock;
-struct ring_refs;
 
 struct rxbuf {
-	struct xlio_buf pub;
+	struct group_buf pub;
 	uint32_t state;
-	uint32_t ring_off;   /* of its record, when in a ring */
-	struct rxbuf *next;  /* in the ring's order; or free */
-	struct chunk *chunk; /* NULL: it lies in a ring */
-	struct rxmap *map;
-	struct gsock *sock; /* type-stable */
-	uint32_t n_refs;    /* references before it, when in a ring */
-	uint32_t is_ref;    /* its bytes are not in the ring */
-	uint32_t reserved[2];
+	struct lent at;      /* if it is lent */
+	struct rxbuf *next;  /* in the stream's order; or free */
+	struct chunk *chunk; /* that it is a piece of; NULL: it is lent */
+	struct lend_memory *memory; /* where it is lent */
+	struct gsock *sock;         /* type-stable */
 };
 static_assert(sizeof(struct rxbuf) == 64, "a cache line each");
 
@@ -77,15 +66,8 @@ struct pool {
 	uint32_t n_free_chunks, n_free_bufs;
 };
 
-struct buf_memory {
-	xlio_memory_cb_t memory_cb;
-	void *(*alloc)(size_t);
-	void (*free)(void *);
-	uint64_t limit; /* bytes, of all blocks; 0: none */
-};
-
 /* What the memory comes from; before the first pool is used. */
-void buf_init(const struct buf_memory *memory);
+void buf_init(const struct group_memory *memory);
 /* Give all of it back. */
 void buf_fini(void);
 void buf_after_fork(void);
@@ -105,9 +87,7 @@ void chunk_put(struct pool *p, struct chunk *c);
 struct rxbuf *rxbuf_new(struct pool *p);
 void rxbuf_free(struct pool *p, struct rxbuf *b);
 /* @b as the application knows it; NULL: it is none. */
-struct rxbuf *rxbuf_of(struct xlio_buf *b);
-
-void rxmap_put(struct rxmap *m);
+struct rxbuf *rxbuf_of(struct group_buf *b);
 
 /* Between the application's thread and the socket's, which need not be one. */
 static inline bool rxbuf_move(struct rxbuf *b, enum rxbuf_state from,

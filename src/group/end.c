@@ -6,7 +6,7 @@
  *     destroy  ->  flush -> all out -> all acknowledged -> closed  ->  TERMINATED
  *
  * Destroying only marks, so it may be done in any callback; the steps are taken in
- * turns.  What the application still holds of a ring keeps the segment mapped.
+ * turns.  What the application still holds stays where it lies.
  */
 #include <errno.h>
 
@@ -15,8 +15,6 @@
 #include "group/gsock.h"
 #include "group/handle.h"
 #include "ops/ops.h"
-#include "proto/shm/segment.h"
-#include "proto/shm/shm.h"
 #include "sock/arena.h"
 
 /* Programs know of four; the fifth is ours. */
@@ -47,7 +45,7 @@ static void ops_are_over(struct gsock *s)
 {
 	s->out = NULL;
 	s->limit = s->sent = s->acked = s->queued;
-	s->tcp_end = 0;
+	s->has_early = 0;
 	refs_end(s);
 }
 
@@ -64,7 +62,7 @@ bool gsock_fail(struct group *g, struct gsock *s, int err)
 	work_add(s);
 	if (s->is_closing)
 		return true;
-	return call_event(g, s, XLIO_SOCKET_EVENT_ERROR, s->error);
+	return call_event(g, s, GROUP_ERROR, s->error);
 }
 
 /* SO_LINGER with no time: close() is to reset. */
@@ -79,28 +77,15 @@ static bool is_to_reset(const struct gsock *s)
 
 static void close_sock(struct gsock *s)
 {
-	struct seg *seg = NULL;
-
 	if (s->sk) {
 		if (s->state == GSOCK_CONNECTED && !is_to_reset(s))
 			gsock_rx_discard(s);
 		held_orphan(s);
 		refs_free(s);
-		ops_closed(s->sk);
-		if (shm_of(s->sk)->seg)
-			seg = shm_close_keep(s->sk, s->fd);
-		shm_offer_close(s->sk);
-		if (s->map) {
-			if (shm_of(s->sk)->rx.refs)
-				ring_publish_refs(&shm_of(s->sk)->rx);
-			rxmap_put(s->map);
-		} else if (seg) {
-			seg_unmap(seg, shm_ring_bytes(s->sk));
-		}
-		shm_of(s->sk)->rx.refs = NULL;
-		s->map = NULL;
+		ops_close(s->sk, s->fd);
 		sock_free(s->sk);
 		s->sk = NULL;
+		s->memory = NULL;
 	}
 	if (s->fd >= 0)
 		libc.close(s->fd);
@@ -124,8 +109,7 @@ void gsock_terminate(struct group *g, struct gsock *s)
 	ops_are_over(s);
 	gsock_complete(g, s);
 	uintptr_t handle = s->handle;
-	xlio_socket_event_cb_t event_cb =
-	    g ? g->attr.socket_event_cb : s->event_cb;
+	const struct group_calls *calls = g ? &g->attr.calls : &s->calls;
 	if (g)
 		gsock_unlist(s);
 	close_sock(s);
@@ -134,7 +118,7 @@ void gsock_terminate(struct group *g, struct gsock *s)
 	store_rlx(&s->handle, HANDLE_NONE);
 	if (g)
 		g->n_events++;
-	event_cb(handle, s->userdata, XLIO_SOCKET_EVENT_TERMINATED, 0);
+	calls->event(handle, s->userdata, GROUP_TERMINATED, 0, calls);
 	gsock_put(s);
 }
 
@@ -147,8 +131,9 @@ bool gsock_close_step(struct group *g, struct gsock *s)
 		if (err) {
 			gsock_fail(g, s, err);
 		} else if (s->sent < s->queued) {
-			if (s->is_shm)
-				work_add(s); /* its tail is all that tells */
+			if (s->is_direct)
+				work_add(
+				    s); /* nobody tells that there is room */
 			return false;
 		} else if (s->n_comps || refs_are_out(s)) {
 			gsock_acks(g, s);

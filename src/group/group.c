@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "base/setting.h"
 #include "base/fds.h"
 #include "base/gate.h"
 #include "base/libc.h"
@@ -14,24 +13,18 @@
 #include "group/gsock.h"
 #include "group/handle.h"
 #include "proto/shm/inbox.h"
-#include "proto/shm/shm.h"
-
-#define GROUP_FLAGS (XLIO_GROUP_FLAG_SAFE | XLIO_GROUP_FLAG_DIRTY)
-
-/* Of all groups, for received data and copies; libxlio takes twice as much at once. */
-#define MEMORY_DEFAULT (1ull << 30)
 
 static struct lock lock; /* the lists, and is_ready */
 static struct group *groups, *free_groups;
 static bool is_ready;
 
 /*
- * Who is inside.  With SAFE it is a lock that its owner may take again, for
- * callbacks use the group; without, a second thread is a mistake of the program's.
+ * Who is inside.  If asked for it is a lock that its owner may take again, for
+ * callbacks use the group; otherwise a second thread is a mistake of the program's.
  */
 static void enter(struct group *g)
 {
-	if (g->attr.flags & XLIO_GROUP_FLAG_SAFE) {
+	if (g->attr.is_locked) {
 		if (load_rlx(&g->lock_tid) != lock_self()) {
 			lock_get(&g->lock);
 			store_rlx(&g->lock_tid, lock_self());
@@ -58,7 +51,7 @@ void group_leave(struct group *g)
 {
 	if (!g)
 		return;
-	if (g->attr.flags & XLIO_GROUP_FLAG_SAFE) {
+	if (g->attr.is_locked) {
 		if (--g->lock_depth)
 			return;
 		store_rlx(&g->lock_tid, 0u);
@@ -113,8 +106,11 @@ static void after_fork(void)
 			libc.close(s->fd);
 			if (!s->sk)
 				continue;
-			fds_close(shm_of(s->sk)->offer_fd);
-			fds_close(shm_of(s->sk)->channel_fd);
+			int32_t fds[OPS_UPGRADE_FDS];
+
+			ops_upgrade_fds(s->sk, fds);
+			for (int i = 0; i < OPS_UPGRADE_FDS; i++)
+				fds_close(fds[i]);
 			if (s->sk->announce_fd > 0)
 				fds_close(s->sk->announce_fd);
 		}
@@ -129,28 +125,24 @@ static void after_fork(void)
 	buf_after_fork();
 }
 
-int groups_init(const struct xlio_init_attr *attr)
+int groups_init(const struct group_memory *memory)
 {
 	static bool knows_of_forks;
-	struct buf_memory memory = { .memory_cb = attr->memory_cb,
-				     .alloc = attr->memory_alloc,
-				     .free = attr->memory_free,
-				     .limit = setting_number("OSF_XLIO_MEMORY",
-							     MEMORY_DEFAULT, 0,
-							     INT64_MAX) };
 
-	if (attr->flags || !attr->memory_alloc != !attr->memory_free)
+	if (!memory->alloc != !memory->free)
 		return -EINVAL;
 	GUARD(&lock);
 	if (is_ready)
-		return attr->memory_alloc ? -EEXIST : 0;
+		return memory->alloc ? -EEXIST : 0;
 	if (!knows_of_forks)
 		gate_on_child(after_fork);
 	knows_of_forks = true;
-	buf_init(&memory);
+	buf_init(memory);
 	is_ready = true;
 	return 0;
 }
+
+bool groups_are_ready(void) { return load_rlx(&is_ready); }
 
 static int open_set(struct group *g)
 {
@@ -182,15 +174,10 @@ static void group_release(struct group *g)
 	free_groups = g;
 }
 
-int group_create(const struct xlio_poll_group_attr *attr, uintptr_t *out)
+int group_create(const struct group_attr *attr, uintptr_t *out)
 {
-	static const struct xlio_init_attr nothing;
-
-	if (attr->flags & ~(unsigned)GROUP_FLAGS || !attr->socket_event_cb)
+	if (!attr->calls.event)
 		return -EINVAL;
-	int err = load_rlx(&is_ready) ? 0 : groups_init(&nothing);
-	if (err)
-		return err;
 	struct group *g = group_alloc();
 	if (!g)
 		return -ENOMEM;
@@ -203,7 +190,7 @@ int group_create(const struct xlio_poll_group_attr *attr, uintptr_t *out)
 	list_init(&g->acks);
 	list_init(&g->dirty);
 	list_init(&g->lent);
-	err = open_set(g);
+	int err = open_set(g);
 	if (!err) {
 		g->handle = handle_new(g, HANDLE_GROUP);
 		err = g->handle ? 0 : -ENOMEM;
@@ -262,9 +249,10 @@ int group_destroy(struct group *g)
 	return 0;
 }
 
-int group_update(struct group *g, const struct xlio_poll_group_attr *attr)
+int group_update(struct group *g, const struct group_attr *attr)
 {
-	if (attr->flags != g->attr.flags || !attr->socket_event_cb)
+	if (attr->is_locked != g->attr.is_locked ||
+	    attr->keeps_dirty != g->attr.keeps_dirty || !attr->calls.event)
 		return -EINVAL;
 	g->attr = *attr;
 	return 0;
@@ -297,8 +285,8 @@ void groups_at_exit(void)
 		for (struct list *l = g->all.next; l != &g->all; l = l->next) {
 			struct gsock *s = container_of(l, struct gsock, all);
 
-			if (s->is_shm && shm_of(s->sk)->seg)
-				shm_exit(s->sk, s->fd);
+			if (s->is_direct)
+				sock_ops(s->sk)->exit(s->sk, s->fd);
 		}
 	lock_put(&lock);
 }

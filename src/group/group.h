@@ -23,9 +23,8 @@
  * leads to them.  A group has an epoll set of the kernel's for its descriptors, and
  * a lane of the process's inbox for its rings (proto/shm/inbox.h).
  *
- * Owner: one thread at a time.  No locks inside, but the group's own one with
- * XLIO_GROUP_FLAG_SAFE.  Functions return 0 or negative errno.  Those that may call
- * back say so.
+ * Owner: one thread at a time.  No locks inside, but the group's own one if it is asked
+ * for.  Functions return 0 or negative errno.  Those that may call back say so.
  *
  * What holds for a socket:
  *   G1  nothing is called back for it after TERMINATED, which is called back once
@@ -40,14 +39,68 @@
 #include <sys/uio.h>
 
 #include "base/compiler.h"
-#include "mellanox/xlio_types.h"
 
 struct group;
 struct gsock;
 
-/* Of the process.  -EEXIST: done already, and @attr has an allocator.  -EBUSY: inside
+/* Goes with received data until it is given back.  The bytes belong to the API, which
+ * may show them to the program. */
+#define GROUP_BUF_BYTES 16u
+
+struct group_buf {
+	alignas(8) uint8_t api[GROUP_BUF_BYTES];
+};
+
+enum group_event {
+	GROUP_ESTABLISHED = 1, /* of one that was connected, not accepted */
+	GROUP_TERMINATED,      /* the last: the handle is stale from now on */
+	GROUP_CLOSED,          /* the peer sends no more */
+	GROUP_ERROR,           /* the value is an errno */
+};
+
+/*
+ * What is called back.  Sockets come as handles, with the userdata that the API gave
+ * them.  Each function gets this struct as well, as the group keeps it: there an API
+ * finds the program's own functions.
+ */
+struct group_calls {
+	void (*event)(uintptr_t sock, uintptr_t userdata,
+		      enum group_event event, int value,
+		      const struct group_calls *c);
+	/* NULL: nobody asks.  @op: the userdata of the operation that is complete. */
+	void (*comp)(uintptr_t sock, uintptr_t userdata, uintptr_t op,
+		     const struct group_calls *c);
+	/* NULL: received data is dropped. */
+	void (*rx)(uintptr_t sock, uintptr_t userdata, void *data, size_t len,
+		   struct group_buf *buf, const struct group_calls *c);
+	/* NULL: sockets of this group do not listen. */
+	void (*accept)(uintptr_t sock, uintptr_t parent,
+		       uintptr_t parent_userdata, const struct group_calls *c);
+	void (*own[4])(void); /* the program's, each of a type of its API's */
+};
+
+struct group_attr {
+	bool
+	    is_locked; /* threads may enter it at once, and wait for each other */
+	bool keeps_dirty; /* for group_flush() */
+	struct group_calls calls;
+};
+
+/* Where received data and copies may lie. */
+struct group_memory {
+	/* NULL, or called with all of it before it is used; @page: bytes of a huge
+	 * page, or 0. */
+	void (*told)(void *addr, size_t len, size_t page);
+	/* Both or none: the program's allocator. */
+	void *(*alloc)(size_t len);
+	void (*free)(void *addr);
+	uint64_t limit; /* bytes, of all groups; 0: none */
+};
+
+/* Of the process.  -EEXIST: done already, and @memory has an allocator.  -EBUSY: inside
  * a callback. */
-MUST_CHECK int groups_init(const struct xlio_init_attr *attr);
+MUST_CHECK int groups_init(const struct group_memory *memory);
+bool groups_are_ready(void);
 MUST_CHECK int groups_exit(void); /* calls back */
 /* The process ends: as much as keeps what was written from being lost. */
 void groups_at_exit(void);
@@ -58,11 +111,9 @@ void group_leave(struct group *g);
 /* @g may be NULL: the socket is in none. */
 struct gsock *gsock_enter(uintptr_t handle, struct group **g);
 
-MUST_CHECK int group_create(const struct xlio_poll_group_attr *attr,
-			    uintptr_t *out);
+MUST_CHECK int group_create(const struct group_attr *attr, uintptr_t *out);
 MUST_CHECK int group_destroy(struct group *g); /* calls back; leaves it, too */
-MUST_CHECK int group_update(struct group *g,
-			    const struct xlio_poll_group_attr *attr);
+MUST_CHECK int group_update(struct group *g, const struct group_attr *attr);
 /* Calls back.  The number of callbacks; -EBUSY from inside of one. */
 int group_turn(struct group *g);
 void group_flush(struct group *g);
@@ -87,8 +138,14 @@ bool gsock_has_route(const struct gsock *s); /* connected, or about to be */
 MUST_CHECK int gsock_detach(struct gsock *s);
 MUST_CHECK int gsock_attach(struct gsock *s, struct group *g);
 
+/* Flags of a send. */
+#define GROUP_SEND_FLUSH 1u /* it goes out now, with all that was not flushed */
+#define GROUP_SEND_COPY 2u /* the memory is the caller's again; no completion */
+
+/* All or nothing.  @key: of memory_register(), or 0.  @op: given back when it is complete;
+ * 0: nobody asks. */
 MUST_CHECK int gsock_send(struct gsock *s, const struct iovec *iov, size_t n,
-			  const struct xlio_socket_send_attr *attr);
+			  unsigned flags, uint32_t key, uintptr_t op);
 void gsock_flush(struct gsock *s);
 /* @g: whose thread it is, or NULL.  -EINVAL: the application has no such buffer. */
-MUST_CHECK int group_buf_free(struct group *g, struct xlio_buf *buf);
+MUST_CHECK int group_buf_free(struct group *g, struct group_buf *buf);

@@ -12,9 +12,11 @@
 #include "base/lock.h"
 #include "group/buf.h"
 #include "group/group.h"
-#include "sock/sock.h"
+#include "ops/ops.h"
+#include "sock/lend.h"
+#include "sock/sock_ops.h"
 
-/* Rings that are looked at in each turn, news or not: their peers need not post. */
+/* Sockets that are looked at in each turn, news or not: nobody need tell of them. */
 #define HOT_MAX 8u
 /* A hot one without news for so many turns gives its place to one with news. */
 #define HOT_IDLE_TURNS 1024u
@@ -48,33 +50,34 @@ struct gsock {
 	uintptr_t handle, userdata;
 	int32_t fd;
 	uint8_t state;
-	uint8_t is_shm;      /* its rings carry it */
+	uint8_t is_direct;   /* @lend carries it, in this group */
 	uint8_t is_closing;  /* destroy was asked for */
 	uint8_t has_eof;     /* CLOSED was called back */
 	uint8_t hung_up;     /* the kernel said so: read to the end */
 	uint8_t is_readable; /* the kernel said so, and has not been emptied */
 	uint8_t is_blocked;  /* no room where the bytes go */
 	uint8_t is_bound;
-	uint8_t is_in_set; /* of the group's epoll set */
-	uint8_t may_lend; /* its ring's records are handed out where they lie */
-	uint8_t is_copying; /* its ring is not lent for a while: lent.h */
+	uint8_t is_in_set;  /* of the group's epoll set */
+	uint8_t may_lend;   /* its bytes are handed out where they lie */
+	uint8_t is_copying; /* it is lent nothing for a while: lent.h */
 	int32_t error; /* errno of the failure, to be called back yet or not */
 	uint32_t slot; /* in the group's lane */
-	int32_t watched[2]; /* its offer, and the channel to who took it; -1 */
-	int32_t hot;        /* its place, -1 */
+	int32_t watched[OPS_UPGRADE_FDS]; /* of an upgrade, in the set; -1 */
+	int32_t hot;                      /* its place, -1 */
 	uint32_t user_timeout_ms;
 	uint64_t deadline_ns; /* of connecting; 0: none */
 	struct list all;      /* of the group's */
 	struct list work;     /* to be served in the next turn */
 	struct list acks;     /* operations wait to be acknowledged */
 	struct list dirty;    /* something is not flushed */
-	struct list lent;     /* the application keeps records of its ring */
+	struct list lent;     /* the application keeps what was lent */
 	/* receiving, in place */
-	struct rxbuf *held_first, *held_last; /* in the ring's order */
-	struct rxmap *map;
+	const struct lend_ops *lend; /* NULL: its protocol has none */
+	struct lend_memory *memory;  /* where it lends; NULL: nowhere */
+	struct rxbuf *held_first, *held_last; /* in the stream's order */
+	uint64_t received;                    /* bytes that were lent */
 	const struct rxbuf *lent_first; /* as of the last look of lent.c, */
-	uint32_t lent_off;              /* and how far the ring was read then */
-	uint32_t lend_max;              /* bytes of the ring, lent at once */
+	uint64_t lent_at;               /* and what was received then */
 	uint64_t lent_ns;               /* when either changed last */
 	uint64_t copy_left;  /* bytes that are copied before it lends again */
 	uint64_t copy_next;  /* and how many the next time */
@@ -88,11 +91,11 @@ struct gsock {
 	uint64_t limit;   /* flushed up to here */
 	uint64_t sent;    /* out up to here */
 	uint64_t acked;   /* acknowledged up to here */
-	uint64_t tcp_end; /* the last byte that went by TCP, while it matters */
+	uint8_t
+	    has_early; /* bytes that went before @lend may be on their way */
 	struct txrefs *refs; /* once something was sent by reference */
-	/* of the last group, for a socket that is destroyed without one */
-	xlio_socket_event_cb_t event_cb;
-	xlio_socket_comp_cb_t comp_cb;
+	struct group_calls
+	    calls; /* of the last group, for one that is in none */
 };
 
 struct hot {
@@ -101,9 +104,9 @@ struct hot {
 };
 
 struct group {
-	struct xlio_poll_group_attr attr;
+	struct group_attr attr;
 	uintptr_t handle;
-	struct lock lock;  /* XLIO_GROUP_FLAG_SAFE */
+	struct lock lock;  /* if attr.is_locked */
 	uint32_t lock_tid; /* who holds it, */
 	uint32_t lock_depth;
 	uint32_t inside;   /* debug: the thread that is inside */
@@ -112,7 +115,6 @@ struct group {
 	int timer_fd; /* for sleepers; -1 */
 	uint32_t lane;
 	uint32_t n_socks;
-	uint32_t n_shm;
 	struct list all, work, acks, dirty, lent;
 	uint32_t n_connecting; /* with a deadline */
 	/* this turn */
@@ -126,7 +128,7 @@ struct group {
 	uint32_t n_empty; /* looks in a row that found nothing */
 	uint64_t looked_ns;
 	uint64_t acks_looked_ns;
-	uint64_t ring_turn; /* when a hot ring had news last */
+	uint64_t hot_turn; /* when a hot one had news last */
 	uint32_t n_hot;
 	struct hot hot[HOT_MAX];
 	struct pool pool;
@@ -142,7 +144,8 @@ void group_wake(struct group *g);
 
 /* turn.c */
 void work_add(struct gsock *s);
-bool call_event(struct group *g, struct gsock *s, int event, int value);
+bool call_event(struct group *g, struct gsock *s, enum group_event event,
+		int value);
 bool call_comp(struct group *g, struct gsock *s, uintptr_t userdata);
 bool call_rx(struct group *g, struct gsock *s, void *data, size_t len,
 	     struct rxbuf *b);
@@ -175,12 +178,13 @@ void gsock_discard(struct gsock *s); /* nobody has heard of it */
 bool gsock_rx(struct group *g, struct gsock *s);
 void gsock_rx_discard(struct gsock *s);
 void held_release(struct gsock *s);
+void held_part(struct rxbuf *b); /* it keeps where it is lent, not the socket */
 void held_orphan(struct gsock *s);
-bool gsock_publish(struct gsock *s); /* ring space to the peer */
+void gsock_rest(struct gsock *s); /* what came back goes to the peer now */
 void group_take_returns(struct group *g);
 
 /* lent.c */
-void lend_begin(struct gsock *s);            /* its stream is in a ring now */
+void lend_begin(struct gsock *s);            /* @lend has the stream now */
 void lend_copied(struct gsock *s, size_t n); /* so many bytes were not lent */
 void turn_lent(struct group *g);
 

@@ -12,10 +12,10 @@
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/sealed.h"
 #include "base/vm.h"
 #include "group/memory.h"
-#include "proto/shm/region.h"
-#include "proto/shm/segment.h"
+#include "sock/region.h"
 
 /*
  * The allocator: free runs of pages in lists by their size's magnitude, neighbours

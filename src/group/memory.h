@@ -6,7 +6,7 @@
  *     ibv_reg_mr()     a part of a shared mapping of the program's own
  *          |
  *          v
- *     memory_place(): which region of proto/shm/region.h, and where in it
+ *     memory_place(): which region of sock/region.h, and where in it
  *
  * The allocator keeps its books beside the memory, not in it, for peers see that.  What
  * it gives of a page or more begins on a page of its own.

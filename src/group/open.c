@@ -3,14 +3,13 @@
  * group/open.c - sockets: made, connected, listening, accepted, moved
  *
  *     create -> (bind) -> connect -> established()  ->  ESTABLISHED
- *                      -> listen  -> accept()       ->  socket_accept_cb
+ *                      -> listen  -> accept()       ->  accept()
  *     detach, attach: from one group's lists to another's
  *
  * The descriptor is a kernel socket of our own, among the program's, and joins the group's epoll set,
  * edge-triggered, when it first may have something to tell.
  */
 #include <errno.h>
-#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -23,7 +22,6 @@
 #include "group/gsock.h"
 #include "group/handle.h"
 #include "ops/ops.h"
-#include "ops/xlio_opt.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
@@ -158,10 +156,10 @@ int set_add(struct gsock *s)
  */
 void set_watch(struct gsock *s)
 {
-	const int fds[2] = { shm_of(s->sk)->offer_fd,
-			     shm_of(s->sk)->channel_fd };
+	int32_t fds[OPS_UPGRADE_FDS];
 
-	for (int i = 0; i < 2; i++) {
+	ops_upgrade_fds(s->sk, fds);
+	for (int i = 0; i < OPS_UPGRADE_FDS; i++) {
 		struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
 					  .data.u64 = s->handle | SET_UPGRADE };
 
@@ -176,10 +174,11 @@ void set_watch(struct gsock *s)
 
 void set_drop(struct gsock *s)
 {
-	const int fds[2] = { s->sk ? shm_of(s->sk)->offer_fd : 0,
-			     s->sk ? shm_of(s->sk)->channel_fd : 0 };
+	int32_t fds[OPS_UPGRADE_FDS] = { 0 };
 
-	for (int i = 0; i < 2; i++) {
+	if (s->sk)
+		ops_upgrade_fds(s->sk, fds);
+	for (int i = 0; i < OPS_UPGRADE_FDS; i++) {
 		/* One that was closed is in no set, and its number another's. */
 		if (s->watched[i] > 0 && s->watched[i] == fds[i])
 			libc.epoll_ctl(s->group->epfd, EPOLL_CTL_DEL,
@@ -208,32 +207,6 @@ static bool is_kernel_only(int level, int name)
 		 name == TCP_MD5SIG_EXT || name == TCP_AO_ADD_KEY));
 }
 
-static bool is_xlio_only(int level, int name)
-{
-	return level == SOL_SOCKET &&
-	       (name == SO_XLIO_SHUTDOWN_RX || name == SO_XLIO_EXT_VLAN_TAG);
-}
-
-/* As libxlio takes it: 4 bytes or its struct. */
-static int set_pacing(struct gsock *s, const void *val, socklen_t len)
-{
-	unsigned long rate;
-	uint32_t bytes;
-
-	if (is_bad_ptr(val))
-		return -EFAULT;
-	if (!xlio_opt_pacing(SOL_SOCKET, SO_MAX_PACING_RATE, val, len, &rate)) {
-		if (len != sizeof(bytes))
-			return -EINVAL;
-		memcpy(&bytes, val, sizeof(bytes));
-		rate = bytes ? bytes : ULONG_MAX;
-	}
-	return libc.setsockopt(s->fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate,
-			       sizeof(rate)) < 0
-		   ? -errno
-		   : 0;
-}
-
 /* While rings carry the stream: doorbells must not be delayed or swallowed.  True:
  * the kernel is not to know. */
 static bool set_for_rings(struct gsock *s, int level, int name, int v)
@@ -250,30 +223,24 @@ static bool set_for_rings(struct gsock *s, int level, int name, int v)
 int gsock_setsockopt(struct gsock *s, int level, int name, const void *val,
 		     socklen_t len)
 {
-	int v = 0, err;
+	int v = 0;
 
-	if (xlio_opt_ring_logic(level, name, val, len, &err))
-		return err;
-	if (is_xlio_only(level, name))
-		return 0;
-	if (level == SOL_SOCKET && name == SO_MAX_PACING_RATE)
-		return set_pacing(s, val, len);
 	if (!is_bad_ptr(val) && len >= sizeof(v))
 		memcpy(&v, val, sizeof(v));
-	bool in_rings = s->sk && (sock_mode(s->sk) == SOCK_SHM ||
-				  sock_mode(s->sk) == SOCK_CANDIDATE);
-	if (in_rings && len >= sizeof(v) && !is_bad_ptr(val) &&
+	bool is_ours = s->sk && sock_ops(s->sk)->is_ours;
+	if (is_ours && len >= sizeof(v) && !is_bad_ptr(val) &&
 	    set_for_rings(s, level, name, v))
 		return 0;
 	if (libc.setsockopt(s->fd, level, name, val, len) < 0)
 		return -errno;
 	if (level == IPPROTO_TCP && name == TCP_USER_TIMEOUT)
 		s->user_timeout_ms = (uint32_t)v;
-	if (in_rings && level == SOL_SOCKET && name == SO_SNDBUF)
+	if (is_ours && level == SOL_SOCKET && name == SO_SNDBUF)
 		shm_sndbuf_changed(s->sk, s->fd);
 	if (s->sk && is_kernel_only(level, name)) {
-		if (in_rings)
-			shm_take_back(s->sk, s->fd, OSF_REASON_OPTION);
+		if (is_ours)
+			sock_ops(s->sk)->fallback(s->sk, s->fd,
+						  OSF_REASON_OPTION);
 		else
 			ops_pin(s->sk, OSF_REASON_OPTION);
 	}
@@ -373,7 +340,7 @@ void gsock_established(struct group *g, struct gsock *s)
 	if (s->sk && !(s->sk->flags & SOCK_F_ACTIVE))
 		ops_connected(s->sk, s->fd, (struct sockaddr *)&peer);
 	gsock_settle(s);
-	if (!call_event(g, s, XLIO_SOCKET_EVENT_ESTABLISHED, 0))
+	if (!call_event(g, s, GROUP_ESTABLISHED, 0))
 		return;
 	s->is_readable = 1; /* the event that told us may have told of more */
 	work_add(s);
@@ -389,7 +356,7 @@ int gsock_listen(struct gsock *s)
 	    (s->state != GSOCK_IDLE && s->state != GSOCK_LISTENING) ||
 	    !s->is_bound)
 		return -EINVAL;
-	if (!s->group->attr.socket_accept_cb)
+	if (!s->group->attr.calls.accept)
 		return -ENOTCONN;
 	if (libc.listen(s->fd, INT32_MAX) < 0)
 		return -errno;
@@ -437,7 +404,8 @@ static int accept_one(struct group *g, struct gsock *parent)
 	}
 	gsock_settle(s);
 	g->current = parent;
-	g->attr.socket_accept_cb(s->handle, parent->handle, parent->userdata);
+	g->attr.calls.accept(s->handle, parent->handle, parent->userdata,
+			     &g->attr.calls);
 	g->n_events++;
 	bool same = g->current == parent;
 	g->current = NULL;
@@ -471,13 +439,10 @@ void gsock_unlist(struct gsock *s)
 	set_drop(s);
 	hot_drop(s);
 	if (s->slot != SLOT_NONE) {
-		if (shm_of(s->sk)->seg)
-			store_rel(&shm_me(s->sk)->slot, SLOT_NONE);
+		store_rel(&shm_me(s->sk)->slot, SLOT_NONE);
 		slot_close(s->slot);
 		s->slot = SLOT_NONE;
 	}
-	if (s->is_shm)
-		g->n_shm--;
 	list_del(&s->all);
 	list_del(&s->work);
 	list_del(&s->acks);
@@ -486,8 +451,7 @@ void gsock_unlist(struct gsock *s)
 	g->n_socks--;
 	if (g->current == s)
 		g->current = NULL;
-	s->event_cb = g->attr.socket_event_cb;
-	s->comp_cb = g->attr.socket_comp_cb;
+	s->calls = g->attr.calls;
 	store_rlx(&s->group, NULL);
 }
 
@@ -514,19 +478,17 @@ int gsock_attach(struct gsock *s, struct group *g)
 		gsock_unlist(s);
 		return err == -ENOSPC ? -ENOMEM : err;
 	}
-	if (s->is_shm) { /* its place here; and what has come meanwhile */
-		s->is_shm = 0;
-		gsock_settle(s);
+	s->is_direct = 0; /* until it has its place here */
+	gsock_settle(s);
+	if (s->lend) { /* what has come back meanwhile */
 		held_release(s);
 		if (s->held_first)
 			list_add_tail(&g->lent, &s->lent);
 	}
-	if (s->sk && sock_mode(s->sk) == SOCK_YOUNG)
-		set_watch(s);
 	s->is_readable = 1;
 	if (s->first && s->first != s->out)
 		list_add_tail(&g->acks, &s->acks);
-	if (s->queued > s->limit && g->attr.flags & XLIO_GROUP_FLAG_DIRTY)
+	if (s->queued > s->limit && g->attr.keeps_dirty)
 		list_add_tail(&g->dirty, &s->dirty);
 	work_add(s);
 	return 0;

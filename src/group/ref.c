@@ -16,18 +16,12 @@
  * operations wait, and so does the end of a connection that is closed in order.
  */
 #include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 
 #include "base/clock.h"
-#include "base/libc.h"
-#include "base/rawcall.h"
 #include "group/gsock.h"
 #include "group/memory.h"
-#include "proto/shm/region.h"
-#include "proto/shm/shm.h"
+#include "sock/region.h"
 
 #define QUEUE_MIN 64u
 /* How long the end of a connection waits for the peer to be done with references. */
@@ -52,7 +46,6 @@ struct txrefs {
 	uint32_t cap;      /* of @q, a power of two */
 	struct sent_ref *q;
 	uint64_t end_ns; /* waits so long for its end; 0: does not yet */
-	struct region_list told;
 };
 
 static bool refs_open(struct gsock *s)
@@ -99,7 +92,7 @@ ssize_t gsock_put_ref(struct gsock *s, const struct txop *op, size_t done)
 {
 	const uint8_t *data = op->data + done;
 	size_t left = (op->len - done) & ~(size_t)(MEMORY_PAGE - 1);
-	uint32_t len = (uint32_t)MIN(left, (size_t)RING_CHUNK);
+	uint32_t len = (uint32_t)MIN(left, (size_t)LEND_REF_MAX);
 	struct place at;
 
 	if (s->refs && unlikely(s->refs->is_off))
@@ -111,7 +104,7 @@ ssize_t gsock_put_ref(struct gsock *s, const struct txop *op, size_t done)
 	if (unlikely(n <= 0))
 		return n;
 	struct txrefs *r = s->refs;
-	n = shm_send_ref(s->sk, s->fd, &r->told, at.region, at.off, len);
+	n = s->lend->send_ref(s->sk, s->fd, at.region, at.off, len);
 	if (n > 0)
 		r->q[r->n_sent++ & (r->cap - 1)] =
 		    (struct sent_ref){ data, len };
@@ -119,33 +112,6 @@ ssize_t gsock_put_ref(struct gsock *s, const struct txop *op, size_t done)
 }
 
 uint32_t refs_sent(const struct gsock *s) { return s->refs->n_sent; }
-
-/* A process that has ended reads no more, waited for by its parent or not.  One that
- * cannot be asked may. */
-static bool peer_may_read(const struct gsock *s)
-{
-	pid_t pid = (pid_t)load_rlx(&shm_peer(s->sk)->pid);
-	struct pollfd p = { .events = POLLIN };
-	int saved = errno;
-	bool ended;
-
-	p.fd = (int)rawcall(SYS_pidfd_open, pid, 0);
-	if (p.fd >= 0) {
-		ended = libc.poll(&p, 1, 0) > 0 && p.revents & POLLIN;
-		libc.close(p.fd);
-	} else {
-		ended = kill(pid, 0) < 0 && errno == ESRCH;
-	}
-	errno = saved;
-	return !ended;
-}
-
-static bool peer_is_gone(const struct gsock *s)
-{
-	return (load_rlx(&s->sk->anchor_end) != ANCHOR_OPEN ||
-		load_rlx(&shm_peer(s->sk)->flags) & SEG_CLOSED) &&
-	       !peer_may_read(s);
-}
 
 /* Can all that is out be left to the peer? */
 static bool is_all_to_be_left(const struct txrefs *r)
@@ -191,22 +157,15 @@ int refs_look(struct gsock *s)
 {
 	struct txrefs *r = s->refs;
 	uint32_t was = r->n_done;
-	bool lies;
 
-	if (!shm_of(s->sk)->seg || r->n_done == r->n_sent)
+	if (!s->sk || r->n_done == r->n_sent)
 		return 0;
-	r->n_done = shm_refs_done(s->sk, r->n_done, r->n_sent, &lies);
+	int err = s->lend->refs_done(s->sk, s->fd, r->n_sent, &r->n_done);
 	if (r->n_done != was)
 		came_back(r);
 	else if (!r->is_off && unlikely(++r->looks >= STILL_LOOKS))
 		look_at_clock(r);
-	if (unlikely(lies)) {
-		shm_broken(s->sk, s->fd, "its count of references");
-		return -ECONNRESET;
-	}
-	if (r->n_done != r->n_sent && unlikely(peer_is_gone(s)))
-		r->n_done = r->n_left = r->n_sent;
-	return 0;
+	return err;
 }
 
 bool refs_are_out(const struct gsock *s)
@@ -240,10 +199,10 @@ void refs_end(struct gsock *s)
 {
 	struct txrefs *r = s->refs;
 
-	if (!r || !s->sk || !shm_of(s->sk)->seg)
+	if (!r || !s->sk)
 		return;
 	refs_look(s);
-	if (r->n_done != r->n_sent && peer_may_read(s))
+	if (r->n_done != r->n_sent && s->lend->peer_reads(s->sk))
 		leave_all(r);
 	r->n_done = r->n_left = r->n_sent;
 }

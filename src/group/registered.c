@@ -18,7 +18,7 @@
 #include "base/lock.h"
 #include "base/vm.h"
 #include "group/memory.h"
-#include "proto/shm/region.h"
+#include "sock/region.h"
 
 #define REGS_MAX (1u << 20)
 #define KEY_INDEX (REGS_MAX - 1)

@@ -2,16 +2,16 @@
 /*
  * group/rx.c - bytes to the application
  *
- *     kernel -> recv() into a chunk -----------------> socket_rx_cb
- *     ring   -> the record where it lies ------------> socket_rx_cb
+ *     kernel -> recv() into a chunk ---------------> rx()
+ *     direct -> the bytes where they lie ----------> rx()
  *
- * From the kernel it is one copy, into memory of the group's; from a ring it is none:
- * the application gets the record itself, in the segment, and the ring's space goes
- * back to the peer in the order of the stream, as far as all before it was returned.
+ * From the kernel it is one copy, into memory of the group's.  From a protocol that lends
+ * (sock/lend.h) it is none: the application gets the bytes where they lie, and the room
+ * goes back to the peer in the order of the stream, as far as all before it was returned.
  * It is a copy there too while TCP still has the stream's bytes, when the
- * application says where received data has to lie, while it holds half of the ring, and
- * for some time after it has kept what was lent to it for so long that the stream stood
- * still (lent.h).
+ * application says where received data has to lie, while it holds so much that the
+ * protocol lends no more, and for some time after it has kept what was lent to it for so
+ * long that the stream stood still (lent.h).
  *
  * Without memory for a copy the bytes stay where they are, and the peer waits.  When
  * there is still none after STARVED_NS the connection fails, with ENOBUFS.
@@ -24,21 +24,19 @@
 #include "base/libc.h"
 #include "base/log.h"
 #include "group/lent.h"
-#include "proto/inet/inet.h"
 #include "ops/ops.h"
-#include "proto/shm/shm.h"
 
 #define READS_A_TURN 4         /* of one socket, each up to a chunk */
-#define RECORDS_A_TURN 64      /* of one ring */
+#define PIECES_A_TURN 64       /* that are lent, of one socket */
 #define READ_ROOM (32u * 1024) /* at least so much room for a read */
 #define STARVED_NS NS_PER_S
-#define PUBLISH_BYTES (RING_WINDOW / 8)
+#define DISCARD_BYTES (1u << 30)
 
 /* Hand out the @n bytes at the end of the chunk that is being filled.  False: stop. */
 static bool give_piece(struct group *g, struct gsock *s, uint8_t *at,
 		       uint32_t n)
 {
-	if (!g->attr.socket_rx_cb)
+	if (!g->attr.calls.rx)
 		return true; /* dropped */
 	struct rxbuf *b = rxbuf_new(&g->pool);
 	if (!b) {
@@ -54,17 +52,19 @@ static bool give_piece(struct group *g, struct gsock *s, uint8_t *at,
 
 static ssize_t read_once(struct gsock *s, void *buf, size_t n)
 {
-	struct sock *sk = s->sk;
+	struct iovec iov = { buf, n };
+	ssize_t r = -ESTALE;
 
-	if (sk &&
-	    (sock_mode(sk) == SOCK_CANDIDATE || sock_mode(sk) == SOCK_SHM)) {
-		struct iovec iov = { buf, n };
-		ssize_t r = shm_recv(sk, s->fd, &iov, 1, MSG_DONTWAIT);
+	while (s->sk && r == -ESTALE) {
+		const struct sock_ops *ops = sock_ops(s->sk);
 
-		if (r != -ESTALE)
-			return r;
+		r = ops->recv(s->sk, s->fd, &iov, 1, MSG_DONTWAIT);
+		if (r > 0 && ops->is_due(s->sk, DIR_RX))
+			ops_look(s->sk, s->fd);
 	}
-	ssize_t r = libc.recv(s->fd, buf, n, MSG_DONTWAIT);
+	if (s->sk)
+		return r;
+	r = libc.recv(s->fd, buf, n, MSG_DONTWAIT);
 	return r < 0 ? -errno : r;
 }
 
@@ -73,17 +73,7 @@ static bool ended(struct group *g, struct gsock *s)
 	if (s->has_eof)
 		return true;
 	s->has_eof = 1;
-	return call_event(g, s, XLIO_SOCKET_EVENT_CLOSED, 0);
-}
-
-/* After bytes by way of the kernel: it may be time for the rings. */
-static void account(struct gsock *s, ssize_t n)
-{
-	if (!s->sk || sock_mode(s->sk) == SOCK_KERNEL)
-		return;
-	if (sock_mode(s->sk) == SOCK_YOUNG && inet_account(s->sk, DIR_RX, n))
-		ops_look(s->sk, s->fd);
-	gsock_settle(s);
+	return call_event(g, s, GROUP_CLOSED, 0);
 }
 
 /* No memory to read into; perhaps the application returns some.  As rx_copy(). */
@@ -120,12 +110,12 @@ static int rx_copy(struct group *g, struct gsock *s)
 		return gsock_fail(g, s, (int)-n) ? 0 : -1;
 	if (!n)
 		return ended(g, s) ? 0 : -1;
-	account(s, n);
-	if (s->is_shm)
+	gsock_settle(s);
+	if (s->is_direct)
 		lend_copied(s, (size_t)n);
 	if (!give_piece(g, s, at, (uint32_t)n))
 		return -1;
-	return n == room || s->hung_up || s->is_shm;
+	return n == room || s->hung_up || s->is_direct;
 }
 
 static bool rx_kernel(struct group *g, struct gsock *s)
@@ -151,21 +141,10 @@ static bool rx_kernel(struct group *g, struct gsock *s)
  * In place.
  */
 
-static inline bool is_in_place(const struct gsock *s)
+static void hold(struct gsock *s, struct rxbuf *b)
 {
-	return likely(s->may_lend) && held_span(s) < s->lend_max;
-}
-
-static void hold(struct gsock *s, struct rxbuf *b, uint32_t off)
-{
-	struct ring_rx *rx = &shm_of(s->sk)->rx;
-
-	b->ring_off = off;
-	b->is_ref = rx->is_ref;
-	/* It was counted already, if it is one. */
-	b->n_refs = rx->refs ? rx->refs->n - rx->is_ref : 0;
 	b->chunk = NULL;
-	b->map = s->map;
+	b->memory = s->memory;
 	b->sock = s;
 	b->next = NULL;
 	store_rlx(&b->state, (uint32_t)RXBUF_HELD);
@@ -173,15 +152,13 @@ static void hold(struct gsock *s, struct rxbuf *b, uint32_t off)
 		s->held_last->next = b;
 	else
 		s->held_first = b;
-	if (!s->held_last)
-		set_hold(rx, b);
 	s->held_last = b;
 }
 
 /* Pop what was returned from the front. */
 void held_release(struct gsock *s)
 {
-	struct rxbuf *b = s->held_first;
+	struct rxbuf *first = s->held_first, *b = first;
 
 	while (b && load_acq(&b->state) == RXBUF_BACK) {
 		struct rxbuf *next = b->next;
@@ -192,88 +169,86 @@ void held_release(struct gsock *s)
 	s->held_first = b;
 	if (!b)
 		s->held_last = NULL;
-	set_hold(&shm_of(s->sk)->rx, b);
+	if (b != first)
+		lend_told(s);
 }
 
-/* The socket goes: what is held keeps the segment. */
+/* It outlives its place in the stream's order. */
+void held_part(struct rxbuf *b)
+{
+	struct lend_memory *memory = b->memory;
+	struct lent at = b->at;
+
+	lend_memory_get(memory);
+	if (!rxbuf_move(b, RXBUF_HELD, RXBUF_ORPHAN)) {
+		rxbuf_free(NULL, b); /* returned just now */
+		lend_memory_put(memory, &at);
+	}
+}
+
+/* The socket goes: what is held keeps where it lies. */
 void held_orphan(struct gsock *s)
 {
 	for (struct rxbuf *b = s->held_first, *next; b; b = next) {
 		next = b->next;
-		fetch_add(&b->map->n_refs, 1);
-		if (!rxbuf_move(b, RXBUF_HELD, RXBUF_ORPHAN)) {
-			rxmap_put(b->map); /* returned just now */
-			rxbuf_free(NULL, b);
-		}
+		held_part(b);
 	}
 	s->held_first = s->held_last = NULL;
 }
 
-bool gsock_publish(struct gsock *s)
+void gsock_rest(struct gsock *s)
 {
 	if (s->held_first)
 		held_release(s);
-	bool refs = ring_rx_owes_refs(&shm_of(s->sk)->rx);
-	if (!ring_publish(&shm_of(s->sk)->rx)) {
-		if (!refs)
-			return false;
-		ring_publish_refs(&shm_of(s->sk)->rx);
-	}
-	shm_told_space(s->sk, s->fd);
-	return true;
+	s->lend->rest(s->sk, s->fd);
 }
 
-/* The ring has nothing, or nothing that can be lent: 1 more, 0 not, -1 gone. */
-static COLD int rx_shm_other(struct group *g, struct gsock *s)
+/* Nothing that can be lent: 1 more, 0 not, -1 gone. */
+static COLD int rx_other(struct group *g, struct gsock *s)
 {
 	if (s->has_eof)
 		return 0;
-	if (!ring_rx_ready(&shm_of(s->sk)->rx) && !s->hung_up &&
-	    !shm_of(s->sk)->rx_tcp && !shm_of(s->sk)->rx_back &&
-	    sock_mode(s->sk) == SOCK_SHM) {
-		if (shm_is_held(s->sk) && shm_held_until(s->sk) != UINT64_MAX) {
-			if (shm_look_held(s->sk))
-				return 1;
-			work_add(s); /* look again, till it is due */
-		}
+	if (!s->hung_up && s->lend->is_idle(s->sk)) {
+		/* The peer holds something back: look again, till it is due. */
+		if (sock_ops(s->sk)->next_ns(s->sk) != UINT64_MAX)
+			work_add(s);
 		gsock_settle(s); /* the peer may want to go back */
 		return 0;
 	}
 	return rx_copy(g, s);
 }
 
-HOT static bool rx_shm(struct group *g, struct gsock *s)
+HOT static bool rx_direct(struct group *g, struct gsock *s)
 {
-	struct sock *sk = s->sk;
+	const struct lend_ops *lend = s->lend;
 
-	for (int i = 0; i < RECORDS_A_TURN; i++) {
+	for (int i = 0; i < PIECES_A_TURN; i++) {
 		const uint8_t *data;
-		uint32_t off;
 		int32_t n = 0;
 		struct rxbuf *b = NULL;
 
 		if (unlikely(s->held_first))
 			held_release(s);
-		if (likely(is_in_place(s)) && likely(g->attr.socket_rx_cb) &&
-		    ring_rx_ready(&shm_of(sk)->rx) && (b = rxbuf_new(&g->pool)))
-			n = shm_recv_place(sk, s->fd, &data, &off);
+		if (likely(s->may_lend) && likely(g->attr.calls.rx) &&
+		    (b = rxbuf_new(&g->pool)))
+			n = lend->lend(s->sk, s->fd, &data, &b->at);
 		if (unlikely(n <= 0)) {
 			if (b)
 				rxbuf_free(&g->pool, b);
 			int more = n < 0 ? (gsock_fail(g, s, -n) ? 0 : -1)
-					 : rx_shm_other(g, s);
+					 : rx_other(g, s);
 
 			if (more > 0)
 				continue;
 			return more == 0;
 		}
-		hold(s, b, off);
+		s->received += (uint32_t)n;
+		hold(s, b);
 		if (!call_rx(g, s, (void *)data, (size_t)n, b) ||
 		    unlikely(!gsock_may_receive(s)))
 			return false;
 		lend_note(g, s);
-		if (likely(!ring_rx_ready(&shm_of(sk)->rx)) &&
-		    likely(!s->hung_up))
+		if (likely(!lend->ready(s->sk)) && likely(!s->hung_up))
 			return true;
 	}
 	work_add(s);
@@ -287,26 +262,28 @@ bool gsock_rx(struct group *g, struct gsock *s)
 			gsock_rx_discard(s);
 		return !s->is_closing;
 	}
-	return likely(s->is_shm) ? rx_shm(g, s) : rx_kernel(g, s);
+	return likely(s->is_direct) ? rx_direct(g, s) : rx_kernel(g, s);
 }
 
 /* Nobody wants it: unread bytes would make the close a reset. */
 void gsock_rx_discard(struct gsock *s)
 {
 	static char bin[16 * 1024];
-	/* Nothing is written there by rings; and references are few bytes of one. */
-	struct iovec iov = { bin, RING_MAX_SIZE };
-	struct sock *sk = s->sk;
 	ssize_t n = 1;
 
 	for (int i = 0; i < 1024 && n > 0; i++) {
-		if (sk && (sock_mode(sk) == SOCK_CANDIDATE ||
-			   sock_mode(sk) == SOCK_SHM))
-			n = shm_recv(sk, s->fd, &iov, 1,
-				     MSG_DONTWAIT | MSG_TRUNC);
-		else if ((n = libc.recv(s->fd, bin, sizeof(bin),
-					MSG_DONTWAIT | MSG_TRUNC)) < 0)
+		const struct sock_ops *ops = s->sk ? sock_ops(s->sk) : NULL;
+		/* Ours write nothing there. */
+		struct iovec iov = { bin, ops && ops->is_ours ? DISCARD_BYTES
+							      : sizeof(bin) };
+		int flags = MSG_DONTWAIT | MSG_TRUNC;
+
+		if (ops)
+			n = ops->recv(s->sk, s->fd, &iov, 1, flags);
+		else if ((n = libc.recv(s->fd, bin, sizeof(bin), flags)) < 0)
 			n = -errno;
+		if (n == -ESTALE)
+			n = 1;
 	}
 	/* Nobody acknowledges any more. */
 	if (n < 0 && n != -EAGAIN && n != -EINTR) {
@@ -337,12 +314,12 @@ void group_take_returns(struct group *g)
 	for (struct list *l = g->all.next; l != &g->all; l = l->next) {
 		struct gsock *s = container_of(l, struct gsock, all);
 
-		if (s->is_shm && s->held_first)
-			gsock_publish(s);
+		if (s->is_direct && s->held_first)
+			gsock_rest(s);
 	}
 }
 
-int group_buf_free(struct group *g, struct xlio_buf *pub)
+int group_buf_free(struct group *g, struct group_buf *pub)
 {
 	struct rxbuf *b = rxbuf_of(pub);
 
@@ -362,20 +339,16 @@ int group_buf_free(struct group *g, struct xlio_buf *pub)
 		if (likely(g && load_rlx(&s->group) == g)) {
 			if (b == s->held_first)
 				held_release(s);
-			if (s->sk &&
-			    (unlikely(ring_rx_owes_refs(&shm_of(s->sk)->rx)) ||
-			     (held_span(s) == 0 &&
-			      ring_rx_owed(&shm_of(s->sk)->rx) >=
-				  PUBLISH_BYTES)))
-				gsock_publish(s);
 		} else {
 			returned_elsewhere(s);
 		}
 		return 0;
 	}
+	struct lend_memory *memory = b->memory;
+	struct lent at = b->at;
 	if (!rxbuf_move(b, RXBUF_ORPHAN, RXBUF_FREE))
 		return -EINVAL;
-	rxmap_put(b->map);
 	rxbuf_free(g ? &g->pool : NULL, b);
+	lend_memory_put(memory, &at);
 	return 0;
 }

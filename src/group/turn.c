@@ -2,12 +2,12 @@
 /*
  * group/turn.c - one turn of a group
  *
- *     hot rings -> other rings with news -> kernel -> what was put off
- *         |              |                   |            |
- *         +--------------+------ rx.c, tx.c, open.c, end.c: callbacks
+ *     hot ones -> others with news -> kernel -> what was put off
+ *         |            |             |            |
+ *         +------------+-------- rx.c, tx.c, open.c, end.c: callbacks
  *
  * A turn of an idle group costs a few loads and a look at the clock, however many
- * sockets it has: rings are told of by the lane, and the kernel is asked in each turn
+ * sockets it has: a lane tells of those that have moved, and the kernel is asked in each turn
  * only while it has been answering, otherwise once in KERNEL_LOOK_NS.
  */
 #include <errno.h>
@@ -20,18 +20,17 @@
 #include "group/handle.h"
 #include "ops/ops.h"
 #include "proto/shm/inbox.h"
-#include "proto/shm/region.h"
 #include "proto/shm/shm.h"
 
 #define KERNEL_EVENTS 64
 #define KERNEL_EMPTY_LOOKS 8u /* in a row, before it is asked less often */
 #define KERNEL_LOOK_NS (2 * NS_PER_US)
 #define BUSY_TURNS                                                             \
-	1024u          /* since a ring had news: rings are where it happens, */
+	1024u          /* since a hot one had news: that is where it happens, */
 #define BUSY_CLOCK 64u /* and the clock is looked at every so many turns, */
 #define BUSY_LOOK_NS (50 * NS_PER_US) /* and the kernel is asked so often */
 #define REST_TURNS 32u
-/* One that rests may have bytes that its peer holds back; see proto/shm/held.c. */
+/* One that rests may have bytes that its peer holds back (MSG_MORE). */
 #define HELD_TURNS 1024u
 #define ACK_LOOK_NS (5 * NS_PER_US)
 
@@ -51,19 +50,21 @@ static inline bool call_end(struct group *g, struct gsock *s)
 	return same;
 }
 
-bool call_event(struct group *g, struct gsock *s, int event, int value)
+bool call_event(struct group *g, struct gsock *s, enum group_event event,
+		int value)
 {
 	g->current = s;
-	g->attr.socket_event_cb(s->handle, s->userdata, event, value);
+	g->attr.calls.event(s->handle, s->userdata, event, value,
+			    &g->attr.calls);
 	return call_end(g, s);
 }
 
 bool call_comp(struct group *g, struct gsock *s, uintptr_t userdata)
 {
-	if (!g->attr.socket_comp_cb)
+	if (!g->attr.calls.comp)
 		return true;
 	g->current = s;
-	g->attr.socket_comp_cb(s->handle, s->userdata, userdata);
+	g->attr.calls.comp(s->handle, s->userdata, userdata, &g->attr.calls);
 	return call_end(g, s);
 }
 
@@ -71,19 +72,21 @@ bool call_rx(struct group *g, struct gsock *s, void *data, size_t len,
 	     struct rxbuf *b)
 {
 	g->current = s;
-	g->attr.socket_rx_cb(s->handle, s->userdata, data, len, &b->pub);
+	g->attr.calls.rx(s->handle, s->userdata, data, len, &b->pub,
+			 &g->attr.calls);
 	return call_end(g, s);
 }
 
 /*
- * Hot rings.
+ * Hot ones.
  */
 
+/* It is not asked in each turn any more, so somebody has to tell. */
 static void arm(struct gsock *s)
 {
-	store_rlx(&shm_me(s->sk)->rx_inbox, 1u);
-	fence_full(); /* Dekker with shm_told_data(); the caller looks */
-	if (ring_rx_ready(&shm_of(s->sk)->rx))
+	s->lend->hot(s->sk, false);
+	fence_full();
+	if (s->lend->ready(s->sk))
 		work_add(s);
 }
 
@@ -98,7 +101,7 @@ void hot_drop(struct gsock *s)
 	g->hot[i] = g->hot[--g->n_hot];
 	if ((uint32_t)i < g->n_hot)
 		g->hot[i].s->hot = i;
-	if (s->is_shm)
+	if (s->is_direct)
 		arm(s);
 }
 
@@ -120,13 +123,13 @@ void hot_add(struct group *g, struct gsock *s)
 	}
 	s->hot = (int32_t)g->n_hot;
 	g->hot[g->n_hot++] = (struct hot){ .s = s };
-	store_rlx(&shm_me(s->sk)->rx_inbox, 0u);
-	store_rlx(&shm_me(s->sk)->rx_anchor, 0u);
+	s->lend->hot(s->sk, true);
 }
 
-static inline bool has_rx(const struct gsock *s)
+/* May the peer hold back what it has written?  Nobody tells when it is due. */
+static COLD bool may_hold_back(struct gsock *s)
 {
-	return ring_rx_ready(&shm_of(s->sk)->rx);
+	return sock_ops(s->sk)->next_ns(s->sk) != UINT64_MAX;
 }
 
 HOT static void turn_hot(struct group *g)
@@ -134,65 +137,54 @@ HOT static void turn_hot(struct group *g)
 	for (uint32_t i = 0; i < g->n_hot; i++) {
 		struct gsock *s = g->hot[i].s;
 
-		if (likely(!has_rx(s))) {
+		if (likely(!s->lend->ready(s->sk))) {
 			/* The reader's progress is worth a word when it rests. */
 			uint32_t idle = ++g->hot[i].idle;
 
-			if (idle == REST_TURNS && !shm_of(s->sk)->rx_tcp)
-				gsock_publish(s);
-			else if (idle % HELD_TURNS == 0 && shm_is_held(s->sk))
+			if (idle == REST_TURNS)
+				gsock_rest(s);
+			else if (idle % HELD_TURNS == 0 && may_hold_back(s))
 				gsock_rx(g, s);
 			continue;
 		}
-		/* Its second line is on its way while we get to it. */
-		__builtin_prefetch(shm_of(s->sk)->rx.base +
-				   shm_of(s->sk)->rx.off + CACHE_LINE);
 		g->hot[i].idle = 0;
-		g->ring_turn = g->turn;
+		g->hot_turn = g->turn;
 		gsock_rx(g, s); /* may change the list: the rest has its turn */
 	}
 }
 
 /*
- * Rings with news.
+ * Others with news.
  */
 
-static void on_news(void *owner, bool is_behind, void *arg)
+static void on_news(struct watch *owner, unsigned events, bool is_behind,
+		    void *arg)
 {
-	struct gsock *s = owner;
+	struct gsock *s = (void *)owner; /* what slot_open() was given */
 
 	if (load_rlx(&s->group) == arg)
 		work_add(s);
 }
 
-/* Once in SHM: its place in the lane, or among the hot ones for good. */
-static void became_shm(struct group *g, struct gsock *s)
+/* What a protocol that lends may ask for when it takes over. */
+static void open_lender(struct gsock *s, const struct lend_ops *lend)
+{
+	s->memory = lend->open(s->sk, !buf_is_external(),
+			       buf_is_told() ? buf_told : NULL);
+	s->lend = lend;
+}
+
+/* The connection has moved: its place in the lane, or among the hot ones for good. */
+static void took_over(struct group *g, struct gsock *s,
+		      const struct lend_ops *lend)
 {
 	struct sock *sk = s->sk;
 
-	s->is_shm = 1;
+	if (!s->lend)
+		open_lender(s, lend);
+	s->is_direct = 1;
 	s->is_blocked = 0;
-	if (s->acked < s->sent)
-		s->tcp_end = s->sent;
-	g->n_shm++;
-	if (!s->map) {
-		s->map = calloc(1, sizeof(*s->map));
-		if (s->map)
-			*s->map =
-			    (struct rxmap){ .seg = shm_of(sk)->seg,
-					    .ring_size = shm_ring_bytes(sk),
-					    .n_refs = 1 };
-		/* Who has to know beforehand where data lies would have to know
-		 * of all that any peer has. */
-		if (s->map && !buf_is_told() && shm_take_refs(sk))
-			s->map->refs = shm_of(sk)->rx.refs;
-		if (s->map && !buf_is_external()) {
-			buf_told(seg_ring(shm_of(sk)->seg, !shm_of(sk)->side,
-					  shm_ring_bytes(sk)),
-				 shm_ring_bytes(sk));
-			fetch_or(&shm_me(sk)->flags, SEG_LENDS);
-		}
-	}
+	s->has_early = s->acked < s->sent;
 	lend_begin(s);
 	if (g->lane == LANE_NONE)
 		g->lane = lane_open();
@@ -206,16 +198,15 @@ static void became_shm(struct group *g, struct gsock *s)
 
 void gsock_settle(struct gsock *s)
 {
-	struct sock *sk = s->sk;
-
-	if (!sk || !s->group)
+	if (!s->sk || !s->group)
 		return;
-	if (sock_mode(sk) == SOCK_SHM) {
-		if (!s->is_shm)
-			became_shm(s->group, s);
-		if (unlikely(shm_wants_back(sk)))
-			shm_take_back(sk, s->fd, OSF_REASON_NONE);
-	} else if (sock_mode(sk) == SOCK_YOUNG) {
+	const struct sock_ops *ops = sock_ops(s->sk);
+
+	if (ops->lend) {
+		if (!s->is_direct)
+			took_over(s->group, s, ops->lend);
+		ops->lend->settle(s->sk, s->fd);
+	} else if (!ops->is_ours && !s->lend) {
 		set_watch(s);
 	}
 }
@@ -224,13 +215,11 @@ void gsock_settle(struct gsock *s)
  * The kernel.
  */
 
-static void on_shm_hint(struct group *g, struct gsock *s, uint32_t events)
+static void on_anchor(struct group *g, struct gsock *s, uint32_t events)
 {
-	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) {
-		anchor_look(s->sk, s->fd);
+	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
 		s->hung_up = 1;
-	}
-	anchor_clear(s->sk, s->fd);
+	s->lend->on_anchor(s->sk, s->fd, events);
 	if (s->is_closing || gsock_rx(g, s))
 		work_add(s); /* and room, perhaps */
 }
@@ -295,8 +284,8 @@ static void on_kernel(struct group *g, struct gsock *s, uint32_t events)
 		on_connecting(g, s, events);
 		break;
 	case GSOCK_CONNECTED:
-		if (s->is_shm)
-			on_shm_hint(g, s, events);
+		if (s->is_direct)
+			on_anchor(g, s, events);
 		else
 			on_connected(g, s, events);
 		break;
@@ -308,8 +297,7 @@ static void on_kernel(struct group *g, struct gsock *s, uint32_t events)
 /* The offer is being taken. */
 static void on_upgrade(struct gsock *s)
 {
-	if (s->sk && s->state == GSOCK_CONNECTED &&
-	    sock_mode(s->sk) == SOCK_YOUNG) {
+	if (s->sk && s->state == GSOCK_CONNECTED && !sock_ops(s->sk)->is_ours) {
 		ops_look(s->sk, s->fd);
 		gsock_settle(s);
 	}
@@ -320,7 +308,7 @@ static void turn_kernel(struct group *g)
 	struct epoll_event evs[KERNEL_EVENTS];
 
 	if (likely(g->n_empty >= KERNEL_EMPTY_LOOKS)) {
-		bool is_busy = g->turn - g->ring_turn < BUSY_TURNS;
+		bool is_busy = g->turn - g->hot_turn < BUSY_TURNS;
 
 		if (is_busy && g->turn % BUSY_CLOCK)
 			return;
@@ -382,14 +370,14 @@ static void work_one(struct group *g, struct gsock *s)
 			gsock_fail(g, s, err);
 			return;
 		}
-		if (s->is_shm && s->sent < s->limit)
-			work_add(s); /* the ring's tail is all that tells */
+		if (s->is_direct && s->sent < s->limit)
+			work_add(s); /* nobody tells that there is room */
 	}
-	if (s->n_comps && s->is_shm)
+	if (s->n_comps && s->is_direct)
 		gsock_acks(g, s);
 	if (load_rlx(&s->group) != g || !gsock_may_receive(s))
 		return;
-	if (s->is_shm)
+	if (s->is_direct)
 		hot_add(g, s);
 	gsock_rx(g, s);
 }
@@ -454,13 +442,13 @@ static void turn_deadlines(struct group *g)
 	}
 }
 
-/* Awake again: peers of hot rings need not post. */
+/* Awake again: nobody need tell of hot ones. */
 static COLD void disarm(struct group *g)
 {
 	store_rlx(&g->is_armed, false);
 	g->n_empty = 0;
 	for (uint32_t i = 0; i < g->n_hot; i++)
-		store_rlx(&shm_me(g->hot[i].s->sk)->rx_inbox, 0u);
+		g->hot[i].s->lend->hot(g->hot[i].s->sk, true);
 	if (g->lane != LANE_NONE)
 		store_rlx(&inbox_own()->lane[g->lane].sleeping, 0u);
 }
@@ -479,7 +467,7 @@ HOT int group_turn(struct group *g)
 	turn_hot(g);
 	if (g->lane != LANE_NONE) {
 		if (lane_has_news(&inbox_own()->lane[g->lane]))
-			inbox_harvest(g->lane, on_news, g);
+			inbox_drain(g->lane, on_news, g);
 	}
 	turn_kernel(g);
 	if (!list_is_empty(&g->work))

@@ -2,16 +2,16 @@
 /*
  * group/tx.c - operations: gathered, flushed, out, acknowledged
  *
- *     send -> |first ... out ... last|  --flush-->  kernel or ring  -->  completion
+ *     send -> |first ... out ... last|  --flush-->  the protocol  -->  completion
  *              `- out --'`- to go --'
  *
  * All of an operation is taken or nothing: what it may need is allocated before
  * anything is sent.  A flushed one that finds nothing waiting goes out at once, and is
- * queued as far as it did not; bytes are copied once, by the kernel or into the ring.
+ * queued as far as it did not; the protocol copies bytes once.
  *
- * Acknowledged is, by TCP: what the peer's kernel has acknowledged (SIOCOUTQ); in a
- * ring: what lies in it, for it is the peer's receive buffer; by reference (ref.c):
- * what the peer needs no longer.  Completions are called back in turns only.
+ * Acknowledged is what the peer's kernel has acknowledged (SIOCOUTQ); of a protocol that
+ * puts bytes into the peer's own memory, all that it took; by reference (ref.c): what
+ * the peer needs no longer.  Completions are called back in turns only.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -23,15 +23,11 @@
 #include "base/libc.h"
 #include "group/gsock.h"
 #include "group/memory.h"
-#include "proto/inet/inet.h"
 #include "ops/ops.h"
-#include "proto/shm/inbox.h"
-#include "proto/shm/shm.h"
 
 #define OPS_A_SLAB 256
 #define VECTORS_MAX 64
 #define IOV_COUNT_MAX (1u << 20) /* places of one operation */
-#define SEND_FLAGS (XLIO_SOCKET_SEND_FLAG_FLUSH | XLIO_SOCKET_SEND_FLAG_INLINE)
 
 /* Type-stable: operations move between groups with their sockets. */
 static struct lock lock;
@@ -132,53 +128,48 @@ void txq_drop(struct gsock *s)
  * Out.
  */
 
-static ssize_t put_kernel(struct gsock *s, const struct iovec *iov, size_t n)
+/* By send() of whatever table the socket has: bytes taken, -EAGAIN, or the connection's
+ * error. */
+static ssize_t put_by_table(struct gsock *s, const struct iovec *iov, size_t n)
 {
 	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
 	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
-	ssize_t r = n == 1
-			? libc.send(s->fd, iov->iov_base, iov->iov_len, flags)
-			: libc.sendmsg(s->fd, &msg, flags);
+	ssize_t r = -ESTALE;
 
-	if (r < 0)
-		return -errno;
-	inbox_went_past();
-	if (s->sk && sock_mode(s->sk) == SOCK_YOUNG)
-		inet_account(s->sk, DIR_TX, r);
-	return r;
+	while (s->sk && r == -ESTALE) {
+		r = sock_ops(s->sk)->send(s->sk, s->fd, iov, n, flags);
+	}
+	if (s->sk)
+		return r;
+	r = n == 1 ? libc.send(s->fd, iov->iov_base, iov->iov_len, flags)
+		   : libc.sendmsg(s->fd, &msg, flags);
+	return r < 0 ? -errno : r;
 }
 
-/* Bytes taken, -EAGAIN, or the connection's error. */
-static ssize_t put_young(struct gsock *s, const struct iovec *iov, size_t n,
+/* Not direct, or not yet. */
+static ssize_t put_other(struct gsock *s, const struct iovec *iov, size_t n,
 			 size_t len)
 {
-	struct sock *sk = s->sk;
-
-	if (sk && sock_mode(sk) == SOCK_YOUNG && inet_due_before_send(sk)) {
-		ops_look(sk, s->fd);
+	if (s->sk && sock_ops(s->sk)->is_due(s->sk, DIR_TX)) {
+		ops_look(s->sk, s->fd);
 		gsock_settle(s);
 	}
-	if (s->is_shm)
-		return shm_send_sole(sk, s->fd, iov, n, len);
-	if (sk && sock_mode(sk) == SOCK_CANDIDATE) {
-		ssize_t r =
-		    shm_send(sk, s->fd, iov, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-
-		gsock_settle(s);
-		if (r != -ESTALE)
-			return r;
-	}
-	return put_kernel(s, iov, n);
+	if (s->is_direct)
+		return s->lend->send(s->sk, s->fd, iov, n, len);
+	ssize_t r = put_by_table(s, iov, n);
+	gsock_settle(s);
+	return r;
 }
 
 HOT static ssize_t put(struct gsock *s, const struct iovec *iov, size_t n,
 		       size_t len)
 {
-	ssize_t r = likely(s->is_shm) ? shm_send_sole(s->sk, s->fd, iov, n, len)
-				      : put_young(s, iov, n, len);
+	ssize_t r = likely(s->is_direct)
+			? s->lend->send(s->sk, s->fd, iov, n, len)
+			: put_other(s, iov, n, len);
 
 	if (unlikely(r == -ESTALE))
-		r = put_kernel(s, iov, n);
+		r = put_by_table(s, iov, n);
 	if (likely(r > 0))
 		s->sent += (uint64_t)r;
 	if (r == -EINTR)
@@ -244,7 +235,7 @@ static void await_acks(struct group *g, struct gsock *s)
 	reap(g, s);
 	if (!s->n_comps)
 		return;
-	if (s->is_shm && !s->tcp_end && !refs_are_out(s))
+	if (s->is_direct && !s->has_early && !refs_are_out(s))
 		work_add(s);
 	else if (list_is_empty(&s->acks))
 		list_add_tail(&g->acks, &s->acks);
@@ -274,7 +265,7 @@ static int push_refs(struct gsock *s)
 int gsock_push(struct group *g, struct gsock *s)
 {
 	struct iovec iov[VECTORS_MAX];
-	bool refs = s->is_shm;
+	bool refs = s->is_direct;
 	size_t len, n;
 
 	advance(s, 0); /* operations without bytes */
@@ -383,7 +374,7 @@ static bool ops_make(struct group *g, struct txops *l, const struct iovec *iov,
 static inline bool may_ref(const struct gsock *s, const struct iovec *iov,
 			   size_t n, size_t len, uint32_t key)
 {
-	if (likely(len < REF_MIN) || !s->is_shm)
+	if (likely(len < REF_MIN) || !s->is_direct)
 		return false;
 	for (size_t i = 0; i < n; i++)
 		if (iov[i].iov_len >= REF_MIN &&
@@ -459,7 +450,7 @@ static void flush(struct group *g, struct gsock *s)
 	int err = gsock_push(g, s);
 	if (err)
 		fails_later(s, err);
-	else if (s->is_shm && s->sent < s->limit)
+	else if (s->is_direct && s->sent < s->limit)
 		work_add(s);
 }
 
@@ -470,7 +461,7 @@ HOT static ssize_t send_now(struct group *g, struct gsock *s,
 {
 	uint32_t room;
 
-	if (copies && !(s->is_shm && ring_tx_spacious(&shm_of(s->sk)->tx)) &&
+	if (copies && !(s->is_direct && s->lend->is_spacious(s->sk)) &&
 	    !chunk_room(&g->pool, (uint32_t)len, &room))
 		return -ENOMEM;
 	ssize_t r = put(s, iov, n, len);
@@ -482,17 +473,17 @@ HOT static ssize_t send_now(struct group *g, struct gsock *s,
 }
 
 HOT int gsock_send(struct gsock *s, const struct iovec *iov, size_t n,
-		   const struct xlio_socket_send_attr *attr)
+		   unsigned flags, uint32_t key, uintptr_t op_userdata)
 {
 	struct group *g = s->group;
-	bool flushes = attr->flags & XLIO_SOCKET_SEND_FLAG_FLUSH;
-	bool copies = attr->flags & XLIO_SOCKET_SEND_FLAG_INLINE;
-	uintptr_t userdata = copies ? 0 : attr->userdata_op;
+	bool flushes = flags & GROUP_SEND_FLUSH;
+	bool copies = flags & GROUP_SEND_COPY;
+	uintptr_t userdata = copies ? 0 : op_userdata;
 	struct txops l = { 0 };
 	ssize_t len, done = 0;
 	int err = may_send(s);
 
-	if (unlikely(attr->flags & ~(unsigned)SEND_FLAGS || n > IOV_COUNT_MAX))
+	if (unlikely(n > IOV_COUNT_MAX))
 		return -EINVAL;
 	if (unlikely(err))
 		return err;
@@ -503,13 +494,13 @@ HOT int gsock_send(struct gsock *s, const struct iovec *iov, size_t n,
 		return -ENOMEM;
 	if (flushes && !s->out && len && n <= VECTORS_MAX &&
 	    (!copies || len <= CHUNK_ROOM) &&
-	    !(!copies && may_ref(s, iov, n, (size_t)len, attr->mkey))) {
+	    !(!copies && may_ref(s, iov, n, (size_t)len, key))) {
 		done = send_now(g, s, iov, n, (size_t)len, copies);
 		if (unlikely(done < 0))
 			return (int)done;
 	}
 	if (unlikely(done < len) &&
-	    !ops_make(g, &l, iov, n, (size_t)done, attr->mkey, copies)) {
+	    !ops_make(g, &l, iov, n, (size_t)done, key, copies)) {
 		ops_undo(g, &l);
 		return -ENOMEM;
 	}
@@ -532,13 +523,12 @@ HOT int gsock_send(struct gsock *s, const struct iovec *iov, size_t n,
 	} else if (flushes) {
 		if (done) { /* the rest waits for room */
 			s->limit = s->queued;
-			if (s->is_shm)
+			if (s->is_direct)
 				work_add(s);
 		} else {
 			flush(g, s);
 		}
-	} else if (g->attr.flags & XLIO_GROUP_FLAG_DIRTY &&
-		   list_is_empty(&s->dirty)) {
+	} else if (g->attr.keeps_dirty && list_is_empty(&s->dirty)) {
 		list_add_tail(&g->dirty, &s->dirty);
 	}
 	return 0;
@@ -582,8 +572,9 @@ bool gsock_complete(struct group *g, struct gsock *s)
 		s->n_comps--;
 		if (g && !call_comp(g, s, userdata))
 			return false;
-		if (!g && s->comp_cb)
-			s->comp_cb(s->handle, s->userdata, userdata);
+		if (!g && s->calls.comp)
+			s->calls.comp(s->handle, s->userdata, userdata,
+				      &s->calls);
 	}
 	if (s->n_comps)
 		return true;
@@ -615,14 +606,14 @@ void gsock_acks(struct group *g, struct gsock *s)
 		work_add(s);
 		return;
 	}
-	if (!s->is_shm || s->tcp_end || !shm_of(s->sk)->tx_ring) {
+	if (!s->is_direct || s->has_early || !s->lend->acks_at_once(s->sk)) {
 		if (libc.ioctl(s->fd, SIOCOUTQ, &n) < 0 || n < 0 ||
 		    (n && s->hung_up && is_dead(s)))
 			n = 0;
-		if (s->is_shm && n &&
+		if (s->is_direct && n &&
 		    load_rlx(&s->sk->anchor_end) == ANCHOR_OPEN)
-			return; /* a few bytes by TCP come before the rings' */
-		s->tcp_end = 0;
+			return; /* a few bytes by TCP come before the others */
+		s->has_early = 0;
 	}
 	s->acked = s->sent - MIN((uint64_t)n, s->sent);
 	gsock_complete(g, s);

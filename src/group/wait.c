@@ -5,8 +5,8 @@
  *     group_arm() -> 0: sleep on group_fd()  -> group_turn()
  *                 -> 1: turn again first
  *
- * The descriptor is the group's epoll set, where all its descriptors are.  Rings
- * have none: their peers are asked to ring, which is a byte through the anchor.
+ * The descriptor is the group's epoll set, where all its descriptors are.  What comes
+ * past the kernel wakes it by the anchor, once the protocol knows that we sleep.
  * What only time can tell (bytes to be acknowledged, a deadline) is a timer.  Another
  * thread that has something for the group rings a bell in its set.
  */
@@ -21,7 +21,6 @@
 #include "base/libc.h"
 #include "group/gsock.h"
 #include "proto/shm/inbox.h"
-#include "proto/shm/shm.h"
 
 #define TICK_NS (1 * NS_PER_MS)
 #define LENT_TICK_NS (5 * NS_PER_MS) /* for lent.c, which looks twice */
@@ -55,18 +54,19 @@ static bool timer_set(struct group *g, uint64_t ns)
 	       !timerfd_settime(g->timer_fd, 0, &ts, NULL);
 }
 
-/* Does a socket that waits for its next turn wait for room in its ring alone? */
+/* Does a socket that waits for its next turn wait for room alone, and is told? */
 static bool waits_for_room(struct gsock *s)
 {
-	struct sock *sk = s->sk;
+	return s->is_direct && s->is_blocked && s->sent != s->limit &&
+	       !s->error && s->first == s->out &&
+	       s->lend->arm_room(s->sk, s->fd, s->slot == SLOT_NONE);
+}
 
-	if (!s->is_shm || !s->is_blocked || s->sent == s->limit || s->error ||
-	    !shm_of(sk)->tx_ring || s->first != s->out)
-		return false;
-	shm_arm(sk, s->fd, POLLOUT,
-		s->slot == SLOT_NONE ? ARM_ANCHOR : ARM_INBOX);
-	return load_acq(shm_of(sk)->tx.tail_pub) == shm_of(sk)->tx.tail &&
-	       !ring_rx_ready(&shm_of(sk)->rx);
+/* May there be something to receive, by now or soon, that nobody tells of? */
+static bool has_more(const struct gsock *s)
+{
+	return s->lend->ready(s->sk) ||
+	       sock_ops(s->sk)->next_ns(s->sk) != UINT64_MAX;
 }
 
 /* Something that is always ready, for any group's set. */
@@ -108,19 +108,17 @@ int group_arm(struct group *g)
 	for (uint32_t i = 0; i < g->n_hot; i++) {
 		struct gsock *s = g->hot[i].s;
 
-		gsock_publish(s);
-		store_rlx(&shm_me(s->sk)->rx_inbox, 1u);
+		gsock_rest(s);
+		s->lend->hot(s->sk, false);
 	}
 	if (g->lane != LANE_NONE)
 		xchg(&inbox_own()->lane[g->lane].sleeping, 1u);
-	/* Dekker with shm_told_data(), and with group_wake()'s callers. */
+	/* Dekker with who has something for a hot one, and with group_wake()'s callers. */
 	fence_full();
 	if (load_rlx(&g->has_returns))
 		return 1;
 	for (uint32_t i = 0; i < g->n_hot; i++)
-		if (ring_rx_ready(&shm_of(g->hot[i].s->sk)->rx) ||
-		    (shm_is_held(g->hot[i].s->sk) &&
-		     shm_held_until(g->hot[i].s->sk) != UINT64_MAX))
+		if (has_more(g->hot[i].s))
 			return 1;
 	if (g->lane != LANE_NONE && lane_has_news(&inbox_own()->lane[g->lane]))
 		return 1;

@@ -17,6 +17,7 @@
 #include "ops/module.h"
 #include "ops/ops.h"
 #include "ops/policy.h"
+#include "proto/inet/inet.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
 
@@ -70,19 +71,7 @@ static void to_kernel(struct sock *sk, enum osf_reason reason)
 
 bool ops_pin(struct sock *sk, enum osf_reason reason)
 {
-	INSIDE_GATE();
-
-	if (!cas(&sk->state, SOCK_STATE(SOCK_YOUNG),
-		 SOCK_STATE(SOCK_UPGRADING))) {
-		if (sock_mode(sk) == SOCK_YOUNG) { /* and there it stays */
-			store_rlx(&sk->turns_next, UINT32_MAX);
-			store_rlx(&sk->bytes_next, UINT64_MAX);
-		}
-		return false;
-	}
-	shm_offer_close(sk);
-	to_kernel(sk, reason);
-	return true;
+	return inet_pin(sk, reason);
 }
 
 static uint32_t left; /* the reason for which all is the kernel's, or NONE */

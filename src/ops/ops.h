@@ -52,6 +52,21 @@ void ops_accepted(struct sock *sk, int fd, struct sock *listener,
  * tells the outcome. */
 void ops_look(struct sock *sk, int fd);
 void ops_closed(struct sock *sk);
+
+/* upgrade.c.  The last holder closes @sk: ops_closed(), and all protocols let go of it. */
+void ops_close(struct sock *sk, int fd);
+/* Other processes go on with it; @sk may be a copy from before that. */
+void ops_let_go(const struct sock *sk);
+/* Descriptors that tell of the next step of an upgrade, when they become readable; 0:
+ * none. */
+#define OPS_UPGRADE_FDS 2
+void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]);
+/* The program needs descriptors.  True: @sk has given up some, and is the kernel's. */
+bool ops_spare_fds(struct sock *sk);
+/* Those that are no socket's, so that no connection will move any more. */
+bool ops_spare_own_fds(void);
+void ops_after_fork(void); /* in the child */
+
 /* Nobody can look any more whether @sk, a listener, is one of ours. */
 void ops_unannounce(struct sock *sk);
 /* Leave it to the kernel for good, from mode YOUNG.  False: it is not young, or
@@ -61,3 +76,11 @@ bool ops_pin(struct sock *sk, enum osf_reason reason);
 void ops_thread_offload(bool offload);
 /* Leave all sockets to come to the kernel; true: that was said before. */
 bool ops_leave_all(enum osf_reason reason);
+
+/* Descriptors that tell of the next step of an upgrade, when they become readable; 0:
+ * none. */
+#define OPS_UPGRADE_FDS 2
+void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]);
+
+/* In the child of a fork: what protocols keep for the process is the parent's. */
+void ops_after_fork(void);

@@ -16,6 +16,7 @@
 #include "base/setting.h"
 #include "ops/builtin.h"
 #include "ops/registry.h"
+#include "ops/route.h"
 
 #define PROTO_BYTES_MAX 4096 /* a size above it is no size */
 #define KNOWN_COMP_MASK UINT64_C(0)
@@ -25,6 +26,8 @@ static_assert(offsetof(struct osf_proto, name) == 16, "head");
 static_assert(offsetof(struct osf_proto, connect) == 40, "head");
 static_assert(OSF_PROTO_SIZE_1 == 64, "generation 1");
 static_assert(OSF_PROTO_SIZE_2 == 80, "generation 2");
+static_assert(OSF_PROTO_SIZE_3 == 88, "generation 3");
+static_assert(OSF_STREAM_SIZE_1 == 184, "generation 1 of streams");
 static_assert(sizeof(struct osf_route) == OSF_ROUTE_SIZE_1, "generation 1");
 
 static struct lock lock;
@@ -64,11 +67,21 @@ static int check(const struct osf_proto *p)
 	    p->size > PROTO_BYTES_MAX || p->reserved || p->reserved2 ||
 	    !is_name(p->name))
 		return -EINVAL;
-	if (p->comp_mask & ~KNOWN_COMP_MASK)
+	if (p->comp_mask & ~KNOWN_COMP_MASK || PROTO_OP(p, stream))
 		return -EOPNOTSUPP;
 	if (!is_zero((const char *)(p + 1), (const char *)p + p->size))
 		return -E2BIG;
 	return is_reserved(p->name) && !is_builtin(p) ? -EEXIST : 0;
+}
+
+/* Somebody wants to hear of changes: who sleeps is to hear of them, too. */
+static void watch_locked(void)
+{
+	bool wanted = false;
+
+	for (int i = 0; i < table.n; i++)
+		wanted |= PROTO_OP(table.proto[i], notify) != NULL;
+	route_watch(wanted);
 }
 
 static int add(const struct osf_proto *proto)
@@ -89,6 +102,7 @@ static int add(const struct osf_proto *proto)
 	table.proto[at] = proto;
 	store_rel(&table.n, table.n + 1);
 	count(&n_modules, !is_builtin(proto));
+	watch_locked();
 	return 0;
 }
 
@@ -98,7 +112,7 @@ static const char *why(int err)
 	case -EINVAL:
 		return "size, reserved fields or name are wrong";
 	case -EOPNOTSUPP:
-		return "comp_mask asks for what this osf does not know";
+		return "it asks for what this osf does not do";
 	case -E2BIG:
 		return "made for a newer osf, and uses what is new there";
 	case -EEXIST:
@@ -133,6 +147,7 @@ OSF_API int ops_proto_unregister(const struct osf_proto *proto)
 			(size_t)(table.n - i - 1) * sizeof(table.proto[0]));
 		store_rel(&table.n, table.n - 1);
 		count(&n_modules, -!is_builtin(proto));
+		watch_locked();
 		return 0;
 	}
 	return -ENOENT;
@@ -189,6 +204,7 @@ static void load(const char *path)
 		GUARD(&lock);
 		table = before;
 		n_modules = n_before;
+		watch_locked();
 	}
 }
 

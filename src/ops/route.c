@@ -18,6 +18,7 @@
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/lock.h"
+#include "base/idle.h"
 #include "ops/netlink.h"
 #include "ops/route.h"
 
@@ -42,7 +43,8 @@ static struct lock lock; /* all below */
 static struct entry table[SETS][WAYS];
 static uint32_t epoch = 1, clock_hand;
 static int events_fd = -1, ask_fd = -1;
-static uint64_t netns; /* of both; 0: not known */
+static uint64_t netns;    /* of both; 0: not known */
+static uint32_t n_opened; /* the number of events_fd */
 
 static bool as_in6(const struct sockaddr *sa, struct in6_addr *out)
 {
@@ -112,6 +114,7 @@ static bool open_locked(void)
 	if (events_fd < 0) {
 		events_fd = netlink_listen();
 		netns = number_of(ask_fd, SO_NETNS_COOKIE, 8);
+		n_opened++;
 		epoch++; /* nobody has told of changes until now */
 	}
 	return true;
@@ -212,13 +215,6 @@ bool route_is_local(int fd, const struct sockaddr *to)
 	return r.kind == OSF_ROUTE_LOCAL;
 }
 
-int route_events_fd(void)
-{
-	GUARD(&lock);
-	open_locked();
-	return events_fd;
-}
-
 /* One datagram of events; 0: there is none.  -ENOBUFS: some are lost. */
 static ssize_t receive(void *buf, size_t bytes)
 {
@@ -258,6 +254,22 @@ void route_events(void)
 			ops_inet_notification(&lost);
 	}
 	errno = saved;
+}
+
+static int watched_fd(uint32_t *number)
+{
+	GUARD(&lock);
+	open_locked();
+	*number = n_opened;
+	return events_fd;
+}
+
+void route_watch(bool on)
+{
+	static const struct idle events = { .fd = watched_fd,
+					    .run = route_events };
+
+	idle_set(on ? &events : NULL);
 }
 
 void route_changed(void)

@@ -28,10 +28,10 @@ void route_get(int fd, const struct sockaddr *to, struct osf_route *out);
 /* Is it an address of this host? */
 bool route_is_local(int fd, const struct sockaddr *to);
 
-/* A descriptor that is readable when the kernel tells of a change; -1: none. */
-int route_events_fd(void);
-/* Pass on what it has told. */
+/* Pass on what the kernel has told of changes. */
 void route_events(void);
+/* The same for those who sleep, for as long as somebody wants to know at once. */
+void route_watch(bool on);
 /* What is kept of routes is void. */
 void route_changed(void);
 void route_after_fork(void);

@@ -9,14 +9,13 @@
 #pragma once
 
 #include <errno.h>
-#include <signal.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 
 #include "base/compiler.h"
 #include "base/libc.h"
 #include "base/unwind.h"
 #include "file/file.h"
-#include "proto/shm/inbox.h"
 
 static inline ssize_t libc_ret(ssize_t r, int errno_before)
 {
@@ -28,15 +27,15 @@ static inline ssize_t libc_ret(ssize_t r, int errno_before)
 struct call {
 	struct unwind u;
 	struct file *file;
-	struct sock *entered; /* counted in, in mode YOUNG */
+	const struct sock_ops *entered; /* see call_enter() */
 };
 
 static inline void call_undo(struct unwind *u)
 {
 	struct call *c = (struct call *)u;
 
-	if (c->entered)
-		sock_leave(c->entered);
+	if (unlikely(c->entered != NULL))
+		c->entered->leave(c->file->sk, DIR_NONE, 0);
 	if (c->file)
 		file_put(c->file);
 }
@@ -54,52 +53,50 @@ static inline void call_may_sleep(struct call *c)
 	unwind_push(&c->u, call_undo);
 }
 
-static inline bool is_ours(const struct sock *sk)
+/* Before a call of libc's on a socket that is not ours (true), so that it is not
+ * upgraded under it; call_leave() follows.  False: it is ours. */
+static inline bool call_enter(struct call *c)
 {
-	return sock_mode(sk) == SOCK_SHM || sock_mode(sk) == SOCK_CANDIDATE;
+	c->entered = sock_hold_still(c->file->sk);
+	return c->entered;
 }
 
-/* Before libc's call on a socket that is not ours (true), so that it is not upgraded
- * under it; false: it is ours by now. */
-bool call_enter(struct call *c);
-
-static inline void call_leave(struct call *c)
+/* @n: the bytes that it moved in direction @dir; DIR_NONE: it was about none. */
+static inline void call_leave(struct call *c, int dir, ssize_t n)
 {
-	if (c->entered)
-		sock_leave(c->entered);
+	const struct sock_ops *ops = c->entered;
+
 	c->entered = NULL;
+	if (ops)
+		ops->leave(c->file->sk, dir, n);
 }
 
-/* The connection has become the kernel's under a call of ours.  It may be about to be
- * put under the same number again. */
-static inline void call_went_back(const struct call *c)
-{
-	while (sock_mode(c->file->sk) == SOCK_UPGRADING)
-		cpu_relax();
-}
-
-/* Does a peer on this host hear by TCP of what @fd's connection does?  Then
- * inbox_went_past(), after it was done. */
-static inline bool goes_past(int fd)
+/* The table of the socket that @fd names; NULL: a call of libc's on it tells no peer on
+ * this host anything.  Looked at before the call, for it may close @fd. */
+static inline const struct sock_ops *past_of(int fd)
 {
 	uintptr_t entry = table_load(fd);
 
 	if (likely(!entry))
-		return false;
+		return NULL;
 	const struct file *f = (struct file *)(entry & ~FILE_PASS);
 	const struct sock *sk = load_rlx(&f->sk);
-	return sk && load_rlx(&sk->st->reason) != OSF_REASON_REMOTE;
+	return sk && load_rlx(&sk->st->reason) != OSF_REASON_REMOTE
+		   ? sock_ops(sk)
+		   : NULL;
 }
+
+/* The call was made. */
+static inline void went_past(const struct sock_ops *ops)
+{
+	if (unlikely(ops != NULL))
+		ops->went_past();
+}
+
+/* The half of a call that is for what we know; see preload/data.h. */
+#define OURS static __attribute__((noinline))
 
 #define CALL(name) struct call name __attribute__((cleanup(call_end)))
 
-/* The vectors of a data call, as both its forms need them. */
-#define ONE(buf, n) (&(struct iovec){ (void *)(buf), (n) }), (size_t)1
-
 /* A socket that goes to another process goes as the kernel's. */
 void pass_on(const struct msghdr *msg);
-
-ssize_t edge_rx(struct file *f, int fd, const struct iovec *iov, size_t n,
-		int flags);
-ssize_t edge_tx(struct file *f, int fd, const struct iovec *iov, size_t n,
-		int flags);

@@ -22,13 +22,19 @@
 #include "file/epoll.h"
 #include "ops/ops.h"
 #include "preload/edge.h"
-#include "proto/shm/shm.h"
 
 /* Follow up on a decision that was made for a socket with no calls in it. */
 static void settle(struct file *f, int fd)
 {
-	if (sock_mode(f->sk) != SOCK_YOUNG)
+	if (!file_is_settled(f))
 		file_settle(f, fd);
+}
+
+/* To the kernel, or it stays there. */
+static void leave(struct file *f, int fd, enum osf_reason why)
+{
+	sock_ops(f->sk)->fallback(f->sk, fd, why);
+	settle(f, fd);
 }
 
 /* A number that the program would not have got yet, had we none open: what may be done
@@ -186,17 +192,13 @@ OSF_API int listen(int fd, int backlog)
 static int disconnect(struct file *f, int fd, const struct sockaddr *addr,
 		      socklen_t len)
 {
-	if (sock_mode(f->sk) == SOCK_SHM) /* nobody reads here any more */
-		fetch_or(&shm_me(f->sk)->flags, SEG_CLOSED);
-	int r = libc.connect(fd, addr, len);
+	int r, saved = errno;
 
-	if (!r && sock_mode(f->sk) != SOCK_KERNEL) {
-		/* The peer hears of the reset through its anchor. */
-		sock_set_reason(f->sk, OSF_REASON_OPTION);
-		sock_set_mode(f->sk, SOCK_KERNEL);
-		file_pass(f);
-	}
-	return r;
+	do
+		r = sock_ops(f->sk)->disconnect(f->sk, fd, addr, len);
+	while (r == -ESTALE);
+	settle(f, fd);
+	return (int)libc_ret(r, saved);
 }
 
 OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
@@ -223,8 +225,7 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	}
 	int r = libc.connect(fd, addr, len);
 	int err = r < 0 ? errno : saved;
-	if (goes_past(fd))
-		inbox_went_past();
+	went_past(past_of(fd));
 	if ((!r || err == EINPROGRESS || err == EINTR) &&
 	    !(sk->flags & SOCK_F_ACTIVE)) {
 		int fail = ops_connected(sk, fd, addr);
@@ -247,20 +248,25 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	return r;
 }
 
-OSF_API int close(int fd)
+OURS int close_ours(int fd)
 {
-	bool past = goes_past(fd);
+	const struct sock_ops *past = past_of(fd);
 
-	if (unlikely(table_load(fd)))
+	if (likely(table_load(fd))) {
 		file_forget(fd);
-	else if (unlikely(fds_is_ours(fd))) {
+	} else if (fds_is_ours(fd)) {
 		errno = EBADF; /* the program closes numbers it never got */
 		return -1;
 	}
 	int r = libc.close(fd);
-	if (unlikely(past))
-		inbox_went_past();
+	went_past(past);
 	return r;
+}
+
+OSF_API int close(int fd)
+{
+	return likely(!table_load(fd) && !fds_is_ours(fd)) ? libc.close(fd)
+							   : close_ours(fd);
 }
 
 /* Programs look at numbers that they never got, to see which are open. */
@@ -349,30 +355,22 @@ static void set_nonblock(struct file *f, bool on)
 		f->sk->nonblock = on;
 }
 
-/* SIGIO is the kernel's to send, when the peer rings. */
 static void set_async(struct sock *sk, int fd, bool on)
 {
 	uint8_t was = on ? fetch_or(&sk->flags, (uint8_t)SOCK_F_ASYNC)
 			 : fetch_and(&sk->flags, (uint8_t)~SOCK_F_ASYNC);
 
-	if ((on || was & SOCK_F_ASYNC) && shm_of(sk)->seg)
-		shm_arm(sk, fd, POLLIN, ARM_ANCHOR);
+	if (on || was & SOCK_F_ASYNC)
+		sock_ops(sk)->async_changed(sk, fd);
 }
 
-OSF_API int fcntl(int fd, int cmd, ...)
+/* A number that is not the program's; or one that it never got. */
+OURS int fcntl_ours(int fd, int cmd, long arg)
 {
-	va_list ap;
-
-	va_start(ap, cmd);
-	long arg = va_arg(ap, long);
-	va_end(ap);
-	if (likely(!table_load(fd))) {
-		if (likely(!fds_is_ours(fd)))
-			return libc.fcntl(fd, cmd, arg);
+	if (!table_load(fd)) {
 		errno = EBADF;
 		return -1;
 	}
-
 	CALL(c) = { .file = file_get_any(fd) };
 	int r = libc.fcntl(fd, cmd, arg);
 	if (r < 0 || !c.file)
@@ -387,44 +385,64 @@ OSF_API int fcntl(int fd, int cmd, ...)
 	return r;
 }
 
-OSF_API int fcntl64(int fd, int cmd, ...) __attribute__((alias("fcntl")));
-
-OSF_API int ioctl(int fd, unsigned long req, ...)
+OSF_API int fcntl(int fd, int cmd, ...)
 {
 	va_list ap;
-	int saved = errno, n;
 
-	va_start(ap, req);
-	void *arg = va_arg(ap, void *);
+	va_start(ap, cmd);
+	long arg = va_arg(ap, long);
 	va_end(ap);
-	if (likely(!table_load(fd)))
-		return libc.ioctl(fd, req, arg);
+	return likely(!table_load(fd) && !fds_is_ours(fd))
+		   ? libc.fcntl(fd, cmd, arg)
+		   : fcntl_ours(fd, cmd, arg);
+}
 
+OSF_API int fcntl64(int fd, int cmd, ...) __attribute__((alias("fcntl")));
+
+/* FIONREAD and SIOCOUTQ. */
+static int queued(const struct sock_ops *ops, struct sock *sk, int fd,
+		  unsigned long req, int *n)
+{
+	int r = is_bad_ptr(n)     ? -EFAULT
+		: req == FIONREAD ? ops->inq(sk, fd)
+				  : ops->outq(sk, fd);
+
+	if (r >= 0)
+		*n = r;
+	return MIN(r, 0);
+}
+
+OURS int ioctl_ours(int fd, unsigned long req, void *arg)
+{
 	CALL(c) = { .file = file_get_any(fd) };
+	int saved = errno;
+
 	if (!c.file || c.file->kind != FILE_SOCK)
 		return libc.ioctl(fd, req, arg);
-	bool ours = file_is_ours(fd) && shm_of(c.file->sk)->seg;
-	if (ours && (req == FIONREAD || req == TIOCOUTQ)) {
-		if (is_bad_ptr(arg)) {
-			errno = EFAULT;
-			return -1;
-		}
-		n = req == FIONREAD ? shm_inq(c.file->sk, fd)
-				    : shm_outq(c.file->sk, fd);
-		if (n >= 0)
-			*(int *)arg = n;
-		return (int)libc_ret(n < 0 ? n : 0, saved);
-	}
-	/* Past the doorbells, and not before the ring is read. */
-	bool before = ours && req == SIOCATMARK && shm_inq(c.file->sk, fd) > 0;
+	struct sock *sk = c.file->sk;
+	const struct sock_ops *ops = sock_ops(sk);
+	if (ops->is_ours && (req == FIONREAD || req == TIOCOUTQ))
+		return (int)libc_ret(queued(ops, sk, fd, req, arg), saved);
+	bool before = req == SIOCATMARK && ops->is_before_mark(sk, fd);
 	int r = libc.ioctl(fd, req, arg);
-	if (!r && before && !shm_of(c.file->sk)->rx_back)
+	if (!r && before)
 		*(int *)arg = 0;
 	if (!r && req == FIONBIO)
 		set_nonblock(c.file, *(int *)arg != 0);
 	else if (!r && req == FIOASYNC)
-		set_async(c.file->sk, fd, *(int *)arg != 0);
+		set_async(sk, fd, *(int *)arg != 0);
 	return r;
+}
+
+OSF_API int ioctl(int fd, unsigned long req, ...)
+{
+	va_list ap;
+
+	va_start(ap, req);
+	void *arg = va_arg(ap, void *);
+	va_end(ap);
+	return likely(!table_load(fd)) ? libc.ioctl(fd, req, arg)
+				       : ioctl_ours(fd, req, arg);
 }
 
 /*
@@ -450,8 +468,8 @@ OSF_API FILE *fdopen(int fd, const char *mode)
 
 	if (likely(!c.file) || c.file->kind != FILE_SOCK)
 		return libc.fdopen(fd, mode);
-	if (ops_pin(c.file->sk, OSF_REASON_STDIO)) {
-		file_pass(c.file);
+	if (!sock_is_ours(c.file->sk)) {
+		leave(c.file, fd, OSF_REASON_STDIO);
 		return libc.fdopen(fd, mode);
 	}
 	return fopencookie((void *)(intptr_t)fd, mode,

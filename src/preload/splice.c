@@ -11,14 +11,13 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
-#include "preload/data_call.h"
-#include "preload/edge.h"
-#include "proto/shm/shm.h"
+#include "preload/data.h"
 
 #define SPLICE_BUF (64 * 1024)
 #define SPLICE_FLAGS                                                           \
@@ -60,7 +59,8 @@ static ssize_t splice_in(struct file *f, int sock, int pipe_fd, size_t n,
 	n = MIN(n, sizeof(buf));
 	if (!block)
 		n = MIN(n, pipe_room(pipe_fd));
-	ssize_t r = edge_rx(f, sock, ONE(buf, n), 0);
+	ssize_t r = data_received(
+	    f, sock, io_recv(f->sk, sock_ops(f->sk), sock, ONE(buf, n), 0));
 	while (r > 0 && done < (size_t)r) {
 		ssize_t w = libc.write(pipe_fd, buf + done, (size_t)r - done);
 
@@ -109,7 +109,7 @@ static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
 		return -EAGAIN;
 	/* Nothing may be lost between the pipe and a socket that is full, so
 	 * wait for room first, then take, then send all of it. */
-	while (!(shm_events(f->sk, sock) & POLLOUT)) {
+	while (!(sock_ops(f->sk)->events(f->sk, sock) & POLLOUT)) {
 		struct pollfd room = { .fd = sock, .events = POLLOUT };
 
 		if (f->sk->nonblock)
@@ -122,8 +122,9 @@ static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
 		return r < 0 ? -errno : 0;
 	while (sent < (size_t)r) {
 		struct iovec iov = { buf + sent, (size_t)r - sent };
-		ssize_t w = edge_tx(f, sock, &iov, 1,
-				    flags & SPLICE_F_MORE ? MSG_MORE : 0);
+		struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+		ssize_t w = data_sendmsg(f, sock, &msg,
+					 flags & SPLICE_F_MORE ? MSG_MORE : 0);
 
 		if (w < 0 && w != -EAGAIN)
 			pipe_put_back(pipe_fd, buf + sent, (size_t)r - sent);
@@ -140,35 +141,73 @@ static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
 	return (ssize_t)sent;
 }
 
-OSF_API ssize_t splice(int in, off64_t *off_in, int out, off64_t *off_out,
-		       size_t n, unsigned flags)
-{
-	int fd = in, errno_before = errno;
-	CALL(ci) = { .file = file_get(in) };
-	CALL(co) = { .file = file_get(out) };
-	bool in_ours = ci.file && ci.file->kind == FILE_SOCK &&
-		       sock_mode(ci.file->sk) != SOCK_KERNEL;
-	bool out_ours = co.file && co.file->kind == FILE_SOCK &&
-			sock_mode(co.file->sk) != SOCK_KERNEL;
+struct splicing {
+	int in, out;
+	off64_t *off_in, *off_out;
+	size_t n;
+	unsigned flags;
+};
 
-	if (likely(!in_ours && !out_ours))
-		return libc.splice(in, off_in, out, off_out, n, flags);
+/* The kernel's, on a socket that it serves, but may not for long. */
+static ssize_t by_kernel(struct call *c, int fd, int dir,
+			 const struct splicing *s)
+{
+	ssize_t r =
+	    libc.splice(s->in, s->off_in, s->out, s->off_out, s->n, s->flags);
+
+	call_leave(c, dir, r);
+	data_moved(c->file, fd, dir, r);
+	return r;
+}
+
+static ssize_t from_socket(struct call *c, const struct splicing *s)
+{
+	int saved = errno;
+
+	call_may_sleep(c);
+	if (call_enter(c))
+		return by_kernel(c, s->in, DIR_RX, s);
+	return libc_ret(splice_in(c->file, s->in, s->out, s->n, s->flags),
+			saved);
+}
+
+static ssize_t to_socket(struct call *c, const struct splicing *s)
+{
+	int saved = errno;
+
+	call_may_sleep(c);
+	data_sends(c->file, s->out);
+	if (call_enter(c))
+		return by_kernel(c, s->out, DIR_TX, s);
+	return libc_ret(splice_out(c->file, s->out, s->in, s->n, s->flags),
+			saved);
+}
+
+OURS ssize_t splice_ours(const struct splicing *s)
+{
+	CALL(ci) = { .file = data_file(s->in) };
+	CALL(co) = { .file = data_file(s->out) };
+	bool in_ours = ci.file, out_ours = co.file;
 	struct stat st;
-	if (in_ours == out_ours || (in_ours && off_in) ||
-	    (out_ours && off_out) || flags & ~(unsigned)SPLICE_FLAGS ||
-	    libc.fstat(in_ours ? out : in, &st) || !S_ISFIFO(st.st_mode)) {
+
+	if (!in_ours && !out_ours)
+		return libc.splice(s->in, s->off_in, s->out, s->off_out, s->n,
+				   s->flags);
+	if (in_ours == out_ours || (in_ours && s->off_in) ||
+	    (out_ours && s->off_out) || s->flags & ~(unsigned)SPLICE_FLAGS ||
+	    libc.fstat(in_ours ? s->out : s->in, &st) ||
+	    !S_ISFIFO(st.st_mode)) {
 		errno = EINVAL; /* as the kernel: one end must be a pipe */
 		return -1;
 	}
-	if (in_ours)
-		return DATA_CALL(
-		    ci, DIR_RX, libc.splice(in, off_in, out, off_out, n, flags),
-		    splice_in(ci.file, in, out, n, flags));
-	fd = out;
-	ssize_t r = DATA_CALL(co, DIR_TX,
-			      libc.splice(in, off_in, out, off_out, n, flags),
-			      splice_out(co.file, out, in, n, flags));
-	if (r >= 0)
-		errno = errno_before;
-	return r;
+	return in_ours ? from_socket(&ci, s) : to_socket(&co, s);
+}
+
+OSF_API ssize_t splice(int in, off64_t *off_in, int out, off64_t *off_out,
+		       size_t n, unsigned flags)
+{
+	if (likely(!file_serves(in) && !file_serves(out)))
+		return libc.splice(in, off_in, out, off_out, n, flags);
+	return splice_ours(
+	    &(struct splicing){ in, out, off_in, off_out, n, flags });
 }

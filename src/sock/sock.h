@@ -159,6 +159,44 @@ static inline void sock_leave(struct sock *sk)
 		fetch_sub(&sk->state, 1);
 }
 
+/* Both locks, to change the mode or to act on it: true if it is @mode still; false, and
+ * none is held, if it is not. */
+static inline bool sock_hold(struct sock *sk, enum sock_mode mode)
+{
+	lock_get(&sk->rx_lock);
+	lock_get(&sk->tx_lock);
+	if (likely(sock_mode(sk) == mode))
+		return true;
+	lock_put(&sk->tx_lock);
+	lock_put(&sk->rx_lock);
+	return false;
+}
+
+static inline void sock_drop(struct sock *sk)
+{
+	lock_put(&sk->tx_lock);
+	lock_put(&sk->rx_lock);
+}
+
+/* One of its locks; cheaper where nobody else can be there. */
+static inline void sock_lock(const struct sock *sk, struct lock *l)
+{
+	if (sock_is_alone(sk))
+		lock_enter();
+	else
+		lock_get(l);
+}
+
+static inline void sock_unlock(const struct sock *sk, struct lock *l)
+{
+	/* A lock that was not taken because we were alone is not given back:
+	 * the word says which it was, should a thread have come meanwhile. */
+	if (load_rlx(&l->word))
+		lock_put(l);
+	else
+		lock_leave();
+}
+
 /* Change mode without touching the count of those who peek in. */
 void sock_set_mode(struct sock *sk, enum sock_mode mode);
 void sock_set_reason(struct sock *sk, enum osf_reason reason);

@@ -4,19 +4,23 @@
  *
  *     ACK -> sent.c: ranges arrive -> rack.c: others are lost -> recovery.c: cwnd
  *
- * Without SACK, three duplicate ACKs say that the first range is lost, and each
- * partial ACK the next (NewReno).
+ * Without SACK, three duplicate ACKs mean that the first range is lost, and each
+ * partial ACK means that the next one is (NewReno).
  *
  * Spec: RFC 9293 3.10.7.4 "fifth", 5681, 6298, 6582, 7661
  */
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define CWND_MAX (1u << 30)
 #define RTT_HALF_MS 150000u
 
-/* RFC 8985 section 6.2, step 1: the least round trip of the last 150 to 300 s.  That is the
- * least of the half of 150 s that is under way, and of the half before it; a connection
- * on which nothing happened for hours may take an old half for the last one. */
+/* RFC 8985 section 6.2, step 1: the smallest round trip of the last 150 to 300 s.  Time
+ * is divided into periods of 150 s, and the result is the smallest round trip of the
+ * current period and of the one before.  After hours without a segment, a connection
+ * may take an old period for the one before. */
 static void min_rtt_sample(struct tcp_conn *c, uint32_t us)
 {
 	uint8_t half = (uint8_t)(now_ms(c->stack) / RTT_HALF_MS);
@@ -34,8 +38,8 @@ static void min_rtt_sample(struct tcp_conn *c, uint32_t us)
 		c->min_rtt_us = us;
 }
 
-/* RFC 6298 section 2; the variance's part is 200 ms at least, as in Linux.  @last_ns: the
- * path's, less what an ACK was delayed. */
+/* RFC 6298 section 2; the variance adds 200 ms at least, as in Linux.  @last_ns: the
+ * round trip of the path, without the delay of a delayed ACK. */
 void rtt_sample(struct tcp_conn *c, uint64_t rtt_ns, uint64_t last_ns)
 {
 	uint64_t srtt_ns = conn_srtt_ns(c);
@@ -77,7 +81,7 @@ static void reno_rx(struct tcp_conn *c, const struct tcp_seg *seg,
 	if (acked) {
 		uint32_t n = acked / c->mss;
 
-		/* What the duplicates have told is not told again. */
+		/* The duplicate ACKs have counted these bytes already. */
 		t->delivered -=
 		    MIN(t->delivered, c->n_reno_sacks * (uint32_t)c->mss);
 		c->n_dupacks = 0;
@@ -100,10 +104,10 @@ static void reno_rx(struct tcp_conn *c, const struct tcp_seg *seg,
 		head_lost(c);
 }
 
-/* A segment that fills a hole has an older number than those behind the hole, whose
- * window it must not keep: besides RFC 9293's test, an ACK that is new brings the
- * window that belongs to it.  One that is older than what is known brings none: the
- * same window, counted from a later number, would reach too far. */
+/* RFC 9293's test compares sequence numbers first.  A segment that fills a hole has a
+ * lower number than those behind the hole, although its window is newer.  So an ACK
+ * that is new always updates the window.  An ACK that is older than snd_una never does:
+ * the same window, counted from a later number, would reach too far. */
 static void window_rx(struct tcp_conn *c, const struct tcp_seg *seg,
 		      bool is_new)
 {
@@ -118,8 +122,8 @@ static void window_rx(struct tcp_conn *c, const struct tcp_seg *seg,
 	c->snd_wl2 = seg->ack;
 }
 
-/* RFC 2861 section 3.2: a window of which a part was not used for a time-out falls
- * halfway to what was used. */
+/* RFC 2861 section 3.2: after an RTO in which a part of cwnd was unused, cwnd falls
+ * halfway to the part that was used. */
 static void window_decay(struct tcp_conn *c, uint32_t flight)
 {
 	uint32_t initial = INITIAL_WINDOW * (uint32_t)c->mss;
@@ -139,7 +143,7 @@ static void window_decay(struct tcp_conn *c, uint32_t flight)
 	c->cwnd_used_ms = now;
 }
 
-/* RFC 7661: a window that was not used does not grow. */
+/* RFC 7661: a window that is not used does not grow. */
 static void window_grow(struct tcp_conn *c, const struct ack_told *t,
 			uint32_t flight)
 {
@@ -158,8 +162,9 @@ static void window_grow(struct tcp_conn *c, const struct ack_told *t,
 	c->cwnd = MIN(c->cwnd, CWND_MAX);
 }
 
-/* Karn's algorithm leaves what was sent twice out; a timestamp tells which of both it
- * was (RFC 7323 section 4), as fine as its clock is.  Return: 0 if it tells nothing. */
+/* Karn's algorithm ignores segments that were sent twice.  An echoed timestamp tells
+ * which of the two the ACK answers (RFC 7323 section 4), as exactly as its clock ticks.
+ * Return: the round trip, or 0: unknown */
 uint64_t timestamp_rtt(const struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	int32_t ms = (int32_t)(conn_tsval(c) - seg->tsecr);
@@ -169,7 +174,8 @@ uint64_t timestamp_rtt(const struct tcp_conn *c, const struct tcp_seg *seg)
 	return ms ? (uint64_t)ms * NS_PER_MS : NS_PER_MS / 2;
 }
 
-/* A peer that only sends says with each segment again that it has all of ours. */
+/* A peer that only sends repeats our last number in every segment: that is no duplicate
+ * ACK. */
 static bool is_nothing_new(const struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	return seg->len && seq_eq(seg->ack, c->snd_nxt) &&
@@ -178,14 +184,14 @@ static bool is_nothing_new(const struct tcp_conn *c, const struct tcp_seg *seg)
 	       !(seg->flags & TCP_ECE);
 }
 
-/* On a path that reorders much, what was SACKed says as much of it as what was acknowledged
- * in order.  As Linux has it */
+/* On a path that reorders much, SACKed bytes say as much about the order as
+ * acknowledged ones.  Linux does the same. */
 static bool is_order_unlikely(const struct tcp_conn *c)
 {
 	return c->rec.reordering > DUP_THRESH;
 }
 
-/* An ACK of snd_una .. snd_nxt, or a duplicate. */
+/* An ACK from snd_una to snd_nxt, or a duplicate. */
 static void ack_take(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	struct ack_told t = { 0 };
@@ -234,7 +240,7 @@ static void ack_take(struct tcp_conn *c, const struct tcp_seg *seg)
 	conn_set_pending_data(c);
 }
 
-/* Calls nothing that ends @c. */
+/* Does not close or free @c. */
 void ack_rx(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	if (!is_nothing_new(c, seg)) {

@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/bytes.c - the program's bytes: given to be sent, and read
+ * tcp/bytes.c - the program's bytes, sent and received
  *
  *     tcp_send() -> copied into extents -> the send queue -> tx.c
  *     rcvq.c -> the receive queue -> tcp_peek(), tcp_consume() -> the window: rcvwin.c
  *
- * Bytes that are sent where they lie are lend.c's.
+ * lend.c sends bytes without a copy.
  *
  * Spec: RFC 9293 section 3.10.2, 3.10.3
  */
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/ctl.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
 
 #define REST_WORTH 8 /* of an extent: so much of it, or more */
 
@@ -20,14 +24,14 @@ uint32_t snd_space(const struct tcp_conn *c)
 	bool is_set = c->flags & CONN_SND_BUF_SET;
 	uint32_t limit = is_set ? c->snd_buf : cfg->snd_buf;
 
-	/* Two windows: one under way, and one that is ready when it is not. */
+	/* Room for two windows: one in flight, and one that is ready to follow it. */
 	if (!is_set && limit < cfg->snd_buf_max && limit / 2 < c->cwnd)
 		limit = MIN(2 * c->cwnd, cfg->snd_buf_max);
 	return used < limit ? limit - used : 0;
 }
 
-/* TCP_NOTSENT_LOWAT: how much more may wait, besides what goes at once.  Return: @room at
- * most */
+/* TCP_NOTSENT_LOWAT: how many more bytes may wait, besides those that can leave at
+ * once.  Return: @room at most */
 uint32_t snd_lowat_space(const struct tcp_conn *c, uint32_t room)
 {
 	uint64_t most = (uint64_t)conn_sendable(c) + c->notsent_lowat;
@@ -36,7 +40,7 @@ uint32_t snd_lowat_space(const struct tcp_conn *c, uint32_t room)
 	return unsent < most ? (uint32_t)MIN(most - unsent, (uint64_t)room) : 0;
 }
 
-/* Bytes that wait must leave nodes for ranges, or none is ever sent. */
+/* The send queue must leave ranges for what is sent, or nothing can be sent. */
 bool sndq_has_ranges(const struct tcp_stack *s)
 {
 	return s->pool_ranges.n_free &&
@@ -52,7 +56,7 @@ void sndq_append(struct tcp_conn *c, struct range *r)
 	c->sndq.tail = r;
 }
 
-/* A little that is left of an extent is not worth a piece more, nor the cache lines. */
+/* A small rest of an extent is not worth a range and the cache lines that it costs. */
 static bool is_rest_worth(const struct tcp_stack *s, const struct range *r,
 			  uint32_t want)
 {
@@ -60,7 +64,7 @@ static bool is_rest_worth(const struct tcp_stack *s, const struct range *r,
 			   r->room >= s->pool_extents.size / REST_WORTH);
 }
 
-/* The last piece of the send queue, when there is room behind it; else a new one. */
+/* The last piece of the send queue if it has free bytes behind it, else a new one. */
 static struct range *sndq_room(struct tcp_conn *c, uint32_t want)
 {
 	struct tcp_stack *s = c->stack;
@@ -95,7 +99,7 @@ int take_error(struct tcp_conn *c)
 	return err;
 }
 
-/* Why nothing can be sent, or 0. */
+/* Return: why the program cannot send, or 0. */
 ssize_t send_refusal(struct tcp_conn *c)
 {
 	if (c->err)
@@ -168,10 +172,10 @@ ssize_t tcp_send_as(struct tcp_conn *c, const void *buf, size_t len,
 	return done;
 }
 
-/* What a read tells that finds no bytes. */
+/* What a read returns when there are no bytes. */
 static ssize_t nothing_there(struct tcp_conn *c)
 {
-	/* The stream has ended well, whatever came of the connection. */
+	/* The stream ended with a FIN, whatever happened to the connection later. */
 	if (c->flags & CONN_FIN_RCVD)
 		return 0;
 	if (c->err)
@@ -188,7 +192,7 @@ ssize_t tcp_peek(struct tcp_conn *c, const uint8_t **data)
 		r = c->rcvq.head;
 		len = r ? r->len : 0;
 	}
-	/* A FIN that came with nothing new. */
+	/* A FIN that came without new bytes leaves an empty piece. */
 	if (len) {
 		*data = r->ext->data + r->off;
 		return len;
@@ -201,7 +205,7 @@ ssize_t tcp_peek_at(struct tcp_conn *c, uint32_t off, const uint8_t **data)
 	seq32 at = conn_copied(c), end = seq_add(at, c->rcvq_bytes), from = at;
 	const struct range *r = c->rcvq.head;
 
-	/* The urgent byte is passed over when it is next, and not before. */
+	/* A read skips the urgent byte when it is next, and stops before it otherwise. */
 	if (urg_hides_next(c))
 		at = seq_add(at, 1);
 	else if (urg_is_ahead(c) && seq_lt(c->urg_seq, end))
@@ -244,7 +248,7 @@ void tcp_consume(struct tcp_conn *c, uint32_t n, uint64_t now_ns)
 	if (c->state < TCP_ESTABLISHED || c->flags & CONN_FIN_RCVD)
 		return;
 	rcv_tune(c);
-	/* The peer is told when the window has grown by as much as matters. */
+	/* Tell the peer when the window has grown by enough to matter. */
 	if (rcv_window_is_news(c))
 		conn_set_pending(c, TX_ACK);
 }

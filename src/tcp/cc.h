@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/cc.h - congestion control: one table of functions a scheme
+ * tcp/cc.h - congestion control: one table of functions for each algorithm
  *
- * The scheme says how the window grows, and how far it falls; when it falls, and what
- * is sent under it, is the engine's.
+ * The algorithm decides how cwnd grows and how far it falls.  The engine decides when
+ * it falls, and what is sent.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ struct tcp_conn;
 
 #define SSTHRESH_MAX (1u << 30) /* no loss yet */
 
-/* The first slow start; RFC 9406's names. */
+/* For the first slow start; the names are RFC 9406's. */
 struct hystart {
 	seq32 round_end;
 	uint32_t min_us, last_min_us, css_base_us;
@@ -23,7 +23,7 @@ struct hystart {
 	uint8_t css_rounds; /* 0: not in CSS */
 };
 
-/* RFC 9438's names; windows in bytes. */
+/* The names are RFC 9438's; windows are in bytes. */
 struct cubic {
 	uint64_t epoch_ns;  /* when this round of avoidance began; 0: not yet */
 	uint64_t est_acked; /* bytes that have not moved w_est yet */
@@ -45,18 +45,18 @@ union tcp_cc_state {
 struct tcp_cc {
 	const char *name;
 	void (*init)(struct tcp_conn *c);
-	/* @acked bytes were acknowledged, outside of recovery, and cwnd was used;
-	 * @rtt_us: what the ACK tells of the round trip, or 0. */
+	/* The peer has acknowledged @acked bytes outside of recovery, and cwnd was in
+	 * use.  @rtt_us: the round trip that the ACK has measured, or 0. */
 	void (*on_ack)(struct tcp_conn *c, uint32_t acked, uint32_t rtt_us);
-	/* A loss: what ssthresh becomes, two segments at least. */
+	/* After a loss.  Return: the new ssthresh, two segments at least */
 	uint32_t (*ssthresh)(struct tcp_conn *c);
 	void (*undo)(struct tcp_conn *c); /* the last ssthresh() */
-	/* The rest may be NULL. */
+	/* The remaining functions may be NULL. */
 	void (*timed_out)(struct tcp_conn *c);         /* after ssthresh() */
 	void (*idle)(struct tcp_conn *c, uint64_t ns); /* nothing to send */
 };
 
-/* Slow start: adds up to @acked, and returns what is left beyond ssthresh. */
+/* Slow start adds up to @acked bytes to cwnd.  Return: what is left beyond ssthresh */
 uint32_t cc_slow_start(struct tcp_conn *c, uint32_t acked, uint32_t rtt_us);
 
 void hystart_init(struct tcp_conn *c);

@@ -2,13 +2,14 @@
 /*
  * tcp/cc_cubic.c - CUBIC: a window that depends on the time since the last loss
  *
- * W(t) = C * (t - K)^3 + W_max in segments and seconds, C 0.4, beta 0.7; in whole
- * numbers here: milliseconds, bytes.  All products fit into 64 bits for windows of up
- * to 2^30 bytes and times of up to TIME_MAX_MS from K.
+ * W(t) = C * (t - K)^3 + W_max in segments and seconds, C 0.4, beta 0.7.  This file
+ * counts in milliseconds and bytes, with whole numbers.  All products fit into 64 bits
+ * for windows up to 2^30 bytes and times up to TIME_MAX_MS from K.
  *
  * Spec: RFC 9438
  */
-#include "tcp/conn.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define BETA_NUM 7   /* of 10 */
 #define ALPHA_NUM 9  /* 3 * (1 - beta) / (1 + beta) ... */
@@ -35,8 +36,8 @@ static void cubic_init(struct tcp_conn *c)
 	hystart_init(c);
 }
 
-/* Section 4.2: K = cbrt((W_max - cwnd) / C); with milliseconds, the cube root is of
- * segments * 10^9 / 0.4. */
+/* Section 4.2: K = cbrt((W_max - cwnd) / C).  K is in milliseconds, so we take the cube
+ * root of segments * 10^9 / 0.4. */
 static void epoch_begin(struct tcp_conn *c, struct cubic *q)
 {
 	q->epoch_ns = c->stack->now_ns;
@@ -68,8 +69,8 @@ static uint64_t w_cubic(const struct tcp_conn *c, const struct cubic *q,
 	return delta < q->origin ? q->origin - delta : 0;
 }
 
-/* Section 4.3: what Reno would have; slower than Reno until the window is as large as
- * before the loss, because it has fallen by less. */
+/* Section 4.3: the window that Reno would have.  Until it is as large as before the
+ * loss it grows more slowly than Reno's, because it has fallen by less. */
 static void reno_grow(struct tcp_conn *c, struct cubic *q, uint32_t acked)
 {
 	uint64_t window = (uint64_t)ALPHA_DEN * c->cwnd;
@@ -96,13 +97,13 @@ static void cubic_on_ack(struct tcp_conn *c, uint32_t acked, uint32_t rtt_us)
 		c->cwnd = c->cwnd > q->w_est ? c->cwnd : q->w_est;
 		return;
 	}
-	/* Sections 4.4 and 4.5: where the curve is a round trip later, but not more
-	 * than half as much again as now. */
+	/* Sections 4.4 and 4.5: the target is the curve one round trip from now, and at
+	 * most one and a half times cwnd. */
 	uint64_t target = w_cubic(c, q, (t_ns + conn_srtt_ns(c)) / NS_PER_MS);
 	target = MIN(target, (uint64_t)c->cwnd * 3 / 2);
 	if (target <= c->cwnd)
 		return;
-	/* (target - cwnd) / cwnd of a segment for each segment acknowledged. */
+	/* Each acknowledged segment adds (target - cwnd) / cwnd of a segment. */
 	uint64_t sum = (target - c->cwnd) * acked + q->acked;
 	c->cwnd += (uint32_t)(sum / c->cwnd);
 	q->acked = (uint32_t)(sum % c->cwnd);
@@ -130,7 +131,7 @@ static uint32_t cubic_ssthresh(struct tcp_conn *c)
 /* Section 4.8: the curve begins where slow start ends. */
 static void cubic_timed_out(struct tcp_conn *c) { c->cc_state.cubic.w_max = 0; }
 
-/* Section 4.9.2; a new epoch goes on from cwnd to the same w_max. */
+/* Section 4.9.2.  A new epoch goes on from cwnd to the same w_max. */
 static void cubic_undo(struct tcp_conn *c)
 {
 	struct cubic was = c->cc_state.cubic;
@@ -141,12 +142,12 @@ static void cubic_undo(struct tcp_conn *c)
 		hystart_init(c);
 }
 
-/* Section 5.8: while nothing is sent, the curve stands still. */
+/* Section 5.8: the curve does not advance while nothing is sent. */
 static void cubic_idle(struct tcp_conn *c, uint64_t ns)
 {
 	struct cubic *q = &c->cc_state.cubic;
 
-	/* The pause began before the epoch, perhaps, by a round trip. */
+	/* The pause may have begun up to a round trip before the epoch. */
 	if (c->ssthresh < SSTHRESH_MAX && q->epoch_ns)
 		q->epoch_ns = MIN(q->epoch_ns + ns, c->stack->now_ns);
 }

@@ -2,13 +2,13 @@
 /*
  * tcp/cc_hystart.c - slow start, and how it ends before the queue is full
  *
- * A round trip's worth of ACKs is a round.  When the smallest round trip of a round is
- * larger than that of the round before by an eighth, the queue has begun to fill: cwnd
- * grows by a quarter of what it did, for five rounds, and then slow start is over.  If
- * the round trips shrink again meanwhile, it was jitter, and slow start goes on.
+ * A round lasts one round trip.  When the smallest RTT of a round exceeds that of the
+ * round before by an eighth, a queue on the path has begun to fill.  Then cwnd grows by
+ * a quarter of the usual amount for five rounds, and slow start ends.  If the RTT falls
+ * again meanwhile, it was jitter, and slow start goes on.
  *
- * Only the first slow start is watched.  What one ACK may add is not limited, as in
- * Linux: our peers' ACKs, and our own port's, come in batches.
+ * This applies to the first slow start of a connection only.  As in Linux, there is no
+ * limit to what one ACK may add: ACKs arrive in batches, the peer's and our own port's.
  *
  * Spec: RFC 9406, RFC 5681 section 3.1
  */
@@ -56,7 +56,7 @@ static void sample(struct hystart *h, uint32_t rtt_us)
 	}
 }
 
-/* What an ACK of @acked bytes adds to cwnd. */
+/* How much an ACK of @acked bytes adds to cwnd. */
 static uint32_t hystart_grow(struct tcp_conn *c, uint32_t acked,
 			     uint32_t rtt_us)
 {

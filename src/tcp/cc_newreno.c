@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* tcp/cc_newreno.c - the window of RFC 5681 */
+#include "tcp/config.h"
 #include "tcp/conn.h"
 
 static void newreno_undo(struct tcp_conn *c)
@@ -8,7 +9,8 @@ static void newreno_undo(struct tcp_conn *c)
 		hystart_init(c);
 }
 
-/* One segment more for each window of bytes: RFC 5681 section 3.1 (3). */
+/* RFC 5681 section 3.1 (3): cwnd grows by one segment for each cwnd of acknowledged
+ * bytes. */
 static void newreno_on_ack(struct tcp_conn *c, uint32_t acked, uint32_t rtt_us)
 {
 	uint32_t *sum = &c->cc_state.reno_acked;

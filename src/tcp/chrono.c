@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/chrono.c - for how long a connection had something to do, and what it waited for
+ * tcp/chrono.c - how long a connection had something to send, and what it waited for
  *
- *     tx.c: what may be sent, and why no more -+
- *                                              +-> chrono_set() -> info.c
- *     ack.c: all has arrived, there is room   -+
+ *     tx.c: sends, or cannot send          -+
+ *                                           +-> chrono_set() -> info.c
+ *     ack.c: all has arrived, or has room  -+
  *
- * At each instant it is one of enum chrono.  As in Linux, the time for which a connection
- * was busy has the times in it for which it was held.
+ * At each instant a connection is in one state of enum chrono.  As in Linux, the time
+ * in which it was busy includes the times in which a window or the send buffer limited
+ * it.
  *
- * Who runs it: TCP_INFO's busy_time, rwnd_limited and sndbuf_limited.
+ * TCP_INFO reports the times: busy_time, rwnd_limited and sndbuf_limited.
  */
-#include "tcp/conn.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 static uint32_t *counter(struct tcp_conn *c, enum chrono what)
 {
@@ -37,7 +40,7 @@ void chrono_change(struct tcp_conn *c, enum chrono what)
 	c->rec.chrono = what;
 }
 
-/* Bytes have arrived. */
+/* The peer has acknowledged bytes. */
 void chrono_acked(struct tcp_conn *c)
 {
 	if (c->rec.wants_room && snd_space(c)) {

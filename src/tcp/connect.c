@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/connect.c - active opens: a port, a name for the connection, and its SYN
+ * tcp/connect.c - active opens: the choice of a port, and the SYN
  *
- *     tcp_connect() -> port_choose() -> a connection in SYN-SENT, its SYN due
+ *     tcp_connect() -> port_choose() -> a connection in SYN-SENT with its SYN pending
  *
- * Ports are tried from a number on that depends on the peer and a secret (RFC 6056
- * section 3.3.3): every second one first, so that the others are left to those who
- * need a certain one.  A name that is in TIME-WAIT is taken again when timestamps keep
- * both connections apart, as in Linux: at once if the program names the port; else
- * after a second, and where the configuration allows it.
+ * The search for a port begins at a number that depends on the peer and a secret (RFC
+ * 6056 section 3.3.3).  It tries every second port first, and so leaves the others to
+ * programs that ask for a certain port.  Addresses and ports of a connection in
+ * TIME-WAIT may be used again when timestamps keep the old and the new connection
+ * apart.  As in Linux, that is at once if the program names the port, and otherwise
+ * after a second, if the configuration allows it.
  *
  * Spec: RFC 9293 section 3.10.1, RFC 6056, RFC 6191
  */
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/ctl.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define REUSE_AFTER_MS 1000
 #define ISS_BEHIND 65537 /* as for a peer's SYN: see tw_rx() */
@@ -25,8 +30,8 @@ static bool is_loopback(const struct tcp_stack *s, const struct ip_addr *a)
 	       (ip_addr_is_v4(a) && a->b[12] == 127);
 }
 
-/* How the old connection's segments differ from the new one's: by timestamps that are
- * older.  Nothing else is as sure. */
+/* A late segment of the old connection has an older timestamp than the new one's.
+ * Without timestamps nothing tells them apart as surely. */
 static bool may_reuse(const struct tcp_stack *s, const struct tcp_tw *tw,
 		      bool is_chosen)
 {
@@ -44,7 +49,7 @@ static bool may_reuse(const struct tcp_stack *s, const struct tcp_tw *tw,
 	return now_ms(s) - since_ms > REUSE_AFTER_MS;
 }
 
-/* Whether the name is free, or can be: what is in TIME-WAIT then. */
+/* Whether the 4-tuple is free or in TIME-WAIT.  *@old is then the one in TIME-WAIT. */
 static bool is_free(struct tcp_stack *s, const struct flow *f, bool is_chosen,
 		    struct tcp_tw **old)
 {
@@ -70,7 +75,8 @@ static bool is_kept(const struct tcp_stack *s, uint16_t port)
 	       s->cfg.ports_kept[port / 8] & 1u << port % 8;
 }
 
-/* As Linux does: each end of the wish counts if it lies in what is configured. */
+/* As in Linux, a limit that the program asks for has effect only within the configured
+ * ports. */
 static struct tcp_ports ports_within(const struct tcp_stack *s,
 				     struct tcp_ports wish)
 {
@@ -86,7 +92,7 @@ static struct tcp_ports ports_within(const struct tcp_stack *s,
 	return r;
 }
 
-/* The first free one of every second port, or 0; @odd: which half. */
+/* The first free port of one half, the odd or the even offsets; 0: none. */
 static uint16_t port_in_half(struct tcp_stack *s, struct flow *f,
 			     struct tcp_ports within, uint32_t odd,
 			     struct tcp_tw **old)
@@ -108,8 +114,8 @@ static uint16_t port_in_half(struct tcp_stack *s, struct flow *f,
 	return 0;
 }
 
-/* A half that was found used up is not looked through again until as many ports have
- * been chosen as it has, or each choice would cost as many looks. */
+/* A half without a free port is skipped until as many ports have been chosen as it has.
+ * Otherwise each choice would search it again. */
 static int port_choose(struct tcp_stack *s, struct flow *f,
 		       struct tcp_ports within, struct tcp_tw **old)
 {
@@ -129,7 +135,7 @@ static int port_choose(struct tcp_stack *s, struct flow *f,
 	return -EADDRNOTAVAIL;
 }
 
-/* The connection, in place of what is in TIME-WAIT, if there is such. */
+/* Makes the connection, and frees the one in TIME-WAIT whose place it takes. */
 static struct tcp_conn *conn_open(struct tcp_stack *s, const struct flow *f,
 				  struct tcp_tw *old)
 {

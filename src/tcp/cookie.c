@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/cookie.c - opens that cost nothing until they are answered
+ * tcp/cookie.c - SYN cookies: opens that need no memory until the ACK arrives
  *
- *     SYN, and no room for a mini -> cookie_make(): an ISN that says what the SYN said
- *     its ACK                     -> cookie_read(): the mini that there would have been
+ *     a SYN, and no struct tcp_reqsk is free -> cookie_make(): an ISN that encodes the SYN
+ *     the ACK of that ISN -> cookie_read(): the struct tcp_reqsk that the SYN would have made
  *
- * The ISN is the hash of the 4-tuple, plus the peer's number, plus, in its upper eight
- * bits, a count of 64 seconds, and, in the others, a hash that depends on the count and
- * on the peer's number, and hides which of four MSS the peer has.  Of those numbers an attacker guesses one in two
- * million.  What more the SYN said comes back in the lower six bits of our timestamp;
- * without timestamps there is neither a window scale nor SACK.
+ * The ISN is a sum: a hash of the 4-tuple, the peer's ISN, a count of 64 seconds in the
+ * upper eight bits, and in the others an index into a table of MSS values.  A hash of
+ * the count and the peer's ISN hides the index.  One guess in two million hits a valid
+ * ISN.  The lower six bits of our timestamp encode the other options of the SYN.
+ * Without timestamps the connection has neither window scale nor SACK.
  *
  * Spec: RFC 4987 section 3.6, as Linux does it
  */
-#include "tcp/conn.h"
+#include "tcp/stack.h"
 
 #define COUNT_NS (64 * NS_PER_S)
 #define COUNTS 2 /* a cookie is good in its own and the next */
@@ -37,8 +37,8 @@ static uint32_t count_now(const struct tcp_stack *s)
 	return (uint32_t)(s->now_ns / COUNT_NS);
 }
 
-/* Hides the MSS; the count's 0 is the hash that hides all.  Another number of the peer's
- * is another hash: or one that is wrong by one were another MSS. */
+/* The hash that hides the MSS; @count 0: the hash that hides everything.  It depends on
+ * the peer's ISN, so an ISN that is wrong by one does not decode to the next MSS. */
 static uint32_t hash_at(struct tcp_stack *s, const struct tcp_reqsk *req,
 			uint32_t count)
 {
@@ -46,8 +46,8 @@ static uint32_t hash_at(struct tcp_stack *s, const struct tcp_reqsk *req,
 			   (uint64_t)req->irs.v << 32 | (count + 1));
 }
 
-/* @m says what the SYN said; its ISN, and what it offers, become the cookie's.
- * Return: the SYN-ACK's timestamp. */
+/* @req holds what the SYN said.  The call sets its ISN and the options that the cookie
+ * can encode.  Return: the timestamp of the SYN-ACK. */
 uint32_t cookie_make(struct tcp_stack *s, struct tcp_reqsk *req)
 {
 	uint32_t count = count_now(s), i = ARRAY_LEN(sizes_v4) - 1;
@@ -67,7 +67,7 @@ uint32_t cookie_make(struct tcp_stack *s, struct tcp_reqsk *req)
 	said |= req->offers & TCP_OFFER_SACK ? TS_SACK : 0;
 	said |= req->offers & TCP_OFFER_ECN ? TS_ECN : 0;
 	uint32_t now = now_ms(s), ts = (now >> TS_BITS << TS_BITS) + said;
-	/* A timestamp that is ahead would make the next one look old. */
+	/* A timestamp ahead of the clock would make the next segment look old. */
 	if ((int32_t)(ts - now) > 0)
 		ts -= 1u << TS_BITS;
 	return ts;
@@ -90,8 +90,8 @@ static void read_timestamp(struct tcp_stack *s, const struct tcp_seg *seg,
 	req->ts_recent = seg->tsval;
 }
 
-/* Whether the ACK answers a cookie; then @m, whose flow is filled in, says what its SYN
- * said. */
+/* Return: whether the ACK answers a cookie.  If so, @req, whose flow the caller has
+ * filled in, holds what the SYN said. */
 bool cookie_read(struct tcp_stack *s, const struct tcp_seg *seg,
 		 struct tcp_reqsk *req)
 {
@@ -110,7 +110,7 @@ bool cookie_read(struct tcp_stack *s, const struct tcp_seg *seg,
 	return true;
 }
 
-/* Cookies are looked for only where some were given not long ago. */
+/* Whether the listener has given cookies lately; otherwise an ACK cannot answer one. */
 bool cookie_is_likely(const struct tcp_listener *l)
 {
 	return l->cookie_ns &&

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/ctl.c - the life of connections, and the program's calls about it (tcp.h)
+ * tcp/ctl.c - the life of connections and listeners (calls.h)
  *
- * A connection lives until it is CLOSED and the program has given it back, whichever
- * comes last.
+ * A connection's memory is free when the connection is CLOSED and the program has given
+ * it back, whichever comes last.  connect.c opens connections.
  *
- * Spec: RFC 9293 section 3.10.1, 3.10.4, 3.10.5; active opens are in connect.c
+ * Spec: RFC 9293 section 3.10.1, 3.10.4, 3.10.5
  */
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/ctl.h"
+#include "tcp/pmtu.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define MSS_DEFAULT_V4 536 /* RFC 9293 section 3.7.1 */
 #define MSS_DEFAULT_V6 1220
@@ -68,7 +74,7 @@ void conn_fail(struct tcp_conn *c, int err)
 	tcp_set_state(c, TCP_CLOSED);
 }
 
-/* What both ends have agreed on by their SYNs. */
+/* Sets what both ends have agreed on in their SYNs. */
 void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
 		      uint8_t wscale)
 {
@@ -106,19 +112,19 @@ static void shutdown_now(struct tcp_conn *c)
 	conn_set_pending(c, TX_DATA);
 }
 
-/* Our SYN was acknowledged, by @seg. */
+/* @seg has acknowledged our SYN. */
 void conn_established(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	bool is_closed = c->flags & CONN_SHUT_WR;
 	uint64_t rtt_ns = 0;
 
 	if (c->flags & CONN_SYN_RETX) {
-		/* RFC 6298 (5.7); RFC 6928 section 2: one SYN that was sent again may have
-		 * been slow, two were lost. */
+		/* RFC 6298 (5.7).  RFC 6928 section 2: one SYN that we sent again may
+		 * have been slow; two were lost. */
 		c->rto_us = RTO_AFTER_SYN_NS / NS_PER_US;
 		if (c->n_rtx > 1)
 			c->cwnd = c->mss;
-		/* A timestamp tells which of them it was. */
+		/* A timestamp tells which of our SYNs the peer answers. */
 		rtt_ns = timestamp_rtt(c, seg);
 	} else if (c->last_tx_ns) {
 		rtt_ns = c->stack->now_ns - c->last_tx_ns;
@@ -202,8 +208,8 @@ int tcp_listen_shared(struct tcp_stack *s, const struct ip_addr *addr,
 	return listen_as(s, addr, port, backlog, true, out);
 }
 
-/* What is half open goes when its time comes, or when something comes for it; the first
- * ones, at once. */
+/* Half-open connections end when they expire or when a segment arrives for them.  The
+ * first ones end at once. */
 void tcp_unlisten(struct tcp_listener *l, uint64_t now_ns)
 {
 	struct tcp_stack *s = l->stack;
@@ -249,7 +255,7 @@ int tcp_shutdown(struct tcp_conn *c, uint64_t now_ns)
 	stack_at(c->stack, now_ns);
 	switch (c->state) {
 	case TCP_SYN_RCVD:
-		/* As Linux does: its FIN waits until the connection is open. */
+		/* As in Linux, the FIN waits until the connection is open. */
 		c->flags |= CONN_SHUT_WR;
 		return 0;
 	case TCP_ESTABLISHED:
@@ -272,8 +278,8 @@ static void orphan(struct tcp_conn *c)
 	rcvq_free(c);
 }
 
-/* RFC 9293 section 3.10.5: a SYN_SENT peer knows of nothing to reset, and one that has
- * all, our FIN included, wants nothing more. */
+/* RFC 9293 section 3.10.5.  In SYN_SENT the peer has nothing to reset.  A peer that has
+ * acknowledged everything, our FIN included, expects nothing more. */
 static bool is_abort_told(const struct tcp_conn *c)
 {
 	switch (c->state) {
@@ -308,7 +314,7 @@ struct tcp_orphans tcp_orphans(const struct tcp_stack *s) { return s->orphans; }
 
 #define ORPHANS_MORE 8 /* so that a stack of few connections has some */
 
-/* As Linux does: who closes more than others wait for resets them. */
+/* As in Linux: beyond the limit, tcp_close() resets the connection. */
 static bool is_orphan_too_many(struct tcp_stack *s)
 {
 	uint32_t most = s->cfg.n_orphans ? s->cfg.n_orphans
@@ -327,7 +333,7 @@ void tcp_close(struct tcp_conn *c, uint64_t now_ns)
 	stack_at(c->stack, now_ns);
 	if (!is_open || c->rcvq_bytes || c->flags & CONN_LINGER_0 ||
 	    is_orphan_too_many(c->stack)) {
-		/* What is lost unread is told whenever it can be: RFC 2525. */
+		/* RFC 2525: tell the peer that its bytes were not read. */
 		conn_abort(c, is_abort_told(c) || (is_open && c->rcvq_bytes));
 		return;
 	}

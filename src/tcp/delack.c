@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/delack.c - the ACKs that wait a moment for something to travel with
+ * tcp/delack.c - delayed ACKs: they wait 40 ms for a segment that carries them
  *
- *     bytes came -> delack_begin() -> the ring, by time -> delack_expired() -> timer.c
+ *     bytes arrive -> delack_begin() -> the ring, by time -> delack_expired() -> timer.c
  *     an ACK leaves -> delack_end()
  *
- * All of them wait equally long, so a ring is in order, and one that has left is struck
- * out where it stands.  With many connections this is what counts: of those whose ACK
- * has left nothing is touched when its time comes, and the others are fetched ahead.
+ * All delayed ACKs wait equally long, so a ring keeps them in order of time.  When an
+ * ACK leaves earlier, its entry stays in the ring and is struck out.  So the expiry of
+ * a struck entry does not touch the connection.  The connections of the next entries
+ * are fetched into the cache ahead of time.  Both matter with many connections.
  *
- * There is place for half as many again as there are connections.  When most of it is in
- * use, the struck ones go: with each ACK that is to wait a few entries are looked at.
+ * The ring has half as many entries again as there are connections.  When three
+ * quarters of them are in use, each new entry also sweeps a few struck ones out.
  *
  * Spec: RFC 1122 section 4.2.3.2, RFC 9293 section 3.8.6.3
  */
-#include "tcp/conn.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define AHEAD 8 /* connections that are fetched */
 #define SKIP 16 /* entries that a call passes over */
@@ -31,7 +34,7 @@ static struct delack *entry(struct delack_queue *q, uint32_t nth)
 
 static void count_down(uint32_t *n) { *n -= *n > 0; }
 
-/* The first one is gone, and some of those behind it that are struck out. */
+/* Removes the first entry, and struck ones that follow it. */
 static void shift(struct tcp_stack *s)
 {
 	struct delack_queue *q = &s->delacks;
@@ -46,7 +49,7 @@ static void shift(struct tcp_stack *s)
 	work_add(&s->work, n_skipped);
 }
 
-/* The same of the last one. */
+/* Removes the last entry, and struck ones before it. */
 static void pop(struct tcp_stack *s)
 {
 	struct delack_queue *q = &s->delacks;
@@ -65,7 +68,8 @@ static void put(struct delack_queue *q, struct delack *e, struct tcp_conn *c,
 	c->delack_slot = (uint32_t)(e - q->ring) + 1;
 }
 
-/* Those that are struck out go; the order stays:
+/*
+ * Moves entries over those that are struck out.  Their order stays:
  *
  *     [kept ...][struck out ...][not seen ...]
  */
@@ -95,8 +99,8 @@ static void sweep_begin(struct delack_queue *q)
 	q->is_swept = true;
 }
 
-/* The bytes that came are acknowledged in DELACK_NS at the latest; at once if so many
- * wait that there is no place. */
+/* The bytes that arrived are acknowledged within DELACK_NS; at once if the ring is
+ * full. */
 void delack_begin(struct tcp_conn *c)
 {
 	struct delack_queue *q = &c->stack->delacks;
@@ -129,7 +133,7 @@ void delack_strike(struct tcp_conn *c)
 		pop(c->stack);
 }
 
-/* Return: a connection whose ACK waits no longer, or NULL. */
+/* Return: a connection whose delayed ACK must leave now, or NULL. */
 struct tcp_conn *delack_expired(struct tcp_stack *s)
 {
 	struct delack_queue *q = &s->delacks;

@@ -1,26 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/demux.c - frames that come in, and whose they are
+ * tcp/demux.c - arriving frames, and the connection that each belongs to
  *
  *     tcp_rx(), tcp_rx_batch() -> ip_parse(), tcp_head_parse() -> the flow
  *                                                                    |
- *            open_rx(): nobody's    reqsk_rx(), tw_rx()    conn_rx() <-------+
+ *             open_rx(): none    reqsk_rx(), tw_rx()    conn_rx() <--+
  *
- * With many connections a frame's is in no cache.  Frames that come together are worked
- * on in steps, each a few frames ahead of the next: the headers are read, and the flow's
- * bucket is fetched; the connection's lines are fetched; for an ACK alone the first of
- * what was sent is, and then what is linked to that; the segment is judged.
+ * With many connections, the connection of a frame is in no cache.  So a batch passes
+ * through a pipeline, each step a few frames ahead of the next one: read the headers
+ * and fetch the flow's bucket; fetch the connection's lines; for an ACK without text,
+ * fetch the first range that was sent; fetch what that links to; judge the segment.
  *
- * Who runs it: the port, with frames of any bytes.
+ * Input: frames from the port, which may contain any bytes.
  */
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/pmtu.h"
+#include "tcp/rcv.h"
+#include "tcp/stack.h"
 
 #define AHEAD 16       /* frames whose headers were read; a power of two */
 #define AHEAD_FETCH 12 /* of them, those whose connections are fetched */
 #define AHEAD_QUEUES 8 /* ... and of which it is known what was sent */
 #define AHEAD_CHAINS 4
 
-/* A frame whose headers were read. */
+/* A frame whose headers are parsed. */
 struct coming {
 	struct ip_packet ip;
 	struct arrival a;
@@ -57,7 +60,7 @@ static void flow_rx(struct tcp_stack *s, struct flow *f, struct arrival *a)
 	}
 }
 
-/* Return: 0, or why it is dropped */
+/* Return: 0, or the reason for dropping it */
 static int segment_read(const struct tcp_rx_frame *f, struct coming *in)
 {
 	const uint8_t *l4 = f->ext->data + in->l4;
@@ -146,7 +149,7 @@ void tcp_rx(struct tcp_stack *s, struct extent *e, uint32_t off, uint32_t len,
 	frame_take(s, &f, &in);
 }
 
-/* The bucket is there by now.  An ACK without text touches what was sent, too. */
+/* The bucket is in the cache by now.  An ACK without text also touches what was sent. */
 static void fetch_conn(struct tcp_stack *s, struct coming *in)
 {
 	in->likely =
@@ -156,8 +159,9 @@ static void fetch_conn(struct tcp_stack *s, struct coming *in)
 			   in->a.seg.len ? CONN_LINES_RX : CONN_LINES_TX);
 }
 
-/* The connection whose lines are there by now, if an ACK alone comes to it.  It may be
- * over meanwhile: then its queues are empty, or another's. */
+/* The connection, whose lines are in the cache by now, if the frame is an ACK without
+ * text.  It may have been freed meanwhile: then its queues are empty, or belong to
+ * another one. */
 static const struct tcp_conn *likely_acked(const struct coming *in)
 {
 	const struct flow *f = in->likely;

@@ -5,13 +5,15 @@
  *     SYN: ECE, CWR -> SYN-ACK: ECE -> new data: ECT(0), or CE from a router
  *     CE -> ACKs: ECE, until CWR    -> the window falls once (recovery.c), CWR
  *
- * Whoever asks is answered, unless that is switched off; we ask if we are told to.  A
- * SYN that was lost goes without it, for a box on the way may be the reason, and so does
- * data when time after time none that was marked gets through.
+ * We agree when the peer asks, unless the configuration says TCP_ECN_OFF.  We ask when
+ * it says TCP_ECN_ASK.  A middlebox may drop packets because of ECN.  So we send a SYN
+ * without ECN after the first one was lost, and data without ECT after several losses
+ * in which no marked packet arrived.
  *
  * Spec: RFC 3168 section 6.1
  */
-#include "tcp/conn.h"
+#include "tcp/rcv.h"
+#include "tcp/stack.h"
 
 #define MARKED_LOST_MAX 3 /* time-outs without an ACK of what was marked */
 #define ASKS (TCP_ECE | TCP_CWR)
@@ -24,7 +26,7 @@ uint8_t ecn_offer(const struct tcp_stack *s, const struct tcp_seg *seg)
 		   : 0;
 }
 
-/* The flags of a SYN, or of its answer. */
+/* The flags of a SYN or a SYN-ACK. */
 uint8_t ecn_syn_flags(const struct tcp_conn *c)
 {
 	if (c->state == TCP_SYN_RCVD)
@@ -34,8 +36,8 @@ uint8_t ecn_syn_flags(const struct tcp_conn *c)
 		   : 0;
 }
 
-/* The peer's answer to our SYN, or its own SYN.  Section 6.1.1.1: one that reflects
- * both flags agrees to nothing. */
+/* Handles the peer's SYN-ACK, or its SYN.  Section 6.1.1.1: a SYN-ACK that reflects
+ * both flags is no agreement. */
 void ecn_syn_rx(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	bool is_agreed = seg->flags & TCP_ACK
@@ -47,7 +49,7 @@ void ecn_syn_rx(struct tcp_conn *c, const struct tcp_seg *seg)
 		c->flags |= CONN_ECN;
 }
 
-/* Sections 6.1.3: CWR ends the echo, and a new mark begins it again. */
+/* Section 6.1.3: CWR ends the echo, and a new mark begins it again. */
 void ecn_rx(struct tcp_conn *c, const struct arrival *a)
 {
 	if (!(c->flags & CONN_ECN))
@@ -61,7 +63,8 @@ void ecn_rx(struct tcp_conn *c, const struct arrival *a)
 	c->flags |= CONN_ECN_ECHO;
 }
 
-/* Sections 6.1.2 and 6.1.5: the mark of a segment that is about to go, and CWR. */
+/* Sections 6.1.2 and 6.1.5: sets CWR on a segment that is about to leave.  Return: its
+ * mark */
 uint8_t ecn_tx(struct tcp_conn *c, const struct range *r, uint32_t bytes,
 	       struct tcp_seg *seg)
 {
@@ -74,7 +77,7 @@ uint8_t ecn_tx(struct tcp_conn *c, const struct range *r, uint32_t bytes,
 	return c->flags & CONN_ECT_OFF ? 0 : IP_ECT_0;
 }
 
-/* A time-out: has anything arrived since the last that was marked? */
+/* On a time-out: has anything arrived since we sent the last marked packet? */
 void ecn_timeout(struct tcp_conn *c)
 {
 	const struct range *r = c->sent.head;

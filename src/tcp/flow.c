@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/flow.c - the table by which segments find their connection; minis
+ * tcp/flow.c - the table by which arriving segments find their connection
  *
- * A bucket is a cache line of flow ids (which pool, and the index in it), each with other
- * bits of the hash: so what is found is the first connection that is touched.  A chain
- * holds those for whom there was no place.  The hash is keyed, so that strangers cannot
- * make chains long.  Minis expire in the order of lists, each of which has one time-out:
- * no timer is needed for them.
+ * A bucket is one cache line.  It has flow ids (a pool, and an index in it), and with
+ * each id other bits of the hash.  So a search touches one connection: usually the
+ * right one.  Flows that find their bucket full form a chain behind it.  The hash has a
+ * secret key, so strangers cannot make chains long.
  */
-#include "tcp/conn.h"
+#include "tcp/stack.h"
 
 #define ID_SHIFT 30
 #define ID_INDEX ((1u << ID_SHIFT) - 1)
@@ -31,7 +30,7 @@ static struct flow *flow_at(const struct tcp_stack *s, uint32_t id)
 	return pool_at(kind_pool(s, id >> ID_SHIFT), (id & ID_INDEX) - 1);
 }
 
-/* Different uses of one hash must not tell of each other: @use is a part of it. */
+/* @use is part of the hash, so that one result reveals nothing about another use. */
 static uint64_t tuple_hash(const struct tcp_stack *s, uint8_t laddr,
 			   uint16_t lport, const struct ip_addr *raddr,
 			   uint16_t rport, unsigned use)
@@ -46,7 +45,7 @@ static uint64_t tuple_hash(const struct tcp_stack *s, uint8_t laddr,
 
 enum hash_use { USE_ISS = 1, USE_TS, USE_COOKIE, USE_SHARE, USE_PATH };
 
-/* What the table is searched by. */
+/* The hash for searches in the table. */
 uint64_t flow_hash(const struct tcp_stack *s, uint8_t laddr, uint16_t lport,
 		   const struct ip_addr *raddr, uint16_t rport)
 {
@@ -72,7 +71,7 @@ static uint64_t hash_of(const struct tcp_stack *s, const struct flow *f)
 	return flow_hash(s, f->laddr, f->lport, &f->raddr, f->rport);
 }
 
-/* RFC 6528: a number for the 4-tuple that nobody can guess, and a clock of 64 ns. */
+/* RFC 6528: a secret number for the 4-tuple, plus a clock that ticks every 64 ns. */
 uint32_t flow_iss(struct tcp_stack *s, const struct flow *f)
 {
 	return (uint32_t)tuple_hash(s, f->laddr, f->lport, &f->raddr, f->rport,
@@ -80,7 +79,7 @@ uint32_t flow_iss(struct tcp_stack *s, const struct flow *f)
 	       (uint32_t)(s->now_ns / 64);
 }
 
-/* RFC 7323 section 7.1: timestamps do not tell how long the host has been up. */
+/* RFC 7323 section 7.1: timestamps must not tell how long the host has been up. */
 uint32_t flow_ts_off(struct tcp_stack *s, const struct flow *f)
 {
 	return (uint32_t)tuple_hash(s, f->laddr, f->lport, &f->raddr, f->rport,
@@ -92,7 +91,7 @@ uint32_t path_hash(struct tcp_stack *s, const struct ip_addr *raddr)
 	return (uint32_t)tuple_hash(s, 0, 0, raddr, 0, USE_PATH);
 }
 
-/* One of @n for the 4-tuple, each time the same. */
+/* One of @n listeners for the 4-tuple, always the same. */
 uint32_t flow_share(struct tcp_stack *s, const struct flow *f, uint32_t n)
 {
 	uint64_t h =
@@ -101,7 +100,7 @@ uint32_t flow_share(struct tcp_stack *s, const struct flow *f, uint32_t n)
 	return (uint32_t)((h >> 32) * n >> 32);
 }
 
-/* For cookie.c: one hash for each @which. */
+/* For cookie.c: another hash for each @which. */
 uint32_t flow_cookie(struct tcp_stack *s, const struct flow *f, uint64_t which)
 {
 	uint64_t words[4];
@@ -149,13 +148,14 @@ struct flow *flow_find(struct tcp_stack *s, uint8_t laddr, uint16_t lport,
 				laddr, lport, raddr, rport);
 }
 
-/* A segment with this hash will be looked for. */
+/* Fetches the bucket of a hash into the cache, for a search that follows. */
 void flow_fetch_bucket(struct tcp_stack *s, uint64_t hash)
 {
 	__builtin_prefetch(bucket(s, hash));
 }
 
-/* What is likely to be looked for, as far as the bucket tells; it is not touched. */
+/* Return: the flow that a search is likely to find, as far as the bucket tells, without
+ * touching the flow itself; or NULL. */
 struct flow *flow_likely(struct tcp_stack *s, uint64_t hash)
 {
 	const struct flow_bucket *b = bucket(s, hash);
@@ -182,7 +182,7 @@ void flow_add(struct tcp_stack *s, struct flow *f)
 	b->more = flow_id(s, f);
 }
 
-/* A way is free: one of those that had none takes it. */
+/* A way of the bucket is free: moves the first flow of the chain into it. */
 static void refill(struct tcp_stack *s, struct flow_bucket *b, unsigned way)
 {
 	const struct flow *f;
@@ -209,169 +209,4 @@ void flow_del(struct tcp_stack *s, struct flow *f)
 	for (at = &b->more; *at != id; at = &flow_at(s, *at)->next)
 		assert(*at);
 	*at = f->next;
-}
-
-/* The two kinds of minis have their links at different places. */
-struct links {
-	uint32_t *prev, *next;
-};
-
-static struct links links_of(struct tcp_stack *s, const struct pool *p,
-			     uint32_t i)
-{
-	if (p == &s->pool_reqsks) {
-		struct tcp_reqsk *req = pool_at(p, i - 1);
-		return (struct links){ &req->prev, &req->next };
-	}
-	struct tcp_tw *req = pool_at(p, i - 1);
-	return (struct links){ &req->prev, &req->next };
-}
-
-static void expiry_add(struct tcp_stack *s, const struct pool *p,
-		       struct expiry_list *l, const void *mini)
-{
-	uint32_t i = pool_index(p, mini) + 1;
-	struct links at = links_of(s, p, i);
-
-	*at.next = 0;
-	*at.prev = l->tail;
-	if (l->tail)
-		*links_of(s, p, l->tail).next = i;
-	else
-		l->head = i;
-	l->tail = i;
-}
-
-static void expiry_del(struct tcp_stack *s, const struct pool *p,
-		       struct expiry_list *l, const void *mini)
-{
-	struct links at = links_of(s, p, pool_index(p, mini) + 1);
-
-	if (*at.prev)
-		*links_of(s, p, *at.prev).next = *at.next;
-	else
-		l->head = *at.next;
-	if (*at.next)
-		*links_of(s, p, *at.next).prev = *at.prev;
-	else
-		l->tail = *at.prev;
-}
-
-static void reqsk_arm(struct tcp_stack *s, struct tcp_reqsk *req)
-{
-	req->expires_ms = now_ms(s) + (uint32_t)(RTO_INITIAL_NS / NS_PER_MS
-						 << req->n_retries);
-	expiry_add(s, &s->pool_reqsks, &s->reqsks[req->n_retries], req);
-}
-
-/* A mini that is what @is says, for which there is room; the caller adds it to the
- * table. */
-struct tcp_reqsk *reqsk_new(struct tcp_stack *s, const struct tcp_reqsk *is)
-{
-	struct tcp_reqsk *req = pool_get(&s->pool_reqsks);
-
-	assert(req);
-	*req = *is;
-	s->listeners[req->listener].n_reqsks++;
-	reqsk_arm(s, req);
-	return req;
-}
-
-void reqsk_free(struct tcp_stack *s, struct tcp_reqsk *req)
-{
-	flow_del(s, &req->flow);
-	s->listeners[req->listener].n_reqsks--;
-	expiry_del(s, &s->pool_reqsks, &s->reqsks[req->n_retries], req);
-	pool_put(&s->pool_reqsks, req);
-}
-
-/* One retry more. */
-void reqsk_rearm(struct tcp_stack *s, struct tcp_reqsk *req)
-{
-	expiry_del(s, &s->pool_reqsks, &s->reqsks[req->n_retries], req);
-	req->n_retries++;
-	reqsk_arm(s, req);
-}
-
-struct tcp_tw *tw_new(struct tcp_stack *s)
-{
-	struct tcp_tw *tw = pool_get(&s->pool_tws);
-
-	if (!tw) {
-		/* The oldest has waited longest: it is the safest to forget. */
-		tw_free(s, pool_at(&s->pool_tws, s->tws.head - 1));
-		tw = pool_get(&s->pool_tws);
-	}
-	*tw = (struct tcp_tw){ .flow.kind = FLOW_TIME_WAIT };
-	tw->expires_ms = now_ms(s) + (uint32_t)(TIME_WAIT_NS / NS_PER_MS);
-	expiry_add(s, &s->pool_tws, &s->tws, tw);
-	return tw;
-}
-
-void tw_free(struct tcp_stack *s, struct tcp_tw *tw)
-{
-	flow_del(s, &tw->flow);
-	expiry_del(s, &s->pool_tws, &s->tws, tw);
-	pool_put(&s->pool_tws, tw);
-}
-
-void tw_rearm(struct tcp_stack *s, struct tcp_tw *tw)
-{
-	expiry_del(s, &s->pool_tws, &s->tws, tw);
-	tw->expires_ms = now_ms(s) + (uint32_t)(TIME_WAIT_NS / NS_PER_MS);
-	expiry_add(s, &s->pool_tws, &s->tws, tw);
-}
-
-static bool has_expired(const struct tcp_stack *s, uint32_t expires_ms)
-{
-	return (int32_t)(expires_ms - now_ms(s)) <= 0;
-}
-
-/* One whose SYN-ACK is due again; the caller re-arms or frees it. */
-struct tcp_reqsk *reqsk_expired(struct tcp_stack *s)
-{
-	for (unsigned i = 0; i <= SYNACK_RETRIES; i++) {
-		if (!s->reqsks[i].head)
-			continue;
-		struct tcp_reqsk *req =
-		    pool_at(&s->pool_reqsks, s->reqsks[i].head - 1);
-		if (has_expired(s, req->expires_ms))
-			return req;
-	}
-	return NULL;
-}
-
-struct tcp_tw *tw_expired(struct tcp_stack *s)
-{
-	if (!s->tws.head)
-		return NULL;
-	struct tcp_tw *tw = pool_at(&s->pool_tws, s->tws.head - 1);
-	return has_expired(s, tw->expires_ms) ? tw : NULL;
-}
-
-static uint64_t ms_to_ns(const struct tcp_stack *s, uint32_t expires_ms)
-{
-	int32_t left = (int32_t)(expires_ms - now_ms(s));
-
-	return (s->now_ns / NS_PER_MS + (uint64_t)(left > 0 ? left : 0)) *
-	       NS_PER_MS;
-}
-
-uint64_t expiry_next_ns(const struct tcp_stack *s)
-{
-	uint64_t first = WHEEL_NEVER;
-
-	for (unsigned i = 0; i <= SYNACK_RETRIES; i++) {
-		if (!s->reqsks[i].head)
-			continue;
-		const struct tcp_reqsk *req =
-		    pool_at(&s->pool_reqsks, s->reqsks[i].head - 1);
-		first = MIN(first, ms_to_ns(s, req->expires_ms));
-	}
-	if (s->tws.head) {
-		const struct tcp_tw *req =
-		    pool_at(&s->pool_tws, s->tws.head - 1);
-		first = MIN(first, ms_to_ns(s, req->expires_ms));
-	}
-	return first;
 }

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/frame.c - what a frame is made of: pieces of the send queue, and headers
+ * tcp/frame.c - builds a frame: headers, and pieces of the send queue
  *
  *     tx.c: which bytes -> frame_gather() -> pieces -> frame_finish() -> the port
  *                                                          tcp_frame_done() <- the port
  *
- * A piece holds a reference to its extent until the port is done with the frame.
+ * Each piece holds a reference to its extent until the port is done with the frame.
  */
-#include "tcp/conn.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
 
 #include "ip/checksum.h"
 
-/* The headers of a frame whose pieces are in place. */
+/* Writes the headers of a frame that has its pieces. */
 void frame_finish(const struct tcp_stack *s, struct tcp_frame *f, uint8_t laddr,
 		  const struct ip_addr *raddr, const struct tcp_seg *seg,
 		  uint8_t ecn)
@@ -43,20 +44,37 @@ void tcp_frame_done(struct tcp_frame *f)
 	f->n_pieces = 0;
 }
 
-/* The piece of the send queue in which a range begins; NULL if it has no bytes. */
+/* The piece of the send queue in which a sent range begins; NULL if the range has no
+ * bytes. */
 struct range *range_piece(const struct tcp_conn *c, const struct range *r)
 {
 	return seq_eq(r->seq, c->snd_una) ? c->sndq.head : r->piece;
 }
 
-/* The piece that has the next new byte, which is there.  What was sent last is in few
- * pieces, the first of which is known. */
-struct range *sndq_next(const struct tcp_conn *c)
+/* Notes that the part of the last sent range from @piece on begins with that piece. */
+static void tail_begin_at(struct tcp_conn *c, struct range *piece)
+{
+	struct range *last = c->sent.tail;
+
+	if (last->flags & RANGE_SACKED) {
+		last->end_piece = piece;
+		last->end_seq = piece->seq;
+	} else if (sent_may_split(c)) {
+		sent_split_there(c, last, piece->seq, piece);
+	}
+}
+
+/* The piece with the next byte to be sent, which must exist.  The last sent range lies
+ * in few pieces and knows the first of them, so the search begins there.  Only a range
+ * that the peer has reneged on may lie in many: then the search stops, and a later call
+ * goes on where it was.  Return: NULL if it stops */
+struct range *sndq_next(struct tcp_conn *c)
 {
 	struct range *r = c->sndq.tail;
 	const struct range *last = c->sent.tail;
 
-	/* Most are new, and of the last call; what is older is in no cache. */
+	/* The next byte usually came with the last tcp_send().  Earlier pieces are in
+	 * no cache. */
 	if (seq_le(r->seq, c->snd_nxt))
 		return r;
 	r = c->sndq.head;
@@ -65,14 +83,20 @@ struct range *sndq_next(const struct tcp_conn *c)
 	bool is_sacked = last->flags & RANGE_SACKED;
 	if (seq_lt(c->snd_una, is_sacked ? last->end_seq : last->seq))
 		r = is_sacked ? last->end_piece : last->piece;
-	for (; seq_le(range_end(r), c->snd_nxt); r = r->next)
+	for (unsigned i = 0; seq_le(range_end(r), c->snd_nxt); i++) {
+		if (i > TCP_FRAME_PIECES) {
+			tail_begin_at(c, r);
+			return NULL;
+		}
+		r = r->next;
 		work_add(&c->stack->work, 1);
+	}
 	return r;
 }
 
-/* Refers to up to @len bytes of the send queue from @seq on, which lies in *@at; on return
- * *@at has the byte behind them, or is NULL.  Return: how many; fewer when they lie in too
- * many extents. */
+/* Adds up to @len bytes of the send queue from @seq on to the frame.  *@at is the piece
+ * that contains @seq; on return it is the piece behind the last byte, or NULL.  Return:
+ * how many bytes; fewer when they lie in too many extents. */
 uint32_t frame_gather(struct tcp_frame *f, struct range **at, seq32 seq,
 		      uint32_t len)
 {
@@ -98,8 +122,8 @@ uint32_t frame_gather(struct tcp_frame *f, struct range **at, seq32 seq,
 	return done;
 }
 
-/* Of the @all bytes that were not sent yet, those that may share a frame with the first,
- * which lies in @n. */
+/* Of the @all unsent bytes, how many may share a frame with the first one, which lies
+ * in @r: those up to the next MSG_EOR. */
 uint32_t record_bytes(struct tcp_conn *c, const struct range *r, uint32_t all)
 {
 	for (unsigned i = 0; r && i < TCP_FRAME_PIECES; i++, r = r->next) {

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/icmp.c - what an ICMP error does to the connection that it is about
+ * tcp/icmp.c - what an ICMP error does to the connection that it quotes
  *
- *     tcp_rx() -> icmp_parse() -> the flow that is quoted -> an error, or pmtu.c
+ *     tcp_rx() -> icmp_parse() -> the quoted flow -> an error, or pmtu.c
  *
- * Anybody can send one, so it counts only when it quotes a number that is under way:
- * who does not see the segments has to guess that.  While a connection opens any error
- * ends it; afterwards none does: it is remembered, and is what the program is told if
- * the connection then times out.  No error shrinks a path whose segments get through.
+ * Anybody can send an ICMP error.  So we believe only errors that quote a sequence
+ * number in flight, which somebody who does not see the segments has to guess.  An
+ * error ends a connection that is opening.  It never ends an established one: there we
+ * remember the error, and report it if the connection times out later.  No error lowers
+ * the MTU of a path whose segments get through.
  *
  * Spec: RFC 1122 section 4.2.3.9, RFC 5461, RFC 5927 sections 4.1 and 7.2, RFC 6069
  */
 #include "ip/icmp.h"
+#include "tcp/ctl.h"
+#include "tcp/pmtu.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
-#include "tcp/conn.h"
-
-/* The SYN-ACK's number; nobody waits for the answer, so nobody is told. */
+/* The error must quote the SYN-ACK's number.  No program knows of the connection yet,
+ * so there is nobody to tell. */
 static void reqsk_error(struct tcp_stack *s, struct tcp_reqsk *req,
 			const struct icmp_error *e)
 {
@@ -30,8 +34,8 @@ static void reqsk_error(struct tcp_stack *s, struct tcp_reqsk *req,
 		reqsk_free(s, req);
 }
 
-/* Of two ends of the window that it must lie in, the right one is excluded where the
- * segment must have had bytes. */
+/* Whether the quoted number is in flight.  A packet that was too big had bytes, so its
+ * number is below snd_nxt. */
 static bool is_under_way(const struct tcp_conn *c, const struct icmp_error *e)
 {
 	if (e->kind == ICMP_TOO_BIG && !seq_lt(e->seq, c->snd_nxt))

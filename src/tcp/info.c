@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* tcp/info.c - what a connection can tell of itself; see info.h */
+/* tcp/info.c - what TCP_INFO reports; see info.h */
+#include "tcp/calls.h"
 #include "tcp/info.h"
-
-#include "tcp/conn.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define OPT_TIMESTAMPS 1
 #define OPT_SACK 2
@@ -47,8 +48,8 @@ static uint32_t ms_since(const struct tcp_conn *c, uint64_t at_ns)
 	return (uint32_t)((c->stack->now_ns - at_ns) / NS_PER_MS);
 }
 
-/* From the number of the SYN to @now, which has passed 0 so many times; the SYN and a
- * FIN are no bytes. */
+/* Bytes from the ISN @first to @now, a number that has passed 0 @wraps times.  SYN and
+ * FIN do not count as bytes. */
 static uint64_t bytes_since(seq32 first, seq32 now, uint32_t wraps, bool is_fin)
 {
 	uint64_t at = (uint64_t)wraps << 32 | now.v;
@@ -56,7 +57,7 @@ static uint64_t bytes_since(seq32 first, seq32 now, uint32_t wraps, bool is_fin)
 	return at > first.v ? at - first.v - 1 - is_fin : 0;
 }
 
-/* @ms: until it was held as it is now */
+/* @ms: the sum before the current state began */
 static uint64_t chrono_us(const struct tcp_conn *c, enum chrono what,
 			  uint32_t ms)
 {
@@ -72,12 +73,13 @@ static void put_sending(const struct tcp_conn *c, struct tcp_conn_info *i)
 	    c->flags & CONN_FIN_SENT && seq_eq(c->snd_una, c->snd_nxt);
 	uint32_t out = flight - (c->flags & CONN_FIN_SENT && !is_fin_acked);
 
-	/* A SYN is no byte, either. */
+	/* A SYN is not a byte, either. */
 	out = c->state < TCP_ESTABLISHED ? 0 : out;
 	i->tcpi_snd_mss = c->mss;
 	i->tcpi_unacked = segments(c, flight);
 	i->tcpi_sacked = segments(c, c->sacked_bytes);
-	/* What was lost and sent again is lost until it is acknowledged. */
+	/* As in Linux, a range that was sent again counts as lost until it is
+	 * acknowledged. */
 	uint32_t again = c->again_out;
 	i->tcpi_lost = segments(
 	    c, c->lost_bytes + (c->ca_state >= CA_RECOVERY ? again : 0));
@@ -97,7 +99,7 @@ static void put_sending(const struct tcp_conn *c, struct tcp_conn_info *i)
 	i->tcpi_data_segs_out = c->n_data_out;
 	uint32_t first = c->n_data_out - c->n_again;
 	uint32_t left = i->tcpi_unacked - i->tcpi_sacked;
-	/* The SYN is one, too. */
+	/* The SYN counts, too. */
 	i->tcpi_delivered =
 	    (c->state >= TCP_ESTABLISHED) + (first > left ? first - left : 0);
 	i->tcpi_reord_seen = c->rec.n_reorders;

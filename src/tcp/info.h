@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/info.h - what a connection can tell of itself (TCP_INFO)
+ * tcp/info.h - what a connection reports about itself (TCP_INFO)
  *
- * The fields, their order and their units are those of Linux's struct tcp_info, so that
- * it can be handed to programs as it is; a test compares those that the machine's headers
- * have.  What is not known here stays 0, as the delivery rate, and what time-outs have cost.
- * Bytes that were under way when a connection ended are not among those sent.
+ * The fields, their order and their units are those of Linux's struct tcp_info, so
+ * programs can get the struct as it is.  A test compares it with the machine's headers.
+ * Values that the engine does not know stay 0: the delivery rate, the cost of
+ * time-outs.  bytes_sent does not include bytes that were in flight when a connection
+ * ended.
  */
 #pragma once
 
@@ -52,7 +53,7 @@ struct tcp_conn_info {
 	uint32_t tcpi_dsack_dups, tcpi_reord_seen;
 	uint32_t tcpi_rcv_ooopack;
 	uint32_t tcpi_snd_wnd;
-	/* From here on of kernels that are younger than some machines' headers. */
+	/* The fields from here on are newer than some machines' headers. */
 	uint32_t tcpi_rcv_wnd;
 	uint32_t tcpi_rehash;
 	uint16_t tcpi_total_rto, tcpi_total_rto_recoveries;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/lend.c - memory that others give: bytes to be sent where they lie, and blocks
+ * tcp/lend.c - memory that others lend: bytes to send without a copy, and blocks for pools
  *
  *     tcp_send_lent(): a program's bytes -> the send queue, frames -> tcp_next_returned()
  *     tcp_wants(), tcp_grow(): blocks for pools that run short -> tcp_shrink()
  *
- * Bytes that were lent are an extent whose references are counted like others': they
- * come back when they were acknowledged, or the connection is over, and no frame in any
- * port refers to them.  Blocks come back when nothing of them is in use.
+ * An extent wraps lent bytes and counts the references to them.  The bytes go back when
+ * the peer has acknowledged them, or the connection is over, and no frame of a port
+ * refers to them.  A block goes back when no element in it is in use.
  */
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
 
 /* --- bytes --- */
 
@@ -32,7 +34,8 @@ int tcp_send_lent(struct tcp_conn *c, struct tcp_lent *z, const void *data,
 	assert(len && len <= TCP_LENT_MAX);
 	if (refusal)
 		return (int)refusal;
-	/* All or nothing; what is larger than the buffer has it for itself. */
+	/* The call takes all bytes or none.  More bytes than the buffer are welcome
+	 * when it is empty. */
 	bool is_full =
 	    len > snd_space(c) || (c->rec.has_lowat && !snd_lowat_space(c, 1));
 	if (is_full && !is_idle) {
@@ -92,7 +95,8 @@ int tcp_wants(struct tcp_stack *s)
 	for (int i = 0; i < TCP_POOLS; i++) {
 		const struct pool *p = pool_of(s, (enum tcp_pool)i);
 
-		/* Nodes are kept back for what is in order: see range_new(). */
+		/* Half of the ranges are reserved for bytes in order: see range_new()
+		 * and rcvq.c. */
 		if (p->n_free < p->n / (i == TCP_POOL_RANGES ? 2 : 8) + 1)
 			return i;
 	}
@@ -115,7 +119,7 @@ void *tcp_shrink(struct tcp_stack *s)
 		struct pool *p = pool_of(s, i);
 		uint32_t block = pool_block_elements(p->size);
 
-		/* Only what would not be wanted at once. */
+		/* Keep what would be needed again soon. */
 		if (p->n_free < block + (p->n - block) / 2 + 1)
 			continue;
 		void *mem = pool_shrink(p);

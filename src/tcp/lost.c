@@ -5,22 +5,25 @@
  *     in flight --rack.c--> lost, or lost again --tx.c--> in flight
  *     all of them --a time-out--> lost --it was wrong--> in flight
  *
- * A time-out, and what shows that it was wrong, concern all ranges at once, of which there
- * may be many thousands.  So none of them is touched: lists are joined, bytes are counted
- * as a whole, and a new era begins.  RANGE_LOST counts for a range whose era is the
- * connection's; what was noted in an earlier one is what the era began with.
+ * A time-out marks all ranges as lost, and an undo unmarks all of them.  There may be
+ * many thousands, so neither touches any range: it joins lists, counts bytes as a
+ * whole, and begins a new era.  RANGE_LOST is valid in a range whose era is the
+ * connection's era.  In an older range is_era_lost counts instead, the value with which
+ * the current era began.
  *
- * "lost" has ranges in the order in which they were sent for the first time, which is that
- * of their numbers.  After a time-out it has all, in any order; then they are found along
- * the ranges themselves, from lost_at on, before which none of them lies.  "again" has what
- * was sent again since, in the order in which that was found out.  What lies lower of both
- * is sent first.
+ * The list "lost" has ranges in the order of their numbers, in which they were sent
+ * first.  After a time-out it has all lost ranges in any order; we then find them along
+ * the queue "sent" from lost_at on.  The list "again" has ranges that were lost after
+ * they had been sent again, in the order in which we noticed.  The range with the
+ * lowest number in both lists is sent first.
  *
  * Spec: RFC 6298 (5.4), RFC 6675 section 4 (NextSeg), RFC 2018 section 8
  */
-#include "tcp/conn.h"
+#include "tcp/pmtu.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
 
-/* @bytes of a range with its marks are counted no longer. */
+/* Subtracts @bytes of a range from the counters that its flags belong to. */
 void range_uncount(struct tcp_conn *c, const struct range *r, uint32_t bytes)
 {
 	bool is_again = r->flags & RANGE_RETX;
@@ -45,7 +48,7 @@ static struct range *first_of(struct list *l)
 	return list_is_empty(l) ? NULL : range_of(l->next);
 }
 
-/* The first of those that a time-out took for lost, or that were sent once. */
+/* The first lost range of those that a time-out has marked or that were sent once. */
 static struct range *first_once(struct tcp_conn *c)
 {
 	struct range *r = c->lost_at;
@@ -65,7 +68,7 @@ static struct range *first_once(struct tcp_conn *c)
 	return first_of(&c->lost);
 }
 
-/* The range that is lost and is to be sent first, or NULL. */
+/* The lost range to send first, or NULL. */
 struct range *sent_first_lost(struct tcp_conn *c)
 {
 	struct range *once, *again;
@@ -97,7 +100,7 @@ void sent_mark_lost(struct tcp_conn *c, struct range *r)
 	list_add_tail(is_again ? &c->again : &c->lost, &r->link);
 }
 
-/* What was noted until now counts as @is_lost says. */
+/* Ranges that exist now are lost or not, as @is_lost says. */
 static void era_begin(struct tcp_conn *c, bool is_lost)
 {
 	c->era++;
@@ -106,9 +109,9 @@ static void era_begin(struct tcp_conn *c, bool is_lost)
 	c->is_rack_late = false;
 }
 
-/* RFC 2018 section 8: if even the first range is SACKED, the peer has forgotten what it
- * has told of.  The first ones of them are believed no longer; if there are more, another
- * time-out will find them first. */
+/* RFC 2018 section 8: the first range is SACKed and not acknowledged, so the peer has
+ * dropped bytes that it had reported.  Unmarks the first SACKed ranges.  If there are
+ * more of them, the next time-out finds them. */
 static void renege(struct tcp_conn *c)
 {
 	struct range *r = c->sent.head;
@@ -128,8 +131,8 @@ static void renege(struct tcp_conn *c)
 	}
 }
 
-/* RFC 6298 (5.4): after a time-out everything is sent again that is not known to have
- * arrived. */
+/* RFC 6298 (5.4): after a time-out we send again everything that the peer has not
+ * reported. */
 void sent_mark_all_lost(struct tcp_conn *c)
 {
 	renege(c);
@@ -147,7 +150,7 @@ void sent_mark_all_lost(struct tcp_conn *c)
 	c->lost_end = c->snd_nxt;
 }
 
-/* What was taken for lost is in flight after all. */
+/* The ranges that we took for lost are in flight. */
 void sent_unmark_lost(struct tcp_conn *c)
 {
 	if (!c->lost_bytes)

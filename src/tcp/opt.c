@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/opt.c - a connection's news, and what the program wants of it (tcp.h)
+ * tcp/opt.c - the state that a program asks for, and its options (calls.h, opt.h)
  *
- * Options are fields and bits that the other files look at; setting one makes due
- * what it makes possible.
+ * Options are fields and flags that other files read.  A setter also sets what is
+ * pending if the option lets something be sent.
  */
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/ctl.h"
+#include "tcp/opt.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
-/* Bytes that tcp_peek() would give one after the other, up to a mark. */
+/* The bytes that tcp_peek() would return one call after the other, up to an urgent
+ * byte. */
 uint32_t tcp_readable_bytes(const struct tcp_conn *c)
 {
 	seq32 at = conn_copied(c), end = seq_add(at, c->rcvq_bytes);
 
-	/* The mark may be ahead, or where the FIN is. */
+	/* The urgent byte may not have arrived, or its number may be that of the FIN. */
 	if (!(c->flags & CONN_URG_IN) || c->flags & CONN_OOB_INLINE ||
 	    !seq_lt(c->urg_seq, end))
 		return c->rcvq_bytes;
@@ -22,7 +29,7 @@ uint32_t tcp_readable_bytes(const struct tcp_conn *c)
 
 uint32_t tcp_unacked_bytes(const struct tcp_conn *c)
 {
-	/* A FIN that was acknowledged lies behind the last byte. */
+	/* After the ACK of our FIN, snd_una is one ahead of snd_end. */
 	return c->state >= TCP_ESTABLISHED && seq_lt(c->snd_una, c->snd_end)
 		   ? seq_len(c->snd_una, c->snd_end)
 		   : 0;
@@ -42,7 +49,7 @@ static bool has_room(const struct tcp_conn *c)
 		tcp_unsent_bytes(c) < (c->notsent_lowat + 1) / 2);
 }
 
-/* Whoever waits for more than the window lets come would wait for ever. */
+/* A program that waits for more bytes than the window admits would wait for ever. */
 static bool is_readable(const struct tcp_conn *c)
 {
 	uint32_t n = tcp_readable_bytes(c);
@@ -81,7 +88,7 @@ void tcp_set_nodelay(struct tcp_conn *c, bool is_on, uint64_t now_ns)
 	stack_at(c->stack, now_ns);
 	c->flags &= ~(uint32_t)CONN_NODELAY;
 	if (is_on) {
-		/* What waits goes even if it is corked. */
+		/* TCP_NODELAY sends waiting bytes even from under a cork. */
 		c->flags |= CONN_NODELAY | CONN_PUSH_ALL;
 		conn_set_pending(c, TX_DATA);
 	}
@@ -162,13 +169,13 @@ void tcp_set_defer_accept(struct tcp_listener *l, uint32_t s)
 {
 	uint32_t after_s = 1;
 
-	/* Whole retries of the SYN-ACK, which come after 1, 3, 7 .. seconds. */
+	/* Round up to a retry of the SYN-ACK: these happen after 1, 3, 7 .. seconds. */
 	for (l->n_defer = 0; s && l->n_defer < SYNACK_RETRIES; l->n_defer++) {
 		if (after_s >= s)
 			break;
 		after_s = after_s * 2 + 1;
 	}
-	/* The last retry asks once more, and then it is opened. */
+	/* The last retry asks for bytes once more; then an ACK alone opens. */
 	l->n_defer += s && l->n_defer < SYNACK_RETRIES;
 }
 

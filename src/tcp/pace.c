@@ -1,33 +1,35 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/pace.c - segments that leave one by one
+ * tcp/pace.c - pacing: segments that leave one by one
  *
- * The rate is the window's in a round trip, and somewhat more, so that the window stays
- * what limits: twice as much in slow start, 1.2 times then.  Each frame moves the instant
- * of the next one.  Timers are late by a tick or two; so much may be made up for, or
- * the rate would be lower than it should.
+ * The rate is one window in a round trip, times 2 in slow start and times 1.2 later, so
+ * that the window and not the pacing limits the connection.  Each frame sets the time
+ * of the next one.  Timers fire a tick or two late; the connection may make up for that
+ * much, or its rate would be lower than intended.
  *
- * Only for connections that were told to (tcp_set_pacing()).
+ * It applies to connections with tcp_set_pacing() only.
  */
-#include "tcp/conn.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define SLOW_START_TENTHS 20
 #define AVOIDANCE_TENTHS 12
 #define LATE_NS (2ull << WHEEL_TICK_SHIFT)
 #define FRAME_NS NS_PER_MS /* what one frame may hold of the rate */
 
-/* How long so many bytes take. */
+/* How long it takes to send @bytes. */
 static uint64_t pace_ns(const struct tcp_conn *c, uint32_t bytes)
 {
 	uint64_t tenths =
 	    c->cwnd < c->ssthresh ? SLOW_START_TENTHS : AVOIDANCE_TENTHS;
-	/* In recovery it may be nothing, for a moment. */
+	/* During recovery cwnd can be 0 for a moment. */
 	uint32_t cwnd = c->cwnd > c->mss ? c->cwnd : c->mss;
 
 	return bytes * 10ull * conn_srtt_ns(c) / (tenths * cwnd);
 }
 
-/* Bytes a second; 0: not known yet. */
+/* Bytes per second; 0: not known yet. */
 uint64_t pace_rate(const struct tcp_conn *c)
 {
 	uint64_t tenths =
@@ -38,7 +40,7 @@ uint64_t pace_rate(const struct tcp_conn *c)
 		   : 0;
 }
 
-/* Whether bytes may go now.  If not, the timer will tell when. */
+/* Whether bytes may leave now.  If not, a timer is armed for when they may. */
 bool pace_may_send(struct tcp_conn *c)
 {
 	if (!(c->flags & CONN_PACED) || c->stack->now_ns >= c->pace_at_ns)
@@ -48,7 +50,7 @@ bool pace_may_send(struct tcp_conn *c)
 	return false;
 }
 
-/* Payload that a frame may have; @n otherwise. */
+/* The payload that a frame may have; @n if the connection is not paced. */
 uint32_t pace_frame(const struct tcp_conn *c, uint32_t n, uint32_t room)
 {
 	uint64_t most, per_room;

@@ -1,26 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/pmtu.c - how much fits the path
+ * tcp/pmtu.c - the largest packet that fits the path
  *
- *     an error says so (icmp.c)             -> pmtu_too_big()  -+
+ *     an ICMP error says so (icmp.c)        -> pmtu_too_big()  -+
  *     time-outs of large segments (timer.c) -> pmtu_timeout()  -+-> a smaller MSS
  *     a probe arrives, or is lost (ack.c)   -> pmtu_probe_...() -> a larger one
  *
- * The path's MTU lies between path_mtu, which is used, and mtu_high, above which all
- * is known not to fit.  While they differ, a segment now and then is larger (tx.c); when
- * it arrives, its size is the new path_mtu, and when it alone is lost, mtu_high falls
- * below it, and the congestion window stays.  When there is nothing left to look for,
- * it is begun anew after a while: paths change.
+ * The MTU of the path lies between path_mtu, which we use, and mtu_high: we know that
+ * nothing larger fits.  While the two differ, tx.c sends an occasional larger segment,
+ * a probe.  If the probe arrives, its size becomes path_mtu.  If it alone is lost,
+ * mtu_high falls below its size, and the congestion window stays.  When the search has
+ * ended it begins again after a while, because paths change.
  *
- * What is under way and too large is lost; it is cut when it is sent again.  A path of
- * IPv4 that carries less than 552 bytes gets those without "do not fragment".
+ * Segments in flight that are too large are lost; send_again() cuts them.  On a path of
+ * IPv4 that carries less than 552 bytes we send packets without "do not fragment".
  *
- * What a router has said is kept for the peer's address, until it would be looked for
- * anew: connections that begin meanwhile begin with it (RFC 9040).  Few are kept; one
- * that is new takes another's place.
+ * The stack remembers what routers have said about a peer's address until the next
+ * search.  Connections that open meanwhile begin with that value (RFC 9040).  The table
+ * is small; a new entry replaces an old one.
+ *
  * Spec: RFC 1191, RFC 8201, RFC 4821, RFC 5927 section 7.2
  */
-#include "tcp/conn.h"
+#include "tcp/pmtu.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
 
 #define MTU_MIN_V4                                                             \
 	552 /* Linux's; below it routers are to cut, or nothing is sent */
@@ -45,7 +48,7 @@ static uint32_t head_len(const struct tcp_conn *c)
 	       (c->flags & CONN_TS ? 12 : 0);
 }
 
-/* Payload of a packet of @mtu bytes, as far as the peer takes it. */
+/* The payload of a packet of @mtu bytes, limited by what the peer takes. */
 static uint16_t mss_of(const struct tcp_conn *c, uint32_t mtu)
 {
 	uint32_t head = head_len(c);
@@ -61,7 +64,8 @@ static struct path_known *path_of(const struct tcp_conn *c)
 	return &s->paths[path_hash(s, &c->flow.raddr) & (PATHS_KNOWN - 1)];
 }
 
-/* A router has said it to this connection, and others go the same way. */
+/* A router has told this connection, and other connections to the peer take the same
+ * path. */
 static void path_keep(const struct tcp_conn *c)
 {
 	*path_of(c) =
@@ -85,7 +89,7 @@ void pmtu_init(struct tcp_conn *c)
 	c->rec.is_cut_allowed = p->is_cut_allowed;
 }
 
-/* The path's MTU, or what limits the MSS, has changed. */
+/* The path's MTU, or something else that limits the MSS, has changed. */
 void pmtu_sync(struct tcp_conn *c)
 {
 	c->mss = mss_of(c, c->path_mtu);
@@ -103,8 +107,9 @@ static void search_anew_later(struct tcp_conn *c)
 	c->mtu_probe_s = now_sec(c->stack) + ANEW_S;
 }
 
-/* What does not fit any more did not arrive.  That is not congestion: cwnd stays.  Of many
- * ranges the first are sent again; when they arrive, the others are seen to be lost. */
+/* Ranges that no longer fit the path have not arrived.  That is no congestion, so cwnd
+ * stays.  Of many such ranges we mark the first ones; when they arrive, RACK finds the
+ * others. */
 static void cut_what_is_under_way(struct tcp_conn *c)
 {
 	struct range *r = c->sent.head;
@@ -129,7 +134,7 @@ static void cut_what_is_under_way(struct tcp_conn *c)
 	conn_set_pending(c, TX_DATA | TX_FORCE);
 }
 
-/* A router that does not say what fits: RFC 1191 section 7.1. */
+/* RFC 1191 section 7.1: the next common MTU, for a router that does not tell its own. */
 static uint32_t plateau_below(uint32_t mtu)
 {
 	static const uint16_t plateaus[] = { 32000, 17914, 8166, 4352,
@@ -141,17 +146,18 @@ static uint32_t plateau_below(uint32_t mtu)
 	return plateaus[i];
 }
 
-/* A packet that is under way was larger than @mtu, which is what fits; 0: not said. */
+/* A packet in flight was too large for a router.  @mtu: what fits; 0: unknown */
 void pmtu_too_big(struct tcp_conn *c, uint32_t mtu)
 {
 	uint32_t min = mtu_min(c);
 
-	/* RFC 8201 section 4: less than IPv6 asks of each link is a forgery. */
+	/* RFC 8201 section 4: every IPv6 link carries 1280 bytes, so a smaller value is
+	 * forged. */
 	if (mtu < min && !ip_addr_is_v4(&c->flow.raddr))
 		return;
 	if (!mtu)
 		mtu = plateau_below(c->path_mtu);
-	/* Below that we cut nothing: routers do, as they always could in IPv4. */
+	/* We do not go below this size: IPv4 routers fragment packets instead. */
 	if (mtu < min && c->path_mtu >= min)
 		c->rec.is_cut_allowed = true;
 	mtu = mtu > min ? mtu : min;
@@ -164,8 +170,8 @@ void pmtu_too_big(struct tcp_conn *c, uint32_t mtu)
 	cut_what_is_under_way(c);
 }
 
-/* The retransmission timer has fired again.  Where nothing large gets through and
- * nobody says so, something smaller may: RFC 4821 section 7.7. */
+/* The retransmission timer has fired again.  A path may drop large packets without an
+ * ICMP error, so try smaller ones: RFC 4821 section 7.7. */
 void pmtu_timeout(struct tcp_conn *c)
 {
 	static const uint16_t sizes[] = { 1280, 1024, MTU_MIN_V4 };
@@ -185,8 +191,8 @@ void pmtu_timeout(struct tcp_conn *c)
 	pmtu_sync(c);
 }
 
-/* The first try is all of it: that the path was broken for a while, and is as it was, is
- * the likeliest.  Then by halves. */
+/* Try the largest size first: most likely the path was broken for a while and is as
+ * before.  Then halve the interval. */
 static uint32_t next_size(const struct tcp_conn *c)
 {
 	if (c->mtu_high == link_mtu(c))
@@ -194,12 +200,12 @@ static uint32_t next_size(const struct tcp_conn *c)
 	return ((uint32_t)c->path_mtu + c->mtu_high + 1) / 2;
 }
 
-/* Payload of a probe that may be sent now, or 0.  So much must be there to be sent, and
- * have room in both windows, that segments behind the probe tell when it was lost.
- * @bytes: that the windows and the program have */
+/* Return: the payload of a probe that may be sent now, or 0.  The program and both
+ * windows must have bytes for the probe and for some segments behind it, whose ACKs
+ * tell if it is lost.  @bytes: what the windows and the program have */
 uint32_t pmtu_probe_size(struct tcp_conn *c, uint32_t bytes)
 {
-	/* A probe fills the link: there is no room for SACK blocks beside it. */
+	/* A probe fills the packet, so it has no room for SACK blocks. */
 	if (c->oooq || c->flags & CONN_DSACK)
 		return 0;
 	if (c->mtu_probe || now_sec(c->stack) < c->mtu_probe_s ||
@@ -212,14 +218,14 @@ uint32_t pmtu_probe_size(struct tcp_conn *c, uint32_t bytes)
 		search_anew_later(c);
 		return 0;
 	}
-	/* CONN_MTU_LOW says that it is the path which limits the MSS. */
+	/* CONN_MTU_LOW says that the path limits the MSS. */
 	assert(mss > c->mss);
 	if (bytes < mss + (DUP_THRESH + 1u) * c->mss)
 		return 0;
 	return mss;
 }
 
-/* What pmtu_probe_size() gave is under way, as a range with RANGE_PROBE. */
+/* A probe of pmtu_probe_size() bytes is in flight as a range with RANGE_PROBE. */
 void pmtu_probe_sent(struct tcp_conn *c)
 {
 	c->mtu_probe = (uint16_t)next_size(c);

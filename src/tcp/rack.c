@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/rack.c - what time tells of what was sent: RACK-TLP
+ * tcp/rack.c - RACK-TLP: what time says about loss
  *
- * A range is lost when one that was sent after it has arrived, and a reordering window
- * has passed since it should have.  The window is nothing until the path was seen to
- * reorder; then a quarter of the smallest round trip, and more with each round in
- * which duplicates (DSACK) say that it was too small.
+ * A range is lost if a range that was sent later has arrived, and the reordering window
+ * has passed since.  That window is 0 until the path has reordered something.  Then it
+ * is a quarter of the smallest round trip, and grows in each round in which a duplicate
+ * (DSACK) shows that it was too small.
  *
- * If nothing at all comes back, the tail is probed before the time-out: by a new
- * segment, or the last one again.  An ACK of more than the probe's end that tells of
- * no duplicate says that the tail had been lost, and that the probe has repaired it:
- * the window falls as for any loss.
+ * If no ACK arrives at all, a tail loss probe precedes the time-out: a new segment, or
+ * the last one again.  Suppose an ACK covers more than the probe's end and reports no
+ * duplicate.  Then the tail was lost and the probe has repaired it, so the window falls
+ * as for any loss.
  *
  * Spec: RFC 8985
  */
-#include "tcp/conn.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define REO_STEPS_MAX 16 /* quarters of a round trip */
 #define REO_PERSIST 16   /* recoveries without a duplicate, until it shrinks */
 #define TLP_ACK_DELAY_NS (200 * NS_PER_MS) /* of the slowest receiver */
 #define TLP_MARGIN_NS (2 * NS_PER_MS)      /* for clocks and polls */
 
-/* Section 6.2, step 4: how long a hole may be reordering. */
+/* Section 6.2, step 4: how long a hole may be mere reordering. */
 static uint64_t reo_wnd_ns(const struct tcp_conn *c)
 {
 	uint64_t quarter = c->min_rtt_us * NS_PER_US / 4;
@@ -33,12 +35,12 @@ static uint64_t reo_wnd_ns(const struct tcp_conn *c)
 	return MIN(quarter * (1u + c->rec.reo_steps), conn_srtt_ns(c));
 }
 
-/* Section 6.2, step 4: an ACK tells of a duplicate. */
+/* Section 6.2, step 4: an ACK has reported a duplicate. */
 void rack_duplicate(struct tcp_conn *c)
 {
 	struct tcp_recovery *r = &c->rec;
 
-	/* A round that lies behind what was sent is one of long ago. */
+	/* reo_round outside of what is in flight was set long ago. */
 	if (seq_lt(c->snd_una, r->reo_round) &&
 	    seq_le(r->reo_round, c->snd_nxt))
 		return;
@@ -60,8 +62,9 @@ static bool is_sent_before(const struct range *r, uint64_t xmit_ns, seq32 end)
 	       (r->xmit_ns == xmit_ns && seq_lt(range_end(r), end));
 }
 
-/* Section 6.2, step 5: what is lost by now.  The timer is for the first range that may
- * be lost later, or for more than can be marked at once. */
+/* Section 6.2, step 5: marks the ranges that are lost by now.  Arms the timer for the
+ * first range that may become lost later, or for those that this call has no work left
+ * for. */
 void rack_detect(struct tcp_conn *c, int32_t work_max)
 {
 	uint64_t now = c->stack->now_ns;
@@ -72,7 +75,7 @@ void rack_detect(struct tcp_conn *c, int32_t work_max)
 	while (l != &c->flight) {
 		struct range *r = container_of(l, struct range, link);
 
-		/* Of what was sent at one instant, the list knows the order. */
+		/* Ranges that were sent at the same instant are in the list's order. */
 		if (!is_sent_before(r, c->rack_xmit_ns, c->rack_end))
 			return;
 		l = l->next;
@@ -92,7 +95,7 @@ void rack_detect(struct tcp_conn *c, int32_t work_max)
 
 /* --- the tail loss probe --- */
 
-/* Section 7.2: whether the tail may be probed. */
+/* Section 7.2: whether a tail loss probe may be sent. */
 bool tlp_may_probe(const struct tcp_conn *c)
 {
 	return c->flags & CONN_SACK && c->ca_state == CA_OPEN &&
@@ -100,7 +103,7 @@ bool tlp_may_probe(const struct tcp_conn *c)
 	       c->sent.head && c->srtt_8us;
 }
 
-/* Of a flight of several segments. */
+/* The time-out of the probe for a flight of several segments. */
 uint64_t tlp_least_ns(const struct tcp_conn *c)
 {
 	return 2 * conn_srtt_ns(c) + TLP_MARGIN_NS;
@@ -115,7 +118,7 @@ uint64_t tlp_timeout_ns(const struct tcp_conn *c)
 			: tlp_least_ns(c);
 }
 
-/* The probe is on its way. */
+/* The probe has been sent. */
 void tlp_sent(struct tcp_conn *c, bool is_retx)
 {
 	c->rec.is_tlp_out = true;
@@ -123,7 +126,7 @@ void tlp_sent(struct tcp_conn *c, bool is_retx)
 	c->rec.tlp_end = c->snd_nxt;
 }
 
-/* Section 7.4.2.  Return: whether the window is to fall. */
+/* Section 7.4.2.  Return: whether the window must fall. */
 bool tlp_acked(struct tcp_conn *c, const struct tcp_seg *seg, bool is_dup,
 	       bool has_dsack)
 {
@@ -138,7 +141,8 @@ bool tlp_acked(struct tcp_conn *c, const struct tcp_seg *seg, bool is_dup,
 		r->is_tlp_out = false;
 		return true;
 	} else if (is_dup && !seg->n_sacks) {
-		/* The original's ACK, and the probe's. */
+		/* This ACK answers the probe; an earlier one has answered the
+		 * original. */
 		r->is_tlp_out = false;
 	}
 	return false;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/rcvq.c - the bytes that were received: in order, and not yet
+ * tcp/rcvq.c - the bytes that were received: in order, and out of order
  *
  *     [rcvq: read from its head ...] rcv_nxt  [oooq: by seq, with gaps]  rcv_adv
  *
- * Pieces keep a reference to the frame that they came in; nothing is copied.  Where
- * pieces overlap, the bytes that came first stay.  What lies in [rcv_nxt, rcv_adv)
- * has room: the window never promises more than the buffer has.
+ * A piece keeps a reference to the frame that it came in; bytes are not copied.  Where
+ * pieces overlap, the bytes that came first stay.  There is room for all of [rcv_nxt,
+ * rcv_adv): the window never promises more than the buffer has.
  *
- * Pieces out of order that touch are a run, whose first one knows its last: runs.c finds
- * them.  A run ends with a piece that has a FIN.  When the hole before a run is filled, all
- * of it moves over at once.
+ * Pieces out of order without a gap between them are a run.  The first piece of a run
+ * knows the last one, and runs.c finds the first ones.  A FIN ends a run.  When the
+ * hole before the first run is filled, the whole run moves to rcvq at once.
  */
-#include "tcp/conn.h"
+#include "tcp/rcv.h"
+#include "tcp/stack.h"
 
 #define PRUNE_LOOKS 16
 #define SMALL_PART 4 /* a piece is small that fills less of its frame */
@@ -44,8 +45,8 @@ static void oooq_drop(struct tcp_conn *c)
 	}
 }
 
-/* When little is left for all, connections that hold more than their share give up what
- * is out of order (RFC 2018 section 8); a few are looked at each time. */
+/* When little memory is left, connections that hold more than their share drop what is
+ * out of order (RFC 2018 section 8).  Each call looks at a few connections. */
 static void prune_others(const struct tcp_conn *but)
 {
 	struct tcp_stack *s = but->stack;
@@ -81,7 +82,7 @@ static struct range *piece_new(struct tcp_conn *c, const struct arrival *a,
 	return r;
 }
 
-/* RFC 2018 section 8 allows it: who sent them still has them. */
+/* RFC 2018 section 8 allows it: the sender still has these bytes. */
 void tcp_reclaim(struct tcp_stack *s)
 {
 	while (!list_is_empty(&s->ooo))
@@ -101,17 +102,17 @@ void rcvq_free(struct tcp_conn *c)
 	oooq_drop(c);
 }
 
-/* The peer's FIN is next.  What lies behind it is no part of the stream. */
+/* Takes the peer's FIN, which is next.  Bytes behind it are not part of the stream. */
 void rcvq_end(struct tcp_conn *c)
 {
 	conn_rcv_advance(c, 1);
 	c->flags |= CONN_FIN_RCVD;
-	/* The window has no room for a FIN, which takes none. */
+	/* A FIN may lie one beyond the window. */
 	c->rcv_adv = seq_max(c->rcv_adv, c->rcv_nxt);
 	oooq_drop(c);
 }
 
-/* @first up to @last, which touch, and have @bytes, are in order. */
+/* Appends the pieces @first to @last, with @bytes, to the bytes in order. */
 static void append(struct tcp_conn *c, struct range *first, struct range *last,
 		   uint32_t bytes)
 {
@@ -127,7 +128,7 @@ static void append(struct tcp_conn *c, struct range *first, struct range *last,
 		rcvq_end(c);
 }
 
-/* RFC 2883 section 4: of what was there before, the first run is told of. */
+/* RFC 2883 section 4: of bytes that were there before, report the first part. */
 static void seen_add(struct tcp_sack *seen, seq32 from, seq32 to)
 {
 	dassert(seq_lt(from, to));
@@ -137,7 +138,7 @@ static void seen_add(struct tcp_sack *seen, seq32 from, seq32 to)
 		seen->to = to;
 }
 
-/* A piece that waited has come again, all of it or its first part. */
+/* Reports a piece out of order that has arrived again, or its first part. */
 static void note_again(struct tcp_conn *c, const struct range *r)
 {
 	if (!(c->flags & CONN_DSACK))
@@ -148,7 +149,7 @@ static void note_again(struct tcp_conn *c, const struct range *r)
 	c->flags |= CONN_DSACK;
 }
 
-/* The first run is in order, but for what has come again. */
+/* Moves the first run to rcvq, without the bytes that have arrived twice. */
 static void run_merge(struct tcp_conn *c)
 {
 	struct range *r = c->oooq, *last = r->last, *others = last->next;
@@ -175,7 +176,7 @@ static void run_merge(struct tcp_conn *c)
 	append(c, r, last, seq_len(r->seq, range_end(last)));
 }
 
-/* What has become in order moves over. */
+/* Moves all runs that are in order now. */
 static void merge(struct tcp_conn *c)
 {
 	if (!c->oooq || seq_lt(c->rcv_nxt, c->oooq->seq))
@@ -190,7 +191,7 @@ static uint8_t *behind(const struct range *r)
 	return r->ext->data + r->off + r->len;
 }
 
-/* The last piece, if it is a copy of ours with room for @len bytes behind it. */
+/* The last piece if it is a copy of ours with room for @len more bytes, else NULL. */
 static struct range *copy_tail(const struct tcp_conn *c, uint32_t len)
 {
 	struct range *r = c->rcvq.tail;
@@ -202,7 +203,7 @@ static struct range *copy_tail(const struct tcp_conn *c, uint32_t len)
 	return r;
 }
 
-/* Copies a small piece behind the last one, so that its frame need not be kept. */
+/* Copies a small piece behind the last one, so that we need not keep its frame. */
 static bool add_copied(struct tcp_conn *c, const struct arrival *a)
 {
 	struct pool *p = &c->stack->pool_extents;
@@ -230,7 +231,7 @@ static bool add_copied(struct tcp_conn *c, const struct arrival *a)
 	return true;
 }
 
-/* Whether another frame may be kept; what is out of order gives way. */
+/* Whether we may keep another frame; drops bytes out of order to make room. */
 static bool has_memory(struct tcp_conn *c, const struct arrival *a)
 {
 	uint32_t max = rcv_mem_max(c), more = charge_of(a->ext);
@@ -254,8 +255,8 @@ static bool add_in_order(struct tcp_conn *c, const struct arrival *a)
 	seq32 end = seq_add(a->seg.seq, a->seg.len);
 	struct range *r = piece_new(c, a, a->seg.seq, end);
 
-	/* What is next must get in, or two ends that are short of pieces wait for each
-	 * other for ever. */
+	/* The next bytes must get in.  Otherwise two ends that both lack ranges would
+	 * wait for each other for ever. */
 	if (!r && c->oooq) {
 		oooq_drop(c);
 		r = piece_new(c, a, a->seg.seq, end);
@@ -283,7 +284,7 @@ static bool may_add_piece(struct tcp_conn *c, const struct arrival *a)
 		drop(c->stack, DROP_RCV_MEMORY);
 		return false;
 	}
-	/* What is in order comes first, and so do pieces of ranges. */
+	/* The last ranges of the pool are reserved for bytes in order, and for splits. */
 	if (p->n_free < p->n / 8) {
 		drop(c->stack, DROP_NODE_POOL);
 		return false;
@@ -293,8 +294,9 @@ static bool may_add_piece(struct tcp_conn *c, const struct arrival *a)
 
 static seq32 run_end(const struct range *run) { return range_end(run->last); }
 
-/* Puts @n behind a run, which may be NULL: it is its end, or a run of its own.  The run
- * behind it becomes a part of its run if it touches.  Return: the run that @n is in. */
+/* Puts @r behind @run, or first if @run is NULL.  It extends @run, or begins a run of
+ * its own; the next run joins it if there is no gap.  Return: the run that contains
+ * @r. */
 static struct range *run_add(struct tcp_conn *c, struct range *run,
 			     struct range *r)
 {
@@ -321,7 +323,8 @@ static struct range *run_add(struct tcp_conn *c, struct range *run,
 	return run;
 }
 
-/* Fills the gaps between the pieces that are there:
+/*
+ * Fills the gaps between the pieces that are there:
  *
  *     there    [----]      [---]
  *     arrives     [==============)
@@ -363,8 +366,8 @@ static bool add_out_of_order(struct tcp_conn *c, const struct arrival *a)
 	return is_new;
 }
 
-/* Takes a segment's text, which lies in the window, and its FIN when that is in order
- * or follows text.  Return: whether anything was new and kept. */
+/* Takes the text of a segment, which lies in the window, and its FIN if the FIN is in
+ * order or follows text.  Return: whether something was new and was kept. */
 bool rcvq_add(struct tcp_conn *c, const struct arrival *a)
 {
 	dassert(seq_le(c->rcv_nxt, a->seg.seq));
@@ -378,8 +381,8 @@ bool rcvq_add(struct tcp_conn *c, const struct arrival *a)
 	return add_out_of_order(c, a);
 }
 
-/* RFC 2018 section 4: the blocks of what came last stand first; a duplicate stands
- * before them (RFC 2883).  Return: how many. */
+/* RFC 2018 section 4: the block with the latest bytes is first.  A duplicate precedes
+ * it (RFC 2883).  Return: how many blocks */
 uint32_t rcvq_blocks(const struct tcp_conn *c, struct tcp_sack *out)
 {
 	uint32_t max = c->flags & CONN_TS ? TCP_SACK_MAX - 1 : TCP_SACK_MAX;

@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/rcvwin.c - how much the peer may send, and how much that may cost
+ * tcp/rcvwin.c - the receive window, and the limits of memory behind it
  *
  *     what the program has read in a round trip -> rcv_tune() -> the buffer's size
  *     the buffer, less what waits in it         -> rcv_window_update() -> rcv_adv
  *
- * The window promises bytes.  A piece that was received holds the whole frame it came
- * in, so a connection has a limit of memory, too, several times its buffer: when small
- * pieces come near to it the window stays where it is, those that come are copied
- * together, and what is beyond the limit is dropped, although it was promised room.
+ * The window promises bytes.  But a received piece keeps the whole frame that it came
+ * in, so a connection also has a limit of memory, several times its buffer.  When small
+ * pieces come near that limit, the window no longer moves, and new small pieces are
+ * copied together.  Frames beyond the limit are dropped, although the window promised
+ * room for them.
  *
- * The stack may have a limit for all of them.  Then none may hold more than is left of
- * it; when that is little, those that hold more give up what is out of order (rcvq.c).
- * What is in order and not read yet is never dropped.
+ * The stack may have a limit for all connections.  Then a connection may use at most
+ * what is left of it.  When little is left, connections that use more than their share
+ * drop what is out of order (rcvq.c).  Bytes in order are never dropped.
  *
  * Spec: RFC 9293 section 3.8.6.2.2; the tuning is Linux's "dynamic right-sizing"
  */
-#include "tcp/conn.h"
+#include "tcp/opt.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
 
 #define MEM_FACTOR 4u /* memory of a connection, in terms of its buffer */
 #define MEM_LEAST (256u << 10) /* frames may be large, and buffers small */
@@ -38,8 +42,8 @@ uint32_t rcv_mem_max(const struct tcp_conn *c)
 
 /* --- what a SYN says --- */
 
-/* The scale of a buffer that may become so large.  @set: bytes, by the program, which has
- * then no other; 0: the configuration's. */
+/* The window scale for the largest size that the buffer may reach.  @set: the size that
+ * the program has chosen for good; 0: the configuration's sizes count */
 uint8_t rcv_scale(const struct tcp_stack *s, uint32_t set)
 {
 	const struct tcp_config *cfg = &s->cfg;
@@ -55,7 +59,7 @@ uint8_t rcv_scale(const struct tcp_stack *s, uint32_t set)
 	return n;
 }
 
-/* The window of a SYN, which is not scaled: whole segments, as Linux has it. */
+/* The window of a SYN, which is not scaled: whole segments, as in Linux. */
 uint32_t rcv_first(const struct tcp_stack *s, uint32_t set, uint32_t mss)
 {
 	uint32_t buf = set ? set : s->cfg.rcv_buf;
@@ -63,9 +67,9 @@ uint32_t rcv_first(const struct tcp_stack *s, uint32_t set, uint32_t mss)
 	return MIN(buf > mss ? buf - buf % mss : buf, 65535u);
 }
 
-/* Our own SYN is about to leave, for the first time, or would be, but the peer's is there
- * before: what it says stays so, whatever the program does to the buffer until it is
- * answered. */
+/* Fixes the scale and the window of our SYN.  That is when the SYN is about to leave
+ * for the first time, or when the peer's SYN arrives before.  They stay until the peer
+ * answers, even if the program changes the buffer. */
 void rcv_promise(struct tcp_conn *c)
 {
 	uint32_t set = c->flags & CONN_RCV_BUF_SET ? c->rcv_buf : 0;
@@ -77,14 +81,14 @@ void rcv_promise(struct tcp_conn *c)
 
 /* --- the window --- */
 
-/* Less than twice what the scale can express cannot be offered, or what is left of it
- * would be called nothing: with a scale of 14 that is 32 KB. */
+/* The smallest window that we offer: two units of the scale, which are 32 KB for a
+ * scale of 14.  With one unit, the rest of a used window would round down to 0. */
 static uint32_t window_least(const struct tcp_conn *c)
 {
 	return 2u << c->rcv_wscale;
 }
 
-/* The window of a connection that has nothing to read. */
+/* The window when there is nothing to read. */
 static uint32_t window_full(const struct tcp_conn *c)
 {
 	uint32_t least = window_least(c), full = c->rcv_buf;
@@ -94,7 +98,7 @@ static uint32_t window_full(const struct tcp_conn *c)
 	return full > least ? full : least;
 }
 
-/* Where the window may end: no further than its field can say. */
+/* The largest right edge that the buffer, the memory and the window field allow. */
 static seq32 right_edge(const struct tcp_conn *c)
 {
 	uint32_t full = window_full(c), least = window_least(c);
@@ -103,7 +107,7 @@ static seq32 right_edge(const struct tcp_conn *c)
 	uint32_t max = rcv_mem_max(c);
 	uint32_t mem = max > c->rcv_mem ? max - c->rcv_mem : 0;
 
-	/* The next bytes of one that holds none are always taken. */
+	/* A connection that holds no bytes may always receive the next ones. */
 	if (mem <= UINT16_MAX && !c->rcvq.head) {
 		least = least > c->mss_max ? least : c->mss_max;
 		mem = mem > least ? mem : least;
@@ -113,7 +117,7 @@ static seq32 right_edge(const struct tcp_conn *c)
 	return seq_add(c->rcv_nxt, MIN(room, 65535u << c->rcv_wscale));
 }
 
-/* Moves the right edge as far as the buffer has room, but not by crumbs. */
+/* Moves the right edge as far as there is room, but by a segment at least. */
 void rcv_window_update(struct tcp_conn *c)
 {
 	seq32 edge = right_edge(c);
@@ -126,8 +130,8 @@ void rcv_window_update(struct tcp_conn *c)
 		c->rcv_adv = edge;
 }
 
-/* Whether the window could grow by as much as the peer should know of: to twice what it
- * knows, or each read would send an ACK. */
+/* Whether the window can grow to twice what the peer knows, so that it needs an ACK
+ * now.  A lower limit would send an ACK for each read. */
 bool rcv_window_is_news(const struct tcp_conn *c)
 {
 	seq32 edge = right_edge(c);
@@ -139,7 +143,7 @@ bool rcv_window_is_news(const struct tcp_conn *c)
 		   MIN(2u * c->mss, window_full(c) / 2);
 }
 
-/* Whether little more will come before something is read. */
+/* Whether the peer can send little more before the program reads. */
 bool rcv_window_is_used_up(const struct tcp_conn *c)
 {
 	return seq_len(c->rcv_nxt, c->rcv_adv) <= c->rcv_mss ||
@@ -160,8 +164,9 @@ void rcv_tune_init(struct tcp_conn *c)
 	c->rcv_space_us = now_us(c);
 }
 
-/* A side that only receives has no ACKs to measure; but each segment echoes when we
- * sent what its sender had seen last.  The first to echo an instant counts. */
+/* A side that only receives gets no ACKs to measure.  But each segment echoes our
+ * timestamp that its sender saw last.  The first segment that echoes a new timestamp is
+ * the sample. */
 void rcv_rtt_sample(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	uint32_t ms = conn_tsval(c) - seg->tsecr;
@@ -182,8 +187,9 @@ static uint32_t rtt_us(const struct tcp_conn *c)
 	return c->srtt_8us / 8;
 }
 
-/* The program has read.  A buffer of twice what is read in a round trip does not hold
- * the sender back; one that grows leaves room for the next round trip's growth. */
+/* Called after a read.  A buffer of twice the bytes read in a round trip never limits
+ * the sender.  When that number has grown, we leave room for as much growth in the next
+ * one. */
 void rcv_tune(struct tcp_conn *c)
 {
 	uint32_t max = c->stack->cfg.rcv_buf_max, rtt = rtt_us(c);

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/recovery.c - the window when something was lost, or seems to have been
+ * tcp/recovery.c - the congestion window when something was lost, or seems to be
  *
  *              loss              time-out
  *     OPEN ----------> RECOVERY ----------> LOSS
  *      |  ECE                                |
  *      +-----> CWR         ... each until snd_una is at recover, or it is undone
  *
- * An episode begins by asking the scheme how far the window falls.  In CWR and RECOVERY
- * the window is led there ACK by ACK, in proportion to what arrives (PRR).  What shows
- * that nothing was lost undoes the episode: an echoed timestamp from before the first
- * retransmission (Eifel), a duplicate reported for all that was sent again (DSACK), or
- * after a time-out the arrival of what was sent once (F-RTO).
+ * At the start of an episode the algorithm (cc.h) says how far the window falls.  In
+ * CWR and RECOVERY each ACK lowers it in proportion to what has arrived (PRR).  An
+ * episode is undone when something shows that nothing was lost: the echo of a timestamp
+ * from before the first retransmission (Eifel); DSACKs for everything that was sent
+ * again; or, after a time-out, the arrival of a range that was sent once (F-RTO).
  *
  * Spec: RFC 9937 (PRR), 3522 and 4015 (Eifel), 3708 (DSACK), 5682 (F-RTO), 3168 (ECN),
  *       6582
  */
-#include "tcp/conn.h"
+#include "tcp/snd.h"
+#include "tcp/work.h"
 
 /* --- proportional rate reduction --- */
 
-/* RFC 9937 section 6.2: cwnd is what is in flight, and what may be sent now. */
+/* RFC 9937 section 6.2: cwnd is what is in flight plus what may be sent now. */
 static void prr_update(struct tcp_conn *c, uint32_t delivered, bool is_safe)
 {
 	struct tcp_recovery *r = &c->rec;
@@ -39,7 +40,7 @@ static void prr_update(struct tcp_conn *c, uint32_t delivered, bool is_safe)
 		n += is_safe ? c->mss : 0;
 		n = n < (int64_t)goal - pipe ? n : (int64_t)goal - pipe;
 	}
-	/* The first retransmission goes at once. */
+	/* The first retransmission leaves at once. */
 	if (!r->prr_out && n < c->mss)
 		n = c->mss;
 	c->cwnd = pipe + (uint32_t)(n > 0 ? n : 0);
@@ -47,13 +48,13 @@ static void prr_update(struct tcp_conn *c, uint32_t delivered, bool is_safe)
 
 /* --- episodes --- */
 
-/* RFC 5681: the window falls once for all that was lost in one flight.  @flight was
- * under way before the ACK that tells of it. */
+/* RFC 5681: the window falls once for all losses of one flight.  @flight: bytes in
+ * flight before the ACK that reports the loss */
 static void episode_begin(struct tcp_conn *c, uint32_t flight)
 {
 	struct tcp_recovery *r = &c->rec;
 
-	/* None, where all was SACKed before. */
+	/* Nothing is in flight if everything was SACKed before. */
 	r->flight = flight ? flight : 1;
 	r->prr_delivered = r->prr_out = 0;
 	r->prior_cwnd = c->cwnd;
@@ -78,10 +79,10 @@ static void recovery_enter(struct tcp_conn *c, uint32_t flight)
 	conn_set_pending(c, TX_DATA | TX_FORCE);
 }
 
-/* RFC 3168 section 6.1.2: as if a segment had been lost, but none was. */
+/* RFC 3168 section 6.1.2: react as to a loss, although nothing is lost. */
 static void cwr_enter(struct tcp_conn *c, uint32_t flight)
 {
-	/* It is cwnd that is halved here, used or not. */
+	/* RFC 3168 halves cwnd, whether it was used or not. */
 	episode_begin(c, c->cwnd);
 	c->rec.flight = flight ? flight : 1;
 	c->rec.may_undo = false;
@@ -124,16 +125,17 @@ static void episode_end(struct tcp_conn *c)
 	c->n_reno_sacks = 0;
 }
 
-/* Whether an episode ends, or what is lost begins one; @flight as above. */
+/* Ends the episode, or begins one if something is lost; @flight as above. */
 void recovery_update(struct tcp_conn *c, uint32_t flight)
 {
-	/* In CWR the peer must have seen what was sent after the window fell. */
+	/* CWR ends when the peer has acknowledged something that was sent after the
+	 * window fell. */
 	if (c->ca_state != CA_OPEN &&
 	    seq_lt(c->recover, seq_add(c->snd_una, c->ca_state != CA_CWR)))
 		episode_end(c);
 	if (c->ca_state > CA_CWR || !c->lost_bytes)
 		return;
-	/* A probe of the path was too large: that is no congestion. */
+	/* Only a probe of the path's MTU is lost: that is no congestion. */
 	if (c->flags & CONN_PROBE_LOST)
 		conn_set_pending(c, TX_DATA | TX_FORCE);
 	else
@@ -159,7 +161,7 @@ static void undo(struct tcp_conn *c)
 	c->n_reno_sacks = 0;
 }
 
-/* RFC 3522: the ACK was for a segment that was sent before the first retransmission. */
+/* RFC 3522: the ACK answers a segment that was sent before the first retransmission. */
 static bool is_eifel(const struct tcp_conn *c, const struct tcp_seg *seg,
 		     uint32_t acked)
 {
@@ -170,7 +172,7 @@ static bool is_eifel(const struct tcp_conn *c, const struct tcp_seg *seg,
 	       (int32_t)(seg->tsecr - r->retx_ts) < 0;
 }
 
-/* A range of the episode is sent again. */
+/* A range is sent again during the episode. */
 void recovery_retx(struct tcp_conn *c, const struct range *range)
 {
 	struct tcp_recovery *r = &c->rec;
@@ -183,14 +185,14 @@ void recovery_retx(struct tcp_conn *c, const struct range *range)
 	r->undo_bytes += range->len;
 }
 
-/* RFC 3708: @b was received twice. */
+/* RFC 3708: the peer has received @b twice. */
 static void dsack_rx(struct tcp_conn *c, struct tcp_sack b)
 {
 	struct tcp_recovery *r = &c->rec;
 	uint32_t n = seq_len(b.from, b.to);
 
 	c->n_dsacks += n > c->mss ? (n + c->mss - 1) / c->mss : 1;
-	/* A probe of the tail was not sent because of the path's order. */
+	/* The duplicate of a tail loss probe says nothing about reordering. */
 	if (!r->is_tlp_out || !seq_eq(b.to, r->tlp_end))
 		rack_duplicate(c);
 	if (r->may_undo && seq_le(r->undo_from, b.from) &&
@@ -198,8 +200,8 @@ static void dsack_rx(struct tcp_conn *c, struct tcp_sack b)
 		r->undo_bytes -= MIN(n, r->undo_bytes);
 }
 
-/* RFC 2883 section 4: the first block tells of a duplicate if it was acknowledged, or
- * lies in the second.  Return: whether it does. */
+/* RFC 2883 section 4: the first block reports a duplicate if it lies below the ACK or
+ * in the second block.  Return: whether it does. */
 static bool find_dsack(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	const struct tcp_sack *b = seg->sacks;
@@ -224,15 +226,15 @@ static bool try_undo(struct tcp_conn *c, const struct tcp_seg *seg,
 		return false;
 	if (r->undo_bytes && !is_eifel(c, seg, acked))
 		return false;
-	/* Late or twice: the path reorders. */
+	/* Something arrived late or twice, so the path reorders. */
 	if (c->ca_state != CA_LOSS)
 		c->flags |= CONN_REORDERS;
 	undo(c);
 	return true;
 }
 
-/* RFC 5682, with SACK its section 3: after a time-out the first segment is sent again,
- * and then what is new; if what was sent once arrives, it was not lost. */
+/* RFC 5682, with SACK its section 3: after a time-out we send the first segment again
+ * and then new ones.  If a range that was sent once arrives, it was not lost. */
 static void frto_rx(struct tcp_conn *c, uint32_t acked,
 		    const struct ack_told *t)
 {
@@ -245,19 +247,19 @@ static void frto_rx(struct tcp_conn *c, uint32_t acked,
 	if (t->is_original && (has_sack || r->frto == FRTO_NEW)) {
 		undo(c);
 	} else if (!acked) {
-		/* A duplicate: something is missing indeed. */
+		/* A duplicate ACK: something is missing indeed. */
 		r->frto = FRTO_NONE;
 	} else if (r->frto == FRTO_BEGUN) {
 		r->frto = conn_has_unsent(c) && c->snd_wnd >= 2u * c->mss
 			      ? FRTO_NEW
 			      : FRTO_NONE;
 	} else {
-		/* What was sent again has arrived, in parts. */
+		/* Parts of what was sent again have arrived. */
 		r->frto = FRTO_NONE;
 	}
 }
 
-/* What an ACK does to the episode, or that it begins one. */
+/* Applies an ACK to the episode, or begins one. */
 void recovery_rx(struct tcp_conn *c, const struct tcp_seg *seg, uint32_t acked,
 		 const struct ack_told *t)
 {

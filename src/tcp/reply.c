@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/reply.c - segments that belong to no whole connection: resets, answers of minis
+ * tcp/reply.c - segments that belong to no whole connection: resets, ACKs, SYN-ACKs
  *
- * They wait in a ring of the stack's, of a few hundred, and go before all others: tx.c.
+ * They wait in a ring of the stack, and tx.c sends them before all others.  Those
+ * beyond a few hundred are dropped.
  */
-#include "tcp/conn.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
 
 void tx_reply(struct tcp_stack *s, const struct tcp_reply *r)
 {
@@ -15,7 +18,7 @@ void tx_reply(struct tcp_stack *s, const struct tcp_reply *r)
 	s->replies[s->reply_head++ % TX_REPLIES] = *r;
 }
 
-/* RFC 9293 section 3.10.7.1: the reset that the sender of a segment believes. */
+/* RFC 9293 section 3.10.7.1: a reset that the sender of the segment accepts. */
 void tx_reset_for(struct tcp_stack *s, const struct arrival *a)
 {
 	struct tcp_reply r = { .raddr = *a->raddr,
@@ -51,4 +54,41 @@ void tx_reset_conn(struct tcp_conn *c)
 					.wscale = TCP_NO_WSCALE } };
 
 	tx_reply(c->stack, &r);
+}
+
+/* Sends an ACK for a half-open connection, or for one in TIME-WAIT. */
+void flow_ack_send(struct tcp_stack *s, const struct flow *f, seq32 seq,
+		   seq32 ack, uint16_t wnd, uint32_t ts_recent, bool has_ts)
+{
+	struct tcp_reply r = { .raddr = f->raddr,
+			       .laddr = f->laddr,
+			       .seg = { .sport = f->lport,
+					.dport = f->rport,
+					.seq = seq,
+					.ack = ack,
+					.flags = TCP_ACK,
+					.wnd = wnd,
+					.wscale = TCP_NO_WSCALE,
+					.has_ts = has_ts,
+					.tsval = now_ms(s) + flow_ts_off(s, f),
+					.tsecr = ts_recent } };
+
+	tx_reply(s, &r);
+}
+
+/* Whether a wrong segment gets an answer.  One that costs its sender as much as our
+ * answer always does.  The others are limited like the challenge ACKs of a connection. */
+bool may_answer(struct tcp_stack *s, const struct tcp_seg *seg,
+		uint32_t *last_ms)
+{
+	bool is_costly = (seg->len || seg->flags & TCP_FIN) &&
+			 !(seg->flags & (TCP_SYN | TCP_RST));
+	int32_t age_ms = (int32_t)(now_ms(s) - *last_ms); /* may be -1 */
+
+	if (is_costly)
+		return true;
+	if (*last_ms && age_ms < (int32_t)(CHALLENGE_NS / NS_PER_MS))
+		return false;
+	*last_ms = now_ms(s) | 1;
+	return true;
 }

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/runs.c - the runs of bytes out of order: found by their number, and by age
+ * tcp/runs.c - finds the runs of bytes out of order, by number and by age
  *
- *     rcvq.c: pieces in a list -> runs of them -> a tree by number, a list by who came last
+ *     rcvq.c: pieces in a list -> runs of them -> a tree by number, a list by age
  *
- * A run is known by its first piece, which has the links.  The tree is a treap: a search
- * tree whose upper nodes have the higher priorities, which are random, so that no sender
- * can make it deep.  Links are ids of the pool of nodes; 0: none.
+ * The first piece of a run stands for it and has the links.  The tree is a treap: a
+ * search tree in which each element has a higher priority than those below it.
+ * Priorities are random, so no sender can make the tree deep.  A link is an index of
+ * the pool of ranges, plus 1; 0: none.
  *
- * Who runs it: rcvq.c, for what comes out of order.
+ * rcvq.c calls it for bytes that arrive out of order.
  */
-#include "tcp/conn.h"
+#include "tcp/rcv.h"
+#include "tcp/stack.h"
 
 static struct range *run_at(const struct tcp_conn *c, uint32_t id)
 {
@@ -22,7 +24,7 @@ static uint32_t run_id(const struct tcp_conn *c, const struct range *r)
 	return pool_index(&c->stack->pool_ranges, r) + 1;
 }
 
-/* What strangers cannot guess. */
+/* A number that strangers cannot guess. */
 static uint32_t priority_new(struct tcp_stack *s)
 {
 	uint64_t x = s->cfg.key.k[0] ^ s->cfg.key.k[1] ^ ++s->n_runs;
@@ -37,8 +39,8 @@ static bool is_above(const struct tcp_conn *c, uint32_t a, uint32_t b)
 	return run_at(c, a)->room > run_at(c, b)->room;
 }
 
-/* Where the id stands of the run that begins at @seq, or of one with less priority
- * in whose place a run that begins there belongs. */
+/* Return: the link to the run that begins at @seq.  If there is none: the link to the
+ * first run on the way down with a lower priority, which a new run at @seq replaces. */
 static uint32_t *place_of(struct tcp_conn *c, seq32 seq, uint32_t priority)
 {
 	uint32_t *at = &c->ooo_root;
@@ -54,7 +56,7 @@ static uint32_t *place_of(struct tcp_conn *c, seq32 seq, uint32_t priority)
 	return at;
 }
 
-/* Runs of a tree that begin before @seq, and the others. */
+/* Splits a tree into the runs that begin before @seq, and the others. */
 static void split(struct tcp_conn *c, uint32_t tree, seq32 seq,
 		  uint32_t *before, uint32_t *others)
 {
@@ -96,7 +98,7 @@ static void age_begin(struct tcp_conn *c, struct range *r)
 	c->ooo_newest = id;
 }
 
-/* Something of the run has come: it is the newest. */
+/* Bytes of the run have arrived: it is the newest. */
 void run_came(struct tcp_conn *c, struct range *r)
 {
 	if (c->ooo_newest == run_id(c, r))
@@ -105,7 +107,7 @@ void run_came(struct tcp_conn *c, struct range *r)
 	age_begin(c, r);
 }
 
-/* A run that is new. */
+/* Adds a new run. */
 void run_insert(struct tcp_conn *c, struct range *r)
 {
 	uint32_t *at, rest;
@@ -120,7 +122,7 @@ void run_insert(struct tcp_conn *c, struct range *r)
 		list_add_tail(&c->stack->ooo, &c->ooo_link);
 }
 
-/* The run is in the tree no more. */
+/* The run has left the tree. */
 void run_gone(struct tcp_conn *c, struct range *r)
 {
 	age_forget(c, r);
@@ -128,7 +130,7 @@ void run_gone(struct tcp_conn *c, struct range *r)
 		list_del(&c->ooo_link);
 }
 
-/* The run is a part of the one before it. */
+/* Removes a run that has become part of the one before it. */
 void run_remove(struct tcp_conn *c, struct range *r)
 {
 	uint32_t *at = place_of(c, r->seq, 0);
@@ -150,7 +152,7 @@ void run_remove(struct tcp_conn *c, struct range *r)
 	run_gone(c, r);
 }
 
-/* @n, which lies right before the run, is its first piece now. */
+/* @r, which ends where @run begins, becomes the first piece of that run. */
 void run_replace(struct tcp_conn *c, struct range *run, struct range *r)
 {
 	*place_of(c, run->seq, 0) = run_id(c, r);
@@ -161,8 +163,8 @@ void run_replace(struct tcp_conn *c, struct range *run, struct range *r)
 	age_begin(c, r);
 }
 
-/* All runs that begin at @seq or before it leave the tree; the caller calls run_gone() for
- * each of them. */
+/* Removes all runs that begin at @seq or before from the tree.  The caller calls
+ * run_gone() for each of them. */
 void runs_cut(struct tcp_conn *c, seq32 seq)
 {
 	uint32_t gone;
@@ -176,13 +178,13 @@ void runs_drop(struct tcp_conn *c)
 	list_del(&c->ooo_link);
 }
 
-/* The last run that begins at @at or before it, or NULL. */
+/* Return: the last run that begins at @at or before, or NULL. */
 struct range *run_find(const struct tcp_conn *c, seq32 at)
 {
 	struct range *found = NULL, *r;
 	uint32_t id = c->ooo_root;
 
-	/* Most come behind what came just before. */
+	/* Most segments follow the one that arrived before. */
 	if (id) {
 		r = run_at(c, c->ooo_newest);
 		if (seq_le(r->seq, at) &&
@@ -199,7 +201,7 @@ struct range *run_find(const struct tcp_conn *c, seq32 at)
 	return found;
 }
 
-/* The last run of all, or NULL. */
+/* Return: the last run, or NULL. */
 struct range *run_last(const struct tcp_conn *c)
 {
 	struct range *r = NULL;
@@ -211,7 +213,7 @@ struct range *run_last(const struct tcp_conn *c)
 	return r;
 }
 
-/* Of the runs that came last: the newest if @n is NULL, or the one before @n. */
+/* Return: the newest run if @r is NULL, else the next older one; or NULL. */
 const struct range *run_by_age(const struct tcp_conn *c, const struct range *r)
 {
 	uint32_t id = r ? r->run.older : c->ooo_newest;

@@ -2,20 +2,25 @@
 /*
  * tcp/rx.c - what one arriving segment does to a connection
  *
- *     demux.c -> conn_rx(): a state's part of RFC 9293 -> ack.c, urg.c, rcvq.c
+ *     demux.c -> conn_rx(): the state's part of RFC 9293 -> ack.c, urg.c, rcvq.c
  *
- * Segments are judged in the order of RFC 9293 section 3.10.7; the comments name its
- * steps.  Nothing is sent here: what is due is noted for tx.c.
+ * The code judges a segment in the order of RFC 9293 section 3.10.7, and the comments
+ * name its steps.  It sends nothing: it sets what is pending, and tx.c sends it.
  *
  * On return:
  *   I1  snd_una <= snd_nxt, and neither has moved back
  *   I2  rcv_nxt and rcv_adv have not moved back
- *   I3  the payload is referred to by a queue, or counted under a drop_reason
+ *   I3  a queue refers to the payload, or a drop_reason counts it
  */
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
-/* An answer to what is wrong, at most two a second (RFC 5961 section 7); the limit is
- * the connection's own, so that nobody learns of others by it. */
+/* Asks for a challenge ACK, two per second at most (RFC 5961 section 7).  Each
+ * connection has its own limit: a shared one would tell strangers about other
+ * connections. */
 static void challenge(struct tcp_conn *c)
 {
 	uint32_t now = now_ms(c->stack);
@@ -32,7 +37,7 @@ static void refuse(struct tcp_conn *c, enum drop_reason why)
 	challenge(c);
 }
 
-/* 3.10.7.3, "fourth": both ends of the open have the other's SYN. */
+/* 3.10.7.3, "fourth": takes the peer's SYN or SYN-ACK. */
 static void syn_sent_take(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	uint32_t offers =
@@ -59,7 +64,8 @@ static void syn_sent_take(struct tcp_conn *c, const struct tcp_seg *seg)
 	c->snd_wl2 = seg->ack;
 }
 
-/* The peer has an old connection, which our reset ends: our SYN goes again soon, once. */
+/* The peer still has an old connection, which our reset ends.  Send the SYN again soon,
+ * once. */
 static void syn_sent_again(struct tcp_conn *c)
 {
 	if (c->n_rtx)
@@ -68,8 +74,8 @@ static void syn_sent_again(struct tcp_conn *c)
 	conn_timer_sync(c);
 }
 
-/* RFC 7323 section 3.2: what is echoed is what our SYNs had; anything else is of an old
- * connection, or a guess. */
+/* RFC 7323 section 3.2: the peer must echo a timestamp of one of our SYNs.  Anything
+ * else belongs to an old connection, or is a guess. */
 static bool is_echo_wrong(const struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	uint32_t first = (uint32_t)(c->rtx_since_ns / NS_PER_MS) + c->ts_off;
@@ -112,7 +118,7 @@ static void syn_sent_rx(struct tcp_conn *c, struct arrival *a)
 	}
 	syn_sent_take(c, seg);
 	if (!(seg->flags & TCP_ACK)) {
-		/* From here on all are counted, and double the time-out. */
+		/* From here on every retry counts and doubles the time-out. */
 		c->n_rtx -= MIN(c->n_rtx, (uint8_t)SYN_LINEAR);
 		tcp_set_state(c, TCP_SYN_RCVD);
 		conn_set_pending(c, TX_SYN);
@@ -121,10 +127,10 @@ static void syn_sent_rx(struct tcp_conn *c, struct arrival *a)
 	conn_una_set(c, seg->ack);
 	conn_established(c, seg);
 	conn_set_pending(c, TX_ACK);
-	/* Fifth: text and FIN on a SYN-ACK come again. */
+	/* Fifth: ignore text and FIN on a SYN-ACK.  The peer sends them again. */
 }
 
-/* RFC 7323 section 5.3 (R1): an old duplicate shows by its timestamp. */
+/* RFC 7323 section 5.3 (R1): an old duplicate has an old timestamp. */
 static bool is_paws_old(const struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	return c->flags & CONN_TS && seg->has_ts &&
@@ -132,8 +138,9 @@ static bool is_paws_old(const struct tcp_conn *c, const struct tcp_seg *seg)
 	       now_sec(c->stack) - c->ts_recent_s < PAWS_S;
 }
 
-/* Section 3.4's test, with the right edge included: a peer that has used up the window
- * acknowledges from there.  What stands behind the edge is trimmed. */
+/* Section 3.4's test.  We include the right edge of the window, because a peer that has
+ * used up the window sends its ACKs from there.  trim() removes what lies beyond the
+ * edge. */
 static bool is_acceptable(const struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	uint32_t span = seg_span(seg);
@@ -144,7 +151,7 @@ static bool is_acceptable(const struct tcp_conn *c, const struct tcp_seg *seg)
 	return span ? seq_lt(c->rcv_nxt, end) : seq_le(c->rcv_nxt, seg->seq);
 }
 
-/* A segment that is all behind us was received before: tell the peer so. */
+/* Reports a segment, or the part of it, that we have received before (DSACK). */
 static void note_duplicate(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	seq32 end = seq_add(seg->seq, seg->len);
@@ -152,8 +159,8 @@ static void note_duplicate(struct tcp_conn *c, const struct tcp_seg *seg)
 
 	if (!seg->len || !seq_lt(seg->seq, c->rcv_nxt))
 		return;
-	/* It is the last that is told of; several that came at once, each behind the
-	 * one before, are one. */
+	/* A DSACK reports the last duplicate.  Duplicates that follow each other are
+	 * reported as one. */
 	if (c->flags & CONN_DSACK && seq_eq(d.from, c->dsack.to))
 		d.from = c->dsack.from;
 	c->dsack = d;
@@ -178,8 +185,9 @@ static bool check_sequence(struct tcp_conn *c, const struct tcp_seg *seg)
 		} else if (seg->flags & TCP_SYN) {
 			refuse(c, DROP_SYN_IN_WINDOW);
 		} else if (seg->len || seg->flags & TCP_FIN) {
-			/* Its ACK was lost, perhaps: this is no attack's
-			 * amplifier, because it costs them as much. */
+			/* Our ACK may have been lost, so send it again.  An attacker
+			 * cannot use this to amplify traffic: his segment is as long as
+			 * our ACK. */
 			note_duplicate(c, seg);
 			drop(c->stack, DROP_DUPLICATE);
 			conn_set_pending(c, TX_ACK);
@@ -191,8 +199,9 @@ static bool check_sequence(struct tcp_conn *c, const struct tcp_seg *seg)
 	return true;
 }
 
-/* A peer whose bytes are lost on the way resets from behind those that were not: the
- * number has been told to it by SACK, and to nobody else. */
+/* If bytes of the peer are lost on the path, its reset comes with a number behind the
+ * bytes that did arrive.  Our SACK has told that number to the peer and to nobody
+ * else. */
 static bool is_behind_all(const struct tcp_conn *c, seq32 seq)
 {
 	const struct range *run = run_last(c);
@@ -223,8 +232,7 @@ static void rst_rx(struct tcp_conn *c, const struct tcp_seg *seg)
 	}
 }
 
-/* The part of the segment that lies in the window, its first byte at rcv_nxt or
- * behind it. */
+/* Removes what lies outside of the window, so the first byte is at rcv_nxt or later. */
 static void trim(struct tcp_conn *c, struct arrival *a)
 {
 	struct tcp_seg *seg = &a->seg;
@@ -247,8 +255,7 @@ static void trim(struct tcp_conn *c, struct arrival *a)
 	}
 }
 
-/* "Fifth, check the ACK field", as far as it is the same in all states.
- * RFC 5961 section 5.2. */
+/* "Fifth, check the ACK field", as far as all states share it.  RFC 5961 section 5.2. */
 static bool check_ack(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	if (seq_lt(c->snd_nxt, seg->ack)) {
@@ -257,7 +264,7 @@ static bool check_ack(struct tcp_conn *c, const struct tcp_seg *seg)
 	}
 	if (!seq_lt(seg->ack, c->snd_una))
 		return true;
-	/* Nor is what was never sent an old acknowledgement. */
+	/* A number that we have never sent is no old acknowledgement, either. */
 	uint64_t sent =
 	    ((uint64_t)c->snd_wraps << 32 | c->snd_una.v) - c->iss.v;
 	uint32_t old = (uint32_t)MIN((uint64_t)c->max_wnd, sent);
@@ -268,9 +275,10 @@ static bool check_ack(struct tcp_conn *c, const struct tcp_seg *seg)
 	return true;
 }
 
-/* RFC 7323 section 4.3: what is echoed belongs to the oldest segment that was not
- * acknowledged.  Not before the ACK is known to be good: who guesses a sequence number
- * alone could make all of the peer's segments old. */
+/* RFC 7323 section 4.3: we echo the timestamp of the oldest segment that we have not
+ * acknowledged.  We do so only after the ACK field was checked.  Otherwise a stranger
+ * who guesses a sequence number alone could make us reject all segments of the peer as
+ * old. */
 static void note_timestamp(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	if (!seg->has_ts || !(c->flags & CONN_TS) ||
@@ -280,7 +288,7 @@ static void note_timestamp(struct tcp_conn *c, const struct tcp_seg *seg)
 	c->ts_recent_s = now_sec(c->stack);
 }
 
-/* What our FIN's acknowledgement does.  Return: whether the connection goes on. */
+/* Handles the ACK of our FIN.  Return: whether the connection goes on. */
 static bool fin_is_acked(struct tcp_conn *c)
 {
 	if (!(c->flags & CONN_FIN_SENT) || !seq_eq(c->snd_una, c->snd_nxt))
@@ -299,13 +307,14 @@ static bool fin_is_acked(struct tcp_conn *c)
 	return true;
 }
 
-/* Of our SYN, and perhaps of a FIN that followed it at once. */
+/* Whether @ack acknowledges our SYN, and perhaps a FIN that followed it at once. */
 static bool is_open_acked(const struct tcp_conn *c, seq32 ack)
 {
 	return seq_lt(c->iss, ack) && seq_le(ack, c->snd_nxt);
 }
 
-/* Section 3.10.4: behind a FIN it were FIN-WAIT-1, where no reset answers. */
+/* We have already sent a FIN.  RFC 9293 section 3.10.4 would have us in FIN-WAIT-1, and
+ * that state does not answer a bad ACK with a reset. */
 static void open_refuse(struct tcp_conn *c, struct arrival *a)
 {
 	if (c->flags & CONN_FIN_SENT) {
@@ -342,15 +351,15 @@ static bool ack_field_rx(struct tcp_conn *c, struct arrival *a)
 	return fin_is_acked(c);
 }
 
-/* Something has happened that the peer is to learn of soon. */
+/* The peer should hear of what has happened soon. */
 static void quick_again(struct tcp_conn *c)
 {
 	c->n_quick = QUICK_ACKS;
 	c->flags &= ~(uint32_t)CONN_PINGPONG;
 }
 
-/* When the bytes that have come are acknowledged: at once if something is wrong with
- * them, or many have come; else with the next segment, or in a moment. */
+/* Decides when to acknowledge the bytes that arrived: at once if something is wrong
+ * with them or many have arrived, else with the next segment or after a delay. */
 static void ack_schedule(struct tcp_conn *c, bool is_unusual)
 {
 	uint32_t n = seq_len(c->last_ack_sent, c->rcv_nxt);
@@ -366,7 +375,7 @@ static void ack_schedule(struct tcp_conn *c, bool is_unusual)
 	}
 }
 
-/* How large the peer's segments are, and how long it was silent. */
+/* Notes the size of the peer's segments, and a pause before this one. */
 static void note_arrival(struct tcp_conn *c, uint32_t len)
 {
 	if (len > c->rcv_mss)
@@ -379,7 +388,7 @@ static void note_arrival(struct tcp_conn *c, uint32_t len)
 	c->n_data_in++;
 }
 
-/* A FIN that came without text, perhaps before what stands in front of it. */
+/* Takes a FIN that came without text, when all bytes before it have arrived. */
 static void fin_alone_take(struct tcp_conn *c)
 {
 	if ((c->flags & (CONN_FIN_ALONE | CONN_FIN_RCVD)) != CONN_FIN_ALONE ||
@@ -388,15 +397,15 @@ static void fin_alone_take(struct tcp_conn *c)
 	rcvq_end(c);
 }
 
-/* "Seventh, process the segment text", and "eighth, check the FIN bit", of a segment
- * that begins at rcv_nxt or behind it. */
+/* "Seventh, process the segment text", and "eighth, check the FIN bit".  The segment
+ * begins at rcv_nxt or later. */
 static void text_rx(struct tcp_conn *c, struct arrival *a)
 {
 	struct tcp_seg *seg = &a->seg;
 	seq32 before = c->rcv_nxt;
 
 	if (c->flags & CONN_FIN_RCVD) {
-		/* "This should not occur": ignored. */
+		/* "This should not occur": ignore it. */
 		drop(c->stack, DROP_AFTER_FIN);
 		return;
 	}
@@ -425,7 +434,8 @@ static void text_rx(struct tcp_conn *c, struct arrival *a)
 		tcp_set_state(c, TCP_CLOSE_WAIT);
 		break;
 	case TCP_FIN_WAIT_1:
-		/* Had our FIN been acknowledged, this were FIN_WAIT_2. */
+		/* The peer has not acknowledged our FIN, or the state would be
+		 * FIN_WAIT_2. */
 		tcp_set_state(c, TCP_CLOSING);
 		break;
 	default:
@@ -439,7 +449,7 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 {
 	struct tcp_seg *seg = &a->seg;
 
-	/* The peer's SYN again: our answer was lost. */
+	/* The peer sends its SYN again: our SYN-ACK was lost. */
 	if (c->state == TCP_SYN_RCVD && !(c->flags & CONN_FIN_SENT) &&
 	    seq_eq(seg->seq, c->irs) &&
 	    (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) == TCP_SYN) {
@@ -447,16 +457,16 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 		conn_set_pending(c, TX_SYN);
 		return;
 	}
-	/* In a simultaneous open the peer's SYN comes a second time, with the ACK of
-	 * ours: it is the ACK that counts. */
+	/* In a simultaneous open the peer sends its SYN a second time, with the ACK of
+	 * ours.  Only the ACK is new. */
 	if (c->state == TCP_SYN_RCVD && seq_eq(seg->seq, c->irs) &&
 	    (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) ==
 		(TCP_SYN | TCP_ACK) &&
 	    is_open_acked(c, seg->ack)) {
 		seg->flags &= (uint8_t)~TCP_SYN;
 		seg->seq = seq_add(seg->seq, 1);
-		/* Its window is not scaled (RFC 7323 section 2.2); from here on it is
-		 * read as one that is. */
+		/* The window of a SYN is not scaled (RFC 7323 section 2.2), but the
+		 * code below reads it as a scaled one. */
 		seg->wnd >>= c->snd_wscale;
 		conn_set_pending(c, TX_ACK);
 	}
@@ -491,7 +501,7 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 	if (!seg->len && !(seg->flags & TCP_FIN))
 		return;
 	if (seg->len && c->flags & CONN_ORPHAN && !(c->flags & CONN_FIN_RCVD)) {
-		/* Nobody will read them, and the peer shall know. */
+		/* No program will read the bytes.  The reset tells the peer. */
 		drop(c->stack, DROP_ORPHAN_DATA);
 		tx_reset_for(c->stack, a);
 		tcp_set_state(c, TCP_CLOSED);

@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/sent.c - the ranges of sequence space that were sent and not yet acknowledged
+ * tcp/sent.c - the ranges of sequence numbers that were sent and not yet acknowledged
  *
  *     sent: [range][range SACKED][range LOST]...   snd_una .. snd_nxt, no gaps
  *
- * A range that has not arrived is in flight, on a list in the order in which they were
- * sent, or it is lost: see lost.c.  Ranges that were SACKED and touch become one.  Each
- * range knows the piece of the send queue in which it begins.
+ * A range that is not SACKed is in flight or lost (lost.c).  Those in flight are on a
+ * list, in the order in which they were sent.  Neighbours that are SACKed are joined
+ * into one range.  Each range knows the piece of the send queue in which it begins.
  *
- * A block of an ACK is looked for from places near which it is likely to begin: where the
- * last block ended, and where the highest range is that was SACKED.  The blocks of the last
- * ACK are remembered, because most of them come again.  When the search is not over after
- * WORK_SACK ranges, the block is left alone, and the next ACK's search goes on from there:
- * the peer repeats its blocks.
+ * The search for a SACK block begins near where the block probably lies: where the last
+ * block ended, or at the highest SACKed range.  The blocks of the last ACK are
+ * remembered, because most of them come again.  A search that has visited WORK_SACK
+ * ranges stops; the peer repeats its blocks, and the search for the next ACK continues
+ * there.
  *
- * A range that cannot be split for want of memory keeps its marks: it is sent again
- * as a whole, later at worst.
+ * A range that should be split stays whole if there is no memory for its second part.
+ * In the worst case we send all of it again.
  *
  * Spec: RFC 2018, RFC 6675 section 4, RFC 8985 section 5.2
  */
-#include "tcp/conn.h"
+#include "tcp/pmtu.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
-/* @n has come behind what was sent after it. */
+/* A range has arrived after one that was sent later. */
 static void range_reordered(struct tcp_conn *c, const struct range *r,
 			    struct ack_told *t)
 {
@@ -37,7 +40,7 @@ static void range_reordered(struct tcp_conn *c, const struct range *r,
 	t->is_reordered = true;
 }
 
-/* Whether the probe of the path that is under way is in the range. */
+/* Whether the range contains the probe of the path's MTU that is in flight. */
 bool range_is_probe(const struct tcp_conn *c, const struct range *r)
 {
 	return r->flags & RANGE_PROBE && c->mtu_probe && r->era == c->era;
@@ -50,7 +53,7 @@ static void range_arrived(struct tcp_conn *c, const struct range *r,
 	uint64_t rtt = c->stack->now_ns - r->xmit_ns;
 	bool is_retx = r->flags & RANGE_RETX;
 
-	/* What is given up when the connection is over has not arrived. */
+	/* sent_free() frees ranges that have not arrived. */
 	if (c->state == TCP_CLOSED)
 		return;
 	t->delivered += r->len;
@@ -58,7 +61,7 @@ static void range_arrived(struct tcp_conn *c, const struct range *r,
 		pmtu_probe_arrived(c);
 	if (!is_retx) {
 		c->rec.n_marked_lost = 0;
-		/* What was given up as lost was heard of late, not slow. */
+		/* It was taken for lost, so its delay is not a round trip of the path. */
 		if (!range_is_lost(c, r)) {
 			t->last_rtt_ns = rtt ? rtt : 1;
 			t->rtt_ns = t->rtt_ns ? t->rtt_ns : t->last_rtt_ns;
@@ -70,8 +73,8 @@ static void range_arrived(struct tcp_conn *c, const struct range *r,
 	} else if (rtt / NS_PER_US < c->min_rtt_us) {
 		return; /* it was the first copy that arrived */
 	}
-	/* The last one's, whenever it was sent: who waited long behind a hole lets others
-	 * wait as long. */
+	/* Take the round trip of the range that arrived last, whenever it was sent.  If
+	 * it has waited behind a hole, other ranges may have to wait as long. */
 	c->rack_rtt_us = clip_us(rtt);
 	if (r->xmit_ns > c->rack_xmit_ns ||
 	    (r->xmit_ns == c->rack_xmit_ns &&
@@ -81,7 +84,7 @@ static void range_arrived(struct tcp_conn *c, const struct range *r,
 	}
 }
 
-/* What refers to @n refers to @to now, which may be NULL. */
+/* Makes hints that point to @r point to @to, which may be NULL. */
 static void hints_move(struct tcp_conn *c, const struct range *r,
 		       struct range *to)
 {
@@ -96,7 +99,7 @@ static void hints_move(struct tcp_conn *c, const struct range *r,
 		to->flags |= RANGE_HINT;
 }
 
-/* The ACK of the first range; its memory is given back. */
+/* Frees the first range: the peer has acknowledged it. */
 static void head_acked(struct tcp_conn *c, struct ack_told *t)
 {
 	struct range *r = c->sent.head;
@@ -114,8 +117,8 @@ static void head_acked(struct tcp_conn *c, struct ack_told *t)
 	pool_put(&c->stack->pool_ranges, r);
 }
 
-/* The first @part bytes of a range have arrived; what is less than a segment tells of
- * nothing else. */
+/* The first @part bytes of a range have arrived.  Less than a segment says nothing
+ * about other ranges. */
 static void head_acked_partly(struct tcp_conn *c, struct range *r,
 			      uint32_t part, struct ack_told *t)
 {
@@ -133,7 +136,7 @@ static void head_acked_partly(struct tcp_conn *c, struct range *r,
 	r->len -= part;
 }
 
-/* All before @ack has arrived. */
+/* Everything before @ack has arrived. */
 void sent_acked(struct tcp_conn *c, seq32 ack, struct ack_told *t)
 {
 	bool fills_hole = false;
@@ -148,13 +151,13 @@ void sent_acked(struct tcp_conn *c, seq32 ack, struct ack_told *t)
 		}
 		head_acked(c, t);
 	}
-	/* What stood behind the hole has waited for its ACK, not travelled: as long as
-	 * the time-out was, which would make the next one longer still. */
+	/* The bytes behind the hole have waited for it, as long as the time-out.  A
+	 * round trip that includes this wait would make the next time-out even longer. */
 	if (fills_hole)
 		t->rtt_ns = t->last_rtt_ns = 0;
 }
 
-/* The last ones of the pool are for what comes in order. */
+/* The last ranges of the pool are reserved for bytes that arrive in order. */
 bool sent_may_split(const struct tcp_conn *c)
 {
 	const struct pool *p = &c->stack->pool_ranges;
@@ -162,8 +165,8 @@ bool sent_may_split(const struct tcp_conn *c)
 	return p->n_free > p->n / 16;
 }
 
-/* Makes a range end at @at, which lies within it and in @piece; the rest is a range of its
- * own.  sent_may_split() has said yes. */
+/* Ends the range at @at, which lies in it and in @piece.  The rest becomes a new range.
+ * The caller has asked sent_may_split(). */
 void sent_split_there(struct tcp_conn *c, struct range *r, seq32 at,
 		      struct range *piece)
 {
@@ -184,14 +187,15 @@ void sent_split_there(struct tcp_conn *c, struct range *r, seq32 at,
 		c->sent.tail = rest;
 }
 
-/* Return: whether the range ends at @at, which lies within it. */
+/* Splits a range at @at, which lies in it.  Return: whether it could */
 bool sent_split(struct tcp_conn *c, struct range *r, seq32 at)
 {
 	struct range *piece = range_piece(c, r);
 
 	if (!sent_may_split(c))
 		return false;
-	/* What was sent is in few pieces; what the peer has forgotten may be in many. */
+	/* A range usually lies in few pieces.  One that the peer has reneged on may lie
+	 * in many. */
 	for (unsigned i = 0; piece && seq_le(range_end(piece), at); i++) {
 		if (i > TCP_FRAME_PIECES)
 			return false;
@@ -202,7 +206,7 @@ bool sent_split(struct tcp_conn *c, struct range *r, seq32 at)
 	return true;
 }
 
-/* The range leaves again. */
+/* A range is about to be sent again. */
 void range_again(struct tcp_conn *c, struct range *r)
 {
 	bool is_probe = range_is_probe(c, r);
@@ -222,7 +226,7 @@ static void hint_set(struct tcp_conn *c, unsigned which, struct range *r)
 
 enum { HINT_LAST, HINT_HIGHEST, HINT_SEARCH };
 
-/* @gone, which is behind @n, and SACKED as it is, becomes a part of it. */
+/* Joins @gone, the SACKed range behind @r, to @r. */
 static void sacked_join(struct tcp_conn *c, struct range *r, struct range *gone)
 {
 	r->len += gone->len;
@@ -237,8 +241,8 @@ static void sacked_join(struct tcp_conn *c, struct range *r, struct range *gone)
 	pool_put(&c->stack->pool_ranges, gone);
 }
 
-/* @n, which was just SACKED, becomes one with its neighbours if they are.
- * Return: what it is part of now. */
+/* Joins @r, which was just SACKed, with its SACKed neighbours.  Return: the joined
+ * range. */
 static struct range *sacked_merge(struct tcp_conn *c, struct range *prev,
 				  struct range *r)
 {
@@ -265,14 +269,15 @@ static void mark_sacked(struct tcp_conn *c, struct range *r, struct ack_told *t)
 	r->flags |= RANGE_SACKED;
 	r->end_piece = r->piece;
 	r->end_seq = r->seq;
-	/* Where blocks were long ago tells nothing of those that come now. */
+	/* The places of old blocks say nothing about new ones. */
 	c->sack_high = c->sacked_bytes ? seq_max(c->sack_high, range_end(r))
 				       : range_end(r);
 	c->sacked_bytes += r->len;
 }
 
-/* What a block tells of a range: whole segments, and what is left at its end, as Linux has
- * it; a FIN may be left out.  Who acknowledges bytes here and there gets no range for each. */
+/* How much of a range a block covers: whole segments, or the rest of the range, as in
+ * Linux; a FIN may be missing.  So a peer that acknowledges single bytes here and there
+ * cannot make us split a range for each of them. */
 static bool block_part(const struct range *r, const struct tcp_sack *b,
 		       seq32 *from, seq32 *to)
 {
@@ -293,8 +298,9 @@ static bool block_part(const struct range *r, const struct tcp_sack *b,
 	return seq_lt(*from, *to);
 }
 
-/* A range that begins at @at or before it, and is the first, or ends before @at, or was
- * SACKED: so it is known whether the one before the block's first was SACKED. */
+/* A range at or before @at to begin the search with.  It is the first of all, or ends
+ * before @at, or is SACKed.  So the search also learns whether the range before the
+ * block is SACKed. */
 static struct range *search_begin(const struct tcp_conn *c, seq32 at)
 {
 	struct range *best = c->sent.head;
@@ -309,7 +315,7 @@ static struct range *search_begin(const struct tcp_conn *c, seq32 at)
 	return best;
 }
 
-/* The first range that ends behind @at, and the one before it, if that is known.
+/* Finds the first range that ends behind @at, and the one before it if that is known.
  * Return: whether it was found. */
 static bool block_find(struct tcp_conn *c, seq32 at, int32_t work_max,
 		       struct range **prev, struct range **first)
@@ -328,7 +334,7 @@ static bool block_find(struct tcp_conn *c, seq32 at, int32_t work_max,
 	return true;
 }
 
-/* Return: whether all of the block is marked that can be. */
+/* Return: whether everything of the block that can be marked is marked. */
 static bool block_mark(struct tcp_conn *c, struct tcp_sack b, int32_t work_max,
 		       struct ack_told *t)
 {
@@ -366,9 +372,9 @@ static bool is_known(const struct tcp_conn *c, struct tcp_sack b)
 	return false;
 }
 
-/* The blocks of what is in flight, in their order, or a low one would look as if the
- * path reordered.  One that was acknowledged already tells of a duplicate (RFC 2883);
- * one beyond what was sent tells nothing. */
+/* Selects the blocks of what is in flight and sorts them.  Unsorted, a lower block
+ * would look like reordering.  A block below snd_una reports a duplicate (RFC 2883),
+ * and one beyond snd_nxt is meaningless. */
 static unsigned blocks_sort(const struct tcp_conn *c, const struct tcp_seg *seg,
 			    struct tcp_sack *out)
 {
@@ -389,7 +395,7 @@ static unsigned blocks_sort(const struct tcp_conn *c, const struct tcp_seg *seg,
 	return n;
 }
 
-/* What an ACK's blocks tell. */
+/* Takes the SACK blocks of an ACK. */
 void sent_sacked(struct tcp_conn *c, const struct tcp_seg *seg,
 		 struct ack_told *t)
 {
@@ -409,7 +415,7 @@ void sent_sacked(struct tcp_conn *c, const struct tcp_seg *seg,
 	c->n_sacks_known = (uint8_t)n_marked;
 }
 
-/* The send queue's bytes before @ack are not needed any more. */
+/* Frees the bytes of the send queue before @ack. */
 void sndq_acked(struct tcp_conn *c, seq32 ack)
 {
 	while (c->sndq.head && seq_lt(c->sndq.head->seq, ack)) {

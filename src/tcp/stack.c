@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/stack.c - the stack's life: its memory, its addresses, what fits its links
+ * tcp/stack.c - making and ending a stack: its memory, its addresses, the MTU of its routes
  *
- * All memory of a stack is one block, laid out once: the stack, the buckets, and the
- * pools behind each other.
+ * All memory of a stack is one block: the stack, the buckets, then the pools, one
+ * behind the other.
  */
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 #define ALIGN(n) (((size_t)(n) + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE)
 #define MTU_MIN 576
@@ -21,7 +23,7 @@ static uint32_t bucket_count(const struct tcp_config *cfg)
 	return (uint32_t)n;
 }
 
-/* Where the parts lie in the block; the last number is its size. */
+/* The parts of the block, in order; AT_END stands for its size. */
 enum part {
 	AT_BUCKETS,
 	AT_CONNS,
@@ -148,7 +150,7 @@ int stack_addr(const struct tcp_stack *s, const struct ip_addr *a)
 	return -EADDRNOTAVAIL;
 }
 
-/* What fits the link, or the route when that says less; never less than we can do. */
+/* The MTU of the link, or of the route if that is smaller; MTU_MIN at least. */
 uint32_t stack_mtu(const struct tcp_stack *s, const struct ip_addr *raddr)
 {
 	const struct ip_route *r =
@@ -159,7 +161,7 @@ uint32_t stack_mtu(const struct tcp_stack *s, const struct ip_addr *raddr)
 	return r->mtu > MTU_MIN ? r->mtu : MTU_MIN;
 }
 
-/* What we say we take: without options, RFC 6691.  @maxseg 0: all that fits */
+/* The MSS that we announce; RFC 6691: it does not count options.  @maxseg 0: no limit */
 uint16_t stack_mss(const struct tcp_stack *s, const struct ip_addr *raddr,
 		   uint16_t maxseg)
 {

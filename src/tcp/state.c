@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/state.c - the only assignment to conn->state in the tree
+ * tcp/state.c - changes the state of a connection; nothing else assigns conn->state
  *
- * What follows from a state is recomputed in tcp_set_state(): the flow table, the
- * queues, the timers and the news for the program.
+ * tcp_set_state() updates what depends on the state: the flow table, the queues, the
+ * timers, and the news for the program.
  */
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 static const uint16_t may_follow[] = {
 #define B(name) (1u << TCP_##name)
@@ -30,8 +34,8 @@ bool tcp_state_may_follow(enum tcp_state from, enum tcp_state to)
 	return may_follow[from] & 1u << to;
 }
 
-/* Nothing is sent any more, and nothing finds it; what was received stays, to be
- * read. */
+/* The connection sends nothing more, and no segment finds it.  The program can still
+ * read what it has received. */
 static void conn_dies(struct tcp_conn *c)
 {
 	assert(c->flags & CONN_IN_TABLE);
@@ -61,7 +65,7 @@ void tcp_set_state(struct tcp_conn *c, enum tcp_state to)
 	conn_news(c);
 }
 
-/* Each range that has not arrived is on the list where it belongs. */
+/* Each range that is not SACKed is on the right list. */
 static void check_lists(const struct tcp_conn *c, uint32_t n_left)
 {
 	const struct list *const lists[] = { &c->flight, &c->lost, &c->again };
@@ -78,7 +82,7 @@ static void check_lists(const struct tcp_conn *c, uint32_t n_left)
 	assert(!n_left);
 }
 
-/* @at: where the first range begins */
+/* @at: the number with which the first range begins */
 static void check_sent(const struct tcp_conn *c, seq32 at)
 {
 	uint32_t sacked = 0, lost = 0, n_listed = 0, again_out = 0, again = 0;
@@ -144,7 +148,7 @@ static void check_received(const struct tcp_conn *c)
 	assert(!n_runs || run_last(c)->last == last);
 	c->stack->work.n = work; /* a check is no call */
 	assert(seq_le(at, c->rcv_adv));
-	/* A mark that reading has passed is forgotten. */
+	/* A mark is forgotten when the program has read past it. */
 	if (c->flags & CONN_URG_IN && !(c->flags & CONN_ORPHAN))
 		assert(seq_le(conn_copied(c), c->urg_seq));
 }
@@ -163,7 +167,7 @@ static void check_send_queue(const struct tcp_conn *c)
 		assert(!bytes);
 }
 
-/* All that holds between calls. */
+/* Everything that must hold between calls. */
 void conn_check(const struct tcp_conn *c)
 {
 	assert(seq_le(c->snd_una, c->snd_nxt));
@@ -184,7 +188,7 @@ void conn_check(const struct tcp_conn *c)
 	assert(c->timer.due_ns <= conn_deadline(c));
 	assert((c->rtx_kind == RTX_NONE) == (c->rtx_at_ns == WHEEL_NEVER));
 	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD) {
-		/* The timer is the SYN's, behind which there is a FIN at most. */
+		/* The timer belongs to the SYN; only a FIN may follow it. */
 		assert(c->rtx_kind == RTX_RTO);
 		assert(!c->sndq.head);
 		check_sent(c, seq_add(c->iss, 1));
@@ -196,7 +200,7 @@ void conn_check(const struct tcp_conn *c)
 		assert(c->rec.chrono != CHRONO_UNSPEC);
 	else if (!conn_has_unsent(c))
 		assert(c->rec.chrono == CHRONO_UNSPEC);
-	/* What is under way is guarded by a timer. */
+	/* A timer guards what is in flight. */
 	if (c->sent.head)
 		assert(c->rtx_kind == RTX_RTO || c->rtx_kind == RTX_REO ||
 		       c->rtx_kind == RTX_TLP);

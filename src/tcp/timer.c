@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/timer.c - what happens to a connection when nothing arrives
+ * tcp/timer.c - what a connection does when nothing arrives
  *
- * A connection has two deadlines: retransmission, of which there is one kind at a time,
- * and its life (keepalive, FIN-WAIT-2).  One timer of the wheel stands for the earlier
- * one; a deadline that goes away leaves it where it lies (wheel.h).  Delayed ACKs have
- * a queue of their own (delack.c).
+ * A connection has two deadlines: one of retransmission, of one kind at a time (enum
+ * rtx_kind), and one of its life (keepalive, FIN-WAIT-2).  One timer of the wheel
+ * stands for the earlier one.  When that deadline goes away, the timer stays where it
+ * is (wheel.h).  delack.c has a queue of its own for delayed ACKs.
  *
  * Spec: RFC 6298, RFC 8985 section 6.3, RFC 9293 3.8.4, 3.8.6.1
  */
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/pmtu.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 void conn_timer_sync(struct tcp_conn *c)
 {
@@ -33,7 +37,7 @@ static void rtx_set(struct tcp_conn *c, enum rtx_kind kind, uint64_t at_ns)
 	conn_timer_sync(c);
 }
 
-/* When the time-out is that begins now. */
+/* When a time-out that begins now ends. */
 static uint64_t rto_deadline(const struct tcp_conn *c)
 {
 	uint64_t at_ns = c->stack->now_ns + conn_rto_ns(c);
@@ -49,15 +53,15 @@ static void rtx_arm(struct tcp_conn *c, enum rtx_kind kind)
 	rtx_set(c, kind, c->rto_at_ns);
 }
 
-/* The reordering window of a range ends then. */
+/* Arms the timer for the end of a range's reordering window. */
 void rtx_arm_reo(struct tcp_conn *c, uint64_t at_ns)
 {
 	if (c->rtx_kind != RTX_RTO || at_ns < c->rtx_at_ns)
 		rtx_set(c, RTX_REO, at_ns);
 }
 
-/* The tail's probe comes before the time-out, or in its place; @anew: something was
- * sent or acknowledged just now. */
+/* Arms a tail loss probe, if one is allowed before the time-out, or else the time-out.
+ * @anew: something was sent or acknowledged just now */
 static void rtx_choose(struct tcp_conn *c, bool anew)
 {
 	uint64_t probe_ns;
@@ -71,7 +75,7 @@ static void rtx_choose(struct tcp_conn *c, bool anew)
 	probe_ns = c->stack->now_ns + tlp_timeout_ns(c);
 	c->rtx_kind = RTX_TLP;
 	c->rtx_at_ns = MIN(probe_ns, c->rto_at_ns);
-	/* The probe of a segment alone waits longer, until there is a second one. */
+	/* The probe of a single segment waits longer, until there is a second segment. */
 	wheel_set_by(&c->stack->wheel, &c->timer, conn_deadline(c),
 		     c->stack->now_ns + tlp_least_ns(c));
 }
@@ -82,7 +86,7 @@ static bool rtx_guards_flight(const struct tcp_conn *c)
 	       c->rtx_kind == RTX_TLP;
 }
 
-/* The one retransmission timer is what the queues say; @restart: from now on. */
+/* Sets the retransmission timer to what the queues need; @restart: counting from now. */
 void conn_rtx_update(struct tcp_conn *c, bool restart)
 {
 	if (c->sent.head || c->state == TCP_SYN_SENT) {
@@ -93,8 +97,8 @@ void conn_rtx_update(struct tcp_conn *c, bool restart)
 			rtx_choose(c, false);
 		}
 	} else if (conn_has_unsent(c) && !restart) {
-		/* Something holds it back, with nothing under way whose ACK would
-		 * tell when that is over. */
+		/* Something keeps bytes from being sent, and nothing is in flight whose
+		 * ACK could change that. */
 		if (c->rtx_kind != RTX_PERSIST)
 			rtx_arm(c, RTX_PERSIST);
 	} else {
@@ -111,8 +115,8 @@ void conn_rtx_sent(struct tcp_conn *c)
 		conn_rtx_update(c, false);
 }
 
-/* RFC 6069 section 4.2: a router had no way for the segment that was sent again, so its
- * loss tells nothing of congestion: one doubling is taken back. */
+/* RFC 6069 section 4.2: a router had no route for the segment that was sent again.  Its
+ * loss is no sign of congestion, so take one doubling of the time-out back. */
 void conn_rtx_shorten(struct tcp_conn *c)
 {
 	if (c->rtx_kind != RTX_RTO || !c->n_rtx)
@@ -133,8 +137,8 @@ static uint64_t last_rx_ns(const struct tcp_conn *c)
 	return (now - (uint32_t)((uint32_t)now - c->last_rx_ms)) * NS_PER_MS;
 }
 
-/* A peer that has taken its window back, and says so each time, is alive: as for a window
- * that was shut before (RFC 9293 section 3.8.6.1), there is no end while it answers. */
+/* A peer that has shrunk its window and repeats that in every ACK is alive.  As with a
+ * zero window (RFC 9293 section 3.8.6.1), we go on as long as it answers. */
 static bool is_silent(const struct tcp_conn *c)
 {
 	uint64_t since = last_rx_ns(c);
@@ -166,7 +170,7 @@ void conn_life_update(struct tcp_conn *c)
 	conn_timer_sync(c);
 }
 
-/* RFC 9293 section 3.10.8: the peer is told nothing, as it does not answer. */
+/* RFC 9293 section 3.10.8: send no reset, because the peer does not answer. */
 static void give_up(struct tcp_conn *c)
 {
 	conn_fail(c, c->soft_err ? c->soft_err : -ETIMEDOUT);
@@ -180,7 +184,8 @@ static bool is_user_timeout(const struct tcp_conn *c, uint64_t since_ns)
 
 static void syn_timeout(struct tcp_conn *c)
 {
-	/* The linear ones do not count, or R2 were 11 seconds (RFC 9293, MUST-23). */
+	/* The linear retries do not count, or R2 would be 11 seconds (RFC 9293,
+	 * MUST-23). */
 	unsigned most = c->syn_retries +
 			(c->state == TCP_SYN_SENT ? (unsigned)SYN_LINEAR : 0u);
 
@@ -206,7 +211,7 @@ static void data_timeout(struct tcp_conn *c)
 		return;
 	}
 	recovery_timeout(c);
-	/* What does not end is not counted for ever. */
+	/* A count that has no limit must not overflow. */
 	if (c->snd_wnd || c->flags & CONN_ORPHAN || conn_rto_ns(c) < RTO_MAX_NS)
 		c->n_rtx++;
 	if (c->snd_wnd)
@@ -215,15 +220,16 @@ static void data_timeout(struct tcp_conn *c)
 	rtx_arm(c, RTX_RTO);
 }
 
-/* RFC 9293 section 3.8.6.1: as long as the peer answers, for ever. */
+/* RFC 9293 section 3.8.6.1: probe for ever, as long as the peer answers. */
 static void persist_timeout(struct tcp_conn *c)
 {
 	uint32_t max = c->flags & CONN_ORPHAN ? ORPHAN_RETRIES : DATA_RETRIES;
 
 	if (!c->rtx_since_ns)
 		conn_late_since(c, c->stack->now_ns);
-	/* The program's patience is one for a peer that answers, too; and a window that
-	 * is never opened must not hold memory for ever that nobody has any more. */
+	/* A user time-out also ends a connection to a peer that answers.  And a window
+	 * that never opens must not keep the memory of a connection that no program has
+	 * any more. */
 	if (c->n_probes >= max || is_user_timeout(c, c->rtx_since_ns) ||
 	    (c->flags & CONN_ORPHAN && !c->snd_wnd &&
 	     conn_rto_ns(c) >= RTO_MAX_NS)) {
@@ -231,7 +237,8 @@ static void persist_timeout(struct tcp_conn *c)
 		return;
 	}
 	if (c->snd_wnd) {
-		/* Nothing asks the peer: it is memory that was missing, or goes now. */
+		/* The window is open: memory was missing, or the bytes can leave now.
+		 * So do not probe. */
 		conn_set_pending(c, TX_DATA | TX_PUSH);
 	} else {
 		c->n_probes++;
@@ -248,14 +255,14 @@ static void reo_timeout(struct tcp_conn *c)
 
 	rtx_set(c, RTX_RTO, c->rto_at_ns);
 	rack_detect(c, WORK_MAX);
-	/* What an ACK had no time for: the window has its answer already. */
+	/* An earlier ACK had no work left for these ranges, and has already set cwnd. */
 	if (is_late && (c->ca_state == CA_CWR || c->ca_state == CA_RECOVERY))
 		c->cwnd -= MIN(c->lost_bytes - lost, c->cwnd - c->mss);
 	recovery_update(c, seq_len(c->snd_una, c->snd_nxt));
 	conn_set_pending(c, TX_DATA);
 }
 
-/* RFC 8985 section 7.3: the probe, and a whole time-out from then on. */
+/* RFC 8985 section 7.3: the probe; a full time-out begins now. */
 static void tlp_timeout(struct tcp_conn *c)
 {
 	if (!tlp_may_probe(c)) {
@@ -290,12 +297,12 @@ static void rtx_timeout(struct tcp_conn *c)
 	}
 }
 
-/* RFC 9293 section 3.8.4: a peer that is silent is asked. */
+/* RFC 9293 section 3.8.4: probe a silent peer. */
 static void keepalive_timeout(struct tcp_conn *c)
 {
 	uint64_t idle_until = later(last_rx_ns(c), c->keep_idle_s);
 
-	/* What is to be sent has timers of its own. */
+	/* Bytes that are in flight or unsent have timers of their own. */
 	bool is_asked = c->sent.head || conn_has_unsent(c);
 
 	if (c->stack->now_ns < idle_until || is_asked) {

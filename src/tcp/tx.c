@@ -1,19 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/tx.c - what is due becomes frames, one at a time
+ * tcp/tx.c - turns what is pending into frames, one at a time
  *
  *     conn_set_pending(), tx_reply() -> tcp_tx() -> struct tcp_frame -> the port
  *
- * Answers that belong to no whole connection go first.  Then connections with
- * something due take turns, a frame each: a SYN; a probe; what was lost; what is new;
- * and an ACK alone, when nothing else has carried it.
+ * Replies of no whole connection leave first.  Then the connections with something
+ * pending send one frame each, round robin: a SYN; a probe; what was lost; what is new;
+ * and an ACK alone if no other frame has carried it.
  *
- * Nothing is sent behind the edge of the peer's window, probes excepted, nor beyond
- * the congestion window, but for the first range of a recovery.
+ * Nothing is sent beyond the peer's window except probes, and nothing beyond the
+ * congestion window except the first range of a recovery.
  *
  * Spec: RFC 9293 3.8.6, RFC 1122 4.2.3.4, RFC 5681, RFC 896 (Nagle)
  */
-#include "tcp/conn.h"
+#include "tcp/ctl.h"
+#include "tcp/pmtu.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
+#include "tcp/stack.h"
+#include "tcp/timer.h"
 
 void conn_set_pending(struct tcp_conn *c, unsigned what)
 {
@@ -31,13 +36,13 @@ static void clear_pending(struct tcp_conn *c, unsigned what)
 		list_del(&c->pending_link);
 }
 
-/* Bytes, or a FIN, that may be sent now or later. */
+/* Bytes or a FIN to be sent, now or later. */
 static bool has_to_send(const struct tcp_conn *c)
 {
 	return conn_has_unsent(c) || c->lost_bytes;
 }
 
-/* Something has changed that may let data go. */
+/* Something has changed that may allow data to be sent. */
 void conn_set_pending_data(struct tcp_conn *c)
 {
 	if (has_to_send(c)) {
@@ -55,7 +60,7 @@ uint32_t conn_tsval(const struct tcp_conn *c)
 
 /* --- segments --- */
 
-/* The window field; what it says is kept in rcv_adv, to be true. */
+/* The window field.  rcv_adv keeps what it promises. */
 static uint16_t window_field(struct tcp_conn *c)
 {
 	rcv_window_update(c);
@@ -63,8 +68,8 @@ static uint16_t window_field(struct tcp_conn *c)
 	return (uint16_t)MIN(wnd, 65535u);
 }
 
-/* The fields that all segments of a synchronised connection share, and what follows
- * from an ACK that leaves. */
+/* Fills the fields that all segments of an established connection share, and does what
+ * follows from sending an ACK. */
 static void seg_begin(struct tcp_conn *c, struct tcp_seg *seg, seq32 seq,
 		      unsigned flags)
 {
@@ -123,7 +128,8 @@ static bool send_syn(struct tcp_conn *c, struct tcp_frame *f)
 	}
 	seg.has_ts = offers & TCP_OFFER_TS;
 	seg.tsval = conn_tsval(c);
-	/* Of the peer's SYN, or of a connection whose name is used again. */
+	/* From the peer's SYN, or from the connection in TIME-WAIT whose ports we use
+	 * again. */
 	seg.tsecr = c->ts_recent;
 	seg.is_sack_ok = offers & TCP_OFFER_SACK;
 	if (!c->last_tx_ns && !is_reply)
@@ -138,7 +144,7 @@ static bool send_syn(struct tcp_conn *c, struct tcp_frame *f)
 
 /* --- data --- */
 
-/* Payload of one segment, with the SACK blocks that it will carry. */
+/* The payload of one segment beside the SACK blocks that it will carry. */
 static uint32_t seg_room(const struct tcp_conn *c)
 {
 	struct tcp_sack sacks[TCP_SACK_MAX];
@@ -147,18 +153,18 @@ static uint32_t seg_room(const struct tcp_conn *c)
 	return c->mss - (n ? 4 + 8 * n : 0);
 }
 
-/* Payload of one frame. */
+/* The payload of one frame. */
 static uint32_t frame_room(const struct tcp_conn *c, uint32_t room)
 {
 	uint32_t most = c->stack->cfg.gso_max;
 
-	/* The pointer counts from each segment. */
+	/* The urgent pointer counts from the start of each segment. */
 	if (most < 2 * room || c->flags & CONN_URG_OUT)
 		return room;
 	return pace_frame(c, most - most % room, room);
 }
 
-/* @n goes, behind all others in flight. */
+/* @r has been sent and is the last one in flight. */
 static void range_sent(struct tcp_conn *c, struct range *r)
 {
 	list_del(&r->link);
@@ -174,16 +180,17 @@ static void range_sent(struct tcp_conn *c, struct range *r)
 		c->n_rtx = 0;
 		conn_late_since(c, 0);
 	}
-	/* RFC 6675 section 6: the first hole's retransmission has a time-out of its
-	 * own, or one that began an RTT before comes first. */
+	/* RFC 6675 section 6: the retransmission of the first hole gets a full
+	 * time-out, because an older one could fire before its ACK arrives. */
 	if (r->flags & RANGE_RETX && r == c->sent.head)
 		conn_rtx_update(c, true);
 	else
 		conn_rtx_sent(c);
 }
 
-/* RFC 9293 section 3.9.1.2, as Linux: the end of what a program gave, unless it said that
- * there is more; and frames that are cut, whose segments a receiver then gathers so far. */
+/* RFC 9293 section 3.9.1.2, as in Linux.  PSH marks the end of what the program gave,
+ * unless more follows (MSG_MORE).  It also marks frames that the port cuts into
+ * segments: a receiver (GRO) joins these segments up to the PSH. */
 static bool has_push(const struct tcp_conn *c, const struct range *r,
 		     uint32_t bytes, uint32_t n_segs)
 {
@@ -223,8 +230,8 @@ static void send_range(struct tcp_conn *c, struct tcp_frame *f,
 	}
 }
 
-/* How much of a range the peer's window still has room for.  A peer may take its window
- * back (RFC 9293 section 3.8.6); what is first is sent again all the same. */
+/* How much of a range fits the peer's window.  A peer may shrink its window (RFC 9293
+ * section 3.8.6); we send the first range again anyway. */
 static uint32_t again_window(const struct tcp_conn *c, const struct range *r)
 {
 	seq32 edge = seq_add(c->snd_una, c->snd_wnd);
@@ -234,7 +241,7 @@ static uint32_t again_window(const struct tcp_conn *c, const struct range *r)
 	return r == c->sent.head ? c->mss : 0;
 }
 
-/* Sends a range again, or as much of it as a frame and the window have room for. */
+/* Sends a range again, or as much of it as fits a frame and the window. */
 static void send_again(struct tcp_conn *c, struct tcp_frame *f, struct range *r)
 {
 	uint32_t window = again_window(c, r), room = MIN(seg_room(c), window);
@@ -254,14 +261,15 @@ static void send_again(struct tcp_conn *c, struct tcp_frame *f, struct range *r)
 	r->room = room;
 	range_again(c, r);
 	struct range part = *r;
-	/* What could be neither cut nor sent whole is found lost again. */
+	/* The range could be neither split nor sent whole: RACK finds the rest lost
+	 * again. */
 	if (got < bytes)
 		part.flags &= (uint8_t)~RANGE_FIN;
 	send_range(c, f, &part, got);
 	range_sent(c, r);
 }
 
-/* The first range that is lost. */
+/* Sends the first lost range. */
 static bool send_lost(struct tcp_conn *c, struct tcp_frame *f)
 {
 	struct range *r = sent_first_lost(c);
@@ -269,8 +277,8 @@ static bool send_lost(struct tcp_conn *c, struct tcp_frame *f)
 
 	if (!r)
 		return false;
-	/* RFC 9293 section 3.8.6: of what lies behind the edge of a window that was taken
-	 * back, the first alone is sent again: its answer tells when there is room. */
+	/* RFC 9293 section 3.8.6: of what lies beyond a shrunk window, send only the
+	 * first range again.  Its ACK tells when there is room. */
 	if (!again_window(c, r))
 		return false;
 	pipe = conn_pipe(c);
@@ -280,7 +288,7 @@ static bool send_lost(struct tcp_conn *c, struct tcp_frame *f)
 	return true;
 }
 
-/* Bytes behind snd_nxt that the peer's window has room for. */
+/* Bytes beyond snd_nxt that fit the peer's window. */
 static uint32_t usable_window(const struct tcp_conn *c)
 {
 	seq32 edge = seq_add(c->snd_una, c->snd_wnd);
@@ -288,7 +296,7 @@ static uint32_t usable_window(const struct tcp_conn *c)
 	return seq_lt(c->snd_nxt, edge) ? seq_len(c->snd_nxt, edge) : 0;
 }
 
-/* What may go at once, as far as windows are concerned. */
+/* How many bytes both windows allow to be sent now. */
 uint32_t conn_sendable(const struct tcp_conn *c)
 {
 	uint32_t pipe = conn_pipe(c), usable = usable_window(c);
@@ -302,18 +310,19 @@ static bool nagle_holds(const struct tcp_conn *c)
 	if (c->flags & (CONN_SHUT_WR | CONN_PUSH_ALL | CONN_URG_OUT) ||
 	    c->tx_pending & TX_PUSH)
 		return false;
-	/* What is new tells whether anything is lost: RFC 5682 section 2.1. */
+	/* New bytes tell whether anything is lost: RFC 5682 section 2.1. */
 	if (c->rec.frto == FRTO_NEW)
 		return false;
 	if (c->flags & (CONN_CORK | CONN_MORE))
 		return true;
 	if (c->flags & CONN_NODELAY)
 		return false;
-	/* Minshall: one small segment may be under way. */
+	/* Minshall: one small segment may be in flight. */
 	return seq_lt(c->snd_una, c->snd_sml) && seq_le(c->snd_sml, c->snd_nxt);
 }
 
-/* How many bytes the next new segment, or several in one frame, may have; 0: none. */
+/* How many bytes the next frame of new bytes may have, one segment or several; 0:
+ * none. */
 static uint32_t new_bytes(struct tcp_conn *c, uint32_t room, uint32_t avail,
 			  bool is_all)
 {
@@ -333,14 +342,15 @@ static uint32_t new_bytes(struct tcp_conn *c, uint32_t room, uint32_t avail,
 		n = MIN(n, cwnd > room ? cwnd : room);
 		return n < 2 * room ? room : n - n % room;
 	}
-	/* RFC 1122 section 4.2.3.4: a small segment only at the end of the bytes, or
-	 * when the window was never much larger. */
+	/* RFC 1122 section 4.2.3.4: send a small segment only at the end of the bytes,
+	 * or if the window never was much larger. */
 	if (n < avail)
 		return n >= c->max_wnd / 2 || c->tx_pending & TX_PUSH ? n : 0;
 	return is_all && nagle_holds(c) ? 0 : n;
 }
 
-/* Payload of a probe of the path, instead of the next new segment; or 0. */
+/* The payload of a probe of the path's MTU, sent instead of the next segment; 0: no
+ * probe. */
 static uint32_t probe_bytes(struct tcp_conn *c, uint32_t avail)
 {
 	uint32_t pipe = conn_pipe(c);
@@ -355,11 +365,12 @@ static struct range *range_new(struct tcp_conn *c)
 {
 	struct pool *p = &c->stack->pool_ranges;
 
-	/* The rest is for what comes in, and for ranges that are split. */
+	/* The rest of the pool is reserved for bytes that arrive, and for splits. */
 	return p->n_free < p->n / 8 ? NULL : pool_get(p);
 }
 
-/* The range is of this era; eras are over when nothing of them is left. */
+/* Puts the range into the current era.  When it is the only one in flight, eras begin
+ * anew. */
 static void era_note(struct tcp_conn *c, struct range *r)
 {
 	if (c->sent.head == r) {
@@ -381,8 +392,8 @@ static void range_add(struct tcp_conn *c, struct range *r)
 		era_note(c, r);
 }
 
-/* RFC 5681 section 4.1 and RFC 2861: after a pause the path is known less and less,
- * by half with each time-out that it lasts. */
+/* RFC 5681 section 4.1 and RFC 2861: halve cwnd for each time-out that a pause has
+ * lasted, because the path may have changed. */
 static void restart_after_idle(struct tcp_conn *c)
 {
 	uint32_t initial = INITIAL_WINDOW * (uint32_t)c->mss;
@@ -402,29 +413,32 @@ static void restart_after_idle(struct tcp_conn *c)
 	c->cwnd = c->cwnd > initial ? c->cwnd : initial;
 }
 
-/* What is new waits for what is lost, unless F-RTO is to find out whether it is. */
+/* New bytes wait for lost ones, unless F-RTO needs them to find out whether these are
+ * lost. */
 static bool is_behind_lost(const struct tcp_conn *c)
 {
 	return c->lost_bytes && c->rec.frto != FRTO_NEW;
 }
 
-/* The peer's window, and not ours, is why @bytes, or a FIN, are not sent. */
+/* Whether the peer's window, and not cwnd, keeps @bytes or a FIN from being sent. */
 static bool is_window_short(const struct tcp_conn *c, uint32_t bytes)
 {
 	return !(c->flags & CONN_CWND_LIMITED) &&
 	       usable_window(c) < bytes + !bytes;
 }
 
-/* All that there was room for is under way, and the program has more. */
+/* The send buffer was full and is empty now except for what is in flight, and the
+ * program has more. */
 static bool is_room_awaited(const struct tcp_conn *c)
 {
 	return c->rec.wants_room && !conn_has_unsent(c) &&
 	       !(c->flags & CONN_SHUT_WR);
 }
 
-/* Something new was sent, or held back: the most in flight, and whether cwnd holds back,
- * until what is under way now was acknowledged.  The ACKs of a burst find less and less in
- * flight, but all of them tell of what the path has carried.  As Linux has it */
+/* Something new was sent, or could not be.  Notes the most bytes in flight, and whether
+ * cwnd was the limit, until everything in flight now is acknowledged.  While the ACKs
+ * of a burst arrive, less and less is in flight; but all of them show what the path has
+ * carried.  Linux does the same. */
 static void flight_seen(struct tcp_conn *c)
 {
 	uint32_t flight = seq_len(c->snd_una, c->snd_nxt);
@@ -453,6 +467,8 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	all = avail = seq_len(c->snd_nxt, c->snd_end);
 	if (c->rec.has_eor && all) {
 		piece = sndq_next(c);
+		if (!piece)
+			return false;
 		avail = record_bytes(c, piece, all);
 	}
 	bytes = avail ? new_bytes(c, room, avail, avail == all) : 0;
@@ -467,13 +483,13 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 				  : CHRONO_BUSY);
 		return false;
 	}
+	if (bytes && !piece && !(piece = sndq_next(c)))
+		return false;
 	struct range *r = range_new(c);
 	if (!r)
 		return false;
-	*r = (struct range){ .seq = c->snd_nxt, .room = room };
+	*r = (struct range){ .seq = c->snd_nxt, .room = room, .piece = piece };
 	list_init(&r->link);
-	if (bytes)
-		r->piece = piece = piece ? piece : sndq_next(c);
 	if (bytes && frame_gather(f, &piece, c->snd_nxt, bytes) < bytes) {
 		bytes = f->len;
 		has_fin = false;
@@ -507,7 +523,7 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	return true;
 }
 
-/* RFC 8985 section 7.3: what is new, or the last segment again. */
+/* RFC 8985 section 7.3: a new segment, or the last one again. */
 static bool send_tlp(struct tcp_conn *c, struct tcp_frame *f)
 {
 	struct range *r = c->sent.tail;
@@ -539,16 +555,16 @@ static bool send_data(struct tcp_conn *c, struct tcp_frame *f)
 	if (c->rec.frto == FRTO_NEW) {
 		if (send_new(c, f))
 			return true;
-		/* RFC 5682 section 2.1 (2b): what is new goes first, and its ACK tells
-		 * whether anything is lost. */
+		/* RFC 5682 section 2.1 (2b): new bytes first; their ACK tells whether
+		 * anything is lost. */
 		if (seq_lt(c->recover, c->snd_nxt))
 			return false;
 	}
 	return send_lost(c, f) || send_new(c, f);
 }
 
-/* Our SYN is not acknowledged yet, and the timer is its own.  RFC 9293 section 3.10.4: who
- * has closed has nothing to send but a FIN, which does not wait for that. */
+/* The peer has not acknowledged our SYN, whose timer is armed.  RFC 9293 section
+ * 3.10.4: a program that has closed sends only a FIN, which need not wait for the ACK. */
 static bool open_tx(struct tcp_conn *c, struct tcp_frame *f)
 {
 	bool is_ack = c->tx_pending & TX_ACK, is_sent = false;
@@ -565,12 +581,12 @@ static bool conn_tx(struct tcp_conn *c, struct tcp_frame *f)
 {
 	if (c->state == TCP_SYN_SENT || c->state == TCP_SYN_RCVD)
 		return c->tx_pending & TX_SYN ? send_syn(c, f) : open_tx(c, f);
-	/* The answer was there before it could leave once more. */
+	/* The peer's answer arrived before we sent the SYN again. */
 	if (c->tx_pending & TX_SYN)
 		clear_pending(c, TX_SYN);
 	if (c->tx_pending & TX_PROBE) {
 		clear_pending(c, TX_PROBE);
-		/* A byte that is acknowledged already: the peer must answer. */
+		/* An old sequence number, to which the peer must answer. */
 		return send_alone(c, f, seq_sub(c->snd_una, 1));
 	}
 	if (c->tx_pending & TX_DATA) {
@@ -606,7 +622,7 @@ bool tcp_tx(struct tcp_stack *s, struct tcp_frame *f, uint64_t now_ns)
 		    s->pending.next, struct tcp_conn, pending_link);
 
 		if (conn_tx(c, f)) {
-			/* The others' turn. */
+			/* Let the other connections send. */
 			if (c->tx_pending) {
 				list_del(&c->pending_link);
 				list_add_tail(&s->pending, &c->pending_link);

@@ -2,16 +2,21 @@
 /*
  * tcp/urg.c - the urgent pointer: one byte that is read apart, and a mark
  *
- *     a segment with URG -> urg_rx() -> urg_seq, and the byte there when it is in
+ *     a segment with URG -> urg_rx() -> urg_seq, and the byte when it has arrived
  *
  * As in Linux, the pointer names the byte behind the last urgent one, and one byte is
- * out of band: reading stops before it, and the next read goes on behind it.  The byte
- * stays in the receive queue and in the window; it can be read apart until reading
- * has passed it.  A pointer that is newer takes the older one's place.
+ * out of band: a read stops before it, and the next read goes on behind it.  The byte
+ * stays in the receive queue and in the window.  tcp_recv_urgent() returns it until
+ * reads have passed it.  A newer pointer replaces an older one.
  *
  * Spec: RFC 9293 section 3.8.5, RFC 6093
  */
-#include "tcp/conn.h"
+#include <errno.h>
+
+#include "tcp/calls.h"
+#include "tcp/ctl.h"
+#include "tcp/opt.h"
+#include "tcp/rcv.h"
 
 /* Forgets a mark that reading has passed. */
 void urg_passed(struct tcp_conn *c)
@@ -32,15 +37,15 @@ bool urg_hides_next(const struct tcp_conn *c)
 	return c->rcvq_bytes && is_at_mark(c) && !(c->flags & CONN_OOB_INLINE);
 }
 
-/* Whether reading will come to a mark at which it stops. */
+/* Whether reads will come to a mark at which they stop. */
 bool urg_is_ahead(const struct tcp_conn *c)
 {
 	return c->flags & CONN_URG_IN && !(c->flags & CONN_OOB_INLINE) &&
 	       seq_lt(conn_copied(c), c->urg_seq);
 }
 
-/* How many of the first @len bytes that wait can be read in one go: not across the
- * mark.  The byte there is passed over, when nothing stands before it. */
+/* How many of the first @len bytes one read may return: it does not cross the mark.  If
+ * the urgent byte is first, the call skips it. */
 uint32_t urg_limit(struct tcp_conn *c, uint32_t len)
 {
 	seq32 at = conn_copied(c);
@@ -58,7 +63,7 @@ static void pointer_rx(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	seq32 at = seq_add(seg->seq, seg->urg ? seg->urg - 1u : 0);
 
-	/* Seen already, or no news. */
+	/* An older pointer, or the same again. */
 	if (seq_lt(at, c->rcv_nxt) ||
 	    (c->urg_state != URG_NONE && seq_le(at, c->urg_seq)))
 		return;
@@ -70,7 +75,7 @@ static void pointer_rx(struct tcp_conn *c, const struct tcp_seg *seg)
 	conn_news(c);
 }
 
-/* A segment whose number is acceptable, not trimmed yet. */
+/* The segment's number is acceptable; it is not trimmed yet. */
 void urg_rx(struct tcp_conn *c, const struct arrival *a)
 {
 	if (c->flags & (CONN_ORPHAN | CONN_FIN_RCVD))
@@ -110,7 +115,8 @@ void tcp_set_oob_inline(struct tcp_conn *c, bool is_on)
 	c->flags |= is_on ? CONN_OOB_INLINE : 0u;
 }
 
-/* The pointer of a segment of ours that begins at @seq; false: none. */
+/* The urgent pointer of a segment of ours that begins at @seq.  Return: false if it has
+ * none */
 bool urg_pointer(const struct tcp_conn *c, seq32 seq, uint16_t *out)
 {
 	uint32_t ahead = seq_len(seq, c->snd_up);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/work.h - how many nodes a call touches, and how many it may
+ * tcp/work.h - how much work a call does, and how much it may do
  *
- * Of what waits in queues there may be many thousand: no frame, no timer and no call of the
- * program's goes through all of it, or a peer could make it cost seconds.  What goes
- * through several nodes counts them; those that it gives back are not counted, because
- * each of them was paid for when it came.  tcp_most_work() tells.
+ * Queues may hold many thousands of ranges.  No frame, timer or call walks through all
+ * of them, or a peer could make it take seconds.  Code that walks through ranges, runs
+ * or half-open connections counts them as work.  Those that it frees do not count,
+ * because each was paid for when it was made.  tcp_most_work() reports the largest
+ * count.
  */
 #pragma once
 
@@ -14,7 +15,7 @@
 #include "base/compiler.h"
 #include "tcp/tcp.h"
 
-/* Where each part of a call stops, so that all of them stay below TCP_WORK_MAX. */
+/* The limits of the parts of a call.  They keep each call at TCP_WORK_MAX at most. */
 #define WORK_MAX TCP_WORK_MAX
 #define WORK_SACK 40   /* looking for an ACK's blocks */
 #define WORK_TEXT 16   /* all of an ACK that comes with text */
@@ -28,10 +29,10 @@ struct work {
 	uint32_t most; /* of one */
 };
 
-/* Nodes were touched; less than 0: and given back. */
+/* Adds @n touched elements; less than 0: elements that were also freed. */
 static inline void work_add(struct work *w, int32_t n) { w->n += n; }
 
-/* A call is over: a frame, a timer, or one of the program's. */
+/* Ends a call: a frame, a timer, or a call of the program. */
 static inline void work_end(struct work *w)
 {
 	if (likely(!w->n))

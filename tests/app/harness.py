@@ -34,7 +34,14 @@ import sys
 import tempfile
 import time
 
-LIMIT_S = 100  # of a whole test; each should take 40 at most
+from sanitizer import Sanitizer
+
+# Seconds, of a whole test; each should take 40 at most.  All times to wait are longer
+# with a sanitizer.
+LIMIT_S = 100
+REPORTS_MAX = 3
+REPORT_MAX = 3000  # characters
+TABLE_MAX = 20  # processes, so that what comes before stays in sight
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 PACKAGES = {"redis-server": "redis-server", "redis-benchmark": "redis-tools",
@@ -181,6 +188,8 @@ def reasons_table(segments):
                       t["rx_bytes_shm"], t["tx_bytes_shm"],
                       t["rx_bytes_inet"], t["tx_bytes_inet"],
                       ", ".join(words)))
+    if len(lines) > TABLE_MAX:
+        lines[:-TABLE_MAX] = ["  %d processes; the last ones:" % len(lines)]
     return "\n".join(lines)
 
 
@@ -248,7 +257,9 @@ class Proc:
 # --- a test ---
 
 class Run:
-    def __init__(self, path, needs=()):
+    """@not_with: {sanitizer: why the test cannot run with it}"""
+
+    def __init__(self, path, needs=(), not_with=None):
         self.name = os.path.basename(path)
         self.is_kernel = os.environ.get("OSF_TEST_KERNEL") == "1"
         self.build = os.path.abspath(os.environ.get("OSF_BUILD", "build"))
@@ -264,18 +275,23 @@ class Run:
         self.stats = os.path.join(self.tmp, "stats")
         os.mkdir(self.stats, 0o777)
         os.chmod(self.stats, 0o777)
+        self.sanitizer = Sanitizer(self.build, self.path("reports"))
+        why_not = self.sanitizer.why_not(needs, not_with or {})
+        if why_not:
+            shutil.rmtree(self.tmp, ignore_errors=True)
+            skip(why_not)
         self.procs = []
         self.serial = itertools.count()
         self.started = time.monotonic()
         atexit.register(self.clean)
         signal.signal(signal.SIGALRM, self.too_long)
         signal.signal(signal.SIGTERM, lambda *a: fail("stopped"))
-        signal.alarm(LIMIT_S)
+        signal.alarm(LIMIT_S * self.sanitizer.slower)
 
     def too_long(self, *unused):
         for proc in self.procs:
             print("--- %s:\n%s" % (proc.name, proc.text()[-2000:]))
-        self.fail("took more than %d s" % LIMIT_S)
+        self.fail("took more than %d s" % (LIMIT_S * self.sanitizer.slower))
 
     def clean(self):
         for proc in self.procs:
@@ -285,6 +301,8 @@ class Run:
     def fail(self, why):
         if not self.is_kernel:
             print(reasons_table(read_stats(self.stats)))
+        for text in self.sanitizer.reports()[:REPORTS_MAX]:
+            print(text[:REPORT_MAX])
         fail("%s: %s" % (self.name, why))
 
     def need(self, ok, why):
@@ -299,14 +317,14 @@ class Run:
     def env(self, osf=True, eager=False, extra=None):
         """@eager: upgrade from the first byte, not when it has proved worth
         it."""
-        env = dict(os.environ)
+        env = dict(os.environ, **self.sanitizer.env())
         env.pop("LD_PRELOAD", None)
         if osf and not self.is_kernel:
             env["OSF_STATS_DIR"] = self.stats
             if eager:
                 env["OSF_UPGRADE_TURNS"] = "0"
             if os.environ.get("OSF_TEST_VIA") != "osf":
-                env["LD_PRELOAD"] = self.lib
+                env["LD_PRELOAD"] = self.sanitizer.preload(self.lib)
         env.update(extra or {})
         return env
 
@@ -344,6 +362,7 @@ class Run:
         return proc.popen.returncode
 
     def wait(self, proc, timeout=30, status=0):
+        timeout *= self.sanitizer.slower
         try:
             got = proc.popen.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -356,6 +375,7 @@ class Run:
     def check(self, cmd, osf=True, eager=False, extra=None, timeout=30,
               status=0, stdin=None, text=True):
         """Runs a program to its end.  Return: what it printed."""
+        timeout *= self.sanitizer.slower
         serial = next(self.serial)
         out_path = self.path("out.%d" % serial)
         err_path = self.path("err.%d" % serial)
@@ -387,7 +407,7 @@ class Run:
         return self.check([sys.executable, script] + list(args), **kw)
 
     def wait_port(self, port, host="127.0.0.1", timeout=10):
-        end = time.monotonic() + timeout
+        end = time.monotonic() + timeout * self.sanitizer.slower
         while time.monotonic() < end:
             for proc in self.procs:
                 self.need(proc.is_stopped or proc.popen.poll() in (None, 0),
@@ -437,6 +457,8 @@ class Run:
                       "%s ended with %s:\n%s" % (proc.name,
                                                  proc.popen.returncode,
                                                  proc.text()[-2000:]))
+        n_reports = len(self.sanitizer.reports())
+        self.need(n_reports == 0, "%d reports of a sanitizer" % n_reports)
         print("ok: %s on %s, %.1f s" %
               (self.name, "the kernel" if self.is_kernel else "osf",
                time.monotonic() - self.started))

@@ -7,11 +7,11 @@
  *     accept:  the unix connection that told of the token's port is the carrier
  *
  * What it was asked goes to the file DUMMY_LOG, one line each.  From the same
- * source come modules of three generations, by -DGENERATION:
+ * source come modules of several generations, by -DGENERATION:
  *
  *     1   its struct ends before accept(): it opens connections, and no token
- *     2   today's
- *     3   of a later osf: its struct goes on, and what goes on is used
+ *     2   with accept(), so both ends may have it
+ *     4   of a later osf: its struct goes on, and what goes on is used
  *
  * with another NAME and PRIORITY, and some that fail: -DFAIL_INIT, -DNO_ENTRY.
  *

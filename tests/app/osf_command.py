@@ -565,7 +565,8 @@ def test_bench_arguments():
     expect("bench --list", got, 0, "pingpong", "")
     check("names every bench", all(n in got.stdout for n in (
           "latency", "stream", "messages", "redis", "memcached", "nginx",
-          "oneshot", "passthrough", "idle", "asleep", "engine")),
+          "oneshot", "passthrough", "idle", "asleep", "engine", "crowd",
+          "pgbench")),
           got.stdout)
     expect("an unknown bench", osf("bench", "fly"), 2, "", "'fly'")
     expect("no seconds", osf("bench", "--seconds", "0"), 2, "", "--seconds")
@@ -653,6 +654,18 @@ def test_bench_against():
     os.unlink(gone)
     expect("one that cannot be loaded", osf(*few, "--against", lost,
            "passthrough"), 2, "", "lost.so cannot be loaded\n")
+
+
+def test_bench_busy():
+    """The loops that keep the cores busy end with the benchmark."""
+    got = osf("bench", "--json", "--seconds", "0.1", "--runs", "1",
+              "nginx-busy")
+    b = json.loads(got.stdout)["benches"][0]
+    check("nginx-busy runs, or says what is missing", b["result"] != "failed",
+          b)
+    left = subprocess.run(["pgrep", "-f", f"^{OSF} bench-peer busy"],
+                          capture_output=True, text=True).stdout
+    check("no busy loop is left", left == "", left)
 
 
 def test_bench_skips():

@@ -22,7 +22,12 @@
 
 #include "pattern.h"
 
-#define HANG_S 20 /* without progress */
+/* Without progress.  A sanitizer makes each fork and exec many times as long. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define HANG_S 90
+#else
+#define HANG_S 20
+#endif
 
 struct rng {
 	uint64_t s;

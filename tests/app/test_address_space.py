@@ -112,7 +112,9 @@ def main():
         {"server": server, "client": client}[what](
             int(sys.argv[2]), sys.argv[3] == "1")
         return
-    run = harness.Run(__file__)
+    run = harness.Run(__file__, not_with={
+        "address": "its runtime reserves 20 TB of address space",
+        "thread": "its runtime reserves 100 TB of address space"})
     at_rest(run)
     pair(run, True, False)
     run.expect_offloaded(2)

@@ -43,6 +43,8 @@ def main():
     if not is_free(port):
         harness.skip("somebody else has port %d" % port)
     path = {"PATH": run.build + ":" + os.environ["PATH"], "OSF_STATS_DIR": ""}
+    if run.sanitizer.runtime:
+        path["LD_PRELOAD"] = run.sanitizer.runtime
     run.start(["sh", "-c", "exec " + server[:-2]], osf=False, extra=path)
     run.wait_port(port)
     said = run.check(["sh", "-c", client + " 2>&1"], osf=False, extra=path)

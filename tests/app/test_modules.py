@@ -343,7 +343,7 @@ def generations(m):
     m.run.need(lines[0] == "dummy registered 1: 0", lines)
     m.expect(lines, "dummy connect", "dummy connected", "dummy connect")
     lines, log = m.play(carried, ["dummy_newer"])
-    m.run.need(lines[:2] == ["dummy registered 3: -7",
+    m.run.need(lines[:2] == ["dummy registered 4: -7",
                              "dummy registered again: 0"], lines)
     m.run.need("made for a newer osf" in log, log)
     m.expect(lines, *CARRIED)

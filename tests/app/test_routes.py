@@ -9,8 +9,10 @@ Each scenario is a program under osf that first moves to a network namespace of 
 own.  It asks ops_route(), or connects and reads from the statistics what carried it.
 """
 import ctypes
+import glob
 import ipaddress
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -241,6 +243,14 @@ def forks():
     expect(kind("10.5.0.1"), LOCAL)
 
 
+def reasons_of(*socks):
+    stats = harness.Segment(glob.glob(os.path.join(
+        os.environ["OSF_STATS_DIR"], "%d.*.osf" % os.getpid()))[0])
+    names = harness.reason_names()
+    return {names[s.reason] for s in stats.socks
+            if s.fd in [sock.fileno() for sock in socks]}
+
+
 def carried_by(host):
     """What moved 100 KB between @host and a listener there."""
     with socket.socket() as l:
@@ -254,11 +264,7 @@ def carried_by(host):
             expect(len(two.recv(1000, socket.MSG_WAITALL)), 1000)
             two.sendall(b"x")
             expect(one.recv(1), b"x")
-        stats = harness.Segment(harness.glob.glob(os.path.join(
-            os.environ["OSF_STATS_DIR"], "%d.*.osf" % os.getpid()))[0])
-        names = harness.reason_names()
-        return {names[s.reason] for s in stats.socks
-                if s.fd in (one.fileno(), two.fileno())}
+        return reasons_of(one, two)
 
 
 def whole_networks_may_be_local():
@@ -290,6 +296,94 @@ def told_of():
     kind("10.1.0.1")
     print(socket.if_nametoindex("one"), socket.if_nametoindex("two"))
 
+
+def teller(fifo, out):
+    """Changes an address, and ends the program's wait once the module knows."""
+    ip("addr", "add", "10.5.0.1/24", "dev", "two")
+    two = str(socket.if_nametoindex("two"))
+    with open(fifo) as lines:
+        for line in lines:
+            if line.split()[1:] == ["notify", "1", two, "2"]:
+                break
+        os.write(int(out), b"x")
+
+
+def told_while_asleep(wait):
+    own_namespace()
+    r, w = os.pipe()
+    os.set_inheritable(w, True)
+    fifo = os.environ["DUMMY_LOG"]
+    env = dict(os.environ)
+    env.pop("LD_PRELOAD", None)
+    with subprocess.Popen([sys.executable, __file__, "program", "teller",
+                           fifo, str(w)], env=env, pass_fds=[w]) as p:
+        expect(wait(r), True)
+        expect(p.wait(), 0)
+
+
+def in_poll(fd):
+    p = select.poll()
+    p.register(fd, select.POLLIN)
+    return p.poll(10000) == [(fd, select.POLLIN)]
+
+
+def in_select(fd):
+    return select.select([fd], [], [], 10) == ([fd], [], [])
+
+
+def in_epoll(fd, *more):
+    with select.epoll() as ep:
+        for f in (fd,) + more:
+            ep.register(f, select.EPOLLIN)
+        return ep.poll(10) == [(fd, select.EPOLLIN)]
+
+
+def in_epoll_with_offloaded(fd):
+    one, two = offloaded_pair()
+    return in_epoll(fd, one, two)
+
+
+def in_poll_with_offloaded(fd):
+    one, two = offloaded_pair()
+    p = select.poll()
+    for f in (fd, one, two):
+        p.register(f, select.POLLIN)
+    return p.poll(10000) == [(fd, select.POLLIN)]
+
+
+def in_poll_of_epoll(fd):
+    with select.epoll() as ep:
+        ep.register(fd, select.EPOLLIN)
+        ep.poll(0)
+        return in_poll(ep.fileno()) and ep.poll(0) == [(fd, select.EPOLLIN)]
+
+
+def in_epoll_of_a_child(fd):
+    """One set each: what both share would tell only one of them."""
+    with select.epoll() as shared:
+        shared.register(fd, select.EPOLLIN)
+        shared.poll(0)
+        pid = os.fork()
+        if not pid:
+            os._exit(0 if in_epoll(fd) else 1)
+        return os.waitpid(pid, 0)[1] == 0
+
+
+def offloaded_pair():
+    with socket.create_server(("127.0.0.1", 0)) as l:
+        one = socket.create_connection(l.getsockname())
+        two = l.accept()[0]
+        for i in range(100):
+            one.sendall(bytes(1000))
+            expect(len(two.recv(1000, socket.MSG_WAITALL)), 1000)
+            two.sendall(b"x")
+            expect(one.recv(1), b"x")
+        expect(reasons_of(one, two), {"UPGRADED"})
+        return one, two
+
+
+WAITS = (in_poll, in_select, in_epoll, in_poll_with_offloaded,
+         in_epoll_with_offloaded, in_poll_of_epoll, in_epoll_of_a_child)
 
 SCENARIOS = (kinds_of_routes, arguments, changes_are_seen,
              next_hops_that_routes_share, more_changes_than_are_kept,
@@ -340,6 +434,19 @@ def modules_are_told(run, folder):
         run.need(event in heard, "%s is not in %s" % (event, heard))
 
 
+def modules_are_told_at_once(run, folder):
+    """Also in a process that only waits."""
+    for wait in WAITS:
+        fifo = run.path("fifo." + wait.__name__)
+        os.mkfifo(fifo)
+        keep = os.open(fifo, os.O_RDWR)  # so that nobody waits for a reader
+        run.python(__file__, "program", wait.__name__, eager=True, timeout=15,
+                   extra={"DUMMY_LOG": fifo, "OSF_MODULES":
+                          os.path.join(folder, "module_dummy.so"),
+                          "DUMMY_REFUSE": "dummy"})
+        os.close(keep)
+
+
 def main():
     run = harness.Run(__file__)
     if run.is_kernel:
@@ -353,10 +460,14 @@ def main():
     folder = os.path.abspath(sys.argv[1])
     modules_are_asked_by_route(run, folder)
     modules_are_told(run, folder)
+    modules_are_told_at_once(run, folder)
     run.done()
 
 
 if len(sys.argv) > 1 and sys.argv[1] == "program":
-    globals()[sys.argv[2]]()
+    if sys.argv[2] in [wait.__name__ for wait in WAITS]:
+        told_while_asleep(globals()[sys.argv[2]])
+    else:
+        globals()[sys.argv[2]](*sys.argv[3:])
 else:
     main()

@@ -13,7 +13,9 @@
 
 #include "ip/checksum.h"
 #include "ip/icmp.h"
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/opt.h"
+#include "tcp/stack.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

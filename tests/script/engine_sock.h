@@ -10,7 +10,9 @@
 #pragma once
 
 #include "backend.h"
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/opt.h"
+#include "tcp/stack.h"
 
 #define ENGINE_FDS 1024
 #define ENGINE_FD_FIRST 100 /* so that nobody takes them for a script's */

@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/opt.h"
+#include "tcp/stack.h"
 
 #define PORT 80
 #define RX_CAP 2048

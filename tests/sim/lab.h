@@ -11,7 +11,9 @@
 #pragma once
 
 #include "port/sim/wire.h"
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/opt.h"
+#include "tcp/stack.h"
 
 #define LAB_FLOWS 64
 

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/stack.h"
 #include "unit.h"
 
 #define BUF (96u << 20)

@@ -6,6 +6,7 @@
  * or somebody else does in its name.
  */
 #include "tcp_kit.h"
+#include "tcp/timer.h"
 
 static struct kit k;
 static struct kit_frame f;

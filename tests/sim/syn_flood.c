@@ -16,7 +16,8 @@
 #include <stdlib.h>
 
 #include "port/sim/wire.h"
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/stack.h"
 
 #define PORT 80
 #define POLL_NS (100 * NS_PER_US)

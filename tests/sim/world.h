@@ -20,7 +20,9 @@
 
 #include "pcapng.h"
 #include "port/sim/wire.h"
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/opt.h"
+#include "tcp/stack.h"
 
 #define WORLD_PAIRS 64
 #define WORLD_STACKS 4

@@ -6,6 +6,7 @@
  * end of its connection once.
  */
 #include "world.h"
+#include "tcp/rcv.h"
 
 /* A prime: bytes that went astray by a power of two, or by segments, show. */
 #define PERIOD 65521

@@ -27,6 +27,8 @@
 #include <stdio.h>
 
 #include "tcp/info.h"
+#include "tcp/snd.h"
+#include "tcp/timer.h"
 
 /* So many connections, and ranges of queues, are looked at in a step; where there are
  * more, they take turns. */

@@ -22,7 +22,8 @@ def listed():
     found = []
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders
-                      if name != ".git" and not name.startswith("build")]
+                      if name not in (".git", "__pycache__") and
+                      not name.startswith("build")]
         found += [os.path.relpath(os.path.join(folder, name), ROOT)
                   for name in names]
     return sorted(found)

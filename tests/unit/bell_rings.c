@@ -18,7 +18,7 @@
 
 #include "base/libc.h"
 #include "base/lock.h"
-#include "proto/shm/bell.h"
+#include "base/bell.h"
 #include "unit.h"
 
 #define PEER 4711 /* a process, as the kernel would name it */

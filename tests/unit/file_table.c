@@ -14,11 +14,10 @@
 #include "base/libc.h"
 #include "file/epoll.h"
 #include "file/file.h"
-#include "proto/inet/inet.h"
 #include "ops/ops.h"
-#include "proto/shm/inbox.h"
-#include "proto/shm/shm.h"
+#include "sock/anchor.h"
 #include "sock/arena.h"
+#include "sock/sock_ops.h"
 #include "unit.h"
 
 static int n_socks; /* open */
@@ -46,18 +45,27 @@ void sock_free(struct sock *sk)
 	free(sk);
 }
 
+static void nothing(struct sock *sk, int fd) {}
+static void moves(struct sock *sk, int from, int to) {}
+
+static const struct sock_ops ops = {
+	.name = "none",
+	.may_move = true,
+	.close = nothing,
+	.passed = nothing,
+	.anchor_moved = moves,
+	.settle = nothing,
+};
+const struct sock_ops *const sock_tables[SOCK_TABLES] = { &ops, &ops, &ops,
+							  &ops, &ops, &ops,
+							  &ops, &ops };
+
 bool arena_is_full(void) { return false; }
-void ops_closed(struct sock *sk) {}
-void inet_unseen(struct sock *sk, int fd) {}
-void inet_seen(struct sock *sk, int fd) {}
 void ops_look(struct sock *sk, int fd) {}
-void seg_unmap(struct seg *seg, uint32_t ring_size) {}
-bool shm_has_inbox(const struct sock *sk) { return false; }
-void inbox_detach(struct peer_inbox *to) {}
+void ops_close(struct sock *sk, int fd) {}
+void ops_let_go(const struct sock *sk) {}
 void anchor_clear(struct sock *sk, int fd) {}
-void shm_close(struct sock *sk, int fd) {}
-void shm_offer_close(struct sock *sk) {}
-void shm_take_back(struct sock *sk, int fd, enum osf_reason reason) {}
+void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]) {}
 void epoll_forget_sock(struct file *f) {}
 void epoll_merge_sock(struct file *f) {}
 void epoll_free(struct epoll *ep) {}

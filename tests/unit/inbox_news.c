@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/unit/inbox_news.c - what a peer posts, the lane's waiter harvests, once
+ * tests/unit/inbox_news.c - what a peer posts, the lane's waiter drains, once
  *
  * A process's own inbox, attached to a second time as its peers do.
  */
@@ -23,9 +23,11 @@ static unsigned n_seen;
 
 static unsigned n_behind; /* the first that was */
 
-static void news(void *owner, bool is_behind, void *arg)
+static void news(struct watch *owner, unsigned events, bool is_behind,
+		 void *arg)
 {
 	assert_ptr_equal(arg, seen);
+	assert_int_equal(events, READY_ANY);
 	if (n_seen < ARRAY_LEN(seen))
 		seen[n_seen] = (uintptr_t)owner;
 	if (is_behind)
@@ -33,11 +35,11 @@ static void news(void *owner, bool is_behind, void *arg)
 	n_seen++;
 }
 
-static bool harvest(uint32_t lane)
+static bool drain(uint32_t lane)
 {
 	n_seen = 0;
 	n_behind = UINT_MAX;
-	return inbox_harvest(lane, news, seen);
+	return inbox_drain(lane, news, seen);
 }
 
 /* The own inbox, as a peer would see it. */
@@ -59,22 +61,22 @@ static bool post(uint32_t slot)
 
 static void *owner(uintptr_t n) { return (void *)n; }
 
-static void a_slot_posted_is_harvested_once(void **state)
+static void a_slot_posted_is_drained_once(void **state)
 {
 	uint32_t lane = lane_open();
 	uint32_t slot = slot_open(lane, owner(64));
 	struct inbox *in = inbox_own();
 
 	assert_non_null(in);
-	assert_false(harvest(lane));
+	assert_false(drain(lane));
 	assert_false(post(slot));
 	assert_false(post(slot));
 	assert_true(lane_has_news(&in->lane[lane]));
-	assert_true(harvest(lane));
+	assert_true(drain(lane));
 	assert_int_equal(n_seen, 1);
 	assert_int_equal(seen[0], 64);
 	assert_false(lane_has_news(&in->lane[lane]));
-	assert_false(harvest(lane));
+	assert_false(drain(lane));
 	slot_close(slot);
 	lane_close(lane);
 }
@@ -88,7 +90,7 @@ static void only_a_sleeping_waiter_is_rung_and_only_once(void **state)
 	store_rlx(&in->lane[lane].sleeping, 1u);
 	assert_true(post(slot));
 	assert_false(post(slot));
-	harvest(lane);
+	drain(lane);
 	slot_close(slot);
 	lane_close(lane);
 }
@@ -100,8 +102,8 @@ static void lanes_hear_of_their_own_only(void **state)
 
 	assert_int_not_equal(one, two);
 	post(slot);
-	assert_false(harvest(two));
-	assert_true(harvest(one));
+	assert_false(drain(two));
+	assert_true(drain(one));
 	slot_close(slot);
 	lane_close(one);
 	lane_close(two);
@@ -114,7 +116,7 @@ static void news_of_a_closed_slot_is_nobodys(void **state)
 
 	post(slot);
 	slot_close(slot);
-	assert_false(harvest(lane));
+	assert_false(drain(lane));
 	assert_int_equal(n_seen, 0);
 	assert_int_equal(slot_open(lane, owner(65)), slot); /* used again */
 	lane_close(lane);
@@ -131,7 +133,7 @@ static void a_lane_is_full_at_its_last_slot(void **state)
 	}
 	assert_int_equal(slot_open(lane, owner(1)), SLOT_NONE);
 	post(last);
-	assert_true(harvest(lane));
+	assert_true(drain(lane));
 	assert_int_equal(seen[0], LANE_SLOTS);
 	slot_close(last);
 	assert_int_equal(slot_open(lane, owner(1)), last);
@@ -147,14 +149,14 @@ static void news_comes_in_the_order_of_posts(void **state)
 		slot[i] = slot_open(lane, owner(i + 1));
 	for (unsigned i = 0; i < ARRAY_LEN(order); i++)
 		post(slot[order[i]]);
-	post(slot[3]); /* unharvested, it keeps its place */
-	assert_true(harvest(lane));
+	post(slot[3]); /* not drained, it keeps its place */
+	assert_true(drain(lane));
 	assert_int_equal(n_seen, ARRAY_LEN(order));
 	for (unsigned i = 0; i < n_seen; i++)
 		assert_int_equal(seen[i], order[i] + 1);
 	for (unsigned i = 64; i--;)
 		post(slot[i]);
-	assert_true(harvest(lane));
+	assert_true(drain(lane));
 	assert_int_equal(n_seen, 64);
 	for (unsigned i = 0; i < 64; i++)
 		assert_int_equal(seen[i], 64 - i);
@@ -170,10 +172,10 @@ static void tickets_wrap(void **state)
 		 two = slot_open(lane, owner(2));
 
 	inbox_own()->lane[lane].ticket = UINT32_MAX;
-	assert_false(harvest(lane));
+	assert_false(drain(lane));
 	post(two);
 	post(one);
-	assert_true(harvest(lane));
+	assert_true(drain(lane));
 	assert_int_equal(seen[0], 2);
 	assert_int_equal(seen[1], 1);
 	slot_close(one);
@@ -192,20 +194,20 @@ static void what_comes_behind_tcp_is_told_once(void **state)
 	post(two);
 	inbox_went_past();
 	post(one);
-	assert_true(harvest(lane));
+	assert_true(drain(lane));
 	assert_int_equal(seen[1], 1);
 	assert_int_equal(n_behind, 1);
 	post(one);
-	assert_true(harvest(lane));
+	assert_true(drain(lane));
 	assert_int_equal(n_behind, UINT_MAX);
 	inbox_went_past();
 	post(one);
-	assert_true(harvest(lane));
+	assert_true(drain(lane));
 	assert_int_equal(n_behind, 0);
 	inbox_went_past();
 	inbox_own()->lane[lane].asked_ns = UINT64_MAX; /* it knows already */
 	post(one);
-	assert_true(harvest(lane));
+	assert_true(drain(lane));
 	assert_int_equal(n_behind, UINT_MAX);
 	inbox_detach(peer);
 	slot_close(one);
@@ -222,7 +224,7 @@ static void more_than_the_log_holds_is_told_of_all_the_same(void **state)
 		slot[i] = slot_open(lane, owner(i + 1));
 	for (unsigned i = n; i--;)
 		post(slot[i]);
-	assert_true(harvest(lane));
+	assert_true(drain(lane));
 	assert_int_equal(n_seen, n);
 	assert_int_equal(seen[0], n - 99); /* by slot, the log begins later */
 	for (unsigned i = 0; i < n; i++)
@@ -249,7 +251,7 @@ static void tickets_may_be_anything(void **state)
 		l->recent[k % LANE_RECENT] = (uint16_t)k;
 		l->ticket += k % 3 ? k * 0x9e3779b9u : 1;
 		l->behind = BEHIND | (l->ticket + k - 50);
-		assert_true(harvest(lane));
+		assert_true(drain(lane));
 		assert_int_equal(n_seen, 40);
 		for (unsigned i = 0; i < 40; i++) {
 			assert_false(met[seen[i] - 1]);
@@ -312,7 +314,7 @@ static void a_peer_is_mapped_once(void **state)
 	assert_ptr_not_equal(one->in, own);
 	inbox_detach(one);
 	inbox_post(two, slot); /* still mapped */
-	assert_true(harvest(lane));
+	assert_true(drain(lane));
 	inbox_detach(two);
 	inbox_detach(NULL);
 	slot_close(slot);
@@ -342,7 +344,7 @@ static void what_could_shrink_is_not_mapped(void **state)
 	close(pipes[1]);
 }
 
-/* I1: whoever harvests the bit also sees what was written before the post. */
+/* I1: whoever drains the bit also sees what was written before the post. */
 #define POSTS 200000u
 #define POSTERS 8u
 
@@ -361,7 +363,8 @@ static void *post_all(void *arg)
 	return NULL;
 }
 
-static void read_letter(void *p, bool is_behind, void *arg)
+static void read_letter(struct watch *p, unsigned events, bool is_behind,
+			void *arg)
 {
 	uintptr_t k = (uintptr_t)p - 1;
 
@@ -379,7 +382,7 @@ static void no_news_is_lost_between_threads(void **state)
 		slots[k] = slot_open(lane, owner(k + 1));
 	assert_int_equal(pthread_create(&thread, NULL, post_all, in), 0);
 	for (unsigned idle = 0, done = 0; done < POSTERS && idle < 1u << 30;) {
-		if (!inbox_harvest(lane, read_letter, NULL)) {
+		if (!inbox_drain(lane, read_letter, NULL)) {
 			idle++;
 			sched_yield();
 			continue;
@@ -398,7 +401,7 @@ static void no_news_is_lost_between_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_slot_posted_is_harvested_once),
+		cmocka_unit_test(a_slot_posted_is_drained_once),
 		cmocka_unit_test(only_a_sleeping_waiter_is_rung_and_only_once),
 		cmocka_unit_test(lanes_hear_of_their_own_only),
 		cmocka_unit_test(news_of_a_closed_slot_is_nobodys),

@@ -165,6 +165,18 @@ static void what_is_asked_for_and_not_known_is_refused(void **state)
 	assert_int_equal(ops_proto_unregister(&l.proto), 0);
 }
 
+static void streams_are_refused_and_not_left_unserved(void **state)
+{
+	static const struct osf_stream_ops ops = { .size = sizeof(ops) };
+	struct later l = full();
+
+	l.proto.stream = &ops;
+	assert_int_equal(ops_proto_register(&l.proto), -EOPNOTSUPP);
+	l.proto.size = OSF_PROTO_SIZE_2; /* it can do without */
+	assert_int_equal(ops_proto_register(&l.proto), 0);
+	assert_int_equal(ops_proto_unregister(&l.proto), 0);
+}
+
 static void absent_ops_are_not_called(void **state)
 {
 	struct osf_proto p = { .size = sizeof(p),
@@ -421,6 +433,7 @@ int main(void)
 		T(every_size_gets_the_ops_that_it_reaches),
 		T(a_longer_one_may_be_if_what_is_new_is_unused),
 		T(what_is_asked_for_and_not_known_is_refused),
+		T(streams_are_refused_and_not_left_unserved),
 		T(absent_ops_are_not_called),
 		T(names_are_words_and_each_is_there_once),
 		T(there_is_room_for_sixteen),

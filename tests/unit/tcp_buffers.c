@@ -3,6 +3,8 @@
  * tests/unit/tcp_buffers.c - buffers that grow with the path, and what small segments cost
  */
 #include "tcp_kit.h"
+#include "tcp/rcv.h"
+#include "tcp/snd.h"
 
 #define ROUND (50 * NS_PER_MS)
 

@@ -5,6 +5,7 @@
  * RFC 1122 section 4.2.3.9, RFC 5461, RFC 5927; the errnos are Linux's.
  */
 #include "tcp_kit.h"
+#include "tcp/timer.h"
 
 struct told {
 	uint8_t type, code;

@@ -11,7 +11,9 @@
 #include "ip/checksum.h"
 #include "ip/gso.h"
 #include "ip/icmp.h"
-#include "tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/opt.h"
+#include "tcp/stack.h"
 #include "unit.h"
 
 #define KIT_PORT 80

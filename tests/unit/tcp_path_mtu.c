@@ -6,6 +6,7 @@
  * its router says so, or not.  RFC 1191, RFC 8201, RFC 4821.
  */
 #include "tcp_kit.h"
+#include "tcp/pmtu.h"
 
 #define ONE_WAY (5 * NS_PER_MS)
 

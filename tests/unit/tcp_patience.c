@@ -5,6 +5,7 @@
  * Opens, shut windows, silent peers, and half-closed ones.
  */
 #include "tcp_kit.h"
+#include "tcp/timer.h"
 
 static struct kit k;
 static struct tcp_conn *c;

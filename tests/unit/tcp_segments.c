@@ -5,6 +5,7 @@
  * Timestamps, marks of congestion, duplicates and tails; frames as ports hand them in.
  */
 #include "tcp_kit.h"
+#include "tcp/rcv.h"
 
 static struct kit k;
 static struct tcp_conn *c;

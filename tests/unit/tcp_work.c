@@ -96,10 +96,12 @@ static void fill(struct sender *s)
 }
 
 /* All of the send buffer is in flight, in ranges of one segment each. */
-static void sender_begin(struct sender *s, uint32_t gso)
+static void sender_begin_as(struct sender *s, uint32_t gso, uint32_t piece)
 {
 	struct tcp_config cfg = kit_config(false);
 
+	if (piece)
+		cfg.extent_bytes = piece;
 	cfg.snd_buf = FLIGHT;
 	cfg.rcv_buf = FLIGHT;
 	cfg.n_ranges = 1u << 17;
@@ -132,6 +134,11 @@ static void sender_begin(struct sender *s, uint32_t gso)
 	for (const struct range *r = s->c->sent.head; r; r = r->next)
 		s->n_ranges++;
 	assert_int_equal(seq_len(s->una, s->c->snd_nxt), FLIGHT);
+}
+
+static void sender_begin(struct sender *s, uint32_t gso)
+{
+	sender_begin_as(s, gso, 0);
 }
 
 static void sender_end(struct sender *s)
@@ -273,6 +280,35 @@ static void a_peer_that_forgets_much_costs_little(void **state)
 	sender_end(&s);
 }
 
+/* RFC 2018 section 8: the peer forgets all of a flight that it has SACKed, which is one range
+ * by then.  New bytes follow that range, and to find them costs little. */
+static void new_bytes_behind_what_a_peer_forgets_cost_little(void **state)
+{
+	struct sender s;
+
+	sender_begin_as(&s, 1, 256);
+	while (s.c->sent.head->next)
+		sack(&s, 0, FLIGHT);
+	assert_int_equal(s.c->sacked_bytes, FLIGHT);
+	time_out(&s);
+	conn_check(s.c);
+	tcp_set_snd_buf(s.c, 2 * FLIGHT);
+	fill(&s);
+	/* F-RTO: the first segment again, and after its ACK new ones. */
+	drain(&s);
+	timers(&s, 2 * NS_PER_MS);
+	seq32 before = s.c->snd_nxt;
+	for (unsigned i = 1; i < 100; i++) {
+		ack(&s, seq_add(s.una, i * s.mss));
+		drain(&s);
+	}
+	conn_check(s.c);
+	ack(&s, before);
+	drain(&s);
+	assert_true(seq_lt(before, s.c->snd_nxt));
+	sender_end(&s);
+}
+
 /* RFC 2018 section 4: a byte at a time, with holes; then all of them at once. */
 static void many_runs_out_of_order_cost_little(void **state)
 {
@@ -377,6 +413,8 @@ int main(void)
 		cmocka_unit_test(all_lost_at_once_is_marked_bit_by_bit),
 		cmocka_unit_test(blocks_anywhere_cost_little),
 		cmocka_unit_test(a_peer_that_forgets_much_costs_little),
+		cmocka_unit_test(
+		    new_bytes_behind_what_a_peer_forgets_cost_little),
 		cmocka_unit_test(many_runs_out_of_order_cost_little),
 		cmocka_unit_test(a_hole_before_much_costs_little_to_fill),
 		cmocka_unit_test(a_listener_that_goes_costs_little),

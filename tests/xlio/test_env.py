@@ -13,6 +13,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "app"))
+from sanitizer import Sanitizer  # noqa: E402
+
 SHOW = """
 import socket, threading
 l = socket.create_server(("127.0.0.1", 0))
@@ -24,8 +27,10 @@ for i in range(20):
 
 
 class Runs:
-    def __init__(self, build):
-        self.lib = os.path.join(os.path.abspath(build), "src", "libosf.so")
+    def __init__(self, build, top):
+        lib = os.path.join(os.path.abspath(build), "src", "libosf.so")
+        self.sanitizer = Sanitizer(build, os.path.join(top, "reports"))
+        self.preload = self.sanitizer.preload(lib)
         self.bad = 0
 
     def said(self, program=SHOW, **env):
@@ -34,7 +39,8 @@ class Runs:
                  if not k.startswith(("OSF_", "XLIO_", "LD_"))}
         got = subprocess.run([sys.executable, "-c", program], timeout=60, text=True,
                              stderr=subprocess.PIPE,
-                             env=dict(clean, LD_PRELOAD=self.lib, **env))
+                             env=dict(clean, LD_PRELOAD=self.preload,
+                                      **self.sanitizer.env(), **env))
         return got.stderr if not got.returncode else "exit %d" % got.returncode
 
     def need(self, ok, what, text=""):
@@ -89,11 +95,13 @@ def test_sockets(r, top):
 
 
 def main():
-    r = Runs(sys.argv[1])
     with tempfile.TemporaryDirectory() as top:
+        r = Runs(sys.argv[1], top)
         test_log(r, top)
         test_others(r)
         test_sockets(r, top)
+        for text in r.sanitizer.reports():
+            r.need(False, "no report of a sanitizer", text)
     sys.exit(1 if r.bad else 0)
 
 

@@ -19,7 +19,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXAMPLES = ["echo_server", "echo_client", "multi_server", "ping_pong"]
-API = ("xlio_", "osf_", "ibv_", "ops_proto_", "ops_inet_notification")
+API = ("xlio_", "osf_", "ibv_", "ops_proto_", "ops_inet_notification", "ops_route")
 # A program may have functions of its own by names that we use inside.
 CLASH = """
 #include <mellanox/xlio.h>

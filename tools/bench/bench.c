@@ -14,6 +14,7 @@
 #include "run.h"
 #include <argp.h>
 #include <errno.h>
+#include <glob.h>
 #include <math.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -149,27 +150,36 @@ static const struct argp argp = {
 	       "reached, 1 when one was not or a benchmark failed.",
 };
 
-/* The first two cores that this process may use. */
-static void choose_cpus(int cpus[2])
+/* The first two cores that this process may use; of fewer, none. */
+static void choose_cpus(struct bench_args *args)
 {
+	int *cpus = args->cpus;
 	cpu_set_t set;
 	unsigned n = 0;
 
-	cpus[0] = cpus[1] = PROC_ANY_CPU;
+	cpus[0] = cpus[1] = -1;
 	if (sched_getaffinity(0, sizeof(set), &set) < 0 || CPU_COUNT(&set) < 2)
 		return;
 	for (int i = 0; i < CPU_SETSIZE && n < 2; i++)
 		if (CPU_ISSET((size_t)i, &set))
 			cpus[n++] = i;
+	args->n_cpus = n;
 }
 
-/* nginx and others lie where only root's PATH leads. */
+/* nginx and others lie where only root's PATH leads.  Debian has the programs of
+ * each PostgreSQL in a folder of its own, and scripts of the same names in PATH; the
+ * newest go first. */
 static void extend_path(void)
 {
 	const char *path = getenv("PATH");
-	char *more = xasprintf("%s:/usr/local/sbin:/usr/sbin:/sbin",
+	glob_t g = { 0 };
+	bool has_any = !glob("/usr/lib/postgresql/*/bin", 0, NULL, &g);
+	char *more = xasprintf("%s%s%s:/usr/local/sbin:/usr/sbin:/sbin",
+			       has_any ? g.gl_pathv[g.gl_pathc - 1] : "",
+			       has_any ? ":" : "",
 			       path ? path : "/usr/local/bin:/usr/bin:/bin");
 
+	globfree(&g);
 	setenv("PATH", more, 1);
 	free(more);
 }
@@ -236,7 +246,6 @@ static int find_against(struct parsed *p, char *path)
 		.argv = (const char *const[]){ p->args.self, "bench-peer",
 					       "loaded", path, NULL },
 		.env = (const char *const[]){ preload, NULL },
-		.cpu = PROC_ANY_CPU,
 		.wants_output = true,
 		.is_loud = true,
 	};
@@ -265,7 +274,7 @@ int cmd_bench(int argc, char **argv)
 		return EXIT_USAGE;
 	p.args.lib = lib;
 	p.args.self = self;
-	choose_cpus(p.args.cpus);
+	choose_cpus(&p.args);
 	extend_path();
 	proc_catch_signals();
 	if (p.against && find_against(&p, against) < 0)

@@ -9,6 +9,8 @@
  *     bench_run.c    runs them: kernel, osf, older osf, UCX, kernel, ...
  *     bench_runs.h   the function that runs each of them once:
  *       bench_tools.c    those made of other projects' programs
+ *       bench_postgres.c PostgreSQL
+ *       bench_crowd.c    those beside programs that keep the cores busy
  *       bench_own.c      those made of "osf bench-peer" (peer.c)
  *       bench_xlio.c     those of the XLIO API (peer_xlio.c)
  *       bench_engine.c   those of our own TCP, without a wire (peer_engine.c)
@@ -23,6 +25,7 @@
  */
 #pragma once
 #include <limits.h>
+#include <pwd.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -45,16 +48,27 @@ struct bench_args {
 	const char *lib;        /* libosf.so */
 	const char *against;    /* that of an older build, or NULL */
 	const char *self;       /* this program, for bench-peer */
-	int cpus[2];            /* server's, client's */
+	int cpus[2];            /* server's, client's; -1: any */
+	unsigned n_cpus;        /* of them: 0 or 2 */
 	bool is_verbose;        /* show what the tools say */
 	bool wants_json;
 	const char *plot; /* FILE.png or NULL */
+};
+
+/* Where the programs of a run may run, of args->cpus. */
+enum bench_cores {
+	CORES_APART, /* the server on the first, the client on the second */
+	CORES_ONE,   /* both on the first */
+	CORES_BOTH,  /* each on either, as the kernel decides */
 };
 
 /* One run of one benchmark on one side. */
 struct bench_run {
 	const struct bench_args *args;
 	enum side side;
+	enum bench_cores cores;
+	const struct passwd
+	    *server_user;   /* the server becomes it; NULL: ours */
 	struct scratch dir; /* of the two sides of osf */
 	double value;       /* out */
 	char why[WHY_MAX];  /* out, on error */
@@ -66,6 +80,7 @@ enum bar_kind {
 	BAR_TIMES_UCX,    /* at least so many times as good as UCX */
 	BAR_COST_KERNEL,  /* at most so many times what the kernel takes */
 	BAR_COST_UCX,     /* at most so many times what UCX takes */
+	BAR_EACH_UCX,     /* the same, in each of the rounds */
 	BAR_OVER_KERNEL,  /* at most so much more than the kernel */
 	BAR_AT_LEAST,
 	BAR_AT_MOST,
@@ -81,7 +96,8 @@ struct bench {
 	const char *group, *name;
 	const char *unit;
 	const char *what;
-	unsigned sides;         /* KERNEL | OSF | UCX */
+	unsigned sides; /* KERNEL | OSF | UCX */
+	enum bench_cores cores;
 	bool is_cost;           /* less is better */
 	bool is_unit_scaled;    /* printed with k, M, G */
 	bool needs_no_upgrade;  /* its connections are right on the kernel */
@@ -112,7 +128,7 @@ struct result {
 	char why[WHY_MAX];
 };
 
-#define N_BENCHES 26
+#define N_BENCHES 32
 extern const struct bench benches[N_BENCHES];
 
 /* Runs @b as @args says; fills @res, whatever happens. */

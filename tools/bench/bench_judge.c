@@ -108,6 +108,20 @@ double result_spread_against(const struct result *res)
 	return spread_of(ratios, n);
 }
 
+/* What osf takes over what the other takes, in the round where that is most. */
+static double worst_of_rounds(const struct result *res, enum side side)
+{
+	double worst = MEDIAN_NONE;
+
+	for (unsigned i = 0;
+	     i < res->n_samples[SIDE_OSF] && i < res->n_samples[side]; i++) {
+		double v = over(res->sample[SIDE_OSF][i], res->sample[side][i]);
+
+		worst = v > worst ? v : worst;
+	}
+	return worst;
+}
+
 double bar_value(const struct result *res, const struct bar *bar)
 {
 	double osf = result_median(res, SIDE_OSF);
@@ -124,6 +138,8 @@ double bar_value(const struct result *res, const struct bar *bar)
 		return over(osf, kernel);
 	case BAR_COST_UCX:
 		return over(osf, result_median(res, SIDE_UCX));
+	case BAR_EACH_UCX:
+		return worst_of_rounds(res, SIDE_UCX);
 	case BAR_OVER_KERNEL:
 		if (osf < 0 || kernel < 0)
 			return MEDIAN_NONE;
@@ -138,7 +154,8 @@ double bar_value(const struct result *res, const struct bar *bar)
 static bool is_upper_bar(enum bar_kind kind)
 {
 	return kind == BAR_COST_KERNEL || kind == BAR_COST_UCX ||
-	       kind == BAR_OVER_KERNEL || kind == BAR_AT_MOST;
+	       kind == BAR_EACH_UCX || kind == BAR_OVER_KERNEL ||
+	       kind == BAR_AT_MOST;
 }
 
 static enum outcome judge_bar(const struct result *res, const struct bar *bar)
@@ -209,6 +226,7 @@ const char *bar_kind_name(enum bar_kind kind)
 		[BAR_TIMES_UCX] = "times_ucx_at_least",
 		[BAR_COST_KERNEL] = "of_kernel_at_most",
 		[BAR_COST_UCX] = "of_ucx_at_most",
+		[BAR_EACH_UCX] = "of_ucx_in_each_round_at_most",
 		[BAR_OVER_KERNEL] = "over_kernel_at_most",
 		[BAR_AT_LEAST] = "at_least",
 		[BAR_AT_MOST] = "at_most",
@@ -225,6 +243,7 @@ static char *one_bar_text(const struct result *res, const struct bar *bar)
 		[BAR_TIMES_UCX] = "x ucx",
 		[BAR_COST_KERNEL] = "x kernel",
 		[BAR_COST_UCX] = "x ucx",
+		[BAR_EACH_UCX] = "x ucx in each round",
 		[BAR_OVER_KERNEL] = " more",
 		[BAR_AT_LEAST] = "",
 		[BAR_AT_MOST] = "",

@@ -113,17 +113,13 @@ int bench_oneshot(struct bench_run *r)
 
 int bench_passthrough(struct bench_run *r)
 {
-	struct seconds_text s = seconds_text(r);
-	char *text = NULL;
-	int err = run_client(r,
-			     (const char *const[]){ r->args->self, "bench-peer",
-						    "passthrough", s.s, NULL },
-			     run_timeout_s(r), &text);
+	return run_alone(r, "passthrough", seconds_text(r).s, NULL, NULL,
+			 "ns ");
+}
 
-	if (!err)
-		err = run_value(r, text, "ns ");
-	free(text);
-	return err;
+int bench_read_zero(struct bench_run *r)
+{
+	return run_alone(r, "read-zero", seconds_text(r).s, NULL, NULL, "ns ");
 }
 
 /* The client reads how much memory the server has: it is told its number. */

@@ -43,6 +43,17 @@ double run_timeout_s(const struct bench_run *r)
 	return 30 + 8 * r->args->seconds;
 }
 
+static void run_cores(const struct bench_run *r, bool is_server,
+		      struct proc_spec *spec)
+{
+	const struct bench_args *args = r->args;
+	bool is_second = r->cores == CORES_APART && !is_server;
+
+	spec->cpus = &args->cpus[is_second ? 1 : 0];
+	if (args->n_cpus)
+		spec->n_cpus = r->cores == CORES_BOTH ? 2 : 1;
+}
+
 int run_start(struct bench_run *r, struct proc *p, const char *const *argv,
 	      bool is_server, bool wants_output)
 {
@@ -64,10 +75,11 @@ int run_start(struct bench_run *r, struct proc *p, const char *const *argv,
 	struct proc_spec spec = {
 		.argv = argv,
 		.env = env[r->side],
-		.cpu = r->args->cpus[is_server ? 0 : 1],
 		.wants_output = wants_output,
 		.is_loud = r->args->is_verbose,
 	};
+	run_cores(r, is_server, &spec);
+	spec.user = is_server ? r->server_user : NULL;
 	int err = proc_start(p, &spec); /* env is used up by now */
 	if (err)
 		return run_fail(r, err, "%s: %s", argv[0], strerror(-err));
@@ -89,6 +101,25 @@ static int say_why(struct bench_run *r, int err, const char *what)
 			    : "");
 }
 
+int run_step(struct bench_run *r, const char *const *argv)
+{
+	struct proc_spec spec = {
+		.argv = argv,
+		.env = (const char *const[]){ "LD_PRELOAD", NULL },
+		.wants_output = true,
+		.is_loud = r->args->is_verbose,
+		.user = r->server_user,
+	};
+	struct proc p;
+	char *text = NULL;
+
+	int err = proc_start(&p, &spec);
+	if (!err)
+		err = proc_output(&p, run_timeout_s(r), &text);
+	free(text);
+	return err ? say_why(r, err, argv[0]) : 0;
+}
+
 int run_server(struct bench_run *r, struct proc *p, const char *const *argv,
 	       const char *port)
 {
@@ -104,6 +135,18 @@ int run_server(struct bench_run *r, struct proc *p, const char *const *argv,
 	return 0;
 }
 
+int run_output(struct bench_run *r, struct proc *p, const char *name,
+	       double timeout_s, char **text)
+{
+	int err = proc_output(p, timeout_s, text);
+
+	if (err)
+		return say_why(r, err, name);
+	if (r->args->is_verbose)
+		fprintf(stderr, "%s", *text);
+	return 0;
+}
+
 int run_client(struct bench_run *r, const char *const *argv, double timeout_s,
 	       char **text)
 {
@@ -112,12 +155,7 @@ int run_client(struct bench_run *r, const char *const *argv, double timeout_s,
 
 	if (err)
 		return err;
-	err = proc_output(&p, timeout_s, text);
-	if (err)
-		return say_why(r, err, argv[0]);
-	if (r->args->is_verbose)
-		fprintf(stderr, "%s", *text);
-	return 0;
+	return run_output(r, &p, argv[0], timeout_s, text);
 }
 
 int run_pair(struct bench_run *r, const char *const *server, const char *port,

@@ -18,8 +18,13 @@ int run_fail(struct bench_run *r, int err, const char *fmt, ...)
 int run_port(struct bench_run *r, struct port_text *text);
 int run_start(struct bench_run *r, struct proc *p, const char *const *argv,
 	      bool is_server, bool wants_output);
+/* A program that prepares something, on the kernel and as the server's user. */
+int run_step(struct bench_run *r, const char *const *argv);
 int run_server(struct bench_run *r, struct proc *p, const char *const *argv,
 	       const char *port);
+/* All that a program prints until it ends; @name: whose failure it is. */
+int run_output(struct bench_run *r, struct proc *p, const char *name,
+	       double timeout_s, char **text);
 int run_client(struct bench_run *r, const char *const *argv, double timeout_s,
 	       char **text);
 int run_pair(struct bench_run *r, const char *const *server, const char *port,

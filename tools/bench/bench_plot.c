@@ -98,7 +98,6 @@ static int run_gnuplot(const char *script)
 	char *text;
 	struct proc_spec spec = {
 		.argv = (const char *const[]){ "gnuplot", script, NULL },
-		.cpu = PROC_ANY_CPU,
 		.wants_output = true,
 		.is_loud = true,
 	};

@@ -98,7 +98,7 @@ static void run_once(const struct bench *b, const struct bench_args *args,
 		     enum side side, struct result *res)
 {
 	bool is_osf = side == SIDE_OSF || side == SIDE_AGAINST;
-	struct bench_run r = { .args = args, .side = side };
+	struct bench_run r = { .args = args, .side = side, .cores = b->cores };
 	int err = is_osf ? scratch_open(&r.dir) : 0;
 
 	if (err)

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define HOST "127.0.0.1"
-#define UCX_COLUMNS 8 /* of the last row that ucx_perftest -f prints */
+#define REDIS_PROGRAMS_MAX 8
 
 struct number {
 	char s[24];
@@ -104,26 +104,62 @@ int bench_stream(struct bench_run *r)
 	return err;
 }
 
-/* How many requests last for args->seconds, from a short run before. */
-static int redis_load(struct bench_run *r, const char *port,
-		      const char *clients, const char *pipeline, double n)
-{
-	struct number requests = number(n);
-	char *text = NULL;
+struct redis_load {
+	const char *connections; /* of each program */
+	const char *pipeline;    /* requests at a time */
+	unsigned n_programs;     /* that load the server at the same time */
+};
 
-	int err = run_client(
-	    r,
-	    (const char *const[]){ "redis-benchmark", "-h", HOST, "-p", port,
-				   "-t", "get", "--csv", "-c", clients, "-P",
-				   pipeline, "-n", requests.s, NULL },
-	    run_timeout_s(r), &text);
+static int redis_start(struct bench_run *r, struct proc *p, const char *port,
+		       const struct redis_load *load, double n)
+{
+	struct number requests = number(n / load->n_programs);
+
+	return run_start(r, p,
+			 (const char *const[]){
+			     "redis-benchmark", "-h", HOST, "-p", port, "-t",
+			     "get", "--csv", "-c", load->connections, "-P",
+			     load->pipeline, "-n", requests.s, NULL },
+			 false, true);
+}
+
+static int redis_end(struct bench_run *r, struct proc *p)
+{
+	char *text = NULL;
+	int err = run_output(r, p, "redis-benchmark", run_timeout_s(r), &text);
+
 	if (!err)
 		err = run_value(r, text, "\"GET\",\"");
 	free(text);
 	return err;
 }
 
-static int redis(struct bench_run *r, const char *clients, const char *pipeline)
+/* @n requests in all.  Of several programs each knows how fast it was itself, and that
+ * may have been while others had to wait: then the time until all have ended counts. */
+static int redis_load(struct bench_run *r, const char *port,
+		      const struct redis_load *load, double n)
+{
+	struct proc p[REDIS_PROGRAMS_MAX] = { 0 };
+	uint64_t from_ns = now_ns();
+	unsigned n_started = 0;
+	int err = 0;
+
+	while (!err && n_started < load->n_programs) {
+		err = redis_start(r, &p[n_started], port, load, n);
+		n_started += !err;
+	}
+	for (unsigned i = 0; i < n_started; i++) {
+		if (!err)
+			err = redis_end(r, &p[i]);
+		proc_stop(&p[i]);
+	}
+	if (load->n_programs > 1)
+		r->value = n * 1e9 / (double)(now_ns() - from_ns);
+	return err;
+}
+
+/* How many requests last for args->seconds is known from a short load before. */
+static int redis(struct bench_run *r, const struct redis_load *load)
 {
 	struct port_text port;
 	struct proc server;
@@ -140,19 +176,37 @@ static int redis(struct bench_run *r, const char *clients, const char *pipeline)
 		return err;
 
 	double n = 20000;
-	err = redis_load(r, port.s, clients, pipeline, n);
+	err = redis_load(r, port.s, load, n);
 	if (!err && r->value * r->args->seconds > n)
-		err = redis_load(r, port.s, clients, pipeline,
-				 r->value * r->args->seconds);
+		err = redis_load(r, port.s, load, r->value * r->args->seconds);
 	proc_stop(&server);
 	return err;
 }
 
-int bench_redis_1(struct bench_run *r) { return redis(r, "1", "1"); }
+int bench_redis_1(struct bench_run *r)
+{
+	return redis(r, &(struct redis_load){ "1", "1", 1 });
+}
 
-int bench_redis_50(struct bench_run *r) { return redis(r, "50", "1"); }
+int bench_redis_50(struct bench_run *r)
+{
+	return redis(r, &(struct redis_load){ "50", "1", 1 });
+}
 
-int bench_redis_pipelined(struct bench_run *r) { return redis(r, "50", "16"); }
+int bench_redis_pipelined(struct bench_run *r)
+{
+	return redis(r, &(struct redis_load){ "50", "16", 1 });
+}
+
+int bench_redis_crowd(struct bench_run *r)
+{
+	return redis(r, &(struct redis_load){ "8", "1", 1 });
+}
+
+int bench_redis_crowds(struct bench_run *r)
+{
+	return redis(r, &(struct redis_load){ "1", "1", 8 });
+}
 
 /* The load is our own: memaslap is not in Debian, and memcslap measures how
  * fast it can make keys. */

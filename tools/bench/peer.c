@@ -182,6 +182,13 @@ int peer_oneshot(int argc, char **args)
 	return 0;
 }
 
+/* Not measured: somebody who always wants the core. */
+int peer_busy(int argc, char **args)
+{
+	for (;;)
+		__asm__ volatile("");
+}
+
 /* Not measured: has ld.so loaded the library, whose path is absolute? */
 int peer_loaded(int argc, char **args)
 {
@@ -212,6 +219,7 @@ static const struct peer {
 	{ "idle", 3, peer_idle },
 	{ "memcached", 3, peer_memcached },
 	{ "passthrough", 1, peer_passthrough },
+	{ "read-zero", 1, peer_read_zero },
 	{ "xlio-echo", 1, peer_xlio_echo },
 	{ "xlio-pingpong", 2, peer_xlio_pingpong },
 	{ "xlio-sink", 1, peer_xlio_sink },
@@ -223,6 +231,7 @@ static const struct peer {
 	{ "plain-flood", 2, peer_plain_flood },
 	{ "epoll-serve", 3, peer_epoll_serve },
 	{ "engine", 2, peer_engine },
+	{ "busy", 0, peer_busy },
 	{ "loaded", 1, peer_loaded },
 };
 

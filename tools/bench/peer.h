@@ -25,6 +25,7 @@ int peer_idle_server(int argc, char **args);    /* PORT */
 int peer_idle(int argc, char **args);           /* PORT CONNECTIONS PID */
 int peer_memcached(int argc, char **args);      /* PORT CONNECTIONS SECONDS */
 int peer_passthrough(int argc, char **args);    /* SECONDS */
+int peer_read_zero(int argc, char **args);      /* SECONDS */
 int peer_xlio_echo(int argc, char **args);      /* PORT */
 int peer_xlio_pingpong(int argc, char **args);  /* PORT SECONDS */
 int peer_xlio_sink(int argc, char **args);      /* PORT */
@@ -36,6 +37,7 @@ int peer_plain_sink(int argc, char **args);     /* PORT */
 int peer_plain_flood(int argc, char **args);    /* PORT SECONDS */
 int peer_engine(int argc, char **args);      /* CONNECTIONS recv|copied|lent */
 int peer_epoll_serve(int argc, char **args); /* PORT CONNECTIONS SECONDS */
+int peer_busy(int argc, char **args);        /* until it is killed */
 int peer_loaded(int argc, char **args);      /* LIBRARY */
 
 /* peer_load.c: load for an echo server of this thread, whose one turn is @turn and

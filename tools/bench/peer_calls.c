@@ -2,11 +2,12 @@
 /*
  * tools/osf/peer_calls.c - what a call costs on a descriptor that is not ours
  *
- * One byte through a pipe, and one number through an eventfd: read() and
- * write() go through osf's entry points, which must pass them on at once.
+ * One byte through a pipe, one number through an eventfd, one byte of /dev/zero:
+ * read() and write() go through osf's entry points, which must pass them on at once.
  */
 #include "osf.h"
 #include "peer.h"
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -47,5 +48,29 @@ int peer_passthrough(int argc, char **args)
 	       (pipe_ns + event_ns) / 2);
 	times_fini(&pipe_times);
 	times_fini(&event_times);
+	return 0;
+}
+
+/* The cheapest read() there is: what osf adds to it shows best. */
+int peer_read_zero(int argc, char **args)
+{
+	struct times times;
+	int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+	char byte;
+
+	if (zero < 0)
+		peer_die("/dev/zero");
+	times_init(&times);
+	uint64_t until_ns = now_ns() + (uint64_t)(atof(args[0]) * 1e9);
+	while (now_ns() < until_ns) {
+		uint64_t before = tick_now();
+
+		for (unsigned i = 0; i < CALLS; i++)
+			if (read(zero, &byte, 1) != 1)
+				peer_die("read");
+		times_add(&times, tick_now() - before);
+	}
+	printf("ns %.3f\n", times_median_ns(&times) / CALLS);
+	times_fini(&times);
 	return 0;
 }

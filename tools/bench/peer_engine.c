@@ -18,6 +18,7 @@
 #include "ip/tcp_head.h"
 #include "osf.h"
 #include "peer.h"
+#include "tcp/calls.h"
 #include "tcp/tcp.h"
 #include <stdio.h>
 #include <stdlib.h>

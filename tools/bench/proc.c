@@ -13,6 +13,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
@@ -63,19 +64,34 @@ static void child_env(const char *const *env)
 			unsetenv(*env);
 }
 
+static void child_cpus(const struct proc_spec *spec)
+{
+	cpu_set_t set;
+
+	if (!spec->n_cpus)
+		return;
+	CPU_ZERO(&set);
+	for (unsigned i = 0; i < spec->n_cpus; i++)
+		CPU_SET((size_t)spec->cpus[i], &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
+static void child_user(const struct passwd *user)
+{
+	if (user && (initgroups(user->pw_name, user->pw_gid) < 0 ||
+		     setgid(user->pw_gid) < 0 || setuid(user->pw_uid) < 0))
+		_exit(EXIT_FAILURE);
+}
+
 static void child_exec(const struct proc_spec *spec, pid_t parent, int out)
 {
 	setpgid(0, 0);
+	child_user(spec->user); /* which takes the next setting away */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		_exit(EXIT_FAILURE);
 	signal(SIGPIPE, SIG_DFL);
-	if (spec->cpu != PROC_ANY_CPU) {
-		cpu_set_t set;
-		CPU_ZERO(&set);
-		CPU_SET((size_t)spec->cpu, &set);
-		sched_setaffinity(0, sizeof(set), &set);
-	}
+	child_cpus(spec);
 	child_fds(spec, out);
 	child_env(spec->env);
 	execvp(spec->argv[0], (char *const *)spec->argv);

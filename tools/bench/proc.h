@@ -9,9 +9,8 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <pwd.h>
 #include <sys/types.h>
-
-#define PROC_ANY_CPU (-1)
 
 struct proc {
 	pid_t pid; /* 0: not started, or reaped */
@@ -22,9 +21,11 @@ struct proc {
 struct proc_spec {
 	const char *const *argv; /* searched along PATH, NULL at the end */
 	const char *const *env;  /* "NAME=VALUE" sets, "NAME" unsets; or NULL */
-	int cpu;                 /* number of a CPU, or PROC_ANY_CPU */
-	bool wants_output;       /* standard output is for proc_output() */
-	bool is_loud;            /* standard error is ours, else nowhere */
+	const int *cpus;         /* the CPUs that it may use */
+	unsigned n_cpus;         /* 0: any */
+	const struct passwd *user; /* becomes this user; NULL: stays ours */
+	bool wants_output;         /* standard output is for proc_output() */
+	bool is_loud;              /* standard error is ours, else nowhere */
 };
 
 /* SIGINT, SIGTERM and SIGHUP interrupt from now on, instead of killing. */

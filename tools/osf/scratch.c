@@ -9,13 +9,11 @@
  */
 #include "osf.h"
 #include "scratch.h"
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
+#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static int try_parent(struct scratch *d, const char *parent)
 {
@@ -42,26 +40,18 @@ int scratch_open(struct scratch *d)
 	return err;
 }
 
-/* A file, or a directory that is empty. */
-static void remove_entry(int dir_fd, const char *name)
+static int remove_entry(const char *path, const struct stat *st, int kind,
+			struct FTW *ftw)
 {
-	if (unlinkat(dir_fd, name, 0) < 0 && errno == EISDIR)
-		unlinkat(dir_fd, name, AT_REMOVEDIR);
+	(void)remove(
+	    path); /* what cannot be removed stays, and all else goes */
+	return 0;
 }
 
 void scratch_close(struct scratch *d)
 {
 	if (!*d->path)
 		return;
-
-	DIR *dir = opendir(d->path);
-	struct dirent *e;
-
-	while (dir && (e = readdir(dir)))
-		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-			remove_entry(dirfd(dir), e->d_name);
-	if (dir)
-		closedir(dir);
-	rmdir(d->path);
+	nftw(d->path, remove_entry, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 	d->path[0] = '\0';
 }

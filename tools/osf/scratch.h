@@ -11,6 +11,5 @@ struct scratch {
 /* A fresh directory of mode 0700: 0 or a negative errno. */
 int scratch_open(struct scratch *d);
 
-/* Removes it with the files and empty directories in it; takes one that is
- * closed or { 0 } too. */
+/* Removes it with all that is in it; takes one that is closed or { 0 } too. */
 void scratch_close(struct scratch *d);

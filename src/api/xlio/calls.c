@@ -6,23 +6,118 @@
  * are checked here as far as they are pointers, and behind as far as they mean
  * something.
  */
+#include <assert.h>
 #include <poll.h>
 #include <string.h>
 
 #include "api/xlio/edge.h"
 #include "base/clock.h"
 #include "base/libc.h"
+#include "base/setting.h"
 #include "group/group.h"
 #include "group/memory.h"
 #include "mellanox/xlio.h"
 #include "osf/group.h"
 
+/*
+ * The program's functions, behind those of a group.  Handles are the same on both sides,
+ * and so are a buffer's bytes, so each of these is a jump.
+ */
+
+enum { OWN_EVENT, OWN_COMP, OWN_RX, OWN_ACCEPT };
+
+static_assert((int)GROUP_ESTABLISHED == XLIO_SOCKET_EVENT_ESTABLISHED, "");
+static_assert((int)GROUP_TERMINATED == XLIO_SOCKET_EVENT_TERMINATED, "");
+static_assert((int)GROUP_CLOSED == XLIO_SOCKET_EVENT_CLOSED, "");
+static_assert((int)GROUP_ERROR == XLIO_SOCKET_EVENT_ERROR, "");
+static_assert(sizeof(struct xlio_buf) <= GROUP_BUF_BYTES, "");
+static_assert(GROUP_SEND_FLUSH == XLIO_SOCKET_SEND_FLAG_FLUSH, "");
+static_assert(GROUP_SEND_COPY == XLIO_SOCKET_SEND_FLAG_INLINE, "");
+
+#define SEND_FLAGS (XLIO_SOCKET_SEND_FLAG_FLUSH | XLIO_SOCKET_SEND_FLAG_INLINE)
+
+static void on_event(uintptr_t sock, uintptr_t userdata, enum group_event event,
+		     int value, const struct group_calls *c)
+{
+	((xlio_socket_event_cb_t)c->own[OWN_EVENT])(sock, userdata, (int)event,
+						    value);
+}
+
+static void on_comp(uintptr_t sock, uintptr_t userdata, uintptr_t op,
+		    const struct group_calls *c)
+{
+	((xlio_socket_comp_cb_t)c->own[OWN_COMP])(sock, userdata, op);
+}
+
+HOT static void on_rx(uintptr_t sock, uintptr_t userdata, void *data,
+		      size_t len, struct group_buf *buf,
+		      const struct group_calls *c)
+{
+	((xlio_socket_rx_cb_t)c->own[OWN_RX])(
+	    sock, userdata, data, len, (struct xlio_buf *)(void *)buf->api);
+}
+
+static void on_accept(uintptr_t sock, uintptr_t parent,
+		      uintptr_t parent_userdata, const struct group_calls *c)
+{
+	((xlio_socket_accept_cb_t)c->own[OWN_ACCEPT])(sock, parent,
+						      parent_userdata);
+}
+
+/* @bytes of @attr are the program's. */
+static int attr_of(const struct xlio_poll_group_attr *attr, size_t bytes,
+		   struct group_attr *out)
+{
+	struct xlio_poll_group_attr full = { 0 };
+
+	memcpy(&full, attr, bytes);
+	if (full.flags &
+	    ~(unsigned)(XLIO_GROUP_FLAG_SAFE | XLIO_GROUP_FLAG_DIRTY))
+		return -EINVAL;
+	*out = (struct group_attr){
+		.is_locked = full.flags & XLIO_GROUP_FLAG_SAFE,
+		.keeps_dirty = full.flags & XLIO_GROUP_FLAG_DIRTY,
+		.calls = { .event = full.socket_event_cb ? on_event : NULL,
+			   .comp = full.socket_comp_cb ? on_comp : NULL,
+			   .rx = full.socket_rx_cb ? on_rx : NULL,
+			   .accept = full.socket_accept_cb ? on_accept : NULL,
+			   .own = { [OWN_EVENT] =
+					(void (*)(void))full.socket_event_cb,
+				    [OWN_COMP] =
+					(void (*)(void))full.socket_comp_cb,
+				    [OWN_RX] =
+					(void (*)(void))full.socket_rx_cb,
+				    [OWN_ACCEPT] = (void (*)(
+					void))full.socket_accept_cb } },
+	};
+	return 0;
+}
+
+/*
+ * The calls.
+ */
+
+/* Of all groups, for received data and copies; libxlio takes twice as much at once. */
+#define MEMORY_DEFAULT (1ull << 30)
+
+static int init(const struct xlio_init_attr *attr)
+{
+	if (attr->flags)
+		return -EINVAL;
+	return groups_init(&(struct group_memory){
+	    .told = attr->memory_cb,
+	    .alloc = attr->memory_alloc,
+	    .free = attr->memory_free,
+	    .limit = setting_number("OSF_XLIO_MEMORY", MEMORY_DEFAULT, 0,
+				    INT64_MAX) });
+}
+
 OSF_API int xlio_init_ex(const struct xlio_init_attr *attr)
 {
 	int saved = errno;
 
-	return xlio_ret(
-	    attr && xlio_abi_is_known() ? groups_init(attr) : -EINVAL, saved);
+	return xlio_ret(attr && xlio_abi_is_known() ? init(attr) : -EINVAL,
+			saved);
 }
 
 OSF_API int xlio_init(void)
@@ -42,13 +137,16 @@ OSF_API int xlio_exit(void)
 int xlio_group_create_sized(const struct xlio_poll_group_attr *attr,
 			    size_t bytes, xlio_poll_group_t *out)
 {
-	struct xlio_poll_group_attr full = { 0 };
+	static const struct xlio_init_attr nothing;
+	struct group_attr full;
 	int saved = errno;
 
 	if (!attr || !out)
 		return xlio_ret(-EINVAL, saved);
-	memcpy(&full, attr, bytes);
-	return xlio_ret(group_create(&full, out), saved);
+	int err = attr_of(attr, bytes, &full);
+	if (!err && full.calls.event && !groups_are_ready())
+		err = init(&nothing);
+	return xlio_ret(err ? err : group_create(&full, out), saved);
 }
 
 OSF_API int xlio_poll_group_create(const struct xlio_poll_group_attr *attr,
@@ -74,14 +172,12 @@ int xlio_group_update_sized(xlio_poll_group_t group,
 			    const struct xlio_poll_group_attr *attr,
 			    size_t bytes)
 {
-	struct xlio_poll_group_attr full = { 0 };
+	struct group_attr full;
 	struct group *g = attr ? group_enter(group) : NULL;
-	int saved = errno, err = -EINVAL;
+	int saved = errno, err = g ? attr_of(attr, bytes, &full) : -EINVAL;
 
-	if (g) {
-		memcpy(&full, attr, bytes);
+	if (!err)
 		err = group_update(g, &full);
-	}
 	group_leave(g);
 	return xlio_ret(err, saved);
 }
@@ -145,7 +241,7 @@ OSF_API int xlio_socket_update(xlio_socket_t sock, unsigned flags,
 OSF_API int xlio_socket_setsockopt(xlio_socket_t sock, int level, int optname,
 				   const void *optval, socklen_t optlen)
 {
-	return ON_SOCK(gsock_setsockopt(s, level, optname, optval, optlen));
+	return ON_SOCK(xlio_opt_set(s, level, optname, optval, optlen));
 }
 
 OSF_API int xlio_socket_getsockname(xlio_socket_t sock, struct sockaddr *addr,
@@ -196,22 +292,31 @@ OSF_API int xlio_socket_attach_group(xlio_socket_t sock,
 	return xlio_ret(err, saved);
 }
 
+/* Of the arguments of a send, those that can be told here are right. */
+static inline bool is_send(const struct xlio_socket_send_attr *attr)
+{
+	return likely(attr != NULL) &&
+	       likely(!(attr->flags & ~(unsigned)SEND_FLAGS));
+}
+
 OSF_API HOT int xlio_socket_send(xlio_socket_t sock, const void *data,
 				 size_t len,
 				 const struct xlio_socket_send_attr *attr)
 {
 	struct iovec iov = { (void *)data, len };
 
-	return ON_SOCK(likely(attr != NULL) ? gsock_send(s, &iov, 1, attr)
-					    : -EINVAL);
+	return ON_SOCK(is_send(attr) ? gsock_send(s, &iov, 1, attr->flags,
+						  attr->mkey, attr->userdata_op)
+				     : -EINVAL);
 }
 
 OSF_API int xlio_socket_sendv(xlio_socket_t sock, const struct iovec *iov,
 			      unsigned iovcnt,
 			      const struct xlio_socket_send_attr *attr)
 {
-	return ON_SOCK(attr && (iov || !iovcnt)
-			   ? gsock_send(s, iov, iovcnt, attr)
+	return ON_SOCK(is_send(attr) && (iov || !iovcnt)
+			   ? gsock_send(s, iov, iovcnt, attr->flags, attr->mkey,
+					attr->userdata_op)
 			   : -EINVAL);
 }
 
@@ -233,14 +338,16 @@ OSF_API void xlio_socket_flush(xlio_socket_t sock)
 
 OSF_API HOT void xlio_socket_buf_free(xlio_socket_t sock, struct xlio_buf *buf)
 {
-	ON_SOCK(group_buf_free(g, buf));
+	ON_SOCK(group_buf_free(g, (struct group_buf *)(void *)buf));
 }
 
 OSF_API HOT void xlio_poll_group_buf_free(xlio_poll_group_t group,
 					  struct xlio_buf *buf)
 {
 	struct group *g = group_enter(group);
-	int err = likely(g != NULL) ? group_buf_free(g, buf) : -EINVAL;
+	int err = likely(g != NULL)
+		      ? group_buf_free(g, (struct group_buf *)(void *)buf)
+		      : -EINVAL;
 
 	group_leave(g);
 	if (unlikely(err))

@@ -8,9 +8,12 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <sys/socket.h>
 
 #include "base/compiler.h"
 #include "mellanox/xlio_types.h"
+
+struct gsock;
 
 static inline int xlio_ret(int r, int errno_before)
 {
@@ -30,3 +33,7 @@ int xlio_group_create_sized(const struct xlio_poll_group_attr *attr,
 int xlio_group_update_sized(xlio_poll_group_t group,
 			    const struct xlio_poll_group_attr *attr,
 			    size_t bytes);
+
+/* opt.c */
+int xlio_opt_set(struct gsock *s, int level, int name, const void *val,
+		 socklen_t len);

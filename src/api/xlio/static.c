@@ -14,9 +14,7 @@
 #include "base/lock.h"
 #include "base/program.h"
 #include "group/group.h"
-#include "ops/route.h"
 #include "ops/ops.h"
-#include "proto/shm/inbox.h"
 #include "sock/arena.h"
 
 static void in_child(void)
@@ -24,8 +22,7 @@ static void in_child(void)
 	lock_after_fork();
 	gate_child();
 	arena_after_fork();
-	inbox_after_fork();
-	route_after_fork();
+	ops_after_fork();
 }
 
 __attribute__((constructor)) static void osf_start(void)

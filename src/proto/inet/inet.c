@@ -5,10 +5,11 @@
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 
+#include "base/gate.h"
 #include "base/libc.h"
 #include "proto/inet/inet.h"
 #include "proto/inet/tcp_bytes.h"
-#include "proto/shm/conn.h"
+#include "proto/shm/shm.h"
 
 static bool ask_kernel(int fd, struct tcp_bytes *b)
 {
@@ -61,4 +62,22 @@ void inet_seen(struct sock *sk, int fd)
 	st->rx_bytes_inet = b.rx - st->rx_bytes_other;
 	st->tx_bytes_inet = b.tx - st->tx_bytes_other;
 	st->flags &= ~(uint32_t)OSF_STATS_UNSEEN;
+}
+
+bool inet_pin(struct sock *sk, enum osf_reason reason)
+{
+	INSIDE_GATE();
+
+	if (!cas(&sk->state, SOCK_STATE(SOCK_YOUNG),
+		 SOCK_STATE(SOCK_UPGRADING))) {
+		if (sock_mode(sk) == SOCK_YOUNG) { /* and there it stays */
+			store_rlx(&sk->turns_next, UINT32_MAX);
+			store_rlx(&sk->bytes_next, UINT64_MAX);
+		}
+		return false;
+	}
+	shm_offer_close(sk);
+	sock_set_reason(sk, reason);
+	sock_set_mode(sk, SOCK_KERNEL);
+	return true;
 }

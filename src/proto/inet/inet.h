@@ -2,9 +2,7 @@
 /*
  * proto/inet/inet.h - the kernel's TCP as a protocol: it moves the bytes, we count them
  *
- *     libc's own call  ->  inet_account()  ->  "worth a look at the upgrade?"
- *                              |
- *                              +-> inbox_went_past(): what comes next by ring comes after
+ *     libc's own call  ->  inet_account()  ->  sock_ops.is_due()?  a look at the upgrade
  *
  * When a socket is the kernel's for good, calls go to libc without a look, and what
  * they move is not counted any more.  The kernel counts it, and is asked when the
@@ -19,7 +17,6 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "proto/shm/inbox.h"
 #include "sock/sock.h"
 #include "sock/sock_ops.h"
 
@@ -32,6 +29,10 @@ void inet_unseen(struct sock *sk, int fd);
 /* The last moment to know what went by: the last holder closes @sk, or ends.  One
  * call of the kernel if calls were not counted, else none. */
 void inet_seen(struct sock *sk, int fd);
+
+/* Leave it to the kernel for good, from mode YOUNG.  False: it is not young, or
+ * others are inside a call of the kernel's; then it is not looked at again. */
+bool inet_pin(struct sock *sk, enum osf_reason reason);
 
 static inline bool inet_reached(const struct sock *sk, uint32_t turns)
 {
@@ -60,7 +61,6 @@ static inline bool inet_account(struct sock *sk, int dir, ssize_t n)
 	} else {
 		count(&sk->st->tx_bytes_inet, (uint64_t)n);
 		count(&sk->st->tx_ops, 1);
-		inbox_went_past();
 	}
 	if (load_rlx(&sk->last_dir) != dir) {
 		store_rlx(&sk->last_dir, (uint8_t)dir);

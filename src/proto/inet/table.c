@@ -18,18 +18,9 @@
 #include "base/libc.h"
 #include "base/unwind.h"
 #include "proto/inet/inet.h"
+#include "proto/shm/inbox.h"
+#include "sock/errq.h"
 #include "sock/sock_ops.h"
-
-/* One call of the kernel's, however it ends. */
-struct inside {
-	struct unwind u;
-	struct sock *sk;
-};
-
-static void inside_end(struct unwind *u)
-{
-	sock_leave(((struct inside *)u)->sk);
-}
 
 static ssize_t kernel_recv(struct sock *sk, int fd, const struct iovec *iov,
 			   size_t n, int flags)
@@ -41,6 +32,19 @@ static ssize_t kernel_recv(struct sock *sk, int fd, const struct iovec *iov,
 	return r < 0 ? -errno : r;
 }
 
+/* The kernel numbers sends with MSG_ZEROCOPY; we go on counting when the connection is
+ * moved.  Peers on this host hear of a send by TCP. */
+static inline ssize_t sent(struct sock *sk, int fd, ssize_t r, int flags)
+{
+	if (r < 0)
+		return -errno;
+	if (unlikely(flags & MSG_ZEROCOPY) && r > 0)
+		errq_by_kernel(sk, fd, 1);
+	if (r > 0)
+		inbox_went_past();
+	return r;
+}
+
 static ssize_t kernel_send(struct sock *sk, int fd, const struct iovec *iov,
 			   size_t n, int flags)
 {
@@ -50,16 +54,39 @@ static ssize_t kernel_send(struct sock *sk, int fd, const struct iovec *iov,
 	ssize_t r = n == 1 ? libc.send(fd, iov->iov_base, iov->iov_len, flags)
 			   : libc.sendmsg(fd, &msg, flags);
 
-	return r < 0 ? -errno : r;
+	return sent(sk, fd, r, flags);
 }
 
 static ssize_t kernel_send_file(struct sock *sk, int fd, int in, off_t *off,
-				size_t n, bool nonblock)
+				size_t n)
 {
-	ssize_t r = libc.sendfile(fd, in, off, n);
+	return sent(sk, fd, libc.sendfile(fd, in, off, n), 0);
+}
+
+static ssize_t kernel_recvmsg(struct sock *sk, int fd, struct msghdr *msg,
+			      int flags)
+{
+	ssize_t r = libc.recvmsg(fd, msg, flags);
 
 	return r < 0 ? -errno : r;
 }
+
+static ssize_t kernel_sendmsg(struct sock *sk, int fd, const struct msghdr *msg,
+			      int flags)
+{
+	flags |= MSG_NOSIGNAL;
+	return sent(sk, fd, libc.sendmsg(fd, msg, flags), flags);
+}
+
+static void told_already(struct sock *sk, int err) {}
+static int by_sleeping(struct sock *sk, int dir) { return -1; }
+static int asleep_in_calls(struct sock *sk, int fd, const struct call_wait *w)
+{
+	return 0;
+}
+static int free_to_move(struct sock *sk) { return 0; }
+static void not_counted(struct sock *sk, int dir, ssize_t n) {}
+static bool never_due(const struct sock *sk, int dir) { return false; }
 
 static int kernel_inq(struct sock *sk, int fd)
 {
@@ -85,15 +112,40 @@ static unsigned kernel_events(struct sock *sk, int fd)
 	return n > 0 ? (unsigned short)p.revents : 0;
 }
 
+/*
+ * The anchor's readiness is the socket's: it tells by itself.
+ */
+
+static void by_anchor(struct sock *sk, struct watch *w) {}
+
+static bool needs_no_arming(struct sock *sk, int fd, unsigned events,
+			    const struct watch *w)
+{
+	return false;
+}
+
+static void on_itself(struct sock *sk, struct pollfd *p) {}
+
+static bool is_news(struct sock *sk, int fd, unsigned events,
+		    const struct watch *w)
+{
+	return true;
+}
+
+static bool is_not_rung(const struct sock *sk) { return false; }
 static uint64_t never(struct sock *sk) { return UINT64_MAX; }
+
+static void nothing(struct sock *sk, int fd) {}
+static void nothing_inherited(struct sock *sk) {}
+
+static void anchor_moves(struct sock *sk, int from, int to) {}
+static void is_no_loss(struct sock *sk, int fd, const char *why) {}
 
 static int kernel_shutdown(struct sock *sk, int fd, int how)
 {
 	return libc.shutdown(fd, how) < 0 ? -errno : 0;
 }
 
-static void nothing(struct sock *sk, int fd) {}
-static void nothing_inherited(struct sock *sk) {}
 static void is_there(struct sock *sk, int fd, enum osf_reason why) {}
 
 static int is_there_now(struct sock *sk, int fd, enum osf_reason why,
@@ -102,19 +154,67 @@ static int is_there_now(struct sock *sk, int fd, enum osf_reason why,
 	return 0;
 }
 
+/*
+ * What the kernel answers alone.
+ */
+static bool tell_anchor(struct sock *sk, int fd, int level, int name)
+{
+	return false;
+}
+static void knows_all(struct sock *sk, int fd, void *info, size_t len) {}
+static int ask_anchor(struct sock *sk, int fd) { return -1; }
+static bool is_there_still(const struct sock *sk) { return false; }
+static bool at_anchors_mark(struct sock *sk, int fd) { return false; }
+static void retired(struct sock *sk) {}
+
+static int kernel_disconnect(struct sock *sk, int fd,
+			     const struct sockaddr *addr, socklen_t len)
+{
+	return libc.connect(fd, addr, len) < 0 ? -errno : 0;
+}
+
 const struct sock_ops inet_kernel_ops = {
 	.name = "kernel",
 	.recv = kernel_recv,
 	.send = kernel_send,
 	.send_file = kernel_send_file,
+	.recvmsg = kernel_recvmsg,
+	.sendmsg = kernel_sendmsg,
+	.error_later = told_already,
+	.is_ready = by_sleeping,
+	.sleep = asleep_in_calls,
+	.enter = free_to_move,
+	.leave = not_counted,
+	.is_due = never_due,
+	.went_past = inbox_went_past,
 	.inq = kernel_inq,
 	.outq = kernel_outq,
 	.events = kernel_events,
+	.look = kernel_events,
+	.watch = by_anchor,
+	.arm = needs_no_arming,
+	.sleep_on = on_itself,
+	.hint = is_news,
+	.is_rung = is_not_rung,
+	.drain = nothing,
 	.next_ns = never,
+	.opt_changed = tell_anchor,
+	.async_changed = nothing,
+	.tcp_info = knows_all,
+	.so_error = ask_anchor,
+	.is_over = is_there_still,
+	.is_before_mark = at_anchors_mark,
+	.retire = retired,
+	.disconnect = kernel_disconnect,
 	.shutdown = kernel_shutdown,
-	.close = nothing,
-	.exit = nothing,
+	.close = inet_seen,
+	.exit = inet_seen,
 	.after_fork = nothing_inherited,
+	.alone = nothing_inherited,
+	.settle = nothing,
+	.passed = inet_unseen,
+	.anchor_moved = anchor_moves,
+	.reset = is_no_loss,
 	.fallback = is_there,
 	.fallback_now = is_there_now,
 };
@@ -123,53 +223,150 @@ const struct sock_ops inet_kernel_ops = {
  * Young.
  */
 
+/* One call of the kernel's, however it ends. */
+struct inside {
+	struct unwind u;
+	struct sock *sk;
+};
+
+static void inside_end(struct unwind *u)
+{
+	sock_leave(((struct inside *)u)->sk);
+}
+
+#define INSIDE(sock)                                                           \
+	UNWIND(struct inside, in) = { .sk = (sock) };                          \
+	if (!sock_enter(sock))                                                 \
+		return -ESTALE;                                                \
+	unwind_push(&in.u, inside_end)
+
 static ssize_t young_recv(struct sock *sk, int fd, const struct iovec *iov,
 			  size_t n, int flags)
 {
-	UNWIND(struct inside, in) = { .sk = sk };
-
-	if (!sock_enter(sk))
-		return -ESTALE;
-	unwind_push(&in.u, inside_end);
-	return kernel_recv(sk, fd, iov, n, flags);
+	INSIDE(sk);
+	ssize_t r = kernel_recv(sk, fd, iov, n, flags);
+	inet_account(sk, DIR_RX, r);
+	return r;
 }
 
 static ssize_t young_send(struct sock *sk, int fd, const struct iovec *iov,
 			  size_t n, int flags)
 {
-	UNWIND(struct inside, in) = { .sk = sk };
-
-	if (!sock_enter(sk))
-		return -ESTALE;
-	unwind_push(&in.u, inside_end);
-	return kernel_send(sk, fd, iov, n, flags);
+	INSIDE(sk);
+	ssize_t r = kernel_send(sk, fd, iov, n, flags);
+	inet_account(sk, DIR_TX, r);
+	return r;
 }
 
 static ssize_t young_send_file(struct sock *sk, int fd, int in_fd, off_t *off,
-			       size_t n, bool nonblock)
+			       size_t n)
 {
-	UNWIND(struct inside, in) = { .sk = sk };
+	INSIDE(sk);
+	ssize_t r = kernel_send_file(sk, fd, in_fd, off, n);
+	inet_account(sk, DIR_TX, r);
+	return r;
+}
 
-	if (!sock_enter(sk))
-		return -ESTALE;
-	unwind_push(&in.u, inside_end);
-	return kernel_send_file(sk, fd, in_fd, off, n, nonblock);
+static ssize_t young_recvmsg(struct sock *sk, int fd, struct msghdr *msg,
+			     int flags)
+{
+	INSIDE(sk);
+	ssize_t r = kernel_recvmsg(sk, fd, msg, flags);
+	inet_account(sk, DIR_RX, r);
+	return r;
+}
+
+static ssize_t young_sendmsg(struct sock *sk, int fd, const struct msghdr *msg,
+			     int flags)
+{
+	INSIDE(sk);
+	ssize_t r = kernel_sendmsg(sk, fd, msg, flags);
+	inet_account(sk, DIR_TX, r);
+	return r;
+}
+
+static int young_enter(struct sock *sk) { return sock_enter(sk) ? 0 : -ESTALE; }
+
+static void young_leave(struct sock *sk, int dir, ssize_t n)
+{
+	sock_leave(sk);
+	if (dir != DIR_NONE)
+		inet_account(sk, dir, n);
+}
+
+static bool young_is_due(const struct sock *sk, int dir)
+{
+	return dir == DIR_TX ? inet_due_before_send(sk)
+			     : inet_reached(sk, load_rlx(&sk->turns));
+}
+
+static void young_fallback(struct sock *sk, int fd, enum osf_reason why)
+{
+	inet_pin(sk, why);
+}
+
+/* What follows is a new connection. */
+static int young_disconnect(struct sock *sk, int fd,
+			    const struct sockaddr *addr, socklen_t len)
+{
+	int err = kernel_disconnect(sk, fd, addr, len);
+
+	if (!err)
+		inet_pin(sk, OSF_REASON_OPTION);
+	return err;
+}
+
+/* A half-closed connection is not worth moving. */
+static int young_shutdown(struct sock *sk, int fd, int how)
+{
+	inet_pin(sk, OSF_REASON_HALF_CLOSED);
+	return kernel_shutdown(sk, fd, how);
 }
 
 const struct sock_ops inet_young_ops = {
 	.name = "young",
+	.may_move = true,
 	.recv = young_recv,
 	.send = young_send,
 	.send_file = young_send_file,
+	.recvmsg = young_recvmsg,
+	.sendmsg = young_sendmsg,
+	.error_later = told_already,
+	.is_ready = by_sleeping,
+	.sleep = asleep_in_calls,
+	.enter = young_enter,
+	.leave = young_leave,
+	.is_due = young_is_due,
+	.went_past = inbox_went_past,
 	.inq = kernel_inq,
 	.outq = kernel_outq,
 	.events = kernel_events,
+	.look = kernel_events,
+	.watch = by_anchor,
+	.arm = needs_no_arming,
+	.sleep_on = on_itself,
+	.hint = is_news,
+	.is_rung = is_not_rung,
+	.drain = nothing,
 	.next_ns = never,
-	.shutdown = kernel_shutdown,
-	.close = nothing,
-	.exit = nothing,
+	.opt_changed = tell_anchor,
+	.async_changed = nothing,
+	.tcp_info = knows_all,
+	.so_error = ask_anchor,
+	.is_over = is_there_still,
+	.is_before_mark = at_anchors_mark,
+	.retire = retired,
+	.disconnect = young_disconnect,
+	.shutdown = young_shutdown,
+	.close = inet_seen,
+	.exit = inet_seen,
 	.after_fork = nothing_inherited,
-	.fallback = is_there,
+	.alone = nothing_inherited,
+	.settle = nothing,
+	.passed = inet_unseen,
+	.anchor_moved = anchor_moves,
+	.reset = is_no_loss,
+	.fallback = young_fallback,
 	.fallback_now = is_there_now,
 };
 
@@ -198,7 +395,34 @@ static ssize_t moving_send(struct sock *sk, int fd, const struct iovec *iov,
 }
 
 static ssize_t moving_send_file(struct sock *sk, int fd, int in, off_t *off,
-				size_t n, bool nonblock)
+				size_t n)
+{
+	moved(sk);
+	return -ESTALE;
+}
+
+static ssize_t moving_recvmsg(struct sock *sk, int fd, struct msghdr *msg,
+			      int flags)
+{
+	moved(sk);
+	return -ESTALE;
+}
+
+static ssize_t moving_sendmsg(struct sock *sk, int fd, const struct msghdr *msg,
+			      int flags)
+{
+	moved(sk);
+	return -ESTALE;
+}
+
+static int moving_enter(struct sock *sk)
+{
+	moved(sk);
+	return -ESTALE;
+}
+
+static int moving_disconnect(struct sock *sk, int fd,
+			     const struct sockaddr *addr, socklen_t len)
 {
 	moved(sk);
 	return -ESTALE;
@@ -225,17 +449,48 @@ static int moving_fallback_now(struct sock *sk, int fd, enum osf_reason why,
 
 const struct sock_ops inet_moving_ops = {
 	.name = "moving",
+	.is_moving = true,
+	.may_move = true,
 	.recv = moving_recv,
 	.send = moving_send,
 	.send_file = moving_send_file,
+	.recvmsg = moving_recvmsg,
+	.sendmsg = moving_sendmsg,
+	.error_later = told_already,
+	.is_ready = by_sleeping,
+	.sleep = asleep_in_calls,
+	.enter = moving_enter,
+	.leave = not_counted,
+	.is_due = never_due,
+	.went_past = inbox_went_past,
 	.inq = kernel_inq,
 	.outq = kernel_outq,
 	.events = kernel_events,
+	.look = kernel_events,
+	.watch = by_anchor,
+	.arm = needs_no_arming,
+	.sleep_on = on_itself,
+	.hint = is_news,
+	.is_rung = is_not_rung,
+	.drain = nothing,
 	.next_ns = never,
+	.opt_changed = tell_anchor,
+	.async_changed = nothing,
+	.tcp_info = knows_all,
+	.so_error = ask_anchor,
+	.is_over = is_there_still,
+	.is_before_mark = at_anchors_mark,
+	.retire = retired,
+	.disconnect = moving_disconnect,
 	.shutdown = moving_shutdown,
-	.close = nothing,
-	.exit = nothing,
+	.close = inet_seen,
+	.exit = inet_seen,
 	.after_fork = nothing_inherited,
+	.alone = nothing_inherited,
+	.settle = nothing,
+	.passed = inet_unseen,
+	.anchor_moved = anchor_moves,
+	.reset = is_no_loss,
 	.fallback = moving_fallback,
 	.fallback_now = moving_fallback_now,
 };

@@ -29,9 +29,6 @@ enum {
 	TCP_CLOSE = 7
 };
 
-/* An awake process asks the kernel about its peer's death this often. */
-#define LOOK_NS (1 * NS_PER_MS)
-
 /* Are there bytes in our ring at @base from @off on? */
 static bool has_bytes(const struct sock *sk, uint8_t *base, uint32_t off)
 {
@@ -285,35 +282,6 @@ void anchor_drain(struct sock *sk, int fd)
 	errno = saved;
 }
 
-/*
- * Somebody is about to sleep on the anchor.  The first wants no old doorbells in it;
- * from then on, until the last has left, nobody takes any out, for it might be the
- * one that a sleeper has just been rung by.  True if others sleep there already.
- */
-bool anchor_sleep_begin(struct sock *sk, int fd)
-{
-	GUARD(&sk->rx_lock);
-	if (fetch_add(&sk->n_sleepers, 1))
-		return true;
-	if (sock_mode(sk) == SOCK_SHM)
-		anchor_drain(sk, fd);
-	return false;
-}
-
-void anchor_sleep_end(struct sock *sk) { fetch_sub(&sk->n_sleepers, 1); }
-
-/* Take old doorbells out, if nobody minds. */
-void anchor_clear(struct sock *sk, int fd)
-{
-	if (load_rlx(&shm_of(sk)->bells_drained) ==
-		load_rlx(&shm_peer(sk)->bells) ||
-	    !lock_try(&sk->rx_lock))
-		return;
-	if (sock_mode(sk) == SOCK_SHM && !load_rlx(&sk->n_sleepers))
-		anchor_drain(sk, fd);
-	lock_put(&sk->rx_lock);
-}
-
 static int tcp_info_get(int fd, struct tcp_info *ti)
 {
 	socklen_t len = sizeof(*ti);
@@ -369,11 +337,6 @@ void anchor_look(struct sock *sk, int fd)
 			    (uint8_t)ANCHOR_FIN);
 	}
 	errno = saved;
-}
-
-bool anchor_look_due(struct sock *sk)
-{
-	return coarse_ns() - load_rlx(&sk->looked_ns) > LOOK_NS;
 }
 
 /*

@@ -15,6 +15,7 @@
 
 struct seg;
 struct peer_inbox;
+struct shm_lend;
 
 struct shm_conn {
 	struct seg *seg; /* mapped at the same address in all holders */
@@ -45,6 +46,7 @@ struct shm_conn {
 	uint8_t tx_fin;       /* a FIN record was pushed */
 	uint8_t bell_waits;   /* the kernel holds a doorbell back */
 	uint64_t tx_tcp_base; /* bytes sent by TCP, exact while CANDIDATE */
+	uint32_t tx_full_at;  /* the peer's tail, when there was no room */
 	uint32_t tx_limit;    /* bytes in flight at most, from SO_SNDBUF */
 	uint32_t bulk_bytes;  /* in large chunks, since bulk_since_ns */
 	uint64_t bulk_since_ns;
@@ -59,6 +61,8 @@ struct shm_conn {
 	int32_t channel_fd; /* to the taker of our segment, or 0 */
 	uint32_t inbox_tag; /* of the inbox that the peer was given */
 	uint32_t slot;      /* this side's slot in its own inbox */
+
+	struct shm_lend *lend; /* lend.c; NULL: nobody uses it */
 };
 
 static_assert(sizeof(struct shm_conn) <= SOCK_CONN_BYTES,

@@ -100,12 +100,10 @@ static bool rx_enough(struct sock *sk)
 /* A candidate that nobody reads or writes still has to notice its peer. */
 static void candidate_look(struct sock *sk, int fd)
 {
-	lock_get(&sk->rx_lock);
-	lock_get(&sk->tx_lock);
-	if (sock_mode(sk) == SOCK_CANDIDATE)
-		shm_candidate_step(sk, fd);
-	lock_put(&sk->tx_lock);
-	lock_put(&sk->rx_lock);
+	if (!sock_hold(sk, SOCK_CANDIDATE))
+		return;
+	shm_candidate_step(sk, fd);
+	sock_drop(sk);
 }
 
 /* Before SHM: true if the kernel has the answer.  What it says is readable may be a
@@ -185,6 +183,19 @@ static COLD bool rx_goes_back(struct sock *sk)
 	return load_rlx(&shm_of(sk)->rx_back);
 }
 
+/* What the error queue, and the end of the connection, add to @want. */
+static COLD unsigned queue_events(struct sock *sk, int fd, unsigned want)
+{
+	short ends =
+	    load_rlx(&shm_of(sk)->tx_ring) ? POLLHUP | POLLRDHUP : POLLHUP;
+	short said;
+	unsigned ev = errq_events(sk, fd, want, &said);
+
+	if (said & ends)
+		anchor_look(sk, fd);
+	return ev;
+}
+
 unsigned shm_events(struct sock *sk, int fd)
 {
 	unsigned ev = 0;
@@ -216,9 +227,9 @@ unsigned shm_events(struct sock *sk, int fd)
 	}
 	bool by_tcp = !load_rlx(&shm_of(sk)->tx_ring);
 	if (unlikely(by_tcp))
-		ev |= errq_events(sk, fd, POLLOUT | POLLWRNORM);
+		ev |= queue_events(sk, fd, POLLOUT | POLLWRNORM);
 	else if (unlikely(load_rlx(&sk->errq)))
-		ev |= errq_events(sk, fd, 0);
+		ev |= queue_events(sk, fd, 0);
 	uint8_t end = load_rlx(&sk->anchor_end);
 	if (end != ANCHOR_OPEN) {
 		ev |= POLLIN | POLLRDNORM | POLLRDHUP;
@@ -272,14 +283,17 @@ static bool peer_has_bell(const struct sock *sk, uint32_t bell)
 	       shm_has_inbox(sk);
 }
 
-bool shm_arm_bell(struct sock *sk)
+bool shm_arm_bell(struct sock *sk, int fd)
 {
 	uint32_t bell = bell_mine(), *word = &shm_me(sk)->rx_bell1;
 
 	if (load_rlx(&shm_of(sk)->rx_tcp) || load_rlx(&sk->n_procs) > 1 ||
-	    shm_ring_how(sk) != RING_ONCE || !peer_has_bell(sk, bell))
+	    shm_ring_how(sk) != RING_ONCE || !peer_has_bell(sk, bell) ||
+	    (!cas(word, 0u, bell + 1) && load_rlx(word) != bell + 1))
 		return false;
-	return cas(word, 0u, bell + 1) || load_rlx(word) == bell + 1;
+	fence_full(); /* Dekker; the caller looks next */
+	tell_of_space(sk, fd);
+	return true;
 }
 
 void shm_disarm_bell(struct sock *sk)
@@ -287,19 +301,18 @@ void shm_disarm_bell(struct sock *sk)
 	cas(&shm_me(sk)->rx_bell1, bell_mine() + 1, 0u);
 }
 
-bool shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
+void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
 {
 	struct seg_side *me = shm_me(sk);
+
 	uint32_t *rx = how == ARM_INBOX ? &me->rx_inbox : &me->rx_anchor;
 	uint32_t *tx = how == ARM_INBOX ? &me->tx_inbox : &me->tx_anchor;
-	bool by_bell = how == ARM_BELL && events & POLLIN && shm_arm_bell(sk);
-	bool fresh = by_bell;
+	bool fresh = false;
 
 	/* A slot that is armed already needs no fence: its bit was cleared, by an
 	 * exchange, before the caller's next look. */
-	if (events & POLLIN && !by_bell &&
-	    (how != ARM_INBOX || !load_rlx(rx))) {
-		store_rlx(rx, how == ARM_INBOX ? 1u : shm_ring_how(sk));
+	if (events & POLLIN && (how == ARM_ANCHOR || !load_rlx(rx))) {
+		store_rlx(rx, how == ARM_ANCHOR ? shm_ring_how(sk) : 1u);
 		fresh = true;
 	}
 	if (events & POLLOUT) {
@@ -310,7 +323,6 @@ bool shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
 		fence_full(); /* Dekker; the caller looks next */
 	if (events & POLLIN)
 		tell_of_space(sk, fd);
-	return by_bell;
 }
 
 static void tx_shut(struct sock *sk, int fd)
@@ -453,9 +465,9 @@ int shm_outq(struct sock *sk, int fd)
  */
 void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
 {
-	lock_get(&sk->rx_lock);
-	lock_get(&sk->tx_lock);
-	if (sock_mode(sk) == SOCK_SHM && shm_is_recalled(sk))
+	if (!sock_hold(sk, SOCK_SHM))
+		return;
+	if (shm_is_recalled(sk))
 		shm_tx_recalled(sk, fd, 0);
 	if (sock_mode(sk) == SOCK_SHM && shm_of(sk)->tx_ring &&
 	    !shm_of(sk)->tx_fin) {
@@ -467,8 +479,7 @@ void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
 		shm_note_back(sk);
 		count(&arena_totals()->n_taken_back, 1);
 	}
-	lock_put(&sk->tx_lock);
-	lock_put(&sk->rx_lock);
+	sock_drop(sk);
 }
 
 /* As the kernel does when bytes are unread. */
@@ -558,7 +569,7 @@ void shm_exit(struct sock *sk, int fd)
  * The last holder closes.  As with the kernel: what was written is delivered, and
  * unread bytes make it a reset.
  */
-struct seg *shm_close_keep(struct sock *sk, int fd)
+static struct seg *close_keep(struct sock *sk, int fd)
 {
 	enum ring_mark mark;
 	struct seg *seg;
@@ -601,8 +612,19 @@ struct seg *shm_close_keep(struct sock *sk, int fd)
 
 void shm_close(struct sock *sk, int fd)
 {
-	struct seg *seg = shm_close_keep(sk, fd);
+	struct seg *seg = close_keep(sk, fd);
 
-	if (seg)
+	if (shm_of(sk)->lend)
+		shm_lend_close(sk); /* what is lent may keep the mapping */
+	else if (seg)
 		seg_unmap(seg, shm_ring_bytes(sk));
+}
+
+void shm_let_go(const struct sock *sk)
+{
+	if (!shm_of(sk)->seg)
+		return;
+	if (shm_has_inbox(sk)) /* the others have theirs by the fork */
+		inbox_detach(shm_of(sk)->peer_inbox);
+	seg_unmap(shm_of(sk)->seg, shm_ring_bytes(sk));
 }

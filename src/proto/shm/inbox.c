@@ -17,7 +17,7 @@
 
 #define INBOX_MAGIC 0x786f626e69666f32ull
 
-#define TAKES_MAX 4 /* of a lane that is posted to while it is harvested */
+#define TAKES_MAX 4 /* of a lane that is posted to while it is drained */
 
 /* Process memory beside each lane of our own: whose slot is whose. */
 struct lane_owners {
@@ -26,7 +26,7 @@ struct lane_owners {
 	uint32_t n_free;         /* of them, free again: the chain below */
 	void *owner[LANE_SLOTS]; /* or the number of the next free slot */
 	uint32_t free_stack[LANE_SLOTS];
-	uint64_t taken[LANE_WORDS]; /* by a harvest; empty in between */
+	uint64_t taken[LANE_WORDS]; /* by a drain; empty in between */
 	uint16_t found[LANE_SLOTS]; /* the same, in order in the end */
 	uint16_t logged[LANE_LOG];
 };
@@ -250,7 +250,7 @@ static uint32_t lane_order(struct lane *l, struct lane_owners *o, uint32_t n)
 	return behind_ago > LANE_LOG ? 0 : n - n_behind;
 }
 
-HOT bool inbox_harvest(uint32_t lane, inbox_news *news, void *arg)
+HOT bool inbox_drain(uint32_t lane, ready_news *news, void *arg)
 {
 	struct lane *l = &own->lane[lane];
 	struct lane_owners *o = owners[lane];
@@ -273,7 +273,7 @@ HOT bool inbox_harvest(uint32_t lane, inbox_news *news, void *arg)
 
 		if (!owner)
 			continue;
-		news(owner, i == behind, arg);
+		news(owner, READY_ANY, i == behind, arg);
 		any = true;
 	}
 	return any;
@@ -400,7 +400,7 @@ HOT bool inbox_post(struct peer_inbox *to, uint32_t slot)
 	uint64_t mask = UINT64_C(1) << (bit % 64);
 	unsigned w = bit / 64;
 
-	/* Unharvested: whoever set it sees to the rest, and the news, stored before
+	/* Not drained: whoever set it sees to the rest, and the news, stored before
 	 * this load (the caller's fence), will be looked at with it. */
 	if (load_rlx(&l->bits[w]) & mask)
 		return false;

@@ -2,21 +2,21 @@
 /*
  * proto/shm/inbox.h - which of a process's connections have news
  *
- *     a peer sets a bit of the connection's slot  ->  inbox_harvest() clears it
+ *     a peer sets a bit of the connection's slot  ->  inbox_drain() clears it
  *
- * One memfd a process, shared with every peer.  It has lanes, one for each epoll
- * instance that holds upgraded sockets, so that each waiter looks at news of its
+ * One memfd a process, shared with every peer.  It has lanes, one for each ready set
+ * (sock/ready.h) that holds upgraded sockets, so that each waiter looks at news of its
  * own only, in O(news): a lane is a bitmap of slots under a summary, and a word
  * that says whether its waiter sleeps.  Who sets a bit and finds the waiter asleep
- * rings the lane's bell (proto/shm/bell.h), or else the connection's anchor: the
+ * rings the lane's bell (base/bell.h), or else the connection's anchor: the
  * waiter's kernel epoll set holds both.
  *
  *   I1  slot's news, log, then bit, then summary (peer)
- *         ->  summary, bit (harvest)
+ *         ->  summary, bit (drain)
  *   Dekker: sleeping, fence, summary (waiter) / summary, fence, sleeping (peer)
  *
  * Whoever sets a bit draws a ticket of the lane first, and enters the bit in its log
- * there.  A harvest gives news in the order of the log: what one thread sends over
+ * there.  A drain gives news in the order of the log: what one thread sends over
  * several connections is served in the order in which it was sent, as the kernel's
  * ready list would have it.  The log holds the last LANE_LOG; bits that are not in it
  * are older, and come first, in the order of their slots.  What goes
@@ -33,10 +33,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/bell.h"
 #include "base/compiler.h"
-#include "proto/shm/bell.h"
+#include "sock/ready.h"
 
-#define SLOT_NONE UINT32_MAX
+#define SLOT_NONE READY_SLOT_NONE
 #define INBOX_LANES 128u
 #define LANE_WORDS 256u
 #define LANE_SLOTS (LANE_WORDS * 64)
@@ -97,15 +98,14 @@ void inbox_after_fork(void);
 /* Lanes of our own. */
 uint32_t lane_open(void); /* LANE_NONE when all are taken */
 void lane_close(uint32_t lane);
-/* A slot for @owner on @lane, SLOT_NONE when full. */
+/* A slot for @owner, a watch, on @lane; SLOT_NONE when full. */
 uint32_t slot_open(uint32_t lane, void *owner);
 void slot_close(uint32_t slot);
 
 /* Clear the lane's news and give each slot's owner to @news(), in the order of posts.
- * @is_behind: of the first that was posted after its peer had sent something by TCP.
+ * What is behind is the first that was posted after its peer had sent something by TCP.
  * One caller at a time.  True if any. */
-typedef void inbox_news(void *owner, bool is_behind, void *arg);
-bool inbox_harvest(uint32_t lane, inbox_news *news, void *arg);
+bool inbox_drain(uint32_t lane, ready_news *news, void *arg);
 
 static inline bool lane_has_news(const struct lane *l)
 {

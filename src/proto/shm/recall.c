@@ -48,13 +48,6 @@
 /* What the buffers of a TCP connection that is read from always have room for. */
 #define PUT_BACK_MAX (64u * 1024)
 
-void stash_free(struct stash *stash)
-{
-	if (stash->data)
-		munmap(stash->data, stash->cap);
-	*stash = (struct stash){ 0 };
-}
-
 /* Where @n more bytes may be written, or NULL. */
 static uint8_t *stash_room(struct stash *st, size_t n)
 {

@@ -21,7 +21,6 @@
 #include "proto/shm/region.h"
 #include "proto/shm/shm.h"
 
-#define REGIONS 1024u              /* of this process, at once */
 #define MAP_BYTES_MAX (1ull << 42) /* of one that a peer announces, */
 #define MAPS_BYTES_MAX                                                         \
 	(1ull << 46) /* and of all: the program needs addresses, too */
@@ -29,134 +28,6 @@
 /*
  * Ours.
  */
-
-static struct lock lock;
-static struct region regions[REGIONS];
-static uint32_t n_regions;
-static uint32_t last_reused;
-
-static uint64_t born_ns(int fd)
-{
-	struct statx sx = { 0 };
-
-	if (statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &sx) ||
-	    !(sx.stx_mask & STATX_BTIME))
-		return 0;
-	return (uint64_t)sx.stx_btime.tv_sec * NS_PER_S + sx.stx_btime.tv_nsec;
-}
-
-/* One that is closed is the same if it is not another file of the same number. */
-static bool is_file_of(const struct region *r, const struct region *file)
-{
-	return r->dev == file->dev && r->ino == file->ino &&
-	       r->size == file->size &&
-	       (r->n_users || (r->born_ns && r->born_ns == file->born_ns));
-}
-
-static struct lock maps_lock; /* of what peers have, below */
-
-/* The parent's files are the parent's to announce. */
-static void after_fork(void)
-{
-	lock = maps_lock = (struct lock){ 0 };
-	for (uint32_t i = 0; i < n_regions; i++) {
-		fds_close(regions[i].fd);
-		regions[i] = (struct region){ .fd = -1 };
-	}
-	n_regions = 0;
-}
-
-/* Once a process; in the child it is known already. */
-static void mind_forks(void)
-{
-	static uint32_t knows;
-
-	if (!xchg(&knows, 1u))
-		gate_on_child(after_fork);
-}
-
-/* A memfd that cannot shrink, nor (by now) be made to. */
-static int check_seals(int fd, struct stat *st)
-{
-	struct statfs fs;
-	int seals = libc.fcntl(fd, F_GET_SEALS);
-
-	if (seals < 0 || !(seals & F_SEAL_SHRINK))
-		return -EBADMSG;
-	if (libc.fstat(fd, st) < 0 || fstatfs(fd, &fs) < 0)
-		return -errno;
-	/* Not of huge pages: reading a hole of such a file may fail. */
-	return S_ISREG(st->st_mode) && fs.f_type == TMPFS_MAGIC && st->st_size
-		   ? 0
-		   : -EBADMSG;
-}
-
-/* A region for another file; caller holds the lock. */
-static struct region *region_unused(void)
-{
-	if (n_regions < REGIONS)
-		return &regions[n_regions++];
-	for (uint32_t i = 0; i < REGIONS; i++) {
-		struct region *r = &regions[++last_reused % REGIONS];
-
-		if (!r->n_users)
-			return r;
-	}
-	return NULL;
-}
-
-static struct region *region_of(const struct region *file)
-{
-	static uint64_t last_id;
-
-	for (uint32_t i = 0; i < n_regions; i++)
-		if (is_file_of(&regions[i], file))
-			return &regions[i];
-	struct region *r = region_unused();
-	if (!r)
-		return NULL;
-	*r = *file;
-	store_rlx(&r->id, ++last_id);
-	return r;
-}
-
-int region_open(int fd, struct region **out)
-{
-	struct stat st;
-	int err = check_seals(fd, &st);
-
-	if (err)
-		return err;
-	struct region file = { .fd = -1,
-			       .dev = st.st_dev,
-			       .ino = st.st_ino,
-			       .size = (uint64_t)st.st_size,
-			       .born_ns = born_ns(fd) };
-	GUARD(&lock);
-	mind_forks();
-	struct region *r = region_of(&file);
-	if (!r)
-		return -ENOSPC;
-	if (!r->n_users) {
-		int own = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 0));
-
-		if (own < 0)
-			return -errno;
-		store_rlx(&r->fd, own);
-	}
-	r->n_users++;
-	*out = r;
-	return 0;
-}
-
-void region_close(struct region *r)
-{
-	GUARD(&lock);
-	if (--r->n_users)
-		return;
-	fds_close(r->fd);
-	store_rlx(&r->fd, -1);
-}
 
 static int region_number(const struct region_list *told, const struct region *r)
 {
@@ -250,8 +121,21 @@ struct peer_map {
 	uint32_t n_refs;
 };
 
+static struct lock maps_lock;
 static struct peer_map *maps;
 static uint64_t maps_bytes;
+
+/* What is mapped stays mapped in a child. */
+static void after_fork(void) { maps_lock = (struct lock){ 0 }; }
+
+/* Once a process; in the child it is known already. */
+static void mind_forks(void)
+{
+	static uint32_t knows;
+
+	if (!xchg(&knows, 1u))
+		gate_on_child(after_fork);
+}
 
 /* The device of memory that is no file system's, as st_dev; 0: unknown. */
 static uint64_t memory_dev(void)
@@ -344,7 +228,7 @@ static int map_get(const struct ring_map *m, struct peer_map **out)
 	int fd = open_of(m);
 	if (fd < 0)
 		return fd;
-	int err = check_seals(fd, &st);
+	int err = region_check(fd, &st);
 	if (!err && (uint64_t)st.st_size < m->size)
 		err = -EBADMSG;
 	if (!err)

@@ -26,25 +26,9 @@
 #include <sys/types.h>
 
 #include "proto/shm/ring.h"
+#include "sock/region.h"
 
 struct sock;
-
-/* Of this process.  Type-stable: a stale pointer still points at one, which may have
- * become another file's, with another @id. */
-struct region {
-	int32_t fd; /* -1: closed */
-	uint32_t n_users;
-	uint64_t id;
-	uint64_t dev, ino, size;
-	uint64_t
-	    born_ns; /* of the file: its number may be given out again; 0: unknown */
-};
-
-/* The region that is the file of @fd, which stays the caller's; one object a file,
- * until each user has closed it.
- * -EBADMSG: no memfd, or it may shrink.  -ENOSPC, -errno. */
-MUST_CHECK int region_open(int fd, struct region **out);
-void region_close(struct region *r);
 
 /* What a connection has told its peer of. */
 struct region_list {

@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/log.h"
-#include "proto/shm/cursor.h"
+#include "sock/cursor.h"
 #include "proto/shm/region.h"
 #include "proto/shm/shm.h"
 
@@ -397,73 +397,60 @@ static COLD bool rx_arm_async(struct sock *sk, int fd)
 	       ring_rx_ready(&shm_of(sk)->rx) && !shm_of(sk)->rx_eof;
 }
 
+/* Nothing moves: no room for a byte, or no place.  Noticed only when there is
+ * something to read. */
+static COLD ssize_t rx_nowhere(struct sock *sk, int fd, size_t want)
+{
+	if (!(shm_events(sk, fd) & POLLIN))
+		return -EAGAIN;
+	return want ? -EFAULT : 0;
+}
+
+/* Urgent bytes are the kernel's, on the connection underneath. */
+static COLD ssize_t rx_urgent(int fd, const struct iovec *iov, size_t n,
+			      int flags)
+{
+	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
+	ssize_t r = libc.recvmsg(fd, &msg, flags);
+
+	return r < 0 ? -errno : r;
+}
+
+/* The kernel carries it again: the error that it ended with here comes first. */
+COLD int shm_went_back(struct sock *sk)
+{
+	int err = anchor_error(sk);
+
+	return err ? err : -ESTALE;
+}
+
 HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		     int flags)
 {
 	struct iov_cursor c = { .iov = iov, .n = n };
 	size_t want = n == 1 ? iov->iov_len : iov_bytes(iov, n);
-	bool block = !(flags & MSG_DONTWAIT) && !load_rlx(&sk->nonblock);
-	struct handlers_seen seen = handlers_seen();
-	size_t got = 0;
+	bool moves = want && (flags & MSG_TRUNC || !is_bad(iov, n));
+	ssize_t r = 0;
 
-	bool bad = is_bad(iov, n) && !(flags & MSG_TRUNC);
-	size_t target = flags & MSG_WAITALL
-			    ? want
-			    : MIN((size_t)load_rlx(&sk->rcvlowat), want);
-	for (;;) {
+	if (unlikely(flags & MSG_OOB))
+		return rx_urgent(fd, iov, n, flags);
+	do {
 		sock_lock(sk, &sk->rx_lock);
-		if (unlikely(!shm_carries(sk))) {
+		if (unlikely(!sock_is_ours(sk))) {
 			sock_unlock(sk, &sk->rx_lock);
-			if (got)
-				return (ssize_t)got;
-			int err = anchor_error(sk);
-			return err ? err : -ESTALE;
+			return shm_went_back(sk);
 		}
-		bool moves = likely(want && !bad);
-		ssize_t r = moves ? rx_once(sk, fd, &c, want - got, flags) : 0;
-		if (unlikely(got && r < 0 && r != -EAGAIN))
-			anchor_note(sk, (int)-r); /* for the next call */
+		if (likely(moves))
+			r = rx_once(sk, fd, &c, want, flags);
 		sock_unlock(sk, &sk->rx_lock);
-
-		/* Noticed only when there is something. */
-		if (unlikely(!moves) && !(shm_events(sk, fd) & POLLIN))
-			r = -EAGAIN;
-		else if (unlikely(bad))
-			r = -EFAULT;
-		if (likely(r > 0)) {
-			if (unlikely(flags & MSG_PEEK)) {
-				if ((size_t)r >= target || !block)
-					return r;
-				/* Not enough yet, and nothing tells of more. */
-				struct timespec ms = { .tv_nsec = 1000000 };
-				if (libc.ppoll(NULL, 0, &ms, NULL) < 0)
-					return r;
-				anchor_look(sk, fd);
-				if (sk->anchor_end ||
-				    load_rlx(&shm_peer(sk)->flags) & SEG_TX_FIN)
-					target = 1;
-				c = (struct iov_cursor){ .iov = iov, .n = n };
-				continue;
-			}
-			got += (size_t)r;
-			if (unlikely(sk->flags & SOCK_F_ASYNC))
-				rx_arm_async(sk, fd);
-			if (likely(got >= target))
-				return (ssize_t)got;
-			continue;
-		}
-		if (got && r != -EAGAIN)
-			return (ssize_t)got;
-		if (r != -EAGAIN)
-			return r;
-		if (sk->flags & SOCK_F_ASYNC && rx_arm_async(sk, fd))
-			continue;
-		if (!block)
-			return got ? (ssize_t)got : r;
-		int err = shm_wait_rx(sk, fd, got > 0, seen);
-		if (err)
-			return got ? (ssize_t)got : err;
-	}
+		if (unlikely(!moves))
+			r = rx_nowhere(sk, fd, want);
+	} while (unlikely(sk->flags & SOCK_F_ASYNC) &&
+		 (r > 0 || r == -EAGAIN) && !(flags & MSG_PEEK) &&
+		 rx_arm_async(sk, fd) && r == -EAGAIN);
+	if (unlikely(shm_wants_back(sk)))
+		shm_take_back(sk, fd, OSF_REASON_NONE);
+	return r;
 }
 
 HOT int32_t shm_recv_place(struct sock *sk, int fd, const uint8_t **data,

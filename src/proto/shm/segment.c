@@ -9,11 +9,10 @@
 
 #include "base/atomic.h"
 #include "base/libc.h"
+#include "base/sealed.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/ring.h"
 #include "proto/shm/segment.h"
-
-#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 #define SHARE_OF_LIMIT 8        /* for all mappings */
 #define SHARE_OF_LIMIT_SEG 64   /* for one segment */
@@ -62,26 +61,6 @@ uint32_t seg_ring_fit(uint32_t ring_size)
 	return ring_size;
 }
 
-int sealed_file(const char *name, size_t bytes)
-{
-	struct rlimit rl;
-
-	/* ftruncate() would raise SIGXFSZ. */
-	if (!getrlimit(RLIMIT_FSIZE, &rl) && rl.rlim_cur < bytes)
-		return -EFBIG;
-	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-
-	if (fd < 0)
-		return -errno;
-	if (ftruncate(fd, (off_t)bytes) || libc.fcntl(fd, F_ADD_SEALS, SEALS)) {
-		int err = -errno;
-
-		libc.close(fd);
-		return err;
-	}
-	return fd;
-}
-
 int sealed_create(const char *name, size_t bytes, void **map, int *pfd)
 {
 	int fd = sealed_file(name, bytes);
@@ -102,7 +81,7 @@ int sealed_map(int fd, size_t bytes, void **map)
 	struct stat st;
 	int seals = libc.fcntl(fd, F_GET_SEALS);
 
-	if (seals < 0 || (seals & SEALS) != SEALS)
+	if (seals < 0 || (seals & SEALED_SEALS) != SEALED_SEALS)
 		return -EBADMSG;
 	if (libc.fstat(fd, &st) < 0)
 		return -errno;

@@ -128,13 +128,11 @@ void seg_unmap(struct seg *seg, uint32_t ring_size);
 
 /*
  * A program that limits its address space (RLIMIT_AS) needs it for itself: all that the
- * following three have mapped takes an eighth of the limit at most; -ENOMEM then.
+ * following have mapped takes an eighth of the limit at most; -ENOMEM then.
  */
 /* Map @bytes of a memfd, after checking that it cannot shrink under us. */
 MUST_CHECK int sealed_map(int fd, size_t bytes, void **map);
 void sealed_unmap(void *map, size_t bytes);
-/* A memfd of @bytes, sealed; -errno. */
-MUST_CHECK int sealed_file(const char *name, size_t bytes);
-/* The same, mapped. */
+/* A sealed memfd (base/sealed.h) of @bytes, mapped. */
 MUST_CHECK int sealed_create(const char *name, size_t bytes, void **map,
 			     int *pfd);

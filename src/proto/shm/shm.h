@@ -15,13 +15,15 @@
  *   rendezvous.c  names, offers, announcements, passing memory
  *   upgrade.c     the steps above
  *   rx.c tx.c     hot: bytes out of and into the rings
+ *   lend.c        records that the application reads in the ring
  *   region.c      memory that a peer reads where it lies
  *   backlog.c     bytes of TCP that nobody has read yet
  *   held.c        MSG_MORE, TCP_CORK
- *   wait.c        spinning and sleeping in a blocking call
- *   bell.c        waking a thread of another process
+ *   wait.c        how a blocking call sleeps
+ *   inbox.c       which connections have news, as peers say
+ *   ready.c       and who is told of that in this process
  *   anchor.c      doorbells, the anchor's end, byte counts
- *   errq.c        the error queue
+ *   opt.c         what the anchor does not know alone: options, TCP_INFO, the end
  *   ctl.c         shutdown, close, options, going back
  *   recall.c      going back at once, without the peer's help
  *
@@ -34,10 +36,15 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "sock/anchor.h"
+#include "sock/cursor.h"
+#include "sock/errq.h"
+#include "sock/ready.h"
 #include "sock/sock.h"
 #include "sock/sock_ops.h"
+#include "sock/lend.h"
+#include "sock/stash.h"
 #include "proto/shm/conn.h"
-#include "proto/shm/cursor.h"
 #include "proto/shm/ring.h"
 #include "proto/shm/segment.h"
 
@@ -53,6 +60,9 @@ struct shm_config {
 
 /* table.c */
 extern const struct sock_ops shm_ops, shm_candidate_ops;
+/* lend.c */
+extern const struct lend_ops shm_lend_ops;
+void shm_lend_close(struct sock *sk); /* the socket lets go of what it lent */
 
 extern struct shm_config shm_config;
 void shm_configure(void); /* reads OSF_SHM, OSF_RING, OSF_UPGRADE_* */
@@ -80,8 +90,7 @@ bool shm_is_announced(int fd);
  * ten microseconds. */
 enum osf_reason shm_why_alone(const struct sock *sk, int fd);
 
-/* rx.c, tx.c: modes CANDIDATE and SHM.  @nonblock: O_NONBLOCK or MSG_DONTWAIT
- * are for the caller to see. */
+/* rx.c, tx.c: modes CANDIDATE and SHM.  One attempt each; they never sleep. */
 ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);
 /* Is TCP read out, so that the ring is next?  Whatever can be told now. */
@@ -91,11 +100,8 @@ bool shm_rx_is_kernels(struct sock *sk, int fd);
 int shm_rx_learn(struct sock *sk); /* the peer has said K; 0 or -EPROTO */
 ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);
-/* The same with MSG_ZEROCOPY, with its completion. */
-ssize_t shm_send_zerocopy(struct sock *sk, int fd, const struct iovec *iov,
-			  size_t n, int flags);
-ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
-		      bool nonblock);
+ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n);
+int shm_went_back(struct sock *sk); /* -ESTALE, or the error it ended with */
 
 /*
  * For who has the socket to himself, in one thread: nothing is locked, and nothing
@@ -114,14 +120,10 @@ void shm_ask_to_move(struct sock *sk, int fd);
 ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 		      size_t n, size_t len);
 
-/* wait.c: until there may be something to receive, or room; 0, -EINTR, -EAGAIN at
- * the timeout, or the connection's error.  @partial: the call has moved bytes.
- * @tail: the peer's, when there was no room.  @seen: taken when the call began; a
- * handler that ran since then ends it as it would end a sleeping one. */
-int shm_wait_rx(struct sock *sk, int fd, bool partial,
-		struct handlers_seen seen);
-int shm_wait_tx(struct sock *sk, int fd, uint32_t tail, uint64_t deadline_ns,
-		bool partial, struct handlers_seen seen);
+/* wait.c: see sock_ops.is_ready and sleep */
+struct call_wait;
+int shm_is_ready(struct sock *sk, int dir);
+int shm_sleep(struct sock *sk, int fd, const struct call_wait *w);
 /* close() with SO_LINGER: until nothing waits to be sent (shm_outq()), the connection
  * has ended, a signal has come, or @seconds are over. */
 void shm_linger(struct sock *sk, int fd, int seconds);
@@ -129,25 +131,28 @@ void shm_linger(struct sock *sk, int fd, int seconds);
 /* Poll bits (POLL*), whatever the mode. */
 unsigned shm_events(struct sock *sk, int fd);
 
-/* By the bell: of data, if the peer can ring it; otherwise by the anchor. */
-enum shm_arm { ARM_INBOX, ARM_ANCHOR, ARM_BELL };
+enum shm_arm { ARM_INBOX, ARM_ANCHOR };
+/* ready.c: @w's set is told of news, if w->is_told says so afterwards. */
+void shm_watch(struct sock *sk, struct watch *w);
+bool shm_arm_for(struct sock *sk, int fd, unsigned events,
+		 const struct watch *w);
+bool shm_hint(struct sock *sk, int fd, unsigned events, const struct watch *w);
 /* Is the peer's word for news this process's own inbox, or that of another one of the
  * family, so that it has to ring? */
 bool shm_has_inbox(const struct sock *sk);
 /* Ask to be told of news for @events (POLLIN, POLLOUT).  The caller looks at
- * shm_events() afterwards, before it sleeps.  True: the bell of the calling thread will
- * tell of data, so its sleep has to include that. */
-bool shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how);
-/* The same for data and the bell alone; false: the peer cannot ring it.  Nobody else
- * sleeps on the connection.  The caller fences and looks. */
-bool shm_arm_bell(struct sock *sk);
-void shm_disarm_bell(struct sock *sk); /* it has slept */
+ * shm_events() afterwards, before it sleeps. */
+void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how);
+/* See sock_ops.arm_bell. */
+bool shm_arm_bell(struct sock *sk, int fd);
+void shm_disarm_bell(struct sock *sk);
 
 /* ctl.c */
 int shm_shutdown(struct sock *sk, int fd, int how);
 void shm_close(struct sock *sk, int fd); /* the last process lets go */
-/* The same, but the segment, if there is one, is the caller's to unmap. */
-struct seg *shm_close_keep(struct sock *sk, int fd);
+/* Others of the family go on: this process needs no mapping any more.  @sk may be a copy
+ * from before it let go. */
+void shm_let_go(const struct sock *sk);
 void shm_leave(struct sock *sk, int fd); /* nobody will read here any more */
 void shm_exit(struct sock *sk, int fd);  /* the last process ends */
 int shm_inq(struct sock *sk, int fd);    /* FIONREAD */
@@ -157,14 +162,17 @@ void shm_tx_shrink(struct sock *sk); /* give back what a stream was granted */
  * bytes stay readable. */
 void shm_take_back(struct sock *sk, int fd, enum osf_reason reason);
 
-/* recall.c.  What the application has not read of a connection that was recalled,
- * in mapped memory. */
-struct stash {
-	uint8_t *data;
-	size_t n, cap;
-	bool has_end; /* and then the stream ends */
-	bool is_late; /* TCP may have what follows already */
-};
+/* opt.c: see sock_ops.opt_changed and those that follow it there */
+bool shm_opt_changed(struct sock *sk, int fd, int level, int name);
+void shm_async_changed(struct sock *sk, int fd);
+bool shm_is_before_mark(struct sock *sk, int fd);
+bool shm_is_over(const struct sock *sk);
+void shm_tcp_info(struct sock *sk, int fd, void *info, size_t len);
+int shm_disconnect(struct sock *sk, int fd, const struct sockaddr *addr,
+		   socklen_t len);
+void shm_retire(struct sock *sk);
+
+/* recall.c */
 /**
  * shm_recall() - give the connection back to the kernel, now
  * @gently: only if nothing will have to be delivered by a relay
@@ -180,7 +188,6 @@ struct stash {
  */
 int shm_recall(struct sock *sk, int fd, enum osf_reason why, bool gently,
 	       struct stash *stash);
-void stash_free(struct stash *stash);
 /* The peer has recalled it: send by TCP from now on.  @mine: the bytes of the
  * caller's own that lie in the ring; returns how many of them the peer has not
  * taken, -ECONNRESET.  Caller holds the tx lock. */
@@ -214,9 +221,6 @@ void anchor_ring_later(struct sock *sk, int fd);
 void anchor_silence(struct sock *sk);
 void anchor_back(struct sock *sk, int fd);
 void anchor_drain(struct sock *sk, int fd);
-void anchor_clear(struct sock *sk, int fd);
-bool anchor_sleep_begin(struct sock *sk, int fd);
-void anchor_sleep_end(struct sock *sk);
 void anchor_look(struct sock *sk, int fd); /* sets sk->anchor_end */
 bool anchor_has_fin(int fd);
 bool anchor_is_closed(const struct sock *sk, int fd);
@@ -224,7 +228,6 @@ bool anchor_note(struct sock *sk, int err);
 int anchor_error(struct sock *sk);
 int anchor_so_error(struct sock *sk, int fd);
 void anchor_fin(struct sock *sk);
-bool anchor_look_due(struct sock *sk); /* has it been a while? */
 int anchor_counts(int fd, bool active, uint64_t *sent);
 int anchor_consumed(int fd, uint64_t *consumed);
 
@@ -247,19 +250,6 @@ static inline uint32_t backlog_bytes(const struct sock *sk)
 	return load_rlx(&shm_of(sk)->backlog_end) -
 	       load_rlx(&shm_of(sk)->backlog_pos);
 }
-
-/* errq.c.  Take from *@revents, the anchor's, an error that does not end it. */
-void errq_note(struct sock *sk, short *revents);
-/* Of @want, and POLLERR, what the kernel and we say now. */
-unsigned errq_events(struct sock *sk, int fd, unsigned want);
-/* The kernel has taken @n sends with MSG_ZEROCOPY. */
-void errq_by_kernel(struct sock *sk, int fd, unsigned n);
-/* We have taken one, and its bytes are copied. */
-void errq_copied(struct sock *sk);
-/* SO_ZEROCOPY is to be looked at, because we carry the connection. */
-void errq_zerocopy_changed(struct sock *sk, int fd);
-/* recvmsg(MSG_ERRQUEUE), in any mode. */
-ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags);
 
 /* The side of ours, and of the peer. */
 static inline struct seg_side *shm_me(const struct sock *sk)
@@ -322,37 +312,11 @@ static inline uint32_t shm_ring_bytes(const struct sock *sk)
 	return 2 * shm_of(sk)->tx.area_bytes;
 }
 
-static inline void sock_lock(const struct sock *sk, struct lock *l)
-{
-	if (sock_is_alone(sk))
-		lock_enter();
-	else
-		lock_get(l);
-}
-
-static inline void sock_unlock(const struct sock *sk, struct lock *l)
-{
-	/* A lock that was not taken because we were alone is not given back:
-	 * the word says which it was, should a thread have come meanwhile. */
-	if (load_rlx(&l->word))
-		lock_put(l);
-	else
-		lock_leave();
-}
-
 /* The anchor has another descriptor now. */
 static inline void shm_anchor_moved(struct sock *sk, int from, int to)
 {
 	if (shm_of(sk)->seg && load_rlx(&shm_me(sk)->anchor_fd) == from)
 		store_rlx(&shm_me(sk)->anchor_fd, to);
-}
-
-/* Is it still for us to move its bytes? */
-static inline bool shm_carries(const struct sock *sk)
-{
-	enum sock_mode mode = sock_mode(sk);
-
-	return mode == SOCK_SHM || mode == SOCK_CANDIDATE;
 }
 
 /* A direction is TCP's again.  When both are, so is the connection. */
@@ -373,10 +337,4 @@ static inline bool shm_wants_back(const struct sock *sk)
 {
 	return unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_WANT_BACK) &&
 	       shm_of(sk)->tx_ring;
-}
-
-/* The same, or is it the kernel's already? */
-static inline bool shm_wants_back_or_gone(const struct sock *sk)
-{
-	return unlikely(sock_mode(sk) == SOCK_KERNEL) || shm_wants_back(sk);
 }

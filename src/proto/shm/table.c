@@ -6,27 +6,98 @@
  * locks: its peer may start to use the ring at any time.
  */
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 
+#include "base/libc.h"
+#include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/sock_ops.h"
 
-static ssize_t recv_now(struct sock *sk, int fd, const struct iovec *iov,
-			size_t n, int flags)
+/* What comes is the kernel's to tell of once it carries that direction again. */
+static COLD ssize_t recvmsg_by_kernel(struct sock *sk, int fd,
+				      struct msghdr *msg, int flags)
 {
-	return shm_recv(sk, fd, iov, n, flags | MSG_DONTWAIT);
+	if (!(flags & MSG_OOB) && !shm_rx_is_kernels(sk, fd))
+		return -EOPNOTSUPP;
+	ssize_t r = libc.recvmsg(fd, msg, flags);
+	return r < 0 ? -errno : r;
 }
 
-static ssize_t send_now(struct sock *sk, int fd, const struct iovec *iov,
-			size_t n, int flags)
+/* Our direction has been given back before: see io_sendmsg(). */
+static COLD ssize_t sendmsg_by_kernel(struct sock *sk, int fd,
+				      const struct msghdr *msg, int flags)
 {
-	return shm_send(sk, fd, iov, n, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (load_rlx(&sk->shut) & SHUT_BIT_WR)
+		return -EPIPE; /* the anchor is not */
+	ssize_t r =
+	    libc.sendmsg(fd, msg, (flags | MSG_NOSIGNAL) & ~MSG_ZEROCOPY);
+	if (r < 0)
+		return -errno;
+	if (r > 0 && flags & MSG_ZEROCOPY && load_rlx(&sk->zc_on))
+		errq_copied(sk);
+	return r;
+}
+
+static void error_later(struct sock *sk, int err) { anchor_note(sk, err); }
+static int not_held(struct sock *sk) { return -EOPNOTSUPP; }
+static void not_let_go(struct sock *sk, int dir, ssize_t n) {}
+static bool never_due(const struct sock *sk, int dir) { return false; }
+
+/* What was recalled is the kernel's, though the table is ours until it is empty. */
+static int shut(struct sock *sk, int fd, int how)
+{
+	int r = shm_shutdown(sk, fd, how);
+
+	if (r == -ESTALE && sock_is_ours(sk))
+		return libc.shutdown(fd, how) < 0 ? -errno : 0;
+	return r;
 }
 
 static uint64_t next_ns(struct sock *sk)
 {
 	return shm_is_held(sk) ? shm_held_until(sk) : UINT64_MAX;
 }
+
+static unsigned look(struct sock *sk, int fd)
+{
+	anchor_look(sk, fd);
+	return shm_events(sk, fd);
+}
+
+static void sleep_on(struct sock *sk, struct pollfd *p)
+{
+	if (p->events & (POLLIN | POLLOUT))
+		p->events = POLLIN | POLLRDHUP | (p->events & POLLPRI);
+}
+
+/* The kernel carries the stream; and its peer may ring. */
+static void candidate_sleep_on(struct sock *sk, struct pollfd *p)
+{
+	p->events |= POLLIN;
+}
+
+static bool is_rung(const struct sock *sk)
+{
+	return load_rlx(&shm_of(sk)->bells_drained) !=
+	       load_acq(&shm_peer(sk)->bells);
+}
+
+static bool is_not_rung(const struct sock *sk) { return false; }
+static void nothing(struct sock *sk, int fd) {}
+
+static void alone(struct sock *sk)
+{
+	if (load_rlx(&shm_me(sk)->flags) & SEG_SHARED && shm_has_inbox(sk))
+		fetch_and(&shm_me(sk)->flags, ~(uint32_t)SEG_SHARED);
+}
+
+static void settle(struct sock *sk, int fd)
+{
+	if (shm_wants_back(sk))
+		shm_take_back(sk, fd, OSF_REASON_NONE);
+}
+/* It has moved, or is about to; and what it sends is counted where it goes. */
 
 static void leave_for(struct sock *sk, int fd, enum osf_reason why)
 {
@@ -36,47 +107,107 @@ static void leave_for(struct sock *sk, int fd, enum osf_reason why)
 /* The candidate's peer decides first whether it is one. */
 static void candidate_fallback(struct sock *sk, int fd, enum osf_reason why)
 {
-	lock_get(&sk->rx_lock);
-	lock_get(&sk->tx_lock);
-	if (sock_mode(sk) == SOCK_CANDIDATE)
+	if (sock_hold(sk, SOCK_CANDIDATE)) {
 		shm_candidate_decide(sk, fd);
-	lock_put(&sk->tx_lock);
-	lock_put(&sk->rx_lock);
+		sock_drop(sk);
+	}
 	shm_take_back(sk, fd, why);
 }
 
 const struct sock_ops shm_ops = {
 	.name = "shm",
 	.is_ours = true,
-	.recv = recv_now,
-	.send = send_now,
+	.recv = shm_recv,
+	.send = shm_send,
 	.send_file = shm_send_file,
+	.recvmsg = recvmsg_by_kernel,
+	.sendmsg = sendmsg_by_kernel,
+	.error_later = error_later,
+	.is_ready = shm_is_ready,
+	.sleep = shm_sleep,
+	.enter = not_held,
+	.leave = not_let_go,
+	.is_due = never_due,
+	.went_past = inbox_went_past,
 	.inq = shm_inq,
 	.outq = shm_outq,
 	.events = shm_events,
+	.look = look,
+	.own_events = true,
+	.watch = shm_watch,
+	.arm = shm_arm_for,
+	.arm_bell = shm_arm_bell,
+	.disarm_bell = shm_disarm_bell,
+	.sleep_on = sleep_on,
+	.hint = shm_hint,
+	.is_rung = is_rung,
+	.drain = anchor_drain,
 	.next_ns = next_ns,
-	.shutdown = shm_shutdown,
+	.opt_changed = shm_opt_changed,
+	.async_changed = shm_async_changed,
+	.tcp_info = shm_tcp_info,
+	.so_error = anchor_so_error,
+	.is_over = shm_is_over,
+	.is_before_mark = shm_is_before_mark,
+	.disconnect = shm_disconnect,
+	.shutdown = shut,
 	.close = shm_close,
 	.exit = shm_exit,
 	.after_fork = shm_after_fork,
+	.alone = alone,
+	.settle = settle,
+	.passed = nothing,
+	.anchor_moved = shm_anchor_moved,
+	.reset = shm_broken,
+	.lend = &shm_lend_ops,
 	.fallback = leave_for,
 	.fallback_now = shm_recall,
+	.retire = shm_retire,
 };
 
 const struct sock_ops shm_candidate_ops = {
 	.name = "candidate",
 	.is_ours = true,
-	.recv = recv_now,
-	.send = send_now,
+	.recv = shm_recv,
+	.send = shm_send,
 	.send_file = shm_send_file,
+	.recvmsg = recvmsg_by_kernel,
+	.sendmsg = sendmsg_by_kernel,
+	.error_later = error_later,
+	.is_ready = shm_is_ready,
+	.sleep = shm_sleep,
+	.enter = not_held,
+	.leave = not_let_go,
+	.is_due = never_due,
+	.went_past = inbox_went_past,
 	.inq = shm_inq,
 	.outq = shm_outq,
 	.events = shm_events,
+	.look = look,
+	.watch = shm_watch,
+	.arm = shm_arm_for,
+	.sleep_on = candidate_sleep_on,
+	.hint = shm_hint,
+	.is_rung = is_not_rung,
+	.drain = nothing,
 	.next_ns = next_ns,
-	.shutdown = shm_shutdown,
+	.opt_changed = shm_opt_changed,
+	.async_changed = shm_async_changed,
+	.tcp_info = shm_tcp_info,
+	.so_error = anchor_so_error,
+	.is_over = shm_is_over,
+	.is_before_mark = shm_is_before_mark,
+	.disconnect = shm_disconnect,
+	.shutdown = shut,
 	.close = shm_close,
 	.exit = shm_exit,
 	.after_fork = shm_after_fork,
+	.alone = alone,
+	.settle = nothing,
+	.passed = nothing,
+	.anchor_moved = shm_anchor_moved,
+	.reset = shm_broken,
 	.fallback = candidate_fallback,
 	.fallback_now = shm_recall,
+	.retire = shm_retire,
 };

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
-#include "proto/shm/cursor.h"
+#include "sock/cursor.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 
@@ -276,123 +276,70 @@ static int tx_begin(struct sock *sk, int fd)
 	} else {
 		sock_lock(sk, &sk->tx_lock);
 	}
-	if (likely(shm_carries(sk)))
+	if (likely(sock_is_ours(sk)))
 		return 0;
 	sock_unlock(sk, &sk->tx_lock);
-	int err = anchor_error(sk);
-	return err ? err : -ESTALE;
+	return shm_went_back(sk);
 }
 
-static uint64_t send_deadline(const struct sock *sk)
+/* After an attempt that began so.  Who was told -EAGAIN waits until the peer has read
+ * on from here. */
+static inline void tx_end(struct sock *sk, int fd, ssize_t r)
 {
-	uint64_t timeout_ns = load_rlx(&sk->sndtimeo_ns);
+	if (r == -EAGAIN)
+		store_rlx(&shm_of(sk)->tx_full_at, shm_of(sk)->tx.tail);
+	sock_unlock(sk, &sk->tx_lock);
+	if (unlikely(shm_wants_back(sk)))
+		shm_take_back(sk, fd, OSF_REASON_NONE);
+}
 
-	return timeout_ns ? now_ns() + timeout_ns : UINT64_MAX;
+/*
+ * MSG_ZEROCOPY.  The kernel numbers what it is given while the connection is a
+ * candidate; from then on the numbers are ours, and the bytes are copied.
+ */
+static COLD ssize_t tx_numbered(struct sock *sk, int fd, struct iov_cursor *c,
+				size_t len, int flags, bool *is_copied)
+{
+	bool by_kernel = sock_mode(sk) == SOCK_CANDIDATE;
+
+	if (!load_rlx(&sk->zc_on) || !by_kernel)
+		flags &= ~MSG_ZEROCOPY;
+	ssize_t r = tx_once(sk, fd, c, len, flags);
+	if (r > 0 && flags & MSG_ZEROCOPY)
+		errq_by_kernel(sk, fd, 1);
+	*is_copied = r > 0 && load_rlx(&sk->zc_on) && !by_kernel;
+	return r;
 }
 
 HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		     int flags)
 {
 	struct iov_cursor c = { .iov = iov, .n = n };
-	bool block = !(flags & MSG_DONTWAIT) && !load_rlx(&sk->nonblock);
-	struct handlers_seen seen = handlers_seen();
-	uint64_t deadline_ns = 0;
-	size_t sent = 0, len = 0;
-	bool bad = false;
+	bool bad = false, is_copied = false;
+	size_t len = 0;
+	ssize_t r;
 
 	for (size_t i = 0; i < n; i++) {
 		bad |= is_bad_ptr(iov[i].iov_base) && iov[i].iov_len;
 		len += iov[i].iov_len;
 	}
-	for (;;) {
-		int err = tx_begin(sk, fd);
-		if (unlikely(err))
-			return sent ? (ssize_t)sent : err;
-		ssize_t r;
-		if (unlikely(sk->shut & SHUT_BIT_WR))
-			r = -EPIPE;
-		else if (unlikely(bad))
-			r = -EFAULT;
-		else if (unlikely(!len))
-			r = 0;
-		else
-			r = tx_once(sk, fd, &c, len - sent, flags);
-		if (unlikely(sent && r < 0 && r != -EAGAIN))
-			anchor_note(sk, (int)-r); /* for the next call */
-		uint32_t tail = shm_of(sk)->tx.tail;
-		sock_unlock(sk, &sk->tx_lock);
-
-		if (likely(r > 0))
-			sent += (size_t)r;
-		if (likely(sent == len) && r >= 0)
-			return (ssize_t)sent;
-		if (r > 0) /* until it says so itself: carriers may change */
-			continue;
-		if (r != -EAGAIN || !block)
-			return sent ? (ssize_t)sent : r;
-		if (!deadline_ns)
-			deadline_ns = send_deadline(sk);
-		err = shm_wait_tx(sk, fd, tail, deadline_ns, sent > 0, seen);
-		if (err)
-			return sent ? (ssize_t)sent : err;
-	}
-}
-
-/* The kernel numbers what it is given while the connection is a candidate.  One call of
- * the program's is one number, so it is one call of ours; what does not fit is copied
- * by the calls that follow. */
-static COLD ssize_t tx_numbered(struct sock *sk, int fd, struct iov_cursor *c,
-				size_t left, int flags)
-{
-	if (sock_mode(sk) != SOCK_CANDIDATE)
-		return 0;
 	int err = tx_begin(sk, fd);
-	if (err)
+	if (unlikely(err))
 		return err;
-	ssize_t r = 0;
-	if (sock_mode(sk) == SOCK_CANDIDATE)
-		r = tx_tcp(sk, fd, c, left, flags);
-	if (r > 0)
-		errq_by_kernel(sk, fd, 1);
-	sock_unlock(sk, &sk->tx_lock);
-	return r;
-}
-
-COLD ssize_t shm_send_zerocopy(struct sock *sk, int fd, const struct iovec *iov,
-			       size_t n, int flags)
-{
-	struct iov_cursor c = { .iov = iov, .n = n };
-	bool block = !(flags & MSG_DONTWAIT) && !load_rlx(&sk->nonblock);
-	size_t len = iov_bytes(iov, n);
-	int plain = flags & ~MSG_ZEROCOPY;
-	struct iovec rest[CURSOR_REST_MAX];
-
-	if (!load_rlx(&sk->zc_on))
-		return shm_send(sk, fd, iov, n, plain);
-	ssize_t r = tx_numbered(sk, fd, &c, len, flags);
-	if (!r) {
-		r = shm_send(sk, fd, iov, n, plain);
-		if (r > 0)
-			errq_copied(sk);
-		return r;
-	}
-	if (r < 0 && (r != -EAGAIN || !block))
-		return r;
-	size_t sent = r > 0 ? (size_t)r : 0;
-	bool numbered = sent;
-	while (block && sent < len) {
-		r = shm_send(sk, fd, rest, cursor_rest(&c, rest, len - sent),
-			     plain);
-		if (r <= 0)
-			break;
-		cursor_skip(&c, (size_t)r);
-		sent += (size_t)r;
-	}
-	if (sent && !numbered)
+	if (unlikely(sk->shut & SHUT_BIT_WR))
+		r = -EPIPE;
+	else if (unlikely(bad))
+		r = -EFAULT;
+	else if (unlikely(!len))
+		r = 0;
+	else if (unlikely(flags & MSG_ZEROCOPY))
+		r = tx_numbered(sk, fd, &c, len, flags, &is_copied);
+	else
+		r = tx_once(sk, fd, &c, len, flags);
+	tx_end(sk, fd, r);
+	if (unlikely(is_copied))
 		errq_copied(sk);
-	if (sent && r < 0 && r != -EAGAIN && r != -EINTR)
-		anchor_note(sk, (int)-r); /* for the next call */
-	return sent ? (ssize_t)sent : r;
+	return r;
 }
 
 /*
@@ -425,7 +372,7 @@ HOT ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 		     load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
 		     load_rlx(&shm_peer(sk)->flags) &
 			 (SEG_CLOSED | SEG_RECALL | SEG_WANT_BACK)))
-		return shm_send(sk, fd, iov, n, MSG_DONTWAIT | MSG_NOSIGNAL);
+		return shm_send(sk, fd, iov, n, 0);
 	ssize_t r;
 	if (n == 1 && len <= SMALL_BYTES && !shm_of(sk)->tx_limit &&
 	    put_small(&shm_of(sk)->tx, iov->iov_base, (uint32_t)len)) {
@@ -542,38 +489,23 @@ static COLD ssize_t file_to_nobody(struct sock *sk, int fd, int in, off_t *off,
 	return r < 0 ? -errno : r;
 }
 
-ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n,
-		      bool nonblock)
+ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
 {
-	struct handlers_seen seen = handlers_seen();
-	uint64_t deadline_ns = 0;
-	size_t sent = 0;
+	ssize_t r;
 
-	while (sent < n) {
+	do {
 		int err = tx_begin(sk, fd);
 		if (err)
-			return sent ? (ssize_t)sent : err;
-		ssize_t r;
+			return err;
 		if (sk->shut & SHUT_BIT_WR)
 			r = -EPIPE;
 		else if (!shm_of(sk)->tx_ring)
-			r = file_to_tcp(sk, fd, in, off, n - sent);
+			r = file_to_tcp(sk, fd, in, off, n);
 		else if (nobody_reads(sk, fd))
-			r = file_to_nobody(sk, fd, in, off, n - sent);
+			r = file_to_nobody(sk, fd, in, off, n);
 		else
-			r = file_to_ring(sk, fd, in, off, n - sent);
-		uint32_t tail = shm_of(sk)->tx.tail;
-		sock_unlock(sk, &sk->tx_lock);
-		sent += r > 0 ? (size_t)r : 0;
-		if (r > 0 || r == FILE_BY_TCP)
-			continue;
-		if (r != -EAGAIN || nonblock)
-			return sent ? (ssize_t)sent : r;
-		if (!deadline_ns)
-			deadline_ns = send_deadline(sk);
-		err = shm_wait_tx(sk, fd, tail, deadline_ns, sent > 0, seen);
-		if (err)
-			return sent ? (ssize_t)sent : err;
-	}
-	return (ssize_t)sent;
+			r = file_to_ring(sk, fd, in, off, n);
+		tx_end(sk, fd, r);
+	} while (r == FILE_BY_TCP);
+	return r;
 }

@@ -540,6 +540,6 @@ enum osf_reason shm_why_alone(const struct sock *sk, int fd)
 void shm_after_fork(struct sock *sk)
 {
 	/* The listener and the channel are the parent's to use. */
-	if (shm_of(sk)->seg && shm_carries(sk))
+	if (shm_of(sk)->seg && sock_is_ours(sk))
 		fetch_or(&shm_me(sk)->flags, SEG_SHARED);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/wait.c - a blocking call that can do nothing now
+ * proto/shm/wait.c - how a blocking call sleeps
  *
- *     shm_recv(), shm_send()  ->  spin  ->  asleep in the kernel, on the anchor
+ *     sock/wait.c  ->  shm_is_ready(), and then shm_sleep(): in the kernel, on the anchor
  *
  * The best sleep is the kernel's own recv() on the anchor: the doorbell, the peer's
  * end, the receive timeout, shutdown() by another thread, and a signal with or
@@ -21,17 +21,16 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
-#include "base/spin.h"
 #include "base/unwind.h"
-#include "proto/shm/bell.h"
+#include "base/bell.h"
 #include "proto/shm/shm.h"
+#include "sock/wait.h"
+
 #define CANDIDATE_TICK_NS (5 * NS_PER_MS)
 #define CANDIDATE_WAIT_NS (50 * NS_PER_MS)
 
-static bool rx_ready(void *arg)
+static bool rx_ready(struct sock *sk)
 {
-	struct sock *sk = arg;
-
 	if (likely(!load_rlx(&shm_of(sk)->rx_tcp)))
 		return ring_rx_ready(&shm_of(sk)->rx);
 	return backlog_bytes(sk) ||
@@ -41,101 +40,61 @@ static bool rx_ready(void *arg)
 
 /* Others may have looked at the tail since, and even have used what it freed: so it is
  * compared with what it was when there was no room. */
-struct tx_seen {
-	const uint32_t *tail_pub;
-	uint32_t tail;
+static bool tx_ready(struct sock *sk)
+{
+	return load_rlx(shm_of(sk)->tx.tail_pub) !=
+	       load_rlx(&shm_of(sk)->tx_full_at);
+}
+
+HOT int shm_is_ready(struct sock *sk, int dir)
+{
+	if (dir == DIR_TX)
+		return load_rlx(&shm_of(sk)->tx_ring) ? tx_ready(sk) : -1;
+	if (load_rlx(&shm_of(sk)->rx_tcp) || load_rlx(&shm_of(sk)->rx_back))
+		return -1;
+	return ring_rx_ready(&shm_of(sk)->rx);
+}
+
+/* Who naps, with or without the anchor. */
+struct napper {
+	struct sock *sk;
+	int fd, dir;
+	bool is_blind; /* neither ring tells of what it waits for */
 };
 
-static bool tx_ready(void *arg)
+static bool nap_is_over(void *arg)
 {
-	const struct tx_seen *seen = arg;
+	const struct napper *me = arg;
 
-	return load_rlx(seen->tail_pub) != seen->tail;
+	return load_rlx(&me->sk->anchor_end) != ANCHOR_OPEN ||
+	       (!me->is_blind &&
+		(me->dir == DIR_RX ? rx_ready(me->sk) : tx_ready(me->sk)));
 }
 
-static bool never(void *arg) { return false; }
-
-struct nap {
-	bool (*ready)(void *arg);
-	void *arg;
-	uint64_t deadline_ns;
-	uint64_t tick_ns; /* look again this often */
-	short events;     /* of the anchor, that end it too */
-	bool restarts;    /* not ended by a handler with SA_RESTART */
-};
-
-/* Let handlers of signals run that came while all were blocked.  -EINTR if one of
- * them ends the call. */
-static int handlers_run(const sigset_t *mask, const sigset_t *all,
-			bool restarts)
+static void nap_woke(void *arg)
 {
-	bool any = false;
-	sigset_t due;
-	int err = 0;
+	const struct napper *me = arg;
 
-	if (sigpending(&due))
-		return 0;
-	for (int sig = 1; sig < NSIG; sig++) {
-		struct sigaction sa;
-
-		if (sigismember(&due, sig) != 1 ||
-		    sigismember(mask, sig) == 1 || sigaction(sig, NULL, &sa))
-			continue;
-		any = true;
-		if (sa.sa_handler != SIG_DFL && sa.sa_handler != SIG_IGN &&
-		    !(restarts && sa.sa_flags & SA_RESTART))
-			err = -EINTR;
-	}
-	if (any) {
-		pthread_sigmask(SIG_SETMASK, mask, NULL);
-		pthread_sigmask(SIG_SETMASK, all, NULL);
-	}
-	return err;
+	anchor_look(me->sk, me->fd);
+	if (unlikely(load_rlx(&shm_of(me->sk)->rx_tcp)) && me->dir == DIR_TX &&
+	    !me->is_blind)
+		shm_backlog_fill(me->sk, me->fd, 0);
 }
 
-static int nap_once(struct sock *sk, int fd, const struct nap *n,
-		    const sigset_t *mask, uint64_t now)
+/* Until @me's ring is ready, or one of @events of the anchor is there. */
+static int nap_for(struct napper *me, short events, uint64_t deadline_ns,
+		   uint64_t tick_ns, bool restarts)
 {
-	struct pollfd p = { .fd = fd, .events = n->events };
-	uint64_t left = MIN(n->deadline_ns - now, n->tick_ns);
-	struct timespec ts = ns_timespec(left);
-	int r = libc.ppoll(&p, n->events != 0, left == UINT64_MAX ? NULL : &ts,
-			   n->restarts ? NULL : mask);
+	struct pollfd p = { .fd = me->fd, .events = events };
 
-	if (r > 0 && p.revents == POLLERR) {
-		/* An unread completion ends no sleep of a blocking call. */
-		ts = ns_timespec(MIN(left, NS_PER_MS));
-		r = libc.ppoll(NULL, 0, &ts, n->restarts ? NULL : mask);
-	}
-	if (r < 0)
-		return -errno;
-	anchor_look(sk, fd);
-	if (unlikely(load_rlx(&shm_of(sk)->rx_tcp)) && n->ready == tx_ready)
-		shm_backlog_fill(sk, fd, 0);
-	return r;
-}
-
-/* 0, -EINTR, or -EAGAIN at the deadline. */
-static COLD int nap(struct sock *sk, int fd, const struct nap *n)
-{
-	sigset_t all, mask;
-	int r = 0;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &mask);
-	while (!r && !n->ready(n->arg) &&
-	       load_rlx(&sk->anchor_end) == ANCHOR_OPEN) {
-		uint64_t now = now_ns();
-
-		if (now >= n->deadline_ns)
-			r = -EAGAIN;
-		else
-			r = nap_once(sk, fd, n, &mask, now);
-		if (!r && n->restarts)
-			r = handlers_run(&mask, &all, true);
-	}
-	pthread_sigmask(SIG_SETMASK, &mask, NULL);
-	return MIN(r, 0);
+	return nap(&(struct nap){ .fds = &p,
+				  .n_fds = events != 0,
+				  .is_over = nap_is_over,
+				  .woke = nap_woke,
+				  .arg = me,
+				  .deadline_ns = deadline_ns,
+				  .tick_ns = tick_ns,
+				  .restarts = restarts });
 }
 
 /* One who sleeps on the anchor, however it ends. */
@@ -197,9 +156,20 @@ static int recv_bell(struct sock *sk, int fd)
 	return r < 0 ? -errno : 0;
 }
 
-static uint64_t deadline_after(uint64_t timeout_ns)
+/* The kernel's recv() would not sleep, or would not end as it should. */
+static int rx_nap(struct sock *sk, int fd, const struct call_wait *w,
+		  bool awake, uint64_t held)
 {
-	return timeout_ns ? now_ns() + timeout_ns : UINT64_MAX;
+	struct napper me = { sk, fd, DIR_RX, awake && shm_of(sk)->rx_tcp };
+	uint64_t end = MIN(w->deadline_ns, held), tick_ns = NS_PER_MS;
+
+	if (me.is_blind) /* its bytes do not end a nap */
+		end = MIN(end, now_ns() + NS_PER_MS);
+	if (!awake && !waiter_restarts(w)) /* else ppoll() ends at any signal */
+		tick_ns = UINT64_MAX;
+	int err = nap_for(&me, awake ? 0 : POLLIN | POLLRDHUP, end, tick_ns,
+			  waiter_restarts(w));
+	return err == -EAGAIN && end < w->deadline_ns ? 0 : err;
 }
 
 /* poll() has said @revents of the anchor, and the bell is hushed. */
@@ -217,18 +187,20 @@ static void look_after_bell(struct sock *sk, int fd, short revents)
 		libc.ppoll(NULL, 0, &ms, NULL);
 }
 
-/* By the bell and the anchor.  A handler that we know of may have run: the caller is to
- * go on if it has SA_RESTART. */
-static int bell_sleep_once(struct sock *sk, int fd, uint64_t ns)
+/* By the bell and the anchor, until @until_ns.  1: something has come; 0; -errno. */
+static int bell_sleep_once(struct sock *sk, int fd, uint64_t until_ns)
 {
 	uint32_t bell = bell_mine();
 	struct pollfd p[] = {
 		{ .fd = fd, .events = POLLIN | POLLRDHUP },
 		{ .fd = bell_own_fd(bell), .events = POLLIN },
 	};
-	struct timespec ts = ns_timespec(ns);
-	int r = libc.ppoll(p, 2, ns == UINT64_MAX ? NULL : &ts, NULL);
+	struct timespec ts = { 0 };
+	uint64_t now = until_ns == UINT64_MAX ? 0 : now_ns();
 
+	if (now < until_ns)
+		ts = ns_timespec(until_ns - now);
+	int r = libc.ppoll(p, 2, until_ns == UINT64_MAX ? NULL : &ts, NULL);
 	if (r < 0)
 		return -errno;
 	if (p[0].revents & POLLNVAL) /* a handler has closed it */
@@ -236,49 +208,33 @@ static int bell_sleep_once(struct sock *sk, int fd, uint64_t ns)
 	if (p[1].revents)
 		bell_hush(bell);
 	look_after_bell(sk, fd, p[0].revents);
-	return r;
+	return r > 0;
 }
 
-static int bell_sleep(struct sock *sk, int fd, bool restarts,
-		      struct handlers_seen seen)
+/* ppoll() ends at each handler; the call goes on if all of them have SA_RESTART. */
+static int bell_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
-	uint64_t deadline_ns = deadline_after(load_rlx(&sk->rcvtimeo_ns));
-	uint64_t look_ns =
-	    bell_is_private(bell_mine()) ? UINT64_MAX : BELL_LOOK_NS;
-	int r;
+	uint64_t until_ns = w->deadline_ns;
 
-	do {
-		uint64_t ns = UINT64_MAX;
-
-		if (deadline_ns != UINT64_MAX) {
-			uint64_t now = now_ns();
-
-			if (now >= deadline_ns)
-				return -EAGAIN;
-			ns = deadline_ns - now;
-		}
-		r = bell_sleep_once(sk, fd, MIN(ns, look_ns));
-	} while (!r && !rx_ready(sk));
-	if (r == -EINTR && restarts && handlers_ran(seen, false) &&
-	    !handlers_ran(seen, true))
+	if (!bell_is_private(bell_mine()))
+		until_ns = MIN(until_ns, now_ns() + BELL_LOOK_NS);
+	int r = bell_sleep_once(sk, fd, until_ns);
+	if (!r && until_ns == w->deadline_ns)
+		return -EAGAIN;
+	if (r == -EINTR && waiter_restarts(w) && handlers_ran(w->seen, false) &&
+	    !handlers_ran(w->seen, true))
 		return 0;
 	return MIN(r, 0);
 }
 
-/* @partial: bytes have been moved already, so any signal ends the call. */
-static int rx_sleep(struct sock *sk, int fd, bool partial,
-		    struct handlers_seen seen)
+static int rx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
-	struct nap n = { .ready = rx_ready,
-			 .arg = sk,
-			 .tick_ns = NS_PER_MS,
-			 .restarts = !partial && !load_rlx(&sk->rcvtimeo_ns) };
 	UNWIND(struct sleeper, me) = { .sk = sk };
 	bool others = sleeper_begin(&me, fd);
 	int err = 0;
 
 	me.has_bell =
-	    !others && !partial && !sk->anchor_deaf && shm_arm_bell(sk);
+	    !others && !w->partial && !sk->anchor_deaf && shm_arm_bell(sk, fd);
 	if (!me.has_bell)
 		store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
 	fence_full();
@@ -288,137 +244,76 @@ static int rx_sleep(struct sock *sk, int fd, bool partial,
 	bool awake = sk->anchor_deaf ||
 		     (others && load_rlx(&shm_of(sk)->bells_drained) !=
 				    load_rlx(&shm_peer(sk)->bells));
-	if (rx_ready(sk)) {
-		;
-	} else if (handlers_ran(seen, n.restarts)) {
+	if (rx_ready(sk))
+		return 0;
+	if (handlers_ran(w->seen, waiter_restarts(w)))
 		return -EINTR;
-	} else if (awake || partial || held != UINT64_MAX) {
+	count(&sk->st->n_sleeps, 1);
+	if (me.has_bell && held != UINT64_MAX) {
 		store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
-		fence_full();
-		n.deadline_ns = deadline_after(load_rlx(&sk->rcvtimeo_ns));
-		if (!awake) {
-			n.events = POLLIN | POLLRDHUP;
-			n.tick_ns = n.restarts ? NS_PER_MS : UINT64_MAX;
-		} else if (shm_of(sk)
-			       ->rx_tcp) { /* its bytes do not end a nap */
-			n.deadline_ns =
-			    MIN(n.deadline_ns, now_ns() + NS_PER_MS);
-			n.ready = never;
-		}
-		bool till_due = held < n.deadline_ns;
-		n.deadline_ns = MIN(n.deadline_ns, held);
-		count(&sk->st->n_sleeps, 1);
-		err = nap(sk, fd, &n);
-		if (err == -EAGAIN && (n.ready == never || till_due))
-			err = 0;
-	} else if (me.has_bell) {
-		count(&sk->st->n_sleeps, 1);
-		err = bell_sleep(sk, fd, n.restarts, seen);
-	} else {
-		count(&sk->st->n_sleeps, 1);
-		err = sock_is_alone(sk) && !shm_of(sk)->rx_tcp &&
-			      shm_of(sk)->tx_ring
-			  ? recv_bell(sk, fd)
-			  : recv_sleep(sk, fd);
+		fence_full(); /* the nap looks before it sleeps */
 	}
+	if (awake || w->partial || held != UINT64_MAX)
+		err = rx_nap(sk, fd, w, awake, held);
+	else if (me.has_bell)
+		err = bell_sleep(sk, fd, w);
+	else if (sock_is_alone(sk) && !shm_of(sk)->rx_tcp &&
+		 shm_of(sk)->tx_ring)
+		err = recv_bell(sk, fd);
+	else
+		err = recv_sleep(sk, fd);
 	return err && anchor_note(sk, -err) ? 0 : err;
 }
 
-int shm_wait_rx(struct sock *sk, int fd, bool partial,
-		struct handlers_seen seen)
+static int tx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
-	uint64_t start = now_ns();
-
-	if (!shm_of(sk)->rx_tcp && !shm_of(sk)->rx_back &&
-	    spin_until(rx_ready, sk, UINT64_MAX)) {
-		count(&sk->st->n_spins, 1);
-		return 0;
-	}
-	if (shm_of(sk)->rx_back) { /* plain TCP: its own readiness is enough */
-		bool restarts = !partial && !load_rlx(&sk->rcvtimeo_ns);
-
-		return handlers_ran(seen, restarts) ? -EINTR
-						    : recv_sleep(sk, fd);
-	}
-	int err = rx_sleep(sk, fd, partial, seen);
-	anchor_clear(sk, fd);
-	if (!err)
-		spin_learn(now_ns() - start);
-	return err;
-}
-
-static int tx_sleep(struct sock *sk, int fd, struct tx_seen *tail,
-		    uint64_t deadline_ns, bool partial,
-		    struct handlers_seen seen)
-{
-	struct nap n = { .ready = tx_ready,
-			 .arg = tail,
-			 .deadline_ns = deadline_ns,
-			 .tick_ns = NS_PER_MS,
-			 .restarts = !partial && deadline_ns == UINT64_MAX };
+	struct napper how = { sk, fd, DIR_TX, false };
 	UNWIND(struct sleeper, me) = { .sk = sk, .waits_for_room = true };
 	bool others = sleeper_begin(&me, fd);
+	bool restarts = waiter_restarts(w);
 	int err = 0;
 
 	store_rlx(&shm_me(sk)->tx_anchor, 1u);
 	fence_full();
 	bool awake = shm_of(sk)->rx_tcp || sk->anchor_deaf || others;
-	if (tx_ready(tail)) {
-		;
-	} else if (handlers_ran(seen, n.restarts)) {
+	if (tx_ready(sk))
+		return 0;
+	if (handlers_ran(w->seen, restarts))
 		return -EINTR;
-	} else if (awake || !n.restarts || load_rlx(&sk->rcvtimeo_ns)) {
-		if (!awake) {
-			n.events = POLLIN | POLLRDHUP;
-			n.tick_ns = UINT64_MAX;
-		}
-		if (!awake && n.restarts) /* else ppoll() ends at any signal */
-			n.tick_ns = NS_PER_MS;
-		count(&sk->st->n_sleeps, 1);
-		err = nap(sk, fd, &n);
-	} else {
-		count(&sk->st->n_sleeps, 1);
+	count(&sk->st->n_sleeps, 1);
+	if (awake || !restarts || load_rlx(&sk->rcvtimeo_ns))
+		err = nap_for(
+		    &how, awake ? 0 : POLLIN | POLLRDHUP, w->deadline_ns,
+		    awake || restarts ? NS_PER_MS : UINT64_MAX, restarts);
+	else
 		err = recv_sleep(sk, fd);
-	}
 	return err && anchor_note(sk, -err) ? 0 : err;
 }
 
 /* Room in the kernel's buffer; a candidate is looked at again now and then. */
-static int tx_sleep_tcp(struct sock *sk, int fd, uint64_t deadline_ns,
-			bool partial)
+static int tx_sleep_tcp(struct sock *sk, int fd, const struct call_wait *w)
 {
-	struct nap n = { .ready = never,
-			 .deadline_ns =
-			     MIN(deadline_ns, now_ns() + CANDIDATE_WAIT_NS),
-			 .tick_ns = CANDIDATE_TICK_NS,
-			 .events = POLLOUT,
-			 .restarts = !partial && deadline_ns == UINT64_MAX };
-	int err = nap(sk, fd, &n);
+	struct napper me = { sk, fd, DIR_TX, true };
+	uint64_t end = MIN(w->deadline_ns, now_ns() + CANDIDATE_WAIT_NS);
+	int err =
+	    nap_for(&me, POLLOUT, end, CANDIDATE_TICK_NS, waiter_restarts(w));
 
 	return err == -EAGAIN ? 0 : err;
 }
 
-int shm_wait_tx(struct sock *sk, int fd, uint32_t tail, uint64_t deadline_ns,
-		bool partial, struct handlers_seen seen)
+int shm_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
-	struct tx_seen at = { load_rlx(&shm_of(sk)->tx.tail_pub), tail };
-	uint64_t start = now_ns();
+	bool rx = w->dir == DIR_RX, restarts = waiter_restarts(w);
+	/* Plain TCP: its own readiness is enough. */
+	bool by_tcp = rx ? shm_of(sk)->rx_back : !shm_of(sk)->tx_ring;
+	int err;
 
-	if (start >= deadline_ns)
-		return -EAGAIN;
-	if (!shm_of(sk)->tx_ring && handlers_ran(seen, false) &&
-	    (partial || deadline_ns != UINT64_MAX || handlers_ran(seen, true)))
+	if (by_tcp && handlers_ran(w->seen, restarts))
 		return -EINTR;
-	if (!shm_of(sk)->tx_ring)
-		return tx_sleep_tcp(sk, fd, deadline_ns, partial);
-	if (spin_until(tx_ready, &at, deadline_ns)) {
-		count(&sk->st->n_spins, 1);
-		return 0;
-	}
-	int err = tx_sleep(sk, fd, &at, deadline_ns, partial, seen);
+	if (by_tcp)
+		return rx ? recv_sleep(sk, fd) : tx_sleep_tcp(sk, fd, w);
+	err = rx ? rx_sleep(sk, fd, w) : tx_sleep(sk, fd, w);
 	anchor_clear(sk, fd);
-	if (!err)
-		spin_learn(now_ns() - start);
 	return err;
 }
 

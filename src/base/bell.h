@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/bell.h - one cheap call that wakes a thread of another process
+ * base/bell.h - one cheap call that wakes a thread of another process
  *
  *     sleeper:  bell_mine(), sleeps on bell_own_fd()
  *                    | bell_give(): a copy of the descriptor, once, with a hello

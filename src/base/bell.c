@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* proto/shm/bell.c - see proto/shm/bell.h */
+/* base/bell.c - see base/bell.h */
 #include <errno.h>
 #include <linux/ioctl.h>
 #include <linux/types.h>
@@ -10,7 +10,7 @@
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/rawcall.h"
-#include "proto/shm/bell.h"
+#include "base/bell.h"
 
 #ifndef TFD_IOC_SET_TICKS
 #define TFD_IOC_SET_TICKS _IOW('T', 0, __u64)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/errq.c - the error queue of a connection
+ * sock/errq.c - the error queue of a connection
  *
- *     send(MSG_ZEROCOPY)  ->  errq_copied()  ->  shm_events(): POLLERR
+ *     send(MSG_ZEROCOPY)  ->  errq_copied()  ->  events(): POLLERR
  *                                            ->  recvmsg(MSG_ERRQUEUE): errq_recv()
  *
  * The kernel puts the completions of MSG_ZEROCOPY there, and the times at which bytes
@@ -33,7 +33,7 @@
 #include <linux/errqueue.h>
 
 #include "base/libc.h"
-#include "proto/shm/shm.h"
+#include "sock/errq.h"
 
 /* Another value than before, and never 0. */
 static void note(struct sock *sk)
@@ -53,21 +53,18 @@ void errq_note(struct sock *sk, short *revents)
 /*
  * The program may read the kernel's queue at any time, so the kernel is asked each
  * time.  An entry that is unread keeps poll() from sleeping, so this is also where the
- * end of the connection is noticed.
+ * caller notices the end of the connection.
  */
-COLD unsigned errq_events(struct sock *sk, int fd, unsigned want)
+COLD unsigned errq_events(struct sock *sk, int fd, unsigned want, short *said)
 {
 	uint32_t seen = load_acq(&sk->errq);
 	struct pollfd p = { .fd = fd, .events = (short)(want | POLLRDHUP) };
-	short ends =
-	    load_rlx(&shm_of(sk)->tx_ring) ? POLLHUP | POLLRDHUP : POLLHUP;
 	bool copied = load_rlx(&sk->zc_done) != 0;
 	int saved = errno;
 
 	libc.poll(&p, 1, 0);
 	errno = saved;
-	if (p.revents & ends)
-		anchor_look(sk, fd);
+	*said = p.revents;
 	if (p.revents & POLLERR)
 		errq_note(sk, &(short){ p.revents });
 	else if (seen && !copied && !load_rlx(&sk->zc_kernel))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/cursor.h - a place in the application's vectors
+ * sock/cursor.h - a place in the application's vectors
  *
  * The caller knows how many bytes the vectors have and never asks for more.
  */

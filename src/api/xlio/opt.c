@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/xlio/opt.c - options that are libxlio's, or that libxlio takes in another form
+ *
+ *     xlio_socket_setsockopt()  ->  its own are answered here  ->  group/, the kernel
+ */
+#include <limits.h>
+#include <string.h>
+
+#include "api/xlio/edge.h"
+#include "group/group.h"
+#include "ops/xlio_opt.h"
+
+static bool is_without_effect(int level, int name)
+{
+	return level == SOL_SOCKET &&
+	       (name == SO_XLIO_SHUTDOWN_RX || name == SO_XLIO_EXT_VLAN_TAG);
+}
+
+/* As libxlio takes it: 4 bytes or its struct. */
+static int set_pacing(struct gsock *s, const void *val, socklen_t len)
+{
+	unsigned long rate;
+	uint32_t bytes;
+
+	if (is_bad_ptr(val))
+		return -EFAULT;
+	if (!xlio_opt_pacing(SOL_SOCKET, SO_MAX_PACING_RATE, val, len, &rate)) {
+		if (len != sizeof(bytes))
+			return -EINVAL;
+		memcpy(&bytes, val, sizeof(bytes));
+		rate = bytes ? bytes : ULONG_MAX;
+	}
+	return gsock_setsockopt(s, SOL_SOCKET, SO_MAX_PACING_RATE, &rate,
+				sizeof(rate));
+}
+
+int xlio_opt_set(struct gsock *s, int level, int name, const void *val,
+		 socklen_t len)
+{
+	int err;
+
+	if (xlio_opt_ring_logic(level, name, val, len, &err))
+		return err;
+	if (is_without_effect(level, name))
+		return 0;
+	if (level == SOL_SOCKET && name == SO_MAX_PACING_RATE)
+		return set_pacing(s, val, len);
+	return gsock_setsockopt(s, level, name, val, len);
+}

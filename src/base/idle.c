@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: MIT */
+/* base/idle.c - see base/idle.h */
+#include <stddef.h>
+
+#include "base/idle.h"
+
+const struct idle *idle;

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * base/idle.h - a descriptor that whoever sleeps looks after, too
+ *
+ *     src/ops  --idle_set()-->  idle  --idle_fd()-->   what a call sleeps on
+ *                                     <--idle_run()--  when it is readable
+ *
+ * osf has no thread of its own.  So somebody who wants to hear of a descriptor while
+ * the program only waits lends it to the calls that wait: they sleep on it beside what
+ * the program asked for, and run what belongs to it when it is readable.  To the
+ * program it looks as if nothing had happened.  There is one such descriptor, and in
+ * most processes none.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+
+struct idle {
+	/* The descriptor, opened if need be; -1: none.  @number: another one for
+	 * each descriptor that there has been, for they may have the same value. */
+	int (*fd)(uint32_t *number);
+	/* Takes all that is there, so that it is readable no more. */
+	void (*run)(void);
+};
+
+extern const struct idle *idle;
+
+/* NULL: there is none any more. */
+static inline void idle_set(const struct idle *w) { store_rel(&idle, w); }
+
+static inline bool idle_is_on(void) { return unlikely(load_acq(&idle)); }
+
+/* -1: there is none.  Call it right before a sleep, not while holding a lock. */
+static inline int idle_fd(uint32_t *number)
+{
+	const struct idle *w = load_acq(&idle);
+
+	return likely(!w) ? -1 : w->fd(number);
+}
+
+static inline void idle_run(void)
+{
+	const struct idle *w = load_acq(&idle);
+
+	if (w)
+		w->run();
+}

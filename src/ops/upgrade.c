@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ops/upgrade.c - what an attempt at an upgrade has open, and the end of it all
+ *
+ * A connection may have come through several protocols.  A young one may have made an
+ * offer; one that is the kernel's again has been in shared memory, and that stays mapped,
+ * because other threads may be asleep beside it.  Neither is the business of the table
+ * that the socket has just now.
+ */
+#include "ops/ops.h"
+#include "ops/route.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
+
+void ops_close(struct sock *sk, int fd)
+{
+	ops_closed(sk);
+	sock_ops(sk)->close(sk, fd);
+	if (shm_of(sk)->seg)
+		shm_close(sk, fd);
+	shm_offer_close(sk);
+}
+
+void ops_let_go(const struct sock *sk) { shm_let_go(sk); }
+
+void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS])
+{
+	fds[0] = load_rlx(&shm_of(sk)->offer_fd);
+	fds[1] = load_rlx(&shm_of(sk)->channel_fd);
+}
+
+bool ops_spare_fds(struct sock *sk)
+{
+	if (load_rlx(&shm_of(sk)->offer_fd) > 0)
+		return ops_pin(sk, OSF_REASON_NO_MEMORY);
+	return sock_mode(sk) == SOCK_CANDIDATE && shm_candidate_drop(sk);
+}
+
+bool ops_spare_own_fds(void) { return inbox_spare_fd(); }
+
+void ops_after_fork(void)
+{
+	inbox_after_fork();
+	route_after_fork();
+}

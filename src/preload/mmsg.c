@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * preload/mmsg.c - sendmmsg() and recvmmsg(): on a stream, loops of the single calls
+ *
+ * An error after some messages is the next call's, as with the kernel.
+ */
+#include <time.h>
+
+#include "preload/data.h"
+
+static bool is_vectors_bad(const struct mmsghdr *msgs, unsigned n)
+{
+	return n && is_bad_ptr(msgs);
+}
+
+static void pass_on_all(const struct mmsghdr *msgs, unsigned n)
+{
+	for (unsigned i = 0; i < n && i < UIO_MAXIOV; i++)
+		if (unlikely(msgs[i].msg_hdr.msg_controllen))
+			pass_on(&msgs[i].msg_hdr);
+}
+
+static int send_each(struct file *f, int fd, struct mmsghdr *msgs, unsigned n,
+		     int flags)
+{
+	unsigned i = 0;
+
+	for (; i < n && i < UIO_MAXIOV; i++) {
+		struct msghdr *msg = &msgs[i].msg_hdr;
+		ssize_t r = data_sendmsg(f, fd, msg, flags);
+
+		if (r < 0 && i)
+			sock_ops(f->sk)->error_later(f->sk, (int)-r);
+		if (r < 0)
+			return i ? (int)i : (int)r;
+		msgs[i].msg_len = (unsigned)r;
+		/* What did not fit goes before the next message. */
+		if (r < vectors_check(msg->msg_iov, msg->msg_iovlen))
+			return (int)i + 1;
+	}
+	return (int)i;
+}
+
+OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
+{
+	bool bad = is_vectors_bad(msgs, n);
+	int saved = errno;
+
+	if (!bad)
+		pass_on_all(msgs, n);
+	CALL(c) = { .file = bad ? NULL : data_file(fd) };
+	if (likely(!c.file)) {
+		int r = libc.sendmmsg(fd, msgs, n, flags);
+
+		went_past(past_of(fd));
+		return r;
+	}
+	call_may_sleep(&c);
+	return (int)libc_ret(send_each(c.file, fd, msgs, n, flags), saved);
+}
+
+/* As the kernel: time is looked at after each message. */
+static bool is_late(const struct timespec *start, const struct timespec *limit)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	int64_t ns = (now.tv_sec - start->tv_sec) * INT64_C(1000000000) +
+		     (now.tv_nsec - start->tv_nsec);
+	return ns >= limit->tv_sec * INT64_C(1000000000) + limit->tv_nsec;
+}
+
+static int recv_each(struct file *f, int fd, struct mmsghdr *msgs, unsigned n,
+		     int flags, const struct timespec *ts)
+{
+	struct timespec start;
+	unsigned i = 0;
+
+	if (ts &&
+	    (ts->tv_sec < 0 || ts->tv_nsec < 0 || ts->tv_nsec > 999999999))
+		return -EINVAL;
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	while (i < n && i < UIO_MAXIOV) {
+		ssize_t r = data_recvmsg(f, fd, &msgs[i].msg_hdr,
+					 flags & ~MSG_WAITFORONE);
+
+		if (r < 0 && i && r != -EAGAIN)
+			sock_ops(f->sk)->error_later(f->sk, (int)-r);
+		if (r < 0)
+			return i ? (int)i : (int)r;
+		msgs[i++].msg_len = (unsigned)r;
+		if (flags & MSG_WAITFORONE)
+			flags |= MSG_DONTWAIT;
+		if (!r || (ts && is_late(&start, ts)))
+			break;
+	}
+	return (int)i;
+}
+
+/* The kernel keeps an error of its own for the next call itself. */
+static int recv_by_kernel(struct call *c, int fd, struct mmsghdr *msgs,
+			  unsigned n, int flags, struct timespec *ts)
+{
+	int r = libc.recvmmsg(fd, msgs, n, flags, ts);
+	ssize_t bytes = 0;
+
+	for (int i = 0; i < r; i++)
+		bytes += msgs[i].msg_len;
+	call_leave(c, DIR_RX, bytes);
+	data_moved(c->file, fd, DIR_RX, bytes);
+	return r;
+}
+
+OURS int recvmmsg_ours(int fd, struct mmsghdr *msgs, unsigned n, int flags,
+		       struct timespec *ts)
+{
+	CALL(c) = { .file = data_file(fd) };
+	int saved = errno;
+
+	if (unlikely(!c.file || is_vectors_bad(msgs, n) ||
+		     (ts && is_bad_ptr(ts))))
+		return libc.recvmmsg(fd, msgs, n, flags, ts);
+	call_may_sleep(&c);
+	if (call_enter(&c))
+		return recv_by_kernel(&c, fd, msgs, n, flags, ts);
+	return (int)libc_ret(recv_each(c.file, fd, msgs, n, flags, ts), saved);
+}
+
+OSF_API int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags,
+		     struct timespec *ts)
+{
+	return likely(!file_serves(fd)) ? libc.recvmmsg(fd, msgs, n, flags, ts)
+					: recvmmsg_ours(fd, msgs, n, flags, ts);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * preload/recv.c - the calls that receive; see preload/data.h
+ *
+ * Built from preload/calls.def; those that do not fit its shape stand below it.
+ * Every one is a cancellation point as libc's is: what it sleeps in is a libc call,
+ * and CALL()'s clean-up runs when a thread is cancelled there.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "preload/data.h"
+
+/* glibc's names for calls of programs compiled with _FORTIFY_SOURCE. */
+ssize_t __read_chk(int fd, void *buf, size_t n, size_t size);
+ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags);
+ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n, size_t size,
+		       int flags, struct sockaddr *restrict addr,
+		       socklen_t *restrict len);
+
+ssize_t vectors_check(const struct iovec *iov, size_t n)
+{
+	size_t bytes = 0;
+
+	if (n > IOV_MAX)
+		return -EINVAL;
+	if (n && is_bad_ptr(iov))
+		return -EFAULT;
+	for (size_t i = 0; i < n; i++) {
+		if (iov[i].iov_len > SSIZE_MAX - bytes)
+			return -EINVAL;
+		bytes += iov[i].iov_len;
+	}
+	return (ssize_t)bytes;
+}
+
+COLD void data_moved(struct file *f, int fd, int dir, ssize_t r)
+{
+	const struct sock_ops *ops = sock_ops(f->sk);
+
+	if (dir == DIR_RX && r > 0 && ops->is_due(f->sk, dir))
+		file_look(f, fd);
+	if (!file_is_settled(f))
+		file_settle(f, fd);
+}
+
+HOT ssize_t data_recv(struct call *c, int fd, const struct iovec *iov, size_t n,
+		      int flags)
+{
+	int saved = errno;
+
+	if (n != 1 || unlikely(iov->iov_len - 1 >= SSIZE_MAX)) {
+		ssize_t bytes = vectors_check(iov, n);
+
+		if (bytes < 0 || (!bytes && flags & READ_FLAG))
+			return libc_ret(bytes, saved);
+	}
+	call_may_sleep(c);
+	if (unlikely(flags & MSG_ERRQUEUE)) {
+		struct msghdr msg = { .msg_iov = (struct iovec *)iov,
+				      .msg_iovlen = n };
+
+		return libc_ret(data_recvmsg(c->file, fd, &msg, flags), saved);
+	}
+	struct sock *sk = c->file->sk;
+	ssize_t r =
+	    io_recv(sk, sock_ops(sk), fd, iov, n, flags & ~FLAGS_OF_OURS);
+	return libc_ret(data_received(c->file, fd, r), saved);
+}
+
+#define RX(name, params, args, kernel, vectors, ...)                           \
+	OURS ssize_t name##_ours params                                        \
+	{                                                                      \
+		CALL(c) = { .file = data_file(fd) };                           \
+		if (unlikely(!c.file))                                         \
+			return (kernel);                                       \
+		return data_recv(&c, fd, vectors, __VA_ARGS__);                \
+	}                                                                      \
+	OSF_API ssize_t name params                                            \
+	{                                                                      \
+		return likely(!file_serves(fd)) ? (kernel) : name##_ours args; \
+	}
+#define TX(...)
+#include "preload/calls.def"
+#undef RX
+#undef TX
+
+OSF_API ssize_t __read_chk(int fd, void *buf, size_t n, size_t size)
+{
+	CHECK(n, size);
+	return read(fd, buf, n);
+}
+
+OSF_API ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
+{
+	CHECK(n, size);
+	return recv(fd, buf, n, flags);
+}
+
+/*
+ * Those with results beside the bytes.
+ */
+
+ssize_t data_recvmsg(struct file *f, int fd, struct msghdr *msg, int flags)
+{
+	ssize_t bytes = vectors_check(msg->msg_iov, msg->msg_iovlen);
+
+	if (bytes < 0)
+		return bytes;
+	return data_received(f, fd, io_recvmsg(f->sk, fd, msg, flags));
+}
+
+/* As the kernel: a stream names no senders. */
+OURS ssize_t recvfrom_ours(int fd, void *buf, size_t n, int flags,
+			   struct sockaddr *addr, socklen_t *len)
+{
+	CALL(c) = { .file = data_file(fd) };
+	if (unlikely(!c.file || (addr && is_bad_ptr(len))))
+		return libc.recvfrom(fd, buf, n, flags, addr, len);
+	if (!addr || !(flags & MSG_ERRQUEUE)) {
+		ssize_t r = data_recv(&c, fd, ONE(buf, n), flags);
+
+		if (r >= 0 && addr)
+			*len = 0;
+		return r;
+	}
+	int saved = errno;
+	struct iovec iov = { buf, n };
+	struct msghdr msg = { .msg_name = addr,
+			      .msg_namelen = *len,
+			      .msg_iov = &iov,
+			      .msg_iovlen = 1 };
+	call_may_sleep(&c);
+	ssize_t r = data_recvmsg(c.file, fd, &msg, flags);
+	if (r >= 0)
+		*len = msg.msg_namelen;
+	return libc_ret(r, saved);
+}
+
+OSF_API ssize_t recvfrom(int fd, void *restrict buf, size_t n, int flags,
+			 struct sockaddr *restrict addr,
+			 socklen_t *restrict len)
+{
+	return likely(!file_serves(fd))
+		   ? libc.recvfrom(fd, buf, n, flags, addr, len)
+		   : recvfrom_ours(fd, buf, n, flags, addr, len);
+}
+
+OSF_API ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n,
+			       size_t size, int flags,
+			       struct sockaddr *restrict addr,
+			       socklen_t *restrict len)
+{
+	CHECK(n, size);
+	return recvfrom(fd, buf, n, flags, addr, len);
+}
+
+OURS ssize_t recvmsg_ours(int fd, struct msghdr *msg, int flags)
+{
+	CALL(c) = { .file = data_file(fd) };
+	int saved = errno;
+
+	if (unlikely(!c.file || is_bad_msg(msg)))
+		return libc.recvmsg(fd, msg, flags);
+	call_may_sleep(&c);
+	return libc_ret(data_recvmsg(c.file, fd, msg, flags), saved);
+}
+
+OSF_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	return likely(!file_serves(fd)) ? libc.recvmsg(fd, msg, flags)
+					: recvmsg_ours(fd, msg, flags);
+}
+
+/* Of the flags of preadv2() only this one means something to a socket. */
+#define RWF_KNOWN (RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND)
+
+OURS ssize_t preadv2_ours(int fd, const struct iovec *iov, int n, off_t off,
+			  int flags)
+{
+	CALL(c) = { .file = off == -1 && !(flags & ~RWF_KNOWN) ? data_file(fd)
+							       : NULL };
+	if (unlikely(!c.file))
+		return libc.preadv2(fd, iov, n, off, flags);
+	return data_recv(&c, fd, iov, (size_t)n,
+			 READ_FLAG | (flags & RWF_NOWAIT ? MSG_DONTWAIT : 0));
+}
+
+OSF_API ssize_t preadv2(int fd, const struct iovec *iov, int n, off_t off,
+			int flags)
+{
+	return likely(!file_serves(fd)) ? libc.preadv2(fd, iov, n, off, flags)
+					: preadv2_ours(fd, iov, n, off, flags);
+}
+
+OSF_API ssize_t preadv64v2(int fd, const struct iovec *iov, int n, off64_t off,
+			   int flags) __attribute__((alias("preadv2")));

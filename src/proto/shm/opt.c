@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proto/shm/opt.c - what a program asks of the anchor, and the anchor does not know alone
+ *
+ *     sock/opt.c, preload/opt.c  ->  shm/table.c  ->  options, TCP_INFO, the end, marks
+ */
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <string.h>
+
+#include "base/libc.h"
+#include "proto/shm/shm.h"
+
+/* What waits for more is sent. */
+static void flush(struct sock *sk, int fd)
+{
+	if (!load_rlx(&shm_of(sk)->held_bytes))
+		return;
+	sock_lock(sk, &sk->tx_lock);
+	if (shm_of(sk)->tx_ring)
+		shm_flush(sk, fd);
+	sock_unlock(sk, &sk->tx_lock);
+}
+
+bool shm_opt_changed(struct sock *sk, int fd, int level, int name)
+{
+	int one = 1;
+
+	if (level == IPPROTO_TCP) {
+		if ((name == TCP_NODELAY && load_rlx(&sk->nodelay)) ||
+		    (name == TCP_CORK && !load_rlx(&sk->cork)))
+			flush(sk, fd);
+	} else if (name == SO_RCVLOWAT && !shm_of(sk)->recalled) {
+		/* A doorbell is one byte. */
+		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
+	} else if (name == SO_SNDBUF || name == SO_SNDBUFFORCE) {
+		shm_sndbuf_changed(sk, fd);
+	}
+	return !shm_of(sk)->recalled;
+}
+
+/* SIGIO is the kernel's to send, when the peer rings. */
+void shm_async_changed(struct sock *sk, int fd)
+{
+	shm_arm(sk, fd, POLLIN, ARM_ANCHOR);
+}
+
+/* Past the doorbells, and not before the ring is read. */
+bool shm_is_before_mark(struct sock *sk, int fd)
+{
+	return shm_inq(sk, fd) > 0 && !shm_of(sk)->rx_back;
+}
+
+static bool peer_has_shut(const struct sock *sk)
+{
+	return load_rlx(&shm_of(sk)->rx_eof) ||
+	       load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN;
+}
+
+/* The stream has ended in both directions.  The kernel's socket would be closed by
+ * now; the anchor may not be, for its FINs are held back. */
+bool shm_is_over(const struct sock *sk)
+{
+	return sock_mode(sk) == SOCK_SHM && load_rlx(&sk->shut) & SHUT_BIT_WR &&
+	       peer_has_shut(sk);
+}
+
+/* TCP_INFO's counters go on where the kernel's stopped.  Doorbells are no bytes of the
+ * stream. */
+void shm_tcp_info(struct sock *sk, int fd, void *val, size_t len)
+{
+	int waiting = shm_of(sk)->tx_ring ? shm_outq(sk, fd) : 0;
+	int unread =
+	    shm_of(sk)->rx_tcp || shm_of(sk)->rx_back ? 0 : shm_inq(sk, fd);
+	struct tcp_info ti;
+	size_t n = MIN(len, sizeof(ti));
+
+	memset(&ti, 0, sizeof(ti));
+	memcpy(&ti, val, n);
+	if (shm_is_over(sk))
+		ti.tcpi_state = 7; /* CLOSE */
+	else if (ti.tcpi_state == 1 && peer_has_shut(sk))
+		ti.tcpi_state = 8; /* CLOSE_WAIT */
+	else if (ti.tcpi_state == 1 && sk->shut & SHUT_BIT_WR)
+		ti.tcpi_state = 5; /* FIN_WAIT2 */
+	uint64_t sent = sk->st->tx_bytes_shm - (uint64_t)MAX(waiting, 0) -
+			load_rlx(&shm_me(sk)->bells);
+	if (shm_of(sk)->tx_ring && !waiting)
+		ti.tcpi_unacked = 0;
+	ti.tcpi_notsent_bytes += (uint32_t)MAX(waiting, 0);
+	ti.tcpi_bytes_acked += sent;
+	ti.tcpi_bytes_sent += sent;
+	ti.tcpi_bytes_received += sk->st->rx_bytes_shm +
+				  (uint64_t)MAX(unread, 0) -
+				  load_rlx(&shm_of(sk)->bells_drained);
+	ti.tcpi_segs_out += (uint32_t)sk->st->tx_ops;
+	ti.tcpi_segs_in += (uint32_t)sk->st->rx_ops;
+	ti.tcpi_data_segs_out += (uint32_t)sk->st->tx_ops;
+	ti.tcpi_data_segs_in += (uint32_t)sk->st->rx_ops;
+	memcpy(val, &ti, n);
+}
+
+/* The program wants to be rid of it: nobody reads here any more, and the peer hears of
+ * the reset through its anchor. */
+int shm_disconnect(struct sock *sk, int fd, const struct sockaddr *addr,
+		   socklen_t len)
+{
+	if (sock_mode(sk) == SOCK_SHM)
+		fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
+	if (libc.connect(fd, addr, len) < 0)
+		return -errno;
+	sock_set_reason(sk, OSF_REASON_OPTION);
+	sock_set_mode(sk, SOCK_KERNEL);
+	return 0;
+}
+
+void shm_retire(struct sock *sk)
+{
+	if (!sock_hold(sk, SOCK_SHM))
+		return;
+	if (shm_of(sk)->recalled)
+		sock_set_mode(sk, SOCK_KERNEL);
+	sock_drop(sk);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proto/shm/ready.c - news of rings, for the ready sets of this process
+ *
+ *     watch()  ->  a lane of the inbox for the set, a slot of it for the socket
+ *     a peer's inbox_post()  ->  ready_drain()
+ *
+ * The segment has one place in which a side says where it wants to hear of news.  So a
+ * socket that one set watches is told of by that set's lane; one that several sets watch,
+ * or several processes, is told of by its anchor, which the peer rings.
+ */
+#include <poll.h>
+
+#include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
+#include "sock/ready.h"
+
+static_assert(READY_WORDS == LANE_WORDS / 64, "a set looks at the summary");
+
+static inline struct lane *lane_of(const struct ready_set *rs)
+{
+	return &inbox_own()->lane[rs->lane];
+}
+
+HOT static bool feed_drain(struct ready_set *rs, ready_news *news, void *arg)
+{
+	return inbox_drain(rs->lane, news, arg);
+}
+
+static void feed_sleep(struct ready_set *rs)
+{
+	store_rlx(&lane_of(rs)->bell1, load_rlx(&rs->bell1));
+	xchg(&lane_of(rs)->sleeping, 1u); /* and a fence */
+}
+
+static void feed_awake(struct ready_set *rs, bool others_sleep)
+{
+	if (others_sleep)
+		xchg(&lane_of(rs)->sleeping, 1u);
+	else
+		store_rlx(&lane_of(rs)->sleeping, 0u);
+}
+
+static void feed_asked(struct ready_set *rs, uint64_t now_ns)
+{
+	store_rlx(&lane_of(rs)->asked_ns, now_ns);
+}
+
+static void feed_forget(struct sock *sk, struct watch *w)
+{
+	if (shm_of(sk)->seg)
+		store_rel(&shm_me(sk)->slot, SLOT_NONE);
+	slot_close(w->slot);
+	w->slot = READY_SLOT_NONE;
+}
+
+static void feed_close(struct ready_set *rs) { lane_close(rs->lane); }
+
+static const struct ready_feed inbox_feed = {
+	.drain = feed_drain,
+	.sleep = feed_sleep,
+	.awake = feed_awake,
+	.asked = feed_asked,
+	.forget = feed_forget,
+	.close = feed_close,
+};
+
+static bool feed_open(struct ready_set *rs)
+{
+	if (rs->by_fd)
+		return false;
+	if (rs->feed)
+		return true;
+	uint32_t lane = lane_open();
+	if (lane == LANE_NONE)
+		return false;
+	ready_feed_open(rs, &inbox_feed, lane, inbox_own()->lane[lane].summary);
+	return true;
+}
+
+void shm_watch(struct sock *sk, struct watch *w)
+{
+	bool has_feed = feed_open(w->set);
+
+	if (!shm_of(sk)->seg || !shm_has_inbox(sk))
+		return;
+	if (w->next) {
+		for (struct watch *o = w->next; o; o = o->next)
+			watch_by_fd(sk, o);
+		return;
+	}
+	if (!has_feed)
+		return;
+	w->slot = slot_open(w->set->lane, w);
+	store_rel(&shm_me(sk)->slot, w->slot);
+	w->is_told = w->slot != SLOT_NONE;
+	/* Armed, so that its first news has a ticket.  Before the waiter sleeps it looks,
+	 * with a fence. */
+	if (w->is_told)
+		store_rlx(&shm_me(sk)->rx_inbox, 1u);
+}
+
+bool shm_arm_for(struct sock *sk, int fd, unsigned events,
+		 const struct watch *w)
+{
+	bool is_told = w && w->is_told;
+
+	shm_arm(sk, fd, events, is_told ? ARM_INBOX : ARM_ANCHOR);
+	if (unlikely(load_rlx(&shm_of(sk)->rx_tcp)))
+		shm_backlog_fill(sk, fd, !w);
+	/* What TCP brings nobody posts. */
+	return is_told && !load_rlx(&shm_of(sk)->rx_tcp) &&
+	       !load_rlx(&shm_of(sk)->rx_back);
+}
+
+bool shm_hint(struct sock *sk, int fd, unsigned events, const struct watch *w)
+{
+	bool ends = events & (POLLHUP | POLLERR | POLLRDHUP);
+
+	if (ends)
+		anchor_look(sk, fd);
+	/* With unread doorbells in it the anchor's next edge might be lost; but who
+	 * looks from outside needs it. */
+	if (w->is_told || !(shm_events(sk, fd) & POLLIN))
+		anchor_clear(sk, fd);
+	/* A doorbell is news only if it took the place of a post. */
+	return ends || !load_rlx(&shm_me(sk)->rx_inbox);
+}

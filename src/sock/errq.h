@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sock/errq.h - the error queue of a connection, whoever carries it
+ *
+ *     send(MSG_ZEROCOPY)  ->  errq_by_kernel(), errq_copied()  ->  errq_events(): POLLERR
+ *                                                  ->  recvmsg(MSG_ERRQUEUE): errq_recv()
+ */
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "sock/sock.h"
+
+/* Take from *@revents, the anchor's, an error that does not end it. */
+void errq_note(struct sock *sk, short *revents);
+/* Of @want, and POLLERR, what the kernel and we say now; *@said: all the kernel said,
+ * which may be that the connection has ended. */
+unsigned errq_events(struct sock *sk, int fd, unsigned want, short *said);
+/* The kernel has taken @n sends with MSG_ZEROCOPY. */
+void errq_by_kernel(struct sock *sk, int fd, unsigned n);
+/* We have taken one, and its bytes are copied. */
+void errq_copied(struct sock *sk);
+/* SO_ZEROCOPY is to be looked at, because we carry the connection. */
+void errq_zerocopy_changed(struct sock *sk, int fd);
+/* recvmsg(MSG_ERRQUEUE), in any mode. */
+ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags);

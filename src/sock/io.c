@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/* sock/io.c - see sock/io.h */
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/libc.h"
+#include "sock/cursor.h"
+#include "sock/errq.h"
+#include "sock/io.h"
+#include "sock/wait.h"
+
+static bool may_wait(const struct sock *sk, int flags)
+{
+	return !(flags & MSG_DONTWAIT) && !load_rlx(&sk->nonblock);
+}
+
+/* The whole call's time, once it has to wait at all. */
+static int wait_in(const struct io_call *io, struct call_wait *w, size_t done)
+{
+	if (!w->deadline_ns) {
+		uint64_t timeout_ns = w->dir == DIR_RX
+					  ? load_rlx(&io->sk->rcvtimeo_ns)
+					  : load_rlx(&io->sk->sndtimeo_ns);
+
+		w->deadline_ns =
+		    timeout_ns ? now_ns() + timeout_ns : UINT64_MAX;
+	}
+	w->partial = done > 0;
+	return wait_for(io->sk, io->fd, w);
+}
+
+/* The call ends with @r, after @done bytes: then that is for the next one. */
+static ssize_t end(const struct io_call *io, size_t done, ssize_t r)
+{
+	if (!done)
+		return r;
+	if (r < 0 && r != -EAGAIN && r != -EINTR && r != -ESTALE)
+		io->ops->error_later(io->sk, (int)-r);
+	return (ssize_t)done;
+}
+
+/* MSG_PEEK with too little: nothing tells of more.  True: look again; *target is what
+ * there will ever be, if the stream has ended. */
+static bool peek_again(const struct io_call *io, size_t *target)
+{
+	struct timespec ms = { .tv_nsec = NS_PER_MS };
+
+	if (libc.ppoll(NULL, 0, &ms, NULL) < 0)
+		return false;
+	io->ops->look(io->sk, io->fd);
+	if (io->ops->events(io->sk, io->fd) & (POLLRDHUP | POLLHUP))
+		*target = 1;
+	return true;
+}
+
+static ssize_t peek_on(const struct io_call *first, size_t target, ssize_t r)
+{
+	struct io_call io = *first;
+	struct call_wait w = { .dir = DIR_RX, .seen = io.seen };
+	bool waits = may_wait(io.sk, io.flags);
+
+	while (r == -ESTALE || (io.ops->is_ours && waits)) {
+		if (r > 0 ? (size_t)r >= target || !peek_again(&io, &target)
+			  : r != -ESTALE && r != -EAGAIN)
+			break;
+		int err = r == -EAGAIN ? wait_in(&io, &w, 0) : 0;
+		if (err)
+			return err;
+		io.ops = sock_ops(io.sk);
+		r = io.ops->recv(io.sk, io.fd, io.iov, io.n, io.flags);
+	}
+	return r;
+}
+
+COLD ssize_t io_recv_on(const struct io_call *first, ssize_t r)
+{
+	struct io_call io = *first;
+	struct iov_cursor c = { .iov = io.iov, .n = io.n };
+	struct call_wait w = { .dir = DIR_RX, .seen = io.seen };
+	struct iovec rest[CURSOR_REST_MAX];
+	size_t want = iov_bytes(io.iov, io.n), done = 0;
+	size_t low = (size_t)load_rlx(&io.sk->rcvlowat);
+	size_t target = io.flags & MSG_WAITALL ? want : MIN(low, want);
+
+	if (io.flags & MSG_PEEK)
+		return peek_on(first, target, r);
+	for (;;) {
+		if (r > 0) {
+			done += (size_t)r;
+			cursor_skip(&c, (size_t)r);
+			if (!io.ops->is_ours || done >= target)
+				return (ssize_t)done;
+		} else if (r == -ESTALE ? done > 0
+					: r != -EAGAIN || !io.ops->is_ours ||
+					      !may_wait(io.sk, io.flags)) {
+			return end(&io, done, r);
+		} else if (r == -EAGAIN) {
+			int err = wait_in(&io, &w, done);
+
+			if (err)
+				return end(&io, done, err);
+		}
+		io.ops = sock_ops(io.sk);
+		size_t n = cursor_rest(&c, rest, want - done);
+		r = done ? io.ops->recv(io.sk, io.fd, rest, n, io.flags)
+			 : io.ops->recv(io.sk, io.fd, io.iov, io.n, io.flags);
+	}
+}
+
+/* Of a call with MSG_ZEROCOPY the first part has the number. */
+COLD ssize_t io_send_on(const struct io_call *first, ssize_t r)
+{
+	struct io_call io = *first;
+	struct iov_cursor c = { .iov = io.iov, .n = io.n };
+	struct call_wait w = { .dir = DIR_TX, .seen = io.seen };
+	struct iovec rest[CURSOR_REST_MAX];
+	size_t len = iov_bytes(io.iov, io.n), done = 0;
+
+	for (;;) {
+		if (r > 0) {
+			done += (size_t)r;
+			cursor_skip(&c, (size_t)r);
+			io.flags &= ~MSG_ZEROCOPY;
+			if (!io.ops->is_ours || done == len)
+				return (ssize_t)done;
+		} else if (r == -ESTALE ? done > 0
+					: r != -EAGAIN || !io.ops->is_ours ||
+					      !may_wait(io.sk, io.flags)) {
+			return end(&io, done, r);
+		} else if (r == -EAGAIN) {
+			int err = wait_in(&io, &w, done);
+
+			if (err)
+				return end(&io, done, err);
+		}
+		/* Until it says itself that it is full: carriers may change. */
+		io.ops = sock_ops(io.sk);
+		size_t n = cursor_rest(&c, rest, len - done);
+		r = done ? io.ops->send(io.sk, io.fd, rest, n, io.flags)
+			 : io.ops->send(io.sk, io.fd, io.iov, io.n, io.flags);
+	}
+}
+
+ssize_t io_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
+{
+	struct io_call io = { .sk = sk, .fd = fd };
+	struct call_wait w = { .dir = DIR_TX, .seen = handlers_seen() };
+	size_t done = 0;
+
+	for (;;) {
+		io.ops = sock_ops(sk);
+		ssize_t r = io.ops->send_file(sk, fd, in, off, n - done);
+
+		if (r > 0) {
+			done += (size_t)r;
+			if (!io.ops->is_ours || done == n)
+				return (ssize_t)done;
+		} else if (r == -ESTALE ? done > 0
+					: r != -EAGAIN || !io.ops->is_ours ||
+					      load_rlx(&sk->nonblock)) {
+			return done ? (ssize_t)done : r;
+		} else if (r == -EAGAIN) {
+			int err = wait_in(&io, &w, done);
+
+			if (err)
+				return done ? (ssize_t)done : err;
+		}
+	}
+}
+
+/*
+ * Messages.
+ */
+
+/* TCP_INQ's control message; as the kernel, cut off where the program left no room.
+ * The end of the stream counts as a byte, so that the program reads on. */
+static COLD void put_inq(struct sock *sk, int fd, struct msghdr *msg,
+			 size_t room)
+{
+	struct {
+		struct cmsghdr head;
+		int inq;
+	} c = { .head = { .cmsg_len = CMSG_LEN(sizeof(int)),
+			  .cmsg_level = IPPROTO_TCP,
+			  .cmsg_type = TCP_CM_INQ } };
+
+	if (is_bad_ptr(msg->msg_control) || room < sizeof(c.head)) {
+		msg->msg_flags |= MSG_CTRUNC;
+		return;
+	}
+	c.inq = sock_ops(sk)->inq(sk, fd);
+	if (c.inq <= 0)
+		c.inq = (sock_ops(sk)->events(sk, fd) & POLLRDHUP) != 0;
+	if (room < c.head.cmsg_len) {
+		msg->msg_flags |= MSG_CTRUNC;
+		c.head.cmsg_len = room;
+	}
+	memcpy(msg->msg_control, &c, c.head.cmsg_len);
+	msg->msg_controllen = MIN(room, CMSG_SPACE(sizeof(int)));
+}
+
+/*
+ * Only the kernel knows when a byte came (SO_TIMESTAMP and its kin).  Programs set these
+ * options without ever asking (iperf 2), so that alone changes nothing; a connection
+ * goes back when recvmsg() has room for control messages.
+ */
+ssize_t io_recvmsg(struct sock *sk, int fd, struct msghdr *msg, int flags)
+{
+	size_t room = msg->msg_controllen;
+	bool times = room && load_rlx(&sk->times);
+	ssize_t r;
+
+	if (unlikely(flags & MSG_ERRQUEUE))
+		return errq_recv(sk, fd, msg, flags);
+	if (unlikely(times))
+		sock_ops(sk)->fallback(sk, fd, OSF_REASON_OPTION);
+	while (!sock_is_ours(sk) || times || flags & MSG_OOB) {
+		r = sock_ops(sk)->recvmsg(sk, fd, msg, flags);
+		if (r == -EOPNOTSUPP && sock_is_ours(sk))
+			break;
+		if (r != -ESTALE)
+			return r;
+	}
+	r = io_recv(sk, sock_ops(sk), fd, msg->msg_iov, msg->msg_iovlen, flags);
+	if (r >= 0) {
+		msg->msg_namelen = 0;
+		msg->msg_controllen = 0;
+		msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
+		if (unlikely(load_rlx(&sk->inq)))
+			put_inq(sk, fd, msg, room);
+	}
+	return r;
+}
+
+enum io_control io_control(const struct msghdr *msg)
+{
+	enum io_control is = IO_CONTROL_NONE;
+	struct msghdr m = *msg;
+
+	if (!m.msg_controllen || !m.msg_control)
+		return IO_CONTROL_NONE;
+	if (is_bad_ptr(m.msg_control))
+		return IO_CONTROL_BAD;
+	const char *control_end = (char *)m.msg_control + m.msg_controllen;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+		if (c->cmsg_len < sizeof(*c) ||
+		    c->cmsg_len > (size_t)(control_end - (char *)c))
+			return IO_CONTROL_BAD;
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type != SCM_RIGHTS &&
+		    c->cmsg_type != SCM_CREDENTIALS)
+			is = IO_CONTROL_KERNEL;
+	}
+	return is;
+}
+
+/* What the kernel refuses before it sends anything: an address, which a stream ignores,
+ * but looks at, and control messages. */
+static int refused(const struct msghdr *msg, enum io_control control)
+{
+	if (control == IO_CONTROL_BAD)
+		return is_bad_ptr(msg->msg_control) ? -EFAULT : -EINVAL;
+	if (!msg->msg_name)
+		return 0;
+	if ((int)msg->msg_namelen < 0)
+		return -EINVAL; /* one that is too long is cut off */
+	return msg->msg_namelen && is_bad_ptr(msg->msg_name) ? -EFAULT : 0;
+}
+
+ssize_t io_sendmsg(struct sock *sk, int fd, const struct msghdr *msg,
+		   size_t len, int flags)
+{
+	enum io_control control = io_control(msg);
+	enum osf_reason why = flags & MSG_OOB                ? OSF_REASON_URGENT
+			      : control == IO_CONTROL_KERNEL ? OSF_REASON_OPTION
+							     : OSF_REASON_NONE;
+	int err = refused(msg, control);
+
+	if (unlikely(err) && sock_is_ours(sk))
+		return err;
+	if (unlikely(why != OSF_REASON_NONE))
+		sock_ops(sk)->fallback(sk, fd, why);
+	while (!sock_is_ours(sk) || why != OSF_REASON_NONE) {
+		ssize_t r = sock_ops(sk)->sendmsg(sk, fd, msg, flags);
+
+		if (r != -ESTALE)
+			return r;
+	}
+	return err ? err
+		   : io_send(sk, sock_ops(sk), fd, msg->msg_iov,
+			     msg->msg_iovlen, len, flags);
+}

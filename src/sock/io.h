@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sock/io.h - the calls that move bytes, whoever moves them
+ *
+ *     io_recv(), io_send(), ...  ->  sock_ops(sk)  ->  the kernel, shared memory, ...
+ *              |
+ *              +-> -EAGAIN: wait_for(), and again
+ *
+ * The one place where a call waits, and where it goes on after a part.  Here are
+ * MSG_WAITALL, SO_RCVLOWAT, the timeouts, and what signals do; the protocols move what
+ * they can and come back.  A socket that changes its table under a call is served by
+ * the new one.  The kernel's own tables do all of that themselves.
+ *
+ * Vectors are sound, and hold no more than SSIZE_MAX bytes.  Bytes, or -errno; SIGPIPE
+ * is for who calls.
+ */
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "base/lock.h"
+#include "sock/sock_ops.h"
+
+/* A call that its first attempt did not end. */
+struct io_call {
+	struct sock *sk;
+	int fd, flags;
+	const struct iovec *iov;
+	size_t n;
+	const struct sock_ops *ops; /* asked last */
+	struct handlers_seen seen;
+};
+
+ssize_t io_recv_on(const struct io_call *io, ssize_t r);
+ssize_t io_send_on(const struct io_call *io, ssize_t r);
+
+/* @ops: the table that the socket has. */
+static inline ssize_t io_recv(struct sock *sk, const struct sock_ops *ops,
+			      int fd, const struct iovec *iov, size_t n,
+			      int flags)
+{
+	struct handlers_seen seen = handlers_seen();
+	ssize_t r = ops->recv(sk, fd, iov, n, flags);
+
+	if (likely(r > 0 && r >= load_rlx(&sk->rcvlowat) &&
+		   !(flags & (MSG_WAITALL | MSG_PEEK))))
+		return r;
+	return io_recv_on(&(struct io_call){ sk, fd, flags, iov, n, ops, seen },
+			  r);
+}
+
+/* @len: bytes of the vectors. */
+static inline ssize_t io_send(struct sock *sk, const struct sock_ops *ops,
+			      int fd, const struct iovec *iov, size_t n,
+			      size_t len, int flags)
+{
+	struct handlers_seen seen = handlers_seen();
+	ssize_t r = ops->send(sk, fd, iov, n, flags);
+
+	if (likely(r >= 0 && (size_t)r == len))
+		return r;
+	return io_send_on(&(struct io_call){ sk, fd, flags, iov, n, ops, seen },
+			  r);
+}
+
+/* sendfile(). */
+ssize_t io_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n);
+
+/* With an address and control messages; see io_control(). */
+ssize_t io_recvmsg(struct sock *sk, int fd, struct msghdr *msg, int flags);
+ssize_t io_sendmsg(struct sock *sk, int fd, const struct msghdr *msg,
+		   size_t len, int flags);
+
+/* What does a stream make of the control messages of a sendmsg()?  Only of those in
+ * SOL_SOCKET, but of credentials and descriptors, it takes notice; a wrong one it
+ * refuses, before it sends anything. */
+enum io_control { IO_CONTROL_NONE, IO_CONTROL_KERNEL, IO_CONTROL_BAD };
+enum io_control io_control(const struct msghdr *msg);

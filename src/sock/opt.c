@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* sock/opt.c - see sock/opt.h */
+#include <errno.h>
+#include <linux/net_tstamp.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/time.h>
+
+#include "base/clock.h"
+#include "base/libc.h"
+#include "base/unwind.h"
+#include "sock/errq.h"
+#include "sock/opt.h"
+#include "sock/sock_ops.h"
+
+#ifndef TCP_AO_ADD_KEY
+#define TCP_AO_ADD_KEY 38
+#endif
+#ifndef SO_TIMESTAMP_NEW
+#define SO_TIMESTAMP_NEW 63
+#define SO_TIMESTAMPNS_NEW 64
+#define SO_TIMESTAMPING_NEW 65
+#endif
+#ifndef SO_RCVTIMEO_NEW
+#define SO_RCVTIMEO_NEW 66
+#define SO_SNDTIMEO_NEW 67
+#endif
+
+/* Of SO_TIMESTAMPING: the error queue is to tell of what is sent.  The last one is
+ * SOF_TIMESTAMPING_TX_COMPLETION, which is not in every header. */
+#define TIMES_SENT                                                             \
+	(SOF_TIMESTAMPING_TX_RECORD_MASK | SOF_TIMESTAMPING_TX_ACK | 1u << 18)
+
+static const struct opt opts[] = {
+#define O(level, name, whose, why)                                             \
+	{ level, name, OPT_##whose, OSF_REASON_##why },
+#include "sock/opts.def"
+#undef O
+};
+
+const struct opt *opt_find(int level, int name)
+{
+	for (size_t i = 0; i < ARRAY_LEN(opts); i++)
+		if (opts[i].name == name && opts[i].level == level)
+			return &opts[i];
+	return NULL;
+}
+
+static bool is(const struct opt *o, int level, int name)
+{
+	return o->level == level && o->name == name;
+}
+
+bool opt_leaves(const struct opt *o, const void *val, socklen_t len)
+{
+	uint32_t v;
+
+	if (!o || o->whose != OPT_TIMES)
+		return o && o->whose == OPT_KERNEL;
+	if ((o->name != SO_TIMESTAMPING && o->name != SO_TIMESTAMPING_NEW) ||
+	    is_bad_ptr(val) || len < sizeof(v))
+		return false;
+	memcpy(&v, val, sizeof(v));
+	return v & TIMES_SENT;
+}
+
+static int set_anchor(int fd, int level, int name, const void *val,
+		      socklen_t len)
+{
+	return libc.setsockopt(fd, level, name, val, len) < 0 ? -errno : 0;
+}
+
+static int anchor_has(int fd, int name)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	return libc.getsockopt(fd, SOL_SOCKET, name, &v, &len) ? 0 : v;
+}
+
+/* True: done, and the anchor is not to know. */
+static bool set_ours(struct sock *sk, int fd, const struct opt *o,
+		     const void *val, socklen_t len)
+{
+	int v;
+
+	if (!o || o->whose != OPT_OURS || is_bad_ptr(val) || len < sizeof(v))
+		return false;
+	memcpy(&v, val, sizeof(v));
+	if (o->name == SO_RCVLOWAT && o->level == SOL_SOCKET) {
+		/* The kernel bounds the value, and makes room for it. */
+		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &v, sizeof(v));
+		store_rlx(&sk->rcvlowat, anchor_has(fd, SO_RCVLOWAT));
+	} else if (o->name == TCP_NODELAY) {
+		store_rlx(&sk->nodelay, (uint8_t)(v != 0));
+	} else {
+		store_rlx(&sk->cork, (uint8_t)(v != 0));
+	}
+	return sock_ops(sk)->opt_changed(sk, fd, o->level, o->name);
+}
+
+static uint64_t timeval_ns(const void *val)
+{
+	struct timeval tv;
+
+	memcpy(&tv, val, sizeof(tv));
+	return (uint64_t)tv.tv_sec * NS_PER_S +
+	       (uint64_t)tv.tv_usec * NS_PER_US;
+}
+
+/* The anchor has taken it, while the bytes were ours. */
+static void set_both(struct sock *sk, int fd, const struct opt *o,
+		     const void *val, socklen_t len)
+{
+	bool is_time = len >= sizeof(struct timeval);
+
+	if (is(o, IPPROTO_TCP, TCP_INQ))
+		store_rlx(&sk->inq, *(const int *)val != 0);
+	else if (is_time && (is(o, SOL_SOCKET, SO_RCVTIMEO) ||
+			     is(o, SOL_SOCKET, SO_RCVTIMEO_NEW)))
+		store_rlx(&sk->rcvtimeo_ns, timeval_ns(val));
+	else if (is_time && (is(o, SOL_SOCKET, SO_SNDTIMEO) ||
+			     is(o, SOL_SOCKET, SO_SNDTIMEO_NEW)))
+		store_rlx(&sk->sndtimeo_ns, timeval_ns(val));
+	sock_ops(sk)->opt_changed(sk, fd, o->level, o->name);
+}
+
+/* Each option tells only of its own form. */
+static void times_changed(struct sock *sk, int fd)
+{
+	bool on = anchor_has(fd, SO_TIMESTAMP) ||
+		  anchor_has(fd, SO_TIMESTAMPNS) ||
+		  anchor_has(fd, SO_TIMESTAMP_NEW) ||
+		  anchor_has(fd, SO_TIMESTAMPNS_NEW) ||
+		  anchor_has(fd, SO_TIMESTAMPING) & SOF_TIMESTAMPING_SOFTWARE;
+
+	store_rlx(&sk->times, (uint8_t)on);
+}
+
+/* A socket that is not ours, held where it is. */
+struct held {
+	struct unwind u;
+	struct sock *sk;
+	const struct sock_ops *ops;
+};
+
+static void held_end(struct unwind *u)
+{
+	const struct held *h = (struct held *)u;
+
+	h->ops->leave(h->sk, DIR_NONE, 0);
+}
+
+/* What an upgrade takes over must not change beneath it. */
+static int set_held(struct sock *sk, int fd, int level, int name,
+		    const void *val, socklen_t len)
+{
+	UNWIND(struct held, h) = { .sk = sk, .ops = sock_hold_still(sk) };
+
+	if (!h.ops)
+		return -ESTALE;
+	unwind_push(&h.u, held_end);
+	return set_anchor(fd, level, name, val, len);
+}
+
+int opt_set(struct sock *sk, int fd, const struct opt *o, int level, int name,
+	    const void *val, socklen_t len)
+{
+	bool leaves = opt_leaves(o, val, len);
+	int err = set_held(sk, fd, level, name, val, len);
+	bool ours = err == -ESTALE;
+
+	if (ours && set_ours(sk, fd, o, val, len))
+		return 0;
+	if (ours && leaves && o->whose == OPT_TIMES)
+		/* The last doorbell has none. */
+		sock_ops(sk)->fallback(sk, fd, o->why);
+	if (ours)
+		err = set_anchor(fd, level, name, val, len);
+	if (err || !o)
+		return err;
+	if (is(o, SOL_SOCKET, SO_ZEROCOPY))
+		errq_zerocopy_changed(sk, fd);
+	if (o->whose == OPT_TIMES)
+		times_changed(sk, fd);
+	if (leaves)
+		sock_ops(sk)->fallback(sk, fd, o->why);
+	else if (ours && o->whose == OPT_BOTH)
+		set_both(sk, fd, o, val, len);
+	return 0;
+}
+
+void opt_get(struct sock *sk, int fd, int level, int name, void *val,
+	     socklen_t len)
+{
+	const struct sock_ops *ops = sock_ops(sk);
+	int v;
+
+	if (!ops->is_ours)
+		return;
+	if (level == IPPROTO_TCP && name == TCP_INFO) {
+		ops->tcp_info(sk, fd, val, len);
+		return;
+	}
+	if (level == IPPROTO_TCP && name == TCP_NODELAY)
+		v = load_rlx(&sk->nodelay);
+	else if (level == IPPROTO_TCP && name == TCP_CORK)
+		v = load_rlx(&sk->cork);
+	else if (level == SOL_SOCKET && name == SO_RCVLOWAT)
+		v = load_rlx(&sk->rcvlowat);
+	else
+		return;
+	memcpy(val, &v, MIN((size_t)len, sizeof(v)));
+}
