@@ -4,8 +4,9 @@
  *
  * Ski rental: it pays to spin about as long as a sleep and a wake-up would cost, and
  * only while waits have been short lately.  Each thread remembers its last eight waits.
- * A thread that was preempted while it span shares its core with somebody who has work.
- * So for a while it sleeps at once.
+ * A thread that shares its core with somebody who has work sleeps at once for a while: a
+ * yield of its own tells, by how long it takes, and by whether it brings what the thread
+ * waits for (docs/notes/2026-11-22-bells.md).
  */
 #pragma once
 

@@ -170,6 +170,7 @@ static void epoll_nest(struct file *fe)
 	if (ep->nested)
 		return;
 	ep->nested = ep->told.by_fd = true;
+	epoll_drop_bell(ep);
 	for (uint32_t i = 0; i < ep->n_items; i++) {
 		struct epitem *it = ep->items[i];
 

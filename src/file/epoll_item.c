@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/bell.h"
 #include "base/fds.h"
 #include "base/idle.h"
 #include "file/epoll_set.h"
@@ -181,6 +182,33 @@ static void epoll_equip(struct epoll *ep)
 			   TAG | KICK);
 }
 
+void epoll_hang_bell(struct epoll *ep)
+{
+	GUARD(&ep->lock);
+	if (ep->bell_tried)
+		return;
+	ep->bell_tried = true;
+	uint32_t bell = bell_mine();
+	if (ep->forked || bell_own_fd(bell) < 0 ||
+	    kernel_ctl(ep, EPOLL_CTL_ADD, bell_own_fd(bell), EPOLLIN | EPOLLET,
+		       TAG | KICK))
+		return;
+	store_rlx(&ep->told.bell1, bell + 1);
+}
+
+/* A set that others wait for, too, or from outside, needs readiness that lasts. */
+void epoll_drop_bell(struct epoll *ep)
+{
+	uint32_t bell1 = ep->told.bell1;
+
+	ep->bell_tried = true;
+	if (!bell1)
+		return;
+	store_rlx(&ep->told.bell1, 0u);
+	kernel_ctl(ep, EPOLL_CTL_DEL, bell_own_fd(bell1 - 1), 0, 0);
+	kick(ep); /* who sleeps on it goes to sleep without it */
+}
+
 void item_tagged(struct epitem *it)
 {
 	if (it->tagged)
@@ -291,6 +319,7 @@ void epoll_before_fork(struct file *fe)
 
 	store_rlx(&ep->shared, true);
 	GUARD(&ep->lock);
+	epoll_drop_bell(ep);
 	if (ep->idle_fd >= 0)
 		kernel_ctl(ep, EPOLL_CTL_DEL, ep->idle_fd, 0, 0);
 	if (ep->idle_fd >= 0)

@@ -80,7 +80,9 @@ struct epoll {
 	struct list
 	    always;  /* items to look at each time: nobody tells of them */
 	int kick_fd; /* in the kernel's set, to wake other waiters */
-	int idle_fd; /* in the kernel's set: base/idle.h; -1: none */
+	bool
+	    bell_tried; /* told.bell1 is in the kernel's set, or there is none */
+	int idle_fd;    /* in the kernel's set: base/idle.h; -1: none */
 	uint32_t idle_number;
 	bool nested; /* waited for from outside */
 	bool forked; /* made by the process that we come from */
@@ -106,6 +108,10 @@ void item_merged(struct epitem *it);
 void epoll_idle(struct epoll *ep);
 void push_ready(struct epitem *it);
 void push_news(struct epitem *it, struct list *to); /* ready or behind */
+/* Have peers ring a bell of the calling thread's, or not any more.  The second's caller
+ * holds the lock. */
+void epoll_hang_bell(struct epoll *ep);
+void epoll_drop_bell(struct epoll *ep);
 /* Other waiters than us may have something to take. */
 void kick(struct epoll *ep);
 /* epoll_ctl() on the kernel's set: 0 or -errno. */

@@ -98,6 +98,8 @@ static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
 	struct timespec left = { 0 };
 	int n = 0;
 
+	if (unlikely(ep->n_merged && !load_rlx(&ep->bell_tried)))
+		epoll_hang_bell(ep);
 	bool go = ready_sleep(&ep->told);
 	unwind_push(&me.u, sleeper_end);
 	if (go && !epoll_has_listed(ep)) {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/bell.h"
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/spin.h"
@@ -18,6 +19,7 @@
 
 #define ALWAYS (POLLERR | POLLHUP | POLLNVAL)
 #define ON_STACK 64
+#define EXTRA 2 /* what a sleep watches besides: the bell, and base/idle.h's */
 
 /* One pollfd as we serve it: a copy for the kernel, and our file if we have one
  * in it. */
@@ -26,7 +28,8 @@ struct entry {
 	struct pollfd kernel;
 	bool young; /* the kernel's, but another thread may upgrade it */
 	bool armed;
-	bool asked; /* the kernel, this time */
+	const struct sock_ops *by_bell; /* whose peer rings the thread's bell */
+	bool asked;                     /* the kernel, this time */
 };
 
 /* A program that polls in a loop asks for ends no more often than this. */
@@ -36,11 +39,13 @@ struct poller {
 	struct unwind u;
 	struct pollfd *fds; /* the program's */
 	struct entry *entries;
-	struct pollfd *kfds; /* scratch for the kernel, one more than n */
+	struct pollfd *kfds; /* scratch for the kernel, EXTRA more than n */
 	nfds_t n;
 	nfds_t n_kernel; /* entries that the kernel alone serves */
 	unsigned turns;
-	void *heap; /* or NULL: entries and kfds are on the stack */
+	bool
+	    is_full; /* the kernel takes no more of them: no place for a bell */
+	void *heap;  /* or NULL: entries and kfds are on the stack */
 	struct handlers_seen seen;
 };
 
@@ -214,7 +219,7 @@ static bool any_ready(void *arg)
 	return look(p, ++p->turns % 64 == 0) > 0;
 }
 
-static void arm(struct entry *e)
+static void arm(struct entry *e, bool may_bell)
 {
 	if (!e->file)
 		return;
@@ -225,13 +230,18 @@ static void arm(struct entry *e)
 	/* A young one counts too: it may be upgraded while we sleep on it, and then
 	 * nobody else may take its doorbells. */
 	struct sock *sk = e->file->sk;
-	anchor_sleep_begin(sk, e->kernel.fd);
+	bool others = anchor_sleep_begin(sk, e->kernel.fd);
 	e->armed = true;
 	if (whose(e->file) != OURS)
 		return;
-	sock_ops(sk)->arm(sk, e->kernel.fd,
-			  (unsigned short)e->kernel.events & (POLLIN | POLLOUT),
-			  NULL);
+	const struct sock_ops *ops = sock_ops(sk);
+	unsigned events = (unsigned short)e->kernel.events & (POLLIN | POLLOUT);
+	if (events & POLLIN && may_bell && !others && ops->arm_bell &&
+	    ops->arm_bell(sk, e->kernel.fd)) {
+		e->by_bell = ops;
+		events &= ~(unsigned)POLLIN;
+	}
+	ops->arm(sk, e->kernel.fd, events, NULL);
 }
 
 static void disarm(struct entry *e, short revents)
@@ -240,6 +250,9 @@ static void disarm(struct entry *e, short revents)
 		return;
 	struct sock *sk = e->file->sk;
 	e->armed = false;
+	if (e->by_bell)
+		e->by_bell->disarm_bell(sk);
+	e->by_bell = NULL;
 	anchor_sleep_end(sk);
 	if (revents & (POLLHUP | POLLERR | POLLRDHUP) &&
 	    sock_ops(sk)->own_events)
@@ -291,14 +304,45 @@ static uint64_t next_ns(const struct poller *p)
 	return first;
 }
 
-/* One more descriptor to sleep on, if there is one. */
-static nfds_t idle_too(struct poller *p)
+static bool has_bell(const struct poller *p)
 {
-	uint32_t number;
+	for (nfds_t i = 0; i < p->n; i++)
+		if (p->entries[i].by_bell)
+			return true;
+	return false;
+}
 
-	p->kfds[p->n] =
-	    (struct pollfd){ .fd = idle_fd(&number), .events = POLLIN };
-	return p->kfds[p->n].fd >= 0;
+/*
+ * As ppoll() of the first n, and of what a sleep watches besides.  *@again: those have
+ * woken it, or there was no place for them.
+ */
+static int kernel_sleep(struct poller *p, const struct timespec *left,
+			const sigset_t *mask, bool *again)
+{
+	struct pollfd *extra = p->kfds + p->n;
+	uint32_t number, bell = has_bell(p) ? bell_mine() : BELL_NONE;
+
+	extra[0] = (struct pollfd){ .fd = idle_fd(&number), .events = POLLIN };
+	extra[1] = (struct pollfd){ .fd = bell_own_fd(bell), .events = POLLIN };
+	nfds_t n_extra = extra[1].fd >= 0 ? 2 : extra[0].fd >= 0;
+	int r = libc.ppoll(p->kfds, p->n + n_extra, left, mask);
+
+	if (r < 0 && errno == EINVAL && bell != BELL_NONE) {
+		p->is_full = *again = true; /* RLIMIT_NOFILE */
+		return 0;
+	}
+	if (r <= 0)
+		return r < 0 ? -errno : 0;
+	if (n_extra && unlikely(extra[0].revents)) {
+		idle_run();
+		r--;
+	}
+	if (n_extra == 2 && extra[1].revents) {
+		bell_hush(bell);
+		r--;
+	}
+	*again = !r;
+	return r;
 }
 
 /* 0 to look again, -EAGAIN when time is over, -EINTR, ... */
@@ -310,7 +354,7 @@ static int sleep_once(struct poller *p, uint64_t deadline_ns,
 	int r = 0;
 
 	for (nfds_t i = 0; i < p->n; i++)
-		arm(&p->entries[i]);
+		arm(&p->entries[i], !p->is_full);
 	bool go = !look(p, false);
 	for (nfds_t i = 0; i < p->n; i++)
 		p->kfds[i] = sleeping_pollfd(&p->entries[i]);
@@ -328,14 +372,16 @@ static int sleep_once(struct poller *p, uint64_t deadline_ns,
 			deadline_ns = now + NS_PER_MS;
 			naps = true;
 		}
-		left = ns_timespec(now < deadline_ns ? deadline_ns - now : 0);
-		r = libc.ppoll(p->kfds, p->n + idle_too(p),
-			       deadline_ns == UINT64_MAX ? NULL : &left, mask);
-		r = r < 0 ? -errno : r;
-		if (r > 0 && unlikely(p->kfds[p->n].revents)) {
-			idle_run();
-			naps = !--r;
+		if (has_bell(p) && !bell_is_private(bell_mine()) &&
+		    deadline_ns > now + BELL_LOOK_NS) {
+			deadline_ns = now + BELL_LOOK_NS;
+			naps = true;
 		}
+		left = ns_timespec(now < deadline_ns ? deadline_ns - now : 0);
+		bool again = false;
+		r = kernel_sleep(p, deadline_ns == UINT64_MAX ? NULL : &left,
+				 mask, &again);
+		naps |= again;
 	}
 	for (nfds_t i = 0; i < p->n; i++)
 		disarm(&p->entries[i], r > 0 ? p->kfds[i].revents : 0);
@@ -408,7 +454,7 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 	       const sigset_t *mask)
 {
 	struct entry entries[ON_STACK];
-	struct pollfd kfds[ON_STACK + 1];
+	struct pollfd kfds[ON_STACK + EXTRA];
 	UNWIND(struct poller, p) = { .fds = fds,
 				     .entries = entries,
 				     .kfds = kfds,
@@ -420,7 +466,7 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 		return -EINVAL;
 	if (n > ON_STACK) {
 		p.heap = malloc(n * (sizeof(*entries) + sizeof(*kfds)) +
-				sizeof(*kfds));
+				EXTRA * sizeof(*kfds));
 		if (!p.heap)
 			return -ENOMEM;
 		p.entries = p.heap;

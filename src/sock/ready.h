@@ -85,6 +85,8 @@ struct ready_set {
 	struct list told;       /* watches that were told of something */
 	struct lock lock;    /* of @told, and of what its watches were told */
 	uint32_t n_sleepers; /* threads that sleep, or are about to */
+	uint32_t
+	    bell1;  /* base/bell.h: the bell they sleep on too, plus 1; or 0 */
 	bool by_fd; /* no feed: only descriptors can wake this waiter */
 	const struct ready_feed *feed; /* NULL: none yet */
 	uint32_t lane;                 /* the feed's number for the set */

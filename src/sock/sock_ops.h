@@ -115,6 +115,13 @@ struct sock_ops {
 	 * have to be found by counting bytes. */
 	bool (*arm)(struct sock *sk, int fd, unsigned events,
 		    const struct watch *w);
+	/*
+	 * The same of POLLIN for a thread that sleeps on its bell (base/bell.h) besides,
+	 * and is alone in sleeping on this socket.  False, or NULL: nobody would ring
+	 * it, so arm().  It takes the bell back when it has slept.
+	 */
+	bool (*arm_bell)(struct sock *sk, int fd);
+	void (*disarm_bell)(struct sock *sk);
 	/* @p asks for what the program asked; make it what a thread sleeps on. */
 	void (*sleep_on)(struct sock *sk, struct pollfd *p);
 	/* The kernel has reported POLL* bits of the anchor.  True: that is news, and no

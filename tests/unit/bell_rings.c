@@ -18,7 +18,7 @@
 
 #include "base/libc.h"
 #include "base/lock.h"
-#include "proto/shm/bell.h"
+#include "base/bell.h"
 #include "unit.h"
 
 #define PEER 4711 /* a process, as the kernel would name it */
@@ -43,7 +43,7 @@ static struct peer_bells keep_mine(void)
 
 static bool is_rung(uint32_t bell)
 {
-	struct pollfd p = { .fd = bell_fd(bell), .events = POLLIN };
+	struct pollfd p = { .fd = bell_own_fd(bell), .events = POLLIN };
 
 	return poll(&p, 1, 0) == 1;
 }
@@ -71,7 +71,8 @@ static void an_edge_triggered_set_reports_each_ring(void **state)
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
 	int ep = epoll_create1(EPOLL_CLOEXEC);
 
-	assert_int_equal(epoll_ctl(ep, EPOLL_CTL_ADD, bell_fd(bell), &ev), 0);
+	assert_int_equal(epoll_ctl(ep, EPOLL_CTL_ADD, bell_own_fd(bell), &ev),
+			 0);
 	for (int i = 0; i < 1000; i++) {
 		assert_true(bell_ring(&kept, bell));
 		assert_int_equal(epoll_wait(ep, &ev, 1, 0), 1);
@@ -106,7 +107,7 @@ static void hushing_ends_a_holders_timer(void **state)
 {
 	const struct itimerspec soon = { .it_value.tv_nsec = 1,
 					 .it_interval.tv_nsec = 1 };
-	struct pollfd p = { .fd = bell_fd(bell_mine()), .events = POLLIN };
+	struct pollfd p = { .fd = bell_own_fd(bell_mine()), .events = POLLIN };
 	int foe = copy_of_mine(PEER);
 
 	assert_int_equal(timerfd_settime(foe, 0, &soon, NULL), 0);
@@ -197,14 +198,15 @@ static void a_bell_that_two_processes_have_is_not_private(void **state)
 
 static void a_child_has_bells_of_its_own(void **state)
 {
-	int fd = bell_fd(bell_mine()), status;
+	int fd = bell_own_fd(bell_mine()), status;
 	pid_t child = fork();
 
 	if (!child) {
 		lock_after_fork();
 		bells_after_fork();
 		bool closed = fcntl(fd, F_GETFD) < 0;
-		bool works = bell_fd(bell_mine()) >= 0 && !is_rung(bell_mine());
+		bool works =
+		    bell_own_fd(bell_mine()) >= 0 && !is_rung(bell_mine());
 
 		_exit(closed && works ? 0 : 1);
 	}
@@ -221,7 +223,7 @@ static void bells_that_are_closed_for_want_of_descriptors_stay_so(void **state)
 
 	assert_true(bells_spare_fds());
 	assert_false(bells_spare_fds());
-	assert_int_equal(bell_fd(bell), -1);
+	assert_int_equal(bell_own_fd(bell), -1);
 	assert_int_equal(bell_fd_get(bell, PEER), -EMFILE);
 	bell_fd_put();
 	bell_hush(bell);

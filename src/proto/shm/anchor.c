@@ -198,25 +198,53 @@ void anchor_back(struct sock *sk, int fd)
 	errno = saved;
 }
 
+/* Is @bell1 of the peer's rung?  0: it asks for none. */
+static bool ring_bell(struct sock *sk, uint32_t bell1)
+{
+	struct peer_inbox *to = shm_of(sk)->peer_inbox;
+
+	if (!bell1)
+		return true;
+	if (!to || !bell_ring(&to->bells, bell1 - 1))
+		return false;
+	count(&sk->st->n_wakes, 1);
+	return true;
+}
+
+/* Set @slot's bit.  True if the peer's waiter sleeps and has no bell. */
+static bool post(struct sock *sk, uint32_t slot)
+{
+	struct peer_inbox *to = shm_of(sk)->peer_inbox;
+
+	if (likely(!inbox_post(to, slot)))
+		return false;
+	if (!inbox_ring(to, slot))
+		return true;
+	count(&sk->st->n_wakes, 1);
+	return false;
+}
+
 /*
  * For data a slot stays armed (@stays): a bit that is set twice is set once, and
  * neither side has to write the other's line for every message.  All else is armed
  * for one time.
  */
 void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
-		   uint32_t *anchor_word, bool stays)
+		   uint32_t *anchor_word, uint32_t *bell_word, bool stays)
 {
 	uint32_t how = load_rlx(anchor_word);
 	bool ring = how == RING_EACH_TIME || (how && xchg(anchor_word, 0u));
 	bool posted = false;
 
+	if (bell_word && load_rlx(bell_word))
+		ring |= !ring_bell(sk, xchg(bell_word, 0u));
 	if (load_rlx(inbox_word) && (stays || xchg(inbox_word, 0u))) {
 		const struct seg_side *p = shm_peer(sk);
 		uint32_t slot = load_acq(&p->slot);
 
 		if (slot != SLOT_NONE && shm_of(sk)->peer_inbox &&
 		    !(load_rlx(&p->flags) & SEG_SHARED)) {
-			ring |= inbox_post(shm_of(sk)->peer_inbox, slot);
+			ring |= post(sk, slot);
 			posted = true;
 		} else {
 			ring |= !stays || xchg(inbox_word, 0u);

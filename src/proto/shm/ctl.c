@@ -22,6 +22,7 @@
 #include "base/log.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
+#include "sock/shared.h"
 #include "sock/linger.h"
 #include "sock/arena.h"
 
@@ -273,6 +274,32 @@ static void tell_of_space(struct sock *sk, int fd)
 bool shm_has_inbox(const struct sock *sk)
 {
 	return shm_of(sk)->inbox_tag == inbox_own_tag();
+}
+
+/* The peer's copies are those of the process whose inbox it has. */
+static bool peer_has_bell(const struct sock *sk, uint32_t bell)
+{
+	return bell_own_fd(bell) >= 0 &&
+	       load_rlx(&shm_peer(sk)->has_bell1) == bell + 1 &&
+	       shm_has_inbox(sk);
+}
+
+bool shm_arm_bell(struct sock *sk, int fd)
+{
+	uint32_t bell = bell_mine(), *word = &shm_me(sk)->rx_bell1;
+
+	if (load_rlx(&shm_of(sk)->rx_tcp) || sock_procs(sk) > 1 ||
+	    shm_ring_how(sk) != RING_ONCE || !peer_has_bell(sk, bell) ||
+	    (!cas(word, 0u, bell + 1) && load_rlx(word) != bell + 1))
+		return false;
+	fence_full(); /* Dekker; the caller looks next */
+	tell_of_space(sk, fd);
+	return true;
+}
+
+void shm_disarm_bell(struct sock *sk)
+{
+	cas(&shm_me(sk)->rx_bell1, bell_mine() + 1, 0u);
 }
 
 void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)

@@ -80,14 +80,15 @@ static void tell_held(struct sock *sk, int fd)
 	uint32_t slot = load_acq(&p->slot);
 
 	fence_full(); /* Dekker, as shm_told_data() */
-	bool later = load_rlx(&p->rx_anchor);
+	bool later = load_rlx(&p->rx_anchor) || load_rlx(&p->rx_bell1);
 	if (load_rlx(&p->rx_inbox)) {
 		bool has_lane = slot != SLOT_NONE && shm_of(sk)->peer_inbox &&
 				!(load_rlx(&p->flags) & SEG_SHARED);
 
 		if (!has_lane || inbox_sleeps(shm_of(sk)->peer_inbox, slot))
 			later = true;
-		else if (inbox_post(shm_of(sk)->peer_inbox, slot))
+		else if (inbox_post(shm_of(sk)->peer_inbox, slot) &&
+			 !inbox_ring(shm_of(sk)->peer_inbox, slot))
 			anchor_ring(sk, fd);
 	}
 	if (later && !load_rlx(&shm_of(sk)->bell_waits))

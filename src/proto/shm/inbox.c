@@ -99,6 +99,9 @@ bool inbox_spare_fd(void)
 
 	fds_close(own_fd);
 	own_fd = -1;
+	any |= bells_spare_fds();
+	for (struct peer *p = peers; p; p = p->next)
+		any |= bells_forget(&p->pub.bells);
 	return any;
 }
 
@@ -109,6 +112,7 @@ void inbox_after_fork(void)
 	own = NULL;
 	fds_close(own_fd);
 	own_fd = -1;
+	bells_after_fork();
 	for (unsigned i = 0; i < INBOX_LANES; i++)
 		if (owners[i])
 			owners[i]->in_use = false;
@@ -322,10 +326,17 @@ void inbox_detach(struct peer_inbox *to)
 		if (!--p->n_refs) {
 			store_rlx(pp, p->next);
 			sealed_unmap(to->in, sizeof(*to->in));
+			bells_forget(&to->bells);
 			free(p);
 		}
 		return;
 	}
+}
+
+int inbox_keep_bell(struct peer_inbox *of, uint32_t bell, int fd, pid_t pid)
+{
+	GUARD(&lock);
+	return bell_keep(&of->bells, bell, fd, pid);
 }
 
 void inbox_went_past(void)
@@ -398,4 +409,12 @@ HOT bool inbox_post(struct peer_inbox *to, uint32_t slot)
 	if (!(load_seq(&l->summary[w / 64]) & UINT64_C(1) << (w % 64)))
 		fetch_or(&l->summary[w / 64], UINT64_C(1) << (w % 64)); /* I1 */
 	return load_seq(&l->sleeping) && xchg(&l->sleeping, 0u);
+}
+
+bool inbox_ring(const struct peer_inbox *to, uint32_t slot)
+{
+	uint32_t lane = slot >> 16;
+
+	return lane < INBOX_LANES &&
+	       bell_ring(&to->bells, load_rlx(&to->in->lane[lane].bell1) - 1);
 }

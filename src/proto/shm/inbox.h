@@ -8,7 +8,8 @@
  * (sock/ready.h) that holds upgraded sockets, so that each waiter looks at news of its
  * own only, in O(news): a lane is a bitmap of slots under a summary, and a word
  * that says whether its waiter sleeps.  Who sets a bit and finds the waiter asleep
- * rings the connection's anchor, which the waiter's kernel epoll set holds.
+ * rings the lane's bell (base/bell.h), or else the connection's anchor: the
+ * waiter's kernel epoll set holds both.
  *
  *   I1  slot's news, log, then bit, then summary (peer)
  *         ->  summary, bit (drain)
@@ -32,6 +33,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/bell.h"
 #include "base/compiler.h"
 #include "sock/ready.h"
 
@@ -46,6 +48,7 @@
 
 struct lane {
 	alignas(CACHE_LINE) uint32_t sleeping;
+	uint32_t bell1; /* the waiter's bell, plus 1; 0: ring the anchor */
 	/* The waiter spins on this line, so nothing else that is always written. */
 	alignas(CACHE_LINE) uint64_t summary[LANE_WORDS / 64];
 	uint64_t behind;   /* the first ticket that stands behind TCP; or 0 */
@@ -71,6 +74,7 @@ struct peer_inbox {
 	struct inbox *in;
 	uint32_t n_rang;  /* instead of a post: that goes by TCP too */
 	uint64_t rang_ns; /* the last time */
+	struct peer_bells bells;
 	uint32_t
 	    told[INBOX_LANES]; /* at the last post, what went past till then */
 };
@@ -116,6 +120,10 @@ static inline bool lane_has_news(const struct lane *l)
 MUST_CHECK int inbox_attach(int fd, struct peer_inbox **to);
 void inbox_detach(struct peer_inbox *to);
 
+/* Keep bell @bell of the peer's, which process @pid has passed: see bell_keep(). */
+MUST_CHECK int inbox_keep_bell(struct peer_inbox *of, uint32_t bell, int fd,
+			       pid_t pid);
+
 /* This process has just done something that a peer on this host hears of by TCP. */
 void inbox_went_past(void);
 /* The same, of a doorbell, which only this peer hears; NULL: it has no inbox. */
@@ -125,3 +133,5 @@ void inbox_rang(struct peer_inbox *to);
 bool inbox_sleeps(const struct peer_inbox *to, uint32_t slot);
 /* Set the bit of @slot; true if the peer's waiter sleeps and must be rung. */
 bool inbox_post(struct peer_inbox *to, uint32_t slot);
+/* Wake the waiter of @slot's lane by its bell; false: we have none. */
+bool inbox_ring(const struct peer_inbox *to, uint32_t slot);

@@ -29,6 +29,7 @@ HOT static bool feed_drain(struct ready_set *rs, ready_news *news, void *arg)
 
 static void feed_sleep(struct ready_set *rs)
 {
+	store_rlx(&lane_of(rs)->bell1, load_rlx(&rs->bell1));
 	xchg(&lane_of(rs)->sleeping, 1u); /* and a fence */
 }
 

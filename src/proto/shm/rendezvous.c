@@ -204,6 +204,15 @@ static bool may_take_part(int channel, int fd)
 	return false;
 }
 
+pid_t channel_pid(int channel)
+{
+	struct ucred cred = { 0 };
+	socklen_t len = sizeof(cred);
+
+	libc.getsockopt(channel, SOL_SOCKET, SO_PEERCRED, &cred, &len);
+	return cred.pid;
+}
+
 static int unix_socket(int type)
 {
 	int fd = libc.socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -349,14 +358,17 @@ int hello_send(int channel, const struct hello *h, const int *fds, int n_fds)
 	return libc.sendmsg(channel, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-static int hello_check(const struct hello *h, ssize_t n, int msg_flags)
+/* @n bytes came, and @n_fds descriptors; @cut: of more. */
+static int hello_check(const struct hello *h, ssize_t n, size_t n_fds, bool cut)
 {
 	if (n == 0)
 		return -EPIPE;
 	if (n < (ssize_t)sizeof(*h) || h->magic != HELLO_MAGIC ||
-	    msg_flags & MSG_CTRUNC)
+	    (cut && n_fds == HELLO_FDS))
 		return -EBADMSG;
-	return h->version == SEG_VERSION ? 0 : -EPROTONOSUPPORT;
+	if (h->version != SEG_VERSION)
+		return -EPROTONOSUPPORT;
+	return cut && n_fds < h->n_needed ? -EMFILE : 0;
 }
 
 int hello_recv(int channel, struct hello *h, int *fds)
@@ -371,6 +383,8 @@ int hello_recv(int channel, struct hello *h, int *fds)
 			      .msg_control = control.buf,
 			      .msg_controllen = sizeof(control.buf) };
 
+	size_t n_fds = 0;
+
 	for (int i = 0; i < HELLO_FDS; i++)
 		fds[i] = -1;
 	ssize_t n =
@@ -381,13 +395,11 @@ int hello_recv(int channel, struct hello *h, int *fds)
 	     c = CMSG_NXTHDR(&msg, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
-		size_t n_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		memcpy(fds, CMSG_DATA(c),
-		       MIN(n_fds, (size_t)HELLO_FDS) * sizeof(int));
+		n_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		n_fds = MIN(n_fds, (size_t)HELLO_FDS);
+		memcpy(fds, CMSG_DATA(c), n_fds * sizeof(int));
 	}
-	int err = hello_check(h, n, msg.msg_flags);
-	if (msg.msg_flags & MSG_CTRUNC && fds[HELLO_FDS - 1] < 0)
-		err = -EMFILE; /* ours */
+	int err = hello_check(h, n, n_fds, msg.msg_flags & MSG_CTRUNC);
 	for (int i = 0; err && i < HELLO_FDS; i++) {
 		if (fds[i] >= 0)
 			libc.close(fds[i]);

@@ -21,16 +21,17 @@
 #include "base/compiler.h"
 
 #define HELLO_MAGIC 0x316f736fu
-#define HELLO_FDS 2
+#define HELLO_FDS 3
 
 /* What goes over an offer, once each way, with descriptors beside it: segment and
- * inbox to the offerer, the inbox back. */
+ * inbox to the offerer, the inbox back; and the bell of the thread that speaks. */
 struct hello {
 	uint32_t magic;
 	uint16_t version; /* SEG_VERSION */
 	uint16_t size;    /* of this struct; newer ones only append */
 	uint32_t pid;
-	uint32_t reserved;
+	uint16_t n_needed;    /* descriptors; a bell comes behind them */
+	uint16_t bell1;       /* the bell's number, plus 1; 0: there is none */
 	uint8_t inbox_id[16]; /* as it says; the memfd itself is what counts */
 };
 
@@ -40,6 +41,8 @@ MUST_CHECK int offer_listen(int fd);
 MUST_CHECK int offer_accept(int offer_fd, int fd);
 /* A channel to whoever offers @fd's connection; -ENOENT nobody; -EPERM. */
 MUST_CHECK int offer_connect(int fd);
+/* Who is at the other end of a channel, by the kernel's word; 0: unknown. */
+pid_t channel_pid(int channel);
 /* Are these the two ends of one connection, in the same network namespace? */
 bool are_two_ends(int a, int b);
 enum announced { ANNOUNCED = 'a', ANNOUNCED_KERNEL = 'k' };
@@ -53,6 +56,7 @@ MUST_CHECK int owner_of_peer(int fd, uid_t *uid);
 
 MUST_CHECK int hello_send(int channel, const struct hello *h, const int *fds,
 			  int n_fds);
-/* -EAGAIN nothing there yet, -EPIPE closed, -EBADMSG nonsense, -EPROTONOSUPPORT.
+/* -EAGAIN nothing there yet, -EPIPE closed, -EBADMSG nonsense, -EPROTONOSUPPORT, -EMFILE
+ * we have no room for what is needed.
  * @fds: HELLO_FDS, out: -1 where none came; on error all are closed. */
 MUST_CHECK int hello_recv(int channel, struct hello *h, int *fds);

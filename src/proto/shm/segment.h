@@ -29,7 +29,7 @@
 #include "base/compiler.h"
 
 #define SEG_MAGIC 0x6d6873666f317665ull
-#define SEG_VERSION 6 /* both sides must have the same */
+#define SEG_VERSION 7 /* both sides must have the same */
 #define SEG_PAGE 4096u
 
 enum {
@@ -70,6 +70,8 @@ struct seg_side {
 	uint32_t held_off;
 	uint64_t held_hdr;
 	uint64_t held_ns; /* since when; 0: none */
+	/* Which bell of the peer's this side keeps, plus 1; 0: none. */
+	uint32_t has_bell1;
 
 	alignas(
 	    CACHE_LINE) uint32_t tail; /* as consumer: R2 of proto/shm/ring.h */
@@ -84,6 +86,8 @@ struct seg_side {
 	uint32_t rx_anchor;
 	uint32_t tx_inbox;
 	uint32_t tx_anchor;
+	/* As consumer: ring this bell of mine, plus 1, when data comes; 0: none. */
+	uint32_t rx_bell1;
 
 	/* As consumer: how far the program has read, which the tail may not say yet:
 	 * 0 in TCP, SEG_READ_RING | the next record's offset.  While this side lives

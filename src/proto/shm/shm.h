@@ -151,6 +151,9 @@ bool shm_has_inbox(const struct sock *sk);
 /* Ask to be told of news for @events (POLLIN, POLLOUT).  The caller looks at
  * shm_events() afterwards, before it sleeps. */
 void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how);
+/* See sock_ops.arm_bell. */
+bool shm_arm_bell(struct sock *sk, int fd);
+void shm_disarm_bell(struct sock *sk);
 
 /* ctl.c */
 int shm_shutdown(struct sock *sk, int fd, int how);
@@ -284,7 +287,7 @@ static inline bool shm_is_held(const struct sock *sk)
 }
 
 void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
-		   uint32_t *anchor_word, bool stays);
+		   uint32_t *anchor_word, uint32_t *bell_word, bool stays);
 
 /* After putting bytes into the ring: does the consumer want to be told?  Early is
  * for in between: it may miss one who is just going to sleep. */
@@ -292,8 +295,10 @@ static inline void shm_told_early(struct sock *sk, int fd)
 {
 	struct seg_side *p = shm_peer(sk);
 
-	if (unlikely(load_rlx(&p->rx_inbox) | load_rlx(&p->rx_anchor)))
-		shm_wake_peer(sk, fd, &p->rx_inbox, &p->rx_anchor, true);
+	if (unlikely(load_rlx(&p->rx_inbox) | load_rlx(&p->rx_anchor) |
+		     load_rlx(&p->rx_bell1)))
+		shm_wake_peer(sk, fd, &p->rx_inbox, &p->rx_anchor, &p->rx_bell1,
+			      true);
 }
 
 static inline void shm_told_data(struct sock *sk, int fd)
@@ -309,7 +314,7 @@ static inline void shm_told_space(struct sock *sk, int fd)
 
 	fence_full();
 	if (unlikely(load_rlx(&p->tx_inbox) | load_rlx(&p->tx_anchor)))
-		shm_wake_peer(sk, fd, &p->tx_inbox, &p->tx_anchor, false);
+		shm_wake_peer(sk, fd, &p->tx_inbox, &p->tx_anchor, NULL, false);
 }
 
 /* Of the memory of each ring. */

@@ -193,6 +193,54 @@ static void tx_switch(struct sock *sk, int fd, uint64_t tcp_bytes,
 }
 
 /*
+ * What both do with a hello.
+ */
+
+/* Pass @fds, of which @n are set, with the calling thread's bell behind them: it will
+ * probably be the one that waits for the connection. */
+static int say_hello(const struct inbox *in, int channel, int fds[HELLO_FDS],
+		     int n)
+{
+	struct hello h = { .magic = HELLO_MAGIC,
+			   .version = SEG_VERSION,
+			   .size = sizeof(h),
+			   .pid = (uint32_t)getpid(),
+			   .n_needed = (uint16_t)n };
+	uint32_t bell = bell_mine();
+	int fd = bell_fd_get(bell, channel_pid(channel));
+
+	memcpy(h.inbox_id, in->id, sizeof(h.inbox_id));
+	if (fd >= 0) {
+		h.bell1 = (uint16_t)(bell + 1);
+		fds[n++] = fd;
+	}
+	int err = hello_send(channel, &h, fds, n);
+	bell_fd_put();
+	return err;
+}
+
+/* Keep the bell that came with @h, if one did. */
+static void keep_bell(struct sock *sk, const struct hello *h, int *fds,
+		      int channel)
+{
+	int *fd = h->n_needed < HELLO_FDS ? &fds[h->n_needed] : NULL;
+
+	if (!h->bell1 || !fd || *fd < 0 || !shm_of(sk)->peer_inbox)
+		return;
+	if (!inbox_keep_bell(shm_of(sk)->peer_inbox, h->bell1 - 1u, *fd,
+			     channel_pid(channel)))
+		store_rlx(&shm_me(sk)->has_bell1, h->bell1);
+	*fd = -1;
+}
+
+static void close_passed(int fds[HELLO_FDS])
+{
+	for (int i = 0; i < HELLO_FDS; i++)
+		if (fds[i] >= 0)
+			libc.close(fds[i]);
+}
+
+/*
  * The acceptor's part.
  */
 
@@ -208,16 +256,11 @@ static int send_segment(struct sock *sk, int channel)
 	int err = seg_create(ring_size, &seg, &seg_fd);
 	if (err)
 		return err;
-	struct hello h = { .magic = HELLO_MAGIC,
-			   .version = SEG_VERSION,
-			   .size = sizeof(h),
-			   .pid = (uint32_t)getpid() };
-	memcpy(h.inbox_id, in->id, sizeof(h.inbox_id));
 	shm_of(sk)->side = 0;
 	shm_of(sk)->inbox_tag = inbox_own_tag();
 	rings_init(sk, seg, ring_size);
 	int fds[HELLO_FDS] = { seg_fd, inbox_own_fd_get() };
-	err = fds[1] < 0 ? fds[1] : hello_send(channel, &h, fds, HELLO_FDS);
+	err = fds[1] < 0 ? fds[1] : say_hello(in, channel, fds, 2);
 	inbox_own_fd_put();
 	libc.close(seg_fd);
 	if (err) {
@@ -312,9 +355,9 @@ void shm_candidate_step(struct sock *sk, int fd)
 	if (fds[0] < 0 || sock_procs(sk) > 1 ||
 	    inbox_attach(fds[0], &shm_of(sk)->peer_inbox))
 		shm_of(sk)->peer_inbox = NULL;
-	for (int i = 0; i < HELLO_FDS; i++)
-		if (fds[i] >= 0)
-			libc.close(fds[i]);
+	if (!err)
+		keep_bell(sk, &h, fds, shm_of(sk)->channel_fd);
+	close_passed(fds);
 	fds_close(shm_of(sk)->channel_fd);
 	shm_of(sk)->channel_fd = 0;
 	/* The kernel knows of bytes that went past us, should there be any. */
@@ -390,7 +433,8 @@ void shm_offer_close(struct sock *sk)
 }
 
 /* Map what was passed, and answer; the segment is then ours to use. */
-static int accept_segment(struct sock *sk, int fd, int channel, int fds[2])
+static int accept_segment(struct sock *sk, int fd, int channel,
+			  const struct hello *h, int fds[HELLO_FDS])
 {
 	struct inbox *in = inbox_own();
 	struct peer_inbox *peer_inbox = NULL;
@@ -410,15 +454,10 @@ static int accept_segment(struct sock *sk, int fd, int channel, int fds[2])
 		err = anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent);
 	if (!err)
 		err = anchor_consumed(fd, &shm_of(sk)->rx_tcp_base);
-	struct hello h = { .magic = HELLO_MAGIC,
-			   .version = SEG_VERSION,
-			   .size = sizeof(h),
-			   .pid = (uint32_t)getpid() };
-	memcpy(h.inbox_id, in->id, sizeof(h.inbox_id));
 	if (!err) {
-		int own_fd = inbox_own_fd_get();
+		int own[HELLO_FDS] = { inbox_own_fd_get() };
 
-		err = own_fd < 0 ? own_fd : hello_send(channel, &h, &own_fd, 1);
+		err = own[0] < 0 ? own[0] : say_hello(in, channel, own, 1);
 		inbox_own_fd_put();
 	}
 	if (!err && !cas(&seg->claim, (uint32_t)SEG_CLAIM_OPEN,
@@ -434,6 +473,7 @@ static int accept_segment(struct sock *sk, int fd, int channel, int fds[2])
 	shm_of(sk)->inbox_tag = inbox_own_tag();
 	shm_of(sk)->peer_inbox = peer_inbox;
 	rings_init(sk, seg, ring_size);
+	keep_bell(sk, h, fds, channel);
 	shm_of(sk)->tx_tcp_base = sent;
 	tx_switch(sk, fd, sent, SEG_READY); /* S3 */
 	return 0;
@@ -461,10 +501,8 @@ int shm_offer_look(struct sock *sk, int fd)
 		return 0;
 	}
 	if (!err) {
-		err = accept_segment(sk, fd, shm_of(sk)->channel_fd, fds);
-		for (int i = 0; i < HELLO_FDS; i++)
-			if (fds[i] >= 0)
-				libc.close(fds[i]);
+		err = accept_segment(sk, fd, shm_of(sk)->channel_fd, &h, fds);
+		close_passed(fds);
 	}
 	shm_offer_close(sk);
 	if (err)

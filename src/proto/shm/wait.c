@@ -7,6 +7,8 @@
  * The best sleep is the kernel's own recv() on the anchor: the doorbell, the peer's
  * end, the receive timeout, shutdown() by another thread, and a signal with or
  * without SA_RESTART all end it as they would end the application's own call.
+ * A cheaper one is a poll of the anchor and of the thread's bell, where the peer can
+ * ring it: the bell is for bytes, the anchor for all else.
  * Where that call would not sleep, or would end otherwise, it is a nap: a poll with
  * the signals held back while nobody sleeps, so that none is missed.
  *
@@ -21,6 +23,7 @@
 #include "base/idle.h"
 #include "base/libc.h"
 #include "base/unwind.h"
+#include "base/bell.h"
 #include "proto/shm/shm.h"
 #include "sock/wait.h"
 
@@ -100,6 +103,7 @@ struct sleeper {
 	struct unwind u;
 	struct sock *sk;
 	bool waits_for_room;
+	bool has_bell; /* is armed by it */
 };
 
 static void sleeper_end(struct unwind *u)
@@ -108,6 +112,8 @@ static void sleeper_end(struct unwind *u)
 
 	if (s->waits_for_room)
 		fetch_sub(&shm_of(s->sk)->n_tx_sleepers, 1);
+	if (s->has_bell)
+		shm_disarm_bell(s->sk);
 	anchor_sleep_end(s->sk);
 }
 
@@ -167,13 +173,71 @@ static int rx_nap(struct sock *sk, int fd, const struct call_wait *w,
 	return err == -EAGAIN && end < w->deadline_ns ? 0 : err;
 }
 
+/* poll() has said @revents of the anchor, and the bell is hushed. */
+static void look_after_bell(struct sock *sk, int fd, short revents)
+{
+	struct timespec ms = { .tv_nsec = NS_PER_MS };
+
+	if (!revents) { /* then it has not ended */
+		store_rlx(&sk->looked_ns, coarse_ns());
+		return;
+	}
+	anchor_look(sk, fd);
+	if (revents == POLLERR && load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
+		/* An unread completion ends no sleep of a blocking call. */
+		libc.ppoll(NULL, 0, &ms, NULL);
+}
+
+/* By the bell and the anchor, until @until_ns.  1: something has come; 0; -errno. */
+static int bell_sleep_once(struct sock *sk, int fd, uint64_t until_ns)
+{
+	uint32_t bell = bell_mine();
+	struct pollfd p[] = {
+		{ .fd = fd, .events = POLLIN | POLLRDHUP },
+		{ .fd = bell_own_fd(bell), .events = POLLIN },
+	};
+	struct timespec ts = { 0 };
+	uint64_t now = until_ns == UINT64_MAX ? 0 : now_ns();
+
+	if (now < until_ns)
+		ts = ns_timespec(until_ns - now);
+	int r = libc.ppoll(p, 2, until_ns == UINT64_MAX ? NULL : &ts, NULL);
+	if (r < 0)
+		return -errno;
+	if (p[0].revents & POLLNVAL) /* a handler has closed it */
+		return -EBADF;
+	if (p[1].revents)
+		bell_hush(bell);
+	look_after_bell(sk, fd, p[0].revents);
+	return r > 0;
+}
+
+/* ppoll() ends at each handler; the call goes on if all of them have SA_RESTART. */
+static int bell_sleep(struct sock *sk, int fd, const struct call_wait *w)
+{
+	uint64_t until_ns = w->deadline_ns;
+
+	if (!bell_is_private(bell_mine()))
+		until_ns = MIN(until_ns, now_ns() + BELL_LOOK_NS);
+	int r = bell_sleep_once(sk, fd, until_ns);
+	if (!r && until_ns == w->deadline_ns)
+		return -EAGAIN;
+	if (r == -EINTR && waiter_restarts(w) && handlers_ran(w->seen, false) &&
+	    !handlers_ran(w->seen, true))
+		return 0;
+	return MIN(r, 0);
+}
+
 static int rx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
 	UNWIND(struct sleeper, me) = { .sk = sk };
 	bool others = sleeper_begin(&me, fd);
 	int err = 0;
 
-	store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
+	me.has_bell =
+	    !others && !w->partial && !sk->anchor_deaf && shm_arm_bell(sk, fd);
+	if (!me.has_bell)
+		store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
 	fence_full();
 	uint64_t held = shm_is_held(sk) ? shm_held_until(sk) : UINT64_MAX;
 	/* Shut, or with a doorbell in it that is somebody else's, the anchor
@@ -186,8 +250,14 @@ static int rx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	if (handlers_ran(w->seen, waiter_restarts(w)))
 		return -EINTR;
 	count(&sk->st->n_sleeps, 1);
+	if (me.has_bell && (held != UINT64_MAX || idle_is_on())) {
+		store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
+		fence_full(); /* the nap looks before it sleeps */
+	}
 	if (awake || w->partial || held != UINT64_MAX || idle_is_on())
 		err = rx_nap(sk, fd, w, awake, held);
+	else if (me.has_bell)
+		err = bell_sleep(sk, fd, w);
 	else if (sock_is_alone(sk) && !shm_of(sk)->rx_tcp &&
 		 shm_of(sk)->tx_ring)
 		err = recv_bell(sk, fd);

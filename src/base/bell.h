@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/bell.h - one cheap call that wakes a thread of another process
+ * base/bell.h - one cheap call that wakes a thread of another process
  *
- *     sleeper:  bell_mine(), sleeps on bell_fd()
+ *     sleeper:  bell_mine(), sleeps on bell_own_fd()
  *                    | bell_give(): a copy of the descriptor, once, with a hello
  *     waker:    bell_keep()  ->  bell_ring()
  *
@@ -33,11 +33,14 @@
 #define BELLS 64u /* of a process */
 #define BELL_NONE UINT32_MAX
 
+/* A ring that another holder has taken back is missed no longer than this. */
+#define BELL_LOOK_NS (100 * UINT64_C(1000000))
+
 /* The calling thread's; BELL_NONE: the kernel has none, or there are no descriptors. */
 uint32_t bell_mine(void);
 /* To sleep on; -1 when it had to be closed.  Read it never: another holder may have
  * cleared O_NONBLOCK. */
-int bell_fd(uint32_t bell);
+int bell_own_fd(uint32_t bell);
 /* Take back what has been rung. */
 void bell_hush(uint32_t bell);
 /* Does one process at most have a copy? */
@@ -68,4 +71,5 @@ MUST_CHECK int bell_keep(struct peer_bells *of, uint32_t bell, int fd,
 bool bell_is_kept(const struct peer_bells *of, uint32_t bell);
 /* Wake who sleeps on it.  False: it cannot be rung.  Never waits. */
 bool bell_ring(const struct peer_bells *of, uint32_t bell);
-void bells_forget(struct peer_bells *of);
+/* Close our copies.  True if there were any. */
+bool bells_forget(struct peer_bells *of);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* proto/shm/bell.c - see proto/shm/bell.h */
+/* base/bell.c - see base/bell.h */
 #include <errno.h>
 #include <linux/ioctl.h>
 #include <linux/types.h>
@@ -10,7 +10,7 @@
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/rawcall.h"
-#include "proto/shm/bell.h"
+#include "base/bell.h"
 
 #ifndef TFD_IOC_SET_TICKS
 #define TFD_IOC_SET_TICKS _IOW('T', 0, __u64)
@@ -111,14 +111,14 @@ uint32_t bell_mine(void)
 	return likely(mine.asked == n_forks + 1) ? mine.bell : bell_take();
 }
 
-int bell_fd(uint32_t bell)
+int bell_own_fd(uint32_t bell)
 {
 	return bell < BELLS ? load_acq(&bells[bell].fd1) - 1 : -1;
 }
 
 void bell_hush(uint32_t bell)
 {
-	int fd = bell_fd(bell);
+	int fd = bell_own_fd(bell);
 
 	if (fd >= 0)
 		clear_ticks(fd);
@@ -132,7 +132,7 @@ bool bell_is_private(uint32_t bell)
 int bell_fd_get(uint32_t bell, pid_t to)
 {
 	lock_get(&lock);
-	int fd = bell_fd(bell);
+	int fd = bell_own_fd(bell);
 	if (fd < 0)
 		return -EMFILE;
 	if (!bells[bell].given_to)
@@ -191,7 +191,7 @@ int bell_keep(struct peer_bells *of, uint32_t bell, int fd, pid_t pid)
 
 	if (bell >= BELLS || !is_timer(fd))
 		err = -EBADMSG;
-	else if (of->is_doubted)
+	else if (of->is_doubted || pid <= 0) /* of another PID namespace */
 		err = -EPERM;
 	else if (of->pid && of->pid != pid)
 		err = doubt(of);
@@ -224,8 +224,15 @@ HOT bool bell_ring(const struct peer_bells *of, uint32_t bell)
 	return rung;
 }
 
-void bells_forget(struct peer_bells *of)
+bool bells_forget(struct peer_bells *of)
 {
-	for (uint32_t i = 0; i < BELLS; i++)
-		fds_close(xchg(&of->fd1[i], 0) - 1);
+	bool any = false;
+
+	for (uint32_t i = 0; i < BELLS; i++) {
+		int fd = xchg(&of->fd1[i], 0) - 1;
+
+		any |= fd >= 0;
+		fds_close(fd);
+	}
+	return any;
 }
