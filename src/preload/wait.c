@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/idle.h"
 #include "file/epoll.h"
 #include "file/poll.h"
 #include "preload/edge.h"
@@ -33,6 +34,8 @@ static inline bool may_concern_us(const struct pollfd *fds, nfds_t n)
 {
 	const nfds_t few = 64;
 
+	if (unlikely(idle_is_on()))
+		return true;
 	for (nfds_t i = 0; i < MIN(n, few); i++)
 		if (unlikely(file_serves(fds[i].fd)))
 			return true;

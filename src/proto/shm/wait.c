@@ -228,6 +228,19 @@ static int bell_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	return MIN(r, 0);
 }
 
+/* A process whose limit of descriptors is too low by now may not poll() two of them:
+ * then the peer is to ring the anchor. */
+static int bell_or_anchor(struct sock *sk, int fd, const struct call_wait *w)
+{
+	int err = bell_sleep(sk, fd, w);
+
+	if (likely(err != -EINVAL))
+		return err;
+	store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
+	fence_full();
+	return rx_ready(sk) ? 0 : recv_sleep(sk, fd);
+}
+
 static int rx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
 	UNWIND(struct sleeper, me) = { .sk = sk };
@@ -257,7 +270,7 @@ static int rx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	if (awake || w->partial || held != UINT64_MAX || idle_is_on())
 		err = rx_nap(sk, fd, w, awake, held);
 	else if (me.has_bell)
-		err = bell_sleep(sk, fd, w);
+		err = bell_or_anchor(sk, fd, w);
 	else if (sock_is_alone(sk) && !shm_of(sk)->rx_tcp &&
 		 shm_of(sk)->tx_ring)
 		err = recv_bell(sk, fd);
