@@ -21,6 +21,9 @@ void spin_configure(void); /* reads OSF_SPIN_US; 0: never spin */
  * (UINT64_MAX: none) is over.  True if it holds. */
 bool spin_until(spin_ready *ready, void *arg, uint64_t deadline_ns);
 
+/* Will spin_until() do more than glance? */
+bool spin_pays(void);
+
 /* A sleep of @ns ended by what was waited for: so short that spinning would have
  * paid? */
 void spin_learn(uint64_t ns);
