@@ -140,9 +140,10 @@ struct osf_proto {
 	 * @carrier: out, on success: a connected stream descriptor
 	 *
 	 * Asked before the kernel's connect(), in the order of priority, of those
-	 * that the rules allow; not for a socket that has other descriptors, other
-	 * processes or a place in an epoll set already.  O_NONBLOCK and
-	 * FD_CLOEXEC of the carrier become those of @fd.
+	 * that the rules allow; not for a socket that another process holds too.
+	 * The carrier takes the place of each descriptor of the socket and of its
+	 * entries in epoll sets.  O_NONBLOCK and FD_CLOEXEC become those of @fd.
+	 * @timeout_ms is less for a program that does not want to wait.
 	 *
 	 * Return: 0, or -errno: the next is asked, and the kernel is the last.
 	 * Owns: the carrier is the switch's, also if it can make no use of it.
@@ -164,9 +165,9 @@ struct osf_proto {
 	 * notify() - addresses, links or routes have changed
 	 *
 	 * osf has no thread: it tells of rtnetlink's events inside the program's
-	 * calls, of those who sleep in poll(), select() or epoll_wait() too, and
-	 * those that have to know of addresses.  In an epoll set that processes
-	 * share since a fork nobody is woken for it.
+	 * calls: those that have to know of addresses, and those that sleep in
+	 * poll(), select(), epoll_wait() or on an offloaded socket.  In an epoll
+	 * set that processes share since a fork nobody is woken for it.
 	 */
 	void (*notify)(const struct osf_inet_event *event);
 

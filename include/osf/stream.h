@@ -23,11 +23,13 @@
  * cancellation; poll, select, epoll with edges and EPOLLONESHOT; duplicates; SIGPIPE;
  * errno; counters.  No op sleeps, except as said at connect().
  *
- * Context.  Ops run in the program's threads, without any lock of osf's.  For one
- * connection at most one of send() and shutdown() runs at a time, and at most one of
- * recv() and turn(); a send() and a recv() may run at once.  events(), arm() and
- * disarm() may run beside all of them.  close(), exit(), to_kernel() and the two of
- * fork run alone.  What an op calls of libc is not asked of protocols again.
+ * Context.  Ops run in the program's threads.  For one connection at most one of
+ * send() and shutdown() runs at a time, and at most one of recv() and turn(); a send()
+ * and a recv() may run at once.  events(), arm() and disarm() may run beside all of
+ * them.  close(), exit(), to_kernel() and the two of fork run alone.  osf has the
+ * connection's locks for that, so an op makes no call of libc's on the program's own
+ * descriptor, and signals wait until it is over.  What an op calls of libc is not asked
+ * of protocols again.
  *
  * @conn is what the protocol made of the connection, in this process; osf does not look
  * at it.  @sk is osf's side of it; it is valid until close() or exit() of the connection
@@ -229,7 +231,8 @@ struct osf_stream_ops {
 
 /**
  * osf_sock_notify() - something holds that may not have held before
- * @events: OSF_EVENT_*; news of what held already counts, for edge-triggered sets
+ * @events: OSF_EVENT_*; news of what held already counts, for edge-triggered sets.
+ *          0: next_ns() has become earlier
  *
  * Wakes whoever sleeps for it.  Cheap where nobody does.  Weak, so that a module that
  * can do without streams loads in an osf that lacks them.

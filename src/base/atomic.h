@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/atomic.h - every atomic operation names its order, in few letters
+ * base/atomic.h - atomic operations with short names that include their order
  *
- * Plain objects are operated on, so that structs in shared memory keep a layout
- * that does not depend on _Atomic.  Whoever writes a store_rel() names, beside
- * it, the load_acq() that it pairs with.
+ * They work on plain objects, so the layout of structs in shared memory does not depend
+ * on _Atomic.  A comment beside each store_rel() names the load_acq() that it pairs
+ * with.
  */
 #pragma once
 
@@ -31,7 +31,8 @@
 					    __ATOMIC_RELAXED);                 \
 	})
 
-/* Count for statistics: one writer at a time matters less than the cost. */
+/* Counts for statistics.  An increment may get lost between two writers; that costs
+ * less than an atomic one. */
 #define count(p, n) store_rlx((p), load_rlx(p) + (n))
 
 /* True while this process has one thread: atomics can then be plain. */

@@ -2,8 +2,8 @@
 /*
  * base/clock.h - instants
  *
- * now_ns() is CLOCK_MONOTONIC through the vDSO; coarse_ns() reads no counter, so it
- * is for hot paths that ask "has it been a while?".
+ * now_ns() is CLOCK_MONOTONIC through the vDSO.  coarse_ns() reads no counter: hot
+ * paths use it to ask whether some time has passed.
  */
 #pragma once
 
@@ -24,7 +24,7 @@ static inline uint64_t clock_ns(clockid_t id)
 
 static inline uint64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 
-/* A few milliseconds coarse, and four times as cheap. */
+/* A few milliseconds late, and four times as cheap. */
 static inline uint64_t coarse_ns(void)
 {
 	return clock_ns(CLOCK_MONOTONIC_COARSE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/compiler.h - the compiler's extensions that the tree uses, by name */
+/* base/compiler.h - short names for the compiler extensions that the tree uses */
 #pragma once
 
 #include <assert.h>
@@ -15,8 +15,8 @@
 #define OSF_API __attribute__((visibility("default")))
 #define PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
-/* Also for what does nothing but prefetch: GCC 12 takes it for a function without effect,
- * and drops calls of it that it has not inlined by then. */
+/* Also for functions that only prefetch.  GCC 12 believes that they have no effect, and
+ * drops calls that it has not inlined before. */
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define CACHE_LINE 64
 
@@ -37,7 +37,7 @@
 #define container_of(ptr, type, member)                                        \
 	((type *)((char *)(ptr)-offsetof(type, member)))
 
-/* The cache line at @p is to be written soon: have it to ourselves by then. */
+/* Fetches the cache line at @p for writing, so that this core owns it by then. */
 static inline void prefetch_write(const void *p)
 {
 #if defined(__x86_64__)
@@ -47,11 +47,11 @@ static inline void prefetch_write(const void *p)
 #endif
 }
 
-/* A pointer that the kernel would answer with EFAULT, as far as its value tells:
- * the first page, and what no program has. */
+/* Whether the kernel would answer a pointer with EFAULT, judged by its value: the first
+ * page, and addresses that no program has. */
 #define is_bad_ptr(p) unlikely((uintptr_t)(p) < 4096 || (uintptr_t)(p) >> 47)
 
-/* Assertions that hot paths can afford only while testing. */
+/* Assertions that are too slow for hot paths outside of tests. */
 #ifdef OSF_DEBUG
 #define dassert(x) assert(x)
 #else

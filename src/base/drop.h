@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/drop.h - the reasons for which frames are dropped; see drop.def */
+/* base/drop.h - the reasons to drop a frame; see drop.def */
 #pragma once
 
 enum drop_reason {
@@ -9,7 +9,7 @@ enum drop_reason {
 	DROP_REASONS
 };
 
-/* What functions return that would drop a frame; 0 is none. */
+/* The result of a function that says to drop a frame; 0: keep it. */
 #define DROP(name) (-(1 + (int)DROP_##name))
 static inline enum drop_reason drop_of(int err)
 {

@@ -14,7 +14,7 @@
 #define LEVEL "XLIO_TRACELEVEL"
 #define OFFLOADED "XLIO_OFFLOADED_SOCKETS"
 
-/* The first that is set counts. */
+/* The first variable that is set counts. */
 static const struct {
 	const char *ours, *xlio;
 } twins[] = {
@@ -53,7 +53,7 @@ const char *env_xlio_rules(void) { return is_on(IS_JSON) ? NULL : said(RULES); }
 
 int env_xlio_log_level(int otherwise)
 {
-	/* From 0 on; what is below is silence, as 0 is. */
+	/* Levels from 0 on; lower levels are as silent as 0. */
 	static const char *const names[] = { "panic", "error",   "warn",
 					     "info",  "details", "debug",
 					     "fine",  "finer",   "all" };

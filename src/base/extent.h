@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/extent.h - bytes that several hold at once
+ * base/extent.h - bytes with a count of references
  *
- * An extent is a piece of memory with a count of references.  A frame that arrived
- * is one; so is what a program has sent.  Whoever keeps a pointer into its bytes
- * holds a reference: the receive queue, the send queue, and a port whose frame is
- * still on its way.  So bytes that were acknowledged while a retransmission of them
- * waits in a port's queue stay what they are until the port has let go, too.
+ * An extent is a piece of memory with a count of references: a frame that has arrived,
+ * or bytes that a program has sent.  Whoever keeps a pointer into its bytes holds a
+ * reference: the receive queue, the send queue, and a port whose frame is still on its
+ * way.  Suppose bytes are acknowledged while a retransmission of them still waits in a
+ * port's queue.  Then the port's reference keeps them unchanged.
  *
- * Bytes are written by who made the extent, before anybody else has it, or behind
- * all that others refer to.
+ * Only the maker of an extent writes its bytes: before it shares them, or behind the
+ * last byte that others refer to.
  *
- * An extent may be a program's own memory, too (extent_lend()): its bytes are only read.
+ * An extent may also wrap memory of a program (extent_lend()); its bytes are only read.
  *
  * Owner: the group that owns the pool; counts are not atomic.
  */
@@ -28,11 +28,12 @@ struct extent {
 	uint32_t cap; /* bytes at data */
 	struct pool *pool;
 	uint8_t *data; /* behind it, or somebody's memory */
-	/* Called instead of giving it back to a pool; NULL: there is one. */
+	/* Called with the last reference, instead of putting the extent into a pool;
+	 * NULL: not. */
 	void (*done)(struct extent *e);
 };
 
-/* Bytes of pool memory for @n extents of @cap bytes each. */
+/* The size of a pool's element for an extent of @cap bytes. */
 static inline uint32_t extent_size(uint32_t cap)
 {
 	return (uint32_t)(sizeof(struct extent) + cap + 63) / 64 * 64;
@@ -53,8 +54,8 @@ static inline struct extent *extent_new(struct pool *p)
 	return e;
 }
 
-/* An extent of memory that is the caller's until @done is called: when the last
- * reference, of which the caller has the first, was given back. */
+/* Makes an extent of the caller's memory, with one reference, which is the caller's.
+ * The memory must stay until @done is called, when the last reference is put. */
 static inline void extent_lend(struct extent *e, const void *data, uint32_t len,
 			       void (*done)(struct extent *e))
 {
@@ -71,7 +72,7 @@ static inline struct extent *extent_get(struct extent *e)
 	return e;
 }
 
-/* An extent that nobody holds any more. */
+/* Frees an extent without references. */
 static inline void extent_end(struct extent *e)
 {
 	if (e->done)
@@ -87,8 +88,9 @@ static inline void extent_put(struct extent *e)
 		extent_end(e);
 }
 
-/* As extent_put().  What was given back last is taken next, and written to: it is fetched
- * meanwhile.  The extents of a pool of which little is in use are in the cache anyway. */
+/* As extent_put().  The next extent_new() returns the extent that was put last, and
+ * writes to it, so its first bytes are prefetched.  A pool of which little is in use is
+ * in the cache anyway. */
 static inline void extent_put_to_reuse(struct extent *e)
 {
 	const struct pool *p = e->pool;

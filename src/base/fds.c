@@ -2,12 +2,12 @@
 /*
  * base/fds.c - see base/fds.h
  *
- * Ours are kept as bits over the first FDS_WINDOW numbers; what lies above is kept in
- * no record and is merely not spared.
+ * A bit for each of the first FDS_WINDOW numbers tells which of them are ours.  Numbers
+ * above have no record, and are not spared when the program closes ranges.
  *
- * Where the hard limit allows they stand above the soft one, for the kernel compares
- * a number with the limit only when it is given out: then the program has all of its
- * limit for itself.  Otherwise they stand in the highest part of the table.
+ * The kernel compares a number with the soft limit only when it gives the number out.
+ * So where the hard limit allows, our descriptors lie above the soft limit, and the
+ * program has its whole limit for itself.  Otherwise they lie at the top of the table.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -37,7 +37,7 @@ static int reach = INT_MAX;
 
 int fds_reach(void) { return load_rlx(&reach); }
 
-/* A number from @rl's soft limit on, which is raised for a moment. */
+/* Duplicates @fd to a number above @rl's soft limit, which is raised for a moment. */
 static int dup_above(int fd, const struct rlimit *rl)
 {
 	struct rlimit high = { MIN(rl->rlim_max, (rlim_t)FDS_WINDOW),
@@ -135,7 +135,7 @@ int fds_next(int from)
 	return -1;
 }
 
-/* Is @link among the descriptors of process @pid? */
+/* Whether a descriptor of process @pid is @link. */
 static bool has_link(int proc, const char *pid, const char *link, size_t len)
 {
 	char path[32], at[64];

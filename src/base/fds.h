@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/fds.h - descriptors of our own inside somebody else's process
+ * base/fds.h - our own descriptors inside of somebody else's process
  *
- * They stand above the program's limit, or at the top of the descriptor table, so that
- * the program's own descriptors get the lowest free numbers as ever, are close-on-exec,
- * and are spared when the program closes whole ranges.
+ * They lie above the program's limit, or at the top of the descriptor table, so the
+ * program's own descriptors still get the lowest free numbers.  They are close-on-exec,
+ * and stay open when the program closes whole ranges.
  */
 #pragma once
 
@@ -13,14 +13,15 @@
 
 #include "base/atomic.h"
 
-/* Move @fd up, out of the way, and remember it as ours.  Returns the new number
- * (@fd itself when there is no room above).  @fd < 0 passes through. */
+/* Moves @fd up, out of the program's way, and records it as ours.  Return: the new
+ * number, or @fd if there is no room above; a negative @fd as it is */
 int fds_hide(int fd);
-/* The same for one that can be done without: closed, and -EMFILE, if there is no room. */
+/* As fds_hide(), for a descriptor that we can do without.  If there is no room it is
+ * closed, and the result is -EMFILE. */
 int fds_hide_spare(int fd);
-/* From which number on the program may meet ours; INT_MAX: nowhere. */
+/* Return: the number from which on the program may hit ours; INT_MAX: none. */
 int fds_reach(void);
-/* Close one that fds_hide() returned; negative is fine. */
+/* Closes a descriptor that fds_hide() has returned, if it is not negative. */
 void fds_close(int fd);
 /* The kernel's table grows by doubling: ours stand in this much of it. */
 #define FDS_WINDOW 65536
@@ -30,11 +31,11 @@ static inline bool fds_is_ours(int fd)
 	return (unsigned)fd < FDS_WINDOW &&
 	       load_rlx(&fds_ours[(unsigned)fd / 64]) >> (fd % 64) & 1;
 }
-/* Which socket a descriptor names, to know later whether it still does; 0: none. */
+/* Return: a number that identifies the socket behind a descriptor; 0: none. */
 uint64_t fds_cookie(int fd);
-/* The smallest of ours that is >= @from, or -1. */
+/* Return: our smallest descriptor that is >= @from, or -1. */
 int fds_next(int from);
 
-/* Has no other process of this user a descriptor of the socket @fd?  Looks through
- * /proc, which takes milliseconds. */
+/* Whether no other process of this user has a descriptor of the socket @fd.  It
+ * searches /proc, which takes milliseconds. */
 bool fds_is_sole(int fd);

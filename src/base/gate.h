@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/gate.h - no fork() in the middle of what both processes have to agree on
+ * base/gate.h - keeps fork() out of steps on which both processes must agree
  *
  *     a thread that makes a socket, or upgrades one:   gate_enter() ... gate_leave()
  *     the thread that forks:                           gate_close() fork gate_open()
  *
- * The child gets what was mapped and listed at the moment of the fork.  A mapping
- * that another thread was about to enter into shared memory would be the parent's
- * alone.  Handlers wait until their thread is outside, as for a lock: others would
- * wait for the step that they interrupt.  Those inside never wait for each other; the
- * closer waits for all of them, but for itself.
+ * The child gets what is mapped and recorded at the moment of the fork.  If another
+ * thread were just adding a mapping to shared memory, the parent alone would have it.
+ * Signal handlers wait until their thread is outside, as they do for a lock: otherwise
+ * others would wait for the step that the handler interrupts.  Threads inside never
+ * wait for each other.  The thread that closes the gate waits for all of them except
+ * itself.
  */
 #pragma once
 
@@ -44,12 +45,12 @@ static inline void gate_leave(void)
 void gate_close(void);
 void gate_open(void);  /* in the parent */
 void gate_child(void); /* in the child */
-/* @fn is called in the child of each fork to come, whatever kind of fork.  Thread-safe. */
+/* Calls @fn in the child of every later fork, of whatever kind.  Thread-safe. */
 void gate_on_child(void (*fn)(void));
 
 static inline void gate_leave_cleanup(int *unused) { gate_leave(); }
 
-/* Inside to the end of the block. */
+/* Stays inside to the end of the block. */
 #define INSIDE_GATE()                                                          \
 	int inside_gate __attribute__((cleanup(gate_leave_cleanup), unused)) = \
 	    (gate_enter(), 0)

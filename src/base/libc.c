@@ -2,8 +2,8 @@
 /*
  * base/libc.c - see base/libc.h
  *
- * The look-up itself may come back to us: dlsym() may call a malloc that reads a
- * file.  While it runs, the names a malloc may need are system calls.
+ * The look-up may call us back: dlsym() may call a malloc that reads a file.
+ * Meanwhile, the names that a malloc may need make system calls.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -82,7 +82,7 @@ static int raw_poll(struct pollfd *fds, nfds_t n, int timeout)
 			  timeout < 0 ? 0 : (long)&ts, 0, 0, 0);
 }
 
-/* For the rest the first call looks all of them up and goes on. */
+/* The first call of any other name looks all names up and goes on. */
 #define V(ret, name, params)
 #define F(ret, name, params, args)                                             \
 	static ret first_##name params                                         \
@@ -100,7 +100,7 @@ struct libc libc = {
 #include "base/libc.def"
 #undef F
 #undef V
-	/* These must work while dlsym() is at it. */
+	/* These must work while dlsym() runs. */
 	.read = raw_read,     .write = raw_write, .close = raw_close,
 	.open = raw_open,     .fcntl = raw_fcntl, .ioctl = raw_ioctl,
 	.socket = raw_socket, .poll = raw_poll,
@@ -108,8 +108,8 @@ struct libc libc = {
 #pragma GCC diagnostic pop
 
 /*
- * Called by the constructor, and by any wrapper that finds it has not run yet.
- * A thread that comes second while the first is still looking up waits for it.
+ * The constructor calls it, and so does any wrapper that runs before.  A second thread
+ * waits until the first one has looked everything up.
  */
 void libc_resolve(void)
 {

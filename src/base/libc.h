@@ -2,11 +2,10 @@
 /*
  * base/libc.h - the C library below us
  *
- *     libc.read(fd, buf, n)   is the real read(), whatever we answer for
+ *     libc.read(fd, buf, n)   is the real read(), whatever we interpose
  *
- * Each pointer starts at a function that looks all of them up, so that the first
- * caller may come from anywhere: another library's constructor, malloc, a signal
- * handler.
+ * Each pointer first leads to a function that looks all names up.  So the first call
+ * may come from anywhere: another library's constructor, malloc, a signal handler.
  */
 #pragma once
 
@@ -34,5 +33,5 @@ struct libc {
 
 extern struct libc libc;
 
-/* Look every name up now; idempotent, safe from any context. */
+/* Looks every name up now; idempotent, safe from any context. */
 void libc_resolve(void);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/libc_direct.c - base/libc.h for the static library, which answers for no name
+ * base/libc_direct.c - base/libc.h for the static library, which interposes no name
  *
- * The linker knows every function, so none has to be looked up.  If the program was
- * started with libosf.so preloaded, those names are its: a group's sockets are no
- * business of it, so the C library itself is asked where there is one to ask.
+ * The linker knows every function, so no look-up is needed.  If the program was started
+ * with libosf.so preloaded, the plain names belong to libosf.so, which must not see a
+ * group's sockets.  So in that case we ask the C library itself.
  */
 #include <dlfcn.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* base/list.h - doubly linked, circular; an entry that is alone is on no list */
+/* base/list.h - circular doubly linked lists; an entry that links to itself is on no
+ * list */
 #pragma once
 
 #include <stdbool.h>
@@ -19,7 +20,7 @@ static inline void list_add_tail(struct list *head, struct list *l)
 	head->prev = l;
 }
 
-/* All of @from goes behind @head's last, in its order. */
+/* Moves all entries of @from behind the last one of @head, in order. */
 static inline void list_splice_tail(struct list *head, struct list *from)
 {
 	if (list_is_empty(from))

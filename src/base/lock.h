@@ -2,13 +2,13 @@
 /*
  * base/lock.h - a four-byte mutex for threads and for processes that share memory
  *
- * The word holds the owner's thread id, so that a waiter in another process can
- * see that the owner has died and take the lock over.  Nobody sleeps in the
- * kernel on behalf of a socket while holding one: holders copy bytes and go.
+ * The word holds the owner's thread id, so a waiter in another process can see that the
+ * owner has died, and take the lock.  No thread sleeps in the kernel for a socket while
+ * it holds a lock: it copies bytes and releases it.
  *
- * A signal handler may want the lock that its own thread holds.  So handlers wait
- * until a thread holds none: preload/signals.c puts the signal off, and the release
- * of the last lock lets it come.
+ * A signal handler may want a lock that its own thread holds.  So handlers run only
+ * while their thread holds none: preload/signals.c defers the signal, and the release
+ * of the last lock delivers it.
  */
 #pragma once
 
@@ -22,7 +22,7 @@ struct lock {
 
 #define LOCK_WAITERS 0x80000000u
 
-/* Of a thread. */
+/* The locks of a thread. */
 struct lock_held {
 	uint32_t depth;      /* locks held, elided ones too */
 	uint32_t is_put_off; /* a signal waits for depth 0 */
@@ -56,8 +56,8 @@ void lock_slow(struct lock *l);
 void lock_wake(struct lock *l);
 void lock_after_fork(void);
 
-/* A call that will sleep compares: a handler that ran before it slept must end it as
- * one that ran while it slept. */
+/* A call that is about to sleep compares: a handler that ran just before must end the
+ * call as one that runs during the sleep does. */
 struct handlers_seen {
 	uint32_t n_handled, n_ends;
 };
@@ -67,7 +67,7 @@ static inline struct handlers_seen handlers_seen(void)
 	return (struct handlers_seen){ lock_held.n_handled, lock_held.n_ends };
 }
 
-/* @restarts: handlers with SA_RESTART do not count. */
+/* @restarts: ignore handlers with SA_RESTART. */
 static inline bool handlers_ran(struct handlers_seen seen, bool restarts)
 {
 	return restarts ? seen.n_ends != lock_held.n_ends
@@ -88,6 +88,9 @@ static inline bool lock_try(struct lock *l)
 	return false;
 }
 
+/* False: it is held, and will be for longer than @ns. */
+bool lock_get_within(struct lock *l, uint64_t ns);
+
 static inline void lock_get(struct lock *l)
 {
 	lock_enter();
@@ -104,7 +107,7 @@ static inline void lock_put(struct lock *l)
 
 static inline void lock_put_cleanup(struct lock **l) { lock_put(*l); }
 
-/* Hold @l to the end of the block. */
+/* Holds @l to the end of the block. */
 #define GUARD(l) GUARD_(l, __LINE__)
 #define GUARD_(l, line) GUARD__(l, line)
 #define GUARD__(l, line)                                                       \

@@ -27,7 +27,7 @@ int log_level_parse(const char *s)
 	return -1;
 }
 
-/* libxlio's variable may have %d in it: the process's number. */
+/* The name in libxlio's variable may contain %d, which stands for the process id. */
 static int open_file(const char *file)
 {
 	const char *at = strstr(file, "%d");

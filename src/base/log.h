@@ -2,8 +2,8 @@
 /*
  * base/log.h - messages, silent unless OSF_LOG asks for them
  *
- * One write() to a descriptor saved at start, never stdio: the process is
- * somebody else's.  Lower case, no full stop, "name value" pairs.
+ * A message is one write() to a descriptor that was saved at the start, never stdio:
+ * the process belongs to somebody else.  Lower case, no full stop, "name value" pairs.
  */
 #pragma once
 

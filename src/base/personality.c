@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/personality.c - how a cancelled thread finds its way through our frames
+ * base/personality.c - lets a cancelled thread unwind through our frames
  *
- * The compiler gives every function that cleans up a personality, which speaks to
- * the unwinder that runs.  That is libgcc_s.so.1's, which libc loads when a thread
- * is cancelled; a copy of our own would not know its contexts, and we link nothing
- * but libc.  So these two names only lead there.  Any failure here is the end of the
- * process, as it is in libc.
+ * The compiler gives every function with clean-ups a personality routine, which talks
+ * to the unwinder.  That unwinder is in libgcc_s.so.1, which libc loads when a thread
+ * is cancelled.  A copy of our own would not understand its contexts, and we link libc
+ * alone.  So the two names here forward to it.  A failure ends the process, as it does
+ * in libc.
  */
 #include <dlfcn.h>
 #include <stdint.h>

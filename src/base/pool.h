@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/pool.h - elements of one size, in memory that the caller hands in
+ * base/pool.h - elements of one size, in memory that the caller provides
  *
- * Taking and giving back are a few instructions, and elements never move.  A free
- * element's first word is the link to the next one, so that a pool costs nothing but
- * its elements.  Elements that were never taken are not touched: their pages stay
- * unused until they are needed.
+ * Getting and putting an element take a few instructions, and elements never move.  The
+ * first word of a free element links to the next one, so a pool needs no other memory.
+ * It does not touch elements that were never in use, so their pages stay unused until
+ * then.
  *
- * A pool begins with one piece of memory, and may grow by blocks, which all have one
- * size and are aligned to it, so that an element tells where its block begins.  A block
- * of which nothing is taken can be had back; elements are taken from the first piece
- * first, then from blocks that are in use, so that others become free.
+ * A pool begins with one piece of memory, and may grow by blocks.  All blocks have one
+ * size and are aligned to it, so the address of an element tells its block.  A block
+ * without used elements can be taken back.  pool_get() prefers the first piece, and
+ * then blocks that are in use, so that other blocks become unused.
  *
- * Owner: whoever owns the memory; there are no locks.
+ * Owner: the owner of the memory; there are no locks.
  */
 #pragma once
 
@@ -26,7 +26,8 @@
 #define POOL_BLOCK (1u << 20) /* bytes, and the alignment */
 #define POOL_BLOCK_HEAD 128
 
-/* Elements from the start that were ever taken, and those that were given back. */
+/* A piece of memory: elements that were in use at least once, and the list of free
+ * ones. */
 struct pool_part {
 	uint8_t *base;
 	void *free; /* the last one first */
@@ -68,7 +69,7 @@ static inline uint32_t pool_block_elements(uint32_t size)
 	return (POOL_BLOCK - POOL_BLOCK_HEAD) / size;
 }
 
-/* @table: @n_slots pointers, NULL all of them; so many blocks the pool may have */
+/* @table: @n_slots pointers, all NULL.  The pool may have so many blocks */
 static inline void pool_may_grow(struct pool *p, struct pool_block **table,
 				 uint32_t n_slots)
 {
@@ -90,7 +91,7 @@ static inline void *pool_part_get(struct pool_part *at, uint32_t size)
 	return e;
 }
 
-/* Return: an element with any contents, or NULL when all are taken. */
+/* Return: an element with arbitrary contents, or NULL when all are in use. */
 static inline void *pool_get(struct pool *p)
 {
 	void *e = pool_part_get(&p->first, p->size);
@@ -139,7 +140,7 @@ static inline void pool_put(struct pool *p, void *e)
 	struct pool_block *b = pool_block_of(e);
 
 	pool_part_put(&b->part, e);
-	/* One that is all free is the last to be taken from. */
+	/* A block without used elements goes to the end of the list, to be used last. */
 	if (b->part.n_free == 1 || b->part.n_free == b->part.n) {
 		list_del(&b->link);
 		if (b->part.n_free == b->part.n)
@@ -170,8 +171,8 @@ static inline void *pool_at(const struct pool *p, uint32_t i)
 	return b->part.base + (size_t)p->size * ((i - p->first.n) % each);
 }
 
-/* Takes a block of POOL_BLOCK bytes, aligned to as many.  Return: whether there was a
- * slot for it. */
+/* Adds a block of POOL_BLOCK bytes that is aligned to its size.  Return: whether there
+ * was a slot */
 static inline bool pool_grow(struct pool *p, void *mem)
 {
 	struct pool_block *b = mem;
@@ -195,7 +196,7 @@ static inline bool pool_grow(struct pool *p, void *mem)
 	return true;
 }
 
-/* Return: a block of which nothing is taken, which is the pool's no more; or NULL. */
+/* Return: a block without used elements, which no longer belongs to the pool; or NULL. */
 static inline void *pool_shrink(struct pool *p)
 {
 	if (list_is_empty(&p->blocks))

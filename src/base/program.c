@@ -2,9 +2,8 @@
 /*
  * base/program.c - see base/program.h
  *
- * Go's linker leaves a note of the owner "Go" in each program that it makes, and
- * strip(1) does not remove it: it lies in memory, behind the program headers
- * that the kernel told us of.
+ * Go's linker puts a note with the owner "Go" into each program, and strip(1) keeps it.
+ * It lies in memory behind the program headers, whose place the kernel tells us.
  */
 #include <elf.h>
 #include <errno.h>
@@ -28,7 +27,7 @@ const char *program_name(void) { return name; }
 
 static size_t align4(size_t n) { return (n + 3) & ~(size_t)3; }
 
-/* Is one of the notes in @size bytes at @at Go's? */
+/* Whether one of the notes in @size bytes at @at is Go's. */
 static bool has_go_note(const char *at, size_t size)
 {
 	static const char owner[] = "Go\0"; /* padded to four bytes */

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/program.h - what this process executes
+ * base/program.h - the program that this process executes
  */
 #pragma once
 
 #include <stdbool.h>
 
-/* The last part of argv[0] as it was at the start.  Servers write over their
- * arguments later, to be seen in ps(1), and program_invocation_short_name
- * points there. */
+/* The last part of argv[0] at the start.  Servers overwrite their arguments later, for
+ * ps(1) to show, and program_invocation_short_name points there. */
 const char *program_name(void);
 
-/* Keeps it; before main(). */
+/* Saves the name; called before main(). */
 void program_start(void);
 
-/* Was it made by Go's compiler?  Then its system calls are instructions of its
- * own, and none of them comes by. */
+/* Whether Go's compiler made it.  Then its system calls are instructions of its own,
+ * which we do not see. */
 bool program_is_go(void);

@@ -2,14 +2,14 @@
 /*
  * base/rawcall.h - a system call without libc
  *
- * For code that must not come back to us: we answer for syscall() too, and a child
- * made by clone() alone has no business in libc.
+ * For code that must not call us back, because we interpose syscall(), too; and for a
+ * child that clone() has made alone, which must not enter libc.
  */
 #pragma once
 
 #include <sys/syscall.h>
 
-/* Returns what the kernel does: a negative errno on failure. */
+/* Return: what the kernel returns: a negative errno on failure. */
 static inline long rawcall6(long nr, long a, long b, long c, long d, long e,
 			    long f)
 {

@@ -25,7 +25,7 @@ static inline bool seq_eq(seq32 a, seq32 b) { return a.v == b.v; }
 static inline seq32 seq_add(seq32 a, uint32_t n) { return (seq32){ a.v + n }; }
 static inline seq32 seq_sub(seq32 a, uint32_t n) { return (seq32){ a.v - n }; }
 
-/* Bytes from one to the other, which is not before it. */
+/* The bytes from one number to another one, which must not lie before it. */
 static inline uint32_t seq_len(seq32 from, seq32 to) { return to.v - from.v; }
 
 static inline seq32 seq_min(seq32 a, seq32 b) { return seq_lt(a, b) ? a : b; }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/siphash.h - a keyed hash that strangers cannot steer
+ * base/siphash.h - a keyed hash that strangers cannot predict
  *
- * SipHash-2-4 over whole 64-bit words, for numbers that others must not guess; and
- * SipHash-1-3 for tables that are filled by the wire, and whose hashes nobody sees.
- * Spec: Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012
+ * SipHash-2-4 over whole 64-bit words is for numbers that others must not guess.
+ * SipHash-1-3 is for tables that the wire fills, whose hashes nobody sees.  Spec:
+ * Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012
  */
 #pragma once
 
@@ -65,7 +65,7 @@ static inline uint64_t siphash(const struct sip_key *key, const uint64_t *words,
 	return v[0] ^ v[1] ^ v[2] ^ v[3];
 }
 
-/* SipHash-1-3 of @n words and @n_tail bytes, 0 to 7, which are the low ones of @tail. */
+/* SipHash-1-3 of @n words and of @n_tail bytes, 0 to 7: the low bytes of @tail. */
 static inline uint64_t siphash_table(const struct sip_key *key,
 				     const uint64_t *words, unsigned n,
 				     uint64_t tail, unsigned n_tail)

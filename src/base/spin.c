@@ -11,7 +11,7 @@
 #include "base/setting.h"
 #include "base/spin.h"
 
-/* What a sleep and a wake cost together on virtual machines, rounded up. */
+/* The cost of a sleep and a wake-up on virtual machines, rounded up. */
 #define SPIN_DEFAULT_NS (50 * NS_PER_US)
 #define SPIN_MAX_US (3600 * 1000000ll) /* for ever */
 #define YIELD_AFTER_NS (2 * NS_PER_US)

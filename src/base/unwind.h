@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/unwind.h - what a call has to give back when it is left by longjmp()
+ * base/unwind.h - undoes what a call has taken when longjmp() leaves it
  *
  *     UNWIND(type, name) = { ... };      a struct whose first member is u
  *     unwind_push(&name.u, undo);
  *
- * A handler may jump out of the call that it interrupted; a cancelled thread leaves
- * it by its clean-ups.  Either way @undo runs once, as it does at the end of the
- * block.  Each thread has a list, the innermost first.
+ * A signal handler may jump out of the call that it has interrupted, and a cancelled
+ * thread leaves the call through its clean-ups.  In each case, and at the end of the
+ * block, @undo runs once.  Each thread has a list, the innermost entry first.
  *
- * Handlers run nowhere near our locks (base/lock.h), so @undo may take them.
+ * Handlers never run while their thread holds a lock (base/lock.h), so @undo may take
+ * locks.
  */
 #pragma once
 
@@ -28,7 +29,7 @@ static inline void unwind_push(struct unwind *u, void (*undo)(struct unwind *u))
 {
 	u->undo = undo;
 	u->outer = unwind_top;
-	/* A handler sees it whole or not at all. */
+	/* A handler sees the entry complete or not at all. */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	unwind_top = u;
 }
@@ -47,6 +48,6 @@ static inline void unwind_end(void *p) { unwind_pop(p); }
 
 #define UNWIND(type, name) type name __attribute__((cleanup(unwind_end)))
 
-/* The thread goes on in a frame whose stack pointer is @sp: all that lie below it
- * are gone. */
+/* The thread goes on in a frame whose stack pointer is @sp: all frames below it are
+ * gone. */
 void unwind_to(uintptr_t sp);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/vm.h - large mappings of which little is used
+ * base/vm.h - large mappings of which little is in use
  *
- * Any thread, no state.
+ * Any thread may call it; there is no state.
  */
 #pragma once
 
@@ -39,7 +39,8 @@ static inline void *map_sparse(size_t bytes, int prot, int flags, int fd)
 	return at;
 }
 
-/* Whole pages: from now on they are written, and dumped.  False: out of memory. */
+/* Makes whole pages writable, and part of core dumps.  Return: false if memory is
+ * short. */
 static inline bool use_sparse(void *at, size_t bytes)
 {
 	if (mprotect(at, bytes, PROT_READ | PROT_WRITE))

@@ -2,9 +2,10 @@
 /*
  * base/wheel.c - the timer wheel; see wheel.h
  *
- * A timer lies on the lowest level on which its tick and the wheel's share all
- * higher digits (base 64).  When the wheel comes to a slot of a higher level, what
- * lies there goes down at least one level, so each timer moves at most three times.
+ * A timer lies on the lowest level on which its tick and the wheel's tick have all
+ * higher digits (base 64) in common.  When the wheel reaches a slot of a higher level,
+ * the slot's timers move down at least one level.  So each timer moves at most three
+ * times.
  */
 #include "base/wheel.h"
 
@@ -26,7 +27,7 @@ static unsigned digit(uint64_t tick, unsigned level)
 	return (unsigned)(tick >> (level * WHEEL_BITS)) & (WHEEL_SLOTS - 1);
 }
 
-/* The first tick that is not before the instant. */
+/* The first tick at or after @at_ns. */
 static uint64_t tick_of(uint64_t at_ns)
 {
 	const uint64_t mask = (UINT64_C(1) << WHEEL_TICK_SHIFT) - 1;
@@ -41,7 +42,7 @@ static void put(struct wheel *w, struct timer *t)
 
 	if (tick < w->tick)
 		tick = w->tick;
-	/* The last slot of the last level before the wheel comes round. */
+	/* The last slot of the last level that the wheel reaches. */
 	if (tick - w->tick >= REACH - REACH / WHEEL_SLOTS)
 		tick = w->tick + REACH - REACH / WHEEL_SLOTS - 1;
 	while (level < WHEEL_LEVELS - 1 &&
@@ -72,7 +73,7 @@ static void take(struct wheel *w, struct timer *t)
 		    ~(UINT64_C(1) << t->slot % WHEEL_SLOTS);
 }
 
-/* @at_ns: before where it lies */
+/* @at_ns: earlier than where the timer lies */
 void wheel_move(struct wheel *w, struct timer *t, uint64_t at_ns)
 {
 	assert(at_ns < t->at_ns);
@@ -93,7 +94,7 @@ void wheel_disarm(struct wheel *w, struct timer *t)
 	t->at_ns = t->due_ns = WHEEL_NEVER;
 }
 
-/* What was taken out is put where it is to be looked at next, if anywhere. */
+/* Puts a timer that was taken out where it must be looked at next, if anywhere. */
 static void put_again(struct wheel *w, struct timer *t)
 {
 	uint64_t early_ns = (uint64_t)t->early << WHEEL_TICK_SHIFT;
@@ -108,7 +109,7 @@ static void put_again(struct wheel *w, struct timer *t)
 	put(w, t);
 }
 
-/* The next tick at which a slot of some level comes up. */
+/* The next tick at which the wheel reaches a slot of some level. */
 static uint64_t next_tick(const struct wheel *w)
 {
 	uint64_t first = WHEEL_NEVER;
@@ -137,7 +138,7 @@ uint64_t wheel_next(const struct wheel *w)
 	return tick == WHEEL_NEVER ? WHEEL_NEVER : tick << WHEEL_TICK_SHIFT;
 }
 
-/* All of a slot goes down; while one is put, those behind it are fetched. */
+/* Moves all timers of a slot down.  While one moves, the next ones are fetched. */
 static void slot_down(struct wheel *w, struct list *lanes)
 {
 	struct list due[WHEEL_LANES];
@@ -160,7 +161,7 @@ static void slot_down(struct wheel *w, struct list *lanes)
 	}
 }
 
-/* What lies in the higher levels' slots of this tick goes down. */
+/* Moves the timers down that lie in this tick's slots of the higher levels. */
 static void cascade(struct wheel *w)
 {
 	for (unsigned l = WHEEL_LEVELS - 1; l > 0; l--) {
@@ -175,7 +176,8 @@ static void cascade(struct wheel *w)
 
 const struct timer *wheel_soon(const struct wheel *w) { return w->soon; }
 
-/* The next one of a slot that is not empty, from each of its lanes in turns. */
+/* The next timer of a slot that is not empty, taken from each of its lists in
+ * rotation. */
 static struct timer *slot_take(struct wheel *w, struct list *lanes)
 {
 	while (list_is_empty(&lanes[w->take_lane % WHEEL_LANES]))

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/wheel.h - many timers, each of which costs little to set and to forget
+ * base/wheel.h - a timer wheel: timers that cost little to set and to cancel
  *
- * Four levels of 64 slots; a tick is 2^17 ns (131 us), so the levels reach 8.4 ms,
- * 537 ms, 34 s and 37 minutes.  What is further away waits in the last slot and is
- * put anew from there.  Arming and disarming are O(1); wheel_next() reads four
+ * There are four levels of 64 slots.  A tick is 2^17 ns (131 us), so the levels reach
+ * 8.4 ms, 537 ms, 34 s and 37 minutes.  A timer further away waits in the last slot,
+ * and is put again from there.  Arming and disarming are O(1); wheel_next() reads four
  * words.  A timer fires at the tick after its instant, never before it.
  *
- * The timers of a slot are in several lists, whose heads are taken in turns: so the next
- * timers are known before they are due, and can be fetched all at once (wheel_soon()).
+ * The timers of a slot are in several lists, whose heads are taken in rotation.  So the
+ * next timers are known before they expire, and can be fetched all at once
+ * (wheel_soon()).
  *
- * A timer that is put off stays where it lies, and goes on from there when its slot
- * comes: nothing but the timer's own cache line is touched for it.
+ * A timer that is set to a later instant stays where it lies, and moves on when its
+ * slot is reached.  So setting it touches no cache line but its own.
  *
- * Owner: one group; time is handed in and does not go back.
+ * Owner: one group; the caller gives the time, which does not go back.
  */
 #pragma once
 
@@ -56,7 +57,8 @@ static inline void timer_init(struct timer *t)
 	t->at_ns = t->due_ns = WHEEL_NEVER;
 }
 
-/* Whether it lies in the wheel; one that was put off for ever does so for a while. */
+/* Whether the timer lies in the wheel; one that was cancelled may still do so for a
+ * while. */
 static inline bool timer_is_lying(const struct timer *t)
 {
 	return t->at_ns != WHEEL_NEVER;
@@ -73,31 +75,31 @@ static inline void wheel_set(struct wheel *w, struct timer *t, uint64_t due_ns)
 		wheel_move(w, t, due_ns);
 }
 
-/* As wheel_set(); but it is likely that the timer will be set to as early as @by_ns: it
- * lies there, as it costs more to move than to be looked at in vain. */
+/* As wheel_set(), for a timer that will probably be set again to an instant as early as
+ * @by_ns.  It lies at @by_ns: an early look at it costs less than a move. */
 static inline void wheel_set_by(struct wheel *w, struct timer *t,
 				uint64_t due_ns, uint64_t by_ns)
 {
 	wheel_set(w, t, due_ns < by_ns ? due_ns : by_ns);
 	if (due_ns <= by_ns)
 		return;
-	/* Rounded so that it is not looked at again a tick behind @by_ns. */
+	/* Rounded so that the timer is not looked at again one tick after @by_ns. */
 	uint64_t early =
 	    (due_ns >> WHEEL_TICK_SHIFT) - (by_ns >> WHEEL_TICK_SHIFT);
 	t->due_ns = due_ns;
 	t->early = early < UINT32_MAX ? (uint32_t)early : 0;
 }
 
-/* The timer is not in the wheel any more. */
+/* Takes the timer out of the wheel. */
 void wheel_disarm(struct wheel *w, struct timer *t);
 
-/* Takes one timer out that is due at @now_ns; NULL when none is. */
+/* Takes out and returns a timer that has expired by @now_ns, or NULL. */
 struct timer *wheel_expire(struct wheel *w, uint64_t now_ns);
 
-/* What wheel_expire() is likely to take some timers later than the one that it took just
- * now, or NULL: to be fetched into the cache. */
+/* The timer that wheel_expire() will probably return some calls later, or NULL: to be
+ * fetched into the cache. */
 const struct timer *wheel_soon(const struct wheel *w);
 
-/* An instant before which no timer fires, and at which wheel_expire() gets on;
- * WHEEL_NEVER when none lies in it. */
+/* An instant before which no timer fires, and at which wheel_expire() makes progress;
+ * WHEEL_NEVER if the wheel is empty. */
 uint64_t wheel_next(const struct wheel *w);

@@ -32,7 +32,7 @@ static int ctl_add(struct epoll *ep, struct file *f, int fd,
 	if (tagged)
 		item_tagged(it);
 	int err = kernel_ctl(ep, EPOLL_CTL_ADD, fd,
-			     merged ? hint_events(ep) : ev->events,
+			     merged ? hint_events(it) : ev->events,
 			     tagged ? tag_of(it) : ev->data.u64);
 	if (err) {
 		item_drop(it);
@@ -76,6 +76,10 @@ static int ctl_mod(struct epoll *ep, struct epitem *it, struct epoll_event *ev)
 	it->disabled = false;
 	it->fresh = true;
 	if (it->merged) {
+		if (unlikely(it->hints_room)) {
+			it->hints_room = false; /* it may not ask any more */
+			item_hint(it);
+		}
 		push_ready(it);
 		kick(ep);
 	}
@@ -105,8 +109,9 @@ static int ctl_unpark(struct epoll *ep, struct epitem *it,
 		      struct epoll_event *ev)
 {
 	it->parked = false;
+	it->hints_room = false;
 	if (ep->nested)
-		kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(ep),
+		kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(it),
 			   tag_of(it));
 	it->events = ev->events;
 	it->data = ev->data;
@@ -179,7 +184,7 @@ static void epoll_nest(struct file *fe)
 					   tag_of(it));
 			continue;
 		}
-		kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(ep),
+		kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(it),
 			   tag_of(it));
 		watch_by_fd(it->file->sk, &it->watch);
 		push_ready(it);

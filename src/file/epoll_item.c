@@ -155,11 +155,20 @@ int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events, uint64_t data)
 	return libc.epoll_ctl(ep->fd, op, fd, &ev) < 0 ? -errno : 0;
 }
 
-uint32_t hint_events(const struct epoll *ep)
+uint32_t hint_events(const struct epitem *it)
 {
 	/* Seen from outside, the set has to stay ready while a doorbell is
 	 * unread. */
-	return EPOLLIN | EPOLLRDHUP | (ep->nested ? 0 : EPOLLET);
+	return EPOLLIN | EPOLLRDHUP | (it->hints_room ? EPOLLOUT : 0) |
+	       (it->ep->nested ? 0 : EPOLLET);
+}
+
+void item_hint(struct epitem *it)
+{
+	/* The program may have closed the number and kept a copy. */
+	if (file_is_at(it->file, it->fd))
+		kernel_ctl(it->ep, EPOLL_CTL_MOD, it->fd, hint_events(it),
+			   tag_of(it));
 }
 
 /* What a set needs from the first upgraded socket on. */
@@ -248,11 +257,11 @@ static void item_merge(struct epitem *it)
 	item_tagged(it);
 	/* The program may have closed the number and kept a copy. */
 	if (file_is_at(it->file, it->fd) &&
-	    kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(ep),
+	    kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(it),
 		       tag_of(it))) {
 		/* EPOLLEXCLUSIVE entries cannot be changed in place. */
 		kernel_ctl(ep, EPOLL_CTL_DEL, it->fd, 0, 0);
-		kernel_ctl(ep, EPOLL_CTL_ADD, it->fd, hint_events(ep),
+		kernel_ctl(ep, EPOLL_CTL_ADD, it->fd, hint_events(it),
 			   tag_of(it));
 	}
 	item_merged(it);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file/epoll_set.h - what the three parts of epoll share
+ * file/epoll_set.h - what the four parts of epoll share
  *
  *     epoll_item.c  entries of a set: made, merged, dropped
  *     epoll_ctl.c   epoll_ctl()
- *     epoll_wait.c  epoll_wait(), and who looks at a set from outside
+ *     epoll_ready.c what is ready in a set, and who looks at it from outside
+ *     epoll_wait.c  epoll_wait()
  *
  * An item is in its set's table for good and in its socket's list while in use.
  * Locks: the file's, then the set's; an item's fields belong to the set's lock.
@@ -34,6 +35,9 @@
 #define KICK TAG_IDX_MASK
 #define IDLE (KICK - 1) /* base/idle.h */
 
+/* Some items are looked at so often, news or not: see epoll_ready.c. */
+#define SOME_LOOK_NS (100 * NS_PER_MS)
+
 struct epitem {
 	struct list ready;  /* in epoll.ready when on it */
 	struct watch watch; /* of its socket; open while it is merged */
@@ -48,6 +52,7 @@ struct epitem {
 	bool in_use;
 	bool merged;      /* served here; else by the kernel */
 	bool tagged;      /* the kernel's entry carries our tag */
+	bool hints_room;  /* the kernel's entry asks for EPOLLOUT, too */
 	bool disabled;    /* EPOLLONESHOT has fired */
 	bool parked;      /* the program took it out; see ctl_del() */
 	bool fresh;       /* EPOLLET: report what is ready, seen or not */
@@ -112,7 +117,21 @@ void kick(struct epoll *ep);
 /* epoll_ctl() on the kernel's set: 0 or -errno. */
 int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events,
 	       uint64_t data);
-uint32_t hint_events(const struct epoll *ep);
+uint32_t hint_events(const struct epitem *it);
+/* Change the kernel's entry of a merged item to what hint_events() says now. */
+void item_hint(struct epitem *it);
+
+/* epoll_ready.c.  Events of sockets of ours; @has_asked: the kernel, just now.  How many
+ * go @before what the kernel has.  -EAGAIN: the kernel has to be asked first. */
+int epoll_collect(struct epoll *ep, struct epoll_event *evs, int max,
+		  bool has_asked, int *before);
+/* Turn what the kernel returned into what the program asked for: how many of @evs[0..n)
+ * remain.  Hints do not. */
+int epoll_translate(struct epoll *ep, struct epoll_event *evs, int n);
+/* Does any of them carry our tag? */
+bool epoll_has_tag(const struct epoll_event *evs, int n);
+/* Is anything on its lists, to be looked at? */
+bool epoll_has_listed(struct epoll *ep);
 
 static inline uint64_t tag_of(const struct epitem *it)
 {

@@ -15,6 +15,7 @@
 #include "ops/ops.h"
 #include "sock/anchor.h"
 #include "sock/arena.h"
+#include "sock/shared.h"
 #include "sock/sock_ops.h"
 
 #define PAGE_BYTES ((size_t)sizeof(uintptr_t) << TABLE_BITS)
@@ -212,21 +213,20 @@ static void sock_release(struct file *f, int fd)
 		close_shared_fds(f);
 		return;
 	}
-	if (load_rlx(&sk->n_procs) > 1)
+	if (sock_procs(sk) > 1)
 		hold_reap_of(sk);
-	if (load_rlx(&sk->n_procs) > 1 && sock_ops(sk)->is_ours)
+	if (sock_procs(sk) > 1 && sock_ops(sk)->is_ours)
 		hold_reap_above();
 	if (!f->holding)
-		store_rlx(&sk->maker_has, (uint8_t)0);
+		sock_maker_lets_go(sk);
 	hold_strike(f->holding);
-	if (load_rlx(&sk->n_procs) > 1)
+	if (sock_procs(sk) > 1)
 		anchor_clear(sk, fd); /* the others may only be about to exec */
-	struct sock before = *sk;
 	if (!sock_let_go(sk, 1)) {
-		/* Others of the family go on: @sk is theirs, and may be
-		 * another connection's by the time we look again. */
-		ops_let_go(&before);
+		ops_let_go(sk);
 		close_shared_fds(f);
+		if (shared_let_go(sk)) /* and all others have, since */
+			sock_free(sk);
 		return;
 	}
 	ops_close(sk, fd);
@@ -335,7 +335,7 @@ COLD void file_look(struct file *f, int fd)
 {
 	int saved = errno;
 
-	if (load_rlx(&f->sk->n_procs) > 1) {
+	if (sock_procs(f->sk) > 1) {
 		hold_reap_of(f->sk);
 		hold_reap_above();
 	}

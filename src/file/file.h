@@ -34,11 +34,12 @@ struct holding;
 struct file {
 	uint32_t n_refs; /* descriptors plus calls in flight */
 	uint8_t kind;
-	uint8_t merged;    /* its epoll items are served by us */
-	uint8_t hidden;    /* anchor_fd is a descriptor of our own */
-	uint8_t has_left;  /* the process ends: it has counted itself out */
-	int32_t anchor_fd; /* some descriptor of the description */
-	int32_t moved_fd;  /* another description took its place, or -1 */
+	uint8_t merged;     /* its epoll items are served by us */
+	uint8_t hidden;     /* anchor_fd is a descriptor of our own */
+	uint8_t has_left;   /* the process ends: it has counted itself out */
+	uint8_t is_parents; /* at a fork: not to be shared with the child */
+	int32_t anchor_fd;  /* some descriptor of the description */
+	int32_t moved_fd;   /* another description took its place, or -1 */
 	struct sock *sk;
 	/* The table of operations that the entries and the epoll sets are in line
 	 * with; see file_settle(). */
@@ -143,6 +144,11 @@ struct file *file_new_epoll(int fd, struct epoll *ep);
 int file_install(int fd, struct file *f, bool pass);
 /* All descriptors of @f name @to's description from now on. */
 void file_move(struct file *f, int to);
+/* replace.c: may another description take its place?  The caller is in a call of it. */
+bool file_may_be_replaced(struct file *f);
+/* @by's description instead of @fd's, for each descriptor of it and in its epoll sets;
+ * the entries in the table stay.  0 or -errno, with nothing done. */
+int file_replace(int fd, int by);
 /* @fd is about to be closed by the kernel, or to be replaced. */
 void file_forget(int fd);
 /* Serve data calls of @f by libc from now on. */

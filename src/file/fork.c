@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@
 #include "ops/ops.h"
 #include "sock/anchor.h"
 #include "sock/arena.h"
+#include "sock/shared.h"
 #include "sock/sock_ops.h"
 
 /* Several descriptors may name one file: each walk over the table meets it once. */
@@ -68,10 +70,28 @@ static void gain(int fd, struct file *f)
 	}
 	if (!first_met(f))
 		return;
-	fetch_add(&f->sk->n_procs, 1);
+	if (sock_share(f->sk)) {
+		f->is_parents = 1;
+		return;
+	}
 	f->sk->st->shared = 1;
 	file_note_shared_fds(f);
 	hold_add(f->sk, f->holding);
+}
+
+/* There was no memory to share what the parent goes on to use: the child finds a socket
+ * that is not connected. */
+static COLD void lose(struct file *f)
+{
+	f->is_parents = 0;
+	f->sk->is_held = 0;
+	sock_set_mode(f->sk, SOCK_KERNEL);
+	file_pass(f);
+	int none = libc.socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (none >= 0) {
+		file_move(f, none);
+		libc.close(none);
+	}
 }
 
 static void inherit(int fd, struct file *f)
@@ -83,6 +103,11 @@ static void inherit(int fd, struct file *f)
 	}
 	if (!first_met(f))
 		return;
+	sock_inherit(f->sk, unwind_top != NULL);
+	if (f->is_parents) {
+		lose(f);
+		return;
+	}
 	f->holding = hold_claim(f->sk);
 	sock_ops(f->sk)->after_fork(f->sk);
 }
@@ -191,13 +216,13 @@ static void leave(int fd, struct file *f)
 {
 	if (!first_met(f))
 		return;
-	if (load_rlx(&f->sk->n_procs) > 1)
+	if (sock_procs(f->sk) > 1)
 		anchor_clear(f->sk, fd);
 	f->has_left = 1;
 	if (!f->holding)
-		store_rlx(&f->sk->maker_has, (uint8_t)0);
+		sock_maker_lets_go(f->sk);
 	hold_leave(f->holding);
-	if (fetch_sub(&f->sk->n_procs, 1) != 1)
+	if (!sock_leave_it(f->sk))
 		return;
 	if (f->holding)
 		f->sk->st->ended = 1; /* the one who gave it frees it */

@@ -30,6 +30,7 @@
 #include "file/relay.h"
 #include "ops/ops.h"
 #include "sock/anchor.h"
+#include "sock/shared.h"
 #include "sock/sock_ops.h"
 
 #define LISTEN_FDS_START 3 /* sd_listen_fds(3) */
@@ -200,7 +201,7 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 
 		/* Nobody else will use it. */
 		if (stays && is_exec && sock_ops(f->sk)->is_ours &&
-		    load_rlx(&f->sk->n_procs) == 1)
+		    sock_procs(f->sk) == 1)
 			told = TOLD;
 		if (told)
 			hand_off_held(f, fd, told);
@@ -290,7 +291,7 @@ COLD bool file_spare_fds(void)
 
 		if (!f)
 			continue;
-		if (f->kind == FILE_SOCK && load_rlx(&f->sk->n_procs) == 1 &&
+		if (f->kind == FILE_SOCK && sock_procs(f->sk) == 1 &&
 		    ops_spare_fds(f->sk)) {
 			any = true;
 			file_settle(f, fd);

@@ -11,6 +11,7 @@
 #include "base/lock.h"
 #include "file/hold.h"
 #include "sock/arena.h"
+#include "sock/shared.h"
 
 enum { CLAIM_NOT, CLAIM_BY_FORK, CLAIM_TAKEN, CLAIM_LEFT };
 
@@ -207,7 +208,7 @@ static void let_go(const struct holding *at, uint32_t n)
 {
 	for (const struct holding *up = at->up; up; up = up->up)
 		fetch_sub(&up->claim->below, n);
-	if (sock_let_go(at->sk, (int32_t)n))
+	if (sock_let_go(at->sk, (int32_t)n) && !at->sk->is_held)
 		sock_free(at->sk);
 }
 
@@ -261,7 +262,7 @@ static void claim_end(const struct holding *at)
 	if (n)
 		let_go(at, n);
 	else if ((own == CLAIM_LEFT || at->claim->left) &&
-		 load_acq(&sk->st->in_use) == at->in_use &&
+		 load_acq(&sk->st->in_use) == at->in_use && !sk->is_held &&
 		 sock_let_go(sk, 0)) /* and it was the last */
 		sock_free(sk);
 }
@@ -345,8 +346,8 @@ static void let_go_above(const struct holding *at)
 		if (cas(&up->claim->own, (uint32_t)CLAIM_TAKEN,
 			(uint32_t)CLAIM_NOT))
 			let_go(up, 1);
-	} else if (load_rlx(&sk->maker_has) &&
-		   xchg(&sk->maker_has, (uint8_t)0) && sock_let_go(sk, 1)) {
+	} else if (sock_maker_lets_go(sk) && sock_let_go(sk, 1) &&
+		   !sk->is_held) {
 		sock_free(sk);
 	}
 }

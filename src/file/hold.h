@@ -16,7 +16,7 @@
  * for a process and all that come from it.  Whoever is between may end before them.
  *
  * A parent that is killed leaves its children a pipe without a reader.  They let go of
- * what it held: by its own claim, or by sock.maker_has where the socket began with it.
+ * what it held: by its own claim, or by shared_page.maker_has where the socket began with it.
  *
  * Shared are numbers only.  What they say of a child, the child may have made up.
  */

@@ -476,9 +476,15 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 		struct entry *e = &p.entries[i];
 
 		*e = (struct entry){ .kernel = fds[i] };
-		if (concerns(fds[i].fd))
-			e->file = file_get(fds[i].fd);
-		e->young = e->file && whose(e->file) != OURS;
+		struct file *f = file_get(fds[i].fd);
+		int who = f ? whose(f) : NOT_OURS;
+
+		if (f && who == NOT_OURS) {
+			file_put(f);
+			continue;
+		}
+		e->file = f;
+		e->young = who == YOUNG;
 	}
 	unwind_push(&p.u, poller_end);
 	return poll_loop(&p, ts, mask);

@@ -12,68 +12,21 @@
 
 #include "base/fds.h"
 #include "base/libc.h"
-#include "group/gsock.h"
+#include "group/ack.h"
+#include "group/end.h"
+#include "group/fail.h"
 #include "group/handle.h"
+#include "group/lent.h"
+#include "group/push.h"
+#include "group/ref.h"
+#include "group/rx.h"
+#include "group/set.h"
+#include "group/txop.h"
 #include "ops/ops.h"
 #include "sock/arena.h"
+#include "sock/linger.h"
 
-/* Programs know of four; the fifth is ours. */
-static int error_of(int err, bool connecting)
-{
-	switch (err) {
-	case EPIPE:
-	case ECONNRESET:
-		return ECONNRESET;
-	case ECONNREFUSED:
-		return ECONNREFUSED;
-	case ETIMEDOUT:
-		return ETIMEDOUT;
-	case ENOBUFS:
-		return ENOBUFS;
-	case EHOSTUNREACH:
-	case ENETUNREACH:
-	case EHOSTDOWN:
-	case ENETDOWN:
-		return connecting ? ETIMEDOUT : ECONNABORTED;
-	default:
-		return ECONNABORTED;
-	}
-}
-
-/* Nothing is used any more of what was to be sent. */
-static void ops_are_over(struct gsock *s)
-{
-	s->out = NULL;
-	s->limit = s->sent = s->acked = s->queued;
-	s->has_early = 0;
-	refs_end(s);
-}
-
-bool gsock_fail(struct group *g, struct gsock *s, int err)
-{
-	s->error = error_of(err, s->state == GSOCK_CONNECTING);
-	s->state = GSOCK_FAILED;
-	if (s->deadline_ns)
-		g->n_connecting--;
-	s->deadline_ns = 0;
-	set_drop(s);
-	hot_drop(s);
-	ops_are_over(s);
-	work_add(s);
-	if (s->is_closing)
-		return true;
-	return call_event(g, s, GROUP_ERROR, s->error);
-}
-
-/* SO_LINGER with no time: close() is to reset. */
-static bool is_to_reset(const struct gsock *s)
-{
-	struct linger l = { 0 };
-	socklen_t len = sizeof(l);
-
-	libc.getsockopt(s->fd, SOL_SOCKET, SO_LINGER, &l, &len);
-	return l.l_onoff && !l.l_linger;
-}
+static bool is_to_reset(const struct gsock *s) { return !linger_s(s->fd); }
 
 static void close_sock(struct gsock *s)
 {

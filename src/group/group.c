@@ -10,9 +10,10 @@
 #include "base/gate.h"
 #include "base/libc.h"
 #include "base/log.h"
-#include "group/gsock.h"
+#include "group/end.h"
 #include "group/handle.h"
-#include "proto/shm/inbox.h"
+#include "group/txop.h"
+#include "group/wake.h"
 
 static struct lock lock; /* the lists, and is_ready */
 static struct group *groups, *free_groups;
@@ -119,6 +120,7 @@ static void after_fork(void)
 	}
 	groups = free_groups = NULL;
 	is_ready = false;
+	group_wake_after_fork();
 	handle_after_fork();
 	gsocks_after_fork();
 	txops_after_fork();
@@ -174,6 +176,15 @@ static void group_release(struct group *g)
 	free_groups = g;
 }
 
+/* By whoever has told a socket of something, perhaps in another thread. */
+static void on_told(struct ready_set *rs)
+{
+	struct group *g = container_of(rs, struct group, told);
+
+	if (load_rlx(&g->is_armed))
+		group_wake(g);
+}
+
 int group_create(const struct group_attr *attr, uintptr_t *out)
 {
 	if (!attr->calls.event)
@@ -184,7 +195,7 @@ int group_create(const struct group_attr *attr, uintptr_t *out)
 	memset(g, 0, sizeof(*g));
 	g->attr = *attr;
 	g->epfd = g->timer_fd = -1;
-	g->lane = LANE_NONE;
+	ready_init(&g->told, on_told);
 	list_init(&g->all);
 	list_init(&g->work);
 	list_init(&g->acks);
@@ -218,14 +229,6 @@ static void unlist(struct group *g)
 		}
 }
 
-/* Its set is closed when it is listed no more. */
-void group_wake(struct group *g)
-{
-	GUARD(&lock);
-	if (load_rlx(&g->handle) != HANDLE_NONE)
-		group_ring(g);
-}
-
 int group_destroy(struct group *g)
 {
 	if (g->in_turn)
@@ -236,9 +239,9 @@ int group_destroy(struct group *g)
 		gsock_terminate(g,
 				container_of(g->all.next, struct gsock, all));
 	handle_free(g->handle);
-	store_rlx(&g->handle, HANDLE_NONE);
+	group_wake_end(g);
 	unlist(g);
-	lane_close(g->lane);
+	ready_close(&g->told);
 	fds_close(g->timer_fd);
 	libc.close(g->epfd);
 	txops_fini(g);

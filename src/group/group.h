@@ -8,20 +8,30 @@
  *   handle.c  indices with generations, for applications to hold
  *   buf.c     memory for what was received
  *   memory.c  memory that may be sent by reference; registered.c, the program's own
- *   group.c   the life of groups; fork, exit
- *   turn.c    one turn
- *   open.c    sockets: create, connect, listen, accept, move between groups
- *   end.c     failure, destroy, TERMINATED
- *   rx.c      bytes to the application: kernel, ring in place
- *   lent.c    records of a ring that the application keeps for long
- *   tx.c      operations: queue, flush, acknowledgement
+ *   gsock.c   the state of a group and of a socket in it; calling back
+ *   wake.c    waking whoever sleeps on a group
+ *   set.c     what a socket is in: epoll set, hot places, lists
+ *   lent.c    bytes that the application reads where they lie
+ *   txop.c    send operations
  *   ref.c     sending by reference
+ *   settle.c  what the switch has decided takes effect
+ *   ack.c     operations that are out: when they are complete
+ *   fail.c    a connection that has failed
+ *   push.c    bytes go out
+ *   rx.c      bytes to the application
+ *   tx.c      operations: gathered and flushed
+ *   end.c     destroy, TERMINATED
+ *   open.c    sockets: create, connect, listen, accept, move between groups
  *   wait.c    sleeping until there is something to do
+ *   turn.c    one turn
+ *   group.c   the life of groups; fork, exit
  *
- * A group's sockets are served by a connection's kernel socket or, once upgraded,
- * by its rings.  Their descriptors are the group's own: no entry of the file table
- * leads to them.  A group has an epoll set of the kernel's for its descriptors, and
- * a lane of the process's inbox for its rings (proto/shm/inbox.h).
+ * That is an order: a file calls those above it in this list, as src/LAYERS says.
+ *
+ * A group's sockets are served by their connection's kernel socket or, once it has moved,
+ * by a protocol (sock/sock_ops.h, sock/lend.h).  Their descriptors are the group's own: no
+ * entry of the file table leads to them.  A group has an epoll set of the kernel's for its
+ * descriptors, and a ready set (sock/ready.h) for what comes past the kernel.
  *
  * Owner: one thread at a time.  No locks inside, but the group's own one if it is asked
  * for.  Functions return 0 or negative errno.  Those that may call back say so.

@@ -16,10 +16,8 @@
 #include "sock/lend.h"
 #include "sock/sock_ops.h"
 
-/* Sockets that are looked at in each turn, news or not: nobody need tell of them. */
+/* Sockets that are looked at in each turn, news or not. */
 #define HOT_MAX 8u
-/* A hot one without news for so many turns gives its place to one with news. */
-#define HOT_IDLE_TURNS 1024u
 
 enum gsock_state {
 	GSOCK_IDLE,
@@ -29,20 +27,8 @@ enum gsock_state {
 	GSOCK_FAILED,
 };
 
-/* A send operation, or one of its places. */
-struct txop {
-	struct txop *next;
-	const uint8_t *data;
-	size_t len;
-	uint64_t end;       /* of the stream, with it */
-	uintptr_t userdata; /* 0: no completion */
-	struct chunk
-	    *copy;       /* that holds the data; NULL: the application does */
-	uint32_t key;    /* of registered memory; 0: none */
-	uint32_t n_refs; /* the socket's, with the last of this one */
-	uint8_t may_ref; /* it lies where a peer may read it */
-	uint8_t has_refs;
-};
+struct txop;
+struct txrefs;
 
 struct gsock {
 	struct group *group; /* NULL: detached */
@@ -61,7 +47,8 @@ struct gsock {
 	uint8_t may_lend;   /* its bytes are handed out where they lie */
 	uint8_t is_copying; /* it is lent nothing for a while: lent.h */
 	int32_t error; /* errno of the failure, to be called back yet or not */
-	uint32_t slot; /* in the group's lane */
+	struct watch watch; /* by the group; and who else watches: nobody */
+	struct watch_list watches;
 	int32_t watched[OPS_UPGRADE_FDS]; /* of an upgrade, in the set; -1 */
 	int32_t hot;                      /* its place, -1 */
 	uint32_t user_timeout_ms;
@@ -112,15 +99,16 @@ struct group {
 	uint32_t inside;   /* debug: the thread that is inside */
 	uint32_t n_inside; /* and how deep */
 	int epfd;
-	int timer_fd; /* for sleepers; -1 */
-	uint32_t lane;
+	int timer_fd;          /* for sleepers; -1 */
+	struct ready_set told; /* which sockets have news */
 	uint32_t n_socks;
 	struct list all, work, acks, dirty, lent;
 	uint32_t n_connecting; /* with a deadline */
 	/* this turn */
 	uint32_t has_returns; /* buffers came back elsewhere */
 	bool in_turn;
-	bool is_armed; /* somebody may sleep, and is to be told of returns */
+	bool is_armed;  /* somebody may sleep, and is to be told of returns, */
+	bool is_asleep; /* and of news */
 	struct gsock *current; /* whose callback runs */
 	uint32_t n_events;
 	uint64_t turn;
@@ -137,85 +125,39 @@ struct group {
 	struct group *next; /* of all groups, or of the free ones */
 };
 
-/* wait.c: something stands in the group's set, for who sleeps there */
-void group_ring(const struct group *g);
-/* group.c: the same, from any thread, if there is still such a group */
-void group_wake(struct group *g);
+struct gsock *gsock_take(void);  /* NULL: out of memory */
+void gsock_put(struct gsock *s); /* its memory, no more */
+void gsocks_after_fork(void);
 
-/* turn.c */
-void work_add(struct gsock *s);
+/* What is called back.  True: the socket is still the group's, and may be touched. */
 bool call_event(struct group *g, struct gsock *s, enum group_event event,
 		int value);
 bool call_comp(struct group *g, struct gsock *s, uintptr_t userdata);
-bool call_rx(struct group *g, struct gsock *s, void *data, size_t len,
-	     struct rxbuf *b);
-void hot_add(struct group *g, struct gsock *s);
-void hot_drop(struct gsock *s);
-/* What the switch has decided about the connection takes effect. */
-void gsock_settle(struct gsock *s);
 
-/* In an entry of the epoll set: it is an upgrade's, not the connection's. */
-#define SET_UPGRADE (UINT64_C(1) << 63)
+static inline bool call_end(struct group *g, struct gsock *s)
+{
+	bool same = g->current == s;
 
-/* open.c */
-int set_add(struct gsock *s);
-void set_watch(struct gsock *s); /* what tells of the next step of an upgrade */
-void set_drop(struct gsock *s);
-void gsock_established(struct group *g, struct gsock *s);
-void gsock_accept(struct group *g, struct gsock *s);
-void gsock_unlist(struct gsock *s); /* from all of the group's lists */
-void gsock_put(struct gsock *s);    /* its memory, no more */
-void gsocks_after_fork(void);
+	g->current = NULL;
+	g->n_events++;
+	return same;
+}
 
-/* end.c */
-bool gsock_fail(struct group *g, struct gsock *s, int err);
-bool gsock_close_step(struct group *g, struct gsock *s); /* true: it is gone */
-/* It ends now: completions and TERMINATED are called back.  @g may be NULL. */
-void gsock_terminate(struct group *g, struct gsock *s);
-void gsock_discard(struct gsock *s); /* nobody has heard of it */
+static inline bool call_rx(struct group *g, struct gsock *s, void *data,
+			   size_t len, struct rxbuf *b)
+{
+	g->current = s;
+	g->attr.calls.rx(s->handle, s->userdata, data, len, &b->pub,
+			 &g->attr.calls);
+	return call_end(g, s);
+}
 
-/* rx.c: false: do not touch the socket any more */
-bool gsock_rx(struct group *g, struct gsock *s);
-void gsock_rx_discard(struct gsock *s);
-void held_release(struct gsock *s);
-void held_part(struct rxbuf *b); /* it keeps where it is lent, not the socket */
-void held_orphan(struct gsock *s);
-void gsock_rest(struct gsock *s); /* what came back goes to the peer now */
-void group_take_returns(struct group *g);
-
-/* lent.c */
-void lend_begin(struct gsock *s);            /* @lend has the stream now */
-void lend_copied(struct gsock *s, size_t n); /* so many bytes were not lent */
-void turn_lent(struct group *g);
-
-/* tx.c: what has been flushed goes out as far as there is room; 0 or -errno */
-int gsock_push(struct group *g, struct gsock *s);
-void gsock_acks(struct group *g, struct gsock *s); /* ask, and complete */
-bool gsock_complete(struct group *g, struct gsock *s);
-void txq_drop(struct gsock *s); /* forget, without completions */
-void txops_fini(struct group *g);
-void txops_after_fork(void);
-
-/*
- * ref.c: sending by reference.
- */
-
-#define REF_MIN 4096u /* bytes; fewer are copied */
-
-/* Of @len bytes at @data, those that are to be copied before whole pages begin; all of
- * them if there is too little of those. */
-size_t ref_lead(const uint8_t *data, size_t len);
-/* From @done on, where a page begins: the bytes that went, 0 send a copy, -ECONNRESET. */
-ssize_t gsock_put_ref(struct gsock *s, const struct txop *op, size_t done);
-uint32_t refs_sent(const struct gsock *s);
-int refs_look(struct gsock *s);           /* 0, -ECONNRESET */
-bool refs_are_out(const struct gsock *s); /* as of the last look */
-bool ref_is_done(const struct gsock *s, uint32_t n_sent);
-bool refs_hold_up_end(struct gsock *s);
-/* Is that all that its end waits for? */
-bool refs_are_waited_for(const struct gsock *s);
-void refs_end(struct gsock *s); /* the memory is the application's again */
-void refs_free(struct gsock *s);
+/* It is served in the next turn. */
+static inline void work_add(struct gsock *s)
+{
+	if (s->group && list_is_empty(&s->work))
+		list_add_tail(&s->group->work, &s->work);
+}
 
 static inline bool gsock_may_receive(const struct gsock *s)
 {

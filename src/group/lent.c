@@ -10,6 +10,74 @@
 #define COPY_MIN (16u << 20)
 #define COPY_MAX (UINT64_C(1) << 30)
 
+/* It has changed. */
+static void tell_oldest(struct gsock *s)
+{
+	s->lend->back(s->sk, s->fd, s->held_first ? &s->held_first->at : NULL);
+}
+
+void held_add(struct gsock *s, struct rxbuf *b)
+{
+	b->chunk = NULL;
+	b->memory = s->memory;
+	b->sock = s;
+	b->next = NULL;
+	store_rlx(&b->state, (uint32_t)RXBUF_HELD);
+	if (s->held_last)
+		s->held_last->next = b;
+	else
+		s->held_first = b;
+	s->held_last = b;
+}
+
+/* Pop what was returned from the front. */
+void held_release(struct gsock *s)
+{
+	struct rxbuf *first = s->held_first, *b = first;
+
+	while (b && load_acq(&b->state) == RXBUF_BACK) {
+		struct rxbuf *next = b->next;
+
+		rxbuf_free(s->group ? &s->group->pool : NULL, b);
+		b = next;
+	}
+	s->held_first = b;
+	if (!b)
+		s->held_last = NULL;
+	if (b != first)
+		tell_oldest(s);
+}
+
+/* It outlives its place in the stream's order. */
+void held_part(struct rxbuf *b)
+{
+	struct lend_memory *memory = b->memory;
+	struct lent at = b->at;
+
+	lend_memory_get(memory);
+	if (!rxbuf_move(b, RXBUF_HELD, RXBUF_ORPHAN)) {
+		rxbuf_free(NULL, b); /* returned just now */
+		lend_memory_put(memory, &at);
+	}
+}
+
+/* The socket goes: what is held keeps where it lies. */
+void held_orphan(struct gsock *s)
+{
+	for (struct rxbuf *b = s->held_first, *next; b; b = next) {
+		next = b->next;
+		held_part(b);
+	}
+	s->held_first = s->held_last = NULL;
+}
+
+void gsock_rest(struct gsock *s)
+{
+	if (s->held_first)
+		held_release(s);
+	s->lend->rest(s->sk, s->fd);
+}
+
 void lend_begin(struct gsock *s)
 {
 	s->may_lend = s->memory && !buf_is_external() && !s->is_copying;
@@ -47,7 +115,7 @@ static void move_on(struct gsock *s)
 	s->copy_left = s->copy_next;
 	s->copy_next = MIN(2 * s->copy_next, COPY_MAX);
 	s->lend->move_on(s->sk, s->fd);
-	lend_told(s);
+	tell_oldest(s);
 }
 
 void lend_copied(struct gsock *s, size_t n)

@@ -17,15 +17,19 @@
 
 #include "group/gsock.h"
 
+void held_add(struct gsock *s, struct rxbuf *b); /* @b is lent now */
+void held_release(struct gsock *s); /* pop what was returned from the front */
+void held_part(struct rxbuf *b); /* it keeps where it is lent, not the socket */
+void held_orphan(struct gsock *s); /* all of them do */
+void gsock_rest(struct gsock *s);  /* what came back goes to the peer now */
+
+void lend_begin(struct gsock *s);            /* @lend has the stream now */
+void lend_copied(struct gsock *s, size_t n); /* so many bytes were not lent */
+void turn_lent(struct group *g);
+
 /* After a callback that may have kept what it was given. */
 static inline void lend_note(struct group *g, struct gsock *s)
 {
 	if (unlikely(s->held_first) && list_is_empty(&s->lent))
 		list_add_tail(&g->lent, &s->lent);
-}
-
-/* The first that is held has changed. */
-static inline void lend_told(struct gsock *s)
-{
-	s->lend->back(s->sk, s->fd, s->held_first ? &s->held_first->at : NULL);
 }

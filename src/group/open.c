@@ -19,51 +19,18 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/libc.h"
-#include "group/gsock.h"
+#include "group/end.h"
+#include "group/fail.h"
 #include "group/handle.h"
+#include "group/lent.h"
+#include "group/open.h"
+#include "group/set.h"
+#include "group/settle.h"
 #include "ops/ops.h"
-#include "proto/shm/inbox.h"
-#include "proto/shm/shm.h"
 #include "sock/arena.h"
+#include "sock/opt.h"
 
-#ifndef TCP_AO_ADD_KEY
-#define TCP_AO_ADD_KEY 38
-#endif
 #define ACCEPTS_A_TURN 64
-#define SOCKS_A_SLAB 64
-
-static struct lock lock;
-static struct gsock *free_socks; /* chained through userdata */
-
-static struct gsock *gsock_take(void)
-{
-	GUARD(&lock);
-	if (!free_socks) {
-		struct gsock *slab = calloc(SOCKS_A_SLAB, sizeof(*slab));
-
-		for (int i = 0; slab && i < SOCKS_A_SLAB; i++) {
-			slab[i].userdata = (uintptr_t)free_socks;
-			free_socks = &slab[i];
-		}
-	}
-	struct gsock *s = free_socks;
-	if (s)
-		free_socks = (struct gsock *)s->userdata;
-	return s;
-}
-
-void gsocks_after_fork(void)
-{
-	lock = (struct lock){ 0 };
-	free_socks = NULL;
-}
-
-void gsock_put(struct gsock *s)
-{
-	GUARD(&lock);
-	s->userdata = (uintptr_t)free_socks;
-	free_socks = s;
-}
 
 /* A socket around @fd, in @g.  On error @fd is the caller's still. */
 static int gsock_new(struct group *g, int fd, uintptr_t userdata,
@@ -73,11 +40,9 @@ static int gsock_new(struct group *g, int fd, uintptr_t userdata,
 
 	if (!s)
 		return -ENOMEM;
-	struct gsock fresh = { .fd = fd,
-			       .slot = SLOT_NONE,
-			       .watched = { -1, -1 },
-			       .hot = -1,
-			       .userdata = userdata };
+	struct gsock fresh = {
+		.fd = fd, .watched = { -1, -1 }, .hot = -1, .userdata = userdata
+	};
 	fresh.handle = handle_new(s, HANDLE_SOCK);
 	if (!fresh.handle) {
 		gsock_put(s);
@@ -135,116 +100,19 @@ bool gsock_has_route(const struct gsock *s)
 	return s->state == GSOCK_CONNECTING || s->state == GSOCK_CONNECTED;
 }
 
-int set_add(struct gsock *s)
-{
-	struct epoll_event ev = { .events =
-				      EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-				  .data.u64 = s->handle };
-
-	if (s->is_in_set)
-		return 0;
-	if (libc.epoll_ctl(s->group->epfd, EPOLL_CTL_ADD, s->fd, &ev) < 0)
-		return -errno;
-	s->is_in_set = 1;
-	s->group->n_empty = 0;
-	return 0;
-}
-
-/*
- * A group need not guess when to look: its epoll set tells when the offer is taken,
- * and when the segment has come.
- */
-void set_watch(struct gsock *s)
-{
-	int32_t fds[OPS_UPGRADE_FDS];
-
-	ops_upgrade_fds(s->sk, fds);
-	for (int i = 0; i < OPS_UPGRADE_FDS; i++) {
-		struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
-					  .data.u64 = s->handle | SET_UPGRADE };
-
-		if (fds[i] == s->watched[i])
-			continue;
-		s->watched[i] = fds[i];
-		if (fds[i] > 0)
-			libc.epoll_ctl(s->group->epfd, EPOLL_CTL_ADD, fds[i],
-				       &ev);
-	}
-}
-
-void set_drop(struct gsock *s)
-{
-	int32_t fds[OPS_UPGRADE_FDS] = { 0 };
-
-	if (s->sk)
-		ops_upgrade_fds(s->sk, fds);
-	for (int i = 0; i < OPS_UPGRADE_FDS; i++) {
-		/* One that was closed is in no set, and its number another's. */
-		if (s->watched[i] > 0 && s->watched[i] == fds[i])
-			libc.epoll_ctl(s->group->epfd, EPOLL_CTL_DEL,
-				       s->watched[i], NULL);
-		s->watched[i] = -1;
-	}
-	if (s->is_in_set)
-		libc.epoll_ctl(s->group->epfd, EPOLL_CTL_DEL, s->fd, NULL);
-	s->is_in_set = 0;
-}
-
-/*
- * Options.
- */
-
-/* What only the kernel's own data path has. */
-static bool is_kernel_only(int level, int name)
-{
-	return (level == SOL_SOCKET &&
-		(name == SO_TIMESTAMP || name == SO_TIMESTAMPNS ||
-		 name == SO_TIMESTAMPING || name == SO_PEEK_OFF ||
-		 name == SO_ATTACH_FILTER || name == SO_ATTACH_BPF ||
-		 name == SO_OOBINLINE)) ||
-	       (level == IPPROTO_TCP &&
-		(name == TCP_ULP || name == TCP_REPAIR || name == TCP_MD5SIG ||
-		 name == TCP_MD5SIG_EXT || name == TCP_AO_ADD_KEY));
-}
-
-/* While rings carry the stream: doorbells must not be delayed or swallowed.  True:
- * the kernel is not to know. */
-static bool set_for_rings(struct gsock *s, int level, int name, int v)
-{
-	if (level == IPPROTO_TCP && name == TCP_NODELAY)
-		s->sk->nodelay = v != 0;
-	else if (level == IPPROTO_TCP && name == TCP_CORK)
-		s->sk->cork = v != 0;
-	else
-		return level == SOL_SOCKET && name == SO_RCVLOWAT;
-	return true;
-}
-
 int gsock_setsockopt(struct gsock *s, int level, int name, const void *val,
 		     socklen_t len)
 {
-	int v = 0;
+	int err = 0;
 
-	if (!is_bad_ptr(val) && len >= sizeof(v))
-		memcpy(&v, val, sizeof(v));
-	bool is_ours = s->sk && sock_ops(s->sk)->is_ours;
-	if (is_ours && len >= sizeof(v) && !is_bad_ptr(val) &&
-	    set_for_rings(s, level, name, v))
-		return 0;
-	if (libc.setsockopt(s->fd, level, name, val, len) < 0)
-		return -errno;
-	if (level == IPPROTO_TCP && name == TCP_USER_TIMEOUT)
-		s->user_timeout_ms = (uint32_t)v;
-	if (is_ours && level == SOL_SOCKET && name == SO_SNDBUF)
-		shm_sndbuf_changed(s->sk, s->fd);
-	if (s->sk && is_kernel_only(level, name)) {
-		if (is_ours)
-			sock_ops(s->sk)->fallback(s->sk, s->fd,
-						  OSF_REASON_OPTION);
-		else
-			ops_pin(s->sk, OSF_REASON_OPTION);
-	}
-	return 0;
+	if (s->sk)
+		err = opt_set(s->sk, s->fd, opt_find(level, name), level, name,
+			      val, len);
+	else if (libc.setsockopt(s->fd, level, name, val, len) < 0)
+		err = -errno;
+	if (!err && level == IPPROTO_TCP && name == TCP_USER_TIMEOUT)
+		memcpy(&s->user_timeout_ms, val, sizeof(s->user_timeout_ms));
+	return err;
 }
 
 int gsock_bind(struct gsock *s, const struct sockaddr *addr, socklen_t len)
@@ -265,14 +133,6 @@ static bool is_callers(int err)
 	return err == EAFNOSUPPORT || err == EINVAL || err == EFAULT ||
 	       err == EADDRNOTAVAIL || err == EADDRINUSE || err == EACCES ||
 	       err == EPERM || err == EBADF || err == ENOMEM;
-}
-
-static void deadline_set(struct gsock *s)
-{
-	if (!s->user_timeout_ms)
-		return;
-	s->deadline_ns = now_ns() + s->user_timeout_ms * NS_PER_MS;
-	s->group->n_connecting++;
 }
 
 int gsock_connect(struct gsock *s, const struct sockaddr *to, socklen_t len)
@@ -299,7 +159,7 @@ int gsock_connect(struct gsock *s, const struct sockaddr *to, socklen_t len)
 		return -EAFNOSUPPORT;
 	/* A module's carrier takes the descriptor's place. */
 	bool carried = s->sk && len >= sizeof(struct sockaddr_in) &&
-		       !ops_connect_first(s->sk, s->fd, to, len);
+		       !ops_connect_first(s->sk, s->fd, to, len, NULL);
 	if (!carried && libc.connect(s->fd, to, len) < 0)
 		err = errno;
 	if (is_callers(err))
@@ -316,13 +176,6 @@ int gsock_connect(struct gsock *s, const struct sockaddr *to, socklen_t len)
 	else
 		deadline_set(s);
 	return 0;
-}
-
-static void deadline_clear(struct gsock *s)
-{
-	if (s->deadline_ns)
-		s->group->n_connecting--;
-	s->deadline_ns = 0;
 }
 
 void gsock_established(struct group *g, struct gsock *s)
@@ -428,32 +281,6 @@ void gsock_accept(struct group *g, struct gsock *s)
 /*
  * Moving.
  */
-
-void gsock_unlist(struct gsock *s)
-{
-	struct group *g = s->group;
-
-	if (!g)
-		return;
-	deadline_clear(s);
-	set_drop(s);
-	hot_drop(s);
-	if (s->slot != SLOT_NONE) {
-		store_rel(&shm_me(s->sk)->slot, SLOT_NONE);
-		slot_close(s->slot);
-		s->slot = SLOT_NONE;
-	}
-	list_del(&s->all);
-	list_del(&s->work);
-	list_del(&s->acks);
-	list_del(&s->dirty);
-	list_del(&s->lent);
-	g->n_socks--;
-	if (g->current == s)
-		g->current = NULL;
-	s->calls = g->attr.calls;
-	store_rlx(&s->group, NULL);
-}
 
 int gsock_detach(struct gsock *s)
 {

@@ -19,8 +19,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "group/gsock.h"
 #include "group/memory.h"
+#include "group/ref.h"
 #include "sock/region.h"
 
 #define QUEUE_MIN 64u

@@ -23,7 +23,13 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "group/ack.h"
+#include "group/fail.h"
 #include "group/lent.h"
+#include "group/rx.h"
+#include "group/set.h"
+#include "group/settle.h"
+#include "group/wake.h"
 #include "ops/ops.h"
 
 #define READS_A_TURN 4         /* of one socket, each up to a chunk */
@@ -141,68 +147,6 @@ static bool rx_kernel(struct group *g, struct gsock *s)
  * In place.
  */
 
-static void hold(struct gsock *s, struct rxbuf *b)
-{
-	b->chunk = NULL;
-	b->memory = s->memory;
-	b->sock = s;
-	b->next = NULL;
-	store_rlx(&b->state, (uint32_t)RXBUF_HELD);
-	if (s->held_last)
-		s->held_last->next = b;
-	else
-		s->held_first = b;
-	s->held_last = b;
-}
-
-/* Pop what was returned from the front. */
-void held_release(struct gsock *s)
-{
-	struct rxbuf *first = s->held_first, *b = first;
-
-	while (b && load_acq(&b->state) == RXBUF_BACK) {
-		struct rxbuf *next = b->next;
-
-		rxbuf_free(s->group ? &s->group->pool : NULL, b);
-		b = next;
-	}
-	s->held_first = b;
-	if (!b)
-		s->held_last = NULL;
-	if (b != first)
-		lend_told(s);
-}
-
-/* It outlives its place in the stream's order. */
-void held_part(struct rxbuf *b)
-{
-	struct lend_memory *memory = b->memory;
-	struct lent at = b->at;
-
-	lend_memory_get(memory);
-	if (!rxbuf_move(b, RXBUF_HELD, RXBUF_ORPHAN)) {
-		rxbuf_free(NULL, b); /* returned just now */
-		lend_memory_put(memory, &at);
-	}
-}
-
-/* The socket goes: what is held keeps where it lies. */
-void held_orphan(struct gsock *s)
-{
-	for (struct rxbuf *b = s->held_first, *next; b; b = next) {
-		next = b->next;
-		held_part(b);
-	}
-	s->held_first = s->held_last = NULL;
-}
-
-void gsock_rest(struct gsock *s)
-{
-	if (s->held_first)
-		held_release(s);
-	s->lend->rest(s->sk, s->fd);
-}
-
 /* Nothing that can be lent: 1 more, 0 not, -1 gone. */
 static COLD int rx_other(struct group *g, struct gsock *s)
 {
@@ -243,7 +187,7 @@ HOT static bool rx_direct(struct group *g, struct gsock *s)
 			return more == 0;
 		}
 		s->received += (uint32_t)n;
-		hold(s, b);
+		held_add(s, b);
 		if (!call_rx(g, s, (void *)data, (size_t)n, b) ||
 		    unlikely(!gsock_may_receive(s)))
 			return false;

@@ -7,7 +7,7 @@
  *         +------------+-------- rx.c, tx.c, open.c, end.c: callbacks
  *
  * A turn of an idle group costs a few loads and a look at the clock, however many
- * sockets it has: a lane tells of those that have moved, and the kernel is asked in each turn
+ * sockets it has: it is told of those that have news, and the kernel is asked in each turn
  * only while it has been answering, otherwise once in KERNEL_LOOK_NS.
  */
 #include <errno.h>
@@ -16,11 +16,17 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
-#include "group/gsock.h"
+#include "group/ack.h"
+#include "group/end.h"
+#include "group/fail.h"
 #include "group/handle.h"
+#include "group/lent.h"
+#include "group/open.h"
+#include "group/push.h"
+#include "group/rx.h"
+#include "group/set.h"
+#include "group/settle.h"
 #include "ops/ops.h"
-#include "proto/shm/inbox.h"
-#include "proto/shm/shm.h"
 
 #define KERNEL_EVENTS 64
 #define KERNEL_EMPTY_LOOKS 8u /* in a row, before it is asked less often */
@@ -33,98 +39,6 @@
 /* One that rests may have bytes that its peer holds back (MSG_MORE). */
 #define HELD_TURNS 1024u
 #define ACK_LOOK_NS (5 * NS_PER_US)
-
-void work_add(struct gsock *s)
-{
-	if (s->group && list_is_empty(&s->work))
-		list_add_tail(&s->group->work, &s->work);
-}
-
-/* True: the socket is still the group's, and may be touched. */
-static inline bool call_end(struct group *g, struct gsock *s)
-{
-	bool same = g->current == s;
-
-	g->current = NULL;
-	g->n_events++;
-	return same;
-}
-
-bool call_event(struct group *g, struct gsock *s, enum group_event event,
-		int value)
-{
-	g->current = s;
-	g->attr.calls.event(s->handle, s->userdata, event, value,
-			    &g->attr.calls);
-	return call_end(g, s);
-}
-
-bool call_comp(struct group *g, struct gsock *s, uintptr_t userdata)
-{
-	if (!g->attr.calls.comp)
-		return true;
-	g->current = s;
-	g->attr.calls.comp(s->handle, s->userdata, userdata, &g->attr.calls);
-	return call_end(g, s);
-}
-
-bool call_rx(struct group *g, struct gsock *s, void *data, size_t len,
-	     struct rxbuf *b)
-{
-	g->current = s;
-	g->attr.calls.rx(s->handle, s->userdata, data, len, &b->pub,
-			 &g->attr.calls);
-	return call_end(g, s);
-}
-
-/*
- * Hot ones.
- */
-
-/* It is not asked in each turn any more, so somebody has to tell. */
-static void arm(struct gsock *s)
-{
-	s->lend->hot(s->sk, false);
-	fence_full();
-	if (s->lend->ready(s->sk))
-		work_add(s);
-}
-
-void hot_drop(struct gsock *s)
-{
-	struct group *g = s->group;
-	int i = s->hot;
-
-	if (i < 0)
-		return;
-	s->hot = -1;
-	g->hot[i] = g->hot[--g->n_hot];
-	if ((uint32_t)i < g->n_hot)
-		g->hot[i].s->hot = i;
-	if (s->is_direct)
-		arm(s);
-}
-
-void hot_add(struct group *g, struct gsock *s)
-{
-	if (s->hot >= 0) {
-		g->hot[s->hot].idle = 0;
-		return;
-	}
-	if (g->n_hot == HOT_MAX) {
-		uint32_t oldest = 0;
-
-		for (uint32_t i = 1; i < HOT_MAX; i++)
-			if (g->hot[i].idle > g->hot[oldest].idle)
-				oldest = i;
-		if (g->hot[oldest].idle < HOT_IDLE_TURNS)
-			return;
-		hot_drop(g->hot[oldest].s);
-	}
-	s->hot = (int32_t)g->n_hot;
-	g->hot[g->n_hot++] = (struct hot){ .s = s };
-	s->lend->hot(s->sk, true);
-}
 
 /* May the peer hold back what it has written?  Nobody tells when it is due. */
 static COLD bool may_hold_back(struct gsock *s)
@@ -157,58 +71,12 @@ HOT static void turn_hot(struct group *g)
  * Others with news.
  */
 
-static void on_news(struct watch *owner, unsigned events, bool is_behind,
-		    void *arg)
+static void on_news(struct watch *w, unsigned events, bool is_behind, void *arg)
 {
-	struct gsock *s = (void *)owner; /* what slot_open() was given */
+	struct gsock *s = container_of(w, struct gsock, watch);
 
 	if (load_rlx(&s->group) == arg)
 		work_add(s);
-}
-
-/* What a protocol that lends may ask for when it takes over. */
-static void open_lender(struct gsock *s, const struct lend_ops *lend)
-{
-	s->memory = lend->open(s->sk, !buf_is_external(),
-			       buf_is_told() ? buf_told : NULL);
-	s->lend = lend;
-}
-
-/* The connection has moved: its place in the lane, or among the hot ones for good. */
-static void took_over(struct group *g, struct gsock *s,
-		      const struct lend_ops *lend)
-{
-	struct sock *sk = s->sk;
-
-	if (!s->lend)
-		open_lender(s, lend);
-	s->is_direct = 1;
-	s->is_blocked = 0;
-	s->has_early = s->acked < s->sent;
-	lend_begin(s);
-	if (g->lane == LANE_NONE)
-		g->lane = lane_open();
-	s->slot = slot_open(g->lane, s);
-	store_rel(&shm_me(sk)->slot, s->slot);
-	hot_add(g, s);
-	if (s->hot < 0)
-		arm(s);
-	work_add(s);
-}
-
-void gsock_settle(struct gsock *s)
-{
-	if (!s->sk || !s->group)
-		return;
-	const struct sock_ops *ops = sock_ops(s->sk);
-
-	if (ops->lend) {
-		if (!s->is_direct)
-			took_over(s->group, s, ops->lend);
-		ops->lend->settle(s->sk, s->fd);
-	} else if (!ops->is_ours && !s->lend) {
-		set_watch(s);
-	}
 }
 
 /*
@@ -219,7 +87,7 @@ static void on_anchor(struct group *g, struct gsock *s, uint32_t events)
 {
 	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
 		s->hung_up = 1;
-	s->lend->on_anchor(s->sk, s->fd, events);
+	sock_ops(s->sk)->hint(s->sk, s->fd, events, &s->watch);
 	if (s->is_closing || gsock_rx(g, s))
 		work_add(s); /* and room, perhaps */
 }
@@ -449,8 +317,9 @@ static COLD void disarm(struct group *g)
 	g->n_empty = 0;
 	for (uint32_t i = 0; i < g->n_hot; i++)
 		g->hot[i].s->lend->hot(g->hot[i].s->sk, true);
-	if (g->lane != LANE_NONE)
-		store_rlx(&inbox_own()->lane[g->lane].sleeping, 0u);
+	if (g->is_asleep)
+		ready_awake(&g->told);
+	g->is_asleep = false;
 }
 
 HOT int group_turn(struct group *g)
@@ -465,10 +334,8 @@ HOT int group_turn(struct group *g)
 	g->n_events = 0;
 	g->turn++;
 	turn_hot(g);
-	if (g->lane != LANE_NONE) {
-		if (lane_has_news(&inbox_own()->lane[g->lane]))
-			inbox_drain(g->lane, on_news, g);
-	}
+	if (ready_has_come(&g->told))
+		ready_drain(&g->told, on_news, g);
 	turn_kernel(g);
 	if (!list_is_empty(&g->work))
 		turn_work(g);

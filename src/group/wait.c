@@ -19,8 +19,8 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/libc.h"
-#include "group/gsock.h"
-#include "proto/shm/inbox.h"
+#include "group/lent.h"
+#include "group/ref.h"
 
 #define TICK_NS (1 * NS_PER_MS)
 #define LENT_TICK_NS (5 * NS_PER_MS) /* for lent.c, which looks twice */
@@ -59,7 +59,7 @@ static bool waits_for_room(struct gsock *s)
 {
 	return s->is_direct && s->is_blocked && s->sent != s->limit &&
 	       !s->error && s->first == s->out &&
-	       s->lend->arm_room(s->sk, s->fd, s->slot == SLOT_NONE);
+	       s->lend->arm_room(s->sk, s->fd, !s->watch.is_told);
 }
 
 /* May there be something to receive, by now or soon, that nobody tells of? */
@@ -67,29 +67,6 @@ static bool has_more(const struct gsock *s)
 {
 	return s->lend->ready(s->sk) ||
 	       sock_ops(s->sk)->next_ns(s->sk) != UINT64_MAX;
-}
-
-/* Something that is always ready, for any group's set. */
-static int bell_fd(void)
-{
-	static struct lock lock;
-	static int fd = -1;
-	GUARD(&lock);
-
-	if (fd < 0)
-		fd = fds_hide(eventfd(1, EFD_NONBLOCK | EFD_CLOEXEC));
-	return fd;
-}
-
-void group_ring(const struct group *g)
-{
-	struct epoll_event ev = { .events = EPOLLIN | EPOLLONESHOT };
-	int saved = errno, fd = bell_fd();
-
-	if (fd >= 0 && libc.epoll_ctl(g->epfd, EPOLL_CTL_ADD, fd, &ev) < 0 &&
-	    errno == EEXIST)
-		libc.epoll_ctl(g->epfd, EPOLL_CTL_MOD, fd, &ev);
-	errno = saved;
 }
 
 int group_arm(struct group *g)
@@ -111,8 +88,9 @@ int group_arm(struct group *g)
 		gsock_rest(s);
 		s->lend->hot(s->sk, false);
 	}
-	if (g->lane != LANE_NONE)
-		xchg(&inbox_own()->lane[g->lane].sleeping, 1u);
+	if (!g->is_asleep)
+		ready_sleep(&g->told); /* it is asked once more, below */
+	g->is_asleep = true;
 	/* Dekker with who has something for a hot one, and with group_wake()'s callers. */
 	fence_full();
 	if (load_rlx(&g->has_returns))
@@ -120,7 +98,7 @@ int group_arm(struct group *g)
 	for (uint32_t i = 0; i < g->n_hot; i++)
 		if (has_more(g->hot[i].s))
 			return 1;
-	if (g->lane != LANE_NONE && lane_has_news(&inbox_own()->lane[g->lane]))
+	if (ready_has_come(&g->told))
 		return 1;
 	if (ticks && !timer_set(g, TICK_NS))
 		return 1;

@@ -15,7 +15,7 @@ static uint64_t sum_words(const uint8_t *p, uint32_t len)
 	uint64_t low = 0, high = 0;
 	uint16_t last = 0;
 
-	/* Halves of words, whose sums have room for 2^32 of them. */
+	/* Sums of half words; they have room for 2^32 of them. */
 	for (; len >= 8; len -= 8, p += 8) {
 		uint64_t word = load64(p);
 

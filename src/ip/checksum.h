@@ -2,8 +2,8 @@
 /*
  * ip/checksum.h - the Internet checksum, over pieces of any length
  *
- * The sum is kept as it is on the wire: a piece that begins at an odd offset is
- * summed as if it began at an even one, and its sum is turned around.
+ * The sum is kept in the byte order of the wire.  A piece that begins at an odd offset
+ * is summed as if it began at an even one, and then the bytes of its sum are swapped.
  * Spec: RFC 1071
  */
 #pragma once
@@ -18,7 +18,7 @@ struct cksum {
 	bool is_odd;  /* an odd number of bytes so far */
 };
 
-/* Sums of words in the order of the machine, which only turns the result around. */
+/* Loads a word in the machine's byte order: that only swaps the bytes of the sum. */
 static inline uint32_t cksum_load32(const void *p)
 {
 	uint32_t word;
@@ -35,7 +35,7 @@ static inline uint32_t cksum_fold(uint64_t sum)
 	return (uint32_t)((sum & 0xffff) + (sum >> 16));
 }
 
-/* The field's value in host order, over @n words of 32 bits alone, few of them. */
+/* The checksum field in host order, over @n words of 32 bits; @n is small. */
 static inline uint16_t cksum_words(const uint8_t *p, uint32_t n)
 {
 	uint64_t sum = 0;
@@ -50,5 +50,5 @@ void cksum_add(struct cksum *c, const void *data, uint32_t len);
 /* Adds a number of 16 bits in host order; only at even offsets. */
 void cksum_add16(struct cksum *c, uint16_t v);
 
-/* The field's value in host order. */
+/* The checksum field in host order. */
 uint16_t cksum_end(const struct cksum *c);

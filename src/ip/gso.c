@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ip/gso.c - one large TCP frame becomes segments; see gso.h */
+/* ip/gso.c - cuts one large TCP frame into segments; see gso.h */
 #include "ip/gso.h"
 
 #include "ip/checksum.h"

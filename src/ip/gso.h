@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ip/gso.h - one large TCP frame becomes segments that fit a wire
+ * ip/gso.h - cuts one large TCP frame into segments that fit a wire
  *
- * What a device would do: the headers are repeated with the sequence number, lengths
- * and checksums of each segment; FIN and PSH stay with the last one.  What routers may
- * cut has an identification each.
+ * It does what a device does: it repeats the headers with the sequence number, lengths
+ * and checksums of each segment.  Only the last segment has FIN and PSH.  If routers
+ * may fragment the packets, each gets an identification of its own.
  */
 #pragma once
 

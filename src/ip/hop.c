@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ip/hop.c - where a packet goes next; see hop.h */
+/* ip/hop.c - finds the next hop of a packet; see hop.h */
 #include "ip/hop.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ const struct ip_route *hop_route(const struct ip_hops *h,
 	for (uint32_t i = 0; i < h->n_routes; i++) {
 		const struct ip_route *r = &h->routes[i];
 
-		/* ::/0 is not IPv4's. */
+		/* ::/0 does not match IPv4. */
 		if (r->prefix_len < 96 && ip_addr_is_v4(dst))
 			continue;
 		if (!is_in(r, dst) ||

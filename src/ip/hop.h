@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ip/hop.h - where a packet goes next, as the kernel's tables say
+ * ip/hop.h - finds the next hop of a packet in copies of the kernel's tables
  *
  *     the kernel's routes and neighbours -> struct ip_hops -> hop_find(): link, address
  *
- * The tables are somebody else's, who fills them from outside and changes them between
- * calls; here they are only read.  ARP and neighbour discovery are the kernel's, too: a
- * neighbour that is not known yet is a reason to ask it, and to come again.
- * Spec: RFC 1812 section 5.2.4.3 (longest prefix)
+ * The caller owns the tables, and may change them between two calls; this code only
+ * reads them.  The kernel does ARP and neighbour discovery.  When it does not know a
+ * neighbour yet, the caller asks the kernel for it and tries again.  Spec: RFC 1812
+ * section 5.2.4.3 (longest prefix)
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 
 #define HOP_MAC 6
 
-/* A prefix of an IPv4 address counts the 96 bits before it, too. */
+/* The length of an IPv4 prefix includes the 96 bits before the address. */
 struct ip_route {
 	struct ip_addr dst;
 	uint8_t prefix_len;     /* bits, up to 128 */
@@ -53,7 +53,7 @@ struct ip_hop {
 	bool is_stale;
 };
 
-/* Puts neighbours in the order in which they are looked for. */
+/* Sorts neighbours for the search. */
 void hops_sort(struct ip_neigh *neighs, uint32_t n);
 
 /* Return: the route to @dst, or NULL. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ip/icmp.c - ICMP errors about TCP; see icmp.h */
+/* ip/icmp.c - parses ICMP errors about TCP; see icmp.h */
 #include "ip/icmp.h"
 
 #include <errno.h>
@@ -104,7 +104,7 @@ static bool kind_v6(const uint8_t *p, struct icmp_error *e)
 	}
 }
 
-/* The quoted packet may be cut, so its lengths and checksum are not judged. */
+/* The quoted packet may be cut off, so its lengths and checksum are not checked. */
 static int parse_quoted(const uint8_t *q, uint32_t len, bool is_v6,
 			struct icmp_error *e)
 {
@@ -118,7 +118,7 @@ static int parse_quoted(const uint8_t *q, uint32_t len, bool is_v6,
 		memcpy(e->src.b, q + 8, 16);
 		memcpy(e->dst.b, q + 24, 16);
 	} else {
-		/* Ours have no options. */
+		/* We send packets without IP options. */
 		if (q[0] != (4 << 4 | 5) || q[9] != IP_PROTO_TCP)
 			return DROP(ICMP_OTHER);
 		e->src = ip_addr_v4(load_be32(q + 12));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ip/icmp.h - ICMP errors about TCP: what they quote, read from any bytes
+ * ip/icmp.h - ICMP errors about TCP and what they quote, parsed from any bytes
  *
- * An error quotes the packet that it is about, of which eight bytes of TCP suffice:
- * the ports and the sequence number.  Whether the quoted number is one that was
- * sent is the connection's to judge (RFC 5927 section 4).
- * Spec: RFC 792, RFC 4443, RFC 1191, RFC 8201, RFC 1122 section 4.2.3.9
+ * An error quotes the packet that it is about.  Eight bytes of TCP are enough: the
+ * ports and the sequence number.  The connection decides whether it has sent that
+ * number (RFC 5927 section 4).  Spec: RFC 792, RFC 4443, RFC 1191, RFC 8201, RFC 1122
+ * section 4.2.3.9
  */
 #pragma once
 
@@ -18,7 +18,7 @@ enum icmp_kind {
 	ICMP_TOO_BIG, /* the packet did not fit; mtu says what does */
 };
 
-/* From our side: @src is the address that the quoted packet was sent from. */
+/* From our point of view: @src is the address from which we sent the quoted packet. */
 struct icmp_error {
 	enum icmp_kind kind;
 	struct ip_addr src, dst;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ip/ip.c - IPv4 and IPv6 headers; see ip.h */
+/* ip/ip.c - parses and builds IPv4 and IPv6 headers; see ip.h */
 #include "ip/ip.h"
 
 #include "base/drop.h"
@@ -47,8 +47,8 @@ static int parse_v4(const uint8_t *p, uint32_t len, struct ip_packet *k)
 	return 0;
 }
 
-/* Extension headers are walked, to see whether they are whole and what they are about;
- * whoever has one that is, has it for the kernel. */
+/* Walks the extension headers, and checks that they are complete and known.  A packet
+ * with a valid one belongs to the kernel. */
 static int extensions_check(const uint8_t *p, uint32_t payload)
 {
 	uint32_t off = IPV6_HEAD, end = IPV6_HEAD + payload, len;
@@ -91,7 +91,7 @@ static int parse_v6(const uint8_t *p, uint32_t len, struct ip_packet *k)
 		return err;
 	memcpy(k->src.b, p + 8, 16);
 	memcpy(k->dst.b, p + 24, 16);
-	/* Mapped addresses are for programs, and never on the wire. */
+	/* IPv4-mapped addresses are for programs, and never on the wire. */
 	if (ip_addr_is_v4(&k->src) || ip_addr_is_v4(&k->dst))
 		return DROP(IP_ADDRESS);
 	k->is_v6 = true;
@@ -133,8 +133,7 @@ bool ip_may_be_cut(const uint8_t *p)
 	return p[0] >> 4 == 4 && !(load_be16(p + 6) & V4_DF);
 }
 
-/* The sum is of the values, not of the bytes just stored: reading them back would wait
- * for them. */
+/* Sums the values, not the stored bytes: a load would stall behind the stores. */
 static uint32_t build_v4(uint8_t *p, const struct ip_addr *src,
 			 const struct ip_addr *dst, uint8_t protocol,
 			 uint8_t ecn, uint32_t l4_len)
@@ -149,7 +148,7 @@ static uint32_t build_v4(uint8_t *p, const struct ip_addr *src,
 
 	sum += (uint64_t)from + to;
 	store_be32(p, version << 16 | len);
-	/* The identification means nothing with "do not fragment": RFC 6864. */
+	/* With "do not fragment" the identification has no meaning: RFC 6864. */
 	store_be32(p + 4, V4_DF);
 	store_be16(p + 8, (uint16_t)hops);
 	store_be16(p + 10, ntohs((uint16_t)~cksum_fold(sum)));

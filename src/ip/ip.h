@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ip/ip.h - IPv4 and IPv6 headers: read from any bytes, and written
+ * ip/ip.h - IPv4 and IPv6 headers: parsed from any bytes, and built
  *
  *     frame (from its IP header on) -> ip_parse() -> struct ip_packet
- *     struct ip_flow, length        -> ip_build() -> the header's bytes
+ *     addresses, length             -> ip_build() -> the header's bytes
  *
- * Reading is total: any bytes give a packet whose offsets lie inside the frame, or a
- * reason to drop it.  Fragments, IPv4 options and IPv6 extension headers are never
- * ours: the kernel puts such packets together.  An IPv4 address is kept as
- * ::ffff:a.b.c.d, so that there is one kind of address inside.
- * Spec: RFC 791, RFC 8200, RFC 1122 section 3.2
+ * ip_parse() accepts any bytes.  It returns a packet whose offsets lie inside of the
+ * frame, or the reason to drop it.  Fragments and packets with IPv4 options or IPv6
+ * extension headers are left to the kernel, which reassembles them.  An IPv4 address is
+ * stored as ::ffff:a.b.c.d, so all code sees one kind of address.  Spec: RFC 791, RFC
+ * 8200, RFC 1122 section 3.2
  */
 #pragma once
 
@@ -35,7 +35,7 @@ struct ip_addr {
 	uint8_t b[16];
 };
 
-/* What the fields mean for us; offsets from the frame's first byte. */
+/* The fields of a packet; offsets count from the frame's first byte. */
 struct ip_packet {
 	struct ip_addr src, dst;
 	bool is_v6;
@@ -90,7 +90,7 @@ static inline uint32_t ip_head_len(const struct ip_addr *a)
 	return ip_addr_is_v4(a) ? IPV4_HEAD : IPV6_HEAD;
 }
 
-/* Whether a packet may come from it: no group, no "any". */
+/* Whether it can be the source of a packet: not a multicast group, not "any". */
 bool ip_addr_is_host(const struct ip_addr *a);
 
 /**
@@ -100,17 +100,18 @@ bool ip_addr_is_host(const struct ip_addr *a);
  */
 MUST_CHECK int ip_parse(const uint8_t *p, uint32_t len, struct ip_packet *out);
 
-/* Writes the header of a packet with @l4_len bytes behind it; returns its length.
- * @src and @dst are of one family; the packet is at most IP_MAX bytes. */
+/* Writes the header of a packet with @l4_len bytes behind it.  @src and @dst are both
+ * IPv4 or both IPv6; the packet has at most IP_MAX bytes.  Return: the header's length */
 uint32_t ip_build(uint8_t *p, const struct ip_addr *src,
 		  const struct ip_addr *dst, uint8_t protocol, uint8_t ecn,
 		  uint32_t l4_len);
 
-/* A header of ip_build()'s, of IPv4: routers may cut the packet.  @id: another one for each
- * packet between both ends, for as long as pieces may be under way (RFC 6864). */
+/* Lets routers fragment a packet whose IPv4 header ip_build() has written.  @id:
+ * differs between the packets of two hosts whose fragments may be on their way at the
+ * same time (RFC 6864) */
 void ip_allow_cut(uint8_t *p, uint16_t id);
 bool ip_may_be_cut(const uint8_t *p);
 
-/* The checksum of the pseudo-header, to be gone on with. */
+/* The checksum of the pseudo-header, to which the caller adds the rest. */
 struct cksum ip_pseudo_sum(const struct ip_addr *src, const struct ip_addr *dst,
 			   uint8_t protocol, uint32_t l4_len);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ip/tcp_head.c - the TCP header and its options; see tcp_head.h */
+/* ip/tcp_head.c - parses and builds the TCP header and its options; see tcp_head.h */
 #include "ip/tcp_head.h"
 
 #include "base/drop.h"
@@ -24,7 +24,7 @@ static void parse_sack(const uint8_t *p, uint32_t len, struct tcp_seg *s)
 		    (struct tcp_sack){ { load_be32(p) }, { load_be32(p + 4) } };
 }
 
-/* One option of @len bytes, kind and length included. */
+/* Parses one option of @len bytes, kind and length included. */
 static void parse_option(const uint8_t *p, uint32_t len, struct tcp_seg *s)
 {
 	switch (p[0]) {
@@ -33,7 +33,7 @@ static void parse_option(const uint8_t *p, uint32_t len, struct tcp_seg *s)
 			s->mss = load_be16(p + 2);
 		break;
 	case OPT_WSCALE:
-		/* RFC 7323 section 2.3: more than 14 is taken as 14. */
+		/* RFC 7323 section 2.3: a scale above 14 counts as 14. */
 		if (len == 3 && s->flags & TCP_SYN)
 			s->wscale = MIN(p[2], (uint8_t)TCP_WSCALE_MAX);
 		break;
@@ -80,7 +80,8 @@ int tcp_head_parse(const uint8_t *p, uint32_t len, struct tcp_seg *out)
 	if (head < TCP_HEAD || head > len)
 		return DROP(TCP_LENGTH);
 
-	/* One by one: a copy of what was just put together would wait for it. */
+	/* Assigns the fields one by one: a copy of a struct that was just built would
+	 * stall. */
 	out->sport = load_be16(p);
 	out->dport = load_be16(p + 2);
 	out->seq.v = load_be32(p + 4);
@@ -95,7 +96,7 @@ int tcp_head_parse(const uint8_t *p, uint32_t len, struct tcp_seg *out)
 	out->is_sack_ok = out->has_ts = false;
 	out->n_sacks = 0;
 	out->tsval = out->tsecr = 0;
-	/* RFC 7323 appendix A: what almost all segments have. */
+	/* RFC 7323 appendix A: almost all segments have exactly these options. */
 	if (head == TCP_HEAD + 12 && load_be32(p + TCP_HEAD) == NOP_NOP_TS) {
 		out->has_ts = true;
 		out->tsval = load_be32(p + TCP_HEAD + 4);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ip/tcp_head.h - the TCP header and its options: read from any bytes, and written
+ * ip/tcp_head.h - the TCP header and its options: parsed from any bytes, and built
  *
- * Reading is total: any bytes give a segment, or a reason to drop it.  An option
- * that is known, but of a wrong length, is passed over (RFC 9293 section 3.1,
- * MUST-7); one that runs over the header's end drops the segment.
+ * tcp_head_parse() accepts any bytes, and returns a segment or the reason to drop it.
+ * It skips a known option with a wrong length (RFC 9293 section 3.1, MUST-7).  It drops
+ * a segment with an option that exceeds the header.
  *
- * Options are written in Linux's order, because packet scripts and middleboxes know
- * it: on a SYN mss, sackOK, timestamps, nop, wscale; without timestamps mss, nop,
- * nop, sackOK, nop, wscale; else nop, nop, timestamps, nop, nop, sack.
- * Spec: RFC 9293 section 3.1, RFC 7323, RFC 2018
+ * Options are written in Linux's order, which packet scripts and middleboxes know.  On
+ * a SYN: mss, sackOK, timestamps, nop, wscale; without timestamps: mss, nop, nop,
+ * sackOK, nop, wscale.  On other segments: nop, nop, timestamps, nop, nop, sack.  Spec:
+ * RFC 9293 section 3.1, RFC 7323, RFC 2018
  */
 #pragma once
 
@@ -37,7 +37,7 @@ struct tcp_sack {
 	seq32 from, to; /* the first byte, and the one behind the last */
 };
 
-/* A segment, read or to be written. */
+/* A segment that was parsed, or that is to be built. */
 struct tcp_seg {
 	uint16_t sport, dport;
 	seq32 seq, ack;
@@ -56,7 +56,7 @@ struct tcp_seg {
 	struct tcp_sack sacks[TCP_SACK_MAX];
 };
 
-/* What the segment takes of the sequence space (RFC 9293: SEG.LEN). */
+/* How many sequence numbers the segment takes (RFC 9293: SEG.LEN). */
 static inline uint32_t seg_span(const struct tcp_seg *s)
 {
 	return s->len + !!(s->flags & TCP_SYN) + !!(s->flags & TCP_FIN);
@@ -74,6 +74,6 @@ MUST_CHECK int tcp_head_parse(const uint8_t *p, uint32_t len,
 
 bool tcp_sum_is_good(const struct ip_packet *ip, const uint8_t *l4);
 
-/* Writes the header with all options that @s names, the checksum field 0; returns
- * its length.  As many SACK blocks are written as there is room for. */
+/* Writes the header with all options in @s, as many SACK blocks as there is room for,
+ * and a checksum field of 0.  Return: the header's length */
 uint32_t tcp_head_build(uint8_t *p, const struct tcp_seg *s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* ip/udp.c - UDP headers, and whose a datagram is; see udp.h */
+/* ip/udp.c - parses UDP headers, and finds the bind of a datagram; see udp.h */
 #include "ip/udp.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ int udp_parse(const struct ip_packet *ip, const uint8_t *l4,
 	uint32_t len = load_be16(l4 + 4);
 	if (len < UDP_HEAD || len > ip->l4_len)
 		return DROP(UDP_LENGTH);
-	/* Only IPv4 may go without. */
+	/* Only IPv4 may omit the checksum. */
 	bool has_sum = load_be16(l4 + 6) != 0;
 	if (!has_sum && ip->is_v6)
 		return DROP(UDP_CHECKSUM);
@@ -70,7 +70,7 @@ void udp_unbind(struct udp_table *t, struct udp_bind *b)
 	*at = b->next;
 }
 
-/* How particular a bind is that takes the datagram; 0: it does not. */
+/* How specifically a bind matches the datagram; 0: it does not. */
 static unsigned score(const struct udp_bind *b, const struct ip_packet *ip,
 		      const struct udp_datagram *d)
 {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ip/udp.h - UDP headers, read from any bytes, and whose a datagram is
+ * ip/udp.h - UDP headers, parsed from any bytes, and the bind that gets a datagram
  *
- *     ip_parse() -> udp_parse() -> struct udp_datagram -> udp_find() -> who is bound
+ *     ip_parse() -> udp_parse() -> struct udp_datagram -> udp_find() -> struct udp_bind
  *
- * Binds lie in memory of the caller's, and are found by their port.  The most particular
- * one has a datagram: an address of ours counts, and a peer's address and port count.
- * Datagrams themselves are not sent or kept here.
- * Spec: RFC 768, RFC 8200 section 8.1
+ * Binds lie in the caller's memory.  udp_find() looks for the port, and returns the
+ * most specific bind: a local address counts, and a peer's address and port count.
+ * This code neither sends nor keeps datagrams.  Spec: RFC 768, RFC 8200 section 8.1
  */
 #pragma once
 
@@ -30,7 +29,7 @@ struct udp_datagram {
 MUST_CHECK int udp_parse(const struct ip_packet *ip, const uint8_t *l4,
 			 struct udp_datagram *out);
 
-/* Who has what; zero addresses and ports are any. */
+/* The addresses and ports that a bind takes; zero means any. */
 struct udp_bind {
 	struct ip_addr laddr, raddr;
 	uint16_t lport, rport;
@@ -42,11 +41,11 @@ struct udp_table {
 	struct udp_bind *buckets[UDP_BUCKETS];
 };
 
-/* Return: 0, or -EADDRINUSE: there is one like it.  Owns: nothing; @b stays where it
- * is until udp_unbind(). */
+/* Return: 0, or -EADDRINUSE: there is an equal one.  @b belongs to the caller and must
+ * stay where it is until udp_unbind(). */
 MUST_CHECK int udp_bind(struct udp_table *t, struct udp_bind *b);
 void udp_unbind(struct udp_table *t, struct udp_bind *b);
 
-/* Return: the most particular bind that takes the datagram, or NULL. */
+/* Return: the most specific bind that takes the datagram, or NULL. */
 struct udp_bind *udp_find(const struct udp_table *t, const struct ip_packet *ip,
 			  const struct udp_datagram *d);

@@ -12,7 +12,10 @@
 #include "ops/module.h"
 #include "ops/route.h"
 
-#define CONNECT_TIMEOUT_MS 200 /* of one candidate */
+/* What one candidate may take.  A program that does not want to wait is kept from its
+ * other work meanwhile. */
+#define CONNECT_TIMEOUT_MS 200
+#define CONNECT_TIMEOUT_NONBLOCK_MS 20
 
 /* An op is running: its own calls are not asked of modules. */
 static __thread bool is_inside;
@@ -42,10 +45,19 @@ static struct protos before_the_kernel(struct question *q)
 	return t;
 }
 
-/* Put @carrier where @fd is, with those flags that the program gave @fd. */
-static int place(const struct osf_proto *p, int carrier, int fd)
+static int dup_over(int fd, int carrier)
 {
-	int fd_flags = libc.fcntl(fd, F_GETFD);
+	int flags = libc.fcntl(fd, F_GETFD);
+
+	return libc.dup3(carrier, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0
+		   ? -errno
+		   : 0;
+}
+
+/* Put @carrier where @fd is, with those flags that the program gave @fd. */
+static int put(const struct osf_proto *p, int carrier, int fd,
+	       module_place *place)
+{
 	int want = libc.fcntl(fd, F_GETFL), have = libc.fcntl(carrier, F_GETFL);
 	int err = 0;
 
@@ -54,21 +66,25 @@ static int place(const struct osf_proto *p, int carrier, int fd)
 			carrier);
 		return -EBADF;
 	}
-	if (((want ^ have) & O_NONBLOCK &&
-	     libc.fcntl(carrier, F_SETFL, have ^ O_NONBLOCK) < 0) ||
-	    libc.dup3(carrier, fd, fd_flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0)
+	if ((want ^ have) & O_NONBLOCK &&
+	    libc.fcntl(carrier, F_SETFL, have ^ O_NONBLOCK) < 0)
 		err = -errno;
+	if (!err)
+		err = place ? place(fd, carrier) : dup_over(fd, carrier);
 	close(carrier); /* by its public name: it may be in the file table */
 	return err;
 }
 
 int module_connect(uint64_t id, int fd, const struct sockaddr *to,
-		   socklen_t len, const char *provider)
+		   socklen_t len, const char *provider, module_place *place)
 {
 	struct question q = {
 		.fd = fd, .peer = to, .len = len, .provider = provider
 	};
 	struct protos t = before_the_kernel(&q);
+	unsigned ms = t.n && libc.fcntl(fd, F_GETFL) & O_NONBLOCK
+			  ? CONNECT_TIMEOUT_NONBLOCK_MS
+			  : CONNECT_TIMEOUT_MS;
 
 	for (int i = 0; i < t.n; i++) {
 		const struct osf_proto *p = t.proto[i];
@@ -76,10 +92,9 @@ int module_connect(uint64_t id, int fd, const struct sockaddr *to,
 
 		if (!PROTO_OP(p, connect))
 			continue;
-		ASK(err =,
-		    p->connect(id, fd, to, len, CONNECT_TIMEOUT_MS, &carrier));
+		ASK(err =, p->connect(id, fd, to, len, ms, &carrier));
 		if (!err)
-			err = place(p, carrier, fd);
+			err = put(p, carrier, fd, place);
 		if (!err)
 			return 0;
 		log_dbg("fd %d: %s cannot connect: %s", fd, p->name,
@@ -102,7 +117,7 @@ int module_accept(uint64_t listener, uint64_t id, int fd,
 		if (!PROTO_OP(p, accept))
 			continue;
 		ASK(err =, p->accept(listener, id, fd, from, len, &carrier));
-		if (!err && place(p, carrier, fd))
+		if (!err && put(p, carrier, fd, NULL))
 			err = -ECONNABORTED;
 		if (!err || err == -ECONNABORTED)
 			return err;

@@ -13,9 +13,14 @@
 
 #include "base/compiler.h"
 
-/* Ask each candidate in turn; 0 when @fd is now a carrier's, else -EAGAIN. */
+/* Puts @carrier in the place of @fd: 0, or -errno with nothing done. */
+typedef int module_place(int fd, int carrier);
+
+/* Ask each candidate in turn; 0 when @fd is now a carrier's, else -EAGAIN.
+ * @place: NULL for dup3(). */
 MUST_CHECK int module_connect(uint64_t id, int fd, const struct sockaddr *to,
-			      socklen_t len, const char *provider);
+			      socklen_t len, const char *provider,
+			      module_place *place);
 /* 0 when @fd, just accepted, is now a carrier's, and @from whom it leads to;
  * -ECONNABORTED: it is a token of nothing any more; -EAGAIN: the kernel's.
  * @provider: of the listener, so that those are asked who were told of it. */

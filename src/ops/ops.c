@@ -20,6 +20,7 @@
 #include "proto/inet/inet.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
+#include "sock/shared.h"
 
 /* How often an offer, or a search for one, is repeated before giving up; the
  * distance doubles each time. */
@@ -176,13 +177,13 @@ static void carried(struct sock *sk)
 }
 
 int ops_connect_first(struct sock *sk, int fd, const struct sockaddr *to,
-		      socklen_t len)
+		      socklen_t len, module_place *place)
 {
 	if (!registry_any() || sock_mode(sk) != SOCK_YOUNG ||
 	    sk->flags & (SOCK_F_ACTIVE | SOCK_F_PASSIVE | SOCK_F_LISTEN) ||
-	    load_rlx(&sk->n_procs) > 1 ||
+	    sock_procs(sk) > 1 ||
 	    module_connect(id_of(sk), fd, to, len,
-			   policy_provider(ROLE_TCP_CLIENT, to, NULL)))
+			   policy_provider(ROLE_TCP_CLIENT, to, NULL), place))
 		return -EAGAIN;
 	sk->flags |= SOCK_F_ACTIVE;
 	note_peer(sk, to);
@@ -210,6 +211,8 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 		.provider = policy_provider(ROLE_TCP_CLIENT, to, NULL),
 	};
 	enum osf_reason why = candidate_refused(&q, "shm");
+	if (why == OSF_REASON_RULE_OTHER && sock_procs(sk) > 1)
+		why = OSF_REASON_SHARED; /* which is why it was not asked */
 	if (why == OSF_REASON_NONE && offload && !shm_is_announced(fd))
 		why = OSF_REASON_NO_PEER;
 	if (why != OSF_REASON_NONE && offload) {
@@ -373,15 +376,13 @@ static bool is_sole(const struct sock *sk, int fd)
 
 static enum osf_reason why_alone(const struct sock *sk, int fd)
 {
-	return load_rlx(&sk->n_procs) > 1 ? OSF_REASON_SHARED
-					  : shm_why_alone(sk, fd);
+	return sock_procs(sk) > 1 ? OSF_REASON_SHARED : shm_why_alone(sk, fd);
 }
 
 /* It is not for its youth any more that it is the kernel's. */
 static void note_unanswered(struct sock *sk, int fd)
 {
-	if (!cas(&sk->state, SOCK_STATE(SOCK_YOUNG),
-		 SOCK_STATE(SOCK_UPGRADING)))
+	if (!sock_start_moving(sk))
 		return;
 	sock_set_reason(sk, why_alone(sk, fd));
 	sock_set_mode(sk, SOCK_YOUNG);
@@ -390,14 +391,14 @@ static void note_unanswered(struct sock *sk, int fd)
 void ops_look(struct sock *sk, int fd)
 {
 	INSIDE_GATE();
-	if (!cas(&sk->state, SOCK_STATE(SOCK_YOUNG),
-		 SOCK_STATE(SOCK_UPGRADING))) {
+	sock_unshare(sk);
+	if (!sock_start_moving(sk)) {
 		/* Somebody is inside a call: not now, but soon. */
 		if (!look_again(sk))
 			store_rlx(&sk->turns_next, UINT32_MAX);
 		return;
 	}
-	if (load_rlx(&sk->n_procs) > 1 || (sk->adopted && !is_sole(sk, fd)))
+	if (sock_procs(sk) > 1 || (sk->adopted && !is_sole(sk, fd)))
 		sock_set_mode(sk, SOCK_YOUNG); /* until the others let go */
 	else if (sk->flags & SOCK_F_ACTIVE)
 		look_as_opener(sk, fd);
@@ -407,8 +408,7 @@ void ops_look(struct sock *sk, int fd)
 		return;
 	if (load_rlx(&sk->n_looks) + 1 == LOOKS_UNANSWERED)
 		note_unanswered(sk, fd);
-	if (!look_again(sk) && cas(&sk->state, SOCK_STATE(SOCK_YOUNG),
-				   SOCK_STATE(SOCK_UPGRADING))) {
+	if (!look_again(sk) && sock_start_moving(sk)) {
 		if (shm_of(sk)->offer_fd > 0)
 			count(&arena_totals()->n_offers_expired, 1);
 		shm_offer_close(sk);

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
+#include "ops/module.h"
 #include "osf/proto.h"
 #include "sock/sock.h"
 
@@ -35,9 +36,10 @@ const struct sockaddr *ops_sockaddr(const struct sockaddr *in, socklen_t len,
 
 void ops_created(struct sock *sk, const struct ops_family *family);
 /* Modules come before the kernel: 0 a carrier is in @fd's place, else -EAGAIN.
- * Its description must have no other descriptor, and be in no epoll set. */
+ * @place puts it there; NULL: @fd is the only descriptor, and in no epoll set. */
 MUST_CHECK int ops_connect_first(struct sock *sk, int fd,
-				 const struct sockaddr *to, socklen_t len);
+				 const struct sockaddr *to, socklen_t len,
+				 module_place *place);
 /* After the kernel's connect() returned 0 or EINPROGRESS.  0, or the errno that
  * connect() is to fail with (AF_INET_OFFLOAD). */
 int ops_connected(struct sock *sk, int fd, const struct sockaddr *to);

@@ -61,16 +61,18 @@ static bool is_zero(const char *from, const char *to)
 	return from >= to;
 }
 
-static int check(const struct osf_proto *p)
+int proto_check(const struct osf_proto *p, size_t known)
 {
 	if (!p || p->size < offsetof(struct osf_proto, connect) ||
 	    p->size > PROTO_BYTES_MAX || p->reserved || p->reserved2 ||
 	    !is_name(p->name))
 		return -EINVAL;
-	if (p->comp_mask & ~KNOWN_COMP_MASK || PROTO_OP(p, stream))
+	if (p->comp_mask & ~KNOWN_COMP_MASK)
 		return -EOPNOTSUPP;
-	if (!is_zero((const char *)(p + 1), (const char *)p + p->size))
+	if (!is_zero((const char *)p + known, (const char *)p + p->size))
 		return -E2BIG;
+	if (known >= OSF_PROTO_SIZE_3 && PROTO_OP(p, stream))
+		return -EOPNOTSUPP; /* not served yet */
 	return is_reserved(p->name) && !is_builtin(p) ? -EEXIST : 0;
 }
 
@@ -124,7 +126,7 @@ static const char *why(int err)
 
 OSF_API int ops_proto_register(const struct osf_proto *proto)
 {
-	int err = check(proto);
+	int err = proto_check(proto, sizeof(*proto));
 
 	if (!err)
 		err = add(proto);

@@ -24,6 +24,9 @@ struct protos {
 	     ? (p)->op                                                         \
 	     : NULL)
 
+/* May @p register with an osf whose struct osf_proto has @known bytes?  0 or what
+ * ops_proto_register() answers. */
+MUST_CHECK int proto_check(const struct osf_proto *p, size_t known);
 void registry_init(void); /* loads OSF_MODULES */
 /* The table as it is now.  Those who ask protocols work on a copy, so that no lock is
  * held while a module is at work. */

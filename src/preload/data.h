@@ -73,7 +73,7 @@ static inline ssize_t data_received(struct file *f, int fd, ssize_t r)
 
 	if (likely(r > 0) && likely(ops->is_ours))
 		count(&f->sk->st->rx_ops, 1);
-	if (unlikely(!ops->is_ours || load_rlx(&f->settled) != ops))
+	if (unlikely(load_rlx(&f->settled) != ops || (!ops->is_ours && r > 0)))
 		data_moved(f, fd, DIR_RX, r);
 	return r;
 }

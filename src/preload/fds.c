@@ -21,6 +21,7 @@
 #include "base/rawcall.h"
 #include "file/epoll.h"
 #include "ops/ops.h"
+#include "ops/registry.h"
 #include "preload/edge.h"
 
 /* Follow up on a decision that was made for a socket with no calls in it. */
@@ -216,9 +217,8 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 		return disconnect(c.file, fd, addr, len);
 	struct sock *sk = c.file->sk;
 	int saved = errno;
-	/* A carrier takes the place of one descriptor, and of no epoll entry. */
-	bool is_sole = load_rlx(&c.file->n_refs) == 2 && !c.file->items;
-	if (is_sole && !ops_connect_first(sk, fd, addr, len)) {
+	if (unlikely(registry_any()) && file_may_be_replaced(c.file) &&
+	    !ops_connect_first(sk, fd, addr, len, file_replace)) {
 		file_pass(c.file);
 		errno = saved;
 		return 0;

@@ -27,25 +27,52 @@ static const struct timespec *ms_timespec(int ms, struct timespec *ts)
 	return ts;
 }
 
-OSF_API int poll(struct pollfd *fds, nfds_t n, int timeout)
+/* May any of a few be more than the kernel can answer for?  A look without a call; see
+ * preload/data.h for why. */
+static inline bool may_concern_us(const struct pollfd *fds, nfds_t n)
+{
+	const nfds_t few = 64;
+
+	for (nfds_t i = 0; i < MIN(n, few); i++)
+		if (unlikely(file_serves(fds[i].fd)))
+			return true;
+	return n > few;
+}
+
+OURS int poll_ours(struct pollfd *fds, nfds_t n, int timeout)
 {
 	struct timespec ts;
 	int saved = errno;
 
-	if (is_bad_ptr(fds) || likely(!poll_concerns_us(fds, n)))
+	if (!poll_concerns_us(fds, n))
 		return libc.poll(fds, n, timeout);
 	return (int)libc_ret(
 	    poll_files(fds, n, ms_timespec(timeout, &ts), NULL), saved);
 }
 
-OSF_API int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts,
-		  const sigset_t *mask)
+OSF_API int poll(struct pollfd *fds, nfds_t n, int timeout)
+{
+	return is_bad_ptr(fds) || likely(!may_concern_us(fds, n))
+		   ? libc.poll(fds, n, timeout)
+		   : poll_ours(fds, n, timeout);
+}
+
+OURS int ppoll_ours(struct pollfd *fds, nfds_t n, const struct timespec *ts,
+		    const sigset_t *mask)
 {
 	int saved = errno;
 
-	if (is_bad_ptr(fds) || likely(!poll_concerns_us(fds, n)))
+	if (!poll_concerns_us(fds, n))
 		return libc.ppoll(fds, n, ts, mask);
 	return (int)libc_ret(poll_files(fds, n, ts, mask), saved);
+}
+
+OSF_API int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts,
+		  const sigset_t *mask)
+{
+	return is_bad_ptr(fds) || likely(!may_concern_us(fds, n))
+		   ? libc.ppoll(fds, n, ts, mask)
+		   : ppoll_ours(fds, n, ts, mask);
 }
 
 OSF_API int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size)
@@ -133,17 +160,21 @@ OSF_API int epoll_create1(int flags)
 	return epoll_made(libc.epoll_create1(flags));
 }
 
-OSF_API int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+OURS int epoll_ctl_ours(int epfd, int op, int fd, struct epoll_event *ev)
 {
 	int saved = errno;
-
-	if (likely(!table_load(fd)))
-		return libc.epoll_ctl(epfd, op, fd, ev);
 	CALL(c) = { .file = file_get(epfd) };
+
 	if (!c.file || c.file->kind != FILE_EPOLL ||
 	    (op != EPOLL_CTL_DEL && is_bad_ptr(ev)))
 		return libc.epoll_ctl(epfd, op, fd, ev);
 	return (int)libc_ret(epoll_file_ctl(epfd, c.file, op, fd, ev), saved);
+}
+
+OSF_API int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	return likely(!table_load(fd)) ? libc.epoll_ctl(epfd, op, fd, ev)
+				       : epoll_ctl_ours(epfd, op, fd, ev);
 }
 
 /* The kernel writes to the pointer when it has something to write. */
@@ -153,23 +184,31 @@ static bool is_bad_fault(struct file *f, const struct epoll_event *evs)
 	       epoll_is_merged(f) && epoll_has_ready(f);
 }
 
-OSF_API int epoll_pwait2(int epfd, struct epoll_event *evs, int n,
-			 const struct timespec *ts, const sigset_t *mask)
+OURS int epoll_pwait2_ours(int epfd, struct epoll_event *evs, int n,
+			   const struct timespec *ts, const sigset_t *mask)
 {
 	int saved = errno;
 	CALL(c) = { .file = file_get(epfd) };
 
 	if (is_bad_fault(c.file, evs))
 		return (int)libc_ret(n > 0 ? -EFAULT : -EINVAL, saved);
-	if (likely(!c.file) || c.file->kind != FILE_EPOLL || is_bad_ptr(evs))
+	if (!c.file || c.file->kind != FILE_EPOLL || is_bad_ptr(evs))
 		return libc.epoll_pwait2(epfd, evs, n, ts, mask);
 	call_may_sleep(&c);
 	return (int)libc_ret(epoll_file_wait(epfd, c.file, evs, n, ts, mask),
 			     saved);
 }
 
-OSF_API int epoll_pwait(int epfd, struct epoll_event *evs, int n, int timeout,
-			const sigset_t *mask)
+OSF_API int epoll_pwait2(int epfd, struct epoll_event *evs, int n,
+			 const struct timespec *ts, const sigset_t *mask)
+{
+	return likely(!file_serves(epfd))
+		   ? libc.epoll_pwait2(epfd, evs, n, ts, mask)
+		   : epoll_pwait2_ours(epfd, evs, n, ts, mask);
+}
+
+OURS int epoll_pwait_ours(int epfd, struct epoll_event *evs, int n, int timeout,
+			  const sigset_t *mask)
 {
 	struct timespec ts;
 	int saved = errno;
@@ -177,7 +216,7 @@ OSF_API int epoll_pwait(int epfd, struct epoll_event *evs, int n, int timeout,
 
 	if (is_bad_fault(c.file, evs))
 		return (int)libc_ret(n > 0 ? -EFAULT : -EINVAL, saved);
-	if (likely(!c.file) || c.file->kind != FILE_EPOLL || is_bad_ptr(evs))
+	if (!c.file || c.file->kind != FILE_EPOLL || is_bad_ptr(evs))
 		return libc.epoll_pwait(epfd, evs, n, timeout, mask);
 	call_may_sleep(&c);
 	return (int)libc_ret(epoll_file_wait(epfd, c.file, evs, n,
@@ -185,7 +224,17 @@ OSF_API int epoll_pwait(int epfd, struct epoll_event *evs, int n, int timeout,
 			     saved);
 }
 
+OSF_API int epoll_pwait(int epfd, struct epoll_event *evs, int n, int timeout,
+			const sigset_t *mask)
+{
+	return likely(!file_serves(epfd))
+		   ? libc.epoll_pwait(epfd, evs, n, timeout, mask)
+		   : epoll_pwait_ours(epfd, evs, n, timeout, mask);
+}
+
 OSF_API int epoll_wait(int epfd, struct epoll_event *evs, int n, int timeout)
 {
-	return epoll_pwait(epfd, evs, n, timeout, NULL);
+	return likely(!file_serves(epfd))
+		   ? libc.epoll_wait(epfd, evs, n, timeout)
+		   : epoll_pwait_ours(epfd, evs, n, timeout, NULL);
 }

@@ -1,24 +1,44 @@
 /* SPDX-License-Identifier: MIT */
 /* sock/anchor.c - see sock/anchor.h */
 #include "sock/anchor.h"
+#include "sock/shared.h"
 #include "sock/sock_ops.h"
+
+/* Threads of this process, or of all that share the socket, as they say. */
+static uint32_t n_sleepers(const struct sock *sk)
+{
+	const struct shared_page *p = load_acq(&sk->page);
+
+	return p ? load_rlx(&p->n_sleepers) : load_rlx(&sk->n_sleepers);
+}
 
 bool anchor_sleep_begin(struct sock *sk, int fd)
 {
 	GUARD(&sk->rx_lock);
-	if (fetch_add(&sk->n_sleepers, 1))
-		return true;
-	sock_ops(sk)->drain(sk, fd);
-	return false;
+	bool others = n_sleepers(sk);
+
+	fetch_add(&sk->n_sleepers, 1);
+	if (sk->page)
+		fetch_add(&sk->page->n_sleepers, 1);
+	if (!others)
+		sock_ops(sk)->drain(sk, fd);
+	return others;
 }
 
-void anchor_sleep_end(struct sock *sk) { fetch_sub(&sk->n_sleepers, 1); }
+void anchor_sleep_end(struct sock *sk)
+{
+	struct shared_page *p = load_acq(&sk->page);
+
+	fetch_sub(&sk->n_sleepers, 1);
+	if (p)
+		fetch_sub(&p->n_sleepers, 1);
+}
 
 void anchor_clear(struct sock *sk, int fd)
 {
 	if (!sock_ops(sk)->is_rung(sk) || !lock_try(&sk->rx_lock))
 		return;
-	if (!load_rlx(&sk->n_sleepers))
+	if (!n_sleepers(sk))
 		sock_ops(sk)->drain(sk, fd);
 	lock_put(&sk->rx_lock);
 }

@@ -26,6 +26,7 @@
 #include "base/program.h"
 #include "base/setting.h"
 #include "sock/arena.h"
+#include "sock/shared.h"
 
 /* A process has at most a million descriptors unless root raised fs.nr_open. */
 #define ARENA_SOCKS (1u << 20)
@@ -50,6 +51,7 @@ static struct chunk {
 	struct sock *socks;
 } chunks[N_CHUNKS];
 static uint32_t n_chunks, n_room; /* what is mapped, and the entries in it */
+static uint32_t n_used;           /* of them, those that were ever in use */
 static int fd_arena = -1;
 static dev_t arena_dev; /* what fd_arena is, as long as nobody closes it */
 static ino_t arena_ino;
@@ -153,7 +155,7 @@ static void *map_chunk(int fd, uint32_t c, size_t skip)
 	if (map == MAP_FAILED)
 		return NULL;
 	void *socks = mmap(NULL, chunk_len(c) * sizeof(struct sock), prot,
-			   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (socks == MAP_FAILED) {
 		munmap(map, bytes);
 		return NULL;
@@ -228,7 +230,7 @@ int arena_open(void)
 	store_rel(&h->magic, OSF_STATS_MAGIC); /* readers check it first */
 	n_chunks = 1;
 	n_room = FIRST_SOCKS;
-	n_free = 0;
+	n_free = n_used = 0;
 	fd_arena = fds_hide(fd);
 	header = h;
 	return 0;
@@ -241,7 +243,8 @@ void arena_after_fork(void)
 	lock = (struct lock){ 0 };
 	if (!header)
 		return;
-	/* The old mapping stays: inherited sockets live in it. */
+	/* The old mappings stay: inherited sockets live there. */
+	shared_child();
 	fds_close(fd_arena);
 	fd_arena = -1;
 	if (n_room > FIRST_SOCKS) {
@@ -249,7 +252,7 @@ void arena_after_fork(void)
 		free_stack = NULL;
 	}
 	memset(chunks, 0, sizeof(chunks));
-	n_chunks = n_room = n_free = 0;
+	n_chunks = n_room = n_free = n_used = 0;
 	header = NULL;
 	if (arena_open())
 		log_err("no memory for a statistics segment: %m");
@@ -300,15 +303,21 @@ struct osf_stats_totals *arena_totals(void) { return &header->totals; }
 bool arena_is_full(void)
 {
 	return header && !load_rlx(&n_free) &&
-	       load_rlx(&header->n_socks) == load_rlx(&n_room);
+	       load_rlx(&n_used) == load_rlx(&n_room);
 }
 
 /* Entries that a child was the last to free: it could not put them on our stack. */
 static void sweep(void)
 {
-	for (uint32_t i = 0; i < header->n_socks; i++)
-		if (!load_acq(&entry_at(i)->in_use))
-			free_stack[n_free++] = i;
+	for (uint32_t i = 0; i < n_used; i++) {
+		struct sock *sk = sock_at(i);
+
+		if (load_acq(&entry_at(i)->in_use) || sk->is_held)
+			continue;
+		sk->is_live = 0;
+		shared_unmap(sk);
+		free_stack[n_free++] = i;
+	}
 }
 
 /* All entries have been used: find those that others have freed, and if they are few,
@@ -330,11 +339,11 @@ static COLD void make_room(void)
 /* The index of a free entry, or NOT_HERE. */
 static uint32_t take_entry(void)
 {
-	if (!n_free && header->n_socks == n_room)
+	if (!n_free && n_used == n_room)
 		make_room();
 	if (n_free)
 		return free_stack[--n_free];
-	return header->n_socks < n_room ? header->n_socks : NOT_HERE;
+	return n_used < n_room ? n_used : NOT_HERE;
 }
 
 struct sock *sock_new(int fd)
@@ -351,14 +360,15 @@ struct sock *sock_new(int fd)
 	memset(sk, 0, sizeof(*sk));
 	sk->st = entry_at(i);
 	memset(sk->st, 0, sizeof(*sk->st));
-	sk->n_procs = sk->maker_has = 1;
+	sk->is_live = sk->is_held = 1;
+	shared_init(sk);
 	sk->rcvlowat = 1;
 	sk->generation = ++generation;
 	sk->st->fd = fd;
 	sk->st->opened_ns = sk->st->since_ns = clock_ns(CLOCK_REALTIME);
 	store_rel(&sk->st->in_use, generation ? generation : 1);
-	if (i == header->n_socks)
-		store_rel(&header->n_socks, i + 1);
+	if (i == n_used)
+		store_rel(&header->n_socks, ++n_used);
 	header->totals.n_sockets++;
 	return sk;
 }
@@ -386,6 +396,11 @@ void sock_free(struct sock *sk)
 	GUARD(&lock);
 	uint32_t i = index_of(sk);
 
+	/* The processes that shared it may have counted wrongly. */
+	if (!sk->is_live)
+		return;
+	sk->is_live = sk->is_held = 0;
+	shared_unmap(sk);
 	totals_add(sk->st);
 	sk->state = SOCK_STATE(SOCK_KERNEL);
 	store_rel(&sk->st->in_use, 0); /* the last: see sweep() */
@@ -400,7 +415,19 @@ void sock_set_mode(struct sock *sk, enum sock_mode mode)
 	do
 		old = load_rlx(&sk->state);
 	while (
-	    !cas(&sk->state, old, SOCK_STATE(mode) | (old & SOCK_COUNT_MASK)));
+	    !cas(&sk->state, old,
+		 SOCK_STATE(mode) | (old & (SOCK_COUNT_MASK | SOCK_SHARED))));
+	if (mode == SOCK_KERNEL)
+		shared_is_kernels(sk);
+}
+
+bool sock_start_moving(struct sock *sk)
+{
+	uint32_t old = load_rlx(&sk->state);
+
+	return !(old & SOCK_COUNT_MASK) && state_mode(old) == SOCK_YOUNG &&
+	       cas(&sk->state, old,
+		   SOCK_STATE(SOCK_UPGRADING) | (old & SOCK_SHARED));
 }
 
 void sock_set_reason(struct sock *sk, enum osf_reason reason)
@@ -414,7 +441,7 @@ void arena_for_each(void (*each)(const struct sock *sk, void *arg), void *arg)
 	if (!header)
 		return;
 	GUARD(&lock);
-	for (uint32_t i = 0; i < header->n_socks; i++)
-		if (load_acq(&entry_at(i)->in_use))
+	for (uint32_t i = 0; i < n_used; i++)
+		if (sock_at(i)->is_live && load_acq(&entry_at(i)->in_use))
 			each(sock_at(i), arg);
 }

@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -47,6 +48,8 @@ static inline ssize_t io_recv(struct sock *sk, const struct sock_ops *ops,
 	if (likely(r > 0 && r >= load_rlx(&sk->rcvlowat) &&
 		   !(flags & (MSG_WAITALL | MSG_PEEK))))
 		return r;
+	if (!ops->is_ours && likely(r != -ESTALE))
+		return r; /* the kernel knows */
 	return io_recv_on(&(struct io_call){ sk, fd, flags, iov, n, ops, seen },
 			  r);
 }
@@ -60,6 +63,8 @@ static inline ssize_t io_send(struct sock *sk, const struct sock_ops *ops,
 	ssize_t r = ops->send(sk, fd, iov, n, flags);
 
 	if (likely(r >= 0 && (size_t)r == len))
+		return r;
+	if (!ops->is_ours && likely(r != -ESTALE))
 		return r;
 	return io_send_on(&(struct io_call){ sk, fd, flags, iov, n, ops, seen },
 			  r);

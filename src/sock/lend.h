@@ -144,10 +144,6 @@ struct lend_ops {
 	/* The caller waits for room alone, and sleeps by descriptors or, @by_fd, by the
 	 * anchor's.  False: there is room by now, or something to receive. */
 	bool (*arm_room)(struct sock *sk, int fd, bool by_fd);
-	/* The anchor's descriptor has had @events (POLL*). */
-	void (*on_anchor)(struct sock *sk, int fd, unsigned events);
-	/* Do what the peer has asked for meanwhile. */
-	void (*settle)(struct sock *sk, int fd);
 };
 
 #define LEND_REF_MAX (64u * 1024)

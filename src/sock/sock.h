@@ -2,10 +2,11 @@
 /*
  * sock/sock.h - what every socket is, whatever moves its bytes
  *
- * A struct sock is one open file description of a TCP socket.  It lives in the
- * process's statistics segment (sock/arena.h), which is shared memory, so that
- * processes that share the description by fork share this too: the indices into
- * a ring, the locks, the counters.  The peer process cannot reach it.
+ * A struct sock is one open file description of a TCP socket, as one process knows it.
+ * It is this process's own memory: it may hold pointers and descriptors.  What osf stat
+ * reads is an entry of the statistics segment, st.  Processes that share the description
+ * since a fork have a copy of struct sock each, and exchange the rest, positions and
+ * counters, through a page (sock/shared.h), which is input to whoever reads it.
  *
  * Life of the data path, one way, except the last step:
  *
@@ -16,8 +17,8 @@
  *   SHM        rings, after what was still in TCP
  *   KERNEL     for good: the tables no longer lead here for data calls
  *
- * Owner: the processes that hold the description.  Locks: rx for the receiving
- * half, tx for the sending half; both in that order to change the mode.
+ * Locks, among threads: rx for the receiving half, tx for the sending half; both in that
+ * order to change the mode.
  */
 #pragma once
 
@@ -38,24 +39,31 @@ enum sock_mode {
 	SOCK_KERNEL,
 };
 
-/* sock.state: the mode above a count of kernel calls in flight while YOUNG. */
+/* sock.state: from bit 0, a count of kernel calls in flight while YOUNG; the mode; and
+ * whether other processes may be inside. */
 #define SOCK_COUNT_BITS 20
 #define SOCK_COUNT_MASK ((1u << SOCK_COUNT_BITS) - 1)
+#define SOCK_MODES 16u /* at most */
+#define SOCK_MODE_MASK (SOCK_MODES - 1)
 #define SOCK_STATE(mode) ((uint32_t)(mode) << SOCK_COUNT_BITS)
+#define SOCK_SHARED (1u << (SOCK_COUNT_BITS + 4))
 
 /* What a protocol may keep for a socket whose bytes it moves, or may come to. */
 #define SOCK_CONN_BYTES 512u
+
+struct shared_page;
 
 struct sock {
 	/* Every call. */
 	alignas(CACHE_LINE) uint32_t state; /* SOCK_STATE(mode) | in flight */
 	uint8_t flags;                      /* SOCK_F_* */
 	uint8_t nonblock;                   /* O_NONBLOCK, shared by dups */
-	uint8_t shut;              /* SHUT_BIT_*: what this side has shut */
-	uint8_t maker_has;         /* the process that made it still holds it */
+	uint8_t shut;    /* SHUT_BIT_*: what this side has shut */
+	uint8_t is_live; /* from sock_new() to sock_free() */
+	uint8_t is_held; /* by a file, or a group's socket, of this process */
 	struct osf_stats_sock *st; /* public: osf stat reads it */
-	int32_t n_procs;     /* processes that hold the description; 0: the last
-			  * has ended without closing; -1: nobody any more */
+	struct shared_page *page;  /* once others held it too: sock/shared.h */
+	uint32_t epoch;      /* of the process for which these two are right */
 	uint32_t turns;      /* changes of direction while YOUNG */
 	uint32_t turns_next; /* look at the upgrade when turns reach this */
 	uint8_t last_dir;
@@ -113,39 +121,38 @@ enum { SHUT_BIT_RD = 1, SHUT_BIT_WR = 2 };
 enum { ANCHOR_OPEN, ANCHOR_FIN, ANCHOR_RST };
 enum { DIR_NONE, DIR_RX, DIR_TX };
 
+static inline enum sock_mode state_mode(uint32_t state)
+{
+	return (enum sock_mode)(state >> SOCK_COUNT_BITS & SOCK_MODE_MASK);
+}
+
 static inline enum sock_mode sock_mode(const struct sock *sk)
 {
-	return (enum sock_mode)(load_acq(&sk->state) >> SOCK_COUNT_BITS);
+	return state_mode(load_acq(&sk->state));
+}
+
+/* May other processes be inside a call on this socket? */
+static inline bool sock_is_shared(const struct sock *sk)
+{
+	return unlikely(load_rlx(&sk->state) & SOCK_SHARED);
 }
 
 /* True if nobody else can be inside a call on this socket. */
 static inline bool sock_is_alone(const struct sock *sk)
 {
-	return is_single_threaded() && load_rlx(&sk->n_procs) == 1;
-}
-
-/* @n processes do not hold it any more: have all let go?  Then it is the caller's to
- * end, and nobody else's. */
-static inline bool sock_let_go(struct sock *sk, int32_t n)
-{
-	int32_t old;
-
-	do
-		old = load_rlx(&sk->n_procs);
-	while (!cas(&sk->n_procs, old, old == n ? -1 : old - n));
-	return old == n;
+	return is_single_threaded() && !(load_rlx(&sk->state) & SOCK_SHARED);
 }
 
 /* Enter a kernel call; false when the mode is no longer YOUNG. */
 static inline bool sock_enter(struct sock *sk)
 {
 	if (sock_is_alone(sk)) {
-		if (sk->state >> SOCK_COUNT_BITS != SOCK_YOUNG)
+		if (state_mode(sk->state) != SOCK_YOUNG)
 			return false;
 		sk->state++;
 		return true;
 	}
-	if (fetch_add(&sk->state, 1) >> SOCK_COUNT_BITS == SOCK_YOUNG)
+	if (state_mode(fetch_add(&sk->state, 1)) == SOCK_YOUNG)
 		return true;
 	fetch_sub(&sk->state, 1);
 	return false;
@@ -159,6 +166,9 @@ static inline void sock_leave(struct sock *sk)
 		fetch_sub(&sk->state, 1);
 }
 
+/* From YOUNG to UPGRADING, if nobody is inside a call; false: somebody is, or it is not
+ * young. */
+bool sock_start_moving(struct sock *sk);
 /* Both locks, to change the mode or to act on it: true if it is @mode still; false, and
  * none is held, if it is not. */
 static inline bool sock_hold(struct sock *sk, enum sock_mode mode)

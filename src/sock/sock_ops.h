@@ -164,6 +164,14 @@ struct sock_ops {
 	void (*exit)(struct sock *sk, int fd);
 	/* In the child, for a socket that it has inherited. */
 	void (*after_fork)(struct sock *sk);
+	/*
+	 * For sockets that several processes hold (sock/shared.h): what the next one
+	 * has to know, into memory that all of them may write, at most
+	 * SHARED_CONN_BYTES of it, and from there.  To import is to check: -EPROTO
+	 * when it is impossible, and then nothing was taken.  NULL: there is nothing.
+	 */
+	void (*export)(const struct sock *sk, void *shared);
+	int (*import)(struct sock *sk, const void *shared);
 	/* The other processes that held it are gone. */
 	void (*alone)(struct sock *sk);
 	/* A call is over: do what the peer has asked for meanwhile. */
@@ -195,7 +203,7 @@ struct sock_ops {
 };
 
 /* As many as the mask of sock_ops() lets through; src/ops fills them in. */
-#define SOCK_TABLES 8u
+#define SOCK_TABLES (2 * SOCK_MODES)
 extern const struct sock_ops *const sock_tables[SOCK_TABLES];
 
 static inline const struct sock_ops *sock_ops(const struct sock *sk)

@@ -5,6 +5,7 @@
 #include <signal.h>
 
 #include "base/clock.h"
+#include "base/idle.h"
 #include "base/libc.h"
 #include "base/spin.h"
 #include "sock/sock_ops.h"
@@ -49,13 +50,35 @@ static bool only_completions(const struct nap *n)
 	return true;
 }
 
+/* ppoll() on what ends the nap, and on what whoever sleeps looks after, too. */
+static int nap_poll(const struct nap *n, const struct timespec *left,
+		    const sigset_t *mask)
+{
+	struct pollfd both[2];
+	uint32_t number;
+	int idle = n->n_fds < ARRAY_LEN(both) ? idle_fd(&number) : -1;
+
+	if (likely(idle < 0))
+		return libc.ppoll(n->fds, n->n_fds, left, mask);
+	both[n->n_fds] = (struct pollfd){ .fd = idle, .events = POLLIN };
+	for (nfds_t i = 0; i < n->n_fds; i++)
+		both[i] = n->fds[i];
+	int r = libc.ppoll(both, n->n_fds + 1, left, mask);
+	for (nfds_t i = 0; i < n->n_fds; i++)
+		n->fds[i].revents = r > 0 ? both[i].revents : 0;
+	if (r > 0 && both[n->n_fds].revents) {
+		idle_run();
+		r--;
+	}
+	return r;
+}
+
 static int nap_once(const struct nap *n, const sigset_t *mask, uint64_t now)
 {
 	uint64_t left = MIN(n->deadline_ns - now, n->tick_ns);
 	struct timespec ts = ns_timespec(left);
 	const sigset_t *meanwhile = n->restarts ? NULL : mask;
-	int r = libc.ppoll(n->fds, n->n_fds, left == UINT64_MAX ? NULL : &ts,
-			   meanwhile);
+	int r = nap_poll(n, left == UINT64_MAX ? NULL : &ts, meanwhile);
 
 	if (r > 0 && only_completions(n)) {
 		ts = ns_timespec(MIN(left, NS_PER_MS));

@@ -15,7 +15,7 @@
 #include "tcp/snd.h"
 #include "tcp/stack.h"
 
-#define REST_WORTH 8 /* of an extent: so much of it, or more */
+#define REST_WORTH 8 /* the smallest part of an extent to keep */
 
 uint32_t snd_space(const struct tcp_conn *c)
 {

@@ -20,7 +20,7 @@
 #include "tcp/timer.h"
 
 #define REUSE_AFTER_MS 1000
-#define ISS_BEHIND 65537 /* as for a peer's SYN: see tw_rx() */
+#define ISS_BEHIND 65537 /* as for a SYN in TIME-WAIT: see tw_rx() */
 
 static bool is_loopback(const struct tcp_stack *s, const struct ip_addr *a)
 {

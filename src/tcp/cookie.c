@@ -16,7 +16,7 @@
 #include "tcp/stack.h"
 
 #define COUNT_NS (64 * NS_PER_S)
-#define COUNTS 2 /* a cookie is good in its own and the next */
+#define COUNTS 2 /* a cookie is valid in its count and the next */
 #define HASH_BITS 24
 #define HASH_MASK ((1u << HASH_BITS) - 1)
 #define TS_BITS 6

@@ -145,11 +145,11 @@ void conn_established(struct tcp_conn *c, const struct tcp_seg *seg)
 	}
 	rcv_tune_init(c);
 	c->last_data_rx_ms = now_ms(c->stack);
-	c->last_rx_ms = now_ms(c->stack); /* before it, nothing is silence */
+	c->last_rx_ms = now_ms(c->stack); /* silence counts from here */
 	tcp_set_state(c, TCP_ESTABLISHED);
 	if (is_closed) {
 		shutdown_now(c);
-		conn_rtx_update(c, true); /* of a FIN that was sent before */
+		conn_rtx_update(c, true); /* for a FIN that was sent before */
 	}
 }
 
@@ -312,7 +312,7 @@ void tcp_abort(struct tcp_conn *c, uint64_t now_ns)
 
 struct tcp_orphans tcp_orphans(const struct tcp_stack *s) { return s->orphans; }
 
-#define ORPHANS_MORE 8 /* so that a stack of few connections has some */
+#define ORPHANS_MORE 8 /* besides half of the connections */
 
 /* As in Linux: beyond the limit, tcp_close() resets the connection. */
 static bool is_orphan_too_many(struct tcp_stack *s)

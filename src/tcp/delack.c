@@ -19,9 +19,9 @@
 #include "tcp/stack.h"
 #include "tcp/timer.h"
 
-#define AHEAD 8 /* connections that are fetched */
-#define SKIP 16 /* entries that a call passes over */
-#define SWEEP 4 /* ... and looks at to make the ring dense */
+#define AHEAD 8 /* how far ahead connections are fetched */
+#define SKIP 16 /* struck entries that a call removes */
+#define SWEEP 4 /* entries that a call of sweep() visits */
 
 uint32_t delack_slots(uint32_t n_conns) { return n_conns + n_conns / 2 + 8; }
 

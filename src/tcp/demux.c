@@ -18,9 +18,9 @@
 #include "tcp/rcv.h"
 #include "tcp/stack.h"
 
-#define AHEAD 16       /* frames whose headers were read; a power of two */
-#define AHEAD_FETCH 12 /* of them, those whose connections are fetched */
-#define AHEAD_QUEUES 8 /* ... and of which it is known what was sent */
+#define AHEAD 16       /* frames in the pipeline; a power of two */
+#define AHEAD_FETCH 12 /* from here on connections are fetched */
+#define AHEAD_QUEUES 8 /* from here on sent ranges are fetched */
 #define AHEAD_CHAINS 4
 
 /* A frame whose headers are parsed. */
@@ -34,7 +34,7 @@ struct coming {
 };
 
 enum coming_kind {
-	COMING_NOTHING, /* was dropped */
+	COMING_NOTHING, /* the frame was dropped */
 	COMING_ICMP,
 	COMING_SEGMENT,
 };

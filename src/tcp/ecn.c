@@ -15,7 +15,7 @@
 #include "tcp/rcv.h"
 #include "tcp/stack.h"
 
-#define MARKED_LOST_MAX 3 /* time-outs without an ACK of what was marked */
+#define MARKED_LOST_MAX 3 /* time-outs without an ACK of marked data */
 #define ASKS (TCP_ECE | TCP_CWR)
 
 /* What a SYN asks for: TCP_OFFER_ECN, or 0. */

@@ -156,7 +156,7 @@ void sent_unmark_lost(struct tcp_conn *c)
 	if (!c->lost_bytes)
 		return;
 	era_begin(c, false);
-	c->mtu_probe = 0; /* if one is under way, nothing will be known of it */
+	c->mtu_probe = 0; /* a probe in flight will tell nothing */
 	list_splice_tail(&c->lost, &c->again);
 	list_splice_tail(&c->lost, &c->flight);
 	list_splice_tail(&c->flight, &c->lost);

@@ -16,7 +16,7 @@
 #define SLOW_START_TENTHS 20
 #define AVOIDANCE_TENTHS 12
 #define LATE_NS (2ull << WHEEL_TICK_SHIFT)
-#define FRAME_NS NS_PER_MS /* what one frame may hold of the rate */
+#define FRAME_NS NS_PER_MS /* the longest time that one frame may take */
 
 /* How long it takes to send @bytes. */
 static uint64_t pace_ns(const struct tcp_conn *c, uint32_t bytes)

@@ -29,8 +29,8 @@
 	552 /* Linux's; below it routers are to cut, or nothing is sent */
 #define MTU_MIN_V6 1280   /* RFC 8201 section 4 */
 #define ANEW_S 600        /* RFC 1191 section 6.3 */
-#define PROBE_NEAR 16     /* bytes: not worth a probe */
-#define BLACK_HOLE_RTOS 2 /* time-outs, before the size is suspected */
+#define PROBE_NEAR 16     /* bytes: a smaller gain needs no probe */
+#define BLACK_HOLE_RTOS 2 /* time-outs until we suspect the size */
 
 static uint32_t mtu_min(const struct tcp_conn *c)
 {

@@ -19,7 +19,7 @@
 #include "tcp/timer.h"
 
 #define REO_STEPS_MAX 16 /* quarters of a round trip */
-#define REO_PERSIST 16   /* recoveries without a duplicate, until it shrinks */
+#define REO_PERSIST 16   /* recoveries without a DSACK until it shrinks */
 #define TLP_ACK_DELAY_NS (200 * NS_PER_MS) /* of the slowest receiver */
 #define TLP_MARGIN_NS (2 * NS_PER_MS)      /* for clocks and polls */
 

@@ -16,7 +16,7 @@
 #include "tcp/stack.h"
 
 #define PRUNE_LOOKS 16
-#define SMALL_PART 4 /* a piece is small that fills less of its frame */
+#define SMALL_PART 4 /* a small piece fills less of its frame */
 
 static uint32_t charge_of(const struct extent *e)
 {

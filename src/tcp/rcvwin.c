@@ -22,9 +22,9 @@
 #include "tcp/snd.h"
 #include "tcp/stack.h"
 
-#define MEM_FACTOR 4u /* memory of a connection, in terms of its buffer */
+#define MEM_FACTOR 4u          /* memory of a connection, in buffers */
 #define MEM_LEAST (256u << 10) /* frames may be large, and buffers small */
-#define MEM_MOST (3u << 30)    /* what is counted has 32 bits */
+#define MEM_MOST (3u << 30)    /* the counter has 32 bits */
 #define RTT_MAX_MS 60000u
 
 uint32_t rcv_mem_max(const struct tcp_conn *c)

@@ -343,7 +343,7 @@ static bool ack_field_rx(struct tcp_conn *c, struct arrival *a)
 	if (!check_ack(c, &a->seg))
 		return false;
 	note_timestamp(c, &a->seg);
-	c->soft_err = 0; /* whatever it was, it has passed */
+	c->soft_err = 0; /* the path works again */
 	ack_rx(c, &a->seg);
 	c->flags &= ~(uint32_t)CONN_MORE;
 	if (c->flags & CONN_URG_OUT && seq_le(c->snd_up, c->snd_una))

@@ -71,7 +71,7 @@ static void range_arrived(struct tcp_conn *c, const struct range *r,
 		if (seq_le(range_end(r), c->recover))
 			t->is_original = true;
 	} else if (rtt / NS_PER_US < c->min_rtt_us) {
-		return; /* it was the first copy that arrived */
+		return; /* the first copy has arrived */
 	}
 	/* Take the round trip of the range that arrived last, whenever it was sent.  If
 	 * it has waited behind a hole, other ranges may have to wait as long. */
@@ -178,7 +178,7 @@ void sent_split_there(struct tcp_conn *c, struct range *r, seq32 at,
 	rest->piece = piece;
 	r->len = seq_len(r->seq, at);
 	if (range_is_probe(c, r))
-		c->mtu_probe = 0; /* cut on its way: it tells nothing */
+		c->mtu_probe = 0; /* a probe that was cut tells nothing */
 	rest->flags &= (uint8_t) ~(RANGE_PROBE | RANGE_HINT);
 	r->flags &= (uint8_t) ~(RANGE_FIN | RANGE_PROBE | RANGE_EOR);
 	r->next = rest;

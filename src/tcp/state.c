@@ -146,7 +146,7 @@ static void check_received(const struct tcp_conn *c)
 	assert(list_is_empty(&c->ooo_link) == !n_runs);
 	int32_t work = c->stack->work.n;
 	assert(!n_runs || run_last(c)->last == last);
-	c->stack->work.n = work; /* a check is no call */
+	c->stack->work.n = work; /* a check does not count as work */
 	assert(seq_le(at, c->rcv_adv));
 	/* A mark is forgotten when the program has read past it. */
 	if (c->flags & CONN_URG_IN && !(c->flags & CONN_ORPHAN))

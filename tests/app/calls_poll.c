@@ -2,6 +2,7 @@
 /* tests/app/calls_poll.c - scenarios: waiting in poll, select and epoll (see
  * calls.h); what they say of closed connections is in calls_close.c */
 #include "calls.h"
+#include "calls_part.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,6 +14,7 @@
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -71,6 +73,56 @@ SCENARIO(poll_wakes_on_room)
 	far_do(x, FAR_RECV_LATER, (long)total);
 	RES("poll", poll(&pfd, n(1), 3000));
 	bits("revents", pfd.revents);
+}
+
+/* The kernel has the connection again, both directions, and no room. */
+static size_t full_after_the_way_back(struct ctx *x)
+{
+	int one = 1;
+
+	RES("inline",
+	    setsockopt(x->fd, SOL_SOCKET, SO_OOBINLINE, &one, sizeof(one)));
+	for (int i = 0; i < 4; i++) {
+		made(x, buf, 16);
+		RES("send", send(x->fd, buf, n(16), 0));
+		far_do(x, FAR_RECV, 16);
+		far_do(x, FAR_SEND, 16);
+		settle(x, POLLIN);
+		recv_got(x, 100);
+	}
+	return fill_up(x);
+}
+
+SCENARIO(poll_wakes_on_room_after_the_way_back)
+{
+	struct pollfd pfd = { .fd = x->fd, .events = POLLOUT };
+	size_t total = full_after_the_way_back(x);
+
+	RES("full", poll(&pfd, n(1), 0));
+	far_do(x, FAR_RECV_LATER, (long)total);
+	RES("poll", poll(&pfd, n(1), -1));
+	bits("revents", pfd.revents);
+}
+
+/* In a set that a child has inherited. */
+SCENARIO(epoll_wakes_a_child_on_room_after_the_way_back)
+{
+	struct epoll_event ev = { .events = EPOLLOUT };
+	int ep = epoll_create1(0), status;
+	size_t total = full_after_the_way_back(x);
+
+	RES("add", epoll_ctl(ep, EPOLL_CTL_ADD, x->fd, &ev));
+	RES("full", epoll_wait(ep, &ev, 1, 0));
+	pid_t pid = fork();
+	if (!pid) {
+		alarm(CHILD_S);
+		_exit(epoll_wait(ep, &ev, 1, -1) == 1 && ev.events & EPOLLOUT);
+	}
+	far_do(x, FAR_RECV_LATER, (long)total);
+	waitpid(pid, &status, 0);
+	out(" child=%d", status ? WEXITSTATUS(status) : -1);
+	RES("parent", epoll_wait(ep, &ev, 1, -1));
+	close(ep);
 }
 
 SCENARIO(poll_wakes_on_end)

@@ -53,6 +53,39 @@ SCENARIO(send_to_address)
 	RES("long", sendto(x->fd, buf, n(100), 0, (void *)&sa, 4096));
 }
 
+/* A message whose address is cut off, and one whose control data has no room for a
+ * header: both are sent, to the peer and not past what it reads.  Headers that are wrong
+ * are refused before anything is sent. */
+SCENARIO(send_msg_odd)
+{
+	struct sockaddr_storage to[8] = { { .ss_family = AF_INET } };
+	struct cmsghdr c = { .cmsg_level = SOL_SOCKET,
+			     .cmsg_type = SO_MARK,
+			     .cmsg_len = 1000 };
+	struct iovec iov = { buf, 100 };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	made(x, buf, 100);
+	m.msg_name = to;
+	m.msg_namelen = sizeof(to);
+	RES("long", sendmsg(x->fd, &m, 0));
+	far_res(x, "far", FAR_RECV, 100);
+	m.msg_name = NULL;
+	m.msg_control = &c;
+	m.msg_controllen = 4;
+	made(x, buf, 100);
+	RES("short", sendmsg(x->fd, &m, 0));
+	far_res(x, "far", FAR_RECV, 100);
+	m.msg_controllen = sizeof(c);
+	RES("overrun", sendmsg(x->fd, &m, 0));
+	c.cmsg_len = 1;
+	RES("tiny", sendmsg(x->fd, &m, 0));
+	made(x, buf, 100);
+	m.msg_controllen = 0;
+	RES("plain", sendmsg(x->fd, &m, 0));
+	far_res(x, "far", FAR_RECV, 100);
+}
+
 SCENARIO(send_zero_length)
 {
 	RES("send", send(x->fd, buf, n(0), 0));
@@ -146,6 +179,20 @@ SCENARIO(send_timeo)
 	took(t, 100);
 	t = ms_now();
 	RES("write", write(x->fd, buf, n(10)));
+	took(t, 100);
+}
+
+/* The number that headers for a 64-bit time on 32-bit machines give it. */
+SCENARIO(send_timeo_new)
+{
+	const int so_sndtimeo_new = 67;
+	struct timeval tv = { .tv_usec = 100000 };
+
+	fill_up(x);
+	RES("set",
+	    setsockopt(x->fd, SOL_SOCKET, so_sndtimeo_new, &tv, sizeof(tv)));
+	long long t = ms_now();
+	RES("send", send(x->fd, buf, n(10), 0));
 	took(t, 100);
 }
 

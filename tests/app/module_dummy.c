@@ -11,11 +11,12 @@
  *
  *     1   its struct ends before accept(): it opens connections, and no token
  *     2   with accept(), so both ends may have it
+ *     3   with streams, for which this osf has no use yet
  *     4   of a later osf: its struct goes on, and what goes on is used
  *
  * with another NAME and PRIORITY, and some that fail: -DFAIL_INIT, -DNO_ENTRY.
  *
- * Environment: DUMMY_REFUSE, the name of the module whose connect() refuses;
+ * Environment: DUMMY_REFUSE, the names of modules whose connect() refuses;
  * DUMMY_GONE: so many arrivals are gone when they are accepted; DUMMY_CAPS: what it
  * says that it can do.
  * tests/app/test_modules.py and test_routes.py run it.
@@ -138,7 +139,7 @@ static int dummy_connect(uint64_t id, int fd, const struct sockaddr *to,
 	const char *refuse = getenv("DUMMY_REFUSE");
 
 	say("connect %d\n", port);
-	if (refuse && !strcmp(refuse, NAME))
+	if (refuse && strstr(refuse, NAME))
 		return -ECONNREFUSED;
 	int own = unix_connect(in->sin_port);
 	if (own < 0)
@@ -253,6 +254,7 @@ static void dummy_notify(const struct osf_inet_event *event)
 }
 
 static int of_the_future(void) { return 0; }
+static const struct osf_stream_ops streams = { .size = sizeof(streams) };
 
 static struct {
 	struct osf_proto proto;
@@ -261,6 +263,7 @@ static struct {
 	.proto = {
 		.size = GENERATION == 1   ? (uint32_t)OSF_PROTO_SIZE_1
 			: GENERATION == 2 ? (uint32_t)OSF_PROTO_SIZE_2
+			: GENERATION == 3 ? (uint32_t)OSF_PROTO_SIZE_3
 					  : (uint32_t)sizeof(later),
 		.name = NAME,
 		.caps = OSF_CAP_LOCAL,
@@ -270,6 +273,7 @@ static struct {
 		.notify = dummy_notify,
 		.accept = dummy_accept,
 		.close = dummy_close,
+		.stream = GENERATION == 3 ? &streams : NULL,
 	},
 	.future = of_the_future,
 };
@@ -289,7 +293,7 @@ int osf_module_init(void)
 		later.proto.caps = strtoull(caps, NULL, 0);
 	int err = ops_proto_register(&later.proto);
 	say("registered %d: %d\n", GENERATION, err);
-	if (err == -E2BIG) { /* this osf is older: do without the future */
+	if (err == -E2BIG || err == -EOPNOTSUPP) { /* do without what is new */
 		later.proto.size = (uint32_t)OSF_PROTO_SIZE_2;
 		err = ops_proto_register(&later.proto);
 		say("registered again: %d\n", err);

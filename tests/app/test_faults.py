@@ -150,7 +150,8 @@ def arguments():
 
 def main():
     programs, only, seed = arguments()
-    run = harness.Run(__file__)
+    run = harness.Run(__file__, not_with={
+        "thread": "its scenarios are bounded in time, and too little happens in it"})
     listed = subprocess.run([programs[0], "--list"], check=True,
                             capture_output=True, text=True).stdout
     jobs = []

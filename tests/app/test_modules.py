@@ -198,28 +198,153 @@ def gone():
         expect(protos(second, two), [PROTO_MODULE] * 2)
 
 
+def child_that_holds():
+    """Return: what ends it."""
+    r, w = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(w)
+        os.read(r, 1)
+        os._exit(0)
+    os.close(r)
+
+    def end():
+        os.close(w)
+        os.waitpid(child, 0)
+    return end
+
+
 def not_asked():
     """Sockets whose place a carrier could not take, or must not."""
     with listener() as l, select.epoll() as ep:
-        kept = []
-        for before in (lambda s: kept.append(s.dup()),
-                       lambda s: ep.register(s, 0)):
-            kept += [connect(l, before), l.accept()[0]]
         s = socket.socket()
-        r, w = os.pipe()
-        child = os.fork()
-        if not child:
-            os.close(w)
-            os.read(r, 1)
-            os._exit(0)
+        end = child_that_holds()
         s.connect(l.getsockname())
-        kept += [s, l.accept()[0]]
-        expect(PROTO_MODULE in protos(*kept), False)
-        os.close(w)
-        os.waitpid(child, 0)
+        expect(PROTO_MODULE in protos(s, l.accept()[0]), False)
+        end()
         expect(s.connect_ex(l.getsockname()), errno.EISCONN)
+        s = socket.socket()
+        copy = s.dup()  # the entry of the set has lost its number
+        ep.register(copy, select.EPOLLOUT)
+        copy.close()
+        s.connect(l.getsockname())
+        expect(PROTO_MODULE in protos(s, l.accept()[0]), False)
+        expect(len(ep.poll(10)), 1)
     pair(family=DIRECT)
     pair(family=socket.AF_INET6, host="::1")
+
+
+def held_by_a_child():
+    with listener() as l:
+        s = socket.socket()
+        end = child_that_holds()
+        s.connect(l.getsockname())
+        expect(reasons(s), ["SHARED"])
+        end()
+
+
+def after_a_child():
+    """Who has let go of a socket does not keep it from a module."""
+    with listener() as l:
+        s = socket.socket()
+        child_that_holds()()
+        s.connect(l.getsockname())
+        two = l.accept()[0]
+        exchange(s, two)
+        expect(protos(s, two), [PROTO_MODULE] * 2)
+
+
+def duplicates():
+    """Each descriptor leads to the carrier, and keeps what is its own."""
+    with listener() as l:
+        s = socket.socket()
+        s.setblocking(False)
+        copies = [s.dup() for i in range(3)]
+        os.set_inheritable(copies[0].fileno(), True)
+        s.close()
+        copies[1].connect(l.getsockname())
+        two = l.accept()[0]
+        expect(protos(two), [PROTO_MODULE])
+        expect([os.get_inheritable(c.fileno()) for c in copies],
+               [True, False, False])
+        expect([os.get_blocking(c.fileno()) for c in copies], [False] * 3)
+        expect(len({os.fstat(c.fileno()).st_ino for c in copies}), 1)
+        copies[0].setblocking(True)
+        for c in copies:
+            exchange(c, two)
+            c.close()
+        expect(two.recv(1), b"")
+
+
+def ready(ep, wait=10):
+    return sorted(ep.poll(wait))
+
+
+def epoll_sets():
+    """Entries go on with the carrier, as the program made them."""
+    OUT, IN, ET, ONCE = (select.EPOLLOUT, select.EPOLLIN, select.EPOLLET,
+                         select.EPOLLONESHOT)
+    with listener() as l, select.epoll() as level, select.epoll() as edge, \
+            select.epoll() as once, select.epoll() as none:
+        s = socket.socket()
+        copy = s.dup()
+        level.register(s, OUT)
+        level.register(copy, IN)
+        edge.register(s, OUT | IN | ET)
+        once.register(s, OUT | IN | ONCE)
+        none.register(s, 0)
+        hup = select.EPOLLHUP
+        for ep in (level, edge, once):  # not connected
+            expect(all(ev & hup for _, ev in ready(ep)), True)
+        s.connect(l.getsockname())
+        two = l.accept()[0]
+        expect(protos(s, two), [PROTO_MODULE] * 2)
+        expect(ready(level), [(s.fileno(), OUT)])
+        expect(ready(edge), [(s.fileno(), OUT)])
+        expect(ready(edge, 0), [])
+        expect(ready(once, 0), [])
+        once.modify(s, OUT | IN | ONCE)
+        expect(ready(once), [(s.fileno(), OUT)])
+        expect(ready(once, 0), [])
+        expect(ready(none, 0), [])
+        two.sendall(b"x")
+        expect(ready(level), [(s.fileno(), OUT), (copy.fileno(), IN)])
+        expect(ready(edge), [(s.fileno(), OUT | IN)])
+        level.unregister(copy)
+        level.modify(s, IN)
+        expect(ready(level), [(s.fileno(), IN)])
+        expect(s.recv(2), b"x")
+        expect(ready(level, 0), [])
+        for ep in (level, edge, once, none):
+            ep.unregister(s)
+        exchange(copy, two)
+
+
+def nonblocking_connect(to):
+    """Return: how often epoll and SO_ERROR tell of its outcome, and what."""
+    with select.epoll() as ep:
+        s = socket.socket()
+        s.setblocking(False)
+        before = s.connect_ex(to)
+        expect(before in (0, errno.EINPROGRESS), True)
+        ep.register(s, select.EPOLLOUT | select.EPOLLET)
+        expect([fd for fd, _ in ready(ep)], [s.fileno()])
+        expect(ready(ep, 0), [])
+        errors = [s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+                  for i in range(3)]
+        return s, errors
+
+
+def one_after_the_other():
+    """The program hears of the last candidate's outcome, once."""
+    with listener() as l:
+        one, errors = nonblocking_connect(l.getsockname())
+        expect(errors, [0, 0, 0])
+        one.setblocking(True)
+        exchange(one, l.accept()[0])
+        to = l.getsockname()
+    _, errors = nonblocking_connect(to)
+    expect(errors, [errno.ECONNREFUSED, 0, 0])
 
 
 def under_way():
@@ -307,6 +432,17 @@ def refusal(m):
                              "dummy connected"], asked)
     lines = m.play(not_asked, ["dummy"])[0]
     m.run.need(not any("dummy connect" in line for line in lines), lines)
+    m.play(held_by_a_child, ["dummy"],
+           OSF_RULES="use dummy tcp_client *:*")
+    for scenario in (after_a_child, duplicates, epoll_sets):
+        lines = m.play(scenario, ["dummy"])[0]
+        m.run.need(any("dummy connected" in line for line in lines), lines)
+    for refuse, module in (("dummy:other", None), ("other", "dummy"),
+                           ("", "other")):
+        lines = m.play(one_after_the_other, ["dummy", "other"],
+                       DUMMY_REFUSE=refuse)[0]
+        got = {line.split()[0] for line in lines if "connected" in line}
+        m.run.need(got == {module} - {None}, lines)
     lines = m.play(under_way, ["dummy"])[0]
     m.run.need(not any("connected" in line for line in lines), lines)
 
@@ -346,6 +482,13 @@ def generations(m):
     m.run.need(lines[:2] == ["dummy registered 4: -7",
                              "dummy registered again: 0"], lines)
     m.run.need("made for a newer osf" in log, log)
+    m.expect(lines, *CARRIED)
+
+
+    lines, log = m.play(carried, ["dummy_streams"])
+    m.run.need(lines[:2] == ["dummy registered 3: -95",
+                             "dummy registered again: 0"], lines)
+    m.run.need("asks for what this osf does not do" in log, log)
     m.expect(lines, *CARRIED)
 
 

@@ -16,6 +16,7 @@ import select
 import socket
 import subprocess
 import sys
+import threading
 
 import harness
 
@@ -382,7 +383,17 @@ def offloaded_pair():
         return one, two
 
 
-WAITS = (in_poll, in_select, in_epoll, in_poll_with_offloaded,
+def in_recv_of_offloaded(fd):
+    one, two = offloaded_pair()
+    pass_on = threading.Thread(target=lambda: two.sendall(os.read(fd, 1)))
+    one.settimeout(None)
+    pass_on.start()
+    got = one.recv(1)
+    pass_on.join()
+    return got == b"x"
+
+
+WAITS = (in_recv_of_offloaded, in_poll, in_select, in_epoll, in_poll_with_offloaded,
          in_epoll_with_offloaded, in_poll_of_epoll, in_epoll_of_a_child)
 
 SCENARIOS = (kinds_of_routes, arguments, changes_are_seen,

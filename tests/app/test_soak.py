@@ -25,6 +25,9 @@ RUNS = [("kills", 50, True, 50, 100),
 # These run for a given time, whatever else there is: side by side.
 MIXES = [("mix", 60, True, 100, 250),
          ("mix", 60, False, 15, 250)]
+# Its processes have threads and fork, and libasan's allocator (GCC 12) has no handlers
+# for that: a child waits for ever for a lock that another thread held.
+MIX_NOT_WITH = "address"
 
 
 def soak(run, program, seed, mode, number, eager, n_conns, seconds):
@@ -58,12 +61,17 @@ def main():
                os.environ.get("OSF_TEST_SEED") or time.time_ns() >> 10)
     print("seed %d" % seed, flush=True)
     modes = sys.argv[3:]
+    mixes = MIXES if not modes or "mix" in modes else []
+    if mixes and MIX_NOT_WITH in run.sanitizer.names:
+        print("not with the sanitizer %s: mix: children wait for a lock of its "
+              "allocator" % MIX_NOT_WITH)
+        mixes = []
     for i, (mode, *more) in enumerate(RUNS):
         if not modes or mode in modes:
             soak(run, program, seed + i, mode, *more)
     with concurrent.futures.ThreadPoolExecutor(len(MIXES)) as pool:
         ended = [pool.submit(soak, run, program, seed + len(RUNS) + i, *mix)
-                 for i, mix in enumerate(MIXES) if not modes or "mix" in modes]
+                 for i, mix in enumerate(mixes)]
     for end in ended:
         end.result()
     run.done()

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/differential/compare.c - where two runs of a sequence differ, and whether that is known
+ * tests/differential/compare.c - where two runs of a sequence differ, and whether we know why
  *
- *     what was said of each step, twice -> verdict_of(): the first difference that counts
+ *     the observations of each step, twice -> verdict_of(): the first difference that counts
  *
- * Most that are known leave the two stacks in different states, and end the comparison.
- * After those whose entry says "then: the same" it goes on.
+ * Most known differences leave the two stacks in different states and end the
+ * comparison.  After one whose entry says "then: the same" it goes on.
  */
 #include <string.h>
 
 #include "differential.h"
 
-/* The first step from @i on after which the two are not the same, or how many there are. */
+/* Return: the first step from @i on at which the runs differ, or the number of steps */
 static uint32_t next_difference(const struct run *k, const struct run *e,
 				uint32_t i)
 {

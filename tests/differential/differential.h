@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/differential/differential.h - the same random things done to Linux and to src/tcp
+ * tests/differential/differential.h - does the same random things to Linux and to src/tcp
  *
  *     gen.c: a seed -> sequence (segments, calls, pauses) <-> text.c: its text
- *     play.c: sequence, back end -> run.c: what came of each step, as text
- *     main.c: both texts compared; known.c: which differences are known, and why
+ *     play.c: sequence, back end -> run.c: observations after each step, as text
+ *     main.c: compares both texts; known.c: known differences, and their reasons
  *
- * A sequence is played by one peer: it keeps the numbers of the segments that it sends
- * and sees, so that a step can say "1460 bytes further on" whatever the first numbers
- * were.  After each step all that can be observed is written down, normalised: numbers
- * are relative, and plain ACKs of bytes in order are no step's, because when they are
- * sent is each stack's own choice (RFC 9293 section 3.8.6.3).  That all was
- * acknowledged is asked after long pauses.
+ * One peer plays a sequence.  It remembers the numbers of the segments that it sends
+ * and sees.  So a step can say "1460 bytes further on", whatever the first numbers
+ * were.  After each step it writes down everything that it can observe, normalised.
+ * Numbers are relative.  Plain ACKs of bytes in order are left out, because each stack
+ * may choose when to send them (RFC 9293 section 3.8.6.3).  After long pauses it checks
+ * that everything was acknowledged.
  */
 #pragma once
 
@@ -66,14 +66,14 @@ struct sequence {
 #define GAPS_MAX 16
 #define ENDS_MAX 128
 
-/* Which plain ACKs a step says nothing of. */
+/* Plain ACKs that a step leaves out. */
 enum ack_fold {
 	FOLD_ALL,     /* the stack may acknowledge now or later */
 	FOLD_DELAYED, /* those that might have come earlier */
 	FOLD_NONE,    /* something is wrong: now, or never */
 };
 
-/* What a connection has behind it: for rules that hold only then. */
+/* What has happened on a connection, for rules that apply only after it. */
 enum tag {
 #define T(name, text) TAG_##name,
 #include "tags.def"
@@ -81,7 +81,7 @@ enum tag {
 	TAGS
 };
 
-/* A sequence on its way through a back end, and what its peer knows. */
+/* The state of a sequence that a back end plays, and what its peer knows. */
 struct run {
 	struct backend *b;
 	struct sequence *q;
@@ -122,7 +122,7 @@ struct run {
 	bool is_again[RUN_PACKETS], is_next[RUN_PACKETS];
 	uint32_t n_packets;
 	char call[64]; /* what a call said */
-	/* Bits of enum tag, before the step was over. */
+	/* enum tag as bits, from before the end of the step. */
 	uint32_t tags[STEPS_MAX];
 	char said[STEPS_MAX][SAID_MAX];
 };
@@ -137,7 +137,7 @@ void sequence_print(FILE *f, const struct sequence *q);
 MUST_CHECK bool sequence_parse(struct sequence *q, const char *text);
 void flags_print(char *out, unsigned flags);
 
-/* What all sequences are played over; a seed means the same over each. */
+/* What all sequences run over; a seed means the same with each. */
 struct way {
 	bool is_v6;
 	const char *scheme; /* of congestion control */

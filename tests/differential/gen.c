@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/differential/gen.c - a seed becomes a sequence
+ * tests/differential/gen.c - makes a sequence from a seed
  *
- * Most sequences open a connection first, from either side and with some of the
- * options, and then do what peers and programs do, and what they should not; the
- * others begin with anything.  Pauses are of lengths at which no timer is expected, nor is
- * half a second over that answers to what is wrong are kept apart.
+ * Most sequences first open a connection, from either side and with some of the
+ * options.  Then they do what peers and programs do, and what they should not do.  The
+ * others begin with anything.  No timer expires near the end of a pause, nor does the
+ * limit of two challenge ACKs per second.
  */
 #include "differential.h"
 
@@ -90,15 +90,15 @@ static uint32_t some_len(struct gen *g)
 	return lens[below(g, 7)];
 }
 
-/* A FIN behind a gap is told of by SACK in Linux alone, and so often that nothing else
- * would be seen: known.txt, fin-sacked. */
+/* Only Linux SACKs a FIN behind a gap.  It would do so too often to see anything else:
+ * known.txt, fin-sacked. */
 static void no_early_fin(struct seg_step *s)
 {
 	if (s->seq > 0)
 		s->flags &= (uint8_t)~TCP_FIN;
 }
 
-/* Bytes as a peer sends them, and as one that has lost some. */
+/* Bytes as a normal peer sends them, and one that has lost some. */
 static void data_segment(struct gen *g)
 {
 	struct seg_step *s = add_seg(g, TCP_ACK | (one_in(g, 2) ? TCP_PSH : 0));
@@ -136,7 +136,7 @@ static void ack_segment(struct gen *g)
 	}
 }
 
-/* Any flags at any place. */
+/* Any flags with any numbers. */
 static void odd_segment(struct gen *g)
 {
 	static const int32_t offs[] = { 0, 0, 0,     1,        -1,
@@ -154,7 +154,7 @@ static void odd_segment(struct gen *g)
 					 TCP_PSH };
 	struct seg_step *s = add_seg(g, flags[below(g, 11)]);
 
-	/* Two that say the opposite of each other: once is enough. */
+	/* Flags that contradict each other: one such segment is enough. */
 	if (s->flags & TCP_SYN && s->flags & (TCP_FIN | TCP_RST) &&
 	    !one_in(g, 20))
 		s->flags = TCP_FIN | TCP_ACK;

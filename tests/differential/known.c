@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/differential/known.c - the differences that are known; see known.txt
+ * tests/differential/known.c - the differences that we know; see known.txt
  *
- * An entry is its name, a rule, one witness or several, a reason.  The rule is an extended
- * regular expression (with \1 for what a group was) that fits the whole text of a
+ * An entry has a name, a rule, one or more witnesses, and a reason.  The rule is an
+ * extended regular expression (with \1 for a group) that matches the whole text of a
  * difference:
  *
  *     STEP => kernel: WHAT | engine: WHAT
  *
- * With the line "then: the same" sequences are compared further on behind it.
+ * With the line "then: the same" the comparison goes on after the difference.
  */
 #include <regex.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 #include "differential.h"
 
-/* The text behind a line's name, or NULL. */
+/* Return: the text behind the name of a line, or NULL. */
 static char *field(const char *line, const char *name)
 {
 	size_t len = strlen(name);

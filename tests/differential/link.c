@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/differential/link.c - Linux' segments leave one at a time
+ * tests/differential/link.c - makes Linux send one segment at a time
  *
- * With large frames Linux waits for more to fill one, and cuts its queue at other places:
- * that is about devices, and not about TCP.  A device that takes one segment a frame
- * has none of it.
+ * With large frames Linux waits to fill one, and cuts its queue at other places.  That
+ * depends on devices, not on TCP.  A device that takes one segment per frame avoids it.
  */
 #include <errno.h>
 #include <linux/rtnetlink.h>

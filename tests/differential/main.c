@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/differential/main.c - plays sequences to Linux and to src/tcp, and compares
+ * tests/differential/main.c - plays sequences to Linux and to src/tcp, and compares them
  *
  *     differential [--ipv6] [--cubic] KNOWN ...  over IPv6 instead of IPv4, with CUBIC
  *                                        instead of NewReno
  *     differential KNOWN run N [SEED [MOST]]   N random ones, from the seed on, until
  *                                        MOST (20) were wrong
- *     differential KNOWN list N [SEED [MOST]]  as run, and each known one is printed
- *     differential KNOWN check N FIXED   what was an error once (a sequence a line), the
- *                                        witnesses of all that is known, and N more
- *     differential KNOWN play TEXT       one, or the one of a seed, step by step
+ *     differential KNOWN list N [SEED [MOST]]  the same, and prints the known differences
+ *     differential KNOWN check N FIXED   former errors (one sequence per line), the
+ *                                        witnesses of all known differences, and N more
+ *     differential KNOWN play TEXT       one sequence, or that of a seed, step by step
  *     differential KNOWN trace TEXT      the same, and all packets with their times
  *
- * A difference that a rule of KNOWN fits is no error (compare.c).  Another is
- * tried again, because a machine that was busy elsewhere makes differences of its own; if
- * it stays it is shrunk, and printed as a command that repeats it.  Exit 1: a difference
- * that nobody knows, or an entry of KNOWN that its witness does not use; 77: no TUN here.
+ * A difference that matches a rule of KNOWN is no error (compare.c).  Any other
+ * difference is tried again, because a busy machine causes some of its own.  If it
+ * stays, it is shrunk and printed as a command that repeats it.  Exit 1: an unknown
+ * difference, or an entry of KNOWN that none of its witnesses needs; 77: there is no
+ * TUN here.
  */
 #include <errno.h>
 #include <signal.h>
@@ -74,7 +75,7 @@ static void play_batch(uint32_t n)
 	play_kernel(&kernel, kernel_runs, n);
 }
 
-/* Whether a difference stays when the sequence is played alone; the runs are then in the
+/* Whether the sequence still differs when it is played alone.  Its runs are then in the
  * last places. */
 static bool differs(const struct sequence *q, int n_tries, struct verdict *v)
 {
@@ -87,14 +88,14 @@ static bool differs(const struct sequence *q, int n_tries, struct verdict *v)
 		verdict_of(v, &known, &kernel_runs[BATCH], &engine_runs[BATCH]);
 		if (!v->is_wrong)
 			return false;
-		/* It was woken too late for its pauses: that is no try. */
+		/* The process was woken too late for a pause: that try does not count. */
 		if (kernel_runs[BATCH].is_late && n_late++ < LATE_TRIES)
 			i--;
 	}
 	return true;
 }
 
-/* Steps are taken away as long as a difference stays that nobody knows. */
+/* Removes steps as long as an unknown difference stays. */
 static void shrink(struct sequence *q, struct verdict *v)
 {
 	uint64_t give_up = now_ns() + 10 * NS_PER_S;
@@ -122,7 +123,7 @@ static void report(const struct sequence *q, struct verdict *v)
 	sequence_repeat(&less);
 }
 
-/* Return: whether the runs at @i are the same, or differ as is known. */
+/* Return: whether the runs at @i are equal, or differ in a known way. */
 static bool judge(uint32_t i)
 {
 	struct verdict v;
@@ -181,7 +182,7 @@ static void check_add(uint32_t *n, const struct sequence *q, struct known *why)
 	sequences[(*n)++] = *q;
 }
 
-/* What was different once, and was our error, is the same. */
+/* Adds the sequences of former errors, which must be equal now. */
 MUST_CHECK static bool check_add_fixed(uint32_t *n, const char *path)
 {
 	FILE *f = fopen(path, "r");
@@ -211,12 +212,12 @@ static bool is_as_expected(uint32_t i, struct verdict *v)
 	verdict_of(v, &known, &kernel_runs[i], &engine_runs[i]);
 	if (!v->is_wrong && v->why == expected[i])
 		return true;
-	/* Alone, if others were in its way. */
+	/* Played alone, without others in the way. */
 	return !differs(&sequences[i], TRIES, v) && v->why == expected[i];
 }
 
-/* What is fixed is the same, and each entry fits what its witnesses show; else it is of
- * no use. */
+/* Checks that fixed sequences are equal, and that each known difference matches its
+ * witnesses. */
 static uint64_t check_all(const char *path)
 {
 	struct verdict v;
@@ -275,7 +276,7 @@ static int kernel_open(void)
 	const struct backend_setting settings[] = {
 		{ "tcp_congestion_control", run_way.scheme },
 		{ "tcp_no_metrics_save", "1" },
-		/* Else Linux tells of later holes only after a while. */
+		/* Otherwise Linux reports later holes only after a delay. */
 		{ "tcp_comp_sack_nr", "0" },
 	};
 	const struct backend_config cfg = {
@@ -290,7 +291,7 @@ static int kernel_open(void)
 	return err ? err : link_without_gso("tun0");
 }
 
-/* Return: how many arguments said what to play over. */
+/* Return: how many arguments were options. */
 static int way_read(int argc, char **argv)
 {
 	int n = 0;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/differential/play.c - sequences through the engine, and many at once through Linux
+ * tests/differential/play.c - plays sequences to the engine, and many at once to Linux
  *
- * The engine's time is a variable, so it goes first and says how long pauses are: a pause
- * goes on until nothing was sent for QUIET_NS before its end and behind it, because a
- * timer that fires about then could be on either side of it in real time.
+ * The engine goes first, because its time is a variable, and decides how long pauses
+ * are.  A pause lasts until nothing was sent for QUIET_NS before and after its end.  In
+ * real time a timer that fires near the end could fall on either side of it.
  *
- * Linux' answers to a segment or a call are there when the system call returns, so steps
- * without a pause between them are played in one go.  While one sequence pauses the
- * others are played: hundreds of connections over one TUN.
+ * Linux has answered a segment or a call when the system call returns, so steps without
+ * a pause between them are played at once.  While one sequence pauses, others are
+ * played: hundreds of connections over one TUN.
  */
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@
 
 static uint8_t packet[BACKEND_PACKET_MAX];
 
-/* Packets until the instant; when the last of them was sent, or 0. */
+/* Takes packets until @until_ns.  Return: when the last one was sent, or 0 */
 static uint64_t take_until(struct run *r, uint64_t until_ns)
 {
 	uint64_t at, last = 0;
@@ -84,7 +84,7 @@ void play_engine(struct run *r, struct sequence *q)
 
 /* --- many at once --- */
 
-/* Who a packet is for, by the peer's port. */
+/* The run that a packet belongs to, by the peer's port. */
 static struct run *by_port[65536];
 
 static void take_all(struct backend *k, uint64_t until_ns)
@@ -103,7 +103,7 @@ static void take_all(struct backend *k, uint64_t until_ns)
 	}
 }
 
-/* Plays on until the next pause, or the end.  Return: whether there is more. */
+/* Plays until the next pause or the end.  Return: whether there is more */
 static bool run_on(struct backend *k, struct run *r)
 {
 	uint64_t now = k->ops->now(k->self);
@@ -137,7 +137,7 @@ static struct run *earliest(struct run *runs, uint32_t n)
 	return first;
 }
 
-/* The runs have begun, and have ports of their own. */
+/* The runs have begun, and each has a port of its own. */
 void play_kernel(struct backend *k, struct run *runs, uint32_t n)
 {
 	struct run *r;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/differential/run.c - one sequence, step by step, and what is seen of it
+ * tests/differential/run.c - plays one sequence step by step, and observes it
  *
  *     run_begin(); for each step: run_do(), run_packet() ..., run_said(); run_end()
  *
- * After a step is written down: what the call said, the packets in their order, the
- * socket's and the listener's poll bits, and the bytes that can be read.
+ * After a step it writes down the result of the call, the packets in order, the poll
+ * bits of the socket and the listener, and the bytes that can be read.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -80,7 +80,7 @@ static socklen_t name_of(union name *out, const struct ip_addr *a,
 	return sizeof(out->v4);
 }
 
-/* Return: a socket with our local name, or a negative errno. */
+/* Return: a socket that is bound to our address and port, or a negative errno. */
 static int bound_socket(struct run *r)
 {
 	const struct backend_ops *o = r->b->ops;
@@ -146,7 +146,7 @@ static int do_send(struct run *r, uint32_t n)
 	return (int)sent;
 }
 
-/* Bytes that are wrong are an answer of their own. */
+/* Wrong bytes have a result of their own. */
 static int do_recv(struct run *r, uint32_t n)
 {
 	static uint8_t buf[DATA_MAX];
@@ -220,7 +220,7 @@ static int do_call(struct run *r, const struct step *s)
 
 /* --- segments --- */
 
-/* Whether nothing is wrong with the segment but, perhaps, where it lies. */
+/* Whether the segment is correct, except perhaps for its place. */
 static bool is_sound(const struct run *r, const struct seg_step *s,
 		     const struct tcp_seg *seg)
 {
@@ -230,7 +230,7 @@ static bool is_sound(const struct run *r, const struct seg_step *s,
 	       seq_le(seg->ack, (seq32){ r->snd_nxt });
 }
 
-/* Whether a stack takes the segment, as far as the peer can tell. */
+/* Whether a stack accepts the segment, as far as the peer can tell. */
 static bool is_taken(const struct run *r, const struct seg_step *s,
 		     const struct tcp_seg *seg)
 {
@@ -262,8 +262,9 @@ static enum ack_fold fold_of(const struct run *r, const struct seg_step *s,
 	return seg_span(seg) ? FOLD_ALL : FOLD_DELAYED;
 }
 
-/* Stacks differ in whether they look at the ACK of what they have had before, so that it
- * says nothing new; and in whether the SYN's own number may be acknowledged again. */
+/* Stacks differ in whether they check the ACK of bytes that they have received before,
+ * so such a segment carries no new ACK.  They also differ in whether the number of the
+ * SYN may be acknowledged again. */
 static seq32 ack_mended(const struct run *r, const struct seg_step *s,
 			const struct tcp_seg *seg)
 {
@@ -278,10 +279,10 @@ static seq32 ack_mended(const struct run *r, const struct seg_step *s,
 	return seg->ack;
 }
 
-/* A segment of the peer's, with the numbers that it has come to. */
+/* Builds a segment of the peer with its current numbers. */
 static struct tcp_seg seg_build(struct run *r, const struct seg_step *s)
 {
-	/* The first SYN says where the numbers begin. */
+	/* The first SYN defines the first number. */
 	bool is_first = s->flags & TCP_SYN && r->nxt == PEER_ISS;
 	bool is_old = s->is_ts_old && !is_first;
 	uint32_t seq = r->nxt + (is_first ? 0 : (uint32_t)s->seq);
@@ -309,13 +310,13 @@ static struct tcp_seg seg_build(struct run *r, const struct seg_step *s)
 	}
 	if (s->flags & TCP_ACK)
 		seg.ack = ack_mended(r, s, &seg);
-	/* Whether what is refused moves the time to be echoed is nobody's concern. */
+	/* A refused segment may or may not update the timestamp to be echoed. */
 	if (!is_old && is_taken(r, s, &seg))
 		seg.tsval = r->tsval += 10;
 	return seg;
 }
 
-/* What was sent behind a gap is in order when the gap is closed. */
+/* When a gap is closed, bytes behind it are in order. */
 static void gaps_close(struct run *r)
 {
 	for (uint32_t i = 0; i < r->n_gaps;) {
@@ -337,7 +338,7 @@ static bool is_end(const struct run *r, seq32 at)
 	return false;
 }
 
-/* What is sent again is one segment, even if it was several before. */
+/* Bytes that were sent in several segments may be sent again in one. */
 static void end_account(struct run *r, seq32 from, seq32 end)
 {
 	for (uint32_t i = 0; i < MIN(r->n_ends, (uint32_t)ENDS_MAX); i++)
@@ -348,8 +349,8 @@ static void end_account(struct run *r, seq32 from, seq32 end)
 
 static void ack_account(struct run *r, const struct tcp_seg *seg)
 {
-	/* A segment or an ACK from before others brings no window, nor does an ACK of
-	 * what was not sent yet. */
+	/* An old segment or ACK brings no window, nor does an ACK of bytes that were
+	 * not sent. */
 	if (seq_lt(seg->ack, (seq32){ r->snd_una }) ||
 	    seq_lt((seq32){ r->snd_nxt }, seg->ack))
 		return;
@@ -364,7 +365,7 @@ static void ack_account(struct run *r, const struct tcp_seg *seg)
 	r->snd_una = seg->ack.v;
 }
 
-/* What the peer has now said. */
+/* Notes what the peer has said so far. */
 static void seg_account(struct run *r, const struct seg_step *s,
 			const struct tcp_seg *seg)
 {
@@ -394,14 +395,14 @@ static void seg_account(struct run *r, const struct seg_step *s,
 		tag(r, TAG_UNASKED, true);
 	if (seg->flags == TCP_ACK && !seg->len && s->seq < 0)
 		tag(r, TAG_EDGE, true);
-	/* Its ACK counts where its bytes are beyond the window, too. */
+	/* An ACK counts even if the bytes of its segment lie beyond the window. */
 	if (is_taken(r, s, seg) ? seg->flags & TCP_ACK
 				: is_sound(r, s, seg) && s->seq >= 0 &&
 				      s->seq < 60000 && r->nxt != PEER_ISS)
 		ack_account(r, seg);
 	if (!is_taken(r, s, seg))
 		return;
-	/* A second FIN is none. */
+	/* A second FIN does not count. */
 	if (r->has_fin && seg->flags & TCP_FIN)
 		return;
 	r->has_fin |= seg->flags & TCP_FIN && !(seg->flags & TCP_SYN);
@@ -409,7 +410,7 @@ static void seg_account(struct run *r, const struct seg_step *s,
 		r->nxt = seq_max(nxt, end).v;
 	else if (span && r->n_gaps < GAPS_MAX)
 		r->gaps[r->n_gaps++] = (struct tcp_sack){ seg->seq, end };
-	/* What lies behind a FIN is nothing. */
+	/* Bytes behind a FIN do not count. */
 	if (r->has_fin)
 		r->n_gaps = 0;
 	gaps_close(r);
@@ -427,7 +428,7 @@ static void do_seg(struct run *r, const struct seg_step *s)
 	    ip_pseudo_sum(&r->raddr, &dst, IP_PROTO_TCP, head + seg.len);
 
 	ip_build(p, &r->raddr, &dst, IP_PROTO_TCP, 0, head + seg.len);
-	/* The first byte has the number behind the peer's first SYN. */
+	/* The first byte follows the number of the peer's first SYN. */
 	for (uint32_t i = 0; i < seg.len; i++)
 		tcp[head + i] = stream_at(seg.seq.v + i - PEER_ISS - 1 +
 					  !!(seg.flags & TCP_SYN));
@@ -471,7 +472,7 @@ static bool is_connecting(const struct run *r)
 	return r->q->steps[r->at].kind == STEP_CONNECT;
 }
 
-/* The stack's SYN, which may be the first of another connection. */
+/* Notes the stack's SYN, which may begin another connection. */
 static void syn_account(struct run *r, const struct tcp_seg *seg)
 {
 	bool is_reply = seg->flags & TCP_ACK;
@@ -490,8 +491,8 @@ static void syn_account(struct run *r, const struct tcp_seg *seg)
 	r->stack_ack = r->nxt;
 }
 
-/* Whether a block tells of an earlier step's duplicate (RFC 2883), which may be done with
- * any ACK, or of what lies behind the FIN, which is nothing. */
+/* Whether a SACK block reports a duplicate of an earlier step (RFC 2883), which any
+ * later ACK may do, or bytes behind the FIN, which do not count. */
 static bool is_idle_block(const struct run *r, const struct tcp_seg *seg,
 			  unsigned i)
 {
@@ -573,7 +574,7 @@ static PRINTF(2, 3) void say(struct text *t, const char *fmt, ...)
 	t->left -= used;
 }
 
-/* An ACK of what has come, and nothing else. */
+/* Whether it acknowledges received bytes and does nothing else. */
 static bool is_plain_ack(const struct run *r, uint32_t at)
 {
 	const struct tcp_seg *seg = &r->packets[at];
@@ -591,7 +592,7 @@ static void say_options(struct text *t, const struct run *r,
 		say(t, " mss %u", seg->mss);
 	if (seg->is_sack_ok)
 		say(t, " sackOK");
-	/* Which time is echoed follows from when ACKs were sent. */
+	/* The echoed timestamp depends on when ACKs were sent. */
 	if (seg->has_ts && seg->flags & TCP_ACK &&
 	    (seg->tsecr < TS_FIRST || seg->tsecr > r->tsval))
 		say(t, " ecr %d", (int)(seg->tsecr - TS_FIRST));
@@ -613,7 +614,7 @@ static void say_packet(struct text *t, const struct run *r,
 	char flags[9];
 	bool is_last = seq == r->n_sent + 1 - seg->len;
 
-	/* Within what a program has written a stack pushes as it likes: RFC 9293
+	/* A stack may set PSH anywhere within what a program has written: RFC 9293
 	 * section 3.9.1. */
 	flags_print(flags, is_last ? seg->flags : seg->flags & ~TCP_PSH);
 	if (seg->flags & TCP_RST && !seg->seq.v)
@@ -655,7 +656,7 @@ static void say_packets(struct text *t, struct run *r)
 				continue;
 			last = seg;
 		}
-		/* How much is sent again at once is the sender's choice. */
+		/* The sender chooses how much it sends again at once. */
 		if (r->is_again[i])
 			say_again(t, r, seg);
 		else
@@ -695,7 +696,7 @@ void run_said(struct run *r)
 	r->at++;
 }
 
-/* Nothing of it shall stay in the back end: the peer resets what is left. */
+/* Leaves nothing in the back end: the peer resets what is left. */
 void run_end(struct run *r)
 {
 	struct seg_step reset = { .flags = TCP_RST, .wscale = TCP_NO_WSCALE };

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/differential/text.c - a sequence as text, and back
+ * tests/differential/text.c - converts a sequence to text and back
  *
  *     listen seg:S,0,0,0,w65535,m1460,k,t,x7 seg:A,0,0,0,w1000,t accept send:100
  *
- * A segment is its flags (F S R P A U E C, or "-" for none), its numbers as struct
- * seg_step has them, its length, and in any order: wN the window, mN the MSS, xN the
- * scale, k SACK is understood, t timestamps, o timestamps of long ago, sA:B a block.
+ * A segment has its flags (F S R P A U E C, or "-" for none), its numbers as in struct
+ * seg_step, and its length.  Then follow in any order: wN the window, mN the MSS, xN
+ * the window scale, k SACK permitted, t timestamps, o old timestamps, sA:B a SACK
+ * block.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,9 @@
 /*
  * tests/fuzz/fuzz_icmp.c - any ICMP messages to a stack that sends
  *
- * Messages are raw, or quote what a connection has sent, a little off.  Whatever they
- * say, segments stay within the bounds of RFC 1191 and RFC 8201, and a connection that
- * is established is not ended by them (RFC 1122 section 4.2.3.9, RFC 5927).
+ * A message is raw, or quotes what a connection has sent, with a number that is a bit
+ * off.  Whatever it says, segments stay within the limits of RFC 1191 and RFC 8201, and
+ * no message ends an established connection (RFC 1122 section 4.2.3.9, RFC 5927).
  */
 #include "fuzz_stack.h"
 
@@ -53,7 +53,7 @@ static struct tcp_conn *connect_to(uint16_t port)
 	return c;
 }
 
-/* A message that quotes a segment of a connection. */
+/* Makes a message that quotes a segment of a connection. */
 static uint32_t quote(struct fuzz_input *in, uint8_t *m)
 {
 	const struct tcp_conn *c = fuzz_u8(in) & 1 ? open_conn : opening;

@@ -2,8 +2,9 @@
 /*
  * tests/fuzz/fuzz_options.c - any bytes as a TCP header, and as a packet
  *
- * What is read lies inside of the bytes.  What was read and is written reads the same
- * again.  What boxes on a path make of a packet is a packet, or what it was.
+ * The parser reads nothing outside of the bytes.  A header that it has parsed and that
+ * we build again parses to the same.  A middlebox makes a packet of a packet, or leaves
+ * it alone.
  */
 #include "fuzz_stack.h"
 #include "port/sim/middlebox.h"
@@ -36,7 +37,7 @@ static void header(const uint8_t *p, uint32_t len)
 	assert(a.head_len >= TCP_HEAD && a.head_len <= len);
 	assert(a.len == len - a.head_len);
 	assert(a.n_sacks <= TCP_SACK_MAX);
-	/* We write no option of a SYN elsewhere, and none of the others on it. */
+	/* We write options of a SYN only on a SYN, and the others only elsewhere. */
 	if (a.flags & TCP_SYN)
 		a.n_sacks = 0;
 	else

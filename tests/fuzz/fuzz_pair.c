@@ -4,8 +4,8 @@
  *
  *     bytes -> operations: call, deliver, drop, repeat, overtake, wait
  *
- * What one end reads is what the other one sent, byte for byte, whatever happens to
- * the frames in between; in the end all buffers are free.
+ * Each end reads what the other one has sent, byte for byte, whatever happens to the
+ * frames in between.  In the end all buffers are free.
  */
 #include "fuzz_stack.h"
 
@@ -47,7 +47,7 @@ static void collect(void)
 		sides[1].conn = tcp_accept(sides[1].host.listener);
 }
 
-/* Takes the packet @i off the wire, unless it is to come again. */
+/* Takes packet @i off the wire, unless it arrives once more later. */
 static void deliver(unsigned from, uint32_t i, bool is_lost, bool stays)
 {
 	struct side *s = &sides[from];
@@ -78,7 +78,7 @@ static void give(unsigned i, uint32_t n)
 		sides[i].n_sent += (uint32_t)took;
 }
 
-/* A look at bytes further on, which stay. */
+/* Peeks at bytes further on, without taking them. */
 static void peek(unsigned i, uint32_t off)
 {
 	const uint8_t *data;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/fuzz/fuzz_stack.h - what fuzzers of the TCP engine share: input, stacks
+ * tests/fuzz/fuzz_stack.h - what the fuzzers of the TCP engine share: input, stacks
  *
  * A host is a stack with its memory and the frames that it has received.  After each
- * step of a fuzzer fuzz_check() looks whether all that must hold does.
+ * step of a fuzzer, fuzz_check() checks all invariants.
  */
 #pragma once
 
@@ -112,7 +112,7 @@ static inline void fuzz_rx(struct fuzz_host *h, const uint8_t *p, uint32_t len,
 	fuzz_check(h);
 }
 
-/* The next frame's bytes, of a stack without GSO; 0: there is none. */
+/* Return: the bytes of the next frame of a stack without GSO; 0: there is none. */
 static inline uint32_t fuzz_tx(struct fuzz_host *h, uint8_t *out, uint64_t now)
 {
 	struct tcp_frame f;

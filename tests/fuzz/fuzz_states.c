@@ -4,9 +4,9 @@
  *
  *     bytes -> frames, raw or made to fit a connection -> tcp_rx() -> conn_check()
  *
- * Eleven connections are brought into one state each.  A frame goes in as it is, or its
- * addresses, ports, numbers and lengths are those of a connection, so that what follows
- * them in the header is what is tried: flags, options, windows, text.
+ * There are eleven connections, each in another state.  A frame goes in as it is, or
+ * gets the addresses, ports, numbers and lengths of a connection.  Then the fuzzer
+ * varies what follows them in the header: flags, options, windows, text.
  */
 #include "fuzz_stack.h"
 
@@ -28,7 +28,7 @@ static void drain(void)
 	fuzz_check(&host);
 }
 
-/* A segment to the i-th connection. */
+/* Sends a segment to the i-th connection. */
 static void in(unsigned i, unsigned flags, seq32 seq, seq32 ack, uint32_t len)
 {
 	uint8_t buf[FUZZ_RX_CAP] = { 0 };
@@ -88,7 +88,7 @@ static void fin_acked(unsigned i)
 	drain();
 }
 
-/* The i-th connection into the state that it is there for. */
+/* Brings the i-th connection into its state. */
 static void reach(unsigned i)
 {
 	static const uint8_t text[3000];
@@ -124,7 +124,8 @@ static void reach(unsigned i)
 		fin_in(i);
 }
 
-/* Makes the header's beginning that of a segment of the connection, a little off. */
+/* Makes the start of the header that of a segment of the connection, with a number that
+ * is a bit off. */
 static void fit(uint8_t *p, uint32_t len, uint8_t which, uint8_t off)
 {
 	unsigned i = which % N_STATES;
@@ -144,7 +145,7 @@ static void fit(uint8_t *p, uint32_t len, uint8_t which, uint8_t off)
 	}
 	store_be32(tcp + 4, seq.v + (uint32_t)(int8_t)off / 8);
 	store_be32(tcp + 8, ack.v - (off & 7) * 200u);
-	/* A header that is longer than the segment tries nothing. */
+	/* A header that is longer than the segment would test nothing. */
 	if ((tcp[12] >> 4) * 4u > len - IPV4_HEAD || tcp[12] >> 4 < 5)
 		tcp[12] = TCP_HEAD / 4 << 4;
 }

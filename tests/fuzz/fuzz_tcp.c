@@ -4,10 +4,10 @@
  *
  *     bytes -> operations -> tcp_rx(), tcp_timers(), tcp_send() ... -> conn_check()
  *
- * An operation is a raw frame, or a segment near to what a connection expects (so that
- * all states are reached), or a call.  After each the stack is asked for all its frames,
- * each of which must be readable by our own parsers, and every connection is checked.
- * In the end all buffers are free.
+ * An operation is a raw frame, a segment close to what a connection expects (so that
+ * all states are reached), or a call.  After each operation the fuzzer takes all frames
+ * of the stack, which our own parsers must accept, and checks every connection.  In the
+ * end all buffers are free.
  */
 #include <stdlib.h>
 
@@ -68,7 +68,7 @@ static void check(void)
 		struct tcp_seg seg;
 		int err = ip_parse(f.head, f.head_len, &ip);
 
-		/* The payload lies elsewhere, so the length says too much. */
+		/* The payload lies elsewhere, so the length exceeds the bytes here. */
 		assert(err == (f.len ? -(1 + (int)DROP_IP_LENGTH) : 0));
 		err = tcp_head_parse(f.head + f.ip_len,
 				     (uint32_t)(f.head_len - f.ip_len), &seg);
@@ -93,7 +93,7 @@ static void frame_rx(const uint8_t *p, uint32_t len)
 	extent_put(e);
 }
 
-/* A segment whose numbers are those of a connection, and a little off. */
+/* Sends a segment with the numbers of a connection, a bit off. */
 static void segment_rx(struct input *in)
 {
 	const struct tcp_conn *c = conns[next8(in) % N_CONNS];
@@ -146,7 +146,7 @@ static void raw_rx(struct input *in)
 	in->left -= n;
 }
 
-/* An ICMP error that quotes a number of a connection's, or one near to it. */
+/* Sends an ICMP error that quotes a number of a connection, or one close to it. */
 static void error_rx(struct input *in)
 {
 	const struct tcp_conn *c = conns[next8(in) % N_CONNS];

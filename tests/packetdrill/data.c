@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/packetdrill/data.c - bytes to and from sockets, and through pipes
+ * tests/packetdrill/data.c - moves bytes to and from sockets and pipes
  *
- * The back end takes one buffer; several of them become one, so that a call stays one
- * write.  Pipes are the kernel's.
+ * The back end takes one buffer.  A call with several buffers joins them, so it stays
+ * one write.  Pipes are the kernel's.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -142,7 +142,7 @@ ssize_t pd_send_iov(struct host *h, int fd, const struct iovec *iov, size_t n,
 
 int pd_pipe(struct host *h, int fds[2]) { return pipe(fds) ? -errno : 0; }
 
-/* Looks at a pipe's bytes: a copy goes through a second one. */
+/* Reads the bytes of a pipe without taking them: tee() copies them to a second pipe. */
 static ssize_t pipe_peek(int fd, uint8_t *buf, size_t len, unsigned flags)
 {
 	int copy[2];
@@ -157,7 +157,7 @@ static ssize_t pipe_peek(int fd, uint8_t *buf, size_t len, unsigned flags)
 	return n;
 }
 
-/* What the socket does not take stays in the pipe. */
+/* What the socket does not accept stays in the pipe. */
 static ssize_t splice_out(struct host *h, int in, int out, size_t len,
 			  unsigned flags)
 {
@@ -172,7 +172,7 @@ static ssize_t splice_out(struct host *h, int in, int out, size_t len,
 	return n <= 0 ? n : kernel_ret(read(in, buf, (size_t)n));
 }
 
-/* The next byte is the urgent one, which only MSG_OOB reads. */
+/* Whether the next byte is the urgent one, which only MSG_OOB reads. */
 static bool is_at_urgent(struct host *h, int fd)
 {
 	int sock = h->files[fd].sock;
@@ -183,7 +183,7 @@ static bool is_at_urgent(struct host *h, int fd)
 			      MSG_PEEK | MSG_DONTWAIT) == -EAGAIN;
 }
 
-/* What the pipe does not take stays in the socket. */
+/* What the pipe does not accept stays in the socket. */
 static ssize_t splice_in(struct host *h, int in, int out, size_t len,
 			 unsigned flags)
 {

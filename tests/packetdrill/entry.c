@@ -2,9 +2,9 @@
 /*
  * tests/packetdrill/entry.c - the table that packetdrill calls through; see interface.h
  *
- * Each entry takes the lock, calls, tells whoever waits, and makes -1 and errno of the
- * result.  Preloaded as well as named to the tool, the object also answers the
- * getsockopt() that the tool itself calls for a script's assertions.
+ * Each entry takes the lock, makes the call, wakes threads that wait, and turns the
+ * result into -1 and errno.  If the object is also preloaded into the tool, it answers
+ * the getsockopt() with which the tool checks a script's assertions.
  */
 #include <fcntl.h>
 #include <stdarg.h>
@@ -37,7 +37,7 @@ static ssize_t done(struct host *h, ssize_t r)
 	return -1;
 }
 
-/* name(u, parameters) calls pd_name(h, the arguments). */
+/* Defines name(u, parameters), which calls pd_name(h, the arguments). */
 #define CALL(ret, name, params, ...)                                           \
 	static ret call_##name params                                          \
 	{                                                                      \
@@ -111,7 +111,7 @@ static ssize_t call_writev(void *u, int fd, const struct iovec *iov, int n)
 	return done(h, n < 0 ? -EINVAL : pd_send_iov(h, fd, iov, (size_t)n, 0));
 }
 
-/* A stream's bytes come from nobody in particular. */
+/* A stream's bytes carry no sender's address. */
 static ssize_t call_recvfrom(void *u, int fd, void *buf, size_t len, int flags,
 			     struct sockaddr *a, socklen_t *alen)
 {
@@ -122,7 +122,7 @@ static ssize_t call_recvfrom(void *u, int fd, void *buf, size_t len, int flags,
 	return n;
 }
 
-/* TCP_CM_INQ; the end of the stream is a byte.  Return: bytes of control */
+/* TCP_CM_INQ; the end of the stream counts as a byte.  Return: bytes of control */
 static size_t inq_tell(struct host *h, int fd, struct msghdr *m)
 {
 	struct file *f = file_get(h, fd, FILE_SOCKET);
@@ -157,7 +157,8 @@ static ssize_t call_recvmsg(void *u, int fd, struct msghdr *m, int flags)
 	return done(h, n);
 }
 
-/* Where to, a stream knows; but for MSG_FASTOPEN, which is not there. */
+/* A stream ignores the address, except for MSG_FASTOPEN, which the engine does not
+ * have. */
 static ssize_t call_sendto(void *u, int fd, const void *buf, size_t len,
 			   int flags, const struct sockaddr *a, socklen_t alen)
 {
@@ -239,8 +240,9 @@ static int call_usleep(void *u, useconds_t us)
 	return (int)done(h, 0);
 }
 
-/* The tool waits for an instant by asking for the time until it has come: also in the
- * thread that is about to make a call that blocks, while the owner waits for it. */
+/* The tool waits for an instant by asking for the time until it has come.  It does so
+ * even in the thread that is about to make a blocking call, while the owner waits for
+ * that thread. */
 static int call_gettimeofday(void *u, struct timeval *tv, struct timezone *tz)
 {
 	static _Thread_local uint64_t asked_ns; /* the last answer */
@@ -277,7 +279,7 @@ static void call_free(void *u)
 	if (the_host == h)
 		the_host = NULL;
 	pthread_cond_destroy(&h->moved);
-	pthread_cond_destroy(&h->settled);
+	pthread_cond_destroy(&h->looked);
 	pthread_mutex_destroy(&h->lock);
 	free(h->packet);
 	free(h);
@@ -289,7 +291,7 @@ static void fail(const char *what, const char *which)
 	exit(EXIT_FAILURE);
 }
 
-/* What the flags say, in @text, which is cut into its parts. */
+/* Parses the flags in @text, which it cuts into parts. */
 static void flags_read(char *text, struct host *h, struct backend_config *cfg,
 		       struct backend_setting *settings)
 {
@@ -334,7 +336,7 @@ static struct host *host_new(const char *flags)
 	free(text);
 	pthread_mutex_init(&h->lock, NULL);
 	pthread_cond_init(&h->moved, NULL);
-	pthread_cond_init(&h->settled, NULL);
+	pthread_cond_init(&h->looked, NULL);
 	h->owner = pthread_self();
 	return h;
 }
@@ -379,7 +381,7 @@ void packetdrill_interface_init(const char *flags,
 	};
 }
 
-/* Of the tool's own calls, when this object is preloaded into it. */
+/* For the tool's own calls, when this object is preloaded. */
 OSF_API int getsockopt(int fd, int level, int name, void *restrict v,
 		       socklen_t *restrict len)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/packetdrill/host.c - the lock, the clock, and who waits for what; see host.h
+ * tests/packetdrill/host.c - the lock, the clock, and the threads that wait; see host.h
  */
 #include "host.h"
 
@@ -12,17 +12,18 @@
 #define SETTLE_NS                                                              \
 	(100 * NS_PER_MS) /* of real time, for a thread to come back */
 
-/* The turn in which this thread was woken and has not been back since; 0: none. */
-static _Thread_local uint64_t woken_turn;
+/* The time step in which this thread was woken and since when it has not called again;
+ * 0: none. */
+static _Thread_local uint64_t woken_move;
 
-/* What it was woken for, this thread has seen. */
+/* This thread has seen what it was woken for. */
 static void has_looked(struct host *h)
 {
-	if (woken_turn && woken_turn == h->turn && h->n_looking) {
+	if (woken_move && woken_move == h->n_moves && h->n_looking) {
 		h->n_looking--;
-		pthread_cond_broadcast(&h->settled);
+		pthread_cond_broadcast(&h->looked);
 	}
-	woken_turn = 0;
+	woken_move = 0;
 }
 
 void host_enter(struct host *h)
@@ -35,13 +36,13 @@ void host_leave(struct host *h) { pthread_mutex_unlock(&h->lock); }
 
 uint64_t host_now(struct host *h) { return h->b.ops->now(h->b.self); }
 
-/* Something has happened: edges are noted, and who waits may look. */
+/* Something has happened: notes edges, and wakes the threads that wait. */
 void host_moved(struct host *h)
 {
 	epoll_look(h);
 	if (!h->n_blocked)
 		return;
-	h->turn++;
+	h->n_moves++;
 	if (!pthread_equal(h->owner, pthread_self())) {
 		pthread_cond_broadcast(&h->moved);
 		return;
@@ -51,12 +52,12 @@ void host_moved(struct host *h)
 	struct timespec until =
 	    ns_timespec(clock_ns(CLOCK_REALTIME) + SETTLE_NS);
 	while (h->n_looking)
-		if (pthread_cond_timedwait(&h->settled, &h->lock, &until))
+		if (pthread_cond_timedwait(&h->looked, &h->lock, &until))
 			break;
 	h->n_looking = 0;
 }
 
-/* Time passes; in steps, as long as there is somebody whom a timer may wake. */
+/* Lets time pass, in steps while a timer may wake another thread. */
 void host_sleep(struct host *h, uint64_t until_ns)
 {
 	while (h->n_blocked && host_now(h) + STEP_NS < until_ns) {
@@ -73,7 +74,7 @@ static void die(const char *why)
 	exit(EXIT_FAILURE);
 }
 
-/* The owner waits: nobody else would let time pass. */
+/* The owner waits, and lets time pass meanwhile: no other thread would. */
 static int owner_wait(struct host *h, uint64_t until_ns)
 {
 	static uint64_t in_vain_ns;
@@ -91,26 +92,26 @@ static int owner_wait(struct host *h, uint64_t until_ns)
 	return 0;
 }
 
-/* Waits until something has happened that may be what the caller waits for.
+/* Waits until something has happened.  It need not be what the caller waits for.
  * Return: 0, or -ETIMEDOUT at @until_ns */
 int host_wait(struct host *h, uint64_t until_ns)
 {
 	if (pthread_equal(h->owner, pthread_self()))
 		return owner_wait(h, until_ns);
-	uint64_t turn = h->turn;
+	uint64_t before = h->n_moves;
 
 	if (host_now(h) >= until_ns)
 		return -ETIMEDOUT;
 	has_looked(h);
 	h->n_blocked++;
-	while (h->turn == turn)
+	while (h->n_moves == before)
 		pthread_cond_wait(&h->moved, &h->lock);
 	h->n_blocked--;
-	woken_turn = h->turn;
+	woken_move = h->n_moves;
 	return 0;
 }
 
-/* When a call that begins now is over; no time-out: never. */
+/* When a call that begins now must end; never without a time-out. */
 uint64_t host_deadline(struct host *h, const struct timeval *timeout)
 {
 	uint64_t ns = (uint64_t)timeout->tv_sec * NS_PER_S +
@@ -119,8 +120,8 @@ uint64_t host_deadline(struct host *h, const struct timeval *timeout)
 	return ns ? host_now(h) + ns : NEVER;
 }
 
-/* The next packet that leaves.  The tool asks again and again when it is told that there
- * is none, so that is where the process ends. */
+/* The next packet that leaves.  The tool asks for ever if there is none, so after the
+ * limit the process ends here. */
 ssize_t host_receive(struct host *h, void *p, size_t cap, uint64_t *at_ns)
 {
 	uint64_t last = host_now(h) + h->limit_ns;
@@ -156,7 +157,7 @@ int file_new(struct host *h, enum file_kind kind, int fd, struct file **out)
 		close(fd);
 		return -EMFILE;
 	}
-	/* The number is free again, so the tool has closed it itself. */
+	/* The kernel gave this number out again, so the tool has closed it itself. */
 	if (h->files[fd].kind == FILE_SOCKET)
 		h->b.ops->close(h->b.self, h->files[fd].sock);
 	h->files[fd] = (struct file){ .kind = kind };
@@ -164,7 +165,7 @@ int file_new(struct host *h, enum file_kind kind, int fd, struct file **out)
 	return fd;
 }
 
-/* Return: the file, or NULL: not ours, or of another kind. */
+/* Return: the file, or NULL if it is not ours or of another kind. */
 struct file *file_get(struct host *h, int fd, enum file_kind kind)
 {
 	if (fd < 0 || fd >= FILES_MAX || h->files[fd].kind != kind)

@@ -2,21 +2,21 @@
 /*
  * tests/packetdrill/host.h - sockets that may block, over a back end in virtual time
  *
- *     entry.c (the tool's table) -> socket.c, data.c, wait.c, pipe.c -> struct backend
+ *     entry.c (the tool's table) -> socket.c, data.c, wait.c -> struct backend
  *
- * The back end's sockets never block and are numbers.  Here each stands behind a kernel
- * descriptor, so that its number is nobody else's and close() of the tool's own is right,
- * and calls wait.
+ * The back end's sockets are numbers and never block.  Here each has a kernel
+ * descriptor, which reserves its number and makes the tool's own close() work.  Calls
+ * here may block.
  *
- * Time passes only in calls of the owner, the thread that made the host, and when another
- * asks for the time again and again.  A call of
- * another thread that waits sleeps until the owner has let something happen; the owner
- * then goes on only after all who slept have looked, and those who got on have come
- * back with their next call (or are believed to have none).  So what they see is the time at
- * which it happened.  The owner's own calls that wait let time pass themselves.
+ * The owner is the thread that made the host.  Time advances only in calls of the
+ * owner, or when another thread asks for the time again and again.  Another thread that
+ * blocks sleeps until the owner has let something happen.  The owner then waits until
+ * all sleepers have looked, and until those that were woken have made their next call
+ * (or seem to have none).  So they see the time at which it happened.  A blocking call
+ * of the owner advances time itself.
  *
- * Lock: host->lock, held in every function here but host_enter().
- * Inside 0 or a negative errno; entry.c makes -1 and errno of it.
+ * Lock: host->lock; all functions here except host_enter() need it.  Functions return 0
+ * or a negative errno; entry.c turns that into -1 and errno.
  */
 #pragma once
 
@@ -62,9 +62,9 @@ struct file {
 struct host {
 	struct backend b;
 	pthread_mutex_t lock;
-	pthread_cond_t moved, settled;
+	pthread_cond_t moved, looked;
 	pthread_t owner;
-	uint64_t turn;                /* counts what the owner let happen */
+	uint64_t n_moves;             /* counts what the owner let happen */
 	unsigned n_blocked;           /* threads that sleep in host_wait() */
 	unsigned n_looking;           /* of those, who has not looked since */
 	bool is_local_known;          /* our address has been used */

@@ -2,16 +2,16 @@
 /*
  * tests/packetdrill/interface.h - what the packetdrill tool asks of a shared object
  *
- * The tool loads the object, calls packetdrill_interface_init() with the text of its
- * option --so_flags, and from then on calls through the table that was filled in, always
- * with its userdata.  Calls of sockets are as libc's: -1 and errno.  The order of the
- * members is the tool's binary interface.
+ * The tool loads the object and calls packetdrill_interface_init() with the text of its
+ * option --so_flags.  From then on it calls through the table that this call fills in,
+ * always with the table's userdata.  Socket calls return -1 and errno, as libc's.  The
+ * order of the members is the tool's binary interface.
  *
  *     packetdrill --so_filename=build/libosf-packetdrill.so --so_flags=tcp_sack=0 x.pkt
  *
- * The tool's own getsockopt(), which a script's assertions about TCP_INFO come to, finds
- * our sockets when LD_PRELOAD names the object, too.  Commands of a script that set sysctls
- * of net.ipv4 act on this TCP, by way of the machine: settings.c.
+ * A script's assertions about TCP_INFO use the tool's own getsockopt(), which finds our
+ * sockets if LD_PRELOAD names the object, too.  A script's commands set sysctls of
+ * net.ipv4 on the machine, and settings.c applies them to this TCP.
  */
 #pragma once
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/packetdrill/settings.c - the sysctls of this TCP are the machine's
+ * tests/packetdrill/settings.c - applies the machine's sysctls to this TCP
  *
  *     a script's commands -> /proc/sys/net/ipv4 -> what is opened from now on
  *
- * Scripts set sysctls by commands that the tool runs, of the network namespace in which it
- * runs.  What the engine knows of them is read whenever a socket is made, listens or
- * connects.  What a flag says is not read, nor are values that the engine does not have
- * (another congestion control): it keeps what it has.
+ * The tool runs a script's commands in its own network namespace.  We read the sysctls
+ * that the engine knows whenever a socket is made, listens or connects.  We do not read
+ * one that a flag has set.  Values that the engine does not have, such as another
+ * congestion control, change nothing.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static const char *const names[] = {
 };
 static_assert(ARRAY_LEN(names) <= 32, "a bit each");
 
-/* By a flag. */
+/* A flag has set it. */
 void settings_keep(struct host *h, const char *name)
 {
 	for (unsigned i = 0; i < ARRAY_LEN(names); i++)
@@ -62,7 +62,7 @@ void settings_look(struct host *h)
 	for (unsigned i = 0; i < ARRAY_LEN(names); i++) {
 		struct backend_setting s = { names[i], value };
 
-		/* A value that it does not have changes nothing. */
+		/* A value that the engine does not have changes nothing. */
 		if (!(h->settings_kept & 1u << i) &&
 		    file_read(dir, names[i], value, sizeof(value)))
 			h->b.ops->set(h->b.self, &s);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/packetdrill/socket.c - sockets are made, opened, asked and closed
+ * tests/packetdrill/socket.c - makes, opens, queries and closes sockets
  *
- * What blocks is done here; all else is the back end's answer.  Time-outs and SO_LINGER's
- * seconds are kept here, because the back end never waits.
+ * Blocking happens here; everything else is the back end's answer.  Time-outs and the
+ * seconds of SO_LINGER are kept here, because the back end never waits.
  */
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -46,8 +46,8 @@ int pd_socket(struct host *h, int domain, int type, int protocol)
 	return fd;
 }
 
-/* The tool draws its local addresses at random from two networks, and gives them to
- * nobody but bind(): what is bound to them is our address from then on. */
+/* The tool picks its local addresses at random from two networks, and tells them to
+ * bind() alone.  So an address that is bound becomes ours. */
 static void learn_local(struct host *h, const struct sockaddr *a, socklen_t len)
 {
 	static const uint8_t net_v4[2] = { 192, 168 };
@@ -133,7 +133,7 @@ int pd_connect(struct host *h, int fd, const struct sockaddr *a, socklen_t len)
 			return -EBADF;
 		if (err)
 			return -EINPROGRESS;
-		/* What became of it, it says once. */
+		/* The second call returns how the first one ended, once. */
 		r = h->b.ops->connect(h->b.self, f->sock, a, len);
 		if (r != -EALREADY)
 			return r;
@@ -154,7 +154,7 @@ static bool is_closing(struct host *h, const struct file *f)
 	       info.tcpi_state == TCP_LAST_ACK;
 }
 
-/* SO_LINGER: what was sent has some seconds to arrive. */
+/* SO_LINGER: waits some seconds for the sent bytes to arrive. */
 static void linger(struct host *h, int fd)
 {
 	struct file *f = file_get(h, fd, FILE_SOCKET);
@@ -228,7 +228,7 @@ int pd_ioctl(struct host *h, int fd, unsigned long what, void *arg)
 	return h->b.ops->ioctl(h->b.self, f->sock, what, arg);
 }
 
-/* The options whose values are kept here, or NULL. */
+/* Return: the value of an option that is kept here, or NULL. */
 static void *kept_option(struct file *f, int level, int name, size_t *len)
 {
 	if (level != SOL_SOCKET)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/packetdrill/wait.c - poll() and epoll, over sockets of ours and the kernel's files
+ * tests/packetdrill/wait.c - poll() and epoll, over our sockets and the kernel's files
  *
- * An epoll is a kernel's, which holds the kernel's descriptors, and a list of watches of
- * ours.  For edges, each watch is looked at after everything that happens: an event that
- * was not there, or more bytes to be read, is one.
+ * An epoll set is one of the kernel's, which holds the kernel's descriptors, and a list
+ * of our watches.  For edges we look at each watch after everything that happens: a new
+ * event is an edge, and so are more bytes to read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -106,7 +106,7 @@ void epoll_look(struct host *h)
 	}
 }
 
-/* A descriptor is gone, and with it all its watches. */
+/* Removes all watches of a descriptor that is gone. */
 void epoll_forget(struct host *h, int fd)
 {
 	for (int i = 0; i < FILES_MAX; i++) {

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/script/backend.h - a TCP under test: calls of sockets, a wire, and a clock
+ * tests/script/backend.h - a TCP under test: socket calls, a wire, and a clock
  *
  *     calls, packets in -> struct backend -> results, packets out
  *
- * Two of them: backend_kernel() is Linux behind a TUN, in real time; backend_engine() is
- * src/tcp in virtual time.  For all tests that play the same things to both: the packet
- * scripts, the differential test, and the shared object for packetdrill.
+ * There are two back ends.  backend_kernel() is Linux behind a TUN, in real time.
+ * backend_engine() is src/tcp in virtual time.  Tests that do the same things to both
+ * use them: the packet scripts, the differential test, and the shared object for
+ * packetdrill.
  *
- * Sockets are always non-blocking, and numbers.  All calls return what the system call
- * returns, or a negative errno.  Structures, levels, names and flags are Linux's.
+ * Sockets are numbers and never block.  A call returns what the system call returns, or
+ * a negative errno.  Structures, levels, names and flags are Linux's.
  *
- * Time is in nanoseconds since the back end was opened.  Packets begin at the IP header;
- * at most one MTU is sent in each.  One thread, one back end of a kind in a process at
- * most: the kernel's has a namespace that stays.
+ * Time counts in nanoseconds from the opening of the back end.  A packet begins at the
+ * IP header and has at most one MTU.  One thread uses a back end.  A process has at
+ * most one of each kind, because the kernel's one stays in its namespace.
  */
 #pragma once
 
@@ -24,7 +25,7 @@
 
 #define BACKEND_PACKET_MAX 65536
 
-/* Whom a socket calls, unless a test wishes otherwise. */
+/* The peer of a socket, unless a test names another. */
 #define LOCAL_V4 0xc0a80001u               /* 192.168.0.1 */
 #define REMOTE_V4 0xc0000201u              /* 192.0.2.1, behind the wire */
 struct ip_addr backend_local(bool is_v6);  /* fd3d:fa7b:d17d::1 */
@@ -58,25 +59,24 @@ struct backend_ops {
 	int (*getsockopt)(void *b, int fd, int level, int name, void *v,
 			  socklen_t *len);
 	int (*ioctl)(void *b, int fd, unsigned long what, int *arg);
-	/* revents, as they are; nothing is waited for. */
+	/* Return: revents as they are now; it never waits. */
 	int (*poll)(void *b, int fd, short events);
 	int (*getpeername)(void *b, int fd, struct sockaddr *a, socklen_t *len);
 
 	/* A packet arrives.  Return: 0 or a negative errno. */
 	int (*inject)(void *b, const uint8_t *p, uint32_t len);
-	/* The next packet that is sent until the instant, and when that was.
-	 * Return: its bytes, 0 when there is none (it is @until_ns then). */
+	/* The next packet that is sent before @until_ns, and when that was.  Return:
+	 * its bytes; 0: there is none, and the time is @until_ns */
 	ssize_t (*receive)(void *b, uint8_t *p, uint32_t cap, uint64_t until_ns,
 			   uint64_t *at_ns);
 	uint64_t (*now)(void *b);
-	/* @a takes the place of our own address of its family; before the first
-	 * connection, and with the engine alone. */
+	/* Replaces our IPv4 or IPv6 address by @a.  Only the engine can, before the
+	 * first connection. */
 	void (*set_local)(void *b, const struct ip_addr *a);
-	/* A setting of what is opened from now on, and of buffers at once; of the engine
-	 * alone.
-	 * Return: 0 or -EINVAL, as of backend_engine(). */
+	/* Changes a setting for what is opened from now on; for buffers at once.  Only
+	 * the engine can.  Return: 0 or -EINVAL, as backend_engine() */
 	int (*set)(void *b, const struct backend_setting *s);
-	/* Packets that are sent meanwhile are kept for receive(). */
+	/* Keeps packets that are sent meanwhile for receive(). */
 	void (*wait_until)(void *b, uint64_t at_ns);
 	void (*free)(void *b);
 };

@@ -2,9 +2,9 @@
 /*
  * tests/script/backend_engine.c - src/tcp in virtual time; see backend.h
  *
- * Time stands still but in receive() and wait_until(), where it goes from one deadline of
- * the stack to the next.  Whatever a call makes due is sent in that instant.  Large frames
- * are cut as a device would.
+ * Time advances only in receive() and wait_until(), from one deadline of the stack to
+ * the next.  What a call makes pending is sent at the same instant.  Large frames are
+ * cut as by a device.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -75,7 +75,7 @@ void engine_flush(struct engine *e)
 		conn_check(container_of(l, struct tcp_conn, all_link));
 }
 
-/* To the next deadline, or the instant.  Return: whether that is reached. */
+/* Moves time to the next deadline, or to @until_ns.  Return: whether that is reached */
 static bool step(struct engine *e, uint64_t until_ns)
 {
 	uint64_t next = tcp_next_ns(e->stack);
@@ -113,7 +113,7 @@ static int e_inject(void *b, const uint8_t *p, uint32_t len)
 	if (!x || len > x->cap)
 		return -ENOBUFS;
 	memcpy(x->data, p, len);
-	/* What a connection is charged for it: as a frame of a port. */
+	/* The connection pays for a whole frame, as with a real port. */
 	x->cap = len > FRAME_BYTES ? len : FRAME_BYTES;
 	tcp_rx(e->stack, x, 0, len, 0, e->now_ns);
 	extent_put(x);
@@ -188,7 +188,7 @@ static struct tcp_config config_default(uint32_t mtu)
 	};
 }
 
-/* "min default max".  Return: false if it is not so */
+/* Parses "min default max".  Return: false if it is malformed */
 static bool buffer_read(const char *value, uint32_t *first, uint32_t *max)
 {
 	unsigned long least, begin, most;
@@ -201,7 +201,7 @@ static bool buffer_read(const char *value, uint32_t *first, uint32_t *max)
 	return true;
 }
 
-/* Half of a buffer is for bytes, as in Linux; the scale is that of the whole. */
+/* As in Linux, half of a buffer holds bytes; the window scale is for all of it. */
 static int set_rmem(struct tcp_config *c, const char *value)
 {
 	uint32_t first, max;
@@ -233,7 +233,7 @@ static struct tcp_ports ports_read(const char *value)
 	return (struct tcp_ports){ first, (uint16_t)strtoul(end, NULL, 10) };
 }
 
-/* What is sent as one frame at the rates of scripts, where Linux is at its least. */
+/* The largest frame.  Linux sends its smallest ones at the low rates of scripts. */
 static int set_tso(struct tcp_config *c, const char *value)
 {
 	unsigned long n = strtoul(value, NULL, 10);

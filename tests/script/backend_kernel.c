@@ -2,8 +2,8 @@
 /*
  * tests/script/backend_kernel.c - Linux's TCP behind a TUN; see backend.h
  *
- * Calls are the system's.  Packets that come out while something else is waited for are
- * kept with the time at which they were read.
+ * Calls are system calls.  Packets that come out while we wait for something else are
+ * kept, with the time at which they were read.
  */
 #include "backend.h"
 
@@ -40,7 +40,7 @@ static int k_socket(void *b, int domain, int type, int protocol)
 	const struct kernel *k = b;
 	int fd = socket(domain, type | SOCK_NONBLOCK | SOCK_CLOEXEC, protocol);
 
-	/* A namespace's default may not be one that the system restricts. */
+	/* The default of a namespace may be an algorithm that the system restricts. */
 	if (fd >= 0 && *k->cc &&
 	    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, k->cc,
 		       (socklen_t)strlen(k->cc))) {

@@ -2,8 +2,8 @@
 /*
  * tests/script/call.c - plays one call of a script, and judges its result
  *
- * What is written is the pattern of payload_byte(), and what is read must be.  Scripts
- * number their descriptors as they like; the back end's own are behind them.
+ * Calls write the pattern of payload_byte(), and must read it.  A script may number
+ * descriptors as it likes; they stand for those of the back end.
  */
 #include <errno.h>
 #include <linux/tcp.h>
@@ -75,7 +75,7 @@ static int64_t do_connect(struct play *p)
 
 /* --- sockets come and go --- */
 
-/* Gives the back end's descriptor the number that the script wants. */
+/* Gives a descriptor of the back end the number that the script wants. */
 static int64_t adopt(struct play *p, int fd)
 {
 	int64_t number = p->c->result == RESULT_IS ? p->c->from : -1;
@@ -218,7 +218,7 @@ static int64_t do_poll(struct play *p)
 	return p->s->b->ops->poll(p->s->b->self, p->fd, (short)arg(p->c, 1, 0));
 }
 
-/* SO_LINGER has two numbers: getlinger(fd) gives the seconds, LINGER_OFF without. */
+/* SO_LINGER has two numbers.  getlinger(fd) returns the seconds, or LINGER_OFF. */
 static int64_t do_getlinger(struct play *p)
 {
 	int v[2] = { 0, 0 };
@@ -229,7 +229,7 @@ static int64_t do_getlinger(struct play *p)
 	return r < 0 ? r : v[0] ? v[1] : LINGER_OFF;
 }
 
-/* unchecked(fd): bytes are taken out of the stream from here on */
+/* unchecked(fd): from here on the script takes bytes out of the stream */
 static int64_t do_unchecked(struct play *p)
 {
 	p->s->is_unchecked[p->number] = true;

@@ -30,7 +30,7 @@ static void apply_keepalive(struct engine *e, struct engine_sock *s)
 	    (uint32_t)s->keep_interval_s, (uint32_t)s->keep_probes, e->now_ns);
 }
 
-/* A connection gets what its socket, or its listener's, was told before. */
+/* Gives a connection the options of its socket, or of its listener. */
 void engine_apply_options(struct engine *e, struct engine_sock *s)
 {
 	tcp_set_nodelay(s->conn, s->is_nodelay, e->now_ns);
@@ -53,7 +53,7 @@ void engine_apply_options(struct engine *e, struct engine_sock *s)
 		apply_keepalive(e, s);
 }
 
-/* What is told is doubled, as in Linux, for what its buffers are besides bytes. */
+/* As in Linux, the told size is doubled: half of the buffer is overhead. */
 static int buffer_bytes(int told, int least)
 {
 	return 2 * (int)MIN(told > least ? (uint32_t)told : (uint32_t)least,
@@ -153,7 +153,7 @@ static int set_tcp(struct engine_sock *s, int name, int v)
 	}
 }
 
-/* What has no meaning here, of which a byte may be told, too. */
+/* An option that has no effect here; the value may be one byte. */
 static int set_ip(int name)
 {
 	return name == IP_FREEBIND || name == IP_MTU_DISCOVER ? 0
@@ -272,7 +272,8 @@ static struct tcp_conn_info info_of(const struct engine_sock *s,
 	return info;
 }
 
-/* What SO_MEMINFO tells, as far as there is such: bytes that wait, and the buffers. */
+/* What SO_MEMINFO reports, as far as the engine has it: waiting bytes, and the
+ * buffers. */
 static void fill_meminfo(struct engine *e, struct engine_sock *s,
 			 uint32_t v[SK_MEMINFO_VARS])
 {
@@ -289,7 +290,7 @@ static void fill_meminfo(struct engine *e, struct engine_sock *s,
 	v[SK_MEMINFO_WMEM_QUEUED] = tcp_unacked_bytes(s->conn);
 }
 
-/* Options whose values are more than a number.  Return: bytes at @v, or 0: none such. */
+/* Options with values larger than a number.  Return: bytes at @v; 0: not one of these */
 static size_t get_large(struct engine *e, struct engine_sock *s, int level,
 			int name, void *v)
 {
@@ -327,7 +328,7 @@ int engine_getsockopt(void *b, int fd, int level, int name, void *v,
 		memcpy(v, &large, *len);
 		return 0;
 	}
-	/* As Linux's Reno and CUBIC: asked for what they know besides, they know nothing. */
+	/* As Linux's Reno and CUBIC, which report nothing. */
 	if (level == IPPROTO_TCP && name == TCP_CC_INFO) {
 		*len = 0;
 		return 0;

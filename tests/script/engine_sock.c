@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/script/engine_sock.c - the calls of sockets over the engine; see engine_sock.h
+ * tests/script/engine_sock.c - socket calls over the engine; see engine_sock.h
  *
- * What is Linux's and no RFC's is here: which call gives which errno in which state.
+ * This file has what Linux defines and no RFC does: which call returns which errno in
+ * which state.
  */
 #include "engine_sock.h"
 
@@ -71,7 +72,7 @@ static int read_addr(const struct engine_sock *s, const struct sockaddr *a,
 		   : -EAFNOSUPPORT;
 }
 
-/* Our address of the same family; an IPv6 socket may have an IPv4 peer. */
+/* Our IPv4 or IPv6 address, as the peer's; an IPv6 socket may have an IPv4 peer. */
 static const struct ip_addr *own_addr(const struct engine *e,
 				      const struct ip_addr *ip)
 {
@@ -123,7 +124,7 @@ int engine_listen(void *b, int fd, int backlog)
 		return -EINVAL;
 	if (!s->port)
 		s->port = (uint16_t)(PORT_FIRST + (uint32_t)fd);
-	/* Linux takes one more than it is told. */
+	/* Linux accepts one connection more than the backlog. */
 	int err =
 	    tcp_listen(e->stack,
 		       s->is_v6 && s->is_any
@@ -165,7 +166,8 @@ int engine_accept(void *b, int fd)
 	return new;
 }
 
-/* The error that a socket without a connection has kept, once; else @otherwise. */
+/* Return: the error that a socket without a connection has kept, once; else
+ * @otherwise. */
 int engine_take_error(struct engine_sock *s, int otherwise)
 {
 	int err = s->err;
@@ -174,7 +176,7 @@ int engine_take_error(struct engine_sock *s, int otherwise)
 	return err ? err : otherwise;
 }
 
-/* The socket is as it was before it had a connection. */
+/* Makes the socket as it was before it had a connection. */
 static void sock_refresh(struct engine_sock *s, int err)
 {
 	s->kind = SOCK_FRESH;
@@ -182,7 +184,7 @@ static void sock_refresh(struct engine_sock *s, int err)
 	s->err = err;
 }
 
-/* A second call asks how the first has ended. */
+/* A second connect() returns how the first one ended. */
 static int connect_again(struct engine *e, struct engine_sock *s)
 {
 	if (s->is_disconnecting)
@@ -194,7 +196,7 @@ static int connect_again(struct engine *e, struct engine_sock *s)
 	s->is_connecting = false;
 	if (s->conn->state != TCP_CLOSED)
 		return 0;
-	/* It may be connected again. */
+	/* The socket may connect again. */
 	int err = tcp_error(s->conn);
 	tcp_close(s->conn, e->now_ns);
 	sock_refresh(s, 0);
@@ -250,7 +252,7 @@ ssize_t engine_send(void *b, int fd, const void *buf, size_t len, int flags)
 	return n;
 }
 
-/* What is there, one piece after the other. */
+/* Reads all bytes that are there, piece by piece. */
 static ssize_t read_bytes(struct engine *e, struct tcp_conn *c, uint8_t *buf,
 			  size_t len)
 {
@@ -264,8 +266,8 @@ static ssize_t read_bytes(struct engine *e, struct tcp_conn *c, uint8_t *buf,
 		memcpy(buf + done, data, part);
 		tcp_consume(c, (uint32_t)part, e->now_ns);
 		done += part;
-		/* An error is for the call that finds nothing else; and a read
-		 * ends at the urgent byte. */
+		/* Only a call that finds no bytes returns an error, and a read ends at
+		 * the urgent byte. */
 		if (!tcp_readable_bytes(c) || tcp_is_at_mark(c))
 			break;
 	}
@@ -329,12 +331,12 @@ int engine_shutdown(void *b, int fd, int how)
 		return 0;
 	}
 	if (s->kind == SOCK_CONN && s->conn->state == TCP_SYN_SENT) {
-		/* The open is given up. */
+		/* Gives up the open. */
 		tcp_abort(s->conn, e->now_ns);
 		sock_refresh(s, -ECONNRESET);
 		return 0;
 	}
-	/* Nobody has asked how an open ended that did: nobody may. */
+	/* The program may not have asked how the open ended. */
 	bool is_over = s->kind != SOCK_CONN || s->conn->state == TCP_CLOSED;
 	s->is_disconnecting |=
 	    s->is_connecting && (is_over || s->conn->state == TCP_SYN_RCVD);
@@ -368,7 +370,7 @@ int engine_close(void *b, int fd)
 	return 0;
 }
 
-/* What was shut down can be read from and written to: with an end, or an error. */
+/* Poll bits of a socket that was shut down: both directions return an end or an error. */
 static int shut_events(const struct engine_sock *s, bool is_shut_wr)
 {
 	return (s->is_shut_rd ? POLLIN | POLLRDHUP : 0) |

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/script/engine_sock.h - sockets over the engine, as Linux's calls see them
+ * tests/script/engine_sock.h - sockets over the engine, as Linux's calls show them
  *
- *     calls -> engine_sock.c, engine_opt.c -> tcp.h
+ *     calls -> engine_sock.c, engine_opt.c -> calls.h, opt.h
  *     packets, time -> backend_engine.c    -> tcp.h
  *
  * Owner: the back end.
@@ -48,7 +48,7 @@ struct engine {
 	struct engine_sock socks[ENGINE_FDS];
 };
 
-/* backend_engine.c: what is due goes out. */
+/* backend_engine.c: sends what is pending. */
 void engine_flush(struct engine *e);
 
 /* engine_sock.c */

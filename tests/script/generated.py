@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-tests/script/generated.py - scripts that are made, not written
+tests/script/generated.py - generates packet scripts and runs them
 
-    generated.py RUNNER --engine|--kernel      makes them in a folder, and runs them there
-    generated.py --into FOLDER                 makes them to be looked at
+    generated.py RUNNER --engine|--kernel      generates them in a temporary folder, and runs them
+    generated.py --into FOLDER                 generates them for reading
 
-Every kind of segment in every state: each on a connection of its own, with the answer
-that RFC 9293 section 3.10.7 and RFC 5961 ask for.  And the 120 orders of five segments
-that overlap, with the ACK that follows from what has come so far.
+One set sends every kind of segment in every state, each on a connection of its own.  It expects
+the answer that RFC 9293 section 3.10.7 and RFC 5961 require.  The other set sends five
+overlapping segments in all 120 orders, and expects the ACK of what has arrived so far.
 """
 import itertools
 import os

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/script/icmp_names.h - ICMP errors by name: type and code in both families
+ * tests/script/icmp_names.h - the names of ICMP errors, with type and code of IPv4 and IPv6
  * Spec: RFC 792, RFC 1122 section 3.2.2.1, RFC 4443
  */
 #pragma once

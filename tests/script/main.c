@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/script/main.c - the packet scripts' runner: which, on what, and the verdicts
+ * tests/script/main.c - runs packet scripts on a back end, and reports verdicts
  *
  *     build/tests/script --engine tests/script
  *     build/tests/script --kernel tests/script/open/active.pkt -v
  *
- * Each script runs in a process of its own, for IPv4 and for IPv6: a namespace cannot be
- * left, and an assertion of the engine ends one script, not all.  On the kernel time is
- * real, and a machine under load is late; so what fails there is tried twice more, with
- * few others beside it.
+ * Each script runs in a process of its own, once for IPv4 and once for IPv6: a process
+ * cannot leave its namespace, and a failed assertion of the engine ends one script, not
+ * all.  The kernel runs in real time, and a busy machine is late.  So a script that
+ * fails there gets two more tries, with few others beside it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -67,7 +67,7 @@ static const char help[] =
 static int run_on(const struct script *s, struct run_options *opt)
 {
 	struct backend_setting settings[SCRIPT_SETTINGS + 3] = {
-		/* A window scale of 7, whatever the machine has been set to. */
+		/* A window scale of 7, whatever the machine's setting is. */
 		{ "tcp_rmem", "4096 131072 6291456" },
 		{ "tcp_no_metrics_save", "1" },
 		{ "tcp_congestion_control", "cubic" },
@@ -187,7 +187,7 @@ static void run_jobs(uint32_t n_parallel)
 	}
 }
 
-/* Time is real there. */
+/* The kernel runs in real time, so try again those that failed. */
 static void run_late_again(void)
 {
 	for (unsigned again = 0; again < 2; again++) {
@@ -253,7 +253,7 @@ static bool ends_with(const char *path, const char *end, size_t n)
 	       !strncmp(path + len - n, end, n);
 }
 
-/* Marks them; a line that names none is wrong. */
+/* Marks the scripts that a file lists; a line without a script is an error. */
 static bool read_not_yet(const char *path)
 {
 	FILE *f = fopen(path, "re");
@@ -294,7 +294,7 @@ static void print_said(struct job *j)
 		fwrite(buf, 1, n, stdout);
 }
 
-/* A script that is not passed yet, on neither family. */
+/* Whether the script is known to fail with both IPv4 and IPv6. */
 static bool is_expected(const struct job *j)
 {
 	bool fails = j->verdict == FAILED;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/script/names.c - the numbers behind C's names, as far as scripts use them
+ * tests/script/names.c - the values of C's names that scripts use
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -77,7 +77,7 @@ static const struct name names[] = {
 	{ "SIOCOUTQ", SIOCOUTQ },
 	{ "SIOCOUTQNSD", SIOCOUTQNSD },
 	{ "SIOCATMARK", 0x8905 },
-	/* States, as TCP_INFO has them. */
+	/* States, numbered as in TCP_INFO. */
 	{ "ESTABLISHED", 1 },
 	{ "SYN_SENT", 2 },
 	{ "SYN_RECV", 3 },

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/script/packet.c - packets as numbers of a script, and as bytes of the wire
+ * tests/script/packet.c - converts packets between a script's numbers and bytes
  *
- * Written apart from src/ip, so that a mistake there is not made twice; only checksums
- * and the IP header are shared.  Options keep the order and the lengths that they have.
+ * It does not use the header code of src/ip, so it cannot repeat a mistake of that
+ * code.  Only the checksum and the IP header are shared.  Options keep their order and
+ * their lengths.
  */
 #include "icmp_names.h"
 #include "ip/checksum.h"
@@ -11,7 +12,7 @@
 
 #define L4_MAX (60 + 65535)
 
-/* What the payload has at @offset bytes behind its sender's SYN. */
+/* The byte of the payload at @offset behind its sender's SYN. */
 uint8_t payload_byte(uint32_t offset)
 {
 	return (uint8_t)(offset * 7 + (offset >> 8) * 13 + 'a');
@@ -79,7 +80,7 @@ static uint32_t build_tcp(const struct packet *p, const struct flow_map *f,
 	return head + p->len;
 }
 
-/* The error, and in it the segment that we are told about: 20 bytes of it. */
+/* Builds the error with the first 20 bytes of the segment that it is about. */
 static uint32_t build_icmp(const struct packet *p, const struct flow_map *f,
 			   bool is_v6, uint8_t *l4)
 {
@@ -89,7 +90,7 @@ static uint32_t build_icmp(const struct packet *p, const struct flow_map *f,
 	memset(l4, 0, 8);
 	l4[0] = is_v6 ? n->type6 : n->type;
 	l4[1] = is_v6 ? n->code6 : n->code;
-	/* An IPv6 header is 20 bytes larger, and so are its MTUs. */
+	/* An IPv6 header is 20 bytes longer, so the MTU is as well. */
 	if (p->icmp_mtu && is_v6)
 		store_be32(l4 + 4, p->icmp_mtu + 20);
 	else
@@ -187,7 +188,7 @@ static bool get_options(const uint8_t *p, uint32_t len, struct packet *out)
 	return true;
 }
 
-/* The payload is what the pattern says, from our SYN on; told by @has_bad_sum. */
+/* Whether the payload is the pattern, counted from our SYN. */
 static bool is_pattern(const uint8_t *p, uint32_t len, uint32_t offset)
 {
 	for (uint32_t i = 0; i < len; i++)

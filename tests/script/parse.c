@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/script/parse.c - a script's lines: settings, times, calls; see docs/scripts.md
+ * tests/script/parse.c - parses a script's lines: settings, times, calls; see docs/scripts.md
  */
 #include <ctype.h>
 #include <errno.h>

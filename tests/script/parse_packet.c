@@ -97,7 +97,7 @@ static void parse_number_option(struct cursor *c, struct tcp_option *o,
 				  .v = { (uint32_t)take_number(c) } };
 }
 
-/* opt KIND LEN N: a kind, a length that may lie, and N bytes of 0. */
+/* opt KIND LEN N: a kind, a length that need not be right, and N bytes of 0. */
 static void parse_raw(struct cursor *c, struct tcp_option *o)
 {
 	o->kind = (uint8_t)take_number(c);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/script/record.c - writes a script with what came out when it was played
+ * tests/script/record.c - plays a script, and writes it with the results of this run
  *
- * Calls and packets to us are played at their times; results and packets that come out
- * are written as they were seen, times rounded to 10 ms.  What is written is a proposal:
- * who keeps it has read it beside the RFC.
+ * It plays calls and packets to us at their times, and writes results and packets from
+ * us as they came, with times rounded to 10 ms.  The output is a proposal: compare it
+ * with the RFC before you keep it.
  */
 #include "base/clock.h"
 #include "run.h"
 
 #define RECORD_AFTER_NS (3 * NS_PER_MS)
 
-/* "+0.12 ", or nothing when it was at once. */
+/* Prints "+0.12 ", or nothing if there was no delay. */
 static void print_delta(FILE *out, uint64_t from_ns, uint64_t to_ns)
 {
 	uint64_t ms = (to_ns - from_ns + 5 * NS_PER_MS) / NS_PER_MS / 10 * 10;
@@ -20,7 +20,7 @@ static void print_delta(FILE *out, uint64_t from_ns, uint64_t to_ns)
 		fprintf(out, "+%.2f ", (double)ms / 1e3);
 }
 
-/* A push elsewhere than behind the last byte that was written says nothing. */
+/* A PSH that is not at the end of a write has no meaning. */
 static bool is_end_of_write(const struct run *r, const struct packet *p)
 {
 	for (unsigned i = 0; i < 256; i++)
@@ -30,7 +30,7 @@ static bool is_end_of_write(const struct run *r, const struct packet *p)
 	return false;
 }
 
-/* All that comes out until then. */
+/* Writes all packets that come out before @until_ns. */
 static bool record_packets(struct run *r, uint64_t until_ns)
 {
 	static const struct packet syn = {

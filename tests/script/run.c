@@ -2,9 +2,9 @@
 /*
  * tests/script/run.c - plays a script to a back end, event after event
  *
- * A relative time counts from when the event before it has happened, so a machine that is
- * late is late once.  Each packet that comes out must be expected: in order, at its time,
- * on its flow, with good checksums and the pattern's bytes.
+ * A relative time counts from when the event before it happened, so a delay of the
+ * machine does not add up.  Each packet that comes out must be an expected one: in
+ * order, on time, on its flow, with correct checksums and the pattern's bytes.
  */
 #include <errno.h>
 
@@ -31,7 +31,7 @@ static struct flow_map *flow_new(struct run *r, uint16_t lport, uint16_t rport)
 	return f;
 }
 
-/* Of what the script sends; a port that is new makes a flow. */
+/* The flow of a packet that the script sends; a new port makes a flow. */
 static struct flow_map *flow_of_script(struct run *r, const struct packet *p)
 {
 	if (!p->rport)
@@ -86,7 +86,7 @@ static const struct tcp_option *find_option(const struct packet *p,
 	return NULL;
 }
 
-/* What the first segments of a flow tell about its numbers. */
+/* Learns a flow's first numbers from its first segments. */
 static void flow_learn(struct flow_map *f, const struct packet *want,
 		       const struct packet *got)
 {
@@ -127,7 +127,7 @@ static bool option_matches(const struct tcp_option *want,
 	return true;
 }
 
-/* How late something may be that was to be after so long. */
+/* How late an event with this delay may be. */
 static uint64_t lateness(const struct run *r, uint64_t after_ns)
 {
 	return r->opt->tolerance_ns +
@@ -140,7 +140,7 @@ static const char *compare(const struct run *r, const struct packet *want,
 	uint32_t ms =
 	    (uint32_t)(lateness(r, r->b->ops->now(r->b->self)) / NS_PER_MS) + 1;
 
-	/* When bytes are pushed before their end is the sender's choice. */
+	/* The sender chooses where to set PSH before the end of a write. */
 	if (!want->has_any_flags && want->flags != got->flags &&
 	    (want->flags | TCP_PSH) != got->flags)
 		return "the flags differ";
@@ -323,7 +323,7 @@ static bool play_event(struct run *r, const struct event *e)
 	return is_good;
 }
 
-/* Nothing may be left that nobody expected. */
+/* No packet may be left that the script does not expect. */
 static bool play_end(struct run *r)
 {
 	struct packet got;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/script/script.h - a packet script: what it consists of, and who works on it
+ * tests/script/script.h - a packet script: its parts, and the files that work on it
  *
  *     file -> parse.c, parse_packet.c -> struct script -> run.c -> verdict
  *                                            |             |
  *                         names.c, packet.c -+             +-> backend.h
  *
- * The language is described in docs/scripts.md.  Everything is read before anything is
- * run; what is wrong is said with the script's name and line.
+ * docs/scripts.md describes the language.  A script is parsed before any of it runs;
+ * errors name the script and the line.
  */
 #pragma once
 
@@ -44,7 +44,7 @@ struct tcp_option {
 	uint32_t v[8];     /* MSS, scale, edges, val and ecr */
 };
 
-/* A packet in the script's numbers: ours begin at 0, theirs as they are sent. */
+/* A packet in the script's numbers: ours count from 0, the peer's are as sent. */
 struct packet {
 	bool is_out, is_none; /* is_none: nothing may come until then */
 	bool is_icmp, has_bad_sum, has_new_isn;
@@ -106,13 +106,13 @@ struct run_options {
 	FILE *out; /* messages */
 };
 
-/* A place in a line; the first thing that is wrong is kept. */
+/* A place in a line, and the first error in it. */
 struct cursor {
 	const char *at;
 	const char *error; /* NULL: none */
 };
 
-/* names.c: numbers by their names, as C has them */
+/* names.c: the values of C's names */
 bool name_value(const char *name, int64_t *out);
 const char *name_errno(int err);
 int errno_value(const char *name);
@@ -125,7 +125,7 @@ bool take(struct cursor *c, const char *word);
 int64_t take_number(struct cursor *c);
 void fail(struct cursor *c, const char *why);
 
-/* parse_packet.c: what stands behind < or > */
+/* parse_packet.c: parses what follows < or > */
 void parse_packet(struct cursor *c, struct packet *p);
 
 /* packet.c: packets and their bytes */
@@ -139,14 +139,14 @@ struct flow_map {
 };
 uint32_t packet_build(const struct packet *p, struct flow_map *f, bool is_v6,
 		      uint8_t *out);
-/* From bytes of the wire to the script's numbers; false: no TCP, or broken. */
+/* Converts bytes of the wire to the script's numbers; false: not TCP, or malformed. */
 bool packet_decode(const uint8_t *bytes, uint32_t len, struct packet *out);
 void packet_to_script(struct packet *p, const struct flow_map *f);
 /* Whether the payload is the pattern; @p is in the script's numbers. */
 bool packet_has_pattern(const uint8_t *bytes, const struct packet *p);
 void packet_print(FILE *out, const struct packet *p);
 
-/* run.c: Return: whether all came as the script says */
+/* run.c: Return: whether everything happened as the script says */
 bool script_run(const struct script *s, const struct backend *b,
 		const struct run_options *opt);
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-tests/script/test_runner.py - the runner of packet scripts sees what is wrong
+tests/script/test_runner.py - the runner of packet scripts reports errors
 
     test_runner.py RUNNER
 
-One script that is right, and copies of it with one line changed each: the runner must
-fail, and name that line.  Over the engine, so that it takes no time.
+There is one correct script, and copies of it with one changed line each.  For a copy the runner
+must fail and name that line.  The engine runs them in virtual time.
 """
 import os
 import re

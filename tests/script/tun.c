@@ -2,8 +2,8 @@
 /*
  * tests/script/tun.c - a namespace and a TUN device; see tun.h
  *
- * Devices are set up by ioctl(), which needs no library.  IPv6 looks for no duplicates of
- * an address and sends no solicitations, so that what comes out is TCP's.
+ * Devices are configured with ioctl(), which needs no library.  IPv6 neither checks for
+ * duplicate addresses nor sends solicitations, so only TCP's packets come out.
  */
 #include "tun.h"
 
@@ -61,7 +61,7 @@ static int userns_enter(void)
 	return err;
 }
 
-/* One ioctl() on a socket that lives as long. */
+/* Makes one ioctl() on a temporary socket. */
 static int net_ioctl(int family, unsigned long what, void *arg)
 {
 	int fd = socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -120,8 +120,8 @@ static int add_v4(const char *name, const struct ip_addr *a)
 	return net_ioctl(AF_INET, SIOCSIFNETMASK, &req);
 }
 
-/* An address is of use when the kernel has looked for its duplicates, which is nothing
- * here, but done by a work queue. */
+/* Waits until the kernel has checked an address for duplicates.  The check does nothing
+ * here, but a work queue runs it. */
 static int await_v6(const struct ip_addr *a)
 {
 	struct sockaddr_in6 sa = { .sin6_family = AF_INET6 };
@@ -183,7 +183,7 @@ static int route_v6(const char *name)
 	return net_ioctl(AF_INET6, SIOCADDRT, &rt);
 }
 
-/* Only TCP may be heard. */
+/* Makes the device send nothing but TCP's packets. */
 static int be_quiet(const char *name)
 {
 	static const char *const off[] = { "accept_dad", "accept_ra",
@@ -249,7 +249,8 @@ int tun_write(const struct tun *t, const uint8_t *p, uint32_t len)
 	return write(t->fd, p, len) < 0 ? -errno : 0;
 }
 
-/* Which groups we are in: nobody asked, and nobody can stop it. */
+/* Multicast listener reports: the kernel sends them unasked, and nothing turns them
+ * off. */
 static bool is_mld(const uint8_t *p, ssize_t n)
 {
 	return n >= IPV6_HEAD && p[0] >> 4 == 6 && p[6] == 0;

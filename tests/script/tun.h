@@ -3,14 +3,15 @@
  * tests/script/tun.h - the kernel's TCP behind a TUN, in a network namespace of its own
  *
  *     our packets -> tun_write() -> the kernel's IP -> its TCP -> sockets of this process
- *     tun_read()  <- what the kernel sends to an address that is behind the TUN
+ *     tun_read()  <- what the kernel sends to an address behind the TUN
  *
- * Packets begin at the IP header.  For all tests that ask the kernel what TCP does: the
- * packet scripts, the differential test, the shared object for packetdrill.  The namespace
- * is the calling process's own until it ends: fork first.
+ * A packet begins at the IP header.  Tests that ask the kernel what TCP does use it:
+ * the packet scripts, the differential test, the shared object for packetdrill.  The
+ * calling process stays in the namespace until it ends, so fork first.
  *
- * Needs /dev/net/tun, and root or user namespaces.  Without them the functions say so by
- * -EPERM, -EACCES, -ENOENT or -ENODEV, and a test should be skipped with that reason.
+ * It needs /dev/net/tun, and root or user namespaces.  Without them the functions
+ * return -EPERM, -EACCES, -ENOENT or -ENODEV, and a test should be skipped with that
+ * reason.
  */
 #pragma once
 
@@ -25,8 +26,8 @@ struct tun {
 
 #define TUN_NONE ((struct tun){ .fd = -1 })
 
-/* The calling process gets a network namespace that nobody else is in, its loopback
- * up.  Without root, through a user namespace. */
+/* Moves the calling process into a new network namespace with a loopback device.
+ * Without root it uses a user namespace. */
 MUST_CHECK int netns_enter(void);
 
 /* Writes a sysctl of this namespace, e.g. "net/ipv4/tcp_ecn". */
@@ -46,7 +47,7 @@ void tun_close(struct tun *t);
 /* A packet arrives at the kernel.  Return: 0 or a negative errno. */
 MUST_CHECK int tun_write(const struct tun *t, const uint8_t *p, uint32_t len);
 
-/* The next packet that the kernel sends, within @timeout_ns.  Return: its bytes, -EAGAIN
- * when there is none, or another errno. */
+/* Return: the bytes of the next packet that the kernel sends; -EAGAIN: none within
+ * @timeout_ns; or another errno */
 ssize_t tun_read(const struct tun *t, uint8_t *p, uint32_t cap,
 		 uint64_t timeout_ns);

@@ -2,7 +2,7 @@
 /*
  * tests/sim/congestion.c - what flows do to a bottleneck, and to each other
  *
- * Prints the figures, and fails where one is not as good as it has to be.
+ * Prints the figures, and fails if one of them is not good enough.
  */
 #include <stdio.h>
 
@@ -15,7 +15,8 @@
 
 static const struct tcp_cc *const schemes[] = { &tcp_newreno, &tcp_cubic };
 
-/* @n flows for ever, @rtt_ms of round trip, a queue of one bandwidth-delay product. */
+/* @n endless flows, a round trip of @rtt_ms, and a queue of one bandwidth-delay
+ * product. */
 static struct lab_config bottleneck(const struct tcp_cc *cc, uint32_t n,
 				    uint64_t rate_bps, uint32_t rtt_ms)
 {
@@ -34,8 +35,9 @@ static struct lab_config bottleneck(const struct tcp_cc *cc, uint32_t n,
 
 static struct lab lab;
 
-/* RFC 9406: the first slow start sees the queue begin to fill.  It goes on for five
- * rounds, a quarter as fast; nine times what the path holds is enough for that. */
+/* RFC 9406: the first slow start notices that the queue begins to fill.  It goes on for
+ * five rounds at a quarter of the speed.  Nine times what the path holds is enough for
+ * that. */
 static void slow_start_ends_before_the_queue_overflows(void **state)
 {
 	for (unsigned i = 0; i < ARRAY_LEN(schemes); i++) {
@@ -55,13 +57,13 @@ static void slow_start_ends_before_the_queue_overflows(void **state)
 		       lab.flows[0].from->cwnd / 1000,
 		       (unsigned long long)lab.wire[0].n_lost);
 		assert_int_equal(lab.wire[0].n_lost, 0);
-		/* And not before the pipe is full: 750 kB. */
+		/* But it does not end before the pipe is full, at 750 kB. */
 		assert_true(lab.flows[0].from->cwnd > 700000);
 		lab_fini(&lab);
 	}
 }
 
-/* Jain's index of what the flows have got from @from_ns to @to_ns. */
+/* Jain's index of what each flow received between @from_ns and @to_ns. */
 static double jain(struct lab *l, uint64_t from_ns, uint64_t to_ns)
 {
 	uint64_t before[LAB_FLOWS];
@@ -90,7 +92,7 @@ static void flows_share_a_bottleneck(void **state)
 			    schemes[i], counts[k], counts[k] * 4 * MBIT, 40);
 
 			cfg.start_every_ns = 50 * MS;
-			/* Or all queues are full at the same instants. */
+			/* Without jitter all queues would fill at the same instants. */
 			cfg.to.jitter_ns = MS / 10;
 			lab_init(&lab, &cfg);
 			double index = jain(&lab, 10 * NS_PER_S, 40 * NS_PER_S);
@@ -103,7 +105,8 @@ static void flows_share_a_bottleneck(void **state)
 		}
 }
 
-/* RFC 3168: a router marks what finds 130 kB before it, and nothing has to be lost. */
+/* RFC 3168: the router marks a packet that finds 130 kB in the queue, so none need be
+ * lost. */
 static void marks_take_the_place_of_losses(void **state)
 {
 	for (unsigned i = 0; i < ARRAY_LEN(schemes); i++)
@@ -127,7 +130,7 @@ static void marks_take_the_place_of_losses(void **state)
 		}
 }
 
-/* Five packets of queue: bursts overflow it while the path is far from full. */
+/* A queue of five packets: bursts overflow it long before the path is full. */
 static void pacing_asks_for_a_short_queue_only(void **state)
 {
 	double mbit[2];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/drop_masks.c - every way of losing any of the first 14 packets
+ * tests/sim/drop_masks.c - every way to lose some of the first 14 packets
  *
  *     drop_masks [MASK]
  *
- * A connection is opened, carries a request and a response, and is closed.  Packets
- * are counted over both directions in the order in which they are sent; for each of
- * the 16,384 masks those that it names are lost.  Each time all bytes arrive, both ends
- * see the end of the stream and no error, and in the end nothing is left.  Only where
- * all that would have opened the connection was lost, the open fails instead: by a
- * time-out, or by the reset of a server that has given up.
+ * A connection is opened, carries a request and a response, and is closed.  Packets of
+ * both directions are counted together, in the order in which they are sent.  Each of
+ * the 16,384 masks names the packets that are lost.  Each time all bytes must arrive,
+ * both ends must see the end of the stream and no error, and nothing may be left over.
+ * The open alone may fail, if everything that would have opened the connection was
+ * lost: by a time-out, or by the reset of a server that has given up.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +18,8 @@
 
 #define N_PACKETS 14
 
-/* One mask over both directions: which wire a packet takes is known when it is sent,
- * so the wires' own masks are made as it goes. */
+/* One mask covers both directions.  The direction of a packet is known only when it is
+ * sent, so the masks of the two wires are computed on the way. */
 static void mask_step(struct world *w, uint32_t mask)
 {
 	uint64_t sent = w->wire[0].n_sent + w->wire[1].n_sent;
@@ -31,7 +31,7 @@ static void mask_step(struct world *w, uint32_t mask)
 	}
 }
 
-/* Seven packets suffice to make an open fail, if they are the right ones. */
+/* Seven lost packets can make an open fail, if they are the right ones. */
 static bool has_failed(const struct world *w)
 {
 	const struct end *e = &w->ends[CLIENT][0];
@@ -46,7 +46,7 @@ static uint64_t run(uint32_t mask, uint32_t *n_failed)
 	struct world_config cfg = world_plain(2000, 6000);
 	static struct world w;
 
-	/* Small, because there are many worlds. */
+	/* Small, because the test makes many worlds. */
 	cfg.rx_extents = 16;
 	for (int i = 0; i < 2; i++) {
 		cfg.stack[i].n_ranges = 256;
@@ -68,7 +68,7 @@ static uint64_t run(uint32_t mask, uint32_t *n_failed)
 		       e->is_done, e->err, e->n_got);
 		exit(1);
 	}
-	/* And the names are free again in the end. */
+	/* In the end the addresses and ports are free again. */
 	while (world_step(&w))
 		;
 	assert(w.stack[0]->pool_tws.n_free == w.stack[0]->pool_tws.n);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/goodput.c - what gets through, over loss and round trip
+ * tests/sim/goodput.c - goodput over loss and round trip
  *
- *     goodput [SEEDS]         prints the grid, the mean of so many seeds (1)
+ *     goodput [SEEDS]         prints the table; each figure is the mean of so many seeds (1)
  *     goodput --write         prints it as a golden file
- *     goodput --check FILE    compares with one: lines of "loss, RTT, scheme, kbit/s,
- *                             per cent that it may differ"
+ *     goodput --check FILE    compares it with one; its lines are "loss, RTT, algorithm,
+ *                             kbit/s, tolerance in per cent"
  *
- * One flow over 100 Mbit/s with a queue of one bandwidth-delay product, 100 packets at
- * least; losses are independent, of data only.  Beside each figure stands what a
- * formula says: for newreno Padhye et al. (SIGCOMM 1998), which knows time-outs, and
- * for cubic the larger one of that, with its own factor, and RFC 9438 section 5; without
- * loss, what slow start leaves of the link.
+ * One flow over 100 Mbit/s, with a queue of one bandwidth-delay product, 100 packets at
+ * least.  Data packets are lost independently of each other.  A formula's result stands
+ * beside each figure.  For newreno it is Padhye et al. (SIGCOMM 1998), which includes
+ * time-outs.  For cubic it is the larger of the same formula with cubic's factor, and
+ * of RFC 9438 section 5.  Without loss it is what slow start leaves of the link.
  */
 #include <math.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ static double measure(const struct cell *c, uint64_t seed)
 		.buf_bytes = 12 << 20,
 	};
 
-	/* Enough that slow start is not most of it. */
+	/* Send enough to make slow start a small part. */
 	if (!c->loss)
 		cfg.n_bytes += (uint64_t)(10 * bdp);
 	lab_init(&l, &cfg);
@@ -61,7 +61,7 @@ static double measure(const struct cell *c, uint64_t seed)
 	return kbps;
 }
 
-/* Padhye's formula, for a window that falls to @beta and grows by @alpha. */
+/* Padhye's formula for a window that falls to @beta and grows by @alpha. */
 static double padhye(double p, double rtt, double alpha, double beta)
 {
 	double rto = rtt + 0.2, a = 2 * (1 - beta) / (alpha * (1 + beta));
@@ -74,11 +74,11 @@ static double padhye(double p, double rtt, double alpha, double beta)
 static double formula(const struct cell *c)
 {
 	double p = c->loss / 1e6, goodput = RATE * 1448 / 1500;
-	/* A queue of packets stands in the way, too. */
+	/* A queued packet adds to the round trip. */
 	double rtt = c->rtt_us / 1e6 + 1500 * 8 / RATE;
 
 	if (!c->loss) {
-		/* Slow start from ten segments on, and then all of the link. */
+		/* Slow start from ten segments on, and then the whole link. */
 		double bytes = 8000 * MSS + 10 * RATE / 8 * c->rtt_us / 1e6;
 		double rounds = log2(fmax(RATE / 8 * rtt / (10 * MSS), 1)) + 1;
 
@@ -93,7 +93,7 @@ static double formula(const struct cell *c)
 		    pow(0.4 * 3.7 / (4 * 0.3), 0.25) * pow(rtt / p, 0.75);
 
 		best = fmax(friendly, w * MSS * 8 / rtt);
-		/* Time-outs are cubic's, too. */
+		/* Cubic suffers from time-outs as well. */
 		best = p >= 0.05 ? friendly : best;
 	}
 	return fmin(best * (1 - p), goodput) / 1e3;

@@ -4,12 +4,13 @@
  *
  *     idle_conns [N]     N connections (100,000)
  *
- * One stack, whose pools grow as they are needed, and peers that are written out by
- * hand, because they need no memory.  Each opens a connection, sends a request and takes
- * an answer; then nothing happens for two hours, but for keepalive on one in a hundred.
- * What the stack holds then is printed and must be 1 KB a connection at most, all told:
- * what was handed in, and what the process has resident.  One in a thousand then says
- * something, to see that it is alive; in the end all blocks come back.
+ * There is one stack, whose pools grow on demand.  The peers are written out by hand,
+ * because those need no memory.  Each peer opens a connection, sends a request and
+ * takes the answer.  Then nothing happens for two hours except keepalive on one
+ * connection in a hundred.  The test prints the memory that the stack uses, which must
+ * be 1 KB per connection at most.  It counts both what the stack was given and what the
+ * process has resident.  Then one connection in a thousand sends something, to show
+ * that it is alive.  In the end all blocks come back.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,7 +134,7 @@ static struct tcp_conn *open_one(uint32_t i)
 	return c;
 }
 
-/* A peer that is asked answers; @c is the only one that can be meant. */
+/* Answers a keepalive probe; it can only be for @c. */
 static void answer(void)
 {
 	const struct flow *f = flow_find(stack, 0, PORT, &out_dst, out.dport);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/sim/lab.c - flows over one bottleneck, to be measured; see lab.h */
+/* tests/sim/lab.c - flows over one bottleneck, for measurements; see lab.h */
 #include "lab.h"
 
 #include <stdlib.h>
@@ -121,7 +121,7 @@ static void programs(struct lab *l)
 
 	while ((c = tcp_accept(l->listener)))
 		l->flows[c->flow.rport - FIRST_PORT].to = c;
-	/* Whoever has news reads and writes; there are few. */
+	/* Connections with news read and write; there are few. */
 	while ((c = tcp_next_ready(l->stack[SENDERS])))
 		flow_write(l, &l->flows[c->flow.lport - FIRST_PORT]);
 	while ((c = tcp_next_ready(l->stack[RECEIVERS])))

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/lab.h - flows over one bottleneck, to be measured
+ * tests/sim/lab.h - flows over one bottleneck, for measurements
  *
  *     sender's stack -> wire with a rate, a queue and losses -> receiver's stack
  *                    <- the same without a rate, for ACKs   <-
  *
- * Nothing is checked on the way, as in world.h, so that millions of packets take
- * seconds.  All follows from the configuration.
+ * Unlike world.h it checks nothing on the way, so millions of packets take seconds.
+ * The result depends on the configuration alone.
  */
 #pragma once
 
@@ -49,5 +49,5 @@ struct lab {
 void lab_init(struct lab *l, const struct lab_config *cfg);
 void lab_fini(struct lab *l);
 
-/* Until all flows are done, or the instant. */
+/* Runs until all flows are done, or until @until_ns. */
 void lab_run(struct lab *l, uint64_t until_ns);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/sim/pcapng.c - packets in a file that tshark reads; see pcapng.h */
+/* tests/sim/pcapng.c - writes packets to a file that tshark reads; see pcapng.h */
 #include "pcapng.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ int pcapng_open(struct pcapng *p, const char *path, const char *const *names)
 	p->out = fopen(path, "w");
 	if (!p->out)
 		return -errno;
-	/* Version 1.0, of a length that is not said. */
+	/* Version 1.0, of unspecified length. */
 	words(p,
 	      (uint32_t[]){ SECTION, 28, BYTE_ORDER_MAGIC, 1, UINT32_MAX,
 			    UINT32_MAX, 28 },

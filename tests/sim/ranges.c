@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/ranges.c - what many holes cost
+ * tests/sim/ranges.c - the cost of many holes
  *
- * The sender gets a SACK for every other one of its segments, one by one; the receiver
- * gets segments behind one hole.  Ten times as many must cost ten times as much, and not
- * a hundred times: forty is where this test fails.
+ * The sender gets one SACK for every other segment of its own; the receiver gets many
+ * segments behind one hole.  Ten times as many must cost about ten times as much, not a
+ * hundred times: the test fails at forty.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static uint32_t frame_bytes(const struct tcp_frame *f, uint8_t *out)
 	return len;
 }
 
-/* All frames of one side to the other, or to nobody.  Return: how many. */
+/* Passes all frames of one side to the other, or drops them.  Return: how many. */
 static uint32_t cross(unsigned side, struct tcp_stack *to)
 {
 	uint8_t bytes[FRAME];
@@ -119,7 +119,7 @@ static void close_one(void)
 	free(frames_mem);
 }
 
-/* So many segments are under way; the windows are not what is measured. */
+/* Puts @n segments in flight, whatever the windows say. */
 static void send_segments(uint32_t n, struct tcp_stack *to)
 {
 	static const uint8_t zeros[MSS];

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/recovery.c - what is lost, late or held back, and what becomes of it
+ * tests/sim/recovery.c - segments that are lost, late or delayed, and how the sender recovers
  *
- * Each test is one small world: which packets a wire loses is said by number, in the
- * order in which that wire is given them.
+ * Each test is a small world.  A number says which packets a wire loses: it counts the
+ * packets that this wire was given.
  */
 #include "unit.h"
 #include "world.h"
 
 #define MS NS_PER_MS
 
-/* Runs to the end, in which all bytes are there. */
+/* Runs the world to the end and checks that all bytes have arrived. */
 static void run_well(struct world *w, const struct world_config *cfg)
 {
 	world_init(w, cfg);
@@ -23,7 +23,7 @@ static void run_well(struct world *w, const struct world_config *cfg)
 		}
 }
 
-/* When both ends are done. */
+/* Return: when both ends are done. */
 static uint64_t time_of(struct world *w)
 {
 	while (!w->ends[CLIENT][0].is_done || !w->ends[SERVER][0].is_done)
@@ -31,8 +31,8 @@ static uint64_t time_of(struct world *w)
 	return w->now_ns;
 }
 
-/* One connection's bytes, which nobody reads, take all of the server's frames; the
- * other connection's SYN comes a second later. */
+/* Nobody reads the first connection, so its bytes take all frames of the server.  The
+ * SYN of a second connection arrives one second later. */
 static void a_syn_is_answered_though_readers_hold_all_frames(void **state)
 {
 	struct world_config cfg = world_plain(200000, 0);
@@ -54,8 +54,8 @@ static void a_syn_is_answered_though_readers_hold_all_frames(void **state)
 	world_fini(&w);
 }
 
-/* Both ends connect; the server's SYN and its first SYN-ACKs are lost.  Each SYN of the
- * client's is answered, so that the third second is the last. */
+/* Both ends connect.  The server's SYN and its first SYN-ACKs are lost.  The server
+ * answers each SYN of the client, so the connection is open after three seconds. */
 static void in_a_simultaneous_open_each_syn_is_answered(void **state)
 {
 	struct world_config cfg = world_plain(1000, 0);
@@ -79,7 +79,7 @@ static void what_nobody_disturbs_arrives(void **state)
 
 /* --- the tail --- */
 
-/* Ten segments go at once; the last three are lost, and nothing tells of it. */
+/* Ten segments leave at once.  The last three are lost, and no ACK shows it. */
 static void a_lost_tail_is_probed_before_the_time_out(void **state)
 {
 	struct world_config cfg = world_plain(14480, 0);
@@ -91,7 +91,7 @@ static void a_lost_tail_is_probed_before_the_time_out(void **state)
 	world_fini(&w);
 }
 
-/* What may have been delayed by the receiver is waited for. */
+/* The receiver may delay its ACK, so the sender waits for it. */
 static void a_single_segment_is_not_probed_before_its_ack_may_come(void **state)
 {
 	struct world_config cfg = world_plain(100, 0);
@@ -129,8 +129,8 @@ static void one_loss_costs_one_segment_and_no_time_out(void **state)
 	assert_true(ns < clean_ns + 100 * MS);
 }
 
-/* Packet 20 is lost, and its retransmission, which is packet 31: one of those that
- * follow it tells. */
+/* Packet 20 is lost, and so is its retransmission, packet 31.  A segment that was sent
+ * after it shows that. */
 static void a_lost_retransmission_is_found_without_a_time_out(void **state)
 {
 	struct world_config cfg = world_plain(200000, 0);
@@ -156,7 +156,7 @@ static const struct tcp_conn *sender(const struct world *w)
 	return w->ends[CLIENT][0].conn;
 }
 
-/* For a while all packets to the server take longer. */
+/* Packets to the server take longer for a while. */
 static void delay_spike(struct world *w, uint32_t ms)
 {
 	bool is_slow = w->now_ns >= 300 * MS && w->now_ns < 320 * MS;
@@ -164,8 +164,8 @@ static void delay_spike(struct world *w, uint32_t ms)
 	w->wire[CLIENT].model.delay_ns = (is_slow ? ms : 10u) * MS;
 }
 
-/* Whether the sender's window is as large as the receiver's when the spike's bytes have
- * been acknowledged, and slow start not over. */
+/* Return: whether the sender's window equals the receiver's when the delayed bytes are
+ * acknowledged, and slow start is not over. */
 static bool spike_is_forgotten(uint32_t offers)
 {
 	struct world_config cfg = world_plain(20000000, 0);
@@ -186,7 +186,7 @@ static bool spike_is_forgotten(uint32_t offers)
 	}
 	is_forgotten =
 	    sender(&w)->ssthresh == SSTHRESH_MAX && sender(&w)->cwnd >= 1 << 17;
-	/* There was a time-out. */
+	/* So there was a time-out. */
 	assert_int_equal(low, sender(&w)->mss);
 	assert_true(world_run(&w, 600 * NS_PER_S));
 	assert_int_equal(w.ends[SERVER][0].n_got, 20000000);
@@ -205,7 +205,7 @@ static void a_time_out_in_a_spike_is_undone_by_f_rto(void **state)
 	assert_true(spike_is_forgotten(TCP_OFFER_WSCALE));
 }
 
-/* Packets 40 and 41 come 15 ms late. */
+/* Packets 40 and 41 arrive 15 ms late. */
 static void two_late(struct world *w, uint32_t mask)
 {
 	bool is_late = w->wire[CLIENT].n_sent / 2 == 20;
@@ -234,7 +234,7 @@ static uint32_t window_after_reordering(uint32_t offers)
 	return ssthresh;
 }
 
-/* Nothing was lost, so slow start goes on as if nothing had been. */
+/* Nothing was lost, so slow start goes on. */
 static void a_recovery_is_undone_by_timestamps(void **state)
 {
 	assert_true(window_after_reordering(TCP_OFFER_ALL) >= 1u << 30);
@@ -248,7 +248,7 @@ static void a_recovery_is_undone_by_duplicates(void **state)
 
 /* --- ECN --- */
 
-/* What the client's side has agreed when the connection is open. */
+/* Return: whether the client has agreed on ECN when the connection is open. */
 static bool agrees_on_ecn(enum tcp_ecn mine, enum tcp_ecn peers,
 			  uint64_t drop_mask)
 {
@@ -274,11 +274,11 @@ static void ecn_is_agreed_if_one_asks_and_the_other_will(void **state)
 	assert_true(agrees_on_ecn(TCP_ECN_ASK, TCP_ECN_ASK, 0));
 	assert_false(agrees_on_ecn(TCP_ECN_ACCEPT, TCP_ECN_ASK, 0));
 	assert_false(agrees_on_ecn(TCP_ECN_ASK, TCP_ECN_OFF, 0));
-	/* A SYN that was lost may have been too much for a box on the way. */
+	/* A middlebox may have dropped the lost SYN because of ECN. */
 	assert_false(agrees_on_ecn(TCP_ECN_ASK, TCP_ECN_ACCEPT, 1));
 }
 
-/* What is marked is lost on the way. */
+/* The wire loses marked packets. */
 static void lose_what_is_marked(struct world *w, uint32_t mask)
 {
 	const struct tcp_conn *c = sender(w);

@@ -2,8 +2,8 @@
 /*
  * tests/sim/scenarios_peer.c - peers that are broken, old or hostile
  *
- * The peer is written out by hand, segment by segment; what it does no TCP should do,
- * or somebody else does in its name.
+ * The peer is written out by hand, segment by segment.  It does what no TCP should do,
+ * or somebody else does it in its name.
  */
 #include "tcp_kit.h"
 #include "tcp/timer.h"
@@ -21,7 +21,7 @@ static void begin(bool has_ts)
 	k.tsval = has_ts ? 1000 : 0;
 }
 
-/* A segment at @off from the peer's next number, which stays. */
+/* Sends a segment at @off from the peer's next number, which does not change. */
 static void segment_at(unsigned flags, int32_t off, int32_t ack_off,
 		       uint32_t len)
 {
@@ -43,7 +43,7 @@ static void segment_at(unsigned flags, int32_t off, int32_t ack_off,
 
 /* --- opening --- */
 
-/* Also a regression: the window was not scaled, and said too much. */
+/* Also a regression test: the window was not scaled, and promised too much. */
 static void a_challenge_while_half_open_has_a_scaled_window(void **state)
 {
 	struct tcp_config cfg = kit_config(false);
@@ -62,7 +62,8 @@ static void a_challenge_while_half_open_has_a_scaled_window(void **state)
 	kit_fini(&k);
 }
 
-/* A regression, too: the second SYN of a simultaneous open was read as if it were. */
+/* Also a regression test: the window of the second SYN of a simultaneous open was
+ * scaled. */
 static void the_window_of_a_syn_is_not_scaled(void **state)
 {
 	begin(true);
@@ -93,7 +94,7 @@ static void a_syn_again_is_answered_as_before(void **state)
 	kit_fini(&k);
 }
 
-/* RFC 9293 section 3.10.7.2; text with a SYN comes again. */
+/* RFC 9293 section 3.10.7.2; the peer sends the text of its SYN again. */
 static void a_syn_with_text_opens(void **state)
 {
 	begin(true);
@@ -115,7 +116,7 @@ static void a_syn_with_fin_opens_nothing(void **state)
 	kit_fini(&k);
 }
 
-/* RFC 5961 section 4: in every state that is synchronised. */
+/* RFC 5961 section 4, in every synchronised state. */
 static void a_syn_in_a_connection_is_challenged(void **state)
 {
 	for (int step = 0; step < 4; step++) {
@@ -136,7 +137,7 @@ static void a_syn_in_a_connection_is_challenged(void **state)
 	}
 }
 
-/* An answer to a SYN of an earlier life: it is reset, and the open goes on. */
+/* A SYN-ACK for a SYN of an earlier connection gets a reset, and the open goes on. */
 static void an_old_answer_is_reset_and_the_open_goes_on(void **state)
 {
 	begin(true);
@@ -151,7 +152,7 @@ static void an_old_answer_is_reset_and_the_open_goes_on(void **state)
 	kit_fini(&k);
 }
 
-/* RFC 6191: by the timestamp, without one by the number. */
+/* RFC 6191: the timestamp decides, or the sequence number if there is none. */
 static void a_name_in_time_wait_is_used_again(void **state)
 {
 	for (int i = 0; i < 8; i++) {
@@ -178,7 +179,7 @@ static void a_name_in_time_wait_is_used_again(void **state)
 	}
 }
 
-/* What leaves comes in again. */
+/* Sends what leaves back in. */
 static void reflect(struct tcp_conn *c)
 {
 	for (int i = 0; i < 100 && kit_out(&k, &f); i++) {
@@ -231,7 +232,8 @@ static uint16_t port_to(uint16_t rport)
 	return port;
 }
 
-/* RFC 6056 section 3.3.3: two secrets, and two peers, begin at different ports. */
+/* RFC 6056 section 3.3.3: with another secret or another peer, the search begins
+ * elsewhere. */
 static void ports_depend_on_the_peer_and_a_secret(void **state)
 {
 	struct tcp_config cfg = kit_config(false);
@@ -252,7 +254,7 @@ static void ports_depend_on_the_peer_and_a_secret(void **state)
 
 /* --- resets --- */
 
-/* RFC 5961 section 3: at the edge, in the window, outside. */
+/* RFC 5961 section 3: a reset at rcv_nxt, in the window, and outside of it. */
 static void a_reset_is_believed_at_the_edge_only(void **state)
 {
 	static const int32_t offs[] = { 0, 1, 1000, 60000, -1, -1000, 1 << 20 };
@@ -276,7 +278,8 @@ static void a_reset_is_believed_at_the_edge_only(void **state)
 		}
 }
 
-/* RFC 5961 section 7: a million guesses cost two answers a second, and nothing else. */
+/* RFC 5961 section 7: a million guesses cause two answers per second, and nothing
+ * else. */
 static void a_million_blind_segments_change_nothing(void **state)
 {
 	static const uint8_t kinds[] = { TCP_RST, TCP_SYN, TCP_ACK };
@@ -314,7 +317,7 @@ static void text_of_a_blind_sender_is_not_taken(void **state)
 {
 	begin(false);
 	struct tcp_conn *c = kit_established(&k);
-	/* In the window, but with an ACK that nobody could mean. */
+	/* In the window, but with an ACK of bytes that were never sent. */
 	segment_at(TCP_ACK, 0, 1 << 20, 100);
 	segment_at(TCP_ACK, 0, -(1 << 24), 100);
 	assert_int_equal(tcp_readable_bytes(c), 0);
@@ -343,7 +346,7 @@ static void sack(uint32_t n, const int32_t (*at)[2])
 	kit_segment(&k, &seg, NULL);
 }
 
-/* Sends @n bytes of which the peer acknowledges nothing. */
+/* Sends @n bytes, of which the peer acknowledges none. */
 static struct tcp_conn *in_flight(uint32_t n)
 {
 	begin(false);
@@ -357,8 +360,8 @@ static struct tcp_conn *in_flight(uint32_t n)
 	return c;
 }
 
-/* RFC 2018 section 8: what was SACKed is kept, and sent again after a time-out when
- * the peer has forgotten it. */
+/* RFC 2018 section 8: the sender keeps SACKed bytes, and sends them again after a
+ * time-out if the peer has dropped them. */
 static void a_peer_that_forgets_what_it_has_is_sent_it_again(void **state)
 {
 	static const int32_t all[][2] = { { 0, 14600 } };
@@ -377,8 +380,8 @@ static void a_peer_that_forgets_what_it_has_is_sent_it_again(void **state)
 	kit_fini(&k);
 }
 
-/* CVE-2019-11477 and the like: holes of a byte, blocks that overlap, that lie outside,
- * that are turned around. */
+/* CVE-2019-11477 and the like: holes of one byte, and SACK blocks that overlap, that
+ * lie outside of the window, that end before they begin. */
 static void any_blocks_are_survived(void **state)
 {
 	struct rng r = { 20 };
@@ -405,8 +408,8 @@ static void any_blocks_are_survived(void **state)
 	}
 }
 
-/* A regression: segments behind a hole were taken for ones that had travelled as long
- * as the time-out was, and each time-out made the next one longer. */
+/* A regression test: the wait of segments behind a hole was taken for a round trip as
+ * long as the time-out.  So each time-out made the next one longer. */
 static void the_wait_behind_a_hole_is_no_round_trip(void **state)
 {
 	struct tcp_conn *c = in_flight(14600);
@@ -425,8 +428,8 @@ static void the_wait_behind_a_hole_is_no_round_trip(void **state)
 	kit_fini(&k);
 }
 
-/* A regression: a peer drops what it has SACKed, and after the time-out SACKs it once
- * more. */
+/* A regression test: a peer drops bytes that it has SACKed, and SACKs them again after
+ * the time-out. */
 static void what_is_sacked_again_is_no_round_trip(void **state)
 {
 	static const int32_t all[][2] = { { 1448, 14600 } };
@@ -448,7 +451,8 @@ static void what_is_sacked_again_is_no_round_trip(void **state)
 
 /* --- windows --- */
 
-/* RFC 9293 section 3.8.6: what a peer took back is not sent; what was sent stays. */
+/* RFC 9293 section 3.8.6: we send nothing beyond a shrunk window, and keep what was
+ * sent. */
 static void a_window_that_shrinks_is_obeyed(void **state)
 {
 	begin(false);
@@ -474,8 +478,8 @@ static void a_window_that_shrinks_is_obeyed(void **state)
 	kit_fini(&k);
 }
 
-/* A regression: an ACK from before brought its window along, which then reached from
- * a later number beyond what was ever offered. */
+/* A regression test: the window of an old ACK was counted from a later number, and so
+ * reached beyond what the peer had ever offered. */
 static void an_old_ack_brings_no_window(void **state)
 {
 	struct tcp_seg seg = { .sport = KIT_PEER_PORT,
@@ -501,7 +505,7 @@ static void an_old_ack_brings_no_window(void **state)
 	kit_fini(&k);
 }
 
-/* RFC 1122 section 4.2.3.4: crumbs of window are not filled. */
+/* RFC 1122 section 4.2.3.4: we do not fill a window that opens by a few bytes. */
 static void crumbs_of_window_are_not_filled(void **state)
 {
 	begin(false);
@@ -514,7 +518,8 @@ static void crumbs_of_window_are_not_filled(void **state)
 
 	kit_write(&k, c, 100000);
 	kit_drain(&k);
-	/* All is acknowledged, a few bytes at a time are offered (scaled by 7). */
+	/* The peer acknowledges everything, and offers a few bytes at a time (scaled by
+	 * 7). */
 	for (uint16_t wnd = 0; wnd < 4; wnd++) {
 		seg.ack = c->snd_nxt;
 		seg.wnd = wnd;
@@ -525,7 +530,7 @@ static void crumbs_of_window_are_not_filled(void **state)
 	kit_fini(&k);
 }
 
-/* RFC 9293 section 3.8.6.2.2: nor is the window opened by crumbs. */
+/* RFC 9293 section 3.8.6.2.2: we do not open the window by a few bytes, either. */
 static void a_window_opens_by_a_segment_at_least(void **state)
 {
 	static uint8_t text[1448];
@@ -563,7 +568,7 @@ static void text_behind_a_fin_is_not_taken(void **state)
 	kit_fini(&k);
 }
 
-/* RFC 9293 section 3.6: nobody reads it any more, and the peer shall know. */
+/* RFC 9293 section 3.6: no program will read the bytes, and the reset tells the peer. */
 static void text_for_a_closed_program_is_reset(void **state)
 {
 	begin(true);
@@ -577,7 +582,7 @@ static void text_for_a_closed_program_is_reset(void **state)
 	kit_fini(&k);
 }
 
-/* RFC 7323 section 5: 24 days of silence, and the timestamp may have wrapped. */
+/* RFC 7323 section 5: after 24 days of silence the timestamp may have wrapped. */
 static void after_24_days_an_older_timestamp_is_taken(void **state)
 {
 	begin(true);

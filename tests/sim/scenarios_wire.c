@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/scenarios_wire.c - two of our stacks, and a path that does one thing to them
+ * tests/sim/scenarios_wire.c - two of our stacks, and a path with one fault
  *
- * Each test is a small world, or a sweep of some; the swarm comes on top of it.
+ * Each test is a small world, or several with one number that varies.  The swarm
+ * combines faults.
  */
 #include "unit.h"
 #include "world.h"
@@ -11,7 +12,7 @@
 
 static struct world w;
 
-/* Runs until all has arrived.  Return: when, ns */
+/* Runs until everything has arrived.  Return: when, ns */
 static uint64_t arrives(const struct world_config *cfg, uint64_t limit_ns)
 {
 	uint64_t at = 0;
@@ -48,7 +49,8 @@ static void any_options_of_both_ends_open(void **state)
 			}
 }
 
-/* The first k packets of one direction, which begins with the SYN or its answer. */
+/* The first k packets of one direction are lost, beginning with the SYN or the
+ * SYN-ACK. */
 static void a_handshake_survives_losses(void **state)
 {
 	for (unsigned side = 0; side < 2; side++)
@@ -62,13 +64,13 @@ static void a_handshake_survives_losses(void **state)
 	for (unsigned lost = 1; lost <= 6; lost++) {
 		struct world_config cfg = world_plain(0, 5000);
 
-		/* The ACK of the answer, and what is sent in its place. */
+		/* The ACK of the SYN-ACK is lost, and the packets that replace it. */
 		cfg.wire[CLIENT].drop_mask = ((1u << lost) - 1) << 1;
 		arrives(&cfg, 100 * NS_PER_S);
 	}
 }
 
-/* Both connect, one of them up to a round trip later. */
+/* Both ends connect, one of them up to a round trip later. */
 static void a_simultaneous_open_works_at_any_skew(void **state)
 {
 	for (unsigned ms = 0; ms <= 24; ms += 4) {
@@ -80,8 +82,8 @@ static void a_simultaneous_open_works_at_any_skew(void **state)
 	}
 }
 
-/* Both connect, and one of them or both close before that is over: whatever is lost on
- * the way, the end arrives. */
+/* Both ends connect, and one or both close before the connection is open.  The FIN
+ * arrives, whichever packets are lost. */
 static void who_closes_while_both_open_is_heard(void **state)
 {
 	for (unsigned how = 0; how < 2048; how++) {
@@ -99,8 +101,8 @@ static void who_closes_while_both_open_is_heard(void **state)
 
 /* --- loss --- */
 
-/* A flight of 64 segments, one of which is lost: no time-out is needed, but for the
- * last, for which the tail is probed. */
+/* A flight of 64 segments loses one.  Only the last one needs a timer, which is the
+ * tail loss probe; none needs a time-out. */
 static void each_single_loss_of_a_flight_is_repaired(void **state)
 {
 	struct world_config cfg = world_plain(64 * 1448, 0);
@@ -175,7 +177,7 @@ static void a_reader_who_comes_late_gets_all(void **state)
 		struct world_config cfg = world_plain(1000000, 0);
 
 		cfg.plan[SERVER][0].read_from_ns = 30 * NS_PER_S;
-		/* Updates of the window are lost, too. */
+		/* Window updates are lost, too. */
 		cfg.wire[SERVER].loss_acks = lost ? 500000 : 0;
 		arrives(&cfg, 300 * NS_PER_S);
 	}
@@ -200,7 +202,8 @@ static void segments_of_all_sizes_work(void **state)
 	}
 }
 
-/* From 2 KB to as much as scales can say; a long fat path is filled. */
+/* Windows from 2 KB to the largest that a scale can express; a long fast path is
+ * filled. */
 static void windows_of_all_scales_work(void **state)
 {
 	for (unsigned shift = 11; shift <= 24; shift++) {
@@ -211,13 +214,13 @@ static void windows_of_all_scales_work(void **state)
 	}
 }
 
-/* RFC 9293 section 3.4: numbers wrap in the middle of the stream. */
+/* RFC 9293 section 3.4: sequence numbers wrap in the middle of the stream. */
 static void numbers_wrap(void **state)
 {
 	struct world_config cfg = world_plain(1000000, 1000000);
 	uint32_t iss = 0;
 
-	/* A key whose first number lies closely before the end. */
+	/* Find a key whose ISN lies shortly before the wrap. */
 	for (uint64_t key = 1; iss < UINT32_MAX - 200000; key++) {
 		cfg.stack[CLIENT].key.k[0] = key;
 		world_init(&w, &cfg);
@@ -289,8 +292,8 @@ static void marks_of_all_kinds_are_survived(void **state)
 
 /* --- closing --- */
 
-/* What each end does when it has sent its bytes, over a path that loses and reorders:
- * who has not closed gets all that was sent. */
+/* Each end does something different after its last byte, over a path that loses and
+ * reorders.  An end that has not closed gets everything that was sent. */
 static void ends_close_in_every_way(void **state)
 {
 	for (unsigned how = 0; how < 64; how++) {
@@ -322,8 +325,7 @@ static void ends_close_in_every_way(void **state)
 	}
 }
 
-/* A program that is gone, and a peer that never closes: FIN-WAIT-2 ends after a
- * minute. */
+/* One program is gone and the peer never closes: FIN-WAIT-2 ends after a minute. */
 static void nobody_waits_for_a_peer_for_ever(void **state)
 {
 	struct world_config cfg = world_plain(10, 0);
@@ -342,7 +344,7 @@ static void nobody_waits_for_a_peer_for_ever(void **state)
 
 /* --- hosts --- */
 
-/* All memory is gone, from the k-th millisecond on, for 50 of them. */
+/* All memory is gone for 50 ms, from the k-th millisecond on. */
 static void no_memory_at_any_moment_is_survived(void **state)
 {
 	for (unsigned ms = 0; ms < 400; ms += 3) {
@@ -357,7 +359,8 @@ static void no_memory_at_any_moment_is_survived(void **state)
 	}
 }
 
-/* Frames wait in the port while their bytes are acknowledged, read and used again. */
+/* Frames wait in the port while their bytes are acknowledged, and their memory is used
+ * again. */
 static void a_late_frame_carries_the_bytes_it_was_made_of(void **state)
 {
 	struct world_config cfg = world_plain(3000000, 0);
@@ -405,7 +408,7 @@ static void a_silent_peer_is_asked_and_given_up(void **state)
 	for (unsigned is_dead = 0; is_dead < 2; is_dead++) {
 		struct world_config cfg = world_plain(0, 0);
 
-		/* Programs that do nothing. */
+		/* The programs do nothing. */
 		for (unsigned i = 0; i < 2; i++) {
 			cfg.plan[i][0].n_bytes = 1 << 30;
 			cfg.plan[i][0].write_max = 1;
@@ -431,7 +434,8 @@ static void a_silent_peer_is_asked_and_given_up(void **state)
 	}
 }
 
-/* As in Linux, keepalive asks on until the user time-out, however often that is. */
+/* As in Linux, keepalive probes until the user time-out, however many probes that
+ * takes. */
 static void who_is_patient_asks_often(void **state)
 {
 	struct world_config cfg = world_plain(0, 0);
@@ -452,7 +456,7 @@ static void who_is_patient_asks_often(void **state)
 	world_fini(&w);
 }
 
-/* RFC 5482's meaning, TCP_USER_TIMEOUT: of text, of probes, of an open. */
+/* RFC 5482's meaning, TCP_USER_TIMEOUT: for text, for probes, and for an open. */
 static void a_user_timeout_ends_what_does_not_go_on(void **state)
 {
 	for (unsigned how = 0; how < 3; how++) {

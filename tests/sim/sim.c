@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/sim.c - many worlds, each made of its seed
+ * tests/sim/sim.c - runs many worlds, each made from its seed
  *
  *     sim [options] [SEED [N]]       runs N seeds (1) from SEED (1) on
  *
- *     --jobs N         so many at once (2)
+ *     --jobs N         number of processes (2)
  *     --off A,B        without these faults (faults.def)
  *     --pairs N        at most so many connections
  *     --bytes N        at most so many bytes of each end
- *     --heal-ms N      nothing goes wrong from this instant on
- *     --strict         nothing excuses a connection that breaks
- *     --pcap FILE      write what was sent and received
- *     --progress       say every few seconds how far it is
- *     --transitions    say which changes of state were seen
- *     --all-transitions  as well, and fail if one was not
+ *     --heal-ms N      no fault after this instant
+ *     --strict         no excuses: every connection must be perfect
+ *     --pcap FILE      write the packets of a failure to FILE
+ *     --progress       print the progress every few seconds
+ *     --transitions    print which changes of state occurred
+ *     --all-transitions  the same, and fail if one did not occur
  *
- * Wires and hosts heal after a while; then everything must come to an end, soon.  Of what
- * breaks, the seed and the commit are printed, the least that still breaks, as a command,
- * and the name of a capture of it.
+ * After a while all faults of wires and hosts end, and then every connection must come
+ * to an end in time.  The summary counts the ends that were not perfect, by their
+ * excuses.  For a failure it prints the seed, the commit, a command for the smallest
+ * settings that still fail, and the name of a capture.
  */
 #include <getopt.h>
 #include <signal.h>
@@ -168,8 +169,8 @@ static void say_progress(const struct options *o, double from_s)
 		done ? s / (double)done * (double)(o->n - done) : 0.0);
 }
 
-/* Waits for a worker's end; the others are ended, too, when it failed.  Return: the
- * seed that failed, or 0. */
+/* Waits for the workers to end, and ends the others when one fails.  Return: the seed
+ * that failed, or 0 */
 static uint64_t wait_for(const struct options *o, pid_t *pids, double from_s)
 {
 	uint32_t n_left = o->n_jobs;
@@ -252,7 +253,7 @@ static void say_failure(const struct options *o, uint64_t seed)
 	printf("capture: %s%s\n", path, fails ? "" : " (did not fail again)");
 }
 
-/* Return: whether all were seen. */
+/* Return: whether all changes of state occurred. */
 static bool say_transitions(void)
 {
 	unsigned n_all = 0, n_seen = 0;
@@ -270,6 +271,16 @@ static bool say_transitions(void)
 		}
 	printf("sim: %u of %u changes of state seen\n", n_seen, n_all);
 	return n_seen == n_all;
+}
+
+/* Prints how many ends were not perfect, by their excuses. */
+static void say_excuses(void)
+{
+	for (unsigned x = 0; x < EXCUSES; x++)
+		if (sim_shared->n_excused[x])
+			printf("%9llu excused: %s\n",
+			       (ull)sim_shared->n_excused[x],
+			       swarm_excuse((enum excuse)x));
 }
 
 static void one_seed(const struct options *o)
@@ -299,6 +310,9 @@ int main(int argc, char **argv)
 	}
 	double s = now_s() - from_s;
 	bool is_complete = !o.has_transitions || say_transitions();
+
+	if (o.n > 1)
+		say_excuses();
 	printf("sim: %llu seeds from %llu, %llu segments in %.0f s, all well; "
 	       "%llu opens failed, as they may\n",
 	       (ull)o.n, (ull)o.how.seed, (ull)sim_shared->n_frames, s,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/sim/sim_run.c - one seed; see sim.h */
+/* tests/sim/sim_run.c - runs one seed; see sim.h */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ struct sim_shared *sim_shared;
 static struct world world;
 static struct pcapng capture;
 
-/* An assertion has said what failed; what is left to say is when. */
+/* The assertion has printed what failed; this adds when. */
 static void dies(int number)
 {
 	fprintf(stderr, "signal %d at %.6f s\n", number,
@@ -54,7 +54,7 @@ static void transitions_add(void)
 				    world.stack[i]->transitions[from][to]);
 }
 
-/* When nothing is left that could happen. */
+/* Checks what is left over in a world in which nothing more can happen. */
 static void check_leftover(const struct world_config *cfg,
 			   struct swarm_verdict *verdict)
 {
@@ -116,6 +116,8 @@ void sim_run(const struct swarm_how *how, const char *path)
 	}
 	fetch_add(&sim_shared->n_frames, n_frames);
 	fetch_add(&sim_shared->n_unopened, v.n_unopened);
+	for (unsigned x = 0; x < EXCUSES; x++)
+		fetch_add(&sim_shared->n_excused[x], v.n_excused[x]);
 	fetch_add(&sim_shared->n_done, 1);
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/sim_shrink.c - the least that still fails
+ * tests/sim/sim_shrink.c - finds the smallest settings that still fail
  *
- * What can be turned off without the failure going away is turned off, one fault after
- * the other; then connections, bytes and time are halved as often as that is so.  All
- * again, until nothing gets smaller.  It need not be the same failure.
+ * It turns off one fault after the other, and keeps a fault off if the seed still
+ * fails.  Then it halves the connections, the bytes and the time as long as the seed
+ * fails.  It repeats all of this until nothing gets smaller.  The failure may change on
+ * the way.
  */
 #include <stdio.h>
 #include <time.h>
@@ -39,7 +40,7 @@ static bool try_off(struct swarm_how *how)
 	return is_less;
 }
 
-/* Halves *number, which lies in @how, while it still fails. */
+/* Halves *number, which is a field of @how, while the seed still fails. */
 static bool try_half(struct swarm_how *how, uint32_t *number, uint32_t from)
 {
 	uint32_t good = *number, at = good ? good : from;

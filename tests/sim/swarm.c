@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/sim/swarm.c - a world of a seed; see swarm.h */
+/* tests/sim/swarm.c - makes a world from a seed; see swarm.h */
 #include "swarm.h"
 
 #define RX_FRAMES 512 /* of a connection */
@@ -25,7 +25,7 @@ static bool one_in(uint32_t n) { return !below(n); }
 	})
 #define PICK32(...) ((uint32_t)PICK(__VA_ARGS__))
 
-/* Wires get a fault in both directions, or in one. */
+/* Each wire has the fault with a chance of three in four. */
 #define EACH_WIRE(c, m)                                                        \
 	for (struct wire_model *m = (c)->wire, *end_ = m + WORLD_STACKS;       \
 	     m < end_; m++)                                                    \
@@ -163,7 +163,7 @@ static void fault_forge_mtu(struct world_config *c)
 		m->forge_mtu = PICK32(1000, 50000);
 }
 
-/* Both ends see the same of what was offered. */
+/* Both directions lose the same options. */
 static void fault_strip(struct world_config *c)
 {
 	uint32_t what = below(STRIP_ALL + 1);
@@ -232,7 +232,7 @@ static void fault_steal(struct world_config *c)
 {
 	c->steal_every_ns = PICK(100, 1000, 5000) * NS_PER_MS;
 	c->has_cookies = true;
-	/* Each theft takes all there is, one by one. */
+	/* A theft takes all elements one by one, so the pools are small. */
 	EACH_STACK (c, s) {
 		s->n_ranges = 1024;
 		s->n_extents = 128;
@@ -252,7 +252,7 @@ static void fault_few_extents(struct world_config *c)
 		s->n_extents = 8;
 }
 
-/* Whole flights are lost for want of frames, so it takes long. */
+/* Whole flights are lost when there is no frame, so a transfer takes long. */
 static void fault_few_frames(struct world_config *c)
 {
 	c->rx_extents = 16;
@@ -302,7 +302,7 @@ static void fault_late(struct world_config *c)
 		if (!one_in(12))
 			continue;
 		p->read_from_ns = UINT64_MAX / 2;
-		/* Others are given up meanwhile, when memory is short. */
+		/* While memory is short, other ends may be given up meanwhile. */
 		p->abort_at_ns = 1 + random_next() % (60 * NS_PER_S);
 	}
 }
@@ -415,8 +415,8 @@ static void fault_tune(struct world_config *c)
 	}
 }
 
-/* The pointer says 64 KB at most: what waits must not be more, nor must it have more
- * marks than a world remembers. */
+/* The urgent pointer reaches 64 KB at most, so no more may wait.  Nor may there be more
+ * urgent bytes than a world remembers. */
 static void fault_urgent(struct world_config *c)
 {
 	EACH_STACK (c, s) {
@@ -503,7 +503,7 @@ static void fault_reboot(struct world_config *c)
 	c->reboot_host = below(WORLD_STACKS);
 }
 
-/* Who has little gets a segment at a time. */
+/* An end with little memory gets one segment at a time. */
 static void fault_budget(struct world_config *c)
 {
 	EACH_STACK (c, s)
@@ -512,7 +512,7 @@ static void fault_budget(struct world_config *c)
 		p->n_bytes = MIN(p->n_bytes, 2000000u);
 }
 
-/* Each host has ports for all, or one more. */
+/* Each host has one port for each connection, or one more. */
 static void fault_again(struct world_config *c)
 {
 	uint32_t n = c->n_pairs + below(2);
@@ -541,7 +541,7 @@ static const struct {
 
 const char *swarm_fault_name(enum fault f) { return faults[f].name; }
 
-/* Some break every connection or blind the checks: those are rare. */
+/* These faults break every connection or blind the checks, so they are rare. */
 static bool is_rare(enum fault f)
 {
 	return f == FAULT_mutate || f == FAULT_kill || f == FAULT_both ||
@@ -583,16 +583,17 @@ static void limit(const struct swarm_how *how, struct world_config *c)
 		c->n_pairs = MIN(c->n_pairs, how->pairs_max);
 	if (how->heal_ms)
 		c->heals_at_ns = how->heal_ms * NS_PER_MS;
-	/* Rounds have one reason; and who opens at both ends names the ports. */
+	/* A connection begins again for one reason only.  Ends that both connect need
+	 * fixed ports. */
 	if (c->reboot_at_ns || c->is_simultaneous)
 		c->n_again = 0;
 	EACH_PLAN (c, p)
 		if (how->bytes_max)
 			p->n_bytes = MIN(p->n_bytes, how->bytes_max);
-	/* Enough for the windows of all, but where that is the fault. */
+	/* Enough frames for all windows, unless too few frames are the fault. */
 	if (c->rx_extents == RX_FRAMES && !c->steal_every_ns)
 		c->rx_extents = RX_FRAMES * c->n_pairs;
-	/* A large frame is one packet, and none of the path's. */
+	/* A large frame is one packet, and the MTU of the path does not apply. */
 	for (unsigned i = 0; c->carries_gso && i < WORLD_STACKS; i++) {
 		c->wire[i].mtu = 0;
 		c->wire[i].merge_bytes = 60000;
@@ -608,7 +609,7 @@ void swarm_make(const struct swarm_how *how, struct world_config *out)
 	    (struct world_config){ .seed = how->seed, .rx_extents = RX_FRAMES };
 	out->n_pairs = 1 + below(3);
 	out->heals_at_ns = (1 + below(20)) * NS_PER_S;
-	/* Never none: what takes no time can go round for ever in one instant. */
+	/* Never 0: without a delay, packets could go around for ever at one instant. */
 	uint64_t delay_ns =
 	    PICK(1000, 25000, 500000, 10000000, 50000000, 150000000);
 	for (unsigned i = 0; i < WORLD_STACKS; i++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/swarm.h - a world of a seed, and what is to be expected of it
+ * tests/sim/swarm.h - makes a world from a seed, and judges what became of it
  *
- *     seed, what is turned off -> swarm_make() -> world_run() -> swarm_judge()
+ *     seed, faults that are off -> swarm_make() -> world_run() -> swarm_judge()
  *
- * A seed chooses which faults of faults.def there are, because a fault that is always
- * there hides others.  Each has numbers of its own, so that turning one off leaves the
- * others as they were: that is how a failure shrinks.
+ * A seed selects some of the faults of faults.def, because a fault that is always there
+ * hides others.  Each fault draws random numbers of its own.  So turning one off does
+ * not change the others, and a failure can be shrunk.
  */
 #pragma once
 
@@ -28,22 +28,35 @@ struct swarm_how {
 	bool is_strict; /* nothing excuses a connection that breaks */
 };
 
+/* Why an end may come to something else than all bytes and a FIN: excuses.def. */
+enum excuse {
+	EXCUSE_NONE,
+#define X(name, what) EXCUSE_##name,
+#include "excuses.def"
+#undef X
+	EXCUSES
+};
+
 struct swarm_verdict {
 	bool is_good;
-	uint32_t n_unopened; /* opens that failed, as they may */
+	uint32_t n_unopened;         /* opens that failed, as they may */
+	uint32_t n_excused[EXCUSES]; /* ends, by the excuse of each */
 	char why[300];
 };
 
 const char *swarm_fault_name(enum fault f);
 
-/* Which faults the seed has, without those that are off: bits. */
+/* Return: the name of the excuse, and what it means. */
+const char *swarm_excuse(enum excuse x);
+
+/* Return: the faults that the seed has and that are not off, as bits. */
 uint64_t swarm_faults(const struct swarm_how *how);
 
 void swarm_make(const struct swarm_how *how, struct world_config *out);
 
-/* When all must be over at the latest. */
+/* Return: when all ends must be done. */
 uint64_t swarm_deadline(const struct world_config *cfg);
 
-/* @faults: bits, as of swarm_faults() */
+/* @faults: bits, from swarm_faults() */
 void swarm_judge(const struct world *w, uint64_t faults, bool is_strict,
 		 struct swarm_verdict *out);

@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/sim/swarm_judge.c - what is to be expected of a world's ends; see swarm.h */
+/*
+ * tests/sim/swarm_judge.c - what we expect of the ends of a world's connections; see swarm.h
+ *
+ * A perfect end has got all of the peer's bytes and its FIN, has sent all of its own, and has
+ * no error.  Each other end needs an excuse: excuses.def lists them, with what must have
+ * happened.  swarm_deadline() says when all ends must be done.
+ */
 #include "swarm.h"
 
 #include <stdio.h>
 
 #define BIT(name) (1ull << FAULT_##name)
-/* What makes a peer that is there look as if it were not. */
+/* Faults that can make a peer look silent although it is there. */
 #define SILENCES                                                               \
 	(BIT(loss) | BIT(burst) | BIT(loss_acks) | BIT(nth) | BIT(mask) |      \
 	 BIT(hole) | BIT(corrupt) | BIT(truncate) | BIT(mtu_hole) |            \
 	 BIT(rate) | BIT(stall) | BIT(jump) | BIT(gap))
 
-/* What is no reason for a reset, nor for a segment that comes when its connection is
- * over. */
+/* Faults that never cause a reset, nor a segment for a connection that is over. */
 #define NO_RESETS                                                              \
 	(BIT(clamp) | BIT(split) | BIT(merge) | BIT(mark) | BIT(bleach) |      \
 	 BIT(strip) | BIT(forge_mtu) | BIT(forge_icmp) | BIT(slow) |           \
@@ -20,11 +25,15 @@
 	 BIT(mtus) | BIT(stacks) | BIT(crowd) | BIT(v6) | BIT(lend) |          \
 	 BIT(tune) | BIT(urgent) | BIT(toggle) | BIT(accept) | BIT(budget))
 
-/* Bytes that arrive at least between two time-outs, in full segments or in those of who was
- * not told of a size, and where a host has not a frame for each connection. */
+/* The fewest bytes that arrive between two time-outs of a host that loses whole flights: in
+ * full segments; in the segments of a sender that was told no MSS; and where a host has less
+ * than one frame for each connection. */
 #define FLIGHT_LOST 8000
 #define FLIGHT_LOST_SMALL 3000
 #define FLIGHT_LOST_MOST 500
+#define FRAMES_ENOUGH                                                          \
+	32             /* of a connection; swarm.c gives it 512 or 16 in all */
+#define RANGES_FEW 128 /* of a host */
 
 static uint32_t n_hosts(const struct world_config *c)
 {
@@ -33,7 +42,7 @@ static uint32_t n_hosts(const struct world_config *c)
 
 /* --- how long it may take --- */
 
-/* Bytes that a connection's end can have under way, with what memory there is. */
+/* Bytes that one end can have in flight, with its share of the memory. */
 static uint64_t flight(const struct world_config *c, unsigned from, unsigned to)
 {
 	const struct tcp_config *s = &c->stack[from];
@@ -45,12 +54,14 @@ static uint64_t flight(const struct world_config *c, unsigned from, unsigned to)
 	n = MIN(n, mine / 2);
 	n = MIN(n, theirs / 2);
 	n = MIN(n, (uint64_t)s->n_ranges / 4 * 500 / c->n_pairs);
-	/* Others may hold all of what there is for received segments. */
+	/* Other connections may hold all memory for received segments. */
 	if (c->stack[to].rcv_mem)
 		n = 0;
 	return n > 500 ? n : 500;
 }
 
+/* How long an end takes to send its bytes when nothing goes wrong: a flight in each round trip,
+ * 30 round trips to open and close, and what the bottleneck and the reader need. */
 static uint64_t end_ideal(const struct world_config *c, unsigned side,
 			  uint32_t pair)
 {
@@ -59,25 +70,25 @@ static uint64_t end_ideal(const struct world_config *c, unsigned side,
 	unsigned from = (unsigned)world_host(c, (enum side)side, pair);
 	unsigned to = (unsigned)world_host(c, (enum side) !side, pair);
 	const struct wire_model *m = &c->wire[from];
-	uint64_t turn = m->delay_ns + wire_jitter_most(m) +
-			c->wire[to].delay_ns + wire_jitter_most(&c->wire[to]) +
-			reader->hold_ns + 60 * NS_PER_MS;
+	uint64_t rtt_ns =
+	    m->delay_ns + wire_jitter_most(m) + c->wire[to].delay_ns +
+	    wire_jitter_most(&c->wire[to]) + reader->hold_ns + 60 * NS_PER_MS;
 	uint64_t most = flight(c, from, to);
 
-	/* A buffer may be made as small as that, and stay so. */
+	/* The program may make the buffer that small, and leave it so. */
 	if (reader->toggle_every_ns)
 		most = MIN(most, TOGGLE_BUF_MIN);
-	uint64_t ns = (p->n_bytes / most + 30) * turn;
+	uint64_t ns = (p->n_bytes / most + 30) * rtt_ns;
 
 	if (m->rate_bps)
 		ns += (uint64_t)p->n_bytes * c->n_pairs * 10 * NS_PER_S /
 		      m->rate_bps;
-	/* Small segments, each of which waits for the one before it. */
+	/* Small segments: each may wait for the ACK of the one before. */
 	if (p->write_max)
-		ns += p->n_bytes / p->write_max * (turn / 4 + NS_PER_MS);
+		ns += p->n_bytes / p->write_max * (rtt_ns / 4 + NS_PER_MS);
 	if (reader->read_every_ns)
 		ns += (p->n_bytes / reader->read_max + 1) *
-		      (reader->read_every_ns + turn);
+		      (reader->read_every_ns + rtt_ns);
 	return ns;
 }
 
@@ -98,8 +109,56 @@ static bool is_mss_stripped(const struct world_config *c)
 	return false;
 }
 
-/* Ten times what it takes at best, and three of the longest time-outs, from when all
- * is well and everybody reads. */
+/* Whether flights may be lost whole after the wires have healed: where a host lacks frames or
+ * ranges, or a bottleneck's queue is short. */
+static bool may_lose_flights(const struct world_config *c)
+{
+	if (c->rx_extents < FRAMES_ENOUGH * c->n_pairs)
+		return true;
+	for (unsigned i = 0; i < n_hosts(c); i++)
+		if (c->stack[i].n_ranges <= RANGES_FEW || c->stack[i].rcv_mem ||
+		    c->wire[i].queue_bytes)
+			return true;
+	return false;
+}
+
+/* How many groups of connections send one after the other, because a host has fewer extents
+ * than connections: 1 if it has enough. */
+static uint64_t n_groups(const struct world_config *c)
+{
+	uint32_t least = c->n_pairs;
+
+	for (unsigned i = 0; i < n_hosts(c); i++)
+		least = MIN(least, c->stack[i].n_extents);
+	return (c->n_pairs + least - 1) / least;
+}
+
+/* Time-outs of RTO_MAX_NS that a connection may need besides three times its ideal time.
+ *
+ * Two: before the wires heal, the SYN or the data of either end may have backed off as far as
+ * RTO_MAX_NS, and the wires may heal just after such a time-out has begun.  A connection that
+ * waits for such a time-out keeps its extents.  So where a host has fewer extents than
+ * connections, each group of connections that gets the extents may need two.
+ *
+ * More where whole flights are lost and there are no timestamps: a time-out that back-off, or
+ * a jump of the clock, has made long stays so, because by Karn's rule flights that are lost
+ * and sent again give no sample of the RTT.  Then each flight costs one. */
+static uint64_t n_long_rtos(const struct world_config *c, uint32_t most)
+{
+	uint32_t arrives = is_mss_stripped(c) ? FLIGHT_LOST_SMALL : FLIGHT_LOST;
+	uint64_t n = 2 * n_groups(c);
+
+	if (has_timestamps(c) || !may_lose_flights(c))
+		return n;
+	if (c->rx_extents < 4 * c->n_pairs)
+		arrives = FLIGHT_LOST_MOST;
+	return n + most / arrives;
+}
+
+/* Three times what the slowest end takes at best, and some of the longest time-outs, counted
+ * from when the wires have healed and all programs read.  A client that connects again does
+ * so once for each round, and may first have to wait for the end of TIME-WAIT (60 s, which is
+ * less than a long time-out). */
 uint64_t swarm_deadline(const struct world_config *c)
 {
 	uint64_t from = c->heals_at_ns, longest = 0;
@@ -116,21 +175,13 @@ uint64_t swarm_deadline(const struct world_config *c)
 			most = p->n_bytes > most ? p->n_bytes : most;
 			from = starts > from ? starts : from;
 		}
-	/* Flights that are lost whole leave no sample of the RTT (Karn) but that of a
-	 * timestamp, so a time-out that a jump of the clock or back-off made long
-	 * stays so. */
-	uint32_t arrives = is_mss_stripped(c) ? FLIGHT_LOST_SMALL : FLIGHT_LOST;
-	if (c->rx_extents < 4 * c->n_pairs)
-		arrives = FLIGHT_LOST_MOST;
-	uint64_t n_rtos = has_timestamps(c) ? 3 : 3 + most / arrives;
-	uint64_t times = c->jump_ns ? 100 : 10;
-	return from +
-	       (1 + c->n_again) * (times * longest + n_rtos * RTO_MAX_NS);
+	return from + (1 + c->n_again) *
+			  (3 * longest + n_long_rtos(c, most) * RTO_MAX_NS);
 }
 
 /* --- how it may end --- */
 
-/* An end and the other one. */
+/* One end, and the other one. */
 struct view {
 	const struct world *w;
 	const struct end *mine, *peer;
@@ -143,16 +194,18 @@ static bool is_reset(int err)
 	return err == -ECONNRESET || err == -EPIPE || err == -ECONNREFUSED;
 }
 
-/* All that the peer has sent is there, and it has closed. */
-static bool is_complete(const struct view *v)
+static bool is_perfect(const struct view *v)
 {
-	return v->mine->got_eof && v->mine->n_got == v->peers_plan->n_bytes &&
+	return v->mine->is_done && !v->mine->err && v->mine->got_eof &&
+	       v->mine->n_got == v->peers_plan->n_bytes &&
 	       v->mine->n_sent == v->my_plan->n_bytes;
 }
 
-/* A SYN cookie is known by the first number behind it: who overtakes that is reset.  So
- * is who answers a cookie when a SYN that came again has been given another number. */
-static bool has_reset_for_cookie(const struct view *v)
+static bool is_there(const struct end *e) { return e->conn || e->is_done; }
+
+/* A SYN cookie is recognised by the ISN that it encodes.  A segment that overtakes its ACK is
+ * reset.  So is the answer to an old cookie, after a SYN that came again was given another. */
+static bool has_cookie_reset(const struct view *v)
 {
 	const struct tcp_stack *s = v->w->stack[SERVER];
 
@@ -161,15 +214,20 @@ static bool has_reset_for_cookie(const struct view *v)
 		tcp_dropped(s, DROP_SYN_RCVD_ACK));
 }
 
-/* Also when the program has closed it and is gone.  Where a host has few frames, others'
- * segments may have them each time that this one's come. */
-static bool may_time_out(const struct view *v, const struct end_plan *p)
+/* Why the stack may end a connection of this plan with a time-out.  It may do so even after
+ * the program has closed the connection. */
+static enum excuse why_time_out(const struct view *v, const struct end_plan *p)
 {
-	return p->user_timeout_ms || v->on & BIT(few_frames) ||
-	       (p->keep_idle_s && v->on & SILENCES);
+	if (p->user_timeout_ms)
+		return EXCUSE_patience;
+	if (v->on & BIT(few_frames))
+		return EXCUSE_few_frames;
+	if (p->keep_idle_s && v->on & SILENCES)
+		return EXCUSE_keepalive;
+	return EXCUSE_NONE;
 }
 
-/* What nobody has any more is sent again for 51 s at least, and then given up. */
+/* A connection that its program has closed is given up after 51 s of retries at the earliest. */
 #define ORPHAN_NS (51 * NS_PER_S)
 
 static bool has_orphan_given_up(const struct view *v, const struct end *e)
@@ -178,8 +236,8 @@ static bool has_orphan_given_up(const struct view *v, const struct end *e)
 	       (!v->w->healed_ns || v->w->healed_ns >= e->done_ns + ORPHAN_NS);
 }
 
-/* The peer's program, or its stack, has given the connection up, and not because of
- * us. */
+/* The peer's program, or its stack, has given the connection up, and not because of a reset
+ * of ours. */
 static bool has_peer_left(const struct view *v)
 {
 	int err = v->peer->err;
@@ -188,14 +246,12 @@ static bool has_peer_left(const struct view *v)
 		return false;
 	return err ? !is_reset(err)
 		   : v->peers_plan->closes_early ||
-			 may_time_out(v, v->peers_plan) ||
+			 why_time_out(v, v->peers_plan) ||
 			 has_orphan_given_up(v, v->peer);
 }
 
-static bool is_there(const struct end *e) { return e->conn || e->is_done; }
-
-/* A router's word ends what has not been accepted, although the SYN-ACK has arrived once
- * before.  The peer's program may be done with an earlier connection. */
+/* The server's program has not accepted the connection, or is done with an earlier one.  Then a
+ * router's error ends the half-open connection, although its SYN-ACK has arrived before. */
 static bool has_lost_reqsk(const struct view *v)
 {
 	return v->on & BIT(unreach) &&
@@ -210,35 +266,49 @@ static bool is_rebooted(const struct view *v, const struct end *e)
 					  (int)(c->reboot_host % c->n_stacks);
 }
 
-/* An old SYN that came again to a host that has lost its power is half a connection: it
- * answers what it does not expect by ACKs, not by resets, and they are not expected,
- * either, so keepalive hears nothing. */
+static bool has_rebooted(const struct view *v)
+{
+	return is_rebooted(v, v->mine) || is_rebooted(v, v->peer);
+}
+
+/* An old SYN that comes again makes a half-open connection at a host that lost its power.  That
+ * answers unexpected segments with ACKs, not with resets.  The other end does not expect these
+ * ACKs, so its keepalive hears nothing. */
 static bool is_half_forgotten(const struct view *v)
 {
 	return v->on & BIT(replay) && v->my_plan->keep_idle_s &&
 	       is_rebooted(v, v->peer);
 }
 
-static bool may_be_reset(const struct view *v)
+/* Why the end may have been reset. */
+static enum excuse why_reset(const struct view *v)
 {
-	return v->on & (BIT(kill) | BIT(unlisten)) || is_rebooted(v, v->mine) ||
-	       is_rebooted(v, v->peer) || has_peer_left(v) ||
-	       has_reset_for_cookie(v) || has_lost_reqsk(v);
+	if (v->on & BIT(kill))
+		return EXCUSE_killed;
+	if (v->on & BIT(unlisten))
+		return EXCUSE_unlistened;
+	if (has_rebooted(v))
+		return EXCUSE_rebooted;
+	if (has_peer_left(v))
+		return EXCUSE_peer_left;
+	if (has_cookie_reset(v))
+		return EXCUSE_cookie;
+	return has_lost_reqsk(v) ? EXCUSE_half_open : EXCUSE_NONE;
 }
 
-/* The peer has said that it has sent all; or has before its host lost its power, and
- * our connection is that one. */
+/* The peer has sent its FIN; or it had done so before its host lost its power, and our
+ * connection is the one from before. */
 static bool has_shut(const struct view *v)
 {
 	return v->peer->is_shut ||
 	       (v->peer->was_shut && v->mine->round != v->peer->round);
 }
 
-/* The ACK of a SYN cookie opens even when a later SYN from the same port has been given
- * another cookie: who lost its power in between is open, too, with numbers that the
- * server's connection has never heard of.  Each answers the other's segments with ACKs,
- * and neither is reset (RFC 9293 section 3.10.7.4): only patience ends that. */
-static bool is_estranged(const struct view *v)
+/* The ACK of a SYN cookie opens a connection even after a later SYN from the same port was
+ * given another cookie.  If the client has lost its power in between, it is open, too, with
+ * numbers that the server's connection does not know.  Each end answers the other's segments
+ * with ACKs, and neither resets (RFC 9293 section 3.10.7.4): only a time-out ends that. */
+static bool has_two_cookies(const struct view *v)
 {
 	const struct end *client = v->mine->side == CLIENT ? v->mine : v->peer;
 
@@ -249,8 +319,8 @@ static bool is_estranged(const struct view *v)
 		(v->mine->is_done && v->peer->done_ns >= v->mine->done_ns));
 }
 
-/* All SYNs were lost, and none is sent between the last one, after 67 s, and the time-out:
- * four went after a second each, the others after twice as long each time. */
+/* The last SYN leaves after 67 s: four leave one second apart, then the time-out doubles.  None
+ * leaves between the last one and the end of the open. */
 #define LAST_SYN_NS (67 * NS_PER_S)
 
 static bool has_healed_too_late(const struct view *v)
@@ -259,64 +329,106 @@ static bool has_healed_too_late(const struct view *v)
 	       (!v->w->healed_ns || v->w->healed_ns >= LAST_SYN_NS);
 }
 
-/* Whether the error is one that the end may have been told of. */
-static bool is_error_right(const struct view *v)
+/* Why the end may have timed out. */
+static enum excuse why_timed_out(const struct view *v)
+{
+	enum excuse x = why_time_out(v, v->my_plan);
+
+	if (x)
+		return x;
+	if (has_two_cookies(v))
+		return EXCUSE_two_cookies;
+	if (is_half_forgotten(v))
+		return EXCUSE_half_forgotten;
+	return has_healed_too_late(v) ? EXCUSE_syns_lost : EXCUSE_NONE;
+}
+
+/* Why the end may have the error that it has. */
+static enum excuse why_error(const struct view *v)
 {
 	switch (v->mine->err) {
 	case -ECONNABORTED: /* the program's own */
-		return v->my_plan->abort_at_ns || is_rebooted(v, v->mine);
+		if (v->my_plan->abort_at_ns)
+			return EXCUSE_aborted;
+		return is_rebooted(v, v->mine) ? EXCUSE_rebooted : EXCUSE_NONE;
 	case -ETIMEDOUT:
-		return may_time_out(v, v->my_plan) || is_estranged(v) ||
-		       is_half_forgotten(v) || has_healed_too_late(v);
+		return why_timed_out(v);
 	case -EHOSTUNREACH: /* ends an open, and explains a time-out */
-		return v->on & BIT(unreach) &&
-		       (!v->mine->was_open || may_time_out(v, v->my_plan) ||
-			is_estranged(v));
+		return v->on & BIT(unreach) && (!v->mine->was_open ||
+						why_time_out(v, v->my_plan) ||
+						has_two_cookies(v))
+			   ? EXCUSE_unreachable
+			   : EXCUSE_NONE;
 	case -ECONNREFUSED:
-		return !v->mine->was_open && may_be_reset(v);
-	case -EPIPE: /* a reset behind the end of the peer's bytes */
-		return (v->mine->got_eof || has_shut(v)) && may_be_reset(v);
+		return v->mine->was_open ? EXCUSE_NONE : why_reset(v);
+	case -EPIPE: /* a reset after the peer's FIN */
+		return v->mine->got_eof || has_shut(v) ? why_reset(v)
+						       : EXCUSE_NONE;
 	case -ECONNRESET:
-		return may_be_reset(v);
+		return why_reset(v);
 	}
-	return false;
+	return EXCUSE_NONE;
 }
 
-/* Who has closed and waits for the peer's bytes never learns that it is gone, when its
- * reset was lost; keepalive is for that. */
-static bool may_wait(const struct view *v)
+/* Why the server's program may never have seen the connection. */
+static enum excuse why_not_there(const struct view *v)
+{
+	/* The peer closed, and its stack gave up before its first ACK arrived. */
+	if (v->peer->err || (v->peer->is_done && v->peers_plan->closes_early &&
+			     why_time_out(v, v->peers_plan)))
+		return EXCUSE_peer_left;
+	if (v->on & BIT(unlisten))
+		return EXCUSE_unlistened;
+	if (has_cookie_reset(v))
+		return EXCUSE_cookie;
+	return has_rebooted(v) ? EXCUSE_rebooted : EXCUSE_NONE;
+}
+
+/* Why the end may not be done.  One that has closed and waits for the peer's bytes does not
+ * learn that the peer is gone if the reset was lost; keepalive is for that. */
+static enum excuse why_not_done(const struct view *v)
 {
 	const struct tcp_conn *c = v->mine->conn;
 
-	return c && c->state == TCP_FIN_WAIT_2 && !v->peer->conn &&
-	       !v->my_plan->keep_idle_s && may_be_reset(v);
+	if (c && c->state == TCP_FIN_WAIT_2 && !v->peer->conn &&
+	    !v->my_plan->keep_idle_s && why_reset(v))
+		return EXCUSE_reset_lost;
+	return has_two_cookies(v) ? EXCUSE_two_cookies : EXCUSE_NONE;
 }
 
-/* The peer has closed, and its patience was over before its first ACK arrived: what has
- * been sent since is reset. */
-static bool has_peer_given_up(const struct view *v)
+/* The excuse of an end that is not perfect, or EXCUSE_NONE. */
+static enum excuse excuse_of(const struct view *v)
 {
-	return v->peer->err ||
-	       (v->peer->is_done && v->peers_plan->closes_early &&
-		may_time_out(v, v->peers_plan));
-}
-
-static bool is_good(const struct view *v)
-{
+	if (v->w->cfg.is_mutated)
+		return EXCUSE_mutated;
 	if (!is_there(v->mine))
-		return has_peer_given_up(v) || v->on & BIT(unlisten) ||
-		       has_reset_for_cookie(v) || is_rebooted(v, v->peer) ||
-		       is_rebooted(v, v->mine);
+		return why_not_there(v);
 	if (!v->mine->is_done)
-		return may_wait(v) || is_estranged(v);
+		return why_not_done(v);
 	if (v->mine->err)
-		return is_error_right(v);
-	return is_complete(v) || v->my_plan->closes_early;
+		return why_error(v);
+	return v->my_plan->closes_early ? EXCUSE_closes_early : EXCUSE_NONE;
 }
 
-static bool is_perfect(const struct view *v)
+const char *swarm_excuse(enum excuse x)
 {
-	return v->mine->is_done && !v->mine->err && is_complete(v);
+	static const char *const whats[] = {
+		[EXCUSE_NONE] = "none",
+#define X(name, what) [EXCUSE_##name] = #name ": " what,
+#include "excuses.def"
+#undef X
+	};
+	return whats[x];
+}
+
+static bool is_good(const struct view *v, struct swarm_verdict *out)
+{
+	if (is_perfect(v))
+		return true;
+	enum excuse x = excuse_of(v);
+
+	out->n_excused[x] += x != EXCUSE_NONE;
+	return x != EXCUSE_NONE;
 }
 
 static void say(const struct world *w, unsigned side, uint32_t pair,
@@ -339,9 +451,7 @@ void swarm_judge(const struct world *w, uint64_t faults, bool is_strict,
 		 struct swarm_verdict *out)
 {
 	*out = (struct swarm_verdict){ .is_good = true };
-	if (w->cfg.is_mutated)
-		return;
-	if (!(faults & ~NO_RESETS) && w->n_resets) {
+	if (!w->cfg.is_mutated && !(faults & ~NO_RESETS) && w->n_resets) {
 		out->is_good = false;
 		snprintf(out->why, sizeof(out->why), "%llu resets, for nothing",
 			 (unsigned long long)w->n_resets);
@@ -357,7 +467,8 @@ void swarm_judge(const struct world *w, uint64_t faults, bool is_strict,
 					  faults };
 
 			out->n_unopened += v.mine->err && !v.mine->was_open;
-			if (is_strict ? is_perfect(&v) : is_good(&v))
+			if (is_strict && !w->cfg.is_mutated ? is_perfect(&v)
+							    : is_good(&v, out))
 				continue;
 			say(w, side, p, out);
 			return;

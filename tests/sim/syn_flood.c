@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/syn_flood.c - honest connections while forged SYNs pour in
+ * tests/sim/syn_flood.c - honest connections during a flood of forged SYNs
  *
- *     syn_flood [N]     N forged segments (300,000), one a microsecond
+ *     syn_flood [N]     N forged segments (300,000), one per microsecond
  *
- * Forged ones come from any address, with any options, and are never followed up; one in
- * eight is an ACK that guesses a cookie.  Honest clients, one in 500 forged segments, are
- * a stack of their own behind a wire with a delay of 10 ms that loses one packet in a
- * hundred: each opens a connection, sends a request, reads the answer, and closes.
+ * Forged SYNs come from any address with any options, and nothing follows them.  One
+ * forged segment in eight is an ACK that guesses a cookie.  Honest clients share one
+ * stack, behind a wire with a delay of 10 ms that loses one packet in a hundred.  For
+ * 500 forged segments there is one honest client, which opens a connection, sends a
+ * request, reads the answer, and closes.
  *
- * Asked for: 99.9 % of the honest ones end well, no guess opens anything, and the server
- * touches no more memory at the end than after a third of the flood.
+ * The test demands that 99.9 % of the honest connections end well, that no guess opens
+ * a connection, and that after a third of the flood the server touches no more memory.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +87,7 @@ static void host_rx(struct host *h, const uint8_t *p, uint32_t len)
 	extent_put(e);
 }
 
-/* What is for nobody is not carried. */
+/* Drops packets for other addresses. */
 static void host_tx(struct host *h, const struct host *to)
 {
 	struct tcp_frame f;
@@ -140,7 +141,7 @@ static void forge(void)
 	host_rx(&server, buf, IPV4_HEAD + n);
 }
 
-/* Each end of an honest connection reads one byte; the server answers first. */
+/* Each end of an honest connection reads one byte, and the server answers. */
 static void serve(struct tcp_listener *l)
 {
 	struct tcp_conn *c;
@@ -210,7 +211,7 @@ static void poll_all(struct tcp_listener *l)
 	host_tx(&client, &server);
 }
 
-/* Elements of the server's pools that were ever used: what it has touched. */
+/* How many bytes of the server's pools were ever in use. */
 static uint64_t touched(void)
 {
 	const struct tcp_stack *s = server.s;

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-tests/sim/test_sim.py SIM - what the simulator says of a seed that fails
+tests/sim/test_sim.py SIM - what the simulator reports about a seed that fails
 
-With --strict a connection that a program aborts is a failure, so there are seeds that
-fail.  Of one the report must have the commit, fewer faults than the seed has, a command
-that fails again, and a capture that tshark reads.
+With --strict an aborted connection is a failure, so some seeds fail.  The report about one must
+have the commit, fewer faults than the seed has, a command that fails again, and a capture that
+tshark can read.
 """
 import os
 import re

@@ -2,7 +2,7 @@
 /*
  * tests/sim/verdicts.c - what the swarm's judge excuses, and what it does not
  *
- * Each excuse has a world that needs it, and one beside it that must not have it.
+ * For an excuse there is a world that needs it, and a similar one that must not get it.
  */
 #include "unit.h"
 #include "swarm.h"
@@ -20,7 +20,7 @@ static struct swarm_verdict judge(uint64_t faults)
 	return v;
 }
 
-/* Of what the client sends before its host loses its power only the SYN is not 150 ms
+/* Before its host loses its power, all packets of the client except the SYN are 150 ms
  * late. */
 static void delay(struct world *world, int from, const uint8_t *p, uint32_t len)
 {
@@ -33,8 +33,8 @@ static void delay(struct world *world, int from, const uint8_t *p, uint32_t len)
 	wire->model.reorder_ns = 150 * MS;
 }
 
-/* The client begins anew just before its first ACK is there.  Without memory the server
- * answers both SYNs by cookies. */
+/* The client begins again just before its first ACK arrives.  If the server has no
+ * memory, it answers both SYNs with cookies. */
 static void begin_anew(bool has_memory)
 {
 	struct world_config cfg = world_plain(3000, 3000);
@@ -51,8 +51,8 @@ static void begin_anew(bool has_memory)
 	w.on_sent = delay;
 }
 
-/* The ACK of the first cookie opens, although the second SYN is there: both ends are
- * open, with numbers that have nothing in common, and neither is ever reset. */
+/* The ACK of the first cookie opens a connection, although a second SYN has arrived.
+ * Both ends are open with unrelated numbers, and no segment resets either of them. */
 static void who_has_two_cookies_may_time_out(void **state)
 {
 	uint64_t on = BIT(reboot) | BIT(steal);
@@ -64,7 +64,9 @@ static void who_has_two_cookies_may_time_out(void **state)
 	assert_true(mine->was_open && !mine->is_done);
 	assert_true(peer->conn && !peer->is_done);
 	assert_false(seq_eq(mine->iss, peer->conn->irs));
-	assert_true(judge(on).is_good);
+	struct swarm_verdict v = judge(on);
+	assert_true(v.is_good);
+	assert_int_equal(v.n_excused[EXCUSE_two_cookies], 2);
 	world_run(&w, 2000 * NS_PER_S);
 	assert_int_equal(mine->err, -ETIMEDOUT);
 	assert_true(peer->is_done && peer->done_ns > mine->done_ns);
@@ -73,7 +75,7 @@ static void who_has_two_cookies_may_time_out(void **state)
 	world_fini(&w);
 }
 
-/* With memory there is a struct tcp_reqsk, which no other SYN replaces: nobody waits. */
+/* With memory there is a struct tcp_reqsk, which a second SYN does not replace. */
 static void who_has_one_must_not(void **state)
 {
 	static struct tcp_conn still = { .state = TCP_ESTABLISHED };
@@ -94,16 +96,17 @@ static void who_has_one_must_not(void **state)
 	world_fini(&w);
 }
 
-/* The server's old connection is reset by the client's answer to it, and nothing that the
- * client sends then arrives. */
+/* The client's answer resets the server's old connection, and nothing that the client
+ * sends after that arrives. */
 static void cut_off(struct world *world, int from, const uint8_t *p,
 		    uint32_t len)
 {
 	world->wire[CLIENT].model.loss = world->now_ns > 85 * MS ? 1000000 : 0;
 }
 
-/* The end of the client's bytes came before its host lost its power.  Who accepts the
- * connection later learns from its first write that it was reset behind that end. */
+/* The client's FIN arrives before its host loses its power.  The server's program
+ * accepts the connection later, and its first write reports a reset behind the FIN: a
+ * broken pipe. */
 static void who_was_reset_behind_the_end_has_a_broken_pipe(void **state)
 {
 	struct world_config cfg = world_plain(1, 1);
@@ -120,14 +123,17 @@ static void who_was_reset_behind_the_end_has_a_broken_pipe(void **state)
 	struct end *peer = &w.ends[CLIENT][0];
 	assert_int_equal(mine->err, -EPIPE);
 	assert_int_equal(peer->err, -ETIMEDOUT);
-	assert_true(judge(BIT(reboot)).is_good);
+	struct swarm_verdict v = judge(BIT(reboot));
+	assert_true(v.is_good);
+	assert_int_equal(v.n_excused[EXCUSE_rebooted], 1);
+	assert_int_equal(v.n_excused[EXCUSE_patience], 1);
 	peer->was_shut = false;
 	assert_false(judge(BIT(reboot)).is_good);
 	world_fini(&w);
 }
 
-/* The client's program has closed, and what it sent behind its SYN was lost until its
- * patience was over. */
+/* The client's program has closed.  Everything that it sent after its SYN is lost,
+ * until its user time-out ends. */
 static void who_was_given_up_before_it_was_open_is_not_there(void **state)
 {
 	struct world_config cfg = world_plain(1, 1);
@@ -146,7 +152,7 @@ static void who_was_given_up_before_it_was_open_is_not_there(void **state)
 	world_fini(&w);
 }
 
-/* Its peer has closed and then aborted: what it reads is the end, and no event follows. */
+/* The peer has closed and then aborted.  A read returns the end, and no event follows. */
 static void who_accepts_what_is_over_comes_to_an_end(void **state)
 {
 	struct world_config cfg = world_plain(0, 0);
@@ -161,8 +167,8 @@ static void who_accepts_what_is_over_comes_to_an_end(void **state)
 	world_fini(&w);
 }
 
-/* In the last round, of what the client sends only the SYN is not 1.5 s late, and the
- * SYN-ACK that is sent again is lost in a hole that says so. */
+/* In the last round, all packets of the client except the SYN are 1.5 s late.  The
+ * SYN-ACK that the server sends again is lost, and a router reports it. */
 static void lose_again(struct world *world, int from, const uint8_t *p,
 		       uint32_t len)
 {
@@ -183,9 +189,9 @@ static void lose_again(struct world *world, int from, const uint8_t *p,
 	m->tells_lost = 1000000;
 }
 
-/* The router's word ends the server's half of what the client has opened, as in Linux
- * (tests/script/icmp/syn_rcvd.pkt); also of the second connection, where the server's
- * program is done with the first. */
+/* The router's error ends the server's half of a connection that the client has opened,
+ * as in Linux (tests/script/icmp/syn_rcvd.pkt).  The same holds for a second
+ * connection, when the server's program is done with the first. */
 static void who_was_open_at_one_end_alone_is_reset(void **state)
 {
 	for (uint32_t n_again = 0; n_again < 2; n_again++) {
@@ -205,7 +211,8 @@ static void who_was_open_at_one_end_alone_is_reset(void **state)
 		assert_true(judge(BIT(unreach)).is_good);
 		assert_null(world_leftover(&w));
 		assert_false(judge(0).is_good);
-		/* Had it been accepted, no such word would have ended it. */
+		/* If the program had accepted the connection, no router's error would
+		 * have ended it. */
 		peer->round = mine->round;
 		peer->is_done = true;
 		assert_false(judge(BIT(unreach)).is_good);
@@ -213,7 +220,7 @@ static void who_was_open_at_one_end_alone_is_reset(void **state)
 	}
 }
 
-/* The first packet comes once more much later. */
+/* The first packet arrives a second time, much later. */
 static void replay_first(struct world *world, int from, const uint8_t *p,
 			 uint32_t len)
 {
@@ -227,8 +234,9 @@ static void replay_first(struct world *world, int from, const uint8_t *p,
 	wire->model.reorder = 0;
 }
 
-/* The client does not read, so the server is not done when its host loses its power.  A
- * SYN that comes again then makes half a connection, and keepalive ends the other one. */
+/* The client does not read, so the server is not done when its host loses its power.
+ * An old SYN then makes a half-open connection there, and keepalive ends the client's
+ * connection. */
 static void who_asks_half_a_connection_hears_nothing(void **state)
 {
 	const uint64_t on = BIT(reboot) | BIT(replay);
@@ -245,7 +253,9 @@ static void who_asks_half_a_connection_hears_nothing(void **state)
 	world_run(&w, 10 * NS_PER_S);
 	struct end *mine = &w.ends[CLIENT][0];
 	assert_int_equal(mine->err, -ETIMEDOUT);
-	assert_true(judge(on).is_good);
+	struct swarm_verdict v = judge(on);
+	assert_true(v.is_good);
+	assert_int_equal(v.n_excused[EXCUSE_half_forgotten], 1);
 	assert_false(judge(BIT(reboot)).is_good);
 	assert_false(judge(BIT(replay)).is_good);
 	w.cfg.plan[CLIENT][0].keep_idle_s = 0;
@@ -253,7 +263,24 @@ static void who_asks_half_a_connection_hears_nothing(void **state)
 	world_fini(&w);
 }
 
-/* Of two clients on two hosts, the one with small buffers is waited for. */
+/* There is one end with some bytes, and no reason for more than two long time-outs. */
+static void a_deadline_is_three_times_the_ideal_and_two_time_outs(void **state)
+{
+	struct world_config cfg = world_plain(1000, 0);
+	const uint64_t idle = swarm_deadline(&cfg);
+
+	assert_in_range(idle, 2 * RTO_MAX_NS, 2 * RTO_MAX_NS + 60 * NS_PER_S);
+	cfg.jump_ns = NS_PER_S;
+	assert_int_equal(swarm_deadline(&cfg), idle);
+	/* Nothing loses whole flights, so timestamps do not matter. */
+	cfg.stack[CLIENT].offers = 0;
+	assert_int_equal(swarm_deadline(&cfg), idle);
+	cfg.rx_extents = 16;
+	cfg.plan[CLIENT][0].n_bytes = 80000;
+	assert_true(swarm_deadline(&cfg) >= idle + 10 * RTO_MAX_NS);
+}
+
+/* Two clients are on two hosts; the deadline waits for the one with small buffers. */
 static void each_host_has_the_time_that_its_buffers_need(void **state)
 {
 	struct world_config cfg = world_plain(0, 0);
@@ -280,6 +307,8 @@ int main(void)
 		cmocka_unit_test(who_accepts_what_is_over_comes_to_an_end),
 		cmocka_unit_test(who_was_open_at_one_end_alone_is_reset),
 		cmocka_unit_test(who_asks_half_a_connection_hears_nothing),
+		cmocka_unit_test(
+		    a_deadline_is_three_times_the_ideal_and_two_time_outs),
 		cmocka_unit_test(each_host_has_the_time_that_its_buffers_need),
 		cmocka_unit_test(
 		    who_was_reset_behind_the_end_has_a_broken_pipe),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/wires.c - that what worlds do to connections is what they say
+ * tests/sim/wires.c - checks that worlds do to connections what they say
  *
- * Delays as they are distributed, queues that drop early, clients that connect again.
+ * The distributions of delays, queues that drop early, and clients that connect again.
  */
 #include "unit.h"
 #include "world.h"
@@ -12,7 +12,7 @@
 
 static struct world w;
 
-/* When a packet of @len bytes arrives that is sent now; 0: it was lost. */
+/* Return: when a packet of @len bytes that is sent now arrives; 0: it is lost */
 static uint64_t arrives(struct wire *wire, uint32_t len, uint64_t now_ns)
 {
 	static const uint8_t bytes[1500];
@@ -32,7 +32,7 @@ struct delays {
 	unsigned beyond_1, beyond_9;
 };
 
-/* Of packets that do not wait for each other. */
+/* Measures packets that do not queue behind each other. */
 static struct delays measure(enum wire_jitter jitter)
 {
 	const struct wire_model m = { .delay_ns = MS,
@@ -77,7 +77,7 @@ static void delays_are_distributed_as_they_say(void **state)
 	expect_near(d.mean, 0.5, 0.01);
 	expect_near(d.variance, 1.0 / 36, 0.002);
 	expect_near(d.most, 1, 0.05);
-	/* One in (1 + x)^3 is later than x. */
+	/* A share of 1 / (1 + x)^3 is later than x. */
 	d = measure(JITTER_PARETO);
 	expect_near(d.mean, 0.5, 0.03);
 	expect_near(d.beyond_1, SAMPLES / 8.0, SAMPLES / 80.0);
@@ -85,7 +85,7 @@ static void delays_are_distributed_as_they_say(void **state)
 	expect_near(d.most, 12, 4);
 }
 
-/* A rate of 8 Mbit/s, and a fifth more is sent.  Return: bytes that waited at most. */
+/* Sends a fifth more than the rate of 8 Mbit/s.  Return: the most bytes in the queue */
 static uint64_t fill(uint32_t red, uint64_t *n_lost)
 {
 	const struct wire_model m = { .rate_bps = 8000000,
@@ -107,7 +107,7 @@ static uint64_t fill(uint32_t red, uint64_t *n_lost)
 	return most / 1000;
 }
 
-/* What comes too much is a sixth; that is lost either way. */
+/* A sixth of what is sent exceeds the rate, and is lost with either queue. */
 static void red_keeps_queues_short(void **state)
 {
 	uint64_t n_tail, n_early;
@@ -118,7 +118,7 @@ static void red_keeps_queues_short(void **state)
 	assert_in_range(n_early, 1500, 1750);
 }
 
-/* One port for three connections one after the other. */
+/* Three connections, one after the other, share one port. */
 static uint64_t three_times(enum tcp_reuse reuse)
 {
 	struct world_config cfg = world_plain(5000, 5000);
@@ -141,7 +141,7 @@ static uint64_t three_times(enum tcp_reuse reuse)
 static void ports_are_used_again(void **state)
 {
 	assert_true(three_times(TCP_REUSE_ALWAYS) < 5 * NS_PER_S);
-	/* Both times a minute of TIME-WAIT. */
+	/* The client waits for the end of TIME-WAIT twice, a minute each. */
 	uint64_t ns = three_times(TCP_REUSE_NEVER);
 	assert_true(ns > 120 * NS_PER_S && ns < 130 * NS_PER_S);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/sim/world.c - the stacks' life, their memory, and time; see world.h */
+/* tests/sim/world.c - makes and ends stacks and their memory, and moves time; see
+ * world.h */
 #include "world.h"
 
 #include <stdio.h>
@@ -68,7 +69,7 @@ int world_host(const struct world_config *c, enum side side, uint32_t pair)
 	return side == SERVER ? SERVER : i ? (int)i + 1 : CLIENT;
 }
 
-/* A clock that slips back tells an instant before the last one. */
+/* A clock that slips back shows an instant before the last one. */
 uint64_t world_clock(struct world *w)
 {
 	uint64_t slip =
@@ -79,7 +80,8 @@ uint64_t world_clock(struct world *w)
 
 /* --- life --- */
 
-/* A port's frames are as large as what may come: they are charged to windows. */
+/* The port's frames have the size of the largest packet: the window pays for whole
+ * frames. */
 static uint32_t rx_cap(const struct world_config *cfg)
 {
 	uint32_t most = 0;
@@ -190,12 +192,12 @@ static void heal(struct world *w)
 	c->unlisten_every_ns = 0;
 }
 
-/* Polls come late, and clocks jump. */
+/* Moves time ahead: polls come late, and clocks jump. */
 static void time_passes(struct world *w, uint64_t at)
 {
 	const struct world_config *c = &w->cfg;
 
-	/* What the calls before the first step made due goes at once. */
+	/* What the calls before the first step have made pending leaves at once. */
 	if (w->n_steps && at > w->now_ns)
 		w->now_ns = at;
 	if (c->stall_ns && world_random(w) % 64 == 0)

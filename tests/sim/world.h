@@ -4,17 +4,17 @@
  *
  *     world_app.c   programs      <->  world.c      stacks, time  <->  world_net.c  ports,
  *     world_send.c  what they send     world_mem.c  memory             wires
- *     world_reboot.c  once more
+ *     world_reboot.c  connect again
  *                                        |
  *                                    world_check.c  invariants
  *
- * Nothing here sleeps or asks for the time: an hour of back-off takes a millisecond.
- * Everything follows from the configuration and the seed in it.  After each step the
- * invariants of world_check.c are checked; what is wrong aborts, after the seed was
- * printed.
+ * Nothing here sleeps or asks for the time, so an hour of back-off takes a millisecond.
+ * Everything depends on the configuration and its seed alone.  After each step
+ * world_check.c checks its invariants.  If one fails, the process prints the seed and
+ * aborts.
  *
- * A stack has one wire, on which its packets leave; they arrive where their address
- * says.  The stack SERVER listens; all others are clients.
+ * Each stack has one wire, on which its packets leave; the address of a packet says
+ * where it arrives.  The stack SERVER listens, and all others are clients.
  */
 #pragma once
 
@@ -34,7 +34,8 @@ enum side { CLIENT, SERVER };
 
 #define TOGGLE_BUF_MIN 2000u /* bytes; of a receive buffer that is toggled */
 
-/* What one end of a connection does: sends its bytes, says so, and reads to the end. */
+/* What one end of a connection does: it sends its bytes and a FIN, and reads to the
+ * end. */
 struct end_plan {
 	uint32_t n_bytes;
 	uint32_t write_max; /* bytes of a call; 0: all at once */
@@ -80,8 +81,9 @@ struct world_config {
 	uint64_t unlisten_every_ns; /* half of it nobody listens; 0: always */
 	uint64_t reboot_at_ns;      /* a host forgets all; 0: none does */
 	uint32_t reboot_host;
-	/* How often clients connect again when all went well, each time from a port that
-	 * their stack chooses; the first time, too, if it is not 0. */
+	/* How often clients connect again after all went well, each time from a port
+	 * that their stack chooses.  If it is not 0, the stack chooses the first port,
+	 * too. */
 	uint32_t n_again;
 };
 
@@ -110,7 +112,7 @@ struct end {
 	uint32_t urgent[WORLD_URGENT], n_urgent; /* where the last ones are */
 };
 
-/* A frame in a port's ring, and what its payload has to be. */
+/* A frame in a port's ring, and what its payload must be. */
 struct port_slot {
 	struct tcp_frame f;
 	uint64_t leaves_ns;
@@ -151,9 +153,9 @@ struct world {
 	uint64_t healed_ns; /* since when nothing goes wrong; 0: it does */
 	uint64_t trace;     /* a hash of all that was sent, and when */
 	uint32_t most_work; /* struct ranges that a call has touched */
-	/* Called before each packet is put on a wire; NULL: not. */
+	/* Called before each packet that enters a wire, if not NULL. */
 	void (*before_send)(struct world *w, uint32_t mask);
-	/* Called with each packet that is put on a wire; NULL: not. */
+	/* Called with each packet that enters a wire, if not NULL. */
 	void (*on_sent)(struct world *w, int from, const uint8_t *p,
 			uint32_t len);
 	void *user;
@@ -162,29 +164,30 @@ struct world {
 	struct pcapng *pcap; /* NULL: nothing is written */
 };
 
-/* A stack with room for a few connections; IPv4 or IPv6. */
+/* The configuration of a stack for a few connections; IPv4 or IPv6. */
 struct tcp_config world_stack(enum side side, bool is_v6);
-/* One connection over 10 ms each way, with no faults. */
+/* One connection over 10 ms each way, without faults. */
 struct world_config world_plain(uint32_t up, uint32_t down);
 
 void world_init(struct world *w, const struct world_config *cfg);
 void world_fini(struct world *w);
 
-/* One step; false when nothing is left that could happen. */
+/* Return: false when nothing more can happen. */
 bool world_step(struct world *w);
 
-/* Steps until all is over, or the instant.  Return: whether all ends are done. */
+/* Runs until everything is over, or until @until_ns.  Return: whether all ends are
+ * done */
 bool world_run(struct world *w, uint64_t until_ns);
 
-/* Steps until the instant, whatever is over by then. */
+/* Runs until @until_ns, even if everything is over before. */
 void world_run_until(struct world *w, uint64_t until_ns);
 
 uint64_t world_random(struct world *w);
 
-/* Which stack an end lives on: clients take turns. */
+/* Return: the stack of an end; pairs are dealt to the client stacks in rotation. */
 int world_host(const struct world_config *c, enum side side, uint32_t pair);
 
-/* What a stack is told of the time. */
+/* The time that a stack is told. */
 uint64_t world_clock(struct world *w);
 
 /* --- between the files --- */
@@ -197,7 +200,7 @@ uint64_t world_clock(struct world *w);
 /* The bytes that an end sends, from @off on; up to WORLD_CHUNK of them. */
 #define WORLD_CHUNK 65536
 const uint8_t *world_bytes(const struct end *e, uint32_t off);
-/* Those that it reads. */
+/* The bytes that an end reads. */
 const uint8_t *world_peers_bytes(const struct end *e, uint32_t off);
 
 /* Return: as tcp_connect() */
@@ -208,13 +211,13 @@ uint64_t world_programs_next(const struct world *w);
 void world_release(struct world *w, uint64_t until_ns);
 void world_listen(struct world *w);
 
-/* Offers up to @n of the bytes that are next.  Return: as tcp_send() */
+/* Offers up to @n of the next bytes.  Return: as tcp_send() */
 ssize_t world_send(struct world *w, struct end *e, uint32_t n);
 bool world_is_urgent(const struct end *e, uint32_t off);
 void world_lent_back(struct world *w);
 void world_lent_fini(struct world *w);
 
-/* Ends what the client's host has forgotten, too, and makes @e fresh. */
+/* Ends a connection that the client's host may have forgotten, and resets @e. */
 void world_end_anew(struct world *w, struct end *e);
 void world_reboot(struct world *w);
 void world_again(struct world *w);
@@ -236,7 +239,7 @@ uint64_t world_ports_next(const struct world *w);
 void world_check(struct world *w);
 void world_check_news(struct world *w);
 
-/* Nothing is left of connections that no program has.  Return: what is, or NULL. */
+/* Return: what is left of connections that no program has, or NULL. */
 const char *world_leftover(const struct world *w);
 void world_check_frame(struct world *w, int from, const struct tcp_frame *f,
 		       struct port_slot *known);

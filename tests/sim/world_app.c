@@ -2,13 +2,14 @@
 /*
  * tests/sim/world_app.c - the programs at the ends of connections
  *
- * Each does what its plan says, looks at every byte that it reads, and is told of the
- * end of its connection once.
+ * Each program does what its plan says, checks every byte that it reads, and must be
+ * told once of the end of its connection.
  */
 #include "world.h"
 #include "tcp/rcv.h"
 
-/* A prime: bytes that went astray by a power of two, or by segments, show. */
+/* A prime number, so bytes that are off by a power of two or by a segment do not
+ * match. */
 #define PERIOD 65521
 
 static uint8_t pattern[PERIOD + WORLD_CHUNK];
@@ -42,7 +43,7 @@ const uint8_t *world_peers_bytes(const struct end *e, uint32_t off)
 	return bytes_of(!e->side, e->pair, e->round, off);
 }
 
-/* A connection is there: the program sets its options. */
+/* The connection exists: the program sets its options. */
 static void end_begin(struct world *w, struct end *e)
 {
 	const struct end_plan *p = &w->cfg.plan[e->side][e->pair];
@@ -84,7 +85,7 @@ static void end_over(struct world *w, struct end *e, int err)
 	assert(e->n_ended == 1);
 }
 
-/* What follows the last byte. */
+/* What the program does after its last byte. */
 static void end_shut(struct world *w, struct end *e, const struct end_plan *p)
 {
 	e->is_shut = true;
@@ -116,15 +117,15 @@ static void end_write(struct world *w, struct end *e, const struct end_plan *p)
 		assert(took && took <= (ssize_t)n);
 		e->n_sent += (uint32_t)took;
 	}
-	/* Reset behind the end of its stream, it can be accepted closed.  Who has nothing
-	 * to say need not wait until both ends have opened it. */
+	/* A connection that was reset behind its FIN can be closed when it is accepted.
+	 * A program without bytes to send need not wait until both ends have opened. */
 	if (!e->is_shut &&
 	    (e->conn->state >= TCP_ESTABLISHED || e->got_eof ||
 	     (e->conn->state == TCP_SYN_RCVD && p->closes_early)))
 		end_shut(w, e, p);
 }
 
-/* Programs that hold frames give them back in the order in which they got them. */
+/* Programs give the frames that they keep back, oldest first. */
 void world_release(struct world *w, uint64_t until_ns)
 {
 	uint32_t n = 0;
@@ -151,7 +152,7 @@ static uint32_t offset_of(const struct tcp_conn *c, seq32 seq)
 	return seq_len(seq_add(c->irs, 1), seq);
 }
 
-/* What is urgent is passed over in reading, and nothing else is. */
+/* A read skips urgent bytes, and nothing else. */
 static void pass_urgent(struct world *w, struct end *e)
 {
 	const struct end *from = &w->ends[!e->side][e->pair];
@@ -197,7 +198,7 @@ static void take(struct world *w, struct end *e, const uint8_t *data,
 	tcp_consume(e->conn, n, world_clock(w));
 }
 
-/* The bytes are over: by an error, or as they should. */
+/* The stream has ended, with an error or without. */
 static void end_eof(struct world *w, struct end *e, int err)
 {
 	e->got_eof = e->got_eof || !err;
@@ -231,7 +232,7 @@ static void end_read(struct world *w, struct end *e, const struct end_plan *p)
 		end_eof(w, e, (int)n);
 }
 
-/* Until the last byte, or what is corked would wait. */
+/* Stops before the last byte, which a cork would delay. */
 static void end_toggle(struct world *w, struct end *e, const struct end_plan *p)
 {
 	if (!p->toggle_every_ns || e->is_shut || w->now_ns < e->toggle_at_ns)
@@ -256,8 +257,9 @@ static void end_toggle(struct world *w, struct end *e, const struct end_plan *p)
 		tcp_set_pacing(c, is_on, now);
 		break;
 	case 4:
-		/* Who has only the listener's for ever needs some segments at once.  A
-		 * cookie of an earlier listener does not know the buffer of this one. */
+		/* If the buffer was set on the listener, the first window has to hold
+		 * some segments.  A cookie of an earlier listener does not know the
+		 * buffer of this one. */
 		if (is_on && w->listener && !w->cfg.unlisten_every_ns)
 			tcp_set_listen_rcv_buf(w->listener,
 					       10 * TOGGLE_BUF_MIN + bytes);
@@ -292,7 +294,7 @@ static void end_act(struct world *w, struct end *e)
 		e->was_open = true;
 	end_toggle(w, e, p);
 	end_go_on(w, e, p);
-	/* What is over wakes nobody again. */
+	/* A connection that is over never has news again. */
 	if (e->conn && e->got_eof && e->conn->state == TCP_CLOSED)
 		end_go_on(w, e, p);
 	if (e->conn)
@@ -300,7 +302,8 @@ static void end_act(struct world *w, struct end *e)
 	e->was_told = false;
 }
 
-/* Whether the client's end has opened it since its host began anew, if it did. */
+/* Whether the client's end has opened this connection since its host began again, if it
+ * did. */
 static bool is_current(const struct world *w, const struct tcp_conn *c,
 		       uint32_t pair)
 {
@@ -309,8 +312,8 @@ static bool is_current(const struct world *w, const struct tcp_conn *c,
 	return !e->round || seq_eq(c->irs, e->iss);
 }
 
-/* Whose connection it is by its name: of two that have had it, who has opened this one.
- * Return: WORLD_PAIRS if nobody's. */
+/* The pair that has the connection's addresses and ports.  If two had them, it is the
+ * pair that opened this connection.  Return: WORLD_PAIRS if none */
 static uint32_t pair_of(const struct world *w, const struct tcp_conn *c)
 {
 	uint32_t found = WORLD_PAIRS;
@@ -329,7 +332,7 @@ static uint32_t pair_of(const struct world *w, const struct tcp_conn *c)
 	return found;
 }
 
-/* Connections that nobody has opened come from packets that others made. */
+/* Connections that no client has opened come from packets that the wire made. */
 static bool is_stray(const struct world *w, uint32_t pair)
 {
 	const struct end *e;
@@ -340,8 +343,8 @@ static bool is_stray(const struct world *w, uint32_t pair)
 	return e->conn || e->is_done;
 }
 
-/* A SYN cookie is good for a minute, so that a segment that comes late or again can
- * open its connection once more when that is gone (RFC 4987 section 3.6). */
+/* A SYN cookie is valid for a minute.  So a late or repeated segment can open its
+ * connection once more when the first one is gone (RFC 4987 section 3.6). */
 static bool may_be_stray(const struct world *w, const struct tcp_conn *c,
 			 uint32_t pair)
 {
@@ -383,7 +386,7 @@ void world_listen(struct world *w)
 	assert(!err);
 }
 
-/* Connections that were opening, or not accepted yet, are gone with the listener. */
+/* Closing the listener ends connections that are half open or not accepted. */
 static void unlisten(struct world *w)
 {
 	const struct tcp_stack *s = w->stack[SERVER];

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/world_check.c - what holds after every step, and of every frame
+ * tests/sim/world_check.c - what must hold after every step, and for every frame
  *
  *   I1  bytes received are the bytes sent, once and in order (world_app.c)
- *   I2  bytes of a frame are what they were, until the port gives it back (world_net.c)
+ *   I2  the bytes of a frame do not change until the port gives it back (world_net.c)
  *   I3  at the end all buffers of all pools are free (world.c)
- *   I4  no data goes beyond what the peer has advertised
- *   I5  snd_una, rcv_nxt and the window's right edge never move back, the edge also as
- *       it stands on the wire
+ *   I4  no data lies beyond what the peer has advertised
+ *   I5  snd_una, rcv_nxt and the window's right edge never move back, nor does the edge in
+ *       the segments on the wire
  *   I6  conn_check() of each connection: queues, counters, timers, states
- *   I7  a retransmission time-out lies between its bounds, and so do retries
+ *   I7  the retransmission time-out and the number of retries are within their bounds
  *   I8  new data stays within the congestion window
  *   I9  no reset answers a reset (world_net.c)
  *   I10 a program is told once of the end of its connection (world_app.c)
- *   I11 no timer is armed that belongs to no living connection
- *   I12 a program is told when there is something new to see
+ *   I11 every armed timer belongs to a living connection
+ *   I12 a program is told when there is something new for it
  *   I13 what TCP_INFO counts agrees with what programs have sent and read
- *   I14 a user time-out is the longest time for which what was sent stays unanswered
- *   I15 bytes that were lent come back once, when they were acknowledged (world_send.c)
- *   I16 of connections that are over nothing is left
- *   I17 what received segments hold of a stack's memory is what its connections hold
- *   I18 no call touches more ranges than TCP_WORK_MAX, besides those that it gives back
+ *   I14 nothing stays unanswered for longer than the user time-out
+ *   I15 lent bytes come back once, after they were acknowledged (world_send.c)
+ *   I16 nothing is left of connections that are over
+ *   I17 the memory that received segments use is the sum over the connections
+ *   I18 no call touches more ranges than TCP_WORK_MAX, besides those that it frees
  */
 #include "world.h"
 
@@ -30,8 +30,8 @@
 #include "tcp/snd.h"
 #include "tcp/timer.h"
 
-/* So many connections, and ranges of queues, are looked at in a step; where there are
- * more, they take turns. */
+/* How many connections, and ranges of queues, one step checks.  If there are more, the
+ * steps check them in rotation. */
 #define CONNS_PER_STEP 4
 #define RANGES_PER_STEP 256
 #define INFO_EVERY 64 /* steps */
@@ -47,7 +47,7 @@ static void check_end(struct end *e)
 		assert(seq_le(e->rcv_seen, c->rcv_nxt));
 		assert(seq_le(e->adv_seen, c->rcv_adv));
 	}
-	/* What tunes a buffer makes it larger. */
+	/* Tuning only makes a buffer larger. */
 	if (e->is_seen && !(c->flags & CONN_RCV_BUF_SET))
 		assert(e->buf_seen <= c->rcv_buf);
 	e->buf_seen = c->rcv_buf;
@@ -57,15 +57,15 @@ static void check_end(struct end *e)
 	e->adv_seen = c->rcv_adv;
 }
 
-/* Whether @c speaks to @d, and not to one that came before: before a host lost its power,
- * or one that is over, whose cookie's ACK has come again and made another with the same
- * numbers.  That one has not sent what @c has received. */
+/* Whether @c talks to @d, and not to an earlier connection: one from before its host
+ * lost its power, or one whose cookie's ACK came again and made another connection with
+ * the same numbers, which has not sent what @c has received. */
 static bool are_partners(const struct tcp_conn *c, const struct tcp_conn *d)
 {
 	return seq_eq(d->irs, c->iss) && seq_le(c->rcv_nxt, d->snd_nxt);
 }
 
-/* I4: what a sender believes of the window is not more than the truth. */
+/* I4: the window that the sender believes in is not larger than the real one. */
 static void check_window(const struct world *w, const struct end *e,
 			 const struct end *peer)
 {
@@ -78,7 +78,7 @@ static void check_window(const struct world *w, const struct end *e,
 	assert(seq_le(seq_add(c->snd_una, c->snd_wnd), d->rcv_adv));
 }
 
-/* A timer of the wheel may be a tick late. */
+/* A timer of the wheel may fire one tick late. */
 #define TICK_NS (2 * NS_PER_MS)
 
 static void check_times(const struct tcp_conn *c, uint64_t now_ns)
@@ -86,13 +86,13 @@ static void check_times(const struct tcp_conn *c, uint64_t now_ns)
 	assert(conn_rto_base_ns(c) >= RTO_MIN_NS &&
 	       conn_rto_base_ns(c) <= RTO_MAX_NS);
 	assert(c->n_rtx <= DATA_RETRIES);
-	/* A user time-out is what ends keepalive's probes. */
+	/* With a user time-out, the number of keepalive probes has no limit. */
 	assert(c->n_probes <= DATA_RETRIES ||
 	       (c->keep_idle_s && c->user_timeout_ms));
 	if (c->rtx_at_ns != WHEEL_NEVER)
 		assert(c->rtx_at_ns <= now_ns + RTO_MAX_NS);
-	/* By the time until which the timers have run: a clock that slips back for them
-	 * may have been ahead for others. */
+	/* Use the time until which the timers have run.  The clock may have slipped
+	 * back for them, and have been ahead for other calls. */
 	uint64_t ran_ns = c->stack->wheel.tick << WHEEL_TICK_SHIFT;
 	if (c->user_timeout_ms && c->rtx_since_ns &&
 	    c->state >= TCP_ESTABLISHED)
@@ -117,7 +117,7 @@ static void check_info(const struct world *w, const struct tcp_conn *c)
 	assert(i.tcpi_bytes_acked + tcp_unacked_bytes(c) == e->n_sent);
 	assert(i.tcpi_notsent_bytes <= tcp_unacked_bytes(c));
 	assert(i.tcpi_sacked <= i.tcpi_unacked);
-	/* What is urgent is passed over. */
+	/* Reads skip urgent bytes. */
 	uint64_t got = (uint64_t)e->n_got + c->rcvq_bytes;
 	const struct end *from = &w->ends[!e->side][e->pair];
 	bool has_urgent = from->n_urgent || from->round != e->round;
@@ -168,15 +168,15 @@ void world_check(struct world *w)
 		}
 }
 
-/* A window that has grown, or a frame that has left, makes room, too: of that the next
- * ACK tells. */
+/* A window that has grown, or a frame that has left, makes room without news: the next
+ * ACK brings them. */
 static bool may_room_wait(const struct tcp_conn *c)
 {
 	return tcp_unacked_bytes(c) &&
 	       (c->stack->cfg.snd_buf_max || c->notsent_lowat);
 }
 
-/* I12.  Programs that have looked at a connection sleep until its stack names it. */
+/* I12: programs that have looked at a connection sleep until the stack names it. */
 void world_check_news(struct world *w)
 {
 	struct tcp_conn *c;
@@ -204,7 +204,7 @@ static bool has_end(const struct world *w, const struct tcp_conn *c)
 	return !(c->flags & CONN_ORPHAN) && e && e->conn == c;
 }
 
-/* I16.  To be asked when nothing is left that could happen. */
+/* I16, for a world in which nothing more can happen. */
 const char *world_leftover(const struct world *w)
 {
 	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
@@ -257,13 +257,13 @@ static struct tcp_conn *conn_find(struct world *w, int from, bool is_peer,
 		   : NULL;
 }
 
-/* I5, on the wire: what the scale cannot say is rounded away. */
+/* I5, on the wire: the scale rounds the edge down. */
 static void check_edge(struct end *e, const struct tcp_conn *c,
 		       const struct tcp_seg *seg)
 {
 	seq32 edge = seq_add(seg->ack, (uint32_t)seg->wnd << c->rcv_wscale);
 
-	/* Not of one that its program has closed before it began anew. */
+	/* Skip a connection that its program closed before it began again. */
 	if (e->round && e->conn != c)
 		return;
 	if (!(seg->flags & TCP_ACK) || seg->flags & (TCP_SYN | TCP_RST) ||
@@ -277,8 +277,8 @@ static void check_edge(struct end *e, const struct tcp_conn *c,
 	e->is_edge_seen = true;
 }
 
-/* I8.  Segments in flight are counted whole, so that the last one may stand out; a probe
- * of the tail asks for no room. */
+/* I8: segments in flight count whole, so the last one may exceed cwnd.  A tail loss
+ * probe needs no room in cwnd. */
 static void check_cwnd(const struct tcp_conn *c, const struct tcp_seg *seg,
 		       uint32_t len)
 {
@@ -289,7 +289,7 @@ static void check_cwnd(const struct tcp_conn *c, const struct tcp_seg *seg,
 		assert(conn_pipe(c) <= c->cwnd + 2u * c->mss);
 }
 
-/* Writes to @known what the payload has to be. */
+/* Sets in @known what the payload has to be. */
 void world_check_frame(struct world *w, int from, const struct tcp_frame *f,
 		       struct port_slot *known)
 {
@@ -308,8 +308,8 @@ void world_check_frame(struct world *w, int from, const struct tcp_frame *f,
 	memcpy(ip.dst.b + (is_v6 ? 0 : 12), f->head + (is_v6 ? 24 : 16),
 	       is_v6 ? 16 : 4);
 	const struct flow *to = flow_of(w, from, true, &ip, &seg);
-	/* Who was told twice that its FIN is there may be gone the second time; in
-	 * TIME-WAIT that harms nobody. */
+	/* A connection in TIME-WAIT may be gone when the second ACK of its FIN arrives;
+	 * that reset harms nobody. */
 	w->n_resets +=
 	    seg.flags & TCP_RST && !(to && to->kind == FLOW_TIME_WAIT);
 	const struct tcp_conn *c = conn_find(w, from, false, &ip, &seg);

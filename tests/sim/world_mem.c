@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/world_mem.c - memory that stacks lose for a while, and blocks that they gain
+ * tests/sim/world_mem.c - memory that stacks lose for a while, and blocks that they are given
  *
- * Thieves take all elements that pools have, and give them back; or pools begin small,
- * are given blocks when they ask for them, and blocks that nothing is in any more are
- * taken away and overwritten.
+ * One fault takes all free elements of the pools, and gives them back later.  Another
+ * one makes the pools small, gives them blocks when they ask, takes unused blocks away
+ * and overwrites them.
  */
 #include "world.h"
 

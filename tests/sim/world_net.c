@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/world_net.c - ports: frames become packets on wires, and packets frames
+ * tests/sim/world_net.c - ports: frames become packets on wires, and packets become frames
  *
- * A port either sends what it gets at once, or has a ring of slots in which frames
- * wait; their bytes are read when they leave, and must be what they were.
+ * A port sends a frame at once, or has a ring of slots in which frames wait.  It reads
+ * the bytes of a frame when the frame leaves, and they must not have changed.
  */
 #include "world.h"
 
@@ -21,7 +21,7 @@ void world_ports_init(struct world *w)
 	}
 }
 
-/* What waits is lost. */
+/* Drops the frames that wait. */
 void world_port_forget(struct world *w, uint32_t i)
 {
 	struct port *p = &w->port[i];
@@ -118,7 +118,7 @@ static void frame_send(struct world *w, uint32_t side,
 	}
 }
 
-/* A reference keeps bytes as they are, whatever was acknowledged since. */
+/* The reference keeps the bytes unchanged, even if they were acknowledged since. */
 static void slot_leave(struct world *w, uint32_t side, struct port_slot *slot)
 {
 	uint32_t off = slot->off;
@@ -227,8 +227,7 @@ static bool is_behind_all(const struct tcp_conn *c, seq32 seq)
 	return r && seq_eq(seq, range_end(r));
 }
 
-/* A guess of a forger's that hits exactly is as good as the truth; such luck is not
- * what is tested. */
+/* A forger's guess that hits exactly is as good as the truth, so the test ignores it. */
 static bool is_lucky(struct tcp_stack *s, const struct wire_packet *p)
 {
 	struct ip_packet ip;
@@ -287,7 +286,8 @@ static void packet_in(struct world *w, uint32_t side,
 		check_replies(s, replies);
 }
 
-/* By the last byte of its address; what has none that is known goes to the other. */
+/* The last byte of the address names the stack; packets for unknown addresses go to the
+ * other one. */
 static uint32_t route(const struct world *w, uint32_t from,
 		      const struct wire_packet *p)
 {

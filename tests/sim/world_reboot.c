@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/sim/world_reboot.c - programs that connect once more
+ * tests/sim/world_reboot.c - programs that connect again
  *
- * A host loses its power, and comes back: its connections are gone without a word.
- * Programs on a client connect again, from the port that they had: the server still has
- * the old connection, or what is left of it.
+ * In one fault a host loses its power and comes back.  Its connections are gone without
+ * a word.  Its clients connect again from the same ports, while the server still has
+ * the old connections or what is left of them.
  *
- * Or both ends have done all, and after a second the client does it again, from a port
- * that its stack chooses: there are few, so that it takes one that is in TIME-WAIT, or
- * waits.
+ * In another one both ends have done everything, and a second later the client does it
+ * again.  Its stack chooses one of a few ports, so it uses one in TIME-WAIT, or waits.
  */
 #include "world.h"
 
@@ -20,7 +19,7 @@ void world_end_anew(struct world *w, struct end *e)
 
 	if (e->round == peer->round)
 		return;
-	/* Another could not have been opened beside it. */
+	/* Another connection with the same ports could not exist beside it. */
 	if (e->conn) {
 		assert(e->conn->state == TCP_CLOSED);
 		tcp_close(e->conn, w->now_ns);
@@ -41,7 +40,7 @@ static void forget_end(struct world *w, struct end *e)
 
 #define AGAIN_NS NS_PER_S
 
-/* Return: as tcp_connect(); on failure the end stays what it was. */
+/* Return: as tcp_connect(); if it fails, the end does not change. */
 MUST_CHECK static int connect_again(struct world *w, struct end *e,
 				    uint16_t port)
 {
@@ -57,12 +56,12 @@ MUST_CHECK static int connect_again(struct world *w, struct end *e,
 	return err;
 }
 
-/* The stack begins anew, with another secret. */
+/* Makes a new stack with another secret. */
 static void stack_again(struct world *w, uint32_t i)
 {
 	struct tcp_stack *s = w->stack[i];
 
-	/* What programs hold may lie in its own memory. */
+	/* The frames that programs keep may lie in the stack's own memory. */
 	world_release(w, UINT64_MAX);
 	world_port_forget(w, i);
 	tcp_stack_fini(s);
@@ -111,7 +110,7 @@ void world_reboot(struct world *w)
 
 static bool is_well(const struct end *e) { return e->is_done && !e->err; }
 
-/* When the pair does it again; UINT64_MAX: not, or not yet. */
+/* Return: when the pair connects again; UINT64_MAX: never, or not yet */
 static uint64_t again_at(const struct world *w, uint32_t pair)
 {
 	const struct end *e = &w->ends[CLIENT][pair],
@@ -133,7 +132,7 @@ uint64_t world_again_next(const struct world *w)
 	return at > w->again_at_ns || at == UINT64_MAX ? at : w->again_at_ns;
 }
 
-/* Where there is neither a port nor memory, later. */
+/* Tries again later if there is no port or no memory. */
 void world_again(struct world *w)
 {
 	if (w->now_ns < w->again_at_ns)

@@ -5,8 +5,8 @@
  *     world_send(): the next bytes -> tcp_send_as(), or tcp_send_lent()
  *     tcp_next_returned()          -> world_lent_back()
  *
- * What was lent comes back once, when it was acknowledged or its connection is over.
- * Then it is overwritten, so that who still reads it is found out.
+ * Lent bytes come back once, when they were acknowledged or their connection is over.
+ * The program then overwrites them, so a stack that still reads them is caught.
  */
 #include "world.h"
 
@@ -84,7 +84,7 @@ ssize_t world_send(struct world *w, struct end *e, uint32_t n)
 	return l ? lend(w, e, l, n) : copy(w, e, p, n);
 }
 
-/* Of the last WORLD_URGENT; nobody has as many under way. */
+/* Looks at the last WORLD_URGENT marks: no end has as many in flight. */
 bool world_is_urgent(const struct end *e, uint32_t off)
 {
 	for (uint32_t i = 0; i < MIN(e->n_urgent, (uint32_t)WORLD_URGENT); i++)
@@ -98,7 +98,7 @@ static void take_back(struct lent *l)
 	const struct tcp_conn *c = l->end->conn;
 
 	assert(l->is_out);
-	/* Another may lie where it lay, when its program has begun anew. */
+	/* Another connection may have the same memory after its program began again. */
 	if (c && c == l->conn && l->round == l->end->round &&
 	    c->state != TCP_CLOSED)
 		assert(
@@ -116,7 +116,7 @@ void world_lent_back(struct world *w)
 			take_back(container_of(z, struct lent, z));
 }
 
-/* The stacks are over. */
+/* Called when the stacks are gone. */
 void world_lent_fini(struct world *w)
 {
 	world_lent_back(w);

@@ -85,7 +85,7 @@ static void ask_all(void)
 	struct sockaddr_storage from = { .ss_family = AF_INET };
 	socklen_t len = sizeof(here);
 
-	assert_int_equal(module_connect(1, 0, TO_HERE, NULL), -EAGAIN);
+	assert_int_equal(module_connect(1, 0, TO_HERE, NULL, NULL), -EAGAIN);
 	module_listen(1, 0, 1, NULL);
 	ops_inet_notification(&event);
 	assert_int_equal(module_accept(1, 2, 0, &from, &len, NULL), -EAGAIN);
@@ -251,28 +251,28 @@ static void rules_and_addresses_choose(void **state)
 	assert_int_equal(ops_proto_register(&l.proto), 0);
 	for (size_t i = 0; i < sizeof(n_asked) / sizeof(n_asked[0]); i++) {
 		reset(NULL);
-		assert_int_equal(module_connect(1, 0, TO_HERE, providers[i]),
-				 -EAGAIN);
+		assert_int_equal(
+		    module_connect(1, 0, TO_HERE, providers[i], NULL), -EAGAIN);
 		module_listen(1, 0, 1, providers[i]);
 		assert_int_equal(n_connect, n_asked[i]);
 		assert_int_equal(n_listen, n_asked[i]);
 	}
 	reset(NULL);
 	assert_int_equal(
-	    module_connect(1, 0, (const void *)&six, sizeof(six), NULL),
+	    module_connect(1, 0, (const void *)&six, sizeof(six), NULL, NULL),
 	    -EAGAIN);
 	l.proto.caps = OSF_CAP_REMOTE;
-	assert_int_equal(module_connect(1, 0, TO_HERE, NULL), -EAGAIN);
-	assert_int_equal(module_connect(1, 0, &odd, sizeof(odd), NULL),
+	assert_int_equal(module_connect(1, 0, TO_HERE, NULL, NULL), -EAGAIN);
+	assert_int_equal(module_connect(1, 0, &odd, sizeof(odd), NULL, NULL),
 			 -EAGAIN);
 	assert_int_equal(n_connect, 0);
 	l.proto.caps = OSF_CAP_LOCAL | OSF_CAP_IPV6;
 	assert_int_equal(
-	    module_connect(1, 0, (const void *)&six, sizeof(six), NULL),
+	    module_connect(1, 0, (const void *)&six, sizeof(six), NULL, NULL),
 	    -EAGAIN);
 	/* Less than an IPv6 address takes. */
-	assert_int_equal(module_connect(1, 0, (const void *)&six, 16, NULL),
-			 -EAGAIN);
+	assert_int_equal(
+	    module_connect(1, 0, (const void *)&six, 16, NULL, NULL), -EAGAIN);
 	assert_int_equal(n_connect, 1);
 	assert_int_equal(ops_proto_unregister(&l.proto), 0);
 }
@@ -343,14 +343,14 @@ static void built_in_protocols_stand_in_the_same_table(void **state)
 	assert_memory_equal(t.proto, want, sizeof(want));
 	/* One below shm is asked where shm may not be. */
 	reset(NULL);
-	assert_int_equal(module_connect(1, 0, TO_HERE, NULL), -EAGAIN);
+	assert_int_equal(module_connect(1, 0, TO_HERE, NULL, NULL), -EAGAIN);
 	assert_int_equal(n_connect, 1);
-	assert_int_equal(module_connect(1, 0, TO_HERE, "below"), -EAGAIN);
+	assert_int_equal(module_connect(1, 0, TO_HERE, "below", NULL), -EAGAIN);
 	assert_int_equal(n_connect, 2);
-	assert_int_equal(module_connect(1, 0, TO_HERE, "shm"), -EAGAIN);
+	assert_int_equal(module_connect(1, 0, TO_HERE, "shm", NULL), -EAGAIN);
 	assert_int_equal(n_connect, 2);
 	assert_int_equal(ops_proto_unregister(&builtin_shm), 0);
-	assert_int_equal(module_connect(1, 0, TO_HERE, NULL), -EAGAIN);
+	assert_int_equal(module_connect(1, 0, TO_HERE, NULL, NULL), -EAGAIN);
 	assert_int_equal(n_connect, 4);
 	assert_int_equal(ops_proto_unregister(&builtin_inet), 0);
 	assert_int_equal(ops_proto_unregister(&above.proto), 0);
@@ -373,7 +373,7 @@ static void a_carrier_takes_place_and_flags_of_the_socket(void **state)
 
 		assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
 		gives = pair[0];
-		assert_int_equal(module_connect(1, fd, TO_HERE, NULL), 0);
+		assert_int_equal(module_connect(1, fd, TO_HERE, NULL, NULL), 0);
 		assert_int_equal(fcntl(fd, F_GETFL) & O_NONBLOCK,
 				 flags & 1 ? O_NONBLOCK : 0);
 		assert_int_equal(fcntl(fd, F_GETFD),
@@ -398,7 +398,8 @@ static void a_carrier_that_is_none_leaves_the_socket_alone(void **state)
 	assert_int_equal(ops_proto_register(&l.proto), 0);
 	for (int i = 0; i < 2; i++) {
 		gives = i ? fd : -1;
-		assert_int_equal(module_connect(1, fd, TO_HERE, NULL), -EAGAIN);
+		assert_int_equal(module_connect(1, fd, TO_HERE, NULL, NULL),
+				 -EAGAIN);
 		assert_int_equal(module_accept(1, 2, fd, &from, &len, NULL),
 				 -ECONNABORTED);
 		assert_int_equal(fcntl(fd, F_GETFD), 0);
@@ -411,7 +412,7 @@ static int at_once(uint64_t id, int fd, const struct sockaddr *to,
 		   socklen_t len, unsigned timeout_ms, int *carrier)
 {
 	n_connect++;
-	return module_connect(id, fd, to, len, NULL);
+	return module_connect(id, fd, to, len, NULL, NULL);
 }
 
 static void a_module_is_not_asked_about_its_own_calls(void **state)
@@ -420,7 +421,7 @@ static void a_module_is_not_asked_about_its_own_calls(void **state)
 
 	l.proto.connect = at_once;
 	assert_int_equal(ops_proto_register(&l.proto), 0);
-	assert_int_equal(module_connect(1, 0, TO_HERE, NULL), -EAGAIN);
+	assert_int_equal(module_connect(1, 0, TO_HERE, NULL, NULL), -EAGAIN);
 	assert_int_equal(n_connect, 1);
 	assert_int_equal(ops_proto_unregister(&l.proto), 0);
 }

@@ -5,7 +5,7 @@
  *     real_verbs LIBRARY
  *
  * As SPDK does: the library comes by dlopen(), so ibv_reg_mr() is libibverbs' own.  Its
- * headers say here, too, that the layouts of api/xlio/device.h are right.
+ * headers say here, too, that the layouts of api/verbs/device.h are right.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>

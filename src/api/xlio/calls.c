@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <string.h>
 
+#include "api/verbs/verbs.h"
 #include "api/xlio/edge.h"
 #include "base/clock.h"
 #include "base/libc.h"
@@ -273,6 +274,21 @@ OSF_API int xlio_socket_connect(xlio_socket_t sock, const struct sockaddr *to,
 OSF_API int xlio_socket_listen(xlio_socket_t sock)
 {
 	return ON_SOCK(gsock_listen(s));
+}
+
+/* libxlio has none either before it knows the device. */
+OSF_API struct ibv_pd *xlio_socket_get_pd(xlio_socket_t sock)
+{
+	struct group *g = NULL;
+	struct gsock *s = gsock_enter(sock, &g);
+	bool has_route = s && gsock_has_route(s);
+
+	if (s)
+		group_leave(g);
+	if (has_route)
+		return verbs_pd();
+	errno = EINVAL;
+	return NULL;
 }
 
 OSF_API int xlio_socket_detach_group(xlio_socket_t sock)

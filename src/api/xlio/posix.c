@@ -13,22 +13,11 @@
 #include "base/compiler.h"
 #include "mellanox/xlio.h"
 
-OSF_API int xlio_getsockname(int fd, struct sockaddr *name, socklen_t *namelen)
-{
-	return getsockname(fd, name, namelen);
-}
-
-OSF_API int xlio_getpeername(int fd, struct sockaddr *name, socklen_t *namelen)
-{
-	return getpeername(fd, name, namelen);
-}
-
-OSF_API int xlio_socketpair(int domain, int type, int protocol, int sv[2])
-{
-	return socketpair(domain, type, protocol, sv);
-}
-
-OSF_API int xlio_pipe(int filedes[2]) { return pipe(filedes); }
+#define CALL(ret, name, params, args)
+#define OTHER(name)
+#define LIBC(ret, name, params, args)                                          \
+	OSF_API ret xlio_##name params { return name args; }
+#include "api/xlio/posix.def"
 
 OSF_API int xlio_open(const char *file, int oflag, ...)
 {
@@ -39,9 +28,4 @@ OSF_API int xlio_open(const char *file, int oflag, ...)
 	    oflag & (O_CREAT | O_TMPFILE) ? va_arg(ap, mode_t) : (mode_t)0;
 	va_end(ap);
 	return open(file, oflag, mode);
-}
-
-OSF_API int xlio_creat(const char *pathname, mode_t mode)
-{
-	return creat(pathname, mode);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* port/sim/middlebox.c - what boxes on a path do to packets; see middlebox.h */
+/* port/sim/middlebox.c - what middleboxes on a path do to packets; see middlebox.h */
 #include "port/sim/middlebox.h"
 
 #include <assert.h>
@@ -44,7 +44,7 @@ static void repair_v4(uint8_t *p, uint32_t head)
 	store_be16(p + 10, cksum_end(&sum));
 }
 
-/* The checksum is made to fit. */
+/* Writes checksums that fit. */
 static void repair(const struct view *v)
 {
 	store_be16(v->tcp + 16, 0);
@@ -54,7 +54,7 @@ static void repair(const struct view *v)
 	store_be16(v->tcp + 16, cksum_end(&sum));
 }
 
-/* The segment has @payload bytes now.  Return: the packet's bytes. */
+/* Gives the segment @payload bytes.  Return: the packet's bytes */
 static uint32_t resize(uint8_t *p, struct view *v, uint32_t payload)
 {
 	v->payload = payload;
@@ -70,7 +70,7 @@ static uint32_t resize(uint8_t *p, struct view *v, uint32_t payload)
 	return whole;
 }
 
-/* The next option at or behind @at; its length, or 0 at the end. */
+/* Finds the next option at *@at or behind it.  Return: its length, or 0 at the end */
 static uint32_t option_at(const struct view *v, uint32_t *at)
 {
 	while (*at < v->head && v->tcp[*at] == OPT_NOP)
@@ -226,7 +226,7 @@ static uint32_t router(const struct view *v, struct ip_addr *out)
 	return v->ip.is_v6 ? IP_PROTO_ICMPV6 : IP_PROTO_ICMP;
 }
 
-/* An ICMP error: its type, its code, and what stands in its second word. */
+/* An ICMP error: its type, its code, and its second word. */
 struct error {
 	uint8_t type, code;
 	uint32_t word;

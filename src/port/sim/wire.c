@@ -102,7 +102,7 @@ static struct wire_packet *heap_pop(struct wire *w)
 	return first;
 }
 
-/* A packet that is in the heap arrives earlier than it was to. */
+/* Makes a packet of the heap arrive earlier. */
 static void heap_hasten(struct wire *w, struct wire_packet *p, uint64_t at_ns)
 {
 	uint32_t i = 0;
@@ -115,7 +115,7 @@ static void heap_hasten(struct wire *w, struct wire_packet *p, uint64_t at_ns)
 	w->heap[i] = p;
 }
 
-/* Room for @room bytes, of which @len are taken from @data. */
+/* Return: a packet with room for @room bytes, and @len bytes of @data in it. */
 static struct wire_packet *packet_new(struct wire *w, const uint8_t *data,
 				      uint32_t len, uint32_t room,
 				      uint64_t at_ns)
@@ -132,7 +132,7 @@ static struct wire_packet *packet_new(struct wire *w, const uint8_t *data,
 
 /* --- faults --- */
 
-/* Return: whether the packet is what it was. */
+/* Return: whether the packet is unchanged. */
 static bool corrupt(struct wire *w, struct wire_packet *p)
 {
 	const struct wire_model *m = &w->model;
@@ -141,7 +141,7 @@ static bool corrupt(struct wire *w, struct wire_packet *p)
 	if (happens(w, m->corrupt)) {
 		uint64_t bit = random_next(w) % (8ull * p->len);
 
-		/* The port checks nothing, so that the stack has to. */
+		/* Ports do not check checksums, so the stack has to. */
 		p->data[bit / 8] ^= (uint8_t)(1u << bit % 8);
 		p->is_sum_good = is_good = false;
 	}
@@ -175,7 +175,7 @@ static void post(struct wire *w, const uint8_t *data, uint32_t len,
 	struct wire_packet *p =
 	    packet_new(w, data, len, m->merge ? m->merge_bytes : 0, at_ns);
 	p->is_sum_good = is_sum_good;
-	/* Merging repairs the checksum: not that of a broken one. */
+	/* Merging repairs checksums, so do not merge a corrupt packet. */
 	w->last = corrupt(w, p) ? p : NULL;
 	bool waits = !w->gapped && happens(w, m->gap);
 	p->at_ns += waits ? GAP_MAX_NS : 0;
@@ -198,7 +198,7 @@ static void post_made(struct wire *w, const uint8_t *data, uint32_t len,
 	heap_push(w, p);
 }
 
-/* RFC 3168 is asked for only by packets that say so. */
+/* RFC 3168: a router marks only packets with ECT. */
 static void mark(struct wire *w, uint8_t *data, uint32_t len, uint32_t queued)
 {
 	const struct wire_model *m = &w->model;
@@ -215,7 +215,7 @@ static void mark(struct wire *w, uint8_t *data, uint32_t len, uint32_t queued)
 		middlebox_ecn(data, len, ECN_CE);
 }
 
-/* Somebody else has his say; nothing of it is about the packet itself. */
+/* Adds forged packets; the packet itself does not change. */
 static void meddle(struct wire *w, const uint8_t *data, uint32_t len,
 		   uint64_t at_ns)
 {
@@ -224,7 +224,7 @@ static void meddle(struct wire *w, const uint8_t *data, uint32_t len,
 	uint32_t n = 0, off;
 
 	if (happens(w, m->forge_rst)) {
-		/* Half of them miss by little. */
+		/* Half of the resets miss by little. */
 		off = 1 + (uint32_t)(random_next(w) %
 				     (random_next(w) % 2 ? 100000 : 3));
 		off = random_next(w) % 2 ? off : -off;
@@ -256,7 +256,7 @@ static void meddle(struct wire *w, const uint8_t *data, uint32_t len,
 	w->old[i] = packet_new(w, data, len, 0, at_ns);
 }
 
-/* A router has no way on, and says so. */
+/* A router cannot forward the packet and reports it. */
 static void tell_lost(struct wire *w, const uint8_t *data, uint32_t len,
 		      uint64_t now_ns)
 {
@@ -311,8 +311,8 @@ static bool is_too_big(struct wire *w, const uint8_t *data, uint32_t len,
 	return true;
 }
 
-/* Floyd and Jacobson, "Random Early Detection", with a weight of 1/64: drops begin where
- * a quarter of the queue is full on average. */
+/* Floyd and Jacobson, "Random Early Detection", with a weight of 1/64.  Drops begin at
+ * an average of a quarter of the queue. */
 static bool is_dropped_early(struct wire *w, uint64_t wait)
 {
 	const struct wire_model *m = &w->model;
@@ -329,7 +329,7 @@ static bool is_dropped_early(struct wire *w, uint64_t wait)
 	       happens(w, (uint32_t)(m->red * (avg - least) / (most - least)));
 }
 
-/* When a packet is through the bottleneck; UINT64_MAX: the queue is full. */
+/* When a packet has passed the bottleneck; UINT64_MAX: the queue is full. */
 static uint64_t through_queue(struct wire *w, uint32_t len, uint64_t now_ns,
 			      uint32_t *queued)
 {
@@ -351,8 +351,8 @@ static uint64_t through_queue(struct wire *w, uint32_t len, uint64_t now_ns,
 
 /* --- a packet on its way --- */
 
-/* Twelve numbers' sum, less its mean, has a variance of 1; three deviations are half of
- * jitter_ns. */
+/* The sum of twelve random numbers, less its mean, has a variance of 1.  Three standard
+ * deviations are half of jitter_ns. */
 static uint64_t jitter_normal(struct wire *w)
 {
 	uint64_t most = w->model.jitter_ns, sum = 0;
@@ -366,7 +366,7 @@ static uint64_t jitter_normal(struct wire *w)
 	return ns < 0 ? 0 : MIN((uint64_t)ns, most);
 }
 
-/* The largest of three numbers in (0, 1] has a reciprocal of Pareto's distribution. */
+/* The reciprocal of the largest of three numbers in (0, 1] has a Pareto distribution. */
 static uint64_t jitter_pareto(struct wire *w)
 {
 	uint64_t most = wire_jitter_most(&w->model), u = 1;
@@ -406,7 +406,7 @@ static uint64_t arrival(struct wire *w, uint64_t at)
 	return at;
 }
 
-/* Boxes see a copy of the packet. */
+/* Middleboxes get a copy of the packet. */
 static void pass(struct wire *w, uint8_t *data, uint32_t len, bool is_sum_good,
 		 uint64_t at, uint32_t queued)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * port/sim/wire.h - one direction of a path, in virtual time
+ * port/sim/wire.h - a wire: one direction of a path, in virtual time
  *
  *     wire_send(): bytes, now -> loss, MTU, queue, rate, middlebox, delay
  *                                -> wire_take(): bytes, now
  *
- * All that happens to a packet is decided when it is sent, by numbers that come from
- * the seed: the same calls give the same bytes at the same instants.  What a router on
- * the way says to the sender (ICMP) is taken from the same wire: packets find their
- * way by their addresses.  A wire knows nothing of stacks; it allocates, because it
- * belongs to tests.
+ * wire_send() decides everything that happens to a packet, with random numbers of a
+ * seed.  So the same calls give the same bytes at the same times.  wire_take() also
+ * returns the ICMP errors that routers send back to the sender; the caller forwards
+ * packets by their addresses.  A wire knows no stacks.  It allocates memory, because
+ * only tests use it.
  *
- * Owner: whoever made it; no locks.
+ * Owner: its maker; there are no locks.
  */
 #pragma once
 
@@ -20,24 +20,25 @@
 
 #include "port/sim/middlebox.h"
 
-/* How much later than at best: anything up to jitter_ns; around half of it (normal); or
- * little, and at times very much more (Pareto, of shape 3). */
+/* How a delay differs from the smallest one: evenly, by up to jitter_ns; normally,
+ * around half of it; or usually little and sometimes very much (Pareto, of shape 3). */
 enum wire_jitter { JITTER_EVEN, JITTER_NORMAL, JITTER_PARETO };
 
 #define JITTER_TAIL 16 /* jitter_ns; Pareto's tail ends there */
 
-/* Chances are in parts of a million; what is 0 does not happen. */
+/* Probabilities are in parts per million; 0: never. */
 struct wire_model {
 	uint64_t rate_bps; /* 0: without end */
 	uint64_t delay_ns, jitter_ns;
 	enum wire_jitter jitter;
 	uint32_t queue_bytes; /* of a wire with a rate; 0: without end */
-	/* RED: the more waits on average, the more is dropped, as likely as that where
-	 * the queue is three quarters full, beyond which all is; 0: what fits stays. */
+	/* RED: the probability of a drop at an average of three quarters of the queue.
+	 * It grows with the average, and beyond that everything is dropped.  0: only a
+	 * full queue drops */
 	uint32_t red;
 	uint32_t loss, duplicate, reorder, corrupt;
 	uint32_t loss_acks; /* of segments that carry an ACK and no more */
-	/* Gilbert and Elliott: a good and a bad state, and what the bad one loses. */
+	/* Gilbert and Elliott: a good and a bad state, and the loss in the bad one. */
 	uint32_t burst_begins, burst_ends, burst_loss;
 	uint32_t drop_nth;   /* each packet whose number it divides */
 	uint64_t drop_mask;  /* bit n: drop the packet n, of the first 64 */
@@ -48,20 +49,21 @@ struct wire_model {
 	uint32_t mutate;   /* corrupt the TCP header, and repair the checksum */
 	uint32_t truncate; /* the end is missing */
 
-	/* Larger packets do not pass; 0: all do.  From @mtu_from_ns on. */
+	/* Larger packets are dropped from mtu_from_ns on; 0: none. */
 	uint32_t mtu;
 	bool tells_mtu; /* a router says so */
 	uint64_t mtu_from_ns;
 	uint32_t forge_mtu; /* somebody says so who has not seen a packet */
 
-	/* Other ICMP errors: about what a hole swallows, and about what was never sent. */
+	/* ICMP errors for packets that a hole drops, and forged ones that quote what
+	 * was never sent. */
 	uint32_t tells_lost, forge_error;
 
-	/* RFC 3168: marked at random, or when so much waits in the queue. */
+	/* RFC 3168: marks at random, or when so many bytes are queued. */
 	uint32_t mark, mark_queue_bytes;
 	bool bleaches; /* ECN's bits do not arrive */
 
-	/* What boxes on the way do to segments. */
+	/* What middleboxes do to segments. */
 	uint32_t strip;     /* enum middlebox_strip */
 	uint16_t clamp_mss; /* 0: not */
 	uint32_t split, merge;
@@ -98,7 +100,7 @@ struct wire {
 	struct wire_packet *old[WIRE_OLD]; /* copies, to be replayed */
 };
 
-/* The longest that jitter can be, ns. */
+/* The longest jitter, ns. */
 static inline uint64_t wire_jitter_most(const struct wire_model *m)
 {
 	return m->jitter_ns * (m->jitter == JITTER_PARETO ? JITTER_TAIL : 1);
@@ -110,12 +112,12 @@ void wire_fini(struct wire *w);
 void wire_send(struct wire *w, const uint8_t *data, uint32_t len,
 	       bool is_sum_good, uint64_t now_ns);
 
-/* From here on nothing is lost; rate, delay and queue stay, and so do options that are
- * stripped or rewritten, on which connections have agreed. */
+/* Ends all losses.  Rate, delay and queue stay.  So does the rewriting of options,
+ * because connections have agreed on the result. */
 void wire_heal(struct wire *w);
 
-/* When the next packet arrives; UINT64_MAX: none is under way. */
+/* When the next packet arrives; UINT64_MAX: none is on its way. */
 uint64_t wire_next_ns(const struct wire *w);
 
-/* The next packet that has arrived by @now_ns, to be freed by the caller; or NULL. */
+/* Return: the next packet that has arrived by @now_ns, or NULL.  The caller frees it. */
 struct wire_packet *wire_take(struct wire *w, uint64_t now_ns);

@@ -68,8 +68,7 @@ bool inet_pin(struct sock *sk, enum osf_reason reason)
 {
 	INSIDE_GATE();
 
-	if (!cas(&sk->state, SOCK_STATE(SOCK_YOUNG),
-		 SOCK_STATE(SOCK_UPGRADING))) {
+	if (!sock_start_moving(sk)) {
 		if (sock_mode(sk) == SOCK_YOUNG) { /* and there it stays */
 			store_rlx(&sk->turns_next, UINT32_MAX);
 			store_rlx(&sk->bytes_next, UINT64_MAX);

@@ -25,10 +25,16 @@
 static ssize_t kernel_recv(struct sock *sk, int fd, const struct iovec *iov,
 			   size_t n, int flags)
 {
-	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
-	ssize_t r = n == 1 ? libc.recv(fd, iov->iov_base, iov->iov_len, flags)
-			   : libc.recvmsg(fd, &msg, flags);
+	ssize_t r;
 
+	if (likely(n == 1))
+		r = libc.recv(fd, iov->iov_base, iov->iov_len, flags);
+	else
+		r = libc.recvmsg(
+		    fd,
+		    &(struct msghdr){ .msg_iov = (struct iovec *)iov,
+				      .msg_iovlen = n },
+		    flags);
 	return r < 0 ? -errno : r;
 }
 
@@ -48,12 +54,17 @@ static inline ssize_t sent(struct sock *sk, int fd, ssize_t r, int flags)
 static ssize_t kernel_send(struct sock *sk, int fd, const struct iovec *iov,
 			   size_t n, int flags)
 {
-	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
+	ssize_t r;
 
 	flags |= MSG_NOSIGNAL;
-	ssize_t r = n == 1 ? libc.send(fd, iov->iov_base, iov->iov_len, flags)
-			   : libc.sendmsg(fd, &msg, flags);
-
+	if (likely(n == 1))
+		r = libc.send(fd, iov->iov_base, iov->iov_len, flags);
+	else
+		r = libc.sendmsg(
+		    fd,
+		    &(struct msghdr){ .msg_iov = (struct iovec *)iov,
+				      .msg_iovlen = n },
+		    flags);
 	return sent(sk, fd, r, flags);
 }
 

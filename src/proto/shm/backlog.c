@@ -22,15 +22,13 @@
 
 #include "base/libc.h"
 #include "proto/shm/shm.h"
-
-/* More than the buffers of both kernels hold by default (tcp_rmem, tcp_wmem). */
-#define BACKLOG_MAX (16u * 1024 * 1024)
+#include "sock/shared.h"
 
 static bool has_memory(struct sock *sk)
 {
 	if (shm_of(sk)->backlog)
 		return true;
-	if (load_rlx(&sk->n_procs) > 1)
+	if (sock_procs(sk) > 1)
 		return false;
 	void *map = mmap(NULL, BACKLOG_MAX, PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -8,7 +8,6 @@
  * both halves are shut, or at close.
  */
 #include <errno.h>
-#include <limits.h>
 #include <linux/sockios.h>
 #include <poll.h>
 #include <sched.h>
@@ -23,6 +22,8 @@
 #include "base/log.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
+#include "sock/shared.h"
+#include "sock/linger.h"
 #include "sock/arena.h"
 
 /* Writable means room for this part of the ring, as the kernel's is a third. */
@@ -288,7 +289,7 @@ bool shm_arm_bell(struct sock *sk, int fd)
 	uint32_t bell = bell_mine(), *word = &shm_me(sk)->rx_bell1;
 	uint32_t was = load_rlx(word), how = bell + 1;
 
-	if (load_rlx(&shm_of(sk)->rx_tcp) || load_rlx(&sk->n_procs) > 1 ||
+	if (load_rlx(&shm_of(sk)->rx_tcp) || sock_procs(sk) > 1 ||
 	    shm_ring_how(sk) != RING_ONCE || !peer_has_bell(sk, bell) ||
 	    (was && (was & ~RING_ONLY_ONE) != bell + 1)) /* another thread's */
 		return false;
@@ -339,6 +340,15 @@ void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
 		tell_of_space(sk, fd);
 }
 
+/* Our direction ends here.  The caller tells the peer, and holds the tx lock. */
+static void push_fin(struct sock *sk)
+{
+	shm_release(sk);
+	ring_push_mark(&shm_of(sk)->tx, RING_FIN);
+	shm_of(sk)->tx_fin = 1;
+	fetch_or(&shm_me(sk)->flags, SEG_TX_FIN); /* S2 */
+}
+
 static void tx_shut(struct sock *sk, int fd)
 {
 	if (sk->shut & SHUT_BIT_WR)
@@ -350,10 +360,7 @@ static void tx_shut(struct sock *sk, int fd)
 		libc.shutdown(fd, SHUT_WR);
 		return;
 	}
-	shm_release(sk);
-	ring_push_mark(&shm_of(sk)->tx, RING_FIN);
-	shm_of(sk)->tx_fin = 1;
-	fetch_or(&shm_me(sk)->flags, SEG_TX_FIN); /* S2 */
+	push_fin(sk);
 	shm_told_data(sk, fd);
 	if (shm_is_recalled(sk))
 		shm_tx_recalled(sk, fd, 0);
@@ -496,26 +503,18 @@ void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
 	sock_drop(sk);
 }
 
-/* As the kernel does when bytes are unread. */
-static void reset_at_close(int fd)
+/* Has the program left bytes unread, in TCP or in the ring?  Then its end is a reset,
+ * as the kernel's would be. */
+static bool is_unread(struct sock *sk, int fd)
 {
-	struct linger reset = { .l_onoff = 1, .l_linger = 0 };
+	enum ring_mark mark;
 
+	if (shm_of(sk)->rx_tcp ? shm_inq(sk, fd) <= 0
+			       : shm_of(sk)->rx_eof || shm_of(sk)->rx_back ||
+				     !ring_rx_bytes(&shm_of(sk)->rx, 1, &mark))
+		return false;
 	log_info("fd %d: closed with bytes unread", fd);
-	libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-}
-
-/* SO_LINGER: how many seconds close() waits; 0: it resets; -1: neither.  The kernel
- * reads a negative time as for ever. */
-static int linger_s(int fd)
-{
-	struct linger l = { 0 };
-	socklen_t len = sizeof(l);
-
-	libc.getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len);
-	if (!l.l_onoff)
-		return -1;
-	return l.l_linger < 0 ? INT_MAX : l.l_linger;
+	return true;
 }
 
 /*
@@ -554,26 +553,18 @@ void shm_leave(struct sock *sk, int fd)
  * from being lost.  Other threads may still run, so nothing is taken away. */
 void shm_exit(struct sock *sk, int fd)
 {
-	enum ring_mark mark;
-
 	if (sock_mode(sk) != SOCK_SHM || shm_of(sk)->rx_broken)
 		return;
-	bool unread = shm_of(sk)->rx_tcp
-			  ? shm_inq(sk, fd) > 0
-			  : !shm_of(sk)->rx_eof && !shm_of(sk)->rx_back &&
-				ring_rx_bytes(&shm_of(sk)->rx, 1, &mark);
+	bool unread = is_unread(sk, fd);
 	if (shm_of(sk)->tx_ring && !shm_of(sk)->tx_fin && !unread &&
 	    linger_s(fd) && lock_try(&sk->tx_lock)) {
-		shm_of(sk)->tx_fin = 1;
 		store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_WR));
-		shm_release(sk);
-		ring_push_mark(&shm_of(sk)->tx, RING_FIN);
-		fetch_or(&shm_me(sk)->flags, SEG_TX_FIN);
+		push_fin(sk);
 		lock_put(&sk->tx_lock);
 	}
 	if (unread) {
 		fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
-		reset_at_close(fd);
+		linger_reset(fd);
 	} else {
 		shm_leave(sk, fd);
 	}
@@ -585,7 +576,6 @@ void shm_exit(struct sock *sk, int fd)
  */
 static struct seg *close_keep(struct sock *sk, int fd)
 {
-	enum ring_mark mark;
 	struct seg *seg;
 
 	if (sock_mode(sk) == SOCK_CANDIDATE)
@@ -595,24 +585,15 @@ static struct seg *close_keep(struct sock *sk, int fd)
 	if (sock_mode(sk) == SOCK_SHM && !shm_of(sk)->rx_broken) {
 		if (shm_of(sk)->rx_tcp)
 			shm_rx_settle(sk, fd);
-		/* Unread bytes, in TCP or in the ring: then it is a reset. */
-		bool unread =
-		    shm_of(sk)->rx_tcp
-			? shm_inq(sk, fd) > 0
-			: !shm_of(sk)->rx_eof && !shm_of(sk)->rx_back &&
-			      ring_rx_bytes(&shm_of(sk)->rx, 1, &mark);
-
+		bool unread = is_unread(sk, fd);
 		int linger_for = unread ? 0 : linger_s(fd);
-		if (shm_of(sk)->tx_ring && !shm_of(sk)->tx_fin && linger_for) {
-			shm_release(sk);
-			ring_push_mark(&shm_of(sk)->tx, RING_FIN);
-			fetch_or(&shm_me(sk)->flags, SEG_TX_FIN);
-		}
+		if (shm_of(sk)->tx_ring && !shm_of(sk)->tx_fin && linger_for)
+			push_fin(sk);
 		if (shm_of(sk)->tx_ring && linger_for > 0)
 			shm_linger(sk, fd, linger_for);
 		shm_leave(sk, fd);
 		if (unread)
-			reset_at_close(fd);
+			linger_reset(fd);
 	}
 	shm_tx_shrink(sk);
 	backlog_free(sk);

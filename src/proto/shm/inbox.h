@@ -26,7 +26,7 @@
  *
  * Peers of the same user write here.  They can wake us for nothing, and wipe out what
  * another has posted: so the waiter also looks at some of its sockets unasked, ten times
- * a second (file/epoll_wait.c).  Wrong tickets and logs change nothing but the order.
+ * a second (file/epoll_ready.c).  Wrong tickets and logs change nothing but the order.
  */
 #pragma once
 

@@ -313,19 +313,6 @@ static bool arm_room(struct sock *sk, int fd, bool by_fd)
 	return load_acq(c->tx.tail_pub) == c->tx.tail && !ring_rx_ready(&c->rx);
 }
 
-static void on_anchor(struct sock *sk, int fd, unsigned events)
-{
-	if (events & (POLLHUP | POLLERR | POLLRDHUP))
-		anchor_look(sk, fd);
-	anchor_clear(sk, fd);
-}
-
-static void settle(struct sock *sk, int fd)
-{
-	if (unlikely(shm_wants_back(sk)))
-		shm_take_back(sk, fd, OSF_REASON_NONE);
-}
-
 const struct lend_ops shm_lend_ops = {
 	.open = lend_open,
 	.ready = lend_ready,
@@ -343,6 +330,4 @@ const struct lend_ops shm_lend_ops = {
 	.peer_reads = peer_reads,
 	.hot = hot,
 	.arm_room = arm_room,
-	.on_anchor = on_anchor,
-	.settle = settle,
 };

@@ -51,6 +51,14 @@
 /* Of a ring's memory, this much is used until a stream has shown to be one. */
 #define RING_WINDOW (1024u * 1024)
 
+/* shared.c: see sock_ops. */
+void shm_export(const struct sock *sk, void *shared);
+int shm_import(struct sock *sk, const void *shared);
+/* The half of its memory, 0 or 1, in which a ring goes on. */
+unsigned shm_rx_area(const struct sock *sk);
+void shm_rx_set_area(struct sock *sk, unsigned area);
+void shm_tx_set_area(struct sock *sk, unsigned area);
+
 struct shm_config {
 	bool enabled;
 	uint32_t ring_bytes;    /* of each direction */
@@ -230,6 +238,9 @@ int anchor_so_error(struct sock *sk, int fd);
 void anchor_fin(struct sock *sk);
 int anchor_counts(int fd, bool active, uint64_t *sent);
 int anchor_consumed(int fd, uint64_t *consumed);
+
+/* More than the buffers of both kernels hold by default (tcp_rmem, tcp_wmem). */
+#define BACKLOG_MAX (16u * 1024 * 1024)
 
 /*
  * backlog.c.  Before somebody goes to sleep without having read what TCP still has:

@@ -65,10 +65,14 @@ static unsigned look(struct sock *sk, int fd)
 	return shm_events(sk, fd);
 }
 
+/* Who waits for room in TCP is woken by the kernel, and not by the peer. */
 static void sleep_on(struct sock *sk, struct pollfd *p)
 {
+	short kernels =
+	    load_rlx(&shm_of(sk)->tx_ring) ? POLLPRI : POLLPRI | POLLOUT;
+
 	if (p->events & (POLLIN | POLLOUT))
-		p->events = POLLIN | POLLRDHUP | (p->events & POLLPRI);
+		p->events = POLLIN | POLLRDHUP | (p->events & kernels);
 }
 
 /* The kernel carries the stream; and its peer may ring. */
@@ -163,6 +167,8 @@ const struct sock_ops shm_ops = {
 	.fallback = leave_for,
 	.fallback_now = shm_recall,
 	.retire = shm_retire,
+	.export = shm_export,
+	.import = shm_import,
 };
 
 const struct sock_ops shm_candidate_ops = {
@@ -210,4 +216,6 @@ const struct sock_ops shm_candidate_ops = {
 	.fallback = candidate_fallback,
 	.fallback_now = shm_recall,
 	.retire = shm_retire,
+	.export = shm_export,
+	.import = shm_import,
 };

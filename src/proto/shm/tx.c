@@ -19,6 +19,7 @@
 #include "sock/cursor.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
+#include "sock/shared.h"
 
 /* Records of a long write: small enough to overlap, large enough to be few. */
 #define TX_CHUNK (32u * 1024)
@@ -276,7 +277,7 @@ static int tx_begin(struct sock *sk, int fd)
 	} else {
 		sock_lock(sk, &sk->tx_lock);
 	}
-	if (likely(sock_is_ours(sk)))
+	if (likely(sock_is_ours(sk) && sock_is_visited(sk)))
 		return 0;
 	sock_unlock(sk, &sk->tx_lock);
 	return shm_went_back(sk);

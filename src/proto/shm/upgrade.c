@@ -32,6 +32,7 @@
 #include "proto/shm/rendezvous.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
+#include "sock/shared.h"
 
 #ifndef SO_BUF_LOCK
 #define SO_BUF_LOCK 72
@@ -351,7 +352,7 @@ void shm_candidate_step(struct sock *sk, int fd)
 		return;
 	}
 	/* What one of a family maps the others do not have: its anchor will do. */
-	if (fds[0] < 0 || load_rlx(&sk->n_procs) > 1 ||
+	if (fds[0] < 0 || sock_procs(sk) > 1 ||
 	    inbox_attach(fds[0], &shm_of(sk)->peer_inbox))
 		shm_of(sk)->peer_inbox = NULL;
 	if (!err)

@@ -20,6 +20,7 @@
 #include <signal.h>
 
 #include "base/clock.h"
+#include "base/idle.h"
 #include "base/libc.h"
 #include "base/unwind.h"
 #include "base/bell.h"
@@ -249,11 +250,11 @@ static int rx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	if (handlers_ran(w->seen, waiter_restarts(w)))
 		return -EINTR;
 	count(&sk->st->n_sleeps, 1);
-	if (me.has_bell && held != UINT64_MAX) {
+	if (me.has_bell && (held != UINT64_MAX || idle_is_on())) {
 		store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
 		fence_full(); /* the nap looks before it sleeps */
 	}
-	if (awake || w->partial || held != UINT64_MAX)
+	if (awake || w->partial || held != UINT64_MAX || idle_is_on())
 		err = rx_nap(sk, fd, w, awake, held);
 	else if (me.has_bell)
 		err = bell_sleep(sk, fd, w);
@@ -281,7 +282,7 @@ static int tx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	if (handlers_ran(w->seen, restarts))
 		return -EINTR;
 	count(&sk->st->n_sleeps, 1);
-	if (awake || !restarts || load_rlx(&sk->rcvtimeo_ns))
+	if (awake || !restarts || load_rlx(&sk->rcvtimeo_ns) || idle_is_on())
 		err = nap_for(
 		    &how, awake ? 0 : POLLIN | POLLRDHUP, w->deadline_ns,
 		    awake || restarts ? NS_PER_MS : UINT64_MAX, restarts);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* api/xlio/device.c - see api/xlio/device.h */
+/* api/verbs/device.c - see api/verbs/device.h */
 #include <dlfcn.h>
 #include <errno.h>
 
-#include "api/xlio/device.h"
+#include "api/verbs/device.h"
 #include "base/lock.h"
 #include "base/log.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/xlio/verbs.c - a protection domain without a device
+ * api/verbs/verbs.c - a protection domain without a device
  *
- *     xlio_socket_get_pd() -> pd -> ibv_reg_mr() -> mr.lkey -> attr.mkey
+ *     verbs_pd() -> pd -> ibv_reg_mr() -> mr.lkey, the key of a send (group/memory.h)
  *
  * No transport of ours needs memory to be registered, but what lies in a shared mapping
  * can be sent by reference (group/memory.h), and programs must get an lkey.  So
@@ -12,15 +12,14 @@
  * (device.h).
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/xlio/device.h"
-#include "api/xlio/edge.h"
+#include "api/verbs/device.h"
+#include "api/verbs/verbs.h"
 #include "base/lock.h"
-#include "group/group.h"
 #include "group/memory.h"
-#include "mellanox/xlio.h"
 
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			  int access);
@@ -138,18 +137,8 @@ OSF_API int ibv_dereg_mr(struct ibv_mr *mr)
 	return next ? next(mr) : ENOSYS;
 }
 
-OSF_API struct ibv_pd *xlio_socket_get_pd(xlio_socket_t sock)
+struct ibv_pd *verbs_pd(void)
 {
-	struct group *g = NULL;
-	struct gsock *s = gsock_enter(sock, &g);
-	bool has_route = s && gsock_has_route(s);
-
-	if (s)
-		group_leave(g);
-	if (has_route) {
-		store_rel(&pd.context, device_context(&device_calls));
-		return &pd;
-	}
-	errno = EINVAL;
-	return NULL;
+	store_rel(&pd.context, device_context(&device_calls));
+	return &pd;
 }

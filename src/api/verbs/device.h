@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/xlio/device.h - the device and context behind our protection domain
+ * api/verbs/device.h - the device and context behind our protection domain
  *
  *     pd->context->device->name    "osf0"
  *     pd->context->ops             each refuses

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * file/replace.c - a carrier takes the place of a socket, wherever the program has it
+ *
+ *     descriptor, its duplicates, our own copy  ->  dup3() over each
+ *     entries of epoll sets                     ->  taken out, and put in again
+ *
+ * The socket is one that has done nothing yet, so nobody has seen an event of it but
+ * that it is not connected.  What other processes hold cannot be replaced, nor can an
+ * entry of an epoll set whose number the program has closed since: such sockets are
+ * the kernel's.  A thread that duplicates the descriptor at this very moment keeps the
+ * socket that was there.
+ */
+#include <errno.h>
+#include <fcntl.h>
+
+#include "base/gate.h"
+#include "file/epoll_set.h"
+#include "file/file.h"
+#include "sock/shared.h"
+#include "file/hold.h"
+
+/* Are all calls on it this thread's one? */
+static bool is_quiet(const struct file *f)
+{
+	uint32_t n = 1;
+
+	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1))
+		n += file_is_at(f, fd);
+	return load_rlx(&f->n_refs) == n;
+}
+
+static bool items_may_move(struct file *f)
+{
+	GUARD(&f->lock);
+	for (const struct epitem *it = f->items; it; it = it->next_of_sock)
+		if (it->parked || it->merged || !file_is_at(f, it->fd))
+			return false;
+	return true;
+}
+
+bool file_may_be_replaced(struct file *f)
+{
+	if (sock_procs(f->sk) > 1)
+		hold_reap_of(f->sk);
+	if (sock_procs(f->sk) > 1)
+		return false;
+	if (likely(load_rlx(&f->n_refs) == 2 && !load_rlx(&f->items)))
+		return true;
+	return items_may_move(f) && is_quiet(f);
+}
+
+static int replace_one(int fd, int by)
+{
+	int flags = libc.fcntl(fd, F_GETFD);
+
+	return libc.dup3(by, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0
+		   ? -errno
+		   : 0;
+}
+
+static int replace_all(struct file *f, int by)
+{
+	int err = 0;
+
+	for (int fd = file_next(0); fd >= 0 && !err; fd = file_next(fd + 1))
+		if (file_is_at(f, fd))
+			err = replace_one(fd, by);
+	if (!err && f->hidden)
+		err = replace_one(f->anchor_fd, by);
+	return err;
+}
+
+static void items_out(struct file *f)
+{
+	for (struct epitem *it = f->items; it; it = it->next_of_sock) {
+		GUARD(&it->ep->lock);
+		kernel_ctl(it->ep, EPOLL_CTL_DEL, it->fd, 0, 0);
+	}
+}
+
+static void items_in(struct file *f)
+{
+	for (struct epitem *it = f->items; it; it = it->next_of_sock) {
+		GUARD(&it->ep->lock);
+		/* One that has fired waits for the program's EPOLL_CTL_MOD. */
+		kernel_ctl(it->ep, EPOLL_CTL_ADD, it->fd,
+			   it->disabled ? EPOLLET : it->events,
+			   it->tagged ? tag_of(it) : it->data.u64);
+	}
+}
+
+int file_replace(int fd, int by)
+{
+	struct file *f = file_get_any(fd);
+	int err;
+
+	if (!f)
+		return replace_one(fd, by);
+	gate_enter();
+	if (sock_procs(f->sk) > 1) {
+		err = -EBUSY; /* a fork has come between */
+	} else {
+		GUARD(&f->lock);
+		items_out(f);
+		err = replace_all(f, by);
+		items_in(f);
+	}
+	gate_leave();
+	file_put(f);
+	return err;
+}

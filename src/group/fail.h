@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * group/fail.h - a connection that has failed: ERROR is called back, and it waits to be
+ * destroyed
+ */
+#pragma once
+
+#include "group/gsock.h"
+
+/* False: a callback has taken the socket away. */
+bool gsock_fail(struct group *g, struct gsock *s, int err);
+/* Nothing is used any more of what was to be sent. */
+void ops_are_over(struct gsock *s);

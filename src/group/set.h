@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * group/set.h - what a socket is in: its group's epoll set, hot places and lists
+ *
+ * Hot ones are asked in each turn whether there is something to receive, so nobody need
+ * tell of them.  HOT_MAX have a place; one that rests gives it to one with news.
+ */
+#pragma once
+
+#include "group/gsock.h"
+
+/* In an entry of the epoll set: it is an upgrade's, not the connection's. */
+#define SET_UPGRADE (UINT64_C(1) << 63)
+
+int set_add(struct gsock *s);    /* 0 or -errno */
+void set_watch(struct gsock *s); /* what tells of the next step of an upgrade */
+void set_drop(struct gsock *s);
+
+void hot_add(struct group *g, struct gsock *s);
+void hot_drop(struct gsock *s);
+/* It is told of what comes; what is there already is seen to in the next turn. */
+void hot_arm(struct gsock *s);
+
+void deadline_set(struct gsock *s); /* of connecting, if it has one */
+void deadline_clear(struct gsock *s);
+
+void gsock_unlist(struct gsock *s); /* from all of that, and from its group */
