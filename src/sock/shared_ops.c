@@ -157,6 +157,7 @@ static int shared_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	if (err)
 		return err == -EAGAIN || err == -ESTALE ? 0 : err;
 	part.deadline_ns = MIN(w->deadline_ns, now + LOOK_NS);
+	part.is_part = w->deadline_ns == UINT64_MAX;
 	err = shared_protocol(sk)->sleep(sk, fd, &part);
 	return err == -EAGAIN && now_ns() < w->deadline_ns ? 0 : err;
 }

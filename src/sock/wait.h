@@ -23,13 +23,14 @@ struct call_wait {
 	int dir;              /* DIR_RX: for bytes; DIR_TX: for room */
 	bool partial;         /* bytes were moved: any handler ends the call */
 	uint64_t deadline_ns; /* UINT64_MAX: none */
+	bool is_part; /* the deadline is not the call's, which has none */
 	struct handlers_seen seen; /* taken when the call began */
 };
 
 /* Is the call one that a handler with SA_RESTART does not end? */
 static inline bool waiter_restarts(const struct call_wait *w)
 {
-	return !w->partial && w->deadline_ns == UINT64_MAX;
+	return !w->partial && (w->is_part || w->deadline_ns == UINT64_MAX);
 }
 
 /* Until a call on @sk that was told -EAGAIN may go on.  0: look again; -EINTR; -EAGAIN:
