@@ -135,6 +135,12 @@ static bool spin(spin_ready *ready, void *arg, uint64_t deadline_ns)
 	return ready(arg);
 }
 
+bool spin_pays(void)
+{
+	return spin_ns && !spinner.crowded &&
+	       __builtin_popcount(spinner.misses) <= 4;
+}
+
 bool spin_until(spin_ready *ready, void *arg, uint64_t deadline_ns)
 {
 	for (int i = 0; i < 16; i++) {

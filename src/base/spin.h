@@ -21,5 +21,8 @@ void spin_configure(void); /* reads OSF_SPIN_US; 0: never spin */
  * is over.  Return: whether it holds */
 bool spin_until(spin_ready *ready, void *arg, uint64_t deadline_ns);
 
+/* Tells whether spin_until() would do more than glance. */
+bool spin_pays(void);
+
 /* Notes a sleep of @ns that ended well, to learn whether spinning would have paid. */
 void spin_learn(uint64_t ns);

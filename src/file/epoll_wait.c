@@ -117,6 +117,8 @@ static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
 				      mask);
 		if (n < 0)
 			n = -errno;
+		else if (n < max) /* there was no more */
+			ready_asked(&ep->told, now);
 	}
 	return n;
 }
@@ -150,8 +152,9 @@ static int merged_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 		if (++ep->n_waits % KERNEL_LOOK_CALLS == 0)
 			n = kernel_look(ep, epfd, evs, (max + 1) / 2, now_ns());
 		n = add_ours(ep, epfd, evs, max, n);
-		if (!n) {
-			now = now_ns();
+		now = n ? 0 : now_ns();
+		/* A sleep asks the kernel, too. */
+		if (!n && (poll_only || now >= deadline_ns || spin_pays())) {
 			n = kernel_look(ep, epfd, evs, max, now);
 			n = add_ours(ep, epfd, evs, max, n);
 		}

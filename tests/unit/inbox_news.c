@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -301,6 +302,67 @@ static void a_slot_that_cannot_be_is_not_written(void **state)
 	assert_true(post(UINT32_MAX - 1));
 }
 
+/* The own inbox as a peer has it, with a copy of this thread's bell. */
+static void attach_with_bell(struct peer_inbox **to)
+{
+	assert_int_equal(attach_own(to), 0);
+	int fd = dup(bell_fd_get(bell_mine(), getpid()));
+
+	bell_fd_put();
+	assert_int_equal(inbox_keep_bell(*to, bell_mine(), fd, getpid()), 0);
+}
+
+static bool was_rung(void)
+{
+	struct pollfd p = { .fd = bell_own_fd(bell_mine()), .events = POLLIN };
+	bool rung = poll(&p, 1, 0) == 1;
+
+	bell_hush(bell_mine());
+	return rung;
+}
+
+static void a_lane_is_rung_by_its_bell_if_it_has_one(void **state)
+{
+	struct peer_inbox *to;
+	uint32_t lane = lane_open();
+	uint32_t slot = slot_make(lane, 0);
+
+	if (bell_mine() == BELL_NONE)
+		skip();
+	attach_with_bell(&to);
+	assert_false(inbox_ring(to, slot));
+	inbox_own()->lane[lane].bell1 = bell_mine() + 1;
+	assert_true(inbox_ring(to, slot));
+	assert_true(was_rung());
+	inbox_own()->lane[lane].bell1 = UINT32_MAX; /* a peer's nonsense */
+	assert_false(inbox_ring(to, slot));
+	assert_false(inbox_ring(to, SLOT_NONE));
+	assert_false(was_rung());
+	inbox_detach(to);
+	lane_close(lane);
+}
+
+static void of_several_peers_only_the_first_rings(void **state)
+{
+	struct peer_inbox *to;
+	uint32_t bell = bell_mine();
+
+	if (bell == BELL_NONE)
+		skip();
+	attach_with_bell(&to);
+	inbox_own()->bell[bell].sleeping = 1;
+	assert_true(inbox_ring_only(to, bell));
+	assert_true(was_rung());
+	assert_true(inbox_ring_only(to, bell));
+	assert_false(was_rung());
+	inbox_own()->bell[bell].sleeping = 1;
+	assert_true(inbox_ring_only(to, bell));
+	assert_true(was_rung());
+	assert_false(inbox_ring_only(to, (bell + 1) % BELLS)); /* no copy */
+	assert_false(inbox_ring_only(to, BELL_NONE));
+	inbox_detach(to);
+}
+
 static void a_peer_is_mapped_once(void **state)
 {
 	struct inbox *own = inbox_own();
@@ -415,6 +477,8 @@ int main(void)
 		cmocka_unit_test(lanes_run_out_and_come_back),
 		cmocka_unit_test(a_new_lane_has_no_old_news),
 		cmocka_unit_test(a_slot_that_cannot_be_is_not_written),
+		cmocka_unit_test(a_lane_is_rung_by_its_bell_if_it_has_one),
+		cmocka_unit_test(of_several_peers_only_the_first_rings),
 		cmocka_unit_test(a_peer_is_mapped_once),
 		cmocka_unit_test(what_could_shrink_is_not_mapped),
 		cmocka_unit_test(no_news_is_lost_between_threads),

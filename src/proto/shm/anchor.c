@@ -198,14 +198,16 @@ void anchor_back(struct sock *sk, int fd)
 	errno = saved;
 }
 
-/* Is @bell1 of the peer's rung?  0: it asks for none. */
+/* Is @bell1, as the peer's rx_bell1 says, rung?  0: it asks for none. */
 static bool ring_bell(struct sock *sk, uint32_t bell1)
 {
 	struct peer_inbox *to = shm_of(sk)->peer_inbox;
+	uint32_t bell = (bell1 & ~RING_ONLY_ONE) - 1;
 
 	if (!bell1)
 		return true;
-	if (!to || !bell_ring(&to->bells, bell1 - 1))
+	if (!to || !(bell1 & RING_ONLY_ONE ? inbox_ring_only(to, bell)
+					   : bell_ring(&to->bells, bell)))
 		return false;
 	count(&sk->st->n_wakes, 1);
 	return true;

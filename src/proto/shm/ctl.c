@@ -287,10 +287,18 @@ static bool peer_has_bell(const struct sock *sk, uint32_t bell)
 bool shm_arm_bell(struct sock *sk, int fd)
 {
 	uint32_t bell = bell_mine(), *word = &shm_me(sk)->rx_bell1;
+	uint32_t was = load_rlx(word), how = bell + 1;
 
 	if (load_rlx(&shm_of(sk)->rx_tcp) || sock_procs(sk) > 1 ||
 	    shm_ring_how(sk) != RING_ONCE || !peer_has_bell(sk, bell) ||
-	    (!cas(word, 0u, bell + 1) && load_rlx(word) != bell + 1))
+	    (was && (was & ~RING_ONLY_ONE) != bell + 1)) /* another thread's */
+		return false;
+	/* The word that all peers can clear is for who looks up now and then. */
+	if (!bell_is_private(bell)) {
+		how |= RING_ONLY_ONE;
+		store_rlx(&inbox_own()->bell[bell].sleeping, 1u);
+	}
+	if (!cas(word, was, how))
 		return false;
 	fence_full(); /* Dekker; the caller looks next */
 	tell_of_space(sk, fd);
@@ -299,7 +307,13 @@ bool shm_arm_bell(struct sock *sk, int fd)
 
 void shm_disarm_bell(struct sock *sk)
 {
-	cas(&shm_me(sk)->rx_bell1, bell_mine() + 1, 0u);
+	uint32_t bell = bell_mine(), *word = &shm_me(sk)->rx_bell1;
+	uint32_t was = load_rlx(word);
+
+	if ((was & ~RING_ONLY_ONE) == bell + 1)
+		cas(word, was, 0u);
+	if (bell < BELLS)
+		store_rlx(&inbox_own()->bell[bell].sleeping, 0u);
 }
 
 void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)

@@ -418,3 +418,13 @@ bool inbox_ring(const struct peer_inbox *to, uint32_t slot)
 	return lane < INBOX_LANES &&
 	       bell_ring(&to->bells, load_rlx(&to->in->lane[lane].bell1) - 1);
 }
+
+bool inbox_ring_only(const struct peer_inbox *to, uint32_t bell)
+{
+	uint32_t *sleeping = &to->in->bell[bell % BELLS].sleeping;
+
+	if (!bell_is_kept(&to->bells, bell))
+		return false;
+	return !load_seq(sleeping) || !xchg(sleeping, 0u) ||
+	       bell_ring(&to->bells, bell);
+}

@@ -65,6 +65,11 @@ struct inbox {
 	uint64_t magic;
 	uint8_t id[16];
 	alignas(4096) struct lane lane[INBOX_LANES];
+	/* Of a thread that sleeps on its bell for several peers: the first to wake it
+	 * clears its word, so that the others make no call. */
+	struct {
+		alignas(CACHE_LINE) uint32_t sleeping;
+	} bell[BELLS];
 };
 
 static_assert(sizeof(struct lane) == 4096, "a page a lane, touched when used");
@@ -133,5 +138,7 @@ void inbox_rang(struct peer_inbox *to);
 bool inbox_sleeps(const struct peer_inbox *to, uint32_t slot);
 /* Set the bit of @slot; true if the peer's waiter sleeps and must be rung. */
 bool inbox_post(struct peer_inbox *to, uint32_t slot);
+/* Wake the thread of bell @bell, or know that another has; false: we have no copy. */
+bool inbox_ring_only(const struct peer_inbox *to, uint32_t bell);
 /* Wake the waiter of @slot's lane by its bell; false: we have none. */
 bool inbox_ring(const struct peer_inbox *to, uint32_t slot);

@@ -52,6 +52,7 @@ enum {
 
 /* What rx_anchor may be.  EACH_TIME is for SIGIO, which each arrival raises. */
 enum { RING_ONCE = 1, RING_EACH_TIME = 2 };
+#define RING_ONLY_ONE 0x10000u
 
 /* Side 1 takes the segment or side 0 takes it back, whoever is first. */
 enum { SEG_CLAIM_OPEN, SEG_CLAIM_TAKEN, SEG_CLAIM_REVOKED };
@@ -86,7 +87,8 @@ struct seg_side {
 	uint32_t rx_anchor;
 	uint32_t tx_inbox;
 	uint32_t tx_anchor;
-	/* As consumer: ring this bell of mine, plus 1, when data comes; 0: none. */
+	/* As consumer: ring this bell of mine, plus 1, when data comes; 0: none.
+	 * RING_ONLY_ONE: unless somebody else has rung it for this sleep. */
 	uint32_t rx_bell1;
 
 	/* As consumer: how far the program has read, which the tail may not say yet:
