@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
@@ -14,14 +15,22 @@
 /* What a sleep and a wake cost together on virtual machines, rounded up. */
 #define SPIN_DEFAULT_NS (50 * NS_PER_US)
 #define SPIN_MAX_US (3600 * 1000000ll) /* for ever */
+#define LOOKS_FIRST 16
 #define YIELD_AFTER_NS (2 * NS_PER_US)
-#define LOST_CORE_NS (6 * NS_PER_US)
-#define CROWDED_WAITS 16
-
-struct spinner {
-	uint8_t misses;  /* one bit a wait, 1: it was too long to spin */
-	uint8_t crowded; /* waits left to sleep through at once */
-};
+/* A round of looks takes less, unless something else ran on the core. */
+#define ROUND_NS (3 * NS_PER_US)
+/* The pause after a lost core is as long as losing it took.  If that was not CALM_TIMES
+ * as long ago as it took, the pause is so many times the last one. */
+#define CALM_TIMES 8
+#define PAUSE_GROWTH 4
+#define PAUSE_MAX_NS NS_PER_S
+/* Spins that may find nothing before a pause: of a thread that probes, and at most. */
+#define CREDIT_PROBE 4
+#define CREDIT_MAX 8
+/* A peer that sleeps has to be woken before it answers. */
+#define PROBE_TIMES 3
+#define PAUSE_WAITS 16
+#define PAUSE_MAX_WAITS 64u
 
 static __thread struct spinner spinner
     __attribute__((tls_model("initial-exec")));
@@ -44,35 +53,70 @@ void spin_configure(void)
 		    NS_PER_US;
 }
 
-static void remember(bool too_long)
+/* Begin to find out whether spinning pays. */
+static void probe(struct spinner *s)
 {
-	spinner.misses = (uint8_t)(spinner.misses << 1 | too_long);
+	s->has_paid = false;
+	s->credit = CREDIT_PROBE;
 }
 
-void spin_learn(uint64_t ns) { remember(ns > spin_ns); }
-
-bool spin_until(spin_ready *ready, void *arg, uint64_t deadline_ns)
+/* Has the kernel given this thread's core to another one since the last call? */
+static bool lost_core(struct spinner *s)
 {
-	for (int i = 0; i < 16; i++) {
-		if (ready(arg))
-			return true;
-		cpu_relax();
-	}
-	if (!spin_ns)
-		return false;
-	if (spinner.crowded) {
-		spinner.crowded--;
-		return false;
-	}
-	if (__builtin_popcount(spinner.misses) > 4)
-		return false; /* the sleep itself is what we learn from */
+	struct rusage used;
 
-	uint64_t start = now_ns(), now = start;
-	uint64_t end = MIN(start + spin_ns, deadline_ns);
-	while (now < end) {
+	if (getrusage(RUSAGE_THREAD, &used))
+		return false;
+	bool lost = used.ru_nivcsw != s->n_lost;
+	s->n_lost = used.ru_nivcsw;
+	return lost;
+}
+
+static void pause_crowded(struct spinner *s, uint64_t now, uint64_t cost_ns)
+{
+	uint64_t calm_ns = now - cost_ns - s->pause_end;
+	uint64_t ns = cost_ns;
+
+	if (calm_ns < cost_ns * CALM_TIMES)
+		ns = MAX(ns, s->pause_ns * PAUSE_GROWTH);
+	s->pause_ns = MIN(ns, PAUSE_MAX_NS);
+	s->pause_end = now + s->pause_ns;
+	probe(s);
+}
+
+/* Two peers that both pause must probe at the same time, once, to find out that
+ * spinning pays again: so the pauses' lengths are random, and limited. */
+static void pause_fruitless(struct spinner *s, uint64_t now)
+{
+	unsigned n = PAUSE_WAITS;
+
+	if (!s->has_paid && s->pause_waits)
+		n = MIN(2u * s->pause_waits, PAUSE_MAX_WAITS);
+	s->pause_waits = (uint16_t)n;
+	s->waits_left = (uint16_t)(n + now % n);
+	probe(s);
+}
+
+static void learn(struct spinner *s, uint64_t now, bool pays)
+{
+	if (pays) {
+		s->has_paid = true;
+		s->credit = (int8_t)MIN(s->credit + 1, CREDIT_MAX);
+	} else if (--s->credit <= 0) {
+		pause_fruitless(s, now);
+	}
+}
+
+static bool spin_for_long(struct spinner *s, spin_ready *ready, void *arg,
+			  uint64_t start, uint64_t deadline_ns)
+{
+	uint64_t now = start;
+	uint64_t end = start + spin_ns * (s->has_paid ? 1 : PROBE_TIMES);
+
+	while (now < MIN(end, deadline_ns)) {
 		for (int i = 0; i < 8; i++) {
 			if (ready(arg)) {
-				remember(false);
+				learn(s, now, now < start + spin_ns);
 				return true;
 			}
 			cpu_relax();
@@ -81,10 +125,43 @@ bool spin_until(spin_ready *ready, void *arg, uint64_t deadline_ns)
 		if (now - start > YIELD_AFTER_NS)
 			sched_yield();
 		now = now_ns();
-		if (now - before > LOST_CORE_NS) {
-			spinner.crowded = CROWDED_WAITS;
-			break;
+		/* An interrupt takes as long, but it wants no core. */
+		if (now - before > ROUND_NS && lost_core(s)) {
+			pause_crowded(s, now, now - before);
+			return ready(arg);
 		}
 	}
+	if (now >= end)
+		learn(s, now, false);
 	return ready(arg);
+}
+
+bool spinner_wait(struct spinner *s, spin_ready *ready, void *arg,
+		  uint64_t deadline_ns)
+{
+	for (int i = 0; i < LOOKS_FIRST; i++) {
+		if (ready(arg))
+			return true;
+		cpu_relax();
+	}
+	if (!spin_ns)
+		return false;
+	if (s->waits_left) {
+		s->waits_left--;
+		return false;
+	}
+	if (!s->has_begun) {
+		s->has_begun = true;
+		lost_core(s);
+		probe(s);
+	}
+	uint64_t now = now_ns();
+	if (now < s->pause_end)
+		return false;
+	return spin_for_long(s, ready, arg, now, deadline_ns);
+}
+
+bool spin_until(spin_ready *ready, void *arg, uint64_t deadline_ns)
+{
+	return spinner_wait(&spinner, ready, arg, deadline_ns);
 }
