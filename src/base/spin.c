@@ -19,8 +19,9 @@
 #define YIELD_AFTER_NS (2 * NS_PER_US)
 /* A round of looks takes less, unless something else ran on the core. */
 #define ROUND_NS (3 * NS_PER_US)
-/* The pause after a lost core is as long as losing it took.  If that was not CALM_TIMES
- * as long ago as it took, the pause is so many times the last one. */
+/* The pause after a lost core is as long as losing it took.  If spinning has not paid
+ * since the last pause, or not for CALM_TIMES as long as that, the pause is so many
+ * times the last one. */
 #define CALM_TIMES 8
 #define PAUSE_GROWTH 4
 #define PAUSE_MAX_NS NS_PER_S
@@ -31,6 +32,8 @@
 #define PROBE_TIMES 3
 #define PAUSE_WAITS 16
 #define PAUSE_MAX_WAITS 64u
+/* The last wait of a thread was so long ago: its peer sleeps by now. */
+#define RARE_NS NS_PER_MS
 
 static __thread struct spinner spinner
     __attribute__((tls_model("initial-exec")));
@@ -77,7 +80,7 @@ static void pause_crowded(struct spinner *s, uint64_t now, uint64_t cost_ns)
 	uint64_t calm_ns = now - cost_ns - s->pause_end;
 	uint64_t ns = cost_ns;
 
-	if (calm_ns < cost_ns * CALM_TIMES)
+	if (!s->has_paid || calm_ns < cost_ns * CALM_TIMES)
 		ns = MAX(ns, s->pause_ns * PAUSE_GROWTH);
 	s->pause_ns = MIN(ns, PAUSE_MAX_NS);
 	s->pause_end = now + s->pause_ns;
@@ -102,16 +105,21 @@ static void learn(struct spinner *s, uint64_t now, bool pays)
 	if (pays) {
 		s->has_paid = true;
 		s->credit = (int8_t)MIN(s->credit + 1, CREDIT_MAX);
-	} else if (--s->credit <= 0) {
-		pause_fruitless(s, now);
+		return;
 	}
+	s->credit -= s->is_rare ? 2 : 1;
+	if (s->credit <= 0)
+		pause_fruitless(s, now);
 }
 
 static bool spin_for_long(struct spinner *s, spin_ready *ready, void *arg,
 			  uint64_t start, uint64_t deadline_ns)
 {
 	uint64_t now = start;
-	uint64_t end = start + spin_ns * (s->has_paid ? 1 : PROBE_TIMES);
+	uint64_t end = start + spin_ns;
+
+	if (!s->has_paid && !s->is_rare)
+		end = start + spin_ns * PROBE_TIMES;
 
 	while (now < MIN(end, deadline_ns)) {
 		for (int i = 0; i < 8; i++) {
@@ -136,29 +144,44 @@ static bool spin_for_long(struct spinner *s, spin_ready *ready, void *arg,
 	return ready(arg);
 }
 
+static void begin(struct spinner *s, uint64_t now)
+{
+	s->has_begun = true;
+	s->last_ns = now;
+	lost_core(s);
+	probe(s);
+}
+
+/* Not while waits are rare: they save nothing by a spin that has to wait for the peer
+ * to wake. */
+static bool may_spin(struct spinner *s, uint64_t now)
+{
+	s->is_rare = !s->was_quick && now - s->last_ns > RARE_NS;
+	s->was_quick = false;
+	s->last_ns = now;
+	if (s->waits_left && (s->waits_left > 1 || !s->is_rare))
+		s->waits_left--;
+	return !s->waits_left && now >= s->pause_end;
+}
+
 bool spinner_wait(struct spinner *s, spin_ready *ready, void *arg,
 		  uint64_t deadline_ns)
 {
 	for (int i = 0; i < LOOKS_FIRST; i++) {
-		if (ready(arg))
+		if (ready(arg)) {
+			s->was_quick = true;
 			return true;
+		}
 		cpu_relax();
 	}
 	if (!spin_ns)
 		return false;
-	if (s->waits_left) {
-		s->waits_left--;
-		return false;
-	}
-	if (!s->has_begun) {
-		s->has_begun = true;
-		lost_core(s);
-		probe(s);
-	}
+
 	uint64_t now = now_ns();
-	if (now < s->pause_end)
-		return false;
-	return spin_for_long(s, ready, arg, now, deadline_ns);
+	if (!s->has_begun)
+		begin(s, now);
+	return may_spin(s, now) &&
+	       spin_for_long(s, ready, arg, now, deadline_ns);
 }
 
 bool spin_until(spin_ready *ready, void *arg, uint64_t deadline_ns)

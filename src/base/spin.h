@@ -32,12 +32,15 @@ typedef bool spin_ready(void *arg);
 struct spinner {
 	/* After the core was lost: sleep at once until then. */
 	uint64_t pause_end, pause_ns;
-	long n_lost; /* involuntary context switches, when last asked */
+	uint64_t last_ns; /* the last wait that was not over at once */
+	long n_lost;      /* involuntary context switches, when last asked */
 	/* After spins that found nothing: sleep at once so many times. */
 	uint16_t waits_left, pause_waits;
 	int8_t credit; /* spins that may still find nothing */
 	bool has_begun;
-	bool has_paid; /* a spin has found something since the last pause */
+	bool was_quick; /* the wait before this one was over at once */
+	bool is_rare;   /* the wait before this one was long ago */
+	bool has_paid;  /* a spin has found something since the last pause */
 };
 
 void spin_configure(void); /* reads OSF_SPIN_US; 0: never spin */

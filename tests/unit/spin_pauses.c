@@ -19,6 +19,7 @@
 #define SLEEP_NS (60 * NS_PER_US)
 #define SPIN_NS (50 * NS_PER_US) /* the default */
 #define SLICE_NS (3 * NS_PER_MS)
+#define AT_ONCE_NS 400
 #define SHORT_NS (5 * NS_PER_US)
 #define LONG_NS (10 * NS_PER_MS)
 
@@ -110,7 +111,22 @@ static void short_waits_are_spun_for(void **state)
 
 static void long_waits_are_slept_through(void **state)
 {
-	assert_in_range(spins_of(1000, LONG_NS), 1, 100);
+	assert_in_range(spins_of(1000, LONG_NS), 1, 4);
+}
+
+/* Too long to spin for, but not too long for two peers that both sleep. */
+static void waits_that_may_become_short_are_probed(void **state)
+{
+	assert_in_range(spins_of(1000, 200 * NS_PER_US), 20, 100);
+}
+
+static void among_waits_over_at_once_others_are_not_rare(void **state)
+{
+	spins_of(1000, LONG_NS);
+	for (int i = 0; i < 200; i++) {
+		spins_of(4000, AT_ONCE_NS);
+		assert_true(spins(SHORT_NS) || i < 128);
+	}
 }
 
 static void one_long_wait_changes_nothing(void **state)
@@ -143,6 +159,13 @@ static void a_peer_on_the_same_core_is_let_run(void **state)
 {
 	share_core(20 * NS_PER_US, true);
 	spins_of(10000, 20 * NS_PER_US);
+	assert_in_range(core.n_yields, 1, 12);
+}
+
+static void a_peer_that_works_for_less_than_others_is_let_run(void **state)
+{
+	share_core(5 * NS_PER_US, true);
+	spins_of(10000, 90 * NS_PER_US);
 	assert_in_range(core.n_yields, 1, 12);
 }
 
@@ -187,7 +210,7 @@ static void waits_that_end_at_once_ask_nobody(void **state)
 {
 	spins_of(1, SHORT_NS);
 	core.n_yields = core.n_asked = 0;
-	spins_of(1000, NS_PER_US);
+	spins_of(1000, AT_ONCE_NS);
 	assert_int_equal(core.n_yields, 0);
 	assert_int_equal(core.n_asked, 0);
 }
@@ -224,10 +247,13 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		A_TEST(short_waits_are_spun_for),
 		A_TEST(long_waits_are_slept_through),
+		A_TEST(waits_that_may_become_short_are_probed),
+		A_TEST(among_waits_over_at_once_others_are_not_rare),
 		A_TEST(one_long_wait_changes_nothing),
 		A_TEST(after_long_waits_short_ones_are_spun_for_again),
 		A_TEST(a_busy_loop_gets_few_slices),
 		A_TEST(a_peer_on_the_same_core_is_let_run),
+		A_TEST(a_peer_that_works_for_less_than_others_is_let_run),
 		A_TEST(a_core_that_is_free_again_is_found_within_a_second),
 		A_TEST(a_core_lost_once_is_missed_for_as_long),
 		A_TEST(an_interrupt_changes_nothing),
