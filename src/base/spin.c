@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
@@ -11,26 +12,28 @@
 #include "base/setting.h"
 #include "base/spin.h"
 
-/* The cost of a sleep and a wake-up on virtual machines, rounded up. */
+/* What a sleep and a wake cost together on virtual machines, rounded up. */
 #define SPIN_DEFAULT_NS (50 * NS_PER_US)
 #define SPIN_MAX_US (3600 * 1000000ll) /* for ever */
+#define LOOKS_FIRST 16
 #define YIELD_AFTER_NS (2 * NS_PER_US)
-#define LOST_CORE_NS (6 * NS_PER_US)
-/* Somebody else has run while we yielded, or it was an interrupt. */
-#define SWITCHED_NS (1 * NS_PER_US)
-#define CROWDED_WAITS 16
-#define CROWDED_WAITS_MAX 1024
-#define WARY_WAITS 256
-#define WARY_HIT 32 /* waits that one of less than YIELD_AFTER_NS stands for */
-
-struct spinner {
-	uint8_t misses; /* one bit a wait, 1: it was too long to spin */
-	uint8_t
-	    was_handed;   /* the last spin's yield brought what it waited for */
-	uint16_t crowded; /* waits left to sleep through at once */
-	uint16_t n_crowded; /* as many next time */
-	uint16_t wary;      /* waits left in which to spin, but not to yield */
-};
+/* A round of looks takes less, unless something else ran on the core. */
+#define ROUND_NS (3 * NS_PER_US)
+/* The pause after a lost core is as long as losing it took.  If spinning has not paid
+ * since the last pause, or not for CALM_TIMES as long as that, the pause is so many
+ * times the last one. */
+#define CALM_TIMES 8
+#define PAUSE_GROWTH 4
+#define PAUSE_MAX_NS NS_PER_S
+/* Spins that may find nothing before a pause: of a thread that probes, and at most. */
+#define CREDIT_PROBE 4
+#define CREDIT_MAX 8
+/* A peer that sleeps has to be woken before it answers. */
+#define PROBE_TIMES 3
+#define PAUSE_WAITS 16
+#define PAUSE_MAX_WAITS 64u
+/* The last wait of a thread was so long ago: its peer sleeps by now. */
+#define RARE_NS NS_PER_MS
 
 static __thread struct spinner spinner
     __attribute__((tls_model("initial-exec")));
@@ -53,115 +56,142 @@ void spin_configure(void)
 		    NS_PER_US;
 }
 
-static void remember(bool too_long)
+/* Begin to find out whether spinning pays. */
+static void probe(struct spinner *s)
 {
-	spinner.misses = (uint8_t)(spinner.misses << 1 | too_long);
+	s->has_paid = false;
+	s->credit = CREDIT_PROBE;
 }
 
-void spin_learn(uint64_t ns) { remember(ns > spin_ns); }
-
-/*
- * The one we wait for shares the core: a sleep lets him run at once, and costs less than
- * a spin and a yield.
- */
-static COLD void crowded(void)
+/* Has the kernel given this thread's core to another one since the last call? */
+static bool lost_core(struct spinner *s)
 {
-	spinner.crowded = MAX(spinner.n_crowded, (uint16_t)CROWDED_WAITS);
-	spinner.n_crowded =
-	    (uint16_t)MIN(spinner.crowded * 2, CROWDED_WAITS_MAX);
-	spinner.was_handed = 0;
+	struct rusage used;
+
+	if (getrusage(RUSAGE_THREAD, &used))
+		return false;
+	bool lost = used.ru_nivcsw != s->n_lost;
+	s->n_lost = used.ru_nivcsw;
+	return lost;
 }
 
-/* A stranger has work on this core.  He may take a yield for a whole slice of time, so
- * there are none until short waits have come again. */
-static COLD void lost_core(void)
+static void pause_crowded(struct spinner *s, uint64_t now, uint64_t cost_ns)
 {
-	spinner.crowded = CROWDED_WAITS;
-	spinner.wary = WARY_WAITS;
+	uint64_t calm_ns = now - cost_ns - s->pause_end;
+	uint64_t ns = cost_ns;
+
+	if (!s->has_paid || calm_ns < cost_ns * CALM_TIMES)
+		ns = MAX(ns, s->pause_ns * PAUSE_GROWTH);
+	s->pause_ns = MIN(ns, PAUSE_MAX_NS);
+	s->pause_end = now + s->pause_ns;
+	probe(s);
 }
 
-/* Who we wait for is on another core, and runs. */
-static inline void hit_at_once(void)
+/* Two peers that both pause must probe at the same time, once, to find out that
+ * spinning pays again: so the pauses' lengths are random, and limited. */
+static void pause_fruitless(struct spinner *s, uint64_t now)
 {
-	if (unlikely(spinner.wary | spinner.n_crowded | spinner.was_handed)) {
-		spinner.wary -= MIN(spinner.wary, (uint16_t)WARY_HIT);
-		spinner.n_crowded = 0;
-		spinner.was_handed = 0;
+	unsigned n = PAUSE_WAITS;
+
+	if (!s->has_paid && s->pause_waits)
+		n = MIN(2u * s->pause_waits, PAUSE_MAX_WAITS);
+	s->pause_waits = (uint16_t)n;
+	s->waits_left = (uint16_t)(n + now % n);
+	probe(s);
+}
+
+static void learn(struct spinner *s, uint64_t now, bool pays)
+{
+	if (pays) {
+		s->has_paid = true;
+		s->credit = (int8_t)MIN(s->credit + 1, CREDIT_MAX);
+		return;
 	}
+	s->credit -= s->is_rare ? 2 : 1;
+	if (s->credit <= 0)
+		pause_fruitless(s, now);
 }
 
-/* Let others run.  0, or for how long they did so. */
-static uint64_t yield(void)
+static bool spin_for_long(struct spinner *s, spin_ready *ready, void *arg,
+			  uint64_t start, uint64_t deadline_ns)
 {
-	uint64_t before = now_ns();
+	uint64_t now = start;
+	uint64_t end = start + spin_ns;
 
-	sched_yield();
-	uint64_t ns = now_ns() - before;
-	return ns > SWITCHED_NS ? ns : 0;
-}
+	if (!s->has_paid && !s->is_rare)
+		end = start + spin_ns * PROBE_TIMES;
 
-static bool spin(spin_ready *ready, void *arg, uint64_t deadline_ns)
-{
-	uint64_t start = now_ns(), now = start;
-	uint64_t end = MIN(start + spin_ns, deadline_ns);
-
-	while (now < end) {
+	while (now < MIN(end, deadline_ns)) {
 		for (int i = 0; i < 8; i++) {
 			if (ready(arg)) {
-				hit_at_once();
+				learn(s, now, now < start + spin_ns);
 				return true;
 			}
 			cpu_relax();
 		}
-		uint64_t before = now, ns = 0;
-		if (now - start > YIELD_AFTER_NS) {
-			if (spinner.wary)
-				break;
-			ns = yield();
-		}
-		if (ns && ready(arg)) {
-			if (spinner.was_handed)
-				crowded();
-			else
-				spinner.was_handed = 1;
-			return true;
-		}
+		uint64_t before = now;
+		if (now - start > YIELD_AFTER_NS)
+			sched_yield();
 		now = now_ns();
-		if (now - before > LOST_CORE_NS) {
-			lost_core();
-			break;
+		/* An interrupt takes as long, but it wants no core. */
+		if (now - before > ROUND_NS && lost_core(s)) {
+			pause_crowded(s, now, now - before);
+			return ready(arg);
 		}
 	}
+	if (now >= end)
+		learn(s, now, false);
 	return ready(arg);
 }
 
-bool spin_pays(void)
+static void begin(struct spinner *s, uint64_t now)
 {
-	return spin_ns && !spinner.crowded &&
-	       __builtin_popcount(spinner.misses) <= 4;
+	s->has_begun = true;
+	s->last_ns = now;
+	lost_core(s);
+	probe(s);
 }
 
-bool spin_until(spin_ready *ready, void *arg, uint64_t deadline_ns)
+/* Not while waits are rare: they save nothing by a spin that has to wait for the peer
+ * to wake. */
+static bool may_spin(struct spinner *s, uint64_t now)
 {
-	for (int i = 0; i < 16; i++) {
+	s->is_rare = !s->was_quick && now - s->last_ns > RARE_NS;
+	s->was_quick = false;
+	s->last_ns = now;
+	if (s->waits_left && (s->waits_left > 1 || !s->is_rare))
+		s->waits_left--;
+	return !s->waits_left && now >= s->pause_end;
+}
+
+bool spinner_wait(struct spinner *s, spin_ready *ready, void *arg,
+		  uint64_t deadline_ns)
+{
+	for (int i = 0; i < LOOKS_FIRST; i++) {
 		if (ready(arg)) {
-			hit_at_once();
+			s->was_quick = true;
 			return true;
 		}
 		cpu_relax();
 	}
 	if (!spin_ns)
 		return false;
-	if (spinner.crowded) {
-		spinner.crowded--;
-		return false;
-	}
-	if (__builtin_popcount(spinner.misses) > 4)
-		return false; /* the sleep itself is what we learn from */
-	if (spinner.wary)
-		spinner.wary--;
-	if (!spin(ready, arg, deadline_ns))
-		return false;
-	remember(false);
-	return true;
+
+	uint64_t now = now_ns();
+	if (!s->has_begun)
+		begin(s, now);
+	return may_spin(s, now) &&
+	       spin_for_long(s, ready, arg, now, deadline_ns);
+}
+
+bool spin_until(spin_ready *ready, void *arg, uint64_t deadline_ns)
+{
+	return spinner_wait(&spinner, ready, arg, deadline_ns);
+}
+
+bool spin_pays(void)
+{
+	const struct spinner *s = &spinner;
+
+	return spin_ns && !s->waits_left && (!s->has_begun || s->has_paid);
 }

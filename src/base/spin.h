@@ -1,12 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/spin.h - how long to spin before sleeping
+ * base/spin.h - how long to look before sleeping
  *
- * Ski rental: it pays to spin about as long as a sleep and a wake-up would cost, and
- * only while waits have been short lately.  Each thread remembers its last eight waits.
- * A thread that shares its core with somebody who has work sleeps at once for a while: a
- * yield of its own tells, by how long it takes, and by whether it brings what the thread
- * waits for (docs/notes/2026-11-22-bells.md).
+ * A spin that finds something saves a sleep and a wake.  A spin that finds nothing
+ * has cost its own time, and a spin on a core that another thread wants costs that
+ * thread's time as well, or a whole time slice when the kernel takes the core away.
+ *
+ * Each thread watches what its spins cost, and pauses when spinning does not pay: for
+ * a while its waits sleep at once.
+ *
+ *   a spin lost the core   the pause lasts as long as the core was away.  If the core is
+ *                          lost again soon after, each pause is four times the last
+ *                          one, up to a second, so a busy core costs little.
+ *   spins found nothing    the pause lasts 16 waits, and twice as many each time, up to
+ *                          64.  Then a few spins probe, and for longer than others:
+ *                          the peer may sleep as well, so it must be woken before it
+ *                          can answer and spin.  Its pauses have other lengths, so
+ *                          both probe at the same time soon.
+ *
+ * The kernel counts how often it has given the core of a thread to another thread
+ * (ru_nivcsw).  A thread asks for that only after a look that took long.
  */
 #pragma once
 
@@ -15,14 +28,30 @@
 
 typedef bool spin_ready(void *arg);
 
+/* What a thread knows about its spins.  All zero: nothing yet. */
+struct spinner {
+	/* After the core was lost: sleep at once until then. */
+	uint64_t pause_end, pause_ns;
+	uint64_t last_ns; /* the last wait that was not over at once */
+	long n_lost;      /* involuntary context switches, when last asked */
+	/* After spins that found nothing: sleep at once so many times. */
+	uint16_t waits_left, pause_waits;
+	int8_t credit; /* spins that may still find nothing */
+	bool has_begun;
+	bool was_quick; /* the wait before this one was over at once */
+	bool is_rare;   /* the wait before this one was long ago */
+	bool has_paid;  /* a spin has found something since the last pause */
+};
+
 void spin_configure(void); /* reads OSF_SPIN_US; 0: never spin */
 
-/* Spins until @ready holds, spinning no longer pays, or @deadline_ns (UINT64_MAX: none)
- * is over.  Return: whether it holds */
+/* Look at @ready until it holds or spinning no longer pays, or @deadline_ns
+ * (UINT64_MAX: none) is over.  True if it holds. */
 bool spin_until(spin_ready *ready, void *arg, uint64_t deadline_ns);
 
-/* Tells whether spin_until() would do more than glance. */
-bool spin_pays(void);
+/* The same, with @s in place of what the calling thread knows. */
+bool spinner_wait(struct spinner *s, spin_ready *ready, void *arg,
+		  uint64_t deadline_ns);
 
-/* Notes a sleep of @ns that ended well, to learn whether spinning would have paid. */
-void spin_learn(uint64_t ns);
+/* Would spin_until() spin, as far as can be known without asking for the time? */
+bool spin_pays(void);

@@ -183,10 +183,8 @@ static int merged_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 		n = add_ours(ep, epfd, evs, max, epoll_translate(ep, evs, n));
 		count_wait(ep, n, true);
 		now = now_ns();
-		if (n) {
-			spin_learn(now - start);
+		if (n)
 			return n;
-		}
 		if (now >= deadline_ns)
 			return 0;
 	}

@@ -439,10 +439,8 @@ static int poll_loop(struct poller *p, const struct timespec *ts,
 		int err = sleep_once(p, deadline_ns, mask);
 		forget_closed(p);
 		n = look(p, true);
-		if (n) {
-			spin_learn(now_ns() - start);
+		if (n)
 			return n;
-		}
 		if (err == -EAGAIN || now_ns() >= deadline_ns)
 			return 0;
 		if (err)

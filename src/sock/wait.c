@@ -136,8 +136,5 @@ int wait_for(struct sock *sk, int fd, const struct call_wait *w)
 		count(&sk->st->n_spins, 1);
 		return 0;
 	}
-	int err = s.ops->sleep(sk, fd, w);
-	if (!err && spins)
-		spin_learn(now_ns() - start);
-	return err;
+	return s.ops->sleep(sk, fd, w);
 }
