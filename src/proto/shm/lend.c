@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/lend.c - records and references that the application reads in
- * place
+ * proto/shm/lend.c - records and references, read in place
  *
  *     ring record  ->  lend(): the application reads it there  ->  back()
  *                      rx.hold names the oldest that is lent

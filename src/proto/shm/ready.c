@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/ready.c - connect the rings' news to the ready sets of this
- * process
+ * proto/shm/ready.c - connect the rings' news to our ready sets
  *
  *     watch()  ->  gives the set a lane of the inbox, the socket a slot in it
  *     a peer's inbox_post()  ->  ready_drain()

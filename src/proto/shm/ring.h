@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/ring.h - a byte stream from one process to another, as records in
- * a ring
+ * proto/shm/ring.h - a byte stream between processes, as records in a ring
  *
  *     producer: ring_push(), ring_push_mark()  ->  |hdr|bytes|hdr|bytes|hdr=0
  *     consumer: ring_peek(), ring_skip()       <-  reads, publishes its tail

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/shared.c - a connection in shared memory that several processes
- * hold
+ * proto/shm/shared.c - a connection that several processes hold
  *
  *     shm_export()  ->  struct shm_shared in the shared page  ->  shm_import()
  *

@@ -3,9 +3,9 @@
  * proto/shm/upgrade.c - move a live connection from TCP to shared memory
  *
  *     opener (calls connect)               acceptor (calls accept)
- *     listens under the 4-tuple's name
- *                                          connects, sends segment (proposal)
- *     maps it, answers (accept), sets READY
+ *     listens under a name (proposal)
+ *                                          connects, sends segment (accept)
+ *     maps it, answers (confirm), READY
  *     sends through the ring from now on   sees READY, sends through the ring
  *
  * No step blocks.  Each step runs inside a call that the application makes
@@ -243,7 +243,7 @@ static void close_passed(int fds[HELLO_FDS])
 }
 
 /*
- * The acceptor: shm_take() sends the proposal.
+ * The acceptor: shm_take() accepts a proposal.
  */
 
 static int send_segment(struct sock *sk, int channel)
@@ -415,7 +415,7 @@ void shm_candidate_decide(struct sock *sk, int fd)
 }
 
 /*
- * The opener: shm_offer() listens, and accepts the proposal.
+ * The opener: shm_offer() proposes, shm_offer_look() confirms.
  */
 
 int shm_offer(struct sock *sk, int fd)
