@@ -109,8 +109,7 @@ bool anchor_note(struct sock *sk, int err)
 }
 
 /* SO_ERROR: the positive error that the next call would return, once.  -1: ask
- * the kernel.  In all other cases the kernel's own error is about a doorbell.
- */
+ * the kernel.  Otherwise the kernel's own error is about a doorbell. */
 int anchor_so_error(struct sock *sk, int fd)
 {
 	if (sock_mode(sk) == SOCK_SHM &&

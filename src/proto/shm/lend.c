@@ -176,8 +176,7 @@ HOT static void lend_back(struct sock *sk, int fd, const struct lent *oldest)
 {
 	struct ring_rx *rx = &shm_of(sk)->rx;
 
-	/* What was lent before the stream moved does not hold back this half.
-	 */
+	/* What was lent before the move does not hold back this half. */
 	if (likely(!rx->moves))
 		rx->hold = oldest && likely(!lend_of(sk)->has_moved)
 			       ? oldest->off

@@ -47,8 +47,7 @@ void shm_async_changed(struct sock *sk, int fd)
 	shm_arm(sk, fd, POLLIN, ARM_ANCHOR);
 }
 
-/* The mark can only be next when the ring is read and the doorbells are gone.
- */
+/* Only when the ring is read and the doorbells are gone can it be next. */
 bool shm_is_before_mark(struct sock *sk, int fd)
 {
 	return shm_inq(sk, fd) > 0 && !shm_of(sk)->rx_back;

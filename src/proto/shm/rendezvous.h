@@ -5,9 +5,9 @@
  * They use abstract unix names, which belong to the network namespace, as do
  * the addresses that these names contain:
  *
- *     osf1/a/PORT                          a listener under osf announces itself
- *     osf1/k/PORT                          the same, but it stays in the kernel
- *     osf1/o/CLIENT:PORT>SERVER:PORT       the opener of a connection offers
+ *     osf1/a/PORT                       a listener under osf announces itself
+ *     osf1/k/PORT                       the same, but it stays in the kernel
+ *     osf1/o/CLIENT:PORT>SERVER:PORT    the opener of a connection offers
  *
  * Behind NAT the two ends know different addresses.  The acceptor then finds
  * no offer, and the connection stays in the kernel.  SO_PEERCRED says who
@@ -54,8 +54,7 @@ MUST_CHECK int announce_bind(int listen_fd, enum announced what);
 /* 0 when @fd's peer port is announced in this way. */
 MUST_CHECK int announce_check(int fd, enum announced what);
 /* Which user has the other end of @fd's connection?  -ENOENT: nobody in this
- * network namespace; -EAGAIN: no process has it now.  Takes ten microseconds.
- */
+ * network namespace; -EAGAIN: no process has it now.  Takes ten us. */
 MUST_CHECK int owner_of_peer(int fd, uid_t *uid);
 
 MUST_CHECK int hello_send(int channel, const struct hello *h, const int *fds,

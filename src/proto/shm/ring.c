@@ -124,7 +124,7 @@ static uint32_t room_behind(const struct ring_tx *tx)
 	return may_resume(tx) && tx->size > used ? tx->size - used : 0;
 }
 
-/* Largest payload whose record fits in @room bytes, a multiple of RING_ALIGN. */
+/* Largest payload whose record fits in @room bytes, multiples of RING_ALIGN. */
 static uint32_t payload_in(uint32_t room)
 {
 	if (room >= RING_BIG + RING_ALIGN)
@@ -192,8 +192,7 @@ static int rewind_if_empty(struct ring_tx *tx)
 	if (err)
 		return err;
 	tx->look = RING_REWIND_BYTES;
-	/* The end may move only when no records lie at the start of the ring.
-	 */
+	/* The end may move only when the start of the ring is free. */
 	if (unlikely(tx->size < tx->grow_to) && tx->head >= tx->tail &&
 	    tx->hole == RING_NO_HOLE)
 		store_rlx(&tx->size, tx->grow_to);

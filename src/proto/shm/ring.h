@@ -10,8 +10,8 @@
  * flag: 0 means "not yet".  The producer zeroes the next header before it
  * publishes one, so the consumer polls one line and needs no producer index.
  *
- *   R1 -> A1   a record's bytes, and the zero behind it   (header: its store/load)
- *   R2 -> A2   the consumer is done with the bytes        (tail: its store/load)
+ *   R1 -> A1   a record's bytes and the zero behind it (header: its store/load)
+ *   R2 -> A2   the consumer is done with the bytes      (tail: its store/load)
  *
  * Rewind: when the producer finds the ring empty after REWIND_BYTES, it starts
  * again at offset 0.  So a request-response connection stays within a few
@@ -261,8 +261,7 @@ HOT static inline int32_t ring_peek(struct ring_rx *rx, const uint8_t **data,
 /* Take @n bytes of what ring_peek() showed (n <= its answer). */
 static inline void ring_skip(struct ring_rx *rx, uint32_t n);
 
-/* Publish the references that the producer may forget: all but the lent ones.
- */
+/* Publish the references that the producer may forget: all but lent ones. */
 void ring_publish_refs(struct ring_rx *rx);
 
 /**
@@ -292,8 +291,7 @@ static inline void ring_rx_moved(struct ring_rx *rx, uint8_t *base,
 	store_rlx(&rx->off, 0u);
 }
 
-/* Step over the MAP record that ring_peek() has met, and return its contents.
- */
+/* Step over the MAP record that ring_peek() has met; return its contents. */
 void ring_take_map(struct ring_rx *rx, struct ring_map *map);
 
 /* How many references come before the current or next record? */

@@ -52,8 +52,7 @@ int shm_rx_learn(struct sock *sk)
 	return 0;
 }
 
-/* Tell the peer how far the program has read, in case this process is killed.
- */
+/* Tell the peer how far the program has read, if this process is killed. */
 static inline void say_read(struct sock *sk)
 {
 	store_rlx(&shm_me(sk)->read,
@@ -81,8 +80,7 @@ bool shm_rx_settle(struct sock *sk, int fd)
 	return !shm_of(sk)->rx_tcp;
 }
 
-/* Deliver the backlog, which was read from TCP earlier, then what TCP has now.
- */
+/* Deliver the backlog, read from TCP earlier, then what TCP has now. */
 static COLD ssize_t rx_backlog(struct sock *sk, int fd, struct iov_cursor *c,
 			       size_t want, int flags)
 {
@@ -157,8 +155,7 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 	}
 }
 
-/* After a BACK mark, drop the doorbells.  Then the kernel carries the stream.
- */
+/* After a BACK mark, drop the doorbells; then the kernel takes over. */
 static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 		       size_t want, int flags)
 {

@@ -91,7 +91,7 @@ struct seg_side {
 	uint32_t rx_anchor;
 	uint32_t tx_inbox;
 	uint32_t tx_anchor;
-	/* As consumer: ring this bell of mine, plus 1, when data comes; 0: none. */
+	/* As consumer: my bell to ring when data comes, plus 1; 0: none. */
 	uint32_t rx_bell1;
 
 	/* As consumer: how far the program has read, which the tail may not

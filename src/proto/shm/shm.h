@@ -243,7 +243,7 @@ void anchor_fin(struct sock *sk);
 int anchor_counts(int fd, bool active, uint64_t *sent);
 int anchor_consumed(int fd, uint64_t *consumed);
 
-/* More than the buffers of both kernels hold by default (tcp_rmem, tcp_wmem). */
+/* More than both kernels' buffers hold by default (tcp_rmem, tcp_wmem). */
 #define BACKLOG_MAX (16u * 1024 * 1024)
 
 /*

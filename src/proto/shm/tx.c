@@ -192,8 +192,7 @@ static COLD void held_begin(struct sock *sk, int fd, size_t left)
 		shm_flush(sk, fd);
 }
 
-/* Release the held bytes together with what follows, or when the ring is full.
- */
+/* Release the held bytes with what follows, or when the ring is full. */
 static COLD void held_end(struct sock *sk, int fd, bool hold)
 {
 	if (hold)

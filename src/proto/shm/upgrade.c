@@ -396,8 +396,7 @@ bool shm_candidate_drop(struct sock *sk)
 }
 
 /* The connection is about to change in a way that a candidate cannot follow.
- * Either revoke the segment in time, or wait for the peer that has claimed it.
- */
+ * Revoke the segment in time, or wait for the peer that has claimed it. */
 void shm_candidate_decide(struct sock *sk, int fd)
 {
 	if (cas(&shm_of(sk)->seg->claim, (uint32_t)SEG_CLAIM_OPEN,

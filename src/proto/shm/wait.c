@@ -132,8 +132,7 @@ static bool sleeper_begin(struct sleeper *s, int fd)
 	return others;
 }
 
-/* Sleep in the kernel's recv(), which answers as the application's call would.
- */
+/* Sleep in the kernel's recv(), which ends as the application's would. */
 static int recv_sleep(struct sock *sk, int fd)
 {
 	char byte;
@@ -162,8 +161,7 @@ static int recv_bell(struct sock *sk, int fd)
 	return r < 0 ? -errno : 0;
 }
 
-/* Nap when the kernel's recv() would not sleep, or would not end as it should.
- */
+/* Nap if the kernel's recv() would not sleep, or not end as it should. */
 static int rx_nap(struct sock *sk, int fd, const struct call_wait *w,
 		  bool awake, uint64_t held)
 {
@@ -220,8 +218,7 @@ static int bell_sleep_once(struct sock *sk, int fd, uint64_t until_ns)
 	return r > 0;
 }
 
-/* Any handler ends ppoll().  The call goes on if all handlers had SA_RESTART.
- */
+/* Any handler ends ppoll().  Go on if all handlers had SA_RESTART. */
 static int bell_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
 	uint64_t until_ns = w->deadline_ns;
@@ -300,8 +297,7 @@ static int tx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	return err && anchor_note(sk, -err) ? 0 : err;
 }
 
-/* Wait for room in the kernel's buffer, and look at a candidate now and then.
- */
+/* Wait for room in the kernel's buffer; check a candidate now and then. */
 static int tx_sleep_tcp(struct sock *sk, int fd, const struct call_wait *w)
 {
 	struct napper me = { sk, fd, DIR_TX, true };
