@@ -43,8 +43,7 @@ struct lent {
 
 /* The memory of one socket's lent bytes.  The protocol embeds it. */
 struct lend_memory {
-	uint32_t
-	    n_refs; /* the socket's, and one for each piece that outlives its stay */
+	uint32_t n_refs; /* the socket's, and one per piece that outlives it */
 	/* The last reference has gone. */
 	void (*free)(struct lend_memory *m);
 	/* @which came back after the socket had closed or moved on.  NULL: the

@@ -23,7 +23,7 @@ struct region {
 	uint64_t id;
 	uint64_t dev, ino, size;
 	uint64_t
-	    born_ns; /* of the file: its number may be given out again; 0: unknown */
+	    born_ns; /* of the file: inode numbers are reused; 0: unknown */
 };
 
 /* Return the region of @fd's file; the caller keeps @fd.  There is one object

@@ -80,7 +80,7 @@ struct sock {
 
 	/* The anchor: what the kernel has said about it. */
 	uint8_t
-	    anchor_deaf; /* SHUT_RD was given to the kernel: never sleep in recv */
+	    anchor_deaf; /* the kernel has shut reading: never sleep in recv */
 	uint8_t anchor_end; /* ANCHOR_*: how it has ended */
 	int32_t anchor_err; /* an error that it has already given away */
 	uint32_t errq;      /* the error queue may hold something: another value
@@ -95,8 +95,8 @@ struct sock {
 	uint8_t zc_on;         /* SO_ZEROCOPY is set */
 	uint32_t zc_next;      /* number of the next send with MSG_ZEROCOPY */
 	uint32_t
-	    zc_done; /* ours just before it that the program was not told of */
-	uint32_t zc_kernel; /* the kernel's that the program was not told of */
+	    zc_done; /* ours just before it, not yet reported to the program */
+	uint32_t zc_kernel; /* the kernel's, not yet reported to the program */
 
 	/* The upgrade. */
 	int32_t announce_fd; /* a listener's announcement, 0 for none */

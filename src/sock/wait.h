@@ -42,7 +42,7 @@ int wait_for(struct sock *sk, int fd, const struct call_wait *w);
  * look and the sleep.
  */
 struct nap {
-	struct pollfd *fds; /* that end it */
+	struct pollfd *fds; /* these end it */
 	nfds_t n_fds;
 	bool (*is_over)(void *arg); /* asked before each sleep */
 	void (*woke)(void *arg);    /* called after each */

@@ -50,7 +50,7 @@ COLD void shm_hold(struct sock *sk, uint32_t at, uint32_t len)
 	shm_of(sk)->held_at = at;
 	shm_of(sk)->held_since_ns = now_ns();
 	store_rlx(&shm_of(sk)->bell_waits,
-		  (uint8_t)0); /* that of the last hold has gone */
+		  (uint8_t)0); /* the last one has left */
 }
 
 COLD void shm_release(struct sock *sk)
@@ -70,7 +70,7 @@ COLD void shm_flush(struct sock *sk, int fd)
 	shm_release(sk);
 	if (any)
 		shm_told_data(sk, fd);
-	if (load_rlx(&shm_of(sk)->bell_waits)) /* the kernel would keep it */
+	if (load_rlx(&shm_of(sk)->bell_waits)) /* the kernel holds one back */
 		anchor_ring(sk, fd);
 }
 
@@ -102,7 +102,7 @@ COLD void shm_hold_on(struct sock *sk, int fd)
 	struct seg_side *me = shm_me(sk);
 
 	if (!ring_is_held(&shm_of(sk)->tx,
-			  shm_of(sk)->held_at)) { /* it was due just now */
+			  shm_of(sk)->held_at)) { /* already stored */
 		shm_flush(sk, fd);
 		return;
 	}
@@ -125,7 +125,7 @@ static uint64_t due_ns(const struct sock *sk, uint32_t *off, uint64_t *hdr)
 	*off = ring_rx_waits_at(&shm_of(sk)->rx);
 	if (!since || !*hdr || *off == UINT32_MAX || *off != said ||
 	    load_rlx(&shm_of(sk)->rx_tcp) || load_rlx(&shm_of(sk)->rx_back) ||
-	    load_acq(&p->held_ns) != since) /* last: taken back since? */
+	    load_acq(&p->held_ns) != since) /* last: withdrawn since? */
 		return UINT64_MAX;
 	/* A time in the future comes from another clock, or from a hostile
 	 * peer. */

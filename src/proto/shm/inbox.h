@@ -58,7 +58,7 @@ struct lane {
 	/* The waiter polls this line, so no field that is written often is in
 	 * it. */
 	alignas(CACHE_LINE) uint64_t summary[LANE_WORDS / 64];
-	uint64_t behind;   /* the first ticket that stands behind TCP; or 0 */
+	uint64_t behind;   /* first ticket after bytes sent by TCP, or 0 */
 	uint64_t asked_ns; /* the waiter knows what TCP had brought by then */
 	/* The ticket shares a line with the bits of the first slots, as both
 	 * change together. */
@@ -80,7 +80,7 @@ static_assert(sizeof(struct lane) == 4096, "a page a lane, touched when used");
 /* A peer's inbox, as this process sees it. */
 struct peer_inbox {
 	struct inbox *in;
-	uint32_t n_rang;  /* instead of a post: that goes by TCP too */
+	uint32_t n_rang;  /* doorbells: like all sent by TCP, not posts */
 	uint64_t rang_ns; /* the last time */
 	struct peer_bells bells;
 	uint32_t

@@ -363,7 +363,7 @@ static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
 	sock_set_reason(sk, why);
 	sk->st->proto = OSF_PROTO_INET;
 	count(&arena_totals()->n_taken_back, 1);
-	if (st->n) /* nobody reads on before the caller has seen to it */
+	if (st->n) /* others wait until the stash is read */
 		sock_set_mode(sk, SOCK_UPGRADING);
 	return 1;
 }
@@ -432,6 +432,6 @@ ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
 		sock_set_reason(sk, OSF_REASON_PEER_BACK);
 	shm_note_back(sk);
 	if (shm_of(sk)->tx_fin)
-		libc.shutdown(fd, SHUT_WR); /* nobody may have seen the mark */
+		libc.shutdown(fd, SHUT_WR); /* the mark may be unseen */
 	return (ssize_t)n;
 }

@@ -25,26 +25,23 @@
  * So an empty ring always has room for nearly its size.  A ring may begin with
  * part of its memory, and take the rest when a stream needs it.
  *
- * Move: a consumer that lends records to the application, and does not get
- * them back, may ask the producer to leave them alone.  A tail of
- * RING_TAIL_MOVE means "continue in the other half of the memory".  The
- * producer writes MOVE where it is and starts at the beginning of the other
- * half, which has its own tail.  The first half stays unchanged until the
- * consumer asks to move back.
+ * Move: a consumer that lends records out, and does not get them back, may ask
+ * the producer to leave them alone.  A tail of RING_TAIL_MOVE means "continue
+ * in the other half of the memory".  The producer writes MOVE and starts at
+ * the beginning of the other half, which has its own tail.  The first half
+ * stays unchanged until the consumer asks to move back.
  *
  * References: bytes in memory that the consumer has mapped need no copy.  A
  * MAP record says where to find such memory, and a REF record says which part
  * of it holds the next bytes.  The producer sends them only to a consumer that
- * has ring_refs.  The consumer publishes how many references it is done with
- * (R3).
+ * has ring_refs, and the consumer publishes how many it is done with (R3).
  *
  *   R3 -> A3   the consumer is done with referenced bytes (refs.done_pub)
  *
  * What the other side wrote is untrusted input.  We read each offset and
  * length once and check it against the ring before use; a bad one gives
  * -EPROTO.  Nothing here blocks, allocates, locks, logs or asks for the time.
- * Each side keeps its view in its own memory (proto/shm/conn.h), and the
- * caller holds the right lock.
+ * Each side's view is private (proto/shm/conn.h); the caller holds its lock.
  */
 #pragma once
 

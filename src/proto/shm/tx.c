@@ -25,7 +25,7 @@
 #define TX_CHUNK (32u * 1024)
 /* With MSG_MORE, TCP holds back less than one segment: 32 KB on loopback. */
 #define HELD_MAX (32u * 1024)
-#define SMALL_BYTES 512u /* a message of which the order of lines matters */
+#define SMALL_BYTES 512u /* smaller messages: the order of lines matters */
 
 /*
  * A stream that moves a gigabyte a second may use its whole ring, because

@@ -337,7 +337,7 @@ void shm_candidate_step(struct sock *sk, int fd)
 	INSIDE_GATE();
 
 	if (sk->anchor_err || load_rlx(&shm_of(sk)->rx_broken))
-		return; /* it has to be told of first */
+		return; /* report the error first */
 	if (!(load_acq(&shm_peer(sk)->flags) & SEG_READY)) { /* S3 */
 		/* The opener answers before it closes, so check READY once
 		 * more. */
@@ -496,7 +496,7 @@ int shm_offer_look(struct sock *sk, int fd)
 		if (channel >= 0)
 			shm_of(sk)->channel_fd = channel;
 		else if (channel == -EAGAIN || channel == -EPERM)
-			err = -EAGAIN; /* a stranger's knock ends nothing */
+			err = -EAGAIN; /* ignore a stranger */
 		else
 			err = channel;
 	}

@@ -64,7 +64,7 @@ HOT int shm_is_ready(struct sock *sk, int dir)
 struct napper {
 	struct sock *sk;
 	int fd, dir;
-	bool is_blind; /* neither ring tells of what it waits for */
+	bool is_blind; /* no ring shows what it waits for */
 };
 
 static bool nap_is_over(void *arg)
