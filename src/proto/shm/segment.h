@@ -44,7 +44,7 @@ enum {
 	SEG_SHARED = 64,    /* several processes read here: ring the anchor */
 	SEG_RECALL = 128,   /* this side has stopped reading the ring */
 	SEG_CUT = 256,      /* S4: and this is where: cut */
-	SEG_LENDS = 512,    /* a hint: it reads records in place, or not */
+	SEG_LENDS = 512,    /* a hint: it reads records only in place */
 	SEG_TAKES_REFS = 1024, /* this side understands references */
 	SEG_REFS_OVER = 2048,  /* S5: it reads no more of them */
 };
