@@ -4,7 +4,8 @@
 #include "sock/shared.h"
 #include "sock/sock_ops.h"
 
-/* Threads of this process, or of all that share the socket, as they say. */
+/* Count the sleepers of this process or, for a shared socket, of all
+ * processes. */
 static uint32_t n_sleepers(const struct sock *sk)
 {
 	const struct shared_page *p = load_acq(&sk->page);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sock/anchor.h - the kernel's socket underneath, where threads sleep
+ * sock/anchor.h - the kernel's socket below ours, where threads sleep
  *
- *     anchor_sleep_begin() -> asleep in the kernel, on the anchor -> anchor_sleep_end()
+ *     anchor_sleep_begin() -> asleep in the kernel, on the anchor
+ *                          -> anchor_sleep_end()
  *
- * A protocol may put something of its own into the anchor to wake who sleeps there: a
- * doorbell.  Nobody takes it out while others sleep, for it may be the one by which one
- * of them has just been woken.
+ * To wake threads that sleep on the anchor, a protocol may send something of
+ * its own through it: a doorbell.  While other threads sleep there, nobody
+ * reads the doorbell, because it may be about to wake one of them.
  */
 #pragma once
 
@@ -15,17 +16,17 @@
 #include "base/clock.h"
 #include "sock/sock.h"
 
-/* An awake process asks the kernel about its peer's death this often. */
+/* While awake, ask the kernel this often if the peer has died. */
 #define ANCHOR_LOOK_NS (1 * NS_PER_MS)
 
-/* Somebody is about to sleep on the anchor.  The first wants no old doorbells in it.
- * True if others sleep there already. */
+/* A thread is about to sleep on the anchor.  If it is the first, remove old
+ * doorbells.  True if other threads already sleep there. */
 bool anchor_sleep_begin(struct sock *sk, int fd);
 void anchor_sleep_end(struct sock *sk);
-/* Take old doorbells out, if nobody minds. */
+/* Remove old doorbells, unless a thread sleeps on the anchor. */
 void anchor_clear(struct sock *sk, int fd);
 
-/* Has it been a while since the kernel was asked whether the connection has ended? */
+/* Is it time to ask the kernel again if the connection has ended? */
 static inline bool anchor_look_due(const struct sock *sk)
 {
 	return coarse_ns() - load_rlx(&sk->looked_ns) > ANCHOR_LOOK_NS;

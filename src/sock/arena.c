@@ -2,12 +2,13 @@
 /*
  * sock/arena.c - see sock/arena.h
  *
- * The file grows with the sockets, in chunks that double, and each chunk is mapped
- * where there is room: entries never move, and lie one after the other in the file.
- * A program that limits its address space pays for the sockets that it has.
+ * The file grows with the number of sockets, in chunks that double.  Each
+ * chunk is mapped where there is room, so entries never move, and they are
+ * contiguous in the file.  A program with a limited address space only pays
+ * for its sockets.
  *
- * Free entries are threaded through a stack of indices in process memory, so a
- * reader never sees it.
+ * A stack of indices in process memory holds the free entries, so readers of
+ * the file never see it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -45,7 +46,7 @@ static_assert(FIRST_SOCKS * ENTRY_BYTES % 4096 == 0, "whole pages");
 static_assert(FIRST_SOCKS << (N_CHUNKS - 1) == ARENA_SOCKS, "the last is full");
 
 static struct osf_stats_header *header;
-/* The entries, and the sockets that they tell of, in the same order. */
+/* The entries, and the sockets that they describe, in the same order. */
 static struct chunk {
 	uint8_t *entries;
 	struct sock *socks;
@@ -133,7 +134,7 @@ static int segment_file(void)
 	return -1;
 }
 
-/* Of a file that is longer than allowed, ftruncate() would raise SIGXFSZ. */
+/* ftruncate() raises SIGXFSZ if the file becomes longer than allowed. */
 static int file_resize(int fd, size_t bytes)
 {
 	struct rlimit rl;
@@ -143,8 +144,8 @@ static int file_resize(int fd, size_t bytes)
 	return ftruncate(fd, (off_t)bytes) ? -errno : 0;
 }
 
-/* @skip: bytes before the entries to be mapped with them.  Where those begin that were
- * mapped, with the chunk's sockets; NULL: no memory. */
+/* Map chunk @c, and @skip bytes before its entries.  Return the address of the
+ * mapping, or NULL if there is no memory. */
 static void *map_chunk(int fd, uint32_t c, size_t skip)
 {
 	off_t at = (off_t)(HEADER_BYTES + chunk_first(c) * ENTRY_BYTES - skip);
@@ -258,7 +259,8 @@ void arena_after_fork(void)
 		log_err("no memory for a statistics segment: %m");
 }
 
-/* Has the program closed our descriptor?  Then the number may be a file of its own. */
+/* Is it still our file?  The program may have closed our descriptor and reused
+ * the number. */
 static bool fd_is_arena(void)
 {
 	struct stat st;
@@ -278,7 +280,7 @@ static bool grow_stack(uint32_t n)
 	return true;
 }
 
-/* Room for as many entries again. */
+/* Double the number of entries. */
 static COLD void grow(void)
 {
 	int saved = errno;
@@ -306,7 +308,8 @@ bool arena_is_full(void)
 	       load_rlx(&n_used) == load_rlx(&n_room);
 }
 
-/* Entries that a child was the last to free: it could not put them on our stack. */
+/* Find entries whose last holder was a child: it could not put them on our
+ * stack. */
 static void sweep(void)
 {
 	for (uint32_t i = 0; i < n_used; i++) {
@@ -320,14 +323,15 @@ static void sweep(void)
 	}
 }
 
-/* All entries have been used: find those that others have freed, and if they are few,
- * get more.  So a socket costs a look at four entries at most. */
+/* All entries have been used.  Find those that other processes have freed and,
+ * if they are few, get more.  So each new socket looks at four entries at
+ * most. */
 static COLD void make_room(void)
 {
 	static uint32_t n_made; /* sockets, at the last look */
 	uint32_t n = (uint32_t)header->totals.n_sockets;
 
-	/* There is no more to be had: do not look at a million each time. */
+	/* The arena cannot grow: do not look at a million entries each time. */
 	if (n_room == ARENA_SOCKS && n - n_made < n_room / 8)
 		return;
 	n_made = n;
@@ -396,7 +400,7 @@ void sock_free(struct sock *sk)
 	GUARD(&lock);
 	uint32_t i = index_of(sk);
 
-	/* The processes that shared it may have counted wrongly. */
+	/* The count of the processes that shared it may be wrong. */
 	if (!sk->is_live)
 		return;
 	sk->is_live = sk->is_held = 0;

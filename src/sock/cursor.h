@@ -28,7 +28,7 @@ static inline size_t iov_bytes(const struct iovec *iov, size_t n)
 	return bytes;
 }
 
-/* What is contiguous at the cursor, at most @n bytes; moves on behind it. */
+/* Return the contiguous bytes at the cursor, at most @n, and move past them. */
 static inline uint8_t *cursor_step(struct iov_cursor *c, size_t n, size_t *len)
 {
 	uint8_t *at = (uint8_t *)c->iov->iov_base + c->done;
@@ -72,7 +72,7 @@ static inline void cursor_skip(struct iov_cursor *c, size_t n)
 		cursor_step(c, n, &len);
 }
 
-/* The next bytes, at most @max, as vectors; returns how many of them. */
+/* Fill @out with the next bytes, at most @max; return the number of vectors. */
 static inline size_t cursor_rest(const struct iov_cursor *c, struct iovec *out,
 				 size_t max)
 {

@@ -2,27 +2,27 @@
 /*
  * sock/errq.c - the error queue of a connection
  *
- *     send(MSG_ZEROCOPY)  ->  errq_copied()  ->  events(): POLLERR
- *                                            ->  recvmsg(MSG_ERRQUEUE): errq_recv()
+ *     send(MSG_ZEROCOPY)  -> errq_copied() -> events(): POLLERR
+ *                                        -> recvmsg(MSG_ERRQUEUE): errq_recv()
  *
- * The kernel puts the completions of MSG_ZEROCOPY there, and the times at which bytes
- * were sent.  While one is unread, poll() says POLLERR.  So POLLERR alone is no end of
- * the connection: whatever ends one, a reset or a timeout, also closes both of its
- * directions, and then poll() says POLLHUP too.
+ * The kernel puts two things there: completions of MSG_ZEROCOPY, and the times
+ * at which bytes were sent.  While an entry is unread, poll() reports POLLERR.
+ * So POLLERR alone does not mean that the connection has ended: a reset or a
+ * timeout also closes both directions, and then poll() reports POLLHUP too.
  *
- * A connection that we carry copies the bytes, so each send with MSG_ZEROCOPY is
- * complete when it returns, and says SO_EE_CODE_ZEROCOPY_COPIED, as on loopback.  Such
- * sends have numbers.  The kernel counts while it carries the connection, as a candidate
- * too, and nobody can set its counter; so we count along, and from the upgrade on the
- * numbers are ours, also after the way back: the kernel is not given MSG_ZEROCOPY any
- * more.
+ * On a connection that we carry, we copy the bytes.  So each send with
+ * MSG_ZEROCOPY is complete when it returns, and reports
+ * SO_EE_CODE_ZEROCOPY_COPIED, as on loopback.  Such sends have numbers.  The
+ * kernel counts them until the upgrade, and nobody can set its counter.  So we
+ * count along, and after the upgrade we number them ourselves.  That stays so
+ * after a fallback: we no longer pass MSG_ZEROCOPY to the kernel.
  *
- * The anchor's own queue holds what was sent before the upgrade, and times that were
- * asked for after the way back.
+ * The anchor's own queue holds completions from before the upgrade, and times
+ * asked for after a fallback.
  *
- * Not done: a program that is handed the connection (exec(), SCM_RIGHTS) finds the
- * kernel's counter, which stands where it stood at the upgrade.
- * Spec: Documentation/networking/msg_zerocopy.rst, recvmsg(2), ip(7) "IP_RECVERR".
+ * Not done: a program that receives the connection (exec(), SCM_RIGHTS) sees
+ * the kernel's counter, which stopped at the upgrade.  Spec:
+ * Documentation/networking/msg_zerocopy.rst, recvmsg(2), ip(7) "IP_RECVERR".
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -35,7 +35,7 @@
 #include "base/libc.h"
 #include "sock/errq.h"
 
-/* Another value than before, and never 0. */
+/* Store a new value, never 0. */
 static void note(struct sock *sk)
 {
 	fetch_add(&sk->errq, 2u);
@@ -51,9 +51,9 @@ void errq_note(struct sock *sk, short *revents)
 }
 
 /*
- * The program may read the kernel's queue at any time, so the kernel is asked each
- * time.  An entry that is unread keeps poll() from sleeping, so this is also where the
- * caller notices the end of the connection.
+ * Ask the kernel each time, because the program may read the kernel's queue at
+ * any time.  An unread entry keeps poll() from sleeping, so the caller also
+ * learns here that the connection has ended.
  */
 COLD unsigned errq_events(struct sock *sk, int fd, unsigned want, short *said)
 {
@@ -107,7 +107,7 @@ COLD void errq_copied(struct sock *sk)
 	sock_unlock(sk, &sk->tx_lock);
 }
 
-/* As the kernel's put_cmsg(): what does not fit is cut off. */
+/* As the kernel's put_cmsg() does, truncate what does not fit. */
 static void put_control(struct msghdr *msg, int level, int type,
 			const void *data, size_t len)
 {
@@ -126,7 +126,7 @@ static void put_control(struct msghdr *msg, int level, int type,
 	msg->msg_controllen = MIN(CMSG_SPACE(len), room);
 }
 
-/* One entry tells of all that was copied since the last. */
+/* One entry reports all sends copied since the last entry. */
 static void put_completion(const struct sock *sk, struct msghdr *msg, int flags,
 			   uint32_t first, uint32_t last)
 {
@@ -148,7 +148,7 @@ static void put_completion(const struct sock *sk, struct msghdr *msg, int flags,
 			    sizeof(e.ee) + sizeof(struct sockaddr_in));
 }
 
-/* An entry of the kernel's was read: which sends does it tell of? */
+/* The program has read a kernel's entry: note which sends it reports. */
 static void account(struct sock *sk, struct msghdr *msg)
 {
 	struct sock_extended_err ee;
@@ -170,8 +170,8 @@ static void account(struct sock *sk, struct msghdr *msg)
 			due = load_rlx(&sk->zc_kernel);
 		return;
 	}
-	/* The program did not want to know.  Nor do we: the next are noticed when
-	 * the kernel tells of them. */
+	/* Without control data we do not know which sends the entry reports.
+	 * The kernel will report later ones. */
 	store_rlx(&sk->zc_kernel, 0u);
 }
 

@@ -2,8 +2,9 @@
 /*
  * sock/errq.h - the error queue of a connection, whoever carries it
  *
- *     send(MSG_ZEROCOPY)  ->  errq_by_kernel(), errq_copied()  ->  errq_events(): POLLERR
- *                                                  ->  recvmsg(MSG_ERRQUEUE): errq_recv()
+ *     send(MSG_ZEROCOPY)  ->  errq_by_kernel(), errq_copied()
+ *                         ->  errq_events(): POLLERR
+ *                         ->  recvmsg(MSG_ERRQUEUE): errq_recv()
  */
 #pragma once
 
@@ -12,16 +13,18 @@
 
 #include "sock/sock.h"
 
-/* Take from *@revents, the anchor's, an error that does not end it. */
+/* Remove from *@revents, the anchor's, an error that does not end the
+ * connection. */
 void errq_note(struct sock *sk, short *revents);
-/* Of @want, and POLLERR, what the kernel and we say now; *@said: all the kernel said,
- * which may be that the connection has ended. */
+/* Return those of @want, and POLLERR, that hold now for the kernel or for us.
+ * *@said: all that the kernel reports; it may say that the connection has
+ * ended. */
 unsigned errq_events(struct sock *sk, int fd, unsigned want, short *said);
 /* The kernel has taken @n sends with MSG_ZEROCOPY. */
 void errq_by_kernel(struct sock *sk, int fd, unsigned n);
 /* We have taken one, and its bytes are copied. */
 void errq_copied(struct sock *sk);
-/* SO_ZEROCOPY is to be looked at, because we carry the connection. */
+/* We carry the connection, so read SO_ZEROCOPY from the anchor. */
 void errq_zerocopy_changed(struct sock *sk, int fd);
 /* recvmsg(MSG_ERRQUEUE), in any mode. */
 ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags);

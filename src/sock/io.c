@@ -18,7 +18,7 @@ static bool may_wait(const struct sock *sk, int flags)
 	return !(flags & MSG_DONTWAIT) && !load_rlx(&sk->nonblock);
 }
 
-/* The whole call's time, once it has to wait at all. */
+/* Wait.  The timeout covers the whole call, from its first wait. */
 static int wait_in(const struct io_call *io, struct call_wait *w, size_t done)
 {
 	if (!w->deadline_ns) {
@@ -33,7 +33,8 @@ static int wait_in(const struct io_call *io, struct call_wait *w, size_t done)
 	return wait_for(io->sk, io->fd, w);
 }
 
-/* The call ends with @r, after @done bytes: then that is for the next one. */
+/* The call ends with @r after @done bytes; if both matter, @r is kept for the
+ * next call. */
 static ssize_t end(const struct io_call *io, size_t done, ssize_t r)
 {
 	if (!done)
@@ -43,8 +44,8 @@ static ssize_t end(const struct io_call *io, size_t done, ssize_t r)
 	return (ssize_t)done;
 }
 
-/* MSG_PEEK with too little: nothing tells of more.  True: look again; *target is what
- * there will ever be, if the stream has ended. */
+/* MSG_PEEK found too few bytes, and no event reports more.  True: look again.
+ * If the stream has ended, *target becomes what there will ever be. */
 static bool peek_again(const struct io_call *io, size_t *target)
 {
 	struct timespec ms = { .tv_nsec = NS_PER_MS };
@@ -111,7 +112,7 @@ COLD ssize_t io_recv_on(const struct io_call *first, ssize_t r)
 	}
 }
 
-/* Of a call with MSG_ZEROCOPY the first part has the number. */
+/* Of a call with MSG_ZEROCOPY, only the first part gets a number. */
 COLD ssize_t io_send_on(const struct io_call *first, ssize_t r)
 {
 	struct io_call io = *first;
@@ -137,7 +138,8 @@ COLD ssize_t io_send_on(const struct io_call *first, ssize_t r)
 			if (err)
 				return end(&io, done, err);
 		}
-		/* Until it says itself that it is full: carriers may change. */
+		/* Send until the carrier says it is full, because the carrier
+		 * may change. */
 		io.ops = sock_ops(io.sk);
 		size_t n = cursor_rest(&c, rest, len - done);
 		r = done ? io.ops->send(io.sk, io.fd, rest, n, io.flags)
@@ -176,8 +178,9 @@ ssize_t io_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
  * Messages.
  */
 
-/* TCP_INQ's control message; as the kernel, cut off where the program left no room.
- * The end of the stream counts as a byte, so that the program reads on. */
+/* Put TCP_INQ's control message.  As in the kernel, truncate it if the program
+ * left no room, and count the end of the stream as a byte, so that it reads
+ * on. */
 static COLD void put_inq(struct sock *sk, int fd, struct msghdr *msg,
 			 size_t room)
 {
@@ -204,9 +207,10 @@ static COLD void put_inq(struct sock *sk, int fd, struct msghdr *msg,
 }
 
 /*
- * Only the kernel knows when a byte came (SO_TIMESTAMP and its kin).  Programs set these
- * options without ever asking (iperf 2), so that alone changes nothing; a connection
- * goes back when recvmsg() has room for control messages.
+ * Only the kernel knows when a byte arrived (SO_TIMESTAMP and similar).
+ * Programs set these options without reading the times (iperf 2), so the
+ * option alone changes nothing.  Fall back when recvmsg() has room for control
+ * messages.
  */
 ssize_t io_recvmsg(struct sock *sk, int fd, struct msghdr *msg, int flags)
 {
@@ -257,8 +261,8 @@ enum io_control io_control(const struct msghdr *msg)
 	return is;
 }
 
-/* What the kernel refuses before it sends anything: an address, which a stream ignores,
- * but looks at, and control messages. */
+/* Refuse what the kernel refuses before it sends anything: bad control
+ * messages, and an address, which a stream checks but ignores. */
 static int refused(const struct msghdr *msg, enum io_control control)
 {
 	if (control == IO_CONTROL_BAD)

@@ -2,17 +2,18 @@
 /*
  * sock/io.h - the calls that move bytes, whoever moves them
  *
- *     io_recv(), io_send(), ...  ->  sock_ops(sk)  ->  the kernel, shared memory, ...
+ *     io_recv(), io_send(), ...  ->  sock_ops(sk)  ->  kernel, rings, ...
  *              |
  *              +-> -EAGAIN: wait_for(), and again
  *
- * The one place where a call waits, and where it goes on after a part.  Here are
- * MSG_WAITALL, SO_RCVLOWAT, the timeouts, and what signals do; the protocols move what
- * they can and come back.  A socket that changes its table under a call is served by
- * the new one.  The kernel's own tables do all of that themselves.
+ * Calls wait only here, and continue here after a part.  This file implements
+ * MSG_WAITALL, SO_RCVLOWAT, timeouts and the effect of signals; a protocol
+ * moves what it can and returns.  If a socket's table changes during a call,
+ * the new table serves the rest.  The kernel's own tables do all of this
+ * themselves.
  *
- * Vectors are sound, and hold no more than SSIZE_MAX bytes.  Bytes, or -errno; SIGPIPE
- * is for who calls.
+ * Vectors are valid, and hold at most SSIZE_MAX bytes.  Functions return bytes
+ * or -errno; the caller raises SIGPIPE.
  */
 #pragma once
 
@@ -24,7 +25,7 @@
 #include "base/lock.h"
 #include "sock/sock_ops.h"
 
-/* A call that its first attempt did not end. */
+/* A call that needs more than its first attempt. */
 struct io_call {
 	struct sock *sk;
 	int fd, flags;
@@ -78,8 +79,8 @@ ssize_t io_recvmsg(struct sock *sk, int fd, struct msghdr *msg, int flags);
 ssize_t io_sendmsg(struct sock *sk, int fd, const struct msghdr *msg,
 		   size_t len, int flags);
 
-/* What does a stream make of the control messages of a sendmsg()?  Only of those in
- * SOL_SOCKET, but of credentials and descriptors, it takes notice; a wrong one it
- * refuses, before it sends anything. */
+/* What does a stream do with the control messages of a sendmsg()?  It only
+ * looks at those in SOL_SOCKET, and not at credentials and descriptors.  It
+ * refuses a wrong one before it sends anything. */
 enum io_control { IO_CONTROL_NONE, IO_CONTROL_KERNEL, IO_CONTROL_BAD };
 enum io_control io_control(const struct msghdr *msg);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sock/linger.h - how close() is to end a connection: the anchor's SO_LINGER
+ * sock/linger.h - how close() must end a connection: the anchor's SO_LINGER
  *
- * The kernel closes the anchor, so the option is the anchor's, and who closes a
- * connection whose bytes are ours asks what it says.
+ * The kernel closes the anchor, so the anchor has the option.  When we close a
+ * connection whose bytes are ours, we ask the anchor for its value.
  */
 #pragma once
 
-/* Seconds for which close() waits until all is sent; 0: it resets; -1: neither. */
+/* Seconds that close() waits until all is sent; 0: reset; -1: neither. */
 int linger_s(int fd);
-/* close() is to reset. */
+/* Make close() reset the connection. */
 void linger_reset(int fd);

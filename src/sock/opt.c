@@ -27,8 +27,8 @@
 #define SO_SNDTIMEO_NEW 67
 #endif
 
-/* Of SO_TIMESTAMPING: the error queue is to tell of what is sent.  The last one is
- * SOF_TIMESTAMPING_TX_COMPLETION, which is not in every header. */
+/* SO_TIMESTAMPING flags that put send times into the error queue.  The last is
+ * SOF_TIMESTAMPING_TX_COMPLETION, which some headers lack. */
 #define TIMES_SENT                                                             \
 	(SOF_TIMESTAMPING_TX_RECORD_MASK | SOF_TIMESTAMPING_TX_ACK | 1u << 18)
 
@@ -79,7 +79,7 @@ static int anchor_has(int fd, int name)
 	return libc.getsockopt(fd, SOL_SOCKET, name, &v, &len) ? 0 : v;
 }
 
-/* True: done, and the anchor is not to know. */
+/* Set the option.  True: do not tell the anchor. */
 static bool set_ours(struct sock *sk, int fd, const struct opt *o,
 		     const void *val, socklen_t len)
 {
@@ -89,7 +89,7 @@ static bool set_ours(struct sock *sk, int fd, const struct opt *o,
 		return false;
 	memcpy(&v, val, sizeof(v));
 	if (o->name == SO_RCVLOWAT && o->level == SOL_SOCKET) {
-		/* The kernel bounds the value, and makes room for it. */
+		/* The kernel limits the value, and makes room for it. */
 		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &v, sizeof(v));
 		store_rlx(&sk->rcvlowat, anchor_has(fd, SO_RCVLOWAT));
 	} else if (o->name == TCP_NODELAY) {
@@ -109,7 +109,7 @@ static uint64_t timeval_ns(const void *val)
 	       (uint64_t)tv.tv_usec * NS_PER_US;
 }
 
-/* The anchor has taken it, while the bytes were ours. */
+/* The anchor has accepted the option, and the bytes are ours. */
 static void set_both(struct sock *sk, int fd, const struct opt *o,
 		     const void *val, socklen_t len)
 {
@@ -126,7 +126,7 @@ static void set_both(struct sock *sk, int fd, const struct opt *o,
 	sock_ops(sk)->opt_changed(sk, fd, o->level, o->name);
 }
 
-/* Each option tells only of its own form. */
+/* Each of these options only reports its own form. */
 static void times_changed(struct sock *sk, int fd)
 {
 	bool on = anchor_has(fd, SO_TIMESTAMP) ||
@@ -138,7 +138,7 @@ static void times_changed(struct sock *sk, int fd)
 	store_rlx(&sk->times, (uint8_t)on);
 }
 
-/* A socket that is not ours, held where it is. */
+/* A socket that is not ours, kept in its mode. */
 struct held {
 	struct unwind u;
 	struct sock *sk;
@@ -152,7 +152,7 @@ static void held_end(struct unwind *u)
 	h->ops->leave(h->sk, DIR_NONE, 0);
 }
 
-/* What an upgrade takes over must not change beneath it. */
+/* An upgrade copies these options, so they must not change during it. */
 static int set_held(struct sock *sk, int fd, int level, int name,
 		    const void *val, socklen_t len)
 {
@@ -174,7 +174,8 @@ int opt_set(struct sock *sk, int fd, const struct opt *o, int level, int name,
 	if (ours && set_ours(sk, fd, o, val, len))
 		return 0;
 	if (ours && leaves && o->whose == OPT_TIMES)
-		/* The last doorbell has none. */
+		/* Fall back first, so that the last doorbell gets no time
+		 * stamp. */
 		sock_ops(sk)->fallback(sk, fd, o->why);
 	if (ours)
 		err = set_anchor(fd, level, name, val, len);

@@ -6,17 +6,17 @@
  *                          |
  *                          +-> sock_ops.opt_changed(), or fallback()
  *
- * The anchor holds the options, so the kernel answers for nearly all of them.  Those
- * that somebody else has to know of are in opts.def, one list for every API:
+ * The anchor holds the options, so the kernel answers for nearly all of them.
+ * opts.def lists, for every API, the options that others must know too:
  *
- *   OURS    while the bytes are ours, the anchor is not told: it would delay or swallow
- *           what wakes us
- *   BOTH    the anchor's, and ours to know
- *   TIMES   only the kernel knows when a byte came or went.  Programs ask to be told
- *           without ever looking (iperf 2), so a connection goes back only when the
- *           error queue is to tell of what is sent, or when recvmsg() has room for
- *           control messages (sock/io.c)
- *   KERNEL  only its own data path has it: the connection goes back
+ *   OURS    while the bytes are ours, we do not tell the anchor, because the
+ *           option would delay or swallow what wakes us
+ *   BOTH    the anchor has it, and we must know it
+ *   TIMES   only the kernel knows when a byte came or went.  Programs set it
+ *           without ever reading the times (iperf 2).  So we fall back only
+ *           if the error queue must report sends, or if recvmsg() has room
+ *           for control messages (sock/io.c)
+ *   KERNEL  only the kernel's own data path has it: fall back
  */
 #pragma once
 
@@ -34,18 +34,18 @@ struct opt {
 	enum osf_reason why; /* with which a connection goes back */
 };
 
-/* NULL: the kernel's alone, and nobody else's business. */
+/* NULL: only the kernel needs to know the option. */
 const struct opt *opt_find(int level, int name);
 
-/* Does setting it to @val give the connection back? */
+/* Does setting it to @val cause a fallback? */
 bool opt_leaves(const struct opt *o, const void *val, socklen_t len);
 
-/* setsockopt(), with all that follows from it; @o is what opt_find() says.  0 or
- * -errno. */
+/* setsockopt() with all that follows from it; @o comes from opt_find().
+ * Return 0 or -errno. */
 int opt_set(struct sock *sk, int fd, const struct opt *o, int level, int name,
 	    const void *val, socklen_t len);
 
-/* After the anchor's own getsockopt(): what it did not know, while the bytes are
- * ours. */
+/* Call this after the anchor's own getsockopt().  It adds what the anchor does
+ * not know while the bytes are ours. */
 void opt_get(struct sock *sk, int fd, int level, int name, void *val,
 	     socklen_t len);

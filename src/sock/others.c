@@ -36,7 +36,7 @@ static bool ends_of(int fd, struct ends *e)
 	return true;
 }
 
-/* Read, not mapped: its owner may make it shorter at any time. */
+/* Read the segment instead of mapping it, because its owner may shrink it. */
 static bool is_in_segment(int fd, const struct ends *e)
 {
 	struct osf_stats_header h;

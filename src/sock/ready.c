@@ -103,7 +103,7 @@ void watches_tell(struct watch_list *l, unsigned events)
 	}
 }
 
-/* The watch that was told of something first, with all that it was told of. */
+/* Return the watch that was notified first, with all of its events. */
 static struct watch *take_told(struct ready_set *rs, unsigned *events)
 {
 	GUARD(&rs->lock);

@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sock/ready.h - who waits for which sockets, and what they have been told of
+ * sock/ready.h - who waits for which sockets, and their ready lists
  *
- *     a protocol:       sock_notify(sk, events)  ->  the set of each watch of @sk
- *     another process:  a feed, which the set looks into
- *     the waiter:       ready_has_come() while it spins, ready_sleep(), ready_drain()
+ *     a protocol:       sock_notify(sk, events)  ->  the sets of @sk's watches
+ *     another process:  a feed, which the set polls
+ *     the waiter:       spins on ready_has_come(), ready_sleep(), ready_drain()
  *
- * A struct watch says that one waiter wants to hear of one socket; Linux has a wait
- * queue entry for that.  A struct ready_set is the waiter's: it collects what its watches
- * were told of until the waiter drains it; Linux has the ready list of an epoll instance.
- * Being told means no more than that a look is worth while: what holds, the operation
- * events() says.
+ * A struct watch says that one waiter wants notifications of one socket, like
+ * a wait queue entry in Linux.  A struct ready_set belongs to the waiter, like
+ * the ready list of an epoll instance: it collects the notifications of its
+ * watches until the waiter drains it.  A notification only means that a look
+ * is worth while; the operation events() says what is true.
  *
- * A protocol that lives in this process calls sock_notify().  One whose peer is another
- * process has a feed, which is memory that the peer writes to: see proto/shm/ready.c.
- * A set has one feed at most; the operation watch() opens it.  News of a feed comes in
- * the order in which it was written, and what was told in this process before it.
+ * A protocol inside this process calls sock_notify().  A protocol whose peer
+ * is another process has a feed, which is memory that the peer writes to: see
+ * proto/shm/ready.c.  A set has at most one feed; the operation watch() opens
+ * it.  ready_drain() returns notifications of this process first, then the
+ * feed's news in the order in which peers wrote it.
  *
- * Two fences make sure that no news is lost between a look and a sleep.  The waiter says
- * that it sleeps, fences, and looks once more; whoever tells stores the news, fences, and
- * looks whether the waiter sleeps.
+ * Two fences make sure that no news is lost between a look and a sleep.  The
+ * waiter says that it sleeps, fences, and looks once more.  The notifier
+ * stores the news, fences, and checks if the waiter sleeps.
  *
- * Locks: watch_list.lock, then ready_set.lock.  Both are leaves: a protocol may call
- * sock_notify() with its own locks held.  The waiter drains its set, and opens and closes
- * watches, one thread at a time, under a lock of its own if it has threads.
+ * Locks: watch_list.lock, then ready_set.lock.  Both are leaves: a protocol
+ * may call sock_notify() with its own locks held.  One thread at a time drains
+ * a set, and opens and closes its watches; a waiter with threads has a lock
+ * for that.
  */
 #pragma once
 
@@ -37,7 +39,7 @@
 struct sock;
 struct ready_set;
 
-/* What a watch was told of: poll()'s bits, and */
+/* The events of a notification: poll()'s bits, and */
 #define READY_NEWS                                                             \
 	0x10000u /* by its protocol, and not by a call in this process */
 #define READY_ANY 0x1ffffu /* something, nobody knows what */
@@ -60,24 +62,25 @@ struct watch_list {
 	struct watch *first;
 };
 
-/* @is_behind: of the first that came behind something that the kernel has to be asked
- * for.  Called by the waiter's thread inside ready_drain(). */
+/* @is_behind: of the first that came after something which the kernel must be
+ * asked for.  The waiter's thread calls this inside ready_drain(). */
 typedef void ready_news(struct watch *w, unsigned events, bool is_behind,
 			void *arg);
 
-/* What brings news of sockets whose peers are other processes. */
+/* Brings news of sockets whose peers are other processes. */
 struct ready_feed {
 	bool (*drain)(struct ready_set *rs, ready_news *news, void *arg);
 	void (*sleep)(struct ready_set *rs);
 	void (*awake)(struct ready_set *rs, bool others_sleep);
-	/* The waiter knows what the kernel's descriptors had to tell at @now_ns. */
+	/* The waiter has asked the kernel's descriptors for all their news, at
+	 * @now_ns. */
 	void (*asked)(struct ready_set *rs, uint64_t now_ns);
 	void (*forget)(struct sock *sk,
 		       struct watch *w); /* gives its slot back */
 	void (*close)(struct ready_set *rs);
 };
 
-/* A feed says by these words that it has news: all of them are 0, or it has. */
+/* The words by which a feed says that it has news: one of them is not 0. */
 #define READY_WORDS 4u
 
 struct ready_set {
@@ -93,38 +96,38 @@ struct ready_set {
 	void (*wake)(struct ready_set *rs);
 };
 
-/* @wake is called after each notification, with leaves locked: it ends the sleep of the
- * waiter's threads, if any sleeps. */
+/* Each notification calls @wake, with leaves locked, to wake the waiter's
+ * threads. */
 void ready_init(struct ready_set *rs, void (*wake)(struct ready_set *rs));
 void ready_close(struct ready_set *rs); /* its watches are closed */
-/* In the child of a fork: the feed is the parent's.  The caller does the same with
- * watch_after_fork() for each of the set's watches. */
+/* In the child of a fork: the feed belongs to the parent.  The caller also
+ * calls watch_after_fork() for each of the set's watches. */
 void ready_after_fork(struct ready_set *rs);
 void watch_after_fork(struct watch *w);
 
-/* Tell @rs of @sk from now on.  @l: the list of all watches of @sk. */
+/* Notify @rs of @sk from now on.  @l: the list of all watches of @sk. */
 void watch_open(struct watch_list *l, struct sock *sk, struct watch *w,
 		struct ready_set *rs);
 void watch_close(struct watch_list *l, struct sock *sk, struct watch *w);
-/* From now on the anchor alone tells of it. */
+/* From now on only the anchor reports this socket. */
 void watch_by_fd(struct sock *sk, struct watch *w);
 
-/* @events are new. */
+/* Notify all watches of @events. */
 void watches_tell(struct watch_list *l, unsigned events);
 
-/* Give @news what the watches were told of; true if there was any. */
+/* Pass all notifications to @news; true if there were any. */
 bool ready_drain(struct ready_set *rs, ready_news *news, void *arg);
-/* A thread is about to sleep.  False: something has come, so it should not.  Either way
- * ready_awake() follows. */
+/* A thread is about to sleep.  False: there is news, so it must not sleep.
+ * Call ready_awake() in both cases. */
 bool ready_sleep(struct ready_set *rs);
 void ready_awake(struct ready_set *rs);
-/* By the operation watch(): the set has this feed from now on. */
+/* Called by the operation watch(): the set has this feed from now on. */
 void ready_feed_open(struct ready_set *rs, const struct ready_feed *feed,
 		     uint32_t lane, const uint64_t *posted);
-/* The kernel was asked for all that it has to tell, at @now_ns. */
+/* The kernel was asked for all its news at @now_ns. */
 void ready_asked(struct ready_set *rs, uint64_t now_ns);
 
-/* Is there anything to drain?  For who asks often. */
+/* Is there anything to drain?  For callers that poll. */
 static inline bool ready_has_come(const struct ready_set *rs)
 {
 	const uint64_t *w = load_rlx(&rs->posted);

@@ -30,7 +30,8 @@ static uint64_t born_ns(int fd)
 	return (uint64_t)sx.stx_btime.tv_sec * NS_PER_S + sx.stx_btime.tv_nsec;
 }
 
-/* One that is closed is the same if it is not another file of the same number. */
+/* An inode number may be reused after the file is closed; the birth time
+ * tells. */
 static bool is_file_of(const struct region *r, const struct region *file)
 {
 	return r->dev == file->dev && r->ino == file->ino &&
@@ -38,7 +39,7 @@ static bool is_file_of(const struct region *r, const struct region *file)
 	       (r->n_users || (r->born_ns && r->born_ns == file->born_ns));
 }
 
-/* The parent's files are the parent's to announce. */
+/* Only the parent announces the parent's files. */
 static void after_fork(void)
 {
 	lock = (struct lock){ 0 };
@@ -49,7 +50,7 @@ static void after_fork(void)
 	n_regions = 0;
 }
 
-/* Once a process; in the child it is known already. */
+/* Once per process; a child inherits the registration. */
 static void mind_forks(void)
 {
 	static uint32_t knows;
@@ -67,7 +68,7 @@ int region_check(int fd, struct stat *st)
 		return -EBADMSG;
 	if (libc.fstat(fd, st) < 0 || fstatfs(fd, &fs) < 0)
 		return -errno;
-	/* Not of huge pages: reading a hole of such a file may fail. */
+	/* Refuse huge pages: reading a hole of such a file may fail. */
 	return S_ISREG(st->st_mode) && fs.f_type == TMPFS_MAGIC && st->st_size
 		   ? 0
 		   : -EBADMSG;

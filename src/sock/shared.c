@@ -6,10 +6,10 @@
 #include "base/clock.h"
 #include "sock/shared.h"
 
-/* A CAS that fails so often meets somebody who does nothing else. */
+/* If this many CAS fail, another process does nothing but disturb us. */
 #define TRIES 1000
 
-/* What was let go of before a fork has no page in the child. */
+/* A page that was dropped before a fork does not exist in the child. */
 static uint32_t epoch;
 
 static void numbers_out(const struct sock *sk, struct shared_numbers *s)
@@ -60,7 +60,7 @@ static void numbers_in(struct sock *sk, const struct shared_numbers *s)
 	store_rlx(&sk->sndtimeo_ns, s->sndtimeo_ns);
 }
 
-/* May a socket in mode @from be found in mode @to, one step of another process later? */
+/* Can another process have moved a socket from mode @from to mode @to? */
 static bool may_become(enum sock_mode from, uint32_t to)
 {
 	if (to == from || to == SOCK_KERNEL)
@@ -75,7 +75,7 @@ const struct sock_ops *shared_protocol(const struct sock *sk)
 	return sock_tables[sock_mode(sk)];
 }
 
-/* Take over what the last one left.  The caller holds the page's lock. */
+/* Import what the previous holder left.  The caller holds the page's lock. */
 int page_import(struct sock *sk, const struct shared_page *p)
 {
 	const volatile struct shared_numbers *from = &p->s;
@@ -134,8 +134,8 @@ int sock_share(struct sock *sk)
 	return 0;
 }
 
-/* Not the page: a thread may be waiting for its lock, and its count of holders is what
- * our children's claims lead to. */
+/* Keep the page mapped: a thread may be waiting for its lock, and the claims
+ * of our children refer to its count of holders. */
 void sock_unshare(struct sock *sk)
 {
 	struct shared_page *p = sk->page;

@@ -2,25 +2,26 @@
 /*
  * sock/shared.h - a socket that several processes hold since a fork
  *
- *     fork()  ->  sock_share(): a page of shared memory, the socket's numbers in it
- *     a call  ->  shared_ops: lock the page, import, call the protocol, export, unlock
- *     all others have let go  ->  sock_unshare(): this process's memory is enough
+ *     fork()  ->  sock_share(): a shared page with the socket's numbers
+ *     a call  ->  shared_ops: lock, import, call the protocol, export, unlock
+ *     all others have let go  ->  sock_unshare(): its own memory is enough
  *
- * Each process has a struct sock of its own, with its own pointers, mappings and
- * descriptors.  The page has numbers: positions in a stream, options, the mode.  Whoever
- * has dropped its privileges since the fork can still write there; so what a process
- * reads from it, it checks, as it checks what a peer has written (sock_ops.import).  A
- * wrong number ends this connection, and touches nothing else.
+ * Each process has its own struct sock, with its own pointers, mappings and
+ * descriptors.  The page holds numbers: positions in a stream, options, the
+ * mode.  A process that has dropped its privileges since the fork can still
+ * write there.  So each reader checks these numbers, as it checks what a peer
+ * has written (sock_ops.import).  A wrong number ends this connection and
+ * nothing else.
  *
- * A page has one socket, and is not inherited any more once the process has let go of
- * the socket: so a process forked later cannot reach the sockets of one that was forked
- * before.  It stays mapped until the socket is freed, for threads that are just looking.
- * One that has held this socket, and keeps the mapping, can disturb this socket while
- * others share it.
+ * A page belongs to one socket.  A process that has let go of the socket no
+ * longer passes the page on by fork, so its later children cannot reach the
+ * sockets of earlier ones.  The page stays mapped until the socket is freed,
+ * for threads that are just looking.  A process that once held this socket,
+ * and keeps the mapping, can disturb this socket while others share it.
  *
- * The lock in the page is waited for SHARED_LOCK_NS.  A living owner that holds it longer
- * has lost its core, or means harm: a call that may not sleep returns -EAGAIN, and
- * others try again.
+ * A thread waits SHARED_LOCK_NS for the lock in the page.  A living owner that
+ * holds it longer has lost its core, or is hostile.  Then a call that may not
+ * sleep returns -EAGAIN, and other calls try again.
  */
 #pragma once
 
@@ -32,7 +33,7 @@
 #define SHARED_CONN_BYTES 1024u
 #define SHARED_LOCK_NS (5 * NS_PER_MS)
 
-/* What all protocols have in common: numbers that are right whatever they are. */
+/* What all protocols have in common: numbers of which any is valid. */
 struct shared_numbers {
 	uint8_t nonblock, shut, anchor_deaf, anchor_end, nodelay, cork;
 	uint8_t inq, times, zc_on;
@@ -58,40 +59,41 @@ static_assert(sizeof(struct shared_page) <= SHARED_BYTES, "a page each");
 
 extern const struct sock_ops shared_ops;
 
-/* For shared_ops.c.  The protocol's own table; and, with the page locked, what others
- * have done, and what we have.  -EPROTO: it is impossible; -EAGAIN: another process
- * gives the connection to the kernel. */
+/* For shared_ops.c: the protocol's own table.  With the page locked, import
+ * what others have done and export what we have done.  -EPROTO: invalid;
+ * -EAGAIN: another process is returning the connection to the kernel. */
 const struct sock_ops *shared_protocol(const struct sock *sk);
 MUST_CHECK int page_import(struct sock *sk, const struct shared_page *p);
 void page_export(const struct sock *sk, struct shared_page *p);
 
-/* Before a fork: one process more.  -ENOMEM: the child may not use the socket. */
+/* Before a fork: count one more process.  -ENOMEM: the child may not use it. */
 MUST_CHECK int sock_share(struct sock *sk);
-/* The others may have let go: then this process's memory is enough. */
+/* If all others have let go, stop sharing: this process's memory is enough. */
 void sock_unshare(struct sock *sk);
-/* This process does not hold it any more; true: nobody does. */
+/* This process lets go of the socket; true: it was the last holder. */
 bool shared_let_go(struct sock *sk);
-/* In the child: of what it has of the parent's memory, only the sockets that it holds are
- * still sockets.  First the one, then the other for each of these; @calls: it goes on in
- * the middle of a call. */
+/* In the child: the parent's sockets that it does not hold are no longer
+ * sockets.  Call shared_child() first, then sock_inherit() for each socket it
+ * holds.  @calls: the fork happened in the middle of a call. */
 void shared_child(void);
 void sock_inherit(struct sock *sk, bool calls);
 /* For sock_new(). */
 void shared_init(struct sock *sk);
-/* The kernel has it for good: the others are to know before their next look. */
+/* The kernel has it for good: other processes must learn this before they
+ * look. */
 void shared_is_kernels(struct sock *sk);
 /* The socket is freed. */
 void shared_unmap(struct sock *sk);
 
-/* Is this thread inside, or does no other process hold it?  A thread may have looked up
- * its table just before a fork. */
+/* Is this thread inside a visit, or does no other process hold the socket?  A
+ * thread may have looked up its table just before a fork. */
 static inline bool sock_is_visited(const struct sock *sk)
 {
 	return likely(!sock_is_shared(sk)) ||
 	       (load_rlx(&sk->page->lock.word) & ~LOCK_WAITERS) == lock_self();
 }
 
-/* How many processes hold it, as far as they say; at least 1. */
+/* How many processes hold it, as far as they report; at least 1. */
 static inline int32_t sock_procs(const struct sock *sk)
 {
 	const struct shared_page *f = load_acq(&sk->page);
@@ -100,10 +102,10 @@ static inline int32_t sock_procs(const struct sock *sk)
 	return n > 1 ? n : 1;
 }
 
-/* @n processes do not hold it any more: have all let go?  Then it is the caller's to
- * end, and nobody else's. */
+/* @n processes no longer hold it: have all let go?  Then the caller alone ends
+ * it. */
 bool sock_let_go(struct sock *sk, int32_t n);
-/* This process ends without closing it; true: it was the last. */
+/* This process ends without closing it; true: it was the last holder. */
 bool sock_leave_it(struct sock *sk);
-/* The process that made it lets go; true: it had not. */
+/* The process that made the socket lets go; true: it had not done so before. */
 bool sock_maker_lets_go(struct sock *sk);

@@ -5,10 +5,10 @@
  *     shared_ops.recv()  ->  lock the page, import  ->  the protocol's recv()
  *                        ->  export, unlock
  *
- * Each operation is one visit to the page; see sock/shared.h.  Nobody sleeps there: sleep()
- * and sendmsg() go to the protocol without it.  What the others do while a thread sleeps
- * may take away or bring what it waits for without waking it, so it looks again every
- * LOOK_NS.
+ * Each operation is one visit to the page: see sock/shared.h.  Nobody sleeps
+ * during a visit: sleep() and sendmsg() go to the protocol without one.  While
+ * a thread sleeps, other processes may take or bring what it waits for without
+ * waking it, so it looks again every LOOK_NS.
  */
 #include <errno.h>
 #include <poll.h>
@@ -67,7 +67,7 @@ static struct visit visit_begin(struct sock *sk, int fd)
 	struct visit v __attribute__((cleanup(visit_end))) =                   \
 	    visit_begin((sk), (fd))
 
-/* Take over what the others have done.  0 or what a visit fails with. */
+/* Import what other processes have done.  0, or the error of the visit. */
 static int shared_refresh(struct sock *sk, int fd)
 {
 	VISIT(v, sk, fd);
@@ -75,7 +75,7 @@ static int shared_refresh(struct sock *sk, int fd)
 	return v.ops ? 0 : v.error;
 }
 
-/* Locked by another process: whoever holds it changes what is ready, and tells. */
+/* Another process has the page: it changes what is ready, and notifies. */
 static unsigned events_without(const struct visit *v)
 {
 	return v->error == -ECONNRESET
@@ -83,7 +83,7 @@ static unsigned events_without(const struct visit *v)
 		   : 0;
 }
 
-/* Of the kernel's tables, whose turn is next. */
+/* The kernel's tables are next. */
 static int shared_enter(struct sock *sk) { return -ESTALE; }
 static void shared_leave(struct sock *sk, int dir, ssize_t n) {}
 static bool shared_is_due(const struct sock *sk, int dir) { return false; }
@@ -114,7 +114,8 @@ static ssize_t shared_send_file(struct sock *sk, int fd, int in, off_t *off,
 	return v.ops ? v.ops->send_file(sk, fd, in, off, n) : v.error;
 }
 
-/* They may sleep, in the kernel: the page is visited before, for what they look at. */
+/* These may sleep in the kernel, so visit the page first, for what they look
+ * at. */
 static ssize_t shared_recvmsg(struct sock *sk, int fd, struct msghdr *msg,
 			      int flags)
 {
@@ -140,7 +141,7 @@ static void shared_error_later(struct sock *sk, int err)
 		v.ops->error_later(sk, err);
 }
 
-/* As of the last visit: the call that this lets go on will see. */
+/* As of the last visit: the call that continues after this will look itself. */
 static int shared_is_ready(struct sock *sk, int dir)
 {
 	const struct sock_ops *ops = shared_protocol(sk);
@@ -222,7 +223,7 @@ static bool shared_hint(struct sock *sk, int fd, unsigned events,
 	return v.ops ? v.ops->hint(sk, fd, events, w) : true;
 }
 
-/* Whoever asks may take it out: that is where it is looked at. */
+/* True: drain() checks for itself. */
 static bool shared_is_rung(const struct sock *sk) { return true; }
 
 static void shared_drain(struct sock *sk, int fd)

@@ -2,23 +2,24 @@
 /*
  * sock/sock.h - what every socket is, whatever moves its bytes
  *
- * A struct sock is one open file description of a TCP socket, as one process knows it.
- * It is this process's own memory: it may hold pointers and descriptors.  What osf stat
- * reads is an entry of the statistics segment, st.  Processes that share the description
- * since a fork have a copy of struct sock each, and exchange the rest, positions and
- * counters, through a page (sock/shared.h), which is input to whoever reads it.
+ * A struct sock is one open file description of a TCP socket, as one process
+ * knows it.  It is this process's own memory, so it may hold pointers and
+ * descriptors.  osf stat reads another struct: st, an entry of the statistics
+ * segment.  After a fork, each process that shares the description has its own
+ * copy of struct sock.  They exchange positions and counters through a page
+ * (sock/shared.h), and check what they read there.
  *
- * Life of the data path, one way, except the last step:
+ * The modes, usually in this order; KERNEL may follow any of them:
  *
  *   YOUNG      the kernel moves the bytes; calls count themselves in and out
- *   UPGRADING  one thread negotiates; others wait, it takes microseconds
- *   CANDIDATE  the kernel moves the bytes, under the locks below, because the
- *              peer may start to use the ring at any time
+ *   UPGRADING  one thread negotiates; others wait, which takes microseconds
+ *   CANDIDATE  pending: the kernel moves the bytes, under the locks below,
+ *              because the peer may start to use the ring at any time
  *   SHM        rings, after what was still in TCP
- *   KERNEL     for good: the tables no longer lead here for data calls
+ *   KERNEL     for good: data calls no longer come here
  *
- * Locks, among threads: rx for the receiving half, tx for the sending half; both in that
- * order to change the mode.
+ * Locks, between threads: rx for the receiving half, tx for the sending half.
+ * To change the mode, take both in that order.
  */
 #pragma once
 
@@ -39,8 +40,8 @@ enum sock_mode {
 	SOCK_KERNEL,
 };
 
-/* sock.state: from bit 0, a count of kernel calls in flight while YOUNG; the mode; and
- * whether other processes may be inside. */
+/* sock.state: from bit 0, a count of kernel calls in flight while YOUNG; then
+ * the mode; then whether other processes may be inside. */
 #define SOCK_COUNT_BITS 20
 #define SOCK_COUNT_MASK ((1u << SOCK_COUNT_BITS) - 1)
 #define SOCK_MODES 16u /* at most */
@@ -48,13 +49,14 @@ enum sock_mode {
 #define SOCK_STATE(mode) ((uint32_t)(mode) << SOCK_COUNT_BITS)
 #define SOCK_SHARED (1u << (SOCK_COUNT_BITS + 4))
 
-/* What a protocol may keep for a socket whose bytes it moves, or may come to. */
+/* Room for the state of a protocol that moves the socket's bytes, or may do
+ * so. */
 #define SOCK_CONN_BYTES 512u
 
 struct shared_page;
 
 struct sock {
-	/* Every call. */
+	/* Used by every call. */
 	alignas(CACHE_LINE) uint32_t state; /* SOCK_STATE(mode) | in flight */
 	uint8_t flags;                      /* SOCK_F_* */
 	uint8_t nonblock;                   /* O_NONBLOCK, shared by dups */
@@ -76,9 +78,9 @@ struct sock {
 	int32_t rcvlowat;
 	uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: none */
 
-	/* The anchor: what the kernel has said of it. */
+	/* The anchor: what the kernel has said about it. */
 	uint8_t
-	    anchor_deaf; /* SHUT_RD was given to the kernel: never sleep in recv */
+	    anchor_deaf; /* the kernel has shut reading: never sleep in recv */
 	uint8_t anchor_end; /* ANCHOR_*: how it has ended */
 	int32_t anchor_err; /* an error that it has already given away */
 	uint32_t errq;      /* the error queue may hold something: another value
@@ -93,8 +95,8 @@ struct sock {
 	uint8_t zc_on;         /* SO_ZEROCOPY is set */
 	uint32_t zc_next;      /* number of the next send with MSG_ZEROCOPY */
 	uint32_t
-	    zc_done; /* ours just before it that the program was not told of */
-	uint32_t zc_kernel; /* the kernel's that the program was not told of */
+	    zc_done; /* ours just before it, not yet reported to the program */
+	uint32_t zc_kernel; /* the kernel's, not yet reported to the program */
 
 	/* The upgrade. */
 	int32_t announce_fd; /* a listener's announcement, 0 for none */
@@ -166,11 +168,11 @@ static inline void sock_leave(struct sock *sk)
 		fetch_sub(&sk->state, 1);
 }
 
-/* From YOUNG to UPGRADING, if nobody is inside a call; false: somebody is, or it is not
- * young. */
+/* Go from YOUNG to UPGRADING if no thread is inside a call.  False: one is, or
+ * the socket is not young. */
 bool sock_start_moving(struct sock *sk);
-/* Both locks, to change the mode or to act on it: true if it is @mode still; false, and
- * none is held, if it is not. */
+/* Take both locks to change the mode or act on it.  True if the mode is still
+ * @mode; if not, neither lock is held. */
 static inline bool sock_hold(struct sock *sk, enum sock_mode mode)
 {
 	lock_get(&sk->rx_lock);
@@ -188,7 +190,7 @@ static inline void sock_drop(struct sock *sk)
 	lock_put(&sk->rx_lock);
 }
 
-/* One of its locks; cheaper where nobody else can be there. */
+/* Take one of its locks; cheaper if nobody else can be there. */
 static inline void sock_lock(const struct sock *sk, struct lock *l)
 {
 	if (sock_is_alone(sk))
@@ -199,15 +201,15 @@ static inline void sock_lock(const struct sock *sk, struct lock *l)
 
 static inline void sock_unlock(const struct sock *sk, struct lock *l)
 {
-	/* A lock that was not taken because we were alone is not given back:
-	 * the word says which it was, should a thread have come meanwhile. */
+	/* Do not unlock what was not locked because we were alone.  The lock's
+	 * word tells, even if a thread has appeared since. */
 	if (load_rlx(&l->word))
 		lock_put(l);
 	else
 		lock_leave();
 }
 
-/* Change mode without touching the count of those who peek in. */
+/* Change the mode, and keep the count of calls in flight. */
 void sock_set_mode(struct sock *sk, enum sock_mode mode);
 void sock_set_reason(struct sock *sk, enum osf_reason reason);
 const char *sock_reason_text(enum osf_reason reason);

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sock/sock_ops.h - the seam: what a protocol does for a socket
+ * sock/sock_ops.h - the interface of a protocol: what it does for a socket
  *
- *     preload, file, group, api  ->  sock_ops(sk)->send(sk, ...)  ->  a protocol
+ *     preload, file, group, api -> sock_ops(sk)->send(sk, ...) -> a protocol
  *
- * There is one table for each state of movement, and not for each protocol: a young
- * connection of the kernel's has another one than a connection that stays there.  So a
- * caller calls through the table, and compares no states.  A change of state is a change
- * of table; it is made under both locks of the socket.  Where a call finds in the end
- * that the socket has got another table meanwhile, it returns -ESTALE, and its caller
+ * Each mode has its own table, not each protocol: a young connection of the
+ * kernel has a different table than a connection that stays there.  So callers
+ * call through the table and never compare modes.  To change the mode is to
+ * change the table, under both locks of the socket.  If a call finds that the
+ * socket has got another table meanwhile, it returns -ESTALE, and its caller
  * looks the table up and calls again.
  *
- * The table stands in struct sock as a number (enum sock_mode), which is looked up with a
- * mask: processes that share a socket by fork write this number, and it leads to a table
- * whatever it is.
+ * struct sock stores the table as a number (enum sock_mode), and the lookup
+ * masks it.  Processes that share a socket by fork can write this number, and
+ * any number leads to a table.
  *
- * Every function gets @fd, a descriptor of the anchor, the kernel's socket underneath.
- * All return a negative errno on failure, and leave errno alone.  None sleeps if
- * is_ours is set; otherwise recv and send sleep as the kernel's calls do, and that is
- * all they wait for.
+ * Every function gets @fd, a descriptor of the anchor, the kernel's socket
+ * below.  All return a negative errno on failure and do not change errno.  If
+ * is_ours is set, none sleeps.  Otherwise recv and send sleep as the kernel's
+ * calls do, and wait for nothing else.
  */
 #pragma once
 
@@ -42,52 +42,55 @@ struct sock_ops {
 	    is_ours; /* its bytes move without the kernel's send() and recv() */
 
 	/*
-	 * Bytes.  MSG_DONTWAIT is for who calls; so are errno, SIGPIPE, and counts
-	 * of calls.  Bytes moved, 0 at the end of the stream, or
+	 * Bytes.  The caller handles MSG_DONTWAIT, errno, SIGPIPE, and counts
+	 * calls.  Return the bytes moved, 0 at the end of the stream, or
 	 *   -EAGAIN      nothing now: see is_ready()
 	 *   -ESTALE      the socket has another table
-	 *   -ECONNRESET  and others that end a connection, each told once
+	 *   -ECONNRESET  and others that end a connection, each reported once
 	 */
 	ssize_t (*recv)(struct sock *sk, int fd, const struct iovec *iov,
 			size_t n, int flags);
 	ssize_t (*send)(struct sock *sk, int fd, const struct iovec *iov,
 			size_t n, int flags);
-	/* sendfile(): @n bytes of @in at most, at *@off or where it stands. */
+	/* sendfile(): at most @n bytes of @in, from *@off or its position. */
 	ssize_t (*send_file)(struct sock *sk, int fd, int in, off_t *off,
 			     size_t n);
 	/*
-	 * The same with what only the kernel has: control messages, urgent bytes, an
-	 * address.  They may sleep, whoever carries the stream.  -EOPNOTSUPP: what
-	 * comes is not the kernel's to tell of; take the bytes alone.
+	 * The same with what only the kernel has: control messages, urgent
+	 * bytes, an address.  They may sleep, whoever carries the stream.
+	 * -EOPNOTSUPP: the kernel knows nothing about these bytes; call
+	 * recv().
 	 */
 	ssize_t (*recvmsg)(struct sock *sk, int fd, struct msghdr *msg,
 			   int flags);
 	ssize_t (*sendmsg)(struct sock *sk, int fd, const struct msghdr *msg,
 			   int flags);
-	/* A call has moved bytes, and the next is to fail with @err. */
+	/* A call has moved bytes, and the next call must fail with @err. */
 	void (*error_later)(struct sock *sk, int err);
 
 	/*
-	 * Waiting, where is_ours is set: see sock/wait.h.  May a call go on that was
-	 * told -EAGAIN?  1: yes; 0: not yet; -1: one has to sleep to know.  It is asked
-	 * again and again, so it locks nothing, and makes no call.
+	 * Waiting, if is_ours is set: see sock/wait.h.  May a call that got
+	 * -EAGAIN continue?  1: yes; 0: not yet; -1: only sleeping can tell.
+	 * Callers ask this again and again, so it takes no lock and makes no
+	 * system call.
 	 */
 	int (*is_ready)(struct sock *sk, int dir);
-	/* Sleep until it may.  0: look again; -EINTR; -EAGAIN: time is over; or the
+	/* Sleep until it may.  0: look again; -EINTR; -EAGAIN: timeout; or the
 	 * connection's error. */
 	int (*sleep)(struct sock *sk, int fd, const struct call_wait *w);
 
 	/*
-	 * Where is_ours is not set: a call of libc's that has no operation here is made
-	 * between enter(), 0 or -ESTALE, and leave(), which is told what it moved.
+	 * If is_ours is not set: a call of libc's that has no operation here
+	 * is made between enter(), which returns 0 or -ESTALE, and leave(),
+	 * which learns what the call moved.
 	 */
 	int (*enter)(struct sock *sk);
 	void (*leave)(struct sock *sk, int dir, ssize_t n);
-	/* Before a send, or after a receive: may another table serve better, so that a
-	 * look (ops_look()) is worth its price? */
+	/* Before a send or after a receive: may another table serve better, so
+	 * that ops_look() is worth its cost? */
 	bool (*is_due)(const struct sock *sk, int dir);
-	/* A call of libc's has told the peer something: sent, shut, closed.  News that
-	 * peers get by other ways comes after it. */
+	/* A call of libc's has told the peer something: sent, shut, closed.
+	 * News that peers get in other ways comes after it. */
 	void (*went_past)(void);
 
 	/* FIONREAD and SIOCOUTQ: bytes, or -errno. */
@@ -96,113 +99,124 @@ struct sock_ops {
 
 	/* The POLL* bits that hold now. */
 	unsigned (*events)(struct sock *sk, int fd);
-	/* The same, having asked the kernel underneath whether the connection has ended:
-	 * a call of the kernel's. */
+	/* The same, after asking the kernel if the connection has ended: one
+	 * system call. */
 	unsigned (*look)(struct sock *sk, int fd);
 	/*
 	 * Readiness: see sock/ready.h.
 	 */
-	/* It is not the anchor's, whose end has to be looked for besides. */
+	/* Readiness is the protocol's own; callers must also check the anchor
+	 * for the end. */
 	bool own_events;
-	/* Another thread may give it another table at any time; it is at it. */
+	/* Another thread may change its table at any time; another thread is
+	 * doing so. */
 	bool may_move, is_moving;
-	/* @w was opened just now.  w->is_told tells the result: from now on its set is
-	 * told of all that comes, or the anchor alone tells. */
+	/* @w was just opened.  w->is_told tells the result: from now on the
+	 * protocol notifies its set of everything, or only the anchor reports
+	 * news. */
 	void (*watch)(struct sock *sk, struct watch *w);
-	/* Tell @w's set of the next of @events, POLLIN and POLLOUT; NULL: end the sleep
-	 * of whoever sleeps on what sleep_on() says.  The caller looks at events() once
-	 * more before it sleeps.  True: @w is told of each arrival; else an edge may
-	 * have to be found by counting bytes. */
+	/* Notify @w's set of the next of @events, POLLIN and POLLOUT.  NULL:
+	 * wake whoever sleeps on what sleep_on() says.  Before it sleeps, the
+	 * caller checks events() once more.  True: @w is notified of each
+	 * arrival.  False: to find an edge, the caller may have to count
+	 * bytes. */
 	bool (*arm)(struct sock *sk, int fd, unsigned events,
 		    const struct watch *w);
 	/*
-	 * The same of POLLIN for a thread that sleeps on its bell (base/bell.h) besides,
-	 * and is alone in sleeping on this socket.  False, or NULL: nobody would ring
-	 * it, so arm().  It takes the bell back when it has slept.
+	 * The same of POLLIN for a thread that also sleeps on its bell
+	 * (base/bell.h), and is the only one to sleep on this socket.  False,
+	 * or NULL: nobody would ring it, so call arm().  After its sleep the
+	 * thread calls disarm_bell().
 	 */
 	bool (*arm_bell)(struct sock *sk, int fd);
 	void (*disarm_bell)(struct sock *sk);
-	/* @p asks for what the program asked; make it what a thread sleeps on. */
+	/* @p holds what the program asked for; replace it by what a thread
+	 * sleeps on. */
 	void (*sleep_on)(struct sock *sk, struct pollfd *p);
-	/* The kernel has reported POLL* bits of the anchor.  True: that is news, and no
-	 * doorbell beside news that a set is told of. */
+	/* The kernel has reported POLL* bits of the anchor.  True: they are
+	 * news.  False: they are only a doorbell, whose news the set gets in
+	 * another way. */
 	bool (*hint)(struct sock *sk, int fd, unsigned events,
 		     const struct watch *w);
-	/* Is something of the protocol's own unread in the anchor?  Take it out; the
-	 * caller holds the rx lock: see sock/anchor.h. */
+	/* Does the anchor hold something unread of the protocol's own?  Remove
+	 * it; the caller holds the rx lock: see sock/anchor.h. */
 	bool (*is_rung)(const struct sock *sk);
 	void (*drain)(struct sock *sk, int fd);
 
-	/* When events() may say more though nobody notifies: an instant, UINT64_MAX
-	 * for never. */
+	/* The time when events() may change without a notification;
+	 * UINT64_MAX: never. */
 	uint64_t (*next_ns)(struct sock *sk);
 
 	/*
-	 * Where is_ours is set, and the kernel's answer is not the whole: options,
-	 * names, marks.  Otherwise they do nothing, and so_error() is -1.
+	 * If is_ours is set, these complete the kernel's answer about options,
+	 * names and marks.  Otherwise they do nothing, and so_error() is -1.
 	 *
-	 * An option of sock/opt.h was set, or SOCK_F_ASYNC was.  True: the anchor is
-	 * not to know.
+	 * An option of sock/opt.h was set, or SOCK_F_ASYNC was.  True: do not
+	 * tell the anchor.
 	 */
 	bool (*opt_changed)(struct sock *sk, int fd, int level, int name);
 	void (*async_changed)(struct sock *sk, int fd);
-	/* Add to what the kernel says of the anchor, @len bytes of a struct tcp_info. */
+	/* Complete the kernel's answer for the anchor, @len bytes of a struct
+	 * tcp_info. */
 	void (*tcp_info)(struct sock *sk, int fd, void *info, size_t len);
-	/* SO_ERROR: told once, positive; -1: the kernel knows. */
+	/* SO_ERROR: positive, reported once; -1: the kernel knows. */
 	int (*so_error)(struct sock *sk, int fd);
-	/* Has the stream ended both ways, so that the kernel's socket would be closed? */
+	/* Has the stream ended both ways, so that the kernel would close its
+	 * socket? */
 	bool (*is_over)(const struct sock *sk);
-	/* SIOCATMARK: is there, before the anchor's next byte, something to read? */
+	/* SIOCATMARK: is there something to read before the anchor's next
+	 * byte? */
 	bool (*is_before_mark)(struct sock *sk, int fd);
 
-	/* connect(AF_UNSPEC): the connection is taken apart. */
+	/* connect(AF_UNSPEC): disconnect. */
 	int (*disconnect)(struct sock *sk, int fd, const struct sockaddr *addr,
 			  socklen_t len);
 	int (*shutdown)(struct sock *sk, int fd, int how);
-	/* The last process that holds it closes it, or ends without closing. */
+	/* The last process that holds the socket closes it, or ends without
+	 * closing. */
 	void (*close)(struct sock *sk, int fd);
 	void (*exit)(struct sock *sk, int fd);
 	/* In the child, for a socket that it has inherited. */
 	void (*after_fork)(struct sock *sk);
 	/*
-	 * For sockets that several processes hold (sock/shared.h): what the next one
-	 * has to know, into memory that all of them may write, at most
-	 * SHARED_CONN_BYTES of it, and from there.  To import is to check: -EPROTO
-	 * when it is impossible, and then nothing was taken.  NULL: there is nothing.
+	 * For sockets that several processes hold (sock/shared.h).  Export
+	 * what the next process must know, at most SHARED_CONN_BYTES, to
+	 * memory that all of them may write; and import it from there.  Import
+	 * checks: it returns -EPROTO, and takes nothing, if a value is
+	 * impossible.  NULL: there is nothing.
 	 */
 	void (*export)(const struct sock *sk, void *shared);
 	int (*import)(struct sock *sk, const void *shared);
-	/* The other processes that held it are gone. */
+	/* The other processes that held it have gone. */
 	void (*alone)(struct sock *sk);
 	/* A call is over: do what the peer has asked for meanwhile. */
 	void (*settle)(struct sock *sk, int fd);
-	/* The program's calls go past us from now on. */
+	/* From now on the program's calls go to the kernel without us. */
 	void (*passed)(struct sock *sk, int fd);
-	/* What was anchor @from is @to now; both may still be open. */
+	/* The anchor was @from and is @to now; both may still be open. */
 	void (*anchor_moved)(struct sock *sk, int from, int to);
-	/* Reset the connection, for @why, as one that cannot be saved. */
+	/* The connection cannot be saved: reset it, for @why. */
 	void (*reset)(struct sock *sk, int fd, const char *why);
 
 	/*
-	 * Bytes where they lie; NULL: it lends none, and takes none.
+	 * Reading and sending in place; NULL: not supported.
 	 */
 	const struct lend_ops *lend; /* sock/lend.h */
 
 	/*
-	 * Give the connection back to the kernel, for @why, or leave it there.  What the
-	 * program has not read stays readable; the rest of the way is gone in later
-	 * calls.
+	 * Fall back to the kernel, for @why, or stay there.  What the program
+	 * has not read stays readable; later calls finish the fallback.
 	 */
 	void (*fallback)(struct sock *sk, int fd, enum osf_reason why);
-	/* The same at once, for somebody who knows nothing of us: see
+	/* The same at once, for a holder that knows nothing of us: see
 	 * proto/shm/recall.c. */
 	int (*fallback_now)(struct sock *sk, int fd, enum osf_reason why,
 			    bool gently, struct stash *stash);
-	/* After that: nothing is to be read here any more, so that libc serves it. */
+	/* After that: nothing is left to read here, so libc serves it. */
 	void (*retire)(struct sock *sk);
 };
 
-/* As many as the mask of sock_ops() lets through; src/ops fills them in. */
+/* As many as the mask of sock_ops() allows; src/ops fills them in. */
 #define SOCK_TABLES (2 * SOCK_MODES)
 extern const struct sock_ops *const sock_tables[SOCK_TABLES];
 
@@ -212,15 +226,15 @@ static inline const struct sock_ops *sock_ops(const struct sock *sk)
 			   (SOCK_TABLES - 1)];
 }
 
-/* Until no thread is giving it another table any more; that takes microseconds. */
+/* Wait until no thread is changing its table; that takes microseconds. */
 static inline void sock_await_move(const struct sock *sk)
 {
 	while (sock_ops(sk)->is_moving)
 		cpu_relax();
 }
 
-/* For a call of libc's that has no operation: @sk has the table that is returned until
- * its leave().  NULL: it is ours, and not held. */
+/* For a call of libc's that has no operation: keep the returned table until
+ * its leave().  NULL: the socket is ours, and nothing is kept. */
 static inline const struct sock_ops *sock_hold_still(struct sock *sk)
 {
 	for (;;) {
@@ -233,7 +247,7 @@ static inline const struct sock_ops *sock_hold_still(struct sock *sk)
 	}
 }
 
-/* Is it for us to move its bytes? */
+/* Do we move its bytes? */
 static inline bool sock_is_ours(const struct sock *sk)
 {
 	return sock_ops(sk)->is_ours;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sock/stash.h - bytes that a protocol had, and the program has not read
+ * sock/stash.h - bytes received by a protocol and not yet read
  *
- * A connection goes back to the kernel at once (fallback_now() of sock/sock_ops.h).  What
- * the peer had sent before cannot be put into the kernel's receive queue, so whoever asked
- * for it has to see that it is read first.
+ * fallback_now() of sock/sock_ops.h fills it.  These bytes cannot be put into
+ * the kernel's receive queue.  So the caller must deliver them before what
+ * follows by TCP.
  */
 #pragma once
 

@@ -11,8 +11,8 @@
 #include "sock/sock_ops.h"
 #include "sock/wait.h"
 
-/* Let handlers of signals run that came while all were blocked.  -EINTR if one of
- * them ends the call. */
+/* Run the handlers of signals that came while all were blocked.  Return -EINTR
+ * if one of them ends the call. */
 static int handlers_run(const sigset_t *mask, const sigset_t *all,
 			bool restarts)
 {
@@ -41,7 +41,7 @@ static int handlers_run(const sigset_t *mask, const sigset_t *all,
 	return err;
 }
 
-/* An unread completion of MSG_ZEROCOPY ends no sleep of a blocking call. */
+/* An unread completion of MSG_ZEROCOPY does not end a blocking call's sleep. */
 static bool only_completions(const struct nap *n)
 {
 	for (nfds_t i = 0; i < n->n_fds; i++)
@@ -50,7 +50,7 @@ static bool only_completions(const struct nap *n)
 	return true;
 }
 
-/* ppoll() on what ends the nap, and on what whoever sleeps looks after, too. */
+/* ppoll() on the nap's descriptors, and on the one all sleepers serve. */
 static int nap_poll(const struct nap *n, const struct timespec *left,
 		    const sigset_t *mask)
 {

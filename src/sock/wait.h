@@ -2,13 +2,13 @@
 /*
  * sock/wait.h - a call that can do nothing now
  *
- *     -EAGAIN  ->  wait_for(): spins, then sock_ops.sleep()  ->  the call looks again
- *                                            |
- *                                            +-> nap(): a poll() that loses no signal
+ *     -EAGAIN  ->  wait_for(): spins, sock_ops.sleep()  ->  call looks again
+ *                                       |
+ *                                       +-> nap(): poll(), losing no signal
  *
- * Who waits holds no lock.  A handler of a signal ends the wait as it would end a call
- * that sleeps in the kernel; one that ran after the call had begun, and before it
- * slept, too (handlers_seen()).
+ * A waiting thread holds no lock.  A signal handler ends the wait as it would
+ * end a call that sleeps in the kernel.  That includes a handler that ran
+ * after the call began and before it slept (handlers_seen()).
  */
 #pragma once
 
@@ -27,23 +27,23 @@ struct call_wait {
 	struct handlers_seen seen; /* taken when the call began */
 };
 
-/* Is the call one that a handler with SA_RESTART does not end? */
+/* Does the call continue after a handler with SA_RESTART? */
 static inline bool waiter_restarts(const struct call_wait *w)
 {
 	return !w->partial && (w->is_part || w->deadline_ns == UINT64_MAX);
 }
 
-/* Until a call on @sk that was told -EAGAIN may go on.  0: look again; -EINTR; -EAGAIN:
- * time is over; or the connection's error. */
+/* Wait until a call on @sk that got -EAGAIN may continue.  0: look again;
+ * -EINTR; -EAGAIN: timeout; or the connection's error. */
 int wait_for(struct sock *sk, int fd, const struct call_wait *w);
 
 /*
- * Asleep on descriptors of the kernel's, of one socket or of many, with all signals held
- * back but while the thread sleeps, so that none is missed between the last look and
- * the sleep.
+ * Sleep on descriptors of the kernel's, for one socket or many.  All signals
+ * are blocked except during the sleep, so that none is missed between the last
+ * look and the sleep.
  */
 struct nap {
-	struct pollfd *fds; /* that end it */
+	struct pollfd *fds; /* these end it */
 	nfds_t n_fds;
 	bool (*is_over)(void *arg); /* asked before each sleep */
 	void (*woke)(void *arg);    /* called after each */

@@ -31,8 +31,8 @@ void inet_unseen(struct sock *sk, int fd)
 
 	if (load_rlx(&sk->st->flags) & OSF_STATS_UNSEEN || sk->st->listening)
 		return;
-	/* Of a connection that comes back from shared memory, what is not
-	 * counted is doorbells, but for what is still to be read. */
+	/* After a fallback, the bytes that we have not counted are doorbells,
+	 * except those that are still to be read. */
 	if (shm_of(sk)->seg && ask_kernel(fd, &b)) {
 		int unread = 0;
 
@@ -54,8 +54,8 @@ void inet_seen(struct sock *sk, int fd)
 	if (likely(!(load_rlx(&st->flags) & OSF_STATS_UNSEEN)) ||
 	    st->proto == OSF_PROTO_MODULE || !ask_kernel(fd, &b))
 		return;
-	/* A smaller number is that of another connection: the program has closed
-	 * ours by an instruction of its own, and @fd was given away since. */
+	/* A smaller number belongs to another connection: the program has
+	 * closed ours by a direct system call, and @fd has been reused. */
 	if (b.rx < st->rx_bytes_other + st->rx_bytes_inet ||
 	    b.tx < st->tx_bytes_other + st->tx_bytes_inet)
 		return;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/inet/inet.h - the kernel's TCP as a protocol: it moves the bytes, we count them
+ * proto/inet/inet.h - the kernel's TCP as a protocol: it moves, we count
  *
- *     libc's own call  ->  inet_account()  ->  sock_ops.is_due()?  a look at the upgrade
+ *     libc's own call  ->  inet_account()  ->  sock_ops.is_due(): upgrade?
  *
- * When a socket is the kernel's for good, calls go to libc without a look, and what
- * they move is not counted any more.  The kernel counts it, and is asked when the
- * socket is closed, or the process ends; osf stat asks for sockets that are open.
+ * When the kernel has a socket for good, calls go straight to libc, and we
+ * stop counting.  The kernel counts instead.  We ask it when the socket is
+ * closed or the process ends; osf stat asks it for open sockets.
  *
- * A turn is a change of direction: a request and its response are two.  The side
- * that opened the connection looks before it sends, the other after it received,
- * so that an offer made before a request is seen with that request.
+ * A turn is a change of direction: a request and its response are two turns.
+ * The side that opened the connection tries before it sends, the other side
+ * after it has received.  So the acceptor sees an offer together with the
+ * request that follows it.
  */
 #pragma once
 
@@ -23,15 +24,16 @@
 /* table.c */
 extern const struct sock_ops inet_young_ops, inet_moving_ops, inet_kernel_ops;
 
-/* Calls on @sk are not counted from now on.  One call of the kernel if it was in
- * shared memory, else none. */
+/* From now on calls on @sk are not counted.  Costs one system call if the
+ * socket was in shared memory, else none. */
 void inet_unseen(struct sock *sk, int fd);
-/* The last moment to know what went by: the last holder closes @sk, or ends.  One
- * call of the kernel if calls were not counted, else none. */
+/* Count the last bytes: the last holder closes @sk, or ends.  Costs one system
+ * call if calls were not counted, else none. */
 void inet_seen(struct sock *sk, int fd);
 
-/* Leave it to the kernel for good, from mode YOUNG.  False: it is not young, or
- * others are inside a call of the kernel's; then it is not looked at again. */
+/* Leave the socket to the kernel for good, from mode YOUNG.  False: it is not
+ * young, or other threads are inside a system call; it is then not tried
+ * again. */
 bool inet_pin(struct sock *sk, enum osf_reason reason);
 
 static inline bool inet_reached(const struct sock *sk, uint32_t turns)
@@ -49,8 +51,8 @@ static inline bool inet_due_before_send(const struct sock *sk)
 				    (load_rlx(&sk->last_dir) != DIR_TX));
 }
 
-/* After a call that moved @n bytes: is it time for ops_look()?  Threads may be in
- * here at once; a count that is a little off costs a later look. */
+/* After a call that moved @n bytes: is it time for ops_look()?  Threads may
+ * call this at once; a count that is slightly wrong only delays the look. */
 static inline bool inet_account(struct sock *sk, int dir, ssize_t n)
 {
 	if (n <= 0)

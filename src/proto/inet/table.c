@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/inet/table.c - the tables of sockets whose bytes the kernel moves
+ * proto/inet/table.c - the operations of sockets whose bytes the kernel moves
  *
- *     young    calls are counted in and out, so that nobody moves the connection under
- *              one; each is a reason to look whether it is time to move
- *     moving   another thread is at it; that takes microseconds
+ *     young    calls count themselves in and out, so that nobody upgrades the
+ *              connection during a call; each may find that an upgrade is due
+ *     moving   another thread is upgrading it; that takes microseconds
  *     kernel   libc's own call, for good
  *
  * All three sleep as the kernel's calls do.
@@ -38,8 +38,8 @@ static ssize_t kernel_recv(struct sock *sk, int fd, const struct iovec *iov,
 	return r < 0 ? -errno : r;
 }
 
-/* The kernel numbers sends with MSG_ZEROCOPY; we go on counting when the connection is
- * moved.  Peers on this host hear of a send by TCP. */
+/* The kernel numbers sends with MSG_ZEROCOPY; we continue its numbers after an
+ * upgrade.  Peers on this host learn of this send by TCP. */
 static inline ssize_t sent(struct sock *sk, int fd, ssize_t r, int flags)
 {
 	if (r < 0)
@@ -124,7 +124,7 @@ static unsigned kernel_events(struct sock *sk, int fd)
 }
 
 /*
- * The anchor's readiness is the socket's: it tells by itself.
+ * The anchor is ready when the socket is, and notifies by itself.
  */
 
 static void by_anchor(struct sock *sk, struct watch *w) {}
@@ -166,7 +166,7 @@ static int is_there_now(struct sock *sk, int fd, enum osf_reason why,
 }
 
 /*
- * What the kernel answers alone.
+ * What the kernel answers without us.
  */
 static bool tell_anchor(struct sock *sk, int fd, int level, int name)
 {
@@ -234,7 +234,7 @@ const struct sock_ops inet_kernel_ops = {
  * Young.
  */
 
-/* One call of the kernel's, however it ends. */
+/* One system call, undone however it ends. */
 struct inside {
 	struct unwind u;
 	struct sock *sk;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/inet/tcp_bytes.h - the stream's bytes, from what the kernel says of a connection
+ * proto/inet/tcp_bytes.h - count the stream's bytes from the kernel's TCP_INFO
  *
  *     getsockopt(TCP_INFO), or inet_diag's INET_DIAG_INFO  ->  struct tcp_bytes
  *
- * Linux counts what it has given to the wire and taken from it.  Written is what
- * was sent, each byte once, and what waits to be sent.  Received is what has
- * arrived in order, whether or not the program has read it; Linux counts the
- * peer's FIN among these bytes, so it is taken off again.  On a socket in state
- * CLOSE nobody can tell an orderly end from a reset: there it is one byte less
- * than it was, if the peer reset the connection.
+ * Linux counts what it has sent and received.  Written is what it has sent,
+ * each byte once, plus what waits to be sent.  Received is what has arrived in
+ * order, read or not.  Linux counts the peer's FIN as a byte, so we subtract
+ * it.  In state CLOSE an orderly end looks like a reset; if the peer has reset
+ * the connection, our result is one byte too small.
  */
 #pragma once
 
@@ -28,7 +27,7 @@ struct tcp_bytes {
 
 static inline struct tcp_bytes tcp_bytes_of(const struct tcp_info *ti)
 {
-	/* <netinet/tcp.h>, which has these, cannot be had beside <linux/tcp.h>. */
+	/* <netinet/tcp.h> defines these, but conflicts with <linux/tcp.h>. */
 	enum {
 		TIME_WAIT = 6,
 		CLOSE = 7,

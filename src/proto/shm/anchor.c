@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/anchor.c - the kernel connection underneath: doorbells, its end, its counts
+ * proto/shm/anchor.c - the kernel's TCP socket below: doorbells, end, counts
  *
- * A doorbell is one byte through the anchor, sent only by a side that sends its
- * stream by ring, only to a side that armed.  The ringer counts it in the segment
- * before it sends, so the other side knows how many bytes to throw away.
+ * A doorbell is one byte sent through the anchor.  A side sends it only if it
+ * sends its stream by ring, and only to a peer that has armed.  It counts the
+ * doorbell in the segment first, so the peer knows how many bytes to discard.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -21,7 +21,7 @@
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 
-/* <netinet/tcp.h>, which has these, cannot be had beside <linux/tcp.h>. */
+/* <netinet/tcp.h> defines these, but conflicts with <linux/tcp.h>. */
 enum {
 	TCP_ESTABLISHED = 1,
 	TCP_FIN_WAIT1 = 4,
@@ -29,7 +29,7 @@ enum {
 	TCP_CLOSE = 7
 };
 
-/* Are there bytes in our ring at @base from @off on? */
+/* Does our ring at @base hold a record at @off? */
 static bool has_bytes(const struct sock *sk, uint8_t *base, uint32_t off)
 {
 	bool is_second = base > seg_ring(shm_of(sk)->seg, shm_of(sk)->side,
@@ -46,8 +46,8 @@ static bool has_bytes(const struct sock *sk, uint8_t *base, uint32_t off)
 	       ring_rx_bytes(&rest, 1, &mark);
 }
 
-/* Did the peer's program leave bytes of ours unread?  @by_reset: its kernel has sent a
- * reset. */
+/* Did the peer's program leave some of our bytes unread?  @by_reset: the
+ * peer's kernel has sent a reset. */
 static bool left_unread(const struct sock *sk, bool by_reset)
 {
 	const struct seg_side *p = shm_peer(sk);
@@ -58,20 +58,21 @@ static bool left_unread(const struct sock *sk, bool by_reset)
 		return true;
 	if (load_rlx(&p->read_half) == is_second)
 		return has_bytes(sk, shm_of(sk)->tx.base, off);
-	/* We have gone on in the other half, and it has not. */
+	/* We have moved to the other half of the ring and the peer has not. */
 	return has_bytes(sk, shm_of(sk)->tx.other, off) ||
 	       has_bytes(sk, shm_of(sk)->tx.base, 0);
 }
 
 /*
- * The anchor has ended.  Did the peer's process end without closing?  Then the kernel
- * cannot know what that means: doorbells that were unread made it reset the connection,
- * and bytes that were unread in the ring did not.  Had they all been TCP's, unread
- * bytes would have made it a reset, and nothing else.
+ * The anchor's connection has ended.  Did the peer's process end without
+ * closing?  The kernel cannot tell: it resets the connection for unread
+ * doorbells, but not for unread bytes in the ring.  Had TCP carried
+ * everything, only unread bytes would have caused a reset.
  */
 static bool peer_died(struct sock *sk, bool by_reset)
 {
-	/* Who shuts both halves, or goes back, lets the kernel send a FIN too. */
+	/* A peer that shuts both halves or falls back makes the kernel send a
+	 * FIN too. */
 	uint32_t lives =
 	    by_reset ? SEG_CLOSED
 		     : SEG_CLOSED | SEG_TX_FIN | SEG_TX_BACK | SEG_RECALL;
@@ -92,8 +93,8 @@ static bool peer_died(struct sock *sk, bool by_reset)
 }
 
 /*
- * The kernel tells of an error once; whoever hears it keeps it for the call that
- * is to fail with it.  False: not an end of the connection.
+ * The kernel reports an error once.  Keep it for the call that must fail with
+ * it.  False if @err does not end the connection.
  */
 bool anchor_note(struct sock *sk, int err)
 {
@@ -107,8 +108,8 @@ bool anchor_note(struct sock *sk, int err)
 	return true;
 }
 
-/* SO_ERROR: what the next call would fail with, positive, once.  -1: ask the kernel;
- * otherwise the kernel's own is about a doorbell. */
+/* SO_ERROR: the positive error that the next call would return, once.  -1: ask
+ * the kernel.  Otherwise the kernel's own error is about a doorbell. */
 int anchor_so_error(struct sock *sk, int fd)
 {
 	if (sock_mode(sk) == SOCK_SHM &&
@@ -118,7 +119,7 @@ int anchor_so_error(struct sock *sk, int fd)
 	return err || shm_of(sk)->peer_died ? err : -1;
 }
 
-/* The error that was kept, negative, once. */
+/* Return the error that we kept, negative, once. */
 int anchor_error(struct sock *sk)
 {
 	return load_rlx(&sk->anchor_err) ? -xchg(&sk->anchor_err, 0) : 0;
@@ -143,14 +144,15 @@ static void ring(struct sock *sk, int fd, int flags)
 	}
 	fetch_add(&me->bells, 1);
 	if (load_seq(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_RECALL)) {
-		/* Dekker with shm_leave() and shm_recall() */
+		/* Dekker with shm_leave() and shm_recall(). */
 		fetch_sub(&me->bells, 1);
 		fetch_sub(&shm_of(sk)->n_ringing, 1);
 		return;
 	}
 	count(&sk->st->n_wakes, 1);
-	/* EAGAIN: thousands are unread, the peer will wake.  An error is the
-	 * peer's end, which whoever looks next will see. */
+	/* EAGAIN: thousands of doorbells are unread, so the peer will wake.
+	 * Any other error means that the peer has ended, which the next look
+	 * will find. */
 	store_rlx(&shm_of(sk)->bell_waits, (uint8_t)(flags & MSG_MORE ? 1 : 0));
 	if (libc.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL | flags) != 1) {
 		anchor_note(sk, errno);
@@ -164,7 +166,7 @@ static void ring(struct sock *sk, int fd, int flags)
 void anchor_ring(struct sock *sk, int fd) { ring(sk, fd, 0); }
 void anchor_ring_later(struct sock *sk, int fd) { ring(sk, fd, MSG_MORE); }
 
-/* From now on nobody of ours rings. */
+/* From now on no thread of ours rings. */
 void anchor_silence(struct sock *sk)
 {
 	xchg(&shm_of(sk)->tx_ring, (uint8_t)0); /* Dekker with anchor_ring() */
@@ -173,9 +175,9 @@ void anchor_silence(struct sock *sk)
 }
 
 /*
- * Our direction goes on in TCP.  The last doorbell is counted before the mark, so that
- * the peer waits for it before it takes bytes for the stream's, and rung after it, so
- * that the peer does not go back to sleep.
+ * Our direction continues in TCP.  Count the last doorbell before the mark, so
+ * that the peer does not take it for data.  Send it after the mark, so that
+ * the peer does not sleep again.
  */
 void anchor_back(struct sock *sk, int fd)
 {
@@ -227,9 +229,9 @@ static bool post(struct sock *sk, uint32_t slot)
 }
 
 /*
- * For data a slot stays armed (@stays): a bit that is set twice is set once, and
- * neither side has to write the other's line for every message.  All else is armed
- * for one time.
+ * A slot stays armed for data (@stays): setting a bit that is already set
+ * changes nothing, so neither side writes the other's line for every message.
+ * All other arming is for one time.
  */
 void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
 		   uint32_t *anchor_word, uint32_t *bell_word, bool stays)
@@ -258,15 +260,15 @@ void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
 		inbox_rang(shm_of(sk)->peer_inbox);
 }
 
-/* Throw away doorbells that have been rung for us.  The caller holds the rx lock. */
+/* Discard the doorbells rung for us.  The caller holds the rx lock. */
 void anchor_drain(struct sock *sk, int fd)
 {
 	uint32_t rung = load_acq(&shm_peer(sk)->bells);
 	char bin[64];
 	int saved = errno;
 
-	/* Stream bytes come first, and know their number; or there are no more
-	 * doorbells. */
+	/* Bytes of the stream come first and are counted, or no doorbells
+	 * follow. */
 	if (load_rlx(&shm_of(sk)->rx_tcp) || load_rlx(&shm_of(sk)->recalled))
 		return;
 	while (rung != shm_of(sk)->bells_drained) {
@@ -294,7 +296,8 @@ static int tcp_info_get(int fd, struct tcp_info *ti)
 								  : -ENOTSUP;
 }
 
-/* After our own SHUT_RD, poll cannot tell the peer's FIN; the state can. */
+/* After our own SHUT_RD, poll() cannot show the peer's FIN.  The TCP state
+ * can. */
 bool anchor_has_fin(int fd)
 {
 	struct tcp_info ti;
@@ -305,8 +308,8 @@ bool anchor_has_fin(int fd)
 	       ti.tcpi_state != TCP_FIN_WAIT1 && ti.tcpi_state != TCP_FIN_WAIT2;
 }
 
-/* The peer has reset the connection, and the program has taken the error that said so:
- * then poll() shows a hang-up like any other, and the state tells. */
+/* After a reset whose error the program has fetched, poll() shows an ordinary
+ * hang-up.  The TCP state shows the reset. */
 bool anchor_is_closed(const struct sock *sk, int fd)
 {
 	struct tcp_info ti;
@@ -342,10 +345,10 @@ void anchor_look(struct sock *sk, int fd)
 }
 
 /*
- * Bytes that have been written to the connection since it was opened, by whatever
- * means.  The kernel tells it twice, as what was sent and is to be sent, and as
- * what was acknowledged and is not yet (where the active side's count includes its
- * SYN); a number is believed only when both agree.
+ * Count the bytes written to the connection since it was opened, by any means.
+ * The kernel reports this twice: sent plus unsent, and acknowledged plus not
+ * acknowledged (where the active side's count includes its SYN).  Believe it
+ * only if both agree.
  */
 int anchor_counts(int fd, bool active, uint64_t *sent)
 {
@@ -369,7 +372,7 @@ int anchor_counts(int fd, bool active, uint64_t *sent)
 	return -EUCLEAN;
 }
 
-/* Stream bytes that the application has read from the connection so far. */
+/* Count the stream bytes that the application has read so far. */
 int anchor_consumed(int fd, uint64_t *consumed)
 {
 	for (int tries = 0; tries < 16; tries++) {

@@ -4,15 +4,16 @@
  *
  *     TCP, up to the peer's K  ->  backlog  ->  rx.c
  *
- * After a move the peer's stream goes on in the ring, but what it had sent by TCP before
- * stays in the kernel until the program reads it.  A program that does not read for a
- * while leaves TCP's window closed.  Then neither a doorbell nor the FIN of a peer that
- * is killed arrives, and who waits for room in the ring waits for ever.  So whoever is
- * about to sleep takes these bytes out of the kernel.  They are bounded: by K, and
- * before K is known by BACKLOG_MAX.
+ * After an upgrade the peer's stream continues in the ring, but what it sent
+ * by TCP before stays in the kernel until the program reads it.  If the
+ * program does not read for a while, TCP's window stays closed.  Then neither
+ * a doorbell nor the FIN of a killed peer arrives, and a thread that waits for
+ * room in the ring waits for ever.  So a thread that is about to sleep takes
+ * these bytes out of the kernel.  K bounds them, or BACKLOG_MAX while K is
+ * unknown.
  *
- * The memory is shared with children forked later, as the socket is.  While several
- * processes hold the socket already, nothing is taken out.
+ * Children forked later share this memory, as they share the socket.  If
+ * several processes already hold the socket, nothing is taken out.
  *
  * Lock: rx.
  */
@@ -47,9 +48,10 @@ void backlog_free(struct sock *sk)
 }
 
 /*
- * Up to @max bytes from the kernel.  Before K is known a doorbell could be taken for
- * data: so look first, and take what was there only if K is still unknown.  0: nothing
- * was taken, look again; -errno.
+ * Take up to @max bytes from the kernel.  Until we know K, a doorbell could
+ * look like data.  So look first, and take what was there only if K is still
+ * unknown.  Return 0 if nothing was taken and the caller must look again, or
+ * -errno.
  */
 static ssize_t take(struct sock *sk, int fd, size_t max, bool known)
 {
@@ -95,7 +97,8 @@ void backlog_fill_locked(struct sock *sk, int fd)
 	}
 }
 
-/* Somebody who sleeps until there are bytes is woken by those in the kernel. */
+/* Does another thread sleep until there are bytes?  Only bytes in the kernel
+ * wake it. */
 static bool others_wait(const struct sock *sk, uint32_t n_own)
 {
 	return load_rlx(&sk->n_sleepers) -
@@ -107,7 +110,7 @@ COLD void shm_backlog_fill(struct sock *sk, int fd, uint32_t n_own)
 {
 	int saved = errno, n = 0;
 
-	/* Who takes turns has read all: then there is no need for memory. */
+	/* A program that takes turns has read everything: allocate nothing. */
 	if (sock_mode(sk) != SOCK_SHM || libc.ioctl(fd, FIONREAD, &n) < 0 ||
 	    !n) {
 		errno = saved;

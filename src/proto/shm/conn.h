@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/conn.h - what this protocol keeps for a connection that it moves
+ * proto/shm/conn.h - the state of a connection in shared memory
  *
- * It lies in struct sock (sock.conn) and is zeroed with it.  The rx half belongs to the
- * holder of sock.rx_lock, the tx half to the holder of sock.tx_lock; the rest is set
- * while the mode is UPGRADING.
+ * It lies in struct sock (sock.conn) and is zeroed with it.  The holder of
+ * sock.rx_lock owns the rx half, the holder of sock.tx_lock the tx half.  The
+ * rest is set while the mode is UPGRADING.
  */
 #pragma once
 
@@ -32,7 +32,8 @@ struct shm_conn {
 	struct ring_rx rx;
 	uint64_t rx_tcp_base; /* bytes of TCP that were read so far */
 	int64_t rx_tcp_left;  /* bytes of TCP before the ring, once known */
-	/* proto/shm/backlog.c: bytes of TCP that wait here, in memory that forks share. */
+	/* proto/shm/backlog.c: TCP bytes that wait here, in memory that forks
+	 * share. */
 	uint8_t *backlog;
 	uint32_t backlog_pos, backlog_end;
 	uint32_t bells_drained;

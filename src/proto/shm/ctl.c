@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/ctl.c - readiness, arming, shutdown, close, and the way back to the kernel
+ * proto/shm/ctl.c - readiness, arming, shutdown, close, and fallback
  *
- * While both ends are in the rings the anchor's own FIN is held back: a side that
- * has shut its writing half must still be able to ring for space it frees.  The
- * FIN mark in the ring is what the peer goes by; the kernel's FIN follows when
- * both halves are shut, or at close.
+ * While both ends use the rings, we hold the anchor's own FIN back, because a
+ * side that has shut down writing must still ring when it frees space.  The
+ * peer reads the FIN mark in the ring instead.  The kernel's FIN follows when
+ * both halves are shut, or at close().
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -26,10 +26,11 @@
 #include "sock/linger.h"
 #include "sock/arena.h"
 
-/* Writable means room for this part of the ring, as the kernel's is a third. */
+/* Writable means that this part of the ring is free; in the kernel it is a
+ * third. */
 #define WRITABLE_PART 8
 
-/* How long a close() waits for a peer that has lost its core while it rang. */
+/* How long close() waits for a peer that lost its core while it was ringing. */
 #define LEAVE_NS (100 * NS_PER_MS)
 
 void shm_broken(struct sock *sk, int fd, const char *why)
@@ -50,7 +51,7 @@ void shm_broken(struct sock *sk, int fd, const char *why)
 	libc.connect(fd, &unspec, sizeof(unspec));
 }
 
-/* What the kernel says, for the phases in which it carries the stream. */
+/* Ask the kernel, in the phases in which it carries the stream. */
 static unsigned tcp_events(int fd, unsigned want)
 {
 	struct pollfd p = { .fd = fd, .events = (short)(want | POLLRDHUP) };
@@ -63,11 +64,13 @@ static unsigned tcp_events(int fd, unsigned want)
 
 static bool tx_writable_locked(struct sock *sk, int fd)
 {
-	/* Who holds does not move, and has no room until it does. */
+	/* A writer that holds a record back does not move to the other half,
+	 * and has no room until it does. */
 	if (unlikely(shm_of(sk)->held_bytes) &&
 	    load_rlx(shm_of(sk)->tx.tail_pub) == RING_TAIL_MOVE)
 		shm_flush(sk, fd);
-	/* A lie shows at the next send; it may not hang the program here. */
+	/* The next send reports a corrupt tail.  It must not hang the program
+	 * here. */
 	if (ring_tx_refresh(&shm_of(sk)->tx))
 		return true;
 	if (shm_of(sk)->tx_limit &&
@@ -98,7 +101,7 @@ static bool rx_enough(struct sock *sk)
 	       mark != RING_NONE;
 }
 
-/* A candidate that nobody reads or writes still has to notice its peer. */
+/* Even if nobody reads or writes a candidate, notice when its peer is ready. */
 static void candidate_look(struct sock *sk, int fd)
 {
 	if (!sock_hold(sk, SOCK_CANDIDATE))
@@ -107,8 +110,8 @@ static void candidate_look(struct sock *sk, int fd)
 	sock_drop(sk);
 }
 
-/* Before SHM: true if the kernel has the answer.  What it says is readable may be a
- * doorbell of a peer that has just become ready: then it is not. */
+/* Before SHM: true if the kernel has the answer.  It does not if the peer has
+ * just become ready, because then the readable bytes may be a doorbell. */
 static COLD bool kernel_events(struct sock *sk, int fd, unsigned *ev)
 {
 	do {
@@ -122,7 +125,7 @@ static COLD bool kernel_events(struct sock *sk, int fd, unsigned *ev)
 	return true;
 }
 
-/* The same for the rest of TCP that comes before the ring. */
+/* The same for the TCP bytes that come before the ring. */
 static COLD bool rx_tcp_events(struct sock *sk, int fd, unsigned *ev)
 {
 	unsigned tcp;
@@ -141,8 +144,8 @@ static COLD bool rx_tcp_events(struct sock *sk, int fd, unsigned *ev)
 	return true;
 }
 
-/* TCP carries the stream again.  Doorbells that are still in front of its bytes are
- * nothing to read. */
+/* TCP carries the stream again.  A doorbell in front of its bytes does not
+ * make the socket readable. */
 static COLD unsigned rx_back_events(struct sock *sk, int fd)
 {
 	unsigned tcp = tcp_events(fd, POLLIN);
@@ -161,7 +164,7 @@ static COLD unsigned rx_back_events(struct sock *sk, int fd)
 	return tcp & ~(unsigned)POLLOUT;
 }
 
-/* May the next record be the mark behind which TCP goes on? */
+/* May the next record be the BACK mark, after which TCP continues? */
 static bool may_be_back(const struct sock *sk)
 {
 	if (load_rlx(&shm_of(sk)->rx.len))
@@ -171,7 +174,8 @@ static bool may_be_back(const struct sock *sk)
 	return hdr >> 32 == RING_BACK || ring_is_jump(hdr);
 }
 
-/* If it is, the ring is over, and the mark is nothing to read. */
+/* If it is, the ring has ended, and the mark does not make the socket
+ * readable. */
 static COLD bool rx_goes_back(struct sock *sk)
 {
 	enum ring_mark mark;
@@ -184,7 +188,7 @@ static COLD bool rx_goes_back(struct sock *sk)
 	return load_rlx(&shm_of(sk)->rx_back);
 }
 
-/* What the error queue, and the end of the connection, add to @want. */
+/* Add to @want what the error queue and the end of the connection say. */
 static COLD unsigned queue_events(struct sock *sk, int fd, unsigned want)
 {
 	short ends =
@@ -208,7 +212,8 @@ unsigned shm_events(struct sock *sk, int fd)
 		return POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP |
 		       POLLRDNORM | POLLWRNORM;
 
-	/* Whether or not anybody reads: who sleeps is woken when it is due. */
+	/* Do this even if nobody reads, because a sleeper must wake when bytes
+	 * are due. */
 	if (shm_is_held(sk))
 		shm_look_held(sk);
 	uint32_t peer = load_acq(&shm_peer(sk)->flags); /* S2 */
@@ -256,8 +261,8 @@ unsigned shm_events(struct sock *sk, int fd)
 	return ev;
 }
 
-/* Space that we freed and did not tell of: the peer may wait for it while we wait for
- * the peer. */
+/* Tell the peer about space that we freed silently: it may wait for that while
+ * we wait for it. */
 static void tell_of_space(struct sock *sk, int fd)
 {
 	if (load_rlx(&shm_of(sk)->rx.published) ==
@@ -276,7 +281,8 @@ bool shm_has_inbox(const struct sock *sk)
 	return shm_of(sk)->inbox_tag == inbox_own_tag();
 }
 
-/* The peer's copies are those of the process whose inbox it has. */
+/* The peer has copies of the bells of one process: the one whose inbox it
+ * maps. */
 static bool peer_has_bell(const struct sock *sk, uint32_t bell)
 {
 	return bell_own_fd(bell) >= 0 &&
@@ -324,8 +330,8 @@ void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
 	uint32_t *tx = how == ARM_INBOX ? &me->tx_inbox : &me->tx_anchor;
 	bool fresh = false;
 
-	/* A slot that is armed already needs no fence: its bit was cleared, by an
-	 * exchange, before the caller's next look. */
+	/* A slot that is already armed needs no fence: an exchange has cleared
+	 * its bit before the caller's next look. */
 	if (events & POLLIN && (how == ARM_ANCHOR || !load_rlx(rx))) {
 		store_rlx(rx, how == ARM_ANCHOR ? shm_ring_how(sk) : 1u);
 		fresh = true;
@@ -340,7 +346,7 @@ void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
 		tell_of_space(sk, fd);
 }
 
-/* Our direction ends here.  The caller tells the peer, and holds the tx lock. */
+/* End our direction.  The caller notifies the peer, and holds the tx lock. */
 static void push_fin(struct sock *sk)
 {
 	shm_release(sk);
@@ -366,7 +372,7 @@ static void tx_shut(struct sock *sk, int fd)
 		shm_tx_recalled(sk, fd, 0);
 }
 
-/* A connection that both ends have finished, or that was reset, is none. */
+/* A connection that both ends have closed, or that was reset, is over. */
 static int is_over(struct sock *sk, int fd)
 {
 	anchor_look(sk, fd);
@@ -399,8 +405,8 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 		store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_RD));
 	if (ours && how != SHUT_RD)
 		tx_shut(sk, fd);
-	/* Done with both halves, or with ours and the peer with its own: nothing
-	 * will have to be rung any more, and the kernel may know. */
+	/* Both halves are shut, or ours and the peer's.  Nobody will have to
+	 * ring any more, so shut the kernel's socket too. */
 	bool both = sk->shut == (SHUT_BIT_RD | SHUT_BIT_WR) ||
 		    (sk->shut & SHUT_BIT_WR && shm_of(sk)->rx_eof);
 	bool sleepers = load_rlx(how == SHUT_WR ? &shm_of(sk)->n_tx_sleepers
@@ -411,7 +417,7 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 	lock_put(&sk->rx_lock);
 	if (!ours)
 		return -ESTALE;
-	/* It may just have become none: a FIN of ours has met the peer's. */
+	/* It may be over by now: our FIN may have met the peer's. */
 	if (both && libc.shutdown(fd, how) < 0 && errno != ENOTCONN)
 		return -errno;
 	if (!both && sleepers)
@@ -424,8 +430,8 @@ int shm_inq(struct sock *sk, int fd)
 	enum ring_mark mark;
 	int n = 0;
 
-	/* Doorbells are no stream bytes: while TCP has both, we know how many
-	 * of the first it has. */
+	/* Doorbells are not bytes of the stream.  While TCP has both, count
+	 * only the stream's. */
 	while (shm_of(sk)->rx_tcp && !shm_rx_settle(sk, fd) &&
 	       shm_of(sk)->rx_tcp_left < 0) {
 		if (load_rlx(&shm_of(sk)->rx_broken))
@@ -462,8 +468,8 @@ int shm_inq(struct sock *sk, int fd)
 
 /*
  * The kernel's SIOCOUTQ counts what the other host has not acknowledged, and a
- * receiver's kernel acknowledges what its buffer can hold.  The ring is both
- * buffers: what lies in its older half counts as acknowledged.
+ * receiving kernel acknowledges what its buffer can hold.  The ring stands for
+ * both buffers, so its older half counts as acknowledged.
  */
 int shm_outq(struct sock *sk, int fd)
 {
@@ -481,8 +487,8 @@ int shm_outq(struct sock *sk, int fd)
 }
 
 /*
- * Back to the kernel.  Our direction ends with a BACK mark and goes on in TCP;
- * the peer is asked to do the same with its own, at its next call.
+ * Fall back to the kernel.  Our direction ends with a BACK mark and continues
+ * in TCP.  We ask the peer to do the same at its next call.
  */
 void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
 {
@@ -503,8 +509,8 @@ void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
 	sock_drop(sk);
 }
 
-/* Has the program left bytes unread, in TCP or in the ring?  Then its end is a reset,
- * as the kernel's would be. */
+/* Has the program left bytes unread, in TCP or in the ring?  As in the kernel,
+ * the connection then ends with a reset. */
 static bool is_unread(struct sock *sk, int fd)
 {
 	enum ring_mark mark;
@@ -518,10 +524,10 @@ static bool is_unread(struct sock *sk, int fd)
 }
 
 /*
- * Say that nobody reads here any more, and throw away the last doorbells: unread
- * bytes would make the kernel's FIN a reset, which loses what TCP still has to
- * deliver.  Dekker with anchor_ring(): a doorbell counted before the flag is waited
- * for, one after it is not sent.
+ * Say that nobody here reads any more, and discard the last doorbells.  Unread
+ * bytes would turn the kernel's FIN into a reset, which loses what TCP still
+ * has to deliver.  Dekker with anchor_ring(): we wait for a doorbell counted
+ * before the flag, and the peer sends none after it.
  */
 void shm_leave(struct sock *sk, int fd)
 {
@@ -534,7 +540,8 @@ void shm_leave(struct sock *sk, int fd)
 		return;
 	if (shm_is_held(sk)) /* bytes that come too late, as on the kernel */
 		return;
-	/* Whoever rings has only to be given a core; behind its end nothing comes. */
+	/* A peer that is ringing only needs a core.  After its end nothing
+	 * comes. */
 	uint64_t end = now_ns() + LEAVE_NS;
 	while (shm_of(sk)->bells_drained != load_acq(&shm_peer(sk)->bells) &&
 	       load_rlx(&sk->anchor_end) == ANCHOR_OPEN) {
@@ -549,8 +556,8 @@ void shm_leave(struct sock *sk, int fd)
 	}
 }
 
-/* The last holder ends without closing: as much of close() as keeps what was written
- * from being lost.  Other threads may still run, so nothing is taken away. */
+/* The last holder ends without closing.  Do those parts of close() that save
+ * written bytes.  Free nothing, because other threads may still run. */
 void shm_exit(struct sock *sk, int fd)
 {
 	if (sock_mode(sk) != SOCK_SHM || shm_of(sk)->rx_broken)
@@ -571,8 +578,8 @@ void shm_exit(struct sock *sk, int fd)
 }
 
 /*
- * The last holder closes.  As with the kernel: what was written is delivered, and
- * unread bytes make it a reset.
+ * The last holder closes.  As in the kernel, deliver what was written, and
+ * reset the connection if bytes are unread.
  */
 static struct seg *close_keep(struct sock *sk, int fd)
 {

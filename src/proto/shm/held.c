@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/held.c - MSG_MORE and TCP_CORK: bytes that wait for those that follow
+ * proto/shm/held.c - MSG_MORE and TCP_CORK: hold bytes back until more follow
  *
- *     send(MSG_MORE)   the record's bytes are in the ring, its header is not
- *     send()           the header is stored: the reader sees all at once
+ *     send(MSG_MORE)   writes the bytes into the ring, but not the header
+ *     send()           writes the header: the reader sees all bytes at once
  *
- * TCP holds such bytes back for 200 ms at most.  The writer may not call again in that
- * time, and we have no thread.  So the writer leaves word in its side of the segment
- * where the record is, what its header is to be, and since when; and a reader that
- * looks later than that stores the header itself.  Both store the same value.
+ * TCP holds such bytes back for at most 200 ms.  The writer may make no call
+ * in that time, and we have no thread.  So the writer notes in its side of the
+ * segment where the record is, its header and the time.  A reader that looks
+ * later than 200 ms after that time writes the header itself.  Both write the
+ * same value.
  *
- * A reader that finds the ring empty and such a word sleeps no longer than till then.
- * One that slept before is woken by the kernel: the writer sends it a doorbell with
- * MSG_MORE, which the kernel's own timer delivers.  The doorbell of what follows takes
- * it along, so usually there is one wake-up for both.
+ * A reader that finds the ring empty and such a note sleeps only until that
+ * time.  For a reader that sleeps already, the writer sends a doorbell with
+ * MSG_MORE, which the kernel's own timer delivers.  The next doorbell takes it
+ * along, so there is usually one wake-up for both.
  *
  *   H1  held_off, held_hdr, then held_ns  ->  held_ns, then the others
  *
- * A reader checks that the word is about the record that it waits for.  What else a
- * liar writes there it could have written into the ring.
+ * The reader checks that the note is about the record it waits for.  A hostile
+ * writer gains nothing by a false note: it could write the same into the ring.
  */
 #include "base/clock.h"
 #include "proto/shm/inbox.h"
@@ -27,10 +28,11 @@
 #define HELD_NS (200 * NS_PER_MS) /* tcp(7), TCP_CORK */
 
 /*
- * The writer takes the word back before it puts anything behind the record, and leaves
- * it again when it has done.  So no reader begins to store the header while the writer
- * may come round to the same place of the ring.  A reader that had begun stores it
- * before it can read on, and before that the place is not used again.
+ * The writer withdraws the note before it puts anything behind the record, and
+ * renews it afterwards.  So no reader starts to write the header while the
+ * writer may reach the same place of the ring again.  A reader that had
+ * already started finishes before it reads on, and the place is not reused
+ * before that.
  */
 COLD bool shm_hold_claim(struct sock *sk, int fd)
 {
@@ -48,7 +50,7 @@ COLD void shm_hold(struct sock *sk, uint32_t at, uint32_t len)
 	shm_of(sk)->held_at = at;
 	shm_of(sk)->held_since_ns = now_ns();
 	store_rlx(&shm_of(sk)->bell_waits,
-		  (uint8_t)0); /* that of the last hold has gone */
+		  (uint8_t)0); /* the last one has left */
 }
 
 COLD void shm_release(struct sock *sk)
@@ -68,12 +70,12 @@ COLD void shm_flush(struct sock *sk, int fd)
 	shm_release(sk);
 	if (any)
 		shm_told_data(sk, fd);
-	if (load_rlx(&shm_of(sk)->bell_waits)) /* the kernel would keep it */
+	if (load_rlx(&shm_of(sk)->bell_waits)) /* the kernel holds one back */
 		anchor_ring(sk, fd);
 }
 
-/* Whoever sleeps is woken in time, whoever is awake is told that there is something to
- * look at again. */
+/* Wake a sleeping reader when the bytes are due.  Notify a reader that is
+ * awake, so that it looks at the note. */
 static void tell_held(struct sock *sk, int fd)
 {
 	const struct seg_side *p = shm_peer(sk);
@@ -100,7 +102,7 @@ COLD void shm_hold_on(struct sock *sk, int fd)
 	struct seg_side *me = shm_me(sk);
 
 	if (!ring_is_held(&shm_of(sk)->tx,
-			  shm_of(sk)->held_at)) { /* it was due just now */
+			  shm_of(sk)->held_at)) { /* already stored */
 		shm_flush(sk, fd);
 		return;
 	}
@@ -110,8 +112,9 @@ COLD void shm_hold_on(struct sock *sk, int fd)
 	tell_held(sk, fd);
 }
 
-/* When the bytes that the peer holds back are due; UINT64_MAX: it holds none.  *@off:
- * where we wait for the header; what the peer says of that only has to agree. */
+/* Return the time when the peer's held bytes are due, or UINT64_MAX if it
+ * holds none.  *@off: where we wait for a header; the peer's note must agree
+ * with it. */
 static uint64_t due_ns(const struct sock *sk, uint32_t *off, uint64_t *hdr)
 {
 	const struct seg_side *p = shm_peer(sk);
@@ -122,9 +125,10 @@ static uint64_t due_ns(const struct sock *sk, uint32_t *off, uint64_t *hdr)
 	*off = ring_rx_waits_at(&shm_of(sk)->rx);
 	if (!since || !*hdr || *off == UINT32_MAX || *off != said ||
 	    load_rlx(&shm_of(sk)->rx_tcp) || load_rlx(&shm_of(sk)->rx_back) ||
-	    load_acq(&p->held_ns) != since) /* last: taken back since? */
+	    load_acq(&p->held_ns) != since) /* last: withdrawn since? */
 		return UINT64_MAX;
-	/* From the future: another clock, or a lie. */
+	/* A time in the future comes from another clock, or from a hostile
+	 * peer. */
 	return since > now_ns() ? 0 : since + HELD_NS;
 }
 
@@ -136,7 +140,7 @@ COLD uint64_t shm_held_until(const struct sock *sk)
 	return due_ns(sk, &off, &hdr);
 }
 
-/* Caller holds the rx lock. */
+/* The caller holds the rx lock. */
 COLD bool shm_take_held(struct sock *sk, bool at_once)
 {
 	uint32_t off;

@@ -19,7 +19,7 @@
 
 #define TAKES_MAX 4 /* of a lane that is posted to while it is drained */
 
-/* Process memory beside each lane of our own: whose slot is whose. */
+/* Process memory beside each lane of our own: who owns which slot. */
 struct lane_owners {
 	bool in_use;
 	uint32_t n_used;         /* slots ever used */
@@ -45,7 +45,7 @@ static int own_fd = -1;
 static struct lane_owners *owners[INBOX_LANES];
 static struct peer *peers;
 
-/* What went past the inboxes of peers: how often, and when at last. */
+/* How often, and when last, this process told peers something by TCP alone. */
 static uint32_t n_past;
 static uint64_t past_ns;
 
@@ -105,7 +105,7 @@ bool inbox_spare_fd(void)
 	return any;
 }
 
-/* The inherited one is the parent's; we begin without. */
+/* The inherited inbox belongs to the parent; the child starts without one. */
 void inbox_after_fork(void)
 {
 	lock = (struct lock){ 0 };
@@ -178,7 +178,7 @@ void slot_close(uint32_t slot)
 	o->free_stack[o->n_free++] = bit;
 }
 
-/* Take all bits of the lane, into @o; @n: how many it has already. */
+/* Append all set bits of the lane to @o, which has @n bits already. */
 HOT static uint32_t lane_take(struct lane *l, struct lane_owners *o, uint32_t n)
 {
 	for (unsigned s = 0; s < LANE_WORDS / 64; s++) {
@@ -210,7 +210,7 @@ static bool untake(struct lane_owners *o, uint32_t bit)
 	return was;
 }
 
-/* The bit that drew ticket @t, @ago tickets ago. */
+/* Return the bit that drew ticket @t, @ago tickets ago. */
 static uint32_t logged_at(const struct lane *l, uint32_t t, uint32_t ago)
 {
 	const uint16_t *at = ago <= LANE_RECENT ? &l->recent[t % LANE_RECENT]
@@ -220,9 +220,9 @@ static uint32_t logged_at(const struct lane *l, uint32_t t, uint32_t ago)
 }
 
 /*
- * Put the @n bits that were found in the order of the log, from its end: the last
- * ticket of a bit is the one that it has now.  Returns the first bit that is behind
- * TCP, or @n.
+ * Sort the @n bits that were found in the order of the log.  Start at its end,
+ * because only the last ticket of a bit counts.  Return the position of the
+ * first bit that is behind TCP, or @n.
  */
 static uint32_t lane_order(struct lane *l, struct lane_owners *o, uint32_t n)
 {
@@ -259,8 +259,8 @@ HOT bool inbox_drain(uint32_t lane, ready_news *news, void *arg)
 
 	if (!n)
 		return false;
-	/* Of two posts the pass may have met the second alone: then the first is
-	 * there by now. */
+	/* If two posts came during the pass, it may have found only the
+	 * second.  The first is there by now. */
 	for (int i = 0; i < TAKES_MAX && lane_has_news(l); i++)
 		n = lane_take(l, o, n);
 	uint32_t behind = n;
@@ -286,7 +286,7 @@ int inbox_attach(int fd, struct peer_inbox **to)
 
 	if (libc.fstat(fd, &st) < 0)
 		return -errno;
-	/* By what the kernel says it is: a peer can claim any name. */
+	/* Compare the file itself, because a peer can claim any name. */
 	for (struct peer *p = peers; p; p = p->next) {
 		if (p->dev == st.st_dev && p->ino == st.st_ino) {
 			p->n_refs++;
@@ -366,8 +366,8 @@ static COLD void tell_behind(const struct peer_inbox *to, struct lane *l,
 		cas(&l->behind, UINT64_C(0), BEHIND | ticket);
 }
 
-/* A ticket for @bit, before the bit is set.  Threads that post the same bit at once
- * may take two, of which either will do. */
+/* Draw a ticket for @bit before setting it.  Threads that post the same bit at
+ * once may draw two; either one will do. */
 static inline void draw_ticket(struct peer_inbox *to, uint32_t lane,
 			       uint32_t bit)
 {
@@ -400,8 +400,9 @@ HOT bool inbox_post(struct peer_inbox *to, uint32_t slot)
 	uint64_t mask = UINT64_C(1) << (bit % 64);
 	unsigned w = bit / 64;
 
-	/* Not drained: whoever set it sees to the rest, and the news, stored before
-	 * this load (the caller's fence), will be looked at with it. */
+	/* The bit has not been drained yet, so whoever set it wakes the
+	 * waiter.  The drain will find our news too, because the caller has
+	 * stored it and fenced. */
 	if (load_rlx(&l->bits[w]) & mask)
 		return false;
 	draw_ticket(to, lane, bit);

@@ -1,32 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/inbox.h - which of a process's connections have news
+ * proto/shm/inbox.h - the ready list of a process: which connections have news
  *
- *     a peer sets a bit of the connection's slot  ->  inbox_drain() clears it
+ *     a peer posts: it sets the bit of the connection's slot
+ *       ->  inbox_drain() clears it
  *
- * One memfd a process, shared with every peer.  It has lanes, one for each ready set
- * (sock/ready.h) that holds upgraded sockets, so that each waiter looks at news of its
- * own only, in O(news): a lane is a bitmap of slots under a summary, and a word
- * that says whether its waiter sleeps.  Who sets a bit and finds the waiter asleep
- * rings the lane's bell (base/bell.h), or else the connection's anchor: the
+ * Each process has one inbox, a memfd that it shares with every peer.  The
+ * inbox has a lane for each ready set (sock/ready.h) that watches upgraded
+ * sockets, so that a waiter only looks at its own news, in O(news).  A lane is
+ * a bitmap of slots, a summary of that bitmap, and a word that says if the
+ * waiter sleeps.  A peer that sets a bit and finds the waiter asleep rings the
+ * lane's bell (base/bell.h) or, if it has none, the connection's anchor: the
  * waiter's kernel epoll set holds both.
  *
  *   I1  slot's news, log, then bit, then summary (peer)
  *         ->  summary, bit (drain)
  *   Dekker: sleeping, fence, summary (waiter) / summary, fence, sleeping (peer)
  *
- * Whoever sets a bit draws a ticket of the lane first, and enters the bit in its log
- * there.  A drain gives news in the order of the log: what one thread sends over
- * several connections is served in the order in which it was sent, as the kernel's
- * ready list would have it.  The log holds the last LANE_LOG; bits that are not in it
- * are older, and come first, in the order of their slots.  What goes
- * past the inbox, by TCP, has no ticket.  So each process notes when it has sent in
- * that way, and its next post leaves word in the lane, unless the waiter has asked the
- * kernel since: it has to do so before it comes to this ticket.
+ * Before a peer sets a bit, it draws a ticket of the lane and enters the bit
+ * in the lane's log under that ticket.  A drain returns news in the order of
+ * the log.  So if one thread sends over several connections, they are served
+ * in the order in which it sent, as with the kernel's ready list.  The log
+ * holds the last LANE_LOG posts; bits that are not in it are older, and come
+ * first, by slot.
  *
- * Peers of the same user write here.  They can wake us for nothing, and wipe out what
- * another has posted: so the waiter also looks at some of its sockets unasked, ten times
- * a second (file/epoll_ready.c).  Wrong tickets and logs change nothing but the order.
+ * Bytes sent by TCP have no ticket.  So each process notes when it last sent
+ * by TCP, and its next post records in the lane that TCP bytes came before
+ * this ticket.  The waiter then asks the kernel before it serves that ticket,
+ * unless it has asked since.
+ *
+ * Peers of the same user write here.  They can wake us for nothing, and erase
+ * what another peer has posted, so the waiter also looks at some of its
+ * sockets ten times a second (file/epoll_ready.c).  False tickets and logs
+ * only change the order.
  */
 #pragma once
 
@@ -49,11 +55,13 @@
 struct lane {
 	alignas(CACHE_LINE) uint32_t sleeping;
 	uint32_t bell1; /* the waiter's bell, plus 1; 0: ring the anchor */
-	/* The waiter spins on this line, so nothing else that is always written. */
+	/* The waiter polls this line, so no field that is written often is in
+	 * it. */
 	alignas(CACHE_LINE) uint64_t summary[LANE_WORDS / 64];
-	uint64_t behind;   /* the first ticket that stands behind TCP; or 0 */
+	uint64_t behind;   /* first ticket after bytes sent by TCP, or 0 */
 	uint64_t asked_ns; /* the waiter knows what TCP had brought by then */
-	/* One line with the bits of the first slots: it moves with them. */
+	/* The ticket shares a line with the bits of the first slots, as both
+	 * change together. */
 	alignas(CACHE_LINE) uint32_t ticket; /* the next one */
 	uint16_t recent[LANE_RECENT]; /* the log's last: bits, by ticket */
 	uint64_t bits[LANE_WORDS];
@@ -74,10 +82,10 @@ struct inbox {
 
 static_assert(sizeof(struct lane) == 4096, "a page a lane, touched when used");
 
-/* A peer's, as one process sees it. */
+/* A peer's inbox, as this process sees it. */
 struct peer_inbox {
 	struct inbox *in;
-	uint32_t n_rang;  /* instead of a post: that goes by TCP too */
+	uint32_t n_rang;  /* doorbells: like all sent by TCP, not posts */
 	uint64_t rang_ns; /* the last time */
 	struct peer_bells bells;
 	uint32_t
@@ -89,27 +97,28 @@ static inline uint32_t slot_make(uint32_t lane, uint32_t bit)
 	return lane << 16 | bit;
 }
 
-/* This process's own: made on first use.  NULL when memory is out. */
+/* This process's own inbox, made on first use.  NULL: no memory. */
 struct inbox *inbox_own(void);
 uint32_t inbox_own_tag(void); /* tells it from others of the family; 0: none */
-/* To be passed to a peer, and kept open until it is given back; -EMFILE: it was needed
- * elsewhere, and there is none any more.  Either way it is to be given back. */
+/* Borrow the descriptor of our inbox, to send it to a peer.  Call the second
+ * function in any case.  -EMFILE: the descriptor was given up, see below. */
 int inbox_own_fd_get(void);
 void inbox_own_fd_put(void);
-/* Close it: there are no further upgrades.  True if it was open. */
+/* Close that descriptor, so that there are no more upgrades.  True if it was
+ * open. */
 bool inbox_spare_fd(void);
 void inbox_after_fork(void);
 
 /* Lanes of our own. */
 uint32_t lane_open(void); /* LANE_NONE when all are taken */
 void lane_close(uint32_t lane);
-/* A slot for @owner, a watch, on @lane; SLOT_NONE when full. */
+/* Give the watch @owner a slot on @lane; SLOT_NONE when the lane is full. */
 uint32_t slot_open(uint32_t lane, void *owner);
 void slot_close(uint32_t slot);
 
-/* Clear the lane's news and give each slot's owner to @news(), in the order of posts.
- * What is behind is the first that was posted after its peer had sent something by TCP.
- * One caller at a time.  True if any. */
+/* Clear the lane's news and call @news() for each slot's owner, in the order
+ * of posts.  The first that a peer posted after it had sent by TCP is called
+ * "behind".  One caller at a time.  True if there was news. */
 bool inbox_drain(uint32_t lane, ready_news *news, void *arg);
 
 static inline bool lane_has_news(const struct lane *l)
@@ -125,13 +134,14 @@ static inline bool lane_has_news(const struct lane *l)
 MUST_CHECK int inbox_attach(int fd, struct peer_inbox **to);
 void inbox_detach(struct peer_inbox *to);
 
-/* Keep bell @bell of the peer's, which process @pid has passed: see bell_keep(). */
+/* Keep bell @bell of the peer, passed by process @pid: see bell_keep(). */
 MUST_CHECK int inbox_keep_bell(struct peer_inbox *of, uint32_t bell, int fd,
 			       pid_t pid);
 
-/* This process has just done something that a peer on this host hears of by TCP. */
+/* This process has just caused an event that peers on this host see through
+ * TCP. */
 void inbox_went_past(void);
-/* The same, of a doorbell, which only this peer hears; NULL: it has no inbox. */
+/* The same for a doorbell, which only peer @to sees.  NULL: it has no inbox. */
 void inbox_rang(struct peer_inbox *to);
 
 /* Does the waiter of @slot's lane sleep? */

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/lend.c - records that the application reads in the ring, and references
+ * proto/shm/lend.c - records and references, read in place
  *
  *     ring record  ->  lend(): the application reads it there  ->  back()
  *                      rx.hold names the oldest that is lent
  *     region       ->  send_ref(): a REF record (region.c)      ->  refs_done()
  *
- * The ring's space goes back to the peer as far as the oldest record that is lent, and
- * half of a ring is lent at most.  move_on() asks the peer to write in the other half of
- * the ring's memory (ring.h); then what is lent stays untouched.  Two halves are enough
- * because lend() lends nothing in the new one before all of the old one has come back.
+ * The peer gets the ring's space back up to the oldest record that is lent.
+ * At most half of a ring is lent at a time.  move_on() asks the peer to write
+ * in the other half of the ring's memory (ring.h), so that the lent bytes stay
+ * untouched.  Two halves are enough, because lend() lends nothing in the new
+ * half until all of the old half has come back.
  *
- * The mapping of the segment, and of the peer's regions, outlives the socket while
- * anything is lent.
+ * The segment and the peer's regions stay mapped while anything is lent, even
+ * after the socket has closed.
  *
- * Runs in the one thread that has the socket to itself (sock/lend.h); only the count of
- * struct lend_memory is shared with others.
+ * Runs in the one thread that has the socket to itself (sock/lend.h); only the
+ * count of struct lend_memory is shared with others.
  */
 #include <errno.h>
 #include <poll.h>
@@ -51,7 +52,7 @@ static void lend_free(struct lend_memory *m)
 {
 	struct shm_lend *l = container_of(m, struct shm_lend, memory);
 
-	/* The peer may be waiting for that. */
+	/* The peer may be waiting to reuse the memory. */
 	if (l->refs)
 		shm_refs_over(l->refs);
 	shm_refs_free(l->refs);
@@ -73,8 +74,8 @@ static struct lend_memory *lend_open(struct sock *sk, bool in_place,
 	l->ring_bytes = bytes;
 	l->max = MIN(bytes / 2, RING_WINDOW) / 2;
 	l->in_place = in_place;
-	/* Who has to know beforehand where data lies would have to know of all that
-	 * any peer has. */
+	/* A caller that must know in advance where data may lie would have to
+	 * know all memory of every peer, so it gets no references. */
 	if (!told && shm_take_refs(sk))
 		l->refs = c->rx.refs;
 	if (in_place && told)
@@ -107,13 +108,13 @@ static bool lend_ready(const struct sock *sk)
 
 	if (likely(!ring_rx_ready(rx)))
 		return false;
-	/* Its second line is on its way while the caller gets to it. */
+	/* Prefetch the second line while the caller handles the first. */
 	__builtin_prefetch(rx->base + rx->off + CACHE_LINE);
 	return true;
 }
 
-/* Bytes of the ring that cannot go back to the peer, at most; a ring that is not used
- * whole may have fewer. */
+/* At most this many bytes of the ring cannot go back to the peer; a ring that
+ * does not use all of its memory may have fewer. */
 static inline uint32_t span(const struct ring_rx *rx)
 {
 	if (rx->hold == RING_NO_HOLD)
@@ -122,7 +123,7 @@ static inline uint32_t span(const struct ring_rx *rx)
 				   : rx->off + rx->size - rx->hold;
 }
 
-/* Has the stream got to where nothing is lent? */
+/* Has the stream reached the half in which nothing is lent? */
 static COLD bool has_arrived(struct shm_lend *l, const struct ring_rx *rx)
 {
 	if (rx->moves || (rx->refs && rx->refs->is_held))
@@ -149,7 +150,7 @@ HOT static int32_t lend(struct sock *sk, int fd, const uint8_t **data,
 		rx->hold = at->off;
 	if (!rx->refs)
 		return n;
-	/* It was counted already, if it is one. */
+	/* If this record is a reference, it was already counted. */
 	at->n_refs = rx->refs->n - rx->is_ref;
 	if (!rx->refs->is_held)
 		rx->refs->held = at->n_refs;
@@ -157,7 +158,7 @@ HOT static int32_t lend(struct sock *sk, int fd, const uint8_t **data,
 	return n;
 }
 
-/* Tell the peer, if there is something to tell. */
+/* Publish the tail and the references, if they have changed. */
 static void publish(struct sock *sk, int fd)
 {
 	struct ring_rx *rx = &shm_of(sk)->rx;
@@ -175,7 +176,7 @@ HOT static void lend_back(struct sock *sk, int fd, const struct lent *oldest)
 {
 	struct ring_rx *rx = &shm_of(sk)->rx;
 
-	/* Of what was lent before the stream moved on, the ring has nothing. */
+	/* What was lent before the move does not hold back this half. */
 	if (likely(!rx->moves))
 		rx->hold = oldest && likely(!lend_of(sk)->has_moved)
 			       ? oldest->off
@@ -246,8 +247,8 @@ static ssize_t send_ref(struct sock *sk, int fd, const struct region *r,
 	return l ? shm_send_ref(sk, fd, &l->told, r, off, len) : 0;
 }
 
-/* A process that has ended reads no more, waited for by its parent or not.  One that
- * cannot be asked may. */
+/* A process that has ended no longer reads, even if it is a zombie.  If we
+ * cannot ask about the process, assume that it reads. */
 static bool peer_reads(struct sock *sk)
 {
 	pid_t pid = (pid_t)load_rlx(&shm_peer(sk)->pid);

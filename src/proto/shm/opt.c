@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/opt.c - what a program asks of the anchor, and the anchor does not know alone
+ * proto/shm/opt.c - options and states of which the anchor knows only a part
  *
- *     sock/opt.c, preload/opt.c  ->  shm/table.c  ->  options, TCP_INFO, the end, marks
+ *     sock/opt.c, preload/opt.c  ->  shm/table.c  ->  options, TCP_INFO, marks
  */
 #include <errno.h>
 #include <linux/tcp.h>
@@ -13,7 +13,7 @@
 #include "base/libc.h"
 #include "proto/shm/shm.h"
 
-/* What waits for more is sent. */
+/* Send the bytes that wait for more. */
 static void flush(struct sock *sk, int fd)
 {
 	if (!load_rlx(&shm_of(sk)->held_bytes))
@@ -33,7 +33,7 @@ bool shm_opt_changed(struct sock *sk, int fd, int level, int name)
 		    (name == TCP_CORK && !load_rlx(&sk->cork)))
 			flush(sk, fd);
 	} else if (name == SO_RCVLOWAT && !shm_of(sk)->recalled) {
-		/* A doorbell is one byte. */
+		/* A doorbell is one byte, so one byte must wake. */
 		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
 	} else if (name == SO_SNDBUF || name == SO_SNDBUFFORCE) {
 		shm_sndbuf_changed(sk, fd);
@@ -41,13 +41,13 @@ bool shm_opt_changed(struct sock *sk, int fd, int level, int name)
 	return !shm_of(sk)->recalled;
 }
 
-/* SIGIO is the kernel's to send, when the peer rings. */
+/* The kernel sends SIGIO when the peer rings. */
 void shm_async_changed(struct sock *sk, int fd)
 {
 	shm_arm(sk, fd, POLLIN, ARM_ANCHOR);
 }
 
-/* Past the doorbells, and not before the ring is read. */
+/* Only when the ring is read and the doorbells are gone can it be next. */
 bool shm_is_before_mark(struct sock *sk, int fd)
 {
 	return shm_inq(sk, fd) > 0 && !shm_of(sk)->rx_back;
@@ -59,16 +59,15 @@ static bool peer_has_shut(const struct sock *sk)
 	       load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN;
 }
 
-/* The stream has ended in both directions.  The kernel's socket would be closed by
- * now; the anchor may not be, for its FINs are held back. */
+/* The stream has ended in both directions.  The kernel would have closed its
+ * socket, but the anchor may still be open, because we hold its FINs back. */
 bool shm_is_over(const struct sock *sk)
 {
 	return sock_mode(sk) == SOCK_SHM && load_rlx(&sk->shut) & SHUT_BIT_WR &&
 	       peer_has_shut(sk);
 }
 
-/* TCP_INFO's counters go on where the kernel's stopped.  Doorbells are no bytes of the
- * stream. */
+/* Continue TCP_INFO's counters from the kernel's.  Do not count doorbells. */
 void shm_tcp_info(struct sock *sk, int fd, void *val, size_t len)
 {
 	int waiting = shm_of(sk)->tx_ring ? shm_outq(sk, fd) : 0;
@@ -102,8 +101,8 @@ void shm_tcp_info(struct sock *sk, int fd, void *val, size_t len)
 	memcpy(val, &ti, n);
 }
 
-/* The program wants to be rid of it: nobody reads here any more, and the peer hears of
- * the reset through its anchor. */
+/* The program disconnects.  Nobody here reads any more, and the peer sees the
+ * reset on its anchor. */
 int shm_disconnect(struct sock *sk, int fd, const struct sockaddr *addr,
 		   socklen_t len)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/ready.c - news of rings, for the ready sets of this process
+ * proto/shm/ready.c - connect the rings' news to our ready sets
  *
- *     watch()  ->  a lane of the inbox for the set, a slot of it for the socket
+ *     watch()  ->  gives the set a lane of the inbox, the socket a slot in it
  *     a peer's inbox_post()  ->  ready_drain()
  *
- * The segment has one place in which a side says where it wants to hear of news.  So a
- * socket that one set watches is told of by that set's lane; one that several sets watch,
- * or several processes, is told of by its anchor, which the peer rings.
+ * Each side of a segment names one slot, to which its peer posts.  So if one
+ * ready set watches a socket, the peer posts to that set's lane.  If several
+ * sets or several processes watch it, the peer rings the anchor instead.
  */
 #include <poll.h>
 
@@ -94,8 +94,8 @@ void shm_watch(struct sock *sk, struct watch *w)
 	w->slot = slot_open(w->set->lane, w);
 	store_rel(&shm_me(sk)->slot, w->slot);
 	w->is_told = w->slot != SLOT_NONE;
-	/* Armed, so that its first news has a ticket.  Before the waiter sleeps it looks,
-	 * with a fence. */
+	/* Arm the slot now, so that its first news has a ticket.  The waiter
+	 * fences and looks before it sleeps. */
 	if (w->is_told)
 		store_rlx(&shm_me(sk)->rx_inbox, 1u);
 }
@@ -108,7 +108,7 @@ bool shm_arm_for(struct sock *sk, int fd, unsigned events,
 	shm_arm(sk, fd, events, is_told ? ARM_INBOX : ARM_ANCHOR);
 	if (unlikely(load_rlx(&shm_of(sk)->rx_tcp)))
 		shm_backlog_fill(sk, fd, !w);
-	/* What TCP brings nobody posts. */
+	/* Nobody posts what arrives by TCP. */
 	return is_told && !load_rlx(&shm_of(sk)->rx_tcp) &&
 	       !load_rlx(&shm_of(sk)->rx_back);
 }
@@ -119,10 +119,10 @@ bool shm_hint(struct sock *sk, int fd, unsigned events, const struct watch *w)
 
 	if (ends)
 		anchor_look(sk, fd);
-	/* With unread doorbells in it the anchor's next edge might be lost; but who
-	 * looks from outside needs it. */
+	/* Unread doorbells in the anchor might hide its next edge.  But
+	 * somebody who polls the anchor from outside needs them. */
 	if (w->is_told || !(shm_events(sk, fd) & POLLIN))
 		anchor_clear(sk, fd);
-	/* A doorbell is news only if it took the place of a post. */
+	/* A doorbell is news only if the peer rang it instead of posting. */
 	return ends || !load_rlx(&shm_me(sk)->rx_inbox);
 }

@@ -1,29 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/recall.c - back to the kernel at once, without the peer's help
+ * proto/shm/recall.c - fall back to TCP at once, without the peer's help
  *
  *     reader                                  writer, at its next call
- *     RECALL; reads the ring to its end
- *     CUT: here I stopped                     sends what lies behind the cut, and
- *                                             all that follows, by TCP
+ *     sets RECALL, reads the ring to its end
+ *     sets CUT: "I stopped here"              sends by TCP what is behind the
+ *                                             cut, and everything after it
  *
- * The descriptor is about to be used by somebody who knows nothing of rings: a
- * program that exec() starts, a process that is passed it, io_uring.  So from the
- * moment when shm_recall() returns, TCP must bring the peer's stream and nothing
- * else, however long the peer sleeps.
+ * Somebody who knows nothing of rings is about to use the descriptor: a
+ * program that exec() starts, a process that receives the descriptor,
+ * io_uring.  So when shm_recall() returns, TCP must carry the rest of the
+ * peer's stream and nothing else, however long the peer sleeps.
  *
- * Both directions.  Ours ends with a BACK mark, as when going back together.  The
- * peer's ends where we stop reading: it publishes a record, fences, and looks at
- * RECALL; we store RECALL, fence, and read.  One of us sees the other, so records of
- * calls that have returned are always read here, and only the call that is in its
- * ring just now may find that it has to send some of its bytes again; it has not
- * returned yet, so it can.  Doorbells are settled the same way: one that was
- * counted before RECALL is waited for, after it none is sent.
+ * Our own direction ends with a BACK mark, as in a fallback that both sides
+ * agree on.  The peer's direction ends where we stop reading.  The peer
+ * publishes a record, fences and checks RECALL; we set RECALL, fence and read
+ * the ring.  At least one of us sees the other.  So we read all records of
+ * calls that have returned.  Only the call that is writing right now may have
+ * to send some of its bytes again, and it can, because it has not returned.
+ * Doorbells follow the same rule: we wait for each one counted before RECALL,
+ * and the peer sends none after.
  *
- * What the application has not read yet is the stash.  Its place is in front of what
- * TCP will bring, where only the peer's end can put it.  If the kernel lends us that
- * (pidfd_getfd(2): the same user, and nothing that forbids tracing), we write the
- * bytes there ourselves; if not, the caller has to deliver them.
+ * The stash holds what the application has not read yet.  It must come before
+ * what TCP will bring, and only the peer's socket can put it there.  If the
+ * kernel gives us a copy of that socket (pidfd_getfd(2): same user, tracing
+ * allowed), we write the stash into it.  Otherwise the caller has to deliver
+ * it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,10 +44,10 @@
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
 
-/* What is waited for was begun already by a peer that needs a core, no more. */
+/* The peer has already begun what we wait for.  It may only need a core. */
 #define SETTLE_NS (2 * NS_PER_S)
 #define STASH_MIN (64u * 1024)
-/* What the buffers of a TCP connection that is read from always have room for. */
+/* The buffers of a TCP connection always have room for this much, once read. */
 #define PUT_BACK_MAX (64u * 1024)
 
 /* Where @n more bytes may be written, or NULL. */
@@ -68,8 +70,8 @@ static uint8_t *stash_room(struct stash *st, size_t n)
 	return st->data + st->n;
 }
 
-/* Take the next of *@left bytes that TCP is about to bring into @st, or nowhere.
- * -ENODATA: the connection has ended before them. */
+/* Read up to *@left bytes from TCP into @st, or discard them if @st is NULL.
+ * -ENODATA: the connection ended first. */
 static int take_tcp(int fd, struct stash *st, int64_t *left)
 {
 	size_t want = MIN((size_t)*left, (size_t)STASH_MIN);
@@ -98,7 +100,7 @@ static int take_tcp(int fd, struct stash *st, int64_t *left)
 	return 0;
 }
 
-/* What was taken out of TCP already, for who did not read it. */
+/* Stash what we read from TCP earlier and the program has not read. */
 static int stash_backlog(struct sock *sk, struct stash *st)
 {
 	uint32_t n = backlog_bytes(sk);
@@ -115,8 +117,9 @@ static int stash_backlog(struct sock *sk, struct stash *st)
 	return 0;
 }
 
-/* The bytes of TCP that come before the ring.  They are on their way, unless the
- * connection has ended; then the kernel says so to whoever reads next. */
+/* Stash the TCP bytes that come before the ring.  They are on their way,
+ * unless the connection has ended; then the next reader gets that from the
+ * kernel. */
 static int stash_tcp(struct sock *sk, int fd, struct stash *st)
 {
 	int err = 0;
@@ -150,7 +153,7 @@ static int stash_ring(struct sock *sk, struct stash *st)
 	return 0;
 }
 
-/* Until each doorbell that was counted has come and gone. */
+/* Wait until each doorbell that was counted has arrived, and discard it. */
 static int settle_bells(struct sock *sk, int fd)
 {
 	uint64_t end = now_ns() + SETTLE_NS;
@@ -168,7 +171,8 @@ static int settle_bells(struct sock *sk, int fd)
 	}
 }
 
-/* A descriptor of the peer's end, or -1. */
+/* Copy the peer's descriptor of the anchor.  Return -1 if that is not
+ * possible. */
 static int borrow_other_end(const struct sock *sk, int fd)
 {
 	const struct seg_side *p = shm_peer(sk);
@@ -191,7 +195,7 @@ static int borrow_other_end(const struct sock *sk, int fd)
 	return -1;
 }
 
-/* Nothing will be left over that only a relay could deliver. */
+/* Can we put back all unread bytes ourselves, so that no relay is needed? */
 static bool may_put_back(struct sock *sk, int fd)
 {
 	enum ring_mark mark;
@@ -210,7 +214,7 @@ static bool may_put_back(struct sock *sk, int fd)
 	return other >= 0;
 }
 
-/* Write the stash where the peer would have.  What does not fit comes back. */
+/* Write the stash into the peer's socket.  If not all fits, read it back. */
 static void put_back(struct sock *sk, int fd, struct stash *st)
 {
 	size_t put = 0;
@@ -241,7 +245,7 @@ static void put_back(struct sock *sk, int fd, struct stash *st)
 	libc.close(other);
 }
 
-/* The peer's direction, up to where we stop. */
+/* End the peer's direction where we stop reading. */
 static int end_rx(struct sock *sk, int fd, struct stash *st)
 {
 	struct seg_side *me = shm_me(sk);
@@ -256,7 +260,8 @@ static int end_rx(struct sock *sk, int fd, struct stash *st)
 		if (!err)
 			store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
 	}
-	/* While TCP still carries it the ring is empty, and no bell was rung. */
+	/* While TCP still carries the stream, the ring is empty and no
+	 * doorbell was rung. */
 	if (!err && !shm_of(sk)->rx_tcp) {
 		shm_take_held(sk, true);
 		if (!shm_of(sk)->rx_back && !shm_of(sk)->rx_eof)
@@ -274,7 +279,7 @@ static int end_rx(struct sock *sk, int fd, struct stash *st)
 	return err;
 }
 
-/* Our own: what is in the ring, then TCP. */
+/* End our direction: the peer reads the ring to its end, then TCP. */
 static void end_tx(struct sock *sk, int fd)
 {
 	if (shm_is_recalled(sk)) /* both at once */
@@ -290,7 +295,7 @@ static void end_tx(struct sock *sk, int fd)
 	libc.shutdown(fd, SHUT_WR);
 }
 
-/* The anchor is to behave as the application had set it. */
+/* Give the anchor the options that the application has set. */
 static void restore_options(const struct sock *sk, int fd)
 {
 	int nodelay = sk->nodelay, cork = sk->cork, lowat = sk->rcvlowat;
@@ -303,8 +308,8 @@ static void restore_options(const struct sock *sk, int fd)
 				sizeof(int));
 }
 
-/* The FIN that was held back.  The stream has ended well: a reset that came since, for
- * a doorbell that the peer did not read, is not to be told. */
+/* Pass on the FIN that we held back.  The stream ended well, so drop a later
+ * reset that only answers a doorbell that the peer did not read. */
 static void end_rx_now(int fd)
 {
 	int err;
@@ -314,8 +319,8 @@ static void end_rx_now(int fd)
 	libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
 }
 
-/* The peer has gone back itself in this moment.  What it left in the ring is read
- * there by those who know of it. */
+/* The peer has just fallen back too.  Its last bytes stay in the ring, where
+ * the processes that know the ring read them. */
 static int leave_rest(struct sock *sk, int fd)
 {
 	struct seg_side *me = shm_me(sk);
@@ -358,7 +363,7 @@ static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
 	sock_set_reason(sk, why);
 	sk->st->proto = OSF_PROTO_INET;
 	count(&arena_totals()->n_taken_back, 1);
-	if (st->n) /* nobody reads on before the caller has seen to it */
+	if (st->n) /* others wait until the stash is read */
 		sock_set_mode(sk, SOCK_UPGRADING);
 	return 1;
 }
@@ -377,8 +382,9 @@ int shm_recall(struct sock *sk, int fd, enum osf_reason why, bool gently,
 	return r;
 }
 
-/* Until the peer has said where it stopped; it is about to.  Before that nothing may
- * go by TCP, where it may be putting back what it had not read. */
+/* Wait until the peer says where it stopped, which it is about to do.  Until
+ * then send nothing by TCP, because the peer may be putting unread bytes back
+ * there. */
 bool shm_cut_is_known(struct sock *sk, int fd)
 {
 	uint64_t end = now_ns() + SETTLE_NS;
@@ -395,7 +401,7 @@ bool shm_cut_is_known(struct sock *sk, int fd)
 ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
 {
 	bool in_second = shm_of(sk)->tx.other < shm_of(sk)->tx.base;
-	/* Of the memory from there on. */
+	/* The size of the memory from @base on. */
 	uint32_t size =
 	    in_second ? shm_of(sk)->tx.area_bytes : shm_ring_bytes(sk);
 	enum ring_mark mark;
@@ -408,7 +414,7 @@ ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
 			shm_broken(sk, fd, "recalled, and not where");
 		return -ECONNRESET;
 	}
-	/* Our own ring as the peer would have read on. */
+	/* Read our own ring from the cut, as the peer would have done. */
 	struct ring_rx rest = { .base = shm_of(sk)->tx.base,
 				.size = size,
 				.off = load_rlx(&shm_peer(sk)->cut) };
@@ -426,6 +432,6 @@ ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
 		sock_set_reason(sk, OSF_REASON_PEER_BACK);
 	shm_note_back(sk);
 	if (shm_of(sk)->tx_fin)
-		libc.shutdown(fd, SHUT_WR); /* nobody may have seen the mark */
+		libc.shutdown(fd, SHUT_WR); /* the mark may be unseen */
 	return (ssize_t)n;
 }

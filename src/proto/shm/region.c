@@ -39,7 +39,7 @@ static int region_number(const struct region_list *told, const struct region *r)
 	return -1;
 }
 
-/* The peer maps it when it comes to this record. */
+/* The peer maps the region when it reaches this record. */
 static int announce(struct sock *sk, int fd, struct region_list *told,
 		    const struct region *r)
 {
@@ -67,7 +67,7 @@ HOT ssize_t shm_send_ref(struct sock *sk, int fd, struct region_list *told,
 {
 	uint32_t flags = load_rlx(&shm_peer(sk)->flags);
 
-	/* Whatever is out of the ordinary is copied, in shm_send(). */
+	/* In unusual cases, let shm_send() copy. */
 	if (sock_mode(sk) != SOCK_SHM || !shm_of(sk)->tx_ring || sk->shut ||
 	    shm_of(sk)->tx_limit || shm_of(sk)->held_bytes ||
 	    load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
@@ -113,7 +113,7 @@ uint32_t shm_refs_done(struct sock *sk, uint32_t n_done, uint32_t n_sent,
  * The peer's.
  */
 
-/* One of a peer's, mapped once for all connections with it. */
+/* One region of a peer, mapped once for all connections with it. */
 struct peer_map {
 	struct peer_map *next;
 	uint64_t dev, ino, size;
@@ -125,7 +125,7 @@ static struct lock maps_lock;
 static struct peer_map *maps;
 static uint64_t maps_bytes;
 
-/* What is mapped stays mapped in a child. */
+/* Mappings stay in the child. */
 static void after_fork(void) { maps_lock = (struct lock){ 0 }; }
 
 /* Once a process; in the child it is known already. */
@@ -137,7 +137,7 @@ static void mind_forks(void)
 		gate_on_child(after_fork);
 }
 
-/* The device of memory that is no file system's, as st_dev; 0: unknown. */
+/* The st_dev of memory files that are on no mounted file system; 0: unknown. */
 static uint64_t memory_dev(void)
 {
 	static uint64_t known;
@@ -156,9 +156,9 @@ static uint64_t memory_dev(void)
 }
 
 /*
- * The file that @m names, opened for reading, if it is memory, and the announced one.
- * Neither looking nor opening may wait for a peer: not for a file system of its own, nor
- * for a lease that it holds.
+ * Open for reading the file that @m names, if it is a memory file and the
+ * announced one.  Neither the check nor open() may wait for a peer, so accept
+ * no file system of the peer's and no file with a lease.
  */
 static int open_of(const struct ring_map *m)
 {
@@ -218,7 +218,8 @@ static int map_find(const struct ring_map *m, int fd, struct peer_map **out)
 	return map_new(m, fd, out);
 }
 
-/* Opened even if it is mapped already: a peer may refer to what is its own only. */
+/* Open it even if it is mapped already, because a peer may only refer to files
+ * that it has itself. */
 static int map_get(const struct ring_map *m, struct peer_map **out)
 {
 	struct stat st;
@@ -287,7 +288,8 @@ COLD int shm_rx_map(struct sock *sk)
 	struct peer_map *p;
 
 	ring_take_map(&shm_of(sk)->rx, &m);
-	/* Each once: so what a liar makes us do is bounded. */
+	/* Accept each region once, which bounds the work that a hostile peer
+	 * can cause. */
 	if (m.region >= RING_REGIONS || refs->announced & 1u << m.region)
 		return -EPROTO;
 	refs->announced |= 1u << m.region;

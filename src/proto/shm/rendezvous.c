@@ -109,7 +109,7 @@ static bool diag_addr(const struct sockaddr_storage *ss, uint32_t addr[4],
 	return !mapped;
 }
 
-/* What the kernel says of the connection from @local to @peer: 0 with *@m, or
+/* Ask the kernel about the connection from @local to @peer: 0 with *@m, or
  * -errno. */
 static int diag_of(const struct sockaddr_storage *local,
 		   const struct sockaddr_storage *peer, struct inet_diag_msg *m)
@@ -157,8 +157,8 @@ int owner_of_peer(int fd, uid_t *uid)
 	    getpeername(fd, (struct sockaddr *)&peer, &plen) < 0)
 		return -errno;
 	if (diag_of(&peer, &local, &m))
-		/* That it is not here is only known from a kernel that answers,
-		 * of a connection that is not over. */
+		/* Conclude that the peer is not on this host only if the
+		 * kernel answers, and only for an established connection. */
 		return !diag_of(&local, &peer, &m) &&
 			       m.idiag_state == DIAG_ESTABLISHED
 			   ? -ENOENT
@@ -176,7 +176,8 @@ static bool owns_peer(int fd, uid_t uid)
 	return !owner_of_peer(fd, &owner) && owner == uid;
 }
 
-/* The same user or root; another user only with an end of his own. */
+/* Allow the same user and root.  Allow another user only with its own end of
+ * the connection. */
 static bool may_take_part(int channel, int fd)
 {
 	struct ucred cred;

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/rendezvous.h - how two processes that share a TCP connection find each other
+ * proto/shm/rendezvous.h - how both ends of a connection find each other
  *
- * Abstract unix names live in the network namespace, like the addresses they are
- * made of:
+ * They use abstract unix names, which belong to the network namespace, as do
+ * the addresses that these names contain:
  *
- *     osf1/a/PORT                          a listener under osf announces itself
- *     osf1/k/PORT                          one that is left to the kernel does
- *     osf1/o/CLIENT:PORT>SERVER:PORT       the opener of a connection offers
+ *     osf1/a/PORT                       a listener under osf announces itself
+ *     osf1/k/PORT                       the same, but it stays in the kernel
+ *     osf1/o/CLIENT:PORT>SERVER:PORT    the opener of a connection offers
  *
- * With NAT between them the two ends know different addresses, no offer is found,
- * and the connection stays where it is.  Who answers is known by SO_PEERCRED.
+ * Behind NAT the two ends know different addresses.  The acceptor then finds
+ * no offer, and the connection stays in the kernel.  SO_PEERCRED says who
+ * answers.
  */
 #pragma once
 
@@ -23,8 +24,9 @@
 #define HELLO_MAGIC 0x316f736fu
 #define HELLO_FDS 3
 
-/* What goes over an offer, once each way, with descriptors beside it: segment and
- * inbox to the offerer, the inbox back; and the bell of the thread that speaks. */
+/* Both sides send one hello over the channel, with descriptors.  The acceptor
+ * sends the segment and its inbox, the opener returns its inbox.  Each adds
+ * the bell of the calling thread. */
 struct hello {
 	uint32_t magic;
 	uint16_t version; /* SEG_VERSION */
@@ -35,13 +37,14 @@ struct hello {
 	uint8_t inbox_id[16]; /* as it says; the memfd itself is what counts */
 };
 
-/* Listen for takers of @fd's connection.  The listener or -errno. */
+/* Listen for the peer of @fd's connection.  Return the listener or -errno. */
 MUST_CHECK int offer_listen(int fd);
-/* A taker's channel; -EAGAIN none yet; -EPERM one of another user. */
+/* Return the channel to a taker; -EAGAIN: none yet; -EPERM: another user's. */
 MUST_CHECK int offer_accept(int offer_fd, int fd);
-/* A channel to whoever offers @fd's connection; -ENOENT nobody; -EPERM. */
+/* Connect to the side that offers @fd's connection; -ENOENT: nobody; -EPERM. */
 MUST_CHECK int offer_connect(int fd);
-/* Who is at the other end of a channel, by the kernel's word; 0: unknown. */
+/* Which process is at the other end of a channel?  The kernel says so; 0:
+ * unknown. */
 pid_t channel_pid(int channel);
 /* Are these the two ends of one connection, in the same network namespace? */
 bool are_two_ends(int a, int b);
@@ -50,13 +53,13 @@ enum announced { ANNOUNCED = 'a', ANNOUNCED_KERNEL = 'k' };
 MUST_CHECK int announce_bind(int listen_fd, enum announced what);
 /* 0 when @fd's peer port is announced in this way. */
 MUST_CHECK int announce_check(int fd, enum announced what);
-/* Whose is the other end of @fd's connection?  -ENOENT: nobody's in this network
- * namespace; -EAGAIN: no process has it yet, or any more.  Ten microseconds. */
+/* Which user has the other end of @fd's connection?  -ENOENT: nobody in this
+ * network namespace; -EAGAIN: no process has it now.  Takes ten us. */
 MUST_CHECK int owner_of_peer(int fd, uid_t *uid);
 
 MUST_CHECK int hello_send(int channel, const struct hello *h, const int *fds,
 			  int n_fds);
-/* -EAGAIN nothing there yet, -EPIPE closed, -EBADMSG nonsense, -EPROTONOSUPPORT, -EMFILE
- * we have no room for what is needed.
- * @fds: HELLO_FDS, out: -1 where none came; on error all are closed. */
+/* -EAGAIN: nothing there yet; -EPIPE: closed; -EBADMSG: not a hello;
+ * -EPROTONOSUPPORT; -EMFILE: no room for the descriptors we need.  @fds:
+ * HELLO_FDS, out: -1 where none came; on error all are closed. */
 MUST_CHECK int hello_recv(int channel, struct hello *h, int *fds);

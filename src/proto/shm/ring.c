@@ -29,8 +29,8 @@ static void publish(struct ring_tx *tx, uint32_t off, uint64_t hdr)
 	store_rel(ring_hdr_at(tx->base, off), hdr); /* R1 */
 }
 
-/* The consumer keeps what it was given: go on in the other area.  It may ask that only of
- * one who has not grown beyond this one. */
+/* The consumer keeps what it was given: continue in the other area.  The
+ * consumer may only ask for this if we have not grown beyond our half. */
 static COLD int tx_move(struct ring_tx *tx)
 {
 	uint8_t *base = tx->base;
@@ -74,7 +74,8 @@ int ring_tx_refresh(struct ring_tx *tx)
 	if (tail % RING_ALIGN || tail >= tx->size)
 		return -EPROTO;
 	if (tx->hole != RING_NO_HOLE) {
-		/* From the rewound place to what was written at the start. */
+		/* The consumer must be between the rewound place and what we
+		 * wrote at the start. */
 		if (tail > tx->hole && (tail < tx->tail || tail > tx->head))
 			return -EPROTO;
 		store_rlx(&tx->hole, RING_NO_HOLE);
@@ -88,8 +89,8 @@ int ring_tx_refresh(struct ring_tx *tx)
 	return 0;
 }
 
-/* Bytes from head on that a record may cover, leaving room for the zero header
- * behind it and for the reserve. */
+/* Bytes from head on that a record may cover, less the zero header behind it
+ * and the reserve. */
 static uint32_t room_here(const struct ring_tx *tx)
 {
 	uint32_t end = tx->head >= tx->tail ? tx->size : tx->tail;
@@ -108,8 +109,8 @@ static uint32_t room_at_start(const struct ring_tx *tx)
 		   : 0;
 }
 
-/* Is the consumer still where the ring was rewound, so that we may go on behind
- * that place? */
+/* Is the consumer still at the place where the ring was rewound, so that we
+ * may continue behind it? */
 static bool may_resume(const struct ring_tx *tx)
 {
 	return tx->resume && tx->head < tx->tail &&
@@ -123,7 +124,7 @@ static uint32_t room_behind(const struct ring_tx *tx)
 	return may_resume(tx) && tx->size > used ? tx->size - used : 0;
 }
 
-/* Largest payload whose record fits in @room bytes, a multiple of RING_ALIGN. */
+/* Largest payload whose record fits in @room bytes, multiples of RING_ALIGN. */
 static uint32_t payload_in(uint32_t room)
 {
 	if (room >= RING_BIG + RING_ALIGN)
@@ -151,7 +152,7 @@ static void wrap(struct ring_tx *tx)
 	tx->resume = 0;
 }
 
-/* Go on behind the place where the ring was rewound. */
+/* Continue behind the place where the ring was rewound. */
 static void skip(struct ring_tx *tx)
 {
 	store_rlx(ring_hdr_at(tx->base, tx->resume), UINT64_C(0));
@@ -161,8 +162,8 @@ static void skip(struct ring_tx *tx)
 	tx->resume = 0;
 }
 
-/* Choose where the next record of about @want payload bytes goes, and return what
- * fits there. */
+/* Choose where to put the next record of about @want payload bytes.  Return
+ * what fits there. */
 static uint32_t place(struct ring_tx *tx, uint32_t want)
 {
 	uint32_t here = payload_in(room_here(tx));
@@ -170,8 +171,8 @@ static uint32_t place(struct ring_tx *tx, uint32_t want)
 	if (here >= want)
 		return want;
 	uint32_t start = payload_in(room_at_start(tx));
-	/* A remnant at the end is worth filling only when it is not tiny, or
-	 * when the start has nothing better. */
+	/* Fill the rest at the end only if it is large enough, or if the start
+	 * has no more room. */
 	if (start > here && (start >= want || here < want / 4)) {
 		wrap(tx);
 		here = start;
@@ -182,8 +183,8 @@ static uint32_t place(struct ring_tx *tx, uint32_t want)
 	return MIN(here, want);
 }
 
-/* Once per REWIND_BYTES: an empty ring starts over, and stays in the caches; one that
- * is to grow does. */
+/* Once per REWIND_BYTES, start again in an empty ring, so that it stays in the
+ * caches.  A ring that is to grow does so here. */
 static int rewind_if_empty(struct ring_tx *tx)
 {
 	int err = ring_tx_refresh(tx);
@@ -191,7 +192,7 @@ static int rewind_if_empty(struct ring_tx *tx)
 	if (err)
 		return err;
 	tx->look = RING_REWIND_BYTES;
-	/* With nothing at the start of the ring, its end may move. */
+	/* The end may move only when the start of the ring is free. */
 	if (unlikely(tx->size < tx->grow_to) && tx->head >= tx->tail &&
 	    tx->hole == RING_NO_HOLE)
 		store_rlx(&tx->size, tx->grow_to);
@@ -248,7 +249,7 @@ uint64_t ring_commit_held(struct ring_tx *tx, uint32_t record_off, uint32_t len)
 	return ring_hdr(RING_DATA, len);
 }
 
-/* Only what lies between the tail that we know and the head was not used again. */
+/* Between the known tail and the head, no space has been reused. */
 static bool is_in_use(const struct ring_tx *tx, uint32_t off)
 {
 	if (tx->hole != RING_NO_HOLE && off <= tx->hole)
@@ -382,7 +383,7 @@ static struct record record_at(const struct ring_rx *rx, uint32_t off)
 	return record_mark(rx, off, mark, (uint32_t)hdr);
 }
 
-/* As ring_next() goes; a lie is something to be met there. */
+/* Follow jumps as ring_next() does, which also reports corrupt ones. */
 bool ring_rx_ready_behind(const struct ring_rx *rx, uint32_t off)
 {
 	struct record r = record_at(rx, off);
@@ -418,7 +419,7 @@ void ring_rx_store(struct ring_rx *rx, uint32_t off, uint64_t hdr)
 	cas(ring_hdr_at(rx->base, off), UINT64_C(0), hdr);
 }
 
-/* Where the referenced bytes are; NULL: the reference is a lie. */
+/* Where the referenced bytes are; NULL if the reference is invalid. */
 static const uint8_t *ref_data(const struct ring_rx *rx, uint32_t len)
 {
 	const struct ring_ref *ref =
@@ -448,7 +449,7 @@ int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
 {
 	struct record r = record_at(rx, rx->off);
 
-	/* At most a WRAP to the start and a SKIP from there. */
+	/* There is at most one WRAP to the start and one SKIP from there. */
 	for (int jumps = 0; r.mark == RING_WRAP || r.mark == RING_SKIP;
 	     jumps++) {
 		if (jumps == 3)
@@ -475,7 +476,7 @@ int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
 
 void ring_take_map(struct ring_rx *rx, struct ring_map *map)
 {
-	/* Read once: the other side may change it meanwhile. */
+	/* Copy it once: the other side may change it at any time. */
 	memcpy(map, rx->base + rx->off + RING_HDR, sizeof(*map));
 	store_rlx(&rx->off, rx->off + RING_ALIGN);
 }
@@ -489,9 +490,9 @@ void ring_publish_refs(struct ring_rx *rx)
 		  refs->is_held ? refs->held : ring_rx_refs(rx)); /* R3 */
 }
 
-/* Call the body for each ready record; the walk ends at a mark, a lie, or an
- * absent header.  A liar could make us walk in circles, so steps are bounded by
- * the ring's size.  @pos: what is read of it. */
+/* Call the body for each ready record; the walk ends at a mark, a corrupt
+ * header or an absent one.  A hostile producer could make us walk in circles,
+ * so the ring's size bounds the steps.  @pos: what is read of the record. */
 #define FOR_EACH_READY(rx, off, r, pos, budget)                                \
 	for (budget = (rx)->size / RING_ALIGN, off = (rx)->off,                \
 	    pos = (rx)->pos,                                                   \

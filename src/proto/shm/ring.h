@@ -1,46 +1,47 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/ring.h - a byte stream from one process to one other, as records in a ring
+ * proto/shm/ring.h - a byte stream between processes, as records in a ring
  *
  *     producer: ring_push(), ring_push_mark()  ->  |hdr|bytes|hdr|bytes|hdr=0
  *     consumer: ring_peek(), ring_skip()       <-  reads, publishes its tail
  *
  * A record is an 8-byte header, its payload, and padding to a cache line, so a
- * message of up to 56 bytes crosses in one cache line.  The header is the flag: 0
- * means "not yet".  The producer zeroes the next header before it publishes
- * one, so the consumer polls one line and needs no index of the producer's.
+ * message of up to 56 bytes crosses in one cache line.  The header is also the
+ * flag: 0 means "not yet".  The producer zeroes the next header before it
+ * publishes one, so the consumer polls one line and needs no producer index.
  *
- *   R1 -> A1   a record's bytes, and the zero behind it   (header: its store/load)
- *   R2 -> A2   the consumer is done with the bytes        (tail: its store/load)
+ *   R1 -> A1   a record's bytes and the zero behind it (header: its store/load)
+ *   R2 -> A2   the consumer is done with the bytes      (tail: its store/load)
  *
- * The ring is elastic: whenever the producer finds it empty after REWIND_BYTES,
- * it starts over at offset 0, so a request-response connection stays within a few
- * pages however long it lives.  Should it run into the place T where it was rewound
- * before the consumer has moved from there, it goes on behind it:
+ * Rewind: when the producer finds the ring empty after REWIND_BYTES, it starts
+ * again at offset 0.  So a request-response connection stays within a few
+ * pages, however long it lives.  T is the place where the ring was rewound.
+ * If the producer reaches T before the consumer has left it, the producer
+ * continues behind T:
  *
  *     0 |records|SKIP|        T |WRAP|records ...|        size
  *           ^------- 2nd ------'        ^-- 3rd
  *
- * so an empty ring always has room for nearly its size.  And it may begin with a
- * part of its memory and take the rest when the stream proves to be one.
+ * So an empty ring always has room for nearly its size.  A ring may begin with
+ * part of its memory, and take the rest when a stream needs it.
  *
- * A consumer that lends records out, and is not given them back, may ask the producer to
- * leave them alone: a tail of RING_TAIL_MOVE means "go on in the other half of the
- * memory".  The producer says MOVE where it stood, and starts over there, with a tail
- * of its own.  What lies in the first half stays as it is until the consumer asks to
- * go back.
+ * Move: a consumer that lends records out, and does not get them back, may ask
+ * the producer to leave them alone.  A tail of RING_TAIL_MOVE means "continue
+ * in the other half of the memory".  The producer writes MOVE and starts at
+ * the beginning of the other half, which has its own tail.  The first half
+ * stays unchanged until the consumer asks to move back.
  *
- * Bytes that lie in memory which the consumer has mapped need not be copied: a MAP
- * record says where such memory is to be had, and REF records say which part of it
- * are the next bytes.  They are spoken only to a consumer that has ring_refs, and
- * it says how many references it is done with (R3).
+ * References: bytes in memory that the consumer has mapped need no copy.  A
+ * MAP record says where to find such memory, and a REF record says which part
+ * of it holds the next bytes.  The producer sends them only to a consumer that
+ * has ring_refs, and the consumer publishes how many it is done with (R3).
  *
  *   R3 -> A3   the consumer is done with referenced bytes (refs.done_pub)
  *
- * What the other side wrote is input: an offset or a length is checked against the
- * ring before use, read once, and a liar gets -EPROTO.  Nothing here blocks,
- * allocates, locks, logs or asks for the time.  Both views live in the memory of
- * their own side (proto/shm/conn.h); the caller holds the matching lock.
+ * What the other side wrote is untrusted input.  We read each offset and
+ * length once and check it against the ring before use; a bad one gives
+ * -EPROTO.  Nothing here blocks, allocates, locks, logs or asks for the time.
+ * Each side's view is private (proto/shm/conn.h); the caller holds its lock.
  */
 #pragma once
 
@@ -65,7 +66,8 @@ enum ring_mark {
 	RING_MOVE = 8, /* the next record is at the start of the other area */
 };
 
-/* Which part of a region of the producer's; the length is the header's. */
+/* A part of one of the producer's regions.  The record's header has the
+ * length. */
 struct ring_ref {
 	uint32_t region;
 	uint32_t reserved;
@@ -145,7 +147,8 @@ struct ring_tx {
 	uint32_t hole; /* offset of a SKIP mark that the consumer may not have
 			  * reached, or UINT32_MAX */
 	uint8_t holds; /* the header of a record is not stored yet */
-	/* Where it may be asked to go on: see ring_tx_areas(). */
+	/* The other half, where the consumer may ask us to continue:
+	 * ring_tx_areas(). */
 	uint32_t area_bytes; /* 0: there is one area */
 	uint8_t *other;
 	uint32_t *other_tail;
@@ -169,9 +172,9 @@ struct ring_rx {
 	uint8_t moves; /* the producer was asked to go on in another area */
 };
 
-/* @size: of the memory.  The producer decides how much of it is used: all, unless
- * ring_tx_window() says so; then ring_tx_grow(), any time later, says how much
- * more.  The consumer goes where the marks lead. */
+/* @size: of the memory.  The producer decides how much of it is used: all,
+ * unless ring_tx_window() limits it.  ring_tx_grow() raises that limit at any
+ * time.  The consumer follows the marks. */
 void ring_tx_init(struct ring_tx *tx, uint8_t *base, uint32_t size,
 		  uint32_t *tail_pub);
 void ring_rx_init(struct ring_rx *rx, uint8_t *base, uint32_t size,
@@ -182,7 +185,7 @@ static inline void ring_tx_window(struct ring_tx *tx, uint32_t size)
 	tx->size = tx->grow_to = size;
 }
 
-/* The producer may be asked to go on at @other, where a half of @bytes is. */
+/* The consumer may ask us to move to the half of @bytes bytes at @other. */
 static inline void ring_tx_areas(struct ring_tx *tx, uint8_t *other,
 				 uint32_t *other_tail, uint32_t bytes)
 {
@@ -212,22 +215,23 @@ static inline uint32_t ring_tx_used(const struct ring_tx *tx)
  */
 ssize_t ring_push(struct ring_tx *tx, const void *buf, uint32_t len);
 
-/* The same in two steps, for callers that fill the payload themselves: where up to
- * *@len bytes may be written, or NULL (no room: *@len 0; liar: *@len 1). */
+/* The same in two steps, for callers that fill in the payload themselves.
+ * Return the address for up to *@len bytes, or NULL (*@len 0: no room; 1:
+ * -EPROTO). */
 uint8_t *ring_reserve(struct ring_tx *tx, uint32_t *len, uint32_t *record_off);
 void ring_commit(struct ring_tx *tx, uint32_t record_off, uint32_t len);
 
-/* The same without the header, which is returned: the reader sees neither the record
- * nor what follows, until either side stores it. */
+/* The same, but return the header instead of storing it.  The reader sees
+ * neither the record nor what follows until one side stores the header. */
 uint64_t ring_commit_held(struct ring_tx *tx, uint32_t record_off,
 			  uint32_t len);
-/* Nobody has stored it yet. */
+/* Is the header still not stored? */
 bool ring_is_held(const struct ring_tx *tx, uint32_t record_off);
-/* Store it, unless the reader has done so and may be past it. */
+/* Store the header, unless the reader did that and may have passed it. */
 void ring_release(struct ring_tx *tx, uint32_t record_off, uint64_t hdr);
 
-/* Append a record of @mark that says @len and has @n <= 56 bytes of its own: 1, 0 no
- * room, -EPROTO. */
+/* Append a record of @mark with length @len and @n <= 56 bytes of its own.  1;
+ * 0: no room; -EPROTO. */
 int ring_push_record(struct ring_tx *tx, enum ring_mark mark, uint32_t len,
 		     const void *payload, uint32_t n);
 
@@ -237,16 +241,16 @@ int ring_push_mark(struct ring_tx *tx, enum ring_mark mark);
 /* Look at the consumer's tail again.  0 or -EPROTO. */
 int ring_tx_refresh(struct ring_tx *tx);
 
-/* Payload bytes that a push could take now at most, as of the last refresh. */
+/* The most payload bytes that a push could take, as of the last refresh. */
 uint32_t ring_tx_room(const struct ring_tx *tx);
 
 /**
- * ring_peek() - the unread bytes of the current record
- * @data: out: their address, valid until ring_skip()
+ * ring_peek() - the unread bytes of the current record @data: out: their
+ * address, valid until ring_skip()
  *
- * Return: their number, or 0 with *@mark telling why: RING_NONE nothing there
- * yet, RING_FIN, RING_BACK, RING_MAP to be seen to and skipped, RING_MOVE to be seen
- * to; or -EPROTO.
+ * Return: their number, or 0 and *@mark says why: RING_NONE there is nothing
+ * yet, RING_FIN, RING_BACK, RING_MAP (handle it, then skip it), RING_MOVE
+ * (handle it); or -EPROTO.
  */
 HOT static inline int32_t ring_peek(struct ring_rx *rx, const uint8_t **data,
 				    enum ring_mark *mark);
@@ -254,15 +258,15 @@ HOT static inline int32_t ring_peek(struct ring_rx *rx, const uint8_t **data,
 /* Take @n bytes of what ring_peek() showed (n <= its answer). */
 static inline void ring_skip(struct ring_rx *rx, uint32_t n);
 
-/* The references that it may forget; records that are lent out are not among them. */
+/* Publish the references that the producer may forget: all but lent ones. */
 void ring_publish_refs(struct ring_rx *rx);
 
 /**
- * ring_ask_to_move() - what is lent stays where it is, and the stream goes elsewhere
- * @other_tail: of the other area, in which nothing is lent
+ * ring_ask_to_move() - keep what is lent, and continue the stream elsewhere
+ * @other_tail: the tail of the other area, in which nothing is lent
  *
- * No space of this area goes back to the producer from now on.  When the MOVE mark is
- * met, ring_rx_moved() says where the other area is.
+ * From now on no space of this area goes back to the producer.  At the MOVE
+ * mark, call ring_rx_moved() with the other area.
  */
 static inline void ring_ask_to_move(struct ring_rx *rx, uint32_t *other_tail)
 {
@@ -284,16 +288,16 @@ static inline void ring_rx_moved(struct ring_rx *rx, uint8_t *base,
 	store_rlx(&rx->off, 0u);
 }
 
-/* Past the MAP record that ring_peek() has met; its contents. */
+/* Step over the MAP record that ring_peek() has met; return its contents. */
 void ring_take_map(struct ring_rx *rx, struct ring_map *map);
 
-/* The number of references before the record that is begun, or next. */
+/* How many references come before the current or next record? */
 static inline uint32_t ring_rx_refs(const struct ring_rx *rx)
 {
 	return rx->refs->n - (rx->len && rx->is_ref);
 }
 
-/* Tell the producer how far we are; not past a record that is lent out. */
+/* Publish the tail, but not past a record that is lent. */
 static inline bool ring_publish(struct ring_rx *rx)
 {
 	uint32_t to = likely(rx->hold == RING_NO_HOLD) ? rx->off : rx->hold;
@@ -307,7 +311,7 @@ static inline bool ring_publish(struct ring_rx *rx)
 	return true;
 }
 
-/* References that it could forget and has not been told of? */
+/* Are there references that the producer could forget and does not know of? */
 static inline bool ring_rx_owes_refs(const struct ring_rx *rx)
 {
 	return rx->refs &&
@@ -315,8 +319,8 @@ static inline bool ring_rx_owes_refs(const struct ring_rx *rx)
 		   (rx->refs->is_held ? rx->refs->held : ring_rx_refs(rx));
 }
 
-/* What the producer could have back and has not been told of, in bytes: of the ring,
- * or referenced. */
+/* How many bytes, in the ring or referenced, could the producer have back, but
+ * has not been told of? */
 static inline uint32_t ring_rx_owed(const struct ring_rx *rx)
 {
 	return rx->off - rx->published + (rx->refs ? rx->refs->bytes : 0);
@@ -329,11 +333,11 @@ static inline bool ring_is_jump(uint64_t hdr)
 	return mark == RING_WRAP || mark == RING_SKIP;
 }
 
-/* Whether a record is there, to which the jump at @off leads. */
+/* Is there a record where the jump at @off leads? */
 bool ring_rx_ready_behind(const struct ring_rx *rx, uint32_t off);
 
-/* True if at least one unread byte, or a mark, is there.  Cheap: one load.  Without
- * the lock, while another thread receives, it may say true for what is gone. */
+/* True if there is an unread byte or a mark.  Cheap: one load.  Without the
+ * lock, it may say true for what another thread is just receiving. */
 static inline bool ring_rx_ready(const struct ring_rx *rx)
 {
 	if (load_rlx(&rx->len))
@@ -341,19 +345,20 @@ static inline bool ring_rx_ready(const struct ring_rx *rx)
 	uint32_t off = load_rlx(&rx->off);
 	uint64_t hdr = load_acq(ring_hdr_at(rx->base, off)); /* A1 */
 
-	/* A jump is there before the record to which it leads. */
+	/* The producer writes a jump before the record to which the jump
+	 * leads. */
 	return unlikely(ring_is_jump(hdr)) ? ring_rx_ready_behind(rx, off)
 					   : hdr;
 }
 
-/* Where the next record's header will be; UINT32_MAX if it is there already, or the
- * rest of one. */
+/* Where the next record's header will be, or UINT32_MAX if a record, or the
+ * rest of one, is there already. */
 uint32_t ring_rx_waits_at(const struct ring_rx *rx);
-/* Store a header that its producer holds back, where ring_rx_waits_at() says. */
+/* Store a header that the producer holds back, at ring_rx_waits_at(). */
 void ring_rx_store(struct ring_rx *rx, uint32_t off, uint64_t hdr);
 
-/* True if more than a quarter of the ring is free.  May be asked without the lock:
- * false means only that it has to be asked with it. */
+/* True if more than a quarter of the ring is free.  If this says false without
+ * the lock, ask again with it. */
 static inline bool ring_tx_spacious(const struct ring_tx *tx)
 {
 	uint32_t head = load_rlx(&tx->head), tail = load_rlx(&tx->tail);
@@ -363,7 +368,8 @@ static inline bool ring_tx_spacious(const struct ring_tx *tx)
 	return load_rlx(&tx->hole) == RING_NO_HOLE && used < size / 4;
 }
 
-/* Payload bytes ready, at most @max; *@mark: a FIN or BACK behind them. */
+/* Count the payload bytes that are ready, up to @max.  *@mark: a FIN or BACK
+ * behind them. */
 uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
 		       enum ring_mark *mark);
 

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/rx.c - bytes from the connection to the application
+ * proto/shm/rx.c - move bytes from the connection to the application
  *
  *     TCP, up to the peer's K  ->  ring  ->  (a BACK mark)  ->  TCP again
  *
- * The caller is inside a recv-like call on a descriptor of the socket.  The rx
- * lock is held while bytes are copied, never while waiting.  A tail is published
- * when PUBLISH_BYTES are free again, or when the ring was found empty: not
- * after every message, so that a reply leaves before that cache line does.
+ * K is the number of bytes that the peer sent by TCP before it used the ring.
+ * The caller is inside a recv-like call on a descriptor of the socket.  It
+ * holds the rx lock while it copies, never while it waits.  We publish the
+ * tail when PUBLISH_BYTES are free or the ring is empty, not after every
+ * message, so that a reply leaves before that cache line does.
  *
- * On return, whatever it is:
- *   I1  bytes were delivered once, in order
- *   I2  if nothing was there, whoever armed is told of the next bytes
+ * On every return:
+ *   I1  each byte was delivered once, in order
+ *   I2  if there was nothing to read, the peer notifies whoever armed
  */
 #include <errno.h>
 #include <limits.h>
@@ -29,7 +30,7 @@
 #define PUBLISH_BYTES (RING_WINDOW / 8)
 #define GO_ON_IN_RING (-INT_MAX) /* inside this file */
 
-/* The kernel's rule: a null page pointer is EFAULT, not a crash of the process. */
+/* As the kernel does, answer a null pointer with EFAULT instead of crashing. */
 static bool is_bad(const struct iovec *iov, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -38,8 +39,8 @@ static bool is_bad(const struct iovec *iov, size_t n)
 	return false;
 }
 
-/* How many bytes of TCP come before the ring?  Known once the peer has said K; what
- * has been read is known since the upgrade began, when nobody rang. */
+/* Learn how many TCP bytes come before the ring: K, which the peer has now
+ * said, minus what the program has read since the upgrade began. */
 int shm_rx_learn(struct sock *sk)
 {
 	uint64_t k = load_rlx(&shm_peer(sk)->tcp_bytes); /* S1 by the caller */
@@ -51,14 +52,14 @@ int shm_rx_learn(struct sock *sk)
 	return 0;
 }
 
-/* For the peer, should this process be killed: how far the program has read. */
+/* Tell the peer how far the program has read, if this process is killed. */
 static inline void say_read(struct sock *sk)
 {
 	store_rlx(&shm_me(sk)->read,
 		  SEG_READ_RING | load_rlx(&shm_of(sk)->rx.off));
 }
 
-/* All that TCP had before the ring has been read. */
+/* The program has read all TCP bytes that come before the ring. */
 static COLD void rx_tcp_over(struct sock *sk)
 {
 	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
@@ -79,7 +80,7 @@ bool shm_rx_settle(struct sock *sk, int fd)
 	return !shm_of(sk)->rx_tcp;
 }
 
-/* What was taken out of TCP before, and with it what TCP has now. */
+/* Deliver the backlog, read from TCP earlier, then what TCP has now. */
 static COLD ssize_t rx_backlog(struct sock *sk, int fd, struct iov_cursor *c,
 			       size_t want, int flags)
 {
@@ -91,9 +92,10 @@ static COLD ssize_t rx_backlog(struct sock *sk, int fd, struct iov_cursor *c,
 }
 
 /*
- * Receive what TCP still has.  While K is not known a doorbell could be taken for
- * data: so look at the bytes first, then for K.  If it still is not known then, no
- * doorbell was among them, for K is said before the first is rung.
+ * Receive what TCP still has.  Until we know K, a doorbell could look like
+ * data.  So look at the bytes first and check for K afterwards.  If K is still
+ * unknown, none of those bytes is a doorbell, because the peer says K before
+ * it rings.
  */
 static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 			   size_t want, int flags)
@@ -123,7 +125,7 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 		    known ? MIN(want, (size_t)shm_of(sk)->rx_tcp_left) : want;
 		struct msghdr msg = { .msg_iov = iov,
 				      .msg_iovlen = cursor_rest(c, iov, max) };
-		/* MSG_TRUNC: only how many there are. */
+		/* MSG_TRUNC: only count the bytes. */
 		ssize_t r =
 		    libc.recvmsg(fd, &msg, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
 		int err = errno;
@@ -153,7 +155,7 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 	}
 }
 
-/* After a BACK mark: throw away the doorbells, then it is the kernel's again. */
+/* After a BACK mark, drop the doorbells; then the kernel takes over. */
 static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 		       size_t want, int flags)
 {
@@ -184,7 +186,7 @@ bool shm_rx_is_kernels(struct sock *sk, int fd)
 	       shm_of(sk)->bells_drained == load_acq(&shm_peer(sk)->bells);
 }
 
-/* The kernel's word about an anchor that has ended. */
+/* Ask the kernel how the anchor's connection ended. */
 static ssize_t rx_end(struct sock *sk, int fd)
 {
 	char byte;
@@ -214,7 +216,7 @@ void shm_ask_to_move(struct sock *sk, int fd)
 	shm_told_space(sk, fd);
 }
 
-/* The producer has gone. */
+/* The producer has moved to the other half of the ring: follow it. */
 static COLD void shm_rx_move(struct sock *sk)
 {
 	uint32_t half = shm_of(sk)->tx.area_bytes;
@@ -228,7 +230,7 @@ static COLD void shm_rx_move(struct sock *sk)
 	say_read(sk);
 }
 
-/* The ring was empty: -EAGAIN, or what ends the stream. */
+/* The ring was empty.  Return -EAGAIN, or what ends the stream. */
 static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 {
 	if (ring_publish(&shm_of(sk)->rx))
@@ -261,13 +263,13 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 	if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
 		return -EAGAIN;
 	shm_take_held(sk, true);
-	/* What it wrote before it died is in the ring by now. */
+	/* The ring now has all that the peer wrote before it died. */
 	if (ring_rx_ready(&shm_of(sk)->rx))
 		return GO_ON_IN_RING;
 	return rx_end(sk, fd);
 }
 
-/* Take what the ring has.  > 0 bytes, 0 end, -EAGAIN, other errors. */
+/* Read from the ring.  Return the bytes read, 0 at the end, or -errno. */
 HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 			   size_t want, bool discard)
 {
@@ -308,7 +310,7 @@ static ssize_t rx_peek(struct sock *sk, int fd, struct iov_cursor *c,
 	enum ring_mark mark = RING_NONE;
 	const uint8_t *data;
 
-	/* Past WRAP and SKIP, so that nothing and a lie are told apart. */
+	/* Step over WRAP and SKIP, to tell an empty ring from a corrupt one. */
 	int32_t first = ring_peek(&shm_of(sk)->rx, &data, &mark);
 	if (first < 0) {
 		shm_broken(sk, fd, "a record's header");
@@ -331,7 +333,7 @@ static ssize_t rx_peek(struct sock *sk, int fd, struct iov_cursor *c,
 	return skip;
 }
 
-/* One step, in whatever carries the stream just now. */
+/* Make one attempt, from wherever the stream is now: TCP or the ring. */
 static inline ssize_t rx_step(struct sock *sk, int fd, struct iov_cursor *c,
 			      size_t want, int flags)
 {
@@ -346,8 +348,8 @@ static inline ssize_t rx_step(struct sock *sk, int fd, struct iov_cursor *c,
 	return rx_ring(sk, fd, c, want, flags & MSG_TRUNC);
 }
 
-/* After @got bytes, fewer than wanted: do more lie behind a change of carrier?  A
- * short read tells an edge-triggered program that there is nothing left. */
+/* We have @got fewer bytes than wanted.  Does the stream go on elsewhere (TCP
+ * or ring)?  An edge-triggered program takes a short read to mean "empty". */
 static COLD bool rx_goes_on(const struct sock *sk, int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLPRI };
@@ -356,7 +358,7 @@ static COLD bool rx_goes_on(const struct sock *sk, int fd)
 		return shm_of(sk)->rx_tcp_left == 0 || backlog_bytes(sk);
 	if (shm_of(sk)->rx_back || !ring_rx_ready(&shm_of(sk)->rx))
 		return false;
-	/* As the kernel: a read stops before an urgent byte. */
+	/* As in the kernel, a read stops before an urgent byte. */
 	return !(load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK) ||
 	       libc.poll(&p, 1, 0) <= 0 || !(p.revents & POLLPRI);
 }
@@ -383,7 +385,8 @@ static ssize_t rx_once(struct sock *sk, int fd, struct iov_cursor *c,
 	}
 }
 
-/* The next bytes are to raise SIGIO, so they must ring.  True: they are there. */
+/* The next bytes must raise SIGIO, so the peer must ring.  True if there are
+ * bytes. */
 static COLD bool rx_arm_async(struct sock *sk, int fd)
 {
 	anchor_clear(sk, fd);
@@ -392,8 +395,8 @@ static COLD bool rx_arm_async(struct sock *sk, int fd)
 	       ring_rx_ready(&shm_of(sk)->rx) && !shm_of(sk)->rx_eof;
 }
 
-/* Nothing moves: no room for a byte, or no place.  Noticed only when there is
- * something to read. */
+/* The caller has room for no byte, or a bad address.  As in the kernel, this
+ * only matters when there is something to read. */
 static COLD ssize_t rx_nowhere(struct sock *sk, int fd, size_t want)
 {
 	if (!(shm_events(sk, fd) & POLLIN))
@@ -401,7 +404,7 @@ static COLD ssize_t rx_nowhere(struct sock *sk, int fd, size_t want)
 	return want ? -EFAULT : 0;
 }
 
-/* Urgent bytes are the kernel's, on the connection underneath. */
+/* The kernel handles urgent bytes, on the anchor. */
 static COLD ssize_t rx_urgent(int fd, const struct iovec *iov, size_t n,
 			      int flags)
 {
@@ -411,7 +414,7 @@ static COLD ssize_t rx_urgent(int fd, const struct iovec *iov, size_t n,
 	return r < 0 ? -errno : r;
 }
 
-/* The kernel carries it again: the error that it ended with here comes first. */
+/* The kernel carries the stream again.  Report an error from our time first. */
 COLD int shm_went_back(struct sock *sk)
 {
 	int err = anchor_error(sk);

@@ -7,8 +7,9 @@
  *     ring of side 1    the reverse
  *
  * Side 0 accepted the connection and made the segment, a memfd sealed against
- * resizing; side 1 opened the connection and was passed it.  The descriptor is
- * closed once mapped; the memory lives as long as a mapping does.
+ * resizing.  Side 1 opened the connection and received the descriptor.  Both
+ * close the descriptor once they have mapped it; the memory lives as long as a
+ * mapping.
  *
  * Pairs of release and acquire:
  *   S1  side.tcp_bytes, then SEG_TX_RING in side.flags   -> flags
@@ -20,8 +21,9 @@
  * Arming is Dekker's: the sleeper stores armed, fences, looks at the ring; the
  * other side stores to the ring, fences, looks at armed.
  *
- * All of it is written by a stranger too: offsets, lengths and slots are checked
- * where they are used, flags only ever lead to an earlier end of the connection.
+ * The peer may be hostile and can write everywhere here.  So we check offsets,
+ * lengths and slots where we use them, and a flag can do no more than end the
+ * connection early.
  */
 #pragma once
 
@@ -42,10 +44,9 @@ enum {
 	SEG_SHARED = 64,    /* several processes read here: ring the anchor */
 	SEG_RECALL = 128,   /* this side has stopped reading the ring */
 	SEG_CUT = 256,      /* S4: and this is where: cut */
-	SEG_LENDS =
-	    512, /* a hint: records are read where they lie, if at all */
+	SEG_LENDS = 512,    /* a hint: it reads records only in place */
 	SEG_TAKES_REFS = 1024, /* this side understands references */
-	SEG_REFS_OVER = 2048,  /* S5: and will not read any more of them */
+	SEG_REFS_OVER = 2048,  /* S5: it reads no more of them */
 };
 
 #define SEG_READ_RING 1u /* offsets are even */
@@ -54,7 +55,7 @@ enum {
 enum { RING_ONCE = 1, RING_EACH_TIME = 2 };
 #define RING_ONLY_ONE 0x10000u
 
-/* Side 1 takes the segment or side 0 takes it back, whoever is first. */
+/* Side 1 takes the segment or side 0 revokes it, whichever comes first. */
 enum { SEG_CLAIM_OPEN, SEG_CLAIM_TAKEN, SEG_CLAIM_REVOKED };
 
 struct seg_side {
@@ -63,21 +64,24 @@ struct seg_side {
 	uint64_t tcp_bytes; /* S1 */
 	uint32_t bells;     /* doorbell bytes this side has put into TCP */
 	uint32_t cut; /* S4: of the peer's ring, the first record not read */
-	/* Who had the anchor, and under which number: hints, to be checked. */
+	/* Which process had the anchor, and under which number: hints, to be
+	 * checked. */
 	uint32_t pid;
 	int32_t anchor_fd;
 	uint32_t maps; /* as consumer: a bit for each region it has mapped */
-	/* H1 of proto/shm/held.c: a record whose header the producer holds back. */
+	/* H1 of proto/shm/held.c: the record whose header the producer holds
+	 * back. */
 	uint32_t held_off;
 	uint64_t held_hdr;
 	uint64_t held_ns; /* since when; 0: none */
-	/* Which bell of the peer's this side keeps, plus 1; 0: none. */
+	/* The peer's bell that this side keeps, plus 1; 0: none. */
 	uint32_t has_bell1;
 
 	alignas(
 	    CACHE_LINE) uint32_t tail; /* as consumer: R2 of proto/shm/ring.h */
 	uint32_t refs_done;            /* likewise: R3 */
-	/* As producer: it has found no room.  A hint: the consumer clears it. */
+	/* As producer: it has found no room.  A hint, which the consumer
+	 * clears. */
 	uint32_t tx_waits;
 	uint32_t tail2; /* as consumer, of the ring's second half: R2 */
 
@@ -91,9 +95,10 @@ struct seg_side {
 	 * RING_ONLY_ONE: unless somebody else has rung it for this sleep. */
 	uint32_t rx_bell1;
 
-	/* As consumer: how far the program has read, which the tail may not say yet:
-	 * 0 in TCP, SEG_READ_RING | the next record's offset.  While this side lives
-	 * nobody else looks, so the line stays in its cache. */
+	/* As consumer: how far the program has read, which the tail may not
+	 * show yet. 0: in TCP; else SEG_READ_RING | offset of the next record.
+	 * The peer reads this only after this side has died, so the line stays
+	 * in our cache. */
 	alignas(CACHE_LINE) uint32_t read;
 	uint32_t read_half; /* 0 or 1: of the ring, in which that is */
 };
@@ -119,18 +124,20 @@ static inline size_t seg_bytes(uint32_t ring_size)
 	return SEG_PAGE + 2 * (size_t)ring_size;
 }
 
-/* What rings of @ring_size come to where the program has limited its address space. */
+/* The size of ring to make instead of @ring_size if RLIMIT_AS is set. */
 uint32_t seg_ring_fit(uint32_t ring_size);
 /* Make a segment: mapped at *@pseg, its sealed memfd in *@pfd.  0 or -errno. */
 MUST_CHECK int seg_create(uint32_t ring_size, struct seg **pseg, int *pfd);
-/* Map a segment that a stranger made; checks seals, size, magic, version.
- * -EPROTONOSUPPORT another version, -EBADMSG nonsense, -errno. */
+/* Map a segment that a peer made, after checking seals, size, magic and
+ * version.  -EPROTONOSUPPORT: another version; -EBADMSG: not a segment;
+ * -errno. */
 MUST_CHECK int seg_open(int fd, struct seg **pseg, uint32_t *ring_size);
 void seg_unmap(struct seg *seg, uint32_t ring_size);
 
 /*
- * A program that limits its address space (RLIMIT_AS) needs it for itself: all that the
- * following have mapped takes an eighth of the limit at most; -ENOMEM then.
+ * A program with a limited address space (RLIMIT_AS) needs most of it itself.
+ * All mappings by the functions below take at most an eighth of the limit;
+ * then they return -ENOMEM.
  */
 /* Map @bytes of a memfd, after checking that it cannot shrink under us. */
 MUST_CHECK int sealed_map(int fd, size_t bytes, void **map);

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/shared.c - a connection in shared memory that several processes hold
+ * proto/shm/shared.c - a connection that several processes hold
  *
- *     shm_export()  ->  struct shm_shared, in the page of sock/shared.h  ->  shm_import()
+ *     shm_export()  ->  struct shm_shared in the shared page  ->  shm_import()
  *
- * What another process of the family has done to the connection comes in as numbers.  A
- * position has to lie in its ring, on a record's boundary and in front of the lines that
- * are kept free for marks.  More is not asked: whoever writes a wrong position that is
- * possible garbles this connection's bytes, as it could by send() and recv() on a
- * descriptor that it shares.  Pointers are made here, from the process's own.
+ * Another process of the family has worked on the connection and hands us
+ * numbers.  A position must lie in its ring, on a record's boundary, and
+ * before the lines reserved for marks.  We check no more than that.  A wrong
+ * but possible position garbles this connection's bytes, and a process that
+ * shares the descriptor could do the same with send() and recv().  We make
+ * pointers from our own addresses.
  *
- * Not shared: what the peer lends by reference, which only connections of poll groups
- * have, and those are no child's; what a stream has been granted; who is asleep.
+ * Not shared: bytes lent by reference, because only connections of poll groups
+ * have them, and no child uses those; what a stream has been granted; who
+ * sleeps.
  */
 #include <errno.h>
 #include <limits.h>
@@ -45,7 +47,7 @@ struct shm_shared {
 static_assert(sizeof(struct shm_shared) <= SHARED_CONN_BYTES,
 	      "it has its place");
 
-/* The area of ours, 0 or 1, in which the ring goes on. */
+/* The area of our ring, 0 or 1, that we read from. */
 unsigned shm_rx_area(const struct sock *sk)
 {
 	return shm_of(sk)->rx.tail_pub == &shm_me(sk)->tail2;
@@ -90,8 +92,8 @@ void shm_export(const struct sock *sk, void *shared)
 	};
 }
 
-/* Where a ring may go on: what it has of the memory from its area on, and a line of
- * that. */
+/* Is @off possible in a ring that has @size bytes from @area on?  Its last
+ * line must stay free. */
 static bool is_place(const struct sock *sk, uint32_t size, uint8_t area,
 		     uint32_t off)
 {
@@ -224,7 +226,8 @@ int shm_import(struct sock *sk, const void *shared)
 		return -EPROTO;
 	rx_take(sk, &s);
 	tx_take(sk, &s);
-	/* Another process has ended the hand-over: its channel was ours, too. */
+	/* Another process has finished the upgrade.  Close our copy of its
+	 * channel. */
 	if (sock_mode(sk) != SOCK_CANDIDATE && c->channel_fd > 0) {
 		fds_close(c->channel_fd);
 		c->channel_fd = 0;

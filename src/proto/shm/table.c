@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/table.c - the tables of sockets that are in shared memory, or may be soon
+ * proto/shm/table.c - operations of sockets in shared memory
  *
- * A candidate's bytes are still TCP's, but they go through here, under the socket's
- * locks: its peer may start to use the ring at any time.
+ * TCP still carries a candidate's bytes, but its calls come through here and
+ * take the socket's locks, because its peer may start to use the ring at any
+ * time.
  */
 #include <errno.h>
 #include <poll.h>
@@ -14,7 +15,7 @@
 #include "proto/shm/shm.h"
 #include "sock/sock_ops.h"
 
-/* What comes is the kernel's to tell of once it carries that direction again. */
+/* The kernel tells about what arrives, once it carries that direction again. */
 static COLD ssize_t recvmsg_by_kernel(struct sock *sk, int fd,
 				      struct msghdr *msg, int flags)
 {
@@ -24,7 +25,8 @@ static COLD ssize_t recvmsg_by_kernel(struct sock *sk, int fd,
 	return r < 0 ? -errno : r;
 }
 
-/* Our direction has been given back before: see io_sendmsg(). */
+/* The caller has already returned our direction to the kernel: see
+ * io_sendmsg(). */
 static COLD ssize_t sendmsg_by_kernel(struct sock *sk, int fd,
 				      const struct msghdr *msg, int flags)
 {
@@ -44,7 +46,8 @@ static int not_held(struct sock *sk) { return -EOPNOTSUPP; }
 static void not_let_go(struct sock *sk, int dir, ssize_t n) {}
 static bool never_due(const struct sock *sk, int dir) { return false; }
 
-/* What was recalled is the kernel's, though the table is ours until it is empty. */
+/* The kernel has a recalled connection, though its calls use this table until
+ * nothing is left to read here. */
 static int shut(struct sock *sk, int fd, int how)
 {
 	int r = shm_shutdown(sk, fd, how);
@@ -65,7 +68,7 @@ static unsigned look(struct sock *sk, int fd)
 	return shm_events(sk, fd);
 }
 
-/* Who waits for room in TCP is woken by the kernel, and not by the peer. */
+/* The kernel, not the peer, wakes a thread that waits for room in TCP. */
 static void sleep_on(struct sock *sk, struct pollfd *p)
 {
 	short kernels =
@@ -75,7 +78,7 @@ static void sleep_on(struct sock *sk, struct pollfd *p)
 		p->events = POLLIN | POLLRDHUP | (p->events & kernels);
 }
 
-/* The kernel carries the stream; and its peer may ring. */
+/* The kernel carries the stream, but the peer may also ring. */
 static void candidate_sleep_on(struct sock *sk, struct pollfd *p)
 {
 	p->events |= POLLIN;
@@ -101,14 +104,13 @@ static void settle(struct sock *sk, int fd)
 	if (shm_wants_back(sk))
 		shm_take_back(sk, fd, OSF_REASON_NONE);
 }
-/* It has moved, or is about to; and what it sends is counted where it goes. */
 
 static void leave_for(struct sock *sk, int fd, enum osf_reason why)
 {
 	shm_take_back(sk, fd, why);
 }
 
-/* The candidate's peer decides first whether it is one. */
+/* First let the candidate's peer decide whether it upgrades. */
 static void candidate_fallback(struct sock *sk, int fd, enum osf_reason why)
 {
 	if (sock_hold(sk, SOCK_CANDIDATE)) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/tx.c - bytes from the application into the connection
+ * proto/shm/tx.c - move bytes from the application into the connection
  *
  *     TCP, while only a candidate  ->  ring  ->  (a BACK mark)  ->  TCP again
  *
- * The tx lock is held while bytes are copied, never while waiting.  A large write
- * becomes several records, so the reader copies the first while we copy the
- * second.
+ * The writer holds the tx lock while it copies, never while it waits.  It
+ * splits a large write into several records, so that the reader copies the
+ * first record while the writer copies the second.
  */
 #include <errno.h>
 #include <limits.h>
@@ -23,20 +23,22 @@
 
 /* Records of a long write: small enough to overlap, large enough to be few. */
 #define TX_CHUNK (32u * 1024)
-/* With MSG_MORE TCP holds back less than a segment.  Of the loopback's that is 32 KB. */
+/* With MSG_MORE, TCP holds back less than one segment: 32 KB on loopback. */
 #define HELD_MAX (32u * 1024)
-#define SMALL_BYTES 512u /* a message of which the order of lines matters */
+#define SMALL_BYTES 512u /* smaller messages: the order of lines matters */
 
 /*
- * A stream that moves a gigabyte a second is given all of its ring: lines that have
- * left the reader's cache cost the writer less.  What all streams of a process have
- * been given is bounded, for that memory stays theirs until they close.
+ * A stream that moves a gigabyte a second may use its whole ring, because
+ * lines that have left the reader's cache cost the writer less.  The total
+ * over all streams of a process is bounded, because a stream keeps this memory
+ * until it closes.
  */
 #define BULK_BYTES (8u * 1024 * 1024)
 #define BULK_NS (8 * NS_PER_MS)
-/* A reader that lends its records may leave their lines alone: then the writer is so
- * fast in the smaller part of the ring, and stays there.  If not, so often in a row, it
- * is a stream like others. */
+/* A reader that hands out pointers may never load the data into its own cache.
+ * The writer then finds the lines in its cache as long as the ring is small,
+ * so do not grow the ring.  After BULK_SLOW slow rounds in a row, treat the
+ * stream like any other. */
 #define BULK_STAYS_NS (NS_PER_MS / 2)
 #define BULK_SLOW 8u
 #define GRANTS_MAX (256u * 1024 * 1024)
@@ -46,7 +48,7 @@ static uint32_t grants; /* bytes */
 static COLD void bulk_look(struct sock *sk)
 {
 	bool lends = load_rlx(&shm_peer(sk)->flags) & SEG_LENDS;
-	/* One who lends may ask to go on in the other half. */
+	/* A reader that lends may ask us to continue in the other half. */
 	uint32_t size =
 	    lends ? shm_of(sk)->tx.area_bytes : 2 * shm_of(sk)->tx.area_bytes;
 	uint32_t more = size - MIN(size, shm_of(sk)->tx.size);
@@ -92,7 +94,7 @@ static bool is_full(const struct sock *sk)
 	       ring_tx_used(&shm_of(sk)->tx) >= shm_of(sk)->tx_limit;
 }
 
-/* What the kernel takes of the cursor's next bytes, without waiting. */
+/* Offer the kernel the cursor's next bytes, without waiting. */
 static ssize_t tx_kernel(int fd, struct iov_cursor *c, size_t left, int flags)
 {
 	struct iovec iov[CURSOR_REST_MAX];
@@ -106,7 +108,8 @@ static ssize_t tx_kernel(int fd, struct iov_cursor *c, size_t left, int flags)
 	return r;
 }
 
-/* Not (yet, or any more) by ring: the kernel takes it, and we keep count. */
+/* The stream is not in the ring (not yet, or no longer).  Give the bytes to
+ * the kernel and count them. */
 static COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 			   size_t left, int flags)
 {
@@ -121,9 +124,9 @@ static COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 }
 
 /*
- * Nobody reads the ring any more.  If the peer's process has ended, the answers are
- * those of a TCP that has received a FIN, or a reset.  Otherwise the kernel's connection
- * knows what to answer, and the first time it may well take the bytes.
+ * Nobody reads the ring any more.  If the peer's process has ended, answer as
+ * TCP does after a FIN or a reset.  Otherwise pass the call to the kernel's
+ * socket, which returns the right error and may accept the first write.
  */
 static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
 				 size_t left, int flags)
@@ -158,8 +161,9 @@ static bool nobody_reads(struct sock *sk, int fd)
 	return load_rlx(&sk->anchor_end) != ANCHOR_OPEN;
 }
 
-/* Not all of the @done bytes since @start may have been taken: the rest goes, and
- * with it the stream, by TCP.  0: none was, go on. */
+/* The reader may have stopped before the end of the @done bytes written since
+ * @start.  What it did not read goes by TCP, like all that follows.  Return 0
+ * if it has read none: go on. */
 static COLD ssize_t tx_ring_recalled(struct sock *sk, int fd,
 				     struct iov_cursor *c,
 				     const struct iov_cursor *start,
@@ -174,21 +178,21 @@ static COLD ssize_t tx_ring_recalled(struct sock *sk, int fd,
 	return (ssize_t)done - lost;
 }
 
-/* @left more bytes: do they wait too?  Little of a small ring. */
+/* May @left more bytes wait too?  Only if they fill little of the ring. */
 static COLD bool may_hold(struct sock *sk, size_t left)
 {
 	return left + shm_of(sk)->held_bytes <
 	       MIN(HELD_MAX, shm_of(sk)->tx.size / 4);
 }
 
-/* Before more is put behind what waits. */
+/* Call this before a record is put behind the one that is held back. */
 static COLD void held_begin(struct sock *sk, int fd, size_t left)
 {
 	if (shm_hold_claim(sk, fd) && !may_hold(sk, left))
 		shm_flush(sk, fd);
 }
 
-/* Those that wait go with what follows, and if there is no room for more. */
+/* Release the held bytes with what follows, or when the ring is full. */
 static COLD void held_end(struct sock *sk, int fd, bool hold)
 {
 	if (hold)
@@ -197,8 +201,9 @@ static COLD void held_end(struct sock *sk, int fd, bool hold)
 		shm_flush(sk, fd);
 }
 
-/* Put what fits of the next @left bytes; > 0 bytes taken, 0 full, -ECONNRESET.
- * Vectors are gathered: a header and its body cross in one record. */
+/* Write what fits of the next @left bytes.  Return the bytes taken, 0 if full,
+ * or -ECONNRESET.  Vectors are gathered: a header and its body share one
+ * record. */
 HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 			   size_t left, int flags)
 {
@@ -265,7 +270,7 @@ static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 	return r ? r : -EAGAIN;
 }
 
-/* Lock for sending; a candidate first looks whether the peer is ready. */
+/* Take the lock for sending.  A candidate first checks if the peer is ready. */
 static int tx_begin(struct sock *sk, int fd)
 {
 	if (unlikely(sock_mode(sk) == SOCK_CANDIDATE)) {
@@ -283,8 +288,8 @@ static int tx_begin(struct sock *sk, int fd)
 	return shm_went_back(sk);
 }
 
-/* After an attempt that began so.  Who was told -EAGAIN waits until the peer has read
- * on from here. */
+/* End what tx_begin() began.  A caller that got -EAGAIN waits until the peer
+ * has read beyond this point. */
 static inline void tx_end(struct sock *sk, int fd, ssize_t r)
 {
 	if (r == -EAGAIN)
@@ -295,8 +300,8 @@ static inline void tx_end(struct sock *sk, int fd, ssize_t r)
 }
 
 /*
- * MSG_ZEROCOPY.  The kernel numbers what it is given while the connection is a
- * candidate; from then on the numbers are ours, and the bytes are copied.
+ * MSG_ZEROCOPY.  While the connection is a candidate, the kernel numbers what
+ * it is given.  After that we continue its numbering and copy the bytes.
  */
 static COLD ssize_t tx_numbered(struct sock *sk, int fd, struct iov_cursor *c,
 				size_t len, int flags, bool *is_copied)
@@ -344,9 +349,9 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 }
 
 /*
- * A message of a few lines, in the order in which its lines come free: the zero behind
- * it, then the bytes and the header, which the reader is looking at meanwhile, in one
- * go.  False: there is no such room just now.
+ * Write a message of a few cache lines in the order in which the lines come
+ * free: first the zero behind it, then bytes and header in one go, because the
+ * reader polls that line.  False if there is no such room now.
  */
 HOT static inline bool put_small(struct ring_tx *tx, const void *buf,
 				 uint32_t len)
@@ -389,8 +394,8 @@ HOT ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 	if (likely(r > 0)) {
 		count(&sk->st->tx_bytes_shm, (uint64_t)r);
 		count(&sk->st->tx_ops, 1);
-		/* The next record's lines, but the first, which is the reader's to
-		 * look at. */
+		/* Prefetch the next record's lines, except the first, which
+		 * the reader polls. */
 		for (uint32_t i = 1; i < 4; i++)
 			prefetch_write(shm_of(sk)->tx.base +
 				       shm_of(sk)->tx.head + i * RING_ALIGN);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/upgrade.c - from the kernel's TCP into shared memory, in flight
+ * proto/shm/upgrade.c - move a live connection from TCP to shared memory
  *
- *   opener                               acceptor
- *   offers (listener named after tuple)
- *                                        finds it, makes the segment, passes it
- *   looks, maps, answers, sets READY
- *   and sends by ring from here on       sees READY, sends by ring from here on
+ *     opener (calls connect)               acceptor (calls accept)
+ *     listens under a name (proposal)
+ *                                          connects, sends segment (accept)
+ *     maps it, answers (confirm), READY
+ *     sends through the ring from now on   sees READY, sends through the ring
  *
- * No step blocks: each is taken inside a call that the application makes anyway,
- * at moments when the other side has had the chance to take its step.  Anything
- * that fails leaves the connection on the kernel with the reason recorded.
+ * No step blocks.  Each step runs inside a call that the application makes
+ * anyway, after the other side has had time for its own step.  If a step
+ * fails, the connection stays with the kernel and the socket records the
+ * reason.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -39,8 +40,8 @@
 #endif
 #define SNDBUF_LOCKED 1
 
-/* Who has claimed a segment has little to do until it is ready, but may have to wait
- * for a core; one that dies closes its channel. */
+/* A peer that has claimed the segment needs little time to set READY, but it
+ * may have to wait for a core.  If it dies, its channel closes. */
 #define CLAIMED_NS (2 * NS_PER_S)
 
 #define RING_LEAST_SIZE (16 * 1024)
@@ -85,8 +86,8 @@ static int int_option(int fd, int level, int name)
 	return libc.getsockopt(fd, level, name, &v, &len) < 0 ? 0 : v;
 }
 
-/* A send buffer that the application has sized itself bounds what may be under
- * way; with it goes what the receiver's kernel would hold. */
+/* If the application has set SO_SNDBUF, limit the bytes in flight to that plus
+ * what the receiver's kernel would buffer. */
 void shm_sndbuf_changed(struct sock *sk, int fd)
 {
 	if (int_option(fd, SOL_SOCKET, SO_BUF_LOCK) & SNDBUF_LOCKED)
@@ -95,8 +96,8 @@ void shm_sndbuf_changed(struct sock *sk, int fd)
 		    128 * 1024;
 }
 
-/* From now on the anchor carries doorbells: each must go out at once, and one
- * byte must be readable. */
+/* The anchor carries doorbells from now on.  Each doorbell must leave at once
+ * (TCP_NODELAY), and one byte must be enough to wake a reader (SO_RCVLOWAT). */
 static void anchor_prepare(struct sock *sk, int fd)
 {
 	int one = 1, zero = 0;
@@ -118,7 +119,7 @@ static void anchor_prepare(struct sock *sk, int fd)
 	errq_zerocopy_changed(sk, fd);
 }
 
-/* Views of the segment's rings, for the side that shm_of(sk)->side says. */
+/* Point both rings into the segment, for the side in shm_of(sk)->side. */
 static void rings_init(struct sock *sk, struct seg *seg, uint32_t ring_size)
 {
 	unsigned side = shm_of(sk)->side;
@@ -137,7 +138,8 @@ static void rings_init(struct sock *sk, struct seg *seg, uint32_t ring_size)
 	shm_of(sk)->rx_tcp_left = -1;
 	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)0);
 	sk->looked_ns = coarse_ns();
-	/* Whoever sleeps in the kernel on the anchor wants to be rung. */
+	/* A thread may already sleep in the kernel on the anchor: ask the peer
+	 * to ring. */
 	store_rlx(&seg->side[side].rx_anchor, shm_ring_how(sk));
 }
 
@@ -179,7 +181,7 @@ static int decline(struct sock *sk, int err)
 	return err;
 }
 
-/* S1: the stream goes on in the ring after what TCP was given. */
+/* S1: tell the peer that the stream continues in the ring after @tcp_bytes. */
 static void tx_switch(struct sock *sk, int fd, uint64_t tcp_bytes,
 		      uint32_t more_flags)
 {
@@ -193,11 +195,11 @@ static void tx_switch(struct sock *sk, int fd, uint64_t tcp_bytes,
 }
 
 /*
- * What both do with a hello.
+ * The hello: both sides send one.
  */
 
-/* Pass @fds, of which @n are set, with the calling thread's bell behind them: it will
- * probably be the one that waits for the connection. */
+/* Send the first @n of @fds, and the bell of the calling thread, which is the
+ * thread that will probably wait for this connection. */
 static int say_hello(const struct inbox *in, int channel, int fds[HELLO_FDS],
 		     int n)
 {
@@ -219,7 +221,7 @@ static int say_hello(const struct inbox *in, int channel, int fds[HELLO_FDS],
 	return err;
 }
 
-/* Keep the bell that came with @h, if one did. */
+/* If @h brought the peer's bell, keep it. */
 static void keep_bell(struct sock *sk, const struct hello *h, int *fds,
 		      int channel)
 {
@@ -241,7 +243,7 @@ static void close_passed(int fds[HELLO_FDS])
 }
 
 /*
- * The acceptor's part.
+ * The acceptor: shm_take() accepts a proposal.
  */
 
 static int send_segment(struct sock *sk, int channel)
@@ -297,8 +299,8 @@ int shm_take(struct sock *sk, int fd)
 	return 1;
 }
 
-/* The segment stays mapped until the socket is closed: other threads may be asleep
- * beside it. */
+/* The segment stays mapped until the socket closes, because other threads may
+ * sleep in calls that use it. */
 static void candidate_end(struct sock *sk, enum osf_reason reason)
 {
 	fds_close(shm_of(sk)->channel_fd);
@@ -308,7 +310,7 @@ static void candidate_end(struct sock *sk, enum osf_reason reason)
 	sock_set_mode(sk, SOCK_KERNEL);
 }
 
-/* The taker has closed its end, with or without an answer. */
+/* Has the opener closed the channel, whether or not it answered? */
 static bool is_gone(const struct sock *sk)
 {
 	struct pollfd p = { .fd = shm_of(sk)->channel_fd };
@@ -316,7 +318,7 @@ static bool is_gone(const struct sock *sk)
 	return libc.poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
 }
 
-/* The taker has closed its end without an answer. */
+/* Has the opener closed the channel without an answer? */
 static bool is_declined(const struct sock *sk)
 {
 	char byte;
@@ -335,23 +337,25 @@ void shm_candidate_step(struct sock *sk, int fd)
 	INSIDE_GATE();
 
 	if (sk->anchor_err || load_rlx(&shm_of(sk)->rx_broken))
-		return; /* it has to be told of first */
+		return; /* report the error first */
 	if (!(load_acq(&shm_peer(sk)->flags) & SEG_READY)) { /* S3 */
-		/* It answers first and closes last, so look at READY again. */
+		/* The opener answers before it closes, so check READY once
+		 * more. */
 		if (is_declined(sk) &&
 		    !(load_acq(&shm_peer(sk)->flags) & SEG_READY))
 			candidate_end(sk, OSF_REASON_NO_PEER);
 		return;
 	}
 	int err = hello_recv(shm_of(sk)->channel_fd, &h, fds);
-	/* The program may have given up the right to open anything: then it goes
-	 * without the peer's inbox. */
+	/* EMFILE: the program may have dropped its right to open files.  The
+	 * connection then works without the peer's inbox. */
 	if (err && err != -EMFILE) {
 		log_err("fd %d: answer: %s", fd, strerror(-err));
 		shm_broken(sk, fd, "no answer to the segment");
 		return;
 	}
-	/* What one of a family maps the others do not have: its anchor will do. */
+	/* A mapping made here does not exist in the other processes that share
+	 * the socket.  They all have the anchor, so use no inbox. */
 	if (fds[0] < 0 || sock_procs(sk) > 1 ||
 	    inbox_attach(fds[0], &shm_of(sk)->peer_inbox))
 		shm_of(sk)->peer_inbox = NULL;
@@ -360,7 +364,8 @@ void shm_candidate_step(struct sock *sk, int fd)
 	close_passed(fds);
 	fds_close(shm_of(sk)->channel_fd);
 	shm_of(sk)->channel_fd = 0;
-	/* The kernel knows of bytes that went past us, should there be any. */
+	/* If bytes were sent without our counting them, the kernel's count has
+	 * them. */
 	if (!anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent) &&
 	    sent != shm_of(sk)->tx_tcp_base) {
 		log_warn("fd %d: sent %llu by our count, %llu by the kernel's",
@@ -372,7 +377,8 @@ void shm_candidate_step(struct sock *sk, int fd)
 	became_shm(sk);
 }
 
-/* Its descriptors are needed elsewhere.  True: it is the kernel's now. */
+/* The process needs the candidate's descriptors.  Return true if the
+ * connection is back with the kernel. */
 bool shm_candidate_drop(struct sock *sk)
 {
 	bool dropped;
@@ -389,8 +395,8 @@ bool shm_candidate_drop(struct sock *sk)
 	return dropped;
 }
 
-/* The connection changes in a way that a candidate cannot follow: either it is
- * not too late to call the segment back, or the peer is about to be ready. */
+/* The connection is about to change in a way that a candidate cannot follow.
+ * Revoke the segment in time, or wait for the peer that has claimed it. */
 void shm_candidate_decide(struct sock *sk, int fd)
 {
 	if (cas(&shm_of(sk)->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
@@ -408,7 +414,7 @@ void shm_candidate_decide(struct sock *sk, int fd)
 }
 
 /*
- * The opener's part.
+ * The opener: shm_offer() proposes, shm_offer_look() confirms.
  */
 
 int shm_offer(struct sock *sk, int fd)
@@ -432,7 +438,7 @@ void shm_offer_close(struct sock *sk)
 	shm_of(sk)->channel_fd = 0;
 }
 
-/* Map what was passed, and answer; the segment is then ours to use. */
+/* Map the segment that was sent, and answer. */
 static int accept_segment(struct sock *sk, int fd, int channel,
 			  const struct hello *h, int fds[HELLO_FDS])
 {
@@ -490,7 +496,7 @@ int shm_offer_look(struct sock *sk, int fd)
 		if (channel >= 0)
 			shm_of(sk)->channel_fd = channel;
 		else if (channel == -EAGAIN || channel == -EPERM)
-			err = -EAGAIN; /* a stranger's knock ends nothing */
+			err = -EAGAIN; /* ignore a stranger */
 		else
 			err = channel;
 	}
@@ -536,11 +542,11 @@ enum osf_reason shm_why_alone(const struct sock *sk, int fd)
 		   : OSF_REASON_PEER_PINNED;
 }
 
-/* The child shares inherited connections with its parent: news must wake both, so
- * it goes through the anchor from now on. */
+/* The child shares inherited connections with its parent.  News must wake both
+ * processes, so the peer rings the anchor from now on. */
 void shm_after_fork(struct sock *sk)
 {
-	/* The listener and the channel are the parent's to use. */
+	/* Only the parent uses the listener and the channel. */
 	if (shm_of(sk)->seg && sock_is_ours(sk))
 		fetch_or(&shm_me(sk)->flags, SEG_SHARED);
 }

@@ -2,15 +2,19 @@
 /*
  * proto/shm/wait.c - how a blocking call sleeps
  *
- *     sock/wait.c  ->  shm_is_ready(), and then shm_sleep(): in the kernel, on the anchor
+ *     sock/wait.c  ->  shm_is_ready(), then shm_sleep(): on the anchor
  *
- * The best sleep is the kernel's own recv() on the anchor: the doorbell, the peer's
- * end, the receive timeout, shutdown() by another thread, and a signal with or
- * without SA_RESTART all end it as they would end the application's own call.
- * A cheaper one is a poll of the anchor and of the thread's bell, where the peer can
- * ring it: the bell is for bytes, the anchor for all else.
- * Where that call would not sleep, or would end otherwise, it is a nap: a poll with
- * the signals held back while nobody sleeps, so that none is missed.
+ * The best sleep is the kernel's own recv() on the anchor.  A doorbell, the
+ * peer's end, the receive timeout, shutdown() by another thread, and a signal
+ * with or without SA_RESTART end it exactly as they would end the
+ * application's own call.
+ *
+ * A cheaper sleep polls the anchor and the thread's bell, if the peer can ring
+ * the bell: the bell tells of bytes, the anchor of everything else.
+ *
+ * If recv() would return at once, or end in another way than it should, the
+ * call naps: it polls, and blocks all signals except during the poll, so that
+ * it misses none.
  *
  * The caller holds no lock, and looks again when we return 0.
  */
@@ -39,8 +43,8 @@ static bool rx_ready(struct sock *sk)
 		shm_of(sk)->rx_tcp_left <= 0);
 }
 
-/* Others may have looked at the tail since, and even have used what it freed: so it is
- * compared with what it was when there was no room. */
+/* Compare the tail with its value when there was no room.  Other threads may
+ * have seen the new tail already, and may have used the space. */
 static bool tx_ready(struct sock *sk)
 {
 	return load_rlx(shm_of(sk)->tx.tail_pub) !=
@@ -56,11 +60,11 @@ HOT int shm_is_ready(struct sock *sk, int dir)
 	return ring_rx_ready(&shm_of(sk)->rx);
 }
 
-/* Who naps, with or without the anchor. */
+/* A call that naps, with or without the anchor. */
 struct napper {
 	struct sock *sk;
 	int fd, dir;
-	bool is_blind; /* neither ring tells of what it waits for */
+	bool is_blind; /* no ring shows what it waits for */
 };
 
 static bool nap_is_over(void *arg)
@@ -82,7 +86,7 @@ static void nap_woke(void *arg)
 		shm_backlog_fill(me->sk, me->fd, 0);
 }
 
-/* Until @me's ring is ready, or one of @events of the anchor is there. */
+/* Nap until @me's ring is ready or the anchor shows one of @events. */
 static int nap_for(struct napper *me, short events, uint64_t deadline_ns,
 		   uint64_t tick_ns, bool restarts)
 {
@@ -98,7 +102,7 @@ static int nap_for(struct napper *me, short events, uint64_t deadline_ns,
 				  .restarts = restarts });
 }
 
-/* One who sleeps on the anchor, however it ends. */
+/* A call that sleeps on the anchor; it is undone however the sleep ends. */
 struct sleeper {
 	struct unwind u;
 	struct sock *sk;
@@ -117,7 +121,7 @@ static void sleeper_end(struct unwind *u)
 	anchor_sleep_end(s->sk);
 }
 
-/* True if others sleep there already. */
+/* True if others already sleep on the anchor. */
 static bool sleeper_begin(struct sleeper *s, int fd)
 {
 	bool others = anchor_sleep_begin(s->sk, fd);
@@ -128,7 +132,7 @@ static bool sleeper_begin(struct sleeper *s, int fd)
 	return others;
 }
 
-/* The kernel's recv(), which answers like the call that it stands for. */
+/* Sleep in the kernel's recv(), which ends as the application's would. */
 static int recv_sleep(struct sock *sk, int fd)
 {
 	char byte;
@@ -140,9 +144,9 @@ static int recv_sleep(struct sock *sk, int fd)
 }
 
 /*
- * The same for the only one who can be in here, and so may take the doorbell at
- * once.  One that is left unread when the process is killed makes the kernel reset
- * the connection.
+ * The same if no other thread can be in here.  Then we may read the doorbell
+ * at once.  If the process were killed with a doorbell unread, the kernel
+ * would reset the connection.
  */
 static int recv_bell(struct sock *sk, int fd)
 {
@@ -157,7 +161,7 @@ static int recv_bell(struct sock *sk, int fd)
 	return r < 0 ? -errno : 0;
 }
 
-/* The kernel's recv() would not sleep, or would not end as it should. */
+/* Nap if the kernel's recv() would not sleep, or not end as it should. */
 static int rx_nap(struct sock *sk, int fd, const struct call_wait *w,
 		  bool awake, uint64_t held)
 {
@@ -173,7 +177,7 @@ static int rx_nap(struct sock *sk, int fd, const struct call_wait *w,
 	return err == -EAGAIN && end < w->deadline_ns ? 0 : err;
 }
 
-/* poll() has said @revents of the anchor, and the bell is hushed. */
+/* poll() has returned @revents for the anchor, and the bell is silent again. */
 static void look_after_bell(struct sock *sk, int fd, short revents)
 {
 	struct timespec ms = { .tv_nsec = NS_PER_MS };
@@ -184,11 +188,13 @@ static void look_after_bell(struct sock *sk, int fd, short revents)
 	}
 	anchor_look(sk, fd);
 	if (revents == POLLERR && load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
-		/* An unread completion ends no sleep of a blocking call. */
+		/* An unread zerocopy completion does not end the sleep of a
+		 * blocking call. */
 		libc.ppoll(NULL, 0, &ms, NULL);
 }
 
-/* By the bell and the anchor, until @until_ns.  1: something has come; 0; -errno. */
+/* Sleep on bell and anchor until @until_ns.  1: one of them woke us; 0;
+ * -errno. */
 static int bell_sleep_once(struct sock *sk, int fd, uint64_t until_ns)
 {
 	uint32_t bell = bell_mine();
@@ -212,7 +218,7 @@ static int bell_sleep_once(struct sock *sk, int fd, uint64_t until_ns)
 	return r > 0;
 }
 
-/* ppoll() ends at each handler; the call goes on if all of them have SA_RESTART. */
+/* Any handler ends ppoll().  Go on if all handlers had SA_RESTART. */
 static int bell_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
 	uint64_t until_ns = w->deadline_ns;
@@ -253,8 +259,8 @@ static int rx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 		store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
 	fence_full();
 	uint64_t held = shm_is_held(sk) ? shm_held_until(sk) : UINT64_MAX;
-	/* Shut, or with a doorbell in it that is somebody else's, the anchor
-	 * would not let us sleep. */
+	/* The anchor would not let us sleep if it is shut, or if it holds a
+	 * doorbell for another thread. */
 	bool awake = sk->anchor_deaf ||
 		     (others && load_rlx(&shm_of(sk)->bells_drained) !=
 				    load_rlx(&shm_peer(sk)->bells));
@@ -304,7 +310,7 @@ static int tx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	return err && anchor_note(sk, -err) ? 0 : err;
 }
 
-/* Room in the kernel's buffer; a candidate is looked at again now and then. */
+/* Wait for room in the kernel's buffer; check a candidate now and then. */
 static int tx_sleep_tcp(struct sock *sk, int fd, const struct call_wait *w)
 {
 	struct napper me = { sk, fd, DIR_TX, true };
@@ -318,7 +324,7 @@ static int tx_sleep_tcp(struct sock *sk, int fd, const struct call_wait *w)
 int shm_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
 	bool rx = w->dir == DIR_RX, restarts = waiter_restarts(w);
-	/* Plain TCP: its own readiness is enough. */
+	/* The kernel carries this direction: its own readiness is enough. */
 	bool by_tcp = rx ? shm_of(sk)->rx_back : !shm_of(sk)->tx_ring;
 	int err;
 
@@ -341,7 +347,7 @@ static bool is_ignored(int sig)
 					    sig == SIGURG || sig == SIGWINCH);
 }
 
-/* Signals that would have ended a sleep, had they not all been blocked. */
+/* Is a signal pending that would have ended the sleep, were it not blocked? */
 static bool has_signal(const sigset_t *mask)
 {
 	sigset_t due;
@@ -355,7 +361,7 @@ static bool has_signal(const sigset_t *mask)
 	return false;
 }
 
-/* close() cannot be left half done: so handlers run when the wait is over. */
+/* close() must not stop half way, so handlers run when the wait is over. */
 COLD void shm_linger(struct sock *sk, int fd, int seconds)
 {
 	uint64_t end = now_ns() + (uint64_t)seconds * NS_PER_S;
