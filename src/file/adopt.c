@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file/adopt.c - sockets that the program was given at its start
+ * file/adopt.c - sockets that the program inherits at its start
  *
- * inetd, systemd, a shell's redirection: an inherited TCP connection is one whose
- * other end may well be waiting to move it.  It is taken for the accepting end;
- * an inherited listener announces itself like any other.
+ * inetd, systemd or a shell's redirection may pass a TCP connection.  Its other
+ * end may be waiting to upgrade it, so treat ours as the accepting end.
+ * Announce an inherited listener like any other.
  */
 #include <dirent.h>
 #include <errno.h>

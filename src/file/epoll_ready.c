@@ -2,14 +2,16 @@
 /*
  * file/epoll_ready.c - what is ready in a set; see file/epoll_set.h
  *
- *     news  ->  ready  ->  the program
- *           ->  behind, until the kernel's set has been asked
- *     what the kernel returned  ->  hints, which are news  ->  the program's own
+ *     notification  ->  ready list   ->  the program
+ *                   ->  behind list, until the kernel's set has been polled
+ *     kernel's event  ->  a hint becomes a notification
+ *                     ->  the program's own entry goes to the program as it is
  *
- * The kernel gives events in the order of its wake-ups.  Here they come from two
- * places, and asking the kernel costs a system call.  News (sock/ready.h) is in order
- * in itself, and goes before the kernel's, unless whoever sent it had sent something by
- * the kernel before: then the kernel is asked first.
+ * The kernel reports events in the order of its wake-ups.  Here events come
+ * from two places, and polling the kernel costs a system call.  Notifications
+ * (sock/ready.h) are in order among themselves and go before the kernel's
+ * events.  But if the peer sent something through the kernel before it notified
+ * us, the item goes on the behind list and we poll the kernel first.
  */
 #include <poll.h>
 
@@ -105,9 +107,9 @@ static uint64_t arrived(struct sock *sk, int fd)
 }
 
 /*
- * Edge-triggered: an edge is a bit that was not there at the last look, or news
- * since: as in the kernel, whatever it was about.  Where news may be missing (not
- * @is_told), the bytes are counted.
+ * Edge-triggered: an edge is a bit that was not set at the last look, or any
+ * notification since then, as in the kernel.  If notifications may be missing
+ * (not @is_told), compare the number of bytes that have arrived.
  */
 static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev,
 		     bool is_told)
@@ -170,8 +172,8 @@ static uint32_t item_events(struct epitem *it)
 	return has_edge(it, sk, ev, is_told) ? ev : 0;
 }
 
-/* Fill @evs from the ready list.  @before: how many come before @first on it, all if
- * it is not met.  Caller holds the lock. */
+/* Fill @evs from the ready list.  @before: number of events before item @first,
+ * or all events if @first is not reached.  Caller holds the lock. */
 static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max,
 			 const struct list *first, int *before)
 {
@@ -221,8 +223,8 @@ static bool has_unread(const struct epitem *it)
 		(EPOLLIN | EPOLLRDHUP)) == EPOLLIN;
 }
 
-/* Every peer can write in our inbox, and so wipe out what another has posted: some
- * items are looked at now and then, news or not. */
+/* A faulty peer can overwrite our inbox and erase the notifications of other
+ * peers.  So look at some items from time to time without a notification. */
 static void push_some(struct epoll *ep)
 {
 	uint64_t now = coarse_ns();
@@ -263,8 +265,8 @@ int epoll_collect(struct epoll *ep, struct epoll_event *evs, int max,
 	return n;
 }
 
-/* A fork has shared it, and so peers ring it.  When the child has ended, they tell our
- * sets again. */
+/* A fork has shared the socket, so its peer notifies through the descriptor.
+ * Once the child has ended, the peer can notify our sets directly again. */
 static COLD void look_for_others(struct sock *sk)
 {
 	static uint64_t asked_ns;
@@ -305,8 +307,8 @@ bool epoll_has_tag(const struct epoll_event *evs, int n)
 	return false;
 }
 
-/* The item that the tag @data means; NULL: an entry that is gone, or was changed since
- * the kernel reported it, or belongs to a process that shares the set. */
+/* The item that tag @data names.  NULL: the entry is gone, or has changed since
+ * the kernel reported it, or belongs to another process that shares the set. */
 static struct epitem *tagged_item(const struct epoll *ep, uint64_t data)
 {
 	uint32_t idx = tag_idx(data);
@@ -352,9 +354,9 @@ static int translate_locked(struct epoll *ep, struct epoll_event *evs, int n,
 }
 
 /*
- * Turn what the kernel returned into what the program asked for: its own entries
- * as they are, tagged ones of kernel sockets with the program's data, and hints
- * not at all.  Returns how many of @evs[0..n) remain.
+ * Replace tagged entries of kernel sockets by the program's data, drop hints,
+ * and leave the program's own entries alone.  Returns how many of @evs[0..n)
+ * remain.
  */
 int epoll_translate(struct epoll *ep, struct epoll_event *evs, int n)
 {
@@ -410,9 +412,10 @@ bool epoll_has_ready(struct file *fe)
 }
 
 /*
- * The kernel can only be asked for events by taking them.  Level-triggered ones
- * come again; an edge of the program's own would be lost, so when the set is ready
- * and no hint of ours explains it, it counts as ready.
+ * The kernel has no way to look at events without consuming them.  It reports
+ * level-triggered events again, but an edge of the program's own entry would be
+ * lost.  So do not consume: if the kernel's set is readable and no hint of ours
+ * explains why, report the set as ready.
  */
 bool epoll_kernel_ready(struct file *fe)
 {

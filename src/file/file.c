@@ -278,8 +278,9 @@ void file_forget(int fd)
 	if (!f)
 		return;
 	int saved = errno;
-	/* Either nobody else has it, nor can come to have it, or whoever is last
-	 * must find an anchor: even one who has only looked it up. */
+	/* Free the file only if nobody else has or can get a reference.
+	 * Otherwise whoever is last needs an anchor, even if it only looked the
+	 * file up. */
 	bool last = cas(&f->n_refs, 1u, 0u);
 	if (!last) {
 		anchor_move(f, fd);
@@ -304,8 +305,9 @@ void file_pass(struct file *f)
 	uintptr_t *slot = table_slot(f->anchor_fd);
 
 	sock_ops(f->sk)->passed(f->sk, f->anchor_fd);
-	/* Usually one descriptor; a search for the others is rare and slow.  The
-	 * anchor may be a descriptor of our own that has no entry. */
+	/* Usually there is one descriptor; the search for others is rare and
+	 * slow.  The anchor may be a descriptor of our own that has no entry.
+	 */
 	if (slot)
 		cas(slot, (uintptr_t)f, (uintptr_t)f | FILE_PASS);
 	if (f->hidden || load_rlx(&f->n_refs) > 2) {

@@ -3,17 +3,17 @@
  * file/handoff.c - connections whose descriptor somebody else will use
  *
  *     exec(), posix_spawn(), SCM_RIGHTS, io_uring, syscall()
- *         -> young:     the kernel's for good
- *         -> upgraded:  recalled; what was not read comes by a relay
+ *         -> young:     stays on TCP for good
+ *         -> upgraded:  falls back to TCP; a relay delivers unread bytes
  *
- * A connection of this process alone that survives an exec() is handed over whatever
- * its number.  One that the family holds too may have been left open by oversight,
- * and then the others go on in shared memory: it is handed over if the new program
- * can know of it, because its number is one of the first three, is told by the
- * convention of LISTEN_FDS, or is called a descriptor in an argument or the
- * environment: "fd=7", "/dev/fd/7", "CHILD_FD=7".  An argument that is the number and
- * no more may mean something else: then it is handed over if the others can go on
- * as well.
+ * A connection that survives exec() and that no other process holds is handed
+ * over whatever its number.  If parent or children hold it too, the program may
+ * have left it open by mistake, and the others go on in shared memory.  Then we
+ * hand it over only if the new program can know its number: 0 to 2, the
+ * convention of LISTEN_FDS, or a number in an argument or the environment that
+ * is called a descriptor ("fd=7", "/dev/fd/7", "CHILD_FD=7").  A bare number as
+ * an argument may mean something else: then we hand over only if the other
+ * processes can go on as well.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -173,8 +173,8 @@ static enum told is_told(int fd, char *const *argv, char *const *envp)
 		   : told_by_any(argv, fd);
 }
 
-/* Other threads may close @fd, and open it as something else: we hold on to what it
- * is now. */
+/* Another thread may close @fd and reuse its number: work on a duplicate of
+ * what it names now. */
 static void hand_off_held(struct file *f, int fd, enum told told)
 {
 	int held = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 3));
@@ -205,8 +205,9 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 			told = TOLD;
 		if (told)
 			hand_off_held(f, fd, told);
-		/* What closes with exec() closes without us: then no doorbell may be
-		 * unread, or the kernel would make it a reset. */
+		/* The kernel closes this one during exec() without calling us.
+		 * If a doorbell were unread then, the kernel would reset the
+		 * connection. */
 		else if (is_exec && f->kind == FILE_SOCK)
 			anchor_clear(f->sk, fd);
 		file_put(f);
@@ -220,8 +221,8 @@ void file_before_exec(char *const *argv, char *const *envp)
 }
 
 /*
- * What the child's descriptors will be stands in posix_spawn()'s file actions, which
- * are opaque: so each dup2 is noted when it is added.
+ * posix_spawn()'s file actions, which set the child's descriptors, are opaque.
+ * So note each dup2 when the program adds it.
  */
 
 #define NOTES_MAX 64

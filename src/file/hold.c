@@ -165,8 +165,8 @@ void hold_parent(void)
 void hold_child(void)
 {
 	lock = (struct lock){ 0 };
-	/* The parent's other children are not ours; nor is memory in which it will
-	 * make claims for others. */
+	/* The parent's other children are not ours.  Nor may we use the memory
+	 * in which the parent will make claims for them. */
 	for (struct hold *h = holds; h; h = h->next)
 		fds_close(h->life[0]);
 	memset(free_holds, 0, sizeof(free_holds));
@@ -187,8 +187,8 @@ struct holding *hold_claim(const struct sock *sk)
 {
 	struct hold *h = forking;
 
-	/* Asked for in the order in which they were added, but for those that
-	 * another thread was closing. */
+	/* Sockets are claimed in the order in which they were added, except
+	 * those that another thread was closing. */
 	for (uint32_t i = 0; h && i < h->n; i++) {
 		struct holding *at = &h->h[(h->next_claim + i) % h->n];
 
@@ -267,8 +267,8 @@ static void claim_end(const struct holding *at)
 		sock_free(sk);
 }
 
-/* Our own claims count what is below them: till now we have kept the pipe for that,
- * lest our parent do the same. */
+/* Our own claims include those of our children.  We kept our parent's pipe open
+ * for them so far, so that our parent did not count them as ended too. */
 static void reap(struct hold *h)
 {
 	for (uint32_t i = 0; i < h->n; i++) {

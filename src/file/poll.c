@@ -21,8 +21,8 @@
 #define ON_STACK 64
 #define EXTRA 2 /* what a sleep watches besides: the bell, and base/idle.h's */
 
-/* One pollfd as we serve it: a copy for the kernel, and our file if we have one
- * in it. */
+/* One pollfd as we serve it: a copy for the kernel, and our file if the
+ * descriptor is one of ours. */
 struct entry {
 	struct file *file; /* referenced; NULL: the kernel's alone */
 	struct pollfd kernel;
@@ -117,8 +117,8 @@ static short kernel_revents(struct entry *e, short re)
 {
 	if (!e->file || !re)
 		return re;
-	/* A merged set's own readiness may be a hint of ours: only what it would
-	 * return counts. */
+	/* A merged set may be readable only because of our hint: check whether
+	 * it would return an event. */
 	if (e->file->kind == FILE_EPOLL)
 		return epoll_kernel_ready(e->file) ? re : 0;
 	/* Upgraded meanwhile: it may have been a doorbell. */
@@ -178,8 +178,9 @@ static bool asks_end(const struct entry *e, short revents, uint64_t now)
 }
 
 /*
- * Before the call returns without having slept: a peer that was killed leaves no trace
- * in shared memory, only the kernel knows.  How many revents are not 0 then.
+ * Called before poll() returns without having slept.  A peer that was killed
+ * leaves no trace in shared memory; only the kernel knows.  Returns the number
+ * of revents that are not 0 afterwards.
  */
 static int look_ends(struct poller *p, int n_ready)
 {
@@ -227,8 +228,8 @@ static void arm(struct entry *e, bool may_bell)
 		epoll_sleeping(e->file);
 		return;
 	}
-	/* A young one counts too: it may be upgraded while we sleep on it, and then
-	 * nobody else may take its doorbells. */
+	/* Arm a young socket too: another thread may upgrade it while we sleep,
+	 * and then nobody else may read its doorbells. */
 	struct sock *sk = e->file->sk;
 	bool others = anchor_sleep_begin(sk, e->kernel.fd);
 	e->armed = true;
@@ -273,8 +274,8 @@ static struct pollfd sleeping_pollfd(const struct entry *e)
 	return k;
 }
 
-/* Another thread, or process, may send with MSG_ZEROCOPY, which makes us ready: the
- * anchors do not tell of that, so nobody sleeps for long. */
+/* Another thread or process may send with MSG_ZEROCOPY, whose completion makes
+ * the socket ready.  The anchors do not notify us of that: sleep in short steps. */
 static bool may_complete(const struct poller *p)
 {
 	for (nfds_t i = 0; i < p->n; i++) {
@@ -313,8 +314,8 @@ static bool has_bell(const struct poller *p)
 }
 
 /*
- * As ppoll() of the first n, and of what a sleep watches besides.  *@again: those have
- * woken it, or there was no place for them.
+ * ppoll() of the first n descriptors and of those we watch besides.  Sets
+ * *@again if only the latter woke us, or if there was no room for them.
  */
 static int kernel_sleep(struct poller *p, const struct timespec *left,
 			const sigset_t *mask, bool *again)
@@ -404,8 +405,8 @@ static void poller_end(struct unwind *u)
 	free(p->heap);
 }
 
-/* Another thread may have closed a descriptor, or put another in its place, while we
- * slept: as in the kernel, what counts is what its number names now. */
+/* While we slept another thread may have closed a descriptor or reused its
+ * number.  As in the kernel, what counts is what the number names now. */
 static void forget_closed(struct poller *p)
 {
 	for (nfds_t i = 0; i < p->n; i++) {
@@ -490,9 +491,7 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 	return poll_loop(&p, ts, mask);
 }
 
-/*
- * select() is poll() with another notation.
- */
+/* select() is poll() in another notation. */
 
 #define SEL_IN (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
 #define SEL_OUT (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)

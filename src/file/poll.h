@@ -2,9 +2,10 @@
 /*
  * file/poll.h - poll and select over kernel descriptors and upgraded sockets
  *
- * O(n), as in the kernel: each upgraded socket is looked at here, the others by one
- * poll() of the kernel; while asleep, all by one ppoll(), where an upgraded
- * socket is represented by its anchor, which the peer rings.
+ * O(n), as in the kernel.  We check each upgraded socket here and all others
+ * with one poll() of the kernel.  To sleep, one ppoll() takes all of them; an
+ * upgraded socket is represented by its anchor descriptor, which the peer
+ * rings.
  */
 #pragma once
 

@@ -2,9 +2,10 @@
 /*
  * file/relay.c - see file/relay.h
  *
- * The relay is a grandchild made by clone(), in which nothing of libc or of the
- * program runs: no handlers, no atfork functions, only system calls.  Its parent is
- * gone at once, so the program can neither wait for it nor hear of its end.
+ * The relay is a grandchild made by clone().  It runs no code of libc or of the
+ * program: no handlers, no atfork functions, only system calls.  Its parent
+ * ends at once, so the program can neither wait for the relay nor learn of its
+ * end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,9 +27,7 @@
 
 #define BUF_BYTES (64u * 1024)
 
-/*
- * In the relay process: system calls only.
- */
+/* Code that runs in the relay process: system calls only. */
 
 struct way {
 	int from, to;
@@ -153,9 +152,7 @@ static void relay_main(int anchor, int inner, const struct stash *stash,
 	relay_run(anchor, inner, stash, bufs);
 }
 
-/*
- * In the program.
- */
+/* Code that runs in the program. */
 
 static int listen_loopback(int family, struct sockaddr_storage *at,
 			   socklen_t *len)
@@ -285,8 +282,8 @@ static int start(int anchor, const struct stash *stash)
 	return err;
 }
 
-/* No signal of the program's may end our connect() early, nor reach its handlers in
- * the relay. */
+/* A signal of the program must not interrupt our connect(), nor run the
+ * program's handlers in the relay. */
 int relay_start(int anchor, const struct stash *stash)
 {
 	uint64_t all = ~UINT64_C(0), before = 0;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file/replace.c - a carrier takes the place of a socket, wherever the program has it
+ * file/replace.c - puts a replacement descriptor wherever the program has a
+ * socket
  *
  *     descriptor, its duplicates, our own copy  ->  dup3() over each
- *     entries of epoll sets                     ->  taken out, and put in again
+ *     entries of epoll sets                     ->  removed and added again
  *
- * The socket is one that has done nothing yet, so nobody has seen an event of it but
- * that it is not connected.  What other processes hold cannot be replaced, nor can an
- * entry of an epoll set whose number the program has closed since: such sockets are
- * the kernel's.  A thread that duplicates the descriptor at this very moment keeps the
- * socket that was there.
+ * The socket has done nothing yet, so the only event that anybody can have seen
+ * is that it is not connected.  We cannot replace descriptors in other
+ * processes, nor an entry of an epoll set whose number the program has closed
+ * since: such sockets stay with the kernel.  A thread that duplicates the
+ * descriptor at this very moment keeps the old socket.
  */
 #include <errno.h>
 #include <fcntl.h>
