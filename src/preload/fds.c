@@ -2,9 +2,9 @@
 /*
  * preload/fds.c - the calls that make, copy and close descriptors
  *
- *     socket, accept, epoll_create  ->  an entry in the file table
+ *     socket, accept, epoll_create  ->  a new entry in the file table
  *     dup, fcntl(F_DUPFD)           ->  another entry for the same file
- *     close, dup2, close_range      ->  the entry goes, then libc's call
+ *     close, dup2, close_range      ->  remove the entry, then call libc
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -38,8 +38,9 @@ static void leave(struct file *f, int fd, enum osf_reason why)
 	settle(f, fd);
 }
 
-/* A number that the program would not have got yet, had we none open: what may be done
- * without goes, and the descriptor moves to where it belongs. */
+/* The program got a higher number than it would without osf, because of
+ * descriptors of ours.  Close those that we can do without and move this one to
+ * the lower number. */
 static COLD int renumber(int fd)
 {
 	int saved = errno, cloexec = libc.fcntl(fd, F_GETFD) & FD_CLOEXEC;
@@ -145,17 +146,16 @@ OSF_API int accept(int fd, struct sockaddr *restrict addr,
 	return accept4(fd, addr, len, 0);
 }
 
-/* Whether the 8 bytes at @p can be read, as the kernel sees it: a signal mask is
- * copied before the invalid way to apply it is refused. */
+/* Can the kernel read the 8 bytes at @p?  The kernel copies a signal mask
+ * before it refuses an invalid @how. */
 static bool is_readable(uintptr_t p)
 {
 	return rawcall(SYS_rt_sigprocmask, -1, p & ~UINT64_C(7), NULL, 8) !=
 	       -EFAULT;
 }
 
-/* An address that the program passes is read here before the kernel reads it.  One
- * that cannot be read, or has a length that the kernel refuses, is the kernel's to
- * refuse. */
+/* We read an address before the kernel does.  If it is unreadable or has an
+ * invalid length, pass it on for the kernel to refuse. */
 static bool is_bad_addr(const struct sockaddr *addr, socklen_t len)
 {
 	uintptr_t first = (uintptr_t)addr, last = first + len - 1;
@@ -312,8 +312,8 @@ OSF_API int dup2(int fd, int to)
 	return dup3(fd, to, 0);
 }
 
-/* Close what is ours in [first, last], then let the kernel close the rest, sparing
- * descriptors that the program does not know of. */
+/* Close our entries in [first, last], then let the kernel close the rest,
+ * except descriptors that the program does not know of. */
 static int range(unsigned first, unsigned last, int flags)
 {
 	int top = last > INT_MAX ? INT_MAX : (int)last, r = 0;
@@ -446,9 +446,8 @@ OSF_API int ioctl(int fd, unsigned long req, ...)
 }
 
 /*
- * stdio reads and writes through libc's own names.  A connection that is still the
- * kernel's stays there; one that has moved gets a stream whose functions are
- * ours.
+ * stdio reads and writes with libc's internal names.  A connection still on TCP
+ * stays there; an upgraded one gets a stream with our functions.
  */
 static ssize_t stream_read(void *cookie, char *buf, size_t n)
 {
@@ -492,9 +491,7 @@ OSF_API int fclose(FILE *f)
 	return libc.fclose(f);
 }
 
-/*
- * Formatted output to a descriptor: libc's would write past us.
- */
+/* Formatted output to a descriptor: libc's version would bypass our write(). */
 
 int __vdprintf_chk(int fd, int flag, const char *restrict fmt, va_list ap);
 int __dprintf_chk(int fd, int flag, const char *restrict fmt, ...);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * preload/mmsg.c - sendmmsg() and recvmmsg(): on a stream, loops of the single calls
+ * preload/mmsg.c - sendmmsg() and recvmmsg(): on a stream, loops of the single
+ * calls
  *
- * An error after some messages is the next call's, as with the kernel.
+ * After some messages have moved, the next call returns the error, as in the
+ * kernel.
  */
 #include <time.h>
 

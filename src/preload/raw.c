@@ -2,12 +2,12 @@
 /*
  * preload/raw.c - syscall(): system calls by number
  *
- *     syscall(SYS_write, fd, ...)  ->  write(), when @fd is one that we know
+ *     syscall(SYS_write, fd, ...)  ->  write(), if @fd has an entry
  *                                  ->  the kernel, for all else
  *
- * Programs use it for calls that libc has no name for, and some for calls that it
- * has.  The kernel's calls differ from libc's where a signal set is passed: it
- * comes with its size, and has 8 bytes.
+ * Programs use it for calls that libc does not wrap, and some for calls that it
+ * does.  The kernel's calls differ from libc's where they take a signal set: it
+ * comes with its size and has 8 bytes.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -143,9 +143,9 @@ static bool changes_fd(long nr, const struct args *x, long *r)
 }
 
 /*
- * The kernel's ppoll() and pselect6() leave in the timeout what is left of it, which
- * libc hides.  It may be in memory that cannot be written: then it stays as it is.
- * clock_getres() writes there if it can be done, or says so.
+ * The kernel's ppoll() and pselect6() write the time that is left into the
+ * timeout; libc hides that.  If the memory is read-only the kernel leaves it
+ * alone.  We try with clock_getres(), which writes there or returns an error.
  */
 struct timeout {
 	struct timespec *at; /* the program's, or NULL */

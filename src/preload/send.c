@@ -2,11 +2,11 @@
 /*
  * preload/send.c - the calls that send; see preload/data.h
  *
- * Built from preload/calls.def; those that do not fit its shape stand below it.
+ * preload/calls.def generates most of them; the others stand below.
  *
- * A send on a descriptor that we know, and do not serve, is libc's; but a peer on this
- * host hears of it, and news that it gets in other ways come after it
- * (sock_ops.went_past()).
+ * If the kernel serves the descriptor, libc sends.  We still record that
+ * (sock_ops.went_past()), so that a peer on this host handles later
+ * notifications after these bytes.
  */
 #include <signal.h>
 #include <string.h>
@@ -108,9 +108,7 @@ static ssize_t by_kernel(int fd, ssize_t r)
 #undef RX
 #undef TX
 
-/*
- * Those with an address or control messages.
- */
+/* Calls with an address or control messages. */
 
 OURS ssize_t sendto_ours(int fd, const void *buf, size_t n, int flags,
 			 const struct sockaddr *addr, socklen_t len)
@@ -198,12 +196,10 @@ OSF_API ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off,
 OSF_API ssize_t pwritev64v2(int fd, const struct iovec *iov, int n, off64_t off,
 			    int flags) __attribute__((alias("pwritev2")));
 
-/*
- * From a file.
- */
+/* Calls that send from a file. */
 
-/* With @off pread() refuses what has no place to read from.  Without it read() would
- * take bytes, and the kernel's sendfile() refuses. */
+/* With @off, pread() refuses a file without a position.  Without @off, read()
+ * would consume bytes where the kernel's sendfile() refuses. */
 static bool has_no_place(int in)
 {
 	int saved = errno;

@@ -27,8 +27,8 @@ static const struct timespec *ms_timespec(int ms, struct timespec *ts)
 	return ts;
 }
 
-/* May any of a few be more than the kernel can answer for?  A look without a call; see
- * preload/data.h for why. */
+/* Can the kernel's answer be wrong for any of these few descriptors?  A check
+ * without a function call; preload/data.h says why. */
 static inline bool may_concern_us(const struct pollfd *fds, nfds_t n)
 {
 	const nfds_t few = 64;
