@@ -3,10 +3,10 @@
  * group/end.c - how sockets end
  *
  *     failure  ->  ERROR, completions; the socket waits to be destroyed
- *     destroy  ->  flush -> all out -> all acknowledged -> closed  ->  TERMINATED
+ *     destroy  ->  flush -> all sent -> all acknowledged -> closed  ->  TERMINATED
  *
- * Destroying only marks, so it may be done in any callback; the steps are taken in
- * turns.  What the application still holds stays where it lies.
+ * Destroying only sets a mark, so any callback may do it; turns take the steps.
+ * Buffers that the application still holds stay valid.
  */
 #include <errno.h>
 

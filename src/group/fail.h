@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group/fail.h - a connection that has failed: ERROR is called back, and it waits to be
- * destroyed
+ * group/fail.h - a connection fails: call back ERROR and wait to be destroyed
  */
 #pragma once
 

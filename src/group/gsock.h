@@ -2,9 +2,9 @@
 /*
  * group/gsock.h - what the parts of a group share: the group, a socket in it
  *
- * Sockets and groups are type-stable: a pointer to one that has gone still points at
- * one.  A callback may take the socket that it is about away to another thread, or
- * mark it for destruction: whoever called back looks at the answer of call_*().
+ * Sockets and groups are type-stable: a stale pointer still points at one.  A
+ * callback may move its socket to another thread or mark it for destruction, so
+ * every caller checks the result of call_*().
  */
 #pragma once
 

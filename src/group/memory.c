@@ -18,8 +18,8 @@
 #include "sock/region.h"
 
 /*
- * The allocator: free runs of pages in lists by their size's magnitude, neighbours
- * joined; slabs of small blocks in lists by their blocks' size.
+ * The allocator: lists of free page runs by order of magnitude, neighbours
+ * merged; lists of slabs of small blocks by block size.
  */
 
 #define HEAP_MAX (UINT64_C(1) << 36) /* of addresses, if they can be had */
@@ -36,8 +36,9 @@
 
 enum page_kind { PAGE_NONE, PAGE_FREE, PAGE_RUN, PAGE_SLAB };
 
-/* Of the first page of a run; a free one's last says @kind and @n, too.  Pages inside
- * have no kind, so what points there is known to be no block. */
+/* Describes a run in its first page; a free run's last page repeats @kind and
+ * @n.  Pages inside a run have no kind, so a pointer to one is not taken for a
+ * block. */
 struct page {
 	uint8_t kind;
 	uint8_t class;       /* of a slab */
@@ -168,8 +169,8 @@ static void run_drop_free(uint32_t i)
 	pages[i].kind = pages[i + n - 1].kind = PAGE_NONE;
 }
 
-/* One that is large enough, of the smallest magnitude that has one; of that of @n, whose
- * runs may be too short, as far as @max. */
+/* Find a free run of @n pages or more in the smallest class that has one.  Runs
+ * in @n's own class may be too short: check at most @max of those. */
 static uint32_t run_find(uint32_t n, uint32_t max)
 {
 	uint32_t c = run_class(n);
@@ -383,9 +384,7 @@ size_t memory_used(void)
 	return used;
 }
 
-/*
- * Where memory is, and whose.
- */
+/* Looking up memory and its owner. */
 
 static inline struct page *page_of(const uint8_t *p)
 {

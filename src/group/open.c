@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group/open.c - sockets: made, connected, listening, accepted, moved
+ * group/open.c - sockets: create, connect, listen, accept, move
  *
  *     create -> (bind) -> connect -> established()  ->  ESTABLISHED
  *                      -> listen  -> accept()       ->  accept()
  *     detach, attach: from one group's lists to another's
  *
- * The descriptor is a kernel socket of our own, among the program's, and joins the group's epoll set,
- * edge-triggered, when it first may have something to tell.
+ * The descriptor is a kernel socket of our own.  It joins the group's epoll
+ * set, edge-triggered, when the first event becomes possible.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -123,9 +123,7 @@ int gsock_bind(struct gsock *s, const struct sockaddr *addr, socklen_t len)
 	return 0;
 }
 
-/*
- * Connecting.
- */
+/* Connect. */
 
 /* Errors of the call itself, as opposed to the connection's. */
 static bool is_callers(int err)
@@ -199,9 +197,7 @@ void gsock_established(struct group *g, struct gsock *s)
 	work_add(s);
 }
 
-/*
- * Listening.
- */
+/* Listen. */
 
 int gsock_listen(struct gsock *s)
 {
@@ -278,9 +274,7 @@ void gsock_accept(struct group *g, struct gsock *s)
 	work_add(s);
 }
 
-/*
- * Moving.
- */
+/* Move between groups. */
 
 int gsock_detach(struct gsock *s)
 {
