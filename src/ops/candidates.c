@@ -12,8 +12,8 @@ static bool is_in(const struct protos *t, const char *name)
 	return protos_find(t, name) != NULL;
 }
 
-/* What the rule says of @p.  A name that is in no table is no rule: old files have
- * "sdp" and "sa". */
+/* Does the rule allow @p?  Ignore a rule with an unknown name: old files
+ * contain "sdp" and "sa". */
 static enum osf_reason by_rule(const struct question *q, const struct protos *t,
 			       const struct osf_proto *p)
 {

@@ -12,8 +12,8 @@
 #include "ops/module.h"
 #include "ops/route.h"
 
-/* What one candidate may take.  A program that does not want to wait is kept from its
- * other work meanwhile. */
+/* The time limit for one candidate.  It is shorter for a non-blocking program,
+ * which cannot do its other work meanwhile. */
 #define CONNECT_TIMEOUT_MS 200
 #define CONNECT_TIMEOUT_NONBLOCK_MS 20
 
@@ -29,8 +29,9 @@ static __thread bool is_inside;
 		is_inside = was_inside;                                        \
 	} while (0)
 
-/* Those to ask before the kernel is: what stands behind a protocol that takes over
- * what the kernel has opened has its turn only where that one may not go. */
+/* The protocols to ask before the kernel.  Leave out those of lower priority
+ * than a protocol that takes over what the kernel has opened, unless it may not
+ * serve this connection. */
 static struct protos before_the_kernel(struct question *q)
 {
 	struct protos t = { 0 };

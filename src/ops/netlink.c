@@ -229,8 +229,8 @@ int netlink_route(int fd, const struct route_key *key, struct osf_route *out)
 	struct route_key any = *key;
 	int err = ask(fd, key, &found);
 
-	/* IP_FREEBIND allows a source that is no address of this host.  The kernel
-	 * sends from it, but does not answer for it. */
+	/* With IP_FREEBIND the source may be an address that this host lacks.
+	 * The kernel sends from it, but does not answer for it. */
 	if (!err && found.kind == OSF_ROUTE_NONE &&
 	    !IN6_IS_ADDR_UNSPECIFIED(&key->from) && !is_own(fd, &key->from)) {
 		any.from = in6addr_any;

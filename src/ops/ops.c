@@ -22,7 +22,7 @@
 #include "sock/arena.h"
 #include "sock/shared.h"
 
-/* How often an offer, or a search for one, is repeated before giving up; the
+/* How often we repeat a proposal, or a search for one, before we give up; the
  * distance doubles each time. */
 #define LOOKS_MAX 12u
 #define LOOKS_UNANSWERED 6u /* after so many it is worth to know why */
@@ -149,8 +149,8 @@ static bool look_again(struct sock *sk)
 	if (n >= LOOKS_MAX +
 		     (load_rlx(&sk->flags) & SOCK_F_EAGER ? EAGER_LOOKS : 0u))
 		return false;
-	/* The opener, having offered, looks often at first: the answer comes
-	 * with the next response. */
+	/* After its proposal the connecting side looks often at first: the
+	 * accept comes with the next response. */
 	bool offered = load_rlx(&shm_of(sk)->offer_fd) > 0;
 	store_rlx(&sk->turns_next,
 		  offered && n < 4 ? turns + 1 : turns * 2 + 1);
@@ -256,8 +256,8 @@ void ops_listening(struct sock *sk, int fd, int backlog)
 	sk->st->listening = 1;
 	note_local(sk, fd);
 	if (sock_mode(sk) == SOCK_KERNEL) {
-		/* Why that is, what it accepts is to say too; and those who
-		 * connect are to know that it is no stranger's. */
+		/* Announce it, so that connecting sides know it is an osf
+		 * socket.  Accepted sockets report the same reason. */
 		announce(sk, fd, true);
 		return;
 	}

@@ -2,7 +2,7 @@
 /*
  * ops/registry.c - see ops/registry.h
  *
- * The table changes when modules load, and hardly ever after.
+ * The table changes when modules load, and hardly ever after that.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -178,8 +178,8 @@ bool registry_has(const char *name)
 	return protos_find(&t, name) != NULL;
 }
 
-/* A module that fails is not unloaded, only not asked: who knows what points to
- * it by then. */
+/* If a module fails, stop asking it but do not unload it: other code may
+ * already point to it. */
 static void load(const char *path)
 {
 	struct protos before = registry_protos();

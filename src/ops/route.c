@@ -2,14 +2,14 @@
 /*
  * ops/route.c - see ops/route.h
  *
- * Two rtnetlink sockets, which are opened when the first address that is not
- * loopback is met: one that events come to, and one to ask by.  Without the first
- * nothing is kept.  They belong to a network namespace; a socket of another
- * namespace has them opened anew.
+ * The first address that is not loopback opens two rtnetlink sockets: one
+ * receives events, the other asks for routes.  Without the first we keep no
+ * answers.  Both belong to a network namespace; a socket of another namespace
+ * opens them anew.
  *
- * A change makes the whole table void, by a number.  The number is raised under the
- * lock under which the event is received, so whoever looks afterwards sees no entry
- * from before.
+ * A change makes the whole table invalid by raising a number.  Whoever receives
+ * the event holds the lock meanwhile, so a later look-up sees no entry from
+ * before.
  */
 #include <errno.h>
 #include <stdalign.h>

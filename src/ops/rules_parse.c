@@ -189,8 +189,8 @@ static int fail_here(struct parser *ps, const char *expected)
 	return fail(ps, peek_word(ps), expected);
 }
 
-/* Decimal; what does not fit counts as the largest, which is above @max or
- * allowed. */
+/* A decimal number.  One that is too large counts as the largest, which is
+ * above @max or allowed. */
 static int take_number(struct parser *ps, const char *expected, uint32_t max,
 		       uint32_t *out)
 {
