@@ -72,8 +72,8 @@ static void verbs_init(struct verbs *v, void **table, void *with)
 }
 
 /*
- * Which entry does a function of libibverbs use?  Each bit of its number is asked for
- * in a call of its own, with one of two functions in each entry.
+ * Finds the entry that a function of libibverbs uses.  Each bit of its number
+ * costs one call, with one of two functions in every entry.
  */
 
 static __thread int asked = -1; /* 0, 1; -1: no entry was used */

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/xlio/calls.c - the XLIO socket API: handles and errno in, group/ behind
+ * api/xlio/calls.c - the XLIO socket API: handles and errno, on top of group/
  *
- * Each call looks its handle up, enters the group, and leaves it again; arguments
- * are checked here as far as they are pointers, and behind as far as they mean
- * something.
+ * Each call looks its handle up, enters the group, and leaves it again.  It
+ * checks pointers here; group/ checks what the values mean.
  */
 #include <assert.h>
 #include <poll.h>
@@ -21,8 +20,8 @@
 #include "osf/group.h"
 
 /*
- * The program's functions, behind those of a group.  Handles are the same on both sides,
- * and so are a buffer's bytes, so each of these is a jump.
+ * The program's functions, which a group's callbacks call.  Handles and a
+ * buffer's bytes are the same on both sides, so each of these is a jump.
  */
 
 enum { OWN_EVENT, OWN_COMP, OWN_RX, OWN_ACCEPT };
