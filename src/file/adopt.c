@@ -83,7 +83,7 @@ static void adopt(int fd)
 		f->sk->times = int_option(fd, SO_TIMESTAMP) == 1 ||
 			       int_option(fd, SO_TIMESTAMPNS) == 1 ||
 			       int_option(fd, SO_TIMESTAMPING) > 0;
-		/* Nobody can say how many sends the kernel has numbered. */
+		/* We cannot learn how many sends the kernel has numbered. */
 		if (int_option(fd, SO_ZEROCOPY) == 1)
 			ops_pin(f->sk, OSF_REASON_ZEROCOPY);
 		file_settle(f, fd);

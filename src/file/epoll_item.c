@@ -301,7 +301,7 @@ void epoll_free(struct epoll *ep)
 		if (it->in_use && it->file == f)
 			item_drop(it);
 	}
-	/* Whoever dropped one just now has left. */
+	/* Waits until a thread that drops an item has released the lock. */
 	lock_get(&ep->lock);
 	for (uint32_t i = 0; i < ep->n_items; i++)
 		free(ep->items[i]);
@@ -312,7 +312,7 @@ void epoll_free(struct epoll *ep)
 	free(ep);
 }
 
-/* Whoever shares the set could take the event from under the other. */
+/* Processes that share a set consume each other's events: remove ours first. */
 void epoll_before_fork(struct file *fe)
 {
 	struct epoll *ep = fe->ep;

@@ -24,7 +24,7 @@
 #define SHARED_LOOK_NS (10 * NS_PER_MS)
 #define SOME_ITEMS 64u
 
-/* Not ready now.  News will put it back, unless nothing would tell us. */
+/* Not ready now.  A notification puts it back; if none can come, keep looking. */
 static void put_aside(struct epitem *it)
 {
 	list_del(&it->ready);
@@ -33,7 +33,7 @@ static void put_aside(struct epitem *it)
 		list_add_tail(&it->ep->always, &it->ready);
 }
 
-/* It will say more at a known time, of which nobody tells. */
+/* Its events change at a known time without a notification: look then. */
 static void look_when_due(struct epitem *it)
 {
 	struct sock *sk = is_child(it) ? NULL : it->file->sk;
@@ -131,7 +131,7 @@ static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev,
 	return edge;
 }
 
-/* It waits for room.  If the kernel is to tell of that, its entry has to ask. */
+/* It waits for room.  If the kernel reports that, the entry must ask for it. */
 static COLD void hint_room(struct epitem *it, const struct sock_ops *ops)
 {
 	struct pollfd p = { .events = POLLOUT };
@@ -143,7 +143,7 @@ static COLD void hint_room(struct epitem *it, const struct sock_ops *ops)
 	item_hint(it);
 }
 
-/* Events of the item now; if none, ask to be told and look once more. */
+/* Events of the item now; if none, ask for notification and look once more. */
 static uint32_t item_events(struct epitem *it)
 {
 	if (unlikely(is_child(it)))
@@ -159,7 +159,7 @@ static uint32_t item_events(struct epitem *it)
 
 		if (by_level && ev & want)
 			return ev & want;
-		/* Space is worth a word only to who has none. */
+		/* Ask for notification of room only if there is none. */
 		if (!(ev & EPOLLOUT))
 			arm |= it->events & EPOLLOUT;
 	}
@@ -214,7 +214,7 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max,
 	return n;
 }
 
-/* Bytes are there, and more may come: the end is an edge of its own. */
+/* It has unread bytes and has not ended: the end is an edge of its own. */
 static bool has_unread(const struct epitem *it)
 {
 	struct sock *sk = it->file->sk;
@@ -243,7 +243,7 @@ static void push_some(struct epoll *ep)
 	}
 }
 
-/* Events of ours; @has_asked: the kernel, just now.  -EAGAIN: it has to be first. */
+/* Events of our sockets; @has_asked: the kernel was polled.  -EAGAIN: poll it. */
 int epoll_collect(struct epoll *ep, struct epoll_event *evs, int max,
 		  bool has_asked, int *before)
 {
@@ -261,7 +261,7 @@ int epoll_collect(struct epoll *ep, struct epoll_event *evs, int max,
 	push_some(ep);
 	int n = collect_ready(ep, evs, max, first, before);
 	if (!list_is_empty(&ep->ready) && n == max)
-		kick(ep); /* there is more than one waiter's worth */
+		kick(ep); /* wake another waiter for the rest */
 	return n;
 }
 
@@ -328,7 +328,7 @@ static int translate_locked(struct epoll *ep, struct epoll_event *evs, int n,
 {
 	int kept = 0;
 
-	drain(ep); /* what was posted before the kernel woke goes first */
+	drain(ep); /* notifications from before the wake-up */
 	for (int i = 0; i < n; i++) {
 		uint64_t data = evs[i].data.u64;
 
@@ -401,7 +401,7 @@ bool epoll_has_ready(struct file *fe)
 
 		next = l->next;
 		if (it->merged && !it->disabled && item_events(it)) {
-			it->fresh = true; /* looked at, not reported */
+			it->fresh = true; /* the program has not seen it */
 			return true;
 		}
 		put_aside(it);
@@ -427,7 +427,7 @@ bool epoll_kernel_ready(struct file *fe)
 		      libc.read(ep->kick_fd, &kicks, sizeof(kicks)) > 0;
 
 	if (load_rlx(&ep->idle_fd) >= 0) {
-		idle_run(); /* what it has makes the set ready for nobody */
+		idle_run(); /* its events are not the program's */
 		hinted = true;
 	}
 	GUARD(&ep->lock);

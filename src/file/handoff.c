@@ -35,7 +35,7 @@
 
 #define LISTEN_FDS_START 3 /* sd_listen_fds(3) */
 
-/* Whoever comes second may go on when the first has done all of it. */
+/* A second caller waits until the first has finished. */
 static struct lock lock;
 
 static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
@@ -179,7 +179,7 @@ static void hand_off_held(struct file *f, int fd, enum told told)
 {
 	int held = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 3));
 
-	/* What is still listed was not closed before we copied it. */
+	/* If it is still in the table, we duplicated the right file. */
 	if (held >= 0 && file_is_at(f, fd))
 		hand_off(f, held, OSF_REASON_PASSED, told);
 	fds_close(held);

@@ -125,7 +125,7 @@ void hold_begin(uint32_t n)
 	forking = h;
 }
 
-/* One reason less to keep the pipe's write end. */
+/* One socket less needs the pipe's write end. */
 static void unkeep(struct hold *h)
 {
 	if (fetch_sub(&h->n_mine, 1) == 1)
@@ -203,7 +203,7 @@ struct holding *hold_claim(const struct sock *sk)
 	return NULL;
 }
 
-/* @n processes less hold it, whose claims are ended. */
+/* @n claims have ended: so many processes no longer hold the socket. */
 static void let_go(const struct holding *at, uint32_t n)
 {
 	for (const struct holding *up = at->up; up; up = up->up)
@@ -251,7 +251,7 @@ void hold_leave(struct holding *at)
 	}
 }
 
-/* Its process and all that came from it are gone. */
+/* The claim's process and all its descendants are gone. */
 static void claim_end(const struct holding *at)
 {
 	struct sock *sk = at->sk;
@@ -334,7 +334,7 @@ void hold_reap(void)
 	}
 }
 
-/* The process that gave @at to its child is gone, and has not let go of the socket. */
+/* The process that forked us with @at is gone without releasing the socket. */
 static void let_go_above(const struct holding *at)
 {
 	const struct holding *up = at->up;
@@ -364,7 +364,7 @@ static bool is_orphan(const struct hold *h)
 {
 	struct pollfd p = { .fd = load_rlx(&h->life[1]) };
 
-	/* Another thread may close it meanwhile: then it is not asked any more. */
+	/* If another thread closes it meanwhile, we no longer poll it. */
 	return p.fd >= 0 && libc.poll(&p, 1, 0) > 0 && p.revents & POLLERR &&
 	       load_acq(&h->life[1]) == p.fd;
 }

@@ -61,13 +61,13 @@ void hold_claimed(void);
 
 /* May a child of ours still run what we run, with copies of our descriptors? */
 bool hold_any(void);
-/* This process closes the socket; NULL: nobody gave it. */
+/* This process closes the socket; NULL: it was not inherited. */
 void hold_strike(struct holding *h);
 /* It ends, and its threads may still be inside: the entry is freed afterwards. */
 void hold_leave(struct holding *h);
-/* Let go for children that are gone. */
+/* Release what ended children held. */
 void hold_reap(void);
 /* The same, as far as it takes to know whether a child holds @sk. */
 void hold_reap_of(const struct sock *sk);
-/* For what the parent held, too, if it is gone. */
+/* Release what an ended parent held, too. */
 void hold_reap_above(void);

@@ -45,7 +45,7 @@ static void relay_exit(void)
 		rawcall(SYS_exit_group, 0);
 }
 
-/* One end is gone without a FIN: so is the other. */
+/* One end was reset: reset the other. */
 static void relay_reset(const struct way *w)
 {
 	struct linger now = { .l_onoff = 1, .l_linger = 0 };
@@ -223,7 +223,7 @@ static int loopback_pair(int family, int pair[2])
 	return 0;
 }
 
-/* What the program may notice of a descriptor that took another's place. */
+/* Copies the properties that the program may check on the new descriptor. */
 static void copy_ways(int anchor, int fd)
 {
 	int v, fl = libc.fcntl(anchor, F_GETFL);

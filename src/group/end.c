@@ -86,7 +86,7 @@ bool gsock_close_step(struct group *g, struct gsock *s)
 		} else if (s->sent < s->queued) {
 			if (s->is_direct)
 				work_add(
-				    s); /* nobody tells that there is room */
+				    s); /* no notification of room follows */
 			return false;
 		} else if (s->n_comps || refs_are_out(s)) {
 			gsock_acks(g, s);

@@ -177,7 +177,7 @@ static void group_release(struct group *g)
 	free_groups = g;
 }
 
-/* By whoever has told a socket of something, perhaps in another thread. */
+/* Called by the thread that notified a socket, which may be another one. */
 static void on_told(struct ready_set *rs)
 {
 	struct group *g = container_of(rs, struct group, told);

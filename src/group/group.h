@@ -80,7 +80,7 @@ struct group_calls {
 	void (*event)(uintptr_t sock, uintptr_t userdata,
 		      enum group_event event, int value,
 		      const struct group_calls *c);
-	/* NULL: nobody asks.  @op: the userdata of the operation that is complete. */
+	/* NULL: no completions.  @op: the userdata of the complete operation. */
 	void (*comp)(uintptr_t sock, uintptr_t userdata, uintptr_t op,
 		     const struct group_calls *c);
 	/* NULL: received data is dropped. */
@@ -115,7 +115,7 @@ struct group_memory {
 MUST_CHECK int groups_init(const struct group_memory *memory);
 bool groups_are_ready(void);
 MUST_CHECK int groups_exit(void); /* calls back */
-/* The process ends: as much as keeps what was written from being lost. */
+/* The process ends: do what is needed to not lose written bytes. */
 void groups_at_exit(void);
 
 /* From handles, with the group entered; NULL: stale. */
@@ -130,7 +130,7 @@ MUST_CHECK int group_update(struct group *g, const struct group_attr *attr);
 /* Calls back.  The number of callbacks; -EBUSY from inside of one. */
 int group_turn(struct group *g);
 void group_flush(struct group *g);
-/* wait.c: the epoll set; 1 something is there already, 0 it wakes who sleeps on it */
+/* wait.c: the epoll set; 1: an event is there already, 0: sleep on the set. */
 int group_fd(const struct group *g);
 int group_arm(struct group *g);
 

@@ -16,7 +16,7 @@
 #include "sock/lend.h"
 #include "sock/sock_ops.h"
 
-/* Sockets that are looked at in each turn, news or not. */
+/* Sockets that each turn polls without a notification. */
 #define HOT_MAX 8u
 
 enum gsock_state {

@@ -3,14 +3,14 @@
 #include "base/clock.h"
 #include "group/lent.h"
 
-/* So long nothing is returned and nothing arrives, while the peer waits for room. */
+/* Move on after so long without a return or an arrival, if the peer waits for room. */
 #define STILL_NS (2 * NS_PER_MS)
 /* A program that once kept its buffers is likely to do so again.  So copy this
  * many bytes before lending again, and twice as many each further time. */
 #define COPY_MIN (16u << 20)
 #define COPY_MAX (UINT64_C(1) << 30)
 
-/* It has changed. */
+/* Tell the protocol the oldest piece that is still held. */
 static void tell_oldest(struct gsock *s)
 {
 	s->lend->back(s->sk, s->fd, s->held_first ? &s->held_first->at : NULL);
@@ -61,7 +61,7 @@ void held_part(struct rxbuf *b)
 	}
 }
 
-/* The socket goes: what is held keeps where it lies. */
+/* The socket is freed: pieces still held stay valid. */
 void held_orphan(struct gsock *s)
 {
 	for (struct rxbuf *b = s->held_first, *next; b; b = next) {

@@ -80,7 +80,7 @@ static size_t books_bytes(uint64_t n_bytes)
 	return n_bytes / MEMORY_PAGE * sizeof(struct page);
 }
 
-/* Addresses for @n bytes, and for what is noted of their pages. */
+/* Reserve addresses for @n bytes and for the records of their pages. */
 static bool heap_map(uint64_t n, void **map, void **books)
 {
 	int fd = sealed_file("osf-memory", n);
@@ -184,7 +184,7 @@ static uint32_t run_find(uint32_t n, uint32_t max)
 	return NO_PAGE;
 }
 
-/* The next pages, and what is noted of them, are memory now. */
+/* Back the next pages and their records with memory. */
 static bool heap_grow(void)
 {
 	if (!use_sparse(heap + (size_t)n_usable * MEMORY_PAGE,
@@ -396,7 +396,7 @@ static bool is_all_shared(const uint8_t *p, size_t len)
 	const struct page *last = page_of(p + len - 1);
 
 	if (unlikely(last >= pages + load_acq(&n_pages)))
-		return false; /* nothing that was ever given */
+		return false; /* never allocated */
 	for (const struct page *g = page_of(p); g <= last; g++)
 		if (unlikely(load_rlx(&g->is_private)))
 			return false;

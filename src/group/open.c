@@ -155,7 +155,7 @@ int gsock_connect(struct gsock *s, const struct sockaddr *to, socklen_t len)
 		return -EINVAL;
 	if (len >= sizeof(sa_family_t) && to->sa_family == AF_UNSPEC)
 		return -EAFNOSUPPORT;
-	/* A module's carrier takes the descriptor's place. */
+	/* A module's replacement descriptor is installed. */
 	bool carried = s->sk && len >= sizeof(struct sockaddr_in) &&
 		       !ops_connect_first(s->sk, s->fd, to, len, NULL);
 	if (!carried && libc.connect(s->fd, to, len) < 0)

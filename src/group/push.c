@@ -75,7 +75,7 @@ static void advance(struct gsock *s, size_t n)
 	s->out_done += n;
 }
 
-/* What is next to be copied, up to what may go by reference (@refs). */
+/* The next bytes to copy, up to those that go by reference (@refs). */
 static size_t gather(const struct gsock *s, bool refs, struct iovec *iov,
 		     size_t *len)
 {

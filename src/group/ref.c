@@ -47,7 +47,7 @@ struct txrefs {
 	uint64_t still_ns; /* which was then; 0: lately */
 	uint32_t cap;      /* of @q, a power of two */
 	struct sent_ref *q;
-	uint64_t end_ns; /* waits so long for its end; 0: does not yet */
+	uint64_t end_ns; /* deadline of the close; 0: none yet */
 };
 
 static bool refs_open(struct gsock *s)
@@ -115,7 +115,7 @@ ssize_t gsock_put_ref(struct gsock *s, const struct txop *op, size_t done)
 
 uint32_t refs_sent(const struct gsock *s) { return s->refs->n_sent; }
 
-/* Can all that is out be left to the peer? */
+/* Can all pages in use be given away to the peer? */
 static bool is_all_to_be_left(const struct txrefs *r)
 {
 	for (uint32_t i = r->n_left; i != r->n_sent; i++)

@@ -161,7 +161,7 @@ static void on_kernel(struct group *g, struct gsock *s, uint32_t events)
 	}
 }
 
-/* The offer is being taken. */
+/* The next step of an upgrade is possible. */
 static void on_upgrade(struct gsock *s)
 {
 	if (s->sk && s->state == GSOCK_CONNECTED && !sock_ops(s->sk)->is_ours) {

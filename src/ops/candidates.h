@@ -15,10 +15,10 @@
 #include "osf/proto.h"
 #include "osf/stats.h"
 
-/* What is asked of the table. */
+/* A question to the table. */
 struct question {
 	int fd;                      /* the socket; its route counts */
-	const struct sockaddr *peer; /* whom it is to reach; NULL: it listens */
+	const struct sockaddr *peer; /* the destination; NULL: it listens */
 	socklen_t len;               /* of @peer */
 	const char *provider;        /* of the rule that matches, or NULL */
 	struct osf_route route; /* to @peer; kind is read if size is not 0 */

@@ -20,7 +20,7 @@
 /* An op is running: its own calls are not asked of modules. */
 static __thread bool is_inside;
 
-/* Run an op; sets what its thread is inside of back to what it was. */
+/* Run an op; restores is_inside afterwards. */
 #define ASK(result, call)                                                      \
 	do {                                                                   \
 		bool was_inside = is_inside;                                   \
@@ -55,7 +55,7 @@ static int dup_over(int fd, int carrier)
 		   : 0;
 }
 
-/* Put @carrier where @fd is, with those flags that the program gave @fd. */
+/* Install @carrier at @fd, with the flags that the program gave @fd. */
 static int put(const struct osf_proto *p, int carrier, int fd,
 	       module_place *place)
 {

@@ -13,7 +13,7 @@
 
 #include "base/compiler.h"
 
-/* Puts @carrier in the place of @fd: 0, or -errno with nothing done. */
+/* Installs @carrier at @fd: 0, or -errno and nothing has changed. */
 typedef int module_place(int fd, int carrier);
 
 /* Ask each candidate in turn.  0: @fd now is a replacement descriptor; else

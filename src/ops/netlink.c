@@ -167,7 +167,7 @@ static void read_route(const struct nlmsghdr *h, const struct route_key *key,
 		read_attr(a, out);
 }
 
-/* 0, -EAGAIN for a message that is no answer, or what the kernel could not do. */
+/* 0, -EAGAIN for a message that is not an answer, or the kernel's error. */
 static int read_answer(const struct nlmsghdr *h, const struct route_key *key,
 		       struct osf_route *out)
 {

@@ -44,5 +44,5 @@ MUST_CHECK int netlink_listen(void);
 MUST_CHECK int netlink_route(int fd, const struct route_key *key,
 			     struct osf_route *out);
 
-/* What @h tells modules; false: nothing. */
+/* The event of @h for modules; false: none. */
 bool netlink_event(const struct nlmsghdr *h, struct osf_inet_event *out);

@@ -82,7 +82,7 @@ bool ops_leave_all(enum osf_reason reason)
 	return xchg(&left, (uint32_t)reason) != OSF_REASON_NONE;
 }
 
-/* What the thread has said of its sockets; nothing: what all_leave says. */
+/* The thread's own choice for its sockets; without one all_leave counts. */
 enum { SAID_NOTHING, SAID_OFFLOAD, SAID_LEAVE };
 static __thread uint8_t thread_said __attribute__((tls_model("initial-exec")));
 static bool all_leave;
@@ -112,7 +112,7 @@ void ops_created(struct sock *sk, const struct ops_family *family)
 	else if (thread_leaves())
 		to_kernel(sk, OSF_REASON_RULE);
 	else if (family->offload)
-		return; /* connect() is to fail, if that is what comes of it */
+		return; /* connect() fails if no protocol takes it */
 	else if (policy_all_os())
 		to_kernel(sk, OSF_REASON_RULE);
 	else if (!shm_config.enabled && !registry_any())
@@ -169,7 +169,7 @@ static socklen_t addr_len(const struct sockaddr *sa)
 /* A module knows a description by its entry, which all its holders share. */
 static uint64_t id_of(const struct sock *sk) { return (uintptr_t)sk; }
 
-/* A module's carrier is in @sk's place: its bytes are not ours to move. */
+/* A module's replacement descriptor serves @sk: we do not move its bytes. */
 static void carried(struct sock *sk)
 {
 	sk->st->proto = OSF_PROTO_MODULE;
@@ -192,7 +192,7 @@ int ops_connect_first(struct sock *sk, int fd, const struct sockaddr *to,
 	return 0;
 }
 
-/* What is left is inet, which has opened it, and what may take it over. */
+/* Only inet, which has opened it, and protocols that take over are left. */
 int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 {
 	bool offload = sk->flags & SOCK_F_OFFLOAD;
@@ -226,7 +226,7 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 		return 0;
 	}
 	if (sk->flags & SOCK_F_EAGER)
-		ops_look(sk, fd); /* the offer is to stand before we return */
+		ops_look(sk, fd); /* propose before we return */
 	return 0;
 }
 
@@ -285,7 +285,7 @@ static void note_accepted(struct sock *sk, int fd, struct sock *listener,
 	count(&arena_totals()->n_accepted, 1);
 }
 
-/* The word of the rule by which modules were told of @listener. */
+/* The provider of the rule with which modules were told of @listener. */
 static const char *listener_provider(const struct sock *listener)
 {
 	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
@@ -317,7 +317,7 @@ int ops_accept_first(struct sock *sk, int fd, struct sock *listener,
 	return 0;
 }
 
-/* Why what @listener accepted from @from does not go to shared memory. */
+/* Why a socket that @listener accepted from @from stays on TCP. */
 static enum osf_reason accepted_why(const struct sock *listener, int fd,
 				    const struct sockaddr *from)
 {
@@ -379,7 +379,7 @@ static enum osf_reason why_alone(const struct sock *sk, int fd)
 	return sock_procs(sk) > 1 ? OSF_REASON_SHARED : shm_why_alone(sk, fd);
 }
 
-/* It is not for its youth any more that it is the kernel's. */
+/* The reason is no longer that the socket is young. */
 static void note_unanswered(struct sock *sk, int fd)
 {
 	if (!sock_start_moving(sk))
@@ -393,7 +393,7 @@ void ops_look(struct sock *sk, int fd)
 	INSIDE_GATE();
 	sock_unshare(sk);
 	if (!sock_start_moving(sk)) {
-		/* Somebody is inside a call: not now, but soon. */
+		/* A thread is inside a call: try again soon. */
 		if (!look_again(sk))
 			store_rlx(&sk->turns_next, UINT32_MAX);
 		return;

@@ -24,7 +24,7 @@
  * the segment. */
 bool ops_start(void);
 
-/* What socket() was asked for, by family.def; false: not a socket of the switch's. */
+/* What the program asked socket() for, by family.def; false: not our family. */
 struct ops_family {
 	int domain;   /* what the kernel is to be given */
 	bool offload; /* or connect() is to fail */
@@ -72,7 +72,7 @@ bool ops_spare_fds(struct sock *sk);
 bool ops_spare_own_fds(void);
 void ops_after_fork(void); /* in the child */
 
-/* Nobody can look any more whether @sk, a listener, is one of ours. */
+/* Withdraw the announcement of @sk, a listener. */
 void ops_unannounce(struct sock *sk);
 /* Leave @sk to the kernel for good, from mode YOUNG.  False: it is not young,
  * or others are inside a kernel call on it; then it is not looked at again. */
@@ -87,5 +87,5 @@ bool ops_leave_all(enum osf_reason reason);
 #define OPS_UPGRADE_FDS 2
 void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]);
 
-/* In the child of a fork: what protocols keep for the process is the parent's. */
+/* In the child of a fork: drop what protocols keep for the parent process. */
 void ops_after_fork(void);

@@ -29,10 +29,10 @@ void route_get(int fd, const struct sockaddr *to, struct osf_route *out);
 /* Is it an address of this host? */
 bool route_is_local(int fd, const struct sockaddr *to);
 
-/* Pass on what the kernel has told of changes. */
+/* Pass the kernel's change events on. */
 void route_events(void);
-/* The same for those who sleep, for as long as somebody wants to know at once. */
+/* The same for sleeping threads, while a protocol wants events at once. */
 void route_watch(bool on);
-/* What is kept of routes is void. */
+/* Drop all kept routes. */
 void route_changed(void);
 void route_after_fork(void);

@@ -153,7 +153,7 @@ static struct endpoint endpoint_v6(const struct sockaddr_in6 *sin6)
 	return ep;
 }
 
-/* The copies are there because nobody promised that @sa is aligned. */
+/* Copy, because @sa may be unaligned. */
 static struct endpoint endpoint_of(const struct sockaddr *sa)
 {
 	struct endpoint ep = { .family = AF_UNSPEC };

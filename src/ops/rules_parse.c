@@ -399,7 +399,7 @@ static bool is_built_in(const char *provider)
 	return false;
 }
 
-/* What the library calls itself is one provider here. */
+/* All names of the library itself are one provider. */
 static int parse_provider(struct parser *ps, char *provider)
 {
 	static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789_-";

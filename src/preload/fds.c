@@ -82,7 +82,7 @@ OSF_API int socket(int domain, int type, int protocol)
 	return fd;
 }
 
-/* -ECONNABORTED: nothing has come that the program is to see, and @fd is closed. */
+/* -ECONNABORTED: nothing has arrived for the program, and @fd is closed. */
 static int accepted(int listen_fd, int fd, int flags,
 		    struct sockaddr_storage *from, socklen_t *len)
 {

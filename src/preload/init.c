@@ -32,7 +32,7 @@ static bool is_list_of_numbers(const char *s)
 	}
 }
 
-/* What is read when it is needed, and is to be wrong before that. */
+/* Settings that are read late: check them now. */
 static void check_late_settings(void)
 {
 	const char *uring = getenv("OSF_IO_URING");

@@ -180,7 +180,7 @@ static long raw_ppoll(const struct args *x)
 {
 	sigset_t set;
 
-	/* What is not for us goes to the kernel as it came. */
+	/* All other calls go to the kernel unchanged. */
 	if (is_odd_set(x->d, x->e) || is_bad_ptr(x->a) ||
 	    (x->c && is_bad_ptr(x->c)) ||
 	    !poll_concerns_us((void *)x->a, (nfds_t)x->b))
@@ -266,7 +266,7 @@ static bool is_of_processes(long nr, const struct args *x, long *r)
 	}
 }
 
-/* Those in which a file of ours may stand anywhere, or come about. */
+/* Calls that may name our files in memory, or make new ones. */
 static bool needs_look(long nr, const struct args *x, long *r)
 {
 	switch (nr) {

@@ -29,7 +29,7 @@ int ibv_dereg_mr(struct ibv_mr *mr);
 
 static struct ibv_pd pd = { .handle = 1 };
 
-/* With a line that tells ours from others: they are looked for by address. */
+/* A registration of our pd; found by address. */
 struct mr {
 	struct ibv_mr mr;
 	struct mr *next;

@@ -307,7 +307,7 @@ OSF_API int xlio_socket_attach_group(xlio_socket_t sock,
 	return xlio_ret(err, saved);
 }
 
-/* Of the arguments of a send, those that can be told here are right. */
+/* The arguments of a send are valid, as far as we can check here. */
 static inline bool is_send(const struct xlio_socket_send_attr *attr)
 {
 	return likely(attr != NULL) &&
