@@ -76,8 +76,8 @@ int osf_group_wait(xlio_poll_group_t group, int timeout_ms);
  * child share its contents, as of any shared mapping; later allocations of the
  * child are separate.
  *
- * Return: memory aligned to 64 bytes, or to 4096 if it is larger than 2048; NULL:
- * out of memory.
+ * Return: memory aligned to 64 bytes, or to 4096 if it is larger than 2048;
+ * NULL: out of memory.
  * Owns: the caller, until osf_mem_free().
  * Context: any thread, callbacks included.
  */
@@ -120,8 +120,8 @@ enum {
  * Functions beyond the caller's size are not set; those beyond the library's
  * stay 0.
  *
- * Return: 0; -EINVAL: size is too small to be one, or @api is NULL; -EOPNOTSUPP:
- * the library does not know a bit of comp_mask.
+ * Return: 0; -EINVAL: size is too small to be one, or @api is NULL;
+ * -EOPNOTSUPP: the library does not know a bit of comp_mask.
  * Context: any.
  */
 int osf_xlio_api_get(struct osf_xlio_api *api);

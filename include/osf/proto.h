@@ -190,9 +190,9 @@ struct osf_proto {
 	 * module recognizes here.  The token is closed when the carrier
 	 * replaces it.
 	 *
-	 * Return: 0; -EAGAIN: not mine; the next is asked, and the kernel is the last;
-	 * -ECONNABORTED: my token, but its connection is gone: osf closes it, and the
-	 * program's accept() goes on waiting.
+	 * Return: 0; -EAGAIN: not mine; the next is asked, the kernel last;
+	 * -ECONNABORTED: my token, but its connection is gone: osf closes it,
+	 * and the program's accept() goes on waiting.
 	 * Owns: as with connect().
 	 */
 	int (*accept)(uint64_t listener, uint64_t id, int fd,

@@ -86,8 +86,8 @@ struct osf_stream_ops {
 	 * close(), and asks the next protocol.  The program sees only the
 	 * result of the last one asked.
 	 *
-	 * Return: 0: open; -EINPROGRESS; any other -errno: the next is asked, and the
-	 * kernel is the last.  @fd must then be unchanged.
+	 * Return: 0: open; -EINPROGRESS; any other -errno: the next is asked,
+	 * the kernel last.  @fd must then be unchanged.
 	 */
 	int (*connect)(struct osf_sock *sk, uint64_t id, int fd,
 		       const struct sockaddr *to, socklen_t len,

@@ -24,7 +24,7 @@
 #define SHARED_LOOK_NS (10 * NS_PER_MS)
 #define SOME_ITEMS 64u
 
-/* Not ready now.  A notification puts it back; if none can come, keep looking. */
+/* Not ready now.  A notification puts it back; without any, keep looking. */
 static void put_aside(struct epitem *it)
 {
 	list_del(&it->ready);
@@ -243,7 +243,7 @@ static void push_some(struct epoll *ep)
 	}
 }
 
-/* Events of our sockets; @has_asked: the kernel was polled.  -EAGAIN: poll it. */
+/* Events of our sockets; @has_asked: kernel was polled.  -EAGAIN: poll it. */
 int epoll_collect(struct epoll *ep, struct epoll_event *evs, int max,
 		  bool has_asked, int *before)
 {

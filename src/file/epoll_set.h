@@ -37,7 +37,7 @@
 #define KICK TAG_IDX_MASK
 #define IDLE (KICK - 1) /* base/idle.h */
 
-/* Some items are looked at so often, news or not: see epoll_ready.c. */
+/* Look at some items this often without a notification: see push_some(). */
 #define SOME_LOOK_NS (100 * NS_PER_MS)
 
 struct epitem {
@@ -56,10 +56,10 @@ struct epitem {
 	bool tagged;      /* the kernel's entry carries our tag */
 	bool hints_room;  /* the kernel's entry asks for EPOLLOUT, too */
 	bool disabled;    /* EPOLLONESHOT has fired */
-	bool parked;      /* the program took it out; see ctl_del() */
+	bool parked;      /* the program removed it; see ctl_del() */
 	bool fresh;       /* EPOLLET: report what is ready, seen or not */
-	bool news;        /* EPOLLET: told of something since the last look */
-	bool queued;      /* was told of something: keeps its place on a list */
+	bool news;        /* EPOLLET: notified since the last look */
+	bool queued;      /* was notified: keeps its place on a list */
 	uint32_t ev_seen; /* EPOLLET: the bits at the last look */
 	uint64_t
 	    rx_seen; /* the same, where news may be missing: bytes arrived */
@@ -75,9 +75,9 @@ struct epoll {
 	    n_tagged; /* kernel entries with our tag, or about to have it */
 	uint32_t next_generation;
 	uint32_t n_merged;
-	struct ready_set told; /* what its sockets were told of */
+	struct ready_set told; /* notifications of its sockets */
 	struct list ready;
-	struct list behind;  /* news to come after what the kernel has */
+	struct list behind;  /* to report after the kernel's events */
 	uint64_t held_until; /* look at some of always then */
 	struct list
 	    always;  /* items to look at each time: nobody tells of them */
@@ -106,7 +106,7 @@ uint32_t item_generation(struct epoll *ep);
 void item_tagged(struct epitem *it);
 /* The kernel's entry has our tag; from now on the item is served by us. */
 void item_merged(struct epitem *it);
-/* Have what is to be watched in the kernel's set. */
+/* Put the descriptor of base/idle.h into the kernel's set. */
 void epoll_idle(struct epoll *ep);
 void push_ready(struct epitem *it);
 void push_news(struct epitem *it, struct list *to); /* ready or behind */
@@ -114,7 +114,7 @@ void push_news(struct epitem *it, struct list *to); /* ready or behind */
  * epoll_drop_bell() holds the lock. */
 void epoll_hang_bell(struct epoll *ep);
 void epoll_drop_bell(struct epoll *ep);
-/* Other waiters than us may have something to take. */
+/* Wake other waiters: there may be events for them. */
 void kick(struct epoll *ep);
 /* epoll_ctl() on the kernel's set: 0 or -errno. */
 int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events,
@@ -158,7 +158,7 @@ static inline bool is_child(const struct epitem *it)
 	return it->file->kind == FILE_EPOLL;
 }
 
-/* A socket's calls go by its anchor: the number it was added by may be closed. */
+/* Calls use the anchor: the program may have closed the number it added. */
 static inline int item_fd(const struct epitem *it)
 {
 	return it->file->anchor_fd;

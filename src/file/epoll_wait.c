@@ -2,7 +2,7 @@
 /*
  * file/epoll_wait.c - epoll_wait(); see file/epoll_set.h
  *
- *     ready list, then the kernel's set  ->  spin  ->  sleep in the kernel's set
+ *     ready list, kernel's set  ->  spin  ->  sleep in the kernel's set
  */
 #include <poll.h>
 
@@ -78,7 +78,7 @@ static bool wait_spin_ready(void *arg)
 	return libc.poll(&p, 1, 0) > 0;
 }
 
-/* One who sleeps in the kernel's set, however it ends. */
+/* A thread that sleeps in the kernel's set; cleaned up on cancellation too. */
 struct sleeper {
 	struct unwind u;
 	struct epoll *ep;
@@ -89,7 +89,7 @@ static void sleeper_end(struct unwind *u)
 	ready_awake(&((struct sleeper *)u)->ep->told);
 }
 
-/* Sleep in the kernel's set, having said so to those who have news for us. */
+/* Sleep in the kernel's set, after telling those who notify us. */
 static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
 		      int max, uint64_t deadline_ns, const sigset_t *mask,
 		      struct handlers_seen seen)
@@ -227,7 +227,7 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 
 		if (n < 0)
 			return n;
-		/* Whatever has changed meanwhile: a tag is never the program's. */
+		/* The set may have changed: never return a tag. */
 		if (likely(!epoll_has_tag(evs, n)))
 			return n;
 		n = add_ours(ep, epfd, evs, max, epoll_translate(ep, evs, n));

@@ -107,7 +107,7 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->holding = NULL;
 	f->settled = NULL;
 	memset(f->shared_fds, 0, sizeof(f->shared_fds));
-	return f; /* its lock may still be held, by who finds it gone */
+	return f; /* a thread that finds it gone may still hold its lock */
 }
 
 static void move_one(int fd, int to)
@@ -138,7 +138,7 @@ int file_install(int fd, struct file *f, bool pass)
 	if (!slot)
 		return -ENOMEM;
 	if (load_rlx(slot))
-		file_forget(fd); /* closed behind our back */
+		file_forget(fd); /* closed without our functions */
 	fetch_add(&f->n_refs, 1);
 	xchg(slot, (uintptr_t)f | (pass ? FILE_PASS : 0));
 	if (unlikely(load_seq(&f->moved_fd) >= 0)) /* Dekker with file_move() */
@@ -191,7 +191,7 @@ void file_note_shared_fds(struct file *f)
 			    (struct shared_fd){ fds[i], fds_cookie(fds[i]) };
 }
 
-/* Others go on with the connection, with copies of their own. */
+/* Other processes continue the connection with their own copies. */
 static void close_shared_fds(struct file *f)
 {
 	for (size_t i = 0; i < ARRAY_LEN(f->shared_fds); i++) {
@@ -234,7 +234,7 @@ static void sock_release(struct file *f, int fd)
 	sock_free(sk);
 }
 
-/* The last reference is gone.  @fd still names the description in the kernel. */
+/* The last reference is dropped.  @fd still names the kernel's description. */
 void file_release(struct file *f, int fd)
 {
 	int saved = errno;

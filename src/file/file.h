@@ -128,9 +128,9 @@ static inline void file_put(struct file *f)
 	file_release(f, f->anchor_fd);
 }
 
-/* Do we move the bytes of @fd? */
+/* Does osf move the bytes of @fd? */
 bool file_is_ours(int fd);
-/* Or may we soon, so that calls on it have to be counted? */
+/* Or may it soon, so that calls on @fd must be counted? */
 static inline bool file_serves(int fd)
 {
 	uintptr_t entry = table_load(fd);
@@ -158,12 +158,12 @@ void file_forget(int fd);
 void file_pass(struct file *f);
 bool file_is_passed(int fd);
 
-/* It may be time for the next step of an upgrade; follows what comes of it. */
+/* Takes the next step of an upgrade if possible, and updates sets and table. */
 void file_look(struct file *f, int fd);
 /* The program needs descriptors: close those of upgrades that are not complete.
  * True: there were some. */
 bool file_spare_fds(void);
-/* There are none left: what all upgrades to come would need goes too. */
+/* No descriptors are left: close those that future upgrades would need, too. */
 bool file_spare_all_fds(void);
 /* A call of this process changed what may be ready: those who watch @f check
  * again, and report @events as new if they are set then. */
@@ -173,7 +173,7 @@ static inline void file_touched(struct file *f, unsigned events)
 		watches_tell(&f->watches, events);
 }
 
-/* A call changed the socket's mode: bring sets and table in line. */
+/* A call changed the socket's mode: update sets and table. */
 void file_settle(struct file *f, int fd);
 /* After a call: has it? */
 static inline bool file_is_settled(const struct file *f)

@@ -192,13 +192,13 @@ void fork_before(void)
 	walk_all(gain);
 }
 
-/* Calls of the parent's other threads will not end here. */
+/* In the child, calls of the parent's other threads never return. */
 static void no_refs(int fd, struct file *f) { f->n_refs = 0; }
 static void one_ref(int fd, struct file *f) { f->n_refs++; }
 
 void fork_child(void)
 {
-	if (!unwind_top) { /* but one that this thread was interrupted in will */
+	if (!unwind_top) { /* but the calls of this thread return */
 		file_for_each(no_refs);
 		file_for_each(one_ref);
 	}

@@ -63,7 +63,7 @@ static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
 	stash_free(&stash);
 }
 
-/* How sure are we that somebody will use it? */
+/* How sure are we that the new program uses the descriptor? */
 enum told { TOLD_NOT, TOLD_MAYBE, TOLD };
 
 static void hand_off(struct file *f, int fd, enum osf_reason why,
@@ -93,7 +93,7 @@ void file_hand_over(int fd, enum osf_reason why)
 	file_put(f);
 }
 
-/* Is the number at @at told as a descriptor's: fd=N, /dev/fd/N, fd://N, <&N? */
+/* Is the number at @at called a descriptor: fd=N, /dev/fd/N, fd://N, <&N? */
 static bool is_called_fd(const char *start, const char *at)
 {
 	while (at > start && strchr("=:/ ", at[-1]))
@@ -102,7 +102,7 @@ static bool is_called_fd(const char *start, const char *at)
 	       (at - start >= 2 && !strncasecmp(at - 2, "fd", 2));
 }
 
-/* What does the word @s say of the descriptor @n? */
+/* Does the word @s name the descriptor @n? */
 static enum told told_by(const char *s, int n)
 {
 	for (const char *at = s; *at;) {
@@ -260,7 +260,7 @@ static int note_next(const void *acts, int *i)
 
 void file_spawn_dup2(const void *acts, int fd)
 {
-	/* Without room it is handed over now, which is early, and right. */
+	/* No room to note it: hand over now, which is early but correct. */
 	if (!note_add(acts, fd))
 		file_hand_over(fd, OSF_REASON_PASSED);
 }

@@ -72,7 +72,7 @@ static unsigned log_of(uint32_t n)
 			    : 32 - (unsigned)__builtin_clz(n - 1);
 }
 
-/* A mapping for each child would be copied at each fork, and last for one. */
+/* Share mappings: a mapping per child would be copied at each later fork. */
 static struct hold *hold_new(uint32_t n)
 {
 	unsigned k = log_of(n);
@@ -263,7 +263,7 @@ static void claim_end(const struct holding *at)
 		let_go(at, n);
 	else if ((own == CLAIM_LEFT || at->claim->left) &&
 		 load_acq(&sk->st->in_use) == at->in_use && !sk->is_held &&
-		 sock_let_go(sk, 0)) /* and it was the last */
+		 sock_let_go(sk, 0)) /* and no other process holds it */
 		sock_free(sk);
 }
 

@@ -37,7 +37,7 @@ struct claim {
 	uint32_t left;  /* one of them has ended without closing */
 };
 
-/* A claim as its process knows it, and as its parent does. */
+/* One process's view of a claim: the child's, or its parent's. */
 struct holding {
 	struct sock *sk;
 	uint32_t
@@ -63,11 +63,11 @@ void hold_claimed(void);
 bool hold_any(void);
 /* This process closes the socket; NULL: it was not inherited. */
 void hold_strike(struct holding *h);
-/* It ends, and its threads may still be inside: the entry is freed afterwards. */
+/* The process ends, but its threads may still run: free the entry later. */
 void hold_leave(struct holding *h);
 /* Release what ended children held. */
 void hold_reap(void);
-/* The same, as far as it takes to know whether a child holds @sk. */
+/* The same, but stop once we know whether a child holds @sk. */
 void hold_reap_of(const struct sock *sk);
 /* Release what an ended parent held, too. */
 void hold_reap_above(void);

@@ -58,7 +58,7 @@ static int whose(const struct file *f)
 	const struct sock_ops *ops = sock_ops(f->sk);
 	if (ops->is_ours)
 		return OURS;
-	/* Nobody but us could move it while we wait. */
+	/* A single thread cannot upgrade it while it waits. */
 	return ops->may_move && !is_single_threaded() ? YOUNG : NOT_OURS;
 }
 
@@ -112,7 +112,7 @@ static bool asks_kernel(struct entry *e)
 	return !e->file || e->file->kind == FILE_EPOLL || e->young;
 }
 
-/* What the kernel says of an entry that it is asked about. */
+/* The kernel's answer for an entry. */
 static short kernel_revents(struct entry *e, short re)
 {
 	if (!e->file || !re)
@@ -121,7 +121,7 @@ static short kernel_revents(struct entry *e, short re)
 	 * it would return an event. */
 	if (e->file->kind == FILE_EPOLL)
 		return epoll_kernel_ready(e->file) ? re : 0;
-	/* Upgraded meanwhile: it may have been a doorbell. */
+	/* It was upgraded meanwhile: the kernel may have seen a doorbell. */
 	return asks_kernel(e) ? re : file_revents(e);
 }
 
@@ -159,7 +159,7 @@ static int look(struct poller *p, bool ask_kernel)
 	return n_ready;
 }
 
-/* Is the kernel to be asked whether the connection underneath has ended? */
+/* Must we ask the kernel whether the TCP connection has ended? */
 static bool asks_end(const struct entry *e, short revents, uint64_t now)
 {
 	if (!e->file || e->file->kind != FILE_SOCK || e->young)
@@ -168,7 +168,7 @@ static bool asks_end(const struct entry *e, short revents, uint64_t now)
 	if (!sock_ops(sk)->own_events ||
 	    load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
 		return false;
-	/* The program has something to do first, if it does not ask. */
+	/* Unless it polls for POLLRDHUP, the program reads the bytes first. */
 	if (revents & POLLIN && !(e->kernel.events & POLLRDHUP))
 		return anchor_look_due(sk);
 	if (now - load_rlx(&sk->polled_ns) < ENDS_NS)
@@ -275,7 +275,8 @@ static struct pollfd sleeping_pollfd(const struct entry *e)
 }
 
 /* Another thread or process may send with MSG_ZEROCOPY, whose completion makes
- * the socket ready.  The anchors do not notify us of that: sleep in short steps. */
+ * the socket ready.  The anchors do not notify us of that: sleep in
+ * short steps. */
 static bool may_complete(const struct poller *p)
 {
 	for (nfds_t i = 0; i < p->n; i++) {
@@ -288,7 +289,7 @@ static bool may_complete(const struct poller *p)
 	return false;
 }
 
-/* When one of them may be ready though nobody tells. */
+/* When one of them may become ready without a notification. */
 static uint64_t next_ns(const struct poller *p)
 {
 	uint64_t first = UINT64_MAX;

@@ -15,7 +15,7 @@
 #include <sys/select.h>
 #include <time.h>
 
-/* Is any of them more than the kernel can answer for? */
+/* Does any of them need more than the kernel's answer? */
 bool poll_concerns_us(const struct pollfd *fds, nfds_t n);
 /* ppoll() for sets that do; @ts relative, NULL for ever.  Count or -errno. */
 int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,

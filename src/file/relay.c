@@ -121,7 +121,7 @@ static void relay_run(int anchor, int inner, const struct stash *stash,
 	while (!down.done || !up.done) {
 		way_step(&down);
 		way_step(&up);
-		/* An end that nothing is wanted of would only keep us awake. */
+		/* Do not poll an idle end: its POLLHUP would spin. */
 		short a = wanted(&down, &up), i = wanted(&up, &down);
 		struct pollfd p[2] = { { .fd = a ? anchor : -1, .events = a },
 				       { .fd = i ? inner : -1, .events = i } };
@@ -177,7 +177,7 @@ static int listen_loopback(int family, struct sockaddr_storage *at,
 	return fd;
 }
 
-/* The connection that came from @mine, among those that strangers may have made. */
+/* Accepts the connection from @mine and drops those of strangers. */
 static int accept_mine(int listener, const struct sockaddr_storage *mine,
 		       socklen_t mine_len)
 {

@@ -21,7 +21,7 @@
 #include "sock/shared.h"
 #include "file/hold.h"
 
-/* Are all calls on it this thread's one? */
+/* Is this thread's call the only one on it? */
 static bool is_quiet(const struct file *f)
 {
 	uint32_t n = 1;
@@ -84,7 +84,7 @@ static void items_in(struct file *f)
 {
 	for (struct epitem *it = f->items; it; it = it->next_of_sock) {
 		GUARD(&it->ep->lock);
-		/* One that has fired waits for the program's EPOLL_CTL_MOD. */
+		/* One that has fired waits for the program's MOD. */
 		kernel_ctl(it->ep, EPOLL_CTL_ADD, it->fd,
 			   it->disabled ? EPOLLET : it->events,
 			   it->tagged ? tag_of(it) : it->data.u64);
@@ -100,7 +100,7 @@ int file_replace(int fd, int by)
 		return replace_one(fd, by);
 	gate_enter();
 	if (sock_procs(f->sk) > 1) {
-		err = -EBUSY; /* a fork has come between */
+		err = -EBUSY; /* a fork happened meanwhile */
 	} else {
 		GUARD(&f->lock);
 		items_out(f);

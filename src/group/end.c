@@ -3,7 +3,7 @@
  * group/end.c - how sockets end
  *
  *     failure  ->  ERROR, completions; the socket waits to be destroyed
- *     destroy  ->  flush -> all sent -> all acknowledged -> closed  ->  TERMINATED
+ *     destroy  ->  flush -> all sent -> all acknowledged -> close -> TERMINATED
  *
  * Destroying only sets a mark, so any callback may do it; turns take the steps.
  * Buffers that the application still holds stay valid.

@@ -80,7 +80,7 @@ struct group_calls {
 	void (*event)(uintptr_t sock, uintptr_t userdata,
 		      enum group_event event, int value,
 		      const struct group_calls *c);
-	/* NULL: no completions.  @op: the userdata of the complete operation. */
+	/* NULL: no completions.  @op: the operation's userdata. */
 	void (*comp)(uintptr_t sock, uintptr_t userdata, uintptr_t op,
 		     const struct group_calls *c);
 	/* NULL: received data is dropped. */

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "group/lent.h"
 
-/* Move on after so long without a return or an arrival, if the peer waits for room. */
+/* Move on after so long without progress, if the peer waits for room. */
 #define STILL_NS (2 * NS_PER_MS)
 /* A program that once kept its buffers is likely to do so again.  So copy this
  * many bytes before lending again, and twice as many each further time. */

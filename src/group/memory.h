@@ -26,7 +26,7 @@
 struct region;
 
 void *memory_alloc(size_t n); /* NULL: out of memory */
-/* NULL and blocks of the parent are fine; any other bad pointer is only logged. */
+/* NULL and blocks of the parent are fine; any other is only logged. */
 void memory_free(void *p);
 size_t memory_used(void); /* bytes that are allocated, rounded up */
 

@@ -2,7 +2,7 @@
 /*
  * group/txop.h - send operations, and their memory
  *
- *     [first ... out) sent, waiting to be acknowledged; [out ... last] to be sent
+ *     [first ... out) sent, waiting for the ACK; [out ... last] to be sent
  */
 #pragma once
 

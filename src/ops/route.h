@@ -19,7 +19,7 @@
 /**
  * route_get() - the route to @to, as a socket would have it @fd: a socket whose
  * source address, device, mark and namespace count; -1: none
- * @out: all but size is written.  OSF_ROUTE_NONE also if the kernel could not be
+ * @out: all but size is written.  OSF_ROUTE_NONE also if the kernel cannot be
  *       asked, and for a family other than IP
  *
  * A v4-mapped address counts as IPv4.  The answer is at most one rtnetlink

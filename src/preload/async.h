@@ -21,7 +21,7 @@ void async_submitted(struct iocb **blocks, long n);
 /* uring.c.  Descriptors that io_uring_register(2) is given. */
 void uring_registers(unsigned opcode, const void *arg, unsigned n);
 
-/* The function @name of a library that we stand in front of. */
+/* The function @name in the library whose functions we interpose. */
 void *async_next(const char *name, const char *library);
 #define ASYNC_NEXT(name, library)                                              \
 	({                                                                     \

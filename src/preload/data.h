@@ -43,7 +43,7 @@ static inline struct file *data_file(int fd)
 	return NULL;
 }
 
-/* As libc's calls answer.  The kernel has said of none of them so far. */
+/* As libc's calls answer; the kernel has not seen the call yet. */
 ssize_t data_recv(struct call *c, int fd, const struct iovec *iov, size_t n,
 		  int flags);
 ssize_t data_send(struct call *c, int fd, const struct iovec *iov, size_t n,
@@ -56,7 +56,7 @@ ssize_t data_sendmsg(struct file *f, int fd, const struct msghdr *msg,
 /* Bytes of the vectors, or the -errno with which the kernel refuses them. */
 ssize_t vectors_check(const struct iovec *iov, size_t n);
 
-/* A message that the kernel refuses, so that it may say how. */
+/* A bad message: pass it to the kernel for the right error. */
 static inline bool is_bad_msg(const struct msghdr *msg)
 {
 	return is_bad_ptr(msg) || msg->msg_iovlen > IOV_MAX ||

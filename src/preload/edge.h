@@ -23,7 +23,7 @@ static inline ssize_t libc_ret(ssize_t r, int errno_before)
 	return r < 0 ? -1 : r;
 }
 
-/* A call inside a file: its end is reached by cancellation too. */
+/* A call inside a file; its clean-up also runs on cancellation. */
 struct call {
 	struct unwind u;
 	struct file *file;
@@ -94,10 +94,10 @@ static inline void went_past(const struct sock_ops *ops)
 		ops->went_past();
 }
 
-/* The half of a call that is for what we know; see preload/data.h. */
+/* The half of a call that handles our entries; see preload/data.h. */
 #define OURS static __attribute__((noinline))
 
 #define CALL(name) struct call name __attribute__((cleanup(call_end)))
 
-/* A socket that goes to another process goes as the kernel's. */
+/* A socket that goes to another process falls back to TCP first. */
 void pass_on(const struct msghdr *msg);

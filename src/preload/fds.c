@@ -24,14 +24,14 @@
 #include "ops/registry.h"
 #include "preload/edge.h"
 
-/* Follow up on a decision that was made for a socket with no calls in it. */
+/* Apply a decision that was made while no call was inside the socket. */
 static void settle(struct file *f, int fd)
 {
 	if (!file_is_settled(f))
 		file_settle(f, fd);
 }
 
-/* To the kernel, or it stays there. */
+/* Leave it to the kernel, or move it back there. */
 static void leave(struct file *f, int fd, enum osf_reason why)
 {
 	sock_ops(f->sk)->fallback(f->sk, fd, why);
@@ -189,7 +189,7 @@ OSF_API int listen(int fd, int backlog)
 	return r;
 }
 
-/* connect(AF_UNSPEC) takes a connection apart; what follows is a new one. */
+/* connect(AF_UNSPEC) dissolves a connection; the next connect() opens a new. */
 static int disconnect(struct file *f, int fd, const struct sockaddr *addr,
 		      socklen_t len)
 {
@@ -237,7 +237,7 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 			socklen_t err_len = sizeof(err);
 
 			libc.connect(fd, &none, sizeof(none));
-			/* The kernel's ECONNRESET, which is of our doing. */
+			/* The kernel's ECONNRESET, which we have caused. */
 			libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err,
 					&err_len);
 			err = fail;
@@ -296,7 +296,7 @@ OSF_API int dup3(int fd, int to, int flags)
 
 	if (fd == to)
 		return libc.dup3(fd, to, flags);
-	/* Only a call that will succeed may take away what @to was. */
+	/* Forget the old entry of @to only if the call will succeed. */
 	if (fd != to && libc.fcntl(fd, F_GETFD) >= 0 && table_load(to))
 		file_forget(to);
 	int r = flags ? libc.dup3(fd, to, flags) : libc.dup2(fd, to);
@@ -483,7 +483,7 @@ OSF_API int fclose(FILE *f)
 {
 	int fd = f ? fileno(f) : -1;
 
-	/* libc flushes and then closes by its own name. */
+	/* libc flushes and then closes with its internal close(). */
 	if (fd >= 0 && unlikely(table_load(fd))) {
 		fflush(f);
 		file_forget(fd);

@@ -61,7 +61,7 @@ OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 	return (int)libc_ret(send_each(c.file, fd, msgs, n, flags), saved);
 }
 
-/* As the kernel: time is looked at after each message. */
+/* As the kernel, check the timeout after each message. */
 static bool is_late(const struct timespec *start, const struct timespec *limit)
 {
 	struct timespec now;

@@ -106,7 +106,7 @@ OSF_API int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	return pid;
 }
 
-/* libc's ends the parent past our _exit(). */
+/* libc's daemon() ends the parent without our _exit(). */
 OSF_API int daemon(int nochdir, int noclose)
 {
 	pid_t pid = fork();

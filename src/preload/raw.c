@@ -236,7 +236,7 @@ static long raw_clone(long nr, const struct args *x)
 	return pid;
 }
 
-/* Those that make processes, replace them, end them, or reach into them. */
+/* Calls that make, replace or end processes, or reach into them. */
 static bool is_of_processes(long nr, const struct args *x, long *r)
 {
 	switch (nr) {

@@ -15,7 +15,7 @@
 
 #include "preload/data.h"
 
-/* Not all of it, or not as it should. */
+/* It was sent in part, or with an error. */
 static COLD void sent_odd(struct file *f, bool ours, ssize_t r, int flags)
 {
 	if (r == -EPIPE && !(flags & MSG_NOSIGNAL))
@@ -39,7 +39,7 @@ ssize_t data_sent(struct file *f, int fd, ssize_t r, ssize_t len, int flags)
 	return r;
 }
 
-/* TCP_CORK is ours to mind while the bytes are. */
+/* We must honour TCP_CORK while we move the bytes. */
 static inline int corked(const struct sock *sk, const struct sock_ops *ops,
 			 int flags)
 {
@@ -139,7 +139,7 @@ OSF_API ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 		   : sendto_ours(fd, buf, n, flags, addr, len);
 }
 
-/* A socket that goes to another process goes as the kernel's. */
+/* A socket that goes to another process falls back to TCP first. */
 COLD void pass_on(const struct msghdr *msg)
 {
 	struct msghdr m = *msg;
@@ -157,7 +157,7 @@ COLD void pass_on(const struct msghdr *msg)
 	}
 }
 
-/* On whatever descriptor: it may pass on one of ours. */
+/* On any descriptor, as it may pass one of our descriptors on. */
 OURS ssize_t sendmsg_ours(int fd, const struct msghdr *msg, int flags)
 {
 	int saved = errno;

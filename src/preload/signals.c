@@ -131,7 +131,7 @@ OSF_API int sigaction(int sig, const struct sigaction *restrict act,
 	return 0;
 }
 
-/* libc's signal() and its kin set the kernel's action by a name of libc's own. */
+/* libc's signal() and its relatives use libc's internal sigaction(). */
 static plain_handler *set_plain(int sig, plain_handler *fn, int flags,
 				bool masks_itself)
 {

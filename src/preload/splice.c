@@ -75,7 +75,7 @@ static ssize_t splice_in(struct file *f, int sock, int pipe_fd, size_t n,
 	return r;
 }
 
-/* What could not be sent goes back to where it was: in front of the rest. */
+/* Put back what could not be sent, in front of the rest. */
 static COLD void pipe_put_back(int pipe_fd, const char *data, size_t n)
 {
 	int rest = 0;
@@ -149,7 +149,7 @@ struct splicing {
 	unsigned flags;
 };
 
-/* The kernel's, on a socket that it serves, but may not for long. */
+/* libc's splice() on a socket that may be upgraded soon. */
 static ssize_t by_kernel(struct call *c, int fd, int dir,
 			 const struct splicing *s)
 {

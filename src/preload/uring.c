@@ -5,7 +5,7 @@
  *     io_uring_submit(), ...          the connections that the new entries name
  *     io_uring_register_files(), ...  the connections that are registered
  *     a ring that we cannot follow    all connections
- *         -> file_hand_over() returns them to TCP before the kernel sees the entry
+ *         -> file_hand_over(): back to TCP before the kernel sees the entry
  *
  * We can follow a ring of liburing's.  The program fills in entries between the
  * ring's sqe_head and sqe_tail, and the kernel sees them only after a function
@@ -79,7 +79,7 @@ static void fds_given(const int *fds, unsigned n)
 		fd_given(fds[i]);
 }
 
-/* close() that we do not see: the number may soon be another file's. */
+/* A close() without our functions: the number may soon name another file. */
 static void closed(int fd)
 {
 	if (unlikely(table_load(fd))) {
@@ -219,7 +219,7 @@ CALL_OF(io_uring_queue_init_mem,
 #undef flags_of
 #undef CALL_OF
 
-/* What the program does with a bare ring we do not see. */
+/* We cannot see what the program does with a bare ring. */
 int io_uring_setup(unsigned entries, struct io_uring_params *p);
 OSF_API int io_uring_setup(unsigned entries, struct io_uring_params *p)
 {
@@ -272,7 +272,7 @@ SUBMITS(__io_uring_get_cqe,
 	 unsigned n, sigset_t *mask),
 	ring, cqe, submit, n, mask)
 
-/* These are given entries that stand we do not know where. */
+/* We do not know where these calls' entries are. */
 #define ENTERS(name, params, ...)                                              \
 	int name params;                                                       \
 	OSF_API int name params                                                \

@@ -105,7 +105,7 @@ OSF_API int pselect(int n, fd_set *restrict r, fd_set *restrict w,
 	return (int)libc_ret(got, saved);
 }
 
-/* Linux' select() leaves in @tv what of the time was not used. */
+/* Linux' select() writes the unused time into @tv. */
 OSF_API int select(int n, fd_set *restrict r, fd_set *restrict w,
 		   fd_set *restrict e, struct timeval *restrict tv)
 {

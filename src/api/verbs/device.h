@@ -4,7 +4,7 @@
  *
  *     pd->context->device->name    "osf0"
  *     pd->context->ops             each refuses
- *     libibverbs' ibv_reg_mr(pd)   calls verbs.c, if we can find its entries for
+ *     libibverbs' ibv_reg_mr(pd)   calls verbs.c, if we can find the entries of
  *                                  that libibverbs; it refuses otherwise
  *
  * A program that loaded us by dlopen() calls libibverbs' functions, not ours.

@@ -2,7 +2,7 @@
 /*
  * api/xlio/opt.c - options of libxlio's own, or in a form of its own
  *
- *     xlio_socket_setsockopt()  ->  libxlio's own: here  ->  others: group/, kernel
+ *     xlio_socket_setsockopt()  ->  libxlio's own: here  ->  group/, the kernel
  */
 #include <limits.h>
 #include <string.h>
