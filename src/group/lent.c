@@ -48,7 +48,7 @@ void held_release(struct gsock *s)
 		tell_oldest(s);
 }
 
-/* It outlives its place in the stream's order. */
+/* Take it out of the stream's order; the application keeps it. */
 void held_part(struct rxbuf *b)
 {
 	struct lend_memory *memory = b->memory;

@@ -28,7 +28,7 @@ void lend_begin(struct gsock *s);            /* @lend has the stream now */
 void lend_copied(struct gsock *s, size_t n); /* so many bytes were not lent */
 void turn_lent(struct group *g);
 
-/* After a callback that may have kept what it was given. */
+/* Call this after a callback that may have kept its buffer. */
 static inline void lend_note(struct group *g, struct gsock *s)
 {
 	if (unlikely(s->held_first) && list_is_empty(&s->lent))

@@ -269,7 +269,7 @@ static inline uint32_t block_bytes(uint32_t class)
 	return SMALL_MIN << class;
 }
 
-/* The bits of a page whose blocks are all in use. */
+/* The bit mask of a page with all blocks in use. */
 static inline uint64_t page_full(uint32_t class)
 {
 	return UINT64_MAX >> (64 - MEMORY_PAGE / block_bytes(class));
@@ -409,7 +409,7 @@ bool heap_place(const uint8_t *p, size_t len, struct place *out)
 	return is_all_shared(p, len);
 }
 
-/* Each may split a mapping in three, and a process has 65,530. */
+/* Each may split a mapping in three; a process may have 65,530 mappings. */
 #define GIVEN_MAX 8192u
 
 static uint32_t n_given; /* pieces, so far */

@@ -41,10 +41,10 @@ struct place {
 	uint64_t off;
 };
 
-/* Where @len bytes at @p are; false: nowhere that a peer could see. */
+/* Where @len bytes at @p are; false: no peer can map them. */
 bool memory_place(uint32_t key, const uint8_t *p, size_t len,
 		  struct place *out);
-/* False: there is none, of no key; for a quick no. */
+/* A quick check.  False: it cannot go by reference, under no key. */
 bool memory_may_have(uint32_t key, const uint8_t *p);
 
 /* heap_has(): does the allocator own all of it? heap_place(): where it is;

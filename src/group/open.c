@@ -32,7 +32,7 @@
 
 #define ACCEPTS_A_TURN 64
 
-/* A socket around @fd, in @g.  On error @fd is the caller's still. */
+/* Makes a socket of @fd in @g.  On error the caller still owns @fd. */
 static int gsock_new(struct group *g, int fd, uintptr_t userdata,
 		     struct gsock **out)
 {
@@ -193,7 +193,7 @@ void gsock_established(struct group *g, struct gsock *s)
 	gsock_settle(s);
 	if (!call_event(g, s, GROUP_ESTABLISHED, 0))
 		return;
-	s->is_readable = 1; /* the event that told us may have told of more */
+	s->is_readable = 1; /* the event may have reported data too */
 	work_add(s);
 }
 
@@ -218,7 +218,7 @@ int gsock_listen(struct gsock *s)
 	return 0;
 }
 
-/* What the switch makes of an arrival.  False: it was none. */
+/* Ask the switch about an arrival.  False: it was only a dead token. */
 static bool arrive(struct gsock *s, struct gsock *parent,
 		   struct sockaddr_storage *from, socklen_t len)
 {

@@ -28,7 +28,7 @@ static ssize_t put_by_table(struct gsock *s, const struct iovec *iov, size_t n)
 	return r < 0 ? -errno : r;
 }
 
-/* Not direct, or not yet. */
+/* The connection is on TCP, or not direct yet. */
 static ssize_t put_other(struct gsock *s, const struct iovec *iov, size_t n,
 			 size_t len)
 {
@@ -60,7 +60,7 @@ HOT ssize_t push_now(struct gsock *s, const struct iovec *iov, size_t n,
 	return r;
 }
 
-/* @n bytes from @out on are out. */
+/* @n bytes more, from @out on, have been sent. */
 static void advance(struct gsock *s, size_t n)
 {
 	while (s->out && s->out->end <= s->limit) {

@@ -10,7 +10,7 @@
 
 #define VECTORS_MAX 64 /* of one call */
 
-/* What has been flushed, as far as there is room; 0 or -errno. */
+/* Send what was flushed, as far as there is room; 0 or -errno. */
 int gsock_push(struct group *g, struct gsock *s);
 /* Send @len bytes now, bypassing the queue: bytes sent, -EAGAIN, or the
  * connection's error. */

@@ -26,7 +26,7 @@
 #include "sock/region.h"
 
 #define QUEUE_MIN 64u
-/* How long the end of a connection waits for the peer to be done with references. */
+/* How long a close waits for the peer to release its references. */
 #define END_NS (10 * NS_PER_MS)
 /* How long the peer may return nothing, and in how many looks the clock is looked at. */
 #define STILL_NS (100 * NS_PER_MS)
@@ -65,7 +65,7 @@ static int queue_reserve(struct gsock *s)
 
 	if (likely(r->n_sent - r->n_done < r->cap))
 		return 1;
-	/* Nobody has looked if nobody has asked for completions. */
+	/* Without completions nobody has looked at n_done. */
 	int err = refs_look(s);
 	if (err)
 		return err;

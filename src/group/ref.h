@@ -12,7 +12,7 @@
 /* How many of @len bytes at @data to copy before the first whole page; all of
  * them if too few whole pages follow. */
 size_t ref_lead(const uint8_t *data, size_t len);
-/* From @done on, where a page begins: the bytes that went, 0 send a copy, -ECONNRESET. */
+/* From @done on, a page's start: bytes sent, 0: send a copy, or -ECONNRESET. */
 ssize_t gsock_put_ref(struct gsock *s, const struct txop *op, size_t done);
 uint32_t refs_sent(const struct gsock *s);
 int refs_look(struct gsock *s);           /* 0, -ECONNRESET */

@@ -63,7 +63,7 @@ static bool may_reach(struct question *q, const struct osf_proto *p)
 	}
 }
 
-/* The judgement.  The rule is first: it costs less than a route, and says more. */
+/* Judges one protocol.  The rule is first: it is cheaper than a route. */
 static enum osf_reason refused(struct question *q, const struct protos *t,
 			       const struct osf_proto *p)
 {

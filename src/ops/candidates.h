@@ -27,5 +27,5 @@ struct question {
 /* The protocols that may serve the connection, preferred ones first. inet is
  * always among them once it is registered, and is the last. */
 struct protos candidates(struct question *q);
-/* Why the protocol @name is not among them; OSF_REASON_NONE: it is. */
+/* Why the protocol @name is not in the list; OSF_REASON_NONE: it is. */
 enum osf_reason candidate_refused(struct question *q, const char *name);

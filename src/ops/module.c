@@ -17,7 +17,7 @@
 #define CONNECT_TIMEOUT_MS 200
 #define CONNECT_TIMEOUT_NONBLOCK_MS 20
 
-/* An op is running: its own calls are not asked of modules. */
+/* An op is running: do not ask modules about calls that it makes. */
 static __thread bool is_inside;
 
 /* Run an op; restores is_inside afterwards. */

@@ -212,7 +212,7 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 	};
 	enum osf_reason why = candidate_refused(&q, "shm");
 	if (why == OSF_REASON_RULE_OTHER && sock_procs(sk) > 1)
-		why = OSF_REASON_SHARED; /* which is why it was not asked */
+		why = OSF_REASON_SHARED; /* so modules were not asked */
 	if (why == OSF_REASON_NONE && offload && !shm_is_announced(fd))
 		why = OSF_REASON_NO_PEER;
 	if (why != OSF_REASON_NONE && offload) {
@@ -356,7 +356,7 @@ static void look_as_opener(struct sock *sk, int fd)
 		return;
 	}
 	note_local(sk, fd);
-	shm_offer(sk, fd); /* it costs less than to be wrong about the peer */
+	shm_offer(sk, fd); /* a wrong guess about the peer costs more */
 }
 
 static void look_as_acceptor(struct sock *sk, int fd)
@@ -437,7 +437,7 @@ static void ops_init(void)
 	all_leave = env_xlio_leaves();
 	builtin_register(shm_config.enabled);
 	registry_init();
-	if (policy_init()) /* half of the rules would be worse than none */
+	if (policy_init()) /* some of the rules are worse than none */
 		ops_leave_all(OSF_REASON_RULES);
 }
 

@@ -58,17 +58,17 @@ void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 void ops_look(struct sock *sk, int fd);
 void ops_closed(struct sock *sk);
 
-/* upgrade.c.  The last holder closes @sk: ops_closed(), and all protocols let go of it. */
+/* upgrade.c.  The last holder closes @sk: all protocols release it. */
 void ops_close(struct sock *sk, int fd);
-/* Other processes go on with it; @sk may be a copy from before that. */
+/* Other processes still use it: release our part.  @sk may be an older copy. */
 void ops_let_go(const struct sock *sk);
 /* Descriptors that become readable when the next step of an upgrade is
  * possible; 0: none. */
 #define OPS_UPGRADE_FDS 2
 void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]);
-/* The program needs descriptors.  True: @sk has given up some, and is the kernel's. */
+/* The program needs descriptors.  True: @sk closed some and stays on TCP. */
 bool ops_spare_fds(struct sock *sk);
-/* Those that are no socket's, so that no connection will move any more. */
+/* Close descriptors of no socket; then no connection is upgraded any more. */
 bool ops_spare_own_fds(void);
 void ops_after_fork(void); /* in the child */
 
@@ -77,9 +77,9 @@ void ops_unannounce(struct sock *sk);
 /* Leave @sk to the kernel for good, from mode YOUNG.  False: it is not young,
  * or others are inside a kernel call on it; then it is not looked at again. */
 bool ops_pin(struct sock *sk, enum osf_reason reason);
-/* Leave sockets that this thread makes to the kernel, or no longer. */
+/* False: leave sockets that this thread makes to the kernel; true: offload. */
 void ops_thread_offload(bool offload);
-/* Leave all sockets to come to the kernel; true: that was said before. */
+/* Leave all future sockets to the kernel; true: it was called before. */
 bool ops_leave_all(enum osf_reason reason);
 
 /* Descriptors that become readable when the next step of an upgrade is

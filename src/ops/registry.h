@@ -18,7 +18,7 @@ struct protos {
 	const struct osf_proto *proto[PROTOS_MAX]; /* by falling priority */
 };
 
-/* The op, if the registrant's struct reaches that far. */
+/* The op, if the registrant's struct is long enough to have it. */
 #define PROTO_OP(p, op)                                                        \
 	((p)->size >= offsetof(struct osf_proto, op) + sizeof((p)->op)         \
 	     ? (p)->op                                                         \

@@ -239,7 +239,7 @@ const char *rules_match(const struct rule_set *rs, const char *program,
 	return NULL;
 }
 
-/* Rules for os that match less than everything leave the question open. */
+/* A rule for os that matches only some addresses decides nothing here. */
 static bool role_is_os(const struct rule_instance *ri, enum rule_role role)
 {
 	for (const struct rule *r = ri->rules[role].head; r; r = r->next) {

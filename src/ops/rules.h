@@ -60,7 +60,7 @@ enum rule_role {
 
 struct rule_set;
 
-/* Is @name, which is not built in, a provider all the same? */
+/* Is @name, which is not built in, a known provider? */
 typedef bool rule_knows(const char *name);
 
 /* Where a rule text is wrong. text is a whole message, "expected ..., found

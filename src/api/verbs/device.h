@@ -65,7 +65,7 @@ struct ibv_mr {
 };
 static_assert(offsetof(struct ibv_mr, beyond) == 44, "as in rdma-core");
 
-/* What registers and returns memory of our pd. */
+/* The functions that register and return memory of our pd. */
 struct device_calls {
 	struct ibv_mr *(*reg)(struct ibv_pd *pd, void *addr, size_t length);
 	int (*dereg)(struct ibv_mr *mr);

@@ -82,7 +82,7 @@ static bool mr_free(struct ibv_mr *mr)
 	return false;
 }
 
-/* By way of libibverbs' functions, which call these for our context. */
+/* libibverbs' functions call these for our context. */
 
 static struct ibv_mr *device_reg(struct ibv_pd *of, void *addr, size_t length)
 {

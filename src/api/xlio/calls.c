@@ -402,7 +402,7 @@ OSF_API int osf_group_arm(xlio_poll_group_t group)
 	return r;
 }
 
-/* Until the descriptor has something, or @left_ns have passed.  0 or -EINTR. */
+/* Sleep until the descriptor is readable or @left_ns pass.  0 or -EINTR. */
 static int sleep_on(int fd, uint64_t left_ns)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };

@@ -247,7 +247,7 @@ static struct xlio_api_t table_361 = {
 	.xlio_poll_group_buf_free = xlio_poll_group_buf_free,
 };
 
-/* One member more after dump_fd_stats. */
+/* This layout has one more member after dump_fd_stats. */
 struct table_360 {
 	uint64_t magic, cap_mask;
 	typeof(&xlio_add_conf_rule) add_conf_rule;
