@@ -5,9 +5,9 @@
  *     a poll that counts; a descriptor for a thread that sleeps; wait with timeout;
  *     a getter that says how long its table is
  *
- * Functions return a negative errno on failure and leave errno alone.  -EINVAL: the
- * handle is stale.  Context: the group's thread, not from inside a callback of the
- * group (-EBUSY).
+ * Functions return a negative errno on failure and leave errno alone.  -EINVAL:
+ * the handle is stale.  Context: the group's thread, not inside a callback of
+ * the group (-EBUSY).
  */
 #ifndef OSF_GROUP_H
 #define OSF_GROUP_H
@@ -22,18 +22,18 @@ extern "C" {
 #endif
 
 /**
- * osf_group_poll() - xlio_poll_group_poll(), and what came of it
+ * osf_group_poll() - xlio_poll_group_poll() that returns a count
  *
  * Return: how many callbacks were made, or a negative errno.
  */
 int osf_group_poll(xlio_poll_group_t group);
 
 /**
- * osf_group_fd() - a descriptor that is readable when a group wants to be polled
+ * osf_group_fd() - a descriptor that is readable when a group wants to be
+ * polled
  *
- * For poll(), select() and epoll sets; nothing else may be done with it.  It tells
- * of what comes after osf_group_arm() has returned 0, and may be readable for
- * nothing.
+ * Use it only in poll(), select() and epoll sets.  It reports events after
+ * osf_group_arm() has returned 0, and may be readable without an event.
  *
  * Return: the descriptor, or a negative errno.
  * Owns: the group.
@@ -41,22 +41,22 @@ int osf_group_poll(xlio_poll_group_t group);
 int osf_group_fd(xlio_poll_group_t group);
 
 /**
- * osf_group_arm() - about to sleep on osf_group_fd()
+ * osf_group_arm() - call before a sleep on osf_group_fd()
  *
- * Return: 1 poll the group again first; 0 go to sleep, and poll it after that;
- * or a negative errno.
+ * Return: 1: poll the group again first; 0: sleep, and poll it after that; or a
+ * negative errno.
  */
 int osf_group_arm(xlio_poll_group_t group);
 
 /**
- * osf_group_wait() - poll; if there is nothing, sleep until there is
+ * osf_group_wait() - poll; if nothing is ready, sleep until something is
  * @timeout_ms: milliseconds at most; 0: do not sleep; -1: for ever
  *
- * Other threads may not use the group meanwhile, but send to its sockets if it has
- * XLIO_GROUP_FLAG_SAFE.
+ * Other threads must not use the group during the call.  With
+ * XLIO_GROUP_FLAG_SAFE they may send to its sockets.
  *
- * Return: how many callbacks were made, 0 at the timeout, -EINTR a signal handler
- * has run, or another negative errno.
+ * Return: how many callbacks were made; 0 at the timeout; -EINTR: a signal
+ * handler has run; or another negative errno.
  */
 int osf_group_wait(xlio_poll_group_t group, int timeout_ms);
 
@@ -64,19 +64,20 @@ int osf_group_wait(xlio_poll_group_t group, int timeout_ms);
  * osf_mem_alloc() - memory that is sent without a copy to peers on this host
  * @size: bytes
  *
- * What is sent from it with xlio_socket_send() over shared memory, to a peer that uses
- * poll groups too, is read there where it lies, as far as it covers whole pages of
- * 4096 bytes.  As ever, it must stay as it is until the operation has completed, which
- * here means: until the peer has returned its buffers.  Memory of the program's own,
- * registered by ibv_reg_mr() on xlio_socket_get_pd(), is the same if it is part of a
- * shared mapping of a memfd; that is sealed against shrinking then.
+ * xlio_socket_send() over shared memory, to a peer that uses poll groups too,
+ * does not copy whole pages of 4096 bytes of this memory: the peer reads them
+ * in place.  As always, do not change them until the operation is complete,
+ * which here means until the peer has returned its buffers.  The same holds for
+ * the program's own memory, registered by ibv_reg_mr() on xlio_socket_get_pd(),
+ * if it is part of a shared mapping of a memfd; the registration seals the
+ * memfd against shrinking.
  *
- * Peers can read all of the memory of this allocator.  After fork() parent and child
- * share its contents, as of any shared mapping; the child's own allocations are not
- * among it.
+ * Peers can read all of the memory of this allocator.  After fork() parent and
+ * child share its contents, as of any shared mapping; later allocations of the
+ * child are separate.
  *
- * Return: memory aligned to 64 bytes, or to 4096 if it is larger than 2048; NULL: there
- * is none.
+ * Return: memory aligned to 64 bytes, or to 4096 if it is larger than 2048;
+ * NULL: out of memory.
  * Owns: the caller, until osf_mem_free().
  * Context: any thread, callbacks included.
  */
@@ -114,12 +115,13 @@ enum {
 
 /**
  * osf_xlio_api_get() - the functions, whatever OSF_XLIO_ABI says
- * @api: size and comp_mask set, the rest 0
+ * @api: set size and comp_mask, and the rest to 0
  *
- * Functions beyond the caller's size are not set; those beyond the library's stay 0.
+ * Functions beyond the caller's size are not set; those beyond the library's
+ * stay 0.
  *
- * Return: 0, or -EINVAL size is too small to be one, or @api is NULL; -EOPNOTSUPP
- * the library does not know a bit of comp_mask.
+ * Return: 0; -EINVAL: size is too small to be one, or @api is NULL;
+ * -EOPNOTSUPP: the library does not know a bit of comp_mask.
  * Context: any.
  */
 int osf_xlio_api_get(struct osf_xlio_api *api);

@@ -6,37 +6,37 @@
  *     kernel  --rtnetlink-->  ops_inet_notification()  --notify-->  module
  *     module  --ops_route()-->  switch  --RTM_GETROUTE-->  kernel
  *
- * A module is a shared object named in OSF_MODULES (colon separated paths) with a
- * function `int osf_module_init(void)` that registers its protocols and returns 0
- * or -errno; on -errno what it has registered is taken out again.  It links
- * against nothing of osf but the names below, which the program has by then.
- * docs/modules.md has a complete one.
+ * A module is a shared object named in OSF_MODULES (colon separated paths) with
+ * a function `int osf_module_init(void)` that registers its protocols and
+ * returns 0 or -errno; on -errno the switch removes what it has registered.  It
+ * links against nothing of osf but the names below, which the program already
+ * has. docs/modules.md has a complete one.
  *
- * Carriers.  A module may move bytes itself (osf/stream.h).  Or it gives the switch
- * no calls for data: it gives it a connected
- * stream descriptor, the carrier, which the switch puts in the place of the
- * program's socket.  From then on the program's calls go to the carrier itself,
- * and cost what they cost there; so do getsockname() and socket options.  What was
- * set on the socket before stays behind.  A carrier that is no TCP socket refuses
- * TCP's options, which some programs take for the connection's failure.
+ * Carriers.  A module may move bytes itself (osf/stream.h).  Or it has no calls
+ * for data and returns a connected stream descriptor, the carrier: a
+ * replacement descriptor that the switch installs over the program's socket.
+ * From then on the program's calls go to the carrier itself and cost what they
+ * cost there; so do getsockname() and socket options.  Options that the program
+ * set on the socket before are lost.  A carrier that is not a TCP socket
+ * refuses TCP's options, and some programs take that for a failed connection.
  *
- * The ABI grows at its end only.  A struct says how large its writer believes it
- * to be; an op that is NULL, or beyond that size, is not supported.  Either side
- * may be the newer one:
+ * The ABI grows at its end only.  In each struct, size is what the writer was
+ * compiled with; an op that is NULL, or beyond that size, is not supported.
+ * Either side may be the newer one:
  *
  *     older module, newer osf   the ops it lacks are absent
- *     newer module, older osf   accepted while all that this osf does not know is
+ *     newer module, older osf   accepted if all that this osf does not know is
  *                               zero; otherwise -E2BIG, and the module may
- *                               register again with the size of a generation
- *                               that it can do with
+ *                               register again with the size of an older
+ *                               generation
  *
  * Context of every op: a thread of the program, inside that thread's call of
  * libc, without any lock of osf's; several may run at once, and in several
- * processes since a fork.  The op may block no longer than it is allowed to, and
- * may use libc freely: what it opens, connects or accepts in an op is not asked
- * of modules again.  Its own TCP sockets are to be of family AF_INET_DIRECT, so
- * that they are not upgraded, from other threads of its own too.  errno need not
- * be kept.
+ * processes after a fork.  The op may block only as long as it is allowed to.
+ * It may use libc freely: osf does not ask modules about what an op opens,
+ * connects or accepts.  The module's own TCP sockets must be of family
+ * AF_INET_DIRECT, in all its threads, so that osf does not upgrade them.  The
+ * op may change errno.
  */
 #ifndef OSF_PROTO_H
 #define OSF_PROTO_H
@@ -52,24 +52,24 @@ extern "C" {
 #endif
 
 /* socket(AF_INET_OFFLOAD, SOCK_STREAM, 0): offload, or connect() fails with
- * EHOSTUNREACH.  socket(AF_INET_DIRECT, SOCK_STREAM, 0): the kernel, never
- * offload.  The socket is one of AF_INET in all that it says of itself; addresses
- * passed to bind() and connect() may have AF_INET or the same value as their
- * family.  Other types and protocols the kernel answers, with EAFNOSUPPORT. */
+ * EHOSTUNREACH. socket(AF_INET_DIRECT, SOCK_STREAM, 0): the kernel, never
+ * offload.  The socket reports AF_INET as its family; addresses passed to
+ * bind() and connect() may have AF_INET or the same value as their family.  For
+ * other types and protocols the kernel answers, with EAFNOSUPPORT. */
 #define AF_INET_OFFLOAD 0x4f46
 #define AF_INET_DIRECT 0x4f44
 
 /*
- * What a protocol can do.  Bits that this osf does not know are ignored.
+ * What a protocol can do. osf ignores bits that it does not know.
  *
- * The switch asks the kernel's routing about a destination, and then only those
- * protocols that can go there:
+ * The switch asks the kernel for the route to a destination, and then asks only
+ * the protocols that can go there:
  *
  *     this host                             OSF_CAP_LOCAL
  *     a neighbour                           OSF_CAP_REMOTE
  *     by way of a gateway                   OSF_CAP_REMOTE with OSF_CAP_GATEWAY, or a
  *                                           rule names the protocol
- *     whatever the kernel says              OSF_CAP_SELF_ROUTING
+ *     any route, or none                    OSF_CAP_SELF_ROUTING
  */
 enum osf_cap {
 	OSF_CAP_SELF_ROUTING = 1 << 0, /* needs no route of the kernel's */
@@ -118,9 +118,10 @@ struct osf_route {
 
 /*
  * @id names one of the program's sockets: an open file description, whatever
- * descriptors it has, from the op that is the first to tell of it until close().
- * It is the same in the children of a fork, and may be used anew after close().
- * @fd is a descriptor of it that is valid during the op; not the module's.
+ * descriptors it has, from the first op that gets it until close().  The
+ * children of a fork have the same @id, and osf may reuse it after close().
+ * @fd is a descriptor of it that is valid during the op; the module does not
+ * own it.
  */
 struct osf_proto {
 	uint32_t size;     /* sizeof(struct osf_proto) of whoever compiled it */
@@ -133,63 +134,65 @@ struct osf_proto {
 	int32_t reserved2; /* 0 */
 
 	/**
-	 * connect() - open a connection in the kernel's stead
-	 * @fd: not connected, maybe bound; nothing may happen to it
+	 * connect() - open a connection instead of the kernel
+	 * @fd: not connected, maybe bound; the op must not change it
 	 * @to: an IPv4 or IPv6 address that caps say can be reached
-	 * @timeout_ms: milliseconds within which to decide
+	 * @timeout_ms: milliseconds to decide in; less if @fd is non-blocking
 	 * @carrier: out, on success: a connected stream descriptor
 	 *
-	 * Asked before the kernel's connect(), in the order of priority, of those
-	 * that the rules allow; not for a socket that another process holds too.
-	 * The carrier takes the place of each descriptor of the socket and of its
-	 * entries in epoll sets.  O_NONBLOCK and FD_CLOEXEC become those of @fd.
-	 * @timeout_ms is less for a program that does not want to wait.
+	 * The switch asks the protocols that the rules allow, in order of
+	 * priority, before the kernel's connect(); not for a socket that
+	 * another process holds too.  The carrier replaces each descriptor of
+	 * the socket and its entries in epoll sets.  O_NONBLOCK and FD_CLOEXEC
+	 * become those of @fd.
 	 *
 	 * Return: 0, or -errno: the next is asked, and the kernel is the last.
-	 * Owns: the carrier is the switch's, also if it can make no use of it.
+	 * Owns: the switch owns the carrier, also if it cannot use it.
 	 */
 	int (*connect)(uint64_t id, int fd, const struct sockaddr *to,
 		       socklen_t len, unsigned timeout_ms, int *carrier);
 	/**
 	 * listen() - a socket has begun to listen; serve it too
 	 * @fd: bound and listening in the kernel
-	 * @backlog: as the program gave it; 0 when not known
+	 * @backlog: as the program gave it; 0 if not known
 	 *
-	 * Told to all that the rules allow, again when the program calls listen()
-	 * again.  Arrivals go through accept().
+	 * Called for all protocols that the rules allow, again when the program
+	 * calls listen() again.  Arrivals go through accept().
 	 *
-	 * Return: 0, or -errno, which is logged: the program's listen() is done.
+	 * Return: 0, or -errno, which is logged: the program's listen() has
+	 * succeeded.
 	 */
 	int (*listen)(uint64_t id, int fd, int backlog);
 	/**
 	 * notify() - addresses, links or routes have changed
 	 *
-	 * osf has no thread: it tells of rtnetlink's events inside the program's
-	 * calls: those that have to know of addresses, and those that sleep in
-	 * poll(), select(), epoll_wait() or on an offloaded socket.  In an epoll
-	 * set that processes share since a fork nobody is woken for it.
+	 * osf has no thread.  It reports rtnetlink's events inside those calls
+	 * of the program that depend on addresses, or that sleep in poll(),
+	 * select(), epoll_wait() or on an offloaded socket.  An event wakes
+	 * nobody who sleeps in an epoll set that processes share after a fork.
 	 */
 	void (*notify)(const struct osf_inet_event *event);
 
 	/* Generation 1 ends here. */
 
 	/**
-	 * accept() - did this arrival come to be yours?
+	 * accept() - is this arrival yours?
 	 * @listener: of listen()
 	 * @id, @fd: what the kernel's accept() has returned
-	 * @from: in: the address it came from; out: whom the program is told of
+	 * @from: in: the address it came from; out: the peer for the program
 	 * @len: bytes of @from, in and out
 	 * @carrier: out, on success: a connected stream descriptor
 	 *
-	 * The kernel's listener is the queue of arrivals of all protocols: it is
-	 * what the program polls, what has the backlog and the order, and what
-	 * processes share.  So a module (at either end) announces an arrival by a
-	 * TCP connection to the listener, the token, from an address that it
-	 * knows again here.  The token ends when the carrier takes its place.
+	 * The kernel's listener is the queue of arrivals of all protocols: the
+	 * program polls it, it has the backlog and the order, and processes
+	 * share it.  So a module (at either end) announces an arrival by a TCP
+	 * connection to the listener, the token, from an address that the
+	 * module recognizes here.  The token is closed when the carrier
+	 * replaces it.
 	 *
-	 * Return: 0; -EAGAIN: not mine, ask the next, and the kernel's it is in the
-	 * end; -ECONNABORTED: a token of mine whose connection has gone: it is
-	 * closed, and the program's accept() goes on waiting.
+	 * Return: 0; -EAGAIN: not mine; the next is asked, the kernel last;
+	 * -ECONNABORTED: my token, but its connection is gone: osf closes it,
+	 * and the program's accept() goes on waiting.
 	 * Owns: as with connect().
 	 */
 	int (*accept)(uint64_t listener, uint64_t id, int fd,
@@ -198,8 +201,8 @@ struct osf_proto {
 	/**
 	 * close() - a listener, or a socket that a carrier replaced, is closed
 	 *
-	 * Told to every module, and only in the process that is the last to close
-	 * it.  Not told at the end of a process.
+	 * Called for every module, and only in the process that is the last to
+	 * close it.  Not called when a process ends.
 	 */
 	void (*close)(uint64_t id);
 
@@ -219,7 +222,7 @@ struct osf_proto {
 
 /**
  * ops_proto_register() - add a protocol to the switch
- * @proto: stays the caller's; must stay valid and as it is
+ * @proto: stays the caller's; must stay valid and unchanged
  *
  * Refusals are logged.
  *
@@ -236,8 +239,8 @@ struct osf_proto {
  */
 int ops_proto_register(const struct osf_proto *proto);
 
-/* Take it out again: 0, or -ENOENT.  Connections it opened stay; a call that is
- * under way in another thread may still come to it. */
+/* Remove it: 0, or -ENOENT.  Connections that it opened stay; a call that is
+ * under way in another thread may still reach it. */
 int ops_proto_unregister(const struct osf_proto *proto);
 
 /**
@@ -255,8 +258,8 @@ int ops_proto_unregister(const struct osf_proto *proto);
 int ops_route(int fd, const struct sockaddr *to, socklen_t len,
 	      struct osf_route *route);
 
-/* Tell the switch, and through it every protocol, of a change.  Called by the
- * switch's own rtnetlink listener, and by modules that know better. */
+/* Report a change to the switch, and so to every protocol.  The switch's own
+ * rtnetlink listener calls it, and so may a module. */
 void ops_inet_notification(const struct osf_inet_event *event);
 
 #ifdef __cplusplus

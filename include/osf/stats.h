@@ -51,12 +51,12 @@ enum osf_stats_proto {
 };
 
 /*
- * OSF_STATS_UNSEEN: the kernel serves the socket, and nobody counts its calls any
- * more: *_bytes_inet and *_ops are what was counted before.  For a process that
- * runs, the kernel has the rest: its count of the connection's bytes (TCP_INFO),
- * less *_bytes_other, is what *_bytes_inet should be.  When the socket is closed,
- * or the process ends in an orderly way, the library asks itself, corrects
- * *_bytes_inet, and takes the flag away.
+ * OSF_STATS_UNSEEN: the kernel serves the socket, and osf no longer counts its
+ * calls: *_bytes_inet and *_ops are old.  While the process runs, a reader can
+ * ask the kernel: its count of the connection's bytes (TCP_INFO), less
+ * *_bytes_other, is what *_bytes_inet should be.  When the socket is closed, or
+ * the process ends in an orderly way, the library does that itself, corrects
+ * *_bytes_inet, and clears the flag.
  */
 enum osf_stats_flags { OSF_STATS_UNSEEN = 1 };
 
@@ -69,7 +69,7 @@ struct osf_stats_totals {
 	uint64_t n_taken_back;     /* of those, moved back to the kernel */
 	uint64_t n_broken;         /* reset because the peer's segment lied */
 	uint64_t n_offers;         /* offers opened */
-	uint64_t n_offers_expired; /* offers that nobody took */
+	uint64_t n_offers_expired; /* offers that no peer accepted */
 	uint64_t rx_bytes_shm, tx_bytes_shm;   /* of closed sockets only */
 	uint64_t rx_bytes_inet, tx_bytes_inet; /* of closed sockets only */
 	uint64_t rx_ops, tx_ops;               /* of closed sockets only */

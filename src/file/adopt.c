@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file/adopt.c - sockets that the program was given at its start
+ * file/adopt.c - sockets that the program inherits at its start
  *
- * inetd, systemd, a shell's redirection: an inherited TCP connection is one whose
- * other end may well be waiting to move it.  It is taken for the accepting end;
- * an inherited listener announces itself like any other.
+ * inetd, systemd or a shell's redirection may pass a TCP connection.  Its other
+ * end may be waiting to upgrade it, so treat ours as the accepting end.
+ * Announce an inherited listener like any other.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -83,7 +83,7 @@ static void adopt(int fd)
 		f->sk->times = int_option(fd, SO_TIMESTAMP) == 1 ||
 			       int_option(fd, SO_TIMESTAMPNS) == 1 ||
 			       int_option(fd, SO_TIMESTAMPING) > 0;
-		/* Nobody can say how many sends the kernel has numbered. */
+		/* We cannot learn how many sends the kernel has numbered. */
 		if (int_option(fd, SO_ZEROCOPY) == 1)
 			ops_pin(f->sk, OSF_REASON_ZEROCOPY);
 		file_settle(f, fd);

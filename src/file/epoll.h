@@ -3,10 +3,10 @@
  * file/epoll.h - epoll over kernel descriptors and upgraded sockets together
  *
  * The program's epoll descriptor stays a kernel epoll set, and every descriptor
- * stays in it.  A socket that is upgraded changes its kernel entry into a hint
- * (edge-triggered, with a tag of ours instead of the program's data), and its
- * events are computed here: what the set is told of (sock/ready.h) goes on the
- * ready list, and so does what a hint points at.
+ * stays in it.  When a socket is upgraded, its kernel entry becomes a hint
+ * (edge-triggered, with our tag instead of the program's data), and we compute
+ * its events here.  Notifications (sock/ready.h) and hints both put the socket
+ * on the ready list.
  *
  * Lock: epoll.lock, then the socket's rx and tx.
  */

@@ -5,9 +5,9 @@
 #include "ops/ops.h"
 
 /*
- * Must we see the entry fire?  Then it carries our tag from the start.  But a process
- * that shares the set by fork() could not read the tag: there the program's own data
- * stays in the kernel, and the socket stays with it.
+ * If we must see the entry fire, the kernel gets our tag from the start.  A
+ * process that shares the set by fork() could not read the tag.  In a shared
+ * set the kernel keeps the program's data, and the connection stays on TCP.
  */
 static bool wants_tag(const struct epoll *ep, struct file *f, uint32_t events)
 {
@@ -87,9 +87,9 @@ static int ctl_mod(struct epoll *ep, struct epitem *it, struct epoll_event *ev)
 }
 
 /*
- * Event loops take a socket out and put it back for every answer.  The kernel's
- * entry of an upgraded one is only a hint of ours, so it may stay, and so may the
- * watch: the item is parked until it comes back or the socket is closed.
+ * Event loops remove a socket and add it again for every answer.  The kernel's
+ * entry of an upgraded socket is only our hint, so the entry and the watch may
+ * stay: park the item until the program adds it again or closes the socket.
  */
 static int ctl_del(struct epoll *ep, struct epitem *it, int fd)
 {
@@ -126,8 +126,9 @@ static int ctl_unpark(struct epoll *ep, struct epitem *it,
 	((uint32_t)(EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP |   \
 		    EPOLLET | EPOLLEXCLUSIVE))
 
-/* The kernel refuses these before it looks at the set: epoll_ctl(2), EINVAL.  We ask,
- * because the entry that the kernel gets from us may lack EPOLLEXCLUSIVE. */
+/* The kernel refuses these flags before it looks at the set: epoll_ctl(2),
+ * EINVAL.  We check them here because the entry that we pass on may lack
+ * EPOLLEXCLUSIVE. */
 static bool is_bad_exclusive(const struct file *f, int op, uint32_t events)
 {
 	if (likely(!(events & EPOLLEXCLUSIVE)) || op == EPOLL_CTL_DEL)
@@ -177,8 +178,9 @@ static void epoll_nest(struct file *fe)
 		if (!it->in_use || !it->merged || is_child(it))
 			continue;
 		if (it->parked) {
-			/* Its doorbells must not make the set look ready; its
-			 * number may have become another's meanwhile. */
+			/* A doorbell of a parked item must not make the set
+			 * readable.  By now the number may name another file.
+			 */
 			if (file_is_at(it->file, it->fd))
 				kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, EPOLLET,
 					   tag_of(it));

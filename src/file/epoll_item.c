@@ -71,8 +71,8 @@ struct epitem *item_new(struct epoll *ep, struct file *f, int fd,
 	return it;
 }
 
-/* As in the kernel, whoever has news, or was reported and is to be looked at again,
- * keeps its place; one that may have nothing takes a new one. */
+/* As in the kernel, an item that was notified, or was reported and must be
+ * checked again, keeps its place.  Any other item moves to the end. */
 static void push_tail(struct epitem *it, struct list *to)
 {
 	if (it->queued && !list_is_empty(&it->ready))
@@ -157,8 +157,8 @@ int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events, uint64_t data)
 
 uint32_t hint_events(const struct epitem *it)
 {
-	/* Seen from outside, the set has to stay ready while a doorbell is
-	 * unread. */
+	/* Level-triggered if the set is polled from outside: it must stay
+	 * readable until the doorbell is read. */
 	return EPOLLIN | EPOLLRDHUP | (it->hints_room ? EPOLLOUT : 0) |
 	       (it->ep->nested ? 0 : EPOLLET);
 }
@@ -269,8 +269,8 @@ static void item_merge(struct epitem *it)
 
 void epoll_merge_sock(struct file *f)
 {
-	/* The lists are stable enough to walk: items are added and dropped
-	 * under the file's lock. */
+	/* The lists do not change while we walk them: adding and dropping an
+	 * item needs the file's lock. */
 	GUARD(&f->lock);
 	store_rlx(&f->merged, (uint8_t)1);
 	for (struct epitem *it = f->items; it; it = it->next_of_sock) {
@@ -301,7 +301,7 @@ void epoll_free(struct epoll *ep)
 		if (it->in_use && it->file == f)
 			item_drop(it);
 	}
-	/* Whoever dropped one just now has left. */
+	/* Waits until a thread that drops an item has released the lock. */
 	lock_get(&ep->lock);
 	for (uint32_t i = 0; i < ep->n_items; i++)
 		free(ep->items[i]);
@@ -312,7 +312,7 @@ void epoll_free(struct epoll *ep)
 	free(ep);
 }
 
-/* Whoever shares the set could take the event from under the other. */
+/* Processes that share a set consume each other's events: remove ours first. */
 void epoll_before_fork(struct file *fe)
 {
 	struct epoll *ep = fe->ep;
@@ -327,8 +327,8 @@ void epoll_before_fork(struct file *fe)
 	ep->idle_fd = -1;
 }
 
-/* What peers know of the set is the parent's: in the child only the anchors tell of
- * its sockets. */
+/* Peers know the parent's set, not the child's.  So in the child only the
+ * anchor descriptors notify the set of its sockets. */
 void epoll_after_fork(struct file *fe)
 {
 	struct epoll *ep = fe->ep;

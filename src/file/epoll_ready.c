@@ -2,14 +2,16 @@
 /*
  * file/epoll_ready.c - what is ready in a set; see file/epoll_set.h
  *
- *     news  ->  ready  ->  the program
- *           ->  behind, until the kernel's set has been asked
- *     what the kernel returned  ->  hints, which are news  ->  the program's own
+ *     notification  ->  ready list   ->  the program
+ *                   ->  behind list, until the kernel's set has been polled
+ *     kernel's event  ->  a hint becomes a notification
+ *                     ->  the program's own entry goes to the program as it is
  *
- * The kernel gives events in the order of its wake-ups.  Here they come from two
- * places, and asking the kernel costs a system call.  News (sock/ready.h) is in order
- * in itself, and goes before the kernel's, unless whoever sent it had sent something by
- * the kernel before: then the kernel is asked first.
+ * The kernel reports events in the order of its wake-ups.  Here events come
+ * from two places, and polling the kernel costs a system call.  Notifications
+ * (sock/ready.h) are in order among themselves and go before the kernel's
+ * events.  But if the peer sent something through the kernel before it notified
+ * us, the item goes on the behind list and we poll the kernel first.
  */
 #include <poll.h>
 
@@ -22,7 +24,7 @@
 #define SHARED_LOOK_NS (10 * NS_PER_MS)
 #define SOME_ITEMS 64u
 
-/* Not ready now.  News will put it back, unless nothing would tell us. */
+/* Not ready now.  A notification puts it back; without any, keep looking. */
 static void put_aside(struct epitem *it)
 {
 	list_del(&it->ready);
@@ -31,7 +33,7 @@ static void put_aside(struct epitem *it)
 		list_add_tail(&it->ep->always, &it->ready);
 }
 
-/* It will say more at a known time, of which nobody tells. */
+/* Its events change at a known time without a notification: look then. */
 static void look_when_due(struct epitem *it)
 {
 	struct sock *sk = is_child(it) ? NULL : it->file->sk;
@@ -105,9 +107,9 @@ static uint64_t arrived(struct sock *sk, int fd)
 }
 
 /*
- * Edge-triggered: an edge is a bit that was not there at the last look, or news
- * since: as in the kernel, whatever it was about.  Where news may be missing (not
- * @is_told), the bytes are counted.
+ * Edge-triggered: an edge is a bit that was not set at the last look, or any
+ * notification since then, as in the kernel.  If notifications may be missing
+ * (not @is_told), compare the number of bytes that have arrived.
  */
 static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev,
 		     bool is_told)
@@ -129,7 +131,7 @@ static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev,
 	return edge;
 }
 
-/* It waits for room.  If the kernel is to tell of that, its entry has to ask. */
+/* It waits for room.  If the kernel reports that, the entry must ask for it. */
 static COLD void hint_room(struct epitem *it, const struct sock_ops *ops)
 {
 	struct pollfd p = { .events = POLLOUT };
@@ -141,7 +143,7 @@ static COLD void hint_room(struct epitem *it, const struct sock_ops *ops)
 	item_hint(it);
 }
 
-/* Events of the item now; if none, ask to be told and look once more. */
+/* Events of the item now; if none, ask for notification and look once more. */
 static uint32_t item_events(struct epitem *it)
 {
 	if (unlikely(is_child(it)))
@@ -157,7 +159,7 @@ static uint32_t item_events(struct epitem *it)
 
 		if (by_level && ev & want)
 			return ev & want;
-		/* Space is worth a word only to who has none. */
+		/* Ask for notification of room only if there is none. */
 		if (!(ev & EPOLLOUT))
 			arm |= it->events & EPOLLOUT;
 	}
@@ -170,8 +172,8 @@ static uint32_t item_events(struct epitem *it)
 	return has_edge(it, sk, ev, is_told) ? ev : 0;
 }
 
-/* Fill @evs from the ready list.  @before: how many come before @first on it, all if
- * it is not met.  Caller holds the lock. */
+/* Fill @evs from the ready list.  @before: number of events before item @first,
+ * or all events if @first is not reached.  Caller holds the lock. */
 static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max,
 			 const struct list *first, int *before)
 {
@@ -212,7 +214,7 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max,
 	return n;
 }
 
-/* Bytes are there, and more may come: the end is an edge of its own. */
+/* It has unread bytes and has not ended: the end is an edge of its own. */
 static bool has_unread(const struct epitem *it)
 {
 	struct sock *sk = it->file->sk;
@@ -221,8 +223,8 @@ static bool has_unread(const struct epitem *it)
 		(EPOLLIN | EPOLLRDHUP)) == EPOLLIN;
 }
 
-/* Every peer can write in our inbox, and so wipe out what another has posted: some
- * items are looked at now and then, news or not. */
+/* A faulty peer can overwrite our inbox and erase the notifications of other
+ * peers.  So look at some items from time to time without a notification. */
 static void push_some(struct epoll *ep)
 {
 	uint64_t now = coarse_ns();
@@ -241,7 +243,7 @@ static void push_some(struct epoll *ep)
 	}
 }
 
-/* Events of ours; @has_asked: the kernel, just now.  -EAGAIN: it has to be first. */
+/* Events of our sockets; @has_asked: kernel was polled.  -EAGAIN: poll it. */
 int epoll_collect(struct epoll *ep, struct epoll_event *evs, int max,
 		  bool has_asked, int *before)
 {
@@ -259,12 +261,12 @@ int epoll_collect(struct epoll *ep, struct epoll_event *evs, int max,
 	push_some(ep);
 	int n = collect_ready(ep, evs, max, first, before);
 	if (!list_is_empty(&ep->ready) && n == max)
-		kick(ep); /* there is more than one waiter's worth */
+		kick(ep); /* wake another waiter for the rest */
 	return n;
 }
 
-/* A fork has shared it, and so peers ring it.  When the child has ended, they tell our
- * sets again. */
+/* A fork has shared the socket, so its peer notifies through the descriptor.
+ * Once the child has ended, the peer can notify our sets directly again. */
 static COLD void look_for_others(struct sock *sk)
 {
 	static uint64_t asked_ns;
@@ -305,8 +307,8 @@ bool epoll_has_tag(const struct epoll_event *evs, int n)
 	return false;
 }
 
-/* The item that the tag @data means; NULL: an entry that is gone, or was changed since
- * the kernel reported it, or belongs to a process that shares the set. */
+/* The item that tag @data names.  NULL: the entry is gone, or has changed since
+ * the kernel reported it, or belongs to another process that shares the set. */
 static struct epitem *tagged_item(const struct epoll *ep, uint64_t data)
 {
 	uint32_t idx = tag_idx(data);
@@ -326,7 +328,7 @@ static int translate_locked(struct epoll *ep, struct epoll_event *evs, int n,
 {
 	int kept = 0;
 
-	drain(ep); /* what was posted before the kernel woke goes first */
+	drain(ep); /* notifications from before the wake-up */
 	for (int i = 0; i < n; i++) {
 		uint64_t data = evs[i].data.u64;
 
@@ -352,9 +354,9 @@ static int translate_locked(struct epoll *ep, struct epoll_event *evs, int n,
 }
 
 /*
- * Turn what the kernel returned into what the program asked for: its own entries
- * as they are, tagged ones of kernel sockets with the program's data, and hints
- * not at all.  Returns how many of @evs[0..n) remain.
+ * Replace tagged entries of kernel sockets by the program's data, drop hints,
+ * and leave the program's own entries alone.  Returns how many of @evs[0..n)
+ * remain.
  */
 int epoll_translate(struct epoll *ep, struct epoll_event *evs, int n)
 {
@@ -399,7 +401,7 @@ bool epoll_has_ready(struct file *fe)
 
 		next = l->next;
 		if (it->merged && !it->disabled && item_events(it)) {
-			it->fresh = true; /* looked at, not reported */
+			it->fresh = true; /* the program has not seen it */
 			return true;
 		}
 		put_aside(it);
@@ -410,9 +412,10 @@ bool epoll_has_ready(struct file *fe)
 }
 
 /*
- * The kernel can only be asked for events by taking them.  Level-triggered ones
- * come again; an edge of the program's own would be lost, so when the set is ready
- * and no hint of ours explains it, it counts as ready.
+ * The kernel has no way to look at events without consuming them.  It reports
+ * level-triggered events again, but an edge of the program's own entry would be
+ * lost.  So do not consume: if the kernel's set is readable and no hint of ours
+ * explains why, report the set as ready.
  */
 bool epoll_kernel_ready(struct file *fe)
 {
@@ -424,7 +427,7 @@ bool epoll_kernel_ready(struct file *fe)
 		      libc.read(ep->kick_fd, &kicks, sizeof(kicks)) > 0;
 
 	if (load_rlx(&ep->idle_fd) >= 0) {
-		idle_run(); /* what it has makes the set ready for nobody */
+		idle_run(); /* its events are not the program's */
 		hinted = true;
 	}
 	GUARD(&ep->lock);

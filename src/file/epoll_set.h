@@ -2,13 +2,14 @@
 /*
  * file/epoll_set.h - what the four parts of epoll share
  *
- *     epoll_item.c  entries of a set: made, merged, dropped
+ *     epoll_item.c  makes, merges and drops the entries of a set
  *     epoll_ctl.c   epoll_ctl()
- *     epoll_ready.c what is ready in a set, and who looks at it from outside
+ *     epoll_ready.c what is ready in a set, also for poll() of the set itself
  *     epoll_wait.c  epoll_wait()
  *
- * An item is in its set's table for good and in its socket's list while in use.
- * Locks: the file's, then the set's; an item's fields belong to the set's lock.
+ * An item stays in its set's table for good, and in its socket's list while in
+ * use.  Lock order: the file's, then the set's.  The set's lock guards an
+ * item's fields.
  */
 #pragma once
 
@@ -21,10 +22,11 @@
 #include "sock/sock_ops.h"
 
 /*
- * A data word of ours: an upper half that no pointer and no small number has, then
- * the generation of the kernel's entry, then the item's index.  Each ADD and MOD of
- * the program gives the entry a new generation.  So an event that a thread fetched
- * before another thread's MOD or DEL is known for what it is, and is dropped.
+ * A data word of ours: the upper half is one that no pointer and no small
+ * number has, then the generation of the kernel's entry, then the item's index.
+ * Each ADD and MOD of the program gives the entry a new generation.  So if one
+ * thread has fetched an event before another thread's MOD or DEL, we see that
+ * the event is stale and drop it.
  */
 #define TAG UINT64_C(0xa5f5c31e00000000)
 #define TAG_MASK UINT64_C(0xffffffff00000000)
@@ -35,7 +37,7 @@
 #define KICK TAG_IDX_MASK
 #define IDLE (KICK - 1) /* base/idle.h */
 
-/* Some items are looked at so often, news or not: see epoll_ready.c. */
+/* Look at some items this often without a notification: see push_some(). */
 #define SOME_LOOK_NS (100 * NS_PER_MS)
 
 struct epitem {
@@ -54,10 +56,10 @@ struct epitem {
 	bool tagged;      /* the kernel's entry carries our tag */
 	bool hints_room;  /* the kernel's entry asks for EPOLLOUT, too */
 	bool disabled;    /* EPOLLONESHOT has fired */
-	bool parked;      /* the program took it out; see ctl_del() */
+	bool parked;      /* the program removed it; see ctl_del() */
 	bool fresh;       /* EPOLLET: report what is ready, seen or not */
-	bool news;        /* EPOLLET: told of something since the last look */
-	bool queued;      /* was told of something: keeps its place on a list */
+	bool news;        /* EPOLLET: notified since the last look */
+	bool queued;      /* was notified: keeps its place on a list */
 	uint32_t ev_seen; /* EPOLLET: the bits at the last look */
 	uint64_t
 	    rx_seen; /* the same, where news may be missing: bytes arrived */
@@ -73,9 +75,9 @@ struct epoll {
 	    n_tagged; /* kernel entries with our tag, or about to have it */
 	uint32_t next_generation;
 	uint32_t n_merged;
-	struct ready_set told; /* what its sockets were told of */
+	struct ready_set told; /* notifications of its sockets */
 	struct list ready;
-	struct list behind;  /* news to come after what the kernel has */
+	struct list behind;  /* to report after the kernel's events */
 	uint64_t held_until; /* look at some of always then */
 	struct list
 	    always;  /* items to look at each time: nobody tells of them */
@@ -99,20 +101,20 @@ struct epitem *item_new(struct epoll *ep, struct file *f, int fd,
 void item_drop(struct epitem *it);
 /* The next generation for a kernel entry of the set. */
 uint32_t item_generation(struct epoll *ep);
-/* Say that its kernel entry will have our tag.  Call it before the kernel learns the
- * tag: a thread that waits already looks for tags in what the kernel returns. */
+/* Call this before the kernel gets the tag for the item's entry: a thread that
+ * already waits then knows to look for tags in what the kernel returns. */
 void item_tagged(struct epitem *it);
 /* The kernel's entry has our tag; from now on the item is served by us. */
 void item_merged(struct epitem *it);
-/* Have what is to be watched in the kernel's set. */
+/* Put the descriptor of base/idle.h into the kernel's set. */
 void epoll_idle(struct epoll *ep);
 void push_ready(struct epitem *it);
 void push_news(struct epitem *it, struct list *to); /* ready or behind */
-/* Have peers ring a bell of the calling thread's, or not any more.  The second's caller
- * holds the lock. */
+/* Have peers ring a bell of the calling thread, or stop that.  The caller of
+ * epoll_drop_bell() holds the lock. */
 void epoll_hang_bell(struct epoll *ep);
 void epoll_drop_bell(struct epoll *ep);
-/* Other waiters than us may have something to take. */
+/* Wake other waiters: there may be events for them. */
 void kick(struct epoll *ep);
 /* epoll_ctl() on the kernel's set: 0 or -errno. */
 int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events,
@@ -121,12 +123,13 @@ uint32_t hint_events(const struct epitem *it);
 /* Change the kernel's entry of a merged item to what hint_events() says now. */
 void item_hint(struct epitem *it);
 
-/* epoll_ready.c.  Events of sockets of ours; @has_asked: the kernel, just now.  How many
- * go @before what the kernel has.  -EAGAIN: the kernel has to be asked first. */
+/* epoll_ready.c.  Collects events of our sockets.  @has_asked: the kernel was
+ * polled just now.  @before: how many go before the kernel's events.  -EAGAIN:
+ * poll the kernel first. */
 int epoll_collect(struct epoll *ep, struct epoll_event *evs, int max,
 		  bool has_asked, int *before);
-/* Turn what the kernel returned into what the program asked for: how many of @evs[0..n)
- * remain.  Hints do not. */
+/* Restore the program's data in @evs[0..n) and drop our hints.  Returns how
+ * many events remain. */
 int epoll_translate(struct epoll *ep, struct epoll_event *evs, int n);
 /* Does any of them carry our tag? */
 bool epoll_has_tag(const struct epoll_event *evs, int n);
@@ -155,7 +158,7 @@ static inline bool is_child(const struct epitem *it)
 	return it->file->kind == FILE_EPOLL;
 }
 
-/* A socket's calls go by its anchor: the number it was added by may be closed. */
+/* Calls use the anchor: the program may have closed the number it added. */
 static inline int item_fd(const struct epitem *it)
 {
 	return it->file->anchor_fd;

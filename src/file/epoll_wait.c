@@ -2,7 +2,7 @@
 /*
  * file/epoll_wait.c - epoll_wait(); see file/epoll_set.h
  *
- *     what the set was told of, then the kernel  ->  spin  ->  asleep in the kernel's set
+ *     ready list, kernel's set  ->  spin  ->  sleep in the kernel's set
  */
 #include <poll.h>
 
@@ -35,9 +35,9 @@ static void reverse(struct epoll_event *evs, int n)
 }
 
 /*
- * Add events of ours to @n of the kernel's; how many there are in all.  If some of
- * ours are to stand behind what it has, the kernel is asked; but not once more, for
- * what is level-triggered it would tell again.
+ * Add our sockets' events to the @n events of the kernel; returns the total.
+ * If some of ours must come after the kernel's, poll the kernel first, but not
+ * a second time: it would report level-triggered events twice.
  */
 static int add_ours(struct epoll *ep, int epfd, struct epoll_event *evs,
 		    int max, int n)
@@ -78,7 +78,7 @@ static bool wait_spin_ready(void *arg)
 	return libc.poll(&p, 1, 0) > 0;
 }
 
-/* One who sleeps in the kernel's set, however it ends. */
+/* A thread that sleeps in the kernel's set; cleaned up on cancellation too. */
 struct sleeper {
 	struct unwind u;
 	struct epoll *ep;
@@ -89,7 +89,7 @@ static void sleeper_end(struct unwind *u)
 	ready_awake(&((struct sleeper *)u)->ep->told);
 }
 
-/* Sleep in the kernel's set, having said so to those who have news for us. */
+/* Sleep in the kernel's set, after telling those who notify us. */
 static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
 		      int max, uint64_t deadline_ns, const sigset_t *mask,
 		      struct handlers_seen seen)
@@ -147,8 +147,8 @@ static int merged_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 	for (;;) {
 		int n = 0;
 
-		/* Kernel descriptors get their turn however busy ours are: half
-		 * of the places every few calls. */
+		/* Kernel descriptors get half of the places every few calls,
+		 * however busy our sockets are. */
 		if (++ep->n_waits % KERNEL_LOOK_CALLS == 0)
 			n = kernel_look(ep, epfd, evs, (max + 1) / 2, now_ns());
 		n = add_ours(ep, epfd, evs, max, n);
@@ -213,8 +213,8 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 
 	if (max <= 0 || (size_t)max > INT32_MAX / sizeof(*evs))
 		return -EINVAL;
-	/* Without sockets of ours in it the set is the kernel's alone, as long as no
-	 * other thread adds one. */
+	/* A set without sockets of ours belongs to the kernel alone, as long as
+	 * no other thread adds one. */
 	bool may_merge = load_rlx(&ep->n_items) || !is_single_threaded();
 	if (idle_is_on()) {
 		epoll_idle(ep);
@@ -228,7 +228,7 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 
 		if (n < 0)
 			return n;
-		/* Whatever has changed meanwhile: a tag is never the program's. */
+		/* The set may have changed: never return a tag. */
 		if (likely(!epoll_has_tag(evs, n)))
 			return n;
 		n = add_ours(ep, epfd, evs, max, epoll_translate(ep, evs, n));

@@ -107,7 +107,7 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->holding = NULL;
 	f->settled = NULL;
 	memset(f->shared_fds, 0, sizeof(f->shared_fds));
-	return f; /* its lock may still be held, by who finds it gone */
+	return f; /* a thread that finds it gone may still hold its lock */
 }
 
 static void move_one(int fd, int to)
@@ -138,7 +138,7 @@ int file_install(int fd, struct file *f, bool pass)
 	if (!slot)
 		return -ENOMEM;
 	if (load_rlx(slot))
-		file_forget(fd); /* closed behind our back */
+		file_forget(fd); /* closed without our functions */
 	fetch_add(&f->n_refs, 1);
 	xchg(slot, (uintptr_t)f | (pass ? FILE_PASS : 0));
 	if (unlikely(load_seq(&f->moved_fd) >= 0)) /* Dekker with file_move() */
@@ -191,7 +191,7 @@ void file_note_shared_fds(struct file *f)
 			    (struct shared_fd){ fds[i], fds_cookie(fds[i]) };
 }
 
-/* Others go on with the connection, with copies of their own. */
+/* Other processes continue the connection with their own copies. */
 static void close_shared_fds(struct file *f)
 {
 	for (size_t i = 0; i < ARRAY_LEN(f->shared_fds); i++) {
@@ -234,7 +234,7 @@ static void sock_release(struct file *f, int fd)
 	sock_free(sk);
 }
 
-/* The last reference is gone.  @fd still names the description in the kernel. */
+/* The last reference is dropped.  @fd still names the kernel's description. */
 void file_release(struct file *f, int fd)
 {
 	int saved = errno;
@@ -278,8 +278,9 @@ void file_forget(int fd)
 	if (!f)
 		return;
 	int saved = errno;
-	/* Either nobody else has it, nor can come to have it, or whoever is last
-	 * must find an anchor: even one who has only looked it up. */
+	/* Free the file only if nobody else has or can get a reference.
+	 * Otherwise whoever is last needs an anchor, even if it only looked the
+	 * file up. */
 	bool last = cas(&f->n_refs, 1u, 0u);
 	if (!last) {
 		anchor_move(f, fd);
@@ -304,8 +305,9 @@ void file_pass(struct file *f)
 	uintptr_t *slot = table_slot(f->anchor_fd);
 
 	sock_ops(f->sk)->passed(f->sk, f->anchor_fd);
-	/* Usually one descriptor; a search for the others is rare and slow.  The
-	 * anchor may be a descriptor of our own that has no entry. */
+	/* Usually there is one descriptor; the search for others is rare and
+	 * slow.  The anchor may be a descriptor of our own that has no entry.
+	 */
 	if (slot)
 		cas(slot, (uintptr_t)f, (uintptr_t)f | FILE_PASS);
 	if (f->hidden || load_rlx(&f->n_refs) > 2) {

@@ -4,14 +4,14 @@
  *
  *     fd -> table (two levels, made as needed) -> struct file -> sock or epoll
  *
- * Only descriptors that osf has something to do with have an entry; for all others
- * a call costs one look-up that finds nothing.  An entry whose low bit is set
- * belongs to a socket that the kernel serves: calls that move data pass it by,
- * calls that change descriptors still see it.
+ * Only descriptors that osf handles have an entry; for all others a call costs
+ * one look-up that finds nothing.  An entry with its low bit set belongs to a
+ * socket that the kernel serves: calls that move data go straight to libc,
+ * calls that change descriptors still see the entry.
  *
- * A file counts its descriptors and the calls inside it; the last one out
- * releases.  Files are type-stable, so a look-up may touch one that is being
- * freed and find out afterwards.
+ * A file counts its descriptors and the calls inside it; the last one to leave
+ * releases it.  Files are type-stable: a look-up may touch a file that is being
+ * freed, and detects that afterwards.
  */
 #pragma once
 
@@ -41,18 +41,19 @@ struct file {
 	int32_t anchor_fd;  /* some descriptor of the description */
 	int32_t moved_fd;   /* another description took its place, or -1 */
 	struct sock *sk;
-	/* The table of operations that the entries and the epoll sets are in line
-	 * with; see file_settle(). */
+	/* The table of operations that the entries and the epoll sets were last
+	 * updated for; see file_settle(). */
 	const struct sock_ops *settled;
 	struct epoll *ep;
 	struct epitem *items;      /* epoll sets a socket is in */
 	struct watch_list watches; /* of those who serve it themselves */
 	struct lock lock;          /* items */
-	uint32_t walk;             /* over all files, that met it last */
+	uint32_t walk;             /* last walk over all files that saw it */
 	struct holding *holding;   /* our entry with the parent, if inherited */
 	struct file *next_free;
-	/* The offer and the channel of a young connection at a fork: its numbers in
-	 * the sock may be another process's later. */
+	/* At a fork: the proposal's and the channel's descriptors of a young
+	 * connection.  The numbers in the sock may later belong to another
+	 * process. */
 	struct shared_fd {
 		int32_t fd;
 		uint64_t cookie;
@@ -61,8 +62,9 @@ struct file {
 
 #define FILE_PASS ((uintptr_t)1)
 #define TABLE_BITS 10
-/* Times 1 << TABLE_BITS: 16 times as many as fs.nr_open allows unless root raised it.
- * The table is address space that the program may have limited. */
+/* Times 1 << TABLE_BITS: 16 times as many as fs.nr_open allows unless root
+ * raised it.  The table is address space, which the program may have limited.
+ */
 #define TABLE_TOP (1u << 14)
 
 extern uintptr_t *file_table[TABLE_TOP];
@@ -126,9 +128,9 @@ static inline void file_put(struct file *f)
 	file_release(f, f->anchor_fd);
 }
 
-/* Do we move the bytes of @fd? */
+/* Does osf move the bytes of @fd? */
 bool file_is_ours(int fd);
-/* Or may we soon, so that calls on it have to be counted? */
+/* Or may it soon, so that calls on @fd must be counted? */
 static inline bool file_serves(int fd)
 {
 	uintptr_t entry = table_load(fd);
@@ -146,8 +148,9 @@ int file_install(int fd, struct file *f, bool pass);
 void file_move(struct file *f, int to);
 /* replace.c: may another description take its place?  The caller is in a call of it. */
 bool file_may_be_replaced(struct file *f);
-/* @by's description instead of @fd's, for each descriptor of it and in its epoll sets;
- * the entries in the table stay.  0 or -errno, with nothing done. */
+/* For each descriptor of @fd's description, and in its epoll sets, install
+ * @by's description instead; the entries in the table stay.  0, or -errno and
+ * nothing has changed. */
 int file_replace(int fd, int by);
 /* @fd is about to be closed by the kernel, or to be replaced. */
 void file_forget(int fd);
@@ -155,22 +158,22 @@ void file_forget(int fd);
 void file_pass(struct file *f);
 bool file_is_passed(int fd);
 
-/* It may be time for the next step of an upgrade; follows what comes of it. */
+/* Takes the next step of an upgrade if possible, and updates sets and table. */
 void file_look(struct file *f, int fd);
-/* Descriptors are needed by the program: give up those of upgrades that have not come
- * about.  True: there were some. */
+/* The program needs descriptors: close those of upgrades that are not complete.
+ * True: there were some. */
 bool file_spare_fds(void);
-/* There are none left: what all upgrades to come would need goes too. */
+/* No descriptors are left: close those that future upgrades would need, too. */
 bool file_spare_all_fds(void);
-/* A call of this process changed what may be ready: whoever watches @f looks again, and
- * takes @events for new if they hold then. */
+/* A call of this process changed what may be ready: those who watch @f check
+ * again, and report @events as new if they are set then. */
 static inline void file_touched(struct file *f, unsigned events)
 {
 	if (unlikely(load_rlx(&f->watches.first)))
 		watches_tell(&f->watches, events);
 }
 
-/* A call changed the socket's mode: bring sets and table in line. */
+/* A call changed the socket's mode: update sets and table. */
 void file_settle(struct file *f, int fd);
 /* After a call: has it? */
 static inline bool file_is_settled(const struct file *f)
@@ -183,8 +186,8 @@ void file_for_each(void (*each)(int fd, struct file *f));
 /* The smallest entry >= @from, -1 for none. */
 int file_next(int from);
 
-/* handoff.c: somebody who knows nothing of us will use the connection.  Afterwards
- * @fd, and every other descriptor of it, may be used with plain system calls. */
+/* handoff.c: code that does not know osf will use the connection.  Afterwards
+ * plain system calls work on @fd and every other descriptor of it. */
 void file_hand_over(int fd, enum osf_reason why);
 /* This process is about to execute another program, or to start one. */
 void file_before_exec(char *const *argv, char *const *envp);

@@ -2,13 +2,13 @@
 /*
  * file/fork.c - what fork() and the end of a process do to files
  *
- *     parent, before:  every socket gains a process
- *     child, after:    fresh segment and inbox of its own; what it inherited stays
- *                      mapped, and is told of by the anchors
- *     the end:         what was written is there for the peer to read
+ *     parent, before:  adds one process to the count of every socket
+ *     child, after:    makes its own segment and inbox; inherited memory stays
+ *                      mapped, and the anchor descriptors notify it
+ *     exit:            the peer can still read what was written
  *
- * The counts go up before the fork, so the parent cannot take itself for the last
- * holder of a socket in the moment when the child has not yet said that it is one.
+ * The parent raises the counts before the fork.  Otherwise the parent could
+ * take itself for the last holder of a socket before the child has run.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -79,8 +79,8 @@ static void gain(int fd, struct file *f)
 	hold_add(f->sk, f->holding);
 }
 
-/* There was no memory to share what the parent goes on to use: the child finds a socket
- * that is not connected. */
+/* There was no memory to share this socket with the parent: the child gets a
+ * socket that is not connected. */
 static COLD void lose(struct file *f)
 {
 	f->is_parents = 0;
@@ -113,10 +113,11 @@ static void inherit(int fd, struct file *f)
 }
 
 /*
- * vfork(): the parent sleeps until the child executes a program or ends, either of
- * which closes the child's end of a pipe.  No other child may have a copy of that end,
- * or the parent would sleep for that one too: so the parent makes the pipe, and closes
- * the end, while no other thread forks; and the child's own children close it.
+ * vfork(): the parent sleeps until the child executes a program or ends; either
+ * closes the child's end of a pipe.  If another child had a copy of that end,
+ * the parent would wait for that child too.  So the parent makes the pipe and
+ * closes the end while no other thread forks, and the child's own children
+ * close it.
  */
 static __thread bool suspends;
 static __thread int life[2]; /* the parent reads [0], the child keeps [1] */
@@ -148,8 +149,8 @@ static void life_child(void)
 	kept_ino = libc.fstat(kept, &st) ? 0 : st.st_ino;
 }
 
-/* The child of vfork() is about to end: the parent may look for it at once.  Unless the
- * program has closed the end by a number that it never got. */
+/* The child of vfork() is about to end: wake the parent now.  But check first
+ * that the program has not closed our end and reused the number. */
 static void life_ends(void)
 {
 	struct stat st;
@@ -191,13 +192,13 @@ void fork_before(void)
 	walk_all(gain);
 }
 
-/* Calls of the parent's other threads will not end here. */
+/* In the child, calls of the parent's other threads never return. */
 static void no_refs(int fd, struct file *f) { f->n_refs = 0; }
 static void one_ref(int fd, struct file *f) { f->n_refs++; }
 
 void fork_child(void)
 {
-	if (!unwind_top) { /* but one that this thread was interrupted in will */
+	if (!unwind_top) { /* but the calls of this thread return */
 		file_for_each(no_refs);
 		file_for_each(one_ref);
 	}

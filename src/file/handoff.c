@@ -3,17 +3,17 @@
  * file/handoff.c - connections whose descriptor somebody else will use
  *
  *     exec(), posix_spawn(), SCM_RIGHTS, io_uring, syscall()
- *         -> young:     the kernel's for good
- *         -> upgraded:  recalled; what was not read comes by a relay
+ *         -> young:     stays on TCP for good
+ *         -> upgraded:  falls back to TCP; a relay delivers unread bytes
  *
- * A connection of this process alone that survives an exec() is handed over whatever
- * its number.  One that the family holds too may have been left open by oversight,
- * and then the others go on in shared memory: it is handed over if the new program
- * can know of it, because its number is one of the first three, is told by the
- * convention of LISTEN_FDS, or is called a descriptor in an argument or the
- * environment: "fd=7", "/dev/fd/7", "CHILD_FD=7".  An argument that is the number and
- * no more may mean something else: then it is handed over if the others can go on
- * as well.
+ * A connection that survives exec() and that no other process holds is handed
+ * over whatever its number.  If parent or children hold it too, the program may
+ * have left it open by mistake, and the others go on in shared memory.  Then we
+ * hand it over only if the new program can know its number: 0 to 2, the
+ * convention of LISTEN_FDS, or a number in an argument or the environment that
+ * is called a descriptor ("fd=7", "/dev/fd/7", "CHILD_FD=7").  A bare number as
+ * an argument may mean something else: then we hand over only if the other
+ * processes can go on as well.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -35,7 +35,7 @@
 
 #define LISTEN_FDS_START 3 /* sd_listen_fds(3) */
 
-/* Whoever comes second may go on when the first has done all of it. */
+/* A second caller waits until the first has finished. */
 static struct lock lock;
 
 static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
@@ -63,7 +63,7 @@ static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
 	stash_free(&stash);
 }
 
-/* How sure are we that somebody will use it? */
+/* How sure are we that the new program uses the descriptor? */
 enum told { TOLD_NOT, TOLD_MAYBE, TOLD };
 
 static void hand_off(struct file *f, int fd, enum osf_reason why,
@@ -93,7 +93,7 @@ void file_hand_over(int fd, enum osf_reason why)
 	file_put(f);
 }
 
-/* Is the number at @at told as a descriptor's: fd=N, /dev/fd/N, fd://N, <&N? */
+/* Is the number at @at called a descriptor: fd=N, /dev/fd/N, fd://N, <&N? */
 static bool is_called_fd(const char *start, const char *at)
 {
 	while (at > start && strchr("=:/ ", at[-1]))
@@ -102,7 +102,7 @@ static bool is_called_fd(const char *start, const char *at)
 	       (at - start >= 2 && !strncasecmp(at - 2, "fd", 2));
 }
 
-/* What does the word @s say of the descriptor @n? */
+/* Does the word @s name the descriptor @n? */
 static enum told told_by(const char *s, int n)
 {
 	for (const char *at = s; *at;) {
@@ -173,13 +173,13 @@ static enum told is_told(int fd, char *const *argv, char *const *envp)
 		   : told_by_any(argv, fd);
 }
 
-/* Other threads may close @fd, and open it as something else: we hold on to what it
- * is now. */
+/* Another thread may close @fd and reuse its number: work on a duplicate of
+ * what it names now. */
 static void hand_off_held(struct file *f, int fd, enum told told)
 {
 	int held = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 3));
 
-	/* What is still listed was not closed before we copied it. */
+	/* If it is still in the table, we duplicated the right file. */
 	if (held >= 0 && file_is_at(f, fd))
 		hand_off(f, held, OSF_REASON_PASSED, told);
 	fds_close(held);
@@ -205,8 +205,9 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 			told = TOLD;
 		if (told)
 			hand_off_held(f, fd, told);
-		/* What closes with exec() closes without us: then no doorbell may be
-		 * unread, or the kernel would make it a reset. */
+		/* The kernel closes this one during exec() without calling us.
+		 * If a doorbell were unread then, the kernel would reset the
+		 * connection. */
 		else if (is_exec && f->kind == FILE_SOCK)
 			anchor_clear(f->sk, fd);
 		file_put(f);
@@ -220,8 +221,8 @@ void file_before_exec(char *const *argv, char *const *envp)
 }
 
 /*
- * What the child's descriptors will be stands in posix_spawn()'s file actions, which
- * are opaque: so each dup2 is noted when it is added.
+ * posix_spawn()'s file actions, which set the child's descriptors, are opaque.
+ * So note each dup2 when the program adds it.
  */
 
 #define NOTES_MAX 64
@@ -259,7 +260,7 @@ static int note_next(const void *acts, int *i)
 
 void file_spawn_dup2(const void *acts, int fd)
 {
-	/* Without room it is handed over now, which is early, and right. */
+	/* No room to note it: hand over now, which is early but correct. */
 	if (!note_add(acts, fd))
 		file_hand_over(fd, OSF_REASON_PASSED);
 }

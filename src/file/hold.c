@@ -72,7 +72,7 @@ static unsigned log_of(uint32_t n)
 			    : 32 - (unsigned)__builtin_clz(n - 1);
 }
 
-/* A mapping for each child would be copied at each fork, and last for one. */
+/* Share mappings: a mapping per child would be copied at each later fork. */
 static struct hold *hold_new(uint32_t n)
 {
 	unsigned k = log_of(n);
@@ -125,7 +125,7 @@ void hold_begin(uint32_t n)
 	forking = h;
 }
 
-/* One reason less to keep the pipe's write end. */
+/* One socket less needs the pipe's write end. */
 static void unkeep(struct hold *h)
 {
 	if (fetch_sub(&h->n_mine, 1) == 1)
@@ -165,8 +165,8 @@ void hold_parent(void)
 void hold_child(void)
 {
 	lock = (struct lock){ 0 };
-	/* The parent's other children are not ours; nor is memory in which it will
-	 * make claims for others. */
+	/* The parent's other children are not ours.  Nor may we use the memory
+	 * in which the parent will make claims for them. */
 	for (struct hold *h = holds; h; h = h->next)
 		fds_close(h->life[0]);
 	memset(free_holds, 0, sizeof(free_holds));
@@ -187,8 +187,8 @@ struct holding *hold_claim(const struct sock *sk)
 {
 	struct hold *h = forking;
 
-	/* Asked for in the order in which they were added, but for those that
-	 * another thread was closing. */
+	/* Sockets are claimed in the order in which they were added, except
+	 * those that another thread was closing. */
 	for (uint32_t i = 0; h && i < h->n; i++) {
 		struct holding *at = &h->h[(h->next_claim + i) % h->n];
 
@@ -203,7 +203,7 @@ struct holding *hold_claim(const struct sock *sk)
 	return NULL;
 }
 
-/* @n processes less hold it, whose claims are ended. */
+/* @n claims have ended: so many processes no longer hold the socket. */
 static void let_go(const struct holding *at, uint32_t n)
 {
 	for (const struct holding *up = at->up; up; up = up->up)
@@ -251,7 +251,7 @@ void hold_leave(struct holding *at)
 	}
 }
 
-/* Its process and all that came from it are gone. */
+/* The claim's process and all its descendants are gone. */
 static void claim_end(const struct holding *at)
 {
 	struct sock *sk = at->sk;
@@ -263,12 +263,12 @@ static void claim_end(const struct holding *at)
 		let_go(at, n);
 	else if ((own == CLAIM_LEFT || at->claim->left) &&
 		 load_acq(&sk->st->in_use) == at->in_use && !sk->is_held &&
-		 sock_let_go(sk, 0)) /* and it was the last */
+		 sock_let_go(sk, 0)) /* and no other process holds it */
 		sock_free(sk);
 }
 
-/* Our own claims count what is below them: till now we have kept the pipe for that,
- * lest our parent do the same. */
+/* Our own claims include those of our children.  We kept our parent's pipe open
+ * for them so far, so that our parent did not count them as ended too. */
 static void reap(struct hold *h)
 {
 	for (uint32_t i = 0; i < h->n; i++) {
@@ -334,7 +334,7 @@ void hold_reap(void)
 	}
 }
 
-/* The process that gave @at to its child is gone, and has not let go of the socket. */
+/* The process that forked us with @at is gone without releasing the socket. */
 static void let_go_above(const struct holding *at)
 {
 	const struct holding *up = at->up;
@@ -364,7 +364,7 @@ static bool is_orphan(const struct hold *h)
 {
 	struct pollfd p = { .fd = load_rlx(&h->life[1]) };
 
-	/* Another thread may close it meanwhile: then it is not asked any more. */
+	/* If another thread closes it meanwhile, we no longer poll it. */
 	return p.fd >= 0 && libc.poll(&p, 1, 0) > 0 && p.revents & POLLERR &&
 	       load_acq(&h->life[1]) == p.fd;
 }

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file/hold.h - which sockets forked children hold, and that they let go when they end
+ * file/hold.h - which sockets forked children hold, and how they release them
  *
  *     fork()  ->  a list of the sockets, the same in parent and child
  *                 a claim for each of them, in memory that both see
- *                 a pipe whose write end lives in the child until it ends, executes
- *                 another program or has let go of all
+ *                 a pipe whose write end stays open in the child until it ends,
+ *                 executes another program or has closed all sockets
  *
  * A child that closes a socket ends its claim and lowers the socket's count of
- * processes.  For what a child still held when it was killed, or replaced itself, the
- * parent does both, the next time it wants to know (hold_reap()).
+ * processes.  If the child is killed or executes another program before that,
+ * the parent does both the next time it calls hold_reap().
  *
- * A child's own children have lists of theirs, which its parent cannot see.  So they
- * count in the child's claim too, and have the write end of its pipe: a claim stands
- * for a process and all that come from it.  Whoever is between may end before them.
+ * A child's own children have lists of their own, which the first parent cannot
+ * see.  So they count in the child's claim too, and inherit the write end of
+ * its pipe: a claim stands for a process and all its descendants, whichever
+ * ends first.
  *
- * A parent that is killed leaves its children a pipe without a reader.  They let go of
- * what it held: by its own claim, or by shared_page.maker_has where the socket began with it.
+ * When a parent is killed, its children see a pipe without a reader.  They
+ * release what the parent held: through its own claim, or through
+ * shared_page.maker_has for a socket that the parent made.
  *
- * Shared are numbers only.  What they say of a child, the child may have made up.
+ * The shared memory holds only numbers.  Do not trust them: the child may have
+ * written anything.
  */
 #pragma once
 
@@ -34,7 +37,7 @@ struct claim {
 	uint32_t left;  /* one of them has ended without closing */
 };
 
-/* A claim as its process knows it, and as its parent does. */
+/* One process's view of a claim: the child's, or its parent's. */
 struct holding {
 	struct sock *sk;
 	uint32_t
@@ -45,26 +48,26 @@ struct holding {
 };
 
 /* In the parent, around fork(), in the thread that forks.  Without memory or
- * descriptors the child's sockets are counted all the same, for good.
- * @up: this process's own claim, if it inherited the socket. */
+ * descriptors for the list, the child's sockets stay counted for good.  @up:
+ * this process's own claim, if it inherited the socket. */
 void hold_begin(uint32_t n);
 void hold_add(struct sock *sk, struct holding *up);
 void hold_parent(void);
-/* In the child: take the list over, then claim each inherited socket's entry, then
- * let go of what the child turned out not to have. */
+/* In the child, in this order: take the list over, claim each inherited socket,
+ * release those that the child does not have. */
 void hold_child(void);
 struct holding *hold_claim(const struct sock *sk);
 void hold_claimed(void);
 
 /* May a child of ours still run what we run, with copies of our descriptors? */
 bool hold_any(void);
-/* This process closes the socket; NULL: nobody gave it. */
+/* This process closes the socket; NULL: it was not inherited. */
 void hold_strike(struct holding *h);
-/* It ends, and its threads may still be inside: the entry is freed afterwards. */
+/* The process ends, but its threads may still run: free the entry later. */
 void hold_leave(struct holding *h);
-/* Let go for children that are gone. */
+/* Release what ended children held. */
 void hold_reap(void);
-/* The same, as far as it takes to know whether a child holds @sk. */
+/* The same, but stop once we know whether a child holds @sk. */
 void hold_reap_of(const struct sock *sk);
-/* For what the parent held, too, if it is gone. */
+/* Release what an ended parent held, too. */
 void hold_reap_above(void);

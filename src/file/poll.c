@@ -21,8 +21,8 @@
 #define ON_STACK 64
 #define EXTRA 2 /* what a sleep watches besides: the bell, and base/idle.h's */
 
-/* One pollfd as we serve it: a copy for the kernel, and our file if we have one
- * in it. */
+/* One pollfd as we serve it: a copy for the kernel, and our file if the
+ * descriptor is one of ours. */
 struct entry {
 	struct file *file; /* referenced; NULL: the kernel's alone */
 	struct pollfd kernel;
@@ -58,7 +58,7 @@ static int whose(const struct file *f)
 	const struct sock_ops *ops = sock_ops(f->sk);
 	if (ops->is_ours)
 		return OURS;
-	/* Nobody but us could move it while we wait. */
+	/* A single thread cannot upgrade it while it waits. */
 	return ops->may_move && !is_single_threaded() ? YOUNG : NOT_OURS;
 }
 
@@ -112,16 +112,16 @@ static bool asks_kernel(struct entry *e)
 	return !e->file || e->file->kind == FILE_EPOLL || e->young;
 }
 
-/* What the kernel says of an entry that it is asked about. */
+/* The kernel's answer for an entry. */
 static short kernel_revents(struct entry *e, short re)
 {
 	if (!e->file || !re)
 		return re;
-	/* A merged set's own readiness may be a hint of ours: only what it would
-	 * return counts. */
+	/* A merged set may be readable only because of our hint: check whether
+	 * it would return an event. */
 	if (e->file->kind == FILE_EPOLL)
 		return epoll_kernel_ready(e->file) ? re : 0;
-	/* Upgraded meanwhile: it may have been a doorbell. */
+	/* It was upgraded meanwhile: the kernel may have seen a doorbell. */
 	return asks_kernel(e) ? re : file_revents(e);
 }
 
@@ -159,7 +159,7 @@ static int look(struct poller *p, bool ask_kernel)
 	return n_ready;
 }
 
-/* Is the kernel to be asked whether the connection underneath has ended? */
+/* Must we ask the kernel whether the TCP connection has ended? */
 static bool asks_end(const struct entry *e, short revents, uint64_t now)
 {
 	if (!e->file || e->file->kind != FILE_SOCK || e->young)
@@ -168,7 +168,7 @@ static bool asks_end(const struct entry *e, short revents, uint64_t now)
 	if (!sock_ops(sk)->own_events ||
 	    load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
 		return false;
-	/* The program has something to do first, if it does not ask. */
+	/* Unless it polls for POLLRDHUP, the program reads the bytes first. */
 	if (revents & POLLIN && !(e->kernel.events & POLLRDHUP))
 		return anchor_look_due(sk);
 	if (now - load_rlx(&sk->polled_ns) < ENDS_NS)
@@ -178,8 +178,9 @@ static bool asks_end(const struct entry *e, short revents, uint64_t now)
 }
 
 /*
- * Before the call returns without having slept: a peer that was killed leaves no trace
- * in shared memory, only the kernel knows.  How many revents are not 0 then.
+ * Called before poll() returns without having slept.  A peer that was killed
+ * leaves no trace in shared memory; only the kernel knows.  Returns the number
+ * of revents that are not 0 afterwards.
  */
 static int look_ends(struct poller *p, int n_ready)
 {
@@ -227,8 +228,8 @@ static void arm(struct entry *e, bool may_bell)
 		epoll_sleeping(e->file);
 		return;
 	}
-	/* A young one counts too: it may be upgraded while we sleep on it, and then
-	 * nobody else may take its doorbells. */
+	/* Arm a young socket too: another thread may upgrade it while we sleep,
+	 * and then nobody else may read its doorbells. */
 	struct sock *sk = e->file->sk;
 	bool others = anchor_sleep_begin(sk, e->kernel.fd);
 	e->armed = true;
@@ -273,8 +274,9 @@ static struct pollfd sleeping_pollfd(const struct entry *e)
 	return k;
 }
 
-/* Another thread, or process, may send with MSG_ZEROCOPY, which makes us ready: the
- * anchors do not tell of that, so nobody sleeps for long. */
+/* Another thread or process may send with MSG_ZEROCOPY, whose completion makes
+ * the socket ready.  The anchors do not notify us of that: sleep in
+ * short steps. */
 static bool may_complete(const struct poller *p)
 {
 	for (nfds_t i = 0; i < p->n; i++) {
@@ -287,7 +289,7 @@ static bool may_complete(const struct poller *p)
 	return false;
 }
 
-/* When one of them may be ready though nobody tells. */
+/* When one of them may become ready without a notification. */
 static uint64_t next_ns(const struct poller *p)
 {
 	uint64_t first = UINT64_MAX;
@@ -313,8 +315,8 @@ static bool has_bell(const struct poller *p)
 }
 
 /*
- * As ppoll() of the first n, and of what a sleep watches besides.  *@again: those have
- * woken it, or there was no place for them.
+ * ppoll() of the first n descriptors and of those we watch besides.  Sets
+ * *@again if only the latter woke us, or if there was no room for them.
  */
 static int kernel_sleep(struct poller *p, const struct timespec *left,
 			const sigset_t *mask, bool *again)
@@ -404,8 +406,8 @@ static void poller_end(struct unwind *u)
 	free(p->heap);
 }
 
-/* Another thread may have closed a descriptor, or put another in its place, while we
- * slept: as in the kernel, what counts is what its number names now. */
+/* While we slept another thread may have closed a descriptor or reused its
+ * number.  As in the kernel, what counts is what the number names now. */
 static void forget_closed(struct poller *p)
 {
 	for (nfds_t i = 0; i < p->n; i++) {
@@ -488,9 +490,7 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 	return poll_loop(&p, ts, mask);
 }
 
-/*
- * select() is poll() with another notation.
- */
+/* select() is poll() in another notation. */
 
 #define SEL_IN (POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR)
 #define SEL_OUT (POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR)

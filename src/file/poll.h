@@ -2,9 +2,10 @@
 /*
  * file/poll.h - poll and select over kernel descriptors and upgraded sockets
  *
- * O(n), as in the kernel: each upgraded socket is looked at here, the others by one
- * poll() of the kernel; while asleep, all by one ppoll(), where an upgraded
- * socket is represented by its anchor, which the peer rings.
+ * O(n), as in the kernel.  We check each upgraded socket here and all others
+ * with one poll() of the kernel.  To sleep, one ppoll() takes all of them; an
+ * upgraded socket is represented by its anchor descriptor, which the peer
+ * rings.
  */
 #pragma once
 
@@ -14,7 +15,7 @@
 #include <sys/select.h>
 #include <time.h>
 
-/* Is any of them more than the kernel can answer for? */
+/* Does any of them need more than the kernel's answer? */
 bool poll_concerns_us(const struct pollfd *fds, nfds_t n);
 /* ppoll() for sets that do; @ts relative, NULL for ever.  Count or -errno. */
 int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,

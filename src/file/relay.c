@@ -2,9 +2,10 @@
 /*
  * file/relay.c - see file/relay.h
  *
- * The relay is a grandchild made by clone(), in which nothing of libc or of the
- * program runs: no handlers, no atfork functions, only system calls.  Its parent is
- * gone at once, so the program can neither wait for it nor hear of its end.
+ * The relay is a grandchild made by clone().  It runs no code of libc or of the
+ * program: no handlers, no atfork functions, only system calls.  Its parent
+ * ends at once, so the program can neither wait for the relay nor learn of its
+ * end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,9 +27,7 @@
 
 #define BUF_BYTES (64u * 1024)
 
-/*
- * In the relay process: system calls only.
- */
+/* Code that runs in the relay process: system calls only. */
 
 struct way {
 	int from, to;
@@ -46,7 +45,7 @@ static void relay_exit(void)
 		rawcall(SYS_exit_group, 0);
 }
 
-/* One end is gone without a FIN: so is the other. */
+/* One end was reset: reset the other. */
 static void relay_reset(const struct way *w)
 {
 	struct linger now = { .l_onoff = 1, .l_linger = 0 };
@@ -122,7 +121,7 @@ static void relay_run(int anchor, int inner, const struct stash *stash,
 	while (!down.done || !up.done) {
 		way_step(&down);
 		way_step(&up);
-		/* An end that nothing is wanted of would only keep us awake. */
+		/* Do not poll an idle end: its POLLHUP would spin. */
 		short a = wanted(&down, &up), i = wanted(&up, &down);
 		struct pollfd p[2] = { { .fd = a ? anchor : -1, .events = a },
 				       { .fd = i ? inner : -1, .events = i } };
@@ -153,9 +152,7 @@ static void relay_main(int anchor, int inner, const struct stash *stash,
 	relay_run(anchor, inner, stash, bufs);
 }
 
-/*
- * In the program.
- */
+/* Code that runs in the program. */
 
 static int listen_loopback(int family, struct sockaddr_storage *at,
 			   socklen_t *len)
@@ -180,7 +177,7 @@ static int listen_loopback(int family, struct sockaddr_storage *at,
 	return fd;
 }
 
-/* The connection that came from @mine, among those that strangers may have made. */
+/* Accepts the connection from @mine and drops those of strangers. */
 static int accept_mine(int listener, const struct sockaddr_storage *mine,
 		       socklen_t mine_len)
 {
@@ -226,7 +223,7 @@ static int loopback_pair(int family, int pair[2])
 	return 0;
 }
 
-/* What the program may notice of a descriptor that took another's place. */
+/* Copies the properties that the program may check on the new descriptor. */
 static void copy_ways(int anchor, int fd)
 {
 	int v, fl = libc.fcntl(anchor, F_GETFL);
@@ -285,8 +282,8 @@ static int start(int anchor, const struct stash *stash)
 	return err;
 }
 
-/* No signal of the program's may end our connect() early, nor reach its handlers in
- * the relay. */
+/* A signal of the program must not interrupt our connect(), nor run the
+ * program's handlers in the relay. */
 int relay_start(int anchor, const struct stash *stash)
 {
 	uint64_t all = ~UINT64_C(0), before = 0;

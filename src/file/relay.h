@@ -4,16 +4,16 @@
  *
  *     peer  <-- anchor -->  relay process  <-- TCP over loopback -->  new descriptor
  *
- * Bytes that were taken out of a ring cannot be put back into the kernel's receive
- * queue in front of what follows.  So a small process of its own, no child of the
- * program, hands them over and then moves bytes both ways until either end closes.
- * FIN and reset pass through.
+ * Nobody can put bytes that were read from a ring back into the kernel's
+ * receive queue, ahead of what follows.  So a small process of our own, not a
+ * child of the program, delivers them and then moves bytes both ways until
+ * either end closes.  It passes FIN and reset on.
  */
 #pragma once
 
 #include "base/compiler.h"
 #include "sock/stash.h"
 
-/* A descriptor, close-on-exec, that continues @anchor's stream after @stash; or
- * -errno.  @anchor stays the caller's to close. */
+/* Returns a close-on-exec descriptor that continues @anchor's stream after
+ * @stash, or -errno.  The caller still closes @anchor. */
 MUST_CHECK int relay_start(int anchor, const struct stash *stash);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file/replace.c - a carrier takes the place of a socket, wherever the program has it
+ * file/replace.c - puts a replacement descriptor wherever the program has a
+ * socket
  *
  *     descriptor, its duplicates, our own copy  ->  dup3() over each
- *     entries of epoll sets                     ->  taken out, and put in again
+ *     entries of epoll sets                     ->  removed and added again
  *
- * The socket is one that has done nothing yet, so nobody has seen an event of it but
- * that it is not connected.  What other processes hold cannot be replaced, nor can an
- * entry of an epoll set whose number the program has closed since: such sockets are
- * the kernel's.  A thread that duplicates the descriptor at this very moment keeps the
- * socket that was there.
+ * The socket has done nothing yet, so the only event that anybody can have seen
+ * is that it is not connected.  We cannot replace descriptors in other
+ * processes, nor an entry of an epoll set whose number the program has closed
+ * since: such sockets stay with the kernel.  A thread that duplicates the
+ * descriptor at this very moment keeps the old socket.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 #include "sock/shared.h"
 #include "file/hold.h"
 
-/* Are all calls on it this thread's one? */
+/* Is this thread's call the only one on it? */
 static bool is_quiet(const struct file *f)
 {
 	uint32_t n = 1;
@@ -83,7 +84,7 @@ static void items_in(struct file *f)
 {
 	for (struct epitem *it = f->items; it; it = it->next_of_sock) {
 		GUARD(&it->ep->lock);
-		/* One that has fired waits for the program's EPOLL_CTL_MOD. */
+		/* One that has fired waits for the program's MOD. */
 		kernel_ctl(it->ep, EPOLL_CTL_ADD, it->fd,
 			   it->disabled ? EPOLLET : it->events,
 			   it->tagged ? tag_of(it) : it->data.u64);
@@ -99,7 +100,7 @@ int file_replace(int fd, int by)
 		return replace_one(fd, by);
 	gate_enter();
 	if (sock_procs(f->sk) > 1) {
-		err = -EBUSY; /* a fork has come between */
+		err = -EBUSY; /* a fork happened meanwhile */
 	} else {
 		GUARD(&f->lock);
 		items_out(f);

@@ -10,7 +10,7 @@
 #include "group/ref.h"
 #include "group/txop.h"
 
-/* Those at the front that nobody asks for. */
+/* Drop operations at the front that need no completion. */
 static void reap(struct group *g, struct gsock *s)
 {
 	while (s->first && s->first != s->out && !s->first->userdata) {
@@ -69,7 +69,7 @@ bool gsock_complete(struct group *g, struct gsock *s)
 	return true;
 }
 
-/* Has the connection ended in both directions, so that nobody acknowledges? */
+/* Has the connection ended in both directions, so that no ACK can come? */
 static COLD bool is_dead(const struct gsock *s)
 {
 	struct pollfd p = { .fd = s->fd };

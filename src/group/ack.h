@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group/ack.h - operations that are out: when they are complete
+ * group/ack.h - when a sent operation is complete
  *
- * Acknowledged is what the peer's kernel has acknowledged (SIOCOUTQ); of a protocol that
- * puts bytes into the peer's own memory, all that it took; by reference (ref.h): what
- * the peer needs no longer.  Completions are called back in turns only.
+ * TCP: when the peer's kernel has acknowledged it (SIOCOUTQ).  A protocol that
+ * writes into the peer's memory: when all bytes are written.  By reference
+ * (ref.h): when the peer no longer needs the memory.  Completions are called
+ * back only in turns.
  */
 #pragma once
 

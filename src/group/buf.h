@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group/buf.h - memory of a group: for received data, for copies of data to send,
- * and the descriptors of received data that the application holds
+ * group/buf.h - memory of a group: for received data, for copies of data to
+ * send, and the descriptors of received data that the application holds
  *
  *     allocator -> blocks of 1 MB -> chunks of 128 KB -> pieces
  *                                        counted by the pieces in use
  *
- * A chunk is filled from front to back by one group and goes back to the free ones
- * when its last piece is returned, in whatever order, by whatever thread.  Blocks
- * stay until buf_fini().  The allocator is the application's if it gave one;
- * otherwise mmap().  All groups together take limit bytes at most, so that a program
- * that keeps what it receives is told, and does not fill the machine.
+ * One group fills a chunk from front to back.  The chunk becomes free when its
+ * last piece is returned, in any order and by any thread.  Blocks stay until
+ * buf_fini().  The allocator is the application's if it gave one, otherwise
+ * mmap().  All groups together take at most limit bytes, so a program that
+ * keeps what it receives gets an error instead of filling the machine's memory.
  *
- * Descriptors (struct rxbuf) lie in one reserved range of addresses, so that a
- * pointer that comes back can be checked before it is used.
+ * Descriptors (struct rxbuf) lie in one reserved range of addresses.  So we can
+ * check a pointer that the application returns before we use it.
  *
  * Owner of a pool: its group; what several groups share is locked inside.
  */
@@ -77,7 +77,7 @@ void buf_told(void *addr, size_t len); /* received data may lie here */
 
 void pool_fini(struct pool *p);
 
-/* Room for at least @want bytes (at most CHUNK_ROOM) in one place; *@room may be
+/* Contiguous room for at least @want bytes (at most CHUNK_ROOM); *@room may be
  * more.  NULL: out of memory. */
 uint8_t *chunk_room(struct pool *p, uint32_t want, uint32_t *room);
 /* @n bytes there are a piece now: the chunk is counted. */

@@ -3,10 +3,10 @@
  * group/end.c - how sockets end
  *
  *     failure  ->  ERROR, completions; the socket waits to be destroyed
- *     destroy  ->  flush -> all out -> all acknowledged -> closed  ->  TERMINATED
+ *     destroy  ->  flush -> all sent -> all acknowledged -> close -> TERMINATED
  *
- * Destroying only marks, so it may be done in any callback; the steps are taken in
- * turns.  What the application still holds stays where it lies.
+ * Destroying only sets a mark, so any callback may do it; turns take the steps.
+ * Buffers that the application still holds stay valid.
  */
 #include <errno.h>
 
@@ -86,7 +86,7 @@ bool gsock_close_step(struct group *g, struct gsock *s)
 		} else if (s->sent < s->queued) {
 			if (s->is_direct)
 				work_add(
-				    s); /* nobody tells that there is room */
+				    s); /* no notification of room follows */
 			return false;
 		} else if (s->n_comps || refs_are_out(s)) {
 			gsock_acks(g, s);

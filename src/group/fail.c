@@ -29,7 +29,7 @@ static int error_of(int err, bool connecting)
 	}
 }
 
-/* Nothing is used any more of what was to be sent. */
+/* The application may reuse all memory that was queued to be sent. */
 void ops_are_over(struct gsock *s)
 {
 	s->out = NULL;

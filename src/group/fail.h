@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group/fail.h - a connection that has failed: ERROR is called back, and it waits to be
- * destroyed
+ * group/fail.h - a connection fails: call back ERROR and wait to be destroyed
  */
 #pragma once
 
@@ -9,5 +8,5 @@
 
 /* False: a callback has taken the socket away. */
 bool gsock_fail(struct group *g, struct gsock *s, int err);
-/* Nothing is used any more of what was to be sent. */
+/* The application may reuse all memory that was queued to be sent. */
 void ops_are_over(struct gsock *s);

@@ -20,8 +20,9 @@ static struct group *groups, *free_groups;
 static bool is_ready;
 
 /*
- * Who is inside.  If asked for it is a lock that its owner may take again, for
- * callbacks use the group; otherwise a second thread is a mistake of the program's.
+ * Enter a group.  If the program asked for it, take a recursive lock, because
+ * callbacks use the group too.  Otherwise a second thread is an error of the
+ * program's.
  */
 static void enter(struct group *g)
 {
@@ -95,8 +96,8 @@ struct gsock *gsock_enter(uintptr_t handle, struct group **group)
 	return NULL;
 }
 
-/* In the child the parent's groups are gone: it has copies of their descriptors,
- * which would keep connections open, and nothing else. */
+/* In the child the parent's groups are gone.  Close the copies of their
+ * descriptors, which would keep connections open. */
 static void after_fork(void)
 {
 	lock = (struct lock){ 0 };
@@ -176,7 +177,7 @@ static void group_release(struct group *g)
 	free_groups = g;
 }
 
-/* By whoever has told a socket of something, perhaps in another thread. */
+/* Called by the thread that notified a socket, which may be another one. */
 static void on_told(struct ready_set *rs)
 {
 	struct group *g = container_of(rs, struct group, told);

@@ -9,16 +9,16 @@
  *   buf.c     memory for what was received
  *   memory.c  memory that may be sent by reference; registered.c, the program's own
  *   gsock.c   the state of a group and of a socket in it; calling back
- *   wake.c    waking whoever sleeps on a group
- *   set.c     what a socket is in: epoll set, hot places, lists
- *   lent.c    bytes that the application reads where they lie
+ *   wake.c    waking a thread that sleeps on a group
+ *   set.c     the epoll set, hot places and lists that a socket is in
+ *   lent.c    bytes that the application reads in place
  *   txop.c    send operations
  *   ref.c     sending by reference
- *   settle.c  what the switch has decided takes effect
- *   ack.c     operations that are out: when they are complete
+ *   settle.c  what a group does after an upgrade or a fallback
+ *   ack.c     when sent operations are complete
  *   fail.c    a connection that has failed
- *   push.c    bytes go out
- *   rx.c      bytes to the application
+ *   push.c    sends bytes
+ *   rx.c      delivers bytes to the application
  *   tx.c      operations: gathered and flushed
  *   end.c     destroy, TERMINATED
  *   open.c    sockets: create, connect, listen, accept, move between groups
@@ -26,18 +26,21 @@
  *   turn.c    one turn
  *   group.c   the life of groups; fork, exit
  *
- * That is an order: a file calls those above it in this list, as src/LAYERS says.
+ * That is an order: a file calls those above it in this list, as src/LAYERS
+ * says.
  *
- * A group's sockets are served by their connection's kernel socket or, once it has moved,
- * by a protocol (sock/sock_ops.h, sock/lend.h).  Their descriptors are the group's own: no
- * entry of the file table leads to them.  A group has an epoll set of the kernel's for its
- * descriptors, and a ready set (sock/ready.h) for what comes past the kernel.
+ * A group's sockets are served by their kernel socket or, after an upgrade, by
+ * a protocol (sock/sock_ops.h, sock/lend.h).  Their descriptors are the group's
+ * own: the file table has no entry for them.  A group has a kernel epoll set
+ * for its descriptors, and a ready set (sock/ready.h) for notifications without
+ * the kernel.
  *
- * Owner: one thread at a time.  No locks inside, but the group's own one if it is asked
- * for.  Functions return 0 or negative errno.  Those that may call back say so.
+ * Owner: one thread at a time.  No locks inside, except the group's own if the
+ * program asks for it.  Functions return 0 or negative errno.  Those that may
+ * call back say so.
  *
- * What holds for a socket:
- *   G1  nothing is called back for it after TERMINATED, which is called back once
+ * Guarantees for a socket:
+ *   G1  no callback after TERMINATED, which is called back once
  *   G2  each operation with a userdata is completed once, before TERMINATED
  *   G3  after destroy only completions and TERMINATED are called back
  */
@@ -53,8 +56,8 @@
 struct group;
 struct gsock;
 
-/* Goes with received data until it is given back.  The bytes belong to the API, which
- * may show them to the program. */
+/* Belongs to received data until the application returns it.  The bytes are the
+ * API's, which may show them to the program. */
 #define GROUP_BUF_BYTES 16u
 
 struct group_buf {
@@ -69,15 +72,15 @@ enum group_event {
 };
 
 /*
- * What is called back.  Sockets come as handles, with the userdata that the API gave
- * them.  Each function gets this struct as well, as the group keeps it: there an API
- * finds the program's own functions.
+ * The callbacks.  A socket is passed as its handle, with the userdata that the
+ * API gave it.  Each callback also gets the group's copy of this struct, in
+ * which the API finds the program's own functions.
  */
 struct group_calls {
 	void (*event)(uintptr_t sock, uintptr_t userdata,
 		      enum group_event event, int value,
 		      const struct group_calls *c);
-	/* NULL: nobody asks.  @op: the userdata of the operation that is complete. */
+	/* NULL: no completions.  @op: the operation's userdata. */
 	void (*comp)(uintptr_t sock, uintptr_t userdata, uintptr_t op,
 		     const struct group_calls *c);
 	/* NULL: received data is dropped. */
@@ -98,8 +101,8 @@ struct group_attr {
 
 /* Where received data and copies may lie. */
 struct group_memory {
-	/* NULL, or called with all of it before it is used; @page: bytes of a huge
-	 * page, or 0. */
+	/* NULL, or called with each block before its first use; @page: bytes of
+	 * a huge page, or 0. */
 	void (*told)(void *addr, size_t len, size_t page);
 	/* Both or none: the program's allocator. */
 	void *(*alloc)(size_t len);
@@ -107,12 +110,12 @@ struct group_memory {
 	uint64_t limit; /* bytes, of all groups; 0: none */
 };
 
-/* Of the process.  -EEXIST: done already, and @memory has an allocator.  -EBUSY: inside
- * a callback. */
+/* For the whole process.  -EEXIST: done before, and @memory has an allocator.
+ * -EBUSY: called inside a callback. */
 MUST_CHECK int groups_init(const struct group_memory *memory);
 bool groups_are_ready(void);
 MUST_CHECK int groups_exit(void); /* calls back */
-/* The process ends: as much as keeps what was written from being lost. */
+/* The process ends: do what is needed to not lose written bytes. */
 void groups_at_exit(void);
 
 /* From handles, with the group entered; NULL: stale. */
@@ -127,7 +130,7 @@ MUST_CHECK int group_update(struct group *g, const struct group_attr *attr);
 /* Calls back.  The number of callbacks; -EBUSY from inside of one. */
 int group_turn(struct group *g);
 void group_flush(struct group *g);
-/* wait.c: the epoll set; 1 something is there already, 0 it wakes who sleeps on it */
+/* wait.c: the epoll set; 1: an event is there already, 0: sleep on the set. */
 int group_fd(const struct group *g);
 int group_arm(struct group *g);
 
@@ -152,8 +155,8 @@ MUST_CHECK int gsock_attach(struct gsock *s, struct group *g);
 #define GROUP_SEND_FLUSH 1u /* it goes out now, with all that was not flushed */
 #define GROUP_SEND_COPY 2u /* the memory is the caller's again; no completion */
 
-/* All or nothing.  @key: of memory_register(), or 0.  @op: given back when it is complete;
- * 0: nobody asks. */
+/* Sends all or nothing.  @key: from memory_register(), or 0.  @op: the
+ * completion callback gets it; 0: no completion. */
 MUST_CHECK int gsock_send(struct gsock *s, const struct iovec *iov, size_t n,
 			  unsigned flags, uint32_t key, uintptr_t op);
 void gsock_flush(struct gsock *s);

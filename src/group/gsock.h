@@ -2,9 +2,9 @@
 /*
  * group/gsock.h - what the parts of a group share: the group, a socket in it
  *
- * Sockets and groups are type-stable: a pointer to one that has gone still points at
- * one.  A callback may take the socket that it is about away to another thread, or
- * mark it for destruction: whoever called back looks at the answer of call_*().
+ * Sockets and groups are type-stable: a stale pointer still points at one.  A
+ * callback may move its socket to another thread or mark it for destruction, so
+ * every caller checks the result of call_*().
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 #include "sock/lend.h"
 #include "sock/sock_ops.h"
 
-/* Sockets that are looked at in each turn, news or not. */
+/* Sockets that each turn polls without a notification. */
 #define HOT_MAX 8u
 
 enum gsock_state {
@@ -70,7 +70,7 @@ struct gsock {
 	uint64_t copy_next;  /* and how many the next time */
 	uint64_t starved_ns; /* there is no memory since; 0 there is */
 	uint64_t ack_look;   /* the turn of the last look */
-	/* sending: [first ... out) is out, [out ... last] is to go */
+	/* sending: [first ... out) is sent, [out ... last] is not */
 	struct txop *first, *out, *last;
 	size_t out_done;  /* bytes of @out that are out */
 	uint32_t n_comps; /* operations that are to be completed */
@@ -129,7 +129,7 @@ struct gsock *gsock_take(void);  /* NULL: out of memory */
 void gsock_put(struct gsock *s); /* its memory, no more */
 void gsocks_after_fork(void);
 
-/* What is called back.  True: the socket is still the group's, and may be touched. */
+/* Run a callback.  True: the socket is still the group's, and valid. */
 bool call_event(struct group *g, struct gsock *s, enum group_event event,
 		int value);
 bool call_comp(struct group *g, struct gsock *s, uintptr_t userdata);
@@ -152,7 +152,7 @@ static inline bool call_rx(struct group *g, struct gsock *s, void *data,
 	return call_end(g, s);
 }
 
-/* It is served in the next turn. */
+/* The next turn serves it. */
 static inline void work_add(struct gsock *s)
 {
 	if (s->group && list_is_empty(&s->work))

@@ -5,8 +5,8 @@
  *     handle_new(object, kind)  ->  generation << 32 | index << 1 | kind
  *     handle_get(handle, kind)  ->  object, or NULL: stale, or of the other kind
  *
- * Looking up takes no lock: an object is told by its slot's generation, and slots
- * are never unmapped.  Whoever frees an object frees its handle first.
+ * A look-up takes no lock: the slot's generation identifies the object, and
+ * slots are never unmapped.  Free an object's handle before the object.
  */
 #pragma once
 

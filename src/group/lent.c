@@ -3,14 +3,14 @@
 #include "base/clock.h"
 #include "group/lent.h"
 
-/* So long nothing is returned and nothing arrives, while the peer waits for room. */
+/* Move on after so long without progress, if the peer waits for room. */
 #define STILL_NS (2 * NS_PER_MS)
-/* A program that has once kept its buffers is likely to do so again: so many bytes are
- * copied before it is lent something again, and each time twice as many. */
+/* A program that once kept its buffers is likely to do so again.  So copy this
+ * many bytes before lending again, and twice as many each further time. */
 #define COPY_MIN (16u << 20)
 #define COPY_MAX (UINT64_C(1) << 30)
 
-/* It has changed. */
+/* Tell the protocol the oldest piece that is still held. */
 static void tell_oldest(struct gsock *s)
 {
 	s->lend->back(s->sk, s->fd, s->held_first ? &s->held_first->at : NULL);
@@ -48,7 +48,7 @@ void held_release(struct gsock *s)
 		tell_oldest(s);
 }
 
-/* It outlives its place in the stream's order. */
+/* Take it out of the stream's order; the application keeps it. */
 void held_part(struct rxbuf *b)
 {
 	struct lend_memory *memory = b->memory;
@@ -61,7 +61,7 @@ void held_part(struct rxbuf *b)
 	}
 }
 
-/* The socket goes: what is held keeps where it lies. */
+/* The socket is freed: pieces still held stay valid. */
 void held_orphan(struct gsock *s)
 {
 	for (struct rxbuf *b = s->held_first, *next; b; b = next) {
@@ -85,8 +85,9 @@ void lend_begin(struct gsock *s)
 		s->copy_next = COPY_MIN;
 }
 
-/* What is lent is not in the stream's order any more: it stays until it is returned.
- * Of some the peer is told in their order all the same, so they stay in the list. */
+/* The pieces are no longer part of the stream's order: each stays until it is
+ * returned.  Pieces marked in_order stay in the list, because the peer expects
+ * them back in order. */
 static void let_go(struct gsock *s)
 {
 	struct rxbuf *b = s->held_first, *next;
@@ -130,9 +131,7 @@ void lend_copied(struct gsock *s, size_t n)
 	lend_begin(s);
 }
 
-/*
- * When.
- */
+/* Deciding when to move on. */
 
 static bool stands_still(const struct gsock *s, uint64_t now)
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group/lent.h - bytes that the application reads where they lie
+ * group/lent.h - bytes that the application reads in place
  *
  *     held_first ... held_last   in the stream's order
  *
- * Room goes back to the peer up to the first piece that is still lent.  An application
- * that keeps what it gets would so stop the stream in the end.  turn_lent() sees that, and
- * has the protocol move on (sock/lend.h): what is lent stays where it is, untouched, as
- * long as the application likes.  From then on bytes are copied into memory of the group's
- * (buf.h), which has a limit, until the application has returned what it had and at
- * least copy_left bytes have come.
+ * The peer gets room back up to the first piece that the application still
+ * holds.  So an application that keeps its pieces would stop the stream in the
+ * end. turn_lent() sees that and has the protocol move on (sock/lend.h): pieces
+ * already lent stay valid and unchanged as long as the application likes.  From
+ * then on we copy bytes into the group's memory (buf.h), which has a limit,
+ * until the application has returned all pieces and copy_left bytes have been
+ * copied.
  *
  * Owner: the socket's group.  The application may return buffers in any thread.
  */
@@ -27,7 +28,7 @@ void lend_begin(struct gsock *s);            /* @lend has the stream now */
 void lend_copied(struct gsock *s, size_t n); /* so many bytes were not lent */
 void turn_lent(struct group *g);
 
-/* After a callback that may have kept what it was given. */
+/* Call this after a callback that may have kept its buffer. */
 static inline void lend_note(struct group *g, struct gsock *s)
 {
 	if (unlikely(s->held_first) && list_is_empty(&s->lent))

@@ -18,8 +18,8 @@
 #include "sock/region.h"
 
 /*
- * The allocator: free runs of pages in lists by their size's magnitude, neighbours
- * joined; slabs of small blocks in lists by their blocks' size.
+ * The allocator: lists of free page runs by order of magnitude, neighbours
+ * merged; lists of slabs of small blocks by block size.
  */
 
 #define HEAP_MAX (UINT64_C(1) << 36) /* of addresses, if they can be had */
@@ -36,8 +36,9 @@
 
 enum page_kind { PAGE_NONE, PAGE_FREE, PAGE_RUN, PAGE_SLAB };
 
-/* Of the first page of a run; a free one's last says @kind and @n, too.  Pages inside
- * have no kind, so what points there is known to be no block. */
+/* Describes a run in its first page; a free run's last page repeats @kind and
+ * @n.  Pages inside a run have no kind, so a pointer to one is not taken for a
+ * block. */
 struct page {
 	uint8_t kind;
 	uint8_t class;       /* of a slab */
@@ -79,7 +80,7 @@ static size_t books_bytes(uint64_t n_bytes)
 	return n_bytes / MEMORY_PAGE * sizeof(struct page);
 }
 
-/* Addresses for @n bytes, and for what is noted of their pages. */
+/* Reserve addresses for @n bytes and for the records of their pages. */
 static bool heap_map(uint64_t n, void **map, void **books)
 {
 	int fd = sealed_file("osf-memory", n);
@@ -168,8 +169,8 @@ static void run_drop_free(uint32_t i)
 	pages[i].kind = pages[i + n - 1].kind = PAGE_NONE;
 }
 
-/* One that is large enough, of the smallest magnitude that has one; of that of @n, whose
- * runs may be too short, as far as @max. */
+/* Find a free run of @n pages or more in the smallest class that has one.  Runs
+ * in @n's own class may be too short: check at most @max of those. */
 static uint32_t run_find(uint32_t n, uint32_t max)
 {
 	uint32_t c = run_class(n);
@@ -183,7 +184,7 @@ static uint32_t run_find(uint32_t n, uint32_t max)
 	return NO_PAGE;
 }
 
-/* The next pages, and what is noted of them, are memory now. */
+/* Back the next pages and their records with memory. */
 static bool heap_grow(void)
 {
 	if (!use_sparse(heap + (size_t)n_usable * MEMORY_PAGE,
@@ -268,7 +269,7 @@ static inline uint32_t block_bytes(uint32_t class)
 	return SMALL_MIN << class;
 }
 
-/* The bits of a page whose blocks are all in use. */
+/* The bit mask of a page with all blocks in use. */
 static inline uint64_t page_full(uint32_t class)
 {
 	return UINT64_MAX >> (64 - MEMORY_PAGE / block_bytes(class));
@@ -383,9 +384,7 @@ size_t memory_used(void)
 	return used;
 }
 
-/*
- * Where memory is, and whose.
- */
+/* Looking up memory and its owner. */
 
 static inline struct page *page_of(const uint8_t *p)
 {
@@ -397,7 +396,7 @@ static bool is_all_shared(const uint8_t *p, size_t len)
 	const struct page *last = page_of(p + len - 1);
 
 	if (unlikely(last >= pages + load_acq(&n_pages)))
-		return false; /* nothing that was ever given */
+		return false; /* never allocated */
 	for (const struct page *g = page_of(p); g <= last; g++)
 		if (unlikely(load_rlx(&g->is_private)))
 			return false;
@@ -410,7 +409,7 @@ bool heap_place(const uint8_t *p, size_t len, struct place *out)
 	return is_all_shared(p, len);
 }
 
-/* Each may split a mapping in three, and a process has 65,530. */
+/* Each may split a mapping in three; a process may have 65,530 mappings. */
 #define GIVEN_MAX 8192u
 
 static uint32_t n_given; /* pieces, so far */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group/open.c - sockets: made, connected, listening, accepted, moved
+ * group/open.c - sockets: create, connect, listen, accept, move
  *
  *     create -> (bind) -> connect -> established()  ->  ESTABLISHED
  *                      -> listen  -> accept()       ->  accept()
  *     detach, attach: from one group's lists to another's
  *
- * The descriptor is a kernel socket of our own, among the program's, and joins the group's epoll set,
- * edge-triggered, when it first may have something to tell.
+ * The descriptor is a kernel socket of our own.  It joins the group's epoll
+ * set, edge-triggered, when the first event becomes possible.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -32,7 +32,7 @@
 
 #define ACCEPTS_A_TURN 64
 
-/* A socket around @fd, in @g.  On error @fd is the caller's still. */
+/* Makes a socket of @fd in @g.  On error the caller still owns @fd. */
 static int gsock_new(struct group *g, int fd, uintptr_t userdata,
 		     struct gsock **out)
 {
@@ -123,9 +123,7 @@ int gsock_bind(struct gsock *s, const struct sockaddr *addr, socklen_t len)
 	return 0;
 }
 
-/*
- * Connecting.
- */
+/* Connect. */
 
 /* Errors of the call itself, as opposed to the connection's. */
 static bool is_callers(int err)
@@ -157,7 +155,7 @@ int gsock_connect(struct gsock *s, const struct sockaddr *to, socklen_t len)
 		return -EINVAL;
 	if (len >= sizeof(sa_family_t) && to->sa_family == AF_UNSPEC)
 		return -EAFNOSUPPORT;
-	/* A module's carrier takes the descriptor's place. */
+	/* A module's replacement descriptor is installed. */
 	bool carried = s->sk && len >= sizeof(struct sockaddr_in) &&
 		       !ops_connect_first(s->sk, s->fd, to, len, NULL);
 	if (!carried && libc.connect(s->fd, to, len) < 0)
@@ -195,13 +193,11 @@ void gsock_established(struct group *g, struct gsock *s)
 	gsock_settle(s);
 	if (!call_event(g, s, GROUP_ESTABLISHED, 0))
 		return;
-	s->is_readable = 1; /* the event that told us may have told of more */
+	s->is_readable = 1; /* the event may have reported data too */
 	work_add(s);
 }
 
-/*
- * Listening.
- */
+/* Listen. */
 
 int gsock_listen(struct gsock *s)
 {
@@ -222,7 +218,7 @@ int gsock_listen(struct gsock *s)
 	return 0;
 }
 
-/* What the switch makes of an arrival.  False: it was none. */
+/* Ask the switch about an arrival.  False: it was only a dead token. */
 static bool arrive(struct gsock *s, struct gsock *parent,
 		   struct sockaddr_storage *from, socklen_t len)
 {
@@ -278,9 +274,7 @@ void gsock_accept(struct group *g, struct gsock *s)
 	work_add(s);
 }
 
-/*
- * Moving.
- */
+/* Move between groups. */
 
 int gsock_detach(struct gsock *s)
 {

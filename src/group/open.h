@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * group/open.h - connections that have come about; see group/open.c
- */
+/* group/open.h - connections that are established; see group/open.c */
 #pragma once
 
 #include "group/gsock.h"

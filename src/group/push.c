@@ -10,7 +10,7 @@
 #include "group/txop.h"
 #include "ops/ops.h"
 
-/* By send() of whatever table the socket has: bytes taken, -EAGAIN, or the connection's
+/* Send with the socket's own table: bytes sent, -EAGAIN, or the connection's
  * error. */
 static ssize_t put_by_table(struct gsock *s, const struct iovec *iov, size_t n)
 {
@@ -28,7 +28,7 @@ static ssize_t put_by_table(struct gsock *s, const struct iovec *iov, size_t n)
 	return r < 0 ? -errno : r;
 }
 
-/* Not direct, or not yet. */
+/* The connection is on TCP, or not direct yet. */
 static ssize_t put_other(struct gsock *s, const struct iovec *iov, size_t n,
 			 size_t len)
 {
@@ -60,7 +60,7 @@ HOT ssize_t push_now(struct gsock *s, const struct iovec *iov, size_t n,
 	return r;
 }
 
-/* @n bytes from @out on are out. */
+/* @n bytes more, from @out on, have been sent. */
 static void advance(struct gsock *s, size_t n)
 {
 	while (s->out && s->out->end <= s->limit) {
@@ -75,7 +75,7 @@ static void advance(struct gsock *s, size_t n)
 	s->out_done += n;
 }
 
-/* What is next to be copied, up to what may go by reference (@refs). */
+/* The next bytes to copy, up to those that go by reference (@refs). */
 static size_t gather(const struct gsock *s, bool refs, struct iovec *iov,
 		     size_t *len)
 {
@@ -99,8 +99,8 @@ static size_t gather(const struct gsock *s, bool refs, struct iovec *iov,
 	return n;
 }
 
-/* By reference, as far as that goes: 1 all that may, 0 the rest has to be copied,
- * -ECONNRESET. */
+/* Send by reference as much as possible.  1: sent all that may go that way; 0:
+ * copy the rest; or -ECONNRESET. */
 static int push_refs(struct gsock *s)
 {
 	while (s->out && s->out->end <= s->limit && s->out->may_ref &&

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group/ref.c - sending by reference, and when the memory is the application's again
+ * group/ref.c - sending by reference, and when the application gets its memory
+ * back
  *
  *     place in shared memory? -> peer has mapped it? -> whole pages: REF, else a copy
  *
- * Only whole pages go by reference, so that what is left of a page at both ends, which
- * may be somebody else's, is the peer's copy.  An operation is complete when the peer is
- * done with all of its references.
+ * Only whole pages go by reference.  The peer gets a copy of the partial page
+ * at either end, because the rest of that page may hold other data.  An
+ * operation is complete when the peer has released all of its references.
  *
- * When the connection ends first and the peer lives on, it may still read what it was
- * shown: then those pages are left to it (memory_give_away()), and the application goes
- * on with copies of them.  So they are when the peer returns nothing for STILL_NS while
- * operations wait to be completed: it may be keeping all of a message whose rest we hold
- * back until then.  Pages of the program's own mappings cannot be left, so their
- * operations wait, and so does the end of a connection that is closed in order.
+ * If the connection ends and the peer lives on, it may still read the pages.
+ * Then we leave those pages to it (memory_give_away()), and the application
+ * goes on with copies.  We do the same if the peer releases nothing for
+ * STILL_NS while operations wait for completion: the peer may be keeping a
+ * whole message whose rest we do not send until then.  Pages of the program's
+ * own mappings cannot be given away, so their operations wait, and an orderly
+ * close waits for them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,7 +26,7 @@
 #include "sock/region.h"
 
 #define QUEUE_MIN 64u
-/* How long the end of a connection waits for the peer to be done with references. */
+/* How long a close waits for the peer to release its references. */
 #define END_NS (10 * NS_PER_MS)
 /* How long the peer may return nothing, and in how many looks the clock is looked at. */
 #define STILL_NS (100 * NS_PER_MS)
@@ -35,9 +37,9 @@ struct sent_ref {
 	uint32_t len;
 };
 
-/* References are counted modulo 2^32; those from n_done to n_sent are under way.  Those
- * before n_left, which is n_done or later, are not waited for: their pages were left to
- * the peer. */
+/* References are counted modulo 2^32; those from n_done to n_sent are in use.
+ * We do not wait for those before n_left (n_left is n_done or later): their
+ * pages were given away to the peer. */
 struct txrefs {
 	uint32_t n_sent, n_done, n_left;
 	bool is_off;       /* the peer keeps what it gets: it is sent copies */
@@ -45,7 +47,7 @@ struct txrefs {
 	uint64_t still_ns; /* which was then; 0: lately */
 	uint32_t cap;      /* of @q, a power of two */
 	struct sent_ref *q;
-	uint64_t end_ns; /* waits so long for its end; 0: does not yet */
+	uint64_t end_ns; /* deadline of the close; 0: none yet */
 };
 
 static bool refs_open(struct gsock *s)
@@ -63,7 +65,7 @@ static int queue_reserve(struct gsock *s)
 
 	if (likely(r->n_sent - r->n_done < r->cap))
 		return 1;
-	/* Nobody has looked if nobody has asked for completions. */
+	/* Without completions nobody has looked at n_done. */
 	int err = refs_look(s);
 	if (err)
 		return err;
@@ -113,7 +115,7 @@ ssize_t gsock_put_ref(struct gsock *s, const struct txop *op, size_t done)
 
 uint32_t refs_sent(const struct gsock *s) { return s->refs->n_sent; }
 
-/* Can all that is out be left to the peer? */
+/* Can all pages in use be given away to the peer? */
 static bool is_all_to_be_left(const struct txrefs *r)
 {
 	for (uint32_t i = r->n_left; i != r->n_sent; i++)

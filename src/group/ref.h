@@ -9,10 +9,10 @@
 
 #define REF_MIN 4096u /* bytes; fewer are copied */
 
-/* Of @len bytes at @data, those that are to be copied before whole pages begin; all of
- * them if there is too little of those. */
+/* How many of @len bytes at @data to copy before the first whole page; all of
+ * them if too few whole pages follow. */
 size_t ref_lead(const uint8_t *data, size_t len);
-/* From @done on, where a page begins: the bytes that went, 0 send a copy, -ECONNRESET. */
+/* From @done on, a page's start: bytes sent, 0: send a copy, or -ECONNRESET. */
 ssize_t gsock_put_ref(struct gsock *s, const struct txop *op, size_t done);
 uint32_t refs_sent(const struct gsock *s);
 int refs_look(struct gsock *s);           /* 0, -ECONNRESET */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group/registered.c - memory of the program's own that may be sent by reference; memory.h
+ * group/registered.c - the program's own memory, sent by reference; see
+ * memory.h
  *
- * Registrations are type-stable and found by the key's lower part, so that whoever has a
- * stale key finds that it is one.
+ * Registrations are type-stable and found by the key's lower part.  So a stale
+ * key is detected.
  */
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group/rx.c - bytes to the application
+ * group/rx.c - delivers received bytes to the application
  *
  *     kernel -> recv() into a chunk ---------------> rx()
- *     direct -> the bytes where they lie ----------> rx()
+ *     direct -> the bytes in place ----------------> rx()
  *
- * From the kernel it is one copy, into memory of the group's.  From a protocol that lends
- * (sock/lend.h) it is none: the application gets the bytes where they lie, and the room
- * goes back to the peer in the order of the stream, as far as all before it was returned.
- * It is a copy there too while TCP still has the stream's bytes, when the
- * application says where received data has to lie, while it holds so much that the
- * protocol lends no more, and for some time after it has kept what was lent to it for so
- * long that the stream stood still (lent.h).
+ * From the kernel we copy once, into the group's memory.  A protocol that lends
+ * (sock/lend.h) needs no copy: the application gets a pointer to the bytes, and
+ * the peer gets the room back in stream order, once all before it was returned.
  *
- * Without memory for a copy the bytes stay where they are, and the peer waits.  When
- * there is still none after STARVED_NS the connection fails, with ENOBUFS.
+ * Such a connection copies too in four cases: TCP still has bytes of the
+ * stream; the application chooses where received data lies; it holds so much
+ * that the protocol lends no more; or it recently kept lent pieces until the
+ * stream stopped (lent.h).
+ *
+ * Without memory for a copy the bytes stay where they are, and the peer waits.
+ * If there is still none after STARVED_NS the connection fails with ENOBUFS.
  *
  * CLOSED comes after all bytes.
  */
@@ -143,9 +144,7 @@ static bool rx_kernel(struct group *g, struct gsock *s)
 	return true;
 }
 
-/*
- * In place.
- */
+/* Delivery in place. */
 
 /* Nothing that can be lent: 1 more, 0 not, -1 gone. */
 static COLD int rx_other(struct group *g, struct gsock *s)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * group/rx.h - bytes to the application; see group/rx.c
- */
+/* group/rx.h - delivers bytes to the application; see group/rx.c */
 #pragma once
 
 #include "group/gsock.h"

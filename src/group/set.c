@@ -27,8 +27,8 @@ int set_add(struct gsock *s)
 }
 
 /*
- * A group need not guess when to look: its epoll set tells when the offer is taken,
- * and when the segment has come.
+ * A group need not guess when to look: its epoll set reports when the peer
+ * accepts the proposal and when the segment arrives.
  */
 void set_watch(struct gsock *s)
 {

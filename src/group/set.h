@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group/set.h - what a socket is in: its group's epoll set, hot places and lists
+ * group/set.h - the epoll set, the hot places and the lists that a socket is in
  *
- * Hot ones are asked in each turn whether there is something to receive, so nobody need
- * tell of them.  HOT_MAX have a place; one that rests gives it to one with news.
+ * Each turn polls the hot sockets for received bytes, so nobody has to notify
+ * us of those.  There are HOT_MAX places; an idle socket yields its place to
+ * one with a notification.
  */
 #pragma once
 

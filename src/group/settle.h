@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group/settle.h - what the switch has decided about a connection takes effect
+ * group/settle.h - a group follows an upgrade or a fallback of its connection
  *
- *     the kernel's  ->  a protocol that lends (sock/lend.h)  ->  perhaps the kernel's again
+ *     TCP  ->  a protocol that lends (sock/lend.h)  ->  perhaps TCP again
  */
 #pragma once
 

@@ -2,13 +2,14 @@
 /*
  * group/turn.c - one turn of a group
  *
- *     hot ones -> others with news -> kernel -> what was put off
- *         |            |             |            |
- *         +------------+-------- rx.c, tx.c, open.c, end.c: callbacks
+ *     hot sockets -> notified sockets -> kernel -> deferred work
+ *         |            |                   |            |
+ *         +------------+------------------ rx.c, tx.c, open.c, end.c: callbacks
  *
- * A turn of an idle group costs a few loads and a look at the clock, however many
- * sockets it has: it is told of those that have news, and the kernel is asked in each turn
- * only while it has been answering, otherwise once in KERNEL_LOOK_NS.
+ * A turn of an idle group costs a few loads and a look at the clock, however
+ * many sockets it has: notifications name the sockets to serve.  A turn polls
+ * the kernel each time while the kernel has events, otherwise once in
+ * KERNEL_LOOK_NS.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -67,9 +68,7 @@ HOT static void turn_hot(struct group *g)
 	}
 }
 
-/*
- * Others with news.
- */
+/* Notified sockets. */
 
 static void on_news(struct watch *w, unsigned events, bool is_behind, void *arg)
 {
@@ -162,7 +161,7 @@ static void on_kernel(struct group *g, struct gsock *s, uint32_t events)
 	}
 }
 
-/* The offer is being taken. */
+/* The next step of an upgrade is possible. */
 static void on_upgrade(struct gsock *s)
 {
 	if (s->sk && s->state == GSOCK_CONNECTED && !sock_ops(s->sk)->is_ours) {
@@ -206,9 +205,7 @@ static void turn_kernel(struct group *g)
 	}
 }
 
-/*
- * What was put off.
- */
+/* Deferred work. */
 
 static void work_one(struct group *g, struct gsock *s)
 {

@@ -5,9 +5,10 @@
  *     send -> |first ... out ... last|  --flush-->  the protocol  -->  completion
  *              `- out --'`- to go --'
  *
- * All of an operation is taken or nothing: what it may need is allocated before
- * anything is sent.  A flushed one that finds nothing waiting goes out at once, and is
- * queued as far as it did not; the protocol copies bytes once.
+ * An operation is accepted completely or not at all: we allocate all it may
+ * need before we send anything.  If nothing is queued, a flushed operation goes
+ * out at once, and only the unsent rest is queued; the protocol copies the
+ * bytes once.
  */
 #include <errno.h>
 #include <string.h>
@@ -106,8 +107,8 @@ static inline bool may_ref(const struct gsock *s, const struct iovec *iov,
 	return false;
 }
 
-/* The last one is given back with @userdata when it is complete; one without bytes, if
- * there is none. */
+/* The last operation gets @userdata, for the completion callback.  If there is
+ * none, add one without bytes. */
 static inline void ops_complete_by(struct group *g, struct gsock *s,
 				   struct txops *l, uintptr_t userdata)
 {

@@ -2,7 +2,7 @@
 /*
  * group/txop.h - send operations, and their memory
  *
- *     [first ... out) is out and waits to be acknowledged, [out ... last] is to go
+ *     [first ... out) sent, waiting for the ACK; [out ... last] to be sent
  */
 #pragma once
 

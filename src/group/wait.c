@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group/wait.c - a thread that wants to sleep until its group has something to do
+ * group/wait.c - a thread sleeps until its group has something to do
  *
  *     group_arm() -> 0: sleep on group_fd()  -> group_turn()
  *                 -> 1: turn again first
  *
- * The descriptor is the group's epoll set, where all its descriptors are.  What comes
- * past the kernel wakes it by the anchor, once the protocol knows that we sleep.
- * What only time can tell (bytes to be acknowledged, a deadline) is a timer.  Another
- * thread that has something for the group rings a bell in its set.
+ * The descriptor is the group's epoll set, with all its descriptors.  A peer in
+ * shared memory wakes it through the anchor descriptor, once the protocol has
+ * told the peer that we sleep.  For what only a clock shows (a due
+ * acknowledgement, a deadline) there is a timer.  Another thread that has work
+ * for the group rings a bell in its set.
  */
 #include <errno.h>
 #include <poll.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group/wake.h - waking whoever sleeps on a group's epoll set
+ * group/wake.h - wakes whoever sleeps on a group's epoll set
  *
- * In: another thread has something for the group.  Out: its set has something to tell.
+ * In: another thread has work for the group.  Out: its set becomes readable.
  */
 #pragma once
 

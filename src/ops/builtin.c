@@ -2,7 +2,7 @@
 /* ops/builtin.c - see ops/builtin.h */
 #include "ops/builtin.h"
 
-/* The kernel goes everywhere, and is the last that is asked. */
+/* The kernel reaches every destination, and is asked last. */
 const struct osf_proto builtin_inet = {
 	.size = sizeof(builtin_inet),
 	.name = "inet",
@@ -11,7 +11,7 @@ const struct osf_proto builtin_inet = {
 	.priority = INT32_MIN,
 };
 
-/* Modules stand before it, unless they ask for a place behind it. */
+/* Modules come before it, unless their priority is lower. */
 const struct osf_proto builtin_shm = {
 	.size = sizeof(builtin_shm),
 	.name = "shm",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ops/builtin.h - osf's own protocols, as the table of protocols has them
+ * ops/builtin.h - osf's own protocols in the table of protocols
  *
- * They register as modules do.  What they have none of is calls: a connection is
- * opened by inet, and shm takes it over while it runs.
+ * They register as modules do, but have no connect, listen or accept: inet
+ * opens a connection, and shm takes it over while it runs.
  */
 #pragma once
 

@@ -12,8 +12,8 @@ static bool is_in(const struct protos *t, const char *name)
 	return protos_find(t, name) != NULL;
 }
 
-/* What the rule says of @p.  A name that is in no table is no rule: old files have
- * "sdp" and "sa". */
+/* Does the rule allow @p?  Ignore a rule with an unknown name: old files
+ * contain "sdp" and "sa". */
 static enum osf_reason by_rule(const struct question *q, const struct protos *t,
 			       const struct osf_proto *p)
 {
@@ -63,7 +63,7 @@ static bool may_reach(struct question *q, const struct osf_proto *p)
 	}
 }
 
-/* The judgement.  The rule is first: it costs less than a route, and says more. */
+/* Judges one protocol.  The rule is first: it is cheaper than a route. */
 static enum osf_reason refused(struct question *q, const struct protos *t,
 			       const struct osf_proto *p)
 {

@@ -4,8 +4,8 @@
  *
  *     the table of protocols, a rule, the kernel's route  ->  a list, or a reason
  *
- * There is one judgement.  The list is what passes it, and a reason in the statistics
- * is what it said of the one protocol that did not get the connection.
+ * One function judges each protocol.  Those that pass make the list; for one
+ * that does not, its answer is the reason in the statistics.
  */
 #pragma once
 
@@ -15,17 +15,17 @@
 #include "osf/proto.h"
 #include "osf/stats.h"
 
-/* What is asked of the table. */
+/* A question to the table. */
 struct question {
 	int fd;                      /* the socket; its route counts */
-	const struct sockaddr *peer; /* whom it is to reach; NULL: it listens */
+	const struct sockaddr *peer; /* the destination; NULL: it listens */
 	socklen_t len;               /* of @peer */
 	const char *provider;        /* of the rule that matches, or NULL */
 	struct osf_route route; /* to @peer; kind is read if size is not 0 */
 };
 
-/* Those that may have it, the preferred first.  inet is always among them once it is
- * registered, and is the last. */
+/* The protocols that may serve the connection, preferred ones first. inet is
+ * always among them once it is registered, and is the last. */
 struct protos candidates(struct question *q);
-/* Why the protocol @name is not among them; OSF_REASON_NONE: it is. */
+/* Why the protocol @name is not in the list; OSF_REASON_NONE: it is. */
 enum osf_reason candidate_refused(struct question *q, const char *name);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ops/family.c - which socket() calls are the switch's
+ * ops/family.c - which socket() calls the switch handles
  *
  *     socket(domain, type, protocol)  ->  ops_family()    ->  the kernel's domain
  *     bind(), connect()               ->  ops_sockaddr()  ->  the kernel's address
  *
- * What sock_register() is to a kernel, family.def is here: a family is a line.
+ * family.def does what sock_register() does in a kernel: one line is one
+ * family.
  */
 #include <netinet/in.h>
 #include <string.h>

@@ -12,15 +12,15 @@
 #include "ops/module.h"
 #include "ops/route.h"
 
-/* What one candidate may take.  A program that does not want to wait is kept from its
- * other work meanwhile. */
+/* The time limit for one candidate.  It is shorter for a non-blocking program,
+ * which cannot do its other work meanwhile. */
 #define CONNECT_TIMEOUT_MS 200
 #define CONNECT_TIMEOUT_NONBLOCK_MS 20
 
-/* An op is running: its own calls are not asked of modules. */
+/* An op is running: do not ask modules about calls that it makes. */
 static __thread bool is_inside;
 
-/* Run an op; sets what its thread is inside of back to what it was. */
+/* Run an op; restores is_inside afterwards. */
 #define ASK(result, call)                                                      \
 	do {                                                                   \
 		bool was_inside = is_inside;                                   \
@@ -29,8 +29,9 @@ static __thread bool is_inside;
 		is_inside = was_inside;                                        \
 	} while (0)
 
-/* Those to ask before the kernel is: what stands behind a protocol that takes over
- * what the kernel has opened has its turn only where that one may not go. */
+/* The protocols to ask before the kernel.  Leave out those of lower priority
+ * than a protocol that takes over what the kernel has opened, unless it may not
+ * serve this connection. */
 static struct protos before_the_kernel(struct question *q)
 {
 	struct protos t = { 0 };
@@ -54,7 +55,7 @@ static int dup_over(int fd, int carrier)
 		   : 0;
 }
 
-/* Put @carrier where @fd is, with those flags that the program gave @fd. */
+/* Install @carrier at @fd, with the flags that the program gave @fd. */
 static int put(const struct osf_proto *p, int carrier, int fd,
 	       module_place *place)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ops/module.h - asking modules, and putting their carriers in place
+ * ops/module.h - asks modules, and installs their replacement descriptors
  *
  *     connect, listen, accept, close  ->  each candidate's op  ->  a carrier
  *
- * @provider is the word of the rule that matches, or NULL.
+ * @provider is the provider that the matching rule names, or NULL.
  */
 #pragma once
 
@@ -13,17 +13,18 @@
 
 #include "base/compiler.h"
 
-/* Puts @carrier in the place of @fd: 0, or -errno with nothing done. */
+/* Installs @carrier at @fd: 0, or -errno and nothing has changed. */
 typedef int module_place(int fd, int carrier);
 
-/* Ask each candidate in turn; 0 when @fd is now a carrier's, else -EAGAIN.
- * @place: NULL for dup3(). */
+/* Ask each candidate in turn.  0: @fd now is a replacement descriptor; else
+ * -EAGAIN.  @place: NULL for dup3(). */
 MUST_CHECK int module_connect(uint64_t id, int fd, const struct sockaddr *to,
 			      socklen_t len, const char *provider,
 			      module_place *place);
-/* 0 when @fd, just accepted, is now a carrier's, and @from whom it leads to;
- * -ECONNABORTED: it is a token of nothing any more; -EAGAIN: the kernel's.
- * @provider: of the listener, so that those are asked who were told of it. */
+/* 0: @fd, just accepted, now is a replacement descriptor, and @from its peer;
+ * -ECONNABORTED: the token's connection is gone; -EAGAIN: leave it to the
+ * kernel.  @provider: the listener's, so that we ask the protocols that were
+ * told of it. */
 MUST_CHECK int module_accept(uint64_t listener, uint64_t id, int fd,
 			     struct sockaddr_storage *from, socklen_t *len,
 			     const char *provider);

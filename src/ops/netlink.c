@@ -167,7 +167,7 @@ static void read_route(const struct nlmsghdr *h, const struct route_key *key,
 		read_attr(a, out);
 }
 
-/* 0, -EAGAIN for a message that is no answer, or what the kernel could not do. */
+/* 0, -EAGAIN for a message that is not an answer, or the kernel's error. */
 static int read_answer(const struct nlmsghdr *h, const struct route_key *key,
 		       struct osf_route *out)
 {
@@ -229,8 +229,8 @@ int netlink_route(int fd, const struct route_key *key, struct osf_route *out)
 	struct route_key any = *key;
 	int err = ask(fd, key, &found);
 
-	/* IP_FREEBIND allows a source that is no address of this host.  The kernel
-	 * sends from it, but does not answer for it. */
+	/* With IP_FREEBIND the source may be an address that this host lacks.
+	 * The kernel sends from it, but does not answer for it. */
 	if (!err && found.kind == OSF_ROUTE_NONE &&
 	    !IN6_IS_ADDR_UNSPECIFIED(&key->from) && !is_own(fd, &key->from)) {
 		any.from = in6addr_any;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ops/netlink.h - what the switch asks the kernel's routing, and what it is told
+ * ops/netlink.h - the switch asks for kernel routes and listens for changes
  *
  *     netlink_listen()  ->  descriptor with events  ->  netlink_event()
  *     netlink_route()   ->  RTM_GETROUTE            ->  struct osf_route
  *
- * Messages are written and read by hand: libosf.so links libc alone.  What comes in
- * is the kernel's, and its lengths are checked all the same.  Nothing is kept here.
+ * We write and read messages by hand, because libosf.so links libc alone.  They
+ * come from the kernel, but we check their lengths all the same.  No state is
+ * kept here.
  */
 #pragma once
 
@@ -28,20 +29,20 @@ struct route_key {
 
 /* A hidden, nonblocking rtnetlink socket of this process, or -errno. */
 MUST_CHECK int netlink_open(void);
-/* The same, to which the kernel sends changes of links, addresses, routes, next hops
- * and rules. */
+/* As netlink_open(), and the kernel sends it changes of links, addresses,
+ * routes, next hops and rules. */
 MUST_CHECK int netlink_listen(void);
 
 /**
- * netlink_route() - how the kernel would send to @key now
- * @fd: of netlink_open(); nobody else uses it meanwhile
- * @out: all but size is written, also for OSF_ROUTE_NONE
+ * netlink_route() - how the kernel would send to @key now @fd: of
+ * netlink_open(); nobody else may use it during the call @out: all but size is
+ * written, also for OSF_ROUTE_NONE
  *
- * Return: 0, or -errno when the kernel could not be asked.  "There is no route" is an
- * answer, not an error.
+ * Return: 0, or -errno if the kernel could not be asked.  "There is no route"
+ * is an answer, not an error.
  */
 MUST_CHECK int netlink_route(int fd, const struct route_key *key,
 			     struct osf_route *out);
 
-/* What @h tells modules; false: nothing. */
+/* The event of @h for modules; false: none. */
 bool netlink_event(const struct nlmsghdr *h, struct osf_inet_event *out);

@@ -22,7 +22,7 @@
 #include "sock/arena.h"
 #include "sock/shared.h"
 
-/* How often an offer, or a search for one, is repeated before giving up; the
+/* How often we repeat a proposal, or a search for one, before we give up; the
  * distance doubles each time. */
 #define LOOKS_MAX 12u
 #define LOOKS_UNANSWERED 6u /* after so many it is worth to know why */
@@ -82,7 +82,7 @@ bool ops_leave_all(enum osf_reason reason)
 	return xchg(&left, (uint32_t)reason) != OSF_REASON_NONE;
 }
 
-/* What the thread has said of its sockets; nothing: what all_leave says. */
+/* The thread's own choice for its sockets; without one all_leave counts. */
 enum { SAID_NOTHING, SAID_OFFLOAD, SAID_LEAVE };
 static __thread uint8_t thread_said __attribute__((tls_model("initial-exec")));
 static bool all_leave;
@@ -112,7 +112,7 @@ void ops_created(struct sock *sk, const struct ops_family *family)
 	else if (thread_leaves())
 		to_kernel(sk, OSF_REASON_RULE);
 	else if (family->offload)
-		return; /* connect() is to fail, if that is what comes of it */
+		return; /* connect() fails if no protocol takes it */
 	else if (policy_all_os())
 		to_kernel(sk, OSF_REASON_RULE);
 	else if (!shm_config.enabled && !registry_any())
@@ -149,8 +149,8 @@ static bool look_again(struct sock *sk)
 	if (n >= LOOKS_MAX +
 		     (load_rlx(&sk->flags) & SOCK_F_EAGER ? EAGER_LOOKS : 0u))
 		return false;
-	/* The opener, having offered, looks often at first: the answer comes
-	 * with the next response. */
+	/* After its proposal the connecting side looks often at first: the
+	 * accept comes with the next response. */
 	bool offered = load_rlx(&shm_of(sk)->offer_fd) > 0;
 	store_rlx(&sk->turns_next,
 		  offered && n < 4 ? turns + 1 : turns * 2 + 1);
@@ -169,7 +169,7 @@ static socklen_t addr_len(const struct sockaddr *sa)
 /* A module knows a description by its entry, which all its holders share. */
 static uint64_t id_of(const struct sock *sk) { return (uintptr_t)sk; }
 
-/* A module's carrier is in @sk's place: its bytes are not ours to move. */
+/* A module's replacement descriptor serves @sk: we do not move its bytes. */
 static void carried(struct sock *sk)
 {
 	sk->st->proto = OSF_PROTO_MODULE;
@@ -192,7 +192,7 @@ int ops_connect_first(struct sock *sk, int fd, const struct sockaddr *to,
 	return 0;
 }
 
-/* What is left is inet, which has opened it, and what may take it over. */
+/* Only inet, which has opened it, and protocols that take over are left. */
 int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 {
 	bool offload = sk->flags & SOCK_F_OFFLOAD;
@@ -212,7 +212,7 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 	};
 	enum osf_reason why = candidate_refused(&q, "shm");
 	if (why == OSF_REASON_RULE_OTHER && sock_procs(sk) > 1)
-		why = OSF_REASON_SHARED; /* which is why it was not asked */
+		why = OSF_REASON_SHARED; /* so modules were not asked */
 	if (why == OSF_REASON_NONE && offload && !shm_is_announced(fd))
 		why = OSF_REASON_NO_PEER;
 	if (why != OSF_REASON_NONE && offload) {
@@ -226,7 +226,7 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 		return 0;
 	}
 	if (sk->flags & SOCK_F_EAGER)
-		ops_look(sk, fd); /* the offer is to stand before we return */
+		ops_look(sk, fd); /* propose before we return */
 	return 0;
 }
 
@@ -256,8 +256,8 @@ void ops_listening(struct sock *sk, int fd, int backlog)
 	sk->st->listening = 1;
 	note_local(sk, fd);
 	if (sock_mode(sk) == SOCK_KERNEL) {
-		/* Why that is, what it accepts is to say too; and those who
-		 * connect are to know that it is no stranger's. */
+		/* Announce it, so that connecting sides know it is an osf
+		 * socket.  Accepted sockets report the same reason. */
 		announce(sk, fd, true);
 		return;
 	}
@@ -285,7 +285,7 @@ static void note_accepted(struct sock *sk, int fd, struct sock *listener,
 	count(&arena_totals()->n_accepted, 1);
 }
 
-/* The word of the rule by which modules were told of @listener. */
+/* The provider of the rule with which modules were told of @listener. */
 static const char *listener_provider(const struct sock *listener)
 {
 	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
@@ -317,7 +317,7 @@ int ops_accept_first(struct sock *sk, int fd, struct sock *listener,
 	return 0;
 }
 
-/* Why what @listener accepted from @from does not go to shared memory. */
+/* Why a socket that @listener accepted from @from stays on TCP. */
 static enum osf_reason accepted_why(const struct sock *listener, int fd,
 				    const struct sockaddr *from)
 {
@@ -356,7 +356,7 @@ static void look_as_opener(struct sock *sk, int fd)
 		return;
 	}
 	note_local(sk, fd);
-	shm_offer(sk, fd); /* it costs less than to be wrong about the peer */
+	shm_offer(sk, fd); /* a wrong guess about the peer costs more */
 }
 
 static void look_as_acceptor(struct sock *sk, int fd)
@@ -379,7 +379,7 @@ static enum osf_reason why_alone(const struct sock *sk, int fd)
 	return sock_procs(sk) > 1 ? OSF_REASON_SHARED : shm_why_alone(sk, fd);
 }
 
-/* It is not for its youth any more that it is the kernel's. */
+/* The reason is no longer that the socket is young. */
 static void note_unanswered(struct sock *sk, int fd)
 {
 	if (!sock_start_moving(sk))
@@ -393,7 +393,7 @@ void ops_look(struct sock *sk, int fd)
 	INSIDE_GATE();
 	sock_unshare(sk);
 	if (!sock_start_moving(sk)) {
-		/* Somebody is inside a call: not now, but soon. */
+		/* A thread is inside a call: try again soon. */
 		if (!look_again(sk))
 			store_rlx(&sk->turns_next, UINT32_MAX);
 		return;
@@ -437,7 +437,7 @@ static void ops_init(void)
 	all_leave = env_xlio_leaves();
 	builtin_register(shm_config.enabled);
 	registry_init();
-	if (policy_init()) /* half of the rules would be worse than none */
+	if (policy_init()) /* some of the rules are worse than none */
 		ops_leave_all(OSF_REASON_RULES);
 }
 

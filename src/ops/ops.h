@@ -4,10 +4,10 @@
  *
  *     socket, connect, listen, accept  ->  rules, routes, capabilities  ->  protocol
  *
- * Decides where a connection may run and records why.  All protocols stand in one
- * table, in which they register through include/osf/proto.h: modules, and the two that
- * are built in.  Those are inet, which is the kernel and always last, and shm, to which
- * a connection moves after inet has opened it.
+ * Decides where a connection may run and records why.  One table holds all
+ * protocols; each registers through include/osf/proto.h.  Two are built in:
+ * inet is the kernel and always last; shm takes a connection over after inet
+ * has opened it.
  */
 #pragma once
 
@@ -18,12 +18,13 @@
 #include "osf/proto.h"
 #include "sock/sock.h"
 
-/* At the start of the program: the log, settings, modules, rules, and the statistics
- * segment.  When a rule is wrong all sockets are the kernel's, after a warning.  False:
- * osf is switched off, or there is no memory for the segment. */
+/* At program start: reads the settings, modules and rules, and opens the log
+ * and the statistics segment.  If a rule is wrong, it warns and leaves all
+ * sockets to the kernel.  False: osf is switched off, or there is no memory for
+ * the segment. */
 bool ops_start(void);
 
-/* What socket() was asked for, by family.def; false: not a socket of the switch's. */
+/* What the program asked socket() for, by family.def; false: not our family. */
 struct ops_family {
 	int domain;   /* what the kernel is to be given */
 	bool offload; /* or connect() is to fail */
@@ -35,54 +36,56 @@ const struct sockaddr *ops_sockaddr(const struct sockaddr *in, socklen_t len,
 				    struct sockaddr_storage *copy);
 
 void ops_created(struct sock *sk, const struct ops_family *family);
-/* Modules come before the kernel: 0 a carrier is in @fd's place, else -EAGAIN.
- * @place puts it there; NULL: @fd is the only descriptor, and in no epoll set. */
+/* Asks modules before the kernel.  0: a replacement descriptor is installed at
+ * @fd; else -EAGAIN.  @place installs it; NULL: @fd is the only descriptor, and
+ * in no epoll set. */
 MUST_CHECK int ops_connect_first(struct sock *sk, int fd,
 				 const struct sockaddr *to, socklen_t len,
 				 module_place *place);
-/* After the kernel's connect() returned 0 or EINPROGRESS.  0, or the errno that
- * connect() is to fail with (AF_INET_OFFLOAD). */
+/* Call after the kernel's connect() returned 0 or EINPROGRESS.  Returns 0, or
+ * the errno with which connect() must fail (AF_INET_OFFLOAD). */
 int ops_connected(struct sock *sk, int fd, const struct sockaddr *to);
 void ops_listening(struct sock *sk, int fd, int backlog);
-/* The same for what the kernel's accept() returned: 0, with @from the peer; or
- * -EAGAIN, and ops_accepted() is next; or -ECONNABORTED, and nothing has come. */
+/* Asks modules about what the kernel's accept() returned.  0: @from is the
+ * peer; -EAGAIN: call ops_accepted() next; -ECONNABORTED: nothing has arrived.
+ */
 MUST_CHECK int ops_accept_first(struct sock *sk, int fd, struct sock *listener,
 				struct sockaddr_storage *from, socklen_t *len);
 void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 		  const struct sockaddr *from);
-/* One step towards shared memory, at a moment when it may be worth it.  The mode
- * tells the outcome. */
+/* Takes one step towards shared memory, if it may be worth it now.  The
+ * socket's mode is the result. */
 void ops_look(struct sock *sk, int fd);
 void ops_closed(struct sock *sk);
 
-/* upgrade.c.  The last holder closes @sk: ops_closed(), and all protocols let go of it. */
+/* upgrade.c.  The last holder closes @sk: all protocols release it. */
 void ops_close(struct sock *sk, int fd);
-/* Other processes go on with it; @sk may be a copy from before that. */
+/* Other processes still use it: release our part.  @sk may be an older copy. */
 void ops_let_go(const struct sock *sk);
-/* Descriptors that tell of the next step of an upgrade, when they become readable; 0:
- * none. */
+/* Descriptors that become readable when the next step of an upgrade is
+ * possible; 0: none. */
 #define OPS_UPGRADE_FDS 2
 void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]);
-/* The program needs descriptors.  True: @sk has given up some, and is the kernel's. */
+/* The program needs descriptors.  True: @sk closed some and stays on TCP. */
 bool ops_spare_fds(struct sock *sk);
-/* Those that are no socket's, so that no connection will move any more. */
+/* Close descriptors of no socket; then no connection is upgraded any more. */
 bool ops_spare_own_fds(void);
 void ops_after_fork(void); /* in the child */
 
-/* Nobody can look any more whether @sk, a listener, is one of ours. */
+/* Withdraw the announcement of @sk, a listener. */
 void ops_unannounce(struct sock *sk);
-/* Leave it to the kernel for good, from mode YOUNG.  False: it is not young, or
- * others are inside a call of the kernel's; then it is not looked at again. */
+/* Leave @sk to the kernel for good, from mode YOUNG.  False: it is not young,
+ * or others are inside a kernel call on it; then it is not looked at again. */
 bool ops_pin(struct sock *sk, enum osf_reason reason);
-/* Leave sockets that this thread makes to the kernel, or no longer. */
+/* False: leave sockets that this thread makes to the kernel; true: offload. */
 void ops_thread_offload(bool offload);
-/* Leave all sockets to come to the kernel; true: that was said before. */
+/* Leave all future sockets to the kernel; true: it was called before. */
 bool ops_leave_all(enum osf_reason reason);
 
-/* Descriptors that tell of the next step of an upgrade, when they become readable; 0:
- * none. */
+/* Descriptors that become readable when the next step of an upgrade is
+ * possible; 0: none. */
 #define OPS_UPGRADE_FDS 2
 void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]);
 
-/* In the child of a fork: what protocols keep for the process is the parent's. */
+/* In the child of a fork: drop what protocols keep for the parent process. */
 void ops_after_fork(void);

@@ -81,7 +81,7 @@ int policy_init(void)
 	return 0;
 }
 
-/* Lines that came later, the newest first; they stay. */
+/* Lines that were added later, the newest first; never freed. */
 struct added {
 	struct rule_set *rules;
 	struct added *next;

@@ -12,10 +12,10 @@
 #include "base/compiler.h"
 #include "ops/rules.h"
 
-/* Reads the rules, once modules are there.  -EINVAL when one is wrong, after a
- * warning: then no rule is in force. */
+/* Reads the rules after modules are loaded.  -EINVAL: a rule is wrong; it has
+ * warned, and no rule is in force. */
 MUST_CHECK int policy_init(void);
-/* One line more, before all others; for connections to come.  -EINVAL: no rule. */
+/* Adds a line before all others, for future connections.  -EINVAL: no rule. */
 MUST_CHECK int policy_add(const char *line);
 bool policy_has_rules(void);
 bool policy_all_os(void);

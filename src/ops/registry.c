@@ -2,7 +2,7 @@
 /*
  * ops/registry.c - see ops/registry.h
  *
- * The table changes when modules load, and hardly ever after.
+ * The table changes when modules load, and hardly ever after that.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 #define PROTO_BYTES_MAX 4096 /* a size above it is no size */
 #define KNOWN_COMP_MASK UINT64_C(0)
 
-/* What modules were compiled to must not move. */
+/* Modules were compiled with these offsets: they must not change. */
 static_assert(offsetof(struct osf_proto, name) == 16, "head");
 static_assert(offsetof(struct osf_proto, connect) == 40, "head");
 static_assert(OSF_PROTO_SIZE_1 == 64, "generation 1");
@@ -76,7 +76,7 @@ int proto_check(const struct osf_proto *p, size_t known)
 	return is_reserved(p->name) && !is_builtin(p) ? -EEXIST : 0;
 }
 
-/* Somebody wants to hear of changes: who sleeps is to hear of them, too. */
+/* A protocol wants notify(): sleeping threads must receive events, too. */
 static void watch_locked(void)
 {
 	bool wanted = false;
@@ -178,8 +178,8 @@ bool registry_has(const char *name)
 	return protos_find(&t, name) != NULL;
 }
 
-/* A module that fails is not unloaded, only not asked: who knows what points to
- * it by then. */
+/* If a module fails, stop asking it but do not unload it: other code may
+ * already point to it. */
 static void load(const char *path)
 {
 	struct protos before = registry_protos();

@@ -18,18 +18,18 @@ struct protos {
 	const struct osf_proto *proto[PROTOS_MAX]; /* by falling priority */
 };
 
-/* The op, if the registrant's struct reaches that far. */
+/* The op, if the registrant's struct is long enough to have it. */
 #define PROTO_OP(p, op)                                                        \
 	((p)->size >= offsetof(struct osf_proto, op) + sizeof((p)->op)         \
 	     ? (p)->op                                                         \
 	     : NULL)
 
-/* May @p register with an osf whose struct osf_proto has @known bytes?  0 or what
- * ops_proto_register() answers. */
+/* May @p register, if the caller's struct osf_proto has @known bytes?  0 or the
+ * error of ops_proto_register(). */
 MUST_CHECK int proto_check(const struct osf_proto *p, size_t known);
 void registry_init(void); /* loads OSF_MODULES */
-/* The table as it is now.  Those who ask protocols work on a copy, so that no lock is
- * held while a module is at work. */
+/* A copy of the table as it is now.  Callers work on the copy, so they hold no
+ * lock while a module runs. */
 struct protos registry_protos(void);
 const struct osf_proto *protos_find(const struct protos *t, const char *name);
 bool registry_any(void);             /* any but osf's own? */

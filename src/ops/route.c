@@ -2,14 +2,14 @@
 /*
  * ops/route.c - see ops/route.h
  *
- * Two rtnetlink sockets, which are opened when the first address that is not
- * loopback is met: one that events come to, and one to ask by.  Without the first
- * nothing is kept.  They belong to a network namespace; a socket of another
- * namespace has them opened anew.
+ * The first address that is not loopback opens two rtnetlink sockets: one
+ * receives events, the other asks for routes.  Without the first we keep no
+ * answers.  Both belong to a network namespace; a socket of another namespace
+ * opens them anew.
  *
- * A change makes the whole table void, by a number.  The number is raised under the
- * lock under which the event is received, so whoever looks afterwards sees no entry
- * from before.
+ * A change makes the whole table invalid by raising a number.  Whoever receives
+ * the event holds the lock meanwhile, so a later look-up sees no entry from
+ * before.
  */
 #include <errno.h>
 #include <stdalign.h>
@@ -79,7 +79,7 @@ static uint64_t number_of(int fd, int option, socklen_t bytes)
 	return libc.getsockopt(fd, SOL_SOCKET, option, &n, &bytes) ? 0 : n;
 }
 
-/* What of the socket the route depends on, beside the address. */
+/* The socket's properties, beside the address, that the route depends on. */
 static void key_of_socket(int fd, struct route_key *key)
 {
 	struct sockaddr_storage own;
@@ -115,7 +115,7 @@ static bool open_locked(void)
 		events_fd = netlink_listen();
 		netns = number_of(ask_fd, SO_NETNS_COOKIE, 8);
 		n_opened++;
-		epoch++; /* nobody has told of changes until now */
+		epoch++; /* we may have missed changes until now */
 	}
 	return true;
 }
@@ -142,7 +142,7 @@ static struct entry *set_of(const struct route_key *key)
 	return table[(h >> 16) % SETS];
 }
 
-/* The entry for @key, or the one that is to become it. */
+/* The entry for @key, or the one to replace by it. */
 static struct entry *entry_locked(const struct route_key *key)
 {
 	struct entry *set = set_of(key), *oldest = set;
@@ -281,7 +281,7 @@ void route_changed(void)
 void route_after_fork(void)
 {
 	lock = (struct lock){ 0 };
-	close_locked(); /* what is in them was the parent's to hear */
+	close_locked(); /* their events belong to the parent */
 }
 
 OSF_API int ops_route(int fd, const struct sockaddr *to, socklen_t len,

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ops/route.h - where the kernel would send what goes to an address
+ * ops/route.h - how the kernel would send to an address
  *
  *     connect, accept  ->  route_get()  ->  a small table  ->  RTM_GETROUTE
- *     rtnetlink's events  ->  route_events()  ->  the table is void
+ *     rtnetlink's events  ->  route_events()  ->  the table becomes invalid
  *                                             ->  ops_inet_notification()
  *
- * The kernel decides, and so its rules, tables and devices count.  What it said is
- * kept until it tells of a change.  Loopback addresses are decided by looking.
+ * The kernel decides, so its rules, tables and devices count.  We keep its
+ * answer until it reports a change.  For loopback we only look at the address.
  */
 #pragma once
 
@@ -17,21 +17,22 @@
 #include "osf/proto.h"
 
 /**
- * route_get() - the route to @to, as a socket would have it
- * @fd: a socket whose source address, device, mark and namespace count; -1: none
- * @out: all but size is written.  OSF_ROUTE_NONE also where the kernel could not be
- *       asked, and for a family that is no IP
+ * route_get() - the route to @to, as a socket would have it @fd: a socket whose
+ * source address, device, mark and namespace count; -1: none
+ * @out: all but size is written.  OSF_ROUTE_NONE also if the kernel cannot be
+ *       asked, and for a family other than IP
  *
- * v4-mapped addresses count as IPv4.  The answer is at most one rtnetlink message old.
+ * A v4-mapped address counts as IPv4.  The answer is at most one rtnetlink
+ * message old.
  */
 void route_get(int fd, const struct sockaddr *to, struct osf_route *out);
 /* Is it an address of this host? */
 bool route_is_local(int fd, const struct sockaddr *to);
 
-/* Pass on what the kernel has told of changes. */
+/* Pass the kernel's change events on. */
 void route_events(void);
-/* The same for those who sleep, for as long as somebody wants to know at once. */
+/* The same for sleeping threads, while a protocol wants events at once. */
 void route_watch(bool on);
-/* What is kept of routes is void. */
+/* Drop all kept routes. */
 void route_changed(void);
 void route_after_fork(void);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ops/rules.c - a rule set's life, and the question asked of it
+ * ops/rules.c - creates, searches and frees a rule set
  *
  *     rules_parse.c -> rule_set_new(), rule_set_add_instance(),
  *                      rule_instance_add(), rule_set_join()
  *     connect(), listen(), ... -> rules_match() -> a provider's name
  *
- * Matching is libvma's: the first instance that fits the program is the only
- * one asked, and in it the first rule of the role that fits the addresses wins.
- * It allocates nothing, takes no lock and writes nothing: any thread, any time
- * between rules_parse() and rules_free().
+ * Matching is as in libvma: only the first instance that fits the program
+ * counts, and in it the first rule of the role whose addresses fit.  Matching
+ * allocates nothing, takes no lock and writes nothing, so any thread may do it
+ * at any time between rules_parse() and rules_free().
  */
 #include <arpa/inet.h>
 #include <assert.h>
@@ -153,7 +153,7 @@ static struct endpoint endpoint_v6(const struct sockaddr_in6 *sin6)
 	return ep;
 }
 
-/* The copies are there because nobody promised that @sa is aligned. */
+/* Copy, because @sa may be unaligned. */
 static struct endpoint endpoint_of(const struct sockaddr *sa)
 {
 	struct endpoint ep = { .family = AF_UNSPEC };
@@ -239,7 +239,7 @@ const char *rules_match(const struct rule_set *rs, const char *program,
 	return NULL;
 }
 
-/* Rules for os that match less than everything leave the question open. */
+/* A rule for os that matches only some addresses decides nothing here. */
 static bool role_is_os(const struct rule_instance *ri, enum rule_role role)
 {
 	for (const struct rule *r = ri->rules[role].head; r; r = r->next) {

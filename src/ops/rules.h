@@ -60,10 +60,10 @@ enum rule_role {
 
 struct rule_set;
 
-/* Is @name, which is not built in, a provider all the same? */
+/* Is @name, which is not built in, a known provider? */
 typedef bool rule_knows(const char *name);
 
-/* Where a rule text is wrong.  text is a whole message, "expected ..., found
+/* Where a rule text is wrong. text is a whole message, "expected ..., found
  * ...", without file name, line and column; always printable ASCII. */
 struct rule_error {
 	unsigned line, column; /* from 1; a column is a byte */
@@ -121,9 +121,9 @@ const char *rules_match(const struct rule_set *rs, const char *program,
 			const struct sockaddr *first,
 			const struct sockaddr *second);
 
-/* 1 when the instance of @program sends both TCP roles to os for every address,
- * so that a socket can be left to the kernel at socket() already: each role has
- * a rule "os *:*", and only rules for os before it.  0 when in doubt. */
+/* 1 if the instance of @program sends both TCP roles to os for every address,
+ * so that socket() can leave a socket to the kernel at once: each role has a
+ * rule "os *:*", and only rules for os before it.  0 when in doubt. */
 int rules_all_os(const struct rule_set *rs, const char *program,
 		 const char *id);
 

@@ -189,8 +189,8 @@ static int fail_here(struct parser *ps, const char *expected)
 	return fail(ps, peek_word(ps), expected);
 }
 
-/* Decimal; what does not fit counts as the largest, which is above @max or
- * allowed. */
+/* A decimal number.  One that is too large counts as the largest, which is
+ * above @max or allowed. */
 static int take_number(struct parser *ps, const char *expected, uint32_t max,
 		       uint32_t *out)
 {
@@ -399,7 +399,7 @@ static bool is_built_in(const char *provider)
 	return false;
 }
 
-/* What the library calls itself is one provider here. */
+/* All names of the library itself are one provider. */
 static int parse_provider(struct parser *ps, char *provider)
 {
 	static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789_-";

@@ -6,9 +6,9 @@
  *                    |
  *                    +-> rules[role] -> rule -> ...  likewise
  *
- * For rules.c and rules_parse.c only.  Lists, because joining two of them
- * cannot fail: a text is parsed into a set of its own and joined to the user's
- * when all of it was good.
+ * For rules.c and rules_parse.c only.  Rules are in lists because joining two
+ * lists cannot fail: we parse a text into a set of its own, and join it to the
+ * user's only if all of the text was valid.
  */
 #pragma once
 #include <stdbool.h>
@@ -58,8 +58,8 @@ struct rule_set *rule_set_new(void);
 /* A new last instance, without rules and names.  NULL: no memory. */
 struct rule_instance *rule_set_add_instance(struct rule_set *rs);
 
-/* Moves all of @from behind what @to has, and frees @from.  The implicit
- * instance of @from adds to the first "* *" of @to, if there is one. */
+/* Appends all of @from to @to and frees @from.  The implicit instance of @from
+ * adds to the first "* *" of @to, if there is one. */
 void rule_set_join(struct rule_set *to, struct rule_set *from);
 
 /* Copies *@rule to the end of its role's list.  0 or -ENOMEM. */

@@ -2,9 +2,9 @@
 /*
  * ops/tables.c - which table of operations each state of a socket has
  *
- * This is the one place where all protocols are named; see sock/sock_ops.h.  The second
- * half of the numbers are those of sockets that several processes hold: what moves bytes
- * without the kernel goes by sock/shared.c then.
+ * Only this file names all protocols; see sock/sock_ops.h.  The second half of
+ * the array is for sockets that several processes hold: there sock/shared.c
+ * moves the bytes that do not go through the kernel.
  */
 #include "proto/inet/inet.h"
 #include "proto/shm/shm.h"

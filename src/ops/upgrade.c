@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ops/upgrade.c - what an attempt at an upgrade has open, and the end of it all
+ * ops/upgrade.c - what an attempt at an upgrade has open, and how it is closed
  *
- * A connection may have come through several protocols.  A young one may have made an
- * offer; one that is the kernel's again has been in shared memory, and that stays mapped,
- * because other threads may be asleep beside it.  Neither is the business of the table
- * that the socket has just now.
+ * A connection may have been in several protocols.  A young one may have made a
+ * proposal.  One that fell back to the kernel still has shared memory mapped,
+ * because other threads may be asleep on it.  The table that the socket has now
+ * knows of neither, so this file closes both.
  */
 #include "ops/ops.h"
 #include "ops/route.h"

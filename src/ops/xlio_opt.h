@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * ops/xlio_opt.h - options of libxlio's, on plain descriptors and on groups' sockets
+ * ops/xlio_opt.h - options of libxlio's, on plain descriptors and groups'
+ * sockets
  *
- * Pure: nothing is stored.
+ * Pure functions: nothing is stored.
  */
 #pragma once
 
@@ -13,7 +14,7 @@
 bool xlio_opt_ring_logic(int level, int name, const void *val, socklen_t len,
 			 int *err);
 
-/* Is it SO_MAX_PACING_RATE with a struct xlio_rate_limit_t?  *@rate: bytes a second,
- * as the kernel takes them. */
+/* Is it SO_MAX_PACING_RATE with a struct xlio_rate_limit_t? *@rate: bytes per
+ * second, as the kernel's option has it. */
 bool xlio_opt_pacing(int level, int name, const void *val, socklen_t len,
 		     unsigned long *rate);

@@ -4,8 +4,8 @@
  *
  *     io_submit(), aio_read(), ...  ->  the connections they name go to the kernel
  *
- * libaio enters the kernel by instructions of its own, so its calls are what we answer
- * for.  A program that has it linked in statically passes us by.
+ * libaio makes its own system calls, so we interpose its functions.  We cannot
+ * see a program that links libaio statically.
  */
 #include <aio.h>
 #include <dlfcn.h>
@@ -63,9 +63,7 @@ OSF_API int io_submit(void *ctx, long n, struct iocb **blocks)
 	return ASYNC_NEXT(io_submit, "libaio.so.1")(ctx, n, blocks);
 }
 
-/*
- * POSIX AIO: libc's own threads read and write past us.
- */
+/* POSIX AIO: libc's own threads read and write without our functions. */
 
 static void named(const struct aiocb *cb)
 {

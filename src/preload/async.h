@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * preload/async.h - system calls that the kernel carries out later, or elsewhere
+ * preload/async.h - system calls that the kernel carries out later, or
+ * elsewhere
  *
- * They name descriptors in memory that we do not see pass, so connections that they
- * may reach are the kernel's.
+ * They name descriptors in memory that we do not see.  So any connection that
+ * they may reach goes back to the kernel.
  */
 #pragma once
 
@@ -11,8 +12,8 @@
 
 struct iocb;
 
-/* Every connection of the process, and all to come, go to the kernel or stay there,
- * unless OSF_IO_URING=files. */
+/* Hand every present and future connection of the process to the kernel, unless
+ * OSF_IO_URING=files. */
 void async_leave_all(void);
 /* io_submit(2) of @n control blocks. */
 void async_submitted(struct iocb **blocks, long n);
@@ -20,7 +21,7 @@ void async_submitted(struct iocb **blocks, long n);
 /* uring.c.  Descriptors that io_uring_register(2) is given. */
 void uring_registers(unsigned opcode, const void *arg, unsigned n);
 
-/* The function @name of a library that we stand in front of. */
+/* The function @name in the library whose functions we interpose. */
 void *async_next(const char *name, const char *library);
 #define ASYNC_NEXT(name, library)                                              \
 	({                                                                     \

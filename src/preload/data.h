@@ -2,13 +2,13 @@
 /*
  * preload/data.h - what all calls that move bytes have in common
  *
- *     read()  ->  nothing of ours under that number: libc's read()
+ *     read()  ->  no entry for that number: libc's read()
  *       |
- *       +->  read_ours()  ->  data_recv()  ->  io_recv(), whoever carries the bytes
+ *       +->  read_ours()  ->  data_recv()  ->  io_recv(), on TCP or in memory
  *
- * Each call is two functions.  The first looks the number up, and for all that we have
- * nothing to do with jumps on into libc: a load, a branch and a jump, without a stack
- * frame.  The second, for the rest, is never inlined.
+ * Each call is two functions.  The first looks the number up and, if it has no
+ * entry, jumps on into libc: a load, a branch and a jump, without a stack
+ * frame.  The second handles the rest and is never inlined.
  */
 #pragma once
 
@@ -20,8 +20,8 @@
 #include "preload/edge.h"
 #include "sock/io.h"
 
-/* Ours, above libc's MSG_*: of 0 bytes read() and readv() make no call, and neither
- * does writev(). */
+/* Flags of ours, above libc's MSG_*: read(), readv() and writev() of 0 bytes do
+ * not reach the socket. */
 #define READ_FLAG (1 << 30)
 #define WRITEV_FLAG (1 << 29)
 #define FLAGS_OF_OURS (READ_FLAG | WRITEV_FLAG)
@@ -43,7 +43,7 @@ static inline struct file *data_file(int fd)
 	return NULL;
 }
 
-/* As libc's calls answer.  The kernel has said of none of them so far. */
+/* As libc's calls answer; the kernel has not seen the call yet. */
 ssize_t data_recv(struct call *c, int fd, const struct iovec *iov, size_t n,
 		  int flags);
 ssize_t data_send(struct call *c, int fd, const struct iovec *iov, size_t n,
@@ -56,15 +56,15 @@ ssize_t data_sendmsg(struct file *f, int fd, const struct msghdr *msg,
 /* Bytes of the vectors, or the -errno with which the kernel refuses them. */
 ssize_t vectors_check(const struct iovec *iov, size_t n);
 
-/* A message that the kernel refuses, so that it may say how. */
+/* A bad message: pass it to the kernel for the right error. */
 static inline bool is_bad_msg(const struct msghdr *msg)
 {
 	return is_bad_ptr(msg) || msg->msg_iovlen > IOV_MAX ||
 	       (msg->msg_iovlen && is_bad_ptr(msg->msg_iov));
 }
 
-/* A call of libc's was made, or the socket has changed its table under a call: @r bytes
- * have moved.  Follow it, or look for another table. */
+/* Called after a call of libc's moved @r bytes, or when the socket changed its
+ * table during a call: update the state or find another table. */
 void data_moved(struct file *f, int fd, int dir, ssize_t r);
 
 static inline ssize_t data_received(struct file *f, int fd, ssize_t r)
@@ -78,8 +78,8 @@ static inline ssize_t data_received(struct file *f, int fd, ssize_t r)
 	return r;
 }
 
-/* Before a send: the table that serves it.  The peer shall see with it what comes of a
- * look. */
+/* Before a send: returns the table that serves it.  Look first, so that the
+ * peer sees the result of the look together with the data. */
 static inline const struct sock_ops *data_sends(struct file *f, int fd)
 {
 	const struct sock_ops *ops = sock_ops(f->sk);

@@ -3,8 +3,8 @@
  * preload/edge.h - where our conventions end and libc's begin
  *
  * Inside the tree an error is a negative errno; a libc call returns -1, sets
- * errno, and leaves errno alone on success.  Here, and nowhere else, the one
- * becomes the other.
+ * errno, and leaves errno alone on success.  Only this file converts one into
+ * the other.
  */
 #pragma once
 
@@ -23,7 +23,7 @@ static inline ssize_t libc_ret(ssize_t r, int errno_before)
 	return r < 0 ? -1 : r;
 }
 
-/* A call inside a file: its end is reached by cancellation too. */
+/* A call inside a file; its clean-up also runs on cancellation. */
 struct call {
 	struct unwind u;
 	struct file *file;
@@ -53,8 +53,9 @@ static inline void call_may_sleep(struct call *c)
 	unwind_push(&c->u, call_undo);
 }
 
-/* Before a call of libc's on a socket that is not ours (true), so that it is not
- * upgraded under it; call_leave() follows.  False: it is ours. */
+/* Before a call of libc's on a socket that is not ours: prevents an upgrade
+ * during the call and returns true; call_leave() must follow.  False: the
+ * socket is ours. */
 static inline bool call_enter(struct call *c)
 {
 	c->entered = sock_hold_still(c->file->sk);
@@ -71,8 +72,8 @@ static inline void call_leave(struct call *c, int dir, ssize_t n)
 		ops->leave(c->file->sk, dir, n);
 }
 
-/* The table of the socket that @fd names; NULL: a call of libc's on it tells no peer on
- * this host anything.  Looked at before the call, for it may close @fd. */
+/* The table of the socket that @fd names; NULL if a libc call on it affects no
+ * peer on this host.  Get it before the call, which may close @fd. */
 static inline const struct sock_ops *past_of(int fd)
 {
 	uintptr_t entry = table_load(fd);
@@ -93,10 +94,10 @@ static inline void went_past(const struct sock_ops *ops)
 		ops->went_past();
 }
 
-/* The half of a call that is for what we know; see preload/data.h. */
+/* The half of a call that handles our entries; see preload/data.h. */
 #define OURS static __attribute__((noinline))
 
 #define CALL(name) struct call name __attribute__((cleanup(call_end)))
 
-/* A socket that goes to another process goes as the kernel's. */
+/* A socket that goes to another process falls back to TCP first. */
 void pass_on(const struct msghdr *msg);

@@ -2,9 +2,9 @@
 /*
  * preload/fds.c - the calls that make, copy and close descriptors
  *
- *     socket, accept, epoll_create  ->  an entry in the file table
+ *     socket, accept, epoll_create  ->  a new entry in the file table
  *     dup, fcntl(F_DUPFD)           ->  another entry for the same file
- *     close, dup2, close_range      ->  the entry goes, then libc's call
+ *     close, dup2, close_range      ->  remove the entry, then call libc
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -24,22 +24,23 @@
 #include "ops/registry.h"
 #include "preload/edge.h"
 
-/* Follow up on a decision that was made for a socket with no calls in it. */
+/* Apply a decision that was made while no call was inside the socket. */
 static void settle(struct file *f, int fd)
 {
 	if (!file_is_settled(f))
 		file_settle(f, fd);
 }
 
-/* To the kernel, or it stays there. */
+/* Leave it to the kernel, or move it back there. */
 static void leave(struct file *f, int fd, enum osf_reason why)
 {
 	sock_ops(f->sk)->fallback(f->sk, fd, why);
 	settle(f, fd);
 }
 
-/* A number that the program would not have got yet, had we none open: what may be done
- * without goes, and the descriptor moves to where it belongs. */
+/* The program got a higher number than it would without osf, because of
+ * descriptors of ours.  Close those that we can do without and move this one to
+ * the lower number. */
 static COLD int renumber(int fd)
 {
 	int saved = errno, cloexec = libc.fcntl(fd, F_GETFD) & FD_CLOEXEC;
@@ -81,7 +82,7 @@ OSF_API int socket(int domain, int type, int protocol)
 	return fd;
 }
 
-/* -ECONNABORTED: nothing has come that the program is to see, and @fd is closed. */
+/* -ECONNABORTED: nothing has arrived for the program, and @fd is closed. */
 static int accepted(int listen_fd, int fd, int flags,
 		    struct sockaddr_storage *from, socklen_t *len)
 {
@@ -145,17 +146,16 @@ OSF_API int accept(int fd, struct sockaddr *restrict addr,
 	return accept4(fd, addr, len, 0);
 }
 
-/* Whether the 8 bytes at @p can be read, as the kernel sees it: a signal mask is
- * copied before the invalid way to apply it is refused. */
+/* Can the kernel read the 8 bytes at @p?  The kernel copies a signal mask
+ * before it refuses an invalid @how. */
 static bool is_readable(uintptr_t p)
 {
 	return rawcall(SYS_rt_sigprocmask, -1, p & ~UINT64_C(7), NULL, 8) !=
 	       -EFAULT;
 }
 
-/* An address that the program passes is read here before the kernel reads it.  One
- * that cannot be read, or has a length that the kernel refuses, is the kernel's to
- * refuse. */
+/* We read an address before the kernel does.  If it is unreadable or has an
+ * invalid length, pass it on for the kernel to refuse. */
 static bool is_bad_addr(const struct sockaddr *addr, socklen_t len)
 {
 	uintptr_t first = (uintptr_t)addr, last = first + len - 1;
@@ -189,7 +189,7 @@ OSF_API int listen(int fd, int backlog)
 	return r;
 }
 
-/* connect(AF_UNSPEC) takes a connection apart; what follows is a new one. */
+/* connect(AF_UNSPEC) dissolves a connection; the next connect() opens a new. */
 static int disconnect(struct file *f, int fd, const struct sockaddr *addr,
 		      socklen_t len)
 {
@@ -237,7 +237,7 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 			socklen_t err_len = sizeof(err);
 
 			libc.connect(fd, &none, sizeof(none));
-			/* The kernel's ECONNRESET, which is of our doing. */
+			/* The kernel's ECONNRESET, which we have caused. */
 			libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err,
 					&err_len);
 			err = fail;
@@ -296,7 +296,7 @@ OSF_API int dup3(int fd, int to, int flags)
 
 	if (fd == to)
 		return libc.dup3(fd, to, flags);
-	/* Only a call that will succeed may take away what @to was. */
+	/* Forget the old entry of @to only if the call will succeed. */
 	if (fd != to && libc.fcntl(fd, F_GETFD) >= 0 && table_load(to))
 		file_forget(to);
 	int r = flags ? libc.dup3(fd, to, flags) : libc.dup2(fd, to);
@@ -312,8 +312,8 @@ OSF_API int dup2(int fd, int to)
 	return dup3(fd, to, 0);
 }
 
-/* Close what is ours in [first, last], then let the kernel close the rest, sparing
- * descriptors that the program does not know of. */
+/* Close our entries in [first, last], then let the kernel close the rest,
+ * except descriptors that the program does not know of. */
 static int range(unsigned first, unsigned last, int flags)
 {
 	int top = last > INT_MAX ? INT_MAX : (int)last, r = 0;
@@ -446,9 +446,8 @@ OSF_API int ioctl(int fd, unsigned long req, ...)
 }
 
 /*
- * stdio reads and writes through libc's own names.  A connection that is still the
- * kernel's stays there; one that has moved gets a stream whose functions are
- * ours.
+ * stdio reads and writes with libc's internal names.  A connection still on TCP
+ * stays there; an upgraded one gets a stream with our functions.
  */
 static ssize_t stream_read(void *cookie, char *buf, size_t n)
 {
@@ -484,7 +483,7 @@ OSF_API int fclose(FILE *f)
 {
 	int fd = f ? fileno(f) : -1;
 
-	/* libc flushes and then closes by its own name. */
+	/* libc flushes and then closes with its internal close(). */
 	if (fd >= 0 && unlikely(table_load(fd))) {
 		fflush(f);
 		file_forget(fd);
@@ -492,9 +491,7 @@ OSF_API int fclose(FILE *f)
 	return libc.fclose(f);
 }
 
-/*
- * Formatted output to a descriptor: libc's would write past us.
- */
+/* Formatted output to a descriptor: libc's version would bypass our write(). */
 
 int __vdprintf_chk(int fd, int flag, const char *restrict fmt, va_list ap);
 int __dprintf_chk(int fd, int flag, const char *restrict fmt, ...);

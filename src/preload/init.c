@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * preload/init.c - how osf comes to life inside a program
+ * preload/init.c - how osf starts inside a program
  *
- * The constructor runs before main(); calls that come earlier, from constructors of
- * other libraries, are libc's (nothing has an entry yet).  Settings that are wrong
- * give a warning each; rules that are wrong leave the program on the kernel.
+ * The constructor runs before main().  Constructors of other libraries may make
+ * calls earlier; those go to libc, because nothing has an entry yet.  Each
+ * wrong setting gives a warning; a wrong rule leaves the whole program on the
+ * kernel.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static bool is_list_of_numbers(const char *s)
 	}
 }
 
-/* What is read when it is needed, and is to be wrong before that. */
+/* Settings that are read late: check them now. */
 static void check_late_settings(void)
 {
 	const char *uring = getenv("OSF_IO_URING");

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * preload/mmsg.c - sendmmsg() and recvmmsg(): on a stream, loops of the single calls
+ * preload/mmsg.c - sendmmsg() and recvmmsg(): on a stream, loops of the single
+ * calls
  *
- * An error after some messages is the next call's, as with the kernel.
+ * After some messages have moved, the next call returns the error, as in the
+ * kernel.
  */
 #include <time.h>
 
@@ -59,7 +61,7 @@ OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 	return (int)libc_ret(send_each(c.file, fd, msgs, n, flags), saved);
 }
 
-/* As the kernel: time is looked at after each message. */
+/* As the kernel, check the timeout after each message. */
 static bool is_late(const struct timespec *start, const struct timespec *limit)
 {
 	struct timespec now;

@@ -38,8 +38,8 @@ OSF_API int shutdown(int fd, int how)
 	return r;
 }
 
-/* The kernel's own MSG_PEEK counts what SO_PEEK_OFF says, on the connection that
- * carries the stream: so TCP has to carry it before that. */
+/* The kernel's MSG_PEEK applies SO_PEEK_OFF to what its own TCP connection has
+ * received.  So move the stream back to TCP first. */
 static void leave_at_once(struct file *f, int fd)
 {
 	file_hand_over(fd, OSF_REASON_OPTION);

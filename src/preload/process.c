@@ -4,11 +4,11 @@
  *
  *     fork, vfork, _Fork, clone, daemon   -> file/fork.c
  *     exec*, posix_spawn*, system, popen  -> file/handoff.c, then libc
- *     _exit                               -> what was written stays readable
- *     pidfd_getfd                         -> not what another moves past TCP
+ *     _exit                               -> keeps what was written readable
+ *     pidfd_getfd                         -> refuses upgraded connections
  *
- * libc's own forms call each other by names that nobody can answer for, so each of
- * them stands here.
+ * libc's versions call each other by internal names that we cannot interpose.
+ * So this file defines each of them.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -27,9 +27,7 @@
 #include "preload/edge.h"
 #include "sock/others.h"
 
-/*
- * Ends.
- */
+/* Exit. */
 
 OSF_API void _exit(int status)
 {
@@ -40,15 +38,14 @@ OSF_API void _exit(int status)
 
 OSF_API void _Exit(int status) { _exit(status); }
 
-/*
- * Forks.
- */
+/* Fork. */
 
 /*
- * The kernel's child of vfork() runs in its parent's memory: what it closes would be
- * closed in our tables.  So the child has memory of its own, and its stores are not
- * the parent's.  The rest is as in the kernel: the parent is suspended until the child
- * executes a program or ends, and no handler runs meanwhile.
+ * The kernel's child of vfork() runs in its parent's memory: a descriptor that
+ * it closes would vanish from the parent's table.  So our vfork() forks, and
+ * the parent does not see the child's stores.  The rest is as in the kernel:
+ * the parent sleeps until the child executes a program or ends, and runs no
+ * handler meanwhile.
  */
 OSF_API pid_t vfork(void)
 {
@@ -87,8 +84,8 @@ static int clone_child(void *p)
 	return s->fn(s->arg);
 }
 
-/* A child with memory and descriptors of its own is a fork.  One that shares our
- * memory is a thread, or knows what it does. */
+/* A child with its own memory and descriptors is a fork.  If it shares either,
+ * it is a thread or knows what it does: leave it to libc. */
 OSF_API int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 {
 	struct clone_start start = { fn, arg };
@@ -109,7 +106,7 @@ OSF_API int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	return pid;
 }
 
-/* libc's ends the parent past our _exit(). */
+/* libc's daemon() ends the parent without our _exit(). */
 OSF_API int daemon(int nochdir, int noclose)
 {
 	pid_t pid = fork();
@@ -134,9 +131,7 @@ OSF_API int daemon(int nochdir, int noclose)
 	return 0;
 }
 
-/*
- * exec.  One that fails leaves the connections where they are now, which is safe.
- */
+/* exec.  If it fails, the connections stay on TCP, which is safe. */
 
 OSF_API int execve(const char *path, char *const argv[], char *const envp[])
 {
@@ -249,9 +244,7 @@ OSF_API int execle(const char *path, const char *arg, ...)
 	return -1;
 }
 
-/*
- * posix_spawn() and its kin fork inside libc.
- */
+/* posix_spawn() and its relatives fork inside libc. */
 
 OSF_API int posix_spawn_file_actions_adddup2(posix_spawn_file_actions_t *acts,
 					     int fd, int to)
@@ -304,9 +297,7 @@ OSF_API FILE *popen(const char *command, const char *type)
 	return libc.popen(command, type);
 }
 
-/*
- * A copy of what another process has open, which it is not asked for.
- */
+/* pidfd_getfd(): copies another process's descriptor without asking it. */
 
 static pid_t pid_of(int pidfd)
 {
@@ -322,8 +313,9 @@ static pid_t pid_of(int pidfd)
 	return pid;
 }
 
-/* What another process moves through shared memory only it can give back: whoever
- * copies the descriptor would find doorbells in the place of the stream.  EPERM. */
+/* Only the other process can move its upgraded connection back to TCP.  A copy
+ * of the descriptor would read doorbells instead of the stream.  So return
+ * EPERM. */
 OSF_API int pidfd_getfd(int pidfd, int target, unsigned flags)
 {
 	int saved = errno;

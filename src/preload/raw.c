@@ -2,12 +2,12 @@
 /*
  * preload/raw.c - syscall(): system calls by number
  *
- *     syscall(SYS_write, fd, ...)  ->  write(), when @fd is one that we know
+ *     syscall(SYS_write, fd, ...)  ->  write(), if @fd has an entry
  *                                  ->  the kernel, for all else
  *
- * Programs use it for calls that libc has no name for, and some for calls that it
- * has.  The kernel's calls differ from libc's where a signal set is passed: it
- * comes with its size, and has 8 bytes.
+ * Programs use it for calls that libc does not wrap, and some for calls that it
+ * does.  The kernel's calls differ from libc's where they take a signal set: it
+ * comes with its size and has 8 bytes.
  */
 #include <fcntl.h>
 #include <sched.h>
@@ -143,9 +143,9 @@ static bool changes_fd(long nr, const struct args *x, long *r)
 }
 
 /*
- * The kernel's ppoll() and pselect6() leave in the timeout what is left of it, which
- * libc hides.  It may be in memory that cannot be written: then it stays as it is.
- * clock_getres() writes there if it can be done, or says so.
+ * The kernel's ppoll() and pselect6() write the time that is left into the
+ * timeout; libc hides that.  If the memory is read-only the kernel leaves it
+ * alone.  We try with clock_getres(), which writes there or returns an error.
  */
 struct timeout {
 	struct timespec *at; /* the program's, or NULL */
@@ -180,7 +180,7 @@ static long raw_ppoll(const struct args *x)
 {
 	sigset_t set;
 
-	/* What is not for us goes to the kernel as it came. */
+	/* All other calls go to the kernel unchanged. */
 	if (is_odd_set(x->d, x->e) || is_bad_ptr(x->a) ||
 	    (x->c && is_bad_ptr(x->c)) ||
 	    !poll_concerns_us((void *)x->a, (nfds_t)x->b))
@@ -236,7 +236,7 @@ static long raw_clone(long nr, const struct args *x)
 	return pid;
 }
 
-/* Those that make processes, replace them, end them, or reach into them. */
+/* Calls that make, replace or end processes, or reach into them. */
 static bool is_of_processes(long nr, const struct args *x, long *r)
 {
 	switch (nr) {
@@ -266,7 +266,7 @@ static bool is_of_processes(long nr, const struct args *x, long *r)
 	}
 }
 
-/* Those in which a file of ours may stand anywhere, or come about. */
+/* Calls that may name our files in memory, or make new ones. */
 static bool needs_look(long nr, const struct args *x, long *r)
 {
 	switch (nr) {

@@ -2,9 +2,9 @@
 /*
  * preload/recv.c - the calls that receive; see preload/data.h
  *
- * Built from preload/calls.def; those that do not fit its shape stand below it.
- * Every one is a cancellation point as libc's is: what it sleeps in is a libc call,
- * and CALL()'s clean-up runs when a thread is cancelled there.
+ * preload/calls.def generates most of them; the others stand below.  Each is a
+ * cancellation point as in libc: it sleeps in a libc call, and CALL()'s
+ * clean-up runs when a thread is cancelled there.
  */
 #include <string.h>
 #include <unistd.h>
@@ -97,9 +97,7 @@ OSF_API ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
 	return recv(fd, buf, n, flags);
 }
 
-/*
- * Those with results beside the bytes.
- */
+/* Calls that return more than bytes. */
 
 ssize_t data_recvmsg(struct file *f, int fd, struct msghdr *msg, int flags)
 {

@@ -2,11 +2,11 @@
 /*
  * preload/send.c - the calls that send; see preload/data.h
  *
- * Built from preload/calls.def; those that do not fit its shape stand below it.
+ * preload/calls.def generates most of them; the others stand below.
  *
- * A send on a descriptor that we know, and do not serve, is libc's; but a peer on this
- * host hears of it, and news that it gets in other ways come after it
- * (sock_ops.went_past()).
+ * If the kernel serves the descriptor, libc sends.  We still record that
+ * (sock_ops.went_past()), so that a peer on this host handles later
+ * notifications after these bytes.
  */
 #include <signal.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 #include "preload/data.h"
 
-/* Not all of it, or not as it should. */
+/* It was sent in part, or with an error. */
 static COLD void sent_odd(struct file *f, bool ours, ssize_t r, int flags)
 {
 	if (r == -EPIPE && !(flags & MSG_NOSIGNAL))
@@ -39,7 +39,7 @@ ssize_t data_sent(struct file *f, int fd, ssize_t r, ssize_t len, int flags)
 	return r;
 }
 
-/* TCP_CORK is ours to mind while the bytes are. */
+/* We must honour TCP_CORK while we move the bytes. */
 static inline int corked(const struct sock *sk, const struct sock_ops *ops,
 			 int flags)
 {
@@ -108,9 +108,7 @@ static ssize_t by_kernel(int fd, ssize_t r)
 #undef RX
 #undef TX
 
-/*
- * Those with an address or control messages.
- */
+/* Calls with an address or control messages. */
 
 OURS ssize_t sendto_ours(int fd, const void *buf, size_t n, int flags,
 			 const struct sockaddr *addr, socklen_t len)
@@ -141,7 +139,7 @@ OSF_API ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 		   : sendto_ours(fd, buf, n, flags, addr, len);
 }
 
-/* A socket that goes to another process goes as the kernel's. */
+/* A socket that goes to another process falls back to TCP first. */
 COLD void pass_on(const struct msghdr *msg)
 {
 	struct msghdr m = *msg;
@@ -159,7 +157,7 @@ COLD void pass_on(const struct msghdr *msg)
 	}
 }
 
-/* On whatever descriptor: it may pass on one of ours. */
+/* On any descriptor, as it may pass one of our descriptors on. */
 OURS ssize_t sendmsg_ours(int fd, const struct msghdr *msg, int flags)
 {
 	int saved = errno;
@@ -198,12 +196,10 @@ OSF_API ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off,
 OSF_API ssize_t pwritev64v2(int fd, const struct iovec *iov, int n, off64_t off,
 			    int flags) __attribute__((alias("pwritev2")));
 
-/*
- * From a file.
- */
+/* Calls that send from a file. */
 
-/* With @off pread() refuses what has no place to read from.  Without it read() would
- * take bytes, and the kernel's sendfile() refuses. */
+/* With @off, pread() refuses a file without a position.  Without @off, read()
+ * would consume bytes where the kernel's sendfile() refuses. */
 static bool has_no_place(int in)
 {
 	int saved = errno;

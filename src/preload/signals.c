@@ -4,16 +4,17 @@
  *
  *     kernel -> on_signal() -> the handler
  *                  |
- *                  +-> a lock of ours is held: put off until it is released
+ *                  +-> the thread holds a lock of ours: put off
  *
- * A handler may send and receive on the very connection whose call it interrupts.
- * Between two accesses to a ring, or with a lock held, it must not; so it is queued
- * again for this thread, with all it carried, and blocked until the thread holds no
- * lock.  The kernel knows no better: for it the handler has run.
+ * A handler may send and receive on the very connection whose call it
+ * interrupts, but not between two accesses to a ring or while the thread holds
+ * a lock of ours.  Then we queue the signal again for this thread, with its
+ * siginfo, and block it until the thread holds no lock.  The kernel believes
+ * that the handler has run.
  *
- * A handler that ran since a call began ends that call when it would sleep, as it
- * would have ended the sleep (handlers_ran()); one that leaves the call by longjmp()
- * has what the call held given back (base/unwind.h).
+ * If a handler runs during a call, the call ends where it would sleep, as a
+ * sleep in the kernel would have ended (handlers_ran()).  If a handler leaves
+ * the call by longjmp(), base/unwind.h releases what the call held.
  *
  * Faults of the program's own are never put off.
  */
@@ -45,8 +46,8 @@ static bool is_fault(int sig)
 	       sig == SIGFPE || sig == SIGTRAP || sig == SIGSYS;
 }
 
-/* Again, when the thread holds no lock any more.  Everything else stays away until
- * then too: one is enough. */
+/* Send the signal again for when the thread holds no lock.  Block all other
+ * signals until then too: one is enough. */
 static void put_off(int sig, siginfo_t *info, ucontext_t *uc)
 {
 	const struct handler *h = &handlers[sig];
@@ -130,7 +131,7 @@ OSF_API int sigaction(int sig, const struct sigaction *restrict act,
 	return 0;
 }
 
-/* libc's signal() and its kin set the kernel's action by a name of libc's own. */
+/* libc's signal() and its relatives use libc's internal sigaction(). */
 static plain_handler *set_plain(int sig, plain_handler *fn, int flags,
 				bool masks_itself)
 {
@@ -194,8 +195,9 @@ OSF_API int siginterrupt(int sig, int ends)
 }
 
 /*
- * longjmp(): libc keeps the stack pointer in the buffer, disguised by a secret of
- * the process.  Where we cannot undo that, frames near the top are taken for left.
+ * longjmp(): libc hides the stack pointer in the buffer with a secret of the
+ * process.  Where we cannot decode it, assume that frames near the top were
+ * left.
  */
 static uintptr_t jump_target(const struct __jmp_buf_tag *env)
 {

@@ -4,8 +4,9 @@
  *
  *     socket  ->  buffer  ->  pipe, and the reverse
  *
- * What was taken from the one must fit the other: a pipe that may block takes all of
- * it in time, and one that may not takes PIPE_BUF bytes when it polls as writable.
+ * Whatever we take from one side must fit into the other.  A blocking pipe
+ * accepts all of it in time.  A non-blocking one takes PIPE_BUF bytes when it
+ * polls as writable.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -74,7 +75,7 @@ static ssize_t splice_in(struct file *f, int sock, int pipe_fd, size_t n,
 	return r;
 }
 
-/* What could not be sent goes back to where it was: in front of the rest. */
+/* Put back what could not be sent, in front of the rest. */
 static COLD void pipe_put_back(int pipe_fd, const char *data, size_t n)
 {
 	int rest = 0;
@@ -107,8 +108,8 @@ static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
 
 	if (!may_block(pipe_fd, flags) && !pipe_is(pipe_fd, POLLIN, 0))
 		return -EAGAIN;
-	/* Nothing may be lost between the pipe and a socket that is full, so
-	 * wait for room first, then take, then send all of it. */
+	/* Between the pipe and a full socket no byte may be lost.  So wait for
+	 * room first, then read the pipe, then send all of it. */
 	while (!(sock_ops(f->sk)->events(f->sk, sock) & POLLOUT)) {
 		struct pollfd room = { .fd = sock, .events = POLLOUT };
 
@@ -148,7 +149,7 @@ struct splicing {
 	unsigned flags;
 };
 
-/* The kernel's, on a socket that it serves, but may not for long. */
+/* libc's splice() on a socket that may be upgraded soon. */
 static ssize_t by_kernel(struct call *c, int fd, int dir,
 			 const struct splicing *s)
 {

@@ -5,19 +5,19 @@
  *     io_uring_submit(), ...          the connections that the new entries name
  *     io_uring_register_files(), ...  the connections that are registered
  *     a ring that we cannot follow    all connections
- *         -> file_hand_over(): they are the kernel's before it sees the entry
+ *         -> file_hand_over(): back to TCP before the kernel sees the entry
  *
- * A ring of liburing's can be followed.  The program fills in entries between the ring's
- * sqe_head and sqe_tail, and the kernel does not see them before a function of the
- * library moves the tail.  That holds with IORING_SETUP_SQPOLL too.  These functions are
- * what we answer for; the layout of struct io_uring_sq is part of the library's ABI,
- * because inline functions of its header use it.
+ * We can follow a ring of liburing's.  The program fills in entries between the
+ * ring's sqe_head and sqe_tail, and the kernel sees them only after a function
+ * of the library moves the tail, also with IORING_SETUP_SQPOLL.  We interpose
+ * these functions.  Inline functions of the library's header use struct
+ * io_uring_sq, so its layout is part of the ABI.
  *
- * All other rings, made by system call or by a liburing that is newer than what we know,
- * cannot: then every connection of the process is the kernel's, as it is when an epoll set
- * is given to a ring.  A program that has liburing linked in statically, or has system
- * calls of its own, passes us by.
- * Spec: io_uring(7), io_uring_enter(2), io_uring_register(2); liburing 2.0 to 2.14.
+ * We cannot follow a ring that was made by system call or by a newer liburing
+ * than we know.  Then all connections of the process go to the kernel; so they
+ * do when the program gives an epoll set to a ring.  We cannot see a program
+ * that links liburing statically or makes its own system calls.  Spec:
+ * io_uring(7), io_uring_enter(2), io_uring_register(2); liburing 2.0 to 2.14.
  */
 #include <fcntl.h>
 #include <linux/io_uring.h>
@@ -56,9 +56,7 @@ struct __kernel_timespec;
 int io_uring_major_version(void);
 int io_uring_minor_version(void);
 
-/*
- * What a ring is given.
- */
+/* Descriptors that a ring gets. */
 
 static void fd_given(int fd)
 {
@@ -81,7 +79,7 @@ static void fds_given(const int *fds, unsigned n)
 		fd_given(fds[i]);
 }
 
-/* close() that we do not see: the number may soon be another file's. */
+/* A close() without our functions: the number may soon name another file. */
 static void closed(int fd)
 {
 	if (unlikely(table_load(fd))) {
@@ -176,9 +174,7 @@ void uring_registers(unsigned opcode, const void *arg, unsigned n)
 	}
 }
 
-/*
- * Rings.
- */
+/* Making and finding rings. */
 
 /* Does the library have functions that we do not know? */
 static bool is_known(void)
@@ -223,7 +219,7 @@ CALL_OF(io_uring_queue_init_mem,
 #undef flags_of
 #undef CALL_OF
 
-/* What the program does with a bare ring we do not see. */
+/* We cannot see what the program does with a bare ring. */
 int io_uring_setup(unsigned entries, struct io_uring_params *p);
 OSF_API int io_uring_setup(unsigned entries, struct io_uring_params *p)
 {
@@ -276,7 +272,7 @@ SUBMITS(__io_uring_get_cqe,
 	 unsigned n, sigset_t *mask),
 	ring, cqe, submit, n, mask)
 
-/* These are given entries that stand we do not know where. */
+/* We do not know where these calls' entries are. */
 #define ENTERS(name, params, ...)                                              \
 	int name params;                                                       \
 	OSF_API int name params                                                \

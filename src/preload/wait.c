@@ -28,8 +28,8 @@ static const struct timespec *ms_timespec(int ms, struct timespec *ts)
 	return ts;
 }
 
-/* May any of a few be more than the kernel can answer for?  A look without a call; see
- * preload/data.h for why. */
+/* Can the kernel's answer be wrong for any of these few descriptors?  A check
+ * without a function call; preload/data.h says why. */
 static inline bool may_concern_us(const struct pollfd *fds, nfds_t n)
 {
 	const nfds_t few = 64;
@@ -108,7 +108,7 @@ OSF_API int pselect(int n, fd_set *restrict r, fd_set *restrict w,
 	return (int)libc_ret(got, saved);
 }
 
-/* Linux' select() leaves in @tv what of the time was not used. */
+/* Linux' select() writes the unused time into @tv. */
 OSF_API int select(int n, fd_set *restrict r, fd_set *restrict w,
 		   fd_set *restrict e, struct timeval *restrict tv)
 {

@@ -12,7 +12,7 @@
 #define SLOT_BITS 8u
 #define BEFORE_CONTEXT 14u /* words from the pointer to that table on */
 
-/* A context, with what libibverbs looks for in front of it. */
+/* A context, and before it the table that libibverbs looks for. */
 struct verbs {
 	void *private; /* of SLOTS functions */
 	void *older[BEFORE_CONTEXT - 2];
@@ -22,7 +22,7 @@ struct verbs {
 static_assert(offsetof(struct verbs, context) == 8 * BEFORE_CONTEXT,
 	      "as verbs_context of rdma-core");
 
-/* And what it looks for behind a device: zero is "can nothing". */
+/* After a device libibverbs looks for this: zero means no capability. */
 static struct {
 	struct ibv_device device;
 	uint64_t beyond[32];
@@ -39,14 +39,14 @@ static void *slots[SLOTS];
 static struct lock lock;
 static bool is_open, has_looked;
 
-/* NULL from what returns pointers. */
+/* For entries that return a pointer: NULL. */
 static void *refuse(void)
 {
 	errno = EOPNOTSUPP;
 	return NULL;
 }
 
-/* And from what returns an errno. */
+/* For entries that return an errno. */
 static void *refuse_errno(void) { return (void *)(intptr_t)EOPNOTSUPP; }
 
 static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length,
@@ -72,8 +72,8 @@ static void verbs_init(struct verbs *v, void **table, void *with)
 }
 
 /*
- * Which entry does a function of libibverbs use?  Each bit of its number is asked for
- * in a call of its own, with one of two functions in each entry.
+ * Finds the entry that a function of libibverbs uses.  Each bit of its number
+ * costs one call, with one of two functions in every entry.
  */
 
 static __thread int asked = -1; /* 0, 1; -1: no entry was used */

@@ -4,17 +4,19 @@
  *
  *     pd->context->device->name    "osf0"
  *     pd->context->ops             each refuses
- *     libibverbs' ibv_reg_mr(pd)   leads to verbs.c, if libibverbs is one that we can
- *                                  teach so; it refuses otherwise
+ *     libibverbs' ibv_reg_mr(pd)   calls verbs.c, if we can find the entries of
+ *                                  that libibverbs; it refuses otherwise
  *
- * A program that loaded us by dlopen() calls libibverbs' functions, not ours.  They
- * find what to call behind the context, in a table whose order is private to each
- * version of libibverbs.  Its first function is at a fixed distance from the context
- * (verbs_context of infiniband/verbs.h), so all entries can be made to refuse; and
- * which two of them register and return memory is found out by calling them with a
- * context that only notes which entry was used.
+ * A program that loaded us by dlopen() calls libibverbs' functions, not ours.
+ * Those find the function to call through the context, in a table whose order
+ * is private to each version of libibverbs.  The table's start is at a fixed
+ * distance from the context (verbs_context of infiniband/verbs.h), so we can
+ * make all entries refuse.  To find the two entries that register and return
+ * memory, we call libibverbs with a context that only notes which entry was
+ * used.
  *
- * Layouts: infiniband/verbs.h of rdma-core; tests/xlio/real_verbs.c compares them.
+ * Layouts: infiniband/verbs.h of rdma-core; tests/xlio/real_verbs.c compares
+ * them.
  */
 #pragma once
 
@@ -63,12 +65,12 @@ struct ibv_mr {
 };
 static_assert(offsetof(struct ibv_mr, beyond) == 44, "as in rdma-core");
 
-/* What registers and returns memory of our pd. */
+/* The functions that register and return memory of our pd. */
 struct device_calls {
 	struct ibv_mr *(*reg)(struct ibv_pd *pd, void *addr, size_t length);
 	int (*dereg)(struct ibv_mr *mr);
 };
 
-/* The context of our pd; static.  Finds libibverbs if it has been loaded since.
+/* The static context of our pd.  Finds libibverbs if it has been loaded since.
  * Thread-safe. */
 struct ibv_context *device_context(const struct device_calls *calls);

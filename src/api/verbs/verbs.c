@@ -4,11 +4,11 @@
  *
  *     verbs_pd() -> pd -> ibv_reg_mr() -> mr.lkey, the key of a send (group/memory.h)
  *
- * No transport of ours needs memory to be registered, but what lies in a shared mapping
- * can be sent by reference (group/memory.h), and programs must get an lkey.  So
- * libibverbs' three functions are answered here for our one pd, and passed on for every
- * other; the names are unversioned, so references to any version of them find us when we
- * come first.  When libibverbs comes first, it finds its way here by the pd's context
+ * No transport of ours needs registered memory, but programs must get an lkey,
+ * and memory in a shared mapping can be sent by reference (group/memory.h).  So
+ * we define libibverbs' three functions, serve our one pd, and pass every other
+ * pd on.  The names are unversioned: references to any version bind to us if we
+ * come first.  If libibverbs comes first, it finds us through the pd's context
  * (device.h).
  */
 #include <dlfcn.h>
@@ -29,7 +29,7 @@ int ibv_dereg_mr(struct ibv_mr *mr);
 
 static struct ibv_pd pd = { .handle = 1 };
 
-/* With a line that tells ours from others: they are looked for by address. */
+/* A registration of our pd; found by address. */
 struct mr {
 	struct ibv_mr mr;
 	struct mr *next;
@@ -82,7 +82,7 @@ static bool mr_free(struct ibv_mr *mr)
 	return false;
 }
 
-/* By way of libibverbs' functions, which call these for our context. */
+/* libibverbs' functions call these for our context. */
 
 static struct ibv_mr *device_reg(struct ibv_pd *of, void *addr, size_t length)
 {

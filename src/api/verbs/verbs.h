@@ -2,8 +2,8 @@
 /*
  * api/verbs/verbs.h - the protection domain in which programs register memory
  *
- * There is one, of no device.  An API that wants registered memory hands it out; the
- * lkey of what is registered there is a key of group/memory.h.
+ * There is one, without a device.  An API that wants registered memory returns
+ * it to the program; the lkey of a registration is a key of group/memory.h.
  */
 #pragma once
 

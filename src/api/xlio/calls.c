@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/xlio/calls.c - the XLIO socket API: handles and errno in, group/ behind
+ * api/xlio/calls.c - the XLIO socket API: handles and errno, on top of group/
  *
- * Each call looks its handle up, enters the group, and leaves it again; arguments
- * are checked here as far as they are pointers, and behind as far as they mean
- * something.
+ * Each call looks its handle up, enters the group, and leaves it again.  It
+ * checks pointers here; group/ checks what the values mean.
  */
 #include <assert.h>
 #include <poll.h>
@@ -21,8 +20,8 @@
 #include "osf/group.h"
 
 /*
- * The program's functions, behind those of a group.  Handles are the same on both sides,
- * and so are a buffer's bytes, so each of these is a jump.
+ * The program's functions, which a group's callbacks call.  Handles and a
+ * buffer's bytes are the same on both sides, so each of these is a jump.
  */
 
 enum { OWN_EVENT, OWN_COMP, OWN_RX, OWN_ACCEPT };
@@ -308,7 +307,7 @@ OSF_API int xlio_socket_attach_group(xlio_socket_t sock,
 	return xlio_ret(err, saved);
 }
 
-/* Of the arguments of a send, those that can be told here are right. */
+/* The arguments of a send are valid, as far as we can check here. */
 static inline bool is_send(const struct xlio_socket_send_attr *attr)
 {
 	return likely(attr != NULL) &&
@@ -403,7 +402,7 @@ OSF_API int osf_group_arm(xlio_poll_group_t group)
 	return r;
 }
 
-/* Until the descriptor has something, or @left_ns have passed.  0 or -EINTR. */
+/* Sleep until the descriptor is readable or @left_ns pass.  0 or -EINTR. */
 static int sleep_on(int fd, uint64_t left_ns)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };

@@ -2,7 +2,7 @@
 /*
  * api/xlio/edge.h - where negative errnos become what mellanox/xlio.h promises
  *
- * As for sockets: -1 and errno, and on success errno as it was.
+ * As in the sockets API: -1 and errno; on success errno is unchanged.
  */
 #pragma once
 
@@ -21,8 +21,8 @@ static inline int xlio_ret(int r, int errno_before)
 	return r < 0 ? -1 : r;
 }
 
-/* table.c: is OSF_XLIO_ABI a version that there is; and how long a group's attributes
- * are in it. */
+/* table.c: does the version in OSF_XLIO_ABI exist, and how long is a group's
+ * attribute struct in it? */
 bool xlio_abi_is_known(void);
 size_t xlio_group_attr_bytes(void);
 

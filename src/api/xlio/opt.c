@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/xlio/opt.c - options that are libxlio's, or that libxlio takes in another form
+ * api/xlio/opt.c - options of libxlio's own, or in a form of its own
  *
- *     xlio_socket_setsockopt()  ->  its own are answered here  ->  group/, the kernel
+ *     xlio_socket_setsockopt()  ->  libxlio's own: here  ->  group/, the kernel
  */
 #include <limits.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/xlio/posix.c - those of the plain xlio_<posix>() calls that osf leaves to libc
+ * api/xlio/posix.c - the plain xlio_<posix>() calls that osf leaves to libc
  *
- * The others are second names of preload's functions, given by the linker
- * (src/meson.build), so that both are the same function also in a library that was
- * loaded by dlopen(), where a call of "socket" would be libc's.
+ * The linker makes the others second names of preload's functions
+ * (src/meson.build).  So both names are the same function, also in a library
+ * that was loaded by dlopen(), where a call of "socket" would be libc's.
  */
 #include <fcntl.h>
 #include <stdarg.h>

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/xlio/posix_direct.c - the plain xlio_<posix>() calls of the static library
+ * api/xlio/posix_direct.c - the plain xlio_<posix>() calls of the static
+ * library
  *
- * They are libc's, all but the question for the table of functions: the static library
- * answers for no descriptor.  In libosf.so they are second names (src/meson.build).
+ * All are libc's, except the query for the table of functions: the static
+ * library serves no descriptor.  In libosf.so they are second names
+ * (src/meson.build).
  */
 #include <errno.h>
 #include <stdarg.h>

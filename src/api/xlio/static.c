@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/xlio/static.c - how the static library comes to life inside a program
+ * api/xlio/static.c - how the static library starts inside a program
  *
- * It has poll groups and the XLIO socket API, and no file table: it answers for no
- * name of libc's, so the program's own sockets stay the kernel's.  What a fork does to
- * files is not needed; groups end in the child.
+ * It has poll groups and the XLIO socket API, but no file table: it defines no
+ * function of libc's, so the program's own sockets stay with the kernel.  It
+ * needs no fork handling for files; groups end in the child.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -8,10 +8,10 @@
  *     3.30 to 3.51   thirteen calls of the older extra API before it, and another order;
  *                    the attributes of a group have no socket_accept_cb
  *
- * All three have one magic and one option number, and a caller says of itself only the
- * size of a pointer: so the user has to say which program he has.  What the older
- * tables had and this API does not answers -1 with EOPNOTSUPP, and its bit is not in
- * cap_mask.
+ * All three have one magic and one option number, and the caller passes only
+ * the size of a pointer.  So the user has to say which version the program has.
+ * Calls of the older tables that this API lacks return -1 with EOPNOTSUPP, and
+ * their bit is not in cap_mask.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -80,9 +80,7 @@ OSF_API int xlio_dump_fd_stats(int fd, int level)
 	return xlio_ret(fd && left ? -EBADF : 0, saved);
 }
 
-/*
- * Which version the program was compiled with.
- */
+/* The version that the program was compiled with. */
 
 enum abi { ABI_350, ABI_360, ABI_361, ABI_UNKNOWN };
 
@@ -249,7 +247,7 @@ static struct xlio_api_t table_361 = {
 	.xlio_poll_group_buf_free = xlio_poll_group_buf_free,
 };
 
-/* One member more after dump_fd_stats. */
+/* This layout has one more member after dump_fd_stats. */
 struct table_360 {
 	uint64_t magic, cap_mask;
 	typeof(&xlio_add_conf_rule) add_conf_rule;
