@@ -34,11 +34,23 @@ static void visit_end(struct visit *v)
 	lock_put(&v->page->lock);
 }
 
+static bool is_inside(const struct shared_page *p)
+{
+	return (load_rlx(&p->lock.word) & ~LOCK_WAITERS) == lock_self();
+}
+
 static struct visit visit_begin(struct sock *sk, int fd)
 {
 	struct shared_page *p = load_acq(&sk->page);
 	struct visit v = { .sk = sk, .error = -EAGAIN };
 
+	if (unlikely(is_inside(
+		p))) { /* an operation of the protocol's calls another */
+		v.ops =
+		    shared_protocol(sk)->is_ours ? shared_protocol(sk) : NULL;
+		v.error = -ESTALE;
+		return v;
+	}
 	if (!lock_get_within(&p->lock, SHARED_LOCK_NS))
 		return v;
 	if (!sock_is_shared(sk)) { /* the others have just let go */

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/shared_visits.c - the table of a socket that several processes hold
+ *
+ * A protocol of one operation that calls another, by the socket's table, as protocols do.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "sock/shared.h"
+#include "unit.h"
+
+static struct sock sk;
+static unsigned n_visits, n_drains;
+
+static int proto_inq(struct sock *of, int fd)
+{
+	n_visits++;
+	sock_ops(of)->drain(of, fd);
+	return 7;
+}
+
+static void proto_drain(struct sock *of, int fd) { n_drains++; }
+static bool proto_is_rung(const struct sock *of) { return true; }
+
+static const struct sock_ops proto = {
+	.name = "proto",
+	.is_ours = true,
+	.inq = proto_inq,
+	.drain = proto_drain,
+	.is_rung = proto_is_rung,
+};
+
+const struct sock_ops *const sock_tables[SOCK_TABLES] = {
+	[SOCK_SHM] = &proto,
+	[SOCK_MODES + SOCK_SHM] = &shared_ops,
+};
+
+/* Of the arena, which this test has none of. */
+void sock_set_mode(struct sock *of, enum sock_mode mode)
+{
+	of->state = SOCK_STATE(mode) | (of->state & SOCK_SHARED);
+}
+
+static int shared_by_two(void **state)
+{
+	n_visits = n_drains = 0;
+	memset(&sk, 0, sizeof(sk));
+	sk.state = SOCK_STATE(SOCK_SHM);
+	shared_init(&sk);
+	assert_int_equal(sock_share(&sk), 0);
+	assert_ptr_equal(sock_ops(&sk), &shared_ops);
+	return 0;
+}
+
+static int freed(void **state)
+{
+	shared_unmap(&sk);
+	return 0;
+}
+
+static void an_operation_calls_another(void **state)
+{
+	assert_int_equal(sock_ops(&sk)->inq(&sk, -1), 7);
+	assert_int_equal(n_visits, 1);
+	assert_int_equal(n_drains, 1);
+	assert_int_equal(load_rlx(&sk.page->lock.word), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(an_operation_calls_another,
+						shared_by_two, freed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
