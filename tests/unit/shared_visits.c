@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "sock/anchor.h"
 #include "sock/shared.h"
 #include "unit.h"
 
@@ -67,11 +68,37 @@ static void an_operation_calls_another(void **state)
 	assert_int_equal(load_rlx(&sk.page->lock.word), 0);
 }
 
+static void who_is_killed_asleep_keeps_nobody(void **state)
+{
+	fetch_add(&sk.page->n_sleepers, 1);
+	fetch_sub(&sk.page->n_procs, 1);
+	sock_unshare(&sk);
+	assert_false(sock_is_shared(&sk));
+	assert_int_equal(sk.page->n_sleepers, 0);
+}
+
+/* A handler has forked, in the middle of a sleep. */
+static void a_sleep_ends_in_the_process_where_it_began(void **state)
+{
+	assert_false(anchor_sleep_begin(&sk, -1));
+	sock_inherit(&sk, true);
+	anchor_sleep_end(&sk);
+	assert_int_equal(sk.page->n_sleepers, 1);
+	sk.n_sleepers = 1; /* the parent's */
+	anchor_sleep_end(&sk);
+	assert_int_equal(sk.page->n_sleepers, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(an_operation_calls_another,
 						shared_by_two, freed),
+		cmocka_unit_test_setup_teardown(
+		    who_is_killed_asleep_keeps_nobody, shared_by_two, freed),
+		cmocka_unit_test_setup_teardown(
+		    a_sleep_ends_in_the_process_where_it_began, shared_by_two,
+		    freed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
