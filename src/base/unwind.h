@@ -34,13 +34,18 @@ static inline void unwind_push(struct unwind *u, void (*undo)(struct unwind *u))
 	unwind_top = u;
 }
 
+/* One that was never pushed has no undo. */
 static inline void unwind_pop(struct unwind *u)
 {
-	if (u->undo) {
+	void (*undo)(struct unwind * u) = u->undo;
+
+	/* Whatever was called with @u may have cleared @undo, as far as the compiler
+	 * knows: in no case does the list lead to a frame that is gone. */
+	if (undo || unwind_top == u)
 		unwind_top = u->outer;
-		__atomic_signal_fence(__ATOMIC_SEQ_CST);
-		u->undo(u);
-	}
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	if (undo)
+		undo(u);
 }
 
 /* The clean-up of a struct that begins with a struct unwind. */

@@ -26,13 +26,15 @@ bool anchor_sleep_begin(struct sock *sk, int fd)
 	return others;
 }
 
+/* A sleep that began in the process that we were forked by is not one of ours. */
 void anchor_sleep_end(struct sock *sk)
 {
-	struct shared_page *p = load_acq(&sk->page);
-
+	GUARD(&sk->rx_lock);
+	if (!sk->n_sleepers)
+		return;
 	fetch_sub(&sk->n_sleepers, 1);
-	if (p)
-		fetch_sub(&p->n_sleepers, 1);
+	if (sk->page)
+		fetch_sub(&sk->page->n_sleepers, 1);
 }
 
 void anchor_clear(struct sock *sk, int fd)

@@ -116,15 +116,13 @@ static struct shared_page *page_new(void)
 
 int sock_share(struct sock *sk)
 {
-	if (!sk->page) {
-		struct shared_page *p = page_new();
+	struct shared_page *p = sk->page ? sk->page : page_new();
 
-		if (!p)
-			return -ENOMEM;
-		store_rel(&sk->page, p);
-	}
-	GUARD(&sk->rx_lock);
+	if (!p)
+		return -ENOMEM;
+	GUARD(&sk->rx_lock); /* nobody begins to sleep, or ends */
 	GUARD(&sk->tx_lock);
+	store_rel(&sk->page, p);
 	if (!sock_is_shared(sk)) {
 		store_rlx(&sk->page->n_sleepers, sk->n_sleepers);
 		page_export(sk, sk->page);
@@ -141,13 +139,16 @@ void sock_unshare(struct sock *sk)
 	struct shared_page *p = sk->page;
 
 	if (!sock_is_shared(sk) || load_rlx(&p->n_procs) > 1 ||
-	    load_rlx(&p->n_sleepers) ||
+	    load_rlx(&sk->n_sleepers) ||
 	    !lock_get_within(&p->lock, SHARED_LOCK_NS))
 		return;
 	GUARD(&sk->rx_lock); /* nobody begins to sleep */
-	if (load_rlx(&p->n_procs) == 1 && !load_rlx(&p->n_sleepers) &&
-	    !page_import(sk, p))
+	if (load_rlx(&p->n_procs) == 1 && !load_rlx(&sk->n_sleepers) &&
+	    !page_import(sk, p)) {
+		/* Those were killed in their sleep. */
+		store_rlx(&p->n_sleepers, 0u);
 		fetch_and(&sk->state, ~SOCK_SHARED);
+	}
 	lock_put(&p->lock);
 }
 
@@ -169,6 +170,7 @@ void sock_inherit(struct sock *sk, bool calls)
 {
 	sk->epoch = epoch;
 	sk->rx_lock = sk->tx_lock = (struct lock){ 0 };
+	sk->n_sleepers = 0; /* each has its parent's count */
 	if (!calls) /* of the parent's other threads, which will not end here */
 		sk->state &= ~SOCK_COUNT_MASK;
 }

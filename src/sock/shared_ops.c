@@ -18,6 +18,7 @@
 #include "sock/wait.h"
 
 #define LOOK_NS (10 * NS_PER_MS)
+#define PATIENCE_NS (200 * NS_PER_MS)
 
 struct visit {
 	struct sock *sk;
@@ -34,12 +35,24 @@ static void visit_end(struct visit *v)
 	lock_put(&v->page->lock);
 }
 
-static struct visit visit_begin(struct sock *sk, int fd)
+static bool is_inside(const struct shared_page *p)
+{
+	return (load_rlx(&p->lock.word) & ~LOCK_WAITERS) == lock_self();
+}
+
+static struct visit visit_begin(struct sock *sk, int fd, uint64_t patience_ns)
 {
 	struct shared_page *p = load_acq(&sk->page);
 	struct visit v = { .sk = sk, .error = -EAGAIN };
 
-	if (!lock_get_within(&p->lock, SHARED_LOCK_NS))
+	if (unlikely(is_inside(
+		p))) { /* an operation of the protocol's calls another */
+		v.ops =
+		    shared_protocol(sk)->is_ours ? shared_protocol(sk) : NULL;
+		v.error = -ESTALE;
+		return v;
+	}
+	if (!lock_get_within(&p->lock, patience_ns))
 		return v;
 	if (!sock_is_shared(sk)) { /* the others have just let go */
 		lock_put(&p->lock);
@@ -65,7 +78,12 @@ static struct visit visit_begin(struct sock *sk, int fd)
 
 #define VISIT(v, sk, fd)                                                       \
 	struct visit v __attribute__((cleanup(visit_end))) =                   \
-	    visit_begin((sk), (fd))
+	    visit_begin((sk), (fd), SHARED_LOCK_NS)
+
+/* For what has to be done: whoever is inside may have lost its core. */
+#define VISIT_SURELY(v, sk, fd)                                                \
+	struct visit v __attribute__((cleanup(visit_end))) =                   \
+	    visit_begin((sk), (fd), PATIENCE_NS)
 
 /* Import what other processes have done.  0, or the error of the visit. */
 static int shared_refresh(struct sock *sk, int fd)
@@ -149,14 +167,36 @@ static int shared_is_ready(struct sock *sk, int dir)
 	return ops->is_ours ? ops->is_ready(sk, dir) : 1;
 }
 
+static bool never(void *arg) { return false; }
+static void woke(void *arg) {}
+
+/* Another process is inside, or gives the connection to the kernel.  If it never ends,
+ * the call still ends as any other that sleeps. */
+static int sleep_outside(const struct call_wait *w)
+{
+	bool restarts = waiter_restarts(w);
+	uint64_t end = MIN(w->deadline_ns, now_ns() + NS_PER_MS);
+
+	if (handlers_ran(w->seen, restarts))
+		return -EINTR;
+	int err = nap(&(struct nap){ .is_over = never,
+				     .woke = woke,
+				     .deadline_ns = end,
+				     .tick_ns = UINT64_MAX,
+				     .restarts = restarts });
+	return err == -EAGAIN && end < w->deadline_ns ? 0 : err;
+}
+
 static int shared_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
 	struct call_wait part = *w;
 	uint64_t now = now_ns();
 	int err = shared_refresh(sk, fd);
 
+	if (err == -EAGAIN)
+		return sleep_outside(w);
 	if (err)
-		return err == -EAGAIN || err == -ESTALE ? 0 : err;
+		return err == -ESTALE ? 0 : err;
 	part.deadline_ns = MIN(w->deadline_ns, now + LOOK_NS);
 	part.is_part = w->deadline_ns == UINT64_MAX;
 	err = shared_protocol(sk)->sleep(sk, fd, &part);
@@ -243,7 +283,7 @@ static uint64_t shared_next_ns(struct sock *sk)
 
 static bool shared_opt_changed(struct sock *sk, int fd, int level, int name)
 {
-	VISIT(v, sk, fd);
+	VISIT_SURELY(v, sk, fd);
 
 	return v.ops ? v.ops->opt_changed(sk, fd, level, name) : false;
 }
@@ -286,21 +326,21 @@ static bool shared_is_before_mark(struct sock *sk, int fd)
 static int shared_disconnect(struct sock *sk, int fd,
 			     const struct sockaddr *addr, socklen_t len)
 {
-	VISIT(v, sk, fd);
+	VISIT_SURELY(v, sk, fd);
 
 	return v.ops ? v.ops->disconnect(sk, fd, addr, len) : v.error;
 }
 
 static int shared_shutdown(struct sock *sk, int fd, int how)
 {
-	VISIT(v, sk, fd);
+	VISIT_SURELY(v, sk, fd);
 
 	return v.ops ? v.ops->shutdown(sk, fd, how) : v.error;
 }
 
 static void shared_close(struct sock *sk, int fd)
 {
-	VISIT(v, sk, fd);
+	VISIT_SURELY(v, sk, fd);
 
 	if (v.ops)
 		v.ops->close(sk, fd);
@@ -308,7 +348,7 @@ static void shared_close(struct sock *sk, int fd)
 
 static void shared_exit(struct sock *sk, int fd)
 {
-	VISIT(v, sk, fd);
+	VISIT_SURELY(v, sk, fd);
 
 	if (v.ops)
 		v.ops->exit(sk, fd);
@@ -339,7 +379,7 @@ static void shared_settle(struct sock *sk, int fd)
 
 static void shared_passed(struct sock *sk, int fd)
 {
-	VISIT(v, sk, fd);
+	VISIT_SURELY(v, sk, fd);
 
 	if (v.ops)
 		v.ops->passed(sk, fd);
@@ -347,7 +387,7 @@ static void shared_passed(struct sock *sk, int fd)
 
 static void shared_anchor_moved(struct sock *sk, int from, int to)
 {
-	VISIT(v, sk, to);
+	VISIT_SURELY(v, sk, to);
 
 	if (v.ops)
 		v.ops->anchor_moved(sk, from, to);
@@ -361,22 +401,40 @@ static void shared_reset(struct sock *sk, int fd, const char *why)
 		v.ops->reset(sk, fd, why);
 }
 
-static void shared_fallback(struct sock *sk, int fd, enum osf_reason why)
+/* True: done, or it cannot be; false: the socket has another table. */
+static bool fallback_tried(struct sock *sk, int fd, enum osf_reason why)
 {
-	VISIT(v, sk, fd);
+	VISIT_SURELY(v, sk, fd);
 
 	if (v.ops)
 		v.ops->fallback(sk, fd, why);
+	return v.ops || v.error != -ESTALE;
+}
+
+static void shared_fallback(struct sock *sk, int fd, enum osf_reason why)
+{
+	if (!fallback_tried(sk, fd, why))
+		sock_ops(sk)->fallback(sk, fd, why);
+}
+
+static int fallback_try_now(struct sock *sk, int fd, enum osf_reason why,
+			    bool gently, struct stash *stash)
+{
+	VISIT_SURELY(v, sk, fd);
+
+	if (v.ops)
+		return v.ops->fallback_now(sk, fd, why, gently, stash);
+	return v.error;
 }
 
 static int shared_fallback_now(struct sock *sk, int fd, enum osf_reason why,
 			       bool gently, struct stash *stash)
 {
-	VISIT(v, sk, fd);
+	int r = fallback_try_now(sk, fd, why, gently, stash);
 
-	if (v.ops)
-		return v.ops->fallback_now(sk, fd, why, gently, stash);
-	return v.error == -ECONNRESET ? v.error : 0;
+	if (r == -ESTALE)
+		return sock_ops(sk)->fallback_now(sk, fd, why, gently, stash);
+	return r == -EAGAIN ? 0 : r;
 }
 
 static void shared_retire(struct sock *sk)

@@ -56,11 +56,11 @@ static int nap_poll(const struct nap *n, const struct timespec *left,
 {
 	struct pollfd both[2];
 	uint32_t number;
-	int idle = n->n_fds < ARRAY_LEN(both) ? idle_fd(&number) : -1;
+	int extra = n->n_fds < ARRAY_LEN(both) ? idle_fd(&number) : -1;
 
-	if (likely(idle < 0))
+	if (likely(extra < 0))
 		return libc.ppoll(n->fds, n->n_fds, left, mask);
-	both[n->n_fds] = (struct pollfd){ .fd = idle, .events = POLLIN };
+	both[n->n_fds] = (struct pollfd){ .fd = extra, .events = POLLIN };
 	for (nfds_t i = 0; i < n->n_fds; i++)
 		both[i] = n->fds[i];
 	int r = libc.ppoll(both, n->n_fds + 1, left, mask);

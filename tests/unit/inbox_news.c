@@ -233,6 +233,34 @@ static void more_than_the_log_holds_is_told_of_all_the_same(void **state)
 	lane_close(lane);
 }
 
+/* Of two threads that find that something went past, the one with the earlier ticket may
+ * come second. */
+static void the_earliest_ticket_behind_tcp_counts(void **state)
+{
+	uint32_t lane = lane_open();
+	struct lane *l = &inbox_own()->lane[lane];
+	uint32_t slot[2];
+	struct peer_inbox *to;
+
+	for (unsigned i = 0; i < 2; i++)
+		slot[i] = slot_open(lane, owner(i + 1));
+	assert_int_equal(attach_own(&to), 0);
+	l->ticket = 5;
+	inbox_went_past();
+	inbox_post(to, slot[0]);
+	l->ticket = 3;
+	inbox_post(to, slot[1]);
+	l->ticket = 6;
+	assert_true(drain(lane));
+	assert_int_equal(n_seen, 2);
+	assert_int_equal(seen[0], 2);
+	assert_int_equal(n_behind, 0);
+	inbox_detach(to);
+	for (unsigned i = 0; i < 2; i++)
+		slot_close(slot[i]);
+	lane_close(lane);
+}
+
 /* Whatever a peer writes, each slot is told of once. */
 static void tickets_may_be_anything(void **state)
 {
@@ -471,6 +499,7 @@ int main(void)
 		cmocka_unit_test(news_comes_in_the_order_of_posts),
 		cmocka_unit_test(tickets_wrap),
 		cmocka_unit_test(what_comes_behind_tcp_is_told_once),
+		cmocka_unit_test(the_earliest_ticket_behind_tcp_counts),
 		cmocka_unit_test(
 		    more_than_the_log_holds_is_told_of_all_the_same),
 		cmocka_unit_test(tickets_may_be_anything),

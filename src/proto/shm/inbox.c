@@ -18,6 +18,7 @@
 #define INBOX_MAGIC 0x786f626e69666f32ull
 
 #define TAKES_MAX 4 /* of a lane that is posted to while it is drained */
+#define MARKS_MAX 8 /* of a lane whose mark others move meanwhile */
 
 /* Process memory beside each lane of our own: who owns which slot. */
 struct lane_owners {
@@ -355,19 +356,45 @@ void inbox_rang(struct peer_inbox *to)
 	count(&to->n_rang, 1);
 }
 
-/* Does the waiter know? */
-static COLD void tell_behind(const struct peer_inbox *to, struct lane *l,
-			     uint32_t ticket)
+/* Leave word that @ticket, and all after it, stand behind TCP, unless the waiter knows.
+ * Another thread may have left word for a later ticket. */
+static void mark_behind(const struct peer_inbox *to, struct lane *l,
+			uint32_t ticket)
 {
 	uint64_t asked_ns = load_rlx(&l->asked_ns);
 
-	if (asked_ns <= load_rlx(&past_ns) ||
-	    asked_ns <= load_rlx(&to->rang_ns))
-		cas(&l->behind, UINT64_C(0), BEHIND | ticket);
+	if (asked_ns > load_rlx(&past_ns) && asked_ns > load_rlx(&to->rang_ns))
+		return;
+	for (int i = 0; i < MARKS_MAX; i++) {
+		uint64_t old = load_rlx(&l->behind);
+
+		if (old && (int32_t)((uint32_t)old - ticket) <= 0)
+			return;
+		if (cas(&l->behind, old, BEHIND | ticket))
+			return;
+	}
 }
 
-/* Draw a ticket for @bit before setting it.  Threads that post the same bit at
- * once may draw two; either one will do. */
+/* Has word been left, since what counts as @past went past, for @ticket or for an earlier
+ * one? */
+static bool is_told(uint64_t told, uint32_t past, uint32_t ticket)
+{
+	return told >> 32 == past && (int32_t)(ticket - (uint32_t)told) >= 0;
+}
+
+static COLD void tell_behind(struct peer_inbox *to, uint32_t lane,
+			     uint32_t past, uint32_t ticket)
+{
+	mark_behind(to, &to->in->lane[lane], ticket);
+	/* Pairs with draw_ticket(): who skips its own mark finds this one made. */
+	store_rel(&to->told[lane], (uint64_t)past << 32 | ticket);
+}
+
+/*
+ * A ticket for @bit, before the bit is set.  Threads that post the same bit at once may
+ * take two, of which either will do.  Of several that find that something has gone past,
+ * the one with the lowest ticket counts, whichever comes first.
+ */
 static inline void draw_ticket(struct peer_inbox *to, uint32_t lane,
 			       uint32_t bit)
 {
@@ -377,10 +404,8 @@ static inline void draw_ticket(struct peer_inbox *to, uint32_t lane,
 
 	store_rlx(&l->recent[ticket % LANE_RECENT], (uint16_t)bit); /* I1 */
 	store_rlx(&l->log[ticket % LANE_LOG], (uint16_t)bit);
-	if (unlikely(to->told[lane] != past)) {
-		to->told[lane] = past;
-		tell_behind(to, l, ticket);
-	}
+	if (unlikely(!is_told(load_acq(&to->told[lane]), past, ticket)))
+		tell_behind(to, lane, past, ticket);
 }
 
 bool inbox_sleeps(const struct peer_inbox *to, uint32_t slot)
