@@ -23,6 +23,7 @@
 #include "ops/ops.h"
 #include "ops/registry.h"
 #include "preload/edge.h"
+#include "sock/shared.h"
 
 /* Apply a decision that was made while no call was inside the socket. */
 static void settle(struct file *f, int fd)
@@ -352,7 +353,7 @@ OSF_API void closefrom(int lowest)
 static void set_nonblock(struct file *f, bool on)
 {
 	if (f && f->kind == FILE_SOCK)
-		f->sk->nonblock = on;
+		SOCK_TELL(f->sk, nonblock, on);
 }
 
 static void set_async(struct sock *sk, int fd, bool on)

@@ -34,6 +34,7 @@
 
 #include "base/libc.h"
 #include "sock/errq.h"
+#include "sock/shared.h"
 
 /* Store a new value, never 0. */
 static void note(struct sock *sk)
@@ -92,7 +93,7 @@ COLD void errq_by_kernel(struct sock *sk, int fd, unsigned n)
 
 void errq_zerocopy_changed(struct sock *sk, int fd)
 {
-	store_rlx(&sk->zc_on, (uint8_t)is_on(fd));
+	SOCK_TELL(sk, zc_on, (uint8_t)is_on(fd));
 	if (load_rlx(&sk->zc_kernel))
 		note(sk);
 }

@@ -193,6 +193,14 @@ void shared_is_kernels(struct sock *sk)
 		store_rlx(&p->mode, (uint32_t)SOCK_KERNEL);
 }
 
+bool shared_hold(struct sock *sk)
+{
+	struct lock *l = &sk->page->lock;
+
+	return (load_rlx(&l->word) & ~LOCK_WAITERS) != lock_self() &&
+	       lock_get_within(l, SHARED_PATIENCE_NS);
+}
+
 bool sock_let_go(struct sock *sk, int32_t n)
 {
 	struct shared_page *p = sk->page;

@@ -25,6 +25,7 @@
  */
 #pragma once
 
+#include "base/clock.h"
 #include "base/lock.h"
 #include "sock/sock.h"
 #include "sock/sock_ops.h"
@@ -32,6 +33,7 @@
 #define SHARED_BYTES 4096u
 #define SHARED_CONN_BYTES 1024u
 #define SHARED_LOCK_NS (5 * NS_PER_MS)
+#define SHARED_PATIENCE_NS (200 * NS_PER_MS) /* for what has to be done */
 
 /* What all protocols have in common: numbers of which any is valid. */
 struct shared_numbers {
@@ -82,6 +84,26 @@ void shared_init(struct sock *sk);
 /* The kernel has it for good: other processes must learn this before they
  * look. */
 void shared_is_kernels(struct sock *sk);
+/* For SOCK_TELL(): the page is locked; false: this thread has it locked already, or
+ * nobody lets go of it. */
+bool shared_hold(struct sock *sk);
+
+/*
+ * Give number @field of the socket, one of struct shared_numbers, the value @v, in all
+ * processes that hold it, whatever its table is: the next visit would bring back what
+ * the page has.
+ */
+#define SOCK_TELL(sk, field, v)                                                \
+	do {                                                                   \
+		struct shared_page *page_ = load_acq(&(sk)->page);             \
+		bool holds_ = page_ && shared_hold(sk);                        \
+		store_rlx(&(sk)->field, (v));                                  \
+		if (unlikely(page_))                                           \
+			store_rlx(&page_->s.field, (v));                       \
+		if (holds_)                                                    \
+			lock_put(&page_->lock);                                \
+	} while (0)
+
 /* The socket is freed. */
 void shared_unmap(struct sock *sk);
 

@@ -18,7 +18,6 @@
 #include "sock/wait.h"
 
 #define LOOK_NS (10 * NS_PER_MS)
-#define PATIENCE_NS (200 * NS_PER_MS)
 
 struct visit {
 	struct sock *sk;
@@ -83,7 +82,7 @@ static struct visit visit_begin(struct sock *sk, int fd, uint64_t patience_ns)
 /* For what has to be done: whoever is inside may have lost its core. */
 #define VISIT_SURELY(v, sk, fd)                                                \
 	struct visit v __attribute__((cleanup(visit_end))) =                   \
-	    visit_begin((sk), (fd), PATIENCE_NS)
+	    visit_begin((sk), (fd), SHARED_PATIENCE_NS)
 
 /* Import what other processes have done.  0, or the error of the visit. */
 static int shared_refresh(struct sock *sk, int fd)

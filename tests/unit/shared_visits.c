@@ -131,6 +131,16 @@ static void a_fallback_goes_to_the_table_that_is(void **state)
 	assert_int_equal(n_fallbacks, 1);
 }
 
+static void an_option_outlives_the_next_visit(void **state)
+{
+	SOCK_TELL(&sk, nonblock, 1);
+	SOCK_TELL(&sk, rcvtimeo_ns, UINT64_C(77));
+	assert_int_equal(sock_ops(&sk)->inq(&sk, -1), 7);
+	assert_int_equal(sk.nonblock, 1);
+	assert_int_equal(sk.rcvtimeo_ns, 77);
+	assert_int_equal(load_rlx(&sk.page->lock.word), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -143,6 +153,8 @@ int main(void)
 		    freed),
 		cmocka_unit_test_setup_teardown(
 		    a_fallback_goes_to_the_table_that_is, shared_by_two, freed),
+		cmocka_unit_test_setup_teardown(
+		    an_option_outlives_the_next_visit, shared_by_two, freed),
 		cmocka_unit_test_setup_teardown(
 		    a_sleep_ends_in_the_process_where_it_began, shared_by_two,
 		    freed),
