@@ -196,7 +196,14 @@ static int shared_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	if (err)
 		return err == -ESTALE ? 0 : err;
 	part.deadline_ns = MIN(w->deadline_ns, now + LOOK_NS);
+	/* The limit is ours: handlers with SA_RESTART still end no call. */
+	bool goes_on = waiter_restarts(w) && !handlers_ran(w->seen, true);
+	if (goes_on)
+		part.seen = handlers_seen();
 	err = shared_protocol(sk)->sleep(sk, fd, &part);
+	if (err == -EINTR && goes_on && handlers_ran(part.seen, false) &&
+	    !handlers_ran(w->seen, true))
+		return 0;
 	return err == -EAGAIN && now_ns() < w->deadline_ns ? 0 : err;
 }
 
