@@ -57,6 +57,35 @@ SCENARIO(process_fork_by_turns)
 	play(x, "r40f120s500r500w500f500");
 }
 
+/* What the parent sets while the child has the connection, too, stays set. */
+SCENARIO(process_fork_options)
+{
+	struct timeval soon = { .tv_usec = 1000 };
+	int hold[2];
+	char byte;
+
+	if (pipe(hold))
+		return;
+	play(x, "w60s100r100");
+	pid_t pid = fork();
+	if (!pid) {
+		child_begins();
+		close(hold[1]);
+		_exit(read(hold[0], &byte, 1) != 0);
+	}
+	RES("nonblock", fcntl(x->fd, F_SETFL, O_NONBLOCK));
+	RES("shared", recv(x->fd, &byte, 1, 0));
+	RES("block", fcntl(x->fd, F_SETFL, 0));
+	RES("timeout",
+	    setsockopt(x->fd, SOL_SOCKET, SO_RCVTIMEO, &soon, sizeof(soon)));
+	RES("shared", recv(x->fd, &byte, 1, 0));
+	RES("nonblock", fcntl(x->fd, F_SETFL, O_NONBLOCK));
+	close(hold[0]);
+	close(hold[1]);
+	child_ended(pid, "child");
+	RES("alone", recv(x->fd, &byte, 1, 0));
+}
+
 SCENARIO(process_fork_generations)
 {
 	play(x, "w60s100");
