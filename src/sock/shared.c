@@ -84,8 +84,9 @@ int page_import(struct sock *sk, const struct shared_page *p)
 
 	if (!may_become(sock_mode(sk), mode))
 		return -EPROTO;
-	if (mode == SOCK_UPGRADING) /* another process gives it to the kernel */
-		return -EAGAIN;
+	/* Another process gives it to the kernel; or it has died in the middle. */
+	if (mode == SOCK_UPGRADING)
+		return load_rlx(&p->n_procs) > 1 ? -EAGAIN : -EPROTO;
 	numbers_in(sk, &s);
 	if (mode != sock_mode(sk))
 		sock_set_mode(sk, (enum sock_mode)mode);

@@ -8,8 +8,10 @@
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MANY 64
@@ -228,6 +230,24 @@ SCENARIO(errq_numbers_are_shared)
 	dup2(fd, x->fd);
 	close(fd);
 	completions(x, 3);
+}
+
+SCENARIO(errq_is_read_once_while_a_child_holds_it)
+{
+	zerocopy_on(x);
+	zerocopy_send(x, 100);
+	pid_t pid = fork();
+	if (!pid)
+		for (;;)
+			pause();
+	zerocopy_send(x, 100);
+	completions(x, 2);
+	state(x, "state");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	zerocopy_send(x, 100);
+	completions(x, 1);
+	state(x, "state");
 }
 
 /* test_stays.py sees that the connection is moved. */
