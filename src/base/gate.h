@@ -35,6 +35,23 @@ static inline void gate_enter(void)
 		gate_wait();
 }
 
+static inline void gate_leave(void);
+
+/* For a thread that holds locks which the fork takes.  False: another thread forks, and
+ * this one is not inside. */
+static inline bool gate_try(void)
+{
+	lock_enter();
+	gate_depth++;
+	fetch_add(&gate_inside, 1);
+	uint32_t closer = load_seq(&gate_closer);
+	if (__builtin_expect(!closer, 1) || closer == lock_self() ||
+	    gate_depth > 1)
+		return true;
+	gate_leave();
+	return false;
+}
+
 static inline void gate_leave(void)
 {
 	fetch_sub(&gate_inside, 1);

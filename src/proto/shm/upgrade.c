@@ -328,13 +328,11 @@ static bool is_declined(const struct sock *sk)
 	return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
-void shm_candidate_step(struct sock *sk, int fd)
+static void candidate_step(struct sock *sk, int fd)
 {
 	struct hello h;
 	int fds[HELLO_FDS];
 	uint64_t sent;
-
-	INSIDE_GATE();
 
 	if (sk->anchor_err || load_rlx(&shm_of(sk)->rx_broken))
 		return; /* report the error first */
@@ -377,6 +375,17 @@ void shm_candidate_step(struct sock *sk, int fd)
 	became_shm(sk);
 }
 
+/* A fork takes the locks that the caller holds, so the step is left to a later call.  And
+ * what a thread does outside of a visit to a socket that is shared, others do not see. */
+void shm_candidate_step(struct sock *sk, int fd)
+{
+	if (!sock_is_visited(sk) || !gate_try())
+		return;
+	int inside __attribute__((cleanup(gate_leave_cleanup), unused)) = 0;
+
+	candidate_step(sk, fd);
+}
+
 /* The process needs the candidate's descriptors.  Return true if the
  * connection is back with the kernel. */
 bool shm_candidate_drop(struct sock *sk)
@@ -408,7 +417,8 @@ void shm_candidate_decide(struct sock *sk, int fd)
 	while (!(load_acq(&shm_peer(sk)->flags) & SEG_READY) && !is_gone(sk) &&
 	       now_ns() < end)
 		sched_yield();
-	shm_candidate_step(sk, fd);
+	/* Also while another thread forks: it waits for the locks held here. */
+	candidate_step(sk, fd);
 	if (sock_mode(sk) == SOCK_CANDIDATE)
 		shm_broken(sk, fd, "took the segment and is not ready");
 }
