@@ -222,11 +222,12 @@ static void sock_release(struct file *f, int fd)
 	hold_strike(f->holding);
 	if (sock_procs(sk) > 1)
 		anchor_clear(sk, fd); /* the others may only be about to exec */
+	struct sock before = *sk;
 	if (!sock_let_go(sk, 1)) {
-		ops_let_go(sk);
+		/* Other processes go on: @sk is theirs, and may be another
+		 * connection's by the time we look again. */
+		ops_let_go(&before);
 		close_shared_fds(f);
-		if (shared_let_go(sk)) /* and all others have, since */
-			sock_free(sk);
 		return;
 	}
 	ops_close(sk, fd);

@@ -70,28 +70,10 @@ static void gain(int fd, struct file *f)
 	}
 	if (!first_met(f))
 		return;
-	if (sock_share(f->sk)) {
-		f->is_parents = 1;
-		return;
-	}
+	sock_share(f->sk);
 	f->sk->st->shared = 1;
 	file_note_shared_fds(f);
 	hold_add(f->sk, f->holding);
-}
-
-/* There was no memory to share this socket with the parent: the child gets a
- * socket that is not connected. */
-static COLD void lose(struct file *f)
-{
-	f->is_parents = 0;
-	f->sk->is_held = 0;
-	sock_set_mode(f->sk, SOCK_KERNEL);
-	file_pass(f);
-	int none = libc.socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (none >= 0) {
-		file_move(f, none);
-		libc.close(none);
-	}
 }
 
 static void inherit(int fd, struct file *f)
@@ -103,11 +85,6 @@ static void inherit(int fd, struct file *f)
 	}
 	if (!first_met(f))
 		return;
-	sock_inherit(f->sk, unwind_top != NULL);
-	if (f->is_parents) {
-		lose(f);
-		return;
-	}
 	f->holding = hold_claim(f->sk);
 	sock_ops(f->sk)->after_fork(f->sk);
 }

@@ -208,7 +208,7 @@ static void let_go(const struct holding *at, uint32_t n)
 {
 	for (const struct holding *up = at->up; up; up = up->up)
 		fetch_sub(&up->claim->below, n);
-	if (sock_let_go(at->sk, (int32_t)n) && !at->sk->is_held)
+	if (sock_let_go(at->sk, (int32_t)n))
 		sock_free(at->sk);
 }
 
@@ -262,7 +262,7 @@ static void claim_end(const struct holding *at)
 	if (n)
 		let_go(at, n);
 	else if ((own == CLAIM_LEFT || at->claim->left) &&
-		 load_acq(&sk->st->in_use) == at->in_use && !sk->is_held &&
+		 load_acq(&sk->st->in_use) == at->in_use &&
 		 sock_let_go(sk, 0)) /* and no other process holds it */
 		sock_free(sk);
 }
@@ -346,8 +346,7 @@ static void let_go_above(const struct holding *at)
 		if (cas(&up->claim->own, (uint32_t)CLAIM_TAKEN,
 			(uint32_t)CLAIM_NOT))
 			let_go(up, 1);
-	} else if (sock_maker_lets_go(sk) && sock_let_go(sk, 1) &&
-		   !sk->is_held) {
+	} else if (sock_maker_lets_go(sk) && sock_let_go(sk, 1)) {
 		sock_free(sk);
 	}
 }

@@ -391,7 +391,6 @@ static void note_unanswered(struct sock *sk, int fd)
 void ops_look(struct sock *sk, int fd)
 {
 	INSIDE_GATE();
-	sock_unshare(sk);
 	if (!sock_start_moving(sk)) {
 		/* A thread is inside a call: try again soon. */
 		if (!look_again(sk))

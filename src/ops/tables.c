@@ -8,20 +8,12 @@
  */
 #include "proto/inet/inet.h"
 #include "proto/shm/shm.h"
-#include "sock/shared.h"
 #include "sock/sock_ops.h"
-
-#define SHARED(mode) (SOCK_MODES + (mode))
 
 const struct sock_ops *const sock_tables[SOCK_TABLES] = {
 	[SOCK_YOUNG] = &inet_young_ops,
 	[SOCK_UPGRADING] = &inet_moving_ops,
 	[SOCK_CANDIDATE] = &shm_candidate_ops,
 	[SOCK_SHM] = &shm_ops,
-	[SOCK_KERNEL... SOCK_MODES - 1] = &inet_kernel_ops,
-	[SHARED(SOCK_YOUNG)] = &inet_young_ops,
-	[SHARED(SOCK_UPGRADING)] = &inet_moving_ops,
-	[SHARED(SOCK_CANDIDATE)] = &shared_ops,
-	[SHARED(SOCK_SHM)] = &shared_ops,
-	[SHARED(SOCK_KERNEL)... SOCK_TABLES - 1] = &inet_kernel_ops,
+	[SOCK_KERNEL... SOCK_TABLES - 1] = &inet_kernel_ops,
 };

@@ -353,7 +353,7 @@ OSF_API void closefrom(int lowest)
 static void set_nonblock(struct file *f, bool on)
 {
 	if (f && f->kind == FILE_SOCK)
-		SOCK_TELL(f->sk, nonblock, on);
+		store_rlx(&f->sk->nonblock, (uint8_t)on);
 }
 
 static void set_async(struct sock *sk, int fd, bool on)

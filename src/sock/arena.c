@@ -27,7 +27,6 @@
 #include "base/program.h"
 #include "base/setting.h"
 #include "sock/arena.h"
-#include "sock/shared.h"
 
 /* A process has at most a million descriptors unless root raised fs.nr_open. */
 #define ARENA_SOCKS (1u << 20)
@@ -156,7 +155,7 @@ static void *map_chunk(int fd, uint32_t c, size_t skip)
 	if (map == MAP_FAILED)
 		return NULL;
 	void *socks = mmap(NULL, chunk_len(c) * sizeof(struct sock), prot,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+			   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (socks == MAP_FAILED) {
 		munmap(map, bytes);
 		return NULL;
@@ -245,7 +244,6 @@ void arena_after_fork(void)
 	if (!header)
 		return;
 	/* The old mappings stay: inherited sockets live there. */
-	shared_child();
 	fds_close(fd_arena);
 	fd_arena = -1;
 	if (n_room > FIRST_SOCKS) {
@@ -312,15 +310,9 @@ bool arena_is_full(void)
  * stack. */
 static void sweep(void)
 {
-	for (uint32_t i = 0; i < n_used; i++) {
-		struct sock *sk = sock_at(i);
-
-		if (load_acq(&entry_at(i)->in_use) || sk->is_held)
-			continue;
-		sk->is_live = 0;
-		shared_unmap(sk);
-		free_stack[n_free++] = i;
-	}
+	for (uint32_t i = 0; i < n_used; i++)
+		if (!load_acq(&entry_at(i)->in_use))
+			free_stack[n_free++] = i;
 }
 
 /* All entries have been used.  Find those that other processes have freed and,
@@ -364,8 +356,7 @@ struct sock *sock_new(int fd)
 	memset(sk, 0, sizeof(*sk));
 	sk->st = entry_at(i);
 	memset(sk->st, 0, sizeof(*sk->st));
-	sk->is_live = sk->is_held = 1;
-	shared_init(sk);
+	sk->n_procs = sk->maker_has = 1;
 	sk->rcvlowat = 1;
 	sk->generation = ++generation;
 	sk->st->fd = fd;
@@ -401,10 +392,6 @@ void sock_free(struct sock *sk)
 	uint32_t i = index_of(sk);
 
 	/* The count of the processes that shared it may be wrong. */
-	if (!sk->is_live)
-		return;
-	sk->is_live = sk->is_held = 0;
-	shared_unmap(sk);
 	totals_add(sk->st);
 	sk->state = SOCK_STATE(SOCK_KERNEL);
 	store_rel(&sk->st->in_use, 0); /* the last: see sweep() */
@@ -419,10 +406,7 @@ void sock_set_mode(struct sock *sk, enum sock_mode mode)
 	do
 		old = load_rlx(&sk->state);
 	while (
-	    !cas(&sk->state, old,
-		 SOCK_STATE(mode) | (old & (SOCK_COUNT_MASK | SOCK_SHARED))));
-	if (mode == SOCK_KERNEL)
-		shared_is_kernels(sk);
+	    !cas(&sk->state, old, SOCK_STATE(mode) | (old & SOCK_COUNT_MASK)));
 }
 
 bool sock_start_moving(struct sock *sk)
@@ -430,8 +414,7 @@ bool sock_start_moving(struct sock *sk)
 	uint32_t old = load_rlx(&sk->state);
 
 	return !(old & SOCK_COUNT_MASK) && state_mode(old) == SOCK_YOUNG &&
-	       cas(&sk->state, old,
-		   SOCK_STATE(SOCK_UPGRADING) | (old & SOCK_SHARED));
+	       cas(&sk->state, old, SOCK_STATE(SOCK_UPGRADING));
 }
 
 void sock_set_reason(struct sock *sk, enum osf_reason reason)
@@ -446,6 +429,6 @@ void arena_for_each(void (*each)(const struct sock *sk, void *arg), void *arg)
 		return;
 	GUARD(&lock);
 	for (uint32_t i = 0; i < n_used; i++)
-		if (sock_at(i)->is_live && load_acq(&entry_at(i)->in_use))
+		if (load_acq(&entry_at(i)->in_use))
 			each(sock_at(i), arg);
 }

@@ -93,7 +93,7 @@ COLD void errq_by_kernel(struct sock *sk, int fd, unsigned n)
 
 void errq_zerocopy_changed(struct sock *sk, int fd)
 {
-	SOCK_TELL(sk, zc_on, (uint8_t)is_on(fd));
+	store_rlx(&sk->zc_on, (uint8_t)is_on(fd));
 	if (load_rlx(&sk->zc_kernel))
 		note(sk);
 }
@@ -149,13 +149,6 @@ static void put_completion(const struct sock *sk, struct msghdr *msg, int flags,
 			    sizeof(e.ee) + sizeof(struct sockaddr_in));
 }
 
-/* Other processes that share @sk learn how many completions the kernel still has. */
-static void tell_kernels(struct sock *sk)
-{
-	if (unlikely(sock_is_shared(sk)))
-		SOCK_TELL(sk, zc_kernel, load_rlx(&sk->zc_kernel));
-}
-
 /* The program has read a kernel's entry: note which sends it reports. */
 static void account(struct sock *sk, struct msghdr *msg)
 {
@@ -176,13 +169,11 @@ static void account(struct sock *sk, struct msghdr *msg)
 		uint32_t due = load_rlx(&sk->zc_kernel);
 		while (!cas(&sk->zc_kernel, due, due - MIN(n, due)))
 			due = load_rlx(&sk->zc_kernel);
-		tell_kernels(sk);
 		return;
 	}
 	/* Without control data we do not know which sends the entry reports.
 	 * The kernel will report later ones. */
 	store_rlx(&sk->zc_kernel, 0u);
-	tell_kernels(sk);
 }
 
 ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags)
@@ -199,8 +190,6 @@ ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags)
 	uint32_t n = sk->zc_done, end = sk->zc_next;
 	store_rlx(&sk->zc_done, 0u);
 	sock_unlock(sk, &sk->tx_lock);
-	if (unlikely(sock_is_shared(sk)))
-		SOCK_TELL(sk, zc_done, 0u);
 	if (!n)
 		return -EAGAIN;
 	put_completion(sk, msg, flags, end - n, end - 1);

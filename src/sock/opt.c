@@ -92,11 +92,11 @@ static bool set_ours(struct sock *sk, int fd, const struct opt *o,
 	if (o->name == SO_RCVLOWAT && o->level == SOL_SOCKET) {
 		/* The kernel limits the value, and makes room for it. */
 		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &v, sizeof(v));
-		SOCK_TELL(sk, rcvlowat, anchor_has(fd, SO_RCVLOWAT));
+		store_rlx(&sk->rcvlowat, anchor_has(fd, SO_RCVLOWAT));
 	} else if (o->name == TCP_NODELAY) {
-		SOCK_TELL(sk, nodelay, (uint8_t)(v != 0));
+		store_rlx(&sk->nodelay, (uint8_t)(v != 0));
 	} else {
-		SOCK_TELL(sk, cork, (uint8_t)(v != 0));
+		store_rlx(&sk->cork, (uint8_t)(v != 0));
 	}
 	return sock_ops(sk)->opt_changed(sk, fd, o->level, o->name);
 }
@@ -117,13 +117,13 @@ static void set_both(struct sock *sk, int fd, const struct opt *o,
 	bool is_time = len >= sizeof(struct timeval);
 
 	if (is(o, IPPROTO_TCP, TCP_INQ))
-		SOCK_TELL(sk, inq, *(const int *)val != 0);
+		store_rlx(&sk->inq, *(const int *)val != 0);
 	else if (is_time && (is(o, SOL_SOCKET, SO_RCVTIMEO) ||
 			     is(o, SOL_SOCKET, SO_RCVTIMEO_NEW)))
-		SOCK_TELL(sk, rcvtimeo_ns, timeval_ns(val));
+		store_rlx(&sk->rcvtimeo_ns, timeval_ns(val));
 	else if (is_time && (is(o, SOL_SOCKET, SO_SNDTIMEO) ||
 			     is(o, SOL_SOCKET, SO_SNDTIMEO_NEW)))
-		SOCK_TELL(sk, sndtimeo_ns, timeval_ns(val));
+		store_rlx(&sk->sndtimeo_ns, timeval_ns(val));
 	sock_ops(sk)->opt_changed(sk, fd, o->level, o->name);
 }
 
@@ -136,7 +136,7 @@ static void times_changed(struct sock *sk, int fd)
 		  anchor_has(fd, SO_TIMESTAMPNS_NEW) ||
 		  anchor_has(fd, SO_TIMESTAMPING) & SOF_TIMESTAMPING_SOFTWARE;
 
-	SOCK_TELL(sk, times, (uint8_t)on);
+	store_rlx(&sk->times, (uint8_t)on);
 }
 
 /* A socket that is not ours, kept in its mode. */

@@ -47,26 +47,22 @@ enum sock_mode {
 #define SOCK_MODES 16u /* at most */
 #define SOCK_MODE_MASK (SOCK_MODES - 1)
 #define SOCK_STATE(mode) ((uint32_t)(mode) << SOCK_COUNT_BITS)
-#define SOCK_SHARED (1u << (SOCK_COUNT_BITS + 4))
 
 /* Room for the state of a protocol that moves the socket's bytes, or may do
  * so. */
 #define SOCK_CONN_BYTES 512u
-
-struct shared_page;
 
 struct sock {
 	/* Used by every call. */
 	alignas(CACHE_LINE) uint32_t state; /* SOCK_STATE(mode) | in flight */
 	uint8_t flags;                      /* SOCK_F_* */
 	uint8_t nonblock;                   /* O_NONBLOCK, shared by dups */
-	uint8_t shut;    /* SHUT_BIT_*: what this side has shut */
-	uint8_t is_live; /* from sock_new() to sock_free() */
-	uint8_t is_held; /* by a file, or a group's socket, of this process */
+	uint8_t shut;              /* SHUT_BIT_*: what this side has shut */
+	uint8_t maker_has;         /* the process that made it holds it */
 	struct osf_stats_sock *st; /* public: osf stat reads it */
-	struct shared_page *page;  /* once others held it too: sock/shared.h */
-	uint32_t epoch;      /* of the process for which these two are right */
-	uint32_t turns;      /* changes of direction while YOUNG */
+	int32_t n_procs; /* that hold it; 0: the last has ended without closing;
+			  * -1: nobody any more */
+	uint32_t turns;  /* changes of direction while YOUNG */
 	uint32_t turns_next; /* look at the upgrade when turns reach this */
 	uint8_t last_dir;
 	uint64_t bytes_next; /* ... or bytes both ways do */
@@ -133,16 +129,10 @@ static inline enum sock_mode sock_mode(const struct sock *sk)
 	return state_mode(load_acq(&sk->state));
 }
 
-/* May other processes be inside a call on this socket? */
-static inline bool sock_is_shared(const struct sock *sk)
-{
-	return unlikely(load_rlx(&sk->state) & SOCK_SHARED);
-}
-
 /* True if nobody else can be inside a call on this socket. */
 static inline bool sock_is_alone(const struct sock *sk)
 {
-	return is_single_threaded() && !(load_rlx(&sk->state) & SOCK_SHARED);
+	return is_single_threaded() && load_rlx(&sk->n_procs) == 1;
 }
 
 /* Enter a kernel call; false when the mode is no longer YOUNG. */

@@ -178,15 +178,6 @@ struct sock_ops {
 	void (*exit)(struct sock *sk, int fd);
 	/* In the child, for a socket that it has inherited. */
 	void (*after_fork)(struct sock *sk);
-	/*
-	 * For sockets that several processes hold (sock/shared.h).  Export
-	 * what the next process must know, at most SHARED_CONN_BYTES, to
-	 * memory that all of them may write; and import it from there.  Import
-	 * checks: it returns -EPROTO, and takes nothing, if a value is
-	 * impossible.  NULL: there is nothing.
-	 */
-	void (*export)(const struct sock *sk, void *shared);
-	int (*import)(struct sock *sk, const void *shared);
 	/* The other processes that held it have gone. */
 	void (*alone)(struct sock *sk);
 	/* A call is over: do what the peer has asked for meanwhile. */
@@ -217,7 +208,7 @@ struct sock_ops {
 };
 
 /* As many as the mask of sock_ops() allows; src/ops fills them in. */
-#define SOCK_TABLES (2 * SOCK_MODES)
+#define SOCK_TABLES SOCK_MODES
 extern const struct sock_ops *const sock_tables[SOCK_TABLES];
 
 static inline const struct sock_ops *sock_ops(const struct sock *sk)

@@ -18,9 +18,6 @@
 #include "sock/shared.h"
 #include "unit.h"
 
-/* No protocol. */
-const struct sock_ops *const sock_tables[SOCK_TABLES];
-
 #define KB 1024ul
 #define MANY 5000
 
@@ -153,7 +150,6 @@ static void freed_by_others(void)
 		struct sock *sk = sock_new(i);
 
 		CHECK(sk);
-		sk->is_held = 0;
 		sk->st->in_use = 0; /* as the child leaves it */
 	}
 	CHECK(n_used() <= 128);

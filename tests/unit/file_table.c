@@ -35,7 +35,7 @@ struct sock *sock_new(int fd)
 
 	memset(sk, 0, sizeof(*sk));
 	sk->st = &st;
-	sk->is_live = sk->is_held = 1;
+	sk->n_procs = 1;
 	fetch_add(&n_socks, 1);
 	return sk;
 }

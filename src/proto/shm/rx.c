@@ -203,11 +203,17 @@ static ssize_t rx_end(struct sock *sk, int fd)
 	return r < 0 && errno != EAGAIN && errno != ENOTCONN ? -errno : 0;
 }
 
+/* The area of ours, 0 or 1, in which the ring goes on. */
+static unsigned rx_area(const struct sock *sk)
+{
+	return shm_of(sk)->rx.tail_pub == &shm_me(sk)->tail2;
+}
+
 static uint32_t *rx_other_tail(const struct sock *sk)
 {
 	struct seg_side *me = shm_me(sk);
 
-	return shm_rx_area(sk) ? &me->tail : &me->tail2;
+	return rx_area(sk) ? &me->tail : &me->tail2;
 }
 
 void shm_ask_to_move(struct sock *sk, int fd)
@@ -222,7 +228,7 @@ static COLD void shm_rx_move(struct sock *sk)
 	uint32_t half = shm_of(sk)->tx.area_bytes;
 	uint8_t *ring =
 	    seg_ring(shm_of(sk)->seg, !shm_of(sk)->side, shm_ring_bytes(sk));
-	unsigned to = !shm_rx_area(sk);
+	unsigned to = !rx_area(sk);
 
 	ring_rx_moved(&shm_of(sk)->rx, ring + to * (size_t)half, half,
 		      rx_other_tail(sk));
@@ -434,7 +440,7 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		return rx_urgent(fd, iov, n, flags);
 	do {
 		sock_lock(sk, &sk->rx_lock);
-		if (unlikely(!sock_is_ours(sk) || !sock_is_visited(sk))) {
+		if (unlikely(!sock_is_ours(sk))) {
 			sock_unlock(sk, &sk->rx_lock);
 			return shm_went_back(sk);
 		}

@@ -52,14 +52,6 @@
 /* Use only this much of a ring's memory until a stream needs more. */
 #define RING_WINDOW (1024u * 1024)
 
-/* shared.c: see sock_ops. */
-void shm_export(const struct sock *sk, void *shared);
-int shm_import(struct sock *sk, const void *shared);
-/* The half of its memory, 0 or 1, that a ring now uses. */
-unsigned shm_rx_area(const struct sock *sk);
-void shm_rx_set_area(struct sock *sk, unsigned area);
-void shm_tx_set_area(struct sock *sk, unsigned area);
-
 struct shm_config {
 	bool enabled;
 	uint32_t ring_bytes;    /* of each direction */

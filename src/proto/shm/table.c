@@ -169,8 +169,6 @@ const struct sock_ops shm_ops = {
 	.fallback = leave_for,
 	.fallback_now = shm_recall,
 	.retire = shm_retire,
-	.export = shm_export,
-	.import = shm_import,
 };
 
 const struct sock_ops shm_candidate_ops = {
@@ -218,6 +216,4 @@ const struct sock_ops shm_candidate_ops = {
 	.fallback = candidate_fallback,
 	.fallback_now = shm_recall,
 	.retire = shm_retire,
-	.export = shm_export,
-	.import = shm_import,
 };

@@ -282,7 +282,7 @@ static int tx_begin(struct sock *sk, int fd)
 	} else {
 		sock_lock(sk, &sk->tx_lock);
 	}
-	if (likely(sock_is_ours(sk) && sock_is_visited(sk)))
+	if (likely(sock_is_ours(sk)))
 		return 0;
 	sock_unlock(sk, &sk->tx_lock);
 	return shm_went_back(sk);

@@ -379,7 +379,7 @@ static void candidate_step(struct sock *sk, int fd)
  * what a thread does outside of a visit to a socket that is shared, others do not see. */
 void shm_candidate_step(struct sock *sk, int fd)
 {
-	if (!sock_is_visited(sk) || !gate_try())
+	if (!gate_try())
 		return;
 	int inside __attribute__((cleanup(gate_leave_cleanup), unused)) = 0;
 
