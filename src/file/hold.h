@@ -18,7 +18,7 @@
  *
  * When a parent is killed, its children see a pipe without a reader.  They
  * release what the parent held: through its own claim, or through
- * shared_page.maker_has for a socket that the parent made.
+ * sock.maker_has for a socket that the parent made.
  *
  * The shared memory holds only numbers.  Do not trust them: the child may have
  * written anything.

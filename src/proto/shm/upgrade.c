@@ -375,8 +375,7 @@ static void candidate_step(struct sock *sk, int fd)
 	became_shm(sk);
 }
 
-/* A fork takes the locks that the caller holds, so the step is left to a later call.  And
- * what a thread does outside of a visit to a socket that is shared, others do not see. */
+/* A fork takes the locks that the caller holds, so the step is left to a later call. */
 void shm_candidate_step(struct sock *sk, int fd)
 {
 	if (!gate_try())
