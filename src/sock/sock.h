@@ -2,12 +2,10 @@
 /*
  * sock/sock.h - what every socket is, whatever moves its bytes
  *
- * A struct sock is one open file description of a TCP socket, as one process
- * knows it.  It is this process's own memory, so it may hold pointers and
- * descriptors.  osf stat reads another struct: st, an entry of the statistics
- * segment.  After a fork, each process that shares the description has its own
- * copy of struct sock.  They exchange positions and counters through a page
- * (sock/shared.h), and check what they read there.
+ * A struct sock is one open file description of a TCP socket.  It lies in memory
+ * that processes share which hold the description since a fork, its locks and
+ * positions included.  osf stat reads another struct: st, an entry of the
+ * statistics segment.
  *
  * The modes, usually in this order; KERNEL may follow any of them:
  *
@@ -18,7 +16,7 @@
  *   SHM        rings, after what was still in TCP
  *   KERNEL     for good: data calls no longer come here
  *
- * Locks, between threads: rx for the receiving half, tx for the sending half.
+ * Locks, between threads and processes: rx for the receiving half, tx for the sending half.
  * To change the mode, take both in that order.
  */
 #pragma once
