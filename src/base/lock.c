@@ -6,8 +6,6 @@
 #include <signal.h>
 #include <time.h>
 
-#include "base/clock.h"
-#include "base/compiler.h"
 #include "base/lock.h"
 #include "base/rawcall.h"
 
@@ -38,20 +36,6 @@ static bool owner_is_dead(uint32_t tid)
 	return rawcall(SYS_tkill, tid, 0) == -ESRCH;
 }
 
-#define ASK_NS 20000000u /* of the owner's death, so often */
-
-/* Sleep on @word, in which LOCK_WAITERS is set.  True: its owner is dead, and the lock is
- * ours. */
-static bool sleep_on(struct lock *l, uint32_t word, long ns)
-{
-	struct timespec ts = { .tv_nsec = ns };
-
-	return rawcall(SYS_futex, &l->word, FUTEX_WAIT, word, &ts, NULL, 0) ==
-		   -ETIMEDOUT &&
-	       owner_is_dead(word & ~LOCK_WAITERS) &&
-	       cas(&l->word, word, lock_self() | LOCK_WAITERS);
-}
-
 /*
  * Spins shortly, then sleeps on the word.  After 20 ms without a wake-up it asks
  * whether the owner is alive: only a dead owner keeps a lock that long.
@@ -77,38 +61,13 @@ void lock_slow(struct lock *l)
 		if (!(word & LOCK_WAITERS) &&
 		    !cas(&l->word, word, word | LOCK_WAITERS))
 			continue;
-		if (sleep_on(l, word | LOCK_WAITERS, ASK_NS))
+		struct timespec ts = { .tv_nsec = 20 * 1000 * 1000 };
+		if (rawcall(SYS_futex, &l->word, FUTEX_WAIT,
+			    word | LOCK_WAITERS, &ts, NULL, 0) == -ETIMEDOUT &&
+		    owner_is_dead(word & ~LOCK_WAITERS) &&
+		    cas(&l->word, word | LOCK_WAITERS, self | LOCK_WAITERS))
 			break;
 	}
-}
-
-/* Whoever writes the word without pause cannot keep us here: it is looked at a bounded
- * number of times, and each sleep is a part of @ns. */
-bool lock_get_within(struct lock *l, uint64_t ns)
-{
-	uint32_t self = lock_self();
-
-	lock_enter();
-	for (int i = 0; i < 200; i++) {
-		if (!load_rlx(&l->word) && cas(&l->word, 0u, self))
-			return true;
-		cpu_relax();
-	}
-	uint64_t end = now_ns() + ns;
-	for (uint64_t now; (now = now_ns()) < end;) {
-		uint32_t word = load_rlx(&l->word);
-
-		if (!word && cas(&l->word, 0u, self | LOCK_WAITERS))
-			return true;
-		if (!word || (!(word & LOCK_WAITERS) &&
-			      !cas(&l->word, word, word | LOCK_WAITERS)))
-			continue;
-		if (sleep_on(l, word | LOCK_WAITERS,
-			     (long)MIN(end - now, ns / 4)))
-			return true;
-	}
-	lock_leave();
-	return false;
 }
 
 void lock_wake(struct lock *l)

@@ -88,9 +88,6 @@ static inline bool lock_try(struct lock *l)
 	return false;
 }
 
-/* False: it is held, and will be for longer than @ns. */
-bool lock_get_within(struct lock *l, uint64_t ns);
-
 static inline void lock_get(struct lock *l)
 {
 	lock_enter();

@@ -23,14 +23,13 @@ struct call_wait {
 	int dir;              /* DIR_RX: for bytes; DIR_TX: for room */
 	bool partial;         /* bytes were moved: any handler ends the call */
 	uint64_t deadline_ns; /* UINT64_MAX: none */
-	bool is_part; /* the deadline is not the call's, which has none */
 	struct handlers_seen seen; /* taken when the call began */
 };
 
 /* Does the call continue after a handler with SA_RESTART? */
 static inline bool waiter_restarts(const struct call_wait *w)
 {
-	return !w->partial && (w->is_part || w->deadline_ns == UINT64_MAX);
+	return !w->partial && w->deadline_ns == UINT64_MAX;
 }
 
 /* Wait until a call on @sk that got -EAGAIN may continue.  0: look again;

@@ -184,6 +184,22 @@ static int kernel_disconnect(struct sock *sk, int fd,
 	return libc.connect(fd, addr, len) < 0 ? -errno : 0;
 }
 
+/* What the kernel answers in all three states. */
+#define BY_KERNEL                                                              \
+	.error_later = told_already, .is_ready = by_sleeping,                  \
+	.sleep = asleep_in_calls, .went_past = inbox_went_past,                \
+	.inq = kernel_inq, .outq = kernel_outq, .events = kernel_events,       \
+	.look = kernel_events, .watch = by_anchor, .arm = needs_no_arming,     \
+	.sleep_on = on_itself, .hint = is_news, .is_rung = is_not_rung,        \
+	.drain = nothing, .next_ns = never, .opt_changed = tell_anchor,        \
+	.async_changed = nothing, .tcp_info = knows_all,                       \
+	.so_error = ask_anchor, .is_over = is_there_still,                     \
+	.is_before_mark = at_anchors_mark, .retire = retired,                  \
+	.close = inet_seen, .exit = inet_seen,                                 \
+	.after_fork = nothing_inherited, .alone = nothing_inherited,           \
+	.settle = nothing, .passed = inet_unseen,                              \
+	.anchor_moved = anchor_moves, .reset = is_no_loss
+
 const struct sock_ops inet_kernel_ops = {
 	.name = "kernel",
 	.recv = kernel_recv,
@@ -191,43 +207,14 @@ const struct sock_ops inet_kernel_ops = {
 	.send_file = kernel_send_file,
 	.recvmsg = kernel_recvmsg,
 	.sendmsg = kernel_sendmsg,
-	.error_later = told_already,
-	.is_ready = by_sleeping,
-	.sleep = asleep_in_calls,
 	.enter = free_to_move,
 	.leave = not_counted,
 	.is_due = never_due,
-	.went_past = inbox_went_past,
-	.inq = kernel_inq,
-	.outq = kernel_outq,
-	.events = kernel_events,
-	.look = kernel_events,
-	.watch = by_anchor,
-	.arm = needs_no_arming,
-	.sleep_on = on_itself,
-	.hint = is_news,
-	.is_rung = is_not_rung,
-	.drain = nothing,
-	.next_ns = never,
-	.opt_changed = tell_anchor,
-	.async_changed = nothing,
-	.tcp_info = knows_all,
-	.so_error = ask_anchor,
-	.is_over = is_there_still,
-	.is_before_mark = at_anchors_mark,
-	.retire = retired,
 	.disconnect = kernel_disconnect,
 	.shutdown = kernel_shutdown,
-	.close = inet_seen,
-	.exit = inet_seen,
-	.after_fork = nothing_inherited,
-	.alone = nothing_inherited,
-	.settle = nothing,
-	.passed = inet_unseen,
-	.anchor_moved = anchor_moves,
-	.reset = is_no_loss,
 	.fallback = is_there,
 	.fallback_now = is_there_now,
+	BY_KERNEL,
 };
 
 /*
@@ -245,16 +232,22 @@ static void inside_end(struct unwind *u)
 	sock_leave(((struct inside *)u)->sk);
 }
 
-#define INSIDE(sock)                                                           \
-	UNWIND(struct inside, in) = { .sk = (sock) };                          \
-	if (!sock_enter(sock))                                                 \
-		return -ESTALE;                                                \
-	unwind_push(&in.u, inside_end)
+/* False: the socket has another table by now. */
+static bool inside_begin(struct inside *in)
+{
+	if (!sock_enter(in->sk))
+		return false;
+	unwind_push(&in->u, inside_end);
+	return true;
+}
 
 static ssize_t young_recv(struct sock *sk, int fd, const struct iovec *iov,
 			  size_t n, int flags)
 {
-	INSIDE(sk);
+	UNWIND(struct inside, in) = { .sk = sk };
+
+	if (!inside_begin(&in))
+		return -ESTALE;
 	ssize_t r = kernel_recv(sk, fd, iov, n, flags);
 	inet_account(sk, DIR_RX, r);
 	return r;
@@ -263,7 +256,10 @@ static ssize_t young_recv(struct sock *sk, int fd, const struct iovec *iov,
 static ssize_t young_send(struct sock *sk, int fd, const struct iovec *iov,
 			  size_t n, int flags)
 {
-	INSIDE(sk);
+	UNWIND(struct inside, in) = { .sk = sk };
+
+	if (!inside_begin(&in))
+		return -ESTALE;
 	ssize_t r = kernel_send(sk, fd, iov, n, flags);
 	inet_account(sk, DIR_TX, r);
 	return r;
@@ -272,7 +268,10 @@ static ssize_t young_send(struct sock *sk, int fd, const struct iovec *iov,
 static ssize_t young_send_file(struct sock *sk, int fd, int in_fd, off_t *off,
 			       size_t n)
 {
-	INSIDE(sk);
+	UNWIND(struct inside, in) = { .sk = sk };
+
+	if (!inside_begin(&in))
+		return -ESTALE;
 	ssize_t r = kernel_send_file(sk, fd, in_fd, off, n);
 	inet_account(sk, DIR_TX, r);
 	return r;
@@ -281,7 +280,10 @@ static ssize_t young_send_file(struct sock *sk, int fd, int in_fd, off_t *off,
 static ssize_t young_recvmsg(struct sock *sk, int fd, struct msghdr *msg,
 			     int flags)
 {
-	INSIDE(sk);
+	UNWIND(struct inside, in) = { .sk = sk };
+
+	if (!inside_begin(&in))
+		return -ESTALE;
 	ssize_t r = kernel_recvmsg(sk, fd, msg, flags);
 	inet_account(sk, DIR_RX, r);
 	return r;
@@ -290,7 +292,10 @@ static ssize_t young_recvmsg(struct sock *sk, int fd, struct msghdr *msg,
 static ssize_t young_sendmsg(struct sock *sk, int fd, const struct msghdr *msg,
 			     int flags)
 {
-	INSIDE(sk);
+	UNWIND(struct inside, in) = { .sk = sk };
+
+	if (!inside_begin(&in))
+		return -ESTALE;
 	ssize_t r = kernel_sendmsg(sk, fd, msg, flags);
 	inet_account(sk, DIR_TX, r);
 	return r;
@@ -342,43 +347,14 @@ const struct sock_ops inet_young_ops = {
 	.send_file = young_send_file,
 	.recvmsg = young_recvmsg,
 	.sendmsg = young_sendmsg,
-	.error_later = told_already,
-	.is_ready = by_sleeping,
-	.sleep = asleep_in_calls,
 	.enter = young_enter,
 	.leave = young_leave,
 	.is_due = young_is_due,
-	.went_past = inbox_went_past,
-	.inq = kernel_inq,
-	.outq = kernel_outq,
-	.events = kernel_events,
-	.look = kernel_events,
-	.watch = by_anchor,
-	.arm = needs_no_arming,
-	.sleep_on = on_itself,
-	.hint = is_news,
-	.is_rung = is_not_rung,
-	.drain = nothing,
-	.next_ns = never,
-	.opt_changed = tell_anchor,
-	.async_changed = nothing,
-	.tcp_info = knows_all,
-	.so_error = ask_anchor,
-	.is_over = is_there_still,
-	.is_before_mark = at_anchors_mark,
-	.retire = retired,
 	.disconnect = young_disconnect,
 	.shutdown = young_shutdown,
-	.close = inet_seen,
-	.exit = inet_seen,
-	.after_fork = nothing_inherited,
-	.alone = nothing_inherited,
-	.settle = nothing,
-	.passed = inet_unseen,
-	.anchor_moved = anchor_moves,
-	.reset = is_no_loss,
 	.fallback = young_fallback,
 	.fallback_now = is_there_now,
+	BY_KERNEL,
 };
 
 /*
@@ -467,41 +443,12 @@ const struct sock_ops inet_moving_ops = {
 	.send_file = moving_send_file,
 	.recvmsg = moving_recvmsg,
 	.sendmsg = moving_sendmsg,
-	.error_later = told_already,
-	.is_ready = by_sleeping,
-	.sleep = asleep_in_calls,
 	.enter = moving_enter,
 	.leave = not_counted,
 	.is_due = never_due,
-	.went_past = inbox_went_past,
-	.inq = kernel_inq,
-	.outq = kernel_outq,
-	.events = kernel_events,
-	.look = kernel_events,
-	.watch = by_anchor,
-	.arm = needs_no_arming,
-	.sleep_on = on_itself,
-	.hint = is_news,
-	.is_rung = is_not_rung,
-	.drain = nothing,
-	.next_ns = never,
-	.opt_changed = tell_anchor,
-	.async_changed = nothing,
-	.tcp_info = knows_all,
-	.so_error = ask_anchor,
-	.is_over = is_there_still,
-	.is_before_mark = at_anchors_mark,
-	.retire = retired,
 	.disconnect = moving_disconnect,
 	.shutdown = moving_shutdown,
-	.close = inet_seen,
-	.exit = inet_seen,
-	.after_fork = nothing_inherited,
-	.alone = nothing_inherited,
-	.settle = nothing,
-	.passed = inet_unseen,
-	.anchor_moved = anchor_moves,
-	.reset = is_no_loss,
 	.fallback = moving_fallback,
 	.fallback_now = moving_fallback_now,
+	BY_KERNEL,
 };
