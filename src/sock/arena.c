@@ -110,7 +110,7 @@ const char *sock_reason_text(enum osf_reason reason)
 
 static int segment_file(void)
 {
-	const char *dir = getenv("OSF_STATS_DIR");
+	const char *dir = secure_getenv("OSF_STATS_DIR");
 	char path[512];
 
 	if (!dir || !*dir)
