@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -120,8 +121,11 @@ static int segment_file(void)
 			 n);
 		int fd = libc.open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
 				   0600);
-		if (fd >= 0)
+		if (fd >= 0) {
+			/* Whoever cleans the folder up sees that we live. */
+			flock(fd, LOCK_SH | LOCK_NB);
 			return fd;
+		}
 		if (errno != EEXIST)
 			break;
 	}
