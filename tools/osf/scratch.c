@@ -92,8 +92,8 @@ void scratch_close(struct scratch *d)
 /* Does nobody hold a lock on the file @name of @dir? */
 static bool is_unlocked(int dir, const char *name)
 {
-	int fd = openat(dir, name,
-			O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+	int fd =
+	    openat(dir, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 	bool is_free = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
 
 	if (fd >= 0)
@@ -128,9 +128,9 @@ void scratch_sweep(void)
 		if (strncmp(e->d_name, PREFIX, sizeof(PREFIX) - 1) != 0 ||
 		    strlen(e->d_name) != sizeof(TEMPLATE) - 1)
 			continue;
-		int fd = openat(dirfd(all), e->d_name,
-				O_RDONLY | O_DIRECTORY | O_CLOEXEC |
-				    O_NOFOLLOW);
+		int fd =
+		    openat(dirfd(all), e->d_name,
+			   O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 		DIR *dir = fd < 0 ? NULL : fdopendir(fd);
 		if (dir && is_left(dir)) {
 			snprintf(path, sizeof(path), SHM "/%.32s", e->d_name);
