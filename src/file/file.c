@@ -22,6 +22,7 @@
 #define FILES_A_SLAB 256
 
 uintptr_t *file_table[TABLE_TOP];
+bool file_has_left_all;
 
 static struct lock lock;
 static struct file *free_files;

@@ -21,8 +21,6 @@
 #include "ops/ops.h"
 #include "sock/sock_ops.h"
 
-bool file_has_left_all;
-
 /* Nothing of the connection is left here: what the peer sends is TCP's. */
 static void give_back(int fd, enum osf_reason why)
 {
