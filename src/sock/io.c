@@ -65,7 +65,7 @@ static bool peek_again(const struct io_call *io, size_t *target)
 
 	if (libc.ppoll(NULL, 0, &ms, NULL) < 0)
 		return false;
-	io->ops->look(io->sk, io->fd);
+	io->ops->events_now(io->sk, io->fd);
 	if (io->ops->events(io->sk, io->fd) & (POLLRDHUP | POLLHUP))
 		*target = 1;
 	return true;
@@ -137,7 +137,7 @@ COLD ssize_t io_send_on(const struct io_call *first, ssize_t r)
 		} else if (is_over(&io, &w, done, &r)) {
 			return end(&io, done, r);
 		}
-		/* Send until the carrier says it is full, because the carrier
+		/* Send until the protocol says it is full, because the protocol
 		 * may change. */
 		io.ops = sock_ops(io.sk);
 		size_t n = cursor_rest(&c, rest, len - done);
