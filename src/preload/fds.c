@@ -26,17 +26,17 @@
 #include "sock/shared.h"
 
 /* Apply a decision that was made while no call was inside the socket. */
-static void settle(struct file *f, int fd)
+static void sync_file(struct file *f, int fd)
 {
-	if (!file_is_settled(f))
-		file_settle(f, fd);
+	if (!file_is_synced(f))
+		file_sync(f, fd);
 }
 
 /* Leave it to the kernel, or move it back there. */
 static void leave(struct file *f, int fd, enum osf_reason why)
 {
 	sock_ops(f->sk)->fallback(f->sk, fd, why);
-	settle(f, fd);
+	sync_file(f, fd);
 }
 
 /* The program got a higher number than it would without osf, because of
@@ -78,7 +78,7 @@ OSF_API int socket(int domain, int type, int protocol)
 	if (f) {
 		f->sk->nonblock = (type & SOCK_NONBLOCK) != 0;
 		ops_created(f->sk, &family);
-		settle(f, fd);
+		sync_file(f, fd);
 	}
 	errno = saved;
 	return fd;
@@ -101,7 +101,7 @@ static int accepted(int listen_fd, int fd, int flags,
 			if (err == -EAGAIN)
 				ops_accepted(f->sk, fd, l.file->sk,
 					     (struct sockaddr *)from);
-			settle(f, fd);
+			sync_file(f, fd);
 		}
 	}
 	if (err == -ECONNABORTED)
@@ -200,7 +200,7 @@ static int disconnect(struct file *f, int fd, const struct sockaddr *addr,
 	do
 		r = sock_ops(f->sk)->disconnect(f->sk, fd, addr, len);
 	while (r == -ESTALE);
-	settle(f, fd);
+	sync_file(f, fd);
 	return (int)libc_ret(r, saved);
 }
 
@@ -232,7 +232,7 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	    !(sk->flags & SOCK_F_ACTIVE)) {
 		int fail = ops_connected(sk, fd, addr);
 
-		settle(c.file, fd);
+		sync_file(c.file, fd);
 		if (fail) {
 			struct sockaddr none = { .sa_family = AF_UNSPEC };
 
@@ -288,7 +288,7 @@ OSF_API int dup(int fd)
 	int new_fd = libc.dup(fd);
 
 	if (new_fd >= 0 && c.file)
-		file_install(new_fd, c.file, file_is_passed(fd));
+		file_install(new_fd, c.file, file_is_passthrough(fd));
 	return new_fd;
 }
 
@@ -303,7 +303,7 @@ OSF_API int dup3(int fd, int to, int flags)
 		file_forget(to);
 	int r = flags ? libc.dup3(fd, to, flags) : libc.dup2(fd, to);
 	if (r >= 0 && c.file)
-		file_install(r, c.file, file_is_passed(fd));
+		file_install(r, c.file, file_is_passthrough(fd));
 	return r;
 }
 
@@ -378,7 +378,7 @@ OURS int fcntl_ours(int fd, int cmd, long arg)
 	if (r < 0 || !c.file)
 		return r;
 	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
-		file_install(r, c.file, file_is_passed(fd));
+		file_install(r, c.file, file_is_passthrough(fd));
 	else if (cmd == F_SETFL) {
 		set_nonblock(c.file, arg & O_NONBLOCK);
 		if (c.file->kind == FILE_SOCK)

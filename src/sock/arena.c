@@ -288,7 +288,7 @@ void arena_after_fork(void)
 	n_chunks = n_room = n_free = n_used = 0;
 	header = NULL;
 	if (arena_open())
-		log_err("no memory for a statistics segment: %m");
+		log_err("no memory for a statistics file: %m");
 }
 
 /* Is it still our file?  The program may have closed our descriptor and reused

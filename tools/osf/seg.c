@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/seg.c - reading one statistics segment, which may be anything
+ * tools/osf/seg.c - reading one statistics file, which may be anything
  *
  *     fd -> header checked -> entries copied, 64 at a time -> struct seg
  *
@@ -132,7 +132,7 @@ static int check_header(const struct osf_stats_header *h, off_t size, char *why)
 		return -EAGAIN;
 	}
 	if (h->magic != OSF_STATS_MAGIC) {
-		snprintf(why, SEG_WHY_MAX, "not a statistics segment");
+		snprintf(why, SEG_WHY_MAX, "not a statistics file");
 		return -EBADMSG;
 	}
 	if (h->version >> 16 != OSF_STATS_VERSION >> 16) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/seg.h - snapshots of statistics segments (osf/stats.h)
+ * tools/osf/seg.h - snapshots of statistics files (osf/stats.h)
  *
  *     fd -> seg_read() -> struct seg, checked -> stat, run --stats, bench
  *

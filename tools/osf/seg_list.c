@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/seg_list.c - finding statistics segments
+ * tools/osf/seg_list.c - finding statistics files
  *
  *     /proc/PID/fd/N -> "/memfd:osf-stats (deleted)"  -> seg_read()
  *     DIR/PID.N.osf                                   -> seg_read()
