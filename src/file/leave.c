@@ -31,7 +31,7 @@ static void give_back(int fd, enum osf_reason why)
 	if (f->kind == FILE_SOCK) {
 		file_hand_over(fd, why);
 		sock_ops(f->sk)->retire(f->sk);
-		file_settle(f, fd);
+		file_sync(f, fd);
 	}
 	file_put(f);
 }
