@@ -169,6 +169,8 @@ int tcp_export(const struct tcp_conn *c, struct tcp_image *out, uint64_t now_ns)
 	put_times(c, &x);
 	put_options(c, &x);
 	put_counters(c, &x);
+	if (tcp_image_is_young(&x))
+		return -EBUSY;
 	*out = x;
 	return 0;
 }

@@ -131,7 +131,7 @@ struct tcp_image {
  * Return: 0, or
  *   -EINVAL  the connection is not established, the peer has acknowledged our FIN, or the
  *            program has not accepted the connection
- *   -EBUSY   an urgent byte is under way, or was not read past
+ *   -EBUSY   an urgent byte is under way, or was not read past; or tcp_image_is_young()
  */
 MUST_CHECK int tcp_export(const struct tcp_conn *c, struct tcp_image *out,
 			  uint64_t now_ns);
@@ -161,11 +161,20 @@ void tcp_forget(struct tcp_conn *c, uint64_t now_ns);
  *   -EINVAL         the image contradicts itself, or an extent is too small
  *   -EADDRNOTAVAIL  laddr is no address of the stack
  *   -EADDRINUSE     the stack has such a connection
+ *   -EBUSY          tcp_image_is_young()
  *   -ENOBUFS        no memory for a connection
  */
 MUST_CHECK int tcp_import(struct tcp_stack *s, const struct tcp_image *x,
 			  struct extent *queued, struct extent *unread,
 			  uint64_t now_ns, struct tcp_conn **out);
+
+/* Whether the peer may not know yet that the connection is open, because it has lost our
+ * ACK.  The peer may have answered by a SYN cookie, of which a part is in its timestamp.
+ * We could not echo this timestamp, and so the peer would misread our windows. */
+static inline bool tcp_image_is_young(const struct tcp_image *x)
+{
+	return x->has_ts && !x->bytes_acked && !x->bytes_received;
+}
 
 /* Sets tsval from what getsockopt(TCP_TIMESTAMP) has returned.  Linux replaces the lowest
  * bit: 1 for microseconds, 0 for milliseconds (or a kernel without microseconds).  So

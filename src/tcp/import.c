@@ -297,6 +297,8 @@ int tcp_import(struct tcp_stack *s, const struct tcp_image *x,
 		return -EINVAL;
 	if (laddr < 0)
 		return laddr;
+	if (tcp_image_is_young(x))
+		return -EBUSY;
 	f.laddr = (uint8_t)laddr;
 	if (!s->pool_conns.n_free || s->pool_ranges.n_free < RANGES_NEEDED)
 		return -ENOBUFS;

@@ -138,7 +138,9 @@ void conn_timers_resume(struct tcp_conn *c, uint64_t rtx_left_ns,
 	if (c->sent.head || (rtx_left_ns && conn_has_unsent(c)))
 		conn_rtx_update(c, false);
 	if (rtx_left_ns && c->rtx_kind != RTX_NONE) {
-		c->rto_at_ns = now + MIN(rtx_left_ns, conn_rto_ns(c));
+		uint64_t at_ns = now + rtx_left_ns, most = rto_deadline(c);
+
+		c->rto_at_ns = MIN(at_ns, most);
 		rtx_set(c, c->rtx_kind, c->rto_at_ns);
 	}
 	if (life_left_ns && c->life_at_ns != WHEEL_NEVER) {

@@ -14,7 +14,7 @@
 
 void world_ports_init(struct world *w)
 {
-	for (uint32_t i = 0; w->cfg.port_frames && i < w->cfg.n_stacks; i++) {
+	for (uint32_t i = 0; w->cfg.port_frames && i < w->n_stacks; i++) {
 		w->port[i].ring =
 		    calloc(w->cfg.port_frames, sizeof(struct port_slot));
 		assert(w->port[i].ring);
@@ -32,7 +32,7 @@ void world_port_forget(struct world *w, uint32_t i)
 
 void world_ports_fini(struct world *w)
 {
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
+	for (uint32_t i = 0; i < w->n_stacks; i++) {
 		world_port_forget(w, i);
 		free(w->port[i].ring);
 	}
@@ -90,9 +90,10 @@ static void put(struct world *w, uint32_t side, const uint8_t *p, uint32_t len,
 	wire_send(&w->wire[side], p, len, is_sum_good, w->now_ns);
 }
 
-static void frame_send(struct world *w, uint32_t side,
+static void frame_send(struct world *w, uint32_t stack,
 		       const struct tcp_frame *f)
 {
+	uint32_t side = world_host_of(w, stack);
 	static uint8_t payload[IP_MAX], out[IP_MAX + TCP_FRAME_HEAD];
 	uint32_t len = 0;
 
@@ -175,7 +176,7 @@ void world_frames_out(struct world *w)
 {
 	struct port_slot slot;
 
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
+	for (uint32_t i = 0; i < w->n_stacks; i++) {
 		if (w->cfg.port_frames) {
 			do {
 				ring_leave(w, i);
@@ -198,7 +199,7 @@ uint64_t world_ports_next(const struct world *w)
 {
 	uint64_t at = UINT64_MAX;
 
-	for (uint32_t i = 0; w->cfg.port_frames && i < w->cfg.n_stacks; i++) {
+	for (uint32_t i = 0; w->cfg.port_frames && i < w->n_stacks; i++) {
 		const struct port *p = &w->port[i];
 
 		if (p->head != p->tail)
@@ -311,6 +312,7 @@ void world_frames_in(struct world *w)
 				pcapng_packet(w->pcap, 2 * to + 1, w->now_ns,
 					      p->data, p->len,
 					      p->is_forged ? "forged" : NULL);
+			to = world_steer(w, to, p->data, p->len);
 			if (w->wire[i].model.kill || !is_lucky(w->stack[to], p))
 				packet_in(w, to, p);
 			free(p);

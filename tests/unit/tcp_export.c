@@ -41,15 +41,6 @@ static void begin_as(const struct tcp_config *cfg)
 	other = tcp_stack_init(other_mem, &second, k.now);
 }
 
-static void begin(void)
-{
-	struct tcp_config cfg = kit_config(false);
-
-	begin_as(&cfg);
-	k.tsval = 1000;
-	c = kit_established(&k);
-}
-
 static void end(void)
 {
 	tcp_abort(c, k.now);
@@ -118,6 +109,18 @@ static void read_some(uint32_t n)
 	tcp_consume(c, n, k.now);
 }
 
+static void begin(void)
+{
+	struct tcp_config cfg = kit_config(false);
+
+	begin_as(&cfg);
+	k.tsval = 1000;
+	c = kit_established(&k);
+	/* The peer knows that the connection is open. */
+	read_some(1);
+	kit_drain(&k);
+}
+
 static void a_quiet_connection_goes_on_elsewhere(void **state)
 {
 	struct kit_frame f;
@@ -149,7 +152,7 @@ static void a_quiet_connection_goes_on_elsewhere(void **state)
 		move();
 	}
 	assert_int_equal(x.bytes_acked, 200 + 3 * 300);
-	assert_int_equal(x.bytes_received, 100 + 3 * 10);
+	assert_int_equal(x.bytes_received, 1 + 100 + 3 * 10);
 	end();
 }
 
@@ -403,7 +406,7 @@ static void the_peers_fin_moves_along(void **state)
 }
 
 /* Both queues and both windows lie across 0. */
-static void numbers_wrap(void **state)
+static void queues_lie_across_0(void **state)
 {
 	struct kit_frame f;
 	const uint8_t *data;
@@ -586,6 +589,7 @@ static void all_agreements_and_families(void **state)
 		other->cfg.offers = TCP_OFFER_ALL & ~offers;
 		k.tsval = 1000;
 		c = kit_established(&k);
+		read_some(1);
 		uint16_t mss = c->mss;
 		uint32_t same = CONN_TS | CONN_SACK | CONN_WSCALE,
 			 flags = c->flags;
@@ -648,10 +652,35 @@ static void who_cannot_leave(void **state)
 	    container_of(k.listener->accept.next, struct tcp_conn, ready_link);
 	assert_int_equal(tcp_export(d, &x, k.now), -EINVAL);
 	assert_ptr_equal(tcp_accept(k.listener), d);
+	k.tsval = 1;
 	assert_int_equal(tcp_export(d, &x, k.now), 0);
 	/* Its place is taken. */
 	assert_int_equal(tcp_import(k.s, &x, NULL, NULL, k.now, &d),
 			 -EADDRINUSE);
+	kit_close_one(&k, c);
+}
+
+/* The peer may have answered by a cookie, and may have lost our ACK of it. */
+static void a_young_connection_stays(void **state)
+{
+	struct kit_frame f;
+
+	kit_begin(&k);
+	k.tsval = 1000;
+	c = kit_established(&k);
+	assert_int_equal(tcp_export(c, &x, k.now), -EBUSY);
+	kit_write(&k, c, 10);
+	kit_expect(&k, &f, TCP_ACK | TCP_PSH);
+	assert_int_equal(tcp_export(c, &x, k.now), -EBUSY);
+	kit_in(&k, TCP_ACK, NULL, 0);
+	assert_int_equal(tcp_export(c, &x, k.now), 0);
+	x.bytes_acked = 0;
+	x.rport++;
+	assert_int_equal(tcp_import(k.s, &x, NULL, NULL, k.now, &c), -EBUSY);
+	x.has_ts = false;
+	struct tcp_conn *d;
+	assert_int_equal(tcp_import(k.s, &x, NULL, NULL, k.now, &d), 0);
+	tcp_forget(d, k.now);
 	kit_close_one(&k, c);
 }
 
@@ -803,7 +832,7 @@ int main(void)
 		cmocka_unit_test(our_closed_window_opens_elsewhere),
 		cmocka_unit_test(a_fin_that_waits_is_sent_elsewhere),
 		cmocka_unit_test(the_peers_fin_moves_along),
-		cmocka_unit_test(numbers_wrap),
+		cmocka_unit_test(queues_lie_across_0),
 		cmocka_unit_test(timestamps_never_step_back),
 		cmocka_unit_test(lowest_bit_of_linux_timestamps),
 		cmocka_unit_test(no_timestamp_is_old_before_the_first),
@@ -813,6 +842,7 @@ int main(void)
 		cmocka_unit_test(all_agreements_and_families),
 		cmocka_unit_test(a_small_path_mtu_moves_along),
 		cmocka_unit_test(who_cannot_leave),
+		cmocka_unit_test(a_young_connection_stays),
 		cmocka_unit_test(contradictions_are_refused),
 		cmocka_unit_test(time_wait_gives_way),
 		cmocka_unit_test(any_image_is_survived),
