@@ -309,6 +309,7 @@ static const struct backend_ops ops = {
 	.ioctl = engine_ioctl,
 	.poll = engine_poll,
 	.getpeername = engine_getpeername,
+	.move = engine_move,
 	.inject = e_inject,
 	.receive = e_receive,
 	.now = e_now,
