@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ip/gso.h"
-
 void world_ports_init(struct world *w)
 {
 	for (uint32_t i = 0; w->cfg.port_frames && i < w->n_stacks; i++) {
@@ -94,26 +92,14 @@ static void frame_send(struct world *w, uint32_t stack,
 		       const struct tcp_frame *f)
 {
 	uint32_t side = world_host_of(w, stack);
-	static uint8_t payload[IP_MAX], out[IP_MAX + TCP_FRAME_HEAD];
-	uint32_t len = 0;
+	static uint8_t out[TCP_PACKET_MAX];
+	uint32_t n;
 
-	for (uint32_t i = 0; i < f->n_pieces; i++) {
-		memcpy(payload + len, f->pieces[i].data, f->pieces[i].len);
-		len += f->pieces[i].len;
-	}
-	assert(len == f->len);
-	if (!f->gso_size || w->cfg.carries_gso) {
-		memcpy(out, f->head, f->head_len);
-		memcpy(out + f->head_len, payload, len);
-		assert(f->gso_size ||
-		       f->head_len + len <= w->cfg.stack[side].mtu);
-		put(w, side, out, f->head_len + len, f->gso_size != 0);
+	if (f->gso_size && w->cfg.carries_gso) {
+		put(w, side, out, frame_whole(f, out), true);
 		return;
 	}
-	for (uint32_t i = 0; i * f->gso_size < len; i++) {
-		uint32_t n = gso_segment(f->head, f->ip_len, f->head_len,
-					 payload, len, f->gso_size, i, out);
-
+	for (uint32_t i = 0; (n = frame_packet(f, i, out)); i++) {
 		assert(n <= w->cfg.stack[side].mtu);
 		put(w, side, out, n, false);
 	}
