@@ -21,24 +21,21 @@ static uint8_t ecn_of(const uint8_t *p)
 	return (p[0] >> 4 == 4 ? p[1] : p[1] >> 4) & 3;
 }
 
-uint32_t gso_segment(const uint8_t *head, uint32_t ip_len, uint32_t head_len,
-		     const uint8_t *payload, uint32_t len, uint32_t gso_size,
-		     uint32_t i, uint8_t *out)
+void gso_fit(uint8_t *p, uint32_t ip_len, uint32_t head_len, uint32_t part,
+	     uint32_t off, bool is_last, uint32_t i)
 {
-	uint32_t off = i * gso_size, part = MIN(gso_size, len - off);
-	uint8_t *tcp = out + ip_len;
+	uint32_t l4_len = head_len - ip_len + part;
+	bool may_be_cut = ip_may_be_cut(p);
+	uint16_t id = (uint16_t)(load_be16(p + 4) + i);
+	uint8_t *tcp = p + ip_len, ecn = ecn_of(p);
 	struct ip_addr src, dst;
 
-	assert(off < len);
-	addrs_of(head, &src, &dst);
-	uint32_t l4_len = head_len - ip_len + part;
-	ip_build(out, &src, &dst, IP_PROTO_TCP, ecn_of(head), l4_len);
-	if (ip_may_be_cut(head))
-		ip_allow_cut(out, (uint16_t)(load_be16(head + 4) + i));
-	memcpy(tcp, head + ip_len, head_len - ip_len);
-	memcpy(out + head_len, payload + off, part);
+	addrs_of(p, &src, &dst);
+	ip_build(p, &src, &dst, IP_PROTO_TCP, ecn, l4_len);
+	if (may_be_cut)
+		ip_allow_cut(p, id);
 	store_be32(tcp + 4, load_be32(tcp + 4) + off);
-	if (off + part < len)
+	if (!is_last)
 		tcp[13] &= (uint8_t) ~(TCP_FIN | TCP_PSH);
 	if (i)
 		tcp[13] &= (uint8_t)~TCP_CWR; /* told once */
@@ -46,5 +43,17 @@ uint32_t gso_segment(const uint8_t *head, uint32_t ip_len, uint32_t head_len,
 	struct cksum sum = ip_pseudo_sum(&src, &dst, IP_PROTO_TCP, l4_len);
 	cksum_add(&sum, tcp, l4_len);
 	store_be16(tcp + 16, cksum_end(&sum));
+}
+
+uint32_t gso_segment(const uint8_t *head, uint32_t ip_len, uint32_t head_len,
+		     const uint8_t *payload, uint32_t len, uint32_t gso_size,
+		     uint32_t i, uint8_t *out)
+{
+	uint32_t off = i * gso_size, part = MIN(gso_size, len - off);
+
+	assert(off < len);
+	memcpy(out, head, head_len);
+	memcpy(out + head_len, payload + off, part);
+	gso_fit(out, ip_len, head_len, part, off, off + part == len, i);
 	return head_len + part;
 }

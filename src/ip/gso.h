@@ -22,3 +22,13 @@
 uint32_t gso_segment(const uint8_t *head, uint32_t ip_len, uint32_t head_len,
 		     const uint8_t *payload, uint32_t len, uint32_t gso_size,
 		     uint32_t i, uint8_t *out);
+
+/**
+ * gso_fit() - make the frame's headers those of one segment
+ * @p: the frame's headers, and behind them the segment's @part bytes
+ * @off: of these bytes in the frame's payload
+ * @is_last: no segment follows
+ * @i: which segment
+ */
+void gso_fit(uint8_t *p, uint32_t ip_len, uint32_t head_len, uint32_t part,
+	     uint32_t off, bool is_last, uint32_t i);

@@ -167,11 +167,11 @@ static void window_grow(struct tcp_conn *c, const struct ack_told *t,
  * Return: the round trip, or 0: unknown */
 uint64_t timestamp_rtt(const struct tcp_conn *c, const struct tcp_seg *seg)
 {
-	int32_t ms = (int32_t)(conn_tsval(c) - seg->tsecr);
+	int64_t us = conn_ts_age_us(c, seg->tsecr);
 
-	if (!(c->flags & CONN_TS) || !seg->has_ts || !seg->tsecr || ms < 0)
+	if (!(c->flags & CONN_TS) || !seg->has_ts || !seg->tsecr || us < 0)
 		return 0;
-	return ms ? (uint64_t)ms * NS_PER_MS : NS_PER_MS / 2;
+	return us ? (uint64_t)us * NS_PER_US : NS_PER_MS / 2;
 }
 
 /* A peer that only sends repeats our last number in every segment: that is no duplicate

@@ -82,7 +82,8 @@ struct tcp_conn {
 	uint32_t ts_recent;
 	uint8_t state; /* enum tcp_state; tcp_set_state() alone writes it */
 	uint8_t tx_pending; /* enum tx_pending */
-	uint8_t snd_wscale, rcv_wscale;
+	uint8_t snd_wscale : 4, rcv_wscale : 4;
+	bool is_ts_us;    /* our timestamps count microseconds */
 	uint32_t rcv_buf; /* bytes; see rcvwin.c */
 	uint32_t rcv_mem; /* bytes of memory that received pieces use */
 

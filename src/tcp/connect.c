@@ -152,6 +152,9 @@ static struct tcp_conn *conn_open(struct tcp_stack *s, const struct flow *f,
 	if (old) {
 		c->iss = seq_max(c->iss, seq_add(was.snd_nxt, ISS_BEHIND));
 		c->ts_recent = was.ts_recent;
+		/* The peer refuses timestamps that step back. */
+		if (!was.is_ts_us)
+			c->ts_off = was.ts_off;
 	}
 	return c;
 }

@@ -76,7 +76,10 @@ uint32_t cookie_make(struct tcp_stack *s, struct tcp_reqsk *req)
 static void read_timestamp(struct tcp_stack *s, const struct tcp_seg *seg,
 			   struct tcp_reqsk *req)
 {
-	uint32_t said = seg->tsecr - flow_ts_off(s, &req->flow);
+	/* As in Linux: 0 is no echo of ours.  Without SACK, and with a window that counts
+	 * bytes, we expect nothing that the peer has not offered. */
+	uint32_t said =
+	    seg->tsecr ? seg->tsecr - flow_ts_off(s, &req->flow) : 0;
 	uint32_t wscale = said & 15;
 
 	req->offers = TCP_OFFER_TS | (said & TS_SACK ? TCP_OFFER_SACK : 0);

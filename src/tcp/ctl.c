@@ -9,6 +9,7 @@
  */
 #include "tcp/calls.h"
 #include "tcp/ctl.h"
+#include "tcp/export.h"
 #include "tcp/pmtu.h"
 #include "tcp/rcv.h"
 #include "tcp/snd.h"
@@ -74,21 +75,19 @@ void conn_fail(struct tcp_conn *c, int err)
 	tcp_set_state(c, TCP_CLOSED);
 }
 
-/* Sets what both ends have agreed on in their SYNs. */
-void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
-		      uint8_t wscale)
+/* Sets what both ends have agreed on: the options @offers of their SYNs. */
+void conn_agree(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
+		uint8_t wscale)
 {
-	struct tcp_stack *s = c->stack;
-	uint16_t ours = stack_mss(s, &c->flow.raddr, c->maxseg);
+	uint16_t ours = stack_mss(c->stack, &c->flow.raddr, c->maxseg);
 	uint32_t mss =
 	    ip_addr_is_v4(&c->flow.raddr) ? MSS_DEFAULT_V4 : MSS_DEFAULT_V6;
 
-	offers &= s->cfg.offers;
 	c->flags |= (offers & TCP_OFFER_TS ? CONN_TS : 0u) |
 		    (offers & TCP_OFFER_SACK ? CONN_SACK : 0u) |
 		    (offers & TCP_OFFER_WSCALE ? CONN_WSCALE : 0u);
 	if (offers & TCP_OFFER_WSCALE)
-		c->snd_wscale = wscale;
+		c->snd_wscale = wscale & 15;
 	else
 		c->rcv_wscale = 0;
 	if (peer_mss)
@@ -102,6 +101,13 @@ void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
 	c->cwnd = INITIAL_WINDOW * (uint32_t)c->mss;
 	c->ssthresh = SSTHRESH_MAX;
 	c->cc->init(c);
+}
+
+/* @offers: the options of the peer's SYN */
+void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
+		      uint8_t wscale)
+{
+	conn_agree(c, offers & c->stack->cfg.offers, peer_mss, wscale);
 }
 
 static void shutdown_now(struct tcp_conn *c)
@@ -308,6 +314,12 @@ void tcp_abort(struct tcp_conn *c, uint64_t now_ns)
 {
 	stack_at(c->stack, now_ns);
 	conn_abort(c, is_abort_told(c));
+}
+
+void tcp_forget(struct tcp_conn *c, uint64_t now_ns)
+{
+	stack_at(c->stack, now_ns);
+	conn_abort(c, false);
 }
 
 struct tcp_orphans tcp_orphans(const struct tcp_stack *s) { return s->orphans; }

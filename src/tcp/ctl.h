@@ -15,6 +15,8 @@ void conn_news(struct tcp_conn *c);
 void conn_fail(struct tcp_conn *c, int err);
 void conn_set_options(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
 		      uint8_t wscale);
+void conn_agree(struct tcp_conn *c, uint32_t offers, uint16_t peer_mss,
+		uint8_t wscale);
 void conn_established(struct tcp_conn *c, const struct tcp_seg *seg);
 
 /* bytes.c: the error that ended the connection, once. */

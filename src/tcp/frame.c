@@ -37,13 +37,6 @@ void frame_finish(const struct tcp_stack *s, struct tcp_frame *f, uint8_t laddr,
 	store_be16(tcp + 16, cksum_end(&sum));
 }
 
-void tcp_frame_done(struct tcp_frame *f)
-{
-	for (uint32_t i = 0; i < f->n_pieces; i++)
-		extent_put(f->pieces[i].ext);
-	f->n_pieces = 0;
-}
-
 /* The piece of the send queue in which a sent range begins; NULL if the range has no
  * bytes. */
 struct range *range_piece(const struct tcp_conn *c, const struct range *r)

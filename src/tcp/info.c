@@ -148,8 +148,8 @@ void tcp_get_info(const struct tcp_conn *c, struct tcp_conn_info *out,
 		    (uint8_t)((c->flags & CONN_TS ? OPT_TIMESTAMPS : 0) |
 			      (c->flags & CONN_SACK ? OPT_SACK : 0) |
 			      (c->flags & CONN_WSCALE ? OPT_WSCALE : 0)),
-		.tcpi_snd_wscale = c->snd_wscale & 15,
-		.tcpi_rcv_wscale = c->rcv_wscale & 15,
+		.tcpi_snd_wscale = c->snd_wscale,
+		.tcpi_rcv_wscale = c->rcv_wscale,
 		.tcpi_rto = c->rto_us,
 		.tcpi_ato = us(DELACK_NS),
 		.tcpi_rtt = c->srtt_8us / 8,

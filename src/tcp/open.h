@@ -48,7 +48,8 @@ struct tcp_tw {
 	uint32_t expires_ms;
 	uint32_t prev, next; /* in the list of all: index + 1 */
 	uint32_t challenge_ms;
-	bool has_ts;
+	uint32_t ts_off;
+	bool has_ts, is_ts_us;
 };
 static_assert(sizeof(struct tcp_tw) <= CACHE_LINE, "a timewait is one line");
 

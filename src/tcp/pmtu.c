@@ -107,6 +107,18 @@ static void search_anew_later(struct tcp_conn *c)
 	c->mtu_probe_s = now_sec(c->stack) + ANEW_S;
 }
 
+/* The path of a connection that is imported carries @mtu; 0: unknown. */
+void pmtu_resume(struct tcp_conn *c, uint32_t mtu)
+{
+	uint32_t min = mtu_min(c);
+
+	if (!mtu || mtu >= c->path_mtu)
+		return;
+	c->path_mtu = (uint16_t)(mtu > min ? mtu : min);
+	search_anew_later(c);
+	pmtu_sync(c);
+}
+
 /* Ranges that no longer fit the path have not arrived.  That is no congestion, so cwnd
  * stays.  Of many such ranges we mark the first ones; when they arrive, RACK finds the
  * others. */

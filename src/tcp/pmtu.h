@@ -10,6 +10,7 @@ struct tcp_conn;
 struct tcp_stack;
 
 void pmtu_init(struct tcp_conn *c);
+void pmtu_resume(struct tcp_conn *c, uint32_t mtu);
 void pmtu_sync(struct tcp_conn *c);
 void pmtu_too_big(struct tcp_conn *c, uint32_t mtu);
 void pmtu_timeout(struct tcp_conn *c);

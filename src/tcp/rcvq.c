@@ -102,6 +102,15 @@ void rcvq_free(struct tcp_conn *c)
 	oooq_drop(c);
 }
 
+/* Takes the piece with the bytes before rcv_nxt of a connection that is imported. */
+void rcvq_resume(struct tcp_conn *c, struct range *r)
+{
+	c->rcvq.head = c->rcvq.tail = r;
+	c->rcvq_bytes = r->len;
+	c->rcv_mem += charge_of(r->ext);
+	c->stack->rcv_mem += charge_of(r->ext);
+}
+
 /* Takes the peer's FIN, which is next.  Bytes behind it are not part of the stream. */
 void rcvq_end(struct tcp_conn *c)
 {

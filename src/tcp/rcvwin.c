@@ -25,7 +25,7 @@
 #define MEM_FACTOR 4u          /* memory of a connection, in buffers */
 #define MEM_LEAST (256u << 10) /* frames may be large, and buffers small */
 #define MEM_MOST (3u << 30)    /* the counter has 32 bits */
-#define RTT_MAX_MS 60000u
+#define RTT_MAX_US 60000000
 
 uint32_t rcv_mem_max(const struct tcp_conn *c)
 {
@@ -75,7 +75,7 @@ void rcv_promise(struct tcp_conn *c)
 	uint32_t set = c->flags & CONN_RCV_BUF_SET ? c->rcv_buf : 0;
 	uint32_t mss = stack_mss(c->stack, &c->flow.raddr, c->maxseg);
 
-	c->rcv_wscale = rcv_scale(c->stack, set);
+	c->rcv_wscale = rcv_scale(c->stack, set) & 15;
 	c->rcv_space = rcv_first(c->stack, set, mss);
 }
 
@@ -169,13 +169,13 @@ void rcv_tune_init(struct tcp_conn *c)
  * the sample. */
 void rcv_rtt_sample(struct tcp_conn *c, const struct tcp_seg *seg)
 {
-	uint32_t ms = conn_tsval(c) - seg->tsecr;
+	int64_t age_us = conn_ts_age_us(c, seg->tsecr);
 
 	if (!(c->flags & CONN_TS) || !seg->has_ts || !seg->tsecr ||
-	    seg->tsecr == c->rcv_rtt_tsecr || ms > RTT_MAX_MS)
+	    seg->tsecr == c->rcv_rtt_tsecr || age_us < 0 || age_us > RTT_MAX_US)
 		return;
 	c->rcv_rtt_tsecr = seg->tsecr;
-	uint32_t us = ms ? ms * 1000 : 1000;
+	uint32_t us = age_us ? (uint32_t)age_us : 1000;
 	c->rcv_rtt_us =
 	    c->rcv_rtt_us ? c->rcv_rtt_us - c->rcv_rtt_us / 8 + us / 8 : us;
 }

@@ -58,7 +58,8 @@ void tx_reset_conn(struct tcp_conn *c)
 
 /* Sends an ACK for a half-open connection, or for one in TIME-WAIT. */
 void flow_ack_send(struct tcp_stack *s, const struct flow *f, seq32 seq,
-		   seq32 ack, uint16_t wnd, uint32_t ts_recent, bool has_ts)
+		   seq32 ack, uint16_t wnd, uint32_t tsval, uint32_t ts_recent,
+		   bool has_ts)
 {
 	struct tcp_reply r = { .raddr = f->raddr,
 			       .laddr = f->laddr,
@@ -70,7 +71,7 @@ void flow_ack_send(struct tcp_stack *s, const struct flow *f, seq32 seq,
 					.wnd = wnd,
 					.wscale = TCP_NO_WSCALE,
 					.has_ts = has_ts,
-					.tsval = now_ms(s) + flow_ts_off(s, f),
+					.tsval = tsval,
 					.tsecr = ts_recent } };
 
 	tx_reply(s, &r);

@@ -33,8 +33,9 @@ static void reqsk_answer(struct tcp_stack *s, struct tcp_reqsk *req,
 	if (may_answer(s, seg, &req->challenge_ms))
 		flow_ack_send(s, &req->flow, seq_add(req->iss, 1),
 			      seq_add(req->irs, 1),
-			      (uint16_t)(req->wnd >> scale), req->ts_recent,
-			      req->offers & TCP_OFFER_TS);
+			      (uint16_t)(req->wnd >> scale),
+			      ts_clock(s, false) + flow_ts_off(s, &req->flow),
+			      req->ts_recent, req->offers & TCP_OFFER_TS);
 }
 
 /* Whether its listener is closed, so that no program would accept it. */

@@ -86,6 +86,7 @@ void conn_set_pending(struct tcp_conn *c, unsigned what);
 void conn_set_pending_data(struct tcp_conn *c);
 uint32_t conn_sendable(const struct tcp_conn *c);
 uint32_t conn_tsval(const struct tcp_conn *c);
+int64_t conn_ts_age_us(const struct tcp_conn *c, uint32_t ts);
 
 /* --- frame.c --- */
 

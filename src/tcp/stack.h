@@ -112,6 +112,12 @@ static inline void stack_at(struct tcp_stack *s, uint64_t now_ns)
 
 static inline uint32_t now_ms(const struct tcp_stack *s) { return s->now_ms; }
 
+/* The clock of timestamps, without a connection's offset. */
+static inline uint32_t ts_clock(const struct tcp_stack *s, bool is_us)
+{
+	return is_us ? (uint32_t)(s->now_ns / NS_PER_US) : now_ms(s);
+}
+
 static inline uint32_t now_sec(const struct tcp_stack *s)
 {
 	return (uint32_t)(s->now_ns / NS_PER_S);
@@ -136,4 +142,5 @@ void tx_reset_conn(struct tcp_conn *c);
 bool may_answer(struct tcp_stack *s, const struct tcp_seg *seg,
 		uint32_t *last_ms);
 void flow_ack_send(struct tcp_stack *s, const struct flow *f, seq32 seq,
-		   seq32 ack, uint16_t wnd, uint32_t ts_recent, bool has_ts);
+		   seq32 ack, uint16_t wnd, uint32_t tsval, uint32_t ts_recent,
+		   bool has_ts);

@@ -26,7 +26,7 @@
 
 #include "base/drop.h"
 #include "base/extent.h"
-#include "ip/tcp_head.h"
+#include "ip/frame.h"
 #include "tcp/config.h"
 
 struct tcp_stack;
@@ -47,15 +47,11 @@ void tcp_stack_fini(struct tcp_stack *s);
 
 /* --- frames that arrive --- */
 
-enum tcp_rx_flags {
-	TCP_RX_SUM_GOOD = 1, /* the port has checked the TCP checksum */
-	TCP_RX_LENT = 2, /* the stack may keep no reference, so no payload */
-};
-
 /**
  * tcp_rx() - a frame has arrived
  * @e: contains the frame; the caller keeps its own reference
  * @off, @len: where in @e the IP header begins, and how long the frame is
+ * @flags: enum tcp_rx_flags
  *
  * Programs that read slowly can hold all the memory that a port has for frames.  The
  * port should then pass its last frame with TCP_RX_LENT, and may reuse it on return.
@@ -64,13 +60,6 @@ enum tcp_rx_flags {
  */
 void tcp_rx(struct tcp_stack *s, struct extent *e, uint32_t off, uint32_t len,
 	    unsigned flags, uint64_t now_ns);
-
-/* One frame, as the arguments of tcp_rx(). */
-struct tcp_rx_frame {
-	struct extent *ext;
-	uint32_t off, len;
-	unsigned flags; /* enum tcp_rx_flags */
-};
 
 /**
  * tcp_rx_batch() - several frames have arrived
@@ -97,29 +86,6 @@ uint64_t tcp_next_ns(const struct tcp_stack *s);
 
 /* --- frames to be sent --- */
 
-#define TCP_FRAME_PIECES 20
-#define TCP_FRAME_HEAD (IPV6_HEAD + TCP_HEAD_MAX)
-
-struct tcp_piece {
-	struct extent *ext;
-	const uint8_t *data;
-	uint32_t len;
-};
-
-/* A frame has a header of its own and pieces of extents.  It holds a reference to each of
- * these extents. */
-struct tcp_frame {
-	uint8_t head[TCP_FRAME_HEAD];
-	uint16_t head_len; /* IP and TCP */
-	uint16_t ip_len;   /* where TCP begins */
-	/* Not 0: the port cuts the frame into segments of this payload, and completes
-	 * the checksum, which then covers the pseudo-header alone. */
-	uint16_t gso_size;
-	uint32_t len; /* payload */
-	uint32_t n_pieces;
-	struct tcp_piece pieces[TCP_FRAME_PIECES];
-};
-
 /**
  * tcp_tx() - the next frame to send
  *
@@ -129,9 +95,6 @@ struct tcp_frame {
  * Return: whether there was one
  */
 bool tcp_tx(struct tcp_stack *s, struct tcp_frame *out, uint64_t now_ns);
-
-/* Gives the frame's references back, once the port has read its bytes. */
-void tcp_frame_done(struct tcp_frame *f);
 
 /* --- news and counters --- */
 

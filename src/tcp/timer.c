@@ -128,6 +128,28 @@ void conn_rtx_shorten(struct tcp_conn *c)
 	rtx_set(c, RTX_RTO, c->rto_at_ns);
 }
 
+/* Arms the timers of a connection that is imported.  They fire so long from now; 0: as
+ * if they had been armed now. */
+void conn_timers_resume(struct tcp_conn *c, uint64_t rtx_left_ns,
+			uint64_t life_left_ns)
+{
+	uint64_t now = c->stack->now_ns;
+
+	if (c->sent.head || (rtx_left_ns && conn_has_unsent(c)))
+		conn_rtx_update(c, false);
+	if (rtx_left_ns && c->rtx_kind != RTX_NONE) {
+		uint64_t at_ns = now + rtx_left_ns, most = rto_deadline(c);
+
+		c->rto_at_ns = MIN(at_ns, most);
+		rtx_set(c, c->rtx_kind, c->rto_at_ns);
+	}
+	if (life_left_ns && c->life_at_ns != WHEEL_NEVER) {
+		c->life_at_ns =
+		    now + MIN(life_left_ns, c->keep_idle_s * NS_PER_S);
+		conn_timer_sync(c);
+	}
+}
+
 static uint64_t later(uint64_t ns, uint32_t s) { return ns + s * NS_PER_S; }
 
 static uint64_t last_rx_ns(const struct tcp_conn *c)

@@ -69,6 +69,8 @@ void conn_timer_sync(struct tcp_conn *c);
 void conn_rtx_update(struct tcp_conn *c, bool restart);
 void conn_rtx_sent(struct tcp_conn *c);
 void conn_rtx_shorten(struct tcp_conn *c);
+void conn_timers_resume(struct tcp_conn *c, uint64_t rtx_left_ns,
+			uint64_t life_left_ns);
 void rtx_arm_reo(struct tcp_conn *c, uint64_t at_ns);
 void conn_life_update(struct tcp_conn *c);
 uint64_t conn_rto_ns(const struct tcp_conn *c);

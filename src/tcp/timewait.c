@@ -12,6 +12,13 @@
 #include "tcp/rcv.h"
 #include "tcp/stack.h"
 
+static void tw_ack_send(struct tcp_stack *s, const struct tcp_tw *tw)
+{
+	flow_ack_send(s, &tw->flow, tw->snd_nxt, tw->rcv_nxt, 0,
+		      ts_clock(s, tw->is_ts_us) + tw->ts_off, tw->ts_recent,
+		      tw->has_ts);
+}
+
 /* A struct tcp_tw takes the place of the connection. */
 void conn_enter_time_wait(struct tcp_conn *c)
 {
@@ -26,11 +33,12 @@ void conn_enter_time_wait(struct tcp_conn *c)
 	tw->rcv_nxt = c->rcv_nxt;
 	tw->ts_recent = c->flags & CONN_TS ? c->ts_recent : 0;
 	tw->has_ts = c->flags & CONN_TS;
+	tw->ts_off = c->ts_off;
+	tw->is_ts_us = c->is_ts_us;
 	tcp_set_state(c, TCP_CLOSED);
 	flow_add(s, &tw->flow);
 	if (is_ack_pending)
-		flow_ack_send(s, &tw->flow, tw->snd_nxt, tw->rcv_nxt, 0,
-			      tw->ts_recent, tw->has_ts);
+		tw_ack_send(s, tw);
 }
 
 /* 3.10.7.4 for TIME-WAIT; RFC 6191 for a SYN. */
@@ -73,6 +81,5 @@ void tw_rx(struct tcp_stack *s, struct tcp_tw *tw, struct arrival *a)
 	/* A peer that opens a connection answers our ACK with a reset, which ends
 	 * TIME-WAIT. */
 	if (is_open || may_answer(s, seg, &tw->challenge_ms))
-		flow_ack_send(s, &tw->flow, tw->snd_nxt, tw->rcv_nxt, 0,
-			      tw->ts_recent, tw->has_ts);
+		tw_ack_send(s, tw);
 }

@@ -55,7 +55,15 @@ void conn_set_pending_data(struct tcp_conn *c)
 
 uint32_t conn_tsval(const struct tcp_conn *c)
 {
-	return now_ms(c->stack) + c->ts_off;
+	return ts_clock(c->stack, c->is_ts_us) + c->ts_off;
+}
+
+/* How long ago we sent the timestamp @ts; negative: we have not sent it yet. */
+int64_t conn_ts_age_us(const struct tcp_conn *c, uint32_t ts)
+{
+	int32_t ticks = (int32_t)(conn_tsval(c) - ts);
+
+	return c->is_ts_us ? ticks : (int64_t)ticks * 1000;
 }
 
 /* --- segments --- */

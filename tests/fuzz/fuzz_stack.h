@@ -9,7 +9,6 @@
 
 #include <stdlib.h>
 
-#include "ip/gso.h"
 #include "ip/icmp.h"
 #include "tcp/calls.h"
 #include "tcp/opt.h"
@@ -120,12 +119,7 @@ static inline uint32_t fuzz_tx(struct fuzz_host *h, uint8_t *out, uint64_t now)
 
 	if (!tcp_tx(h->s, &f, now))
 		return 0;
-	memcpy(out, f.head, f.head_len);
-	len = f.head_len;
-	for (uint32_t i = 0; i < f.n_pieces; i++) {
-		memcpy(out + len, f.pieces[i].data, f.pieces[i].len);
-		len += f.pieces[i].len;
-	}
+	len = frame_whole(&f, out);
 	tcp_frame_done(&f);
 	return len;
 }

@@ -63,6 +63,10 @@ struct backend_ops {
 	int (*poll)(void *b, int fd, short events);
 	int (*getpeername)(void *b, int fd, struct sockaddr *a, socklen_t *len);
 
+	/* Takes the connection out of its stack and puts it back, as if it had been
+	 * elsewhere.  Return: 0 or a negative errno */
+	int (*move)(void *b, int fd);
+
 	/* A packet arrives.  Return: 0 or a negative errno. */
 	int (*inject)(void *b, const uint8_t *p, uint32_t len);
 	/* The next packet that is sent before @until_ns, and when that was.  Return:

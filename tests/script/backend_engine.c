@@ -11,7 +11,6 @@
 #include <stdlib.h>
 
 #include "engine_sock.h"
-#include "ip/gso.h"
 
 #define RX_EXTENTS 1024
 #define RX_BYTES 65536
@@ -41,23 +40,11 @@ static void keep(struct engine *e, const uint8_t *p, uint32_t len)
 
 static void keep_frame(struct engine *e, const struct tcp_frame *f)
 {
-	static uint8_t payload[IP_MAX], out[IP_MAX + TCP_FRAME_HEAD];
-	uint32_t len = 0;
+	static uint8_t out[TCP_PACKET_MAX];
+	uint32_t n;
 
-	for (uint32_t i = 0; i < f->n_pieces; i++) {
-		memcpy(payload + len, f->pieces[i].data, f->pieces[i].len);
-		len += f->pieces[i].len;
-	}
-	if (!f->gso_size) {
-		memcpy(out, f->head, f->head_len);
-		memcpy(out + f->head_len, payload, len);
-		keep(e, out, f->head_len + len);
-		return;
-	}
-	for (uint32_t i = 0; i * f->gso_size < len; i++)
-		keep(e, out,
-		     gso_segment(f->head, f->ip_len, f->head_len, payload, len,
-				 f->gso_size, i, out));
+	for (uint32_t i = 0; (n = frame_packet(f, i, out)); i++)
+		keep(e, out, n);
 }
 
 void engine_flush(struct engine *e)
@@ -309,6 +296,7 @@ static const struct backend_ops ops = {
 	.ioctl = engine_ioctl,
 	.poll = engine_poll,
 	.getpeername = engine_getpeername,
+	.move = engine_move,
 	.inject = e_inject,
 	.receive = e_receive,
 	.now = e_now,

@@ -17,6 +17,8 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "repair.h"
+#include "tcp/tcp.h"
 #include "tun.h"
 
 struct kept {
@@ -118,6 +120,56 @@ static int k_getpeername(void *b, int fd, struct sockaddr *a, socklen_t *len)
 	return (int)ret(getpeername(fd, a, len));
 }
 
+static void lent_done(struct extent *e) { assert(!e->refs); }
+
+/* The connection passes through a stack of ours, so that Linux takes back what the engine
+ * has understood. */
+static int through_engine(struct repaired *r)
+{
+	const struct tcp_config cfg = { .addrs = { r->x.laddr },
+					.n_addrs = 1,
+					.mtu = 1500,
+					.offers = TCP_OFFER_ALL,
+					.snd_buf = REPAIR_BYTES,
+					.rcv_buf = REPAIR_BYTES,
+					.cc = &tcp_cubic,
+					.n_conns = 1,
+					.n_reqsks = 1,
+					.n_ranges = 64,
+					.n_extents = 1,
+					.extent_bytes = 64 };
+	void *mem = aligned_alloc(64, tcp_stack_bytes(&cfg));
+	struct tcp_stack *s = mem ? tcp_stack_init(mem, &cfg, now_ns()) : NULL;
+	uint32_t n = seq_len(r->x.snd_una, r->x.snd_end);
+	struct extent queued, unread;
+	struct tcp_conn *c;
+
+	if (!s)
+		return -ENOMEM;
+	extent_lend(&queued, r->queued, n, lent_done);
+	extent_lend(&unread, r->unread, r->x.n_unread, lent_done);
+	int err = tcp_import(s, &r->x, &queued, &unread, now_ns(), &c);
+	if (!err) {
+		err = tcp_export(c, &r->x, now_ns());
+		tcp_forget(c, now_ns());
+	}
+	tcp_stack_fini(s);
+	free(mem);
+	return err;
+}
+
+static int k_move(void *b, int fd)
+{
+	static struct repaired r;
+	int err = repair_take(fd, &r);
+
+	err = err ? err : through_engine(&r);
+	if (!err)
+		return repair_give(fd, &r);
+	repair_undo(fd);
+	return err;
+}
+
 static int k_inject(void *b, const uint8_t *p, uint32_t len)
 {
 	return tun_write(&((struct kernel *)b)->tun, p, len);
@@ -205,6 +257,7 @@ static const struct backend_ops ops = {
 	.ioctl = k_ioctl,
 	.poll = k_poll,
 	.getpeername = k_getpeername,
+	.move = k_move,
 	.inject = k_inject,
 	.receive = k_receive,
 	.now = k_now,

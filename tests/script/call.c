@@ -229,6 +229,12 @@ static int64_t do_getlinger(struct play *p)
 	return r < 0 ? r : v[0] ? v[1] : LINGER_OFF;
 }
 
+/* move(fd): the connection leaves its stack and goes on in another one */
+static int64_t do_move(struct play *p)
+{
+	return p->s->b->ops->move(p->s->b->self, p->fd);
+}
+
 /* unchecked(fd): from here on the script takes bytes out of the stream */
 static int64_t do_unchecked(struct play *p)
 {
@@ -335,6 +341,7 @@ static const struct {
 	{ "tcp_info", do_tcp_info, 2 },
 	{ "getlinger", do_getlinger, 1 },
 	{ "unchecked", do_unchecked, 1 },
+	{ "move", do_move, 1 },
 };
 
 static bool judge(const struct call *c, int64_t r, char *why)

@@ -64,6 +64,7 @@ ssize_t engine_recv(void *b, int fd, void *buf, size_t len, int flags);
 int engine_shutdown(void *b, int fd, int how);
 int engine_close(void *b, int fd);
 int engine_poll(void *b, int fd, short events);
+int engine_move(void *b, int fd);
 int engine_getpeername(void *b, int fd, struct sockaddr *a, socklen_t *len);
 
 /* engine_opt.c */

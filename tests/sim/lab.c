@@ -4,8 +4,6 @@
 
 #include <stdlib.h>
 
-#include "ip/gso.h"
-
 #define PORT 80
 #define FIRST_PORT 5000
 #define FRAME_BYTES 1536
@@ -135,15 +133,8 @@ static void frames_out(struct lab *l)
 
 	for (int i = 0; i < 2; i++)
 		while (tcp_tx(l->stack[i], &f, l->now_ns)) {
-			uint32_t len = f.head_len;
-
-			memcpy(out, f.head, len);
-			for (uint32_t k = 0; k < f.n_pieces; k++) {
-				memcpy(out + len, f.pieces[k].data,
-				       f.pieces[k].len);
-				len += f.pieces[k].len;
-			}
-			wire_send(&l->wire[i], out, len, true, l->now_ns);
+			wire_send(&l->wire[i], out, frame_whole(&f, out), true,
+				  l->now_ns);
 			l->n_packets++;
 			tcp_frame_done(&f);
 		}

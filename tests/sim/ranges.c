@@ -45,18 +45,6 @@ static void give(struct tcp_stack *s, const uint8_t *data, uint32_t len)
 	extent_put(e);
 }
 
-static uint32_t frame_bytes(const struct tcp_frame *f, uint8_t *out)
-{
-	uint32_t len = f->head_len;
-
-	memcpy(out, f->head, len);
-	for (uint32_t i = 0; i < f->n_pieces; i++) {
-		memcpy(out + len, f->pieces[i].data, f->pieces[i].len);
-		len += f->pieces[i].len;
-	}
-	return len;
-}
-
 /* Passes all frames of one side to the other, or drops them.  Return: how many. */
 static uint32_t cross(unsigned side, struct tcp_stack *to)
 {
@@ -65,7 +53,7 @@ static uint32_t cross(unsigned side, struct tcp_stack *to)
 	uint32_t n = 0;
 
 	for (; tcp_tx(stacks[side], &f, now); n++) {
-		uint32_t len = frame_bytes(&f, bytes);
+		uint32_t len = frame_whole(&f, bytes);
 
 		tcp_frame_done(&f);
 		if (to)

@@ -6,6 +6,8 @@
  *
  *     --jobs N         number of processes (2)
  *     --off A,B        without these faults (faults.def)
+ *     --moves all|none connections move between two stacks of their host in all
+ *                      worlds, or in none; default: in those that their seed chooses
  *     --pairs N        at most so many connections
  *     --bytes N        at most so many bytes of each end
  *     --heal-ms N      no fault after this instant
@@ -77,6 +79,9 @@ static void take_option(struct options *o, int c)
 	case 'o':
 		o->how.off |= faults_of(optarg);
 		break;
+	case 'm':
+		o->how.moves = strcmp(optarg, "all") ? MOVES_NONE : MOVES_ALL;
+		break;
 	case 'p':
 		o->how.pairs_max = n;
 		break;
@@ -111,6 +116,7 @@ static struct options parse(int argc, char **argv)
 	static const struct option names[] = {
 		{ "jobs", 1, NULL, 'j' },
 		{ "off", 1, NULL, 'o' },
+		{ "moves", 1, NULL, 'm' },
 		{ "pairs", 1, NULL, 'p' },
 		{ "bytes", 1, NULL, 'b' },
 		{ "heal-ms", 1, NULL, 'h' },
@@ -314,8 +320,8 @@ int main(int argc, char **argv)
 	if (o.n > 1)
 		say_excuses();
 	printf("sim: %llu seeds from %llu, %llu segments in %.0f s, all well; "
-	       "%llu opens failed, as they may\n",
+	       "%llu opens failed, as they may; %llu moves\n",
 	       (ull)o.n, (ull)o.how.seed, (ull)sim_shared->n_frames, s,
-	       (ull)sim_shared->n_unopened);
+	       (ull)sim_shared->n_unopened, (ull)sim_shared->n_moves);
 	return o.needs_transitions && !is_complete;
 }

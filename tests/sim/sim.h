@@ -15,7 +15,7 @@
 /* Memory that all processes share and change with atomics only. */
 struct sim_shared {
 	uint64_t next; /* the seed that nobody has yet */
-	uint64_t n_done, n_frames, n_unopened;
+	uint64_t n_done, n_frames, n_unopened, n_moves;
 	uint64_t running[SIM_JOBS_MAX]; /* the seed of each worker */
 	uint64_t n_excused[EXCUSES];    /* ends */
 	uint64_t transitions[TCP_STATES][TCP_STATES];

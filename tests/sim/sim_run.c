@@ -46,7 +46,7 @@ static void capture_open(const char *path)
 
 static void transitions_add(void)
 {
-	for (uint32_t i = 0; i < world.cfg.n_stacks; i++)
+	for (uint32_t i = 0; i < world.n_stacks; i++)
 		for (unsigned from = 0; from < TCP_STATES; from++)
 			for (unsigned to = 0; to < TCP_STATES; to++)
 				fetch_add(
@@ -116,6 +116,7 @@ void sim_run(const struct swarm_how *how, const char *path)
 	}
 	fetch_add(&sim_shared->n_frames, n_frames);
 	fetch_add(&sim_shared->n_unopened, v.n_unopened);
+	fetch_add(&sim_shared->n_moves, world.n_moves);
 	for (unsigned x = 0; x < EXCUSES; x++)
 		fetch_add(&sim_shared->n_excused[x], v.n_excused[x]);
 	fetch_add(&sim_shared->n_done, 1);

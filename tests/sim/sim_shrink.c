@@ -40,6 +40,17 @@ static bool try_off(struct swarm_how *how)
 	return is_less;
 }
 
+static bool try_without_moves(struct swarm_how *how)
+{
+	struct swarm_how less = *how;
+
+	less.moves = MOVES_NONE;
+	if (how->moves == MOVES_NONE || !sim_fails(&less, true, NULL))
+		return false;
+	*how = less;
+	return true;
+}
+
 /* Halves *number, which is a field of @how, while the seed still fails. */
 static bool try_half(struct swarm_how *how, uint32_t *number, uint32_t from)
 {
@@ -67,6 +78,7 @@ void sim_shrink(struct swarm_how *how)
 	while (is_less && !is_over(&from)) {
 		swarm_make(how, &cfg);
 		is_less = try_off(how);
+		is_less |= try_without_moves(how);
 		is_less |= try_half(how, &how->pairs_max, cfg.n_pairs);
 		is_less |= try_half(how, &how->bytes_max, 12000000);
 		is_less |= try_half(how, &how->heal_ms,
@@ -84,6 +96,8 @@ void sim_print_command(const struct swarm_how *how)
 			printf("%s%s", comma, swarm_fault_name(f));
 			comma = ",";
 		}
+	if (how->moves)
+		printf(" --moves %s", how->moves == MOVES_ALL ? "all" : "none");
 	if (how->pairs_max)
 		printf(" --pairs %u", how->pairs_max);
 	if (how->bytes_max)

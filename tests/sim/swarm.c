@@ -577,6 +577,17 @@ static void base_plan(struct end_plan *p)
 	p->n_bytes = p->n_bytes ? 1 + below(p->n_bytes) : 0;
 }
 
+/* No fault: programs and peers notice nothing. */
+static void moves(const struct swarm_how *how, struct world_config *c)
+{
+	bool is_some;
+
+	rng = how->seed * 64 + FAULTS;
+	is_some = one_in(6);
+	if (how->moves == MOVES_ALL || (how->moves == MOVES_SOME && is_some))
+		c->move_every_ns = PICK(10, 100, 1000) * NS_PER_MS;
+}
+
 static void limit(const struct swarm_how *how, struct world_config *c)
 {
 	if (how->pairs_max)
@@ -626,4 +637,5 @@ void swarm_make(const struct swarm_how *how, struct world_config *out)
 			faults[f].add(out);
 	}
 	limit(how, out);
+	moves(how, out);
 }

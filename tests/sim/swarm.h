@@ -19,9 +19,14 @@ enum fault {
 	FAULTS
 };
 
+/* Which worlds have a second stack in each host, to which connections move: those that
+ * their seed chooses, all, or none. */
+enum swarm_moves { MOVES_SOME, MOVES_ALL, MOVES_NONE };
+
 struct swarm_how {
 	uint64_t seed;
-	uint64_t off;       /* bit n: no fault n */
+	uint64_t off; /* bit n: no fault n */
+	enum swarm_moves moves;
 	uint32_t pairs_max; /* 0: as the seed says */
 	uint32_t bytes_max;
 	uint32_t heal_ms;

@@ -94,15 +94,10 @@ static void host_tx(struct host *h, const struct host *to)
 	uint8_t buf[RX_CAP];
 
 	while (tcp_tx(h->s, &f, now)) {
-		uint32_t len = f.head_len;
+		uint32_t len = frame_whole(&f, buf);
 		struct ip_addr dst =
 		    ip_addr_v4(load_be32(f.head + 16)); /* both are IPv4 */
 
-		memcpy(buf, f.head, len);
-		for (uint32_t i = 0; i < f.n_pieces; i++) {
-			memcpy(buf + len, f.pieces[i].data, f.pieces[i].len);
-			len += f.pieces[i].len;
-		}
 		tcp_frame_done(&f);
 		if (ip_addr_eq(&dst, &to->s->cfg.addrs[0]))
 			wire_send(&h->out, buf, len, true, now);

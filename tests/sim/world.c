@@ -8,6 +8,7 @@
 
 #define RX_CAP_GSO 66000
 #define RX_CAP 9100 /* merged segments */
+#define SECOND_KEY 0x5ec0
 
 uint64_t world_random(struct world *w)
 {
@@ -97,17 +98,21 @@ static uint32_t rx_cap(const struct world_config *cfg)
 
 static void stack_init(struct world *w, uint32_t i)
 {
-	const struct tcp_config *c = &w->cfg.stack[i];
+	struct tcp_config c = w->cfg.stack[world_host_of(w, i)];
 	uint32_t size = extent_size(rx_cap(&w->cfg));
 	uint32_t n_rx = w->cfg.rx_extents + WORLD_RX_RESERVE;
 
-	w->stack_mem[i] = aligned_alloc(64, tcp_stack_bytes(c));
+	w->stack_mem[i] = aligned_alloc(64, tcp_stack_bytes(&c));
 	w->rx_mem[i] = aligned_alloc(64, (size_t)size * n_rx);
 	assert(w->stack_mem[i]);
 	assert(w->rx_mem[i]);
-	w->stack[i] = tcp_stack_init(w->stack_mem[i], c, w->now_ns);
+	if (w->cfg.move_every_ns)
+		c.ports_kept = w->ports_kept[world_host_of(w, i)];
+	c.key.k[1] ^= i < w->cfg.n_stacks ? 0 : SECOND_KEY;
+	w->stack[i] = tcp_stack_init(w->stack_mem[i], &c, w->now_ns);
 	pool_init(&w->rx_pool[i], w->rx_mem[i], size, n_rx);
-	wire_init(&w->wire[i], &w->cfg.wire[i], w->cfg.seed * 2 + i);
+	if (i < w->cfg.n_stacks)
+		wire_init(&w->wire[i], &w->cfg.wire[i], w->cfg.seed * 2 + i);
 }
 
 static void connect_pair(struct world *w, uint32_t pair)
@@ -130,7 +135,8 @@ void world_init(struct world *w, const struct world_config *cfg)
 	assert(cfg->n_pairs <= WORLD_PAIRS);
 	if (!w->cfg.n_stacks)
 		w->cfg.n_stacks = 2;
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++)
+	w->n_stacks = w->cfg.n_stacks * (cfg->move_every_ns ? 2 : 1);
+	for (uint32_t i = 0; i < w->n_stacks; i++)
 		stack_init(w, i);
 	for (unsigned side = 0; side < 2; side++)
 		for (uint32_t p = 0; p < cfg->n_pairs; p++)
@@ -150,14 +156,16 @@ void world_fini(struct world *w)
 	world_steal_end(w);
 	world_release(w, UINT64_MAX);
 	world_ports_fini(w);
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++)
+	for (uint32_t i = 0; i < w->n_stacks; i++)
 		tcp_stack_fini(w->stack[i]);
 	world_lent_fini(w);
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
+	assert(!w->n_images);
+	for (uint32_t i = 0; i < w->n_stacks; i++) {
 		assert(w->stack[i]->pool_extents.n_free ==
 		       w->stack[i]->pool_extents.n);
 		assert(w->rx_pool[i].n_free == w->rx_pool[i].n);
-		wire_fini(&w->wire[i]);
+		if (i < w->cfg.n_stacks)
+			wire_fini(&w->wire[i]);
 		free(w->stack_mem[i]);
 		free(w->rx_mem[i]);
 	}
@@ -171,10 +179,10 @@ static uint64_t next_ns(const struct world *w)
 	uint64_t at = MIN(world_programs_next(w), world_ports_next(w));
 
 	at = MIN(at, world_steal_next(w));
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
+	for (uint32_t i = 0; i < w->cfg.n_stacks; i++)
 		at = MIN(at, wire_next_ns(&w->wire[i]));
+	for (uint32_t i = 0; i < w->n_stacks; i++)
 		at = MIN(at, tcp_next_ns(w->stack[i]));
-	}
 	return at;
 }
 
@@ -214,7 +222,7 @@ static void step(struct world *w, uint64_t at)
 	time_passes(w, at);
 	world_reboot(w);
 	world_frames_in(w);
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++)
+	for (uint32_t i = 0; i < w->n_stacks; i++)
 		tcp_timers(w->stack[i], world_clock(w));
 	world_programs(w);
 	world_frames_out(w);

@@ -4,8 +4,8 @@
  *
  *     world_app.c   programs      <->  world.c      stacks, time  <->  world_net.c  ports,
  *     world_send.c  what they send     world_mem.c  memory             wires
- *     world_reboot.c  connect again
- *                                        |
+ *     world_reboot.c  connect again      |
+ *     world_move.c    other stacks       |
  *                                    world_check.c  invariants
  *
  * Nothing here sleeps or asks for the time, so an hour of back-off takes a millisecond.
@@ -15,6 +15,10 @@
  *
  * Each stack has one wire, on which its packets leave; the address of a packet says
  * where it arrives.  The stack SERVER listens, and all others are clients.
+ *
+ * In a world with moves, each host has a second stack, to which connections move and from
+ * which they come back (world_move.c).  The second stack of host i is stack n + i, if
+ * there are n hosts; both use the host's wire.
  */
 #pragma once
 
@@ -25,7 +29,8 @@
 #include "tcp/stack.h"
 
 #define WORLD_PAIRS 64
-#define WORLD_STACKS 4
+#define WORLD_STACKS 4 /* hosts */
+#define WORLD_STACKS_ALL (2 * WORLD_STACKS)
 #define WORLD_HELD 64
 #define WORLD_URGENT 256
 #define WORLD_BLOCKS 6 /* of a stack, that pools may grow by */
@@ -85,6 +90,9 @@ struct world_config {
 	 * that their stack chooses.  If it is not 0, the stack chooses the first port,
 	 * too. */
 	uint32_t n_again;
+	/* Connections move between the two stacks of their host, after up to so long;
+	 * 0: there is one stack. */
+	uint64_t move_every_ns;
 };
 
 struct end {
@@ -109,6 +117,10 @@ struct end {
 	unsigned events_seen; /* tcp_poll() when it was looked at last */
 	bool was_told;        /* that there is news since */
 	uint64_t toggle_at_ns;
+	uint64_t move_at_ns;
+	uint32_t n_moves;
+	uint32_t tsval_seen; /* the last timestamp that was sent */
+	bool is_tsval_seen;
 	uint32_t urgent[WORLD_URGENT], n_urgent; /* where the last ones are */
 };
 
@@ -128,16 +140,17 @@ struct port {
 struct world {
 	struct world_config cfg;
 	uint64_t now_ns, seed;
-	struct tcp_stack *stack[WORLD_STACKS];
-	void *stack_mem[WORLD_STACKS];
-	struct pool rx_pool[WORLD_STACKS];
-	void *rx_mem[WORLD_STACKS];
+	uint32_t n_stacks; /* of all hosts */
+	struct tcp_stack *stack[WORLD_STACKS_ALL];
+	void *stack_mem[WORLD_STACKS_ALL];
+	struct pool rx_pool[WORLD_STACKS_ALL];
+	void *rx_mem[WORLD_STACKS_ALL];
 	struct wire wire[WORLD_STACKS];
-	struct port port[WORLD_STACKS];
-	void *stolen[WORLD_STACKS]
+	struct port port[WORLD_STACKS_ALL];
+	void *stolen[WORLD_STACKS_ALL]
 		    [4]; /* lists of elements, by their first word */
 	bool has_stolen;
-	void *blocks[WORLD_STACKS][WORLD_BLOCKS]; /* that pools have */
+	void *blocks[WORLD_STACKS_ALL][WORLD_BLOCKS]; /* that pools have */
 	struct lent
 	    *lent; /* bytes that programs send where they lie; NULL: none */
 	struct tcp_listener *listener; /* NULL: nobody listens */
@@ -152,7 +165,11 @@ struct world {
 	uint64_t n_resets;  /* that stacks have sent */
 	uint64_t healed_ns; /* since when nothing goes wrong; 0: it does */
 	uint64_t trace;     /* a hash of all that was sent, and when */
-	uint32_t most_work; /* struct ranges that a call has touched */
+	/* Of each host: the ports of connections that are in its second stack, which the
+	 * first one must not choose; a bit each. */
+	uint8_t ports_kept[WORLD_STACKS][8192];
+	uint64_t n_moves, n_images; /* images: bytes that stacks refer to */
+	uint32_t most_work;         /* struct ranges that a call has touched */
 	/* Called before each packet that enters a wire, if not NULL. */
 	void (*before_send)(struct world *w, uint32_t mask);
 	/* Called with each packet that enters a wire, if not NULL. */
@@ -186,6 +203,11 @@ uint64_t world_random(struct world *w);
 
 /* Return: the stack of an end; pairs are dealt to the client stacks in rotation. */
 int world_host(const struct world_config *c, enum side side, uint32_t pair);
+
+static inline uint32_t world_host_of(const struct world *w, uint32_t stack)
+{
+	return stack % w->cfg.n_stacks;
+}
 
 /* The time that a stack is told. */
 uint64_t world_clock(struct world *w);
@@ -222,6 +244,19 @@ void world_end_anew(struct world *w, struct end *e);
 void world_reboot(struct world *w);
 void world_again(struct world *w);
 uint64_t world_again_next(const struct world *w);
+
+/* Moves connections whose time has come. */
+void world_moves(struct world *w);
+void world_keep_ports(struct world *w, uint32_t host);
+uint64_t world_move_next(const struct world *w, const struct end *e);
+/* Brings a connection back to the stack that has opened it.  Return: whether it is there,
+ * or over; if not, the program tries again */
+bool world_move_home(struct world *w, struct end *e);
+/* Whether the program may shut its direction first, and move the FIN home. */
+bool world_may_shut_abroad(struct world *w, const struct end *e);
+/* Return: the stack of @host that has the connection of a packet, or the first one. */
+uint32_t world_steer(const struct world *w, uint32_t host, const uint8_t *p,
+		     uint32_t len);
 
 void world_steal(struct world *w);
 void world_steal_end(struct world *w);

@@ -61,9 +61,12 @@ static void end_begin(struct world *w, struct end *e)
 int world_connect(struct world *w, struct end *e, uint16_t lport,
 		  uint16_t rport)
 {
-	struct tcp_stack *s = w->stack[world_host(&w->cfg, e->side, e->pair)];
+	uint32_t host = (uint32_t)world_host(&w->cfg, e->side, e->pair);
+	struct tcp_stack *s = w->stack[host];
 	const struct tcp_stack *peer =
 	    w->stack[world_host(&w->cfg, (enum side) !e->side, e->pair)];
+	if (w->cfg.move_every_ns)
+		world_keep_ports(w, host);
 	int err = tcp_connect(s, &s->cfg.addrs[0], lport, &peer->cfg.addrs[0],
 			      rport, w->now_ns, &e->conn);
 
@@ -88,6 +91,10 @@ static void end_over(struct world *w, struct end *e, int err)
 /* What the program does after its last byte. */
 static void end_shut(struct world *w, struct end *e, const struct end_plan *p)
 {
+	bool is_first = world_may_shut_abroad(w, e);
+
+	if (!is_first && !world_move_home(w, e))
+		return;
 	e->is_shut = true;
 	e->toggle_at_ns = 0;
 	if (p->closes_early) {
@@ -98,6 +105,8 @@ static void end_shut(struct world *w, struct end *e, const struct end_plan *p)
 	bool is_over = e->conn->state == TCP_CLOSED;
 	int err = tcp_shutdown(e->conn, world_clock(w));
 	assert(err == (is_over ? -ENOTCONN : 0));
+	if (is_first)
+		(void)world_move_home(w, e);
 }
 
 static void end_write(struct world *w, struct end *e, const struct end_plan *p)
@@ -218,8 +227,9 @@ static void end_read(struct world *w, struct end *e, const struct end_plan *p)
 		return;
 	take_urgent(w, e);
 	while (left && (n = tcp_peek(e->conn, &data)) > 0) {
-		uint32_t part = MIN((uint32_t)n, left);
+		uint32_t part = MIN((uint32_t)n, (uint32_t)WORLD_CHUNK);
 
+		part = MIN(part, left);
 		take(w, e, data, part, p);
 		left -= part;
 		if (!left || !e->conn->rcvq_bytes)
@@ -419,6 +429,7 @@ void world_programs(struct world *w)
 	server(w);
 	world_check_news(w);
 	world_again(w);
+	world_moves(w);
 	for (int i = 0; i < 2; i++)
 		for (uint32_t p = 0; p < w->cfg.n_pairs; p++)
 			end_act(w, &w->ends[i][p]);
@@ -440,7 +451,8 @@ uint64_t world_programs_next(const struct world *w)
 			const uint64_t wakes[] = { plan->read_from_ns,
 						   e->read_at_ns,
 						   plan->abort_at_ns,
-						   e->toggle_at_ns };
+						   e->toggle_at_ns,
+						   e->move_at_ns };
 
 			for (unsigned k = 0; e->conn && k < ARRAY_LEN(wakes);
 			     k++)

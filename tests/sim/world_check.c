@@ -21,6 +21,7 @@
  *   I16 nothing is left of connections that are over
  *   I17 the memory that received segments use is the sum over the connections
  *   I18 no call touches more ranges than TCP_WORK_MAX, besides those that it frees
+ *   I19 our timestamps never step back, whichever stack sends them
  */
 #include "world.h"
 
@@ -159,7 +160,7 @@ static void check_stack(struct world *w, struct tcp_stack *s)
 
 void world_check(struct world *w)
 {
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++)
+	for (uint32_t i = 0; i < w->n_stacks; i++)
 		check_stack(w, w->stack[i]);
 	for (int i = 0; i < 2; i++)
 		for (uint32_t p = 0; p < w->cfg.n_pairs; p++) {
@@ -181,7 +182,7 @@ void world_check_news(struct world *w)
 {
 	struct tcp_conn *c;
 
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++)
+	for (uint32_t i = 0; i < w->n_stacks; i++)
 		while ((c = tcp_next_ready(w->stack[i])))
 			((struct end *)c->user)->was_told = true;
 	for (int i = 0; i < 2; i++)
@@ -207,7 +208,7 @@ static bool has_end(const struct world *w, const struct tcp_conn *c)
 /* I16, for a world in which nothing more can happen. */
 const char *world_leftover(const struct world *w)
 {
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
+	for (uint32_t i = 0; i < w->n_stacks; i++) {
 		const struct tcp_stack *s = w->stack[i];
 		uint32_t n = 0;
 
@@ -237,13 +238,16 @@ static struct flow *flow_of(struct world *w, int from, bool is_peer,
 			    const struct ip_packet *ip,
 			    const struct tcp_seg *seg)
 {
-	struct tcp_stack *s = w->stack[from];
+	struct flow *found = NULL;
 
-	for (uint32_t i = 0; is_peer && i < w->cfg.n_stacks; i++)
+	if (!is_peer)
+		return flow_find(w->stack[from], 0, seg->sport, &ip->dst,
+				 seg->dport);
+	for (uint32_t i = 0; !found && i < w->n_stacks; i++)
 		if (ip_addr_eq(&w->stack[i]->cfg.addrs[0], &ip->dst))
-			s = w->stack[i];
-	return is_peer ? flow_find(s, 0, seg->dport, &ip->src, seg->sport)
-		       : flow_find(s, 0, seg->sport, &ip->dst, seg->dport);
+			found = flow_find(w->stack[i], 0, seg->dport, &ip->src,
+					  seg->sport);
+	return found;
 }
 
 static struct tcp_conn *conn_find(struct world *w, int from, bool is_peer,
@@ -275,6 +279,18 @@ static void check_edge(struct end *e, const struct tcp_conn *c,
 	if (!e->is_edge_seen || seq_lt(e->edge_seen, edge))
 		e->edge_seen = edge;
 	e->is_edge_seen = true;
+}
+
+/* I19. */
+static void check_tsval(struct end *e, const struct tcp_conn *c,
+			const struct tcp_seg *seg)
+{
+	if (!seg->has_ts || e->conn != c)
+		return;
+	if (e->is_tsval_seen)
+		assert((int32_t)(seg->tsval - e->tsval_seen) >= 0);
+	e->tsval_seen = seg->tsval;
+	e->is_tsval_seen = true;
 }
 
 /* I8: segments in flight count whole, so the last one may exceed cwnd.  A tail loss
@@ -321,6 +337,7 @@ void world_check_frame(struct world *w, int from, const struct tcp_frame *f,
 		known->round = e->round;
 		known->off = seq_len(seq_add(c->iss, 1), seg.seq);
 		check_edge(e, c, &seg);
+		check_tsval(e, c, &seg);
 		check_cwnd(c, &seg, f->len);
 	}
 	/* I4: the other stack knows what it has advertised. */

@@ -34,7 +34,7 @@ static void give_back(struct pool *p, void **list)
 
 static void steal_or_give(struct world *w, bool is_stolen)
 {
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
+	for (uint32_t i = 0; i < w->n_stacks; i++) {
 		struct tcp_stack *s = w->stack[i];
 		struct pool *pools[] = { &s->pool_ranges, &s->pool_extents,
 					 &s->pool_reqsks, &w->rx_pool[i] };
@@ -121,7 +121,7 @@ static void shrink(struct world *w, uint32_t i)
 
 void world_pools(struct world *w)
 {
-	for (uint32_t i = 0; w->cfg.grows && i < w->cfg.n_stacks; i++) {
+	for (uint32_t i = 0; w->cfg.grows && i < w->n_stacks; i++) {
 		grow(w, i);
 		if (w->n_steps % SHRINK_EVERY == 0)
 			shrink(w, i);
@@ -130,7 +130,7 @@ void world_pools(struct world *w)
 
 void world_pools_fini(struct world *w)
 {
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++)
+	for (uint32_t i = 0; i < w->n_stacks; i++)
 		for (uint32_t k = 0; k < WORLD_BLOCKS; k++)
 			free(w->blocks[i][k]);
 }

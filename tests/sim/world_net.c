@@ -10,11 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ip/gso.h"
-
 void world_ports_init(struct world *w)
 {
-	for (uint32_t i = 0; w->cfg.port_frames && i < w->cfg.n_stacks; i++) {
+	for (uint32_t i = 0; w->cfg.port_frames && i < w->n_stacks; i++) {
 		w->port[i].ring =
 		    calloc(w->cfg.port_frames, sizeof(struct port_slot));
 		assert(w->port[i].ring);
@@ -32,7 +30,7 @@ void world_port_forget(struct world *w, uint32_t i)
 
 void world_ports_fini(struct world *w)
 {
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
+	for (uint32_t i = 0; i < w->n_stacks; i++) {
 		world_port_forget(w, i);
 		free(w->port[i].ring);
 	}
@@ -90,29 +88,18 @@ static void put(struct world *w, uint32_t side, const uint8_t *p, uint32_t len,
 	wire_send(&w->wire[side], p, len, is_sum_good, w->now_ns);
 }
 
-static void frame_send(struct world *w, uint32_t side,
+static void frame_send(struct world *w, uint32_t stack,
 		       const struct tcp_frame *f)
 {
-	static uint8_t payload[IP_MAX], out[IP_MAX + TCP_FRAME_HEAD];
-	uint32_t len = 0;
+	uint32_t side = world_host_of(w, stack);
+	static uint8_t out[TCP_PACKET_MAX];
+	uint32_t n;
 
-	for (uint32_t i = 0; i < f->n_pieces; i++) {
-		memcpy(payload + len, f->pieces[i].data, f->pieces[i].len);
-		len += f->pieces[i].len;
-	}
-	assert(len == f->len);
-	if (!f->gso_size || w->cfg.carries_gso) {
-		memcpy(out, f->head, f->head_len);
-		memcpy(out + f->head_len, payload, len);
-		assert(f->gso_size ||
-		       f->head_len + len <= w->cfg.stack[side].mtu);
-		put(w, side, out, f->head_len + len, f->gso_size != 0);
+	if (f->gso_size && w->cfg.carries_gso) {
+		put(w, side, out, frame_whole(f, out), true);
 		return;
 	}
-	for (uint32_t i = 0; i * f->gso_size < len; i++) {
-		uint32_t n = gso_segment(f->head, f->ip_len, f->head_len,
-					 payload, len, f->gso_size, i, out);
-
+	for (uint32_t i = 0; (n = frame_packet(f, i, out)); i++) {
 		assert(n <= w->cfg.stack[side].mtu);
 		put(w, side, out, n, false);
 	}
@@ -175,7 +162,7 @@ void world_frames_out(struct world *w)
 {
 	struct port_slot slot;
 
-	for (uint32_t i = 0; i < w->cfg.n_stacks; i++) {
+	for (uint32_t i = 0; i < w->n_stacks; i++) {
 		if (w->cfg.port_frames) {
 			do {
 				ring_leave(w, i);
@@ -198,7 +185,7 @@ uint64_t world_ports_next(const struct world *w)
 {
 	uint64_t at = UINT64_MAX;
 
-	for (uint32_t i = 0; w->cfg.port_frames && i < w->cfg.n_stacks; i++) {
+	for (uint32_t i = 0; w->cfg.port_frames && i < w->n_stacks; i++) {
 		const struct port *p = &w->port[i];
 
 		if (p->head != p->tail)
@@ -311,6 +298,7 @@ void world_frames_in(struct world *w)
 				pcapng_packet(w->pcap, 2 * to + 1, w->now_ns,
 					      p->data, p->len,
 					      p->is_forged ? "forged" : NULL);
+			to = world_steer(w, to, p->data, p->len);
 			if (w->wire[i].model.kill || !is_lucky(w->stack[to], p))
 				packet_in(w, to, p);
 			free(p);

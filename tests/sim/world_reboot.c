@@ -71,9 +71,10 @@ static void stack_again(struct world *w, uint32_t i)
 		free(w->blocks[i][k]);
 		w->blocks[i][k] = NULL;
 	}
-	w->cfg.stack[i].key.k[0] ^= world_random(w);
-	w->stack[i] =
-	    tcp_stack_init(w->stack_mem[i], &w->cfg.stack[i], w->now_ns);
+	struct tcp_config c = w->cfg.stack[world_host_of(w, i)];
+	c.key.k[0] ^= world_random(w);
+	c.ports_kept = s->cfg.ports_kept;
+	w->stack[i] = tcp_stack_init(w->stack_mem[i], &c, w->now_ns);
 }
 
 void world_reboot(struct world *w)
@@ -92,7 +93,8 @@ void world_reboot(struct world *w)
 				ends[n++] = &w->ends[side][p];
 	for (uint32_t k = 0; k < n; k++)
 		forget_end(w, ends[k]);
-	stack_again(w, i);
+	for (uint32_t k = i; k < w->n_stacks; k += w->cfg.n_stacks)
+		stack_again(w, k);
 	if (i == SERVER)
 		w->listener = NULL;
 	for (uint32_t k = 0; k < n; k++) {

@@ -21,6 +21,7 @@ struct lent {
 	const struct end *end;
 	const struct tcp_conn *conn;
 	uint32_t round, off, len;
+	uint32_t n_moves;
 	bool is_out;
 	uint8_t data[LENT_BYTES];
 };
@@ -49,6 +50,7 @@ static ssize_t lend(struct world *w, struct end *e, struct lent *l, uint32_t n)
 	l->end = e;
 	l->conn = e->conn;
 	l->round = e->round;
+	l->n_moves = e->n_moves;
 	l->off = e->n_sent;
 	l->len = n;
 	return n;
@@ -98,9 +100,10 @@ static void take_back(struct lent *l)
 	const struct tcp_conn *c = l->end->conn;
 
 	assert(l->is_out);
-	/* Another connection may have the same memory after its program began again. */
+	/* Another connection may have the same memory after its program began again, or
+	 * the connection has moved. */
 	if (c && c == l->conn && l->round == l->end->round &&
-	    c->state != TCP_CLOSED)
+	    l->n_moves == l->end->n_moves && c->state != TCP_CLOSED)
 		assert(
 		    seq_le(seq_add(c->iss, 1 + l->off + l->len), c->snd_una));
 	l->is_out = false;
@@ -111,7 +114,7 @@ void world_lent_back(struct world *w)
 {
 	struct tcp_lent *z;
 
-	for (uint32_t i = 0; w->lent && i < w->cfg.n_stacks; i++)
+	for (uint32_t i = 0; w->lent && i < w->n_stacks; i++)
 		while ((z = tcp_next_returned(w->stack[i])))
 			take_back(container_of(z, struct lent, z));
 }

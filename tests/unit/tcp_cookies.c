@@ -116,6 +116,21 @@ static void all_that_the_syn_said_comes_back(void **state)
 	}
 }
 
+/* A peer that was moved to another stack echoes 0 until it has received a segment.  Its
+ * windows may be larger than we then believe, but never smaller. */
+static void an_echo_of_0_promises_nothing(void **state)
+{
+	flood(false);
+	cookie_out(&all_options);
+	k.tsecr = 0;
+	ack_in(true);
+	struct tcp_conn *c = opened();
+	assert_true(c->flags & CONN_TS);
+	assert_false(c->flags & CONN_SACK);
+	assert_int_equal(c->snd_wscale, 0);
+	end_with(c);
+}
+
 /* The scale is that of the SYN-ACK, which nobody remembers, whatever the buffer is now. */
 static void the_scale_that_a_cookie_had_stays(void **state)
 {
@@ -336,6 +351,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(all_that_the_syn_said_comes_back),
+		cmocka_unit_test(an_echo_of_0_promises_nothing),
 		cmocka_unit_test(the_scale_that_a_cookie_had_stays),
 		cmocka_unit_test(bytes_may_come_at_once),
 		cmocka_unit_test(without_timestamps_there_is_only_the_mss),
