@@ -46,6 +46,7 @@ struct shm_conn {
 	uint8_t tx_ring;      /* 1: the ring, 0: still (or again) TCP */
 	uint8_t tx_fin;       /* a FIN record was pushed */
 	uint8_t bell_waits;   /* the kernel holds a doorbell back */
+	uint8_t tx_late;      /* bytes went by TCP to a peer that has closed */
 	uint64_t tx_tcp_base; /* bytes sent by TCP, exact while CANDIDATE */
 	uint32_t tx_full_at;  /* the peer's tail, when there was no room */
 	uint32_t tx_limit;    /* bytes in flight at most, from SO_SNDBUF */
@@ -56,6 +57,11 @@ struct shm_conn {
 	uint32_t held_bytes; /* of records that wait for more; 0: none */
 	uint32_t held_at;    /* the first of them, whose header is not stored */
 	uint64_t held_hdr, held_since_ns;
+	/* The peer has recalled the connection.  tx_owed: bytes that a call has
+	 * put into the ring, before we know where the peer stopped.  Of those
+	 * that it has not read, TCP still has to bring again_left. */
+	uint32_t tx_owed;
+	uint32_t again_off, again_pos, again_left;
 
 	/* The upgrade. */
 	int32_t offer_fd;   /* the listener of our offer, or 0 */

@@ -437,6 +437,17 @@ HOT bool inbox_post(struct peer_inbox *to, uint32_t slot)
 	return load_seq(&l->sleeping) && xchg(&l->sleeping, 0u);
 }
 
+void inbox_tell_self(uint32_t slot)
+{
+	uint32_t lane = slot >> 16, bit = slot & 0xffff, w = bit / 64;
+
+	if (lane >= INBOX_LANES || bit >= LANE_SLOTS)
+		return;
+	struct lane *l = &own->lane[lane];
+	fetch_or(&l->bits[w], UINT64_C(1) << (bit % 64));
+	fetch_or(&l->summary[w / 64], UINT64_C(1) << (w % 64)); /* I1 */
+}
+
 bool inbox_ring(const struct peer_inbox *to, uint32_t slot)
 {
 	uint32_t lane = slot >> 16;

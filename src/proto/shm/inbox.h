@@ -149,6 +149,8 @@ void inbox_rang(struct peer_inbox *to);
 bool inbox_sleeps(const struct peer_inbox *to, uint32_t slot);
 /* Set the bit of @slot; true if the peer's waiter sleeps and must be rung. */
 bool inbox_post(struct peer_inbox *to, uint32_t slot);
+/* There is news of our own @slot, as if a peer had posted it.  Nobody is woken. */
+void inbox_tell_self(uint32_t slot);
 /* Wake the thread of bell @bell, or know that another has; false: we have no copy. */
 bool inbox_ring_only(const struct peer_inbox *to, uint32_t bell);
 /* Wake the waiter of @slot's lane by its bell; false: we have none. */

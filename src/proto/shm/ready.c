@@ -100,6 +100,14 @@ void shm_watch(struct sock *sk, struct watch *w)
 		store_rlx(&shm_me(sk)->rx_inbox, 1u);
 }
 
+void shm_tell_self(struct sock *sk)
+{
+	uint32_t slot = load_rlx(&shm_me(sk)->slot);
+
+	if (slot != SLOT_NONE && shm_has_inbox(sk))
+		inbox_tell_self(slot);
+}
+
 bool shm_arm_for(struct sock *sk, int fd, unsigned events,
 		 const struct watch *w)
 {

@@ -27,6 +27,7 @@
  *   opt.c         answers that the anchor lacks: options, TCP_INFO, the end
  *   ctl.c         shutdown, close, options, fallback
  *   recall.c      fallback at once, without the peer's help
+ *   cut.c         the same, seen from the peer: what it sends again
  *
  * All functions return negative errno.  @fd is a descriptor of the anchor.
  */
@@ -78,7 +79,7 @@ void shm_offer_close(struct sock *sk);
 void shm_candidate_step(struct sock *sk, int fd);
 /* The same, but leave CANDIDATE now: either upgrade or fall back. */
 void shm_candidate_decide(struct sock *sk, int fd);
-bool shm_candidate_drop(struct sock *sk);
+bool shm_candidate_drop(struct sock *sk, int fd);
 void shm_sndbuf_changed(struct sock *sk, int fd);
 void shm_after_fork(struct sock *sk); /* in the child, for inherited ones */
 
@@ -98,7 +99,8 @@ ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 bool shm_rx_settle(struct sock *sk, int fd);
 /* Does TCP bring everything that comes, and nothing but the stream? */
 bool shm_rx_is_kernels(struct sock *sk, int fd);
-int shm_rx_learn(struct sock *sk); /* the peer has said K; 0 or -EPROTO */
+bool shm_rx_is_known(struct sock *sk); /* how much TCP comes before the ring */
+int shm_rx_learn(struct sock *sk);     /* the peer has said K; 0 or -EPROTO */
 ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);
 ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n);
@@ -135,7 +137,9 @@ void shm_linger(struct sock *sk, int fd, int seconds);
 unsigned shm_events(struct sock *sk, int fd);
 
 enum shm_arm { ARM_INBOX, ARM_ANCHOR };
-/* ready.c: notify @w's set of news, if w->is_told is true afterwards. */
+/* ready.c.  There is more to read than one call has read. */
+void shm_tell_self(struct sock *sk);
+/* Notify @w's set of news, if w->is_told is true afterwards. */
 void shm_watch(struct sock *sk, struct watch *w);
 bool shm_arm_for(struct sock *sk, int fd, unsigned events,
 		 const struct watch *w);
@@ -167,6 +171,8 @@ void shm_take_back(struct sock *sk, int fd, enum osf_reason reason);
 
 /* opt.c: see sock_ops.opt_changed and those that follow it there */
 bool shm_opt_changed(struct sock *sk, int fd, int level, int name);
+/* Give the anchor the options that the application has set. */
+void anchor_restore(const struct sock *sk, int fd);
 void shm_async_changed(struct sock *sk, int fd);
 bool shm_is_before_mark(struct sock *sk, int fd);
 bool shm_is_over(const struct sock *sk);
@@ -191,11 +197,16 @@ void shm_retire(struct sock *sk);
  */
 int shm_recall(struct sock *sk, int fd, enum osf_reason why, bool gently,
 	       struct stash *stash);
+/* cut.c */
 /* The peer has recalled the connection: send by TCP from now on.  @mine: how
  * many of the caller's bytes are in the ring.  Return how many of them the
- * peer has not read, or -ECONNRESET.  The caller holds the tx lock. */
+ * peer has not read, or -ECONNRESET.  If the peer has not said yet where it
+ * stopped, they are taken: 0; -EAGAIN if there are none.  The caller holds the tx
+ * lock. */
 ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine);
-bool shm_cut_is_known(struct sock *sk, int fd);
+/* Send by TCP what was taken and not read.  0, -EAGAIN: not all; or another
+ * error.  The same lock. */
+int shm_tx_again(struct sock *sk, int fd);
 
 /* The peer did something that the protocol forbids: reset the connection. */
 void shm_broken(struct sock *sk, int fd, const char *why);
@@ -342,9 +353,17 @@ static inline bool shm_is_recalled(const struct sock *sk)
 	return unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_RECALL);
 }
 
+/* Is it about to say where?  Until then nothing may go by TCP: it may be putting
+ * back there what it has not read. */
+static inline bool shm_awaits_cut(const struct sock *sk)
+{
+	return (load_acq(&shm_peer(sk)->flags) & (SEG_RECALL | SEG_CUT)) ==
+	       SEG_RECALL; /* S4 */
+}
+
 /* Has the peer asked for a fallback that we have not done yet? */
 static inline bool shm_wants_back(const struct sock *sk)
 {
 	return unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_WANT_BACK) &&
-	       shm_of(sk)->tx_ring;
+	       (shm_of(sk)->tx_ring || shm_of(sk)->again_left);
 }

@@ -16,8 +16,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,10 +37,6 @@
 #define SO_BUF_LOCK 72
 #endif
 #define SNDBUF_LOCKED 1
-
-/* A peer that has claimed the segment needs little time to set READY, but it
- * may have to wait for a core.  If it dies, its channel closes. */
-#define CLAIMED_NS (2 * NS_PER_S)
 
 #define RING_LEAST_SIZE (16 * 1024)
 
@@ -181,17 +175,29 @@ static int decline(struct sock *sk, int err)
 	return err;
 }
 
-/* S1: tell the peer that the stream continues in the ring after @tcp_bytes. */
-static void tx_switch(struct sock *sk, int fd, uint64_t tcp_bytes,
-		      uint32_t more_flags)
+/* What the peer may read once our flags say SEG_TX_RING: the stream continues in
+ * the ring after @tcp_bytes. */
+static void tx_say(struct sock *sk, int fd, uint64_t tcp_bytes)
 {
 	struct seg_side *me = shm_me(sk);
 
 	me->tcp_bytes = tcp_bytes;
 	me->pid = (uint32_t)getpid();
 	me->anchor_fd = fd;
-	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)1);
-	fetch_or(&me->flags, SEG_TX_RING | more_flags);
+}
+
+/* Side 0 revokes the segment, unless side 1 has taken it. */
+static bool revoke_segment(const struct sock *sk)
+{
+	return cas(&shm_peer(sk)->flags, 0u, (uint32_t)SEG_REVOKED);
+}
+
+/* Side 1 takes the segment, and sends through the ring from now on.  False: it
+ * has been revoked. */
+static bool take_segment(const struct sock *sk)
+{
+	return cas(&shm_me(sk)->flags, 0u,
+		   (uint32_t)(SEG_READY | SEG_TX_RING)); /* S1, S3 */
 }
 
 /*
@@ -289,6 +295,8 @@ int shm_take(struct sock *sk, int fd)
 	if (!err) {
 		anchor_prepare(sk, fd);
 		err = send_segment(sk, channel);
+		if (err)
+			anchor_restore(sk, fd);
 	}
 	if (err) {
 		fds_close(channel);
@@ -301,21 +309,14 @@ int shm_take(struct sock *sk, int fd)
 
 /* The segment stays mapped until the socket closes, because other threads may
  * sleep in calls that use it. */
-static void candidate_end(struct sock *sk, enum osf_reason reason)
+static void candidate_end(struct sock *sk, int fd, enum osf_reason reason)
 {
+	anchor_restore(sk, fd);
 	fds_close(shm_of(sk)->channel_fd);
 	shm_of(sk)->channel_fd = 0;
 	sock_set_reason(sk, reason);
 	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
 	sock_set_mode(sk, SOCK_KERNEL);
-}
-
-/* Has the opener closed the channel, whether or not it answered? */
-static bool is_gone(const struct sock *sk)
-{
-	struct pollfd p = { .fd = shm_of(sk)->channel_fd };
-
-	return libc.poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
 }
 
 /* Has the opener closed the channel without an answer? */
@@ -341,7 +342,7 @@ static void candidate_step(struct sock *sk, int fd)
 		 * more. */
 		if (is_declined(sk) &&
 		    !(load_acq(&shm_peer(sk)->flags) & SEG_READY))
-			candidate_end(sk, OSF_REASON_NO_PEER);
+			candidate_end(sk, fd, OSF_REASON_NO_PEER);
 		return;
 	}
 	int err = hello_recv(shm_of(sk)->channel_fd, &h, fds);
@@ -371,7 +372,9 @@ static void candidate_step(struct sock *sk, int fd)
 			 (unsigned long long)sent);
 		shm_of(sk)->tx_tcp_base = sent;
 	}
-	tx_switch(sk, fd, shm_of(sk)->tx_tcp_base, 0);
+	tx_say(sk, fd, shm_of(sk)->tx_tcp_base);
+	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)1);
+	fetch_or(&shm_me(sk)->flags, SEG_TX_RING); /* S1 */
 	became_shm(sk);
 }
 
@@ -387,39 +390,32 @@ void shm_candidate_step(struct sock *sk, int fd)
 
 /* The process needs the candidate's descriptors.  Return true if the
  * connection is back with the kernel. */
-bool shm_candidate_drop(struct sock *sk)
+bool shm_candidate_drop(struct sock *sk, int fd)
 {
 	bool dropped;
 
 	lock_get(&sk->rx_lock);
 	lock_get(&sk->tx_lock);
-	dropped = sock_mode(sk) == SOCK_CANDIDATE &&
-		  cas(&shm_of(sk)->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
-		      (uint32_t)SEG_CLAIM_REVOKED);
+	dropped = sock_mode(sk) == SOCK_CANDIDATE && revoke_segment(sk);
 	if (dropped)
-		candidate_end(sk, OSF_REASON_NO_MEMORY);
+		candidate_end(sk, fd, OSF_REASON_NO_MEMORY);
 	lock_put(&sk->tx_lock);
 	lock_put(&sk->rx_lock);
 	return dropped;
 }
 
-/* The connection is about to change in a way that a candidate cannot follow.
- * Revoke the segment in time, or wait for the peer that has claimed it. */
+/* The connection is about to change in a way that a candidate cannot follow: if
+ * the segment is not taken yet, it will not be. */
 void shm_candidate_decide(struct sock *sk, int fd)
 {
-	if (cas(&shm_of(sk)->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
-		(uint32_t)SEG_CLAIM_REVOKED)) {
-		candidate_end(sk, OSF_REASON_HALF_CLOSED);
+	if (revoke_segment(sk)) {
+		candidate_end(sk, fd, OSF_REASON_HALF_CLOSED);
 		return;
 	}
-	uint64_t end = now_ns() + CLAIMED_NS;
-	while (!(load_acq(&shm_peer(sk)->flags) & SEG_READY) && !is_gone(sk) &&
-	       now_ns() < end)
-		sched_yield();
 	/* Also while another thread forks: it waits for the locks held here. */
 	candidate_step(sk, fd);
-	if (sock_mode(sk) == SOCK_CANDIDATE)
-		shm_broken(sk, fd, "took the segment and is not ready");
+	if (sock_mode(sk) == SOCK_CANDIDATE && !sk->anchor_err)
+		shm_broken(sk, fd, "flags of a segment that nobody has taken");
 }
 
 /*
@@ -447,7 +443,19 @@ void shm_offer_close(struct sock *sk)
 	shm_of(sk)->channel_fd = 0;
 }
 
-/* Map the segment that was sent, and answer. */
+/* It has been revoked: undo what was prepared. */
+static void refuse_segment(struct sock *sk, int fd, uint32_t ring_size)
+{
+	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)0);
+	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
+	inbox_detach(shm_of(sk)->peer_inbox);
+	shm_of(sk)->peer_inbox = NULL;
+	seg_unmap(shm_of(sk)->seg, ring_size);
+	shm_of(sk)->seg = NULL;
+	anchor_restore(sk, fd);
+}
+
+/* Map the segment that was sent, answer, and take it. */
 static int accept_segment(struct sock *sk, int fd, int channel,
 			  const struct hello *h, int fds[HELLO_FDS])
 {
@@ -475,9 +483,6 @@ static int accept_segment(struct sock *sk, int fd, int channel,
 		err = own[0] < 0 ? own[0] : say_hello(in, channel, own, 1);
 		inbox_own_fd_put();
 	}
-	if (!err && !cas(&seg->claim, (uint32_t)SEG_CLAIM_OPEN,
-			 (uint32_t)SEG_CLAIM_TAKEN))
-		err = -ENOENT; /* called back */
 	if (err) {
 		inbox_detach(peer_inbox);
 		seg_unmap(seg, ring_size);
@@ -490,8 +495,12 @@ static int accept_segment(struct sock *sk, int fd, int channel,
 	rings_init(sk, seg, ring_size);
 	keep_bell(sk, h, fds, channel);
 	shm_of(sk)->tx_tcp_base = sent;
-	tx_switch(sk, fd, sent, SEG_READY); /* S3 */
-	return 0;
+	tx_say(sk, fd, sent);
+	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)1);
+	if (take_segment(sk))
+		return 0;
+	refuse_segment(sk, fd, ring_size);
+	return -ENOENT;
 }
 
 int shm_offer_look(struct sock *sk, int fd)
