@@ -496,7 +496,6 @@ void ring_publish_refs(struct ring_rx *rx)
  * WRAP where it was rewound, SKIP, and WRAP at its end.  @pos: what is read of the
  * record. */
 #define WALK_JUMPS_MAX 4
-
 #define FOR_EACH_READY(rx, off, r, pos, jumps)                                 \
 	for (jumps = 0, off = (rx)->off, pos = (rx)->pos,                      \
 	    r = (rx)->len                                                      \
@@ -505,54 +504,52 @@ void ring_publish_refs(struct ring_rx *rx)
 		    : record_at((rx), off);                                    \
 	     r.mark > 0 && r.mark != RING_FIN && r.mark != RING_BACK &&        \
 	     r.mark != RING_MOVE &&                                            \
-	     (jumps += r.mark == RING_WRAP || r.mark == RING_SKIP) <=
-WALK_JUMPS_MAX;
+	     (jumps += r.mark == RING_WRAP || r.mark == RING_SKIP) <=          \
+		 WALK_JUMPS_MAX;                                               \
 	     off = r.next, pos = 0, r = record_at((rx), off))
 
 uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
 		       enum ring_mark *mark)
-	     {
-		     uint32_t off, pos, jumps, n = 0;
-		     struct record r;
+{
+	uint32_t off, pos, jumps, n = 0;
+	struct record r;
 
-		     *mark = RING_NONE;
-		     FOR_EACH_READY(rx, off, r, pos, jumps)
-		     {
-			     if (r.mark != RING_DATA && r.mark != RING_REF)
-				     continue;
-			     n += r.len - pos;
-			     if (n >= max)
-				     return max;
-		     }
-		     if (r.mark == RING_FIN || r.mark == RING_BACK)
-			     *mark = (enum ring_mark)r.mark;
-		     return n;
-	     }
+	*mark = RING_NONE;
+	FOR_EACH_READY(rx, off, r, pos, jumps)
+	{
+		if (r.mark != RING_DATA && r.mark != RING_REF)
+			continue;
+		n += r.len - pos;
+		if (n >= max)
+			return max;
+	}
+	if (r.mark == RING_FIN || r.mark == RING_BACK)
+		*mark = (enum ring_mark)r.mark;
+	return n;
+}
 
-	     uint32_t ring_rx_copy_ahead(const struct ring_rx *rx, void *buf,
-					 uint32_t n, uint32_t skip)
-	     {
-		     uint32_t off, pos, jumps, copied = 0;
-		     struct record r;
+uint32_t ring_rx_copy_ahead(const struct ring_rx *rx, void *buf, uint32_t n,
+			    uint32_t skip)
+{
+	uint32_t off, pos, jumps, copied = 0;
+	struct record r;
 
-		     dassert(
-			 !rx->refs); /* who looks ahead is offered no references */
-		     FOR_EACH_READY(rx, off, r, pos, jumps)
-		     {
-			     if (r.mark != RING_DATA)
-				     continue;
-			     uint32_t have = r.len - pos;
-			     uint32_t jump = MIN(skip, have);
-			     uint32_t take = MIN(have - jump, n - copied);
+	dassert(!rx->refs); /* who looks ahead is offered no references */
+	FOR_EACH_READY(rx, off, r, pos, jumps)
+	{
+		if (r.mark != RING_DATA)
+			continue;
+		uint32_t have = r.len - pos;
+		uint32_t jump = MIN(skip, have);
+		uint32_t take = MIN(have - jump, n - copied);
 
-			     skip -= jump;
-			     memcpy((uint8_t *)buf + copied,
-				    rx->base + off + ring_payload_off(r.len) +
-					pos + jump,
-				    take);
-			     copied += take;
-			     if (copied == n)
-				     break;
-		     }
-		     return copied;
-	     }
+		skip -= jump;
+		memcpy((uint8_t *)buf + copied,
+		       rx->base + off + ring_payload_off(r.len) + pos + jump,
+		       take);
+		copied += take;
+		if (copied == n)
+			break;
+	}
+	return copied;
+}
