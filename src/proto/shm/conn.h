@@ -66,7 +66,7 @@ struct shm_conn {
 	/* The upgrade. */
 	int32_t offer_fd;   /* the listener of our offer, or 0 */
 	int32_t channel_fd; /* to the taker of our segment, or 0 */
-	uint32_t inbox_tag; /* of the inbox that the peer was given */
+	uint32_t inbox_tag; /* of our inbox that the peer was given; 0: none */
 	uint32_t slot;      /* this side's slot in its own inbox */
 
 	struct shm_lend *lend; /* lend.c; NULL: nobody uses it */

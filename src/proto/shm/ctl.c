@@ -286,7 +286,7 @@ static void tell_of_space(struct sock *sk, int fd)
 
 bool shm_has_inbox(const struct sock *sk)
 {
-	return shm_of(sk)->inbox_tag == inbox_own_tag();
+	return inbox_of(shm_of(sk)->inbox_tag);
 }
 
 /* The peer has copies of the bells of one process: the one whose inbox it
@@ -310,7 +310,8 @@ bool shm_arm_bell(struct sock *sk, int fd)
 	/* The word that all peers can clear is for who looks up now and then. */
 	if (!bell_is_private(bell)) {
 		how |= RING_ONLY_ONE;
-		store_rlx(&inbox_own()->bell[bell].sleeping, 1u);
+		store_rlx(&inbox_of(shm_of(sk)->inbox_tag)->bell[bell].sleeping,
+			  1u);
 	}
 	if (!cas(word, was, how))
 		return false;
@@ -326,8 +327,9 @@ void shm_disarm_bell(struct sock *sk)
 
 	if ((was & ~RING_ONLY_ONE) == bell + 1)
 		cas(word, was, 0u);
-	if (bell < BELLS)
-		store_rlx(&inbox_own()->bell[bell].sleeping, 0u);
+	struct inbox *in = inbox_of(shm_of(sk)->inbox_tag);
+	if (bell < BELLS && in)
+		store_rlx(&in->bell[bell].sleeping, 0u);
 }
 
 void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
@@ -617,7 +619,9 @@ static struct seg *close_keep(struct sock *sk, int fd)
 	shm_tx_shrink(sk);
 	backlog_free(sk);
 	inbox_detach(shm_of(sk)->peer_inbox);
+	inbox_put(shm_of(sk)->inbox_tag);
 	shm_of(sk)->peer_inbox = NULL;
+	shm_of(sk)->inbox_tag = 0;
 	shm_of(sk)->seg = NULL;
 	fds_close(shm_of(sk)->channel_fd);
 	shm_of(sk)->channel_fd = 0;
@@ -638,7 +642,9 @@ void shm_let_go(const struct sock *sk)
 {
 	if (!shm_of(sk)->seg)
 		return;
-	if (shm_has_inbox(sk)) /* the others have theirs by the fork */
+	if (shm_has_inbox(sk)) { /* the others have theirs by the fork */
 		inbox_detach(shm_of(sk)->peer_inbox);
+		inbox_put(shm_of(sk)->inbox_tag);
+	}
 	seg_unmap(shm_of(sk)->seg, shm_ring_bytes(sk));
 }

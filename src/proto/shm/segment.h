@@ -146,6 +146,12 @@ void seg_unmap(struct seg *seg, uint32_t ring_size);
 /* Map @bytes of a memfd, after checking that it cannot shrink under us. */
 MUST_CHECK int sealed_map(int fd, size_t bytes, void **map);
 void sealed_unmap(void *map, size_t bytes);
-/* A sealed memfd (base/sealed.h) of @bytes, mapped. */
+/* A sealed memfd (base/sealed.h) of @bytes, mapped: where *@map says, in place of
+ * what such a call has mapped there, or anywhere if it is NULL. */
+MUST_CHECK int sealed_renew(const char *name, size_t bytes, void **map,
+			    int *pfd);
+/* Put memory of this process alone in its place. */
+void sealed_forget(void *map, size_t bytes);
+/* A sealed memfd of @bytes, mapped. */
 MUST_CHECK int sealed_create(const char *name, size_t bytes, void **map,
 			     int *pfd);

@@ -21,7 +21,8 @@
  *   backlog.c     bytes of TCP that nobody has read yet
  *   held.c        MSG_MORE, TCP_CORK
  *   wait.c        how a blocking call sleeps
- *   inbox.c       the ready list: peers post which connections have news
+ *   inbox.c       the ready list: which connections have news
+ *   post.c        the peers' ready lists, to which we post
  *   ready.c       notifies the waiters of this process
  *   anchor.c      doorbells, the anchor's end, byte counts
  *   opt.c         answers that the anchor lacks: options, TCP_INFO, the end
@@ -144,7 +145,7 @@ void shm_watch(struct sock *sk, struct watch *w);
 bool shm_arm_for(struct sock *sk, int fd, unsigned events,
 		 const struct watch *w);
 bool shm_hint(struct sock *sk, int fd, unsigned events, const struct watch *w);
-/* Does the peer post to this process's own inbox?  If it posts to that of
+/* Does the peer post to an inbox of this process?  If it posts to one of
  * another process of the family, it has to ring instead. */
 bool shm_has_inbox(const struct sock *sk);
 /* Ask for a notification of @events (POLLIN, POLLOUT).  Before it sleeps, the

@@ -206,8 +206,7 @@ static bool take_segment(const struct sock *sk)
 
 /* Send the first @n of @fds, and the bell of the calling thread, which is the
  * thread that will probably wait for this connection. */
-static int say_hello(const struct inbox *in, int channel, int fds[HELLO_FDS],
-		     int n)
+static int say_hello(uint32_t inbox_tag, int channel, int fds[HELLO_FDS], int n)
 {
 	struct hello h = { .magic = HELLO_MAGIC,
 			   .version = SEG_VERSION,
@@ -217,7 +216,7 @@ static int say_hello(const struct inbox *in, int channel, int fds[HELLO_FDS],
 	uint32_t bell = bell_mine();
 	int fd = bell_fd_get(bell, channel_pid(channel));
 
-	memcpy(h.inbox_id, in->id, sizeof(h.inbox_id));
+	memcpy(h.inbox_id, inbox_of(inbox_tag)->id, sizeof(h.inbox_id));
 	if (fd >= 0) {
 		h.bell1 = (uint16_t)(bell + 1);
 		fds[n++] = fd;
@@ -225,6 +224,17 @@ static int say_hello(const struct inbox *in, int channel, int fds[HELLO_FDS],
 	int err = hello_send(channel, &h, fds, n);
 	bell_fd_put();
 	return err;
+}
+
+/* Our inbox for the process at the other end of @channel; 0: none. */
+static uint32_t inbox_for(int channel)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (libc.getsockopt(channel, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return 0;
+	return inbox_get(cred.uid, cred.pid);
 }
 
 /* If @h brought the peer's bell, keep it. */
@@ -254,24 +264,23 @@ static void close_passed(int fds[HELLO_FDS])
 
 static int send_segment(struct sock *sk, int channel)
 {
-	struct inbox *in = inbox_own();
 	struct seg *seg;
 	int seg_fd;
-
-	if (!in)
-		return -ENOMEM;
 	uint32_t ring_size = seg_ring_fit(shm_config.ring_bytes);
 	int err = seg_create(ring_size, &seg, &seg_fd);
 	if (err)
 		return err;
+	uint32_t tag = inbox_for(channel);
 	shm_of(sk)->side = 0;
-	shm_of(sk)->inbox_tag = inbox_own_tag();
+	shm_of(sk)->inbox_tag = tag;
 	rings_init(sk, seg, ring_size);
-	int fds[HELLO_FDS] = { seg_fd, inbox_own_fd_get() };
-	err = fds[1] < 0 ? fds[1] : say_hello(in, channel, fds, 2);
-	inbox_own_fd_put();
+	int fds[HELLO_FDS] = { seg_fd, inbox_fd_get(tag) };
+	err = fds[1] < 0 ? fds[1] : say_hello(tag, channel, fds, 2);
+	inbox_fd_put();
 	libc.close(seg_fd);
 	if (err) {
+		inbox_put(tag);
+		shm_of(sk)->inbox_tag = 0;
 		shm_of(sk)->seg = NULL;
 		seg_unmap(seg, ring_size);
 	}
@@ -449,7 +458,9 @@ static void refuse_segment(struct sock *sk, int fd, uint32_t ring_size)
 	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)0);
 	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
 	inbox_detach(shm_of(sk)->peer_inbox);
+	inbox_put(shm_of(sk)->inbox_tag);
 	shm_of(sk)->peer_inbox = NULL;
+	shm_of(sk)->inbox_tag = 0;
 	seg_unmap(shm_of(sk)->seg, ring_size);
 	shm_of(sk)->seg = NULL;
 	anchor_restore(sk, fd);
@@ -459,14 +470,11 @@ static void refuse_segment(struct sock *sk, int fd, uint32_t ring_size)
 static int accept_segment(struct sock *sk, int fd, int channel,
 			  const struct hello *h, int fds[HELLO_FDS])
 {
-	struct inbox *in = inbox_own();
 	struct peer_inbox *peer_inbox = NULL;
 	struct seg *seg;
 	uint32_t ring_size;
 	uint64_t sent;
 
-	if (!in)
-		return -ENOMEM;
 	if (fds[0] < 0 || fds[1] < 0)
 		return -EBADMSG;
 	int err = seg_open(fds[0], &seg, &ring_size);
@@ -477,20 +485,22 @@ static int accept_segment(struct sock *sk, int fd, int channel,
 		err = anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent);
 	if (!err)
 		err = anchor_consumed(fd, &shm_of(sk)->rx_tcp_base);
+	uint32_t tag = err ? 0 : inbox_for(channel);
 	if (!err) {
-		int own[HELLO_FDS] = { inbox_own_fd_get() };
+		int own[HELLO_FDS] = { inbox_fd_get(tag) };
 
-		err = own[0] < 0 ? own[0] : say_hello(in, channel, own, 1);
-		inbox_own_fd_put();
+		err = own[0] < 0 ? own[0] : say_hello(tag, channel, own, 1);
+		inbox_fd_put();
 	}
 	if (err) {
 		inbox_detach(peer_inbox);
+		inbox_put(tag);
 		seg_unmap(seg, ring_size);
 		return err;
 	}
 	anchor_prepare(sk, fd);
 	shm_of(sk)->side = 1;
-	shm_of(sk)->inbox_tag = inbox_own_tag();
+	shm_of(sk)->inbox_tag = tag;
 	shm_of(sk)->peer_inbox = peer_inbox;
 	rings_init(sk, seg, ring_size);
 	keep_bell(sk, h, fds, channel);
