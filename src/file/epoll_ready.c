@@ -223,8 +223,8 @@ static bool has_unread(const struct epitem *it)
 		(EPOLLIN | EPOLLRDHUP)) == EPOLLIN;
 }
 
-/* A faulty peer can overwrite our inbox and erase the notifications of other
- * peers.  So look at some items from time to time without a notification. */
+/* Where peers share an inbox, a faulty one can erase the notifications of others
+ * of its user.  So look at some items from time to time without a notification. */
 static void push_some(struct epoll *ep)
 {
 	uint64_t now = coarse_ns();

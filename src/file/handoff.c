@@ -45,7 +45,8 @@ static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
 	struct stash stash = { 0 };
 	GUARD(&lock);
 
-	if (ops->fallback_now(f->sk, fd, why, gently, &stash) == 1 && stash.n) {
+	if (ops->fallback_now(f->sk, fd, why, gently, &stash) == 1 &&
+	    stash_needs_relay(&stash)) {
 		int to = relay_start(fd, &stash);
 
 		log_info("fd %d: a relay for %zu unread bytes", fd, stash.n);
@@ -295,7 +296,7 @@ COLD bool file_spare_fds(void)
 		if (!f)
 			continue;
 		if (f->kind == FILE_SOCK && sock_procs(f->sk) == 1 &&
-		    ops_spare_fds(f->sk)) {
+		    ops_spare_fds(f->sk, fd)) {
 			any = true;
 			file_sync(f, fd);
 		}

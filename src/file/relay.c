@@ -35,8 +35,12 @@ struct way {
 	size_t cap;
 	const uint8_t *at; /* what is still to be written */
 	size_t n;
-	bool has_end; /* nothing more comes */
-	bool done;    /* and @to has been told so */
+	const struct stash
+	    *stash;      /* the part behind n_first comes later; or NULL */
+	uint64_t n_gap;  /* to be moved before that part */
+	uint64_t n_skip; /* to be thrown away behind it */
+	bool has_end;    /* nothing more comes */
+	bool done;       /* and @to has been told so */
 };
 
 static void relay_exit(void)
@@ -57,17 +61,46 @@ static void relay_reset(const struct way *w)
 	relay_exit();
 }
 
+/* The gap is filled: what was put aside is next. */
+static void way_take_stash(struct way *w)
+{
+	w->at = w->stash->data + w->stash->n_first;
+	w->n = w->stash->n - w->stash->n_first;
+	w->n_skip = w->stash->n_skip;
+	w->has_end = w->stash->has_end;
+	w->stash = NULL;
+}
+
+/* Read at most what comes before the next change of source. */
+static size_t way_most(const struct way *w)
+{
+	uint64_t n = w->stash ? w->n_gap : w->n_skip ? w->n_skip : w->cap;
+
+	return n < w->cap ? (size_t)n : w->cap;
+}
+
+static void way_got(struct way *w, size_t n)
+{
+	if (!w->stash && w->n_skip) {
+		w->n_skip -= n;
+		return;
+	}
+	w->at = w->buf;
+	w->n = n;
+	w->n_gap -= w->stash ? n : 0;
+}
+
 static void way_read(struct way *w)
 {
-	long r = rawcall(SYS_recvfrom, w->from, w->buf, w->cap, MSG_DONTWAIT);
+	long r =
+	    rawcall(SYS_recvfrom, w->from, w->buf, way_most(w), MSG_DONTWAIT);
 
 	if (r > 0) {
-		w->at = w->buf;
-		w->n = (size_t)r;
-	} else if (!r) {
+		way_got(w, (size_t)r);
+	} else if (!r && !w->stash) {
 		w->has_end = true;
-	} else if (r != -EAGAIN && r != -EINTR) {
-		relay_reset(w);
+	} else if (!r || (r != -EAGAIN && r != -EINTR)) {
+		relay_reset(w); /* or it ended inside the gap */
 	}
 }
 
@@ -86,6 +119,8 @@ static void way_write(struct way *w)
 
 static void way_step(struct way *w)
 {
+	if (!w->n && w->stash && !w->n_gap)
+		way_take_stash(w);
 	if (!w->n && !w->has_end)
 		way_read(w);
 	if (w->n)
@@ -111,8 +146,9 @@ static void relay_run(int anchor, int inner, const struct stash *stash,
 			    .buf = bufs,
 			    .cap = BUF_BYTES,
 			    .at = stash->data,
-			    .n = stash->n,
-			    .has_end = stash->has_end };
+			    .n = stash->n_first,
+			    .stash = stash,
+			    .n_gap = stash->n_gap };
 	struct way up = { .from = inner,
 			  .to = anchor,
 			  .buf = bufs + BUF_BYTES,
@@ -125,7 +161,7 @@ static void relay_run(int anchor, int inner, const struct stash *stash,
 		short a = wanted(&down, &up), i = wanted(&up, &down);
 		struct pollfd p[2] = { { .fd = a ? anchor : -1, .events = a },
 				       { .fd = i ? inner : -1, .events = i } };
-		if (a || i)
+		if ((a || i) && !(down.stash && !down.n && !down.n_gap))
 			rawcall(SYS_ppoll, p, 2, NULL, NULL, 0);
 	}
 	relay_exit();

@@ -67,7 +67,7 @@ void ops_let_go(const struct sock *sk);
 #define OPS_UPGRADE_FDS 2
 void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]);
 /* The program needs descriptors.  True: @sk closed some and stays on TCP. */
-bool ops_spare_fds(struct sock *sk);
+bool ops_spare_fds(struct sock *sk, int fd);
 /* Close descriptors of no socket; then no connection is upgraded any more. */
 bool ops_spare_own_fds(void);
 void ops_after_fork(void); /* in the child */

@@ -29,11 +29,11 @@ void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS])
 	fds[1] = load_rlx(&shm_of(sk)->channel_fd);
 }
 
-bool ops_spare_fds(struct sock *sk)
+bool ops_spare_fds(struct sock *sk, int fd)
 {
 	if (load_rlx(&shm_of(sk)->proposal_fd) > 0)
 		return ops_keep_kernel(sk, OSF_REASON_NO_MEMORY);
-	return sock_mode(sk) == SOCK_PENDING && shm_pending_drop(sk);
+	return sock_mode(sk) == SOCK_PENDING && shm_pending_drop(sk, fd);
 }
 
 bool ops_spare_own_fds(void) { return inbox_spare_fd(); }

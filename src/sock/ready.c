@@ -4,11 +4,9 @@
 #include "sock/ready.h"
 #include "sock/sock_ops.h"
 
-static const uint64_t no_feed[READY_WORDS];
-
 void ready_init(struct ready_set *rs, void (*wake)(struct ready_set *rs))
 {
-	*rs = (struct ready_set){ .posted = no_feed, .wake = wake };
+	*rs = (struct ready_set){ .wake = wake };
 	list_init(&rs->notified);
 }
 
@@ -17,7 +15,7 @@ void ready_close(struct ready_set *rs)
 	if (rs->feed)
 		rs->feed->close(rs);
 	rs->feed = NULL;
-	rs->posted = no_feed;
+	store_rlx(&rs->n_posted, 0u);
 }
 
 void ready_after_fork(struct ready_set *rs)
@@ -28,11 +26,24 @@ void ready_after_fork(struct ready_set *rs)
 
 /* Threads that wait look at these without a lock. */
 void ready_feed_open(struct ready_set *rs, const struct ready_feed *feed,
-		     uint32_t lane, const uint64_t *posted)
+		     uint32_t lane)
 {
 	rs->lane = lane;
-	store_rel(&rs->posted, posted);
 	store_rel(&rs->feed, feed); /* pairs with feed_of() */
+}
+
+bool ready_feed_more(struct ready_set *rs, const uint64_t *posted)
+{
+	uint32_t n = rs->n_posted, i = 0;
+
+	while (i < n && rs->posted[i] != posted)
+		i++;
+	if (i == n && n < READY_PLACES) {
+		rs->posted[n] = posted;
+		store_rel(&rs->n_posted, n + 1);
+	}
+	fence_full(); /* Dekker with ready_sleep() */
+	return load_rlx(&rs->n_sleepers);
 }
 
 static const struct ready_feed *feed_of(const struct ready_set *rs)

@@ -81,12 +81,15 @@ struct ready_feed {
 	void (*close)(struct ready_set *rs);
 };
 
-/* The words by which a feed says that it has news: one of them is not 0. */
+/* The words by which a feed says that it has news: one of them is not 0.  They lie
+ * in up to READY_PLACES places. */
 #define READY_WORDS 4u
+#define READY_PLACES 24u
 
 struct ready_set {
-	const uint64_t *posted; /* READY_WORDS words of the feed */
-	struct list notified;   /* watches that were notified of something */
+	const uint64_t *posted[READY_PLACES]; /* READY_WORDS words each */
+	uint32_t n_posted;
+	struct list notified; /* watches that were notified of something */
 	struct lock
 	    lock; /* of @notified, and of what its watches were notified */
 	uint32_t n_sleepers; /* threads that sleep, or are about to */
@@ -125,17 +128,20 @@ bool ready_sleep(struct ready_set *rs);
 void ready_awake(struct ready_set *rs);
 /* Called by the operation watch(): the set has this feed from now on. */
 void ready_feed_open(struct ready_set *rs, const struct ready_feed *feed,
-		     uint32_t lane, const uint64_t *posted);
+		     uint32_t lane);
+/* The feed also writes to @posted, unless it is known; it stays mapped.  True if
+ * threads sleep, or are about to, that may have missed it. */
+bool ready_feed_more(struct ready_set *rs, const uint64_t *posted);
 /* The kernel was asked for all its news at @now_ns. */
 void ready_asked(struct ready_set *rs, uint64_t now_ns);
 
 /* Is there anything to drain?  For callers that poll. */
 static inline bool ready_has_come(const struct ready_set *rs)
 {
-	const uint64_t *w = load_rlx(&rs->posted);
 	uint64_t any = 0;
 
-	for (unsigned i = 0; i < READY_WORDS; i++)
-		any |= load_acq(&w[i]);
+	for (unsigned p = 0; p < load_acq(&rs->n_posted); p++)
+		for (unsigned i = 0; i < READY_WORDS; i++)
+			any |= load_acq(&rs->posted[p][i]);
 	return any || load_rlx(&rs->notified.next) != &rs->notified;
 }

@@ -5,6 +5,13 @@
  * fallback_now() of sock/sock_ops.h fills it.  These bytes cannot be put into
  * the kernel's receive queue.  So the caller must deliver them before what
  * follows by TCP.
+ *
+ * Some of what TCP brings may still be on its way when the stash is filled:
+ *
+ *     data[0 .. n_first)   what comes first
+ *     by TCP               n_gap bytes of the stream
+ *     data[n_first .. n)   what follows
+ *     by TCP               n_skip bytes that are not of the stream, then the rest
  */
 #pragma once
 
@@ -16,9 +23,18 @@
 struct stash {
 	uint8_t *data; /* mapped; NULL: none */
 	size_t n, cap;
+	size_t n_first;
+	uint64_t n_gap;
+	uint32_t n_skip;
 	bool has_end; /* and then the stream ends */
 	bool is_late; /* TCP may have what follows already */
 };
+
+/* Does TCP alone not bring the rest of the stream? */
+static inline bool stash_needs_relay(const struct stash *stash)
+{
+	return stash->n || stash->n_skip;
+}
 
 static inline void stash_free(struct stash *stash)
 {

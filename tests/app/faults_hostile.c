@@ -14,6 +14,7 @@
 #include "faults.h"
 
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,11 +24,17 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #define HONEST 3
 #define ATTACK_MS 600
 #define MESSAGE_BYTES 6000 /* at most */
+
+/* No call on a descriptor that does not block may wait for a peer.  The machine may
+ * be slow; a loop that waits for the peer costs time of the core. */
+#define CALL_MS 1000u
+#define CALL_CPU_MS 50u
 
 /* --- the hostile program --- */
 
@@ -59,6 +66,53 @@ static pid_t spawn_hostile(struct ctx *x, const char *manner, int *ctl,
 	      manner, seed, fd, other ? port : NULL, NULL);
 	_exit(3);
 }
+
+/* --- how long a call takes --- */
+
+struct call_time {
+	const char *call;
+	uint64_t us, cpu_us;
+};
+
+static struct call_time longest; /* of all calls */
+
+static uint64_t us_by(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
+}
+
+static struct call_time call_begins(const char *call)
+{
+	stage = call;
+	return (struct call_time){ call, us_by(CLOCK_MONOTONIC),
+				   us_by(CLOCK_THREAD_CPUTIME_ID) };
+}
+
+static void call_ends(struct call_time *t)
+{
+	int saved = errno;
+
+	t->us = us_by(CLOCK_MONOTONIC) - t->us;
+	t->cpu_us = us_by(CLOCK_THREAD_CPUTIME_ID) - t->cpu_us;
+	need(t->us < CALL_MS * 1000u && t->cpu_us < CALL_CPU_MS * 1000u,
+	     "%s took %llu us, and %llu us of the core", t->call,
+	     (unsigned long long)t->us, (unsigned long long)t->cpu_us);
+	if (t->cpu_us > longest.cpu_us)
+		longest = *t;
+	errno = saved;
+}
+
+/* The call's result, if it takes no longer than a call may. */
+#define TIMED(name, call)                                                      \
+	({                                                                     \
+		struct call_time t_ = call_begins(name);                       \
+		__auto_type r_ = (call);                                       \
+		call_ends(&t_);                                                \
+		r_;                                                            \
+	})
 
 /* --- a rendezvous that goes wrong --- */
 
@@ -95,8 +149,8 @@ static const struct wrong wrongs[] = {
 	{ "gone", BIT(NO_PEER), false },
 	{ "holds", BIT(NO_PEER) | BIT(YOUNG), false },
 	{ "declines", BIT(NO_PEER), false },
-	{ "claims", BIT(NO_PEER) | BIT(YOUNG), true },
-	{ "claims_and_goes", BIT(NO_PEER) | BIT(YOUNG), true },
+	{ "half_taken", BIT(NO_PEER) | BIT(YOUNG), true },
+	{ "half_taken_and_goes", BIT(NO_PEER) | BIT(YOUNG), true },
 	{ "answer", BIT(NO_PEER) | BIT(YOUNG), true },
 };
 
@@ -129,7 +183,7 @@ static void wrong_rendezvous(struct ctx *x)
 	need_kernel(x, w->reasons);
 	stage = "the end of the stream";
 	if (w->resets) {
-		shutdown(x->fd, SHUT_WR);
+		TIMED("shutdown()", shutdown(x->fd, SHUT_WR));
 		need(stream_recv_some(&x->s, 1, 0) <= 0, "more than an end");
 		end_child(pid, false);
 		return;
@@ -169,8 +223,8 @@ WRONG(mute, CLIENT_ONLY, 21);
 WRONG(gone, CLIENT_ONLY, 22);
 WRONG(holds, SERVER_ONLY, 23);
 WRONG(declines, SERVER_ONLY, 24);
-WRONG(claims, SERVER_ONLY, 25);
-WRONG(claims_and_goes, SERVER_ONLY, 26);
+WRONG(half_taken, SERVER_ONLY, 25);
+WRONG(half_taken_and_goes, SERVER_ONLY, 26);
 WRONG(answer, SERVER_ONLY, 27);
 
 /* --- the honest peer: an event loop that answers, as the victim is one --- */
@@ -342,7 +396,7 @@ static void hostile_lost(void)
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLONESHOT,
 				  .data.u32 = EV_LISTENER };
 
-	close(v.hostile);
+	TIMED("close()", close(v.hostile));
 	v.hostile = -1;
 	v.n_lost++;
 	if (v.x->is_client && !v.finishing)
@@ -352,47 +406,91 @@ static void hostile_lost(void)
 		     "epoll_ctl: %m");
 }
 
-/* Any call that reads; true when the connection is still one. */
-static bool hostile_read(void)
+/* Give the connection to somebody who knows nothing of rings: ourselves. */
+static void hostile_pass(void)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} control = { .align = { .cmsg_level = SOL_SOCKET,
+				 .cmsg_type = SCM_RIGHTS,
+				 .cmsg_len = CMSG_LEN(sizeof(int)) } };
+	struct iovec iov = { (void *)"x", 1 };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
+			      .msg_controllen = CMSG_SPACE(sizeof(int)) };
+	int pair[2];
+
+	need(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair),
+	     "socketpair: %m");
+	memcpy(CMSG_DATA(&control.align), &v.hostile, sizeof(int));
+	TIMED("sendmsg(SCM_RIGHTS)", sendmsg(pair[0], &msg, MSG_DONTWAIT));
+	close(pair[0]);
+	close(pair[1]);
+}
+
+/* What reads a byte of the hostile connection, or none. */
+static ssize_t hostile_receive(void)
 {
 	static char bin[STREAM_PART];
 	struct iovec iov[2] = { { bin, 100 }, { bin + 100, 5000 } };
-	struct pollfd p = { .fd = v.hostile, .events = POLLIN | POLLOUT };
-	ssize_t r = -1;
-	int inq;
 
-	errno = EAGAIN;
-	stage = "a read of the hostile connection";
-	switch (below(6)) {
+	switch (below(4)) {
 	case 0:
-		ioctl(v.hostile, FIONREAD, &inq);
-		errno = EAGAIN;
-		break;
+		return TIMED("recv(MSG_PEEK)",
+			     recv(v.hostile, bin, 1 + below(2000),
+				  MSG_PEEK | MSG_DONTWAIT));
 	case 1:
-		poll(&p, 1, 0);
-		errno = EAGAIN;
-		break;
-	case 2:
-		r = recv(v.hostile, bin, 1 + below(2000),
-			 MSG_PEEK | MSG_DONTWAIT);
-		break;
-	case 3:
 		fcntl(v.hostile, F_SETFL, O_RDWR | O_NONBLOCK);
-		r = readv(v.hostile, iov, 2);
-		break;
+		return TIMED("readv()", readv(v.hostile, iov, 2));
+	case 2:
+		return TIMED("recv(MSG_TRUNC)", recv(v.hostile, NULL, INT32_MAX,
+						     MSG_TRUNC | MSG_DONTWAIT));
 	default:
-		r = recv(v.hostile, bin, sizeof(bin), MSG_DONTWAIT);
+		return TIMED("recv()",
+			     recv(v.hostile, bin, sizeof(bin), MSG_DONTWAIT));
 	}
+}
+
+/* Any call that reads; true when the connection is still one. */
+static bool hostile_read(void)
+{
+	struct pollfd p = { .fd = v.hostile, .events = POLLIN | POLLOUT };
+	int n;
+
+	if (below(50) == 0)
+		hostile_pass();
+	if (below(200) == 0)
+		TIMED("shutdown()", shutdown(v.hostile, (int)below(3)));
+	if (below(8) == 0) {
+		n = (int)below(200);
+		setsockopt(v.hostile, SOL_SOCKET, SO_RCVLOWAT, &n, sizeof(n));
+	}
+	switch (below(8)) {
+	case 0:
+		TIMED("FIONREAD", ioctl(v.hostile, FIONREAD, &n));
+		return true;
+	case 1:
+		TIMED("poll()", poll(&p, 1, 0));
+		return true;
+	case 2:
+		TIMED("SIOCOUTQ", ioctl(v.hostile, SIOCOUTQ, &n));
+		return true;
+	}
+	ssize_t r = hostile_receive();
 	return r > 0 || (r < 0 && errno == EAGAIN);
 }
 
 static bool hostile_write(void)
 {
 	static const char junk[3000];
+	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
 
-	stage = "a write to the hostile connection";
-	return send(v.hostile, junk, 1 + below(sizeof(junk)),
-		    MSG_DONTWAIT | MSG_NOSIGNAL) > 0 ||
+	if (below(8) == 0)
+		flags |= MSG_MORE;
+	return TIMED("send()", send(v.hostile, junk, 1 + below(sizeof(junk)),
+				    flags)) > 0 ||
 	       errno == EAGAIN;
 }
 
@@ -451,10 +549,11 @@ static void need_honest_upgraded(struct ctx *x)
 	need(stats_of(x->far_pid, &h) && !h.totals.n_broken,
 	     "an honest peer's connection was broken");
 	printf("%s, seed %llu: %llu hostile connections lost, %llu bytes each "
-	       "way on an honest one\n",
+	       "way on an honest one; %s took %llu us, %llu of the core\n",
 	       x->sc->name, (unsigned long long)x->seed,
-	       (unsigned long long)v.n_lost,
-	       (unsigned long long)v.honest[0].in);
+	       (unsigned long long)v.n_lost, (unsigned long long)v.honest[0].in,
+	       longest.call, (unsigned long long)longest.us,
+	       (unsigned long long)longest.cpu_us);
 }
 
 static void near_victim(struct ctx *x, const char *manner, uint64_t ms)
@@ -515,6 +614,9 @@ HOSTILE(slots);
 HOSTILE(bells);
 HOSTILE(scribble);
 HOSTILE(inbox);
+HOSTILE(owes);
+HOSTILE(drip);
+HOSTILE(recall);
 HOSTILE(any);
 
 /* --- one who calls its inbox by the name of another's --- */

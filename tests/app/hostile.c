@@ -44,6 +44,7 @@
 
 #define RING_BYTES (256u * 1024)
 #define ROUND_MS 25
+#define HOLD_MS 2000
 #define STRANGER_UID 65532
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define COUNT(a) (sizeof(a) / sizeof(*(a)))
@@ -518,11 +519,12 @@ static void bad_holds(struct foe *f) {}
 
 static void bad_declines(struct foe *f) { channel_close(f); }
 
-static void bad_claims(struct foe *f) { f->seg->claim = SEG_CLAIM_TAKEN; }
+/* Neither taken nor free. */
+static void bad_flags(struct foe *f) { f->seg->side[1].flags = SEG_LENDS; }
 
-static void bad_claims_and_goes(struct foe *f)
+static void bad_flags_and_goes(struct foe *f)
 {
-	f->seg->claim = SEG_CLAIM_TAKEN;
+	bad_flags(f);
 	channel_close(f);
 }
 
@@ -566,8 +568,10 @@ static const struct manners bad_acceptors[] = {
 };
 
 static const struct manners bad_openers[] = {
-	{ "holds", bad_holds },   { "declines", bad_declines },
-	{ "claims", bad_claims }, { "claims_and_goes", bad_claims_and_goes },
+	{ "holds", bad_holds },
+	{ "declines", bad_declines },
+	{ "half_taken", bad_flags },
+	{ "half_taken_and_goes", bad_flags_and_goes },
 	{ "answer", bad_answer },
 };
 
@@ -708,8 +712,6 @@ static void attack_flags(struct foe *f)
 	store_rel(&me(f)->flags, (uint32_t)next(f) & below(f, 256));
 	if (below(f, 4) == 0)
 		store_rel(&victim(f)->flags, (uint32_t)next(f));
-	if (below(f, 4) == 0)
-		store_rel(&f->seg->claim, below(f, 4));
 	bell(f);
 }
 
@@ -773,6 +775,41 @@ static void attack_inbox(struct foe *f)
 	bell(f);
 }
 
+/* Counts doorbells that never come, and ends the stream. */
+static void attack_owes(struct foe *f)
+{
+	fetch_add(&me(f)->bells, 5000);
+	record(f, 1 + below(f, 300));
+	if (below(f, 2)) {
+		header_put(f, f->head, ring_hdr(RING_FIN, 0));
+		fetch_or(&me(f)->flags, SEG_TX_FIN);
+	}
+	bell(f);
+}
+
+/* Says that a gigabyte of TCP comes before the ring, and sends a byte now and then. */
+static void attack_drip(struct foe *f)
+{
+	record(f, 1 + below(f, 300));
+	me(f)->tcp_bytes = 1u << 30;
+	fetch_or(&me(f)->flags, SEG_TX_RING);
+	send(f->tcp, "d", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	usleep(below(f, 2000));
+}
+
+/* Has stopped reading, and does not say where; or says so, and lies. */
+static void attack_recall(struct foe *f)
+{
+	record(f, 1 + below(f, 300));
+	fetch_or(&me(f)->flags, SEG_FALLBACK | SEG_WANT_BACK);
+	bell(f);
+	usleep(below(f, 3000));
+	if (below(f, 4) == 0) {
+		me(f)->cut = below(f, 2) ? 0 : nasty(f);
+		fetch_or(&me(f)->flags, SEG_CUT);
+	}
+}
+
 /* Nothing: the rendezvous alone was the attack. */
 static void attack_none(struct foe *f)
 {
@@ -785,10 +822,11 @@ static const struct manners attacks[] = {
 	{ "loop", attack_loop },           { "tail", attack_tail },
 	{ "tcp_bytes", attack_tcp_bytes }, { "flags", attack_flags },
 	{ "slots", attack_slots },         { "bells", attack_bells },
-	{ "scribble", attack_scribble },   { "inbox", attack_inbox },
-	{ "stolen_name", attack_none },
+	{ "scribble", attack_scribble },   { "owes", attack_owes },
+	{ "drip", attack_drip },           { "recall", attack_recall },
+	{ "inbox", attack_inbox },         { "stolen_name", attack_none },
 };
-#define N_FOR_ANY 9 /* those of above that stay within the segment */
+#define N_FOR_ANY 12 /* those of above that stay within the segment */
 
 static bool has_ended(struct foe *f)
 {
@@ -812,7 +850,6 @@ static bool meet(struct foe *f, int listener, uint16_t port)
 			return false;
 		h = hello_make(f);
 		say(f->channel, &h, sizeof(h), &f->own_fd, 1);
-		f->seg->claim = SEG_CLAIM_TAKEN;
 		fetch_or(&me(f)->flags, SEG_READY);
 		return true;
 	}
@@ -840,7 +877,7 @@ static void round_of(struct foe *f, const char *name)
 	for (size_t i = 0; i < COUNT(attacks); i++)
 		if (!strcmp(name, attacks[i].name))
 			m = &attacks[i];
-	if (m->behave != attack_tcp_bytes)
+	if (m->behave != attack_tcp_bytes && m->behave != attack_drip)
 		fetch_or(&me(f)->flags, SEG_TX_RING);
 	for (unsigned n = below(f, 4); n; n--)
 		record(f, 1 + below(f, 5000));
@@ -850,6 +887,10 @@ static void round_of(struct foe *f, const char *name)
 		if (below(f, 8) == 0)
 			usleep(100);
 	}
+	/* Nothing more comes, and the connection does not end. */
+	for (end += rounds && !below(f, 4) ? HOLD_MS : 0;
+	     ms_now() < end && !has_ended(f);)
+		usleep(1000);
 }
 
 /* The name that another process has for its inbox, from that process. */
@@ -911,7 +952,6 @@ static void reach_for_another(void)
 		take_memory(&f, fds[0], fds[1]);
 		h = hello_make(&f);
 		say(f.channel, &h, sizeof(h), &f.own_fd, 1);
-		f.seg->claim = SEG_CLAIM_TAKEN;
 		fetch_or(&me(&f)->flags, SEG_READY | SEG_TX_RING);
 		if (write(ctl, &word, sizeof(word)) < 0)
 			give_up("ctl");

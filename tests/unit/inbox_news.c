@@ -2,7 +2,7 @@
 /*
  * tests/unit/inbox_news.c - what a peer posts, the lane's waiter drains, once
  *
- * A process's own inbox, attached to a second time as its peers do.
+ * A process's own inboxes, attached to a second time as its peers do.
  */
 #include <errno.h>
 #include <limits.h>
@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/atomic.h"
@@ -43,20 +44,30 @@ static bool drain(uint32_t lane)
 	return inbox_drain(lane, news, seen);
 }
 
-/* The own inbox, as a peer would see it. */
+/* Our inbox for a peer that is this process, and as that would see it. */
 static struct peer_inbox self;
 
-static int attach_own(struct peer_inbox **to)
+static uint32_t own_tag(void)
 {
-	int fd = inbox_own_fd_get();
+	static uint32_t tag;
 
-	inbox_own_fd_put();
+	if (!tag)
+		tag = inbox_get(geteuid(), getpid());
+	assert_true(tag);
+	return tag;
+}
+
+static int attach(uint32_t tag, struct peer_inbox **to)
+{
+	int fd = inbox_fd_get(tag);
+
+	inbox_fd_put();
 	return inbox_attach(fd, to);
 }
 
 static bool post(uint32_t slot)
 {
-	self.in = inbox_own();
+	self.in = inbox_of(own_tag());
 	return inbox_post(&self, slot);
 }
 
@@ -65,8 +76,8 @@ static void *owner(uintptr_t n) { return (void *)n; }
 static void a_slot_posted_is_drained_once(void **state)
 {
 	uint32_t lane = lane_open();
-	uint32_t slot = slot_open(lane, owner(64));
-	struct inbox *in = inbox_own();
+	uint32_t slot = slot_open(lane, own_tag(), owner(64));
+	struct inbox *in = inbox_of(own_tag());
 
 	assert_non_null(in);
 	assert_false(drain(lane));
@@ -85,8 +96,8 @@ static void a_slot_posted_is_drained_once(void **state)
 static void only_a_sleeping_waiter_is_rung_and_only_once(void **state)
 {
 	uint32_t lane = lane_open();
-	uint32_t slot = slot_open(lane, owner(64));
-	struct inbox *in = inbox_own();
+	uint32_t slot = slot_open(lane, own_tag(), owner(64));
+	struct inbox *in = inbox_of(own_tag());
 
 	store_rlx(&in->lane[lane].sleeping, 1u);
 	assert_true(post(slot));
@@ -99,7 +110,7 @@ static void only_a_sleeping_waiter_is_rung_and_only_once(void **state)
 static void lanes_hear_of_their_own_only(void **state)
 {
 	uint32_t one = lane_open(), two = lane_open();
-	uint32_t slot = slot_open(one, owner(64));
+	uint32_t slot = slot_open(one, own_tag(), owner(64));
 
 	assert_int_not_equal(one, two);
 	post(slot);
@@ -113,13 +124,14 @@ static void lanes_hear_of_their_own_only(void **state)
 static void news_of_a_closed_slot_is_nobodys(void **state)
 {
 	uint32_t lane = lane_open();
-	uint32_t slot = slot_open(lane, owner(64));
+	uint32_t slot = slot_open(lane, own_tag(), owner(64));
 
 	post(slot);
 	slot_close(slot);
 	assert_false(drain(lane));
 	assert_int_equal(n_seen, 0);
-	assert_int_equal(slot_open(lane, owner(65)), slot); /* used again */
+	assert_int_equal(slot_open(lane, own_tag(), owner(65)),
+			 slot); /* used again */
 	lane_close(lane);
 }
 
@@ -129,15 +141,15 @@ static void a_lane_is_full_at_its_last_slot(void **state)
 	uint32_t last = SLOT_NONE;
 
 	for (uint32_t i = 0; i < LANE_SLOTS; i++) {
-		last = slot_open(lane, owner(i + 1));
+		last = slot_open(lane, own_tag(), owner(i + 1));
 		assert_int_not_equal(last, SLOT_NONE);
 	}
-	assert_int_equal(slot_open(lane, owner(1)), SLOT_NONE);
+	assert_int_equal(slot_open(lane, own_tag(), owner(1)), SLOT_NONE);
 	post(last);
 	assert_true(drain(lane));
 	assert_int_equal(seen[0], LANE_SLOTS);
 	slot_close(last);
-	assert_int_equal(slot_open(lane, owner(1)), last);
+	assert_int_equal(slot_open(lane, own_tag(), owner(1)), last);
 	lane_close(lane);
 }
 
@@ -147,7 +159,7 @@ static void news_comes_in_the_order_of_posts(void **state)
 	uint32_t lane = lane_open(), slot[64];
 
 	for (unsigned i = 0; i < 64; i++)
-		slot[i] = slot_open(lane, owner(i + 1));
+		slot[i] = slot_open(lane, own_tag(), owner(i + 1));
 	for (unsigned i = 0; i < ARRAY_LEN(order); i++)
 		post(slot[order[i]]);
 	post(slot[3]); /* not drained, it keeps its place */
@@ -169,10 +181,10 @@ static void news_comes_in_the_order_of_posts(void **state)
 static void tickets_wrap(void **state)
 {
 	uint32_t lane = lane_open();
-	uint32_t one = slot_open(lane, owner(1)),
-		 two = slot_open(lane, owner(2));
+	uint32_t one = slot_open(lane, own_tag(), owner(1)),
+		 two = slot_open(lane, own_tag(), owner(2));
 
-	inbox_own()->lane[lane].ticket = UINT32_MAX;
+	inbox_of(own_tag())->lane[lane].ticket = UINT32_MAX;
 	assert_false(drain(lane));
 	post(two);
 	post(one);
@@ -188,10 +200,10 @@ static void what_comes_behind_tcp_is_told_once(void **state)
 {
 	struct peer_inbox *peer;
 	uint32_t lane = lane_open();
-	uint32_t one = slot_open(lane, owner(1)),
-		 two = slot_open(lane, owner(2));
+	uint32_t one = slot_open(lane, own_tag(), owner(1)),
+		 two = slot_open(lane, own_tag(), owner(2));
 
-	assert_int_equal(attach_own(&peer), 0);
+	assert_int_equal(attach(own_tag(), &peer), 0);
 	post(two);
 	inbox_went_past();
 	post(one);
@@ -206,7 +218,8 @@ static void what_comes_behind_tcp_is_told_once(void **state)
 	assert_true(drain(lane));
 	assert_int_equal(n_behind, 0);
 	inbox_went_past();
-	inbox_own()->lane[lane].asked_ns = UINT64_MAX; /* it knows already */
+	inbox_of(own_tag())->lane[lane].asked_ns =
+	    UINT64_MAX; /* it knows already */
 	post(one);
 	assert_true(drain(lane));
 	assert_int_equal(n_behind, UINT_MAX);
@@ -222,7 +235,7 @@ static void more_than_the_log_holds_is_told_of_all_the_same(void **state)
 	uint32_t lane = lane_open(), n = ARRAY_LEN(slot);
 
 	for (unsigned i = 0; i < n; i++)
-		slot[i] = slot_open(lane, owner(i + 1));
+		slot[i] = slot_open(lane, own_tag(), owner(i + 1));
 	for (unsigned i = n; i--;)
 		post(slot[i]);
 	assert_true(drain(lane));
@@ -238,13 +251,13 @@ static void more_than_the_log_holds_is_told_of_all_the_same(void **state)
 static void the_earliest_ticket_behind_tcp_counts(void **state)
 {
 	uint32_t lane = lane_open();
-	struct lane *l = &inbox_own()->lane[lane];
+	struct lane *l = &inbox_of(own_tag())->lane[lane];
 	uint32_t slot[2];
 	struct peer_inbox *to;
 
 	for (unsigned i = 0; i < 2; i++)
-		slot[i] = slot_open(lane, owner(i + 1));
-	assert_int_equal(attach_own(&to), 0);
+		slot[i] = slot_open(lane, own_tag(), owner(i + 1));
+	assert_int_equal(attach(own_tag(), &to), 0);
 	l->ticket = 5;
 	inbox_went_past();
 	inbox_post(to, slot[0]);
@@ -265,11 +278,11 @@ static void the_earliest_ticket_behind_tcp_counts(void **state)
 static void tickets_may_be_anything(void **state)
 {
 	uint32_t lane = lane_open();
-	struct lane *l = &inbox_own()->lane[lane];
+	struct lane *l = &inbox_of(own_tag())->lane[lane];
 	uint32_t slot[40];
 
 	for (unsigned i = 0; i < 40; i++)
-		slot[i] = slot_open(lane, owner(i + 1));
+		slot[i] = slot_open(lane, own_tag(), owner(i + 1));
 	for (unsigned k = 0; k < 100; k++) {
 		bool met[40] = { false };
 
@@ -299,7 +312,7 @@ static void lanes_run_out_and_come_back(void **state)
 	while ((lanes[n] = lane_open()) != LANE_NONE)
 		assert_true(++n <= INBOX_LANES);
 	assert_int_equal(n, INBOX_LANES);
-	assert_int_equal(slot_open(LANE_NONE, owner(1)), SLOT_NONE);
+	assert_int_equal(slot_open(LANE_NONE, own_tag(), owner(1)), SLOT_NONE);
 	lane_close(lanes[7]);
 	assert_int_equal(lane_open(), lanes[7]);
 	while (n)
@@ -311,13 +324,15 @@ static void lanes_run_out_and_come_back(void **state)
 static void a_new_lane_has_no_old_news(void **state)
 {
 	uint32_t lane = lane_open();
-	uint32_t slot = slot_open(lane, owner(64));
+	uint32_t slot = slot_open(lane, own_tag(), owner(64));
 
 	post(slot);
 	slot_close(slot);
 	lane_close(lane);
 	assert_int_equal(lane_open(), lane);
-	assert_false(lane_has_news(&inbox_own()->lane[lane]));
+	slot = slot_open(lane, own_tag(), owner(64));
+	assert_false(lane_has_news(&inbox_of(own_tag())->lane[lane]));
+	slot_close(slot);
 	lane_close(lane);
 }
 
@@ -333,7 +348,7 @@ static void a_slot_that_cannot_be_is_not_written(void **state)
 /* The own inbox as a peer has it, with a copy of this thread's bell. */
 static void attach_with_bell(struct peer_inbox **to)
 {
-	assert_int_equal(attach_own(to), 0);
+	assert_int_equal(attach(own_tag(), to), 0);
 	int fd = dup(bell_fd_get(bell_mine(), getpid()));
 
 	bell_fd_put();
@@ -359,10 +374,11 @@ static void a_lane_is_rung_by_its_bell_if_it_has_one(void **state)
 		skip();
 	attach_with_bell(&to);
 	assert_false(inbox_ring(to, slot));
-	inbox_own()->lane[lane].bell1 = bell_mine() + 1;
+	inbox_of(own_tag())->lane[lane].bell1 = bell_mine() + 1;
 	assert_true(inbox_ring(to, slot));
 	assert_true(was_rung());
-	inbox_own()->lane[lane].bell1 = UINT32_MAX; /* a peer's nonsense */
+	inbox_of(own_tag())->lane[lane].bell1 =
+	    UINT32_MAX; /* a peer's nonsense */
 	assert_false(inbox_ring(to, slot));
 	assert_false(inbox_ring(to, SLOT_NONE));
 	assert_false(was_rung());
@@ -378,12 +394,12 @@ static void of_several_peers_only_the_first_rings(void **state)
 	if (bell == BELL_NONE)
 		skip();
 	attach_with_bell(&to);
-	inbox_own()->bell[bell].sleeping = 1;
+	inbox_of(own_tag())->bell[bell].sleeping = 1;
 	assert_true(inbox_ring_only(to, bell));
 	assert_true(was_rung());
 	assert_true(inbox_ring_only(to, bell));
 	assert_false(was_rung());
-	inbox_own()->bell[bell].sleeping = 1;
+	inbox_of(own_tag())->bell[bell].sleeping = 1;
 	assert_true(inbox_ring_only(to, bell));
 	assert_true(was_rung());
 	assert_false(inbox_ring_only(to, (bell + 1) % BELLS)); /* no copy */
@@ -393,13 +409,13 @@ static void of_several_peers_only_the_first_rings(void **state)
 
 static void a_peer_is_mapped_once(void **state)
 {
-	struct inbox *own = inbox_own();
+	struct inbox *own = inbox_of(own_tag());
 	struct peer_inbox *one, *two;
 	uint32_t lane = lane_open();
-	uint32_t slot = slot_open(lane, owner(64));
+	uint32_t slot = slot_open(lane, own_tag(), owner(64));
 
-	assert_int_equal(attach_own(&one), 0);
-	assert_int_equal(attach_own(&two), 0);
+	assert_int_equal(attach(own_tag(), &one), 0);
+	assert_int_equal(attach(own_tag(), &two), 0);
 	assert_ptr_equal(one, two);
 	assert_ptr_not_equal(one->in, own);
 	inbox_detach(one);
@@ -467,9 +483,9 @@ static void no_news_is_lost_between_threads(void **state)
 	uint32_t lane = lane_open();
 	pthread_t thread;
 
-	assert_int_equal(attach_own(&in), 0);
+	assert_int_equal(attach(own_tag(), &in), 0);
 	for (uint32_t k = 0; k < POSTERS; k++)
-		slots[k] = slot_open(lane, owner(k + 1));
+		slots[k] = slot_open(lane, own_tag(), owner(k + 1));
 	assert_int_equal(pthread_create(&thread, NULL, post_all, in), 0);
 	for (unsigned idle = 0, done = 0; done < POSTERS && idle < 1u << 30;) {
 		if (!inbox_drain(lane, read_letter, NULL)) {
@@ -485,6 +501,122 @@ static void no_news_is_lost_between_threads(void **state)
 	inbox_detach(in);
 	for (uint32_t k = 0; k < POSTERS; k++)
 		slot_close(slots[k]);
+	lane_close(lane);
+}
+
+/* --- several peers --- */
+
+static void what_a_peer_writes_concerns_no_other(void **state)
+{
+	uint32_t a = inbox_get(1000, 71), b = inbox_get(1000, 72);
+	uint32_t lane = lane_open(), i = 0, n = 0;
+	uint32_t bad = slot_open(lane, a, owner(1));
+	uint32_t good = slot_open(lane, b, owner(2));
+	struct peer_inbox *from_a, *from_b;
+
+	assert_int_not_equal(a, b);
+	assert_int_equal(inbox_get(1000, 72), b);
+	assert_int_equal(attach(a, &from_a), 0);
+	assert_int_equal(attach(b, &from_b), 0);
+	for (struct lane *l; (l = lane_next(lane, &i)); n++)
+		l->sleeping = 1;
+	assert_int_equal(n, 2);
+	inbox_post(from_b, slot_public(good));
+	memset(from_a->in, 0, sizeof(struct inbox));
+	assert_true(drain(lane));
+	assert_int_equal(n_seen, 1);
+	assert_int_equal(seen[0], 2);
+	slot_in(good)->sleeping = 1;
+	memset(from_a->in, 0, sizeof(struct inbox));
+	assert_true(inbox_post(from_b, slot_public(good))); /* is to ring */
+	memset(from_a->in, 0xff, sizeof(struct inbox));
+	assert_true(drain(lane));
+	assert_int_equal(n_seen, 2); /* each once, whoever lies */
+	inbox_detach(from_a);
+	inbox_detach(from_b);
+	slot_close(bad);
+	slot_close(good);
+	lane_close(lane);
+	inbox_put(a);
+	inbox_put(b);
+	inbox_put(b);
+}
+
+static void later_peers_share_one_for_each_user(void **state)
+{
+	uint32_t tags[INBOXES_PRIVATE], shared[3], n = 0;
+
+	/* One is for this process. */
+	while (n < INBOXES_PRIVATE - 1) {
+		tags[n] = inbox_get(1000, (pid_t)(100 + n));
+		for (uint32_t i = 0; i < n; i++)
+			assert_int_not_equal(tags[i], tags[n]);
+		n++;
+	}
+	for (int i = 0; i < 3; i++)
+		shared[i] = inbox_get(i < 2 ? 1000 : 1001, 500 + i);
+	assert_true(shared[0] && shared[2]);
+	assert_int_equal(shared[0], shared[1]);
+	assert_int_not_equal(shared[0], shared[2]);
+	inbox_put(tags[3]);
+	uint32_t later = inbox_get(1000, 600); /* there is room again */
+	assert_int_not_equal(later, shared[0]);
+	inbox_put(later);
+	for (uint32_t i = 0; i < n; i++)
+		if (i != 3)
+			inbox_put(tags[i]);
+	for (int i = 0; i < 3; i++)
+		inbox_put(shared[i]);
+}
+
+/* Sooner or later its place goes to another, with memory that nobody else has. */
+static void a_former_peer_writes_to_nobody(void **state)
+{
+	uint32_t tag = inbox_get(1000, 71), next = 0, lane = lane_open();
+	struct inbox *at = inbox_of(tag);
+	struct peer_inbox *former;
+
+	assert_int_equal(attach(tag, &former), 0);
+	inbox_put(tag);
+	for (uint32_t i = 0; inbox_of(tag); i++) {
+		assert_true(i < INBOXES);
+		inbox_put(next);
+		next = inbox_get(2000, (pid_t)(1000 + i));
+	}
+	assert_ptr_equal(inbox_of(next), at);
+	uint32_t slot = slot_open(lane, next, owner(1));
+	former->in->lane[lane].summary[0] = 1;
+	former->in->lane[lane].bits[0] = 1;
+	assert_false(drain(lane));
+	slot_close(slot);
+	lane_close(lane);
+	inbox_detach(former);
+	inbox_put(next);
+}
+
+/* Pointers to what the parent frees are no owners in the child. */
+static void a_childs_lane_forgets_the_parents_owners(void **state)
+{
+	uint32_t lane = lane_open(), slot[3];
+	int status;
+
+	for (int i = 0; i < 3; i++)
+		slot[i] = slot_open(lane, own_tag(), owner(i + 1));
+	pid_t pid = fork();
+	if (!pid) {
+		inbox_after_fork();
+		uint32_t tag = inbox_get(geteuid(), getpid());
+		uint32_t own = lane_open();
+		slot_open(own, tag, owner(40));
+		inbox_of(tag)->lane[own].summary[0] = 1;
+		inbox_of(tag)->lane[own].bits[0] = UINT64_MAX;
+		drain(own);
+		_exit(n_seen == 1 && seen[0] == 40 ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	for (int i = 0; i < 3; i++)
+		slot_close(slot[i]);
 	lane_close(lane);
 }
 
@@ -511,6 +643,10 @@ int main(void)
 		cmocka_unit_test(a_peer_is_mapped_once),
 		cmocka_unit_test(what_could_shrink_is_not_mapped),
 		cmocka_unit_test(no_news_is_lost_between_threads),
+		cmocka_unit_test(what_a_peer_writes_concerns_no_other),
+		cmocka_unit_test(later_peers_share_one_for_each_user),
+		cmocka_unit_test(a_former_peer_writes_to_nobody),
+		cmocka_unit_test(a_childs_lane_forgets_the_parents_owners),
 	};
 
 	libc_resolve();

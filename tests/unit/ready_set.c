@@ -154,7 +154,10 @@ static const struct ready_feed feed = { .drain = feed_drain,
 
 static void a_feed_is_drained_after_what_was_told(void **state)
 {
-	ready_feed_open(&set, &feed, 0, posted);
+	ready_feed_open(&set, &feed, 0);
+	assert_false(ready_feed_more(&set, posted));
+	assert_false(ready_feed_more(&set, posted)); /* it is known */
+	assert_int_equal(set.n_posted, 1);
 	watch_open(&list, &sk, &two, &set);
 	two.slot = 1;
 	posted[0] = 1;
@@ -180,7 +183,10 @@ static void a_feed_is_drained_after_what_was_told(void **state)
 
 static void a_child_of_a_fork_has_no_feed(void **state)
 {
-	ready_feed_open(&set, &feed, 0, posted);
+	ready_feed_open(&set, &feed, 0);
+	assert_false(ready_feed_more(&set, posted));
+	assert_false(ready_feed_more(&set, posted)); /* it is known */
+	assert_int_equal(set.n_posted, 1);
 	one.slot = 1;
 	watches_tell(&list, POLLIN);
 	ready_after_fork(&set);

@@ -32,8 +32,8 @@ static int open_after(void (*spoil)(struct seg *seg))
 	if (!err) {
 		assert_int_equal(size, RING);
 		assert_ptr_not_equal(made, opened);
-		made->claim = 7;
-		assert_int_equal(opened->claim, 7);
+		made->side[1].flags = 7;
+		assert_int_equal(opened->side[1].flags, 7);
 		seg_unmap(opened, size);
 	}
 	seg_unmap(made, RING);

@@ -21,6 +21,10 @@
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 
+/* Doorbells that one call discards. */
+#define DRAINS_MAX 4
+#define DRAIN_BYTES (1024u * 1024)
+
 /* <netinet/tcp.h> defines these, but conflicts with <linux/tcp.h>. */
 enum {
 	TCP_ESTABLISHED = 1,
@@ -64,6 +68,18 @@ static bool left_unread(const struct sock *sk, bool by_reset)
 }
 
 /*
+ * The peer has closed in good order, and then its kernel has reset the
+ * connection: it answers a doorbell of ours that came too late, or bytes.  Had
+ * TCP carried everything, there would have been no doorbell.
+ */
+static bool is_bells_reset(const struct sock *sk, uint32_t flags)
+{
+	uint32_t ended = SEG_CLOSED | SEG_TX_FIN;
+
+	return !shm_of(sk)->tx_late && (flags & (ended | SEG_ABORTED)) == ended;
+}
+
+/*
  * The anchor's connection has ended.  Did the peer's process end without
  * closing?  The kernel cannot tell: it resets the connection for unread
  * doorbells, but not for unread bytes in the ring.  Had TCP carried
@@ -77,9 +93,13 @@ static bool peer_died(struct sock *sk, bool by_reset)
 	    by_reset ? SEG_CLOSED
 		     : SEG_CLOSED | SEG_TX_FIN | SEG_TX_BACK | SEG_FALLBACK;
 
+	uint32_t flags;
+
 	if (sock_mode(sk) != SOCK_SHM || !shm_of(sk)->tx_ring ||
-	    shm_of(sk)->rx_back || load_rlx(&shm_of(sk)->rx_broken) ||
-	    load_acq(&shm_peer(sk)->flags) & lives)
+	    shm_of(sk)->rx_back || load_rlx(&shm_of(sk)->rx_broken))
+		return false;
+	flags = load_acq(&shm_peer(sk)->flags);
+	if (flags & lives && !(by_reset && is_bells_reset(sk, flags)))
 		return false;
 	bool unread = left_unread(sk, by_reset);
 	if (!cas(&shm_of(sk)->peer_died, (uint8_t)PEER_LIVES,
@@ -195,9 +215,6 @@ void anchor_back(struct sock *sk, int fd)
 	fetch_or(&me->flags, SEG_TX_BACK); /* S2 */
 	if (rings && libc.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
 		fetch_sub(&me->bells, 1);
-	if (shm_has_fallen_back(
-		sk)) /* Dekker with shm_fallback_now(), by the flags */
-		shm_cut_is_known(sk, fd);
 	errno = saved;
 }
 
@@ -261,21 +278,25 @@ void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
 		inbox_rang(shm_of(sk)->peer_inbox);
 }
 
-/* Discard the doorbells rung for us.  The caller holds the rx lock. */
+/* Discard the doorbells rung for us.  The caller holds the rx lock.  A peer that
+ * rings while we discard does not keep us here. */
 void anchor_drain(struct sock *sk, int fd)
 {
 	uint32_t rung = load_acq(&shm_peer(sk)->bells);
-	char bin[64];
 	int saved = errno;
 
 	/* Bytes of the stream come first and are counted, or no doorbells
 	 * follow. */
 	if (load_rlx(&shm_of(sk)->rx_tcp) || load_rlx(&shm_of(sk)->fell_back))
 		return;
-	while (rung != shm_of(sk)->bells_drained) {
+	for (int i = 0; rung != shm_of(sk)->bells_drained && i < DRAINS_MAX;
+	     i++) {
 		uint32_t due = rung - shm_of(sk)->bells_drained;
-		ssize_t n =
-		    libc.recv(fd, bin, MIN(due, sizeof(bin)), MSG_DONTWAIT);
+		char bin[64];
+		ssize_t n = due <= sizeof(bin)
+				? libc.recv(fd, bin, due, MSG_DONTWAIT)
+				: libc.recv(fd, NULL, MIN(due, DRAIN_BYTES),
+					    MSG_DONTWAIT | MSG_TRUNC);
 
 		if (n < 0)
 			anchor_note(sk, errno);

@@ -73,10 +73,9 @@ static ssize_t take(struct sock *sk, int fd, size_t max, bool known)
 void backlog_fill_locked(struct sock *sk, int fd)
 {
 	while (sock_mode(sk) == SOCK_SHM && shm_of(sk)->rx_tcp) {
-		bool known =
-		    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING; /* S1 */
+		bool known = shm_rx_is_known(sk);
 
-		if (known && shm_of(sk)->rx_tcp_left < 0 && shm_rx_learn(sk))
+		if (known && shm_of(sk)->rx_tcp_left < 0)
 			return; /* a liar: whoever reads will say so */
 		if (shm_of(sk)->backlog_pos == shm_of(sk)->backlog_end)
 			shm_of(sk)->backlog_pos = shm_of(sk)->backlog_end = 0;

@@ -47,6 +47,7 @@ struct shm_conn {
 	uint8_t tx_ring;      /* 1: the ring, 0: still (or again) TCP */
 	uint8_t tx_fin;       /* a FIN record was pushed */
 	uint8_t bell_waits;   /* the kernel holds a doorbell back */
+	uint8_t tx_late;      /* bytes went by TCP to a peer that has closed */
 	uint64_t tx_tcp_base; /* bytes sent by TCP, exact while PENDING */
 	uint32_t tx_full_at;  /* the peer's tail, when there was no room */
 	uint32_t tx_limit;    /* bytes in flight at most, from SO_SNDBUF */
@@ -57,11 +58,16 @@ struct shm_conn {
 	uint32_t corked_bytes; /* of records that wait for more; 0: none */
 	uint32_t corked_at; /* the first of them, whose header is not stored */
 	uint64_t corked_hdr, corked_since_ns;
+	/* The peer has recalled the connection.  tx_owed: bytes that a call has
+	 * put into the ring, before we know where the peer stopped.  Of those
+	 * that it has not read, TCP still has to bring again_left. */
+	uint32_t tx_owed;
+	uint32_t again_off, again_pos, again_left;
 
 	/* The upgrade. */
 	int32_t proposal_fd; /* the listener of our proposal, or 0 */
 	int32_t channel_fd;  /* to the acceptor of our segment, or 0 */
-	uint32_t inbox_tag;  /* of the inbox that the peer was given */
+	uint32_t inbox_tag;  /* of our inbox that the peer was given; 0: none */
 	uint32_t slot;       /* this side's slot in its own inbox */
 
 	struct shm_lend *lend; /* lend.c; NULL: nobody uses it */

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <linux/sockios.h>
 #include <poll.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -30,8 +29,9 @@
  * third. */
 #define WRITABLE_PART 8
 
-/* How long close() waits for a peer that lost its core while it was ringing. */
-#define LEAVE_NS (100 * NS_PER_MS)
+/* An honest peer sets a flag once, so the second look finds it.  A hostile one may
+ * set and clear it for ever. */
+#define LOOKS_MAX 3
 
 void shm_broken(struct sock *sk, int fd, const char *why)
 {
@@ -114,6 +114,8 @@ static void pending_ask(struct sock *sk, int fd)
  * just become ready, because then the readable bytes may be a doorbell. */
 static COLD bool kernel_events(struct sock *sk, int fd, unsigned *ev)
 {
+	int looks = 0;
+
 	do {
 		if (sock_mode(sk) == SOCK_PENDING)
 			pending_ask(sk, fd);
@@ -121,7 +123,8 @@ static COLD bool kernel_events(struct sock *sk, int fd, unsigned *ev)
 			return false;
 		*ev = tcp_events(fd, POLLIN | POLLOUT | POLLPRI);
 	} while (*ev & POLLIN && sock_mode(sk) == SOCK_PENDING &&
-		 load_acq(&shm_peer(sk)->flags) & SEG_READY && !sk->anchor_err);
+		 load_acq(&shm_peer(sk)->flags) & SEG_READY &&
+		 !sk->anchor_err && ++looks < LOOKS_MAX);
 	return true;
 }
 
@@ -129,13 +132,15 @@ static COLD bool kernel_events(struct sock *sk, int fd, unsigned *ev)
 static COLD bool rx_tcp_events(struct sock *sk, int fd, unsigned *ev)
 {
 	unsigned tcp;
+	int looks = 0;
 
 	do {
 		if (shm_rx_sync(sk, fd))
 			return false;
 		tcp = tcp_events(fd, POLLIN);
 	} while (tcp & POLLIN && shm_of(sk)->rx_tcp_left < 0 &&
-		 load_acq(&shm_peer(sk)->flags) & SEG_TX_RING);
+		 load_acq(&shm_peer(sk)->flags) & SEG_TX_RING &&
+		 ++looks < LOOKS_MAX);
 	if (tcp & (POLLERR | POLLHUP | POLLRDHUP))
 		anchor_ask(sk, fd);
 	*ev |= tcp & (POLLIN | POLLRDNORM);
@@ -232,7 +237,10 @@ unsigned shm_events(struct sock *sk, int fd)
 			  : POLLIN | POLLRDNORM;
 	}
 	bool by_tcp = !load_rlx(&shm_of(sk)->tx_ring);
-	if (unlikely(by_tcp))
+	bool by_none = unlikely(peer & SEG_FALLBACK) && !(peer & SEG_CUT);
+	if (unlikely(by_none))
+		;
+	else if (unlikely(by_tcp))
 		ev |= queue_events(sk, fd, POLLOUT | POLLWRNORM);
 	else if (unlikely(load_rlx(&sk->errq)))
 		ev |= queue_events(sk, fd, 0);
@@ -250,7 +258,7 @@ unsigned shm_events(struct sock *sk, int fd)
 	}
 	if (unlikely(peer & SEG_TX_BACK))
 		ev |= tcp_events(fd, POLLPRI) & POLLPRI;
-	if (likely(!by_tcp) &&
+	if (likely(!by_tcp && !by_none) &&
 	    (shut & SHUT_BIT_WR || peer & SEG_CLOSED || tx_writable(sk, fd)))
 		ev |= POLLOUT | POLLWRNORM;
 	if (rx_done) {
@@ -278,7 +286,7 @@ static void tell_of_space(struct sock *sk, int fd)
 
 bool shm_has_inbox(const struct sock *sk)
 {
-	return shm_of(sk)->inbox_tag == inbox_own_tag();
+	return inbox_of(shm_of(sk)->inbox_tag);
 }
 
 /* The peer has copies of the bells of one process: the one whose inbox it
@@ -302,7 +310,8 @@ bool shm_arm_bell(struct sock *sk, int fd)
 	/* The word that all peers can clear is for who looks up now and then. */
 	if (!bell_is_private(bell)) {
 		how |= RING_ONLY_ONE;
-		store_rlx(&inbox_own()->bell[bell].sleeping, 1u);
+		store_rlx(&inbox_of(shm_of(sk)->inbox_tag)->bell[bell].sleeping,
+			  1u);
 	}
 	if (!cas(word, was, how))
 		return false;
@@ -318,8 +327,9 @@ void shm_disarm_bell(struct sock *sk)
 
 	if ((was & ~RING_ONLY_ONE) == bell + 1)
 		cas(word, was, 0u);
-	if (bell < BELLS)
-		store_rlx(&inbox_own()->bell[bell].sleeping, 0u);
+	struct inbox *in = inbox_of(shm_of(sk)->inbox_tag);
+	if (bell < BELLS && in)
+		store_rlx(&in->bell[bell].sleeping, 0u);
 }
 
 void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
@@ -363,7 +373,10 @@ static void tx_shut(struct sock *sk, int fd)
 	if (shm_of(sk)->tx_ring && shm_has_fallen_back(sk))
 		shm_tx_fell_back(sk, fd, 0);
 	if (!shm_of(sk)->tx_ring || shm_of(sk)->rx_broken) {
-		libc.shutdown(fd, SHUT_WR);
+		if (shm_tx_again(sk, fd) == -EAGAIN)
+			shm_of(sk)->tx_fin = 1; /* behind what waits */
+		else
+			libc.shutdown(fd, SHUT_WR);
 		return;
 	}
 	push_fin(sk);
@@ -409,6 +422,8 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 	 * ring any more, so shut the kernel's socket too. */
 	bool both = sk->shut == (SHUT_BIT_RD | SHUT_BIT_WR) ||
 		    (sk->shut & SHUT_BIT_WR && shm_of(sk)->rx_eof);
+	if (shm_of(sk)->again_left || shm_of(sk)->tx_owed)
+		both = false; /* the last of these bytes takes the FIN along */
 	bool sleepers = load_rlx(how == SHUT_WR ? &shm_of(sk)->n_tx_sleepers
 						: &sk->n_sleepers) > 0;
 	if (ours && !both && sleepers)
@@ -428,12 +443,12 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 int shm_inq(struct sock *sk, int fd)
 {
 	enum ring_mark mark;
-	int n = 0;
+	int n = 0, looks = 0;
 
 	/* Doorbells are not bytes of the stream.  While TCP has both, count
 	 * only the stream's. */
 	while (shm_of(sk)->rx_tcp && !shm_rx_sync(sk, fd) &&
-	       shm_of(sk)->rx_tcp_left < 0) {
+	       shm_of(sk)->rx_tcp_left < 0 && looks++ < LOOKS_MAX) {
 		if (load_rlx(&shm_of(sk)->rx_broken))
 			return 0;
 		if (libc.ioctl(fd, FIONREAD, &n) < 0)
@@ -494,10 +509,10 @@ void shm_fallback(struct sock *sk, int fd, enum osf_reason reason)
 {
 	if (!sock_lock_both(sk, SOCK_SHM))
 		return;
-	if (shm_has_fallen_back(sk))
+	if (shm_has_fallen_back(sk)) {
 		shm_tx_fell_back(sk, fd, 0);
-	if (sock_mode(sk) == SOCK_SHM && shm_of(sk)->tx_ring &&
-	    !shm_of(sk)->tx_fin) {
+		shm_tx_again(sk, fd);
+	} else if (shm_of(sk)->tx_ring && !shm_of(sk)->tx_fin) {
 		fetch_or(&shm_me(sk)->flags, SEG_WANT_BACK);
 		anchor_back(sk, fd);
 		sock_set_reason(sk, reason != OSF_REASON_NONE
@@ -525,34 +540,33 @@ static bool is_unread(struct sock *sk, int fd)
 
 /*
  * Say that nobody here reads any more, and discard the last doorbells.  Unread
- * bytes would turn the kernel's FIN into a reset, which loses what TCP still
- * has to deliver.  Dekker with anchor_ring(): we wait for a doorbell counted
- * before the flag, and the peer sends none after it.
+ * bytes would turn the kernel's FIN into a reset.  Dekker with anchor_ring(): the
+ * peer sends no doorbell that it counts after the flag.  One that it counted
+ * before, and had no core to send, is answered with a reset, which the peer does
+ * not take for one of ours (is_bells_reset()).
  */
 void shm_leave(struct sock *sk, int fd)
 {
 	fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
-	if (shm_of(sk)->rx_back || (shm_of(sk)->rx_tcp && !shm_rx_sync(sk, fd)))
-		return;
-	anchor_drain(sk, fd);
-	if (shm_of(sk)->bells_drained == load_acq(&shm_peer(sk)->bells))
-		return;
-	if (shm_is_corked(sk)) /* bytes that come too late, as on the kernel */
-		return;
-	/* A peer that is ringing only needs a core.  After its end nothing
-	 * comes. */
-	uint64_t end = now_ns() + LEAVE_NS;
-	while (shm_of(sk)->bells_drained != load_acq(&shm_peer(sk)->bells) &&
-	       load_rlx(&sk->anchor_end) == ANCHOR_OPEN) {
-		if (now_ns() > end) {
-			log_info("fd %d: closed with a doorbell on its way",
-				 fd);
-			return;
-		}
-		sched_yield();
-		anchor_ask(sk, fd);
+	if (!shm_of(sk)->rx_back &&
+	    (!shm_of(sk)->rx_tcp || shm_rx_sync(sk, fd)))
 		anchor_drain(sk, fd);
-	}
+}
+
+/* close() will reset the connection. */
+static void abort_at_close(struct sock *sk, int fd)
+{
+	fetch_or(&shm_me(sk)->flags, SEG_CLOSED | SEG_ABORTED);
+	linger_reset(fd);
+}
+
+/* Is everything that send() has taken in the ring, or in TCP?  The peer may have
+ * recalled the connection and may not say what it has not read. */
+static bool is_all_sent(struct sock *sk, int fd)
+{
+	if (shm_has_fallen_back(sk))
+		shm_tx_fell_back(sk, fd, 0);
+	return !shm_of(sk)->tx_owed && !shm_tx_again(sk, fd);
 }
 
 /* The last holder ends without closing.  Do those parts of close() that save
@@ -562,18 +576,19 @@ void shm_exit(struct sock *sk, int fd)
 	if (sock_mode(sk) != SOCK_SHM || shm_of(sk)->rx_broken)
 		return;
 	bool unread = is_unread(sk, fd);
-	if (shm_of(sk)->tx_ring && !shm_of(sk)->tx_fin && !unread &&
-	    linger_s(fd) && lock_try(&sk->tx_lock)) {
-		store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_WR));
-		push_fin(sk);
+	if (lock_try(&sk->tx_lock)) {
+		unread |= !is_all_sent(sk, fd);
+		if (shm_of(sk)->tx_ring && !shm_of(sk)->tx_fin && !unread &&
+		    linger_s(fd)) {
+			store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_WR));
+			push_fin(sk);
+		}
 		lock_put(&sk->tx_lock);
 	}
-	if (unread) {
-		fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
-		linger_reset(fd);
-	} else {
+	if (unread)
+		abort_at_close(sk, fd);
+	else
 		shm_leave(sk, fd);
-	}
 }
 
 /*
@@ -591,20 +606,22 @@ static struct seg *close_keep(struct sock *sk, int fd)
 	if (sock_mode(sk) == SOCK_SHM && !shm_of(sk)->rx_broken) {
 		if (shm_of(sk)->rx_tcp)
 			shm_rx_sync(sk, fd);
-		bool unread = is_unread(sk, fd);
+		bool unread = is_unread(sk, fd) || !is_all_sent(sk, fd);
 		int linger_for = unread ? 0 : linger_s(fd);
 		if (shm_of(sk)->tx_ring && !shm_of(sk)->tx_fin && linger_for)
 			push_fin(sk);
 		if (shm_of(sk)->tx_ring && linger_for > 0)
 			shm_linger(sk, fd, linger_for);
 		shm_leave(sk, fd);
-		if (unread)
-			linger_reset(fd);
+		if (!linger_for)
+			abort_at_close(sk, fd);
 	}
 	shm_tx_shrink(sk);
 	backlog_free(sk);
 	inbox_detach(shm_of(sk)->peer_inbox);
+	inbox_put(shm_of(sk)->inbox_tag);
 	shm_of(sk)->peer_inbox = NULL;
+	shm_of(sk)->inbox_tag = 0;
 	shm_of(sk)->seg = NULL;
 	fds_close(shm_of(sk)->channel_fd);
 	shm_of(sk)->channel_fd = 0;
@@ -625,7 +642,9 @@ void shm_let_go(const struct sock *sk)
 {
 	if (!shm_of(sk)->seg)
 		return;
-	if (shm_has_inbox(sk)) /* the others have theirs by the fork */
+	if (shm_has_inbox(sk)) { /* the others have theirs by the fork */
 		inbox_detach(shm_of(sk)->peer_inbox);
+		inbox_put(shm_of(sk)->inbox_tag);
+	}
 	seg_unmap(shm_of(sk)->seg, shm_ring_bytes(sk));
 }

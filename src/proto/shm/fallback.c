@@ -29,10 +29,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -40,15 +37,57 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/rawcall.h"
+#include "proto/shm/region.h"
 #include "proto/shm/rendezvous.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
 
-/* The peer has already begun what we wait for.  It may only need a core. */
-#define SETTLE_NS (2 * NS_PER_S)
+/* For all that a recall waits for together.  What has not come by then the relay
+ * waits for.  Only if the peer recalls at the same time we wait longer, until it
+ * has done the same. */
+#define SETTLE_NS (2 * NS_PER_MS)
+#define RECALL_NS (4 * NS_PER_MS)
+/* A process that has waited in vain does not wait again for so long: it may have
+ * thousands of such connections. */
+#define IMPATIENT_NS (100 * NS_PER_MS)
+#define CUT_TICK_NS (100 * NS_PER_US)
 #define STASH_MIN (64u * 1024)
 /* The buffers of a TCP connection always have room for this much, once read. */
 #define PUT_BACK_MAX (64u * 1024)
+
+static uint64_t vain_ns; /* when a recall has waited in vain */
+
+/* When a recall that begins now no longer waits. */
+static uint64_t settle_until(void)
+{
+	uint64_t now = now_ns(), last = load_rlx(&vain_ns);
+
+	return last && now - last < IMPATIENT_NS ? now : now + SETTLE_NS;
+}
+
+/* Wait until there is something to read at @fd.  False: not in time. */
+static bool await_bytes(int fd, uint64_t until_ns)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	for (;;) {
+		uint64_t now = now_ns();
+		struct timespec ts =
+		    ns_timespec(now < until_ns ? until_ns - now : 0);
+		int n = libc.ppoll(&p, 1, &ts, NULL);
+
+		if (n > 0 && p.revents != POLLERR)
+			return true;
+		if (now >= until_ns) {
+			store_rlx(&vain_ns, now);
+			return false;
+		}
+		if (n > 0) { /* the error queue; no bytes yet */
+			ts = ns_timespec(CUT_TICK_NS);
+			libc.ppoll(NULL, 0, &ts, NULL);
+		}
+	}
+}
 
 /* Where @n more bytes may be written, or NULL. */
 static uint8_t *stash_room(struct stash *st, size_t n)
@@ -71,24 +110,15 @@ static uint8_t *stash_room(struct stash *st, size_t n)
 }
 
 /* Read up to *@left bytes from TCP into @st, or discard them if @st is NULL.
- * -ENODATA: the connection ended first. */
-static int take_tcp(int fd, struct stash *st, int64_t *left)
+ * -ENODATA: the connection ended first; -ETIMEDOUT. */
+static int take_tcp(int fd, struct stash *st, int64_t *left, uint64_t until_ns)
 {
 	size_t want = MIN((size_t)*left, (size_t)STASH_MIN);
 	uint8_t bin[256], *to = st ? stash_room(st, want) : bin;
-	struct pollfd p = { .fd = fd, .events = POLLIN };
 
 	if (!to)
 		return -ENOMEM;
-	uint64_t end = now_ns() + SETTLE_NS;
-	int n;
-	do {
-		n = libc.poll(&p, 1, (int)(SETTLE_NS / NS_PER_MS));
-		if (p.revents == POLLERR) /* the error queue; no bytes yet */
-			libc.poll(NULL, 0, 1);
-	} while ((n < 0 && errno == EINTR) ||
-		 (p.revents == POLLERR && now_ns() < end));
-	if (n <= 0)
+	if (!await_bytes(fd, until_ns))
 		return -ETIMEDOUT;
 	ssize_t r =
 	    libc.recv(fd, to, st ? want : MIN(want, sizeof(bin)), MSG_DONTWAIT);
@@ -119,56 +149,71 @@ static int stash_backlog(struct sock *sk, struct stash *st)
 
 /* Stash the TCP bytes that come before the ring.  They are on their way,
  * unless the connection has ended; then the next reader gets that from the
- * kernel. */
-static int stash_tcp(struct sock *sk, int fd, struct stash *st)
+ * kernel.  What is late, or more than both kernels hold, is the gap. */
+static int stash_tcp(struct sock *sk, int fd, struct stash *st,
+		     uint64_t until_ns)
 {
+	int64_t *left = &shm_of(sk)->rx_tcp_left;
 	int err = 0;
 
-	while (!err && shm_of(sk)->rx_tcp_left > 0)
-		err = take_tcp(fd, st, &shm_of(sk)->rx_tcp_left);
-	return err == -ENODATA ? 0 : err;
+	while (!err && *left > 0 && st->n < BACKLOG_MAX)
+		err = take_tcp(fd, st, left, until_ns);
+	st->n_first = st->n;
+	if (err == -ENODATA)
+		return 0;
+	st->n_gap = (uint64_t)*left;
+	return err == -ETIMEDOUT ? 0 : err;
 }
 
+/* Stash what the ring has.  An honest peer cannot put more into it than it has
+ * room for, while we take nothing out. */
 static int stash_ring(struct sock *sk, struct stash *st)
 {
+	struct ring_rx *rx = &shm_of(sk)->rx;
 	enum ring_mark mark = RING_NONE;
+	uint32_t lines = shm_ring_bytes(sk) / RING_ALIGN;
 
-	for (;;) {
+	for (;; lines--) {
 		const uint8_t *data;
-		int32_t n = ring_peek(&shm_of(sk)->rx, &data, &mark);
+		int32_t n = ring_peek(rx, &data, &mark);
 
-		if (n < 0)
+		if (n < 0 || !lines)
 			return -EPROTO;
+		if (!n && mark == RING_MAP && !shm_rx_map(sk))
+			continue;
 		if (!n)
 			break;
+		if (!rx->refs &&
+		    st->n - st->n_first + (size_t)n > shm_ring_bytes(sk))
+			return -EPROTO;
 		uint8_t *to = stash_room(st, (size_t)n);
 		if (!to)
 			return -ENOMEM;
 		memcpy(to, data, (size_t)n);
 		st->n += (size_t)n;
-		ring_skip(&shm_of(sk)->rx, (uint32_t)n);
+		ring_skip(rx, (uint32_t)n);
 	}
 	st->has_end = mark == RING_FIN;
-	st->is_late = mark == RING_BACK;
+	st->is_late |= mark == RING_BACK;
 	return 0;
 }
 
-/* Wait until each doorbell that was counted has arrived, and discard it. */
-static int sync_bells(struct sock *sk, int fd)
+/* Discard each doorbell that was counted.  Those that have not come in time are
+ * left to the relay. */
+static void sync_bells(struct sock *sk, int fd, struct stash *st,
+		       uint64_t until_ns)
 {
-	uint64_t end = now_ns() + SETTLE_NS;
+	uint32_t due;
 
-	for (;;) {
+	do {
 		anchor_drain(sk, fd);
-		if (shm_of(sk)->bells_drained ==
-			load_acq(&shm_peer(sk)->bells) ||
-		    load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
-			return 0; /* behind its end nothing comes */
-		if (now_ns() > end)
-			return -ETIMEDOUT;
+		due =
+		    load_acq(&shm_peer(sk)->bells) - shm_of(sk)->bells_drained;
 		anchor_ask(sk, fd);
-		sched_yield();
-	}
+		if (load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
+			return; /* behind its end nothing comes */
+	} while (due && !st->n_gap && await_bytes(fd, until_ns));
+	st->n_skip = due;
 }
 
 /* Copy the peer's descriptor of the anchor.  Return -1 if that is not
@@ -215,12 +260,13 @@ static bool may_put_back(struct sock *sk, int fd)
 }
 
 /* Write the stash into the peer's socket.  If not all fits, read it back. */
-static void put_back(struct sock *sk, int fd, struct stash *st)
+static void put_back(struct sock *sk, int fd, struct stash *st,
+		     uint64_t until_ns)
 {
 	size_t put = 0;
 	int other = -1;
 
-	if (!st->is_late && (st->n || st->has_end))
+	if (!st->is_late && !st->n_gap && !st->n_skip && (st->n || st->has_end))
 		other = borrow_other_end(sk, fd);
 	if (other < 0)
 		return;
@@ -239,73 +285,98 @@ static void put_back(struct sock *sk, int fd, struct stash *st)
 	} else {
 		int64_t again = (int64_t)put;
 
-		while (again > 0 && !take_tcp(fd, NULL, &again))
+		while (again > 0 && !take_tcp(fd, NULL, &again, until_ns))
 			;
+		st->n_skip = (uint32_t)again;
 	}
 	libc.close(other);
 }
 
-/* End the peer's direction where we stop reading. */
-static int end_rx(struct sock *sk, int fd, struct stash *st)
+/* Stash what comes from the peer, as far as TCP does not bring it. */
+static int stash_rx(struct sock *sk, int fd, struct stash *st,
+		    uint64_t until_ns)
 {
-	struct seg_side *me = shm_me(sk);
 	int err = 0;
 
 	if (shm_of(sk)->rx_tcp)
 		err = stash_backlog(sk, st);
+	st->n_first = st->n;
 	if (!err && shm_of(sk)->rx_tcp &&
 	    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) { /* S1 */
-		shm_rx_learn(sk);
-		err = stash_tcp(sk, fd, st);
+		if (shm_of(sk)->rx_tcp_left < 0)
+			err = shm_rx_learn(sk);
+		if (!err)
+			err = stash_tcp(sk, fd, st, until_ns);
 		if (!err)
 			store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
 	}
 	/* While TCP still carries the stream, the ring is empty and no
 	 * doorbell was rung. */
-	if (!err && !shm_of(sk)->rx_tcp) {
-		shm_uncork(sk, true);
-		if (!shm_of(sk)->rx_back && !shm_of(sk)->rx_eof)
-			err = stash_ring(sk, st);
-		if (!err)
-			err = sync_bells(sk, fd);
-	}
-	if (shm_of(sk)->rx_eof)
-		st->has_end = true;
+	if (err || shm_of(sk)->rx_tcp)
+		return err;
+	shm_uncork(sk, true);
+	if (!shm_of(sk)->rx_back && !shm_of(sk)->rx_eof)
+		err = stash_ring(sk, st);
 	if (!err)
-		put_back(sk, fd, st);
-	me->cut = shm_of(sk)->rx.off;
-	fetch_or(&me->flags, SEG_CUT); /* S4 */
-	ring_publish(&shm_of(sk)->rx); /* whoever waits for room looks again */
+		sync_bells(sk, fd, st, until_ns);
 	return err;
 }
 
-/* End our direction: the peer reads the ring to its end, then TCP. */
-static void end_tx(struct sock *sk, int fd)
+/* End the peer's direction where we stop reading. */
+static int end_rx(struct sock *sk, int fd, struct stash *st, uint64_t until_ns)
 {
-	if (shm_has_fallen_back(sk)) /* both at once */
-		shm_tx_fell_back(sk, fd, 0);
-	if (!shm_of(sk)->tx_ring)
-		return;
+	struct seg_side *me = shm_me(sk);
+	int err = stash_rx(sk, fd, st, until_ns);
+
+	if (shm_of(sk)->rx_eof)
+		st->has_end = true;
+	if (!err)
+		put_back(sk, fd, st, until_ns);
+	/* Nothing behind it: TCP brings the gap and what follows. */
+	if (st->n == st->n_first && !st->n_skip)
+		st->n_gap = 0;
+	me->cut = shm_of(sk)->rx.off;
+	fetch_or(&me->flags, SEG_CUT); /* S4 */
+	ring_publish(&shm_of(sk)->rx); /* whoever waits for room looks again */
+	shm_notify_space(sk, fd);
+	return err;
+}
+
+/* The peer recalls at the same time: wait until it has put back what it had not
+ * read, because from now on somebody may write to TCP who knows nothing of it. */
+static int await_cut(const struct sock *sk, uint64_t until_ns)
+{
+	struct timespec tick = ns_timespec(CUT_TICK_NS);
+
+	while (shm_awaits_cut(sk)) {
+		if (load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
+		    now_ns() > until_ns)
+			return -ETIMEDOUT;
+		libc.ppoll(NULL, 0, &tick, NULL);
+	}
+	return 0;
+}
+
+/* End our direction: the peer reads the ring to its end, then TCP. */
+static int end_tx(struct sock *sk, int fd, uint64_t until_ns)
+{
+	int err = await_cut(sk, until_ns);
+
+	if (!err && shm_has_fallen_back(sk)) { /* both at once */
+		ssize_t lost = shm_tx_fell_back(sk, fd, 0);
+
+		err = lost < 0 ? (int)lost : 0;
+	}
+	if (err || !shm_of(sk)->tx_ring)
+		return err ? err : shm_tx_again(sk, fd);
 	if (!shm_of(sk)->tx_fin) {
 		anchor_back(sk, fd);
-		return;
+		return await_cut(sk, until_ns);
 	}
 	anchor_ring(sk, fd);
 	anchor_silence(sk);
 	libc.shutdown(fd, SHUT_WR);
-}
-
-/* Give the anchor the options that the application has set. */
-static void restore_options(const struct sock *sk, int fd)
-{
-	int nodelay = sk->nodelay, cork = sk->cork, lowat = sk->rcvlowat;
-
-	libc.setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof(int));
-	if (cork)
-		libc.setsockopt(fd, IPPROTO_TCP, TCP_CORK, &cork, sizeof(int));
-	if (lowat > 1)
-		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &lowat,
-				sizeof(int));
+	return 0;
 }
 
 /* Pass on the FIN that we held back.  The stream ended well, so drop a later
@@ -327,7 +398,9 @@ static int leave_rest(struct sock *sk, int fd)
 
 	me->cut = shm_of(sk)->rx.off;
 	fetch_or(&me->flags, SEG_CUT); /* S4: it may be waiting for that */
-	end_tx(sk, fd);
+	shm_notify_space(sk, fd);
+	if (end_tx(sk, fd, now_ns() + RECALL_NS))
+		shm_broken(sk, fd, "it does not end its recall");
 	return 0;
 }
 
@@ -347,23 +420,25 @@ static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
 	fence_full(); /* Dekker with tx.c and anchor_ring() */
 	if (gently && load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK)
 		return leave_rest(sk, fd);
-	int err = end_rx(sk, fd, st);
+	uint64_t start = now_ns();
+	int err = end_rx(sk, fd, st, settle_until());
+	if (!err)
+		err = end_tx(sk, fd, start + RECALL_NS);
 	if (err) {
 		shm_broken(sk, fd, "the kernel cannot take it");
 		return err == -ENOMEM ? err : -ECONNRESET;
 	}
-	end_tx(sk, fd);
 	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
 	store_rlx(&shm_of(sk)->rx_back, (uint8_t)1);
 	store_rlx(&shm_of(sk)->rx_eof, (uint8_t)0);
 	store_rlx(&shm_of(sk)->fell_back, (uint8_t)1);
-	restore_options(sk, fd);
-	if (st->has_end && !st->n)
+	anchor_restore(sk, fd);
+	if (st->has_end && !stash_needs_relay(st))
 		end_rx_now(fd);
 	sock_set_reason(sk, why);
 	sk->st->proto = OSF_PROTO_INET;
 	count(&arena_totals()->n_fallbacks, 1);
-	if (st->n) /* others wait until the stash is read */
+	if (stash_needs_relay(st)) /* others wait until it is there */
 		sock_set_mode(sk, SOCK_UPGRADING);
 	return 1;
 }
@@ -380,58 +455,4 @@ int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 	lock_put(&sk->rx_lock);
 	errno = saved;
 	return r;
-}
-
-/* Wait until the peer says where it stopped, which it is about to do.  Until
- * then send nothing by TCP, because the peer may be putting unread bytes back
- * there. */
-bool shm_cut_is_known(struct sock *sk, int fd)
-{
-	uint64_t end = now_ns() + SETTLE_NS;
-
-	while (!(load_acq(&shm_peer(sk)->flags) & SEG_CUT)) { /* S4 */
-		anchor_ask(sk, fd);
-		if (load_rlx(&sk->anchor_end) != ANCHOR_OPEN || now_ns() > end)
-			return load_acq(&shm_peer(sk)->flags) & SEG_CUT;
-		sched_yield();
-	}
-	return true;
-}
-
-ssize_t shm_tx_fell_back(struct sock *sk, int fd, size_t mine)
-{
-	bool in_second = shm_of(sk)->tx.other < shm_of(sk)->tx.base;
-	/* The size of the memory from @base on. */
-	uint32_t size =
-	    in_second ? shm_of(sk)->tx.area_bytes : shm_ring_bytes(sk);
-	enum ring_mark mark;
-
-	shm_release(sk);
-	if (!shm_of(sk)->tx_ring)
-		return 0;
-	if (!shm_cut_is_known(sk, fd)) {
-		if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
-			shm_broken(sk, fd, "fell back, and does not say where");
-		return -ECONNRESET;
-	}
-	/* Read our own ring from the cut, as the peer would have done. */
-	struct ring_rx rest = { .base = shm_of(sk)->tx.base,
-				.size = size,
-				.off = load_rlx(&shm_peer(sk)->cut) };
-	if (rest.off % RING_ALIGN || rest.off > size - RING_ALIGN) {
-		shm_broken(sk, fd, "the cut");
-		return -ECONNRESET;
-	}
-	uint32_t n = ring_rx_bytes(&rest, INT32_MAX, &mark);
-	if (n > mine) {
-		shm_broken(sk, fd, "the cut");
-		return -ECONNRESET;
-	}
-	anchor_silence(sk);
-	if (sk->st->reason == OSF_REASON_UPGRADED)
-		sock_set_reason(sk, OSF_REASON_PEER_BACK);
-	shm_note_back(sk);
-	if (shm_of(sk)->tx_fin)
-		libc.shutdown(fd, SHUT_WR); /* the mark may be unseen */
-	return (ssize_t)n;
 }

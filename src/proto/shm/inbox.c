@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* proto/shm/inbox.c - see proto/shm/inbox.h */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 
 #include "base/atomic.h"
-#include "base/clock.h"
 #include "base/fds.h"
-#include "base/libc.h"
 #include "base/lock.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/segment.h"
@@ -18,11 +14,9 @@
 #define INBOX_MAGIC 0x786f626e69666f32ull
 
 #define TAKES_MAX 4 /* of a lane that is posted to while it is drained */
-#define MARKS_MAX 8 /* of a lane whose mark others move meanwhile */
 
-/* Process memory beside each lane of our own: who owns which slot. */
+/* Process memory beside each lane of an inbox: who owns which slot. */
 struct lane_owners {
-	bool in_use;
 	uint32_t n_used;         /* slots ever used */
 	uint32_t n_free;         /* of them, free again: the chain below */
 	void *owner[LANE_SLOTS]; /* or the number of the next free slot */
@@ -32,112 +26,180 @@ struct lane_owners {
 	uint16_t logged[LANE_LOG];
 };
 
-struct peer {
-	struct peer_inbox pub;
-	struct peer *next;
-	dev_t dev;
-	ino_t ino;
+/* One of our inboxes.  It stays at its address for good, because waiters look at it
+ * without a lock; to renew it, other memory is mapped there. */
+struct own {
+	struct inbox *in; /* NULL: not yet */
+	uint32_t tag;     /* of what is mapped there now; 0: nothing */
+	int fd;
+	uid_t uid; /* whose: */
+	pid_t pid; /* 0: of all processes of that user */
 	uint32_t n_refs;
+	struct lane_owners *owners[INBOX_LANES];
+};
+
+/* A ready set's lane, and the inboxes in which it is in use. */
+struct lane_use {
+	bool in_use;
+	uint32_t n;
+	uint8_t at[INBOXES];
 };
 
 static struct lock lock;
-static struct inbox *own;
-static int own_fd = -1;
-static struct lane_owners *owners[INBOX_LANES];
-static struct peer *peers;
+static struct own own[INBOXES];
+static struct lane_use lanes[INBOX_LANES];
+static bool is_spared; /* the program needed the descriptors */
 
-/* How often, and when last, this process told peers something by TCP alone. */
-static uint32_t n_past;
-static uint64_t past_ns;
+#define TAG_INDEX 31u
+static_assert(INBOXES <= TAG_INDEX + 1, "a tag names one of them");
 
-struct inbox *inbox_own(void)
+static bool is_free(const struct own *o) { return !o->n_refs; }
+
+/* The one for posts by @pid; or one that is free, for @pid from now on. */
+static struct own *find(uid_t uid, pid_t pid)
 {
-	struct inbox *in = load_acq(&own);
+	struct own *fresh = NULL, *idle = NULL;
+	uint32_t n_private = 0;
 
-	if (likely(in))
-		return in;
-	GUARD(&lock);
-	if (own)
-		return own;
-	void *map;
-	int fd;
-	if (sealed_create("osf-inbox", sizeof(struct inbox), &map, &fd))
-		return NULL;
-	in = map;
-	if (getrandom(in->id, sizeof(in->id), 0) != sizeof(in->id)) {
-		sealed_unmap(map, sizeof(struct inbox));
-		libc.close(fd);
-		return NULL;
+	for (uint32_t i = 0; i < INBOXES; i++) {
+		struct own *o = &own[i];
+
+		if (o->tag && o->uid == uid && o->pid == pid)
+			return o;
+		n_private += o->n_refs && o->pid;
+		if (!o->tag && !fresh)
+			fresh = o;
+		if (o->tag && is_free(o) && !idle)
+			idle = o;
 	}
-	in->magic = INBOX_MAGIC;
-	own_fd = fds_hide(fd);
-	store_rel(&own, in); /* pairs with the load above */
-	return in;
+	if (pid && n_private >= INBOXES_PRIVATE)
+		return NULL;
+	return fresh ? fresh : idle;
 }
 
-uint32_t inbox_own_tag(void)
+/* Give @o new memory, which nobody else has mapped. */
+static int renew(struct own *o, uid_t uid, pid_t pid)
 {
-	const struct inbox *in = load_acq(&own);
-	uint32_t tag = 0;
+	void *map = o->in;
+	uint32_t salt[5];
+	int fd;
 
-	if (in)
-		memcpy(&tag, in->id, sizeof(tag));
-	return tag | (in != NULL);
+	if (getrandom(salt, sizeof(salt), 0) != sizeof(salt))
+		return -ENOMEM;
+	int err = sealed_renew("osf-inbox", sizeof(struct inbox), &map, &fd);
+	if (err)
+		return err;
+	if (o->tag)
+		fds_close(o->fd);
+	o->in = map;
+	memcpy(o->in->id, salt, sizeof(o->in->id));
+	o->in->magic = INBOX_MAGIC;
+	o->fd = fds_hide(fd);
+	o->uid = uid;
+	o->pid = pid;
+	uint32_t at = (uint32_t)(o - own);
+	store_rel(&o->tag, (salt[4] & ~TAG_INDEX) | (TAG_INDEX + 1) | at);
+	return 0;
 }
 
-int inbox_own_fd_get(void)
+uint32_t inbox_get(uid_t uid, pid_t pid)
+{
+	GUARD(&lock);
+	if (is_spared)
+		return 0;
+	struct own *o = find(uid, pid);
+	if (!o) {
+		pid = 0;
+		o = find(uid, pid);
+	}
+	bool known = o && o->tag && o->uid == uid && o->pid == pid;
+	if (!o || (!known && renew(o, uid, pid)))
+		return 0;
+	o->n_refs++;
+	return o->tag;
+}
+
+static struct own *own_of(uint32_t tag)
+{
+	struct own *o = &own[tag & TAG_INDEX];
+
+	return tag && (tag & TAG_INDEX) < INBOXES && load_acq(&o->tag) == tag
+		   ? o
+		   : NULL;
+}
+
+void inbox_put(uint32_t tag)
+{
+	GUARD(&lock);
+	struct own *o = own_of(tag);
+
+	if (o && o->n_refs)
+		o->n_refs--;
+}
+
+struct inbox *inbox_of(uint32_t tag)
+{
+	struct own *o = own_of(tag);
+
+	return o ? o->in : NULL;
+}
+
+int inbox_fd_get(uint32_t tag)
 {
 	lock_get(&lock);
-	return own_fd < 0 ? -EMFILE : own_fd;
+	struct own *o = own_of(tag);
+	return !o || o->fd < 0 ? -EMFILE : o->fd;
 }
 
-void inbox_own_fd_put(void) { lock_put(&lock); }
+void inbox_fd_put(void) { lock_put(&lock); }
 
 bool inbox_spare_fd(void)
 {
-	GUARD(&lock);
-	bool any = own_fd >= 0;
+	bool any = false;
 
-	fds_close(own_fd);
-	own_fd = -1;
+	lock_get(&lock);
+	for (uint32_t i = 0; i < INBOXES; i++) {
+		if (!own[i].tag || own[i].fd < 0)
+			continue;
+		fds_close(own[i].fd);
+		own[i].fd = -1;
+		any = true;
+	}
+	is_spared |= any;
 	any |= bells_spare_fds();
-	for (struct peer *p = peers; p; p = p->next)
-		any |= bells_forget(&p->pub.bells);
-	return any;
+	lock_put(&lock);
+	return inbox_spare_bells() || any;
 }
 
-/* The inherited inbox belongs to the parent; the child starts without one. */
+/* The inherited inboxes belong to the parent.  Nobody in the child writes there:
+ * other memory lies where they were. */
 void inbox_after_fork(void)
 {
 	lock = (struct lock){ 0 };
-	own = NULL;
-	fds_close(own_fd);
-	own_fd = -1;
+	for (uint32_t i = 0; i < INBOXES; i++) {
+		struct own *o = &own[i];
+
+		if (o->tag)
+			fds_close(o->fd);
+		if (o->in)
+			sealed_forget(o->in, sizeof(struct inbox));
+		o->tag = o->n_refs = 0;
+	}
+	for (uint32_t i = 0; i < INBOX_LANES; i++)
+		lanes[i].in_use = false;
+	is_spared = false;
 	bells_after_fork();
-	for (unsigned i = 0; i < INBOX_LANES; i++)
-		if (owners[i])
-			owners[i]->in_use = false;
+	post_after_fork();
 }
 
 uint32_t lane_open(void)
 {
-	if (!inbox_own())
-		return LANE_NONE;
 	GUARD(&lock);
 	for (uint32_t i = 0; i < INBOX_LANES; i++) {
-		if (owners[i] && owners[i]->in_use)
+		if (lanes[i].in_use)
 			continue;
-		if (!owners[i]) {
-			void *map = mmap(NULL, sizeof(struct lane_owners),
-					 PROT_READ | PROT_WRITE,
-					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-			if (map == MAP_FAILED)
-				return LANE_NONE;
-			owners[i] = map;
-		}
-		owners[i]->in_use = true;
-		owners[i]->n_used = owners[i]->n_free = 0;
-		memset(&own->lane[i], 0, sizeof(own->lane[i]));
+		lanes[i].in_use = true;
+		store_rlx(&lanes[i].n, 0u);
 		return i;
 	}
 	return LANE_NONE;
@@ -148,15 +210,51 @@ void lane_close(uint32_t lane)
 	if (lane == LANE_NONE)
 		return;
 	GUARD(&lock);
-	owners[lane]->in_use = false;
+	lanes[lane].in_use = false;
 }
 
-uint32_t slot_open(uint32_t lane, void *owner)
+struct lane *lane_next(uint32_t lane, uint32_t *i)
+{
+	struct lane_use *u = &lanes[lane];
+
+	return *i < load_acq(&u->n) ? &own[u->at[(*i)++]].in->lane[lane] : NULL;
+}
+
+/* @lane is in use in inbox @o from now on: forget whom its slots had. */
+static bool lane_join(uint32_t lane, struct own *o)
+{
+	struct lane_use *u = &lanes[lane];
+	uint8_t at = (uint8_t)(o - own);
+
+	for (uint32_t i = 0; i < u->n; i++)
+		if (u->at[i] == at)
+			return true;
+	if (!o->owners[lane]) {
+		void *map = mmap(NULL, sizeof(struct lane_owners),
+				 PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (map == MAP_FAILED)
+			return false;
+		o->owners[lane] = map;
+	}
+	struct lane_owners *w = o->owners[lane];
+	memset(w->owner, 0, w->n_used * sizeof(*w->owner));
+	w->n_used = w->n_free = 0;
+	memset(&o->in->lane[lane], 0, sizeof(struct lane));
+	u->at[u->n] = at;
+	store_rel(&u->n, u->n + 1);
+	return true;
+}
+
+uint32_t slot_open(uint32_t lane, uint32_t tag, void *owner)
 {
 	if (lane == LANE_NONE)
 		return SLOT_NONE;
 	GUARD(&lock);
-	struct lane_owners *o = owners[lane];
+	struct own *in = own_of(tag);
+	if (!in || !lane_join(lane, in))
+		return SLOT_NONE;
+	struct lane_owners *o = in->owners[lane];
 	uint32_t bit;
 	if (o->n_free)
 		bit = o->free_stack[--o->n_free];
@@ -164,8 +262,9 @@ uint32_t slot_open(uint32_t lane, void *owner)
 		bit = o->n_used++;
 	else
 		return SLOT_NONE;
+	in->n_refs++;
 	store_rel(&o->owner[bit], owner);
-	return slot_make(lane, bit);
+	return slot_make(lane, bit) | (tag & TAG_INDEX) << SLOT_LOCAL;
 }
 
 void slot_close(uint32_t slot)
@@ -173,10 +272,18 @@ void slot_close(uint32_t slot)
 	if (slot == SLOT_NONE)
 		return;
 	GUARD(&lock);
-	struct lane_owners *o = owners[slot >> 16];
+	struct own *in = &own[slot >> SLOT_LOCAL];
+	struct lane_owners *o = in->owners[slot_lane(slot)];
 	uint32_t bit = slot & 0xffff;
 	store_rel(&o->owner[bit], NULL);
 	o->free_stack[o->n_free++] = bit;
+	if (in->n_refs)
+		in->n_refs--;
+}
+
+struct lane *slot_in(uint32_t slot)
+{
+	return &own[slot >> SLOT_LOCAL].in->lane[slot_lane(slot)];
 }
 
 /* Append all set bits of the lane to @o, which has @n bits already. */
@@ -251,10 +358,9 @@ static uint32_t lane_order(struct lane *l, struct lane_owners *o, uint32_t n)
 	return behind_ago > LANE_LOG ? 0 : n - n_behind;
 }
 
-HOT bool inbox_drain(uint32_t lane, ready_news *news, void *arg)
+HOT static bool drain(struct lane *l, struct lane_owners *o, ready_news *news,
+		      void *arg)
 {
-	struct lane *l = &own->lane[lane];
-	struct lane_owners *o = owners[lane];
 	uint32_t n = lane_take(l, o, 0);
 	bool any = false;
 
@@ -280,177 +386,27 @@ HOT bool inbox_drain(uint32_t lane, ready_news *news, void *arg)
 	return any;
 }
 
-int inbox_attach(int fd, struct peer_inbox **to)
+HOT bool inbox_drain(uint32_t lane, ready_news *news, void *arg)
 {
-	GUARD(&lock);
-	struct stat st;
+	struct lane_use *u = &lanes[lane];
+	bool any = false;
 
-	if (libc.fstat(fd, &st) < 0)
-		return -errno;
-	/* Compare the file itself, because a peer can claim any name. */
-	for (struct peer *p = peers; p; p = p->next) {
-		if (p->dev == st.st_dev && p->ino == st.st_ino) {
-			p->n_refs++;
-			*to = &p->pub;
-			return 0;
-		}
+	for (uint32_t i = 0; i < load_acq(&u->n); i++) {
+		struct own *o = &own[u->at[i]];
+
+		any |= drain(&o->in->lane[lane], o->owners[lane], news, arg);
 	}
-	struct peer *p = calloc(1, sizeof(*p));
-	void *map;
-	if (!p)
-		return -ENOMEM;
-	int err = sealed_map(fd, sizeof(struct inbox), &map);
-	if (err) {
-		free(p);
-		return err;
-	}
-	p->pub.in = map;
-	p->dev = st.st_dev;
-	p->ino = st.st_ino;
-	p->n_refs = 1;
-	p->next = peers;
-	store_rlx(&peers, p); /* looked at without the lock */
-	*to = &p->pub;
-	return 0;
+	return any;
 }
 
-void inbox_detach(struct peer_inbox *to)
+void inbox_tell_self(uint32_t tag, uint32_t slot)
 {
-	if (!to)
+	uint32_t lane = slot_lane(slot), bit = slot & 0xffff, w = bit / 64;
+	struct inbox *in = inbox_of(tag);
+
+	if (!in || lane >= INBOX_LANES || bit >= LANE_SLOTS)
 		return;
-	GUARD(&lock);
-	for (struct peer **pp = &peers; *pp; pp = &(*pp)->next) {
-		struct peer *p = *pp;
-
-		if (&p->pub != to)
-			continue;
-		if (!--p->n_refs) {
-			store_rlx(pp, p->next);
-			sealed_unmap(to->in, sizeof(*to->in));
-			bells_forget(&to->bells);
-			free(p);
-		}
-		return;
-	}
-}
-
-int inbox_keep_bell(struct peer_inbox *of, uint32_t bell, int fd, pid_t pid)
-{
-	GUARD(&lock);
-	return bell_keep(&of->bells, bell, fd, pid);
-}
-
-void inbox_went_past(void)
-{
-	if (!load_rlx(&peers))
-		return;
-	store_rlx(&past_ns, now_ns());
-	count(&n_past, 1);
-}
-
-void inbox_rang(struct peer_inbox *to)
-{
-	if (!to)
-		return;
-	store_rlx(&to->rang_ns, now_ns());
-	count(&to->n_rang, 1);
-}
-
-/* Leave word that @ticket, and all after it, stand behind TCP, unless the waiter knows.
- * Another thread may have left word for a later ticket. */
-static void mark_behind(const struct peer_inbox *to, struct lane *l,
-			uint32_t ticket)
-{
-	uint64_t asked_ns = load_rlx(&l->asked_ns);
-
-	if (asked_ns > load_rlx(&past_ns) && asked_ns > load_rlx(&to->rang_ns))
-		return;
-	for (int i = 0; i < MARKS_MAX; i++) {
-		uint64_t old = load_rlx(&l->behind);
-
-		if (old && (int32_t)((uint32_t)old - ticket) <= 0)
-			return;
-		if (cas(&l->behind, old, BEHIND | ticket))
-			return;
-	}
-}
-
-/* Has word been left, since what counts as @past went past, for @ticket or for an earlier
- * one? */
-static bool is_notified(uint64_t last, uint32_t past, uint32_t ticket)
-{
-	return last >> 32 == past && (int32_t)(ticket - (uint32_t)last) >= 0;
-}
-
-static COLD void notify_behind(struct peer_inbox *to, uint32_t lane,
-			       uint32_t past, uint32_t ticket)
-{
-	mark_behind(to, &to->in->lane[lane], ticket);
-	/* Pairs with draw_ticket(): who skips its own mark finds this one made. */
-	store_rel(&to->notified[lane], (uint64_t)past << 32 | ticket);
-}
-
-/*
- * A ticket for @bit, before the bit is set.  Threads that post the same bit at once may
- * take two, of which either will do.  Of several that find that something has gone past,
- * the one with the lowest ticket counts, whichever comes first.
- */
-static inline void draw_ticket(struct peer_inbox *to, uint32_t lane,
-			       uint32_t bit)
-{
-	struct lane *l = &to->in->lane[lane];
-	uint32_t ticket = fetch_add(&l->ticket, 1);
-	uint32_t past = load_acq(&n_past) + load_acq(&to->n_rang);
-
-	store_rlx(&l->recent[ticket % LANE_RECENT], (uint16_t)bit); /* I1 */
-	store_rlx(&l->log[ticket % LANE_LOG], (uint16_t)bit);
-	if (unlikely(!is_notified(load_acq(&to->notified[lane]), past, ticket)))
-		notify_behind(to, lane, past, ticket);
-}
-
-bool inbox_sleeps(const struct peer_inbox *to, uint32_t slot)
-{
-	uint32_t lane = slot >> 16;
-
-	return lane >= INBOX_LANES || load_seq(&to->in->lane[lane].sleeping);
-}
-
-HOT bool inbox_post(struct peer_inbox *to, uint32_t slot)
-{
-	uint32_t lane = slot >> 16, bit = slot & 0xffff;
-
-	if (unlikely(lane >= INBOX_LANES || bit >= LANE_SLOTS))
-		return true; /* nonsense: leave it to the anchor */
-	struct lane *l = &to->in->lane[lane];
-	uint64_t mask = UINT64_C(1) << (bit % 64);
-	unsigned w = bit / 64;
-
-	/* The bit has not been drained yet, so whoever set it wakes the
-	 * waiter.  The drain will find our news too, because the caller has
-	 * stored it and fenced. */
-	if (load_rlx(&l->bits[w]) & mask)
-		return false;
-	draw_ticket(to, lane, bit);
-	fetch_or(&l->bits[w], mask);
-	if (!(load_seq(&l->summary[w / 64]) & UINT64_C(1) << (w % 64)))
-		fetch_or(&l->summary[w / 64], UINT64_C(1) << (w % 64)); /* I1 */
-	return load_seq(&l->sleeping) && xchg(&l->sleeping, 0u);
-}
-
-bool inbox_ring(const struct peer_inbox *to, uint32_t slot)
-{
-	uint32_t lane = slot >> 16;
-
-	return lane < INBOX_LANES &&
-	       bell_ring(&to->bells, load_rlx(&to->in->lane[lane].bell1) - 1);
-}
-
-bool inbox_ring_only(const struct peer_inbox *to, uint32_t bell)
-{
-	uint32_t *sleeping = &to->in->bell[bell % BELLS].sleeping;
-
-	if (!bell_is_kept(&to->bells, bell))
-		return false;
-	return !load_seq(sleeping) || !xchg(sleeping, 0u) ||
-	       bell_ring(&to->bells, bell);
+	struct lane *l = &in->lane[lane];
+	fetch_or(&l->bits[w], UINT64_C(1) << (bit % 64));
+	fetch_or(&l->summary[w / 64], UINT64_C(1) << (w % 64)); /* I1 */
 }

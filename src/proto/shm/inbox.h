@@ -5,8 +5,15 @@
  *     a peer posts: it sets the bit of the connection's slot
  *       ->  inbox_drain() clears it
  *
- * Each process has one inbox, a memfd that it shares with every peer.  The
- * inbox has a lane for each ready set (sock/ready.h) that watches upgraded
+ * An inbox is a memfd that this process shares with one peer process and nobody
+ * else, so that no peer, present or former, can erase or see the news of another.
+ * Each costs its waiters a line to look at and a word to write before they sleep,
+ * so there are INBOXES_PRIVATE of them at a time.  Peer processes that come later
+ * share one inbox with the others of their user, who could stop each other anyway.
+ * An inbox without connections is renewed for the next peer: its memory is another
+ * then, and who still maps the old one writes to nobody.
+ *
+ * All inboxes have a lane for each ready set (sock/ready.h) that watches upgraded
  * sockets, so that a waiter only looks at its own news, in O(news).  A lane is
  * a bitmap of slots, a summary of that bitmap, and a word that says if the
  * waiter sleeps.  A peer that sets a bit and finds the waiter asleep rings the
@@ -29,16 +36,17 @@
  * this ticket.  The waiter then asks the kernel before it serves that ticket,
  * unless it has asked since.
  *
- * Peers of the same user write here.  They can wake us for nothing, and erase
- * what another peer has posted, so the waiter also looks at some of its
- * sockets ten times a second (file/epoll_ready.c).  False tickets and logs
- * only change the order.
+ * A peer can wake us for nothing, and erase its own news; false tickets and logs
+ * only change the order.  Where the processes of a user share an inbox, one can erase
+ * what another has posted.  So the waiter also looks at some of its sockets ten times
+ * a second (file/epoll_ready.c).
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include "base/bell.h"
 #include "base/compiler.h"
 #include "sock/ready.h"
@@ -50,6 +58,9 @@
 #define LANE_LOG 512u
 #define LANE_RECENT 14u
 #define LANE_NONE UINT32_MAX
+#define INBOXES 24u /* of a process at most */
+#define INBOXES_PRIVATE                                                        \
+	16u /* of one peer process each, while there are so few */
 #define BEHIND (UINT64_C(1) << 32) /* a ticket of lane.behind, not 0 */
 
 struct lane {
@@ -98,25 +109,45 @@ static inline uint32_t slot_make(uint32_t lane, uint32_t bit)
 	return lane << 16 | bit;
 }
 
-/* This process's own inbox, made on first use.  NULL: no memory. */
-struct inbox *inbox_own(void);
-uint32_t inbox_own_tag(
-    void); /* tells it from those of processes that share the socket; 0: none */
-/* Borrow the descriptor of our inbox, to send it to a peer.  Call the second
- * function in any case.  -EMFILE: the descriptor was given up, see below. */
-int inbox_own_fd_get(void);
-void inbox_own_fd_put(void);
-/* Close that descriptor, so that there are no more upgrades.  True if it was
+/* A slot as the peer is told it.  Ours have the inbox's number above. */
+#define SLOT_LOCAL 24
+static inline uint32_t slot_public(uint32_t slot)
+{
+	return slot == SLOT_NONE ? SLOT_NONE : slot & ((1u << SLOT_LOCAL) - 1);
+}
+
+static inline uint32_t slot_lane(uint32_t slot)
+{
+	return slot_public(slot) >> 16;
+}
+
+/* The inbox for posts by process @pid of user @uid: its tag, which differs from
+ * those of other processes of the family.  0: none.  Give each back. */
+uint32_t inbox_get(uid_t uid, pid_t pid);
+void inbox_put(uint32_t tag);
+/* NULL: it is not this process's. */
+struct inbox *inbox_of(uint32_t tag);
+/* Borrow its descriptor, to send it to the peer.  Call the second function in any
+ * case.  -EMFILE: the descriptor was given up, see below. */
+int inbox_fd_get(uint32_t tag);
+void inbox_fd_put(void);
+/* Close these descriptors, so that there are no more upgrades.  True if any was
  * open. */
 bool inbox_spare_fd(void);
+bool inbox_spare_bells(void); /* of peers */
 void inbox_after_fork(void);
+void post_after_fork(void);
 
-/* Lanes of our own. */
+/* Lanes of our own: one number in all inboxes. */
 uint32_t lane_open(void); /* LANE_NONE when all are taken */
 void lane_close(uint32_t lane);
-/* Give the watch @owner a slot on @lane; SLOT_NONE when the lane is full. */
-uint32_t slot_open(uint32_t lane, void *owner);
+/* The *@i-th inbox's lane in use, and the next *@i; NULL: there are no more. */
+struct lane *lane_next(uint32_t lane, uint32_t *i);
+/* Give the watch @owner a slot on @lane in the inbox @tag; SLOT_NONE when the lane is
+ * full. */
+uint32_t slot_open(uint32_t lane, uint32_t tag, void *owner);
 void slot_close(uint32_t slot);
+struct lane *slot_in(uint32_t slot); /* that a slot of ours is in */
 
 /* Clear the lane's news and call @news() for each slot's owner, in the order
  * of posts.  The first that a peer posted after it had sent by TCP is called
@@ -150,6 +181,9 @@ void inbox_rang(struct peer_inbox *to);
 bool inbox_sleeps(const struct peer_inbox *to, uint32_t slot);
 /* Set the bit of @slot; true if the peer's waiter sleeps and must be rung. */
 bool inbox_post(struct peer_inbox *to, uint32_t slot);
+/* There is news of our own @slot in @tag, as if a peer had posted it.  Nobody is
+ * woken. */
+void inbox_tell_self(uint32_t tag, uint32_t slot);
 /* Wake the thread of bell @bell, or know that another has; false: we have no copy. */
 bool inbox_ring_only(const struct peer_inbox *to, uint32_t bell);
 /* Wake the waiter of @slot's lane by its bell; false: we have none. */

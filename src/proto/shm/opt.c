@@ -41,6 +41,19 @@ bool shm_opt_changed(struct sock *sk, int fd, int level, int name)
 	return !shm_of(sk)->fell_back;
 }
 
+/* Give the anchor the options that the application has set. */
+void anchor_restore(const struct sock *sk, int fd)
+{
+	int nodelay = sk->nodelay, cork = sk->cork, lowat = sk->rcvlowat;
+
+	libc.setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof(int));
+	if (cork)
+		libc.setsockopt(fd, IPPROTO_TCP, TCP_CORK, &cork, sizeof(int));
+	if (lowat > 1)
+		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &lowat,
+				sizeof(int));
+}
+
 /* The kernel sends SIGIO when the peer rings. */
 void shm_async_changed(struct sock *sk, int fd)
 {

@@ -16,34 +16,45 @@
 #include "sock/ready.h"
 
 static_assert(READY_WORDS == LANE_WORDS / 64, "a set looks at the summary");
-
-static inline struct lane *lane_of(const struct ready_set *rs)
-{
-	return &inbox_own()->lane[rs->lane];
-}
+static_assert(READY_PLACES >= INBOXES, "of each inbox");
 
 HOT static bool feed_drain(struct ready_set *rs, ready_news *news, void *arg)
 {
 	return inbox_drain(rs->lane, news, arg);
 }
 
+static void lane_sleep(struct lane *l, const struct ready_set *rs)
+{
+	store_rlx(&l->bell1, load_rlx(&rs->bell1));
+	xchg(&l->sleeping, 1u); /* and a fence */
+}
+
 static void feed_sleep(struct ready_set *rs)
 {
-	store_rlx(&lane_of(rs)->bell1, load_rlx(&rs->bell1));
-	xchg(&lane_of(rs)->sleeping, 1u); /* and a fence */
+	uint32_t i = 0;
+
+	for (struct lane *l; (l = lane_next(rs->lane, &i));)
+		lane_sleep(l, rs);
 }
 
 static void feed_awake(struct ready_set *rs, bool others_sleep)
 {
-	if (others_sleep)
-		xchg(&lane_of(rs)->sleeping, 1u);
-	else
-		store_rlx(&lane_of(rs)->sleeping, 0u);
+	uint32_t i = 0;
+
+	for (struct lane *l; (l = lane_next(rs->lane, &i));) {
+		if (others_sleep)
+			xchg(&l->sleeping, 1u);
+		else
+			store_rlx(&l->sleeping, 0u);
+	}
 }
 
 static void feed_asked(struct ready_set *rs, uint64_t now_ns)
 {
-	store_rlx(&lane_of(rs)->asked_ns, now_ns);
+	uint32_t i = 0;
+
+	for (struct lane *l; (l = lane_next(rs->lane, &i));)
+		store_rlx(&l->asked_ns, now_ns);
 }
 
 static void feed_forget(struct sock *sk, struct watch *w)
@@ -74,7 +85,7 @@ static bool feed_open(struct ready_set *rs)
 	uint32_t lane = lane_open();
 	if (lane == LANE_NONE)
 		return false;
-	ready_feed_open(rs, &inbox_feed, lane, inbox_own()->lane[lane].summary);
+	ready_feed_open(rs, &inbox_feed, lane);
 	return true;
 }
 
@@ -91,13 +102,24 @@ void shm_watch(struct sock *sk, struct watch *w)
 	}
 	if (!has_feed)
 		return;
-	w->slot = slot_open(w->set->lane, w);
-	store_rel(&shm_me(sk)->slot, w->slot);
+	w->slot = slot_open(w->set->lane, shm_of(sk)->inbox_tag, w);
+	if (w->slot != SLOT_NONE &&
+	    ready_feed_more(w->set, slot_in(w->slot)->summary))
+		lane_sleep(slot_in(w->slot), w->set);
+	store_rel(&shm_me(sk)->slot, slot_public(w->slot));
 	w->is_notified = w->slot != SLOT_NONE;
 	/* Arm the slot now, so that its first news has a ticket.  The waiter
 	 * fences and looks before it sleeps. */
 	if (w->is_notified)
 		store_rlx(&shm_me(sk)->rx_inbox, 1u);
+}
+
+void shm_tell_self(struct sock *sk)
+{
+	uint32_t slot = load_rlx(&shm_me(sk)->slot);
+
+	if (slot != SLOT_NONE)
+		inbox_tell_self(shm_of(sk)->inbox_tag, slot);
 }
 
 bool shm_arm_for(struct sock *sk, int fd, unsigned events,

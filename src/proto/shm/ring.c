@@ -492,27 +492,31 @@ void ring_publish_refs(struct ring_rx *rx)
 }
 
 /* Call the body for each ready record; the walk ends at a mark, a corrupt
- * header or an absent one.  A hostile producer could make us walk in circles,
- * so the ring's size bounds the steps.  @pos: what is read of the record. */
-#define FOR_EACH_READY(rx, off, r, pos, budget)                                \
-	for (budget = (rx)->size / RING_ALIGN, off = (rx)->off,                \
-	    pos = (rx)->pos,                                                   \
+ * header or an absent one.  A hostile producer could make us walk in circles.
+ * But it goes forward except at WRAP, and an honest ring has three jumps at most:
+ * WRAP where it was rewound, SKIP, and WRAP at its end.  @pos: what is read of the
+ * record. */
+#define WALK_JUMPS_MAX 4
+#define FOR_EACH_READY(rx, off, r, pos, jumps)                                 \
+	for (jumps = 0, off = (rx)->off, pos = (rx)->pos,                      \
 	    r = (rx)->len                                                      \
 		    ? (struct record){ (rx)->is_ref ? RING_REF : RING_DATA,    \
 				       (rx)->len, (rx)->next }                 \
 		    : record_at((rx), off);                                    \
-	     budget && r.mark > 0 && r.mark != RING_FIN &&                     \
-	     r.mark != RING_BACK && r.mark != RING_MOVE;                       \
-	     budget--, off = r.next, pos = 0, r = record_at((rx), off))
+	     r.mark > 0 && r.mark != RING_FIN && r.mark != RING_BACK &&        \
+	     r.mark != RING_MOVE &&                                            \
+	     (jumps += r.mark == RING_WRAP || r.mark == RING_SKIP) <=          \
+		 WALK_JUMPS_MAX;                                               \
+	     off = r.next, pos = 0, r = record_at((rx), off))
 
 uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
 		       enum ring_mark *mark)
 {
-	uint32_t off, pos, budget, n = 0;
+	uint32_t off, pos, jumps, n = 0;
 	struct record r;
 
 	*mark = RING_NONE;
-	FOR_EACH_READY(rx, off, r, pos, budget)
+	FOR_EACH_READY(rx, off, r, pos, jumps)
 	{
 		if (r.mark != RING_DATA && r.mark != RING_REF)
 			continue;
@@ -528,11 +532,11 @@ uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
 uint32_t ring_rx_copy_ahead(const struct ring_rx *rx, void *buf, uint32_t n,
 			    uint32_t skip)
 {
-	uint32_t off, pos, budget, copied = 0;
+	uint32_t off, pos, jumps, copied = 0;
 	struct record r;
 
 	dassert(!rx->refs); /* who looks ahead gets no references */
-	FOR_EACH_READY(rx, off, r, pos, budget)
+	FOR_EACH_READY(rx, off, r, pos, jumps)
 	{
 		if (r.mark != RING_DATA)
 			continue;

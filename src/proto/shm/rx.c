@@ -30,6 +30,11 @@
 #define PUBLISH_BYTES (RING_WINDOW / 8)
 #define GO_ON_IN_RING (-INT_MAX) /* inside this file */
 
+/* Records that one step reads, and steps of a call.  Marks of an honest peer that
+ * follow each other take fewer. */
+#define RECORDS_MAX 4096u
+#define STEPS_MAX 64u
+
 /* As the kernel does, answer a null pointer with EFAULT instead of crashing. */
 static bool is_bad(const struct iovec *iov, size_t n)
 {
@@ -52,6 +57,18 @@ int shm_rx_learn(struct sock *sk)
 	return 0;
 }
 
+/* Has the peer said K?  Once it has, it cannot take that back.  Check if
+ * rx_tcp_left is still negative: then K is impossible. */
+bool shm_rx_is_known(struct sock *sk)
+{
+	if (shm_of(sk)->rx_tcp_left >= 0)
+		return true;
+	if (!(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING)) /* S1 */
+		return false;
+	shm_rx_learn(sk);
+	return true;
+}
+
 /* Tell the peer how far the program has read, if this process is killed. */
 static inline void say_read(struct sock *sk)
 {
@@ -70,14 +87,19 @@ static COLD void rx_tcp_over(struct sock *sk)
 bool shm_rx_sync(struct sock *sk, int fd)
 {
 	GUARD(&sk->rx_lock);
-	if (shm_of(sk)->rx_tcp &&
-	    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) {
-		if (shm_of(sk)->rx_tcp_left < 0 && shm_rx_learn(sk))
+	if (shm_of(sk)->rx_tcp && shm_rx_is_known(sk)) {
+		if (shm_of(sk)->rx_tcp_left < 0)
 			shm_broken(sk, fd, "its count of TCP bytes");
 		else if (!shm_of(sk)->rx_tcp_left && !backlog_bytes(sk))
 			rx_tcp_over(sk);
 	}
 	return !shm_of(sk)->rx_tcp;
+}
+
+static COLD ssize_t rx_impossible(struct sock *sk, int fd, const char *what)
+{
+	shm_broken(sk, fd, what);
+	return -ECONNRESET;
 }
 
 /* Deliver the backlog, read from TCP earlier, then what TCP has now. */
@@ -100,7 +122,6 @@ static COLD ssize_t rx_backlog(struct sock *sk, int fd, struct iov_cursor *c,
 static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 			   size_t want, int flags)
 {
-	struct seg_side *peer = shm_peer(sk);
 	struct iovec iov[CURSOR_REST_MAX];
 
 	for (;;) {
@@ -112,11 +133,9 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 			return -ESTALE;
 		if (backlog_bytes(sk))
 			return rx_backlog(sk, fd, c, want, flags);
-		bool known = load_acq(&peer->flags) & SEG_TX_RING; /* S1 */
-		if (known && shm_of(sk)->rx_tcp_left < 0 && shm_rx_learn(sk)) {
-			shm_broken(sk, fd, "its count of TCP bytes");
-			return -ECONNRESET;
-		}
+		bool known = shm_rx_is_known(sk);
+		if (known && shm_of(sk)->rx_tcp_left < 0)
+			return rx_impossible(sk, fd, "its count of TCP bytes");
 		if (known && !shm_of(sk)->rx_tcp_left) {
 			rx_tcp_over(sk);
 			return GO_ON_IN_RING;
@@ -129,10 +148,12 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 		ssize_t r =
 		    libc.recvmsg(fd, &msg, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
 		int err = errno;
-		if (!known && load_acq(&peer->flags) & SEG_TX_RING) {
+		if (!known && shm_rx_is_known(sk)) {
 			if (r < 0)
 				anchor_note(sk, err); /* comes after the ring */
-			continue;
+			if (shm_of(sk)->rx_tcp_left >= 0)
+				continue;
+			return rx_impossible(sk, fd, "its count of TCP bytes");
 		}
 		if (r > 0) {
 			msg.msg_iovlen = cursor_rest(c, iov, (size_t)r);
@@ -253,8 +274,7 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 	if (mark == RING_MAP) {
 		if (!shm_rx_map(sk))
 			return GO_ON_IN_RING;
-		shm_broken(sk, fd, "what it says of its memory");
-		return -ECONNRESET;
+		return rx_impossible(sk, fd, "what it says of its memory");
 	}
 	if (mark == RING_MOVE) {
 		shm_rx_move(sk);
@@ -275,21 +295,20 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 	return rx_end(sk, fd);
 }
 
-/* Read from the ring.  Return the bytes read, 0 at the end, or -errno. */
+/* Read from the ring.  Return the bytes read, 0 at the end, or -errno.  However
+ * long @want is, and however fast the peer writes, this ends. */
 HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 			   size_t want, bool discard)
 {
 	size_t got = 0;
 	enum ring_mark mark = RING_NONE;
 
-	while (got < want) {
+	for (unsigned i = 0; got < want && i < RECORDS_MAX; i++) {
 		const uint8_t *data;
 		int32_t n = ring_peek(&shm_of(sk)->rx, &data, &mark);
 
-		if (unlikely(n < 0)) {
-			shm_broken(sk, fd, "a record's header");
-			return -ECONNRESET;
-		}
+		if (unlikely(n < 0))
+			return rx_impossible(sk, fd, "a record's header");
 		if (!n)
 			break;
 		uint32_t take = (uint32_t)MIN((size_t)n, want - got);
@@ -369,14 +388,27 @@ static COLD bool rx_goes_on(const struct sock *sk, int fd)
 	       libc.poll(&p, 1, 0) <= 0 || !(p.revents & POLLPRI);
 }
 
+/* One call has taken so many steps.  Either the peer writes as fast as we read:
+ * then tell ourselves of the rest, because an edge-triggered program takes a short
+ * read to mean that nothing is left.  Or its marks never end (@r). */
+static COLD ssize_t rx_endless(struct sock *sk, int fd, ssize_t r)
+{
+	if (r == GO_ON_IN_RING)
+		return rx_impossible(sk, fd, "marks without end");
+	shm_tell_self(sk);
+	return r;
+}
+
 static ssize_t rx_once(struct sock *sk, int fd, struct iov_cursor *c,
 		       size_t want, int flags)
 {
 	size_t got = 0;
 
-	for (;;) {
+	for (unsigned i = 0;; i++) {
 		ssize_t r = rx_step(sk, fd, c, want - got, flags);
 
+		if (unlikely(i == STEPS_MAX))
+			r = rx_endless(sk, fd, r);
 		if (unlikely(r == GO_ON_IN_RING))
 			continue;
 		if (unlikely(r <= 0)) {
@@ -385,7 +417,7 @@ static ssize_t rx_once(struct sock *sk, int fd, struct iov_cursor *c,
 			return got ? (ssize_t)got : r;
 		}
 		got += (size_t)r;
-		if (likely(got == want) || flags & MSG_PEEK ||
+		if (likely(got == want) || flags & MSG_PEEK || i >= STEPS_MAX ||
 		    !rx_goes_on(sk, fd))
 			return (ssize_t)got;
 	}

@@ -77,6 +77,30 @@ int sealed_create(const char *name, size_t bytes, void **map, int *pfd)
 	return 0;
 }
 
+int sealed_renew(const char *name, size_t bytes, void **map, int *pfd)
+{
+	if (!*map)
+		return sealed_create(name, bytes, map, pfd);
+	int fd = sealed_file(name, bytes);
+	if (fd < 0)
+		return fd;
+	if (mmap(*map, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+		 fd, 0) == MAP_FAILED) {
+		int err = -errno;
+
+		libc.close(fd);
+		return err;
+	}
+	*pfd = fd;
+	return 0;
+}
+
+void sealed_forget(void *map, size_t bytes)
+{
+	mmap(map, bytes, PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+}
+
 int sealed_map(int fd, size_t bytes, void **map)
 {
 	struct stat st;

@@ -11,10 +11,15 @@
  * close the descriptor once they have mapped it; the memory lives as long as a
  * mapping.
  *
+ * Side 1 takes the segment, or side 0 revokes it, whichever first changes side
+ * 1's flags from 0.  Side 1 does so when all else is done, so a segment that is
+ * taken is ready, and side 0 never waits for a side 1 that has begun to take it.
+ *
  * Pairs of release and acquire:
  *   S1  side.tcp_bytes, then SEG_TX_RING in side.flags   -> flags
  *   S2  a mark in the ring, then SEG_TX_FIN/SEG_TX_BACK  -> flags
- *   S3  everything the acceptor set up, then SEG_READY      -> flags
+ *   S3  everything the acceptor set up, then SEG_READY, unless SEG_REVOKED is
+ *       there already                                    -> flags
  *   S4  cut, then SEG_CUT                                -> flags
  *   H1  see proto/shm/cork.c
  *   S5  the last look at referenced bytes, then SEG_REFS_OVER -> flags
@@ -31,7 +36,7 @@
 #include "base/compiler.h"
 
 #define SEG_MAGIC 0x6d6873666f317665ull
-#define SEG_VERSION 7 /* both sides must have the same */
+#define SEG_VERSION 8 /* both sides must have the same */
 #define SEG_PAGE 4096u
 
 enum {
@@ -47,6 +52,9 @@ enum {
 	SEG_LENDS = 512,    /* a hint: it reads records only in place */
 	SEG_TAKES_REFS = 1024, /* this side understands references */
 	SEG_REFS_OVER = 2048,  /* S5: it reads no more of them */
+	/* In side 1's flags, set by side 0: the segment may not be taken. */
+	SEG_REVOKED = 4096,
+	SEG_ABORTED = 8192, /* with SEG_CLOSED: a reset follows, not a FIN */
 };
 
 #define SEG_READ_RING 1u /* offsets are even */
@@ -54,9 +62,6 @@ enum {
 /* What rx_anchor may be.  EACH_TIME is for SIGIO, which each arrival raises. */
 enum { RING_ONCE = 1, RING_EACH_TIME = 2 };
 #define RING_ONLY_ONE 0x10000u
-
-/* Side 1 takes the segment or side 0 revokes it, whichever comes first. */
-enum { SEG_CLAIM_OPEN, SEG_CLAIM_TAKEN, SEG_CLAIM_REVOKED };
 
 struct seg_side {
 	alignas(CACHE_LINE) uint32_t flags; /* SEG_* */
@@ -107,7 +112,6 @@ struct seg {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t ring_size;
-	uint32_t claim; /* SEG_CLAIM_*: who decided the candidate's fate */
 	struct seg_side side[2];
 };
 
@@ -142,6 +146,12 @@ void seg_unmap(struct seg *seg, uint32_t ring_size);
 /* Map @bytes of a memfd, after checking that it cannot shrink under us. */
 MUST_CHECK int sealed_map(int fd, size_t bytes, void **map);
 void sealed_unmap(void *map, size_t bytes);
-/* A sealed memfd (base/sealed.h) of @bytes, mapped. */
+/* A sealed memfd (base/sealed.h) of @bytes, mapped: where *@map says, in place of
+ * what such a call has mapped there, or anywhere if it is NULL. */
+MUST_CHECK int sealed_renew(const char *name, size_t bytes, void **map,
+			    int *pfd);
+/* Put memory of this process alone in its place. */
+void sealed_forget(void *map, size_t bytes);
+/* A sealed memfd of @bytes, mapped. */
 MUST_CHECK int sealed_create(const char *name, size_t bytes, void **map,
 			     int *pfd);

@@ -21,12 +21,14 @@
  *   backlog.c     bytes of TCP that nobody has read yet
  *   cork.c        MSG_MORE, TCP_CORK
  *   wait.c        how a blocking call sleeps
- *   inbox.c       the ready list: peers post which connections have news
+ *   inbox.c       the ready list: which connections have news
+ *   post.c        the peers' ready lists, to which we post
  *   ready.c       notifies the waiters of this process
  *   anchor.c      doorbells, the anchor's end, byte counts
  *   opt.c         answers that the anchor lacks: options, TCP_INFO, the end
  *   ctl.c         shutdown, close, options, fallback
  *   fallback.c    fallback at once, without the peer's help
+ *   cut.c         the same, seen from the peer: what it sends again
  *
  * All functions return negative errno.  @fd is a descriptor of the anchor.
  */
@@ -79,7 +81,7 @@ void shm_proposal_close(struct sock *sk);
 void shm_pending_step(struct sock *sk, int fd);
 /* The same, but leave PENDING now: either upgrade or fall back. */
 void shm_pending_decide(struct sock *sk, int fd);
-bool shm_pending_drop(struct sock *sk);
+bool shm_pending_drop(struct sock *sk, int fd);
 void shm_sndbuf_changed(struct sock *sk, int fd);
 void shm_after_fork(struct sock *sk); /* in the child, for inherited ones */
 
@@ -99,7 +101,8 @@ ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 bool shm_rx_sync(struct sock *sk, int fd);
 /* Does TCP bring everything that comes, and nothing but the stream? */
 bool shm_rx_is_kernels(struct sock *sk, int fd);
-int shm_rx_learn(struct sock *sk); /* the peer has said K; 0 or -EPROTO */
+bool shm_rx_is_known(struct sock *sk); /* how much TCP comes before the ring */
+int shm_rx_learn(struct sock *sk);     /* the peer has said K; 0 or -EPROTO */
 ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);
 ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n);
@@ -136,12 +139,14 @@ void shm_linger(struct sock *sk, int fd, int seconds);
 unsigned shm_events(struct sock *sk, int fd);
 
 enum shm_arm { ARM_INBOX, ARM_ANCHOR };
-/* ready.c: notify @w's set of news, if w->is_notified is true afterwards. */
+/* ready.c.  There is more to read than one call has read. */
+void shm_tell_self(struct sock *sk);
+/* Notify @w's set of news, if w->is_notified is true afterwards. */
 void shm_watch(struct sock *sk, struct watch *w);
 bool shm_arm_for(struct sock *sk, int fd, unsigned events,
 		 const struct watch *w);
 bool shm_hint(struct sock *sk, int fd, unsigned events, const struct watch *w);
-/* Does the peer post to this process's own inbox?  If it posts to that of
+/* Does the peer post to an inbox of this process?  If it posts to one of
  * another process that share it, it has to ring instead. */
 bool shm_has_inbox(const struct sock *sk);
 /* Ask for a notification of @events (POLLIN, POLLOUT).  Before it sleeps, the
@@ -168,6 +173,8 @@ void shm_fallback(struct sock *sk, int fd, enum osf_reason reason);
 
 /* opt.c: see sock_ops.opt_changed and those that follow it there */
 bool shm_opt_changed(struct sock *sk, int fd, int level, int name);
+/* Give the anchor the options that the application has set. */
+void anchor_restore(const struct sock *sk, int fd);
 void shm_async_changed(struct sock *sk, int fd);
 bool shm_is_before_mark(struct sock *sk, int fd);
 bool shm_is_over(const struct sock *sk);
@@ -192,11 +199,16 @@ void shm_retire(struct sock *sk);
  */
 int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 		     struct stash *stash);
+/* cut.c */
 /* The peer has ended the ring alone: send by TCP from now on.  @mine: how
  * many of the caller's bytes are in the ring.  Return how many of them the
- * peer has not read, or -ECONNRESET.  The caller holds the tx lock. */
+ * peer has not read, or -ECONNRESET.  If the peer has not said yet where it
+ * stopped, they are taken: 0; -EAGAIN if there are none.  The caller holds the tx
+ * lock. */
 ssize_t shm_tx_fell_back(struct sock *sk, int fd, size_t mine);
-bool shm_cut_is_known(struct sock *sk, int fd);
+/* Send by TCP what was taken and not read.  0, -EAGAIN: not all; or another
+ * error.  The same lock. */
+int shm_tx_again(struct sock *sk, int fd);
 
 /* The peer did something that the protocol forbids: reset the connection. */
 void shm_broken(struct sock *sk, int fd, const char *why);
@@ -343,9 +355,17 @@ static inline bool shm_has_fallen_back(const struct sock *sk)
 	return unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_FALLBACK);
 }
 
+/* Is it about to say where?  Until then nothing may go by TCP: it may be putting
+ * back there what it has not read. */
+static inline bool shm_awaits_cut(const struct sock *sk)
+{
+	return (load_acq(&shm_peer(sk)->flags) & (SEG_FALLBACK | SEG_CUT)) ==
+	       SEG_FALLBACK; /* S4 */
+}
+
 /* Has the peer asked for a fallback that we have not done yet? */
 static inline bool shm_wants_back(const struct sock *sk)
 {
 	return unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_WANT_BACK) &&
-	       shm_of(sk)->tx_ring;
+	       (shm_of(sk)->tx_ring || shm_of(sk)->again_left);
 }

@@ -113,6 +113,12 @@ static ssize_t tx_kernel(int fd, struct iov_cursor *c, size_t left, int flags)
 static COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 			   size_t left, int flags)
 {
+	/* The peer may be putting back what it has not read, which is first. */
+	if (shm_of(sk)->seg && shm_awaits_cut(sk))
+		return -EAGAIN;
+	int err = shm_tx_again(sk, fd);
+	if (err)
+		return err;
 	ssize_t r = tx_kernel(fd, c, left, flags);
 
 	if (r > 0) {
@@ -147,6 +153,7 @@ static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
 
 	if (!err && shm_of(sk)->peer_died)
 		err = -EPIPE;
+	shm_of(sk)->tx_late = 1;
 	return err ? err : tx_kernel(fd, c, left, 0);
 }
 
@@ -491,6 +498,7 @@ static COLD ssize_t file_to_nobody(struct sock *sk, int fd, int in, off_t *off,
 		err = -EPIPE;
 	if (err)
 		return err;
+	shm_of(sk)->tx_late = 1;
 	ssize_t r = libc.sendfile(fd, in, off, n);
 	return r < 0 ? -errno : r;
 }

@@ -16,8 +16,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,10 +37,6 @@
 #define SO_BUF_LOCK 72
 #endif
 #define SNDBUF_LOCKED 1
-
-/* A peer that has claimed the segment needs little time to set READY, but it
- * may have to wait for a core.  If it dies, its channel closes. */
-#define CLAIMED_NS (2 * NS_PER_S)
 
 #define RING_LEAST_SIZE (16 * 1024)
 
@@ -181,17 +175,29 @@ static int decline(struct sock *sk, int err)
 	return err;
 }
 
-/* S1: tell the peer that the stream continues in the ring after @tcp_bytes. */
-static void tx_switch(struct sock *sk, int fd, uint64_t tcp_bytes,
-		      uint32_t more_flags)
+/* What the peer may read once our flags say SEG_TX_RING: the stream continues in
+ * the ring after @tcp_bytes. */
+static void tx_say(struct sock *sk, int fd, uint64_t tcp_bytes)
 {
 	struct seg_side *me = shm_me(sk);
 
 	me->tcp_bytes = tcp_bytes;
 	me->pid = (uint32_t)getpid();
 	me->anchor_fd = fd;
-	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)1);
-	fetch_or(&me->flags, SEG_TX_RING | more_flags);
+}
+
+/* Side 0 revokes the segment, unless side 1 has taken it. */
+static bool revoke_segment(const struct sock *sk)
+{
+	return cas(&shm_peer(sk)->flags, 0u, (uint32_t)SEG_REVOKED);
+}
+
+/* Side 1 takes the segment, and sends through the ring from now on.  False: it
+ * has been revoked. */
+static bool take_segment(const struct sock *sk)
+{
+	return cas(&shm_me(sk)->flags, 0u,
+		   (uint32_t)(SEG_READY | SEG_TX_RING)); /* S1, S3 */
 }
 
 /*
@@ -200,8 +206,7 @@ static void tx_switch(struct sock *sk, int fd, uint64_t tcp_bytes,
 
 /* Send the first @n of @fds, and the bell of the calling thread, which is the
  * thread that will probably wait for this connection. */
-static int say_hello(const struct inbox *in, int channel, int fds[HELLO_FDS],
-		     int n)
+static int say_hello(uint32_t inbox_tag, int channel, int fds[HELLO_FDS], int n)
 {
 	struct hello h = { .magic = HELLO_MAGIC,
 			   .version = SEG_VERSION,
@@ -211,7 +216,7 @@ static int say_hello(const struct inbox *in, int channel, int fds[HELLO_FDS],
 	uint32_t bell = bell_mine();
 	int fd = bell_fd_get(bell, channel_pid(channel));
 
-	memcpy(h.inbox_id, in->id, sizeof(h.inbox_id));
+	memcpy(h.inbox_id, inbox_of(inbox_tag)->id, sizeof(h.inbox_id));
 	if (fd >= 0) {
 		h.bell1 = (uint16_t)(bell + 1);
 		fds[n++] = fd;
@@ -219,6 +224,17 @@ static int say_hello(const struct inbox *in, int channel, int fds[HELLO_FDS],
 	int err = hello_send(channel, &h, fds, n);
 	bell_fd_put();
 	return err;
+}
+
+/* Our inbox for the process at the other end of @channel; 0: none. */
+static uint32_t inbox_for(int channel)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (libc.getsockopt(channel, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return 0;
+	return inbox_get(cred.uid, cred.pid);
 }
 
 /* If @h brought the peer's bell, keep it. */
@@ -248,24 +264,23 @@ static void close_passthrough(int fds[HELLO_FDS])
 
 static int send_segment(struct sock *sk, int channel)
 {
-	struct inbox *in = inbox_own();
 	struct seg *seg;
 	int seg_fd;
-
-	if (!in)
-		return -ENOMEM;
 	uint32_t ring_size = seg_ring_fit(shm_config.ring_bytes);
 	int err = seg_create(ring_size, &seg, &seg_fd);
 	if (err)
 		return err;
+	uint32_t tag = inbox_for(channel);
 	shm_of(sk)->side = 0;
-	shm_of(sk)->inbox_tag = inbox_own_tag();
+	shm_of(sk)->inbox_tag = tag;
 	rings_init(sk, seg, ring_size);
-	int fds[HELLO_FDS] = { seg_fd, inbox_own_fd_get() };
-	err = fds[1] < 0 ? fds[1] : say_hello(in, channel, fds, 2);
-	inbox_own_fd_put();
+	int fds[HELLO_FDS] = { seg_fd, inbox_fd_get(tag) };
+	err = fds[1] < 0 ? fds[1] : say_hello(tag, channel, fds, 2);
+	inbox_fd_put();
 	libc.close(seg_fd);
 	if (err) {
+		inbox_put(tag);
+		shm_of(sk)->inbox_tag = 0;
 		shm_of(sk)->seg = NULL;
 		seg_unmap(seg, ring_size);
 	}
@@ -289,6 +304,8 @@ int shm_accept(struct sock *sk, int fd)
 	if (!err) {
 		anchor_prepare(sk, fd);
 		err = send_segment(sk, channel);
+		if (err)
+			anchor_restore(sk, fd);
 	}
 	if (err) {
 		fds_close(channel);
@@ -301,21 +318,14 @@ int shm_accept(struct sock *sk, int fd)
 
 /* The segment stays mapped until the socket closes, because other threads may
  * sleep in calls that use it. */
-static void candidate_end(struct sock *sk, enum osf_reason reason)
+static void candidate_end(struct sock *sk, int fd, enum osf_reason reason)
 {
+	anchor_restore(sk, fd);
 	fds_close(shm_of(sk)->channel_fd);
 	shm_of(sk)->channel_fd = 0;
 	sock_set_reason(sk, reason);
 	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
 	sock_set_mode(sk, SOCK_KERNEL);
-}
-
-/* Has the opener closed the channel, whether or not it answered? */
-static bool is_gone(const struct sock *sk)
-{
-	struct pollfd p = { .fd = shm_of(sk)->channel_fd };
-
-	return libc.poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
 }
 
 /* Has the opener closed the channel without an answer? */
@@ -341,7 +351,7 @@ static void candidate_step(struct sock *sk, int fd)
 		 * more. */
 		if (is_declined(sk) &&
 		    !(load_acq(&shm_peer(sk)->flags) & SEG_READY))
-			candidate_end(sk, OSF_REASON_NO_PEER);
+			candidate_end(sk, fd, OSF_REASON_NO_PEER);
 		return;
 	}
 	int err = hello_recv(shm_of(sk)->channel_fd, &h, fds);
@@ -371,7 +381,9 @@ static void candidate_step(struct sock *sk, int fd)
 			 (unsigned long long)sent);
 		shm_of(sk)->tx_tcp_base = sent;
 	}
-	tx_switch(sk, fd, shm_of(sk)->tx_tcp_base, 0);
+	tx_say(sk, fd, shm_of(sk)->tx_tcp_base);
+	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)1);
+	fetch_or(&shm_me(sk)->flags, SEG_TX_RING); /* S1 */
 	became_shm(sk);
 }
 
@@ -387,39 +399,32 @@ void shm_pending_step(struct sock *sk, int fd)
 
 /* The process needs the candidate's descriptors.  Return true if the
  * connection is back with the kernel. */
-bool shm_pending_drop(struct sock *sk)
+bool shm_pending_drop(struct sock *sk, int fd)
 {
 	bool dropped;
 
 	lock_get(&sk->rx_lock);
 	lock_get(&sk->tx_lock);
-	dropped = sock_mode(sk) == SOCK_PENDING &&
-		  cas(&shm_of(sk)->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
-		      (uint32_t)SEG_CLAIM_REVOKED);
+	dropped = sock_mode(sk) == SOCK_PENDING && revoke_segment(sk);
 	if (dropped)
-		candidate_end(sk, OSF_REASON_NO_MEMORY);
+		candidate_end(sk, fd, OSF_REASON_NO_MEMORY);
 	lock_put(&sk->tx_lock);
 	lock_put(&sk->rx_lock);
 	return dropped;
 }
 
-/* The connection is about to change in a way that a candidate cannot follow.
- * Revoke the segment in time, or wait for the peer that has claimed it. */
+/* The connection is about to change in a way that a candidate cannot follow: if
+ * the segment is not taken yet, it will not be. */
 void shm_pending_decide(struct sock *sk, int fd)
 {
-	if (cas(&shm_of(sk)->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
-		(uint32_t)SEG_CLAIM_REVOKED)) {
-		candidate_end(sk, OSF_REASON_HALF_CLOSED);
+	if (revoke_segment(sk)) {
+		candidate_end(sk, fd, OSF_REASON_HALF_CLOSED);
 		return;
 	}
-	uint64_t end = now_ns() + CLAIMED_NS;
-	while (!(load_acq(&shm_peer(sk)->flags) & SEG_READY) && !is_gone(sk) &&
-	       now_ns() < end)
-		sched_yield();
 	/* Also while another thread forks: it waits for the locks held here. */
 	candidate_step(sk, fd);
-	if (sock_mode(sk) == SOCK_PENDING)
-		shm_broken(sk, fd, "took the segment and is not ready");
+	if (sock_mode(sk) == SOCK_PENDING && !sk->anchor_err)
+		shm_broken(sk, fd, "flags of a segment that nobody has taken");
 }
 
 /*
@@ -447,18 +452,29 @@ void shm_proposal_close(struct sock *sk)
 	shm_of(sk)->channel_fd = 0;
 }
 
-/* Map the segment that was sent, and answer. */
+/* It has been revoked: undo what was prepared. */
+static void refuse_segment(struct sock *sk, int fd, uint32_t ring_size)
+{
+	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)0);
+	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
+	inbox_detach(shm_of(sk)->peer_inbox);
+	inbox_put(shm_of(sk)->inbox_tag);
+	shm_of(sk)->peer_inbox = NULL;
+	shm_of(sk)->inbox_tag = 0;
+	seg_unmap(shm_of(sk)->seg, ring_size);
+	shm_of(sk)->seg = NULL;
+	anchor_restore(sk, fd);
+}
+
+/* Map the segment that was sent, answer, and take it. */
 static int accept_segment(struct sock *sk, int fd, int channel,
 			  const struct hello *h, int fds[HELLO_FDS])
 {
-	struct inbox *in = inbox_own();
 	struct peer_inbox *peer_inbox = NULL;
 	struct seg *seg;
 	uint32_t ring_size;
 	uint64_t sent;
 
-	if (!in)
-		return -ENOMEM;
 	if (fds[0] < 0 || fds[1] < 0)
 		return -EBADMSG;
 	int err = seg_open(fds[0], &seg, &ring_size);
@@ -469,29 +485,32 @@ static int accept_segment(struct sock *sk, int fd, int channel,
 		err = anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent);
 	if (!err)
 		err = anchor_consumed(fd, &shm_of(sk)->rx_tcp_base);
+	uint32_t tag = err ? 0 : inbox_for(channel);
 	if (!err) {
-		int own[HELLO_FDS] = { inbox_own_fd_get() };
+		int own[HELLO_FDS] = { inbox_fd_get(tag) };
 
-		err = own[0] < 0 ? own[0] : say_hello(in, channel, own, 1);
-		inbox_own_fd_put();
+		err = own[0] < 0 ? own[0] : say_hello(tag, channel, own, 1);
+		inbox_fd_put();
 	}
-	if (!err && !cas(&seg->claim, (uint32_t)SEG_CLAIM_OPEN,
-			 (uint32_t)SEG_CLAIM_TAKEN))
-		err = -ENOENT; /* called back */
 	if (err) {
 		inbox_detach(peer_inbox);
+		inbox_put(tag);
 		seg_unmap(seg, ring_size);
 		return err;
 	}
 	anchor_prepare(sk, fd);
 	shm_of(sk)->side = 1;
-	shm_of(sk)->inbox_tag = inbox_own_tag();
+	shm_of(sk)->inbox_tag = tag;
 	shm_of(sk)->peer_inbox = peer_inbox;
 	rings_init(sk, seg, ring_size);
 	keep_bell(sk, h, fds, channel);
 	shm_of(sk)->tx_tcp_base = sent;
-	tx_switch(sk, fd, sent, SEG_READY); /* S3 */
-	return 0;
+	tx_say(sk, fd, sent);
+	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)1);
+	if (take_segment(sk))
+		return 0;
+	refuse_segment(sk, fd, ring_size);
+	return -ENOENT;
 }
 
 int shm_proposal_advance(struct sock *sk, int fd)

@@ -47,6 +47,8 @@ static bool rx_ready(struct sock *sk)
  * have seen the new tail already, and may have used the space. */
 static bool tx_ready(struct sock *sk)
 {
+	if (unlikely(shm_has_fallen_back(sk)))
+		return !shm_awaits_cut(sk);
 	return load_rlx(shm_of(sk)->tx.tail_pub) !=
 	       load_rlx(&shm_of(sk)->tx_full_at);
 }
@@ -321,6 +323,14 @@ static int tx_sleep_tcp(struct sock *sk, int fd, const struct call_wait *w)
 	return err == -EAGAIN ? 0 : err;
 }
 
+/* The peer says soon where it has stopped reading. */
+static int tx_sleep_cut(struct sock *sk, int fd, const struct call_wait *w)
+{
+	struct napper me = { sk, fd, DIR_TX, false };
+
+	return nap_for(&me, 0, w->deadline_ns, NS_PER_MS, waiter_restarts(w));
+}
+
 int shm_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
 	bool rx = w->dir == DIR_RX, restarts = waiter_restarts(w);
@@ -328,8 +338,11 @@ int shm_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	bool by_tcp = rx ? shm_of(sk)->rx_back : !shm_of(sk)->tx_ring;
 	int err;
 
-	if (by_tcp && handlers_ran(w->seen, restarts))
+	bool by_nap = !rx && shm_awaits_cut(sk);
+	if ((by_tcp || by_nap) && handlers_ran(w->seen, restarts))
 		return -EINTR;
+	if (by_nap)
+		return tx_sleep_cut(sk, fd, w);
 	if (by_tcp)
 		return rx ? recv_sleep(sk, fd) : tx_sleep_tcp(sk, fd, w);
 	err = rx ? rx_sleep(sk, fd, w) : tx_sleep(sk, fd, w);

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proto/shm/post.c - posting to the inboxes of peers; see proto/shm/inbox.h
+ *
+ *     tx.c, rx.c -> shm_wake_peer()  ->  inbox_post(), inbox_ring()
+ *
+ * Holds one mapping for each inbox that a peer process has given us, however many
+ * connections we have with it.  The memory is the peer's, which may write there
+ * what it likes: what we read is checked, and harms at most the order of its news.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/libc.h"
+#include "base/lock.h"
+#include "proto/shm/inbox.h"
+#include "proto/shm/segment.h"
+
+#define MARKS_MAX 8 /* of a lane whose mark others move meanwhile */
+
+struct peer {
+	struct peer_inbox pub;
+	struct peer *next;
+	dev_t dev;
+	ino_t ino;
+	uint32_t n_refs;
+};
+
+static struct lock lock;
+static struct peer *peers;
+
+/* How often, and when last, this process told peers something by TCP alone. */
+static uint32_t n_past;
+static uint64_t past_ns;
+
+bool inbox_spare_bells(void)
+{
+	GUARD(&lock);
+	bool any = false;
+
+	for (struct peer *p = peers; p; p = p->next)
+		any |= bells_forget(&p->pub.bells);
+	return any;
+}
+
+void post_after_fork(void) { lock = (struct lock){ 0 }; }
+
+int inbox_attach(int fd, struct peer_inbox **to)
+{
+	GUARD(&lock);
+	struct stat st;
+
+	if (libc.fstat(fd, &st) < 0)
+		return -errno;
+	/* Compare the file itself, because a peer can claim any name. */
+	for (struct peer *p = peers; p; p = p->next) {
+		if (p->dev == st.st_dev && p->ino == st.st_ino) {
+			p->n_refs++;
+			*to = &p->pub;
+			return 0;
+		}
+	}
+	struct peer *p = calloc(1, sizeof(*p));
+	void *map;
+	if (!p)
+		return -ENOMEM;
+	int err = sealed_map(fd, sizeof(struct inbox), &map);
+	if (err) {
+		free(p);
+		return err;
+	}
+	p->pub.in = map;
+	p->dev = st.st_dev;
+	p->ino = st.st_ino;
+	p->n_refs = 1;
+	p->next = peers;
+	store_rlx(&peers, p); /* looked at without the lock */
+	*to = &p->pub;
+	return 0;
+}
+
+void inbox_detach(struct peer_inbox *to)
+{
+	if (!to)
+		return;
+	GUARD(&lock);
+	for (struct peer **pp = &peers; *pp; pp = &(*pp)->next) {
+		struct peer *p = *pp;
+
+		if (&p->pub != to)
+			continue;
+		if (!--p->n_refs) {
+			store_rlx(pp, p->next);
+			sealed_unmap(to->in, sizeof(*to->in));
+			bells_forget(&to->bells);
+			free(p);
+		}
+		return;
+	}
+}
+
+int inbox_keep_bell(struct peer_inbox *of, uint32_t bell, int fd, pid_t pid)
+{
+	GUARD(&lock);
+	return bell_keep(&of->bells, bell, fd, pid);
+}
+
+void inbox_went_past(void)
+{
+	if (!load_rlx(&peers))
+		return;
+	store_rlx(&past_ns, now_ns());
+	count(&n_past, 1);
+}
+
+void inbox_rang(struct peer_inbox *to)
+{
+	if (!to)
+		return;
+	store_rlx(&to->rang_ns, now_ns());
+	count(&to->n_rang, 1);
+}
+
+/* Leave word that @ticket, and all after it, stand behind TCP, unless the waiter knows.
+ * Another thread may have left word for a later ticket. */
+static void mark_behind(const struct peer_inbox *to, struct lane *l,
+			uint32_t ticket)
+{
+	uint64_t asked_ns = load_rlx(&l->asked_ns);
+
+	if (asked_ns > load_rlx(&past_ns) && asked_ns > load_rlx(&to->rang_ns))
+		return;
+	for (int i = 0; i < MARKS_MAX; i++) {
+		uint64_t old = load_rlx(&l->behind);
+
+		if (old && (int32_t)((uint32_t)old - ticket) <= 0)
+			return;
+		if (cas(&l->behind, old, BEHIND | ticket))
+			return;
+	}
+}
+
+/* Has word been left, since what counts as @past went past, for @ticket or for an earlier
+ * one? */
+static bool is_notified(uint64_t told, uint32_t past, uint32_t ticket)
+{
+	return told >> 32 == past && (int32_t)(ticket - (uint32_t)told) >= 0;
+}
+
+static COLD void notify_behind(struct peer_inbox *to, uint32_t lane,
+			       uint32_t past, uint32_t ticket)
+{
+	mark_behind(to, &to->in->lane[lane], ticket);
+	/* Pairs with draw_ticket(): who skips its own mark finds this one made. */
+	store_rel(&to->told[lane], (uint64_t)past << 32 | ticket);
+}
+
+/*
+ * A ticket for @bit, before the bit is set.  Threads that post the same bit at once may
+ * take two, of which either will do.  Of several that find that something has gone past,
+ * the one with the lowest ticket counts, whichever comes first.
+ */
+static inline void draw_ticket(struct peer_inbox *to, uint32_t lane,
+			       uint32_t bit)
+{
+	struct lane *l = &to->in->lane[lane];
+	uint32_t ticket = fetch_add(&l->ticket, 1);
+	uint32_t past = load_acq(&n_past) + load_acq(&to->n_rang);
+
+	store_rlx(&l->recent[ticket % LANE_RECENT], (uint16_t)bit); /* I1 */
+	store_rlx(&l->log[ticket % LANE_LOG], (uint16_t)bit);
+	if (unlikely(!is_notified(load_acq(&to->told[lane]), past, ticket)))
+		notify_behind(to, lane, past, ticket);
+}
+
+bool inbox_sleeps(const struct peer_inbox *to, uint32_t slot)
+{
+	uint32_t lane = slot >> 16;
+
+	return lane >= INBOX_LANES || load_seq(&to->in->lane[lane].sleeping);
+}
+
+HOT bool inbox_post(struct peer_inbox *to, uint32_t slot)
+{
+	uint32_t lane = slot >> 16, bit = slot & 0xffff;
+
+	if (unlikely(lane >= INBOX_LANES || bit >= LANE_SLOTS))
+		return true; /* nonsense: leave it to the anchor */
+	struct lane *l = &to->in->lane[lane];
+	uint64_t mask = UINT64_C(1) << (bit % 64);
+	unsigned w = bit / 64;
+
+	/* The bit has not been drained yet, so whoever set it wakes the
+	 * waiter.  The drain will find our news too, because the caller has
+	 * stored it and fenced. */
+	if (load_rlx(&l->bits[w]) & mask)
+		return false;
+	draw_ticket(to, lane, bit);
+	fetch_or(&l->bits[w], mask);
+	if (!(load_seq(&l->summary[w / 64]) & UINT64_C(1) << (w % 64)))
+		fetch_or(&l->summary[w / 64], UINT64_C(1) << (w % 64)); /* I1 */
+	return load_seq(&l->sleeping) && xchg(&l->sleeping, 0u);
+}
+
+bool inbox_ring(const struct peer_inbox *to, uint32_t slot)
+{
+	uint32_t lane = slot >> 16;
+
+	return lane < INBOX_LANES &&
+	       bell_ring(&to->bells, load_rlx(&to->in->lane[lane].bell1) - 1);
+}
+
+bool inbox_ring_only(const struct peer_inbox *to, uint32_t bell)
+{
+	uint32_t *sleeping = &to->in->bell[bell % BELLS].sleeping;
+
+	if (!bell_is_kept(&to->bells, bell))
+		return false;
+	return !load_seq(sleeping) || !xchg(sleeping, 0u) ||
+	       bell_ring(&to->bells, bell);
+}
