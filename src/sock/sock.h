@@ -161,7 +161,7 @@ static inline void sock_leave(struct sock *sk)
 bool sock_start_moving(struct sock *sk);
 /* Take both locks to change the mode or act on it.  True if the mode is still
  * @mode; if not, neither lock is held. */
-static inline bool sock_lock_both(struct sock *sk, enum sock_mode mode)
+static inline bool sock_lock_mode(struct sock *sk, enum sock_mode mode)
 {
 	lock_get(&sk->rx_lock);
 	lock_get(&sk->tx_lock);

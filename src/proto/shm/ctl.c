@@ -104,7 +104,7 @@ static bool rx_enough(struct sock *sk)
 /* Even if nobody reads or writes a candidate, notice when its peer is ready. */
 static void pending_ask(struct sock *sk, int fd)
 {
-	if (!sock_lock_both(sk, SOCK_PENDING))
+	if (!sock_lock_mode(sk, SOCK_PENDING))
 		return;
 	shm_pending_step(sk, fd);
 	sock_unlock_both(sk);
@@ -507,7 +507,7 @@ int shm_outq(struct sock *sk, int fd)
  */
 void shm_fallback(struct sock *sk, int fd, enum osf_reason reason)
 {
-	if (!sock_lock_both(sk, SOCK_SHM))
+	if (!sock_lock_mode(sk, SOCK_SHM))
 		return;
 	if (shm_has_fallen_back(sk)) {
 		shm_tx_fell_back(sk, fd, 0);

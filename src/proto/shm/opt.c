@@ -130,7 +130,7 @@ int shm_disconnect(struct sock *sk, int fd, const struct sockaddr *addr,
 
 void shm_retire(struct sock *sk)
 {
-	if (!sock_lock_both(sk, SOCK_SHM))
+	if (!sock_lock_mode(sk, SOCK_SHM))
 		return;
 	if (shm_of(sk)->fell_back)
 		sock_set_mode(sk, SOCK_KERNEL);

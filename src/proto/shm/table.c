@@ -113,7 +113,7 @@ static void leave_for(struct sock *sk, int fd, enum osf_reason why)
 /* First let the candidate's peer decide whether it upgrades. */
 static void candidate_fallback(struct sock *sk, int fd, enum osf_reason why)
 {
-	if (sock_lock_both(sk, SOCK_PENDING)) {
+	if (sock_lock_mode(sk, SOCK_PENDING)) {
 		shm_pending_decide(sk, fd);
 		sock_unlock_both(sk);
 	}
