@@ -5,7 +5,7 @@
 
 bool anchor_sleep_begin(struct sock *sk, int fd)
 {
-	GUARD(&sk->rx_lock);
+	SOCK_GUARD_RX(sk);
 	if (fetch_add(&sk->n_sleepers, 1))
 		return true;
 	sock_ops(sk)->drain(sk, fd);
@@ -16,9 +16,9 @@ void anchor_sleep_end(struct sock *sk) { fetch_sub(&sk->n_sleepers, 1); }
 
 void anchor_clear(struct sock *sk, int fd)
 {
-	if (!sock_ops(sk)->is_rung(sk) || !lock_try(&sk->rx_lock))
+	if (!sock_ops(sk)->is_rung(sk) || !sock_try_rx(sk))
 		return;
 	if (!load_rlx(&sk->n_sleepers))
 		sock_ops(sk)->drain(sk, fd);
-	lock_put(&sk->rx_lock);
+	sock_unlock_rx(sk);
 }

@@ -100,12 +100,12 @@ void errq_zerocopy_changed(struct sock *sk, int fd)
 
 COLD void errq_copied(struct sock *sk)
 {
-	sock_lock(sk, &sk->tx_lock);
+	sock_lock_tx(sk);
 	store_rlx(&sk->zc_next, sk->zc_next + 1);
 	if (sk->zc_done != UINT32_MAX)
 		store_rlx(&sk->zc_done, sk->zc_done + 1);
 	note(sk);
-	sock_unlock(sk, &sk->tx_lock);
+	sock_unlock_tx(sk);
 }
 
 /* As the kernel's put_cmsg() does, truncate what does not fit. */
@@ -186,10 +186,10 @@ ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags)
 		if (r >= 0 || errno != EAGAIN)
 			return r < 0 ? -errno : r;
 	}
-	sock_lock(sk, &sk->tx_lock);
+	sock_lock_tx(sk);
 	uint32_t n = sk->zc_done, end = sk->zc_next;
 	store_rlx(&sk->zc_done, 0u);
-	sock_unlock(sk, &sk->tx_lock);
+	sock_unlock_tx(sk);
 	if (!n)
 		return -EAGAIN;
 	put_completion(sk, msg, flags, end - n, end - 1);

@@ -159,27 +159,8 @@ static inline void sock_leave(struct sock *sk)
 /* Go from YOUNG to UPGRADING if no thread is inside a call.  False: one is, or
  * the socket is not young. */
 bool sock_start_moving(struct sock *sk);
-/* Take both locks to change the mode or act on it.  True if the mode is still
- * @mode; if not, neither lock is held. */
-static inline bool sock_hold(struct sock *sk, enum sock_mode mode)
-{
-	lock_get(&sk->rx_lock);
-	lock_get(&sk->tx_lock);
-	if (likely(sock_mode(sk) == mode))
-		return true;
-	lock_put(&sk->tx_lock);
-	lock_put(&sk->rx_lock);
-	return false;
-}
-
-static inline void sock_drop(struct sock *sk)
-{
-	lock_put(&sk->tx_lock);
-	lock_put(&sk->rx_lock);
-}
-
-/* Take one of its locks; cheaper if nobody else can be there. */
-static inline void sock_lock(const struct sock *sk, struct lock *l)
+/* Take the lock of a half; cheaper if nobody else can be there. */
+static inline void sock_lock_half(const struct sock *sk, struct lock *l)
 {
 	if (sock_is_alone(sk))
 		lock_enter();
@@ -187,7 +168,7 @@ static inline void sock_lock(const struct sock *sk, struct lock *l)
 		lock_get(l);
 }
 
-static inline void sock_unlock(const struct sock *sk, struct lock *l)
+static inline void sock_unlock_half(struct lock *l)
 {
 	/* Do not unlock what was not locked because we were alone.  The lock's
 	 * word tells, even if a thread has appeared since. */
@@ -196,6 +177,80 @@ static inline void sock_unlock(const struct sock *sk, struct lock *l)
 	else
 		lock_leave();
 }
+
+static inline void sock_lock_rx(struct sock *sk)
+{
+	sock_lock_half(sk, &sk->rx_lock);
+}
+
+static inline void sock_lock_tx(struct sock *sk)
+{
+	sock_lock_half(sk, &sk->tx_lock);
+}
+
+static inline void sock_unlock_rx(struct sock *sk)
+{
+	sock_unlock_half(&sk->rx_lock);
+}
+
+static inline void sock_unlock_tx(struct sock *sk)
+{
+	sock_unlock_half(&sk->tx_lock);
+}
+
+/* Without waiting; false: another thread has it. */
+static inline bool sock_try_rx(struct sock *sk)
+{
+	return lock_try(&sk->rx_lock);
+}
+
+static inline bool sock_try_tx(struct sock *sk)
+{
+	return lock_try(&sk->tx_lock);
+}
+
+static inline void sock_lock_both(struct sock *sk)
+{
+	sock_lock_rx(sk);
+	sock_lock_tx(sk);
+}
+
+static inline void sock_unlock_both(struct sock *sk)
+{
+	sock_unlock_tx(sk);
+	sock_unlock_rx(sk);
+}
+
+/* Take both locks to change the mode or act on it.  True if the mode is still
+ * @mode; if not, neither lock is held. */
+static inline bool sock_hold(struct sock *sk, enum sock_mode mode)
+{
+	sock_lock_both(sk);
+	if (likely(sock_mode(sk) == mode))
+		return true;
+	sock_unlock_both(sk);
+	return false;
+}
+
+static inline void sock_drop(struct sock *sk) { sock_unlock_both(sk); }
+
+static inline void sock_unlock_rx_cleanup(struct sock **sk)
+{
+	sock_unlock_rx(*sk);
+}
+
+static inline void sock_unlock_tx_cleanup(struct sock **sk)
+{
+	sock_unlock_tx(*sk);
+}
+
+/* Hold a half to the end of the block. */
+#define SOCK_GUARD_RX(sk) SOCK_GUARD_(rx, sk)
+#define SOCK_GUARD_TX(sk) SOCK_GUARD_(tx, sk)
+#define SOCK_GUARD_(half, sk)                                                  \
+	struct sock *guard_##half                                              \
+	    __attribute__((cleanup(sock_unlock_##half##_cleanup), unused)) =   \
+		(sock_lock_##half(sk), (sk))
 
 /* Change the mode, and keep the count of calls in flight. */
 void sock_set_mode(struct sock *sk, enum sock_mode mode);

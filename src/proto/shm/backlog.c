@@ -116,10 +116,10 @@ COLD void shm_backlog_fill(struct sock *sk, int fd, uint32_t n_own)
 		errno = saved;
 		return;
 	}
-	sock_lock(sk, &sk->rx_lock);
+	sock_lock_rx(sk);
 	if (!others_wait(sk, n_own))
 		backlog_fill_locked(sk, fd);
-	sock_unlock(sk, &sk->rx_lock);
+	sock_unlock_rx(sk);
 	errno = saved;
 }
 

@@ -84,9 +84,9 @@ static bool tx_writable(struct sock *sk, int fd)
 {
 	if (likely(!shm_of(sk)->tx_limit && ring_tx_spacious(&shm_of(sk)->tx)))
 		return true;
-	sock_lock(sk, &sk->tx_lock);
+	sock_lock_tx(sk);
 	bool writable = tx_writable_locked(sk, fd);
-	sock_unlock(sk, &sk->tx_lock);
+	sock_unlock_tx(sk);
 	return writable;
 }
 
@@ -179,7 +179,7 @@ static bool may_be_back(const struct sock *sk)
 static COLD bool rx_goes_back(struct sock *sk)
 {
 	enum ring_mark mark;
-	GUARD(&sk->rx_lock);
+	SOCK_GUARD_RX(sk);
 
 	if (!ring_rx_bytes(&shm_of(sk)->rx, 1, &mark) && mark == RING_BACK) {
 		store_rlx(&shm_of(sk)->rx_back, (uint8_t)1);
@@ -269,9 +269,9 @@ static void tell_of_space(struct sock *sk, int fd)
 		load_rlx(&shm_of(sk)->rx.off) ||
 	    load_rlx(&shm_of(sk)->rx_tcp))
 		return;
-	sock_lock(sk, &sk->rx_lock);
+	sock_lock_rx(sk);
 	bool told = ring_publish(&shm_of(sk)->rx);
-	sock_unlock(sk, &sk->rx_lock);
+	sock_unlock_rx(sk);
 	if (told)
 		shm_told_space(sk, fd);
 }
@@ -387,8 +387,7 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 {
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
 		return -EINVAL;
-	lock_get(&sk->rx_lock);
-	lock_get(&sk->tx_lock);
+	sock_lock_both(sk);
 	if (sock_mode(sk) == SOCK_CANDIDATE)
 		shm_candidate_decide(sk, fd);
 	bool ours = sock_mode(sk) != SOCK_KERNEL && !shm_of(sk)->recalled;
@@ -396,8 +395,7 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 		int over = is_over(sk, fd);
 
 		if (over) {
-			lock_put(&sk->tx_lock);
-			lock_put(&sk->rx_lock);
+			sock_unlock_both(sk);
 			return over;
 		}
 	}
@@ -413,8 +411,7 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 						: &sk->n_sleepers) > 0;
 	if (ours && !both && sleepers)
 		store_rlx(&sk->anchor_deaf, (uint8_t)1);
-	lock_put(&sk->tx_lock);
-	lock_put(&sk->rx_lock);
+	sock_unlock_both(sk);
 	if (!ours)
 		return -ESTALE;
 	/* It may be over by now: our FIN may have met the peer's. */
@@ -442,7 +439,7 @@ int shm_inq(struct sock *sk, int fd)
 		    !(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING))
 			return n + (int)backlog_bytes(sk);
 	}
-	GUARD(&sk->rx_lock);
+	SOCK_GUARD_RX(sk);
 	if (sock_mode(sk) == SOCK_KERNEL)
 		return libc.ioctl(fd, FIONREAD, &n) < 0 ? -errno : n;
 	if (shm_is_held(sk))
@@ -474,7 +471,7 @@ int shm_inq(struct sock *sk, int fd)
 int shm_outq(struct sock *sk, int fd)
 {
 	int n = 0;
-	GUARD(&sk->tx_lock);
+	SOCK_GUARD_TX(sk);
 
 	if (!shm_of(sk)->tx_ring)
 		return libc.ioctl(fd, SIOCOUTQ, &n) < 0 ? -errno : n;
@@ -564,10 +561,10 @@ void shm_exit(struct sock *sk, int fd)
 		return;
 	bool unread = is_unread(sk, fd);
 	if (shm_of(sk)->tx_ring && !shm_of(sk)->tx_fin && !unread &&
-	    linger_s(fd) && lock_try(&sk->tx_lock)) {
+	    linger_s(fd) && sock_try_tx(sk)) {
 		store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_WR));
 		push_fin(sk);
-		lock_put(&sk->tx_lock);
+		sock_unlock_tx(sk);
 	}
 	if (unread) {
 		fetch_or(&shm_me(sk)->flags, SEG_CLOSED);

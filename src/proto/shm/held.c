@@ -158,8 +158,8 @@ COLD bool shm_look_held(struct sock *sk)
 	if (shm_of(sk)->rx_tcp || shm_of(sk)->rx_back ||
 	    shm_held_until(sk) > now_ns())
 		return false;
-	sock_lock(sk, &sk->rx_lock);
+	sock_lock_rx(sk);
 	bool taken = shm_take_held(sk, false);
-	sock_unlock(sk, &sk->rx_lock);
+	sock_unlock_rx(sk);
 	return taken;
 }

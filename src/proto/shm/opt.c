@@ -18,10 +18,10 @@ static void flush(struct sock *sk, int fd)
 {
 	if (!load_rlx(&shm_of(sk)->held_bytes))
 		return;
-	sock_lock(sk, &sk->tx_lock);
+	sock_lock_tx(sk);
 	if (shm_of(sk)->tx_ring)
 		shm_flush(sk, fd);
-	sock_unlock(sk, &sk->tx_lock);
+	sock_unlock_tx(sk);
 }
 
 bool shm_opt_changed(struct sock *sk, int fd, int level, int name)

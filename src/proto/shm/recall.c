@@ -373,11 +373,9 @@ int shm_recall(struct sock *sk, int fd, enum osf_reason why, bool gently,
 {
 	int saved = errno;
 
-	lock_get(&sk->rx_lock);
-	lock_get(&sk->tx_lock);
+	sock_lock_both(sk);
 	int r = recall_locked(sk, fd, why, gently, st);
-	lock_put(&sk->tx_lock);
-	lock_put(&sk->rx_lock);
+	sock_unlock_both(sk);
 	errno = saved;
 	return r;
 }

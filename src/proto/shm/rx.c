@@ -69,7 +69,7 @@ static COLD void rx_tcp_over(struct sock *sk)
 
 bool shm_rx_settle(struct sock *sk, int fd)
 {
-	GUARD(&sk->rx_lock);
+	SOCK_GUARD_RX(sk);
 	if (shm_of(sk)->rx_tcp &&
 	    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) {
 		if (shm_of(sk)->rx_tcp_left < 0 && shm_rx_learn(sk))
@@ -105,7 +105,7 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 
 	for (;;) {
 		if (sock_mode(sk) == SOCK_CANDIDATE) {
-			GUARD(&sk->tx_lock);
+			SOCK_GUARD_TX(sk);
 			shm_candidate_step(sk, fd);
 		}
 		if (sock_mode(sk) == SOCK_KERNEL)
@@ -177,7 +177,7 @@ static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 
 bool shm_rx_is_kernels(struct sock *sk, int fd)
 {
-	GUARD(&sk->rx_lock);
+	SOCK_GUARD_RX(sk);
 
 	if (!shm_of(sk)->rx_back)
 		return false;
@@ -439,14 +439,14 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	if (unlikely(flags & MSG_OOB))
 		return rx_urgent(fd, iov, n, flags);
 	do {
-		sock_lock(sk, &sk->rx_lock);
+		sock_lock_rx(sk);
 		if (unlikely(!sock_is_ours(sk))) {
-			sock_unlock(sk, &sk->rx_lock);
+			sock_unlock_rx(sk);
 			return shm_went_back(sk);
 		}
 		if (likely(moves))
 			r = rx_once(sk, fd, &c, want, flags);
-		sock_unlock(sk, &sk->rx_lock);
+		sock_unlock_rx(sk);
 		if (unlikely(!moves))
 			r = rx_nowhere(sk, fd, want);
 	} while (unlikely(sk->flags & SOCK_F_ASYNC) &&

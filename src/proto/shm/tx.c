@@ -274,17 +274,16 @@ static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 static int tx_begin(struct sock *sk, int fd)
 {
 	if (unlikely(sock_mode(sk) == SOCK_CANDIDATE)) {
-		lock_get(&sk->rx_lock);
-		lock_get(&sk->tx_lock);
+		sock_lock_both(sk);
 		if (sock_mode(sk) == SOCK_CANDIDATE)
 			shm_candidate_step(sk, fd);
-		lock_put(&sk->rx_lock);
+		sock_unlock_rx(sk);
 	} else {
-		sock_lock(sk, &sk->tx_lock);
+		sock_lock_tx(sk);
 	}
 	if (likely(sock_is_ours(sk)))
 		return 0;
-	sock_unlock(sk, &sk->tx_lock);
+	sock_unlock_tx(sk);
 	return shm_went_back(sk);
 }
 
@@ -294,7 +293,7 @@ static inline void tx_end(struct sock *sk, int fd, ssize_t r)
 {
 	if (r == -EAGAIN)
 		store_rlx(&shm_of(sk)->tx_full_at, shm_of(sk)->tx.tail);
-	sock_unlock(sk, &sk->tx_lock);
+	sock_unlock_tx(sk);
 	if (unlikely(shm_wants_back(sk)))
 		shm_take_back(sk, fd, OSF_REASON_NONE);
 }

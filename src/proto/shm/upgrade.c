@@ -391,15 +391,13 @@ bool shm_candidate_drop(struct sock *sk)
 {
 	bool dropped;
 
-	lock_get(&sk->rx_lock);
-	lock_get(&sk->tx_lock);
+	sock_lock_both(sk);
 	dropped = sock_mode(sk) == SOCK_CANDIDATE &&
 		  cas(&shm_of(sk)->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
 		      (uint32_t)SEG_CLAIM_REVOKED);
 	if (dropped)
 		candidate_end(sk, OSF_REASON_NO_MEMORY);
-	lock_put(&sk->tx_lock);
-	lock_put(&sk->rx_lock);
+	sock_unlock_both(sk);
 	return dropped;
 }
 
