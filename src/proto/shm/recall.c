@@ -162,7 +162,7 @@ static int settle_bells(struct sock *sk, int fd)
 		anchor_drain(sk, fd);
 		if (shm_of(sk)->bells_drained ==
 			load_acq(&shm_peer(sk)->bells) ||
-		    load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
+		    load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN)
 			return 0; /* behind its end nothing comes */
 		if (now_ns() > end)
 			return -ETIMEDOUT;
@@ -204,7 +204,7 @@ static bool may_put_back(struct sock *sk, int fd)
 		return false;
 	if (backlog_bytes(sk))
 		return false;
-	if (!shm_of(sk)->rx_back &&
+	if (!shm_w(sk)->rx_back &&
 	    ring_rx_bytes(&shm_of(sk)->rx, PUT_BACK_MAX + 1, &mark) >
 		PUT_BACK_MAX)
 		return false;
@@ -251,25 +251,25 @@ static int end_rx(struct sock *sk, int fd, struct stash *st)
 	struct seg_side *me = shm_me(sk);
 	int err = 0;
 
-	if (shm_of(sk)->rx_tcp)
+	if (shm_w(sk)->rx_tcp)
 		err = stash_backlog(sk, st);
-	if (!err && shm_of(sk)->rx_tcp &&
+	if (!err && shm_w(sk)->rx_tcp &&
 	    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) { /* S1 */
 		shm_rx_learn(sk);
 		err = stash_tcp(sk, fd, st);
 		if (!err)
-			store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
+			store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
 	}
 	/* While TCP still carries the stream, the ring is empty and no
 	 * doorbell was rung. */
-	if (!err && !shm_of(sk)->rx_tcp) {
+	if (!err && !shm_w(sk)->rx_tcp) {
 		shm_take_held(sk, true);
-		if (!shm_of(sk)->rx_back && !shm_of(sk)->rx_eof)
+		if (!shm_w(sk)->rx_back && !shm_w(sk)->rx_eof)
 			err = stash_ring(sk, st);
 		if (!err)
 			err = settle_bells(sk, fd);
 	}
-	if (shm_of(sk)->rx_eof)
+	if (shm_w(sk)->rx_eof)
 		st->has_end = true;
 	if (!err)
 		put_back(sk, fd, st);
@@ -284,7 +284,7 @@ static void end_tx(struct sock *sk, int fd)
 {
 	if (shm_is_recalled(sk)) /* both at once */
 		shm_tx_recalled(sk, fd, 0);
-	if (!shm_of(sk)->tx_ring)
+	if (!shm_w(sk)->tx_ring)
 		return;
 	if (!shm_of(sk)->tx_fin) {
 		anchor_back(sk, fd);
@@ -298,7 +298,8 @@ static void end_tx(struct sock *sk, int fd)
 /* Give the anchor the options that the application has set. */
 static void restore_options(const struct sock *sk, int fd)
 {
-	int nodelay = sk->nodelay, cork = sk->cork, lowat = sk->rcvlowat;
+	int nodelay = sk->w->nodelay, cork = sk->w->cork,
+	    lowat = sk->w->rcvlowat;
 
 	libc.setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof(int));
 	if (cork)
@@ -336,9 +337,9 @@ static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
 {
 	if (sock_mode(sk) == SOCK_CANDIDATE)
 		shm_candidate_decide(sk, fd);
-	if (sock_mode(sk) != SOCK_SHM || shm_of(sk)->recalled)
+	if (sock_mode(sk) != SOCK_SHM || shm_w(sk)->recalled)
 		return 0;
-	if (shm_of(sk)->rx_broken)
+	if (shm_is_broken(sk))
 		return -ECONNRESET;
 	if (gently && !may_put_back(sk, fd))
 		return 0;
@@ -353,10 +354,10 @@ static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
 		return err == -ENOMEM ? err : -ECONNRESET;
 	}
 	end_tx(sk, fd);
-	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
-	store_rlx(&shm_of(sk)->rx_back, (uint8_t)1);
-	store_rlx(&shm_of(sk)->rx_eof, (uint8_t)0);
-	store_rlx(&shm_of(sk)->recalled, (uint8_t)1);
+	store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
+	store_rlx(&shm_w(sk)->rx_back, (uint8_t)1);
+	store_rlx(&shm_w(sk)->rx_eof, (uint8_t)0);
+	store_rlx(&shm_w(sk)->recalled, (uint8_t)1);
 	restore_options(sk, fd);
 	if (st->has_end && !st->n)
 		end_rx_now(fd);
@@ -389,7 +390,8 @@ bool shm_cut_is_known(struct sock *sk, int fd)
 
 	while (!(load_acq(&shm_peer(sk)->flags) & SEG_CUT)) { /* S4 */
 		anchor_look(sk, fd);
-		if (load_rlx(&sk->anchor_end) != ANCHOR_OPEN || now_ns() > end)
+		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
+		    now_ns() > end)
 			return load_acq(&shm_peer(sk)->flags) & SEG_CUT;
 		sched_yield();
 	}
@@ -405,10 +407,10 @@ ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
 	enum ring_mark mark;
 
 	shm_release(sk);
-	if (!shm_of(sk)->tx_ring)
+	if (!shm_w(sk)->tx_ring)
 		return 0;
 	if (!shm_cut_is_known(sk, fd)) {
-		if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
+		if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
 			shm_broken(sk, fd, "recalled, and not where");
 		return -ECONNRESET;
 	}

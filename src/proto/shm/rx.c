@@ -62,7 +62,7 @@ static inline void say_read(struct sock *sk)
 /* The program has read all TCP bytes that come before the ring. */
 static COLD void rx_tcp_over(struct sock *sk)
 {
-	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
+	store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
 	backlog_free(sk);
 	say_read(sk);
 }
@@ -70,14 +70,13 @@ static COLD void rx_tcp_over(struct sock *sk)
 bool shm_rx_settle(struct sock *sk, int fd)
 {
 	SOCK_GUARD_RX(sk);
-	if (shm_of(sk)->rx_tcp &&
-	    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) {
+	if (shm_w(sk)->rx_tcp && load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) {
 		if (shm_of(sk)->rx_tcp_left < 0 && shm_rx_learn(sk))
 			shm_broken(sk, fd, "its count of TCP bytes");
 		else if (!shm_of(sk)->rx_tcp_left && !backlog_bytes(sk))
 			rx_tcp_over(sk);
 	}
-	return !shm_of(sk)->rx_tcp;
+	return !shm_w(sk)->rx_tcp;
 }
 
 /* Deliver the backlog, read from TCP earlier, then what TCP has now. */
@@ -145,7 +144,7 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 				count(&sk->st->rx_bytes_inet, (uint64_t)r);
 			}
 		}
-		if (!r && sk->anchor_deaf && !(sk->shut & SHUT_BIT_RD) &&
+		if (!r && sk->w->anchor_deaf && !(sk->w->shut & SHUT_BIT_RD) &&
 		    !anchor_has_fin(fd))
 			return -EAGAIN;
 		if (r <= 0)
@@ -164,7 +163,7 @@ static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 			      .msg_iovlen = cursor_rest(c, iov, want) };
 
 	anchor_drain(sk, fd);
-	if (!shm_of(sk)->recalled &&
+	if (!shm_w(sk)->recalled &&
 	    shm_of(sk)->bells_drained != load_acq(&shm_peer(sk)->bells))
 		return -EAGAIN;
 	ssize_t r = libc.recvmsg(fd, &msg, flags | MSG_DONTWAIT);
@@ -179,10 +178,10 @@ bool shm_rx_is_kernels(struct sock *sk, int fd)
 {
 	SOCK_GUARD_RX(sk);
 
-	if (!shm_of(sk)->rx_back)
+	if (!shm_w(sk)->rx_back)
 		return false;
 	anchor_drain(sk, fd);
-	return shm_of(sk)->recalled ||
+	return shm_w(sk)->recalled ||
 	       shm_of(sk)->bells_drained == load_acq(&shm_peer(sk)->bells);
 }
 
@@ -192,10 +191,11 @@ static ssize_t rx_end(struct sock *sk, int fd)
 	char byte;
 	ssize_t r;
 
-	if (shm_of(sk)->rx_eof)
+	shm_reset_due(sk, fd);
+	if (shm_w(sk)->rx_eof)
 		return 0;
 	int err = anchor_error(sk);
-	if (err || sk->anchor_end == ANCHOR_FIN)
+	if (err || sk->w->anchor_end == ANCHOR_FIN)
 		return err;
 	do
 		r = libc.recv(fd, &byte, 1, MSG_DONTWAIT);
@@ -203,17 +203,11 @@ static ssize_t rx_end(struct sock *sk, int fd)
 	return r < 0 && errno != EAGAIN && errno != ENOTCONN ? -errno : 0;
 }
 
-/* The area of ours, 0 or 1, in which the ring goes on. */
-static unsigned rx_area(const struct sock *sk)
-{
-	return shm_of(sk)->rx.tail_pub == &shm_me(sk)->tail2;
-}
-
 static uint32_t *rx_other_tail(const struct sock *sk)
 {
 	struct seg_side *me = shm_me(sk);
 
-	return rx_area(sk) ? &me->tail : &me->tail2;
+	return shm_rx_area(sk) ? &me->tail : &me->tail2;
 }
 
 void shm_ask_to_move(struct sock *sk, int fd)
@@ -228,7 +222,7 @@ static COLD void shm_rx_move(struct sock *sk)
 	uint32_t half = shm_of(sk)->tx.area_bytes;
 	uint8_t *ring =
 	    seg_ring(shm_of(sk)->seg, !shm_of(sk)->side, shm_ring_bytes(sk));
-	unsigned to = !rx_area(sk);
+	unsigned to = !shm_rx_area(sk);
 
 	ring_rx_moved(&shm_of(sk)->rx, ring + to * (size_t)half, half,
 		      rx_other_tail(sk));
@@ -242,11 +236,11 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 	if (ring_publish(&shm_of(sk)->rx))
 		shm_told_space(sk, fd);
 	if (mark == RING_FIN) {
-		store_rlx(&shm_of(sk)->rx_eof, (uint8_t)1);
+		store_rlx(&shm_w(sk)->rx_eof, (uint8_t)1);
 		return 0;
 	}
 	if (mark == RING_BACK) {
-		store_rlx(&shm_of(sk)->rx_back, (uint8_t)1);
+		store_rlx(&shm_w(sk)->rx_back, (uint8_t)1);
 		shm_note_back(sk);
 		return GO_ON_IN_RING;
 	}
@@ -262,11 +256,11 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 	}
 	if (shm_is_held(sk) && shm_take_held(sk, false))
 		return GO_ON_IN_RING;
-	if (sk->shut & SHUT_BIT_RD)
+	if (sk->w->shut & SHUT_BIT_RD)
 		return 0;
-	if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN && anchor_look_due(sk))
+	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN && anchor_look_due(sk))
 		anchor_look(sk, fd);
-	if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
+	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
 		return -EAGAIN;
 	shm_take_held(sk, true);
 	/* The ring now has all that the peer wrote before it died. */
@@ -343,11 +337,11 @@ static ssize_t rx_peek(struct sock *sk, int fd, struct iov_cursor *c,
 static inline ssize_t rx_step(struct sock *sk, int fd, struct iov_cursor *c,
 			      size_t want, int flags)
 {
-	if (unlikely(shm_of(sk)->rx_broken))
+	if (unlikely(shm_is_broken(sk)))
 		return rx_end(sk, fd);
-	if (unlikely(shm_of(sk)->rx_back))
+	if (unlikely(shm_w(sk)->rx_back))
 		return rx_back(sk, fd, c, want, flags & (MSG_PEEK | MSG_TRUNC));
-	if (unlikely(shm_of(sk)->rx_tcp))
+	if (unlikely(shm_w(sk)->rx_tcp))
 		return rx_tcp(sk, fd, c, want, flags);
 	if (unlikely(flags & MSG_PEEK))
 		return rx_peek(sk, fd, c, want, flags);
@@ -360,9 +354,9 @@ static COLD bool rx_goes_on(const struct sock *sk, int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLPRI };
 
-	if (shm_of(sk)->rx_tcp)
+	if (shm_w(sk)->rx_tcp)
 		return shm_of(sk)->rx_tcp_left == 0 || backlog_bytes(sk);
-	if (shm_of(sk)->rx_back || !ring_rx_ready(&shm_of(sk)->rx))
+	if (shm_w(sk)->rx_back || !ring_rx_ready(&shm_of(sk)->rx))
 		return false;
 	/* As in the kernel, a read stops before an urgent byte. */
 	return !(load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK) ||
@@ -397,8 +391,8 @@ static COLD bool rx_arm_async(struct sock *sk, int fd)
 {
 	anchor_clear(sk, fd);
 	shm_arm(sk, fd, POLLIN, ARM_ANCHOR);
-	return !shm_of(sk)->rx_tcp && !shm_of(sk)->rx_back &&
-	       ring_rx_ready(&shm_of(sk)->rx) && !shm_of(sk)->rx_eof;
+	return !shm_w(sk)->rx_tcp && !shm_w(sk)->rx_back &&
+	       ring_rx_ready(&shm_of(sk)->rx) && !shm_w(sk)->rx_eof;
 }
 
 /* The caller has room for no byte, or a bad address.  As in the kernel, this
@@ -449,7 +443,7 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		sock_unlock_rx(sk);
 		if (unlikely(!moves))
 			r = rx_nowhere(sk, fd, want);
-	} while (unlikely(sk->flags & SOCK_F_ASYNC) &&
+	} while (unlikely(load_rlx(&sk->w->is_async)) &&
 		 (r > 0 || r == -EAGAIN) && !(flags & MSG_PEEK) &&
 		 rx_arm_async(sk, fd) && r == -EAGAIN);
 	if (unlikely(shm_wants_back(sk)))
@@ -462,8 +456,8 @@ HOT int32_t shm_recv_place(struct sock *sk, int fd, const uint8_t **data,
 {
 	enum ring_mark mark;
 
-	if (unlikely(sock_mode(sk) != SOCK_SHM || shm_of(sk)->rx_tcp ||
-		     shm_of(sk)->rx_back || shm_of(sk)->rx_broken))
+	if (unlikely(sock_mode(sk) != SOCK_SHM || shm_w(sk)->rx_tcp ||
+		     shm_w(sk)->rx_back || shm_w(sk)->rx_broken))
 		return 0;
 	int32_t n = ring_peek(&shm_of(sk)->rx, data, &mark);
 	if (unlikely(n < 0)) {

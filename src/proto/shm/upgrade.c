@@ -102,18 +102,18 @@ static void anchor_prepare(struct sock *sk, int fd)
 {
 	int one = 1, zero = 0;
 
-	sk->nodelay = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_NODELAY);
-	sk->cork = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_CORK);
-	sk->inq = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_INQ);
-	sk->rcvlowat = int_option(fd, SOL_SOCKET, SO_RCVLOWAT);
-	sk->rcvtimeo_ns = timeout_ns(fd, SO_RCVTIMEO);
-	sk->sndtimeo_ns = timeout_ns(fd, SO_SNDTIMEO);
-	if (sk->cork)
+	sk->w->nodelay = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_NODELAY);
+	sk->w->cork = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_CORK);
+	sk->w->inq = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_INQ);
+	sk->w->rcvlowat = int_option(fd, SOL_SOCKET, SO_RCVLOWAT);
+	sk->w->rcvtimeo_ns = timeout_ns(fd, SO_RCVTIMEO);
+	sk->w->sndtimeo_ns = timeout_ns(fd, SO_SNDTIMEO);
+	if (sk->w->cork)
 		libc.setsockopt(fd, IPPROTO_TCP, TCP_CORK, &zero, sizeof(zero));
-	if (!sk->nodelay)
+	if (!sk->w->nodelay)
 		libc.setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one,
 				sizeof(one));
-	if (sk->rcvlowat > 1)
+	if (sk->w->rcvlowat > 1)
 		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
 	shm_sndbuf_changed(sk, fd);
 	errq_zerocopy_changed(sk, fd);
@@ -134,9 +134,9 @@ static void rings_init(struct sock *sk, struct seg *seg, uint32_t ring_size)
 	shm_of(sk)->n_bulk_slow = 0;
 	ring_rx_init(&shm_of(sk)->rx, seg_ring(seg, !side, ring_size),
 		     ring_size, &seg->side[side].tail);
-	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)1);
+	store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)1);
 	shm_of(sk)->rx_tcp_left = -1;
-	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)0);
+	store_rlx(&shm_w(sk)->tx_ring, (uint8_t)0);
 	sk->looked_ns = coarse_ns();
 	/* A thread may already sleep in the kernel on the anchor: ask the peer
 	 * to ring. */
@@ -190,7 +190,7 @@ static void tx_switch(struct sock *sk, int fd, uint64_t tcp_bytes,
 	me->tcp_bytes = tcp_bytes;
 	me->pid = (uint32_t)getpid();
 	me->anchor_fd = fd;
-	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)1);
+	store_rlx(&shm_w(sk)->tx_ring, (uint8_t)1);
 	fetch_or(&me->flags, SEG_TX_RING | more_flags);
 }
 
@@ -306,7 +306,7 @@ static void candidate_end(struct sock *sk, enum osf_reason reason)
 	fds_close(shm_of(sk)->channel_fd);
 	shm_of(sk)->channel_fd = 0;
 	sock_set_reason(sk, reason);
-	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
+	store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
 	sock_set_mode(sk, SOCK_KERNEL);
 }
 
@@ -334,7 +334,7 @@ static void candidate_step(struct sock *sk, int fd)
 	int fds[HELLO_FDS];
 	uint64_t sent;
 
-	if (sk->anchor_err || load_rlx(&shm_of(sk)->rx_broken))
+	if (sk->w->anchor_err || load_rlx(&shm_w(sk)->rx_broken))
 		return; /* report the error first */
 	if (!(load_acq(&shm_peer(sk)->flags) & SEG_READY)) { /* S3 */
 		/* The opener answers before it closes, so check READY once
