@@ -32,14 +32,60 @@ static long number_of(const char *status, const char *name, int nth)
 	return n;
 }
 
-/* An effective user of a living process; the owner of its /proc is root when it has
- * dropped its privileges. */
-static enum page_owner owner_by_status(uint32_t tid)
+static int proc_open(uint32_t tid, const char *file)
 {
-	char path[40], text[1024];
+	char path[40];
 
-	snprintf(path, sizeof(path), "/proc/%u/status", tid);
-	int fd = (int)rawcall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	snprintf(path, sizeof(path), "/proc/%u/%s", tid, file);
+	return (int)rawcall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+}
+
+/* A line of maps: does shared memory without a file lie at @at? */
+static bool line_has(const char *line, uintptr_t at)
+{
+	char *end;
+	uintptr_t from = strtoul(line, &end, 16);
+	uintptr_t to = *end == '-' ? strtoul(end + 1, &end, 16) : 0;
+
+	return at >= from && at < to && strstr(end, "s ") &&
+	       strstr(end, "/dev/zero");
+}
+
+/* Could it be inside, that is, does it have the page where all holders have it?
+ * True if we may not know. */
+static COLD bool may_have_page(uint32_t tid, const uint32_t *word)
+{
+	char text[4096 + 1];
+	size_t kept = 0;
+	bool has = false;
+	int fd = proc_open(tid, "maps");
+	long n;
+
+	if (fd < 0) /* root may look at every holder */
+		return fd != -EACCES || geteuid();
+	while (!has && (n = rawcall(SYS_read, fd, text + kept,
+				    sizeof(text) - 1 - kept)) > 0) {
+		char *line = text, *end;
+
+		text[kept + (size_t)n] = '\0';
+		for (; !has && (end = strchr(line, '\n')); line = end + 1) {
+			*end = '\0';
+			has = line_has(line, (uintptr_t)word);
+		}
+		kept = has ? 0 : strlen(line);
+		memmove(text, line, kept);
+	}
+	rawcall(SYS_close, fd);
+	return has;
+}
+
+/* Of a living process.  The owner of its /proc does not tell: that is root once it
+ * has dropped its privileges. */
+static COLD enum page_owner owner_by_status(uint32_t tid, const uint32_t *word)
+{
+	char text[1024];
+	int fd = proc_open(tid, "status");
+
 	if (fd < 0) /* no /proc, or no descriptor left: give it time */
 		return fd == -ENOENT && rawcall(SYS_faccessat, AT_FDCWD,
 						"/proc/self/status", R_OK) == 0
@@ -54,20 +100,23 @@ static enum page_owner owner_by_status(uint32_t tid)
 	/* Our own threads hold no lock of the page: the caller holds ours. */
 	if (number_of(text, "\nTgid:", 0) == (long)getpid())
 		return OWNER_STRANGER;
-	return number_of(text, "\nUid:", 1) == (long)geteuid() ? OWNER_OURS
-							       : OWNER_STRANGER;
+	return number_of(text, "\nUid:", 1) == (long)geteuid() &&
+		       may_have_page(tid, word)
+		   ? OWNER_OURS
+		   : OWNER_STRANGER;
 }
 
-COLD enum page_owner page_owner(uint32_t word)
+COLD enum page_owner page_owner(const uint32_t *word, uint32_t seen)
 {
-	uint32_t tid = word & ~LOCK_WAITERS;
+	uint32_t tid = seen & ~LOCK_WAITERS;
 
 	if (!tid)
 		return OWNER_NONE;
 	if (tid > INT32_MAX)
 		return OWNER_STRANGER;
-	return rawcall(SYS_tkill, tid, 0) == -ESRCH ? OWNER_DEAD
-						    : owner_by_status(tid);
+	return rawcall(SYS_tkill, tid, 0) == -ESRCH
+		   ? OWNER_DEAD
+		   : owner_by_status(tid, word);
 }
 
 /* Sleep until somebody releases the word @seen, or @ns have passed. */
@@ -95,7 +144,7 @@ static COLD enum page_got lock_slow_page(uint32_t *word)
 		if (waited > PAGE_PATIENCE_NS)
 			return PAGE_NOT;
 		if (seen && waited > PAGE_WAIT_NS) {
-			enum page_owner owner = page_owner(seen);
+			enum page_owner owner = page_owner(word, seen);
 
 			if (owner == OWNER_STRANGER && load_rlx(word) == seen)
 				return PAGE_NOT;

@@ -5,8 +5,9 @@
  *     page_lock()  ->  PAGE_FREE, PAGE_OF_DEAD: it is ours; PAGE_NOT
  *
  * The word is as of base/lock.h: the owner's thread id.  But here what it says may
- * be a lie, so nobody waits for ever.  A process whose user is not ours is waited
- * for PAGE_WAIT_NS, one of ours PAGE_PATIENCE_NS (sock/shared.h).
+ * be a lie, so nobody waits for ever.  Who is not of our user, or does not even
+ * have the page, is waited for PAGE_WAIT_NS, others PAGE_PATIENCE_NS
+ * (sock/shared.h).
  */
 #pragma once
 
@@ -22,6 +23,7 @@ enum page_got {
 
 MUST_CHECK enum page_got page_lock(uint32_t *word);
 void page_unlock(uint32_t *word);
-/* What the wait for @word may come to: for who waits for something else. */
+/* Whom does @seen, the value of @word, name?  OWNER_OURS: a process of our user that
+ * has the page.  For who waits for something else. */
 enum page_owner { OWNER_NONE, OWNER_DEAD, OWNER_OURS, OWNER_STRANGER };
-enum page_owner page_owner(uint32_t word);
+enum page_owner page_owner(const uint32_t *word, uint32_t seen);

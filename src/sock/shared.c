@@ -70,29 +70,34 @@ static int half_import(struct sock *sk, struct shared_page *p,
 	return err;
 }
 
-void page_enter(struct sock *sk, enum sock_half which)
+/* Lock the page's half and import it.  False: the connection is lost. */
+static bool page_take(struct sock *sk, enum sock_half which)
 {
 	struct shared_page *p = sk->page;
 	struct page_half *half = &p->half[which];
-
-	if (unlikely(sk->is_lost))
-		return;
 	enum page_got got = page_lock(&half->word);
 	if (unlikely(got == PAGE_NOT)) {
 		shared_lose(sk, "a lock that another process keeps");
-		return;
+		return false;
 	}
 	const char *why = NULL;
-	if (unlikely(got == PAGE_OF_DEAD && load_rlx(&half->is_changing)))
+	if (unlikely(load_rlx(&half->is_changing)))
 		why = "a process that died in the middle of a call";
 	else if (unlikely(half_import(sk, p, which)))
 		why = "what a process that shares it says";
 	if (unlikely(why)) {
 		shared_lose(sk, why);
 		page_unlock(&half->word); /* it stays "being changed" */
-		return;
+		return false;
 	}
-	store_rlx(&half->is_changing, 1u);
+	return true;
+}
+
+void page_enter(struct sock *sk, enum sock_half which)
+{
+	if (unlikely(sk->is_lost) || !page_take(sk, which))
+		return;
+	store_rlx(&sk->page->half[which].is_changing, 1u);
 	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = 1;
 }
 
@@ -261,6 +266,16 @@ void sock_unshare(struct sock *sk)
 	sock_unlock_rx(sk);
 }
 
+/* Learn what others have done with a half, and change nothing. */
+static void half_look(struct sock *sk, struct lock *own, enum sock_half which)
+{
+	GUARD(own);
+	struct shared_page *p = sk->page;
+	if (!p || sk->is_lost || !page_take(sk, which))
+		return;
+	page_unlock(&p->half[which].word);
+}
+
 void sock_catch_up(struct sock *sk)
 {
 	struct shared_page *p = load_acq(&sk->page);
@@ -271,10 +286,8 @@ void sock_catch_up(struct sock *sk)
 		sock_unshare(sk);
 		return;
 	}
-	sock_lock_rx(sk);
-	sock_lock_tx(sk);
-	sock_unlock_tx(sk);
-	sock_unlock_rx(sk);
+	half_look(sk, &sk->rx_lock, HALF_RX);
+	half_look(sk, &sk->tx_lock, HALF_TX);
 }
 
 /*
@@ -380,7 +393,8 @@ void shared_await_ringing(struct sock *sk)
 		/* Who rings holds the rx lock. */
 		if (waited > PAGE_PATIENCE_NS ||
 		    (!sk->rx_is_in &&
-		     page_owner(load_rlx(&rx->word)) != OWNER_OURS)) {
+		     page_owner(&rx->word, load_rlx(&rx->word)) !=
+			 OWNER_OURS)) {
 			store_rlx(&sk->w->n_ringing, 0u);
 			return;
 		}
