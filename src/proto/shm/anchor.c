@@ -295,6 +295,8 @@ void anchor_drain(struct sock *sk, int fd)
 	 * follow. */
 	if (load_rlx(&shm_w(sk)->rx_tcp) || load_rlx(&shm_w(sk)->recalled))
 		return;
+	if (rung != shm_of(sk)->bells_drained)
+		sock_changes_rx(sk);
 	while (rung != shm_of(sk)->bells_drained) {
 		uint32_t due = rung - shm_of(sk)->bells_drained;
 		ssize_t n =
