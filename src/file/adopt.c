@@ -72,7 +72,7 @@ static void adopt(int fd)
 	adopted[n_adopted++].ino = st.st_ino;
 	f->sk->adopted = 1;
 	int fl = libc.fcntl(fd, F_GETFL);
-	f->sk->nonblock = fl >= 0 && fl & O_NONBLOCK;
+	f->sk->w->nonblock = fl >= 0 && fl & O_NONBLOCK;
 	ops_created(f->sk, &family);
 	if (int_option(fd, SO_ACCEPTCONN) == 1) {
 		ops_listening(f->sk, fd, 0);
@@ -80,9 +80,9 @@ static void adopt(int fd)
 	} else if (!getpeername(fd, (struct sockaddr *)&peer, &plen) &&
 		   !getsockname(fd, (struct sockaddr *)&local, &llen)) {
 		ops_accepted(f->sk, fd, f->sk, (struct sockaddr *)&peer);
-		f->sk->times = int_option(fd, SO_TIMESTAMP) == 1 ||
-			       int_option(fd, SO_TIMESTAMPNS) == 1 ||
-			       int_option(fd, SO_TIMESTAMPING) > 0;
+		f->sk->w->times = int_option(fd, SO_TIMESTAMP) == 1 ||
+				  int_option(fd, SO_TIMESTAMPNS) == 1 ||
+				  int_option(fd, SO_TIMESTAMPING) > 0;
 		/* We cannot learn how many sends the kernel has numbered. */
 		if (int_option(fd, SO_ZEROCOPY) == 1)
 			ops_keep_kernel(f->sk, OSF_REASON_ZEROCOPY);

@@ -438,7 +438,7 @@ bool epoll_kernel_ready(struct file *fe)
 			continue;
 		struct sock *sk = it->file->sk;
 		/* An unread doorbell or an ended anchor is a hint. */
-		if (load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
+		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
 		    sock_ops(sk)->is_rung(sk)) {
 			hint(it, 0);
 			hinted = true;

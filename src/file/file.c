@@ -225,14 +225,14 @@ static void sock_release(struct file *f, int fd)
 	hold_strike(f->holding);
 	if (sock_procs(sk) > 1)
 		anchor_clear(sk, fd); /* the others may only be about to exec */
-	struct sock before = *sk;
 	if (!sock_let_go(sk, 1)) {
-		/* Other processes go on: @sk is theirs, and may be another
-		 * connection's by the time we look again. */
-		ops_let_go(&before);
+		ops_let_go(sk, fd);
 		close_shared_fds(f);
+		if (shared_let_go(sk)) /* and all others have, since */
+			sock_free(sk);
 		return;
 	}
+	sock_refresh(sk); /* what the others have left */
 	ops_close(sk, fd);
 	close_shared_fds(f); /* the others have done with theirs */
 	sock_free(sk);

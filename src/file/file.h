@@ -34,11 +34,12 @@ struct holding;
 struct file {
 	uint32_t n_refs; /* descriptors plus calls in flight */
 	uint8_t kind;
-	uint8_t merged;    /* its epoll items are served by us */
-	uint8_t hidden;    /* anchor_fd is a descriptor of our own */
-	uint8_t has_left;  /* the process ends: it has counted itself out */
-	int32_t anchor_fd; /* some descriptor of the description */
-	int32_t moved_fd;  /* another description took its place, or -1 */
+	uint8_t merged;     /* its epoll items are served by us */
+	uint8_t hidden;     /* anchor_fd is a descriptor of our own */
+	uint8_t has_left;   /* the process ends: it has counted itself out */
+	uint8_t is_parents; /* at a fork: not to be shared with the child */
+	int32_t anchor_fd;  /* some descriptor of the description */
+	int32_t moved_fd;   /* another description took its place, or -1 */
 	struct sock *sk;
 	/* The table of operations that the entries and the epoll sets were last
 	 * updated for; see file_sync(). */

@@ -34,7 +34,7 @@
 #include "sock/sock_ops.h"
 
 /* Several descriptors may name one file: each walk over the table meets it once. */
-static __thread uint32_t walk, n_met;
+static __thread uint32_t walk, n_met, n_pages;
 
 static bool first_met(struct file *f)
 {
@@ -60,7 +60,13 @@ static void walk_all(void (*each)(int fd, struct file *f))
 	}
 }
 
-static void meet(int fd, struct file *f) { n_met += first_met(f); }
+static void meet(int fd, struct file *f)
+{
+	if (!first_met(f))
+		return;
+	n_met++;
+	n_pages += shared_needs_page(f->sk);
+}
 
 static void gain(int fd, struct file *f)
 {
@@ -70,10 +76,28 @@ static void gain(int fd, struct file *f)
 	}
 	if (!first_met(f))
 		return;
-	sock_share(f->sk);
+	if (sock_share(f->sk)) {
+		f->is_parents = 1;
+		return;
+	}
 	f->sk->st->shared = 1;
 	file_note_shared_fds(f);
 	hold_add(f->sk, f->holding);
+}
+
+/* There was no memory to share this socket with the parent: the child gets a
+ * socket that is not connected. */
+static COLD void lose(struct file *f)
+{
+	f->is_parents = 0;
+	f->sk->is_held = 0;
+	sock_set_mode(f->sk, SOCK_KERNEL);
+	file_pass(f);
+	int none = libc.socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (none >= 0) {
+		file_move(f, none);
+		libc.close(none);
+	}
 }
 
 static void inherit(int fd, struct file *f)
@@ -85,6 +109,11 @@ static void inherit(int fd, struct file *f)
 	}
 	if (!first_met(f))
 		return;
+	sock_inherit(f->sk, unwind_top != NULL);
+	if (f->is_parents) {
+		lose(f);
+		return;
+	}
 	f->holding = hold_claim(f->sk);
 	sock_ops(f->sk)->after_fork(f->sk);
 }
@@ -167,10 +196,12 @@ void fork_before(void)
 	if (suspends)
 		life_make();
 	hold_reap();
-	n_met = 0;
+	n_met = n_pages = 0;
 	walk_all(meet);
 	hold_begin(n_met);
+	shared_reserve(n_pages);
 	walk_all(gain);
+	shared_release();
 }
 
 /* In the child, calls of the parent's other threads never return. */
@@ -210,6 +241,7 @@ static void leave(int fd, struct file *f)
 		return;
 	if (f->holding)
 		f->sk->st->ended = 1; /* the one who gave it frees it */
+	sock_refresh(f->sk);
 	sock_ops(f->sk)->exit(f->sk, fd);
 }
 

@@ -208,18 +208,17 @@ static void let_go(const struct holding *at, uint32_t n)
 {
 	for (const struct holding *up = at->up; up; up = up->up)
 		fetch_sub(&up->claim->below, n);
-	if (sock_let_go(at->sk, (int32_t)n))
+	if (sock_let_go(at->sk, (int32_t)n) && !load_acq(&at->sk->is_held))
 		sock_free(at->sk);
 }
 
 void hold_claimed(void)
 {
-	struct hold *h = forking;
+	struct hold *h;
 
-	for (uint32_t i = 0; h && i < h->n; i++)
-		if (cas(&h->claims[i].own, (uint32_t)CLAIM_BY_FORK,
-			(uint32_t)CLAIM_NOT))
-			let_go(&h->h[i], 1);
+	/* What another thread of the parent closed just before the fork is not
+	 * ours, and its count may not be mapped here.  The parent ends the claim
+	 * when we end. */
 	/* Mapped for good: files and the lists of our children lead here. */
 	for (h = mine; h; h = h->up)
 		if (!h->n_mine) {
@@ -262,7 +261,7 @@ static void claim_end(const struct holding *at)
 	if (n)
 		let_go(at, n);
 	else if ((own == CLAIM_LEFT || at->claim->left) &&
-		 load_acq(&sk->st->in_use) == at->in_use &&
+		 load_acq(&sk->st->in_use) == at->in_use && !sk->is_held &&
 		 sock_let_go(sk, 0)) /* and no other process holds it */
 		sock_free(sk);
 }
@@ -346,7 +345,8 @@ static void let_go_above(const struct holding *at)
 		if (cas(&up->claim->own, (uint32_t)CLAIM_TAKEN,
 			(uint32_t)CLAIM_NOT))
 			let_go(up, 1);
-	} else if (sock_maker_lets_go(sk) && sock_let_go(sk, 1)) {
+	} else if (sock_maker_lets_go(sk) && sock_let_go(sk, 1) &&
+		   !sk->is_held) {
 		sock_free(sk);
 	}
 }

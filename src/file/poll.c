@@ -166,7 +166,7 @@ static bool asks_end(const struct entry *e, short revents, uint64_t now)
 		return false;
 	struct sock *sk = e->file->sk;
 	if (!sock_ops(sk)->own_events ||
-	    load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
+	    load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN)
 		return false;
 	/* Unless it polls for POLLRDHUP, the program reads the bytes first. */
 	if (revents & POLLIN && !(e->kernel.events & POLLRDHUP))
@@ -231,7 +231,7 @@ static void arm(struct entry *e, bool may_bell)
 	/* Arm a young socket too: another thread may upgrade it while we sleep,
 	 * and then nobody else may read its doorbells. */
 	struct sock *sk = e->file->sk;
-	bool others = anchor_sleep_begin(sk, e->kernel.fd);
+	bool others = anchor_sleep_begin(sk, e->kernel.fd, false);
 	e->armed = true;
 	if (whose(e->file) != OURS)
 		return;
@@ -254,7 +254,7 @@ static void disarm(struct entry *e, short revents)
 	if (e->by_bell)
 		e->by_bell->disarm_bell(sk);
 	e->by_bell = NULL;
-	anchor_sleep_end(sk);
+	anchor_sleep_end(sk, false);
 	if (revents & (POLLHUP | POLLERR | POLLRDHUP) &&
 	    sock_ops(sk)->own_events)
 		sock_ops(sk)->events_now(sk, e->kernel.fd);
@@ -283,7 +283,8 @@ static bool may_complete(const struct poller *p)
 		const struct file *f = p->entries[i].file;
 
 		if (f && f->kind == FILE_SOCK &&
-		    unlikely(load_rlx(&f->sk->zc_on)) && !sock_is_alone(f->sk))
+		    unlikely(load_rlx(&f->sk->w->zc_on)) &&
+		    !sock_is_alone(f->sk))
 			return true;
 	}
 	return false;

@@ -95,7 +95,7 @@ void gsock_acks(struct group *g, struct gsock *s)
 		    (n && s->hung_up && is_dead(s)))
 			n = 0;
 		if (s->is_direct && n &&
-		    load_rlx(&s->sk->anchor_end) == ANCHOR_OPEN)
+		    load_rlx(&s->sk->w->anchor_end) == ANCHOR_OPEN)
 			return; /* a few bytes by TCP come before the others */
 		s->has_early = 0;
 	}

@@ -271,8 +271,9 @@ static void note_accepted(struct sock *sk, int fd, struct sock *listener,
 			  const struct sockaddr *from)
 {
 	sk->flags |= SOCK_F_PASSIVE | (listener->flags & SOCK_F_EAGER);
-	sk->zc_on = listener->zc_on; /* as the kernel's options are inherited */
-	sk->times = listener->times;
+	sk->w->zc_on =
+	    listener->w->zc_on; /* as the kernel's options are inherited */
+	sk->w->times = listener->w->times;
 	sk->st->passive = 1;
 	sk->st->family = from->sa_family;
 	if (sk == listener) { /* adopted: it was there before its listener */
@@ -391,6 +392,12 @@ static void note_unanswered(struct sock *sk, int fd)
 void ops_advance(struct sock *sk, int fd)
 {
 	INSIDE_GATE();
+	sock_unshare(sk);
+	if (load_rlx(&sk->w->stays)) { /* another process has pinned it */
+		store_rlx(&sk->pingpongs_next, UINT32_MAX);
+		store_rlx(&sk->bytes_next, UINT64_MAX);
+		return;
+	}
 	if (!sock_start_moving(sk)) {
 		/* A thread is inside a call: try again soon. */
 		if (!look_again(sk))

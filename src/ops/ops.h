@@ -60,8 +60,8 @@ void ops_closed(struct sock *sk);
 
 /* upgrade.c.  The last holder closes @sk: all protocols release it. */
 void ops_close(struct sock *sk, int fd);
-/* Other processes still use it: release our part.  @sk may be an older copy. */
-void ops_let_go(const struct sock *sk);
+/* Other processes still use it: release our part. */
+void ops_let_go(struct sock *sk, int fd);
 /* Descriptors that become readable when the next step of an upgrade is
  * possible; 0: none. */
 #define OPS_UPGRADE_FDS 2

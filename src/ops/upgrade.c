@@ -21,7 +21,7 @@ void ops_close(struct sock *sk, int fd)
 	shm_proposal_close(sk);
 }
 
-void ops_let_go(const struct sock *sk) { shm_let_go(sk); }
+void ops_let_go(struct sock *sk, int fd) { shm_let_go(sk, fd); }
 
 void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS])
 {

@@ -76,7 +76,7 @@ OSF_API int socket(int domain, int type, int protocol)
 	int saved = errno;
 	struct file *f = file_new_sock(fd);
 	if (f) {
-		f->sk->nonblock = (type & SOCK_NONBLOCK) != 0;
+		f->sk->w->nonblock = (type & SOCK_NONBLOCK) != 0;
 		ops_created(f->sk, &family);
 		sync_file(f, fd);
 	}
@@ -95,7 +95,7 @@ static int accepted(int listen_fd, int fd, int flags,
 		struct file *f = file_new_sock(fd);
 
 		if (f) {
-			f->sk->nonblock = (flags & SOCK_NONBLOCK) != 0;
+			f->sk->w->nonblock = (flags & SOCK_NONBLOCK) != 0;
 			err =
 			    ops_accept_first(f->sk, fd, l.file->sk, from, len);
 			if (err == -EAGAIN)
@@ -354,15 +354,16 @@ OSF_API void closefrom(int lowest)
 static void set_nonblock(struct file *f, bool on)
 {
 	if (f && f->kind == FILE_SOCK)
-		store_rlx(&f->sk->nonblock, (uint8_t)on);
+		SOCK_PUT(f->sk, nonblock, (uint8_t)on);
 }
 
 static void set_async(struct sock *sk, int fd, bool on)
 {
-	uint8_t was = on ? fetch_or(&sk->flags, (uint8_t)SOCK_F_ASYNC)
-			 : fetch_and(&sk->flags, (uint8_t)~SOCK_F_ASYNC);
+	bool was = load_rlx(&sk->w->is_async);
 
-	if (on || was & SOCK_F_ASYNC)
+	if (on != was)
+		SOCK_PUT(sk, is_async, (uint8_t)on);
+	if (on || was)
 		sock_ops(sk)->async_changed(sk, fd);
 }
 

@@ -22,7 +22,7 @@ static COLD void sent_odd(struct file *f, bool ours, ssize_t r, int flags)
 		raise(SIGPIPE);
 	if (ours && (r >= 0 || r == -EAGAIN))
 		file_touched(f, EPOLLOUT);
-	if (flags & MSG_ZEROCOPY && load_rlx(&f->sk->zc_done))
+	if (flags & MSG_ZEROCOPY && load_rlx(&f->sk->w->zc_done))
 		file_touched(f, EPOLLERR);
 }
 
@@ -43,8 +43,9 @@ ssize_t data_sent(struct file *f, int fd, ssize_t r, ssize_t len, int flags)
 static inline int corked(const struct sock *sk, const struct sock_ops *ops,
 			 int flags)
 {
-	return unlikely(load_rlx(&sk->cork)) && ops->is_ours ? flags | MSG_MORE
-							     : flags;
+	return unlikely(load_rlx(&sk->w->cork)) && ops->is_ours
+		   ? flags | MSG_MORE
+		   : flags;
 }
 
 ssize_t data_sendmsg(struct file *f, int fd, const struct msghdr *msg,

@@ -113,7 +113,7 @@ static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
 	while (!(sock_ops(f->sk)->events(f->sk, sock) & POLLOUT)) {
 		struct pollfd room = { .fd = sock, .events = POLLOUT };
 
-		if (f->sk->nonblock)
+		if (f->sk->w->nonblock)
 			return -EAGAIN;
 		if (poll(&room, 1, -1) < 0)
 			return -errno;

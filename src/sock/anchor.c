@@ -3,22 +3,41 @@
 #include "sock/anchor.h"
 #include "sock/sock_ops.h"
 
-bool anchor_sleep_begin(struct sock *sk, int fd)
+bool anchor_sleep_begin(struct sock *sk, int fd, bool for_room)
 {
-	GUARD(&sk->rx_lock);
-	if (fetch_add(&sk->n_sleepers, 1))
-		return true;
-	sock_ops(sk)->drain(sk, fd);
-	return false;
+	SOCK_GUARD_RX(sk);
+	bool others = load_rlx(&sk->w->n_sleepers);
+
+	fetch_add(&sk->w->n_sleepers, 1);
+	sk->my_sleepers++;
+	if (for_room) {
+		fetch_add(&sk->w->n_tx_sleepers, 1);
+		sk->my_tx_sleepers++;
+	}
+	if (!others)
+		sock_ops(sk)->drain(sk, fd);
+	return others;
 }
 
-void anchor_sleep_end(struct sock *sk) { fetch_sub(&sk->n_sleepers, 1); }
+/* A sleep that began in the process that forked us is not one of ours. */
+void anchor_sleep_end(struct sock *sk, bool for_room)
+{
+	SOCK_GUARD_RX(sk);
+	if (!sk->my_sleepers)
+		return;
+	fetch_sub(&sk->w->n_sleepers, 1);
+	sk->my_sleepers--;
+	if (for_room && sk->my_tx_sleepers) {
+		fetch_sub(&sk->w->n_tx_sleepers, 1);
+		sk->my_tx_sleepers--;
+	}
+}
 
 void anchor_clear(struct sock *sk, int fd)
 {
-	if (!sock_ops(sk)->is_rung(sk) || !lock_try(&sk->rx_lock))
+	if (!sock_ops(sk)->is_rung(sk) || !sock_try_rx(sk))
 		return;
-	if (!load_rlx(&sk->n_sleepers))
+	if (!load_rlx(&sk->w->n_sleepers))
 		sock_ops(sk)->drain(sk, fd);
-	lock_put(&sk->rx_lock);
+	sock_unlock_rx(sk);
 }

@@ -20,9 +20,10 @@
 #define ANCHOR_LOOK_NS (1 * NS_PER_MS)
 
 /* A thread is about to sleep on the anchor.  If it is the first, remove old
- * doorbells.  True if other threads already sleep there. */
-bool anchor_sleep_begin(struct sock *sk, int fd);
-void anchor_sleep_end(struct sock *sk);
+ * doorbells.  @for_room: it waits until it may send.  True if other threads, of any
+ * holder, already sleep there. */
+bool anchor_sleep_begin(struct sock *sk, int fd, bool for_room);
+void anchor_sleep_end(struct sock *sk, bool for_room);
 /* Remove old doorbells, unless a thread sleeps on the anchor. */
 void anchor_clear(struct sock *sk, int fd);
 

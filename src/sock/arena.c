@@ -28,6 +28,7 @@
 #include "base/program.h"
 #include "base/setting.h"
 #include "sock/arena.h"
+#include "sock/shared.h"
 
 /* A process has at most a million descriptors unless root raised fs.nr_open. */
 #define ARENA_SOCKS (1u << 20)
@@ -50,7 +51,8 @@ static struct osf_stats_header *header;
 /* The entries, and the sockets that they describe, in the same order. */
 static struct chunk {
 	uint8_t *entries;
-	struct sock *socks;
+	struct sock *socks;      /* this process's own */
+	struct holders *holders; /* shared: of those that have no page */
 } chunks[N_CHUNKS];
 static uint32_t n_chunks, n_room; /* what is mapped, and the entries in it */
 static uint32_t n_used;           /* of them, those that were ever in use */
@@ -60,6 +62,7 @@ static ino_t arena_ino;
 static struct lock lock;
 static uint32_t *free_stack; /* indices of freed entries; room for n_room */
 static uint32_t n_free;
+static uint32_t n_made; /* sockets, ever */
 
 /* Chunk 0 has FIRST_SOCKS; each later one has as many as all before it. */
 static uint32_t chunk_first(uint32_t c)
@@ -80,6 +83,13 @@ static struct sock *sock_at(uint32_t i)
 	uint32_t c = chunk_of(i);
 
 	return &chunks[c].socks[i - chunk_first(c)];
+}
+
+static struct holders *holders_at(uint32_t i)
+{
+	uint32_t c = chunk_of(i);
+
+	return &chunks[c].holders[i - chunk_first(c)];
 }
 
 static struct osf_stats_sock *entry_at(uint32_t i)
@@ -107,7 +117,8 @@ static const char *const reason_texts[] = {
 
 const char *sock_reason_text(enum osf_reason reason)
 {
-	return reason_texts[reason];
+	return (uint32_t)reason < ARRAY_LEN(reason_texts) ? reason_texts[reason]
+							  : "";
 }
 
 /* The file has @bytes, and all of them have a place: to store into a page that
@@ -181,6 +192,17 @@ static int segment_file(void)
 	return -1;
 }
 
+static void unmap_chunk(uint32_t c)
+{
+	munmap(chunks[c].entries, chunk_len(c) * ENTRY_BYTES);
+	if (chunks[c].socks)
+		munmap(chunks[c].socks, chunk_len(c) * sizeof(struct sock));
+	if (chunks[c].holders)
+		munmap(chunks[c].holders,
+		       chunk_len(c) * sizeof(struct holders));
+	chunks[c] = (struct chunk){ 0 };
+}
+
 /* Map chunk @c, and @skip bytes before its entries.  Return the address of the
  * mapping, or NULL if there is no memory. */
 static void *map_chunk(int fd, uint32_t c, size_t skip)
@@ -192,23 +214,26 @@ static void *map_chunk(int fd, uint32_t c, size_t skip)
 
 	if (map == MAP_FAILED)
 		return NULL;
+	int flags = MAP_ANONYMOUS | MAP_NORESERVE;
 	void *socks = mmap(NULL, chunk_len(c) * sizeof(struct sock), prot,
-			   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (socks == MAP_FAILED) {
-		munmap(map, bytes);
-		return NULL;
+			   MAP_PRIVATE | flags, -1, 0);
+	void *holders = mmap(NULL, chunk_len(c) * sizeof(struct holders), prot,
+			     MAP_SHARED | flags, -1, 0);
+	chunks[c] = (struct chunk){ (uint8_t *)map + skip,
+				    socks == MAP_FAILED ? NULL : socks,
+				    holders == MAP_FAILED ? NULL : holders };
+	if (chunks[c].socks && chunks[c].holders) {
+		madvise(map, bytes, MADV_DONTDUMP);
+		madvise(socks, chunk_len(c) * sizeof(struct sock),
+			MADV_DONTDUMP);
+		madvise(holders, chunk_len(c) * sizeof(struct holders),
+			MADV_DONTDUMP);
+		return map;
 	}
-	madvise(map, bytes, MADV_DONTDUMP);
-	madvise(socks, chunk_len(c) * sizeof(struct sock), MADV_DONTDUMP);
-	chunks[c] = (struct chunk){ (uint8_t *)map + skip, socks };
-	return map;
-}
-
-static void unmap_chunk(uint32_t c)
-{
-	munmap(chunks[c].entries, chunk_len(c) * ENTRY_BYTES);
-	munmap(chunks[c].socks, chunk_len(c) * sizeof(struct sock));
-	chunks[c] = (struct chunk){ 0 };
+	if (skip)
+		munmap(map, skip);
+	unmap_chunk(c);
+	return NULL;
 }
 
 static int open_file(int fd, void **map)
@@ -278,6 +303,7 @@ void arena_after_fork(void)
 	if (!header)
 		return;
 	/* The old mappings stay: inherited sockets live there. */
+	shared_child();
 	fds_close(fd_arena);
 	fd_arena = -1;
 	if (n_room > FIRST_SOCKS) {
@@ -344,9 +370,15 @@ bool arena_is_full(void)
  * stack. */
 static void sweep(void)
 {
-	for (uint32_t i = 0; i < n_used; i++)
-		if (!load_acq(&entry_at(i)->in_use))
-			free_stack[n_free++] = i;
+	for (uint32_t i = 0; i < n_used; i++) {
+		struct sock *sk = sock_at(i);
+
+		if (load_acq(&entry_at(i)->in_use) || sk->is_held)
+			continue;
+		sk->is_live = 0;
+		shared_unmap(sk);
+		free_stack[n_free++] = i;
+	}
 }
 
 /* All entries have been used.  Find those that other processes have freed and,
@@ -354,13 +386,12 @@ static void sweep(void)
  * most. */
 static COLD void make_room(void)
 {
-	static uint32_t n_made; /* sockets, at the last look */
-	uint32_t n = (uint32_t)header->totals.n_sockets;
+	static uint32_t n_then; /* made, at the last look */
 
 	/* The arena cannot grow: do not look at a million entries each time. */
-	if (n_room == ARENA_SOCKS && n - n_made < n_room / 8)
+	if (n_room == ARENA_SOCKS && n_made - n_then < n_room / 8)
 		return;
-	n_made = n;
+	n_then = n_made;
 	sweep();
 	if (n_free < n_room / 4)
 		grow();
@@ -390,8 +421,9 @@ struct sock *sock_new(int fd)
 	memset(sk, 0, sizeof(*sk));
 	sk->st = entry_at(i);
 	memset(sk->st, 0, sizeof(*sk->st));
-	sk->n_procs = sk->maker_has = 1;
-	sk->rcvlowat = 1;
+	sk->is_live = sk->is_held = 1;
+	shared_init(sk, holders_at(i));
+	sk->w->rcvlowat = 1;
 	sk->generation = ++generation;
 	sk->st->fd = fd;
 	sk->st->opened_ns = sk->st->since_ns = clock_ns(CLOCK_REALTIME);
@@ -399,6 +431,7 @@ struct sock *sock_new(int fd)
 	if (i == n_used)
 		store_rel(&header->n_socks, ++n_used);
 	header->totals.n_sockets++;
+	n_made++;
 	return sk;
 }
 
@@ -426,6 +459,10 @@ void sock_free(struct sock *sk)
 	uint32_t i = index_of(sk);
 
 	/* The count of the processes that shared it may be wrong. */
+	if (!sk->is_live)
+		return;
+	sk->is_live = sk->is_held = 0;
+	shared_unmap(sk);
 	totals_add(sk->st);
 	sk->state = SOCK_STATE(SOCK_KERNEL);
 	store_rel(&sk->st->in_use, 0); /* the last: see sweep() */
@@ -437,6 +474,8 @@ void sock_set_mode(struct sock *sk, enum sock_mode mode)
 {
 	uint32_t old;
 
+	shared_mode(sk, mode);
+	sk->moved_ns = 0;
 	do
 		old = load_rlx(&sk->state);
 	while (
@@ -463,6 +502,6 @@ void arena_for_each(void (*each)(const struct sock *sk, void *arg), void *arg)
 		return;
 	GUARD(&lock);
 	for (uint32_t i = 0; i < n_used; i++)
-		if (load_acq(&entry_at(i)->in_use))
+		if (sock_at(i)->is_live && load_acq(&entry_at(i)->in_use))
 			each(sock_at(i), arg);
 }

@@ -36,11 +36,12 @@
 #include "sock/errq.h"
 #include "sock/shared.h"
 
-/* Store a new value, never 0. */
+/* Store a new value, never 0.  Without a lock: a note that gets lost while the
+ * words move is made up for there (sock/shared.c). */
 static void note(struct sock *sk)
 {
-	fetch_add(&sk->errq, 2u);
-	fetch_or(&sk->errq, 1u);
+	fetch_add(&sk->w->errq, 2u);
+	fetch_or(&sk->w->errq, 1u);
 }
 
 void errq_note(struct sock *sk, short *revents)
@@ -58,9 +59,9 @@ void errq_note(struct sock *sk, short *revents)
  */
 COLD unsigned errq_events(struct sock *sk, int fd, unsigned want, short *said)
 {
-	uint32_t seen = load_acq(&sk->errq);
+	uint32_t seen = load_acq(&sk->w->errq);
 	struct pollfd p = { .fd = fd, .events = (short)(want | POLLRDHUP) };
-	bool copied = load_rlx(&sk->zc_done) != 0;
+	bool copied = load_rlx(&sk->w->zc_done) != 0;
 	int saved = errno;
 
 	libc.poll(&p, 1, 0);
@@ -68,8 +69,9 @@ COLD unsigned errq_events(struct sock *sk, int fd, unsigned want, short *said)
 	*said = p.revents;
 	if (p.revents & POLLERR)
 		errq_note(sk, &(short){ p.revents });
-	else if (seen && !copied && !load_rlx(&sk->zc_kernel))
-		cas(&sk->errq, seen, 0u); /* unless somebody has just noted */
+	else if (seen && !copied && !load_rlx(&sk->w->zc_kernel))
+		cas(&sk->w->errq, seen,
+		    0u); /* unless somebody has just noted */
 	return ((unsigned short)p.revents & (want | POLLERR)) |
 	       (copied ? POLLERR : 0);
 }
@@ -84,28 +86,34 @@ static bool is_on(int fd)
 
 COLD void errq_by_kernel(struct sock *sk, int fd, unsigned n)
 {
+	SOCK_GUARD_TX(sk);
+	errq_by_kernel_locked(sk, fd, n);
+}
+
+COLD void errq_by_kernel_locked(struct sock *sk, int fd, unsigned n)
+{
 	if (!is_on(fd))
 		return; /* then MSG_ZEROCOPY means nothing */
-	fetch_add(&sk->zc_next, n);
-	fetch_add(&sk->zc_kernel, n);
+	fetch_add(&sk->w->zc_next, n);
+	fetch_add(&sk->w->zc_kernel, n);
 	note(sk);
 }
 
 void errq_zerocopy_changed(struct sock *sk, int fd)
 {
-	store_rlx(&sk->zc_on, (uint8_t)is_on(fd));
-	if (load_rlx(&sk->zc_kernel))
+	SOCK_PUT(sk, zc_on, (uint8_t)is_on(fd));
+	if (load_rlx(&sk->w->zc_kernel))
 		note(sk);
 }
 
 COLD void errq_copied(struct sock *sk)
 {
-	sock_lock(sk, &sk->tx_lock);
-	store_rlx(&sk->zc_next, sk->zc_next + 1);
-	if (sk->zc_done != UINT32_MAX)
-		store_rlx(&sk->zc_done, sk->zc_done + 1);
+	sock_lock_tx(sk);
+	store_rlx(&sk->w->zc_next, sk->w->zc_next + 1);
+	if (sk->w->zc_done != UINT32_MAX)
+		store_rlx(&sk->w->zc_done, sk->w->zc_done + 1);
 	note(sk);
-	sock_unlock(sk, &sk->tx_lock);
+	sock_unlock_tx(sk);
 }
 
 /* As the kernel's put_cmsg() does, truncate what does not fit. */
@@ -166,19 +174,19 @@ static void account(struct sock *sk, struct msghdr *msg)
 		if (ee.ee_origin != SO_EE_ORIGIN_ZEROCOPY)
 			return;
 		uint32_t n = ee.ee_data - ee.ee_info + 1;
-		uint32_t due = load_rlx(&sk->zc_kernel);
-		while (!cas(&sk->zc_kernel, due, due - MIN(n, due)))
-			due = load_rlx(&sk->zc_kernel);
+		SOCK_GUARD_TX(sk);
+		uint32_t due = load_rlx(&sk->w->zc_kernel);
+		store_rlx(&sk->w->zc_kernel, due - MIN(n, due));
 		return;
 	}
 	/* Without control data we do not know which sends the entry reports.
 	 * The kernel will report later ones. */
-	store_rlx(&sk->zc_kernel, 0u);
+	SOCK_PUT(sk, zc_kernel, 0u);
 }
 
 ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags)
 {
-	if (!load_rlx(&sk->zc_done) || load_rlx(&sk->zc_kernel)) {
+	if (!load_rlx(&sk->w->zc_done) || load_rlx(&sk->w->zc_kernel)) {
 		ssize_t r = libc.recvmsg(fd, msg, flags);
 
 		if (r >= 0)
@@ -186,10 +194,10 @@ ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags)
 		if (r >= 0 || errno != EAGAIN)
 			return r < 0 ? -errno : r;
 	}
-	sock_lock(sk, &sk->tx_lock);
-	uint32_t n = sk->zc_done, end = sk->zc_next;
-	store_rlx(&sk->zc_done, 0u);
-	sock_unlock(sk, &sk->tx_lock);
+	sock_lock_tx(sk);
+	uint32_t n = sk->w->zc_done, end = sk->w->zc_next;
+	store_rlx(&sk->w->zc_done, 0u);
+	sock_unlock_tx(sk);
 	if (!n)
 		return -EAGAIN;
 	put_completion(sk, msg, flags, end - n, end - 1);

@@ -22,6 +22,7 @@ void errq_note(struct sock *sk, short *revents);
 unsigned errq_events(struct sock *sk, int fd, unsigned want, short *said);
 /* The kernel has taken @n sends with MSG_ZEROCOPY. */
 void errq_by_kernel(struct sock *sk, int fd, unsigned n);
+void errq_by_kernel_locked(struct sock *sk, int fd, unsigned n); /* tx */
 /* We have taken one, and its bytes are copied. */
 void errq_copied(struct sock *sk);
 /* We carry the connection, so read SO_ZEROCOPY from the anchor. */

@@ -15,7 +15,7 @@
 
 static bool may_wait(const struct sock *sk, int flags)
 {
-	return !(flags & MSG_DONTWAIT) && !load_rlx(&sk->nonblock);
+	return !(flags & MSG_DONTWAIT) && !load_rlx(&sk->w->nonblock);
 }
 
 /* Wait.  The timeout covers the whole call, from its first wait. */
@@ -23,8 +23,8 @@ static int wait_in(const struct io_call *io, struct call_wait *w, size_t done)
 {
 	if (!w->deadline_ns) {
 		uint64_t timeout_ns = w->dir == DIR_RX
-					  ? load_rlx(&io->sk->rcvtimeo_ns)
-					  : load_rlx(&io->sk->sndtimeo_ns);
+					  ? load_rlx(&io->sk->w->rcvtimeo_ns)
+					  : load_rlx(&io->sk->w->sndtimeo_ns);
 
 		w->deadline_ns =
 		    timeout_ns ? now_ns() + timeout_ns : UINT64_MAX;
@@ -97,7 +97,7 @@ COLD ssize_t io_recv_on(const struct io_call *first, ssize_t r)
 	struct call_wait w = { .dir = DIR_RX, .seen = io.seen };
 	struct iovec rest[CURSOR_REST_MAX];
 	size_t want = iov_bytes(io.iov, io.n), done = 0;
-	size_t low = (size_t)load_rlx(&io.sk->rcvlowat);
+	size_t low = (size_t)load_rlx(&io.sk->w->rcvlowat);
 	size_t target = io.flags & MSG_WAITALL ? want : MIN(low, want);
 
 	if (io.flags & MSG_PEEK)
@@ -207,7 +207,7 @@ static COLD void put_inq(struct sock *sk, int fd, struct msghdr *msg,
 ssize_t io_recvmsg(struct sock *sk, int fd, struct msghdr *msg, int flags)
 {
 	size_t room = msg->msg_controllen;
-	bool times = room && load_rlx(&sk->times);
+	bool times = room && load_rlx(&sk->w->times);
 	ssize_t r;
 
 	if (unlikely(flags & MSG_ERRQUEUE))
@@ -226,7 +226,7 @@ ssize_t io_recvmsg(struct sock *sk, int fd, struct msghdr *msg, int flags)
 		msg->msg_namelen = 0;
 		msg->msg_controllen = 0;
 		msg->msg_flags = flags & MSG_CMSG_CLOEXEC;
-		if (unlikely(load_rlx(&sk->inq)))
+		if (unlikely(load_rlx(&sk->w->inq)))
 			put_inq(sk, fd, msg, room);
 	}
 	return r;

@@ -46,7 +46,7 @@ static inline ssize_t io_recv(struct sock *sk, const struct sock_ops *ops,
 	struct handlers_seen seen = handlers_seen();
 	ssize_t r = ops->recv(sk, fd, iov, n, flags);
 
-	if (likely(r > 0 && r >= load_rlx(&sk->rcvlowat) &&
+	if (likely(r > 0 && r >= load_rlx(&sk->w->rcvlowat) &&
 		   !(flags & (MSG_WAITALL | MSG_PEEK))))
 		return r;
 	if (!ops->is_ours && likely(r != -ESTALE))

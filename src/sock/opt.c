@@ -92,11 +92,11 @@ static bool set_ours(struct sock *sk, int fd, const struct opt *o,
 	if (o->name == SO_RCVLOWAT && o->level == SOL_SOCKET) {
 		/* The kernel limits the value, and makes room for it. */
 		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &v, sizeof(v));
-		store_rlx(&sk->rcvlowat, anchor_has(fd, SO_RCVLOWAT));
+		SOCK_PUT(sk, rcvlowat, anchor_has(fd, SO_RCVLOWAT));
 	} else if (o->name == TCP_NODELAY) {
-		store_rlx(&sk->nodelay, (uint8_t)(v != 0));
+		SOCK_PUT(sk, nodelay, (uint8_t)(v != 0));
 	} else {
-		store_rlx(&sk->cork, (uint8_t)(v != 0));
+		SOCK_PUT(sk, cork, (uint8_t)(v != 0));
 	}
 	return sock_ops(sk)->opt_changed(sk, fd, o->level, o->name);
 }
@@ -117,13 +117,13 @@ static void set_both(struct sock *sk, int fd, const struct opt *o,
 	bool is_time = len >= sizeof(struct timeval);
 
 	if (is(o, IPPROTO_TCP, TCP_INQ))
-		store_rlx(&sk->inq, *(const int *)val != 0);
+		SOCK_PUT(sk, inq, *(const int *)val != 0);
 	else if (is_time && (is(o, SOL_SOCKET, SO_RCVTIMEO) ||
 			     is(o, SOL_SOCKET, SO_RCVTIMEO_NEW)))
-		store_rlx(&sk->rcvtimeo_ns, timeval_ns(val));
+		SOCK_PUT(sk, rcvtimeo_ns, timeval_ns(val));
 	else if (is_time && (is(o, SOL_SOCKET, SO_SNDTIMEO) ||
 			     is(o, SOL_SOCKET, SO_SNDTIMEO_NEW)))
-		store_rlx(&sk->sndtimeo_ns, timeval_ns(val));
+		SOCK_PUT(sk, sndtimeo_ns, timeval_ns(val));
 	sock_ops(sk)->opt_changed(sk, fd, o->level, o->name);
 }
 
@@ -136,7 +136,7 @@ static void times_changed(struct sock *sk, int fd)
 		  anchor_has(fd, SO_TIMESTAMPNS_NEW) ||
 		  anchor_has(fd, SO_TIMESTAMPING) & SOF_TIMESTAMPING_SOFTWARE;
 
-	store_rlx(&sk->times, (uint8_t)on);
+	SOCK_PUT(sk, times, (uint8_t)on);
 }
 
 /* A socket that is not ours, kept in its mode. */
@@ -206,11 +206,11 @@ void opt_get(struct sock *sk, int fd, int level, int name, void *val,
 		return;
 	}
 	if (level == IPPROTO_TCP && name == TCP_NODELAY)
-		v = load_rlx(&sk->nodelay);
+		v = load_rlx(&sk->w->nodelay);
 	else if (level == IPPROTO_TCP && name == TCP_CORK)
-		v = load_rlx(&sk->cork);
+		v = load_rlx(&sk->w->cork);
 	else if (level == SOL_SOCKET && name == SO_RCVLOWAT)
-		v = load_rlx(&sk->rcvlowat);
+		v = load_rlx(&sk->w->rcvlowat);
 	else
 		return;
 	memcpy(val, &v, MIN((size_t)len, sizeof(v)));

@@ -2,45 +2,119 @@
 /*
  * sock/shared.h - a socket that several processes hold since a fork
  *
- *     fork()  ->  sock_share()   one process more
- *     close() ->  sock_let_go()  one less; the last one ends the connection
+ *     fork()       ->  sock_share(): a page of numbers for the socket
+ *     a half's lock -> page_enter(): lock the page's half, import its numbers
+ *     its release   -> page_leave(): export them, unlock
+ *     all others have let go  ->  sock_unshare(): its own memory is enough
  *
- * struct sock lies in memory that forked processes share (sock/arena.h), at the same
- * address in each of them, and so do its locks.
+ * Each process has its own struct sock, with its own pointers, mappings and
+ * descriptors.  The page holds numbers: positions in a stream, options, the mode.
+ * A process that has dropped its privileges since the fork can still write there.
+ * So it is input, as what a peer writes is:
+ *
+ *   - sock_words may have any values, and are used where they are;
+ *   - positions are copied out of the page once, when the half is taken, and each
+ *     is checked (sock_ops.import).  What is used after that is the copy;
+ *   - a lock in it is waited for PAGE_WAIT_NS.  A dead owner's is taken over.  A
+ *     living owner of our own user has lost its core: it gets PAGE_PATIENCE_NS.
+ *
+ * Where any of this fails, the connection is lost to this process (sock.is_lost):
+ * it is reset, and counted, and its page is not entered again.  That is also so
+ * when an owner has died with a half that it may have changed: nobody goes on with
+ * half a state.
+ *
+ * Each socket has a page (4096 bytes) of its own, so a process that has let go of
+ * a socket passes nothing of it on.  One that keeps the mapping can disturb this
+ * connection, as it could with a copy of the descriptor, and no other.
+ *
+ * A socket that stays with the kernel has no page, only a count of its holders
+ * (sock/arena.c).
  */
 #pragma once
 
+#include "base/clock.h"
 #include "sock/sock.h"
+#include "sock/sock_ops.h"
 
-/* Before a fork: one process more. */
-static inline void sock_share(struct sock *sk) { fetch_add(&sk->n_procs, 1); }
+#define SHARED_BYTES 4096u
+#define HALF_BYTES 256u
+#define PAGE_WAIT_NS (5 * NS_PER_MS)
+#define PAGE_PATIENCE_NS (2 * NS_PER_S)
 
-/* How many processes hold it. */
+/* Numbers that any holder can write. */
+struct holders {
+	int32_t n_procs;    /* that hold the description; 0: the last has ended
+			     * without closing; -1: nobody any more */
+	uint32_t maker_has; /* the process that made the socket holds it */
+};
+
+struct page_half {
+	alignas(CACHE_LINE) uint32_t word; /* as of a struct lock */
+	uint32_t is_changing;              /* its owner may have changed it */
+	uint32_t writer;                   /* the last that exported it */
+	alignas(CACHE_LINE) uint8_t numbers[HALF_BYTES];
+};
+
+struct shared_page {
+	struct page_half half[2]; /* enum sock_half */
+	alignas(CACHE_LINE) struct holders holders;
+	uint32_t mode;      /* enum sock_mode, changed under both halves */
+	uint32_t n_writers; /* numbers given to processes so far */
+	struct sock_words words;
+};
+
+static_assert(sizeof(struct shared_page) <= SHARED_BYTES, "a page each");
+
+/* Before a fork, in this order: count the sockets that need a page, get the memory
+ * for all of them at once, share each. */
+bool shared_needs_page(const struct sock *sk);
+void shared_reserve(uint32_t n);
+/* One more process.  -ENOMEM: the child may not use the connection. */
+MUST_CHECK int sock_share(struct sock *sk);
+/* After the fork, in the parent: give back what was reserved and not used. */
+void shared_release(void);
+
+/* If all others have let go, stop sharing: this process's memory is enough. */
+void sock_unshare(struct sock *sk);
+/* This process lets go of the socket; true: it was the last holder. */
+bool shared_let_go(struct sock *sk);
+/* In the child: the parent's sockets that it does not hold are no longer
+ * sockets.  Call shared_child() first, then sock_inherit() for each socket that
+ * it holds.  @calls: the fork happened in the middle of a call. */
+void shared_child(void);
+void sock_inherit(struct sock *sk, bool calls);
+/* For sock_new() and sock_free(). */
+void shared_init(struct sock *sk, struct holders *h);
+void shared_unmap(struct sock *sk);
+/* The mode was changed here: other holders must learn of it. */
+void shared_mode(struct sock *sk, enum sock_mode mode);
+/* Wait until nobody sends something of the protocol's own: w->n_ringing. */
+void shared_await_ringing(struct sock *sk);
+/* This process cannot go on with the page: reset the connection. */
+void shared_lose(struct sock *sk, const char *why);
+
+static inline struct holders *sock_holders(const struct sock *sk)
+{
+	struct shared_page *p = load_acq(&sk->page);
+
+	if (!p)
+		p = load_acq(&sk->old_page);
+	return p ? &p->holders : sk->holders;
+}
+
+/* How many processes hold it, as far as they report; at least 1. */
 static inline int32_t sock_procs(const struct sock *sk)
 {
-	return load_rlx(&sk->n_procs);
+	const struct holders *h = sock_holders(sk);
+	int32_t n = h ? load_rlx(&h->n_procs) : 1;
+
+	return n > 1 ? n : 1;
 }
 
-/* @n processes do not hold it any more: have all let go?  Then it is the caller's to
- * end, and nobody else's. */
-static inline bool sock_let_go(struct sock *sk, int32_t n)
-{
-	int32_t old;
-
-	do
-		old = load_rlx(&sk->n_procs);
-	while (!cas(&sk->n_procs, old, old == n ? -1 : old - n));
-	return old == n;
-}
-
-/* This process ends without closing it; true: it was the last. */
-static inline bool sock_leave_it(struct sock *sk)
-{
-	return fetch_sub(&sk->n_procs, 1) == 1;
-}
-
-/* The process that made it lets go; true: it had not. */
-static inline bool sock_maker_lets_go(struct sock *sk)
-{
-	return load_rlx(&sk->maker_has) && xchg(&sk->maker_has, (uint8_t)0);
-}
+/* @n processes no longer hold it: have all let go?  Then the caller alone ends
+ * it. */
+bool sock_let_go(struct sock *sk, int32_t n);
+/* This process ends without closing it; true: it was the last holder. */
+bool sock_leave_it(struct sock *sk);
+/* The process that made the socket lets go; true: it had not done so before. */
+bool sock_maker_lets_go(struct sock *sk);

@@ -2,10 +2,11 @@
 /*
  * sock/sock.h - what every socket is, whatever moves its bytes
  *
- * A struct sock is one open file description of a TCP socket.  It lies in memory
- * that processes share which hold the description since a fork, its locks and
- * positions included.  osf stat reads another struct: st, an entry of the
- * statistics file.
+ * A struct sock is one open file description of a TCP socket, as one process sees
+ * it: its memory, with all pointers and descriptors, is the process's own, and a
+ * forked child has a copy.  What processes that hold the description together must
+ * agree on are numbers (sock/shared.h).  osf stat reads another struct: st, an
+ * entry of the statistics file.
  *
  * The modes, usually in this order; KERNEL may follow any of them:
  *
@@ -17,7 +18,8 @@
  *   KERNEL     for good: data calls no longer come here
  *
  * Locks, between threads and processes: rx for the receiving half, tx for the sending half.
- * To change the mode, take both in that order.
+ * To change the mode, take both in that order.  For a socket that several processes
+ * hold, to take a half's lock is also to bring its numbers up to date.
  */
 #pragma once
 
@@ -50,53 +52,89 @@ enum sock_mode {
  * so. */
 #define SOCK_CONN_BYTES 512u
 
+/* Room for what a protocol keeps in struct sock_words. */
+#define SOCK_PROTO_WORDS 64u
+
+/*
+ * What threads also look at and change without a lock.  Any value of any of these
+ * words is possible, whoever wrote it: see sock.w.
+ */
+struct sock_words {
+	alignas(CACHE_LINE) int32_t rcvlowat;
+	int32_t
+	    anchor_err;   /* an error that the kernel has already given away */
+	uint8_t nonblock; /* O_NONBLOCK, shared by dups */
+	uint8_t shut;     /* SHUT_BIT_*: what this side has shut */
+	uint8_t anchor_end; /* ANCHOR_*: how it has ended */
+	uint8_t
+	    anchor_deaf; /* the kernel has shut reading: never sleep in recv */
+	uint8_t inq;     /* TCP_INQ: recvmsg() tells how many bytes are left */
+	uint8_t times;   /* recvmsg() tells when bytes came */
+	uint8_t nodelay, cork; /* as the application set them */
+	uint8_t zc_on;         /* SO_ZEROCOPY is set */
+	uint8_t is_async;      /* SIGIO wanted: always ring the anchor */
+	uint8_t stays; /* young, and never to be upgraded, whoever asks */
+	uint32_t errq; /* the error queue may hold something: another value
+			* each time that was noted, or 0 */
+	uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: none */
+	/* Under the tx lock. */
+	uint32_t zc_next; /* number of the next send with MSG_ZEROCOPY */
+	uint32_t
+	    zc_done; /* ours just before it, not yet reported to the program */
+	uint32_t zc_kernel; /* the kernel's, not yet reported to the program */
+	/* Under the rx lock. */
+	uint32_t n_sleepers; /* threads asleep on the anchor, of all holders */
+	uint32_t n_tx_sleepers; /* of them, those that wait for room */
+	uint32_t n_ringing; /* threads about to ring the peer, under a lock */
+	alignas(CACHE_LINE) uint8_t proto[SOCK_PROTO_WORDS];
+};
+
+struct shared_page;
+struct holders;
+
 struct sock {
 	/* Used by every call. */
 	alignas(CACHE_LINE) uint32_t state; /* SOCK_STATE(mode) | in flight */
 	uint8_t flags;                      /* SOCK_F_* */
-	uint8_t nonblock;                   /* O_NONBLOCK, shared by dups */
-	uint8_t shut;              /* SHUT_BIT_*: what this side has shut */
-	uint8_t maker_has;         /* the process that made it holds it */
+	uint8_t is_live;                    /* from sock_new() to sock_free() */
+	uint8_t is_held; /* by a file, or a group's socket, of this process */
+	uint8_t is_lost; /* the page cannot be used: the connection is reset */
+	struct sock_words *w;      /* own_words, or those of the page */
 	struct osf_stats_sock *st; /* public: osf stat reads it */
-	int32_t n_procs; /* that hold it; 0: the last has ended without closing;
-			  * -1: nobody any more */
-	uint32_t pingpongs;      /* changes of direction while YOUNG */
+	struct shared_page *page;  /* NULL: no other process holds it */
+	uint32_t pingpongs;        /* changes of direction while YOUNG */
 	uint32_t pingpongs_next; /* try the upgrade when pingpongs reach this */
+	uint64_t bytes_next;     /* ... or bytes both ways do */
 	uint8_t last_dir;
-	uint64_t bytes_next; /* ... or bytes both ways do */
 
 	/* Receiving. */
 	alignas(CACHE_LINE) struct lock rx_lock;
-	uint8_t inq;   /* TCP_INQ: recvmsg() tells how many bytes are left */
-	uint8_t times; /* recvmsg() tells when bytes came */
-	int32_t rcvlowat;
-	uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: none */
+	uint8_t rx_is_in; /* and the page's is taken, too */
+	/* Of w->n_sleepers and w->n_tx_sleepers, threads of this process. */
+	uint32_t my_sleepers, my_tx_sleepers;
+	uint64_t looked_ns; /* when the anchor was last asked */
+	uint64_t polled_ns; /* when a poll() without a timeout asked it */
 
-	/* The anchor: what the kernel has said about it. */
-	uint8_t
-	    anchor_deaf; /* the kernel has shut reading: never sleep in recv */
-	uint8_t anchor_end; /* ANCHOR_*: how it has ended */
-	int32_t anchor_err; /* an error that it has already given away */
-	uint32_t errq;      /* the error queue may hold something: another value
-			     * each time that was noted, or 0 */
-	uint32_t n_sleepers; /* threads asleep on it */
-	uint64_t looked_ns;  /* when it was last asked */
-	uint64_t polled_ns;  /* when a poll() without a timeout asked it */
+	/* Sharing: sock/shared.h. */
+	uint32_t writer;         /* this process's number in the page */
+	uint32_t epoch;          /* of the process that may free the page */
+	struct holders *holders; /* of a socket without a page */
+	struct shared_page *old_page; /* the others have let go */
+	uint64_t
+	    moved_ns; /* another process gives it to the kernel since then */
+	uint8_t reset_due; /* and the kernel's socket is not reset yet */
 
 	/* Sending. */
 	alignas(CACHE_LINE) struct lock tx_lock;
-	uint8_t nodelay, cork; /* as the application set them */
-	uint8_t zc_on;         /* SO_ZEROCOPY is set */
-	uint32_t zc_next;      /* number of the next send with MSG_ZEROCOPY */
-	uint32_t
-	    zc_done; /* ours just before it, not yet reported to the program */
-	uint32_t zc_kernel; /* the kernel's, not yet reported to the program */
+	uint8_t tx_is_in;
 
 	/* The upgrade. */
 	int32_t announce_fd; /* a listener's announcement, 0 for none */
 	uint32_t n_attempts; /* at the upgrade, so far */
 	uint8_t adopted;     /* others may hold it that we do not know of */
 	uint32_t generation;
+
+	struct sock_words own_words;
 
 	/* The protocol's own struct; zeroed when the socket is made. */
 	alignas(CACHE_LINE) uint8_t conn[SOCK_CONN_BYTES];
@@ -107,7 +145,6 @@ enum {
 	SOCK_F_PASSIVE = 2, /* it came from accept() */
 	SOCK_F_LISTEN = 4,
 	SOCK_F_EAGER = 8,     /* upgrade at once: asked for */
-	SOCK_F_ASYNC = 16,    /* SIGIO wanted: always ring the anchor */
 	SOCK_F_OFFLOAD = 32,  /* AF_INET_OFFLOAD */
 	SOCK_F_PROPOSED = 64, /* a proposal was made once */
 	SOCK_F_ANNOUNCED = 128,
@@ -130,7 +167,7 @@ static inline enum sock_mode sock_mode(const struct sock *sk)
 /* True if nobody else can be inside a call on this socket. */
 static inline bool sock_is_alone(const struct sock *sk)
 {
-	return is_single_threaded() && load_rlx(&sk->n_procs) == 1;
+	return is_single_threaded() && !load_rlx(&sk->page);
 }
 
 /* Enter a kernel call; false when the mode is no longer YOUNG. */
@@ -159,43 +196,141 @@ static inline void sock_leave(struct sock *sk)
 /* Go from YOUNG to UPGRADING if no thread is inside a call.  False: one is, or
  * the socket is not young. */
 bool sock_start_moving(struct sock *sk);
-/* Take both locks to change the mode or act on it.  True if the mode is still
- * @mode; if not, neither lock is held. */
-static inline bool sock_lock_mode(struct sock *sk, enum sock_mode mode)
+/* sock/shared.c: the page's part of a half, under the process's own lock of it. */
+enum sock_half { HALF_RX, HALF_TX };
+void page_enter(struct sock *sk, enum sock_half half);
+void page_leave(struct sock *sk, enum sock_half half);
+
+/* Take the lock of a half; cheaper if nobody else can be there. */
+static inline void sock_lock_rx(struct sock *sk)
 {
+	if (sock_is_alone(sk)) {
+		lock_enter();
+		return;
+	}
 	lock_get(&sk->rx_lock);
+	if (unlikely(sk->page))
+		page_enter(sk, HALF_RX);
+}
+
+static inline void sock_lock_tx(struct sock *sk)
+{
+	if (sock_is_alone(sk)) {
+		lock_enter();
+		return;
+	}
 	lock_get(&sk->tx_lock);
-	if (likely(sock_mode(sk) == mode))
-		return true;
-	lock_put(&sk->tx_lock);
+	if (unlikely(sk->page))
+		page_enter(sk, HALF_TX);
+}
+
+/* Do not unlock what was not locked because we were alone.  The lock's word
+ * tells, even if a thread has appeared since. */
+static inline void sock_unlock_rx(struct sock *sk)
+{
+	if (!load_rlx(&sk->rx_lock.word)) {
+		lock_leave();
+		return;
+	}
+	if (unlikely(sk->rx_is_in))
+		page_leave(sk, HALF_RX);
 	lock_put(&sk->rx_lock);
-	return false;
+}
+
+static inline void sock_unlock_tx(struct sock *sk)
+{
+	if (!load_rlx(&sk->tx_lock.word)) {
+		lock_leave();
+		return;
+	}
+	if (unlikely(sk->tx_is_in))
+		page_leave(sk, HALF_TX);
+	lock_put(&sk->tx_lock);
+}
+
+/* Without waiting for a thread of this process; false: one has it. */
+static inline bool sock_try_rx(struct sock *sk)
+{
+	if (!lock_try(&sk->rx_lock))
+		return false;
+	if (unlikely(sk->page))
+		page_enter(sk, HALF_RX);
+	return true;
+}
+
+static inline bool sock_try_tx(struct sock *sk)
+{
+	if (!lock_try(&sk->tx_lock))
+		return false;
+	if (unlikely(sk->page))
+		page_enter(sk, HALF_TX);
+	return true;
+}
+
+/* For a thread that waits while the mode is UPGRADING. */
+void sock_moving(struct sock *sk);
+
+/* Before a look without locks at what only they keep up to date: learn what other
+ * processes have done, or that they have gone. */
+void sock_catch_up(struct sock *sk);
+
+static inline void sock_refresh(struct sock *sk)
+{
+	if (unlikely(load_rlx(&sk->page) != NULL))
+		sock_catch_up(sk);
+}
+
+/* Store @v in a word, without a lock, while the words may move. */
+#define SOCK_PUT(sk, word, v)                                                  \
+	do {                                                                   \
+		struct sock_words *w_;                                         \
+		do {                                                           \
+			w_ = load_acq(&(sk)->w);                               \
+			store_rlx(&w_->word, (v));                             \
+			fence_full();                                          \
+		} while (w_ != load_acq(&(sk)->w));                            \
+	} while (0)
+
+static inline void sock_lock_both(struct sock *sk)
+{
+	sock_lock_rx(sk);
+	sock_lock_tx(sk);
 }
 
 static inline void sock_unlock_both(struct sock *sk)
 {
-	lock_put(&sk->tx_lock);
-	lock_put(&sk->rx_lock);
+	sock_unlock_tx(sk);
+	sock_unlock_rx(sk);
 }
 
-/* Take one of its locks; cheaper if nobody else can be there. */
-static inline void sock_lock(const struct sock *sk, struct lock *l)
+/* Take both locks to change the mode or act on it.  True if the mode is still
+ * @mode; if not, neither lock is held. */
+static inline bool sock_lock_mode(struct sock *sk, enum sock_mode mode)
 {
-	if (sock_is_alone(sk))
-		lock_enter();
-	else
-		lock_get(l);
+	sock_lock_both(sk);
+	if (likely(sock_mode(sk) == mode))
+		return true;
+	sock_unlock_both(sk);
+	return false;
 }
 
-static inline void sock_unlock(const struct sock *sk, struct lock *l)
+static inline void sock_unlock_rx_cleanup(struct sock **sk)
 {
-	/* Do not unlock what was not locked because we were alone.  The lock's
-	 * word tells, even if a thread has appeared since. */
-	if (load_rlx(&l->word))
-		lock_put(l);
-	else
-		lock_leave();
+	sock_unlock_rx(*sk);
 }
+
+static inline void sock_unlock_tx_cleanup(struct sock **sk)
+{
+	sock_unlock_tx(*sk);
+}
+
+/* Hold a half to the end of the block. */
+#define SOCK_GUARD_RX(sk) SOCK_GUARD_(rx, sk)
+#define SOCK_GUARD_TX(sk) SOCK_GUARD_(tx, sk)
+#define SOCK_GUARD_(half, sk)                                                  \
+	struct sock *guard_##half                                              \
+	    __attribute__((cleanup(sock_unlock_##half##_cleanup), unused)) =   \
+		(sock_lock_##half(sk), (sk))
 
 /* Change the mode, and keep the count of calls in flight. */
 void sock_set_mode(struct sock *sk, enum sock_mode mode);

@@ -12,8 +12,7 @@
  * looks the table up and calls again.
  *
  * struct sock stores the table as a number (enum sock_mode), and the lookup
- * masks it.  Processes that share a socket by fork can write this number, and
- * any number leads to a table.
+ * masks it: any number leads to a table.
  *
  * Every function gets @fd, a descriptor of the anchor, the kernel's socket
  * below.  All return a negative errno on failure and do not change errno.  If
@@ -151,7 +150,7 @@ struct sock_ops {
 	 * If is_ours is set, these complete the kernel's answer about options,
 	 * names and marks.  Otherwise they do nothing, and so_error() is -1.
 	 *
-	 * An option of sock/opt.h was set, or SOCK_F_ASYNC was.  True: do not
+	 * An option of sock/opt.h was set, or SIGIO was asked for.  True: do not
 	 * tell the anchor.
 	 */
 	bool (*opt_changed)(struct sock *sk, int fd, int level, int name);
@@ -178,6 +177,18 @@ struct sock_ops {
 	void (*exit)(struct sock *sk, int fd);
 	/* In the child, for a socket that it has inherited. */
 	void (*after_fork)(struct sock *sk);
+	/*
+	 * For sockets that several processes hold (sock/shared.h), with the
+	 * half's lock: export what the next process must know, at most
+	 * HALF_BYTES, to memory that all of them may write; and import it from
+	 * there.  Import checks: it returns -EPROTO, and takes nothing, if a
+	 * value is impossible.  NULL: there is nothing.
+	 */
+	void (*export)(const struct sock *sk, enum sock_half half, void *to);
+	int (*import)(struct sock *sk, enum sock_half half, const void *from);
+	/* What they share cannot be used any more: the connection ends, and is
+	 * reset as soon as a call has the descriptor.  NULL: nothing is lost. */
+	void (*lost)(struct sock *sk, const char *why);
 	/* The other processes that held it have gone. */
 	void (*alone)(struct sock *sk);
 	/* A call is over: do what the peer has asked for meanwhile. */
@@ -218,10 +229,10 @@ static inline const struct sock_ops *sock_ops(const struct sock *sk)
 }
 
 /* Wait until no thread is changing its table; that takes microseconds. */
-static inline void sock_await_move(const struct sock *sk)
+static inline void sock_await_move(struct sock *sk)
 {
 	while (sock_ops(sk)->is_moving)
-		cpu_relax();
+		sock_moving(sk);
 }
 
 /* For a call of libc's that has no operation: keep the returned table until

@@ -8,6 +8,8 @@
  *     soak conns N             N connections opened, used and closed; the server
  *                              must not grow
  *     soak many N              N connections at a time, all of them active
+ *     soak share SECONDS       processes that use one connection together, while
+ *                              others look at it and are killed
  *     soak mix SECONDS [SEED [EVENT ...]]
  *                              streams in both directions while their ends are
  *                              forked, executed, copied, passed to others and
@@ -411,6 +413,8 @@ int main(int argc, char **argv)
 		return conns_run(n);
 	if (n && !strcmp(mode, "many"))
 		return many_run(n);
+	if (n && !strcmp(mode, "share"))
+		return share_run(n);
 	if (n && !strcmp(mode, "mix"))
 		return mix_run(n, argv + (argc > 4 ? 4 : argc));
 	die("what? the opening of soak.c has it");

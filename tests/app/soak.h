@@ -5,6 +5,7 @@
  *     soak.c        modes, processes, sockets, what a process holds
  *     soak_kills.c  peers that are killed
  *     soak_conns.c  many connections, one after another and all at once
+ *     soak_share.c  processes that use one connection together
  *     soak_mix.c    the processes of the mix, its totals and its watchdog
  *     soak_end.c    one end of a stream of the mix, and what happens to it
  *
@@ -100,6 +101,7 @@ int conns_run(unsigned n);
 int conns_part(int argc, char **argv);
 int many_run(unsigned n);
 int many_part(int argc, char **argv);
+int share_run(unsigned seconds);
 int mix_run(unsigned seconds, char *const words[]);
 int mix_part(int argc, char **argv);
 

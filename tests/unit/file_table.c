@@ -35,7 +35,8 @@ struct sock *sock_new(int fd)
 
 	memset(sk, 0, sizeof(*sk));
 	sk->st = &st;
-	sk->n_procs = 1;
+	sk->w = &sk->own_words;
+	sk->is_live = sk->is_held = 1;
 	fetch_add(&n_socks, 1);
 	return sk;
 }
@@ -65,7 +66,7 @@ bool arena_is_full(void) { return false; }
 void sock_set_mode(struct sock *sk, enum sock_mode mode) {}
 void ops_advance(struct sock *sk, int fd) {}
 void ops_close(struct sock *sk, int fd) {}
-void ops_let_go(const struct sock *sk) {}
+void ops_let_go(struct sock *sk, int fd) {}
 void anchor_clear(struct sock *sk, int fd) {}
 void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]) {}
 void epoll_forget_sock(struct file *f) {}

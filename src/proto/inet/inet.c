@@ -70,6 +70,7 @@ bool inet_keep_kernel(struct sock *sk, enum osf_reason reason)
 
 	if (!sock_start_moving(sk)) {
 		if (sock_mode(sk) == SOCK_YOUNG) { /* and there it stays */
+			SOCK_PUT(sk, stays, 1);
 			store_rlx(&sk->pingpongs_next, UINT32_MAX);
 			store_rlx(&sk->bytes_next, UINT64_MAX);
 		}

@@ -20,6 +20,7 @@
 #include "proto/inet/inet.h"
 #include "proto/shm/inbox.h"
 #include "sock/errq.h"
+#include "sock/shared.h"
 #include "sock/sock_ops.h"
 
 static ssize_t kernel_recv(struct sock *sk, int fd, const struct iovec *iov,
@@ -196,7 +197,7 @@ static int kernel_disconnect(struct sock *sk, int fd,
 	.tcp_info = knows_all, .so_error = ask_anchor,                         \
 	.is_over = is_there_still, .is_before_mark = at_anchors_mark,          \
 	.retire = retired, .close = inet_seen, .exit = inet_seen,              \
-	.after_fork = nothing_inherited, .alone = nothing_inherited,           \
+	.after_fork = nothing_inherited, .alone = sock_unshare,                \
 	.sync = nothing, .passthrough = inet_unseen,                           \
 	.anchor_moved = anchor_moves, .reset = is_no_loss
 
@@ -361,10 +362,10 @@ const struct sock_ops inet_young_ops = {
  * Moving.
  */
 
-static void moved(const struct sock *sk)
+static void moved(struct sock *sk)
 {
 	while (sock_mode(sk) == SOCK_UPGRADING)
-		cpu_relax();
+		sock_moving(sk);
 }
 
 static ssize_t moving_recv(struct sock *sk, int fd, const struct iovec *iov,

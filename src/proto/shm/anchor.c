@@ -20,6 +20,9 @@
 #include "base/log.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
+#include "sock/shared.h"
+
+#define ERRNOS 4096 /* the kernel's are smaller */
 
 /* Doorbells that one call discards. */
 #define DRAINS_MAX 4
@@ -32,6 +35,17 @@ enum {
 	TCP_FIN_WAIT2 = 5,
 	TCP_CLOSE = 7
 };
+
+/* The anchor has ended, unless we know of another end. */
+static void anchor_ends(struct sock *sk, int how)
+{
+	struct sock_words *w;
+
+	do {
+		w = load_acq(&sk->w);
+		cas(&w->anchor_end, (uint8_t)ANCHOR_OPEN, (uint8_t)how);
+	} while (w != load_acq(&sk->w)); /* as SOCK_PUT() */
+}
 
 /* Does our ring at @base hold a record at @off? */
 static bool has_bytes(const struct sock *sk, uint8_t *base, uint32_t off)
@@ -95,20 +109,19 @@ static bool peer_died(struct sock *sk, bool by_reset)
 
 	uint32_t flags;
 
-	if (sock_mode(sk) != SOCK_SHM || !shm_of(sk)->tx_ring ||
-	    shm_of(sk)->rx_back || load_rlx(&shm_of(sk)->rx_broken))
+	if (sock_mode(sk) != SOCK_SHM || !shm_w(sk)->tx_ring ||
+	    shm_w(sk)->rx_back || load_rlx(&shm_w(sk)->rx_broken))
 		return false;
 	flags = load_acq(&shm_peer(sk)->flags);
 	if (flags & lives && !(by_reset && is_bells_reset(sk, flags)))
 		return false;
 	bool unread = left_unread(sk, by_reset);
-	if (!cas(&shm_of(sk)->peer_died, (uint8_t)PEER_LIVES,
+	if (!cas(&shm_w(sk)->peer_died, (uint8_t)PEER_LIVES,
 		 (uint8_t)(unread ? PEER_RESET : PEER_READ_ALL)))
 		return true;
 	if (unread)
-		store_rlx(&sk->anchor_err, ECONNRESET);
-	cas(&sk->anchor_end, (uint8_t)ANCHOR_OPEN,
-	    (uint8_t)(unread ? ANCHOR_RST : ANCHOR_FIN));
+		SOCK_PUT(sk, anchor_err, ECONNRESET);
+	anchor_ends(sk, unread ? ANCHOR_RST : ANCHOR_FIN);
 	return true;
 }
 
@@ -123,8 +136,8 @@ bool anchor_note(struct sock *sk, int err)
 		return false;
 	if (err == ECONNRESET && peer_died(sk, true))
 		return true;
-	store_rlx(&sk->anchor_err, err);
-	store_rel(&sk->anchor_end, (uint8_t)ANCHOR_RST);
+	SOCK_PUT(sk, anchor_err, err);
+	SOCK_PUT(sk, anchor_end, (uint8_t)ANCHOR_RST);
 	return true;
 }
 
@@ -133,64 +146,75 @@ bool anchor_note(struct sock *sk, int err)
 int anchor_so_error(struct sock *sk, int fd)
 {
 	if (sock_mode(sk) == SOCK_SHM &&
-	    load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
+	    load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
 		anchor_ask(sk, fd);
 	int err = -anchor_error(sk);
-	return err || shm_of(sk)->peer_died ? err : -1;
+	return err || shm_w(sk)->peer_died ? err : -1;
 }
 
 /* Return the error that we kept, negative, once. */
 int anchor_error(struct sock *sk)
 {
-	return load_rlx(&sk->anchor_err) ? -xchg(&sk->anchor_err, 0) : 0;
+	if (likely(!load_rlx(&sk->w->anchor_err)))
+		return 0;
+	int err = xchg(&sk->w->anchor_err, 0);
+	return err >= 0 && err < ERRNOS ? -err : -ECONNRESET;
 }
 
 /* recv() on the anchor has returned 0. */
 void anchor_fin(struct sock *sk)
 {
-	if (!sk->anchor_deaf && !peer_died(sk, false))
-		cas(&sk->anchor_end, (uint8_t)ANCHOR_OPEN, (uint8_t)ANCHOR_FIN);
+	if (!sk->w->anchor_deaf && !peer_died(sk, false))
+		anchor_ends(sk, ANCHOR_FIN);
 }
 
+/* The caller holds the lock of a half, so that the words stay where they are. */
 static void ring(struct sock *sk, int fd, int flags)
 {
 	struct seg_side *me = shm_me(sk);
 	int saved = errno;
 
-	fetch_add(&shm_of(sk)->n_ringing, 1);
-	if (!load_seq(&shm_of(sk)->tx_ring)) { /* our TCP carries the stream */
-		fetch_sub(&shm_of(sk)->n_ringing, 1);
+	fetch_add(&sk->w->n_ringing, 1);
+	if (!load_seq(&shm_w(sk)->tx_ring)) { /* our TCP carries the stream */
+		fetch_sub(&sk->w->n_ringing, 1);
 		return;
 	}
 	fetch_add(&me->bells, 1);
 	if (load_seq(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_FALLBACK)) {
 		/* Dekker with shm_leave() and shm_fallback_now(). */
 		fetch_sub(&me->bells, 1);
-		fetch_sub(&shm_of(sk)->n_ringing, 1);
+		fetch_sub(&sk->w->n_ringing, 1);
 		return;
 	}
 	count(&sk->st->n_wakes, 1);
 	/* EAGAIN: thousands of doorbells are unread, so the peer will wake.
 	 * Any other error means that the peer has ended, which the next look
 	 * will find. */
-	store_rlx(&shm_of(sk)->bell_waits, (uint8_t)(flags & MSG_MORE ? 1 : 0));
+	store_rlx(&shm_w(sk)->bell_waits, (uint8_t)(flags & MSG_MORE ? 1 : 0));
 	if (libc.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL | flags) != 1) {
 		anchor_note(sk, errno);
 		fetch_sub(&me->bells, 1);
 		store_rlx(&sk->looked_ns, UINT64_C(0));
 	}
-	fetch_sub(&shm_of(sk)->n_ringing, 1);
+	fetch_sub(&sk->w->n_ringing, 1);
 	errno = saved;
 }
 
 void anchor_ring(struct sock *sk, int fd) { ring(sk, fd, 0); }
 void anchor_ring_later(struct sock *sk, int fd) { ring(sk, fd, MSG_MORE); }
 
-/* From now on no thread of ours rings. */
+/*
+ * From now on no thread of ours rings.  Who is ringing now holds the rx lock, or
+ * is a process that was killed while it did.
+ */
 void anchor_silence(struct sock *sk)
 {
-	xchg(&shm_of(sk)->tx_ring, (uint8_t)0); /* Dekker with anchor_ring() */
-	while (load_acq(&shm_of(sk)->n_ringing))
+	xchg(&shm_w(sk)->tx_ring, (uint8_t)0); /* Dekker with anchor_ring() */
+	if (unlikely(sk->page)) {
+		shared_await_ringing(sk);
+		return;
+	}
+	while (load_acq(&sk->w->n_ringing))
 		sched_yield();
 }
 
@@ -287,7 +311,7 @@ void anchor_drain(struct sock *sk, int fd)
 
 	/* Bytes of the stream come first and are counted, or no doorbells
 	 * follow. */
-	if (load_rlx(&shm_of(sk)->rx_tcp) || load_rlx(&shm_of(sk)->fell_back))
+	if (load_rlx(&shm_w(sk)->rx_tcp) || load_rlx(&shm_w(sk)->fell_back))
 		return;
 	for (int i = 0; rung != shm_of(sk)->bells_drained && i < DRAINS_MAX;
 	     i++) {
@@ -336,8 +360,8 @@ bool anchor_is_closed(const struct sock *sk, int fd)
 {
 	struct tcp_info ti;
 
-	return load_rlx(&sk->anchor_end) != ANCHOR_OPEN &&
-	       !load_rlx(&shm_of(sk)->peer_died) && !tcp_info_get(fd, &ti) &&
+	return load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN &&
+	       !load_rlx(&shm_w(sk)->peer_died) && !tcp_info_get(fd, &ti) &&
 	       ti.tcpi_state == TCP_CLOSE;
 }
 
@@ -355,13 +379,12 @@ void anchor_ask(struct sock *sk, int fd)
 		if (p.revents & POLLERR && peer_died(sk, true))
 			libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
 		else if (p.revents & POLLERR)
-			store_rel(&sk->anchor_end, (uint8_t)ANCHOR_RST);
+			SOCK_PUT(sk, anchor_end, (uint8_t)ANCHOR_RST);
 		else if (p.revents & (POLLRDHUP | POLLHUP) &&
-			 load_rlx(&sk->anchor_end) == ANCHOR_OPEN &&
-			 (!sk->anchor_deaf || anchor_has_fin(fd)) &&
+			 load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN &&
+			 (!sk->w->anchor_deaf || anchor_has_fin(fd)) &&
 			 !peer_died(sk, false))
-			cas(&sk->anchor_end, (uint8_t)ANCHOR_OPEN,
-			    (uint8_t)ANCHOR_FIN);
+			anchor_ends(sk, ANCHOR_FIN);
 	}
 	errno = saved;
 }

@@ -12,7 +12,7 @@
  * these bytes out of the kernel.  K bounds them, or BACKLOG_MAX while K is
  * unknown.
  *
- * Children forked later share this memory, as they share the socket.  If
+ * Children forked later share this memory, and the positions in it.  If
  * several processes already hold the socket, nothing is taken out.
  *
  * Lock: rx.
@@ -72,7 +72,7 @@ static ssize_t take(struct sock *sk, int fd, size_t max, bool known)
 
 void backlog_fill_locked(struct sock *sk, int fd)
 {
-	while (sock_mode(sk) == SOCK_SHM && shm_of(sk)->rx_tcp) {
+	while (sock_mode(sk) == SOCK_SHM && shm_w(sk)->rx_tcp) {
 		bool known = shm_rx_is_known(sk);
 
 		if (known && shm_of(sk)->rx_tcp_left < 0)
@@ -101,8 +101,7 @@ void backlog_fill_locked(struct sock *sk, int fd)
  * wake it. */
 static bool others_wait(const struct sock *sk, uint32_t n_own)
 {
-	return load_rlx(&sk->n_sleepers) -
-		   load_rlx(&shm_of(sk)->n_tx_sleepers) >
+	return load_rlx(&sk->w->n_sleepers) - load_rlx(&sk->w->n_tx_sleepers) >
 	       n_own;
 }
 
@@ -116,10 +115,10 @@ COLD void shm_backlog_fill(struct sock *sk, int fd, uint32_t n_own)
 		errno = saved;
 		return;
 	}
-	sock_lock(sk, &sk->rx_lock);
+	sock_lock_rx(sk);
 	if (!others_wait(sk, n_own))
 		backlog_fill_locked(sk, fd);
-	sock_unlock(sk, &sk->rx_lock);
+	sock_unlock_rx(sk);
 	errno = saved;
 }
 

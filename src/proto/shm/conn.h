@@ -2,9 +2,14 @@
 /*
  * proto/shm/conn.h - the state of a connection in shared memory
  *
- * It lies in struct sock (sock.conn) and is zeroed with it.  The holder of
- * sock.rx_lock owns the rx half, the holder of sock.tx_lock the tx half.  The
- * rest is set while the mode is UPGRADING.
+ * It lies in struct sock (sock.conn), the memory of one process, and is zeroed
+ * with it.  The holder of the rx lock owns the rx half, the holder of the tx lock
+ * the tx half.  The rest is set while the mode is UPGRADING.
+ *
+ * If several processes hold the connection, the positions of a half go from one
+ * to the next with its lock (proto/shm/shared.c), and the words of struct
+ * shm_words are where all of them see them.  Where a member says "ours", it is
+ * this process's own.
  */
 #pragma once
 
@@ -23,13 +28,6 @@ struct shm_conn {
 	uint8_t side; /* of the segment: 0 created it, 1 took it */
 
 	/* Receiving. */
-	uint8_t rx_tcp;  /* 1: bytes may still be in TCP, ahead of the ring */
-	uint8_t rx_eof;  /* a FIN record, or the anchor's FIN, was reached */
-	uint8_t rx_back; /* the peer's BACK record was reached */
-	uint8_t
-	    fell_back; /* we ended the ring alone: there are no doorbells any more */
-	uint8_t rx_broken; /* the peer broke the protocol */
-	uint8_t peer_died; /* PEER_*: its process has ended without closing */
 	struct ring_rx rx;
 	uint64_t rx_tcp_base; /* bytes of TCP that were read so far */
 	int64_t rx_tcp_left;  /* bytes of TCP before the ring, once known */
@@ -38,20 +36,16 @@ struct shm_conn {
 	uint8_t *backlog;
 	uint32_t backlog_pos, backlog_end;
 	uint32_t bells_drained;
-	uint32_t n_ringing; /* threads that are about to ring the peer */
-	uint32_t
-	    n_tx_sleepers; /* threads asleep on the anchor that wait for room */
 
 	/* Sending. */
 	alignas(CACHE_LINE) struct ring_tx tx;
-	uint8_t tx_ring;      /* 1: the ring, 0: still (or again) TCP */
 	uint8_t tx_fin;       /* a FIN record was pushed */
-	uint8_t bell_waits;   /* the kernel holds a doorbell back */
 	uint8_t tx_late;      /* bytes went by TCP to a peer that has closed */
 	uint64_t tx_tcp_base; /* bytes sent by TCP, exact while PENDING */
-	uint32_t tx_full_at;  /* the peer's tail, when there was no room */
-	uint32_t tx_limit;    /* bytes in flight at most, from SO_SNDBUF */
-	uint32_t bulk_bytes;  /* in large chunks, since bulk_since_ns */
+	uint32_t tx_full_at; /* ours: the peer's tail, when there was no room */
+	uint32_t tx_limit;   /* bytes in flight at most, from SO_SNDBUF */
+	uint32_t granted;    /* ours: bytes of the ring beyond the window */
+	uint32_t bulk_bytes; /* ours: in large chunks, since bulk_since_ns */
 	uint64_t bulk_since_ns;
 	uint32_t
 	    n_bulk_slow; /* looks at the pace in a row; see proto/shm/tx.c */
@@ -76,6 +70,22 @@ struct shm_conn {
 static_assert(sizeof(struct shm_conn) <= SOCK_CONN_BYTES,
 	      "it lies in sock.conn");
 
+/* In sock_words.proto. */
+struct shm_words {
+	uint8_t rx_tcp;  /* 1: bytes may still be in TCP, ahead of the ring */
+	uint8_t rx_eof;  /* a FIN record, or the anchor's FIN, was reached */
+	uint8_t rx_back; /* the peer's BACK record was reached */
+	uint8_t
+	    fell_back; /* we ended the ring alone: there are no doorbells any more */
+	uint8_t rx_broken;  /* the peer broke the protocol */
+	uint8_t peer_died;  /* PEER_*: its process has ended without closing */
+	uint8_t tx_ring;    /* 1: the ring, 0: still (or again) TCP */
+	uint8_t bell_waits; /* the kernel holds a doorbell back */
+};
+
+static_assert(sizeof(struct shm_words) <= SOCK_PROTO_WORDS,
+	      "they lie in sock_words.proto");
+
 enum {
 	PEER_LIVES,
 	PEER_READ_ALL, /* the stream ends as with a FIN */
@@ -86,4 +96,9 @@ enum {
 static inline struct shm_conn *shm_of(const struct sock *sk)
 {
 	return (struct shm_conn *)sk->conn;
+}
+
+static inline struct shm_words *shm_w(const struct sock *sk)
+{
+	return (struct shm_words *)sk->w->proto;
 }

@@ -49,7 +49,7 @@ COLD void shm_cork(struct sock *sk, uint32_t at, uint32_t len)
 	shm_of(sk)->corked_hdr = ring_commit_corked(&shm_of(sk)->tx, at, len);
 	shm_of(sk)->corked_at = at;
 	shm_of(sk)->corked_since_ns = now_ns();
-	store_rlx(&shm_of(sk)->bell_waits,
+	store_rlx(&shm_w(sk)->bell_waits,
 		  (uint8_t)0); /* the last one has left */
 }
 
@@ -70,7 +70,7 @@ COLD void shm_flush(struct sock *sk, int fd)
 	shm_release(sk);
 	if (any)
 		shm_notify_data(sk, fd);
-	if (load_rlx(&shm_of(sk)->bell_waits)) /* the kernel holds one back */
+	if (load_rlx(&shm_w(sk)->bell_waits)) /* the kernel holds one back */
 		anchor_ring(sk, fd);
 }
 
@@ -93,7 +93,7 @@ static void notify_corked(struct sock *sk, int fd)
 			 !inbox_ring(shm_of(sk)->peer_inbox, slot))
 			anchor_ring(sk, fd);
 	}
-	if (later && !load_rlx(&shm_of(sk)->bell_waits))
+	if (later && !load_rlx(&shm_w(sk)->bell_waits))
 		anchor_ring_later(sk, fd);
 }
 
@@ -124,7 +124,7 @@ static uint64_t due_ns(const struct sock *sk, uint32_t *off, uint64_t *hdr)
 	*hdr = load_acq(&p->corked_hdr);
 	*off = ring_rx_waits_at(&shm_of(sk)->rx);
 	if (!since || !*hdr || *off == UINT32_MAX || *off != said ||
-	    load_rlx(&shm_of(sk)->rx_tcp) || load_rlx(&shm_of(sk)->rx_back) ||
+	    load_rlx(&shm_w(sk)->rx_tcp) || load_rlx(&shm_w(sk)->rx_back) ||
 	    load_acq(&p->held_ns) != since) /* last: withdrawn since? */
 		return UINT64_MAX;
 	/* A time in the future comes from another clock, or from a hostile
@@ -155,11 +155,11 @@ COLD bool shm_uncork(struct sock *sk, bool at_once)
 
 COLD bool shm_poll_corked(struct sock *sk)
 {
-	if (shm_of(sk)->rx_tcp || shm_of(sk)->rx_back ||
+	if (shm_w(sk)->rx_tcp || shm_w(sk)->rx_back ||
 	    shm_corked_until(sk) > now_ns())
 		return false;
-	sock_lock(sk, &sk->rx_lock);
+	sock_lock_rx(sk);
 	bool taken = shm_uncork(sk, false);
-	sock_unlock(sk, &sk->rx_lock);
+	sock_unlock_rx(sk);
 	return taken;
 }

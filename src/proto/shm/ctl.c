@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -37,15 +38,15 @@ void shm_broken(struct sock *sk, int fd, const char *why)
 {
 	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
 
-	if (load_rlx(&shm_of(sk)->rx_broken))
+	if (load_rlx(&shm_w(sk)->rx_broken))
 		return;
 	log_err(
 	    "fd %d: the peer broke the segment's protocol: %s; connection reset",
 	    fd, why);
 	sock_set_reason(sk, OSF_REASON_BROKEN);
 	count(&arena_totals()->n_broken, 1);
-	store_rlx(&shm_of(sk)->rx_broken, (uint8_t)1);
-	store_rlx(&sk->anchor_end, (uint8_t)ANCHOR_RST);
+	store_rlx(&shm_w(sk)->rx_broken, (uint8_t)1);
+	SOCK_PUT(sk, anchor_end, (uint8_t)ANCHOR_RST);
 	fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
 	/* connect(AF_UNSPEC) resets and leaves the descriptor the program's. */
 	libc.connect(fd, &unspec, sizeof(unspec));
@@ -84,15 +85,15 @@ static bool tx_writable(struct sock *sk, int fd)
 {
 	if (likely(!shm_of(sk)->tx_limit && ring_tx_spacious(&shm_of(sk)->tx)))
 		return true;
-	sock_lock(sk, &sk->tx_lock);
+	sock_lock_tx(sk);
 	bool writable = tx_writable_locked(sk, fd);
-	sock_unlock(sk, &sk->tx_lock);
+	sock_unlock_tx(sk);
 	return writable;
 }
 
 static bool rx_enough(struct sock *sk)
 {
-	uint32_t low = (uint32_t)load_rlx(&sk->rcvlowat);
+	uint32_t low = (uint32_t)load_rlx(&sk->w->rcvlowat);
 	enum ring_mark mark;
 
 	if (likely(low <= 1))
@@ -124,7 +125,7 @@ static COLD bool kernel_events(struct sock *sk, int fd, unsigned *ev)
 		*ev = tcp_events(fd, POLLIN | POLLOUT | POLLPRI);
 	} while (*ev & POLLIN && sock_mode(sk) == SOCK_PENDING &&
 		 load_acq(&shm_peer(sk)->flags) & SEG_READY &&
-		 !sk->anchor_err && ++looks < LOOKS_MAX);
+		 !sk->w->anchor_err && ++looks < LOOKS_MAX);
 	return true;
 }
 
@@ -156,7 +157,7 @@ static COLD unsigned rx_back_events(struct sock *sk, int fd)
 	unsigned tcp = tcp_events(fd, POLLIN);
 	int n = 0, saved = errno;
 
-	if (!(tcp & POLLIN) || load_rlx(&shm_of(sk)->fell_back))
+	if (!(tcp & POLLIN) || load_rlx(&shm_w(sk)->fell_back))
 		return tcp & ~(unsigned)POLLOUT;
 	anchor_clear(sk, fd);
 	uint32_t due = load_acq(&shm_peer(sk)->bells) -
@@ -184,20 +185,20 @@ static bool may_be_back(const struct sock *sk)
 static COLD bool rx_goes_back(struct sock *sk)
 {
 	enum ring_mark mark;
-	GUARD(&sk->rx_lock);
+	SOCK_GUARD_RX(sk);
 
 	if (!ring_rx_bytes(&shm_of(sk)->rx, 1, &mark) && mark == RING_BACK) {
-		store_rlx(&shm_of(sk)->rx_back, (uint8_t)1);
+		store_rlx(&shm_w(sk)->rx_back, (uint8_t)1);
 		shm_note_back(sk);
 	}
-	return load_rlx(&shm_of(sk)->rx_back);
+	return load_rlx(&shm_w(sk)->rx_back);
 }
 
 /* Add to @want what the error queue and the end of the connection say. */
 static COLD unsigned queue_events(struct sock *sk, int fd, unsigned want)
 {
 	short ends =
-	    load_rlx(&shm_of(sk)->tx_ring) ? POLLHUP | POLLRDHUP : POLLHUP;
+	    load_rlx(&shm_w(sk)->tx_ring) ? POLLHUP | POLLRDHUP : POLLHUP;
 	short said;
 	unsigned ev = errq_events(sk, fd, want, &said);
 
@@ -209,11 +210,13 @@ static COLD unsigned queue_events(struct sock *sk, int fd, unsigned want)
 unsigned shm_events(struct sock *sk, int fd)
 {
 	unsigned ev = 0;
-	uint8_t shut = load_rlx(&sk->shut);
 
+	sock_refresh(sk);
+	uint8_t shut = load_rlx(&sk->w->shut);
 	if (unlikely(sock_mode(sk) != SOCK_SHM) && kernel_events(sk, fd, &ev))
 		return ev;
-	if (unlikely(load_rlx(&shm_of(sk)->rx_broken)))
+	shm_reset_due(sk, fd);
+	if (unlikely(shm_is_broken(sk)))
 		return POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP |
 		       POLLRDNORM | POLLWRNORM;
 
@@ -222,11 +225,11 @@ unsigned shm_events(struct sock *sk, int fd)
 	if (shm_is_corked(sk))
 		shm_poll_corked(sk);
 	uint32_t peer = load_acq(&shm_peer(sk)->flags); /* S2 */
-	bool rx_done = load_rlx(&shm_of(sk)->rx_eof) || peer & SEG_TX_FIN ||
+	bool rx_done = load_rlx(&shm_w(sk)->rx_eof) || peer & SEG_TX_FIN ||
 		       shut & SHUT_BIT_RD;
-	if (unlikely(load_rlx(&shm_of(sk)->rx_back))) {
+	if (unlikely(load_rlx(&shm_w(sk)->rx_back))) {
 		ev |= rx_back_events(sk, fd);
-	} else if (unlikely(load_rlx(&shm_of(sk)->rx_tcp)) &&
+	} else if (unlikely(load_rlx(&shm_w(sk)->rx_tcp)) &&
 		   rx_tcp_events(sk, fd, &ev)) {
 		;
 	} else if (rx_done) {
@@ -236,23 +239,23 @@ unsigned shm_events(struct sock *sk, int fd)
 			  ? rx_back_events(sk, fd)
 			  : POLLIN | POLLRDNORM;
 	}
-	bool by_tcp = !load_rlx(&shm_of(sk)->tx_ring);
+	bool by_tcp = !load_rlx(&shm_w(sk)->tx_ring);
 	bool by_none = unlikely(peer & SEG_FALLBACK) && !(peer & SEG_CUT);
 	if (unlikely(by_none))
 		;
 	else if (unlikely(by_tcp))
 		ev |= queue_events(sk, fd, POLLOUT | POLLWRNORM);
-	else if (unlikely(load_rlx(&sk->errq)))
+	else if (unlikely(load_rlx(&sk->w->errq)))
 		ev |= queue_events(sk, fd, 0);
-	uint8_t end = load_rlx(&sk->anchor_end);
+	uint8_t end = load_rlx(&sk->w->anchor_end);
 	if (end != ANCHOR_OPEN) {
 		ev |= POLLIN | POLLRDNORM | POLLRDHUP;
 		rx_done = true;
 		ev |= POLLOUT | POLLWRNORM; /* whatever a send comes to */
 		if (end == ANCHOR_RST)
 			ev |= POLLHUP |
-			      (load_rlx(&sk->anchor_err) ? POLLERR : 0) |
-			      (shm_of(sk)->peer_died
+			      (load_rlx(&sk->w->anchor_err) ? POLLERR : 0) |
+			      (shm_w(sk)->peer_died
 				   ? 0 /* that is of a doorbell */
 				   : tcp_events(fd, 0) & POLLERR);
 	}
@@ -273,14 +276,12 @@ unsigned shm_events(struct sock *sk, int fd)
  * we wait for it. */
 static void tell_of_space(struct sock *sk, int fd)
 {
-	if (load_rlx(&shm_of(sk)->rx.published) ==
-		load_rlx(&shm_of(sk)->rx.off) ||
-	    load_rlx(&shm_of(sk)->rx_tcp))
+	if (load_rlx(&shm_w(sk)->rx_tcp) ||
+	    (!sk->page && load_rlx(&shm_of(sk)->rx.published) ==
+			      load_rlx(&shm_of(sk)->rx.off)))
 		return;
-	sock_lock(sk, &sk->rx_lock);
-	bool is_waiting = ring_publish(&shm_of(sk)->rx);
-	sock_unlock(sk, &sk->rx_lock);
-	if (is_waiting)
+	SOCK_GUARD_RX(sk);
+	if (sock_is_ours(sk) && ring_publish(&shm_of(sk)->rx))
 		shm_notify_space(sk, fd);
 }
 
@@ -303,7 +304,7 @@ bool shm_arm_bell(struct sock *sk, int fd)
 	uint32_t bell = bell_mine(), *word = &shm_me(sk)->rx_bell1;
 	uint32_t was = load_rlx(word), how = bell + 1;
 
-	if (load_rlx(&shm_of(sk)->rx_tcp) || sock_procs(sk) > 1 ||
+	if (load_rlx(&shm_w(sk)->rx_tcp) || sock_procs(sk) > 1 ||
 	    shm_ring_how(sk) != RING_ONCE || !peer_has_bell(sk, bell) ||
 	    (was && (was & ~RING_ONLY_ONE) != bell + 1)) /* another thread's */
 		return false;
@@ -367,12 +368,12 @@ static void push_fin(struct sock *sk)
 
 static void tx_shut(struct sock *sk, int fd)
 {
-	if (sk->shut & SHUT_BIT_WR)
+	if (sk->w->shut & SHUT_BIT_WR)
 		return;
-	store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_WR));
-	if (shm_of(sk)->tx_ring && shm_has_fallen_back(sk))
+	store_rlx(&sk->w->shut, (uint8_t)(sk->w->shut | SHUT_BIT_WR));
+	if (shm_w(sk)->tx_ring && shm_has_fallen_back(sk))
 		shm_tx_fell_back(sk, fd, 0);
-	if (!shm_of(sk)->tx_ring || shm_of(sk)->rx_broken) {
+	if (!shm_w(sk)->tx_ring || shm_is_broken(sk)) {
 		if (shm_tx_again(sk, fd) == -EAGAIN)
 			shm_of(sk)->tx_fin = 1; /* behind what waits */
 		else
@@ -389,7 +390,8 @@ static void tx_shut(struct sock *sk, int fd)
 static int is_over(struct sock *sk, int fd)
 {
 	anchor_ask(sk, fd);
-	if (load_rlx(&sk->anchor_end) == ANCHOR_RST || anchor_is_closed(sk, fd))
+	if (load_rlx(&sk->w->anchor_end) == ANCHOR_RST ||
+	    anchor_is_closed(sk, fd))
 		return -ENOTCONN;
 	return shm_of(sk)->tx_fin && load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN
 		   ? -ENOTCONN
@@ -400,36 +402,33 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 {
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
 		return -EINVAL;
-	lock_get(&sk->rx_lock);
-	lock_get(&sk->tx_lock);
+	sock_lock_both(sk);
 	if (sock_mode(sk) == SOCK_PENDING)
 		shm_pending_decide(sk, fd);
-	bool ours = sock_mode(sk) != SOCK_KERNEL && !shm_of(sk)->fell_back;
+	bool ours = sock_mode(sk) != SOCK_KERNEL && !shm_w(sk)->fell_back;
 	if (ours) {
 		int over = is_over(sk, fd);
 
 		if (over) {
-			lock_put(&sk->tx_lock);
-			lock_put(&sk->rx_lock);
+			sock_unlock_both(sk);
 			return over;
 		}
 	}
 	if (ours && how != SHUT_WR)
-		store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_RD));
+		store_rlx(&sk->w->shut, (uint8_t)(sk->w->shut | SHUT_BIT_RD));
 	if (ours && how != SHUT_RD)
 		tx_shut(sk, fd);
 	/* Both halves are shut, or ours and the peer's.  Nobody will have to
 	 * ring any more, so shut the kernel's socket too. */
-	bool both = sk->shut == (SHUT_BIT_RD | SHUT_BIT_WR) ||
-		    (sk->shut & SHUT_BIT_WR && shm_of(sk)->rx_eof);
+	bool both = sk->w->shut == (SHUT_BIT_RD | SHUT_BIT_WR) ||
+		    (sk->w->shut & SHUT_BIT_WR && shm_w(sk)->rx_eof);
 	if (shm_of(sk)->again_left || shm_of(sk)->tx_owed)
 		both = false; /* the last of these bytes takes the FIN along */
-	bool sleepers = load_rlx(how == SHUT_WR ? &shm_of(sk)->n_tx_sleepers
-						: &sk->n_sleepers) > 0;
+	bool sleepers = load_rlx(how == SHUT_WR ? &sk->w->n_tx_sleepers
+						: &sk->w->n_sleepers) > 0;
 	if (ours && !both && sleepers)
-		store_rlx(&sk->anchor_deaf, (uint8_t)1);
-	lock_put(&sk->tx_lock);
-	lock_put(&sk->rx_lock);
+		SOCK_PUT(sk, anchor_deaf, (uint8_t)1);
+	sock_unlock_both(sk);
 	if (!ours)
 		return -ESTALE;
 	/* It may be over by now: our FIN may have met the peer's. */
@@ -447,9 +446,9 @@ int shm_inq(struct sock *sk, int fd)
 
 	/* Doorbells are not bytes of the stream.  While TCP has both, count
 	 * only the stream's. */
-	while (shm_of(sk)->rx_tcp && !shm_rx_sync(sk, fd) &&
+	while (shm_w(sk)->rx_tcp && !shm_rx_sync(sk, fd) &&
 	       shm_of(sk)->rx_tcp_left < 0 && looks++ < LOOKS_MAX) {
-		if (load_rlx(&shm_of(sk)->rx_broken))
+		if (load_rlx(&shm_w(sk)->rx_broken))
 			return 0;
 		if (libc.ioctl(fd, FIONREAD, &n) < 0)
 			return -errno;
@@ -457,23 +456,23 @@ int shm_inq(struct sock *sk, int fd)
 		    !(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING))
 			return n + (int)backlog_bytes(sk);
 	}
-	GUARD(&sk->rx_lock);
+	SOCK_GUARD_RX(sk);
 	if (sock_mode(sk) == SOCK_KERNEL)
 		return libc.ioctl(fd, FIONREAD, &n) < 0 ? -errno : n;
 	if (shm_is_corked(sk))
 		shm_uncork(sk, false);
 	int in_ring = (int)ring_rx_bytes(&shm_of(sk)->rx, INT32_MAX, &mark);
-	if (!shm_of(sk)->rx_tcp && !shm_of(sk)->rx_back) {
+	if (!shm_w(sk)->rx_tcp && !shm_w(sk)->rx_back) {
 		if (in_ring || mark != RING_BACK)
 			return in_ring;
-		store_rlx(&shm_of(sk)->rx_back, (uint8_t)1);
+		store_rlx(&shm_w(sk)->rx_back, (uint8_t)1);
 		shm_note_back(sk);
 	}
-	if (shm_of(sk)->rx_back)
+	if (shm_w(sk)->rx_back)
 		anchor_drain(sk, fd);
 	if (libc.ioctl(fd, FIONREAD, &n) < 0)
 		return -errno;
-	if (shm_of(sk)->rx_back)
+	if (shm_w(sk)->rx_back)
 		return n;
 	int held = (int)backlog_bytes(sk);
 	if (n < shm_of(sk)->rx_tcp_left)
@@ -489,9 +488,9 @@ int shm_inq(struct sock *sk, int fd)
 int shm_outq(struct sock *sk, int fd)
 {
 	int n = 0;
-	GUARD(&sk->tx_lock);
+	SOCK_GUARD_TX(sk);
 
-	if (!shm_of(sk)->tx_ring)
+	if (!shm_w(sk)->tx_ring)
 		return libc.ioctl(fd, SIOCOUTQ, &n) < 0 ? -errno : n;
 	if (ring_tx_refresh(&shm_of(sk)->tx))
 		return 0;
@@ -512,7 +511,7 @@ void shm_fallback(struct sock *sk, int fd, enum osf_reason reason)
 	if (shm_has_fallen_back(sk)) {
 		shm_tx_fell_back(sk, fd, 0);
 		shm_tx_again(sk, fd);
-	} else if (shm_of(sk)->tx_ring && !shm_of(sk)->tx_fin) {
+	} else if (shm_w(sk)->tx_ring && !shm_of(sk)->tx_fin) {
 		fetch_or(&shm_me(sk)->flags, SEG_WANT_BACK);
 		anchor_back(sk, fd);
 		sock_set_reason(sk, reason != OSF_REASON_NONE
@@ -530,9 +529,9 @@ static bool is_unread(struct sock *sk, int fd)
 {
 	enum ring_mark mark;
 
-	if (shm_of(sk)->rx_tcp ? shm_inq(sk, fd) <= 0
-			       : shm_of(sk)->rx_eof || shm_of(sk)->rx_back ||
-				     !ring_rx_bytes(&shm_of(sk)->rx, 1, &mark))
+	if (shm_w(sk)->rx_tcp ? shm_inq(sk, fd) <= 0
+			      : shm_w(sk)->rx_eof || shm_w(sk)->rx_back ||
+				    !ring_rx_bytes(&shm_of(sk)->rx, 1, &mark))
 		return false;
 	log_info("fd %d: closed with bytes unread", fd);
 	return true;
@@ -548,8 +547,7 @@ static bool is_unread(struct sock *sk, int fd)
 void shm_leave(struct sock *sk, int fd)
 {
 	fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
-	if (!shm_of(sk)->rx_back &&
-	    (!shm_of(sk)->rx_tcp || shm_rx_sync(sk, fd)))
+	if (!shm_w(sk)->rx_back && (!shm_w(sk)->rx_tcp || shm_rx_sync(sk, fd)))
 		anchor_drain(sk, fd);
 }
 
@@ -573,17 +571,18 @@ static bool is_all_sent(struct sock *sk, int fd)
  * written bytes.  Free nothing, because other threads may still run. */
 void shm_exit(struct sock *sk, int fd)
 {
-	if (sock_mode(sk) != SOCK_SHM || shm_of(sk)->rx_broken)
+	if (sock_mode(sk) != SOCK_SHM || shm_is_broken(sk))
 		return;
 	bool unread = is_unread(sk, fd);
-	if (lock_try(&sk->tx_lock)) {
+	if (sock_try_tx(sk)) {
 		unread |= !is_all_sent(sk, fd);
-		if (shm_of(sk)->tx_ring && !shm_of(sk)->tx_fin && !unread &&
+		if (shm_w(sk)->tx_ring && !shm_of(sk)->tx_fin && !unread &&
 		    linger_s(fd)) {
-			store_rlx(&sk->shut, (uint8_t)(sk->shut | SHUT_BIT_WR));
+			store_rlx(&sk->w->shut,
+				  (uint8_t)(sk->w->shut | SHUT_BIT_WR));
 			push_fin(sk);
 		}
-		lock_put(&sk->tx_lock);
+		sock_unlock_tx(sk);
 	}
 	if (unread)
 		abort_at_close(sk, fd);
@@ -599,18 +598,19 @@ static struct seg *close_keep(struct sock *sk, int fd)
 {
 	struct seg *seg;
 
+	shm_reset_due(sk, fd);
 	if (sock_mode(sk) == SOCK_PENDING)
 		shm_pending_decide(sk, fd);
 	if (!(seg = shm_of(sk)->seg))
 		return NULL;
-	if (sock_mode(sk) == SOCK_SHM && !shm_of(sk)->rx_broken) {
-		if (shm_of(sk)->rx_tcp)
+	if (sock_mode(sk) == SOCK_SHM && !shm_is_broken(sk)) {
+		if (shm_w(sk)->rx_tcp)
 			shm_rx_sync(sk, fd);
 		bool unread = is_unread(sk, fd) || !is_all_sent(sk, fd);
 		int linger_for = unread ? 0 : linger_s(fd);
-		if (shm_of(sk)->tx_ring && !shm_of(sk)->tx_fin && linger_for)
+		if (shm_w(sk)->tx_ring && !shm_of(sk)->tx_fin && linger_for)
 			push_fin(sk);
-		if (shm_of(sk)->tx_ring && linger_for > 0)
+		if (shm_w(sk)->tx_ring && linger_for > 0)
 			shm_linger(sk, fd, linger_for);
 		shm_leave(sk, fd);
 		if (!linger_for)
@@ -638,13 +638,23 @@ void shm_close(struct sock *sk, int fd)
 		seg_unmap(seg, shm_ring_bytes(sk));
 }
 
-void shm_let_go(const struct sock *sk)
+void shm_let_go(struct sock *sk, int fd)
 {
-	if (!shm_of(sk)->seg)
+	struct seg *seg = shm_of(sk)->seg;
+
+	if (!seg)
 		return;
+	shm_reset_due(sk, fd);
+	shm_tx_shrink(sk);
+	if (shm_of(sk)->backlog)
+		munmap(shm_of(sk)->backlog, BACKLOG_MAX);
+	shm_of(sk)->backlog = NULL;
 	if (shm_has_inbox(sk)) { /* the others have theirs by the fork */
 		inbox_detach(shm_of(sk)->peer_inbox);
 		inbox_put(shm_of(sk)->inbox_tag);
 	}
-	seg_unmap(shm_of(sk)->seg, shm_ring_bytes(sk));
+	shm_of(sk)->peer_inbox = NULL;
+	shm_of(sk)->inbox_tag = 0;
+	shm_of(sk)->seg = NULL;
+	seg_unmap(seg, shm_ring_bytes(sk));
 }

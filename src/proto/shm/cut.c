@@ -107,11 +107,11 @@ ssize_t shm_tx_fell_back(struct sock *sk, int fd, size_t mine)
 	uint32_t owed = shm_of(sk)->tx_owed;
 
 	shm_release(sk);
-	if (!shm_of(sk)->tx_ring)
+	if (!shm_w(sk)->tx_ring)
 		return 0;
 	if (shm_awaits_cut(sk)) {
 		anchor_ask(sk, fd);
-		if (load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
+		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN)
 			return -ECONNRESET;
 		shm_of(sk)->tx_owed = owed + (uint32_t)mine;
 		return mine ? 0 : -EAGAIN;

@@ -210,7 +210,7 @@ static void sync_bells(struct sock *sk, int fd, struct stash *st,
 		due =
 		    load_acq(&shm_peer(sk)->bells) - shm_of(sk)->bells_drained;
 		anchor_ask(sk, fd);
-		if (load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
+		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN)
 			return; /* behind its end nothing comes */
 	} while (due && !st->n_gap && await_bytes(fd, until_ns));
 	st->n_skip = due;
@@ -249,7 +249,7 @@ static bool may_put_back(struct sock *sk, int fd)
 		return false;
 	if (backlog_bytes(sk))
 		return false;
-	if (!shm_of(sk)->rx_back &&
+	if (!shm_w(sk)->rx_back &&
 	    ring_rx_bytes(&shm_of(sk)->rx, PUT_BACK_MAX + 1, &mark) >
 		PUT_BACK_MAX)
 		return false;
@@ -298,24 +298,24 @@ static int stash_rx(struct sock *sk, int fd, struct stash *st,
 {
 	int err = 0;
 
-	if (shm_of(sk)->rx_tcp)
+	if (shm_w(sk)->rx_tcp)
 		err = stash_backlog(sk, st);
 	st->n_first = st->n;
-	if (!err && shm_of(sk)->rx_tcp &&
+	if (!err && shm_w(sk)->rx_tcp &&
 	    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) { /* S1 */
 		if (shm_of(sk)->rx_tcp_left < 0)
 			err = shm_rx_learn(sk);
 		if (!err)
 			err = stash_tcp(sk, fd, st, until_ns);
 		if (!err)
-			store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
+			store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
 	}
 	/* While TCP still carries the stream, the ring is empty and no
 	 * doorbell was rung. */
-	if (err || shm_of(sk)->rx_tcp)
+	if (err || shm_w(sk)->rx_tcp)
 		return err;
 	shm_uncork(sk, true);
-	if (!shm_of(sk)->rx_back && !shm_of(sk)->rx_eof)
+	if (!shm_w(sk)->rx_back && !shm_w(sk)->rx_eof)
 		err = stash_ring(sk, st);
 	if (!err)
 		sync_bells(sk, fd, st, until_ns);
@@ -328,7 +328,7 @@ static int end_rx(struct sock *sk, int fd, struct stash *st, uint64_t until_ns)
 	struct seg_side *me = shm_me(sk);
 	int err = stash_rx(sk, fd, st, until_ns);
 
-	if (shm_of(sk)->rx_eof)
+	if (shm_w(sk)->rx_eof)
 		st->has_end = true;
 	if (!err)
 		put_back(sk, fd, st, until_ns);
@@ -349,7 +349,7 @@ static int await_cut(const struct sock *sk, uint64_t until_ns)
 	struct timespec tick = ns_timespec(CUT_TICK_NS);
 
 	while (shm_awaits_cut(sk)) {
-		if (load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
+		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
 		    now_ns() > until_ns)
 			return -ETIMEDOUT;
 		libc.ppoll(NULL, 0, &tick, NULL);
@@ -367,7 +367,7 @@ static int end_tx(struct sock *sk, int fd, uint64_t until_ns)
 
 		err = lost < 0 ? (int)lost : 0;
 	}
-	if (err || !shm_of(sk)->tx_ring)
+	if (err || !shm_w(sk)->tx_ring)
 		return err ? err : shm_tx_again(sk, fd);
 	if (!shm_of(sk)->tx_fin) {
 		anchor_back(sk, fd);
@@ -409,9 +409,9 @@ static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
 {
 	if (sock_mode(sk) == SOCK_PENDING)
 		shm_pending_decide(sk, fd);
-	if (sock_mode(sk) != SOCK_SHM || shm_of(sk)->fell_back)
+	if (sock_mode(sk) != SOCK_SHM || shm_w(sk)->fell_back)
 		return 0;
-	if (shm_of(sk)->rx_broken)
+	if (shm_is_broken(sk))
 		return -ECONNRESET;
 	if (gently && !may_put_back(sk, fd))
 		return 0;
@@ -428,10 +428,10 @@ static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
 		shm_broken(sk, fd, "the kernel cannot take it");
 		return err == -ENOMEM ? err : -ECONNRESET;
 	}
-	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
-	store_rlx(&shm_of(sk)->rx_back, (uint8_t)1);
-	store_rlx(&shm_of(sk)->rx_eof, (uint8_t)0);
-	store_rlx(&shm_of(sk)->fell_back, (uint8_t)1);
+	store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
+	store_rlx(&shm_w(sk)->rx_back, (uint8_t)1);
+	store_rlx(&shm_w(sk)->rx_eof, (uint8_t)0);
+	store_rlx(&shm_w(sk)->fell_back, (uint8_t)1);
 	anchor_restore(sk, fd);
 	if (st->has_end && !stash_needs_relay(st))
 		end_rx_now(fd);
@@ -448,11 +448,9 @@ int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 {
 	int saved = errno;
 
-	lock_get(&sk->rx_lock);
-	lock_get(&sk->tx_lock);
+	sock_lock_both(sk);
 	int r = fallback_now_locked(sk, fd, why, gently, st);
-	lock_put(&sk->tx_lock);
-	lock_put(&sk->rx_lock);
+	sock_unlock_both(sk);
 	errno = saved;
 	return r;
 }

@@ -193,7 +193,7 @@ HOT static void lend_back(struct sock *sk, int fd, const struct lent *oldest)
 
 static void lend_rest(struct sock *sk, int fd)
 {
-	if (!shm_of(sk)->rx_tcp)
+	if (!shm_w(sk)->rx_tcp)
 		publish(sk, fd);
 }
 
@@ -222,8 +222,8 @@ static bool is_idle(struct sock *sk)
 {
 	const struct shm_conn *c = shm_of(sk);
 
-	return !ring_rx_ready(&c->rx) && !c->rx_tcp && !c->rx_back &&
-	       sock_mode(sk) == SOCK_SHM &&
+	return !ring_rx_ready(&c->rx) && !shm_w(sk)->rx_tcp &&
+	       !shm_w(sk)->rx_back && sock_mode(sk) == SOCK_SHM &&
 	       !(shm_is_corked(sk) && shm_corked_until(sk) != UINT64_MAX &&
 		 shm_poll_corked(sk));
 }
@@ -237,7 +237,7 @@ static bool is_spacious(const struct sock *sk)
 	return ring_tx_spacious(&shm_of(sk)->tx);
 }
 
-static bool acks_at_once(const struct sock *sk) { return shm_of(sk)->tx_ring; }
+static bool acks_at_once(const struct sock *sk) { return shm_w(sk)->tx_ring; }
 
 static ssize_t send_ref(struct sock *sk, int fd, const struct region *r,
 			uint64_t off, uint32_t len)
@@ -269,7 +269,7 @@ static bool peer_reads(struct sock *sk)
 
 static bool peer_is_gone(struct sock *sk)
 {
-	return (load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
+	return (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
 		load_rlx(&shm_peer(sk)->flags) & SEG_CLOSED) &&
 	       !peer_reads(sk);
 }
@@ -308,7 +308,7 @@ static bool arm_room(struct sock *sk, int fd, bool by_fd)
 {
 	const struct shm_conn *c = shm_of(sk);
 
-	if (!c->tx_ring)
+	if (!shm_w(sk)->tx_ring)
 		return false;
 	shm_arm(sk, fd, POLLOUT, by_fd ? ARM_ANCHOR : ARM_INBOX);
 	return load_acq(c->tx.tail_pub) == c->tx.tail && !ring_rx_ready(&c->rx);

@@ -18,10 +18,10 @@ static void flush(struct sock *sk, int fd)
 {
 	if (!load_rlx(&shm_of(sk)->corked_bytes))
 		return;
-	sock_lock(sk, &sk->tx_lock);
-	if (shm_of(sk)->tx_ring)
+	sock_lock_tx(sk);
+	if (shm_w(sk)->tx_ring)
 		shm_flush(sk, fd);
-	sock_unlock(sk, &sk->tx_lock);
+	sock_unlock_tx(sk);
 }
 
 bool shm_opt_changed(struct sock *sk, int fd, int level, int name)
@@ -29,22 +29,24 @@ bool shm_opt_changed(struct sock *sk, int fd, int level, int name)
 	int one = 1;
 
 	if (level == IPPROTO_TCP) {
-		if ((name == TCP_NODELAY && load_rlx(&sk->nodelay)) ||
-		    (name == TCP_CORK && !load_rlx(&sk->cork)))
+		if ((name == TCP_NODELAY && load_rlx(&sk->w->nodelay)) ||
+		    (name == TCP_CORK && !load_rlx(&sk->w->cork)))
 			flush(sk, fd);
-	} else if (name == SO_RCVLOWAT && !shm_of(sk)->fell_back) {
+	} else if (name == SO_RCVLOWAT && !shm_w(sk)->fell_back) {
 		/* A doorbell is one byte, so one byte must wake. */
 		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
 	} else if (name == SO_SNDBUF || name == SO_SNDBUFFORCE) {
+		SOCK_GUARD_TX(sk);
 		shm_sndbuf_changed(sk, fd);
 	}
-	return !shm_of(sk)->fell_back;
+	return !shm_w(sk)->fell_back;
 }
 
 /* Give the anchor the options that the application has set. */
 void anchor_restore(const struct sock *sk, int fd)
 {
-	int nodelay = sk->nodelay, cork = sk->cork, lowat = sk->rcvlowat;
+	int nodelay = sk->w->nodelay, cork = sk->w->cork,
+	    lowat = sk->w->rcvlowat;
 
 	libc.setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof(int));
 	if (cork)
@@ -63,12 +65,12 @@ void shm_async_changed(struct sock *sk, int fd)
 /* Only when the ring is read and the doorbells are gone can it be next. */
 bool shm_is_before_mark(struct sock *sk, int fd)
 {
-	return shm_inq(sk, fd) > 0 && !shm_of(sk)->rx_back;
+	return shm_inq(sk, fd) > 0 && !shm_w(sk)->rx_back;
 }
 
 static bool peer_has_shut(const struct sock *sk)
 {
-	return load_rlx(&shm_of(sk)->rx_eof) ||
+	return load_rlx(&shm_w(sk)->rx_eof) ||
 	       load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN;
 }
 
@@ -76,16 +78,16 @@ static bool peer_has_shut(const struct sock *sk)
  * socket, but the anchor may still be open, because we hold its FINs back. */
 bool shm_is_over(const struct sock *sk)
 {
-	return sock_mode(sk) == SOCK_SHM && load_rlx(&sk->shut) & SHUT_BIT_WR &&
-	       peer_has_shut(sk);
+	return sock_mode(sk) == SOCK_SHM &&
+	       load_rlx(&sk->w->shut) & SHUT_BIT_WR && peer_has_shut(sk);
 }
 
 /* Continue TCP_INFO's counters from the kernel's.  Do not count doorbells. */
 void shm_tcp_info(struct sock *sk, int fd, void *val, size_t len)
 {
-	int waiting = shm_of(sk)->tx_ring ? shm_outq(sk, fd) : 0;
+	int waiting = shm_w(sk)->tx_ring ? shm_outq(sk, fd) : 0;
 	int unread =
-	    shm_of(sk)->rx_tcp || shm_of(sk)->rx_back ? 0 : shm_inq(sk, fd);
+	    shm_w(sk)->rx_tcp || shm_w(sk)->rx_back ? 0 : shm_inq(sk, fd);
 	struct tcp_info ti;
 	size_t n = MIN(len, sizeof(ti));
 
@@ -95,11 +97,11 @@ void shm_tcp_info(struct sock *sk, int fd, void *val, size_t len)
 		ti.tcpi_state = 7; /* CLOSE */
 	else if (ti.tcpi_state == 1 && peer_has_shut(sk))
 		ti.tcpi_state = 8; /* CLOSE_WAIT */
-	else if (ti.tcpi_state == 1 && sk->shut & SHUT_BIT_WR)
+	else if (ti.tcpi_state == 1 && sk->w->shut & SHUT_BIT_WR)
 		ti.tcpi_state = 5; /* FIN_WAIT2 */
 	uint64_t sent = sk->st->tx_bytes_shm - (uint64_t)MAX(waiting, 0) -
 			load_rlx(&shm_me(sk)->bells);
-	if (shm_of(sk)->tx_ring && !waiting)
+	if (shm_w(sk)->tx_ring && !waiting)
 		ti.tcpi_unacked = 0;
 	ti.tcpi_notsent_bytes += (uint32_t)MAX(waiting, 0);
 	ti.tcpi_bytes_acked += sent;
@@ -132,7 +134,7 @@ void shm_retire(struct sock *sk)
 {
 	if (!sock_lock_mode(sk, SOCK_SHM))
 		return;
-	if (shm_of(sk)->fell_back)
+	if (shm_w(sk)->fell_back)
 		sock_set_mode(sk, SOCK_KERNEL);
 	sock_unlock_both(sk);
 }

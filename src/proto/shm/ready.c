@@ -128,11 +128,11 @@ bool shm_arm_for(struct sock *sk, int fd, unsigned events,
 	bool is_notified = w && w->is_notified;
 
 	shm_arm(sk, fd, events, is_notified ? ARM_INBOX : ARM_ANCHOR);
-	if (unlikely(load_rlx(&shm_of(sk)->rx_tcp)))
+	if (unlikely(load_rlx(&shm_w(sk)->rx_tcp)))
 		shm_backlog_fill(sk, fd, !w);
 	/* Nobody posts what arrives by TCP. */
-	return is_notified && !load_rlx(&shm_of(sk)->rx_tcp) &&
-	       !load_rlx(&shm_of(sk)->rx_back);
+	return is_notified && !load_rlx(&shm_w(sk)->rx_tcp) &&
+	       !load_rlx(&shm_w(sk)->rx_back);
 }
 
 bool shm_hint(struct sock *sk, int fd, unsigned events, const struct watch *w)

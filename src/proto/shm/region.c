@@ -69,9 +69,9 @@ HOT ssize_t shm_send_ref(struct sock *sk, int fd, struct region_list *known,
 	uint32_t flags = load_rlx(&shm_peer(sk)->flags);
 
 	/* In unusual cases, let shm_send() copy. */
-	if (sock_mode(sk) != SOCK_SHM || !shm_of(sk)->tx_ring || sk->shut ||
+	if (sock_mode(sk) != SOCK_SHM || !shm_w(sk)->tx_ring || sk->w->shut ||
 	    shm_of(sk)->tx_limit || shm_of(sk)->corked_bytes ||
-	    load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
+	    load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
 	    !(flags & SEG_TAKES_REFS) ||
 	    flags & (SEG_CLOSED | SEG_FALLBACK | SEG_WANT_BACK))
 		return 0;

@@ -79,21 +79,21 @@ static inline void say_read(struct sock *sk)
 /* The program has read all TCP bytes that come before the ring. */
 static COLD void rx_tcp_over(struct sock *sk)
 {
-	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
+	store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
 	backlog_free(sk);
 	say_read(sk);
 }
 
 bool shm_rx_sync(struct sock *sk, int fd)
 {
-	GUARD(&sk->rx_lock);
-	if (shm_of(sk)->rx_tcp && shm_rx_is_known(sk)) {
+	SOCK_GUARD_RX(sk);
+	if (shm_w(sk)->rx_tcp && shm_rx_is_known(sk)) {
 		if (shm_of(sk)->rx_tcp_left < 0)
 			shm_broken(sk, fd, "its count of TCP bytes");
 		else if (!shm_of(sk)->rx_tcp_left && !backlog_bytes(sk))
 			rx_tcp_over(sk);
 	}
-	return !shm_of(sk)->rx_tcp;
+	return !shm_w(sk)->rx_tcp;
 }
 
 static COLD ssize_t rx_impossible(struct sock *sk, int fd, const char *what)
@@ -126,7 +126,7 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 
 	for (;;) {
 		if (sock_mode(sk) == SOCK_PENDING) {
-			GUARD(&sk->tx_lock);
+			SOCK_GUARD_TX(sk);
 			shm_pending_step(sk, fd);
 		}
 		if (sock_mode(sk) == SOCK_KERNEL)
@@ -166,7 +166,7 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 				count(&sk->st->rx_bytes_inet, (uint64_t)r);
 			}
 		}
-		if (!r && sk->anchor_deaf && !(sk->shut & SHUT_BIT_RD) &&
+		if (!r && sk->w->anchor_deaf && !(sk->w->shut & SHUT_BIT_RD) &&
 		    !anchor_has_fin(fd))
 			return -EAGAIN;
 		if (r <= 0)
@@ -185,7 +185,7 @@ static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 			      .msg_iovlen = cursor_rest(c, iov, want) };
 
 	anchor_drain(sk, fd);
-	if (!shm_of(sk)->fell_back &&
+	if (!shm_w(sk)->fell_back &&
 	    shm_of(sk)->bells_drained != load_acq(&shm_peer(sk)->bells))
 		return -EAGAIN;
 	ssize_t r = libc.recvmsg(fd, &msg, flags | MSG_DONTWAIT);
@@ -198,12 +198,12 @@ static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 
 bool shm_rx_is_kernels(struct sock *sk, int fd)
 {
-	GUARD(&sk->rx_lock);
+	SOCK_GUARD_RX(sk);
 
-	if (!shm_of(sk)->rx_back)
+	if (!shm_w(sk)->rx_back)
 		return false;
 	anchor_drain(sk, fd);
-	return shm_of(sk)->fell_back ||
+	return shm_w(sk)->fell_back ||
 	       shm_of(sk)->bells_drained == load_acq(&shm_peer(sk)->bells);
 }
 
@@ -213,10 +213,11 @@ static ssize_t rx_end(struct sock *sk, int fd)
 	char byte;
 	ssize_t r;
 
-	if (shm_of(sk)->rx_eof)
+	shm_reset_due(sk, fd);
+	if (shm_w(sk)->rx_eof)
 		return 0;
 	int err = anchor_error(sk);
-	if (err || sk->anchor_end == ANCHOR_FIN)
+	if (err || sk->w->anchor_end == ANCHOR_FIN)
 		return err;
 	do
 		r = libc.recv(fd, &byte, 1, MSG_DONTWAIT);
@@ -224,17 +225,11 @@ static ssize_t rx_end(struct sock *sk, int fd)
 	return r < 0 && errno != EAGAIN && errno != ENOTCONN ? -errno : 0;
 }
 
-/* The area of ours, 0 or 1, in which the ring goes on. */
-static unsigned rx_area(const struct sock *sk)
-{
-	return shm_of(sk)->rx.tail_pub == &shm_me(sk)->tail2;
-}
-
 static uint32_t *rx_other_tail(const struct sock *sk)
 {
 	struct seg_side *me = shm_me(sk);
 
-	return rx_area(sk) ? &me->tail : &me->tail2;
+	return shm_rx_area(sk) ? &me->tail : &me->tail2;
 }
 
 void shm_ask_to_move(struct sock *sk, int fd)
@@ -249,7 +244,7 @@ static COLD void shm_rx_move(struct sock *sk)
 	uint32_t half = shm_of(sk)->tx.area_bytes;
 	uint8_t *ring =
 	    seg_ring(shm_of(sk)->seg, !shm_of(sk)->side, shm_ring_bytes(sk));
-	unsigned to = !rx_area(sk);
+	unsigned to = !shm_rx_area(sk);
 
 	ring_rx_moved(&shm_of(sk)->rx, ring + to * (size_t)half, half,
 		      rx_other_tail(sk));
@@ -263,11 +258,11 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 	if (ring_publish(&shm_of(sk)->rx))
 		shm_notify_space(sk, fd);
 	if (mark == RING_FIN) {
-		store_rlx(&shm_of(sk)->rx_eof, (uint8_t)1);
+		store_rlx(&shm_w(sk)->rx_eof, (uint8_t)1);
 		return 0;
 	}
 	if (mark == RING_BACK) {
-		store_rlx(&shm_of(sk)->rx_back, (uint8_t)1);
+		store_rlx(&shm_w(sk)->rx_back, (uint8_t)1);
 		shm_note_back(sk);
 		return GO_ON_IN_RING;
 	}
@@ -282,11 +277,11 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 	}
 	if (shm_is_corked(sk) && shm_uncork(sk, false))
 		return GO_ON_IN_RING;
-	if (sk->shut & SHUT_BIT_RD)
+	if (sk->w->shut & SHUT_BIT_RD)
 		return 0;
-	if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN && anchor_ask_due(sk))
+	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN && anchor_ask_due(sk))
 		anchor_ask(sk, fd);
-	if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
+	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
 		return -EAGAIN;
 	shm_uncork(sk, true);
 	/* The ring now has all that the peer wrote before it died. */
@@ -362,11 +357,11 @@ static ssize_t rx_peek(struct sock *sk, int fd, struct iov_cursor *c,
 static inline ssize_t rx_step(struct sock *sk, int fd, struct iov_cursor *c,
 			      size_t want, int flags)
 {
-	if (unlikely(shm_of(sk)->rx_broken))
+	if (unlikely(shm_is_broken(sk)))
 		return rx_end(sk, fd);
-	if (unlikely(shm_of(sk)->rx_back))
+	if (unlikely(shm_w(sk)->rx_back))
 		return rx_back(sk, fd, c, want, flags & (MSG_PEEK | MSG_TRUNC));
-	if (unlikely(shm_of(sk)->rx_tcp))
+	if (unlikely(shm_w(sk)->rx_tcp))
 		return rx_tcp(sk, fd, c, want, flags);
 	if (unlikely(flags & MSG_PEEK))
 		return rx_peek(sk, fd, c, want, flags);
@@ -379,9 +374,9 @@ static COLD bool rx_goes_on(const struct sock *sk, int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLPRI };
 
-	if (shm_of(sk)->rx_tcp)
+	if (shm_w(sk)->rx_tcp)
 		return shm_of(sk)->rx_tcp_left == 0 || backlog_bytes(sk);
-	if (shm_of(sk)->rx_back || !ring_rx_ready(&shm_of(sk)->rx))
+	if (shm_w(sk)->rx_back || !ring_rx_ready(&shm_of(sk)->rx))
 		return false;
 	/* As in the kernel, a read stops before an urgent byte. */
 	return !(load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK) ||
@@ -429,8 +424,8 @@ static COLD bool rx_arm_async(struct sock *sk, int fd)
 {
 	anchor_clear(sk, fd);
 	shm_arm(sk, fd, POLLIN, ARM_ANCHOR);
-	return !shm_of(sk)->rx_tcp && !shm_of(sk)->rx_back &&
-	       ring_rx_ready(&shm_of(sk)->rx) && !shm_of(sk)->rx_eof;
+	return !shm_w(sk)->rx_tcp && !shm_w(sk)->rx_back &&
+	       ring_rx_ready(&shm_of(sk)->rx) && !shm_w(sk)->rx_eof;
 }
 
 /* The caller has room for no byte, or a bad address.  As in the kernel, this
@@ -471,17 +466,17 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	if (unlikely(flags & MSG_OOB))
 		return rx_urgent(fd, iov, n, flags);
 	do {
-		sock_lock(sk, &sk->rx_lock);
+		sock_lock_rx(sk);
 		if (unlikely(!sock_is_ours(sk))) {
-			sock_unlock(sk, &sk->rx_lock);
+			sock_unlock_rx(sk);
 			return shm_went_back(sk);
 		}
 		if (likely(moves))
 			r = rx_once(sk, fd, &c, want, flags);
-		sock_unlock(sk, &sk->rx_lock);
+		sock_unlock_rx(sk);
 		if (unlikely(!moves))
 			r = rx_nowhere(sk, fd, want);
-	} while (unlikely(sk->flags & SOCK_F_ASYNC) &&
+	} while (unlikely(load_rlx(&sk->w->is_async)) &&
 		 (r > 0 || r == -EAGAIN) && !(flags & MSG_PEEK) &&
 		 rx_arm_async(sk, fd) && r == -EAGAIN);
 	if (unlikely(shm_wants_back(sk)))
@@ -494,8 +489,8 @@ HOT int32_t shm_recv_place(struct sock *sk, int fd, const uint8_t **data,
 {
 	enum ring_mark mark;
 
-	if (unlikely(sock_mode(sk) != SOCK_SHM || shm_of(sk)->rx_tcp ||
-		     shm_of(sk)->rx_back || shm_of(sk)->rx_broken))
+	if (unlikely(sock_mode(sk) != SOCK_SHM || shm_w(sk)->rx_tcp ||
+		     shm_w(sk)->rx_back || shm_w(sk)->rx_broken))
 		return 0;
 	int32_t n = ring_peek(&shm_of(sk)->rx, data, &mark);
 	if (unlikely(n < 0)) {

@@ -54,6 +54,15 @@
 /* Use only this much of a ring's memory until a stream needs more. */
 #define RING_WINDOW (1024u * 1024)
 
+/* shared.c: see sock_ops. */
+void shm_export(const struct sock *sk, enum sock_half half, void *shared);
+int shm_import(struct sock *sk, enum sock_half half, const void *shared);
+void shm_lost(struct sock *sk, const char *why);
+/* Do for the kernel's socket what shm_lost() has left to a call. */
+void shm_reset_due(struct sock *sk, int fd);
+/* The half of its memory, 0 or 1, that a ring now uses. */
+unsigned shm_rx_area(const struct sock *sk);
+
 struct shm_config {
 	bool enabled;
 	uint32_t ring_bytes;    /* of each direction */
@@ -159,9 +168,8 @@ void shm_disarm_bell(struct sock *sk);
 /* ctl.c */
 int shm_shutdown(struct sock *sk, int fd, int how);
 void shm_close(struct sock *sk, int fd); /* the last process lets go */
-/* Other processes that share it still use it: drop this process's mapping.
- * @sk may be a copy from before this process let go. */
-void shm_let_go(const struct sock *sk);
+/* Other processes still use it: drop what this process has of it. */
+void shm_let_go(struct sock *sk, int fd);
 void shm_leave(struct sock *sk, int fd); /* nobody will read here any more */
 void shm_exit(struct sock *sk, int fd);  /* the last process ends */
 int shm_inq(struct sock *sk, int fd);    /* FIONREAD */
@@ -238,7 +246,7 @@ void anchor_ring_later(struct sock *sk, int fd);
 void anchor_silence(struct sock *sk);
 void anchor_back(struct sock *sk, int fd);
 void anchor_drain(struct sock *sk, int fd);
-void anchor_ask(struct sock *sk, int fd); /* sets sk->anchor_end */
+void anchor_ask(struct sock *sk, int fd); /* sets sk->w->anchor_end */
 bool anchor_has_fin(int fd);
 bool anchor_is_closed(const struct sock *sk, int fd);
 bool anchor_note(struct sock *sk, int err);
@@ -286,8 +294,8 @@ static inline struct seg_side *shm_peer(const struct sock *sk)
 /* The peer must ring for a thread that sleeps on the anchor, and for SIGIO. */
 static inline uint32_t shm_ring_how(const struct sock *sk)
 {
-	return unlikely(load_rlx(&sk->flags) & SOCK_F_ASYNC) ? RING_EACH_TIME
-							     : RING_ONCE;
+	return unlikely(load_rlx(&sk->w->is_async)) ? RING_EACH_TIME
+						    : RING_ONCE;
 }
 
 /* May the peer hold bytes back? */
@@ -328,6 +336,12 @@ static inline void shm_notify_space(struct sock *sk, int fd)
 		shm_wake_peer(sk, fd, &p->tx_inbox, &p->tx_anchor, NULL, false);
 }
 
+/* Is the connection to be reset, for what the peer or another holder did? */
+static inline bool shm_is_broken(const struct sock *sk)
+{
+	return unlikely(load_rlx(&shm_w(sk)->rx_broken) | sk->is_lost);
+}
+
 /* The size of each ring's memory. */
 static inline uint32_t shm_ring_bytes(const struct sock *sk)
 {
@@ -345,7 +359,7 @@ static inline void shm_anchor_moved(struct sock *sk, int from, int to)
  * kernel's. */
 static inline void shm_note_back(struct sock *sk)
 {
-	if (load_rlx(&shm_of(sk)->rx_back) && !load_rlx(&shm_of(sk)->tx_ring))
+	if (load_rlx(&shm_w(sk)->rx_back) && !load_rlx(&shm_w(sk)->tx_ring))
 		sk->st->proto = OSF_PROTO_INET;
 }
 
@@ -367,5 +381,5 @@ static inline bool shm_awaits_cut(const struct sock *sk)
 static inline bool shm_wants_back(const struct sock *sk)
 {
 	return unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_WANT_BACK) &&
-	       (shm_of(sk)->tx_ring || shm_of(sk)->again_left);
+	       (shm_w(sk)->tx_ring || shm_of(sk)->again_left);
 }

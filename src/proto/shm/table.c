@@ -13,6 +13,7 @@
 #include "base/libc.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
+#include "sock/shared.h"
 #include "sock/sock_ops.h"
 
 /* The kernel tells about what arrives, once it carries that direction again. */
@@ -30,13 +31,13 @@ static COLD ssize_t recvmsg_by_kernel(struct sock *sk, int fd,
 static COLD ssize_t sendmsg_by_kernel(struct sock *sk, int fd,
 				      const struct msghdr *msg, int flags)
 {
-	if (load_rlx(&sk->shut) & SHUT_BIT_WR)
+	if (load_rlx(&sk->w->shut) & SHUT_BIT_WR)
 		return -EPIPE; /* the anchor is not */
 	ssize_t r =
 	    libc.sendmsg(fd, msg, (flags | MSG_NOSIGNAL) & ~MSG_ZEROCOPY);
 	if (r < 0)
 		return -errno;
-	if (r > 0 && flags & MSG_ZEROCOPY && load_rlx(&sk->zc_on))
+	if (r > 0 && flags & MSG_ZEROCOPY && load_rlx(&sk->w->zc_on))
 		errq_copied(sk);
 	return r;
 }
@@ -72,7 +73,7 @@ static unsigned look(struct sock *sk, int fd)
 static void sleep_on(struct sock *sk, struct pollfd *p)
 {
 	short kernels =
-	    load_rlx(&shm_of(sk)->tx_ring) ? POLLPRI : POLLPRI | POLLOUT;
+	    load_rlx(&shm_w(sk)->tx_ring) ? POLLPRI : POLLPRI | POLLOUT;
 
 	if (p->events & (POLLIN | POLLOUT))
 		p->events = POLLIN | POLLRDHUP | (p->events & kernels);
@@ -95,6 +96,7 @@ static void nothing(struct sock *sk, int fd) {}
 
 static void alone(struct sock *sk)
 {
+	sock_unshare(sk);
 	if (load_rlx(&shm_me(sk)->flags) & SEG_SHARED && shm_has_inbox(sk))
 		fetch_and(&shm_me(sk)->flags, ~(uint32_t)SEG_SHARED);
 }
@@ -135,6 +137,7 @@ static void candidate_fallback(struct sock *sk, int fd, enum osf_reason why)
 	.is_over = shm_is_over, .is_before_mark = shm_is_before_mark,          \
 	.disconnect = shm_disconnect, .shutdown = shut, .close = shm_close,    \
 	.exit = shm_exit, .after_fork = shm_after_fork, .alone = alone,        \
+	.export = shm_export, .import = shm_import, .lost = shm_lost,          \
 	.passthrough = nothing, .anchor_moved = shm_anchor_moved,              \
 	.reset = shm_broken, .fallback_now = shm_fallback_now,                 \
 	.retire = shm_retire

@@ -67,10 +67,12 @@ static COLD void bulk_look(struct sock *sk)
 		if (shm_of(sk)->n_bulk_slow < BULK_SLOW)
 			return;
 	}
-	if (fetch_add(&grants, more) > GRANTS_MAX - more)
+	if (fetch_add(&grants, more) > GRANTS_MAX - more) {
 		fetch_sub(&grants, more);
-	else
-		ring_tx_grow(&shm_of(sk)->tx, size);
+		return;
+	}
+	shm_of(sk)->granted += more;
+	ring_tx_grow(&shm_of(sk)->tx, size);
 }
 
 static inline void bulk_count(struct sock *sk, uint32_t chunk)
@@ -82,10 +84,8 @@ static inline void bulk_count(struct sock *sk, uint32_t chunk)
 
 void shm_tx_shrink(struct sock *sk)
 {
-	uint32_t first = MIN(shm_of(sk)->tx.area_bytes, RING_WINDOW);
-
-	if (shm_of(sk)->tx.grow_to > first)
-		fetch_sub(&grants, shm_of(sk)->tx.grow_to - first);
+	fetch_sub(&grants, shm_of(sk)->granted);
+	shm_of(sk)->granted = 0;
 }
 
 static bool is_full(const struct sock *sk)
@@ -137,21 +137,22 @@ static COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
 				 size_t left, int flags)
 {
-	if (shm_has_fallen_back(sk)) {
+	shm_reset_due(sk, fd);
+	if (shm_has_fallen_back(sk) && !sk->is_lost) {
 		ssize_t lost = shm_tx_fell_back(sk, fd, 0);
 
 		return lost < 0 ? lost : tx_tcp(sk, fd, c, left, flags);
 	}
-	if (shm_of(sk)->peer_died ==
+	if (shm_w(sk)->peer_died ==
 	    PEER_READ_ALL) { /* its reset is on the way */
-		shm_of(sk)->peer_died = PEER_TOLD;
-		store_rel(&sk->anchor_end, (uint8_t)ANCHOR_RST);
+		shm_w(sk)->peer_died = PEER_TOLD;
+		SOCK_PUT(sk, anchor_end, (uint8_t)ANCHOR_RST);
 		cursor_skip(c, left);
 		return (ssize_t)left;
 	}
-	int err = shm_of(sk)->rx_broken ? -EPIPE : anchor_error(sk);
+	int err = shm_is_broken(sk) ? -EPIPE : anchor_error(sk);
 
-	if (!err && shm_of(sk)->peer_died)
+	if (!err && shm_w(sk)->peer_died)
 		err = -EPIPE;
 	shm_of(sk)->tx_late = 1;
 	return err ? err : tx_kernel(fd, c, left, 0);
@@ -162,10 +163,10 @@ static bool nobody_reads(struct sock *sk, int fd)
 	if (unlikely(load_rlx(&shm_peer(sk)->flags) &
 		     (SEG_CLOSED | SEG_FALLBACK)))
 		return true;
-	if (load_rlx(&sk->anchor_end) == ANCHOR_OPEN &&
+	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN &&
 	    unlikely(anchor_ask_due(sk)))
 		anchor_ask(sk, fd);
-	return load_rlx(&sk->anchor_end) != ANCHOR_OPEN;
+	return load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN;
 }
 
 /* The reader may have stopped before the end of the @done bytes written since
@@ -265,14 +266,16 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 		       size_t left, int flags)
 {
-	if (unlikely(!shm_of(sk)->tx_ring))
+	if (unlikely(sk->is_lost))
+		return tx_to_nobody(sk, fd, c, left, flags);
+	if (unlikely(!shm_w(sk)->tx_ring))
 		return tx_tcp(sk, fd, c, left, flags);
 	if (unlikely(nobody_reads(sk, fd)))
 		return tx_to_nobody(sk, fd, c, left, flags);
 	ssize_t r = tx_ring(sk, fd, c, left, flags);
 	if (r > 0)
 		count(&sk->st->tx_bytes_shm, (uint64_t)r);
-	if (unlikely(!r && !shm_of(sk)->tx_ring))
+	if (unlikely(!r && !shm_w(sk)->tx_ring))
 		return tx_tcp(sk, fd, c, left, flags);
 	return r ? r : -EAGAIN;
 }
@@ -281,17 +284,16 @@ static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 static int tx_begin(struct sock *sk, int fd)
 {
 	if (unlikely(sock_mode(sk) == SOCK_PENDING)) {
-		lock_get(&sk->rx_lock);
-		lock_get(&sk->tx_lock);
+		sock_lock_both(sk);
 		if (sock_mode(sk) == SOCK_PENDING)
 			shm_pending_step(sk, fd);
-		lock_put(&sk->rx_lock);
+		sock_unlock_rx(sk);
 	} else {
-		sock_lock(sk, &sk->tx_lock);
+		sock_lock_tx(sk);
 	}
 	if (likely(sock_is_ours(sk)))
 		return 0;
-	sock_unlock(sk, &sk->tx_lock);
+	sock_unlock_tx(sk);
 	return shm_went_back(sk);
 }
 
@@ -301,7 +303,7 @@ static inline void tx_end(struct sock *sk, int fd, ssize_t r)
 {
 	if (r == -EAGAIN)
 		store_rlx(&shm_of(sk)->tx_full_at, shm_of(sk)->tx.tail);
-	sock_unlock(sk, &sk->tx_lock);
+	sock_unlock_tx(sk);
 	if (unlikely(shm_wants_back(sk)))
 		shm_fallback(sk, fd, OSF_REASON_NONE);
 }
@@ -315,12 +317,12 @@ static COLD ssize_t tx_numbered(struct sock *sk, int fd, struct iov_cursor *c,
 {
 	bool by_kernel = sock_mode(sk) == SOCK_PENDING;
 
-	if (!load_rlx(&sk->zc_on) || !by_kernel)
+	if (!load_rlx(&sk->w->zc_on) || !by_kernel)
 		flags &= ~MSG_ZEROCOPY;
 	ssize_t r = tx_once(sk, fd, c, len, flags);
 	if (r > 0 && flags & MSG_ZEROCOPY)
-		errq_by_kernel(sk, fd, 1);
-	*is_copied = r > 0 && load_rlx(&sk->zc_on) && !by_kernel;
+		errq_by_kernel_locked(sk, fd, 1);
+	*is_copied = r > 0 && load_rlx(&sk->w->zc_on) && !by_kernel;
 	return r;
 }
 
@@ -339,7 +341,7 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	int err = tx_begin(sk, fd);
 	if (unlikely(err))
 		return err;
-	if (unlikely(sk->shut & SHUT_BIT_WR))
+	if (unlikely(sk->w->shut & SHUT_BIT_WR))
 		r = -EPIPE;
 	else if (unlikely(bad))
 		r = -EFAULT;
@@ -380,9 +382,9 @@ HOT ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 {
 	struct iov_cursor c = { .iov = iov, .n = n };
 
-	if (unlikely(sock_mode(sk) != SOCK_SHM || !shm_of(sk)->tx_ring ||
-		     sk->shut || shm_of(sk)->corked_bytes ||
-		     load_rlx(&sk->anchor_end) != ANCHOR_OPEN ||
+	if (unlikely(sock_mode(sk) != SOCK_SHM || !shm_w(sk)->tx_ring ||
+		     sk->w->shut || shm_of(sk)->corked_bytes ||
+		     load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
 		     load_rlx(&shm_peer(sk)->flags) &
 			 (SEG_CLOSED | SEG_FALLBACK | SEG_WANT_BACK)))
 		return shm_send(sk, fd, iov, n, 0);
@@ -487,14 +489,15 @@ static COLD ssize_t file_to_tcp(struct sock *sk, int fd, int in, off_t *off,
 static COLD ssize_t file_to_nobody(struct sock *sk, int fd, int in, off_t *off,
 				   size_t n)
 {
-	if (shm_has_fallen_back(sk)) {
+	shm_reset_due(sk, fd);
+	if (shm_has_fallen_back(sk) && !sk->is_lost) {
 		ssize_t lost = shm_tx_fell_back(sk, fd, 0);
 
 		return lost < 0 ? lost : FILE_BY_TCP;
 	}
-	int err = shm_of(sk)->rx_broken ? -EPIPE : anchor_error(sk);
+	int err = shm_is_broken(sk) ? -EPIPE : anchor_error(sk);
 
-	if (!err && shm_of(sk)->peer_died > PEER_READ_ALL)
+	if (!err && shm_w(sk)->peer_died > PEER_READ_ALL)
 		err = -EPIPE;
 	if (err)
 		return err;
@@ -511,9 +514,11 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
 		int err = tx_begin(sk, fd);
 		if (err)
 			return err;
-		if (sk->shut & SHUT_BIT_WR)
+		if (sk->w->shut & SHUT_BIT_WR)
 			r = -EPIPE;
-		else if (!shm_of(sk)->tx_ring)
+		else if (sk->is_lost)
+			r = file_to_nobody(sk, fd, in, off, n);
+		else if (!shm_w(sk)->tx_ring)
 			r = file_to_tcp(sk, fd, in, off, n);
 		else if (nobody_reads(sk, fd))
 			r = file_to_nobody(sk, fd, in, off, n);

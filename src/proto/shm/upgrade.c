@@ -96,18 +96,18 @@ static void anchor_prepare(struct sock *sk, int fd)
 {
 	int one = 1, zero = 0;
 
-	sk->nodelay = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_NODELAY);
-	sk->cork = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_CORK);
-	sk->inq = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_INQ);
-	sk->rcvlowat = int_option(fd, SOL_SOCKET, SO_RCVLOWAT);
-	sk->rcvtimeo_ns = timeout_ns(fd, SO_RCVTIMEO);
-	sk->sndtimeo_ns = timeout_ns(fd, SO_SNDTIMEO);
-	if (sk->cork)
+	sk->w->nodelay = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_NODELAY);
+	sk->w->cork = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_CORK);
+	sk->w->inq = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_INQ);
+	sk->w->rcvlowat = int_option(fd, SOL_SOCKET, SO_RCVLOWAT);
+	sk->w->rcvtimeo_ns = timeout_ns(fd, SO_RCVTIMEO);
+	sk->w->sndtimeo_ns = timeout_ns(fd, SO_SNDTIMEO);
+	if (sk->w->cork)
 		libc.setsockopt(fd, IPPROTO_TCP, TCP_CORK, &zero, sizeof(zero));
-	if (!sk->nodelay)
+	if (!sk->w->nodelay)
 		libc.setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one,
 				sizeof(one));
-	if (sk->rcvlowat > 1)
+	if (sk->w->rcvlowat > 1)
 		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
 	shm_sndbuf_changed(sk, fd);
 	errq_zerocopy_changed(sk, fd);
@@ -128,9 +128,9 @@ static void rings_init(struct sock *sk, struct seg *seg, uint32_t ring_size)
 	shm_of(sk)->n_bulk_slow = 0;
 	ring_rx_init(&shm_of(sk)->rx, seg_ring(seg, !side, ring_size),
 		     ring_size, &seg->side[side].tail);
-	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)1);
+	store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)1);
 	shm_of(sk)->rx_tcp_left = -1;
-	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)0);
+	store_rlx(&shm_w(sk)->tx_ring, (uint8_t)0);
 	sk->looked_ns = coarse_ns();
 	/* A thread may already sleep in the kernel on the anchor: ask the peer
 	 * to ring. */
@@ -324,7 +324,7 @@ static void candidate_end(struct sock *sk, int fd, enum osf_reason reason)
 	fds_close(shm_of(sk)->channel_fd);
 	shm_of(sk)->channel_fd = 0;
 	sock_set_reason(sk, reason);
-	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
+	store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
 	sock_set_mode(sk, SOCK_KERNEL);
 }
 
@@ -344,7 +344,7 @@ static void candidate_step(struct sock *sk, int fd)
 	int fds[HELLO_FDS];
 	uint64_t sent;
 
-	if (sk->anchor_err || load_rlx(&shm_of(sk)->rx_broken))
+	if (sk->w->anchor_err || load_rlx(&shm_w(sk)->rx_broken))
 		return; /* report the error first */
 	if (!(load_acq(&shm_peer(sk)->flags) & SEG_READY)) { /* S3 */
 		/* The opener answers before it closes, so check READY once
@@ -382,7 +382,7 @@ static void candidate_step(struct sock *sk, int fd)
 		shm_of(sk)->tx_tcp_base = sent;
 	}
 	tx_say(sk, fd, shm_of(sk)->tx_tcp_base);
-	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)1);
+	store_rlx(&shm_w(sk)->tx_ring, (uint8_t)1);
 	fetch_or(&shm_me(sk)->flags, SEG_TX_RING); /* S1 */
 	became_shm(sk);
 }
@@ -403,13 +403,11 @@ bool shm_pending_drop(struct sock *sk, int fd)
 {
 	bool dropped;
 
-	lock_get(&sk->rx_lock);
-	lock_get(&sk->tx_lock);
+	sock_lock_both(sk);
 	dropped = sock_mode(sk) == SOCK_PENDING && revoke_segment(sk);
 	if (dropped)
 		candidate_end(sk, fd, OSF_REASON_NO_MEMORY);
-	lock_put(&sk->tx_lock);
-	lock_put(&sk->rx_lock);
+	sock_unlock_both(sk);
 	return dropped;
 }
 
@@ -423,7 +421,7 @@ void shm_pending_decide(struct sock *sk, int fd)
 	}
 	/* Also while another thread forks: it waits for the locks held here. */
 	candidate_step(sk, fd);
-	if (sock_mode(sk) == SOCK_PENDING && !sk->anchor_err)
+	if (sock_mode(sk) == SOCK_PENDING && !sk->w->anchor_err)
 		shm_broken(sk, fd, "flags of a segment that nobody has taken");
 }
 
@@ -455,8 +453,8 @@ void shm_proposal_close(struct sock *sk)
 /* It has been revoked: undo what was prepared. */
 static void refuse_segment(struct sock *sk, int fd, uint32_t ring_size)
 {
-	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)0);
-	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
+	store_rlx(&shm_w(sk)->tx_ring, (uint8_t)0);
+	store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
 	inbox_detach(shm_of(sk)->peer_inbox);
 	inbox_put(shm_of(sk)->inbox_tag);
 	shm_of(sk)->peer_inbox = NULL;
@@ -506,7 +504,7 @@ static int accept_segment(struct sock *sk, int fd, int channel,
 	keep_bell(sk, h, fds, channel);
 	shm_of(sk)->tx_tcp_base = sent;
 	tx_say(sk, fd, sent);
-	store_rlx(&shm_of(sk)->tx_ring, (uint8_t)1);
+	store_rlx(&shm_w(sk)->tx_ring, (uint8_t)1);
 	if (take_segment(sk))
 		return 0;
 	refuse_segment(sk, fd, ring_size);

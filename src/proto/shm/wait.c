@@ -36,7 +36,8 @@
 
 static bool rx_ready(struct sock *sk)
 {
-	if (likely(!load_rlx(&shm_of(sk)->rx_tcp)))
+	sock_refresh(sk);
+	if (likely(!load_rlx(&shm_w(sk)->rx_tcp)))
 		return ring_rx_ready(&shm_of(sk)->rx);
 	return backlog_bytes(sk) ||
 	       (load_acq(&shm_peer(sk)->flags) & SEG_TX_RING &&
@@ -47,6 +48,7 @@ static bool rx_ready(struct sock *sk)
  * have seen the new tail already, and may have used the space. */
 static bool tx_ready(struct sock *sk)
 {
+	sock_refresh(sk);
 	if (unlikely(shm_has_fallen_back(sk)))
 		return !shm_awaits_cut(sk);
 	return load_rlx(shm_of(sk)->tx.tail_pub) !=
@@ -56,8 +58,9 @@ static bool tx_ready(struct sock *sk)
 HOT int shm_is_ready(struct sock *sk, int dir)
 {
 	if (dir == DIR_TX)
-		return load_rlx(&shm_of(sk)->tx_ring) ? tx_ready(sk) : -1;
-	if (load_rlx(&shm_of(sk)->rx_tcp) || load_rlx(&shm_of(sk)->rx_back))
+		return load_rlx(&shm_w(sk)->tx_ring) ? tx_ready(sk) : -1;
+	sock_refresh(sk);
+	if (load_rlx(&shm_w(sk)->rx_tcp) || load_rlx(&shm_w(sk)->rx_back))
 		return -1;
 	return ring_rx_ready(&shm_of(sk)->rx);
 }
@@ -73,7 +76,7 @@ static bool nap_is_over(void *arg)
 {
 	const struct napper *me = arg;
 
-	return load_rlx(&me->sk->anchor_end) != ANCHOR_OPEN ||
+	return load_rlx(&me->sk->w->anchor_end) != ANCHOR_OPEN ||
 	       (!me->is_blind &&
 		(me->dir == DIR_RX ? rx_ready(me->sk) : tx_ready(me->sk)));
 }
@@ -83,7 +86,7 @@ static void nap_woke(void *arg)
 	const struct napper *me = arg;
 
 	anchor_ask(me->sk, me->fd);
-	if (unlikely(load_rlx(&shm_of(me->sk)->rx_tcp)) && me->dir == DIR_TX &&
+	if (unlikely(load_rlx(&shm_w(me->sk)->rx_tcp)) && me->dir == DIR_TX &&
 	    !me->is_blind)
 		shm_backlog_fill(me->sk, me->fd, 0);
 }
@@ -116,20 +119,16 @@ static void sleeper_end(struct unwind *u)
 {
 	struct sleeper *s = (struct sleeper *)u;
 
-	if (s->waits_for_room)
-		fetch_sub(&shm_of(s->sk)->n_tx_sleepers, 1);
 	if (s->has_bell)
 		shm_disarm_bell(s->sk);
-	anchor_sleep_end(s->sk);
+	anchor_sleep_end(s->sk, s->waits_for_room);
 }
 
 /* True if others already sleep on the anchor. */
 static bool sleeper_begin(struct sleeper *s, int fd)
 {
-	bool others = anchor_sleep_begin(s->sk, fd);
+	bool others = anchor_sleep_begin(s->sk, fd, s->waits_for_room);
 
-	if (s->waits_for_room)
-		fetch_add(&shm_of(s->sk)->n_tx_sleepers, 1);
 	unwind_push(&s->u, sleeper_end);
 	return others;
 }
@@ -167,7 +166,7 @@ static int recv_bell(struct sock *sk, int fd)
 static int rx_nap(struct sock *sk, int fd, const struct call_wait *w,
 		  bool awake, uint64_t held)
 {
-	struct napper me = { sk, fd, DIR_RX, awake && shm_of(sk)->rx_tcp };
+	struct napper me = { sk, fd, DIR_RX, awake && shm_w(sk)->rx_tcp };
 	uint64_t end = MIN(w->deadline_ns, held), tick_ns = NS_PER_MS;
 
 	if (me.is_blind) /* its bytes do not end a nap */
@@ -189,7 +188,7 @@ static void look_after_bell(struct sock *sk, int fd, short revents)
 		return;
 	}
 	anchor_ask(sk, fd);
-	if (revents == POLLERR && load_rlx(&sk->anchor_end) == ANCHOR_OPEN)
+	if (revents == POLLERR && load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
 		/* An unread zerocopy completion does not end the sleep of a
 		 * blocking call. */
 		libc.ppoll(NULL, 0, &ms, NULL);
@@ -255,15 +254,15 @@ static int rx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	bool others = sleeper_begin(&me, fd);
 	int err = 0;
 
-	me.has_bell =
-	    !others && !w->partial && !sk->anchor_deaf && shm_arm_bell(sk, fd);
+	me.has_bell = !others && !w->partial && !sk->w->anchor_deaf &&
+		      shm_arm_bell(sk, fd);
 	if (!me.has_bell)
 		store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
 	fence_full();
 	uint64_t held = shm_is_corked(sk) ? shm_corked_until(sk) : UINT64_MAX;
 	/* The anchor would not let us sleep if it is shut, or if it holds a
 	 * doorbell for another thread. */
-	bool awake = sk->anchor_deaf ||
+	bool awake = sk->w->anchor_deaf ||
 		     (others && load_rlx(&shm_of(sk)->bells_drained) !=
 				    load_rlx(&shm_peer(sk)->bells));
 	if (rx_ready(sk))
@@ -279,8 +278,7 @@ static int rx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 		err = rx_nap(sk, fd, w, awake, held);
 	else if (me.has_bell)
 		err = bell_or_anchor(sk, fd, w);
-	else if (sock_is_alone(sk) && !shm_of(sk)->rx_tcp &&
-		 shm_of(sk)->tx_ring)
+	else if (sock_is_alone(sk) && !shm_w(sk)->rx_tcp && shm_w(sk)->tx_ring)
 		err = recv_bell(sk, fd);
 	else
 		err = recv_sleep(sk, fd);
@@ -297,13 +295,13 @@ static int tx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 
 	store_rlx(&shm_me(sk)->tx_anchor, 1u);
 	fence_full();
-	bool awake = shm_of(sk)->rx_tcp || sk->anchor_deaf || others;
+	bool awake = shm_w(sk)->rx_tcp || sk->w->anchor_deaf || others;
 	if (tx_ready(sk))
 		return 0;
 	if (handlers_ran(w->seen, restarts))
 		return -EINTR;
 	count(&sk->st->n_sleeps, 1);
-	if (awake || !restarts || load_rlx(&sk->rcvtimeo_ns) || idle_is_on())
+	if (awake || !restarts || load_rlx(&sk->w->rcvtimeo_ns) || idle_is_on())
 		err = nap_for(
 		    &how, awake ? 0 : POLLIN | POLLRDHUP, w->deadline_ns,
 		    awake || restarts ? NS_PER_MS : UINT64_MAX, restarts);
@@ -335,7 +333,7 @@ int shm_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
 	bool rx = w->dir == DIR_RX, restarts = waiter_restarts(w);
 	/* The kernel carries this direction: its own readiness is enough. */
-	bool by_tcp = rx ? shm_of(sk)->rx_back : !shm_of(sk)->tx_ring;
+	bool by_tcp = rx ? shm_w(sk)->rx_back : !shm_w(sk)->tx_ring;
 	int err;
 
 	bool by_nap = !rx && shm_awaits_cut(sk);
@@ -384,7 +382,7 @@ COLD void shm_linger(struct sock *sk, int fd, int seconds)
 	pthread_sigmask(SIG_SETMASK, &all, &mask);
 	while (
 	    shm_outq(sk, fd) > 0 && now_ns() < end && !has_signal(&mask) &&
-	    load_rlx(&sk->anchor_end) == ANCHOR_OPEN &&
+	    load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN &&
 	    !(load_rlx(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_FALLBACK))) {
 		struct timespec tick = { .tv_nsec = NS_PER_MS };
 

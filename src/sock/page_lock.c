@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/* sock/page_lock.c - see sock/page_lock.h */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/lock.h"
+#include "base/rawcall.h"
+#include "sock/page_lock.h"
+#include "sock/shared.h"
+
+#define SPINS 200
+
+/* The number behind @name in /proc's status; -1. */
+static long number_of(const char *status, const char *name, int nth)
+{
+	const char *at = strstr(status, name);
+	char *end;
+	long n = -1;
+
+	if (!at)
+		return -1;
+	at += strlen(name);
+	for (int i = 0; i <= nth; i++, at = end)
+		n = strtol(at, &end, 10);
+	return n;
+}
+
+static int proc_open(uint32_t tid, const char *file)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/%u/%s", tid, file);
+	return (int)rawcall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+}
+
+/* A line of maps: does shared memory without a file lie at @at? */
+static bool line_has(const char *line, uintptr_t at)
+{
+	char *end;
+	uintptr_t from = strtoul(line, &end, 16);
+	uintptr_t to = *end == '-' ? strtoul(end + 1, &end, 16) : 0;
+
+	return at >= from && at < to && strstr(end, "s ") &&
+	       strstr(end, "/dev/zero");
+}
+
+/* Could it be inside, that is, does it have the page where all holders have it?
+ * True if we may not know. */
+static COLD bool may_have_page(uint32_t tid, const uint32_t *word)
+{
+	char text[4096 + 1];
+	size_t kept = 0;
+	bool has = false;
+	int fd = proc_open(tid, "maps");
+	long n;
+
+	if (fd < 0) /* root may look at every holder */
+		return fd != -EACCES || geteuid();
+	while (!has && (n = rawcall(SYS_read, fd, text + kept,
+				    sizeof(text) - 1 - kept)) > 0) {
+		char *line = text, *end;
+
+		text[kept + (size_t)n] = '\0';
+		for (; !has && (end = strchr(line, '\n')); line = end + 1) {
+			*end = '\0';
+			has = line_has(line, (uintptr_t)word);
+		}
+		kept = has ? 0 : strlen(line);
+		memmove(text, line, kept);
+	}
+	rawcall(SYS_close, fd);
+	return has;
+}
+
+/* Of a living process.  The owner of its /proc does not tell: that is root once it
+ * has dropped its privileges. */
+static COLD enum page_owner owner_by_status(uint32_t tid, const uint32_t *word)
+{
+	char text[1024];
+	int fd = proc_open(tid, "status");
+
+	if (fd < 0) /* no /proc, or no descriptor left: give it time */
+		return fd == -ENOENT && rawcall(SYS_faccessat, AT_FDCWD,
+						"/proc/self/status", R_OK) == 0
+			   ? OWNER_DEAD
+			   : OWNER_OURS;
+	long n = rawcall(SYS_read, fd, text, sizeof(text) - 1);
+	rawcall(SYS_close, fd);
+	text[n > 0 ? n : 0] = '\0';
+	const char *state = strstr(text, "\nState:\t");
+	if (state && (state[8] == 'Z' || state[8] == 'X'))
+		return OWNER_DEAD;
+	/* Our own threads hold no lock of the page: the caller holds ours. */
+	if (number_of(text, "\nTgid:", 0) == (long)getpid())
+		return OWNER_STRANGER;
+	return number_of(text, "\nUid:", 1) == (long)geteuid() &&
+		       may_have_page(tid, word)
+		   ? OWNER_OURS
+		   : OWNER_STRANGER;
+}
+
+COLD enum page_owner page_owner(const uint32_t *word, uint32_t seen)
+{
+	uint32_t tid = seen & ~LOCK_WAITERS;
+
+	if (!tid)
+		return OWNER_NONE;
+	if (tid > INT32_MAX)
+		return OWNER_STRANGER;
+	return rawcall(SYS_tkill, tid, 0) == -ESRCH
+		   ? OWNER_DEAD
+		   : owner_by_status(tid, word);
+}
+
+/* Sleep until somebody releases the word @seen, or @ns have passed. */
+static void sleep_on(uint32_t *word, uint32_t seen, uint64_t ns)
+{
+	struct timespec ts = { .tv_nsec = (long)ns };
+
+	if (!(seen & LOCK_WAITERS) && !cas(word, seen, seen | LOCK_WAITERS))
+		return;
+	rawcall(SYS_futex, word, FUTEX_WAIT, seen | LOCK_WAITERS, &ts, NULL, 0);
+}
+
+static COLD enum page_got lock_slow_page(uint32_t *word)
+{
+	uint32_t self = lock_self();
+	uint64_t start = now_ns();
+
+	for (;;) {
+		uint32_t seen = load_rlx(word);
+		uint64_t waited = now_ns() - start;
+
+		/* Others may wait as well, so wake one when done. */
+		if (!seen && cas(word, 0u, self | LOCK_WAITERS))
+			return PAGE_FREE;
+		if (waited > PAGE_PATIENCE_NS)
+			return PAGE_NOT;
+		if (seen && waited > PAGE_WAIT_NS) {
+			enum page_owner owner = page_owner(word, seen);
+
+			if (owner == OWNER_STRANGER && load_rlx(word) == seen)
+				return PAGE_NOT;
+			if (owner == OWNER_DEAD &&
+			    cas(word, seen, self | LOCK_WAITERS))
+				return PAGE_OF_DEAD;
+		}
+		if (seen)
+			sleep_on(word, seen, PAGE_WAIT_NS);
+	}
+}
+
+enum page_got page_lock(uint32_t *word)
+{
+	uint32_t self = lock_self();
+
+	for (int i = 0; i < SPINS; i++) {
+		if (likely(!load_rlx(word) && cas(word, 0u, self)))
+			return PAGE_FREE;
+		cpu_relax();
+	}
+	return lock_slow_page(word);
+}
+
+void page_unlock(uint32_t *word)
+{
+	if (unlikely(xchg(word, 0u) & LOCK_WAITERS))
+		rawcall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}

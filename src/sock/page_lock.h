@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sock/page_lock.h - a lock in memory that a hostile process may write
+ *
+ *     page_lock()  ->  PAGE_FREE, PAGE_OF_DEAD: it is ours; PAGE_NOT
+ *
+ * The word is as of base/lock.h: the owner's thread id.  But here what it says may
+ * be a lie, so nobody waits for ever.  Who is not of our user, or does not even
+ * have the page, is waited for PAGE_WAIT_NS, others PAGE_PATIENCE_NS
+ * (sock/shared.h).
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+enum page_got {
+	PAGE_FREE,
+	PAGE_OF_DEAD, /* taken over from a process that has died */
+	PAGE_NOT,
+};
+
+MUST_CHECK enum page_got page_lock(uint32_t *word);
+void page_unlock(uint32_t *word);
+/* Whom does @seen, the value of @word, name?  OWNER_OURS: a process of our user that
+ * has the page.  For who waits for something else. */
+enum page_owner { OWNER_NONE, OWNER_DEAD, OWNER_OURS, OWNER_STRANGER };
+enum page_owner page_owner(const uint32_t *word, uint32_t seen);

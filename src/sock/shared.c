@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: MIT */
+/* sock/shared.c - see sock/shared.h */
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/compiler.h"
+#include "sock/page_lock.h"
+#include "sock/shared.h"
+
+/* If this many CAS fail, another process does nothing but disturb us. */
+#define TRIES 1000
+
+/* A page that was dropped before a fork does not exist in the child. */
+static uint32_t epoch;
+
+/* Memory for the sockets of the fork that is about to happen.  The gate lets one
+ * thread fork at a time. */
+static struct {
+	uint8_t *at, *end;
+} reserve;
+
+/* Can another process have moved a socket from mode @from to mode @to? */
+static bool may_become(enum sock_mode from, uint32_t to)
+{
+	if (to == from || to == SOCK_KERNEL)
+		return true;
+	return (from == SOCK_PENDING && to == SOCK_SHM) ||
+	       (from <= SOCK_SHM && from >= SOCK_PENDING &&
+		to == SOCK_UPGRADING);
+}
+
+/* Only this process's view: see sock_set_mode(). */
+static void mode_in(struct sock *sk, enum sock_mode mode)
+{
+	uint32_t old;
+
+	do
+		old = load_rlx(&sk->state);
+	while (
+	    !cas(&sk->state, old, SOCK_STATE(mode) | (old & SOCK_COUNT_MASK)));
+}
+
+static int mode_import(struct sock *sk, const struct shared_page *p)
+{
+	uint32_t mode = load_acq(&p->mode);
+	enum sock_mode mine = sock_mode(sk);
+
+	if (likely(mode == mine))
+		return 0;
+	if (!may_become(mine, mode))
+		return -EPROTO;
+	if (mode == SOCK_UPGRADING)
+		sk->moved_ns = now_ns();
+	mode_in(sk, (enum sock_mode)mode);
+	return 0;
+}
+
+/* What comes from the half of the page; the caller holds it. */
+static int half_import(struct sock *sk, struct shared_page *p,
+		       enum sock_half half)
+{
+	const struct sock_ops *before = sock_ops(sk);
+	int err = mode_import(sk, p);
+
+	if (!err && load_rlx(&p->half[half].writer) != sk->writer &&
+	    before->import)
+		err = before->import(sk, half, p->half[half].numbers);
+	return err;
+}
+
+/* Lock the page's half and import it.  False: the connection is lost. */
+static bool page_take(struct sock *sk, enum sock_half which)
+{
+	struct shared_page *p = sk->page;
+	struct page_half *half = &p->half[which];
+	enum page_got got = page_lock(&half->word);
+	if (unlikely(got == PAGE_NOT)) {
+		shared_lose(sk, "a lock that another process keeps");
+		return false;
+	}
+	const char *why = NULL;
+	if (unlikely(load_rlx(&half->is_changing)))
+		why = "a process that died in the middle of a call";
+	else if (unlikely(half_import(sk, p, which)))
+		why = "what a process that shares it says";
+	if (unlikely(why)) {
+		shared_lose(sk, why);
+		page_unlock(&half->word); /* it stays "being changed" */
+		return false;
+	}
+	return true;
+}
+
+void page_enter(struct sock *sk, enum sock_half which)
+{
+	if (unlikely(sk->is_lost) || !page_take(sk, which))
+		return;
+	store_rlx(&sk->page->half[which].is_changing, 1u);
+	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = 1;
+}
+
+static void half_export(const struct sock *sk, struct shared_page *p,
+			enum sock_half which)
+{
+	const struct sock_ops *ops = sock_ops(sk);
+	struct page_half *half = &p->half[which];
+
+	if (ops->export)
+		ops->export(sk, which, half->numbers);
+	store_rlx(&half->writer, sk->writer);
+	store_rel(&half->is_changing, 0u);
+}
+
+void page_leave(struct sock *sk, enum sock_half which)
+{
+	struct shared_page *p = sk->page;
+
+	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = 0;
+	if (likely(!sk->is_lost))
+		half_export(sk, p, which);
+	page_unlock(&p->half[which].word);
+}
+
+/* The connection ends here; the kernel's socket is reset when a call has its
+ * descriptor (sock.reset_due). */
+COLD void shared_lose(struct sock *sk, const char *why)
+{
+	if (xchg(&sk->is_lost, (uint8_t)1))
+		return;
+	store_rel(&sk->reset_due, (uint8_t)1);
+	if (sock_ops(sk)->lost)
+		sock_ops(sk)->lost(sk, why);
+}
+
+/*
+ * Before a fork.
+ */
+
+bool shared_needs_page(const struct sock *sk)
+{
+	return !sk->page && !sk->old_page && sock_mode(sk) != SOCK_KERNEL;
+}
+
+static void *map_shared(size_t bytes)
+{
+	void *at = bytes ? mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+				MAP_SHARED | MAP_ANONYMOUS, -1, 0)
+			 : MAP_FAILED;
+
+	if (at == MAP_FAILED)
+		return NULL;
+	madvise(at, bytes, MADV_DONTDUMP);
+	return at;
+}
+
+void shared_reserve(uint32_t n)
+{
+	/* Sockets change while they are counted: what is missing is mapped one
+	 * by one. */
+	reserve.at = map_shared((size_t)n * SHARED_BYTES);
+	reserve.end = reserve.at + (reserve.at ? (size_t)n * SHARED_BYTES : 0);
+}
+
+void shared_release(void)
+{
+	if (reserve.at != reserve.end)
+		munmap(reserve.at, (size_t)(reserve.end - reserve.at));
+	reserve.at = reserve.end = NULL;
+}
+
+static struct shared_page *page_new(void)
+{
+	struct shared_page *p = (void *)reserve.at;
+
+	if (p && reserve.at < reserve.end)
+		reserve.at += SHARED_BYTES;
+	else
+		p = map_shared(SHARED_BYTES);
+	return p;
+}
+
+/* The words move to the page.  Who stores one without a lock looks where they are
+ * afterwards (SOCK_PUT()); who counts holds a lock. */
+static void words_out(struct sock *sk, struct shared_page *p)
+{
+	p->words = sk->own_words;
+	p->words.errq |= 1; /* ask the kernel: a note may be on its way */
+	store_rel(&sk->w, &p->words);
+	fence_full();
+}
+
+/* The caller holds both locks. */
+static void page_begin(struct sock *sk, struct shared_page *p)
+{
+	words_out(sk, p);
+	sk->writer = 1;
+	p->n_writers = 1;
+	store_rlx(&p->mode, (uint32_t)sock_mode(sk));
+	half_export(sk, p, HALF_RX);
+	half_export(sk, p, HALF_TX);
+}
+
+/* The forking thread takes only this process's own locks: threads of others have
+ * nothing to do with a page that they do not know. */
+int sock_share(struct sock *sk)
+{
+	GUARD(&sk->rx_lock);
+	GUARD(&sk->tx_lock);
+	struct shared_page *p = sk->page ? sk->page : sk->old_page;
+	if (!p && sock_mode(sk) == SOCK_KERNEL) {
+		fetch_add(&sk->holders->n_procs, 1);
+		return 0;
+	}
+	if (!p) {
+		p = page_new();
+		if (!p)
+			return -ENOMEM;
+		p->holders = (struct holders){ .n_procs = 1, .maker_has = 1 };
+	}
+	if (!sk->page) {
+		page_begin(sk, p);
+		store_rel(&sk->page, p);
+		store_rel(&sk->old_page, NULL);
+	}
+	fetch_add(&p->holders.n_procs, 1);
+	return 0;
+}
+
+/*
+ * Alone again.
+ */
+
+static void words_in(struct sock *sk)
+{
+	sk->own_words = *(const struct sock_words *)sk->w;
+	/* Of those who were killed in the middle, nobody takes them back. */
+	sk->own_words.n_sleepers = sk->my_sleepers;
+	sk->own_words.n_tx_sleepers = sk->my_tx_sleepers;
+	sk->own_words.n_ringing = 0;
+	sk->own_words.errq |= 1;
+	store_rel(&sk->w, &sk->own_words);
+	fence_full();
+}
+
+/* The page stays mapped: the claims of our children refer to its count of
+ * holders, and a thread may be looking at a word of it. */
+void sock_unshare(struct sock *sk)
+{
+	struct shared_page *p = load_acq(&sk->page);
+
+	if (!p || load_rlx(&p->holders.n_procs) > 1 || sk->is_lost)
+		return;
+	sock_lock_rx(sk);
+	sock_lock_tx(sk);
+	bool in = sk->rx_is_in && sk->tx_is_in;
+	if (in && load_rlx(&p->holders.n_procs) == 1) {
+		words_in(sk);
+		page_leave(sk, HALF_TX);
+		page_leave(sk, HALF_RX);
+		sk->old_page = p;
+		store_rel(&sk->page, NULL);
+	}
+	sock_unlock_tx(sk);
+	sock_unlock_rx(sk);
+}
+
+/* Learn what others have done with a half, and change nothing. */
+static void half_look(struct sock *sk, struct lock *own, enum sock_half which)
+{
+	GUARD(own);
+	struct shared_page *p = sk->page;
+	if (!p || sk->is_lost || !page_take(sk, which))
+		return;
+	page_unlock(&p->half[which].word);
+}
+
+void sock_catch_up(struct sock *sk)
+{
+	struct shared_page *p = load_acq(&sk->page);
+
+	if (!p || sk->is_lost)
+		return;
+	if (load_rlx(&p->holders.n_procs) == 1) {
+		sock_unshare(sk);
+		return;
+	}
+	half_look(sk, &sk->rx_lock, HALF_RX);
+	half_look(sk, &sk->tx_lock, HALF_TX);
+}
+
+/*
+ * Life of the memory.
+ */
+
+bool shared_let_go(struct sock *sk)
+{
+	struct shared_page *p = sk->page;
+	const struct holders *h = sock_holders(sk);
+
+	if (p)
+		madvise(p, SHARED_BYTES, MADV_DONTFORK);
+	store_rel(&sk->is_held, (uint8_t)0);
+	fence_full(); /* whoever counts the last holder down looks at is_held */
+	return h && load_rlx(&h->n_procs) < 0;
+}
+
+void shared_init(struct sock *sk, struct holders *h)
+{
+	*h = (struct holders){ .n_procs = 1, .maker_has = 1 };
+	sk->holders = h;
+	sk->epoch = epoch;
+	sk->w = &sk->own_words;
+}
+
+void shared_child(void)
+{
+	epoch++;
+	memset(&reserve, 0, sizeof(reserve));
+}
+
+void sock_inherit(struct sock *sk, bool calls)
+{
+	sk->epoch = epoch;
+	sk->rx_lock = sk->tx_lock = (struct lock){ 0 };
+	sk->rx_is_in = sk->tx_is_in = 0;
+	sk->my_sleepers = sk->my_tx_sleepers = 0;
+	if (sk->page)
+		sk->writer = fetch_add(&sk->page->n_writers, 1u) + 1;
+	/* The parent gives it to the kernel, in another thread. */
+	sk->moved_ns = sock_mode(sk) == SOCK_UPGRADING ? now_ns() : 0;
+	if (!calls) /* of the parent's other threads, which will not end here */
+		sk->state &= ~SOCK_COUNT_MASK;
+}
+
+void shared_unmap(struct sock *sk)
+{
+	struct shared_page *p = sk->page ? sk->page : sk->old_page;
+
+	if (sk->w != &sk->own_words) {
+		sk->own_words = *(const struct sock_words *)sk->w;
+		store_rel(&sk->w, &sk->own_words);
+	}
+	store_rel(&sk->page, NULL);
+	sk->old_page = NULL;
+	if (p && sk->epoch == epoch)
+		munmap(p, SHARED_BYTES);
+}
+
+/*
+ * The mode.
+ */
+
+void shared_mode(struct sock *sk, enum sock_mode mode)
+{
+	struct shared_page *p = load_acq(&sk->page);
+
+	/* A look at a young socket is this process's affair. */
+	if (p && !(mode == SOCK_YOUNG ||
+		   (mode == SOCK_UPGRADING && sock_mode(sk) == SOCK_YOUNG)))
+		store_rel(&p->mode, (uint32_t)mode);
+}
+
+/* For a thread that finds the mode UPGRADING.  If another process gives the
+ * connection to the kernel, nobody here changes the mode. */
+void sock_moving(struct sock *sk)
+{
+	struct shared_page *p = sk->page ? sk->page : sk->old_page;
+
+	cpu_relax();
+	if (likely(!p || !sk->moved_ns) || sock_mode(sk) != SOCK_UPGRADING)
+		return;
+	if (!sk->is_lost && now_ns() - sk->moved_ns > PAGE_PATIENCE_NS)
+		shared_lose(sk, "a process that does not end its recall");
+	if (sk->is_lost || load_acq(&p->mode) == SOCK_KERNEL)
+		mode_in(sk, SOCK_KERNEL);
+	else
+		sched_yield();
+}
+
+void shared_await_ringing(struct sock *sk)
+{
+	const struct page_half *rx = &sk->page->half[HALF_RX];
+	uint64_t start = now_ns();
+
+	while (load_acq(&sk->w->n_ringing)) {
+		uint64_t waited = now_ns() - start;
+
+		sched_yield();
+		if (waited < PAGE_WAIT_NS)
+			continue;
+		/* Who rings holds the rx lock. */
+		if (waited > PAGE_PATIENCE_NS ||
+		    (!sk->rx_is_in &&
+		     page_owner(&rx->word, load_rlx(&rx->word)) !=
+			 OWNER_OURS)) {
+			store_rlx(&sk->w->n_ringing, 0u);
+			return;
+		}
+	}
+}
+
+/*
+ * Holders.
+ */
+
+bool sock_let_go(struct sock *sk, int32_t n)
+{
+	struct holders *h = sock_holders(sk);
+	int32_t old;
+
+	if (sk->epoch != epoch)
+		return false;
+	if (!h)
+		return n == 1;
+	for (int i = 0; i < TRIES; i++) {
+		old = load_rlx(&h->n_procs);
+		if (cas(&h->n_procs, old, old == n ? -1 : old - n))
+			return old == n;
+	}
+	return false;
+}
+
+bool sock_leave_it(struct sock *sk)
+{
+	struct holders *h = sock_holders(sk);
+
+	return !h || fetch_sub(&h->n_procs, 1) == 1;
+}
+
+bool sock_maker_lets_go(struct sock *sk)
+{
+	struct holders *h = sock_holders(sk);
+
+	return sk->epoch == epoch && h && load_rlx(&h->maker_has) &&
+	       xchg(&h->maker_has, 0u);
+}

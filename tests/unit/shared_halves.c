@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/shared_halves.c - a socket that forked processes hold: what goes from one
+ * to the next with the lock of a half, and what a hostile holder can do to the rest
+ *
+ * The protocol is a counter in each half.  A real fork makes the other process.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/libc.h"
+#include "sock/shared.h"
+#include "unit.h"
+
+struct counters {
+	uint64_t half[2];
+};
+
+static bool refuses; /* the next import */
+
+static void counters_export(const struct sock *sk, enum sock_half half,
+			    void *to)
+{
+	memcpy(to, &((const struct counters *)sk->conn)->half[half], 8);
+}
+
+static int counters_import(struct sock *sk, enum sock_half half,
+			   const void *from)
+{
+	if (refuses)
+		return -EPROTO;
+	memcpy(&((struct counters *)sk->conn)->half[half], from, 8);
+	return 0;
+}
+
+static int n_lost;
+
+static void counters_lost(struct sock *sk, const char *why) { n_lost++; }
+static bool is_rung(const struct sock *sk) { return false; }
+
+static const struct sock_ops shm_like = {
+	.name = "counters",
+	.is_ours = true,
+	.export = counters_export,
+	.import = counters_import,
+	.lost = counters_lost,
+	.is_rung = is_rung,
+};
+static const struct sock_ops kernel_like = { .name = "kernel" };
+
+const struct sock_ops *const sock_tables[SOCK_TABLES] = {
+	[SOCK_YOUNG... SOCK_UPGRADING] = &kernel_like,
+	[SOCK_PENDING... SOCK_SHM] = &shm_like,
+	[SOCK_KERNEL... SOCK_TABLES - 1] = &kernel_like,
+};
+
+/* In the memory of each process. */
+static struct sock sk;
+static struct holders *holders;
+
+static uint64_t *count_of(enum sock_half half)
+{
+	return &((struct counters *)sk.conn)->half[half];
+}
+
+static int fresh(void **state)
+{
+	static struct sock none;
+
+	sk = none;
+	if (!holders)
+		holders = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	shared_init(&sk, holders);
+	sk.is_live = sk.is_held = 1;
+	sk.state = SOCK_STATE(SOCK_SHM);
+	refuses = false;
+	n_lost = 0;
+	return 0;
+}
+
+/* As file/fork.c forks. */
+static pid_t fork_it(void)
+{
+	shared_reserve(shared_needs_page(&sk));
+	assert_int_equal(sock_share(&sk), 0);
+	shared_release();
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		lock_after_fork();
+		shared_child();
+		sock_inherit(&sk, false);
+	}
+	return pid;
+}
+
+static int status_of(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+static void both_processes_count_on(void **state)
+{
+	enum { N = 20000 };
+	pid_t pid = fork_it();
+
+	for (int i = 0; i < N; i++) {
+		sock_lock_rx(&sk);
+		++*count_of(HALF_RX);
+		sock_unlock_rx(&sk);
+		sock_lock_tx(&sk);
+		*count_of(HALF_TX) += 2;
+		sock_unlock_tx(&sk);
+	}
+	if (!pid)
+		_exit(sk.is_lost);
+	assert_int_equal(status_of(pid), 0);
+	sock_refresh(&sk);
+	assert_int_equal(*count_of(HALF_RX), 2 * N);
+	assert_int_equal(*count_of(HALF_TX), 4 * N);
+	assert_false(sk.is_lost);
+}
+
+static void the_last_one_keeps_what_the_others_left(void **state)
+{
+	pid_t pid = fork_it();
+
+	if (!pid) {
+		sock_lock_rx(&sk);
+		*count_of(HALF_RX) = 5;
+		sock_unlock_rx(&sk);
+		SOCK_PUT(&sk, rcvlowat, 77);
+		_exit(sock_let_go(&sk, 1));
+	}
+	assert_int_equal(status_of(pid), 0);
+	sock_unshare(&sk);
+	assert_null(sk.page);
+	assert_ptr_equal(sk.w, &sk.own_words);
+	assert_int_equal(*count_of(HALF_RX), 5);
+	assert_int_equal(sk.w->rcvlowat, 77);
+	assert_true(sock_let_go(&sk, 1));
+}
+
+static void the_mode_comes_with_each_half(void **state)
+{
+	pid_t pid = fork_it();
+
+	if (!pid) {
+		sock_lock_both(&sk);
+		sk.state = SOCK_STATE(SOCK_KERNEL);
+		shared_mode(&sk, SOCK_KERNEL);
+		sock_unlock_both(&sk);
+		_exit(0);
+	}
+	assert_int_equal(status_of(pid), 0);
+	assert_int_equal(sock_mode(&sk), SOCK_SHM);
+	sock_lock_tx(&sk);
+	assert_int_equal(sock_mode(&sk), SOCK_KERNEL);
+	sock_unlock_tx(&sk);
+}
+
+/* Dies with the half locked. */
+static void dies_inside(void)
+{
+	pid_t pid = fork_it();
+
+	if (!pid) {
+		sock_lock_rx(&sk);
+		raise(SIGKILL);
+	}
+	status_of(pid);
+}
+
+static void nobody_goes_on_with_half_a_state(void **state)
+{
+	dies_inside();
+	sock_lock_rx(&sk);
+	assert_true(sk.is_lost);
+	assert_int_equal(n_lost, 1);
+	sock_unlock_rx(&sk);
+	sock_lock_tx(&sk); /* once is enough */
+	sock_unlock_tx(&sk);
+	assert_int_equal(n_lost, 1);
+}
+
+static void what_is_refused_ends_the_connection(void **state)
+{
+	pid_t pid = fork_it();
+
+	if (!pid) {
+		sock_lock_tx(&sk);
+		sock_unlock_tx(&sk);
+		_exit(0);
+	}
+	assert_int_equal(status_of(pid), 0);
+	refuses = true;
+	sock_lock_tx(&sk);
+	sock_unlock_tx(&sk);
+	assert_true(sk.is_lost);
+	assert_int_equal(n_lost, 1);
+}
+
+static uint64_t locked_within(void)
+{
+	uint64_t start = now_ns();
+
+	sock_lock_rx(&sk);
+	sock_unlock_rx(&sk);
+	return now_ns() - start;
+}
+
+/* A holder writes what it likes in place of the owner. */
+static void a_false_owner_is_not_waited_for(void **state)
+{
+	static const uint32_t lies[] = { 0x7fffffff, LOCK_WAITERS | 0x7ffffffe,
+					 0xffffffff };
+
+	for (size_t i = 0; i < ARRAY_LEN(lies); i++) {
+		fresh(NULL);
+		assert_int_equal(sock_share(&sk), 0);
+		sk.page->half[HALF_RX].word = lies[i];
+		assert_true(locked_within() < NS_PER_S);
+	}
+	fresh(NULL); /* our own thread does not hold it: we would know */
+	assert_int_equal(sock_share(&sk), 0);
+	sk.page->half[HALF_RX].word = (uint32_t)getpid();
+	assert_true(locked_within() < NS_PER_S);
+	assert_true(sk.is_lost);
+}
+
+static void a_living_owner_of_another_user_is_not_waited_for(void **state)
+{
+	int ready[2];
+	char byte;
+
+	if (getuid())
+		skip();
+	assert_int_equal(pipe(ready), 0);
+	pid_t pid = fork_it();
+	if (!pid) {
+		if (setuid(65534))
+			_exit(1);
+		sock_lock_rx(&sk);
+		(void)!write(ready[1], "", 1);
+		pause();
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	assert_true(locked_within() < NS_PER_S);
+	assert_true(sk.is_lost);
+	kill(pid, SIGKILL);
+	status_of(pid);
+}
+
+/* All of the page, at every moment: no crash, no hang. */
+static void a_page_of_noise(void **state)
+{
+	struct rng r = { 7 };
+
+	for (int i = 0; i < 300; i++) {
+		fresh(NULL);
+		assert_int_equal(sock_share(&sk), 0);
+		uint32_t *words = (uint32_t *)(void *)sk.page;
+		for (uint32_t n = 1 + rng_below(&r, 40); n; n--)
+			words[rng_below(&r, sizeof(struct shared_page) / 4)] =
+			    rng_below(&r, 2) ? (uint32_t)rng_next(&r)
+					     : rng_below(&r, 8);
+		assert_true(locked_within() < 3 * NS_PER_S);
+		sock_refresh(&sk);
+		sock_unshare(&sk);
+		sock_let_go(&sk, 1);
+		shared_let_go(&sk);
+		shared_unmap(&sk);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(both_processes_count_on, fresh),
+		cmocka_unit_test_setup(the_last_one_keeps_what_the_others_left,
+				       fresh),
+		cmocka_unit_test_setup(the_mode_comes_with_each_half, fresh),
+		cmocka_unit_test_setup(nobody_goes_on_with_half_a_state, fresh),
+		cmocka_unit_test_setup(what_is_refused_ends_the_connection,
+				       fresh),
+		cmocka_unit_test_setup(a_false_owner_is_not_waited_for, fresh),
+		cmocka_unit_test_setup(
+		    a_living_owner_of_another_user_is_not_waited_for, fresh),
+		cmocka_unit_test_setup(a_page_of_noise, fresh),
+	};
+
+	libc_resolve();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
