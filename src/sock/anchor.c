@@ -5,7 +5,7 @@
 
 bool anchor_sleep_begin(struct sock *sk, int fd, bool for_room)
 {
-	SOCK_GUARD_RX(sk);
+	SOCK_LOOK_RX(sk);
 	bool others = load_rlx(&sk->w->n_sleepers);
 
 	fetch_add(&sk->w->n_sleepers, 1);
@@ -22,7 +22,7 @@ bool anchor_sleep_begin(struct sock *sk, int fd, bool for_room)
 /* A sleep that began in the process that forked us is not one of ours. */
 void anchor_sleep_end(struct sock *sk, bool for_room)
 {
-	SOCK_GUARD_RX(sk);
+	SOCK_LOOK_RX(sk);
 	if (!sk->my_sleepers)
 		return;
 	fetch_sub(&sk->w->n_sleepers, 1);

@@ -16,6 +16,7 @@
 #include "sock/shared.h"
 
 #define SPINS 200
+#define KERNELS 0x00200000l /* PF_KTHREAD, since Linux 2.6.27 */
 
 /* The number behind @name in /proc's status; -1. */
 static long number_of(const char *status, const char *name, int nth)
@@ -51,13 +52,33 @@ static bool line_has(const char *line, uintptr_t at)
 	       strstr(end, "/dev/zero");
 }
 
+/* A thread of the kernel's own, which has no memory either?  After the name, flags
+ * are the seventh number of stat. */
+static COLD bool is_kernels(uint32_t tid)
+{
+	char text[512];
+	int fd = proc_open(tid, "stat");
+	long n = fd < 0 ? 0 : rawcall(SYS_read, fd, text, sizeof(text) - 1);
+
+	if (fd >= 0)
+		rawcall(SYS_close, fd);
+	text[n > 0 ? n : 0] = '\0';
+	char *at = strrchr(text, ')');
+	if (!at || !at[1] || !at[2])
+		return false;
+	at += 3; /* behind the state */
+	for (int i = 0; i < 5; i++)
+		strtol(at, &at, 10);
+	return strtol(at, NULL, 10) & KERNELS;
+}
+
 /* Could it be inside, that is, does it have the page where all holders have it?
- * True if we may not know. */
+ * True if we may not know, or if it has no memory any more: it is about to be gone. */
 static COLD bool may_have_page(uint32_t tid, const uint32_t *word)
 {
 	char text[4096 + 1];
 	size_t kept = 0;
-	bool has = false;
+	bool has = false, any = false;
 	int fd = proc_open(tid, "maps");
 	long n;
 
@@ -68,6 +89,7 @@ static COLD bool may_have_page(uint32_t tid, const uint32_t *word)
 		char *line = text, *end;
 
 		text[kept + (size_t)n] = '\0';
+		any = true;
 		for (; !has && (end = strchr(line, '\n')); line = end + 1) {
 			*end = '\0';
 			has = line_has(line, (uintptr_t)word);
@@ -76,7 +98,7 @@ static COLD bool may_have_page(uint32_t tid, const uint32_t *word)
 		memmove(text, line, kept);
 	}
 	rawcall(SYS_close, fd);
-	return has;
+	return has || (!any && !is_kernels(tid));
 }
 
 /* Of a living process.  The owner of its /proc does not tell: that is root once it

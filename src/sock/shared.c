@@ -12,6 +12,9 @@
 /* If this many CAS fail, another process does nothing but disturb us. */
 #define TRIES 1000
 
+/* sock.rx_is_in, tx_is_in: the page's half is locked, too */
+enum { IN_LOOKS = 1, IN_CHANGES };
+
 /* A page that was dropped before a fork does not exist in the child. */
 static uint32_t epoch;
 
@@ -93,12 +96,20 @@ static bool page_take(struct sock *sk, enum sock_half which)
 	return true;
 }
 
-void page_enter(struct sock *sk, enum sock_half which)
+void page_mark(struct sock *sk, enum sock_half which)
+{
+	store_rel(&sk->page->half[which].is_changing, 1u);
+	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = IN_CHANGES;
+	__atomic_signal_fence(__ATOMIC_SEQ_CST); /* before what it is about */
+}
+
+void page_enter(struct sock *sk, enum sock_half which, bool changes)
 {
 	if (unlikely(sk->is_lost) || !page_take(sk, which))
 		return;
-	store_rlx(&sk->page->half[which].is_changing, 1u);
-	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = 1;
+	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = IN_LOOKS;
+	if (changes)
+		page_mark(sk, which);
 }
 
 static void half_export(const struct sock *sk, struct shared_page *p,
@@ -107,6 +118,8 @@ static void half_export(const struct sock *sk, struct shared_page *p,
 	const struct sock_ops *ops = sock_ops(sk);
 	struct page_half *half = &p->half[which];
 
+	store_rel(&half->is_changing, 1u);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	if (ops->export)
 		ops->export(sk, which, half->numbers);
 	store_rlx(&half->writer, sk->writer);
@@ -116,9 +129,11 @@ static void half_export(const struct sock *sk, struct shared_page *p,
 void page_leave(struct sock *sk, enum sock_half which)
 {
 	struct shared_page *p = sk->page;
+	uint8_t *is_in = which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in;
+	bool changes = *is_in == IN_CHANGES;
 
-	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = 0;
-	if (likely(!sk->is_lost))
+	*is_in = 0;
+	if (changes && likely(!sk->is_lost))
 		half_export(sk, p, which);
 	page_unlock(&p->half[which].word);
 }
@@ -266,16 +281,6 @@ void sock_unshare(struct sock *sk)
 	sock_unlock_rx(sk);
 }
 
-/* Learn what others have done with a half, and change nothing. */
-static void half_look(struct sock *sk, struct lock *own, enum sock_half which)
-{
-	GUARD(own);
-	struct shared_page *p = sk->page;
-	if (!p || sk->is_lost || !page_take(sk, which))
-		return;
-	page_unlock(&p->half[which].word);
-}
-
 void sock_catch_up(struct sock *sk)
 {
 	struct shared_page *p = load_acq(&sk->page);
@@ -286,8 +291,10 @@ void sock_catch_up(struct sock *sk)
 		sock_unshare(sk);
 		return;
 	}
-	half_look(sk, &sk->rx_lock, HALF_RX);
-	half_look(sk, &sk->tx_lock, HALF_TX);
+	sock_look_rx(sk);
+	sock_unlock_rx(sk);
+	sock_look_tx(sk);
+	sock_unlock_tx(sk);
 }
 
 /*

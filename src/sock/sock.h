@@ -198,7 +198,9 @@ static inline void sock_leave(struct sock *sk)
 bool sock_start_moving(struct sock *sk);
 /* sock/shared.c: the page's part of a half, under the process's own lock of it. */
 enum sock_half { HALF_RX, HALF_TX };
-void page_enter(struct sock *sk, enum sock_half half);
+void page_enter(struct sock *sk, enum sock_half half, bool changes);
+/* What others see of a half is about to change: see sock_look_rx(). */
+void page_mark(struct sock *sk, enum sock_half half);
 void page_leave(struct sock *sk, enum sock_half half);
 
 /* Take the lock of a half; cheaper if nobody else can be there. */
@@ -210,7 +212,7 @@ static inline void sock_lock_rx(struct sock *sk)
 	}
 	lock_get(&sk->rx_lock);
 	if (unlikely(sk->page))
-		page_enter(sk, HALF_RX);
+		page_enter(sk, HALF_RX, true);
 }
 
 static inline void sock_lock_tx(struct sock *sk)
@@ -221,7 +223,43 @@ static inline void sock_lock_tx(struct sock *sk)
 	}
 	lock_get(&sk->tx_lock);
 	if (unlikely(sk->page))
-		page_enter(sk, HALF_TX);
+		page_enter(sk, HALF_TX, true);
+}
+
+/* The same for a look: if this process is killed before sock_changes_rx(), other
+ * holders go on with the half as it was before. */
+static inline void sock_look_rx(struct sock *sk)
+{
+	if (sock_is_alone(sk)) {
+		lock_enter();
+		return;
+	}
+	lock_get(&sk->rx_lock);
+	if (unlikely(sk->page))
+		page_enter(sk, HALF_RX, false);
+}
+
+static inline void sock_look_tx(struct sock *sk)
+{
+	if (sock_is_alone(sk)) {
+		lock_enter();
+		return;
+	}
+	lock_get(&sk->tx_lock);
+	if (unlikely(sk->page))
+		page_enter(sk, HALF_TX, false);
+}
+
+static inline void sock_changes_rx(struct sock *sk)
+{
+	if (unlikely(sk->rx_is_in))
+		page_mark(sk, HALF_RX);
+}
+
+static inline void sock_changes_tx(struct sock *sk)
+{
+	if (unlikely(sk->tx_is_in))
+		page_mark(sk, HALF_TX);
 }
 
 /* Do not unlock what was not locked because we were alone.  The lock's word
@@ -248,13 +286,13 @@ static inline void sock_unlock_tx(struct sock *sk)
 	lock_put(&sk->tx_lock);
 }
 
-/* Without waiting for a thread of this process; false: one has it. */
+/* Without waiting for a thread of this process; false: one has it.  For a look. */
 static inline bool sock_try_rx(struct sock *sk)
 {
 	if (!lock_try(&sk->rx_lock))
 		return false;
 	if (unlikely(sk->page))
-		page_enter(sk, HALF_RX);
+		page_enter(sk, HALF_RX, false);
 	return true;
 }
 
@@ -263,7 +301,7 @@ static inline bool sock_try_tx(struct sock *sk)
 	if (!lock_try(&sk->tx_lock))
 		return false;
 	if (unlikely(sk->page))
-		page_enter(sk, HALF_TX);
+		page_enter(sk, HALF_TX, true);
 	return true;
 }
 
@@ -327,6 +365,10 @@ static inline void sock_unlock_tx_cleanup(struct sock **sk)
 /* Hold a half to the end of the block. */
 #define SOCK_GUARD_RX(sk) SOCK_GUARD_(rx, sk)
 #define SOCK_GUARD_TX(sk) SOCK_GUARD_(tx, sk)
+#define SOCK_LOOK_RX(sk)                                                       \
+	struct sock *look_rx                                                   \
+	    __attribute__((cleanup(sock_unlock_rx_cleanup), unused)) =         \
+		(sock_look_rx(sk), (sk))
 #define SOCK_GUARD_(half, sk)                                                  \
 	struct sock *guard_##half                                              \
 	    __attribute__((cleanup(sock_unlock_##half##_cleanup), unused)) =   \

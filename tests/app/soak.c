@@ -8,8 +8,7 @@
  *     soak conns N             N connections opened, used and closed; the server
  *                              must not grow
  *     soak many N              N connections at a time, all of them active
- *     soak share SECONDS       processes that use one connection together, while
- *                              others look at it and are killed
+ *     soak share SECONDS       processes that use one connection together
  *     soak mix SECONDS [SEED [EVENT ...]]
  *                              streams in both directions while their ends are
  *                              forked, executed, copied, passed to others and

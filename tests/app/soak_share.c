@@ -4,7 +4,7 @@
  *
  *     share_run()  far: sends back what it gets
  *                  near: this process and USERS forked children, all on the same
- *                        connection; LOOKERS only ask about it, and are killed
+ *                        connection; LOOKERS only ask about it
  *
  * Who sends or receives holds a mutex of that direction, which also guards the
  * offset, so every byte can be checked whoever moved it.  Nothing else is in
@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,29 +152,26 @@ static pid_t user_start(bool is_looker)
 		return pid;
 	failed = &all->failed;
 	uint64_t end = now_us() + 20000 + rng_below(&r, 300000);
-	if (is_looker)
-		for (;;)
-			look(&r);
-	use(&r, end);
+	while (is_looker && !all->stops && now_us() < end)
+		look(&r);
+	if (!is_looker)
+		use(&r, end);
 	if (rng_one_in(&r, 2))
 		close(conn);
 	_exit(all->failed);
 }
 
-static void user_end(pid_t pid, bool is_killed)
+static bool is_running(pid_t pid)
 {
 	int status;
 
-	if (is_killed)
-		kill(pid, SIGKILL);
-	if (waitpid(pid, &status, is_killed ? 0 : WNOHANG) != pid)
-		return;
-	if (!is_killed && status)
+	if (!pid || waitpid(pid, &status, WNOHANG) != pid)
+		return pid;
+	if (status)
 		die("a child ended with status 0x%x", status);
 	all->n_users++;
+	return false;
 }
-
-static bool is_running(pid_t pid) { return pid && !kill(pid, 0); }
 
 /* This process uses the connection too, and forks who does. */
 static void near_run(uint64_t end_us)
@@ -185,23 +181,14 @@ static void near_run(uint64_t end_us)
 
 	while (now_us() < end_us) {
 		for (int i = 0; i < USERS + LOOKERS; i++) {
-			bool is_looker = i >= USERS;
-
-			if (is_looker && !rng_one_in(&r, 4))
-				continue;
-			if (pids[i])
-				user_end(pids[i], is_looker);
-			if (is_looker || !is_running(pids[i]))
-				pids[i] = user_start(is_looker);
+			if (!is_running(pids[i]))
+				pids[i] = user_start(i >= USERS);
 		}
 		use(&r, now_us() + 1000 + rng_below(&r, 60000));
 	}
 	all->stops = true;
-	for (int i = 0; i < USERS + LOOKERS; i++) {
-		if (i >= USERS)
-			kill(pids[i], SIGKILL);
-		waitpid(pids[i], NULL, 0);
-	}
+	for (int i = 0; i < USERS + LOOKERS; i++)
+		part_wait(pids[i], "a user", HANG_S);
 }
 
 /* Sends back what comes, until the end. */

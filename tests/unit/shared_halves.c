@@ -192,6 +192,25 @@ static void nobody_goes_on_with_half_a_state(void **state)
 	assert_int_equal(n_lost, 1);
 }
 
+static void a_look_may_be_killed(void **state)
+{
+	pid_t pid = fork_it();
+
+	if (!pid) {
+		sock_look_rx(&sk);
+		++*count_of(HALF_RX); /* for nobody */
+		sock_look_tx(&sk);
+		raise(SIGKILL);
+	}
+	status_of(pid);
+	sock_lock_both(&sk);
+	assert_false(sk.is_lost);
+	assert_int_equal(*count_of(HALF_RX), 0);
+	sock_unlock_both(&sk);
+	sock_refresh(&sk);
+	assert_false(sk.is_lost);
+}
+
 static void what_is_refused_ends_the_connection(void **state)
 {
 	pid_t pid = fork_it();
@@ -290,6 +309,7 @@ int main(void)
 				       fresh),
 		cmocka_unit_test_setup(the_mode_comes_with_each_half, fresh),
 		cmocka_unit_test_setup(nobody_goes_on_with_half_a_state, fresh),
+		cmocka_unit_test_setup(a_look_may_be_killed, fresh),
 		cmocka_unit_test_setup(what_is_refused_ends_the_connection,
 				       fresh),
 		cmocka_unit_test_setup(a_false_owner_is_not_waited_for, fresh),

@@ -313,6 +313,8 @@ void anchor_drain(struct sock *sk, int fd)
 	 * follow. */
 	if (load_rlx(&shm_w(sk)->rx_tcp) || load_rlx(&shm_w(sk)->fell_back))
 		return;
+	if (rung != shm_of(sk)->bells_drained)
+		sock_changes_rx(sk);
 	for (int i = 0; rung != shm_of(sk)->bells_drained && i < DRAINS_MAX;
 	     i++) {
 		uint32_t due = rung - shm_of(sk)->bells_drained;

@@ -67,9 +67,11 @@ static bool tx_writable_locked(struct sock *sk, int fd)
 {
 	/* A writer that holds a record back does not move to the other half,
 	 * and has no room until it does. */
-	if (unlikely(shm_of(sk)->corked_bytes) &&
-	    load_rlx(shm_of(sk)->tx.tail_pub) == RING_TAIL_MOVE)
-		shm_flush(sk, fd);
+	if (unlikely(load_rlx(shm_of(sk)->tx.tail_pub) == RING_TAIL_MOVE)) {
+		sock_changes_tx(sk);
+		if (shm_of(sk)->corked_bytes)
+			shm_flush(sk, fd);
+	}
 	/* The next send reports a corrupt tail.  It must not hang the program
 	 * here. */
 	if (ring_tx_refresh(&shm_of(sk)->tx))
@@ -85,7 +87,7 @@ static bool tx_writable(struct sock *sk, int fd)
 {
 	if (likely(!shm_of(sk)->tx_limit && ring_tx_spacious(&shm_of(sk)->tx)))
 		return true;
-	sock_lock_tx(sk);
+	sock_look_tx(sk);
 	bool writable = tx_writable_locked(sk, fd);
 	sock_unlock_tx(sk);
 	return writable;
@@ -185,7 +187,7 @@ static bool may_be_back(const struct sock *sk)
 static COLD bool rx_goes_back(struct sock *sk)
 {
 	enum ring_mark mark;
-	SOCK_GUARD_RX(sk);
+	SOCK_LOOK_RX(sk);
 
 	if (!ring_rx_bytes(&shm_of(sk)->rx, 1, &mark) && mark == RING_BACK) {
 		store_rlx(&shm_w(sk)->rx_back, (uint8_t)1);
@@ -280,8 +282,11 @@ static void tell_of_space(struct sock *sk, int fd)
 	    (!sk->page && load_rlx(&shm_of(sk)->rx.published) ==
 			      load_rlx(&shm_of(sk)->rx.off)))
 		return;
-	SOCK_GUARD_RX(sk);
-	if (sock_is_ours(sk) && ring_publish(&shm_of(sk)->rx))
+	SOCK_LOOK_RX(sk);
+	if (!sock_is_ours(sk) || shm_of(sk)->rx.published == shm_of(sk)->rx.off)
+		return;
+	sock_changes_rx(sk);
+	if (ring_publish(&shm_of(sk)->rx))
 		shm_notify_space(sk, fd);
 }
 
@@ -456,7 +461,7 @@ int shm_inq(struct sock *sk, int fd)
 		    !(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING))
 			return n + (int)backlog_bytes(sk);
 	}
-	SOCK_GUARD_RX(sk);
+	SOCK_LOOK_RX(sk);
 	if (sock_mode(sk) == SOCK_KERNEL)
 		return libc.ioctl(fd, FIONREAD, &n) < 0 ? -errno : n;
 	if (shm_is_corked(sk))
