@@ -410,7 +410,7 @@ void ops_look(struct sock *sk, int fd)
 	if (!look_again(sk) && sock_start_moving(sk)) {
 		if (shm_of(sk)->offer_fd > 0)
 			count(&arena_totals()->n_offers_expired, 1);
-		shm_offer_close(sk);
+		shm_offer_close(sk, fd);
 		to_kernel(sk, why_alone(sk, fd));
 	}
 }

@@ -92,11 +92,11 @@ static const struct wrong wrongs[] = {
 	{ "magic", BIT(BROKEN), false },
 	{ "version", BIT(VERSION), false },
 	{ "mute", BIT(NO_PEER) | BIT(YOUNG), false },
-	{ "gone", BIT(NO_PEER), false },
+	{ "gone", BIT(PEER_PINNED), false },
 	{ "holds", BIT(NO_PEER) | BIT(YOUNG), false },
-	{ "declines", BIT(NO_PEER), false },
+	{ "declines", BIT(PEER_PINNED), false },
 	{ "claims", BIT(NO_PEER) | BIT(YOUNG), true },
-	{ "claims_and_goes", BIT(NO_PEER) | BIT(YOUNG), true },
+	{ "claims_and_goes", BIT(PEER_PINNED) | BIT(YOUNG), true },
 	{ "answer", BIT(NO_PEER) | BIT(YOUNG), true },
 };
 

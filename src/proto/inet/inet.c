@@ -75,7 +75,7 @@ bool inet_pin(struct sock *sk, enum osf_reason reason)
 		}
 		return false;
 	}
-	shm_offer_close(sk);
+	shm_offer_close(sk, -1);
 	sock_set_reason(sk, reason);
 	sock_set_mode(sk, SOCK_KERNEL);
 	return true;

@@ -10,6 +10,7 @@
 
 #include <stdint.h>
 
+#include "proto/shm/notice.h"
 #include "proto/shm/ring.h"
 #include "sock/sock.h"
 
@@ -58,10 +59,12 @@ struct shm_conn {
 	uint64_t held_hdr, held_since_ns;
 
 	/* The upgrade. */
-	int32_t offer_fd;   /* the listener of our offer, or 0 */
-	int32_t channel_fd; /* to the taker of our segment, or 0 */
-	uint32_t inbox_tag; /* of the inbox that the peer was given */
-	uint32_t slot;      /* this side's slot in its own inbox */
+	int32_t offer_fd;     /* the listener of our offer, or 0 */
+	int32_t channel_fd;   /* to the taker of our segment, or 0 */
+	int32_t refusal;      /* why the peer may not share memory, or 0 */
+	struct notice notice; /* what the TCP socket shows meanwhile */
+	uint32_t inbox_tag;   /* of the inbox that the peer was given */
+	uint32_t slot;        /* this side's slot in its own inbox */
 
 	struct shm_lend *lend; /* lend.c; NULL: nobody uses it */
 };

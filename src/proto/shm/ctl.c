@@ -607,8 +607,7 @@ static struct seg *close_keep(struct sock *sk, int fd)
 	inbox_detach(shm_of(sk)->peer_inbox);
 	shm_of(sk)->peer_inbox = NULL;
 	shm_of(sk)->seg = NULL;
-	fds_close(shm_of(sk)->channel_fd);
-	shm_of(sk)->channel_fd = 0;
+	shm_offer_close(sk, fd);
 	return seg;
 }
 

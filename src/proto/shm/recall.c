@@ -40,7 +40,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/rawcall.h"
-#include "proto/shm/rendezvous.h"
+#include "proto/shm/elsewhere.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
 
@@ -171,32 +171,19 @@ static int settle_bells(struct sock *sk, int fd)
 	}
 }
 
-/* Copy the peer's descriptor of the anchor.  Return -1 if that is not
- * possible. */
-static int borrow_other_end(const struct sock *sk, int fd)
+/* Copy the peer's descriptor of the anchor.  Return -1 if that is not possible.  The
+ * peer says where it is, so nothing of that is used in this process. */
+static int borrow_from_peer(const struct sock *sk, int fd)
 {
 	const struct seg_side *p = shm_peer(sk);
-	uint32_t pid = load_rlx(&p->pid);
-	int their_fd = load_rlx(&p->anchor_fd), other = -1;
 
-	if (pid == (uint32_t)getpid()) {
-		other = libc.fcntl(their_fd, F_DUPFD_CLOEXEC, 3);
-	} else {
-		long pidfd = rawcall(SYS_pidfd_open, pid, 0);
-
-		if (pidfd < 0)
-			return -1;
-		other = (int)rawcall(SYS_pidfd_getfd, pidfd, their_fd, 0);
-		libc.close((int)pidfd);
-	}
-	if (other < 0 || are_two_ends(fd, other))
-		return other < 0 ? -1 : other;
-	libc.close(other);
-	return -1;
+	return borrow_other_end(fd, (pid_t)load_rlx(&p->pid),
+				load_rlx(&p->anchor_fd));
 }
 
-/* Can we put back all unread bytes ourselves, so that no relay is needed? */
-static bool may_put_back(struct sock *sk, int fd)
+/* Can we put back all unread bytes ourselves, so that no relay is needed?  Then with
+ * the descriptor in *@other. */
+static bool may_put_back(struct sock *sk, int fd, int *other)
 {
 	enum ring_mark mark;
 
@@ -208,22 +195,15 @@ static bool may_put_back(struct sock *sk, int fd)
 	    ring_rx_bytes(&shm_of(sk)->rx, PUT_BACK_MAX + 1, &mark) >
 		PUT_BACK_MAX)
 		return false;
-	int other = borrow_other_end(sk, fd);
-	if (other >= 0)
-		libc.close(other);
-	return other >= 0;
+	*other = borrow_from_peer(sk, fd);
+	return *other >= 0;
 }
 
-/* Write the stash into the peer's socket.  If not all fits, read it back. */
-static void put_back(struct sock *sk, int fd, struct stash *st)
+/* Write the stash into the peer's socket @other.  If not all fits, read it back. */
+static void put_back(int fd, int other, struct stash *st)
 {
 	size_t put = 0;
-	int other = -1;
 
-	if (!st->is_late && (st->n || st->has_end))
-		other = borrow_other_end(sk, fd);
-	if (other < 0)
-		return;
 	while (put < st->n) {
 		ssize_t r = libc.send(other, st->data + put, st->n - put,
 				      MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -242,11 +222,11 @@ static void put_back(struct sock *sk, int fd, struct stash *st)
 		while (again > 0 && !take_tcp(fd, NULL, &again))
 			;
 	}
-	libc.close(other);
 }
 
-/* End the peer's direction where we stop reading. */
-static int end_rx(struct sock *sk, int fd, struct stash *st)
+/* End the peer's direction where we stop reading.  *@other: the peer's descriptor, or
+ * -1; it may be borrowed here. */
+static int end_rx(struct sock *sk, int fd, int *other, struct stash *st)
 {
 	struct seg_side *me = shm_me(sk);
 	int err = 0;
@@ -271,8 +251,11 @@ static int end_rx(struct sock *sk, int fd, struct stash *st)
 	}
 	if (shm_of(sk)->rx_eof)
 		st->has_end = true;
-	if (!err)
-		put_back(sk, fd, st);
+	bool is_needed = !err && !st->is_late && (st->n || st->has_end);
+	if (is_needed && *other < 0)
+		*other = borrow_from_peer(sk, fd);
+	if (is_needed && *other >= 0)
+		put_back(fd, *other, st);
 	me->cut = shm_of(sk)->rx.off;
 	fetch_or(&me->flags, SEG_CUT); /* S4 */
 	ring_publish(&shm_of(sk)->rx); /* whoever waits for room looks again */
@@ -332,7 +315,7 @@ static int leave_rest(struct sock *sk, int fd)
 }
 
 static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
-			 bool gently, struct stash *st)
+			 bool gently, int *other, struct stash *st)
 {
 	if (sock_mode(sk) == SOCK_CANDIDATE)
 		shm_candidate_decide(sk, fd);
@@ -340,14 +323,14 @@ static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
 		return 0;
 	if (shm_of(sk)->rx_broken)
 		return -ECONNRESET;
-	if (gently && !may_put_back(sk, fd))
+	if (gently && !may_put_back(sk, fd, other))
 		return 0;
 	store_rlx(&shm_me(sk)->rx_anchor, 1u); /* long writes look there */
 	fetch_or(&shm_me(sk)->flags, SEG_RECALL | SEG_WANT_BACK);
 	fence_full(); /* Dekker with tx.c and anchor_ring() */
 	if (gently && load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK)
 		return leave_rest(sk, fd);
-	int err = end_rx(sk, fd, st);
+	int err = end_rx(sk, fd, other, st);
 	if (err) {
 		shm_broken(sk, fd, "it cannot be recalled");
 		return err == -ENOMEM ? err : -ECONNRESET;
@@ -371,11 +354,12 @@ static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
 int shm_recall(struct sock *sk, int fd, enum osf_reason why, bool gently,
 	       struct stash *st)
 {
-	int saved = errno;
+	int saved = errno, other = -1;
 
 	lock_get(&sk->rx_lock);
 	lock_get(&sk->tx_lock);
-	int r = recall_locked(sk, fd, why, gently, st);
+	int r = recall_locked(sk, fd, why, gently, &other, st);
+	discard_passed(other);
 	lock_put(&sk->tx_lock);
 	lock_put(&sk->rx_lock);
 	errno = saved;

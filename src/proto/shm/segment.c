@@ -76,12 +76,18 @@ int sealed_create(const char *name, size_t bytes, void **map, int *pfd)
 	return 0;
 }
 
+bool sealed_is(int fd)
+{
+	int seals = fd < 0 ? -1 : libc.fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && (seals & SEALED_SEALS) == SEALED_SEALS;
+}
+
 int sealed_map(int fd, size_t bytes, void **map)
 {
 	struct stat st;
-	int seals = libc.fcntl(fd, F_GET_SEALS);
 
-	if (seals < 0 || (seals & SEALED_SEALS) != SEALED_SEALS)
+	if (!sealed_is(fd))
 		return -EBADMSG;
 	if (libc.fstat(fd, &st) < 0)
 		return -errno;

@@ -27,11 +27,12 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "base/compiler.h"
 
 #define SEG_MAGIC 0x6d6873666f317665ull
-#define SEG_VERSION 7 /* both sides must have the same */
+#define SEG_VERSION 8 /* both sides must have the same */
 #define SEG_PAGE 4096u
 
 enum {
@@ -139,6 +140,8 @@ void seg_unmap(struct seg *seg, uint32_t ring_size);
  * All mappings by the functions below take at most an eighth of the limit;
  * then they return -ENOMEM.
  */
+/* Is @fd memory with our seals?  Fails at once on anything else. */
+bool sealed_is(int fd);
 /* Map @bytes of a memfd, after checking that it cannot shrink under us. */
 MUST_CHECK int sealed_map(int fd, size_t bytes, void **map);
 void sealed_unmap(void *map, size_t bytes);

@@ -6,14 +6,18 @@
  *           proposal/accept pending   confirm        fallback
  *
  * Every connection starts in the kernel.  When it has shown that it will be
- * used, the side that opened it offers: it listens on an abstract unix name
- * made of the 4-tuple.  The side that accepted the connection finds the offer
+ * used, the side that opened it offers: it listens on a unix name and shows that
+ * name on its TCP socket.  The side that accepted the connection finds the offer
  * and sends a segment.  Then each side says "after K bytes of TCP, the rest is
  * in the ring" and switches.  The kernel's connection, the anchor, stays
  * established.  It reports the peer's death, and one byte through it is the
  * doorbell that wakes a peer which sleeps in the kernel on the descriptor.
  *
  *   rendezvous.c  names, offers, announcements, passing memory
+ *   notice.c      the proof that somebody has the other end
+ *   trust.c       who may share memory with whom
+ *   other_end.c   what the kernel says about the other end
+ *   elsewhere.c   closing what a stranger has sent
  *   upgrade.c     the steps above
  *   rx.c tx.c     hot: bytes out of and into the rings
  *   lend.c        records that the application reads in the ring
@@ -73,7 +77,7 @@ void shm_configure(void); /* reads OSF_SHM, OSF_RING, OSF_UPGRADE_* */
 int shm_offer(struct sock *sk, int fd);      /* open an offer: 0 or -errno */
 int shm_offer_look(struct sock *sk, int fd); /* 1 upgraded, 0 not yet, -errno */
 int shm_take(struct sock *sk, int fd); /* 1 candidate, 0 no offer, -errno */
-void shm_offer_close(struct sock *sk);
+void shm_offer_close(struct sock *sk, int fd); /* @fd: -1 if not at hand */
 /* CANDIDATE: has the peer mapped the segment?  Caller holds both locks. */
 void shm_candidate_step(struct sock *sk, int fd);
 /* The same, but leave CANDIDATE now: either upgrade or fall back. */
@@ -326,6 +330,8 @@ static inline void shm_anchor_moved(struct sock *sk, int from, int to)
 {
 	if (shm_of(sk)->seg && load_rlx(&shm_me(sk)->anchor_fd) == from)
 		store_rlx(&shm_me(sk)->anchor_fd, to);
+	if (shm_of(sk)->notice.fd == from)
+		shm_of(sk)->notice.fd = to;
 }
 
 /* One direction is back in TCP.  When both are, the connection is the
