@@ -210,9 +210,9 @@ static bool close_elsewhere(int fd)
 	return true;
 }
 
+/* At the number that it has: to move it is to close it. */
 static void keep(int fd)
 {
-	fds_hide(fd);
 	fetch_add(&n_kept, 1u);
 	log_warn("a descriptor that a peer sent stays open: %d", fd);
 }

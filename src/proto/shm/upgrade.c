@@ -285,6 +285,14 @@ static int send_segment(struct sock *sk, int channel)
 	return err;
 }
 
+/* Has the opener closed the channel, whether or not it answered? */
+static bool is_gone(const struct sock *sk)
+{
+	struct pollfd p = { .fd = shm_of(sk)->channel_fd };
+
+	return libc.poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
+}
+
 /* The program sees its own rate, not our number. */
 static void hide_rate(struct sock *sk)
 {
@@ -295,7 +303,8 @@ static void hide_rate(struct sock *sk)
 }
 
 /* The peer may not share our memory.  It finds that out in the same way, if the
- * channel is still there when it looks: so stay until our next look. */
+ * channel is still there when it looks: so stay until it has gone, or until our
+ * last look. */
 static int refuse(struct sock *sk, int channel, int err)
 {
 	shm_of(sk)->channel_fd = channel;
@@ -309,6 +318,10 @@ int shm_take(struct sock *sk, int fd)
 {
 	int refused;
 
+	if (shm_of(sk)->refusal && !is_gone(sk)) {
+		sock_set_mode(sk, SOCK_YOUNG);
+		return 0;
+	}
 	if (shm_of(sk)->refusal) {
 		shm_offer_close(sk, fd);
 		return decline(sk, shm_of(sk)->refusal);
@@ -348,14 +361,6 @@ static void candidate_end(struct sock *sk, enum osf_reason reason)
 	sock_set_reason(sk, reason);
 	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
 	sock_set_mode(sk, SOCK_KERNEL);
-}
-
-/* Has the opener closed the channel, whether or not it answered? */
-static bool is_gone(const struct sock *sk)
-{
-	struct pollfd p = { .fd = shm_of(sk)->channel_fd };
-
-	return libc.poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
 }
 
 /* Has the opener closed the channel without an answer? */
