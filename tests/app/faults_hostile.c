@@ -92,11 +92,11 @@ static const struct wrong wrongs[] = {
 	{ "magic", BIT(BROKEN), false },
 	{ "version", BIT(VERSION), false },
 	{ "mute", BIT(NO_PEER) | BIT(YOUNG), false },
-	{ "gone", BIT(PEER_PINNED), false },
+	{ "gone", BIT(PEER_KERNEL), false },
 	{ "holds", BIT(NO_PEER) | BIT(YOUNG), false },
-	{ "declines", BIT(PEER_PINNED), false },
+	{ "declines", BIT(PEER_KERNEL), false },
 	{ "claims", BIT(NO_PEER) | BIT(YOUNG), true },
-	{ "claims_and_goes", BIT(PEER_PINNED) | BIT(YOUNG), true },
+	{ "claims_and_goes", BIT(PEER_KERNEL) | BIT(YOUNG), true },
 	{ "answer", BIT(NO_PEER) | BIT(YOUNG), true },
 };
 
@@ -668,8 +668,8 @@ static void near_of_another(struct ctx *x)
 		     "message %d went to a stranger, of another user", i);
 		need(stream_recv(&x->s, 16), "recv: %m");
 	}
-	need_kernel(x,
-		    BIT(NO_PEER) | BIT(NO_OFFER) | BIT(YOUNG) | BIT(OTHER_UID));
+	need_kernel(x, BIT(NO_PEER) | BIT(NO_PROPOSAL) | BIT(YOUNG) |
+			   BIT(OTHER_UID));
 	end_child(pid, false);
 }
 

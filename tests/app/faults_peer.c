@@ -390,8 +390,8 @@ static void alone_under_osf(struct ctx *x)
 	turns(x, WARM_TURNS);
 	bulk(x, 1 << 20);
 	turns(x, WARM_TURNS);
-	need_kernel(x,
-		    BIT(YOUNG) | (x->is_client ? BIT(NO_PEER) : BIT(NO_OFFER)));
+	need_kernel(x, BIT(YOUNG) |
+			   (x->is_client ? BIT(NO_PEER) : BIT(NO_PROPOSAL)));
 }
 
 SCENARIO(peer_without_osf, .near = alone_under_osf, .far = far_echo,
@@ -457,7 +457,7 @@ static void other_user_one_allows(struct ctx *x)
 {
 	turns(x, WARM_TURNS);
 	bulk(x, 1 << 20);
-	need_kernel(x, BIT(OTHER_UID) | BIT(YOUNG) | BIT(PEER_PINNED));
+	need_kernel(x, BIT(OTHER_UID) | BIT(YOUNG) | BIT(PEER_KERNEL));
 }
 
 static void upgraded_all_the_same(struct ctx *x)

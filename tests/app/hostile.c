@@ -171,12 +171,12 @@ static int tcp_socket(void)
 
 /* The victim's, for the connection that we have accepted; -1 when there is none in
  * time. */
-static int offer_of_victim(struct foe *f)
+static int proposal_of_victim(struct foe *f)
 {
 	uint64_t end = ms_now() + 300;
 	int channel, refused;
 
-	while ((channel = offer_connect(f->tcp, &f->notice, &refused)) < 0 &&
+	while ((channel = proposal_connect(f->tcp, &f->notice, &refused)) < 0 &&
 	       ms_now() < end)
 		usleep(200);
 	if (refused >= 0)
@@ -185,7 +185,7 @@ static int offer_of_victim(struct foe *f)
 }
 
 /* The offer of a connection between others. */
-static int offer_of_others(uint16_t client, uint16_t server)
+static int proposal_of_others(uint16_t client, uint16_t server)
 {
 	struct sockaddr_storage at = { 0 }, to = { 0 };
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
@@ -302,7 +302,7 @@ static bool channel_as_opener(struct foe *f, uint16_t server)
 	int fds[2];
 
 	f->tcp = tcp_socket();
-	int offer = offer_listen(f->tcp, &f->notice);
+	int offer = proposal_listen(f->tcp, &f->notice);
 	if (offer < 0)
 		give_up("offer");
 	if (connect(f->tcp, (void *)&a, sizeof(a)))
@@ -341,7 +341,7 @@ static void foe_close(struct foe *f)
 static void pass(struct foe *f, const struct hello *h, size_t len,
 		 const int *fds, size_t n)
 {
-	f->channel = offer_of_victim(f);
+	f->channel = proposal_of_victim(f);
 	if (f->channel < 0)
 		give_up("no offer");
 	say(f->channel, h, len, fds, n);
@@ -505,7 +505,7 @@ static void bad_version(struct foe *f)
 /* Takes the offer and says nothing. */
 static void bad_mute(struct foe *f)
 {
-	f->channel = offer_of_victim(f);
+	f->channel = proposal_of_victim(f);
 	if (f->channel < 0)
 		give_up("no offer");
 }
@@ -821,7 +821,7 @@ static bool meet(struct foe *f, int listener, uint16_t port)
 		return true;
 	}
 	f->tcp = accept(listener, NULL, NULL);
-	f->channel = offer_of_victim(f);
+	f->channel = proposal_of_victim(f);
 	if (f->channel < 0)
 		return false;
 	int seg_fd = segment(f, SEALS);
@@ -901,7 +901,7 @@ static void reach_for_another(void)
 	uint16_t client = (uint16_t)(word >> 16), server = (uint16_t)word;
 	/* As an opener it could not show an offer on a socket that it has not. */
 	if (!as_opener) {
-		f.channel = offer_of_others(client, server);
+		f.channel = proposal_of_others(client, server);
 		if (f.channel >= 0)
 			say(f.channel, &h, sizeof(h),
 			    (int[]){ segment(&f, SEALS), f.own_fd }, 2);

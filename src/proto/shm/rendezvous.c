@@ -145,15 +145,18 @@ static int named_socket(int fd, struct notice *n, bool listens)
 	return err == -EPERM ? -EACCES : err;
 }
 
-int offer_listen(int fd, struct notice *n) { return named_socket(fd, n, true); }
+int proposal_listen(int fd, struct notice *n)
+{
+	return named_socket(fd, n, true);
+}
 
-int offer_accept(int offer_fd, int fd)
+int proposal_accept(int proposal_fd, int fd)
 {
 	uint64_t shown;
 
 	for (int i = 0; i <= BACKLOG; i++) {
 		int ch = fds_hide_spare(libc.accept4(
-		    offer_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+		    proposal_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 
 		if (ch < 0)
 			return ch == -EMFILE ? ch : -errno;
@@ -179,7 +182,7 @@ static bool is_still_shown(int fd, uint64_t number)
 	return !notice_read(fd, &shown) && shown == number;
 }
 
-int offer_connect(int fd, struct notice *n, int *refused)
+int proposal_connect(int fd, struct notice *n, int *refused)
 {
 	struct sockaddr_un un;
 	uint64_t number;
@@ -208,19 +211,19 @@ int offer_connect(int fd, struct notice *n, int *refused)
 	return err;
 }
 
-void offer_close(int offer_fd)
+void proposal_close(int proposal_fd)
 {
 	int ch;
 
-	if (offer_fd <= 0)
+	if (proposal_fd <= 0)
 		return;
 	/* Nobody can come any more.  What those have sent who are there is not
 	 * to be released here. */
-	libc.shutdown(offer_fd, SHUT_RDWR);
-	while ((ch = libc.accept4(offer_fd, NULL, NULL,
+	libc.shutdown(proposal_fd, SHUT_RDWR);
+	while ((ch = libc.accept4(proposal_fd, NULL, NULL,
 				  SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0)
 		discard_channel(ch);
-	fds_close(offer_fd);
+	fds_close(proposal_fd);
 }
 
 static unsigned port_of(const struct sockaddr_storage *ss)

@@ -50,17 +50,17 @@ struct hello {
 
 /* Listen for the peer of @fd's connection, and show under which number.  Return
  * the listener or -errno. */
-MUST_CHECK int offer_listen(int fd, struct notice *n);
+MUST_CHECK int proposal_listen(int fd, struct notice *n);
 /* Return the channel to the process that has the other end; -EAGAIN: it has not
  * come yet.  It has come, and may not share our memory: -EPERM, -EXDEV, -ENOSYS,
  * as trust_check(). */
-MUST_CHECK int offer_accept(int offer_fd, int fd);
+MUST_CHECK int proposal_accept(int proposal_fd, int fd);
 /* Connect to the process that has the other end of @fd's connection.  -ENOENT: it
- * does not offer; -EAGAIN: others are in the way; as trust_check(), with the
+ * does not proposal; -EAGAIN: others are in the way; as trust_check(), with the
  * channel in *@refused: the process may not share our memory. */
-MUST_CHECK int offer_connect(int fd, struct notice *n, int *refused);
+MUST_CHECK int proposal_connect(int fd, struct notice *n, int *refused);
 /* No more takers. */
-void offer_close(int offer_fd);
+void proposal_close(int proposal_fd);
 /* Are these the two ends of one connection, in the same network namespace? */
 bool are_two_ends(int a, int b);
 enum announced { ANNOUNCED = 'a', ANNOUNCED_KERNEL = 'k' };

@@ -43,7 +43,7 @@ static uid_t overflow_uid(void)
 /* Does OSF_ALLOW_UIDS=33,1000 name @uid? */
 static bool is_named(uid_t uid)
 {
-	const char *p = getenv("OSF_ALLOW_UIDS");
+	const char *p = secure_getenv("OSF_ALLOW_UIDS");
 
 	while (p && *p) {
 		char *end;

@@ -164,7 +164,7 @@ static enum osf_reason reason_of(int err)
 		return OSF_REASON_COUNTS;
 	case -ENOENT:
 	case -EPIPE: /* it was there, and has gone */
-		return OSF_REASON_PEER_PINNED;
+		return OSF_REASON_PEER_KERNEL;
 	case -ENOTCONN:
 		return OSF_REASON_UNCONNECTED;
 	case -EBADMSG:
@@ -249,14 +249,14 @@ static void keep_bell(struct sock *sk, const struct hello *h, int *fds,
 	*fd = -1;
 }
 
-static void close_passed(int fds[HELLO_FDS])
+static void close_passthrough(int fds[HELLO_FDS])
 {
 	for (int i = 0; i < HELLO_FDS; i++)
 		discard_passed(fds[i]);
 }
 
 /*
- * The acceptor: shm_take() accepts a proposal.
+ * The acceptor: shm_accept() accepts a proposal.
  */
 
 static int send_segment(struct sock *sk, int channel)
@@ -314,7 +314,7 @@ static int refuse(struct sock *sk, int channel, int err)
 	return 0;
 }
 
-int shm_take(struct sock *sk, int fd)
+int shm_accept(struct sock *sk, int fd)
 {
 	int refused;
 
@@ -323,10 +323,10 @@ int shm_take(struct sock *sk, int fd)
 		return 0;
 	}
 	if (shm_of(sk)->refusal) {
-		shm_offer_close(sk, fd);
+		shm_proposal_close(sk, fd);
 		return decline(sk, shm_of(sk)->refusal);
 	}
-	int channel = offer_connect(fd, &shm_of(sk)->notice, &refused);
+	int channel = proposal_connect(fd, &shm_of(sk)->notice, &refused);
 	hide_rate(sk);
 	if (refused >= 0)
 		return refuse(sk, refused, channel);
@@ -346,10 +346,10 @@ int shm_take(struct sock *sk, int fd)
 		err = send_segment(sk, channel);
 	}
 	if (err) {
-		shm_offer_close(sk, fd);
+		shm_proposal_close(sk, fd);
 		return decline(sk, err);
 	}
-	sock_set_mode(sk, SOCK_CANDIDATE);
+	sock_set_mode(sk, SOCK_PENDING);
 	return 1;
 }
 
@@ -357,7 +357,7 @@ int shm_take(struct sock *sk, int fd)
  * sleep in calls that use it. */
 static void candidate_end(struct sock *sk, enum osf_reason reason)
 {
-	shm_offer_close(sk, -1);
+	shm_proposal_close(sk, -1);
 	sock_set_reason(sk, reason);
 	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
 	sock_set_mode(sk, SOCK_KERNEL);
@@ -386,7 +386,7 @@ static void candidate_step(struct sock *sk, int fd)
 		 * more. */
 		if (is_declined(sk) &&
 		    !(load_acq(&shm_peer(sk)->flags) & SEG_READY))
-			candidate_end(sk, OSF_REASON_PEER_PINNED);
+			candidate_end(sk, OSF_REASON_PEER_KERNEL);
 		return;
 	}
 	int err = hello_recv(shm_of(sk)->channel_fd, &h, fds);
@@ -404,8 +404,8 @@ static void candidate_step(struct sock *sk, int fd)
 		shm_of(sk)->peer_inbox = NULL;
 	if (!err)
 		keep_bell(sk, &h, fds, shm_of(sk)->channel_fd);
-	close_passed(fds);
-	shm_offer_close(sk, fd);
+	close_passthrough(fds);
+	shm_proposal_close(sk, fd);
 	/* If bytes were sent without our counting them, the kernel's count has
 	 * them. */
 	if (!anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent) &&
@@ -420,7 +420,7 @@ static void candidate_step(struct sock *sk, int fd)
 }
 
 /* A fork takes the locks that the caller holds, so the step is left to a later call. */
-void shm_candidate_step(struct sock *sk, int fd)
+void shm_pending_step(struct sock *sk, int fd)
 {
 	if (!gate_try())
 		return;
@@ -431,13 +431,13 @@ void shm_candidate_step(struct sock *sk, int fd)
 
 /* The process needs the candidate's descriptors.  Return true if the
  * connection is back with the kernel. */
-bool shm_candidate_drop(struct sock *sk)
+bool shm_pending_drop(struct sock *sk)
 {
 	bool dropped;
 
 	lock_get(&sk->rx_lock);
 	lock_get(&sk->tx_lock);
-	dropped = sock_mode(sk) == SOCK_CANDIDATE &&
+	dropped = sock_mode(sk) == SOCK_PENDING &&
 		  cas(&shm_of(sk)->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
 		      (uint32_t)SEG_CLAIM_REVOKED);
 	if (dropped)
@@ -449,7 +449,7 @@ bool shm_candidate_drop(struct sock *sk)
 
 /* The connection is about to change in a way that a candidate cannot follow.
  * Revoke the segment in time, or wait for the peer that has claimed it. */
-void shm_candidate_decide(struct sock *sk, int fd)
+void shm_pending_decide(struct sock *sk, int fd)
 {
 	if (cas(&shm_of(sk)->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
 		(uint32_t)SEG_CLAIM_REVOKED)) {
@@ -462,43 +462,43 @@ void shm_candidate_decide(struct sock *sk, int fd)
 		sched_yield();
 	/* Also while another thread forks: it waits for the locks held here. */
 	candidate_step(sk, fd);
-	if (sock_mode(sk) == SOCK_CANDIDATE)
+	if (sock_mode(sk) == SOCK_PENDING)
 		shm_broken(sk, fd, "took the segment and is not ready");
 }
 
 /*
- * The opener: shm_offer() proposes, shm_offer_look() confirms.
+ * The opener: shm_propose() proposes, shm_proposal_advance() confirms.
  */
 
-int shm_offer(struct sock *sk, int fd)
+int shm_propose(struct sock *sk, int fd)
 {
-	int s = offer_listen(fd, &shm_of(sk)->notice);
+	int s = proposal_listen(fd, &shm_of(sk)->notice);
 	hide_rate(sk);
 
 	if (s < 0)
 		return decline(sk, s);
-	store_rlx(&shm_of(sk)->offer_fd, s);
-	fetch_or(&sk->flags, (uint8_t)SOCK_F_OFFERED);
-	count(&arena_totals()->n_offers, 1);
+	store_rlx(&shm_of(sk)->proposal_fd, s);
+	fetch_or(&sk->flags, (uint8_t)SOCK_F_PROPOSED);
+	count(&arena_totals()->n_proposals, 1);
 	sock_set_mode(sk, SOCK_YOUNG);
 	return 0;
 }
 
 /* If the number cannot be taken away, its name stays bound: see
  * proto/shm/notice.h. */
-void shm_offer_close(struct sock *sk, int fd)
+void shm_proposal_close(struct sock *sk, int fd)
 {
 	struct shm_conn *c = shm_of(sk);
 
 	if (fd >= 0 && c->notice.number && fds_cookie(fd) == c->notice.cookie)
 		c->notice.fd = fd;
 	if (notice_remove(&c->notice)) {
-		offer_close(c->offer_fd);
+		proposal_close(c->proposal_fd);
 		discard_channel(c->channel_fd);
 	} else {
 		log_info("fd %d: a unix socket stays open", sk->st->fd);
 	}
-	store_rlx(&c->offer_fd, 0);
+	store_rlx(&c->proposal_fd, 0);
 	c->channel_fd = 0;
 	hide_rate(sk);
 }
@@ -550,13 +550,13 @@ static int accept_segment(struct sock *sk, int fd, int channel,
 	return 0;
 }
 
-int shm_offer_look(struct sock *sk, int fd)
+int shm_proposal_advance(struct sock *sk, int fd)
 {
 	int fds[HELLO_FDS], err = 0;
 	struct hello h;
 
 	if (shm_of(sk)->channel_fd <= 0) {
-		int channel = offer_accept(shm_of(sk)->offer_fd, fd);
+		int channel = proposal_accept(shm_of(sk)->proposal_fd, fd);
 
 		if (channel >= 0)
 			shm_of(sk)->channel_fd = channel;
@@ -571,9 +571,9 @@ int shm_offer_look(struct sock *sk, int fd)
 	}
 	if (!err) {
 		err = accept_segment(sk, fd, shm_of(sk)->channel_fd, &h, fds);
-		close_passed(fds);
+		close_passthrough(fds);
 	}
-	shm_offer_close(sk, fd);
+	shm_proposal_close(sk, fd);
 	if (err)
 		return decline(sk, err);
 	became_shm(sk);
@@ -609,13 +609,13 @@ enum osf_reason shm_why_alone(const struct sock *sk, int fd)
 	if (!trust_allows(e.uid))
 		return OSF_REASON_OTHER_UID;
 	if (!(sk->flags & SOCK_F_ACTIVE))
-		return OSF_REASON_NO_OFFER;
+		return OSF_REASON_NO_PROPOSAL;
 	int by_osf = announce_check(fd, ANNOUNCED, e.uid);
 	if (by_osf == -ENOENT)
 		by_osf = announce_check(fd, ANNOUNCED_KERNEL, e.uid);
 	if (by_osf == -ENOENT)
 		return OSF_REASON_NO_PEER;
-	return by_osf ? OSF_REASON_NO_OFFER : OSF_REASON_PEER_PINNED;
+	return by_osf ? OSF_REASON_NO_PROPOSAL : OSF_REASON_PEER_KERNEL;
 }
 
 /* The child shares inherited connections with its parent.  News must wake both
