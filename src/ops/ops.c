@@ -417,7 +417,7 @@ void ops_advance(struct sock *sk, int fd)
 	if (!look_again(sk) && sock_start_moving(sk)) {
 		if (shm_of(sk)->proposal_fd > 0)
 			count(&arena_totals()->n_proposals_expired, 1);
-		shm_proposal_close(sk);
+		shm_proposal_close(sk, fd);
 		to_kernel(sk, why_alone(sk, fd));
 	}
 }

@@ -18,7 +18,7 @@ void ops_close(struct sock *sk, int fd)
 	sock_ops(sk)->close(sk, fd);
 	if (shm_of(sk)->seg)
 		shm_close(sk, fd);
-	shm_proposal_close(sk);
+	shm_proposal_close(sk, fd);
 }
 
 void ops_let_go(struct sock *sk, int fd) { shm_let_go(sk, fd); }

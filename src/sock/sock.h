@@ -131,7 +131,10 @@ struct sock {
 	/* The upgrade. */
 	int32_t announce_fd; /* a listener's announcement, 0 for none */
 	uint32_t n_attempts; /* at the upgrade, so far */
-	uint8_t adopted;     /* others may hold it that we do not know of */
+	/* SO_MAX_PACING_RATE, while it shows the peer a number in place of the
+	 * program's own rate; 0: it does not. */
+	uint64_t rate_shown, rate_was;
+	uint8_t adopted; /* others may hold it that we do not know of */
 	uint32_t generation;
 
 	struct sock_words own_words;

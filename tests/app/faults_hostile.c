@@ -146,11 +146,11 @@ static const struct wrong wrongs[] = {
 	{ "magic", BIT(BROKEN), false },
 	{ "version", BIT(VERSION), false },
 	{ "mute", BIT(NO_PEER) | BIT(YOUNG), false },
-	{ "gone", BIT(NO_PEER), false },
+	{ "gone", BIT(PEER_KERNEL), false },
 	{ "holds", BIT(NO_PEER) | BIT(YOUNG), false },
-	{ "declines", BIT(NO_PEER), false },
+	{ "declines", BIT(PEER_KERNEL), false },
 	{ "half_taken", BIT(NO_PEER) | BIT(YOUNG), true },
-	{ "half_taken_and_goes", BIT(NO_PEER) | BIT(YOUNG), true },
+	{ "half_taken_and_goes", BIT(PEER_KERNEL) | BIT(YOUNG), true },
 	{ "answer", BIT(NO_PEER) | BIT(YOUNG), true },
 };
 

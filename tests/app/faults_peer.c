@@ -457,7 +457,7 @@ static void other_user_one_allows(struct ctx *x)
 {
 	turns(x, WARM_TURNS);
 	bulk(x, 1 << 20);
-	need_kernel(x, BIT(OTHER_UID) | BIT(YOUNG) | BIT(NO_PEER));
+	need_kernel(x, BIT(OTHER_UID) | BIT(YOUNG) | BIT(PEER_KERNEL));
 }
 
 static void upgraded_all_the_same(struct ctx *x)
@@ -473,7 +473,7 @@ SCENARIO(two_users_one_allows, .near = other_user_one_allows, .far = far_echo,
 	 .first = two_users_one_allows);
 SCENARIO(two_users_that_allow, .near = upgraded_all_the_same, .far = far_echo,
 	 .first = two_users_that_allow);
-SCENARIO(root_and_a_user, .near = upgraded_all_the_same, .far = far_echo,
+SCENARIO(root_and_a_user, .near = other_user, .far = far_echo,
 	 .first = root_and_a_user);
 SCENARIO(no_fault, .near = upgraded_all_the_same, .far = far_echo,
 	 .flags = LAZY_TOO);

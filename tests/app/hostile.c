@@ -38,6 +38,7 @@
 
 #include "faults_stream.h"
 #include "proto/shm/inbox.h"
+#include "proto/shm/other_end.h"
 #include "proto/shm/rendezvous.h"
 #include "proto/shm/ring.h"
 #include "proto/shm/segment.h"
@@ -58,6 +59,7 @@ struct foe {
 	struct inbox *in, *own;
 	int own_fd;
 	uint8_t own_id[16];
+	struct notice notice;
 	uint64_t rng;
 };
 
@@ -168,50 +170,50 @@ static int tcp_socket(void)
 	return fd;
 }
 
-static socklen_t proposal_name(struct sockaddr_un *un, uint16_t client,
-			       uint16_t server)
+/* The victim's, for the connection that we have accepted; -1 when there is none in
+ * time. */
+static int proposal_of_victim(struct foe *f)
 {
-	un->sun_family = AF_UNIX;
-	un->sun_path[0] = '\0';
-	int n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1,
-			 "osf1/o/127.0.0.1:%u>127.0.0.1:%u", client, server);
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
-			   (size_t)n);
+	uint64_t end = ms_now() + 300;
+	int channel, refused;
+
+	while ((channel = proposal_connect(f->tcp, &f->notice, &refused)) < 0 &&
+	       ms_now() < end)
+		usleep(200);
+	if (refused >= 0)
+		give_up("not to be trusted");
+	return channel < 0 ? -1 : channel;
 }
 
-/* -1 when there is no such offer in time. */
-static int proposal_find(uint16_t client, uint16_t server)
+/* The offer of a connection between others. */
+static int proposal_of_others(uint16_t client, uint16_t server)
 {
-	struct sockaddr_un un;
-	socklen_t len = proposal_name(&un, client, server);
+	struct sockaddr_storage at = { 0 }, to = { 0 };
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	uint64_t end = ms_now() + 300;
+	struct other_end e = { 0 };
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	while (connect(fd, (void *)&un, len)) {
-		if (ms_now() > end) {
-			close(fd);
-			return -1;
-		}
+	memcpy(&at, (struct sockaddr_in[]){ local(client) },
+	       sizeof(struct sockaddr_in));
+	memcpy(&to, (struct sockaddr_in[]){ local(server) },
+	       sizeof(struct sockaddr_in));
+	while (ms_now() < end) {
+		int n = socket_ask(&at, &to, &e)
+			    ? 0
+			    : snprintf(un.sun_path + 1, 100, "osf8/%015llx",
+				       (unsigned long long)e.rate &
+					   ((UINT64_C(1) << NOTICE_BITS) - 1));
+
+		if (n && !connect(fd, (void *)&un,
+				  (socklen_t)(offsetof(struct sockaddr_un,
+						       sun_path) +
+					      1 + (size_t)n)))
+			return fd;
 		usleep(200);
 	}
-	return fd;
-}
-
-/* The victim's, for the connection that we have accepted. */
-static int proposal_of_victim(const struct foe *f)
-{
-	return proposal_find(port_of(f->tcp, true), port_of(f->tcp, false));
-}
-
-static int proposal_make(uint16_t client, uint16_t server)
-{
-	struct sockaddr_un un;
-	socklen_t len = proposal_name(&un, client, server);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	if (bind(fd, (void *)&un, len) || listen(fd, 2))
-		give_up("offer");
-	return fd;
+	close(fd);
+	return -1;
 }
 
 static struct hello hello_make(const struct foe *f)
@@ -301,7 +303,9 @@ static bool channel_as_opener(struct foe *f, uint16_t server)
 	int fds[2];
 
 	f->tcp = tcp_socket();
-	int offer = proposal_make(port_of(f->tcp, false), server);
+	int offer = proposal_listen(f->tcp, &f->notice);
+	if (offer < 0)
+		give_up("offer");
 	if (connect(f->tcp, (void *)&a, sizeof(a)))
 		give_up("connect");
 	p.fd = offer;
@@ -929,7 +933,6 @@ static void reach_for_another(void)
 	struct foe f = { .tcp = -1, .channel = -1, .rng = seed };
 	struct hello h;
 	uint64_t word;
-	int fds[2], offer = -1;
 
 	if (setuid(STRANGER_UID) || read(ctl, &word, sizeof(word)) < 0)
 		give_up("setuid");
@@ -937,25 +940,15 @@ static void reach_for_another(void)
 	own_inbox(&f);
 	h = hello_make(&f);
 	uint16_t client = (uint16_t)(word >> 16), server = (uint16_t)word;
-	if (as_opener) {
-		offer = proposal_make(client, server);
-	} else {
-		f.channel = proposal_find(client, server);
+	/* As an opener it could not show an offer on a socket that it has not. */
+	if (!as_opener) {
+		f.channel = proposal_of_others(client, server);
 		if (f.channel >= 0)
 			say(f.channel, &h, sizeof(h),
 			    (int[]){ segment(&f, SEALS), f.own_fd }, 2);
 	}
 	if (write(ctl, &word, sizeof(word)) < 0)
 		give_up("ctl");
-	if (as_opener && (f.channel = accept(offer, NULL, NULL)) >= 0 &&
-	    listen_to(f.channel, 3000, &h, fds)) {
-		take_memory(&f, fds[0], fds[1]);
-		h = hello_make(&f);
-		say(f.channel, &h, sizeof(h), &f.own_fd, 1);
-		fetch_or(&me(&f)->flags, SEG_READY | SEG_TX_RING);
-		if (write(ctl, &word, sizeof(word)) < 0)
-			give_up("ctl");
-	}
 	pause();
 }
 

@@ -76,7 +76,7 @@ bool inet_keep_kernel(struct sock *sk, enum osf_reason reason)
 		}
 		return false;
 	}
-	shm_proposal_close(sk);
+	shm_proposal_close(sk, -1);
 	sock_set_reason(sk, reason);
 	sock_set_mode(sk, SOCK_KERNEL);
 	return true;

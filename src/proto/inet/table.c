@@ -19,6 +19,7 @@
 #include "base/unwind.h"
 #include "proto/inet/inet.h"
 #include "proto/shm/inbox.h"
+#include "proto/shm/shm.h"
 #include "sock/errq.h"
 #include "sock/shared.h"
 #include "sock/sock_ops.h"
@@ -150,7 +151,6 @@ static uint64_t never(struct sock *sk) { return UINT64_MAX; }
 static void nothing(struct sock *sk, int fd) {}
 static void nothing_inherited(struct sock *sk) {}
 
-static void anchor_moves(struct sock *sk, int from, int to) {}
 static void is_no_loss(struct sock *sk, int fd, const char *why) {}
 
 static int kernel_shutdown(struct sock *sk, int fd, int how)
@@ -199,7 +199,7 @@ static int kernel_disconnect(struct sock *sk, int fd,
 	.retire = retired, .close = inet_seen, .exit = inet_seen,              \
 	.after_fork = nothing_inherited, .alone = sock_unshare,                \
 	.sync = nothing, .passthrough = inet_unseen,                           \
-	.anchor_moved = anchor_moves, .reset = is_no_loss
+	.anchor_moved = shm_anchor_moved, .reset = is_no_loss
 
 const struct sock_ops inet_kernel_ops = {
 	.name = "kernel",

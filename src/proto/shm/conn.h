@@ -15,6 +15,7 @@
 
 #include <stdint.h>
 
+#include "proto/shm/notice.h"
 #include "proto/shm/ring.h"
 #include "sock/sock.h"
 
@@ -59,10 +60,12 @@ struct shm_conn {
 	uint32_t again_off, again_pos, again_left;
 
 	/* The upgrade. */
-	int32_t proposal_fd; /* the listener of our proposal, or 0 */
-	int32_t channel_fd;  /* to the acceptor of our segment, or 0 */
-	uint32_t inbox_tag;  /* of our inbox that the peer was given; 0: none */
-	uint32_t slot;       /* this side's slot in its own inbox */
+	int32_t proposal_fd;  /* the listener of our proposal, or 0 */
+	int32_t channel_fd;   /* to the acceptor of our segment, or 0 */
+	int32_t refusal;      /* why the peer may not share memory, or 0 */
+	struct notice notice; /* what the TCP socket shows meanwhile */
+	uint32_t inbox_tag; /* of our inbox that the peer was given; 0: none */
+	uint32_t slot;      /* this side's slot in its own inbox */
 
 	struct shm_lend *lend; /* lend.c; NULL: nobody uses it */
 };

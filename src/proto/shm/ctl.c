@@ -628,8 +628,7 @@ static struct seg *close_keep(struct sock *sk, int fd)
 	shm_of(sk)->peer_inbox = NULL;
 	shm_of(sk)->inbox_tag = 0;
 	shm_of(sk)->seg = NULL;
-	fds_close(shm_of(sk)->channel_fd);
-	shm_of(sk)->channel_fd = 0;
+	shm_proposal_close(sk, fd);
 	return seg;
 }
 

@@ -37,8 +37,8 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/rawcall.h"
+#include "proto/shm/elsewhere.h"
 #include "proto/shm/region.h"
-#include "proto/shm/rendezvous.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
 
@@ -216,32 +216,19 @@ static void sync_bells(struct sock *sk, int fd, struct stash *st,
 	st->n_skip = due;
 }
 
-/* Copy the peer's descriptor of the anchor.  Return -1 if that is not
- * possible. */
-static int borrow_other_end(const struct sock *sk, int fd)
+/* Copy the peer's descriptor of the anchor.  Return -1 if that is not possible.  The
+ * peer says where it is, so nothing of that is used in this process. */
+static int borrow_from_peer(const struct sock *sk, int fd)
 {
 	const struct seg_side *p = shm_peer(sk);
-	uint32_t pid = load_rlx(&p->pid);
-	int their_fd = load_rlx(&p->anchor_fd), other = -1;
 
-	if (pid == (uint32_t)getpid()) {
-		other = libc.fcntl(their_fd, F_DUPFD_CLOEXEC, 3);
-	} else {
-		long pidfd = rawcall(SYS_pidfd_open, pid, 0);
-
-		if (pidfd < 0)
-			return -1;
-		other = (int)rawcall(SYS_pidfd_getfd, pidfd, their_fd, 0);
-		libc.close((int)pidfd);
-	}
-	if (other < 0 || are_two_ends(fd, other))
-		return other < 0 ? -1 : other;
-	libc.close(other);
-	return -1;
+	return borrow_other_end(fd, (pid_t)load_rlx(&p->pid),
+				load_rlx(&p->anchor_fd));
 }
 
-/* Can we put back all unread bytes ourselves, so that no relay is needed? */
-static bool may_put_back(struct sock *sk, int fd)
+/* Can we put back all unread bytes ourselves, so that no relay is needed?  Then with
+ * the descriptor in *@other. */
+static bool may_put_back(struct sock *sk, int fd, int *other)
 {
 	enum ring_mark mark;
 
@@ -253,23 +240,15 @@ static bool may_put_back(struct sock *sk, int fd)
 	    ring_rx_bytes(&shm_of(sk)->rx, PUT_BACK_MAX + 1, &mark) >
 		PUT_BACK_MAX)
 		return false;
-	int other = borrow_other_end(sk, fd);
-	if (other >= 0)
-		libc.close(other);
-	return other >= 0;
+	*other = borrow_from_peer(sk, fd);
+	return *other >= 0;
 }
 
-/* Write the stash into the peer's socket.  If not all fits, read it back. */
-static void put_back(struct sock *sk, int fd, struct stash *st,
-		     uint64_t until_ns)
+/* Write the stash into the peer's socket @other.  If not all fits, read it back. */
+static void put_back(int fd, int other, struct stash *st, uint64_t until_ns)
 {
 	size_t put = 0;
-	int other = -1;
 
-	if (!st->is_late && !st->n_gap && !st->n_skip && (st->n || st->has_end))
-		other = borrow_other_end(sk, fd);
-	if (other < 0)
-		return;
 	while (put < st->n) {
 		ssize_t r = libc.send(other, st->data + put, st->n - put,
 				      MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -289,7 +268,6 @@ static void put_back(struct sock *sk, int fd, struct stash *st,
 			;
 		st->n_skip = (uint32_t)again;
 	}
-	libc.close(other);
 }
 
 /* Stash what comes from the peer, as far as TCP does not bring it. */
@@ -322,16 +300,22 @@ static int stash_rx(struct sock *sk, int fd, struct stash *st,
 	return err;
 }
 
-/* End the peer's direction where we stop reading. */
-static int end_rx(struct sock *sk, int fd, struct stash *st, uint64_t until_ns)
+/* End the peer's direction where we stop reading.  *@other: the peer's descriptor, or
+ * -1; it may be borrowed here. */
+static int end_rx(struct sock *sk, int fd, int *other, struct stash *st,
+		  uint64_t until_ns)
 {
 	struct seg_side *me = shm_me(sk);
 	int err = stash_rx(sk, fd, st, until_ns);
 
 	if (shm_w(sk)->rx_eof)
 		st->has_end = true;
-	if (!err)
-		put_back(sk, fd, st, until_ns);
+	bool is_needed = !err && !st->is_late && !st->n_gap && !st->n_skip &&
+			 (st->n || st->has_end);
+	if (is_needed && *other < 0)
+		*other = borrow_from_peer(sk, fd);
+	if (is_needed && *other >= 0)
+		put_back(fd, *other, st, until_ns);
 	/* Nothing behind it: TCP brings the gap and what follows. */
 	if (st->n == st->n_first && !st->n_skip)
 		st->n_gap = 0;
@@ -405,7 +389,7 @@ static int leave_rest(struct sock *sk, int fd)
 }
 
 static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
-			       bool gently, struct stash *st)
+			       bool gently, int *other, struct stash *st)
 {
 	if (sock_mode(sk) == SOCK_PENDING)
 		shm_pending_decide(sk, fd);
@@ -413,7 +397,7 @@ static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
 		return 0;
 	if (shm_is_broken(sk))
 		return -ECONNRESET;
-	if (gently && !may_put_back(sk, fd))
+	if (gently && !may_put_back(sk, fd, other))
 		return 0;
 	store_rlx(&shm_me(sk)->rx_anchor, 1u); /* long writes look there */
 	fetch_or(&shm_me(sk)->flags, SEG_FALLBACK | SEG_WANT_BACK);
@@ -421,7 +405,7 @@ static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
 	if (gently && load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK)
 		return leave_rest(sk, fd);
 	uint64_t start = now_ns();
-	int err = end_rx(sk, fd, st, settle_until());
+	int err = end_rx(sk, fd, other, st, settle_until());
 	if (!err)
 		err = end_tx(sk, fd, start + RECALL_NS);
 	if (err) {
@@ -446,11 +430,12 @@ static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
 int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 		     struct stash *st)
 {
-	int saved = errno;
+	int saved = errno, other = -1;
 
 	sock_lock_both(sk);
-	int r = fallback_now_locked(sk, fd, why, gently, st);
+	int r = fallback_now_locked(sk, fd, why, gently, &other, st);
 	sock_unlock_both(sk);
+	discard_passed(other);
 	errno = saved;
 	return r;
 }

@@ -1,50 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* proto/shm/rendezvous.c - see proto/shm/rendezvous.h */
-#include <arpa/inet.h>
 #include <errno.h>
-#include <linux/inet_diag.h>
-#include <linux/netlink.h>
-#include <linux/sock_diag.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "base/auto.h"
 #include "base/fds.h"
+#include "base/libc.h"
+#include "proto/shm/elsewhere.h"
 #include "proto/shm/rendezvous.h"
 #include "proto/shm/segment.h"
+#include "proto/shm/trust.h"
 
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71
 #endif
-#define DIAG_ESTABLISHED 1
-
-/* "address:port", with v4-mapped addresses as IPv4. */
-static int endpoint_text(const struct sockaddr_storage *ss, char *out,
-			 size_t size)
-{
-	char ip[INET6_ADDRSTRLEN];
-	const struct sockaddr_in *v4 = (const void *)ss;
-	const struct sockaddr_in6 *v6 = (const void *)ss;
-
-	if (ss->ss_family == AF_INET) {
-		inet_ntop(AF_INET, &v4->sin_addr, ip, sizeof(ip));
-		snprintf(out, size, "%s:%u", ip, ntohs(v4->sin_port));
-	} else if (ss->ss_family == AF_INET6) {
-		if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
-			inet_ntop(AF_INET, &v6->sin6_addr.s6_addr[12], ip,
-				  sizeof(ip));
-		else
-			inet_ntop(AF_INET6, &v6->sin6_addr, ip, sizeof(ip));
-		snprintf(out, size, "%s:%u", ip, ntohs(v6->sin6_port));
-	} else {
-		return -EAFNOSUPPORT;
-	}
-	return 0;
-}
+#define BACKLOG 8        /* strangers that may stand before the peer */
+#define ANNOUNCE_TRIES 4 /* names, of which strangers may take some */
+#define SCM_MAX_FDS 253  /* of one message: linux/net/scm.h */
+#define NAME_PREFIX "osf8/"
+#define NAME_LEN (sizeof(NAME_PREFIX) - 1 + NOTICE_BITS / 4)
 
 static socklen_t abstract(struct sockaddr_un *un, const char *name)
 {
@@ -56,230 +34,196 @@ static socklen_t abstract(struct sockaddr_un *un, const char *name)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
 }
 
-static int proposal_name(int fd, bool ours_is_client, char *name, size_t size)
+static socklen_t name_of(struct sockaddr_un *un, uint64_t number)
 {
-	struct sockaddr_storage local, peer;
-	socklen_t llen = sizeof(local), plen = sizeof(peer);
-	char a[80], b[80];
+	char name[NAME_LEN + 1];
 
-	if (getsockname(fd, (struct sockaddr *)&local, &llen) < 0 ||
-	    getpeername(fd, (struct sockaddr *)&peer, &plen) < 0)
-		return -errno;
-	int err = endpoint_text(&local, a, sizeof(a));
-	if (!err)
-		err = endpoint_text(&peer, b, sizeof(b));
-	if (err)
-		return err;
-	int n = snprintf(name, size, "osf1/o/%s>%s", ours_is_client ? a : b,
-			 ours_is_client ? b : a);
-	return n < (int)size ? 0 : -ENAMETOOLONG;
+	snprintf(name, sizeof(name), NAME_PREFIX "%015llx",
+		 (unsigned long long)number);
+	return abstract(un, name);
+}
+
+/* Is @number's name that of the socket at the other end of @channel? */
+static bool is_named(int channel, uint64_t number)
+{
+	struct sockaddr_un un, want;
+	socklen_t len = sizeof(un);
+
+	return !libc.getpeername(channel, (struct sockaddr *)&un, &len) &&
+	       len == name_of(&want, number) && !memcmp(&un, &want, len);
+}
+
+/* Does @fd have the addresses *@local and *@peer, and is it connected? */
+static bool addresses(int fd, struct sockaddr_storage *local,
+		      struct sockaddr_storage *peer)
+{
+	socklen_t len = sizeof(*local);
+
+	memset(local, 0, sizeof(*local));
+	memset(peer, 0, sizeof(*peer));
+	if (getsockname(fd, (struct sockaddr *)local, &len))
+		return false;
+	len = sizeof(*peer);
+	return !libc.getpeername(fd, (struct sockaddr *)peer, &len);
+}
+
+/* One of the two may have an IPv4 address in the form of IPv6. */
+static bool is_same_address(const struct sockaddr_storage *a,
+			    const struct sockaddr_storage *b)
+{
+	const struct sockaddr_in6 *a6 = (const void *)a, *b6 = (const void *)b;
+	const struct sockaddr_in *a4 = (const void *)a, *b4 = (const void *)b;
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	if (a->ss_family == AF_INET && b->ss_family == AF_INET6)
+		return is_same_address(b, a);
+	if (a4->sin_port != b4->sin_port) /* at the same place in both */
+		return false;
+	if (a->ss_family == AF_INET6 && b->ss_family == AF_INET)
+		return !memcmp(&a6->sin6_addr, mapped, 12) &&
+		       !memcmp(&a6->sin6_addr.s6_addr[12], &b4->sin_addr, 4);
+	if (a->ss_family == AF_INET6 && b->ss_family == AF_INET6)
+		return !memcmp(&a6->sin6_addr, &b6->sin6_addr, 16);
+	return a->ss_family == AF_INET && b->ss_family == AF_INET &&
+	       a4->sin_addr.s_addr == b4->sin_addr.s_addr;
+}
+
+static uint64_t number_option(int fd, int name)
+{
+	uint64_t v = 0;
+	socklen_t len = sizeof(v);
+
+	/* Where the kernel can tell namespaces apart (Linux 5.14). */
+	libc.getsockopt(fd, SOL_SOCKET, name, &v, &len);
+	return v;
 }
 
 bool are_two_ends(int a, int b)
 {
-	char one[192], two[192];
-	uint64_t ns_a = 0, ns_b = 0;
-	socklen_t len = sizeof(ns_a);
+	struct sockaddr_storage a_local, a_peer, b_local, b_peer;
+	struct tcp_info ti;
+	socklen_t len = sizeof(ti);
 
-	/* Where the kernel can tell namespaces apart (Linux 5.14). */
-	libc.getsockopt(a, SOL_SOCKET, SO_NETNS_COOKIE, &ns_a, &len);
-	len = sizeof(ns_b);
-	libc.getsockopt(b, SOL_SOCKET, SO_NETNS_COOKIE, &ns_b, &len);
-	return ns_a == ns_b && !proposal_name(a, true, one, sizeof(one)) &&
-	       !proposal_name(b, false, two, sizeof(two)) && !strcmp(one, two);
+	/* A listener and a socket that is closed have no peer; what is no TCP
+	 * socket has no TCP_INFO. */
+	return !libc.getsockopt(b, IPPROTO_TCP, TCP_INFO, &ti, &len) &&
+	       number_option(a, SO_NETNS_COOKIE) ==
+		   number_option(b, SO_NETNS_COOKIE) &&
+	       addresses(a, &a_local, &a_peer) &&
+	       addresses(b, &b_local, &b_peer) &&
+	       is_same_address(&a_local, &b_peer) &&
+	       is_same_address(&a_peer, &b_local);
 }
 
-static bool diag_addr(const struct sockaddr_storage *ss, uint32_t addr[4],
-		      uint16_t *port)
+static int unix_socket(void)
 {
-	const struct sockaddr_in *v4 = (const void *)ss;
-	const struct sockaddr_in6 *v6 = (const void *)ss;
-
-	if (ss->ss_family == AF_INET) {
-		memcpy(addr, &v4->sin_addr, 4);
-		*port = v4->sin_port;
-		return false;
-	}
-	*port = v6->sin6_port;
-	bool mapped = IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
-	if (mapped)
-		memcpy(addr, &v6->sin6_addr.s6_addr[12], 4);
-	else
-		memcpy(addr, &v6->sin6_addr, 16);
-	return !mapped;
-}
-
-/* Ask the kernel about the connection from @local to @peer: 0 with *@m, or
- * -errno. */
-static int diag_of(const struct sockaddr_storage *local,
-		   const struct sockaddr_storage *peer, struct inet_diag_msg *m)
-{
-	struct {
-		struct nlmsghdr h;
-		struct inet_diag_req_v2 r;
-	} req = { .h = { .nlmsg_len = sizeof(req),
-			 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-			 .nlmsg_flags = NLM_F_REQUEST },
-		  .r = { .sdiag_protocol = IPPROTO_TCP,
-			 .idiag_states = UINT32_MAX,
-			 .id.idiag_cookie = { INET_DIAG_NOCOOKIE,
-					      INET_DIAG_NOCOOKIE } } };
-	union {
-		struct nlmsghdr h;
-		char bytes[1024];
-	} got;
-
-	bool v6 = diag_addr(local, req.r.id.idiag_src, &req.r.id.idiag_sport);
-	diag_addr(peer, req.r.id.idiag_dst, &req.r.id.idiag_dport);
-	req.r.sdiag_family = v6 ? AF_INET6 : AF_INET;
-	int nl = libc.socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC,
-			     NETLINK_SOCK_DIAG);
-	if (nl < 0)
-		return -errno;
-	ssize_t n = -1;
-	if (libc.send(nl, &req, sizeof(req), 0) == (ssize_t)sizeof(req))
-		n = libc.recv(nl, &got, sizeof(got), MSG_DONTWAIT);
-	libc.close(nl);
-	if (n < (ssize_t)(NLMSG_HDRLEN + sizeof(*m)) ||
-	    got.h.nlmsg_type != SOCK_DIAG_BY_FAMILY)
-		return -ENOENT;
-	memcpy(m, NLMSG_DATA(&got.h), sizeof(*m));
-	return 0;
-}
-
-int owner_of_peer(int fd, uid_t *uid)
-{
-	struct sockaddr_storage local, peer;
-	socklen_t llen = sizeof(local), plen = sizeof(peer);
-	struct inet_diag_msg m;
-
-	if (getsockname(fd, (struct sockaddr *)&local, &llen) < 0 ||
-	    getpeername(fd, (struct sockaddr *)&peer, &plen) < 0)
-		return -errno;
-	if (diag_of(&peer, &local, &m))
-		/* Conclude that the peer is not on this host only if the
-		 * kernel answers, and only for an established connection. */
-		return !diag_of(&local, &peer, &m) &&
-			       m.idiag_state == DIAG_ESTABLISHED
-			   ? -ENOENT
-			   : -EAGAIN;
-	if (!m.idiag_inode)
-		return -EAGAIN;
-	*uid = m.idiag_uid;
-	return 0;
-}
-
-static bool owns_peer(int fd, uid_t uid)
-{
-	uid_t owner;
-
-	return !owner_of_peer(fd, &owner) && owner == uid;
-}
-
-/* Allow the same user and root.  Allow another user only with its own end of
- * the connection. */
-static bool may_take_part(int channel, int fd)
-{
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-	uid_t uid = geteuid();
-
-	if (libc.getsockopt(channel, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
-		return false;
-	if (cred.uid == uid || cred.uid == 0)
-		return true;
-	if (uid == 0)
-		return owns_peer(fd, cred.uid);
-	/* OSF_ALLOW_UIDS=33,1000 widens. */
-	const char *p = secure_getenv("OSF_ALLOW_UIDS");
-	while (p && *p) {
-		char *end;
-		unsigned long allowed = strtoul(p, &end, 10);
-
-		if (end == p)
-			return false;
-		if (allowed == cred.uid)
-			return owns_peer(fd, cred.uid);
-		p = *end == ',' ? end + 1 : NULL;
-	}
-	return false;
-}
-
-pid_t channel_pid(int channel)
-{
-	struct ucred cred = { 0 };
-	socklen_t len = sizeof(cred);
-
-	libc.getsockopt(channel, SOL_SOCKET, SO_PEERCRED, &cred, &len);
-	return cred.pid;
-}
-
-static int unix_socket(int type)
-{
-	int fd = libc.socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int fd = libc.socket(AF_UNIX,
+			     SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	if (fd < 0) /* -EPERM is another user's */
 		return errno == EPERM ? -EACCES : -errno;
 	return fds_hide_spare(fd);
 }
 
-int proposal_listen(int fd)
+/* A unix socket with a name that is new, whose number is shown on @fd. */
+static int named_socket(int fd, struct notice *n, bool listens)
 {
-	char name[100];
 	struct sockaddr_un un;
-	int err = proposal_name(fd, true, name, sizeof(name));
+	uint64_t number = notice_number();
+	socklen_t len = name_of(&un, number);
+	int s = number ? unix_socket() : -EOPNOTSUPP;
 
-	if (err)
-		return err;
-	socklen_t len = abstract(&un, name);
-	int s = unix_socket(SOCK_SEQPACKET);
 	if (s < 0)
 		return s;
-	if (libc.bind(s, (struct sockaddr *)&un, len) < 0 ||
-	    libc.listen(s, 2) < 0) {
-		err = -errno;
-		fds_close(s);
-		return err;
-	}
-	return s;
+	int err = libc.bind(s, (struct sockaddr *)&un, len) ||
+			  (listens && libc.listen(s, BACKLOG))
+		      ? -errno
+		      : notice_put(n, fd, number);
+	if (!err)
+		return s;
+	fds_close(s);
+	return err == -EPERM ? -EACCES : err;
+}
+
+int proposal_listen(int fd, struct notice *n)
+{
+	return named_socket(fd, n, true);
 }
 
 int proposal_accept(int proposal_fd, int fd)
 {
-	int ch =
-	    libc.accept4(proposal_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	uint64_t shown;
 
-	if (ch < 0)
-		return -errno;
-	if (!may_take_part(ch, fd)) {
-		libc.close(ch);
-		return -EPERM;
+	for (int i = 0; i <= BACKLOG; i++) {
+		int ch = fds_hide_spare(libc.accept4(
+		    proposal_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
+
+		if (ch < 0)
+			return ch == -EMFILE ? ch : -errno;
+		int err = notice_read(fd, &shown);
+		bool is_peer = !err && is_named(ch, shown);
+		if (is_peer)
+			err = trust_check(ch);
+		if (is_peer && !err)
+			return ch;
+		discard_channel(ch);
+		if (is_peer)
+			return err;
 	}
-	return fds_hide_spare(ch);
+	return -EAGAIN; /* strangers alone */
 }
 
-int proposal_connect(int fd)
+/* The number may have been taken away before we were there, and its name bound by
+ * somebody else. */
+static bool is_still_shown(int fd, uint64_t number)
 {
-	char name[100];
-	struct sockaddr_un un;
-	int err = proposal_name(fd, false, name, sizeof(name));
+	uint64_t shown;
 
+	return !notice_read(fd, &shown) && shown == number;
+}
+
+int proposal_connect(int fd, struct notice *n, int *refused)
+{
+	struct sockaddr_un un;
+	uint64_t number;
+	int err = notice_read(fd, &number);
+
+	*refused = -1;
 	if (err)
-		return err;
-	socklen_t len = abstract(&un, name);
-	int s = unix_socket(SOCK_SEQPACKET);
+		return err == -EXDEV ? -ENOENT : err;
+	int s = named_socket(fd, n, false);
 	if (s < 0)
 		return s;
-	if (libc.connect(s, (struct sockaddr *)&un, len) < 0)
-		err =
-		    errno == ECONNREFUSED || errno == EAGAIN ? -ENOENT : -errno;
-	else if (!may_take_part(s, fd))
-		err = -EPERM;
-	if (err) {
-		fds_close(s);
+	if (libc.connect(s, (struct sockaddr *)&un, name_of(&un, number)) < 0)
+		err = errno == ECONNREFUSED ? -ENOENT : -errno;
+	else if (!is_still_shown(fd, number))
+		err = -ENOENT;
+	else
+		err = trust_check(s);
+	if (!err)
+		return s;
+	if (err == -EPERM || err == -EXDEV || err == -ENOSYS) {
+		*refused = s;
 		return err;
 	}
-	return s;
+	if (notice_remove(n))
+		discard_channel(s);
+	return err;
+}
+
+void proposal_close(int proposal_fd)
+{
+	int ch;
+
+	if (proposal_fd <= 0)
+		return;
+	/* Nobody can come any more.  What those have sent who are there is not
+	 * to be released here. */
+	libc.shutdown(proposal_fd, SHUT_RDWR);
+	while ((ch = libc.accept4(proposal_fd, NULL, NULL,
+				  SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0)
+		discard_channel(ch);
+	fds_close(proposal_fd);
 }
 
 static unsigned port_of(const struct sockaddr_storage *ss)
@@ -289,51 +233,81 @@ static unsigned port_of(const struct sockaddr_storage *ss)
 			 : ((const struct sockaddr_in *)ss)->sin_port);
 }
 
+/* The name for @try: strangers may have taken the first ones. */
+static socklen_t announce_name(struct sockaddr_un *un, enum announced what,
+			       const struct sockaddr_storage *ss, int try)
+{
+	char name[32];
+	int n = snprintf(name, sizeof(name), "osf1/%c/%u", what, port_of(ss));
+
+	if (try)
+		snprintf(name + n, sizeof(name) - (size_t)n, "/%d", try);
+	return abstract(un, name);
+}
+
+/* Whose process listens under the name?  0; 1: another user's; -ENOENT: nobody. */
+static int announced_by(const struct sockaddr_un *un, socklen_t len,
+			uid_t owner)
+{
+	struct ucred cred = { 0 };
+	socklen_t cred_len = sizeof(cred);
+	int err = -ENOENT, s = unix_socket();
+
+	if (s < 0)
+		return s;
+	/* EAGAIN: the backlog is full, so somebody listens. */
+	if (!libc.connect(s, (const struct sockaddr *)un, len))
+		err = libc.getsockopt(s, SOL_SOCKET, SO_PEERCRED, &cred,
+				      &cred_len) ||
+		      cred.uid != owner;
+	else if (errno == EAGAIN)
+		err = 1;
+	discard_channel(s);
+	return err;
+}
+
 int announce_bind(int listen_fd, enum announced what)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
 	struct sockaddr_un un;
-	char name[32];
+	int err = -EADDRINUSE;
 
 	if (getsockname(listen_fd, (struct sockaddr *)&ss, &len) < 0)
 		return -errno;
-	snprintf(name, sizeof(name), "osf1/%c/%u", what, port_of(&ss));
-	len = abstract(&un, name);
-	int s = unix_socket(SOCK_SEQPACKET);
+	int s = unix_socket();
 	if (s < 0)
 		return s;
-	/* A backlog of one: callers connect only to see that we are there. */
-	if (libc.bind(s, (struct sockaddr *)&un, len) < 0 ||
-	    libc.listen(s, 1) < 0) {
-		int err = -errno;
-
-		fds_close(s);
-		return err;
+	for (int i = 0; i < ANNOUNCE_TRIES && err == -EADDRINUSE; i++) {
+		len = announce_name(&un, what, &ss, i);
+		err = libc.bind(s, (struct sockaddr *)&un, len) ? -errno : 0;
+		if (err == -EADDRINUSE && !announced_by(&un, len, geteuid()))
+			break; /* another process of ours has done it */
 	}
-	return s;
+	/* A backlog of one: callers connect only to see that we are there. */
+	if (!err && libc.listen(s, 1) < 0)
+		err = -errno;
+	if (!err)
+		return s;
+	fds_close(s);
+	return err;
 }
 
-int announce_check(int fd, enum announced what)
+int announce_check(int fd, enum announced what, uid_t owner)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
 	struct sockaddr_un un;
-	char name[32];
-	int err = 0;
 
-	if (getpeername(fd, (struct sockaddr *)&ss, &len) < 0)
+	if (libc.getpeername(fd, (struct sockaddr *)&ss, &len) < 0)
 		return -errno;
-	snprintf(name, sizeof(name), "osf1/%c/%u", what, port_of(&ss));
-	len = abstract(&un, name);
-	int s = unix_socket(SOCK_SEQPACKET);
-	if (s < 0)
-		return s;
-	/* EAGAIN: the backlog is full, so somebody listens. */
-	if (libc.connect(s, (struct sockaddr *)&un, len) < 0)
-		err = errno == EAGAIN ? 0 : -ENOENT;
-	fds_close(s);
-	return err;
+	for (int i = 0; i < ANNOUNCE_TRIES; i++) {
+		len = announce_name(&un, what, &ss, i);
+		int by = announced_by(&un, len, owner);
+		if (by <= 0)
+			return by;
+	}
+	return -ENOENT;
 }
 
 int hello_send(int channel, const struct hello *h, const int *fds, int n_fds)
@@ -365,7 +339,7 @@ static int hello_check(const struct hello *h, ssize_t n, size_t n_fds, bool cut)
 	if (n == 0)
 		return -EPIPE;
 	if (n < (ssize_t)sizeof(*h) || h->magic != HELLO_MAGIC ||
-	    (cut && n_fds == HELLO_FDS))
+	    n_fds > HELLO_FDS)
 		return -EBADMSG;
 	if (h->version != SEG_VERSION)
 		return -EPROTONOSUPPORT;
@@ -376,8 +350,9 @@ int hello_recv(int channel, struct hello *h, int *fds)
 {
 	union {
 		struct cmsghdr align;
-		char buf[CMSG_SPACE(HELLO_FDS * sizeof(int))];
+		char buf[CMSG_SPACE(SCM_MAX_FDS * sizeof(int))];
 	} control;
+	int got[SCM_MAX_FDS];
 	struct iovec iov = { h, sizeof(*h) };
 	struct msghdr msg = { .msg_iov = &iov,
 			      .msg_iovlen = 1,
@@ -388,23 +363,26 @@ int hello_recv(int channel, struct hello *h, int *fds)
 
 	for (int i = 0; i < HELLO_FDS; i++)
 		fds[i] = -1;
+	if (discard_is_full())
+		return -EBADMSG;
 	ssize_t n =
 	    libc.recvmsg(channel, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	if (n < 0)
 		return errno == ECONNRESET ? -EPIPE : -errno;
+	/* There is room for all that the kernel lets a message have: it would
+	 * close the others here and now. */
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c;
 	     c = CMSG_NXTHDR(&msg, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
 		n_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		n_fds = MIN(n_fds, (size_t)HELLO_FDS);
-		memcpy(fds, CMSG_DATA(c), n_fds * sizeof(int));
+		memcpy(got, CMSG_DATA(c), n_fds * sizeof(int));
 	}
 	int err = hello_check(h, n, n_fds, msg.msg_flags & MSG_CTRUNC);
-	for (int i = 0; err && i < HELLO_FDS; i++) {
-		if (fds[i] >= 0)
-			libc.close(fds[i]);
-		fds[i] = -1;
-	}
+	for (size_t i = 0; i < n_fds; i++)
+		if (err || i >= HELLO_FDS)
+			discard_passed(got[i]);
+		else
+			fds[i] = got[i];
 	return err;
 }

@@ -2,16 +2,25 @@
 /*
  * proto/shm/rendezvous.h - how both ends of a connection find each other
  *
- * They use abstract unix names, which belong to the network namespace, as do
- * the addresses that these names contain:
+ *     opener                                   acceptor
+ *     listens under a random name,
+ *     shows its number on its TCP socket       reads the number
+ *                                              binds a random name, shows its
+ *                                              number on its own TCP socket
+ *                                        <-    connects, by name
+ *     reads the number, which must be
+ *     that of the name at the other end
  *
- *     osf1/a/PORT                       a listener under osf announces itself
- *     osf1/k/PORT                       the same, but it stays in the kernel
- *     osf1/o/CLIENT:PORT>SERVER:PORT    the opener of a connection proposes
+ * Each side so knows that the other has the other end of this very connection
+ * (proto/shm/notice.h), and asks the kernel whose process it is
+ * (proto/shm/trust.h), before it sends or receives anything.  A process that is
+ * turned away has sent nothing that we have received.  Nobody can take the names
+ * beforehand.  They are abstract unix names, which belong to the network
+ * namespace, as TCP connections do:
  *
- * Behind NAT the two ends know different addresses.  The acceptor then finds
- * no proposal, and the connection stays in the kernel.  SO_PEERCRED says who
- * answers.
+ *     osf8/NUMBER    of either side, for one connection
+ *     osf1/a/PORT    a listener under osf announces itself
+ *     osf1/k/PORT    the same, but it stays in the kernel
  */
 #pragma once
 
@@ -19,7 +28,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
 #include "base/compiler.h"
+#include "proto/shm/notice.h"
 
 #define HELLO_MAGIC 0x316f736fu
 #define HELLO_FDS 3
@@ -37,29 +48,30 @@ struct hello {
 	uint8_t inbox_id[16]; /* as it says; the memfd itself is what counts */
 };
 
-/* Listen for the peer of @fd's connection.  Return the listener or -errno. */
-MUST_CHECK int proposal_listen(int fd);
-/* Return the channel to an acceptor; -EAGAIN: none yet; -EPERM: another user's. */
+/* Listen for the peer of @fd's connection, and show under which number.  Return
+ * the listener or -errno. */
+MUST_CHECK int proposal_listen(int fd, struct notice *n);
+/* Return the channel to the process that has the other end; -EAGAIN: it has not
+ * come yet.  It has come, and may not share our memory: -EPERM, -EXDEV, -ENOSYS,
+ * as trust_check(). */
 MUST_CHECK int proposal_accept(int proposal_fd, int fd);
-/* Connect to the side that proposes @fd's connection; -ENOENT: nobody; -EPERM. */
-MUST_CHECK int proposal_connect(int fd);
-/* Which process is at the other end of a channel?  The kernel says so; 0:
- * unknown. */
-pid_t channel_pid(int channel);
+/* Connect to the process that has the other end of @fd's connection.  -ENOENT: it
+ * does not proposal; -EAGAIN: others are in the way; as trust_check(), with the
+ * channel in *@refused: the process may not share our memory. */
+MUST_CHECK int proposal_connect(int fd, struct notice *n, int *refused);
+/* No more takers. */
+void proposal_close(int proposal_fd);
 /* Are these the two ends of one connection, in the same network namespace? */
 bool are_two_ends(int a, int b);
 enum announced { ANNOUNCED = 'a', ANNOUNCED_KERNEL = 'k' };
 /* Bind the announcement of @listen_fd's port.  A descriptor or -errno. */
 MUST_CHECK int announce_bind(int listen_fd, enum announced what);
-/* 0 when @fd's peer port is announced in this way. */
-MUST_CHECK int announce_check(int fd, enum announced what);
-/* Which user has the other end of @fd's connection?  -ENOENT: nobody in this
- * network namespace; -EAGAIN: no process has it now.  Takes ten us. */
-MUST_CHECK int owner_of_peer(int fd, uid_t *uid);
+/* 0 when a process of @owner announces @fd's peer port in this way. */
+MUST_CHECK int announce_check(int fd, enum announced what, uid_t owner);
 
 MUST_CHECK int hello_send(int channel, const struct hello *h, const int *fds,
 			  int n_fds);
 /* -EAGAIN: nothing there yet; -EPIPE: closed; -EBADMSG: not a hello;
  * -EPROTONOSUPPORT; -EMFILE: no room for the descriptors we need.  @fds:
- * HELLO_FDS, out: -1 where none came; on error all are closed. */
+ * HELLO_FDS, out: -1 where none came; on error there are none. */
 MUST_CHECK int hello_recv(int channel, struct hello *h, int *fds);

@@ -101,12 +101,18 @@ void sealed_forget(void *map, size_t bytes)
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
 }
 
+bool sealed_is(int fd)
+{
+	int seals = fd < 0 ? -1 : libc.fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && (seals & SEALED_SEALS) == SEALED_SEALS;
+}
+
 int sealed_map(int fd, size_t bytes, void **map)
 {
 	struct stat st;
-	int seals = libc.fcntl(fd, F_GET_SEALS);
 
-	if (seals < 0 || (seals & SEALED_SEALS) != SEALED_SEALS)
+	if (!sealed_is(fd))
 		return -EBADMSG;
 	if (libc.fstat(fd, &st) < 0)
 		return -errno;

@@ -32,6 +32,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "base/compiler.h"
 
@@ -143,6 +144,8 @@ void seg_unmap(struct seg *seg, uint32_t ring_size);
  * All mappings by the functions below take at most an eighth of the limit;
  * then they return -ENOMEM.
  */
+/* Is @fd memory with our seals?  Fails at once on anything else. */
+bool sealed_is(int fd);
 /* Map @bytes of a memfd, after checking that it cannot shrink under us. */
 MUST_CHECK int sealed_map(int fd, size_t bytes, void **map);
 void sealed_unmap(void *map, size_t bytes);

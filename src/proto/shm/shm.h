@@ -6,14 +6,19 @@
  *           proposal/accept pending   confirm        fallback
  *
  * Every connection starts in the kernel.  When it has shown that it will be
- * used, the side that opened it proposes: it listens on an abstract unix name
- * made of the 4-tuple.  The side that accepted the connection finds the proposal
+ * used, the side that opened it proposes: it listens on a unix name and shows
+ * that name on its TCP socket.  The side that accepted the connection finds the
+ * proposal
  * and sends a segment.  Then each side says "after K bytes of TCP, the rest is
  * in the ring" and switches.  The kernel's connection, the anchor, stays
  * established.  It reports the peer's death, and one byte through it is the
  * doorbell that wakes a peer which sleeps in the kernel on the descriptor.
  *
  *   rendezvous.c  names, proposals, announcements, passing memory
+ *   notice.c      the proof that somebody has the other end
+ *   trust.c       who may share memory with whom
+ *   other_end.c   what the kernel says about the other end
+ *   elsewhere.c   closing what a stranger has sent
  *   upgrade.c     the steps above
  *   rx.c tx.c     hot: bytes out of and into the rings
  *   lend.c        records that the application reads in the ring
@@ -85,7 +90,7 @@ int shm_propose(struct sock *sk, int fd); /* make a proposal: 0 or -errno */
 int shm_proposal_advance(struct sock *sk,
 			 int fd);        /* 1 upgraded, 0 not yet, -errno */
 int shm_accept(struct sock *sk, int fd); /* 1 pending, 0 no proposal, -errno */
-void shm_proposal_close(struct sock *sk);
+void shm_proposal_close(struct sock *sk, int fd); /* @fd: -1 if not at hand */
 /* PENDING: has the peer mapped the segment?  Caller holds both locks. */
 void shm_pending_step(struct sock *sk, int fd);
 /* The same, but leave PENDING now: either upgrade or fall back. */
@@ -353,6 +358,8 @@ static inline void shm_anchor_moved(struct sock *sk, int from, int to)
 {
 	if (shm_of(sk)->seg && load_rlx(&shm_me(sk)->anchor_fd) == from)
 		store_rlx(&shm_me(sk)->anchor_fd, to);
+	if (shm_of(sk)->notice.fd == from)
+		shm_of(sk)->notice.fd = to;
 }
 
 /* One direction is back in TCP.  When both are, the connection is the

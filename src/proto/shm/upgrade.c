@@ -18,6 +18,7 @@
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -27,9 +28,12 @@
 #include "base/gate.h"
 #include "base/log.h"
 #include "base/setting.h"
+#include "proto/shm/elsewhere.h"
 #include "proto/shm/inbox.h"
+#include "proto/shm/other_end.h"
 #include "proto/shm/rendezvous.h"
 #include "proto/shm/shm.h"
+#include "proto/shm/trust.h"
 #include "sock/arena.h"
 #include "sock/shared.h"
 
@@ -142,13 +146,19 @@ static enum osf_reason reason_of(int err)
 	switch (err) {
 	case -EPERM:
 		return OSF_REASON_OTHER_UID;
+	case -EXDEV:
+		return OSF_REASON_OTHER_USERNS;
+	case -ENOSYS:
+		return OSF_REASON_HIDDEN_USERNS;
+	case -EOPNOTSUPP:
+		return OSF_REASON_NO_PROOF;
 	case -EPROTONOSUPPORT:
 		return OSF_REASON_VERSION;
 	case -EUCLEAN:
 		return OSF_REASON_COUNTS;
 	case -ENOENT:
-	case -EPIPE:
-		return OSF_REASON_NO_PEER;
+	case -EPIPE: /* it was there, and has gone */
+		return OSF_REASON_PEER_KERNEL;
 	case -ENOTCONN:
 		return OSF_REASON_UNCONNECTED;
 	case -EBADMSG:
@@ -243,7 +253,11 @@ static void keep_bell(struct sock *sk, const struct hello *h, int *fds,
 {
 	int *fd = h->n_needed < HELLO_FDS ? &fds[h->n_needed] : NULL;
 
-	if (!h->bell1 || !fd || *fd < 0 || !shm_of(sk)->peer_inbox)
+	struct itimerspec at;
+
+	/* The last fails at once on whatever is no timerfd. */
+	if (!h->bell1 || !fd || *fd < 0 || !shm_of(sk)->peer_inbox ||
+	    timerfd_gettime(*fd, &at))
 		return;
 	if (!inbox_keep_bell(shm_of(sk)->peer_inbox, h->bell1 - 1u, *fd,
 			     channel_pid(channel)))
@@ -254,8 +268,7 @@ static void keep_bell(struct sock *sk, const struct hello *h, int *fds,
 static void close_passthrough(int fds[HELLO_FDS])
 {
 	for (int i = 0; i < HELLO_FDS; i++)
-		if (fds[i] >= 0)
-			libc.close(fds[i]);
+		discard_passed(fds[i]);
 }
 
 /*
@@ -287,16 +300,58 @@ static int send_segment(struct sock *sk, int channel)
 	return err;
 }
 
+/* Has the opener closed the channel, whether or not it answered? */
+static bool is_gone(const struct sock *sk)
+{
+	struct pollfd p = { .fd = shm_of(sk)->channel_fd };
+
+	return libc.poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
+}
+
+/* The program sees its own rate, not our number. */
+static void hide_rate(struct sock *sk)
+{
+	const struct notice *n = &shm_of(sk)->notice;
+
+	sk->rate_was = n->was;
+	store_rel(&sk->rate_shown, notice_rate(n));
+}
+
+/* The peer may not share our memory.  It finds that out in the same way, if the
+ * channel is still there when it looks: so stay until it has gone, or until our
+ * last look. */
+static int refuse(struct sock *sk, int channel, int err)
+{
+	shm_of(sk)->channel_fd = channel;
+	shm_of(sk)->refusal = err;
+	sock_set_reason(sk, reason_of(err));
+	sock_set_mode(sk, SOCK_YOUNG);
+	return 0;
+}
+
 int shm_accept(struct sock *sk, int fd)
 {
-	int channel = proposal_connect(fd);
+	int refused;
 
-	if (channel == -ENOENT) {
+	if (shm_of(sk)->refusal && !is_gone(sk)) {
+		sock_set_mode(sk, SOCK_YOUNG);
+		return 0;
+	}
+	if (shm_of(sk)->refusal) {
+		shm_proposal_close(sk, fd);
+		return decline(sk, shm_of(sk)->refusal);
+	}
+	int channel = proposal_connect(fd, &shm_of(sk)->notice, &refused);
+	hide_rate(sk);
+	if (refused >= 0)
+		return refuse(sk, refused, channel);
+	if (channel == -ENOENT || channel == -EAGAIN) {
 		sock_set_mode(sk, SOCK_YOUNG);
 		return 0;
 	}
 	if (channel < 0)
 		return decline(sk, channel);
+	shm_of(sk)->channel_fd = channel;
 	int err = anchor_counts(fd, sk->flags & SOCK_F_ACTIVE,
 				&shm_of(sk)->tx_tcp_base);
 	if (!err)
@@ -308,10 +363,9 @@ int shm_accept(struct sock *sk, int fd)
 			anchor_restore(sk, fd);
 	}
 	if (err) {
-		fds_close(channel);
+		shm_proposal_close(sk, fd);
 		return decline(sk, err);
 	}
-	shm_of(sk)->channel_fd = channel;
 	sock_set_mode(sk, SOCK_PENDING);
 	return 1;
 }
@@ -321,8 +375,7 @@ int shm_accept(struct sock *sk, int fd)
 static void candidate_end(struct sock *sk, int fd, enum osf_reason reason)
 {
 	anchor_restore(sk, fd);
-	fds_close(shm_of(sk)->channel_fd);
-	shm_of(sk)->channel_fd = 0;
+	shm_proposal_close(sk, fd);
 	sock_set_reason(sk, reason);
 	store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
 	sock_set_mode(sk, SOCK_KERNEL);
@@ -351,7 +404,7 @@ static void candidate_step(struct sock *sk, int fd)
 		 * more. */
 		if (is_declined(sk) &&
 		    !(load_acq(&shm_peer(sk)->flags) & SEG_READY))
-			candidate_end(sk, fd, OSF_REASON_NO_PEER);
+			candidate_end(sk, fd, OSF_REASON_PEER_KERNEL);
 		return;
 	}
 	int err = hello_recv(shm_of(sk)->channel_fd, &h, fds);
@@ -364,14 +417,13 @@ static void candidate_step(struct sock *sk, int fd)
 	}
 	/* A mapping made here does not exist in the other processes that share
 	 * the socket.  They all have the anchor, so use no inbox. */
-	if (fds[0] < 0 || sock_procs(sk) > 1 ||
+	if (!sealed_is(fds[0]) || sock_procs(sk) > 1 ||
 	    inbox_attach(fds[0], &shm_of(sk)->peer_inbox))
 		shm_of(sk)->peer_inbox = NULL;
 	if (!err)
 		keep_bell(sk, &h, fds, shm_of(sk)->channel_fd);
 	close_passthrough(fds);
-	fds_close(shm_of(sk)->channel_fd);
-	shm_of(sk)->channel_fd = 0;
+	shm_proposal_close(sk, fd);
 	/* If bytes were sent without our counting them, the kernel's count has
 	 * them. */
 	if (!anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent) &&
@@ -431,7 +483,8 @@ void shm_pending_decide(struct sock *sk, int fd)
 
 int shm_propose(struct sock *sk, int fd)
 {
-	int s = proposal_listen(fd);
+	int s = proposal_listen(fd, &shm_of(sk)->notice);
+	hide_rate(sk);
 
 	if (s < 0)
 		return decline(sk, s);
@@ -442,12 +495,23 @@ int shm_propose(struct sock *sk, int fd)
 	return 0;
 }
 
-void shm_proposal_close(struct sock *sk)
+/* If the number cannot be taken away, its name stays bound: see
+ * proto/shm/notice.h. */
+void shm_proposal_close(struct sock *sk, int fd)
 {
-	fds_close(shm_of(sk)->proposal_fd);
-	fds_close(shm_of(sk)->channel_fd);
-	store_rlx(&shm_of(sk)->proposal_fd, 0);
-	shm_of(sk)->channel_fd = 0;
+	struct shm_conn *c = shm_of(sk);
+
+	if (fd >= 0 && c->notice.number && fds_cookie(fd) == c->notice.cookie)
+		c->notice.fd = fd;
+	if (notice_remove(&c->notice)) {
+		proposal_close(c->proposal_fd);
+		discard_channel(c->channel_fd);
+	} else {
+		log_info("fd %d: a unix socket stays open", sk->st->fd);
+	}
+	store_rlx(&c->proposal_fd, 0);
+	c->channel_fd = 0;
+	hide_rate(sk);
 }
 
 /* It has been revoked: undo what was prepared. */
@@ -473,7 +537,7 @@ static int accept_segment(struct sock *sk, int fd, int channel,
 	uint32_t ring_size;
 	uint64_t sent;
 
-	if (fds[0] < 0 || fds[1] < 0)
+	if (!sealed_is(fds[0]) || !sealed_is(fds[1]))
 		return -EBADMSG;
 	int err = seg_open(fds[0], &seg, &ring_size);
 	if (err)
@@ -521,8 +585,6 @@ int shm_proposal_advance(struct sock *sk, int fd)
 
 		if (channel >= 0)
 			shm_of(sk)->channel_fd = channel;
-		else if (channel == -EAGAIN || channel == -EPERM)
-			err = -EAGAIN; /* ignore a stranger */
 		else
 			err = channel;
 	}
@@ -536,7 +598,7 @@ int shm_proposal_advance(struct sock *sk, int fd)
 		err = accept_segment(sk, fd, shm_of(sk)->channel_fd, &h, fds);
 		close_passthrough(fds);
 	}
-	shm_proposal_close(sk);
+	shm_proposal_close(sk, fd);
 	if (err)
 		return decline(sk, err);
 	became_shm(sk);
@@ -549,23 +611,36 @@ int shm_announce(int listen_fd, bool is_kernel)
 			     is_kernel ? ANNOUNCED_KERNEL : ANNOUNCED);
 }
 
-bool shm_is_announced(int fd) { return !announce_check(fd, ANNOUNCED); }
+bool shm_is_announced(int fd)
+{
+	struct other_end e = { .uid = geteuid() };
+	int err = other_end_ask(fd, &e);
+
+	return (!err || err == -EAGAIN || err == -EOPNOTSUPP) &&
+	       !announce_check(fd, ANNOUNCED, e.uid);
+}
 
 enum osf_reason shm_why_alone(const struct sock *sk, int fd)
 {
-	uid_t uid = geteuid(), owner = uid;
-	int err = owner_of_peer(fd, &owner);
+	struct other_end e = { .uid = geteuid() };
+	int err = other_end_ask(fd, &e);
 
+	if (shm_of(sk)->refusal)
+		return reason_of(shm_of(sk)->refusal);
 	if (err == -ENOENT)
 		return OSF_REASON_OTHER_NETNS;
-	if (uid && owner && owner != uid)
+	if (err == -EOPNOTSUPP)
+		return OSF_REASON_NO_PROOF;
+	if (!trust_allows(e.uid))
 		return OSF_REASON_OTHER_UID;
 	if (!(sk->flags & SOCK_F_ACTIVE))
 		return OSF_REASON_NO_PROPOSAL;
-	return announce_check(fd, ANNOUNCED) &&
-		       announce_check(fd, ANNOUNCED_KERNEL)
-		   ? OSF_REASON_NO_PEER
-		   : OSF_REASON_PEER_KERNEL;
+	int by_osf = announce_check(fd, ANNOUNCED, e.uid);
+	if (by_osf == -ENOENT)
+		by_osf = announce_check(fd, ANNOUNCED_KERNEL, e.uid);
+	if (by_osf == -ENOENT)
+		return OSF_REASON_NO_PEER;
+	return by_osf ? OSF_REASON_NO_PROPOSAL : OSF_REASON_PEER_KERNEL;
 }
 
 /* The child shares inherited connections with its parent.  News must wake both

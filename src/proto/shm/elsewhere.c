@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+/* proto/shm/elsewhere.c - see proto/shm/elsewhere.h */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+#include "base/fds.h"
+#include "base/gate.h"
+#include "base/libc.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "base/rawcall.h"
+#include "proto/shm/elsewhere.h"
+#include "proto/shm/rendezvous.h"
+#include "proto/shm/segment.h"
+
+#define SLOTS 4
+#define STACK_BYTES 8192
+#define PATIENCE_S 5  /* of a process whose parent says nothing more */
+#define BORROW_MS 200 /* it takes some 100 us, and a core */
+#define KEPT_MAX 16
+
+/* What one process works on.  It shares our memory, so its stack is ours. */
+struct slot {
+	uint32_t is_busy; /* the kernel clears it at the process's end */
+	uint32_t go;      /* we have closed our descriptor */
+	void (*work)(struct slot *s);
+	int fd, pid, their_fd, out;
+	bool is_ours; /* @their_fd is one of our own */
+	alignas(16) uint8_t first[STACK_BYTES];
+	alignas(16) uint8_t second[STACK_BYTES];
+};
+
+static struct slot slots[SLOTS];
+static struct lock lock;
+static uint32_t n_kept;
+
+static void after_fork(void)
+{
+	lock = (struct lock){ 0 };
+	for (int i = 0; i < SLOTS; i++)
+		slots[i].is_busy = 0;
+}
+
+/*
+ * Code that runs in the other process: system calls only.
+ */
+
+static void keep_only(int fd)
+{
+	if (fd > 0)
+		rawcall(SYS_close_range, 0, fd - 1, 0);
+	rawcall(SYS_close_range, fd + 1, ~0u, 0);
+}
+
+/* Our descriptor must be the last, so that the program's close() ends nothing. */
+static void close_it(struct slot *s)
+{
+	const struct timespec patience = { .tv_sec = PATIENCE_S };
+
+	keep_only(s->fd);
+	while (!load_acq(&s->go) && rawcall(SYS_futex, &s->go, FUTEX_WAIT, 0,
+					    &patience, NULL, 0) != -ETIMEDOUT)
+		;
+	rawcall(SYS_close, s->fd);
+}
+
+static int option_of(int fd, int name)
+{
+	int v = -1;
+	socklen_t len = sizeof(v);
+
+	return rawcall(SYS_getsockopt, fd, SOL_SOCKET, name, &v, &len) ? -1 : v;
+}
+
+/* Fails at once on what is no socket. */
+static bool is_tcp(int fd)
+{
+	return option_of(fd, SO_TYPE) == SOCK_STREAM &&
+	       option_of(fd, SO_PROTOCOL) == IPPROTO_TCP;
+}
+
+static void send_it(int out, int fd)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	char byte = 0;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control.buf,
+			      .msg_controllen = sizeof(control.buf) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	*(int *)CMSG_DATA(c) = fd;
+	rawcall(SYS_sendmsg, out, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Send the descriptor back if it is a TCP socket. */
+static void borrow_it(struct slot *s)
+{
+	int got = s->their_fd;
+
+	if (!s->is_ours) {
+		keep_only(s->out);
+		long pidfd = rawcall(SYS_pidfd_open, s->pid, 0);
+		got = (int)rawcall(SYS_pidfd_getfd, pidfd, s->their_fd, 0);
+		rawcall(SYS_close, pidfd);
+	}
+	if (got >= 0 && is_tcp(got))
+		send_it(s->out, got);
+	rawcall(SYS_close, s->out);
+}
+
+static int run_second(void *arg)
+{
+	struct slot *s = arg;
+
+	rawcall(SYS_setsid);
+	s->work(s);
+	rawcall(SYS_exit, 0);
+	return 0;
+}
+
+static int run_first(void *arg)
+{
+	struct slot *s = arg;
+
+	if (libc.clone(run_second, s->second + STACK_BYTES,
+		       CLONE_VM | CLONE_FILES | CLONE_FS | CLONE_CHILD_CLEARTID,
+		       s, NULL, NULL, &s->is_busy) < 0)
+		store_rel(&s->is_busy, 0u);
+	rawcall(SYS_exit, 0);
+	return 0;
+}
+
+/*
+ * Code that runs in the program.
+ */
+
+static struct slot *slot_get(void)
+{
+	static uint32_t knows;
+
+	if (!xchg(&knows, 1u))
+		gate_on_child(after_fork);
+	GUARD(&lock);
+	for (int i = 0; i < SLOTS; i++)
+		if (!load_acq(&slots[i].is_busy)) {
+			slots[i].is_busy = 1;
+			slots[i].go = 0;
+			return &slots[i];
+		}
+	return NULL;
+}
+
+/* Start a process that has a copy of our descriptors. */
+static bool start(struct slot *s)
+{
+	int saved = errno, status;
+	sigset_t all, was;
+
+	/* A handler of the program must not run there. */
+	sigfillset(&all);
+	rawcall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &was, 8);
+	int pid = libc.clone(run_first, s->first + STACK_BYTES,
+			     CLONE_VM | CLONE_VFORK, s);
+	if (pid < 0)
+		store_rel(&s->is_busy, 0u);
+	else
+		while (rawcall(SYS_wait4, pid, &status, __WALL, NULL) == -EINTR)
+			;
+	rawcall(SYS_rt_sigprocmask, SIG_SETMASK, &was, NULL, 8);
+	errno = saved;
+	return pid >= 0;
+}
+
+/* Close @fd there.  False: it stays open. */
+static bool close_elsewhere(int fd)
+{
+	struct slot *s = slot_get();
+
+	if (!s)
+		return false;
+	s->work = close_it;
+	s->fd = fd;
+	if (!start(s))
+		return false;
+	fds_close(fd);
+	store_rel(&s->go, 1u);
+	rawcall(SYS_futex, &s->go, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	return true;
+}
+
+/* At the number that it has: to move it is to close it. */
+static void keep(int fd)
+{
+	fetch_add(&n_kept, 1u);
+	log_warn("a descriptor that a peer sent stays open: %d", fd);
+}
+
+bool discard_is_full(void) { return load_rlx(&n_kept) >= KEPT_MAX; }
+
+void discard_channel(int fd)
+{
+	char byte;
+
+	if (fd <= 0)
+		return;
+	libc.shutdown(fd, SHUT_RDWR); /* nothing more comes */
+	ssize_t n = libc.recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	if (n <= 0)
+		fds_close(fd);
+	else if (!close_elsewhere(fd))
+		keep(fd);
+}
+
+/* Memory and timers.  Both questions fail at once on anything else. */
+static bool is_harmless(int fd)
+{
+	struct itimerspec at;
+
+	return sealed_is(fd) || !timerfd_gettime(fd, &at);
+}
+
+void discard_passed(int fd)
+{
+	struct statx sx;
+	int saved = errno;
+
+	if (fd < 0)
+		return;
+	bool is_good = is_harmless(fd);
+	errno = saved;
+	if (is_good) {
+		libc.close(fd);
+		return;
+	}
+	/* This asks no file system's server. */
+	bool is_file = statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+			     STATX_TYPE, &sx) ||
+		       (sx.stx_mode & S_IFMT && !S_ISSOCK(sx.stx_mode) &&
+			!S_ISFIFO(sx.stx_mode));
+	if (is_file || !close_elsewhere(fd))
+		keep(fd);
+}
+
+/* The descriptor that the other process sends, or -1. */
+static int receive_it(int fd)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} control;
+	char byte;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = control.buf,
+			      .msg_controllen = sizeof(control.buf) };
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	int got = -1;
+
+	if (libc.poll(&p, 1, BORROW_MS) != 1 ||
+	    libc.recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1)
+		return -1;
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+		memcpy(&got, CMSG_DATA(c), sizeof(got));
+	return got;
+}
+
+static int borrow_over(int pair[2], int fd, pid_t pid, int their_fd)
+{
+	struct slot *s = slot_get();
+
+	if (!s)
+		return -1;
+	s->work = borrow_it;
+	s->pid = pid;
+	s->is_ours = pid == getpid();
+	s->their_fd = their_fd;
+	s->out = pair[1];
+	if (!start(s))
+		return -1;
+	libc.close(pair[1]);
+	pair[1] = -1;
+	int other = receive_it(pair[0]);
+	if (other < 0 || are_two_ends(fd, other))
+		return other;
+	discard_passed(other);
+	return -1;
+}
+
+int borrow_other_end(int fd, pid_t pid, int their_fd)
+{
+	int pair[2], saved = errno, other;
+
+	if (pid <= 0 || their_fd < 0 ||
+	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
+		return -1;
+	other = borrow_over(pair, fd, pid, their_fd);
+	libc.close(pair[0]);
+	if (pair[1] >= 0)
+		libc.close(pair[1]);
+	errno = saved;
+	return other;
+}

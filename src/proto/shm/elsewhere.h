@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proto/shm/elsewhere.h - descriptors of strangers, handled in a process of their own
+ *
+ * A close() may sleep for as long as whoever made the file likes: a socket that
+ * lingers, a file system of the peer's.  And any close() of a file drops the POSIX
+ * locks that the process has on that file.  So a descriptor that may be anything is
+ * never closed by the program's threads.  A short-lived process with a copy of the
+ * descriptor table does it.  Its parent ends at once, so the program can neither
+ * wait for it nor learn of its end.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/compiler.h"
+
+/* Close a unix socket of ours, whatever a stranger has queued there. */
+void discard_channel(int fd);
+/* Let go of a descriptor that a peer sent.  Sealed memory and timers are closed.
+ * Another file is not closed but kept, because to close it might sleep, or drop
+ * locks of the program. */
+void discard_passed(int fd);
+/* Have so many been kept that no more may be received? */
+bool discard_is_full(void);
+
+/* A copy of the other end of @fd's connection, which process @pid has as its
+ * descriptor @their_fd.  All three are checked: the result is the other end, or
+ * -1.  Let go of it with discard_passed(). */
+int borrow_other_end(int fd, pid_t pid, int their_fd);

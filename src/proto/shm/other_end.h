@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proto/shm/other_end.h - what the kernel says about the other end of a connection
+ *
+ * Both ends of a loopback connection are sockets of one network namespace.  The
+ * kernel describes each to everybody there (NETLINK_SOCK_DIAG), found by its
+ * addresses.  A call takes three microseconds and asks no process.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/compiler.h"
+
+struct other_end {
+	uid_t uid;     /* of the process that made the socket */
+	uint64_t rate; /* SO_MAX_PACING_RATE; UINT64_MAX: none is set */
+};
+
+/* Return: 0; -ENOENT: the other end is not in this network namespace; -EAGAIN: no
+ * process has it now, or nobody can say; -EOPNOTSUPP: the kernel does not say. */
+MUST_CHECK int other_end_ask(int fd, struct other_end *e);
+
+struct sockaddr_storage;
+/* The same for the socket with these addresses; 0, -ENOENT or -EOPNOTSUPP. */
+MUST_CHECK int socket_ask(const struct sockaddr_storage *local,
+			  const struct sockaddr_storage *peer,
+			  struct other_end *e);

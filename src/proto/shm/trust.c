@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/* proto/shm/trust.c - see proto/shm/trust.h */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/libc.h"
+#include "base/rawcall.h"
+#include "proto/shm/trust.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+#define GET_USER_NAMESPACE _IO(0xff, 9) /* of a pidfd: Linux 6.11 */
+#define OVERFLOW_UID 65534
+#define MAP_TEXT_MAX 4096
+
+static uid_t overflow_uid(void)
+{
+	static uid_t known;
+	char text[16] = "";
+
+	if (known)
+		return known;
+	int fd =
+	    libc.open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		if (libc.read(fd, text, sizeof(text) - 1) < 0)
+			text[0] = '\0';
+		libc.close(fd);
+	}
+	uid_t uid = (uid_t)strtoul(text, NULL, 10);
+	return known = uid ? uid : OVERFLOW_UID;
+}
+
+/* Does OSF_ALLOW_UIDS=33,1000 name @uid? */
+static bool is_named(uid_t uid)
+{
+	const char *p = secure_getenv("OSF_ALLOW_UIDS");
+
+	while (p && *p) {
+		char *end;
+		unsigned long allowed = strtoul(p, &end, 10);
+
+		if (end == p)
+			return false;
+		if (allowed == uid)
+			return true;
+		p = *end == ',' ? end + 1 : NULL;
+	}
+	return false;
+}
+
+bool trust_allows(uid_t uid) { return uid == geteuid() || is_named(uid); }
+
+static bool channel_cred(int channel, struct ucred *cred)
+{
+	socklen_t len = sizeof(*cred);
+
+	return !libc.getsockopt(channel, SOL_SOCKET, SO_PEERCRED, cred, &len);
+}
+
+pid_t channel_pid(int channel)
+{
+	struct ucred cred;
+
+	return channel_cred(channel, &cred) ? cred.pid : 0;
+}
+
+/* The user namespace of the process behind @pidfd.  0 with *@ino, or -errno. */
+static int namespace_of(int pidfd, ino_t *ino)
+{
+	struct stat st;
+
+	if (pidfd < 0)
+		return -ENOSYS;
+	int fd = libc.ioctl(pidfd, GET_USER_NAMESPACE, 0);
+	if (fd < 0)
+		return -errno;
+	int err = libc.fstat(fd, &st) ? -errno : 0;
+	libc.close(fd);
+	*ino = st.st_ino;
+	return err;
+}
+
+static int own_namespace(ino_t *ino)
+{
+	int pidfd = (int)rawcall(SYS_pidfd_open, getpid(), 0);
+	int err = namespace_of(pidfd, ino);
+
+	if (pidfd >= 0)
+		libc.close(pidfd);
+	return err;
+}
+
+/* What /proc says instead, on kernels before 6.11. */
+static int namespace_in_proc(pid_t pid, ino_t *ino)
+{
+	char path[48];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/user", (int)pid);
+	if (stat(path, &st))
+		return -errno;
+	*ino = st.st_ino;
+	return 0;
+}
+
+static ssize_t map_text(pid_t pid, char text[MAP_TEXT_MAX])
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
+	int fd = libc.open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	ssize_t n = libc.read(fd, text, MAP_TEXT_MAX);
+	libc.close(fd);
+	return n;
+}
+
+/*
+ * The kernel does not show the namespace of a process that has dropped its
+ * privileges, but it shows everybody its map of users.  Only who has privileges in
+ * our namespace can make another one with the same map.
+ */
+static int compare_maps(pid_t pid)
+{
+	char a[MAP_TEXT_MAX], b[MAP_TEXT_MAX];
+	ssize_t n = map_text(getpid(), a), m = map_text(pid, b);
+
+	if (n <= 0 || m <= 0)
+		return -ENOSYS;
+	return n == m && !memcmp(a, b, (size_t)n) ? 0 : -EXDEV;
+}
+
+/* 0: in our user namespace; -EXDEV; -ENOSYS: nobody can say. */
+static int compare_namespaces(int pidfd, pid_t pid)
+{
+	ino_t ours, theirs;
+	int err = namespace_of(pidfd, &theirs);
+
+	if (!err && !own_namespace(&ours))
+		return ours == theirs ? 0 : -EXDEV;
+	if (pid <= 0)
+		return -ENOSYS;
+	if (!namespace_in_proc(pid, &theirs) &&
+	    !namespace_in_proc(getpid(), &ours))
+		return ours == theirs ? 0 : -EXDEV;
+	return compare_maps(pid);
+}
+
+static int check_namespace(int channel, pid_t pid)
+{
+	int pidfd = -1, saved = errno;
+	socklen_t len = sizeof(pidfd);
+
+	if (pid == getpid())
+		return 0;
+	if (libc.getsockopt(channel, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len))
+		pidfd = -1; /* Linux 6.5 */
+	int err = compare_namespaces(pidfd, pid);
+	/* If the process has ended, its number may be another's by now. */
+	if (!err && pidfd >= 0 &&
+	    rawcall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == -ESRCH)
+		err = -ENOSYS;
+	if (pidfd >= 0)
+		libc.close(pidfd);
+	errno = saved;
+	return err;
+}
+
+int trust_check(int channel)
+{
+	struct ucred cred;
+
+	if (!channel_cred(channel, &cred) || !trust_allows(cred.uid))
+		return -EPERM;
+	if (is_named(cred.uid) && cred.uid != overflow_uid())
+		return 0;
+	return check_namespace(channel, cred.pid);
+}

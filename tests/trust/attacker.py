@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: MIT
+"""
+tests/trust/attacker.py - speaks the rendezvous by hand, as somebody who means harm would
+
+    peer = attacker.Opener(port); peer.meet()     has the client's end of a connection
+    attacker.number_of(client, server)            what a TCP socket shows to everybody
+    attacker.reach(number)                        a unix connection to whoever offers
+    attacker.as_user(uid, work)                   runs work() in a child, as that user
+
+See src/proto/shm/rendezvous.h and notice.h for the protocol.  The numbers of the segment
+come from src/proto/shm/segment.h.
+"""
+import array
+import fcntl
+import mmap
+import os
+import re
+import secrets
+import socket
+import struct
+import sys
+import time
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+NOBODY = 65534
+NUMBER_MASK = (1 << 60) - 1
+SHOWN = 1 << 62
+SO_MAX_PACING_RATE = 47
+HELLO_MAGIC = 0x316f736f
+READY, TX_RING = 1, 2
+PAGE, SIDE_AT, SIDE_BYTES = 4096, 64, 256
+
+
+def seg_version():
+    with open(os.path.join(ROOT, "src/proto/shm/segment.h")) as f:
+        return int(re.search(r"#define SEG_VERSION (\d+)", f.read())[1])
+
+
+def number_of(local_port, peer_port):
+    """The number that the socket 127.0.0.1:@local_port shows, or 0."""
+    ask = struct.pack("=BBBBI", socket.AF_INET, 6, 2, 0, 0xffffffff)
+    ask += struct.pack(">HH", local_port, peer_port)
+    ask += socket.inet_aton("127.0.0.1") + bytes(12)
+    ask += socket.inet_aton("127.0.0.1") + bytes(12)
+    ask += struct.pack("=III", 0, 0xffffffff, 0xffffffff)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, 4) as nl:
+        nl.send(struct.pack("=IHHII", 16 + len(ask), 20, 1, 1, 0) + ask)
+        got = nl.recv(8192)
+    if struct.unpack_from("=H", got, 4)[0] != 20:
+        return 0
+    at = 16 + 72
+    while at + 4 <= len(got):
+        size, kind = struct.unpack_from("=HH", got, at)
+        if kind == 2:
+            rate = struct.unpack_from("=Q", got, at + 4 + 112)[0]
+            return rate & NUMBER_MASK if rate & ~NUMBER_MASK == SHOWN else 0
+        at += max(4, (size + 3) & ~3)
+    return 0
+
+
+def name_of(number):
+    return "\0osf8/%015x" % number
+
+
+def show(tcp, number):
+    tcp.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, struct.pack("=Q", SHOWN | number))
+
+
+def reach(number, name=None):
+    """Connects to the offer; a connection that nobody has asked for."""
+    unix = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if name:
+        unix.bind(name)
+    unix.connect(name_of(number))
+    unix.settimeout(5)
+    return unix
+
+
+def hello(channel, fds):
+    data = struct.pack("=IHHIHH16s", HELLO_MAGIC, seg_version(), 32, os.getpid(),
+                       len(fds), 0, b"A" * 16)
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    channel.sendmsg([data], rights)
+
+
+def sealed_memory(size):
+    fd = os.memfd_create("attacker", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(fd, size)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK |
+                fcntl.F_SEAL_GROW)
+    return fd
+
+
+def lingering(seconds):
+    """A socket whose last close() sleeps, and its far end, which never reads."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        out = socket.create_connection(listener.getsockname())
+        far_end = listener.accept()[0]
+    out.setblocking(False)
+    try:
+        while True:
+            out.send(bytes(65536))
+    except BlockingIOError:
+        pass
+    out.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, seconds))
+    return out, far_end
+
+
+class Opener:
+    """Has one end of a connection to 127.0.0.1:@port, and offers."""
+
+    def __init__(self, port):
+        number = secrets.randbits(60)
+        self.offer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.offer.bind(name_of(number))
+        self.offer.listen(8)
+        self.offer.setblocking(False)
+        self.tcp = socket.socket()
+        show(self.tcp, number)
+        self.tcp.settimeout(5)
+        self.tcp.connect(("127.0.0.1", port))
+        self.n = 0
+
+    def turn(self, data=b"x"):
+        self.n += len(data)
+        self.tcp.sendall(data)
+        return self.tcp.recv(100)
+
+    def meet(self, turns=60):
+        """Return: the channel to the victim, or None."""
+        for _ in range(turns):
+            self.turn()
+            try:
+                channel = self.offer.accept()[0]
+                channel.settimeout(5)
+                return channel
+            except BlockingIOError:
+                pass
+        return None
+
+    def take(self, channel):
+        """Maps what the victim has sent."""
+        self.fds = array.array("i")
+        for _, kind, data in channel.recvmsg(200, socket.CMSG_SPACE(64))[1]:
+            if kind == socket.SCM_RIGHTS:
+                self.fds.frombytes(data)
+        self.seg = mmap.mmap(self.fds[0], 0)
+        self.ring = struct.unpack_from("=I", self.seg, 12)[0]
+
+    def u32(self, at, value):
+        struct.pack_into("=I", self.seg, at, value)
+
+    def ready(self, pid, fd):
+        """Says which process and descriptor the recall is to use."""
+        side = SIDE_AT + SIDE_BYTES
+        self.u32(16, 1)
+        struct.pack_into("=Q", self.seg, side + 8, self.n)
+        self.u32(side + 24, pid)
+        self.u32(side + 28, fd)
+        self.u32(side, READY | TX_RING)
+
+    def record(self, at, data):
+        """A record of @data at the offset @at of our ring."""
+        base = PAGE + self.ring + at
+        self.seg[base + 8:base + 8 + len(data)] = data
+        struct.pack_into("=Q", self.seg, base, 1 << 32 | len(data))
+
+
+def as_user(uid, work):
+    """A child in which work() runs.  Return: its pid; see ended()."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        if uid:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+        work()
+        sys.stdout.flush()
+        os._exit(0)
+    except BaseException as why:  # whatever it is, the test must see it
+        print("attacker: %r" % why, flush=True)
+        os._exit(1)
+
+
+def ended(pid):
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def listens(port):
+    """Is there a listener?  Asked without a connection to it."""
+    with open("/proc/net/tcp") as f:
+        return " 0100007F:%04X 00000000:0000 0A" % port in f.read()
+
+
+def until(what, seconds=5):
+    """Polls what() until it is true.  Return: what it is in the end."""
+    end = time.monotonic() + seconds
+    while not what() and time.monotonic() < end:
+        time.sleep(0.001)
+    return what()
