@@ -26,12 +26,14 @@
 #include "proto/shm/elsewhere.h"
 #include "proto/shm/rendezvous.h"
 #include "proto/shm/segment.h"
+#include "proto/shm/trust.h"
 
 #define SLOTS 4
 #define STACK_BYTES 8192
 #define PATIENCE_S 5  /* of a process whose parent says nothing more */
 #define BORROW_MS 200 /* it takes some 100 us, and a core */
 #define KEPT_MAX 16
+#define MESSAGES_MAX 300 /* max_dgram_qlen is 10 at first */
 
 /* What one process works on.  It shares our memory, so its stack is ours. */
 struct slot {
@@ -71,7 +73,6 @@ static void close_it(struct slot *s)
 {
 	const struct timespec patience = { .tv_sec = PATIENCE_S };
 
-	keep_only(s->fd);
 	while (!load_acq(&s->go) && rawcall(SYS_futex, &s->go, FUTEX_WAIT, 0,
 					    &patience, NULL, 0) != -ETIMEDOUT)
 		;
@@ -120,7 +121,6 @@ static void borrow_it(struct slot *s)
 	int got = s->their_fd;
 
 	if (!s->is_ours) {
-		keep_only(s->out);
 		long pidfd = rawcall(SYS_pidfd_open, s->pid, 0);
 		got = (int)rawcall(SYS_pidfd_getfd, pidfd, s->their_fd, 0);
 		rawcall(SYS_close, pidfd);
@@ -144,6 +144,14 @@ static int run_first(void *arg)
 {
 	struct slot *s = arg;
 
+	if (s->is_ours) {
+		s->work(s);
+		store_rel(&s->is_busy, 0u);
+		rawcall(SYS_exit, 0);
+	}
+	/* The program goes on when we have ended.  Its sockets must not stay
+	 * open here then. */
+	keep_only(s->work == close_it ? s->fd : s->out);
 	if (libc.clone(run_second, s->second + STACK_BYTES,
 		       CLONE_VM | CLONE_FILES | CLONE_FS | CLONE_CHILD_CLEARTID,
 		       s, NULL, NULL, &s->is_busy) < 0)
@@ -201,6 +209,7 @@ static bool close_elsewhere(int fd)
 	if (!s)
 		return false;
 	s->work = close_it;
+	s->is_ours = false;
 	s->fd = fd;
 	if (!start(s))
 		return false;
@@ -219,15 +228,37 @@ static void keep(int fd)
 
 bool discard_is_full(void) { return load_rlx(&n_kept) >= KEPT_MAX; }
 
-void discard_channel(int fd)
+/* Receive what a process that we trust has queued: mostly it is in order. */
+static void drain(int fd)
+{
+	struct hello h;
+	int fds[HELLO_FDS];
+
+	for (int i = 0; i < MESSAGES_MAX; i++) {
+		int err = hello_recv(fd, &h, fds);
+
+		for (int k = 0; !err && k < HELLO_FDS; k++)
+			discard_passed(fds[k]);
+		if (err == -EPIPE || err == -EAGAIN)
+			return;
+	}
+}
+
+static bool has_more(int fd)
 {
 	char byte;
 
+	return libc.recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+void discard_channel(int fd)
+{
 	if (fd <= 0)
 		return;
 	libc.shutdown(fd, SHUT_RDWR); /* nothing more comes */
-	ssize_t n = libc.recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-	if (n <= 0)
+	if (has_more(fd) && !trust_check(fd))
+		drain(fd);
+	if (!has_more(fd))
 		fds_close(fd);
 	else if (!close_elsewhere(fd))
 		keep(fd);
