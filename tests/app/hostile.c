@@ -168,8 +168,8 @@ static int tcp_socket(void)
 	return fd;
 }
 
-static socklen_t offer_name(struct sockaddr_un *un, uint16_t client,
-			    uint16_t server)
+static socklen_t proposal_name(struct sockaddr_un *un, uint16_t client,
+			       uint16_t server)
 {
 	un->sun_family = AF_UNIX;
 	un->sun_path[0] = '\0';
@@ -180,10 +180,10 @@ static socklen_t offer_name(struct sockaddr_un *un, uint16_t client,
 }
 
 /* -1 when there is no such offer in time. */
-static int offer_find(uint16_t client, uint16_t server)
+static int proposal_find(uint16_t client, uint16_t server)
 {
 	struct sockaddr_un un;
-	socklen_t len = offer_name(&un, client, server);
+	socklen_t len = proposal_name(&un, client, server);
 	uint64_t end = ms_now() + 300;
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
@@ -198,15 +198,15 @@ static int offer_find(uint16_t client, uint16_t server)
 }
 
 /* The victim's, for the connection that we have accepted. */
-static int offer_of_victim(const struct foe *f)
+static int proposal_of_victim(const struct foe *f)
 {
-	return offer_find(port_of(f->tcp, true), port_of(f->tcp, false));
+	return proposal_find(port_of(f->tcp, true), port_of(f->tcp, false));
 }
 
-static int offer_make(uint16_t client, uint16_t server)
+static int proposal_make(uint16_t client, uint16_t server)
 {
 	struct sockaddr_un un;
-	socklen_t len = offer_name(&un, client, server);
+	socklen_t len = proposal_name(&un, client, server);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	if (bind(fd, (void *)&un, len) || listen(fd, 2))
@@ -301,7 +301,7 @@ static bool channel_as_opener(struct foe *f, uint16_t server)
 	int fds[2];
 
 	f->tcp = tcp_socket();
-	int offer = offer_make(port_of(f->tcp, false), server);
+	int offer = proposal_make(port_of(f->tcp, false), server);
 	if (connect(f->tcp, (void *)&a, sizeof(a)))
 		give_up("connect");
 	p.fd = offer;
@@ -338,7 +338,7 @@ static void foe_close(struct foe *f)
 static void pass(struct foe *f, const struct hello *h, size_t len,
 		 const int *fds, size_t n)
 {
-	f->channel = offer_of_victim(f);
+	f->channel = proposal_of_victim(f);
 	if (f->channel < 0)
 		give_up("no offer");
 	say(f->channel, h, len, fds, n);
@@ -502,7 +502,7 @@ static void bad_version(struct foe *f)
 /* Takes the offer and says nothing. */
 static void bad_mute(struct foe *f)
 {
-	f->channel = offer_of_victim(f);
+	f->channel = proposal_of_victim(f);
 	if (f->channel < 0)
 		give_up("no offer");
 }
@@ -798,10 +798,10 @@ static void attack_drip(struct foe *f)
 }
 
 /* Has stopped reading, and does not say where; or says so, and lies. */
-static void attack_recall(struct foe *f)
+static void attack_fallback(struct foe *f)
 {
 	record(f, 1 + below(f, 300));
-	fetch_or(&me(f)->flags, SEG_RECALL | SEG_WANT_BACK);
+	fetch_or(&me(f)->flags, SEG_FALLBACK | SEG_WANT_BACK);
 	bell(f);
 	usleep(below(f, 3000));
 	if (below(f, 4) == 0) {
@@ -823,7 +823,7 @@ static const struct manners attacks[] = {
 	{ "tcp_bytes", attack_tcp_bytes }, { "flags", attack_flags },
 	{ "slots", attack_slots },         { "bells", attack_bells },
 	{ "scribble", attack_scribble },   { "owes", attack_owes },
-	{ "drip", attack_drip },           { "recall", attack_recall },
+	{ "drip", attack_drip },           { "fallback", attack_fallback },
 	{ "inbox", attack_inbox },         { "stolen_name", attack_none },
 };
 #define N_FOR_ANY 12 /* those of above that stay within the segment */
@@ -854,7 +854,7 @@ static bool meet(struct foe *f, int listener, uint16_t port)
 		return true;
 	}
 	f->tcp = accept(listener, NULL, NULL);
-	f->channel = offer_of_victim(f);
+	f->channel = proposal_of_victim(f);
 	if (f->channel < 0)
 		return false;
 	int seg_fd = segment(f, SEALS);
@@ -938,9 +938,9 @@ static void reach_for_another(void)
 	h = hello_make(&f);
 	uint16_t client = (uint16_t)(word >> 16), server = (uint16_t)word;
 	if (as_opener) {
-		offer = offer_make(client, server);
+		offer = proposal_make(client, server);
 	} else {
-		f.channel = offer_find(client, server);
+		f.channel = proposal_find(client, server);
 		if (f.channel >= 0)
 			say(f.channel, &h, sizeof(h),
 			    (int[]){ segment(&f, SEALS), f.own_fd }, 2);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/cut.c - the peer has recalled the connection: what it had not read
+ * proto/shm/cut.c - the peer has ended the ring alone: what it had not read
  *
- *     the peer sets RECALL      nothing goes by TCP: it may be putting bytes back
+ *     the peer sets FALLBACK    nothing goes by TCP: it may be putting bytes back
  *     the peer sets CUT         what stands behind the cut goes by TCP, then all else
  *
- * The writer's half of proto/shm/recall.c.  Between the two flags a peer needs
+ * The writer's half of proto/shm/fallback.c.  Between the two flags a peer needs
  * microseconds, unless it loses its core.  Nobody waits for it here: meanwhile
  * send() answers as if the peer's window were closed, and later looks go on.  A
- * call that has put bytes into the ring before it found RECALL has taken them.  If
+ * call that has put bytes into the ring before it found FALLBACK has taken them.  If
  * the cut shows that the peer has not read them, a later look sends them from the
  * ring, before anything else.
  *
@@ -102,7 +102,7 @@ static ssize_t count_unread(struct sock *sk, int fd, uint32_t cut, size_t most)
 	return -ECONNRESET;
 }
 
-ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
+ssize_t shm_tx_fell_back(struct sock *sk, int fd, size_t mine)
 {
 	uint32_t owed = shm_of(sk)->tx_owed;
 
@@ -110,7 +110,7 @@ ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
 	if (!shm_of(sk)->tx_ring)
 		return 0;
 	if (shm_awaits_cut(sk)) {
-		anchor_look(sk, fd);
+		anchor_ask(sk, fd);
 		if (load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
 			return -ECONNRESET;
 		shm_of(sk)->tx_owed = owed + (uint32_t)mine;

@@ -99,9 +99,9 @@ struct peer_inbox {
 	uint32_t n_rang;  /* doorbells: like all sent by TCP, not posts */
 	uint64_t rang_ns; /* the last time */
 	struct peer_bells bells;
-	/* Of each lane, which was told last: what had gone past by then, in the upper
+	/* Of each lane, which was notified last: what had gone past by then, in the upper
 	 * half, and the ticket that the word was left for. */
-	uint64_t told[INBOX_LANES];
+	uint64_t notified[INBOX_LANES];
 };
 
 static inline uint32_t slot_make(uint32_t lane, uint32_t bit)

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/recall.c - fall back to TCP at once, without the peer's help
+ * proto/shm/fallback.c - fall back to TCP at once, without the peer's help
  *
  *     reader                                  writer, at its next call
- *     sets RECALL, reads the ring to its end
+ *     sets FALLBACK, reads the ring to its end
  *     sets CUT: "I stopped here"              sends by TCP what is behind the
  *                                             cut, and everything after it
  *
  * Somebody who knows nothing of rings is about to use the descriptor: a
  * program that exec() starts, a process that receives the descriptor,
- * io_uring.  So when shm_recall() returns, TCP must carry the rest of the
+ * io_uring.  So when shm_fallback_now() returns, TCP must carry the rest of the
  * peer's stream and nothing else, however long the peer sleeps.
  *
  * Our own direction ends with a BACK mark, as in a fallback that both sides
  * agree on.  The peer's direction ends where we stop reading.  The peer
- * publishes a record, fences and checks RECALL; we set RECALL, fence and read
+ * publishes a record, fences and checks FALLBACK; we set FALLBACK, fence and read
  * the ring.  At least one of us sees the other.  So we read all records of
  * calls that have returned.  Only the call that is writing right now may have
  * to send some of its bytes again, and it can, because it has not returned.
- * Doorbells follow the same rule: we wait for each one counted before RECALL,
+ * Doorbells follow the same rule: we wait for each one counted before FALLBACK,
  * and the peer sends none after.
  *
  * The stash holds what the application has not read yet.  It must come before
@@ -42,11 +42,11 @@
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
 
-/* For all that a recall waits for together.  What has not come by then the relay
- * waits for.  Only if the peer recalls at the same time we wait longer, until it
+/* For all that a fallback waits for together.  What has not come by then the relay
+ * waits for.  Only if the peer falls back at the same time we wait longer, until it
  * has done the same. */
 #define SETTLE_NS (2 * NS_PER_MS)
-#define RECALL_NS (4 * NS_PER_MS)
+#define FALLBACK_NS (4 * NS_PER_MS)
 /* A process that has waited in vain does not wait again for so long: it may have
  * thousands of such connections. */
 #define IMPATIENT_NS (100 * NS_PER_MS)
@@ -55,9 +55,9 @@
 /* The buffers of a TCP connection always have room for this much, once read. */
 #define PUT_BACK_MAX (64u * 1024)
 
-static uint64_t vain_ns; /* when a recall has waited in vain */
+static uint64_t vain_ns; /* when a fallback has waited in vain */
 
-/* When a recall that begins now no longer waits. */
+/* When a fallback that begins now no longer waits. */
 static uint64_t settle_until(void)
 {
 	uint64_t now = now_ns(), last = load_rlx(&vain_ns);
@@ -200,8 +200,8 @@ static int stash_ring(struct sock *sk, struct stash *st)
 
 /* Discard each doorbell that was counted.  Those that have not come in time are
  * left to the relay. */
-static void settle_bells(struct sock *sk, int fd, struct stash *st,
-			 uint64_t until_ns)
+static void sync_bells(struct sock *sk, int fd, struct stash *st,
+		       uint64_t until_ns)
 {
 	uint32_t due;
 
@@ -209,7 +209,7 @@ static void settle_bells(struct sock *sk, int fd, struct stash *st,
 		anchor_drain(sk, fd);
 		due =
 		    load_acq(&shm_peer(sk)->bells) - shm_of(sk)->bells_drained;
-		anchor_look(sk, fd);
+		anchor_ask(sk, fd);
 		if (load_rlx(&sk->anchor_end) != ANCHOR_OPEN)
 			return; /* behind its end nothing comes */
 	} while (due && !st->n_gap && await_bytes(fd, until_ns));
@@ -245,7 +245,7 @@ static bool may_put_back(struct sock *sk, int fd)
 {
 	enum ring_mark mark;
 
-	if (load_acq(&shm_peer(sk)->flags) & (SEG_TX_BACK | SEG_RECALL))
+	if (load_acq(&shm_peer(sk)->flags) & (SEG_TX_BACK | SEG_FALLBACK))
 		return false;
 	if (backlog_bytes(sk))
 		return false;
@@ -314,11 +314,11 @@ static int stash_rx(struct sock *sk, int fd, struct stash *st,
 	 * doorbell was rung. */
 	if (err || shm_of(sk)->rx_tcp)
 		return err;
-	shm_take_held(sk, true);
+	shm_uncork(sk, true);
 	if (!shm_of(sk)->rx_back && !shm_of(sk)->rx_eof)
 		err = stash_ring(sk, st);
 	if (!err)
-		settle_bells(sk, fd, st, until_ns);
+		sync_bells(sk, fd, st, until_ns);
 	return err;
 }
 
@@ -338,11 +338,11 @@ static int end_rx(struct sock *sk, int fd, struct stash *st, uint64_t until_ns)
 	me->cut = shm_of(sk)->rx.off;
 	fetch_or(&me->flags, SEG_CUT); /* S4 */
 	ring_publish(&shm_of(sk)->rx); /* whoever waits for room looks again */
-	shm_told_space(sk, fd);
+	shm_notify_space(sk, fd);
 	return err;
 }
 
-/* The peer recalls at the same time: wait until it has put back what it had not
+/* The peer falls back at the same time: wait until it has put back what it had not
  * read, because from now on somebody may write to TCP who knows nothing of it. */
 static int await_cut(const struct sock *sk, uint64_t until_ns)
 {
@@ -362,8 +362,8 @@ static int end_tx(struct sock *sk, int fd, uint64_t until_ns)
 {
 	int err = await_cut(sk, until_ns);
 
-	if (!err && shm_is_recalled(sk)) { /* both at once */
-		ssize_t lost = shm_tx_recalled(sk, fd, 0);
+	if (!err && shm_has_fallen_back(sk)) { /* both at once */
+		ssize_t lost = shm_tx_fell_back(sk, fd, 0);
 
 		err = lost < 0 ? (int)lost : 0;
 	}
@@ -398,59 +398,59 @@ static int leave_rest(struct sock *sk, int fd)
 
 	me->cut = shm_of(sk)->rx.off;
 	fetch_or(&me->flags, SEG_CUT); /* S4: it may be waiting for that */
-	shm_told_space(sk, fd);
-	if (end_tx(sk, fd, now_ns() + RECALL_NS))
-		shm_broken(sk, fd, "it does not end its recall");
+	shm_notify_space(sk, fd);
+	if (end_tx(sk, fd, now_ns() + FALLBACK_NS))
+		shm_broken(sk, fd, "it does not end its fallback");
 	return 0;
 }
 
-static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
-			 bool gently, struct stash *st)
+static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
+			       bool gently, struct stash *st)
 {
-	if (sock_mode(sk) == SOCK_CANDIDATE)
-		shm_candidate_decide(sk, fd);
-	if (sock_mode(sk) != SOCK_SHM || shm_of(sk)->recalled)
+	if (sock_mode(sk) == SOCK_PENDING)
+		shm_pending_decide(sk, fd);
+	if (sock_mode(sk) != SOCK_SHM || shm_of(sk)->fell_back)
 		return 0;
 	if (shm_of(sk)->rx_broken)
 		return -ECONNRESET;
 	if (gently && !may_put_back(sk, fd))
 		return 0;
 	store_rlx(&shm_me(sk)->rx_anchor, 1u); /* long writes look there */
-	fetch_or(&shm_me(sk)->flags, SEG_RECALL | SEG_WANT_BACK);
+	fetch_or(&shm_me(sk)->flags, SEG_FALLBACK | SEG_WANT_BACK);
 	fence_full(); /* Dekker with tx.c and anchor_ring() */
 	if (gently && load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK)
 		return leave_rest(sk, fd);
 	uint64_t start = now_ns();
 	int err = end_rx(sk, fd, st, settle_until());
 	if (!err)
-		err = end_tx(sk, fd, start + RECALL_NS);
+		err = end_tx(sk, fd, start + FALLBACK_NS);
 	if (err) {
-		shm_broken(sk, fd, "it cannot be recalled");
+		shm_broken(sk, fd, "the kernel cannot take it");
 		return err == -ENOMEM ? err : -ECONNRESET;
 	}
 	store_rlx(&shm_of(sk)->rx_tcp, (uint8_t)0);
 	store_rlx(&shm_of(sk)->rx_back, (uint8_t)1);
 	store_rlx(&shm_of(sk)->rx_eof, (uint8_t)0);
-	store_rlx(&shm_of(sk)->recalled, (uint8_t)1);
+	store_rlx(&shm_of(sk)->fell_back, (uint8_t)1);
 	anchor_restore(sk, fd);
 	if (st->has_end && !stash_needs_relay(st))
 		end_rx_now(fd);
 	sock_set_reason(sk, why);
 	sk->st->proto = OSF_PROTO_INET;
-	count(&arena_totals()->n_taken_back, 1);
+	count(&arena_totals()->n_fallbacks, 1);
 	if (stash_needs_relay(st)) /* others wait until it is there */
 		sock_set_mode(sk, SOCK_UPGRADING);
 	return 1;
 }
 
-int shm_recall(struct sock *sk, int fd, enum osf_reason why, bool gently,
-	       struct stash *st)
+int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
+		     struct stash *st)
 {
 	int saved = errno;
 
 	lock_get(&sk->rx_lock);
 	lock_get(&sk->tx_lock);
-	int r = recall_locked(sk, fd, why, gently, st);
+	int r = fallback_now_locked(sk, fd, why, gently, st);
 	lock_put(&sk->tx_lock);
 	lock_put(&sk->rx_lock);
 	errno = saved;
