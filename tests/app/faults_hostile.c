@@ -13,6 +13,7 @@
  */
 #include "faults.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
 #include <poll.h>
@@ -30,6 +31,9 @@
 #define HONEST 3
 #define ATTACK_MS 600
 #define MESSAGE_BYTES 6000 /* at most */
+
+/* What the library may keep from hostile connections for later ones. */
+#define HOLDS_MAX 24u
 
 /* No call on a descriptor that does not block may wait for a peer.  The machine may
  * be slow; a loop that waits for the peer costs time of the core. */
@@ -556,6 +560,41 @@ static void need_honest_upgraded(struct ctx *x)
 	       (unsigned long long)longest.cpu_us);
 }
 
+/* Descriptors and mappings of this process, the library's included. */
+struct holds {
+	unsigned fds, maps;
+};
+
+static struct holds count_holds(void)
+{
+	struct holds n = { 0 };
+	char line[512];
+	DIR *dir = opendir("/proc/self/fd");
+	FILE *maps = fopen("/proc/self/maps", "r");
+
+	need(dir && maps, "/proc/self: %m");
+	while (readdir(dir))
+		n.fds++;
+	while (fgets(line, sizeof(line), maps))
+		n.maps++;
+	closedir(dir);
+	fclose(maps);
+	return n;
+}
+
+/* A hostile connection leaves nothing behind but what serves the next one. */
+static void need_nothing_left(const struct holds *before)
+{
+	struct holds now = count_holds();
+
+	need(now.fds < before->fds + HOLDS_MAX,
+	     "%u descriptors before, %u after %llu hostile connections",
+	     before->fds, now.fds, (unsigned long long)v.n_lost);
+	need(now.maps < before->maps + HOLDS_MAX,
+	     "%u mappings before, %u after %llu hostile connections",
+	     before->maps, now.maps, (unsigned long long)v.n_lost);
+}
+
 static void near_victim(struct ctx *x, const char *manner, uint64_t ms)
 {
 	int ctl;
@@ -567,6 +606,7 @@ static void near_victim(struct ctx *x, const char *manner, uint64_t ms)
 	for (uint32_t i = 0; i < HONEST; i++)
 		watch_fd(v.ep, v.honest[i].fd, EPOLLIN | (i == 1 ? EPOLLET : 0),
 			 i);
+	struct holds before = count_holds();
 	pid_t pid = spawn_hostile(x, manner, &ctl, 0);
 	uint64_t word = 0;
 	if (x->is_client) {
@@ -588,6 +628,7 @@ static void near_victim(struct ctx *x, const char *manner, uint64_t ms)
 	if (v.hostile >= 0)
 		close(v.hostile);
 	end_child(pid, false);
+	need_nothing_left(&before);
 	need_honest_upgraded(x);
 	stage = "the honest connections are closed";
 	for (int i = 0; i < HONEST; i++)

@@ -892,7 +892,7 @@ static void round_of(struct foe *f, const char *name)
 			usleep(100);
 	}
 	/* Nothing more comes, and the connection does not end. */
-	for (end += rounds && !below(f, 4) ? HOLD_MS : 0;
+	for (end += rounds >= 4 && !below(f, 4) ? HOLD_MS : 0;
 	     ms_now() < end && !has_ended(f);)
 		usleep(1000);
 }
