@@ -73,7 +73,7 @@ static void gain(int fd, struct file *f)
 	sock_share(f->sk);
 	f->sk->st->shared = 1;
 	file_note_shared_fds(f);
-	hold_add(f->sk, f->holding);
+	hold_add(f->sk, f->holding ? f->holding : f->renounced);
 }
 
 static void inherit(int fd, struct file *f)

@@ -208,7 +208,7 @@ static void let_go(const struct holding *at, uint32_t n)
 {
 	for (const struct holding *up = at->up; up; up = up->up)
 		fetch_sub(&up->claim->below, n);
-	if (sock_let_go(at->sk, (int32_t)n))
+	if (at->sk && sock_let_go(at->sk, (int32_t)n))
 		sock_free(at->sk);
 }
 
@@ -240,6 +240,28 @@ void hold_strike(struct holding *at)
 		unkeep(u->hold);
 }
 
+void hold_unkeep(struct holding *at)
+{
+	for (; at; at = at->up)
+		unkeep(at->hold);
+}
+
+static void forget(struct hold *h, bool (*stays)(const struct sock *sk))
+{
+	for (uint32_t i = 0; i < h->n; i++)
+		if (h->h[i].sk && !stays(h->h[i].sk))
+			h->h[i].sk = NULL;
+}
+
+void hold_forget_all_but(bool (*stays)(const struct sock *sk))
+{
+	GUARD(&lock);
+	for (struct hold *h = holds; h; h = h->next)
+		forget(h, stays);
+	for (struct hold *h = mine; h; h = h->up)
+		forget(h, stays);
+}
+
 void hold_leave(struct holding *at)
 {
 	if (!at)
@@ -261,7 +283,7 @@ static void claim_end(const struct holding *at)
 
 	if (n)
 		let_go(at, n);
-	else if ((own == CLAIM_LEFT || at->claim->left) &&
+	else if (sk && (own == CLAIM_LEFT || at->claim->left) &&
 		 load_acq(&sk->st->in_use) == at->in_use &&
 		 sock_let_go(sk, 0)) /* and no other process holds it */
 		sock_free(sk);
@@ -340,11 +362,12 @@ static void let_go_above(const struct holding *at)
 	const struct holding *up = at->up;
 	struct sock *sk = at->sk;
 
-	if (load_acq(&sk->st->in_use) != at->in_use)
+	if (!sk || load_acq(&sk->st->in_use) != at->in_use)
 		return;
 	if (up) {
-		if (cas(&up->claim->own, (uint32_t)CLAIM_TAKEN,
-			(uint32_t)CLAIM_NOT))
+		/* If it had parted from the socket, its own parent counts it. */
+		if (up->sk && cas(&up->claim->own, (uint32_t)CLAIM_TAKEN,
+				  (uint32_t)CLAIM_NOT))
 			let_go(up, 1);
 	} else if (sock_maker_lets_go(sk) && sock_let_go(sk, 1)) {
 		sock_free(sk);

@@ -99,6 +99,8 @@ static uint32_t index_of(const struct sock *sk)
 	return NOT_HERE;
 }
 
+bool arena_has(const struct sock *sk) { return index_of(sk) != NOT_HERE; }
+
 static const char *const reason_texts[] = {
 #define R(name, text) text,
 #include "osf/reasons.def"
@@ -272,12 +274,50 @@ int arena_open(void)
 
 bool arena_is_open(void) { return header; }
 
+/* Mappings of ancestors, as far as there is room to note them. */
+#define INHERITED_MAX 256
+static struct mapped {
+	void *at;
+	size_t bytes;
+} inherited[INHERITED_MAX];
+static unsigned n_inherited;
+
+static void note_inherited(void *at, size_t bytes)
+{
+	if (n_inherited < INHERITED_MAX)
+		inherited[n_inherited++] = (struct mapped){ at, bytes };
+}
+
+static void note_chunks(void)
+{
+	for (uint32_t c = 0; c < n_chunks; c++) {
+		size_t skip = c ? 0 : HEADER_BYTES;
+
+		note_inherited(chunks[c].entries - skip,
+			       skip + chunk_len(c) * ENTRY_BYTES);
+		note_inherited(chunks[c].socks,
+			       chunk_len(c) * sizeof(struct sock));
+	}
+}
+
+bool arena_inherits(void) { return n_inherited; }
+
+void arena_drop_inherited(void)
+{
+	while (n_inherited) {
+		struct mapped *m = &inherited[--n_inherited];
+
+		munmap(m->at, m->bytes);
+	}
+}
+
 void arena_after_fork(void)
 {
 	lock = (struct lock){ 0 };
 	if (!header)
 		return;
 	/* The old mappings stay: inherited sockets live there. */
+	note_chunks();
 	fds_close(fd_arena);
 	fd_arena = -1;
 	if (n_room > FIRST_SOCKS) {
@@ -418,6 +458,35 @@ static void totals_add(const struct osf_stats_sock *st)
 	t->n_wakes += st->n_wakes;
 	t->n_reason[st->reason % 64]++;
 	t->n_uncounted += st->flags & OSF_STATS_UNSEEN;
+}
+
+void sock_copy(struct sock *to, const struct sock *from, bool moves)
+{
+	struct osf_stats_sock *st = to->st;
+	uint32_t generation = to->generation, in_use = st->in_use;
+
+	*st = *from->st;
+	store_rel(&st->in_use, in_use);
+	*to = *from;
+	to->st = st;
+	to->generation = generation;
+	to->n_procs = to->maker_has = 1;
+	to->rx_lock = to->tx_lock = (struct lock){ 0 };
+	to->n_sleepers = 0;
+	to->state = SOCK_STATE(moves ? sock_mode(from) : SOCK_KERNEL);
+	if (!moves)
+		memset(to->conn, 0, sizeof(to->conn));
+}
+
+void sock_forget_counts(struct sock *sk)
+{
+	struct osf_stats_sock *st = sk->st;
+
+	st->rx_bytes_inet = st->tx_bytes_inet = 0;
+	st->rx_bytes_shm = st->tx_bytes_shm = st->tx_bytes_ref = 0;
+	st->rx_ops = st->tx_ops = 0;
+	st->n_spins = st->n_sleeps = st->n_wakes = 0;
+	st->flags = 0;
 }
 
 void sock_free(struct sock *sk)

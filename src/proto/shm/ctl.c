@@ -625,7 +625,7 @@ void shm_let_go(const struct sock *sk)
 {
 	if (!shm_of(sk)->seg)
 		return;
-	if (shm_has_inbox(sk)) /* the others have theirs by the fork */
-		inbox_detach(shm_of(sk)->peer_inbox);
+	/* Each process has a mapping of its own: a fork copies them all. */
+	inbox_detach(shm_of(sk)->peer_inbox);
 	seg_unmap(shm_of(sk)->seg, shm_ring_bytes(sk));
 }

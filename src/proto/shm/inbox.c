@@ -64,6 +64,8 @@ struct inbox *inbox_own(void)
 	if (sealed_create("osf-inbox", sizeof(struct inbox), &map, &fd))
 		return NULL;
 	in = map;
+	/* Nobody but us drains it; a child has one of its own. */
+	madvise(map, sizeof(struct inbox), MADV_DONTFORK);
 	if (getrandom(in->id, sizeof(in->id), 0) != sizeof(in->id)) {
 		sealed_unmap(map, sizeof(struct inbox));
 		libc.close(fd);
