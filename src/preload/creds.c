@@ -231,12 +231,7 @@ OSF_API int prctl(int option, ...)
 	d = va_arg(ap, unsigned long);
 	va_end(ap);
 	before_prctl(option, a, b);
-	/* Libraries call it before our names are looked up. */
-	long r = rawcall(SYS_prctl, option, a, b, c, d);
-	if (r >= 0)
-		return (int)r;
-	errno = (int)-r;
-	return -1;
+	return libc.prctl(option, a, b, c, d);
 }
 
 static void before_raw(long nr, long a, long b, long c)
