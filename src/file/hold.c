@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* file/hold.c - see file/hold.h */
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/fds.h"
@@ -18,6 +20,7 @@ enum { CLAIM_NOT, CLAIM_BY_FORK, CLAIM_TAKEN, CLAIM_LEFT };
 #define POLL_AT_ONCE 64
 #define SLAB_BYTES 16384
 #define CAP_MIN 4u
+#define SHARE_OF_LIMIT 8 /* of the limit of descriptors, for children */
 
 /* Process memory.  The child has a copy, at the same address. */
 struct hold {
@@ -34,7 +37,8 @@ struct hold {
 };
 
 static struct lock lock;
-static struct hold *holds;            /* of our children */
+static struct hold *holds; /* of our children */
+static uint32_t n_holds;
 static struct hold *mine;             /* what we were forked with */
 static struct hold *above;            /* the next whose giver may be gone */
 static __thread struct hold *forking; /* between begin and parent or child */
@@ -107,12 +111,22 @@ static void hold_free(struct hold *h)
 	free_holds[k] = h;
 }
 
+/* Each living child costs a descriptor.  Where ours have to be among the program's, we
+ * take a part of them at most: the program must be able to open its own. */
+static bool is_crowded(void)
+{
+	struct rlimit rl;
+
+	return fds_reach() != INT_MAX && !getrlimit(RLIMIT_NOFILE, &rl) &&
+	       n_holds >= rl.rlim_cur / SHARE_OF_LIMIT;
+}
+
 void hold_begin(uint32_t n)
 {
 	int life[2];
 
 	forking = NULL;
-	struct hold *h = n ? hold_new(n) : NULL;
+	struct hold *h = n && !is_crowded() ? hold_new(n) : NULL;
 	if (!h)
 		return;
 	if (pipe2(life, O_CLOEXEC | O_NONBLOCK) < 0) {
@@ -158,6 +172,7 @@ void hold_parent(void)
 	fds_close(h->life[1]);
 	h->life[1] = -1;
 	GUARD(&lock);
+	n_holds++;
 	h->next = holds;
 	store_rlx(&holds, h); /* looked at without the lock */
 }
@@ -172,6 +187,7 @@ void hold_child(void)
 	memset(free_holds, 0, sizeof(free_holds));
 	shared_slab = (struct slab){ 0 };
 	holds = NULL;
+	n_holds = 0;
 	for (struct hold *h = mine; h; h = h->up)
 		h->n_mine = 0;
 	if (!forking)
@@ -298,6 +314,7 @@ static void reap(struct hold *h)
 		for (struct holding *up = h->h[i].up; up; up = up->up)
 			unkeep(up->hold);
 	}
+	n_holds--;
 	hold_free(h);
 }
 
