@@ -162,11 +162,52 @@ def serve_one(listener, way):
         sock.close()
 
 
+def all_of(sock, n):
+    data = b""
+    while len(data) < n:
+        part = sock.recv(n - len(data))
+        assert part, "ended after %d bytes" % len(data)
+        data += part
+    return data
+
+
+def with_unread(listener, n_bytes, is_sole):
+    """@n_bytes lie unread in shared memory when the worker gives up authority; nobody may
+    lose or change them, whether the memory could be left or not."""
+    a, b = pair(listener)
+    turns(a, b)
+    data = bytes(i * 7 % 251 for i in range(n_bytes))
+    a.sendall(data)
+    wait, go = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        a.close()
+        os.close(go)
+        os.read(wait, 1)
+        WAYS["setuid"]()
+        assert all_of(b, n_bytes) == data, "other bytes"
+        b.sendall(data)
+        os._exit(0)
+    if is_sole:
+        b.close()
+    os.close(go)
+    a.settimeout(PATIENCE_S)
+    assert all_of(a, n_bytes) == data
+    status = os.waitpid(pid, 0)[1]
+    assert status == 0, "the worker ended with %d" % status
+    for sock in (a, b):
+        sock.close()
+
+
 def serve():
     listener = socket.create_server(("127.0.0.1", 0))
     for way in list(WAYS) + list(IDLE):
         print(way, flush=True)
         serve_one(listener, way)
+    for n_bytes in (100, 5000, 200000):
+        for is_sole in (False, True):
+            print("unread", n_bytes, is_sole, flush=True)
+            with_unread(listener, n_bytes, is_sole)
     e, f = pair(listener)
     turns(e, f)
     assert in_shm() >= 2, "the server's next connection stays on the kernel"
