@@ -105,7 +105,7 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->moved_fd = -1;
 	f->items = NULL;
 	f->watches = (struct watch_list){ 0 };
-	f->holding = NULL;
+	f->holding = f->renounced = NULL;
 	f->synced = NULL;
 	memset(f->shared_fds, 0, sizeof(f->shared_fds));
 	return f; /* a thread that finds it gone may still hold its lock */
@@ -223,6 +223,7 @@ static void sock_release(struct file *f, int fd)
 	if (!f->holding)
 		sock_maker_lets_go(sk);
 	hold_strike(f->holding);
+	hold_unkeep(f->renounced);
 	if (sock_procs(sk) > 1)
 		anchor_clear(sk, fd); /* the others may only be about to exec */
 	if (!sock_let_go(sk, 1)) {

@@ -50,6 +50,8 @@ struct file {
 	struct lock lock;          /* items */
 	uint32_t walk;             /* last walk over all files that saw it */
 	struct holding *holding;   /* our entry with the parent, if inherited */
+	struct holding
+	    *renounced; /* the same, of a socket that we parted from */
 	struct file *next_free;
 	/* At a fork: the proposal's and the channel's descriptors of a young
 	 * connection.  The numbers in the sock may later belong to another
@@ -189,6 +191,8 @@ int file_next(int from);
 /* handoff.c: code that does not know osf will use the connection.  Afterwards
  * plain system calls work on @fd and every other descriptor of it. */
 void file_hand_over(int fd, enum osf_reason why);
+/* The same, of @f, which the caller holds.  @gently: not if it takes a relay. */
+void file_give_back(struct file *f, int fd, enum osf_reason why, bool gently);
 /* This process is about to execute another program, or to start one. */
 void file_before_exec(char *const *argv, char *const *envp);
 /* @acts: posix_spawn()'s file actions or NULL, known by their address alone. */
@@ -196,6 +200,10 @@ void file_before_spawn(const void *acts, char *const *argv, char *const *envp);
 void file_spawn_dup2(const void *acts, int fd);
 void file_spawn_forget(const void *acts);
 void handoff_after_fork(void);
+/* renounce.c: this process is about to give up authority; it leaves the memory that it
+ * has from the process that forked it. */
+void file_renounce(void);
+bool file_may_renounce(void); /* is there any? */
 /* leave.c: give every connection back to the kernel and forget all files, because
  * the process must make no system call any more that it does not make itself. */
 void file_leave(enum osf_reason why);

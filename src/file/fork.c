@@ -82,7 +82,7 @@ static void gain(int fd, struct file *f)
 	}
 	f->sk->st->shared = 1;
 	file_note_shared_fds(f);
-	hold_add(f->sk, f->holding);
+	hold_add(f->sk, f->holding ? f->holding : f->renounced);
 }
 
 /* There was no memory to share this socket with the parent: the child gets a

@@ -84,6 +84,11 @@ static void hand_off(struct file *f, int fd, enum osf_reason why,
 	errno = saved;
 }
 
+void file_give_back(struct file *f, int fd, enum osf_reason why, bool gently)
+{
+	hand_off(f, fd, why, gently ? NAMED_MAYBE : NAMED);
+}
+
 void file_hand_over(int fd, enum osf_reason why)
 {
 	struct file *f = likely(!table_load(fd)) ? NULL : file_get_any(fd);

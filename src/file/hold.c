@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* file/hold.c - see file/hold.h */
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/fds.h"
@@ -18,6 +20,7 @@ enum { CLAIM_NOT, CLAIM_BY_FORK, CLAIM_TAKEN, CLAIM_LEFT };
 #define POLL_AT_ONCE 64
 #define SLAB_BYTES 16384
 #define CAP_MIN 4u
+#define SHARE_OF_LIMIT 8 /* of the limit of descriptors, for children */
 
 /* Process memory.  The child has a copy, at the same address. */
 struct hold {
@@ -34,7 +37,8 @@ struct hold {
 };
 
 static struct lock lock;
-static struct hold *holds;            /* of our children */
+static struct hold *holds; /* of our children */
+static uint32_t n_holds;
 static struct hold *mine;             /* what we were forked with */
 static struct hold *above;            /* the next whose giver may be gone */
 static __thread struct hold *forking; /* between begin and parent or child */
@@ -107,12 +111,22 @@ static void hold_free(struct hold *h)
 	free_holds[k] = h;
 }
 
+/* Each living child costs a descriptor.  Where ours have to be among the program's, we
+ * take a part of them at most: the program must be able to open its own. */
+static bool is_crowded(void)
+{
+	struct rlimit rl;
+
+	return fds_reach() != INT_MAX && !getrlimit(RLIMIT_NOFILE, &rl) &&
+	       n_holds >= rl.rlim_cur / SHARE_OF_LIMIT;
+}
+
 void hold_begin(uint32_t n)
 {
 	int life[2];
 
 	forking = NULL;
-	struct hold *h = n ? hold_new(n) : NULL;
+	struct hold *h = n && !is_crowded() ? hold_new(n) : NULL;
 	if (!h)
 		return;
 	if (pipe2(life, O_CLOEXEC | O_NONBLOCK) < 0) {
@@ -158,6 +172,7 @@ void hold_parent(void)
 	fds_close(h->life[1]);
 	h->life[1] = -1;
 	GUARD(&lock);
+	n_holds++;
 	h->next = holds;
 	store_rlx(&holds, h); /* looked at without the lock */
 }
@@ -172,6 +187,7 @@ void hold_child(void)
 	memset(free_holds, 0, sizeof(free_holds));
 	shared_slab = (struct slab){ 0 };
 	holds = NULL;
+	n_holds = 0;
 	for (struct hold *h = mine; h; h = h->up)
 		h->n_mine = 0;
 	if (!forking)
@@ -208,7 +224,8 @@ static void let_go(const struct holding *at, uint32_t n)
 {
 	for (const struct holding *up = at->up; up; up = up->up)
 		fetch_sub(&up->claim->below, n);
-	if (sock_let_go(at->sk, (int32_t)n) && !load_acq(&at->sk->is_held))
+	if (at->sk && sock_let_go(at->sk, (int32_t)n) &&
+	    !load_acq(&at->sk->is_held))
 		sock_free(at->sk);
 }
 
@@ -239,6 +256,28 @@ void hold_strike(struct holding *at)
 		unkeep(u->hold);
 }
 
+void hold_unkeep(struct holding *at)
+{
+	for (; at; at = at->up)
+		unkeep(at->hold);
+}
+
+static void forget(struct hold *h, bool (*stays)(const struct sock *sk))
+{
+	for (uint32_t i = 0; i < h->n; i++)
+		if (h->h[i].sk && !stays(h->h[i].sk))
+			h->h[i].sk = NULL;
+}
+
+void hold_forget_all_but(bool (*stays)(const struct sock *sk))
+{
+	GUARD(&lock);
+	for (struct hold *h = holds; h; h = h->next)
+		forget(h, stays);
+	for (struct hold *h = mine; h; h = h->up)
+		forget(h, stays);
+}
+
 void hold_leave(struct holding *at)
 {
 	if (!at)
@@ -260,7 +299,7 @@ static void claim_end(const struct holding *at)
 
 	if (n)
 		let_go(at, n);
-	else if ((own == CLAIM_LEFT || at->claim->left) &&
+	else if (sk && (own == CLAIM_LEFT || at->claim->left) &&
 		 load_acq(&sk->st->in_use) == at->in_use && !sk->is_held &&
 		 sock_let_go(sk, 0)) /* and no other process holds it */
 		sock_free(sk);
@@ -275,6 +314,7 @@ static void reap(struct hold *h)
 		for (struct holding *up = h->h[i].up; up; up = up->up)
 			unkeep(up->hold);
 	}
+	n_holds--;
 	hold_free(h);
 }
 
@@ -339,11 +379,12 @@ static void let_go_above(const struct holding *at)
 	const struct holding *up = at->up;
 	struct sock *sk = at->sk;
 
-	if (load_acq(&sk->st->in_use) != at->in_use)
+	if (!sk || load_acq(&sk->st->in_use) != at->in_use)
 		return;
 	if (up) {
-		if (cas(&up->claim->own, (uint32_t)CLAIM_TAKEN,
-			(uint32_t)CLAIM_NOT))
+		/* If it had parted from the socket, its own parent counts it. */
+		if (up->sk && cas(&up->claim->own, (uint32_t)CLAIM_TAKEN,
+				  (uint32_t)CLAIM_NOT))
 			let_go(up, 1);
 	} else if (sock_maker_lets_go(sk) && sock_let_go(sk, 1) &&
 		   !sk->is_held) {

@@ -39,7 +39,7 @@ struct claim {
 
 /* One process's view of a claim: the child's, or its parent's. */
 struct holding {
-	struct sock *sk;
+	struct sock *sk; /* NULL: not mapped here any more */
 	uint32_t
 	    in_use; /* of the entry, to know whether it is still that one */
 	struct claim *claim; /* shared */
@@ -63,6 +63,11 @@ void hold_claimed(void);
 bool hold_any(void);
 /* This process closes the socket; NULL: it was not inherited. */
 void hold_strike(struct holding *h);
+/* It closes a socket that it has parted from: its parent's count of it stays until the
+ * process has ended or closed all such sockets. */
+void hold_unkeep(struct holding *h);
+/* The memory of all sockets is about to be unmapped except where @stays is true. */
+void hold_forget_all_but(bool (*stays)(const struct sock *sk));
 /* The process ends, but its threads may still run: free the entry later. */
 void hold_leave(struct holding *h);
 /* Release what ended children held. */

@@ -36,6 +36,18 @@ static void give_back(int fd, enum osf_reason why)
 	file_put(f);
 }
 
+/* Parents go on counting us among the holders of what they gave us, until we end. */
+static void forget(int fd)
+{
+	struct file *f = file_get_any(fd);
+
+	if (!f)
+		return;
+	f->renounced = NULL;
+	file_forget(fd);
+	file_put(f);
+}
+
 static void restore_set(int fd)
 {
 	struct file *f = file_get_any(fd);
@@ -50,6 +62,9 @@ void file_leave(enum osf_reason why)
 {
 	int saved = errno;
 
+	if (file_has_left())
+		return;
+	file_renounce();
 	if (xchg(&file_has_left_all, true))
 		return;
 	log_info("the program limits its system calls: all stays with the "
@@ -61,6 +76,6 @@ void file_leave(enum osf_reason why)
 	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1))
 		restore_set(fd);
 	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1))
-		file_forget(fd);
+		forget(fd);
 	errno = saved;
 }

@@ -1,18 +1,100 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * preload/creds.c - the calls by which a process gives up authority
+ * preload/creds.c - the calls by which a process gives up authority, or gets another's
  *
- *     prctl(PR_SET_SECCOMP), seccomp()  ->  file/leave.c, then libc
+ *     setuid(), setgroups(), capset(), unshare(), ...   ->  file/renounce.c, then libc
+ *     prctl(PR_SET_SECCOMP), seccomp()                  ->  file/leave.c, then libc
+ *
+ * A process that was forked leaves the memory of its parent before it is somebody else.
+ * What changes nothing, like setuid(0) of root, does nothing here.  Calls that fail
+ * afterwards have cost some connections their shared memory, and that is all.
  *
  * A program calls some of them by number: preload/raw.c asks creds_raw() about each.
+ * The kernel's calls concern one thread, and libc's all threads, so each is passed on in
+ * the way in which it came.  Not seen: a change by /proc/self/attr (SELinux, AppArmor).
  */
+#include <grp.h>
+#include <linux/capability.h>
+#include <linux/nsfs.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <stdarg.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "base/rawcall.h"
 #include "preload/creds.h"
 #include "preload/edge.h"
+
+#define SAME ((uid_t)-1) /* as an argument: this one stays */
+
+static bool is_new(uid_t to, uid_t now) { return to != SAME && to != now; }
+
+static void before_uids(uid_t ruid, uid_t euid, uid_t suid)
+{
+	uid_t r, e, s;
+
+	if (getresuid(&r, &e, &s) || is_new(ruid, r) || is_new(euid, e) ||
+	    is_new(suid, s))
+		file_renounce();
+}
+
+static void before_gids(gid_t rgid, gid_t egid, gid_t sgid)
+{
+	gid_t r, e, s;
+
+	if (getresgid(&r, &e, &s) || is_new(rgid, r) || is_new(egid, e) ||
+	    is_new(sgid, s))
+		file_renounce();
+}
+
+/* Files are all that these concern, but a file may be memory. */
+static void before_fs(uid_t to, uid_t now)
+{
+	if (is_new(to, now))
+		file_renounce();
+}
+
+static void before_groups(size_t n)
+{
+	if (n || getgroups(0, NULL))
+		file_renounce();
+}
+
+/* Are the capabilities at @data those that the thread has? */
+static bool are_same_caps(const void *head, const void *data)
+{
+	struct __user_cap_header_struct now_head = {
+		.version = _LINUX_CAPABILITY_VERSION_3
+	};
+	struct __user_cap_data_struct now[_LINUX_CAPABILITY_U32S_3];
+	uint32_t version;
+
+	if (is_bad_ptr(head) || is_bad_ptr(data))
+		return true; /* the kernel refuses them */
+	memcpy(&version, head, sizeof(version));
+	return version == _LINUX_CAPABILITY_VERSION_3 &&
+	       !rawcall(SYS_capget, &now_head, now) &&
+	       !memcmp(now, data, sizeof(now));
+}
+
+static void before_capset(const void *head, const void *data)
+{
+	if (!are_same_caps(head, data))
+		file_renounce();
+}
+
+static void before_setns(int fd, int type)
+{
+	/* Of one namespace, its kind is known; of a process's, what is asked for. */
+	int kind = libc.ioctl(fd, NS_GET_NSTYPE);
+
+	if (kind == CLONE_NEWUSER || (kind < 0 && type & CLONE_NEWUSER))
+		file_renounce();
+}
 
 /* The kernel refuses a filter without a program; some ask that way whether it knows
  * filters. */
@@ -31,6 +113,112 @@ static void before_seccomp(long op, unsigned long flags, unsigned long arg)
 		file_leave(OSF_REASON_SECCOMP);
 }
 
+void creds_after_clone(long flags)
+{
+	if (flags & CLONE_NEWUSER)
+		file_renounce();
+}
+
+/* Most processes share nothing, and make no system call more.  errno stays. */
+#define BEFORE(what)                                                           \
+	do {                                                                   \
+		int saved = errno;                                             \
+		if (unlikely(file_may_renounce()))                             \
+			what;                                                  \
+		errno = saved;                                                 \
+	} while (0)
+
+OSF_API int setuid(uid_t uid)
+{
+	BEFORE(before_uids(uid, uid, uid));
+	return libc.setuid(uid);
+}
+
+OSF_API int seteuid(uid_t euid)
+{
+	BEFORE(before_uids(SAME, euid, SAME));
+	return libc.seteuid(euid);
+}
+
+OSF_API int setreuid(uid_t ruid, uid_t euid)
+{
+	BEFORE(before_uids(ruid, euid, SAME));
+	return libc.setreuid(ruid, euid);
+}
+
+OSF_API int setresuid(uid_t ruid, uid_t euid, uid_t suid)
+{
+	BEFORE(before_uids(ruid, euid, suid));
+	return libc.setresuid(ruid, euid, suid);
+}
+
+OSF_API int setfsuid(uid_t uid)
+{
+	BEFORE(before_fs(uid, geteuid()));
+	return libc.setfsuid(uid);
+}
+
+OSF_API int setgid(gid_t gid)
+{
+	BEFORE(before_gids(gid, gid, gid));
+	return libc.setgid(gid);
+}
+
+OSF_API int setegid(gid_t egid)
+{
+	BEFORE(before_gids(SAME, egid, SAME));
+	return libc.setegid(egid);
+}
+
+OSF_API int setregid(gid_t rgid, gid_t egid)
+{
+	BEFORE(before_gids(rgid, egid, SAME));
+	return libc.setregid(rgid, egid);
+}
+
+OSF_API int setresgid(gid_t rgid, gid_t egid, gid_t sgid)
+{
+	BEFORE(before_gids(rgid, egid, sgid));
+	return libc.setresgid(rgid, egid, sgid);
+}
+
+OSF_API int setfsgid(gid_t gid)
+{
+	BEFORE(before_fs(gid, getegid()));
+	return libc.setfsgid(gid);
+}
+
+OSF_API int setgroups(size_t n, const gid_t *groups)
+{
+	BEFORE(before_groups(n));
+	return libc.setgroups(n, groups);
+}
+
+OSF_API int initgroups(const char *user, gid_t group)
+{
+	BEFORE(file_renounce());
+	return libc.initgroups(user, group);
+}
+
+int capset(void *head, const void *data);
+OSF_API int capset(void *head, const void *data)
+{
+	BEFORE(before_capset(head, data));
+	return libc.capset(head, data);
+}
+
+OSF_API int unshare(int flags)
+{
+	BEFORE(creds_after_clone(flags));
+	return libc.unshare(flags);
+}
+
+OSF_API int setns(int fd, int type)
+{
+	BEFORE(before_setns(fd, type));
+	return libc.setns(fd, type);
+}
+
 OSF_API int prctl(int option, ...)
 {
 	unsigned long a, b, c, d;
@@ -46,16 +234,48 @@ OSF_API int prctl(int option, ...)
 	return libc.prctl(option, a, b, c, d);
 }
 
-void creds_raw(long nr, long a, long b, long c)
+static void before_raw(long nr, long a, long b, long c)
 {
 	switch (nr) {
-	case SYS_prctl:
-		before_prctl(a, (unsigned long)b, (unsigned long)c);
-		break;
-	case SYS_seccomp:
-		before_seccomp(a, (unsigned long)b, (unsigned long)c);
-		break;
+	case SYS_setuid:
+		return before_uids((uid_t)a, (uid_t)a, (uid_t)a);
+	case SYS_setreuid:
+		return before_uids((uid_t)a, (uid_t)b, SAME);
+	case SYS_setresuid:
+		return before_uids((uid_t)a, (uid_t)b, (uid_t)c);
+	case SYS_setfsuid:
+		return before_fs((uid_t)a, geteuid());
+	case SYS_setgid:
+		return before_gids((gid_t)a, (gid_t)a, (gid_t)a);
+	case SYS_setregid:
+		return before_gids((gid_t)a, (gid_t)b, SAME);
+	case SYS_setresgid:
+		return before_gids((gid_t)a, (gid_t)b, (gid_t)c);
+	case SYS_setfsgid:
+		return before_fs((gid_t)a, getegid());
+	case SYS_setgroups:
+		return before_groups((size_t)a);
+	case SYS_capset:
+		return before_capset((void *)a, (void *)b);
+	case SYS_unshare:
+		return creds_after_clone(a);
+	case SYS_setns:
+		return before_setns((int)a, (int)b);
+#ifdef SYS_landlock_restrict_self
+	case SYS_landlock_restrict_self:
+		return file_renounce();
+#endif
 	default:
-		break;
+		return;
 	}
+}
+
+void creds_raw(long nr, long a, long b, long c)
+{
+	if (nr == SYS_prctl)
+		before_prctl(a, (unsigned long)b, (unsigned long)c);
+	else if (nr == SYS_seccomp)
+		before_seccomp(a, (unsigned long)b, (unsigned long)c);
+	else
+		BEFORE(before_raw(nr, a, b, c));
 }

@@ -4,3 +4,5 @@
 
 /* The program is about to make system call @nr with these arguments. */
 void creds_raw(long nr, long a, long b, long c);
+/* In the child of clone(): @flags may have given it a user namespace. */
+void creds_after_clone(long flags);

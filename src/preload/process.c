@@ -24,6 +24,7 @@
 
 #include "base/log.h"
 #include "base/rawcall.h"
+#include "preload/creds.h"
 #include "preload/edge.h"
 #include "sock/others.h"
 
@@ -74,6 +75,7 @@ OSF_API pid_t _Fork(void)
 struct clone_start {
 	int (*fn)(void *arg);
 	void *arg;
+	int flags;
 };
 
 static int clone_child(void *p)
@@ -81,6 +83,7 @@ static int clone_child(void *p)
 	struct clone_start *s = p;
 
 	fork_child();
+	creds_after_clone(s->flags);
 	return s->fn(s->arg);
 }
 
@@ -88,7 +91,7 @@ static int clone_child(void *p)
  * it is a thread or knows what it does: leave it to libc. */
 OSF_API int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 {
-	struct clone_start start = { fn, arg };
+	struct clone_start start = { fn, arg, flags };
 	va_list ap;
 
 	va_start(ap, arg);

@@ -234,6 +234,8 @@ static long raw_clone(long nr, const struct args *x)
 	fork_before();
 	long pid = kernel(nr, x);
 	fork_after(!pid);
+	if (!pid)
+		creds_after_clone((long)flags);
 	return pid;
 }
 

@@ -109,6 +109,8 @@ static uint32_t index_of(const struct sock *sk)
 	return NOT_HERE;
 }
 
+bool arena_has(const struct sock *sk) { return index_of(sk) != NOT_HERE; }
+
 static const char *const reason_texts[] = {
 #define R(name, text) text,
 #include "osf/reasons.def"
@@ -297,6 +299,60 @@ int arena_open(void)
 
 bool arena_is_open(void) { return header; }
 
+/* Mappings of ancestors, as far as there is room to note them. */
+#define INHERITED_MAX 256
+static struct mapped {
+	void *at;
+	size_t bytes;
+	bool is_socks;
+} inherited[INHERITED_MAX];
+static unsigned n_inherited;
+
+static void note_inherited(void *at, size_t bytes, bool is_socks)
+{
+	if (n_inherited < INHERITED_MAX)
+		inherited[n_inherited++] =
+		    (struct mapped){ at, bytes, is_socks };
+}
+
+static void note_chunks(void)
+{
+	for (uint32_t c = 0; c < n_chunks; c++) {
+		size_t skip = c ? 0 : HEADER_BYTES;
+
+		note_inherited(chunks[c].entries - skip,
+			       skip + chunk_len(c) * ENTRY_BYTES, false);
+		note_inherited(chunks[c].socks,
+			       chunk_len(c) * sizeof(struct sock), true);
+		note_inherited(chunks[c].holders,
+			       chunk_len(c) * sizeof(struct holders), false);
+	}
+}
+
+bool arena_inherits(void) { return n_inherited; }
+
+/* The pages of sockets that this process inherited. */
+static void drop_pages(struct mapped *m)
+{
+	struct sock *socks = m->at;
+
+	for (size_t i = 0; i < m->bytes / sizeof(*socks); i++)
+		if (socks[i].page || socks[i].old_page)
+			shared_unmap(&socks[i]);
+}
+
+void arena_drop_inherited(void)
+{
+	for (unsigned i = 0; i < n_inherited; i++)
+		if (inherited[i].is_socks)
+			drop_pages(&inherited[i]);
+	while (n_inherited) {
+		struct mapped *m = &inherited[--n_inherited];
+
+		munmap(m->at, m->bytes);
+	}
+}
+
 void arena_after_fork(void)
 {
 	lock = (struct lock){ 0 };
@@ -304,6 +360,7 @@ void arena_after_fork(void)
 		return;
 	/* The old mappings stay: inherited sockets live there. */
 	shared_child();
+	note_chunks();
 	fds_close(fd_arena);
 	fd_arena = -1;
 	if (n_room > FIRST_SOCKS) {
@@ -451,6 +508,38 @@ static void totals_add(const struct osf_stats_sock *st)
 	t->n_wakes += st->n_wakes;
 	t->n_reason[st->reason % 64]++;
 	t->n_uncounted += st->flags & OSF_STATS_UNSEEN;
+}
+
+void sock_copy(struct sock *to, const struct sock *from, bool moves)
+{
+	struct sock was = *to;
+	uint32_t in_use = to->st->in_use;
+
+	*to->st = *from->st;
+	store_rel(&was.st->in_use, in_use);
+	*to = *from;
+	to->own_words = *from->w;
+	to->own_words.n_sleepers = to->own_words.n_tx_sleepers = 0;
+	to->own_words.n_ringing = 0;
+	to->w = &to->own_words;
+	to->st = was.st;
+	to->generation = was.generation;
+	to->rx_lock = to->tx_lock = (struct lock){ 0 };
+	to->state = SOCK_STATE(moves ? sock_mode(from) : SOCK_KERNEL);
+	shared_alone(to, &was);
+	if (!moves)
+		memset(to->conn, 0, sizeof(to->conn));
+}
+
+void sock_forget_counts(struct sock *sk)
+{
+	struct osf_stats_sock *st = sk->st;
+
+	st->rx_bytes_inet = st->tx_bytes_inet = 0;
+	st->rx_bytes_shm = st->tx_bytes_shm = st->tx_bytes_ref = 0;
+	st->rx_ops = st->tx_ops = 0;
+	st->n_spins = st->n_sleeps = st->n_wakes = 0;
+	st->flags = 0;
 }
 
 void sock_free(struct sock *sk)

@@ -23,5 +23,17 @@ bool arena_is_full(void);
 struct sock *sock_new(int fd);
 /* The last process lets go: add its counts to the totals and free the entry. */
 void sock_free(struct sock *sk);
+/* @to, a new socket, takes the place of @from: the same options, positions and
+ * statistics.  @moves: it takes the mode and the protocol's state, too; else it is the
+ * kernel's. */
+void sock_copy(struct sock *to, const struct sock *from, bool moves);
+/* Another socket goes on with what @sk has counted. */
+void sock_forget_counts(struct sock *sk);
+
+/* Does @sk lie in memory that this process has made? */
+bool arena_has(const struct sock *sk);
+/* Is memory mapped that an ancestor has made?  Unmap it: no socket is there any more. */
+bool arena_inherits(void);
+void arena_drop_inherited(void);
 /* Call @each for every socket that is in use in this process's segment. */
 void arena_for_each(void (*each)(const struct sock *sk, void *arg), void *arg);

@@ -321,6 +321,17 @@ void shared_init(struct sock *sk, struct holders *h)
 	sk->w = &sk->own_words;
 }
 
+void shared_alone(struct sock *sk, const struct sock *made)
+{
+	sk->holders = made->holders;
+	sk->epoch = made->epoch;
+	sk->is_live = sk->is_held = 1;
+	sk->is_lost = sk->rx_is_in = sk->tx_is_in = 0;
+	sk->page = sk->old_page = NULL;
+	sk->my_sleepers = sk->my_tx_sleepers = 0;
+	sk->moved_ns = sk->reset_due = 0;
+}
+
 void shared_child(void)
 {
 	epoch++;

@@ -86,6 +86,9 @@ void sock_inherit(struct sock *sk, bool calls);
 /* For sock_new() and sock_free(). */
 void shared_init(struct sock *sk, struct holders *h);
 void shared_unmap(struct sock *sk);
+/* @sk, a copy of a socket that others may hold, is this process's alone, as @made was,
+ * which sock_new() had made in its place. */
+void shared_alone(struct sock *sk, const struct sock *made);
 /* The mode was changed here: other holders must learn of it. */
 void shared_mode(struct sock *sk, enum sock_mode mode);
 /* Wait until nobody sends something of the protocol's own: w->n_ringing. */

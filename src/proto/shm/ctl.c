@@ -653,10 +653,9 @@ void shm_let_go(struct sock *sk, int fd)
 	if (shm_of(sk)->backlog)
 		munmap(shm_of(sk)->backlog, BACKLOG_MAX);
 	shm_of(sk)->backlog = NULL;
-	if (shm_has_inbox(sk)) { /* the others have theirs by the fork */
-		inbox_detach(shm_of(sk)->peer_inbox);
-		inbox_put(shm_of(sk)->inbox_tag);
-	}
+	/* Each process has a mapping of its own: a fork copies them all. */
+	inbox_detach(shm_of(sk)->peer_inbox);
+	inbox_put(shm_of(sk)->inbox_tag);
 	shm_of(sk)->peer_inbox = NULL;
 	shm_of(sk)->inbox_tag = 0;
 	shm_of(sk)->seg = NULL;

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * file/renounce.c - a forked process that gives up authority shares no memory any more
+ *
+ *     setuid(), capset(), ...  ->  file_renounce()  ->  the kernel's call
+ *
+ * A child has its parent's memory of sockets mapped, and the parent the child's as far
+ * as they share them.  While both have the same authority that harms nobody.  When the
+ * child is about to have another user's, or less of its own, it first leaves that memory:
+ *
+ *   - a connection in shared memory goes back to the kernel, for all who hold it;
+ *   - a connection that others hold, too, is the kernel's from now on here; the others
+ *     go on counting this process among its holders;
+ *   - each socket gets a struct sock of this process alone, so that a listener goes on
+ *     accepting connections for shared memory;
+ *   - what is left of the parent's memory is unmapped.
+ *
+ * Other threads may be inside calls on these sockets, or this thread may be, if a signal
+ * handler brought us here.  Then the connections go back, and the memory stays mapped
+ * until the process gives up more.
+ */
+#include <errno.h>
+
+#include "base/log.h"
+#include "base/unwind.h"
+#include "file/epoll.h"
+#include "file/file.h"
+#include "file/hold.h"
+#include "ops/ops.h"
+#include "sock/arena.h"
+#include "sock/shared.h"
+#include "sock/sock_ops.h"
+
+static bool is_inherited(const struct file *f)
+{
+	return f->kind == FILE_SOCK && !arena_has(f->sk);
+}
+
+/* In shared memory: back to the kernel, for every process that holds it.  Unread bytes
+ * may go to a relay only if nobody else could read them. */
+static void give_back(struct file *f, int fd)
+{
+	sock_await_move(f->sk);
+	if (sock_mode(f->sk) == SOCK_YOUNG || f->sk->st->listening)
+		return;
+	file_give_back(f, fd, OSF_REASON_PASSED, sock_procs(f->sk) > 1);
+	sock_ops(f->sk)->retire(f->sk);
+	file_sync(f, fd);
+}
+
+/* Is any thread inside a call on @f?  Its descriptors and we ourselves count, too. */
+static uint32_t n_fds_of;
+static const struct file *counting;
+static void count_one(int fd, struct file *f) { n_fds_of += f == counting; }
+
+static bool is_busy(const struct file *f)
+{
+	if (load_rlx(&f->n_refs) == 2) /* one descriptor, and we */
+		return false;
+	n_fds_of = 1;
+	counting = f;
+	file_for_each(count_one);
+	return load_rlx(&f->n_refs) != n_fds_of;
+}
+
+/* Only this process holds @f: its own socket goes on where the inherited one was. */
+static void take_over(struct file *f, int fd, struct sock *mine)
+{
+	struct sock *old = f->sk;
+	bool moves = old->st->listening || sock_mode(old) == SOCK_YOUNG;
+
+	sock_copy(mine, old, moves);
+	f->sk = mine;
+	if (f->holding)
+		hold_strike(f->holding);
+	else
+		sock_maker_lets_go(old);
+	f->holding = NULL;
+	if (!sock_let_go(old, 1))
+		return;
+	if (!moves)
+		ops_close(old, fd);
+	sock_forget_counts(old); /* they are @mine's now */
+	sock_free(old);
+}
+
+/* Others hold @f, too, and go on without us. */
+static void part_from(struct file *f, int fd, struct sock *mine)
+{
+	struct sock before = *f->sk;
+
+	sock_copy(mine, &before, before.st->listening);
+	sock_forget_counts(mine); /* the others have them */
+	f->sk = mine;
+	f->renounced = f->holding;
+	f->holding = NULL;
+	ops_let_go(&before, fd);
+}
+
+/* False: it has to stay in the memory that it is in. */
+static bool renounce(struct file *f, int fd)
+{
+	if (sock_is_ours(f->sk) || sock_ops(f->sk)->is_moving || is_busy(f))
+		return false;
+	struct sock *mine = sock_new(fd);
+	if (!mine)
+		return false;
+	if (sock_procs(f->sk) > 1)
+		part_from(f, fd, mine);
+	else
+		take_over(f, fd, mine);
+	file_sync(f, fd);
+	return true;
+}
+
+static void walk(void (*each)(struct file *f, int fd))
+{
+	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
+		struct file *f = file_get_any(fd);
+
+		if (f && is_inherited(f))
+			each(f, fd);
+		if (f)
+			file_put(f);
+	}
+}
+
+static bool is_all_done;
+static void renounce_one(struct file *f, int fd)
+{
+	is_all_done &= renounce(f, fd);
+}
+
+bool file_may_renounce(void) { return arena_inherits() && !file_has_left(); }
+
+void file_renounce(void)
+{
+	int saved = errno;
+
+	if (!file_may_renounce())
+		return;
+	hold_reap();
+	walk(give_back);
+	is_all_done = is_single_threaded() && !unwind_top;
+	if (is_all_done)
+		walk(renounce_one);
+	if (is_all_done) {
+		hold_forget_all_but(arena_has);
+		arena_drop_inherited();
+	} else {
+		log_info("memory of the parent's stays mapped: a call is in "
+			 "flight");
+	}
+	errno = saved;
+}
