@@ -20,6 +20,7 @@
  * until the process gives up more.
  */
 #include <errno.h>
+#include <sys/stat.h>
 
 #include "base/log.h"
 #include "base/unwind.h"
@@ -125,6 +126,16 @@ static void walk(void (*each)(struct file *f, int fd))
 	}
 }
 
+/* Is this the only thread?  libc does not say so in the child of a parent with threads,
+ * and the kernel does: a folder of task/ for each. */
+static bool is_only_thread(void)
+{
+	struct stat st;
+
+	return is_single_threaded() ||
+	       (!stat("/proc/self/task", &st) && st.st_nlink == 3);
+}
+
 static bool is_all_done;
 static void renounce_one(struct file *f, int fd)
 {
@@ -141,7 +152,7 @@ void file_renounce(void)
 		return;
 	hold_reap();
 	walk(give_back);
-	is_all_done = is_single_threaded() && !unwind_top;
+	is_all_done = is_only_thread() && !unwind_top;
 	if (is_all_done)
 		walk(renounce_one);
 	if (is_all_done) {

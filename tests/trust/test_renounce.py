@@ -15,6 +15,7 @@ import re
 import socket
 import struct
 import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "app"))
 import harness  # noqa: E402
@@ -201,6 +202,8 @@ def with_unread(listener, n_bytes, is_sole):
 
 def serve():
     listener = socket.create_server(("127.0.0.1", 0))
+    serve_one(listener, "setuid")  # before the process has threads
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
     for way in list(WAYS) + list(IDLE):
         print(way, flush=True)
         serve_one(listener, way)
