@@ -332,13 +332,12 @@ static void note_chunks(void)
 bool arena_inherits(void) { return n_inherited; }
 
 /* The pages of sockets that this process inherited. */
-static void drop_pages(struct mapped *m)
+static void drop_pages(const struct mapped *m)
 {
-	struct sock *socks = m->at;
+	const struct sock *socks = m->at;
 
 	for (size_t i = 0; i < m->bytes / sizeof(*socks); i++)
-		if (socks[i].page || socks[i].old_page)
-			shared_unmap(&socks[i]);
+		shared_drop(&socks[i]);
 }
 
 void arena_drop_inherited(void)

@@ -366,6 +366,14 @@ void shared_unmap(struct sock *sk)
 		munmap(p, SHARED_BYTES);
 }
 
+void shared_drop(const struct sock *sk)
+{
+	struct shared_page *p = sk->page ? sk->page : sk->old_page;
+
+	if (p && sk->epoch == epoch)
+		munmap(p, SHARED_BYTES);
+}
+
 /*
  * The mode.
  */

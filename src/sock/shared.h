@@ -86,6 +86,8 @@ void sock_inherit(struct sock *sk, bool calls);
 /* For sock_new() and sock_free(). */
 void shared_init(struct sock *sk, struct holders *h);
 void shared_unmap(struct sock *sk);
+/* @sk's memory is about to be unmapped: unmap its page, if this process has it. */
+void shared_drop(const struct sock *sk);
 /* @sk, a copy of a socket that others may hold, is this process's alone, as @made was,
  * which sock_new() had made in its place. */
 void shared_alone(struct sock *sk, const struct sock *made);
