@@ -28,7 +28,7 @@ struct port_ops {
 	/* @f, which room() has returned, is complete.  The port calls tcp_frame_done()
 	 * once it has read the bytes. */
 	void (*send)(struct port *p, struct tcp_frame *f, uint64_t now_ns);
-	/* No frame follows for now. */
+	/* The turn has no more frames. */
 	void (*flush)(struct port *p, uint64_t now_ns);
 	/* Return: when there is something to receive, or room again; UINT64_MAX: the port
 	 * does not know. */
