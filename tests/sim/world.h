@@ -93,6 +93,7 @@ struct world_config {
 	/* Connections move between the two stacks of their host, after up to so long;
 	 * 0: there is one stack. */
 	uint64_t move_every_ns;
+	bool holds_ends; /* they go home in front of the peer's FIN or reset */
 };
 
 struct end {
