@@ -56,10 +56,13 @@ static void take_out(void)
 	assert_int_equal(tcp_export(c, &x, k.now), 0);
 	uint32_t n = seq_len(x.snd_una, x.snd_end);
 
-	assert_int_equal(tcp_export_queued(c, queued_bytes, UINT32_MAX), n);
-	assert_int_equal(tcp_export_unread(c, unread_bytes, UINT32_MAX),
-			 x.n_unread);
+	/* The old stack may still refer to the bytes of the last move. */
+	static uint8_t sent[sizeof(queued_bytes)], got[sizeof(unread_bytes)];
+	assert_int_equal(tcp_export_queued(c, sent, sizeof(sent)), n);
+	assert_int_equal(tcp_export_unread(c, got, sizeof(got)), x.n_unread);
 	tcp_forget(c, k.now);
+	memcpy(queued_bytes, sent, n);
+	memcpy(unread_bytes, got, x.n_unread);
 	kit_expect_none(&k);
 }
 
