@@ -159,7 +159,8 @@ enum tcp_end {
  * On: while the connection is ESTABLISHED, a FIN that is next, or a reset, changes nothing,
  * and is not acknowledged.  The connection becomes ready, and tcp_held_end() tells of it.
  * So whoever takes the connection over can have the end, too.  Off: what was held takes
- * place.  A connection holds nothing before this call.
+ * place.  Turn it off if tcp_export() refuses: the urgent byte that makes it refuse may wait
+ * for an ACK that never comes.  A connection holds nothing before this call.
  */
 void tcp_hold_end(struct tcp_conn *c, bool is_on, uint64_t now_ns);
 enum tcp_end tcp_held_end(const struct tcp_conn *c);

@@ -162,8 +162,13 @@ static void end_ends(struct world *w, struct end *e)
 
 	if (!what || e->conn->state != TCP_ESTABLISHED)
 		return;
-	if (world_move_home(w, e))
+	int err = move(w, e);
+	if (!err)
 		inject(w, e, what);
+	else if (err == -EBUSY)
+		tcp_hold_end(e->conn, false, world_clock(w));
+	else
+		e->move_at_ns = w->now_ns + AGAIN_NS;
 }
 
 void world_moves(struct world *w)
