@@ -83,9 +83,11 @@ struct tcp_conn {
 	uint8_t state; /* enum tcp_state; tcp_set_state() alone writes it */
 	uint8_t tx_pending; /* enum tx_pending */
 	uint8_t snd_wscale : 4, rcv_wscale : 4;
-	bool is_ts_us;    /* our timestamps count microseconds */
-	uint32_t rcv_buf; /* bytes; see rcvwin.c */
-	uint32_t rcv_mem; /* bytes of memory that received pieces use */
+	bool is_ts_us : 1;    /* our timestamps count microseconds */
+	bool holds_end : 1;   /* tcp_hold_end() */
+	uint8_t held_end : 2; /* enum tcp_end */
+	uint32_t rcv_buf;     /* bytes; see rcvwin.c */
+	uint32_t rcv_mem;     /* bytes of memory that received pieces use */
 
 	/* 2: the sending side, which every segment acknowledges; deadlines. */
 	alignas(CACHE_LINE) seq32 snd_una;

@@ -5,7 +5,7 @@
  *     struct tcp_conn -> tcp_export(): numbers
  *                     -> tcp_export_queued(), tcp_export_unread(): bytes
  *
- * It changes nothing.  Times are counted from now, because another stack has another
+ * None of this changes the connection.  Times are counted from now, because another stack has another
  * clock.  They are rounded up, so that a connection that moves often meets its
  * deadlines.
  *
@@ -102,8 +102,7 @@ static void put_times(const struct tcp_conn *c, struct tcp_image *x)
 		x->rtx_left_us = left(
 		    c, is_persist ? c->rtx_at_ns : c->rto_at_ns, NS_PER_US);
 	if (c->rtx_since_ns)
-		x->late_ms =
-		    (uint32_t)((now - c->rtx_since_ns) / NS_PER_MS) + 1;
+		x->late_us = (now - c->rtx_since_ns) / NS_PER_US + 1;
 	x->tx_ms_ago = (uint32_t)((now - c->last_tx_ns) / NS_PER_MS);
 	x->rx_ms_ago = now_ms(c->stack) - c->last_rx_ms;
 	x->data_rx_ms_ago = now_ms(c->stack) - c->last_data_rx_ms;
@@ -203,4 +202,25 @@ bool tcp_is_quiet(const struct tcp_conn *c)
 	return seq_eq(c->snd_una, c->snd_nxt) && !conn_has_unsent(c) &&
 	       seq_eq(c->last_ack_sent, c->rcv_nxt) && !c->oooq &&
 	       !c->tx_pending;
+}
+
+enum tcp_end tcp_held_end(const struct tcp_conn *c) { return c->held_end; }
+
+void tcp_hold_end(struct tcp_conn *c, bool is_on, uint64_t now_ns)
+{
+	enum tcp_end held = c->held_end;
+
+	stack_at(c->stack, now_ns);
+	c->holds_end = is_on;
+	if (is_on)
+		return;
+	c->held_end = TCP_END_NONE;
+	if (c->state != TCP_ESTABLISHED)
+		return;
+	if (held == TCP_END_RESET) {
+		conn_reset(c);
+	} else if (held == TCP_END_FIN) {
+		rcvq_end(c);
+		conn_peer_shut(c);
+	}
 }

@@ -97,7 +97,7 @@ struct tcp_image {
 	/* Until the RTO, or the next probe of a closed window; not readable. */
 	uint32_t rtx_left_us;
 	/* For how long the peer has not answered a retransmission; not readable. */
-	uint32_t late_ms;
+	uint64_t late_us;
 	uint32_t tx_ms_ago;      /* tcpi_last_data_sent */
 	uint32_t rx_ms_ago;      /* tcpi_last_ack_recv, or a later segment */
 	uint32_t data_rx_ms_ago; /* tcpi_last_data_recv */
@@ -145,6 +145,25 @@ uint32_t tcp_export_unread(const struct tcp_conn *c, void *buf, uint32_t cap);
 /* Whether nothing is under way and both queues of sent bytes are empty: all was
  * acknowledged, by both ends.  tcp_set_quickack() makes an ACK leave that waits. */
 bool tcp_is_quiet(const struct tcp_conn *c);
+
+/* What of the peer's may end a connection. */
+enum tcp_end {
+	TCP_END_NONE,
+	TCP_END_FIN,
+	TCP_END_RESET,
+};
+
+/**
+ * tcp_hold_end() - stop in front of the peer's FIN or reset
+ *
+ * On: while the connection is ESTABLISHED, a FIN that is next, or a reset, changes nothing,
+ * and is not acknowledged.  The connection becomes ready, and tcp_held_end() tells of it.
+ * So whoever takes the connection over can have the end, too.  Off: what was held takes
+ * place.  Turn it off if tcp_export() refuses: the urgent byte that makes it refuse may wait
+ * for an ACK that never comes.  A connection holds nothing before this call.
+ */
+void tcp_hold_end(struct tcp_conn *c, bool is_on, uint64_t now_ns);
+enum tcp_end tcp_held_end(const struct tcp_conn *c);
 
 /* Ends the connection without a word to the peer.  @c is invalid on return. */
 void tcp_forget(struct tcp_conn *c, uint64_t now_ns);

@@ -24,7 +24,8 @@
 #include "tcp/timer.h"
 
 #define BYTES_MAX (1u << 30) /* of a queue or a window */
-#define RANGES_NEEDED 4      /* two queues; what was sent, and what was lost */
+#define US_PER_MS UINT64_C(1000)
+#define RANGES_NEEDED 4 /* two queues; what was sent, and what was lost */
 
 static uint32_t clip(uint32_t v, uint32_t least, uint32_t most)
 {
@@ -232,11 +233,11 @@ static void set_options(struct tcp_conn *c, const struct tcp_image *x)
 	tcp_set_fin_timeout(c, x->fin_timeout_s);
 }
 
-static uint64_t ago_ns(const struct tcp_conn *c, uint32_t ms)
+static uint64_t ago_ns(const struct tcp_conn *c, uint64_t us)
 {
 	uint64_t now = c->stack->now_ns;
 
-	return now - MIN(ms * NS_PER_MS, now - 1);
+	return us < now / NS_PER_US ? now - us * NS_PER_US : 1;
 }
 
 /* The connection is established: its timers go on where they were. */
@@ -244,13 +245,13 @@ static void go_on_with_times(struct tcp_conn *c, const struct tcp_image *x)
 {
 	uint32_t now = now_ms(c->stack);
 
-	c->last_tx_ns = ago_ns(c, x->tx_ms_ago);
+	c->last_tx_ns = ago_ns(c, x->tx_ms_ago * US_PER_MS);
 	c->last_rx_ms = now - x->rx_ms_ago;
 	c->last_data_rx_ms = now - x->data_rx_ms_ago;
 	c->n_probes = x->n_probes;
 	if (!seq_eq(x->snd_una, x->snd_end) || x->is_shut) {
 		c->n_rtx = MIN(x->n_backoffs, (uint8_t)DATA_RETRIES);
-		conn_late_since(c, x->late_ms ? ago_ns(c, x->late_ms) : 0);
+		conn_late_since(c, x->late_us ? ago_ns(c, x->late_us) : 0);
 	}
 	if (x->keep_idle_s)
 		tcp_set_keepalive(c, x->keep_idle_s, x->keep_interval_s,

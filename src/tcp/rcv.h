@@ -51,6 +51,8 @@ static inline seq32 conn_copied(const struct tcp_conn *c)
 /* --- rx.c --- */
 
 void conn_rx(struct tcp_conn *c, struct arrival *a);
+void conn_reset(struct tcp_conn *c);
+void conn_peer_shut(struct tcp_conn *c);
 
 /* --- rcvq.c --- */
 

@@ -13,6 +13,7 @@
  *   I3  a queue refers to the payload, or a drop_reason counts it
  */
 #include "tcp/ctl.h"
+#include "tcp/export.h"
 #include "tcp/rcv.h"
 #include "tcp/snd.h"
 #include "tcp/stack.h"
@@ -209,13 +210,21 @@ static bool is_behind_all(const struct tcp_conn *c, seq32 seq)
 	return run && c->flags & CONN_SACK && seq_eq(seq, range_end(run->last));
 }
 
-/* "Second, check the RST bit", with RFC 5961 section 3. */
-static void rst_rx(struct tcp_conn *c, const struct tcp_seg *seg)
+/* Return: whether the program wants to have the end of the connection elsewhere. */
+static bool is_end_held(struct tcp_conn *c, enum tcp_end end)
 {
-	if (!seq_eq(seg->seq, c->rcv_nxt) && !is_behind_all(c, seg->seq)) {
-		refuse(c, DROP_RESET_SEQ);
-		return;
+	if (!c->holds_end || c->state != TCP_ESTABLISHED)
+		return false;
+	if (c->held_end < end) {
+		c->held_end = (uint8_t)end & 3;
+		conn_news(c);
 	}
+	return true;
+}
+
+/* The peer has reset the connection. */
+void conn_reset(struct tcp_conn *c)
+{
 	switch (c->state) {
 	case TCP_SYN_RCVD:
 		conn_fail(c, -ECONNREFUSED);
@@ -230,6 +239,15 @@ static void rst_rx(struct tcp_conn *c, const struct tcp_seg *seg)
 	default:
 		conn_fail(c, -ECONNRESET);
 	}
+}
+
+/* "Second, check the RST bit", with RFC 5961 section 3. */
+static void rst_rx(struct tcp_conn *c, const struct tcp_seg *seg)
+{
+	if (!seq_eq(seg->seq, c->rcv_nxt) && !is_behind_all(c, seg->seq))
+		refuse(c, DROP_RESET_SEQ);
+	else if (!is_end_held(c, TCP_END_RESET))
+		conn_reset(c);
 }
 
 /* Removes what lies outside of the window, so the first byte is at rcv_nxt or later. */
@@ -392,9 +410,36 @@ static void note_arrival(struct tcp_conn *c, uint32_t len)
 static void fin_alone_take(struct tcp_conn *c)
 {
 	if ((c->flags & (CONN_FIN_ALONE | CONN_FIN_RCVD)) != CONN_FIN_ALONE ||
-	    !seq_eq(c->rcv_nxt, c->fin_at))
+	    !seq_eq(c->rcv_nxt, c->fin_at) || is_end_held(c, TCP_END_FIN))
 		return;
 	rcvq_end(c);
+}
+
+/* The peer's FIN was taken. */
+void conn_peer_shut(struct tcp_conn *c)
+{
+	conn_set_pending(c, TX_ACK);
+	switch (c->state) {
+	case TCP_ESTABLISHED:
+		tcp_set_state(c, TCP_CLOSE_WAIT);
+		break;
+	case TCP_FIN_WAIT_1:
+		/* The peer has not acknowledged our FIN, or the state would be
+		 * FIN_WAIT_2. */
+		tcp_set_state(c, TCP_CLOSING);
+		break;
+	default:
+		dassert(c->state == TCP_FIN_WAIT_2);
+		conn_enter_time_wait(c);
+	}
+}
+
+/* A FIN that may have to be held is treated as one without text. */
+static void fin_split(struct tcp_conn *c, struct tcp_seg *seg)
+{
+	c->fin_at = seq_add(seg->seq, seg->len);
+	c->flags |= CONN_FIN_ALONE;
+	seg->flags &= (uint8_t)~TCP_FIN;
 }
 
 /* "Seventh, process the segment text", and "eighth, check the FIN bit".  The segment
@@ -412,6 +457,8 @@ static void text_rx(struct tcp_conn *c, struct arrival *a)
 	if (seg->len) {
 		bool had_gap = c->oooq != NULL;
 
+		if (c->holds_end && seg->flags & TCP_FIN)
+			fin_split(c, seg);
 		note_arrival(c, seg->len);
 		rcv_rtt_sample(c, seg);
 		bool is_kept = rcvq_add(c, a);
@@ -426,22 +473,8 @@ static void text_rx(struct tcp_conn *c, struct arrival *a)
 	fin_alone_take(c);
 	if (!seq_eq(before, c->rcv_nxt))
 		conn_news(c);
-	if (!(c->flags & CONN_FIN_RCVD))
-		return;
-	conn_set_pending(c, TX_ACK);
-	switch (c->state) {
-	case TCP_ESTABLISHED:
-		tcp_set_state(c, TCP_CLOSE_WAIT);
-		break;
-	case TCP_FIN_WAIT_1:
-		/* The peer has not acknowledged our FIN, or the state would be
-		 * FIN_WAIT_2. */
-		tcp_set_state(c, TCP_CLOSING);
-		break;
-	default:
-		dassert(c->state == TCP_FIN_WAIT_2);
-		conn_enter_time_wait(c);
-	}
+	if (c->flags & CONN_FIN_RCVD)
+		conn_peer_shut(c);
 }
 
 /* 3.10.7.4: the other states */

@@ -37,14 +37,19 @@ static void rtx_set(struct tcp_conn *c, enum rtx_kind kind, uint64_t at_ns)
 	conn_timer_sync(c);
 }
 
-/* When a time-out that begins now ends. */
-static uint64_t rto_deadline(const struct tcp_conn *c)
+/* When a time-out that begins at @ns ends. */
+static uint64_t rto_deadline_from(const struct tcp_conn *c, uint64_t ns)
 {
-	uint64_t at_ns = c->stack->now_ns + conn_rto_ns(c);
+	uint64_t at_ns = ns + conn_rto_ns(c);
 
 	if (!c->rec.is_late || !c->user_timeout_ms)
 		return at_ns;
 	return MIN(at_ns, c->rtx_since_ns + c->user_timeout_ms * NS_PER_MS);
+}
+
+static uint64_t rto_deadline(const struct tcp_conn *c)
+{
+	return rto_deadline_from(c, c->stack->now_ns);
 }
 
 static void rtx_arm(struct tcp_conn *c, enum rtx_kind kind)
@@ -121,10 +126,8 @@ void conn_rtx_shorten(struct tcp_conn *c)
 {
 	if (c->rtx_kind != RTX_RTO || !c->n_rtx)
 		return;
-	uint64_t sent_ns = c->rto_at_ns - conn_rto_ns(c);
 	c->n_rtx--;
-	uint64_t at_ns = sent_ns + conn_rto_ns(c), now = c->stack->now_ns;
-	c->rto_at_ns = at_ns > now ? at_ns : now;
+	c->rto_at_ns = rto_deadline_from(c, c->sent.head->xmit_ns);
 	rtx_set(c, RTX_RTO, c->rto_at_ns);
 }
 

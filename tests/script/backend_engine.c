@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "engine_sock.h"
+#include "proto/tcp/drive.h"
 
 #define RX_EXTENTS 1024
 #define RX_BYTES 65536
@@ -38,23 +39,57 @@ static void keep(struct engine *e, const uint8_t *p, uint32_t len)
 	e->tail = &new->next;
 }
 
-static void keep_frame(struct engine *e, const struct tcp_frame *f)
+/* --- the port: packets are kept for receive(), and come from inject() --- */
+
+static struct engine *engine_of(struct port *p)
+{
+	return container_of(p, struct engine, port);
+}
+
+static uint32_t port_recv(struct port *p, struct tcp_rx_frame *f, uint32_t max,
+			  uint64_t now_ns)
+{
+	struct engine *e = engine_of(p);
+
+	if (!e->arrived.ext)
+		return 0;
+	*f = e->arrived;
+	e->arrived.ext = NULL;
+	return 1;
+}
+
+static bool port_is_short(const struct port *p) { return false; }
+
+static struct tcp_frame *port_room(struct port *p, uint64_t now_ns)
+{
+	return &engine_of(p)->frame;
+}
+
+static void port_send(struct port *p, struct tcp_frame *f, uint64_t now_ns)
 {
 	static uint8_t out[TCP_PACKET_MAX];
 	uint32_t n;
 
 	for (uint32_t i = 0; (n = frame_packet(f, i, out)); i++)
-		keep(e, out, n);
+		keep(engine_of(p), out, n);
+	tcp_frame_done(f);
 }
+
+static void port_flush(struct port *p, uint64_t now_ns) {}
+static uint64_t port_next_ns(const struct port *p) { return UINT64_MAX; }
+
+static const struct port_ops port_ops = {
+	.recv = port_recv,
+	.is_short = port_is_short,
+	.room = port_room,
+	.send = port_send,
+	.flush = port_flush,
+	.next_ns = port_next_ns,
+};
 
 void engine_flush(struct engine *e)
 {
-	struct tcp_frame f;
-
-	while (tcp_tx(e->stack, &f, e->now_ns)) {
-		keep_frame(e, &f);
-		tcp_frame_done(&f);
-	}
+	drive_out(e->stack, &e->port, e->now_ns);
 	while (tcp_next_ready(e->stack))
 		;
 	for (struct list *l = e->stack->conns.next; l != &e->stack->conns;
@@ -65,14 +100,14 @@ void engine_flush(struct engine *e)
 /* Moves time to the next deadline, or to @until_ns.  Return: whether that is reached */
 static bool step(struct engine *e, uint64_t until_ns)
 {
-	uint64_t next = tcp_next_ns(e->stack);
+	uint64_t next = drive_next_ns(e->stack, &e->port);
 
 	if (next > until_ns) {
 		e->now_ns = until_ns > e->now_ns ? until_ns : e->now_ns;
 		return true;
 	}
 	e->now_ns = next > e->now_ns ? next : e->now_ns;
-	tcp_timers(e->stack, e->now_ns);
+	drive_in(e->stack, &e->port, e->now_ns);
 	engine_flush(e);
 	return false;
 }
@@ -102,8 +137,8 @@ static int e_inject(void *b, const uint8_t *p, uint32_t len)
 	memcpy(x->data, p, len);
 	/* The connection pays for a whole frame, as with a real port. */
 	x->cap = len > FRAME_BYTES ? len : FRAME_BYTES;
-	tcp_rx(e->stack, x, 0, len, 0, e->now_ns);
-	extent_put(x);
+	e->arrived = (struct tcp_rx_frame){ .ext = x, .len = len };
+	drive_in(e->stack, &e->port, e->now_ns);
 	engine_flush(e);
 	return 0;
 }
@@ -323,6 +358,7 @@ int backend_engine(struct backend *b, const struct backend_config *cfg)
 	}
 	e->now_ns = e->start_ns = 1000 * NS_PER_S;
 	e->tail = &e->head;
+	e->port.ops = &port_ops;
 	e->mem = aligned_alloc(64, tcp_stack_bytes(&c));
 	e->rx_mem =
 	    aligned_alloc(64, (size_t)extent_size(RX_BYTES) * RX_EXTENTS);

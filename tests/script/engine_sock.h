@@ -10,6 +10,7 @@
 #pragma once
 
 #include "backend.h"
+#include "port/port.h"
 #include "tcp/calls.h"
 #include "tcp/opt.h"
 #include "tcp/stack.h"
@@ -40,6 +41,9 @@ struct engine_sock {
 
 struct engine {
 	struct tcp_stack *stack;
+	struct port port;
+	struct tcp_frame frame;      /* that leaves */
+	struct tcp_rx_frame arrived; /* ext NULL: none */
 	void *mem, *rx_mem;
 	struct pool rx_pool;
 	uint64_t now_ns, start_ns;

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "proto/tcp/drive.h"
+
 #define PORT 80
 #define FIRST_PORT 5000
 #define FRAME_BYTES 1536
@@ -44,15 +46,15 @@ void lab_init(struct lab *l, const struct lab_config *cfg)
 	wire_init(&l->wire[RECEIVERS], &cfg->back, cfg->seed * 2 + 1);
 	for (int i = 0; i < 2; i++) {
 		struct tcp_config c = stack_config(cfg, (enum side)i);
-		size_t rx = (size_t)extent_size(FRAME_BYTES) * n_rx;
+		size_t rx = sim_port_bytes(FRAME_BYTES, n_rx);
 
 		l->stack_mem[i] = aligned_alloc(64, tcp_stack_bytes(&c));
 		l->rx_mem[i] = aligned_alloc(64, rx);
 		assert(l->stack_mem[i]);
 		assert(l->rx_mem[i]);
 		l->stack[i] = tcp_stack_init(l->stack_mem[i], &c, l->now_ns);
-		pool_init(&l->rx_pool[i], l->rx_mem[i],
-			  extent_size(FRAME_BYTES), n_rx);
+		sim_port_init(&l->port[i], &l->wire[i], &l->wire[!i],
+			      l->rx_mem[i], FRAME_BYTES, n_rx);
 	}
 	int err = tcp_listen(l->stack[RECEIVERS], NULL, PORT, LAB_FLOWS,
 			     &l->listener);
@@ -126,37 +128,6 @@ static void programs(struct lab *l)
 		flow_read(l, &l->flows[c->flow.rport - FIRST_PORT]);
 }
 
-static void frames_out(struct lab *l)
-{
-	uint8_t out[FRAME_BYTES];
-	struct tcp_frame f;
-
-	for (int i = 0; i < 2; i++)
-		while (tcp_tx(l->stack[i], &f, l->now_ns)) {
-			wire_send(&l->wire[i], out, frame_whole(&f, out), true,
-				  l->now_ns);
-			l->n_packets++;
-			tcp_frame_done(&f);
-		}
-}
-
-static void frames_in(struct lab *l)
-{
-	struct wire_packet *p;
-
-	for (int i = 0; i < 2; i++)
-		while ((p = wire_take(&l->wire[i], l->now_ns))) {
-			struct extent *e = extent_new(&l->rx_pool[!i]);
-
-			assert(e);
-			memcpy(e->data, p->data, p->len);
-			tcp_rx(l->stack[!i], e, 0, p->len, TCP_RX_SUM_GOOD,
-			       l->now_ns);
-			extent_put(e);
-			free(p);
-		}
-}
-
 void lab_run(struct lab *l, uint64_t until_ns)
 {
 	uint64_t next_open = l->now_ns;
@@ -169,16 +140,18 @@ void lab_run(struct lab *l, uint64_t until_ns)
 			next_open += l->cfg.start_every_ns;
 		}
 		programs(l);
-		frames_out(l);
+		for (int i = 0; i < 2; i++)
+			drive_out(l->stack[i], &l->port[i].port, l->now_ns);
 		for (int i = 0; i < 2; i++) {
-			at = MIN(at, wire_next_ns(&l->wire[i]));
-			at = MIN(at, tcp_next_ns(l->stack[i]));
+			uint64_t next =
+			    drive_next_ns(l->stack[i], &l->port[i].port);
+
+			at = MIN(at, next);
 		}
 		if (l->n_open < l->cfg.n_flows)
 			at = MIN(at, next_open);
 		l->now_ns = at > l->now_ns ? at : l->now_ns;
-		frames_in(l);
 		for (int i = 0; i < 2; i++)
-			tcp_timers(l->stack[i], l->now_ns);
+			drive_in(l->stack[i], &l->port[i].port, l->now_ns);
 	}
 }

@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "port/sim/wire.h"
+#include "port/sim/port.h"
 #include "tcp/calls.h"
 #include "tcp/opt.h"
 #include "tcp/stack.h"
@@ -36,10 +36,10 @@ struct lab_flow {
 
 struct lab {
 	struct lab_config cfg;
-	uint64_t now_ns, n_packets;
+	uint64_t now_ns;
 	struct tcp_stack *stack[2]; /* of senders, of receivers */
 	void *stack_mem[2], *rx_mem[2];
-	struct pool rx_pool[2];
+	struct sim_port port[2];
 	struct wire wire[2]; /* from senders, from receivers */
 	struct tcp_listener *listener;
 	struct lab_flow flows[LAB_FLOWS];

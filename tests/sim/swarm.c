@@ -586,6 +586,7 @@ static void moves(const struct swarm_how *how, struct world_config *c)
 	is_some = one_in(6);
 	if (how->moves == MOVES_ALL || (how->moves == MOVES_SOME && is_some))
 		c->move_every_ns = PICK(10, 100, 1000) * NS_PER_MS;
+	c->holds_ends = one_in(2);
 }
 
 static void limit(const struct swarm_how *how, struct world_config *c)

@@ -16,7 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "port/sim/wire.h"
+#include "port/sim/port.h"
+#include "proto/tcp/drive.h"
 #include "tcp/calls.h"
 #include "tcp/stack.h"
 
@@ -26,11 +27,14 @@
 #define HONEST_EVERY 5 /* polls */
 #define N_CLIENTS 20000u
 #define RX_CAP 2048
+#define N_RX 4096
+#define SERVER_ADDR 0x0a000001u
+#define CLIENT_ADDR 0x0a000002u
 
 struct host {
 	struct tcp_stack *s;
 	void *mem, *rx_mem;
-	struct pool rx;
+	struct sim_port port;
 	struct wire out;
 };
 
@@ -47,7 +51,16 @@ static uint64_t random_next(void)
 	return z ^ z >> 31;
 }
 
-static void host_init(struct host *h, uint32_t addr, uint32_t n_conns)
+/* All others are addresses of forged packets. */
+static bool is_honest(const uint8_t *packet)
+{
+	uint32_t dst = load_be32(packet + 16); /* of IPv4 */
+
+	return dst == SERVER_ADDR || dst == CLIENT_ADDR;
+}
+
+static void host_init(struct host *h, uint32_t addr, struct host *peer,
+		      uint32_t n_conns)
 {
 	const struct tcp_config cfg = {
 		.key = { { addr, 1 } },
@@ -66,52 +79,16 @@ static void host_init(struct host *h, uint32_t addr, uint32_t n_conns)
 	};
 	const struct wire_model m = { .delay_ns = 10 * NS_PER_MS,
 				      .loss = 10000 };
-	size_t rx = (size_t)extent_size(RX_CAP) * 4096;
+	size_t rx = sim_port_bytes(RX_CAP, N_RX);
 
 	h->mem = aligned_alloc(64, tcp_stack_bytes(&cfg));
 	h->rx_mem = aligned_alloc(64, rx);
 	assert(h->mem);
 	assert(h->rx_mem);
 	h->s = tcp_stack_init(h->mem, &cfg, now);
-	pool_init(&h->rx, h->rx_mem, extent_size(RX_CAP), 4096);
 	wire_init(&h->out, &m, addr);
-}
-
-static void host_rx(struct host *h, const uint8_t *p, uint32_t len)
-{
-	struct extent *e = extent_new(&h->rx);
-
-	assert(e);
-	memcpy(e->data, p, len);
-	tcp_rx(h->s, e, 0, len, TCP_RX_SUM_GOOD, now);
-	extent_put(e);
-}
-
-/* Drops packets for other addresses. */
-static void host_tx(struct host *h, const struct host *to)
-{
-	struct tcp_frame f;
-	uint8_t buf[RX_CAP];
-
-	while (tcp_tx(h->s, &f, now)) {
-		uint32_t len = frame_whole(&f, buf);
-		struct ip_addr dst =
-		    ip_addr_v4(load_be32(f.head + 16)); /* both are IPv4 */
-
-		tcp_frame_done(&f);
-		if (ip_addr_eq(&dst, &to->s->cfg.addrs[0]))
-			wire_send(&h->out, buf, len, true, now);
-	}
-}
-
-static void host_take(struct host *h, struct host *from)
-{
-	struct wire_packet *p;
-
-	while ((p = wire_take(&from->out, now))) {
-		host_rx(h, p->data, p->len);
-		free(p);
-	}
+	sim_port_init(&h->port, &h->out, &peer->out, h->rx_mem, RX_CAP, N_RX);
+	h->port.is_there = is_honest;
 }
 
 static void forge(void)
@@ -129,11 +106,13 @@ static void forge(void)
 			     .wscale = TCP_NO_WSCALE,
 			     .has_ts = random_next() % 2,
 			     .is_sack_ok = random_next() % 2 };
-	uint8_t buf[128];
-	uint32_t n = tcp_head_build(buf + IPV4_HEAD, &s);
+	struct extent *e = extent_new(&server.port.rx);
 
-	ip_build(buf, &src, &server.s->cfg.addrs[0], IP_PROTO_TCP, 0, n);
-	host_rx(&server, buf, IPV4_HEAD + n);
+	assert(e);
+	uint32_t n = tcp_head_build(e->data + IPV4_HEAD, &s);
+	ip_build(e->data, &src, &server.s->cfg.addrs[0], IP_PROTO_TCP, 0, n);
+	tcp_rx(server.s, e, 0, IPV4_HEAD + n, TCP_RX_SUM_GOOD, now);
+	extent_put(e);
 }
 
 /* Each end of an honest connection reads one byte, and the server answers. */
@@ -196,14 +175,12 @@ static void open_honest(void)
 
 static void poll_all(struct tcp_listener *l)
 {
-	host_take(&server, &client);
-	host_take(&client, &server);
-	tcp_timers(server.s, now);
-	tcp_timers(client.s, now);
+	drive_in(server.s, &server.port.port, now);
+	drive_in(client.s, &client.port.port, now);
 	serve(l);
 	ask();
-	host_tx(&server, &client);
-	host_tx(&client, &server);
+	drive_out(server.s, &server.port.port, now);
+	drive_out(client.s, &client.port.port, now);
 }
 
 /* How many bytes of the server's pools were ever in use. */
@@ -225,8 +202,8 @@ int main(int argc, char **argv)
 	struct tcp_listener *l;
 	uint64_t early = 0;
 
-	host_init(&server, 0x0a000001, 4096);
-	host_init(&client, 0x0a000002, N_CLIENTS);
+	host_init(&server, SERVER_ADDR, &client, 4096);
+	host_init(&client, CLIENT_ADDR, &server, N_CLIENTS);
 	int err = tcp_listen(server.s, NULL, PORT, 128, &l);
 	assert(!err);
 	for (uint32_t i = 0; i < n_polls; i++, now += POLL_NS) {

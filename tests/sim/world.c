@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "proto/tcp/drive.h"
+
 #define RX_CAP_GSO 66000
 #define RX_CAP 9100 /* merged segments */
 #define SECOND_KEY 0x5ec0
@@ -100,7 +102,7 @@ static void stack_init(struct world *w, uint32_t i)
 {
 	struct tcp_config c = w->cfg.stack[world_host_of(w, i)];
 	uint32_t size = extent_size(rx_cap(&w->cfg));
-	uint32_t n_rx = w->cfg.rx_extents + WORLD_RX_RESERVE;
+	uint32_t n_rx = w->cfg.rx_extents + SIM_PORT_RESERVE;
 
 	w->stack_mem[i] = aligned_alloc(64, tcp_stack_bytes(&c));
 	w->rx_mem[i] = aligned_alloc(64, (size_t)size * n_rx);
@@ -176,13 +178,15 @@ void world_fini(struct world *w)
 
 static uint64_t next_ns(const struct world *w)
 {
-	uint64_t at = MIN(world_programs_next(w), world_ports_next(w));
+	uint64_t at = MIN(world_programs_next(w), world_steal_next(w));
 
-	at = MIN(at, world_steal_next(w));
 	for (uint32_t i = 0; i < w->cfg.n_stacks; i++)
 		at = MIN(at, wire_next_ns(&w->wire[i]));
-	for (uint32_t i = 0; i < w->n_stacks; i++)
-		at = MIN(at, tcp_next_ns(w->stack[i]));
+	for (uint32_t i = 0; i < w->n_stacks; i++) {
+		uint64_t next = drive_next_ns(w->stack[i], &w->port[i].port);
+
+		at = MIN(at, next);
+	}
 	return at;
 }
 
@@ -222,8 +226,6 @@ static void step(struct world *w, uint64_t at)
 	time_passes(w, at);
 	world_reboot(w);
 	world_frames_in(w);
-	for (uint32_t i = 0; i < w->n_stacks; i++)
-		tcp_timers(w->stack[i], world_clock(w));
 	world_programs(w);
 	world_frames_out(w);
 	world_lent_back(w);

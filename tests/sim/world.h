@@ -23,7 +23,7 @@
 #pragma once
 
 #include "pcapng.h"
-#include "port/sim/wire.h"
+#include "port/sim/port.h"
 #include "tcp/calls.h"
 #include "tcp/opt.h"
 #include "tcp/stack.h"
@@ -93,6 +93,7 @@ struct world_config {
 	/* Connections move between the two stacks of their host, after up to so long;
 	 * 0: there is one stack. */
 	uint64_t move_every_ns;
+	bool holds_ends; /* they go home in front of the peer's FIN or reset */
 };
 
 struct end {
@@ -132,7 +133,15 @@ struct port_slot {
 	uint32_t round, off;
 };
 
-struct port {
+/* A stack's port: see world_net.c. */
+struct world_port {
+	struct port port;
+	struct world *w;
+	uint32_t stack;
+	struct wire_packet *in, **in_tail; /* arrived, in order */
+	uint32_t replies; /* reply_head of the stack before the last reset */
+	bool was_reset;
+	struct port_slot slot; /* of a port without a ring */
 	struct port_slot *ring;
 	uint32_t head, tail; /* running freely */
 };
@@ -146,7 +155,7 @@ struct world {
 	struct pool rx_pool[WORLD_STACKS_ALL];
 	void *rx_mem[WORLD_STACKS_ALL];
 	struct wire wire[WORLD_STACKS];
-	struct port port[WORLD_STACKS_ALL];
+	struct world_port port[WORLD_STACKS_ALL];
 	void *stolen[WORLD_STACKS_ALL]
 		    [4]; /* lists of elements, by their first word */
 	bool has_stolen;
@@ -214,8 +223,6 @@ uint64_t world_clock(struct world *w);
 
 /* --- between the files --- */
 
-#define WORLD_RX_RESERVE 1 /* lent only, so that it is always there */
-
 #define WORLD_PORT 80
 #define WORLD_ACTIVE_PORT 5000
 
@@ -269,7 +276,6 @@ void world_ports_fini(struct world *w);
 void world_port_forget(struct world *w, uint32_t i);
 void world_frames_in(struct world *w);
 void world_frames_out(struct world *w);
-uint64_t world_ports_next(const struct world *w);
 
 void world_check(struct world *w);
 void world_check_news(struct world *w);

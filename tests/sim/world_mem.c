@@ -41,7 +41,7 @@ static void steal_or_give(struct world *w, bool is_stolen)
 
 		for (unsigned k = 0; k < ARRAY_LEN(pools); k++) {
 			uint32_t leave = pools[k] == &w->rx_pool[i]
-					     ? (uint32_t)WORLD_RX_RESERVE
+					     ? (uint32_t)SIM_PORT_RESERVE
 					     : 0;
 
 			if (is_stolen)

@@ -104,6 +104,7 @@ static int move(struct world *w, struct end *e)
 		return err;
 	tcp_forget(was, world_clock(w));
 	tcp_set_user(is, e);
+	tcp_hold_end(is, w->cfg.holds_ends && to >= n, world_clock(w));
 	e->conn = is;
 	e->n_moves++;
 	w->n_moves++;
@@ -130,11 +131,53 @@ static void end_move(struct world *w, struct end *e)
 	       (err == -EINVAL && e->conn->state == TCP_FIN_WAIT_2));
 }
 
+/* The peer's segment that was held, as far as it ends the connection, arrives again. */
+static void inject(struct world *w, const struct end *e, enum tcp_end what)
+{
+	const struct tcp_conn *c = e->conn;
+	struct extent *x = extent_new(&w->rx_pool[stack_of(w, c)]);
+	struct tcp_seg seg = {
+		.sport = c->flow.rport,
+		.dport = c->flow.lport,
+		.seq = c->rcv_nxt,
+		.ack = c->snd_una,
+		.flags = TCP_ACK | (what == TCP_END_FIN ? TCP_FIN : TCP_RST),
+		.wnd = (uint16_t)MIN(c->snd_wnd >> c->snd_wscale, 65535u),
+		.wscale = TCP_NO_WSCALE,
+	};
+
+	assert(x);
+	uint32_t ip_len = ip_head_len(&c->flow.raddr);
+	uint32_t n = tcp_head_build(x->data + ip_len, &seg);
+	ip_build(x->data, &c->flow.raddr, &c->stack->cfg.addrs[0], IP_PROTO_TCP,
+		 0, n);
+	tcp_rx(c->stack, x, 0, ip_len + n, TCP_RX_SUM_GOOD, world_clock(w));
+	extent_put(x);
+}
+
+/* Brings a connection home in front of its end. */
+static void end_ends(struct world *w, struct end *e)
+{
+	enum tcp_end what = e->conn ? tcp_held_end(e->conn) : TCP_END_NONE;
+
+	if (!what || e->conn->state != TCP_ESTABLISHED)
+		return;
+	int err = move(w, e);
+	if (!err)
+		inject(w, e, what);
+	else if (err == -EBUSY)
+		tcp_hold_end(e->conn, false, world_clock(w));
+	else
+		e->move_at_ns = w->now_ns + AGAIN_NS;
+}
+
 void world_moves(struct world *w)
 {
 	for (int i = 0; w->cfg.move_every_ns && i < 2; i++)
-		for (uint32_t p = 0; p < w->cfg.n_pairs; p++)
+		for (uint32_t p = 0; p < w->cfg.n_pairs; p++) {
+			end_ends(w, &w->ends[i][p]);
 			end_move(w, &w->ends[i][p]);
+		}
 }
 
 /* As a kernel keeps the ports of the sockets whose connections it has given away. */

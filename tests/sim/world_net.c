@@ -2,30 +2,48 @@
 /*
  * tests/sim/world_net.c - ports: frames become packets on wires, and packets become frames
  *
- * A port sends a frame at once, or has a ring of slots in which frames wait.  It reads
- * the bytes of a frame when the frame leaves, and they must not have changed.
+ * Each stack has a port (port/port.h).  It sends a frame at once, or has a ring of slots
+ * in which frames wait.  It reads the bytes of a frame when the frame leaves, and they
+ * must not have changed.
  */
 #include "world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "proto/tcp/drive.h"
+
+static const struct port_ops ops;
+
+static struct world_port *of(const struct port *p)
+{
+	return container_of((struct port *)(uintptr_t)p, struct world_port,
+			    port);
+}
+
 void world_ports_init(struct world *w)
 {
-	for (uint32_t i = 0; w->cfg.port_frames && i < w->n_stacks; i++) {
-		w->port[i].ring =
-		    calloc(w->cfg.port_frames, sizeof(struct port_slot));
-		assert(w->port[i].ring);
+	for (uint32_t i = 0; i < w->n_stacks; i++) {
+		struct world_port *p = &w->port[i];
+
+		*p =
+		    (struct world_port){ .port = { &ops }, .w = w, .stack = i };
+		p->in_tail = &p->in;
+		if (!w->cfg.port_frames)
+			continue;
+		p->ring = calloc(w->cfg.port_frames, sizeof(struct port_slot));
+		assert(p->ring);
 	}
 }
 
 /* Drops the frames that wait. */
 void world_port_forget(struct world *w, uint32_t i)
 {
-	struct port *p = &w->port[i];
+	struct world_port *p = &w->port[i];
 
 	for (; p->tail != p->head; p->tail++)
 		tcp_frame_done(&p->ring[p->tail % w->cfg.port_frames].f);
+	p->was_reset = false;
 }
 
 void world_ports_fini(struct world *w)
@@ -121,79 +139,73 @@ static void slot_leave(struct world *w, uint32_t side, struct port_slot *slot)
 	tcp_frame_done(&slot->f);
 }
 
-static void ring_leave(struct world *w, uint32_t side)
+static struct port_slot *slot_at(const struct world_port *p, uint32_t at)
 {
-	struct port *p = &w->port[side];
+	return &p->ring[at % p->w->cfg.port_frames];
+}
 
-	while (p->tail != p->head) {
-		struct port_slot *slot = &p->ring[p->tail % w->cfg.port_frames];
+static void ring_leave(struct world_port *p)
+{
+	for (; p->tail != p->head; p->tail++) {
+		struct port_slot *slot = slot_at(p, p->tail);
 
-		if (slot->leaves_ns > w->now_ns)
+		if (slot->leaves_ns > p->w->now_ns)
 			return;
-		slot_leave(w, side, slot);
-		p->tail++;
+		slot_leave(p->w, p->stack, slot);
 	}
 }
 
-static bool ring_fill(struct world *w, uint32_t side)
+static struct tcp_frame *port_room(struct port *port, uint64_t now_ns)
 {
-	struct port *p = &w->port[side];
-	uint32_t n = w->cfg.port_frames;
+	struct world_port *p = of(port);
 
-	while (p->head - p->tail < n) {
-		struct port_slot *slot = &p->ring[p->head % n];
-		uint64_t at = w->now_ns;
+	if (!p->ring)
+		return &p->slot.f;
+	ring_leave(p);
+	return p->head - p->tail < p->w->cfg.port_frames
+		   ? &slot_at(p, p->head)->f
+		   : NULL;
+}
 
-		if (!tcp_tx(w->stack[side], &slot->f, world_clock(w)))
-			return false;
-		world_check_frame(w, (int)side, &slot->f, slot);
-		if (w->cfg.port_hold_ns)
-			at += world_random(w) % w->cfg.port_hold_ns;
-		if (p->head != p->tail &&
-		    at < p->ring[(p->head - 1) % n].leaves_ns)
-			at = p->ring[(p->head - 1) % n].leaves_ns;
-		slot->leaves_ns = at;
-		p->head++;
+static void port_send(struct port *port, struct tcp_frame *f, uint64_t now_ns)
+{
+	struct world_port *p = of(port);
+	struct world *w = p->w;
+	struct port_slot *slot = container_of(f, struct port_slot, f);
+
+	world_check_frame(w, (int)p->stack, f, slot);
+	if (!p->ring) {
+		slot_leave(w, p->stack, slot);
+		return;
 	}
-	return true;
+	slot->leaves_ns = w->now_ns;
+	if (w->cfg.port_hold_ns)
+		slot->leaves_ns += world_random(w) % w->cfg.port_hold_ns;
+	if (p->head != p->tail) {
+		uint64_t before = slot_at(p, p->head - 1)->leaves_ns;
+
+		if (slot->leaves_ns < before)
+			slot->leaves_ns = before;
+	}
+	p->head++;
+}
+
+static void port_flush(struct port *port, uint64_t now_ns)
+{
+	ring_leave(of(port));
+}
+
+static uint64_t port_next_ns(const struct port *port)
+{
+	const struct world_port *p = of(port);
+
+	return p->head != p->tail ? slot_at(p, p->tail)->leaves_ns : UINT64_MAX;
 }
 
 void world_frames_out(struct world *w)
 {
-	struct port_slot slot;
-
-	for (uint32_t i = 0; i < w->n_stacks; i++) {
-		if (w->cfg.port_frames) {
-			do {
-				ring_leave(w, i);
-			} while (
-			    ring_fill(w, i) &&
-			    w->port[i]
-				    .ring[w->port[i].tail % w->cfg.port_frames]
-				    .leaves_ns <= w->now_ns);
-			ring_leave(w, i);
-			continue;
-		}
-		while (tcp_tx(w->stack[i], &slot.f, world_clock(w))) {
-			world_check_frame(w, (int)i, &slot.f, &slot);
-			slot_leave(w, i, &slot);
-		}
-	}
-}
-
-uint64_t world_ports_next(const struct world *w)
-{
-	uint64_t at = UINT64_MAX;
-
-	for (uint32_t i = 0; w->cfg.port_frames && i < w->n_stacks; i++) {
-		const struct port *p = &w->port[i];
-
-		if (p->head != p->tail)
-			at = MIN(
-			    at,
-			    p->ring[p->tail % w->cfg.port_frames].leaves_ns);
-	}
-	return at;
+	for (uint32_t i = 0; i < w->n_stacks; i++)
+		drive_out(w->stack[i], &w->port[i].port, world_clock(w));
 }
 
 /* --- in --- */
@@ -243,35 +255,96 @@ static bool is_lucky(struct tcp_stack *s, const struct wire_packet *p)
 }
 
 /* RFC 9293 section 3.5.2: a reset is never answered by a reset. */
-static void check_replies(const struct tcp_stack *s, uint32_t from)
+static void check_replies(struct world_port *p)
 {
-	for (; from != s->reply_head; from++)
-		assert(!(s->replies[from % TX_REPLIES].seg.flags & TCP_RST));
+	const struct tcp_stack *s = p->w->stack[p->stack];
+
+	for (; p->was_reset && p->replies != s->reply_head; p->replies++)
+		assert(
+		    !(s->replies[p->replies % TX_REPLIES].seg.flags & TCP_RST));
+	p->was_reset = false;
 }
 
-static void packet_in(struct world *w, uint32_t side,
-		      const struct wire_packet *p)
+static void push(struct world_port *p, struct wire_packet *packet)
 {
-	struct tcp_stack *s = w->stack[side];
-	struct pool *pool = &w->rx_pool[side];
-	unsigned flags = p->is_sum_good ? TCP_RX_SUM_GOOD : 0;
-	uint32_t replies = s->reply_head;
+	packet->next = NULL;
+	*p->in_tail = packet;
+	p->in_tail = &packet->next;
+}
+
+static struct wire_packet *pop(struct world_port *p)
+{
+	struct wire_packet *first = p->in;
+
+	if (!first)
+		return NULL;
+	p->in = first->next;
+	if (!p->in)
+		p->in_tail = &p->in;
+	return first;
+}
+
+/* The next packet for this stack.  All packets of a host come to its first stack's port,
+ * and go on to the other one if that stack has the connection. */
+static struct wire_packet *next_packet(struct world_port *p)
+{
+	struct world *w = p->w;
+	uint32_t host = world_host_of(w, p->stack);
+	struct wire_packet *packet;
+
+	while ((packet = pop(p))) {
+		uint32_t to = world_steer(w, host, packet->data, packet->len);
+
+		if (to == p->stack)
+			break;
+		push(&w->port[to], packet);
+	}
+	return packet;
+}
+
+static bool port_is_short(const struct port *port)
+{
+	const struct world_port *p = of(port);
+
+	return p->w->rx_pool[p->stack].n_free <= SIM_PORT_RESERVE;
+}
+
+/* One packet at a time, because what is checked depends on those before. */
+static uint32_t port_recv(struct port *port, struct tcp_rx_frame *f,
+			  uint32_t max, uint64_t now_ns)
+{
+	struct world_port *p = of(port);
+	struct tcp_stack *s = p->w->stack[p->stack];
+	struct pool *rx = &p->w->rx_pool[p->stack];
+	struct wire_packet *packet;
 	struct ip_packet ip;
 	struct tcp_seg seg;
 
-	if (pool->n_free <= WORLD_RX_RESERVE)
-		tcp_reclaim(s);
-	if (pool->n_free <= WORLD_RX_RESERVE)
-		flags |= TCP_RX_LENT;
-	struct extent *e = extent_new(pool);
-	assert(e);
-	memcpy(e->data, p->data, p->len);
-	tcp_rx(s, e, 0, p->len, flags, world_clock(w));
-	extent_put(e);
-	assert(pool->n_free >= WORLD_RX_RESERVE);
-	if (read_segment(p, &ip, &seg) && seg.flags & TCP_RST)
-		check_replies(s, replies);
+	check_replies(p);
+	assert(rx->n_free >= SIM_PORT_RESERVE);
+	while ((packet = next_packet(p))) {
+		bool is_dropped = !packet->may_hit && is_lucky(s, packet);
+
+		p->was_reset = !is_dropped && read_segment(packet, &ip, &seg) &&
+			       seg.flags & TCP_RST;
+		p->replies = s->reply_head;
+		if (!is_dropped)
+			*f = sim_frame(rx, packet);
+		free(packet);
+		if (!is_dropped)
+			return 1;
+	}
+	return 0;
 }
+
+static const struct port_ops ops = {
+	.recv = port_recv,
+	.is_short = port_is_short,
+	.room = port_room,
+	.send = port_send,
+	.flush = port_flush,
+	.next_ns = port_next_ns,
+};
 
 /* The last byte of the address names the stack; packets for unknown addresses go to the
  * other one. */
@@ -286,6 +359,15 @@ static uint32_t route(const struct world *w, uint32_t from,
 	return from == SERVER ? CLIENT : SERVER;
 }
 
+static bool has_arrivals(const struct world *w)
+{
+	for (uint32_t i = 0; i < w->n_stacks; i++)
+		if (w->port[i].in)
+			return true;
+	return false;
+}
+
+/* Runs the timers, too. */
 void world_frames_in(struct world *w)
 {
 	struct wire_packet *p;
@@ -298,9 +380,11 @@ void world_frames_in(struct world *w)
 				pcapng_packet(w->pcap, 2 * to + 1, w->now_ns,
 					      p->data, p->len,
 					      p->is_forged ? "forged" : NULL);
-			to = world_steer(w, to, p->data, p->len);
-			if (w->wire[i].model.kill || !is_lucky(w->stack[to], p))
-				packet_in(w, to, p);
-			free(p);
+			p->may_hit = w->wire[i].model.kill;
+			push(&w->port[to], p);
 		}
+	do {
+		for (uint32_t i = 0; i < w->n_stacks; i++)
+			drive_in(w->stack[i], &w->port[i].port, world_clock(w));
+	} while (has_arrivals(w));
 }

@@ -56,10 +56,13 @@ static void take_out(void)
 	assert_int_equal(tcp_export(c, &x, k.now), 0);
 	uint32_t n = seq_len(x.snd_una, x.snd_end);
 
-	assert_int_equal(tcp_export_queued(c, queued_bytes, UINT32_MAX), n);
-	assert_int_equal(tcp_export_unread(c, unread_bytes, UINT32_MAX),
-			 x.n_unread);
+	/* The old stack may still refer to the bytes of the last move. */
+	static uint8_t sent[sizeof(queued_bytes)], got[sizeof(unread_bytes)];
+	assert_int_equal(tcp_export_queued(c, sent, sizeof(sent)), n);
+	assert_int_equal(tcp_export_unread(c, got, sizeof(got)), x.n_unread);
 	tcp_forget(c, k.now);
+	memcpy(queued_bytes, sent, n);
+	memcpy(unread_bytes, got, x.n_unread);
 	kit_expect_none(&k);
 }
 
@@ -402,6 +405,64 @@ static void the_peers_fin_moves_along(void **state)
 	kit_drain(&k);
 	kit_in(&k, TCP_ACK, NULL, 0);
 	assert_int_equal(c->state, TCP_CLOSED);
+	end();
+}
+
+/* The FIN is not acknowledged, so that the peer sends it again to whoever comes next. */
+static void a_fin_is_held_for_the_next_stack(void **state)
+{
+	struct kit_frame f;
+
+	for (int is_moved = 0; is_moved < 2; is_moved++) {
+		begin();
+		tcp_hold_end(c, true, k.now);
+		seq32 first = k.seq;
+		/* Out of order, it is not next. */
+		struct tcp_seg seg = kit_seg(&k, TCP_ACK | TCP_FIN);
+		seg.seq = seq_add(first, 3);
+		kit_segment(&k, &seg, NULL);
+		assert_int_equal(tcp_held_end(c), TCP_END_NONE);
+		kit_drain(&k);
+		while (tcp_next_ready(k.s))
+			;
+		kit_in(&k, TCP_ACK | TCP_FIN, "abc", 3);
+		assert_int_equal(tcp_held_end(c), TCP_END_FIN);
+		assert_ptr_equal(tcp_next_ready(k.s), c);
+		assert_int_equal(c->state, TCP_ESTABLISHED);
+		assert_int_equal(tcp_readable_bytes(c), 3);
+		kit_expect(&k, &f, TCP_ACK);
+		assert_true(seq_eq(f.seg.ack, seq_add(first, 3)));
+		if (is_moved) {
+			move();
+			assert_false(x.is_peer_shut);
+			k.seq = seq_add(first, 3);
+			kit_in(&k, TCP_ACK | TCP_FIN, NULL, 0);
+		} else {
+			tcp_hold_end(c, false, k.now);
+		}
+		assert_int_equal(c->state, TCP_CLOSE_WAIT);
+		kit_expect(&k, &f, TCP_ACK);
+		assert_true(seq_eq(f.seg.ack, seq_add(first, 4)));
+		end();
+	}
+}
+
+static void a_reset_is_held_for_the_next_stack(void **state)
+{
+	begin();
+	kit_drain(&k);
+	tcp_hold_end(c, true, k.now);
+	kit_in(&k, TCP_RST, NULL, 0);
+	assert_int_equal(tcp_held_end(c), TCP_END_RESET);
+	assert_int_equal(c->state, TCP_ESTABLISHED);
+	kit_expect_none(&k);
+	/* A FIN that was sent before, and comes later, changes nothing. */
+	kit_in(&k, TCP_ACK | TCP_FIN, NULL, 0);
+	assert_int_equal(tcp_held_end(c), TCP_END_RESET);
+	tcp_hold_end(c, false, k.now);
+	assert_int_equal(c->state, TCP_CLOSED);
+	assert_int_equal(tcp_error(c), -ECONNRESET);
+	tcp_hold_end(c, false, k.now);
 	end();
 }
 
@@ -832,6 +893,8 @@ int main(void)
 		cmocka_unit_test(our_closed_window_opens_elsewhere),
 		cmocka_unit_test(a_fin_that_waits_is_sent_elsewhere),
 		cmocka_unit_test(the_peers_fin_moves_along),
+		cmocka_unit_test(a_fin_is_held_for_the_next_stack),
+		cmocka_unit_test(a_reset_is_held_for_the_next_stack),
 		cmocka_unit_test(queues_lie_across_0),
 		cmocka_unit_test(timestamps_never_step_back),
 		cmocka_unit_test(lowest_bit_of_linux_timestamps),

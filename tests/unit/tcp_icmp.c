@@ -299,6 +299,35 @@ static void doublings_are_taken_back_one_by_one(void **state)
 	}
 }
 
+/* The time-out ends early, at the user's; but it began when we sent. */
+static void a_user_timeout_makes_no_time_out_older(void **state)
+{
+	struct kit k;
+	struct tcp_conn *c = kit_open_one(&k);
+
+	tcp_set_user_timeout(c, 10000);
+	kit_write(&k, c, 100);
+	kit_drain(&k);
+	while (c->n_rtx < 5) {
+		kit_wait(&k, NS_PER_MS);
+		kit_drain(&k);
+	}
+	assert_true(conn_rto_ns(c) > time_out_in(&k, c) + NS_PER_S);
+	kit_icmp(&k, 3, 0, 0, c->snd_una);
+	assert_int_equal(c->n_rtx, 4);
+	assert_true(time_out_in(&k, c) > conn_rto_ns(c) - 10 * NS_PER_MS);
+	/* Nor does it end later than the user's. */
+	kit_wait(&k, NS_PER_S);
+	uint64_t until = c->rtx_since_ns + 10 * NS_PER_S;
+	c->rto_at_ns = c->rtx_at_ns = until - NS_PER_MS;
+	k.now = until + NS_PER_S;
+	kit_icmp(&k, 3, 0, 0, c->snd_una);
+	assert_true(c->rtx_at_ns <= until);
+	kit_wait(&k, NS_PER_MS);
+	assert_int_equal(c->state, TCP_CLOSED);
+	kit_close_one(&k, c);
+}
+
 static void a_probe_of_the_window_is_not_hurried(void **state)
 {
 	struct kit k;
@@ -354,6 +383,7 @@ int main(void)
 		cmocka_unit_test(
 		    a_half_open_connection_goes_when_its_host_is_not_there),
 		cmocka_unit_test(doublings_are_taken_back_one_by_one),
+		cmocka_unit_test(a_user_timeout_makes_no_time_out_older),
 		cmocka_unit_test(a_probe_of_the_window_is_not_hurried),
 		cmocka_unit_test(errors_do_not_prolong_patience),
 	};

@@ -18,6 +18,8 @@
 #include "ip/tcp_head.h"
 #include "osf.h"
 #include "peer.h"
+#include "port/port.h"
+#include "proto/tcp/drive.h"
 #include "tcp/calls.h"
 #include "tcp/tcp.h"
 #include <stdio.h>
@@ -49,6 +51,7 @@ struct far {
 
 struct rig {
 	struct tcp_stack *stack;
+	struct port port;
 	struct ip_addr us, them;
 	struct pool frames; /* that come in */
 	struct pool lents;  /* of bytes that are sent where they lie */
@@ -64,7 +67,7 @@ struct rig {
 	struct tcp_frame out[2 * BATCH];
 	uint32_t n_out;
 	struct tcp_rx_frame in[2 * BATCH];
-	uint32_t n_in;
+	uint32_t n_in, n_taken;
 
 	uint64_t ticks, n_sampled; /* since the last sample */
 	struct times times;        /* samples: of a segment, times 16 */
@@ -193,12 +196,55 @@ static void fars_take(struct rig *r)
 
 /* --- the stack --- */
 
+static struct rig *rig_of(struct port *p)
+{
+	return container_of(p, struct rig, port);
+}
+
+static uint32_t rig_recv(struct port *p, struct tcp_rx_frame *f, uint32_t max,
+			 uint64_t now_ns)
+{
+	struct rig *r = rig_of(p);
+	uint32_t n = MIN(r->n_in - r->n_taken, max);
+
+	memcpy(f, r->in + r->n_taken, n * sizeof(*f));
+	r->n_taken += n;
+	if (!n)
+		r->n_in = r->n_taken = 0;
+	return n;
+}
+
+static bool rig_is_short(const struct port *p) { return false; }
+
+static struct tcp_frame *rig_room(struct port *p, uint64_t now_ns)
+{
+	struct rig *r = rig_of(p);
+
+	return r->n_out < 2 * BATCH ? &r->out[r->n_out] : NULL;
+}
+
+static void rig_send(struct port *p, struct tcp_frame *f, uint64_t now_ns)
+{
+	rig_of(p)->n_out++;
+}
+
+static void rig_flush(struct port *p, uint64_t now_ns) {}
+static uint64_t rig_next_ns(const struct port *p) { return UINT64_MAX; }
+
+/* The peers are a port: what the stack sends stays in out[] until they have read it. */
+static const struct port_ops rig_ops = {
+	.recv = rig_recv,
+	.is_short = rig_is_short,
+	.room = rig_room,
+	.send = rig_send,
+	.flush = rig_flush,
+	.next_ns = rig_next_ns,
+};
+
 static void stack_sends(struct rig *r)
 {
 	r->n_out = 0;
-	while (r->n_out < 2 * BATCH &&
-	       tcp_tx(r->stack, &r->out[r->n_out], r->now_ns))
-		r->n_out++;
+	drive_out(r->stack, &r->port, r->now_ns);
 }
 
 static void frames_done(struct rig *r)
@@ -209,10 +255,7 @@ static void frames_done(struct rig *r)
 
 static void stack_receives(struct rig *r)
 {
-	tcp_rx_batch(r->stack, r->in, r->n_in, r->now_ns);
-	for (uint32_t i = 0; i < r->n_in; i++)
-		extent_put(r->in[i].ext);
-	r->n_in = 0;
+	drive_in(r->stack, &r->port, r->now_ns);
 }
 
 static void programs_read(struct rig *r)
@@ -272,6 +315,7 @@ static void open_all(struct rig *r)
 {
 	uint64_t seed = 1;
 
+	r->port.ops = &rig_ops;
 	for (uint32_t i = 0; i < r->n_conns; i++)
 		open_one(r, i);
 	for (uint32_t i = r->n_conns - 1; i > 0; i--) {
@@ -328,7 +372,6 @@ static void turn_recv(struct rig *r, uint32_t at)
 
 	stack_receives(r);
 	programs_read(r);
-	tcp_timers(r->stack, r->now_ns);
 	stack_sends(r);
 	r->ticks += tick_now() - t;
 	r->n_sampled += BATCH;
@@ -352,7 +395,6 @@ static void turn_send(struct rig *r, uint32_t at)
 	fars_take(r);
 	t = tick_now();
 	frames_done(r);
-	tcp_timers(r->stack, r->now_ns);
 	stack_receives(r);
 	programs_get_back(r);
 	r->ticks += tick_now() - t;

@@ -76,10 +76,12 @@ struct wire_model {
 };
 
 struct wire_packet {
+	struct wire_packet *next; /* free for whoever has taken it */
 	uint64_t at_ns, order;
 	uint32_t len;
 	bool is_sum_good; /* carried as it was given, whatever its checksum */
 	bool is_forged;   /* nobody of those who talk has sent it */
+	bool may_hit;     /* free for whoever has taken it */
 	uint8_t data[];
 };
 
