@@ -137,9 +137,16 @@ int steer_set(struct steer *s, const struct steer_key *k, enum steer_mode mode)
 									: 0;
 }
 
-void steer_del(struct steer *s, const struct steer_key *k)
+bool steer_has(const struct steer *s, const struct steer_key *k)
 {
-	bpf_map_delete_elem(s->flows_fd, k);
+	uint32_t value;
+
+	return bpf_map_lookup_elem(s->flows_fd, k, &value) == 0;
+}
+
+bool steer_del(struct steer *s, const struct steer_key *k)
+{
+	return bpf_map_delete_elem(s->flows_fd, k) == 0;
 }
 
 void steer_counts(const struct steer *s, uint64_t counts[STEER_N_COUNTS])

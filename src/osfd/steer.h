@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
 
@@ -49,7 +50,9 @@ MUST_CHECK int steer_key_of(const struct sockaddr_storage *local,
 /* Return: 0, -E2BIG when the grant's flows are used up */
 MUST_CHECK int steer_set(struct steer *s, const struct steer_key *k,
 			 enum steer_mode mode);
-void steer_del(struct steer *s, const struct steer_key *k);
+/* Return: whether it was steered */
+bool steer_has(const struct steer *s, const struct steer_key *k);
+bool steer_del(struct steer *s, const struct steer_key *k);
 
 /* What the programs have counted, on all CPUs. */
 void steer_counts(const struct steer *s, uint64_t counts[STEER_N_COUNTS]);

@@ -266,7 +266,7 @@ static void large_frames_arrive_whole(bool is_v6)
 	int size = 2 * BULK;
 
 	grant_open(&g);
-	pair_open(&world, is_v6, &p);
+	pair_open(&world, is_v6, HERE, &p);
 	struct steer_key k = key_of_pair(&p);
 	assert_int_equal(steer_set(&g.steer, &k, STEER_COPY), 0);
 	uint32_t seq = seq_of(&g, is_v6, &p);
@@ -322,7 +322,7 @@ static void large_frames_leave_whole(bool is_v6)
 	uint8_t head[128], data[TX_BYTES], got[TX_BYTES];
 
 	grant_open(&g);
-	pair_open(&world, is_v6, &p);
+	pair_open(&world, is_v6, HERE, &p);
 	world_enter(&world, THERE);
 	assert_int_equal(steer_open(&there.steer, world.ifindex[THERE], 1), 0);
 	int fd =

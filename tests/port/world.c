@@ -125,26 +125,29 @@ socklen_t addr_len(const struct sockaddr_storage *a)
 					: sizeof(struct sockaddr_in);
 }
 
-void pair_open(const struct world *w, bool is_v6, struct pair *p)
+void pair_open(const struct world *w, bool is_v6, enum place client,
+	       struct pair *p)
 {
-	struct sockaddr_storage at = world_addr(THERE, is_v6, 0);
+	struct sockaddr_storage at = world_addr(!client, is_v6, 0);
 	socklen_t len = addr_len(&at), size = sizeof(p->local);
 	int family = at.ss_family;
 
-	world_enter(w, THERE);
+	world_enter(w, !client);
 	int l = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (l < 0 || bind(l, (void *)&at, len) < 0 || listen(l, 1) < 0 ||
 	    getsockname(l, (void *)&at, &len) < 0)
 		die("listen");
-	world_enter(w, HERE);
-	p->end[HERE] = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (p->end[HERE] < 0 || connect(p->end[HERE], (void *)&at, len) < 0)
+	world_enter(w, client);
+	p->end[client] = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (p->end[client] < 0 || connect(p->end[client], (void *)&at, len) < 0)
 		die("connect");
-	p->end[THERE] = accept4(l, NULL, NULL, SOCK_CLOEXEC);
-	if (p->end[THERE] < 0 ||
+	p->end[!client] = accept4(l, NULL, NULL, SOCK_CLOEXEC);
+	if (p->end[!client] < 0 ||
 	    getsockname(p->end[HERE], (void *)&p->local, &size) < 0)
 		die("accept");
-	p->peer = at;
+	size = sizeof(p->peer);
+	if (getpeername(p->end[HERE], (void *)&p->peer, &size) < 0)
+		die("getpeername");
 	close(l);
 }
 

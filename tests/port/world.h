@@ -34,12 +34,13 @@ void must_run(const char *fmt, ...) PRINTF(1, 2);
 struct sockaddr_storage world_addr(enum place where, bool is_v6, uint16_t port);
 socklen_t addr_len(const struct sockaddr_storage *a);
 
-/* An established connection of the two kernels: client HERE, server THERE. */
+/* An established connection of the two kernels; @client connects, the other accepts. */
 struct pair {
 	int end[2];                          /* HERE, THERE */
 	struct sockaddr_storage local, peer; /* as HERE sees it */
 };
-void pair_open(const struct world *w, bool is_v6, struct pair *p);
+void pair_open(const struct world *w, bool is_v6, enum place client,
+	       struct pair *p);
 void pair_close(struct pair *p);
 
 /* The next frame, waited for up to 5 s; false when none came. */
