@@ -73,22 +73,28 @@ static void must_flow(int from, int to, size_t n)
 	total += n;
 }
 
+/* Waits until the other end has acknowledged all, 5 s at most. */
+static void wait_acked(int fd)
+{
+	struct tcp_info info = { .tcpi_unacked = 1 };
+	socklen_t len = sizeof(info);
+
+	for (int i = 0; i < 5000 && info.tcpi_unacked; i++) {
+		assert_int_equal(getsockopt(fd, SOL_TCP, TCP_INFO, &info, &len),
+				 0);
+		if (info.tcpi_unacked)
+			usleep(1000);
+	}
+	assert_int_equal(info.tcpi_unacked, 0);
+}
+
 /* A question and its answer, after which nothing is on its way: the answer carries the
  * acknowledgement of the question, and its own is waited for. */
 static void become_quiet(struct stage *s)
 {
 	must_flow(s->us, s->peer, 64);
 	must_flow(s->peer, s->us, 64);
-	for (int i = 0; i < 1000; i++) {
-		struct tcp_info info;
-		socklen_t len = sizeof(info);
-		assert_int_equal(
-		    getsockopt(s->us, SOL_TCP, TCP_INFO, &info, &len), 0);
-		if (!info.tcpi_unacked)
-			return;
-		usleep(1000);
-	}
-	fail();
+	wait_acked(s->us);
 }
 
 static void must_freeze(struct stage *s, struct frozen *f)
@@ -276,33 +282,27 @@ static void the_engines_bytes_come_back(bool is_v6, bool is_acceptor)
 
 #define OWED 20
 
-/* The engine has received bytes and not acknowledged them.  Without an ACK each time the
- * peer retransmits; now and then it may do so because this process did not run. */
+/* The program has read bytes that the engine has not acknowledged.  Without an ACK each
+ * time the peer retransmits; now and then it may do so because this process did not run. */
 static void an_ack_that_the_engine_owes_is_sent(bool is_v6, bool is_acceptor)
 {
 	struct stage s;
 	struct frozen f;
-	struct tcp_info info = { .tcpi_unacked = 1 };
-	uint8_t buf[PART], got[PART];
-	struct queues q = { memfd_create("queues", MFD_CLOEXEC), PART, 0, 0 };
+	struct tcp_info info = { 0 };
+	socklen_t len = sizeof(info);
+	uint8_t buf[PART] = { 0 };
 
 	stage_open(&s, is_v6, is_acceptor);
-	stream_fill(buf, 0, PART);
-	assert_int_equal(write(q.fd, buf, PART), PART);
 	for (int i = 0; i < OWED; i++) {
 		become_quiet(&s);
 		must_freeze(&s, &f);
 		assert_int_equal(send(s.peer, buf, PART, 0), PART);
 		f.rcv_nxt += PART;
-		must_thaw(&s, &f, &q);
-		assert_int_equal(recv(s.us, got, PART, MSG_WAITALL), PART);
-		assert_int_equal(stream_differs(got, 0, PART), PART);
+		must_thaw(&s, &f, &nothing);
+		wait_acked(s.peer);
 	}
-	must_flow(s.us, s.peer, PART);
-	socklen_t len = sizeof(info);
 	assert_int_equal(getsockopt(s.peer, SOL_TCP, TCP_INFO, &info, &len), 0);
 	assert_true(info.tcpi_total_retrans < OWED / 2);
-	close(q.fd);
 	stage_close(&s);
 }
 
