@@ -11,6 +11,8 @@ build: $(BUILD)/build.ninja
 	@ln -f $(BUILD)/src/libosf.so $(BUILD)
 	@if [ -e $(BUILD)/tools/osf/osf ]; then \
 		ln -f $(BUILD)/tools/osf/osf $(BUILD); fi
+	@if [ -e $(BUILD)/src/osfd/osfd ]; then \
+		ln -f $(BUILD)/src/osfd/osfd $(BUILD); fi
 
 # What the tests run, fuzzers and examples too; `make check` builds it.
 tests: build

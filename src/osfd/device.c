@@ -14,6 +14,7 @@
 #include "osfd/port.h"
 
 #include <bpf/bpf.h>
+#include <bpf/libbpf.h>
 #include <errno.h>
 #include <libmnl/libmnl.h>
 #include <linux/pkt_sched.h>
@@ -35,7 +36,11 @@ int ports_init(struct ports *ps, int state_fd)
 	ps->query_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	ps->route_fd =
 	    socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-	return ps->query_fd < 0 || ps->route_fd < 0 ? -errno : 0;
+	if (ps->query_fd < 0 || ps->route_fd < 0)
+		return -errno;
+	/* libbpf reads a file to know, once. */
+	int n_cpus = libbpf_num_possible_cpus();
+	return n_cpus < 0 ? n_cpus : 0;
 }
 
 int device_find(const struct ports *ps, const char *name, struct device *out,

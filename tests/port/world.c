@@ -33,6 +33,7 @@ void must_run(const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(cmd, sizeof(cmd), fmt, ap);
 	va_end(ap);
+	fflush(NULL);
 	if (system(cmd) != 0) {
 		fprintf(stderr, "failed: %s\n", cmd);
 		exit(1);
