@@ -228,7 +228,7 @@ static void undo(struct grant *g, int fd, const struct connection *c,
 static int stop(struct grant *g, int fd, const struct connection *c,
 		struct frozen *f, struct refusal *why)
 {
-	int err = grant_steer(g, &c->key, STEER_COPY);
+	int err = grant_steer(g, &c->key, STEER_COPY, 0);
 
 	if (err)
 		return err;
@@ -236,13 +236,16 @@ static int stop(struct grant *g, int fd, const struct connection *c,
 	if (!err)
 		err = opt_set(fd, SOL_SOCKET, SO_KEEPALIVE, 0);
 	if (!err)
-		err = grant_steer(g, &c->key, STEER_OURS);
+		err = grant_steer(g, &c->key, STEER_OURS, 0);
 	if (!err)
 		err = opt_set(fd, SOL_TCP, TCP_REPAIR, TCP_REPAIR_ON);
 	if (!err)
 		err = check_quiet(fd, why);
 	if (!err)
 		err = read_state(fd, f, why);
+	if (!err)
+		err = grant_steer(g, &c->key, STEER_OURS,
+				  f->snd_nxt ? f->snd_nxt : UINT32_MAX);
 	return err;
 }
 

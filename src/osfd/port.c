@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "osfd/policy.h"
+#include "osfd/segment.h"
 
 void refuse(struct refusal *why, const char *fmt, ...)
 {
@@ -192,10 +193,26 @@ int grant_open(struct ports *ps, const char *dev, uint32_t uid, int owner,
 	return 0;
 }
 
+static void wake_peers(const struct steer *s)
+{
+	struct steer_key key, last;
+	struct steer_flow flow;
+	bool is_there = steer_next(s, NULL, &key, &flow);
+
+	while (is_there) {
+		if (flow.snd_nxt)
+			wake_peer(&key, flow.snd_nxt);
+		last = key;
+		is_there = steer_next(s, &last, &key, &flow);
+	}
+}
+
 void grant_close(struct grant *g)
 {
 	g->port->n_grants--;
 	g->port->n_used -= g->n_flows;
+	steer_detach(&g->steer);
+	wake_peers(&g->steer);
 	steer_close(&g->steer);
 	*g = (struct grant){ 0 };
 }
@@ -208,13 +225,14 @@ struct grant *grant_of(struct ports *ps, uint32_t id, int owner)
 }
 
 int grant_steer(struct grant *g, const struct steer_key *k,
-		enum steer_mode mode)
+		enum steer_mode mode, uint32_t snd_nxt)
 {
+	struct steer_flow flow = { mode, snd_nxt };
 	bool is_new = !steer_has(&g->steer, k);
 
 	if (is_new && g->port->n_used >= g->port->is.n_flows)
 		return -ENOSPC;
-	int err = steer_set(&g->steer, k, mode);
+	int err = steer_set(&g->steer, k, &flow);
 	if (err)
 		return err;
 	g->n_flows += is_new;

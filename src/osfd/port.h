@@ -86,14 +86,18 @@ void port_counts(const struct ports *ps, const struct port *p,
 MUST_CHECK int grant_open(struct ports *ps, const char *dev, uint32_t uid,
 			  int owner, struct msg_grant *out, int fds[2],
 			  struct refusal *why);
+
+/* The kernel gets all frames.  The peers of connections that are still frozen are made
+ * to hear that nobody serves them any more (segment.h). */
 void grant_close(struct grant *g);
 
 /* The grant that a client names, or NULL. */
 struct grant *grant_of(struct ports *ps, uint32_t id, int owner);
 
-/* Flows of a grant; -ENOSPC when the port has no more of them. */
+/* Flows of a grant; -ENOSPC when the port has no more of them.  @snd_nxt: the sequence
+ * number at which it was frozen, or 0 */
 MUST_CHECK int grant_steer(struct grant *g, const struct steer_key *k,
-			   enum steer_mode mode);
+			   enum steer_mode mode, uint32_t snd_nxt);
 void grant_unsteer(struct grant *g, const struct steer_key *k);
 
 /* device.c - what a device is, and who else has programs on it. */

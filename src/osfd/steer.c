@@ -86,12 +86,25 @@ int steer_open(struct steer *s, int ifindex, uint32_t n_flows)
 	return 0;
 }
 
+void steer_detach(struct steer *s)
+{
+	if (s->link_fd < 0)
+		return;
+	bpf_link_detach(s->link_fd);
+	close(s->link_fd);
+	s->link_fd = -1;
+}
+
+bool steer_next(const struct steer *s, const struct steer_key *last,
+		struct steer_key *key, struct steer_flow *flow)
+{
+	return bpf_map_get_next_key(s->flows_fd, last, key) == 0 &&
+	       bpf_map_lookup_elem(s->flows_fd, key, flow) == 0;
+}
+
 void steer_close(struct steer *s)
 {
-	if (s->link_fd >= 0) {
-		bpf_link_detach(s->link_fd);
-		close(s->link_fd);
-	}
+	steer_detach(s);
 	bpf_object__close(s->object);
 	*s = STEER_NONE;
 }
@@ -129,19 +142,18 @@ int steer_key_of(const struct sockaddr_storage *local,
 	return err;
 }
 
-int steer_set(struct steer *s, const struct steer_key *k, enum steer_mode mode)
+int steer_set(struct steer *s, const struct steer_key *k,
+	      const struct steer_flow *flow)
 {
-	uint32_t value = mode;
-
-	return bpf_map_update_elem(s->flows_fd, k, &value, BPF_ANY) < 0 ? -errno
-									: 0;
+	return bpf_map_update_elem(s->flows_fd, k, flow, BPF_ANY) < 0 ? -errno
+								      : 0;
 }
 
 bool steer_has(const struct steer *s, const struct steer_key *k)
 {
-	uint32_t value;
+	struct steer_flow flow;
 
-	return bpf_map_lookup_elem(s->flows_fd, k, &value) == 0;
+	return bpf_map_lookup_elem(s->flows_fd, k, &flow) == 0;
 }
 
 bool steer_del(struct steer *s, const struct steer_key *k)

@@ -41,6 +41,13 @@ struct steer {
 MUST_CHECK int steer_open(struct steer *s, int ifindex, uint32_t n_flows);
 void steer_close(struct steer *s);
 
+/* Gives all frames to the kernel.  What was steered can still be read. */
+void steer_detach(struct steer *s);
+
+/* Each flow in turn: the first one for @last == NULL.  Return: false after the last */
+bool steer_next(const struct steer *s, const struct steer_key *last,
+		struct steer_key *key, struct steer_flow *flow);
+
 /* The key of a connection.  @local and @peer are of the same family, AF_INET or
  * AF_INET6.  Return: 0 or -EAFNOSUPPORT */
 MUST_CHECK int steer_key_of(const struct sockaddr_storage *local,
@@ -49,7 +56,7 @@ MUST_CHECK int steer_key_of(const struct sockaddr_storage *local,
 
 /* Return: 0, -E2BIG when the grant's flows are used up */
 MUST_CHECK int steer_set(struct steer *s, const struct steer_key *k,
-			 enum steer_mode mode);
+			 const struct steer_flow *flow);
 /* Return: whether it was steered */
 bool steer_has(const struct steer *s, const struct steer_key *k);
 bool steer_del(struct steer *s, const struct steer_key *k);

@@ -245,6 +245,7 @@ static void the_grants_of_a_killed_program_end(void **state)
 	assert_int_equal(l.n_grants, 1);
 	assert_int_equal(l.n_used, 1);
 	assert_int_equal(port_call(fd, MSG_DEL, 0, &r), -EBUSY);
+	close(p.end[HERE]); /* the program has the only one */
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	for (int i = 0; i < 5000 && l.n_grants; i++) {
@@ -253,8 +254,13 @@ static void the_grants_of_a_killed_program_end(void **state)
 	}
 	assert_int_equal(l.n_grants, 0);
 	assert_int_equal(l.n_used, 0);
+	/* The peer, which only waits, hears of it. */
+	struct pollfd pfd = { .fd = p.end[THERE], .events = POLLIN };
+	assert_int_equal(poll(&pfd, 1, 5000), 1);
+	assert_int_equal(recv(p.end[THERE], &c, 1, 0), -1);
+	assert_int_equal(errno, ECONNRESET);
 	close(fd);
-	pair_close(&p);
+	close(p.end[THERE]);
 }
 
 static void a_program_goes_on_without_osfd(void **state)

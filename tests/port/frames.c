@@ -26,6 +26,7 @@
 #define BULK 400000
 
 static struct world world;
+static const struct steer_flow copied = { STEER_COPY, 0 };
 
 struct grant {
 	struct steer steer;
@@ -108,7 +109,8 @@ static void steer_one(struct grant *g, bool is_v6, enum steer_mode mode)
 	struct steer_key k;
 
 	assert_int_equal(steer_key_of(&local, &peer, &k), 0);
-	assert_int_equal(steer_set(&g->steer, &k, mode), 0);
+	assert_int_equal(
+	    steer_set(&g->steer, &k, &(struct steer_flow){ mode, 0 }), 0);
 }
 
 static void only_the_flow_goes_to_the_port(bool is_v6)
@@ -268,7 +270,7 @@ static void large_frames_arrive_whole(bool is_v6)
 	grant_open(&g);
 	pair_open(&world, is_v6, HERE, &p);
 	struct steer_key k = key_of_pair(&p);
-	assert_int_equal(steer_set(&g.steer, &k, STEER_COPY), 0);
+	assert_int_equal(steer_set(&g.steer, &k, &copied), 0);
 	uint32_t seq = seq_of(&g, is_v6, &p);
 
 	stream_fill(sent, 0, BULK);
@@ -330,7 +332,7 @@ static void large_frames_leave_whole(bool is_v6)
 	assert_int_equal(packet_open(&there.port, fd, &ring), 0);
 	world_enter(&world, HERE);
 	assert_int_equal(steer_key_of(&p.peer, &p.local, &k), 0);
-	assert_int_equal(steer_set(&there.steer, &k, STEER_COPY), 0);
+	assert_int_equal(steer_set(&there.steer, &k, &copied), 0);
 	assert_int_equal(send(p.end[HERE], "x", 1, 0), 1);
 	assert_int_equal(recv(p.end[THERE], data, 1, 0), 1);
 	assert_true(port_wait(&there.port, &f));

@@ -31,11 +31,12 @@ static void open_port(enum place at, struct steer *s, struct packet_port *p)
 	struct packet_ring ring = packet_ring_for(1500);
 	struct sockaddr_storage local = world_addr(at, false, 7),
 				peer = world_addr(!at, false, 7);
+	struct steer_flow ours = { STEER_OURS, 0 };
 	struct steer_key k;
 
 	world_enter(&world, at);
 	if (steer_open(s, world.ifindex[at], 1) ||
-	    steer_key_of(&local, &peer, &k) || steer_set(s, &k, STEER_OURS) ||
+	    steer_key_of(&local, &peer, &k) || steer_set(s, &k, &ours) ||
 	    packet_open(p,
 			packet_socket(world.ifindex[at], &ring, s->filter_fd),
 			&ring)) {

@@ -34,7 +34,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1); /* osfd sets the number of flows */
 	__type(key, struct steer_key);
-	__type(value, __u32);
+	__type(value, struct steer_flow);
 } flows SEC(".maps");
 
 struct {
@@ -167,8 +167,8 @@ int steer_tc(struct __sk_buff *skb)
 
 	if (kind == STEER_N_COUNTS)
 		return TCX_NEXT;
-	__u32 *mode = bpf_map_lookup_elem(&flows, &key);
-	if (!mode || *mode != STEER_OURS)
+	struct steer_flow *flow = bpf_map_lookup_elem(&flows, &key);
+	if (!flow || flow->mode != STEER_OURS)
 		return TCX_NEXT;
 	__u64 *count = bpf_map_lookup_elem(&counts, &kind);
 	if (count)

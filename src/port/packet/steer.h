@@ -30,6 +30,12 @@ enum steer_mode {
 	STEER_OURS = 2, /* the port alone gets it */
 };
 
+/* What the map holds for a flow.  The programs read the mode alone. */
+struct steer_flow {
+	__u32 mode;    /* enum steer_mode */
+	__u32 snd_nxt; /* when it was frozen; 0 until then */
+};
+
 /* Counters of a grant, one map entry each. */
 enum steer_count {
 	STEER_N_SEGMENTS, /* TCP frames kept from the kernel */
