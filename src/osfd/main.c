@@ -24,6 +24,9 @@
 #define POLICY_PATH "/etc/osf/ports"
 #define STATE_DIR "/run/osf"
 #define POLICY_BYTES 65536
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
 
 const char *argp_program_version = "osfd " OSF_VERSION;
 
@@ -108,17 +111,19 @@ static int policy_read(struct ports *ps, int fd, const char *path, bool is_kept)
 	return 0;
 }
 
-/* Where ports are kept for a start after a crash: one file for each namespace. */
-static int state_open(char *path, size_t size)
+/* Where ports are kept for a start after a crash: one file for each namespace.  It is
+ * named by the namespace's cookie, which no later one gets, as it would its inode. */
+static int state_open(int any_socket, char *path, size_t size)
 {
-	struct stat ns;
+	uint64_t cookie;
+	socklen_t len = sizeof(cookie);
 
-	if (stat("/proc/self/ns/net", &ns) < 0)
+	if (getsockopt(any_socket, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len))
 		return -errno;
 	if (mkdir(STATE_DIR, 0755) < 0 && errno != EEXIST)
 		return -errno;
 	snprintf(path, size, STATE_DIR "/ports-%llu",
-		 (unsigned long long)ns.st_ino);
+		 (unsigned long long)cookie);
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	return fd < 0 ? -errno : fd;
 }
@@ -126,12 +131,12 @@ static int state_open(char *path, size_t size)
 static int ports_load(struct server *s, const struct options *o)
 {
 	char path[128];
-	int state = state_open(path, sizeof(path));
-	if (state < 0)
-		return state;
 	int err = ports_init(&s->ports, -1);
 	if (err)
 		return err;
+	int state = state_open(s->ports.query_fd, path, sizeof(path));
+	if (state < 0)
+		return state;
 	err = policy_read(&s->ports, state, path, true);
 	if (err)
 		return err;

@@ -13,7 +13,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +24,9 @@
 
 #define SOMEBODY 12345
 #define CYCLES 200
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
 
 static struct world world;
 static const char *osfd_path, *osf_path;
@@ -428,14 +430,17 @@ static void osf_port_starts_osfd_and_ends_it(void **state)
 
 static void remove_state(void)
 {
-	struct stat ns;
 	char path[64];
+	uint64_t cookie;
+	socklen_t len = sizeof(cookie);
 
 	world_enter(&world, HERE);
-	if (stat("/proc/self/ns/net", &ns) < 0)
-		return;
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(
+	    getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len), 0);
+	close(fd);
 	snprintf(path, sizeof(path), "/run/osf/ports-%llu",
-		 (unsigned long long)ns.st_ino);
+		 (unsigned long long)cookie);
 	unlink(path);
 	rmdir("/run/osf"); /* where nobody else uses it */
 }
