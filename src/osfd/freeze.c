@@ -28,12 +28,11 @@
 #endif
 #define ESTABLISHED 1
 
-/* Whether a socket is TCP, of this namespace, and has nobody between it and us. */
-static int check_kind(int fd, struct refusal *why)
+/* Whether a socket is TCP, and of osfd's namespace. */
+static int check_place(int fd, struct refusal *why)
 {
 	uint64_t theirs = 0, ours = 0;
 	socklen_t len = sizeof(theirs);
-	char ulp[16];
 
 	if (opt_get(fd, SOL_SOCKET, SO_PROTOCOL) != IPPROTO_TCP) {
 		refuse(why, "not a TCP socket");
@@ -42,13 +41,22 @@ static int check_kind(int fd, struct refusal *why)
 	int own = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int err = own < 0 ||
 		  getsockopt(own, SOL_SOCKET, SO_NETNS_COOKIE, &ours, &len) < 0;
-	close(own);
+	if (own >= 0)
+		close(own);
 	if (err || getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &theirs, &len) ||
 	    ours != theirs) {
 		refuse(why, "of another network namespace");
 		return -EOPNOTSUPP;
 	}
-	len = 0;
+	return 0;
+}
+
+/* Whether nobody stands between a socket and us. */
+static int check_plain(int fd, struct refusal *why)
+{
+	socklen_t len = 0;
+	char ulp[16];
+
 	if (getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, NULL, &len) < 0 || len ||
 	    opt_get(fd, SOL_SOCKET, SO_LOCK_FILTER) != 0) {
 		refuse(why, "has a socket filter");
@@ -224,6 +232,12 @@ static void undo(struct grant *g, int fd, const struct connection *c,
 	opt_set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
 }
 
+/* 0 in the map of flows means that none is known; an older number does as well. */
+static uint32_t known(uint32_t snd_nxt)
+{
+	return snd_nxt ? snd_nxt : UINT32_MAX;
+}
+
 /* Steps 2 to 6. */
 static int stop(struct grant *g, int fd, const struct connection *c,
 		struct frozen *f, struct refusal *why)
@@ -244,8 +258,7 @@ static int stop(struct grant *g, int fd, const struct connection *c,
 	if (!err)
 		err = read_state(fd, f, why);
 	if (!err)
-		err = grant_steer(g, &c->key, STEER_OURS,
-				  f->snd_nxt ? f->snd_nxt : UINT32_MAX);
+		err = grant_steer(g, &c->key, STEER_OURS, known(f->snd_nxt));
 	return err;
 }
 
@@ -255,7 +268,9 @@ int freeze(struct grant *g, int fd, struct frozen *out, struct refusal *why)
 	struct frozen f = { 0 };
 
 	*why = (struct refusal){ 0 };
-	int err = check_kind(fd, why);
+	int err = check_place(fd, why);
+	if (!err)
+		err = check_plain(fd, why);
 	if (!err)
 		err = connection_of(fd, &c, why);
 	/* An ACK that waits to be sent goes now: nobody would send it later.  2: and go
@@ -279,4 +294,18 @@ int freeze(struct grant *g, int fd, struct frozen *out, struct refusal *why)
 	}
 	*out = f;
 	return 0;
+}
+
+int adopt(struct grant *g, int fd, uint32_t snd_nxt, struct refusal *why)
+{
+	struct connection c;
+
+	int err = check_place(fd, why);
+	if (!err)
+		err = connection_of(fd, &c, why);
+	if (!err && opt_get(fd, SOL_TCP, TCP_REPAIR) != 1) {
+		refuse(why, "not frozen");
+		err = -ENOTCONN;
+	}
+	return err ? err : grant_steer(g, &c.key, STEER_OURS, known(snd_nxt));
 }

@@ -39,6 +39,16 @@ MUST_CHECK int connection_of(int fd, struct connection *out,
 MUST_CHECK int freeze(struct grant *g, int fd, struct frozen *out,
 		      struct refusal *why);
 
+/**
+ * adopt() - steer a connection that was frozen through another grant
+ * @snd_nxt: as freeze() has said
+ *
+ * Return: 0, or with a reason -ENOTCONN where the socket is not frozen, -EOPNOTSUPP where
+ * it is of another network namespace, or -ENOSPC
+ */
+MUST_CHECK int adopt(struct grant *g, int fd, uint32_t snd_nxt,
+		     struct refusal *why);
+
 /* Bytes that the program's engine gives back with a connection: a file's, from its
  * start, in this order. */
 struct queues {
@@ -50,7 +60,7 @@ struct queues {
  * thaw() - make the kernel's socket go on where the program's engine has stopped
  *
  * Return: 0, or with a reason
- *   -ENOTCONN  the socket is not frozen; nothing has changed
+ *   -ENOTCONN  the socket is not frozen, or not through this grant; nothing has changed
  *   another    the connection could not be restored; the peer has got a reset
  */
 MUST_CHECK int thaw(struct grant *g, int fd, const struct frozen *f,

@@ -109,11 +109,18 @@ static int on_drop(struct context *c, const struct request *r)
 	return 0;
 }
 
+static int on_adopt(struct context *c, const struct request *r)
+{
+	struct grant *g = grant_of(&c->s->ports, r->adopt.grant, c->index);
+
+	return g ? adopt(g, c->fds[0], r->adopt.snd_nxt, &c->why) : -EBADF;
+}
+
 static int (*const handlers[MSG_TYPES])(struct context *,
 					const struct request *) = {
 	[MSG_HELLO] = on_hello, [MSG_ADD] = on_add,   [MSG_DEL] = on_del,
 	[MSG_LIST] = on_list,   [MSG_OPEN] = on_open, [MSG_FREEZE] = on_freeze,
-	[MSG_THAW] = on_thaw,   [MSG_DROP] = on_drop,
+	[MSG_THAW] = on_thaw,   [MSG_DROP] = on_drop, [MSG_ADOPT] = on_adopt,
 };
 
 void client_serve(struct server *s, int index, const void *buf, size_t len,

@@ -21,6 +21,7 @@ static const struct {
 	[MSG_FREEZE] = { sizeof(struct msg_freeze), 1 },
 	[MSG_THAW] = { sizeof(struct msg_thaw), 2 },
 	[MSG_DROP] = { sizeof(struct msg_drop), 0 },
+	[MSG_ADOPT] = { sizeof(struct msg_adopt), 1 },
 };
 
 size_t request_len(enum msg_type type) { return HEAD + types[type].n_bytes; }
@@ -82,6 +83,7 @@ static bool body_is_sane(const struct request *r)
 	case MSG_LIST:
 	case MSG_FREEZE:
 	case MSG_DROP:
+	case MSG_ADOPT:
 		return true;
 	case MSG_NONE:
 	case MSG_TYPES:

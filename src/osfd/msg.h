@@ -45,6 +45,7 @@ enum msg_type {
 	MSG_FREEZE,
 	MSG_THAW,
 	MSG_DROP,
+	MSG_ADOPT,
 	MSG_TYPES,
 };
 
@@ -72,6 +73,13 @@ struct msg_freeze {
 	uint32_t grant;
 };
 
+/* A connection that an osfd has frozen which runs no longer.  The program has opened a new
+ * grant, adopts its connections one by one, and closes what it had of the old one. */
+struct msg_adopt {
+	uint32_t grant;
+	uint32_t snd_nxt; /* as FREEZE has said */
+};
+
 /* A connection that has ended, so that its anchor no longer tells its addresses.  A
  * grant steers its own connections only, so its owner may name them. */
 struct msg_drop {
@@ -96,6 +104,7 @@ struct request {
 		struct msg_list list;
 		struct msg_freeze freeze;
 		struct msg_drop drop;
+		struct msg_adopt adopt;
 		struct msg_thaw thaw;
 	};
 };

@@ -206,6 +206,10 @@ int thaw(struct grant *g, int fd, const struct frozen *f,
 		refuse(why, "not frozen");
 		err = -ENOTCONN;
 	}
+	if (!err && !steer_has(&g->steer, &c.key)) {
+		refuse(why, "frozen through another grant");
+		err = -ENOTCONN;
+	}
 	if (err)
 		return err;
 	err = restore(fd, &c, f, q);

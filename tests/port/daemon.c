@@ -287,7 +287,26 @@ static void a_program_goes_on_without_osfd(void **state)
 	assert_int_equal(n_listed(fd, &l), 1); /* as before the kill */
 	assert_string_equal(l.port.dev, "va");
 	close(fd);
+
+	struct program next;
+	struct frozen f2 = r.frozen;
+	program_open(&next);
+	assert_int_equal(program_thaw(&next, p.end[THERE], &f2), -ENOTCONN);
+	struct request q = { .adopt = { next.grant, f2.snd_nxt } };
+	assert_int_equal(
+	    osfd_call(next.osfd, MSG_ADOPT, &q, &p.end[HERE], 1, &r, NULL), 0);
 	program_close(&prog);
+	char c = 0;
+	assert_int_equal(send(p.end[THERE], "d", 1, 0), 1);
+	assert_true(port_wait(&next.port, &f));
+	packet_rx_done(&next.port);
+	assert_int_equal(program_thaw(&next, p.end[HERE], &f2), 0);
+	assert_int_equal(recv(p.end[HERE], &c, 1, 0), 1); /* sent again */
+	assert_int_equal(c, 'c');
+	assert_int_equal(recv(p.end[HERE], &c, 1, 0), 1);
+	assert_int_equal(c, 'd');
+	ping(&p);
+	program_close(&next);
 	pair_close(&p);
 }
 
@@ -329,10 +348,13 @@ static void a_grant_is_its_owners(void **state)
 	program_open(&b);
 	pair_open(&world, false, HERE, &p);
 	ping(&p);
+	uint32_t own = b.grant;
 	b.grant = a.grant;
 	assert_int_equal(program_freeze(&b, p.end[HERE], &r), -EBADF);
 	assert_int_equal(program_freeze(&a, p.end[HERE], &r), 0);
 	assert_int_equal(program_thaw(&b, p.end[HERE], &r.frozen), -EBADF);
+	b.grant = own;
+	assert_int_equal(program_thaw(&b, p.end[HERE], &r.frozen), -ENOTCONN);
 	assert_int_equal(program_thaw(&a, p.end[HERE], &r.frozen), 0);
 	ping(&p);
 	pair_close(&p);
