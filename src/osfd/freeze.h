@@ -61,6 +61,7 @@ struct queues {
  *
  * Return: 0, or with a reason
  *   -ENOTCONN  the socket is not frozen, or not through this grant; nothing has changed
+ *   -EBADF     its bytes are not in a memfd; nothing has changed
  *   another    the connection could not be restored; the peer has got a reset
  */
 MUST_CHECK int thaw(struct grant *g, int fd, const struct frozen *f,

@@ -21,6 +21,7 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "osfd/freeze.h"
 #include "osfd/segment.h"
@@ -195,6 +196,22 @@ static int restore(int fd, const struct connection *c, const struct frozen *f,
 	return err;
 }
 
+/* A memfd with all of the bytes: a read of another file could take for ever, and osfd has
+ * one thread. */
+static int check_queues(const struct queues *q, struct refusal *why)
+{
+	uint64_t n = (uint64_t)q->n_unread + q->n_unacked + q->n_unsent;
+	struct stat st;
+
+	if (!n)
+		return 0;
+	if (fcntl(q->fd, F_GET_SEALS) >= 0 && fstat(q->fd, &st) == 0 &&
+	    (uint64_t)st.st_size >= n)
+		return 0;
+	refuse(why, "its %llu bytes are not in a memfd", (unsigned long long)n);
+	return -EBADF;
+}
+
 int thaw(struct grant *g, int fd, const struct frozen *f,
 	 const struct queues *q, struct refusal *why)
 {
@@ -210,6 +227,8 @@ int thaw(struct grant *g, int fd, const struct frozen *f,
 		refuse(why, "frozen through another grant");
 		err = -ENOTCONN;
 	}
+	if (!err)
+		err = check_queues(q, why);
 	if (err)
 		return err;
 	err = restore(fd, &c, f, q);

@@ -7,6 +7,7 @@
  * while the kernel's socket stood still, the test changes the numbers as it would.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/tcp.h>
 #include <poll.h>
@@ -306,6 +307,31 @@ static void an_ack_that_the_engine_owes_is_sent(bool is_v6, bool is_acceptor)
 	stage_close(&s);
 }
 
+/* A read of another file could take for ever (FUSE), and osfd has one thread. */
+static void only_bytes_in_memory_are_read(bool is_v6, bool is_acceptor)
+{
+	struct stage s;
+	struct frozen f;
+	struct refusal why;
+	struct queues q = { open("/proc/self/exe", O_RDONLY | O_CLOEXEC), 1, 0,
+			    0 };
+
+	stage_open(&s, is_v6, is_acceptor);
+	become_quiet(&s);
+	must_freeze(&s, &f);
+	f.rcv_nxt++;
+	assert_int_equal(thaw(s.g, s.us, &f, &q, &why), -EBADF);
+	close(q.fd);
+	q.fd = memfd_create("queues", MFD_CLOEXEC); /* too short */
+	assert_int_equal(thaw(s.g, s.us, &f, &q, &why), -EBADF);
+	f.rcv_nxt--;
+	must_thaw(&s, &f, &nothing);
+	must_flow(s.us, s.peer, PART);
+	must_flow(s.peer, s.us, PART);
+	close(q.fd);
+	stage_close(&s);
+}
+
 static void options_are_what_they_were(bool is_v6, bool is_acceptor)
 {
 	struct stage s;
@@ -367,6 +393,7 @@ FOUR(what_cannot_move_is_refused)
 FOUR(the_kernel_hears_nothing_while_it_stands)
 FOUR(the_engines_bytes_come_back)
 FOUR(an_ack_that_the_engine_owes_is_sent)
+FOUR(only_bytes_in_memory_are_read)
 FOUR(options_are_what_they_were)
 FOUR(what_cannot_be_thawed_is_reset)
 #define ALL(test)                                                              \
@@ -382,6 +409,7 @@ int main(void)
 		ALL(the_kernel_hears_nothing_while_it_stands),
 		ALL(the_engines_bytes_come_back),
 		ALL(an_ack_that_the_engine_owes_is_sent),
+		ALL(only_bytes_in_memory_are_read),
 		ALL(options_are_what_they_were),
 		ALL(what_cannot_be_thawed_is_reset),
 	};
