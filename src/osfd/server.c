@@ -163,8 +163,12 @@ static int reply_send(int fd, struct reply *r, const int fds[2])
 	return sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* Room for one descriptor more than any request has, so that it is seen. */
-#define TAKE_MAX (MSG_FDS_MAX + 1)
+/* More descriptors than any request has, so that one too many is seen; and an even
+ * number, because the kernel also fills the padding behind an odd one. */
+#define TAKE_MAX 4
+_Static_assert(TAKE_MAX > MSG_FDS_MAX && CMSG_SPACE(TAKE_MAX * sizeof(int)) ==
+					     CMSG_LEN(TAKE_MAX * sizeof(int)),
+	       "the kernel delivers more than is taken");
 
 static void client_read(struct server *s, int index)
 {

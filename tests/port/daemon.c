@@ -6,6 +6,7 @@
  *
  * osfd runs HERE, and the kernel is the peer THERE.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/tcp.h>
@@ -378,6 +379,100 @@ static void hello_comes_first_and_versions_must_fit(void **state)
 	close(fd);
 }
 
+#define GARBAGE 3000
+
+/* A packet of random bytes, mostly with a good head, and up to four descriptors. */
+static void send_garbage(int fd, struct rng *rng, int pass)
+{
+	uint8_t buf[MSG_BYTES_MAX + 100];
+	struct request r = { .magic = MSG_MAGIC, .version = 1 };
+	int fds[4] = { pass, pass, pass, pass };
+	unsigned n_fds = rng_below(rng, 5);
+	struct iovec iov = { buf, 1 + rng_below(rng, sizeof(buf)) };
+	union {
+		struct cmsghdr head;
+		char buf[CMSG_SPACE(sizeof(fds))];
+	} control = { 0 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	for (size_t i = 0; i < sizeof(buf); i++)
+		buf[i] = rng_below(rng, 2) ? (uint8_t)rng_next(rng) : 0;
+	r.type = (uint16_t)rng_below(rng, MSG_TYPES + 1);
+	if (rng_below(rng, 8))
+		memcpy(buf, &r, 8);
+	if (n_fds) {
+		msg.msg_control = control.buf;
+		msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+		control.head = (struct cmsghdr){
+			.cmsg_len = CMSG_LEN(n_fds * sizeof(int)),
+			.cmsg_level = SOL_SOCKET,
+			.cmsg_type = SCM_RIGHTS,
+		};
+		memcpy(CMSG_DATA(&control.head), fds, n_fds * sizeof(int));
+	}
+	(void)sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static unsigned n_fds_of(pid_t pid)
+{
+	char path[64];
+	unsigned n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	DIR *dir = opendir(path);
+	assert_non_null(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* Random requests and descriptors from a program that hardly reads what it is told.
+ * Others are served, the port stays, and no descriptor stays open in osfd. */
+static void garbage_harms_nobody(void **state)
+{
+	struct rng rng = { 1 };
+	struct msg_listed l;
+	struct pair p;
+	struct reply r;
+	struct program prog;
+	char seed[] = "OSF_TEST_SEED";
+
+	if (getenv(seed))
+		rng.state = strtoull(getenv(seed), NULL, 10);
+	print_message("seed %llu\n", (unsigned long long)rng.state);
+	pair_open(&world, false, HERE, &p);
+	unsigned n_fds = n_fds_of(osfd_pid);
+	pid_t pid = fork();
+	if (!pid) { /* not root, so that its requests cannot remove the port */
+		if (setgid(SOMEBODY) || setuid(SOMEBODY))
+			_exit(99);
+		for (int i = 0, fd = -1; i < GARBAGE; i++) {
+			if (fd < 0 || i % 100 == 0) {
+				close(fd);
+				fd = osfd_connect(&r);
+			}
+			send_garbage(fd, &rng, p.end[i & 1]);
+			if (rng_below(&rng, 4) == 0)
+				(void)recv(fd, &r, sizeof(r), MSG_DONTWAIT);
+		}
+		_exit(0);
+	}
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	ping(&p);
+	program_open(&prog);
+	assert_int_equal(program_freeze(&prog, p.end[HERE], &r), 0);
+	assert_int_equal(program_thaw(&prog, p.end[HERE], &r.frozen), 0);
+	assert_int_equal(n_listed(prog.osfd, &l), 1);
+	program_close(&prog);
+	pair_close(&p);
+	for (int i = 0; i < 5000 && n_fds_of(osfd_pid) > n_fds; i++)
+		poll(NULL, 0, 1);
+	assert_int_equal(n_fds_of(osfd_pid), n_fds);
+}
+
 static void status_line(const char *key, char *out, size_t size)
 {
 	char path[64], line[256];
@@ -479,6 +574,7 @@ int main(int argc, char **argv)
 		TEST(only_root_and_named_users_may),
 		TEST(a_grant_is_its_owners),
 		TEST(hello_comes_first_and_versions_must_fit),
+		TEST(garbage_harms_nobody),
 		TEST(osfd_has_given_up_the_rest),
 		TEST(programs_of_others_on_tc_stay),
 		TEST(osf_port_starts_osfd_and_ends_it),
