@@ -470,7 +470,8 @@ static void garbage_harms_nobody(void **state)
 	pair_close(&p);
 	for (int i = 0; i < 5000 && n_fds_of(osfd_pid) > n_fds; i++)
 		poll(NULL, 0, 1);
-	assert_int_equal(n_fds_of(osfd_pid), n_fds);
+	/* Fewer, if a client of the set-up was still there at the first look. */
+	assert_true(n_fds_of(osfd_pid) <= n_fds);
 }
 
 static void status_line(const char *key, char *out, size_t size)
