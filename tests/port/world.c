@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "osfd/steer.h"
 
 static const char *const device[] = { "va", "vb" };
 
@@ -72,6 +73,21 @@ static void learn_device(struct world *w, enum place where)
 	close(fd);
 }
 
+/* An old kernel, or no right to load BPF programs, is no failure of ours. */
+static void must_steer(const struct world *w)
+{
+	struct steer s;
+	int err = steer_open(&s, w->ifindex[HERE], 1);
+
+	if (err == -EOPNOTSUPP || err == -EPERM) {
+		printf("skip: no BPF programs on tcx (Linux 6.6, root): %s\n",
+		       strerror(-err));
+		exit(77);
+	}
+	if (!err)
+		steer_close(&s);
+}
+
 void world_open(struct world *w)
 {
 	w->ns[HERE] = new_namespace();
@@ -98,6 +114,7 @@ void world_open(struct world *w)
 				 m[0], m[1], m[2], m[3], m[4], m[5]);
 	}
 	world_enter(w, HERE);
+	must_steer(w);
 }
 
 struct sockaddr_storage world_addr(enum place where, bool is_v6, uint16_t port)
