@@ -5,13 +5,13 @@
  * A struct sock is one open file description of a TCP socket.  It lies in memory
  * that processes share which hold the description since a fork, its locks and
  * positions included.  osf stat reads another struct: st, an entry of the
- * statistics segment.
+ * statistics file.
  *
  * The modes, usually in this order; KERNEL may follow any of them:
  *
  *   YOUNG      the kernel moves the bytes; calls count themselves in and out
  *   UPGRADING  one thread negotiates; others wait, which takes microseconds
- *   CANDIDATE  pending: the kernel moves the bytes, under the locks below,
+ *   PENDING  pending: the kernel moves the bytes, under the locks below,
  *              because the peer may start to use the ring at any time
  *   SHM        rings, after what was still in TCP
  *   KERNEL     for good: data calls no longer come here
@@ -33,7 +33,7 @@
 enum sock_mode {
 	SOCK_YOUNG,
 	SOCK_UPGRADING,
-	SOCK_CANDIDATE,
+	SOCK_PENDING,
 	SOCK_SHM,
 	SOCK_KERNEL,
 };
@@ -60,8 +60,8 @@ struct sock {
 	struct osf_stats_sock *st; /* public: osf stat reads it */
 	int32_t n_procs; /* that hold it; 0: the last has ended without closing;
 			  * -1: nobody any more */
-	uint32_t turns;  /* changes of direction while YOUNG */
-	uint32_t turns_next; /* look at the upgrade when turns reach this */
+	uint32_t pingpongs;      /* changes of direction while YOUNG */
+	uint32_t pingpongs_next; /* try the upgrade when pingpongs reach this */
 	uint8_t last_dir;
 	uint64_t bytes_next; /* ... or bytes both ways do */
 
@@ -94,7 +94,7 @@ struct sock {
 
 	/* The upgrade. */
 	int32_t announce_fd; /* a listener's announcement, 0 for none */
-	uint32_t n_looks;    /* at the upgrade, so far */
+	uint32_t n_attempts; /* at the upgrade, so far */
 	uint8_t adopted;     /* others may hold it that we do not know of */
 	uint32_t generation;
 
@@ -106,10 +106,10 @@ enum {
 	SOCK_F_ACTIVE = 1,  /* it called connect() */
 	SOCK_F_PASSIVE = 2, /* it came from accept() */
 	SOCK_F_LISTEN = 4,
-	SOCK_F_EAGER = 8,    /* upgrade at once: asked for */
-	SOCK_F_ASYNC = 16,   /* SIGIO wanted: always ring the anchor */
-	SOCK_F_OFFLOAD = 32, /* AF_INET_OFFLOAD */
-	SOCK_F_OFFERED = 64, /* an offer was made once */
+	SOCK_F_EAGER = 8,     /* upgrade at once: asked for */
+	SOCK_F_ASYNC = 16,    /* SIGIO wanted: always ring the anchor */
+	SOCK_F_OFFLOAD = 32,  /* AF_INET_OFFLOAD */
+	SOCK_F_PROPOSED = 64, /* a proposal was made once */
 	SOCK_F_ANNOUNCED = 128,
 };
 
@@ -161,7 +161,7 @@ static inline void sock_leave(struct sock *sk)
 bool sock_start_moving(struct sock *sk);
 /* Take both locks to change the mode or act on it.  True if the mode is still
  * @mode; if not, neither lock is held. */
-static inline bool sock_hold(struct sock *sk, enum sock_mode mode)
+static inline bool sock_lock_both(struct sock *sk, enum sock_mode mode)
 {
 	lock_get(&sk->rx_lock);
 	lock_get(&sk->tx_lock);
@@ -172,7 +172,7 @@ static inline bool sock_hold(struct sock *sk, enum sock_mode mode)
 	return false;
 }
 
-static inline void sock_drop(struct sock *sk)
+static inline void sock_unlock_both(struct sock *sk)
 {
 	lock_put(&sk->tx_lock);
 	lock_put(&sk->rx_lock);

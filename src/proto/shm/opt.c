@@ -16,7 +16,7 @@
 /* Send the bytes that wait for more. */
 static void flush(struct sock *sk, int fd)
 {
-	if (!load_rlx(&shm_of(sk)->held_bytes))
+	if (!load_rlx(&shm_of(sk)->corked_bytes))
 		return;
 	sock_lock(sk, &sk->tx_lock);
 	if (shm_of(sk)->tx_ring)
@@ -32,13 +32,13 @@ bool shm_opt_changed(struct sock *sk, int fd, int level, int name)
 		if ((name == TCP_NODELAY && load_rlx(&sk->nodelay)) ||
 		    (name == TCP_CORK && !load_rlx(&sk->cork)))
 			flush(sk, fd);
-	} else if (name == SO_RCVLOWAT && !shm_of(sk)->recalled) {
+	} else if (name == SO_RCVLOWAT && !shm_of(sk)->fell_back) {
 		/* A doorbell is one byte, so one byte must wake. */
 		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
 	} else if (name == SO_SNDBUF || name == SO_SNDBUFFORCE) {
 		shm_sndbuf_changed(sk, fd);
 	}
-	return !shm_of(sk)->recalled;
+	return !shm_of(sk)->fell_back;
 }
 
 /* The kernel sends SIGIO when the peer rings. */
@@ -117,9 +117,9 @@ int shm_disconnect(struct sock *sk, int fd, const struct sockaddr *addr,
 
 void shm_retire(struct sock *sk)
 {
-	if (!sock_hold(sk, SOCK_SHM))
+	if (!sock_lock_both(sk, SOCK_SHM))
 		return;
-	if (shm_of(sk)->recalled)
+	if (shm_of(sk)->fell_back)
 		sock_set_mode(sk, SOCK_KERNEL);
-	sock_drop(sk);
+	sock_unlock_both(sk);
 }
