@@ -97,7 +97,7 @@ static int compare(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-	unsigned n = argc > 1 ? (unsigned)atoi(argv[1]) : 20000;
+	unsigned n = argc > 1 ? (unsigned)atoi(argv[1]) : 5000;
 	struct steer s;
 	struct packet_port p;
 	uint8_t frame[FRAME];
