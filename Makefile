@@ -11,6 +11,8 @@ build: $(BUILD)/build.ninja
 	@ln -f $(BUILD)/src/libosf.so $(BUILD)
 	@if [ -e $(BUILD)/tools/osf/osf ]; then \
 		ln -f $(BUILD)/tools/osf/osf $(BUILD); fi
+	@if [ -e $(BUILD)/src/osfd/osfd ]; then \
+		ln -f $(BUILD)/src/osfd/osfd $(BUILD); fi
 
 # What the tests run, fuzzers and examples too; `make check` builds it.
 tests: build
@@ -39,7 +41,7 @@ sim: build
 # Fuzzers for longer than in the tests, by libFuzzer or AFL++ (ENGINE=afl).
 ENGINE ?= libfuzzer
 SECONDS ?= 60
-TARGETS ?= icmp options pair ring rules states tcp
+TARGETS ?= icmp options osfd pair ring rules states tcp
 fuzz: tests
 	tests/fuzz/run.sh $(BUILD) $(ENGINE) $(SECONDS) $(TARGETS)
 

@@ -4,6 +4,7 @@
  *
  *     osf run     start a program with libosf.so preloaded   run.c
  *     osf stat    what the sockets of running programs do    stat.c
+ *     osf port    devices for TCP in user space              port.c
  *     osf bench   the kernel against osf, side by side       tools/bench
  *
  * The manual page is docs/osf.1.
@@ -21,6 +22,7 @@ static const struct command {
 } commands[] = {
 	{ "run", cmd_run },
 	{ "stat", cmd_stat },
+	{ "port", cmd_port },
 	{ "bench", cmd_bench },
 	{ "bench-peer",
 	  cmd_bench_peer }, /* not for people: what bench starts */
@@ -32,6 +34,7 @@ static const char doc[] =
     "Commands:\n"
     "  run      start a program with its sockets offloaded\n"
     "  stat     show what the sockets of running programs do, and why\n"
+    "  port     let programs move TCP connections over a device\n"
     "  bench    measure the kernel against osf on this machine\n"
     "  help     this text, or that of a command: osf help run\n"
     "\n"

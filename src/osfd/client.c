@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* osfd/client.c - a program's side of osfd's socket; see client.h */
+#include "osfd/client.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "osfd/name.h"
+
+union control {
+	struct cmsghdr head;
+	char buf[CMSG_SPACE(2 * sizeof(int))];
+};
+
+static int request_send(int fd, const struct request *r, size_t len,
+			const int *fds, unsigned n_fds)
+{
+	struct iovec iov = { (void *)r, len };
+	union control control = { 0 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (n_fds) {
+		msg.msg_control = control.buf;
+		msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+		control.head = (struct cmsghdr){
+			.cmsg_len = CMSG_LEN(n_fds * sizeof(int)),
+			.cmsg_level = SOL_SOCKET,
+			.cmsg_type = SCM_RIGHTS,
+		};
+		memcpy(CMSG_DATA(&control.head), fds, n_fds * sizeof(int));
+	}
+	return sendmsg(fd, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static int reply_receive(int fd, struct reply *out, int got[2])
+{
+	struct iovec iov = { out, sizeof(*out) };
+	union control control = { 0 };
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.buf,
+		.msg_controllen = sizeof(control.buf),
+	};
+
+	memset(out, 0, sizeof(*out)); /* an older osfd says less */
+	ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+	if (n < (ssize_t)offsetof(struct reply, hello) ||
+	    out->magic != MSG_MAGIC)
+		return -EIO;
+	out->reason[MSG_REASON_MAX - 1] = '\0';
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	if (!c || c->cmsg_len != CMSG_LEN(2 * sizeof(int)))
+		return 0;
+	int fds[2];
+	memcpy(fds, CMSG_DATA(c), sizeof(fds));
+	if (got) {
+		memcpy(got, fds, sizeof(fds));
+	} else {
+		close(fds[0]);
+		close(fds[1]);
+	}
+	return 0;
+}
+
+int osfd_call(int fd, enum msg_type type, struct request *r, const int *fds,
+	      unsigned n_fds, struct reply *out, int got[2])
+{
+	r->magic = MSG_MAGIC;
+	r->version = MSG_VERSION;
+	r->type = (uint16_t)type;
+	if (got)
+		got[0] = got[1] = -1;
+	int err = request_send(fd, r, request_len(type), fds, n_fds);
+	if (!err)
+		err = reply_receive(fd, out, got);
+	return err ? err : out->err;
+}
+
+/* Anybody may bind the name where no osfd runs; osfd listens as root. */
+static int check_is_root(int fd)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return -errno;
+	return cred.uid == 0 ? 0 : -EPERM;
+}
+
+int osfd_connect(struct reply *hello)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	struct request r = { .hello = { MSG_VERSION, MSG_VERSION_MIN } };
+	socklen_t len =
+	    offsetof(struct sockaddr_un, sun_path) + sizeof(OSFD_NAME);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int err = fd < 0 ? -errno : 0;
+
+	memcpy(un.sun_path + 1, OSFD_NAME, sizeof(OSFD_NAME) - 1);
+	if (!err && connect(fd, (struct sockaddr *)&un, len) < 0)
+		err = -errno;
+	if (!err)
+		err = check_is_root(fd);
+	if (!err)
+		err = osfd_call(fd, MSG_HELLO, &r, NULL, 0, hello, NULL);
+	if (!err)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return err;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * osfd/client.h - a program's side of osfd's socket
+ *
+ * Owner: one thread at a time.  Plain calls of libc: for tools and tests.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "osfd/msg.h"
+
+/**
+ * osfd_connect() - reach the osfd of this network namespace, and say hello
+ * @hello: what osfd has answered, also when the versions do not fit
+ *
+ * Return: a descriptor, or
+ *   -ECONNREFUSED    no osfd runs here
+ *   -EPERM           the name is somebody's who is not root
+ *   -EPROTONOSUPPORT the versions do not fit
+ */
+MUST_CHECK int osfd_connect(struct reply *hello);
+
+/**
+ * osfd_call() - a request and its reply
+ * @fds: descriptors that go with the request
+ * @got: two descriptors that came with the reply, or -1; NULL: none are expected
+ *
+ * Return: 0 or a negative errno: osfd's, with its reason in @out, or -EIO when osfd has
+ * gone
+ */
+MUST_CHECK int osfd_call(int fd, enum msg_type type, struct request *r,
+			 const int *fds, unsigned n_fds, struct reply *out,
+			 int got[2]);

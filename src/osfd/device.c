@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * osfd/device.c - what a device is, and who else has programs on its tc
+ *
+ *     name -> device_find() -> index, MTU; Ethernet or loopback only
+ *     index -> device_is_free() -> 0, or who is there: tcx programs, or clsact filters
+ *
+ * A port's frames pass by the tc programs of others: those at ingress no longer see the
+ * port's connections, those at egress never see what the port sends.  A program that
+ * translates addresses (Cilium) would make a connection impossible.  So such a device
+ * is a port only where the administrator says so.  XDP programs see every frame before
+ * a port does and can stay.
+ */
+#include "osfd/port.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <libmnl/libmnl.h>
+#include <linux/pkt_sched.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <net/if_arp.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define TCX_INGRESS 46
+#define TCX_EGRESS 47
+#define TCX_PROGS_MAX 64
+#define ANSWER_BYTES 32768
+
+int ports_init(struct ports *ps, int state_fd)
+{
+	*ps = (struct ports){ .state_fd = state_fd, .query_fd = -1 };
+	ps->query_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	ps->route_fd =
+	    socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	if (ps->query_fd < 0 || ps->route_fd < 0)
+		return -errno;
+	/* libbpf reads a file to know, once. */
+	int n_cpus = libbpf_num_possible_cpus();
+	return n_cpus < 0 ? n_cpus : 0;
+}
+
+int device_find(const struct ports *ps, const char *name, struct device *out,
+		struct refusal *why)
+{
+	struct ifreq req = { 0 };
+	struct device d;
+
+	strncpy(req.ifr_name, name, sizeof(req.ifr_name) - 1);
+	if (ioctl(ps->query_fd, SIOCGIFINDEX, &req) < 0) {
+		refuse(why, "there is no device %s", name);
+		return -ENODEV;
+	}
+	d.ifindex = req.ifr_ifindex;
+	if (ioctl(ps->query_fd, SIOCGIFMTU, &req) < 0)
+		return -errno;
+	d.mtu = (uint32_t)req.ifr_mtu;
+	if (ioctl(ps->query_fd, SIOCGIFHWADDR, &req) < 0)
+		return -errno;
+	if (req.ifr_hwaddr.sa_family != ARPHRD_ETHER &&
+	    req.ifr_hwaddr.sa_family != ARPHRD_LOOPBACK) {
+		refuse(why, "%s has no Ethernet headers", name);
+		return -ENODEV;
+	}
+	*out = d;
+	return 0;
+}
+
+static bool is_ours(const struct ports *ps, uint32_t tc_id)
+{
+	for (unsigned i = 0; i < GRANTS_MAX; i++)
+		if (ps->grant[i].port && ps->grant[i].steer.tc_id == tc_id)
+			return true;
+	return false;
+}
+
+/* Return: the number of programs of others; an old kernel has none. */
+static int n_foreign_tcx(const struct ports *ps, int ifindex, int where)
+{
+	uint32_t ids[TCX_PROGS_MAX], n = TCX_PROGS_MAX, flags = 0;
+	int n_foreign = 0;
+
+	if (bpf_prog_query(ifindex, (enum bpf_attach_type)where, 0, &flags, ids,
+			   &n) < 0)
+		return 0;
+	for (uint32_t i = 0; i < n && i < TCX_PROGS_MAX; i++)
+		n_foreign += !is_ours(ps, ids[i]);
+	return n_foreign;
+}
+
+static int count_filter(const struct nlmsghdr *nlh, void *n)
+{
+	if (nlh->nlmsg_type == RTM_NEWTFILTER)
+		++*(int *)n;
+	return MNL_CB_OK;
+}
+
+/* Return: the number of filters of one side of clsact, or a negative errno */
+static int n_filters(int fd, int ifindex, uint32_t minor)
+{
+	char buf[ANSWER_BYTES];
+	static uint32_t seq;
+	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
+	struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
+	int n = 0, more = MNL_CB_OK;
+
+	nlh->nlmsg_type = RTM_GETTFILTER;
+	nlh->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+	nlh->nlmsg_seq = ++seq;
+	struct tcmsg *tc = mnl_nlmsg_put_extra_header(nlh, sizeof(*tc));
+	tc->tcm_ifindex = ifindex;
+	tc->tcm_parent = TC_H_MAKE(TC_H_CLSACT, minor);
+	if (sendto(fd, nlh, nlh->nlmsg_len, 0, (struct sockaddr *)&kernel,
+		   sizeof(kernel)) < 0)
+		return -errno;
+	while (more > MNL_CB_STOP) {
+		ssize_t len = recv(fd, buf, sizeof(buf), 0);
+		if (len < 0)
+			return -errno;
+		more = mnl_cb_run(buf, (size_t)len, seq, 0, count_filter, &n);
+	}
+	return more < 0 ? -errno : n;
+}
+
+int device_is_free(const struct ports *ps, const struct device *d,
+		   struct refusal *why)
+{
+	int in = n_foreign_tcx(ps, d->ifindex, TCX_INGRESS),
+	    out = n_foreign_tcx(ps, d->ifindex, TCX_EGRESS);
+	int clsact_in = n_filters(ps->route_fd, d->ifindex, TC_H_MIN_INGRESS),
+	    clsact_out = n_filters(ps->route_fd, d->ifindex, TC_H_MIN_EGRESS);
+
+	in += MAX(clsact_in, 0);
+	out += MAX(clsact_out, 0);
+	if (!in && !out)
+		return 0;
+	refuse(why,
+	       "tc has programs of others, which a port bypasses: "
+	       "%d at ingress, %d at egress (--beside: do it)",
+	       in, out);
+	return -EBUSY;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * osfd/handle.c - one request, and its reply
+ *
+ *     bytes, descriptors -> request_parse() -> who may -> what is asked -> reply
+ *
+ * Root adds and removes ports.  Each user may see the list.  A program uses grants of
+ * its own, and connections whose descriptors it has.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "osfd/freeze.h"
+#include "osfd/server.h"
+
+struct context {
+	struct server *s;
+	struct client *client;
+	int index;
+	const int *fds;
+	struct reply *out;
+	int *out_fds;
+	bool *owned;
+	struct refusal why;
+};
+
+static int on_hello(struct context *c, const struct request *r)
+{
+	struct msg_hello ours = { MSG_VERSION, MSG_VERSION_MIN };
+
+	c->out->hello = ours;
+	c->client->version = msg_version_of(&ours, &r->hello);
+	if (c->client->version)
+		return 0;
+	refuse(&c->why, "osfd speaks versions %d to %d, the program %u to %u",
+	       MSG_VERSION_MIN, MSG_VERSION, r->hello.version_min,
+	       r->hello.version);
+	return -EPROTONOSUPPORT;
+}
+
+static int on_add(struct context *c, const struct request *r)
+{
+	if (c->client->uid) {
+		refuse(&c->why, "only root adds ports");
+		return -EPERM;
+	}
+	return port_add(&c->s->ports, &r->port, &c->why);
+}
+
+static int on_del(struct context *c, const struct request *r)
+{
+	if (c->client->uid) {
+		refuse(&c->why, "only root removes ports");
+		return -EPERM;
+	}
+	return port_del(&c->s->ports, &r->port, &c->why);
+}
+
+static int on_list(struct context *c, const struct request *r)
+{
+	struct port *p = port_at(&c->s->ports, r->list.index);
+	uint64_t counts[STEER_N_COUNTS];
+
+	if (!p)
+		return -ENOENT;
+	port_counts(&c->s->ports, p, counts);
+	c->out->listed = (struct msg_listed){
+		.port = p->is,
+		.n_grants = p->n_grants,
+		.n_used = p->n_used,
+		.n_segments = counts[STEER_N_SEGMENTS],
+		.n_errors = counts[STEER_N_ERRORS],
+	};
+	return 0;
+}
+
+static int on_open(struct context *c, const struct request *r)
+{
+	int err = grant_open(&c->s->ports, r->port.dev, c->client->uid,
+			     c->index, &c->out->grant, c->out_fds, &c->why);
+
+	c->owned[0] = !err;
+	return err;
+}
+
+static int on_freeze(struct context *c, const struct request *r)
+{
+	struct grant *g = grant_of(&c->s->ports, r->freeze.grant, c->index);
+
+	return g ? freeze(g, c->fds[0], &c->out->frozen, &c->why) : -EBADF;
+}
+
+static int on_thaw(struct context *c, const struct request *r)
+{
+	struct grant *g = grant_of(&c->s->ports, r->thaw.grant, c->index);
+	struct queues q = { c->fds[1], r->thaw.n_unread, r->thaw.n_unacked,
+			    r->thaw.n_unsent };
+
+	return g ? thaw(g, c->fds[0], &r->thaw.state, &q, &c->why) : -EBADF;
+}
+
+static int on_drop(struct context *c, const struct request *r)
+{
+	struct grant *g = grant_of(&c->s->ports, r->drop.grant, c->index);
+
+	if (!g)
+		return -EBADF;
+	grant_unsteer(g, &r->drop.key);
+	return 0;
+}
+
+static int on_adopt(struct context *c, const struct request *r)
+{
+	struct grant *g = grant_of(&c->s->ports, r->adopt.grant, c->index);
+
+	return g ? adopt(g, c->fds[0], r->adopt.snd_nxt, &c->why) : -EBADF;
+}
+
+static int (*const handlers[MSG_TYPES])(struct context *,
+					const struct request *) = {
+	[MSG_HELLO] = on_hello, [MSG_ADD] = on_add,   [MSG_DEL] = on_del,
+	[MSG_LIST] = on_list,   [MSG_OPEN] = on_open, [MSG_FREEZE] = on_freeze,
+	[MSG_THAW] = on_thaw,   [MSG_DROP] = on_drop, [MSG_ADOPT] = on_adopt,
+};
+
+void client_serve(struct server *s, int index, const void *buf, size_t len,
+		  const int *fds, unsigned n_fds, struct reply *out,
+		  int out_fds[2], bool owned[2])
+{
+	struct context c = {
+		.s = s,
+		.client = &s->client[index],
+		.index = index,
+		.fds = fds,
+		.out = out,
+		.out_fds = out_fds,
+		.owned = owned,
+	};
+	struct request r = { 0 };
+	int err = request_parse(buf, len, n_fds, &r);
+
+	if (!err && r.type != MSG_HELLO && !c.client->version) {
+		refuse(&c.why, "a hello comes first");
+		err = -EPROTO;
+	}
+	if (!err)
+		err = handlers[r.type](&c, &r);
+	out->type = r.type;
+	out->err = err;
+	if (err && !c.why.text[0])
+		refuse(&c.why, "%s", strerror(-err));
+	memcpy(out->reason, c.why.text, sizeof(out->reason));
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * osfd/msg.h - what programs and osfd say to each other
+ *
+ *     program -> struct request, descriptors -> osfd
+ *     osfd -> struct reply, descriptors -> program, one for each request
+ *
+ * Both are packets of a SOCK_SEQPACKET unix socket, in the byte order of the machine.
+ * Either side may be newer.  Bodies only ever grow: what a shorter packet lacks is
+ * zero.  osfd refuses a request whose additional bytes are not zero (-E2BIG), because
+ * they ask for something that it does not know; a program ignores what a reply has in
+ * addition.  The first request is MSG_HELLO.  It finds the highest version that both
+ * know.
+ *
+ * A request is input of a stranger: request_parse() is the only way in, and the fuzzer
+ * tests/fuzz/fuzz_osfd.c calls it.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+#include "osfd/frozen.h"
+#include "port/packet/steer.h"
+
+#define MSG_MAGIC 0x6673666fu /* "ofsf" */
+#define MSG_VERSION 1         /* what this source speaks */
+#define MSG_VERSION_MIN 1     /* the oldest that it can speak */
+#define MSG_BYTES_MAX 512
+#define MSG_FDS_MAX 2
+#define MSG_DEV_MAX 16 /* as IFNAMSIZ */
+#define MSG_REASON_MAX 128
+#define MSG_FLOWS_MAX (1u << 20)
+/* What a thaw gives back: at most what a kernel socket's buffers hold. */
+#define MSG_QUEUE_MAX (16u << 20)
+
+enum msg_type {
+	MSG_NONE,
+	MSG_HELLO,
+	MSG_ADD,
+	MSG_DEL,
+	MSG_LIST,
+	MSG_OPEN,
+	MSG_FREEZE,
+	MSG_THAW,
+	MSG_DROP,
+	MSG_ADOPT,
+	MSG_TYPES,
+};
+
+struct msg_hello {
+	uint32_t version, version_min;
+};
+
+/* A port: a device, and who may use it.  Root may use every port. */
+struct msg_port {
+	char dev[MSG_DEV_MAX];
+	uint32_t uid;
+	uint32_t n_flows; /* connections at a time; 0: the default */
+	uint32_t flags;   /* MSG_BESIDE */
+	uint32_t pad;
+};
+/* The device has tc programs of somebody else, which the port's flows will bypass. */
+#define MSG_BESIDE 1u
+
+struct msg_list {
+	uint32_t index;
+};
+
+/* The connection that comes as a descriptor; @grant: see struct msg_grant. */
+struct msg_freeze {
+	uint32_t grant;
+};
+
+/* A connection that an osfd has frozen which runs no longer.  The program has opened a new
+ * grant, adopts its connections one by one, and closes what it had of the old one. */
+struct msg_adopt {
+	uint32_t grant;
+	uint32_t snd_nxt; /* as FREEZE has said */
+};
+
+/* A connection that has ended, so that its anchor no longer tells its addresses.  A
+ * grant steers its own connections only, so its owner may name them. */
+struct msg_drop {
+	uint32_t grant;
+	struct steer_key key;
+};
+
+/* The second descriptor is a file that holds, one after the other: bytes that the
+ * program has not read, bytes sent and not acknowledged, bytes not sent. */
+struct msg_thaw {
+	uint32_t grant;
+	uint32_t n_unread, n_unacked, n_unsent;
+	struct frozen state;
+};
+
+struct request {
+	uint32_t magic;
+	uint16_t version, type;
+	union {
+		struct msg_hello hello;
+		struct msg_port port; /* ADD, DEL, OPEN */
+		struct msg_list list;
+		struct msg_freeze freeze;
+		struct msg_drop drop;
+		struct msg_adopt adopt;
+		struct msg_thaw thaw;
+	};
+};
+
+/* The answer to OPEN; with it come the packet socket and the link, which keeps the
+ * steering alive where osfd ends. */
+struct msg_grant {
+	uint32_t grant; /* names it in later requests */
+	uint32_t ifindex, mtu;
+	uint32_t slot_bytes, n_slots;
+	uint32_t n_flows;
+};
+
+struct msg_listed {
+	struct msg_port port;
+	uint32_t n_grants, n_used; /* n_used: connections at the moment */
+	uint64_t n_segments, n_errors;
+};
+
+struct reply {
+	uint32_t magic;
+	uint16_t version, type;
+	int32_t err; /* 0 or a negative errno */
+	uint32_t pad;
+	char reason[MSG_REASON_MAX]; /* for people, when err is not 0 */
+	union {
+		struct msg_hello hello;
+		struct msg_grant grant;
+		struct msg_listed listed;
+		struct frozen frozen;
+	};
+};
+_Static_assert(sizeof(struct request) <= MSG_BYTES_MAX, "a packet's limit");
+_Static_assert(sizeof(struct reply) <= MSG_BYTES_MAX, "a packet's limit");
+
+/**
+ * request_parse() - judge a packet
+ * @out: written on success: bytes that the packet lacks are zero, all texts end
+ *
+ * Return: 0, or
+ *   -EBADMSG         not a request, of the wrong length, or with a wrong value
+ *   -EPROTONOSUPPORT a type or a version that this osfd does not know
+ *   -E2BIG           asks for something newer than this osfd
+ *   -EINVAL          not as many descriptors as the type has
+ */
+MUST_CHECK int request_parse(const void *buf, size_t len, unsigned n_fds,
+			     struct request *out);
+
+/* How many bytes a request of a type has. */
+size_t request_len(enum msg_type type);
+
+/* The version that two sides speak.  Return: it, or 0 */
+uint32_t msg_version_of(const struct msg_hello *a, const struct msg_hello *b);

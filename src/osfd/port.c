@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/* osfd/port.c - ports and grants; see port.h */
+#include "osfd/port.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "osfd/policy.h"
+#include "osfd/segment.h"
+
+void refuse(struct refusal *why, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why->text, sizeof(why->text), fmt, ap);
+	va_end(ap);
+}
+
+/* The whole policy, so that a start after a crash finds the same ports. */
+static void policy_keep(struct ports *ps)
+{
+	char line[128];
+	off_t at = 0;
+
+	if (ps->state_fd < 0)
+		return;
+	if (ftruncate(ps->state_fd, 0) < 0)
+		return;
+	for (unsigned i = 0; i < PORTS_MAX; i++) {
+		if (!ps->port[i].is.dev[0])
+			continue;
+		int n = policy_print(&ps->port[i].is, line, sizeof(line));
+		if (pwrite(ps->state_fd, line, (size_t)n, at) != n)
+			return;
+		at += n;
+	}
+}
+
+static struct port *port_find(struct ports *ps, const char *dev, uint32_t uid)
+{
+	for (unsigned i = 0; i < PORTS_MAX; i++)
+		if (ps->port[i].is.uid == uid &&
+		    strcmp(ps->port[i].is.dev, dev) == 0)
+			return &ps->port[i];
+	return NULL;
+}
+
+int port_add(struct ports *ps, const struct msg_port *p, struct refusal *why)
+{
+	struct port *port = port_find(ps, p->dev, p->uid);
+	struct device d;
+
+	int err = device_find(ps, p->dev, &d, why);
+	if (!err && !port && !(p->flags & MSG_BESIDE))
+		err = device_is_free(ps, &d, why);
+	if (err)
+		return err;
+	for (unsigned i = 0; !port && i < PORTS_MAX; i++)
+		if (!ps->port[i].is.dev[0])
+			port = &ps->port[i];
+	if (!port) {
+		refuse(why, "there are %d ports already", PORTS_MAX);
+		return -ENOSPC;
+	}
+	port->is = *p;
+	if (!port->is.n_flows)
+		port->is.n_flows = POLICY_FLOWS;
+	policy_keep(ps);
+	return 0;
+}
+
+int port_del(struct ports *ps, const struct msg_port *p, struct refusal *why)
+{
+	struct port *port = port_find(ps, p->dev, p->uid);
+
+	if (!port) {
+		refuse(why, "%s is no port of uid %u", p->dev, p->uid);
+		return -ENOENT;
+	}
+	if (port->n_used) {
+		refuse(why, "%u connections run over %s", port->n_used, p->dev);
+		return -EBUSY;
+	}
+	for (unsigned i = 0; i < GRANTS_MAX; i++)
+		if (ps->grant[i].port == port)
+			grant_close(&ps->grant[i]);
+	*port = (struct port){ 0 };
+	policy_keep(ps);
+	return 0;
+}
+
+struct port *port_at(struct ports *ps, uint32_t index)
+{
+	for (unsigned i = 0; i < PORTS_MAX; i++)
+		if (ps->port[i].is.dev[0] && !index--)
+			return &ps->port[i];
+	return NULL;
+}
+
+void port_counts(const struct ports *ps, const struct port *p,
+		 uint64_t counts[STEER_N_COUNTS])
+{
+	uint64_t of[STEER_N_COUNTS];
+
+	memset(counts, 0, STEER_N_COUNTS * sizeof(*counts));
+	for (unsigned i = 0; i < GRANTS_MAX; i++) {
+		if (ps->grant[i].port != p)
+			continue;
+		steer_counts(&ps->grant[i].steer, of);
+		for (unsigned c = 0; c < STEER_N_COUNTS; c++)
+			counts[c] += of[c];
+	}
+}
+
+/* Which port a user may have of a device: its own, or for root anybody's. */
+static struct port *port_for(struct ports *ps, const char *dev, uint32_t uid)
+{
+	struct port *own = port_find(ps, dev, uid);
+
+	for (unsigned i = 0; !own && uid == 0 && i < PORTS_MAX; i++)
+		if (strcmp(ps->port[i].is.dev, dev) == 0)
+			own = &ps->port[i];
+	return own;
+}
+
+static struct grant *grant_find_free(struct ports *ps, const struct port *p,
+				     int owner, struct refusal *why)
+{
+	struct grant *room = NULL;
+	unsigned n_owner = 0, n_dev = 0;
+
+	for (unsigned i = 0; i < GRANTS_MAX; i++) {
+		struct grant *g = &ps->grant[i];
+		if (!g->port) {
+			room = g;
+			continue;
+		}
+		n_owner += g->owner == owner;
+		n_dev += strcmp(g->port->is.dev, p->is.dev) == 0;
+	}
+	if (room && n_owner < GRANTS_PER_CLIENT && n_dev < PORT_GRANTS_MAX)
+		return room;
+	refuse(why, "%s has %u programs, this one uses %u ports, all is full",
+	       p->is.dev, n_dev, n_owner);
+	return NULL;
+}
+
+int grant_open(struct ports *ps, const char *dev, uint32_t uid, int owner,
+	       struct msg_grant *out, int fds[2], struct refusal *why)
+{
+	struct port *p = port_for(ps, dev, uid);
+	struct device d;
+	struct steer s;
+
+	if (!p) {
+		refuse(why, "uid %u may not use %s (osf port add)", uid, dev);
+		return -EACCES;
+	}
+	struct grant *g = grant_find_free(ps, p, owner, why);
+	if (!g)
+		return -ENOSPC;
+	int err = device_find(ps, dev, &d, why);
+	if (err)
+		return err;
+	err = steer_open(&s, d.ifindex, p->is.n_flows);
+	if (err) {
+		refuse(why, "%s cannot be steered: %s", dev, strerror(-err));
+		return err;
+	}
+	struct packet_ring ring = packet_ring_for(d.mtu);
+	int fd = packet_socket(d.ifindex, &ring, s.filter_fd);
+	if (fd < 0) {
+		refuse(why, "%s has no ring: %s", dev, strerror(-fd));
+		steer_close(&s);
+		return fd;
+	}
+	*g = (struct grant){ .port = p, .steer = s, .owner = owner };
+	p->n_grants++;
+	fds[0] = fd;
+	fds[1] = s.link_fd;
+	*out = (struct msg_grant){
+		.grant = (uint32_t)(g - ps->grant),
+		.ifindex = (uint32_t)d.ifindex,
+		.mtu = d.mtu,
+		.slot_bytes = ring.slot_bytes,
+		.n_slots = ring.n_slots,
+		.n_flows = p->is.n_flows,
+	};
+	return 0;
+}
+
+static void wake_peers(const struct steer *s)
+{
+	struct steer_key key, last;
+	struct steer_flow flow;
+	bool is_there = steer_next(s, NULL, &key, &flow);
+
+	while (is_there) {
+		if (flow.snd_nxt)
+			wake_peer(&key, flow.snd_nxt);
+		last = key;
+		is_there = steer_next(s, &last, &key, &flow);
+	}
+}
+
+void grant_close(struct grant *g)
+{
+	g->port->n_grants--;
+	g->port->n_used -= g->n_flows;
+	steer_detach(&g->steer);
+	wake_peers(&g->steer);
+	steer_close(&g->steer);
+	*g = (struct grant){ 0 };
+}
+
+struct grant *grant_of(struct ports *ps, uint32_t id, int owner)
+{
+	struct grant *g = id < GRANTS_MAX ? &ps->grant[id] : NULL;
+
+	return g && g->port && g->owner == owner ? g : NULL;
+}
+
+int grant_steer(struct grant *g, const struct steer_key *k,
+		enum steer_mode mode, uint32_t snd_nxt)
+{
+	struct steer_flow flow = { mode, snd_nxt };
+	bool is_new = !steer_has(&g->steer, k);
+
+	if (is_new && g->port->n_used >= g->port->is.n_flows)
+		return -ENOSPC;
+	int err = steer_set(&g->steer, k, &flow);
+	if (err)
+		return err;
+	g->n_flows += is_new;
+	g->port->n_used += is_new;
+	return 0;
+}
+
+void grant_unsteer(struct grant *g, const struct steer_key *k)
+{
+	if (!steer_del(&g->steer, k))
+		return;
+	g->n_flows--;
+	g->port->n_used--;
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * osfd/port.h - the ports of a namespace, and the grants that programs have of them
+ *
+ *     osf port add -> port_add() -> a line of the policy
+ *     a program    -> grant_open() -> a packet socket and a link
+ *     its end      -> grant_close() -> nothing is steered any more
+ *
+ * A port is a device and a user.  A grant is one program's use of a port: its packet
+ * socket, its BPF programs, its connections.  All tables have fixed sizes, so a program
+ * cannot make osfd allocate.
+ *
+ * Owner: osfd's only thread.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "osfd/msg.h"
+#include "osfd/steer.h"
+#include "port/packet/packet.h"
+
+#define PORTS_MAX 64
+/* tcx takes 64 programs of a device; some are left to others. */
+#define PORT_GRANTS_MAX 48
+#define GRANTS_MAX 256
+#define GRANTS_PER_CLIENT 4
+
+struct port {
+	struct msg_port is; /* dev[0] == 0: a free entry */
+	uint32_t n_grants, n_used;
+};
+
+struct grant {
+	struct port *port; /* NULL: a free entry */
+	struct steer steer;
+	uint32_t n_flows;
+	int owner; /* the client's index */
+};
+
+struct ports {
+	struct port port[PORTS_MAX];
+	struct grant grant[GRANTS_MAX];
+	int state_fd; /* where the policy is kept for the next start, or -1 */
+	int query_fd; /* an inet socket, to ask about devices */
+	int route_fd; /* an rtnetlink socket */
+};
+
+/* A refusal in words, for the reply. */
+struct refusal {
+	char text[MSG_REASON_MAX];
+};
+void refuse(struct refusal *why, const char *fmt, ...) PRINTF(2, 3);
+
+/* Opens what port_add() asks devices with; before osfd confines itself. */
+MUST_CHECK int ports_init(struct ports *ps, int state_fd);
+
+/**
+ * port_add() - let a user have connections over a device
+ *
+ * Adding a port that is there changes its number of flows.
+ * Return: 0, or with a reason
+ *   -ENODEV      no such device, or not one with Ethernet headers
+ *   -EBUSY       programs of others are on its tc, and MSG_BESIDE is not given
+ *   -ENOSPC      PORTS_MAX
+ */
+MUST_CHECK int port_add(struct ports *ps, const struct msg_port *p,
+			struct refusal *why);
+
+/* Ends the port's grants, too.  Return: 0, or with a reason -ENOENT, or -EBUSY while
+ * connections run over it: they would be cut off */
+MUST_CHECK int port_del(struct ports *ps, const struct msg_port *p,
+			struct refusal *why);
+
+/* The port at an index of those that are there.  NULL: there are no more */
+struct port *port_at(struct ports *ps, uint32_t index);
+void port_counts(const struct ports *ps, const struct port *p,
+		 uint64_t counts[STEER_N_COUNTS]);
+
+/**
+ * grant_open() - let a client use a device
+ * @fds: the packet socket, which is the caller's, and the link, which is not
+ *
+ * Return: 0, or with a reason -EACCES, -ENOSPC, -ENODEV or what the kernel said
+ */
+MUST_CHECK int grant_open(struct ports *ps, const char *dev, uint32_t uid,
+			  int owner, struct msg_grant *out, int fds[2],
+			  struct refusal *why);
+
+/* The kernel gets all frames.  The peers of connections that are still frozen are made
+ * to hear that nobody serves them any more (segment.h). */
+void grant_close(struct grant *g);
+
+/* The grant that a client names, or NULL. */
+struct grant *grant_of(struct ports *ps, uint32_t id, int owner);
+
+/* Flows of a grant; -ENOSPC when the port has no more of them.  @snd_nxt: the sequence
+ * number at which it was frozen, or 0 */
+MUST_CHECK int grant_steer(struct grant *g, const struct steer_key *k,
+			   enum steer_mode mode, uint32_t snd_nxt);
+void grant_unsteer(struct grant *g, const struct steer_key *k);
+
+/* device.c - what a device is, and who else has programs on it. */
+struct device {
+	int ifindex;
+	uint32_t mtu;
+};
+MUST_CHECK int device_find(const struct ports *ps, const char *name,
+			   struct device *out, struct refusal *why);
+MUST_CHECK int device_is_free(const struct ports *ps, const struct device *d,
+			      struct refusal *why);

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/* osfd/segment.c - segments from a raw socket; see segment.h */
+#include "osfd/segment.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "ip/checksum.h"
+#include "ip/ip.h"
+#include "osfd/sockopt.h"
+
+#define TCP_HEAD 20
+#define TIMESTAMPS 12 /* two NOPs, and the option */
+#define FLAGS_ACK 0x10
+#define FLAGS_RST_ACK 0x14
+
+/* An address of a raw socket, which has no port. */
+static socklen_t raw_addr(const uint8_t addr[16], struct sockaddr_storage *ss)
+{
+	struct sockaddr_in *in = (struct sockaddr_in *)ss;
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)ss;
+	struct ip_addr a;
+
+	memset(ss, 0, sizeof(*ss));
+	memcpy(a.b, addr, 16);
+	if (ip_addr_is_v4(&a)) {
+		in->sin_family = AF_INET;
+		memcpy(&in->sin_addr, addr + 12, 4);
+		return sizeof(*in);
+	}
+	in6->sin6_family = AF_INET6;
+	memcpy(&in6->sin6_addr, addr, 16);
+	return sizeof(*in6);
+}
+
+/* @seg: room for a header and the timestamps.  @f: snd_nxt is the sequence number.
+ * Return: the segment's length */
+static uint32_t build(uint8_t seg[TCP_HEAD + TIMESTAMPS],
+		      const struct steer_key *k, const struct frozen *f,
+		      uint8_t flags)
+{
+	bool has_ts = f->options & FROZEN_TIMESTAMPS;
+	uint32_t len = TCP_HEAD + (has_ts ? TIMESTAMPS : 0);
+	uint32_t window = f->rcv_wup + f->rcv_wnd - f->rcv_nxt;
+	struct ip_addr src, dst;
+
+	memcpy(src.b, k->local, 16);
+	memcpy(dst.b, k->peer, 16);
+	memset(seg, 0, len);
+	memcpy(seg, &k->local_port, 2);
+	memcpy(seg + 2, &k->peer_port, 2);
+	store_be32(seg + 4, f->snd_nxt);
+	store_be32(seg + 8, f->rcv_nxt);
+	seg[12] = (uint8_t)(len / 4 << 4);
+	seg[13] = flags;
+	if (f->options & FROZEN_WSCALE)
+		window >>= f->rcv_wscale;
+	store_be16(seg + 14, (uint16_t)MIN(window, (uint32_t)UINT16_MAX));
+	if (has_ts) { /* nobody says what to echo; 0 is no echo */
+		store_be32(seg + TCP_HEAD, 0x0101080a);
+		store_be32(seg + TCP_HEAD + 4, f->timestamp);
+	}
+	struct cksum sum = ip_pseudo_sum(&src, &dst, IP_PROTO_TCP, len);
+	cksum_add(&sum, seg, len);
+	store_be16(seg + 16, cksum_end(&sum));
+	return len;
+}
+
+/* @scope: the device of a link-local address */
+static void send_segment(const struct steer_key *k, uint32_t scope,
+			 const struct frozen *f, uint8_t flags)
+{
+	uint8_t seg[TCP_HEAD + TIMESTAMPS];
+	struct sockaddr_storage local, peer;
+	socklen_t len = raw_addr(k->local, &local);
+	uint32_t n = build(seg, k, f, flags);
+
+	raw_addr(k->peer, &peer);
+	if (peer.ss_family == AF_INET6) {
+		((struct sockaddr_in6 *)&local)->sin6_scope_id = scope;
+		((struct sockaddr_in6 *)&peer)->sin6_scope_id = scope;
+	}
+	int raw = socket(peer.ss_family, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_TCP);
+	if (raw < 0)
+		return;
+	opt_set(raw, IPPROTO_IP, IP_FREEBIND, 1);
+	if (bind(raw, (struct sockaddr *)&local, len) == 0)
+		(void)sendto(raw, seg, n, MSG_DONTWAIT,
+			     (struct sockaddr *)&peer, len);
+	close(raw);
+}
+
+static uint32_t scope_of(const struct connection *c)
+{
+	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&c->peer;
+
+	return in6->sin6_family == AF_INET6 ? in6->sin6_scope_id : 0;
+}
+
+void reset_peer(int fd, const struct connection *c, const struct frozen *f)
+{
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
+
+	opt_set(fd, SOL_TCP, TCP_REPAIR, TCP_REPAIR_ON);
+	(void)connect(fd, &none, sizeof(none));
+	opt_set(fd, SOL_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
+	opt_set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
+	send_segment(&c->key, scope_of(c), f, FLAGS_RST_ACK);
+}
+
+void ack_peer(const struct connection *c, const struct frozen *f)
+{
+	send_segment(&c->key, scope_of(c), f, FLAGS_ACK);
+}
+
+void wake_peer(const struct steer_key *key, uint32_t snd_nxt)
+{
+	struct frozen f = { .snd_nxt = snd_nxt - 1 };
+
+	send_segment(key, 0, &f, FLAGS_ACK);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/* osfd/server.c - osfd's socket and its loop; see server.h */
+#include "osfd/server.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+#define BACKLOG 64
+#define EVENTS 32
+
+/* What an event is about: the socket itself, a signal, or a client's two descriptors. */
+enum { TAG_LISTEN = CLIENTS_MAX, TAG_SIGNAL, TAG_DEATH = 1 << 16 };
+
+static int watch(struct server *s, int fd, uint32_t tag)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.u32 = tag };
+
+	return epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &ev) < 0 ? -errno : 0;
+}
+
+int server_listen(struct server *s)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	socklen_t len =
+	    offsetof(struct sockaddr_un, sun_path) + sizeof(OSFD_NAME);
+	sigset_t set;
+
+	memcpy(un.sun_path + 1, OSFD_NAME, sizeof(OSFD_NAME) - 1);
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		s->client[i].fd = s->client[i].pid_fd = -1;
+	s->listen_fd =
+	    socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s->listen_fd < 0 ||
+	    bind(s->listen_fd, (struct sockaddr *)&un, len) < 0 ||
+	    listen(s->listen_fd, BACKLOG) < 0)
+		return -errno;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (s->signal_fd < 0 || s->epoll_fd < 0)
+		return -errno;
+	int err = watch(s, s->listen_fd, TAG_LISTEN);
+	return err ? err : watch(s, s->signal_fd, TAG_SIGNAL);
+}
+
+static void client_close(struct server *s, int index)
+{
+	struct client *c = &s->client[index];
+
+	for (unsigned i = 0; i < GRANTS_MAX; i++)
+		if (s->ports.grant[i].port && s->ports.grant[i].owner == index)
+			grant_close(&s->ports.grant[i]);
+	close(c->fd);
+	close(c->pid_fd);
+	*c = (struct client){ .fd = -1, .pid_fd = -1 };
+}
+
+/* The process at the other end, by a descriptor that names no other one later. */
+static int identify(int fd, struct client *out)
+{
+	struct client c = { .fd = fd, .pid_fd = -1 };
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return -errno;
+	len = sizeof(c.pid_fd);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &c.pid_fd, &len) < 0)
+		return -errno;
+	c.uid = cred.uid;
+	*out = c;
+	return 0;
+}
+
+static int client_place(const struct server *s, uint32_t uid)
+{
+	int place = -ENOSPC;
+	unsigned n = 0;
+
+	for (int i = 0; i < CLIENTS_MAX; i++) {
+		if (s->client[i].fd < 0)
+			place = i;
+		else
+			n += s->client[i].uid == uid;
+	}
+	return n >= CLIENTS_PER_UID && uid ? -ENOSPC : place;
+}
+
+static void client_accept(struct server *s)
+{
+	struct client c;
+	int fd =
+	    accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+	if (fd < 0)
+		return;
+	if (identify(fd, &c) < 0) {
+		close(fd);
+		return;
+	}
+	int i = client_place(s, c.uid);
+	if (i < 0) {
+		close(fd);
+		close(c.pid_fd);
+		return;
+	}
+	s->client[i] = c;
+	if (watch(s, c.fd, (uint32_t)i) ||
+	    watch(s, c.pid_fd, (uint32_t)i | TAG_DEATH))
+		client_close(s, i);
+}
+
+/* Descriptors that came, all of them, also more than a request may have. */
+static unsigned take_fds(struct msghdr *msg, int *fds, unsigned max)
+{
+	unsigned n = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c;
+	     c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		size_t bytes = c->cmsg_len - CMSG_LEN(0);
+		for (size_t i = 0; i < bytes / sizeof(int) && n < max; i++)
+			memcpy(&fds[n++], CMSG_DATA(c) + i * sizeof(int),
+			       sizeof(int));
+	}
+	return n;
+}
+
+static int reply_send(int fd, struct reply *r, const int fds[2])
+{
+	struct iovec iov = { r, sizeof(*r) };
+	union {
+		struct cmsghdr head;
+		char buf[CMSG_SPACE(2 * sizeof(int))];
+	} control = { 0 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (fds[0] >= 0) {
+		msg.msg_control = control.buf;
+		msg.msg_controllen = sizeof(control.buf);
+		control.head = (struct cmsghdr){
+			.cmsg_len = CMSG_LEN(2 * sizeof(int)),
+			.cmsg_level = SOL_SOCKET,
+			.cmsg_type = SCM_RIGHTS,
+		};
+		memcpy(CMSG_DATA(&control.head), fds, 2 * sizeof(int));
+	}
+	return sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+/* More descriptors than any request has, so that one too many is seen; and an even
+ * number, because the kernel also fills the padding behind an odd one. */
+#define TAKE_MAX 4
+_Static_assert(TAKE_MAX > MSG_FDS_MAX && CMSG_SPACE(TAKE_MAX * sizeof(int)) ==
+					     CMSG_LEN(TAKE_MAX * sizeof(int)),
+	       "the kernel delivers more than is taken");
+
+static void client_read(struct server *s, int index)
+{
+	uint8_t buf[MSG_BYTES_MAX];
+	union {
+		struct cmsghdr head;
+		char buf[CMSG_SPACE(TAKE_MAX * sizeof(int))];
+	} control;
+	struct iovec iov = { buf, sizeof(buf) };
+	struct msghdr msg = {
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control.buf,
+		.msg_controllen = sizeof(control.buf),
+	};
+	struct reply out = { .magic = MSG_MAGIC, .version = MSG_VERSION };
+	int fds[TAKE_MAX], out_fds[2] = { -1, -1 };
+	bool owned[2] = { false, false };
+	int fd = s->client[index].fd;
+	ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	if (n <= 0) {
+		if (n == 0 || errno != EAGAIN)
+			client_close(s, index);
+		return;
+	}
+	unsigned n_fds = take_fds(&msg, fds, TAKE_MAX);
+	bool is_cut = msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC);
+	if (!is_cut)
+		client_serve(s, index, buf, (size_t)n, fds, n_fds, &out,
+			     out_fds, owned);
+	while (n_fds)
+		close(fds[--n_fds]);
+	if (is_cut || reply_send(fd, &out, out_fds) < 0)
+		client_close(s, index);
+	for (int i = 0; i < 2; i++)
+		if (owned[i])
+			close(out_fds[i]);
+}
+
+static void event(struct server *s, uint32_t tag)
+{
+	uint32_t index = tag & ~(uint32_t)TAG_DEATH;
+
+	if (tag == TAG_LISTEN)
+		client_accept(s);
+	else if (tag == TAG_SIGNAL)
+		s->is_ending = true;
+	else if (s->client[index].fd < 0)
+		return; /* closed by an event before this one */
+	else if (tag & TAG_DEATH)
+		client_close(s, (int)index);
+	else
+		client_read(s, (int)index);
+}
+
+static bool has_nothing_to_do(struct server *s)
+{
+	for (unsigned i = 0; i < CLIENTS_MAX; i++)
+		if (s->client[i].fd >= 0)
+			return false;
+	return s->is_on_demand && !port_at(&s->ports, 0);
+}
+
+int server_run(struct server *s)
+{
+	struct epoll_event ev[EVENTS];
+	bool was_used = false;
+
+	while (!s->is_ending && !(was_used && has_nothing_to_do(s))) {
+		int n = epoll_wait(s->epoll_fd, ev, EVENTS, -1);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		for (int i = 0; i < n; i++)
+			event(s, ev[i].data.u32);
+		was_used = true;
+	}
+	return 0;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * osfd/server.h - osfd's socket, and the programs at its other end
+ *
+ *     server_listen() -> name of this network namespace -> server_run(): one loop
+ *
+ * The name is in the abstract namespace of unix sockets, which each network namespace
+ * has of its own.  Anybody may bind such a name first, so a program looks at
+ * SO_PEERCRED: osfd listens as root.
+ *
+ * A client is a process, by its SO_PEERCRED and its pidfd.  A request takes a bounded
+ * time.  A client that does not read its replies is closed, and the grants of a client
+ * end when it closes its socket or dies, even where a child has copies.
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "osfd/name.h"
+#include "osfd/port.h"
+
+#define CLIENTS_MAX 256
+#define CLIENTS_PER_UID 128
+
+struct client {
+	int fd, pid_fd; /* fd < 0: a free entry */
+	uint32_t uid;
+	uint32_t version; /* 0: has not said hello */
+};
+
+struct server {
+	int listen_fd, epoll_fd, signal_fd;
+	bool is_on_demand; /* ends when it has no port and no client */
+	bool is_ending;
+	struct ports ports;
+	struct client client[CLIENTS_MAX];
+};
+
+/* Return: 0, -EADDRINUSE when an osfd serves this namespace already, or another errno */
+MUST_CHECK int server_listen(struct server *s);
+
+/* Until SIGTERM or SIGINT, or there is nothing left to do.  Return: 0 or an errno */
+MUST_CHECK int server_run(struct server *s);
+
+/**
+ * client_serve() - one request's answer (handle.c)
+ * @fds: what came with the request; handle.c closes none of them
+ * @out_fds: two descriptors that go with the reply, or -1
+ * @owned: which of them server.c closes afterwards
+ */
+void client_serve(struct server *s, int index, const void *buf, size_t len,
+		  const int *fds, unsigned n_fds, struct reply *out,
+		  int out_fds[2], bool owned[2]);

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/* osfd/steer.c - loads and attaches port/packet/steer.bpf.c; see steer.h */
+#include "osfd/steer.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+
+/* Linux 6.6; headers of older kernels lack them. */
+#define TCX_INGRESS 46
+#define TCX_BEFORE (1u << 3)
+
+/* What clang has made of steer.bpf.c, in our read-only data. */
+__asm__(".section .rodata.steer_object, \"a\"\n"
+	".balign 8\n"
+	"steer_object:\n"
+	".incbin \"" STEER_OBJECT "\"\n"
+	"steer_object_end:\n"
+	".previous\n");
+extern const char steer_object[], steer_object_end[];
+
+static int load(struct steer *s, uint32_t n_flows)
+{
+	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "osf_steer");
+
+	s->object = bpf_object__open_mem(
+	    steer_object, (size_t)(steer_object_end - steer_object), &opts);
+	if (!s->object)
+		return -errno;
+
+	struct bpf_map *flows =
+	    bpf_object__find_map_by_name(s->object, "flows");
+	struct bpf_map *counts =
+	    bpf_object__find_map_by_name(s->object, "counts");
+	struct bpf_program *filter =
+	    bpf_object__find_program_by_name(s->object, "steer_socket");
+	assert(flows && counts && filter);
+	if (bpf_map__set_max_entries(flows, n_flows) < 0 ||
+	    bpf_object__load(s->object) < 0)
+		return -errno;
+	s->flows_fd = bpf_map__fd(flows);
+	s->counts_fd = bpf_map__fd(counts);
+	s->filter_fd = bpf_program__fd(filter);
+	return 0;
+}
+
+/* The packet socket has taken a frame before any tc program sees it, so ours must be
+ * the first to say that it goes no further. */
+static int attach(struct steer *s, int ifindex)
+{
+	struct bpf_program *tc =
+	    bpf_object__find_program_by_name(s->object, "steer_tc");
+	struct bpf_prog_info info = { 0 };
+	uint32_t len = sizeof(info);
+	LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = TCX_BEFORE);
+
+	assert(tc);
+	int fd =
+	    bpf_link_create(bpf_program__fd(tc), ifindex, TCX_INGRESS, &opts);
+	if (fd < 0)
+		return errno == EINVAL ? -EOPNOTSUPP : -errno;
+	s->link_fd = fd;
+	if (bpf_obj_get_info_by_fd(bpf_program__fd(tc), &info, &len) == 0)
+		s->tc_id = info.id;
+	return 0;
+}
+
+int steer_open(struct steer *s, int ifindex, uint32_t n_flows)
+{
+	struct steer made = STEER_NONE;
+	int err = load(&made, n_flows);
+
+	if (!err)
+		err = attach(&made, ifindex);
+	if (err) {
+		steer_close(&made);
+		return err;
+	}
+	*s = made;
+	return 0;
+}
+
+void steer_detach(struct steer *s)
+{
+	if (s->link_fd < 0)
+		return;
+	bpf_link_detach(s->link_fd);
+	close(s->link_fd);
+	s->link_fd = -1;
+}
+
+bool steer_next(const struct steer *s, const struct steer_key *last,
+		struct steer_key *key, struct steer_flow *flow)
+{
+	return bpf_map_get_next_key(s->flows_fd, last, key) == 0 &&
+	       bpf_map_lookup_elem(s->flows_fd, key, flow) == 0;
+}
+
+void steer_close(struct steer *s)
+{
+	steer_detach(s);
+	bpf_object__close(s->object);
+	*s = STEER_NONE;
+}
+
+static int addr_of(const struct sockaddr_storage *ss, uint8_t addr[16],
+		   uint16_t *port)
+{
+	const struct sockaddr_in *in = (const void *)ss;
+	const struct sockaddr_in6 *in6 = (const void *)ss;
+
+	if (ss->ss_family == AF_INET) {
+		memset(addr, 0, 10);
+		memset(addr + 10, 0xff, 2);
+		memcpy(addr + 12, &in->sin_addr, 4);
+		*port = in->sin_port;
+		return 0;
+	}
+	if (ss->ss_family != AF_INET6)
+		return -EAFNOSUPPORT;
+	memcpy(addr, &in6->sin6_addr, 16);
+	*port = in6->sin6_port;
+	return 0;
+}
+
+int steer_key_of(const struct sockaddr_storage *local,
+		 const struct sockaddr_storage *peer, struct steer_key *out)
+{
+	struct steer_key k;
+	int err = addr_of(local, k.local, &k.local_port);
+
+	if (!err)
+		err = addr_of(peer, k.peer, &k.peer_port);
+	if (!err)
+		*out = k;
+	return err;
+}
+
+int steer_set(struct steer *s, const struct steer_key *k,
+	      const struct steer_flow *flow)
+{
+	return bpf_map_update_elem(s->flows_fd, k, flow, BPF_ANY) < 0 ? -errno
+								      : 0;
+}
+
+bool steer_has(const struct steer *s, const struct steer_key *k)
+{
+	struct steer_flow flow;
+
+	return bpf_map_lookup_elem(s->flows_fd, k, &flow) == 0;
+}
+
+bool steer_del(struct steer *s, const struct steer_key *k)
+{
+	return bpf_map_delete_elem(s->flows_fd, k) == 0;
+}
+
+void steer_counts(const struct steer *s, uint64_t counts[STEER_N_COUNTS])
+{
+	int n_cpus = libbpf_num_possible_cpus();
+	AUTOFREE uint64_t *each =
+	    n_cpus > 0 ? calloc((size_t)n_cpus, sizeof(*each)) : NULL;
+
+	for (uint32_t i = 0; i < STEER_N_COUNTS; i++) {
+		counts[i] = 0;
+		if (!each || bpf_map_lookup_elem(s->counts_fd, &i, each) < 0)
+			continue;
+		for (int cpu = 0; cpu < n_cpus; cpu++)
+			counts[i] += each[cpu];
+	}
+}

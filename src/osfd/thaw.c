@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * osfd/thaw.c - the kernel's socket goes on, from numbers and bytes
+ *
+ * The steps of thaw(), in this order:
+ *
+ *   1  disconnect; TCP_REPAIR stays on, so the peer hears nothing of it
+ *   2  sequence numbers, the same local address, the same peer, without a handshake
+ *   3  what the handshake had agreed on; the timestamp, which must not step back
+ *   4  bytes of both queues; a restored byte that was sent counts as sent
+ *   5  windows, which are judged against the numbers that the bytes have moved
+ *   6  TCP_REPAIR off, the filter off, what a disconnect clears put back
+ *   7  the frames are the kernel's; bytes that were never sent go out as usual, and an
+ *      ACK that the engine has owed
+ *
+ * Up to step 1 nothing has changed.  After it, a step that fails ends the connection,
+ * and the peer gets a reset: a connection with a hole in it must not go on.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "osfd/freeze.h"
+#include "osfd/segment.h"
+#include "osfd/sockopt.h"
+
+/* Kinds of options in a SYN: RFC 9293 section 3.1, RFC 7323, RFC 2018. */
+enum { KIND_MSS = 2, KIND_WINDOW = 3, KIND_SACK = 4, KIND_TIMESTAMP = 8 };
+
+#define CHUNK 16384u /* bytes in one skb of a restored queue */
+
+static int set_seq(int fd, int queue, uint32_t seq)
+{
+	int err = opt_set(fd, SOL_TCP, TCP_REPAIR_QUEUE, queue);
+
+	return err ? err : opt_set(fd, SOL_TCP, TCP_QUEUE_SEQ, (int)seq);
+}
+
+/* A socket that was bound by a call, also by ours, keeps its address when it disconnects,
+ * and bind() says -EINVAL.  Another one has lost it, whatever getsockname() says.
+ * Return: 0, or -EINVAL for an address that is not the connection's */
+static int bind_again(int fd, const struct connection *c)
+{
+	struct sockaddr_storage is = { 0 };
+	struct steer_key k;
+	socklen_t len = sizeof(is);
+
+	if (bind(fd, (const struct sockaddr *)&c->local, c->len) == 0)
+		return 0;
+	int err = -errno;
+	if (err != -EINVAL ||
+	    getsockname(fd, (struct sockaddr *)&is, &len) < 0 ||
+	    steer_key_of(&is, &c->peer, &k))
+		return err;
+	return memcmp(&k, &c->key, sizeof(k)) ? err : 0;
+}
+
+/* Steps 1 and 2. */
+static int reconnect(int fd, const struct connection *c, const struct frozen *f,
+		     const struct queues *q)
+{
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
+
+	if (connect(fd, &none, sizeof(none)) < 0)
+		return -errno;
+	(void)opt_get(fd, SOL_SOCKET, SO_ERROR); /* the disconnect's */
+	int err = set_seq(fd, TCP_SEND_QUEUE, f->snd_nxt - q->n_unacked);
+	if (!err)
+		err = set_seq(fd, TCP_RECV_QUEUE, f->rcv_nxt - q->n_unread);
+	if (!err)
+		err = opt_set(fd, SOL_TCP, TCP_REPAIR_QUEUE, TCP_NO_QUEUE);
+	if (!err)
+		err = bind_again(fd, c);
+	if (!err && connect(fd, (const struct sockaddr *)&c->peer, c->len) < 0)
+		err = -errno;
+	return err;
+}
+
+/* Step 3. */
+static int set_options(int fd, const struct frozen *f)
+{
+	struct tcp_repair_opt opts[4];
+	int n = 0;
+
+	opts[n++] = (struct tcp_repair_opt){ KIND_MSS, f->mss_clamp };
+	if (f->options & FROZEN_WSCALE)
+		opts[n++] = (struct tcp_repair_opt){
+			KIND_WINDOW, f->snd_wscale | f->rcv_wscale << 16
+		};
+	if (f->options & FROZEN_SACK)
+		opts[n++] = (struct tcp_repair_opt){ KIND_SACK, 0 };
+	if (f->options & FROZEN_TIMESTAMPS)
+		opts[n++] = (struct tcp_repair_opt){ KIND_TIMESTAMP, 0 };
+	if (setsockopt(fd, SOL_TCP, TCP_REPAIR_OPTIONS, opts,
+		       (socklen_t)(n * (int)sizeof(*opts))) < 0)
+		return -errno;
+	return opt_set(fd, SOL_TCP, TCP_TIMESTAMP, (int)f->timestamp);
+}
+
+/* Bytes of the file go to the socket.  @max: in one call.
+ * Return: 0; -EIO: the file is too short; -ENOBUFS: the socket does not take all */
+static int put_bytes(int fd, const struct queues *q, uint64_t off, uint32_t n)
+{
+	char buf[CHUNK];
+
+	while (n) {
+		ssize_t got = pread(q->fd, buf, MIN(n, CHUNK), (off_t)off);
+		if (got <= 0)
+			return -EIO;
+		ssize_t put =
+		    send(fd, buf, (size_t)got, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (put <= 0)
+			return put < 0 && errno != EAGAIN ? -errno : -ENOBUFS;
+		n -= (uint32_t)put;
+		off += (uint64_t)put;
+	}
+	return 0;
+}
+
+/* Step 4. */
+static int put_queues(int fd, const struct queues *q)
+{
+	int err = opt_set(fd, SOL_TCP, TCP_REPAIR_QUEUE, TCP_RECV_QUEUE);
+
+	if (!err)
+		err = put_bytes(fd, q, 0, q->n_unread);
+	if (!err)
+		err = opt_set(fd, SOL_TCP, TCP_REPAIR_QUEUE, TCP_SEND_QUEUE);
+	if (!err)
+		err = put_bytes(fd, q, q->n_unread, q->n_unacked);
+	if (!err)
+		err = opt_set(fd, SOL_TCP, TCP_REPAIR_QUEUE, TCP_NO_QUEUE);
+	return err;
+}
+
+/* Step 5. */
+static int set_window(int fd, const struct frozen *f)
+{
+	struct tcp_repair_window w = {
+		.snd_wl1 = f->snd_wl1,
+		.snd_wnd = f->snd_wnd,
+		.max_window = f->max_window,
+		.rcv_wnd = f->rcv_wnd,
+		.rcv_wup = f->rcv_wup,
+	};
+
+	return setsockopt(fd, SOL_TCP, TCP_REPAIR_WINDOW, &w, sizeof(w)) < 0
+		   ? -errno
+		   : 0;
+}
+
+/* Step 6, where the socket has its promises again. */
+static int put_back(int fd, const struct frozen *f)
+{
+	char ca[FROZEN_CA_MAX] = "";
+	socklen_t len = sizeof(ca);
+	int err = opt_set(fd, SOL_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
+
+	if (!err)
+		err = opt_set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
+	if (!err)
+		err = opt_set(fd, SOL_SOCKET, SO_REUSEADDR,
+			      !!(f->flags & FROZEN_REUSEADDR));
+	if (!err)
+		err = opt_set(fd, SOL_SOCKET, SO_REUSEPORT,
+			      !!(f->flags & FROZEN_REUSEPORT));
+	if (!err && f->flags & FROZEN_KEEPALIVE)
+		err = opt_set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	if (!err && f->flags & FROZEN_SHUT_RD && shutdown(fd, SHUT_RD) < 0)
+		err = -errno;
+	if (err || getsockopt(fd, SOL_TCP, TCP_CONGESTION, ca, &len) < 0)
+		return err;
+	/* Without the algorithm the connection is slower, and no less right. */
+	if (f->ca_name[0] && strcmp(ca, f->ca_name) != 0)
+		(void)setsockopt(fd, SOL_TCP, TCP_CONGESTION, f->ca_name,
+				 (socklen_t)strlen(f->ca_name));
+	return 0;
+}
+
+static int restore(int fd, const struct connection *c, const struct frozen *f,
+		   const struct queues *q)
+{
+	int err = reconnect(fd, c, f, q);
+
+	if (!err)
+		err = set_options(fd, f);
+	if (!err)
+		err = put_queues(fd, q);
+	if (!err)
+		err = set_window(fd, f);
+	if (!err)
+		err = put_back(fd, f);
+	return err;
+}
+
+/* A memfd with all of the bytes: a read of another file could take for ever, and osfd has
+ * one thread. */
+static int check_queues(const struct queues *q, struct refusal *why)
+{
+	uint64_t n = (uint64_t)q->n_unread + q->n_unacked + q->n_unsent;
+	struct stat st;
+
+	if (!n)
+		return 0;
+	if (fcntl(q->fd, F_GET_SEALS) >= 0 && fstat(q->fd, &st) == 0 &&
+	    (uint64_t)st.st_size >= n)
+		return 0;
+	refuse(why, "its %llu bytes are not in a memfd", (unsigned long long)n);
+	return -EBADF;
+}
+
+int thaw(struct grant *g, int fd, const struct frozen *f,
+	 const struct queues *q, struct refusal *why)
+{
+	struct connection c;
+
+	*why = (struct refusal){ 0 };
+	int err = connection_of(fd, &c, why);
+	if (!err && opt_get(fd, SOL_TCP, TCP_REPAIR) != 1) {
+		refuse(why, "not frozen");
+		err = -ENOTCONN;
+	}
+	if (!err && !steer_has(&g->steer, &c.key)) {
+		refuse(why, "frozen through another grant");
+		err = -ENOTCONN;
+	}
+	if (!err)
+		err = check_queues(q, why);
+	if (err)
+		return err;
+	err = restore(fd, &c, f, q);
+	grant_unsteer(g, &c.key);
+	if (!err)
+		err = put_bytes(fd, q, (uint64_t)q->n_unread + q->n_unacked,
+				q->n_unsent);
+	if (err) {
+		refuse(why, "cannot be thawed: %s", strerror(-err));
+		reset_peer(fd, &c, f);
+	} else if (f->rcv_wup != f->rcv_nxt) {
+		ack_peer(&c, f);
+	}
+	return err;
+}

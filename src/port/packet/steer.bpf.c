@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * port/packet/steer.bpf.c - which frames are a port's, and which the kernel keeps
+ *
+ *     frame -> packet socket: steer_socket -> the ring of the port, or nothing
+ *           -> tc ingress:    steer_tc     -> dropped, or on to the kernel's TCP
+ *
+ * The kernel shows a frame to packet sockets first and to tc afterwards.  Both programs
+ * look for the frame's connection in the same map.  Frames that src/ip does not parse
+ * (fragments, IPv4 options, IPv6 extension headers, VLAN tags) are the kernel's.  An
+ * ICMP error belongs to the connection that it quotes.
+ *
+ * clang -target bpf compiles this file, and osfd loads it once for each grant.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "port/packet/steer.h"
+
+#define ETH_HEAD 14
+#define ETH_IPV4 0x0800
+#define ETH_IPV6 0x86dd
+#define PROTO_ICMP 1
+#define PROTO_TCP 6
+#define PROTO_ICMPV6 58
+#define ICMP_HEAD 8
+#define TCX_NEXT (-1)
+#define TCX_DROP 2
+#define WHOLE_FRAME (-1)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1); /* osfd sets the number of flows */
+	__type(key, struct steer_key);
+	__type(value, struct steer_flow);
+} flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, STEER_N_COUNTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counts SEC(".maps");
+
+struct ipv4_head {
+	__u8 version_len, tos;
+	__u16 len, id, fragment;
+	__u8 hops, protocol;
+	__u16 checksum;
+	__u32 src, dst;
+};
+
+struct ipv6_head {
+	__u32 version_flow;
+	__u16 len;
+	__u8 protocol, hops;
+	__u8 src[16], dst[16];
+};
+
+struct ports {
+	__u16 src, dst;
+};
+
+/* The addresses of an IP header, and what is behind it. */
+struct head {
+	__u8 src[16], dst[16];
+	__u32 l4_off;
+	__u8 protocol;
+};
+
+static __always_inline void map_v4(__u8 *to, __u32 addr)
+{
+	__builtin_memset(to, 0, 10);
+	to[10] = to[11] = 0xff;
+	__builtin_memcpy(to + 12, &addr, 4);
+}
+
+static __always_inline int head_v4(struct __sk_buff *skb, __u32 off,
+				   struct head *h)
+{
+	struct ipv4_head ip;
+
+	if (bpf_skb_load_bytes(skb, off, &ip, sizeof(ip)) < 0 ||
+	    ip.version_len != 0x45 || ip.fragment & bpf_htons(0x3fff))
+		return 0;
+	map_v4(h->src, ip.src);
+	map_v4(h->dst, ip.dst);
+	h->l4_off = off + sizeof(ip);
+	h->protocol = ip.protocol;
+	return 1;
+}
+
+static __always_inline int head_v6(struct __sk_buff *skb, __u32 off,
+				   struct head *h)
+{
+	struct ipv6_head ip;
+
+	if (bpf_skb_load_bytes(skb, off, &ip, sizeof(ip)) < 0 ||
+	    (ip.version_flow & bpf_htonl(0xf0000000)) != bpf_htonl(0x60000000))
+		return 0;
+	__builtin_memcpy(h->src, ip.src, 16);
+	__builtin_memcpy(h->dst, ip.dst, 16);
+	h->l4_off = off + sizeof(ip);
+	h->protocol = ip.protocol;
+	return 1;
+}
+
+/* Whether an ICMP message is an error, which quotes a packet. */
+static __always_inline int is_error(struct __sk_buff *skb, const struct head *h)
+{
+	__u8 type;
+
+	if (bpf_skb_load_bytes(skb, h->l4_off, &type, 1) < 0)
+		return 0;
+	if (h->protocol == PROTO_ICMP)
+		return type == 3 || type == 11 || type == 12;
+	return type >= 1 && type <= 4;
+}
+
+/* An arriving segment comes from the peer; a quoted one was sent by us. */
+static __always_inline int key_of(struct __sk_buff *skb, const struct head *h,
+				  int is_quoted, struct steer_key *key)
+{
+	struct ports p;
+
+	if (h->protocol != PROTO_TCP ||
+	    bpf_skb_load_bytes(skb, h->l4_off, &p, sizeof(p)) < 0)
+		return 0;
+	__builtin_memcpy(key->peer, is_quoted ? h->dst : h->src, 16);
+	__builtin_memcpy(key->local, is_quoted ? h->src : h->dst, 16);
+	key->peer_port = is_quoted ? p.dst : p.src;
+	key->local_port = is_quoted ? p.src : p.dst;
+	return 1;
+}
+
+/* Return: the counter that a frame of a flow belongs to, or STEER_N_COUNTS for a frame
+ * that is no flow's; then @key is not written. */
+static __always_inline __u32 judge(struct __sk_buff *skb, struct steer_key *key)
+{
+	int is_v4 = skb->protocol == bpf_htons(ETH_IPV4);
+	struct head h;
+
+	if (skb->vlan_present ||
+	    (!is_v4 && skb->protocol != bpf_htons(ETH_IPV6)))
+		return STEER_N_COUNTS;
+	if (!(is_v4 ? head_v4(skb, ETH_HEAD, &h) : head_v6(skb, ETH_HEAD, &h)))
+		return STEER_N_COUNTS;
+	if (h.protocol == PROTO_TCP)
+		return key_of(skb, &h, 0, key) ? STEER_N_SEGMENTS
+					       : STEER_N_COUNTS;
+	if (h.protocol != (is_v4 ? PROTO_ICMP : PROTO_ICMPV6) ||
+	    !is_error(skb, &h))
+		return STEER_N_COUNTS;
+	__u32 off = h.l4_off + ICMP_HEAD;
+	if (!(is_v4 ? head_v4(skb, off, &h) : head_v6(skb, off, &h)))
+		return STEER_N_COUNTS;
+	return key_of(skb, &h, 1, key) ? STEER_N_ERRORS : STEER_N_COUNTS;
+}
+
+SEC("tc")
+int steer_tc(struct __sk_buff *skb)
+{
+	struct steer_key key;
+	__u32 kind = judge(skb, &key);
+
+	if (kind == STEER_N_COUNTS)
+		return TCX_NEXT;
+	struct steer_flow *flow = bpf_map_lookup_elem(&flows, &key);
+	if (!flow || flow->mode != STEER_OURS)
+		return TCX_NEXT;
+	__u64 *count = bpf_map_lookup_elem(&counts, &kind);
+	if (count)
+		*count += 1;
+	return TCX_DROP;
+}
+
+SEC("socket")
+int steer_socket(struct __sk_buff *skb)
+{
+	struct steer_key key;
+
+	if (judge(skb, &key) == STEER_N_COUNTS)
+		return 0;
+	return bpf_map_lookup_elem(&flows, &key) ? WHOLE_FRAME : 0;
+}
+
+char steer_license[] SEC("license") = "Dual MIT/GPL";

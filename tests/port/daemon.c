@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/port/daemon.c - osfd and `osf port`, as programs and administrators use them
+ *
+ *     daemon OSFD OSF
+ *
+ * osfd runs HERE, and the kernel is the peer THERE.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "osfd/client.h"
+#include "osfd/steer.h"
+#include "unit.h"
+#include "world.h"
+
+#define SOMEBODY 12345
+#define CYCLES 200
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
+
+static struct world world;
+static const char *osfd_path, *osf_path;
+static pid_t osfd_pid;
+
+static void osfd_run(void)
+{
+	struct reply hello;
+
+	world_enter(&world, HERE);
+	osfd_pid = fork();
+	if (!osfd_pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* also where a test fails */
+		execl(osfd_path, "osfd", "--foreground", "--policy",
+		      "/dev/null", NULL);
+		_exit(127);
+	}
+	for (int i = 0; i < 5000; i++) {
+		int fd = osfd_connect(&hello);
+		if (fd >= 0) {
+			close(fd);
+			return;
+		}
+		assert_int_equal(fd, -ECONNREFUSED);
+		assert_int_equal(waitpid(osfd_pid, NULL, WNOHANG), 0);
+		poll(NULL, 0, 1);
+	}
+	fail_msg("osfd does not listen");
+}
+
+static void osfd_kill(int sig)
+{
+	kill(osfd_pid, sig);
+	assert_int_equal(waitpid(osfd_pid, NULL, 0), osfd_pid);
+}
+
+static int must_connect(void)
+{
+	struct reply hello;
+	int fd = osfd_connect(&hello);
+
+	assert_true(fd >= 0);
+	return fd;
+}
+
+static int port_call(int fd, enum msg_type type, uint32_t uid, struct reply *r)
+{
+	struct request q = { .port = { .dev = "va", .uid = uid } };
+
+	return osfd_call(fd, type, &q, NULL, 0, r, NULL);
+}
+
+/* What a program has of a port. */
+struct program {
+	int osfd, link;
+	struct packet_port port;
+	uint32_t grant;
+};
+
+static void program_open(struct program *p)
+{
+	struct request q = { .port = { .dev = "va" } };
+	struct reply r;
+	int fds[2];
+
+	p->osfd = must_connect();
+	assert_int_equal(osfd_call(p->osfd, MSG_OPEN, &q, NULL, 0, &r, fds), 0);
+	struct packet_ring ring = { r.grant.slot_bytes, r.grant.n_slots };
+	assert_int_equal(packet_open(&p->port, fds[0], &ring), 0);
+	p->link = fds[1];
+	p->grant = r.grant.grant;
+}
+
+static void program_close(struct program *p)
+{
+	packet_close(&p->port);
+	close(p->link);
+	close(p->osfd);
+}
+
+static int program_freeze(struct program *p, int fd, struct reply *r)
+{
+	struct request q = { .freeze = { p->grant } };
+
+	return osfd_call(p->osfd, MSG_FREEZE, &q, &fd, 1, r, NULL);
+}
+
+static int program_thaw(struct program *p, int fd, const struct frozen *f)
+{
+	struct request q = { .thaw = { .grant = p->grant, .state = *f } };
+	int fds[2] = { fd, fd }; /* there are no bytes to read */
+	struct reply r;
+
+	return osfd_call(p->osfd, MSG_THAW, &q, fds, 2, &r, NULL);
+}
+
+static void ping(const struct pair *p)
+{
+	char c;
+
+	assert_int_equal(send(p->end[HERE], "a", 1, 0), 1);
+	assert_int_equal(recv(p->end[THERE], &c, 1, 0), 1);
+	assert_int_equal(send(p->end[THERE], "b", 1, 0), 1);
+	assert_int_equal(recv(p->end[HERE], &c, 1, 0), 1);
+	struct tcp_info info = { .tcpi_unacked = 1 };
+	socklen_t len = sizeof(info);
+	for (int i = 0; i < 5000 && info.tcpi_unacked; i++) {
+		assert_int_equal(getsockopt(p->end[HERE], IPPROTO_TCP, TCP_INFO,
+					    &info, &len),
+				 0);
+		if (info.tcpi_unacked)
+			poll(NULL, 0, 1);
+	}
+}
+
+static uint32_t n_listed(int fd, struct msg_listed *first)
+{
+	struct reply r;
+
+	for (uint32_t i = 0;; i++) {
+		struct request q = { .list = { i } };
+		int err = osfd_call(fd, MSG_LIST, &q, NULL, 0, &r, NULL);
+		if (err) {
+			assert_int_equal(err, -ENOENT);
+			return i;
+		}
+		if (i == 0)
+			*first = r.listed;
+	}
+}
+
+static int setup(void **state)
+{
+	struct reply r;
+
+	osfd_run();
+	int fd = must_connect();
+	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), 0);
+	close(fd);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	osfd_kill(SIGTERM);
+	return 0;
+}
+
+static void a_connection_moves_and_comes_back(void **state)
+{
+	struct program prog;
+	struct pair p;
+	struct reply r;
+	uint64_t took[2] = { 0 };
+
+	program_open(&prog);
+	pair_open(&world, false, HERE, &p);
+	for (int i = 0; i < CYCLES; i++) {
+		ping(&p);
+		uint64_t t0 = now_ns();
+		assert_int_equal(program_freeze(&prog, p.end[HERE], &r), 0);
+		uint64_t t1 = now_ns();
+		assert_int_equal(program_thaw(&prog, p.end[HERE], &r.frozen),
+				 0);
+		took[0] += t1 - t0;
+		took[1] += now_ns() - t1;
+	}
+	print_message("by messages: freeze %.1f us, thaw %.1f us on average\n",
+		      (double)took[0] / CYCLES / 1000,
+		      (double)took[1] / CYCLES / 1000);
+	ping(&p);
+	pair_close(&p);
+	program_close(&prog);
+}
+
+static void who_is_not_quiet_hears_why(void **state)
+{
+	struct program prog;
+	struct pair p;
+	struct reply r;
+	char c;
+
+	program_open(&prog);
+	pair_open(&world, false, HERE, &p);
+	assert_int_equal(send(p.end[THERE], "a", 1, 0), 1);
+	assert_int_equal(recv(p.end[HERE], &c, 1, MSG_PEEK), 1);
+	assert_int_equal(program_freeze(&prog, p.end[HERE], &r), -EAGAIN);
+	assert_non_null(strstr(r.reason, "not quiet"));
+	pair_close(&p);
+	program_close(&prog);
+}
+
+static void the_grants_of_a_killed_program_end(void **state)
+{
+	struct program prog;
+	struct msg_listed l;
+	struct pair p;
+	struct reply r;
+	int ready[2];
+	char c;
+
+	assert_int_equal(pipe(ready), 0);
+	pair_open(&world, false, HERE, &p);
+	ping(&p);
+	pid_t pid = fork();
+	if (!pid) {
+		program_open(&prog);
+		if (program_freeze(&prog, p.end[HERE], &r) == 0 &&
+		    write(ready[1], "x", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	close(ready[0]);
+	int fd = must_connect();
+	assert_int_equal(n_listed(fd, &l), 1);
+	assert_int_equal(l.n_grants, 1);
+	assert_int_equal(l.n_used, 1);
+	assert_int_equal(port_call(fd, MSG_DEL, 0, &r), -EBUSY);
+	close(p.end[HERE]); /* the program has the only one */
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	for (int i = 0; i < 5000 && l.n_grants; i++) {
+		assert_int_equal(n_listed(fd, &l), 1);
+		poll(NULL, 0, 1);
+	}
+	assert_int_equal(l.n_grants, 0);
+	assert_int_equal(l.n_used, 0);
+	/* The peer, which only waits, hears of it. */
+	struct pollfd pfd = { .fd = p.end[THERE], .events = POLLIN };
+	assert_int_equal(poll(&pfd, 1, 5000), 1);
+	assert_int_equal(recv(p.end[THERE], &c, 1, 0), -1);
+	assert_int_equal(errno, ECONNRESET);
+	close(fd);
+	close(p.end[THERE]);
+}
+
+static void a_program_goes_on_without_osfd(void **state)
+{
+	struct program prog;
+	struct packet_frame f;
+	struct msg_listed l;
+	struct pair p;
+	struct reply r;
+
+	program_open(&prog);
+	pair_open(&world, false, HERE, &p);
+	ping(&p);
+	assert_int_equal(program_freeze(&prog, p.end[HERE], &r), 0);
+	osfd_kill(SIGKILL);
+	assert_int_equal(send(p.end[THERE], "c", 1, 0), 1);
+	assert_true(port_wait(&prog.port, &f));
+	packet_rx_done(&prog.port);
+
+	osfd_run();
+	int fd = must_connect();
+	assert_int_equal(n_listed(fd, &l), 1); /* as before the kill */
+	assert_string_equal(l.port.dev, "va");
+	close(fd);
+
+	struct program next;
+	struct frozen f2 = r.frozen;
+	program_open(&next);
+	assert_int_equal(program_thaw(&next, p.end[THERE], &f2), -ENOTCONN);
+	struct request q = { .adopt = { next.grant, f2.snd_nxt } };
+	assert_int_equal(
+	    osfd_call(next.osfd, MSG_ADOPT, &q, &p.end[HERE], 1, &r, NULL), 0);
+	program_close(&prog);
+	char c = 0;
+	assert_int_equal(send(p.end[THERE], "d", 1, 0), 1);
+	assert_true(port_wait(&next.port, &f));
+	packet_rx_done(&next.port);
+	assert_int_equal(program_thaw(&next, p.end[HERE], &f2), 0);
+	assert_int_equal(recv(p.end[HERE], &c, 1, 0), 1); /* sent again */
+	assert_int_equal(c, 'c');
+	assert_int_equal(recv(p.end[HERE], &c, 1, 0), 1);
+	assert_int_equal(c, 'd');
+	ping(&p);
+	program_close(&next);
+	pair_close(&p);
+}
+
+static void only_root_and_named_users_may(void **state)
+{
+	struct reply r;
+	int status, fd = must_connect();
+	struct request open = { .port = { .dev = "va" } };
+	int fds[2];
+
+	for (int may = 0; may < 2; may++) {
+		pid_t pid = fork();
+		if (!pid) {
+			if (setgid(SOMEBODY) || setuid(SOMEBODY))
+				_exit(99);
+			int own = osfd_connect(&r);
+			int err = port_call(own, MSG_ADD, SOMEBODY, &r);
+			if (err != -EPERM ||
+			    port_call(own, MSG_DEL, 0, &r) != -EPERM)
+				_exit(1);
+			err = osfd_call(own, MSG_OPEN, &open, NULL, 0, &r, fds);
+			_exit(err == (may ? 0 : -EACCES) ? 0 : 2);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+		assert_int_equal(port_call(fd, MSG_ADD, SOMEBODY, &r), 0);
+	}
+	assert_int_equal(port_call(fd, MSG_DEL, SOMEBODY, &r), 0);
+	close(fd);
+}
+
+static void a_grant_is_its_owners(void **state)
+{
+	struct program a, b;
+	struct pair p;
+	struct reply r;
+
+	program_open(&a);
+	program_open(&b);
+	pair_open(&world, false, HERE, &p);
+	ping(&p);
+	uint32_t own = b.grant;
+	b.grant = a.grant;
+	assert_int_equal(program_freeze(&b, p.end[HERE], &r), -EBADF);
+	assert_int_equal(program_freeze(&a, p.end[HERE], &r), 0);
+	assert_int_equal(program_thaw(&b, p.end[HERE], &r.frozen), -EBADF);
+	b.grant = own;
+	assert_int_equal(program_thaw(&b, p.end[HERE], &r.frozen), -ENOTCONN);
+	assert_int_equal(program_thaw(&a, p.end[HERE], &r.frozen), 0);
+	ping(&p);
+	pair_close(&p);
+	program_close(&a);
+	program_close(&b);
+}
+
+static void hello_comes_first_and_versions_must_fit(void **state)
+{
+	struct reply r;
+	int fd = must_connect();
+	struct request q = { .hello = { 1000, 999 } };
+
+	assert_int_equal(osfd_call(fd, MSG_HELLO, &q, NULL, 0, &r, NULL),
+			 -EPROTONOSUPPORT);
+	assert_int_equal(r.hello.version, MSG_VERSION);
+	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), -EPROTO);
+	q.hello = (struct msg_hello){ 1000, 1 }; /* newer, and knows ours */
+	assert_int_equal(osfd_call(fd, MSG_HELLO, &q, NULL, 0, &r, NULL), 0);
+	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), 0);
+	close(fd);
+}
+
+#define GARBAGE 3000
+
+/* A packet of random bytes, mostly with a good head, and up to four descriptors. */
+static void send_garbage(int fd, struct rng *rng, int pass)
+{
+	uint8_t buf[MSG_BYTES_MAX + 100];
+	struct request r = { .magic = MSG_MAGIC, .version = 1 };
+	int fds[4] = { pass, pass, pass, pass };
+	unsigned n_fds = rng_below(rng, 5);
+	struct iovec iov = { buf, 1 + rng_below(rng, sizeof(buf)) };
+	union {
+		struct cmsghdr head;
+		char buf[CMSG_SPACE(sizeof(fds))];
+	} control = { 0 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	for (size_t i = 0; i < sizeof(buf); i++)
+		buf[i] = rng_below(rng, 2) ? (uint8_t)rng_next(rng) : 0;
+	r.type = (uint16_t)rng_below(rng, MSG_TYPES + 1);
+	if (rng_below(rng, 8))
+		memcpy(buf, &r, 8);
+	if (n_fds) {
+		msg.msg_control = control.buf;
+		msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
+		control.head = (struct cmsghdr){
+			.cmsg_len = CMSG_LEN(n_fds * sizeof(int)),
+			.cmsg_level = SOL_SOCKET,
+			.cmsg_type = SCM_RIGHTS,
+		};
+		memcpy(CMSG_DATA(&control.head), fds, n_fds * sizeof(int));
+	}
+	(void)sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static unsigned n_fds_of(pid_t pid)
+{
+	char path[64];
+	unsigned n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	DIR *dir = opendir(path);
+	assert_non_null(dir);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* Random requests and descriptors from a program that hardly reads what it is told.
+ * Others are served, the port stays, and no descriptor stays open in osfd. */
+static void garbage_harms_nobody(void **state)
+{
+	struct rng rng = { 1 };
+	struct msg_listed l;
+	struct pair p;
+	struct reply r;
+	struct program prog;
+	char seed[] = "OSF_TEST_SEED";
+
+	if (getenv(seed))
+		rng.state = strtoull(getenv(seed), NULL, 10);
+	print_message("seed %llu\n", (unsigned long long)rng.state);
+	pair_open(&world, false, HERE, &p);
+	unsigned n_fds = n_fds_of(osfd_pid);
+	pid_t pid = fork();
+	if (!pid) { /* not root, so that its requests cannot remove the port */
+		if (setgid(SOMEBODY) || setuid(SOMEBODY))
+			_exit(99);
+		for (int i = 0, fd = -1; i < GARBAGE; i++) {
+			if (fd < 0 || i % 100 == 0) {
+				close(fd);
+				fd = osfd_connect(&r);
+			}
+			send_garbage(fd, &rng, p.end[i & 1]);
+			if (rng_below(&rng, 4) == 0)
+				(void)recv(fd, &r, sizeof(r), MSG_DONTWAIT);
+		}
+		_exit(0);
+	}
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	ping(&p);
+	program_open(&prog);
+	assert_int_equal(program_freeze(&prog, p.end[HERE], &r), 0);
+	assert_int_equal(program_thaw(&prog, p.end[HERE], &r.frozen), 0);
+	assert_int_equal(n_listed(prog.osfd, &l), 1);
+	program_close(&prog);
+	pair_close(&p);
+	for (int i = 0; i < 5000 && n_fds_of(osfd_pid) > n_fds; i++)
+		poll(NULL, 0, 1);
+	/* Fewer, if a client of the set-up was still there at the first look. */
+	assert_true(n_fds_of(osfd_pid) <= n_fds);
+}
+
+static void status_line(const char *key, char *out, size_t size)
+{
+	char path[64], line[256];
+	snprintf(path, sizeof(path), "/proc/%d/status", osfd_pid);
+	FILE *f = fopen(path, "r");
+
+	assert_non_null(f);
+	*out = '\0';
+	while (fgets(line, sizeof(line), f))
+		if (strncmp(line, key, strlen(key)) == 0)
+			snprintf(out, size, "%s", strrchr(line, '\t') + 1);
+	fclose(f);
+}
+
+static void osfd_has_given_up_the_rest(void **state)
+{
+	char value[64];
+
+	status_line("CapEff:", value, sizeof(value));
+	/* NET_BIND_SERVICE 10, NET_ADMIN 12, NET_RAW 13, BPF 39 */
+	assert_int_equal(strtoull(value, NULL, 16),
+			 1ull << 10 | 1ull << 12 | 1ull << 13 | 1ull << 39);
+	status_line("CapBnd:", value, sizeof(value));
+	assert_int_equal(strtoull(value, NULL, 16), 0);
+	status_line("Seccomp:", value, sizeof(value));
+	assert_int_equal(atoi(value), 2);
+	status_line("NoNewPrivs:", value, sizeof(value));
+	assert_int_equal(atoi(value), 1);
+}
+
+static void programs_of_others_on_tc_stay(void **state)
+{
+	struct program prog;
+	struct reply r;
+	int fd = must_connect();
+
+	assert_int_equal(port_call(fd, MSG_DEL, 0, &r), 0);
+	must_run("tc qdisc add dev va clsact && tc filter add dev va ingress "
+		 "protocol ip u32 match u32 0 0 flowid 1:1");
+	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), -EBUSY);
+	print_message("%s\n", r.reason);
+	struct request q = { .port = { .dev = "va", .flags = MSG_BESIDE } };
+	assert_int_equal(osfd_call(fd, MSG_ADD, &q, NULL, 0, &r, NULL), 0);
+	program_open(&prog);
+	program_close(&prog);
+	must_run("tc filter show dev va ingress | grep -q u32");
+	must_run("tc qdisc del dev va clsact");
+	close(fd);
+}
+
+static void osf_port_starts_osfd_and_ends_it(void **state)
+{
+	struct reply hello;
+
+	osfd_kill(SIGTERM);
+	must_run("! %s port del va 2>/dev/null", osf_path);
+	must_run("%s port add va --user %d --flows 7", osf_path, SOMEBODY);
+	must_run("%s port list | grep -q 'va *%d *0 *0 *7 '", osf_path,
+		 SOMEBODY);
+	must_run("! %s port add nodevice 2>/dev/null", osf_path);
+	must_run("%s port del va --user %d", osf_path, SOMEBODY);
+	int fd = 0;
+	for (int i = 0; i < 5000 && fd >= 0; i++) {
+		fd = osfd_connect(&hello);
+		if (fd >= 0)
+			close(fd);
+		poll(NULL, 0, 1);
+	}
+	assert_true(fd == -ECONNREFUSED || fd == -EIO);
+	osfd_run();
+}
+
+static void remove_state(void)
+{
+	char path[64];
+	uint64_t cookie;
+	socklen_t len = sizeof(cookie);
+
+	world_enter(&world, HERE);
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	assert_int_equal(
+	    getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len), 0);
+	close(fd);
+	snprintf(path, sizeof(path), "/run/osf/ports-%llu",
+		 (unsigned long long)cookie);
+	unlink(path);
+	rmdir("/run/osf"); /* where nobody else uses it */
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_connection_moves_and_comes_back),
+		TEST(who_is_not_quiet_hears_why),
+		TEST(the_grants_of_a_killed_program_end),
+		TEST(a_program_goes_on_without_osfd),
+		TEST(only_root_and_named_users_may),
+		TEST(a_grant_is_its_owners),
+		TEST(hello_comes_first_and_versions_must_fit),
+		TEST(garbage_harms_nobody),
+		TEST(osfd_has_given_up_the_rest),
+		TEST(programs_of_others_on_tc_stay),
+		TEST(osf_port_starts_osfd_and_ends_it),
+	};
+
+	if (argc != 3)
+		return 1;
+	osfd_path = argv[1];
+	osf_path = argv[2];
+	world_open(&world);
+	int failed = cmocka_run_group_tests(tests, NULL, NULL);
+	remove_state();
+	return failed;
+}

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/port/frames.c - frames through a packet port, with the kernel at the other end
+ *
+ * Each test runs over IPv4 and IPv6.  What is promised: a flow's frames reach the port
+ * and not the kernel, all other frames reach the kernel and not the port, large frames
+ * arrive whole and leave whole, and nothing stays steered after the grant's end.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ip/checksum.h"
+#include "ip/ip.h"
+#include "osfd/steer.h"
+#include "unit.h"
+#include "world.h"
+
+#define MTU 1500
+#define BULK 400000
+
+static struct world world;
+static const struct steer_flow copied = { STEER_COPY, 0 };
+
+struct grant {
+	struct steer steer;
+	struct packet_port port;
+};
+
+static void grant_open(struct grant *g)
+{
+	struct packet_ring ring = packet_ring_for(MTU);
+
+	world_enter(&world, HERE);
+	assert_int_equal(steer_open(&g->steer, world.ifindex[HERE], 16), 0);
+	int fd = packet_socket(world.ifindex[HERE], &ring, g->steer.filter_fd);
+	assert_true(fd >= 0);
+	assert_int_equal(packet_open(&g->port, fd, &ring), 0);
+}
+
+static void grant_close(struct grant *g)
+{
+	packet_close(&g->port);
+	steer_close(&g->steer);
+}
+
+static struct steer_key key_of_pair(const struct pair *p)
+{
+	struct steer_key k;
+
+	assert_int_equal(steer_key_of(&p->local, &p->peer, &k), 0);
+	return k;
+}
+
+/* The payload of a frame: of IP's length, not of the frame's, which may be padded. */
+static uint32_t payload_of(const struct packet_frame *f, bool is_v6,
+			   const uint8_t **at)
+{
+	const uint8_t *tcp = f->data + tcp_at(is_v6);
+	uint32_t head = (uint32_t)(tcp[12] >> 4) * 4;
+	uint32_t ip =
+	    is_v6 ? load_be16(f->data + 18) : load_be16(f->data + 16) - 20u;
+
+	*at = tcp + head;
+	return ip - head;
+}
+
+/* A client THERE that connects to a closed port HERE, without waiting. */
+static int knock(bool is_v6, uint16_t from, uint16_t to)
+{
+	struct sockaddr_storage src = world_addr(THERE, is_v6, from),
+				dst = world_addr(HERE, is_v6, to);
+	int one = 1;
+
+	world_enter(&world, THERE);
+	int fd = socket(src.ss_family,
+			SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	world_enter(&world, HERE);
+	assert_true(fd >= 0);
+	assert_int_equal(
+	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)), 0);
+	assert_int_equal(bind(fd, (void *)&src, addr_len(&src)), 0);
+	assert_int_equal(connect(fd, (void *)&dst, addr_len(&dst)), -1);
+	return fd;
+}
+
+/* What became of it: ECONNREFUSED when the kernel HERE has answered, else 0. */
+static int answer_to(int fd, int timeout_ms)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLOUT };
+	int err = 0;
+	socklen_t len = sizeof(err);
+
+	poll(&pfd, 1, timeout_ms);
+	getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
+	return err;
+}
+
+static void steer_one(struct grant *g, bool is_v6, enum steer_mode mode)
+{
+	struct sockaddr_storage local = world_addr(HERE, is_v6, 81),
+				peer = world_addr(THERE, is_v6, 4001);
+	struct steer_key k;
+
+	assert_int_equal(steer_key_of(&local, &peer, &k), 0);
+	assert_int_equal(
+	    steer_set(&g->steer, &k, &(struct steer_flow){ mode, 0 }), 0);
+}
+
+static void only_the_flow_goes_to_the_port(bool is_v6)
+{
+	struct grant g;
+	struct packet_frame f;
+	uint64_t counts[STEER_N_COUNTS];
+
+	grant_open(&g);
+	steer_one(&g, is_v6, STEER_OURS);
+	int ours = knock(is_v6, 4001, 81);
+	assert_true(port_wait(&g.port, &f));
+	assert_int_equal(f.data[tcp_at(is_v6) + 13] & 0x3f, 0x02);
+	packet_rx_done(&g.port);
+
+	/* The kernel answers this one, and would have answered the other before. */
+	int other = knock(is_v6, 4002, 81);
+	assert_int_equal(answer_to(other, 5000), ECONNREFUSED);
+	assert_int_equal(answer_to(ours, 0), 0);
+	steer_counts(&g.steer, counts);
+	assert_true(counts[STEER_N_SEGMENTS] >= 1);
+	assert_int_equal(counts[STEER_N_ERRORS], 0);
+	while (packet_rx(&g.port, &f)) { /* no more than SYNs sent again */
+		assert_int_equal(f.data[tcp_at(is_v6) + 1], 4001 & 0xff);
+		packet_rx_done(&g.port);
+	}
+	close(other);
+	close(ours);
+	grant_close(&g);
+}
+
+static void a_copied_flow_stays_the_kernels_too(bool is_v6)
+{
+	struct grant g;
+	struct packet_frame f;
+
+	grant_open(&g);
+	steer_one(&g, is_v6, STEER_COPY);
+	int fd = knock(is_v6, 4001, 81);
+	assert_int_equal(answer_to(fd, 5000), ECONNREFUSED);
+	assert_true(port_wait(&g.port, &f));
+	packet_rx_done(&g.port);
+	close(fd);
+	grant_close(&g);
+}
+
+static void after_the_grant_the_kernel_answers(bool is_v6)
+{
+	struct grant g;
+
+	grant_open(&g);
+	steer_one(&g, is_v6, STEER_OURS);
+	grant_close(&g);
+	int fd = knock(is_v6, 4001, 81);
+	assert_int_equal(answer_to(fd, 5000), ECONNREFUSED);
+	close(fd);
+}
+
+/* Two grants of one device: each gets its own, and the end of one is not the other's. */
+static void two_programs_share_a_device(bool is_v6)
+{
+	struct grant a, b;
+	struct packet_frame f;
+
+	grant_open(&a);
+	grant_open(&b);
+	steer_one(&a, is_v6, STEER_OURS);
+	grant_close(&b);
+	grant_open(&b);
+	int fd = knock(is_v6, 4001, 81);
+	assert_true(port_wait(&a.port, &f));
+	packet_rx_done(&a.port);
+	assert_false(packet_rx(&b.port, &f));
+	assert_int_equal(answer_to(fd, 0), 0);
+	close(fd);
+	grant_close(&b);
+	grant_close(&a);
+}
+
+/* Nothing is told to end: the process is killed, and the kernel closes what it had. */
+static void after_a_kill_the_kernel_answers(bool is_v6)
+{
+	struct grant g;
+	int ready[2];
+	char c;
+
+	assert_int_equal(pipe(ready), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		grant_open(&g);
+		steer_one(&g, is_v6, STEER_OURS);
+		if (write(ready[1], "x", 1) == 1)
+			pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	close(ready[0]);
+	int fd = knock(is_v6, 4001, 81);
+	assert_int_equal(answer_to(fd, 5000), ECONNREFUSED);
+	close(fd);
+}
+
+/* Reads what the port has of a stream: bytes in order, and how large frames were. */
+static size_t collect(struct grant *g, bool is_v6, uint32_t first_seq,
+		      uint8_t *got, uint32_t *largest)
+{
+	struct packet_frame f;
+	const uint8_t *data;
+	size_t have = 0;
+
+	while (have < BULK && port_wait(&g->port, &f)) {
+		uint32_t len = payload_of(&f, is_v6, &data);
+		uint32_t off =
+		    load_be32(f.data + tcp_at(is_v6) + 4) - first_seq;
+
+		if (len && off == have && off + len <= BULK) {
+			if (f.len > MTU + 14)
+				assert_true(f.offload.gso_size > 500 &&
+					    f.offload.gso_size < MTU);
+			/* veth leaves the sum to hardware that is not there */
+			assert_true(f.offload.needs_csum);
+			assert_int_equal(f.offload.csum_start, tcp_at(is_v6));
+			assert_int_equal(f.offload.csum_off, 16);
+			memcpy(got + have, data, len);
+			have += len;
+			*largest = MAX(*largest, f.len);
+		}
+		packet_rx_done(&g->port);
+	}
+	return have;
+}
+
+static uint32_t seq_of(struct grant *g, bool is_v6, struct pair *p)
+{
+	struct packet_frame f;
+	uint8_t byte = 0;
+
+	assert_int_equal(send(p->end[THERE], &byte, 1, 0), 1);
+	assert_true(port_wait(&g->port, &f));
+	uint32_t seq = load_be32(f.data + tcp_at(is_v6) + 4);
+	packet_rx_done(&g->port);
+	assert_int_equal(recv(p->end[HERE], &byte, 1, 0), 1);
+	return seq + 1;
+}
+
+static void large_frames_arrive_whole(bool is_v6)
+{
+	struct grant g;
+	struct pair p;
+	uint32_t largest = 0;
+	uint8_t *sent = malloc(BULK), *got = malloc(BULK);
+	int size = 2 * BULK;
+
+	grant_open(&g);
+	pair_open(&world, is_v6, HERE, &p);
+	struct steer_key k = key_of_pair(&p);
+	assert_int_equal(steer_set(&g.steer, &k, &copied), 0);
+	uint32_t seq = seq_of(&g, is_v6, &p);
+
+	stream_fill(sent, 0, BULK);
+	setsockopt(p.end[HERE], SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+	setsockopt(p.end[THERE], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	fcntl(p.end[THERE], F_SETFL, O_NONBLOCK);
+	assert_int_equal(send(p.end[THERE], sent, BULK, 0), BULK);
+	assert_int_equal(collect(&g, is_v6, seq, got, &largest), BULK);
+	assert_int_equal(stream_differs(got, 0, BULK), BULK);
+	print_message("largest frame %u bytes\n", largest);
+	assert_true(largest > 2 * MTU);
+	free(sent);
+	free(got);
+	pair_close(&p);
+	grant_close(&g);
+}
+
+#define TX_BYTES (3 * 1400 + 100)
+
+/* The headers of the segment that the kernel would send next.  The port's kernel fills
+ * in the checksum of TCP and cuts the frame. */
+static uint32_t forge_head(uint8_t *h, const uint8_t *like, bool is_v6)
+{
+	struct sockaddr_storage us = world_addr(HERE, is_v6, 0),
+				peer = world_addr(THERE, is_v6, 0);
+	uint32_t at = tcp_at(is_v6), l4 = 20 + TX_BYTES;
+	struct steer_key k;
+	struct ip_addr src, dst;
+
+	assert_int_equal(steer_key_of(&us, &peer, &k), 0);
+	memcpy(src.b, k.local, 16);
+	memcpy(dst.b, k.peer, 16);
+	memcpy(h, like, at + 20);
+	ip_build(h + 14, &src, &dst, IP_PROTO_TCP, 0, l4);
+	h[at + 12] = 5 << 4; /* no options */
+	h[at + 13] = 0x18;   /* PSH, ACK */
+	struct cksum sum = ip_pseudo_sum(&src, &dst, IP_PROTO_TCP, l4);
+	store_be16(h + at + 16, (uint16_t)~cksum_end(&sum));
+	return at + 20;
+}
+
+/* A grant THERE shows a segment that the kernel HERE has sent; the port sends what the
+ * kernel's next segment would be. */
+static void large_frames_leave_whole(bool is_v6)
+{
+	struct grant g, there;
+	struct packet_ring ring = packet_ring_for(MTU);
+	struct packet_frame f;
+	struct pair p;
+	struct steer_key k;
+	uint8_t head[128], data[TX_BYTES], got[TX_BYTES];
+
+	grant_open(&g);
+	pair_open(&world, is_v6, HERE, &p);
+	world_enter(&world, THERE);
+	assert_int_equal(steer_open(&there.steer, world.ifindex[THERE], 1), 0);
+	int fd =
+	    packet_socket(world.ifindex[THERE], &ring, there.steer.filter_fd);
+	assert_int_equal(packet_open(&there.port, fd, &ring), 0);
+	world_enter(&world, HERE);
+	assert_int_equal(steer_key_of(&p.peer, &p.local, &k), 0);
+	assert_int_equal(steer_set(&there.steer, &k, &copied), 0);
+	assert_int_equal(send(p.end[HERE], "x", 1, 0), 1);
+	assert_int_equal(recv(p.end[THERE], data, 1, 0), 1);
+	assert_true(port_wait(&there.port, &f));
+
+	uint32_t n = forge_head(head, f.data, is_v6);
+	store_be32(head + tcp_at(is_v6) + 4,
+		   load_be32(head + tcp_at(is_v6) + 4) + 1);
+	packet_rx_done(&there.port);
+	stream_fill(data, 0, TX_BYTES);
+	struct iovec iov[2] = { { head, n }, { data, TX_BYTES } };
+	struct packet_offload o = {
+		.gso_size = 1400,
+		.is_v6 = is_v6,
+		.needs_csum = true,
+		.head_len = (uint16_t)n,
+		.csum_start = (uint16_t)tcp_at(is_v6),
+		.csum_off = 16,
+	};
+	assert_int_equal(packet_tx(&g.port, iov, 2, &o), 0);
+	assert_int_equal(recv(p.end[THERE], got, TX_BYTES, MSG_WAITALL),
+			 TX_BYTES);
+	assert_int_equal(stream_differs(got, 0, TX_BYTES), TX_BYTES);
+	grant_close(&there);
+	pair_close(&p);
+	grant_close(&g);
+}
+
+/* "Too large", quoting a segment of the flow, from a router THERE. */
+static void errors_about_the_flow_go_to_the_port(bool is_v6)
+{
+	uint8_t icmp[8 + 40 + 8] = { 0 };
+	struct sockaddr_storage to = world_addr(HERE, is_v6, 0);
+	struct sockaddr_storage us = world_addr(HERE, is_v6, 81),
+				peer = world_addr(THERE, is_v6, 4001);
+	uint32_t head = is_v6 ? 40 : 20;
+	struct steer_key k;
+	struct packet_frame f;
+	struct grant g;
+
+	grant_open(&g);
+	steer_one(&g, is_v6, STEER_OURS);
+	assert_int_equal(steer_key_of(&us, &peer, &k), 0);
+	icmp[0] = is_v6 ? 2 : 3;
+	icmp[1] = is_v6 ? 0 : 4;
+	uint8_t *ip = icmp + 8, *tcp = ip + head;
+	ip[0] = is_v6 ? 0x60 : 0x45;
+	ip[is_v6 ? 6 : 9] = IPPROTO_TCP;
+	memcpy(ip + (is_v6 ? 8 : 12), is_v6 ? k.local : k.local + 12,
+	       is_v6 ? 16 : 4);
+	memcpy(ip + (is_v6 ? 24 : 16), is_v6 ? k.peer : k.peer + 12,
+	       is_v6 ? 16 : 4);
+	memcpy(tcp, &k.local_port, 2);
+	memcpy(tcp + 2, &k.peer_port, 2);
+	world_enter(&world, THERE);
+	int fd = socket(to.ss_family, SOCK_RAW | SOCK_CLOEXEC,
+			is_v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP);
+	world_enter(&world, HERE);
+	assert_true(fd >= 0);
+	assert_true(
+	    sendto(fd, icmp, 8 + head + 8, 0, (void *)&to, addr_len(&to)) > 0);
+	assert_true(port_wait(&g.port, &f));
+	assert_int_equal(f.data[is_v6 ? 20 : 23],
+			 is_v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP);
+	packet_rx_done(&g.port);
+	uint64_t counts[STEER_N_COUNTS];
+	steer_counts(&g.steer, counts);
+	assert_int_equal(counts[STEER_N_ERRORS], 1);
+	close(fd);
+	grant_close(&g);
+}
+
+/* A test's name with each kind of address. */
+#define BOTH(test)                                                             \
+	static void test##_v4(void **state) { test(false); }                   \
+	static void test##_v6(void **state) { test(true); }
+BOTH(only_the_flow_goes_to_the_port)
+BOTH(a_copied_flow_stays_the_kernels_too)
+BOTH(after_the_grant_the_kernel_answers)
+BOTH(two_programs_share_a_device)
+BOTH(after_a_kill_the_kernel_answers)
+BOTH(large_frames_arrive_whole)
+BOTH(large_frames_leave_whole)
+BOTH(errors_about_the_flow_go_to_the_port)
+#define TWO(test) cmocka_unit_test(test##_v4), cmocka_unit_test(test##_v6)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TWO(only_the_flow_goes_to_the_port),
+		TWO(a_copied_flow_stays_the_kernels_too),
+		TWO(after_the_grant_the_kernel_answers),
+		TWO(two_programs_share_a_device),
+		TWO(after_a_kill_the_kernel_answers),
+		TWO(large_frames_arrive_whole),
+		TWO(large_frames_leave_whole),
+		TWO(errors_about_the_flow_go_to_the_port),
+	};
+
+	world_open(&world);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/osf/port.c - "osf port": which devices programs may move connections to
+ *
+ *     osf port add DEV [--user U] -> osfd, started where none runs
+ *     osf port del DEV [--user U] -> osfd
+ *     osf port list               -> osfd -> a table
+ *
+ * osfd does it all (osfd(8)); this command asks and prints.
+ */
+#include "osf.h"
+#include "port.h"
+#include "table.h"
+#include <argp.h>
+#include <errno.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "osfd/client.h"
+
+enum { OPT_USER = 'u', OPT_FLOWS = 'n', OPT_BESIDE = 'b' };
+
+static const struct argp_option options[] = {
+	{ "user", OPT_USER, "USER", 0,
+	  "The user whose programs may use DEV (root)", 0 },
+	{ "flows", OPT_FLOWS, "N", 0,
+	  "How many connections at a time may use it (65536)", 0 },
+	{ "beside", OPT_BESIDE, NULL, 0,
+	  "Add it although tc has programs of others, which it bypasses", 0 },
+	{ 0 },
+};
+
+struct args {
+	const char *action, *dev;
+	struct msg_port port;
+};
+
+static void parse_user(struct args *a, const char *name,
+		       struct argp_state *state)
+{
+	char *end;
+	const struct passwd *pw = getpwnam(name);
+	unsigned long uid = strtoul(name, &end, 10);
+
+	if (pw)
+		a->port.uid = pw->pw_uid;
+	else if (*name >= '0' && *name <= '9' && !*end && uid < UINT32_MAX)
+		a->port.uid = (uint32_t)uid;
+	else
+		argp_error(state, "there is no user '%s'", name);
+}
+
+static void parse_flows(struct args *a, const char *arg,
+			struct argp_state *state)
+{
+	char *end;
+	unsigned long n = strtoul(arg, &end, 10);
+
+	if (*arg < '0' || *arg > '9' || *end || !n || n > MSG_FLOWS_MAX)
+		argp_error(state, "--flows is a number up to %u, not '%s'",
+			   MSG_FLOWS_MAX, arg);
+	a->port.n_flows = (uint32_t)n;
+}
+
+static void parse_word(struct args *a, const char *arg,
+		       struct argp_state *state)
+{
+	if (!a->action)
+		a->action = arg;
+	else if (!a->dev)
+		a->dev = arg;
+	else
+		argp_usage(state);
+}
+
+static void check_words(const struct args *a, struct argp_state *state)
+{
+	bool is_list = a->action && strcmp(a->action, "list") == 0;
+	bool is_one = a->action && (strcmp(a->action, "add") == 0 ||
+				    strcmp(a->action, "del") == 0);
+
+	if (!(is_list && !a->dev) && !(is_one && a->dev))
+		argp_usage(state);
+	if (a->dev && strlen(a->dev) >= MSG_DEV_MAX)
+		argp_error(state, "'%s' is too long for a device", a->dev);
+}
+
+static error_t parse_opt(int key, char *arg, struct argp_state *state)
+{
+	struct args *a = state->input;
+
+	switch (key) {
+	case OPT_USER:
+		parse_user(a, arg, state);
+		return 0;
+	case OPT_FLOWS:
+		parse_flows(a, arg, state);
+		return 0;
+	case OPT_BESIDE:
+		a->port.flags |= MSG_BESIDE;
+		return 0;
+	case ARGP_KEY_ARG:
+		parse_word(a, arg, state);
+		return 0;
+	case ARGP_KEY_END:
+		check_words(a, state);
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse_opt,
+	.args_doc = "add DEV\ndel DEV\nlist",
+	.doc = "Let programs move TCP connections over DEV into user space.\v"
+	       "Adding a port is a grant of CAP_NET_RAW to the user, and lets "
+	       "connections pass by netfilter and tc after their handshake; "
+	       "osf-port(8) says more.",
+};
+
+/* Connects; with @may_start, to an osfd that it has started. */
+static int reach(bool may_start, struct reply *hello)
+{
+	int fd = osfd_connect(hello);
+
+	if (fd != -ECONNREFUSED || !may_start)
+		return fd;
+	int err = osfd_start();
+	return err ? err : osfd_connect(hello);
+}
+
+static void print_one(struct table *t, const struct msg_listed *l)
+{
+	table_row(t, NULL);
+	table_cell(t, "%.15s", l->port.dev);
+	table_cell(t, "%u", l->port.uid);
+	table_cell(t, "%u", l->n_grants);
+	table_cell(t, "%u", l->n_used);
+	table_cell(t, "%u", l->port.n_flows);
+	table_cell(t, "%llu", (unsigned long long)l->n_segments);
+	table_cell(t, "%llu", (unsigned long long)l->n_errors);
+}
+
+static int list(int fd)
+{
+	static const char *const headings[] = {
+		"DEVICE", ">UID",      ">PROGRAMS", ">FLOWS",
+		">MAX",   ">SEGMENTS", ">ERRORS",
+	};
+	struct table t = { .headings = headings,
+			   .n_columns = sizeof(headings) / sizeof(*headings) };
+	struct screen screen = screen_of(stdout);
+	struct reply r;
+	int err = 0;
+
+	for (uint32_t i = 0; !err; i++) {
+		struct request q = { .list = { i } };
+
+		err = osfd_call(fd, MSG_LIST, &q, NULL, 0, &r, NULL);
+		if (!err)
+			print_one(&t, &r.listed);
+	}
+	table_print(&t, stdout, &screen);
+	table_free(&t);
+	return err == -ENOENT ? 0 : err;
+}
+
+/* What is asked of osfd.  Return: as osfd_call() */
+static int ask(int fd, const struct args *a, struct reply *reply)
+{
+	bool is_add = strcmp(a->action, "add") == 0;
+	struct request r = { .port = a->port };
+
+	if (strcmp(a->action, "list") == 0)
+		return list(fd);
+	memcpy(r.port.dev, a->dev, strlen(a->dev));
+	return osfd_call(fd, is_add ? MSG_ADD : MSG_DEL, &r, NULL, 0, reply,
+			 NULL);
+}
+
+static const char *reason_of(int err, const struct reply *reply)
+{
+	if (reply->err && reply->reason[0])
+		return reply->reason;
+	if (err == -ECONNREFUSED)
+		return "no osfd runs in this network namespace";
+	return strerror(-err);
+}
+
+int cmd_port(int argc, char **argv)
+{
+	struct args a = { 0 };
+	struct reply reply = { 0 };
+
+	argp_parse(&argp, argc, argv, 0, NULL, &a);
+	int fd = reach(strcmp(a.action, "add") == 0, &reply);
+	if (fd == -ECONNREFUSED && strcmp(a.action, "list") == 0)
+		return EXIT_SUCCESS; /* no osfd, no ports */
+	int err = fd < 0 ? fd : ask(fd, &a, &reply);
+	if (fd >= 0)
+		close(fd);
+	if (!err)
+		return EXIT_SUCCESS;
+	complain("port %s: %s", a.action, reason_of(err, &reply));
+	return EXIT_FAILURE;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/osf/port_start.c - find osfd and start it for this network namespace
+ *
+ * Beside osf, where the build puts it, or where it is installed.  osfd goes into the
+ * background by itself when it listens, and ends with the last port.
+ */
+#include "osf.h"
+#include "port.h"
+#include <errno.h>
+#include <limits.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* From osf's own folder. */
+static const char *const places[] = { "osfd", "../../src/osfd/osfd",
+				      "../sbin/osfd" };
+
+static int find(char path[PATH_MAX])
+{
+	char dir[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
+
+	if (n < 0)
+		return -errno;
+	dir[n] = '\0';
+	*strrchr(dir, '/') = '\0';
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+		int len = snprintf(path, PATH_MAX, "%s/%s", dir, places[i]);
+		if (len < PATH_MAX && access(path, X_OK) == 0)
+			return 0;
+	}
+	return -ENOENT;
+}
+
+int osfd_start(void)
+{
+	char path[PATH_MAX];
+	char name[] = "osfd", on_demand[] = "--on-demand";
+	char *argv[] = { name, on_demand, NULL };
+	pid_t pid;
+	int status;
+
+	if (find(path) < 0) {
+		complain("port: osfd is not installed (it needs libbpf and "
+			 "clang to be built)");
+		return -ENOENT;
+	}
+	int err = posix_spawn(&pid, path, NULL, NULL, argv, environ);
+	if (err)
+		return -err;
+	if (waitpid(pid, &status, 0) < 0)
+		return -errno;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ECHILD;
+}
