@@ -12,12 +12,12 @@
  * links against nothing of osf but the names below, which the program already
  * has. docs/modules.md has a complete one.
  *
- * Carriers.  A module may move bytes itself (osf/stream.h).  Or it has no calls
- * for data and returns a connected stream descriptor, the carrier: a
+ * Replacements.  A module may move bytes itself (osf/stream.h).  Or it has no calls
+ * for data and returns a connected stream descriptor, the replacement: a
  * replacement descriptor that the switch installs over the program's socket.
- * From then on the program's calls go to the carrier itself and cost what they
+ * From then on the program's calls go to the replacement itself and cost what they
  * cost there; so do getsockname() and socket options.  Options that the program
- * set on the socket before are lost.  A carrier that is not a TCP socket
+ * set on the socket before are lost.  A replacement that is not a TCP socket
  * refuses TCP's options, and some programs take that for a failed connection.
  *
  * The ABI grows at its end only.  In each struct, size is what the writer was
@@ -138,19 +138,19 @@ struct osf_proto {
 	 * @fd: not connected, maybe bound; the op must not change it
 	 * @to: an IPv4 or IPv6 address that caps say can be reached
 	 * @timeout_ms: milliseconds to decide in; less if @fd is non-blocking
-	 * @carrier: out, on success: a connected stream descriptor
+	 * @replacement: out, on success: a connected stream descriptor
 	 *
 	 * The switch asks the protocols that the rules allow, in order of
 	 * priority, before the kernel's connect(); not for a socket that
-	 * another process holds too.  The carrier replaces each descriptor of
+	 * another process holds too.  The replacement replaces each descriptor of
 	 * the socket and its entries in epoll sets.  O_NONBLOCK and FD_CLOEXEC
 	 * become those of @fd.
 	 *
 	 * Return: 0, or -errno: the next is asked, and the kernel is the last.
-	 * Owns: the switch owns the carrier, also if it cannot use it.
+	 * Owns: the switch owns the replacement, also if it cannot use it.
 	 */
 	int (*connect)(uint64_t id, int fd, const struct sockaddr *to,
-		       socklen_t len, unsigned timeout_ms, int *carrier);
+		       socklen_t len, unsigned timeout_ms, int *replacement);
 	/**
 	 * listen() - a socket has begun to listen; serve it too
 	 * @fd: bound and listening in the kernel
@@ -181,13 +181,13 @@ struct osf_proto {
 	 * @id, @fd: what the kernel's accept() has returned
 	 * @from: in: the address it came from; out: the peer for the program
 	 * @len: bytes of @from, in and out
-	 * @carrier: out, on success: a connected stream descriptor
+	 * @replacement: out, on success: a connected stream descriptor
 	 *
 	 * The kernel's listener is the queue of arrivals of all protocols: the
 	 * program polls it, it has the backlog and the order, and processes
 	 * share it.  So a module (at either end) announces an arrival by a TCP
 	 * connection to the listener, the token, from an address that the
-	 * module recognizes here.  The token is closed when the carrier
+	 * module recognizes here.  The token is closed when the replacement
 	 * replaces it.
 	 *
 	 * Return: 0; -EAGAIN: not mine; the next is asked, the kernel last;
@@ -197,9 +197,9 @@ struct osf_proto {
 	 */
 	int (*accept)(uint64_t listener, uint64_t id, int fd,
 		      struct sockaddr_storage *from, socklen_t *len,
-		      int *carrier);
+		      int *replacement);
 	/**
-	 * close() - a listener, or a socket that a carrier replaced, is closed
+	 * close() - a listener, or a socket that a replacement replaced, is closed
 	 *
 	 * Called for every module, and only in the process that is the last to
 	 * close it.  Not called when a process ends.
@@ -208,7 +208,7 @@ struct osf_proto {
 
 	/* Generation 2 ends here. */
 
-	/* The protocol moves bytes itself: osf/stream.h.  NULL: by carriers. */
+	/* The protocol moves bytes itself: osf/stream.h.  NULL: by replacements. */
 	const struct osf_stream_ops *stream;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * osf/stats.h - the statistics segment of one process
+ * osf/stats.h - the statistics file of one process
  *
  *     libosf.so in a process  ->  segment  ->  osf stat, or any reader
  *
@@ -62,14 +62,14 @@ enum osf_stats_flags { OSF_STATS_UNSEEN = 1 };
 
 /* What has happened in this process, closed sockets included. */
 struct osf_stats_totals {
-	uint64_t n_sockets;        /* TCP sockets seen: created or accepted */
-	uint64_t n_connected;      /* connections opened from here */
-	uint64_t n_accepted;       /* connections accepted here */
-	uint64_t n_upgraded;       /* of those, moved to shared memory */
-	uint64_t n_taken_back;     /* of those, moved back to the kernel */
-	uint64_t n_broken;         /* reset because the peer's segment lied */
-	uint64_t n_offers;         /* offers opened */
-	uint64_t n_offers_expired; /* offers that no peer accepted */
+	uint64_t n_sockets;   /* TCP sockets seen: created or accepted */
+	uint64_t n_connected; /* connections opened from here */
+	uint64_t n_accepted;  /* connections accepted here */
+	uint64_t n_upgraded;  /* of those, moved to shared memory */
+	uint64_t n_fallbacks; /* of those, returned to the kernel */
+	uint64_t n_broken;    /* reset because the peer's segment lied */
+	uint64_t n_proposals; /* proposals made */
+	uint64_t n_proposals_expired; /* proposals that no peer accepted */
 	uint64_t rx_bytes_shm, tx_bytes_shm;   /* of closed sockets only */
 	uint64_t rx_bytes_inet, tx_bytes_inet; /* of closed sockets only */
 	uint64_t rx_ops, tx_ops;               /* of closed sockets only */

@@ -6,7 +6,7 @@
  *                            |                                                 |
  *                            +-- poll, epoll_wait, a blocking recv()  <--------+
  *
- * A protocol with a carrier (osf/proto.h) hands over a descriptor and is done.
+ * A protocol with a replacement (osf/proto.h) hands over a descriptor and is done.
  * A protocol with streams keeps each connection, and osf calls it for each of
  * the program's calls.  Such a protocol sets osf_proto.stream, and none of the
  * ops connect, listen and accept of struct osf_proto.

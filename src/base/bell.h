@@ -33,7 +33,7 @@
 #define BELLS 64u /* of a process */
 #define BELL_NONE UINT32_MAX
 
-/* A ring that another holder has taken back is missed no longer than this. */
+/* A ring that another holder has withdrawn is missed no longer than this. */
 #define BELL_LOOK_NS (100 * UINT64_C(1000000))
 
 /* The calling thread's; BELL_NONE: the kernel has none, or there are no descriptors. */
@@ -41,7 +41,7 @@ uint32_t bell_mine(void);
 /* To sleep on; -1 when it had to be closed.  Read it never: another holder may have
  * cleared O_NONBLOCK. */
 int bell_own_fd(uint32_t bell);
-/* Take back what has been rung. */
+/* Withdraw what has been rung. */
 void bell_hush(uint32_t bell);
 /* Does one process at most have a copy? */
 bool bell_is_private(uint32_t bell);

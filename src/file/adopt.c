@@ -45,7 +45,7 @@ static bool is_copy(int fd, uint64_t ino)
 
 		if (!f)
 			continue;
-		file_install(fd, f, file_is_passed(adopted[i].fd));
+		file_install(fd, f, file_is_passthrough(adopted[i].fd));
 		file_put(f);
 		return true;
 	}
@@ -85,8 +85,8 @@ static void adopt(int fd)
 				  int_option(fd, SO_TIMESTAMPING) > 0;
 		/* We cannot learn how many sends the kernel has numbered. */
 		if (int_option(fd, SO_ZEROCOPY) == 1)
-			ops_pin(f->sk, OSF_REASON_ZEROCOPY);
-		file_settle(f, fd);
+			ops_keep_kernel(f->sk, OSF_REASON_ZEROCOPY);
+		file_sync(f, fd);
 	}
 }
 

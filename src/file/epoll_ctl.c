@@ -15,7 +15,8 @@ static bool wants_tag(const struct epoll *ep, struct file *f, uint32_t events)
 		return false;
 	if (likely(!ep->forked && !hold_any()))
 		return true;
-	if (f->kind == FILE_SOCK && ops_pin(f->sk, OSF_REASON_FORKED_SET))
+	if (f->kind == FILE_SOCK &&
+	    ops_keep_kernel(f->sk, OSF_REASON_FORKED_SET))
 		file_pass(f);
 	return false;
 }
@@ -170,7 +171,7 @@ static void epoll_nest(struct file *fe)
 	GUARD(&ep->lock);
 	if (ep->nested)
 		return;
-	ep->nested = ep->told.by_fd = true;
+	ep->nested = ep->rs.by_fd = true;
 	epoll_drop_bell(ep);
 	for (uint32_t i = 0; i < ep->n_items; i++) {
 		struct epitem *it = ep->items[i];
@@ -199,7 +200,7 @@ int epoll_file_ctl(int epfd, struct file *fe, int op, int fd,
 	struct file *f = file_get_any(fd);
 	int err;
 
-	if (!f || file_is_passed(fd) || f == fe) {
+	if (!f || file_is_passthrough(fd) || f == fe) {
 		err = libc.epoll_ctl(epfd, op, fd, ev) < 0 ? -errno : 0;
 		/* It may have been ours when it was added. */
 		if (f && f != fe && op == EPOLL_CTL_DEL && !err) {
@@ -213,7 +214,7 @@ int epoll_file_ctl(int epfd, struct file *fe, int op, int fd,
 		if (f->kind == FILE_EPOLL && op == EPOLL_CTL_ADD)
 			epoll_nest(f);
 		if (f->kind == FILE_SOCK && !load_rlx(&f->merged))
-			file_settle(f, fd);
+			file_sync(f, fd);
 		GUARD(&f->lock);
 		GUARD(&fe->ep->lock);
 		err = ctl_locked(fe->ep, f, op, fd, ev);

@@ -123,13 +123,13 @@ void kick(struct epoll *ep)
 	uint64_t one = 1;
 
 	fence_full(); /* Dekker with wait_sleep(): the list, then the waiters */
-	if ((load_rlx(&ep->told.n_sleepers) || ep->nested) && ep->kick_fd >= 0)
+	if ((load_rlx(&ep->rs.n_sleepers) || ep->nested) && ep->kick_fd >= 0)
 		libc.write(ep->kick_fd, &one, sizeof(one));
 }
 
-static void wake(struct ready_set *told)
+static void wake(struct ready_set *rs)
 {
-	kick(container_of(told, struct epoll, told));
+	kick(container_of(rs, struct epoll, rs));
 }
 
 struct epoll *epoll_new(int fd)
@@ -139,7 +139,7 @@ struct epoll *epoll_new(int fd)
 	if (!ep)
 		return NULL;
 	ep->fd = fd;
-	ready_init(&ep->told, wake);
+	ready_init(&ep->rs, wake);
 	ep->kick_fd = ep->idle_fd = -1;
 	ep->held_until = UINT64_MAX;
 	list_init(&ep->ready);
@@ -193,18 +193,18 @@ void epoll_hang_bell(struct epoll *ep)
 	    kernel_ctl(ep, EPOLL_CTL_ADD, bell_own_fd(bell), EPOLLIN | EPOLLET,
 		       TAG | KICK))
 		return;
-	store_rlx(&ep->told.bell1, bell + 1);
+	store_rlx(&ep->rs.bell1, bell + 1);
 }
 
 /* A set that others wait for, too, or from outside, needs readiness that lasts. */
 void epoll_drop_bell(struct epoll *ep)
 {
-	uint32_t bell1 = ep->told.bell1;
+	uint32_t bell1 = ep->rs.bell1;
 
 	ep->bell_tried = true;
 	if (!bell1)
 		return;
-	store_rlx(&ep->told.bell1, 0u);
+	store_rlx(&ep->rs.bell1, 0u);
 	kernel_ctl(ep, EPOLL_CTL_DEL, bell_own_fd(bell1 - 1), 0, 0);
 	kick(ep); /* who sleeps on it goes to sleep without it */
 }
@@ -225,7 +225,7 @@ void item_merged(struct epitem *it)
 	epoll_equip(it->ep);
 	if (!is_child(it))
 		watch_open(&it->file->watches, it->file->sk, &it->watch,
-			   &it->ep->told);
+			   &it->ep->rs);
 	push_ready(it);
 	kick(it->ep);
 }
@@ -306,7 +306,7 @@ void epoll_free(struct epoll *ep)
 	for (uint32_t i = 0; i < ep->n_items; i++)
 		free(ep->items[i]);
 	free(ep->items);
-	ready_close(&ep->told);
+	ready_close(&ep->rs);
 	fds_close(ep->kick_fd);
 	lock_put(&ep->lock);
 	free(ep);
@@ -327,6 +327,37 @@ void epoll_before_fork(struct file *fe)
 	ep->idle_fd = -1;
 }
 
+/* The program's entry, as the kernel would have it without us. */
+static void item_restore(struct epitem *it)
+{
+	struct epoll *ep = it->ep;
+	uint32_t events = it->events;
+
+	if (!it->in_use || !it->tagged || !file_is_at(it->file, it->fd))
+		return;
+	if (it->parked || events & EPOLLEXCLUSIVE)
+		kernel_ctl(ep, EPOLL_CTL_DEL, it->fd, 0, 0);
+	if (it->parked)
+		return;
+	if (it->disabled)
+		events &= (uint32_t)(EPOLLET | EPOLLONESHOT);
+	kernel_ctl(ep, events & EPOLLEXCLUSIVE ? EPOLL_CTL_ADD : EPOLL_CTL_MOD,
+		   it->fd, events, it->data.u64);
+}
+
+void epoll_restore(struct file *fe)
+{
+	struct epoll *ep = fe->ep;
+
+	epoll_before_fork(fe); /* bell and idle descriptor */
+	kick(ep);
+	GUARD(&ep->lock);
+	for (uint32_t i = 0; i < ep->n_items; i++)
+		item_restore(ep->items[i]);
+	if (ep->kick_fd >= 0)
+		kernel_ctl(ep, EPOLL_CTL_DEL, ep->kick_fd, 0, 0);
+}
+
 /* Peers know the parent's set, not the child's.  So in the child only the
  * anchor descriptors notify the set of its sockets. */
 void epoll_after_fork(struct file *fe)
@@ -337,7 +368,7 @@ void epoll_after_fork(struct file *fe)
 	ep->forked = true;
 	ep->next_generation +=
 	    TAG_GENERATIONS / 2; /* others than the parent's */
-	ready_after_fork(&ep->told);
+	ready_after_fork(&ep->rs);
 	for (uint32_t i = 0; i < ep->n_items; i++)
 		watch_after_fork(&ep->items[i]->watch);
 }

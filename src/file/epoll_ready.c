@@ -29,7 +29,7 @@ static void put_aside(struct epitem *it)
 {
 	list_del(&it->ready);
 	it->queued = false;
-	if (!it->watch.is_told)
+	if (!it->watch.is_notified)
 		list_add_tail(&it->ep->always, &it->ready);
 }
 
@@ -40,7 +40,7 @@ static void look_when_due(struct epitem *it)
 	uint64_t due;
 
 	if (!sk)
-		due = epoll_held_until(it->file);
+		due = epoll_corked_until(it->file);
 	else
 		due = sock_ops(sk)->next_ns(sk);
 	if (likely(due == UINT64_MAX))
@@ -81,7 +81,7 @@ static void item_news(struct watch *w, unsigned events, bool is_behind,
 		push_ready(it);
 }
 
-static void drain(struct epoll *ep) { ready_drain(&ep->told, item_news, ep); }
+static void drain(struct epoll *ep) { ready_drain(&ep->rs, item_news, ep); }
 
 /* A set in this set is readable when it would return something. */
 static uint32_t child_events(struct epitem *it)
@@ -109,14 +109,14 @@ static uint64_t arrived(struct sock *sk, int fd)
 /*
  * Edge-triggered: an edge is a bit that was not set at the last look, or any
  * notification since then, as in the kernel.  If notifications may be missing
- * (not @is_told), compare the number of bytes that have arrived.
+ * (not @is_notified), compare the number of bytes that have arrived.
  */
 static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev,
-		     bool is_told)
+		     bool is_notified)
 {
 	bool edge = it->fresh || ev & ~it->ev_seen;
 
-	if (ev & EPOLLIN && !is_told) {
+	if (ev & EPOLLIN && !is_notified) {
 		uint64_t rx = arrived(sk, item_fd(it));
 
 		edge |= rx > it->rx_seen;
@@ -163,13 +163,13 @@ static uint32_t item_events(struct epitem *it)
 		if (!(ev & EPOLLOUT))
 			arm |= it->events & EPOLLOUT;
 	}
-	bool is_told = ops->arm(sk, item_fd(it), arm, &it->watch);
+	bool is_notified = ops->arm(sk, item_fd(it), arm, &it->watch);
 	if (unlikely(arm & EPOLLOUT) && !it->hints_room)
 		hint_room(it, ops);
 	uint32_t ev = ops->events(sk, item_fd(it)) & want;
 	if (by_level)
 		return ev;
-	return has_edge(it, sk, ev, is_told) ? ev : 0;
+	return has_edge(it, sk, ev, is_notified) ? ev : 0;
 }
 
 /* Fill @evs from the ready list.  @before: number of events before item @first,
@@ -376,7 +376,7 @@ bool epoll_has_listed(struct epoll *ep)
 	return !list_is_empty(&ep->ready) || !list_is_empty(&ep->behind);
 }
 
-uint64_t epoll_held_until(const struct file *fe)
+uint64_t epoll_corked_until(const struct file *fe)
 {
 	return load_rlx(&fe->ep->held_until);
 }

@@ -75,16 +75,15 @@ struct epoll {
 	    n_tagged; /* kernel entries with our tag, or about to have it */
 	uint32_t next_generation;
 	uint32_t n_merged;
-	struct ready_set told; /* notifications of its sockets */
+	struct ready_set rs; /* notifications of its sockets */
 	struct list ready;
 	struct list behind;  /* to report after the kernel's events */
 	uint64_t held_until; /* look at some of always then */
 	struct list
-	    always;  /* items to look at each time: nobody tells of them */
-	int kick_fd; /* in the kernel's set, to wake other waiters */
-	bool
-	    bell_tried; /* told.bell1 is in the kernel's set, or there is none */
-	int idle_fd;    /* in the kernel's set: base/idle.h; -1: none */
+	    always;      /* items to look at each time: nobody tells of them */
+	int kick_fd;     /* in the kernel's set, to wake other waiters */
+	bool bell_tried; /* rs.bell1 is in the kernel's set, or there is none */
+	int idle_fd;     /* in the kernel's set: base/idle.h; -1: none */
 	uint32_t idle_number;
 	bool nested; /* waited for from outside */
 	bool forked; /* made by the process that we come from */

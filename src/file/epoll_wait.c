@@ -14,13 +14,13 @@
 
 #define KERNEL_LOOK_CALLS 8
 
-static int kernel_look(struct epoll *ep, int epfd, struct epoll_event *evs,
+static int kernel_poll(struct epoll *ep, int epfd, struct epoll_event *evs,
 		       int max, uint64_t now)
 {
 	int n = libc.epoll_wait(epfd, evs, max, 0);
 
 	if (n < max) /* there is no more */
-		ready_asked(&ep->told, now);
+		ready_asked(&ep->rs, now);
 	return n > 0 ? epoll_translate(ep, evs, n) : 0;
 }
 
@@ -49,7 +49,7 @@ static int add_ours(struct epoll *ep, int epfd, struct epoll_event *evs,
 	int ours = epoll_collect(ep, evs + n, max - n, false, &before);
 	if (unlikely(ours < 0)) {
 		if (!n)
-			n = kernel_look(ep, epfd, evs, (max + 1) / 2, now_ns());
+			n = kernel_poll(ep, epfd, evs, (max + 1) / 2, now_ns());
 		ours = epoll_collect(ep, evs + n, max - n, true, &before);
 	}
 	if (n && before) { /* change places */
@@ -71,7 +71,7 @@ static bool wait_spin_ready(void *arg)
 	struct spin_arg *a = arg;
 	struct pollfd p = { .fd = a->epfd, .events = POLLIN };
 
-	if (ready_has_come(&a->ep->told))
+	if (ready_has_come(&a->ep->rs))
 		return true;
 	if (++a->turns % 64)
 		return false;
@@ -86,7 +86,7 @@ struct sleeper {
 
 static void sleeper_end(struct unwind *u)
 {
-	ready_awake(&((struct sleeper *)u)->ep->told);
+	ready_awake(&((struct sleeper *)u)->ep->rs);
 }
 
 /* Sleep in the kernel's set, after telling those who notify us. */
@@ -100,7 +100,7 @@ static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
 
 	if (unlikely(ep->n_merged && !load_rlx(&ep->bell_tried)))
 		epoll_hang_bell(ep);
-	bool go = ready_sleep(&ep->told);
+	bool go = ready_sleep(&ep->rs);
 	unwind_push(&me.u, sleeper_end);
 	if (go && !epoll_has_listed(ep)) {
 		if (handlers_ran(seen, false))
@@ -118,7 +118,7 @@ static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
 		if (n < 0)
 			n = -errno;
 		else if (n < max) /* there was no more */
-			ready_asked(&ep->told, now);
+			ready_asked(&ep->rs, now);
 	}
 	return n;
 }
@@ -150,12 +150,12 @@ static int merged_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 		/* Kernel descriptors get half of the places every few calls,
 		 * however busy our sockets are. */
 		if (++ep->n_waits % KERNEL_LOOK_CALLS == 0)
-			n = kernel_look(ep, epfd, evs, (max + 1) / 2, now_ns());
+			n = kernel_poll(ep, epfd, evs, (max + 1) / 2, now_ns());
 		n = add_ours(ep, epfd, evs, max, n);
 		now = n ? 0 : now_ns();
 		/* A sleep asks the kernel, too. */
 		if (!n && (poll_only || now >= deadline_ns || spin_pays())) {
-			n = kernel_look(ep, epfd, evs, max, now);
+			n = kernel_poll(ep, epfd, evs, max, now);
 			n = add_ours(ep, epfd, evs, max, n);
 		}
 		if (n || poll_only)
@@ -170,7 +170,7 @@ static int merged_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 			n = add_ours(ep, epfd, evs, max, 0);
 			count_wait(ep, n, false);
 			if (!n) {
-				n = kernel_look(ep, epfd, evs, max, start);
+				n = kernel_poll(ep, epfd, evs, max, start);
 				n = add_ours(ep, epfd, evs, max, n);
 			}
 			if (n)
@@ -197,7 +197,7 @@ static int kernel_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 	UNWIND(struct sleeper, me) = { .ep = ep };
 
 	if (!is_single_threaded()) {
-		ready_sleep(&ep->told);
+		ready_sleep(&ep->rs);
 		unwind_push(&me.u, sleeper_end);
 	}
 	int n = libc.epoll_pwait2(epfd, evs, max, ts, mask);

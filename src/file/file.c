@@ -22,6 +22,7 @@
 #define FILES_A_SLAB 256
 
 uintptr_t *file_table[TABLE_TOP];
+bool file_has_left_all;
 
 static struct lock lock;
 static struct file *free_files;
@@ -105,7 +106,7 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->items = NULL;
 	f->watches = (struct watch_list){ 0 };
 	f->holding = NULL;
-	f->settled = NULL;
+	f->synced = NULL;
 	memset(f->shared_fds, 0, sizeof(f->shared_fds));
 	return f; /* a thread that finds it gone may still hold its lock */
 }
@@ -149,6 +150,8 @@ int file_install(int fd, struct file *f, bool pass)
 struct file *file_new_sock(int fd)
 {
 	INSIDE_GATE();
+	if (file_has_left())
+		return NULL;
 	if (unlikely(arena_is_full()))
 		hold_reap();
 	struct file *f = file_new(fd, FILE_SOCK);
@@ -168,7 +171,7 @@ struct file *file_new_sock(int fd)
 
 struct file *file_new_epoll(int fd, struct epoll *ep)
 {
-	struct file *f = file_new(fd, FILE_EPOLL);
+	struct file *f = file_has_left() ? NULL : file_new(fd, FILE_EPOLL);
 
 	if (!f)
 		return NULL;
@@ -305,7 +308,7 @@ void file_pass(struct file *f)
 {
 	uintptr_t *slot = table_slot(f->anchor_fd);
 
-	sock_ops(f->sk)->passed(f->sk, f->anchor_fd);
+	sock_ops(f->sk)->passthrough(f->sk, f->anchor_fd);
 	/* Usually there is one descriptor; the search for others is rare and
 	 * slow.  The anchor may be a descriptor of our own that has no entry.
 	 */
@@ -318,23 +321,23 @@ void file_pass(struct file *f)
 	}
 }
 
-COLD void file_settle(struct file *f, int fd)
+COLD void file_sync(struct file *f, int fd)
 {
 	int saved = errno;
 	struct sock *sk = f->sk;
 
 	const struct sock_ops *ops = sock_ops(sk);
 
-	store_rlx(&f->settled, ops);
+	store_rlx(&f->synced, ops);
 	if (ops->own_events && !load_rlx(&f->merged))
 		epoll_merge_sock(f);
-	ops->settle(sk, fd);
+	ops->sync(sk, fd);
 	if (!ops->is_ours && !ops->may_move)
 		file_pass(f);
 	errno = saved;
 }
 
-COLD void file_look(struct file *f, int fd)
+COLD void file_advance(struct file *f, int fd)
 {
 	int saved = errno;
 
@@ -342,8 +345,8 @@ COLD void file_look(struct file *f, int fd)
 		hold_reap_of(f->sk);
 		hold_reap_above();
 	}
-	ops_look(f->sk, fd);
-	file_settle(f, fd);
+	ops_advance(f->sk, fd);
+	file_sync(f, fd);
 	errno = saved;
 }
 
@@ -357,7 +360,7 @@ bool file_is_ours(int fd)
 	return ours;
 }
 
-bool file_is_passed(int fd) { return table_load(fd) & FILE_PASS; }
+bool file_is_passthrough(int fd) { return table_load(fd) & FILE_PASS; }
 
 int file_next(int from)
 {

@@ -42,8 +42,8 @@ struct file {
 	int32_t moved_fd;   /* another description took its place, or -1 */
 	struct sock *sk;
 	/* The table of operations that the entries and the epoll sets were last
-	 * updated for; see file_settle(). */
-	const struct sock_ops *settled;
+	 * updated for; see file_sync(). */
+	const struct sock_ops *synced;
 	struct epoll *ep;
 	struct epitem *items;      /* epoll sets a socket is in */
 	struct watch_list watches; /* of those who serve it themselves */
@@ -156,10 +156,10 @@ int file_replace(int fd, int by);
 void file_forget(int fd);
 /* Serve data calls of @f by libc from now on. */
 void file_pass(struct file *f);
-bool file_is_passed(int fd);
+bool file_is_passthrough(int fd);
 
 /* Takes the next step of an upgrade if possible, and updates sets and table. */
-void file_look(struct file *f, int fd);
+void file_advance(struct file *f, int fd);
 /* The program needs descriptors: close those of upgrades that are not complete.
  * True: there were some. */
 bool file_spare_fds(void);
@@ -174,11 +174,11 @@ static inline void file_touched(struct file *f, unsigned events)
 }
 
 /* A call changed the socket's mode: update sets and table. */
-void file_settle(struct file *f, int fd);
+void file_sync(struct file *f, int fd);
 /* After a call: has it? */
-static inline bool file_is_settled(const struct file *f)
+static inline bool file_is_synced(const struct file *f)
 {
-	return load_rlx(&f->settled) == sock_ops(f->sk);
+	return load_rlx(&f->synced) == sock_ops(f->sk);
 }
 
 /* @each is called with every entry in the table. */
@@ -196,6 +196,14 @@ void file_before_spawn(const void *acts, char *const *argv, char *const *envp);
 void file_spawn_dup2(const void *acts, int fd);
 void file_spawn_forget(const void *acts);
 void handoff_after_fork(void);
+/* leave.c: give every connection back to the kernel and forget all files, because
+ * the process must make no system call any more that it does not make itself. */
+void file_leave(enum osf_reason why);
+extern bool file_has_left_all;
+static inline bool file_has_left(void)
+{
+	return unlikely(load_rlx(&file_has_left_all));
+}
 /* fork.c */
 void fork_init(void);
 void fork_before(void); /* for forks that run no atfork handlers */

@@ -64,21 +64,21 @@ static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
 }
 
 /* How sure are we that the new program uses the descriptor? */
-enum told { TOLD_NOT, TOLD_MAYBE, TOLD };
+enum named { NAMED_NOT, NAMED_MAYBE, NAMED };
 
 static void hand_off(struct file *f, int fd, enum osf_reason why,
-		     enum told told)
+		     enum named named)
 {
 	int saved = errno;
 
 	if (f->kind != FILE_SOCK || f->sk->st->listening)
 		return;
 	sock_await_move(f->sk);
-	if (ops_pin(f->sk, why)) {
+	if (ops_keep_kernel(f->sk, why)) {
 		file_pass(f);
 	} else {
-		hand_over_moved(f, fd, why, told == TOLD_MAYBE);
-		file_settle(f, fd);
+		hand_over_moved(f, fd, why, named == NAMED_MAYBE);
+		file_sync(f, fd);
 	}
 	errno = saved;
 }
@@ -89,7 +89,7 @@ void file_hand_over(int fd, enum osf_reason why)
 
 	if (!f)
 		return;
-	hand_off(f, fd, why, TOLD);
+	hand_off(f, fd, why, NAMED);
 	file_put(f);
 }
 
@@ -103,7 +103,7 @@ static bool is_called_fd(const char *start, const char *at)
 }
 
 /* Does the word @s name the descriptor @n? */
-static enum told told_by(const char *s, int n)
+static enum named named_in(const char *s, int n)
 {
 	for (const char *at = s; *at;) {
 		char *end;
@@ -114,23 +114,23 @@ static enum told told_by(const char *s, int n)
 		}
 		if (strtoul(at, &end, 10) == (unsigned long)n) {
 			if (is_called_fd(s, at))
-				return TOLD;
+				return NAMED;
 			if (at == s && !*end)
-				return TOLD_MAYBE;
+				return NAMED_MAYBE;
 		}
 		at = end;
 	}
-	return TOLD_NOT;
+	return NAMED_NOT;
 }
 
-static enum told told_by_any(char *const *list, int n)
+static enum named named_in_any(char *const *list, int n)
 {
-	enum told most = TOLD_NOT;
+	enum named most = NAMED_NOT;
 
 	for (; list && *list; list++) {
-		enum told told = told_by(*list, n);
+		enum named named = named_in(*list, n);
 
-		most = told > most ? told : most;
+		most = named > most ? named : most;
 	}
 	return most;
 }
@@ -166,22 +166,22 @@ static bool is_activation(char *const *envp, int fd)
 	return false;
 }
 
-static enum told is_told(int fd, char *const *argv, char *const *envp)
+static enum named is_named(int fd, char *const *argv, char *const *envp)
 {
 	return fd <= 2 || is_activation(envp, fd) || has_number_env(envp, fd)
-		   ? TOLD
-		   : told_by_any(argv, fd);
+		   ? NAMED
+		   : named_in_any(argv, fd);
 }
 
 /* Another thread may close @fd and reuse its number: work on a duplicate of
  * what it names now. */
-static void hand_off_held(struct file *f, int fd, enum told told)
+static void hand_off_held(struct file *f, int fd, enum named named)
 {
 	int held = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 3));
 
 	/* If it is still in the table, we duplicated the right file. */
 	if (held >= 0 && file_is_at(f, fd))
-		hand_off(f, held, OSF_REASON_PASSED, told);
+		hand_off(f, held, OSF_REASON_PASSED, named);
 	fds_close(held);
 }
 
@@ -189,6 +189,8 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 {
 	int saved = errno;
 
+	if (file_has_left())
+		return;
 	hold_reap();
 	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
 		struct file *f = file_get_any(fd);
@@ -197,14 +199,14 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 			continue;
 		bool stays = f->kind == FILE_SOCK &&
 			     !(libc.fcntl(fd, F_GETFD) & FD_CLOEXEC);
-		enum told told = stays ? is_told(fd, argv, envp) : TOLD_NOT;
+		enum named named = stays ? is_named(fd, argv, envp) : NAMED_NOT;
 
 		/* Nobody else will use it. */
 		if (stays && is_exec && sock_ops(f->sk)->is_ours &&
 		    sock_procs(f->sk) == 1)
-			told = TOLD;
-		if (told)
-			hand_off_held(f, fd, told);
+			named = NAMED;
+		if (named)
+			hand_off_held(f, fd, named);
 		/* The kernel closes this one during exec() without calling us.
 		 * If a doorbell were unread then, the kernel would reset the
 		 * connection. */
@@ -295,7 +297,7 @@ COLD bool file_spare_fds(void)
 		if (f->kind == FILE_SOCK && sock_procs(f->sk) == 1 &&
 		    ops_spare_fds(f->sk)) {
 			any = true;
-			file_settle(f, fd);
+			file_sync(f, fd);
 		}
 		file_put(f);
 	}

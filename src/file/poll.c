@@ -101,7 +101,7 @@ static short file_revents(const struct entry *e)
 		return epoll_has_ready(f) ? (short)(POLLIN & want) : 0;
 	unsigned ev = sock_ops(f->sk)->events(f->sk, e->kernel.fd);
 	if (unlikely(!load_rlx(&f->merged)))
-		file_settle(f, e->kernel.fd);
+		file_sync(f, e->kernel.fd);
 	return (short)(ev & want);
 }
 
@@ -170,7 +170,7 @@ static bool asks_end(const struct entry *e, short revents, uint64_t now)
 		return false;
 	/* Unless it polls for POLLRDHUP, the program reads the bytes first. */
 	if (revents & POLLIN && !(e->kernel.events & POLLRDHUP))
-		return anchor_look_due(sk);
+		return anchor_ask_due(sk);
 	if (now - load_rlx(&sk->polled_ns) < ENDS_NS)
 		return false;
 	store_rlx(&sk->polled_ns, now);
@@ -205,7 +205,7 @@ static int look_ends(struct poller *p, int n_ready)
 
 		if (!e->asked || !p->kfds[n_k++].revents)
 			continue;
-		sock_ops(e->file->sk)->look(e->file->sk, e->kernel.fd);
+		sock_ops(e->file->sk)->events_now(e->file->sk, e->kernel.fd);
 		short re = file_revents(e);
 		n_ready += re && !p->fds[i].revents;
 		p->fds[i].revents = re;
@@ -257,7 +257,7 @@ static void disarm(struct entry *e, short revents)
 	anchor_sleep_end(sk, false);
 	if (revents & (POLLHUP | POLLERR | POLLRDHUP) &&
 	    sock_ops(sk)->own_events)
-		sock_ops(sk)->look(sk, e->kernel.fd);
+		sock_ops(sk)->events_now(sk, e->kernel.fd);
 	if (revents & POLLIN)
 		anchor_clear(sk, e->kernel.fd);
 	count(&sk->st->n_sleeps, 1);
@@ -301,7 +301,7 @@ static uint64_t next_ns(const struct poller *p)
 		if (!f)
 			continue;
 		first = MIN(first, f->kind == FILE_EPOLL
-				       ? epoll_held_until(f)
+				       ? epoll_corked_until(f)
 				       : sock_ops(f->sk)->next_ns(f->sk));
 	}
 	return first;

@@ -37,12 +37,12 @@ void buf_init(const struct group_memory *m)
 
 bool buf_is_external(void) { return memory.alloc; }
 
-bool buf_is_told(void) { return memory.told; }
+bool buf_is_announced(void) { return memory.announce; }
 
-void buf_told(void *addr, size_t len)
+void buf_announce(void *addr, size_t len)
 {
-	if (memory.told)
-		memory.told(addr, len, 0);
+	if (memory.announce)
+		memory.announce(addr, len, 0);
 }
 
 static void *block_alloc(void)
@@ -86,7 +86,7 @@ static bool block_add(void)
 		c->next = free_chunks;
 		free_chunks = c;
 	}
-	buf_told(mem, BLOCK_BYTES);
+	buf_announce(mem, BLOCK_BYTES);
 	return true;
 }
 

@@ -72,8 +72,9 @@ void buf_init(const struct group_memory *memory);
 void buf_fini(void);
 void buf_after_fork(void);
 bool buf_is_external(void);
-bool buf_is_told(void); /* somebody wants to know where received data may lie */
-void buf_told(void *addr, size_t len); /* received data may lie here */
+bool buf_is_announced(
+    void); /* somebody wants to know where received data may lie */
+void buf_announce(void *addr, size_t len); /* received data may lie here */
 
 void pool_fini(struct pool *p);
 

@@ -90,7 +90,7 @@ bool gsock_close_step(struct group *g, struct gsock *s)
 			return false;
 		} else if (s->n_comps || refs_are_out(s)) {
 			gsock_acks(g, s);
-			if (refs_hold_up_end(s)) {
+			if (refs_delay_end(s)) {
 				work_add(s);
 				return false;
 			}

@@ -178,9 +178,9 @@ static void group_release(struct group *g)
 }
 
 /* Called by the thread that notified a socket, which may be another one. */
-static void on_told(struct ready_set *rs)
+static void on_notified(struct ready_set *rs)
 {
-	struct group *g = container_of(rs, struct group, told);
+	struct group *g = container_of(rs, struct group, rs);
 
 	if (load_rlx(&g->is_armed))
 		group_wake(g);
@@ -196,7 +196,7 @@ int group_create(const struct group_attr *attr, uintptr_t *out)
 	memset(g, 0, sizeof(*g));
 	g->attr = *attr;
 	g->epfd = g->timer_fd = -1;
-	ready_init(&g->told, on_told);
+	ready_init(&g->rs, on_notified);
 	list_init(&g->all);
 	list_init(&g->work);
 	list_init(&g->acks);
@@ -242,7 +242,7 @@ int group_destroy(struct group *g)
 	handle_free(g->handle);
 	group_wake_end(g);
 	unlist(g);
-	ready_close(&g->told);
+	ready_close(&g->rs);
 	fds_close(g->timer_fd);
 	libc.close(g->epfd);
 	txops_fini(g);

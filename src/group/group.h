@@ -14,7 +14,7 @@
  *   lent.c    bytes that the application reads in place
  *   txop.c    send operations
  *   ref.c     sending by reference
- *   settle.c  what a group does after an upgrade or a fallback
+ *   sync.c    what a group does after an upgrade or a fallback
  *   ack.c     when sent operations are complete
  *   fail.c    a connection that has failed
  *   push.c    sends bytes
@@ -103,7 +103,7 @@ struct group_attr {
 struct group_memory {
 	/* NULL, or called with each block before its first use; @page: bytes of
 	 * a huge page, or 0. */
-	void (*told)(void *addr, size_t len, size_t page);
+	void (*announce)(void *addr, size_t len, size_t page);
 	/* Both or none: the program's allocator. */
 	void *(*alloc)(size_t len);
 	void (*free)(void *addr);

@@ -32,7 +32,7 @@ struct txrefs;
 
 struct gsock {
 	struct group *group; /* NULL: detached */
-	struct sock *sk; /* NULL: no statistics segment; then the kernel's */
+	struct sock *sk;     /* NULL: no statistics file; then the kernel's */
 	uintptr_t handle, userdata;
 	int32_t fd;
 	uint8_t state;
@@ -99,16 +99,17 @@ struct group {
 	uint32_t inside;   /* debug: the thread that is inside */
 	uint32_t n_inside; /* and how deep */
 	int epfd;
-	int timer_fd;          /* for sleepers; -1 */
-	struct ready_set told; /* which sockets have news */
+	int timer_fd;        /* for sleepers; -1 */
+	struct ready_set rs; /* which sockets have news */
 	uint32_t n_socks;
 	struct list all, work, acks, dirty, lent;
 	uint32_t n_connecting; /* with a deadline */
 	/* this turn */
 	uint32_t has_returns; /* buffers came back elsewhere */
 	bool in_turn;
-	bool is_armed;  /* somebody may sleep, and is to be told of returns, */
-	bool is_asleep; /* and of news */
+	bool
+	    is_armed; /* somebody may sleep, and is to be notified of returns, */
+	bool is_asleep;        /* and of news */
 	struct gsock *current; /* whose callback runs */
 	uint32_t n_events;
 	uint64_t turn;

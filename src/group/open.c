@@ -25,7 +25,7 @@
 #include "group/lent.h"
 #include "group/open.h"
 #include "group/set.h"
-#include "group/settle.h"
+#include "group/sync.h"
 #include "ops/ops.h"
 #include "sock/arena.h"
 #include "sock/opt.h"
@@ -170,7 +170,7 @@ int gsock_connect(struct gsock *s, const struct sockaddr *to, socklen_t len)
 	s->state = GSOCK_CONNECTING;
 	s->error = err;
 	if (err)
-		work_add(s); /* told in the next turn */
+		work_add(s); /* reported in the next turn */
 	else
 		deadline_set(s);
 	return 0;
@@ -190,7 +190,7 @@ void gsock_established(struct group *g, struct gsock *s)
 	/* Two names of the tuple are known only now, so it is counted from here. */
 	if (s->sk && !(s->sk->flags & SOCK_F_ACTIVE))
 		ops_connected(s->sk, s->fd, (struct sockaddr *)&peer);
-	gsock_settle(s);
+	gsock_sync(s);
 	if (!call_event(g, s, GROUP_ESTABLISHED, 0))
 		return;
 	s->is_readable = 1; /* the event may have reported data too */
@@ -251,7 +251,7 @@ static int accept_one(struct group *g, struct gsock *parent)
 		gsock_discard(s);
 		return 0;
 	}
-	gsock_settle(s);
+	gsock_sync(s);
 	g->current = parent;
 	g->attr.calls.accept(s->handle, parent->handle, parent->userdata,
 			     &g->attr.calls);
@@ -300,7 +300,7 @@ int gsock_attach(struct gsock *s, struct group *g)
 		return err == -ENOSPC ? -ENOMEM : err;
 	}
 	s->is_direct = 0; /* until it has its place here */
-	gsock_settle(s);
+	gsock_sync(s);
 	if (s->lend) { /* what has come back meanwhile */
 		held_release(s);
 		if (s->held_first)

@@ -6,7 +6,7 @@
 #include "group/ack.h"
 #include "group/push.h"
 #include "group/ref.h"
-#include "group/settle.h"
+#include "group/sync.h"
 #include "group/txop.h"
 #include "ops/ops.h"
 
@@ -33,13 +33,13 @@ static ssize_t put_other(struct gsock *s, const struct iovec *iov, size_t n,
 			 size_t len)
 {
 	if (s->sk && sock_ops(s->sk)->is_due(s->sk, DIR_TX)) {
-		ops_look(s->sk, s->fd);
-		gsock_settle(s);
+		ops_advance(s->sk, s->fd);
+		gsock_sync(s);
 	}
 	if (s->is_direct)
 		return s->lend->send(s->sk, s->fd, iov, n, len);
 	ssize_t r = put_by_table(s, iov, n);
-	gsock_settle(s);
+	gsock_sync(s);
 	return r;
 }
 

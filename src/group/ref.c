@@ -181,7 +181,7 @@ bool ref_is_done(const struct gsock *s, uint32_t n_sent)
 	return (int32_t)(s->refs->n_left - n_sent) >= 0;
 }
 
-bool refs_hold_up_end(struct gsock *s)
+bool refs_delay_end(struct gsock *s)
 {
 	if (!refs_are_out(s) || refs_look(s) || !refs_are_out(s))
 		return false;

@@ -18,7 +18,7 @@ uint32_t refs_sent(const struct gsock *s);
 int refs_look(struct gsock *s);           /* 0, -ECONNRESET */
 bool refs_are_out(const struct gsock *s); /* as of the last look */
 bool ref_is_done(const struct gsock *s, uint32_t n_sent);
-bool refs_hold_up_end(struct gsock *s);
+bool refs_delay_end(struct gsock *s);
 /* Is that all that its end waits for? */
 bool refs_are_waited_for(const struct gsock *s);
 void refs_end(struct gsock *s); /* the memory is the application's again */

@@ -29,7 +29,7 @@
 #include "group/lent.h"
 #include "group/rx.h"
 #include "group/set.h"
-#include "group/settle.h"
+#include "group/sync.h"
 #include "group/wake.h"
 #include "ops/ops.h"
 
@@ -67,7 +67,7 @@ static ssize_t read_once(struct gsock *s, void *buf, size_t n)
 
 		r = ops->recv(s->sk, s->fd, &iov, 1, MSG_DONTWAIT);
 		if (r > 0 && ops->is_due(s->sk, DIR_RX))
-			ops_look(s->sk, s->fd);
+			ops_advance(s->sk, s->fd);
 	}
 	if (s->sk)
 		return r;
@@ -110,14 +110,14 @@ static int rx_copy(struct group *g, struct gsock *s)
 	s->starved_ns = 0;
 	ssize_t n = read_once(s, at, room);
 	if (n == -EAGAIN || n == -EINTR) {
-		gsock_settle(s);
+		gsock_sync(s);
 		return n == -EINTR;
 	}
 	if (n < 0)
 		return gsock_fail(g, s, (int)-n) ? 0 : -1;
 	if (!n)
 		return ended(g, s) ? 0 : -1;
-	gsock_settle(s);
+	gsock_sync(s);
 	if (s->is_direct)
 		lend_copied(s, (size_t)n);
 	if (!give_piece(g, s, at, (uint32_t)n))
@@ -155,7 +155,7 @@ static COLD int rx_other(struct group *g, struct gsock *s)
 		/* The peer holds something back: look again, till it is due. */
 		if (sock_ops(s->sk)->next_ns(s->sk) != UINT64_MAX)
 			work_add(s);
-		gsock_settle(s); /* the peer may want to go back */
+		gsock_sync(s); /* the peer may want to go back */
 		return 0;
 	}
 	return rx_copy(g, s);
@@ -233,7 +233,7 @@ void gsock_rx_discard(struct gsock *s)
 		s->state = GSOCK_FAILED;
 		work_add(s);
 	}
-	gsock_settle(s);
+	gsock_sync(s);
 }
 
 /* Not to the group that serves the socket: it is to look, in its next turn. */

@@ -19,7 +19,7 @@ void set_drop(struct gsock *s);
 
 void hot_add(struct group *g, struct gsock *s);
 void hot_drop(struct gsock *s);
-/* It is told of what comes; what is there already is seen to in the next turn. */
+/* It gets notified of what comes; what is there already is seen to in the next turn. */
 void hot_arm(struct gsock *s);
 
 void deadline_set(struct gsock *s); /* of connecting, if it has one */

@@ -26,7 +26,7 @@
 #include "group/push.h"
 #include "group/rx.h"
 #include "group/set.h"
-#include "group/settle.h"
+#include "group/sync.h"
 #include "ops/ops.h"
 
 #define KERNEL_EVENTS 64
@@ -165,8 +165,8 @@ static void on_kernel(struct group *g, struct gsock *s, uint32_t events)
 static void on_upgrade(struct gsock *s)
 {
 	if (s->sk && s->state == GSOCK_CONNECTED && !sock_ops(s->sk)->is_ours) {
-		ops_look(s->sk, s->fd);
-		gsock_settle(s);
+		ops_advance(s->sk, s->fd);
+		gsock_sync(s);
 	}
 }
 
@@ -315,7 +315,7 @@ static COLD void disarm(struct group *g)
 	for (uint32_t i = 0; i < g->n_hot; i++)
 		g->hot[i].s->lend->hot(g->hot[i].s->sk, true);
 	if (g->is_asleep)
-		ready_awake(&g->told);
+		ready_awake(&g->rs);
 	g->is_asleep = false;
 }
 
@@ -331,8 +331,8 @@ HOT int group_turn(struct group *g)
 	g->n_events = 0;
 	g->turn++;
 	turn_hot(g);
-	if (ready_has_come(&g->told))
-		ready_drain(&g->told, on_news, g);
+	if (ready_has_come(&g->rs))
+		ready_drain(&g->rs, on_news, g);
 	turn_kernel(g);
 	if (!list_is_empty(&g->work))
 		turn_work(g);

@@ -55,12 +55,12 @@ static bool timer_set(struct group *g, uint64_t ns)
 	       !timerfd_settime(g->timer_fd, 0, &ts, NULL);
 }
 
-/* Does a socket that waits for its next turn wait for room alone, and is told? */
+/* Does a socket that waits for its next turn wait for room alone, and gets a notification? */
 static bool waits_for_room(struct gsock *s)
 {
 	return s->is_direct && s->is_blocked && s->sent != s->limit &&
 	       !s->error && s->first == s->out &&
-	       s->lend->arm_room(s->sk, s->fd, !s->watch.is_told);
+	       s->lend->arm_room(s->sk, s->fd, !s->watch.is_notified);
 }
 
 /* May there be something to receive, by now or soon, that nobody tells of? */
@@ -90,7 +90,7 @@ int group_arm(struct group *g)
 		s->lend->hot(s->sk, false);
 	}
 	if (!g->is_asleep)
-		ready_sleep(&g->told); /* it is asked once more, below */
+		ready_sleep(&g->rs); /* it is asked once more, below */
 	g->is_asleep = true;
 	/* Dekker with who has something for a hot one, and with group_wake()'s callers. */
 	fence_full();
@@ -99,7 +99,7 @@ int group_arm(struct group *g)
 	for (uint32_t i = 0; i < g->n_hot; i++)
 		if (has_more(g->hot[i].s))
 			return 1;
-	if (ready_has_come(&g->told))
+	if (ready_has_come(&g->rs))
 		return 1;
 	if (ticks && !timer_set(g, TICK_NS))
 		return 1;

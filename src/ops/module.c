@@ -46,33 +46,37 @@ static struct protos before_the_kernel(struct question *q)
 	return t;
 }
 
-static int dup_over(int fd, int carrier)
+static int dup_over(int fd, int replacement)
 {
 	int flags = libc.fcntl(fd, F_GETFD);
 
-	return libc.dup3(carrier, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) < 0
+	return libc.dup3(replacement, fd, flags & FD_CLOEXEC ? O_CLOEXEC : 0) <
+		       0
 		   ? -errno
 		   : 0;
 }
 
-/* Install @carrier at @fd, with the flags that the program gave @fd. */
-static int put(const struct osf_proto *p, int carrier, int fd,
+/* Install @replacement at @fd, with the flags that the program gave @fd. */
+static int put(const struct osf_proto *p, int replacement, int fd,
 	       module_place *place)
 {
-	int want = libc.fcntl(fd, F_GETFL), have = libc.fcntl(carrier, F_GETFL);
+	int want = libc.fcntl(fd, F_GETFL),
+	    have = libc.fcntl(replacement, F_GETFL);
 	int err = 0;
 
-	if (have < 0 || carrier == fd) {
-		log_err("module %s: descriptor %d is no carrier", p->name,
-			carrier);
+	if (have < 0 || replacement == fd) {
+		log_err("module %s: descriptor %d is no replacement", p->name,
+			replacement);
 		return -EBADF;
 	}
 	if ((want ^ have) & O_NONBLOCK &&
-	    libc.fcntl(carrier, F_SETFL, have ^ O_NONBLOCK) < 0)
+	    libc.fcntl(replacement, F_SETFL, have ^ O_NONBLOCK) < 0)
 		err = -errno;
 	if (!err)
-		err = place ? place(fd, carrier) : dup_over(fd, carrier);
-	close(carrier); /* by its public name: it may be in the file table */
+		err =
+		    place ? place(fd, replacement) : dup_over(fd, replacement);
+	close(
+	    replacement); /* by its public name: it may be in the file table */
 	return err;
 }
 
@@ -89,13 +93,13 @@ int module_connect(uint64_t id, int fd, const struct sockaddr *to,
 
 	for (int i = 0; i < t.n; i++) {
 		const struct osf_proto *p = t.proto[i];
-		int carrier = -1, err = 0;
+		int replacement = -1, err = 0;
 
 		if (!PROTO_OP(p, connect))
 			continue;
-		ASK(err =, p->connect(id, fd, to, len, ms, &carrier));
+		ASK(err =, p->connect(id, fd, to, len, ms, &replacement));
 		if (!err)
-			err = put(p, carrier, fd, place);
+			err = put(p, replacement, fd, place);
 		if (!err)
 			return 0;
 		log_dbg("fd %d: %s cannot connect: %s", fd, p->name,
@@ -113,12 +117,13 @@ int module_accept(uint64_t listener, uint64_t id, int fd,
 
 	for (int i = 0; i < t.n; i++) {
 		const struct osf_proto *p = t.proto[i];
-		int carrier = -1, err = 0;
+		int replacement = -1, err = 0;
 
 		if (!PROTO_OP(p, accept))
 			continue;
-		ASK(err =, p->accept(listener, id, fd, from, len, &carrier));
-		if (!err && put(p, carrier, fd, NULL))
+		ASK(err =,
+		    p->accept(listener, id, fd, from, len, &replacement));
+		if (!err && put(p, replacement, fd, NULL))
 			err = -ECONNABORTED;
 		if (!err || err == -ECONNABORTED)
 			return err;

@@ -2,7 +2,7 @@
 /*
  * ops/module.h - asks modules, and installs their replacement descriptors
  *
- *     connect, listen, accept, close  ->  each candidate's op  ->  a carrier
+ *     connect, listen, accept, close  ->  each candidate's op  ->  a replacement
  *
  * @provider is the provider that the matching rule names, or NULL.
  */
@@ -13,8 +13,8 @@
 
 #include "base/compiler.h"
 
-/* Installs @carrier at @fd: 0, or -errno and nothing has changed. */
-typedef int module_place(int fd, int carrier);
+/* Installs @replacement at @fd: 0, or -errno and nothing has changed. */
+typedef int module_place(int fd, int replacement);
 
 /* Ask each candidate in turn.  0: @fd now is a replacement descriptor; else
  * -EAGAIN.  @place: NULL for dup3(). */

@@ -70,9 +70,9 @@ static void to_kernel(struct sock *sk, enum osf_reason reason)
 	sock_set_mode(sk, SOCK_KERNEL);
 }
 
-bool ops_pin(struct sock *sk, enum osf_reason reason)
+bool ops_keep_kernel(struct sock *sk, enum osf_reason reason)
 {
-	return inet_pin(sk, reason);
+	return inet_keep_kernel(sk, reason);
 }
 
 static uint32_t left; /* the reason for which all is the kernel's, or NONE */
@@ -101,7 +101,7 @@ static bool thread_leaves(void)
 void ops_created(struct sock *sk, const struct ops_family *family)
 {
 	sk->st->family = (uint16_t)family->domain;
-	sk->turns_next = UINT32_MAX;
+	sk->pingpongs_next = UINT32_MAX;
 	sk->bytes_next = UINT64_MAX;
 	if (family->offload)
 		sk->flags |= SOCK_F_OFFLOAD | SOCK_F_EAGER;
@@ -124,7 +124,7 @@ static void start_counting(struct sock *sk)
 {
 	if (!shm_config.upgrade_turns)
 		sk->flags |= SOCK_F_EAGER;
-	sk->turns_next =
+	sk->pingpongs_next =
 	    sk->flags & SOCK_F_EAGER ? 0 : shm_config.upgrade_turns;
 	sk->bytes_next =
 	    sk->flags & SOCK_F_EAGER ? 0 : shm_config.upgrade_bytes;
@@ -137,11 +137,11 @@ static bool look_again(struct sock *sk)
 {
 	uint64_t bytes =
 	    load_rlx(&sk->st->rx_bytes_inet) + load_rlx(&sk->st->tx_bytes_inet);
-	uint32_t turns = load_rlx(&sk->turns);
-	unsigned n = fetch_add(&sk->n_looks, 1) + 1;
+	uint32_t turns = load_rlx(&sk->pingpongs);
+	unsigned n = fetch_add(&sk->n_attempts, 1) + 1;
 
 	if (load_rlx(&sk->flags) & SOCK_F_EAGER && n < EAGER_LOOKS) {
-		store_rlx(&sk->turns_next, turns + (n > 8));
+		store_rlx(&sk->pingpongs_next, turns + (n > 8));
 		store_rlx(&sk->bytes_next,
 			  n > 8 ? bytes + bytes / 4 + 1024 : 0);
 		return true;
@@ -151,10 +151,10 @@ static bool look_again(struct sock *sk)
 		return false;
 	/* After its proposal the connecting side looks often at first: the
 	 * accept comes with the next response. */
-	bool offered = load_rlx(&shm_of(sk)->offer_fd) > 0;
-	store_rlx(&sk->turns_next,
-		  offered && n < 4 ? turns + 1 : turns * 2 + 1);
-	store_rlx(&sk->bytes_next, offered && n < 4
+	bool proposed = load_rlx(&shm_of(sk)->proposal_fd) > 0;
+	store_rlx(&sk->pingpongs_next,
+		  proposed && n < 4 ? turns + 1 : turns * 2 + 1);
+	store_rlx(&sk->bytes_next, proposed && n < 4
 				       ? bytes + shm_config.upgrade_bytes / 2
 				       : bytes * 2 + shm_config.upgrade_bytes);
 	return true;
@@ -226,7 +226,7 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 		return 0;
 	}
 	if (sk->flags & SOCK_F_EAGER)
-		ops_look(sk, fd); /* propose before we return */
+		ops_advance(sk, fd); /* propose before we return */
 	return 0;
 }
 
@@ -347,30 +347,30 @@ void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 	if (why != OSF_REASON_NONE)
 		to_kernel(sk, why);
 	else if (sk->flags & SOCK_F_EAGER)
-		ops_look(sk, fd);
+		ops_advance(sk, fd);
 }
 
 static void look_as_opener(struct sock *sk, int fd)
 {
-	if (shm_of(sk)->offer_fd > 0) {
-		shm_offer_look(sk, fd);
+	if (shm_of(sk)->proposal_fd > 0) {
+		shm_proposal_advance(sk, fd);
 		return;
 	}
 	note_local(sk, fd);
-	shm_offer(sk, fd); /* a wrong guess about the peer costs more */
+	shm_propose(sk, fd); /* a wrong guess about the peer costs more */
 }
 
 static void look_as_acceptor(struct sock *sk, int fd)
 {
-	if (!load_rlx(&sk->n_looks))
+	if (!load_rlx(&sk->n_attempts))
 		note_local(sk, fd); /* the listener's may be 0.0.0.0 */
-	shm_take(sk, fd);
+	shm_accept(sk, fd);
 }
 
 /* Asked seldom: the answer takes milliseconds. */
 static bool is_sole(const struct sock *sk, int fd)
 {
-	uint32_t n = load_rlx(&sk->n_looks);
+	uint32_t n = load_rlx(&sk->n_attempts);
 
 	return !(n & (n - 1)) && fds_is_sole(fd);
 }
@@ -389,19 +389,19 @@ static void note_unanswered(struct sock *sk, int fd)
 	sock_set_mode(sk, SOCK_YOUNG);
 }
 
-void ops_look(struct sock *sk, int fd)
+void ops_advance(struct sock *sk, int fd)
 {
 	INSIDE_GATE();
 	sock_unshare(sk);
 	if (load_rlx(&sk->w->stays)) { /* another process has pinned it */
-		store_rlx(&sk->turns_next, UINT32_MAX);
+		store_rlx(&sk->pingpongs_next, UINT32_MAX);
 		store_rlx(&sk->bytes_next, UINT64_MAX);
 		return;
 	}
 	if (!sock_start_moving(sk)) {
 		/* A thread is inside a call: try again soon. */
 		if (!look_again(sk))
-			store_rlx(&sk->turns_next, UINT32_MAX);
+			store_rlx(&sk->pingpongs_next, UINT32_MAX);
 		return;
 	}
 	if (sock_procs(sk) > 1 || (sk->adopted && !is_sole(sk, fd)))
@@ -412,12 +412,12 @@ void ops_look(struct sock *sk, int fd)
 		look_as_acceptor(sk, fd);
 	if (sock_mode(sk) != SOCK_YOUNG)
 		return;
-	if (load_rlx(&sk->n_looks) + 1 == LOOKS_UNANSWERED)
+	if (load_rlx(&sk->n_attempts) + 1 == LOOKS_UNANSWERED)
 		note_unanswered(sk, fd);
 	if (!look_again(sk) && sock_start_moving(sk)) {
-		if (shm_of(sk)->offer_fd > 0)
-			count(&arena_totals()->n_offers_expired, 1);
-		shm_offer_close(sk);
+		if (shm_of(sk)->proposal_fd > 0)
+			count(&arena_totals()->n_proposals_expired, 1);
+		shm_proposal_close(sk);
 		to_kernel(sk, why_alone(sk, fd));
 	}
 }
@@ -458,7 +458,7 @@ bool ops_start(void)
 	int err = arena_open();
 	if (err)
 		log_err(
-		    "no statistics segment: %s; everything stays with the kernel",
+		    "no statistics file: %s; everything stays with the kernel",
 		    strerror(-err));
 	return !err;
 }

@@ -19,7 +19,7 @@
 #include "sock/sock.h"
 
 /* At program start: reads the settings, modules and rules, and opens the log
- * and the statistics segment.  If a rule is wrong, it warns and leaves all
+ * and the statistics file.  If a rule is wrong, it warns and leaves all
  * sockets to the kernel.  False: osf is switched off, or there is no memory for
  * the segment. */
 bool ops_start(void);
@@ -55,7 +55,7 @@ void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 		  const struct sockaddr *from);
 /* Takes one step towards shared memory, if it may be worth it now.  The
  * socket's mode is the result. */
-void ops_look(struct sock *sk, int fd);
+void ops_advance(struct sock *sk, int fd);
 void ops_closed(struct sock *sk);
 
 /* upgrade.c.  The last holder closes @sk: all protocols release it. */
@@ -76,7 +76,7 @@ void ops_after_fork(void); /* in the child */
 void ops_unannounce(struct sock *sk);
 /* Leave @sk to the kernel for good, from mode YOUNG.  False: it is not young,
  * or others are inside a kernel call on it; then it is not looked at again. */
-bool ops_pin(struct sock *sk, enum osf_reason reason);
+bool ops_keep_kernel(struct sock *sk, enum osf_reason reason);
 /* False: leave sockets that this thread makes to the kernel; true: offload. */
 void ops_thread_offload(bool offload);
 /* Leave all future sockets to the kernel; true: it was called before. */

@@ -13,7 +13,7 @@
 const struct sock_ops *const sock_tables[SOCK_TABLES] = {
 	[SOCK_YOUNG] = &inet_young_ops,
 	[SOCK_UPGRADING] = &inet_moving_ops,
-	[SOCK_CANDIDATE] = &shm_candidate_ops,
+	[SOCK_PENDING] = &shm_pending_ops,
 	[SOCK_SHM] = &shm_ops,
 	[SOCK_KERNEL... SOCK_TABLES - 1] = &inet_kernel_ops,
 };

@@ -18,22 +18,22 @@ void ops_close(struct sock *sk, int fd)
 	sock_ops(sk)->close(sk, fd);
 	if (shm_of(sk)->seg)
 		shm_close(sk, fd);
-	shm_offer_close(sk);
+	shm_proposal_close(sk);
 }
 
 void ops_let_go(struct sock *sk, int fd) { shm_let_go(sk, fd); }
 
 void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS])
 {
-	fds[0] = load_rlx(&shm_of(sk)->offer_fd);
+	fds[0] = load_rlx(&shm_of(sk)->proposal_fd);
 	fds[1] = load_rlx(&shm_of(sk)->channel_fd);
 }
 
 bool ops_spare_fds(struct sock *sk)
 {
-	if (load_rlx(&shm_of(sk)->offer_fd) > 0)
-		return ops_pin(sk, OSF_REASON_NO_MEMORY);
-	return sock_mode(sk) == SOCK_CANDIDATE && shm_candidate_drop(sk);
+	if (load_rlx(&shm_of(sk)->proposal_fd) > 0)
+		return ops_keep_kernel(sk, OSF_REASON_NO_MEMORY);
+	return sock_mode(sk) == SOCK_PENDING && shm_pending_drop(sk);
 }
 
 bool ops_spare_own_fds(void) { return inbox_spare_fd(); }

@@ -73,7 +73,7 @@ static inline ssize_t data_received(struct file *f, int fd, ssize_t r)
 
 	if (likely(r > 0) && likely(ops->is_ours))
 		count(&f->sk->st->rx_ops, 1);
-	if (unlikely(load_rlx(&f->settled) != ops || (!ops->is_ours && r > 0)))
+	if (unlikely(load_rlx(&f->synced) != ops || (!ops->is_ours && r > 0)))
 		data_moved(f, fd, DIR_RX, r);
 	return r;
 }
@@ -86,7 +86,7 @@ static inline const struct sock_ops *data_sends(struct file *f, int fd)
 
 	if (likely(ops->is_ours) || !ops->is_due(f->sk, DIR_TX))
 		return ops;
-	file_look(f, fd);
+	file_advance(f, fd);
 	return sock_ops(f->sk);
 }
 

@@ -58,7 +58,7 @@ static inline void call_may_sleep(struct call *c)
  * socket is ours. */
 static inline bool call_enter(struct call *c)
 {
-	c->entered = sock_hold_still(c->file->sk);
+	c->entered = sock_keep_table(c->file->sk);
 	return c->entered;
 }
 

@@ -26,17 +26,17 @@
 #include "sock/shared.h"
 
 /* Apply a decision that was made while no call was inside the socket. */
-static void settle(struct file *f, int fd)
+static void sync_file(struct file *f, int fd)
 {
-	if (!file_is_settled(f))
-		file_settle(f, fd);
+	if (!file_is_synced(f))
+		file_sync(f, fd);
 }
 
 /* Leave it to the kernel, or move it back there. */
 static void leave(struct file *f, int fd, enum osf_reason why)
 {
 	sock_ops(f->sk)->fallback(f->sk, fd, why);
-	settle(f, fd);
+	sync_file(f, fd);
 }
 
 /* The program got a higher number than it would without osf, because of
@@ -57,7 +57,7 @@ static COLD int renumber(int fd)
 
 static inline int given(int fd)
 {
-	return likely(fd < fds_reach()) ? fd : renumber(fd);
+	return likely(fd < fds_reach()) || file_has_left() ? fd : renumber(fd);
 }
 
 OSF_API int socket(int domain, int type, int protocol)
@@ -67,7 +67,8 @@ OSF_API int socket(int domain, int type, int protocol)
 	if (is_switched)
 		domain = family.domain;
 	int fd = libc.socket(domain, type, protocol);
-	if (fd < 0 && errno == EMFILE && file_spare_all_fds())
+	if (fd < 0 && errno == EMFILE && !file_has_left() &&
+	    file_spare_all_fds())
 		fd = libc.socket(domain, type, protocol);
 	fd = given(fd);
 	if (fd < 0 || !is_switched)
@@ -77,7 +78,7 @@ OSF_API int socket(int domain, int type, int protocol)
 	if (f) {
 		f->sk->w->nonblock = (type & SOCK_NONBLOCK) != 0;
 		ops_created(f->sk, &family);
-		settle(f, fd);
+		sync_file(f, fd);
 	}
 	errno = saved;
 	return fd;
@@ -100,7 +101,7 @@ static int accepted(int listen_fd, int fd, int flags,
 			if (err == -EAGAIN)
 				ops_accepted(f->sk, fd, l.file->sk,
 					     (struct sockaddr *)from);
-			settle(f, fd);
+			sync_file(f, fd);
 		}
 	}
 	if (err == -ECONNABORTED)
@@ -170,7 +171,7 @@ OSF_API int bind(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct sockaddr_storage copy;
 
-	if (is_bad_addr(addr, len))
+	if (file_has_left() || is_bad_addr(addr, len))
 		return libc.bind(fd, addr, len);
 	return libc.bind(fd, ops_sockaddr(addr, len, &copy), len);
 }
@@ -199,7 +200,7 @@ static int disconnect(struct file *f, int fd, const struct sockaddr *addr,
 	do
 		r = sock_ops(f->sk)->disconnect(f->sk, fd, addr, len);
 	while (r == -ESTALE);
-	settle(f, fd);
+	sync_file(f, fd);
 	return (int)libc_ret(r, saved);
 }
 
@@ -209,7 +210,7 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	CALL(c) = { .file = file_get(fd) };
 
 	call_may_sleep(&c);
-	if (is_bad_addr(addr, len))
+	if (file_has_left() || is_bad_addr(addr, len))
 		return libc.connect(fd, addr, len);
 	addr = ops_sockaddr(addr, len, &copy);
 	if (likely(!c.file) || c.file->kind != FILE_SOCK)
@@ -231,7 +232,7 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	    !(sk->flags & SOCK_F_ACTIVE)) {
 		int fail = ops_connected(sk, fd, addr);
 
-		settle(c.file, fd);
+		sync_file(c.file, fd);
 		if (fail) {
 			struct sockaddr none = { .sa_family = AF_UNSPEC };
 
@@ -287,7 +288,7 @@ OSF_API int dup(int fd)
 	int new_fd = libc.dup(fd);
 
 	if (new_fd >= 0 && c.file)
-		file_install(new_fd, c.file, file_is_passed(fd));
+		file_install(new_fd, c.file, file_is_passthrough(fd));
 	return new_fd;
 }
 
@@ -298,11 +299,11 @@ OSF_API int dup3(int fd, int to, int flags)
 	if (fd == to)
 		return libc.dup3(fd, to, flags);
 	/* Forget the old entry of @to only if the call will succeed. */
-	if (fd != to && libc.fcntl(fd, F_GETFD) >= 0 && table_load(to))
+	if (table_load(to) && libc.fcntl(fd, F_GETFD) >= 0)
 		file_forget(to);
 	int r = flags ? libc.dup3(fd, to, flags) : libc.dup2(fd, to);
 	if (r >= 0 && c.file)
-		file_install(r, c.file, file_is_passed(fd));
+		file_install(r, c.file, file_is_passthrough(fd));
 	return r;
 }
 
@@ -378,7 +379,7 @@ OURS int fcntl_ours(int fd, int cmd, long arg)
 	if (r < 0 || !c.file)
 		return r;
 	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
-		file_install(r, c.file, file_is_passed(fd));
+		file_install(r, c.file, file_is_passthrough(fd));
 	else if (cmd == F_SETFL) {
 		set_nonblock(c.file, arg & O_NONBLOCK);
 		if (c.file->kind == FILE_SOCK)

@@ -22,7 +22,7 @@ static int shut(struct file *f, int fd, int how)
 	do
 		r = sock_ops(sk)->shutdown(sk, fd, how);
 	while (r == -ESTALE);
-	file_settle(f, fd);
+	file_sync(f, fd);
 	file_touched(f, 0);
 	return (int)libc_ret(r, saved);
 }
@@ -44,7 +44,7 @@ static void leave_at_once(struct file *f, int fd)
 {
 	file_hand_over(fd, OSF_REASON_OPTION);
 	sock_ops(f->sk)->retire(f->sk);
-	file_settle(f, fd);
+	file_sync(f, fd);
 }
 
 /* An option without effect: only the descriptor can be wrong, or (@err) the value. */
@@ -80,8 +80,8 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 	    sock_is_ours(c.file->sk))
 		leave_at_once(c.file, fd);
 	err = opt_set(c.file->sk, fd, o, level, name, val, len);
-	if (!file_is_settled(c.file))
-		file_settle(c.file, fd);
+	if (!file_is_synced(c.file))
+		file_sync(c.file, fd);
 	return (int)libc_ret(err, saved);
 }
 

@@ -39,9 +39,9 @@ COLD void data_moved(struct file *f, int fd, int dir, ssize_t r)
 	const struct sock_ops *ops = sock_ops(f->sk);
 
 	if (dir == DIR_RX && r > 0 && ops->is_due(f->sk, dir))
-		file_look(f, fd);
-	if (!file_is_settled(f))
-		file_settle(f, fd);
+		file_advance(f, fd);
+	if (!file_is_synced(f))
+		file_sync(f, fd);
 }
 
 HOT ssize_t data_recv(struct call *c, int fd, const struct iovec *iov, size_t n,

@@ -32,7 +32,7 @@ ssize_t data_sent(struct file *f, int fd, ssize_t r, ssize_t len, int flags)
 
 	if (likely(r > 0) && likely(ops->is_ours))
 		count(&f->sk->st->tx_ops, 1);
-	if (unlikely(load_rlx(&f->settled) != ops))
+	if (unlikely(load_rlx(&f->synced) != ops))
 		data_moved(f, fd, DIR_TX, r);
 	if (unlikely(r != len || flags & MSG_ZEROCOPY))
 		sent_odd(f, ops->is_ours, r, flags);

@@ -65,7 +65,7 @@ static void fd_given(int fd)
 	if (!f)
 		return;
 	bool is_set = f->kind == FILE_EPOLL;
-	bool is_left = !is_set && file_is_passed(fd);
+	bool is_left = !is_set && file_is_passthrough(fd);
 	file_put(f);
 	if (is_set)
 		async_leave_all(); /* the kernel has to know what is ready */
@@ -188,7 +188,7 @@ static bool is_known(void)
 
 static int ring_made(int r, unsigned flags)
 {
-	const char *how = getenv("OSF_IO_URING");
+	const char *how = secure_getenv("OSF_IO_URING");
 
 	if (r >= 0 && (flags & ~FLAGS_KNOWN || !is_known() ||
 		       (how && !strcmp(how, "all"))))

@@ -141,7 +141,7 @@ OSF_API int select(int n, fd_set *restrict r, fd_set *restrict w,
 	return (int)libc_ret(got, saved);
 }
 
-/* Without a statistics segment there are no sockets of ours (OSF_DISABLE). */
+/* Without a statistics file there are no sockets of ours (OSF_DISABLE). */
 static int epoll_made(int fd)
 {
 	int saved = errno;

@@ -28,7 +28,7 @@ void anchor_sleep_end(struct sock *sk, bool for_room);
 void anchor_clear(struct sock *sk, int fd);
 
 /* Is it time to ask the kernel again if the connection has ended? */
-static inline bool anchor_look_due(const struct sock *sk)
+static inline bool anchor_ask_due(const struct sock *sk)
 {
 	return coarse_ns() - load_rlx(&sk->looked_ns) > ANCHOR_LOOK_NS;
 }

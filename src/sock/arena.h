@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sock/arena.h - where sockets live: the process's statistics segment
+ * sock/arena.h - where sockets live: the process's statistics file
  *
  *     sock_new()  ->  entry of the segment  ->  osf stat reads it
  *

@@ -44,6 +44,19 @@ static ssize_t end(const struct io_call *io, size_t done, ssize_t r)
 	return (ssize_t)done;
 }
 
+/* An attempt moved nothing, and returned *r.  Wait, if that may help.  False: try again;
+ * true: the call ends with *r. */
+static bool is_over(const struct io_call *io, struct call_wait *w, size_t done,
+		    ssize_t *r)
+{
+	if (*r == -ESTALE)
+		return done > 0;
+	if (*r != -EAGAIN || !io->ops->is_ours || !may_wait(io->sk, io->flags))
+		return true;
+	*r = wait_in(io, w, done);
+	return *r != 0;
+}
+
 /* MSG_PEEK found too few bytes, and no event reports more.  True: look again.
  * If the stream has ended, *target becomes what there will ever be. */
 static bool peek_again(const struct io_call *io, size_t *target)
@@ -52,7 +65,7 @@ static bool peek_again(const struct io_call *io, size_t *target)
 
 	if (libc.ppoll(NULL, 0, &ms, NULL) < 0)
 		return false;
-	io->ops->look(io->sk, io->fd);
+	io->ops->events_now(io->sk, io->fd);
 	if (io->ops->events(io->sk, io->fd) & (POLLRDHUP | POLLHUP))
 		*target = 1;
 	return true;
@@ -95,15 +108,8 @@ COLD ssize_t io_recv_on(const struct io_call *first, ssize_t r)
 			cursor_skip(&c, (size_t)r);
 			if (!io.ops->is_ours || done >= target)
 				return (ssize_t)done;
-		} else if (r == -ESTALE ? done > 0
-					: r != -EAGAIN || !io.ops->is_ours ||
-					      !may_wait(io.sk, io.flags)) {
+		} else if (is_over(&io, &w, done, &r)) {
 			return end(&io, done, r);
-		} else if (r == -EAGAIN) {
-			int err = wait_in(&io, &w, done);
-
-			if (err)
-				return end(&io, done, err);
 		}
 		io.ops = sock_ops(io.sk);
 		size_t n = cursor_rest(&c, rest, want - done);
@@ -128,17 +134,10 @@ COLD ssize_t io_send_on(const struct io_call *first, ssize_t r)
 			io.flags &= ~MSG_ZEROCOPY;
 			if (!io.ops->is_ours || done == len)
 				return (ssize_t)done;
-		} else if (r == -ESTALE ? done > 0
-					: r != -EAGAIN || !io.ops->is_ours ||
-					      !may_wait(io.sk, io.flags)) {
+		} else if (is_over(&io, &w, done, &r)) {
 			return end(&io, done, r);
-		} else if (r == -EAGAIN) {
-			int err = wait_in(&io, &w, done);
-
-			if (err)
-				return end(&io, done, err);
 		}
-		/* Send until the carrier says it is full, because the carrier
+		/* Send until the protocol says it is full, because the protocol
 		 * may change. */
 		io.ops = sock_ops(io.sk);
 		size_t n = cursor_rest(&c, rest, len - done);
@@ -161,15 +160,8 @@ ssize_t io_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
 			done += (size_t)r;
 			if (!io.ops->is_ours || done == n)
 				return (ssize_t)done;
-		} else if (r == -ESTALE ? done > 0
-					: r != -EAGAIN || !io.ops->is_ours ||
-					      load_rlx(&sk->w->nonblock)) {
+		} else if (is_over(&io, &w, done, &r)) {
 			return done ? (ssize_t)done : r;
-		} else if (r == -EAGAIN) {
-			int err = wait_in(&io, &w, done);
-
-			if (err)
-				return done ? (ssize_t)done : err;
 		}
 	}
 }

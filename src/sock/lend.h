@@ -71,14 +71,14 @@ static inline void lend_memory_put(struct lend_memory *m,
 struct lend_ops {
 	/**
 	 * open() - the caller is going to use this table @in_place: the
-	 * protocol may lend it bytes @told: NULL, or called for all memory in
+	 * protocol may lend it bytes @announce: NULL, or called for all memory in
 	 * which these bytes may lie
 	 *
 	 * Return: the memory of the lent bytes, with a reference that close()
 	 * of the socket drops; NULL: no memory, so nothing is lent.
 	 */
 	struct lend_memory *(*open)(struct sock *sk, bool in_place,
-				    void (*told)(void *addr, size_t len));
+				    void (*announce)(void *addr, size_t len));
 
 	/*
 	 * Receiving.

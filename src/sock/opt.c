@@ -157,7 +157,7 @@ static void held_end(struct unwind *u)
 static int set_held(struct sock *sk, int fd, int level, int name,
 		    const void *val, socklen_t len)
 {
-	UNWIND(struct held, h) = { .sk = sk, .ops = sock_hold_still(sk) };
+	UNWIND(struct held, h) = { .sk = sk, .ops = sock_keep_table(sk) };
 
 	if (!h.ops)
 		return -ESTALE;

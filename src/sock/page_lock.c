@@ -82,7 +82,7 @@ static COLD bool may_have_page(uint32_t tid, const uint32_t *word)
 	int fd = proc_open(tid, "maps");
 	long n;
 
-	if (fd < 0) /* root may look at every holder */
+	if (fd < 0) /* root may events_now at every holder */
 		return fd != -EACCES || geteuid();
 	while (!has && (n = rawcall(SYS_read, fd, text + kept,
 				    sizeof(text) - 1 - kept)) > 0) {
@@ -141,7 +141,7 @@ COLD enum page_owner page_owner(const uint32_t *word, uint32_t seen)
 		   : owner_by_status(tid, word);
 }
 
-/* Sleep until somebody releases the word @seen, or @ns have passed. */
+/* Sleep until somebody releases the word @seen, or @ns have passthrough. */
 static void sleep_on(uint32_t *word, uint32_t seen, uint64_t ns)
 {
 	struct timespec ts = { .tv_nsec = (long)ns };

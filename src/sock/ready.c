@@ -9,7 +9,7 @@ static const uint64_t no_feed[READY_WORDS];
 void ready_init(struct ready_set *rs, void (*wake)(struct ready_set *rs))
 {
 	*rs = (struct ready_set){ .posted = no_feed, .wake = wake };
-	list_init(&rs->told);
+	list_init(&rs->notified);
 }
 
 void ready_close(struct ready_set *rs)
@@ -45,7 +45,7 @@ static void watch_init(struct watch *w, struct ready_set *rs)
 	*w = (struct watch){ .next = w->next,
 			     .set = rs,
 			     .slot = READY_SLOT_NONE };
-	list_init(&w->told);
+	list_init(&w->notified);
 }
 
 void watch_after_fork(struct watch *w)
@@ -68,7 +68,7 @@ void watch_by_fd(struct sock *sk, struct watch *w)
 {
 	if (w->slot != READY_SLOT_NONE)
 		w->set->feed->forget(sk, w);
-	w->is_told = false;
+	w->is_notified = false;
 }
 
 void watch_close(struct watch_list *l, struct sock *sk, struct watch *w)
@@ -84,7 +84,7 @@ void watch_close(struct watch_list *l, struct sock *sk, struct watch *w)
 	}
 	watch_by_fd(sk, w);
 	GUARD(&w->set->lock);
-	list_del(&w->told);
+	list_del(&w->notified);
 	w->set = NULL;
 }
 
@@ -96,41 +96,43 @@ void watches_tell(struct watch_list *l, unsigned events)
 
 		lock_get(&rs->lock);
 		w->events |= events;
-		if (list_is_empty(&w->told))
-			list_add_tail(&rs->told, &w->told);
+		if (list_is_empty(&w->notified))
+			list_add_tail(&rs->notified, &w->notified);
 		lock_put(&rs->lock);
 		rs->wake(rs);
 	}
 }
 
 /* Return the watch that was notified first, with all of its events. */
-static struct watch *take_told(struct ready_set *rs, unsigned *events)
+static struct watch *next_notified(struct ready_set *rs, unsigned *events)
 {
 	GUARD(&rs->lock);
-	if (list_is_empty(&rs->told))
+	if (list_is_empty(&rs->notified))
 		return NULL;
-	struct watch *w = container_of(rs->told.next, struct watch, told);
+	struct watch *w =
+	    container_of(rs->notified.next, struct watch, notified);
 
-	list_del(&w->told);
+	list_del(&w->notified);
 	*events = w->events;
 	w->events = 0;
 	return w;
 }
 
-static COLD void drain_told(struct ready_set *rs, ready_news *news, void *arg)
+static COLD void drain_notified(struct ready_set *rs, ready_news *news,
+				void *arg)
 {
 	unsigned events;
 
-	for (struct watch *w; (w = take_told(rs, &events));)
+	for (struct watch *w; (w = next_notified(rs, &events));)
 		news(w, events, false, arg);
 }
 
 HOT bool ready_drain(struct ready_set *rs, ready_news *news, void *arg)
 {
-	bool any = unlikely(load_rlx(&rs->told.next) != &rs->told);
+	bool any = unlikely(load_rlx(&rs->notified.next) != &rs->notified);
 
 	if (any)
-		drain_told(rs, news, arg);
+		drain_notified(rs, news, arg);
 	const struct ready_feed *feed = feed_of(rs);
 	return (feed && feed->drain(rs, news, arg)) || any;
 }

@@ -48,12 +48,13 @@ struct ready_set;
 
 /* Embedded in what the waiter keeps for the socket. */
 struct watch {
-	struct list told;      /* on ready_set.told while @events wait there */
-	struct watch *next;    /* of the same socket */
+	struct list
+	    notified;       /* on ready_set.notified while @events wait there */
+	struct watch *next; /* of the same socket */
 	struct ready_set *set; /* NULL: not open */
-	uint32_t events;       /* told of, and not drained yet */
-	uint32_t slot; /* its place in the set's feed, or READY_SLOT_NONE */
-	bool is_told;  /* of all that comes; if not, only the anchor tells */
+	uint32_t events;       /* notified of, and not drained yet */
+	uint32_t slot;    /* its place in the set's feed, or READY_SLOT_NONE */
+	bool is_notified; /* of all that comes; if not, only the anchor tells */
 };
 
 /* All watches of a socket. */
@@ -85,8 +86,9 @@ struct ready_feed {
 
 struct ready_set {
 	const uint64_t *posted; /* READY_WORDS words of the feed */
-	struct list told;       /* watches that were told of something */
-	struct lock lock;    /* of @told, and of what its watches were told */
+	struct list notified;   /* watches that were notified of something */
+	struct lock
+	    lock; /* of @notified, and of what its watches were notified */
 	uint32_t n_sleepers; /* threads that sleep, or are about to */
 	uint32_t
 	    bell1;  /* base/bell.h: the bell they sleep on too, plus 1; or 0 */
@@ -135,5 +137,5 @@ static inline bool ready_has_come(const struct ready_set *rs)
 
 	for (unsigned i = 0; i < READY_WORDS; i++)
 		any |= load_acq(&w[i]);
-	return any || load_rlx(&rs->told.next) != &rs->told;
+	return any || load_rlx(&rs->notified.next) != &rs->notified;
 }

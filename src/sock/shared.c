@@ -29,8 +29,8 @@ static bool may_become(enum sock_mode from, uint32_t to)
 {
 	if (to == from || to == SOCK_KERNEL)
 		return true;
-	return (from == SOCK_CANDIDATE && to == SOCK_SHM) ||
-	       (from <= SOCK_SHM && from >= SOCK_CANDIDATE &&
+	return (from == SOCK_PENDING && to == SOCK_SHM) ||
+	       (from <= SOCK_SHM && from >= SOCK_PENDING &&
 		to == SOCK_UPGRADING);
 }
 

@@ -12,7 +12,7 @@
  *
  *   YOUNG      the kernel moves the bytes; calls count themselves in and out
  *   UPGRADING  one thread negotiates; others wait, which takes microseconds
- *   CANDIDATE  pending: the kernel moves the bytes, under the locks below,
+ *   PENDING  pending: the kernel moves the bytes, under the locks below,
  *              because the peer may start to use the ring at any time
  *   SHM        rings, after what was still in TCP
  *   KERNEL     for good: data calls no longer come here
@@ -35,7 +35,7 @@
 enum sock_mode {
 	SOCK_YOUNG,
 	SOCK_UPGRADING,
-	SOCK_CANDIDATE,
+	SOCK_PENDING,
 	SOCK_SHM,
 	SOCK_KERNEL,
 };
@@ -102,9 +102,9 @@ struct sock {
 	struct sock_words *w;      /* own_words, or those of the page */
 	struct osf_stats_sock *st; /* public: osf stat reads it */
 	struct shared_page *page;  /* NULL: no other process holds it */
-	uint32_t turns;            /* changes of direction while YOUNG */
-	uint32_t turns_next; /* look at the upgrade when turns reach this */
-	uint64_t bytes_next; /* ... or bytes both ways do */
+	uint32_t pingpongs;        /* changes of direction while YOUNG */
+	uint32_t pingpongs_next; /* try the upgrade when pingpongs reach this */
+	uint64_t bytes_next;     /* ... or bytes both ways do */
 	uint8_t last_dir;
 
 	/* Receiving. */
@@ -130,7 +130,7 @@ struct sock {
 
 	/* The upgrade. */
 	int32_t announce_fd; /* a listener's announcement, 0 for none */
-	uint32_t n_looks;    /* at the upgrade, so far */
+	uint32_t n_attempts; /* at the upgrade, so far */
 	uint8_t adopted;     /* others may hold it that we do not know of */
 	uint32_t generation;
 
@@ -144,9 +144,9 @@ enum {
 	SOCK_F_ACTIVE = 1,  /* it called connect() */
 	SOCK_F_PASSIVE = 2, /* it came from accept() */
 	SOCK_F_LISTEN = 4,
-	SOCK_F_EAGER = 8,    /* upgrade at once: asked for */
-	SOCK_F_OFFLOAD = 32, /* AF_INET_OFFLOAD */
-	SOCK_F_OFFERED = 64, /* an offer was made once */
+	SOCK_F_EAGER = 8,     /* upgrade at once: asked for */
+	SOCK_F_OFFLOAD = 32,  /* AF_INET_OFFLOAD */
+	SOCK_F_PROPOSED = 64, /* a proposal was made once */
 	SOCK_F_ANNOUNCED = 128,
 };
 
@@ -226,7 +226,7 @@ static inline void sock_lock_tx(struct sock *sk)
 		page_enter(sk, HALF_TX, true);
 }
 
-/* The same for a look: if this process is killed before sock_changes_rx(), other
+/* The same for a events_now: if this process is killed before sock_changes_rx(), other
  * holders go on with the half as it was before. */
 static inline void sock_look_rx(struct sock *sk)
 {
@@ -329,7 +329,7 @@ static inline void sock_refresh(struct sock *sk)
 		} while (w_ != load_acq(&(sk)->w));                            \
 	} while (0)
 
-static inline void sock_lock_both(struct sock *sk)
+static inline void sock_lock_halves(struct sock *sk)
 {
 	sock_lock_rx(sk);
 	sock_lock_tx(sk);
@@ -343,16 +343,14 @@ static inline void sock_unlock_both(struct sock *sk)
 
 /* Take both locks to change the mode or act on it.  True if the mode is still
  * @mode; if not, neither lock is held. */
-static inline bool sock_hold(struct sock *sk, enum sock_mode mode)
+static inline bool sock_lock_both(struct sock *sk, enum sock_mode mode)
 {
-	sock_lock_both(sk);
+	sock_lock_halves(sk);
 	if (likely(sock_mode(sk) == mode))
 		return true;
 	sock_unlock_both(sk);
 	return false;
 }
-
-static inline void sock_drop(struct sock *sk) { sock_unlock_both(sk); }
 
 static inline void sock_unlock_rx_cleanup(struct sock **sk)
 {

@@ -86,7 +86,7 @@ struct sock_ops {
 	int (*enter)(struct sock *sk);
 	void (*leave)(struct sock *sk, int dir, ssize_t n);
 	/* Before a send or after a receive: may another table serve better, so
-	 * that ops_look() is worth its cost? */
+	 * that ops_advance() is worth its cost? */
 	bool (*is_due)(const struct sock *sk, int dir);
 	/* A call of libc's has told the peer something: sent, shut, closed.
 	 * News that peers get in other ways comes after it. */
@@ -100,7 +100,7 @@ struct sock_ops {
 	unsigned (*events)(struct sock *sk, int fd);
 	/* The same, after asking the kernel if the connection has ended: one
 	 * system call. */
-	unsigned (*look)(struct sock *sk, int fd);
+	unsigned (*events_now)(struct sock *sk, int fd);
 	/*
 	 * Readiness: see sock/ready.h.
 	 */
@@ -110,7 +110,7 @@ struct sock_ops {
 	/* Another thread may change its table at any time; another thread is
 	 * doing so. */
 	bool may_move, is_moving;
-	/* @w was just opened.  w->is_told tells the result: from now on the
+	/* @w was just opened.  w->is_notified tells the result: from now on the
 	 * protocol notifies its set of everything, or only the anchor reports
 	 * news. */
 	void (*watch)(struct sock *sk, struct watch *w);
@@ -192,9 +192,9 @@ struct sock_ops {
 	/* The other processes that held it have gone. */
 	void (*alone)(struct sock *sk);
 	/* A call is over: do what the peer has asked for meanwhile. */
-	void (*settle)(struct sock *sk, int fd);
+	void (*sync)(struct sock *sk, int fd);
 	/* From now on the program's calls go to the kernel without us. */
-	void (*passed)(struct sock *sk, int fd);
+	void (*passthrough)(struct sock *sk, int fd);
 	/* The anchor was @from and is @to now; both may still be open. */
 	void (*anchor_moved)(struct sock *sk, int from, int to);
 	/* The connection cannot be saved: reset it, for @why. */
@@ -211,7 +211,7 @@ struct sock_ops {
 	 */
 	void (*fallback)(struct sock *sk, int fd, enum osf_reason why);
 	/* The same at once, for a holder that knows nothing of us: see
-	 * proto/shm/recall.c. */
+	 * proto/shm/fallback.c. */
 	int (*fallback_now)(struct sock *sk, int fd, enum osf_reason why,
 			    bool gently, struct stash *stash);
 	/* After that: nothing is left to read here, so libc serves it. */
@@ -237,7 +237,7 @@ static inline void sock_await_move(struct sock *sk)
 
 /* For a call of libc's that has no operation: keep the returned table until
  * its leave().  NULL: the socket is ours, and nothing is kept. */
-static inline const struct sock_ops *sock_hold_still(struct sock *sk)
+static inline const struct sock_ops *sock_keep_table(struct sock *sk)
 {
 	for (;;) {
 		const struct sock_ops *ops = sock_ops(sk);

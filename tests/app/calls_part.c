@@ -311,7 +311,7 @@ void pass_fd(int channel, int fd)
 		out(" NOT-PASSED=%s", strerrorname_np(errno));
 }
 
-int passed_fd(int channel)
+int passthrough_fd(int channel)
 {
 	union {
 		struct cmsghdr h;

@@ -76,6 +76,6 @@ int listener_at(int *port, bool is_shared);
 int far_connects(struct ctx *x);
 void turns(struct ctx *x, int count);
 void pass_fd(int channel, int fd);
-int passed_fd(int channel);
+int passthrough_fd(int channel);
 
 #endif

@@ -81,7 +81,7 @@ PART(receive)
 {
 	if (argc < 5)
 		return 2;
-	struct ctx x = { .fd = passed_fd(atoi(argv[1])),
+	struct ctx x = { .fd = passthrough_fd(atoi(argv[1])),
 			 .got = strtoull(argv[3], NULL, 10),
 			 .sent = strtoull(argv[4], NULL, 10) };
 	play(&x, argv[2]);
@@ -143,7 +143,7 @@ SCENARIO(process_pass_to_fork)
 	if (!pid) {
 		child_begins();
 		close(x->fd);
-		x->fd = passed_fd(pair[1]);
+		x->fd = passthrough_fd(pair[1]);
 		played(x, "w60r10");
 		play(x, "r40w20r50");
 		_exit(0);
@@ -164,7 +164,7 @@ SCENARIO(process_pass_to_oneself)
 	play(x, "w60s100r10");
 	pass_fd(pair[0], old);
 	play(x, "r10w10");
-	x->fd = passed_fd(pair[1]);
+	x->fd = passthrough_fd(pair[1]);
 	play(x, "r10w10l20r70r20");
 	close(x->fd);
 	x->fd = old;
@@ -180,7 +180,7 @@ static void pass_around(struct ctx *x)
 		return;
 	pass_fd(pair[0], x->fd);
 	close(x->fd);
-	x->fd = passed_fd(pair[1]);
+	x->fd = passthrough_fd(pair[1]);
 	close(pair[0]);
 	close(pair[1]);
 }
@@ -287,12 +287,12 @@ SCENARIO(process_pass_under_signals)
 	x->fd = -1;
 }
 
-PART(accept_passed)
+PART(accept_passthrough)
 {
 	if (argc < 3)
 		return 2;
 	struct ctx x = { .got = strtoull(argv[2], NULL, 10) };
-	int listener = passed_fd(atoi(argv[1]));
+	int listener = passthrough_fd(atoi(argv[1]));
 	x.fd = accept(listener, NULL, NULL);
 	x.sent = x.got;
 	for (int k = 0; k < 30; k++) {
@@ -318,7 +318,7 @@ static void pass_listener(struct ctx *x, bool is_bare)
 		child_begins();
 		report_keep();
 		inherit(pair[1]);
-		part_words(&w, "accept_passed");
+		part_words(&w, "accept_passthrough");
 		word(&w, "%d", pair[1]);
 		word(&w, "%llu", (unsigned long long)x->sent);
 		execve(w.argv[0], w.argv, environment(is_bare));

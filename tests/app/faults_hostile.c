@@ -668,8 +668,8 @@ static void near_of_another(struct ctx *x)
 		     "message %d went to a stranger, of another user", i);
 		need(stream_recv(&x->s, 16), "recv: %m");
 	}
-	need_kernel(x,
-		    BIT(NO_PEER) | BIT(NO_OFFER) | BIT(YOUNG) | BIT(OTHER_UID));
+	need_kernel(x, BIT(NO_PEER) | BIT(NO_PROPOSAL) | BIT(YOUNG) |
+			   BIT(OTHER_UID));
 	end_child(pid, false);
 }
 

@@ -390,8 +390,8 @@ static void alone_under_osf(struct ctx *x)
 	turns(x, WARM_TURNS);
 	bulk(x, 1 << 20);
 	turns(x, WARM_TURNS);
-	need_kernel(x,
-		    BIT(YOUNG) | (x->is_client ? BIT(NO_PEER) : BIT(NO_OFFER)));
+	need_kernel(x, BIT(YOUNG) |
+			   (x->is_client ? BIT(NO_PEER) : BIT(NO_PROPOSAL)));
 }
 
 SCENARIO(peer_without_osf, .near = alone_under_osf, .far = far_echo,

@@ -57,7 +57,7 @@ PACKAGES = {"redis-server": "redis-server", "redis-benchmark": "redis-tools",
             "vsftpd": "vsftpd", "ssh": "openssh-client", "scp": "openssh-client"}
 
 
-# --- the statistics segment: include/osf/stats.h ---
+# --- the statistics file: include/osf/stats.h ---
 
 STATS_MAGIC = 0x7461747366736f1a
 STATS_VERSION_MAJOR = 1
@@ -65,7 +65,7 @@ U64 = ctypes.c_uint64
 U32 = ctypes.c_uint32
 
 TOTALS = ["n_sockets", "n_connected", "n_accepted", "n_upgraded",
-          "n_taken_back", "n_broken", "n_offers", "n_offers_expired",
+          "n_fallbacks", "n_broken", "n_proposals", "n_proposals_expired",
           "rx_bytes_shm", "tx_bytes_shm", "rx_bytes_inet", "tx_bytes_inet",
           "rx_ops", "tx_ops", "n_spins", "n_sleeps", "n_wakes"]
 BYTES = ["rx_bytes_shm", "tx_bytes_shm", "rx_bytes_inet", "tx_bytes_inet"]
@@ -184,7 +184,7 @@ def reasons_table(segments):
         lines.append("  %7d %-16s connected %d accepted %d upgraded %d "
                      "back %d broken %d shm %d/%d inet %d/%d: %s" %
                      (seg.pid, seg.program, t["n_connected"], t["n_accepted"],
-                      t["n_upgraded"], t["n_taken_back"], t["n_broken"],
+                      t["n_upgraded"], t["n_fallbacks"], t["n_broken"],
                       t["rx_bytes_shm"], t["tx_bytes_shm"],
                       t["rx_bytes_inet"], t["tx_bytes_inet"],
                       ", ".join(words)))

@@ -167,8 +167,8 @@ static int tcp_socket(void)
 	return fd;
 }
 
-static socklen_t offer_name(struct sockaddr_un *un, uint16_t client,
-			    uint16_t server)
+static socklen_t proposal_name(struct sockaddr_un *un, uint16_t client,
+			       uint16_t server)
 {
 	un->sun_family = AF_UNIX;
 	un->sun_path[0] = '\0';
@@ -179,10 +179,10 @@ static socklen_t offer_name(struct sockaddr_un *un, uint16_t client,
 }
 
 /* -1 when there is no such offer in time. */
-static int offer_find(uint16_t client, uint16_t server)
+static int proposal_find(uint16_t client, uint16_t server)
 {
 	struct sockaddr_un un;
-	socklen_t len = offer_name(&un, client, server);
+	socklen_t len = proposal_name(&un, client, server);
 	uint64_t end = ms_now() + 300;
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
@@ -197,15 +197,15 @@ static int offer_find(uint16_t client, uint16_t server)
 }
 
 /* The victim's, for the connection that we have accepted. */
-static int offer_of_victim(const struct foe *f)
+static int proposal_of_victim(const struct foe *f)
 {
-	return offer_find(port_of(f->tcp, true), port_of(f->tcp, false));
+	return proposal_find(port_of(f->tcp, true), port_of(f->tcp, false));
 }
 
-static int offer_make(uint16_t client, uint16_t server)
+static int proposal_make(uint16_t client, uint16_t server)
 {
 	struct sockaddr_un un;
-	socklen_t len = offer_name(&un, client, server);
+	socklen_t len = proposal_name(&un, client, server);
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	if (bind(fd, (void *)&un, len) || listen(fd, 2))
@@ -300,7 +300,7 @@ static bool channel_as_opener(struct foe *f, uint16_t server)
 	int fds[2];
 
 	f->tcp = tcp_socket();
-	int offer = offer_make(port_of(f->tcp, false), server);
+	int offer = proposal_make(port_of(f->tcp, false), server);
 	if (connect(f->tcp, (void *)&a, sizeof(a)))
 		give_up("connect");
 	p.fd = offer;
@@ -337,7 +337,7 @@ static void foe_close(struct foe *f)
 static void pass(struct foe *f, const struct hello *h, size_t len,
 		 const int *fds, size_t n)
 {
-	f->channel = offer_of_victim(f);
+	f->channel = proposal_of_victim(f);
 	if (f->channel < 0)
 		give_up("no offer");
 	say(f->channel, h, len, fds, n);
@@ -501,7 +501,7 @@ static void bad_version(struct foe *f)
 /* Takes the offer and says nothing. */
 static void bad_mute(struct foe *f)
 {
-	f->channel = offer_of_victim(f);
+	f->channel = proposal_of_victim(f);
 	if (f->channel < 0)
 		give_up("no offer");
 }
@@ -817,7 +817,7 @@ static bool meet(struct foe *f, int listener, uint16_t port)
 		return true;
 	}
 	f->tcp = accept(listener, NULL, NULL);
-	f->channel = offer_of_victim(f);
+	f->channel = proposal_of_victim(f);
 	if (f->channel < 0)
 		return false;
 	int seg_fd = segment(f, SEALS);
@@ -897,9 +897,9 @@ static void reach_for_another(void)
 	h = hello_make(&f);
 	uint16_t client = (uint16_t)(word >> 16), server = (uint16_t)word;
 	if (as_opener) {
-		offer = offer_make(client, server);
+		offer = proposal_make(client, server);
 	} else {
-		f.channel = offer_find(client, server);
+		f.channel = proposal_find(client, server);
 		if (f.channel >= 0)
 			say(f.channel, &h, sizeof(h),
 			    (int[]){ segment(&f, SEALS), f.own_fd }, 2);

@@ -4,7 +4,7 @@
  *
  *     connect: unix "osf-NAME/PORT" <- the token's port; then the token, by TCP
  *     listen:  unix "osf-NAME/PORT" listens beside the kernel's listener
- *     accept:  the unix connection that told of the token's port is the carrier
+ *     accept:  the unix connection that told of the token's port is the replacement
  *
  * What it was asked goes to the file DUMMY_LOG, one line each.  From the same
  * source come modules of several generations, by -DGENERATION:
@@ -108,8 +108,9 @@ static int unix_connect(in_port_t port)
 	return err;
 }
 
-/* A TCP connection to @to, after its port was told to @carrier. */
-static int send_token(const struct sockaddr_in *to, int timeout_ms, int carrier)
+/* A TCP connection to @to, after its port was told to @replacement. */
+static int send_token(const struct sockaddr_in *to, int timeout_ms,
+		      int replacement)
 {
 	struct sockaddr_in own = { .sin_family = AF_INET,
 				   .sin_addr = to->sin_addr };
@@ -121,7 +122,7 @@ static int send_token(const struct sockaddr_in *to, int timeout_ms, int carrier)
 
 	if (bind(fd, (struct sockaddr *)&own, sizeof(own)) < 0 ||
 	    getsockname(fd, (struct sockaddr *)&own, &len) < 0 ||
-	    write(carrier, &own.sin_port, sizeof(own.sin_port)) < 0 ||
+	    write(replacement, &own.sin_port, sizeof(own.sin_port)) < 0 ||
 	    (connect(fd, (const struct sockaddr *)to, sizeof(*to)) < 0 &&
 	     errno != EINPROGRESS))
 		err = -errno;
@@ -132,7 +133,7 @@ static int send_token(const struct sockaddr_in *to, int timeout_ms, int carrier)
 }
 
 static int dummy_connect(uint64_t id, int fd, const struct sockaddr *to,
-			 socklen_t len, unsigned timeout_ms, int *carrier)
+			 socklen_t len, unsigned timeout_ms, int *replacement)
 {
 	const struct sockaddr_in *in = (const void *)to;
 	int port = ntohs(in->sin_port), err = 0;
@@ -151,7 +152,7 @@ static int dummy_connect(uint64_t id, int fd, const struct sockaddr *to,
 		return err;
 	}
 	say("connected %d\n", port);
-	*carrier = own;
+	*replacement = own;
 	return 0;
 }
 
@@ -212,7 +213,7 @@ static int take_locked(struct listener *l, in_port_t port)
 
 static int dummy_accept(uint64_t listener, uint64_t id, int fd,
 			struct sockaddr_storage *from, socklen_t *len,
-			int *carrier)
+			int *replacement)
 {
 	const struct sockaddr_in *in = (const void *)from;
 
@@ -230,7 +231,7 @@ static int dummy_accept(uint64_t listener, uint64_t id, int fd,
 		return -ECONNABORTED;
 	}
 	say("accepted\n");
-	*carrier = own;
+	*replacement = own;
 	return 0;
 }
 

@@ -6,7 +6,7 @@ tests/app/osf_command.py - the command osf: what it says, and its exit statuses
     osf_command.py PATH-OF-OSF        (or OSF=PATH in the environment)
 
 Needs no libosf.so: a library without code that has its name stands in for it.
-Statistics segments
+Statistics files
 are written by this file, good ones and broken ones.  Nothing but loopback, a
 temporary directory and child processes is touched.  Exit 77: cannot run here.
 """
@@ -292,12 +292,12 @@ def test_run_terminal():
           os.WEXITSTATUS(status) == 130, status)
 
 
-# --- statistics segments, as include/osf/stats.h has them ------------------
+# --- statistics files, as include/osf/stats.h has them ------------------
 
 MAGIC, VERSION, HEADER, SOCK = 0x7461747366736f1a, 0x00010000, 752, 144
 SOCK_1_2 = 176
-TOTALS = ("n_sockets n_connected n_accepted n_upgraded n_taken_back n_broken "
-          "n_offers n_offers_expired rx_bytes_shm tx_bytes_shm rx_bytes_inet "
+TOTALS = ("n_sockets n_connected n_accepted n_upgraded n_fallbacks n_broken "
+          "n_proposals n_proposals_expired rx_bytes_shm tx_bytes_shm rx_bytes_inet "
           "tx_bytes_inet rx_ops tx_ops n_spins n_sleeps n_wakes").split()
 COUNTS = ("rx_bytes_inet tx_bytes_inet rx_bytes_shm tx_bytes_shm rx_ops "
           "tx_ops n_spins n_sleeps n_wakes").split()
@@ -425,7 +425,7 @@ def test_stat_broken():
     cases = {
         "an empty file": (b"", "truncated"),
         "half a header": (GOOD[:100], "truncated"),
-        "text": (b"x" * 5000, "not a statistics segment"),
+        "text": (b"x" * 5000, "not a statistics file"),
         "another major version": (segment(version=0x20000), "version 2.0"),
         "a small header": (segment(header=8), "impossible sizes"),
         "a huge header": (GOOD[:12] + struct.pack("<I", 2**31) + GOOD[16:],

@@ -87,7 +87,7 @@ def connect(to, before=lambda s: None, family=socket.AF_INET):
     return s
 
 
-def pair(carriers=None, family=socket.AF_INET, **kw):
+def pair(replacements=None, family=socket.AF_INET, **kw):
     """A connection that works, and what carries its ends."""
     with listener(family, **kw) as l:
         one = connect(l, family=family)
@@ -97,8 +97,8 @@ def pair(carriers=None, family=socket.AF_INET, **kw):
         expect((os.get_inheritable(one.fileno()),
                 os.get_inheritable(two.fileno())), (False, False))
         exchange(one, two)
-        if carriers:
-            expect(protos(one, two), carriers)
+        if replacements:
+            expect(protos(one, two), replacements)
         one.close()
         expect(two.recv(1), b"")
         two.close()
@@ -215,7 +215,7 @@ def child_that_holds():
 
 
 def not_asked():
-    """Sockets whose place a carrier could not take, or must not."""
+    """Sockets whose place a replacement could not take, or must not."""
     with listener() as l, select.epoll() as ep:
         s = socket.socket()
         end = child_that_holds()
@@ -255,7 +255,7 @@ def after_a_child():
 
 
 def duplicates():
-    """Each descriptor leads to the carrier, and keeps what is its own."""
+    """Each descriptor leads to the replacement, and keeps what is its own."""
     with listener() as l:
         s = socket.socket()
         s.setblocking(False)
@@ -281,7 +281,7 @@ def ready(ep, wait=10):
 
 
 def epoll_sets():
-    """Entries go on with the carrier, as the program made them."""
+    """Entries go on with the replacement, as the program made them."""
     OUT, IN, ET, ONCE = (select.EPOLLOUT, select.EPOLLIN, select.EPOLLET,
                          select.EPOLLONESHOT)
     with listener() as l, select.epoll() as level, select.epoll() as edge, \

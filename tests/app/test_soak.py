@@ -42,9 +42,9 @@ def soak(run, program, seed, mode, number, eager, n_conns, seconds):
     if not run.is_kernel:
         total = harness.sum_stats(harness.read_stats(stats))
         got = total["n_upgraded"] // 2
-        print("  %soffloaded: %d connections, %.1f MB; %d taken back" %
+        print("  %soffloaded: %d connections, %.1f MB; %d fell back" %
               ("eager, " if eager else "", got, total["rx_bytes_shm"] / 1e6,
-               total["n_taken_back"]), flush=True)
+               total["n_fallbacks"]), flush=True)
         run.need(total["n_broken"] == 0, "%d segments broken" %
                  total["n_broken"])
         run.need(got >= n_conns, "%s: %d connections offloaded, %d expected" %

@@ -54,9 +54,9 @@ static const struct sock_ops ops = {
 	.name = "none",
 	.may_move = true,
 	.close = nothing,
-	.passed = nothing,
+	.passthrough = nothing,
 	.anchor_moved = moves,
-	.settle = nothing,
+	.sync = nothing,
 };
 const struct sock_ops *const sock_tables[SOCK_TABLES] = {
 	[0 ... SOCK_TABLES - 1] = &ops,
@@ -64,7 +64,7 @@ const struct sock_ops *const sock_tables[SOCK_TABLES] = {
 
 bool arena_is_full(void) { return false; }
 void sock_set_mode(struct sock *sk, enum sock_mode mode) {}
-void ops_look(struct sock *sk, int fd) {}
+void ops_advance(struct sock *sk, int fd) {}
 void ops_close(struct sock *sk, int fd) {}
 void ops_let_go(struct sock *sk, int fd) {}
 void anchor_clear(struct sock *sk, int fd) {}
@@ -125,13 +125,13 @@ static void a_passed_one_is_seen_by_descriptor_calls_only(void **state)
 	assert_int_equal(file_install(901, f, false), 0);
 	file_pass(f);
 	assert_null(file_get(900));
-	assert_true(file_is_passed(900));
+	assert_true(file_is_passthrough(900));
 	assert_ptr_equal(file_get_any(900), f);
 	file_put(f);
 	file_forget(900);
 	file_forget(901);
 	assert_int_equal(n_socks, 0);
-	assert_false(file_is_passed(900));
+	assert_false(file_is_passthrough(900));
 }
 
 static void all_descriptors_of_a_passed_one_are_passed(void **state)
@@ -141,9 +141,9 @@ static void all_descriptors_of_a_passed_one_are_passed(void **state)
 	assert_int_equal(file_install(901, f, false), 0);
 	assert_int_equal(file_install(5000, f, false), 0);
 	file_pass(f);
-	assert_true(file_is_passed(900));
-	assert_true(file_is_passed(901));
-	assert_true(file_is_passed(5000));
+	assert_true(file_is_passthrough(900));
+	assert_true(file_is_passthrough(901));
+	assert_true(file_is_passthrough(5000));
 	file_forget(900);
 	file_forget(901);
 	file_forget(5000);

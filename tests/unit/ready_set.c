@@ -18,7 +18,10 @@
 #include "sock/sock_ops.h"
 #include "unit.h"
 
-static void watch_told(struct sock *sk, struct watch *w) { w->is_told = true; }
+static void watch_told(struct sock *sk, struct watch *w)
+{
+	w->is_notified = true;
+}
 
 static const struct sock_ops ops = { .name = "teller", .watch = watch_told };
 const struct sock_ops *const sock_tables[SOCK_TABLES] = { &ops, &ops, &ops,
@@ -184,7 +187,7 @@ static void a_child_of_a_fork_has_no_feed(void **state)
 	watch_after_fork(&one);
 	assert_false(ready_has_come(&set));
 	assert_true(set.by_fd);
-	assert_false(one.is_told);
+	assert_false(one.is_notified);
 	watches_tell(&list, POLLIN);
 	assert_true(drain());
 	watch_close(&list, &sk, &one);

@@ -30,22 +30,22 @@ static int answer, gives;
 static int n_connect, n_listen, n_notify, n_accept, n_close;
 
 static int on_connect(uint64_t id, int fd, const struct sockaddr *to,
-		      socklen_t len, unsigned timeout_ms, int *carrier)
+		      socklen_t len, unsigned timeout_ms, int *replacement)
 {
 	n_connect++;
 	if (!answer)
-		*carrier = gives;
+		*replacement = gives;
 	return answer;
 }
 static int on_listen(uint64_t id, int fd, int backlog) { return ++n_listen, 0; }
 static void on_notify(const struct osf_inet_event *event) { n_notify++; }
 static int on_accept(uint64_t listener, uint64_t id, int fd,
 		     struct sockaddr_storage *from, socklen_t *len,
-		     int *carrier)
+		     int *replacement)
 {
 	n_accept++;
 	if (!answer)
-		*carrier = gives;
+		*replacement = gives;
 	return answer;
 }
 static void on_close(uint64_t id) { n_close++; }
@@ -409,7 +409,7 @@ static void a_carrier_that_is_none_leaves_the_socket_alone(void **state)
 }
 
 static int at_once(uint64_t id, int fd, const struct sockaddr *to,
-		   socklen_t len, unsigned timeout_ms, int *carrier)
+		   socklen_t len, unsigned timeout_ms, int *replacement)
 {
 	n_connect++;
 	return module_connect(id, fd, to, len, NULL, NULL);

@@ -26,13 +26,13 @@ struct later {
 };
 
 static int on_connect(uint64_t id, int fd, const struct sockaddr *to,
-		      socklen_t len, unsigned timeout_ms, int *carrier)
+		      socklen_t len, unsigned timeout_ms, int *replacement)
 {
 	return -EAGAIN;
 }
 static int on_accept(uint64_t listener, uint64_t id, int fd,
 		     struct sockaddr_storage *from, socklen_t *len,
-		     int *carrier)
+		     int *replacement)
 {
 	return -EAGAIN;
 }
@@ -55,7 +55,7 @@ static const struct {
 	{ { "of 2, opens only", 2, .least = 1 }, { 2, 2, 2, 2 } },
 	{ { "of 2, accepts too", 2, true, .least = 1 }, { 1, 2, 2, 2 } },
 	{ { "of 2, must accept", 2, true, .least = 2 }, { 0, 2, 2, 2 } },
-	{ { "of 3, by carriers", 3, true, .least = 1 }, { 1, 3, 3, 3 } },
+	{ { "of 3, by replacements", 3, true, .least = 1 }, { 1, 3, 3, 3 } },
 	{ { "of 3, has streams", 3, true, true, .least = 1 }, { 1, 2, 2, 2 } },
 	{ { "of 3, needs streams", 3, true, true, .least = 3 }, { 0 } },
 	{ { "later, unused", 4, true, .least = 1 }, { 1, 4, 4, 4 } },

@@ -3,7 +3,7 @@
  * tests/unit/ring_held.c - a record whose header is not stored yet hides the rest
  *
  * Either side may store it, and the writer's store never meets a place of the ring
- * that was used again (shm/held.c).
+ * that was used again (shm/cork.c).
  */
 #include "ring_pair.h"
 
@@ -25,7 +25,7 @@ static void hold(struct held *h, uint32_t n)
 	if (!to)
 		return;
 	stream_fill(to, h->sent, len);
-	h->hdr = ring_commit_held(&h->p.tx, h->at, len);
+	h->hdr = ring_commit_corked(&h->p.tx, h->at, len);
 	h->sent += len;
 	h->is_on = true;
 }
@@ -58,9 +58,9 @@ static void what_follows_is_hidden_too(void **state)
 	assert_int_equal(ring_rx_bytes(&h.p.rx, 100, &mark), 0);
 	assert_int_equal(mark, RING_NONE);
 	assert_int_equal(ring_rx_waits_at(&h.p.rx), h.at);
-	assert_true(ring_is_held(&h.p.tx, h.at));
+	assert_true(ring_is_corked(&h.p.tx, h.at));
 	release(&h);
-	assert_false(ring_is_held(&h.p.tx, h.at));
+	assert_false(ring_is_corked(&h.p.tx, h.at));
 	assert_int_equal(ring_rx_bytes(&h.p.rx, 100, &mark), 30);
 	assert_int_equal(mark, RING_FIN);
 	assert_int_equal(pair_pull(&h.p, 0, 100), 30);
@@ -74,7 +74,7 @@ static void the_reader_may_store_the_header(void **state)
 	pair_init(&h.p, RING_MIN_SIZE);
 	hold(&h, 10);
 	take(&h);
-	assert_false(ring_is_held(&h.p.tx, h.at));
+	assert_false(ring_is_corked(&h.p.tx, h.at));
 	assert_int_equal(ring_rx_waits_at(&h.p.rx), UINT32_MAX);
 	assert_int_equal(pair_pull(&h.p, 0, 100), 10);
 	release(&h);
@@ -95,11 +95,11 @@ static void a_header_that_is_there_stays(void **state)
 	pair_fini(&h.p);
 }
 
-/* As shm/held.c does it: whatever is put behind a record that the reader has taken is
+/* As shm/cork.c does it: whatever is put behind a record that the reader has taken is
  * put there after the hold was given up. */
 static void step(struct held *h, uint32_t what, uint32_t n)
 {
-	if (h->is_on && !ring_is_held(&h->p.tx, h->at))
+	if (h->is_on && !ring_is_corked(&h->p.tx, h->at))
 		release(h);
 	switch (what % 6) {
 	case 0:

@@ -347,7 +347,7 @@ static void references_behind_a_lent_record_stay(void **state)
 		ring_publish(&p.rx);
 		assert_int_equal(done, 1);
 	}
-	p.rx.hold = RING_NO_HOLD;
+	p.rx.hold = RING_NONE_LENT;
 	refs.is_held = false;
 	assert_true(ring_rx_owes_refs(&p.rx));
 	ring_publish(&p.rx);

@@ -54,7 +54,7 @@ static const struct sock_ops kernel_like = { .name = "kernel" };
 
 const struct sock_ops *const sock_tables[SOCK_TABLES] = {
 	[SOCK_YOUNG... SOCK_UPGRADING] = &kernel_like,
-	[SOCK_CANDIDATE... SOCK_SHM] = &shm_like,
+	[SOCK_PENDING... SOCK_SHM] = &shm_like,
 	[SOCK_KERNEL... SOCK_TABLES - 1] = &kernel_like,
 };
 
@@ -155,7 +155,7 @@ static void the_mode_comes_with_each_half(void **state)
 	pid_t pid = fork_it();
 
 	if (!pid) {
-		sock_lock_both(&sk);
+		sock_lock_halves(&sk);
 		sk.state = SOCK_STATE(SOCK_KERNEL);
 		shared_mode(&sk, SOCK_KERNEL);
 		sock_unlock_both(&sk);
@@ -203,7 +203,7 @@ static void a_look_may_be_killed(void **state)
 		raise(SIGKILL);
 	}
 	status_of(pid);
-	sock_lock_both(&sk);
+	sock_lock_halves(&sk);
 	assert_false(sk.is_lost);
 	assert_int_equal(*count_of(HALF_RX), 0);
 	sock_unlock_both(&sk);

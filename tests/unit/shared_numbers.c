@@ -64,8 +64,8 @@ static void use(struct sock *sk, struct rng *r)
 	ring_push_mark(&c->tx, RING_BACK);
 	ring_push_mark(&c->tx, RING_FIN);
 	if (c->tx.holds)
-		ring_release(&c->tx, c->held_at, c->held_hdr);
-	ring_is_held(&c->tx, c->held_at);
+		ring_release(&c->tx, c->corked_at, c->corked_hdr);
+	ring_is_corked(&c->tx, c->corked_at);
 	ring_rx_bytes(&c->rx, UINT32_MAX, &mark);
 	for (int i = 0; i < 64; i++) {
 		int32_t n = ring_peek(&c->rx, &data, &mark);

@@ -61,7 +61,7 @@ bool is_shm(void)
 	return p && !strcmp(p, "shm");
 }
 
-/* Our own statistics segment: there is one in this process. */
+/* Our own statistics file: there is one in this process. */
 static const struct osf_stats_header *stats(void)
 {
 	char path[300], link[300];

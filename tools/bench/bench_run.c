@@ -39,7 +39,7 @@ static bool has_side(const struct bench *b, const struct bench_args *args,
 	       (side != SIDE_UCX || program_exists("ucx_perftest"));
 }
 
-/* Why nothing is known of the connections: no process wrote a statistics segment,
+/* Why nothing is known of the connections: no process wrote a statistics file,
  * or the segments are of a version that we do not read. */
 static int say_no_segment(struct bench_run *r)
 {

@@ -287,8 +287,9 @@ static bool is_pinned(unsigned reason)
 {
 	return reason != OSF_REASON_NONE && reason != OSF_REASON_YOUNG &&
 	       reason != OSF_REASON_UPGRADED && reason != OSF_REASON_NO_PEER &&
-	       reason != OSF_REASON_NO_OFFER && reason != OSF_REASON_LISTENER &&
-	       reason != OSF_REASON_PEER_PINNED &&
+	       reason != OSF_REASON_NO_PROPOSAL &&
+	       reason != OSF_REASON_LISTENER &&
+	       reason != OSF_REASON_PEER_KERNEL &&
 	       reason != OSF_REASON_PEER_BACK;
 }
 
@@ -307,7 +308,7 @@ static void judge_process(const struct looking *lk, struct seg_sock *row,
 	if (other && is_pinned(other->s.reason)) {
 		row->peer_reason = other->s.reason;
 		if (row->reason != OSF_REASON_PEER_BACK)
-			row->reason = OSF_REASON_PEER_PINNED;
+			row->reason = OSF_REASON_PEER_KERNEL;
 	} else if (row->reason == OSF_REASON_PEER_BACK) {
 		return; /* it took part once */
 	} else if (seg && !other) {
@@ -338,7 +339,7 @@ static void judge(const struct looking *lk, const struct place *own,
 	}
 	bool may_be_ours = !row->peer_pid || seg_of(lk, row->peer_pid);
 	bool is_unanswered = row->reason == OSF_REASON_NO_PEER ||
-			     row->reason == OSF_REASON_NO_OFFER;
+			     row->reason == OSF_REASON_NO_PROPOSAL;
 	if (p == own && mine && mine->uid && d->uid && mine->uid != d->uid &&
 	    may_be_ours && is_unanswered)
 		row->reason = OSF_REASON_OTHER_UID;
@@ -348,8 +349,8 @@ static bool is_open_question(const struct seg_sock *row)
 {
 	return !row->s.listening && row->s.proto == OSF_PROTO_INET &&
 	       (row->reason == OSF_REASON_NO_PEER ||
-		row->reason == OSF_REASON_NO_OFFER ||
-		row->reason == OSF_REASON_PEER_PINNED ||
+		row->reason == OSF_REASON_NO_PROPOSAL ||
+		row->reason == OSF_REASON_PEER_KERNEL ||
 		row->reason == OSF_REASON_PEER_BACK ||
 		row->reason == OSF_REASON_OTHER_NETNS ||
 		row->reason == OSF_REASON_REMOTE);

@@ -68,10 +68,10 @@ static void print_summary(const struct seg_sums *sums, size_t n_segs)
 		return;
 	}
 	complain("%zu process%s: %s opened, %s accepted, %s upgraded"
-		 ", %s taken back",
+		 ", %s fell back",
 		 n_segs, n_segs == 1 ? "" : "es", unit_count(t->n_connected).s,
 		 unit_count(t->n_accepted).s, unit_count(t->n_upgraded).s,
-		 unit_count(t->n_taken_back).s);
+		 unit_count(t->n_fallbacks).s);
 	complain("bytes over shm: %s in, %s out; over the kernel: %s%s in, "
 		 "%s out",
 		 unit_bytes(t->rx_bytes_shm).s, unit_bytes(t->tx_bytes_shm).s,

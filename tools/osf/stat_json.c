@@ -76,10 +76,10 @@ static void add_totals(cJSON *process, const struct seg *seg)
 	add_count(o, "n_connected", t->n_connected);
 	add_count(o, "n_accepted", t->n_accepted);
 	add_count(o, "n_upgraded", t->n_upgraded);
-	add_count(o, "n_taken_back", t->n_taken_back);
+	add_count(o, "n_fallbacks", t->n_fallbacks);
 	add_count(o, "n_broken", t->n_broken);
-	add_count(o, "n_offers", t->n_offers);
-	add_count(o, "n_offers_expired", t->n_offers_expired);
+	add_count(o, "n_proposals", t->n_proposals);
+	add_count(o, "n_proposals_expired", t->n_proposals_expired);
 	add_count(o, "rx_bytes_shm", t->rx_bytes_shm);
 	add_count(o, "tx_bytes_shm", t->tx_bytes_shm);
 	add_count(o, "tx_bytes_ref", t->tx_bytes_ref);

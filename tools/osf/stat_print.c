@@ -249,11 +249,11 @@ static void print_process(const struct stat_view *v, const struct seg *seg,
 
 	screen_line(screen, stdout, STYLE_BOLD,
 		    "%s %u  since %s (%s)  upgraded %s  accepted %s  "
-		    "connected %s  taken back %s  broken %s  open %zu",
+		    "connected %s  fell back %s  broken %s  open %zu",
 		    h->program, h->pid, unit_clock(h->started_ns).s,
 		    unit_age(age_ns(h->started_ns)).s,
 		    unit_count(t->n_upgraded).s, unit_count(t->n_accepted).s,
-		    unit_count(t->n_connected).s, unit_count(t->n_taken_back).s,
+		    unit_count(t->n_connected).s, unit_count(t->n_fallbacks).s,
 		    unit_count(t->n_broken).s, seg->n_socks - seg->n_gone);
 	if (t->n_raw)
 		screen_line(screen, stdout, NULL,

@@ -105,7 +105,7 @@ static int init(const struct xlio_init_attr *attr)
 	if (attr->flags)
 		return -EINVAL;
 	return groups_init(&(struct group_memory){
-	    .told = attr->memory_cb,
+	    .announce = attr->memory_cb,
 	    .alloc = attr->memory_alloc,
 	    .free = attr->memory_free,
 	    .limit = setting_number("OSF_XLIO_MEMORY", MEMORY_DEFAULT, 0,

@@ -108,17 +108,17 @@ static enum abi abi_of(const char *s)
 /* A program that got a table of another layout would crash at its first call. */
 static void refuse_abi(void)
 {
-	static bool is_told;
+	static bool is_notified;
 
-	if (!is_told)
+	if (!is_notified)
 		setting_wrong("OSF_XLIO_ABI", "3.30 to 3.51, 3.60, or 3.61 to "
 					      "3.70 (the default)");
-	is_told = true;
+	is_notified = true;
 }
 
 static enum abi abi(void)
 {
-	const char *s = getenv("OSF_XLIO_ABI");
+	const char *s = secure_getenv("OSF_XLIO_ABI");
 	enum abi found = s && *s ? abi_of(s) : ABI_361;
 
 	if (found == ABI_UNKNOWN)

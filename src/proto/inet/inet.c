@@ -64,19 +64,19 @@ void inet_seen(struct sock *sk, int fd)
 	st->flags &= ~(uint32_t)OSF_STATS_UNSEEN;
 }
 
-bool inet_pin(struct sock *sk, enum osf_reason reason)
+bool inet_keep_kernel(struct sock *sk, enum osf_reason reason)
 {
 	INSIDE_GATE();
 
 	if (!sock_start_moving(sk)) {
 		if (sock_mode(sk) == SOCK_YOUNG) { /* and there it stays */
 			SOCK_PUT(sk, stays, 1);
-			store_rlx(&sk->turns_next, UINT32_MAX);
+			store_rlx(&sk->pingpongs_next, UINT32_MAX);
 			store_rlx(&sk->bytes_next, UINT64_MAX);
 		}
 		return false;
 	}
-	shm_offer_close(sk);
+	shm_proposal_close(sk);
 	sock_set_reason(sk, reason);
 	sock_set_mode(sk, SOCK_KERNEL);
 	return true;

@@ -8,9 +8,9 @@
  * stop counting.  The kernel counts instead.  We ask it when the socket is
  * closed or the process ends; osf stat asks it for open sockets.
  *
- * A turn is a change of direction: a request and its response are two turns.
+ * A ping-pong is a change of direction: a request and its response are two.
  * The side that opened the connection tries before it sends, the other side
- * after it has received.  So the acceptor sees an offer together with the
+ * after it has received.  So the acceptor sees a proposal together with the
  * request that follows it.
  */
 #pragma once
@@ -34,24 +34,24 @@ void inet_seen(struct sock *sk, int fd);
 /* Leave the socket to the kernel for good, from mode YOUNG.  False: it is not
  * young, or other threads are inside a system call; it is then not tried
  * again. */
-bool inet_pin(struct sock *sk, enum osf_reason reason);
+bool inet_keep_kernel(struct sock *sk, enum osf_reason reason);
 
-static inline bool inet_reached(const struct sock *sk, uint32_t turns)
+static inline bool inet_reached(const struct sock *sk, uint32_t n)
 {
-	return turns >= load_rlx(&sk->turns_next) ||
+	return n >= load_rlx(&sk->pingpongs_next) ||
 	       load_rlx(&sk->st->rx_bytes_inet) +
 		       load_rlx(&sk->st->tx_bytes_inet) >=
 		   load_rlx(&sk->bytes_next);
 }
 
-/* Before a send in mode YOUNG: is it time for ops_look()? */
+/* Before a send in mode YOUNG: is it time for ops_advance()? */
 static inline bool inet_due_before_send(const struct sock *sk)
 {
-	return inet_reached(sk, load_rlx(&sk->turns) +
+	return inet_reached(sk, load_rlx(&sk->pingpongs) +
 				    (load_rlx(&sk->last_dir) != DIR_TX));
 }
 
-/* After a call that moved @n bytes: is it time for ops_look()?  Threads may
+/* After a call that moved @n bytes: is it time for ops_advance()?  Threads may
  * call this at once; a count that is slightly wrong only delays the look. */
 static inline bool inet_account(struct sock *sk, int dir, ssize_t n)
 {
@@ -66,7 +66,7 @@ static inline bool inet_account(struct sock *sk, int dir, ssize_t n)
 	}
 	if (load_rlx(&sk->last_dir) != dir) {
 		store_rlx(&sk->last_dir, (uint8_t)dir);
-		count(&sk->turns, 1);
+		count(&sk->pingpongs, 1);
 	}
-	return dir == DIR_RX && inet_reached(sk, load_rlx(&sk->turns));
+	return dir == DIR_RX && inet_reached(sk, load_rlx(&sk->pingpongs));
 }

@@ -190,15 +190,15 @@ static int kernel_disconnect(struct sock *sk, int fd,
 	.error_later = told_already, .is_ready = by_sleeping,                  \
 	.sleep = asleep_in_calls, .went_past = inbox_went_past,                \
 	.inq = kernel_inq, .outq = kernel_outq, .events = kernel_events,       \
-	.look = kernel_events, .watch = by_anchor, .arm = needs_no_arming,     \
-	.sleep_on = on_itself, .hint = is_news, .is_rung = is_not_rung,        \
-	.drain = nothing, .next_ns = never, .opt_changed = tell_anchor,        \
-	.async_changed = nothing, .tcp_info = knows_all,                       \
-	.so_error = ask_anchor, .is_over = is_there_still,                     \
-	.is_before_mark = at_anchors_mark, .retire = retired,                  \
-	.close = inet_seen, .exit = inet_seen,                                 \
+	.events_now = kernel_events, .watch = by_anchor,                       \
+	.arm = needs_no_arming, .sleep_on = on_itself, .hint = is_news,        \
+	.is_rung = is_not_rung, .drain = nothing, .next_ns = never,            \
+	.opt_changed = tell_anchor, .async_changed = nothing,                  \
+	.tcp_info = knows_all, .so_error = ask_anchor,                         \
+	.is_over = is_there_still, .is_before_mark = at_anchors_mark,          \
+	.retire = retired, .close = inet_seen, .exit = inet_seen,              \
 	.after_fork = nothing_inherited, .alone = sock_unshare,                \
-	.settle = nothing, .passed = inet_unseen,                              \
+	.sync = nothing, .passthrough = inet_unseen,                           \
 	.anchor_moved = anchor_moves, .reset = is_no_loss
 
 const struct sock_ops inet_kernel_ops = {
@@ -314,12 +314,12 @@ static void young_leave(struct sock *sk, int dir, ssize_t n)
 static bool young_is_due(const struct sock *sk, int dir)
 {
 	return dir == DIR_TX ? inet_due_before_send(sk)
-			     : inet_reached(sk, load_rlx(&sk->turns));
+			     : inet_reached(sk, load_rlx(&sk->pingpongs));
 }
 
 static void young_fallback(struct sock *sk, int fd, enum osf_reason why)
 {
-	inet_pin(sk, why);
+	inet_keep_kernel(sk, why);
 }
 
 /* What follows is a new connection. */
@@ -329,14 +329,14 @@ static int young_disconnect(struct sock *sk, int fd,
 	int err = kernel_disconnect(sk, fd, addr, len);
 
 	if (!err)
-		inet_pin(sk, OSF_REASON_OPTION);
+		inet_keep_kernel(sk, OSF_REASON_OPTION);
 	return err;
 }
 
 /* A half-closed connection is not worth moving. */
 static int young_shutdown(struct sock *sk, int fd, int how)
 {
-	inet_pin(sk, OSF_REASON_HALF_CLOSED);
+	inet_keep_kernel(sk, OSF_REASON_HALF_CLOSED);
 	return kernel_shutdown(sk, fd, how);
 }
 

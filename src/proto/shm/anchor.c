@@ -89,7 +89,7 @@ static bool peer_died(struct sock *sk, bool by_reset)
 	 * FIN too. */
 	uint32_t lives =
 	    by_reset ? SEG_CLOSED
-		     : SEG_CLOSED | SEG_TX_FIN | SEG_TX_BACK | SEG_RECALL;
+		     : SEG_CLOSED | SEG_TX_FIN | SEG_TX_BACK | SEG_FALLBACK;
 
 	if (sock_mode(sk) != SOCK_SHM || !shm_w(sk)->tx_ring ||
 	    shm_w(sk)->rx_back || load_rlx(&shm_w(sk)->rx_broken) ||
@@ -127,7 +127,7 @@ int anchor_so_error(struct sock *sk, int fd)
 {
 	if (sock_mode(sk) == SOCK_SHM &&
 	    load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
-		anchor_look(sk, fd);
+		anchor_ask(sk, fd);
 	int err = -anchor_error(sk);
 	return err || shm_w(sk)->peer_died ? err : -1;
 }
@@ -160,8 +160,8 @@ static void ring(struct sock *sk, int fd, int flags)
 		return;
 	}
 	fetch_add(&me->bells, 1);
-	if (load_seq(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_RECALL)) {
-		/* Dekker with shm_leave() and shm_recall(). */
+	if (load_seq(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_FALLBACK)) {
+		/* Dekker with shm_leave() and shm_fallback_now(). */
 		fetch_sub(&me->bells, 1);
 		fetch_sub(&sk->w->n_ringing, 1);
 		return;
@@ -212,14 +212,15 @@ void anchor_back(struct sock *sk, int fd)
 	shm_release(sk);
 	fetch_add(&me->bells, 1);
 	bool rings =
-	    !(load_seq(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_RECALL));
+	    !(load_seq(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_FALLBACK));
 	if (!rings)
 		fetch_sub(&me->bells, 1);
 	ring_push_mark(&shm_of(sk)->tx, RING_BACK);
 	fetch_or(&me->flags, SEG_TX_BACK); /* S2 */
 	if (rings && libc.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
 		fetch_sub(&me->bells, 1);
-	if (shm_is_recalled(sk)) /* Dekker with shm_recall(), by the flags */
+	if (shm_has_fallen_back(
+		sk)) /* Dekker with shm_fallback_now(), by the flags */
 		shm_cut_is_known(sk, fd);
 	errno = saved;
 }
@@ -293,7 +294,7 @@ void anchor_drain(struct sock *sk, int fd)
 
 	/* Bytes of the stream come first and are counted, or no doorbells
 	 * follow. */
-	if (load_rlx(&shm_w(sk)->rx_tcp) || load_rlx(&shm_w(sk)->recalled))
+	if (load_rlx(&shm_w(sk)->rx_tcp) || load_rlx(&shm_w(sk)->fell_back))
 		return;
 	if (rung != shm_of(sk)->bells_drained)
 		sock_changes_rx(sk);
@@ -345,7 +346,7 @@ bool anchor_is_closed(const struct sock *sk, int fd)
 	       ti.tcpi_state == TCP_CLOSE;
 }
 
-void anchor_look(struct sock *sk, int fd)
+void anchor_ask(struct sock *sk, int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
 	int saved = errno;

@@ -40,7 +40,7 @@ struct shm_conn {
 	/* Sending. */
 	alignas(CACHE_LINE) struct ring_tx tx;
 	uint8_t tx_fin;       /* a FIN record was pushed */
-	uint64_t tx_tcp_base; /* bytes sent by TCP, exact while CANDIDATE */
+	uint64_t tx_tcp_base; /* bytes sent by TCP, exact while PENDING */
 	uint32_t tx_full_at; /* ours: the peer's tail, when there was no room */
 	uint32_t tx_limit;   /* bytes in flight at most, from SO_SNDBUF */
 	uint32_t granted;    /* ours: bytes of the ring beyond the window */
@@ -48,15 +48,15 @@ struct shm_conn {
 	uint64_t bulk_since_ns;
 	uint32_t
 	    n_bulk_slow; /* looks at the pace in a row; see proto/shm/tx.c */
-	uint32_t held_bytes; /* of records that wait for more; 0: none */
-	uint32_t held_at;    /* the first of them, whose header is not stored */
-	uint64_t held_hdr, held_since_ns;
+	uint32_t corked_bytes; /* of records that wait for more; 0: none */
+	uint32_t corked_at; /* the first of them, whose header is not stored */
+	uint64_t corked_hdr, corked_since_ns;
 
 	/* The upgrade. */
-	int32_t offer_fd;   /* the listener of our offer, or 0 */
-	int32_t channel_fd; /* to the taker of our segment, or 0 */
-	uint32_t inbox_tag; /* of the inbox that the peer was given */
-	uint32_t slot;      /* this side's slot in its own inbox */
+	int32_t proposal_fd; /* the listener of our proposal, or 0 */
+	int32_t channel_fd;  /* to the acceptor of our segment, or 0 */
+	uint32_t inbox_tag;  /* of the inbox that the peer was given */
+	uint32_t slot;       /* this side's slot in its own inbox */
 
 	struct shm_lend *lend; /* lend.c; NULL: nobody uses it */
 };
@@ -69,7 +69,7 @@ struct shm_words {
 	uint8_t rx_tcp;    /* 1: bytes may still be in TCP, ahead of the ring */
 	uint8_t rx_eof;    /* a FIN record, or the anchor's FIN, was reached */
 	uint8_t rx_back;   /* the peer's BACK record was reached */
-	uint8_t recalled;  /* we recalled it: there are no doorbells any more */
+	uint8_t fell_back; /* we ended the ring alone: no doorbells any more */
 	uint8_t rx_broken; /* the peer broke the protocol */
 	uint8_t peer_died; /* PEER_*: its process has ended without closing */
 	uint8_t tx_ring;   /* 1: the ring, 0: still (or again) TCP */

@@ -69,7 +69,7 @@ static bool tx_writable_locked(struct sock *sk, int fd)
 	 * and has no room until it does. */
 	if (unlikely(load_rlx(shm_of(sk)->tx.tail_pub) == RING_TAIL_MOVE)) {
 		sock_changes_tx(sk);
-		if (shm_of(sk)->held_bytes)
+		if (shm_of(sk)->corked_bytes)
 			shm_flush(sk, fd);
 	}
 	/* The next send reports a corrupt tail.  It must not hang the program
@@ -105,12 +105,12 @@ static bool rx_enough(struct sock *sk)
 }
 
 /* Even if nobody reads or writes a candidate, notice when its peer is ready. */
-static void candidate_look(struct sock *sk, int fd)
+static void pending_ask(struct sock *sk, int fd)
 {
-	if (!sock_hold(sk, SOCK_CANDIDATE))
+	if (!sock_lock_both(sk, SOCK_PENDING))
 		return;
-	shm_candidate_step(sk, fd);
-	sock_drop(sk);
+	shm_pending_step(sk, fd);
+	sock_unlock_both(sk);
 }
 
 /* Before SHM: true if the kernel has the answer.  It does not if the peer has
@@ -118,12 +118,12 @@ static void candidate_look(struct sock *sk, int fd)
 static COLD bool kernel_events(struct sock *sk, int fd, unsigned *ev)
 {
 	do {
-		if (sock_mode(sk) == SOCK_CANDIDATE)
-			candidate_look(sk, fd);
+		if (sock_mode(sk) == SOCK_PENDING)
+			pending_ask(sk, fd);
 		if (sock_mode(sk) == SOCK_SHM)
 			return false;
 		*ev = tcp_events(fd, POLLIN | POLLOUT | POLLPRI);
-	} while (*ev & POLLIN && sock_mode(sk) == SOCK_CANDIDATE &&
+	} while (*ev & POLLIN && sock_mode(sk) == SOCK_PENDING &&
 		 load_acq(&shm_peer(sk)->flags) & SEG_READY &&
 		 !sk->w->anchor_err);
 	return true;
@@ -135,13 +135,13 @@ static COLD bool rx_tcp_events(struct sock *sk, int fd, unsigned *ev)
 	unsigned tcp;
 
 	do {
-		if (shm_rx_settle(sk, fd))
+		if (shm_rx_sync(sk, fd))
 			return false;
 		tcp = tcp_events(fd, POLLIN);
 	} while (tcp & POLLIN && shm_of(sk)->rx_tcp_left < 0 &&
 		 load_acq(&shm_peer(sk)->flags) & SEG_TX_RING);
 	if (tcp & (POLLERR | POLLHUP | POLLRDHUP))
-		anchor_look(sk, fd);
+		anchor_ask(sk, fd);
 	*ev |= tcp & (POLLIN | POLLRDNORM);
 	if (backlog_bytes(sk))
 		*ev |= POLLIN | POLLRDNORM;
@@ -155,7 +155,7 @@ static COLD unsigned rx_back_events(struct sock *sk, int fd)
 	unsigned tcp = tcp_events(fd, POLLIN);
 	int n = 0, saved = errno;
 
-	if (!(tcp & POLLIN) || load_rlx(&shm_w(sk)->recalled))
+	if (!(tcp & POLLIN) || load_rlx(&shm_w(sk)->fell_back))
 		return tcp & ~(unsigned)POLLOUT;
 	anchor_clear(sk, fd);
 	uint32_t due = load_acq(&shm_peer(sk)->bells) -
@@ -201,7 +201,7 @@ static COLD unsigned queue_events(struct sock *sk, int fd, unsigned want)
 	unsigned ev = errq_events(sk, fd, want, &said);
 
 	if (said & ends)
-		anchor_look(sk, fd);
+		anchor_ask(sk, fd);
 	return ev;
 }
 
@@ -220,8 +220,8 @@ unsigned shm_events(struct sock *sk, int fd)
 
 	/* Do this even if nobody reads, because a sleeper must wake when bytes
 	 * are due. */
-	if (shm_is_held(sk))
-		shm_look_held(sk);
+	if (shm_is_corked(sk))
+		shm_poll_corked(sk);
 	uint32_t peer = load_acq(&shm_peer(sk)->flags); /* S2 */
 	bool rx_done = load_rlx(&shm_w(sk)->rx_eof) || peer & SEG_TX_FIN ||
 		       shut & SHUT_BIT_RD;
@@ -280,7 +280,7 @@ static void tell_of_space(struct sock *sk, int fd)
 		return;
 	sock_changes_rx(sk);
 	if (ring_publish(&shm_of(sk)->rx))
-		shm_told_space(sk, fd);
+		shm_notify_space(sk, fd);
 }
 
 bool shm_has_inbox(const struct sock *sk)
@@ -367,22 +367,22 @@ static void tx_shut(struct sock *sk, int fd)
 	if (sk->w->shut & SHUT_BIT_WR)
 		return;
 	store_rlx(&sk->w->shut, (uint8_t)(sk->w->shut | SHUT_BIT_WR));
-	if (shm_w(sk)->tx_ring && shm_is_recalled(sk))
-		shm_tx_recalled(sk, fd, 0);
+	if (shm_w(sk)->tx_ring && shm_has_fallen_back(sk))
+		shm_tx_fell_back(sk, fd, 0);
 	if (!shm_w(sk)->tx_ring || shm_is_broken(sk)) {
 		libc.shutdown(fd, SHUT_WR);
 		return;
 	}
 	push_fin(sk);
-	shm_told_data(sk, fd);
-	if (shm_is_recalled(sk))
-		shm_tx_recalled(sk, fd, 0);
+	shm_notify_data(sk, fd);
+	if (shm_has_fallen_back(sk))
+		shm_tx_fell_back(sk, fd, 0);
 }
 
 /* A connection that both ends have closed, or that was reset, is over. */
 static int is_over(struct sock *sk, int fd)
 {
-	anchor_look(sk, fd);
+	anchor_ask(sk, fd);
 	if (load_rlx(&sk->w->anchor_end) == ANCHOR_RST ||
 	    anchor_is_closed(sk, fd))
 		return -ENOTCONN;
@@ -395,10 +395,10 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 {
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
 		return -EINVAL;
-	sock_lock_both(sk);
-	if (sock_mode(sk) == SOCK_CANDIDATE)
-		shm_candidate_decide(sk, fd);
-	bool ours = sock_mode(sk) != SOCK_KERNEL && !shm_w(sk)->recalled;
+	sock_lock_halves(sk);
+	if (sock_mode(sk) == SOCK_PENDING)
+		shm_pending_decide(sk, fd);
+	bool ours = sock_mode(sk) != SOCK_KERNEL && !shm_w(sk)->fell_back;
 	if (ours) {
 		int over = is_over(sk, fd);
 
@@ -437,7 +437,7 @@ int shm_inq(struct sock *sk, int fd)
 
 	/* Doorbells are not bytes of the stream.  While TCP has both, count
 	 * only the stream's. */
-	while (shm_w(sk)->rx_tcp && !shm_rx_settle(sk, fd) &&
+	while (shm_w(sk)->rx_tcp && !shm_rx_sync(sk, fd) &&
 	       shm_of(sk)->rx_tcp_left < 0) {
 		if (load_rlx(&shm_w(sk)->rx_broken))
 			return 0;
@@ -450,8 +450,8 @@ int shm_inq(struct sock *sk, int fd)
 	SOCK_LOOK_RX(sk);
 	if (sock_mode(sk) == SOCK_KERNEL)
 		return libc.ioctl(fd, FIONREAD, &n) < 0 ? -errno : n;
-	if (shm_is_held(sk))
-		shm_take_held(sk, false);
+	if (shm_is_corked(sk))
+		shm_uncork(sk, false);
 	int in_ring = (int)ring_rx_bytes(&shm_of(sk)->rx, INT32_MAX, &mark);
 	if (!shm_w(sk)->rx_tcp && !shm_w(sk)->rx_back) {
 		if (in_ring || mark != RING_BACK)
@@ -488,19 +488,19 @@ int shm_outq(struct sock *sk, int fd)
 	uint32_t used = ring_tx_used(&shm_of(sk)->tx);
 	if (used > shm_of(sk)->tx.size / 2)
 		return (int)(used - shm_of(sk)->tx.size / 2);
-	return (int)shm_of(sk)->held_bytes;
+	return (int)shm_of(sk)->corked_bytes;
 }
 
 /*
  * Fall back to the kernel.  Our direction ends with a BACK mark and continues
  * in TCP.  We ask the peer to do the same at its next call.
  */
-void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
+void shm_fallback(struct sock *sk, int fd, enum osf_reason reason)
 {
-	if (!sock_hold(sk, SOCK_SHM))
+	if (!sock_lock_both(sk, SOCK_SHM))
 		return;
-	if (shm_is_recalled(sk))
-		shm_tx_recalled(sk, fd, 0);
+	if (shm_has_fallen_back(sk))
+		shm_tx_fell_back(sk, fd, 0);
 	if (sock_mode(sk) == SOCK_SHM && shm_w(sk)->tx_ring &&
 	    !shm_of(sk)->tx_fin) {
 		fetch_or(&shm_me(sk)->flags, SEG_WANT_BACK);
@@ -509,9 +509,9 @@ void shm_take_back(struct sock *sk, int fd, enum osf_reason reason)
 					? reason
 					: OSF_REASON_PEER_BACK);
 		shm_note_back(sk);
-		count(&arena_totals()->n_taken_back, 1);
+		count(&arena_totals()->n_fallbacks, 1);
 	}
-	sock_drop(sk);
+	sock_unlock_both(sk);
 }
 
 /* Has the program left bytes unread, in TCP or in the ring?  As in the kernel,
@@ -537,12 +537,12 @@ static bool is_unread(struct sock *sk, int fd)
 void shm_leave(struct sock *sk, int fd)
 {
 	fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
-	if (shm_w(sk)->rx_back || (shm_w(sk)->rx_tcp && !shm_rx_settle(sk, fd)))
+	if (shm_w(sk)->rx_back || (shm_w(sk)->rx_tcp && !shm_rx_sync(sk, fd)))
 		return;
 	anchor_drain(sk, fd);
 	if (shm_of(sk)->bells_drained == load_acq(&shm_peer(sk)->bells))
 		return;
-	if (shm_is_held(sk)) /* bytes that come too late, as on the kernel */
+	if (shm_is_corked(sk)) /* bytes that come too late, as on the kernel */
 		return;
 	/* A peer that is ringing only needs a core.  After its end nothing
 	 * comes. */
@@ -555,7 +555,7 @@ void shm_leave(struct sock *sk, int fd)
 			return;
 		}
 		sched_yield();
-		anchor_look(sk, fd);
+		anchor_ask(sk, fd);
 		anchor_drain(sk, fd);
 	}
 }
@@ -591,13 +591,13 @@ static struct seg *close_keep(struct sock *sk, int fd)
 	struct seg *seg;
 
 	shm_reset_due(sk, fd);
-	if (sock_mode(sk) == SOCK_CANDIDATE)
-		shm_candidate_decide(sk, fd);
+	if (sock_mode(sk) == SOCK_PENDING)
+		shm_pending_decide(sk, fd);
 	if (!(seg = shm_of(sk)->seg))
 		return NULL;
 	if (sock_mode(sk) == SOCK_SHM && !shm_is_broken(sk)) {
 		if (shm_w(sk)->rx_tcp)
-			shm_rx_settle(sk, fd);
+			shm_rx_sync(sk, fd);
 		bool unread = is_unread(sk, fd);
 		int linger_for = unread ? 0 : linger_s(fd);
 		if (shm_w(sk)->tx_ring && !shm_of(sk)->tx_fin && linger_for)

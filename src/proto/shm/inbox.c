@@ -377,17 +377,17 @@ static void mark_behind(const struct peer_inbox *to, struct lane *l,
 
 /* Has word been left, since what counts as @past went past, for @ticket or for an earlier
  * one? */
-static bool is_told(uint64_t told, uint32_t past, uint32_t ticket)
+static bool is_notified(uint64_t last, uint32_t past, uint32_t ticket)
 {
-	return told >> 32 == past && (int32_t)(ticket - (uint32_t)told) >= 0;
+	return last >> 32 == past && (int32_t)(ticket - (uint32_t)last) >= 0;
 }
 
-static COLD void tell_behind(struct peer_inbox *to, uint32_t lane,
-			     uint32_t past, uint32_t ticket)
+static COLD void notify_behind(struct peer_inbox *to, uint32_t lane,
+			       uint32_t past, uint32_t ticket)
 {
 	mark_behind(to, &to->in->lane[lane], ticket);
 	/* Pairs with draw_ticket(): who skips its own mark finds this one made. */
-	store_rel(&to->told[lane], (uint64_t)past << 32 | ticket);
+	store_rel(&to->notified[lane], (uint64_t)past << 32 | ticket);
 }
 
 /*
@@ -404,8 +404,8 @@ static inline void draw_ticket(struct peer_inbox *to, uint32_t lane,
 
 	store_rlx(&l->recent[ticket % LANE_RECENT], (uint16_t)bit); /* I1 */
 	store_rlx(&l->log[ticket % LANE_LOG], (uint16_t)bit);
-	if (unlikely(!is_told(load_acq(&to->told[lane]), past, ticket)))
-		tell_behind(to, lane, past, ticket);
+	if (unlikely(!is_notified(load_acq(&to->notified[lane]), past, ticket)))
+		notify_behind(to, lane, past, ticket);
 }
 
 bool inbox_sleeps(const struct peer_inbox *to, uint32_t slot)

@@ -88,9 +88,9 @@ struct peer_inbox {
 	uint32_t n_rang;  /* doorbells: like all sent by TCP, not posts */
 	uint64_t rang_ns; /* the last time */
 	struct peer_bells bells;
-	/* Of each lane, which was told last: what had gone past by then, in the upper
+	/* Of each lane, which was notified last: what had gone past by then, in the upper
 	 * half, and the ticket that the word was left for. */
-	uint64_t told[INBOX_LANES];
+	uint64_t notified[INBOX_LANES];
 };
 
 static inline uint32_t slot_make(uint32_t lane, uint32_t bit)
@@ -100,7 +100,8 @@ static inline uint32_t slot_make(uint32_t lane, uint32_t bit)
 
 /* This process's own inbox, made on first use.  NULL: no memory. */
 struct inbox *inbox_own(void);
-uint32_t inbox_own_tag(void); /* tells it from others of the family; 0: none */
+uint32_t inbox_own_tag(
+    void); /* tells it from those of processes that share the socket; 0: none */
 /* Borrow the descriptor of our inbox, to send it to a peer.  Call the second
  * function in any case.  -EMFILE: the descriptor was given up, see below. */
 int inbox_own_fd_get(void);

@@ -39,7 +39,7 @@ struct shm_lend {
 	struct ring_refs *refs; /* what is mapped of the peer; or NULL */
 	bool in_place;
 	bool has_moved; /* since something was lent that is not back yet */
-	struct region_list told;
+	struct region_list announced;
 };
 
 static struct shm_lend *lend_of(const struct sock *sk)
@@ -61,7 +61,7 @@ static void lend_free(struct lend_memory *m)
 }
 
 static struct lend_memory *lend_open(struct sock *sk, bool in_place,
-				     void (*told)(void *addr, size_t len))
+				     void (*announce)(void *addr, size_t len))
 {
 	struct shm_conn *c = shm_of(sk);
 	struct shm_lend *l = calloc(1, sizeof(*l));
@@ -76,10 +76,10 @@ static struct lend_memory *lend_open(struct sock *sk, bool in_place,
 	l->in_place = in_place;
 	/* A caller that must know in advance where data may lie would have to
 	 * know all memory of every peer, so it gets no references. */
-	if (!told && shm_take_refs(sk))
+	if (!announce && shm_take_refs(sk))
 		l->refs = c->rx.refs;
-	if (in_place && told)
-		told(seg_ring(c->seg, !c->side, bytes), bytes);
+	if (in_place && announce)
+		announce(seg_ring(c->seg, !c->side, bytes), bytes);
 	if (in_place)
 		fetch_or(&shm_me(sk)->flags, SEG_LENDS);
 	c->lend = l;
@@ -117,7 +117,7 @@ static bool lend_ready(const struct sock *sk)
  * does not use all of its memory may have fewer. */
 static inline uint32_t span(const struct ring_rx *rx)
 {
-	if (rx->hold == RING_NO_HOLD)
+	if (rx->hold == RING_NONE_LENT)
 		return 0;
 	return rx->off >= rx->hold ? rx->off - rx->hold
 				   : rx->off + rx->size - rx->hold;
@@ -146,7 +146,7 @@ HOT static int32_t lend(struct sock *sk, int fd, const uint8_t **data,
 	if (unlikely(n <= 0))
 		return n;
 	at->in_order = rx->is_ref;
-	if (rx->hold == RING_NO_HOLD)
+	if (rx->hold == RING_NONE_LENT)
 		rx->hold = at->off;
 	if (!rx->refs)
 		return n;
@@ -169,7 +169,7 @@ static void publish(struct sock *sk, int fd)
 			return;
 		ring_publish_refs(rx);
 	}
-	shm_told_space(sk, fd);
+	shm_notify_space(sk, fd);
 }
 
 HOT static void lend_back(struct sock *sk, int fd, const struct lent *oldest)
@@ -180,14 +180,14 @@ HOT static void lend_back(struct sock *sk, int fd, const struct lent *oldest)
 	if (likely(!rx->moves))
 		rx->hold = oldest && likely(!lend_of(sk)->has_moved)
 			       ? oldest->off
-			       : RING_NO_HOLD;
+			       : RING_NONE_LENT;
 	if (rx->refs) {
 		rx->refs->is_held = oldest;
 		if (oldest)
 			rx->refs->held = oldest->n_refs;
 	}
 	if (unlikely(ring_rx_owes_refs(rx)) ||
-	    (rx->hold == RING_NO_HOLD && ring_rx_owed(rx) >= PUBLISH_BYTES))
+	    (rx->hold == RING_NONE_LENT && ring_rx_owed(rx) >= PUBLISH_BYTES))
 		publish(sk, fd);
 }
 
@@ -224,8 +224,8 @@ static bool is_idle(struct sock *sk)
 
 	return !ring_rx_ready(&c->rx) && !shm_w(sk)->rx_tcp &&
 	       !shm_w(sk)->rx_back && sock_mode(sk) == SOCK_SHM &&
-	       !(shm_is_held(sk) && shm_held_until(sk) != UINT64_MAX &&
-		 shm_look_held(sk));
+	       !(shm_is_corked(sk) && shm_corked_until(sk) != UINT64_MAX &&
+		 shm_poll_corked(sk));
 }
 
 /*
@@ -244,7 +244,7 @@ static ssize_t send_ref(struct sock *sk, int fd, const struct region *r,
 {
 	struct shm_lend *l = lend_of(sk);
 
-	return l ? shm_send_ref(sk, fd, &l->told, r, off, len) : 0;
+	return l ? shm_send_ref(sk, fd, &l->announced, r, off, len) : 0;
 }
 
 /* A process that has ended no longer reads, even if it is a zombie.  If we
@@ -298,7 +298,7 @@ static void hot(struct sock *sk, bool is_hot)
 {
 	struct seg_side *me = shm_me(sk);
 
-	/* Dekker with shm_told_data(); the caller fences and looks. */
+	/* Dekker with shm_notify_data(); the caller fences and looks. */
 	store_rlx(&me->rx_inbox, is_hot ? 0u : 1u);
 	if (is_hot)
 		store_rlx(&me->rx_anchor, 0u);

@@ -16,7 +16,7 @@
 /* Send the bytes that wait for more. */
 static void flush(struct sock *sk, int fd)
 {
-	if (!load_rlx(&shm_of(sk)->held_bytes))
+	if (!load_rlx(&shm_of(sk)->corked_bytes))
 		return;
 	sock_lock_tx(sk);
 	if (shm_w(sk)->tx_ring)
@@ -32,14 +32,14 @@ bool shm_opt_changed(struct sock *sk, int fd, int level, int name)
 		if ((name == TCP_NODELAY && load_rlx(&sk->w->nodelay)) ||
 		    (name == TCP_CORK && !load_rlx(&sk->w->cork)))
 			flush(sk, fd);
-	} else if (name == SO_RCVLOWAT && !shm_w(sk)->recalled) {
+	} else if (name == SO_RCVLOWAT && !shm_w(sk)->fell_back) {
 		/* A doorbell is one byte, so one byte must wake. */
 		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
 	} else if (name == SO_SNDBUF || name == SO_SNDBUFFORCE) {
 		SOCK_GUARD_TX(sk);
 		shm_sndbuf_changed(sk, fd);
 	}
-	return !shm_w(sk)->recalled;
+	return !shm_w(sk)->fell_back;
 }
 
 /* The kernel sends SIGIO when the peer rings. */
@@ -118,9 +118,9 @@ int shm_disconnect(struct sock *sk, int fd, const struct sockaddr *addr,
 
 void shm_retire(struct sock *sk)
 {
-	if (!sock_hold(sk, SOCK_SHM))
+	if (!sock_lock_both(sk, SOCK_SHM))
 		return;
-	if (shm_w(sk)->recalled)
+	if (shm_w(sk)->fell_back)
 		sock_set_mode(sk, SOCK_KERNEL);
-	sock_drop(sk);
+	sock_unlock_both(sk);
 }

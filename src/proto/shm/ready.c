@@ -93,23 +93,23 @@ void shm_watch(struct sock *sk, struct watch *w)
 		return;
 	w->slot = slot_open(w->set->lane, w);
 	store_rel(&shm_me(sk)->slot, w->slot);
-	w->is_told = w->slot != SLOT_NONE;
+	w->is_notified = w->slot != SLOT_NONE;
 	/* Arm the slot now, so that its first news has a ticket.  The waiter
 	 * fences and looks before it sleeps. */
-	if (w->is_told)
+	if (w->is_notified)
 		store_rlx(&shm_me(sk)->rx_inbox, 1u);
 }
 
 bool shm_arm_for(struct sock *sk, int fd, unsigned events,
 		 const struct watch *w)
 {
-	bool is_told = w && w->is_told;
+	bool is_notified = w && w->is_notified;
 
-	shm_arm(sk, fd, events, is_told ? ARM_INBOX : ARM_ANCHOR);
+	shm_arm(sk, fd, events, is_notified ? ARM_INBOX : ARM_ANCHOR);
 	if (unlikely(load_rlx(&shm_w(sk)->rx_tcp)))
 		shm_backlog_fill(sk, fd, !w);
 	/* Nobody posts what arrives by TCP. */
-	return is_told && !load_rlx(&shm_w(sk)->rx_tcp) &&
+	return is_notified && !load_rlx(&shm_w(sk)->rx_tcp) &&
 	       !load_rlx(&shm_w(sk)->rx_back);
 }
 
@@ -118,10 +118,10 @@ bool shm_hint(struct sock *sk, int fd, unsigned events, const struct watch *w)
 	bool ends = events & (POLLHUP | POLLERR | POLLRDHUP);
 
 	if (ends)
-		anchor_look(sk, fd);
+		anchor_ask(sk, fd);
 	/* Unread doorbells in the anchor might hide its next edge.  But
 	 * somebody who polls the anchor from outside needs them. */
-	if (w->is_told || !(shm_events(sk, fd) & POLLIN))
+	if (w->is_notified || !(shm_events(sk, fd) & POLLIN))
 		anchor_clear(sk, fd);
 	/* A doorbell is news only if the peer rang it instead of posting. */
 	return ends || !load_rlx(&shm_me(sk)->rx_inbox);

@@ -29,56 +29,57 @@
  * Ours.
  */
 
-static int region_number(const struct region_list *told, const struct region *r)
+static int region_number(const struct region_list *known,
+			 const struct region *r)
 {
 	uint64_t id = load_rlx(&r->id);
 
-	for (uint32_t i = 0; i < told->n; i++)
-		if (told->id[i] == id)
+	for (uint32_t i = 0; i < known->n; i++)
+		if (known->id[i] == id)
 			return (int)i;
 	return -1;
 }
 
 /* The peer maps the region when it reaches this record. */
-static int announce(struct sock *sk, int fd, struct region_list *told,
+static int announce(struct sock *sk, int fd, struct region_list *known,
 		    const struct region *r)
 {
 	uint64_t id = load_rlx(&r->id);
-	struct ring_map map = { .region = told->n,
+	struct ring_map map = { .region = known->n,
 				.pid = (uint32_t)getpid(),
 				.fd = load_rlx(&r->fd),
 				.dev = r->dev,
 				.ino = r->ino,
 				.size = r->size };
 
-	if (told->n == RING_REGIONS || map.fd < 0)
+	if (known->n == RING_REGIONS || map.fd < 0)
 		return 0;
 	int pushed =
 	    ring_push_record(&shm_of(sk)->tx, RING_MAP, 0, &map, sizeof(map));
 	if (pushed > 0) {
-		told->id[told->n++] = id;
-		shm_told_data(sk, fd);
+		known->id[known->n++] = id;
+		shm_notify_data(sk, fd);
 	}
 	return pushed;
 }
 
-HOT ssize_t shm_send_ref(struct sock *sk, int fd, struct region_list *told,
+HOT ssize_t shm_send_ref(struct sock *sk, int fd, struct region_list *known,
 			 const struct region *r, uint64_t off, uint32_t len)
 {
 	uint32_t flags = load_rlx(&shm_peer(sk)->flags);
 
 	/* In unusual cases, let shm_send() copy. */
 	if (sock_mode(sk) != SOCK_SHM || !shm_w(sk)->tx_ring || sk->w->shut ||
-	    shm_of(sk)->tx_limit || shm_of(sk)->held_bytes ||
+	    shm_of(sk)->tx_limit || shm_of(sk)->corked_bytes ||
 	    load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
 	    !(flags & SEG_TAKES_REFS) ||
-	    flags & (SEG_CLOSED | SEG_RECALL | SEG_WANT_BACK))
+	    flags & (SEG_CLOSED | SEG_FALLBACK | SEG_WANT_BACK))
 		return 0;
-	int i = region_number(told, r);
+	int i = region_number(known, r);
 	struct ring_ref ref = { .region = (uint32_t)i, .off = off };
 	int pushed;
 	if (unlikely(i < 0))
-		pushed = announce(sk, fd, told, r);
+		pushed = announce(sk, fd, known, r);
 	else if (unlikely(!(load_acq(&shm_peer(sk)->maps) & 1u << i)))
 		return 0;
 	else
@@ -90,7 +91,7 @@ HOT ssize_t shm_send_ref(struct sock *sk, int fd, struct region_list *told,
 	}
 	if (!pushed || unlikely(i < 0))
 		return 0;
-	shm_told_data(sk, fd);
+	shm_notify_data(sk, fd);
 	count(&sk->st->tx_bytes_shm, len);
 	count(&sk->st->tx_bytes_ref, len);
 	count(&sk->st->tx_ops, 1);

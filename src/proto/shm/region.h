@@ -46,7 +46,7 @@ struct region_list {
  *
  * Return: @len, or 0: not (yet) by reference, send a copy; -ECONNRESET.
  */
-ssize_t shm_send_ref(struct sock *sk, int fd, struct region_list *told,
+ssize_t shm_send_ref(struct sock *sk, int fd, struct region_list *known,
 		     const struct region *r, uint64_t off, uint32_t len);
 
 /* How many references is the peer done with?  It was sent @n_sent, and had

@@ -56,7 +56,7 @@ static socklen_t abstract(struct sockaddr_un *un, const char *name)
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
 }
 
-static int offer_name(int fd, bool ours_is_client, char *name, size_t size)
+static int proposal_name(int fd, bool ours_is_client, char *name, size_t size)
 {
 	struct sockaddr_storage local, peer;
 	socklen_t llen = sizeof(local), plen = sizeof(peer);
@@ -85,8 +85,8 @@ bool are_two_ends(int a, int b)
 	libc.getsockopt(a, SOL_SOCKET, SO_NETNS_COOKIE, &ns_a, &len);
 	len = sizeof(ns_b);
 	libc.getsockopt(b, SOL_SOCKET, SO_NETNS_COOKIE, &ns_b, &len);
-	return ns_a == ns_b && !offer_name(a, true, one, sizeof(one)) &&
-	       !offer_name(b, false, two, sizeof(two)) && !strcmp(one, two);
+	return ns_a == ns_b && !proposal_name(a, true, one, sizeof(one)) &&
+	       !proposal_name(b, false, two, sizeof(two)) && !strcmp(one, two);
 }
 
 static bool diag_addr(const struct sockaddr_storage *ss, uint32_t addr[4],
@@ -191,7 +191,7 @@ static bool may_take_part(int channel, int fd)
 	if (uid == 0)
 		return owns_peer(fd, cred.uid);
 	/* OSF_ALLOW_UIDS=33,1000 widens. */
-	const char *p = getenv("OSF_ALLOW_UIDS");
+	const char *p = secure_getenv("OSF_ALLOW_UIDS");
 	while (p && *p) {
 		char *end;
 		unsigned long allowed = strtoul(p, &end, 10);
@@ -223,11 +223,11 @@ static int unix_socket(int type)
 	return fds_hide_spare(fd);
 }
 
-int offer_listen(int fd)
+int proposal_listen(int fd)
 {
 	char name[100];
 	struct sockaddr_un un;
-	int err = offer_name(fd, true, name, sizeof(name));
+	int err = proposal_name(fd, true, name, sizeof(name));
 
 	if (err)
 		return err;
@@ -244,10 +244,10 @@ int offer_listen(int fd)
 	return s;
 }
 
-int offer_accept(int offer_fd, int fd)
+int proposal_accept(int proposal_fd, int fd)
 {
 	int ch =
-	    libc.accept4(offer_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	    libc.accept4(proposal_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 	if (ch < 0)
 		return -errno;
@@ -258,11 +258,11 @@ int offer_accept(int offer_fd, int fd)
 	return fds_hide_spare(ch);
 }
 
-int offer_connect(int fd)
+int proposal_connect(int fd)
 {
 	char name[100];
 	struct sockaddr_un un;
-	int err = offer_name(fd, false, name, sizeof(name));
+	int err = proposal_name(fd, false, name, sizeof(name));
 
 	if (err)
 		return err;

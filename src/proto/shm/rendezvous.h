@@ -7,10 +7,10 @@
  *
  *     osf1/a/PORT                       a listener under osf announces itself
  *     osf1/k/PORT                       the same, but it stays in the kernel
- *     osf1/o/CLIENT:PORT>SERVER:PORT    the opener of a connection offers
+ *     osf1/o/CLIENT:PORT>SERVER:PORT    the opener of a connection proposes
  *
  * Behind NAT the two ends know different addresses.  The acceptor then finds
- * no offer, and the connection stays in the kernel.  SO_PEERCRED says who
+ * no proposal, and the connection stays in the kernel.  SO_PEERCRED says who
  * answers.
  */
 #pragma once
@@ -38,11 +38,11 @@ struct hello {
 };
 
 /* Listen for the peer of @fd's connection.  Return the listener or -errno. */
-MUST_CHECK int offer_listen(int fd);
-/* Return the channel to a taker; -EAGAIN: none yet; -EPERM: another user's. */
-MUST_CHECK int offer_accept(int offer_fd, int fd);
-/* Connect to the side that offers @fd's connection; -ENOENT: nobody; -EPERM. */
-MUST_CHECK int offer_connect(int fd);
+MUST_CHECK int proposal_listen(int fd);
+/* Return the channel to an acceptor; -EAGAIN: none yet; -EPERM: another user's. */
+MUST_CHECK int proposal_accept(int proposal_fd, int fd);
+/* Connect to the side that proposes @fd's connection; -ENOENT: nobody; -EPERM. */
+MUST_CHECK int proposal_connect(int fd);
 /* Which process is at the other end of a channel?  The kernel says so; 0:
  * unknown. */
 pid_t channel_pid(int channel);

@@ -21,7 +21,7 @@ void ring_rx_init(struct ring_rx *rx, uint8_t *base, uint32_t size,
 	*rx = (struct ring_rx){ .base = base,
 				.tail_pub = tail_pub,
 				.size = size,
-				.hold = RING_NO_HOLD };
+				.hold = RING_NONE_LENT };
 }
 
 static void publish(struct ring_tx *tx, uint32_t off, uint64_t hdr)
@@ -242,7 +242,8 @@ static inline void commit(struct ring_tx *tx, uint32_t record_off,
 	publish(tx, record_off, hdr);
 }
 
-uint64_t ring_commit_held(struct ring_tx *tx, uint32_t record_off, uint32_t len)
+uint64_t ring_commit_corked(struct ring_tx *tx, uint32_t record_off,
+			    uint32_t len)
 {
 	commit_bytes(tx, record_off, ring_record_bytes(len));
 	tx->holds = 1;
@@ -259,7 +260,7 @@ static bool is_in_use(const struct ring_tx *tx, uint32_t off)
 	return off >= tx->tail || off < tx->head;
 }
 
-bool ring_is_held(const struct ring_tx *tx, uint32_t record_off)
+bool ring_is_corked(const struct ring_tx *tx, uint32_t record_off)
 {
 	return is_in_use(tx, record_off) &&
 	       !load_rlx(ring_hdr_at(tx->base, record_off));
@@ -530,7 +531,7 @@ uint32_t ring_rx_copy_ahead(const struct ring_rx *rx, void *buf, uint32_t n,
 	uint32_t off, pos, budget, copied = 0;
 	struct record r;
 
-	dassert(!rx->refs); /* who looks ahead is offered no references */
+	dassert(!rx->refs); /* who looks ahead gets no references */
 	FOR_EACH_READY(rx, off, r, pos, budget)
 	{
 		if (r.mark != RING_DATA)

@@ -93,7 +93,7 @@ struct ring_map {
 	(4 * RING_ALIGN) /* for WRAP, SKIP, FIN, BACK or MOVE, always */
 #define RING_TAIL_MOVE UINT32_MAX
 #define RING_NO_HOLE UINT32_MAX
-#define RING_NO_HOLD UINT32_MAX
+#define RING_NONE_LENT UINT32_MAX
 #define RING_MIN_SIZE 4096u
 #define RING_MAX_SIZE (1u << 30)
 
@@ -223,10 +223,10 @@ void ring_commit(struct ring_tx *tx, uint32_t record_off, uint32_t len);
 
 /* The same, but return the header instead of storing it.  The reader sees
  * neither the record nor what follows until one side stores the header. */
-uint64_t ring_commit_held(struct ring_tx *tx, uint32_t record_off,
-			  uint32_t len);
+uint64_t ring_commit_corked(struct ring_tx *tx, uint32_t record_off,
+			    uint32_t len);
 /* Is the header still not stored? */
-bool ring_is_held(const struct ring_tx *tx, uint32_t record_off);
+bool ring_is_corked(const struct ring_tx *tx, uint32_t record_off);
 /* Store the header, unless the reader did that and may have passed it. */
 void ring_release(struct ring_tx *tx, uint32_t record_off, uint64_t hdr);
 
@@ -283,7 +283,7 @@ static inline void ring_rx_moved(struct ring_rx *rx, uint8_t *base,
 	rx->size = size;
 	rx->tail_pub = tail_pub;
 	rx->published = 0;
-	rx->hold = RING_NO_HOLD;
+	rx->hold = RING_NONE_LENT;
 	rx->moves = 0;
 	store_rlx(&rx->off, 0u);
 }
@@ -300,7 +300,7 @@ static inline uint32_t ring_rx_refs(const struct ring_rx *rx)
 /* Publish the tail, but not past a record that is lent. */
 static inline bool ring_publish(struct ring_rx *rx)
 {
-	uint32_t to = likely(rx->hold == RING_NO_HOLD) ? rx->off : rx->hold;
+	uint32_t to = likely(rx->hold == RING_NONE_LENT) ? rx->off : rx->hold;
 
 	if (rx->published == to)
 		return false;

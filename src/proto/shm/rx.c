@@ -67,7 +67,7 @@ static COLD void rx_tcp_over(struct sock *sk)
 	say_read(sk);
 }
 
-bool shm_rx_settle(struct sock *sk, int fd)
+bool shm_rx_sync(struct sock *sk, int fd)
 {
 	SOCK_GUARD_RX(sk);
 	if (shm_w(sk)->rx_tcp && load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) {
@@ -103,9 +103,9 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 	struct iovec iov[CURSOR_REST_MAX];
 
 	for (;;) {
-		if (sock_mode(sk) == SOCK_CANDIDATE) {
+		if (sock_mode(sk) == SOCK_PENDING) {
 			SOCK_GUARD_TX(sk);
-			shm_candidate_step(sk, fd);
+			shm_pending_step(sk, fd);
 		}
 		if (sock_mode(sk) == SOCK_KERNEL)
 			return -ESTALE;
@@ -163,7 +163,7 @@ static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 			      .msg_iovlen = cursor_rest(c, iov, want) };
 
 	anchor_drain(sk, fd);
-	if (!shm_w(sk)->recalled &&
+	if (!shm_w(sk)->fell_back &&
 	    shm_of(sk)->bells_drained != load_acq(&shm_peer(sk)->bells))
 		return -EAGAIN;
 	ssize_t r = libc.recvmsg(fd, &msg, flags | MSG_DONTWAIT);
@@ -181,7 +181,7 @@ bool shm_rx_is_kernels(struct sock *sk, int fd)
 	if (!shm_w(sk)->rx_back)
 		return false;
 	anchor_drain(sk, fd);
-	return shm_w(sk)->recalled ||
+	return shm_w(sk)->fell_back ||
 	       shm_of(sk)->bells_drained == load_acq(&shm_peer(sk)->bells);
 }
 
@@ -213,7 +213,7 @@ static uint32_t *rx_other_tail(const struct sock *sk)
 void shm_ask_to_move(struct sock *sk, int fd)
 {
 	ring_ask_to_move(&shm_of(sk)->rx, rx_other_tail(sk));
-	shm_told_space(sk, fd);
+	shm_notify_space(sk, fd);
 }
 
 /* The producer has moved to the other half of the ring: follow it. */
@@ -234,7 +234,7 @@ static COLD void shm_rx_move(struct sock *sk)
 static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 {
 	if (ring_publish(&shm_of(sk)->rx))
-		shm_told_space(sk, fd);
+		shm_notify_space(sk, fd);
 	if (mark == RING_FIN) {
 		store_rlx(&shm_w(sk)->rx_eof, (uint8_t)1);
 		return 0;
@@ -254,15 +254,15 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 		shm_rx_move(sk);
 		return GO_ON_IN_RING;
 	}
-	if (shm_is_held(sk) && shm_take_held(sk, false))
+	if (shm_is_corked(sk) && shm_uncork(sk, false))
 		return GO_ON_IN_RING;
 	if (sk->w->shut & SHUT_BIT_RD)
 		return 0;
-	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN && anchor_look_due(sk))
-		anchor_look(sk, fd);
+	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN && anchor_ask_due(sk))
+		anchor_ask(sk, fd);
 	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
 		return -EAGAIN;
-	shm_take_held(sk, true);
+	shm_uncork(sk, true);
 	/* The ring now has all that the peer wrote before it died. */
 	if (ring_rx_ready(&shm_of(sk)->rx))
 		return GO_ON_IN_RING;
@@ -293,7 +293,7 @@ HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 		got += take;
 		uint32_t freed = ring_rx_owed(&shm_of(sk)->rx);
 		if (freed >= PUBLISH_BYTES && ring_publish(&shm_of(sk)->rx))
-			shm_told_space(sk, fd);
+			shm_notify_space(sk, fd);
 	}
 	if (likely(got)) {
 		say_read(sk);
@@ -447,7 +447,7 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 (r > 0 || r == -EAGAIN) && !(flags & MSG_PEEK) &&
 		 rx_arm_async(sk, fd) && r == -EAGAIN);
 	if (unlikely(shm_wants_back(sk)))
-		shm_take_back(sk, fd, OSF_REASON_NONE);
+		shm_fallback(sk, fd, OSF_REASON_NONE);
 	return r;
 }
 

@@ -14,9 +14,9 @@
  * Pairs of release and acquire:
  *   S1  side.tcp_bytes, then SEG_TX_RING in side.flags   -> flags
  *   S2  a mark in the ring, then SEG_TX_FIN/SEG_TX_BACK  -> flags
- *   S3  everything the taker set up, then SEG_READY      -> flags
+ *   S3  everything the acceptor set up, then SEG_READY      -> flags
  *   S4  cut, then SEG_CUT                                -> flags
- *   H1  see proto/shm/held.c
+ *   H1  see proto/shm/cork.c
  *   S5  the last look at referenced bytes, then SEG_REFS_OVER -> flags
  * Arming is Dekker's: the sleeper stores armed, fences, looks at the ring; the
  * other side stores to the ring, fences, looks at armed.
@@ -42,7 +42,7 @@ enum {
 	SEG_WANT_BACK = 16, /* please go back to the kernel */
 	SEG_CLOSED = 32,    /* this side is closed: nobody will read */
 	SEG_SHARED = 64,    /* several processes read here: ring the anchor */
-	SEG_RECALL = 128,   /* this side has stopped reading the ring */
+	SEG_FALLBACK = 128, /* this side has stopped reading the ring */
 	SEG_CUT = 256,      /* S4: and this is where: cut */
 	SEG_LENDS = 512,    /* a hint: it reads records only in place */
 	SEG_TAKES_REFS = 1024, /* this side understands references */
@@ -69,10 +69,10 @@ struct seg_side {
 	uint32_t pid;
 	int32_t anchor_fd;
 	uint32_t maps; /* as consumer: a bit for each region it has mapped */
-	/* H1 of proto/shm/held.c: the record whose header the producer holds
+	/* H1 of proto/shm/cork.c: the record whose header the producer holds
 	 * back. */
 	uint32_t held_off;
-	uint64_t held_hdr;
+	uint64_t corked_hdr;
 	uint64_t held_ns; /* since when; 0: none */
 	/* The peer's bell that this side keeps, plus 1; 0: none. */
 	uint32_t has_bell1;

@@ -44,8 +44,8 @@ struct tx_shared {
 	uint32_t grow_to, tail, resume, hole;
 	uint32_t holds, fin;
 	uint64_t tcp_base;
-	uint32_t limit, held_bytes, held_at;
-	uint64_t held_hdr, held_since_ns;
+	uint32_t limit, corked_bytes, corked_at;
+	uint64_t corked_hdr, corked_since_ns;
 };
 
 static_assert(sizeof(struct rx_shared) <= HALF_BYTES, "it has its place");
@@ -85,10 +85,10 @@ static void tx_export(const struct shm_conn *c, struct tx_shared *s)
 		.fin = c->tx_fin,
 		.tcp_base = c->tx_tcp_base,
 		.limit = c->tx_limit,
-		.held_bytes = c->held_bytes,
-		.held_at = c->held_at,
-		.held_hdr = c->held_hdr,
-		.held_since_ns = c->held_since_ns,
+		.corked_bytes = c->corked_bytes,
+		.corked_at = c->corked_at,
+		.corked_hdr = c->corked_hdr,
+		.corked_since_ns = c->corked_since_ns,
 	};
 }
 
@@ -143,7 +143,7 @@ static bool tx_is_possible(const struct sock *sk, const struct tx_shared *s)
 	       s->grow_to >= size && is_line(size, s->tail) &&
 	       is_line(size, s->resume) &&
 	       (s->hole == RING_NO_HOLE || is_line(size, s->hole)) &&
-	       is_line(size, s->held_at);
+	       is_line(size, s->corked_at);
 }
 
 static void rx_set_area(struct sock *sk, unsigned area)
@@ -207,10 +207,10 @@ static void tx_take(struct sock *sk, const struct tx_shared *s)
 	c->tx_fin = s->fin != 0;
 	c->tx_tcp_base = s->tcp_base;
 	c->tx_limit = s->limit;
-	store_rlx(&c->held_bytes, s->held_bytes);
-	c->held_at = s->held_at;
-	c->held_hdr = s->held_hdr;
-	c->held_since_ns = s->held_since_ns;
+	store_rlx(&c->corked_bytes, s->corked_bytes);
+	c->corked_at = s->corked_at;
+	c->corked_hdr = s->corked_hdr;
+	c->corked_since_ns = s->corked_since_ns;
 }
 
 /* Another process has finished the upgrade: close our copy of its channel. */
@@ -218,7 +218,7 @@ static void channel_end(struct sock *sk)
 {
 	struct shm_conn *c = shm_of(sk);
 
-	if (likely(c->channel_fd <= 0) || sock_mode(sk) == SOCK_CANDIDATE)
+	if (likely(c->channel_fd <= 0) || sock_mode(sk) == SOCK_PENDING)
 		return;
 	fds_close(xchg(&c->channel_fd, 0));
 }

@@ -2,31 +2,31 @@
 /*
  * proto/shm/shm.h - how a TCP connection moves into shared memory
  *
- *     YOUNG --offer/take--> CANDIDATE --ready--> SHM --take back--> KERNEL
+ *     YOUNG --propose/accept--> PENDING --ready--> SHM --fallback--> KERNEL
  *           proposal/accept pending   confirm        fallback
  *
  * Every connection starts in the kernel.  When it has shown that it will be
- * used, the side that opened it offers: it listens on an abstract unix name
- * made of the 4-tuple.  The side that accepted the connection finds the offer
+ * used, the side that opened it proposes: it listens on an abstract unix name
+ * made of the 4-tuple.  The side that accepted the connection finds the proposal
  * and sends a segment.  Then each side says "after K bytes of TCP, the rest is
  * in the ring" and switches.  The kernel's connection, the anchor, stays
  * established.  It reports the peer's death, and one byte through it is the
  * doorbell that wakes a peer which sleeps in the kernel on the descriptor.
  *
- *   rendezvous.c  names, offers, announcements, passing memory
+ *   rendezvous.c  names, proposals, announcements, passing memory
  *   upgrade.c     the steps above
  *   rx.c tx.c     hot: bytes out of and into the rings
  *   lend.c        records that the application reads in the ring
  *   region.c      memory that a peer reads in place
  *   backlog.c     bytes of TCP that nobody has read yet
- *   held.c        MSG_MORE, TCP_CORK
+ *   cork.c        MSG_MORE, TCP_CORK
  *   wait.c        how a blocking call sleeps
  *   inbox.c       the ready list: peers post which connections have news
  *   ready.c       notifies the waiters of this process
  *   anchor.c      doorbells, the anchor's end, byte counts
  *   opt.c         answers that the anchor lacks: options, TCP_INFO, the end
  *   ctl.c         shutdown, close, options, fallback
- *   recall.c      fallback at once, without the peer's help
+ *   fallback.c    fallback at once, without the peer's help
  *
  * All functions return negative errno.  @fd is a descriptor of the anchor.
  */
@@ -69,7 +69,7 @@ struct shm_config {
 };
 
 /* table.c */
-extern const struct sock_ops shm_ops, shm_candidate_ops;
+extern const struct sock_ops shm_ops, shm_pending_ops;
 /* lend.c */
 extern const struct lend_ops shm_lend_ops;
 void shm_lend_close(struct sock *sk); /* the socket lets go of what it lent */
@@ -77,17 +77,18 @@ void shm_lend_close(struct sock *sk); /* the socket lets go of what it lent */
 extern struct shm_config shm_config;
 void shm_configure(void); /* reads OSF_SHM, OSF_RING, OSF_UPGRADE_* */
 
-/* upgrade.c.  The thread that set mode UPGRADING calls these (offer, take).
+/* upgrade.c.  The thread that set mode UPGRADING calls these (propose, accept).
  * They set the next mode. */
-int shm_offer(struct sock *sk, int fd);      /* open an offer: 0 or -errno */
-int shm_offer_look(struct sock *sk, int fd); /* 1 upgraded, 0 not yet, -errno */
-int shm_take(struct sock *sk, int fd); /* 1 candidate, 0 no offer, -errno */
-void shm_offer_close(struct sock *sk);
-/* CANDIDATE: has the peer mapped the segment?  Caller holds both locks. */
-void shm_candidate_step(struct sock *sk, int fd);
-/* The same, but leave CANDIDATE now: either upgrade or fall back. */
-void shm_candidate_decide(struct sock *sk, int fd);
-bool shm_candidate_drop(struct sock *sk);
+int shm_propose(struct sock *sk, int fd); /* make a proposal: 0 or -errno */
+int shm_proposal_advance(struct sock *sk,
+			 int fd);        /* 1 upgraded, 0 not yet, -errno */
+int shm_accept(struct sock *sk, int fd); /* 1 pending, 0 no proposal, -errno */
+void shm_proposal_close(struct sock *sk);
+/* PENDING: has the peer mapped the segment?  Caller holds both locks. */
+void shm_pending_step(struct sock *sk, int fd);
+/* The same, but leave PENDING now: either upgrade or fall back. */
+void shm_pending_decide(struct sock *sk, int fd);
+bool shm_pending_drop(struct sock *sk);
 void shm_sndbuf_changed(struct sock *sk, int fd);
 void shm_after_fork(struct sock *sk); /* in the child, for inherited ones */
 
@@ -96,15 +97,15 @@ void shm_after_fork(struct sock *sk); /* in the child, for inherited ones */
 int shm_announce(int listen_fd, bool is_kernel);
 /* Does anybody announce the address that @fd is connected to? */
 bool shm_is_announced(int fd);
-/* Why has nobody taken the offer, or made one?  Takes some ten microseconds. */
+/* Why has nobody accepted the proposal, or made one?  Takes some ten microseconds. */
 enum osf_reason shm_why_alone(const struct sock *sk, int fd);
 
-/* rx.c, tx.c: modes CANDIDATE and SHM.  One attempt each; they never sleep. */
+/* rx.c, tx.c: modes PENDING and SHM.  One attempt each; they never sleep. */
 ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);
 /* Has TCP been read to its end, so that the ring is next?  Finds out what it
  * can. */
-bool shm_rx_settle(struct sock *sk, int fd);
+bool shm_rx_sync(struct sock *sk, int fd);
 /* Does TCP bring everything that comes, and nothing but the stream? */
 bool shm_rx_is_kernels(struct sock *sk, int fd);
 int shm_rx_learn(struct sock *sk); /* the peer has said K; 0 or -EPROTO */
@@ -144,13 +145,13 @@ void shm_linger(struct sock *sk, int fd, int seconds);
 unsigned shm_events(struct sock *sk, int fd);
 
 enum shm_arm { ARM_INBOX, ARM_ANCHOR };
-/* ready.c: notify @w's set of news, if w->is_told is true afterwards. */
+/* ready.c: notify @w's set of news, if w->is_notified is true afterwards. */
 void shm_watch(struct sock *sk, struct watch *w);
 bool shm_arm_for(struct sock *sk, int fd, unsigned events,
 		 const struct watch *w);
 bool shm_hint(struct sock *sk, int fd, unsigned events, const struct watch *w);
 /* Does the peer post to this process's own inbox?  If it posts to that of
- * another process of the family, it has to ring instead. */
+ * another process that share it, it has to ring instead. */
 bool shm_has_inbox(const struct sock *sk);
 /* Ask for a notification of @events (POLLIN, POLLOUT).  Before it sleeps, the
  * caller looks at shm_events() once more. */
@@ -171,7 +172,7 @@ int shm_outq(struct sock *sk, int fd);
 void shm_tx_shrink(struct sock *sk); /* give back what a stream was granted */
 /* Start the fallback to the kernel: for a reason, or for NONE because the peer
  * has started it.  Pending bytes stay readable. */
-void shm_take_back(struct sock *sk, int fd, enum osf_reason reason);
+void shm_fallback(struct sock *sk, int fd, enum osf_reason reason);
 
 /* opt.c: see sock_ops.opt_changed and those that follow it there */
 bool shm_opt_changed(struct sock *sk, int fd, int level, int name);
@@ -183,9 +184,9 @@ int shm_disconnect(struct sock *sk, int fd, const struct sockaddr *addr,
 		   socklen_t len);
 void shm_retire(struct sock *sk);
 
-/* recall.c */
+/* fallback.c */
 /**
- * shm_recall() - fall back to the kernel now @gently: only if no relay will be
+ * shm_fallback_now() - fall back to the kernel now @gently: only if no relay will be
  * needed to deliver bytes @stash: all zeroes; out: bytes that come before what
  * TCP will bring
  *
@@ -193,38 +194,38 @@ void shm_retire(struct sock *sk);
  * calls.  The caller holds no lock.  If the stash has bytes, the mode is
  * UPGRADING and other threads wait until the caller sets KERNEL.
  *
- * Return: 1 recalled; 0 the kernel carried it already, or it stays where it is
+ * Return: 1 fell back; 0 the kernel carried it already, or it stays where it is
  * (@gently); -ENOMEM; -ECONNRESET: the peer broke the protocol, or did not
  * answer in time.
  */
-int shm_recall(struct sock *sk, int fd, enum osf_reason why, bool gently,
-	       struct stash *stash);
-/* The peer has recalled the connection: send by TCP from now on.  @mine: how
+int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
+		     struct stash *stash);
+/* The peer has ended the ring alone: send by TCP from now on.  @mine: how
  * many of the caller's bytes are in the ring.  Return how many of them the
  * peer has not read, or -ECONNRESET.  The caller holds the tx lock. */
-ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine);
+ssize_t shm_tx_fell_back(struct sock *sk, int fd, size_t mine);
 bool shm_cut_is_known(struct sock *sk, int fd);
 
 /* The peer did something that the protocol forbids: reset the connection. */
 void shm_broken(struct sock *sk, int fd, const char *why);
 
-/* held.c: MSG_MORE and TCP_CORK.  For the sender, under the tx lock:
+/* cork.c: MSG_MORE and TCP_CORK.  For the sender, under the tx lock:
  *   hold        keep the record at @at of the ring, without its header
  *   hold_on     end a call that holds; the peer may take the record when due
  *   hold_claim  begin a call while a record waits; false: it no longer does
  *   release     store the header
  *   flush       release, and notify the peer */
-void shm_hold(struct sock *sk, uint32_t at, uint32_t len);
-void shm_hold_on(struct sock *sk, int fd);
-bool shm_hold_claim(struct sock *sk, int fd);
+void shm_cork(struct sock *sk, uint32_t at, uint32_t len);
+void shm_cork_on(struct sock *sk, int fd);
+bool shm_cork_claim(struct sock *sk, int fd);
 void shm_release(struct sock *sk);
 void shm_flush(struct sock *sk, int fd);
 /* For the receiver.  Until when may the peer hold back what is next?
  * UINT64_MAX: it holds nothing.  Take it if it is due, or @at_once; the caller
  * holds the rx lock.  The same without the lock, if due. */
-uint64_t shm_held_until(const struct sock *sk);
-bool shm_take_held(struct sock *sk, bool at_once);
-bool shm_look_held(struct sock *sk);
+uint64_t shm_corked_until(const struct sock *sk);
+bool shm_uncork(struct sock *sk, bool at_once);
+bool shm_poll_corked(struct sock *sk);
 
 /* anchor.c */
 void anchor_ring(struct sock *sk, int fd);
@@ -233,7 +234,7 @@ void anchor_ring_later(struct sock *sk, int fd);
 void anchor_silence(struct sock *sk);
 void anchor_back(struct sock *sk, int fd);
 void anchor_drain(struct sock *sk, int fd);
-void anchor_look(struct sock *sk, int fd); /* sets sk->w->anchor_end */
+void anchor_ask(struct sock *sk, int fd); /* sets sk->w->anchor_end */
 bool anchor_has_fin(int fd);
 bool anchor_is_closed(const struct sock *sk, int fd);
 bool anchor_note(struct sock *sk, int err);
@@ -286,7 +287,7 @@ static inline uint32_t shm_ring_how(const struct sock *sk)
 }
 
 /* May the peer hold bytes back? */
-static inline bool shm_is_held(const struct sock *sk)
+static inline bool shm_is_corked(const struct sock *sk)
 {
 	return unlikely(load_rlx(&shm_peer(sk)->held_ns) != 0);
 }
@@ -297,7 +298,7 @@ void shm_wake_peer(struct sock *sk, int fd, uint32_t *inbox_word,
 /* After putting bytes into the ring: notify the consumer if it has asked for
  * that.  The early version is for the middle of a write: it may miss a
  * consumer that is just going to sleep. */
-static inline void shm_told_early(struct sock *sk, int fd)
+static inline void shm_notify_early(struct sock *sk, int fd)
 {
 	struct seg_side *p = shm_peer(sk);
 
@@ -307,14 +308,14 @@ static inline void shm_told_early(struct sock *sk, int fd)
 			      true);
 }
 
-static inline void shm_told_data(struct sock *sk, int fd)
+static inline void shm_notify_data(struct sock *sk, int fd)
 {
 	fence_full();
-	shm_told_early(sk, fd);
+	shm_notify_early(sk, fd);
 }
 
 /* After publishing a tail: notify the producer if it has asked for that. */
-static inline void shm_told_space(struct sock *sk, int fd)
+static inline void shm_notify_space(struct sock *sk, int fd)
 {
 	struct seg_side *p = shm_peer(sk);
 
@@ -351,9 +352,9 @@ static inline void shm_note_back(struct sock *sk)
 }
 
 /* Has the peer stopped reading the ring? */
-static inline bool shm_is_recalled(const struct sock *sk)
+static inline bool shm_has_fallen_back(const struct sock *sk)
 {
-	return unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_RECALL);
+	return unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_FALLBACK);
 }
 
 /* Has the peer asked for a fallback that we have not done yet? */

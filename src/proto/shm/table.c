@@ -47,7 +47,7 @@ static int not_held(struct sock *sk) { return -EOPNOTSUPP; }
 static void not_let_go(struct sock *sk, int dir, ssize_t n) {}
 static bool never_due(const struct sock *sk, int dir) { return false; }
 
-/* The kernel has a recalled connection, though its calls use this table until
+/* The kernel has a connection that fell back, though its calls use this table until
  * nothing is left to read here. */
 static int shut(struct sock *sk, int fd, int how)
 {
@@ -60,12 +60,12 @@ static int shut(struct sock *sk, int fd, int how)
 
 static uint64_t next_ns(struct sock *sk)
 {
-	return shm_is_held(sk) ? shm_held_until(sk) : UINT64_MAX;
+	return shm_is_corked(sk) ? shm_corked_until(sk) : UINT64_MAX;
 }
 
 static unsigned look(struct sock *sk, int fd)
 {
-	anchor_look(sk, fd);
+	anchor_ask(sk, fd);
 	return shm_events(sk, fd);
 }
 
@@ -101,25 +101,25 @@ static void alone(struct sock *sk)
 		fetch_and(&shm_me(sk)->flags, ~(uint32_t)SEG_SHARED);
 }
 
-static void settle(struct sock *sk, int fd)
+static void sync_calls(struct sock *sk, int fd)
 {
 	if (shm_wants_back(sk))
-		shm_take_back(sk, fd, OSF_REASON_NONE);
+		shm_fallback(sk, fd, OSF_REASON_NONE);
 }
 
 static void leave_for(struct sock *sk, int fd, enum osf_reason why)
 {
-	shm_take_back(sk, fd, why);
+	shm_fallback(sk, fd, why);
 }
 
 /* First let the candidate's peer decide whether it upgrades. */
 static void candidate_fallback(struct sock *sk, int fd, enum osf_reason why)
 {
-	if (sock_hold(sk, SOCK_CANDIDATE)) {
-		shm_candidate_decide(sk, fd);
-		sock_drop(sk);
+	if (sock_lock_both(sk, SOCK_PENDING)) {
+		shm_pending_decide(sk, fd);
+		sock_unlock_both(sk);
 	}
-	shm_take_back(sk, fd, why);
+	shm_fallback(sk, fd, why);
 }
 
 /* What both tables have. */
@@ -130,7 +130,7 @@ static void candidate_fallback(struct sock *sk, int fd, enum osf_reason why)
 	.is_ready = shm_is_ready, .sleep = shm_sleep, .enter = not_held,       \
 	.leave = not_let_go, .is_due = never_due,                              \
 	.went_past = inbox_went_past, .inq = shm_inq, .outq = shm_outq,        \
-	.events = shm_events, .look = look, .watch = shm_watch,                \
+	.events = shm_events, .events_now = look, .watch = shm_watch,          \
 	.arm = shm_arm_for, .hint = shm_hint, .next_ns = next_ns,              \
 	.opt_changed = shm_opt_changed, .async_changed = shm_async_changed,    \
 	.tcp_info = shm_tcp_info, .so_error = anchor_so_error,                 \
@@ -138,8 +138,9 @@ static void candidate_fallback(struct sock *sk, int fd, enum osf_reason why)
 	.disconnect = shm_disconnect, .shutdown = shut, .close = shm_close,    \
 	.exit = shm_exit, .after_fork = shm_after_fork, .alone = alone,        \
 	.export = shm_export, .import = shm_import, .lost = shm_lost,          \
-	.passed = nothing, .anchor_moved = shm_anchor_moved,                   \
-	.reset = shm_broken, .fallback_now = shm_recall, .retire = shm_retire
+	.passthrough = nothing, .anchor_moved = shm_anchor_moved,              \
+	.reset = shm_broken, .fallback_now = shm_fallback_now,                 \
+	.retire = shm_retire
 
 const struct sock_ops shm_ops = {
 	.name = "shm",
@@ -149,18 +150,18 @@ const struct sock_ops shm_ops = {
 	.sleep_on = sleep_on,
 	.is_rung = is_rung,
 	.drain = anchor_drain,
-	.settle = settle,
+	.sync = sync_calls,
 	.lend = &shm_lend_ops,
 	.fallback = leave_for,
 	BY_SHM,
 };
 
-const struct sock_ops shm_candidate_ops = {
+const struct sock_ops shm_pending_ops = {
 	.name = "candidate",
 	.sleep_on = candidate_sleep_on,
 	.is_rung = is_not_rung,
 	.drain = nothing,
-	.settle = nothing,
+	.sync = nothing,
 	.fallback = candidate_fallback,
 	BY_SHM,
 };

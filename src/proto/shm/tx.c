@@ -132,8 +132,8 @@ static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
 				 size_t left, int flags)
 {
 	shm_reset_due(sk, fd);
-	if (shm_is_recalled(sk) && !sk->is_lost) {
-		ssize_t lost = shm_tx_recalled(sk, fd, 0);
+	if (shm_has_fallen_back(sk) && !sk->is_lost) {
+		ssize_t lost = shm_tx_fell_back(sk, fd, 0);
 
 		return lost < 0 ? lost : tx_tcp(sk, fd, c, left, flags);
 	}
@@ -154,23 +154,23 @@ static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
 static bool nobody_reads(struct sock *sk, int fd)
 {
 	if (unlikely(load_rlx(&shm_peer(sk)->flags) &
-		     (SEG_CLOSED | SEG_RECALL)))
+		     (SEG_CLOSED | SEG_FALLBACK)))
 		return true;
 	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN &&
-	    unlikely(anchor_look_due(sk)))
-		anchor_look(sk, fd);
+	    unlikely(anchor_ask_due(sk)))
+		anchor_ask(sk, fd);
 	return load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN;
 }
 
 /* The reader may have stopped before the end of the @done bytes written since
  * @start.  What it did not read goes by TCP, like all that follows.  Return 0
  * if it has read none: go on. */
-static COLD ssize_t tx_ring_recalled(struct sock *sk, int fd,
-				     struct iov_cursor *c,
-				     const struct iov_cursor *start,
-				     size_t done)
+static COLD ssize_t tx_ring_fell_back(struct sock *sk, int fd,
+				      struct iov_cursor *c,
+				      const struct iov_cursor *start,
+				      size_t done)
 {
-	ssize_t lost = shm_tx_recalled(sk, fd, done);
+	ssize_t lost = shm_tx_fell_back(sk, fd, done);
 
 	if (lost < 0)
 		return lost;
@@ -182,22 +182,22 @@ static COLD ssize_t tx_ring_recalled(struct sock *sk, int fd,
 /* May @left more bytes wait too?  Only if they fill little of the ring. */
 static COLD bool may_hold(struct sock *sk, size_t left)
 {
-	return left + shm_of(sk)->held_bytes <
+	return left + shm_of(sk)->corked_bytes <
 	       MIN(HELD_MAX, shm_of(sk)->tx.size / 4);
 }
 
-/* Call this before a record is put behind the one that is held back. */
+/* Call this before a record is put behind the one that is corked. */
 static COLD void held_begin(struct sock *sk, int fd, size_t left)
 {
-	if (shm_hold_claim(sk, fd) && !may_hold(sk, left))
+	if (shm_cork_claim(sk, fd) && !may_hold(sk, left))
 		shm_flush(sk, fd);
 }
 
-/* Release the held bytes with what follows, or when the ring is full. */
+/* Release the corked bytes with what follows, or when the ring is full. */
 static COLD void held_end(struct sock *sk, int fd, bool hold)
 {
 	if (hold)
-		shm_hold_on(sk, fd);
+		shm_cork_on(sk, fd);
 	else
 		shm_flush(sk, fd);
 }
@@ -211,7 +211,7 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 	struct iov_cursor start = *c;
 	size_t done = 0;
 
-	if (unlikely(shm_of(sk)->held_bytes))
+	if (unlikely(shm_of(sk)->corked_bytes))
 		held_begin(sk, fd, left);
 	bool hold = unlikely(flags & MSG_MORE) && may_hold(sk, left);
 
@@ -230,29 +230,29 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 			return -ECONNRESET;
 		}
 		cursor_get(c, to, chunk);
-		if (unlikely(hold) && !shm_of(sk)->held_bytes)
-			shm_hold(sk, at, chunk);
+		if (unlikely(hold) && !shm_of(sk)->corked_bytes)
+			shm_cork(sk, at, chunk);
 		else
 			ring_commit(&shm_of(sk)->tx, at, chunk);
 		done += chunk;
 		if (unlikely(hold))
-			shm_of(sk)->held_bytes += chunk;
+			shm_of(sk)->corked_bytes += chunk;
 		if (chunk == TX_CHUNK)
 			bulk_count(sk, chunk);
 		if (done < left) /* a fence drains what the next copy fills */
-			shm_told_early(sk, fd);
-		if (shm_is_recalled(sk))
+			shm_notify_early(sk, fd);
+		if (shm_has_fallen_back(sk))
 			break;
 	}
-	if (unlikely(shm_of(sk)->held_bytes))
+	if (unlikely(shm_of(sk)->corked_bytes))
 		held_end(sk, fd, hold && done == left);
 	else if (likely(done))
-		shm_told_data(sk, fd);
+		shm_notify_data(sk, fd);
 	if (unlikely(done < left) && !load_rlx(&shm_me(sk)->tx_waits))
 		store_rlx(&shm_me(sk)->tx_waits, 1u);
-	if (shm_is_recalled(
-		sk)) /* Dekker with shm_recall(), by the fence above */
-		return tx_ring_recalled(sk, fd, c, &start, done);
+	if (shm_has_fallen_back(
+		sk)) /* Dekker with shm_fallback_now(), by the fence above */
+		return tx_ring_fell_back(sk, fd, c, &start, done);
 	return (ssize_t)done;
 }
 
@@ -276,10 +276,10 @@ static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 /* Take the lock for sending.  A candidate first checks if the peer is ready. */
 static int tx_begin(struct sock *sk, int fd)
 {
-	if (unlikely(sock_mode(sk) == SOCK_CANDIDATE)) {
-		sock_lock_both(sk);
-		if (sock_mode(sk) == SOCK_CANDIDATE)
-			shm_candidate_step(sk, fd);
+	if (unlikely(sock_mode(sk) == SOCK_PENDING)) {
+		sock_lock_halves(sk);
+		if (sock_mode(sk) == SOCK_PENDING)
+			shm_pending_step(sk, fd);
 		sock_unlock_rx(sk);
 	} else {
 		sock_lock_tx(sk);
@@ -298,7 +298,7 @@ static inline void tx_end(struct sock *sk, int fd, ssize_t r)
 		store_rlx(&shm_of(sk)->tx_full_at, shm_of(sk)->tx.tail);
 	sock_unlock_tx(sk);
 	if (unlikely(shm_wants_back(sk)))
-		shm_take_back(sk, fd, OSF_REASON_NONE);
+		shm_fallback(sk, fd, OSF_REASON_NONE);
 }
 
 /*
@@ -308,7 +308,7 @@ static inline void tx_end(struct sock *sk, int fd, ssize_t r)
 static COLD ssize_t tx_numbered(struct sock *sk, int fd, struct iov_cursor *c,
 				size_t len, int flags, bool *is_copied)
 {
-	bool by_kernel = sock_mode(sk) == SOCK_CANDIDATE;
+	bool by_kernel = sock_mode(sk) == SOCK_PENDING;
 
 	if (!load_rlx(&sk->w->zc_on) || !by_kernel)
 		flags &= ~MSG_ZEROCOPY;
@@ -376,17 +376,17 @@ HOT ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 	struct iov_cursor c = { .iov = iov, .n = n };
 
 	if (unlikely(sock_mode(sk) != SOCK_SHM || !shm_w(sk)->tx_ring ||
-		     sk->w->shut || shm_of(sk)->held_bytes ||
+		     sk->w->shut || shm_of(sk)->corked_bytes ||
 		     load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
 		     load_rlx(&shm_peer(sk)->flags) &
-			 (SEG_CLOSED | SEG_RECALL | SEG_WANT_BACK)))
+			 (SEG_CLOSED | SEG_FALLBACK | SEG_WANT_BACK)))
 		return shm_send(sk, fd, iov, n, 0);
 	ssize_t r;
 	if (n == 1 && len <= SMALL_BYTES && !shm_of(sk)->tx_limit &&
 	    put_small(&shm_of(sk)->tx, iov->iov_base, (uint32_t)len)) {
-		shm_told_data(sk, fd);
-		r = unlikely(shm_is_recalled(sk))
-			? tx_ring_recalled(
+		shm_notify_data(sk, fd);
+		r = unlikely(shm_has_fallen_back(sk))
+			? tx_ring_fell_back(
 			      sk, fd, &c,
 			      &(struct iov_cursor){ .iov = iov, .n = n }, len)
 			: (ssize_t)len;
@@ -413,7 +413,7 @@ static ssize_t file_to_ring(struct sock *sk, int fd, int in, off_t *off,
 {
 	uint32_t len = (uint32_t)MIN(n, (size_t)TX_CHUNK), at;
 
-	if (unlikely(shm_of(sk)->held_bytes))
+	if (unlikely(shm_of(sk)->corked_bytes))
 		held_begin(sk, fd, n);
 	if (is_full(sk) && (ring_tx_refresh(&shm_of(sk)->tx), is_full(sk))) {
 		shm_flush(sk, fd);
@@ -437,12 +437,12 @@ static ssize_t file_to_ring(struct sock *sk, int fd, int in, off_t *off,
 			    ring_payload_off((uint32_t)r),
 			to, (size_t)r);
 	ring_commit(&shm_of(sk)->tx, at, (uint32_t)r);
-	if (unlikely(shm_of(sk)->held_bytes))
+	if (unlikely(shm_of(sk)->corked_bytes))
 		shm_flush(sk, fd);
 	else
-		shm_told_data(sk, fd);
-	if (shm_is_recalled(sk)) {
-		ssize_t lost = shm_tx_recalled(sk, fd, (size_t)r);
+		shm_notify_data(sk, fd);
+	if (shm_has_fallen_back(sk)) {
+		ssize_t lost = shm_tx_fell_back(sk, fd, (size_t)r);
 
 		if (lost < 0)
 			return lost;
@@ -483,8 +483,8 @@ static COLD ssize_t file_to_nobody(struct sock *sk, int fd, int in, off_t *off,
 				   size_t n)
 {
 	shm_reset_due(sk, fd);
-	if (shm_is_recalled(sk) && !sk->is_lost) {
-		ssize_t lost = shm_tx_recalled(sk, fd, 0);
+	if (shm_has_fallen_back(sk) && !sk->is_lost) {
+		ssize_t lost = shm_tx_fell_back(sk, fd, 0);
 
 		return lost < 0 ? lost : FILE_BY_TCP;
 	}

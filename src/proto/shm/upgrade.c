@@ -235,7 +235,7 @@ static void keep_bell(struct sock *sk, const struct hello *h, int *fds,
 	*fd = -1;
 }
 
-static void close_passed(int fds[HELLO_FDS])
+static void close_passthrough(int fds[HELLO_FDS])
 {
 	for (int i = 0; i < HELLO_FDS; i++)
 		if (fds[i] >= 0)
@@ -243,7 +243,7 @@ static void close_passed(int fds[HELLO_FDS])
 }
 
 /*
- * The acceptor: shm_take() accepts a proposal.
+ * The acceptor: shm_accept() accepts a proposal.
  */
 
 static int send_segment(struct sock *sk, int channel)
@@ -272,9 +272,9 @@ static int send_segment(struct sock *sk, int channel)
 	return err;
 }
 
-int shm_take(struct sock *sk, int fd)
+int shm_accept(struct sock *sk, int fd)
 {
-	int channel = offer_connect(fd);
+	int channel = proposal_connect(fd);
 
 	if (channel == -ENOENT) {
 		sock_set_mode(sk, SOCK_YOUNG);
@@ -295,7 +295,7 @@ int shm_take(struct sock *sk, int fd)
 		return decline(sk, err);
 	}
 	shm_of(sk)->channel_fd = channel;
-	sock_set_mode(sk, SOCK_CANDIDATE);
+	sock_set_mode(sk, SOCK_PENDING);
 	return 1;
 }
 
@@ -359,7 +359,7 @@ static void candidate_step(struct sock *sk, int fd)
 		shm_of(sk)->peer_inbox = NULL;
 	if (!err)
 		keep_bell(sk, &h, fds, shm_of(sk)->channel_fd);
-	close_passed(fds);
+	close_passthrough(fds);
 	fds_close(shm_of(sk)->channel_fd);
 	shm_of(sk)->channel_fd = 0;
 	/* If bytes were sent without our counting them, the kernel's count has
@@ -376,7 +376,7 @@ static void candidate_step(struct sock *sk, int fd)
 }
 
 /* A fork takes the locks that the caller holds, so the step is left to a later call. */
-void shm_candidate_step(struct sock *sk, int fd)
+void shm_pending_step(struct sock *sk, int fd)
 {
 	if (!gate_try())
 		return;
@@ -387,12 +387,12 @@ void shm_candidate_step(struct sock *sk, int fd)
 
 /* The process needs the candidate's descriptors.  Return true if the
  * connection is back with the kernel. */
-bool shm_candidate_drop(struct sock *sk)
+bool shm_pending_drop(struct sock *sk)
 {
 	bool dropped;
 
-	sock_lock_both(sk);
-	dropped = sock_mode(sk) == SOCK_CANDIDATE &&
+	sock_lock_halves(sk);
+	dropped = sock_mode(sk) == SOCK_PENDING &&
 		  cas(&shm_of(sk)->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
 		      (uint32_t)SEG_CLAIM_REVOKED);
 	if (dropped)
@@ -403,7 +403,7 @@ bool shm_candidate_drop(struct sock *sk)
 
 /* The connection is about to change in a way that a candidate cannot follow.
  * Revoke the segment in time, or wait for the peer that has claimed it. */
-void shm_candidate_decide(struct sock *sk, int fd)
+void shm_pending_decide(struct sock *sk, int fd)
 {
 	if (cas(&shm_of(sk)->seg->claim, (uint32_t)SEG_CLAIM_OPEN,
 		(uint32_t)SEG_CLAIM_REVOKED)) {
@@ -416,32 +416,32 @@ void shm_candidate_decide(struct sock *sk, int fd)
 		sched_yield();
 	/* Also while another thread forks: it waits for the locks held here. */
 	candidate_step(sk, fd);
-	if (sock_mode(sk) == SOCK_CANDIDATE)
+	if (sock_mode(sk) == SOCK_PENDING)
 		shm_broken(sk, fd, "took the segment and is not ready");
 }
 
 /*
- * The opener: shm_offer() proposes, shm_offer_look() confirms.
+ * The opener: shm_propose() proposes, shm_proposal_advance() confirms.
  */
 
-int shm_offer(struct sock *sk, int fd)
+int shm_propose(struct sock *sk, int fd)
 {
-	int s = offer_listen(fd);
+	int s = proposal_listen(fd);
 
 	if (s < 0)
 		return decline(sk, s);
-	store_rlx(&shm_of(sk)->offer_fd, s);
-	fetch_or(&sk->flags, (uint8_t)SOCK_F_OFFERED);
-	count(&arena_totals()->n_offers, 1);
+	store_rlx(&shm_of(sk)->proposal_fd, s);
+	fetch_or(&sk->flags, (uint8_t)SOCK_F_PROPOSED);
+	count(&arena_totals()->n_proposals, 1);
 	sock_set_mode(sk, SOCK_YOUNG);
 	return 0;
 }
 
-void shm_offer_close(struct sock *sk)
+void shm_proposal_close(struct sock *sk)
 {
-	fds_close(shm_of(sk)->offer_fd);
+	fds_close(shm_of(sk)->proposal_fd);
 	fds_close(shm_of(sk)->channel_fd);
-	store_rlx(&shm_of(sk)->offer_fd, 0);
+	store_rlx(&shm_of(sk)->proposal_fd, 0);
 	shm_of(sk)->channel_fd = 0;
 }
 
@@ -492,13 +492,13 @@ static int accept_segment(struct sock *sk, int fd, int channel,
 	return 0;
 }
 
-int shm_offer_look(struct sock *sk, int fd)
+int shm_proposal_advance(struct sock *sk, int fd)
 {
 	int fds[HELLO_FDS], err = 0;
 	struct hello h;
 
 	if (shm_of(sk)->channel_fd <= 0) {
-		int channel = offer_accept(shm_of(sk)->offer_fd, fd);
+		int channel = proposal_accept(shm_of(sk)->proposal_fd, fd);
 
 		if (channel >= 0)
 			shm_of(sk)->channel_fd = channel;
@@ -515,9 +515,9 @@ int shm_offer_look(struct sock *sk, int fd)
 	}
 	if (!err) {
 		err = accept_segment(sk, fd, shm_of(sk)->channel_fd, &h, fds);
-		close_passed(fds);
+		close_passthrough(fds);
 	}
-	shm_offer_close(sk);
+	shm_proposal_close(sk);
 	if (err)
 		return decline(sk, err);
 	became_shm(sk);
@@ -542,11 +542,11 @@ enum osf_reason shm_why_alone(const struct sock *sk, int fd)
 	if (uid && owner && owner != uid)
 		return OSF_REASON_OTHER_UID;
 	if (!(sk->flags & SOCK_F_ACTIVE))
-		return OSF_REASON_NO_OFFER;
+		return OSF_REASON_NO_PROPOSAL;
 	return announce_check(fd, ANNOUNCED) &&
 		       announce_check(fd, ANNOUNCED_KERNEL)
 		   ? OSF_REASON_NO_PEER
-		   : OSF_REASON_PEER_PINNED;
+		   : OSF_REASON_PEER_KERNEL;
 }
 
 /* The child shares inherited connections with its parent.  News must wake both

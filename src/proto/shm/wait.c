@@ -31,8 +31,8 @@
 #include "proto/shm/shm.h"
 #include "sock/wait.h"
 
-#define CANDIDATE_TICK_NS (5 * NS_PER_MS)
-#define CANDIDATE_WAIT_NS (50 * NS_PER_MS)
+#define PENDING_TICK_NS (5 * NS_PER_MS)
+#define PENDING_WAIT_NS (50 * NS_PER_MS)
 
 static bool rx_ready(struct sock *sk)
 {
@@ -83,7 +83,7 @@ static void nap_woke(void *arg)
 {
 	const struct napper *me = arg;
 
-	anchor_look(me->sk, me->fd);
+	anchor_ask(me->sk, me->fd);
 	if (unlikely(load_rlx(&shm_w(me->sk)->rx_tcp)) && me->dir == DIR_TX &&
 	    !me->is_blind)
 		shm_backlog_fill(me->sk, me->fd, 0);
@@ -185,7 +185,7 @@ static void look_after_bell(struct sock *sk, int fd, short revents)
 		store_rlx(&sk->looked_ns, coarse_ns());
 		return;
 	}
-	anchor_look(sk, fd);
+	anchor_ask(sk, fd);
 	if (revents == POLLERR && load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
 		/* An unread zerocopy completion does not end the sleep of a
 		 * blocking call. */
@@ -257,7 +257,7 @@ static int rx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	if (!me.has_bell)
 		store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
 	fence_full();
-	uint64_t held = shm_is_held(sk) ? shm_held_until(sk) : UINT64_MAX;
+	uint64_t held = shm_is_corked(sk) ? shm_corked_until(sk) : UINT64_MAX;
 	/* The anchor would not let us sleep if it is shut, or if it holds a
 	 * doorbell for another thread. */
 	bool awake = sk->w->anchor_deaf ||
@@ -312,9 +312,9 @@ static int tx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 static int tx_sleep_tcp(struct sock *sk, int fd, const struct call_wait *w)
 {
 	struct napper me = { sk, fd, DIR_TX, true };
-	uint64_t end = MIN(w->deadline_ns, now_ns() + CANDIDATE_WAIT_NS);
+	uint64_t end = MIN(w->deadline_ns, now_ns() + PENDING_WAIT_NS);
 	int err =
-	    nap_for(&me, POLLOUT, end, CANDIDATE_TICK_NS, waiter_restarts(w));
+	    nap_for(&me, POLLOUT, end, PENDING_TICK_NS, waiter_restarts(w));
 
 	return err == -EAGAIN ? 0 : err;
 }
@@ -367,13 +367,14 @@ COLD void shm_linger(struct sock *sk, int fd, int seconds)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &mask);
-	while (shm_outq(sk, fd) > 0 && now_ns() < end && !has_signal(&mask) &&
-	       load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN &&
-	       !(load_rlx(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_RECALL))) {
+	while (
+	    shm_outq(sk, fd) > 0 && now_ns() < end && !has_signal(&mask) &&
+	    load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN &&
+	    !(load_rlx(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_FALLBACK))) {
 		struct timespec tick = { .tv_nsec = NS_PER_MS };
 
 		libc.ppoll(NULL, 0, &tick, NULL);
-		anchor_look(sk, fd);
+		anchor_ask(sk, fd);
 	}
 	pthread_sigmask(SIG_SETMASK, &mask, NULL);
 }

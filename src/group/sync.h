@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * group/settle.h - a group follows an upgrade or a fallback of its connection
+ * group/sync.h - a group follows an upgrade or a fallback of its connection
  *
  *     TCP  ->  a protocol that lends (sock/lend.h)  ->  perhaps TCP again
  */
@@ -9,4 +9,4 @@
 #include "group/gsock.h"
 
 /* After each call in which the connection may have moved. */
-void gsock_settle(struct gsock *s);
+void gsock_sync(struct gsock *s);

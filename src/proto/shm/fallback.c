@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/recall.c - fall back to TCP at once, without the peer's help
+ * proto/shm/fallback.c - fall back to TCP at once, without the peer's help
  *
  *     reader                                  writer, at its next call
- *     sets RECALL, reads the ring to its end
+ *     sets FALLBACK, reads the ring to its end
  *     sets CUT: "I stopped here"              sends by TCP what is behind the
  *                                             cut, and everything after it
  *
  * Somebody who knows nothing of rings is about to use the descriptor: a
  * program that exec() starts, a process that receives the descriptor,
- * io_uring.  So when shm_recall() returns, TCP must carry the rest of the
+ * io_uring.  So when shm_fallback_now() returns, TCP must carry the rest of the
  * peer's stream and nothing else, however long the peer sleeps.
  *
  * Our own direction ends with a BACK mark, as in a fallback that both sides
  * agree on.  The peer's direction ends where we stop reading.  The peer
- * publishes a record, fences and checks RECALL; we set RECALL, fence and read
+ * publishes a record, fences and checks FALLBACK; we set FALLBACK, fence and read
  * the ring.  At least one of us sees the other.  So we read all records of
  * calls that have returned.  Only the call that is writing right now may have
  * to send some of its bytes again, and it can, because it has not returned.
- * Doorbells follow the same rule: we wait for each one counted before RECALL,
+ * Doorbells follow the same rule: we wait for each one counted before FALLBACK,
  * and the peer sends none after.
  *
  * The stash holds what the application has not read yet.  It must come before
@@ -154,7 +154,7 @@ static int stash_ring(struct sock *sk, struct stash *st)
 }
 
 /* Wait until each doorbell that was counted has arrived, and discard it. */
-static int settle_bells(struct sock *sk, int fd)
+static int sync_bells(struct sock *sk, int fd)
 {
 	uint64_t end = now_ns() + SETTLE_NS;
 
@@ -166,7 +166,7 @@ static int settle_bells(struct sock *sk, int fd)
 			return 0; /* behind its end nothing comes */
 		if (now_ns() > end)
 			return -ETIMEDOUT;
-		anchor_look(sk, fd);
+		anchor_ask(sk, fd);
 		sched_yield();
 	}
 }
@@ -200,7 +200,7 @@ static bool may_put_back(struct sock *sk, int fd)
 {
 	enum ring_mark mark;
 
-	if (load_acq(&shm_peer(sk)->flags) & (SEG_TX_BACK | SEG_RECALL))
+	if (load_acq(&shm_peer(sk)->flags) & (SEG_TX_BACK | SEG_FALLBACK))
 		return false;
 	if (backlog_bytes(sk))
 		return false;
@@ -263,11 +263,11 @@ static int end_rx(struct sock *sk, int fd, struct stash *st)
 	/* While TCP still carries the stream, the ring is empty and no
 	 * doorbell was rung. */
 	if (!err && !shm_w(sk)->rx_tcp) {
-		shm_take_held(sk, true);
+		shm_uncork(sk, true);
 		if (!shm_w(sk)->rx_back && !shm_w(sk)->rx_eof)
 			err = stash_ring(sk, st);
 		if (!err)
-			err = settle_bells(sk, fd);
+			err = sync_bells(sk, fd);
 	}
 	if (shm_w(sk)->rx_eof)
 		st->has_end = true;
@@ -282,8 +282,8 @@ static int end_rx(struct sock *sk, int fd, struct stash *st)
 /* End our direction: the peer reads the ring to its end, then TCP. */
 static void end_tx(struct sock *sk, int fd)
 {
-	if (shm_is_recalled(sk)) /* both at once */
-		shm_tx_recalled(sk, fd, 0);
+	if (shm_has_fallen_back(sk)) /* both at once */
+		shm_tx_fell_back(sk, fd, 0);
 	if (!shm_w(sk)->tx_ring)
 		return;
 	if (!shm_of(sk)->tx_fin) {
@@ -332,50 +332,50 @@ static int leave_rest(struct sock *sk, int fd)
 	return 0;
 }
 
-static int recall_locked(struct sock *sk, int fd, enum osf_reason why,
-			 bool gently, struct stash *st)
+static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
+			       bool gently, struct stash *st)
 {
-	if (sock_mode(sk) == SOCK_CANDIDATE)
-		shm_candidate_decide(sk, fd);
-	if (sock_mode(sk) != SOCK_SHM || shm_w(sk)->recalled)
+	if (sock_mode(sk) == SOCK_PENDING)
+		shm_pending_decide(sk, fd);
+	if (sock_mode(sk) != SOCK_SHM || shm_w(sk)->fell_back)
 		return 0;
 	if (shm_is_broken(sk))
 		return -ECONNRESET;
 	if (gently && !may_put_back(sk, fd))
 		return 0;
 	store_rlx(&shm_me(sk)->rx_anchor, 1u); /* long writes look there */
-	fetch_or(&shm_me(sk)->flags, SEG_RECALL | SEG_WANT_BACK);
+	fetch_or(&shm_me(sk)->flags, SEG_FALLBACK | SEG_WANT_BACK);
 	fence_full(); /* Dekker with tx.c and anchor_ring() */
 	if (gently && load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK)
 		return leave_rest(sk, fd);
 	int err = end_rx(sk, fd, st);
 	if (err) {
-		shm_broken(sk, fd, "it cannot be recalled");
+		shm_broken(sk, fd, "the kernel cannot take it");
 		return err == -ENOMEM ? err : -ECONNRESET;
 	}
 	end_tx(sk, fd);
 	store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
 	store_rlx(&shm_w(sk)->rx_back, (uint8_t)1);
 	store_rlx(&shm_w(sk)->rx_eof, (uint8_t)0);
-	store_rlx(&shm_w(sk)->recalled, (uint8_t)1);
+	store_rlx(&shm_w(sk)->fell_back, (uint8_t)1);
 	restore_options(sk, fd);
 	if (st->has_end && !st->n)
 		end_rx_now(fd);
 	sock_set_reason(sk, why);
 	sk->st->proto = OSF_PROTO_INET;
-	count(&arena_totals()->n_taken_back, 1);
+	count(&arena_totals()->n_fallbacks, 1);
 	if (st->n) /* others wait until the stash is read */
 		sock_set_mode(sk, SOCK_UPGRADING);
 	return 1;
 }
 
-int shm_recall(struct sock *sk, int fd, enum osf_reason why, bool gently,
-	       struct stash *st)
+int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
+		     struct stash *st)
 {
 	int saved = errno;
 
-	sock_lock_both(sk);
-	int r = recall_locked(sk, fd, why, gently, st);
+	sock_lock_halves(sk);
+	int r = fallback_now_locked(sk, fd, why, gently, st);
 	sock_unlock_both(sk);
 	errno = saved;
 	return r;
@@ -389,7 +389,7 @@ bool shm_cut_is_known(struct sock *sk, int fd)
 	uint64_t end = now_ns() + SETTLE_NS;
 
 	while (!(load_acq(&shm_peer(sk)->flags) & SEG_CUT)) { /* S4 */
-		anchor_look(sk, fd);
+		anchor_ask(sk, fd);
 		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
 		    now_ns() > end)
 			return load_acq(&shm_peer(sk)->flags) & SEG_CUT;
@@ -398,7 +398,7 @@ bool shm_cut_is_known(struct sock *sk, int fd)
 	return true;
 }
 
-ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
+ssize_t shm_tx_fell_back(struct sock *sk, int fd, size_t mine)
 {
 	bool in_second = shm_of(sk)->tx.other < shm_of(sk)->tx.base;
 	/* The size of the memory from @base on. */
@@ -411,7 +411,7 @@ ssize_t shm_tx_recalled(struct sock *sk, int fd, size_t mine)
 		return 0;
 	if (!shm_cut_is_known(sk, fd)) {
 		if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
-			shm_broken(sk, fd, "recalled, and not where");
+			shm_broken(sk, fd, "fell back, and does not say where");
 		return -ECONNRESET;
 	}
 	/* Read our own ring from the cut, as the peer would have done. */

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* group/settle.c - see group/settle.h */
+/* group/sync.c - see group/sync.h */
 #include "group/lent.h"
 #include "group/set.h"
-#include "group/settle.h"
+#include "group/sync.h"
 
 /* What a protocol that lends may ask for when it takes over. */
 static void open_lender(struct gsock *s, const struct lend_ops *lend)
 {
 	s->memory = lend->open(s->sk, !buf_is_external(),
-			       buf_is_told() ? buf_told : NULL);
+			       buf_is_announced() ? buf_announce : NULL);
 	s->lend = lend;
 }
 
-/* The connection has moved: we are told of it, or it is among the hot ones. */
+/* The connection has moved: we get a notification, or it is among the hot ones. */
 static void took_over(struct group *g, struct gsock *s,
 		      const struct lend_ops *lend)
 {
@@ -22,14 +22,14 @@ static void took_over(struct group *g, struct gsock *s,
 	s->is_blocked = 0;
 	s->has_early = s->acked < s->sent;
 	lend_begin(s);
-	watch_open(&s->watches, s->sk, &s->watch, &g->told);
+	watch_open(&s->watches, s->sk, &s->watch, &g->rs);
 	hot_add(g, s);
 	if (s->hot < 0)
 		hot_arm(s);
 	work_add(s);
 }
 
-void gsock_settle(struct gsock *s)
+void gsock_sync(struct gsock *s)
 {
 	if (!s->sk || !s->group)
 		return;
@@ -38,7 +38,7 @@ void gsock_settle(struct gsock *s)
 	if (ops->lend) {
 		if (!s->is_direct)
 			took_over(s->group, s, ops->lend);
-		ops->settle(s->sk, s->fd);
+		ops->sync(s->sk, s->fd);
 	} else if (!ops->is_ours && !s->lend) {
 		set_watch(s);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/held.c - MSG_MORE and TCP_CORK: hold bytes back until more follow
+ * proto/shm/cork.c - MSG_MORE and TCP_CORK: hold bytes back until more follow
  *
  *     send(MSG_MORE)   writes the bytes into the ring, but not the header
  *     send()           writes the header: the reader sees all bytes at once
@@ -16,7 +16,7 @@
  * MSG_MORE, which the kernel's own timer delivers.  The next doorbell takes it
  * along, so there is usually one wake-up for both.
  *
- *   H1  held_off, held_hdr, then held_ns  ->  held_ns, then the others
+ *   H1  held_off, corked_hdr, then held_ns  ->  held_ns, then the others
  *
  * The reader checks that the note is about the record it waits for.  A hostile
  * writer gains nothing by a false note: it could write the same into the ring.
@@ -34,54 +34,54 @@
  * already started finishes before it reads on, and the place is not reused
  * before that.
  */
-COLD bool shm_hold_claim(struct sock *sk, int fd)
+COLD bool shm_cork_claim(struct sock *sk, int fd)
 {
 	xchg(&shm_me(sk)->held_ns, UINT64_C(0));
-	if (ring_is_held(&shm_of(sk)->tx, shm_of(sk)->held_at) &&
-	    now_ns() - shm_of(sk)->held_since_ns < HELD_NS)
+	if (ring_is_corked(&shm_of(sk)->tx, shm_of(sk)->corked_at) &&
+	    now_ns() - shm_of(sk)->corked_since_ns < HELD_NS)
 		return true;
 	shm_flush(sk, fd);
 	return false;
 }
 
-COLD void shm_hold(struct sock *sk, uint32_t at, uint32_t len)
+COLD void shm_cork(struct sock *sk, uint32_t at, uint32_t len)
 {
-	shm_of(sk)->held_hdr = ring_commit_held(&shm_of(sk)->tx, at, len);
-	shm_of(sk)->held_at = at;
-	shm_of(sk)->held_since_ns = now_ns();
+	shm_of(sk)->corked_hdr = ring_commit_corked(&shm_of(sk)->tx, at, len);
+	shm_of(sk)->corked_at = at;
+	shm_of(sk)->corked_since_ns = now_ns();
 	store_rlx(&shm_w(sk)->bell_waits,
 		  (uint8_t)0); /* the last one has left */
 }
 
 COLD void shm_release(struct sock *sk)
 {
-	if (!shm_of(sk)->held_bytes)
+	if (!shm_of(sk)->corked_bytes)
 		return;
 	store_rel(&shm_me(sk)->held_ns, UINT64_C(0));
-	ring_release(&shm_of(sk)->tx, shm_of(sk)->held_at,
-		     shm_of(sk)->held_hdr);
-	shm_of(sk)->held_bytes = 0;
+	ring_release(&shm_of(sk)->tx, shm_of(sk)->corked_at,
+		     shm_of(sk)->corked_hdr);
+	shm_of(sk)->corked_bytes = 0;
 }
 
 COLD void shm_flush(struct sock *sk, int fd)
 {
-	bool any = shm_of(sk)->held_bytes;
+	bool any = shm_of(sk)->corked_bytes;
 
 	shm_release(sk);
 	if (any)
-		shm_told_data(sk, fd);
+		shm_notify_data(sk, fd);
 	if (load_rlx(&shm_w(sk)->bell_waits)) /* the kernel holds one back */
 		anchor_ring(sk, fd);
 }
 
 /* Wake a sleeping reader when the bytes are due.  Notify a reader that is
  * awake, so that it looks at the note. */
-static void tell_held(struct sock *sk, int fd)
+static void notify_corked(struct sock *sk, int fd)
 {
 	const struct seg_side *p = shm_peer(sk);
 	uint32_t slot = load_acq(&p->slot);
 
-	fence_full(); /* Dekker, as shm_told_data() */
+	fence_full(); /* Dekker, as shm_notify_data() */
 	bool later = load_rlx(&p->rx_anchor) || load_rlx(&p->rx_bell1);
 	if (load_rlx(&p->rx_inbox)) {
 		bool has_lane = slot != SLOT_NONE && shm_of(sk)->peer_inbox &&
@@ -97,22 +97,22 @@ static void tell_held(struct sock *sk, int fd)
 		anchor_ring_later(sk, fd);
 }
 
-COLD void shm_hold_on(struct sock *sk, int fd)
+COLD void shm_cork_on(struct sock *sk, int fd)
 {
 	struct seg_side *me = shm_me(sk);
 
-	if (!ring_is_held(&shm_of(sk)->tx,
-			  shm_of(sk)->held_at)) { /* already stored */
+	if (!ring_is_corked(&shm_of(sk)->tx,
+			    shm_of(sk)->corked_at)) { /* already stored */
 		shm_flush(sk, fd);
 		return;
 	}
-	store_rel(&me->held_off, shm_of(sk)->held_at);
-	store_rel(&me->held_hdr, shm_of(sk)->held_hdr);
-	store_rel(&me->held_ns, shm_of(sk)->held_since_ns); /* H1 */
-	tell_held(sk, fd);
+	store_rel(&me->held_off, shm_of(sk)->corked_at);
+	store_rel(&me->corked_hdr, shm_of(sk)->corked_hdr);
+	store_rel(&me->held_ns, shm_of(sk)->corked_since_ns); /* H1 */
+	notify_corked(sk, fd);
 }
 
-/* Return the time when the peer's held bytes are due, or UINT64_MAX if it
+/* Return the time when the peer's corked bytes are due, or UINT64_MAX if it
  * holds none.  *@off: where we wait for a header; the peer's note must agree
  * with it. */
 static uint64_t due_ns(const struct sock *sk, uint32_t *off, uint64_t *hdr)
@@ -121,7 +121,7 @@ static uint64_t due_ns(const struct sock *sk, uint32_t *off, uint64_t *hdr)
 	uint64_t since = load_acq(&p->held_ns); /* H1 */
 	uint32_t said = load_acq(&p->held_off);
 
-	*hdr = load_acq(&p->held_hdr);
+	*hdr = load_acq(&p->corked_hdr);
 	*off = ring_rx_waits_at(&shm_of(sk)->rx);
 	if (!since || !*hdr || *off == UINT32_MAX || *off != said ||
 	    load_rlx(&shm_w(sk)->rx_tcp) || load_rlx(&shm_w(sk)->rx_back) ||
@@ -132,7 +132,7 @@ static uint64_t due_ns(const struct sock *sk, uint32_t *off, uint64_t *hdr)
 	return since > now_ns() ? 0 : since + HELD_NS;
 }
 
-COLD uint64_t shm_held_until(const struct sock *sk)
+COLD uint64_t shm_corked_until(const struct sock *sk)
 {
 	uint32_t off;
 	uint64_t hdr;
@@ -141,7 +141,7 @@ COLD uint64_t shm_held_until(const struct sock *sk)
 }
 
 /* The caller holds the rx lock. */
-COLD bool shm_take_held(struct sock *sk, bool at_once)
+COLD bool shm_uncork(struct sock *sk, bool at_once)
 {
 	uint32_t off;
 	uint64_t hdr;
@@ -153,13 +153,13 @@ COLD bool shm_take_held(struct sock *sk, bool at_once)
 	return true;
 }
 
-COLD bool shm_look_held(struct sock *sk)
+COLD bool shm_poll_corked(struct sock *sk)
 {
 	if (shm_w(sk)->rx_tcp || shm_w(sk)->rx_back ||
-	    shm_held_until(sk) > now_ns())
+	    shm_corked_until(sk) > now_ns())
 		return false;
 	sock_look_rx(sk); /* the header is right, whoever stores it */
-	bool taken = shm_take_held(sk, false);
+	bool taken = shm_uncork(sk, false);
 	sock_unlock_rx(sk);
 	return taken;
 }
