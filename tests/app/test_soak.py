@@ -21,7 +21,8 @@ import harness
 RUNS = [("kills", 50, True, 50, 100),
         ("kills", 50, False, 20, 100),
         ("conns", 20000, True, 19000, 150),
-        ("many", 1000, True, 950, 100)]
+        ("many", 1000, True, 950, 100),
+        ("share", 20, True, 1, 100)]
 # These run for a given time, whatever else there is: side by side.
 MIXES = [("mix", 60, True, 100, 250),
          ("mix", 60, False, 15, 250)]
