@@ -17,8 +17,8 @@ int sealed_file(const char *name, size_t bytes)
 		return -EFBIG;
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	if (fd < 0)
-		return -errno;
+	if (fd < 0) /* whatever a filter makes of it */
+		return errno == EMFILE || errno == ENFILE ? -errno : -ENOMEM;
 	if (ftruncate(fd, (off_t)bytes) ||
 	    libc.fcntl(fd, F_ADD_SEALS, SEALED_SEALS)) {
 		int err = -errno;
