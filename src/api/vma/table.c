@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/vma/table.c - VMA's extra API as a table of functions
+ *
+ * A function that is NULL has no bit in vma_extra_supported_mask.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "api/vma/vma.h"
+#include "base/compiler.h"
+#include "mellanox/vma_extra.h"
+
+#define API_FD (-1)
+
+static struct vma_api_t table;
+
+bool vma_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
+		    int *err)
+{
+	void *at = &table;
+
+	if (fd != API_FD || level != SOL_SOCKET || name != SO_VMA_GET_API)
+		return false;
+	*err = !val || !len ? -EFAULT : *len < sizeof(at) ? -EINVAL : 0;
+	if (!*err) {
+		memcpy(val, &at, sizeof(at));
+		*len = sizeof(at);
+	}
+	return true;
+}
