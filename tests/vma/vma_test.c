@@ -96,7 +96,7 @@ struct ends tcp_ends(void)
 
 struct ends udp_ends(void)
 {
-	struct ends e = { bound(SOCK_DGRAM), bound(SOCK_DGRAM) };
+	struct ends e = { .tx = bound(SOCK_DGRAM), .rx = bound(SOCK_DGRAM) };
 
 	named(&e);
 	EXPECT_EQ(
@@ -154,7 +154,7 @@ static int run_one(const struct test *t)
 
 int main(int argc, char **argv)
 {
-	const struct test *all[] = { tests_table };
+	const struct test *all[] = { tests_table, tests_callback };
 	int n_failed = 0;
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)

@@ -7,13 +7,21 @@
 #include <errno.h>
 #include <string.h>
 
+#include "api/vma/calls.h"
 #include "api/vma/vma.h"
 #include "base/compiler.h"
 #include "mellanox/vma_extra.h"
 
 #define API_FD (-1)
 
-static struct vma_api_t table;
+bool vma_is_asked;
+
+static struct vma_api_t table = {
+	.register_recv_callback = vma_register_recv_callback,
+	.free_packets = vma_free_packets,
+	.vma_extra_supported_mask =
+	    VMA_EXTRA_API_REGISTER_RECV_CALLBACK | VMA_EXTRA_API_FREE_PACKETS,
+};
 
 bool vma_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
 		    int *err)
@@ -26,6 +34,7 @@ bool vma_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
 	if (!*err) {
 		memcpy(val, &at, sizeof(at));
 		*len = sizeof(at);
+		store_rlx(&vma_is_asked, true);
 	}
 	return true;
 }
