@@ -55,4 +55,4 @@ struct test {
 	void (*run)(void);
 	bool is_bare; /* runs without osf, too */
 };
-extern const struct test tests_table[], tests_callback[];
+extern const struct test tests_table[], tests_callback[], tests_zcopy[];

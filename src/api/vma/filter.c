@@ -236,6 +236,51 @@ ssize_t filter_take(struct vsock *s, size_t want, struct packet *p)
 	}
 }
 
+ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
+			 uint64_t *number)
+{
+	size_t want = PACKET_MAX;
+	ssize_t r;
+	bool is_filtered = load_rlx(&s->callback) != NULL;
+
+	*number = 0;
+	if (is_filtered && (s->accepted || peek) && !filter_look(s))
+		return -EAGAIN;
+	if (s->err) {
+		r = -s->err;
+		s->err = 0;
+		return r;
+	}
+	if (s->accepted && !s->is_udp)
+		want = MIN(want, s->accepted);
+	r = s->accepted || peek ? receive(s, p, want, peek ? MSG_PEEK : 0)
+				: filter_take(s, want, p);
+	if (r == -EAGAIN)
+		s->accepted = 0;
+	if (r < 0 || (!r && !s->is_udp))
+		return r;
+	if (!peek)
+		s->accepted -=
+		    s->is_udp ? s->accepted : MIN((size_t)r, s->accepted);
+	held_keep(s->spare, &s->room, (size_t)r);
+	*number = s->spare;
+	s->spare = 0;
+	return r;
+}
+
+int filter_wait(const struct vsock *s, int flags)
+{
+	uint8_t byte;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (load_rlx(&s->is_closed))
+		return -EBADF;
+	return below_recvmsg(s->fd, &m, MSG_PEEK | (flags & MSG_DONTWAIT)) < 0
+		   ? -errno
+		   : 0;
+}
+
 void packet_copy(const struct packet *p, struct msghdr *msg)
 {
 	uint8_t *to = msg->msg_control;

@@ -36,6 +36,13 @@ bool filter_look(struct vsock *s);
 /* Takes the next packet that the callback accepts, of TCP at most @want bytes.
  * Bytes or -errno; -EAGAIN: there is none. */
 ssize_t filter_take(struct vsock *s, size_t want, struct packet *p);
+/* The same, and the program holds the packet as *@number.  @peek: it stays in
+ * the socket, too.  At the end of a stream *@number is 0. */
+ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
+			 uint64_t *number);
+/* Waits for something to come, as the program's call would that found nothing.
+ * 0 or -errno; nobody has the turn. */
+int filter_wait(const struct vsock *s, int flags);
 /* Fills @msg with what is not bytes. */
 void packet_copy(const struct packet *p, struct msghdr *msg);
 /* A callback begins: IP_RECVORIGDSTADDR for its sake, addresses. */

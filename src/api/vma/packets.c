@@ -23,8 +23,7 @@ int vma_register_recv_callback(int fd, vma_recv_callback_t callback,
 	visit_take_turn(&v);
 	if (callback && v.s->local.ss_family == AF_UNSPEC)
 		filter_prepare(v.s);
-	v.s->context = context;
-	store_rlx(&v.s->callback, callback);
+	vsock_set_callback(v.s, callback, context);
 	return 0;
 }
 
@@ -43,7 +42,7 @@ int vma_free_packets(int fd, struct vma_packet_t *pkts, size_t count)
 {
 	const struct vma_packet_t *p = pkts;
 	VISIT(v, vsock_get(fd));
-	bool is_udp = false, is_open = vsock_is_inet(fd, &is_udp);
+	bool is_udp, is_open = v.s || vsock_is_inet(fd, &is_udp);
 	int err = count && is_bad_ptr(pkts) ? -EINVAL : 0;
 
 	if (!v.s && !is_open && !count)

@@ -30,7 +30,9 @@ bool vma_knows(int fd)
 		? load_acq(&vsock_pages[(unsigned)fd >> VSOCK_PAGE_BITS])
 		: NULL;
 
-	return page && load_rlx(&page[fd & ((1 << VSOCK_PAGE_BITS) - 1)]);
+	const struct vsock *s =
+	    page ? load_acq(&page[fd & ((1 << VSOCK_PAGE_BITS) - 1)]) : NULL;
+	return s && load_rlx(&s->is_counted);
 }
 
 static bool is_bad(const struct msghdr *msg)
@@ -147,20 +149,6 @@ static ssize_t recv_now(struct visit *v, struct msghdr *msg, int flags)
 	return r;
 }
 
-/* Wait for something to come, as the program's call would.  0 or -errno. */
-static int wait_below(const struct vsock *s, int flags)
-{
-	uint8_t byte;
-	struct iovec iov = { &byte, 1 };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (load_rlx(&s->is_closed))
-		return -EBADF;
-	return below_recvmsg(s->fd, &m, MSG_PEEK | (flags & MSG_DONTWAIT)) < 0
-		   ? -errno
-		   : 0;
-}
-
 static ssize_t recv_waiting(struct visit *v, struct msghdr *msg, int flags)
 {
 	for (;;) {
@@ -168,7 +156,7 @@ static ssize_t recv_waiting(struct visit *v, struct msghdr *msg, int flags)
 
 		if (r != -EAGAIN || flags & MSG_DONTWAIT)
 			return r;
-		r = wait_below(v->s, flags);
+		r = filter_wait(v->s, flags);
 		if (r < 0)
 			return r;
 	}

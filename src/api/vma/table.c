@@ -18,9 +18,11 @@ bool vma_is_asked;
 
 static struct vma_api_t table = {
 	.register_recv_callback = vma_register_recv_callback,
+	.recvfrom_zcopy = vma_recvfrom_zcopy,
 	.free_packets = vma_free_packets,
-	.vma_extra_supported_mask =
-	    VMA_EXTRA_API_REGISTER_RECV_CALLBACK | VMA_EXTRA_API_FREE_PACKETS,
+	.vma_extra_supported_mask = VMA_EXTRA_API_REGISTER_RECV_CALLBACK |
+				    VMA_EXTRA_API_RECVFROM_ZCOPY |
+				    VMA_EXTRA_API_FREE_PACKETS,
 };
 
 bool vma_getsockopt(int fd, int level, int name, void *val, socklen_t *len,

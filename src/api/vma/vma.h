@@ -24,11 +24,14 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 
-extern uint32_t vma_n_socks; /* descriptors that this API knows */
-extern bool vma_is_asked;    /* the program has the table */
+extern uint32_t vma_n_filters; /* descriptors with a receive callback */
+extern bool vma_is_asked;      /* the program has the table */
 
 /* Must calls that wait for several descriptors come to this API? */
-static inline bool vma_is_on(void) { return unlikely(load_rlx(&vma_n_socks)); }
+static inline bool vma_is_on(void)
+{
+	return unlikely(load_rlx(&vma_n_filters));
+}
 bool vma_knows(int fd);
 /* Must calls on @fd? */
 static inline bool vma_has(int fd) { return vma_is_on() && vma_knows(fd); }

@@ -15,7 +15,7 @@
 #define PAGE (1u << VSOCK_PAGE_BITS)
 
 struct vsock **vsock_pages[VSOCK_PAGES];
-uint32_t vma_n_socks;
+uint32_t vma_n_filters;
 
 static struct lock lock;  /* all, and making one */
 static struct vsock *all; /* never freed: a look-up may touch any */
@@ -142,15 +142,29 @@ struct vsock *vsock_make(int fd, int *err)
 	s->number = ++last_number;
 	s->fd = fd;
 	s->is_udp = is_udp;
-	s->is_closed = s->has_dst = false;
+	s->is_closed = s->has_dst = s->is_counted = false;
 	s->callback = NULL;
 	s->accepted = 0;
 	s->err = 0;
 	s->peer.ss_family = s->local.ss_family = AF_UNSPEC;
 	store_rel(&s->n_refs, 2u);
 	store_rel(slot, s);
-	fetch_add(&vma_n_socks, 1u);
 	return s;
+}
+
+void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
+			void *context)
+{
+	s->context = context;
+	store_rlx(&s->callback, callback);
+	if (callback && !s->is_closed) {
+		if (!xchg(&s->is_counted, true))
+			fetch_add(&vma_n_filters, 1u);
+		return;
+	}
+	s->accepted = 0; /* calls that nobody filters find it below */
+	if (!s->err && xchg(&s->is_counted, false))
+		fetch_sub(&vma_n_filters, 1u);
 }
 
 void vma_forget(int fd)
@@ -163,7 +177,8 @@ void vma_forget(int fd)
 		return;
 	store_rlx(&s->callback, (vma_recv_callback_t)NULL);
 	store_rlx(&s->is_closed, true);
-	fetch_sub(&vma_n_socks, 1u);
+	if (xchg(&s->is_counted, false))
+		fetch_sub(&vma_n_filters, 1u);
 	vsock_put(s);
 }
 

@@ -37,7 +37,8 @@ struct vsock {
 	/* Of what the next receiving call will find, this much was given to the
 	 * callback already: bytes, for UDP 1 or 0 datagrams. */
 	size_t accepted;
-	int err; /* that the next receiving call returns, or 0 */
+	int err;         /* that the next receiving call returns, or 0 */
+	bool is_counted; /* in vma_n_filters */
 	struct room room;
 	uint64_t spare; /* number for the next packet, or 0 */
 	/* TCP: both ends; UDP: its own address. */
@@ -55,6 +56,9 @@ struct vsock *vsock_get(int fd);
  * -ENOMEM. */
 struct vsock *vsock_make(int fd, int *err);
 void vsock_put(struct vsock *s);
+/* It has a callback, or has none any more.  In its turn. */
+void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
+			void *context);
 /* Is @fd TCP or UDP over IP? */
 bool vsock_is_inet(int fd, bool *is_udp);
 
