@@ -152,6 +152,9 @@ struct vma_rate_limit_t {
 
 typedef int vma_ring_profile_key;
 
+/* xlio_types.h has the same type. */
+#ifndef MELLANOX_RING_LOGIC
+#define MELLANOX_RING_LOGIC
 typedef enum {
 	RING_LOGIC_PER_INTERFACE = 0,
 	RING_LOGIC_PER_IP = 1,
@@ -160,8 +163,10 @@ typedef enum {
 	RING_LOGIC_PER_THREAD = 20,
 	RING_LOGIC_PER_CORE = 30,
 	RING_LOGIC_PER_CORE_ATTACH_THREADS = 31,
-	RING_LOGIC_LAST
+	RING_LOGIC_PER_OBJECT = 32,
+	RING_LOGIC_LAST = 33
 } ring_logic_t;
+#endif
 
 typedef enum {
 	VMA_RING_ALLOC_MASK_RING_PROFILE_KEY = 1 << 0,

@@ -49,6 +49,8 @@ OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 	bool bad = is_vectors_bad(msgs, n);
 	int saved = errno;
 
+	if (vma_is_dummy(flags))
+		return vma_dummy_sendmmsg(fd, msgs, n, flags);
 	if (!bad)
 		pass_on_all(msgs, n);
 	CALL(c) = { .file = bad ? NULL : data_file(fd) };

@@ -55,4 +55,5 @@ struct test {
 	void (*run)(void);
 	bool is_bare; /* runs without osf, too */
 };
-extern const struct test tests_table[], tests_callback[], tests_zcopy[];
+extern const struct test tests_table[], tests_callback[], tests_zcopy[],
+    tests_control[];

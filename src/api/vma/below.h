@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+ssize_t below_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t below_recvmsg(int fd, struct msghdr *msg, int flags);
 int below_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 		const sigset_t *mask);

@@ -127,8 +127,15 @@ static vma_recv_callback_retval_t judge(struct vsock *s, struct packet *p,
 	vma_recv_callback_retval_t is =
 	    callback(s->fd, 1, &iov, &info, s->context);
 	errno = saved;
-	if (is != VMA_PACKET_HOLD)
-		return is == VMA_PACKET_DROP ? is : VMA_PACKET_RECV;
+	if (is == VMA_PACKET_DROP) {
+		count(&s->n_dropped, 1);
+		return is;
+	}
+	if (is != VMA_PACKET_HOLD) {
+		count(&s->n_received, 1);
+		return VMA_PACKET_RECV;
+	}
+	count(&s->n_held, 1);
 	held_keep(s->spare, &s->room, n);
 	s->spare = 0;
 	return is;

@@ -24,6 +24,8 @@
 #include "base/atomic.h"
 #include "base/compiler.h"
 
+#define VMA_DUMMY 0x400 /* VMA_SND_FLAGS_DUMMY */
+
 extern uint32_t vma_n_filters; /* descriptors with a receive callback */
 extern bool vma_is_asked;      /* the program has the table */
 
@@ -57,6 +59,14 @@ ssize_t vma_recvfrom(int fd, void *buf, size_t n, int flags,
 ssize_t vma_recvmsg(int fd, struct msghdr *msg, int flags);
 int vma_recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags,
 		 struct timespec *ts);
+
+/* dummy.c: sends with VMA_SND_FLAGS_DUMMY, by programs that have the table. */
+static inline bool vma_is_dummy(int flags)
+{
+	return unlikely(flags & VMA_DUMMY) && load_rlx(&vma_is_asked);
+}
+ssize_t vma_dummy_send(int fd, const struct msghdr *msg, int flags);
+int vma_dummy_sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags);
 
 /* wait.c: with vma_is_on(). */
 int vma_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts,

@@ -20,6 +20,7 @@ uint32_t vma_n_filters;
 static struct lock lock;  /* all, and making one */
 static struct vsock *all; /* never freed: a look-up may touch any */
 static uint32_t last_number;
+static int fd_end;
 static bool is_prepared;
 
 static struct vsock **slot_of(int fd)
@@ -90,6 +91,8 @@ bool vsock_is_inet(int fd, bool *is_udp)
 	return is;
 }
 
+int vsock_fd_end(void) { return load_rlx(&fd_end); }
+
 /* Threads that the child does not have may have had turns. */
 static void after_fork(void)
 {
@@ -146,7 +149,10 @@ struct vsock *vsock_make(int fd, int *err)
 	s->callback = NULL;
 	s->accepted = 0;
 	s->err = 0;
+	s->n_dropped = s->n_received = s->n_held = s->n_dummies = 0;
 	s->peer.ss_family = s->local.ss_family = AF_UNSPEC;
+	if (fd >= fd_end)
+		store_rlx(&fd_end, fd + 1);
 	store_rel(&s->n_refs, 2u);
 	store_rel(slot, s);
 	return s;

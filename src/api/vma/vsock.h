@@ -41,6 +41,8 @@ struct vsock {
 	bool is_counted; /* in vma_n_filters */
 	struct room room;
 	uint64_t spare; /* number for the next packet, or 0 */
+	/* Packets by what became of them; dummy sends. */
+	uint64_t n_dropped, n_received, n_held, n_dummies;
 	/* TCP: both ends; UDP: its own address. */
 	struct sockaddr_storage peer, local;
 	struct vsock *next; /* all there ever were */
@@ -56,6 +58,8 @@ struct vsock *vsock_get(int fd);
  * -ENOMEM. */
 struct vsock *vsock_make(int fd, int *err);
 void vsock_put(struct vsock *s);
+/* All descriptors that have one are below. */
+int vsock_fd_end(void);
 /* It has a callback, or has none any more.  In its turn. */
 void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
 			void *context);
