@@ -27,7 +27,7 @@ static const struct {
 
 static const char *said(const char *name)
 {
-	const char *s = getenv(name);
+	const char *s = secure_getenv(name);
 
 	return s && *s ? s : NULL;
 }

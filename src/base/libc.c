@@ -74,6 +74,21 @@ static int raw_socket(int domain, int type, int protocol)
 {
 	return (int)early(SYS_socket, domain, type, protocol, 0, 0, 0);
 }
+/* A library that was loaded after us may call it before our constructor runs. */
+static int raw_prctl(int option, ...)
+{
+	unsigned long a, b, c, d;
+	va_list ap;
+
+	va_start(ap, option);
+	a = va_arg(ap, unsigned long);
+	b = va_arg(ap, unsigned long);
+	c = va_arg(ap, unsigned long);
+	d = va_arg(ap, unsigned long);
+	va_end(ap);
+	return (int)early(SYS_prctl, option, (long)a, (long)b, (long)c, (long)d,
+			  0);
+}
 static int raw_poll(struct pollfd *fds, nfds_t n, int timeout)
 {
 	struct timespec ts = { timeout / 1000, timeout % 1000 * 1000000L };
@@ -103,7 +118,7 @@ struct libc libc = {
 	/* These must work while dlsym() runs. */
 	.read = raw_read,     .write = raw_write, .close = raw_close,
 	.open = raw_open,     .fcntl = raw_fcntl, .ioctl = raw_ioctl,
-	.socket = raw_socket, .poll = raw_poll,
+	.socket = raw_socket, .poll = raw_poll,   .prctl = raw_prctl,
 };
 #pragma GCC diagnostic pop
 

@@ -38,12 +38,16 @@ static int open_file(const char *file)
 
 	if (n < 0 || n >= (int)sizeof(path))
 		return -1;
-	return libc.open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	/* The program never waits for whoever reads its log. */
+	return libc.open(path,
+			 O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC |
+			     O_NONBLOCK | O_NOCTTY,
+			 0600);
 }
 
 void log_open(void)
 {
-	const char *level = getenv("OSF_LOG");
+	const char *level = secure_getenv("OSF_LOG");
 	const char *file = env_text("OSF_LOG_FILE");
 	int wanted =
 	    level && *level ? log_level_parse(level) : env_xlio_log_level(-1);
@@ -81,7 +85,7 @@ void log_write(enum log_level level, const char *fmt, ...)
 	if (n > (int)sizeof(line) - 2)
 		n = (int)sizeof(line) - 2;
 	line[n++] = '\n';
-	if (libc.write(fd_log, line, (size_t)n) < 0)
+	if (libc.write(fd_log, line, (size_t)n) < 0 && errno != EAGAIN)
 		log_level = -1; /* nobody can read it any more */
 	errno = saved;
 }

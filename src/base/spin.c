@@ -41,7 +41,7 @@ static uint64_t spin_ns = SPIN_DEFAULT_NS;
 
 void spin_configure(void)
 {
-	const char *s = getenv("OSF_SPIN_US");
+	const char *s = secure_getenv("OSF_SPIN_US");
 
 	if (!s || !*s)
 		s = env_text("OSF_SPIN_US");

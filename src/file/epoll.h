@@ -33,6 +33,8 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 void epoll_merge_sock(struct file *f);
 /* @f's description goes away. */
 void epoll_forget_sock(struct file *f);
+/* The kernel's set is the program's own again: no tags, no hints, no bell. */
+void epoll_restore(struct file *fe);
 /* Does the set have upgraded sockets (or may it)? */
 bool epoll_is_merged(const struct file *fe);
 /* When bytes that a peer holds back will make the set ready; UINT64_MAX: never. */

@@ -327,6 +327,37 @@ void epoll_before_fork(struct file *fe)
 	ep->idle_fd = -1;
 }
 
+/* The program's entry, as the kernel would have it without us. */
+static void item_restore(struct epitem *it)
+{
+	struct epoll *ep = it->ep;
+	uint32_t events = it->events;
+
+	if (!it->in_use || !it->tagged || !file_is_at(it->file, it->fd))
+		return;
+	if (it->parked || events & EPOLLEXCLUSIVE)
+		kernel_ctl(ep, EPOLL_CTL_DEL, it->fd, 0, 0);
+	if (it->parked)
+		return;
+	if (it->disabled)
+		events &= (uint32_t)(EPOLLET | EPOLLONESHOT);
+	kernel_ctl(ep, events & EPOLLEXCLUSIVE ? EPOLL_CTL_ADD : EPOLL_CTL_MOD,
+		   it->fd, events, it->data.u64);
+}
+
+void epoll_restore(struct file *fe)
+{
+	struct epoll *ep = fe->ep;
+
+	epoll_before_fork(fe); /* bell and idle descriptor */
+	kick(ep);
+	GUARD(&ep->lock);
+	for (uint32_t i = 0; i < ep->n_items; i++)
+		item_restore(ep->items[i]);
+	if (ep->kick_fd >= 0)
+		kernel_ctl(ep, EPOLL_CTL_DEL, ep->kick_fd, 0, 0);
+}
+
 /* Peers know the parent's set, not the child's.  So in the child only the
  * anchor descriptors notify the set of its sockets. */
 void epoll_after_fork(struct file *fe)

@@ -22,6 +22,7 @@
 #define FILES_A_SLAB 256
 
 uintptr_t *file_table[TABLE_TOP];
+bool file_has_left_all;
 
 static struct lock lock;
 static struct file *free_files;
@@ -149,6 +150,8 @@ int file_install(int fd, struct file *f, bool pass)
 struct file *file_new_sock(int fd)
 {
 	INSIDE_GATE();
+	if (file_has_left())
+		return NULL;
 	if (unlikely(arena_is_full()))
 		hold_reap();
 	struct file *f = file_new(fd, FILE_SOCK);
@@ -168,7 +171,7 @@ struct file *file_new_sock(int fd)
 
 struct file *file_new_epoll(int fd, struct epoll *ep)
 {
-	struct file *f = file_new(fd, FILE_EPOLL);
+	struct file *f = file_has_left() ? NULL : file_new(fd, FILE_EPOLL);
 
 	if (!f)
 		return NULL;

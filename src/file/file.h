@@ -195,6 +195,14 @@ void file_before_spawn(const void *acts, char *const *argv, char *const *envp);
 void file_spawn_dup2(const void *acts, int fd);
 void file_spawn_forget(const void *acts);
 void handoff_after_fork(void);
+/* leave.c: give every connection back to the kernel and forget all files, because
+ * the process must make no system call any more that it does not make itself. */
+void file_leave(enum osf_reason why);
+extern bool file_has_left_all;
+static inline bool file_has_left(void)
+{
+	return unlikely(load_rlx(&file_has_left_all));
+}
 /* fork.c */
 void fork_init(void);
 void fork_before(void); /* for forks that run no atfork handlers */

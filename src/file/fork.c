@@ -160,6 +160,10 @@ void fork_wait(pid_t pid)
 void fork_before(void)
 {
 	gate_close();
+	if (file_has_left()) {
+		suspends = false;
+		return;
+	}
 	if (suspends)
 		life_make();
 	hold_reap();
@@ -181,6 +185,8 @@ void fork_child(void)
 	}
 	lock_after_fork();
 	gate_child();
+	if (file_has_left())
+		return;
 	arena_after_fork();
 	ops_after_fork();
 	handoff_after_fork();
@@ -211,7 +217,7 @@ void file_exit(void)
 {
 	static bool done;
 
-	if (!xchg(&done, true)) {
+	if (!xchg(&done, true) && !file_has_left()) {
 		hold_reap();
 		walk_all(leave);
 		life_ends();

@@ -189,6 +189,8 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 {
 	int saved = errno;
 
+	if (file_has_left())
+		return;
 	hold_reap();
 	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
 		struct file *f = file_get_any(fd);

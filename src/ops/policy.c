@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/atomic.h"
 #include "base/auto.h"
@@ -38,36 +39,62 @@ static int add(const char *where, const char *text, size_t len)
 	return r;
 }
 
+/* A FIFO or a device could make the program wait for whoever writes there. */
+static int open_file(const char *path)
+{
+	struct stat st;
+	int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	AUTOCLOSE int fd = libc.open(path, flags, 0);
+
+	if (fd < 0 || libc.fstat(fd, &st))
+		return -errno;
+	return S_ISREG(st.st_mode) ? take_fd(&fd) : -EINVAL;
+}
+
+/* At most @max bytes of @fd: their number, or -errno. */
+static ssize_t read_text(int fd, char *text, size_t max)
+{
+	size_t len = 0;
+	ssize_t n = 1;
+
+	while (len < max && n) {
+		n = libc.read(fd, text + len, max - len);
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		len += n > 0 ? (size_t)n : 0;
+	}
+	return (ssize_t)len;
+}
+
+static int cannot_read(const char *path, int err)
+{
+	setting_warn("%s cannot be read: %s; this program runs on the kernel",
+		     path,
+		     err == -EINVAL ? "Not a regular file" : strerror(-err));
+	return -EINVAL;
+}
+
 static int add_file(const char *path, bool required)
 {
-	AUTOCLOSE int fd = libc.open(path, O_RDONLY | O_CLOEXEC, 0);
 	AUTOFREE char *text = NULL;
-	size_t len = 0;
+	AUTOCLOSE int fd = open_file(path);
 
-	if (fd < 0) {
-		if (!required && errno == ENOENT)
-			return 0;
-		setting_warn("%s cannot be read: %s; this program runs on the "
-			     "kernel",
-			     path, strerror(errno));
-		return -EINVAL;
-	}
+	if (fd == -ENOENT && !required)
+		return 0;
+	if (fd < 0)
+		return cannot_read(path, fd);
 	text = malloc(CONFIG_MAX_BYTES + 1);
 	if (!text)
 		return -ENOMEM;
-	for (;;) {
-		ssize_t n =
-		    libc.read(fd, text + len, CONFIG_MAX_BYTES + 1 - len);
-		if (n <= 0 || (len += (size_t)n) > CONFIG_MAX_BYTES)
-			break;
-	}
-	return add(path, text, len);
+	ssize_t len = read_text(fd, text, CONFIG_MAX_BYTES + 1);
+	return len < 0 ? cannot_read(path, (int)len)
+		       : add(path, text, (size_t)len);
 }
 
 int policy_init(void)
 {
-	const char *text = getenv("OSF_RULES");
-	const char *path = getenv("OSF_CONFIG_FILE");
+	const char *text = secure_getenv("OSF_RULES");
+	const char *path = secure_getenv("OSF_CONFIG_FILE");
 	const char *xlio = env_xlio_rules();
 	int err = text ? add("OSF_RULES", text, strlen(text)) : 0;
 

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/lock.h"
 #include "base/log.h"
@@ -178,15 +179,29 @@ bool registry_has(const char *name)
 	return protos_find(&t, name) != NULL;
 }
 
+/* dlopen() of a FIFO waits for whoever writes there. */
+static bool would_wait(const char *path)
+{
+	struct stat st;
+
+	return strchr(path, '/') && !stat(path, &st) && !S_ISREG(st.st_mode);
+}
+
 /* If a module fails, stop asking it but do not unload it: other code may
  * already point to it. */
 static void load(const char *path)
 {
 	struct protos before = registry_protos();
 	int n_before = n_modules;
-	void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	int (*init)(void);
 
+	if (would_wait(path)) {
+		setting_warn("OSF_MODULES: module not loaded: %s is not a "
+			     "regular file",
+			     path);
+		return;
+	}
+	void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!so) {
 		setting_warn("OSF_MODULES: module not loaded: %s", dlerror());
 		return;

@@ -23,7 +23,7 @@ int io_submit(void *ctx, long n, struct iocb **blocks);
 
 void async_leave_all(void)
 {
-	const char *how = getenv("OSF_IO_URING");
+	const char *how = secure_getenv("OSF_IO_URING");
 
 	if (how && !strcmp(how, "files"))
 		return;

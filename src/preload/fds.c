@@ -58,7 +58,7 @@ static COLD int renumber(int fd)
 
 static inline int given(int fd)
 {
-	return likely(fd < fds_reach()) ? fd : renumber(fd);
+	return likely(fd < fds_reach()) || file_has_left() ? fd : renumber(fd);
 }
 
 OSF_API int socket(int domain, int type, int protocol)
@@ -68,7 +68,8 @@ OSF_API int socket(int domain, int type, int protocol)
 	if (is_switched)
 		domain = family.domain;
 	int fd = libc.socket(domain, type, protocol);
-	if (fd < 0 && errno == EMFILE && file_spare_all_fds())
+	if (fd < 0 && errno == EMFILE && !file_has_left() &&
+	    file_spare_all_fds())
 		fd = libc.socket(domain, type, protocol);
 	fd = given(fd);
 	if (fd < 0 || !is_switched)
@@ -171,7 +172,7 @@ OSF_API int bind(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct sockaddr_storage copy;
 
-	if (is_bad_addr(addr, len))
+	if (file_has_left() || is_bad_addr(addr, len))
 		return libc.bind(fd, addr, len);
 	return libc.bind(fd, ops_sockaddr(addr, len, &copy), len);
 }
@@ -210,7 +211,7 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 	CALL(c) = { .file = file_get(fd) };
 
 	call_may_sleep(&c);
-	if (is_bad_addr(addr, len))
+	if (file_has_left() || is_bad_addr(addr, len))
 		return libc.connect(fd, addr, len);
 	addr = ops_sockaddr(addr, len, &copy);
 	if (likely(!c.file) || c.file->kind != FILE_SOCK)
@@ -300,10 +301,10 @@ OSF_API int dup3(int fd, int to, int flags)
 	if (fd == to)
 		return libc.dup3(fd, to, flags);
 	/* Forget the old entry of @to only if the call will succeed. */
-	if (fd != to && libc.fcntl(fd, F_GETFD) >= 0) {
+	if ((table_load(to) || unlikely(vma_is_asked)) &&
+	    libc.fcntl(fd, F_GETFD) >= 0) {
 		vma_closes(to);
-		if (table_load(to))
-			file_forget(to);
+		file_forget(to);
 	}
 	int r = flags ? libc.dup3(fd, to, flags) : libc.dup2(fd, to);
 	if (r >= 0 && c.file)

@@ -35,8 +35,8 @@ static bool is_list_of_numbers(const char *s)
 /* Settings that are read late: check them now. */
 static void check_late_settings(void)
 {
-	const char *uring = getenv("OSF_IO_URING");
-	const char *uids = getenv("OSF_ALLOW_UIDS");
+	const char *uring = secure_getenv("OSF_IO_URING");
+	const char *uids = secure_getenv("OSF_ALLOW_UIDS");
 
 	if (uring && *uring && strcmp(uring, "files") && strcmp(uring, "all"))
 		setting_wrong("OSF_IO_URING", "files or all");

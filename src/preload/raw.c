@@ -23,6 +23,7 @@
 #include "base/rawcall.h"
 #include "file/poll.h"
 #include "preload/async.h"
+#include "preload/creds.h"
 #include "preload/edge.h"
 
 #define KERNEL_SIGSET_BYTES 8
@@ -348,5 +349,6 @@ OSF_API long syscall(long nr, ...)
 	     (moves_bytes(nr, &x, &r) || changes_fd(nr, &x, &r))) ||
 	    needs_look(nr, &x, &r) || is_of_processes(nr, &x, &r))
 		return r;
+	creds_raw(nr, x.a, x.b, x.c);
 	return kernel(nr, &x);
 }

@@ -188,7 +188,7 @@ static bool is_known(void)
 
 static int ring_made(int r, unsigned flags)
 {
-	const char *how = getenv("OSF_IO_URING");
+	const char *how = secure_getenv("OSF_IO_URING");
 
 	if (r >= 0 && (flags & ~FLAGS_KNOWN || !is_known() ||
 		       (how && !strcmp(how, "all"))))

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -34,6 +35,7 @@
 #define FIRST_SOCKS 64u /* whole pages, whatever the size of an entry */
 #define N_CHUNKS 15u
 #define NOT_HERE UINT32_MAX
+#define FILE_STEP ((size_t)256 * 1024)
 
 static_assert(sizeof(struct osf_stats_header) <= HEADER_BYTES, "header grew");
 /* From one entry of the file to the next. */
@@ -108,39 +110,75 @@ const char *sock_reason_text(enum osf_reason reason)
 	return reason_texts[reason];
 }
 
+/* The file has @bytes, and all of them have a place: to store into a page that
+ * a full file system has no place for would raise SIGBUS.  In steps, because a
+ * signal ends a step of a memfd without result. */
+static int file_resize(int fd, size_t bytes)
+{
+	struct rlimit rl;
+	struct stat st;
+
+	/* A file that becomes longer than allowed raises SIGXFSZ. */
+	if (!getrlimit(RLIMIT_FSIZE, &rl) && rl.rlim_cur < bytes)
+		return -EFBIG;
+	if (libc.fstat(fd, &st))
+		return -errno;
+	for (size_t at = (size_t)st.st_size, n; at < bytes; at += n) {
+		n = MIN(bytes - at, FILE_STEP);
+		int err = posix_fallocate(fd, (off_t)at, (off_t)n);
+		if (err == EINTR)
+			n = 0;
+		else if (err)
+			return -err;
+	}
+	return 0;
+}
+
+static size_t bytes_with(uint32_t c)
+{
+	return HEADER_BYTES +
+	       (size_t)(chunk_first(c) + chunk_len(c)) * ENTRY_BYTES;
+}
+
+/* A file of that name with room for the first entries: 0 or -errno. */
+static int file_make(const char *path, int *pfd)
+{
+	int fd = libc.open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	if (fd < 0)
+		return -errno;
+	int err = file_resize(fd, bytes_with(0));
+	if (err) {
+		unlink(path);
+		libc.close(fd);
+		return err;
+	}
+	flock(fd, LOCK_SH | LOCK_NB); /* who cleans up sees that we live */
+	*pfd = fd;
+	return 0;
+}
+
 static int segment_file(void)
 {
-	const char *dir = getenv("OSF_STATS_DIR");
+	const char *dir = secure_getenv("OSF_STATS_DIR");
 	char path[512];
 
 	if (!dir || !*dir)
 		return memfd_create(OSF_STATS_MEMFD, MFD_CLOEXEC);
-	for (int n = 0; n < 1000; n++) {
+	int fd = -1, err = -EEXIST;
+	for (int n = 0; n < 1000 && err == -EEXIST; n++) {
 		snprintf(path, sizeof(path), "%s/%d.%d.osf", dir, (int)getpid(),
 			 n);
-		int fd = libc.open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
-				   0600);
-		if (fd >= 0)
-			return fd;
-		if (errno != EEXIST)
-			break;
+		err = file_make(path, &fd);
 	}
+	if (!err)
+		return fd;
 	static bool has_warned; /* here, or in the process we were forked by */
 	if (!has_warned)
 		setting_warn("OSF_STATS_DIR: %s cannot be written: %s", path,
-			     strerror(errno));
+			     strerror(-err));
 	has_warned = true;
 	return -1;
-}
-
-/* ftruncate() raises SIGXFSZ if the file becomes longer than allowed. */
-static int file_resize(int fd, size_t bytes)
-{
-	struct rlimit rl;
-
-	if (!getrlimit(RLIMIT_FSIZE, &rl) && rl.rlim_cur < bytes)
-		return -EFBIG;
-	return ftruncate(fd, (off_t)bytes) ? -errno : 0;
 }
 
 /* Map chunk @c, and @skip bytes before its entries.  Return the address of the
@@ -160,6 +198,8 @@ static void *map_chunk(int fd, uint32_t c, size_t skip)
 		munmap(map, bytes);
 		return NULL;
 	}
+	madvise(map, bytes, MADV_DONTDUMP);
+	madvise(socks, chunk_len(c) * sizeof(struct sock), MADV_DONTDUMP);
 	chunks[c] = (struct chunk){ (uint8_t *)map + skip, socks };
 	return map;
 }
@@ -169,12 +209,6 @@ static void unmap_chunk(uint32_t c)
 	munmap(chunks[c].entries, chunk_len(c) * ENTRY_BYTES);
 	munmap(chunks[c].socks, chunk_len(c) * sizeof(struct sock));
 	chunks[c] = (struct chunk){ 0 };
-}
-
-static size_t bytes_with(uint32_t c)
-{
-	return HEADER_BYTES +
-	       (size_t)(chunk_first(c) + chunk_len(c)) * ENTRY_BYTES;
 }
 
 static int open_file(int fd, void **map)

@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/compiler.h"
 #include "base/libc.h"
 #include "osf/stats.h"
 #include "sock/others.h"
@@ -36,27 +38,56 @@ static bool ends_of(int fd, struct ends *e)
 	return true;
 }
 
-/* Read the segment instead of mapping it, because its owner may shrink it. */
-static bool is_in_segment(int fd, const struct ends *e)
+/* More than a process has sockets, and sizes that no version of it will have. */
+#define SOCKS_MAX (1u << 20)
+#define SOCK_BYTES_MAX 1024u
+
+static bool is_believable(const struct osf_stats_header *h)
 {
-	struct osf_stats_header h;
+	return h->magic == OSF_STATS_MAGIC &&
+	       h->version >> 16 == OSF_STATS_VERSION >> 16 &&
+	       h->sock_size >= OSF_STATS_SOCK_MIN &&
+	       h->sock_size <= SOCK_BYTES_MAX && h->n_socks <= SOCKS_MAX;
+}
+
+/* Is one of the @n entries at @at, @step bytes apart, the connection? */
+static bool are_ends_in(const uint8_t *at, size_t n, size_t step,
+			const struct ends *e)
+{
 	struct osf_stats_sock s;
 
-	if (pread(fd, &h, OSF_STATS_HEADER_MIN, 0) !=
-		(ssize_t)OSF_STATS_HEADER_MIN ||
-	    h.magic != OSF_STATS_MAGIC ||
-	    h.version >> 16 != OSF_STATS_VERSION >> 16 ||
-	    h.sock_size < OSF_STATS_SOCK_MIN)
-		return false;
-	off_t at = h.header_size;
-	for (uint32_t n = h.n_socks; n; n--, at += h.sock_size) {
-		if (pread(fd, &s, OSF_STATS_SOCK_MIN, at) !=
-		    (ssize_t)OSF_STATS_SOCK_MIN)
-			return false;
+	for (; n; n--, at += step) {
+		memcpy(&s, at, OSF_STATS_SOCK_MIN);
 		if (s.in_use && s.proto == OSF_PROTO_SHM &&
 		    s.local_port == e->local_port &&
 		    s.peer_port == e->peer_port)
 			return true;
+	}
+	return false;
+}
+
+/* Read the segment instead of mapping it, because its owner may shrink it. */
+static bool is_in_segment(int fd, const struct ends *e)
+{
+	struct osf_stats_header h;
+	struct stat st;
+	uint8_t some[16 * SOCK_BYTES_MAX];
+
+	if (libc.fstat(fd, &st) || !S_ISREG(st.st_mode) ||
+	    pread(fd, &h, OSF_STATS_HEADER_MIN, 0) !=
+		(ssize_t)OSF_STATS_HEADER_MIN ||
+	    !is_believable(&h))
+		return false;
+	off_t at = h.header_size;
+	uint32_t max = sizeof(some) / h.sock_size;
+	for (uint32_t left = h.n_socks, n; left; left -= n) {
+		n = MIN(left, max);
+		ssize_t bytes = (ssize_t)(n * h.sock_size);
+		if (pread(fd, some, (size_t)bytes, at) != bytes)
+			return false;
+		if (are_ends_in(some, n, h.sock_size, e))
+			return true;
+		at += bytes;
 	}
 	return false;
 }

@@ -453,61 +453,95 @@ static void flight_seen(struct tcp_conn *c)
 	c->flight_seq = c->snd_nxt;
 }
 
-static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
-{
-	bool has_fin =
-	    (c->flags & (CONN_SHUT_WR | CONN_FIN_SENT)) == CONN_SHUT_WR;
-	uint32_t room, bytes, avail, all, probe = 0;
-	struct range *piece = NULL;
+/* The next segment of new data, or the FIN. */
+struct next_seg {
+	struct range *piece; /* of the send queue, where it begins; NULL: not
+			      * looked up */
+	uint32_t room;       /* bytes at most in a segment */
+	uint32_t avail;      /* bytes not sent, up to the end of a record */
+	uint32_t bytes;      /* that it carries */
+	uint32_t probe;      /* the same if it probes the path's MTU, else 0 */
+	bool has_fin;
+};
 
-	if (!conn_has_unsent(c) || is_behind_lost(c))
-		return false;
-	restart_after_idle(c);
-	room = seg_room(c);
-	all = avail = seq_len(c->snd_nxt, c->snd_end);
+/* Decide what the next segment carries.  False: nothing may be sent now. */
+static bool next_plan(struct tcp_conn *c, struct next_seg *n)
+{
+	uint32_t all = seq_len(c->snd_nxt, c->snd_end);
+
+	*n = (struct next_seg){ .room = seg_room(c), .avail = all };
 	if (c->rec.has_eor && all) {
-		piece = sndq_next(c);
-		if (!piece)
+		n->piece = sndq_next(c);
+		if (!n->piece)
 			return false;
-		avail = record_bytes(c, piece, all);
+		n->avail = record_bytes(c, n->piece, all);
 	}
-	bytes = avail ? new_bytes(c, room, avail, avail == all) : 0;
-	if (bytes && c->flags & CONN_MTU_LOW && (probe = probe_bytes(c, avail)))
-		bytes = probe;
-	has_fin = has_fin && bytes == all && usable_window(c) > bytes;
-	if (!bytes && !has_fin) {
+	if (n->avail)
+		n->bytes = new_bytes(c, n->room, n->avail, n->avail == all);
+	if (n->bytes && c->flags & CONN_MTU_LOW &&
+	    (n->probe = probe_bytes(c, n->avail)))
+		n->bytes = n->probe;
+	n->has_fin =
+	    (c->flags & (CONN_SHUT_WR | CONN_FIN_SENT)) == CONN_SHUT_WR &&
+	    n->bytes == all && usable_window(c) > n->bytes;
+	if (!n->bytes && !n->has_fin) {
 		if (c->flags & CONN_CWND_LIMITED)
 			flight_seen(c);
-		chrono_set(c, is_window_short(c, MIN(avail, room))
+		chrono_set(c, is_window_short(c, MIN(n->avail, n->room))
 				  ? CHRONO_RWND_LIMITED
 				  : CHRONO_BUSY);
 		return false;
 	}
-	if (bytes && !piece && !(piece = sndq_next(c)))
-		return false;
+	return !n->bytes || n->piece || (n->piece = sndq_next(c));
+}
+
+/* The range of the segment, whose bytes are gathered into @f.  The frame may hold fewer
+ * bytes than were planned.  NULL: no memory. */
+static struct range *next_range(struct tcp_conn *c, struct tcp_frame *f,
+				struct next_seg *n)
+{
 	struct range *r = range_new(c);
+
 	if (!r)
-		return false;
-	*r = (struct range){ .seq = c->snd_nxt, .room = room, .piece = piece };
+		return NULL;
+	*r = (struct range){ .seq = c->snd_nxt,
+			     .room = n->room,
+			     .piece = n->piece };
 	list_init(&r->link);
-	if (bytes && frame_gather(f, &piece, c->snd_nxt, bytes) < bytes) {
-		bytes = f->len;
-		has_fin = false;
-		probe = 0;
+	if (n->bytes &&
+	    frame_gather(f, &n->piece, c->snd_nxt, n->bytes) < n->bytes) {
+		n->bytes = f->len;
+		n->has_fin = false;
+		n->probe = 0;
 	}
-	if (c->rec.has_eor && bytes == avail)
+	if (c->rec.has_eor && n->bytes == n->avail)
 		r->flags |= RANGE_EOR;
-	if (probe) {
+	if (n->probe) {
 		r->flags |= RANGE_PROBE;
 		pmtu_probe_sent(c);
 	}
-	r->len = bytes + has_fin;
-	if (has_fin) {
+	if (n->has_fin) {
 		r->flags |= RANGE_FIN;
 		c->flags |= CONN_FIN_SENT;
 	}
-	if (bytes != room && bytes % room && !probe)
-		c->snd_sml = seq_add(c->snd_nxt, bytes);
+	r->len = n->bytes + n->has_fin;
+	return r;
+}
+
+static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
+{
+	struct next_seg n;
+
+	if (!conn_has_unsent(c) || is_behind_lost(c))
+		return false;
+	restart_after_idle(c);
+	if (!next_plan(c, &n))
+		return false;
+	struct range *r = next_range(c, f, &n);
+	if (!r)
+		return false;
+	if (n.bytes != n.room && n.bytes % n.room && !n.probe)
+		c->snd_sml = seq_add(c->snd_nxt, n.bytes);
 	if (f->n_pieces > 1)
 		work_add(&c->stack->work, (int32_t)f->n_pieces);
 	range_add(c, r);
@@ -515,7 +549,7 @@ static bool send_new(struct tcp_conn *c, struct tcp_frame *f)
 	if (c->n_data_in &&
 	    (now_ms(c->stack) - c->last_data_rx_ms) * NS_PER_MS < DELACK_NS)
 		c->flags |= CONN_PINGPONG;
-	send_range(c, f, r, bytes);
+	send_range(c, f, r, n.bytes);
 	range_sent(c, r);
 	if (c->rec.has_lowat)
 		conn_news(c);

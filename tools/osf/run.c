@@ -15,6 +15,7 @@
 #include "osf.h"
 #include "run.h"
 #include "program.h"
+#include "scratch.h"
 #include <argp.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -190,6 +191,7 @@ int cmd_run(int argc, char **argv)
 
 	argp_err_exit_status = EXIT_REFUSED;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &a);
+	scratch_sweep();
 
 	int err = env_rules(&a);
 	free(a.rules);

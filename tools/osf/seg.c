@@ -27,6 +27,9 @@
 #define SOCK_BYTES_MAX 4096
 #define SOCKS_MAX (1u << 20) /* more descriptors than a process may have */
 #define BATCH 64             /* entries read at a time */
+/* Of one user's segments in one list: a million sockets have 256 MB. */
+#define USER_BYTES_MAX (UINT64_C(512) << 20)
+#define USER_SOCKS_MAX (UINT64_C(1) << 18) /* open at once */
 
 static const struct {
 	const char *name, *text;
@@ -213,7 +216,30 @@ static void keep_used(struct seg *seg, const char *entries, uint32_t first,
 	}
 }
 
-static int read_socks(struct seg *seg, int fd, char *why)
+static struct seg_cost *cost_of(struct seg_list *l, uid_t uid)
+{
+	for (size_t i = 0; i < l->n_costs; i++)
+		if (l->costs[i].uid == uid)
+			return &l->costs[i];
+	l->costs = xgrow(l->costs, l->n_costs, sizeof(*l->costs));
+	l->costs[l->n_costs] = (struct seg_cost){ .uid = uid };
+	return &l->costs[l->n_costs++];
+}
+
+/* Add what the next @n_bytes and the entries kept from them cost @c. */
+static int pay(struct seg_cost *c, size_t n_bytes, size_t n_kept, char *why)
+{
+	c->n_bytes += n_bytes;
+	c->n_socks += n_kept;
+	if (c->uid == geteuid() ||
+	    (c->n_bytes <= USER_BYTES_MAX && c->n_socks <= USER_SOCKS_MAX))
+		return 0;
+	snprintf(why, SEG_WHY_MAX, "the segments of user %u are too large",
+		 (unsigned)c->uid);
+	return -E2BIG;
+}
+
+static int read_socks(struct seg *seg, int fd, struct seg_cost *cost, char *why)
 {
 	const struct osf_stats_header *h = &seg->head;
 	char *batch = xcalloc(BATCH, h->sock_size);
@@ -223,15 +249,19 @@ static int read_socks(struct seg *seg, int fd, char *why)
 		uint32_t n = h->n_socks - i < BATCH ? h->n_socks - i : BATCH;
 		off_t off = h->header_size + (off_t)i * h->sock_size;
 
+		size_t n_before = seg->n_socks;
 		err = read_at(fd, batch, (size_t)n * h->sock_size, off, why);
 		if (!err)
 			keep_used(seg, batch, i, n);
+		if (!err)
+			err = pay(cost, (size_t)n * h->sock_size,
+				  seg->n_socks - n_before, why);
 	}
 	free(batch);
 	return err;
 }
 
-int seg_read(struct seg *out, int fd, char *why)
+int seg_read(struct seg *out, int fd, struct seg_list *costs, char *why)
 {
 	struct seg seg = { .taken_ns = now_ns() };
 	struct stat st;
@@ -249,7 +279,7 @@ int seg_read(struct seg *out, int fd, char *why)
 	if (!err && seg.head.header_size >= sizeof(seg.head))
 		err = read_at(fd, &seg.head, sizeof(seg.head), 0, why);
 	if (!err)
-		err = read_socks(&seg, fd, why);
+		err = read_socks(&seg, fd, cost_of(costs, st.st_uid), why);
 	if (err) {
 		seg_free(&seg);
 		return err;

@@ -53,25 +53,39 @@ struct seg_sums {
 	uint64_t n_open;
 };
 
+/* What the segments of one user have cost so far: see seg_read(). */
+struct seg_cost {
+	uid_t uid;
+	uint64_t n_bytes, n_socks; /* looked at; kept */
+};
+
 struct seg_list {
 	struct seg *segs;
 	size_t n;
+	struct seg_cost *costs; /* a line for each user */
+	size_t n_costs;
 	unsigned n_bad; /* files that were not segments */
 	bool is_quiet;  /* do not complain about those */
 };
 
 /**
  * seg_read() - take a snapshot
+ * @costs: the list's, for the bounds on what one user's segments may cost
  * @why: SEG_WHY_MAX bytes; filled on error with what is wrong with the file
+ *
+ * Users cannot make the command of another one read and keep as much as they
+ * like: there is a bound for all segments that belong to one user, far above
+ * what a million sockets need.  The user's own have none.
  *
  * Return: 0, or
  *   -EAGAIN     its process has not written the header yet
  *   -EBADMSG    not a segment, or one whose sizes contradict each other
  *   -EPROTONOSUPPORT  a version this command does not know
+ *   -E2BIG      its user's segments are too large
  *   -EIO and others   as pread(2)
  * Owns: seg_free() frees what @seg holds.
  */
-int seg_read(struct seg *seg, int fd, char *why);
+int seg_read(struct seg *seg, int fd, struct seg_list *costs, char *why);
 void seg_free(struct seg *seg);
 
 /* Adds what @seg's process did to @sums. */

@@ -20,6 +20,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#define COMPLAINTS_MAX                                                         \
+	20u /* any user can leave as many bad files as it likes */
+
 static bool ends_with(const char *s, const char *end)
 {
 	size_t n = strlen(s), m = strlen(end);
@@ -52,8 +55,10 @@ static void list_bad(struct seg_list *l, const char *dir, const char *name,
 	if (err == -EAGAIN)
 		return;
 	l->n_bad++;
-	if (!l->is_quiet)
+	if (!l->is_quiet && l->n_bad <= COMPLAINTS_MAX)
 		complain("%s/%s: %s", dir, name, why);
+	else if (!l->is_quiet && l->n_bad == COMPLAINTS_MAX + 1)
+		complain("and more files that are no segments");
 }
 
 void seg_list_free(struct seg_list *l)
@@ -61,8 +66,10 @@ void seg_list_free(struct seg_list *l)
 	for (size_t i = 0; i < l->n; i++)
 		seg_free(&l->segs[i]);
 	free(l->segs);
+	free(l->costs);
 	l->segs = NULL;
-	l->n = 0;
+	l->costs = NULL;
+	l->n = l->n_costs = 0;
 }
 
 static int compare_age(const void *a, const void *b)
@@ -96,8 +103,9 @@ int seg_list_dir(struct seg_list *l, const char *path)
 		if (!ends_with(e->d_name, ".osf"))
 			continue;
 		int fd = openat(dirfd(dir), e->d_name,
-				O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-		int err = fd < 0 ? -errno : seg_read(&seg, fd, why);
+				O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
+				    O_NOFOLLOW);
+		int err = fd < 0 ? -errno : seg_read(&seg, fd, l, why);
 		if (fd < 0)
 			list_bad(l, path, e->d_name, err, strerror(-err));
 		else if (err)
@@ -161,11 +169,12 @@ static void add_fd(struct seg_list *l, int dir_fd, const char *dir,
 {
 	char why[SEG_WHY_MAX];
 	struct seg seg;
-	int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	int fd =
+	    openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
 	if (fd < 0)
 		return; /* closed since */
-	int err = seg_read(&seg, fd, why);
+	int err = seg_read(&seg, fd, l, why);
 	if (err) {
 		list_bad(l, dir, name, err, why);
 	} else if (is_own_pid(pid, seg.head.pid)) {

@@ -118,7 +118,7 @@ static void refuse_abi(void)
 
 static enum abi abi(void)
 {
-	const char *s = getenv("OSF_XLIO_ABI");
+	const char *s = secure_getenv("OSF_XLIO_ABI");
 	enum abi found = s && *s ? abi_of(s) : ABI_361;
 
 	if (found == ABI_UNKNOWN)

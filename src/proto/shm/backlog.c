@@ -35,6 +35,7 @@ static bool has_memory(struct sock *sk)
 			 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (map == MAP_FAILED)
 		return false;
+	madvise(map, BACKLOG_MAX, MADV_DONTDUMP);
 	shm_of(sk)->backlog = map;
 	return true;
 }

@@ -191,7 +191,7 @@ static bool may_take_part(int channel, int fd)
 	if (uid == 0)
 		return owns_peer(fd, cred.uid);
 	/* OSF_ALLOW_UIDS=33,1000 widens. */
-	const char *p = getenv("OSF_ALLOW_UIDS");
+	const char *p = secure_getenv("OSF_ALLOW_UIDS");
 	while (p && *p) {
 		char *end;
 		unsigned long allowed = strtoul(p, &end, 10);

@@ -38,6 +38,7 @@ static int map_shared(int fd, size_t bytes, void **map)
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
 		return -errno;
+	madvise(at, bytes, MADV_DONTDUMP); /* a dump would fill every page */
 	fetch_add(&n_mapped, bytes);
 	*map = at;
 	return 0;
