@@ -479,7 +479,7 @@ void ops_unannounce(struct sock *sk)
 static void ops_init(void)
 {
 	shm_configure();
-	all_leave = env_xlio_leaves();
+	all_leave = env_other_leaves();
 	builtin_register(shm_config.enabled);
 	registry_init();
 	if (policy_init()) /* some of the rules are worse than none */
@@ -491,7 +491,7 @@ bool ops_start(void)
 	if (setting_bool("OSF_DISABLE", false, true))
 		return false;
 	log_open();
-	env_xlio_name_others();
+	env_name_others();
 	spin_configure();
 	ops_init();
 	int err = arena_open();

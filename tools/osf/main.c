@@ -5,6 +5,7 @@
  *     osf run     start a program with libosf.so preloaded   run.c
  *     osf stat    what the sockets of running programs do    stat.c
  *     osf bench   the kernel against osf, side by side       tools/bench
+ *     osf vma-env libvma's variables                         vma_env.c
  *
  * The manual page is docs/osf.1.
  */
@@ -22,6 +23,7 @@ static const struct command {
 	{ "run", cmd_run },
 	{ "stat", cmd_stat },
 	{ "bench", cmd_bench },
+	{ "vma-env", cmd_vma_env },
 	{ "bench-peer",
 	  cmd_bench_peer }, /* not for people: what bench starts */
 };
@@ -33,6 +35,7 @@ static const char doc[] =
     "  run      start a program with its sockets offloaded\n"
     "  stat     show what the sockets of running programs do, and why\n"
     "  bench    measure the kernel against osf on this machine\n"
+    "  vma-env  list the variables of libvma, and what they do here\n"
     "  help     this text, or that of a command: osf help run\n"
     "\n"
     "`osf COMMAND --help' describes a command; osf(1) describes them all.";
