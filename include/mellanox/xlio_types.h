@@ -165,7 +165,10 @@ struct xlio_rate_limit_t {
 	uint16_t typical_pkt_sz; /* not used */
 };
 
-/* SO_XLIO_RING_ALLOC_LOGIC: accepted, and without effect. */
+/* SO_XLIO_RING_ALLOC_LOGIC: accepted, and without effect.  vma_extra.h has the
+ * same type. */
+#ifndef MELLANOX_RING_LOGIC
+#define MELLANOX_RING_LOGIC
 typedef enum {
 	RING_LOGIC_PER_INTERFACE = 0,
 	RING_LOGIC_PER_IP = 1,
@@ -177,6 +180,7 @@ typedef enum {
 	RING_LOGIC_PER_OBJECT = 32,
 	RING_LOGIC_LAST = 33,
 } ring_logic_t;
+#endif
 
 #define RING_LOGIC_PER_INTERFACE RING_LOGIC_PER_INTERFACE
 #define RING_LOGIC_PER_IP RING_LOGIC_PER_IP

@@ -13,16 +13,26 @@
 #define IS_JSON "XLIO_USE_NEW_CONFIG"
 #define LEVEL "XLIO_TRACELEVEL"
 #define OFFLOADED "XLIO_OFFLOADED_SOCKETS"
+#define VMA_RULES "VMA_CONFIG_FILE"
+#define VMA_LEVEL "VMA_TRACELEVEL"
+#define VMA_OFFLOADED "VMA_OFFLOADED_SOCKETS"
 
 /* The first variable that is set counts. */
 static const struct {
-	const char *ours, *xlio;
+	const char *ours, *other;
 } twins[] = {
 	{ "OSF_APPLICATION_ID", "XLIO_APPLICATION_ID" },
 	{ "OSF_LOG_FILE", "XLIO_LOG_FILE" },
 	{ "OSF_SPIN_US", "XLIO_RX_POLL" },
 	{ "OSF_SPIN_US", "XLIO_SELECT_POLL" },
 	{ "OSF_XLIO_MEMORY", "XLIO_MEMORY_LIMIT" },
+#define AS(name, ours, text) { ours, #name },
+#define DOES(name, text, effect)
+#define NONE(name, text, why)
+#include "base/vma_env.def"
+#undef AS
+#undef DOES
+#undef NONE
 };
 
 static const char *said(const char *name)
@@ -38,7 +48,7 @@ const char *env_text(const char *name)
 
 	for (size_t i = 0; !s && i < ARRAY_LEN(twins); i++)
 		if (!strcmp(twins[i].ours, name))
-			s = said(twins[i].xlio);
+			s = said(twins[i].other);
 	return s;
 }
 
@@ -49,15 +59,20 @@ static bool is_on(const char *name)
 	return s && (!strcmp(s, "1") || !strcasecmp(s, "true"));
 }
 
-const char *env_xlio_rules(void) { return is_on(IS_JSON) ? NULL : said(RULES); }
+const char *env_other_rules(void)
+{
+	const char *xlio = is_on(IS_JSON) ? NULL : said(RULES);
 
-int env_xlio_log_level(int otherwise)
+	return xlio ? xlio : said(VMA_RULES);
+}
+
+int env_other_log_level(int otherwise)
 {
 	/* Levels from 0 on; lower levels are as silent as 0. */
 	static const char *const names[] = { "panic", "error",   "warn",
 					     "info",  "details", "debug",
 					     "fine",  "finer",   "all" };
-	const char *s = said(LEVEL);
+	const char *s = said(LEVEL) ? said(LEVEL) : said(VMA_LEVEL);
 	int level = s ? atoi(s) : 0;
 
 	if (!s)
@@ -74,20 +89,22 @@ int env_xlio_log_level(int otherwise)
 			   : LOG_LEVEL_DBG;
 }
 
-bool env_xlio_leaves(void)
+bool env_other_leaves(void)
 {
-	const char *s = said(OFFLOADED);
+	const char *s = said(OFFLOADED) ? said(OFFLOADED) : said(VMA_OFFLOADED);
 
 	return s && (!strcmp(s, "0") || !strcasecmp(s, "false"));
 }
 
 static bool has_effect(const char *name, size_t len)
 {
-	static const char *const others[] = { IS_JSON, LEVEL, OFFLOADED };
+	static const char *const others[] = { IS_JSON,   LEVEL,
+					      OFFLOADED, VMA_RULES,
+					      VMA_LEVEL, VMA_OFFLOADED };
 
 	for (size_t i = 0; i < ARRAY_LEN(twins); i++)
-		if (strlen(twins[i].xlio) == len &&
-		    !memcmp(twins[i].xlio, name, len))
+		if (strlen(twins[i].other) == len &&
+		    !memcmp(twins[i].other, name, len))
 			return true;
 	for (size_t i = 0; i < ARRAY_LEN(others); i++)
 		if (strlen(others[i]) == len && !memcmp(others[i], name, len))
@@ -96,12 +113,13 @@ static bool has_effect(const char *name, size_t len)
 	       !is_on(IS_JSON);
 }
 
-void env_xlio_name_others(void)
+void env_name_others(void)
 {
 	for (char **at = environ; at && *at; at++) {
 		size_t len = strcspn(*at, "=");
 
-		if (!strncmp(*at, "XLIO_", 5) && !has_effect(*at, len))
+		if ((!strncmp(*at, "XLIO_", 5) || !strncmp(*at, "VMA_", 4)) &&
+		    !has_effect(*at, len))
 			log_info("%.*s has no effect", (int)len, *at);
 	}
 }

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/env.h - variables of the environment, and libxlio's variables that mean the same
+ * base/env.h - variables of the environment, and libxlio's and libvma's that mean the same
  *
- * If both are set, ours counts: docs/xlio.md, "Variables of libxlio".
+ * If several are set, ours counts, else libxlio's: docs/xlio.md, "Variables of libxlio",
+ * and base/vma_env.def.
  */
 #pragma once
 
 #include <stdbool.h>
 
-/* Return: the value of the variable, or else of libxlio's; NULL: neither is set. */
+/* Return: the value of the variable, or else of libxlio's or libvma's; NULL: neither is set. */
 const char *env_text(const char *name);
 
-/* Return: the name of libxlio's rule file, unless its configuration is JSON; NULL:
- * none. */
-const char *env_xlio_rules(void);
+/* Return: the name of libxlio's rule file, unless its configuration is JSON, or of
+ * libvma's; NULL: none. */
+const char *env_other_rules(void);
 
-/* XLIO_TRACELEVEL as a level of base/log.h; @otherwise: it is not set. */
-int env_xlio_log_level(int otherwise);
+/* XLIO_TRACELEVEL or VMA_TRACELEVEL as a level of base/log.h; @otherwise: it is not set. */
+int env_other_log_level(int otherwise);
 
-/* XLIO_OFFLOADED_SOCKETS=0: sockets are the kernel's unless their thread says so. */
-bool env_xlio_leaves(void);
+/* XLIO_OFFLOADED_SOCKETS=0, VMA_OFFLOADED_SOCKETS=0: sockets are the kernel's unless their thread says so. */
+bool env_other_leaves(void);
 
-/* Logs each variable of libxlio that has no effect here. */
-void env_xlio_name_others(void);
+/* Logs each variable of libxlio and libvma that has no effect here. */
+void env_name_others(void);

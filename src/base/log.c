@@ -50,7 +50,7 @@ void log_open(void)
 	const char *level = secure_getenv("OSF_LOG");
 	const char *file = env_text("OSF_LOG_FILE");
 	int wanted =
-	    level && *level ? log_level_parse(level) : env_xlio_log_level(-1);
+	    level && *level ? log_level_parse(level) : env_other_log_level(-1);
 
 	if ((!level || !*level) && wanted < 0)
 		return;

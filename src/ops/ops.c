@@ -87,13 +87,59 @@ enum { SAID_NOTHING, SAID_OFFLOAD, SAID_LEAVE };
 static __thread uint8_t thread_said __attribute__((tls_model("initial-exec")));
 static bool all_leave;
 
+/* What others have said for a thread; it takes that over when it makes its next
+ * socket. */
+#define SAID_FOR_MAX 256
+static struct {
+	pthread_t tid;
+	uint8_t say;
+} said_for[SAID_FOR_MAX];
+static uint32_t n_said_for;
+static struct lock said_for_lock; /* both */
+
+static COLD void take_over(void)
+{
+	GUARD(&said_for_lock);
+	for (uint32_t i = 0; i < n_said_for; i++) {
+		if (!pthread_equal(said_for[i].tid, pthread_self()))
+			continue;
+		thread_said = said_for[i].say;
+		said_for[i] = said_for[n_said_for - 1];
+		store_rel(&n_said_for, n_said_for - 1);
+		return;
+	}
+}
+
+/* What was said last counts. */
 void ops_thread_offload(bool offload)
 {
+	if (unlikely(load_acq(&n_said_for)))
+		take_over();
 	thread_said = offload ? SAID_OFFLOAD : SAID_LEAVE;
+}
+
+int ops_thread_offload_of(pthread_t tid, bool offload)
+{
+	uint32_t i = 0;
+
+	if (pthread_equal(tid, pthread_self()))
+		return ops_thread_offload(offload), 0;
+	GUARD(&said_for_lock);
+	while (i < n_said_for && !pthread_equal(said_for[i].tid, tid))
+		i++;
+	if (i == SAID_FOR_MAX)
+		return -ENOMEM;
+	said_for[i].tid = tid;
+	said_for[i].say = offload ? SAID_OFFLOAD : SAID_LEAVE;
+	if (i == n_said_for)
+		store_rel(&n_said_for, i + 1);
+	return 0;
 }
 
 static bool thread_leaves(void)
 {
+	if (unlikely(load_acq(&n_said_for)))
+		take_over();
 	return thread_said == SAID_NOTHING ? all_leave
 					   : thread_said == SAID_LEAVE;
 }
@@ -286,7 +332,7 @@ static void note_accepted(struct sock *sk, int fd, struct sock *listener,
 	count(&arena_totals()->n_accepted, 1);
 }
 
-/* The provider of the rule with which modules were told of @listener. */
+/* The provider of the rule with which modules were said_for of @listener. */
 static const char *listener_provider(const struct sock *listener)
 {
 	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
@@ -440,7 +486,7 @@ void ops_unannounce(struct sock *sk)
 static void ops_init(void)
 {
 	shm_configure();
-	all_leave = env_xlio_leaves();
+	all_leave = env_other_leaves();
 	builtin_register(shm_config.enabled);
 	registry_init();
 	if (policy_init()) /* some of the rules are worse than none */
@@ -452,7 +498,7 @@ bool ops_start(void)
 	if (setting_bool("OSF_DISABLE", false, true))
 		return false;
 	log_open();
-	env_xlio_name_others();
+	env_name_others();
 	spin_configure();
 	ops_init();
 	int err = arena_open();

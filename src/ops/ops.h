@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <sys/socket.h>
 
@@ -79,6 +80,9 @@ void ops_unannounce(struct sock *sk);
 bool ops_keep_kernel(struct sock *sk, enum osf_reason reason);
 /* False: leave sockets that this thread makes to the kernel; true: offload. */
 void ops_thread_offload(bool offload);
+/* The same for thread @tid, which must exist.  -ENOMEM: too many wait for their
+ * threads to make a socket. */
+int ops_thread_offload_of(pthread_t tid, bool offload);
 /* Leave all future sockets to the kernel; true: it was called before. */
 bool ops_leave_all(enum osf_reason reason);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/atomic.h"
 #include "base/auto.h"
@@ -16,6 +17,7 @@
 #include "ops/registry.h"
 
 #define CONFIG_FILE "/etc/osf.conf"
+#define VMA_CONFIG_FILE "/etc/libvma.conf"
 #define CONFIG_MAX_BYTES (256 * 1024)
 
 static struct rule_set *rules;
@@ -91,17 +93,25 @@ static int add_file(const char *path, bool required)
 		       : add(path, text, (size_t)len);
 }
 
+/* A machine that had libvma goes on with its rules. */
+static const char *default_file(void)
+{
+	return access(CONFIG_FILE, F_OK) && !access(VMA_CONFIG_FILE, F_OK)
+		   ? VMA_CONFIG_FILE
+		   : CONFIG_FILE;
+}
+
 int policy_init(void)
 {
 	const char *text = secure_getenv("OSF_RULES");
 	const char *path = secure_getenv("OSF_CONFIG_FILE");
-	const char *xlio = env_xlio_rules();
+	const char *other = env_other_rules();
 	int err = text ? add("OSF_RULES", text, strlen(text)) : 0;
 
 	if (!err)
 		err = path && *path
 			  ? add_file(path, true)
-			  : add_file(xlio ? xlio : CONFIG_FILE, false);
+			  : add_file(other ? other : default_file(), false);
 	if (err)
 		return err;
 	all_os = rules && rules_all_os(rules, program_name(), app_id());

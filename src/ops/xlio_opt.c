@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "mellanox/vma_extra.h"
 #include "mellanox/xlio_types.h"
 #include "ops/xlio_opt.h"
 
@@ -26,10 +27,15 @@ bool xlio_opt_ring_logic(int level, int name, const void *val, socklen_t len,
 		return true;
 	}
 	*err = -EINVAL;
-	if (len != sizeof(attr))
+	/* libvma's struct begins in the same way. */
+	if (len != sizeof(attr) &&
+	    len != sizeof(struct vma_ring_alloc_logic_attr))
 		return true;
 	memcpy(&attr, val, sizeof(attr));
-	if (!(attr.comp_mask & ~(unsigned)RING_MASKS))
+	unsigned known = RING_MASKS;
+	if (len != sizeof(attr))
+		known |= VMA_RING_ALLOC_MASK_RING_PROFILE_KEY;
+	if (!(attr.comp_mask & ~known))
 		*err = 0;
 	return true;
 }

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api/vma/vma.h"
 #include "base/fds.h"
 #include "base/rawcall.h"
 #include "file/epoll.h"
@@ -267,6 +268,7 @@ OURS int close_ours(int fd)
 
 OSF_API int close(int fd)
 {
+	vma_closes(fd);
 	return likely(!table_load(fd) && !fds_is_ours(fd)) ? libc.close(fd)
 							   : close_ours(fd);
 }
@@ -299,8 +301,11 @@ OSF_API int dup3(int fd, int to, int flags)
 	if (fd == to)
 		return libc.dup3(fd, to, flags);
 	/* Forget the old entry of @to only if the call will succeed. */
-	if (table_load(to) && libc.fcntl(fd, F_GETFD) >= 0)
+	if ((table_load(to) || unlikely(vma_is_asked)) &&
+	    libc.fcntl(fd, F_GETFD) >= 0) {
+		vma_closes(to);
 		file_forget(to);
+	}
 	int r = flags ? libc.dup3(fd, to, flags) : libc.dup2(fd, to);
 	if (r >= 0 && c.file)
 		file_install(r, c.file, file_is_passthrough(fd));
@@ -322,6 +327,8 @@ static int range(unsigned first, unsigned last, int flags)
 
 	if (first > last)
 		return libc.close_range(first, last, flags);
+	if (!(flags & CLOSE_RANGE_CLOEXEC) && vma_is_on())
+		vma_forget_range(first, last);
 	if (!(flags & CLOSE_RANGE_CLOEXEC))
 		for (int fd = file_next((int)first); fd >= 0 && fd <= top;
 		     fd = file_next(fd + 1))
@@ -486,6 +493,7 @@ OSF_API int fclose(FILE *f)
 {
 	int fd = f ? fileno(f) : -1;
 
+	vma_closes(fd);
 	/* libc flushes and then closes with its internal close(). */
 	if (fd >= 0 && unlikely(table_load(fd))) {
 		fflush(f);

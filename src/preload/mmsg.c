@@ -8,6 +8,7 @@
  */
 #include <time.h>
 
+#include "api/vma/vma.h"
 #include "preload/data.h"
 
 static bool is_vectors_bad(const struct mmsghdr *msgs, unsigned n)
@@ -48,6 +49,8 @@ OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 	bool bad = is_vectors_bad(msgs, n);
 	int saved = errno;
 
+	if (vma_is_dummy(flags))
+		return vma_dummy_sendmmsg(fd, msgs, n, flags);
 	if (!bad)
 		pass_on_all(msgs, n);
 	CALL(c) = { .file = bad ? NULL : data_file(fd) };
@@ -131,6 +134,8 @@ OURS int recvmmsg_ours(int fd, struct mmsghdr *msgs, unsigned n, int flags,
 OSF_API int recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags,
 		     struct timespec *ts)
 {
+	if (vma_has(fd))
+		return vma_recvmmsg(fd, msgs, n, flags, ts);
 	return likely(!file_serves(fd)) ? libc.recvmmsg(fd, msgs, n, flags, ts)
 					: recvmmsg_ours(fd, msgs, n, flags, ts);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/vma/vma.h"
 #include "file/epoll.h"
 #include "ops/xlio_opt.h"
 #include "preload/edge.h"
@@ -105,7 +106,8 @@ OSF_API int getsockopt(int fd, int level, int name, void *restrict val,
 	int r = libc.getsockopt(fd, level, name, val, len), err;
 
 	if (unlikely(r < 0 && fd < 0) &&
-	    api_getsockopt(fd, level, name, val, len, &err))
+	    (api_getsockopt(fd, level, name, val, len, &err) ||
+	     vma_getsockopt(fd, level, name, val, len, &err)))
 		return (int)libc_ret(err, 0);
 	if (likely(r < 0 || !table_load(fd)))
 		return r;

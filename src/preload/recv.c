@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/vma/below.h"
+#include "api/vma/vma.h"
 #include "preload/data.h"
 
 /* glibc's names for calls of programs compiled with _FORTIFY_SOURCE. */
@@ -68,6 +70,16 @@ HOT ssize_t data_recv(struct call *c, int fd, const struct iovec *iov, size_t n,
 	return libc_ret(data_received(c->file, fd, r), saved);
 }
 
+/* For a socket with a receive callback. */
+OURS ssize_t recv_filtered(int fd, const struct iovec *iov, size_t n, int flags)
+{
+	ssize_t bytes = vectors_check(iov, n);
+
+	if (bytes < 0 || (!bytes && flags & READ_FLAG))
+		return libc_ret(bytes, errno);
+	return vma_recv(fd, iov, n, flags & ~FLAGS_OF_OURS);
+}
+
 #define RX(name, params, args, kernel, vectors, ...)                           \
 	OURS ssize_t name##_ours params                                        \
 	{                                                                      \
@@ -78,6 +90,8 @@ HOT ssize_t data_recv(struct call *c, int fd, const struct iovec *iov, size_t n,
 	}                                                                      \
 	OSF_API ssize_t name params                                            \
 	{                                                                      \
+		if (vma_has(fd))                                               \
+			return recv_filtered(fd, vectors, __VA_ARGS__);        \
 		return likely(!file_serves(fd)) ? (kernel) : name##_ours args; \
 	}
 #define TX(...)
@@ -139,6 +153,8 @@ OSF_API ssize_t recvfrom(int fd, void *restrict buf, size_t n, int flags,
 			 struct sockaddr *restrict addr,
 			 socklen_t *restrict len)
 {
+	if (vma_has(fd))
+		return vma_recvfrom(fd, buf, n, flags, addr, len);
 	return likely(!file_serves(fd))
 		   ? libc.recvfrom(fd, buf, n, flags, addr, len)
 		   : recvfrom_ours(fd, buf, n, flags, addr, len);
@@ -164,10 +180,16 @@ OURS ssize_t recvmsg_ours(int fd, struct msghdr *msg, int flags)
 	return libc_ret(data_recvmsg(c.file, fd, msg, flags), saved);
 }
 
-OSF_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+ssize_t below_recvmsg(int fd, struct msghdr *msg, int flags)
 {
 	return likely(!file_serves(fd)) ? libc.recvmsg(fd, msg, flags)
 					: recvmsg_ours(fd, msg, flags);
+}
+
+OSF_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
+{
+	return vma_has(fd) ? vma_recvmsg(fd, msg, flags)
+			   : below_recvmsg(fd, msg, flags);
 }
 
 /* Of the flags of preadv2() only this one means something to a socket. */

@@ -13,6 +13,8 @@
 #include <sys/sendfile.h>
 #include <unistd.h>
 
+#include "api/vma/below.h"
+#include "api/vma/vma.h"
 #include "preload/data.h"
 
 /* It was sent in part, or with an error. */
@@ -92,6 +94,23 @@ static ssize_t by_kernel(int fd, ssize_t r)
 	return r;
 }
 
+static inline bool is_dummy(const struct iovec *iov, size_t n, int flags)
+{
+	return vma_is_dummy(flags);
+}
+
+/* VMA_SND_FLAGS_DUMMY. */
+OURS ssize_t send_dummy(int fd, const struct iovec *iov, size_t n, int flags,
+			const struct sockaddr *addr, socklen_t len)
+{
+	struct msghdr msg = { .msg_name = (void *)addr,
+			      .msg_namelen = addr ? len : 0,
+			      .msg_iov = (struct iovec *)iov,
+			      .msg_iovlen = n };
+
+	return vma_dummy_send(fd, &msg, flags & ~FLAGS_OF_OURS);
+}
+
 #define RX(...)
 #define TX(name, params, args, kernel, vectors, ...)                           \
 	OURS ssize_t name##_ours params                                        \
@@ -103,6 +122,8 @@ static ssize_t by_kernel(int fd, ssize_t r)
 	}                                                                      \
 	OSF_API ssize_t name params                                            \
 	{                                                                      \
+		if (is_dummy(vectors, __VA_ARGS__))                            \
+			return send_dummy(fd, vectors, __VA_ARGS__, NULL, 0);  \
 		return likely(!table_load(fd)) ? (kernel) : name##_ours args;  \
 	}
 #include "preload/calls.def"
@@ -135,6 +156,8 @@ OURS ssize_t sendto_ours(int fd, const void *buf, size_t n, int flags,
 OSF_API ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 		       const struct sockaddr *addr, socklen_t len)
 {
+	if (vma_is_dummy(flags))
+		return send_dummy(fd, ONE(buf, n), flags, addr, len);
 	return likely(!table_load(fd))
 		   ? libc.sendto(fd, buf, n, flags, addr, len)
 		   : sendto_ours(fd, buf, n, flags, addr, len);
@@ -173,12 +196,18 @@ OURS ssize_t sendmsg_ours(int fd, const struct msghdr *msg, int flags)
 	return libc_ret(data_sendmsg(c.file, fd, msg, flags), saved);
 }
 
-OSF_API ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+ssize_t below_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	return likely(!table_load(fd) &&
 		      (is_bad_ptr(msg) || !msg->msg_controllen))
 		   ? libc.sendmsg(fd, msg, flags)
 		   : sendmsg_ours(fd, msg, flags);
+}
+
+OSF_API ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
+{
+	return vma_is_dummy(flags) ? vma_dummy_send(fd, msg, flags)
+				   : below_sendmsg(fd, msg, flags);
 }
 
 OSF_API ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off,

@@ -6,6 +6,8 @@
  */
 #include <string.h>
 
+#include "api/vma/below.h"
+#include "api/vma/vma.h"
 #include "base/clock.h"
 #include "base/idle.h"
 #include "file/epoll.h"
@@ -55,6 +57,10 @@ OURS int poll_ours(struct pollfd *fds, nfds_t n, int timeout)
 
 OSF_API int poll(struct pollfd *fds, nfds_t n, int timeout)
 {
+	struct timespec ts;
+
+	if (vma_is_on() && !is_bad_ptr(fds))
+		return vma_ppoll(fds, n, ms_timespec(timeout, &ts), NULL);
 	return is_bad_ptr(fds) || likely(!may_concern_us(fds, n))
 		   ? libc.poll(fds, n, timeout)
 		   : poll_ours(fds, n, timeout);
@@ -70,12 +76,20 @@ OURS int ppoll_ours(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 	return (int)libc_ret(poll_files(fds, n, ts, mask), saved);
 }
 
+int below_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts,
+		const sigset_t *mask)
+{
+	return likely(!may_concern_us(fds, n)) ? libc.ppoll(fds, n, ts, mask)
+					       : ppoll_ours(fds, n, ts, mask);
+}
+
 OSF_API int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 		  const sigset_t *mask)
 {
-	return is_bad_ptr(fds) || likely(!may_concern_us(fds, n))
-		   ? libc.ppoll(fds, n, ts, mask)
-		   : ppoll_ours(fds, n, ts, mask);
+	if (is_bad_ptr(fds))
+		return libc.ppoll(fds, n, ts, mask);
+	return vma_is_on() ? vma_ppoll(fds, n, ts, mask)
+			   : below_ppoll(fds, n, ts, mask);
 }
 
 OSF_API int __poll_chk(struct pollfd *fds, nfds_t n, int timeout, size_t size)
@@ -93,9 +107,8 @@ OSF_API int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 	return ppoll(fds, n, ts, mask);
 }
 
-OSF_API int pselect(int n, fd_set *restrict r, fd_set *restrict w,
-		    fd_set *restrict e, const struct timespec *restrict ts,
-		    const sigset_t *restrict mask)
+int below_pselect(int n, fd_set *r, fd_set *w, fd_set *e,
+		  const struct timespec *ts, const sigset_t *mask)
 {
 	bool ours;
 	int saved = errno;
@@ -108,7 +121,24 @@ OSF_API int pselect(int n, fd_set *restrict r, fd_set *restrict w,
 	return (int)libc_ret(got, saved);
 }
 
+OSF_API int pselect(int n, fd_set *restrict r, fd_set *restrict w,
+		    fd_set *restrict e, const struct timespec *restrict ts,
+		    const sigset_t *restrict mask)
+{
+	return vma_is_on() ? vma_pselect(n, r, w, e, ts, mask)
+			   : below_pselect(n, r, w, e, ts, mask);
+}
+
 /* Linux' select() writes the unused time into @tv. */
+static void put_unused(struct timeval *tv, uint64_t all, uint64_t start)
+{
+	uint64_t used = now_ns() - start;
+	uint64_t left = used < all ? all - used : 0;
+
+	tv->tv_sec = (time_t)(left / NS_PER_S);
+	tv->tv_usec = (suseconds_t)(left % NS_PER_S / NS_PER_US);
+}
+
 OSF_API int select(int n, fd_set *restrict r, fd_set *restrict w,
 		   fd_set *restrict e, struct timeval *restrict tv)
 {
@@ -126,18 +156,19 @@ OSF_API int select(int n, fd_set *restrict r, fd_set *restrict w,
 	uint64_t start = 0;
 	if (tv && (tv->tv_sec || tv->tv_usec))
 		start = now_ns();
-	int got = select_files(n, r, w, e, tv ? &ts : NULL, NULL, &ours);
-	if (likely(!ours))
-		return libc.select(n, r, w, e, tv);
-	if (start) {
-		uint64_t all =
-		    (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-		uint64_t used = now_ns() - start;
-		uint64_t left = used < all ? all - used : 0;
-
-		tv->tv_sec = (time_t)(left / NS_PER_S);
-		tv->tv_usec = (suseconds_t)(left % NS_PER_S / NS_PER_US);
+	int got;
+	if (vma_is_on()) {
+		got = vma_pselect(n, r, w, e, tv ? &ts : NULL, NULL);
+		got = got < 0 ? -errno : got;
+	} else {
+		got = select_files(n, r, w, e, tv ? &ts : NULL, NULL, &ours);
+		if (likely(!ours))
+			return libc.select(n, r, w, e, tv);
 	}
+	if (start)
+		put_unused(
+		    tv, (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec,
+		    start);
 	return (int)libc_ret(got, saved);
 }
 
@@ -174,10 +205,17 @@ OURS int epoll_ctl_ours(int epfd, int op, int fd, struct epoll_event *ev)
 	return (int)libc_ret(epoll_file_ctl(epfd, c.file, op, fd, ev), saved);
 }
 
-OSF_API int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+int below_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
 	return likely(!table_load(fd)) ? libc.epoll_ctl(epfd, op, fd, ev)
 				       : epoll_ctl_ours(epfd, op, fd, ev);
+}
+
+OSF_API int epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	return unlikely(load_rlx(&vma_is_asked))
+		   ? vma_epoll_ctl(epfd, op, fd, ev)
+		   : below_epoll_ctl(epfd, op, fd, ev);
 }
 
 /* The kernel writes to the pointer when it has something to write. */
@@ -202,12 +240,19 @@ OURS int epoll_pwait2_ours(int epfd, struct epoll_event *evs, int n,
 			     saved);
 }
 
-OSF_API int epoll_pwait2(int epfd, struct epoll_event *evs, int n,
-			 const struct timespec *ts, const sigset_t *mask)
+int below_epoll_pwait2(int epfd, struct epoll_event *evs, int n,
+		       const struct timespec *ts, const sigset_t *mask)
 {
 	return likely(!file_serves(epfd))
 		   ? libc.epoll_pwait2(epfd, evs, n, ts, mask)
 		   : epoll_pwait2_ours(epfd, evs, n, ts, mask);
+}
+
+OSF_API int epoll_pwait2(int epfd, struct epoll_event *evs, int n,
+			 const struct timespec *ts, const sigset_t *mask)
+{
+	return vma_is_on() ? vma_epoll_pwait2(epfd, evs, n, ts, mask)
+			   : below_epoll_pwait2(epfd, evs, n, ts, mask);
 }
 
 OURS int epoll_pwait_ours(int epfd, struct epoll_event *evs, int n, int timeout,
@@ -230,6 +275,11 @@ OURS int epoll_pwait_ours(int epfd, struct epoll_event *evs, int n, int timeout,
 OSF_API int epoll_pwait(int epfd, struct epoll_event *evs, int n, int timeout,
 			const sigset_t *mask)
 {
+	struct timespec ts;
+
+	if (vma_is_on())
+		return vma_epoll_pwait2(epfd, evs, n, ms_timespec(timeout, &ts),
+					mask);
 	return likely(!file_serves(epfd))
 		   ? libc.epoll_pwait(epfd, evs, n, timeout, mask)
 		   : epoll_pwait_ours(epfd, evs, n, timeout, mask);
@@ -237,6 +287,11 @@ OSF_API int epoll_pwait(int epfd, struct epoll_event *evs, int n, int timeout,
 
 OSF_API int epoll_wait(int epfd, struct epoll_event *evs, int n, int timeout)
 {
+	struct timespec ts;
+
+	if (vma_is_on())
+		return vma_epoll_pwait2(epfd, evs, n, ms_timespec(timeout, &ts),
+					NULL);
 	return likely(!file_serves(epfd))
 		   ? libc.epoll_wait(epfd, evs, n, timeout)
 		   : epoll_pwait_ours(epfd, evs, n, timeout, NULL);

@@ -6,6 +6,7 @@
  *     osf stat    what the sockets of running programs do    stat.c
  *     osf port    devices for TCP in user space              port.c
  *     osf bench   the kernel against osf, side by side       tools/bench
+ *     osf vma-env libvma's variables                         vma_env.c
  *
  * The manual page is docs/osf.1.
  */
@@ -24,6 +25,7 @@ static const struct command {
 	{ "stat", cmd_stat },
 	{ "port", cmd_port },
 	{ "bench", cmd_bench },
+	{ "vma-env", cmd_vma_env },
 	{ "bench-peer",
 	  cmd_bench_peer }, /* not for people: what bench starts */
 };
@@ -36,6 +38,7 @@ static const char doc[] =
     "  stat     show what the sockets of running programs do, and why\n"
     "  port     let programs move TCP connections over a device\n"
     "  bench    measure the kernel against osf on this machine\n"
+    "  vma-env  list the variables of libvma, and what they do here\n"
     "  help     this text, or that of a command: osf help run\n"
     "\n"
     "`osf COMMAND --help' describes a command; osf(1) describes them all.";

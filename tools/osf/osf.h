@@ -37,6 +37,7 @@ int cmd_stat(int argc, char **argv);
 int cmd_port(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_bench_peer(int argc, char **argv);
+int cmd_vma_env(int argc, char **argv);
 
 /* "osf: " in front, a newline behind, in one write to standard error. */
 void complain(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

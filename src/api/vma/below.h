@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/vma/below.h - the socket calls as they are without this API
+ *
+ *     program  ->  recv()  ->  api/vma  ->  below_recvmsg()  ->  kernel, rings, ...
+ *
+ * preload defines these functions and api/vma calls them.  So this API works
+ * over every protocol and knows none.  They answer as libc's: -1 and errno.
+ */
+#pragma once
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <time.h>
+
+ssize_t below_sendmsg(int fd, const struct msghdr *msg, int flags);
+ssize_t below_recvmsg(int fd, struct msghdr *msg, int flags);
+int below_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts,
+		const sigset_t *mask);
+int below_pselect(int n, fd_set *r, fd_set *w, fd_set *e,
+		  const struct timespec *ts, const sigset_t *mask);
+int below_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev);
+int below_epoll_pwait2(int epfd, struct epoll_event *evs, int n,
+		       const struct timespec *ts, const sigset_t *mask);

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/vma/control.c - rules, threads and statistics: mellanox/vma_extra.h
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "api/vma/calls.h"
+#include "api/vma/vsock.h"
+#include "base/atomic.h"
+#include "mellanox/xlio.h"
+#include "ops/ops.h"
+#include "ops/policy.h"
+
+static int answer(int err, int saved)
+{
+	errno = err ? -err : saved;
+	return err ? -1 : 0;
+}
+
+int vma_add_conf_rule(char *line)
+{
+	int saved = errno;
+
+	return answer(is_bad_ptr(line) ? -EINVAL : policy_add(line), saved);
+}
+
+int vma_thread_offload(int offload, pthread_t tid)
+{
+	int saved = errno;
+
+	return answer(offload == 0 || offload == 1
+			  ? ops_thread_offload_of(tid, offload)
+			  : -EINVAL,
+		      saved);
+}
+
+static void dump_packets(int fd)
+{
+	VISIT(v, vsock_get(fd));
+
+	if (v.s)
+		fprintf(stderr,
+			"osf: fd %d: packets: received %" PRIu64
+			", dropped %" PRIu64 ", held %" PRIu64
+			"; Tx Dummy messages : %" PRIu64 "\n",
+			fd, load_rlx(&v.s->n_received),
+			load_rlx(&v.s->n_dropped), load_rlx(&v.s->n_held),
+			load_rlx(&v.s->n_dummies));
+}
+
+/* 0: all.  TCP sockets, and those that this API knows. */
+int vma_dump_fd_stats(int fd, int level)
+{
+	bool is_udp = false;
+	int saved = errno;
+
+	if (fd < 0 || (fd && !vsock_is_inet(fd, &is_udp)))
+		return answer(-EBADF, saved);
+	if (level < 0)
+		return 0;
+	if (is_udp)
+		fprintf(stderr, "osf: fd %d: UDP, served by the kernel\n", fd);
+	else
+		xlio_dump_fd_stats(fd, level);
+	if (fd)
+		dump_packets(fd);
+	for (int i = 1; !fd && i < vsock_fd_end(); i++)
+		dump_packets(i);
+	return answer(0, saved);
+}

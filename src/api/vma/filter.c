@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+/* api/vma/filter.c - see api/vma/filter.h */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include <linux/errqueue.h>
+
+#include "api/vma/below.h"
+#include "api/vma/filter.h"
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/libc.h"
+
+/* SO_TIMESTAMP and SO_TIMESTAMPNS of kernels with either size of time. */
+#define IS_TIME(type, what) ((type) == (what##_OLD) || (type) == (what##_NEW))
+
+/* A v4 address of an IPv6 socket, as programs of this API expect it. */
+static void unmap(struct sockaddr_storage *a)
+{
+	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)a;
+	struct sockaddr_in in = { .sin_family = AF_INET };
+
+	if (a->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr))
+		return;
+	in.sin_port = in6->sin6_port;
+	memcpy(&in.sin_addr, &in6->sin6_addr.s6_addr[12], 4);
+	memset(a, 0, sizeof(*a));
+	memcpy(a, &in, sizeof(in));
+}
+
+static void find_ends(struct vsock *s)
+{
+	socklen_t len = sizeof(s->local), len2 = len;
+
+	getsockname(s->fd, (struct sockaddr *)&s->local, &len);
+	unmap(&s->local);
+	if (!s->is_udp &&
+	    !getpeername(s->fd, (struct sockaddr *)&s->peer, &len2))
+		unmap(&s->peer);
+}
+
+void filter_prepare(struct vsock *s)
+{
+	int on = 0, saved = errno;
+	socklen_t len = sizeof(on);
+
+	find_ends(s);
+	/* Where a datagram went to: another address than the socket's, if that
+	 * is the wildcard or the datagram is a multicast. */
+	if (s->is_udp &&
+	    !libc.getsockopt(s->fd, IPPROTO_IP, IP_RECVORIGDSTADDR, &on,
+			     &len) &&
+	    !on) {
+		on = 1;
+		s->has_dst = !libc.setsockopt(s->fd, IPPROTO_IP,
+					      IP_RECVORIGDSTADDR, &on, len);
+	}
+	errno = saved;
+}
+
+static bool is_dst(const struct cmsghdr *c)
+{
+	return c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_ORIGDSTADDR;
+}
+
+/* The first control message of @p, or the one after @c. */
+static struct cmsghdr *next(const struct packet *p, struct cmsghdr *c)
+{
+	struct msghdr m = { .msg_control = (void *)p->control,
+			    .msg_controllen = p->control_len };
+
+	return c ? CMSG_NXTHDR(&m, c) : CMSG_FIRSTHDR(&m);
+}
+
+static struct timespec time_of(const struct cmsghdr *c, bool is_us)
+{
+	struct timespec ts;
+
+	memcpy(&ts, CMSG_DATA(c), sizeof(ts));
+	if (is_us)
+		ts.tv_nsec *= (long)NS_PER_US;
+	return ts;
+}
+
+static void read_control(const struct packet *p, struct vma_info_t *info,
+			 struct sockaddr_storage *dst)
+{
+	for (struct cmsghdr *c = next(p, NULL); c; c = next(p, c)) {
+		struct scm_timestamping times;
+
+		if (is_dst(c)) {
+			memcpy(dst, CMSG_DATA(c), sizeof(struct sockaddr_in));
+		} else if (c->cmsg_level != SOL_SOCKET) {
+			continue;
+		} else if (IS_TIME(c->cmsg_type, SO_TIMESTAMPNS)) {
+			info->sw_timestamp = time_of(c, false);
+		} else if (IS_TIME(c->cmsg_type, SO_TIMESTAMP)) {
+			info->sw_timestamp = time_of(c, true);
+		} else if (IS_TIME(c->cmsg_type, SO_TIMESTAMPING)) {
+			memcpy(&times, CMSG_DATA(c), sizeof(times));
+			info->sw_timestamp = times.ts[0];
+			info->hw_timestamp = times.ts[2];
+		}
+	}
+}
+
+/* Ask the callback about the packet that was received into the room. */
+static vma_recv_callback_retval_t judge(struct vsock *s, struct packet *p,
+					size_t n)
+{
+	struct sockaddr_storage src, dst = s->local;
+	struct iovec iov = { (void *)p->data, n };
+	struct vma_info_t info = { .struct_sz = sizeof(info),
+				   .packet_id = (void *)(uintptr_t)s->spare,
+				   .src = (struct sockaddr_in *)&src,
+				   .dst = (struct sockaddr_in *)&dst,
+				   .payload_sz = n };
+	vma_recv_callback_t callback = load_rlx(&s->callback);
+	int saved = errno;
+
+	if (!callback)
+		return VMA_PACKET_RECV;
+	src = s->is_udp ? p->from : s->peer;
+	unmap(&src);
+	read_control(p, &info, &dst);
+	vma_recv_callback_retval_t is =
+	    callback(s->fd, 1, &iov, &info, s->context);
+	errno = saved;
+	if (is == VMA_PACKET_DROP) {
+		count(&s->n_dropped, 1);
+		return is;
+	}
+	if (is != VMA_PACKET_HOLD) {
+		count(&s->n_received, 1);
+		return VMA_PACKET_RECV;
+	}
+	count(&s->n_held, 1);
+	held_keep(s->spare, &s->room, n);
+	s->spare = 0;
+	return is;
+}
+
+/* False: errno says why not. */
+static bool is_there(const struct vsock *s)
+{
+	uint8_t byte;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	return below_recvmsg(s->fd, &m, MSG_PEEK | MSG_DONTWAIT) >= 0;
+}
+
+/* Bytes received into the room, or -errno. */
+static ssize_t receive(struct vsock *s, struct packet *p, size_t want,
+		       int flags)
+{
+	uint8_t *to = room_reserve(&s->room);
+
+	if (!s->spare)
+		s->spare = held_number(s->number, s->fd);
+	if (!to || !s->spare)
+		return is_there(s) ? -ENOBUFS : -errno;
+	if (load_rlx(&s->is_closed))
+		return -EBADF;
+	struct iovec iov = { to, MIN(want, (size_t)PACKET_MAX) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+	if (s->is_udp) {
+		m.msg_name = &p->from;
+		m.msg_namelen = sizeof(p->from);
+		m.msg_control = p->control;
+		m.msg_controllen = sizeof(p->control);
+	}
+	ssize_t r = below_recvmsg(s->fd, &m, flags | MSG_DONTWAIT);
+	if (r < 0)
+		return -errno;
+	p->data = to;
+	p->from_len = m.msg_namelen;
+	p->control_len = m.msg_controllen;
+	p->flags = m.msg_flags & MSG_CTRUNC;
+	return r;
+}
+
+/* Take the @n bytes, or the datagram, that the callback has seen by MSG_PEEK. */
+static void consume(struct vsock *s, const uint8_t *data, size_t n)
+{
+	uint8_t byte;
+
+	if (s->is_udp) {
+		struct iovec iov = { &byte, 1 };
+		struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+		below_recvmsg(s->fd, &m, MSG_DONTWAIT);
+		return;
+	}
+	/* The same bytes to the same place. */
+	while (n && !load_rlx(&s->is_closed)) {
+		struct iovec iov = { (void *)data, n };
+		struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+		ssize_t r = below_recvmsg(s->fd, &m, MSG_DONTWAIT);
+
+		if (r <= 0)
+			return;
+		data += r;
+		n -= (size_t)r;
+	}
+}
+
+bool filter_look(struct vsock *s)
+{
+	struct packet p;
+	int saved = errno;
+
+	p.control_len = 0;
+	while (!s->accepted && !s->err) {
+		ssize_t r = receive(s, &p, PACKET_MAX, MSG_PEEK);
+
+		if (r < 0 && r != -EAGAIN && r != -ENOBUFS)
+			s->err = (int)-r;
+		if (r < 0 || (!r && !s->is_udp)) {
+			errno = saved;
+			return r != -EAGAIN;
+		}
+		if (judge(s, &p, (size_t)r) == VMA_PACKET_RECV)
+			s->accepted = s->is_udp ? 1 : (size_t)r;
+		else if (!load_rlx(&s->is_closed))
+			consume(s, p.data, (size_t)r);
+	}
+	errno = saved;
+	return true;
+}
+
+ssize_t filter_take(struct vsock *s, size_t want, struct packet *p)
+{
+	p->control_len = 0;
+	for (;;) {
+		ssize_t r =
+		    receive(s, p, s->is_udp ? (size_t)PACKET_MAX : want, 0);
+
+		if (r < 0 || (!r && !s->is_udp) ||
+		    judge(s, p, (size_t)r) == VMA_PACKET_RECV)
+			return r;
+	}
+}
+
+ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
+			 uint64_t *number)
+{
+	size_t want = PACKET_MAX;
+	ssize_t r;
+	bool is_filtered = load_rlx(&s->callback) != NULL;
+
+	*number = 0;
+	if (is_filtered && (s->accepted || peek) && !filter_look(s))
+		return -EAGAIN;
+	if (s->err) {
+		r = -s->err;
+		s->err = 0;
+		return r;
+	}
+	if (s->accepted && !s->is_udp)
+		want = MIN(want, s->accepted);
+	r = s->accepted || peek ? receive(s, p, want, peek ? MSG_PEEK : 0)
+				: filter_take(s, want, p);
+	if (r == -EAGAIN)
+		s->accepted = 0;
+	if (r < 0 || (!r && !s->is_udp))
+		return r;
+	if (!peek)
+		s->accepted -=
+		    s->is_udp ? s->accepted : MIN((size_t)r, s->accepted);
+	held_keep(s->spare, &s->room, (size_t)r);
+	*number = s->spare;
+	s->spare = 0;
+	return r;
+}
+
+int filter_wait(const struct vsock *s, int flags)
+{
+	uint8_t byte;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	if (load_rlx(&s->is_closed))
+		return -EBADF;
+	return below_recvmsg(s->fd, &m, MSG_PEEK | (flags & MSG_DONTWAIT)) < 0
+		   ? -errno
+		   : 0;
+}
+
+void packet_copy(const struct packet *p, struct msghdr *msg)
+{
+	uint8_t *to = msg->msg_control;
+	size_t left = to ? msg->msg_controllen : 0, used = 0;
+
+	msg->msg_flags = p->flags;
+	if (msg->msg_name)
+		memcpy(msg->msg_name, &p->from,
+		       MIN(msg->msg_namelen, p->from_len));
+	msg->msg_namelen = p->from_len;
+	for (struct cmsghdr *c = next(p, NULL); c; c = next(p, c)) {
+		size_t len = c->cmsg_len;
+
+		if (is_dst(c))
+			continue;
+		if (left - used < len) {
+			msg->msg_flags |= MSG_CTRUNC;
+			break;
+		}
+		memcpy(to + used, c, len);
+		used += MIN(CMSG_ALIGN(len), left - used);
+	}
+	msg->msg_controllen = used;
+}

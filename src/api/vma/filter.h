@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/vma/filter.h - a socket's packets, as its callback decides
+ *
+ * The callback sees each packet before the program can read it.  A receiving
+ * call takes the packet from below first, which costs one call.  A call that
+ * waits only looks at it (MSG_PEEK): what the callback accepts stays where it
+ * is, so that every other call, process and epoll set finds it there.  A packet of TCP
+ * is what there is to read, up to PACKET_MAX bytes.
+ *
+ * The caller has the socket's turn.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "api/vma/vsock.h"
+
+/* Room for the control messages of a datagram. */
+#define CONTROL_MAX 1024
+
+/* What was received besides bytes. */
+struct packet {
+	const uint8_t *data;
+	struct sockaddr_storage from;
+	socklen_t from_len;
+	int flags; /* MSG_CTRUNC */
+	size_t control_len;
+	alignas(struct cmsghdr) uint8_t control[CONTROL_MAX];
+};
+
+/* Is there something to read that the callback accepts, or an error, or the
+ * end of the stream?  Drops and holds what is before it. */
+bool filter_look(struct vsock *s);
+/* Takes the next packet that the callback accepts, of TCP at most @want bytes.
+ * Bytes or -errno; -EAGAIN: there is none. */
+ssize_t filter_take(struct vsock *s, size_t want, struct packet *p);
+/* The same, and the program holds the packet as *@number.  @peek: it stays in
+ * the socket, too.  At the end of a stream *@number is 0. */
+ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
+			 uint64_t *number);
+/* Waits for something to come, as the program's call would that found nothing.
+ * 0 or -errno; nobody has the turn. */
+int filter_wait(const struct vsock *s, int flags);
+/* Fills @msg with what is not bytes. */
+void packet_copy(const struct packet *p, struct msghdr *msg);
+/* A callback begins: IP_RECVORIGDSTADDR for its sake, addresses. */
+void filter_prepare(struct vsock *s);

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* api/vma/held.c - see api/vma/held.h */
+#include <errno.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "api/vma/held.h"
+#include "base/atomic.h"
+#include "base/lock.h"
+
+#define CHUNK_BYTES ((size_t)256 << 10)
+#define SLAB 1024u /* records */
+
+struct chunk {
+	uint32_t n_refs;  /* a room's, and one per packet that is held */
+	uint32_t is_left; /* its room uses another one, so it counts */
+	uint8_t bytes[];  /* pages that no packet reached take no memory */
+};
+
+#define FIRST CACHE_LINE /* offset of the first packet */
+
+struct held {
+	uint32_t generation; /* of the number; odd: in use */
+	uint32_t next_free;  /* index + 1 */
+	uint32_t owner;
+	int32_t fd;
+	struct chunk *chunk; /* NULL: the number is taken, nothing is held */
+};
+
+static struct lock lock; /* all below */
+static struct held *slabs[HELD_MAX / SLAB];
+static uint32_t n_slabs, first_free;
+static uint32_t n_full; /* chunks that rooms have left, atomic */
+
+static void chunk_put(struct chunk *c)
+{
+	if (fetch_sub(&c->n_refs, 1u) != 1)
+		return;
+	if (c->is_left)
+		fetch_sub(&n_full, 1u);
+	munmap(c, CHUNK_BYTES);
+}
+
+void room_close(struct room *r)
+{
+	if (r->chunk)
+		chunk_put(r->chunk);
+	*r = (struct room){ 0 };
+}
+
+uint8_t *room_reserve(struct room *r)
+{
+	/* Nobody holds anything in it: use the same bytes again. */
+	if (likely(r->chunk && load_acq(&r->chunk->n_refs) == 1))
+		r->off = FIRST;
+	if (likely(r->chunk && CHUNK_BYTES - r->off >= PACKET_MAX))
+		return (uint8_t *)r->chunk + r->off;
+	if (load_rlx(&n_full) >= HELD_CHUNKS_MAX)
+		return NULL;
+	struct chunk *c =
+	    mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (c == MAP_FAILED)
+		return NULL;
+	c->n_refs = 1;
+	if (r->chunk) {
+		r->chunk->is_left = 1;
+		fetch_add(&n_full, 1u);
+		chunk_put(r->chunk);
+	}
+	*r = (struct room){ c, FIRST };
+	return (uint8_t *)c + r->off;
+}
+
+/* NULL: there is no such number. */
+static struct held *find(uint64_t number)
+{
+	uint32_t i = (uint32_t)number - 1;
+
+	if (i >= n_slabs * SLAB)
+		return NULL;
+	struct held *h = &slabs[i / SLAB][i % SLAB];
+	return h->generation == number >> 32 && h->generation & 1 ? h : NULL;
+}
+
+static bool add_slab(void)
+{
+	if (n_slabs == HELD_MAX / SLAB)
+		return false;
+	struct held *new =
+	    mmap(NULL, SLAB * sizeof(*new), PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (new == MAP_FAILED)
+		return false;
+	for (uint32_t i = SLAB; i--;) {
+		new[i].next_free = first_free;
+		first_free = n_slabs * SLAB + i + 1;
+	}
+	slabs[n_slabs++] = new;
+	return true;
+}
+
+uint64_t held_number(uint32_t owner, int fd)
+{
+	GUARD(&lock);
+	if (!first_free && !add_slab())
+		return 0;
+	uint32_t i = first_free - 1;
+	struct held *h = &slabs[i / SLAB][i % SLAB];
+	first_free = h->next_free;
+	h->generation++;
+	h->owner = owner;
+	h->fd = fd;
+	h->chunk = NULL;
+	return (uint64_t)h->generation << 32 | (i + 1);
+}
+
+static void release(struct held *h, uint64_t number)
+{
+	h->generation++;
+	h->next_free = first_free;
+	first_free = (uint32_t)number;
+}
+
+void held_cancel(uint64_t number)
+{
+	GUARD(&lock);
+	struct held *h = find(number);
+	if (h)
+		release(h, number);
+}
+
+void held_keep(uint64_t number, struct room *r, size_t n)
+{
+	fetch_add(&r->chunk->n_refs, 1u);
+	r->off += (n + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+	r->off += n ? 0 : CACHE_LINE;
+	GUARD(&lock);
+	find(number)->chunk = r->chunk;
+}
+
+/* @fd: -1, or of a socket that is no more. */
+static int free_one(uint64_t number, uint32_t owner, int fd)
+{
+	struct chunk *c;
+	{
+		GUARD(&lock);
+		struct held *h = find(number);
+
+		if (!h || !h->chunk ||
+		    (fd < 0 ? h->owner != owner : h->fd != fd))
+			return -ENOENT;
+		c = h->chunk;
+		release(h, number);
+	}
+	chunk_put(c);
+	return 0;
+}
+
+int held_free(uint64_t number, uint32_t owner)
+{
+	return free_one(number, owner, -1);
+}
+
+int held_free_orphan(uint64_t number, int fd)
+{
+	return fd < 0 ? -ENOENT : free_one(number, 0, fd);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/vma/held.h - the memory of packets, and the packets that a program holds
+ *
+ *     room_reserve()  ->  receive into it  ->  held_keep()    the program has it
+ *                                         \->  (nothing)      the place is used again
+ *
+ * Each socket has a room, which is a place in a chunk of memory.  A packet that
+ * the program holds stays where it is, and later packets go behind it.  A chunk
+ * lives as long as a packet in it is held, or a room uses it.
+ *
+ * The program names a packet by a number (packet_id), which is checked before
+ * use: a packet that was freed already, or another socket's, is not found.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+#define PACKET_MAX 65536u /* bytes; a datagram is shorter */
+/* Chunks that are full of packets which the program holds.  With as many, a
+ * receiving call fails with ENOBUFS until the program frees some. */
+#define HELD_CHUNKS_MAX 1024u
+#define HELD_MAX (1u << 20) /* packets that are held at once */
+
+struct chunk;
+struct room {
+	struct chunk *chunk; /* NULL: none yet */
+	size_t off;          /* of the next packet */
+};
+
+/* PACKET_MAX bytes, valid until the next call; NULL: too much is held. */
+MUST_CHECK uint8_t *room_reserve(struct room *r);
+void room_close(struct room *r); /* takes one without a chunk, too */
+
+/* A number for the next packet of socket @owner, under @fd; 0: there are too
+ * many.  held_keep() makes it a held packet, held_cancel() gives it back. */
+uint64_t held_number(uint32_t owner, int fd);
+void held_cancel(uint64_t number);
+/* The program holds the @n bytes that were received into @r last. */
+void held_keep(uint64_t number, struct room *r, size_t n);
+/* -ENOENT: not a packet that @owner holds. */
+int held_free(uint64_t number, uint32_t owner);
+/* The same for a socket that was closed, and had the number @fd. */
+int held_free_orphan(uint64_t number, int fd);

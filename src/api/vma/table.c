@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/vma/table.c - VMA's extra API as a table of functions
+ *
+ * A function that is NULL, or only says that it cannot, has no bit in
+ * vma_extra_supported_mask.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "api/vma/calls.h"
+#include "api/vma/vma.h"
+#include "base/compiler.h"
+#include "mellanox/vma_extra.h"
+
+#define API_FD (-1)
+
+bool vma_is_asked;
+
+static struct vma_api_t table = {
+	.register_recv_callback = vma_register_recv_callback,
+	.recvfrom_zcopy = vma_recvfrom_zcopy,
+	.free_packets = vma_free_packets,
+	.add_conf_rule = vma_add_conf_rule,
+	.thread_offload = vma_thread_offload,
+	.dump_fd_stats = vma_dump_fd_stats,
+	/* These answer and do nothing, so they have no bit. */
+	.vma_add_ring_profile = vma_no_ring_profile,
+	.get_socket_network_header = vma_no_network_header,
+	.get_ring_direct_descriptors = vma_no_ring_descriptors,
+	.register_memory_on_ring = vma_no_register_memory,
+	.deregister_memory_on_ring = vma_no_deregister_memory,
+	.vma_modify_ring = vma_no_modify_ring,
+	.vma_extra_supported_mask =
+	    VMA_EXTRA_API_REGISTER_RECV_CALLBACK |
+	    VMA_EXTRA_API_RECVFROM_ZCOPY | VMA_EXTRA_API_FREE_PACKETS |
+	    VMA_EXTRA_API_ADD_CONF_RULE | VMA_EXTRA_API_THREAD_OFFLOAD |
+	    VMA_EXTRA_API_DUMP_FD_STATS,
+};
+
+bool vma_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
+		    int *err)
+{
+	void *at = &table;
+
+	if (fd != API_FD || level != SOL_SOCKET || name != SO_VMA_GET_API)
+		return false;
+	*err = !val || !len ? -EFAULT : *len < sizeof(at) ? -EINVAL : 0;
+	if (!*err) {
+		memcpy(val, &at, sizeof(at));
+		*len = sizeof(at);
+		store_rlx(&vma_is_asked, true);
+	}
+	return true;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/vma/vma.h - programs written for VMA's extra API
+ *
+ *     getsockopt(-1, SOL_SOCKET, 2800, ...)  ->  preload/opt.c  ->  vma_getsockopt()
+ *     recv(), poll(), ...  ->  preload  ->  vma_*()  ->  below.h's calls, callbacks
+ *
+ * preload asks vma_has() and vma_is_on() in each call, which costs a load in
+ * programs that do not use this API, and calls the functions here if they say
+ * so.  Those answer as libc's: -1 and errno.
+ *
+ * include/mellanox/vma_extra.h is the API, docs/vma.md its manual.
+ */
+#pragma once
+
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/atomic.h"
+#include "base/compiler.h"
+
+#define VMA_DUMMY 0x400 /* VMA_SND_FLAGS_DUMMY */
+
+extern uint32_t vma_n_filters; /* descriptors with a receive callback */
+extern bool vma_is_asked;      /* the program has the table */
+
+/* Must calls that wait for several descriptors come to this API? */
+static inline bool vma_is_on(void)
+{
+	return unlikely(load_rlx(&vma_n_filters));
+}
+bool vma_knows(int fd);
+/* Must calls on @fd? */
+static inline bool vma_has(int fd) { return vma_is_on() && vma_knows(fd); }
+
+/* Is @fd, which is not a descriptor, the name of this API?  Then *@err is 0 or
+ * a negative errno. */
+bool vma_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
+		    int *err);
+
+/* @fd is about to be closed, or to be replaced. */
+void vma_forget(int fd);
+void vma_forget_range(unsigned first, unsigned last);
+static inline void vma_closes(int fd)
+{
+	if (unlikely(load_rlx(&vma_is_asked)))
+		vma_forget(fd);
+}
+
+/* recv.c: on descriptors with vma_has(). */
+ssize_t vma_recv(int fd, const struct iovec *iov, size_t n, int flags);
+ssize_t vma_recvfrom(int fd, void *buf, size_t n, int flags,
+		     struct sockaddr *addr, socklen_t *len);
+ssize_t vma_recvmsg(int fd, struct msghdr *msg, int flags);
+int vma_recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags,
+		 struct timespec *ts);
+
+/* dummy.c: sends with VMA_SND_FLAGS_DUMMY, by programs that have the table. */
+static inline bool vma_is_dummy(int flags)
+{
+	return unlikely(flags & VMA_DUMMY) && load_rlx(&vma_is_asked);
+}
+ssize_t vma_dummy_send(int fd, const struct msghdr *msg, int flags);
+int vma_dummy_sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags);
+
+/* wait.c: with vma_is_on(). */
+int vma_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts,
+	      const sigset_t *mask);
+int vma_pselect(int n, fd_set *r, fd_set *w, fd_set *e,
+		const struct timespec *ts, const sigset_t *mask);
+int vma_epoll_pwait2(int epfd, struct epoll_event *evs, int n,
+		     const struct timespec *ts, const sigset_t *mask);
+/* epset.c: the kernel's, noted. */
+int vma_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev);

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/* api/vma/vsock.c - see api/vma/vsock.h */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "api/vma/epset.h"
+#include "api/vma/vma.h"
+#include "api/vma/vsock.h"
+#include "base/atomic.h"
+#include "base/libc.h"
+#include "base/lock.h"
+
+#define PAGE (1u << VSOCK_PAGE_BITS)
+
+struct vsock **vsock_pages[VSOCK_PAGES];
+uint32_t vma_n_filters;
+
+static struct lock lock;  /* all, and making one */
+static struct vsock *all; /* never freed: a look-up may touch any */
+static uint32_t last_number;
+static int fd_end;
+static bool is_prepared;
+
+static struct vsock **slot_of(int fd)
+{
+	struct vsock **page =
+	    (unsigned)fd < VSOCK_PAGES << VSOCK_PAGE_BITS
+		? load_acq(&vsock_pages[(unsigned)fd >> VSOCK_PAGE_BITS])
+		: NULL;
+
+	return page ? &page[(unsigned)fd & (PAGE - 1)] : NULL;
+}
+
+static struct vsock **slot_make(int fd)
+{
+	struct vsock **slot = slot_of(fd);
+
+	if (slot || (unsigned)fd >= VSOCK_PAGES << VSOCK_PAGE_BITS)
+		return slot;
+	void *page = mmap(NULL, PAGE * sizeof(*slot), PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED)
+		return NULL;
+	store_rel(&vsock_pages[fd >> VSOCK_PAGE_BITS], page);
+	return slot_of(fd);
+}
+
+struct vsock *vsock_get(int fd)
+{
+	struct vsock **slot = slot_of(fd);
+
+	for (;;) {
+		struct vsock *s = slot ? load_acq(slot) : NULL;
+
+		if (!s)
+			return NULL;
+		uint32_t n = load_rlx(&s->n_refs);
+		if (!n || !cas(&s->n_refs, n, n + 1))
+			continue;
+		if (likely(load_acq(slot) == s))
+			return s;
+		vsock_put(s);
+	}
+}
+
+void vsock_put(struct vsock *s)
+{
+	if (fetch_sub(&s->n_refs, 1u) != 1)
+		return;
+	room_close(&s->room);
+	if (s->spare)
+		held_cancel(s->spare);
+	s->spare = 0;
+	store_rel(&s->fd, -1); /* free, for take_free() */
+}
+
+bool vsock_is_inet(int fd, bool *is_udp)
+{
+	int domain = 0, protocol = 0, saved = errno;
+	socklen_t len = sizeof(int), len2 = len;
+	bool is =
+	    !libc.getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) &&
+	    !libc.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len2) &&
+	    (domain == AF_INET || domain == AF_INET6) &&
+	    (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP);
+
+	errno = saved;
+	*is_udp = protocol == IPPROTO_UDP;
+	return is;
+}
+
+int vsock_fd_end(void) { return load_rlx(&fd_end); }
+
+/* Threads that the child does not have may have had turns. */
+static void after_fork(void)
+{
+	for (struct vsock *s = all; s; s = s->next) {
+		if (!s->owner || s->owner == (uintptr_t)pthread_self())
+			continue;
+		pthread_mutex_init(&s->turn, NULL);
+		s->owner = 0;
+	}
+}
+
+static struct vsock *take_free(void)
+{
+	struct vsock *s = all;
+
+	if (!is_prepared && pthread_atfork(NULL, NULL, after_fork))
+		return NULL;
+	is_prepared = true;
+	while (s && load_acq(&s->fd) != -1)
+		s = s->next;
+	if (s)
+		return s;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	pthread_mutex_init(&s->turn, NULL);
+	s->next = all;
+	all = s;
+	return s;
+}
+
+struct vsock *vsock_make(int fd, int *err)
+{
+	bool is_udp;
+	struct vsock *s = vsock_get(fd);
+
+	if (s)
+		return s;
+	*err = -EINVAL;
+	if (!vsock_is_inet(fd, &is_udp))
+		return NULL;
+	*err = -ENOMEM;
+	GUARD(&lock);
+	struct vsock **slot = slot_make(fd);
+	if (slot && *slot)
+		return vsock_get(fd); /* another thread was faster */
+	s = slot ? take_free() : NULL;
+	if (!s)
+		return NULL;
+	s->number = ++last_number;
+	s->fd = fd;
+	s->is_udp = is_udp;
+	s->is_closed = s->has_dst = s->is_counted = false;
+	s->callback = NULL;
+	s->accepted = 0;
+	s->err = 0;
+	s->n_dropped = s->n_received = s->n_held = s->n_dummies = 0;
+	s->peer.ss_family = s->local.ss_family = AF_UNSPEC;
+	if (fd >= fd_end)
+		store_rlx(&fd_end, fd + 1);
+	store_rel(&s->n_refs, 2u);
+	store_rel(slot, s);
+	return s;
+}
+
+void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
+			void *context)
+{
+	s->context = context;
+	store_rlx(&s->callback, callback);
+	if (callback && !s->is_closed) {
+		if (!xchg(&s->is_counted, true))
+			fetch_add(&vma_n_filters, 1u);
+		return;
+	}
+	s->accepted = 0; /* calls that nobody filters find it below */
+	if (!s->err && xchg(&s->is_counted, false))
+		fetch_sub(&vma_n_filters, 1u);
+}
+
+void vma_forget(int fd)
+{
+	struct vsock **slot = slot_of(fd);
+	struct vsock *s = slot ? xchg(slot, (struct vsock *)NULL) : NULL;
+
+	epset_forget(fd);
+	if (!s)
+		return;
+	store_rlx(&s->callback, (vma_recv_callback_t)NULL);
+	store_rlx(&s->is_closed, true);
+	if (xchg(&s->is_counted, false))
+		fetch_sub(&vma_n_filters, 1u);
+	vsock_put(s);
+}
+
+void vma_forget_range(unsigned first, unsigned last)
+{
+	for (unsigned p = first >> VSOCK_PAGE_BITS; p < VSOCK_PAGES; p++) {
+		if (p > last >> VSOCK_PAGE_BITS)
+			break;
+		if (!load_rlx(&vsock_pages[p]))
+			continue;
+		for (unsigned i = 0; i < PAGE; i++) {
+			unsigned fd = p << VSOCK_PAGE_BITS | i;
+
+			if (fd >= first && fd <= last && *slot_of((int)fd))
+				vma_forget((int)fd);
+		}
+	}
+}
+
+bool visit_take_turn(struct visit *v)
+{
+	uintptr_t me = (uintptr_t)pthread_self();
+
+	if (load_rlx(&v->s->owner) == me)
+		return false;
+	pthread_mutex_lock(&v->s->turn);
+	store_rlx(&v->s->owner, me);
+	v->has_turn = true;
+	return true;
+}
+
+void visit_leave_turn(struct visit *v)
+{
+	v->has_turn = false;
+	store_rlx(&v->s->owner, (uintptr_t)0);
+	pthread_mutex_unlock(&v->s->turn);
+}
+
+void visit_end(struct unwind *u)
+{
+	struct visit *v = (struct visit *)u;
+
+	if (v->has_turn)
+		visit_leave_turn(v);
+	if (v->s)
+		vsock_put(v->s);
+}

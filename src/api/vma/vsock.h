@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/vma/vsock.h - what this API keeps for a descriptor
+ *
+ *     vsock_get(fd)  ->  vsock_enter()  ->  receive, call back  ->  end of the block
+ *
+ * A descriptor has a struct vsock from the first call of this API that names it
+ * until it is closed.  Copies of the descriptor (dup) are plain descriptors.
+ *
+ * The turn: one thread at a time receives on a socket and runs its callback.
+ * The program's callback runs inside of it, and may call anything; a receiving
+ * call on the same descriptor by the same thread finds nothing.
+ */
+#pragma once
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "api/vma/held.h"
+#include "base/unwind.h"
+#include "mellanox/vma_extra.h"
+
+struct vsock {
+	uint32_t n_refs; /* its descriptor's, and one per call; 0: free */
+	uint32_t number; /* another one for each socket */
+	int32_t fd;
+	bool is_udp;
+	bool is_closed;
+	bool has_dst; /* we have set IP_RECVORIGDSTADDR */
+	pthread_mutex_t turn;
+	uintptr_t owner; /* the thread that has the turn, 0: none */
+	vma_recv_callback_t callback; /* NULL: none */
+	void *context;
+	/* Of what the next receiving call will find, this much was given to the
+	 * callback already: bytes, for UDP 1 or 0 datagrams. */
+	size_t accepted;
+	int err;         /* that the next receiving call returns, or 0 */
+	bool is_counted; /* in vma_n_filters */
+	struct room room;
+	uint64_t spare; /* number for the next packet, or 0 */
+	/* Packets by what became of them; dummy sends. */
+	uint64_t n_dropped, n_received, n_held, n_dummies;
+	/* TCP: both ends; UDP: its own address. */
+	struct sockaddr_storage peer, local;
+	struct vsock *next; /* all there ever were */
+};
+
+#define VSOCK_PAGE_BITS 10
+#define VSOCK_PAGES (1u << 14)
+extern struct vsock **vsock_pages[VSOCK_PAGES];
+
+/* NULL: the API has nothing to do with @fd.  For vsock_put(). */
+struct vsock *vsock_get(int fd);
+/* The same; makes one.  NULL: *@err is -EINVAL (not TCP or UDP over IP) or
+ * -ENOMEM. */
+struct vsock *vsock_make(int fd, int *err);
+void vsock_put(struct vsock *s);
+/* All descriptors that have one are below. */
+int vsock_fd_end(void);
+/* It has a callback, or has none any more.  In its turn. */
+void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
+			void *context);
+/* Is @fd TCP or UDP over IP? */
+bool vsock_is_inet(int fd, bool *is_udp);
+
+/* A call on a socket; ends with the block, also by longjmp() and cancellation. */
+struct visit {
+	struct unwind u;
+	struct vsock *s; /* or NULL */
+	bool has_turn;
+};
+
+void visit_end(struct unwind *u);
+#define VISIT(name, sock)                                                      \
+	UNWIND(struct visit, name) = { .s = (sock) };                          \
+	unwind_push(&name.u, visit_end)
+
+/* False: this thread has the turn already. */
+bool visit_take_turn(struct visit *v);
+void visit_leave_turn(struct visit *v);

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+tests/vma/run.py - the tests of VMA's extra API over one protocol
+
+    run.py PROTOCOL VMA_TEST [NAME ...]
+
+PROTOCOL is kernel or shm: with libosf.so preloaded and told to use the one or the other
+for TCP; or bare, without libosf.so, where a program must find no table.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "app"))
+from sanitizer import Sanitizer  # noqa: E402
+
+ENV = {
+    "bare": {},
+    "kernel": {"OSF_SHM": "0"},
+    "shm": {"OSF_UPGRADE_TURNS": "0"},
+}
+LIMIT_S = 110
+
+
+def main():
+    build = os.environ.get("OSF_BUILD", "build")
+    protocol, program = sys.argv[1:3]
+    with tempfile.TemporaryDirectory() as tmp:
+        sanitizer = Sanitizer(build, os.path.join(tmp, "reports"))
+        env = dict(os.environ, OSF_VMA_TEST=protocol, **ENV[protocol],
+                   **sanitizer.env())
+        if protocol != "bare":
+            lib = os.path.join(os.path.abspath(build), "src", "libosf.so")
+            env["LD_PRELOAD"] = " ".join(filter(None, (env.get("LD_PRELOAD"), lib)))
+        got = subprocess.run([program] + sys.argv[3:], env=env, timeout=LIMIT_S)
+        reports = sanitizer.reports()
+        print("\n".join(reports[:3]))
+        if got.returncode or reports:
+            sys.exit("status %d, %d reports of a sanitizer" %
+                     (got.returncode, len(reports)))
+
+
+main()

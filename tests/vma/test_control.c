@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/vma/test_control.c - rules, threads, statistics, dummy sends, NIC calls */
+#include "vma_test.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/uio.h>
+
+/* What dump_fd_stats() writes about @fd. */
+static const char *dump(int fd, int level)
+{
+	static char text[4096];
+	int fds[2], err = dup(2);
+
+	EXPECT_EQ(pipe(fds), 0);
+	dup2(fds[1], 2);
+	EXPECT_EQ(api->dump_fd_stats(fd, level), 0);
+	dup2(err, 2);
+	EXPECT_EQ(fcntl(fds[0], F_SETFL, O_NONBLOCK), 0);
+	ssize_t n = read(fds[0], text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = '\0';
+	close(fds[0]);
+	close(fds[1]);
+	close(err);
+	return text;
+}
+
+/* Did bytes of @fd go through rings? */
+static bool is_over_rings(int fd)
+{
+	const char *at = strstr(dump(fd, 5), "by the kernel, ");
+	return at && atoi(at + strlen("by the kernel, ")) > 0;
+}
+
+static void connections_move_as_the_protocol_says(void)
+{
+	struct ends e = tcp_ends();
+
+	EXPECT_EQ(is_over_rings(e.rx), is_protocol("shm"));
+}
+
+static void statistics_are_written_for_sockets(void)
+{
+	struct ends t = tcp_ends(), u = udp_ends();
+	int fds[2];
+
+	EXPECT_EQ(pipe(fds), 0);
+	EXPECT(strstr(dump(t.rx, 5), "osf: fd "));
+	EXPECT(strstr(dump(u.rx, 5), "UDP"));
+	EXPECT(strstr(dump(0, 5), "osf: fd "));
+	EXPECT(!*dump(t.rx, -1));
+	EXPECT_ERR(api->dump_fd_stats(fds[0], 5), EBADF);
+	EXPECT_ERR(api->dump_fd_stats(-1, 5), EBADF);
+}
+
+static void a_rule_is_for_the_sockets_to_come(void)
+{
+	char rule[] = "use os tcp_client *:*",
+	     server[] = "use os tcp_server *:*";
+	char bad[] = "use";
+	struct ends e = tcp_ends();
+
+	EXPECT_ERR(api->add_conf_rule(bad), EINVAL);
+	EXPECT_ERR(api->add_conf_rule(NULL), EINVAL);
+	EXPECT_EQ(api->add_conf_rule(rule), 0);
+	EXPECT_EQ(api->add_conf_rule(server), 0);
+	EXPECT_EQ(is_over_rings(e.rx), is_protocol("shm"));
+	e = tcp_ends();
+	EXPECT(!is_over_rings(e.rx));
+}
+
+static pthread_barrier_t barrier;
+
+static void *makes_sockets(void *arg)
+{
+	struct ends e;
+
+	(void)arg;
+	pthread_barrier_wait(&barrier); /* main has said: leave */
+	pthread_barrier_wait(&barrier);
+	e = tcp_ends();
+	EXPECT(!is_over_rings(e.rx));
+	/* What is said last counts, whoever says it. */
+	EXPECT_EQ(api->thread_offload(1, pthread_self()), 0);
+	e = tcp_ends();
+	EXPECT_EQ(is_over_rings(e.rx), is_protocol("shm"));
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier); /* main has said: leave, then offload */
+	e = tcp_ends();
+	EXPECT_EQ(is_over_rings(e.rx), is_protocol("shm"));
+	return NULL;
+}
+
+static void any_thread_is_told_by_any_other(void)
+{
+	pthread_t t;
+	struct ends e;
+
+	EXPECT_EQ(pthread_barrier_init(&barrier, NULL, 2), 0);
+	EXPECT_EQ(pthread_create(&t, NULL, makes_sockets, NULL), 0);
+	pthread_barrier_wait(&barrier);
+	EXPECT_EQ(api->thread_offload(0, t), 0);
+	e = tcp_ends();
+	EXPECT_EQ(is_over_rings(e.rx), is_protocol("shm")); /* not of ours */
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
+	EXPECT_EQ(api->thread_offload(0, t), 0);
+	EXPECT_EQ(api->thread_offload(1, t), 0);
+	pthread_barrier_wait(&barrier);
+	pthread_join(t, NULL);
+	EXPECT_ERR(api->thread_offload(2, pthread_self()), EINVAL);
+	EXPECT_EQ(api->thread_offload(0, pthread_self()), 0);
+	e = tcp_ends();
+	EXPECT(!is_over_rings(e.rx));
+}
+
+static void sends_nothing_on(struct ends *e)
+{
+	char text[] = "dummy";
+	struct iovec iov[2] = { { text, 3 }, { text + 3, 2 } };
+	struct mmsghdr m[2] = {
+		{ .msg_hdr = { .msg_iov = iov, .msg_iovlen = 2 } },
+		{ .msg_hdr = { .msg_iov = iov, .msg_iovlen = 1 } }
+	};
+	char buf[16];
+	int flags = VMA_SND_FLAGS_DUMMY;
+
+	EXPECT_EQ(send(e->tx, "dummy", 5, flags), 5);
+	EXPECT_EQ(sendto(e->tx, "dummy", 5, flags, NULL, 0), 5);
+	EXPECT_EQ(sendmsg(e->tx, &m[0].msg_hdr, flags), 5);
+	EXPECT_EQ(sendmmsg(e->tx, m, 2, flags), 2);
+	EXPECT_EQ(m[0].msg_len, 5);
+	EXPECT_EQ(m[1].msg_len, 3);
+	EXPECT_ERR(recv(e->rx, buf, sizeof(buf), MSG_DONTWAIT), EAGAIN);
+	say(e, "real", 4);
+	EXPECT_EQ(recv(e->rx, buf, sizeof(buf), 0), 4);
+	EXPECT(strstr(dump(e->tx, 5), "Tx Dummy messages : 5\n"));
+}
+
+static void a_dummy_send_sends_nothing(void)
+{
+	struct ends u = udp_ends();
+	struct sockaddr_in to = u.rx_addr;
+	int sv[2], fd = socket(AF_INET, SOCK_DGRAM, 0),
+		   flags = VMA_SND_FLAGS_DUMMY;
+	char c;
+
+	over_both(sends_nothing_on);
+	EXPECT_EQ(sendto(fd, "x", 1, flags, (struct sockaddr *)&to, sizeof(to)),
+		  1);
+	EXPECT_ERR(recv(u.rx, &c, 1, MSG_DONTWAIT), EAGAIN);
+	/* Between two parts of a datagram. */
+	EXPECT_EQ(send(u.tx, "one ", 4, MSG_MORE), 4);
+	EXPECT_EQ(send(u.tx, "dummy", 5, flags), 5);
+	EXPECT_ERR(recv(u.rx, &c, 1, MSG_DONTWAIT), EAGAIN);
+	EXPECT_EQ(send(u.tx, "two", 3, 0), 3);
+	EXPECT_EQ(recv(u.rx, &c, 1, MSG_TRUNC), 7);
+	EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, sv), 0);
+	EXPECT_ERR(send(sv[0], "x", 1, flags), EINVAL);
+	EXPECT_ERR(send(-1, "x", 1, flags), EINVAL);
+}
+
+static void calls_about_a_nic_say_that_there_is_none(void)
+{
+	struct ends e = tcp_ends();
+	uint16_t len = 0;
+	uint32_t key;
+	int profile;
+
+	EXPECT_ERR(api->vma_add_ring_profile(NULL, &profile), EOPNOTSUPP);
+	EXPECT_ERR(api->get_socket_network_header(e.tx, NULL, &len), ENOTCONN);
+	EXPECT_ERR(api->get_socket_network_header(-1, NULL, &len), EINVAL);
+	EXPECT_ERR(api->get_ring_direct_descriptors(e.tx, NULL), EINVAL);
+	EXPECT_ERR(api->register_memory_on_ring(e.tx, &key, 4, &key), EINVAL);
+	EXPECT_ERR(api->deregister_memory_on_ring(e.tx, &key, 4), EINVAL);
+	EXPECT_ERR(api->vma_modify_ring(NULL), EINVAL);
+}
+
+static void the_ring_option_is_taken(void)
+{
+	struct ends e = tcp_ends();
+	struct vma_ring_alloc_logic_attr a = {
+		.comp_mask = VMA_RING_ALLOC_MASK_RING_USER_ID,
+		.ring_alloc_logic = RING_LOGIC_PER_USER_ID,
+		.user_id = 7
+	};
+
+	EXPECT_EQ(setsockopt(e.tx, SOL_SOCKET, SO_VMA_RING_ALLOC_LOGIC, &a,
+			     sizeof(a)),
+		  0);
+	EXPECT_ERR(setsockopt(e.tx, SOL_SOCKET, SO_VMA_RING_ALLOC_LOGIC, &a,
+			      sizeof(a) - 1),
+		   EINVAL);
+	a.comp_mask = 1 << 9;
+	EXPECT_ERR(setsockopt(e.tx, SOL_SOCKET, SO_VMA_RING_ALLOC_LOGIC, &a,
+			      sizeof(a)),
+		   EINVAL);
+}
+
+const struct test tests_control[] = {
+#define T(name)                                                                \
+	{                                                                      \
+#name, name, false                                             \
+	}
+	T(connections_move_as_the_protocol_says),
+	T(statistics_are_written_for_sockets),
+	T(a_rule_is_for_the_sockets_to_come),
+	T(any_thread_is_told_by_any_other),
+	T(a_dummy_send_sends_nothing),
+	T(calls_about_a_nic_say_that_there_is_none),
+	T(the_ring_option_is_taken),
+	{ 0 }
+};
