@@ -128,13 +128,50 @@ static struct own *own_of(uint32_t tag)
 		   : NULL;
 }
 
+/* Does a waiter look at @o? */
+static bool is_looked_at(const struct own *o)
+{
+	for (uint32_t l = 0; l < INBOX_LANES; l++)
+		for (uint32_t i = 0; lanes[l].in_use && i < lanes[l].n; i++)
+			if (lanes[l].at[i] == o - own)
+				return true;
+	return false;
+}
+
+/* Give its address back, unless a waiter looks there. */
+static void unmap(struct own *o)
+{
+	if (o->tag || !o->in || is_looked_at(o))
+		return;
+	sealed_unmap(o->in, sizeof(struct inbox));
+	o->in = NULL;
+}
+
+/* @o has no connection any more.  It waits for the next of its peer, but only the
+ * last that has none does. */
+static void unref(struct own *idle)
+{
+	if (!idle->n_refs || --idle->n_refs)
+		return;
+	for (uint32_t i = 0; i < INBOXES; i++) {
+		struct own *o = &own[i];
+
+		if (o == idle || !o->tag || o->n_refs)
+			continue;
+		fds_close(o->fd);
+		store_rel(&o->tag, 0u);
+		sealed_forget(o->in, sizeof(struct inbox));
+		unmap(o);
+	}
+}
+
 void inbox_put(uint32_t tag)
 {
 	GUARD(&lock);
 	struct own *o = own_of(tag);
 
-	if (o && o->n_refs)
-		o->n_refs--;
+	if (o)
+		unref(o);
 }
 
 struct inbox *inbox_of(uint32_t tag)
@@ -210,7 +247,10 @@ void lane_close(uint32_t lane)
 	if (lane == LANE_NONE)
 		return;
 	GUARD(&lock);
-	lanes[lane].in_use = false;
+	struct lane_use *u = &lanes[lane];
+	u->in_use = false;
+	for (uint32_t i = 0; i < u->n; i++)
+		unmap(&own[u->at[i]]);
 }
 
 struct lane *lane_next(uint32_t lane, uint32_t *i)
@@ -277,8 +317,7 @@ void slot_close(uint32_t slot)
 	uint32_t bit = slot & 0xffff;
 	store_rel(&o->owner[bit], NULL);
 	o->free_stack[o->n_free++] = bit;
-	if (in->n_refs)
-		in->n_refs--;
+	unref(in);
 }
 
 struct lane *slot_in(uint32_t slot)

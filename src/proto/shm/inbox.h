@@ -10,8 +10,8 @@
  * Each costs its waiters a line to look at and a word to write before they sleep,
  * so there are INBOXES_PRIVATE of them at a time.  Peer processes that come later
  * share one inbox with the others of their user, who could stop each other anyway.
- * An inbox without connections is renewed for the next peer: its memory is another
- * then, and who still maps the old one writes to nobody.
+ * An inbox without connections is let go, except the last, which waits for its peer.
+ * Who still maps the memory of one that was let go writes to nobody.
  *
  * All inboxes have a lane for each ready set (sock/ready.h) that watches upgraded
  * sockets, so that a waiter only looks at its own news, in O(news).  A lane is
