@@ -46,7 +46,9 @@
  * waits for.  Only if the peer recalls at the same time we wait longer, until it
  * has done the same. */
 #define SETTLE_NS (2 * NS_PER_MS)
-#define RECALL_NS (4 * NS_PER_MS)
+/* It borrows our descriptor in a process of its own meanwhile, and may lose its core.
+ * Without its word the connection is reset. */
+#define CUT_WAIT_NS (500 * NS_PER_MS)
 /* A process that has waited in vain does not wait again for so long: it may have
  * thousands of such connections. */
 #define IMPATIENT_NS (100 * NS_PER_MS)
@@ -55,7 +57,8 @@
 /* The buffers of a TCP connection always have room for this much, once read. */
 #define PUT_BACK_MAX (64u * 1024)
 
-static uint64_t vain_ns; /* when a recall has waited in vain */
+static uint64_t vain_ns;     /* when a recall has waited in vain */
+static uint64_t cut_vain_ns; /* the same for the peer's recall */
 
 /* When a recall that begins now no longer waits. */
 static uint64_t settle_until(void)
@@ -63,6 +66,14 @@ static uint64_t settle_until(void)
 	uint64_t now = now_ns(), last = load_rlx(&vain_ns);
 
 	return last && now - last < IMPATIENT_NS ? now : now + SETTLE_NS;
+}
+
+static uint64_t cut_until(void)
+{
+	uint64_t now = now_ns(), last = load_rlx(&cut_vain_ns);
+
+	return last && now - last < IMPATIENT_NS ? now + SETTLE_NS
+						 : now + CUT_WAIT_NS;
 }
 
 /* Wait until there is something to read at @fd.  False: not in time. */
@@ -333,8 +344,12 @@ static int await_cut(const struct sock *sk, uint64_t until_ns)
 	struct timespec tick = ns_timespec(CUT_TICK_NS);
 
 	while (shm_awaits_cut(sk)) {
+		uint64_t now = now_ns();
+
+		if (now > until_ns)
+			store_rlx(&cut_vain_ns, now);
 		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
-		    now_ns() > until_ns)
+		    now > until_ns)
 			return -ETIMEDOUT;
 		libc.ppoll(NULL, 0, &tick, NULL);
 	}
@@ -383,7 +398,7 @@ static int leave_rest(struct sock *sk, int fd)
 	me->cut = shm_of(sk)->rx.off;
 	fetch_or(&me->flags, SEG_CUT); /* S4: it may be waiting for that */
 	shm_notify_space(sk, fd);
-	if (end_tx(sk, fd, now_ns() + RECALL_NS))
+	if (end_tx(sk, fd, cut_until()))
 		shm_broken(sk, fd, "it does not end its recall");
 	return 0;
 }
@@ -404,10 +419,9 @@ static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
 	fence_full(); /* Dekker with tx.c and anchor_ring() */
 	if (gently && load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK)
 		return leave_rest(sk, fd);
-	uint64_t start = now_ns();
 	int err = end_rx(sk, fd, other, st, settle_until());
 	if (!err)
-		err = end_tx(sk, fd, start + RECALL_NS);
+		err = end_tx(sk, fd, cut_until());
 	if (err) {
 		shm_broken(sk, fd, "the kernel cannot take it");
 		return err == -ENOMEM ? err : -ECONNRESET;
