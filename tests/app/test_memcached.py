@@ -5,6 +5,8 @@ tests/app/test_memcached.py - memcached with two threads: a client of our own
 with many threads and values up to 1 MB, memcslap, and libmemcached's own
 protocol test
 """
+import os
+import pwd
 import random
 import socket
 import sys
@@ -72,6 +74,9 @@ def client_main(port):
 
 
 def main():
+    # The server becomes nobody, and the clients stay who they are.
+    os.environ["OSF_ALLOW_UIDS"] = "%d,%d" % (os.geteuid(),
+                                              pwd.getpwnam("nobody").pw_uid)
     run = harness.Run(__file__, ["memcached", "memcslap", "memccapable"])
     port = harness.free_port()
     server = run.start(["memcached", "-t", "2", "-p", port, "-l", "127.0.0.1",
