@@ -213,7 +213,7 @@ SCENARIO(descriptors_none_from_now, .near = works_without_new_descriptors,
 SCENARIO(no_address_space, .near = works_on_the_kernel, .far = far_echo,
 	 .before = limit_as, .arg = 300);
 SCENARIO(address_space_for_an_inbox, .near = works_on_the_kernel,
-	 .far = far_echo, .before = limit_as, .arg = 1200);
+	 .far = far_echo, .before = limit_as, .arg = 800);
 SCENARIO(file_size_for_nothing, .near = works_on_the_kernel, .far = far_echo,
 	 .before = limit_fsize, .arg = 100);
 SCENARIO(memfd_out_of_memory, .near = works_on_the_kernel, .far = far_echo,

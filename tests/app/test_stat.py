@@ -253,7 +253,7 @@ def test_pinned_peer(run):
         one = part(run, "client", port, 700)
         s = row(run, one.pid)
         need(run, "a pinned peer", (s["reason"], s["peer_reason"],
-             s["peer_pid"]), ("peer_pinned", why, server.pid))
+             s["peer_pid"]), ("peer_kernel", why, server.pid))
         run.need(s["advice"], "no advice for %s" % s["reason"])
         end(run, one, server)
         # Without osf stat's knowledge of who the peer is:
@@ -263,7 +263,7 @@ def test_pinned_peer(run):
         end(run, part(run, "client", port, 700, OSF_STATS_DIR=stats), server)
         t = osf_stat(run, "--dir", stats)["processes"][0]["totals"]
         need(run, "the library's own word", t["reasons_all"],
-             {"peer_pinned": 1})
+             {"peer_kernel": 1})
 
 
 def test_strange_peer(run):
@@ -286,7 +286,7 @@ def test_uring(run):
     need(run, "an io_uring", row(run, server.pid)["reason"], "io_uring")
     s = row(run, one.pid)
     need(run, "a peer with one", (s["reason"], s["peer_reason"]),
-         ("peer_pinned", "io_uring"))
+         ("peer_kernel", "io_uring"))
     end(run, one, server)
 
 
