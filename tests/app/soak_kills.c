@@ -321,6 +321,20 @@ static bool is_clean(const struct holdings *before, struct holdings *now)
 	return false;
 }
 
+/* What is left, for whoever reads the log. */
+static void say_fds(void)
+{
+	char path[64], to[256];
+
+	for (int fd = 0; fd < (1 << 20); fd++) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		ssize_t n = readlink(path, to, sizeof(to) - 1);
+
+		if (n > 0)
+			printf("  fd %d: %.*s\n", fd, (int)n, to);
+	}
+}
+
 int kills_run(unsigned n)
 {
 	struct outcome o = { 0 };
@@ -338,6 +352,8 @@ int kills_run(unsigned n)
 	}
 	bool clean = is_clean(&before, &now);
 	bool ok = clean && !o.n_late && shm_files() <= files;
+	if (!clean)
+		say_fds();
 	printf(
 	    "soak kills: %s: seed %llu, %u killed, %u connections, seen after "
 	    "%.2f ms on average, %.1f at worst (by %s), %u late, %.1f MB, left: "
