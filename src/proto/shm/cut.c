@@ -6,19 +6,23 @@
  *     the peer sets CUT         what stands behind the cut goes by TCP, then all else
  *
  * The writer's half of proto/shm/fallback.c.  Between the two flags a peer needs
- * microseconds, unless it loses its core.  Nobody waits for it here: meanwhile
- * send() answers as if the peer's window were closed, and later looks go on.  A
- * call that has put bytes into the ring before it found FALLBACK has taken them.  If
- * the cut shows that the peer has not read them, a later look sends them from the
- * ring, before anything else.
+ * milliseconds, unless it loses its core.  Meanwhile send() answers as if the peer's
+ * window were closed, and later looks go on.  A call that has put bytes into the ring
+ * before it found FALLBACK waits for the cut.  If it waits in vain it has taken them;
+ * and if the cut shows that the peer has not read them, a later look sends them from
+ * the ring, before anything else.
  *
  * Lock: tx.
  */
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/libc.h"
 #include "proto/shm/shm.h"
+
+#define CUT_TICK_NS (100 * NS_PER_US)
+#define CUT_WAIT_NS (500 * NS_PER_MS)
 
 /* Our own ring, read from @off as the peer would have done. */
 static struct ring_rx own_ring(const struct sock *sk, uint32_t off)
@@ -102,6 +106,22 @@ static ssize_t count_unread(struct sock *sk, int fd, uint32_t cut, size_t most)
 	return -ECONNRESET;
 }
 
+/* A call has put bytes into the ring.  Nobody else would send them by TCP if the program
+ * now waits for an answer, so wait until the peer says where it stopped.  It borrows our
+ * descriptor in a process of its own meanwhile, which takes milliseconds. */
+static void await_cut(struct sock *sk, int fd)
+{
+	struct timespec tick = { .tv_nsec = CUT_TICK_NS };
+	uint64_t end = now_ns() + CUT_WAIT_NS;
+
+	while (shm_awaits_cut(sk) && now_ns() < end) {
+		anchor_ask(sk, fd);
+		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN)
+			return;
+		libc.ppoll(NULL, 0, &tick, NULL);
+	}
+}
+
 ssize_t shm_tx_fell_back(struct sock *sk, int fd, size_t mine)
 {
 	uint32_t owed = shm_of(sk)->tx_owed;
@@ -109,6 +129,8 @@ ssize_t shm_tx_fell_back(struct sock *sk, int fd, size_t mine)
 	shm_release(sk);
 	if (!shm_w(sk)->tx_ring)
 		return 0;
+	if (mine)
+		await_cut(sk, fd);
 	if (shm_awaits_cut(sk)) {
 		anchor_ask(sk, fd);
 		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN)
