@@ -11,6 +11,7 @@
 #include "ops/route.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
+#include "sock/switch.h"
 
 void ops_close(struct sock *sk, int fd)
 {
@@ -20,6 +21,10 @@ void ops_close(struct sock *sk, int fd)
 		shm_close(sk, fd);
 	shm_offer_close(sk);
 }
+
+void sock_withdraw(struct sock *sk) { shm_offer_close(sk); }
+
+bool sock_had_doorbells(const struct sock *sk) { return shm_of(sk)->seg; }
 
 void ops_let_go(const struct sock *sk) { shm_let_go(sk); }
 

@@ -251,7 +251,7 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 
 OURS int close_ours(int fd)
 {
-	const struct sock_ops *past = past_of(fd);
+	bool past = past_of(fd);
 
 	if (likely(table_load(fd))) {
 		file_forget(fd);

@@ -29,7 +29,7 @@ static int shut(struct file *f, int fd, int how)
 
 OSF_API int shutdown(int fd, int how)
 {
-	const struct sock_ops *past = past_of(fd);
+	bool past = past_of(fd);
 	CALL(c) = { .file = file_get(fd) };
 	int r = c.file && c.file->kind == FILE_SOCK ? shut(c.file, fd, how)
 						    : libc.shutdown(fd, how);

@@ -89,9 +89,6 @@ struct sock_ops {
 	/* Before a send or after a receive: may another table serve better, so
 	 * that ops_look() is worth its cost? */
 	bool (*is_due)(const struct sock *sk, int dir);
-	/* A call of libc's has told the peer something: sent, shut, closed.
-	 * News that peers get in other ways comes after it. */
-	void (*went_past)(void);
 
 	/* FIONREAD and SIOCOUTQ: bytes, or -errno. */
 	int (*inq)(struct sock *sk, int fd);
