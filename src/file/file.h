@@ -169,7 +169,7 @@ bool file_spare_all_fds(void);
 static inline void file_touched(struct file *f, unsigned events)
 {
 	if (unlikely(load_rlx(&f->watches.first)))
-		watches_tell(&f->watches, events);
+		sock_notify(f->sk, events);
 }
 
 /* A call changed the socket's mode: update sets and table. */

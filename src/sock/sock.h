@@ -97,6 +97,9 @@ struct sock {
 	uint32_t n_looks;    /* at the upgrade, so far */
 	uint8_t adopted;     /* others may hold it that we do not know of */
 	uint32_t generation;
+	/* Who waits for it in this process: sock/ready.h.  It has the same
+	 * address in all processes that share the socket. */
+	struct watch_list *watches;
 
 	/* The protocol's own struct; zeroed when the socket is made. */
 	alignas(CACHE_LINE) uint8_t conn[SOCK_CONN_BYTES];
