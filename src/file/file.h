@@ -151,6 +151,8 @@ bool file_may_be_replaced(struct file *f);
  * @by's description instead; the entries in the table stay.  0, or -errno and
  * nothing has changed. */
 int file_replace(int fd, int by);
+/* A relay continues the stream of @f: all descriptors of @f name @to from now on. */
+void file_to_relay(struct file *f, int to);
 /* @fd is about to be closed by the kernel, or to be replaced. */
 void file_forget(int fd);
 /* Serve data calls of @f by libc from now on. */
@@ -188,6 +190,8 @@ int file_next(int from);
 /* handoff.c: code that does not know osf will use the connection.  Afterwards
  * plain system calls work on @fd and every other descriptor of it. */
 void file_hand_over(int fd, enum osf_reason why);
+/* Before a fork: what lives in this process alone falls back, if it can. */
+void file_before_fork(void);
 /* This process is about to execute another program, or to start one. */
 void file_before_exec(char *const *argv, char *const *envp);
 /* @acts: posix_spawn()'s file actions or NULL, known by their address alone. */

@@ -160,6 +160,7 @@ void fork_wait(pid_t pid)
 void fork_before(void)
 {
 	gate_close();
+	file_before_fork();
 	if (suspends)
 		life_make();
 	hold_reap();

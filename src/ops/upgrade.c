@@ -9,6 +9,7 @@
  */
 #include "ops/ops.h"
 #include "ops/route.h"
+#include "proto/module/stream.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/switch.h"
@@ -20,13 +21,18 @@ void ops_close(struct sock *sk, int fd)
 	if (shm_of(sk)->seg)
 		shm_close(sk, fd);
 	shm_offer_close(sk);
+	stream_free(sk);
 }
 
 void sock_withdraw(struct sock *sk) { shm_offer_close(sk); }
 
 bool sock_had_doorbells(const struct sock *sk) { return shm_of(sk)->seg; }
 
-void ops_let_go(const struct sock *sk) { shm_let_go(sk); }
+void ops_let_go(const struct sock *sk)
+{
+	shm_let_go(sk);
+	stream_free(sk);
+}
 
 void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS])
 {

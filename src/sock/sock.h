@@ -15,6 +15,7 @@
  *              because the peer may start to use the ring at any time
  *   SHM        rings, after what was still in TCP
  *   KERNEL     for good: data calls no longer come here
+ *   MODULE     a module of the process moves the bytes (osf/stream.h); then KERNEL
  *
  * Locks, between threads and processes: rx for the receiving half, tx for the sending half.
  * To change the mode, take both in that order.
@@ -36,6 +37,7 @@ enum sock_mode {
 	SOCK_CANDIDATE,
 	SOCK_SHM,
 	SOCK_KERNEL,
+	SOCK_MODULE,
 };
 
 /* sock.state: from bit 0, a count of kernel calls in flight while YOUNG; then
