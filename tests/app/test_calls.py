@@ -38,9 +38,9 @@ WARM = ["client", "server", "same", "same_server", "ipv6", "mapped_server",
 MODULE = ["module", "module_server"]
 GROUPS = {"warm": WARM, "all": WARM + ["eager", "cold_server"] + MODULE,
           "modules": MODULE}
-# Of the connections that the module could have, at least so many ended on it: scenarios
-# that fork or pass a connection end on the kernel, and the rest in this ratio.
-MODULE_SHARE = 0.7
+# At least this share of the ends of all connections is on the module at its end.  The
+# others have fallen back (scenarios fork, or pass a connection), or lead to other processes.
+MODULE_SHARE = 0.3
 # Scenarios that a sanitizer's runtime ends, and why that is no finding.
 NOT_WITH = {"address": {
     "poll_bad": "poll() is told of more entries than there are",
