@@ -104,7 +104,6 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->anchor_fd = fd;
 	f->moved_fd = -1;
 	f->items = NULL;
-	f->watches = (struct watch_list){ 0 };
 	f->holding = f->renounced = NULL;
 	f->synced = NULL;
 	memset(f->shared_fds, 0, sizeof(f->shared_fds));
@@ -159,7 +158,6 @@ struct file *file_new_sock(int fd)
 
 	if (sk) {
 		f->sk = sk;
-		sk->watches = &f->watches;
 		store_rel(&f->n_refs, 0u);
 		if (!file_install(fd, f, false))
 			return f;

@@ -45,11 +45,10 @@ struct file {
 	 * updated for; see file_sync(). */
 	const struct sock_ops *synced;
 	struct epoll *ep;
-	struct epitem *items;      /* epoll sets a socket is in */
-	struct watch_list watches; /* of those who serve it themselves */
-	struct lock lock;          /* items */
-	uint32_t walk;             /* last walk over all files that saw it */
-	struct holding *holding;   /* our entry with the parent, if inherited */
+	struct epitem *items;    /* epoll sets a socket is in */
+	struct lock lock;        /* items */
+	uint32_t walk;           /* last walk over all files that saw it */
+	struct holding *holding; /* our entry with the parent, if inherited */
 	struct holding
 	    *renounced; /* the same, of a socket that we parted from */
 	struct file *next_free;
@@ -173,7 +172,7 @@ bool file_spare_all_fds(void);
  * again, and report @events as new if they are set then. */
 static inline void file_touched(struct file *f, unsigned events)
 {
-	if (unlikely(load_rlx(&f->watches.first)))
+	if (unlikely(load_rlx(&f->sk->watches.first)))
 		sock_notify(f->sk, events);
 }
 

@@ -102,7 +102,7 @@ static COLD void lose(struct file *f)
 
 static void inherit(int fd, struct file *f)
 {
-	f->lock = f->watches.lock = (struct lock){ 0 };
+	f->lock = (struct lock){ 0 };
 	if (f->kind == FILE_EPOLL) {
 		epoll_after_fork(f);
 		return;

@@ -57,8 +57,6 @@ static int gsock_new(struct group *g, int fd, uintptr_t userdata,
 	g->n_socks++;
 	s->sk = sock_new(fd); /* NULL is all right */
 	if (s->sk)
-		s->sk->watches = &s->watches;
-	if (s->sk)
 		s->sk->w->nonblock = 1;
 	store_rlx(&s->group, g);
 	*out = s;

@@ -65,9 +65,22 @@ void watch_after_fork(struct watch *w)
 		watch_init(w, w->set);
 }
 
+void watches_after_fork(struct sock *sk)
+{
+	struct watch **p = &sk->watches.first;
+
+	sk->watches.lock = (struct lock){ 0 };
+	while (*p) {
+		if ((*p)->set->is_calls)
+			*p = (*p)->next;
+		else
+			p = &(*p)->next;
+	}
+}
+
 void watch_open(struct sock *sk, struct watch *w, struct ready_set *rs)
 {
-	struct watch_list *l = sk->watches;
+	struct watch_list *l = &sk->watches;
 
 	watch_init(w, rs);
 	GUARD(&l->lock);
@@ -87,8 +100,8 @@ void watch_close(struct sock *sk, struct watch *w)
 {
 	if (!w->set)
 		return;
-	GUARD(&sk->watches->lock);
-	for (struct watch **p = &sk->watches->first; *p; p = &(*p)->next) {
+	GUARD(&sk->watches.lock);
+	for (struct watch **p = &sk->watches.first; *p; p = &(*p)->next) {
 		if (*p == w) {
 			store_rlx(p, w->next);
 			break;
@@ -104,10 +117,10 @@ void watch_close(struct sock *sk, struct watch *w)
  * we have stored the news and look for watches. */
 void sock_notify(struct sock *sk, unsigned events)
 {
-	struct watch_list *l = sk->watches;
+	struct watch_list *l = &sk->watches;
 
 	fence_full();
-	if (!l || !load_rlx(&l->first))
+	if (!load_rlx(&l->first))
 		return;
 	GUARD(&l->lock);
 	for (struct watch *w = l->first; w; w = w->next) {

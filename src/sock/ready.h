@@ -57,8 +57,7 @@ struct watch {
 	bool is_notified; /* of all that comes; if not, only the anchor tells */
 };
 
-/* All watches of a socket in this process; it is part of what the process keeps for
- * the socket (struct file, struct gsock), and sock.watches leads to it. */
+/* All watches of a socket in this process: sock.watches. */
 struct watch_list {
 	struct lock lock;
 	struct watch *first;
@@ -97,6 +96,7 @@ struct ready_set {
 	uint32_t
 	    bell1;  /* base/bell.h: the bell they sleep on too, plus 1; or 0 */
 	bool by_fd; /* no feed: only descriptors can wake this waiter */
+	bool is_calls; /* on the stack of a thread that waits in a call */
 	const struct ready_feed *feed; /* NULL: none yet */
 	uint32_t lane;                 /* the feed's number for the set */
 	void (*wake)(struct ready_set *rs);
@@ -110,6 +110,8 @@ void ready_close(struct ready_set *rs); /* its watches are closed */
  * calls watch_after_fork() for each of the set's watches. */
 void ready_after_fork(struct ready_set *rs);
 void watch_after_fork(struct watch *w);
+/* The same for @sk: the calls that waited for it are the parent's other threads'. */
+void watches_after_fork(struct sock *sk);
 
 /* Notify @rs of @sk from now on. */
 void watch_open(struct sock *sk, struct watch *w, struct ready_set *rs);

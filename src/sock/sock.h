@@ -32,6 +32,7 @@
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "osf/stats.h"
+#include "sock/ready.h"
 
 enum sock_mode {
 	SOCK_YOUNG,
@@ -138,9 +139,7 @@ struct sock {
 	uint64_t rate_shown, rate_was;
 	uint8_t adopted; /* others may hold it that we do not know of */
 	uint32_t generation;
-	/* Who waits for it in this process: sock/ready.h.  It has the same
-	 * address in all processes that share the socket. */
-	struct watch_list *watches;
+	struct watch_list watches; /* who waits for it in this process */
 
 	struct sock_words own_words;
 

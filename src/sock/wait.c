@@ -80,6 +80,7 @@ void ready_init_bell(struct ready_set *rs)
 {
 	ready_init(rs, ring);
 	rs->bell1 = bell_mine() + 1;
+	rs->is_calls = true;
 }
 
 uint64_t ready_look_ns(const struct ready_set *rs)

@@ -29,7 +29,6 @@ const struct sock_ops *const sock_tables[SOCK_TABLES] = { &ops, &ops, &ops,
 							  &ops, &ops };
 
 static struct sock sk;
-static struct watch_list list;
 static struct ready_set set;
 static struct watch one, two;
 static unsigned n_woken;
@@ -57,8 +56,7 @@ static bool drain(void)
 
 static int begin(void **state)
 {
-	list = (struct watch_list){ 0 };
-	sk.watches = &list;
+	sk.watches = (struct watch_list){ 0 };
 	n_woken = 0;
 	ready_init(&set, wake);
 	watch_open(&sk, &one, &set);
@@ -200,6 +198,28 @@ static void a_child_of_a_fork_has_no_feed(void **state)
 	watch_close(&sk, &one);
 }
 
+/* The stacks of the parent's other threads are the child's to use. */
+static void a_child_forgets_the_calls_of_other_threads(void **state)
+{
+	struct ready_set calls;
+	struct watch call;
+
+	ready_init(&calls, wake);
+	calls.is_calls = true;
+	watch_open(&sk, &call, &calls);
+	watch_open(&sk, &two, &set);
+	lock_get(&sk.watches.lock); /* a thread that the child does not have */
+	watches_after_fork(&sk);
+	memset(&call, 0xff, sizeof(call));
+	memset(&calls, 0xff, sizeof(calls));
+	sock_notify(&sk, POLLIN);
+	assert_int_equal(n_woken, 2);
+	assert_true(drain());
+	assert_int_equal(n_seen, 2);
+	watch_close(&sk, &two);
+	lock_leave();
+}
+
 /* Of sleeps that nothing ends but the wake-up: one that is lost is a test that hangs. */
 #define ROUNDS 20000u
 
@@ -262,6 +282,7 @@ int main(void)
 		T(who_was_told_before_does_not_sleep),
 		T(a_feed_is_drained_after_what_was_told),
 		T(a_child_of_a_fork_has_no_feed),
+		T(a_child_forgets_the_calls_of_other_threads),
 		T(no_wake_up_is_lost_between_threads),
 	};
 

@@ -188,6 +188,8 @@ static void reset(struct osf_sock *s, int fd, const char *why)
 {
 	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
 
+	if (s->is_gone) /* the anchor may be the parent's, who goes on with it */
+		return;
 	log_err("fd %d: connection reset: %s", fd, why);
 	count(&arena_totals()->n_broken, 1);
 	stream_end(s, 0);
