@@ -18,12 +18,14 @@
  * kernel's queue of arrivals notifies the other side, as a token does;
  * getpeername() and getsockname() work without the protocol; and to_kernel()
  * has a connection to fall back to.  No byte of the program's may go through
- * the anchor before to_kernel().
+ * the anchor before to_kernel().  For a protocol whose two ends are in one
+ * process osf does all of this, and finds the listener: see pair().
  *
  * osf does the following, so the protocol need not: blocking calls, their
  * timeouts, signals and cancellation; poll, select, epoll with edges and
  * EPOLLONESHOT; duplicates; SIGPIPE; errno; MSG_PEEK, MSG_TRUNC, MSG_WAITALL,
- * SO_RCVLOWAT, FIONREAD; what a call may do after shutdown(); sendfile() and
+ * SO_RCVLOWAT, FIONREAD; what a call may do after shutdown(), after an error
+ * and during a fallback; that an error is reported once; sendfile() and
  * splice(); completions of MSG_ZEROCOPY.  No op sleeps, except as said at
  * connect().
  *
@@ -33,7 +35,9 @@
  * may run beside all of them.  close(), exit() and to_kernel() run alone.  osf
  * holds the connection's locks for that.  So an op makes no call of libc's on
  * the program's own descriptor, and signals wait until it returns.  osf does
- * not ask protocols about libc calls that an op makes.
+ * not ask protocols about libc calls that an op makes.  A protocol whose
+ * connections share state may set OSF_STREAM_SERIAL: then only one of its ops
+ * runs at a time, and none during a fork.
  *
  * Processes.  A connection belongs to the process that opened or accepted it.
  * Before a fork, and before another process gets the descriptor (SCM_RIGHTS,
@@ -48,7 +52,7 @@
  *
  * The ABI grows at its end only, as that of struct osf_proto does: an op that
  * is NULL, or beyond size, is absent.  Required are send, recv, events and
- * close, and one of connect and accept.
+ * close, and one of pair, connect and accept.
  */
 #ifndef OSF_STREAM_H
 #define OSF_STREAM_H
@@ -66,21 +70,35 @@ struct osf_sock;
 
 /* Events of a connection, most with the values of EPOLLIN and so on. */
 enum osf_event {
-	OSF_EVENT_IN = 0x001,  /* recv() returns bytes, the end or an error */
-	OSF_EVENT_OUT = 0x004, /* send() takes at least one byte, or fails */
-	OSF_EVENT_ERR =
-	    0x008, /* error() has an error; IN and OUT are set too */
-	OSF_EVENT_HUP = 0x010,    /* both directions are at their end */
+	OSF_EVENT_IN = 0x001,     /* recv() returns bytes, or the end */
+	OSF_EVENT_OUT = 0x004,    /* send() takes at least one byte, or fails */
 	OSF_EVENT_RDHUP = 0x2000, /* the peer will send no more */
-	OSF_EVENT_BACK = 0x4000   /* the peer falls back to the kernel */
+	/* The peer falls back to the kernel: for osf_sock_notify() alone. */
+	OSF_EVENT_BACK = 0x4000
 };
+
+/* Bits of comp_mask. */
+#define OSF_STREAM_SERIAL UINT64_C(1) /* one op at a time */
 
 struct osf_stream_ops {
 	uint32_t size; /* sizeof(struct osf_stream_ops) of who compiled it */
-	uint32_t reserved; /* 0 */
-	uint64_t
-	    comp_mask; /* what osf must know to serve this: no bits so far */
+	uint32_t reserved;  /* 0 */
+	uint64_t comp_mask; /* what osf must know to serve this: OSF_STREAM_* */
 
+	/**
+	 * pair() - open a connection whose two ends are in this process
+	 * @a: the end that connects; @b: the one that will be accepted
+	 * @conn_a, @conn_b: out, for 0
+	 *
+	 * In place of connect, listen and accept.  osf asks for connections to
+	 * listeners of the process, and connects the anchors.  Until @b is
+	 * accepted, osf calls none of its ops, except recv() and close() if @a
+	 * falls back or the listener closes.
+	 *
+	 * Return: 0; or -errno: the next protocol is asked.
+	 */
+	int (*pair)(struct osf_sock *a, struct osf_sock *b, void **conn_a,
+		    void **conn_b);
 	/**
 	 * connect() - open a connection
 	 * @id, @fd: as in struct osf_proto; @fd becomes the anchor
@@ -90,12 +108,11 @@ struct osf_stream_ops {
 	 *
 	 * osf asks in order of priority, before protocols that take over what
 	 * the kernel has opened.  The op may sleep, at most for @timeout_ms.
-	 * Or it returns -EINPROGRESS and decides later, in turn().  Then it
-	 * notifies OSF_EVENT_OUT when the connection is open, or OSF_EVENT_ERR
-	 * when it has failed.  osf waits for one of them, at most
-	 * @timeout_ms.  If there is none, or an error, osf calls close() and
-	 * asks the next protocol.  The program sees only the result of the
-	 * last one asked.
+	 * Or it returns -EINPROGRESS and decides later, in turn(): then it
+	 * notifies OSF_EVENT_OUT when the connection is open, or calls
+	 * osf_sock_fail().  osf waits for one of them, at most @timeout_ms.  If
+	 * there is none, or an error, osf calls close() and asks the next
+	 * protocol.  The program sees only the result of the last one asked.
 	 *
 	 * Return: 0: open; -EINPROGRESS; any other -errno: the next is asked,
 	 * the kernel last.  @fd must then be unchanged.
@@ -138,8 +155,7 @@ struct osf_stream_ops {
 	 * Return: bytes taken, at least 1 if @iov has any; or
 	 *   -EAGAIN      no room
 	 *   -EPIPE       the peer is gone
-	 *   -ESTALE      the peer falls back: osf calls to_kernel()
-	 *   others       as the kernel's send(); report each error once
+	 *   others       as the kernel's send()
 	 */
 	ssize_t (*send)(void *conn, const struct iovec *iov, size_t n,
 			int flags);
@@ -147,10 +163,8 @@ struct osf_stream_ops {
 	 * recv() - give bytes
 	 * @flags: 0
 	 *
-	 * Return: bytes; 0 at the end of the stream, each time; or
-	 *   -EAGAIN      nothing yet
-	 *   -ESTALE      nothing any more: the rest comes through the kernel
-	 *   others       as the kernel's recv(); report each error once
+	 * Return: bytes; 0 at the end of the stream, each time; -EAGAIN:
+	 * nothing yet; others as the kernel's recv().
 	 */
 	ssize_t (*recv)(void *conn, const struct iovec *iov, size_t n,
 			int flags);
@@ -183,9 +197,6 @@ struct osf_stream_ops {
 	/* The program sends no more: SHUT_WR.  0, or -errno for the program.
 	 * Optional; but the peer then learns only of close(). */
 	int (*shutdown)(void *conn, int how);
-	/* SO_ERROR: the error that was not reported yet, as a positive number;
-	 * this call reports it.  0: none.  Optional. */
-	int (*error)(void *conn);
 	/* SIOCOUTQ: bytes that the peer has not got yet.  Optional: 0. */
 	int (*outq)(void *conn);
 	/**
@@ -209,23 +220,18 @@ struct osf_stream_ops {
 	/**
 	 * to_kernel() - fall back to the kernel's connection
 	 * @fd: the anchor, with a kernel connection to the peer
-	 * @unsent: out, two vectors: bytes that were sent, and that nobody can
-	 *          receive, because the peer's end was not accepted yet.  They
-	 *          stay where they are until close(), and osf sends them.
-	 *          accept() then answers -EAGAIN for that end
 	 *
 	 * Called for what only the kernel can do: fork, exec, SCM_RIGHTS,
 	 * io_uring, an option, urgent data; and when the peer has fallen back.
-	 * Afterwards osf calls send() no more; recv() gives what the peer has
-	 * sent before, without delay, and then -ESTALE, or 0 if the stream had
-	 * ended.  The peer's end has OSF_EVENT_BACK, is notified, and its
-	 * send() takes nothing more; recv() there gives what is left, too.
-	 * At last osf calls close(), and this ends nothing for the peer.
+	 * The protocol notifies the peer's end of OSF_EVENT_BACK.  From then on
+	 * osf calls send() at neither end.  recv() gives what was sent before,
+	 * without delay, and then -EAGAIN, or 0 if the stream had ended.  At
+	 * last osf calls close(), and this ends nothing for the peer.
 	 *
 	 * Return: 0; -errno, or absent: not possible; the caller goes without,
 	 * or osf resets the connection.
 	 */
-	int (*to_kernel)(void *conn, int fd, struct iovec unsent[2]);
+	int (*to_kernel)(void *conn, int fd);
 
 	/* The program closed its last descriptor of it.  Bytes already sent
 	 * must still arrive, and then the end; @linger_s: seconds that close()
@@ -254,6 +260,20 @@ struct osf_stream_ops {
 __attribute__((weak))
 #endif
 void osf_sock_notify(struct osf_sock *sk, unsigned events);
+
+/**
+ * osf_sock_fail() - the connection has ended with an error, both ways
+ * @err: a positive errno: ECONNRESET, ETIMEDOUT, ...
+ *
+ * What recv() still gives is read first; then osf reports the error once, and wakes
+ * whoever sleeps.  The protocol goes on as if nothing had happened until close().
+ *
+ * Context: as osf_sock_notify().
+ */
+#ifdef __GNUC__
+__attribute__((weak))
+#endif
+void osf_sock_fail(struct osf_sock *sk, int err);
 
 #ifdef __cplusplus
 }

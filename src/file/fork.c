@@ -203,6 +203,7 @@ void fork_before(void)
 	shared_reserve(n_pages);
 	walk_all(gain);
 	shared_release();
+	ops_before_fork();
 }
 
 /* In the child, calls of the parent's other threads never return. */
@@ -262,6 +263,7 @@ static void fork_parent(void)
 	if (suspends)
 		fds_close(life[1]);
 	hold_parent();
+	ops_forked();
 	gate_open();
 }
 

@@ -81,19 +81,32 @@ static int put(const struct osf_proto *p, int replacement, int fd,
 	return err;
 }
 
-/* The module moves the bytes itself.  No fork comes between its answer and ours. */
+/* The module opens the connection.  -EINPROGRESS: it decides later. */
+static int open_stream(struct osf_sock *s, struct opening *a, unsigned ms)
+{
+	int (*op)(struct osf_sock *, uint64_t, int, const struct sockaddr *,
+		  socklen_t, unsigned, void **) = STREAM_OP(s->ops, connect);
+
+	if (s->ops->pair)
+		return pair_connect(s, a->fd, a->to, a->len);
+	int err;
+	STREAM_RUN(s->ops, err =,
+		   op(s, a->id, a->fd, a->to, a->len, ms, &s->conn));
+	return err;
+}
+
+/* It moves the bytes itself.  No fork comes between its answer and ours. */
 static int connect_stream(const struct osf_stream_ops *ops, struct opening *a,
 			  unsigned ms)
 {
 	INSIDE_GATE();
-	int (*op)(struct osf_sock *, uint64_t, int, const struct sockaddr *,
-		  socklen_t, unsigned, void **) = STREAM_OP(ops, connect);
-	bool may = op && sock_procs(a->sk) == 1;
+	bool may =
+	    (ops->pair || STREAM_OP(ops, connect)) && sock_procs(a->sk) == 1;
 	struct osf_sock *s = may ? stream_new(a->sk, ops) : NULL;
 	int err = may ? -ENOMEM : -EAGAIN;
 
 	if (s)
-		ASK(err =, op(s, a->id, a->fd, a->to, a->len, ms, &s->conn));
+		ASK(err =, open_stream(s, a, ms));
 	if (err == -EINPROGRESS)
 		ASK(err =, stream_await(s, ms));
 	if (!err)
@@ -149,21 +162,45 @@ int module_connect(struct sock *sk, int fd, const struct sockaddr *to,
 	return -EAGAIN;
 }
 
+/* The end that has arrived.  NULL and *@err: there is none. */
+static struct osf_sock *arrived(const struct osf_stream_ops *ops,
+				uint64_t listener, struct sock *sk, int fd,
+				struct sockaddr_storage *from, socklen_t *len,
+				int *err)
+{
+	int (*op)(uint64_t, struct osf_sock *, uint64_t, int,
+		  struct sockaddr_storage *, socklen_t *, void **) =
+	    STREAM_OP(ops, accept);
+	struct osf_sock *s;
+
+	*err = -EAGAIN;
+	if (ops->pair)
+		return pair_accept(ops, sk, from);
+	if (!op)
+		return NULL;
+	s = stream_new(sk, ops);
+	*err = s ? 0 : -ENOMEM;
+	if (s)
+		STREAM_RUN(
+		    ops, *err =,
+		    op(listener, s, module_id(sk), fd, from, len, &s->conn));
+	if (!*err)
+		return s;
+	if (s)
+		stream_discard(s);
+	return NULL;
+}
+
 static int accept_stream(const struct osf_stream_ops *ops, uint64_t listener,
 			 struct sock *sk, int fd, struct sockaddr_storage *from,
 			 socklen_t *len)
 {
 	INSIDE_GATE();
-	int (*op)(uint64_t, struct osf_sock *, uint64_t, int,
-		  struct sockaddr_storage *, socklen_t *, void **) =
-	    STREAM_OP(ops, accept);
-	struct osf_sock *s = op ? stream_new(sk, ops) : NULL;
-	int err = op ? -ENOMEM : -EAGAIN;
+	struct osf_sock *s;
+	int err;
 
+	ASK(s =, arrived(ops, listener, sk, fd, from, len, &err));
 	if (s)
-		ASK(err =,
-		    op(listener, s, module_id(sk), fd, from, len, &s->conn));
-	if (!err)
 		ASK(err =, stream_begin(s));
 	if (err && s)
 		stream_discard(s);
@@ -211,11 +248,14 @@ static int listen_by(const struct osf_proto *p, uint64_t id, int fd,
 	const struct osf_stream_ops *ops = PROTO_OP(p, stream);
 	int (*op)(uint64_t, int, int) =
 	    ops ? STREAM_OP(ops, listen) : PROTO_OP(p, listen);
-	int err;
+	int err = 0;
 
-	if (!op || (ops && !streams))
+	if (ops && !streams)
 		return 0;
-	ASK(err =, op(id, fd, backlog));
+	if (ops && ops->pair)
+		return pair_listen(id, fd);
+	if (op)
+		ASK(err =, op(id, fd, backlog));
 	return err;
 }
 
@@ -238,6 +278,7 @@ void module_listener_shared(uint64_t id)
 {
 	struct protos t = registry_protos();
 
+	pair_unlisten(id);
 	for (int i = 0; i < t.n; i++)
 		if (PROTO_OP(t.proto[i], stream) && PROTO_OP(t.proto[i], close))
 			ASK(, t.proto[i]->close(id));
@@ -247,6 +288,7 @@ void module_close(uint64_t id)
 {
 	struct protos t = registry_protos();
 
+	pair_unlisten(id);
 	for (int i = 0; i < t.n; i++)
 		if (PROTO_OP(t.proto[i], close))
 			ASK(, t.proto[i]->close(id));

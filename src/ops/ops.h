@@ -78,7 +78,13 @@ void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]);
 bool ops_spare_fds(struct sock *sk, int fd);
 /* Close descriptors of no socket; then no connection is upgraded any more. */
 bool ops_spare_own_fds(void);
-void ops_after_fork(void); /* in the child */
+/* Before a fork, when all that falls back has done so: no op of a serial module runs until
+ * one of the next two. */
+void ops_before_fork(void);
+void ops_forked(
+    void); /* in the parent; nothing if there was no ops_before_fork() */
+/* In the child: drop what protocols keep for the parent process. */
+void ops_after_fork(void);
 
 /* Withdraw the announcement of @sk, a listener. */
 void ops_unannounce(struct sock *sk);
@@ -92,11 +98,3 @@ void ops_thread_offload(bool offload);
 int ops_thread_offload_of(pthread_t tid, bool offload);
 /* Leave all future sockets to the kernel; true: it was called before. */
 bool ops_leave_all(enum osf_reason reason);
-
-/* Descriptors that become readable when the next step of an upgrade is
- * possible; 0: none. */
-#define OPS_UPGRADE_FDS 2
-void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]);
-
-/* In the child of a fork: drop what protocols keep for the parent process. */
-void ops_after_fork(void);

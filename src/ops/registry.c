@@ -21,6 +21,7 @@
 
 #define PROTO_BYTES_MAX 4096 /* a size above it is no size */
 #define KNOWN_COMP_MASK UINT64_C(0)
+#define KNOWN_STREAM_MASK OSF_STREAM_SERIAL
 
 /* Modules were compiled with these offsets: they must not change. */
 static_assert(offsetof(struct osf_proto, name) == 16, "head");
@@ -69,15 +70,16 @@ static bool is_zero(const char *from, const char *to)
 /* The struct ends with its required ops, or goes on. */
 int stream_check(const struct osf_stream_ops *s, size_t known)
 {
-	if (s->size < offsetof(struct osf_stream_ops, connect) ||
+	if (s->size < offsetof(struct osf_stream_ops, pair) ||
 	    s->size > PROTO_BYTES_MAX || s->reserved)
 		return -EINVAL;
-	if (s->comp_mask & ~KNOWN_COMP_MASK)
+	if (s->comp_mask & ~KNOWN_STREAM_MASK)
 		return -EOPNOTSUPP;
 	if (!is_zero((const char *)s + known, (const char *)s + s->size))
 		return -E2BIG;
-	return (HAS(s, connect) || HAS(s, accept)) && HAS(s, send) &&
-		       HAS(s, recv) && HAS(s, events) && HAS(s, close)
+	return (HAS(s, pair) || HAS(s, connect) || HAS(s, accept)) &&
+		       HAS(s, send) && HAS(s, recv) && HAS(s, events) &&
+		       HAS(s, close)
 		   ? 0
 		   : -EINVAL;
 }

@@ -54,8 +54,24 @@ bool ops_spare_fds(struct sock *sk, int fd)
 
 bool ops_spare_own_fds(void) { return inbox_spare_fd(); }
 
+static bool forks; /* under the gate */
+
+void ops_before_fork(void)
+{
+	stream_before_fork();
+	forks = true;
+}
+
+void ops_forked(void)
+{
+	if (forks)
+		stream_after_fork();
+	forks = false;
+}
+
 void ops_after_fork(void)
 {
+	ops_forked();
 	inbox_after_fork();
 	route_after_fork();
 }

@@ -2,17 +2,14 @@
 /*
  * tests/app/module_loop.c - a protocol with streams: both ends in one process
  *
- *     connect: the kernel connects the anchor; its name tells accept() which it is
- *     send:    into the memory of the other end, a part at a time
- *     recv:    out of one's own, a part at a time
+ *     send:  into the memory of the other end, a part at a time
+ *     turn:  LOOP_DELAY_US (0) later the other end may see it
+ *     recv:  out of one's own memory, a part at a time
  *
  * It keeps the contract of osf/stream.h, and is as unpleasant about it as that allows: no
- * call takes or gives more than PART bytes, and LOOP_DELAY_US (0) pass before bytes can
- * be read.  One lock for all.
+ * call takes or gives more than PART bytes.
  */
 #include <errno.h>
-#include <netinet/in.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,98 +19,60 @@
 
 #define BYTES (4u << 20)
 #define PART 700u
+#define NEVER UINT64_MAX
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
 int osf_module_init(void);
 
 struct end {
-	struct end *peer, *next; /* NULL: it is gone; arrivals */
-	struct osf_sock *sk;     /* NULL: nobody has accepted it */
-	uint64_t listener;       /* which it has arrived at, */
-	struct sockaddr_in name; /* from where */
-	int error;               /* to be told once, positive */
-	bool has_end, is_over;   /* the peer sends no more; it was reset */
-	bool is_back;            /* the kernel carries what follows */
-	/* Bytes put, there to be read, and read, since the beginning. */
-	uint32_t put, seen, got;
-	uint64_t due_ns; /* when what was put is there to be read; 0: it is */
+	struct osf_sock *sk;
+	struct end *peer; /* NULL: it is gone, or the kernel is between us */
+	/* Bytes put by the peer, shown to the program, and read by it, since the
+	 * beginning. */
+	uint32_t put, shown, got;
+	bool has_end;    /* the peer sends no more */
+	uint64_t due_ns; /* when what was put is shown; NEVER: it is */
 	uint8_t data[BYTES];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct end *arrivals;
-static uint64_t listeners[65536], delay_ns; /* ids by port */
+static uint64_t delay_ns;
 
-static void put_lock(pthread_mutex_t **l) { pthread_mutex_unlock(*l); }
-#define HOLD_LOCK                                                              \
-	__attribute__((cleanup(put_lock), unused)) pthread_mutex_t *held =     \
-	    (pthread_mutex_lock(&lock), &lock)
-
-static unsigned loop_events(void *conn)
-{
-	struct end *e = conn;
-	HOLD_LOCK;
-	bool ended = e->has_end && !e->due_ns;
-	bool room = !e->peer || e->peer->put - e->peer->got < BYTES;
-
-	return (e->seen != e->got || ended || e->error ? OSF_EVENT_IN : 0u) |
-	       (room || e->is_back ? OSF_EVENT_OUT : 0u) |
-	       (e->error ? OSF_EVENT_ERR : 0u) |
-	       (ended ? OSF_EVENT_RDHUP : 0u) |
-	       (e->is_over ? OSF_EVENT_HUP : 0u) |
-	       (e->is_back ? OSF_EVENT_BACK : 0u);
-}
-
-static void tell(const struct end *e, unsigned events)
-{
-	if (e->sk)
-		osf_sock_notify(e->sk, events);
-}
-
-/* @e has something to come. */
+/* @e gets something to show. */
 static void post(struct end *e)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	if (!e->due_ns)
+	if (e->due_ns == NEVER)
 		e->due_ns = (uint64_t)ts.tv_sec * 1000000000 +
 			    (uint64_t)ts.tv_nsec + delay_ns;
-	tell(e, 0); /* next_ns() is another one */
+	osf_sock_notify(e->sk, 0); /* next_ns() is another one */
 }
 
-/* What was put can be read. */
 static void show(struct end *e, unsigned events)
 {
-	e->due_ns = 0;
-	e->seen = e->put;
-	tell(e, events);
+	e->due_ns = NEVER;
+	e->shown = e->put;
+	osf_sock_notify(e->sk, events);
 }
 
-static void reset(struct end *e)
+static unsigned loop_events(void *conn)
 {
-	e->error = ECONNRESET;
-	e->has_end = e->is_over = true;
-	e->peer = NULL;
-	show(e, OSF_EVENT_IN | OSF_EVENT_OUT | OSF_EVENT_ERR | OSF_EVENT_HUP);
-}
+	struct end *e = conn;
+	bool has_ended = e->has_end && e->due_ns == NEVER;
+	bool has_room = !e->peer || e->peer->put - e->peer->got < BYTES;
 
-static int told(struct end *e)
-{
-	int err = e->error;
-
-	return e->error = 0, err;
+	return (e->shown != e->got || has_ended ? OSF_EVENT_IN : 0u) |
+	       (has_ended ? OSF_EVENT_RDHUP : 0u) |
+	       (has_room ? OSF_EVENT_OUT : 0u);
 }
 
 static ssize_t loop_send(void *conn, const struct iovec *iov, size_t n,
 			 int flags)
 {
-	struct end *e = conn, *p;
-	HOLD_LOCK;
+	struct end *p = ((struct end *)conn)->peer;
 
-	if (e->is_back || e->error)
-		return e->is_back ? -ESTALE : -told(e);
-	if (!(p = e->peer))
+	if (!p)
 		return -EPIPE;
 	uint32_t room = BYTES - (p->put - p->got), at = p->put % BYTES;
 	uint32_t len = (uint32_t)MIN(iov->iov_len, PART);
@@ -130,188 +89,98 @@ static ssize_t loop_recv(void *conn, const struct iovec *iov, size_t n,
 			 int flags)
 {
 	struct end *e = conn;
-	HOLD_LOCK;
 	uint32_t at = e->got % BYTES, len = (uint32_t)MIN(iov->iov_len, PART);
-	uint32_t give = MIN(MIN(len, e->seen - e->got), BYTES - at);
+	uint32_t give = MIN(MIN(len, e->shown - e->got), BYTES - at);
 
-	if (!give && e->error)
-		return -told(e);
-	if (!give && e->has_end && !e->due_ns)
-		return 0;
 	if (!give)
-		return e->is_back ? -ESTALE : -EAGAIN;
+		return e->has_end && e->due_ns == NEVER ? 0 : -EAGAIN;
 	memcpy(iov->iov_base, e->data + at, give);
 	if (e->put - e->got == BYTES && e->peer)
-		tell(e->peer, OSF_EVENT_OUT);
+		osf_sock_notify(e->peer->sk, OSF_EVENT_OUT);
 	e->got += give;
 	return give;
 }
 
 static void loop_turn(void *conn, uint64_t now_ns)
 {
-	struct end *e = conn;
-	HOLD_LOCK;
-
-	if (e->due_ns && now_ns >= e->due_ns)
-		show(e, OSF_EVENT_IN);
+	if (now_ns >= ((struct end *)conn)->due_ns)
+		show(conn, OSF_EVENT_IN);
 }
 
 static uint64_t loop_next_ns(void *conn)
 {
-	HOLD_LOCK;
-	uint64_t due_ns = ((struct end *)conn)->due_ns;
-
-	return due_ns ? due_ns : UINT64_MAX;
-}
-
-static int loop_error(void *conn)
-{
-	HOLD_LOCK;
-	return told(conn);
+	return ((struct end *)conn)->due_ns;
 }
 
 static int loop_shutdown(void *conn, int how)
 {
-	HOLD_LOCK;
 	struct end *p = ((struct end *)conn)->peer;
 
-	if (p)
+	if (p) {
 		p->has_end = true;
-	if (p)
 		post(p);
+	}
+	return 0;
+}
+
+/* No byte passes between the two any more; what has passed can be read at once. */
+static int loop_to_kernel(void *conn, int fd)
+{
+	struct end *e = conn, *p = e->peer;
+
+	show(e, 0);
+	if (p) {
+		show(p, OSF_EVENT_BACK);
+		e->peer = p->peer = NULL;
+	}
 	return 0;
 }
 
 static void loop_close(void *conn, int linger_s)
 {
-	HOLD_LOCK;
 	struct end *e = conn, *p = e->peer;
 
-	if (p && !e->is_back && (!linger_s || e->put != e->got)) {
-		reset(p); /* bytes that nobody has read */
-	} else if (p) {
-		p->has_end |= !e->is_back;
+	if (p) {
 		p->peer = NULL;
+		p->has_end = true;
 		post(p);
+		if (!linger_s)
+			osf_sock_fail(p->sk, ECONNRESET);
 	}
-	if (p && e->is_back && !p->sk)
-		free(p); /* nobody will accept it */
 	free(e);
 }
 
-/* The next at @listener, or from @name there. */
-static struct end *arrival(uint64_t listener, const void *name)
+static int loop_pair(struct osf_sock *a, struct osf_sock *b, void **conn_a,
+		     void **conn_b)
 {
-	for (struct end **at = &arrivals, *e; (e = *at); at = &e->next)
-		if (e->listener == listener &&
-		    (!name || !memcmp(&e->name, name, 8))) {
-			*at = e->next;
-			return e;
-		}
-	return NULL;
-}
+	struct end *one = calloc(1, sizeof(*one));
+	struct end *two = calloc(1, sizeof(*two));
 
-static int loop_to_kernel(void *conn, int fd, struct iovec unsent[2])
-{
-	HOLD_LOCK;
-	struct end *e = conn, *p = e->peer;
-
-	if (p && !p->is_back && !p->sk) {
-		uint32_t n = p->put - p->got, at = p->got % BYTES;
-
-		arrival(p->listener, &p->name);
-		unsent[0] = (struct iovec){ p->data + at, MIN(n, BYTES - at) };
-		unsent[1] = (struct iovec){ p->data, n - unsent[0].iov_len };
+	if (!one || !two) {
+		free(one);
+		free(two);
+		return -ENOMEM;
 	}
-	e->is_back = true;
-	show(e, 0);
-	if (p && !p->is_back) {
-		p->is_back = true;
-		show(p, OSF_EVENT_BACK);
-	}
-	return 0;
-}
-
-static struct sockaddr_in name_of(int fd)
-{
-	struct sockaddr_in in = { 0 }, none = { 0 };
-	socklen_t len = sizeof(in);
-	int err = getsockname(fd, (struct sockaddr *)&in, &len);
-
-	return err || in.sin_family != AF_INET ? none : in;
-}
-
-static int loop_listen(uint64_t id, int fd, int backlog)
-{
-	HOLD_LOCK;
-	listeners[name_of(fd).sin_port] = id;
-	return 0;
-}
-
-static void loop_unlisten(uint64_t id)
-{
-	HOLD_LOCK;
-	for (int port = 0; port < 65536; port++)
-		if (listeners[port] == id)
-			listeners[port] = 0;
-	for (struct end *e; (e = arrival(id, NULL)); free(e))
-		if (e->peer)
-			reset(e->peer);
-}
-
-static int loop_connect(struct osf_sock *sk, uint64_t id, int fd,
-			const struct sockaddr *to, socklen_t len,
-			unsigned timeout_ms, void **conn)
-{
-	in_port_t port =
-	    ((const struct sockaddr_in *)(const void *)to)->sin_port;
-	struct end *e = calloc(1, sizeof(*e)), *p = calloc(1, sizeof(*p));
-	HOLD_LOCK; /* who accepts it already waits here, and then finds it */
-
-	/* On this host, EINPROGRESS only means that accept() is to come. */
-	if (!e || !p || !port || !listeners[port] ||
-	    (connect(fd, to, len) && errno != EINPROGRESS)) {
-		free(e);
-		free(p);
-		return -EHOSTUNREACH;
-	}
-	e->peer = p;
-	e->sk = sk;
-	p->peer = e;
-	p->listener = listeners[port];
-	p->name = name_of(fd);
-	p->next = arrivals;
-	arrivals = p;
-	*conn = e;
-	return 0;
-}
-
-static int loop_accept(uint64_t listener, struct osf_sock *sk, uint64_t id,
-		       int fd, struct sockaddr_storage *from, socklen_t *len,
-		       void **conn)
-{
-	HOLD_LOCK;
-	struct end *e = arrival(listener, from);
-
-	if (!e)
-		return -EAGAIN;
-	e->sk = sk;
-	*conn = e;
+	one->sk = a;
+	two->sk = b;
+	one->peer = two;
+	two->peer = one;
+	one->due_ns = two->due_ns = NEVER;
+	*conn_a = one;
+	*conn_b = two;
 	return 0;
 }
 
 static const struct osf_stream_ops ops = {
 	.size = sizeof(ops),
-	.connect = loop_connect,
-	.listen = loop_listen,
-	.accept = loop_accept,
+	.comp_mask = OSF_STREAM_SERIAL,
+	.pair = loop_pair,
 	.send = loop_send,
 	.recv = loop_recv,
 	.events = loop_events,
 	.turn = loop_turn,
 	.next_ns = loop_next_ns,
 	.shutdown = loop_shutdown,
-	.error = loop_error,
 	.to_kernel = loop_to_kernel,
 	.close = loop_close,
 };
@@ -321,7 +190,6 @@ static const struct osf_proto loop = {
 	.name = "loop",
 	.caps = OSF_CAP_LOCAL,
 	.priority = 100,
-	.close = loop_unlisten,
 	.stream = &ops,
 };
 

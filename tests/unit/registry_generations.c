@@ -183,7 +183,9 @@ static void streams_are_checked(void **state)
 	assert_int_equal(stream_check(&s.ops, OSF_STREAM_SIZE_1), -E2BIG);
 	assert_int_equal(stream_check(&s.ops, sizeof(s)), 0);
 	s = streams;
-	s.ops.comp_mask = 1;
+	s.ops.comp_mask = OSF_STREAM_SERIAL;
+	assert_int_equal(stream_check(&s.ops, OSF_STREAM_SIZE_1), 0);
+	s.ops.comp_mask = 1u << 1;
 	assert_int_equal(stream_check(&s.ops, OSF_STREAM_SIZE_1), -EOPNOTSUPP);
 	s = streams;
 	s.ops.reserved = 1;

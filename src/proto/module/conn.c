@@ -18,6 +18,21 @@
 #define QUIET_NS (10 * NS_PER_MS)
 #define STASH_MIN (64u * 1024)
 
+struct lock stream_serial;
+
+void stream_before_fork(void)
+{
+	lock_get(&stream_pairs);
+	lock_get(&stream_serial);
+}
+
+/* The child's are held since stream_before_fork(), too. */
+void stream_after_fork(void)
+{
+	lock_put(&stream_serial);
+	lock_put(&stream_pairs);
+}
+
 struct osf_sock *stream_new(struct sock *sk, const struct osf_stream_ops *ops)
 {
 	struct osf_sock *s = calloc(1, sizeof(*s));
@@ -27,7 +42,19 @@ struct osf_sock *stream_new(struct sock *sk, const struct osf_stream_ops *ops)
 	return s;
 }
 
-void stream_discard(struct osf_sock *s) { free(s); }
+void stream_discard(struct osf_sock *s)
+{
+	pair_forget(s);
+	free(s->held.data);
+	free(s);
+}
+
+int stream_failed(struct osf_sock *s)
+{
+	int err = xchg(&s->err, 0);
+
+	return err ? -err : -EPIPE;
+}
 
 bool stream_enter(struct osf_sock *s)
 {
@@ -57,23 +84,21 @@ void stream_end(struct osf_sock *s, int linger_s)
 	if (!take_conn(s))
 		return;
 	lock_enter();
-	s->ops->close(s->conn, linger_s);
+	STREAM_RUN(s->ops, , s->ops->close(s->conn, linger_s));
 	lock_leave();
 }
 
 /* One step of a connect() that has not decided.  0: it has not yet. */
 static int decide(struct osf_sock *s)
 {
-	int (*error)(void *) = STREAM_OP(s->ops, error);
-	int err;
+	unsigned ev;
 
 	sock_lock_rx(s->sk);
 	stream_turn(s);
-	unsigned ev = s->ops->events(s->conn);
-	err = ev & OSF_EVENT_ERR && error ? error(s->conn) : 0;
+	STREAM_RUN(s->ops, ev =, s->ops->events(s->conn));
 	sock_unlock_rx(s->sk);
-	if (ev & (OSF_EVENT_ERR | OSF_EVENT_HUP))
-		return err ? -err : -ECONNREFUSED;
+	if (load_acq(&s->is_over))
+		return stream_failed(s);
 	return (ev & OSF_EVENT_OUT) != 0;
 }
 
@@ -118,8 +143,10 @@ int stream_begin(struct osf_sock *s)
 /* To take bytes out gives the peer room, so do that only if it sends no more. */
 static bool is_unread(struct osf_sock *s)
 {
-	unsigned ev = s->ops->events(s->conn);
+	unsigned ev;
 
+	stream_turn(s);
+	STREAM_RUN(s->ops, ev =, s->ops->events(s->conn));
 	if (ev & OSF_EVENT_RDHUP)
 		stream_pull(s, 1);
 	return stream_held(s) ||
@@ -153,12 +180,12 @@ void stream_exit(struct sock *sk, int fd)
 	if (!sock_lock_mode(sk, SOCK_MODULE))
 		return;
 	if (take_conn(s))
-		op(s->conn);
+		STREAM_RUN(s->ops, , op(s->conn));
 	sock_unlock_both(sk);
 }
 
 /* It stayed the parent's; see before_fork() in file/fork.c. */
-void stream_after_fork(struct sock *sk)
+void stream_inherited(struct sock *sk)
 {
 	struct osf_sock *s = stream_of(sk);
 	void (*op)(void *) = STREAM_OP(s->ops, exit);
@@ -167,7 +194,7 @@ void stream_after_fork(struct sock *sk)
 	if (!take_conn(s))
 		return;
 	if (op)
-		op(s->conn);
+		STREAM_RUN(s->ops, , op(s->conn));
 	log_info("fd %d: a module's connection stays with the parent",
 		 sk->st->fd);
 }
@@ -179,8 +206,7 @@ void stream_free(const struct sock *sk)
 	if (!s)
 		return;
 	stream_end(s, -1);
-	free(s->held.data);
-	free(s);
+	stream_discard(s);
 }
 
 /* The caller holds both locks. */
@@ -208,19 +234,23 @@ void stream_reset(struct sock *sk, int fd, const char *why)
  * Falling back.
  */
 
-/* Nobody has accepted the peer's end yet: TCP gets what it has been sent. */
-static int send_first(int fd, const struct iovec *iov, size_t n)
+/* If nobody has accepted the peer's end yet, TCP gets what it has been sent. */
+static int send_first(const struct osf_sock *s, int fd)
 {
-	size_t len = 0;
+	struct osf_sock *peer = pair_unaccepted(s);
+	int err = 0;
 
-	for (size_t i = 0; i < n; i++)
-		len += iov[i].iov_len;
-	if (!len)
+	if (!peer)
 		return 0;
-	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
-	ssize_t r = libc.sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-	return r == (ssize_t)len ? 0 : -ENOBUFS;
+	store_rlx(&peer->peer_back, (uint8_t)1); /* it gives all that it has */
+	stream_pull(peer, SIZE_MAX);
+	size_t n = stream_held(peer);
+	if (n && libc.send(fd, peer->held.data + peer->held.at, n,
+			   MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n)
+		err = -ENOBUFS;
+	stream_end(peer, -1);
+	stream_discard(peer);
+	return err;
 }
 
 /* The directions that the program has shut. */
@@ -235,21 +265,19 @@ static void shut_anchor(const struct sock *sk, int fd)
 /* The caller holds both locks. */
 static int go_back(struct osf_sock *s, int fd, enum osf_reason why)
 {
-	int (*to_kernel)(void *, int, struct iovec *) =
-	    STREAM_OP(s->ops, to_kernel);
-	struct iovec unsent[2] = { 0 };
+	int (*to_kernel)(void *, int) = STREAM_OP(s->ops, to_kernel);
+	int err = -EOPNOTSUPP;
 
 	if (s->tx_back)
 		return 0;
-	if (!to_kernel || s->is_gone)
-		return -EOPNOTSUPP;
-	int err = to_kernel(s->conn, fd, unsent);
+	if (to_kernel && !s->is_gone)
+		STREAM_RUN(s->ops, err =, to_kernel(s->conn, fd));
 	if (err)
 		return err;
 	store_rlx(&s->tx_back, (uint8_t)1);
 	sock_set_reason(s->sk, why);
 	count(&arena_totals()->n_fallbacks, 1);
-	err = send_first(fd, unsent, ARRAY_LEN(unsent));
+	err = send_first(s, fd);
 	if (err) {
 		reset(s, fd, "no room in TCP for what was sent");
 		return err;

@@ -41,13 +41,20 @@ static size_t rest_of(const struct iov_cursor *c, struct iovec *rest,
 /* One call of the module's; the caller holds rx_lock. */
 static ssize_t ask(struct osf_sock *s, const struct iovec *iov, size_t n)
 {
+	/* Asked before recv(): what comes before the end is there by now. */
+	bool is_over = load_acq(&s->is_over);
+	bool is_back = s->tx_back || load_acq(&s->peer_back);
+	ssize_t r;
+
 	if (s->is_gone)
 		return -ECONNRESET;
 	stream_turn(s);
-	ssize_t r = s->ops->recv(s->conn, iov, n, 0);
+	STREAM_RUN(s->ops, r =, s->ops->recv(s->conn, iov, n, 0));
 	if (r > 0)
 		s->rx_bytes += (uint64_t)r;
-	return r;
+	if ((r == -EAGAIN || !r) && unlikely(is_over))
+		return -(ssize_t)xchg(&s->err, 0);
+	return r == -EAGAIN && unlikely(is_back) ? -ESTALE : r;
 }
 
 static bool held_grow(struct osf_sock *s, size_t room)
@@ -260,6 +267,21 @@ static ssize_t send_kernel(int fd, const struct iovec *iov, size_t n, int flags)
 	return r < 0 ? -errno : r;
 }
 
+/* What the module answers may be due to what has ended the connection meanwhile. */
+static ssize_t give(struct osf_sock *s, const struct iovec *iov, size_t n,
+		    int flags)
+{
+	ssize_t r = 0;
+
+	if (likely(!load_acq(&s->peer_back) && !load_acq(&s->is_over)))
+		STREAM_RUN(s->ops, r =, s->ops->send(s->conn, iov, n, flags));
+	if (likely(r > 0))
+		return r;
+	if (load_acq(&s->peer_back))
+		return -ESTALE;
+	return load_acq(&s->is_over) ? stream_failed(s) : r;
+}
+
 /* As much as the module takes. */
 static ssize_t offer(struct osf_sock *s, const struct iovec *iov, size_t n,
 		     int flags)
@@ -270,7 +292,7 @@ static ssize_t offer(struct osf_sock *s, const struct iovec *iov, size_t n,
 
 	while (done < want) {
 		size_t k = rest_of(&c, rest, want - done);
-		ssize_t r = s->ops->send(s->conn, rest, k, flags);
+		ssize_t r = give(s, rest, k, flags);
 
 		if (r <= 0)
 			return done ? (ssize_t)done : r;

@@ -7,8 +7,9 @@
  *     module:   osf_sock_notify()  ->  sock_notify()  ->  who waits
  *     fork, exec, SCM_RIGHTS:  to_kernel(); both directions go on in the anchor's TCP
  *
- * Files: conn.c opens, falls back and ends; io.c moves bytes; wait.c has readiness and
- * sleeps; table.c is the table of operations, with what is small.
+ * Files: conn.c opens, falls back and ends; pair.c connects both ends in one process; io.c
+ * moves bytes; wait.c has readiness and sleeps; table.c is the table of operations, with
+ * what is small.
  *
  * Falling back.  After to_kernel() we send by TCP (tx_back).  We receive from the module
  * what the peer had sent before, then by TCP (rx_back); then the table is the kernel's.
@@ -18,7 +19,8 @@
  *
  * Locks: the socket's, as osf/stream.h says.  events(), next_ns() and arm() take none; they
  * run between stream_enter() and stream_leave(), and whoever ends the connection waits for
- * them.  The program's signal handlers wait, too.
+ * them.  The program's signal handlers wait, too.  A module that asks for it has one more
+ * lock around each op, stream_serial; the lock of pair.c comes before that.
  */
 #pragma once
 
@@ -35,6 +37,9 @@ struct osf_sock {
 	void *conn;
 	uint32_t n_inside; /* ops under way that hold no lock */
 	uint32_t is_gone;  /* conn is: ended, or the parent's */
+	uint8_t is_over;   /* it has failed; the module may have bytes left */
+	uint8_t peer_back; /* the peer falls back */
+	int32_t err;       /* that it has failed with, and nobody knows yet */
 
 	/* Under rx_lock. */
 	uint8_t rx_back; /* the kernel's TCP is next */
@@ -50,7 +55,27 @@ struct osf_sock {
 	/* Under tx_lock. */
 	uint8_t tx_back;
 	uint64_t tx_bytes; /* that the module has taken */
+
+	/* pair.c: this end arrives from @from, and nobody has accepted it. */
+	struct {
+		struct osf_sock *next;
+		const struct osf_sock *from;
+		uint64_t listener;
+		struct sockaddr_storage name;
+	} pair;
 };
+
+/* Run an op: STREAM_RUN(s->ops, r =, s->ops->recv(...)). */
+extern struct lock stream_serial;
+#define STREAM_RUN(ops_, result, call)                                         \
+	do {                                                                   \
+		bool serial = (ops_)->comp_mask & OSF_STREAM_SERIAL;           \
+		if (serial)                                                    \
+			lock_get(&stream_serial);                              \
+		result(call);                                                  \
+		if (serial)                                                    \
+			lock_put(&stream_serial);                              \
+	} while (0)
 
 /* The op, if the module's struct is long enough to have it. */
 #define STREAM_OP(o, op)                                                       \
@@ -89,6 +114,9 @@ void stream_leave(struct osf_sock *s);
  * one left.  @linger_s: for the module's close(). */
 void stream_end(struct osf_sock *s, int linger_s);
 
+/* What a call says of osf_sock_fail(): the error, once. */
+int stream_failed(struct osf_sock *s);
+
 /* Fall back.  False: the module cannot. */
 bool stream_to_kernel(struct sock *sk, int fd, enum osf_reason why);
 /* The peer has fallen back: follow it, or reset the connection.  True. */
@@ -100,7 +128,23 @@ void stream_retire(struct sock *sk);
 void stream_reset(struct sock *sk, int fd, const char *why);
 void stream_close(struct sock *sk, int fd);
 void stream_exit(struct sock *sk, int fd);
-void stream_after_fork(struct sock *sk);
+void stream_inherited(struct sock *sk);
+/* Around a fork, in both processes: no serial op runs, and pair.c's lists are whole. */
+void stream_before_fork(void);
+void stream_after_fork(void);
+
+/* pair.c, for protocols with pair().  In place of the module's connect() and listen(). */
+MUST_CHECK int pair_connect(struct osf_sock *a, int fd,
+			    const struct sockaddr *to, socklen_t len);
+MUST_CHECK int pair_listen(uint64_t id, int fd);
+void pair_unlisten(uint64_t id);
+/* In place of its accept(): the end that comes from @from is @sk's.  NULL: none is. */
+struct osf_sock *pair_accept(const struct osf_stream_ops *ops, struct sock *sk,
+			     const struct sockaddr_storage *from);
+/* The other end of @a, if nobody has accepted it, and nobody will: the caller's. */
+struct osf_sock *pair_unaccepted(const struct osf_sock *a);
+void pair_forget(const struct osf_sock *a); /* @a is about to be freed */
+extern struct lock stream_pairs;
 
 /* io.c */
 ssize_t stream_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,

@@ -52,7 +52,7 @@ static int outq(struct sock *sk, int fd)
 	int n = 0;
 
 	if (stream_enter(s) && op)
-		n = op(s->conn);
+		STREAM_RUN(s->ops, n =, op(s->conn));
 	stream_leave(s);
 	return n;
 }
@@ -90,7 +90,7 @@ static int get_option(struct sock *sk, int level, int name, void *val,
 	int err = -EOPNOTSUPP;
 
 	if (stream_enter(s) && op)
-		err = op(s->conn, level, name, val, len);
+		STREAM_RUN(s->ops, err =, op(s->conn, level, name, val, len));
 	stream_leave(s);
 	return err;
 }
@@ -104,7 +104,7 @@ static int set_option(struct sock *sk, int level, int name, const void *val,
 	int err = -EOPNOTSUPP;
 
 	if (stream_enter(s) && op)
-		err = op(s->conn, level, name, val, len);
+		STREAM_RUN(s->ops, err =, op(s->conn, level, name, val, len));
 	stream_leave(s);
 	return err;
 }
@@ -118,7 +118,7 @@ static int name_of(struct sock *sk, bool peer, struct sockaddr_storage *out,
 	int err = -EOPNOTSUPP;
 
 	if (stream_enter(s) && op)
-		err = op(s->conn, peer, out, len);
+		STREAM_RUN(s->ops, err =, op(s->conn, peer, out, len));
 	stream_leave(s);
 	return err;
 }
@@ -176,13 +176,12 @@ static void add_info(struct sock *sk, int fd, void *info, size_t len)
 static int so_error(struct sock *sk, int fd)
 {
 	struct osf_sock *s = stream_of(sk);
-	int (*op)(void *) = STREAM_OP(s->ops, error);
 	SOCK_GUARD_RX(sk);
 	int err = s->rx_err;
 
 	s->rx_err = 0;
-	if (!err && !s->is_gone && op)
-		err = op(s->conn);
+	if (!err)
+		err = xchg(&s->err, 0);
 	return err || !s->tx_back ? err : -1;
 }
 
@@ -190,10 +189,12 @@ static int so_error(struct sock *sk, int fd)
 static bool is_over(const struct sock *sk)
 {
 	struct osf_sock *s = stream_of(sk);
-	unsigned ev = stream_enter(s) ? s->ops->events(s->conn) : 0;
+	unsigned ev = 0;
 
+	if (stream_enter(s))
+		STREAM_RUN(s->ops, ev =, s->ops->events(s->conn));
 	stream_leave(s);
-	return ev & OSF_EVENT_HUP ||
+	return load_acq(&s->is_over) ||
 	       (ev & OSF_EVENT_RDHUP && load_rlx(&sk->w->shut) & SHUT_BIT_WR);
 }
 
@@ -225,8 +226,9 @@ static int shut_locked(struct osf_sock *s, int fd, int how)
 		return -errno;
 	if (how != SHUT_RD && !(sk->w->shut & SHUT_BIT_WR) && !s->tx_back &&
 	    !s->is_gone && op) {
-		int err = op(s->conn, SHUT_WR);
+		int err;
 
+		STREAM_RUN(s->ops, err =, op(s->conn, SHUT_WR));
 		if (err)
 			return err;
 	}
@@ -296,7 +298,7 @@ const struct sock_ops stream_ops = {
 	.shutdown = shut,
 	.close = stream_close,
 	.exit = stream_exit,
-	.after_fork = stream_after_fork,
+	.after_fork = stream_inherited,
 	.alone = sock_unshare,
 	.sync = nothing,
 	.passthrough = nothing,

@@ -22,20 +22,44 @@
 #include "sock/wait.h"
 
 #define ENDS (POLLIN | POLLRDNORM | POLLRDHUP)
+#define ENDED (POLLIN | POLLOUT | POLLHUP | POLLRDHUP)
+
+/* An end that nobody has accepted has no socket. */
+static void notify(struct osf_sock *s, unsigned events)
+{
+	struct sock *sk = load_acq(&s->sk);
+
+	if (likely(sk))
+		sock_notify(sk, events | READY_NEWS);
+}
 
 OSF_API void osf_sock_notify(struct osf_sock *s, unsigned events)
 {
-	if (events & OSF_EVENT_BACK)
+	if (events & OSF_EVENT_BACK) {
+		store_rel(&s->peer_back, (uint8_t)1);
 		events = POLLIN | POLLOUT;
-	sock_notify(s->sk, (events & 0xffff) | READY_NEWS);
+	}
+	notify(s, events & 0xffff);
+}
+
+OSF_API void osf_sock_fail(struct osf_sock *s, int err)
+{
+	if (load_acq(&s->is_over))
+		return;
+	store_rlx(&s->err, (int32_t)err);
+	store_rel(&s->is_over, (uint8_t)1);
+	notify(s, POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP);
 }
 
 /* When turn() has work to do.  The connection cannot end meanwhile. */
 static uint64_t due_ns(const struct osf_sock *s)
 {
 	uint64_t (*next_ns)(void *) = STREAM_OP(s->ops, next_ns);
+	uint64_t at = UINT64_MAX;
 
-	return next_ns ? next_ns(s->conn) : UINT64_MAX;
+	if (next_ns)
+		STREAM_RUN(s->ops, at =, next_ns(s->conn));
+	return at;
 }
 
 void stream_turn(struct osf_sock *s)
@@ -47,7 +71,7 @@ void stream_turn(struct osf_sock *s)
 		return;
 	uint64_t now = now_ns();
 	if (now >= due)
-		turn(s->conn, now);
+		STREAM_RUN(s->ops, , turn(s->conn, now));
 }
 
 uint64_t stream_next_ns(struct sock *sk)
@@ -72,15 +96,18 @@ unsigned stream_kernel_events(int fd, unsigned want)
 /* What the module says, after its turn. */
 static unsigned ask(struct osf_sock *s)
 {
-	unsigned ev = POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP;
+	unsigned ev = ENDED | POLLERR;
 
 	if (sock_try_rx(s->sk)) {
 		stream_turn(s);
 		sock_unlock_rx(s->sk);
 	}
 	if (stream_enter(s))
-		ev = s->ops->events(s->conn);
+		STREAM_RUN(s->ops, ev =, s->ops->events(s->conn));
 	stream_leave(s);
+	if (unlikely(load_acq(&s->is_over)))
+		ev |= ENDED |
+		      (load_rlx(&s->err) || load_rlx(&s->rx_err) ? POLLERR : 0);
 	return ev;
 }
 
@@ -142,7 +169,7 @@ unsigned stream_events(struct sock *sk, int fd)
 	unsigned ev = ask(s);
 	short said;
 
-	if (unlikely((ev & OSF_EVENT_BACK || s->tx_back) && !s->is_gone)) {
+	if (unlikely((load_acq(&s->peer_back) || s->tx_back) && !s->is_gone)) {
 		follow(sk, fd);
 		ev = ask(s);
 	}
@@ -164,7 +191,9 @@ bool stream_arm(struct sock *sk, int fd, unsigned events, const struct watch *w)
 	int (*arm)(void *, unsigned) = STREAM_OP(s->ops, arm);
 
 	if (stream_enter(s) && arm)
-		arm(s->conn, events & (OSF_EVENT_IN | OSF_EVENT_OUT));
+		STREAM_RUN(
+		    s->ops, ,
+		    arm(s->conn, events & (OSF_EVENT_IN | OSF_EVENT_OUT)));
 	stream_leave(s);
 	return w && w->is_notified && !s->tx_back;
 }
