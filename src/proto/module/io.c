@@ -52,7 +52,9 @@ static ssize_t ask(struct osf_sock *s, const struct iovec *iov, size_t n)
 	STREAM_RUN(s->ops, r =, s->ops->recv(s->conn, iov, n, 0));
 	if (r > 0)
 		s->rx_bytes += (uint64_t)r;
-	if ((r == -EAGAIN || !r) && unlikely(is_over))
+	/* The end is behind the last byte, whenever the error came. */
+	if ((r == -EAGAIN && unlikely(is_over)) ||
+	    (!r && unlikely(load_acq(&s->is_over))))
 		return -(ssize_t)xchg(&s->err, 0);
 	return r == -EAGAIN && unlikely(is_back) ? -ESTALE : r;
 }
@@ -120,7 +122,7 @@ static ssize_t ended(struct osf_sock *s)
 	int err = s->rx_err;
 
 	s->rx_err = 0;
-	return -err;
+	return -(err ? err : xchg(&s->err, 0));
 }
 
 static ssize_t peek(struct osf_sock *s, struct iov_cursor *c, size_t want)
