@@ -10,6 +10,7 @@
 #include "ops/ops.h"
 #include "ops/route.h"
 #include "proto/shm/inbox.h"
+#include "proto/shm/other_end.h"
 #include "proto/shm/shm.h"
 
 void ops_close(struct sock *sk, int fd)
@@ -36,7 +37,10 @@ bool ops_spare_fds(struct sock *sk, int fd)
 	return sock_mode(sk) == SOCK_PENDING && shm_pending_drop(sk, fd);
 }
 
-bool ops_spare_own_fds(void) { return inbox_spare_fd(); }
+bool ops_spare_own_fds(void)
+{
+	return other_end_spare_fd() || inbox_spare_fd();
+}
 
 void ops_after_fork(void)
 {
