@@ -174,7 +174,10 @@ OSF_API int bind(int fd, const struct sockaddr *addr, socklen_t len)
 
 	if (file_has_left() || is_bad_addr(addr, len))
 		return libc.bind(fd, addr, len);
-	return libc.bind(fd, ops_sockaddr(addr, len, &copy), len);
+	int r = libc.bind(fd, ops_sockaddr(addr, len, &copy), len);
+	if (!r)
+		vma_may_join(fd);
+	return r;
 }
 
 OSF_API int listen(int fd, int backlog)
@@ -189,6 +192,8 @@ OSF_API int listen(int fd, int backlog)
 		file_pass(c.file);
 		errno = saved;
 	}
+	if (!r)
+		vma_may_join(fd);
 	return r;
 }
 
@@ -205,7 +210,7 @@ static int disconnect(struct file *f, int fd, const struct sockaddr *addr,
 	return (int)libc_ret(r, saved);
 }
 
-OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
+static int connect_any(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct sockaddr_storage copy;
 	CALL(c) = { .file = file_get(fd) };
@@ -248,6 +253,15 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 		}
 	}
 	errno = err;
+	return r;
+}
+
+OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	int r = connect_any(fd, addr, len);
+
+	if (unlikely(vma_is_xtreme) && (!r || errno == EINPROGRESS))
+		vma_join(fd);
 	return r;
 }
 

@@ -40,6 +40,15 @@ static void find_ends(struct vsock *s)
 		unmap(&s->peer);
 }
 
+void filter_find_ends(struct vsock *s)
+{
+	int saved = errno;
+
+	if (s->local.ss_family == AF_UNSPEC)
+		find_ends(s);
+	errno = saved;
+}
+
 void filter_prepare(struct vsock *s)
 {
 	int on = 0, saved = errno;
@@ -105,6 +114,27 @@ static void read_control(const struct packet *p, struct vma_info_t *info,
 	}
 }
 
+void packet_from(const struct vsock *s, const struct packet *p,
+		 struct sockaddr_in *from)
+{
+	struct sockaddr_storage a = s->is_udp ? p->from : s->peer;
+
+	unmap(&a);
+	memcpy(from, &a, sizeof(*from));
+	if (a.ss_family != AF_INET)
+		from->sin_addr.s_addr = 0;
+}
+
+struct timespec packet_hw_time(const struct packet *p)
+{
+	struct vma_info_t info = { 0 };
+	struct sockaddr_storage dst;
+
+	if (p->control_len)
+		read_control(p, &info, &dst);
+	return info.hw_timestamp;
+}
+
 /* Ask the callback about the packet that was received into the room. */
 static vma_recv_callback_retval_t judge(struct vsock *s, struct packet *p,
 					size_t n)
@@ -165,6 +195,14 @@ static ssize_t receive(struct vsock *s, struct packet *p, size_t want,
 		return -EBADF;
 	struct iovec iov = { to, MIN(want, (size_t)PACKET_MAX) };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+	p->data = to;
+	if (!s->is_udp && !flags) {
+		ssize_t r = below_recv(s->fd, to, iov.iov_len);
+
+		p->flags = 0;
+		p->from_len = 0;
+		return r < 0 ? -errno : r;
+	}
 	if (s->is_udp) {
 		m.msg_name = &p->from;
 		m.msg_namelen = sizeof(p->from);
@@ -174,7 +212,6 @@ static ssize_t receive(struct vsock *s, struct packet *p, size_t want,
 	ssize_t r = below_recvmsg(s->fd, &m, flags | MSG_DONTWAIT);
 	if (r < 0)
 		return -errno;
-	p->data = to;
 	p->from_len = m.msg_namelen;
 	p->control_len = m.msg_controllen;
 	p->flags = m.msg_flags & MSG_CTRUNC;
@@ -243,32 +280,41 @@ ssize_t filter_take(struct vsock *s, size_t want, struct packet *p)
 	}
 }
 
-ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
-			 uint64_t *number)
+ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,
+			 struct packet *p)
 {
-	size_t want = PACKET_MAX;
 	ssize_t r;
-	bool is_filtered = load_rlx(&s->callback) != NULL;
 
-	*number = 0;
-	if (is_filtered && (s->accepted || peek) && !filter_look(s))
+	if ((s->accepted || peek) && load_rlx(&s->callback) && !filter_look(s))
 		return -EAGAIN;
 	if (s->err) {
 		r = -s->err;
 		s->err = 0;
 		return r;
 	}
+	if (!s->accepted && !peek)
+		return filter_take(s, want, p);
+	p->control_len = 0;
 	if (s->accepted && !s->is_udp)
 		want = MIN(want, s->accepted);
-	r = s->accepted || peek ? receive(s, p, want, peek ? MSG_PEEK : 0)
-				: filter_take(s, want, p);
+	r = receive(s, p, s->is_udp ? (size_t)PACKET_MAX : want,
+		    peek ? MSG_PEEK : 0);
 	if (r == -EAGAIN)
 		s->accepted = 0;
-	if (r < 0 || (!r && !s->is_udp))
-		return r;
-	if (!peek)
+	if (r >= 0 && !peek)
 		s->accepted -=
 		    s->is_udp ? s->accepted : MIN((size_t)r, s->accepted);
+	return r;
+}
+
+ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
+			 uint64_t *number)
+{
+	ssize_t r = filter_take_next(s, PACKET_MAX, peek, p);
+
+	*number = 0;
+	if (r < 0 || (!r && !s->is_udp))
+		return r;
 	held_keep(s->spare, &s->room, (size_t)r);
 	*number = s->spare;
 	s->spare = 0;

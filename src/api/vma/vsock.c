@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "api/vma/epset.h"
+#include "api/vma/ring.h"
 #include "api/vma/vma.h"
 #include "api/vma/vsock.h"
 #include "base/atomic.h"
@@ -102,6 +103,7 @@ static void after_fork(void)
 		pthread_mutex_init(&s->turn, NULL);
 		s->owner = 0;
 	}
+	ring_after_fork();
 }
 
 static struct vsock *take_free(void)
@@ -135,6 +137,7 @@ struct vsock *vsock_make(int fd, int *err)
 	if (!vsock_is_inet(fd, &is_udp))
 		return NULL;
 	*err = -ENOMEM;
+	held_start();
 	GUARD(&lock);
 	struct vsock **slot = slot_make(fd);
 	if (slot && *slot)
@@ -151,6 +154,9 @@ struct vsock *vsock_make(int fd, int *err)
 	s->err = 0;
 	s->n_dropped = s->n_received = s->n_held = s->n_dummies = 0;
 	s->peer.ss_family = s->local.ss_family = AF_UNSPEC;
+	s->has_user_data = false;
+	s->ring_key = 0;
+	s->on_ring = (struct on_ring){ .listen_fd = -1 };
 	if (fd >= fd_end)
 		store_rlx(&fd_end, fd + 1);
 	store_rel(&s->n_refs, 2u);
@@ -179,12 +185,14 @@ void vma_forget(int fd)
 	struct vsock *s = slot ? xchg(slot, (struct vsock *)NULL) : NULL;
 
 	epset_forget(fd);
+	ring_forget(fd);
 	if (!s)
 		return;
 	store_rlx(&s->callback, (vma_recv_callback_t)NULL);
 	store_rlx(&s->is_closed, true);
 	if (xchg(&s->is_counted, false))
 		fetch_sub(&vma_n_filters, 1u);
+	ring_leave(s);
 	vsock_put(s);
 }
 
@@ -202,6 +210,7 @@ void vma_forget_range(unsigned first, unsigned last)
 				vma_forget((int)fd);
 		}
 	}
+	ring_forget_range(first, last);
 }
 
 bool visit_take_turn(struct visit *v)

@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: MIT */
+/* api/vma/ring.c - see api/vma/ring.h */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "api/vma/below.h"
+#include "api/vma/filter.h"
+#include "api/vma/ring.h"
+#include "api/vma/vma.h"
+#include "api/vma/xbuf.h"
+#include "base/libc.h"
+#include "base/lock.h"
+
+/* Of the kernel's enum; <linux/tcp.h> and <netinet/tcp.h> do not go together. */
+#define STATE_SYN_SENT 2
+
+/* on_ring.is_short: that it can send will be news. */
+#define SHORT_NEW 1u  /* it has just joined */
+#define SHORT_SENT 2u /* a send found too little room */
+
+static struct lock lock;   /* making a ring */
+static struct ring *rings; /* atomic; never freed */
+
+/* Sets. */
+
+static int set_add(int epfd, int fd, uint32_t events, uint64_t data)
+{
+	struct epoll_event ev = { .events = events, .data.u64 = data };
+
+	if (!below_epoll_ctl(epfd, EPOLL_CTL_ADD, fd, &ev))
+		return 0;
+	/* What was there under that number was closed meanwhile. */
+	return errno != EEXIST || below_epoll_ctl(epfd, EPOLL_CTL_MOD, fd, &ev)
+		   ? -errno
+		   : 0;
+}
+
+/* The ring's two sets.  0 or -errno. */
+static int sets_make(int *fd, int *room_fd)
+{
+	*fd = epoll_create1(EPOLL_CLOEXEC);
+	*room_fd = *fd < 0 ? -1 : epoll_create1(EPOLL_CLOEXEC);
+	if (*room_fd >= 0 && !set_add(*fd, *room_fd, EPOLLIN, 0))
+		return 0;
+	int err = -errno;
+	if (*room_fd >= 0)
+		close(*room_fd);
+	if (*fd >= 0)
+		close(*fd);
+	return err;
+}
+
+static uint64_t data_of(const struct vsock *s)
+{
+	return (uint64_t)s->number << 32 | (uint32_t)s->fd;
+}
+
+static int sets_add(struct ring *r, const struct vsock *s)
+{
+	int err =
+	    set_add(r->fd, s->fd, EPOLLIN | EPOLLRDHUP | EPOLLET, data_of(s));
+
+	/* An unconnected socket's edges say nothing of what it could not send. */
+	return err || s->is_udp
+		   ? err
+		   : set_add(r->room_fd, s->fd, EPOLLOUT | EPOLLET, data_of(s));
+}
+
+/* Rings. */
+
+struct ring *ring_get(int fd)
+{
+	struct ring *r = load_acq(&rings);
+
+	while (r && load_rlx(&r->fd) != fd)
+		r = r->next;
+	return fd < 0 ? NULL : r;
+}
+
+static struct ring *find(uint64_t key)
+{
+	struct ring *r = load_acq(&rings);
+
+	while (r && (r->key != key || load_rlx(&r->fd) < 0))
+		r = r->next;
+	return r;
+}
+
+/* NULL: *@err says why. */
+static struct ring *make(uint64_t key, int *err)
+{
+	int fd, room_fd;
+
+	*err = sets_make(&fd, &room_fd);
+	if (*err)
+		return NULL;
+	struct ring *r = load_acq(&rings);
+	while (r && (load_rlx(&r->fd) >= 0 || !ring_enter(r)))
+		r = r->next;
+	bool is_new = !r;
+	if (is_new)
+		r = calloc(1, sizeof(*r));
+	if (!r) {
+		close(room_fd);
+		close(fd);
+		*err = -ENOMEM;
+		return NULL;
+	}
+	r->key = key;
+	r->room_fd = room_fd;
+	store_rel(&r->fd, fd);
+	if (is_new) {
+		r->next = rings;
+		store_rel(&rings, r);
+	} else {
+		ring_exit(r);
+	}
+	return r;
+}
+
+/* With @key, made if there is none. */
+static struct ring *ring_with(uint64_t key, int *err)
+{
+	GUARD(&lock);
+	struct ring *r = find(key);
+
+	return r ? r : make(key, err);
+}
+
+int ring_default(void)
+{
+	int err = 0;
+	struct ring *r = ring_with(0, &err);
+
+	return r ? load_rlx(&r->fd) : err;
+}
+
+/* Members. */
+
+static void ref(struct vsock *s) { fetch_add(&s->n_refs, 1u); }
+
+/* The next poll of its ring finds out what has changed about @s. */
+static void ring_tell(struct ring *r, struct vsock *s)
+{
+	struct vsock *old;
+
+	if (xchg(&s->on_ring.is_told, 1u))
+		return;
+	ref(s);
+	do {
+		old = load_rlx(&r->told);
+		s->on_ring.next_told = old;
+	} while (!cas(&r->told, old, s));
+}
+
+static void member_drop(struct ring *r, struct vsock *s)
+{
+	struct vsock *last = r->members[--r->n_members];
+
+	r->members[s->on_ring.place - 1] = last;
+	last->on_ring.place = s->on_ring.place;
+	s->on_ring.place = 0;
+	ring_unlist(r, s);
+	vsock_put(s);
+}
+
+/* False: no memory; it has no ring then. */
+static bool member_add(struct ring *r, struct vsock *s)
+{
+	if (sets_add(r, s))
+		return false;
+	if (r->n_members == r->n_places) {
+		uint32_t n = r->n_places ? 2 * r->n_places : 64;
+		void *more = realloc(r->members, n * sizeof(*r->members));
+
+		if (!more)
+			return false;
+		r->members = more;
+		r->n_places = n;
+	}
+	ref(s);
+	r->members[r->n_members++] = s;
+	s->on_ring.place = r->n_members;
+	if (s->on_ring.skips_room) {
+		ring_look_at_room(r);
+		s->on_ring.skips_room = 0;
+	}
+	/* The sets tell of news only; this is what was there before. */
+	ring_ready(r, s);
+	return true;
+}
+
+/* Since a send found too little room the edge may have gone by. */
+static void look_for_room(struct ring *r, struct vsock *s)
+{
+	struct pollfd p = { .fd = s->fd, .events = POLLOUT };
+	static const struct timespec now;
+	int saved = errno;
+
+	if (load_rlx(&s->on_ring.is_short) == SHORT_SENT &&
+	    below_ppoll(&p, 1, &now, NULL) > 0 && p.revents & POLLOUT) {
+		store_rlx(&s->on_ring.is_short, 0u);
+		s->on_ring.events |= EPOLLOUT;
+		ring_ready(r, s);
+	}
+	errno = saved;
+}
+
+static void settle(struct ring *r)
+{
+	for (struct vsock *s = xchg(&r->told, (struct vsock *)NULL), *next; s;
+	     s = next) {
+		next = s->on_ring.next_told;
+		xchg(&s->on_ring.is_told, 0u);
+		bool is_over =
+		    load_rlx(&s->is_closed) || load_rlx(&s->on_ring.ring) != r;
+		if (is_over && s->on_ring.place)
+			member_drop(r, s);
+		else if (!is_over && !s->on_ring.place && !member_add(r, s))
+			store_rlx(&s->on_ring.ring, (struct ring *)NULL);
+		if (s->on_ring.place)
+			look_for_room(r, s);
+		vsock_put(s);
+	}
+}
+
+static bool
+    has_doubts; /* a send on a copy of a descriptor found too little room */
+
+void vma_sent_part(int fd, bool has_copies)
+{
+	VISIT(v, vsock_get(fd));
+	struct ring *r = v.s ? load_rlx(&v.s->on_ring.ring) : NULL;
+
+	if (has_copies)
+		store_rlx(&has_doubts, true);
+	if (!r)
+		return;
+	store_rlx(&v.s->on_ring.is_short, SHORT_SENT);
+	ring_tell(r, v.s);
+}
+
+bool ring_has_room(struct vsock *s)
+{
+	if (!below_serves(s->fd) || load_rlx(&has_doubts) ||
+	    s->on_ring.state != ON_RING_CONNECTED)
+		return true;
+	return xchg(&s->on_ring.is_short, 0u);
+}
+
+static void drop_all(struct ring *r)
+{
+	settle(r);
+	while (r->n_members) {
+		struct vsock *s = r->members[r->n_members - 1];
+
+		store_rlx(&s->on_ring.ring, (struct ring *)NULL);
+		member_drop(r, s);
+	}
+	xbuf_cancel(r->spare);
+	r->spare = NULL;
+}
+
+/* In a child: sets of its own, under the same number. */
+static void renew(struct ring *r)
+{
+	int fd, room_fd;
+
+	if (sets_make(&fd, &room_fd))
+		return; /* tried again */
+	store_rlx(&r->is_moving, 1u);
+	int is = dup3(fd, r->fd, O_CLOEXEC);
+	store_rlx(&r->is_moving, 0u);
+	close(fd);
+	if (is < 0) {
+		close(room_fd);
+		return;
+	}
+	close(r->room_fd);
+	r->room_fd = room_fd;
+	for (uint32_t i = 0; i < r->n_members; i++) {
+		struct vsock *s = r->members[i];
+
+		s->on_ring.skips_room = s->on_ring.state == ON_RING_CONNECTED;
+		if (!load_rlx(&s->is_closed))
+			sets_add(r, s);
+	}
+	ring_look_at_room(r);
+	for (uint32_t i = 0; i < r->n_members; i++) {
+		r->members[i]->on_ring.skips_room = 0;
+		ring_ready(r, r->members[i]);
+	}
+	r->is_stale = 0;
+}
+
+bool ring_enter(struct ring *r)
+{
+	uintptr_t me = (uintptr_t)pthread_self();
+
+	if (is_single_threaded()) {
+		if (r->owner)
+			return false;
+		r->owner = me;
+	} else if (!cas(&r->owner, (uintptr_t)0, me)) {
+		return false;
+	}
+	if (unlikely(load_rlx(&r->told) != NULL))
+		settle(r);
+	if (unlikely(r->is_stale) && load_rlx(&r->fd) >= 0)
+		renew(r);
+	return true;
+}
+
+void ring_exit(struct ring *r)
+{
+	do {
+		if (unlikely(load_rlx(&r->fd) < 0))
+			drop_all(r);
+		store_rel(&r->owner, (uintptr_t)0);
+		/* Closed, or a member of a closed one is, meanwhile? */
+		fence_full();
+	} while (unlikely(load_rlx(&r->fd) < 0) && load_rlx(&r->told) &&
+		 cas(&r->owner, (uintptr_t)0, (uintptr_t)pthread_self()));
+}
+
+/* Joining. */
+
+enum ring_state ring_state_of(const struct vsock *s)
+{
+	struct tcp_info info;
+	struct sockaddr_storage peer;
+	int is = 0, saved = errno;
+	socklen_t len = sizeof(is), info_len = sizeof(info),
+		  peer_len = sizeof(peer);
+	enum ring_state state = ON_RING_IDLE;
+	struct pollfd p = { .fd = s->fd };
+
+	if (s->is_udp)
+		return ON_RING_CONNECTED;
+	if (!libc.getsockopt(s->fd, SOL_SOCKET, SO_ACCEPTCONN, &is, &len) && is)
+		state = ON_RING_LISTENING;
+	else if (!getpeername(s->fd, (struct sockaddr *)&peer, &peer_len))
+		state = ON_RING_CONNECTED;
+	else if (!libc.getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info,
+				  &info_len) &&
+		 info.tcpi_state == STATE_SYN_SENT)
+		state = ON_RING_CONNECTING;
+	else if (libc.poll(&p, 1, 0) > 0 && p.revents & POLLERR)
+		state = ON_RING_FAILED; /* SO_ERROR stays for the program */
+	errno = saved;
+	return state;
+}
+
+/* Has it a ring, by libvma's rules?  A TCP socket that is only bound has one if it is
+ * bound to a device, too. */
+static bool may_join(const struct vsock *s, enum ring_state state)
+{
+	struct sockaddr_storage a = { 0 };
+	socklen_t len = sizeof(a);
+	char device[64];
+	socklen_t device_len = sizeof(device);
+
+	if (!s->is_udp && state != ON_RING_IDLE)
+		return true;
+	if (getsockname(s->fd, (struct sockaddr *)&a, &len) < 0 ||
+	    !((struct sockaddr_in *)&a)->sin_port)
+		return false;
+	return s->is_udp ||
+	       (!libc.getsockopt(s->fd, SOL_SOCKET, SO_BINDTODEVICE, device,
+				 &device_len) &&
+		device_len > 1);
+}
+
+static void join(struct ring *r, struct vsock *s)
+{
+	if (s->on_ring.state == ON_RING_CONNECTED)
+		filter_find_ends(s);
+	store_rlx(&s->on_ring.ring, r);
+	ring_tell(r, s);
+}
+
+int ring_of(struct vsock *s)
+{
+	struct ring *r = load_rlx(&s->on_ring.ring);
+	int saved = errno, err = 0;
+
+	if (r)
+		return load_rlx(&r->fd);
+	enum ring_state state = ring_state_of(s);
+	if (!may_join(s, state)) {
+		errno = saved;
+		return 0;
+	}
+	r = ring_with(s->ring_key, &err);
+	if (!r)
+		return err;
+	s->on_ring.state = (uint8_t)state;
+	s->on_ring.skips_room = 0;
+	s->on_ring.is_short = SHORT_NEW;
+	s->on_ring.is_over = 0;
+	join(r, s);
+	errno = saved;
+	return load_rlx(&r->fd);
+}
+
+void ring_join_accepted(struct ring *r, struct vsock *s, int listener)
+{
+	s->on_ring.state = ON_RING_CONNECTED;
+	s->on_ring.skips_room = 1;
+	s->on_ring.listen_fd = listener;
+	join(r, s);
+}
+
+/* Leaving. */
+
+void ring_leave(struct vsock *s)
+{
+	struct ring *r = load_rlx(&s->on_ring.ring);
+	struct epoll_event ev;
+	int saved = errno;
+
+	if (!r)
+		return;
+	/* A copy of the descriptor would keep it in the sets. */
+	below_epoll_ctl(load_rlx(&r->fd), EPOLL_CTL_DEL, s->fd, &ev);
+	below_epoll_ctl(r->room_fd, EPOLL_CTL_DEL, s->fd, &ev);
+	errno = saved;
+	ring_tell(r, s);
+	if (load_rlx(&r->fd) < 0 && ring_enter(r))
+		ring_exit(r);
+}
+
+static void forget(struct ring *r)
+{
+	int room_fd = r->room_fd, saved = errno;
+
+	r->room_fd = -1;
+	store_rel(&r->fd, -1);
+	if (room_fd >= 0)
+		close(room_fd);
+	if (ring_enter(r))
+		ring_exit(r);
+	errno = saved;
+}
+
+void ring_forget(int fd)
+{
+	struct ring *r = ring_get(fd);
+
+	if (unlikely(r != NULL) && !load_rlx(&r->is_moving))
+		forget(r);
+}
+
+void ring_forget_range(unsigned first, unsigned last)
+{
+	for (struct ring *r = load_acq(&rings); r; r = r->next) {
+		int fd = load_rlx(&r->fd);
+
+		if (fd >= 0 && (unsigned)fd >= first && (unsigned)fd <= last)
+			forget(r);
+	}
+}
+
+void ring_after_fork(void)
+{
+	for (struct ring *r = rings; r; r = r->next) {
+		r->is_stale = 1;
+		if (r->owner != (uintptr_t)pthread_self())
+			r->owner = 0;
+	}
+}
