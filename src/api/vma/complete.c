@@ -222,7 +222,7 @@ static bool complete(struct fill *f, struct ring *r, struct vsock *s)
 		if (!find_state(f, s))
 			return s->on_ring.state == ON_RING_LISTENING;
 	}
-	fetch_add(&s->n_refs, 1u);
+	vsock_hold(s);
 	VISIT(v, s);
 	if (!visit_take_turn(&v))
 		return true; /* in its callback */
@@ -245,7 +245,7 @@ int ring_turn(struct ring *r, struct vma_completion_t *to, unsigned n)
 		ring_look(r);
 	while (f.n < f.max && r->first_ready != first_again &&
 	       (s = ring_next_ready(r))) {
-		fetch_add(&s->n_refs, 1u); /* its callback may close the ring */
+		vsock_hold(s); /* its callback may close the ring */
 		bool is_more = complete(&f, r, s);
 
 		if (is_more && s->on_ring.place) {

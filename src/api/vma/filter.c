@@ -49,6 +49,14 @@ void filter_find_ends(struct vsock *s)
 	errno = saved;
 }
 
+static bool is_wildcard(const struct sockaddr_storage *a)
+{
+	return a->ss_family == AF_INET6
+		   ? IN6_IS_ADDR_UNSPECIFIED(
+			 &((const struct sockaddr_in6 *)a)->sin6_addr)
+		   : !((const struct sockaddr_in *)a)->sin_addr.s_addr;
+}
+
 void filter_prepare(struct vsock *s)
 {
 	int on = 0, saved = errno;
@@ -56,8 +64,8 @@ void filter_prepare(struct vsock *s)
 
 	find_ends(s);
 	/* Where a datagram went to: another address than the socket's, if that
-	 * is the wildcard or the datagram is a multicast. */
-	if (s->is_udp &&
+	 * is the wildcard. */
+	if (s->is_udp && is_wildcard(&s->local) &&
 	    !libc.getsockopt(s->fd, IPPROTO_IP, IP_RECVORIGDSTADDR, &on,
 			     &len) &&
 	    !on) {

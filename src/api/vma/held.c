@@ -72,7 +72,7 @@ static struct chunk *chunk_new(void)
 
 void held_chunk_put(struct chunk *c)
 {
-	if (fetch_sub(&c->n_refs, 1u) != 1)
+	if (is_single_threaded() ? --c->n_refs : fetch_sub(&c->n_refs, 1u) != 1)
 		return;
 	if (c->is_left)
 		fetch_sub(&n_full, 1u);
@@ -170,7 +170,10 @@ void held_cancel(uint64_t number)
 
 struct chunk *room_keep(struct room *r, size_t n)
 {
-	fetch_add(&r->chunk->n_refs, 1u);
+	if (is_single_threaded())
+		r->chunk->n_refs++;
+	else
+		fetch_add(&r->chunk->n_refs, 1u);
 	r->off += (n + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 	r->off += n ? 0 : CACHE_LINE;
 	return r->chunk;

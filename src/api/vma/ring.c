@@ -142,8 +142,6 @@ int ring_default(void)
 
 /* Members. */
 
-static void ref(struct vsock *s) { fetch_add(&s->n_refs, 1u); }
-
 /* The next poll of its ring finds out what has changed about @s. */
 static void ring_tell(struct ring *r, struct vsock *s)
 {
@@ -151,7 +149,7 @@ static void ring_tell(struct ring *r, struct vsock *s)
 
 	if (xchg(&s->on_ring.is_told, 1u))
 		return;
-	ref(s);
+	vsock_hold(s);
 	do {
 		old = load_rlx(&r->told);
 		s->on_ring.next_told = old;
@@ -183,7 +181,7 @@ static bool member_add(struct ring *r, struct vsock *s)
 		r->members = more;
 		r->n_places = n;
 	}
-	ref(s);
+	vsock_hold(s);
 	r->members[r->n_members++] = s;
 	s->on_ring.place = r->n_members;
 	if (s->on_ring.skips_room) {

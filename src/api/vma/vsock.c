@@ -10,6 +10,7 @@
 #include "api/vma/vma.h"
 #include "api/vma/vsock.h"
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/libc.h"
 #include "base/lock.h"
 
@@ -52,6 +53,13 @@ struct vsock *vsock_get(int fd)
 {
 	struct vsock **slot = slot_of(fd);
 
+	if (is_single_threaded()) {
+		struct vsock *s = slot ? *slot : NULL;
+
+		if (s)
+			s->n_refs++;
+		return s;
+	}
 	for (;;) {
 		struct vsock *s = slot ? load_acq(slot) : NULL;
 
@@ -68,7 +76,7 @@ struct vsock *vsock_get(int fd)
 
 void vsock_put(struct vsock *s)
 {
-	if (fetch_sub(&s->n_refs, 1u) != 1)
+	if (is_single_threaded() ? --s->n_refs : fetch_sub(&s->n_refs, 1u) != 1)
 		return;
 	room_close(&s->room);
 	if (s->spare)
@@ -213,13 +221,30 @@ void vma_forget_range(unsigned first, unsigned last)
 	ring_forget_range(first, last);
 }
 
+/* The turn of a thread that was alone when it took it, and so took no mutex. */
+static COLD void await_turn(struct vsock *s)
+{
+	const struct timespec nap = { .tv_nsec = NS_PER_MS / 10 };
+
+	while (load_acq(&s->owner)) {
+		pthread_mutex_unlock(&s->turn);
+		nanosleep(&nap, NULL);
+		pthread_mutex_lock(&s->turn);
+	}
+}
+
 bool visit_take_turn(struct visit *v)
 {
 	uintptr_t me = (uintptr_t)pthread_self();
 
 	if (load_rlx(&v->s->owner) == me)
 		return false;
-	pthread_mutex_lock(&v->s->turn);
+	v->has_mutex = !is_single_threaded();
+	if (v->has_mutex) {
+		pthread_mutex_lock(&v->s->turn);
+		if (unlikely(load_acq(&v->s->owner) != 0))
+			await_turn(v->s);
+	}
 	store_rlx(&v->s->owner, me);
 	v->has_turn = true;
 	return true;
@@ -228,8 +253,9 @@ bool visit_take_turn(struct visit *v)
 void visit_leave_turn(struct visit *v)
 {
 	v->has_turn = false;
-	store_rlx(&v->s->owner, (uintptr_t)0);
-	pthread_mutex_unlock(&v->s->turn);
+	store_rel(&v->s->owner, (uintptr_t)0);
+	if (v->has_mutex)
+		pthread_mutex_unlock(&v->s->turn);
 }
 
 void visit_end(struct unwind *u)

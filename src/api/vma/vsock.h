@@ -20,6 +20,7 @@
 #include <sys/socket.h>
 
 #include "api/vma/held.h"
+#include "base/atomic.h"
 #include "base/unwind.h"
 #include "mellanox/vma_extra.h"
 
@@ -85,11 +86,20 @@ void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
 /* Is @fd TCP or UDP over IP? */
 bool vsock_is_inet(int fd, bool *is_udp);
 
+/* References, without atomics while there is one thread. */
+static inline void vsock_hold(struct vsock *s)
+{
+	if (is_single_threaded())
+		s->n_refs++;
+	else
+		fetch_add(&s->n_refs, 1u);
+}
+
 /* A call on a socket; ends with the block, also by longjmp() and cancellation. */
 struct visit {
 	struct unwind u;
 	struct vsock *s; /* or NULL */
-	bool has_turn;
+	bool has_turn, has_mutex;
 };
 
 void visit_end(struct unwind *u);

@@ -22,14 +22,36 @@ struct slot {
 	alignas(CACHE_LINE) struct xbuf b;
 };
 
-static struct lock lock; /* all below */
+static struct lock lock; /* all below; not taken by a thread that is alone */
 static struct slot *slots;
 static uint32_t n_slots; /* that were ever used */
 static struct xbuf *first_free;
 
+static inline void enter(void)
+{
+	if (is_single_threaded())
+		lock_enter();
+	else
+		lock_get(&lock);
+}
+
+static inline void leave(void)
+{
+	if (load_rlx(&lock.word))
+		lock_put(&lock);
+	else
+		lock_leave();
+}
+
+static inline void leave_scope(char *unused) { leave(); }
+
+/* To the end of the block. */
+#define ALONE()                                                                \
+	char alone __attribute__((cleanup(leave_scope), unused)) = (enter(), 0)
+
 struct vma_buff_t *xbuf_take(void)
 {
-	GUARD(&lock);
+	ALONE();
 	struct xbuf *b = first_free;
 
 	if (b) {
@@ -52,7 +74,7 @@ void xbuf_cancel(struct vma_buff_t *pub)
 
 	if (!pub)
 		return;
-	GUARD(&lock);
+	ALONE();
 	b->next_free = first_free;
 	first_free = b;
 }
@@ -80,30 +102,23 @@ static struct xbuf *find(const struct vma_buff_t *pub)
 
 int xbuf_ref(struct vma_buff_t *pub)
 {
-	GUARD(&lock);
+	ALONE();
 	struct xbuf *b = find(pub);
 
 	return b && b->n_refs < INT_MAX ? (int)++b->n_refs : -EINVAL;
 }
 
-int xbuf_next(const struct vma_buff_t *pub, struct vma_buff_t **next)
-{
-	GUARD(&lock);
-	if (!find(pub))
-		return -EINVAL;
-	*next = pub->next;
-	return 0;
-}
-
-int xbuf_unref(struct vma_buff_t *pub)
+int xbuf_unref(struct vma_buff_t *pub, struct vma_buff_t **next)
 {
 	struct chunk *c;
 	{
-		GUARD(&lock);
+		ALONE();
 		struct xbuf *b = find(pub);
 
 		if (!b)
 			return -EINVAL;
+		if (next)
+			*next = pub->next;
 		if (--b->n_refs)
 			return (int)b->n_refs;
 		c = b->chunk;

@@ -21,6 +21,5 @@ void xbuf_fill(struct vma_buff_t *b, struct room *r, const void *data,
 	       uint16_t n);
 /* References after the change, or -EINVAL. */
 int xbuf_ref(struct vma_buff_t *b);
-/* The next of its packet.  0 or -EINVAL. */
-int xbuf_next(const struct vma_buff_t *b, struct vma_buff_t **next);
-int xbuf_unref(struct vma_buff_t *b);
+/* @next: NULL, or the next of its packet. */
+int xbuf_unref(struct vma_buff_t *b, struct vma_buff_t **next);

@@ -94,11 +94,9 @@ int vma_xtreme_free_packets(struct vma_packet_desc_t *packets, int n)
 	for (int i = 0; i < n; i++) {
 		struct vma_buff_t *b = packets[i].buff_lst, *next;
 
-		for (; b; b = next) {
-			/* Once it is free it may be another packet's. */
-			if (xbuf_next(b, &next) || xbuf_unref(b) < 0)
+		for (; b; b = next)
+			if (xbuf_unref(b, &next) < 0)
 				return fail(EINVAL);
-		}
 	}
 	return 0;
 }
@@ -107,4 +105,7 @@ static int answer(int r) { return r < 0 ? fail(-r) : r; }
 
 int vma_xtreme_ref(struct vma_buff_t *b) { return answer(xbuf_ref(b)); }
 
-int vma_xtreme_free(struct vma_buff_t *b) { return answer(xbuf_unref(b)); }
+int vma_xtreme_free(struct vma_buff_t *b)
+{
+	return answer(xbuf_unref(b, NULL));
+}
