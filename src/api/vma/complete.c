@@ -33,15 +33,16 @@ struct fill {
 	int err; /* why something could not be completed */
 };
 
-static struct vma_completion_t *add(struct fill *f, const struct vsock *s,
-				    uint64_t events)
+static inline struct vma_completion_t *
+add(struct fill *f, const struct vsock *s, uint64_t events)
 {
 	struct vma_completion_t *c = &f->to[f->n++];
 
-	memset(c, 0, sizeof(*c));
-	c->events = events;
-	c->user_data = s->has_user_data ? s->user_data : (uint64_t)s->fd;
-	c->listen_fd = -1;
+	*c = (struct vma_completion_t){
+		.events = events,
+		.user_data = s->has_user_data ? s->user_data : (uint64_t)s->fd,
+		.listen_fd = -1,
+	};
 	return c;
 }
 
@@ -66,7 +67,6 @@ static int accept_now(const struct vsock *s)
 static void add_connection(struct fill *f, struct ring *r,
 			   const struct vsock *listener, int fd)
 {
-	struct packet none = { .control_len = 0 };
 	int err;
 	VISIT(v, vsock_make(fd, &err));
 
@@ -76,11 +76,11 @@ static void add_connection(struct fill *f, struct ring *r,
 		return;
 	}
 	v.s->ring_key = r->key;
-	ring_join_accepted(r, v.s, listener->fd);
+	ring_join_accepted(r, v.s);
 	struct vma_completion_t *c =
 	    add(f, v.s, VMA_SOCKETXTREME_NEW_CONNECTION_ACCEPTED);
 	c->listen_fd = listener->fd;
-	packet_from(v.s, &none, &c->src);
+	c->src = v.s->on_ring.peer;
 }
 
 /* True: there may be more. */
@@ -128,28 +128,38 @@ static bool find_state(struct fill *f, struct vsock *s)
 		s->on_ring.events = 0;
 		return false;
 	}
-	filter_find_ends(s);
+	ring_note_peer(s);
 	return true;
 }
 
 /* Packets. */
 
-static void add_packet(struct fill *f, struct ring *r, struct vsock *s,
-		       const struct packet *p, size_t n)
+static inline struct vma_completion_t *add_packet(struct fill *f,
+						  struct ring *r,
+						  struct vsock *s,
+						  const void *data, size_t n)
 {
 	struct vma_completion_t *c =
 	    add(f, s, VMA_SOCKETXTREME_PACKET | (s->on_ring.events & EPOLLOUT));
 
 	s->on_ring.events &= ~(uint32_t)EPOLLOUT;
-	xbuf_fill(r->spare, &s->room, p->data, (uint16_t)n);
-	c->packet = (struct vma_packet_desc_t){
-		.num_bufs = 1,
-		.total_len = (uint16_t)n,
-		.buff_lst = r->spare,
-		.hw_timestamp = packet_hw_time(p),
-	};
+	xbuf_fill(r->spare, &s->room, data, (uint16_t)n);
+	c->packet.num_bufs = 1;
+	c->packet.total_len = (uint16_t)n;
+	c->packet.buff_lst = r->spare;
+	c->src = s->on_ring.peer;
 	r->spare = NULL;
-	packet_from(s, p, &c->src);
+	return c;
+}
+
+static void add_datagram(struct fill *f, struct ring *r, struct vsock *s,
+			 const struct packet *p, size_t n)
+{
+	struct vma_completion_t *c = add_packet(f, r, s, p->data, n);
+
+	addr_of(&p->from, &c->src);
+	if (p->control_len)
+		c->packet.hw_timestamp = packet_hw_time(p);
 }
 
 /* What a receive found that is no packet.  True: there may be more. */
@@ -203,7 +213,10 @@ static bool receive_some(struct fill *f, struct ring *r, struct vsock *s)
 
 		if (n < 0 || (!n && !s->is_udp))
 			return add_other(f, s, n);
-		add_packet(f, r, s, &p, (size_t)n);
+		if (s->is_udp)
+			add_datagram(f, r, s, &p, (size_t)n);
+		else
+			add_packet(f, r, s, p.data, (size_t)n);
 		if (is_empty(r, s, (size_t)n)) {
 			s->on_ring.events &= EPOLLOUT;
 			return false;
@@ -236,12 +249,56 @@ static bool complete(struct fill *f, struct ring *r, struct vsock *s)
 	return is_more || s->on_ring.events & EPOLLOUT;
 }
 
+/* One packet of a hot member, in a process of one thread: nobody else can be inside, and
+ * no callback runs.  False: see complete(). */
+HOT static bool take_hot(struct fill *f, struct ring *r, struct vsock *s)
+{
+	if (unlikely(!is_single_threaded() || s->callback || s->accepted ||
+		     s->err || s->on_ring.events || s->on_ring.is_over ||
+		     s->is_closed || s->owner))
+		return false;
+	if (!r->spare && !(r->spare = xbuf_take()))
+		return false;
+	uint8_t *to = room_reserve(&s->room);
+	if (unlikely(!to))
+		return false;
+	ssize_t n = below_recv(s->fd, to, BYTES_MAX);
+	if (unlikely(n <= 0)) { /* a stream says again that it is at its end */
+		if (n < 0 && errno != EAGAIN)
+			s->err = errno;
+		return n < 0 && errno == EAGAIN;
+	}
+	add_packet(f, r, s, to, (size_t)n);
+	return n < BYTES_MAX;
+}
+
+/* Members that had packets before, without a look at the kernel. */
+HOT static inline void take_hots(struct fill *f, struct ring *r)
+{
+	for (uint32_t i = 0; i < r->n_hot && f->n < f->max; i++) {
+		struct vsock *s = r->hot[i];
+		int is = below_is_ready(s->fd);
+
+		if (likely(!is))
+			continue;
+		if (unlikely(is < 0)) {
+			r->hot[i--] = r->hot[--r->n_hot];
+			continue;
+		}
+		r->hot_turn = r->turn;
+		if (s->on_ring.is_ready || !take_hot(f, r, s))
+			ring_ready(r, s);
+	}
+}
+
 int ring_turn(struct ring *r, struct vma_completion_t *to, unsigned n)
 {
 	struct fill f = { .to = to, .max = n };
 	struct vsock *s, *first_again = NULL;
 
-	if (!r->first_ready || ++r->turn % READY_TURNS == 0)
+	r->turn++;
+	take_hots(&f, r);
+	if (!r->first_ready ? !f.n : r->turn % READY_TURNS == 0)
 		ring_look(r);
 	while (f.n < f.max && r->first_ready != first_again &&
 	       (s = ring_next_ready(r))) {

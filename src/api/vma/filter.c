@@ -122,10 +122,9 @@ static void read_control(const struct packet *p, struct vma_info_t *info,
 	}
 }
 
-void packet_from(const struct vsock *s, const struct packet *p,
-		 struct sockaddr_in *from)
+void addr_of(const struct sockaddr_storage *addr, struct sockaddr_in *from)
 {
-	struct sockaddr_storage a = s->is_udp ? p->from : s->peer;
+	struct sockaddr_storage a = *addr;
 
 	unmap(&a);
 	memcpy(from, &a, sizeof(*from));

@@ -51,9 +51,8 @@ int filter_wait(const struct vsock *s, int flags);
 void packet_copy(const struct packet *p, struct msghdr *msg);
 /* Its ends, if they are not known yet. */
 void filter_find_ends(struct vsock *s);
-/* Who has sent @p; of an IPv6 peer only the family and the port. */
-void packet_from(const struct vsock *s, const struct packet *p,
-		 struct sockaddr_in *from);
+/* An end for programs that know IPv4; of IPv6 only the family and the port. */
+void addr_of(const struct sockaddr_storage *addr, struct sockaddr_in *from);
 /* When the NIC has received @p, if the program has asked for it, else 0. */
 struct timespec packet_hw_time(const struct packet *p);
 /* A callback begins: IP_RECVORIGDSTADDR for its sake, addresses. */

@@ -316,6 +316,10 @@ bool ring_enter(struct ring *r)
 
 void ring_exit(struct ring *r)
 {
+	if (likely(is_single_threaded() && load_rlx(&r->fd) >= 0)) {
+		store_rlx(&r->owner, (uintptr_t)0);
+		return;
+	}
 	do {
 		if (unlikely(load_rlx(&r->fd) < 0))
 			drop_all(r);
@@ -374,10 +378,17 @@ static bool may_join(const struct vsock *s, enum ring_state state)
 		device_len > 1);
 }
 
+void ring_note_peer(struct vsock *s)
+{
+	filter_find_ends(s);
+	if (!s->is_udp)
+		addr_of(&s->peer, &s->on_ring.peer);
+}
+
 static void join(struct ring *r, struct vsock *s)
 {
 	if (s->on_ring.state == ON_RING_CONNECTED)
-		filter_find_ends(s);
+		ring_note_peer(s);
 	store_rlx(&s->on_ring.ring, r);
 	ring_tell(r, s);
 }
@@ -406,11 +417,10 @@ int ring_of(struct vsock *s)
 	return load_rlx(&r->fd);
 }
 
-void ring_join_accepted(struct ring *r, struct vsock *s, int listener)
+void ring_join_accepted(struct ring *r, struct vsock *s)
 {
 	s->on_ring.state = ON_RING_CONNECTED;
 	s->on_ring.skips_room = 1;
-	s->on_ring.listen_fd = listener;
 	join(r, s);
 }
 

@@ -68,8 +68,9 @@ struct ring *ring_get(int fd);
 /* The descriptor of the socket's ring; it joins one if it can.  0: it cannot
  * yet; -errno. */
 int ring_of(struct vsock *s);
-/* @s was accepted from @listener, on its ring. */
-void ring_join_accepted(struct ring *r, struct vsock *s, int listener);
+/* @s was accepted from a listener on its ring. */
+void ring_join_accepted(struct ring *r, struct vsock *s);
+void ring_note_peer(struct vsock *s); /* it is connected */
 /* The ring of sockets without a choice, for sends that name no socket. */
 int ring_default(void);
 enum ring_state ring_state_of(const struct vsock *s);

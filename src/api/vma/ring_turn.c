@@ -2,7 +2,7 @@
 /*
  * api/vma/ring_turn.c - which members of a ring have news
  *
- *     hot members  ->  a look without the kernel, each turn
+ *     hot members  ->  a look without the kernel, each turn (complete.c)
  *     the sets     ->  a look at the kernel, each turn or now and then
  *
  * All that have news wait in a list and are served in turns.
@@ -78,19 +78,6 @@ void ring_hot(struct ring *r, struct vsock *s)
 	r->hot[i] = s;
 }
 
-static void look_at_hot(struct ring *r)
-{
-	for (uint32_t i = 0; i < r->n_hot; i++) {
-		struct vsock *s = r->hot[i];
-		int is = below_is_ready(s->fd);
-
-		if (is > 0)
-			ring_ready(r, s);
-		else if (is < 0)
-			cool(r, i--);
-	}
-}
-
 /* NULL: closed since. */
 static struct vsock *member_of(struct ring *r, uint64_t data)
 {
@@ -155,12 +142,9 @@ static bool is_time_to_look(struct ring *r)
 
 void ring_look(struct ring *r)
 {
-	int saved = errno;
-
-	r->turn++;
-	look_at_hot(r);
-	if (!is_time_to_look(r))
+	if (likely(!is_time_to_look(r)))
 		return;
+	int saved = errno;
 	if (look_at_set(r, r->fd, EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) >
 	    0)
 		r->n_empty = 0;

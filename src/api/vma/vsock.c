@@ -164,7 +164,7 @@ struct vsock *vsock_make(int fd, int *err)
 	s->peer.ss_family = s->local.ss_family = AF_UNSPEC;
 	s->has_user_data = false;
 	s->ring_key = 0;
-	s->on_ring = (struct on_ring){ .listen_fd = -1 };
+	s->on_ring = (struct on_ring){ 0 };
 	if (fd >= fd_end)
 		store_rlx(&fd_end, fd + 1);
 	store_rel(&s->n_refs, 2u);

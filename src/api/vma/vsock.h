@@ -34,9 +34,8 @@ struct on_ring {
 	uint32_t events; /* EPOLL*: come, and not looked at */
 	uint8_t state;   /* enum ring_state */
 	uint8_t is_ready, is_over;
-	uint8_t skips_room; /* EPOLLOUT says what is known */
-	int32_t
-	    listen_fd; /* of one that was accepted and is not reported; -1 */
+	uint8_t skips_room;      /* EPOLLOUT says what is known */
+	struct sockaddr_in peer; /* of a connection, as completions say it */
 };
 
 struct vsock {

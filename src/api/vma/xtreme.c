@@ -32,11 +32,11 @@ int vma_xtreme_poll(int fd, struct vma_completion_t *to, unsigned n, int flags)
 		return fail(EBADFD);
 	if (unlikely(!ring_enter(r)))
 		return 0;
-	int saved = errno;
+	int *err = &errno, saved = *err;
 	UNWIND(struct stay, stay) = { .r = r };
 	unwind_push(&stay.u, stay_end);
 	int got = ring_turn(r, to, n);
-	errno = saved;
+	*err = saved;
 	return likely(got >= 0) ? got : fail(-got);
 }
 
