@@ -15,18 +15,32 @@
 /* SO_TIMESTAMP and SO_TIMESTAMPNS of kernels with either size of time. */
 #define IS_TIME(type, what) ((type) == (what##_OLD) || (type) == (what##_NEW))
 
-/* A v4 address of an IPv6 socket, as programs of this API expect it. */
-static void unmap(struct sockaddr_storage *a)
+union ip_addr {
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
+/* Of an IP socket. */
+static inline void *copy_ip(union ip_addr *to,
+			    const struct sockaddr_storage *from)
 {
-	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)a;
+	memcpy(to, from, sizeof(*to));
+	return to;
+}
+
+/* A v4 address of an IPv6 socket, as programs of this API expect it. */
+static void unmap(void *addr)
+{
+	union ip_addr *a = addr;
 	struct sockaddr_in in = { .sin_family = AF_INET };
 
-	if (a->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr))
+	if (a->v6.sin6_family != AF_INET6 ||
+	    !IN6_IS_ADDR_V4MAPPED(&a->v6.sin6_addr))
 		return;
-	in.sin_port = in6->sin6_port;
-	memcpy(&in.sin_addr, &in6->sin6_addr.s6_addr[12], 4);
+	in.sin_port = a->v6.sin6_port;
+	memcpy(&in.sin_addr, &a->v6.sin6_addr.s6_addr[12], 4);
 	memset(a, 0, sizeof(*a));
-	memcpy(a, &in, sizeof(in));
+	a->v4 = in;
 }
 
 static void find_ends(struct vsock *s)
@@ -101,7 +115,7 @@ static struct timespec time_of(const struct cmsghdr *c, bool is_us)
 }
 
 static void read_control(const struct packet *p, struct vma_info_t *info,
-			 struct sockaddr_storage *dst)
+			 union ip_addr *dst)
 {
 	for (struct cmsghdr *c = next(p, NULL); c; c = next(p, c)) {
 		struct scm_timestamping times;
@@ -124,46 +138,28 @@ static void read_control(const struct packet *p, struct vma_info_t *info,
 
 void addr_of(const struct sockaddr_storage *addr, struct sockaddr_in *from)
 {
-	struct sockaddr_storage a = *addr;
+	union ip_addr a;
 
-	unmap(&a);
-	memcpy(from, &a, sizeof(*from));
-	if (a.ss_family != AF_INET)
+	unmap(copy_ip(&a, addr));
+	*from = a.v4;
+	if (a.v4.sin_family != AF_INET)
 		from->sin_addr.s_addr = 0;
 }
 
 struct timespec packet_hw_time(const struct packet *p)
 {
 	struct vma_info_t info = { 0 };
-	struct sockaddr_storage dst;
+	union ip_addr dst;
 
 	if (p->control_len)
 		read_control(p, &info, &dst);
 	return info.hw_timestamp;
 }
 
-/* Ask the callback about the packet that was received into the room. */
-static vma_recv_callback_retval_t judge(struct vsock *s, struct packet *p,
-					size_t n)
+/* What the callback has decided. */
+static vma_recv_callback_retval_t note(struct vsock *s, size_t n,
+				       vma_recv_callback_retval_t is)
 {
-	struct sockaddr_storage src, dst = s->local;
-	struct iovec iov = { (void *)p->data, n };
-	struct vma_info_t info = { .struct_sz = sizeof(info),
-				   .packet_id = (void *)(uintptr_t)s->spare,
-				   .src = (struct sockaddr_in *)&src,
-				   .dst = (struct sockaddr_in *)&dst,
-				   .payload_sz = n };
-	vma_recv_callback_t callback = load_rlx(&s->callback);
-	int saved = errno;
-
-	if (!callback)
-		return VMA_PACKET_RECV;
-	src = s->is_udp ? p->from : s->peer;
-	unmap(&src);
-	read_control(p, &info, &dst);
-	vma_recv_callback_retval_t is =
-	    callback(s->fd, 1, &iov, &info, s->context);
-	errno = saved;
 	if (is == VMA_PACKET_DROP) {
 		count(&s->n_dropped, 1);
 		return is;
@@ -176,6 +172,33 @@ static vma_recv_callback_retval_t judge(struct vsock *s, struct packet *p,
 	held_keep(s->spare, &s->room, n);
 	s->spare = 0;
 	return is;
+}
+
+/* Ask the callback about the packet that was received into the room. */
+static vma_recv_callback_retval_t judge(struct vsock *s, struct packet *p,
+					size_t n)
+{
+	vma_recv_callback_t callback = load_rlx(&s->callback);
+	int *err = &errno, saved = *err;
+	struct iovec iov = { (void *)p->data, n };
+	union ip_addr src, dst;
+
+	if (!callback)
+		return VMA_PACKET_RECV;
+	struct vma_info_t info = { .struct_sz = sizeof(info),
+				   .packet_id = (void *)(uintptr_t)s->spare,
+				   .src = copy_ip(&src, s->is_udp ? &p->from
+								  : &s->peer),
+				   .dst = copy_ip(&dst, &s->local),
+				   .payload_sz = n };
+	if (s->is_udp)
+		unmap(&src);
+	if (p->control_len)
+		read_control(p, &info, &dst);
+	vma_recv_callback_retval_t is =
+	    callback(s->fd, 1, &iov, &info, s->context);
+	*err = saved;
+	return note(s, n, is);
 }
 
 /* False: errno says why not. */

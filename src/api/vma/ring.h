@@ -5,7 +5,8 @@
  *     get_socket_rings_fds(fd)  ->  ring_of()        the socket is a member
  *     socketxtreme_poll(ring)   ->  ring_enter(), ring_turn()  ->  completions
  *
- *   ring.c       which rings there are, and who is a member
+ *   ring.c       which rings there are, and which sockets may join
+ *   ring_members.c   who is a member, and who polls
  *   ring_turn.c  which members have news
  *   complete.c   what one of them has: packets, connections, events
  *   xbuf.c       the memory of packets
@@ -34,6 +35,10 @@
 #include "base/compiler.h"
 
 #define RING_HOT 4u /* members that each turn looks at without the kernel */
+
+/* on_ring.is_short: that it can send will be news. */
+#define SHORT_NEW 1u  /* it has just joined */
+#define SHORT_SENT 2u /* a send found too little room */
 
 enum ring_state {
 	ON_RING_IDLE, /* neither connected nor listening */
@@ -75,6 +80,10 @@ void ring_note_peer(struct vsock *s); /* it is connected */
 int ring_default(void);
 enum ring_state ring_state_of(const struct vsock *s);
 
+/* ring_members.c.  New sets for a ring: 0 or -errno. */
+int ring_sets(int *fd, int *room_fd);
+/* The next poll of @r finds out what has changed about @s. */
+void ring_tell(struct ring *r, struct vsock *s);
 /* False: another thread, or an outer call of this one, polls it. */
 bool ring_enter(struct ring *r);
 void ring_exit(struct ring *r);
