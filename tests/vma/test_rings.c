@@ -7,6 +7,8 @@
 
 #define CROWD 200
 
+static struct vma_completion_t last;
+
 static void many_connections_share_a_ring(void)
 {
 	struct vma_completion_t c[64];
@@ -207,7 +209,6 @@ static void a_program_chooses_who_shares(void)
 	nothing(other);
 }
 
-static struct vma_completion_t last;
 static int ring_in_callback;
 
 static vma_recv_callback_retval_t decides(int fd, size_t n, struct iovec iov[],
