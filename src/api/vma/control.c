@@ -45,9 +45,10 @@ static void dump_packets(int fd)
 			"osf: fd %d: packets: received %" PRIu64
 			", dropped %" PRIu64 ", held %" PRIu64
 			"; Tx Dummy messages : %" PRIu64 "\n",
-			fd, load_rlx(&v.s->n_received),
-			load_rlx(&v.s->n_dropped), load_rlx(&v.s->n_held),
-			load_rlx(&v.s->n_dummies));
+			fd, load_rlx(&v.s->packets.at->n_received),
+			load_rlx(&v.s->packets.at->n_dropped),
+			load_rlx(&v.s->packets.at->n_held),
+			load_rlx(&v.s->packets.at->n_dummies));
 }
 
 /* 0: all.  TCP sockets, and those that this API knows. */

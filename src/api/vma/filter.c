@@ -105,6 +105,12 @@ static void read_control(const struct packet *p, struct vma_info_t *info,
 	}
 }
 
+static void count_received(struct vsock *s, size_t n)
+{
+	count(&s->packets.at->n_received, 1);
+	count(&s->packets.at->rx_bytes, n);
+}
+
 /* Ask the callback about the packet that was received into the room. */
 static vma_recv_callback_retval_t judge(struct vsock *s, struct packet *p,
 					size_t n)
@@ -128,14 +134,14 @@ static vma_recv_callback_retval_t judge(struct vsock *s, struct packet *p,
 	    callback(s->fd, 1, &iov, &info, s->context);
 	errno = saved;
 	if (is == VMA_PACKET_DROP) {
-		count(&s->n_dropped, 1);
+		count(&s->packets.at->n_dropped, 1);
 		return is;
 	}
 	if (is != VMA_PACKET_HOLD) {
-		count(&s->n_received, 1);
+		count_received(s, n);
 		return VMA_PACKET_RECV;
 	}
-	count(&s->n_held, 1);
+	count(&s->packets.at->n_held, 1);
 	held_keep(s->spare, &s->room, n);
 	s->spare = 0;
 	return is;
@@ -269,6 +275,9 @@ ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
 	if (!peek)
 		s->accepted -=
 		    s->is_udp ? s->accepted : MIN((size_t)r, s->accepted);
+	if (!peek && !is_filtered)
+		count_received(s, (size_t)r);
+	count(&s->packets.at->n_held, 1);
 	held_keep(s->spare, &s->room, (size_t)r);
 	*number = s->spare;
 	s->spare = 0;

@@ -22,6 +22,7 @@
 #include "api/vma/held.h"
 #include "base/unwind.h"
 #include "mellanox/vma_extra.h"
+#include "sock/packets.h"
 
 struct vsock {
 	uint32_t n_refs; /* its descriptor's, and one per call; 0: free */
@@ -41,8 +42,7 @@ struct vsock {
 	bool is_counted; /* in vma_n_filters */
 	struct room room;
 	uint64_t spare; /* number for the next packet, or 0 */
-	/* Packets by what became of them; dummy sends. */
-	uint64_t n_dropped, n_received, n_held, n_dummies;
+	struct packets packets;
 	/* TCP: both ends; UDP: its own address. */
 	struct sockaddr_storage peer, local;
 	struct vsock *next; /* all there ever were */
