@@ -113,6 +113,8 @@ struct osf_stats_packets {
 	uint64_t n_held,
 	    n_freed;        /* lent to the program; of those, given back */
 	uint64_t n_dummies; /* sends of VMA_SND_FLAGS_DUMMY */
+	uint64_t dropped_bytes;
+	uint64_t reserved2[7];
 };
 #define OSF_STATS_PACKETS_AT 4096
 #define OSF_STATS_PACKETS_MAX 128

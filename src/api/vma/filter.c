@@ -135,6 +135,7 @@ static vma_recv_callback_retval_t judge(struct vsock *s, struct packet *p,
 	errno = saved;
 	if (is == VMA_PACKET_DROP) {
 		count(&s->packets.at->n_dropped, 1);
+		count(&s->packets.at->dropped_bytes, n);
 		return is;
 	}
 	if (is != VMA_PACKET_HOLD) {
