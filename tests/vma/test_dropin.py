@@ -115,6 +115,25 @@ assert any("libosf" in line for line in open("/proc/self/maps"))
 """], osf=False, extra=env)
             self.moved(2, name)
 
+    def test_dummy(self):
+        """Under libvma's name, VMA_SND_FLAGS_DUMMY needs no table."""
+        env = self.env(LD_LIBRARY_PATH=self.folder, OSF_UPGRADE_TURNS="2",
+                       LD_PRELOAD=self.run.sanitizer.preload("libvma.so"))
+        self.run.check([sys.executable, "-c", """
+import socket
+l = socket.create_server(("127.0.0.1", 0))
+c = socket.create_connection(l.getsockname()); s = l.accept()[0]
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind(("127.0.0.1", 0))
+for i in range(100):
+    assert c.send(b"dummy" * 9, 0x400) == 45
+    c.send(b"x" * 10); assert s.recv(99) == b"x" * 10
+    s.send(b"y" * 10); c.recv(99)
+assert u.sendto(b"dummy", 0x400, u.getsockname()) == 5
+u.sendto(b"true", u.getsockname())
+assert u.recv(99) == b"true"
+"""], osf=False, extra=env)
+        self.moved(2, "dummies")
+
     def test_sockperf(self):
         """Loads the library itself."""
         if not shutil.which("sockperf"):
@@ -127,7 +146,8 @@ assert any("libosf" in line for line in open("/proc/self/maps"))
                                     extra=self.env())
             if tcp:
                 self.run.wait_port(int(at[3]))
-            for what in (["ping-pong", "--mps", "1000"], ["throughput", "-m", "1400"]):
+            for what in (["ping-pong", "--mps", "1000"], ["throughput", "-m", "1400"],
+                         ["ping-pong", "--mps", "1000", "--dummy-send", "20000"]):
                 text = self.run.check(["sockperf"] + what + ["-t", "1", path] + at,
                                       osf=False, extra=self.env())
                 self.run.need("dropped messages = 0" in text or what[0] == "throughput", text)

@@ -5,6 +5,7 @@
  * A function that is NULL, or only says that it cannot, has no bit in
  * vma_extra_supported_mask.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
 
@@ -14,8 +15,9 @@
 #include "mellanox/vma_extra.h"
 
 #define API_FD (-1)
+#define NAME "libvma.so"
 
-bool vma_is_asked;
+bool vma_is_asked, vma_takes_dummies;
 
 static struct vma_api_t table = {
 	.register_recv_callback = vma_register_recv_callback,
@@ -38,6 +40,18 @@ static struct vma_api_t table = {
 	    VMA_EXTRA_API_DUMP_FD_STATS,
 };
 
+void vma_start(void)
+{
+	Dl_info info;
+	const char *slash;
+
+	if (!dladdr(&table, &info) || !info.dli_fname)
+		return;
+	slash = strrchr(info.dli_fname, '/');
+	if (!strncmp(slash ? slash + 1 : info.dli_fname, NAME, strlen(NAME)))
+		vma_takes_dummies = true;
+}
+
 bool vma_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
 		    int *err)
 {
@@ -50,6 +64,7 @@ bool vma_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
 		memcpy(val, &at, sizeof(at));
 		*len = sizeof(at);
 		store_rlx(&vma_is_asked, true);
+		store_rlx(&vma_takes_dummies, true);
 	}
 	return true;
 }
