@@ -327,7 +327,7 @@ static int range(unsigned first, unsigned last, int flags)
 
 	if (first > last)
 		return libc.close_range(first, last, flags);
-	if (!(flags & CLOSE_RANGE_CLOEXEC) && vma_is_on())
+	if (!(flags & CLOSE_RANGE_CLOEXEC) && unlikely(load_rlx(&vma_is_asked)))
 		vma_forget_range(first, last);
 	if (!(flags & CLOSE_RANGE_CLOEXEC))
 		for (int fd = file_next((int)first); fd >= 0 && fd <= top;

@@ -55,7 +55,7 @@ __attribute__((constructor)) static void osf_start(void)
 	if (!ops_start())
 		return;
 	check_late_settings();
-	vma_start();
+	vma_loaded();
 	if (program_is_go()) {
 		arena_totals()->n_raw = 1;
 		log_warn(

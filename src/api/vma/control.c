@@ -9,6 +9,7 @@
 #include "api/vma/calls.h"
 #include "api/vma/vsock.h"
 #include "base/atomic.h"
+#include "base/log.h"
 #include "mellanox/xlio.h"
 #include "ops/ops.h"
 #include "ops/policy.h"
@@ -51,6 +52,20 @@ static void dump_packets(int fd)
 			load_rlx(&v.s->packets.at->n_dummies));
 }
 
+/* As in libvma: what is more detailed than the log is not written.  The log's level
+ * is info, 3 of libvma's, unless somebody has said another. */
+static bool is_heard(int level)
+{
+	static const int theirs[] = { -1, 1, 2, 4, 8 };
+	int ours = log_level();
+
+	if (log_fd() < 0 && ours < 0)
+		return level <= 3;
+	if (ours < -1 || ours > LOG_LEVEL_DBG) /* somebody wrote it there */
+		ours = ours < 0 ? -1 : LOG_LEVEL_DBG;
+	return level <= theirs[ours + 1];
+}
+
 /* 0: all.  TCP sockets, and those that this API knows. */
 int vma_dump_fd_stats(int fd, int level)
 {
@@ -59,7 +74,7 @@ int vma_dump_fd_stats(int fd, int level)
 
 	if (fd < 0 || (fd && !vsock_is_inet(fd, &is_udp)))
 		return answer(-EBADF, saved);
-	if (level < 0)
+	if (level < 0 || !is_heard(level))
 		return 0;
 	if (is_udp)
 		fprintf(stderr, "osf: fd %d: UDP, served by the kernel\n", fd);

@@ -30,7 +30,7 @@ extern uint32_t vma_n_filters; /* descriptors with a receive callback */
 extern bool vma_is_asked;      /* the program has the table */
 extern bool vma_takes_dummies; /* that, or the library goes by libvma's name */
 
-void vma_start(void);
+void vma_loaded(void);
 
 /* Must calls that wait for several descriptors come to this API? */
 static inline bool vma_is_on(void)
