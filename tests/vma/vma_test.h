@@ -56,4 +56,4 @@ struct test {
 	bool is_bare; /* runs without osf, too */
 };
 extern const struct test tests_table[], tests_callback[], tests_zcopy[],
-    tests_control[], tests_sockets[];
+    tests_control[], tests_sockets[], tests_perf[];
