@@ -343,6 +343,17 @@ class Test:
         self.stats("-p", p.pid, "-S", 999, status=1)
         p.end()
 
+    def test_dump_that_nobody_reads(self):
+        """The program's standard error is a pipe that is full."""
+        p = Program(self.run)
+        p.do("l, a, b = pair(); r, w = os.pipe(); os.set_blocking(w, False); "
+             "exec('try:\\n while os.write(w, b\\'x\\' * 4096): pass\\n"
+             "except OSError: pass'); os.set_blocking(w, True); os.dup2(w, 2)")
+        text = self.stats("-p", p.pid, "-S", 0)
+        self.run.need("cannot be written" in text and text.count("Fd=[") == 3, text)
+        p.do("os.close(2)")
+        p.end()
+
     def test_refusals(self):
         p = Program(self.run)
         need = self.run.need

@@ -11,12 +11,17 @@
 #include "vma_stats.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define READER_MS 1000 /* that we wait for who reads the program's log */
 
 static const struct {
 	const char *name;
@@ -139,6 +144,27 @@ static int open_log(pid_t pid, int fd)
 		    O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 }
 
+/* Whoever should read it may not.  A pipe that can be written has room for PIPE_BUF. */
+static bool write_all(int fd, const char *text)
+{
+	size_t left = strlen(text);
+
+	signal(SIGPIPE, SIG_IGN);
+	while (left) {
+		struct pollfd p = { .fd = fd, .events = POLLOUT };
+		size_t n = left < PIPE_BUF ? left : PIPE_BUF;
+
+		if (poll(&p, 1, READER_MS) != 1 || !(p.revents & POLLOUT))
+			return false;
+		ssize_t r = write(fd, text, n);
+		if (r < 0)
+			return false;
+		text += r;
+		left -= (size_t)r;
+	}
+	return true;
+}
+
 /* As libvma's log decides: not below the program's level, which is info unless it
  * says otherwise. */
 static bool is_heard(const struct options *o, const struct process *p)
@@ -179,7 +205,7 @@ int control_dump(const struct options *o, const struct process *p,
 		tell_error("process %d has no such socket", (int)p->pid);
 	} else if (!is_heard(o, p)) {
 		tell("The program's log leaves that level out");
-	} else if (fd < 0 || write(fd, text, strlen(text)) < 0) {
+	} else if (fd < 0 || !write_all(fd, text)) {
 		tell("The program's log cannot be written, so here it is:");
 		fputs(text, stdout);
 	}

@@ -80,6 +80,19 @@ size_t find_processes(const struct options *o, pid_t **pids)
 	return n;
 }
 
+/* Is @fd what was read, and its process's own?  The process may put another file under
+ * a number at any time, one that only root could write. */
+static bool is_file_of(const struct seg *seg, int fd, bool writes)
+{
+	struct stat st, owner;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d", (int)seg->found_pid);
+	return !fstat(fd, &st) && !stat(path, &owner) && S_ISREG(st.st_mode) &&
+	       st.st_dev == seg->dev && st.st_ino == seg->ino &&
+	       (!writes || st.st_uid == owner.st_uid);
+}
+
 /* The file of @seg, by the process's own descriptor of it. */
 static int open_file(const struct seg *seg, bool writes)
 {
@@ -101,6 +114,10 @@ static int open_file(const struct seg *seg, bool writes)
 		fd = openat(dirfd(dir), e->d_name, how);
 		if (fd < 0)
 			fd = -errno;
+		else if (!is_file_of(seg, fd, writes)) {
+			close(fd);
+			fd = -ENOENT;
+		}
 	}
 	closedir(dir);
 	return fd;
@@ -131,18 +148,17 @@ int process_read(struct process *p, pid_t pid, bool writes)
 {
 	*p = (struct process){ .pid = pid,
 			       .fd = -1,
-			       .list = { .is_quiet = true } };
+			       .list = { .is_quiet = true },
+			       .all = { .is_quiet = true } };
 	if (!process_runs(pid))
 		return -ESRCH;
 	if (!is_own(pid))
 		return -EPERM;
-	(void)seg_list_all(&p->list);
+	(void)seg_list_pid(&p->list, pid);
 	seg_look(&p->list);
-	for (size_t i = 0; i < p->list.n; i++)
-		if (p->list.segs[i].found_pid == pid)
-			p->seg = &p->list.segs[i];
-	if (!p->seg)
+	if (!p->list.n)
 		return -ENOENT;
+	p->seg = &p->list.segs[0];
 	int fd = open_file(p->seg, writes);
 	if (fd < 0)
 		return fd;
@@ -154,6 +170,7 @@ int process_read(struct process *p, pid_t pid, bool writes)
 void process_free(struct process *p)
 {
 	seg_list_free(&p->list);
+	seg_list_free(&p->all);
 	free(p->packets);
 	if (p->fd >= 0)
 		close(p->fd);

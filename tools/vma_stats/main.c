@@ -248,7 +248,7 @@ static void show(const struct shown *s)
 static int look(const struct options *o, pid_t pid, struct process *p,
 		struct rows *r)
 {
-	int err = process_read(p, pid, o->has_level || o->has_details);
+	int err = process_read(p, pid, false);
 
 	*r = (struct rows){ 0 };
 	if (err) {
@@ -278,8 +278,10 @@ static bool prepare(const struct options *o, pid_t pid, int *status)
 {
 	struct process p;
 	struct rows r = { 0 };
-	int err = process_read(&p, pid, o->has_level || o->has_details);
 
+	if (!o->has_level && !o->has_details && !o->is_zeroing && !o->has_dump)
+		return true;
+	int err = process_read(&p, pid, o->has_level || o->has_details);
 	if (err)
 		*status = complain_of(pid, err);
 	if (!err && control_log(o, &p))
@@ -330,7 +332,8 @@ static int watch(const struct options *o, pid_t pid)
 
 	if (o->wants_deltas && !is_once) {
 		err = turn(o, pid, &before, &n_lines);
-		sleep_s(o->interval_s);
+		if (!err)
+			sleep_s(o->interval_s);
 	}
 	while (!err) {
 		err = turn(o, pid, &before, &n_lines);
@@ -338,8 +341,9 @@ static int watch(const struct options *o, pid_t pid)
 			break;
 		sleep_s(o->interval_s);
 	}
+	bool was_seen = before.taken_ns;
 	rows_free(&before);
-	if (err && process_runs(pid))
+	if (err && (!was_seen || process_runs(pid)))
 		return complain_of(pid, err);
 	if (err)
 		tell("Process %d ended", (int)pid);

@@ -47,10 +47,10 @@ static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 static const struct osf_stats_sock *other_end(const struct process *p,
 					      const struct row *row)
 {
-	for (size_t i = 0; i < p->list.n; i++)
-		for (size_t j = 0; j < p->list.segs[i].n_socks; j++) {
+	for (size_t i = 0; i < p->all.n; i++)
+		for (size_t j = 0; j < p->all.segs[i].n_socks; j++) {
 			const struct osf_stats_sock *s =
-			    &p->list.segs[i].socks[j].s;
+			    &p->all.segs[i].socks[j].s;
 			struct in6_addr local =
 			    address_of(s->family, s->local_addr);
 			struct in6_addr peer =
@@ -155,9 +155,11 @@ static void keep_wanted(struct rows *r, const struct options *o)
 	r->n = n;
 }
 
-void rows_read(struct rows *r, const struct options *o, const struct process *p)
+void rows_read(struct rows *r, const struct options *o, struct process *p)
 {
 	*r = (struct rows){ .taken_ns = now_ns() };
+	if (o->view != VIEW_BASIC || o->has_dump)
+		(void)seg_list_all(&p->all);
 	for (size_t i = 0; i < p->seg->n_socks; i++)
 		if (!p->seg->socks[i].is_gone)
 			add_tcp(r, p, &p->seg->socks[i]);

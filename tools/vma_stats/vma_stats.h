@@ -60,9 +60,9 @@ void tell_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* A process, and a snapshot of its statistics. */
 struct process {
 	pid_t pid;
-	struct seg_list list; /* this one's first, then others', for peers */
-	struct seg *seg;      /* in @list */
-	int fd;               /* the file itself, or -1 */
+	struct seg_list list, all; /* its own; everybody's, for peers */
+	struct seg *seg;           /* in @list */
+	int fd;                    /* the file itself, or -1 */
 	struct osf_stats_packets *packets;
 	size_t n_packets;
 	struct osf_stats_log log;
@@ -115,8 +115,7 @@ struct rows {
 	uint64_t n_tcp, n_all; /* for the view of all */
 };
 
-void rows_read(struct rows *r, const struct options *o,
-	       const struct process *p);
+void rows_read(struct rows *r, const struct options *o, struct process *p);
 void rows_free(struct rows *r);
 struct row *rows_find(const struct rows *r, const struct row *like);
 /* @now less @before, of @c, for each second. */
