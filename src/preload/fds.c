@@ -353,7 +353,7 @@ static int range(unsigned first, unsigned last, int flags)
 
 	if (first > last)
 		return libc.close_range(first, last, flags);
-	if (!(flags & CLOSE_RANGE_CLOEXEC) && load_rlx(&vma_is_asked))
+	if (!(flags & CLOSE_RANGE_CLOEXEC) && unlikely(load_rlx(&vma_is_asked)))
 		vma_forget_range(first, last);
 	if (!(flags & CLOSE_RANGE_CLOEXEC))
 		for (int fd = file_next((int)first); fd >= 0 && fd <= top;
