@@ -53,11 +53,7 @@ struct shm_conn {
 	uint32_t corked_bytes; /* of records that wait for more; 0: none */
 	uint32_t corked_at; /* the first of them, whose header is not stored */
 	uint64_t corked_hdr, corked_since_ns;
-	/* The peer has recalled the connection.  tx_owed: bytes that a call has
-	 * put into the ring, before we know where the peer stopped.  Of those
-	 * that it has not read, TCP still has to bring again_left. */
-	uint32_t tx_owed;
-	uint32_t again_off, again_pos, again_left;
+	uint8_t fin_due; /* the kernel's FIN, once the peer has settled */
 
 	/* The upgrade. */
 	int32_t proposal_fd;  /* the listener of our proposal, or 0 */

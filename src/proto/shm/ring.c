@@ -445,10 +445,12 @@ static COLD const uint8_t *begin_ref(struct ring_rx *rx, uint32_t len)
 	return data;
 }
 
-int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
-		  enum ring_mark *mark)
+/* @end: an offset that no record has, or where the ring ends. */
+static inline int32_t next_before(struct ring_rx *rx, uint32_t end,
+				  const uint8_t **data, enum ring_mark *mark)
 {
-	struct record r = record_at(rx, rx->off);
+	struct record none = { .mark = RING_NONE };
+	struct record r = rx->off == end ? none : record_at(rx, rx->off);
 
 	/* There is at most one WRAP to the start and one SKIP from there. */
 	for (int jumps = 0; r.mark == RING_WRAP || r.mark == RING_SKIP;
@@ -456,7 +458,7 @@ int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
 		if (jumps == 3)
 			return -EPROTO;
 		store_rlx(&rx->off, r.next);
-		r = record_at(rx, rx->off);
+		r = rx->off == end ? none : record_at(rx, rx->off);
 	}
 	if (r.mark < 0)
 		return r.mark;
@@ -473,6 +475,18 @@ int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
 	store_rlx(&rx->len, r.len);
 	*data = rx->data;
 	return (int32_t)r.len;
+}
+
+int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
+		  enum ring_mark *mark)
+{
+	return next_before(rx, UINT32_MAX, data, mark);
+}
+
+int32_t ring_next_before(struct ring_rx *rx, uint32_t end, const uint8_t **data,
+			 enum ring_mark *mark)
+{
+	return next_before(rx, end, data, mark);
 }
 
 void ring_take_map(struct ring_rx *rx, struct ring_map *map)
@@ -527,6 +541,17 @@ uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
 	if (r.mark == RING_FIN || r.mark == RING_BACK)
 		*mark = (enum ring_mark)r.mark;
 	return n;
+}
+
+uint32_t ring_rx_end(const struct ring_rx *rx, enum ring_mark *mark)
+{
+	uint32_t off, pos, jumps;
+	struct record r;
+
+	FOR_EACH_READY(rx, off, r, pos, jumps)
+	(void)pos;
+	*mark = r.mark < 0 ? RING_NONE : (enum ring_mark)r.mark;
+	return off;
 }
 
 uint32_t ring_rx_copy_ahead(const struct ring_rx *rx, void *buf, uint32_t n,

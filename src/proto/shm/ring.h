@@ -373,12 +373,18 @@ static inline bool ring_tx_spacious(const struct ring_tx *tx)
 uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
 		       enum ring_mark *mark);
 
+/* Where do the records end that are ready?  *@mark: what stands there. */
+uint32_t ring_rx_end(const struct ring_rx *rx, enum ring_mark *mark);
+
 /* Copy up to @n unread bytes from @skip bytes on, without taking them. */
 uint32_t ring_rx_copy_ahead(const struct ring_rx *rx, void *buf, uint32_t n,
 			    uint32_t skip);
 
 int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
 		  enum ring_mark *mark);
+/* The same, but the ring ends at offset @end: 0 and RING_NONE there. */
+int32_t ring_next_before(struct ring_rx *rx, uint32_t end, const uint8_t **data,
+			 enum ring_mark *mark);
 
 static inline int32_t ring_peek(struct ring_rx *rx, const uint8_t **data,
 				enum ring_mark *mark)

@@ -46,7 +46,7 @@ struct tx_shared {
 	uint64_t tcp_base;
 	uint32_t limit, corked_bytes, corked_at;
 	uint64_t corked_hdr, corked_since_ns;
-	uint32_t late, owed, again_off, again_pos, again_left;
+	uint32_t late, fin_due;
 };
 
 static_assert(sizeof(struct rx_shared) <= HALF_BYTES, "it has its place");
@@ -91,10 +91,7 @@ static void tx_export(const struct shm_conn *c, struct tx_shared *s)
 		.corked_hdr = c->corked_hdr,
 		.corked_since_ns = c->corked_since_ns,
 		.late = c->tx_late,
-		.owed = c->tx_owed,
-		.again_off = c->again_off,
-		.again_pos = c->again_pos,
-		.again_left = c->again_left,
+		.fin_due = c->fin_due,
 	};
 }
 
@@ -142,17 +139,14 @@ static bool rx_is_possible(const struct sock *sk, const struct rx_shared *s)
 
 static bool tx_is_possible(const struct sock *sk, const struct tx_shared *s)
 {
-	uint32_t size = s->ring.size, half = shm_of(sk)->tx.area_bytes;
-	uint32_t all = s->ring.area ? half : 2 * half; /* as in cut.c */
+	uint32_t size = s->ring.size;
 
 	return is_place(sk, size, s->ring.area, s->ring.at) &&
 	       is_place(sk, s->grow_to, s->ring.area, 0) &&
 	       s->grow_to >= size && is_line(size, s->tail) &&
 	       is_line(size, s->resume) &&
 	       (s->hole == RING_NO_HOLE || is_line(size, s->hole)) &&
-	       is_line(size, s->corked_at) && s->owed <= all &&
-	       is_line(all, s->again_off) && s->again_pos < all &&
-	       s->again_left <= all;
+	       is_line(size, s->corked_at);
 }
 
 static void rx_set_area(struct sock *sk, unsigned area)
@@ -221,10 +215,7 @@ static void tx_take(struct sock *sk, const struct tx_shared *s)
 	c->corked_hdr = s->corked_hdr;
 	c->corked_since_ns = s->corked_since_ns;
 	c->tx_late = s->late != 0;
-	c->tx_owed = s->owed;
-	c->again_off = s->again_off;
-	c->again_pos = s->again_pos;
-	c->again_left = s->again_left;
+	c->fin_due = s->fin_due != 0;
 }
 
 /* Another process has finished the upgrade: close our copy of its channel. */

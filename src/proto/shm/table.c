@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/libc.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
@@ -58,9 +59,11 @@ static int shut(struct sock *sk, int fd, int how)
 	return r;
 }
 
-static uint64_t next_ns(struct sock *sk)
+uint64_t shm_next_ns(struct sock *sk)
 {
-	return shm_is_corked(sk) ? shm_corked_until(sk) : UINT64_MAX;
+	uint64_t due = shm_is_corked(sk) ? shm_corked_until(sk) : UINT64_MAX;
+
+	return shm_is_unsettled(sk) ? MIN(due, now_ns() + SETTLE_LOOK_NS) : due;
 }
 
 static unsigned look(struct sock *sk, int fd)
@@ -72,8 +75,9 @@ static unsigned look(struct sock *sk, int fd)
 /* The kernel, not the peer, wakes a thread that waits for room in TCP. */
 static void sleep_on(struct sock *sk, struct pollfd *p)
 {
-	short kernels =
-	    load_rlx(&shm_w(sk)->tx_ring) ? POLLPRI : POLLPRI | POLLOUT;
+	short kernels = load_rlx(&shm_w(sk)->tx_ring) || shm_is_unsettled(sk)
+			    ? POLLPRI
+			    : POLLPRI | POLLOUT;
 
 	if (p->events & (POLLIN | POLLOUT))
 		p->events = POLLIN | POLLRDHUP | (p->events & kernels);
@@ -131,7 +135,7 @@ static void candidate_fallback(struct sock *sk, int fd, enum osf_reason why)
 	.leave = not_let_go, .is_due = never_due,                              \
 	.went_past = inbox_went_past, .inq = shm_inq, .outq = shm_outq,        \
 	.events = shm_events, .events_now = look, .watch = shm_watch,          \
-	.arm = shm_arm_for, .hint = shm_hint, .next_ns = next_ns,              \
+	.arm = shm_arm_for, .hint = shm_hint, .next_ns = shm_next_ns,          \
 	.opt_changed = shm_opt_changed, .async_changed = shm_async_changed,    \
 	.tcp_info = shm_tcp_info, .so_error = anchor_so_error,                 \
 	.is_over = shm_is_over, .is_before_mark = shm_is_before_mark,          \

@@ -114,11 +114,8 @@ static COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 			   size_t left, int flags)
 {
 	/* The peer may be putting back what it has not read, which is first. */
-	if (shm_of(sk)->seg && shm_awaits_cut(sk))
+	if (shm_of(sk)->seg && shm_is_unsettled(sk))
 		return -EAGAIN;
-	int err = shm_tx_again(sk, fd);
-	if (err)
-		return err;
 	ssize_t r = tx_kernel(fd, c, left, flags);
 
 	if (r > 0) {
@@ -171,7 +168,7 @@ static bool nobody_reads(struct sock *sk, int fd)
 
 /* The reader may have stopped before the end of the @done bytes written since
  * @start.  What it did not read goes by TCP, like all that follows.  Return 0
- * if it has read none: go on. */
+ * if it has read none. */
 static COLD ssize_t tx_ring_fell_back(struct sock *sk, int fd,
 				      struct iov_cursor *c,
 				      const struct iov_cursor *start,
