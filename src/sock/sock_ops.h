@@ -175,8 +175,8 @@ struct sock_ops {
 	 * closing. */
 	void (*close)(struct sock *sk, int fd);
 	void (*exit)(struct sock *sk, int fd);
-	/* In the child, for a socket that it has inherited. */
-	void (*after_fork)(struct sock *sk);
+	/* A child is about to hold the socket, too. */
+	void (*before_fork)(struct sock *sk);
 	/*
 	 * For sockets that several processes hold (sock/shared.h), with the
 	 * half's lock: export what the next process must know, at most

@@ -97,7 +97,7 @@ void shm_pending_step(struct sock *sk, int fd);
 void shm_pending_decide(struct sock *sk, int fd);
 bool shm_pending_drop(struct sock *sk, int fd);
 void shm_sndbuf_changed(struct sock *sk, int fd);
-void shm_after_fork(struct sock *sk); /* in the child, for inherited ones */
+void shm_before_fork(struct sock *sk);
 
 /* Announce a listener, which may be left to the kernel.  -1 if another process
  * has announced it. */

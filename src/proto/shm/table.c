@@ -140,7 +140,7 @@ static void candidate_fallback(struct sock *sk, int fd, enum osf_reason why)
 	.tcp_info = shm_tcp_info, .so_error = anchor_so_error,                 \
 	.is_over = shm_is_over, .is_before_mark = shm_is_before_mark,          \
 	.disconnect = shm_disconnect, .shutdown = shut, .close = shm_close,    \
-	.exit = shm_exit, .after_fork = shm_after_fork, .alone = alone,        \
+	.exit = shm_exit, .before_fork = shm_before_fork, .alone = alone,      \
 	.export = shm_export, .import = shm_import, .lost = shm_lost,          \
 	.passthrough = nothing, .anchor_moved = shm_anchor_moved,              \
 	.reset = shm_broken, .fallback_now = shm_fallback_now,                 \
