@@ -44,6 +44,7 @@ struct shm_conn {
 	uint8_t tx_late;      /* bytes went by TCP to a peer that has closed */
 	uint64_t tx_tcp_base; /* bytes sent by TCP, exact while PENDING */
 	uint32_t tx_full_at; /* ours: the peer's tail, when there was no room */
+	uint64_t tx_full_ns; /* ours: since when it is that; 0: no matter */
 	uint32_t tx_limit;   /* bytes in flight at most, from SO_SNDBUF */
 	uint32_t granted;    /* ours: bytes of the ring beyond the window */
 	uint32_t bulk_bytes; /* ours: in large chunks, since bulk_since_ns */

@@ -79,6 +79,10 @@ static bool tx_writable_locked(struct sock *sk, int fd)
 	if (shm_of(sk)->tx_limit &&
 	    ring_tx_used(&shm_of(sk)->tx) >= shm_of(sk)->tx_limit)
 		return false;
+	if (shm_stretch_ns(sk) <= now_ns()) {
+		sock_changes_tx(sk);
+		shm_tx_stretch(sk);
+	}
 	return ring_tx_room(&shm_of(sk)->tx) >=
 	       shm_of(sk)->tx.size / WRITABLE_PART;
 }

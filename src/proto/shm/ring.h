@@ -23,7 +23,8 @@
  *           ^------- 2nd ------'        ^-- 3rd
  *
  * So an empty ring always has room for nearly its size.  A ring may begin with
- * part of its memory, and take the rest when a stream needs it.
+ * part of its memory, and take the rest when a stream needs it.  If it is full
+ * then and has wrapped around, it is stretched: T is the old end.
  *
  * Move: a consumer that lends records out, and does not get them back, may ask
  * the producer to leave them alone.  A tail of RING_TAIL_MOVE means "continue
@@ -146,7 +147,8 @@ struct ring_tx {
 	    resume;    /* where the ring went on before it was rewound, or 0 */
 	uint32_t hole; /* offset of a SKIP mark that the consumer may not have
 			  * reached, or UINT32_MAX */
-	uint8_t holds; /* the header of a record is not stored yet */
+	uint32_t hole_to; /* and where that leads */
+	uint8_t holds;    /* the header of a record is not stored yet */
 	/* The other half, where the consumer may ask us to continue:
 	 * ring_tx_areas(). */
 	uint32_t area_bytes; /* 0: there is one area */
@@ -198,6 +200,9 @@ static inline void ring_tx_grow(struct ring_tx *tx, uint32_t size)
 {
 	tx->grow_to = size;
 }
+
+/* The same at once.  A ring that has wrapped around goes on behind its old end. */
+void ring_tx_stretch(struct ring_tx *tx, uint32_t size);
 
 /* Bytes between tail and head, headers and padding included. */
 static inline uint32_t ring_tx_used(const struct ring_tx *tx)

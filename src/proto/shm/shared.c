@@ -41,7 +41,7 @@ struct rx_shared {
 
 struct tx_shared {
 	struct ring_shared ring;
-	uint32_t grow_to, tail, resume, hole;
+	uint32_t grow_to, tail, resume, hole, hole_to;
 	uint32_t holds, fin;
 	uint64_t tcp_base;
 	uint32_t limit, corked_bytes, corked_at;
@@ -82,6 +82,7 @@ static void tx_export(const struct shm_conn *c, struct tx_shared *s)
 		.tail = c->tx.tail,
 		.resume = c->tx.resume,
 		.hole = c->tx.hole,
+		.hole_to = c->tx.hole_to,
 		.holds = c->tx.holds,
 		.fin = c->tx_fin,
 		.tcp_base = c->tx_tcp_base,
@@ -146,7 +147,7 @@ static bool tx_is_possible(const struct sock *sk, const struct tx_shared *s)
 	       s->grow_to >= size && is_line(size, s->tail) &&
 	       is_line(size, s->resume) &&
 	       (s->hole == RING_NO_HOLE || is_line(size, s->hole)) &&
-	       is_line(size, s->corked_at);
+	       is_line(size, s->hole_to) && is_line(size, s->corked_at);
 }
 
 static void rx_set_area(struct sock *sk, unsigned area)
@@ -206,6 +207,7 @@ static void tx_take(struct sock *sk, const struct tx_shared *s)
 	tx->look = 0; /* the reader's tail is looked at first */
 	tx->resume = s->resume;
 	store_rlx(&tx->hole, s->hole);
+	tx->hole_to = s->hole_to;
 	tx->holds = s->holds != 0;
 	c->tx_fin = s->fin != 0;
 	c->tx_tcp_base = s->tcp_base;

@@ -182,6 +182,10 @@ void shm_exit(struct sock *sk, int fd);  /* the last process ends */
 int shm_inq(struct sock *sk, int fd);    /* FIONREAD */
 int shm_outq(struct sock *sk, int fd);
 void shm_tx_shrink(struct sock *sk); /* give back what a stream was granted */
+/* When is a ring to be stretched whose reader reads nothing?  UINT64_MAX: never. */
+uint64_t shm_stretch_ns(const struct sock *sk);
+/* Do it, if it is time.  The caller holds the tx lock. */
+void shm_tx_stretch(struct sock *sk);
 /* Start the fallback to the kernel: for a reason, or for NONE because the peer
  * has started it.  Pending bytes stay readable. */
 void shm_fallback(struct sock *sk, int fd, enum osf_reason reason);

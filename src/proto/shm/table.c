@@ -63,6 +63,8 @@ uint64_t shm_next_ns(struct sock *sk)
 {
 	uint64_t due = shm_is_corked(sk) ? shm_corked_until(sk) : UINT64_MAX;
 
+	if (unlikely(load_rlx(&shm_of(sk)->tx_full_ns)))
+		due = MIN(due, shm_stretch_ns(sk));
 	return shm_is_unsettled(sk) ? MIN(due, now_ns() + SETTLE_LOOK_NS) : due;
 }
 

@@ -88,6 +88,48 @@ void shm_tx_shrink(struct sock *sk)
 	shm_of(sk)->granted = 0;
 }
 
+/*
+ * A reader that reads nothing may itself be writing.  TCP takes what both kernels'
+ * buffers hold by default, so a ring that has been full for some time takes as much,
+ * too.  A reader that merely has no core for a moment has no use for that.
+ */
+#define STRETCH_BYTES (5u * 1024 * 1024)
+#define STRETCH_NS (10 * NS_PER_MS)
+
+uint64_t shm_stretch_ns(const struct sock *sk)
+{
+	uint64_t since = load_rlx(&shm_of(sk)->tx_full_ns);
+
+	return likely(!since) || !load_rlx(&shm_w(sk)->tx_ring) ||
+		       load_rlx(shm_of(sk)->tx.tail_pub) !=
+			   load_rlx(&shm_of(sk)->tx_full_at)
+		   ? UINT64_MAX
+		   : since + STRETCH_NS;
+}
+
+COLD void shm_tx_stretch(struct sock *sk)
+{
+	struct ring_tx *tx = &shm_of(sk)->tx;
+	bool lends = load_rlx(&shm_peer(sk)->flags) & SEG_LENDS;
+
+	if (shm_stretch_ns(sk) > now_ns())
+		return;
+	store_rlx(&shm_of(sk)->tx_full_ns, UINT64_C(0));
+	if (!lends && tx->base < tx->other)
+		ring_tx_stretch(tx, MIN(STRETCH_BYTES, 2 * tx->area_bytes));
+}
+
+/* A call has found no room. */
+static COLD void full_note(struct sock *sk)
+{
+	struct shm_conn *c = shm_of(sk);
+
+	if (c->tx.grow_to < MIN(STRETCH_BYTES, 2 * c->tx.area_bytes) &&
+	    !c->tx_limit && (!c->tx_full_ns || c->tx_full_at != c->tx.tail))
+		store_rlx(&c->tx_full_ns, now_ns());
+	store_rlx(&c->tx_full_at, c->tx.tail);
+}
+
 static bool is_full(const struct sock *sk)
 {
 	return shm_of(sk)->tx_limit &&
@@ -267,6 +309,8 @@ static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 		return tx_to_nobody(sk, fd, c, left, flags);
 	if (unlikely(!shm_w(sk)->tx_ring))
 		return tx_tcp(sk, fd, c, left, flags);
+	if (unlikely(shm_of(sk)->tx_full_ns))
+		shm_tx_stretch(sk);
 	if (unlikely(nobody_reads(sk, fd)))
 		return tx_to_nobody(sk, fd, c, left, flags);
 	ssize_t r = tx_ring(sk, fd, c, left, flags);
@@ -299,7 +343,7 @@ static int tx_begin(struct sock *sk, int fd)
 static inline void tx_end(struct sock *sk, int fd, ssize_t r)
 {
 	if (r == -EAGAIN)
-		store_rlx(&shm_of(sk)->tx_full_at, shm_of(sk)->tx.tail);
+		full_note(sk);
 	sock_unlock_tx(sk);
 	if (unlikely(shm_wants_back(sk)))
 		shm_fallback(sk, fd, OSF_REASON_NONE);

@@ -49,6 +49,8 @@ static bool rx_ready(struct sock *sk)
 static bool tx_ready(struct sock *sk)
 {
 	sock_refresh(sk);
+	if (unlikely(shm_stretch_ns(sk) <= now_ns()))
+		return true;
 	if (unlikely(shm_has_fallen_back(sk)))
 		return !shm_is_unsettled(sk);
 	return load_rlx(shm_of(sk)->tx.tail_pub) !=
@@ -301,12 +303,16 @@ static int tx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	if (handlers_ran(w->seen, restarts))
 		return -EINTR;
 	count(&sk->st->n_sleeps, 1);
-	if (awake || !restarts || load_rlx(&sk->w->rcvtimeo_ns) || idle_is_on())
-		err = nap_for(
-		    &how, awake ? 0 : POLLIN | POLLRDHUP, w->deadline_ns,
-		    awake || restarts ? NS_PER_MS : UINT64_MAX, restarts);
+	uint64_t end = MIN(w->deadline_ns, shm_stretch_ns(sk));
+	if (awake || !restarts || load_rlx(&sk->w->rcvtimeo_ns) ||
+	    idle_is_on() || end < w->deadline_ns)
+		err = nap_for(&how, awake ? 0 : POLLIN | POLLRDHUP, end,
+			      awake || restarts ? NS_PER_MS : UINT64_MAX,
+			      restarts);
 	else
 		err = recv_sleep(sk, fd);
+	if (err == -EAGAIN && end < w->deadline_ns)
+		return 0;
 	return err && anchor_note(sk, -err) ? 0 : err;
 }
 
