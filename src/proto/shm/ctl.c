@@ -76,13 +76,13 @@ static bool tx_writable_locked(struct sock *sk, int fd)
 	 * here. */
 	if (ring_tx_refresh(&shm_of(sk)->tx))
 		return true;
-	if (shm_of(sk)->tx_limit &&
-	    ring_tx_used(&shm_of(sk)->tx) >= shm_of(sk)->tx_limit)
-		return false;
-	if (shm_stretch_ns(sk) <= now_ns()) {
+	if (unlikely(load_rlx(&shm_of(sk)->tx_full_ns))) {
 		sock_changes_tx(sk);
 		shm_tx_stretch(sk);
 	}
+	if (shm_of(sk)->tx_limit &&
+	    ring_tx_used(&shm_of(sk)->tx) >= shm_of(sk)->tx_limit)
+		return false;
 	return ring_tx_room(&shm_of(sk)->tx) >=
 	       shm_of(sk)->tx.size / WRITABLE_PART;
 }

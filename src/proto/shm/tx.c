@@ -100,11 +100,13 @@ uint64_t shm_stretch_ns(const struct sock *sk)
 {
 	uint64_t since = load_rlx(&shm_of(sk)->tx_full_ns);
 
-	return likely(!since) || !load_rlx(&shm_w(sk)->tx_ring) ||
-		       load_rlx(shm_of(sk)->tx.tail_pub) !=
-			   load_rlx(&shm_of(sk)->tx_full_at)
-		   ? UINT64_MAX
-		   : since + STRETCH_NS;
+	if (likely(!since) || !load_rlx(&shm_w(sk)->tx_ring) ||
+	    load_rlx(&sk->w->shut) & SHUT_BIT_WR ||
+	    load_rlx(&shm_peer(sk)->flags) & SEG_CLOSED ||
+	    load_rlx(shm_of(sk)->tx.tail_pub) !=
+		load_rlx(&shm_of(sk)->tx_full_at))
+		return UINT64_MAX;
+	return since + STRETCH_NS;
 }
 
 COLD void shm_tx_stretch(struct sock *sk)
@@ -112,9 +114,13 @@ COLD void shm_tx_stretch(struct sock *sk)
 	struct ring_tx *tx = &shm_of(sk)->tx;
 	bool lends = load_rlx(&shm_peer(sk)->flags) & SEG_LENDS;
 
-	if (shm_stretch_ns(sk) > now_ns())
+	uint64_t due = shm_stretch_ns(sk);
+
+	if (due != UINT64_MAX && due > now_ns())
 		return;
 	store_rlx(&shm_of(sk)->tx_full_ns, UINT64_C(0));
+	if (due == UINT64_MAX) /* the reader has read */
+		return;
 	if (!lends && tx->base < tx->other)
 		ring_tx_stretch(tx, MIN(STRETCH_BYTES, 2 * tx->area_bytes));
 }

@@ -49,12 +49,13 @@ static bool rx_ready(struct sock *sk)
 static bool tx_ready(struct sock *sk)
 {
 	sock_refresh(sk);
-	if (unlikely(shm_stretch_ns(sk) <= now_ns()))
-		return true;
 	if (unlikely(shm_has_fallen_back(sk)))
 		return !shm_is_unsettled(sk);
-	return load_rlx(shm_of(sk)->tx.tail_pub) !=
-	       load_rlx(&shm_of(sk)->tx_full_at);
+	if (load_rlx(shm_of(sk)->tx.tail_pub) !=
+	    load_rlx(&shm_of(sk)->tx_full_at))
+		return true;
+	return load_rlx(&shm_of(sk)->tx_full_ns) &&
+	       shm_stretch_ns(sk) <= now_ns();
 }
 
 HOT int shm_is_ready(struct sock *sk, int dir)
