@@ -161,8 +161,7 @@ static void relay_run(int anchor, int inner, const struct stash *stash,
 			  .to = anchor,
 			  .buf = bufs + BUF_BYTES,
 			  .cap = BUF_BYTES,
-			  .gate = stash->gate ? stash : NULL,
-			  .has_end = stash->owes_end };
+			  .gate = stash->gate ? stash : NULL };
 
 	while (!down.done || !up.done) {
 		struct timespec tick = ns_timespec(GATE_TICK_NS);
@@ -320,6 +319,8 @@ static int start(int anchor, const struct stash *stash)
 	if (err)
 		return err;
 	copy_ways(anchor, pair[0]);
+	if (stash->is_shut)
+		libc.shutdown(pair[0], SHUT_WR);
 	uint8_t *bufs = mmap(NULL, 2 * BUF_BYTES, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	err =

@@ -34,7 +34,7 @@ struct stash {
 	 * NULL: open. */
 	const uint32_t *gate;
 	uint32_t gate_bit;
-	bool owes_end; /* behind it the stream that we send ends */
+	bool is_shut; /* nothing more may be sent anyway */
 };
 
 /* Does TCP alone not bring the rest of the stream? */

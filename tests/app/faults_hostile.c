@@ -822,6 +822,25 @@ static void near_passes(struct ctx *x)
 	need(n == sizeof(buf), "the peer got %lld bytes", (long long)n);
 }
 
+/* Who has shut down writing may not write by the new descriptor, either. */
+static void near_passes_shut(struct ctx *x)
+{
+	char buf[100];
+
+	unsettled_begins(x, -1);
+	need(!shutdown(x->fd, SHUT_WR), "shutdown: %m");
+	int fd = passed_on(x->fd);
+	stage = "the next user";
+	need(recv(fd, buf, 100, MSG_WAITALL) == 100,
+	     "what had not been read: %m");
+	need(send(fd, buf, 100, MSG_NOSIGNAL) < 0 && errno == EPIPE,
+	     "send() after shutdown()");
+	tell(x, 1);
+	stage = "the peer gets the end";
+	uint64_t n = hear(x);
+	need(!n, "the peer got %lld bytes", (long long)n);
+}
+
 enum { BY_RECV, BY_POLL, BY_EPOLL };
 
 /* What is sent meanwhile finds no room, whatever the call; the end is due. */
@@ -852,6 +871,8 @@ static void near_shuts(struct ctx *x)
 }
 
 SCENARIO(first_and_slow_pass, .near = near_passes,
+	 .flags = FAR_NONE | NEEDS_OSF);
+SCENARIO(first_and_slow_pass_shut, .near = near_passes_shut,
 	 .flags = FAR_NONE | NEEDS_OSF);
 SCENARIO(first_and_slow_recv, .near = near_shuts, .flags = FAR_NONE | NEEDS_OSF,
 	 .arg = BY_RECV);

@@ -65,7 +65,7 @@ struct foe {
 };
 
 static uint64_t seed, rounds;
-static int ctl;
+static int ctl, patience_ms = 300;
 static bool as_opener;
 
 static uint64_t next(struct foe *f)
@@ -175,7 +175,7 @@ static int tcp_socket(void)
  * time. */
 static int proposal_of_victim(struct foe *f)
 {
-	uint64_t end = ms_now() + 300;
+	uint64_t end = ms_now() + (uint64_t)patience_ms;
 	int channel, refused;
 
 	while ((channel = proposal_connect(f->tcp, &f->notice, &refused)) < 0 &&
@@ -310,9 +310,10 @@ static bool channel_as_opener(struct foe *f, uint16_t server)
 	if (connect(f->tcp, (void *)&a, sizeof(a)))
 		give_up("connect");
 	p.fd = offer;
-	f->channel = poll(&p, 1, 300) == 1 ? accept(offer, NULL, NULL) : -1;
+	f->channel =
+	    poll(&p, 1, patience_ms) == 1 ? accept(offer, NULL, NULL) : -1;
 	close(offer);
-	if (f->channel < 0 || !listen_to(f->channel, 300, &h, fds))
+	if (f->channel < 0 || !listen_to(f->channel, patience_ms, &h, fds))
 		return false;
 	take_memory(f, fds[0], fds[1]);
 	close_all(fds, 2);
@@ -867,7 +868,7 @@ static bool meet(struct foe *f, int listener, uint16_t port)
 	h = hello_make(f);
 	say(f->channel, &h, sizeof(h), (int[]){ seg_fd, f->own_fd }, 2);
 	close(seg_fd);
-	if (!listen_to(f->channel, 300, &h, fds))
+	if (!listen_to(f->channel, patience_ms, &h, fds))
 		return false;
 	take_memory(f, -1, fds[0]);
 	close_all(fds, 2);
@@ -969,6 +970,7 @@ static void be_first_and_slow(int listener, uint16_t port)
 	struct foe f = { .tcp = -1, .channel = -1, .rng = seed };
 	bool has_end;
 
+	patience_ms = 5000; /* it meets once */
 	own_inbox(&f);
 	if (!meet(&f, listener, port))
 		give_up("no meeting");

@@ -54,7 +54,8 @@ struct shm_conn {
 	uint32_t corked_bytes; /* of records that wait for more; 0: none */
 	uint32_t corked_at; /* the first of them, whose header is not stored */
 	uint64_t corked_hdr, corked_since_ns;
-	uint8_t fin_due; /* the kernel's FIN, once the peer has settled */
+	uint8_t fin_due;       /* the kernel's FIN, once the peer has settled */
+	uint8_t saw_unsettled; /* ours: somebody may sleep because of that */
 
 	/* The upgrade. */
 	int32_t proposal_fd;  /* the listener of our proposal, or 0 */

@@ -251,6 +251,8 @@ unsigned shm_events(struct sock *sk, int fd)
 	bool by_tcp = !load_rlx(&shm_w(sk)->tx_ring);
 	bool by_none = shm_is_unsettled(sk);
 	if (unlikely(by_none))
+		store_rlx(&shm_of(sk)->saw_unsettled, (uint8_t)1);
+	if (unlikely(by_none))
 		;
 	else if (unlikely(by_tcp))
 		ev |= queue_events(sk, fd, POLLOUT | POLLWRNORM);

@@ -370,7 +370,6 @@ static void await_first(struct sock *sk, int fd, struct stash *st)
 		store_rlx(&second_ns, now_ns());
 		st->gate = &shm_peer(sk)->flags;
 		st->gate_bit = SEG_SETTLED;
-		st->owes_end = shm_of(sk)->fin_due;
 	} else if (shm_of(sk)->fin_due) {
 		shm_fin(sk, fd);
 	}
@@ -447,6 +446,7 @@ static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
 		err = end_tx(sk, fd);
 	if (!err && !is_first)
 		await_first(sk, fd, st);
+	st->is_shut = sk->w->shut & SHUT_BIT_WR;
 	if (err) {
 		shm_broken(sk, fd, "the kernel cannot take it");
 		return err == -ENOMEM ? err : -ECONNRESET;

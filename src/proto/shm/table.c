@@ -65,7 +65,12 @@ uint64_t shm_next_ns(struct sock *sk)
 
 	if (unlikely(load_rlx(&shm_of(sk)->tx_full_ns)))
 		due = MIN(due, shm_stretch_ns(sk));
-	return shm_is_unsettled(sk) ? MIN(due, now_ns() + SETTLE_LOOK_NS) : due;
+	if (likely(!load_rlx(&shm_of(sk)->saw_unsettled) &&
+		   !load_rlx(&shm_of(sk)->fin_due)))
+		return due;
+	/* It may have settled since the last look: look once more. */
+	store_rlx(&shm_of(sk)->saw_unsettled, (uint8_t)shm_is_unsettled(sk));
+	return MIN(due, now_ns() + SETTLE_LOOK_NS);
 }
 
 static unsigned look(struct sock *sk, int fd)
