@@ -81,6 +81,7 @@ static void gain(int fd, struct file *f)
 		return;
 	}
 	f->sk->st->shared = 1;
+	sock_ops(f->sk)->before_fork(f->sk);
 	file_note_shared_fds(f);
 	hold_add(f->sk, f->holding ? f->holding : f->renounced);
 }
@@ -233,7 +234,7 @@ static void leave(int fd, struct file *f)
 {
 	if (!first_met(f))
 		return;
-	if (sock_procs(f->sk) > 1)
+	if (sock_procs(f->sk) > 1 && sock_was_used(f->sk))
 		anchor_clear(f->sk, fd);
 	f->has_left = 1;
 	if (!f->holding)

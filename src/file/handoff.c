@@ -281,7 +281,8 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 		/* The kernel closes this one during exec() without calling us.
 		 * If a doorbell were unread then, the kernel would reset the
 		 * connection. */
-		else if (is_exec && f->kind == FILE_SOCK)
+		else if (is_exec && f->kind == FILE_SOCK &&
+			 (sock_procs(f->sk) == 1 || sock_was_used(f->sk)))
 			anchor_clear(f->sk, fd);
 		file_put(f);
 	}

@@ -19,13 +19,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/auto.h"
+#include "base/clock.h"
 #include "base/libc.h"
 #include "base/log.h"
 #include "base/rawcall.h"
 #include "file/relay.h"
 
 #define BUF_BYTES (64u * 1024)
+#define GATE_TICK_NS (5 * NS_PER_MS)
 
 /* Code that runs in the relay process: system calls only. */
 
@@ -39,8 +42,9 @@ struct way {
 	    *stash;      /* the part behind n_first comes later; or NULL */
 	uint64_t n_gap;  /* to be moved before that part */
 	uint64_t n_skip; /* to be thrown away behind it */
-	bool has_end;    /* nothing more comes */
-	bool done;       /* and @to has been told so */
+	const struct stash *gate; /* it has a gate that is closed; or NULL */
+	bool has_end;             /* nothing more comes */
+	bool done;                /* and @to has been told so */
 };
 
 static void relay_exit(void)
@@ -119,6 +123,10 @@ static void way_write(struct way *w)
 
 static void way_step(struct way *w)
 {
+	if (w->gate && load_acq(w->gate->gate) & w->gate->gate_bit)
+		w->gate = NULL;
+	if (w->gate)
+		return;
 	if (!w->n && w->stash && !w->n_gap)
 		way_take_stash(w);
 	if (!w->n && !w->has_end)
@@ -134,7 +142,7 @@ static void way_step(struct way *w)
 /* What either direction waits for at @fd. */
 static short wanted(const struct way *in, const struct way *out)
 {
-	return (short)((!in->n && !in->has_end ? POLLIN : 0) |
+	return (short)((!in->gate && !in->n && !in->has_end ? POLLIN : 0) |
 		       (out->n ? POLLOUT : 0));
 }
 
@@ -152,17 +160,23 @@ static void relay_run(int anchor, int inner, const struct stash *stash,
 	struct way up = { .from = inner,
 			  .to = anchor,
 			  .buf = bufs + BUF_BYTES,
-			  .cap = BUF_BYTES };
+			  .cap = BUF_BYTES,
+			  .gate = stash->gate ? stash : NULL };
 
 	while (!down.done || !up.done) {
+		struct timespec tick = ns_timespec(GATE_TICK_NS);
+
 		way_step(&down);
+		if (down.has_end) /* whoever would open it has gone */
+			up.gate = NULL;
 		way_step(&up);
 		/* Do not poll an idle end: its POLLHUP would spin. */
 		short a = wanted(&down, &up), i = wanted(&up, &down);
 		struct pollfd p[2] = { { .fd = a ? anchor : -1, .events = a },
 				       { .fd = i ? inner : -1, .events = i } };
 		if ((a || i) && !(down.stash && !down.n && !down.n_gap))
-			rawcall(SYS_ppoll, p, 2, NULL, NULL, 0);
+			rawcall(SYS_ppoll, p, 2, up.gate ? &tick : NULL, NULL,
+				0);
 	}
 	relay_exit();
 }
@@ -305,6 +319,8 @@ static int start(int anchor, const struct stash *stash)
 	if (err)
 		return err;
 	copy_ways(anchor, pair[0]);
+	if (stash->is_shut)
+		libc.shutdown(pair[0], SHUT_WR);
 	uint8_t *bufs = mmap(NULL, 2 * BUF_BYTES, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	err =

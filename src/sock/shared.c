@@ -73,6 +73,14 @@ static int half_import(struct sock *sk, struct shared_page *p,
 	return err;
 }
 
+/* This process's first look into the page, which a child may never take. */
+static COLD void number_get(struct sock *sk)
+{
+	uint32_t n = fetch_add(&sk->page->n_writers, 1u) + 1;
+
+	cas(&sk->writer, 0u, n ? n : 1u);
+}
+
 /* Lock the page's half and import it.  False: the connection is lost. */
 static bool page_take(struct sock *sk, enum sock_half which)
 {
@@ -84,6 +92,8 @@ static bool page_take(struct sock *sk, enum sock_half which)
 		return false;
 	}
 	const char *why = NULL;
+	if (unlikely(!load_rlx(&sk->writer)))
+		number_get(sk);
 	if (unlikely(load_rlx(&half->is_changing)))
 		why = "a process that died in the middle of a call";
 	else if (unlikely(half_import(sk, p, which)))
@@ -158,11 +168,13 @@ bool shared_needs_page(const struct sock *sk)
 	return !sk->page && !sk->old_page && sock_mode(sk) != SOCK_KERNEL;
 }
 
+/* All of it is about to be written: no fault for each page. */
 static void *map_shared(size_t bytes)
 {
-	void *at = bytes ? mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-				MAP_SHARED | MAP_ANONYMOUS, -1, 0)
-			 : MAP_FAILED;
+	void *at = bytes
+		       ? mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			      MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0)
+		       : MAP_FAILED;
 
 	if (at == MAP_FAILED)
 		return NULL;
@@ -345,8 +357,7 @@ void sock_inherit(struct sock *sk, bool calls)
 	sk->rx_is_in = sk->tx_is_in = 0;
 	sk->my_sleepers = sk->my_tx_sleepers = 0;
 	watches_after_fork(sk);
-	if (sk->page)
-		sk->writer = fetch_add(&sk->page->n_writers, 1u) + 1;
+	sk->writer = 0;
 	/* The parent gives it to the kernel, in another thread. */
 	sk->moved_ns = sock_mode(sk) == SOCK_UPGRADING ? now_ns() : 0;
 	if (!calls) /* of the parent's other threads, which will not end here */

@@ -116,6 +116,13 @@ static inline int32_t sock_procs(const struct sock *sk)
 	return n > 1 ? n : 1;
 }
 
+/* Of a socket that others hold, too: has this process made a call on it since it
+ * inherited it?  If not, nothing that came is its affair. */
+static inline bool sock_was_used(const struct sock *sk)
+{
+	return load_rlx(&sk->writer);
+}
+
 /* @n processes no longer hold it: have all let go?  Then the caller alone ends
  * it. */
 bool sock_let_go(struct sock *sk, int32_t n);

@@ -119,9 +119,9 @@ struct sock {
 	uint64_t polled_ns; /* when a poll() without a timeout asked it */
 
 	/* Sharing: sock/shared.h. */
-	uint32_t writer;         /* this process's number in the page */
-	uint32_t epoch;          /* of the process that may free the page */
-	struct holders *holders; /* of a socket without a page */
+	uint32_t writer; /* this process's number in the page; 0: none yet */
+	uint32_t epoch;  /* of the process that may free the page */
+	struct holders *holders;      /* of a socket without a page */
 	struct shared_page *old_page; /* the others have let go */
 	uint64_t
 	    moved_ns; /* another process gives it to the kernel since then */

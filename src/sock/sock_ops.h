@@ -189,6 +189,8 @@ struct sock_ops {
 	 * closing. */
 	void (*close)(struct sock *sk, int fd);
 	void (*exit)(struct sock *sk, int fd);
+	/* A child is about to hold the socket, too. */
+	void (*before_fork)(struct sock *sk);
 	/* In the child, for a socket that it has inherited. */
 	void (*after_fork)(struct sock *sk);
 	/*

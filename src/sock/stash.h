@@ -12,6 +12,8 @@
  *     by TCP               n_gap bytes of the stream
  *     data[n_first .. n)   what follows
  *     by TCP               n_skip bytes that are not of the stream, then the rest
+ *
+ * And until a gate opens, nobody may send on the connection.
  */
 #pragma once
 
@@ -28,12 +30,17 @@ struct stash {
 	uint32_t n_skip;
 	bool has_end; /* and then the stream ends */
 	bool is_late; /* TCP may have what follows already */
+	/* Shared memory: closed until the bit is set, or the connection has ended.
+	 * NULL: open. */
+	const uint32_t *gate;
+	uint32_t gate_bit;
+	bool is_shut; /* nothing more may be sent anyway */
 };
 
 /* Does TCP alone not bring the rest of the stream? */
 static inline bool stash_needs_relay(const struct stash *stash)
 {
-	return stash->n || stash->n_skip;
+	return stash->n || stash->n_skip || stash->gate;
 }
 
 static inline void stash_free(struct stash *stash)

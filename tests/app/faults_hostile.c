@@ -24,6 +24,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,9 +38,10 @@
 #define HOLDS_MAX 24u
 
 /* No call on a descriptor that does not block may wait for a peer.  The machine may
- * be slow; a loop that waits for the peer costs time of the core. */
+ * be slow; but a loop that waits for the peer costs time of the core, or sleeps. */
 #define CALL_MS 1000u
 #define CALL_CPU_MS 50u
+#define CALL_SLEEPS 100
 
 /* --- the hostile program --- */
 
@@ -77,6 +79,7 @@ static pid_t spawn_hostile(struct ctx *x, const char *manner, int *ctl,
 struct call_time {
 	const char *call;
 	uint64_t us, cpu_us;
+	long sleeps;
 };
 
 static struct call_time longest; /* of all calls */
@@ -89,11 +92,20 @@ static uint64_t us_by(clockid_t clock)
 	return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
 }
 
+static long sleeps_now(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_THREAD, &u);
+	return u.ru_nvcsw;
+}
+
 static struct call_time call_begins(const char *call)
 {
 	stage = call;
 	return (struct call_time){ call, us_by(CLOCK_MONOTONIC),
-				   us_by(CLOCK_THREAD_CPUTIME_ID) };
+				   us_by(CLOCK_THREAD_CPUTIME_ID),
+				   sleeps_now() };
 }
 
 static void call_ends(struct call_time *t)
@@ -102,9 +114,12 @@ static void call_ends(struct call_time *t)
 
 	t->us = us_by(CLOCK_MONOTONIC) - t->us;
 	t->cpu_us = us_by(CLOCK_THREAD_CPUTIME_ID) - t->cpu_us;
-	need(t->us < CALL_MS * 1000u && t->cpu_us < CALL_CPU_MS * 1000u,
-	     "%s took %llu us, and %llu us of the core", t->call,
-	     (unsigned long long)t->us, (unsigned long long)t->cpu_us);
+	t->sleeps = sleeps_now() - t->sleeps;
+	need(t->us < CALL_MS * 1000u && t->cpu_us < CALL_CPU_MS * 1000u &&
+		 t->sleeps < CALL_SLEEPS,
+	     "%s took %llu us, and %llu us of the core, and slept %ld times",
+	     t->call, (unsigned long long)t->us, (unsigned long long)t->cpu_us,
+	     t->sleeps);
 	if (t->cpu_us > longest.cpu_us)
 		longest = *t;
 	errno = saved;
@@ -760,6 +775,129 @@ static void near_named(struct ctx *x)
 
 SCENARIO(hostile_stolen_name, .near = near_named, .far = far_named,
 	 .flags = NEEDS_OSF | FAR_APART);
+
+/* --- a peer that falls back first, and loses its core in the middle --- */
+
+static void unsettled_begins(struct ctx *x, int ep)
+{
+	spawn_hostile(x, "first_and_slow", &x->ctl, 0);
+	connect_with_hostile(x);
+	until_upgraded(x);
+	if (ep >= 0)
+		watch_fd(ep, x->fd, EPOLLIN, 0);
+	stage = "the peer falls back";
+	tell(x, 1);
+	hear(x);
+}
+
+/* Our descriptor, passed to ourselves: another one of the same connection. */
+static int passed_on(int fd)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} control = { .align = { .cmsg_level = SOL_SOCKET,
+				 .cmsg_type = SCM_RIGHTS,
+				 .cmsg_len = CMSG_LEN(sizeof(int)) } };
+	char byte = 'x';
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
+			      .msg_controllen = CMSG_SPACE(sizeof(int)) };
+	int pair[2], got;
+
+	need(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair),
+	     "socketpair: %m");
+	memcpy(CMSG_DATA(&control.align), &fd, sizeof(fd));
+	need(TIMED("sendmsg(SCM_RIGHTS)", sendmsg(pair[0], &msg, 0)) == 1,
+	     "sendmsg: %m");
+	need(recvmsg(pair[1], &msg, MSG_CMSG_CLOEXEC) == 1, "recvmsg: %m");
+	memcpy(&got, CMSG_DATA(&control.align), sizeof(got));
+	close(pair[0]);
+	close(pair[1]);
+	return got;
+}
+
+/* What the descriptor's next user sends comes behind what the peer puts back. */
+static void near_passes(struct ctx *x)
+{
+	char buf[1000];
+
+	unsettled_begins(x, -1);
+	int fd = passed_on(x->fd);
+	stage = "the next user";
+	need(recv(fd, buf, 100, MSG_WAITALL) == 100,
+	     "what had not been read: %m");
+	memset(buf, 7, sizeof(buf));
+	need(send(fd, buf, sizeof(buf), MSG_NOSIGNAL) == sizeof(buf),
+	     "send: %m");
+	close(fd);
+	close(x->fd);
+	tell(x, 1);
+	stage = "the peer gets it";
+	uint64_t n = hear(x);
+	need(n == sizeof(buf), "the peer got %lld bytes", (long long)n);
+}
+
+/* Who has shut down writing may not write by the new descriptor, either. */
+static void near_passes_shut(struct ctx *x)
+{
+	char buf[100];
+
+	unsettled_begins(x, -1);
+	need(!shutdown(x->fd, SHUT_WR), "shutdown: %m");
+	int fd = passed_on(x->fd);
+	stage = "the next user";
+	need(recv(fd, buf, 100, MSG_WAITALL) == 100,
+	     "what had not been read: %m");
+	need(send(fd, buf, 100, MSG_NOSIGNAL) < 0 && errno == EPIPE,
+	     "send() after shutdown()");
+	tell(x, 1);
+	stage = "the peer gets the end";
+	uint64_t n = hear(x);
+	need(!n, "the peer got %lld bytes", (long long)n);
+}
+
+enum { BY_RECV, BY_POLL, BY_EPOLL };
+
+/* What is sent meanwhile finds no room, whatever the call; the end is due. */
+static void near_shuts(struct ctx *x)
+{
+	struct pollfd p = { .fd = x->fd, .events = POLLIN };
+	struct epoll_event ev;
+	char buf[200];
+	int ep = epoll_create1(EPOLL_CLOEXEC);
+
+	unsettled_begins(x, ep);
+	need(recv(x->fd, buf, 100, MSG_WAITALL) == 100,
+	     "what had come before: %m");
+	need(TIMED("send()",
+		   send(x->fd, buf, 100, MSG_DONTWAIT | MSG_NOSIGNAL)) < 0 &&
+		 errno == EAGAIN,
+	     "send() has taken what may not go by TCP");
+	need(!TIMED("shutdown()", shutdown(x->fd, SHUT_WR)), "shutdown: %m");
+	tell(x, 1);
+	stage = "the end is due, and this process sleeps";
+	if (x->sc->arg == BY_POLL)
+		need(poll(&p, 1, -1) == 1, "poll: %m");
+	if (x->sc->arg == BY_EPOLL)
+		need(epoll_wait(ep, &ev, 1, -1) == 1, "epoll_wait: %m");
+	need(recv(x->fd, buf, 1, 0) == 1, "recv: %m");
+	uint64_t n = hear(x);
+	need(!n, "the peer got %lld bytes", (long long)n);
+}
+
+SCENARIO(first_and_slow_pass, .near = near_passes,
+	 .flags = FAR_NONE | NEEDS_OSF);
+SCENARIO(first_and_slow_pass_shut, .near = near_passes_shut,
+	 .flags = FAR_NONE | NEEDS_OSF);
+SCENARIO(first_and_slow_recv, .near = near_shuts, .flags = FAR_NONE | NEEDS_OSF,
+	 .arg = BY_RECV);
+SCENARIO(first_and_slow_poll, .near = near_shuts, .flags = FAR_NONE | NEEDS_OSF,
+	 .arg = BY_POLL);
+SCENARIO(first_and_slow_epoll, .near = near_shuts,
+	 .flags = FAR_NONE | NEEDS_OSF, .arg = BY_EPOLL);
 
 /* --- a user who has no part in a connection of root's reaches for it --- */
 

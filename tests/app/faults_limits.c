@@ -13,12 +13,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -230,5 +232,64 @@ SCENARIO(unix_not_permitted, .near = works_on_the_kernel, .far = far_echo,
 	 .before = refuse_unix, .arg = EPERM);
 SCENARIO(map_out_of_memory, .near = works_on_the_kernel, .far = far_echo,
 	 .before = refuse_shared_mmap, .arg = ENOMEM);
+/* --- both ends write before they read --- */
+
+#define FIRST_BYTES (2u << 20) /* TCP over loopback takes 4 MB */
+
+enum { POLLS = 1, EPOLLS };
+
+/* Sleeps until there is room. */
+static bool await_room(struct ctx *x, int ep)
+{
+	struct pollfd p = { .fd = x->fd, .events = POLLOUT };
+	struct epoll_event ev;
+
+	return x->sc->arg == POLLS ? poll(&p, 1, -1) == 1
+				   : epoll_wait(ep, &ev, 1, -1) == 1;
+}
+
+static void write_first(struct ctx *x)
+{
+	bool polls = x->sc->arg == POLLS || x->sc->arg == EPOLLS;
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT | EPOLLET };
+	int ep = epoll_create1(EPOLL_CLOEXEC);
+
+	need(!epoll_ctl(ep, EPOLL_CTL_ADD, x->fd, &ev), "epoll_ctl: %m");
+	stage = "both ends write";
+	for (uint64_t end = x->s.out + FIRST_BYTES; x->s.out < end;) {
+		ssize_t r = stream_send_some(&x->s, end - x->s.out,
+					     polls ? MSG_DONTWAIT : 0);
+
+		need(r > 0 || (polls && errno == EAGAIN), "send: %m");
+		need(r > 0 || await_room(x, ep), "no room: %m");
+	}
+	stage = "and then read";
+	need(stream_recv(&x->s, FIRST_BYTES), "recv: %m");
+}
+
+static void near_writes_first(struct ctx *x)
+{
+	turns(x, WARM_TURNS);
+	write_first(x);
+}
+
+static void far_writes_first(struct ctx *x)
+{
+	for (int i = 0; i < WARM_TURNS; i++)
+		need(stream_recv(&x->s, 16) && stream_send(&x->s, 16),
+		     "a turn: %m");
+	write_first(x);
+}
+
+SCENARIO(both_write_first, .near = near_writes_first, .far = far_writes_first,
+	 .flags = LAZY_TOO);
+SCENARIO(both_write_first_by_poll, .near = near_writes_first,
+	 .far = far_writes_first, .arg = POLLS);
+SCENARIO(both_write_first_by_epoll, .near = near_writes_first,
+	 .far = far_writes_first, .arg = EPOLLS);
+SCENARIO(both_write_first_in_600_mb, .near = near_writes_first,
+	 .far = far_writes_first, .before = limit_as, .arg = 600 << 10);
+SCENARIO(both_write_first_in_60_mb, .near = near_writes_first,
+	 .far = far_writes_first, .before = limit_as, .arg = 60 << 10);
 SCENARIO(limited_from_start, .near = works, .far = far_echo,
 	 .flags = FROM_START);

@@ -14,7 +14,8 @@
  *
  *     rendezvous, then some honest records, then nonsense for some milliseconds
  *
- * The manner "stranger" is another user's, who reaches for a connection between
+ * The manner "first_and_slow" stops in the middle of a fallback, as a process that
+ * loses its core does.  The manner "stranger" is another user's, who reaches for a connection between
  * two others.  What is written depends on SEED and the number of the round alone;
  * when the victim sees it does not.  Started by faults_hostile.c.
  */
@@ -64,7 +65,7 @@ struct foe {
 };
 
 static uint64_t seed, rounds;
-static int ctl;
+static int ctl, patience_ms = 300;
 static bool as_opener;
 
 static uint64_t next(struct foe *f)
@@ -174,7 +175,7 @@ static int tcp_socket(void)
  * time. */
 static int proposal_of_victim(struct foe *f)
 {
-	uint64_t end = ms_now() + 300;
+	uint64_t end = ms_now() + (uint64_t)patience_ms;
 	int channel, refused;
 
 	while ((channel = proposal_connect(f->tcp, &f->notice, &refused)) < 0 &&
@@ -309,9 +310,10 @@ static bool channel_as_opener(struct foe *f, uint16_t server)
 	if (connect(f->tcp, (void *)&a, sizeof(a)))
 		give_up("connect");
 	p.fd = offer;
-	f->channel = poll(&p, 1, 300) == 1 ? accept(offer, NULL, NULL) : -1;
+	f->channel =
+	    poll(&p, 1, patience_ms) == 1 ? accept(offer, NULL, NULL) : -1;
 	close(offer);
-	if (f->channel < 0 || !listen_to(f->channel, 300, &h, fds))
+	if (f->channel < 0 || !listen_to(f->channel, patience_ms, &h, fds))
 		return false;
 	take_memory(f, fds[0], fds[1]);
 	close_all(fds, 2);
@@ -809,8 +811,9 @@ static void attack_recall(struct foe *f)
 	bell(f);
 	usleep(below(f, 3000));
 	if (below(f, 4) == 0) {
-		me(f)->cut = below(f, 2) ? 0 : nasty(f);
-		fetch_or(&me(f)->flags, SEG_CUT);
+		me(f)->cut = below(f, 2) ? SEG_CUT_IS : nasty(f);
+		f->seg->first_back = below(f, 3);
+		fetch_or(&me(f)->flags, SEG_SETTLED);
 	}
 }
 
@@ -865,7 +868,7 @@ static bool meet(struct foe *f, int listener, uint16_t port)
 	h = hello_make(f);
 	say(f->channel, &h, sizeof(h), (int[]){ seg_fd, f->own_fd }, 2);
 	close(seg_fd);
-	if (!listen_to(f->channel, 300, &h, fds))
+	if (!listen_to(f->channel, patience_ms, &h, fds))
 		return false;
 	take_memory(f, -1, fds[0]);
 	close_all(fds, 2);
@@ -925,6 +928,69 @@ static void attack_until_killed(const char *name, int listener, uint16_t port,
 			pause();
 		foe_close(&f);
 	}
+}
+
+/* The next word of the victim's program. */
+static uint64_t heard(void)
+{
+	uint64_t word = 0;
+
+	if (read(ctl, &word, sizeof(word)) != sizeof(word))
+		_exit(0);
+	return word;
+}
+
+static void said(uint64_t word)
+{
+	if (write(ctl, &word, sizeof(word)) != sizeof(word))
+		give_up("ctl");
+}
+
+/* Bytes that TCP brings until @ms pass without any; *@has_end: then it has ended. */
+static uint64_t tcp_brings(struct foe *f, int ms, bool *has_end)
+{
+	struct pollfd p = { .fd = f->tcp, .events = POLLIN };
+	char bin[4096];
+	uint64_t n = 0;
+
+	*has_end = false;
+	while (!*has_end && poll(&p, 1, ms) == 1) {
+		ssize_t r = recv(f->tcp, bin, sizeof(bin), 0);
+
+		*has_end = r <= 0;
+		n += r > 0 ? (uint64_t)r : 0;
+	}
+	return n;
+}
+
+/* Is the first to fall back, and does not settle until the victim's program has done
+ * what it wants to do: nothing of that may come by TCP before. */
+static void be_first_and_slow(int listener, uint16_t port)
+{
+	struct foe f = { .tcp = -1, .channel = -1, .rng = seed };
+	bool has_end;
+
+	patience_ms = 5000; /* it meets once */
+	own_inbox(&f);
+	if (!meet(&f, listener, port))
+		give_up("no meeting");
+	fetch_or(&me(&f)->flags, SEG_TX_RING);
+	heard();
+	record(&f, 100);
+	f.seg->first_back = f.side + 1;
+	fetch_or(&me(&f)->flags, SEG_FALLBACK | SEG_WANT_BACK);
+	tcp_brings(&f, 50, &has_end);
+	said(1);
+	heard();
+	uint64_t early = tcp_brings(&f, 50, &has_end);
+	if (early || has_end)
+		errno = 0, give_up("something came too early");
+	fetch_or(&me(&f)->flags, SEG_SETTLED);
+	uint64_t n = tcp_brings(&f, 8000, &has_end);
+	said(has_end ? n : UINT64_MAX);
+	record(&f, 1);
+	bell(&f);
+	pause();
 }
 
 /* Reaches for a connection that is not ours, as another user, and sits on it. */
@@ -1004,6 +1070,8 @@ int main(int argc, char **argv)
 		    write(ctl, &word, sizeof(word)) != sizeof(word))
 			return 1;
 	}
+	if (!strcmp(argv[2], "first_and_slow"))
+		be_first_and_slow(listener, port);
 	if (behave_badly(argv[2], listener, port))
 		return 0;
 	attack_until_killed(argv[2], listener, port, other);

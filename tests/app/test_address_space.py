@@ -18,8 +18,8 @@ import harness
 
 MB = 1 << 20
 AT_REST_MAX = 3 * MB
-SPARE = 64 * MB   # above what the program has when it sets the limit
-WANTED = 48 * MB  # which it maps when its connections are there
+SPARE = 256 * MB   # above what the program has when it sets the limit
+WANTED = 200 * MB  # which it maps when its connections are there
 CONNS = 20
 TURNS = 30
 

@@ -262,6 +262,55 @@ static void random_run(uint32_t size, uint64_t seed)
 	pair_fini(&p);
 }
 
+/* A full ring is stretched, wherever it is full, and then takes nearly all. */
+static void stretched_run(uint64_t seed)
+{
+	const uint32_t size = 1u << 18, window = size / 8;
+	struct rng r = { seed };
+	struct ring_pair p;
+	uint64_t sent = 0, got = 0;
+	ssize_t took;
+
+	pair_init(&p, size);
+	ring_tx_window(&p.tx, window);
+	for (uint32_t i = rng_below(&r, 200); i; i--) {
+		uint32_t n = random_len(&r, window);
+
+		took = pair_push(&p, sent, n);
+		assert_true(took >= 0);
+		sent += (uint64_t)took;
+		got += pair_pull(&p, got, random_len(&r, window));
+	}
+	do {
+		took = pair_push(&p, sent, 500);
+		assert_true(took >= 0);
+		sent += (uint64_t)took;
+		if (rng_below(&r, 40) == 0) /* not before it is full */
+			got += pair_pull(&p, got, 100);
+	} while (took);
+	ring_tx_stretch(&p.tx, size);
+	while ((took = pair_push(&p, sent, 500)) > 0) {
+		sent += (uint64_t)took;
+		if (seed % 2 && rng_below(&r, 8) == 0)
+			got += pair_pull(&p, got, random_len(&r, 3000));
+		if (sent > 20 * (uint64_t)size)
+			break;
+	}
+	assert_true(took >= 0);
+	if (seed % 2 == 0)
+		assert_true(sent - got > size / 20 * 15);
+	got += pair_pull(&p, got, UINT32_MAX / 2);
+	assert_int_equal(got, sent);
+	assert_int_equal(ring_tx_refresh(&p.tx), 0);
+	pair_fini(&p);
+}
+
+static void a_full_ring_is_stretched(void **state)
+{
+	for (uint64_t seed = 1; seed <= 1000; seed++)
+		stretched_run(seed);
+}
+
 static void any_schedule_is_a_stream(void **state)
 {
 	static const uint32_t sizes[] = { 4096, 8192, 16384, 65536 };
@@ -519,6 +568,7 @@ int main(void)
 		cmocka_unit_test(marks_fit_into_a_full_ring),
 		cmocka_unit_test(a_jump_alone_is_nothing_to_be_read),
 		cmocka_unit_test(any_schedule_is_a_stream),
+		cmocka_unit_test(a_full_ring_is_stretched),
 		cmocka_unit_test(references_stand_in_the_stream),
 		cmocka_unit_test(references_behind_a_lent_record_stay),
 		cmocka_unit_test(what_is_lent_stays_and_the_stream_goes_on),

@@ -148,7 +148,7 @@ static bool is_not_rung(const struct sock *sk) { return false; }
 static uint64_t never(struct sock *sk) { return UINT64_MAX; }
 
 static void nothing(struct sock *sk, int fd) {}
-static void nothing_inherited(struct sock *sk) {}
+static void unchanged(struct sock *sk) {} /* by a fork */
 
 static void is_no_loss(struct sock *sk, int fd, const char *why) {}
 
@@ -195,10 +195,10 @@ static int kernel_disconnect(struct sock *sk, int fd,
 	.async_changed = nothing, .tcp_info = knows_all,                       \
 	.so_error = ask_anchor, .is_over = is_there_still,                     \
 	.is_before_mark = at_anchors_mark, .retire = retired,                  \
-	.close = inet_seen, .exit = inet_seen,                                 \
-	.after_fork = nothing_inherited, .alone = sock_unshare,                \
-	.sync = nothing, .passthrough = inet_unseen,                           \
-	.anchor_moved = sock_anchor_moved, .reset = is_no_loss
+	.close = inet_seen, .exit = inet_seen, .before_fork = unchanged,       \
+	.after_fork = unchanged, .alone = sock_unshare, .sync = nothing,       \
+	.passthrough = inet_unseen, .anchor_moved = sock_anchor_moved,         \
+	.reset = is_no_loss
 
 const struct sock_ops inet_kernel_ops = {
 	.name = "kernel",

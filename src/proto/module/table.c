@@ -79,6 +79,7 @@ static bool hint(struct sock *sk, int fd, unsigned events,
 
 static bool is_not_rung(const struct sock *sk) { return false; }
 static void nothing(struct sock *sk, int fd) {}
+static void unchanged(struct sock *sk) {} /* by a fork */
 static void anchor_moves(struct sock *sk, int from, int to) {}
 
 static int get_option(struct sock *sk, int level, int name, void *val,
@@ -298,6 +299,7 @@ const struct sock_ops stream_ops = {
 	.shutdown = shut,
 	.close = stream_close,
 	.exit = stream_exit,
+	.before_fork = unchanged,
 	.after_fork = stream_inherited,
 	.alone = sock_unshare,
 	.sync = nothing,

@@ -44,6 +44,7 @@ struct shm_conn {
 	uint8_t tx_late;      /* bytes went by TCP to a peer that has closed */
 	uint64_t tx_tcp_base; /* bytes sent by TCP, exact while PENDING */
 	uint32_t tx_full_at; /* ours: the peer's tail, when there was no room */
+	uint64_t tx_full_ns; /* ours: since when it is that; 0: no matter */
 	uint32_t tx_limit;   /* bytes in flight at most, from SO_SNDBUF */
 	uint32_t granted;    /* ours: bytes of the ring beyond the window */
 	uint32_t bulk_bytes; /* ours: in large chunks, since bulk_since_ns */
@@ -53,11 +54,8 @@ struct shm_conn {
 	uint32_t corked_bytes; /* of records that wait for more; 0: none */
 	uint32_t corked_at; /* the first of them, whose header is not stored */
 	uint64_t corked_hdr, corked_since_ns;
-	/* The peer has recalled the connection.  tx_owed: bytes that a call has
-	 * put into the ring, before we know where the peer stopped.  Of those
-	 * that it has not read, TCP still has to bring again_left. */
-	uint32_t tx_owed;
-	uint32_t again_off, again_pos, again_left;
+	uint8_t fin_due;       /* the kernel's FIN, once the peer has settled */
+	uint8_t saw_unsettled; /* ours: somebody may sleep because of that */
 
 	/* The upgrade. */
 	int32_t proposal_fd;  /* the listener of our proposal, or 0 */

@@ -27,16 +27,22 @@
 
 #define HELD_NS (200 * NS_PER_MS) /* tcp(7), TCP_CORK */
 
+/* In held_ns: the writer is inside a call.  A reader takes the record then only if
+ * it reads for the last time. */
+#define HELD_BUSY UINT64_MAX
+#define NOTES_MAX 4
+
 /*
  * The writer withdraws the note before it puts anything behind the record, and
  * renews it afterwards.  So no reader starts to write the header while the
  * writer may reach the same place of the ring again.  A reader that had
  * already started finishes before it reads on, and the place is not reused
- * before that.
+ * before that.  One that falls back may start: it gives nothing free, and the
+ * bytes are of calls that have returned.
  */
 COLD bool shm_cork_claim(struct sock *sk, int fd)
 {
-	xchg(&shm_me(sk)->held_ns, UINT64_C(0));
+	xchg(&shm_me(sk)->held_ns, HELD_BUSY);
 	if (ring_is_corked(&shm_of(sk)->tx, shm_of(sk)->corked_at) &&
 	    now_ns() - shm_of(sk)->corked_since_ns < HELD_NS)
 		return true;
@@ -57,9 +63,10 @@ COLD void shm_release(struct sock *sk)
 {
 	if (!shm_of(sk)->corked_bytes)
 		return;
-	store_rel(&shm_me(sk)->held_ns, UINT64_C(0));
+	/* In this order: a reader that reads for the last time sees either. */
 	ring_release(&shm_of(sk)->tx, shm_of(sk)->corked_at,
 		     shm_of(sk)->corked_hdr);
+	store_rel(&shm_me(sk)->held_ns, UINT64_C(0));
 	shm_of(sk)->corked_bytes = 0;
 }
 
@@ -114,8 +121,9 @@ COLD void shm_cork_on(struct sock *sk, int fd)
 
 /* Return the time when the peer's corked bytes are due, or UINT64_MAX if it
  * holds none.  *@off: where we wait for a header; the peer's note must agree
- * with it. */
-static uint64_t due_ns(const struct sock *sk, uint32_t *off, uint64_t *hdr)
+ * with it.  @is_last: nobody reads here after this. */
+static uint64_t due_ns(const struct sock *sk, bool is_last, uint32_t *off,
+		       uint64_t *hdr)
 {
 	const struct seg_side *p = shm_peer(sk);
 	uint64_t since = load_acq(&p->held_ns); /* H1 */
@@ -124,8 +132,11 @@ static uint64_t due_ns(const struct sock *sk, uint32_t *off, uint64_t *hdr)
 	*hdr = load_acq(&p->corked_hdr);
 	*off = ring_rx_waits_at(&shm_of(sk)->rx);
 	if (!since || !*hdr || *off == UINT32_MAX || *off != said ||
-	    load_rlx(&shm_w(sk)->rx_tcp) || load_rlx(&shm_w(sk)->rx_back) ||
-	    load_acq(&p->held_ns) != since) /* last: withdrawn since? */
+	    load_rlx(&shm_w(sk)->rx_back))
+		return UINT64_MAX;
+	if (!is_last && (since == HELD_BUSY || load_rlx(&shm_w(sk)->rx_tcp)))
+		return UINT64_MAX;
+	if (load_acq(&p->held_ns) != since) /* last: withdrawn since? */
 		return UINT64_MAX;
 	/* A time in the future comes from another clock, or from a hostile
 	 * peer. */
@@ -137,7 +148,7 @@ COLD uint64_t shm_corked_until(const struct sock *sk)
 	uint32_t off;
 	uint64_t hdr;
 
-	return due_ns(sk, &off, &hdr);
+	return due_ns(sk, false, &off, &hdr);
 }
 
 /* The caller holds the rx lock. */
@@ -145,8 +156,11 @@ COLD bool shm_uncork(struct sock *sk, bool at_once)
 {
 	uint32_t off;
 	uint64_t hdr;
-	uint64_t due = due_ns(sk, &off, &hdr);
+	uint64_t due = due_ns(sk, at_once, &off, &hdr);
 
+	/* The writer may renew its note meanwhile, once or twice. */
+	for (int i = 0; at_once && due == UINT64_MAX && i < NOTES_MAX; i++)
+		due = due_ns(sk, true, &off, &hdr);
 	if (due == UINT64_MAX || (!at_once && due > now_ns()))
 		return false;
 	ring_rx_store(&shm_of(sk)->rx, off, hdr);

@@ -76,6 +76,10 @@ static bool tx_writable_locked(struct sock *sk, int fd)
 	 * here. */
 	if (ring_tx_refresh(&shm_of(sk)->tx))
 		return true;
+	if (unlikely(load_rlx(&shm_of(sk)->tx_full_ns))) {
+		sock_changes_tx(sk);
+		shm_tx_stretch(sk);
+	}
 	if (shm_of(sk)->tx_limit &&
 	    ring_tx_used(&shm_of(sk)->tx) >= shm_of(sk)->tx_limit)
 		return false;
@@ -221,6 +225,9 @@ unsigned shm_events(struct sock *sk, int fd)
 	if (unlikely(shm_is_broken(sk)))
 		return POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP |
 		       POLLRDNORM | POLLWRNORM;
+	/* A thread that only sleeps here ends our direction, too. */
+	if (unlikely(shm_wants_back(sk)))
+		shm_fallback(sk, fd, OSF_REASON_NONE);
 
 	/* Do this even if nobody reads, because a sleeper must wake when bytes
 	 * are due. */
@@ -242,7 +249,9 @@ unsigned shm_events(struct sock *sk, int fd)
 			  : POLLIN | POLLRDNORM;
 	}
 	bool by_tcp = !load_rlx(&shm_w(sk)->tx_ring);
-	bool by_none = unlikely(peer & SEG_FALLBACK) && !(peer & SEG_CUT);
+	bool by_none = shm_is_unsettled(sk);
+	if (unlikely(by_none))
+		store_rlx(&shm_of(sk)->saw_unsettled, (uint8_t)1);
 	if (unlikely(by_none))
 		;
 	else if (unlikely(by_tcp))
@@ -379,10 +388,7 @@ static void tx_shut(struct sock *sk, int fd)
 	if (shm_w(sk)->tx_ring && shm_has_fallen_back(sk))
 		shm_tx_fell_back(sk, fd, 0);
 	if (!shm_w(sk)->tx_ring || shm_is_broken(sk)) {
-		if (shm_tx_again(sk, fd) == -EAGAIN)
-			shm_of(sk)->tx_fin = 1; /* behind what waits */
-		else
-			libc.shutdown(fd, SHUT_WR);
+		shm_fin(sk, fd);
 		return;
 	}
 	push_fin(sk);
@@ -427,8 +433,8 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 	 * ring any more, so shut the kernel's socket too. */
 	bool both = sk->w->shut == (SHUT_BIT_RD | SHUT_BIT_WR) ||
 		    (sk->w->shut & SHUT_BIT_WR && shm_w(sk)->rx_eof);
-	if (shm_of(sk)->again_left || shm_of(sk)->tx_owed)
-		both = false; /* the last of these bytes takes the FIN along */
+	if (shm_of(sk)->fin_due)
+		both = false;
 	bool sleepers = load_rlx(how == SHUT_WR ? &sk->w->n_tx_sleepers
 						: &sk->w->n_sleepers) > 0;
 	if (ours && !both && sleepers)
@@ -515,7 +521,6 @@ void shm_fallback(struct sock *sk, int fd, enum osf_reason reason)
 		return;
 	if (shm_has_fallen_back(sk)) {
 		shm_tx_fell_back(sk, fd, 0);
-		shm_tx_again(sk, fd);
 	} else if (shm_w(sk)->tx_ring && !shm_of(sk)->tx_fin) {
 		fetch_or(&shm_me(sk)->flags, SEG_WANT_BACK);
 		anchor_back(sk, fd);
@@ -563,15 +568,6 @@ static void abort_at_close(struct sock *sk, int fd)
 	linger_reset(fd);
 }
 
-/* Is everything that send() has taken in the ring, or in TCP?  The peer may have
- * recalled the connection and may not say what it has not read. */
-static bool is_all_sent(struct sock *sk, int fd)
-{
-	if (shm_has_fallen_back(sk))
-		shm_tx_fell_back(sk, fd, 0);
-	return !shm_of(sk)->tx_owed && !shm_tx_again(sk, fd);
-}
-
 /* The last holder ends without closing.  Do those parts of close() that save
  * written bytes.  Free nothing, because other threads may still run. */
 void shm_exit(struct sock *sk, int fd)
@@ -580,7 +576,6 @@ void shm_exit(struct sock *sk, int fd)
 		return;
 	bool unread = is_unread(sk, fd);
 	if (sock_try_tx(sk)) {
-		unread |= !is_all_sent(sk, fd);
 		if (shm_w(sk)->tx_ring && !shm_of(sk)->tx_fin && !unread &&
 		    linger_s(fd)) {
 			store_rlx(&sk->w->shut,
@@ -611,7 +606,7 @@ static struct seg *close_keep(struct sock *sk, int fd)
 	if (sock_mode(sk) == SOCK_SHM && !shm_is_broken(sk)) {
 		if (shm_w(sk)->rx_tcp)
 			shm_rx_sync(sk, fd);
-		bool unread = is_unread(sk, fd) || !is_all_sent(sk, fd);
+		bool unread = is_unread(sk, fd);
 		int linger_for = unread ? 0 : linger_s(fd);
 		if (shm_w(sk)->tx_ring && !shm_of(sk)->tx_fin && linger_for)
 			push_fin(sk);

@@ -1,158 +1,146 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/cut.c - the peer has recalled the connection: what it had not read
+ * proto/shm/cut.c - where a ring ends whose reader falls back alone
  *
- *     the peer sets FALLBACK      nothing goes by TCP: it may be putting bytes back
- *     the peer sets CUT         what stands behind the cut goes by TCP, then all else
+ *     the reader sets FALLBACK, looks how far the records go   -> cut, if it is first
+ *     the writer is inside a call, or comes later: its head    -> cut, if it is first
  *
- * The writer's half of proto/shm/fallback.c.  Between the two flags a peer needs
- * milliseconds, unless it loses its core.  Meanwhile send() answers as if the peer's
- * window were closed, and later looks go on.  A call that has put bytes into the ring
- * before it found FALLBACK waits for the cut.  If it waits in vain it has taken them;
- * and if the cut shows that the peer has not read them, a later look sends them from
- * the ring, before anything else.
+ * Nobody waits for the other.  Both may set the cut by a compare-and-swap, and both go
+ * by what stands there afterwards:
  *
- * Lock: tx.
+ *   - the writer was first: the reader reads up to the writer's head, since all of it
+ *     is in the ring;
+ *   - the reader was first: what the writer's call has put behind the cut was not sent.
+ *     It can be no more than that, because a call that returns has published its
+ *     records, fenced, and looked for FALLBACK, and the reader does the opposite.
+ *
+ * After that the writer sends by TCP, as soon as the peer has settled: it may be putting
+ * back there what it had read and not delivered.  Until then send() answers as if the
+ * peer's window were closed.  Only the FIN of a stream that has been shut down already
+ * is due later, when any thread of this process looks at the socket.
+ *
+ * What the peer writes here is checked: a cut that is no place of the ring, or behind
+ * which there is more than a call has written, ends the connection.
  */
 #include <errno.h>
 #include <sys/socket.h>
 
-#include "base/clock.h"
 #include "base/libc.h"
 #include "proto/shm/shm.h"
 
-#define CUT_TICK_NS (100 * NS_PER_US)
-#define CUT_WAIT_NS (500 * NS_PER_MS)
-
-/* Our own ring, read from @off as the peer would have done. */
-static struct ring_rx own_ring(const struct sock *sk, uint32_t off)
+static uint32_t cut_at(bool is_second, uint32_t off)
 {
-	bool in_second = shm_of(sk)->tx.other < shm_of(sk)->tx.base;
-
-	/* The size of the memory from @base on. */
-	return (struct ring_rx){ .base = shm_of(sk)->tx.base,
-				 .size = in_second ? shm_of(sk)->tx.area_bytes
-						   : shm_ring_bytes(sk),
-				 .off = off };
+	return off | SEG_CUT_IS | (is_second ? SEG_CUT_SECOND : 0);
 }
 
-/* The peer had not read the last @n bytes before the head of our ring, at its
- * cut.  Their call has returned: TCP has to bring them before anything else. */
-static void owe(struct sock *sk, uint32_t cut, uint32_t n)
+/* Set the cut @word to @at, unless that was done.  What it is. */
+static uint32_t cut_set(uint32_t *word, uint32_t at)
 {
-	shm_of(sk)->tx_owed = 0;
-	shm_of(sk)->again_off = cut;
-	shm_of(sk)->again_pos = 0;
-	shm_of(sk)->again_left = n;
+	return cas(word, 0u, at) ? at : load_acq(word); /* S6 */
 }
 
-/* Send the next of these bytes.  How many, or -errno. */
-static ssize_t send_again(struct sock *sk, int fd)
+/*
+ * The reader.
+ */
+
+uint32_t shm_cut_rx(struct sock *sk)
 {
-	struct shm_conn *c = shm_of(sk);
-	struct ring_rx rest = own_ring(sk, c->again_off);
-	const uint8_t *data;
+	const struct ring_rx *rx = &shm_of(sk)->rx;
+	bool is_second = shm_rx_area(sk);
+	uint32_t off = rx->off, half = shm_ring_bytes(sk) / 2;
+	struct ring_rx other = { .size = half, .refs = rx->refs };
+	enum ring_mark mark = RING_NONE;
+
+	/* While TCP still carries the stream, the ring is empty. */
+	if (!shm_w(sk)->rx_back && !shm_w(sk)->rx_eof &&
+	    (!shm_w(sk)->rx_tcp ||
+	     load_acq(&shm_peer(sk)->flags) & SEG_TX_RING)) { /* S1 */
+		shm_uncork(sk, true);
+		off = ring_rx_end(rx, &mark);
+	}
+	if (mark == RING_MOVE) {
+		other.base = is_second ? rx->base - half : rx->base + half;
+		is_second = !is_second;
+		off = ring_rx_end(&other, &mark);
+	}
+	if (mark == RING_FIN || mark == RING_BACK) /* it is part of the ring */
+		off += RING_ALIGN;
+	return cut_set(&shm_me(sk)->cut, cut_at(is_second, off));
+}
+
+/*
+ * The writer.
+ */
+
+/* The bytes of our ring from @off of one of its halves on, or -1. */
+static int64_t bytes_from(const struct sock *sk, uint8_t *base, uint32_t off)
+{
+	bool is_second = base > seg_ring(shm_of(sk)->seg, shm_of(sk)->side,
+					 shm_ring_bytes(sk));
+	struct ring_refs refs = { 0 }; /* they count as bytes */
+	struct ring_rx rest = { .base = base,
+				.size = is_second ? shm_of(sk)->tx.area_bytes
+						  : shm_ring_bytes(sk),
+				.off = off,
+				.refs = &refs,
+				.moves = 1 };
 	enum ring_mark mark;
-	int32_t n = ring_peek(&rest, &data, &mark);
 
-	if (n <= 0 || (uint32_t)n <= c->again_pos) {
-		shm_broken(sk, fd, "what it had not read");
-		return -ECONNRESET;
-	}
-	uint32_t most = MIN((uint32_t)n - c->again_pos, c->again_left);
-	ssize_t r = libc.send(fd, data + c->again_pos, most,
-			      MSG_DONTWAIT | MSG_NOSIGNAL);
-	if (r <= 0)
-		return r < 0 ? -errno : -EAGAIN;
-	c->again_off = rest.off;
-	c->again_pos += (uint32_t)r;
-	c->again_left -= (uint32_t)r;
-	if (c->again_pos == (uint32_t)n) {
-		c->again_off = rest.next;
-		c->again_pos = 0;
-	}
-	return r;
+	if (off % RING_ALIGN || off > rest.size - RING_ALIGN)
+		return -1;
+	return ring_rx_bytes(&rest, INT32_MAX, &mark);
 }
 
-int shm_tx_again(struct sock *sk, int fd)
+static bool tx_is_second(const struct sock *sk)
 {
-	if (likely(!shm_of(sk)->again_left))
-		return 0;
-	while (shm_of(sk)->again_left) {
-		ssize_t r = send_again(sk, fd);
-
-		if (r < 0)
-			return (int)r;
-	}
-	if (shm_of(sk)->tx_fin)
-		libc.shutdown(fd, SHUT_WR);
-	return 0;
+	return shm_of(sk)->tx.base > shm_of(sk)->tx.other;
 }
 
-/* How much of our ring had the peer not read, by its @cut?  @most: what is
- * possible. */
+/* How much of our ring is behind @cut?  @most: what is possible. */
 static ssize_t count_unread(struct sock *sk, int fd, uint32_t cut, size_t most)
 {
-	struct ring_rx rest = own_ring(sk, cut);
-	enum ring_mark mark;
+	uint32_t off = cut & ~(uint32_t)(SEG_CUT_IS | SEG_CUT_SECOND);
+	bool is_other = !(cut & SEG_CUT_SECOND) == tx_is_second(sk);
+	int64_t n = -1;
 
-	if (rest.off % RING_ALIGN == 0 && rest.off <= rest.size - RING_ALIGN) {
-		uint32_t n = ring_rx_bytes(&rest, INT32_MAX, &mark);
-
-		if (n <= most)
-			return (ssize_t)n;
-	}
+	if (cut & SEG_CUT_IS)
+		n = bytes_from(
+		    sk, is_other ? shm_of(sk)->tx.other : shm_of(sk)->tx.base,
+		    off);
+	if (n >= 0 && is_other) /* the call has moved to this half */
+		n += bytes_from(sk, shm_of(sk)->tx.base, 0);
+	if (n >= 0 && (uint64_t)n <= most)
+		return (ssize_t)n;
 	shm_broken(sk, fd, "the cut");
 	return -ECONNRESET;
 }
 
-/* A call has put bytes into the ring.  Nobody else would send them by TCP if the program
- * now waits for an answer, so wait until the peer says where it stopped.  It borrows our
- * descriptor in a process of its own meanwhile, which takes milliseconds. */
-static void await_cut(struct sock *sk, int fd)
+void shm_fin(struct sock *sk, int fd)
 {
-	struct timespec tick = { .tv_nsec = CUT_TICK_NS };
-	uint64_t end = now_ns() + CUT_WAIT_NS;
-
-	while (shm_awaits_cut(sk) && now_ns() < end) {
-		anchor_ask(sk, fd);
-		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN)
-			return;
-		libc.ppoll(NULL, 0, &tick, NULL);
-	}
+	shm_of(sk)->fin_due = shm_is_unsettled(sk);
+	if (!shm_of(sk)->fin_due)
+		libc.shutdown(fd, SHUT_WR);
 }
 
 ssize_t shm_tx_fell_back(struct sock *sk, int fd, size_t mine)
 {
-	uint32_t owed = shm_of(sk)->tx_owed;
+	ssize_t n = 0;
 
 	shm_release(sk);
-	if (!shm_w(sk)->tx_ring)
-		return 0;
-	if (mine)
-		await_cut(sk, fd);
-	if (shm_awaits_cut(sk)) {
-		anchor_ask(sk, fd);
-		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN)
-			return -ECONNRESET;
-		shm_of(sk)->tx_owed = owed + (uint32_t)mine;
-		return mine ? 0 : -EAGAIN;
+	if (shm_w(sk)->tx_ring) {
+		uint32_t head = cut_at(tx_is_second(sk), shm_of(sk)->tx.head);
+		uint32_t cut = cut_set(&shm_peer(sk)->cut, head);
+
+		n = cut == head ? 0 : count_unread(sk, fd, cut, mine);
+		if (n < 0)
+			return n;
+		anchor_silence(sk);
+		if (sk->st->reason == OSF_REASON_UPGRADED)
+			sock_set_reason(sk, OSF_REASON_PEER_BACK);
+		shm_note_back(sk);
+		shm_of(sk)->fin_due = shm_of(sk)->tx_fin;
 	}
-	uint32_t cut = load_rlx(&shm_peer(sk)->cut);
-	ssize_t n = count_unread(sk, fd, cut, mine + owed);
-	if (n < 0)
-		return n;
-	anchor_silence(sk);
-	if (sk->st->reason == OSF_REASON_UPGRADED)
-		sock_set_reason(sk, OSF_REASON_PEER_BACK);
-	shm_note_back(sk);
-	if (owed) {
-		owe(sk, cut, (uint32_t)n);
-		n = 0;
-	}
-	if (shm_of(sk)->again_left)
-		shm_tx_again(sk, fd);
-	else if (shm_of(sk)->tx_fin)
-		libc.shutdown(fd, SHUT_WR); /* the mark may be unseen */
+	if (shm_of(sk)->fin_due)
+		shm_fin(sk, fd);
 	return n;
 }

@@ -3,9 +3,10 @@
  * proto/shm/fallback.c - fall back to TCP at once, without the peer's help
  *
  *     reader                                  writer, at its next call
- *     sets FALLBACK, reads the ring to its end
- *     sets CUT: "I stopped here"              sends by TCP what is behind the
- *                                             cut, and everything after it
+ *     sets FALLBACK
+ *     sets the cut, where the ring ends  ..or..  sets the cut: proto/shm/cut.c
+ *     reads up to the cut                     takes its bytes behind the cut back
+ *     sets SETTLED                            sends by TCP
  *
  * Somebody who knows nothing of rings is about to use the descriptor: a
  * program that exec() starts, a process that receives the descriptor,
@@ -14,8 +15,8 @@
  *
  * Our own direction ends with a BACK mark, as in a fallback that both sides
  * agree on.  The peer's direction ends where we stop reading.  The peer
- * publishes a record, fences and checks FALLBACK; we set FALLBACK, fence and read
- * the ring.  At least one of us sees the other.  So we read all records of
+ * publishes a record, fences and checks FALLBACK; we set FALLBACK, fence and look
+ * at the ring.  At least one of us sees the other.  So we read all records of
  * calls that have returned.  Only the call that is writing right now may have
  * to send some of its bytes again, and it can, because it has not returned.
  * Doorbells follow the same rule: we wait for each one counted before FALLBACK,
@@ -26,6 +27,11 @@
  * kernel gives us a copy of that socket (pidfd_getfd(2): same user, tracing
  * allowed), we write the stash into it.  Otherwise the caller has to deliver
  * it.
+ *
+ * If both sides fall back, only the first may put bytes back (seg.first_back).  So the
+ * first never waits for the second.  The second waits a moment until the first has
+ * settled.  If that takes longer, what its descriptor's next user sends goes through
+ * the relay, which holds it back until then.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,38 +48,26 @@
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
 
-/* For all that a recall waits for together.  What has not come by then the relay
- * waits for.  Only if the peer recalls at the same time we wait longer, until it
- * has done the same. */
+/* For all that a fallback waits for together, and for a peer that was first.  What
+ * has not come by then the relay waits for. */
 #define SETTLE_NS (2 * NS_PER_MS)
-/* It borrows our descriptor in a process of its own meanwhile, and may lose its core.
- * Without its word the connection is reset. */
-#define CUT_WAIT_NS (500 * NS_PER_MS)
 /* A process that has waited in vain does not wait again for so long: it may have
  * thousands of such connections. */
 #define IMPATIENT_NS (100 * NS_PER_MS)
-#define CUT_TICK_NS (100 * NS_PER_US)
+#define TICK_NS (100 * NS_PER_US)
 #define STASH_MIN (64u * 1024)
 /* The buffers of a TCP connection always have room for this much, once read. */
 #define PUT_BACK_MAX (64u * 1024)
 
-static uint64_t vain_ns;     /* when a recall has waited in vain */
-static uint64_t cut_vain_ns; /* the same for the peer's recall */
+static uint64_t vain_ns;   /* when a fallback has waited in vain */
+static uint64_t second_ns; /* the same for a peer that was first */
 
-/* When a recall that begins now no longer waits. */
-static uint64_t settle_until(void)
+/* When a wait that begins now ends.  @last: when one was in vain. */
+static uint64_t settle_until(const uint64_t *vain)
 {
-	uint64_t now = now_ns(), last = load_rlx(&vain_ns);
+	uint64_t now = now_ns(), last = load_rlx(vain);
 
 	return last && now - last < IMPATIENT_NS ? now : now + SETTLE_NS;
-}
-
-static uint64_t cut_until(void)
-{
-	uint64_t now = now_ns(), last = load_rlx(&cut_vain_ns);
-
-	return last && now - last < IMPATIENT_NS ? now + SETTLE_NS
-						 : now + CUT_WAIT_NS;
 }
 
 /* Wait until there is something to read at @fd.  False: not in time. */
@@ -94,7 +88,7 @@ static bool await_bytes(int fd, uint64_t until_ns)
 			return false;
 		}
 		if (n > 0) { /* the error queue; no bytes yet */
-			ts = ns_timespec(CUT_TICK_NS);
+			ts = ns_timespec(TICK_NS);
 			libc.ppoll(NULL, 0, &ts, NULL);
 		}
 	}
@@ -176,33 +170,54 @@ static int stash_tcp(struct sock *sk, int fd, struct stash *st,
 	return err == -ETIMEDOUT ? 0 : err;
 }
 
-/* Stash what the ring has.  An honest peer cannot put more into it than it has
- * room for, while we take nothing out. */
-static int stash_ring(struct sock *sk, struct stash *st)
+/* Add the next record before @cut.  Its length; 0: *@mark stands there, or it is
+ * the cut; -errno. */
+static int32_t stash_record(struct sock *sk, struct stash *st, uint32_t cut,
+			    enum ring_mark *mark)
 {
 	struct ring_rx *rx = &shm_of(sk)->rx;
-	enum ring_mark mark = RING_NONE;
-	uint32_t lines = shm_ring_bytes(sk) / RING_ALIGN;
+	bool is_here = !(cut & SEG_CUT_SECOND) == !shm_rx_area(sk);
+	uint32_t end = cut & ~(uint32_t)(SEG_CUT_IS | SEG_CUT_SECOND);
+	const uint8_t *data = rx->data + rx->pos;
+	int32_t n = (int32_t)(rx->len - rx->pos);
 
-	for (;; lines--) {
-		const uint8_t *data;
-		int32_t n = ring_peek(rx, &data, &mark);
+	*mark = RING_NONE;
+	if (!rx->len)
+		n = ring_next_before(rx, is_here ? end : UINT32_MAX, &data,
+				     mark);
+	if (n > 0 && !rx->refs &&
+	    st->n - st->n_first + (size_t)n > shm_ring_bytes(sk))
+		return -EPROTO;
+	if (!n && *mark == RING_NONE && !(is_here && rx->off == end))
+		return -EPROTO; /* the records end before it */
+	if (n <= 0)
+		return n;
+	uint8_t *to = stash_room(st, (size_t)n);
+	if (!to)
+		return -ENOMEM;
+	memcpy(to, data, (size_t)n);
+	st->n += (size_t)n;
+	ring_skip(rx, (uint32_t)n);
+	return n;
+}
+
+/* Stash what the ring has up to @cut.  An honest peer cannot put more into it than
+ * it has room for, while we take nothing out. */
+static int stash_ring(struct sock *sk, struct stash *st, uint32_t cut)
+{
+	enum ring_mark mark;
+
+	if (!(cut & SEG_CUT_IS))
+		return -EPROTO;
+	for (uint32_t lines = shm_ring_bytes(sk) / RING_ALIGN;; lines--) {
+		int32_t n = stash_record(sk, st, cut, &mark);
 
 		if (n < 0 || !lines)
-			return -EPROTO;
-		if (!n && mark == RING_MAP && !shm_rx_map(sk))
-			continue;
-		if (!n)
+			return n < 0 ? n : -EPROTO;
+		if (!n && mark == RING_MOVE)
+			shm_rx_move(sk);
+		else if (!n && (mark != RING_MAP || shm_rx_map(sk)))
 			break;
-		if (!rx->refs &&
-		    st->n - st->n_first + (size_t)n > shm_ring_bytes(sk))
-			return -EPROTO;
-		uint8_t *to = stash_room(st, (size_t)n);
-		if (!to)
-			return -ENOMEM;
-		memcpy(to, data, (size_t)n);
-		st->n += (size_t)n;
-		ring_skip(rx, (uint32_t)n);
 	}
 	st->has_end = mark == RING_FIN;
 	st->is_late |= mark == RING_BACK;
@@ -285,6 +300,7 @@ static void put_back(int fd, int other, struct stash *st, uint64_t until_ns)
 static int stash_rx(struct sock *sk, int fd, struct stash *st,
 		    uint64_t until_ns)
 {
+	uint32_t cut = shm_cut_rx(sk);
 	int err = 0;
 
 	if (shm_w(sk)->rx_tcp)
@@ -303,26 +319,31 @@ static int stash_rx(struct sock *sk, int fd, struct stash *st,
 	 * doorbell was rung. */
 	if (err || shm_w(sk)->rx_tcp)
 		return err;
-	shm_uncork(sk, true);
 	if (!shm_w(sk)->rx_back && !shm_w(sk)->rx_eof)
-		err = stash_ring(sk, st);
+		err = stash_ring(sk, st, cut);
 	if (!err)
 		sync_bells(sk, fd, st, until_ns);
 	return err;
 }
 
+static void settle(struct sock *sk, int fd)
+{
+	fetch_or(&shm_me(sk)->flags, SEG_SETTLED); /* S4 */
+	shm_notify_space(sk, fd); /* whoever waits for room looks again */
+}
+
 /* End the peer's direction where we stop reading.  *@other: the peer's descriptor, or
  * -1; it may be borrowed here. */
-static int end_rx(struct sock *sk, int fd, int *other, struct stash *st,
-		  uint64_t until_ns)
+static int end_rx(struct sock *sk, int fd, bool is_first, int *other,
+		  struct stash *st)
 {
-	struct seg_side *me = shm_me(sk);
+	uint64_t until_ns = settle_until(&vain_ns);
 	int err = stash_rx(sk, fd, st, until_ns);
 
 	if (shm_w(sk)->rx_eof)
 		st->has_end = true;
-	bool is_needed = !err && !st->is_late && !st->n_gap && !st->n_skip &&
-			 (st->n || st->has_end);
+	bool is_needed = is_first && !err && !st->is_late && !st->n_gap &&
+			 !st->n_skip && (st->n || st->has_end);
 	if (is_needed && *other < 0)
 		*other = borrow_from_peer(sk, fd);
 	if (is_needed && *other >= 0)
@@ -330,51 +351,47 @@ static int end_rx(struct sock *sk, int fd, int *other, struct stash *st,
 	/* Nothing behind it: TCP brings the gap and what follows. */
 	if (st->n == st->n_first && !st->n_skip)
 		st->n_gap = 0;
-	me->cut = shm_of(sk)->rx.off;
-	fetch_or(&me->flags, SEG_CUT); /* S4 */
-	ring_publish(&shm_of(sk)->rx); /* whoever waits for room looks again */
-	shm_notify_space(sk, fd);
+	ring_publish(&shm_of(sk)->rx);
+	settle(sk, fd);
 	return err;
 }
 
-/* The peer recalls at the same time: wait until it has put back what it had not
- * read, because from now on somebody may write to TCP who knows nothing of it. */
-static int await_cut(const struct sock *sk, uint64_t until_ns)
+/* The peer was first: wait until it has put back what it had not read, because from
+ * now on somebody may write to TCP who knows nothing of it.  If it needs longer, @st
+ * says what the relay has to wait for. */
+static void await_first(struct sock *sk, int fd, struct stash *st)
 {
-	struct timespec tick = ns_timespec(CUT_TICK_NS);
+	struct timespec tick = ns_timespec(TICK_NS);
+	uint64_t until_ns = settle_until(&second_ns);
 
-	while (shm_awaits_cut(sk)) {
-		uint64_t now = now_ns();
-
-		if (now > until_ns)
-			store_rlx(&cut_vain_ns, now);
-		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
-		    now > until_ns)
-			return -ETIMEDOUT;
+	while (shm_is_unsettled(sk) && now_ns() < until_ns)
 		libc.ppoll(NULL, 0, &tick, NULL);
+	if (shm_is_unsettled(sk)) {
+		store_rlx(&second_ns, now_ns());
+		st->gate = &shm_peer(sk)->flags;
+		st->gate_bit = SEG_SETTLED;
+	} else if (shm_of(sk)->fin_due) {
+		shm_fin(sk, fd);
 	}
-	return 0;
 }
 
 /* End our direction: the peer reads the ring to its end, then TCP. */
-static int end_tx(struct sock *sk, int fd, uint64_t until_ns)
+static int end_tx(struct sock *sk, int fd)
 {
-	int err = await_cut(sk, until_ns);
-
-	if (!err && shm_has_fallen_back(sk)) { /* both at once */
+	if (shm_has_fallen_back(sk)) { /* both at once */
 		ssize_t lost = shm_tx_fell_back(sk, fd, 0);
 
-		err = lost < 0 ? (int)lost : 0;
+		return lost < 0 ? (int)lost : 0;
 	}
-	if (err || !shm_w(sk)->tx_ring)
-		return err ? err : shm_tx_again(sk, fd);
+	if (!shm_w(sk)->tx_ring)
+		return 0;
 	if (!shm_of(sk)->tx_fin) {
 		anchor_back(sk, fd);
-		return await_cut(sk, until_ns);
+		return 0;
 	}
 	anchor_ring(sk, fd);
 	anchor_silence(sk);
-	libc.shutdown(fd, SHUT_WR);
+	shm_fin(sk, fd);
 	return 0;
 }
 
@@ -393,14 +410,16 @@ static void end_rx_now(int fd)
  * the processes that know the ring read them. */
 static int leave_rest(struct sock *sk, int fd)
 {
-	struct seg_side *me = shm_me(sk);
-
-	me->cut = shm_of(sk)->rx.off;
-	fetch_or(&me->flags, SEG_CUT); /* S4: it may be waiting for that */
-	shm_notify_space(sk, fd);
-	if (end_tx(sk, fd, cut_until()))
-		shm_broken(sk, fd, "it does not end its recall");
+	settle(sk, fd);
+	if (end_tx(sk, fd))
+		shm_broken(sk, fd, "the cut");
 	return 0;
+}
+
+/* From now on we fall back.  True: we are the first. */
+static bool claim(struct sock *sk)
+{
+	return cas(&shm_of(sk)->seg->first_back, 0u, shm_of(sk)->side + 1u);
 }
 
 static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
@@ -414,14 +433,20 @@ static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
 		return -ECONNRESET;
 	if (gently && !may_put_back(sk, fd, other))
 		return 0;
+	bool is_first = claim(sk);
+	if (gently && !is_first)
+		return 0;
 	store_rlx(&shm_me(sk)->rx_anchor, 1u); /* long writes look there */
 	fetch_or(&shm_me(sk)->flags, SEG_FALLBACK | SEG_WANT_BACK);
 	fence_full(); /* Dekker with tx.c and anchor_ring() */
 	if (gently && load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK)
 		return leave_rest(sk, fd);
-	int err = end_rx(sk, fd, other, st, settle_until());
+	int err = end_rx(sk, fd, is_first, other, st);
 	if (!err)
-		err = end_tx(sk, fd, cut_until());
+		err = end_tx(sk, fd);
+	if (!err && !is_first)
+		await_first(sk, fd, st);
+	st->is_shut = sk->w->shut & SHUT_BIT_WR;
 	if (err) {
 		shm_broken(sk, fd, "the kernel cannot take it");
 		return err == -ENOMEM ? err : -ECONNRESET;

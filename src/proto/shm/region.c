@@ -93,6 +93,12 @@ HOT ssize_t shm_send_ref(struct sock *sk, int fd, struct region_list *known,
 	if (!pushed || unlikely(i < 0))
 		return 0;
 	shm_notify_data(sk, fd);
+	if (shm_has_fallen_back(sk)) {
+		ssize_t lost = shm_tx_fell_back(sk, fd, len);
+
+		if (lost) /* the record is behind the ring's end: copy */
+			return MIN(lost, (ssize_t)0);
+	}
 	count(&sk->st->tx_bytes_shm, len);
 	count(&sk->st->tx_bytes_ref, len);
 	count(&sk->st->tx_ops, 1);

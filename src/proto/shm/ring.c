@@ -74,11 +74,12 @@ int ring_tx_refresh(struct ring_tx *tx)
 	if (tail % RING_ALIGN || tail >= tx->size)
 		return -EPROTO;
 	if (tx->hole != RING_NO_HOLE) {
-		/* The consumer must be between the rewound place and what we
-		 * wrote at the start. */
+		/* It is before the WRAP to the start, before the SKIP, or
+		 * behind both. */
 		if (tail > tx->hole && (tail < tx->tail || tail > tx->head))
 			return -EPROTO;
-		store_rlx(&tx->hole, RING_NO_HOLE);
+		if (tail <= tx->hole || tail >= tx->hole_to)
+			store_rlx(&tx->hole, RING_NO_HOLE);
 		store_rlx(&tx->tail, tail);
 		return 0;
 	}
@@ -152,14 +153,28 @@ static void wrap(struct ring_tx *tx)
 	tx->resume = 0;
 }
 
-/* Continue behind the place where the ring was rewound. */
-static void skip(struct ring_tx *tx)
+/* Continue at @to, behind what the consumer has not read. */
+static void skip(struct ring_tx *tx, uint32_t to)
 {
-	store_rlx(ring_hdr_at(tx->base, tx->resume), UINT64_C(0));
-	publish(tx, tx->head, ring_hdr(RING_SKIP, tx->resume));
+	store_rlx(ring_hdr_at(tx->base, to), UINT64_C(0));
+	publish(tx, tx->head, ring_hdr(RING_SKIP, to));
 	store_rlx(&tx->hole, tx->head);
-	store_rlx(&tx->head, tx->resume);
+	tx->hole_to = to;
+	store_rlx(&tx->head, to);
 	tx->resume = 0;
+}
+
+void ring_tx_stretch(struct ring_tx *tx, uint32_t size)
+{
+	uint32_t old = tx->size;
+	bool has_wrapped = tx->head < tx->tail && !may_resume(tx);
+
+	tx->grow_to = MAX(tx->grow_to, size);
+	if (tx->grow_to - old <= 2 * RING_ALIGN + RING_RESERVE)
+		return;
+	store_rlx(&tx->size, tx->grow_to);
+	if (has_wrapped)
+		skip(tx, old);
 }
 
 /* Choose where to put the next record of about @want payload bytes.  Return
@@ -177,7 +192,7 @@ static uint32_t place(struct ring_tx *tx, uint32_t want)
 		wrap(tx);
 		here = start;
 	} else if (here < want / 4 + 1 && room_behind(tx)) {
-		skip(tx);
+		skip(tx, tx->resume);
 		here = payload_in(room_here(tx));
 	}
 	return MIN(here, want);
@@ -445,10 +460,12 @@ static COLD const uint8_t *begin_ref(struct ring_rx *rx, uint32_t len)
 	return data;
 }
 
-int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
-		  enum ring_mark *mark)
+/* @end: an offset that no record has, or where the ring ends. */
+static inline int32_t next_before(struct ring_rx *rx, uint32_t end,
+				  const uint8_t **data, enum ring_mark *mark)
 {
-	struct record r = record_at(rx, rx->off);
+	struct record none = { .mark = RING_NONE };
+	struct record r = rx->off == end ? none : record_at(rx, rx->off);
 
 	/* There is at most one WRAP to the start and one SKIP from there. */
 	for (int jumps = 0; r.mark == RING_WRAP || r.mark == RING_SKIP;
@@ -456,7 +473,7 @@ int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
 		if (jumps == 3)
 			return -EPROTO;
 		store_rlx(&rx->off, r.next);
-		r = record_at(rx, rx->off);
+		r = rx->off == end ? none : record_at(rx, rx->off);
 	}
 	if (r.mark < 0)
 		return r.mark;
@@ -473,6 +490,18 @@ int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
 	store_rlx(&rx->len, r.len);
 	*data = rx->data;
 	return (int32_t)r.len;
+}
+
+int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
+		  enum ring_mark *mark)
+{
+	return next_before(rx, UINT32_MAX, data, mark);
+}
+
+int32_t ring_next_before(struct ring_rx *rx, uint32_t end, const uint8_t **data,
+			 enum ring_mark *mark)
+{
+	return next_before(rx, end, data, mark);
 }
 
 void ring_take_map(struct ring_rx *rx, struct ring_map *map)
@@ -527,6 +556,17 @@ uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
 	if (r.mark == RING_FIN || r.mark == RING_BACK)
 		*mark = (enum ring_mark)r.mark;
 	return n;
+}
+
+uint32_t ring_rx_end(const struct ring_rx *rx, enum ring_mark *mark)
+{
+	uint32_t off, pos, jumps;
+	struct record r;
+
+	FOR_EACH_READY(rx, off, r, pos, jumps)
+	(void)pos;
+	*mark = r.mark < 0 ? RING_NONE : (enum ring_mark)r.mark;
+	return off;
 }
 
 uint32_t ring_rx_copy_ahead(const struct ring_rx *rx, void *buf, uint32_t n,

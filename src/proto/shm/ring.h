@@ -23,7 +23,8 @@
  *           ^------- 2nd ------'        ^-- 3rd
  *
  * So an empty ring always has room for nearly its size.  A ring may begin with
- * part of its memory, and take the rest when a stream needs it.
+ * part of its memory, and take the rest when a stream needs it.  If it is full
+ * then and has wrapped around, it is stretched: T is the old end.
  *
  * Move: a consumer that lends records out, and does not get them back, may ask
  * the producer to leave them alone.  A tail of RING_TAIL_MOVE means "continue
@@ -146,7 +147,8 @@ struct ring_tx {
 	    resume;    /* where the ring went on before it was rewound, or 0 */
 	uint32_t hole; /* offset of a SKIP mark that the consumer may not have
 			  * reached, or UINT32_MAX */
-	uint8_t holds; /* the header of a record is not stored yet */
+	uint32_t hole_to; /* and where that leads */
+	uint8_t holds;    /* the header of a record is not stored yet */
 	/* The other half, where the consumer may ask us to continue:
 	 * ring_tx_areas(). */
 	uint32_t area_bytes; /* 0: there is one area */
@@ -198,6 +200,9 @@ static inline void ring_tx_grow(struct ring_tx *tx, uint32_t size)
 {
 	tx->grow_to = size;
 }
+
+/* The same at once.  A ring that has wrapped around goes on behind its old end. */
+void ring_tx_stretch(struct ring_tx *tx, uint32_t size);
 
 /* Bytes between tail and head, headers and padding included. */
 static inline uint32_t ring_tx_used(const struct ring_tx *tx)
@@ -373,12 +378,18 @@ static inline bool ring_tx_spacious(const struct ring_tx *tx)
 uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
 		       enum ring_mark *mark);
 
+/* Where do the records end that are ready?  *@mark: what stands there. */
+uint32_t ring_rx_end(const struct ring_rx *rx, enum ring_mark *mark);
+
 /* Copy up to @n unread bytes from @skip bytes on, without taking them. */
 uint32_t ring_rx_copy_ahead(const struct ring_rx *rx, void *buf, uint32_t n,
 			    uint32_t skip);
 
 int32_t ring_next(struct ring_rx *rx, const uint8_t **data,
 		  enum ring_mark *mark);
+/* The same, but the ring ends at offset @end: 0 and RING_NONE there. */
+int32_t ring_next_before(struct ring_rx *rx, uint32_t end, const uint8_t **data,
+			 enum ring_mark *mark);
 
 static inline int32_t ring_peek(struct ring_rx *rx, const uint8_t **data,
 				enum ring_mark *mark)

@@ -238,8 +238,7 @@ void shm_ask_to_move(struct sock *sk, int fd)
 	shm_notify_space(sk, fd);
 }
 
-/* The producer has moved to the other half of the ring: follow it. */
-static COLD void shm_rx_move(struct sock *sk)
+COLD void shm_rx_move(struct sock *sk)
 {
 	uint32_t half = shm_of(sk)->tx.area_bytes;
 	uint8_t *ring =

@@ -15,9 +15,10 @@
 #include "proto/shm/ring.h"
 #include "proto/shm/segment.h"
 
-#define SHARE_OF_LIMIT 8        /* for all mappings */
-#define SHARE_OF_LIMIT_SEG 64   /* for one segment */
-#define RING_FLOOR (64u * 1024) /* smaller ones are slow */
+#define SHARE_OF_LIMIT 8      /* for all mappings */
+#define SHARE_OF_LIMIT_SEG 64 /* for one segment */
+/* Two programs that write before they read need as much as TCP has room for. */
+#define RING_FLOOR (8u * 1024 * 1024)
 
 static size_t n_mapped; /* bytes */
 

@@ -20,9 +20,10 @@
  *   S2  a mark in the ring, then SEG_TX_FIN/SEG_TX_BACK  -> flags
  *   S3  everything the acceptor set up, then SEG_READY, unless SEG_REVOKED is
  *       there already                                    -> flags
- *   S4  cut, then SEG_CUT                                -> flags
+ *   S4  the bytes put back, then SEG_SETTLED             -> flags
  *   H1  see proto/shm/cork.c
  *   S5  the last look at referenced bytes, then SEG_REFS_OVER -> flags
+ *   S6  the ring's records, then cut                     -> cut
  * Arming is Dekker's: the sleeper stores armed, fences, looks at the ring; the
  * other side stores to the ring, fences, looks at armed.
  *
@@ -37,7 +38,7 @@
 #include "base/compiler.h"
 
 #define SEG_MAGIC 0x6d6873666f317665ull
-#define SEG_VERSION 8 /* both sides must have the same */
+#define SEG_VERSION 9 /* both sides must have the same */
 #define SEG_PAGE 4096u
 
 enum {
@@ -49,7 +50,7 @@ enum {
 	SEG_CLOSED = 32,    /* this side is closed: nobody will read */
 	SEG_SHARED = 64,    /* several processes read here: ring the anchor */
 	SEG_FALLBACK = 128, /* this side has stopped reading the ring */
-	SEG_CUT = 256,      /* S4: and this is where: cut */
+	SEG_SETTLED = 256,  /* S4: and puts nothing more into the peer's TCP */
 	SEG_LENDS = 512,    /* a hint: it reads records only in place */
 	SEG_TAKES_REFS = 1024, /* this side understands references */
 	SEG_REFS_OVER = 2048,  /* S5: it reads no more of them */
@@ -60,6 +61,9 @@ enum {
 
 #define SEG_READ_RING 1u /* offsets are even */
 
+/* What cut may be, with the offset of a record. */
+enum { SEG_CUT_IS = 1, SEG_CUT_SECOND = 2 /* half of the ring */ };
+
 /* What rx_anchor may be.  EACH_TIME is for SIGIO, which each arrival raises. */
 enum { RING_ONCE = 1, RING_EACH_TIME = 2 };
 #define RING_ONLY_ONE 0x10000u
@@ -69,7 +73,9 @@ struct seg_side {
 	uint32_t slot;      /* in this side's inbox, SLOT_NONE */
 	uint64_t tcp_bytes; /* S1 */
 	uint32_t bells;     /* doorbell bytes this side has put into TCP */
-	uint32_t cut; /* S4: of the peer's ring, the first record not read */
+	/* S6: where the peer's ring ends, SEG_CUT_*; 0: open.  Either side may
+	 * set it, once, by a compare-and-swap. */
+	uint32_t cut;
 	/* Which process had the anchor, and under which number: hints, to be
 	 * checked. */
 	uint32_t pid;
@@ -113,6 +119,9 @@ struct seg {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t ring_size;
+	/* Which side has ended the rings alone first, plus 1; 0: none.  Only
+	 * that one may put bytes back. */
+	uint32_t first_back;
 	struct seg_side side[2];
 };
 

@@ -41,12 +41,12 @@ struct rx_shared {
 
 struct tx_shared {
 	struct ring_shared ring;
-	uint32_t grow_to, tail, resume, hole;
+	uint32_t grow_to, tail, resume, hole, hole_to;
 	uint32_t holds, fin;
 	uint64_t tcp_base;
 	uint32_t limit, corked_bytes, corked_at;
 	uint64_t corked_hdr, corked_since_ns;
-	uint32_t late, owed, again_off, again_pos, again_left;
+	uint32_t late, fin_due;
 };
 
 static_assert(sizeof(struct rx_shared) <= HALF_BYTES, "it has its place");
@@ -82,6 +82,7 @@ static void tx_export(const struct shm_conn *c, struct tx_shared *s)
 		.tail = c->tx.tail,
 		.resume = c->tx.resume,
 		.hole = c->tx.hole,
+		.hole_to = c->tx.hole_to,
 		.holds = c->tx.holds,
 		.fin = c->tx_fin,
 		.tcp_base = c->tx_tcp_base,
@@ -91,10 +92,7 @@ static void tx_export(const struct shm_conn *c, struct tx_shared *s)
 		.corked_hdr = c->corked_hdr,
 		.corked_since_ns = c->corked_since_ns,
 		.late = c->tx_late,
-		.owed = c->tx_owed,
-		.again_off = c->again_off,
-		.again_pos = c->again_pos,
-		.again_left = c->again_left,
+		.fin_due = c->fin_due,
 	};
 }
 
@@ -142,17 +140,14 @@ static bool rx_is_possible(const struct sock *sk, const struct rx_shared *s)
 
 static bool tx_is_possible(const struct sock *sk, const struct tx_shared *s)
 {
-	uint32_t size = s->ring.size, half = shm_of(sk)->tx.area_bytes;
-	uint32_t all = s->ring.area ? half : 2 * half; /* as in cut.c */
+	uint32_t size = s->ring.size;
 
 	return is_place(sk, size, s->ring.area, s->ring.at) &&
 	       is_place(sk, s->grow_to, s->ring.area, 0) &&
 	       s->grow_to >= size && is_line(size, s->tail) &&
 	       is_line(size, s->resume) &&
 	       (s->hole == RING_NO_HOLE || is_line(size, s->hole)) &&
-	       is_line(size, s->corked_at) && s->owed <= all &&
-	       is_line(all, s->again_off) && s->again_pos < all &&
-	       s->again_left <= all;
+	       is_line(size, s->hole_to) && is_line(size, s->corked_at);
 }
 
 static void rx_set_area(struct sock *sk, unsigned area)
@@ -212,6 +207,7 @@ static void tx_take(struct sock *sk, const struct tx_shared *s)
 	tx->look = 0; /* the reader's tail is looked at first */
 	tx->resume = s->resume;
 	store_rlx(&tx->hole, s->hole);
+	tx->hole_to = s->hole_to;
 	tx->holds = s->holds != 0;
 	c->tx_fin = s->fin != 0;
 	c->tx_tcp_base = s->tcp_base;
@@ -221,10 +217,7 @@ static void tx_take(struct sock *sk, const struct tx_shared *s)
 	c->corked_hdr = s->corked_hdr;
 	c->corked_since_ns = s->corked_since_ns;
 	c->tx_late = s->late != 0;
-	c->tx_owed = s->owed;
-	c->again_off = s->again_off;
-	c->again_pos = s->again_pos;
-	c->again_left = s->again_left;
+	c->fin_due = s->fin_due != 0;
 }
 
 /* Another process has finished the upgrade: close our copy of its channel. */

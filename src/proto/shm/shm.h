@@ -97,7 +97,7 @@ void shm_pending_step(struct sock *sk, int fd);
 void shm_pending_decide(struct sock *sk, int fd);
 bool shm_pending_drop(struct sock *sk, int fd);
 void shm_sndbuf_changed(struct sock *sk, int fd);
-void shm_after_fork(struct sock *sk); /* in the child, for inherited ones */
+void shm_before_fork(struct sock *sk);
 
 /* Announce a listener, which may be left to the kernel.  -1 if another process
  * has announced it. */
@@ -117,6 +117,8 @@ bool shm_rx_sync(struct sock *sk, int fd);
 bool shm_rx_is_kernels(struct sock *sk, int fd);
 bool shm_rx_is_known(struct sock *sk); /* how much TCP comes before the ring */
 int shm_rx_learn(struct sock *sk);     /* the peer has said K; 0 or -EPROTO */
+/* The producer has moved to the other half of the ring: follow it. */
+void shm_rx_move(struct sock *sk);
 ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);
 ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n);
@@ -180,6 +182,10 @@ void shm_exit(struct sock *sk, int fd);  /* the last process ends */
 int shm_inq(struct sock *sk, int fd);    /* FIONREAD */
 int shm_outq(struct sock *sk, int fd);
 void shm_tx_shrink(struct sock *sk); /* give back what a stream was granted */
+/* When is a ring to be stretched whose reader reads nothing?  UINT64_MAX: never. */
+uint64_t shm_stretch_ns(const struct sock *sk);
+/* Do it, if it is time.  The caller holds the tx lock. */
+void shm_tx_stretch(struct sock *sk);
 /* Start the fallback to the kernel: for a reason, or for NONE because the peer
  * has started it.  Pending bytes stay readable. */
 void shm_fallback(struct sock *sk, int fd, enum osf_reason reason);
@@ -213,15 +219,16 @@ void shm_retire(struct sock *sk);
 int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 		     struct stash *stash);
 /* cut.c */
+/* Where does the peer's ring end?  Sets it, unless the peer has done that.  The caller
+ * holds the rx lock and has told the peer that it falls back. */
+uint32_t shm_cut_rx(struct sock *sk);
 /* The peer has ended the ring alone: send by TCP from now on.  @mine: how
  * many of the caller's bytes are in the ring.  Return how many of them the
- * peer has not read, or -ECONNRESET.  If the peer has not said yet where it
- * stopped, they are taken: 0; -EAGAIN if there are none.  The caller holds the tx
- * lock. */
+ * peer will not read, or -ECONNRESET.  The caller holds the tx lock. */
 ssize_t shm_tx_fell_back(struct sock *sk, int fd, size_t mine);
-/* Send by TCP what was taken and not read.  0, -EAGAIN: not all; or another
- * error.  The same lock. */
-int shm_tx_again(struct sock *sk, int fd);
+/* Let the kernel send the FIN, at once or when the peer has settled.  The same
+ * lock. */
+void shm_fin(struct sock *sk, int fd);
 
 /* The peer did something that the protocol forbids: reset the connection. */
 void shm_broken(struct sock *sk, int fd, const char *why);
@@ -376,17 +383,26 @@ static inline bool shm_has_fallen_back(const struct sock *sk)
 	return unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_FALLBACK);
 }
 
-/* Is it about to say where?  Until then nothing may go by TCP: it may be putting
- * back there what it has not read. */
-static inline bool shm_awaits_cut(const struct sock *sk)
+/* May it be putting bytes back?  Until it has settled, nothing may go by TCP. */
+static inline bool shm_is_unsettled(const struct sock *sk)
 {
-	return (load_acq(&shm_peer(sk)->flags) & (SEG_FALLBACK | SEG_CUT)) ==
-	       SEG_FALLBACK; /* S4 */
+	uint32_t flags = load_acq(&shm_peer(sk)->flags); /* S4 */
+
+	return unlikely((flags & (SEG_FALLBACK | SEG_SETTLED)) ==
+			SEG_FALLBACK) &&
+	       load_rlx(&shm_of(sk)->seg->first_back) != shm_of(sk)->side + 1u;
 }
+
+/* When may something be due that nobody notifies us of?  UINT64_MAX: never. */
+uint64_t shm_next_ns(struct sock *sk);
 
 /* Has the peer asked for a fallback that we have not done yet? */
 static inline bool shm_wants_back(const struct sock *sk)
 {
 	return unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_WANT_BACK) &&
-	       (shm_w(sk)->tx_ring || shm_of(sk)->again_left);
+	       (shm_w(sk)->tx_ring || shm_of(sk)->fin_due);
 }
+
+/* When to look again, if the peer has not settled: it may lose its core, and may not
+ * be able to ring. */
+#define SETTLE_LOOK_NS (2 * NS_PER_MS)

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "base/clock.h"
 #include "base/libc.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
@@ -58,9 +59,18 @@ static int shut(struct sock *sk, int fd, int how)
 	return r;
 }
 
-static uint64_t next_ns(struct sock *sk)
+uint64_t shm_next_ns(struct sock *sk)
 {
-	return shm_is_corked(sk) ? shm_corked_until(sk) : UINT64_MAX;
+	uint64_t due = shm_is_corked(sk) ? shm_corked_until(sk) : UINT64_MAX;
+
+	if (unlikely(load_rlx(&shm_of(sk)->tx_full_ns)))
+		due = MIN(due, shm_stretch_ns(sk));
+	if (likely(!load_rlx(&shm_of(sk)->saw_unsettled) &&
+		   !load_rlx(&shm_of(sk)->fin_due)))
+		return due;
+	/* It may have settled since the last look: look once more. */
+	store_rlx(&shm_of(sk)->saw_unsettled, (uint8_t)shm_is_unsettled(sk));
+	return MIN(due, now_ns() + SETTLE_LOOK_NS);
 }
 
 static unsigned look(struct sock *sk, int fd)
@@ -72,8 +82,9 @@ static unsigned look(struct sock *sk, int fd)
 /* The kernel, not the peer, wakes a thread that waits for room in TCP. */
 static void sleep_on(struct sock *sk, struct pollfd *p)
 {
-	short kernels =
-	    load_rlx(&shm_w(sk)->tx_ring) ? POLLPRI : POLLPRI | POLLOUT;
+	short kernels = load_rlx(&shm_w(sk)->tx_ring) || shm_is_unsettled(sk)
+			    ? POLLPRI
+			    : POLLPRI | POLLOUT;
 
 	if (p->events & (POLLIN | POLLOUT))
 		p->events = POLLIN | POLLRDHUP | (p->events & kernels);
@@ -93,6 +104,7 @@ static bool is_rung(const struct sock *sk)
 
 static bool is_not_rung(const struct sock *sk) { return false; }
 static void nothing(struct sock *sk, int fd) {}
+static void unchanged(struct sock *sk) {} /* by a fork */
 
 static void alone(struct sock *sk)
 {
@@ -131,13 +143,14 @@ static void candidate_fallback(struct sock *sk, int fd, enum osf_reason why)
 	.leave = not_let_go, .is_due = never_due, .inq = shm_inq,              \
 	.outq = shm_outq, .events = shm_events, .events_now = look,            \
 	.watch = shm_watch, .arm = shm_arm_for, .hint = shm_hint,              \
-	.next_ns = next_ns, .opt_changed = shm_opt_changed,                    \
+	.next_ns = shm_next_ns, .opt_changed = shm_opt_changed,                \
 	.async_changed = shm_async_changed, .tcp_info = shm_tcp_info,          \
 	.so_error = anchor_so_error, .is_over = shm_is_over,                   \
 	.is_before_mark = shm_is_before_mark, .disconnect = shm_disconnect,    \
 	.shutdown = shut, .close = shm_close, .exit = shm_exit,                \
-	.after_fork = shm_after_fork, .alone = alone, .export = shm_export,    \
-	.import = shm_import, .lost = shm_lost, .passthrough = nothing,        \
+	.before_fork = shm_before_fork, .after_fork = unchanged,               \
+	.alone = alone, .export = shm_export, .import = shm_import,            \
+	.lost = shm_lost, .passthrough = nothing,                              \
 	.anchor_moved = shm_anchor_moved, .reset = shm_broken,                 \
 	.fallback_now = shm_fallback_now, .retire = shm_retire
 

@@ -88,6 +88,54 @@ void shm_tx_shrink(struct sock *sk)
 	shm_of(sk)->granted = 0;
 }
 
+/*
+ * A reader that reads nothing may itself be writing.  TCP takes what both kernels'
+ * buffers hold by default, so a ring that has been full for some time takes as much,
+ * too.  A reader that merely has no core for a moment has no use for that.
+ */
+#define STRETCH_BYTES (5u * 1024 * 1024)
+#define STRETCH_NS (10 * NS_PER_MS)
+
+uint64_t shm_stretch_ns(const struct sock *sk)
+{
+	uint64_t since = load_rlx(&shm_of(sk)->tx_full_ns);
+
+	if (likely(!since) || !load_rlx(&shm_w(sk)->tx_ring) ||
+	    load_rlx(&sk->w->shut) & SHUT_BIT_WR ||
+	    load_rlx(&shm_peer(sk)->flags) & SEG_CLOSED ||
+	    load_rlx(shm_of(sk)->tx.tail_pub) !=
+		load_rlx(&shm_of(sk)->tx_full_at))
+		return UINT64_MAX;
+	return since + STRETCH_NS;
+}
+
+COLD void shm_tx_stretch(struct sock *sk)
+{
+	struct ring_tx *tx = &shm_of(sk)->tx;
+	bool lends = load_rlx(&shm_peer(sk)->flags) & SEG_LENDS;
+
+	uint64_t due = shm_stretch_ns(sk);
+
+	if (due != UINT64_MAX && due > now_ns())
+		return;
+	store_rlx(&shm_of(sk)->tx_full_ns, UINT64_C(0));
+	if (due == UINT64_MAX) /* the reader has read */
+		return;
+	if (!lends && tx->base < tx->other)
+		ring_tx_stretch(tx, MIN(STRETCH_BYTES, 2 * tx->area_bytes));
+}
+
+/* A call has found no room. */
+static COLD void full_note(struct sock *sk)
+{
+	struct shm_conn *c = shm_of(sk);
+
+	if (c->tx.grow_to < MIN(STRETCH_BYTES, 2 * c->tx.area_bytes) &&
+	    !c->tx_limit && (!c->tx_full_ns || c->tx_full_at != c->tx.tail))
+		store_rlx(&c->tx_full_ns, now_ns());
+	store_rlx(&c->tx_full_at, c->tx.tail);
+}
+
 static bool is_full(const struct sock *sk)
 {
 	return shm_of(sk)->tx_limit &&
@@ -114,11 +162,8 @@ static COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 			   size_t left, int flags)
 {
 	/* The peer may be putting back what it has not read, which is first. */
-	if (shm_of(sk)->seg && shm_awaits_cut(sk))
+	if (shm_of(sk)->seg && shm_is_unsettled(sk))
 		return -EAGAIN;
-	int err = shm_tx_again(sk, fd);
-	if (err)
-		return err;
 	ssize_t r = tx_kernel(fd, c, left, flags);
 
 	if (r > 0) {
@@ -171,7 +216,7 @@ static bool nobody_reads(struct sock *sk, int fd)
 
 /* The reader may have stopped before the end of the @done bytes written since
  * @start.  What it did not read goes by TCP, like all that follows.  Return 0
- * if it has read none: go on. */
+ * if it has read none. */
 static COLD ssize_t tx_ring_fell_back(struct sock *sk, int fd,
 				      struct iov_cursor *c,
 				      const struct iov_cursor *start,
@@ -270,6 +315,8 @@ static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 		return tx_to_nobody(sk, fd, c, left, flags);
 	if (unlikely(!shm_w(sk)->tx_ring))
 		return tx_tcp(sk, fd, c, left, flags);
+	if (unlikely(shm_of(sk)->tx_full_ns))
+		shm_tx_stretch(sk);
 	if (unlikely(nobody_reads(sk, fd)))
 		return tx_to_nobody(sk, fd, c, left, flags);
 	ssize_t r = tx_ring(sk, fd, c, left, flags);
@@ -302,7 +349,7 @@ static int tx_begin(struct sock *sk, int fd)
 static inline void tx_end(struct sock *sk, int fd, ssize_t r)
 {
 	if (r == -EAGAIN)
-		store_rlx(&shm_of(sk)->tx_full_at, shm_of(sk)->tx.tail);
+		full_note(sk);
 	sock_unlock_tx(sk);
 	if (unlikely(shm_wants_back(sk)))
 		shm_fallback(sk, fd, OSF_REASON_NONE);

@@ -643,11 +643,11 @@ enum osf_reason shm_why_alone(const struct sock *sk, int fd)
 	return by_osf ? OSF_REASON_NO_PROPOSAL : OSF_REASON_PEER_KERNEL;
 }
 
-/* The child shares inherited connections with its parent.  News must wake both
- * processes, so the peer rings the anchor from now on. */
-void shm_after_fork(struct sock *sk)
+/* The child will share the connection with its parent.  News must wake both
+ * processes, so the peer rings the anchor from now on.  The parent has the segment
+ * in its page tables; the child would have to get it there first. */
+void shm_before_fork(struct sock *sk)
 {
-	/* Only the parent uses the listener and the channel. */
 	if (shm_of(sk)->seg && sock_is_ours(sk))
 		fetch_or(&shm_me(sk)->flags, SEG_SHARED);
 }

@@ -50,9 +50,12 @@ static bool tx_ready(struct sock *sk)
 {
 	sock_refresh(sk);
 	if (unlikely(shm_has_fallen_back(sk)))
-		return !shm_awaits_cut(sk);
-	return load_rlx(shm_of(sk)->tx.tail_pub) !=
-	       load_rlx(&shm_of(sk)->tx_full_at);
+		return !shm_is_unsettled(sk);
+	if (load_rlx(shm_of(sk)->tx.tail_pub) !=
+	    load_rlx(&shm_of(sk)->tx_full_at))
+		return true;
+	return load_rlx(&shm_of(sk)->tx_full_ns) &&
+	       shm_stretch_ns(sk) <= now_ns();
 }
 
 HOT int shm_is_ready(struct sock *sk, int dir)
@@ -259,7 +262,7 @@ static int rx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	if (!me.has_bell)
 		store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
 	fence_full();
-	uint64_t held = shm_is_corked(sk) ? shm_corked_until(sk) : UINT64_MAX;
+	uint64_t held = shm_next_ns(sk);
 	/* The anchor would not let us sleep if it is shut, or if it holds a
 	 * doorbell for another thread. */
 	bool awake = sk->w->anchor_deaf ||
@@ -301,12 +304,16 @@ static int tx_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	if (handlers_ran(w->seen, restarts))
 		return -EINTR;
 	count(&sk->st->n_sleeps, 1);
-	if (awake || !restarts || load_rlx(&sk->w->rcvtimeo_ns) || idle_is_on())
-		err = nap_for(
-		    &how, awake ? 0 : POLLIN | POLLRDHUP, w->deadline_ns,
-		    awake || restarts ? NS_PER_MS : UINT64_MAX, restarts);
+	uint64_t end = MIN(w->deadline_ns, shm_stretch_ns(sk));
+	if (awake || !restarts || load_rlx(&sk->w->rcvtimeo_ns) ||
+	    idle_is_on() || end < w->deadline_ns)
+		err = nap_for(&how, awake ? 0 : POLLIN | POLLRDHUP, end,
+			      awake || restarts ? NS_PER_MS : UINT64_MAX,
+			      restarts);
 	else
 		err = recv_sleep(sk, fd);
+	if (err == -EAGAIN && end < w->deadline_ns)
+		return 0;
 	return err && anchor_note(sk, -err) ? 0 : err;
 }
 
@@ -321,8 +328,8 @@ static int tx_sleep_tcp(struct sock *sk, int fd, const struct call_wait *w)
 	return err == -EAGAIN ? 0 : err;
 }
 
-/* The peer says soon where it has stopped reading. */
-static int tx_sleep_cut(struct sock *sk, int fd, const struct call_wait *w)
+/* The peer may be putting back what it has not read. */
+static int tx_sleep_settle(struct sock *sk, int fd, const struct call_wait *w)
 {
 	struct napper me = { sk, fd, DIR_TX, false };
 
@@ -336,11 +343,11 @@ int shm_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	bool by_tcp = rx ? shm_w(sk)->rx_back : !shm_w(sk)->tx_ring;
 	int err;
 
-	bool by_nap = !rx && shm_awaits_cut(sk);
+	bool by_nap = !rx && shm_is_unsettled(sk);
 	if ((by_tcp || by_nap) && handlers_ran(w->seen, restarts))
 		return -EINTR;
 	if (by_nap)
-		return tx_sleep_cut(sk, fd, w);
+		return tx_sleep_settle(sk, fd, w);
 	if (by_tcp)
 		return rx ? recv_sleep(sk, fd) : tx_sleep_tcp(sk, fd, w);
 	err = rx ? rx_sleep(sk, fd, w) : tx_sleep(sk, fd, w);
