@@ -128,7 +128,7 @@ struct result {
 	char why[WHY_MAX];
 };
 
-#define N_BENCHES 32
+#define N_BENCHES 33
 extern const struct bench benches[N_BENCHES];
 
 /* Runs @b as @args says; fills @res, whatever happens. */
