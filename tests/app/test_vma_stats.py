@@ -341,6 +341,10 @@ class Test:
         text = self.stats("-p", p.pid, "-S", "%d,fine" % a)
         need(p.said().count("Fd=[") == 4 and "leaves that level out" in text, text)
         self.stats("-p", p.pid, "-S", 999, status=1)
+        p.do("u = udp()")
+        self.stats("-p", p.pid, "-S", p.do("answer = u.fileno()"))
+        if os.geteuid() == 0:
+            need("- UDP, Blocked, MC Loop Enabled" in p.said(), p.said())
         p.end()
 
     def test_dump_that_nobody_reads(self):
