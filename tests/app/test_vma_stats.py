@@ -209,6 +209,9 @@ class Test:
         need("- UDP, Blocked, MC Loop Enabled" in self.block(p.pid, u), "UDP")
         text = self.stats("-p", p.pid, "-v", 5)
         need(len(re.findall(r"^udp   No ", text, re.M)) == 2, text)
+        wide = self.stats("-p", p.pid, "-c", 1, name="xlio_stats")
+        need(re.search(r"^ %-3d Rx: {10}0 {20}0 {8}0 {7}0    0.0 {7}0 {20}0 {7}0 {7}0$" % a,
+                       wide, re.M), wide)
         text = self.stats("-p", p.pid, "-v", 4)
         if os.geteuid() == 0:
             need(re.search(r"^\[239\.1\.2\.3\] +%d $" % m, text, re.M), text)
