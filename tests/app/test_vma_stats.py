@@ -79,6 +79,15 @@ def refused(sock, n):
     sock.setblocking(True)
 
 
+def errors(sock):
+    """Two sends after the peer has gone, besides one that it answers by a reset."""
+    for _ in range(3):
+        try:
+            sock.send(b"x")
+        except OSError:
+            pass
+
+
 def udp(host="127.0.0.1"):
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind((host, 0))
@@ -186,6 +195,9 @@ class Test:
         need(re.search(r"^tcp   Yes       5000   0      127\.0\.0\.1:\d+ +127\.0\.0\.1:\d+ +"
                        r"ESTABLISHED \d+ +%d/python" % p.pid, table, re.M), table)
         need(re.search(r"^tcp   No        0      0 .* LISTEN ", table, re.M), table)
+        p.do("b.close(); refused(a, 1); errors(a)")
+        rows = self.short(p.pid)
+        need(rows[a]["Rx"]["error"] == 0 and rows[a]["Tx"]["error"] == 2, rows)
         need(p.end() == 0, "the end")
 
     def test_kernel(self):
