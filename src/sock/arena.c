@@ -555,7 +555,7 @@ void sock_copy(struct sock *to, const struct sock *from, bool moves)
 	to->w = &to->own_words;
 	to->st = was.st;
 	to->generation = was.generation;
-	to->rx_lock = to->tx_lock = (struct lock){ 0 };
+	to->rx_lock = to->tx_lock = to->watches.lock = (struct lock){ 0 };
 	to->state = SOCK_STATE(moves ? sock_mode(from) : SOCK_KERNEL);
 	shared_alone(to, &was);
 	if (!moves)

@@ -18,7 +18,8 @@ static bool may_wait(const struct sock *sk, int flags)
 	return !(flags & MSG_DONTWAIT) && !load_rlx(&sk->w->nonblock);
 }
 
-/* Wait.  The timeout covers the whole call, from its first wait. */
+/* Wait.  The timeout covers the whole call, from its first wait.  Handlers with SA_RESTART
+ * that ran before any byte was moved count no longer: the kernel begins the call anew. */
 static int wait_in(const struct io_call *io, struct call_wait *w, size_t done)
 {
 	if (!w->deadline_ns) {
@@ -30,7 +31,11 @@ static int wait_in(const struct io_call *io, struct call_wait *w, size_t done)
 		    timeout_ns ? now_ns() + timeout_ns : UINT64_MAX;
 	}
 	w->partial = done > 0;
-	return wait_for(io->sk, io->fd, w);
+	int err = wait_for(io->sk, io->fd, w);
+	struct handlers_seen now = handlers_seen();
+	if (!err && waiter_restarts(w) && now.n_ends == w->seen.n_ends)
+		w->seen = now;
+	return err;
 }
 
 /* The call ends with @r after @done bytes; if both matter, @r is kept for the

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "api/vma/calls.h"
 #include "api/vma/vsock.h"
@@ -34,6 +35,28 @@ int vma_thread_offload(int offload, pthread_t tid)
 	return answer(offload == 0 || offload == 1
 			  ? ops_thread_offload_of(tid, offload)
 			  : -EINVAL,
+		      saved);
+}
+
+/* The program's own memory for packets. */
+int vma_ioctl(void *cmsg, size_t len)
+{
+	const struct cmsghdr *c = cmsg;
+	vma_cmsg_ioctl_user_alloc_t a;
+	int saved = errno;
+
+	if (is_bad_ptr(c) || len < CMSG_LEN(sizeof(a)) ||
+	    c->cmsg_len != CMSG_LEN(sizeof(a)) || c->cmsg_level != SOL_SOCKET ||
+	    c->cmsg_type != CMSG_VMA_IOCTL_USER_ALLOC)
+		return answer(-EINVAL, saved);
+	memcpy(&a, CMSG_DATA(c), sizeof(a));
+	if (!(a.flags &
+	      (VMA_IOCTL_USER_ALLOC_FLAG_TX | VMA_IOCTL_USER_ALLOC_FLAG_RX)) ||
+	    !a.memalloc || !a.memfree)
+		return answer(-EINVAL, saved);
+	bool is_rx = a.flags & VMA_IOCTL_USER_ALLOC_FLAG_RX;
+	return answer(held_set_memory(is_rx ? a.memalloc : NULL,
+				      is_rx ? a.memfree : NULL),
 		      saved);
 }
 

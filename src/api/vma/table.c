@@ -2,7 +2,7 @@
 /*
  * api/vma/table.c - VMA's extra API as a table of functions
  *
- * A function that is NULL, or only says that it cannot, has no bit in
+ * A function that only says that it cannot has no bit in
  * vma_extra_supported_mask.
  */
 #include <dlfcn.h>
@@ -28,6 +28,14 @@ static struct vma_api_t table = {
 	.add_conf_rule = vma_add_conf_rule,
 	.thread_offload = vma_thread_offload,
 	.dump_fd_stats = vma_dump_fd_stats,
+	.socketxtreme_poll = vma_xtreme_poll,
+	.get_socket_rings_num = vma_rings_num,
+	.get_socket_rings_fds = vma_rings_fds,
+	.get_socket_tx_ring_fd = vma_tx_ring_fd,
+	.socketxtreme_free_vma_packets = vma_xtreme_free_packets,
+	.socketxtreme_ref_vma_buff = vma_xtreme_ref,
+	.socketxtreme_free_vma_buff = vma_xtreme_free,
+	.ioctl = vma_ioctl,
 	/* These answer and do nothing, so they have no bit. */
 	.vma_add_ring_profile = vma_no_ring_profile,
 	.get_socket_network_header = vma_no_network_header,
@@ -39,7 +47,13 @@ static struct vma_api_t table = {
 	    VMA_EXTRA_API_REGISTER_RECV_CALLBACK |
 	    VMA_EXTRA_API_RECVFROM_ZCOPY | VMA_EXTRA_API_FREE_PACKETS |
 	    VMA_EXTRA_API_ADD_CONF_RULE | VMA_EXTRA_API_THREAD_OFFLOAD |
-	    VMA_EXTRA_API_DUMP_FD_STATS,
+	    VMA_EXTRA_API_DUMP_FD_STATS | VMA_EXTRA_API_SOCKETXTREME_POLL |
+	    VMA_EXTRA_API_SOCKETXTREME_FREE_VMA_PACKETS |
+	    VMA_EXTRA_API_SOCKETXTREME_REF_VMA_BUFF |
+	    VMA_EXTRA_API_SOCKETXTREME_FREE_VMA_BUFF |
+	    VMA_EXTRA_API_GET_SOCKET_RINGS_NUM |
+	    VMA_EXTRA_API_GET_SOCKET_RINGS_FDS |
+	    VMA_EXTRA_API_GET_SOCKET_TX_RING_FD | VMA_EXTRA_API_IOCTL,
 };
 
 void vma_loaded(void)
@@ -68,6 +82,7 @@ bool vma_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
 	if (!*err) {
 		memcpy(val, &at, sizeof(at));
 		*len = sizeof(at);
+		vma_start();
 		store_rlx(&vma_is_asked, true);
 		store_rlx(&vma_takes_dummies, true);
 	}

@@ -46,6 +46,25 @@ static inline bool vma_has(int fd) { return vma_is_on() && vma_knows(fd); }
 bool vma_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
 		    int *err);
 
+/* xtreme.c: an option of libvma's?  Then *@err is 0 or a negative errno. */
+bool vma_setsockopt(int fd, int level, int name, const void *val, socklen_t len,
+		    int *err);
+/* SO_VMA_RING_ALLOC_LOGIC was checked, with @err: which ring it may join. */
+void vma_ring_logic(int fd, const void *val, socklen_t len, int err);
+bool vma_getopt(int fd, int level, int name, void *val, socklen_t *len,
+		int *err);
+/* @fd was bound, listens or connects: with VMA_SOCKETXTREME=1 it joins a ring. */
+extern bool vma_is_xtreme;
+void vma_start(void); /* the program asks for the table */
+void vma_join(int fd);
+/* A send on @fd has found too little room.  @has_copies: it has other numbers. */
+void vma_sent_part(int fd, bool has_copies);
+static inline void vma_may_join(int fd)
+{
+	if (unlikely(load_rlx(&vma_is_xtreme)))
+		vma_join(fd);
+}
+
 /* @fd is about to be closed, or to be replaced. */
 void vma_forget(int fd);
 void vma_forget_range(unsigned first, unsigned last);
