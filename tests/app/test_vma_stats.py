@@ -79,6 +79,15 @@ def refused(sock, n):
     sock.setblocking(True)
 
 
+def errors(sock):
+    """Two sends after the peer has gone, besides one that it answers by a reset."""
+    for _ in range(3):
+        try:
+            sock.send(b"x")
+        except OSError:
+            pass
+
+
 def udp(host="127.0.0.1"):
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.bind((host, 0))
@@ -98,11 +107,11 @@ def inside():
 class Program:
     """One that runs under osf, and does what it is told."""
 
-    def __init__(self, run, err=None, **extra):
+    def __init__(self, run, python=sys.executable, **extra):
         self.err = run.path("err.%d" % next(run.serial))
         with open(self.err, "ab") as f:
             self.popen = subprocess.Popen(
-                run.command([sys.executable, os.path.abspath(__file__), "inside"], True),
+                run.command([python, os.path.abspath(__file__), "inside"], True),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=f, text=True,
                 env=run.env(extra={"OSF_STATS_DIR": "", "OSF_UPGRADE_TURNS": "2", **extra}))
         self.proc = harness.Proc(self.popen, self.err, "program")
@@ -186,6 +195,9 @@ class Test:
         need(re.search(r"^tcp   Yes       5000   0      127\.0\.0\.1:\d+ +127\.0\.0\.1:\d+ +"
                        r"ESTABLISHED \d+ +%d/python" % p.pid, table, re.M), table)
         need(re.search(r"^tcp   No        0      0 .* LISTEN ", table, re.M), table)
+        p.do("b.close(); refused(a, 1); errors(a)")
+        rows = self.short(p.pid)
+        need(rows[a]["Rx"]["error"] == 0 and rows[a]["Tx"]["error"] == 2, rows)
         need(p.end() == 0, "the end")
 
     def test_kernel(self):
@@ -198,7 +210,9 @@ class Test:
         p.end()
 
     def test_views(self):
-        p = Program(self.run)
+        python = self.run.path("named%d" % os.getpid())
+        os.symlink(os.path.realpath(sys.executable), python)
+        p = Program(self.run, python)
         p.do("l, a, b = pair(); u = udp(); m = udp('0.0.0.0'); u.sendto(b'abc', u.getsockname());"
              "m.setsockopt(0, socket.IP_ADD_MEMBERSHIP, socket.inet_aton('239.1.2.3') + "
              "socket.inet_aton('127.0.0.1'))")
@@ -209,6 +223,9 @@ class Test:
         need("- UDP, Blocked, MC Loop Enabled" in self.block(p.pid, u), "UDP")
         text = self.stats("-p", p.pid, "-v", 5)
         need(len(re.findall(r"^udp   No ", text, re.M)) == 2, text)
+        wide = self.stats("-p", p.pid, "-c", 1, name="xlio_stats")
+        need(re.search(r"^ %-3d Rx: {10}0 {20}0 {8}0 {7}0    0.0 {7}0 {20}0 {7}0 {7}0$" % a,
+                       wide, re.M), wide)
         text = self.stats("-p", p.pid, "-v", 4)
         if os.geteuid() == 0:
             need(re.search(r"^\[239\.1\.2\.3\] +%d $" % m, text, re.M), text)
@@ -217,8 +234,8 @@ class Test:
         p.do("talk(a, b, 100)")
         text = self.stats("-p", p.pid, "-d", 2, "-i", 0, "-c", 2)
         need("pkt/s" in text and text.count(" %d " % a) == 2, text)
-        name = os.path.basename(os.readlink("/proc/%d/exe" % p.pid))
-        need("Rx:" in self.stats("-n", name, "-c", 1), "-n")
+        name = os.path.basename(python)
+        need(" %-3d Rx: " % a in self.stats("-n", name, "-c", 1), "-n")
         need("xliostat: " in self.stats("-n", "no-such", status=1, name="xlio_stats"), "-n")
         p.end()
 
@@ -341,6 +358,10 @@ class Test:
         text = self.stats("-p", p.pid, "-S", "%d,fine" % a)
         need(p.said().count("Fd=[") == 4 and "leaves that level out" in text, text)
         self.stats("-p", p.pid, "-S", 999, status=1)
+        p.do("u = udp()")
+        self.stats("-p", p.pid, "-S", p.do("answer = u.fileno()"))
+        if os.geteuid() == 0:
+            need("- UDP, Blocked, MC Loop Enabled" in p.said(), p.said())
         p.end()
 
     def test_dump_that_nobody_reads(self):

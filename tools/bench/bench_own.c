@@ -122,6 +122,12 @@ int bench_read_zero(struct bench_run *r)
 	return run_alone(r, "read-zero", seconds_text(r).s, NULL, NULL, "ns ");
 }
 
+int bench_vma_dummy(struct bench_run *r)
+{
+	return run_alone(r, "vma-dummy", seconds_text(r).s, NULL, NULL,
+			 "ratio ");
+}
+
 /* The client reads how much memory the server has: it is told its number. */
 static int idle(struct bench_run *r, const char *key)
 {

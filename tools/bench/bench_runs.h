@@ -26,6 +26,7 @@ int bench_pgbench_8(struct bench_run *r);
 int bench_oneshot(struct bench_run *r);
 int bench_passthrough(struct bench_run *r);
 int bench_read_zero(struct bench_run *r);
+int bench_vma_dummy(struct bench_run *r);
 int bench_idle_latency(struct bench_run *r);
 int bench_idle_memory(struct bench_run *r);
 int bench_asleep(struct bench_run *r);

@@ -223,6 +223,17 @@ const struct bench benches[] = {
 	    .bars = { { BAR_OVER_KERNEL, 5, false } },
 	},
 	{
+	    .group = "vma",
+	    .name = "vma-dummy",
+	    .what =
+		"send() after 1 ms of other work, with dummy sends, of without",
+	    .unit = "x",
+	    .sides = OSF,
+	    .is_cost = true,
+	    .run = bench_vma_dummy,
+	    .bars = { { BAR_AT_MOST, 1.0, false } },
+	},
+	{
 	    .group = "idle",
 	    .name = "idle-latency",
 	    .what = "ping-pong among many idle connections, against alone",

@@ -220,6 +220,7 @@ static const struct peer {
 	{ "memcached", 3, peer_memcached },
 	{ "passthrough", 1, peer_passthrough },
 	{ "read-zero", 1, peer_read_zero },
+	{ "vma-dummy", 1, peer_vma_dummy },
 	{ "xlio-echo", 1, peer_xlio_echo },
 	{ "xlio-pingpong", 2, peer_xlio_pingpong },
 	{ "xlio-sink", 1, peer_xlio_sink },

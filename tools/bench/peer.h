@@ -26,6 +26,7 @@ int peer_idle(int argc, char **args);           /* PORT CONNECTIONS PID */
 int peer_memcached(int argc, char **args);      /* PORT CONNECTIONS SECONDS */
 int peer_passthrough(int argc, char **args);    /* SECONDS */
 int peer_read_zero(int argc, char **args);      /* SECONDS */
+int peer_vma_dummy(int argc, char **args);      /* SECONDS */
 int peer_xlio_echo(int argc, char **args);      /* PORT */
 int peer_xlio_pingpong(int argc, char **args);  /* PORT SECONDS */
 int peer_xlio_sink(int argc, char **args);      /* PORT */

@@ -164,7 +164,9 @@ void rows_read(struct rows *r, const struct options *o, struct process *p)
 		if (!p->seg->socks[i].is_gone)
 			add_tcp(r, p, &p->seg->socks[i]);
 	r->n_tcp = r->n;
-	kernel_look(r, p, o->view == VIEW_FULL || o->view == VIEW_GROUPS);
+	kernel_look(r, p,
+		    o->view == VIEW_FULL || o->view == VIEW_GROUPS ||
+			o->has_dump);
 	r->n_all = r->n;
 	for (size_t i = 0; i < p->n_packets; i++)
 		add_packets(r, &p->packets[i]);
@@ -194,15 +196,22 @@ struct row *rows_find(const struct rows *r, const struct row *like)
 	return NULL;
 }
 
+/* What has come since, in a second; @seconds of 1 is exact. */
+static uint64_t since(uint64_t now, uint64_t before, double seconds)
+{
+	double rate = (double)less(now, before) / seconds;
+
+	return seconds == 1 || rate > INT64_MAX / 2 ? less(now, before)
+						    : (uint64_t)rate;
+}
+
 static struct counts counts_less(const struct counts *a, const struct counts *b,
 				 double s)
 {
-	return (struct counts){
-		(uint64_t)((double)less(a->packets, b->packets) / s),
-		(uint64_t)((double)less(a->bytes, b->bytes) / s),
-		(uint64_t)((double)less(a->eagains, b->eagains) / s),
-		(uint64_t)((double)less(a->errors, b->errors) / s),
-	};
+	return (struct counts){ since(a->packets, b->packets, s),
+				since(a->bytes, b->bytes, s),
+				since(a->eagains, b->eagains, s),
+				since(a->errors, b->errors, s) };
 }
 
 struct counters counters_less(const struct counters *a,
@@ -213,16 +222,11 @@ struct counters counters_less(const struct counters *a,
 		.tx = counts_less(&a->tx, &b->tx, s),
 		.os_rx = counts_less(&a->os_rx, &b->os_rx, s),
 		.os_tx = counts_less(&a->os_tx, &b->os_tx, s),
-		.n_hits = (uint64_t)((double)less(a->n_hits, b->n_hits) / s),
-		.n_misses =
-		    (uint64_t)((double)less(a->n_misses, b->n_misses) / s),
-		.n_dropped =
-		    (uint64_t)((double)less(a->n_dropped, b->n_dropped) / s),
-		.dropped_bytes = (uint64_t)((double)less(a->dropped_bytes,
-							 b->dropped_bytes) /
-					    s),
-		.n_dummies =
-		    (uint64_t)((double)less(a->n_dummies, b->n_dummies) / s),
+		.n_hits = since(a->n_hits, b->n_hits, s),
+		.n_misses = since(a->n_misses, b->n_misses, s),
+		.n_dropped = since(a->n_dropped, b->n_dropped, s),
+		.dropped_bytes = since(a->dropped_bytes, b->dropped_bytes, s),
+		.n_dummies = since(a->n_dummies, b->n_dummies, s),
 	};
 }
 

@@ -67,7 +67,7 @@ void vma_loaded(void)
 	if (!strncmp(slash ? slash + 1 : info.dli_fname, NAME, strlen(NAME)))
 		vma_takes_dummies = true;
 	/* For scripts that look for it; there is no NIC to support it. */
-	if (vma_takes_dummies || getenv("VMA_TRACELEVEL"))
+	if (vma_takes_dummies || secure_getenv("VMA_TRACELEVEL"))
 		log_dbg("HW Dummy send support for QP = %d", 0);
 }
 

@@ -22,7 +22,7 @@ enum { BY_SOCKET = 1, BY_USER, BY_THREAD };
 
 void vma_start(void)
 {
-	const char *v = getenv("VMA_SOCKETXTREME");
+	const char *v = secure_getenv("VMA_SOCKETXTREME");
 
 	store_rlx(&vma_is_xtreme, v && atoi(v));
 }
