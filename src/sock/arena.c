@@ -454,6 +454,13 @@ bool arena_is_full(void)
 	       load_rlx(&n_used) == load_rlx(&n_room);
 }
 
+/* arena_is_full() looks at the counts without the lock. */
+static void put_entry(uint32_t i)
+{
+	free_stack[n_free] = i;
+	store_rlx(&n_free, n_free + 1);
+}
+
 /* Find entries whose last holder was a child: it could not put them on our
  * stack. */
 static void sweep(void)
@@ -465,7 +472,7 @@ static void sweep(void)
 			continue;
 		sk->is_live = 0;
 		shared_unmap(sk);
-		free_stack[n_free++] = i;
+		put_entry(i);
 	}
 }
 
@@ -490,8 +497,10 @@ static uint32_t take_entry(void)
 {
 	if (!n_free && n_used == n_room)
 		make_room();
-	if (n_free)
-		return free_stack[--n_free];
+	if (n_free) {
+		store_rlx(&n_free, n_free - 1);
+		return free_stack[n_free];
+	}
 	return n_used < n_room ? n_used : NOT_HERE;
 }
 
@@ -516,8 +525,10 @@ struct sock *sock_new(int fd)
 	sk->st->fd = fd;
 	sk->st->opened_ns = sk->st->since_ns = clock_ns(CLOCK_REALTIME);
 	store_rel(&sk->st->in_use, generation ? generation : 1);
-	if (i == n_used)
-		store_rel(&header->n_socks, ++n_used);
+	if (i == n_used) {
+		store_rlx(&n_used, i + 1);
+		store_rel(&header->n_socks, i + 1);
+	}
 	header->totals.n_sockets++;
 	n_made++;
 	return sk;
@@ -587,7 +598,7 @@ void sock_free(struct sock *sk)
 	sk->state = SOCK_STATE(SOCK_KERNEL);
 	store_rel(&sk->st->in_use, 0); /* the last: see sweep() */
 	if (i != NOT_HERE)
-		free_stack[n_free++] = i;
+		put_entry(i);
 }
 
 void sock_set_mode(struct sock *sk, enum sock_mode mode)

@@ -194,14 +194,16 @@ static vma_recv_callback_retval_t judge(struct vsock *s, struct packet *p,
 		return VMA_PACKET_RECV;
 	struct vma_info_t info = { .struct_sz = sizeof(info),
 				   .packet_id = (void *)(uintptr_t)s->spare,
-				   .src = copy_ip(&src, s->is_udp ? &p->from
-								  : &s->peer),
-				   .dst = copy_ip(&dst, &s->local),
+				   .src = (struct sockaddr_in *)&s->peer,
+				   .dst = (struct sockaddr_in *)&s->local,
 				   .payload_sz = n };
-	if (s->is_udp)
+	if (s->is_udp) {
+		info.src = copy_ip(&src, &p->from);
+		info.dst = copy_ip(&dst, &s->local);
 		unmap(&src);
-	if (p->control_len)
-		read_control(p, &info, &dst);
+		if (p->control_len)
+			read_control(p, &info, &dst);
+	}
 	vma_recv_callback_retval_t is =
 	    callback(s->fd, 1, &iov, &info, s->context);
 	*err = saved;

@@ -62,6 +62,8 @@ static struct ring *make(uint64_t key, int *err)
 		*err = -ENOMEM;
 		return NULL;
 	}
+	if (!is_new)
+		ring_clear(r); /* who has closed it was too late to enter */
 	r->key = key;
 	r->room_fd = room_fd;
 	store_rel(&r->fd, fd);

@@ -84,6 +84,7 @@ enum ring_state ring_state_of(const struct vsock *s);
 int ring_sets(int *fd, int *room_fd);
 /* The next poll of @r finds out what has changed about @s. */
 void ring_tell(struct ring *r, struct vsock *s);
+void ring_clear(struct ring *r); /* inside: no members any more */
 /* False: another thread, or an outer call of this one, polls it. */
 bool ring_enter(struct ring *r);
 void ring_exit(struct ring *r);

@@ -169,7 +169,7 @@ bool ring_has_room(struct vsock *s)
 	return xchg(&s->on_ring.is_short, 0u);
 }
 
-static void drop_all(struct ring *r)
+void ring_clear(struct ring *r)
 {
 	settle(r);
 	while (r->n_members) {
@@ -240,7 +240,7 @@ void ring_exit(struct ring *r)
 	}
 	do {
 		if (unlikely(load_rlx(&r->fd) < 0))
-			drop_all(r);
+			ring_clear(r);
 		store_rel(&r->owner, (uintptr_t)0);
 		/* Closed, or a member of a closed one is, meanwhile? */
 		fence_full();
