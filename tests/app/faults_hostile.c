@@ -11,7 +11,7 @@
  * wrong_* are about the rendezvous: there the connection is to stay with the
  * kernel, and to work.  Called by faults.c.
  */
-#include "faults.h"
+#include "faults_hostile.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -33,8 +33,9 @@
 #define LATE_MS 3000
 #define MESSAGE_BYTES 6000 /* at most */
 
-/* What the library may keep from hostile connections for later ones. */
-#define HOLDS_MAX 24u
+/* What the library may keep from hostile connections: for later ones, 16 files that it
+ * must not close, and what other processes are still closing. */
+#define HOLDS_MAX 40u
 
 /* No call on a descriptor that does not block may wait for a peer.  The machine may
  * be slow; a loop that waits for the peer costs time of the core. */
@@ -43,8 +44,7 @@
 
 /* --- the hostile program --- */
 
-static pid_t spawn_hostile(struct ctx *x, const char *manner, int *ctl,
-			   uint16_t other)
+pid_t spawn_hostile(struct ctx *x, const char *manner, int *ctl, uint16_t other)
 {
 	char fd[16], seed[32], port[16];
 	int pair[2];
@@ -74,12 +74,7 @@ static pid_t spawn_hostile(struct ctx *x, const char *manner, int *ctl,
 
 /* --- how long a call takes --- */
 
-struct call_time {
-	const char *call;
-	uint64_t us, cpu_us;
-};
-
-static struct call_time longest; /* of all calls */
+struct call_time longest;
 
 static uint64_t us_by(clockid_t clock)
 {
@@ -89,14 +84,14 @@ static uint64_t us_by(clockid_t clock)
 	return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
 }
 
-static struct call_time call_begins(const char *call)
+struct call_time call_begins(const char *call)
 {
 	stage = call;
 	return (struct call_time){ call, us_by(CLOCK_MONOTONIC),
 				   us_by(CLOCK_THREAD_CPUTIME_ID) };
 }
 
-static void call_ends(struct call_time *t)
+void call_ends(struct call_time *t)
 {
 	int saved = errno;
 
@@ -109,15 +104,6 @@ static void call_ends(struct call_time *t)
 		longest = *t;
 	errno = saved;
 }
-
-/* The call's result, if it takes no longer than a call may. */
-#define TIMED(name, call)                                                      \
-	({                                                                     \
-		struct call_time t_ = call_begins(name);                       \
-		__auto_type r_ = (call);                                       \
-		call_ends(&t_);                                                \
-		r_;                                                            \
-	})
 
 /* --- a rendezvous that goes wrong --- */
 
@@ -572,12 +558,7 @@ static void need_honest_upgraded(struct ctx *x)
 	       (unsigned long long)longest.cpu_us);
 }
 
-/* Descriptors and mappings of this process, the library's included. */
-struct holds {
-	unsigned fds, maps;
-};
-
-static struct holds count_holds(void)
+struct holds count_holds(void)
 {
 	struct holds n = { 0 };
 	char line[512];
@@ -595,16 +576,16 @@ static struct holds count_holds(void)
 }
 
 /* A hostile connection leaves nothing behind but what serves the next one. */
-static void need_nothing_left(const struct holds *before)
+void need_nothing_left(const struct holds *before, uint64_t n_attacks)
 {
 	struct holds now = count_holds();
 
 	need(now.fds < before->fds + HOLDS_MAX,
-	     "%u descriptors before, %u after %llu hostile connections",
-	     before->fds, now.fds, (unsigned long long)v.n_lost);
+	     "%u descriptors before, %u after %llu attacks", before->fds,
+	     now.fds, (unsigned long long)n_attacks);
 	need(now.maps < before->maps + HOLDS_MAX,
-	     "%u mappings before, %u after %llu hostile connections",
-	     before->maps, now.maps, (unsigned long long)v.n_lost);
+	     "%u mappings before, %u after %llu attacks", before->maps,
+	     now.maps, (unsigned long long)n_attacks);
 }
 
 static void near_victim(struct ctx *x, const char *manner, uint64_t ms)
@@ -640,7 +621,7 @@ static void near_victim(struct ctx *x, const char *manner, uint64_t ms)
 	if (v.hostile >= 0)
 		close(v.hostile);
 	end_child(pid, false);
-	need_nothing_left(&before);
+	need_nothing_left(&before, v.n_lost);
 	need_honest_upgraded(x);
 	stage = "the honest connections are closed";
 	for (int i = 0; i < HONEST; i++)
@@ -676,6 +657,7 @@ HOSTILE(inbox);
 HOSTILE(owes);
 HOSTILE(drip);
 HOSTILE(recall);
+HOSTILE(odd_fds);
 HOSTILE(any);
 
 /* --- one who calls its inbox by the name of another's --- */
