@@ -341,11 +341,18 @@ static void drain(int fd)
 	}
 }
 
+/* Is anything queued?  A message may be empty, and have descriptors all the same, or hide
+ * one that has.  So ask for a part of each message that there is no room for. */
 static bool has_more(int fd)
 {
 	char byte;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	int one = 1;
 
-	return libc.recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+	libc.setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one));
+	return libc.recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT) > 0 ||
+	       msg.msg_flags & MSG_CTRUNC;
 }
 
 void discard_channel(int fd)
