@@ -77,17 +77,22 @@ static uint64_t number_in(const struct nlmsghdr *h)
 {
 	const struct inet_diag_msg *m = NLMSG_DATA(h);
 	const struct rtattr *at = (const void *)(m + 1);
-	size_t left = h->nlmsg_len - NLMSG_LENGTH(sizeof(*m));
+	int left = (int)(h->nlmsg_len - NLMSG_LENGTH(sizeof(*m)));
 	uint16_t port = htons(reached_port);
 
 	if (m->id.idiag_sport != port && m->id.idiag_dport != port)
 		return 0; /* whose connection that is, is no business of ours */
 	for (; RTA_OK(at, left); at = RTA_NEXT(at, left)) {
-		const struct tcp_info *ti = RTA_DATA(at);
+		uint64_t rate;
 
-		if (at->rta_type == INET_DIAG_INFO &&
-		    (ti->tcpi_max_pacing_rate & ~SHOWN_MASK) == SHOWN)
-			return ti->tcpi_max_pacing_rate & SHOWN_MASK;
+		if (at->rta_type != INET_DIAG_INFO)
+			continue;
+		memcpy(&rate,
+		       (const char *)RTA_DATA(at) +
+			   offsetof(struct tcp_info, tcpi_max_pacing_rate),
+		       sizeof(rate));
+		if ((rate & ~SHOWN_MASK) == SHOWN)
+			return rate & SHOWN_MASK;
 	}
 	return 0;
 }
