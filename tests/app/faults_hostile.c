@@ -588,10 +588,30 @@ void need_nothing_left(const struct holds *before, uint64_t n_attacks)
 	     now.maps, (unsigned long long)n_attacks);
 }
 
-static void near_victim(struct ctx *x, const char *manner, uint64_t ms)
+/* It connects, or is connected to. */
+static pid_t hostile_begins(struct ctx *x, const char *manner)
 {
+	uint64_t word = 0;
+	uint16_t port;
 	int ctl;
 
+	pid_t pid = spawn_hostile(x, manner, &ctl, 0);
+	if (x->is_client) {
+		need(read(ctl, &word, sizeof(word)) == sizeof(word),
+		     "hostile: no port");
+		v.hostile_port = (uint16_t)word;
+		hostile_open();
+		return pid;
+	}
+	v.listener = listen_local(&port);
+	watch_fd(v.ep, v.listener, EPOLLIN | EPOLLONESHOT, EV_LISTENER);
+	word = port;
+	need(write(ctl, &word, sizeof(word)) == sizeof(word), "hostile: %m");
+	return pid;
+}
+
+static void near_victim(struct ctx *x, const char *manner, uint64_t ms)
+{
 	v.x = x;
 	v.rng = x->seed;
 	v.ep = epoll_create1(EPOLL_CLOEXEC);
@@ -600,22 +620,7 @@ static void near_victim(struct ctx *x, const char *manner, uint64_t ms)
 		watch_fd(v.ep, v.honest[i].fd, EPOLLIN | (i == 1 ? EPOLLET : 0),
 			 i);
 	struct holds before = count_holds();
-	pid_t pid = spawn_hostile(x, manner, &ctl, 0);
-	uint64_t word = 0;
-	if (x->is_client) {
-		need(read(ctl, &word, sizeof(word)) == sizeof(word),
-		     "hostile: no port");
-		v.hostile_port = (uint16_t)word;
-		hostile_open();
-	} else {
-		uint16_t port;
-
-		v.listener = listen_local(&port);
-		watch_fd(v.ep, v.listener, EPOLLIN | EPOLLONESHOT, EV_LISTENER);
-		word = port;
-		need(write(ctl, &word, sizeof(word)) == sizeof(word),
-		     "hostile: %m");
-	}
+	pid_t pid = hostile_begins(x, manner);
 	victim_loop(ms);
 	stage = "the hostile connection is closed";
 	if (v.hostile >= 0)
@@ -659,6 +664,77 @@ HOSTILE(drip);
 HOSTILE(recall);
 HOSTILE(odd_fds);
 HOSTILE(any);
+
+/* --- how long a quiet connection takes beside a hostile one --- */
+
+#define WINDOWS 60
+#define WINDOW_MS 25
+#define PINGS_MAX 400000u
+
+static struct {
+	uint32_t ns[PINGS_MAX];
+	size_t n;
+} pings[2]; /* while the hostile peer is stopped, and while it works */
+
+static int by_size(const void *a, const void *b)
+{
+	const uint32_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+static double median_us(int which)
+{
+	need(pings[which].n, "no round trip was measured");
+	qsort(pings[which].ns, pings[which].n, sizeof(uint32_t), by_size);
+	return pings[which].ns[pings[which].n / 2] / 1e3;
+}
+
+static void window(struct ctx *x, int which)
+{
+	struct epoll_event evs[8];
+
+	for (uint64_t end = ms_now() + WINDOW_MS; ms_now() < end;) {
+		uint64_t start = ns_now();
+
+		need(stream_send(&x->s, 64) && stream_recv(&x->s, 64),
+		     "a quiet round trip: %m");
+		if (pings[which].n < PINGS_MAX)
+			pings[which].ns[pings[which].n++] =
+			    (uint32_t)(ns_now() - start);
+		int n = epoll_wait(v.ep, evs, 8, 0);
+		for (int i = 0; i < n; i++)
+			victim_event(&evs[i]);
+		if (v.hostile >= 0 && pings[which].n % 8 == 0 &&
+		    !hostile_write())
+			hostile_lost();
+	}
+}
+
+/* A measure, not a test: the machine may be busy. */
+static void near_quiet(struct ctx *x)
+{
+	v.x = x;
+	v.rng = x->seed;
+	v.ep = epoll_create1(EPOLL_CLOEXEC);
+	turns(x, WARM_TURNS);
+	need_upgraded(x);
+	pid_t pid = hostile_begins(x, "any");
+	for (int i = 0; i < WINDOWS; i++) {
+		kill(pid, i % 2 ? SIGCONT : SIGSTOP);
+		window(x, i % 2);
+	}
+	end_child(pid, false);
+	need(!shutdown(x->fd, SHUT_WR), "shutdown: %m");
+	double alone = median_us(0), beside = median_us(1);
+	printf("%s, seed %llu: median round trip %.2f us alone, %.2f us beside "
+	       "%llu hostile connections: %.2f\n",
+	       x->sc->name, (unsigned long long)x->seed, alone, beside,
+	       (unsigned long long)v.n_lost, beside / alone);
+}
+
+SCENARIO(quiet_beside_hostile, .near = near_quiet, .far = far_echo,
+	 .flags = NEEDS_OSF);
 
 /* --- one who calls its inbox by the name of another's --- */
 
