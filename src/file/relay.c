@@ -278,8 +278,9 @@ static int detach(int anchor, int inner, const struct stash *stash,
 
 	long pid = rawcall(SYS_clone, 0, 0, 0, 0, 0);
 	if (!pid) {
-		/* Our end, which the program waits for, closes nothing. */
-		if (!rawcall(SYS_clone, CLONE_FILES, 0, 0, 0, 0))
+		/* The program waits for our end, which must not close such files. */
+		if (!rawcall(SYS_clone, kept_count() ? CLONE_FILES : 0, 0, 0, 0,
+			     0))
 			relay_main(anchor, inner, stash, bufs);
 		relay_exit();
 	}

@@ -82,9 +82,11 @@ class Job:
         os.mkdir(self.stats)
         os.chmod(self.stats, 0o777)
         extra = {"OSF_STATS_DIR": self.stats, "OSF_UPGRADE_TURNS": "0"}
+        asan = run.sanitizer.env().get("ASAN_OPTIONS", "")
         if os.path.basename(words[0]) == "faults":  # closes all that it has opened
-            asan = run.sanitizer.env().get("ASAN_OPTIONS", "")
             extra["ASAN_OPTIONS"] = asan + ":detect_leaks=1"
+        elif asan:  # a child may write where it has no memory any more
+            extra["ASAN_OPTIONS"] = asan + ":handle_segv=0"
         self.words = run.command(words, True)
         self.extra = extra
         self.env = run.env(extra=extra)
