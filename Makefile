@@ -48,6 +48,13 @@ TARGETS ?= icmp options osfd pair ring rules states tcp
 fuzz: tests
 	tests/fuzz/run.sh $(BUILD) $(ENGINE) $(SECONDS) $(TARGETS)
 
+# Attacks by a peer, a child and a stranger, so many of each kind; also
+# make hostile BUILD=build-asan.
+ATTACKS ?= 10000
+hostile: tests
+	OSF_BUILD=$(BUILD) PYTHONPATH=tests/app python3 tests/trust/hostile.py \
+		--attacks $(ATTACKS) --seconds 1500 $(if $(SEED),--seed $(SEED)) $(PARTS)
+
 # How much of src/tcp the tests reach: lines, branches, changes of state.
 coverage:
 	tests/coverage.sh
@@ -87,5 +94,5 @@ check-asan check-tsan: check-%:
 clean:
 	rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: build tests check coverage differential sim fuzz suites bench demo install build-asan build-tsan \
+.PHONY: build tests check coverage differential sim fuzz hostile suites bench demo install build-asan build-tsan \
 	check-asan check-tsan clean

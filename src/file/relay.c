@@ -12,6 +12,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -22,6 +23,7 @@
 #include "base/atomic.h"
 #include "base/auto.h"
 #include "base/clock.h"
+#include "base/kept.h"
 #include "base/libc.h"
 #include "base/log.h"
 #include "base/rawcall.h"
@@ -181,24 +183,13 @@ static void relay_run(int anchor, int inner, const struct stash *stash,
 	relay_exit();
 }
 
-static void close_others(int a, int b)
-{
-	unsigned lo = (unsigned)(a < b ? a : b), hi = (unsigned)(a < b ? b : a);
-
-	if (lo)
-		rawcall(SYS_close_range, 0, lo - 1, 0);
-	if (hi > lo + 1)
-		rawcall(SYS_close_range, lo + 1, hi - 1, 0);
-	rawcall(SYS_close_range, hi + 1, ~0u, 0);
-}
-
 static void relay_main(int anchor, int inner, const struct stash *stash,
 		       uint8_t *bufs)
 {
 	rawcall(SYS_setsid);
 	rawcall(SYS_chdir, "/");
 	rawcall(SYS_prctl, PR_SET_NAME, "osf-relay");
-	close_others(anchor, inner);
+	kept_close_others(anchor, inner);
 	relay_run(anchor, inner, stash, bufs);
 }
 
@@ -301,7 +292,9 @@ static int detach(int anchor, int inner, const struct stash *stash,
 
 	long pid = rawcall(SYS_clone, 0, 0, 0, 0, 0);
 	if (!pid) {
-		if (!rawcall(SYS_clone, 0, 0, 0, 0, 0))
+		/* The program waits for our end, which must not close such files. */
+		if (!rawcall(SYS_clone, kept_count() ? CLONE_FILES : 0, 0, 0, 0,
+			     0))
 			relay_main(anchor, inner, stash, bufs);
 		relay_exit();
 	}

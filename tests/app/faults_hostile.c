@@ -11,7 +11,7 @@
  * wrong_* are about the rendezvous: there the connection is to stay with the
  * kernel, and to work.  Called by faults.c.
  */
-#include "faults.h"
+#include "faults_hostile.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -34,8 +34,9 @@
 #define LATE_MS 3000
 #define MESSAGE_BYTES 6000 /* at most */
 
-/* What the library may keep from hostile connections for later ones. */
-#define HOLDS_MAX 24u
+/* What the library may keep from hostile connections: for later ones, 16 files that it
+ * must not close, and what other processes are still closing. */
+#define HOLDS_MAX 40u
 
 /* No call on a descriptor that does not block may wait for a peer.  The machine may
  * be slow; but a loop that waits for the peer costs time of the core, or sleeps. */
@@ -45,8 +46,7 @@
 
 /* --- the hostile program --- */
 
-static pid_t spawn_hostile(struct ctx *x, const char *manner, int *ctl,
-			   uint16_t other)
+pid_t spawn_hostile(struct ctx *x, const char *manner, int *ctl, uint16_t other)
 {
 	char fd[16], seed[32], port[16];
 	int pair[2];
@@ -76,13 +76,7 @@ static pid_t spawn_hostile(struct ctx *x, const char *manner, int *ctl,
 
 /* --- how long a call takes --- */
 
-struct call_time {
-	const char *call;
-	uint64_t us, cpu_us;
-	long sleeps;
-};
-
-static struct call_time longest; /* of all calls */
+struct call_time longest;
 
 static uint64_t us_by(clockid_t clock)
 {
@@ -100,7 +94,7 @@ static long sleeps_now(void)
 	return u.ru_nvcsw;
 }
 
-static struct call_time call_begins(const char *call)
+struct call_time call_begins(const char *call)
 {
 	stage = call;
 	return (struct call_time){ call, us_by(CLOCK_MONOTONIC),
@@ -108,7 +102,7 @@ static struct call_time call_begins(const char *call)
 				   sleeps_now() };
 }
 
-static void call_ends(struct call_time *t)
+void call_ends(struct call_time *t)
 {
 	int saved = errno;
 
@@ -124,15 +118,6 @@ static void call_ends(struct call_time *t)
 		longest = *t;
 	errno = saved;
 }
-
-/* The call's result, if it takes no longer than a call may. */
-#define TIMED(name, call)                                                      \
-	({                                                                     \
-		struct call_time t_ = call_begins(name);                       \
-		__auto_type r_ = (call);                                       \
-		call_ends(&t_);                                                \
-		r_;                                                            \
-	})
 
 /* --- a rendezvous that goes wrong --- */
 
@@ -587,12 +572,7 @@ static void need_honest_upgraded(struct ctx *x)
 	       (unsigned long long)longest.cpu_us);
 }
 
-/* Descriptors and mappings of this process, the library's included. */
-struct holds {
-	unsigned fds, maps;
-};
-
-static struct holds count_holds(void)
+struct holds count_holds(void)
 {
 	struct holds n = { 0 };
 	char line[512];
@@ -610,22 +590,42 @@ static struct holds count_holds(void)
 }
 
 /* A hostile connection leaves nothing behind but what serves the next one. */
-static void need_nothing_left(const struct holds *before)
+void need_nothing_left(const struct holds *before, uint64_t n_attacks)
 {
 	struct holds now = count_holds();
 
 	need(now.fds < before->fds + HOLDS_MAX,
-	     "%u descriptors before, %u after %llu hostile connections",
-	     before->fds, now.fds, (unsigned long long)v.n_lost);
+	     "%u descriptors before, %u after %llu attacks", before->fds,
+	     now.fds, (unsigned long long)n_attacks);
 	need(now.maps < before->maps + HOLDS_MAX,
-	     "%u mappings before, %u after %llu hostile connections",
-	     before->maps, now.maps, (unsigned long long)v.n_lost);
+	     "%u mappings before, %u after %llu attacks", before->maps,
+	     now.maps, (unsigned long long)n_attacks);
+}
+
+/* It connects, or is connected to. */
+static pid_t hostile_begins(struct ctx *x, const char *manner)
+{
+	uint64_t word = 0;
+	uint16_t port;
+	int ctl;
+
+	pid_t pid = spawn_hostile(x, manner, &ctl, 0);
+	if (x->is_client) {
+		need(read(ctl, &word, sizeof(word)) == sizeof(word),
+		     "hostile: no port");
+		v.hostile_port = (uint16_t)word;
+		hostile_open();
+		return pid;
+	}
+	v.listener = listen_local(&port);
+	watch_fd(v.ep, v.listener, EPOLLIN | EPOLLONESHOT, EV_LISTENER);
+	word = port;
+	need(write(ctl, &word, sizeof(word)) == sizeof(word), "hostile: %m");
+	return pid;
 }
 
 static void near_victim(struct ctx *x, const char *manner, uint64_t ms)
 {
-	int ctl;
-
 	v.x = x;
 	v.rng = x->seed;
 	v.ep = epoll_create1(EPOLL_CLOEXEC);
@@ -634,28 +634,13 @@ static void near_victim(struct ctx *x, const char *manner, uint64_t ms)
 		watch_fd(v.ep, v.honest[i].fd, EPOLLIN | (i == 1 ? EPOLLET : 0),
 			 i);
 	struct holds before = count_holds();
-	pid_t pid = spawn_hostile(x, manner, &ctl, 0);
-	uint64_t word = 0;
-	if (x->is_client) {
-		need(read(ctl, &word, sizeof(word)) == sizeof(word),
-		     "hostile: no port");
-		v.hostile_port = (uint16_t)word;
-		hostile_open();
-	} else {
-		uint16_t port;
-
-		v.listener = listen_local(&port);
-		watch_fd(v.ep, v.listener, EPOLLIN | EPOLLONESHOT, EV_LISTENER);
-		word = port;
-		need(write(ctl, &word, sizeof(word)) == sizeof(word),
-		     "hostile: %m");
-	}
+	pid_t pid = hostile_begins(x, manner);
 	victim_loop(ms);
 	stage = "the hostile connection is closed";
 	if (v.hostile >= 0)
 		close(v.hostile);
 	end_child(pid, false);
-	need_nothing_left(&before);
+	need_nothing_left(&before, v.n_lost);
 	need_honest_upgraded(x);
 	stage = "the honest connections are closed";
 	for (int i = 0; i < HONEST; i++)
@@ -691,7 +676,79 @@ HOSTILE(inbox);
 HOSTILE(owes);
 HOSTILE(drip);
 HOSTILE(recall);
+HOSTILE(odd_fds);
 HOSTILE(any);
+
+/* --- how long a quiet connection takes beside a hostile one --- */
+
+#define WINDOWS 60
+#define WINDOW_MS 25
+#define PINGS_MAX 400000u
+
+static struct {
+	uint32_t ns[PINGS_MAX];
+	size_t n;
+} pings[2]; /* while the hostile peer is stopped, and while it works */
+
+static int by_size(const void *a, const void *b)
+{
+	const uint32_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+static double median_us(int which)
+{
+	need(pings[which].n, "no round trip was measured");
+	qsort(pings[which].ns, pings[which].n, sizeof(uint32_t), by_size);
+	return pings[which].ns[pings[which].n / 2] / 1e3;
+}
+
+static void window(struct ctx *x, int which)
+{
+	struct epoll_event evs[8];
+
+	for (uint64_t end = ms_now() + WINDOW_MS; ms_now() < end;) {
+		uint64_t start = ns_now();
+
+		need(stream_send(&x->s, 64) && stream_recv(&x->s, 64),
+		     "a quiet round trip: %m");
+		if (pings[which].n < PINGS_MAX)
+			pings[which].ns[pings[which].n++] =
+			    (uint32_t)(ns_now() - start);
+		int n = epoll_wait(v.ep, evs, 8, 0);
+		for (int i = 0; i < n; i++)
+			victim_event(&evs[i]);
+		if (v.hostile >= 0 && pings[which].n % 8 == 0 &&
+		    !hostile_write())
+			hostile_lost();
+	}
+}
+
+/* A measure, not a test: the machine may be busy. */
+static void near_quiet(struct ctx *x)
+{
+	v.x = x;
+	v.rng = x->seed;
+	v.ep = epoll_create1(EPOLL_CLOEXEC);
+	turns(x, WARM_TURNS);
+	need_upgraded(x);
+	pid_t pid = hostile_begins(x, "any");
+	for (int i = 0; i < WINDOWS; i++) {
+		kill(pid, i % 2 ? SIGCONT : SIGSTOP);
+		window(x, i % 2);
+	}
+	end_child(pid, false);
+	need(!shutdown(x->fd, SHUT_WR), "shutdown: %m");
+	double alone = median_us(0), beside = median_us(1);
+	printf("%s, seed %llu: median round trip %.2f us alone, %.2f us beside "
+	       "%llu hostile connections: %.2f\n",
+	       x->sc->name, (unsigned long long)x->seed, alone, beside,
+	       (unsigned long long)v.n_lost, beside / alone);
+}
+
+SCENARIO(quiet_beside_hostile, .near = near_quiet, .far = far_echo,
+	 .flags = NEEDS_OSF);
 
 /* --- one who calls its inbox by the name of another's --- */
 

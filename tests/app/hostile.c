@@ -15,8 +15,10 @@
  *     rendezvous, then some honest records, then nonsense for some milliseconds
  *
  * The manner "first_and_slow" stops in the middle of a fallback, as a process that
- * loses its core does.  The manner "stranger" is another user's, who reaches for a connection between
- * two others.  What is written depends on SEED and the number of the round alone;
+ * loses its core does.  The manner "stranger" is another user's, who reaches for a
+ * connection between two others; "visits" is what hostile_stranger.c does.  "odd_fds"
+ * passes descriptors of all kinds (odd_fds.h) in place of what is wanted, or behind it.
+ * What is written depends on SEED and the number of the round alone;
  * when the victim sees it does not.  Started by faults_hostile.c.
  */
 #include <arpa/inet.h>
@@ -38,6 +40,8 @@
 #include <unistd.h>
 
 #include "faults_stream.h"
+#include "hostile_stranger.h"
+#include "odd_fds.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/other_end.h"
 #include "proto/shm/rendezvous.h"
@@ -66,7 +70,7 @@ struct foe {
 
 static uint64_t seed, rounds;
 static int ctl, patience_ms = 300;
-static bool as_opener;
+static bool as_opener, is_odd;
 
 static uint64_t next(struct foe *f)
 {
@@ -832,6 +836,7 @@ static const struct manners attacks[] = {
 	{ "scribble", attack_scribble },   { "owes", attack_owes },
 	{ "drip", attack_drip },           { "recall", attack_recall },
 	{ "inbox", attack_inbox },         { "stolen_name", attack_none },
+	{ "odd_fds", attack_none },
 };
 #define N_FOR_ANY 12 /* those of above that stay within the segment */
 
@@ -846,6 +851,41 @@ static bool has_ended(struct foe *f)
 	return !n || errno != EAGAIN;
 }
 
+/* As say(), with descriptors of other kinds in place of some of the @n in @fds, or
+ * behind them.  None of those stays open here. */
+static void say_oddly(struct foe *f, struct hello *h, const int *fds, size_t n)
+{
+	int all[8], made[8];
+	size_t n_made = 0, n_all = n + below(f, (uint32_t)(9 - n));
+	bool is_right = below(f, 2);
+
+	for (size_t i = 0; i < n_all; i++) {
+		all[i] = i < n ? fds[i] : -1;
+		if (i < n && (is_right || below(f, 2)))
+			continue;
+		for (int fd = -1; fd < 0;)
+			all[i] = made[n_made] = fd =
+			    odd_fd(below(f, n_odd_fds));
+		n_made++;
+	}
+	if (below(f, 2)) {
+		h->n_needed = (uint16_t)n;
+		h->bell1 = (uint16_t)(1 + below(f, 70));
+	}
+	say(f->channel, h, sizeof(*h), all, n_all);
+	close_all(made, n_made);
+}
+
+static void answer(struct foe *f, const int *fds, size_t n)
+{
+	struct hello h = hello_make(f);
+
+	if (is_odd && rounds > 1)
+		say_oddly(f, &h, fds, n);
+	else
+		say(f->channel, &h, sizeof(h), fds, n);
+}
+
 /* Becomes the victim's peer in due form: an upgraded connection. */
 static bool meet(struct foe *f, int listener, uint16_t port)
 {
@@ -855,8 +895,7 @@ static bool meet(struct foe *f, int listener, uint16_t port)
 	if (as_opener) {
 		if (!channel_as_opener(f, port))
 			return false;
-		h = hello_make(f);
-		say(f->channel, &h, sizeof(h), &f->own_fd, 1);
+		answer(f, &f->own_fd, 1);
 		fetch_or(&me(f)->flags, SEG_READY);
 		return true;
 	}
@@ -865,8 +904,7 @@ static bool meet(struct foe *f, int listener, uint16_t port)
 	if (f->channel < 0)
 		return false;
 	int seg_fd = segment(f, SEALS);
-	h = hello_make(f);
-	say(f->channel, &h, sizeof(h), (int[]){ seg_fd, f->own_fd }, 2);
+	answer(f, (int[]){ seg_fd, f->own_fd }, 2);
 	close(seg_fd);
 	if (!listen_to(f->channel, patience_ms, &h, fds))
 		return false;
@@ -895,7 +933,7 @@ static void round_of(struct foe *f, const char *name)
 			usleep(100);
 	}
 	/* Nothing more comes, and the connection does not end. */
-	for (end += rounds >= 4 && !below(f, 4) ? HOLD_MS : 0;
+	for (end += rounds >= 4 && !is_odd && !below(f, 4) ? HOLD_MS : 0;
 	     ms_now() < end && !has_ended(f);)
 		usleep(1000);
 }
@@ -1059,6 +1097,11 @@ int main(int argc, char **argv)
 		other = (uint16_t)atoi(argv[5]);
 	if (!strcmp(argv[2], "stranger"))
 		reach_for_another();
+	if (!strcmp(argv[2], "visits"))
+		visit_until_killed(seed, ctl);
+	is_odd = !strcmp(argv[2], "odd_fds");
+	if (is_odd)
+		odd_fds_init();
 	if (as_opener) {
 		if (read(ctl, &word, sizeof(word)) != sizeof(word))
 			return 1;

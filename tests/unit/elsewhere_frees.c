@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -104,11 +105,50 @@ static void all_of_them_are_freed_in_the_end(void **state)
 			usleep(100); /* the test's time limit ends it */
 }
 
+/* A message of no bytes, with @fd unless that is -1. */
+static void send_empty(int to, int fd)
+{
+	union {
+		struct cmsghdr align;
+		char buf[CMSG_SPACE(sizeof(int))];
+	} control = { .align = { .cmsg_level = SOL_SOCKET,
+				 .cmsg_type = SCM_RIGHTS,
+				 .cmsg_len = CMSG_LEN(sizeof(int)) } };
+	struct msghdr msg = { .msg_control = fd < 0 ? NULL : &control,
+			      .msg_controllen =
+				  fd < 0 ? 0 : CMSG_SPACE(sizeof(int)) };
+
+	memcpy(CMSG_DATA(&control.align), &fd, sizeof(fd));
+	assert_int_equal(sendmsg(to, &msg, 0), 0);
+}
+
+static void what_an_empty_message_brings_is_freed_elsewhere(void **state)
+{
+	for (int n_before = 0; n_before < 2; n_before++) {
+		int pair[2], fd = filled(BYTES);
+
+		uint64_t plain = close_takes(plain_close);
+		assert_int_equal(
+		    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair),
+		    0);
+		for (int i = 0; i < n_before; i++)
+			send_empty(pair[0], -1);
+		send_empty(pair[0], fd);
+		close(fd);
+		close(pair[0]);
+		uint64_t start = cpu_ns();
+		discard_channel(pair[1]);
+		assert_true(cpu_ns() - start < plain / CHEAPER);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_large_file_is_freed_by_another_process),
 		cmocka_unit_test(a_large_mapping_is_freed_by_another_process),
+		cmocka_unit_test(
+		    what_an_empty_message_brings_is_freed_elsewhere),
 		cmocka_unit_test(all_of_them_are_freed_in_the_end),
 	};
 

@@ -20,6 +20,7 @@
 #include "base/atomic.h"
 #include "base/fds.h"
 #include "base/gate.h"
+#include "base/kept.h"
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -29,13 +30,15 @@
 #include "proto/shm/segment.h"
 #include "proto/shm/trust.h"
 
-#define SLOTS 4
+#define SLOTS 16 /* processes at a time */
 #define STACK_BYTES 8192
 #define PATIENCE_S 5 /* of a process whose parent says nothing more */
 /* Nothing that the peer does delays the answer: the kernel gives it at once, but only
  * when the other process gets a core.  It comes, unless the machine stands still. */
 #define BORROW_MS 10000
 #define KEPT_MAX 16
+#define WAITING_MAX 16 /* past that, connections stay with the kernel */
+#define WAITING_ROOM 1024u
 #define LARGE (64 << 20) /* memory that it takes long to free: some 3 ms */
 #define MESSAGES_MAX 300 /* max_dgram_qlen is 10 at first */
 
@@ -55,11 +58,17 @@ struct slot {
 
 static struct slot slots[SLOTS];
 static struct lock lock;
-static uint32_t n_kept;
+static struct {
+	uint32_t n;
+	int fd[WAITING_ROOM];
+} waiting; /* to be closed by a process, when there is one for it */
+/* Of who receives descriptors, until it knows the files among them, and of who copies
+ * the table. */
+static struct lock table;
 
 static void after_fork(void)
 {
-	lock = (struct lock){ 0 };
+	lock = table = (struct lock){ 0 };
 	for (int i = 0; i < SLOTS; i++)
 		slots[i].is_busy = 0;
 }
@@ -67,14 +76,6 @@ static void after_fork(void)
 /*
  * Code that runs in the other process: system calls only.
  */
-
-/* No descriptor if @fd is -1. */
-static void keep_only(int fd)
-{
-	if (fd > 0)
-		rawcall(SYS_close_range, 0, fd - 1, 0);
-	rawcall(SYS_close_range, fd + 1, ~0u, 0);
-}
 
 /* Our descriptor must be the last, so that the program's close() ends nothing. */
 static void close_it(struct slot *s)
@@ -161,7 +162,7 @@ static int run_first(void *arg)
 	}
 	/* The program goes on when we have ended.  Its sockets must not stay
 	 * open here then. */
-	keep_only(s->keep);
+	kept_close_others(s->keep, -1);
 	if (libc.clone(run_second, s->second + STACK_BYTES,
 		       CLONE_VM | CLONE_FILES | CLONE_FS | CLONE_CHILD_CLEARTID,
 		       s, NULL, NULL, &s->is_busy) < 0)
@@ -199,6 +200,7 @@ static bool start(struct slot *s)
 	/* A handler of the program must not run there. */
 	sigfillset(&all);
 	rawcall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &was, 8);
+	lock_get(&table);
 	int pid = libc.clone(run_first, s->first + STACK_BYTES,
 			     CLONE_VM | CLONE_VFORK, s);
 	if (pid < 0)
@@ -206,6 +208,7 @@ static bool start(struct slot *s)
 	else
 		while (rawcall(SYS_wait4, pid, &status, __WALL, NULL) == -EINTR)
 			;
+	lock_put(&table);
 	rawcall(SYS_rt_sigprocmask, SIG_SETMASK, &was, NULL, 8);
 	errno = saved;
 	return pid >= 0;
@@ -232,61 +235,48 @@ static bool close_elsewhere(int fd)
 /* At the number that it has: to move it is to close it. */
 static void keep(int fd)
 {
-	fetch_add(&n_kept, 1u);
-	log_warn("a descriptor that a peer sent stays open: %d", fd);
+	kept_add(fd);
+	log_warn("a file that a peer sent stays open: %d", fd);
 }
 
-bool discard_is_full(void) { return load_rlx(&n_kept) >= KEPT_MAX; }
-
-/* Receive what a process that we trust has queued: mostly it is in order. */
-static void drain(int fd)
+/* Other processes are busy with what strangers have sent. */
+static void close_later(int fd)
 {
-	struct hello h;
-	int fds[HELLO_FDS];
+	GUARD(&lock);
+	if (waiting.n < WAITING_ROOM)
+		waiting.fd[waiting.n++] = fd;
+	log_info("descriptor %d is to be closed later", fd);
+}
 
-	for (int i = 0; i < MESSAGES_MAX; i++) {
-		int err = hello_recv(fd, &h, fds);
+static int next_waiting(void)
+{
+	GUARD(&lock);
+	return waiting.n ? waiting.fd[--waiting.n] : -1;
+}
 
-		for (int k = 0; !err && k < HELLO_FDS; k++)
-			discard_passed(fds[k]);
-		if (err == -EPIPE || err == -EAGAIN)
+/* Of sockets and whatever has no file.  Those that cannot be closed yet are hidden from
+ * the program, which is no close() of importance to them. */
+static void let_go(int fd)
+{
+	if (!close_elsewhere(fd))
+		close_later(fds_is_ours(fd) ? fd : fds_hide(fd));
+}
+
+static void close_waiting(void)
+{
+	int fd;
+
+	while (load_rlx(&waiting.n) && (fd = next_waiting()) >= 0)
+		if (!close_elsewhere(fd)) {
+			close_later(fd);
 			return;
-	}
+		}
 }
 
-static bool has_more(int fd)
+bool discard_is_full(void)
 {
-	char byte;
-
-	return libc.recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
-}
-
-void discard_channel(int fd)
-{
-	if (fd <= 0)
-		return;
-	libc.shutdown(fd, SHUT_RDWR); /* nothing more comes */
-	if (has_more(fd) && !trust_check(fd))
-		drain(fd);
-	if (!has_more(fd))
-		fds_close(fd);
-	else if (!close_elsewhere(fd))
-		keep(fd);
-}
-
-void discard_map(void *map, size_t bytes)
-{
-	struct slot *s = bytes > LARGE ? slot_get() : NULL;
-
-	if (s) {
-		s->work = unmap_it;
-		s->is_ours = false;
-		s->keep = -1;
-		s->map = map;
-		s->bytes = bytes;
-	}
-	if (!s || !start(s))
-		munmap(map, bytes);
+	close_waiting();
+	return kept_count() >= KEPT_MAX || load_rlx(&waiting.n) >= WAITING_MAX;
 }
 
 /* Memory.  The question fails at once on anything else. */
@@ -306,9 +296,97 @@ static bool is_timer(int fd)
 	return !timerfd_gettime(fd, &at);
 }
 
+/* Harmless memory and timers, and what is no file, which can be closed elsewhere. */
+static bool is_to_keep(int fd)
+{
+	bool is_large;
+
+	return !is_memory(fd, &is_large) && !is_timer(fd) && kept_is_file(fd);
+}
+
+ssize_t receive_passed(int channel, struct msghdr *msg, int *fds, size_t *n_fds)
+{
+	GUARD(&table);
+	ssize_t n = libc.recvmsg(channel, msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	int saved = errno;
+
+	*n_fds = 0;
+	for (struct cmsghdr *c = n < 0 ? NULL : CMSG_FIRSTHDR(msg); c;
+	     c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		*n_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		memcpy(fds, CMSG_DATA(c), *n_fds * sizeof(int));
+	}
+	for (size_t i = 0; i < *n_fds; i++)
+		if (is_to_keep(fds[i])) {
+			keep(fds[i]);
+			fds[i] = -1;
+		}
+	errno = saved;
+	return n;
+}
+
+/* Receive what a process that we trust has queued: mostly it is in order. */
+static void drain(int fd)
+{
+	struct hello h;
+	int fds[HELLO_FDS];
+
+	for (int i = 0; i < MESSAGES_MAX; i++) {
+		int err = hello_recv(fd, &h, fds);
+
+		for (int k = 0; !err && k < HELLO_FDS; k++)
+			discard_passed(fds[k]);
+		if (err == -EPIPE || err == -EAGAIN)
+			return;
+	}
+}
+
+/* Is anything queued?  A message may be empty, and have descriptors all the same, or hide
+ * one that has.  So ask for a part of each message that there is no room for. */
+static bool has_more(int fd)
+{
+	char byte;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	int one = 1;
+
+	libc.setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one));
+	return libc.recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT) > 0 ||
+	       msg.msg_flags & MSG_CTRUNC;
+}
+
+void discard_channel(int fd)
+{
+	if (fd <= 0)
+		return;
+	libc.shutdown(fd, SHUT_RDWR); /* nothing more comes */
+	if (has_more(fd) && !trust_check(fd))
+		drain(fd);
+	if (!has_more(fd))
+		fds_close(fd);
+	else
+		let_go(fd);
+}
+
+void discard_map(void *map, size_t bytes)
+{
+	struct slot *s = bytes > LARGE ? slot_get() : NULL;
+
+	if (s) {
+		s->work = unmap_it;
+		s->is_ours = false;
+		s->keep = -1;
+		s->map = map;
+		s->bytes = bytes;
+	}
+	if (!s || !start(s))
+		munmap(map, bytes);
+}
+
 void discard_passed(int fd)
 {
-	struct statx sx;
 	bool is_large;
 	int saved = errno;
 
@@ -321,13 +399,10 @@ void discard_passed(int fd)
 			libc.close(fd);
 		return;
 	}
-	/* This asks no file system's server. */
-	bool is_file = statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
-			     STATX_TYPE, &sx) ||
-		       (sx.stx_mode & S_IFMT && !S_ISSOCK(sx.stx_mode) &&
-			!S_ISFIFO(sx.stx_mode));
-	if (is_file || !close_elsewhere(fd))
+	if (kept_is_file(fd))
 		keep(fd);
+	else
+		let_go(fd);
 }
 
 /* The descriptor that the other process sends, or -1. */

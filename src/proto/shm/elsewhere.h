@@ -25,7 +25,14 @@ void discard_map(void *map, size_t bytes);
  * Another file is not closed but kept, because to close it might sleep, or drop
  * locks of the program. */
 void discard_passed(int fd);
-/* Have so many been kept that no more may be received? */
+struct msghdr;
+/* recvmsg() that does not wait, on a channel.  The descriptors go to @fds, which has room
+ * for as many as a message has; files, which are of no use to us, are kept, and their
+ * places are -1. */
+ssize_t receive_passed(int channel, struct msghdr *msg, int *fds,
+		       size_t *n_fds);
+/* Have so many been kept, or wait to be closed, that no more may be received?  The
+ * latter passes. */
 bool discard_is_full(void);
 
 /* A copy of the other end of @fd's connection, which process @pid has as its

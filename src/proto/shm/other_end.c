@@ -58,16 +58,16 @@ static uint64_t netns_of(int fd)
 static uint64_t rate_of(const struct inet_diag_msg *m, size_t len)
 {
 	const struct rtattr *at = (const void *)(m + 1);
-	size_t left = len - sizeof(*m);
+	int left = (int)(len - sizeof(*m)); /* RTA_NEXT() may go below 0 */
 	const size_t need =
 	    offsetof(struct tcp_info, tcpi_max_pacing_rate) + sizeof(uint64_t);
 	uint64_t rate = UINT64_MAX;
 
 	for (; RTA_OK(at, left); at = RTA_NEXT(at, left)) {
-		const struct tcp_info *ti = RTA_DATA(at);
+		const char *info = RTA_DATA(at); /* aligned to 4 bytes only */
 
 		if (at->rta_type == INET_DIAG_INFO && RTA_PAYLOAD(at) >= need)
-			memcpy(&rate, &ti->tcpi_max_pacing_rate, sizeof(rate));
+			memcpy(&rate, info + need - sizeof(rate), sizeof(rate));
 	}
 	return rate;
 }

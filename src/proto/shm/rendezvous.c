@@ -131,7 +131,9 @@ static int named_socket(int fd, struct notice *n, bool listens)
 	struct sockaddr_un un;
 	uint64_t number = notice_number();
 	socklen_t len = name_of(&un, number);
-	int s = number ? unix_socket() : -EOPNOTSUPP;
+	int s = discard_is_full() ? -EMFILE
+		: number          ? unix_socket()
+				  : -EOPNOTSUPP;
 
 	if (s < 0)
 		return s;
@@ -359,25 +361,17 @@ int hello_recv(int channel, struct hello *h, int *fds)
 			      .msg_control = control.buf,
 			      .msg_controllen = sizeof(control.buf) };
 
-	size_t n_fds = 0;
+	size_t n_fds;
 
 	for (int i = 0; i < HELLO_FDS; i++)
 		fds[i] = -1;
 	if (discard_is_full())
 		return -EBADMSG;
-	ssize_t n =
-	    libc.recvmsg(channel, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (n < 0)
-		return errno == ECONNRESET ? -EPIPE : -errno;
 	/* There is room for all that the kernel lets a message have: it would
 	 * close the others here and now. */
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(&msg); c;
-	     c = CMSG_NXTHDR(&msg, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		n_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		memcpy(got, CMSG_DATA(c), n_fds * sizeof(int));
-	}
+	ssize_t n = receive_passed(channel, &msg, got, &n_fds);
+	if (n < 0)
+		return errno == ECONNRESET ? -EPIPE : -errno;
 	int err = hello_check(h, n, n_fds, msg.msg_flags & MSG_CTRUNC);
 	for (size_t i = 0; i < n_fds; i++)
 		if (err || i >= HELLO_FDS)
