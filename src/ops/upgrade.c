@@ -11,6 +11,7 @@
 #include "ops/route.h"
 #include "proto/module/stream.h"
 #include "proto/shm/inbox.h"
+#include "proto/shm/other_end.h"
 #include "proto/shm/shm.h"
 #include "sock/switch.h"
 
@@ -52,7 +53,10 @@ bool ops_spare_fds(struct sock *sk, int fd)
 	return sock_mode(sk) == SOCK_PENDING && shm_pending_drop(sk, fd);
 }
 
-bool ops_spare_own_fds(void) { return inbox_spare_fd(); }
+bool ops_spare_own_fds(void)
+{
+	return other_end_spare_fd() || inbox_spare_fd();
+}
 
 static bool forks; /* under the gate */
 

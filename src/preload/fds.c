@@ -192,7 +192,10 @@ OSF_API int bind(int fd, const struct sockaddr *addr, socklen_t len)
 
 	if (file_has_left() || is_bad_addr(addr, len))
 		return libc.bind(fd, addr, len);
-	return libc.bind(fd, ops_sockaddr(addr, len, &copy), len);
+	int r = libc.bind(fd, ops_sockaddr(addr, len, &copy), len);
+	if (!r)
+		vma_may_join(fd);
+	return r;
 }
 
 OSF_API int listen(int fd, int backlog)
@@ -207,6 +210,8 @@ OSF_API int listen(int fd, int backlog)
 		file_pass(c.file);
 		errno = saved;
 	}
+	if (!r)
+		vma_may_join(fd);
 	return r;
 }
 
@@ -233,7 +238,7 @@ static COLD int by_module(struct file *f, int fd, const struct sockaddr *addr,
 	return ops_connect_first(f->sk, fd, addr, len, &how);
 }
 
-OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
+static int connect_any(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct sockaddr_storage copy;
 	CALL(c) = { .file = file_get(fd) };
@@ -278,6 +283,15 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 		}
 	}
 	errno = err;
+	return r;
+}
+
+OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	int r = connect_any(fd, addr, len);
+
+	if (unlikely(vma_is_xtreme) && (!r || errno == EINPROGRESS))
+		vma_join(fd);
 	return r;
 }
 
@@ -357,7 +371,7 @@ static int range(unsigned first, unsigned last, int flags)
 
 	if (first > last)
 		return libc.close_range(first, last, flags);
-	if (!(flags & CLOSE_RANGE_CLOEXEC) && vma_is_on())
+	if (!(flags & CLOSE_RANGE_CLOEXEC) && unlikely(load_rlx(&vma_is_asked)))
 		vma_forget_range(first, last);
 	if (!(flags & CLOSE_RANGE_CLOEXEC))
 		for (int fd = file_next((int)first); fd >= 0 && fd <= top;

@@ -70,8 +70,13 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 		val = &rate;
 		len = sizeof(rate);
 	}
-	if (unlikely(xlio_opt_ring_logic(level, name, val, len, &err)))
+	if (unlikely(xlio_opt_ring_logic(level, name, val, len, &err))) {
+		vma_ring_logic(fd, val, len, err);
 		return set_nothing(fd, err);
+	}
+	if (unlikely(load_rlx(&vma_is_asked)) &&
+	    vma_setsockopt(fd, level, name, val, len, &err))
+		return (int)libc_ret(err, errno);
 	if (likely(!c.file) || c.file->kind != FILE_SOCK)
 		return libc.setsockopt(fd, level, name, val, len);
 	int saved = errno;
@@ -126,6 +131,9 @@ OSF_API int getsockopt(int fd, int level, int name, void *restrict val,
 	if (unlikely(r < 0 && fd < 0) &&
 	    (api_getsockopt(fd, level, name, val, len, &err) ||
 	     vma_getsockopt(fd, level, name, val, len, &err)))
+		return (int)libc_ret(err, 0);
+	if (unlikely(r < 0) && load_rlx(&vma_is_asked) &&
+	    vma_getopt(fd, level, name, val, len, &err))
 		return (int)libc_ret(err, 0);
 	if (likely(r < 0 || !table_load(fd)))
 		return r;

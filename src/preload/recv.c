@@ -186,6 +186,24 @@ ssize_t below_recvmsg(int fd, struct msghdr *msg, int flags)
 					: recvmsg_ours(fd, msg, flags);
 }
 
+ssize_t below_recv(int fd, void *buf, size_t n)
+{
+	CALL(c) = { .file = data_file(fd) };
+
+	return c.file ? data_recv(&c, fd, ONE(buf, n), MSG_DONTWAIT)
+		      : libc.recv(fd, buf, n, MSG_DONTWAIT);
+}
+
+bool below_serves(int fd) { return file_serves(fd); }
+
+int below_is_ready(int fd)
+{
+	CALL(c) = { .file = data_file(fd) };
+	const struct sock_ops *ops = c.file ? sock_ops(c.file->sk) : NULL;
+
+	return ops && ops->is_ours ? ops->is_ready(c.file->sk, DIR_RX) : -1;
+}
+
 OSF_API ssize_t recvmsg(int fd, struct msghdr *msg, int flags)
 {
 	return vma_has(fd) ? vma_recvmsg(fd, msg, flags)

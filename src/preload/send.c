@@ -18,8 +18,11 @@
 #include "preload/data.h"
 
 /* It was sent in part, or with an error. */
-static COLD void sent_odd(struct file *f, bool ours, ssize_t r, int flags)
+static COLD void sent_odd(struct file *f, int fd, bool ours, ssize_t r,
+			  int flags)
 {
+	if (load_rlx(&vma_is_asked) && (r >= 0 || r == -EAGAIN))
+		vma_sent_part(fd, load_rlx(&f->n_refs) > 2);
 	if (r == -EPIPE && !(flags & MSG_NOSIGNAL))
 		raise(SIGPIPE);
 	if (ours && (r >= 0 || r == -EAGAIN))
@@ -37,7 +40,7 @@ ssize_t data_sent(struct file *f, int fd, ssize_t r, ssize_t len, int flags)
 	if (unlikely(load_rlx(&f->synced) != ops))
 		data_moved(f, fd, DIR_TX, r);
 	if (unlikely(r != len || flags & MSG_ZEROCOPY))
-		sent_odd(f, ops->is_ours, r, flags);
+		sent_odd(f, fd, ops->is_ours, r, flags);
 	return r;
 }
 

@@ -385,3 +385,6 @@ static inline void sock_unlock_tx_cleanup(struct sock **sk)
 void sock_set_mode(struct sock *sk, enum sock_mode mode);
 void sock_set_reason(struct sock *sk, enum osf_reason reason);
 const char *sock_reason_text(enum osf_reason reason);
+/* A call moved nothing, and returned @err, a negative errno; @is_ours: of the table
+ * that it was made on. */
+COLD void sock_count_failed(struct sock *sk, int dir, int err, bool is_ours);

@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/uio.h>
@@ -20,6 +21,7 @@ static struct seen {
 	int fd;
 	void *context;
 	size_t size, iov_size, info_size, queued;
+	size_t bytes; /* so far; atomic */
 	struct sockaddr_in src, dst;
 	struct timespec sw;
 	struct {
@@ -37,6 +39,7 @@ static vma_recv_callback_retval_t watch(int fd, size_t n_iov,
 	const char *first = iov[0].iov_base;
 
 	seen.n++;
+	__atomic_add_fetch(&seen.bytes, info->payload_sz, __ATOMIC_SEQ_CST);
 	seen.fd = fd;
 	seen.context = context;
 	seen.size = info->payload_sz;
@@ -638,22 +641,23 @@ static void *reads_one(void *arg)
 	return NULL;
 }
 
+/* The reader has seen all that was sent, so what follows is a packet of its own. */
+static void await_bytes(size_t n)
+{
+	while (__atomic_load_n(&seen.bytes, __ATOMIC_SEQ_CST) < n)
+		sched_yield();
+}
+
 static void sleeps_over_drops_on(struct ends *e)
 {
 	pthread_t t;
 
 	begin(e);
 	pthread_create(&t, NULL, reads_one, &e->rx);
-	for (int i = 0; i < 1000; i++) {
+	for (size_t i = 1; i <= 1000; i++) {
 		say(e, "drop", 4);
-		usleep(10);
-	}
-	while (__atomic_load_n(&seen.n, __ATOMIC_RELAXED) == 0)
-		say(e, "drop", 4);
-	/* Not in one piece of the stream with those before. */
-	for (unsigned n = 0; n != seen.n;) {
-		n = seen.n;
-		usleep(20000);
+		if (i % 50 == 0)
+			await_bytes(4 * i);
 	}
 	say(e, "keep", 4);
 	pthread_join(t, NULL);

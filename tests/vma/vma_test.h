@@ -56,4 +56,5 @@ struct test {
 	bool is_bare; /* runs without osf, too */
 };
 extern const struct test tests_table[], tests_callback[], tests_zcopy[],
-    tests_control[];
+    tests_control[], tests_xtreme[], tests_rings[], tests_fuzz[],
+    tests_members[], tests_sockets[], tests_perf[];

@@ -13,6 +13,7 @@
  *       bench_crowd.c    those beside programs that keep the cores busy
  *       bench_own.c      those made of "osf bench-peer" (peer.c)
  *       bench_xlio.c     those of the XLIO API (peer_xlio.c)
+ *       bench_vma.c      those of VMA's extra API (peer_vma.c)
  *       bench_engine.c   those of our own TCP, without a wire (peer_engine.c)
  *     bench_pair.h   what these share: a server, a client, and a figure
  *     proc.h         a program that is started and always ended
@@ -128,7 +129,7 @@ struct result {
 	char why[WHY_MAX];
 };
 
-#define N_BENCHES 32
+#define N_BENCHES 37
 extern const struct bench benches[N_BENCHES];
 
 /* Runs @b as @args says; fills @res, whatever happens. */

@@ -33,6 +33,12 @@ int peer_xlio_flood(int argc, char **args);     /* PORT SECONDS */
 int peer_xlio_serve(int argc, char **args);     /* PORT CONNECTIONS SECONDS */
 int peer_xlio_idle(int argc, char **args);      /* SOCKETS */
 int peer_xlio_memory(int argc, char **args);    /* GROUPS SOCKETS */
+int peer_vma_echo(int argc, char **args);       /* PORT */
+int peer_vma_pingpong(int argc, char **args);   /* PORT SECONDS */
+int peer_vma_sink(int argc, char **args);       /* PORT */
+int peer_vma_udp(int argc, char **args);        /* SECONDS */
+int peer_plain_udp(int argc, char **args);      /* SECONDS */
+int peer_vma_callback(int argc, char **args);   /* SECONDS */
 int peer_plain_sink(int argc, char **args);     /* PORT */
 int peer_plain_flood(int argc, char **args);    /* PORT SECONDS */
 int peer_engine(int argc, char **args);      /* CONNECTIONS recv|copied|lent */
@@ -55,6 +61,8 @@ bool peer_recv(int fd, void *buf, size_t len); /* false: the end */
 void peer_ask(int fd);                         /* PEER_BYTES there and back */
 void peer_raise_files(void);
 uint64_t peer_cpu_us(void);
+#define PEER_BLOCK (64u * 1024)                  /* of a flood */
+void peer_look_at(const void *data, size_t len); /* each line of it */
 
 /* peer_time.c: the cheapest clock there is, for times of one message */
 uint64_t tick_now(void);

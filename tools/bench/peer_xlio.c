@@ -26,7 +26,7 @@
 
 #define WARM_UP 20000
 #define ROUND_TRIPS 10000
-#define BLOCK (64u * 1024)
+#define BLOCK PEER_BLOCK
 #define BLOCKS 16 /* under way at once */
 #define IDLE_POLLS 2000000
 #define IDLE_YIELD 1024 /* turns */
@@ -73,21 +73,10 @@ static void on_rx_count(xlio_socket_t s, uintptr_t userdata, void *data,
 	api->xlio_socket_buf_free(s, buf);
 }
 
-static volatile uint64_t seen_sum;
-
-static void look_at(const void *data, size_t len)
-{
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < len; i += 64)
-		sum += ((const uint8_t *)data)[i];
-	seen_sum += sum;
-}
-
 static void on_rx_look(xlio_socket_t s, uintptr_t userdata, void *data,
 		       size_t len, struct xlio_buf *buf)
 {
-	look_at(data, len);
+	peer_look_at(data, len);
 	on_rx_count(s, userdata, data, len, buf);
 }
 
@@ -310,7 +299,7 @@ int peer_plain_sink(int argc, char **args)
 	while (sum % BLOCK != 1 || !sum) {
 		if ((n = recv(fd, buf, sizeof(buf), 0)) <= 0)
 			peer_die("recv");
-		look_at(buf, (size_t)n);
+		peer_look_at(buf, (size_t)n);
 		sum += (uint64_t)n;
 	}
 	peer_send(fd, &sum, sizeof(sum));

@@ -11,6 +11,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -18,6 +19,13 @@
 
 ssize_t below_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t below_recvmsg(int fd, struct msghdr *msg, int flags);
+/* One attempt at the next bytes. */
+ssize_t below_recv(int fd, void *buf, size_t n);
+/* Without a system call: 1, there may be something to receive; 0, not yet; -1,
+ * only the kernel knows. */
+int below_is_ready(int fd);
+/* May more than the kernel carry its bytes? */
+bool below_serves(int fd);
 int below_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 		const sigset_t *mask);
 int below_pselect(int n, fd_set *r, fd_set *w, fd_set *e,

@@ -23,3 +23,13 @@ int vma_recvfrom_zcopy(int fd, void *buf, size_t len, int *flags,
 		       struct sockaddr *from, socklen_t *fromlen);
 /* packets.c */
 int vma_free_packets(int fd, struct vma_packet_t *pkts, size_t count);
+/* xtreme.c */
+int vma_xtreme_poll(int fd, struct vma_completion_t *to, unsigned n, int flags);
+int vma_rings_num(int fd);
+int vma_rings_fds(int fd, int *ring_fds, int n);
+int vma_tx_ring_fd(int fd, struct sockaddr *to, socklen_t len);
+int vma_xtreme_free_packets(struct vma_packet_desc_t *packets, int n);
+int vma_xtreme_ref(struct vma_buff_t *b);
+int vma_xtreme_free(struct vma_buff_t *b);
+/* control.c */
+int vma_ioctl(void *cmsg, size_t len);

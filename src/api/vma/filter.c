@@ -15,18 +15,32 @@
 /* SO_TIMESTAMP and SO_TIMESTAMPNS of kernels with either size of time. */
 #define IS_TIME(type, what) ((type) == (what##_OLD) || (type) == (what##_NEW))
 
-/* A v4 address of an IPv6 socket, as programs of this API expect it. */
-static void unmap(struct sockaddr_storage *a)
+union ip_addr {
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
+/* Of an IP socket. */
+static inline void *copy_ip(union ip_addr *to,
+			    const struct sockaddr_storage *from)
 {
-	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)a;
+	memcpy(to, from, sizeof(*to));
+	return to;
+}
+
+/* A v4 address of an IPv6 socket, as programs of this API expect it. */
+static void unmap(void *addr)
+{
+	union ip_addr *a = addr;
 	struct sockaddr_in in = { .sin_family = AF_INET };
 
-	if (a->ss_family != AF_INET6 || !IN6_IS_ADDR_V4MAPPED(&in6->sin6_addr))
+	if (a->v6.sin6_family != AF_INET6 ||
+	    !IN6_IS_ADDR_V4MAPPED(&a->v6.sin6_addr))
 		return;
-	in.sin_port = in6->sin6_port;
-	memcpy(&in.sin_addr, &in6->sin6_addr.s6_addr[12], 4);
+	in.sin_port = a->v6.sin6_port;
+	memcpy(&in.sin_addr, &a->v6.sin6_addr.s6_addr[12], 4);
 	memset(a, 0, sizeof(*a));
-	memcpy(a, &in, sizeof(in));
+	a->v4 = in;
 }
 
 static void find_ends(struct vsock *s)
@@ -40,6 +54,23 @@ static void find_ends(struct vsock *s)
 		unmap(&s->peer);
 }
 
+void filter_find_ends(struct vsock *s)
+{
+	int saved = errno;
+
+	if (s->local.ss_family == AF_UNSPEC)
+		find_ends(s);
+	errno = saved;
+}
+
+static bool is_wildcard(const struct sockaddr_storage *a)
+{
+	return a->ss_family == AF_INET6
+		   ? IN6_IS_ADDR_UNSPECIFIED(
+			 &((const struct sockaddr_in6 *)a)->sin6_addr)
+		   : !((const struct sockaddr_in *)a)->sin_addr.s_addr;
+}
+
 void filter_prepare(struct vsock *s)
 {
 	int on = 0, saved = errno;
@@ -47,8 +78,8 @@ void filter_prepare(struct vsock *s)
 
 	find_ends(s);
 	/* Where a datagram went to: another address than the socket's, if that
-	 * is the wildcard or the datagram is a multicast. */
-	if (s->is_udp &&
+	 * is the wildcard. */
+	if (s->is_udp && is_wildcard(&s->local) &&
 	    !libc.getsockopt(s->fd, IPPROTO_IP, IP_RECVORIGDSTADDR, &on,
 			     &len) &&
 	    !on) {
@@ -84,7 +115,7 @@ static struct timespec time_of(const struct cmsghdr *c, bool is_us)
 }
 
 static void read_control(const struct packet *p, struct vma_info_t *info,
-			 struct sockaddr_storage *dst)
+			 union ip_addr *dst)
 {
 	for (struct cmsghdr *c = next(p, NULL); c; c = next(p, c)) {
 		struct scm_timestamping times;
@@ -105,40 +136,76 @@ static void read_control(const struct packet *p, struct vma_info_t *info,
 	}
 }
 
+void addr_of(const struct sockaddr_storage *addr, struct sockaddr_in *from)
+{
+	union ip_addr a;
+
+	unmap(copy_ip(&a, addr));
+	*from = a.v4;
+	if (a.v4.sin_family != AF_INET)
+		from->sin_addr.s_addr = 0;
+}
+
+struct timespec packet_hw_time(const struct packet *p)
+{
+	struct vma_info_t info = { 0 };
+	union ip_addr dst;
+
+	if (p->control_len)
+		read_control(p, &info, &dst);
+	return info.hw_timestamp;
+}
+
+static void count_received(struct vsock *s, size_t n)
+{
+	count(&s->packets.at->n_received, 1);
+	count(&s->packets.at->rx_bytes, n);
+}
+
+/* What the callback has decided. */
+static vma_recv_callback_retval_t note(struct vsock *s, size_t n,
+				       vma_recv_callback_retval_t is)
+{
+	if (is == VMA_PACKET_DROP) {
+		count(&s->packets.at->n_dropped, 1);
+		count(&s->packets.at->dropped_bytes, n);
+		return is;
+	}
+	if (is != VMA_PACKET_HOLD) {
+		count_received(s, n);
+		return VMA_PACKET_RECV;
+	}
+	count(&s->packets.at->n_held, 1);
+	held_keep(s->spare, &s->room, n);
+	s->spare = 0;
+	return is;
+}
+
 /* Ask the callback about the packet that was received into the room. */
 static vma_recv_callback_retval_t judge(struct vsock *s, struct packet *p,
 					size_t n)
 {
-	struct sockaddr_storage src, dst = s->local;
-	struct iovec iov = { (void *)p->data, n };
-	struct vma_info_t info = { .struct_sz = sizeof(info),
-				   .packet_id = (void *)(uintptr_t)s->spare,
-				   .src = (struct sockaddr_in *)&src,
-				   .dst = (struct sockaddr_in *)&dst,
-				   .payload_sz = n };
 	vma_recv_callback_t callback = load_rlx(&s->callback);
-	int saved = errno;
+	int *err = &errno, saved = *err;
+	struct iovec iov = { (void *)p->data, n };
+	union ip_addr src, dst;
 
 	if (!callback)
 		return VMA_PACKET_RECV;
-	src = s->is_udp ? p->from : s->peer;
-	unmap(&src);
-	read_control(p, &info, &dst);
+	struct vma_info_t info = { .struct_sz = sizeof(info),
+				   .packet_id = (void *)(uintptr_t)s->spare,
+				   .src = copy_ip(&src, s->is_udp ? &p->from
+								  : &s->peer),
+				   .dst = copy_ip(&dst, &s->local),
+				   .payload_sz = n };
+	if (s->is_udp)
+		unmap(&src);
+	if (p->control_len)
+		read_control(p, &info, &dst);
 	vma_recv_callback_retval_t is =
 	    callback(s->fd, 1, &iov, &info, s->context);
-	errno = saved;
-	if (is == VMA_PACKET_DROP) {
-		count(&s->n_dropped, 1);
-		return is;
-	}
-	if (is != VMA_PACKET_HOLD) {
-		count(&s->n_received, 1);
-		return VMA_PACKET_RECV;
-	}
-	count(&s->n_held, 1);
-	held_keep(s->spare, &s->room, n);
-	s->spare = 0;
-	return is;
+	*err = saved;
+	return note(s, n, is);
 }
 
 /* False: errno says why not. */
@@ -165,6 +232,14 @@ static ssize_t receive(struct vsock *s, struct packet *p, size_t want,
 		return -EBADF;
 	struct iovec iov = { to, MIN(want, (size_t)PACKET_MAX) };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+	p->data = to;
+	if (!s->is_udp && !flags) {
+		ssize_t r = below_recv(s->fd, to, iov.iov_len);
+
+		p->flags = 0;
+		p->from_len = 0;
+		return r < 0 ? -errno : r;
+	}
 	if (s->is_udp) {
 		m.msg_name = &p->from;
 		m.msg_namelen = sizeof(p->from);
@@ -174,7 +249,6 @@ static ssize_t receive(struct vsock *s, struct packet *p, size_t want,
 	ssize_t r = below_recvmsg(s->fd, &m, flags | MSG_DONTWAIT);
 	if (r < 0)
 		return -errno;
-	p->data = to;
 	p->from_len = m.msg_namelen;
 	p->control_len = m.msg_controllen;
 	p->flags = m.msg_flags & MSG_CTRUNC;
@@ -243,32 +317,44 @@ ssize_t filter_take(struct vsock *s, size_t want, struct packet *p)
 	}
 }
 
-ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
-			 uint64_t *number)
+ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,
+			 struct packet *p)
 {
-	size_t want = PACKET_MAX;
 	ssize_t r;
-	bool is_filtered = load_rlx(&s->callback) != NULL;
 
-	*number = 0;
-	if (is_filtered && (s->accepted || peek) && !filter_look(s))
+	if ((s->accepted || peek) && load_rlx(&s->callback) && !filter_look(s))
 		return -EAGAIN;
 	if (s->err) {
 		r = -s->err;
 		s->err = 0;
 		return r;
 	}
+	if (!s->accepted && !peek)
+		return filter_take(s, want, p);
+	p->control_len = 0;
 	if (s->accepted && !s->is_udp)
 		want = MIN(want, s->accepted);
-	r = s->accepted || peek ? receive(s, p, want, peek ? MSG_PEEK : 0)
-				: filter_take(s, want, p);
+	r = receive(s, p, s->is_udp ? (size_t)PACKET_MAX : want,
+		    peek ? MSG_PEEK : 0);
 	if (r == -EAGAIN)
 		s->accepted = 0;
-	if (r < 0 || (!r && !s->is_udp))
-		return r;
-	if (!peek)
+	if (r >= 0 && !peek)
 		s->accepted -=
 		    s->is_udp ? s->accepted : MIN((size_t)r, s->accepted);
+	return r;
+}
+
+ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
+			 uint64_t *number)
+{
+	ssize_t r = filter_take_next(s, PACKET_MAX, peek, p);
+
+	*number = 0;
+	if (r < 0 || (!r && !s->is_udp))
+		return r;
+	if (!peek && !load_rlx(&s->callback))
+		count_received(s, (size_t)r);
+	count(&s->packets.at->n_held, 1);
 	held_keep(s->spare, &s->room, (size_t)r);
 	*number = s->spare;
 	s->spare = 0;

@@ -36,6 +36,10 @@ bool filter_look(struct vsock *s);
 /* Takes the next packet that the callback accepts, of TCP at most @want bytes.
  * Bytes or -errno; -EAGAIN: there is none. */
 ssize_t filter_take(struct vsock *s, size_t want, struct packet *p);
+/* The same, after what filter_look() has accepted already; and the error that it
+ * has found.  @peek: it stays in the socket, too. */
+ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,
+			 struct packet *p);
 /* The same, and the program holds the packet as *@number.  @peek: it stays in
  * the socket, too.  At the end of a stream *@number is 0. */
 ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
@@ -45,5 +49,11 @@ ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
 int filter_wait(const struct vsock *s, int flags);
 /* Fills @msg with what is not bytes. */
 void packet_copy(const struct packet *p, struct msghdr *msg);
+/* Its ends, if they are not known yet. */
+void filter_find_ends(struct vsock *s);
+/* An end for programs that know IPv4; of IPv6 only the family and the port. */
+void addr_of(const struct sockaddr_storage *addr, struct sockaddr_in *from);
+/* When the NIC has received @p, if the program has asked for it, else 0. */
+struct timespec packet_hw_time(const struct packet *p);
 /* A callback begins: IP_RECVORIGDSTADDR for its sake, addresses. */
 void filter_prepare(struct vsock *s);

@@ -33,19 +33,59 @@ static struct held *slabs[HELD_MAX / SLAB];
 static uint32_t n_slabs, first_free;
 static uint32_t n_full; /* chunks that rooms have left, atomic */
 
-static void chunk_put(struct chunk *c)
+static bool has_started;
+static void *(*own_get)(size_t); /* the program's, or NULL */
+static void (*own_put)(void *);
+
+int held_set_memory(void *(*get)(size_t), void (*put)(void *))
 {
-	if (fetch_sub(&c->n_refs, 1u) != 1)
+	GUARD(&lock);
+	if (has_started)
+		return -EINVAL;
+	own_get = get;
+	own_put = put;
+	return 0;
+}
+
+void held_start(void)
+{
+	if (likely(load_rlx(&has_started)))
+		return;
+	GUARD(&lock);
+	has_started = true;
+}
+
+/* NULL: no memory. */
+static struct chunk *chunk_new(void)
+{
+	void *c =
+	    own_get ? own_get(CHUNK_BYTES)
+		    : mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (c == MAP_FAILED || !c)
+		return NULL;
+	((struct chunk *)c)->n_refs = 1;
+	((struct chunk *)c)->is_left = 0;
+	return c;
+}
+
+void held_chunk_put(struct chunk *c)
+{
+	if (is_single_threaded() ? --c->n_refs : fetch_sub(&c->n_refs, 1u) != 1)
 		return;
 	if (c->is_left)
 		fetch_sub(&n_full, 1u);
-	munmap(c, CHUNK_BYTES);
+	if (own_put)
+		own_put(c);
+	else
+		munmap(c, CHUNK_BYTES);
 }
 
 void room_close(struct room *r)
 {
 	if (r->chunk)
-		chunk_put(r->chunk);
+		held_chunk_put(r->chunk);
 	*r = (struct room){ 0 };
 }
 
@@ -58,16 +98,13 @@ uint8_t *room_reserve(struct room *r)
 		return (uint8_t *)r->chunk + r->off;
 	if (load_rlx(&n_full) >= HELD_CHUNKS_MAX)
 		return NULL;
-	struct chunk *c =
-	    mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (c == MAP_FAILED)
+	struct chunk *c = chunk_new();
+	if (!c)
 		return NULL;
-	c->n_refs = 1;
 	if (r->chunk) {
 		r->chunk->is_left = 1;
 		fetch_add(&n_full, 1u);
-		chunk_put(r->chunk);
+		held_chunk_put(r->chunk);
 	}
 	*r = (struct room){ c, FIRST };
 	return (uint8_t *)c + r->off;
@@ -131,13 +168,23 @@ void held_cancel(uint64_t number)
 		release(h, number);
 }
 
-void held_keep(uint64_t number, struct room *r, size_t n)
+struct chunk *room_keep(struct room *r, size_t n)
 {
-	fetch_add(&r->chunk->n_refs, 1u);
+	if (is_single_threaded())
+		r->chunk->n_refs++;
+	else
+		fetch_add(&r->chunk->n_refs, 1u);
 	r->off += (n + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 	r->off += n ? 0 : CACHE_LINE;
+	return r->chunk;
+}
+
+void held_keep(uint64_t number, struct room *r, size_t n)
+{
+	struct chunk *c = room_keep(r, n);
+
 	GUARD(&lock);
-	find(number)->chunk = r->chunk;
+	find(number)->chunk = c;
 }
 
 /* @fd: -1, or of a socket that is no more. */
@@ -154,7 +201,7 @@ static int free_one(uint64_t number, uint32_t owner, int fd)
 		c = h->chunk;
 		release(h, number);
 	}
-	chunk_put(c);
+	held_chunk_put(c);
 	return 0;
 }
 

@@ -31,9 +31,20 @@ struct room {
 	size_t off;          /* of the next packet */
 };
 
+/* Where chunks come from and go to; NULL: the kernel.  -EINVAL: a socket of this
+ * API has been used. */
+int held_set_memory(void *(*get)(size_t), void (*put)(void *));
+/* A socket is used: too late for that. */
+void held_start(void);
+
 /* PACKET_MAX bytes, valid until the next call; NULL: too much is held. */
 MUST_CHECK uint8_t *room_reserve(struct room *r);
 void room_close(struct room *r); /* takes one without a chunk, too */
+
+/* The @n bytes that were received into @r last stay where they are until
+ * held_chunk_put(). */
+struct chunk *room_keep(struct room *r, size_t n);
+void held_chunk_put(struct chunk *c);
 
 /* A number for the next packet of socket @owner, under @fd; 0: there are too
  * many.  held_keep() makes it a held packet, held_cancel() gives it back. */

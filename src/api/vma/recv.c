@@ -217,8 +217,36 @@ ssize_t vma_recvmsg(int fd, struct msghdr *msg, int flags)
 	return recv_visit(fd, msg, flags);
 }
 
+/* The usual case in a process of one thread: the next bytes of a stream are there, to
+ * one place.  -EAGAIN: it is not that case; errno is as it was. */
+HOT static ssize_t recv_quick(int fd, const struct iovec *iov)
+{
+	struct packet p;
+	int *err = &errno, saved = *err;
+	VISIT(v, vsock_get(fd));
+	struct vsock *s = v.s;
+
+	if (unlikely(!s || s->is_udp || !s->callback || s->accepted || s->err ||
+		     s->is_closed || !iov->iov_len ||
+		     is_bad_ptr(iov->iov_base) || !visit_take_turn(&v)))
+		return -EAGAIN;
+	ssize_t r = filter_take(s, iov->iov_len, &p);
+	if (likely(r > 0))
+		memcpy(iov->iov_base, p.data, (size_t)r);
+	visit_leave_turn(&v);
+	*err = unlikely(r < 0) && r != -EAGAIN ? (int)-r : saved;
+	return r;
+}
+
 ssize_t vma_recv(int fd, const struct iovec *iov, size_t n, int flags)
 {
+	if (likely(n == 1 && !(flags & ~MSG_DONTWAIT) &&
+		   is_single_threaded())) {
+		ssize_t r = recv_quick(fd, iov);
+
+		if (likely(r != -EAGAIN))
+			return r < 0 ? -1 : r;
+	}
 	struct msghdr m = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
 
 	return recv_visit(fd, &m, flags);

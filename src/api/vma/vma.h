@@ -28,6 +28,9 @@
 
 extern uint32_t vma_n_filters; /* descriptors with a receive callback */
 extern bool vma_is_asked;      /* the program has the table */
+extern bool vma_takes_dummies; /* that, or the library goes by libvma's name */
+
+void vma_loaded(void);
 
 /* Must calls that wait for several descriptors come to this API? */
 static inline bool vma_is_on(void)
@@ -42,6 +45,25 @@ static inline bool vma_has(int fd) { return vma_is_on() && vma_knows(fd); }
  * a negative errno. */
 bool vma_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
 		    int *err);
+
+/* xtreme.c: an option of libvma's?  Then *@err is 0 or a negative errno. */
+bool vma_setsockopt(int fd, int level, int name, const void *val, socklen_t len,
+		    int *err);
+/* SO_VMA_RING_ALLOC_LOGIC was checked, with @err: which ring it may join. */
+void vma_ring_logic(int fd, const void *val, socklen_t len, int err);
+bool vma_getopt(int fd, int level, int name, void *val, socklen_t *len,
+		int *err);
+/* @fd was bound, listens or connects: with VMA_SOCKETXTREME=1 it joins a ring. */
+extern bool vma_is_xtreme;
+void vma_start(void); /* the program asks for the table */
+void vma_join(int fd);
+/* A send on @fd has found too little room.  @has_copies: it has other numbers. */
+void vma_sent_part(int fd, bool has_copies);
+static inline void vma_may_join(int fd)
+{
+	if (unlikely(load_rlx(&vma_is_xtreme)))
+		vma_join(fd);
+}
 
 /* @fd is about to be closed, or to be replaced. */
 void vma_forget(int fd);
@@ -60,10 +82,11 @@ ssize_t vma_recvmsg(int fd, struct msghdr *msg, int flags);
 int vma_recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags,
 		 struct timespec *ts);
 
-/* dummy.c: sends with VMA_SND_FLAGS_DUMMY, by programs that have the table. */
+/* dummy.c: sends with VMA_SND_FLAGS_DUMMY, a flag that the kernel ignores, so only
+ * programs that expect libvma can mean it. */
 static inline bool vma_is_dummy(int flags)
 {
-	return unlikely(flags & VMA_DUMMY) && load_rlx(&vma_is_asked);
+	return unlikely(flags & VMA_DUMMY) && load_rlx(&vma_takes_dummies);
 }
 ssize_t vma_dummy_send(int fd, const struct msghdr *msg, int flags);
 int vma_dummy_sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags);

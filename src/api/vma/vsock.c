@@ -6,9 +6,11 @@
 #include <sys/mman.h>
 
 #include "api/vma/epset.h"
+#include "api/vma/ring.h"
 #include "api/vma/vma.h"
 #include "api/vma/vsock.h"
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/libc.h"
 #include "base/lock.h"
 
@@ -51,6 +53,13 @@ struct vsock *vsock_get(int fd)
 {
 	struct vsock **slot = slot_of(fd);
 
+	if (is_single_threaded()) {
+		struct vsock *s = slot ? *slot : NULL;
+
+		if (s)
+			s->n_refs++;
+		return s;
+	}
 	for (;;) {
 		struct vsock *s = slot ? load_acq(slot) : NULL;
 
@@ -67,9 +76,10 @@ struct vsock *vsock_get(int fd)
 
 void vsock_put(struct vsock *s)
 {
-	if (fetch_sub(&s->n_refs, 1u) != 1)
+	if (is_single_threaded() ? --s->n_refs : fetch_sub(&s->n_refs, 1u) != 1)
 		return;
 	room_close(&s->room);
+	packets_close(&s->packets);
 	if (s->spare)
 		held_cancel(s->spare);
 	s->spare = 0;
@@ -102,6 +112,7 @@ static void after_fork(void)
 		pthread_mutex_init(&s->turn, NULL);
 		s->owner = 0;
 	}
+	ring_after_fork();
 }
 
 static struct vsock *take_free(void)
@@ -135,6 +146,7 @@ struct vsock *vsock_make(int fd, int *err)
 	if (!vsock_is_inet(fd, &is_udp))
 		return NULL;
 	*err = -ENOMEM;
+	held_start();
 	GUARD(&lock);
 	struct vsock **slot = slot_make(fd);
 	if (slot && *slot)
@@ -149,8 +161,11 @@ struct vsock *vsock_make(int fd, int *err)
 	s->callback = NULL;
 	s->accepted = 0;
 	s->err = 0;
-	s->n_dropped = s->n_received = s->n_held = s->n_dummies = 0;
+	packets_open(&s->packets, fd, is_udp);
 	s->peer.ss_family = s->local.ss_family = AF_UNSPEC;
+	s->has_user_data = false;
+	s->ring_key = 0;
+	s->on_ring = (struct on_ring){ 0 };
 	if (fd >= fd_end)
 		store_rlx(&fd_end, fd + 1);
 	store_rel(&s->n_refs, 2u);
@@ -179,12 +194,14 @@ void vma_forget(int fd)
 	struct vsock *s = slot ? xchg(slot, (struct vsock *)NULL) : NULL;
 
 	epset_forget(fd);
+	ring_forget(fd);
 	if (!s)
 		return;
 	store_rlx(&s->callback, (vma_recv_callback_t)NULL);
 	store_rlx(&s->is_closed, true);
 	if (xchg(&s->is_counted, false))
 		fetch_sub(&vma_n_filters, 1u);
+	ring_leave(s);
 	vsock_put(s);
 }
 
@@ -202,6 +219,19 @@ void vma_forget_range(unsigned first, unsigned last)
 				vma_forget((int)fd);
 		}
 	}
+	ring_forget_range(first, last);
+}
+
+/* The turn of a thread that was alone when it took it, and so took no mutex. */
+static COLD void await_turn(struct vsock *s)
+{
+	const struct timespec nap = { .tv_nsec = NS_PER_MS / 10 };
+
+	while (load_acq(&s->owner)) {
+		pthread_mutex_unlock(&s->turn);
+		nanosleep(&nap, NULL);
+		pthread_mutex_lock(&s->turn);
+	}
 }
 
 bool visit_take_turn(struct visit *v)
@@ -210,7 +240,12 @@ bool visit_take_turn(struct visit *v)
 
 	if (load_rlx(&v->s->owner) == me)
 		return false;
-	pthread_mutex_lock(&v->s->turn);
+	v->has_mutex = !is_single_threaded();
+	if (v->has_mutex) {
+		pthread_mutex_lock(&v->s->turn);
+		if (unlikely(load_acq(&v->s->owner) != 0))
+			await_turn(v->s);
+	}
 	store_rlx(&v->s->owner, me);
 	v->has_turn = true;
 	return true;
@@ -219,8 +254,9 @@ bool visit_take_turn(struct visit *v)
 void visit_leave_turn(struct visit *v)
 {
 	v->has_turn = false;
-	store_rlx(&v->s->owner, (uintptr_t)0);
-	pthread_mutex_unlock(&v->s->turn);
+	store_rel(&v->s->owner, (uintptr_t)0);
+	if (v->has_mutex)
+		pthread_mutex_unlock(&v->s->turn);
 }
 
 void visit_end(struct unwind *u)

@@ -20,8 +20,24 @@
 #include <sys/socket.h>
 
 #include "api/vma/held.h"
+#include "base/atomic.h"
 #include "base/unwind.h"
 #include "mellanox/vma_extra.h"
+#include "sock/packets.h"
+
+/* What a ring keeps for a socket (api/vma/ring.h).  Owner: who polls the ring. */
+struct on_ring {
+	struct ring *ring; /* NULL: none; atomic */
+	uint32_t is_short; /* room to send will be news; atomic */
+	uint32_t is_told;  /* it is on the ring's list of changes; atomic */
+	struct vsock *next_told, *next_ready;
+	uint32_t place;  /* among the ring's members, plus 1; 0: none yet */
+	uint32_t events; /* EPOLL*: come, and not looked at */
+	uint8_t state;   /* enum ring_state */
+	uint8_t is_ready, is_over;
+	uint8_t skips_room;      /* EPOLLOUT says what is known */
+	struct sockaddr_in peer; /* of a connection, as completions say it */
+};
 
 struct vsock {
 	uint32_t n_refs; /* its descriptor's, and one per call; 0: free */
@@ -41,10 +57,13 @@ struct vsock {
 	bool is_counted; /* in vma_n_filters */
 	struct room room;
 	uint64_t spare; /* number for the next packet, or 0 */
-	/* Packets by what became of them; dummy sends. */
-	uint64_t n_dropped, n_received, n_held, n_dummies;
+	struct packets packets;
 	/* TCP: both ends; UDP: its own address. */
 	struct sockaddr_storage peer, local;
+	uint64_t user_data; /* SO_VMA_USER_DATA */
+	bool has_user_data;
+	uint64_t ring_key; /* SO_VMA_RING_ALLOC_LOGIC: who shares a ring */
+	struct on_ring on_ring;
 	struct vsock *next; /* all there ever were */
 };
 
@@ -66,11 +85,20 @@ void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
 /* Is @fd TCP or UDP over IP? */
 bool vsock_is_inet(int fd, bool *is_udp);
 
+/* References, without atomics while there is one thread. */
+static inline void vsock_hold(struct vsock *s)
+{
+	if (is_single_threaded())
+		s->n_refs++;
+	else
+		fetch_add(&s->n_refs, 1u);
+}
+
 /* A call on a socket; ends with the block, also by longjmp() and cancellation. */
 struct visit {
 	struct unwind u;
 	struct vsock *s; /* or NULL */
-	bool has_turn;
+	bool has_turn, has_mutex;
 };
 
 void visit_end(struct unwind *u);

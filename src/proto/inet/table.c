@@ -312,7 +312,7 @@ static int young_enter(struct sock *sk) { return sock_enter(sk) ? 0 : -ESTALE; }
 static void young_leave(struct sock *sk, int dir, ssize_t n)
 {
 	sock_leave(sk);
-	if (dir != DIR_NONE)
+	if (dir != DIR_NONE && n > 0)
 		inet_account(sk, dir, n);
 }
 

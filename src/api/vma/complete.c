@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/vma/complete.c - what the members of a ring have for the program
+ *
+ *     listener    ->  accept()              NEW_CONNECTION_ACCEPTED
+ *     connecting  ->  connected, or not     EPOLLOUT, or EPOLLERR and EPOLLHUP
+ *     connected   ->  filter_take_next()    PACKET, its end, room to send
+ *
+ * The sets report edges, so a member stays ready until it has nothing left.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "api/vma/below.h"
+#include "api/vma/filter.h"
+#include "api/vma/ring.h"
+#include "api/vma/xbuf.h"
+#include "base/libc.h"
+
+#define BYTES_MAX UINT16_MAX /* of a completion's packet */
+#define BURST 16u            /* completions of one member in its turn */
+#define READY_TURNS 64u      /* without a look while some are ready */
+#define ENDS (EPOLLRDHUP | EPOLLHUP | EPOLLERR)
+#define RESET (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP)
+
+/* The program's array. */
+struct fill {
+	struct vma_completion_t *to;
+	unsigned n, max;
+	int err; /* why something could not be completed */
+};
+
+static inline struct vma_completion_t *
+add(struct fill *f, const struct vsock *s, uint64_t events)
+{
+	struct vma_completion_t *c = &f->to[f->n++];
+
+	*c = (struct vma_completion_t){
+		.events = events,
+		.user_data = s->has_user_data ? s->user_data : (uint64_t)s->fd,
+		.listen_fd = -1,
+	};
+	return c;
+}
+
+/* New connections. */
+
+/* A descriptor or -errno.  Does not wait, though accept() on the listener does:
+ * another process may have been faster. */
+static int accept_now(const struct vsock *s)
+{
+	int flags = fcntl(s->fd, F_GETFL);
+	bool waits = flags >= 0 && !(flags & O_NONBLOCK);
+
+	if (waits)
+		fcntl(s->fd, F_SETFL, flags | O_NONBLOCK);
+	int fd = accept(s->fd, NULL, NULL);
+	int err = errno;
+	if (waits)
+		fcntl(s->fd, F_SETFL, flags);
+	return fd < 0 ? -err : fd;
+}
+
+static void add_connection(struct fill *f, struct ring *r,
+			   const struct vsock *listener, int fd)
+{
+	int err;
+	VISIT(v, vsock_make(fd, &err));
+
+	if (!v.s) { /* an ordinary socket, then */
+		f->err = -err;
+		close(fd);
+		return;
+	}
+	v.s->ring_key = r->key;
+	ring_join_accepted(r, v.s);
+	struct vma_completion_t *c =
+	    add(f, v.s, VMA_SOCKETXTREME_NEW_CONNECTION_ACCEPTED);
+	c->listen_fd = listener->fd;
+	c->src = v.s->on_ring.peer;
+}
+
+/* True: there may be more. */
+static bool accept_some(struct fill *f, struct ring *r, struct vsock *s)
+{
+	unsigned end = MIN(f->max, f->n + BURST);
+
+	while (f->n < end) {
+		int fd = accept_now(s);
+
+		if (fd == -EAGAIN || fd == -EINVAL || fd == -EBADF)
+			return false;
+		if (fd == -ECONNABORTED || fd == -EINTR)
+			continue;
+		if (fd < 0) {
+			f->err = -fd; /* no descriptor, no memory */
+			return true;
+		}
+		add_connection(f, r, s, fd);
+	}
+	return true;
+}
+
+/* Ends. */
+
+static void end(struct fill *f, struct vsock *s, uint64_t events)
+{
+	s->on_ring.is_over = 1;
+	s->on_ring.events = 0;
+	add(f, s, events);
+}
+
+/* True: it is connected now. */
+static bool find_state(struct fill *f, struct vsock *s)
+{
+	enum ring_state was = s->on_ring.state, is = ring_state_of(s);
+
+	if (is == ON_RING_FAILED ||
+	    (is == ON_RING_IDLE && was == ON_RING_CONNECTING)) {
+		end(f, s, RESET);
+		return false;
+	}
+	s->on_ring.state = (uint8_t)is;
+	if (is != ON_RING_CONNECTED) {
+		s->on_ring.events = 0;
+		return false;
+	}
+	ring_note_peer(s);
+	return true;
+}
+
+/* Packets. */
+
+static inline struct vma_completion_t *add_packet(struct fill *f,
+						  struct ring *r,
+						  struct vsock *s,
+						  const void *data, size_t n)
+{
+	struct vma_completion_t *c =
+	    add(f, s, VMA_SOCKETXTREME_PACKET | (s->on_ring.events & EPOLLOUT));
+
+	s->on_ring.events &= ~(uint32_t)EPOLLOUT;
+	xbuf_fill(r->spare, &s->room, data, (uint16_t)n);
+	c->packet.num_bufs = 1;
+	c->packet.total_len = (uint16_t)n;
+	c->packet.buff_lst = r->spare;
+	c->src = s->on_ring.peer;
+	r->spare = NULL;
+	return c;
+}
+
+static void add_datagram(struct fill *f, struct ring *r, struct vsock *s,
+			 const struct packet *p, size_t n)
+{
+	struct vma_completion_t *c = add_packet(f, r, s, p->data, n);
+
+	addr_of(&p->from, &c->src);
+	if (p->control_len)
+		c->packet.hw_timestamp = packet_hw_time(p);
+}
+
+/* What a receive found that is no packet.  True: there may be more. */
+static bool add_other(struct fill *f, struct vsock *s, ssize_t r)
+{
+	if (r == -EAGAIN) {
+		/* Of the error queue, which the program reads. */
+		if (s->on_ring.events & EPOLLERR && f->n < f->max)
+			add(f, s, EPOLLERR);
+		s->on_ring.events &= EPOLLOUT;
+		return false;
+	}
+	if (r == -ENOBUFS || r == -EINTR) {
+		f->err = r == -ENOBUFS ? ENOBUFS : f->err;
+		return true;
+	}
+	if (s->is_udp && r != -EBADF) {
+		add(f, s, EPOLLERR);
+		s->on_ring.events &= EPOLLOUT;
+		return true;
+	}
+	end(f, s,
+	    r ? RESET : EPOLLIN | EPOLLRDHUP | (s->on_ring.events & EPOLLHUP));
+	return false;
+}
+
+/* Did a receive of @n bytes leave nothing behind? */
+static bool is_empty(struct ring *r, struct vsock *s, size_t n)
+{
+	int is = below_is_ready(s->fd);
+
+	if (is >= 0) {
+		ring_hot(r, s);
+		return !is && !(s->on_ring.events & ENDS);
+	}
+	return !s->is_udp && n < BYTES_MAX && !(s->on_ring.events & ENDS);
+}
+
+/* True: there may be more. */
+static bool receive_some(struct fill *f, struct ring *r, struct vsock *s)
+{
+	unsigned end = MIN(f->max, f->n + BURST);
+	struct packet p;
+
+	while (f->n < end) {
+		if (load_rlx(&s->is_closed))
+			return false;
+		if (!r->spare && !(r->spare = xbuf_take()))
+			return add_other(f, s, -ENOBUFS);
+		ssize_t n = filter_take_next(s, BYTES_MAX, false, &p);
+
+		if (n < 0 || (!n && !s->is_udp))
+			return add_other(f, s, n);
+		if (s->is_udp)
+			add_datagram(f, r, s, &p, (size_t)n);
+		else
+			add_packet(f, r, s, p.data, (size_t)n);
+		if (is_empty(r, s, (size_t)n)) {
+			s->on_ring.events &= EPOLLOUT;
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool complete(struct fill *f, struct ring *r, struct vsock *s)
+{
+	if (s->on_ring.is_over || load_rlx(&s->is_closed))
+		return false;
+	if (s->on_ring.state == ON_RING_LISTENING)
+		return accept_some(f, r, s);
+	if (s->on_ring.state != ON_RING_CONNECTED) {
+		if (!find_state(f, s))
+			return s->on_ring.state == ON_RING_LISTENING;
+	}
+	vsock_hold(s);
+	VISIT(v, s);
+	if (!visit_take_turn(&v))
+		return true; /* in its callback */
+	bool is_more = receive_some(f, r, s);
+	visit_leave_turn(&v);
+	if (s->on_ring.events & EPOLLOUT && !s->on_ring.is_over &&
+	    f->n < f->max) {
+		s->on_ring.events &= ~(uint32_t)EPOLLOUT;
+		add(f, s, EPOLLOUT);
+	}
+	return is_more || s->on_ring.events & EPOLLOUT;
+}
+
+/* One packet of a hot member, in a process of one thread: nobody else can be inside, and
+ * no callback runs.  False: see complete(). */
+HOT static bool take_hot(struct fill *f, struct ring *r, struct vsock *s)
+{
+	if (unlikely(!is_single_threaded() || s->callback || s->accepted ||
+		     s->err || s->on_ring.events || s->on_ring.is_over ||
+		     s->is_closed || s->owner))
+		return false;
+	if (!r->spare && !(r->spare = xbuf_take()))
+		return false;
+	uint8_t *to = room_reserve(&s->room);
+	if (unlikely(!to))
+		return false;
+	ssize_t n = below_recv(s->fd, to, BYTES_MAX);
+	if (unlikely(n <= 0)) { /* a stream says again that it is at its end */
+		if (n < 0 && errno != EAGAIN)
+			s->err = errno;
+		return n < 0 && errno == EAGAIN;
+	}
+	add_packet(f, r, s, to, (size_t)n);
+	return n < BYTES_MAX;
+}
+
+/* Members that had packets before, without a look at the kernel. */
+HOT static inline void take_hots(struct fill *f, struct ring *r)
+{
+	for (uint32_t i = 0; i < r->n_hot && f->n < f->max; i++) {
+		struct vsock *s = r->hot[i];
+		int is = below_is_ready(s->fd);
+
+		if (likely(!is))
+			continue;
+		if (unlikely(is < 0)) {
+			r->hot[i--] = r->hot[--r->n_hot];
+			continue;
+		}
+		r->hot_turn = r->turn;
+		if (s->on_ring.is_ready || !take_hot(f, r, s))
+			ring_ready(r, s);
+	}
+}
+
+int ring_turn(struct ring *r, struct vma_completion_t *to, unsigned n)
+{
+	struct fill f = { .to = to, .max = n };
+	struct vsock *s, *first_again = NULL;
+
+	r->turn++;
+	take_hots(&f, r);
+	if (!r->first_ready ? !f.n : r->turn % READY_TURNS == 0)
+		ring_look(r);
+	while (f.n < f.max && r->first_ready != first_again &&
+	       (s = ring_next_ready(r))) {
+		vsock_hold(s); /* its callback may close the ring */
+		bool is_more = complete(&f, r, s);
+
+		if (is_more && s->on_ring.place) {
+			ring_ready(r, s);
+			first_again = first_again ? first_again : s;
+		}
+		vsock_put(s);
+	}
+	return f.n || !f.err ? (int)f.n : -f.err;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/vma/xbuf.h - buffers that a program gets from SocketXtreme
+ *
+ * The bytes lie in a room (held.h); a buffer counts the program's references.
+ * A pointer that the program gives back is checked before it is used.
+ */
+#pragma once
+
+#include "api/vma/held.h"
+#include "mellanox/vma_extra.h"
+
+#define XBUF_MAX (1u << 20) /* that a program has at once */
+
+/* One for the next packet, which xbuf_fill() makes the program's; NULL: it has
+ * too many. */
+struct vma_buff_t *xbuf_take(void);
+void xbuf_cancel(struct vma_buff_t *b); /* takes NULL, too */
+/* For the @n bytes that were received into @r last. */
+void xbuf_fill(struct vma_buff_t *b, struct room *r, const void *data,
+	       uint16_t n);
+/* References after the change, or -EINVAL. */
+int xbuf_ref(struct vma_buff_t *b);
+/* @next: NULL, or the next of its packet. */
+int xbuf_unref(struct vma_buff_t *b, struct vma_buff_t **next);

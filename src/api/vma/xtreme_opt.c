@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/vma/xtreme_opt.c - libvma's socket options
+ *
+ *     SO_VMA_USER_DATA         what completions say of the socket
+ *     SO_VMA_RING_ALLOC_LOGIC  with whom it shares a ring
+ *     SO_VMA_SHUTDOWN_RX       it receives no more
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/vma/ring.h"
+#include "api/vma/vma.h"
+
+bool vma_is_xtreme;
+
+/* The kinds of rings, above a number. */
+enum { BY_SOCKET = 1, BY_USER, BY_THREAD };
+#define KEY(kind, n) ((uint64_t)(kind) << 32 | (uint32_t)(n))
+
+void vma_start(void)
+{
+	const char *v = getenv("VMA_SOCKETXTREME");
+
+	store_rlx(&vma_is_xtreme, v && atoi(v));
+}
+
+static int set_user_data(struct vsock *s, const void *val, socklen_t len)
+{
+	if (len != sizeof(void *))
+		return -EINVAL;
+	if (is_bad_ptr(val))
+		return -EFAULT;
+	memcpy(&s->user_data, val, sizeof(s->user_data));
+	s->has_user_data = true;
+	return 0;
+}
+
+static int shut_rx(const struct vsock *s)
+{
+	/* Of UDP that is not connected the kernel does it, too. */
+	if (shutdown(s->fd, SHUT_RD) < 0 && !(s->is_udp && errno == ENOTCONN))
+		return -errno;
+	return 0;
+}
+
+bool vma_setsockopt(int fd, int level, int name, const void *val, socklen_t len,
+		    int *err)
+{
+	if (level != SOL_SOCKET ||
+	    (name != SO_VMA_USER_DATA && name != SO_VMA_SHUTDOWN_RX))
+		return false;
+	int saved = errno;
+	VISIT(v, vsock_make(fd, err));
+	if (!v.s)
+		return *err !=
+		       -EINVAL; /* not ours: the kernel says what it is */
+	*err = name == SO_VMA_USER_DATA ? set_user_data(v.s, val, len)
+					: shut_rx(v.s);
+	errno = saved;
+	return true;
+}
+
+bool vma_getopt(int fd, int level, int name, void *val, socklen_t *len,
+		int *err)
+{
+	VISIT(v, level == SOL_SOCKET && name == SO_VMA_USER_DATA ? vsock_get(fd)
+								 : NULL);
+
+	if (!v.s)
+		return false;
+	uint64_t data = v.s->has_user_data ? v.s->user_data : (uint64_t)fd;
+	*err = is_bad_ptr(val) || is_bad_ptr(len) ? -EFAULT
+	       : *len != sizeof(void *)           ? -EINVAL
+						  : 0;
+	if (!*err)
+		memcpy(val, &data, sizeof(data));
+	return true;
+}
+
+void vma_ring_logic(int fd, const void *val, socklen_t len, int err)
+{
+	struct vma_ring_alloc_logic_attr attr = { 0 };
+	int made = 0;
+	VISIT(v,
+	      !err && load_rlx(&vma_is_asked) ? vsock_make(fd, &made) : NULL);
+
+	if (!v.s)
+		return;
+	memcpy(&attr, val, MIN(sizeof(attr), (size_t)len));
+	switch (attr.ring_alloc_logic) {
+	case RING_LOGIC_PER_SOCKET:
+		v.s->ring_key = KEY(BY_SOCKET, v.s->number);
+		break;
+	case RING_LOGIC_PER_USER_ID:
+		v.s->ring_key = KEY(BY_USER, attr.user_id);
+		break;
+	case RING_LOGIC_PER_THREAD:
+	case RING_LOGIC_PER_CORE:
+	case RING_LOGIC_PER_CORE_ATTACH_THREADS:
+		v.s->ring_key = KEY(BY_THREAD, gettid());
+		break;
+	default:
+		v.s->ring_key = 0;
+		break;
+	}
+}

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/osf/peer_vma.c - the benchmarks' peers that use VMA's extra API
+ *
+ *     vma-echo <- vma-pingpong    64 bytes there and back, by SocketXtreme
+ *     vma-sink <- plain-flood     64 KB, one way, by recvfrom_zcopy()
+ *     vma-udp, plain-udp          datagrams to oneself, with and without a callback
+ *     vma-callback                what a callback adds to recv()
+ *
+ * The API is found at run time, so they are of use under osf only.
+ */
+#include "osf.h"
+#include "peer.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <mellanox/vma_extra.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define WARM_UP 20000
+#define ROUND_TRIPS 10000
+#define IDLE_YIELD 1024 /* polls that find nothing */
+#define DATAGRAMS 256   /* in the socket before they are received */
+#define MOVED 100       /* round trips until a connection has moved to memory */
+
+static struct vma_api_t *api;
+static int ring = -1;
+
+static void open_api(void)
+{
+	api = vma_get_api();
+	if (!api)
+		peer_die("VMA's extra API");
+}
+
+static void join(int fd)
+{
+	if (api->get_socket_rings_fds(fd, &ring, 1) != 1)
+		peer_die("ring");
+}
+
+/* Waits for the next completion. */
+static void next(struct vma_completion_t *c)
+{
+	int n;
+
+	for (unsigned idle = 1; !(n = api->socketxtreme_poll(ring, c, 1, 0));
+	     idle++)
+		if (idle % IDLE_YIELD == 0)
+			sched_yield();
+	if (n < 0)
+		peer_die("socketxtreme_poll");
+}
+
+static void done(struct vma_completion_t *c)
+{
+	if (api->socketxtreme_free_vma_packets(&c->packet, 1) < 0)
+		peer_die("socketxtreme_free_vma_packets");
+}
+
+int peer_vma_echo(int argc, char **args)
+{
+	struct vma_completion_t c;
+	int on = 1;
+
+	open_api();
+	join(peer_listen(args[0]));
+	for (;;) {
+		next(&c);
+		int fd = (int)c.user_data;
+		if (c.events & VMA_SOCKETXTREME_NEW_CONNECTION_ACCEPTED)
+			setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on,
+				   sizeof(on));
+		if (c.events & VMA_SOCKETXTREME_PACKET) {
+			peer_send(fd, c.packet.buff_lst->payload,
+				  c.packet.total_len);
+			done(&c);
+		} else if (c.events & (EPOLLRDHUP | EPOLLHUP)) {
+			return 0;
+		}
+	}
+}
+
+static void ask(int fd)
+{
+	static char message[PEER_BYTES];
+	struct vma_completion_t c;
+
+	peer_send(fd, message, sizeof(message));
+	for (size_t got = 0; got < sizeof(message);) {
+		next(&c);
+		if (!(c.events & VMA_SOCKETXTREME_PACKET))
+			continue;
+		got += c.packet.total_len;
+		done(&c);
+	}
+}
+
+int peer_vma_pingpong(int argc, char **args)
+{
+	struct times times;
+
+	open_api();
+	int fd = peer_connect(args[0]);
+	join(fd);
+	times_init(&times);
+	for (unsigned i = 0; i < WARM_UP; i++)
+		ask(fd);
+	uint64_t until_ns = now_ns() + (uint64_t)(atof(args[1]) * 1e9);
+	uint64_t before = tick_now();
+	while (times.n < ROUND_TRIPS ||
+	       (now_ns() < until_ns && times.n < TIMES_MAX))
+		for (unsigned i = 0; i < 1000; i++) {
+			ask(fd);
+			uint64_t now = tick_now();
+			times_add(&times, now - before);
+			before = now;
+		}
+	printf("one_way_us %.4f\n", times_median_ns(&times) / 2000);
+	times_fini(&times);
+	return 0;
+}
+
+int peer_vma_sink(int argc, char **args)
+{
+	union {
+		struct vma_packets_t head;
+		char room[64];
+	} z;
+	uint64_t sum = 0;
+
+	open_api();
+	int fd = peer_accept(peer_listen(args[0]));
+	/* The flood says how much it was by a byte that is not of a block. */
+	while (sum % PEER_BLOCK != 1 || !sum) {
+		int flags = 0;
+		int n =
+		    api->recvfrom_zcopy(fd, &z, sizeof(z), &flags, NULL, NULL);
+
+		if (n <= 0)
+			peer_die("recvfrom_zcopy");
+		peer_look_at(z.head.pkts[0].iov[0].iov_base, (size_t)n);
+		sum += (uint64_t)n;
+		if (api->free_packets(fd, z.head.pkts, 1) < 0)
+			peer_die("free_packets");
+	}
+	peer_send(fd, &sum, sizeof(sum));
+	while (recv(fd, &z, sizeof(z), 0) > 0)
+		;
+	return 0;
+}
+
+/* Datagrams. */
+
+static unsigned n_called;
+
+static vma_recv_callback_retval_t on_packet(int fd, size_t n,
+					    struct iovec iov[],
+					    struct vma_info_t *info, void *arg)
+{
+	n_called++;
+	return *(vma_recv_callback_retval_t *)arg;
+}
+
+/* Two sockets, connected to each other. */
+static void pair_up(int type, int fds[2])
+{
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(a);
+	int on = 1, l = socket(AF_INET, type, 0);
+
+	fds[0] = socket(AF_INET, type, 0);
+	fds[1] = l;
+	if (bind(l, (struct sockaddr *)&a, len) < 0 ||
+	    (type == SOCK_STREAM && listen(l, 1) < 0) ||
+	    getsockname(l, (struct sockaddr *)&a, &len) < 0 ||
+	    connect(fds[0], (struct sockaddr *)&a, len) < 0)
+		peer_die("sockets");
+	if (type != SOCK_STREAM)
+		return;
+	fds[1] = peer_accept(l);
+	close(l);
+	setsockopt(fds[0], IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+/* Time for DATAGRAMS, which are there already. */
+static uint64_t drain(int fd, bool is_called)
+{
+	char buf[PEER_BYTES];
+	unsigned n = 0;
+	uint64_t before = tick_now();
+
+	n_called = 0;
+	while (n + n_called < DATAGRAMS) {
+		struct sockaddr_in from;
+		socklen_t len = sizeof(from);
+
+		if (recvfrom(fd, buf, sizeof(buf), MSG_DONTWAIT,
+			     (struct sockaddr *)&from, &len) >= 0)
+			n++;
+		else if (!is_called || errno != EAGAIN || n_called < DATAGRAMS)
+			peer_die("recvfrom");
+	}
+	return tick_now() - before;
+}
+
+static int receive_datagrams(char **args, bool is_called)
+{
+	vma_recv_callback_retval_t drop = VMA_PACKET_DROP;
+	static char message[PEER_BYTES];
+	struct times times;
+	int fds[2];
+
+	pair_up(SOCK_DGRAM, fds);
+	if (is_called)
+		open_api();
+	if (is_called && api->register_recv_callback(fds[1], on_packet, &drop))
+		peer_die("register_recv_callback");
+	times_init(&times);
+	uint64_t until_ns = now_ns() + (uint64_t)(atof(args[0]) * 1e9);
+	while (now_ns() < until_ns) {
+		for (unsigned i = 0; i < DATAGRAMS; i++)
+			peer_send(fds[0], message, sizeof(message));
+		times_add(&times, drain(fds[1], is_called));
+	}
+	printf("rate %.0f\n", 1e9 * DATAGRAMS / times_median_ns(&times));
+	times_fini(&times);
+	return 0;
+}
+
+int peer_vma_udp(int argc, char **args)
+{
+	return receive_datagrams(args, true);
+}
+
+int peer_plain_udp(int argc, char **args)
+{
+	return receive_datagrams(args, false);
+}
+
+/* What a callback adds. */
+
+#define CALLS 1000
+
+static void one_way(const int fds[2])
+{
+	char buf[PEER_BYTES] = { 0 };
+
+	peer_send(fds[0], buf, sizeof(buf));
+	if (!peer_recv(fds[1], buf, sizeof(buf)))
+		peer_die("recv");
+}
+
+static double calls_ns(const int fds[2], const char *seconds)
+{
+	struct times times;
+
+	times_init(&times);
+	uint64_t until_ns = now_ns() + (uint64_t)(atof(seconds) * 1e9 / 2);
+	while (now_ns() < until_ns) {
+		uint64_t before = tick_now();
+
+		for (unsigned i = 0; i < CALLS; i++)
+			one_way(fds);
+		times_add(&times, tick_now() - before);
+	}
+	double ns = times_median_ns(&times) / CALLS;
+	times_fini(&times);
+	return ns;
+}
+
+int peer_vma_callback(int argc, char **args)
+{
+	vma_recv_callback_retval_t take = VMA_PACKET_RECV;
+	int fds[2];
+
+	open_api();
+	pair_up(SOCK_STREAM, fds);
+	for (unsigned i = 0; i < MOVED; i++) {
+		one_way(fds);
+		one_way((const int[]){ fds[1], fds[0] });
+	}
+	double without = calls_ns(fds, args[0]);
+	if (api->register_recv_callback(fds[1], on_packet, &take))
+		peer_die("register_recv_callback");
+	double with = calls_ns(fds, args[0]);
+	printf("without %.2f\nwith %.2f\nns %.2f\n", without, with,
+	       with - without);
+	return 0;
+}
