@@ -2,7 +2,7 @@
 /*
  * file/epoll_wait.c - epoll_wait(); see file/epoll_set.h
  *
- *     ready list, kernel's set  ->  spin  ->  sleep in the kernel's set
+ *     ready list, kernel's set  ->  wait_step(): spin, sleep in the kernel's set
  */
 #include <poll.h>
 
@@ -11,6 +11,7 @@
 #include "base/unwind.h"
 #include "base/idle.h"
 #include "file/epoll_set.h"
+#include "sock/wait.h"
 
 #define KERNEL_LOOK_CALLS 8
 
@@ -60,15 +61,27 @@ static int add_ours(struct epoll *ep, int epfd, struct epoll_event *evs,
 	return n + ours;
 }
 
-struct spin_arg {
+/* One call that waits for a set with sockets of ours. */
+struct waiting {
+	struct wait wait;
 	struct epoll *ep;
 	int epfd;
+	struct epoll_event *evs;
+	int max;
+	int n;     /* of evs, that the last sleep has fetched */
+	bool news; /* something has come before we slept */
+	bool is_asleep;
 	unsigned turns;
 };
 
-static bool wait_spin_ready(void *arg)
+static struct waiting *waiting_of(struct wait *w)
 {
-	struct spin_arg *a = arg;
+	return container_of(w, struct waiting, wait);
+}
+
+static bool has_come(void *arg)
+{
+	struct waiting *a = waiting_of(arg);
 	struct pollfd p = { .fd = a->epfd, .events = POLLIN };
 
 	if (ready_has_come(&a->ep->rs))
@@ -78,50 +91,62 @@ static bool wait_spin_ready(void *arg)
 	return libc.poll(&p, 1, 0) > 0;
 }
 
-/* A thread that sleeps in the kernel's set; cleaned up on cancellation too. */
-struct sleeper {
-	struct unwind u;
-	struct epoll *ep;
-};
-
-static void sleeper_end(struct unwind *u)
+static void begin_sleep(struct wait *w)
 {
-	ready_awake(&((struct sleeper *)u)->ep->rs);
+	struct waiting *a = waiting_of(w);
+
+	a->n = 0;
+	if (unlikely(a->ep->n_merged && !load_rlx(&a->ep->bell_tried)))
+		epoll_hang_bell(a->ep);
+	a->news = !ready_sleep(&a->ep->rs);
+	a->is_asleep = true;
 }
 
-/* Sleep in the kernel's set, after telling those who notify us. */
-static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
-		      int max, uint64_t deadline_ns, const sigset_t *mask,
-		      struct handlers_seen seen)
+static bool look_again(struct wait *w)
 {
-	UNWIND(struct sleeper, me) = { .ep = ep };
-	struct timespec left = { 0 };
-	int n = 0;
+	struct waiting *a = waiting_of(w);
 
-	if (unlikely(ep->n_merged && !load_rlx(&ep->bell_tried)))
-		epoll_hang_bell(ep);
-	bool go = ready_sleep(&ep->rs);
-	unwind_push(&me.u, sleeper_end);
-	if (go && !epoll_has_listed(ep)) {
-		if (handlers_ran(seen, false))
-			return -EINTR;
-		uint64_t now = now_ns();
-
-		deadline_ns = MIN(deadline_ns, load_rlx(&ep->held_until));
-		if (ep->n_merged && !ep->forked) /* see push_some() */
-			deadline_ns = MIN(deadline_ns, now + SOME_LOOK_NS);
-		if (now < deadline_ns)
-			left = ns_timespec(deadline_ns - now);
-		n = libc.epoll_pwait2(epfd, evs, max,
-				      deadline_ns == UINT64_MAX ? NULL : &left,
-				      mask);
-		if (n < 0)
-			n = -errno;
-		else if (n < max) /* there was no more */
-			ready_asked(&ep->rs, now);
-	}
-	return n;
+	return a->news || epoll_has_listed(a->ep);
 }
+
+static uint64_t next_ns(struct wait *w)
+{
+	const struct epoll *ep = waiting_of(w)->ep;
+	uint64_t at = load_rlx(&ep->held_until);
+
+	if (ep->n_merged && !ep->forked) /* see push_some() */
+		at = MIN(at, now_ns() + SOME_LOOK_NS);
+	return at;
+}
+
+static int sleep_in_set(struct wait *w, const struct timespec *left)
+{
+	struct waiting *a = waiting_of(w);
+	int n = libc.epoll_pwait2(a->epfd, a->evs, a->max, left, w->mask);
+
+	if (n < 0)
+		return -errno;
+	if (n < a->max) /* there was no more */
+		ready_asked(&a->ep->rs, w->asleep_ns);
+	a->n = n;
+	return 0;
+}
+
+static void end_sleep(struct wait *w)
+{
+	struct waiting *a = waiting_of(w);
+
+	if (a->is_asleep)
+		ready_awake(&a->ep->rs);
+	a->is_asleep = false;
+}
+
+static const struct wait_ops waits = { .has_come = has_come,
+				       .begin = begin_sleep,
+				       .look = look_again,
+				       .next_ns = next_ns,
+				       .sleep = sleep_in_set,
+				       .end = end_sleep };
 
 static void count_wait(struct epoll *ep, int n, bool slept)
 {
@@ -137,68 +162,76 @@ static void count_wait(struct epoll *ep, int n, bool slept)
 	}
 }
 
-static int merged_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
-		       int max, uint64_t deadline_ns, bool poll_only,
-		       const sigset_t *mask)
+/* What is there without waiting.  Kernel descriptors get half of the places every few
+ * calls, however busy our sockets are. */
+static int look_first(const struct waiting *a, bool poll_only)
 {
-	struct handlers_seen seen = handlers_seen();
-	uint64_t start = 0, now;
+	int n = 0;
 
+	if (++a->ep->n_waits % KERNEL_LOOK_CALLS == 0)
+		n = kernel_poll(a->ep, a->epfd, a->evs, (a->max + 1) / 2,
+				now_ns());
+	n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
+	uint64_t now = n ? 0 : now_ns();
+	/* A sleep asks the kernel, too. */
+	if (!n && (poll_only || now >= a->wait.deadline_ns || spin_pays())) {
+		n = kernel_poll(a->ep, a->epfd, a->evs, a->max, now);
+		n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
+	}
+	return n;
+}
+
+/* What the wait has brought. */
+static int look_after(const struct waiting *a)
+{
+	bool slept = a->wait.has_slept;
+	int n = slept ? epoll_translate(a->ep, a->evs, a->n) : 0;
+
+	n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
+	count_wait(a->ep, n, slept);
+	if (!n && !slept) {
+		n = kernel_poll(a->ep, a->epfd, a->evs, a->max, now_ns());
+		n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
+	}
+	return n;
+}
+
+static int merged_wait(struct waiting *a, bool poll_only)
+{
 	for (;;) {
-		int n = 0;
+		int n = look_first(a, poll_only);
 
-		/* Kernel descriptors get half of the places every few calls,
-		 * however busy our sockets are. */
-		if (++ep->n_waits % KERNEL_LOOK_CALLS == 0)
-			n = kernel_poll(ep, epfd, evs, (max + 1) / 2, now_ns());
-		n = add_ours(ep, epfd, evs, max, n);
-		now = n ? 0 : now_ns();
-		/* A sleep asks the kernel, too. */
-		if (!n && (poll_only || now >= deadline_ns || spin_pays())) {
-			n = kernel_poll(ep, epfd, evs, max, now);
-			n = add_ours(ep, epfd, evs, max, n);
-		}
 		if (n || poll_only)
 			return n;
-
-		struct spin_arg arg = { .ep = ep, .epfd = epfd };
-		if (!start)
-			start = now;
-		if (start >= deadline_ns)
-			return 0;
-		if (spin_until(wait_spin_ready, &arg, deadline_ns)) {
-			n = add_ours(ep, epfd, evs, max, 0);
-			count_wait(ep, n, false);
-			if (!n) {
-				n = kernel_poll(ep, epfd, evs, max, start);
-				n = add_ours(ep, epfd, evs, max, n);
-			}
-			if (n)
-				return n;
-			continue;
-		}
-		n = wait_sleep(ep, epfd, evs, max, deadline_ns, mask, seen);
-		if (n < 0)
+		int err = wait_step(&a->wait);
+		if (err)
+			return err == -EAGAIN ? 0 : err;
+		n = look_after(a);
+		if (n || (a->wait.has_slept && now_ns() >= a->wait.deadline_ns))
 			return n;
-		n = add_ours(ep, epfd, evs, max, epoll_translate(ep, evs, n));
-		count_wait(ep, n, true);
-		now = now_ns();
-		if (n)
-			return n;
-		if (now >= deadline_ns)
-			return 0;
 	}
+}
+
+/* A thread that sleeps in the kernel's set; cleaned up on cancellation too. */
+struct in_set {
+	struct unwind u;
+	struct epoll *ep;
+};
+
+static void in_set_end(struct unwind *u)
+{
+	ready_awake(&((struct in_set *)u)->ep->rs);
 }
 
 /* The kernel's own set; another thread may add a socket of ours, and kick. */
 static int kernel_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 		       int max, const struct timespec *ts, const sigset_t *mask)
 {
-	UNWIND(struct sleeper, me) = { .ep = ep };
+	UNWIND(struct in_set, me) = { .ep = ep };
 
 	if (!is_single_threaded()) {
 		ready_sleep(&ep->rs);
-		unwind_push(&me.u, sleeper_end);
+		unwind_push(&me.u, in_set_end);
 	}
 	int n = libc.epoll_pwait2(epfd, evs, max, ts, mask);
 	return n < 0 ? -errno : n;
@@ -235,5 +268,13 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 		if (n)
 			return n;
 	}
-	return merged_wait(ep, epfd, evs, max, deadline_ns, poll_only, mask);
+	struct waiting a = { .wait = { .ops = &waits,
+				       .deadline_ns = deadline_ns,
+				       .seen = handlers_seen(),
+				       .mask = mask },
+			     .ep = ep,
+			     .epfd = epfd,
+			     .evs = evs,
+			     .max = max };
+	return merged_wait(&a, poll_only);
 }

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/fds.h"
+#include "base/idle.h"
 #include "base/gate.h"
 #include "base/libc.h"
 #include "file/epoll.h"
@@ -332,7 +333,8 @@ COLD void file_sync(struct file *f, int fd)
 	if (ops->own_events && !load_rlx(&f->merged))
 		epoll_merge_sock(f);
 	ops->sync(sk, fd);
-	if (!ops->is_ours && !ops->may_move)
+	/* While a call may sleep on more than its socket, calls come to us. */
+	if (!ops->is_ours && !ops->may_move && !idle_is_on())
 		file_pass(f);
 	errno = saved;
 }

@@ -15,7 +15,8 @@
 #include <sys/select.h>
 #include <time.h>
 
-/* Does any of them need more than the kernel's answer? */
+/* Does @fd need more than the kernel's answer?  Or any of them? */
+bool poll_concerns(int fd);
 bool poll_concerns_us(const struct pollfd *fds, nfds_t n);
 /* ppoll() for sets that do; @ts relative, NULL for ever.  Count or -errno. */
 int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,

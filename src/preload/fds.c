@@ -24,6 +24,7 @@
 #include "ops/ops.h"
 #include "ops/registry.h"
 #include "preload/edge.h"
+#include "sock/wait.h"
 #include "sock/shared.h"
 
 /* Apply a decision that was made while no call was inside the socket. */
@@ -111,6 +112,17 @@ static int accepted(int listen_fd, int fd, int flags,
 	return err;
 }
 
+/* The kernel's accept() would sleep past base/idle.h. */
+static COLD int wait_to_accept(int fd)
+{
+	CALL(c) = { .file = file_get_any(fd) };
+
+	call_may_sleep(&c);
+	return c.file && c.file->kind == FILE_SOCK
+		   ? wait_idle(c.file->sk, fd, DIR_RX, 0)
+		   : 0;
+}
+
 OSF_API int accept4(int fd, struct sockaddr *restrict addr,
 		    socklen_t *restrict len, int flags)
 {
@@ -126,6 +138,12 @@ OSF_API int accept4(int fd, struct sockaddr *restrict addr,
 		return -1;
 	}
 	do {
+		int err = unlikely(idle_is_on()) ? wait_to_accept(fd) : 0;
+
+		if (err) {
+			errno = -err;
+			return -1;
+		}
 		from_len = sizeof(from);
 		new_fd = libc.accept4(fd, (struct sockaddr *)&from, &from_len,
 				      flags);

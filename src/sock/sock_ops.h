@@ -79,7 +79,7 @@ struct sock_ops {
 	 */
 	int (*is_ready)(struct sock *sk, int dir);
 	/* Sleep until it may.  0: look again; -EINTR; -EAGAIN: timeout; or the
-	 * connection's error. */
+	 * connection's error.  NULL: as poll() does, see wait_asleep(). */
 	int (*sleep)(struct sock *sk, int fd, const struct call_wait *w);
 
 	/*

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* sock/wait.c - see sock/wait.h */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 
-#include "base/bell.h"
 #include "base/clock.h"
 #include "base/idle.h"
 #include "base/libc.h"
 #include "base/spin.h"
-#include "sock/sock_ops.h"
+#include "sock/sleep.h"
 #include "sock/wait.h"
 
 /* Run the handlers of signals that came while all were blocked.  Return -EINTR
@@ -55,7 +55,7 @@ static bool only_completions(const struct nap *n)
 static int poll_too(struct pollfd *fds, nfds_t n, const struct timespec *left,
 		    const sigset_t *mask)
 {
-	struct pollfd all[WAIT_FDS + 1];
+	struct pollfd all[2];
 	uint32_t number;
 	int extra = n < ARRAY_LEN(all) ? idle_fd(&number) : -1;
 
@@ -72,50 +72,6 @@ static int poll_too(struct pollfd *fds, nfds_t n, const struct timespec *left,
 		r--;
 	}
 	return r;
-}
-
-static void ring(struct ready_set *rs) { bell_ring_own(rs->bell1 - 1); }
-
-void ready_init_bell(struct ready_set *rs)
-{
-	ready_init(rs, ring);
-	rs->bell1 = bell_mine() + 1;
-	rs->is_calls = true;
-}
-
-uint64_t ready_look_ns(const struct ready_set *rs)
-{
-	uint32_t bell = rs->bell1 - 1;
-
-	if (bell_own_fd(bell) < 0)
-		return now_ns() + NS_PER_MS;
-	return bell_is_private(bell) ? UINT64_MAX : now_ns() + BELL_LOOK_NS;
-}
-
-/* A process may have lowered its limit of descriptors below @n: poll() refuses. */
-static int wait_blind(void)
-{
-	struct timespec ms = { .tv_nsec = NS_PER_MS };
-
-	return libc.ppoll(NULL, 0, &ms, NULL);
-}
-
-int wait_fds(struct pollfd *fds, nfds_t n, const struct call_wait *w,
-	     uint64_t until_ns)
-{
-	uint64_t now = until_ns == UINT64_MAX ? 0 : now_ns();
-	struct timespec ts = ns_timespec(now < until_ns ? until_ns - now : 0);
-
-	int r = poll_too(fds, n, until_ns == UINT64_MAX ? NULL : &ts, NULL);
-	if (!r && until_ns == w->deadline_ns)
-		return -EAGAIN;
-	if (r < 0 && errno == EINVAL)
-		r = wait_blind();
-	/* Any handler ends ppoll().  Go on if all of them had SA_RESTART. */
-	if (r < 0 && errno == EINTR && waiter_restarts(w) &&
-	    handlers_ran(w->seen, false) && !handlers_ran(w->seen, true))
-		return 0;
-	return r < 0 ? -errno : 0;
 }
 
 static int nap_once(const struct nap *n, const sigset_t *mask, uint64_t now)
@@ -157,6 +113,112 @@ COLD int nap(const struct nap *n)
 	return MIN(r, 0);
 }
 
+/*
+ * A call that moves bytes.
+ */
+
+struct calls_wait {
+	struct wait wait;
+	struct sleeper sleeper;
+	struct sleep_entry entry;
+	unsigned want;
+};
+
+static struct calls_wait *call_of(struct wait *w)
+{
+	return container_of(w, struct calls_wait, wait);
+}
+
+static void call_begins(struct wait *w)
+{
+	struct calls_wait *c = call_of(w);
+
+	sleep_arm(&c->sleeper, &c->entry, c->want);
+}
+
+static bool call_looks(struct wait *w)
+{
+	const struct calls_wait *c = call_of(w);
+
+	return sock_ops(c->entry.sk)->events(c->entry.sk, c->entry.fd) &
+	       c->want;
+}
+
+static uint64_t call_next_ns(struct wait *w)
+{
+	const struct calls_wait *c = call_of(w);
+	struct sock *sk = c->entry.sk;
+
+	return MIN(sleep_look_ns(&c->sleeper), sock_ops(sk)->next_ns(sk));
+}
+
+/* A process may have lowered its limit of descriptors so far that poll() refuses. */
+static int call_sleeps(struct wait *w, const struct timespec *left)
+{
+	struct calls_wait *c = call_of(w);
+	struct sock *sk = c->entry.sk;
+	struct pollfd fds[1 + SLEEP_EXTRA] = { { .fd = c->entry.fd,
+						 .events = (short)c->want } };
+	struct timespec ms = { .tv_nsec = NS_PER_MS };
+
+	sock_ops(sk)->sleep_on(sk, &fds[0]);
+	count(&sk->st->n_sleeps, 1);
+	int r = sleep_poll(&c->sleeper, fds, 1, left, w->mask);
+	if (r == -EINVAL)
+		r = libc.ppoll(NULL, 0, &ms, NULL) < 0 ? -errno : 0;
+	if (r > 0 && fds[0].revents & POLLNVAL) /* a handler has closed it */
+		return -EBADF;
+	return MIN(r, 0);
+}
+
+static void call_ends(struct wait *w)
+{
+	struct calls_wait *c = call_of(w);
+
+	sleep_disarm(&c->sleeper, &c->entry);
+}
+
+int wait_asleep(struct sock *sk, int fd, const struct call_wait *w)
+{
+	static const struct wait_ops ops = { .begin = call_begins,
+					     .look = call_looks,
+					     .next_ns = call_next_ns,
+					     .sleep = call_sleeps,
+					     .end = call_ends };
+	struct calls_wait c = { .wait = { .ops = &ops,
+					  .deadline_ns = w->deadline_ns,
+					  .seen = w->seen,
+					  .restarts = waiter_restarts(w) },
+				.want = w->dir == DIR_RX ? POLLIN : POLLOUT };
+
+	sleep_entry_init(&c.entry, sk, fd);
+	c.entry.for_room = w->dir == DIR_TX;
+	int r = wait_step(&c.wait);
+	/* A handler may have closed it, and it sleeps on something else. */
+	if (!r && handlers_ran(w->seen, false) && libc.fcntl(fd, F_GETFD) < 0)
+		return -EBADF;
+	return r;
+}
+
+COLD int wait_idle(struct sock *sk, int fd, int dir, int flags)
+{
+	unsigned want =
+	    (dir == DIR_RX ? POLLIN | POLLRDHUP : POLLOUT) | POLLERR | POLLHUP;
+	uint64_t ns = dir == DIR_RX ? load_rlx(&sk->w->rcvtimeo_ns)
+				    : load_rlx(&sk->w->sndtimeo_ns);
+	struct call_wait w = { .dir = dir,
+			       .deadline_ns = ns ? now_ns() + ns : UINT64_MAX,
+			       .seen = handlers_seen() };
+	int err = 0;
+
+	if (flags & (MSG_DONTWAIT | MSG_OOB | MSG_ERRQUEUE) ||
+	    load_rlx(&sk->w->nonblock))
+		return 0;
+	while (!err && !(sock_ops(sk)->events(sk, fd) & want))
+		err = wait_asleep(sk, fd, &w);
+	return err;
+}
+
 struct spinning {
 	struct sock *sk;
 	const struct sock_ops *ops;
@@ -182,5 +244,5 @@ int wait_for(struct sock *sk, int fd, const struct call_wait *w)
 		count(&sk->st->n_spins, 1);
 		return 0;
 	}
-	return s.ops->sleep(sk, fd, w);
+	return s.ops->sleep ? s.ops->sleep(sk, fd, w) : wait_asleep(sk, fd, w);
 }

@@ -2,9 +2,9 @@
 /*
  * sock/wait.h - a call that can do nothing now
  *
- *     -EAGAIN  ->  wait_for(): spins, sock_ops.sleep()  ->  call looks again
- *                                       |
- *                                       +-> nap(): poll(), losing no signal
+ *     recv, send:        -EAGAIN  ->  wait_for()  --+
+ *     poll(), select()            ->  file/poll.c  --+->  wait_step()  ->  look again
+ *     epoll_wait()          ->  file/epoll_wait.c  --+
  *
  * A waiting thread holds no lock.  A signal handler ends the wait as it would
  * end a call that sleeps in the kernel.  That includes a handler that ran
@@ -13,11 +13,15 @@
 #pragma once
 
 #include <poll.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "base/lock.h"
-#include "sock/ready.h"
+#include "base/idle.h"
+#include "base/spin.h"
+#include "base/unwind.h"
 #include "sock/sock.h"
 
 struct call_wait {
@@ -38,18 +42,47 @@ static inline bool waiter_restarts(const struct call_wait *w)
 int wait_for(struct sock *sk, int fd, const struct call_wait *w);
 
 /*
- * A ready set whose one thread sleeps on its bell (base/bell.h).  Without a bell it must
- * look now and then.
+ * The one step of all loops that wait: it spins as long as that pays, then tells those who
+ * notify us that we sleep, looks once more, and sleeps.
  */
-void ready_init_bell(struct ready_set *rs);
-/* When the thread must look at the latest. */
-uint64_t ready_look_ns(const struct ready_set *rs);
+struct wait;
 
-/* Sleep on @fds, at most WAIT_FDS of them, until @until_ns at the latest.  0: look again;
- * -EINTR; -EAGAIN: @w's deadline. */
-#define WAIT_FDS 2
-int wait_fds(struct pollfd *fds, nfds_t n, const struct call_wait *w,
-	     uint64_t until_ns);
+struct wait_ops {
+	spin_ready *has_come; /* of the struct wait; NULL: never spin */
+	void (*begin)(struct wait *w);       /* from now on news wakes us */
+	bool (*look)(struct wait *w);        /* after that: has it come? */
+	uint64_t (*next_ns)(struct wait *w); /* look again then at the
+					    * latest; NULL: never */
+	/* In the kernel, at most @left; NULL: for ever.  0 or -errno. */
+	int (*sleep)(struct wait *w, const struct timespec *left);
+	void (*end)(struct wait *w); /* also of a call that is left */
+};
+
+struct wait {
+	const struct wait_ops *ops;
+	uint64_t deadline_ns;      /* UINT64_MAX: none */
+	struct handlers_seen seen; /* taken when the call began */
+	bool restarts;             /* handlers with SA_RESTART do not end it */
+	bool has_slept;            /* out: it did not only spin */
+	uint64_t asleep_ns;        /* out: since when */
+	const sigset_t *mask;      /* for the sleep, or NULL */
+};
+
+/* 0: look again; -EAGAIN: the deadline; -EINTR, or the sleep's error. */
+int wait_step(struct wait *w);
+
+/* What a protocol without sock_ops.sleep does: sleep as poll() does. */
+int wait_asleep(struct sock *sk, int fd, const struct call_wait *w);
+
+/* Before a call that may sleep in the kernel.  While base/idle.h has a descriptor, sleep
+ * here instead, as long as the call would for its first byte.  0: make the call; -errno: it
+ * ends with that. */
+int wait_idle(struct sock *sk, int fd, int dir, int flags);
+
+static inline int wait_before(struct sock *sk, int fd, int dir, int flags)
+{
+	return likely(!idle_is_on()) ? 0 : wait_idle(sk, fd, dir, flags);
+}
 
 /*
  * Sleep on descriptors of the kernel's, for one socket or many.  All signals

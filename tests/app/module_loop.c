@@ -143,9 +143,12 @@ static void loop_close(void *conn, int linger_s)
 	if (p) {
 		p->peer = NULL;
 		p->has_end = true;
-		post(p);
-		if (!linger_s)
+		if (linger_s) {
+			post(p);
+		} else {
+			show(p, OSF_EVENT_IN); /* a reset overtakes nothing */
 			osf_sock_fail(p->sk, ECONNRESET);
+		}
 	}
 	free(e);
 }

@@ -112,11 +112,6 @@ def by_kernel():
     pair([PROTO_INET] * 2)
 
 
-def by_kernel_untouched():
-    """Where a rule leaves everything to it, nothing else is recorded."""
-    pair([PROTO_NONE, PROTO_INET])
-
-
 def by_shm():
     pair([PROTO_SHM] * 2)
 
@@ -458,11 +453,9 @@ def rules(m):
              "dummy listen", "dummy not mine", "dummy close listener")
     m.expect(play(by_kernel, "use os tcp_server *:*"),
              "dummy connect", "dummy close")
-    m.expect(play(by_kernel_untouched, "use os tcp_server *:*; "
-                  "use os tcp_client *:*"), "dummy close")
+    m.expect(play(by_kernel, "use os tcp_server *:*; use os tcp_client *:*"), "dummy close")
     m.expect(play(carried, "use osf tcp_client *:*"), *CARRIED)
-    m.expect(play(by_kernel_untouched, "use nobody tcp_client *:*"),
-             "dummy close")
+    m.expect(play(by_kernel, "use nobody tcp_client *:*"), "dummy close")
     lines = play(carried, "use dummy tcp_client 127.0.0.0/8:*; "
                  "use dummy tcp_server *:*", ("dummy", "other"))
     m.expect([line for line in lines if "dummy" in line], *CARRIED)

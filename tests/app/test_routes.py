@@ -384,7 +384,15 @@ def offloaded_pair():
 
 
 def in_recv_of_offloaded(fd):
-    one, two = offloaded_pair()
+    return received_when_told(fd, *offloaded_pair())
+
+
+def kernel_pair():
+    with socket.create_server(("127.0.0.1", 0)) as l:
+        return socket.create_connection(l.getsockname()), l.accept()[0]
+
+
+def received_when_told(fd, one, two):
     pass_on = threading.Thread(target=lambda: two.sendall(os.read(fd, 1)))
     one.settimeout(None)
     pass_on.start()
@@ -393,7 +401,31 @@ def in_recv_of_offloaded(fd):
     return got == b"x"
 
 
-WAITS = (in_recv_of_offloaded, in_poll, in_select, in_epoll, in_poll_with_offloaded,
+def in_recv_of_young(fd):
+    return received_when_told(fd, *kernel_pair())
+
+
+def in_recv_of_kernels(fd):
+    one, two = kernel_pair()
+    one.shutdown(socket.SHUT_WR)
+    expect(reasons_of(one), {"HALF_CLOSED"})
+    return received_when_told(fd, one, two)
+
+
+def in_accept(fd):
+    with socket.create_server(("127.0.0.1", 0)) as l:
+        def come():
+            os.read(fd, 1)
+            socket.create_connection(l.getsockname()).close()
+        caller = threading.Thread(target=come)
+        caller.start()
+        l.accept()[0].close()
+        caller.join()
+        return True
+
+
+WAITS = (in_recv_of_young, in_recv_of_kernels, in_accept, in_recv_of_offloaded, in_poll,
+         in_select, in_epoll, in_poll_with_offloaded,
          in_epoll_with_offloaded, in_poll_of_epoll, in_epoll_of_a_child)
 
 SCENARIOS = (kinds_of_routes, arguments, changes_are_seen,

@@ -22,12 +22,15 @@
 #include "sock/shared.h"
 #include "sock/sock_ops.h"
 #include "sock/switch.h"
+#include "sock/wait.h"
 
 static ssize_t kernel_recv(struct sock *sk, int fd, const struct iovec *iov,
 			   size_t n, int flags)
 {
-	ssize_t r;
+	ssize_t r = wait_before(sk, fd, DIR_RX, flags);
 
+	if (unlikely(r < 0))
+		return r;
 	if (likely(n == 1))
 		r = libc.recv(fd, iov->iov_base, iov->iov_len, flags);
 	else
@@ -78,8 +81,11 @@ static ssize_t kernel_send_file(struct sock *sk, int fd, int in, off_t *off,
 static ssize_t kernel_recvmsg(struct sock *sk, int fd, struct msghdr *msg,
 			      int flags)
 {
-	ssize_t r = libc.recvmsg(fd, msg, flags);
+	ssize_t r = wait_before(sk, fd, DIR_RX, flags);
 
+	if (unlikely(r < 0))
+		return r;
+	r = libc.recvmsg(fd, msg, flags);
 	return r < 0 ? -errno : r;
 }
 

@@ -74,24 +74,41 @@ static bool is_same(const struct sockaddr_storage *a, const void *b, bool any)
  * Listeners.
  */
 
-int pair_listen(uint64_t id, int fd)
+/* The one of @id, or a new one; the caller holds the lock. */
+static struct listener *listener_of(uint64_t id)
 {
-	struct listener *l = calloc(1, sizeof(*l));
-	socklen_t len = sizeof(l->at);
+	struct listener *l = listeners;
 
+	while (l && l->id != id)
+		l = l->next;
+	if (l)
+		return l;
+	l = calloc(1, sizeof(*l));
 	if (!l)
-		return -ENOMEM;
-	pair_unlisten(id); /* listen() again: it may have got a name */
-	if (is_one_of_many(fd) ||
-	    libc.getsockname(fd, (struct sockaddr *)&l->at, &len) < 0) {
-		free(l);
-		return -EOPNOTSUPP;
-	}
+		return NULL;
 	l->id = id;
-	l->netns = netns_of(fd);
-	GUARD(&stream_pairs);
 	l->next = listeners;
 	listeners = l;
+	return l;
+}
+
+/* Also when it listens again: what has arrived stays. */
+int pair_listen(uint64_t id, int fd)
+{
+	struct sockaddr_storage at;
+	socklen_t len = sizeof(at);
+
+	if (is_one_of_many(fd) ||
+	    libc.getsockname(fd, (struct sockaddr *)&at, &len) < 0) {
+		pair_unlisten(id);
+		return -EOPNOTSUPP;
+	}
+	GUARD(&stream_pairs);
+	struct listener *l = listener_of(id);
+	if (!l)
+		return -ENOMEM;
+	l->at = at;
+	l->netns = netns_of(fd);
 	return 0;
 }
 

@@ -8,7 +8,7 @@
  *     fork, exec, SCM_RIGHTS:  to_kernel(); both directions go on in the anchor's TCP
  *
  * Files: conn.c opens, falls back and ends; pair.c connects both ends in one process; io.c
- * moves bytes; wait.c has readiness and sleeps; table.c is the table of operations, with
+ * moves bytes; wait.c has readiness; table.c is the table of operations, with
  * what is small.
  *
  * Falling back.  After to_kernel() we send by TCP (tx_back).  We receive from the module
@@ -170,4 +170,3 @@ unsigned stream_events(struct sock *sk, int fd);
 unsigned stream_kernel_events(int fd, unsigned want);
 bool stream_arm(struct sock *sk, int fd, unsigned events,
 		const struct watch *w);
-int stream_sleep(struct sock *sk, int fd, const struct call_wait *w);

@@ -270,7 +270,6 @@ const struct sock_ops stream_ops = {
 	.sendmsg = sendmsg_by_kernel,
 	.error_later = error_later,
 	.is_ready = only_by_sleeping,
-	.sleep = stream_sleep,
 	.enter = not_held,
 	.leave = not_let_go,
 	.is_due = never_due,

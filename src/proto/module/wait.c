@@ -1,25 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/module/wait.c - readiness of a module's connection, and how a call sleeps for it
+ * proto/module/wait.c - readiness of a module's connection
  *
  *     module:  osf_sock_notify()  ->  the sets of those who watch  ->  a thread's bell
- *     sleeper: opens a watch, arms the module, looks, sleeps on its bell until next_ns()
  *
  * The module's events() tells what the stream can do; what the program has shut, and what
  * a fallback changes, is ours.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 
-#include "base/bell.h"
 #include "base/clock.h"
-#include "base/idle.h"
 #include "base/libc.h"
-#include "base/unwind.h"
 #include "proto/module/stream.h"
 #include "sock/errq.h"
-#include "sock/wait.h"
 
 #define ENDS (POLLIN | POLLRDNORM | POLLRDHUP)
 #define ENDED (POLLIN | POLLOUT | POLLHUP | POLLRDHUP)
@@ -196,66 +190,4 @@ bool stream_arm(struct sock *sk, int fd, unsigned events, const struct watch *w)
 		    arm(s->conn, events & (OSF_EVENT_IN | OSF_EVENT_OUT)));
 	stream_leave(s);
 	return w && w->is_notified && !s->tx_back;
-}
-
-/*
- * Blocking calls.
- */
-
-struct sleeper {
-	struct unwind u;
-	struct sock *sk;
-	struct ready_set set;
-	struct watch watch;
-};
-
-static void sleeper_end(struct unwind *u)
-{
-	struct sleeper *me = (struct sleeper *)u;
-
-	watch_close(me->sk, &me->watch);
-}
-
-/* On the anchor, in a direction that the kernel carries again. */
-static int sleep_on_anchor(int fd, const struct call_wait *w)
-{
-	struct pollfd p = { .fd = fd,
-			    .events = w->dir == DIR_RX ? POLLIN : POLLOUT };
-
-	return wait_fds(&p, 1, w, w->deadline_ns);
-}
-
-static int sleep_on_bell(struct sleeper *me, const struct call_wait *w)
-{
-	uint32_t bell = bell_mine();
-	struct pollfd p = { .fd = bell_own_fd(bell), .events = POLLIN };
-	uint64_t until = MIN(w->deadline_ns, stream_next_ns(me->sk));
-
-	count(&me->sk->st->n_sleeps, 1);
-	int r = wait_fds(&p, 1, w, MIN(until, ready_look_ns(&me->set)));
-	bell_hush(bell);
-	return r;
-}
-
-int stream_sleep(struct sock *sk, int fd, const struct call_wait *w)
-{
-	UNWIND(struct sleeper, me) = { .sk = sk };
-	unsigned want = w->dir == DIR_RX ? POLLIN : POLLOUT;
-	struct osf_sock *s = stream_of(sk);
-
-	ready_init_bell(&me.set);
-	watch_open(sk, &me.watch, &me.set);
-	unwind_push(&me.u, sleeper_end);
-	stream_arm(sk, fd, want, NULL);
-	if (stream_events(sk, fd) & want)
-		return 0;
-	if (handlers_ran(w->seen, waiter_restarts(w)))
-		return -EINTR;
-	if (w->dir == DIR_RX ? s->rx_back : s->tx_back)
-		return sleep_on_anchor(fd, w);
-	int r = sleep_on_bell(&me, w);
-	/* A handler may have closed it. */
-	if (!r && handlers_ran(w->seen, false) && libc.fcntl(fd, F_GETFD) < 0)
-		return -EBADF;
-	return r;
 }

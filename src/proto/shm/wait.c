@@ -26,7 +26,6 @@
 #include "base/clock.h"
 #include "base/idle.h"
 #include "base/libc.h"
-#include "base/unwind.h"
 #include "base/bell.h"
 #include "proto/shm/shm.h"
 #include "sock/wait.h"
@@ -108,32 +107,6 @@ static int nap_for(struct napper *me, short events, uint64_t deadline_ns,
 				  .deadline_ns = deadline_ns,
 				  .tick_ns = tick_ns,
 				  .restarts = restarts });
-}
-
-/* A call that sleeps on the anchor; it is undone however the sleep ends. */
-struct sleeper {
-	struct unwind u;
-	struct sock *sk;
-	bool waits_for_room;
-	bool has_bell; /* is armed by it */
-};
-
-static void sleeper_end(struct unwind *u)
-{
-	struct sleeper *s = (struct sleeper *)u;
-
-	if (s->has_bell)
-		shm_disarm_bell(s->sk);
-	anchor_sleep_end(s->sk, s->waits_for_room);
-}
-
-/* True if others already sleep on the anchor. */
-static bool sleeper_begin(struct sleeper *s, int fd)
-{
-	bool others = anchor_sleep_begin(s->sk, fd, s->waits_for_room);
-
-	unwind_push(&s->u, sleeper_end);
-	return others;
 }
 
 /* Sleep in the kernel's recv(), which ends as the application's would. */
@@ -222,20 +195,13 @@ static int bell_sleep_once(struct sock *sk, int fd, uint64_t until_ns)
 	return r > 0;
 }
 
-/* Any handler ends ppoll().  Go on if all handlers had SA_RESTART. */
 static int bell_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
 	uint64_t until_ns = w->deadline_ns;
 
 	if (!bell_is_private(bell_mine()))
 		until_ns = MIN(until_ns, now_ns() + BELL_LOOK_NS);
-	int r = bell_sleep_once(sk, fd, until_ns);
-	if (!r && until_ns == w->deadline_ns)
-		return -EAGAIN;
-	if (r == -EINTR && waiter_restarts(w) && handlers_ran(w->seen, false) &&
-	    !handlers_ran(w->seen, true))
-		return 0;
-	return MIN(r, 0);
+	return MIN(bell_sleep_once(sk, fd, until_ns), 0);
 }
 
 /* A process whose limit of descriptors is too low by now may not poll() two of them:
@@ -251,70 +217,122 @@ static int bell_or_anchor(struct sock *sk, int fd, const struct call_wait *w)
 	return rx_ready(sk) ? 0 : recv_sleep(sk, fd);
 }
 
-static int rx_sleep(struct sock *sk, int fd, const struct call_wait *w)
-{
-	UNWIND(struct sleeper, me) = { .sk = sk };
-	bool others = sleeper_begin(&me, fd);
-	int err = 0;
+/* A call that waits for a ring. */
+struct ring_wait {
+	struct wait wait;
+	struct sock *sk;
+	int fd;
+	const struct call_wait *call;
+	bool is_asleep; /* counted as a thread that sleeps on the anchor */
+	bool others;    /* sleep there, too */
+	bool has_bell;  /* is armed by this call */
+};
 
-	me.has_bell = !others && !w->partial && !sk->w->anchor_deaf &&
-		      shm_arm_bell(sk, fd);
-	if (!me.has_bell)
+static struct ring_wait *ring_of(struct wait *w)
+{
+	return container_of(w, struct ring_wait, wait);
+}
+
+static void ring_begin(struct wait *w)
+{
+	struct ring_wait *r = ring_of(w);
+	struct sock *sk = r->sk;
+	bool rx = r->call->dir == DIR_RX;
+
+	r->others = anchor_sleep_begin(sk, r->fd, !rx);
+	r->is_asleep = true;
+	r->has_bell = rx && !r->others && !r->call->partial &&
+		      !sk->w->anchor_deaf && shm_arm_bell(sk, r->fd);
+	if (!rx)
+		store_rlx(&shm_me(sk)->tx_anchor, 1u);
+	else if (!r->has_bell)
 		store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
 	fence_full();
+}
+
+static void ring_end(struct wait *w)
+{
+	struct ring_wait *r = ring_of(w);
+
+	if (r->has_bell)
+		shm_disarm_bell(r->sk);
+	if (r->is_asleep)
+		anchor_sleep_end(r->sk, r->call->dir == DIR_TX);
+	r->has_bell = r->is_asleep = false;
+}
+
+static bool ring_look(struct wait *w)
+{
+	const struct ring_wait *r = ring_of(w);
+
+	return r->call->dir == DIR_RX ? rx_ready(r->sk) : tx_ready(r->sk);
+}
+
+static int rx_sleep(const struct ring_wait *r)
+{
+	struct sock *sk = r->sk;
 	uint64_t held = shm_next_ns(sk);
 	/* The anchor would not let us sleep if it is shut, or if it holds a
 	 * doorbell for another thread. */
 	bool awake = sk->w->anchor_deaf ||
-		     (others && load_rlx(&shm_of(sk)->bells_drained) !=
-				    load_rlx(&shm_peer(sk)->bells));
-	if (rx_ready(sk))
-		return 0;
-	if (handlers_ran(w->seen, waiter_restarts(w)))
-		return -EINTR;
-	count(&sk->st->n_sleeps, 1);
-	if (me.has_bell && (held != UINT64_MAX || idle_is_on())) {
+		     (r->others && load_rlx(&shm_of(sk)->bells_drained) !=
+				       load_rlx(&shm_peer(sk)->bells));
+
+	if (r->has_bell && (held != UINT64_MAX || idle_is_on())) {
 		store_rlx(&shm_me(sk)->rx_anchor, shm_ring_how(sk));
 		fence_full(); /* the nap looks before it sleeps */
 	}
-	if (awake || w->partial || held != UINT64_MAX || idle_is_on())
-		err = rx_nap(sk, fd, w, awake, held);
-	else if (me.has_bell)
-		err = bell_or_anchor(sk, fd, w);
-	else if (sock_is_alone(sk) && !shm_w(sk)->rx_tcp && shm_w(sk)->tx_ring)
-		err = recv_bell(sk, fd);
-	else
-		err = recv_sleep(sk, fd);
-	return err && anchor_note(sk, -err) ? 0 : err;
+	if (awake || r->call->partial || held != UINT64_MAX || idle_is_on())
+		return rx_nap(sk, r->fd, r->call, awake, held);
+	if (r->has_bell)
+		return bell_or_anchor(sk, r->fd, r->call);
+	if (sock_is_alone(sk) && !shm_w(sk)->rx_tcp && shm_w(sk)->tx_ring)
+		return recv_bell(sk, r->fd);
+	return recv_sleep(sk, r->fd);
 }
 
-static int tx_sleep(struct sock *sk, int fd, const struct call_wait *w)
+static int tx_sleep(const struct ring_wait *r)
 {
-	struct napper how = { sk, fd, DIR_TX, false };
-	UNWIND(struct sleeper, me) = { .sk = sk, .waits_for_room = true };
-	bool others = sleeper_begin(&me, fd);
-	bool restarts = waiter_restarts(w);
-	int err = 0;
+	struct sock *sk = r->sk;
+	struct napper how = { sk, r->fd, DIR_TX, false };
+	bool restarts = waiter_restarts(r->call);
+	bool awake = shm_w(sk)->rx_tcp || sk->w->anchor_deaf || r->others;
 
-	store_rlx(&shm_me(sk)->tx_anchor, 1u);
-	fence_full();
-	bool awake = shm_w(sk)->rx_tcp || sk->w->anchor_deaf || others;
-	if (tx_ready(sk))
-		return 0;
-	if (handlers_ran(w->seen, restarts))
-		return -EINTR;
-	count(&sk->st->n_sleeps, 1);
-	uint64_t end = MIN(w->deadline_ns, shm_stretch_ns(sk));
-	if (awake || !restarts || load_rlx(&sk->w->rcvtimeo_ns) ||
-	    idle_is_on() || end < w->deadline_ns)
-		err = nap_for(&how, awake ? 0 : POLLIN | POLLRDHUP, end,
-			      awake || restarts ? NS_PER_MS : UINT64_MAX,
-			      restarts);
-	else
-		err = recv_sleep(sk, fd);
-	if (err == -EAGAIN && end < w->deadline_ns)
-		return 0;
-	return err && anchor_note(sk, -err) ? 0 : err;
+	uint64_t end = MIN(r->call->deadline_ns, shm_stretch_ns(sk));
+	bool is_early = end < r->call->deadline_ns;
+
+	if (!awake && restarts && !load_rlx(&sk->w->rcvtimeo_ns) &&
+	    !idle_is_on() && !is_early)
+		return recv_sleep(sk, r->fd);
+	int err = nap_for(&how, awake ? 0 : POLLIN | POLLRDHUP, end,
+			  awake || restarts ? NS_PER_MS : UINT64_MAX, restarts);
+	return err == -EAGAIN && is_early ? 0 : err;
+}
+
+static int ring_sleep(struct wait *w, const struct timespec *left)
+{
+	const struct ring_wait *r = ring_of(w);
+
+	count(&r->sk->st->n_sleeps, 1);
+	int err = r->call->dir == DIR_RX ? rx_sleep(r) : tx_sleep(r);
+	return err && anchor_note(r->sk, -err) ? 0 : err;
+}
+
+static int wait_for_ring(struct sock *sk, int fd, const struct call_wait *w)
+{
+	static const struct wait_ops ops = { .begin = ring_begin,
+					     .look = ring_look,
+					     .sleep = ring_sleep,
+					     .end = ring_end };
+	struct ring_wait r = { .wait = { .ops = &ops,
+					 .deadline_ns = w->deadline_ns,
+					 .seen = w->seen,
+					 .restarts = waiter_restarts(w) },
+			       .sk = sk,
+			       .fd = fd,
+			       .call = w };
+
+	return wait_step(&r.wait);
 }
 
 /* Wait for room in the kernel's buffer; check a candidate now and then. */
@@ -341,8 +359,6 @@ int shm_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	bool rx = w->dir == DIR_RX, restarts = waiter_restarts(w);
 	/* The kernel carries this direction: its own readiness is enough. */
 	bool by_tcp = rx ? shm_w(sk)->rx_back : !shm_w(sk)->tx_ring;
-	int err;
-
 	bool by_nap = !rx && shm_is_unsettled(sk);
 	if ((by_tcp || by_nap) && handlers_ran(w->seen, restarts))
 		return -EINTR;
@@ -350,7 +366,7 @@ int shm_sleep(struct sock *sk, int fd, const struct call_wait *w)
 		return tx_sleep_settle(sk, fd, w);
 	if (by_tcp)
 		return rx ? recv_sleep(sk, fd) : tx_sleep_tcp(sk, fd, w);
-	err = rx ? rx_sleep(sk, fd, w) : tx_sleep(sk, fd, w);
+	int err = wait_for_ring(sk, fd, w);
 	anchor_clear(sk, fd);
 	return err;
 }
