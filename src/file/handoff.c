@@ -43,11 +43,13 @@
 /* A second caller waits until the first has finished. */
 static struct lock lock;
 
-/* Who reads next must find the bytes there, as before.  The relay only needs a core. */
-static void await_relay(int to, size_t n)
+/* Who reads next must find the bytes there, as before.  The relay only needs a core; but
+ * what stands behind a gap waits for the peer. */
+static void await_relay(int to, const struct stash *stash)
 {
 	struct timespec tick = { .tv_nsec = 50 * NS_PER_US };
 	uint64_t end = now_ns() + RELAY_NS;
+	size_t n = stash->n_gap ? stash->n_first : stash->n;
 	int there = 0;
 
 	while (!libc.ioctl(to, FIONREAD, &there) &&
@@ -69,7 +71,7 @@ static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
 		log_info("fd %d: a relay for %zu unread bytes", fd, stash.n);
 
 		if (to >= 0) {
-			await_relay(to, stash.n);
+			await_relay(to, &stash);
 			if (load_rlx(&f->sk->w->shut) & SHUT_BIT_WR)
 				libc.shutdown(to, SHUT_WR);
 			file_to_relay(f, to);

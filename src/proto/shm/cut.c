@@ -25,6 +25,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "base/atomic.h"
 #include "base/libc.h"
 #include "proto/shm/shm.h"
 
@@ -115,9 +116,15 @@ static ssize_t count_unread(struct sock *sk, int fd, uint32_t cut, size_t most)
 	return -ECONNRESET;
 }
 
+/* Nobody may look at this socket again for long, so the peer may send it, too. */
 void shm_fin(struct sock *sk, int fd)
 {
 	shm_of(sk)->fin_due = shm_is_unsettled(sk);
+	if (shm_of(sk)->fin_due) {
+		fetch_or(&shm_me(sk)->flags, SEG_FIN_DUE);
+		fence_full(); /* S7 */
+		shm_of(sk)->fin_due = shm_is_unsettled(sk);
+	}
 	if (!shm_of(sk)->fin_due)
 		libc.shutdown(fd, SHUT_WR);
 }

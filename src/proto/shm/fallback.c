@@ -332,6 +332,15 @@ static void settle(struct sock *sk, int fd)
 	shm_notify_space(sk, fd); /* whoever waits for room looks again */
 }
 
+/* The peer has shut its direction down meanwhile, and may not look at it again. */
+static void send_fin(struct sock *sk, int fd, int *other)
+{
+	if (*other < 0)
+		*other = borrow_from_peer(sk, fd);
+	if (*other >= 0)
+		libc.shutdown(*other, SHUT_WR);
+}
+
 /* End the peer's direction where we stop reading.  *@other: the peer's descriptor, or
  * -1; it may be borrowed here. */
 static int end_rx(struct sock *sk, int fd, bool is_first, int *other,
@@ -353,6 +362,9 @@ static int end_rx(struct sock *sk, int fd, bool is_first, int *other,
 		st->n_gap = 0;
 	ring_publish(&shm_of(sk)->rx);
 	settle(sk, fd);
+	fence_full(); /* S7 */
+	if (load_acq(&shm_peer(sk)->flags) & SEG_FIN_DUE)
+		send_fin(sk, fd, other);
 	return err;
 }
 

@@ -24,6 +24,8 @@
  *   H1  see proto/shm/cork.c
  *   S5  the last look at referenced bytes, then SEG_REFS_OVER -> flags
  *   S6  the ring's records, then cut                     -> cut
+ * S7 is Dekker's: one side sets SEG_FIN_DUE and looks for the other's SEG_SETTLED, the
+ * other does the opposite; whoever sees both sends the FIN.
  * Arming is Dekker's: the sleeper stores armed, fences, looks at the ring; the
  * other side stores to the ring, fences, looks at armed.
  *
@@ -56,7 +58,8 @@ enum {
 	SEG_REFS_OVER = 2048,  /* S5: it reads no more of them */
 	/* In side 1's flags, set by side 0: the segment may not be taken. */
 	SEG_REVOKED = 4096,
-	SEG_ABORTED = 8192, /* with SEG_CLOSED: a reset follows, not a FIN */
+	SEG_ABORTED = 8192,  /* with SEG_CLOSED: a reset follows, not a FIN */
+	SEG_FIN_DUE = 16384, /* S7: TCP's FIN, which whoever settles may send */
 };
 
 #define SEG_READ_RING 1u /* offsets are even */
