@@ -159,6 +159,7 @@ struct file *file_new_sock(int fd)
 
 	if (sk) {
 		f->sk = sk;
+		sk->watches = &f->watches;
 		store_rel(&f->n_refs, 0u);
 		if (!file_install(fd, f, false))
 			return f;

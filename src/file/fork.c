@@ -193,6 +193,7 @@ void fork_before(void)
 		suspends = false;
 		return;
 	}
+	file_before_fork();
 	if (suspends)
 		life_make();
 	hold_reap();

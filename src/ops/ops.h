@@ -37,21 +37,28 @@ const struct sockaddr *ops_sockaddr(const struct sockaddr *in, socklen_t len,
 				    struct sockaddr_storage *copy);
 
 void ops_created(struct sock *sk, const struct ops_family *family);
-/* Asks modules before the kernel.  0: a replacement descriptor is installed at
- * @fd; else -EAGAIN.  @place installs it; NULL: @fd is the only descriptor, and
- * in no epoll set. */
+/* Asks modules before the kernel.  0: a module has opened the connection: by a
+ * replacement descriptor, or @sk has its table; else -EAGAIN. */
 MUST_CHECK int ops_connect_first(struct sock *sk, int fd,
 				 const struct sockaddr *to, socklen_t len,
-				 module_place *place);
+				 const struct module_how *how);
+/* Has any module registered? */
+bool ops_has_modules(void);
+/* Does this thread run an op of a module's? */
+bool ops_is_inside(void);
 /* Call after the kernel's connect() returned 0 or EINPROGRESS.  Returns 0, or
  * the errno with which connect() must fail (AF_INET_OFFLOAD). */
 int ops_connected(struct sock *sk, int fd, const struct sockaddr *to);
-void ops_listening(struct sock *sk, int fd, int backlog);
+/* @streams: arrivals may be connections that a module of this process moves. */
+void ops_listening(struct sock *sk, int fd, int backlog, bool streams);
+/* Another process may accept from it, too. */
+void ops_listener_shared(struct sock *sk);
 /* Asks modules about what the kernel's accept() returned.  0: @from is the
  * peer; -EAGAIN: call ops_accepted() next; -ECONNABORTED: nothing has arrived.
- */
+ * @streams: as with ops_listening(). */
 MUST_CHECK int ops_accept_first(struct sock *sk, int fd, struct sock *listener,
-				struct sockaddr_storage *from, socklen_t *len);
+				struct sockaddr_storage *from, socklen_t *len,
+				bool streams);
 void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 		  const struct sockaddr *from);
 /* Takes one step towards shared memory, if it may be worth it now.  The

@@ -9,8 +9,10 @@
  */
 #include "ops/ops.h"
 #include "ops/route.h"
+#include "proto/module/stream.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
+#include "sock/switch.h"
 
 void ops_close(struct sock *sk, int fd)
 {
@@ -19,9 +21,23 @@ void ops_close(struct sock *sk, int fd)
 	if (shm_of(sk)->seg)
 		shm_close(sk, fd);
 	shm_proposal_close(sk, fd);
+	stream_free(sk);
 }
 
-void ops_let_go(struct sock *sk, int fd) { shm_let_go(sk, fd); }
+void sock_withdraw(struct sock *sk, int fd) { shm_proposal_close(sk, fd); }
+
+bool sock_had_doorbells(const struct sock *sk) { return shm_of(sk)->seg; }
+
+void sock_anchor_moved(struct sock *sk, int from, int to)
+{
+	shm_anchor_moved(sk, from, to);
+}
+
+void ops_let_go(struct sock *sk, int fd)
+{
+	shm_let_go(sk, fd);
+	stream_free(sk);
+}
 
 void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS])
 {

@@ -57,7 +57,8 @@ struct watch {
 	bool is_notified; /* of all that comes; if not, only the anchor tells */
 };
 
-/* All watches of a socket. */
+/* All watches of a socket in this process; it is part of what the process keeps for
+ * the socket (struct file, struct gsock), and sock.watches leads to it. */
 struct watch_list {
 	struct lock lock;
 	struct watch *first;
@@ -110,15 +111,15 @@ void ready_close(struct ready_set *rs); /* its watches are closed */
 void ready_after_fork(struct ready_set *rs);
 void watch_after_fork(struct watch *w);
 
-/* Notify @rs of @sk from now on.  @l: the list of all watches of @sk. */
-void watch_open(struct watch_list *l, struct sock *sk, struct watch *w,
-		struct ready_set *rs);
-void watch_close(struct watch_list *l, struct sock *sk, struct watch *w);
+/* Notify @rs of @sk from now on. */
+void watch_open(struct sock *sk, struct watch *w, struct ready_set *rs);
+void watch_close(struct sock *sk, struct watch *w);
 /* From now on only the anchor reports this socket. */
 void watch_by_fd(struct sock *sk, struct watch *w);
 
-/* Notify all watches of @events. */
-void watches_tell(struct watch_list *l, unsigned events);
+/* Notify all who wait for @sk in this process that @events may have become true.  A
+ * protocol changes its state first, and then calls this. */
+void sock_notify(struct sock *sk, unsigned events);
 
 /* Pass all notifications to @news; true if there were any. */
 bool ready_drain(struct ready_set *rs, ready_news *news, void *arg);

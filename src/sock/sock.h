@@ -16,6 +16,7 @@
  *              because the peer may start to use the ring at any time
  *   SHM        rings, after what was still in TCP
  *   KERNEL     for good: data calls no longer come here
+ *   MODULE     a module of the process moves the bytes (osf/stream.h); then KERNEL
  *
  * Locks, between threads and processes: rx for the receiving half, tx for the sending half.
  * To change the mode, take both in that order.  For a socket that several processes
@@ -38,6 +39,7 @@ enum sock_mode {
 	SOCK_PENDING,
 	SOCK_SHM,
 	SOCK_KERNEL,
+	SOCK_MODULE,
 };
 
 /* sock.state: from bit 0, a count of kernel calls in flight while YOUNG; then
@@ -136,6 +138,9 @@ struct sock {
 	uint64_t rate_shown, rate_was;
 	uint8_t adopted; /* others may hold it that we do not know of */
 	uint32_t generation;
+	/* Who waits for it in this process: sock/ready.h.  It has the same
+	 * address in all processes that share the socket. */
+	struct watch_list *watches;
 
 	struct sock_words own_words;
 

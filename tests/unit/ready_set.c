@@ -58,9 +58,10 @@ static bool drain(void)
 static int begin(void **state)
 {
 	list = (struct watch_list){ 0 };
+	sk.watches = &list;
 	n_woken = 0;
 	ready_init(&set, wake);
-	watch_open(&list, &sk, &one, &set);
+	watch_open(&sk, &one, &set);
 	return 0;
 }
 
@@ -68,7 +69,7 @@ static void what_was_told_is_drained_once(void **state)
 {
 	assert_false(ready_has_come(&set));
 	assert_false(drain());
-	watches_tell(&list, POLLIN | READY_NEWS);
+	sock_notify(&sk, POLLIN | READY_NEWS);
 	assert_true(ready_has_come(&set));
 	assert_int_equal(n_woken, 1);
 	assert_true(drain());
@@ -81,8 +82,8 @@ static void what_was_told_is_drained_once(void **state)
 
 static void what_is_told_twice_is_drained_as_one(void **state)
 {
-	watches_tell(&list, POLLIN | READY_NEWS);
-	watches_tell(&list, POLLOUT);
+	sock_notify(&sk, POLLIN | READY_NEWS);
+	sock_notify(&sk, POLLOUT);
 	assert_true(drain());
 	assert_int_equal(n_seen, 1);
 	assert_int_equal(seen[0].events, POLLIN | POLLOUT | READY_NEWS);
@@ -93,29 +94,29 @@ static void all_watches_of_a_socket_are_told(void **state)
 	struct ready_set other;
 
 	ready_init(&other, wake);
-	watch_open(&list, &sk, &two, &other);
-	watches_tell(&list, 0);
+	watch_open(&sk, &two, &other);
+	sock_notify(&sk, 0);
 	assert_true(ready_has_come(&set));
 	assert_true(ready_has_come(&other));
-	watch_close(&list, &sk, &two);
+	watch_close(&sk, &two);
 	assert_false(ready_has_come(&other));
 }
 
 static void a_closed_watch_is_told_nothing(void **state)
 {
-	watches_tell(&list, POLLIN);
-	watch_close(&list, &sk, &one);
+	sock_notify(&sk, POLLIN);
+	watch_close(&sk, &one);
 	assert_false(ready_has_come(&set));
-	watches_tell(&list, POLLIN);
+	sock_notify(&sk, POLLIN);
 	assert_false(drain());
-	watch_close(&list, &sk, &one); /* as one that was never open */
+	watch_close(&sk, &one); /* as one that was never open */
 }
 
 static void who_was_told_before_does_not_sleep(void **state)
 {
 	assert_true(ready_sleep(&set));
 	ready_awake(&set);
-	watches_tell(&list, POLLIN);
+	sock_notify(&sk, POLLIN);
 	assert_false(ready_sleep(&set));
 	ready_awake(&set);
 	assert_int_equal(set.n_sleepers, 0);
@@ -158,7 +159,7 @@ static void a_feed_is_drained_after_what_was_told(void **state)
 	assert_false(ready_feed_more(&set, posted));
 	assert_false(ready_feed_more(&set, posted)); /* it is known */
 	assert_int_equal(set.n_posted, 1);
-	watch_open(&list, &sk, &two, &set);
+	watch_open(&sk, &two, &set);
 	two.slot = 1;
 	posted[0] = 1;
 	assert_true(ready_has_come(&set));
@@ -166,7 +167,7 @@ static void a_feed_is_drained_after_what_was_told(void **state)
 	assert_int_equal(n_sleeping, 1);
 	ready_awake(&set);
 	assert_int_equal(n_sleeping, 0);
-	watches_tell(&list, POLLIN);
+	sock_notify(&sk, POLLIN);
 	assert_true(drain());
 	assert_int_equal(n_seen, 3);
 	assert_int_equal(seen[0].events, POLLIN);
@@ -174,7 +175,7 @@ static void a_feed_is_drained_after_what_was_told(void **state)
 	assert_int_equal(seen[2].events, READY_ANY);
 	ready_asked(&set, 1);
 	assert_int_equal(n_asked, 1);
-	watch_close(&list, &sk, &two);
+	watch_close(&sk, &two);
 	assert_int_equal(n_forgotten, 1);
 	ready_close(&set);
 	assert_int_equal(n_closed, 1);
@@ -188,15 +189,15 @@ static void a_child_of_a_fork_has_no_feed(void **state)
 	assert_false(ready_feed_more(&set, posted)); /* it is known */
 	assert_int_equal(set.n_posted, 1);
 	one.slot = 1;
-	watches_tell(&list, POLLIN);
+	sock_notify(&sk, POLLIN);
 	ready_after_fork(&set);
 	watch_after_fork(&one);
 	assert_false(ready_has_come(&set));
 	assert_true(set.by_fd);
 	assert_false(one.is_notified);
-	watches_tell(&list, POLLIN);
+	sock_notify(&sk, POLLIN);
 	assert_true(drain());
-	watch_close(&list, &sk, &one);
+	watch_close(&sk, &one);
 }
 
 /* Of sleeps that nothing ends but the wake-up: one that is lost is a test that hangs. */
@@ -218,7 +219,7 @@ static void *tell_all(void *arg)
 {
 	for (uint32_t i = 1; i <= ROUNDS; i++) {
 		store_rel(&written, i);
-		watches_tell(&list, POLLIN | READY_NEWS);
+		sock_notify(&sk, POLLIN | READY_NEWS);
 	}
 	return NULL;
 }
