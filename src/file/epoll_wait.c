@@ -71,6 +71,7 @@ static bool wait_spin_ready(void *arg)
 	struct spin_arg *a = arg;
 	struct pollfd p = { .fd = a->epfd, .events = POLLIN };
 
+	idle_spin();
 	if (ready_has_come(&a->ep->rs))
 		return true;
 	if (++a->turns % 64)
@@ -100,6 +101,8 @@ static int wait_sleep(struct epoll *ep, int epfd, struct epoll_event *evs,
 
 	if (unlikely(ep->n_merged && !load_rlx(&ep->bell_tried)))
 		epoll_hang_bell(ep);
+	if (idle_is_on()) /* since this wait began, maybe */
+		epoll_idle(ep);
 	bool go = ready_sleep(&ep->rs);
 	unwind_push(&me.u, sleeper_end);
 	if (go && !epoll_has_listed(ep)) {

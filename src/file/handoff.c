@@ -150,7 +150,7 @@ static void listener_leaves(struct file *l)
 /* Connections first: those that wait at a listener fall back with the others. */
 void file_before_fork(void)
 {
-	if (!ops_has_modules())
+	if (!ops_is_in_process())
 		return;
 	connections_leave();
 	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
@@ -275,6 +275,10 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 		/* Nobody else will use it. */
 		if (stays && is_exec && sock_ops(f->sk)->is_ours &&
 		    sock_procs(f->sk) == 1)
+			named = NAMED;
+		/* The kernel closes it without a word to the peer. */
+		if (is_exec && f->kind == FILE_SOCK &&
+		    sock_ops(f->sk)->in_process)
 			named = NAMED;
 		if (named)
 			hand_off_held(f, fd, named);

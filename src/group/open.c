@@ -59,7 +59,7 @@ static int gsock_new(struct group *g, int fd, uintptr_t userdata,
 	if (s->sk)
 		s->sk->watches = &s->watches;
 	if (s->sk)
-		s->sk->w->nonblock = 1;
+		s->sk->w->nonblock = s->sk->in_group = 1;
 	store_rlx(&s->group, g);
 	*out = s;
 	return 0;

@@ -12,6 +12,7 @@
 #include "proto/module/stream.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
+#include "proto/tcp/wire.h"
 #include "sock/switch.h"
 
 void ops_close(struct sock *sk, int fd)
@@ -58,4 +59,5 @@ void ops_after_fork(void)
 {
 	inbox_after_fork();
 	route_after_fork();
+	wire_after_fork();
 }

@@ -12,7 +12,7 @@
  *   5  windows, which are judged against the numbers that the bytes have moved
  *   6  TCP_REPAIR off, the filter off, what a disconnect clears put back
  *   7  the frames are the kernel's; bytes that were never sent go out as usual, and an
- *      ACK that the engine has owed
+ *      ACK that the engine has owed; the peer's end, if the engine has seen it
  *
  * Up to step 1 nothing has changed.  After it, a step that fails ends the connection,
  * and the peer gets a reset: a connection with a hole in it must not go on.
@@ -298,5 +298,7 @@ int thaw(struct grant *g, int fd, const struct frozen *f,
 	} else if (f->rcv_wup != f->rcv_nxt) {
 		ack_peer(&c, f);
 	}
+	if (!err && f->flags & (FROZEN_PEER_FIN | FROZEN_PEER_RESET))
+		end_by_peer(&c, f, q->n_unacked);
 	return err;
 }

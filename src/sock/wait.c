@@ -106,7 +106,9 @@ int wait_fds(struct pollfd *fds, nfds_t n, const struct call_wait *w,
 	struct timespec ts = ns_timespec(now < until_ns ? until_ns - now : 0);
 
 	int r = poll_too(fds, n, until_ns == UINT64_MAX ? NULL : &ts, NULL);
-	if (!r && until_ns == w->deadline_ns)
+	/* Without an event: the time is over, or what all sleepers serve woke us. */
+	if (!r && until_ns == w->deadline_ns && until_ns != UINT64_MAX &&
+	    now_ns() >= until_ns)
 		return -EAGAIN;
 	if (r < 0 && errno == EINVAL)
 		r = wait_blind();

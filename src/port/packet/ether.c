@@ -83,6 +83,17 @@ static struct extent *copy_of(struct ether_port *p, const uint8_t *data,
 	return e;
 }
 
+/* The flags of a TCP segment whose headers are plain; 0: it is another frame. */
+static uint8_t tcp_flags(const uint8_t *ip, uint32_t len)
+{
+	bool is_v6 = ip[0] >> 4 == 6;
+	uint32_t at = is_v6 ? IPV6_HEAD : IPV4_HEAD;
+
+	if (len < at + TCP_HEAD || ip[is_v6 ? 6 : 9] != IP_PROTO_TCP)
+		return 0;
+	return ip[at + 13];
+}
+
 /* False: it is not for the stack. */
 static bool take(struct ether_port *p, const struct packet_frame *in,
 		 struct tcp_rx_frame *out)
@@ -94,6 +105,10 @@ static bool take(struct ether_port *p, const struct packet_frame *in,
 
 	if ((type != ETH_P_IP && type != ETH_P_IPV6) || len > LARGE_BYTES)
 		return false;
+	if (unlikely(tcp_flags(in->data + ETHER_HEAD, len) & TCP_URG)) {
+		p->n_urgent++;
+		return false;
+	}
 	*out = (struct tcp_rx_frame){
 		.ext = copy_of(p, in->data + ETHER_HEAD, len),
 		.len = len,

@@ -46,6 +46,9 @@ struct ether_port {
 	uint64_t
 	    n_strange; /* frames that are not IP, or for which there was no place */
 	uint64_t n_lost; /* frames that the device refused */
+	/* Segments with an urgent pointer are dropped: their connections are to be
+	 * carried by somebody who can give the urgent byte back. */
+	uint64_t n_urgent;
 };
 
 /**

@@ -133,6 +133,9 @@ int packet_open(struct packet_port *p, int fd, const struct packet_ring *ring)
 		packet_close(&made);
 		return err;
 	}
+	/* A child that kept it mapped would keep the socket. */
+	madvise(made.map, (size_t)ring->slot_bytes * ring->n_slots,
+		MADV_DONTFORK);
 	*p = made;
 	return 0;
 }

@@ -26,6 +26,7 @@ struct engine {
 	struct ether_port ether;
 	struct tcp_stack *stack;
 	size_t mem_bytes;
+	uint64_t n_urgent; /* told */
 };
 
 static void *lazy_memory(size_t bytes)
@@ -33,7 +34,10 @@ static void *lazy_memory(size_t bytes)
 	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	return p == MAP_FAILED ? NULL : p;
+	if (p == MAP_FAILED)
+		return NULL;
+	madvise(p, bytes, MADV_DONTFORK); /* a stack is one process's */
+	return p;
 }
 
 /* The address is replaced by the first connection's. */
@@ -129,6 +133,14 @@ bool engine_has_come(const struct engine *e)
 uint64_t engine_next_ns(const struct engine *e)
 {
 	return drive_next_ns(e->stack, &e->ether.port);
+}
+
+bool engine_urgent(struct engine *e)
+{
+	bool any = e->ether.n_urgent != e->n_urgent;
+
+	e->n_urgent = e->ether.n_urgent;
+	return any;
 }
 
 int engine_error(const struct engine *e) { return ether_error(&e->ether); }
