@@ -20,10 +20,17 @@
 /* Looks that found the connection busy; the distance grows with them. */
 #define LOOKS_MAX 200u
 #define FORCED_TURNS 2u
+#define LO_IFINDEX 1 /* in every network namespace */
 
-static bool is_on = true;
+/* Without OSF_TCP only a rule moves a connection: nobody sends or acknowledges for a program
+ * that neither makes a call on its connections nor sleeps in one. */
+static bool is_on = true, may_choose;
 
-void port_configure(void) { is_on = setting_bool("OSF_TCP", true, true); }
+void port_configure(void)
+{
+	is_on = setting_bool("OSF_TCP", true, false);
+	may_choose = setting_bool("OSF_TCP", false, false);
+}
 
 bool port_is_open(void) { return load_rlx(&wire_engine) != NULL; }
 
@@ -34,7 +41,8 @@ static bool is_forced(const char *provider)
 
 static bool rule_allows(const char *provider)
 {
-	return !provider || !strcmp(provider, "osf") || is_forced(provider);
+	return is_forced(provider) ||
+	       (may_choose && (!provider || !strcmp(provider, "osf")));
 }
 
 /* A port is for a device; this host's own addresses are on lo. */
@@ -97,8 +105,10 @@ static int find_hop(int fd, struct osf_route *r, uint8_t mac[6])
 		return -ENOTCONN;
 	route_get(fd, (struct sockaddr *)&peer, r);
 	memset(mac, 0, 6);
-	if (r->kind == OSF_ROUTE_LOCAL)
+	if (r->kind == OSF_ROUTE_LOCAL) {
+		r->ifindex = LO_IFINDEX;
 		return 0;
+	}
 	return r->ifindex ? route_neigh(r, mac) : -ENETUNREACH;
 }
 

@@ -5,8 +5,9 @@
  *     connected, accepted -> port_may_take() -> young, SOCK_F_PORT
  *     a call, when due    -> port_look()     -> proto/tcp, or a reason
  *
- * A connection moves when it has taken turns for a while, with few bytes each: bulk is
- * what the kernel does as well.  A rule that says tcp moves it as soon as it can move.
+ * A rule that says tcp moves a connection as soon as it can move.  With OSF_TCP=1 others
+ * move, too, when they have taken turns for a while, with few bytes each: bulk is what the
+ * kernel does as well.
  */
 #pragma once
 

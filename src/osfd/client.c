@@ -33,7 +33,11 @@ static int request_send(int fd, const struct request *r, size_t len,
 		};
 		memcpy(CMSG_DATA(&control.head), fds, n_fds * sizeof(int));
 	}
-	return libc.sendmsg(fd, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	ssize_t n;
+	do /* else osfd would serve a request that nobody knows of */
+		n = libc.sendmsg(fd, &msg, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : 0;
 }
 
 static int reply_receive(int fd, struct reply *out, int got[2])
@@ -48,7 +52,10 @@ static int reply_receive(int fd, struct reply *out, int got[2])
 	};
 
 	memset(out, 0, sizeof(*out)); /* an older osfd says less */
-	ssize_t n = libc.recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+	ssize_t n;
+	do
+		n = libc.recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
 	if (n < (ssize_t)offsetof(struct reply, hello) ||
 	    out->magic != MSG_MAGIC)
 		return -EIO;

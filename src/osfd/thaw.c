@@ -32,6 +32,7 @@
 enum { KIND_MSS = 2, KIND_WINDOW = 3, KIND_SACK = 4, KIND_TIMESTAMP = 8 };
 
 #define CHUNK 16384u       /* bytes in one skb of a restored queue */
+#define MAXSEG_MAX 32767u  /* that TCP_MAXSEG takes; lo has more */
 #define ROOM_ALWAYS 16384u /* that each buffer has for a restored queue */
 #define ROOM_BESIDE                                                            \
 	65536u /* what the kernel needs beside the bytes, for these limits */
@@ -90,7 +91,8 @@ static int reconnect(int fd, const struct connection *c, const struct frozen *f,
 	/* connect() fits the segments to the MSS, and TCP_REPAIR_OPTIONS comes later:
 	 * without this they would have 536 bytes, or 1220. */
 	if (!err)
-		err = opt_set(fd, SOL_TCP, TCP_MAXSEG, (int)f->mss_clamp);
+		err = opt_set(fd, SOL_TCP, TCP_MAXSEG,
+			      (int)MIN(f->mss_clamp, MAXSEG_MAX));
 	if (!err && connect(fd, (const struct sockaddr *)&c->peer, c->len) < 0)
 		err = -errno;
 	return err ? err : opt_set(fd, SOL_TCP, TCP_MAXSEG, 0);

@@ -103,10 +103,11 @@ static bool take(struct ether_port *p, const struct packet_frame *in,
 	const struct packet_offload *o = &in->offload;
 	bool is_last = ether_is_short(&p->port);
 
-	if ((type != ETH_P_IP && type != ETH_P_IPV6) || len > LARGE_BYTES)
+	if (type != ETH_P_IP && type != ETH_P_IPV6)
 		return false;
-	if (unlikely(tcp_flags(in->data + ETHER_HEAD, len) & TCP_URG)) {
-		p->n_urgent++;
+	if (unlikely(len > LARGE_BYTES ||
+		     tcp_flags(in->data + ETHER_HEAD, len) & TCP_URG)) {
+		p->n_refused++;
 		return false;
 	}
 	*out = (struct tcp_rx_frame){

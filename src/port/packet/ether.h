@@ -46,9 +46,10 @@ struct ether_port {
 	uint64_t
 	    n_strange; /* frames that are not IP, or for which there was no place */
 	uint64_t n_lost; /* frames that the device refused */
-	/* Segments with an urgent pointer are dropped: their connections are to be
-	 * carried by somebody who can give the urgent byte back. */
-	uint64_t n_urgent;
+	/* Dropped, for good: segments with an urgent pointer, which no thaw could give back,
+	 * and frames larger than PACKET_FRAME_MAX.  Their connections are to be carried by
+	 * somebody who can take them. */
+	uint64_t n_refused;
 };
 
 /**

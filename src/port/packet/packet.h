@@ -24,8 +24,9 @@
 
 #include "base/compiler.h"
 
-#define PACKET_FRAME_MAX (65535 + 14) /* with the Ethernet header */
-#define PACKET_IOV_MAX 22             /* pieces of a frame that is sent */
+/* With the Ethernet header.  lo has packets of 65536 bytes. */
+#define PACKET_FRAME_MAX (65536 + 14)
+#define PACKET_IOV_MAX 22 /* pieces of a frame that is sent */
 #define PACKET_SLOTS_MAX 1024
 #define PACKET_SLOTS_MIN 128
 #define PACKET_RING_BYTES                                                      \

@@ -66,7 +66,8 @@ static bool is_special(struct sock *sk, int fd)
 {
 	return sk->w->times || sk->w->zc_on || sk->w->is_async ||
 	       option(fd, SOL_SOCKET, SO_ZEROCOPY) ||
-	       option(fd, SOL_SOCKET, SO_OOBINLINE) || sk->w->shut;
+	       option(fd, SOL_SOCKET, SO_OOBINLINE) ||
+	       option(fd, IPPROTO_TCP, TCP_CORK) || sk->w->shut;
 }
 
 /* Before the first byte the peer may still wait for our ACK: see tcp/export.h. */
@@ -279,7 +280,9 @@ static void back(struct sock *sk, int fd, enum osf_reason why, bool rests)
 	else
 		sock_set_mode(sk, SOCK_KERNEL);
 	sock_unlock_both(sk);
-	sock_notify(sk, POLLIN | POLLOUT | READY_NEWS);
+	/* Who sleeps looks at the anchor from now on; an edge that it has had since is not
+	 * to be missed. */
+	sock_notify(sk, POLLIN | POLLOUT);
 	errno = saved;
 }
 

@@ -26,7 +26,7 @@ struct engine {
 	struct ether_port ether;
 	struct tcp_stack *stack;
 	size_t mem_bytes;
-	uint64_t n_urgent; /* told */
+	uint64_t n_refused; /* told */
 };
 
 static void *lazy_memory(size_t bytes)
@@ -46,7 +46,7 @@ static int make_stack(struct engine *e, const struct engine_device *dev,
 {
 	struct tcp_config cfg = {
 		.n_addrs = 1,
-		.mtu = dev->mtu,
+		.mtu = MIN(dev->mtu, (uint32_t)IP_MAX), /* lo has more */
 		.gso_max = GSO_MAX,
 		.offers = TCP_OFFER_ALL,
 		.snd_buf = BUF_BYTES,
@@ -135,11 +135,12 @@ uint64_t engine_next_ns(const struct engine *e)
 	return drive_next_ns(e->stack, &e->ether.port);
 }
 
-bool engine_urgent(struct engine *e)
+bool engine_has_refused(struct engine *e)
 {
-	bool any = e->ether.n_urgent != e->n_urgent;
+	uint64_t n = e->ether.n_refused + e->ether.io.stats.n_rx_cut;
+	bool any = n != e->n_refused;
 
-	e->n_urgent = e->ether.n_urgent;
+	e->n_refused = n;
 	return any;
 }
 

@@ -54,8 +54,8 @@ void engine_out(struct engine *e, uint64_t now_ns);
 bool engine_has_come(const struct engine *e);
 /* When engine_in() has something to do, without a frame; UINT64_MAX: never. */
 uint64_t engine_next_ns(const struct engine *e);
-/* Urgent data has come since the last call.  It was dropped: connections have to go back
- * to the kernel, which can take it. */
-bool engine_urgent(struct engine *e);
+/* Frames have come since the last call that the port cannot give to the stack.
+ * Connections have to go back to the kernel, which can take them. */
+bool engine_has_refused(struct engine *e);
 /* 0, or why the device moves no frames. */
 int engine_error(const struct engine *e);

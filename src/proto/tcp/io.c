@@ -19,6 +19,7 @@
 #include "sock/cursor.h"
 #include "sock/errq.h"
 #include "tcp/calls.h"
+#include "tcp/opt.h"
 
 #define FILE_CHUNK 16384u
 
@@ -64,6 +65,9 @@ static ssize_t recv_locked(struct moved *m, const struct iovec *iov, size_t n,
 	ssize_t r = copy_out(m->c, discards ? NULL : &at, want);
 	if (r > 0 && !(flags & MSG_PEEK)) {
 		tcp_consume(m->c, (uint32_t)r, now_ns());
+		/* An ACK that is delayed needs a turn at the right time, and nobody
+		 * may make one. */
+		tcp_set_quickack(m->c, true, now_ns());
 		m->rx_bytes += (uint64_t)r;
 		count(&m->sk->st->rx_bytes_inet, (uint64_t)r);
 		count(&m->sk->st->rx_ops, 1);
@@ -83,6 +87,10 @@ ssize_t moved_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 {
 	int saved = errno;
 
+	if (unlikely(flags & MSG_OOB)) {
+		moved_back(sk, fd, OSF_REASON_URGENT);
+		return -ESTALE;
+	}
 	sock_lock_rx(sk);
 	struct moved *m = moved_of(sk);
 	if (unlikely(sock_mode(sk) != SOCK_TCP || !m)) {
@@ -143,6 +151,16 @@ static ssize_t send_locked(struct moved *m, const struct iovec *iov, size_t n,
 	return done ? (ssize_t)done : r;
 }
 
+/*
+ * Bytes that do not leave now would leave when an ACK arrives or a timer expires, and only
+ * if the program then makes a call or sleeps in one.  The kernel needs no such luck.
+ */
+static bool is_left(const struct moved *m, ssize_t r)
+{
+	engine_out(wire_engine, now_ns());
+	return r == -EAGAIN || tcp_unsent_bytes(m->c);
+}
+
 ssize_t moved_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		   int flags)
 {
@@ -154,18 +172,25 @@ ssize_t moved_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		sock_unlock_tx(sk);
 		return -ESTALE;
 	}
+	/* Nobody would send the bytes in time, were there no further call. */
+	if (unlikely(flags & MSG_MORE) && !m->due)
+		store_rel(&m->due, (uint32_t)OSF_REASON_OPTION);
 	bool back = load_acq(&m->due);
 	enum osf_reason why = (enum osf_reason)m->due;
 	ssize_t r = -EAGAIN;
+	bool bulk = false;
 	if (likely(!back)) {
 		wire_lock();
 		if (wire_has_come())
 			wire_turn();
 		r = send_locked(m, iov, n, flags);
+		bulk = is_left(m, r);
 		wire_unlock();
 	}
 	sock_unlock_tx(sk);
 	errno = saved;
+	if (unlikely(bulk))
+		moved_rest(sk, fd, OSF_REASON_BULK);
 	if (unlikely(back)) {
 		moved_rest(sk, fd, why);
 		return -ESTALE;

@@ -77,10 +77,10 @@ struct option {
 
 /* Those that the frozen socket takes as well as a live one. */
 static const struct option harmless[] = {
-	{ IPPROTO_TCP, TCP_NODELAY },  { IPPROTO_TCP, TCP_CORK },
-	{ IPPROTO_TCP, TCP_QUICKACK }, { IPPROTO_TCP, TCP_INQ },
-	{ SOL_SOCKET, SO_RCVLOWAT },   { SOL_SOCKET, SO_RCVTIMEO },
-	{ SOL_SOCKET, SO_SNDTIMEO },   { SOL_SOCKET, SO_LINGER },
+	{ IPPROTO_TCP, TCP_NODELAY },  { IPPROTO_TCP, TCP_INQ },
+	{ IPPROTO_TCP, TCP_QUICKACK }, { SOL_SOCKET, SO_RCVLOWAT },
+	{ SOL_SOCKET, SO_RCVTIMEO },   { SOL_SOCKET, SO_SNDTIMEO },
+	{ SOL_SOCKET, SO_LINGER },
 };
 
 static int set_option(struct sock *sk, int fd, int level, int name,
@@ -115,6 +115,12 @@ static int get_option(struct sock *sk, int level, int name, void *val,
 
 	if (sock_mode(sk) != SOCK_TCP || !m)
 		return -EOPNOTSUPP;
+	if (level == SOL_SOCKET && name == SO_GET_FILTER) {
+		*len = 0; /* the one that is there is osfd's */
+		return 0;
+	}
+	if (level == IPPROTO_TCP && name == TCP_REPAIR_QUEUE)
+		return -EINVAL;
 	int v = frozen_option(&m->frozen, level, name);
 	if (v < 0 || (int)*len < 0)
 		return -EOPNOTSUPP;

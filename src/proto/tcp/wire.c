@@ -97,7 +97,7 @@ void wire_turn(void)
 	check_all(now);
 	if (unlikely(engine_error(wire_engine) != 0))
 		all_due(OSF_REASON_LINK);
-	if (unlikely(engine_urgent(wire_engine)))
+	if (unlikely(engine_has_refused(wire_engine)))
 		all_due(OSF_REASON_URGENT);
 }
 
