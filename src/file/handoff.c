@@ -31,6 +31,7 @@
 #include "file/hold.h"
 #include "file/relay.h"
 #include "ops/ops.h"
+#include "ops/port.h"
 #include "sock/anchor.h"
 #include "sock/shared.h"
 #include "sock/sock_ops.h"
@@ -137,6 +138,14 @@ static void connections_leave(void)
 			hand_off(f, fd, OSF_REASON_SHARED, NAMED_MAYBE);
 		file_put(f);
 	}
+}
+
+void file_drop_port(void)
+{
+	if (!port_is_open())
+		return;
+	connections_leave();
+	port_drop();
 }
 
 /* Another process may accept what waits at @l.  Which connections of this process wait

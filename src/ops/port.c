@@ -34,6 +34,8 @@ void port_configure(void)
 
 bool port_is_open(void) { return load_rlx(&wire_engine) != NULL; }
 
+void port_drop(void) { wire_drop(); }
+
 static bool is_forced(const char *provider)
 {
 	return provider && !strcmp(provider, "tcp");

@@ -27,3 +27,5 @@ void port_look(struct sock *sk, int fd);
 
 /* Has this process a port? */
 bool port_is_open(void);
+/* The process gives up authority: see wire_drop(). */
+void port_drop(void);

@@ -8,14 +8,14 @@ Two network namespaces of its own, a veth pair, a port at each end.  Two ends ta
 and compare each byte (turns.c), over IPv4 and IPv6, in both roles: one end under osf and
 the other on the kernel, both under osf, and over a port on lo.  The ends under osf go back
 to the kernel all the time, at any point of a turn, and move again.  Then redis-server under
-osf serves clients of the kernel.  Nothing may be lost, reset or left behind.
+osf serves clients of the kernel, a program changes its user and forks, and `osf run --port`
+makes a port for one command.  Nothing may be lost, reset or left behind.
 """
 import os
 import re
 import shutil
 import subprocess
 import sys
-import time
 
 PATIENCE_S = 120
 MOVE_MS = "20"
@@ -139,15 +139,13 @@ def redis(world):
     proc = world.start("a", [server, "--port", "6399", "--bind", "10.9.0.1", "--save", "",
                              "--protected-mode", "no"], True)
     words = world.inside("b", [bench, "-h", "10.9.0.1", "-p", "6399"])
-    ping = words[:-5] + ["redis-cli"] + words[-4:]
-    for _ in range(100):
-        if subprocess.run(ping + ["ping"], stdout=subprocess.DEVNULL,
-                          stderr=subprocess.DEVNULL).returncode == 0:
+    cli = words[:-5] + ["redis-cli"] + words[-4:]
+    for line in proc.stdout:
+        if b"Ready to accept" in line:
             break
-        time.sleep(0.05)
     r = subprocess.run(words + ["-c", "20", "-n", "5000", "-t", "set,get,lrange_100", "-q"],
                        timeout=PATIENCE_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    subprocess.run(ping + ["shutdown", "nosave"], stderr=subprocess.DEVNULL)
+    subprocess.run(cli + ["shutdown", "nosave"], stderr=subprocess.DEVNULL)
     text = proc.communicate(timeout=PATIENCE_S)[0].decode()
     if r.returncode or "Error" in r.stdout.decode():
         fail("redis-benchmark: " + r.stdout.decode())
@@ -155,9 +153,82 @@ def redis(world):
           check("redis-server", text, proc.returncode, 20))
 
 
+# A moved connection goes on after a change of user and in a child; the grant does not.
+CHANGES_USER = """
+import os, socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def echo(n):
+    for i in range(n):
+        m = b"%064d" % i
+        s.sendall(m)
+        got = b""
+        while len(got) < 64:
+            got += s.recv(64 - len(got))
+        assert got == m
+def grants():
+    names = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            names.append(os.readlink("/proc/self/fd/" + fd))
+        except OSError:
+            pass
+    return sum("bpf" in name for name in names)
+echo(50)
+assert grants() == 1, "has not moved"
+os.setuid(65534)
+assert grants() == 0, "keeps the grant"
+echo(50)
+pid = os.fork()
+if not pid:
+    echo(20)
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+echo(20)
+"""
+ECHOES = """
+import socket, sys
+l = socket.create_server((sys.argv[1], int(sys.argv[2])))
+print("listens", flush=True)
+c = l.accept()[0]
+while True:
+    m = c.recv(4096)
+    if not m:
+        break
+    c.sendall(m)
+"""
+
+
+def changes_user(world):
+    # Not pyenv's script, which runs a shell.
+    python = os.path.realpath(sys.executable)
+    far = world.start("b", [python, "-c", ECHOES, "10.9.0.2", "6500"], False)
+    far.stdout.readline()
+    near = world.start("a", [python, "-c", CHANGES_USER, "10.9.0.2", "6500"], True)
+    text = near.communicate(timeout=PATIENCE_S)[0].decode()
+    far.communicate(timeout=PATIENCE_S)
+    if near.returncode:
+        fail("a program that changes its user: " + text)
+    print("a program that changes its user, and forks")
+
+
+def for_one_command(world, program):
+    world.must(world.inside("b", [world.osf, "port", "del", "vb"]))
+    far = world.start("a", [program, "listen", "10.9.0.1", "6501", "2", "9"], False)
+    r = subprocess.run(world.inside("b", [world.osf, "run", "--port", "vb", "--stats", "--",
+                                          program, "connect", "10.9.0.1", "6501", "2", "9"]),
+                       timeout=PATIENCE_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    far.communicate(timeout=PATIENCE_S)
+    check("osf run --port", r.stdout.decode(), r.returncode, 1)
+    r = subprocess.run(world.inside("b", [world.osf, "port", "list"]), stdout=subprocess.PIPE)
+    if b"vb" in r.stdout:
+        fail("osf run --port leaves the port: " + r.stdout.decode())
+    print("osf run --port")
+
+
 def main():
     osf, program = (os.path.abspath(p) for p in sys.argv[1:3])
-    mbytes = int(sys.argv[3]) if len(sys.argv) > 3 else 20
+    mbytes = int(sys.argv[3]) if len(sys.argv) > 3 else 15
     if os.geteuid():
         skip("needs root")
     world = World(osf)
@@ -172,6 +243,8 @@ def main():
                 turns(world, program, listener, host, who, mbytes, seed)
                 seed += 1
         redis(world)
+        changes_user(world)
+        for_one_command(world, program)
     finally:
         world.close()
 

@@ -8,7 +8,8 @@
  * bytes and the other answers with some; now and then both send at once.  With MS, an end
  * sets a socket option every MS/10 to MS ms, at any point of a turn: under osf the
  * connection goes back to the kernel for it, and moves again after a few turns.  The last
- * turn ends by a FIN of each side, in an order that depends on SEED.
+ * turn ends by a FIN of each side, in an order that depends on SEED, or by a reset of one
+ * side, which the other must see.
  *
  * Prints the bytes, or what was wrong, with status 1.
  */
@@ -153,10 +154,8 @@ static void must_end(void)
 		die("no end");
 }
 
-static void end(void)
+static void by_fin(bool is_first)
 {
-	bool is_first = (rng_below(&rng, 2) != 0) == opens;
-
 	if (!is_first)
 		must_end();
 	if (shutdown(fd, SHUT_WR))
@@ -165,6 +164,32 @@ static void end(void)
 		must_end();
 	if (close(fd))
 		die("close");
+}
+
+static void by_reset(bool is_first)
+{
+	struct linger now = { 1, 0 };
+	char c;
+
+	if (is_first) {
+		if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)) ||
+		    close(fd))
+			die("reset");
+		return;
+	}
+	if (recv(fd, &c, 1, 0) != -1 || errno != ECONNRESET)
+		die("no reset");
+	close(fd);
+}
+
+static void end(void)
+{
+	bool is_first = (rng_below(&rng, 2) != 0) == opens;
+
+	if (rng_below(&rng, 3))
+		by_fin(is_first);
+	else
+		by_reset(is_first);
 }
 
 static void reach(const char *host, const char *port)

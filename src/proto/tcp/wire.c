@@ -28,6 +28,7 @@
 /* After osfd has refused a device, or was not there. */
 #define ASK_AGAIN_NS (2 * NS_PER_S)
 #define CHECK_NS (200 * NS_PER_MS)
+#define CHANGES_NS (20 * NS_PER_MS)
 /* What osfd does takes microseconds. */
 #define REPLY_S 5
 
@@ -115,12 +116,18 @@ void wire_unlock(void)
 	lock_put(&lock);
 }
 
-/* Addresses, links or routes have changed: the kernel knows where to send. */
+/* Addresses, links or routes may have changed: the kernel knows where to send.  A frame
+ * explains why a sleeper woke, so then we ask only now and then. */
 static void look_at_changes(void)
 {
+	static uint64_t asked_ns;
+	uint64_t now = coarse_ns();
 	char buf[8192];
 	bool any = false;
 
+	if (wire_has_come() && now - asked_ns < CHANGES_NS)
+		return;
+	asked_ns = now;
 	while (libc.recv(changes_fd, buf, sizeof(buf), MSG_DONTWAIT) > 0 ||
 	       errno == ENOBUFS)
 		any = true;
@@ -359,6 +366,23 @@ int wire_thaw(int fd, const struct frozen *f, const struct image_queues *q,
 void wire_add(struct moved *m) { list_add_tail(&conns, &m->link); }
 void wire_remove(struct moved *m) { list_del(&m->link); }
 
+/* With the lock, or in the child of a fork. */
+static void forget(struct engine *e)
+{
+	store_rel(&wire_engine, (struct engine *)NULL);
+	idle_set(NULL);
+	close_all();
+	fds_close(engine_fd(e));
+}
+
+void wire_drop(void)
+{
+	wire_lock();
+	if (wire_engine && list_is_empty(&conns))
+		forget(wire_engine);
+	lock_put(&lock);
+}
+
 void wire_after_fork(void)
 {
 	struct engine *e = wire_engine;
@@ -366,9 +390,6 @@ void wire_after_fork(void)
 	lock = (struct lock){ 0 };
 	if (!e)
 		return;
-	store_rel(&wire_engine, (struct engine *)NULL);
-	idle_set(NULL);
-	close_all();
-	fds_close(engine_fd(e));
+	forget(e);
 	list_init(&conns);
 }

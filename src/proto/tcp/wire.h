@@ -69,5 +69,9 @@ MUST_CHECK int wire_thaw(int fd, const struct frozen *f,
 void wire_add(struct moved *m);
 void wire_remove(struct moved *m);
 
+/* The process gives up authority, and the grant is some.  Its connections have gone back.
+ * The memory stays: threads look at it without the lock. */
+void wire_drop(void);
+
 /* In the child of a fork: forget all, which is the parent's. */
 void wire_after_fork(void);
