@@ -166,17 +166,22 @@ static void by_fin(bool is_first)
 		die("close");
 }
 
+/* A reset discards what has not left; so the other side says first that it has all. */
 static void by_reset(bool is_first)
 {
 	struct linger now = { 1, 0 };
-	char c;
+	char c = 0;
 
 	if (is_first) {
+		if (recv(fd, &c, 1, 0) != 1 || c != 'x')
+			die("not all");
 		if (setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)) ||
 		    close(fd))
 			die("reset");
 		return;
 	}
+	if (send(fd, "x", 1, MSG_NOSIGNAL) != 1)
+		die("send");
 	if (recv(fd, &c, 1, 0) != -1 || errno != ECONNRESET)
 		die("no reset");
 	close(fd);
