@@ -35,7 +35,7 @@
 struct engine *wire_engine;
 
 static struct lock lock; /* all below */
-static int osfd_fd = -1, link_fd = -1, queue_fd = -1;
+static int osfd_fd = -1, link_fd = -1, queue_fd = -1, packet_fd = -1;
 static int idle_set_fd = -1, timer_fd = -1, changes_fd = -1;
 static uint32_t n_opened; /* numbers idle_set_fd */
 static uint32_t grant, device;
@@ -210,14 +210,14 @@ static void close_all(void)
 	timer_ns = UINT64_MAX;
 }
 
-static int open_idle(int packet_fd)
+static int open_idle(int frames_fd)
 {
 	timer_fd = fds_hide(
 	    timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
 	idle_set_fd = fds_hide(libc.epoll_create1(EPOLL_CLOEXEC));
 	changes_fd = listen_to_changes();
 	n_opened++;
-	return watch_fd(packet_fd) && watch_fd(timer_fd) && watch_fd(changes_fd)
+	return watch_fd(frames_fd) && watch_fd(timer_fd) && watch_fd(changes_fd)
 		   ? 0
 		   : -EMFILE;
 }
@@ -260,7 +260,8 @@ static int open_engine(const struct msg_grant *g, int got[2])
 		libc.close(got[0]);
 		return -EMFILE;
 	}
-	int err = engine_open(fds_hide(got[0]), &dev, now_ns(), &e);
+	int fd = fds_hide(got[0]);
+	int err = engine_open(fd, &dev, now_ns(), &e);
 	if (err)
 		return err;
 	err = open_idle(engine_fd(e));
@@ -271,6 +272,7 @@ static int open_engine(const struct msg_grant *g, int got[2])
 	if (!has_conns_list)
 		list_init(&conns);
 	has_conns_list = true;
+	packet_fd = fd;
 	store_rel(&wire_engine, e);
 	idle_set(&idle_wire);
 	return 0;
@@ -366,30 +368,29 @@ int wire_thaw(int fd, const struct frozen *f, const struct image_queues *q,
 void wire_add(struct moved *m) { list_add_tail(&conns, &m->link); }
 void wire_remove(struct moved *m) { list_del(&m->link); }
 
-/* With the lock, or in the child of a fork. */
-static void forget(struct engine *e)
+/* With the lock, or in the child of a fork, which has none of the engine's memory. */
+static void forget(void)
 {
 	store_rel(&wire_engine, (struct engine *)NULL);
 	idle_set(NULL);
 	close_all();
-	fds_close(engine_fd(e));
+	fds_close(packet_fd);
+	packet_fd = -1;
 }
 
 void wire_drop(void)
 {
 	wire_lock();
 	if (wire_engine && list_is_empty(&conns))
-		forget(wire_engine);
+		forget();
 	lock_put(&lock);
 }
 
 void wire_after_fork(void)
 {
-	struct engine *e = wire_engine;
-
 	lock = (struct lock){ 0 };
-	if (!e)
+	if (!wire_engine)
 		return;
-	forget(e);
+	forget();
 	list_init(&conns);
 }
