@@ -47,6 +47,7 @@ enum osf_stats_proto {
 	OSF_PROTO_INET,   /* the kernel's TCP */
 	OSF_PROTO_SHM,    /* shared memory */
 	OSF_PROTO_MODULE, /* a module's protocol */
+	OSF_PROTO_TCP,    /* our own TCP, over a port */
 	OSF_PROTOS
 };
 

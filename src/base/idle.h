@@ -25,6 +25,8 @@ struct idle {
 	int (*fd)(uint32_t *number);
 	/* Takes all that is there, so that it is readable no more. */
 	void (*run)(void);
+	/* May it be readable?  One load, for who spins; NULL: only poll() tells. */
+	bool (*has_come)(void);
 };
 
 extern const struct idle *idle;
@@ -40,6 +42,15 @@ static inline int idle_fd(uint32_t *number)
 	const struct idle *w = load_acq(&idle);
 
 	return likely(!w) ? -1 : w->fd(number);
+}
+
+/* Who spins before a sleep: runs it, if that is worth while. */
+static inline void idle_spin(void)
+{
+	const struct idle *w = load_acq(&idle);
+
+	if (unlikely(w != NULL) && w->has_come && w->has_come())
+		w->run();
 }
 
 static inline void idle_run(void)

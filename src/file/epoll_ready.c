@@ -164,6 +164,9 @@ static uint32_t item_events(struct epitem *it)
 			arm |= it->events & EPOLLOUT;
 	}
 	bool is_notified = ops->arm(sk, item_fd(it), arm, &it->watch);
+	/* Room that came and went between two looks is an edge, too; the kernel sees it. */
+	if (!by_level && !ops->own_events)
+		arm |= it->events & EPOLLOUT;
 	if (unlikely(arm & EPOLLOUT) && !it->hints_room)
 		hint_room(it, ops);
 	uint32_t ev = ops->events(sk, item_fd(it)) & want;

@@ -84,6 +84,7 @@ static bool has_come(void *arg)
 	struct waiting *a = waiting_of(arg);
 	struct pollfd p = { .fd = a->epfd, .events = POLLIN };
 
+	idle_spin();
 	if (ready_has_come(&a->ep->rs))
 		return true;
 	if (++a->turns % 64)
@@ -98,6 +99,8 @@ static void begin_sleep(struct wait *w)
 	a->n = 0;
 	if (unlikely(a->ep->n_merged && !load_rlx(&a->ep->bell_tried)))
 		epoll_hang_bell(a->ep);
+	if (idle_is_on()) /* since this wait began, maybe */
+		epoll_idle(a->ep);
 	a->news = !ready_sleep(&a->ep->rs);
 	a->is_asleep = true;
 }

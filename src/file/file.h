@@ -196,6 +196,8 @@ void file_hand_over(int fd, enum osf_reason why);
 void file_give_back(struct file *f, int fd, enum osf_reason why, bool gently);
 /* Before a fork: what lives in this process alone falls back, if it can. */
 void file_before_fork(void);
+/* The process gives up authority: connections leave its port, and it has none then. */
+void file_drop_port(void);
 /* This process is about to execute another program, or to start one. */
 void file_before_exec(char *const *argv, char *const *envp);
 /* @acts: posix_spawn()'s file actions or NULL, known by their address alone. */

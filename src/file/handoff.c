@@ -31,6 +31,7 @@
 #include "file/hold.h"
 #include "file/relay.h"
 #include "ops/ops.h"
+#include "ops/port.h"
 #include "sock/anchor.h"
 #include "sock/shared.h"
 #include "sock/sock_ops.h"
@@ -141,6 +142,14 @@ static void connections_leave(void)
 	}
 }
 
+void file_drop_port(void)
+{
+	if (!port_is_open())
+		return;
+	connections_leave();
+	port_drop();
+}
+
 /* Another process may accept what waits at @l.  Which connections of this process wait
  * there only their module knows: so all of them fall back. */
 static void listener_leaves(struct file *l)
@@ -152,7 +161,7 @@ static void listener_leaves(struct file *l)
 /* Connections first: those that wait at a listener fall back with the others. */
 void file_before_fork(void)
 {
-	if (!ops_has_modules())
+	if (!ops_is_in_process())
 		return;
 	connections_leave();
 	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
@@ -277,6 +286,10 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 		/* Nobody else will use it. */
 		if (stays && is_exec && sock_ops(f->sk)->is_ours &&
 		    sock_procs(f->sk) == 1)
+			named = NAMED;
+		/* The kernel closes it without a word to the peer. */
+		if (is_exec && f->kind == FILE_SOCK &&
+		    sock_ops(f->sk)->in_process)
 			named = NAMED;
 		if (named)
 			hand_off_held(f, fd, named);

@@ -28,6 +28,7 @@
 #include "file/file.h"
 #include "file/hold.h"
 #include "ops/ops.h"
+#include "ops/port.h"
 #include "sock/arena.h"
 #include "sock/shared.h"
 #include "sock/sock_ops.h"
@@ -142,13 +143,17 @@ static void renounce_one(struct file *f, int fd)
 	is_all_done &= renounce(f, fd);
 }
 
-bool file_may_renounce(void) { return arena_inherits() && !file_has_left(); }
+bool file_may_renounce(void)
+{
+	return (arena_inherits() || port_is_open()) && !file_has_left();
+}
 
 void file_renounce(void)
 {
 	int saved = errno;
 
-	if (!file_may_renounce())
+	file_drop_port();
+	if (!arena_inherits() || file_has_left())
 		return;
 	hold_reap();
 	walk(give_back);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* ops/netlink.c - see ops/netlink.h */
 #include <errno.h>
+#include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 #include <stdalign.h>
 #include <string.h>
@@ -239,6 +240,66 @@ int netlink_route(int fd, const struct route_key *key, struct osf_route *out)
 	if (!err)
 		*out = found;
 	return err;
+}
+
+/* What may be sent to: known, if maybe not for long (NUD_STALE). */
+#define NUD_USABLE                                                             \
+	(NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_STALE | NUD_DELAY |   \
+	 NUD_PROBE)
+
+struct neigh_request {
+	struct nlmsghdr h;
+	struct ndmsg m;
+	struct rtattr dst;
+	uint8_t addr[16];
+};
+
+static int read_neigh(const struct nlmsghdr *h, uint8_t mac[6])
+{
+	const struct ndmsg *m = NLMSG_DATA(h);
+	int len = (int)(h->nlmsg_len - NLMSG_LENGTH(sizeof(*m)));
+
+	if (h->nlmsg_type != RTM_NEWNEIGH ||
+	    h->nlmsg_len < NLMSG_LENGTH(sizeof(*m)) ||
+	    !(m->ndm_state & NUD_USABLE))
+		return -EAGAIN;
+	for (const struct rtattr *a =
+		 (const struct rtattr *)((const char *)m +
+					 NLMSG_ALIGN(sizeof(*m)));
+	     RTA_OK(a, len); a = RTA_NEXT(a, len)) {
+		if (a->rta_type != NDA_LLADDR || RTA_PAYLOAD(a) != 6)
+			continue;
+		memcpy(mac, RTA_DATA(a), 6);
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+int netlink_neigh(int fd, uint32_t ifindex, const struct in6_addr *addr,
+		  uint8_t mac[6])
+{
+	alignas(struct nlmsghdr) char buf[4096];
+	uint16_t bytes = is_v4(addr) ? 4 : 16;
+	struct neigh_request r = {
+		.h = { .nlmsg_len = (uint32_t)NLMSG_LENGTH(sizeof(r.m)) +
+				    RTA_LENGTH(bytes),
+		       .nlmsg_type = RTM_GETNEIGH,
+		       .nlmsg_flags = NLM_F_REQUEST,
+		       .nlmsg_seq = 1 },
+		.m = { .ndm_family = is_v4(addr) ? AF_INET : AF_INET6,
+		       .ndm_ifindex = (int)ifindex },
+		.dst = { .rta_len = (uint16_t)RTA_LENGTH(bytes),
+			 .rta_type = NDA_DST },
+	};
+
+	memcpy(r.addr, addr->s6_addr + 16 - bytes, bytes);
+	if (libc.send(fd, &r, r.h.nlmsg_len, 0) < 0)
+		return -errno;
+	ssize_t n = libc.recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+	const struct nlmsghdr *h = (const struct nlmsghdr *)buf;
+	if (n < 0)
+		return -errno;
+	return NLMSG_OK(h, (size_t)n) ? read_neigh(h, mac) : -EPROTO;
 }
 
 /* The device of a route: of its first hop where it has several. */

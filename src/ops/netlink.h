@@ -44,5 +44,14 @@ MUST_CHECK int netlink_listen(void);
 MUST_CHECK int netlink_route(int fd, const struct route_key *key,
 			     struct osf_route *out);
 
+/**
+ * netlink_neigh() - the hardware address of a neighbour, as the kernel knows it now
+ * @fd: of netlink_open(); nobody else may use it during the call
+ *
+ * Return: 0; -EAGAIN: not known, or not known to be right; or another -errno
+ */
+MUST_CHECK int netlink_neigh(int fd, uint32_t ifindex,
+			     const struct in6_addr *addr, uint8_t mac[6]);
+
 /* The event of @h for modules; false: none. */
 bool netlink_event(const struct nlmsghdr *h, struct osf_inet_event *out);

@@ -18,6 +18,7 @@
 #include "ops/module.h"
 #include "ops/ops.h"
 #include "ops/policy.h"
+#include "ops/port.h"
 #include "proto/inet/inet.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
@@ -224,6 +225,8 @@ static void carried(struct sock *sk)
 
 bool ops_has_modules(void) { return registry_any(); }
 
+bool ops_is_in_process(void) { return registry_any() || port_is_open(); }
+
 bool ops_is_inside(void) { return ops_inside; }
 
 int ops_connect_first(struct sock *sk, int fd, const struct sockaddr *to,
@@ -263,6 +266,8 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 	enum osf_reason why = candidate_refused(&q, "shm");
 	if (why == OSF_REASON_RULE_OTHER && sock_procs(sk) > 1)
 		why = OSF_REASON_SHARED; /* so modules were not asked */
+	if (why != OSF_REASON_NONE && !offload && port_may_take(sk, &q))
+		return 0;
 	if (why == OSF_REASON_NONE && offload && !shm_is_announced(fd))
 		why = OSF_REASON_NO_PEER;
 	if (why != OSF_REASON_NONE && offload) {
@@ -377,7 +382,8 @@ int ops_accept_first(struct sock *sk, int fd, struct sock *listener,
 }
 
 /* Why a socket that @listener accepted from @from stays on TCP. */
-static enum osf_reason accepted_why(const struct sock *listener, int fd,
+static enum osf_reason accepted_why(struct sock *sk,
+				    const struct sock *listener, int fd,
 				    const struct sockaddr *from)
 {
 	struct sockaddr_storage local;
@@ -392,7 +398,10 @@ static enum osf_reason accepted_why(const struct sock *listener, int fd,
 	    !getsockname(fd, (struct sockaddr *)&local, &len))
 		q.provider =
 		    policy_provider(ROLE_TCP_SERVER, (void *)&local, from);
-	return candidate_refused(&q, "shm");
+	enum osf_reason why = candidate_refused(&q, "shm");
+
+	return why != OSF_REASON_NONE && port_may_take(sk, &q) ? OSF_REASON_NONE
+							       : why;
 }
 
 void ops_accepted(struct sock *sk, int fd, struct sock *listener,
@@ -400,7 +409,7 @@ void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 {
 	note_accepted(sk, fd, listener, from);
 	start_counting(sk);
-	enum osf_reason why = accepted_why(listener, fd, from);
+	enum osf_reason why = accepted_why(sk, listener, fd, from);
 
 	if (why != OSF_REASON_NONE)
 		to_kernel(sk, why);
@@ -464,6 +473,8 @@ void ops_advance(struct sock *sk, int fd)
 	}
 	if (sock_procs(sk) > 1 || (sk->adopted && !is_sole(sk, fd)))
 		sock_set_mode(sk, SOCK_YOUNG); /* until the others let go */
+	else if (sk->flags & SOCK_F_PORT)
+		return port_look(sk, fd);
 	else if (sk->flags & SOCK_F_ACTIVE)
 		look_as_opener(sk, fd);
 	else
@@ -498,6 +509,7 @@ void ops_unannounce(struct sock *sk)
 static void ops_init(void)
 {
 	shm_configure();
+	port_configure();
 	all_leave = env_other_leaves();
 	builtin_register(shm_config.enabled);
 	registry_init();

@@ -44,6 +44,8 @@ MUST_CHECK int ops_connect_first(struct sock *sk, int fd,
 				 const struct module_how *how);
 /* Has any module registered? */
 bool ops_has_modules(void);
+/* May there be connections that live in this process alone (sock_ops.in_process)? */
+bool ops_is_in_process(void);
 /* Does this thread run an op of a module's? */
 bool ops_is_inside(void);
 /* Call after the kernel's connect() returned 0 or EINPROGRESS.  Returns 0, or

@@ -215,6 +215,16 @@ bool route_is_local(int fd, const struct sockaddr *to)
 	return r.kind == OSF_ROUTE_LOCAL;
 }
 
+int route_neigh(const struct osf_route *r, uint8_t mac[6])
+{
+	struct in6_addr hop;
+	GUARD(&lock);
+
+	memcpy(&hop, r->hop, sizeof(hop));
+	return open_locked() ? netlink_neigh(ask_fd, r->ifindex, &hop, mac)
+			     : -EMFILE;
+}
+
 /* One datagram of events; 0: there is none.  -ENOBUFS: some are lost. */
 static ssize_t receive(void *buf, size_t bytes)
 {

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
+#include "base/compiler.h"
 #include "osf/proto.h"
 
 /**
@@ -27,6 +28,9 @@
  */
 void route_get(int fd, const struct sockaddr *to, struct osf_route *out);
 /* Is it an address of this host? */
+/* The hardware address of a route's next hop.  Return: 0; -EAGAIN: the kernel does not
+ * know it now; or another negative errno */
+MUST_CHECK int route_neigh(const struct osf_route *r, uint8_t mac[6]);
 bool route_is_local(int fd, const struct sockaddr *to);
 
 /* Pass the kernel's change events on. */

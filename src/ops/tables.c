@@ -8,6 +8,7 @@
 #include "proto/module/stream.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
+#include "proto/tcp/conn.h"
 #include "sock/sock_ops.h"
 #include "sock/switch.h"
 
@@ -18,10 +19,11 @@ const struct sock_ops *const sock_tables[SOCK_TABLES] = {
 	[SOCK_SHM] = &shm_ops,
 	[SOCK_KERNEL] = &inet_kernel_ops,
 	[SOCK_MODULE] = &stream_ops,
-	[SOCK_MODULE + 1 ... SOCK_TABLES - 1] = &inet_kernel_ops,
+	[SOCK_TCP] = &tcp_ops,
+	[SOCK_TCP + 1 ... SOCK_TABLES - 1] = &inet_kernel_ops,
 };
 
-static_assert(sizeof(struct shm_conn) <= STREAM_AT,
-	      "stream_of() has its own place");
+static_assert(sizeof(struct shm_conn) <= MOVED_AT,
+	      "stream_of() and moved_of() have their own places");
 
 HOT void sock_went_past(void) { inbox_went_past(); }

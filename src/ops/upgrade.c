@@ -13,6 +13,7 @@
 #include "proto/shm/inbox.h"
 #include "proto/shm/other_end.h"
 #include "proto/shm/shm.h"
+#include "proto/tcp/wire.h"
 #include "sock/switch.h"
 
 void ops_close(struct sock *sk, int fd)
@@ -78,4 +79,5 @@ void ops_after_fork(void)
 	ops_forked();
 	inbox_after_fork();
 	route_after_fork();
+	wire_after_fork();
 }

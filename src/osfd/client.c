@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
+#include "base/libc.h"
 #include "osfd/name.h"
 
 union control {
@@ -33,7 +33,11 @@ static int request_send(int fd, const struct request *r, size_t len,
 		};
 		memcpy(CMSG_DATA(&control.head), fds, n_fds * sizeof(int));
 	}
-	return sendmsg(fd, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	ssize_t n;
+	do /* else osfd would serve a request that nobody knows of */
+		n = libc.sendmsg(fd, &msg, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -errno : 0;
 }
 
 static int reply_receive(int fd, struct reply *out, int got[2])
@@ -48,7 +52,10 @@ static int reply_receive(int fd, struct reply *out, int got[2])
 	};
 
 	memset(out, 0, sizeof(*out)); /* an older osfd says less */
-	ssize_t n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+	ssize_t n;
+	do
+		n = libc.recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
 	if (n < (ssize_t)offsetof(struct reply, hello) ||
 	    out->magic != MSG_MAGIC)
 		return -EIO;
@@ -61,8 +68,8 @@ static int reply_receive(int fd, struct reply *out, int got[2])
 	if (got) {
 		memcpy(got, fds, sizeof(fds));
 	} else {
-		close(fds[0]);
-		close(fds[1]);
+		libc.close(fds[0]);
+		libc.close(fds[1]);
 	}
 	return 0;
 }
@@ -87,7 +94,7 @@ static int check_is_root(int fd)
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+	if (libc.getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
 		return -errno;
 	return cred.uid == 0 ? 0 : -EPERM;
 }
@@ -98,11 +105,11 @@ int osfd_connect(struct reply *hello)
 	struct request r = { .hello = { MSG_VERSION, MSG_VERSION_MIN } };
 	socklen_t len =
 	    offsetof(struct sockaddr_un, sun_path) + sizeof(OSFD_NAME);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int fd = libc.socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	int err = fd < 0 ? -errno : 0;
 
 	memcpy(un.sun_path + 1, OSFD_NAME, sizeof(OSFD_NAME) - 1);
-	if (!err && connect(fd, (struct sockaddr *)&un, len) < 0)
+	if (!err && libc.connect(fd, (struct sockaddr *)&un, len) < 0)
 		err = -errno;
 	if (!err)
 		err = check_is_root(fd);
@@ -111,6 +118,6 @@ int osfd_connect(struct reply *hello)
 	if (!err)
 		return fd;
 	if (fd >= 0)
-		close(fd);
+		libc.close(fd);
 	return err;
 }

@@ -2,7 +2,7 @@
 /*
  * osfd/client.h - a program's side of osfd's socket
  *
- * Owner: one thread at a time.  Plain calls of libc: for tools and tests.
+ * Owner: one thread at a time.
  */
 #pragma once
 

@@ -32,7 +32,11 @@ enum {
 	FROZEN_KEEPALIVE = 1 << 2,
 	FROZEN_SHUT_RD =
 	    1 << 3, /* set by the program; the kernel does not say */
-	FROZEN_FLAGS = (1 << 4) - 1,
+	/* Of a thaw: the peer has ended the connection, and the engine has not taken that:
+	 * the kernel gets the segment again. */
+	FROZEN_PEER_FIN = 1 << 4,
+	FROZEN_PEER_RESET = 1 << 5,
+	FROZEN_FLAGS = (1 << 6) - 1,
 };
 
 struct frozen {

@@ -14,6 +14,7 @@
 #define TIMESTAMPS 12 /* two NOPs, and the option */
 #define FLAGS_ACK 0x10
 #define FLAGS_RST_ACK 0x14
+#define FLAGS_FIN_ACK 0x11
 
 /* An address of a raw socket, which has no port. */
 static socklen_t raw_addr(const uint8_t addr[16], struct sockaddr_storage *ss)
@@ -119,4 +120,51 @@ void wake_peer(const struct steer_key *key, uint32_t snd_nxt)
 	struct frozen f = { .snd_nxt = snd_nxt - 1 };
 
 	send_segment(key, 0, &f, FLAGS_ACK);
+}
+
+/* A whole packet from the peer to us, without timestamps, which nobody knows. */
+static uint32_t build_from_peer(uint8_t *p, const struct steer_key *k,
+				const struct frozen *f, uint32_t ack)
+{
+	uint8_t *seg;
+	struct ip_addr src, dst;
+
+	memcpy(src.b, k->peer, 16);
+	memcpy(dst.b, k->local, 16);
+	uint32_t ip_len = ip_build(p, &src, &dst, IP_PROTO_TCP, 0, TCP_HEAD);
+	seg = p + ip_len;
+	memset(seg, 0, TCP_HEAD);
+	memcpy(seg, &k->peer_port, 2);
+	memcpy(seg + 2, &k->local_port, 2);
+	store_be32(seg + 4, f->rcv_nxt);
+	store_be32(seg + 8, ack);
+	seg[12] = TCP_HEAD / 4 << 4;
+	seg[13] = f->flags & FROZEN_PEER_RESET ? FLAGS_RST_ACK : FLAGS_FIN_ACK;
+	store_be16(seg + 14,
+		   (uint16_t)MIN(f->snd_wnd >> f->snd_wscale, 65535u));
+	struct cksum sum = ip_pseudo_sum(&src, &dst, IP_PROTO_TCP, TCP_HEAD);
+	cksum_add(&sum, seg, TCP_HEAD);
+	store_be16(seg + 16, cksum_end(&sum));
+	return ip_len + TCP_HEAD;
+}
+
+void end_by_peer(const struct connection *c, const struct frozen *f,
+		 uint32_t n_unacked)
+{
+	uint8_t packet[IPV6_HEAD + TCP_HEAD];
+	struct sockaddr_storage to;
+	socklen_t len = raw_addr(c->key.local, &to);
+	bool is_v6 = to.ss_family == AF_INET6;
+	uint32_t n =
+	    build_from_peer(packet, &c->key, f, f->snd_nxt - n_unacked);
+
+	if (is_v6)
+		((struct sockaddr_in6 *)&to)->sin6_scope_id = scope_of(c);
+	int raw = socket(to.ss_family, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW);
+	if (raw < 0)
+		return;
+	opt_set(raw, is_v6 ? IPPROTO_IPV6 : IPPROTO_IP,
+		is_v6 ? IPV6_HDRINCL : IP_HDRINCL, 1);
+	(void)sendto(raw, packet, n, MSG_DONTWAIT, (struct sockaddr *)&to, len);
+	close(raw);
 }

@@ -25,3 +25,10 @@ void wake_peer(const struct steer_key *key, uint32_t snd_nxt);
  * which the peer drops the segment without a look at the ACK.  Then the peer would wait
  * for its retransmission timer, and send nothing more if it has Nagle's algorithm on. */
 void ack_peer(const struct connection *c, const struct frozen *f);
+
+/* The segment with which the peer has ended the connection, for our kernel: the engine has
+ * seen it and has not taken it.  Otherwise the peer would repeat a FIN only after its
+ * retransmission timer, and a reset never.  It comes from the peer's address, with the
+ * number that our kernel expects next. */
+void end_by_peer(const struct connection *c, const struct frozen *f,
+		 uint32_t n_unacked);

@@ -7,11 +7,12 @@
  *   1  disconnect; TCP_REPAIR stays on, so the peer hears nothing of it
  *   2  sequence numbers, the same local address, the same peer, without a handshake
  *   3  what the handshake had agreed on; the timestamp, which must not step back
- *   4  bytes of both queues; a restored byte that was sent counts as sent
+ *   4  bytes of both queues, for which buffers grow if they have to; a restored byte that
+ *      was sent counts as sent
  *   5  windows, which are judged against the numbers that the bytes have moved
  *   6  TCP_REPAIR off, the filter off, what a disconnect clears put back
  *   7  the frames are the kernel's; bytes that were never sent go out as usual, and an
- *      ACK that the engine has owed
+ *      ACK that the engine has owed; the peer's end, if the engine has seen it
  *
  * Up to step 1 nothing has changed.  After it, a step that fails ends the connection,
  * and the peer gets a reset: a connection with a hole in it must not go on.
@@ -30,7 +31,20 @@
 /* Kinds of options in a SYN: RFC 9293 section 3.1, RFC 7323, RFC 2018. */
 enum { KIND_MSS = 2, KIND_WINDOW = 3, KIND_SACK = 4, KIND_TIMESTAMP = 8 };
 
-#define CHUNK 16384u /* bytes in one skb of a restored queue */
+#define CHUNK 16384u       /* bytes in one skb of a restored queue */
+#define MAXSEG_MAX 32767u  /* that TCP_MAXSEG takes; lo has more */
+#define ROOM_ALWAYS 16384u /* that each buffer has for a restored queue */
+#define ROOM_BESIDE                                                            \
+	65536u /* what the kernel needs beside the bytes, for these limits */
+
+#ifndef SO_BUF_LOCK
+#define SO_BUF_LOCK 72
+#endif
+
+/* A socket's buffers, before they grow.  0: they do not. */
+struct room {
+	int sndbuf, rcvbuf, lock;
+};
 
 static int set_seq(int fd, int queue, uint32_t seq)
 {
@@ -74,9 +88,14 @@ static int reconnect(int fd, const struct connection *c, const struct frozen *f,
 		err = opt_set(fd, SOL_TCP, TCP_REPAIR_QUEUE, TCP_NO_QUEUE);
 	if (!err)
 		err = bind_again(fd, c);
+	/* connect() fits the segments to the MSS, and TCP_REPAIR_OPTIONS comes later:
+	 * without this they would have 536 bytes, or 1220. */
+	if (!err)
+		err = opt_set(fd, SOL_TCP, TCP_MAXSEG,
+			      (int)MIN(f->mss_clamp, MAXSEG_MAX));
 	if (!err && connect(fd, (const struct sockaddr *)&c->peer, c->len) < 0)
 		err = -errno;
-	return err;
+	return err ? err : opt_set(fd, SOL_TCP, TCP_MAXSEG, 0);
 }
 
 /* Step 3. */
@@ -118,6 +137,41 @@ static int put_bytes(int fd, const struct queues *q, uint64_t off, uint32_t n)
 		off += (uint64_t)put;
 	}
 	return 0;
+}
+
+static int grow(int fd, int opt, int force, uint32_t bytes, int *was)
+{
+	if (bytes <= ROOM_ALWAYS)
+		return 0;
+	*was = opt_get(fd, SOL_SOCKET, opt);
+	/* The kernel doubles what it is given. */
+	return *was > 0 && (uint64_t)*was / 2 < bytes + ROOM_BESIDE
+		   ? opt_set(fd, SOL_SOCKET, force, (int)(bytes + ROOM_BESIDE))
+		   : 0;
+}
+
+/* The engine's buffers may have held more than the kernel's would. */
+static int make_room(int fd, const struct queues *q, struct room *r)
+{
+	*r = (struct room){ .lock = opt_get(fd, SOL_SOCKET, SO_BUF_LOCK) };
+	int err = grow(fd, SO_RCVBUF, SO_RCVBUFFORCE, q->n_unread, &r->rcvbuf);
+
+	return err ? err
+		   : grow(fd, SO_SNDBUF, SO_SNDBUFFORCE,
+			  q->n_unacked + q->n_unsent, &r->sndbuf);
+}
+
+/* Sizes that the program has set are what they were.  Others stay, and the kernel goes on
+ * tuning them. */
+static void end_room(int fd, const struct room *r)
+{
+	if (r->lock < 0 || (!r->sndbuf && !r->rcvbuf))
+		return;
+	if (r->rcvbuf && r->lock & SOCK_RCVBUF_LOCK)
+		opt_set(fd, SOL_SOCKET, SO_RCVBUFFORCE, r->rcvbuf / 2);
+	if (r->sndbuf && r->lock & SOCK_SNDBUF_LOCK)
+		opt_set(fd, SOL_SOCKET, SO_SNDBUFFORCE, r->sndbuf / 2);
+	opt_set(fd, SOL_SOCKET, SO_BUF_LOCK, r->lock);
 }
 
 /* Step 4. */
@@ -181,12 +235,14 @@ static int put_back(int fd, const struct frozen *f)
 }
 
 static int restore(int fd, const struct connection *c, const struct frozen *f,
-		   const struct queues *q)
+		   const struct queues *q, struct room *r)
 {
 	int err = reconnect(fd, c, f, q);
 
 	if (!err)
 		err = set_options(fd, f);
+	if (!err)
+		err = make_room(fd, q, r);
 	if (!err)
 		err = put_queues(fd, q);
 	if (!err)
@@ -216,6 +272,7 @@ int thaw(struct grant *g, int fd, const struct frozen *f,
 	 const struct queues *q, struct refusal *why)
 {
 	struct connection c;
+	struct room room = { 0 };
 
 	*why = (struct refusal){ 0 };
 	int err = connection_of(fd, &c, why);
@@ -231,16 +288,19 @@ int thaw(struct grant *g, int fd, const struct frozen *f,
 		err = check_queues(q, why);
 	if (err)
 		return err;
-	err = restore(fd, &c, f, q);
+	err = restore(fd, &c, f, q, &room);
 	grant_unsteer(g, &c.key);
 	if (!err)
 		err = put_bytes(fd, q, (uint64_t)q->n_unread + q->n_unacked,
 				q->n_unsent);
+	end_room(fd, &room);
 	if (err) {
 		refuse(why, "cannot be thawed: %s", strerror(-err));
 		reset_peer(fd, &c, f);
 	} else if (f->rcv_wup != f->rcv_nxt) {
 		ack_peer(&c, f);
 	}
+	if (!err && f->flags & (FROZEN_PEER_FIN | FROZEN_PEER_RESET))
+		end_by_peer(&c, f, q->n_unacked);
 	return err;
 }

@@ -173,7 +173,7 @@ int opt_set(struct sock *sk, int fd, const struct opt *o, int level, int name,
 	bool ours = err == -ESTALE;
 
 	if (ours && sock_ops(sk)->setsockopt) {
-		err = sock_ops(sk)->setsockopt(sk, level, name, val, len);
+		err = sock_ops(sk)->setsockopt(sk, fd, level, name, val, len);
 		if (err != -EOPNOTSUPP)
 			return err;
 	}

@@ -17,6 +17,7 @@
  *   SHM        rings, after what was still in TCP
  *   KERNEL     for good: data calls no longer come here
  *   MODULE     a module of the process moves the bytes (osf/stream.h); then KERNEL
+ *   TCP        our own TCP moves them over a port (proto/tcp/conn.h); then KERNEL
  *
  * Locks, between threads and processes: rx for the receiving half, tx for the sending half.
  * To change the mode, take both in that order.  For a socket that several processes
@@ -41,6 +42,7 @@ enum sock_mode {
 	SOCK_SHM,
 	SOCK_KERNEL,
 	SOCK_MODULE,
+	SOCK_TCP,
 };
 
 /* sock.state: from bit 0, a count of kernel calls in flight while YOUNG; then
@@ -137,7 +139,8 @@ struct sock {
 	/* SO_MAX_PACING_RATE, while it shows the peer a number in place of the
 	 * program's own rate; 0: it does not. */
 	uint64_t rate_shown, rate_was;
-	uint8_t adopted; /* others may hold it that we do not know of */
+	uint8_t adopted;  /* others may hold it that we do not know of */
+	uint8_t in_group; /* a group has it, and no file */
 	uint32_t generation;
 	struct watch_list watches; /* who waits for it in this process */
 
@@ -152,6 +155,7 @@ enum {
 	SOCK_F_PASSIVE = 2, /* it came from accept() */
 	SOCK_F_LISTEN = 4,
 	SOCK_F_EAGER = 8,     /* upgrade at once: asked for */
+	SOCK_F_PORT = 16,     /* what may take it is our own TCP */
 	SOCK_F_OFFLOAD = 32,  /* AF_INET_OFFLOAD */
 	SOCK_F_PROPOSED = 64, /* a proposal was made once */
 	SOCK_F_ANNOUNCED = 128,

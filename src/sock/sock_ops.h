@@ -151,8 +151,8 @@ struct sock_ops {
 	 * them. */
 	int (*getsockopt)(struct sock *sk, int level, int name, void *val,
 			  socklen_t *len);
-	int (*setsockopt)(struct sock *sk, int level, int name, const void *val,
-			  socklen_t len);
+	int (*setsockopt)(struct sock *sk, int fd, int level, int name,
+			  const void *val, socklen_t len);
 	/* getsockname(), or getpeername() with @peer. */
 	int (*name_of)(struct sock *sk, bool peer, struct sockaddr_storage *out,
 		       socklen_t *len);

@@ -3,7 +3,8 @@
  * tcp/config.h - what a stack is told when it is made
  *
  * tcp_stack_init() copies struct tcp_config.  Nothing in it changes afterwards, except
- * the tables that it points to, which belong to the caller.
+ * the tables that it points to, which belong to the caller, and addresses that
+ * tcp_add_addr() adds.
  */
 #pragma once
 
@@ -77,6 +78,9 @@ struct tcp_config {
 	/* No reset ends TIME-WAIT (tcp_rfc1337).  Otherwise a reset with exactly the next
 	 * sequence number does, as in Linux. */
 	bool is_time_wait_safe;
+	/* The stack has some of the connections of its addresses, and somebody else the
+	 * others: a segment of no connection gets no reset. */
+	bool is_guest;
 	/* Frames leave with the sum of the pseudo-header; the device completes it. */
 	bool has_port_sums;
 

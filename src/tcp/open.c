@@ -266,7 +266,8 @@ void open_rx(struct tcp_stack *s, struct arrival *a, seq32 iss_min,
 		drop(s, DROP_RESET_ALONE);
 	} else if (!l) {
 		drop(s, DROP_NO_CONN);
-		tx_reset_for(s, a);
+		if (!s->cfg.is_guest)
+			tx_reset_for(s, a);
 	} else if (a->seg.flags & TCP_ACK) {
 		/* Second: the ACK bit. */
 		listen_ack_rx(s, l, a);

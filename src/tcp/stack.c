@@ -141,6 +141,16 @@ uint32_t tcp_most_work(struct tcp_stack *s)
 	return most;
 }
 
+int tcp_add_addr(struct tcp_stack *s, const struct ip_addr *a)
+{
+	if (stack_addr(s, a) >= 0)
+		return 0;
+	if (s->cfg.n_addrs == TCP_ADDRS_MAX)
+		return -ENOSPC;
+	s->cfg.addrs[s->cfg.n_addrs++] = *a;
+	return 0;
+}
+
 /* Return: the index of an address of ours, or -EADDRNOTAVAIL. */
 int stack_addr(const struct tcp_stack *s, const struct ip_addr *a)
 {

@@ -45,6 +45,9 @@ struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
  * extents of others back. */
 void tcp_stack_fini(struct tcp_stack *s);
 
+/* Gives the stack one more address.  Return: 0, or -ENOSPC: it has TCP_ADDRS_MAX */
+MUST_CHECK int tcp_add_addr(struct tcp_stack *s, const struct ip_addr *a);
+
 /* --- frames that arrive --- */
 
 /**

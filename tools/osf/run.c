@@ -23,7 +23,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { OPT_RULE = 'r', OPT_STATS = 's', OPT_LIB = 256, OPT_LOG, OPT_STRICT };
+enum {
+	OPT_RULE = 'r',
+	OPT_STATS = 's',
+	OPT_PORT = 'p',
+	OPT_USER = 'u',
+	OPT_LIB = 256,
+	OPT_LOG,
+	OPT_STRICT
+};
 
 static const struct argp_option options[] = {
 	{ "rule", OPT_RULE, "RULE", 0,
@@ -32,6 +40,11 @@ static const struct argp_option options[] = {
 	  0 },
 	{ "stats", OPT_STATS, NULL, 0,
 	  "When CMD has ended, say on standard error what was offloaded", 0 },
+	{ "port", OPT_PORT, "DEV", 0,
+	  "Connections to other hosts over DEV run over osf's own TCP; needs "
+	  "root",
+	  0 },
+	{ "user", OPT_USER, "USER", 0, "With --port: run CMD as USER", 0 },
 	{ "log", OPT_LOG, "LEVEL", 0, "What to log: err, warn, info or dbg",
 	  0 },
 	{ "lib", OPT_LIB, "PATH", 0, "The libosf.so to preload", 0 },
@@ -65,6 +78,12 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 				   "not '%s'",
 				   arg);
 		a->log = arg;
+		return 0;
+	case OPT_PORT:
+		a->port = arg;
+		return 0;
+	case OPT_USER:
+		a->user = arg;
 		return 0;
 	case OPT_LIB:
 		a->lib = arg;
@@ -184,6 +203,28 @@ static int preload_into(const struct run_args *a, const char *path,
 	return 0;
 }
 
+/* With a port somebody has to be there when CMD has ended. */
+static int run_cmd(const struct run_args *a, const char *path)
+{
+	struct run_as as = { 0 };
+	bool is_new = false;
+
+	if (a->user && !a->port) {
+		complain("run: --user goes with --port");
+		return EXIT_REFUSED;
+	}
+	if (a->port &&
+	    (run_user(a->user, &as) || run_port_begin(a->port, &as, &is_new)))
+		return EXIT_REFUSED;
+	if (!a->port && !a->wants_stats)
+		return run_exec(path, a->cmd);
+	int status = a->wants_stats ? run_with_stats(path, a->cmd, &as)
+				    : run_and_wait(path, a->cmd, &as);
+	if (is_new)
+		run_port_end(a->port, &as);
+	return status;
+}
+
 int cmd_run(int argc, char **argv)
 {
 	struct run_args a = { 0 };
@@ -206,6 +247,5 @@ int cmd_run(int argc, char **argv)
 	if (a.log && setenv("OSF_LOG", a.log, 1) < 0)
 		return EXIT_REFUSED;
 
-	return a.wants_stats ? run_with_stats(path, a.cmd)
-			     : run_exec(path, a.cmd);
+	return run_cmd(&a, path);
 }

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 struct run_args {
 	char **cmd;         /* CMD and its arguments, NULL at the end */
@@ -13,6 +14,8 @@ struct run_args {
 	const char *log;    /* --log, or NULL */
 	const char **rules; /* --rule, in order */
 	size_t n_rules;
+	const char *port; /* --port, or NULL */
+	const char *user; /* --user, or NULL */
 	bool wants_stats;
 	bool is_strict;
 };
@@ -40,9 +43,27 @@ void env_preload(const char *lib);
  */
 int env_rules(const struct run_args *args);
 
-/* Fork, exec, wait, print what the statistics say: the exit status.  @path is
- * what to execute. */
-int run_with_stats(const char *path, char **cmd);
+/* Who CMD runs as. */
+struct run_as {
+	uid_t uid;
+	gid_t gid;
+	const char *name; /* NULL: the caller, as it is */
+};
+
+/* @name: NULL for the caller.  Return: 0, or a negative errno after a line why */
+int run_user(const char *name, struct run_as *out);
+/* In the child: become it.  Return: 0, or -EPERM after a line why */
+int run_become(const struct run_as *as);
+
+/* Makes @dev a port for CMD's user.  @is_new: it was none.  Return: 0, or a negative errno
+ * after a line why */
+int run_port_begin(const char *dev, const struct run_as *as, bool *is_new);
+void run_port_end(const char *dev, const struct run_as *as);
+
+/* Fork, exec, wait: the exit status.  @path is what to execute. */
+int run_and_wait(const char *path, char **cmd, const struct run_as *as);
+/* The same, and print what the statistics say. */
+int run_with_stats(const char *path, char **cmd, const struct run_as *as);
 
 /* Executes @path, and returns the exit status that says why it could not. */
 int run_exec(const char *path, char **cmd);

@@ -88,48 +88,56 @@ static void print_summary(const struct seg_sums *sums, size_t n_segs)
 	print_reasons(sums);
 }
 
-static pid_t start_child(const char *path, char **cmd, const sigset_t *mask,
-			 const struct sigaction *old_chld)
+static pid_t start_child(const char *path, char **cmd, const struct run_as *as,
+			 const sigset_t *mask, const struct sigaction *old_chld)
 {
 	pid_t pid = fork();
 
 	if (pid == 0) {
 		sigaction(SIGCHLD, old_chld, NULL);
 		sigprocmask(SIG_SETMASK, mask, NULL);
-		_exit(run_exec(path, cmd));
+		_exit(run_become(as) ? EXIT_REFUSED : run_exec(path, cmd));
 	}
 	return pid;
 }
 
-int run_with_stats(const char *path, char **cmd)
+int run_and_wait(const char *path, char **cmd, const struct run_as *as)
 {
 	struct sigaction chld = { .sa_handler = SIG_DFL }, old_chld;
-	struct scratch dir = { 0 };
 	sigset_t set, mask;
+
+	wanted_signals(&set);
+	sigaction(SIGCHLD, &chld, &old_chld); /* ignored, it never comes */
+	sigprocmask(SIG_BLOCK, &set, &mask);
+
+	pid_t pid = start_child(path, cmd, as, &mask, &old_chld);
+	if (pid < 0) {
+		complain("cannot fork: %s", strerror(errno));
+		return EXIT_REFUSED;
+	}
+	int status = wait_for(pid, &set);
+	return WIFSIGNALED(status) ? EXIT_SIGNAL + WTERMSIG(status)
+				   : WEXITSTATUS(status);
+}
+
+int run_with_stats(const char *path, char **cmd, const struct run_as *as)
+{
+	struct scratch dir = { 0 };
 	size_t n_segs;
 
 	int err = scratch_open(&dir);
+	if (!err && as->name && chown(dir.path, as->uid, as->gid) < 0)
+		err = -errno;
 	if (err || setenv("OSF_STATS_DIR", dir.path, 1) < 0) {
 		complain("cannot make a directory for the statistics: %s",
 			 strerror(-err));
 		scratch_close(&dir);
 		return EXIT_REFUSED;
 	}
-	wanted_signals(&set);
-	sigaction(SIGCHLD, &chld, &old_chld); /* ignored, it never comes */
-	sigprocmask(SIG_BLOCK, &set, &mask);
-
-	pid_t pid = start_child(path, cmd, &mask, &old_chld);
-	if (pid < 0) {
-		complain("cannot fork: %s", strerror(errno));
-		scratch_close(&dir);
-		return EXIT_REFUSED;
-	}
-	int status = wait_for(pid, &set);
+	int status = run_and_wait(path, cmd, as);
 	struct seg_sums sums = seg_dir_sums(dir.path, &n_segs);
 
 	print_summary(&sums, n_segs);
 	scratch_close(&dir);
-	return WIFSIGNALED(status) ? EXIT_SIGNAL + WTERMSIG(status)
-				   : WEXITSTATUS(status);
+	return status;
 }

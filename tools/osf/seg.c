@@ -78,10 +78,9 @@ const char *seg_reason_advice(unsigned reason)
 const char *seg_proto_name(const struct osf_stats_sock *s)
 {
 	static const char *const names[] = {
-		[OSF_PROTO_NONE] = "none",
-		[OSF_PROTO_INET] = "kernel",
-		[OSF_PROTO_SHM] = "shm",
-		[OSF_PROTO_MODULE] = "module",
+		[OSF_PROTO_NONE] = "none", [OSF_PROTO_INET] = "kernel",
+		[OSF_PROTO_SHM] = "shm",   [OSF_PROTO_MODULE] = "module",
+		[OSF_PROTO_TCP] = "tcp",
 	};
 	static_assert(sizeof(names) / sizeof(*names) == OSF_PROTOS,
 		      "one name for each protocol");

@@ -18,6 +18,7 @@
 #include <sys/socket.h>
 
 #include "base/atomic.h"
+#include "base/libc.h"
 
 static struct tpacket2_hdr *slot_at(const struct packet_port *p)
 {
@@ -56,7 +57,7 @@ static COLD bool read_large(struct packet_port *p, struct packet_frame *out)
 	struct iovec iov[2] = { { &h, sizeof(h) },
 				{ p->large, PACKET_FRAME_MAX } };
 	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
-	ssize_t n = recvmsg(p->fd, &msg, MSG_DONTWAIT);
+	ssize_t n = libc.recvmsg(p->fd, &msg, MSG_DONTWAIT);
 
 	if (n < (ssize_t)sizeof(h) || msg.msg_flags & MSG_TRUNC)
 		return false;
@@ -80,6 +81,11 @@ static bool read_slot(struct packet_port *p, const struct tpacket2_hdr *s,
 	out->len = len;
 	memcpy(&h, out->data - sizeof(h), sizeof(h));
 	return read_offload(&h, len, &out->offload);
+}
+
+bool packet_has_come(const struct packet_port *p)
+{
+	return load_rlx(&slot_at(p)->tp_status) & TP_STATUS_USER;
 }
 
 bool packet_rx(struct packet_port *p, struct packet_frame *out)
@@ -136,7 +142,8 @@ int packet_tx(struct packet_port *p, const struct iovec *iov, unsigned n,
 	write_offload(o, &h);
 	all[0] = (struct iovec){ &h, sizeof(h) };
 	memcpy(all + 1, iov, n * sizeof(*iov));
-	if (likely(sendmsg(p->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)) {
+	if (likely(libc.sendmsg(p->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >=
+		   0)) {
 		p->stats.n_tx++;
 		return 0;
 	}

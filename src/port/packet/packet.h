@@ -24,8 +24,9 @@
 
 #include "base/compiler.h"
 
-#define PACKET_FRAME_MAX (65535 + 14) /* with the Ethernet header */
-#define PACKET_IOV_MAX 16             /* pieces of a frame that is sent */
+/* With the Ethernet header.  lo has packets of 65536 bytes. */
+#define PACKET_FRAME_MAX (65536 + 14)
+#define PACKET_IOV_MAX 22 /* pieces of a frame that is sent */
 #define PACKET_SLOTS_MAX 1024
 #define PACKET_SLOTS_MIN 128
 #define PACKET_RING_BYTES                                                      \
@@ -89,6 +90,9 @@ MUST_CHECK int packet_socket(int ifindex, const struct packet_ring *ring,
 MUST_CHECK int packet_open(struct packet_port *p, int fd,
 			   const struct packet_ring *ring);
 void packet_close(struct packet_port *p);
+
+/* Is there a frame in the ring?  One load. */
+bool packet_has_come(const struct packet_port *p);
 
 /* The next frame that has arrived.  It stays valid until packet_rx_done(), which must
  * follow each frame. */

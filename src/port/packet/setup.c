@@ -17,7 +17,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <unistd.h>
+
+#include "base/libc.h"
 
 #define SLOT_MIN 2048
 #define SLOT_MAX (1 << 17)
@@ -97,7 +98,7 @@ int packet_socket(int ifindex, const struct packet_ring *ring, int filter_fd)
 	if (!err && bind(fd, (struct sockaddr *)&to, sizeof(to)) < 0)
 		err = -errno;
 	if (err) {
-		close(fd);
+		libc.close(fd);
 		return err;
 	}
 	return fd;
@@ -118,7 +119,7 @@ int packet_open(struct packet_port *p, int fd, const struct packet_ring *ring)
 
 	*p = PACKET_NONE;
 	if (!ring_is_sane(ring)) {
-		close(fd);
+		libc.close(fd);
 		return -EINVAL;
 	}
 	made.large = malloc(PACKET_FRAME_MAX);
@@ -132,6 +133,9 @@ int packet_open(struct packet_port *p, int fd, const struct packet_ring *ring)
 		packet_close(&made);
 		return err;
 	}
+	/* A child that kept it mapped would keep the socket. */
+	madvise(made.map, (size_t)ring->slot_bytes * ring->n_slots,
+		MADV_DONTFORK);
 	*p = made;
 	return 0;
 }
@@ -141,7 +145,7 @@ void packet_close(struct packet_port *p)
 	if (p->map)
 		munmap(p->map, (size_t)p->ring.slot_bytes * p->ring.n_slots);
 	if (p->fd >= 0)
-		close(p->fd);
+		libc.close(p->fd);
 	free(p->large);
 	*p = PACKET_NONE;
 }

@@ -96,8 +96,8 @@ static int get_option(struct sock *sk, int level, int name, void *val,
 	return err;
 }
 
-static int set_option(struct sock *sk, int level, int name, const void *val,
-		      socklen_t len)
+static int set_option(struct sock *sk, int fd, int level, int name,
+		      const void *val, socklen_t len)
 {
 	struct osf_sock *s = stream_of(sk);
 	int (*op)(void *, int, int, const void *, socklen_t) =

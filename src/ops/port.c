@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* ops/port.c - see ops/port.h */
+#include "ops/port.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "base/libc.h"
+#include "base/setting.h"
+#include "ops/ops.h"
+#include "ops/route.h"
+#include "proto/shm/shm.h"
+#include "proto/tcp/conn.h"
+#include "proto/tcp/wire.h"
+#include "sock/shared.h"
+
+/* Bytes of both directions in a turn; above it a connection is bulk. */
+#define TURN_BYTES_MAX (32u << 10)
+/* Looks that found the connection busy; the distance grows with them. */
+#define LOOKS_MAX 200u
+#define FORCED_TURNS 2u
+#define LO_IFINDEX 1 /* in every network namespace */
+
+/* Without OSF_TCP only a rule moves a connection: nobody sends or acknowledges for a program
+ * that neither makes a call on its connections nor sleeps in one. */
+static bool is_on = true, may_choose;
+
+void port_configure(void)
+{
+	is_on = setting_bool("OSF_TCP", true, false);
+	may_choose = setting_bool("OSF_TCP", false, false);
+}
+
+bool port_is_open(void) { return load_rlx(&wire_engine) != NULL; }
+
+void port_drop(void) { wire_drop(); }
+
+static bool is_forced(const char *provider)
+{
+	return provider && !strcmp(provider, "tcp");
+}
+
+static bool rule_allows(const char *provider)
+{
+	return is_forced(provider) ||
+	       (may_choose && (!provider || !strcmp(provider, "osf")));
+}
+
+/* A port is for a device; this host's own addresses are on lo. */
+static bool may_reach(struct question *q)
+{
+	if (!q->route.size) {
+		q->route.size = sizeof(q->route);
+		route_get(q->fd, q->peer, &q->route);
+	}
+	return q->route.kind == OSF_ROUTE_LINK ||
+	       q->route.kind == OSF_ROUTE_GATEWAY ||
+	       (q->route.kind == OSF_ROUTE_LOCAL && is_forced(q->provider));
+}
+
+bool port_may_take(struct sock *sk, struct question *q)
+{
+	if (!is_on || sk->in_group || sock_procs(sk) > 1 ||
+	    !rule_allows(q->provider) || !may_reach(q) || !wire_is_there())
+		return false;
+	bool forced = is_forced(q->provider);
+
+	sk->flags |= SOCK_F_PORT | (forced ? SOCK_F_EAGER : 0);
+	sk->pingpongs_next =
+	    forced ? FORCED_TURNS : MAX(shm_config.upgrade_turns, FORCED_TURNS);
+	sk->bytes_next = UINT64_MAX;
+	return true;
+}
+
+/* When to look again. */
+static void later(struct sock *sk)
+{
+	uint32_t n = fetch_add(&sk->n_attempts, 1) + 1;
+	uint32_t turns = load_rlx(&sk->pingpongs);
+
+	store_rlx(&sk->pingpongs_next, turns + 1 + n / 8);
+}
+
+static void stay(struct sock *sk, enum osf_reason why)
+{
+	sock_set_reason(sk, why);
+	sock_set_mode(sk, SOCK_KERNEL);
+}
+
+static bool is_bulk(const struct sock *sk)
+{
+	uint64_t bytes =
+	    load_rlx(&sk->st->rx_bytes_inet) + load_rlx(&sk->st->tx_bytes_inet);
+
+	return bytes / MAX(load_rlx(&sk->pingpongs), 1u) > TURN_BYTES_MAX;
+}
+
+/* The device and the hardware address of the next hop.  Return: 0, or -EAGAIN */
+static int find_hop(int fd, struct osf_route *r, uint8_t mac[6])
+{
+	struct sockaddr_storage peer;
+	socklen_t len = sizeof(peer);
+
+	*r = (struct osf_route){ .size = sizeof(*r) };
+	if (libc.getpeername(fd, (struct sockaddr *)&peer, &len) < 0)
+		return -ENOTCONN;
+	route_get(fd, (struct sockaddr *)&peer, r);
+	memset(mac, 0, 6);
+	if (r->kind == OSF_ROUTE_LOCAL) {
+		r->ifindex = LO_IFINDEX;
+		return 0;
+	}
+	return r->ifindex ? route_neigh(r, mac) : -ENETUNREACH;
+}
+
+void port_look(struct sock *sk, int fd)
+{
+	enum osf_reason why = OSF_REASON_NO_NEIGHBOUR;
+	struct osf_route r;
+	uint8_t mac[6];
+
+	if (!(sk->flags & SOCK_F_EAGER) && is_bulk(sk)) {
+		uint32_t turns = load_rlx(&sk->pingpongs);
+
+		sock_set_reason(sk, OSF_REASON_BULK);
+		store_rlx(&sk->pingpongs_next, turns * 2 + 1);
+		sock_set_mode(sk, SOCK_YOUNG);
+		return;
+	}
+	int err = find_hop(fd, &r, mac);
+	if (err)
+		sock_set_mode(sk, SOCK_YOUNG);
+	else
+		err = moved_try(sk, fd, r.ifindex, mac, &why);
+	if (!err)
+		return;
+	if (err == -EAGAIN && (sk->flags & SOCK_F_EAGER ||
+			       load_rlx(&sk->n_attempts) < LOOKS_MAX)) {
+		later(sk);
+		return;
+	}
+	if (sock_start_moving(sk))
+		stay(sk, why);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * port/packet/ether.h - a port (port/port.h) over a packet socket
+ *
+ *     ring -> a copy without the Ethernet header -> recv() -> the stack
+ *     the stack -> send() -> Ethernet header, addresses of the next hop -> the device
+ *
+ * Arriving frames are copied, so that a program that does not read holds memory of its
+ * own and never the ring.  Small frames and those that the device has merged have a pool
+ * each.  The owner says the hardware address of each next hop before a connection to it
+ * moves (ether_hop()); a frame to an unknown one is dropped.
+ *
+ * A device whose queue is full leaves the frame here; room() tries it again later.  When
+ * the device says that it is gone or down, ether_error() tells.
+ *
+ * Owner: one thread at a time.
+ */
+#pragma once
+
+#include "port/packet/packet.h"
+#include "port/port.h"
+
+#define ETHER_HEAD 14
+#define ETHER_MAC 6
+#define ETHER_HOPS 256 /* a power of two */
+
+struct ether_hop {
+	struct ip_addr to;
+	uint8_t mac[ETHER_MAC];
+	bool is_used;
+};
+
+struct ether_port {
+	struct port port;
+	struct packet_port io;
+	struct pool small, large;
+	void *mem;
+	size_t mem_bytes;
+	struct tcp_frame frame; /* the one that leaves */
+	bool is_full;           /* the device has not taken @frame */
+	uint64_t retry_ns;      /* then: when to try again */
+	int err;                /* negative: the device takes nothing more */
+	uint8_t mac[ETHER_MAC];
+	struct ether_hop hops[ETHER_HOPS];
+	uint32_t n_hops;
+	uint64_t
+	    n_strange; /* frames that are not IP, or for which there was no place */
+	uint64_t n_lost; /* frames that the device refused */
+	/* Dropped, for good: segments with an urgent pointer, which no thaw could give back,
+	 * and frames larger than PACKET_FRAME_MAX.  Their connections are to be carried by
+	 * somebody who can take them. */
+	uint64_t n_refused;
+};
+
+/**
+ * ether_open() - a port on a packet socket
+ * @fd: the port's from now on, also where opening fails
+ *
+ * Return: 0, -ENOMEM, or what packet_open() or getsockname() said
+ */
+MUST_CHECK int ether_open(struct ether_port *p, int fd,
+			  const struct packet_ring *ring);
+/* The stack holds no frame any more. */
+void ether_close(struct ether_port *p);
+
+/* Frames to @to go to @mac from now on.  Return: 0, or -ENOSPC */
+MUST_CHECK int ether_hop(struct ether_port *p, const struct ip_addr *to,
+			 const uint8_t mac[ETHER_MAC]);
+
+/* Has a frame arrived?  Cheap enough to be asked in a loop. */
+static inline bool ether_has_come(const struct ether_port *p)
+{
+	return packet_has_come(&p->io);
+}
+
+/* Return: 0, or why the device moves no frames (-ENETDOWN, -ENXIO, ...). */
+static inline int ether_error(const struct ether_port *p) { return p->err; }

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+/* proto/tcp/conn.c - to our own TCP, and back; see proto/tcp/conn.h */
+#include "proto/tcp/conn.h"
+
+#include <errno.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/libc.h"
+#include "base/log.h"
+#include "proto/tcp/wire.h"
+#include "sock/arena.h"
+#include "sock/errq.h"
+#include "tcp/calls.h"
+#include "tcp/export.h"
+#include "tcp/info.h"
+
+/* Turns until a connection that has gone back may move again; doubled each time. */
+#define REST_TURNS 16u
+#define REST_SHIFT_MAX 16u
+
+static void keep(struct sock *sk, struct moved *m)
+{
+	memcpy(sk->conn + MOVED_AT, &m, sizeof(m));
+}
+
+/*
+ * There.
+ */
+
+static int option(int fd, int level, int name)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	return libc.getsockopt(fd, level, name, &v, &len) ? 0 : v;
+}
+
+static uint64_t timeout_ns(int fd, int name)
+{
+	struct timeval tv = { 0 };
+	socklen_t len = sizeof(tv);
+
+	libc.getsockopt(fd, SOL_SOCKET, name, &tv, &len);
+	return (uint64_t)tv.tv_sec * NS_PER_S +
+	       (uint64_t)tv.tv_usec * NS_PER_US;
+}
+
+/* What sock/io.c needs of the anchor's options. */
+static void read_options(struct sock *sk, int fd)
+{
+	sk->w->nodelay = (uint8_t)option(fd, IPPROTO_TCP, TCP_NODELAY);
+	sk->w->cork = (uint8_t)option(fd, IPPROTO_TCP, TCP_CORK);
+	sk->w->inq = (uint8_t)option(fd, IPPROTO_TCP, TCP_INQ);
+	sk->w->rcvlowat = option(fd, SOL_SOCKET, SO_RCVLOWAT);
+	sk->w->rcvtimeo_ns = timeout_ns(fd, SO_RCVTIMEO);
+	sk->w->sndtimeo_ns = timeout_ns(fd, SO_SNDTIMEO);
+}
+
+/* Options that only the kernel has, on a socket that keeps them. */
+static bool is_special(struct sock *sk, int fd)
+{
+	return sk->w->times || sk->w->zc_on || sk->w->is_async ||
+	       option(fd, SOL_SOCKET, SO_ZEROCOPY) ||
+	       option(fd, SOL_SOCKET, SO_OOBINLINE) ||
+	       option(fd, IPPROTO_TCP, TCP_CORK) || sk->w->shut;
+}
+
+/* Before the first byte the peer may still wait for our ACK: see tcp/export.h. */
+static bool has_begun(int fd)
+{
+	struct tcp_info i = { 0 };
+	socklen_t len = sizeof(i);
+
+	return !libc.getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &len) &&
+	       i.tcpi_bytes_acked > 1 && i.tcpi_bytes_received;
+}
+
+/* The connection is frozen. */
+static int import(struct moved *m, int fd, const uint8_t mac[6])
+{
+	struct tcp_image x;
+	int err = image_of_frozen(&m->frozen, fd, &x);
+
+	if (!err)
+		err = engine_reach(wire_engine, &x.laddr, &x.raddr, mac);
+	if (!err)
+		err = tcp_import(engine_stack(wire_engine), &x, NULL, NULL,
+				 now_ns(), &m->c);
+	if (!err)
+		return 0;
+	log_info("fd %d: our TCP does not take it: %s", fd, strerror(-err));
+	struct image_queues none = { 0 };
+	int lost = wire_thaw(fd, &m->frozen, &none, NULL);
+	return lost ? lost : err;
+}
+
+static enum osf_reason reason_of(int err)
+{
+	switch (err) {
+	case -EAGAIN:
+		return OSF_REASON_BUSY;
+	case -ENODEV:
+	case -EBUSY:
+		return OSF_REASON_NO_PORT;
+	case -ENOSPC:
+		return OSF_REASON_FLOWS;
+	default:
+		return OSF_REASON_NOT_FROZEN;
+	}
+}
+
+/* With both locks of the socket, and the wire's. */
+static int move_there(struct sock *sk, int fd, uint32_t ifindex,
+		      const uint8_t mac[6])
+{
+	struct moved *m;
+
+	if (load_rlx(&sk->w->n_sleepers) || !has_begun(fd))
+		return -EAGAIN;
+	if (is_special(sk, fd))
+		return -EOPNOTSUPP;
+	int err = wire_open(ifindex);
+	if (err)
+		return err;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return -ENOMEM;
+	m->sk = sk;
+	err = wire_freeze(fd, &m->frozen);
+	if (!err)
+		err = import(m, fd, mac);
+	if (err) {
+		free(m);
+		return err;
+	}
+	tcp_set_user(m->c, m);
+	tcp_hold_end(m->c, true, now_ns());
+	m->events = tcp_poll(m->c);
+	keep(sk, m);
+	wire_add(m);
+	return 0;
+}
+
+int moved_try(struct sock *sk, int fd, uint32_t ifindex, const uint8_t mac[6],
+	      enum osf_reason *why)
+{
+	int saved = errno;
+
+	sock_lock_both(sk);
+	wire_lock();
+	int err = move_there(sk, fd, ifindex, mac);
+	wire_unlock();
+	*why = err ? reason_of(err) : OSF_REASON_PORT;
+	if (!err) {
+		read_options(sk, fd);
+		sk->st->proto = OSF_PROTO_TCP;
+		sk->st->since_ns = clock_ns(CLOCK_REALTIME);
+		sock_set_reason(sk, OSF_REASON_PORT);
+		count(&arena_totals()->n_upgraded, 1);
+	}
+	sock_set_mode(sk, err ? SOCK_YOUNG : SOCK_TCP);
+	sock_unlock_both(sk);
+	errno = saved;
+	return err;
+}
+
+/*
+ * Back.
+ */
+
+/* The bytes of both queues.  NULL: no memory. */
+static uint8_t *take_bytes(struct moved *m, const struct image_queues *q)
+{
+	uint32_t queued = q->n_unacked + q->n_unsent;
+	uint8_t *bytes = malloc((size_t)q->n_unread + queued + 1);
+
+	if (!bytes)
+		return NULL;
+	tcp_export_unread(m->c, bytes, q->n_unread);
+	tcp_export_queued(m->c, bytes + q->n_unread, queued);
+	return bytes;
+}
+
+/* What the program has set while our TCP had the connection. */
+static void refresh(const struct moved *m, struct frozen *f)
+{
+	if (tcp_held_end(m->c) == TCP_END_FIN)
+		f->flags |= FROZEN_PEER_FIN;
+	if (tcp_held_end(m->c) == TCP_END_RESET)
+		f->flags |= FROZEN_PEER_RESET;
+}
+
+/* With the wire's lock.  0, or the connection cannot be saved. */
+static int give_back(struct moved *m, int fd)
+{
+	struct image_queues q;
+	struct tcp_image x;
+
+	wire_turn(); /* the latest ACKs */
+	engine_out(wire_engine, now_ns());
+	int err = tcp_export(m->c, &x, now_ns());
+	if (err)
+		return err;
+	frozen_of_image(&x, &m->frozen, &q);
+	refresh(m, &m->frozen);
+	uint8_t *bytes = take_bytes(m, &q);
+	err = bytes ? wire_thaw(fd, &m->frozen, &q, bytes) : -ENOMEM;
+	free(bytes);
+	if (!err)
+		tcp_forget(m->c, now_ns());
+	return err;
+}
+
+/* The peer gets a reset, and the program an error or an end. */
+static void cut_off(struct moved *m, int fd, int err)
+{
+	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
+
+	log_err("fd %d: connection reset: not given back: %s", fd,
+		strerror(-err));
+	count(&arena_totals()->n_broken, 1);
+	tcp_abort(m->c, now_ns());
+	libc.connect(fd, &unspec, sizeof(unspec));
+}
+
+/* May a connection that has gone back for this move again? */
+static bool passes(enum osf_reason why)
+{
+	return why == OSF_REASON_OPTION || why == OSF_REASON_LINK ||
+	       why == OSF_REASON_ROUTE || why == OSF_REASON_NO_ANSWER ||
+	       why == OSF_REASON_BULK;
+}
+
+/* Each time that it has gone back, it waits twice as long. */
+static void rest(struct sock *sk)
+{
+	uint32_t n = MIN(sk->n_attempts, REST_SHIFT_MAX);
+	bool forced = load_rlx(&sk->flags) & SOCK_F_EAGER;
+
+	sk->n_attempts++;
+	store_rlx(&sk->pingpongs_next,
+		  load_rlx(&sk->pingpongs) + (forced ? 2 : REST_TURNS << n));
+	sock_set_mode(sk, SOCK_YOUNG);
+}
+
+/* With both locks of the socket.  Return: whether the peer was not cut off */
+static bool back_locked(struct sock *sk, int fd, enum osf_reason why)
+{
+	struct moved *m = moved_of(sk);
+
+	wire_lock();
+	int err = give_back(m, fd);
+	if (err)
+		cut_off(m, fd, err);
+	m->c = NULL;
+	wire_remove(m);
+	wire_unlock();
+	keep(sk, NULL);
+	free(m);
+	sk->st->proto = OSF_PROTO_INET;
+	sock_set_reason(sk, why);
+	count(&arena_totals()->n_fallbacks, 1);
+	return !err;
+}
+
+static void back(struct sock *sk, int fd, enum osf_reason why, bool rests)
+{
+	int saved = errno;
+
+	if (!sock_lock_mode(sk, SOCK_TCP))
+		return;
+	bool lives = back_locked(sk, fd, why);
+	if (lives && rests && passes(why))
+		rest(sk);
+	else
+		sock_set_mode(sk, SOCK_KERNEL);
+	sock_unlock_both(sk);
+	/* Who sleeps looks at the anchor from now on; an edge that it has had since is not
+	 * to be missed. */
+	sock_notify(sk, POLLIN | POLLOUT);
+	errno = saved;
+}
+
+void moved_back(struct sock *sk, int fd, enum osf_reason why)
+{
+	back(sk, fd, why, false);
+}
+
+void moved_rest(struct sock *sk, int fd, enum osf_reason why)
+{
+	back(sk, fd, why, true);
+}
+
+int moved_back_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
+		   struct stash *stash)
+{
+	moved_back(sk, fd, why);
+	return 0;
+}
+
+/* All connections were given back before the fork; this one was not. */
+void moved_after_fork(struct sock *sk)
+{
+	sk->is_lost = 1;
+	keep(sk, NULL);
+}
+
+void moved_due(struct moved *m, enum osf_reason why)
+{
+	if (m->due)
+		return;
+	store_rel(&m->due, (uint32_t)why);
+	sock_notify(m->sk, POLLIN | POLLOUT | READY_NEWS);
+}
+
+/* Retransmissions that nobody answers: the kernel knows more ways. */
+#define BACKOFFS_MAX 2
+
+void moved_check(struct moved *m)
+{
+	struct tcp_conn_info i;
+
+	tcp_get_info(m->c, &i, now_ns());
+	if (i.tcpi_backoff > BACKOFFS_MAX)
+		moved_due(m, OSF_REASON_NO_ANSWER);
+}
+
+static unsigned poll_bits(unsigned ev)
+{
+	return (ev & TCP_READABLE ? POLLIN : 0u) |
+	       (ev & TCP_WRITABLE ? POLLOUT : 0u) |
+	       (ev & (TCP_ERROR | TCP_HUNG_UP) ? POLLERR | POLLHUP : 0u);
+}
+
+void moved_news(struct moved *m)
+{
+	unsigned ev = tcp_poll(m->c);
+
+	store_rel(&m->events, ev);
+	if (unlikely(tcp_held_end(m->c) != TCP_END_NONE))
+		moved_due(m, OSF_REASON_PEER_ENDED);
+	if (unlikely(ev & (TCP_ERROR | TCP_HUNG_UP)))
+		moved_due(m, OSF_REASON_BROKEN);
+	sock_notify(m->sk, poll_bits(ev) | READY_NEWS);
+}

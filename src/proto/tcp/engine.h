@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proto/tcp/engine.h - a stack of our own TCP on a port of a device
+ *
+ *     osfd's grant -> engine_open() -> engine_turn() -> connections: tcp/calls.h
+ *
+ * The stack has those connections of the host's that were imported into it; the kernel
+ * has the others, so a segment that belongs to none of ours is dropped without an answer.
+ *
+ * Owner: one thread at a time.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ip/ip.h"
+#include "port/packet/packet.h"
+
+struct engine;
+struct tcp_stack;
+
+/* What a grant says about its device. */
+struct engine_device {
+	uint32_t mtu; /* bytes from the IP header on */
+	struct packet_ring ring;
+};
+
+/**
+ * engine_open() - a stack without connections
+ * @fd: the packet socket; the engine's from now on, also where opening fails
+ *
+ * Return: 0 or a negative errno
+ */
+MUST_CHECK int engine_open(int fd, const struct engine_device *dev,
+			   uint64_t now_ns, struct engine **out);
+/* Without a word to the peers of connections that are left. */
+void engine_close(struct engine *e);
+
+struct tcp_stack *engine_stack(struct engine *e);
+/* Readable when a frame has arrived. */
+int engine_fd(const struct engine *e);
+
+/* A connection from @local to @to may be imported: frames go to @mac.  Return: 0, or
+ * -ENOSPC */
+MUST_CHECK int engine_reach(struct engine *e, const struct ip_addr *local,
+			    const struct ip_addr *to, const uint8_t mac[6]);
+
+/* Takes what has arrived, runs timers, sends what is to be sent. */
+void engine_in(struct engine *e, uint64_t now_ns);
+void engine_out(struct engine *e, uint64_t now_ns);
+
+/* Is there a frame to be taken?  One load. */
+bool engine_has_come(const struct engine *e);
+/* When engine_in() has something to do, without a frame; UINT64_MAX: never. */
+uint64_t engine_next_ns(const struct engine *e);
+/* Frames have come since the last call that the port cannot give to the stack.
+ * Connections have to go back to the kernel, which can take them. */
+bool engine_has_refused(struct engine *e);
+/* 0, or why the device moves no frames. */
+int engine_error(const struct engine *e);

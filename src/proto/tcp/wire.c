@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: MIT */
+/* proto/tcp/wire.c - the process's own TCP; see proto/tcp/wire.h */
+#include "proto/tcp/wire.h"
+
+#include <errno.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fds.h"
+#include "base/idle.h"
+#include "base/libc.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "osfd/client.h"
+#include "proto/tcp/conn.h"
+#include "tcp/calls.h"
+#include "tcp/tcp.h"
+
+/* After osfd has refused a device, or was not there. */
+#define ASK_AGAIN_NS (2 * NS_PER_S)
+#define CHECK_NS (200 * NS_PER_MS)
+#define CHANGES_NS (20 * NS_PER_MS)
+/* What osfd does takes microseconds. */
+#define REPLY_S 5
+
+struct engine *wire_engine;
+
+static struct lock lock; /* all below */
+static int osfd_fd = -1, link_fd = -1, queue_fd = -1, packet_fd = -1;
+static int idle_set_fd = -1, timer_fd = -1, changes_fd = -1;
+static uint32_t n_opened; /* numbers idle_set_fd */
+static uint32_t grant, device;
+static uint32_t refused_device;
+static uint64_t refused_ns;
+static uint64_t timer_ns = UINT64_MAX; /* when timer_fd expires */
+static struct list conns;
+static bool has_conns_list;
+
+void wire_lock(void) { lock_get(&lock); }
+
+/*
+ * Turns.
+ */
+
+static void set_timer(void)
+{
+	uint64_t next = engine_next_ns(wire_engine);
+
+	if (likely(next >= timer_ns))
+		return;
+	struct itimerspec at = { .it_value = ns_timespec(MAX(next, 1u)) };
+	timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
+	timer_ns = next;
+}
+
+static void clear_timer(uint64_t now)
+{
+	uint64_t ticks;
+
+	if (likely(now < timer_ns))
+		return;
+	libc.read(timer_fd, &ticks, sizeof(ticks));
+	timer_ns = UINT64_MAX;
+}
+
+static void all_due(enum osf_reason why)
+{
+	for (struct list *l = conns.next; l != &conns; l = l->next)
+		moved_due(container_of(l, struct moved, link), why);
+}
+
+static void check_all(uint64_t now)
+{
+	static uint64_t checked_ns;
+
+	if (likely(now - checked_ns < CHECK_NS))
+		return;
+	checked_ns = now;
+	for (struct list *l = conns.next; l != &conns; l = l->next)
+		moved_check(container_of(l, struct moved, link));
+}
+
+void wire_turn(void)
+{
+	uint64_t now = now_ns();
+
+	clear_timer(now);
+	engine_in(wire_engine, now);
+	check_all(now);
+	if (unlikely(engine_error(wire_engine) != 0))
+		all_due(OSF_REASON_LINK);
+	if (unlikely(engine_has_refused(wire_engine)))
+		all_due(OSF_REASON_URGENT);
+}
+
+void wire_unlock(void)
+{
+	struct engine *e = wire_engine;
+	struct tcp_conn *c;
+
+	if (likely(e != NULL)) {
+		engine_out(e, now_ns());
+		while ((c = tcp_next_ready(engine_stack(e))))
+			moved_news(tcp_user(c));
+		set_timer();
+	}
+	lock_put(&lock);
+}
+
+/* Addresses, links or routes may have changed: the kernel knows where to send.  A frame
+ * explains why a sleeper woke, so then we ask only now and then. */
+static void look_at_changes(void)
+{
+	static uint64_t asked_ns;
+	uint64_t now = coarse_ns();
+	char buf[8192];
+	bool any = false;
+
+	if (wire_has_come() && now - asked_ns < CHANGES_NS)
+		return;
+	asked_ns = now;
+	while (libc.recv(changes_fd, buf, sizeof(buf), MSG_DONTWAIT) > 0 ||
+	       errno == ENOBUFS)
+		any = true;
+	if (any)
+		all_due(OSF_REASON_ROUTE);
+}
+
+void wire_look(void)
+{
+	int saved = errno;
+
+	wire_lock();
+	if (wire_engine)
+		wire_turn();
+	wire_unlock();
+	errno = saved;
+}
+
+static void idle_look(void)
+{
+	int saved = errno;
+
+	wire_lock();
+	if (wire_engine) {
+		look_at_changes();
+		wire_turn();
+	}
+	wire_unlock();
+	errno = saved;
+}
+
+static int idle_watched(uint32_t *number)
+{
+	*number = n_opened;
+	return idle_set_fd;
+}
+
+static const struct idle idle_wire = { .fd = idle_watched,
+				       .run = idle_look,
+				       .has_come = wire_has_come };
+
+/*
+ * Opening.
+ */
+
+static bool watch_fd(int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	return fd >= 0 && !libc.epoll_ctl(idle_set_fd, EPOLL_CTL_ADD, fd, &ev);
+}
+
+static int listen_to_changes(void)
+{
+	struct sockaddr_nl at = {
+		.nl_family = AF_NETLINK,
+		.nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR |
+			     RTMGRP_IPV6_IFADDR | RTMGRP_IPV4_ROUTE |
+			     RTMGRP_IPV6_ROUTE,
+	};
+	int fd = libc.socket(
+	    AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, NETLINK_ROUTE);
+
+	if (fd >= 0 && libc.bind(fd, (struct sockaddr *)&at, sizeof(at))) {
+		libc.close(fd);
+		return -1;
+	}
+	return fds_hide(fd);
+}
+
+static void close_all(void)
+{
+	int *fds[] = { &osfd_fd,     &link_fd,  &queue_fd,
+		       &idle_set_fd, &timer_fd, &changes_fd };
+
+	for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
+		fds_close(*fds[i]);
+		*fds[i] = -1;
+	}
+	timer_ns = UINT64_MAX;
+}
+
+static int open_idle(int frames_fd)
+{
+	timer_fd = fds_hide(
+	    timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+	idle_set_fd = fds_hide(libc.epoll_create1(EPOLL_CLOEXEC));
+	changes_fd = listen_to_changes();
+	n_opened++;
+	return watch_fd(frames_fd) && watch_fd(timer_fd) && watch_fd(changes_fd)
+		   ? 0
+		   : -EMFILE;
+}
+
+static int open_grant(uint32_t ifindex, struct reply *reply, int got[2])
+{
+	struct request r = { .type = MSG_OPEN };
+	struct ifreq req = { .ifr_ifindex = (int)ifindex };
+	struct timeval limit = { .tv_sec = REPLY_S };
+
+	osfd_fd = fds_hide(osfd_connect(reply));
+	if (osfd_fd < 0)
+		return osfd_fd;
+	libc.setsockopt(osfd_fd, SOL_SOCKET, SO_RCVTIMEO, &limit,
+			sizeof(limit));
+	if (libc.ioctl(osfd_fd, SIOCGIFNAME, &req) < 0) {
+		int s = libc.socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+		int err = libc.ioctl(s, SIOCGIFNAME, &req) < 0 ? -errno : 0;
+
+		if (s >= 0)
+			libc.close(s);
+		if (err)
+			return err;
+	}
+	memcpy(r.port.dev, req.ifr_name, sizeof(r.port.dev) - 1);
+	return osfd_call(osfd_fd, MSG_OPEN, &r, NULL, 0, reply, got);
+}
+
+static int open_engine(const struct msg_grant *g, int got[2])
+{
+	struct engine_device dev = { .mtu = g->mtu,
+				     .ring = { g->slot_bytes, g->n_slots } };
+	struct engine *e;
+
+	grant = g->grant;
+	device = g->ifindex;
+	link_fd = fds_hide(got[1]);
+	queue_fd = fds_hide(memfd_create("osf-tcp", MFD_CLOEXEC));
+	if (queue_fd < 0) {
+		libc.close(got[0]);
+		return -EMFILE;
+	}
+	int fd = fds_hide(got[0]);
+	int err = engine_open(fd, &dev, now_ns(), &e);
+	if (err)
+		return err;
+	err = open_idle(engine_fd(e));
+	if (err) {
+		engine_close(e);
+		return err;
+	}
+	if (!has_conns_list)
+		list_init(&conns);
+	has_conns_list = true;
+	packet_fd = fd;
+	store_rel(&wire_engine, e);
+	idle_set(&idle_wire);
+	return 0;
+}
+
+bool wire_is_there(void)
+{
+	static uint64_t asked_ns;
+	static bool is_there;
+	struct reply hello;
+	int saved = errno;
+
+	wire_lock();
+	uint64_t now = now_ns();
+	if (!wire_engine && (!asked_ns || now - asked_ns > ASK_AGAIN_NS)) {
+		int fd = osfd_connect(&hello);
+
+		is_there = fd >= 0;
+		asked_ns = now;
+		if (fd >= 0)
+			libc.close(fd);
+	}
+	bool there = is_there || wire_engine;
+	lock_put(&lock);
+	errno = saved;
+	return there;
+}
+
+int wire_open(uint32_t ifindex)
+{
+	struct reply reply = { 0 };
+	int got[2] = { -1, -1 };
+
+	if (wire_engine)
+		return ifindex == device ? 0 : -EBUSY;
+	uint64_t now = now_ns();
+	if (ifindex == refused_device && now < refused_ns + ASK_AGAIN_NS)
+		return -ENODEV;
+	int err = open_grant(ifindex, &reply, got);
+	if (!err)
+		err = open_engine(&reply.grant, got);
+	if (!err) {
+		log_info("a port on device %u", ifindex);
+		return 0;
+	}
+	log_info("no port on device %u: %s", ifindex,
+		 reply.err ? reply.reason : strerror(-err));
+	close_all();
+	refused_device = ifindex;
+	refused_ns = now;
+	return -ENODEV;
+}
+
+/*
+ * Freeze and thaw.
+ */
+
+int wire_freeze(int fd, struct frozen *out)
+{
+	struct request r = { .freeze = { grant } };
+	struct reply reply;
+	int err = osfd_call(osfd_fd, MSG_FREEZE, &r, &fd, 1, &reply, NULL);
+
+	if (err)
+		log_dbg("fd %d: not frozen: %s", fd,
+			reply.err ? reply.reason : strerror(-err));
+	else
+		*out = reply.frozen;
+	return err;
+}
+
+int wire_thaw(int fd, const struct frozen *f, const struct image_queues *q,
+	      const void *bytes)
+{
+	struct request r = { .thaw = { .grant = grant,
+				       .n_unread = q->n_unread,
+				       .n_unacked = q->n_unacked,
+				       .n_unsent = q->n_unsent,
+				       .state = *f } };
+	size_t n = (size_t)q->n_unread + q->n_unacked + q->n_unsent;
+	int fds[2] = { fd, queue_fd };
+	struct reply reply = { 0 };
+
+	if (n && pwrite(queue_fd, bytes, n, 0) != (ssize_t)n)
+		return -ENOSPC;
+	int err = osfd_call(osfd_fd, MSG_THAW, &r, fds, 2, &reply, NULL);
+	if (err)
+		log_err("fd %d: not thawed: %s", fd,
+			reply.err ? reply.reason : strerror(-err));
+	return err;
+}
+
+void wire_add(struct moved *m) { list_add_tail(&conns, &m->link); }
+void wire_remove(struct moved *m) { list_del(&m->link); }
+
+/* With the lock, or in the child of a fork, which has none of the engine's memory. */
+static void forget(void)
+{
+	store_rel(&wire_engine, (struct engine *)NULL);
+	idle_set(NULL);
+	close_all();
+	fds_close(packet_fd);
+	packet_fd = -1;
+}
+
+void wire_drop(void)
+{
+	wire_lock();
+	if (wire_engine && list_is_empty(&conns))
+		forget();
+	lock_put(&lock);
+}
+
+void wire_after_fork(void)
+{
+	lock = (struct lock){ 0 };
+	if (!wire_engine)
+		return;
+	forget();
+	list_init(&conns);
+}

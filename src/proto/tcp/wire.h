@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proto/tcp/wire.h - the process's own TCP: its engine, its grant, and who drives it
+ *
+ *     first connection to move -> wire_open(): osfd's grant -> an engine
+ *     a call, a sleeper that wakes -> wire_lock() -> turn -> news -> wire_unlock()
+ *
+ * osf has no thread of its own.  A turn is made by each call on a connection that has
+ * moved, and by whoever sleeps in poll(), epoll_wait() or a blocking call: all of them
+ * also sleep on one descriptor (base/idle.h), which is readable when a frame has arrived,
+ * a timer has expired, or the kernel's addresses, links or routes have changed.
+ *
+ * A process has one engine, for the device of its first connection, until it forks: a
+ * child has none of it.
+ *
+ * Locks: wire_lock() comes after those of a socket.  A freeze or a thaw holds it while
+ * osfd works, so that no frame reaches the engine meanwhile.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "osfd/frozen.h"
+#include "proto/tcp/engine.h"
+#include "proto/tcp/image.h"
+
+struct moved;
+
+/* What is looked at without the lock. */
+extern struct engine *wire_engine; /* NULL: none */
+
+void wire_lock(void);
+/* Sends what is to be sent, sets the timer, and tells who waits. */
+void wire_unlock(void);
+/* Takes what has arrived, and runs timers.  The caller has the lock. */
+void wire_turn(void);
+/* A turn, if one is due. */
+void wire_look(void);
+
+/* Is there a frame?  One load. */
+static inline bool wire_has_come(void)
+{
+	const struct engine *e = wire_engine;
+
+	return e && engine_has_come(e);
+}
+
+/* Does an osfd run in this network namespace?  Asked now and then. */
+bool wire_is_there(void);
+
+/* All of these need the lock. */
+
+/**
+ * wire_open() - have an engine for a device
+ *
+ * Return: 0, or
+ *   -ENODEV  osfd has no port there for this user, or there is no osfd
+ *   -EBUSY   the engine is for another device
+ *   or another negative errno
+ */
+MUST_CHECK int wire_open(uint32_t ifindex);
+
+/* The steps that osfd does.  Return: as osfd/freeze.h says, or -EIO: osfd has gone */
+MUST_CHECK int wire_freeze(int fd, struct frozen *out);
+MUST_CHECK int wire_thaw(int fd, const struct frozen *f,
+			 const struct image_queues *q, const void *bytes);
+
+void wire_add(struct moved *m);
+void wire_remove(struct moved *m);
+
+/* The process gives up authority, and the grant is some.  Its connections have gone back.
+ * The memory stays: threads look at it without the lock. */
+void wire_drop(void);
+
+/* In the child of a fork: forget all, which is the parent's. */
+void wire_after_fork(void);

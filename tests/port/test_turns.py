@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tests/port/test_turns.py - programs whose connections run over our own TCP
+
+    test_turns.py OSF TURNS [MBYTES]
+
+Two network namespaces of its own, a veth pair, a port at each end.  Two ends take turns
+and compare each byte (turns.c), over IPv4 and IPv6, in both roles: one end under osf and
+the other on the kernel, both under osf, and over a port on lo.  The ends under osf go back
+to the kernel all the time, at any point of a turn, and move again.  Then redis-server under
+osf serves clients of the kernel, a program changes its user and forks, and `osf run --port`
+makes a port for one command.  Nothing may be lost, reset or left behind.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+PATIENCE_S = 120
+MOVE_MS = "20"
+RULES = "use tcp tcp_client *:*\nuse tcp tcp_server *:*"
+PLACES = ("a", "b")
+
+
+def skip(why):
+    print("skip: " + why)
+    sys.exit(77)
+
+
+def fail(why):
+    print("FAIL: " + why)
+    sys.exit(1)
+
+
+class World:
+    """Namespaces osf-PID-a and osf-PID-b, gone at the end."""
+
+    def __init__(self, osf):
+        self.osf = osf
+        self.next_port = 7000
+
+    def name(self, place):
+        return "osf-%d-%s" % (os.getpid(), place)
+
+    def inside(self, place, words):
+        return ["ip", "netns", "exec", self.name(place)] + words
+
+    def must(self, words):
+        r = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if r.returncode:
+            raise RuntimeError("%s: %s" % (" ".join(words), r.stdout.decode()))
+
+    def open(self):
+        for place in PLACES:
+            if subprocess.run(["ip", "netns", "add", self.name(place)],
+                              stderr=subprocess.DEVNULL).returncode:
+                skip("no network namespace can be made")
+        a, b = (self.name(p) for p in PLACES)
+        self.must(["ip", "link", "add", "va", "netns", a, "type", "veth",
+                   "peer", "name", "vb", "netns", b])
+        for i, place in enumerate(PLACES, 1):
+            ip = ["ip", "-n", self.name(place)]
+            dev = "v" + place
+            self.must(ip + ["link", "set", "lo", "up"])
+            self.must(ip + ["addr", "add", "10.9.0.%d/24" % i, "dev", dev])
+            self.must(ip + ["addr", "add", "fd09::%d/64" % i, "dev", dev, "nodad"])
+            self.must(ip + ["link", "set", dev, "up"])
+        for conf in ("route_localnet", "accept_local"):
+            self.must(self.inside("a", ["sysctl", "-qw", "net.ipv4.conf.lo.%s=1" % conf,
+                                        "net.ipv4.conf.all.%s=1" % conf]))
+        for place, dev in (("a", "va"), ("a", "lo"), ("b", "vb")):
+            r = subprocess.run(self.inside(place, [self.osf, "port", "add", dev]),
+                               stderr=subprocess.PIPE)
+            if r.returncode:
+                skip("no port: " + r.stderr.decode().strip())
+
+    def close(self):
+        for place, dev in (("a", "va"), ("a", "lo"), ("b", "vb")):
+            subprocess.run(self.inside(place, [self.osf, "port", "del", dev]),
+                           stderr=subprocess.DEVNULL)
+        for place in PLACES:
+            subprocess.run(["ip", "netns", "del", self.name(place)],
+                           stderr=subprocess.DEVNULL)
+
+    def start(self, place, words, osf):
+        env = dict(os.environ)
+        env.pop("LD_PRELOAD", None)
+        if osf:
+            env["OSF_RULES"] = RULES
+            words = [self.osf, "run", "--stats", "--"] + words
+        return subprocess.Popen(self.inside(place, words), env=env,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def number(text, what):
+    found = re.search(r"(\d+) " + what, text)
+    return int(found.group(1)) if found else 0
+
+
+def check(name, text, status, least):
+    """The end of a program under osf."""
+    moved = number(text, "upgraded")
+    if status or moved < least or "reset" in text:
+        fail("%s: status %d, moved %d times\n%s" % (name, status, moved, text))
+    return moved
+
+
+def turns(world, program, listener, host, who, mbytes, seed):
+    """@listener: a place; @who: the ends under osf, of "listen" and "connect"."""
+    opener = "b" if listener[0] == "a" and listener != "aa" else "a"
+    world.next_port += 1
+    port = str(world.next_port)
+    procs = {}
+    for role, place in (("listen", listener[0]), ("connect", opener)):
+        osf = role in who
+        words = [program, role, host, port, str(mbytes), str(seed)]
+        procs[role] = world.start(place, words + ([MOVE_MS] if osf else []), osf)
+    name = "%s, %s under osf" % (host, " and ".join(who))
+    moved = 0
+    said = {}
+    for role, proc in procs.items():
+        try:
+            said[role] = proc.communicate(timeout=PATIENCE_S)[0].decode()
+        except subprocess.TimeoutExpired:
+            fail("%s: no end in %d s" % (name, PATIENCE_S))
+    if any(proc.returncode for proc in procs.values()):
+        fail("%s: %s" % (name, said))
+    for role in who:
+        moved += check(name + ": " + role, said[role], procs[role].returncode, 1)
+    print("%-40s %d MB, moved %d times" % (name, mbytes, moved))
+
+
+def redis(world):
+    server = shutil.which("redis-server")
+    bench = shutil.which("redis-benchmark")
+    if not server or not bench:
+        print("no redis here")
+        return
+    proc = world.start("a", [server, "--port", "6399", "--bind", "10.9.0.1", "--save", "",
+                             "--protected-mode", "no"], True)
+    words = world.inside("b", [bench, "-h", "10.9.0.1", "-p", "6399"])
+    cli = words[:-5] + ["redis-cli"] + words[-4:]
+    for line in proc.stdout:
+        if b"Ready to accept" in line:
+            break
+    r = subprocess.run(words + ["-c", "20", "-n", "5000", "-t", "set,get,lrange_100", "-q"],
+                       timeout=PATIENCE_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    subprocess.run(cli + ["shutdown", "nosave"], stderr=subprocess.DEVNULL)
+    text = proc.communicate(timeout=PATIENCE_S)[0].decode()
+    if r.returncode or "Error" in r.stdout.decode():
+        fail("redis-benchmark: " + r.stdout.decode())
+    print("redis-server, 20 clients: moved %d times" %
+          check("redis-server", text, proc.returncode, 20))
+
+
+# A moved connection goes on after a change of user and in a child; the grant does not.
+CHANGES_USER = """
+import os, socket, sys
+def connect():
+    s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return s
+s = connect()
+def echo(n):
+    for i in range(n):
+        m = b"%064d" % i
+        s.sendall(m)
+        got = b""
+        while len(got) < 64:
+            got += s.recv(64 - len(got))
+        assert got == m
+def grants():
+    names = []
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            names.append(os.readlink("/proc/self/fd/" + fd))
+        except OSError:
+            pass
+    return sum("bpf" in name for name in names)
+echo(50)
+assert grants() == 1, "has not moved"
+def fork():
+    pid = os.fork()
+    if not pid:
+        echo(20)
+        os._exit(grants())
+    assert os.waitpid(pid, 0)[1] == 0
+fork()
+echo(20)
+s.close()
+s = connect()
+echo(50)
+os.setuid(65534)
+assert grants() == 0, "keeps the grant"
+echo(50)
+fork()
+echo(20)
+"""
+ECHOES = """
+import socket, sys
+l = socket.create_server((sys.argv[1], int(sys.argv[2])))
+print("listens", flush=True)
+for i in range(2):
+    c = l.accept()[0]
+    while True:
+        m = c.recv(4096)
+        if not m:
+            break
+        c.sendall(m)
+"""
+
+
+def changes_user(world):
+    # Not pyenv's script, which runs a shell.
+    python = os.path.realpath(sys.executable)
+    far = world.start("b", [python, "-c", ECHOES, "10.9.0.2", "6500"], False)
+    far.stdout.readline()
+    near = world.start("a", [python, "-c", CHANGES_USER, "10.9.0.2", "6500"], True)
+    text = near.communicate(timeout=PATIENCE_S)[0].decode()
+    far.communicate(timeout=PATIENCE_S)
+    if near.returncode:
+        fail("a program that changes its user: " + text)
+    print("a program that changes its user, and forks")
+
+
+def for_one_command(world, program):
+    world.must(world.inside("b", [world.osf, "port", "del", "vb"]))
+    far = world.start("a", [program, "listen", "10.9.0.1", "6501", "2", "9"], False)
+    r = subprocess.run(world.inside("b", [world.osf, "run", "--port", "vb", "--stats", "--",
+                                          program, "connect", "10.9.0.1", "6501", "2", "9"]),
+                       timeout=PATIENCE_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    far.communicate(timeout=PATIENCE_S)
+    check("osf run --port", r.stdout.decode(), r.returncode, 1)
+    r = subprocess.run(world.inside("b", [world.osf, "port", "list"]), stdout=subprocess.PIPE)
+    if b"vb" in r.stdout:
+        fail("osf run --port leaves the port: " + r.stdout.decode())
+    print("osf run --port")
+
+
+def main():
+    osf, program = (os.path.abspath(p) for p in sys.argv[1:3])
+    mbytes = int(sys.argv[3]) if len(sys.argv) > 3 else 15
+    if os.geteuid():
+        skip("needs root")
+    world = World(osf)
+    try:
+        world.open()
+        seed = 1
+        for host, listener in (("10.9.0.1", "a"), ("10.9.0.2", "b"),
+                               ("fd09::1", "a"), ("fd09::2", "b"),
+                               ("127.0.0.1", "aa"), ("::1", "aa")):
+            both = ["listen", "connect"]
+            for who in [both] if listener == "aa" else [both[:1], both[1:], both]:
+                turns(world, program, listener, host, who, mbytes, seed)
+                seed += 1
+        redis(world)
+        changes_user(world)
+        for_one_command(world, program)
+    finally:
+        world.close()
+
+
+main()
