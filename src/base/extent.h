@@ -88,19 +88,24 @@ static inline void extent_put(struct extent *e)
 		extent_end(e);
 }
 
-/* As extent_put().  The next extent_new() returns the extent that was put last, and
- * writes to it, so its first bytes are prefetched.  A pool of which little is in use is
- * in the cache anyway. */
-static inline void extent_put_to_reuse(struct extent *e)
+/* As extent_put(), of an extent that has held @n_bytes.  The next extent_new() returns the
+ * extent that was put last, and its owner probably writes as much.  So these bytes are
+ * fetched, into the second level of the cache: all that a turn puts would push out of the
+ * first level what the turn needs.  A pool of which little is in use is in the cache
+ * anyway. */
+static inline void extent_put_to_reuse(struct extent *e, uint32_t n_bytes)
 {
 	const struct pool *p = e->pool;
 
 	assert(e->refs);
 	if (--e->refs)
 		return;
-	if (!e->done && (size_t)(p->n - p->n_free) * p->size >= EXTENT_CACHED)
-		for (uint32_t at = CACHE_LINE;
-		     at < MIN(p->size, EXTENT_FETCHED); at += CACHE_LINE)
-			__builtin_prefetch((const uint8_t *)e + at, 1);
+	if (!e->done && (size_t)(p->n - p->n_free) * p->size >= EXTENT_CACHED) {
+		const uint8_t *at = (const uint8_t *)e + CACHE_LINE;
+		const uint8_t *end = e->data + MIN(n_bytes, EXTENT_FETCHED);
+
+		for (; at < end; at += CACHE_LINE)
+			__builtin_prefetch(at, 1, 2);
+	}
 	extent_end(e);
 }

@@ -432,7 +432,7 @@ void sndq_acked(struct tcp_conn *c, seq32 ack)
 		c->sndq.head = r->next;
 		if (!r->next)
 			c->sndq.tail = NULL;
-		extent_put_to_reuse(r->ext);
+		extent_put_to_reuse(r->ext, r->off + r->len);
 		pool_put(&c->stack->pool_ranges, r);
 	}
 }

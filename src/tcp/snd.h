@@ -4,6 +4,7 @@
  *
  *     bytes.c  the program's bytes enter the send queue
  *     tx.c     picks what to send next
+ *     unsent.c new bytes: how many may be sent now
  *     frame.c  builds the frame
  *     sent.c   the ranges that were sent, and what ACKs say of them
  *     lost.c   which of these ranges are lost
@@ -84,9 +85,18 @@ ssize_t send_refusal(struct tcp_conn *c);
 
 void conn_set_pending(struct tcp_conn *c, unsigned what);
 void conn_set_pending_data(struct tcp_conn *c);
-uint32_t conn_sendable(const struct tcp_conn *c);
 uint32_t conn_tsval(const struct tcp_conn *c);
 int64_t conn_ts_age_us(const struct tcp_conn *c, uint32_t ts);
+uint32_t conn_seg_room(const struct tcp_conn *c);
+uint32_t conn_frame_room(const struct tcp_conn *c, uint32_t room);
+void range_send(struct tcp_conn *c, struct tcp_frame *f, const struct range *r,
+		uint32_t bytes);
+void range_sent(struct tcp_conn *c, struct range *r);
+
+/* --- unsent.c --- */
+
+uint32_t conn_sendable(const struct tcp_conn *c);
+bool unsent_send(struct tcp_conn *c, struct tcp_frame *f);
 
 /* --- frame.c --- */
 

@@ -31,17 +31,23 @@ static void dies(int number)
 	_exit(3);
 }
 
+/* Two interfaces for each host: what it sends, and what it receives. */
 static void capture_open(const char *path)
 {
-	const char *const names[] = { "0 sends",    "0 receives", "1 sends",
-				      "1 receives", "2 sends",    "2 receives",
-				      "3 sends",    "3 receives", NULL };
-	int err = pcapng_open(&capture, path, names);
+	int err = pcapng_open(&capture, path);
 
-	if (err)
+	if (err) {
 		fprintf(stderr, "%s: %s\n", path, strerror(-err));
-	else
-		world.pcap = &capture;
+		return;
+	}
+	for (unsigned i = 0; i < 2 * WORLD_STACKS; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "%u %s", i / 2,
+			 i % 2 ? "receives" : "sends");
+		pcapng_interface(&capture, PCAPNG_IP, name, NULL);
+	}
+	world.pcap = &capture;
 }
 
 static void transitions_add(void)

@@ -29,6 +29,17 @@ def faults(text, head):
     return set(re.search(r"^%s(.*)$" % head, text, re.M).group(1).split())
 
 
+def reads_without_complaint():
+    """A run that does not fail has a capture, too.  What one end sends goes out, and comes in."""
+    assert run("--pcap", "good.pcapng", "--bytes", "20000", "1")[0] == 0
+    read = subprocess.run(["tshark", "-r", "good.pcapng", "-T", "fields", "-e",
+                           "frame.packet_flags_direction"], capture_output=True, text=True, timeout=60)
+    said = [line for line in read.stderr.split("\n") if line and "Running as user" not in line]
+    assert read.returncode == 0 and not said, said
+    seen = set(read.stdout.split())
+    assert seen == {"0x00000001", "0x00000002"}, seen
+
+
 def main():
     os.chdir(tempfile.mkdtemp())
     status, said = run("--strict", "--jobs", "2", "--bytes", "100000", "1", "100")
@@ -61,6 +72,7 @@ def main():
     assert len(lines) > 2 and lines[0][1] == "0 sends" and lines[0][2] == "1", lines[:3]
     assert float(lines[0][0]) < 1, lines[0]  # virtual time begins at 1 ms
     print("capture: %d packets" % len(lines))
+    reads_without_complaint()
     return 0
 
 

@@ -22,7 +22,7 @@
  */
 #pragma once
 
-#include "pcapng.h"
+#include "port/pcapng.h"
 #include "port/sim/port.h"
 #include "tcp/calls.h"
 #include "tcp/opt.h"

@@ -93,12 +93,27 @@ static void note(struct world *w, const uint8_t *p, uint32_t len)
 	w->n_frames++;
 }
 
+/* @interface: see capture_open() */
+static void capture(struct world *w, uint32_t interface, const uint8_t *p,
+		    uint32_t len, const char *comment)
+{
+	if (!w->pcap)
+		return;
+	pcapng_write(w->pcap,
+		     &(struct pcapng_frame){
+			 .interface = interface,
+			 .direction = interface % 2 ? PCAPNG_IN : PCAPNG_OUT,
+			 .at_ns = w->now_ns,
+			 .data = p,
+			 .len = len,
+			 .comment = comment });
+}
+
 static void put(struct world *w, uint32_t side, const uint8_t *p, uint32_t len,
 		bool is_sum_good)
 {
 	note(w, p, len);
-	if (w->pcap)
-		pcapng_packet(w->pcap, 2 * side, w->now_ns, p, len, NULL);
+	capture(w, 2 * side, p, len, NULL);
 	if (w->on_sent)
 		w->on_sent(w, (int)side, p, len);
 	if (w->before_send)
@@ -376,10 +391,8 @@ void world_frames_in(struct world *w)
 		while ((p = wire_take(&w->wire[i], w->now_ns))) {
 			uint32_t to = route(w, i, p);
 
-			if (w->pcap)
-				pcapng_packet(w->pcap, 2 * to + 1, w->now_ns,
-					      p->data, p->len,
-					      p->is_forged ? "forged" : NULL);
+			capture(w, 2 * to + 1, p->data, p->len,
+				p->is_forged ? "forged" : NULL);
 			p->may_hit = w->wire[i].model.kill;
 			push(&w->port[to], p);
 		}

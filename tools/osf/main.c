@@ -5,6 +5,7 @@
  *     osf run     start a program with libosf.so preloaded   run.c
  *     osf stat    what the sockets of running programs do    stat.c
  *     osf port    devices for TCP in user space              port.c
+ *     osf tap     what that TCP sends and receives           tap.c
  *     osf bench   the kernel against osf, side by side       tools/bench
  *     osf vma-env libvma's variables                         vma_env.c
  *
@@ -24,6 +25,7 @@ static const struct command {
 	{ "run", cmd_run },
 	{ "stat", cmd_stat },
 	{ "port", cmd_port },
+	{ "tap", cmd_tap },
 	{ "bench", cmd_bench },
 	{ "vma-env", cmd_vma_env },
 	{ "bench-peer",
@@ -37,6 +39,7 @@ static const char doc[] =
     "  run      start a program with its sockets offloaded\n"
     "  stat     show what the sockets of running programs do, and why\n"
     "  port     let programs move TCP connections over a device\n"
+    "  tap      write what these connections send and receive to a file\n"
     "  bench    measure the kernel against osf on this machine\n"
     "  vma-env  list the variables of libvma, and what they do here\n"
     "  help     this text, or that of a command: osf help run\n"

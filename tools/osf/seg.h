@@ -102,6 +102,10 @@ void seg_list_running(struct seg_list *l);
  * errno when its descriptors may not be seen. */
 int seg_list_pid(struct seg_list *l, pid_t pid);
 
+/* Is @inner what process @pid calls itself?  In a pid namespace it differs
+ * from @pid; /proc/PID/status has all its numbers, the innermost last. */
+bool seg_is_own_pid(pid_t pid, uint32_t inner);
+
 /* Every process whose descriptors may be seen. */
 int seg_list_all(struct seg_list *l);
 void seg_list_free(struct seg_list *l);

@@ -120,9 +120,7 @@ int seg_list_dir(struct seg_list *l, const char *path)
 	return 0;
 }
 
-/* Is @inner what process @pid calls itself?  In a pid namespace it differs
- * from @pid; /proc/PID/status has all its numbers, the innermost last. */
-static bool is_own_pid(pid_t pid, uint32_t inner)
+bool seg_is_own_pid(pid_t pid, uint32_t inner)
 {
 	char *line = NULL, *path;
 	size_t size = 0;
@@ -177,7 +175,7 @@ static void add_fd(struct seg_list *l, int dir_fd, const char *dir,
 	int err = seg_read(&seg, fd, l, why);
 	if (err) {
 		list_bad(l, dir, name, err, why);
-	} else if (is_own_pid(pid, seg.head.pid)) {
+	} else if (seg_is_own_pid(pid, seg.head.pid)) {
 		seg.found_pid = pid;
 		list_add(l, &seg);
 	} else {
