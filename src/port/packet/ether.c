@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
+#include <net/if.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/libc.h"
 
 #define SMALL_BYTES 2048u
@@ -129,6 +131,11 @@ static uint32_t ether_recv(struct port *port, struct tcp_rx_frame *f,
 
 	while (n < max && !(n && ether_is_short(port)) &&
 	       packet_rx(&p->io, &in)) {
+		if (unlikely(tap_is_wanted(&p->tap)))
+			tap_frame(&p->tap, TAP_IN,
+				  &(struct iovec){ (void *)(uintptr_t)in.data,
+						   in.len },
+				  1);
 		if (take(p, &in, &f[n]))
 			n++;
 		else
@@ -174,7 +181,11 @@ static int put(struct ether_port *p, const struct tcp_frame *f)
 		iov[2 + i] =
 		    (struct iovec){ (void *)(uintptr_t)f->pieces[i].data,
 				    f->pieces[i].len };
-	return packet_tx(&p->io, iov, 2 + f->n_pieces, &o);
+	int err = packet_tx(&p->io, iov, 2 + f->n_pieces, &o);
+
+	if (unlikely(tap_is_wanted(&p->tap)) && !err)
+		tap_frame(&p->tap, TAP_OUT, iov, 2 + f->n_pieces);
+	return err;
 }
 
 /* Sends p->frame, or keeps it. */
@@ -245,7 +256,7 @@ int ether_open(struct ether_port *p, int fd, const struct packet_ring *ring)
 	struct sockaddr_ll ll = { 0 };
 	socklen_t len = sizeof(ll);
 
-	*p = (struct ether_port){ .port = { &ether_ops } };
+	*p = (struct ether_port){ .port = { &ether_ops }, .tap = TAP_NONE };
 	int err = packet_open(&p->io, fd, ring);
 	if (err)
 		return err;
@@ -261,8 +272,24 @@ int ether_open(struct ether_port *p, int fd, const struct packet_ring *ring)
 	return err;
 }
 
+void ether_show(struct ether_port *p, const char *program)
+{
+	struct sockaddr_ll ll = { 0 };
+	socklen_t len = sizeof(ll);
+	char dev[IF_NAMESIZE];
+
+	if (getsockname(p->io.fd, (struct sockaddr *)&ll, &len) < 0 ||
+	    !if_indextoname((unsigned)ll.sll_ifindex, dev))
+		return;
+	if (!tap_open(&p->tap, dev, program))
+		p->tap.fd = fds_hide(p->tap.fd);
+}
+
 void ether_close(struct ether_port *p)
 {
+	fds_close(p->tap.fd);
+	p->tap.fd = -1;
+	tap_close(&p->tap);
 	if (p->is_full)
 		tcp_frame_done(&p->frame);
 	packet_close(&p->io);

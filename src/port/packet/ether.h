@@ -18,6 +18,7 @@
 #pragma once
 
 #include "port/packet/packet.h"
+#include "port/tap.h"
 #include "port/port.h"
 
 #define ETHER_HEAD 14
@@ -33,6 +34,7 @@ struct ether_hop {
 struct ether_port {
 	struct port port;
 	struct packet_port io;
+	struct tap tap; /* shows frames to `osf tap' */
 	struct pool small, large;
 	void *mem;
 	size_t mem_bytes;
@@ -60,6 +62,9 @@ struct ether_port {
  */
 MUST_CHECK int ether_open(struct ether_port *p, int fd,
 			  const struct packet_ring *ring);
+/* Lets `osf tap' see the port's frames, as @program's, as far as there is memory for it. */
+void ether_show(struct ether_port *p, const char *program);
+
 /* The stack holds no frame any more. */
 void ether_close(struct ether_port *p);
 

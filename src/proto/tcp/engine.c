@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "base/libc.h"
+#include "base/program.h"
 #include "port/packet/ether.h"
 #include "proto/tcp/drive.h"
 #include "tcp/tcp.h"
@@ -92,6 +93,7 @@ int engine_open(int fd, const struct engine_device *dev, uint64_t now_ns,
 		munmap(e, sizeof(*e));
 		return err;
 	}
+	ether_show(&e->ether, program_name());
 	*out = e;
 	return 0;
 }
