@@ -240,7 +240,7 @@ def for_one_command(world, program):
 
 def main():
     osf, program = (os.path.abspath(p) for p in sys.argv[1:3])
-    mbytes = int(sys.argv[3]) if len(sys.argv) > 3 else 15
+    mbytes = int(sys.argv[3]) if len(sys.argv) > 3 else 4
     if os.geteuid():
         skip("needs root")
     world = World(osf)
