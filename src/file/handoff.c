@@ -23,7 +23,6 @@
 #include <strings.h>
 #include <sys/ioctl.h>
 
-#include "base/clock.h"
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/log.h"
@@ -37,26 +36,9 @@
 #include "sock/sock_ops.h"
 
 #define LISTEN_FDS_START 3 /* sd_listen_fds(3) */
-/* The relay has delivered so much, or the wait is over. */
-#define RELAY_BYTES ((size_t)16384)
-#define RELAY_NS (100 * NS_PER_MS)
 
 /* A second caller waits until the first has finished. */
 static struct lock lock;
-
-/* Who reads next must find the bytes there, as before.  The relay only needs a core; but
- * what stands behind a gap waits for the peer. */
-static void await_relay(int to, const struct stash *stash)
-{
-	struct timespec tick = { .tv_nsec = 50 * NS_PER_US };
-	uint64_t end = now_ns() + RELAY_NS;
-	size_t n = stash->n_gap ? stash->n_first : stash->n;
-	int there = 0;
-
-	while (!libc.ioctl(to, FIONREAD, &there) &&
-	       (size_t)there < MIN(n, RELAY_BYTES) && now_ns() < end)
-		libc.ppoll(NULL, 0, &tick, NULL);
-}
 
 static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
 			    bool gently)
@@ -72,7 +54,6 @@ static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
 		log_info("fd %d: a relay for %zu unread bytes", fd, stash.n);
 
 		if (to >= 0) {
-			await_relay(to, &stash);
 			if (load_rlx(&f->sk->w->shut) & SHUT_BIT_WR)
 				libc.shutdown(to, SHUT_WR);
 			file_to_relay(f, to);

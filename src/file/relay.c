@@ -304,6 +304,26 @@ static int detach(int anchor, int inner, const struct stash *stash,
 	return pid < 0 ? (int)pid : 0;
 }
 
+/* Who reads next must find the bytes there, as before: send at once what has room and does
+ * not stand behind a gap.  What is left for the relay. */
+static struct stash send_first(int to, const struct stash *stash)
+{
+	struct stash rest = *stash;
+	size_t now = stash->n_gap ? stash->n_first : stash->n;
+
+	while (now) {
+		ssize_t r =
+		    libc.send(to, rest.data, now, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (r <= 0)
+			break;
+		rest.data += r;
+		rest.n -= (size_t)r;
+		rest.n_first -= MIN((size_t)r, rest.n_first);
+		now -= (size_t)r;
+	}
+	return rest;
+}
+
 static int start(int anchor, const struct stash *stash)
 {
 	int pair[2];
@@ -316,8 +336,9 @@ static int start(int anchor, const struct stash *stash)
 		libc.shutdown(pair[0], SHUT_WR);
 	uint8_t *bufs = mmap(NULL, 2 * BUF_BYTES, PROT_READ | PROT_WRITE,
 			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct stash rest = send_first(pair[1], stash);
 	err =
-	    bufs == MAP_FAILED ? -ENOMEM : detach(anchor, pair[1], stash, bufs);
+	    bufs == MAP_FAILED ? -ENOMEM : detach(anchor, pair[1], &rest, bufs);
 	if (bufs != MAP_FAILED)
 		munmap(bufs, 2 * BUF_BYTES);
 	libc.close(pair[1]);
