@@ -21,6 +21,7 @@
 #include <sys/prctl.h>
 #include <sys/select.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define STREAM_BYTES (3u << 20) /* before anything goes wrong */
@@ -512,11 +513,15 @@ static void wait_for_exec(pid_t pid)
 	}
 }
 
+/* A process looks now and then, not at each turn, whether it is alone again. */
+#define IN_TIME_S 5
+
 static void need_upgraded_in_time(struct ctx *x)
 {
 	struct osf_stats_sock st = { 0 };
+	time_t end = time(NULL) + IN_TIME_S;
 
-	for (int i = 0; i < 40; i++) {
+	while (time(NULL) < end) {
 		turns(x, 10);
 		if (!has_stats() ||
 		    (stats_sock(x->near_pid, x->port, x->far_port, &st) &&
