@@ -85,6 +85,18 @@ static int find_of(struct tap_sources *s, pid_t pid)
 	return 0;
 }
 
+/* A device's name means something in its network namespace: ours, when it is asked for.
+ * True, too, where the process has ended, or may not be looked at. */
+static bool is_near(const char *pid)
+{
+	struct stat ours, its;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%s/ns/net", pid);
+	return stat("/proc/self/ns/net", &ours) || stat(path, &its) ||
+	       (ours.st_dev == its.st_dev && ours.st_ino == its.st_ino);
+}
+
 static void find_all(struct tap_sources *s)
 {
 	struct dirent *e;
@@ -94,7 +106,7 @@ static void find_all(struct tap_sources *s)
 	while (proc && (e = readdir(proc))) {
 		long pid = strtol(e->d_name, &end, 10);
 
-		if (pid > 0 && !*end)
+		if (pid > 0 && !*end && is_near(e->d_name))
 			(void)find_of(s, (pid_t)pid); /* or may not */
 	}
 	if (proc)
