@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define START_S 10.0 /* a server has so long to listen */
 
@@ -57,8 +58,8 @@ static void run_cores(const struct bench_run *r, bool is_server,
 int run_start(struct bench_run *r, struct proc *p, const char *const *argv,
 	      bool is_server, bool wants_output)
 {
-	char preload[4096 + 16], dir[sizeof(r->dir.path) + 16];
-	const char *const osf_env[] = { preload, dir, NULL };
+	char preload[4096 + 16], dir[sizeof(r->dir.path) + 16], uids[64];
+	const char *const osf_env[] = { preload, dir, uids, NULL };
 	const char *const kernel_env[] = { "LD_PRELOAD", NULL };
 	const char *const ucx_env[] = { "LD_PRELOAD", "UCX_TLS=posix,self",
 					NULL };
@@ -72,6 +73,11 @@ int run_start(struct bench_run *r, struct proc *p, const char *const *argv,
 	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s",
 		 r->side == SIDE_AGAINST ? r->args->against : r->args->lib);
 	snprintf(dir, sizeof(dir), "OSF_STATS_DIR=%s", r->dir.path);
+	/* A server of another user shares memory with its client only if both say so. */
+	snprintf(uids, sizeof(uids),
+		 r->server_user ? "OSF_ALLOW_UIDS=%u,%u" : "OSF_ALLOW_UIDS",
+		 (unsigned)geteuid(),
+		 r->server_user ? (unsigned)r->server_user->pw_uid : 0);
 	struct proc_spec spec = {
 		.argv = argv,
 		.env = env[r->side],
