@@ -141,6 +141,44 @@ static void way_step(struct way *w)
 	}
 }
 
+/* The other end's process may have died before it could open the gate.  Its FIN alone does not
+ * say so, because it may only have shut its direction down.  The kernel answers for a socket
+ * without a process for a minute, and then resets the connection. */
+struct probe {
+	bool is_on;
+	int keepalive, idle_s; /* what they were before */
+};
+
+static void set_keepalive(int fd, int on, int idle_s)
+{
+	rawcall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s,
+		sizeof(idle_s));
+	rawcall(SYS_setsockopt, fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
+static int int_option(int fd, int level, int name)
+{
+	int v = 0;
+	socklen_t len = sizeof(v);
+
+	rawcall(SYS_getsockopt, fd, level, name, &v, &len);
+	return v;
+}
+
+static void probe_set(struct probe *p, int fd, bool on)
+{
+	if (p->is_on == on)
+		return;
+	p->is_on = on;
+	if (on) {
+		p->keepalive = int_option(fd, SOL_SOCKET, SO_KEEPALIVE);
+		p->idle_s = int_option(fd, IPPROTO_TCP, TCP_KEEPIDLE);
+		set_keepalive(fd, 1, 1);
+	} else {
+		set_keepalive(fd, p->keepalive, p->idle_s);
+	}
+}
+
 /* What either direction waits for at @fd. */
 static short wanted(const struct way *in, const struct way *out)
 {
@@ -164,19 +202,22 @@ static void relay_run(int anchor, int inner, const struct stash *stash,
 			  .buf = bufs + BUF_BYTES,
 			  .cap = BUF_BYTES,
 			  .gate = stash->gate ? stash : NULL };
+	struct probe probe = { 0 };
 
 	while (!down.done || !up.done) {
 		struct timespec tick = ns_timespec(GATE_TICK_NS);
 
 		way_step(&down);
-		if (down.has_end) /* whoever would open it has gone */
-			up.gate = NULL;
 		way_step(&up);
+		probe_set(&probe, anchor, up.gate && down.has_end);
+		if (probe.is_on && int_option(anchor, SOL_SOCKET, SO_ERROR))
+			relay_reset(&up);
 		/* Do not poll an idle end: its POLLHUP would spin. */
 		short a = wanted(&down, &up), i = wanted(&up, &down);
 		struct pollfd p[2] = { { .fd = a ? anchor : -1, .events = a },
 				       { .fd = i ? inner : -1, .events = i } };
-		if ((a || i) && !(down.stash && !down.n && !down.n_gap))
+		if ((a || i || up.gate) &&
+		    !(down.stash && !down.n && !down.n_gap))
 			rawcall(SYS_ppoll, p, 2, up.gate ? &tick : NULL, NULL,
 				0);
 	}

@@ -835,9 +835,14 @@ SCENARIO(hostile_stolen_name, .near = near_named, .far = far_named,
 
 /* --- a peer that falls back first, and loses its core in the middle --- */
 
+enum { BY_RECV, BY_POLL, BY_EPOLL, PEER_SHUT };
+
 static void unsettled_begins(struct ctx *x, int ep)
 {
-	spawn_hostile(x, "first_and_slow", &x->ctl, 0);
+	spawn_hostile(x,
+		      x->sc->arg == PEER_SHUT ? "first_and_slow_shut"
+					      : "first_and_slow",
+		      &x->ctl, 0);
 	connect_with_hostile(x);
 	until_upgraded(x);
 	if (ep >= 0)
@@ -886,6 +891,8 @@ static void near_passes(struct ctx *x)
 	stage = "the next user";
 	need(recv(fd, buf, 100, MSG_WAITALL) == 100,
 	     "what had not been read: %m");
+	if (x->sc->arg == PEER_SHUT)
+		need(!recv(fd, buf, 1, 0), "the end of the peer's stream");
 	memset(buf, 7, sizeof(buf));
 	need(send(fd, buf, sizeof(buf), MSG_NOSIGNAL) == sizeof(buf),
 	     "send: %m");
@@ -916,8 +923,6 @@ static void near_passes_shut(struct ctx *x)
 	need(!n, "the peer got %lld bytes", (long long)n);
 }
 
-enum { BY_RECV, BY_POLL, BY_EPOLL };
-
 /* What is sent meanwhile finds no room, whatever the call; the end is due. */
 static void near_shuts(struct ctx *x)
 {
@@ -947,6 +952,8 @@ static void near_shuts(struct ctx *x)
 
 SCENARIO(first_and_slow_pass, .near = near_passes,
 	 .flags = FAR_NONE | NEEDS_OSF);
+SCENARIO(first_and_slow_shut_pass, .near = near_passes,
+	 .flags = FAR_NONE | NEEDS_OSF, .arg = PEER_SHUT);
 SCENARIO(first_and_slow_pass_shut, .near = near_passes_shut,
 	 .flags = FAR_NONE | NEEDS_OSF);
 SCENARIO(first_and_slow_recv, .near = near_shuts, .flags = FAR_NONE | NEEDS_OSF,

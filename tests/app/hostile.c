@@ -1003,7 +1003,7 @@ static uint64_t tcp_brings(struct foe *f, int ms, bool *has_end)
 
 /* Is the first to fall back, and does not settle until the victim's program has done
  * what it wants to do: nothing of that may come by TCP before. */
-static void be_first_and_slow(int listener, uint16_t port)
+static void be_first_and_slow(int listener, uint16_t port, bool has_shut)
 {
 	struct foe f = { .tcp = -1, .channel = -1, .rng = seed };
 	bool has_end;
@@ -1015,6 +1015,10 @@ static void be_first_and_slow(int listener, uint16_t port)
 	fetch_or(&me(&f)->flags, SEG_TX_RING);
 	heard();
 	record(&f, 100);
+	if (has_shut) {
+		header_put(&f, f.head, ring_hdr(RING_FIN, 0));
+		fetch_or(&me(&f)->flags, SEG_TX_FIN);
+	}
 	f.seg->first_back = f.side + 1;
 	fetch_or(&me(&f)->flags, SEG_FALLBACK | SEG_WANT_BACK);
 	tcp_brings(&f, 50, &has_end);
@@ -1114,7 +1118,9 @@ int main(int argc, char **argv)
 			return 1;
 	}
 	if (!strcmp(argv[2], "first_and_slow"))
-		be_first_and_slow(listener, port);
+		be_first_and_slow(listener, port, false);
+	if (!strcmp(argv[2], "first_and_slow_shut"))
+		be_first_and_slow(listener, port, true);
 	if (behave_badly(argv[2], listener, port))
 		return 0;
 	attack_until_killed(argv[2], listener, port, other);
