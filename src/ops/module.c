@@ -110,7 +110,7 @@ static int connect_stream(const struct osf_stream_ops *ops, struct opening *a,
 	if (err == -EINPROGRESS)
 		ASK(err =, stream_await(s, ms));
 	if (!err)
-		ASK(err =, stream_begin(s));
+		ASK(err =, stream_begin(s, a->fd));
 	if (err && s)
 		stream_discard(s);
 	return err;
@@ -201,7 +201,7 @@ static int accept_stream(const struct osf_stream_ops *ops, uint64_t listener,
 
 	ASK(s =, arrived(ops, listener, sk, fd, from, len, &err));
 	if (s)
-		ASK(err =, stream_begin(s));
+		ASK(err =, stream_begin(s, fd));
 	if (err && s)
 		stream_discard(s);
 	return !err || err == -EAGAIN ? err : -ECONNABORTED;

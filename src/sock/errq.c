@@ -33,6 +33,7 @@
 #include <linux/errqueue.h>
 
 #include "base/libc.h"
+#include "base/sockopt.h"
 #include "sock/errq.h"
 #include "sock/shared.h"
 
@@ -76,14 +77,6 @@ COLD unsigned errq_events(struct sock *sk, int fd, unsigned want, short *said)
 	       (copied ? POLLERR : 0);
 }
 
-static bool is_on(int fd)
-{
-	int v = 0;
-	socklen_t len = sizeof(v);
-
-	return !libc.getsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &v, &len) && v;
-}
-
 COLD void errq_by_kernel(struct sock *sk, int fd, unsigned n)
 {
 	SOCK_GUARD_TX(sk);
@@ -92,7 +85,7 @@ COLD void errq_by_kernel(struct sock *sk, int fd, unsigned n)
 
 COLD void errq_by_kernel_locked(struct sock *sk, int fd, unsigned n)
 {
-	if (!is_on(fd))
+	if (!sockopt_int(fd, SOL_SOCKET, SO_ZEROCOPY))
 		return; /* then MSG_ZEROCOPY means nothing */
 	fetch_add(&sk->w->zc_next, n);
 	fetch_add(&sk->w->zc_kernel, n);
@@ -101,7 +94,7 @@ COLD void errq_by_kernel_locked(struct sock *sk, int fd, unsigned n)
 
 void errq_zerocopy_changed(struct sock *sk, int fd)
 {
-	SOCK_PUT(sk, zc_on, (uint8_t)is_on(fd));
+	SOCK_PUT(sk, zc_on, (uint8_t)sockopt_int(fd, SOL_SOCKET, SO_ZEROCOPY));
 	if (load_rlx(&sk->w->zc_kernel))
 		note(sk);
 }

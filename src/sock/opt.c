@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "base/sockopt.h"
 #include "base/unwind.h"
 #include "sock/errq.h"
 #include "sock/opt.h"
@@ -74,10 +75,7 @@ static int set_anchor(int fd, int level, int name, const void *val,
 
 static int anchor_has(int fd, int name)
 {
-	int v = 0;
-	socklen_t len = sizeof(v);
-
-	return libc.getsockopt(fd, SOL_SOCKET, name, &v, &len) ? 0 : v;
+	return sockopt_int(fd, SOL_SOCKET, name);
 }
 
 /* Set the option.  True: do not tell the anchor. */
@@ -108,6 +106,27 @@ static uint64_t timeval_ns(const void *val)
 	memcpy(&tv, val, sizeof(tv));
 	return (uint64_t)tv.tv_sec * NS_PER_S +
 	       (uint64_t)tv.tv_usec * NS_PER_US;
+}
+
+static uint64_t timeout_of(int fd, int name)
+{
+	struct timeval tv = { 0 };
+	socklen_t len = sizeof(tv);
+
+	libc.getsockopt(fd, SOL_SOCKET, name, &tv, &len);
+	return timeval_ns(&tv);
+}
+
+void opt_read(struct sock *sk, int fd)
+{
+	struct sock_words *w = sk->w;
+
+	w->nodelay = (uint8_t)sockopt_int(fd, IPPROTO_TCP, TCP_NODELAY);
+	w->cork = (uint8_t)sockopt_int(fd, IPPROTO_TCP, TCP_CORK);
+	w->inq = (uint8_t)sockopt_int(fd, IPPROTO_TCP, TCP_INQ);
+	w->rcvlowat = anchor_has(fd, SO_RCVLOWAT);
+	w->rcvtimeo_ns = timeout_of(fd, SO_RCVTIMEO);
+	w->sndtimeo_ns = timeout_of(fd, SO_SNDTIMEO);
 }
 
 /* The anchor has accepted the option, and the bytes are ours. */

@@ -40,6 +40,10 @@ const struct opt *opt_find(int level, int name);
 /* Does setting it to @val cause a fallback? */
 bool opt_leaves(const struct opt *o, const void *val, socklen_t len);
 
+/* A protocol is about to carry the bytes: it must know what the program has set so far, and
+ * what an accepted socket has from its listener. */
+void opt_read(struct sock *sk, int fd);
+
 /* setsockopt() with all that follows from it; @o comes from opt_find().
  * Return 0 or -errno. */
 int opt_set(struct sock *sk, int fd, const struct opt *o, int level, int name,

@@ -475,3 +475,60 @@ SCENARIO(poll_replaced_meanwhile)
 	RES("write", write(p[1], "x", 1));
 	polled_while_it_goes(x, p[0]);
 }
+
+/* --- options that are older than the connection --- */
+
+static void give_options(int fd)
+{
+	struct timeval tv = { .tv_usec = 100000 };
+	int one = 1, low = 5;
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
+	setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof(low));
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
+/* Does @fd, whose peer is @other, still have what give_options() gave? */
+static void has_options(const char *what, int fd, int other)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	socklen_t len = sizeof(int);
+	int v = -1;
+
+	getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &v, &len);
+	out(" %s-nodelay=%d", what, v);
+	len = sizeof(v);
+	getsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &v, &len);
+	out(" lowat=%d", v);
+	if (write(other, "123", 3) != 3)
+		return;
+	RES("poll", poll(&p, 1, 20));
+	RES("take", recv(fd, buf, n(10), MSG_DONTWAIT));
+	long long t = ms_now();
+	RES("recv", recv(fd, buf, n(10), 0));
+	took(t, 100);
+}
+
+SCENARIO(opt_before_connect)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(at);
+	int l = socket(AF_INET, SOCK_STREAM, 0);
+	int c = socket(AF_INET, SOCK_STREAM, 0);
+
+	give_options(l);
+	give_options(c);
+	if (bind(l, (struct sockaddr *)&at, len) || listen(l, 1) ||
+	    getsockname(l, (struct sockaddr *)&at, &len) ||
+	    connect(c, (struct sockaddr *)&at, len)) {
+		out(" connect=%s", strerrorname_np(errno));
+		return;
+	}
+	int a = accept(l, NULL, NULL);
+	has_options("accepted", a, c);
+	has_options("connected", c, a);
+	close(a);
+	close(c);
+	close(l);
+}

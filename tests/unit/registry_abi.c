@@ -38,7 +38,7 @@ struct osf_sock *stream_new(struct sock *sk, const struct osf_stream_ops *ops)
 }
 void stream_discard(struct osf_sock *s) {}
 int stream_await(struct osf_sock *s, unsigned timeout_ms) { return 0; }
-int stream_begin(struct osf_sock *s) { return 0; }
+int stream_begin(struct osf_sock *s, int fd) { return 0; }
 struct lock stream_serial;
 int pair_connect(struct osf_sock *a, int fd, const struct sockaddr *to,
 		 socklen_t len)

@@ -12,7 +12,9 @@
 #include "base/log.h"
 #include "proto/module/stream.h"
 #include "sock/arena.h"
+#include "sock/errq.h"
 #include "sock/linger.h"
+#include "sock/opt.h"
 
 /* Other threads' calls on a socket that is not connected end at once. */
 #define QUIET_NS (10 * NS_PER_MS)
@@ -121,7 +123,7 @@ int stream_await(struct osf_sock *s, unsigned timeout_ms)
 	return MIN(r, 0);
 }
 
-int stream_begin(struct osf_sock *s)
+int stream_begin(struct osf_sock *s, int fd)
 {
 	struct sock *sk = s->sk;
 	uint64_t end = now_ns() + QUIET_NS;
@@ -133,6 +135,8 @@ int stream_begin(struct osf_sock *s)
 		}
 		sched_yield();
 	}
+	opt_read(sk, fd);
+	errq_zerocopy_changed(sk, fd);
 	*(struct osf_sock **)(void *)(sk->conn + STREAM_AT) = s;
 	sk->st->proto = OSF_PROTO_MODULE;
 	sock_set_reason(sk, OSF_REASON_MODULE);

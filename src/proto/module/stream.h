@@ -103,7 +103,7 @@ void stream_discard(struct osf_sock *s);
 MUST_CHECK int stream_await(struct osf_sock *s, unsigned timeout_ms);
 /* From now on the module moves the bytes.  -EBUSY: another thread is inside a call of the
  * kernel's on the socket; the connection is closed. */
-MUST_CHECK int stream_begin(struct osf_sock *s);
+MUST_CHECK int stream_begin(struct osf_sock *s, int fd);
 /* This process lets go of the socket; @sk may be a copy. */
 void stream_free(const struct sock *sk);
 

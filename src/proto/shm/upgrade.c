@@ -28,6 +28,7 @@
 #include "base/gate.h"
 #include "base/log.h"
 #include "base/setting.h"
+#include "base/sockopt.h"
 #include "proto/shm/elsewhere.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/other_end.h"
@@ -35,6 +36,7 @@
 #include "proto/shm/shm.h"
 #include "proto/shm/trust.h"
 #include "sock/arena.h"
+#include "sock/opt.h"
 #include "sock/shared.h"
 
 #ifndef SO_BUF_LOCK
@@ -66,31 +68,13 @@ void shm_configure(void)
 	    "OSF_UPGRADE_BYTES", shm_config.upgrade_bytes, 0, INT64_MAX);
 }
 
-static uint64_t timeout_ns(int fd, int name)
-{
-	struct timeval tv = { 0 };
-	socklen_t len = sizeof(tv);
-
-	libc.getsockopt(fd, SOL_SOCKET, name, &tv, &len);
-	return (uint64_t)tv.tv_sec * NS_PER_S +
-	       (uint64_t)tv.tv_usec * NS_PER_US;
-}
-
-static int int_option(int fd, int level, int name)
-{
-	int v = 0;
-	socklen_t len = sizeof(v);
-
-	return libc.getsockopt(fd, level, name, &v, &len) < 0 ? 0 : v;
-}
-
 /* If the application has set SO_SNDBUF, limit the bytes in flight to that plus
  * what the receiver's kernel would buffer. */
 void shm_sndbuf_changed(struct sock *sk, int fd)
 {
-	if (int_option(fd, SOL_SOCKET, SO_BUF_LOCK) & SNDBUF_LOCKED)
+	if (sockopt_int(fd, SOL_SOCKET, SO_BUF_LOCK) & SNDBUF_LOCKED)
 		shm_of(sk)->tx_limit =
-		    (uint32_t)int_option(fd, SOL_SOCKET, SO_SNDBUF) +
+		    (uint32_t)sockopt_int(fd, SOL_SOCKET, SO_SNDBUF) +
 		    128 * 1024;
 }
 
@@ -100,12 +84,7 @@ static void anchor_prepare(struct sock *sk, int fd)
 {
 	int one = 1, zero = 0;
 
-	sk->w->nodelay = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_NODELAY);
-	sk->w->cork = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_CORK);
-	sk->w->inq = (uint8_t)int_option(fd, IPPROTO_TCP, TCP_INQ);
-	sk->w->rcvlowat = int_option(fd, SOL_SOCKET, SO_RCVLOWAT);
-	sk->w->rcvtimeo_ns = timeout_ns(fd, SO_RCVTIMEO);
-	sk->w->sndtimeo_ns = timeout_ns(fd, SO_SNDTIMEO);
+	opt_read(sk, fd);
 	if (sk->w->cork)
 		libc.setsockopt(fd, IPPROTO_TCP, TCP_CORK, &zero, sizeof(zero));
 	if (!sk->w->nodelay)

@@ -12,9 +12,11 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/sockopt.h"
 #include "proto/tcp/wire.h"
 #include "sock/arena.h"
 #include "sock/errq.h"
+#include "sock/opt.h"
 #include "tcp/calls.h"
 #include "tcp/export.h"
 #include "tcp/info.h"
@@ -32,42 +34,13 @@ static void keep(struct sock *sk, struct moved *m)
  * There.
  */
 
-static int option(int fd, int level, int name)
-{
-	int v = 0;
-	socklen_t len = sizeof(v);
-
-	return libc.getsockopt(fd, level, name, &v, &len) ? 0 : v;
-}
-
-static uint64_t timeout_ns(int fd, int name)
-{
-	struct timeval tv = { 0 };
-	socklen_t len = sizeof(tv);
-
-	libc.getsockopt(fd, SOL_SOCKET, name, &tv, &len);
-	return (uint64_t)tv.tv_sec * NS_PER_S +
-	       (uint64_t)tv.tv_usec * NS_PER_US;
-}
-
-/* What sock/io.c needs of the anchor's options. */
-static void read_options(struct sock *sk, int fd)
-{
-	sk->w->nodelay = (uint8_t)option(fd, IPPROTO_TCP, TCP_NODELAY);
-	sk->w->cork = (uint8_t)option(fd, IPPROTO_TCP, TCP_CORK);
-	sk->w->inq = (uint8_t)option(fd, IPPROTO_TCP, TCP_INQ);
-	sk->w->rcvlowat = option(fd, SOL_SOCKET, SO_RCVLOWAT);
-	sk->w->rcvtimeo_ns = timeout_ns(fd, SO_RCVTIMEO);
-	sk->w->sndtimeo_ns = timeout_ns(fd, SO_SNDTIMEO);
-}
-
 /* Options that only the kernel has, on a socket that keeps them. */
 static bool is_special(struct sock *sk, int fd)
 {
 	return sk->w->times || sk->w->zc_on || sk->w->is_async ||
-	       option(fd, SOL_SOCKET, SO_ZEROCOPY) ||
-	       option(fd, SOL_SOCKET, SO_OOBINLINE) ||
-	       option(fd, IPPROTO_TCP, TCP_CORK) || sk->w->shut;
+	       sockopt_int(fd, SOL_SOCKET, SO_ZEROCOPY) ||
+	       sockopt_int(fd, SOL_SOCKET, SO_OOBINLINE) ||
+	       sockopt_int(fd, IPPROTO_TCP, TCP_CORK) || sk->w->shut;
 }
 
 /* Before the first byte the peer may still wait for our ACK: see tcp/export.h. */
@@ -157,7 +130,7 @@ int moved_try(struct sock *sk, int fd, uint32_t ifindex, const uint8_t mac[6],
 	wire_unlock();
 	*why = err ? reason_of(err) : OSF_REASON_PORT;
 	if (!err) {
-		read_options(sk, fd);
+		opt_read(sk, fd);
 		sk->st->proto = OSF_PROTO_TCP;
 		sk->st->since_ns = clock_ns(CLOCK_REALTIME);
 		sock_set_reason(sk, OSF_REASON_PORT);

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "base/libc.h"
+#include "base/sockopt.h"
 
 #define SSTHRESH_NONE 0x7fffffffu
 
@@ -64,26 +65,19 @@ static int take_info(int fd, struct tcp_image *x)
 	return 0;
 }
 
-static int option(int fd, int level, int name)
-{
-	int v = 0;
-	socklen_t len = sizeof(v);
-
-	return libc.getsockopt(fd, level, name, &v, &len) ? 0 : v;
-}
-
 /* What the program has set; osfd has switched keepalive off meanwhile. */
 static void take_options(const struct frozen *f, int fd, struct tcp_image *x)
 {
-	x->has_nodelay = option(fd, IPPROTO_TCP, TCP_NODELAY);
-	x->has_cork = option(fd, IPPROTO_TCP, TCP_CORK);
+	x->has_nodelay = sockopt_int(fd, IPPROTO_TCP, TCP_NODELAY);
+	x->has_cork = sockopt_int(fd, IPPROTO_TCP, TCP_CORK);
 	x->user_timeout_ms =
-	    (uint32_t)option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT);
+	    (uint32_t)sockopt_int(fd, IPPROTO_TCP, TCP_USER_TIMEOUT);
 	if (!(f->flags & FROZEN_KEEPALIVE))
 		return;
-	x->keep_idle_s = (uint16_t)option(fd, IPPROTO_TCP, TCP_KEEPIDLE);
-	x->keep_interval_s = (uint16_t)option(fd, IPPROTO_TCP, TCP_KEEPINTVL);
-	x->keep_probes = (uint8_t)option(fd, IPPROTO_TCP, TCP_KEEPCNT);
+	x->keep_idle_s = (uint16_t)sockopt_int(fd, IPPROTO_TCP, TCP_KEEPIDLE);
+	x->keep_interval_s =
+	    (uint16_t)sockopt_int(fd, IPPROTO_TCP, TCP_KEEPINTVL);
+	x->keep_probes = (uint8_t)sockopt_int(fd, IPPROTO_TCP, TCP_KEEPCNT);
 }
 
 /* A frozen connection is quiet: both queues are empty, and all is acknowledged. */
