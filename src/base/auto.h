@@ -4,11 +4,12 @@
 
 #include <stdlib.h>
 #include "base/libc.h"
+#include "base/nocancel.h"
 
 static inline void auto_close(int *fd)
 {
 	if (*fd >= 0)
-		libc.close(*fd);
+		nocancel_close(*fd);
 }
 
 static inline void auto_free(void *p) { free(*(void **)p); }

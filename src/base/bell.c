@@ -11,6 +11,7 @@
 #include "base/lock.h"
 #include "base/rawcall.h"
 #include "base/bell.h"
+#include "base/nocancel.h"
 
 #ifndef TFD_IOC_SET_TICKS
 #define TFD_IOC_SET_TICKS _IOW('T', 0, __u64)
@@ -59,7 +60,7 @@ static int bell_open(void)
 		return -errno;
 	int err = set_ticks(fd, 1);
 	if (err) {
-		libc.close(fd);
+		nocancel_close(fd);
 		return err;
 	}
 	clear_ticks(fd);
@@ -205,7 +206,7 @@ int bell_keep(struct peer_bells *of, uint32_t bell, int fd, pid_t pid)
 	else if (of->pid && of->pid != pid)
 		err = doubt(of);
 	if (err || of->fd1[bell]) { /* it has not changed since */
-		libc.close(fd);
+		nocancel_close(fd);
 		errno = saved;
 		return err;
 	}

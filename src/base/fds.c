@@ -28,6 +28,7 @@
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/lock.h"
+#include "base/nocancel.h"
 
 uint64_t fds_ours[FDS_WINDOW / 64];
 static bool in_window(int fd) { return fd >= 0 && fd < FDS_WINDOW; }
@@ -83,7 +84,7 @@ int fds_hide(int fd)
 	if (up < 0)
 		up = fd;
 	else
-		libc.close(fd);
+		nocancel_close(fd);
 	note_ours(up);
 	errno = saved;
 	return up;
@@ -94,7 +95,7 @@ int fds_hide_spare(int fd)
 	if (fd < 0)
 		return fd;
 	int saved = errno, up = dup_high(fd);
-	libc.close(fd);
+	nocancel_close(fd);
 	note_ours(up);
 	errno = saved;
 	return up < 0 ? -EMFILE : up;
@@ -106,7 +107,7 @@ void fds_close(int fd)
 		return;
 	if (in_window(fd))
 		fetch_and(&fds_ours[fd / 64], ~(UINT64_C(1) << (fd % 64)));
-	libc.close(fd);
+	nocancel_close(fd);
 }
 
 uint64_t fds_cookie(int fd)
@@ -151,7 +152,7 @@ static bool has_link(int proc, const char *pid, const char *link, size_t len)
 	if (d)
 		closedir(d);
 	else if (dir >= 0)
-		libc.close(dir);
+		nocancel_close(dir);
 	return found;
 }
 

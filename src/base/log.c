@@ -15,6 +15,7 @@
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "base/setting.h"
 
 static struct osf_stats_log at_start = { .level = -1, .fd = -1 };
@@ -45,10 +46,10 @@ static int open_file(const char *file)
 	if (n < 0 || n >= (int)sizeof(path))
 		return -1;
 	/* The program never waits for whoever reads its log. */
-	return libc.open(path,
-			 O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC |
-			     O_NONBLOCK | O_NOCTTY,
-			 0600);
+	return nocancel_open(path,
+			     O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC |
+				 O_NONBLOCK | O_NOCTTY,
+			     0600);
 }
 
 static int open_log(void)
@@ -142,7 +143,7 @@ void log_write(enum log_level level, const char *fmt, ...)
 	if (n > (int)sizeof(line) - 2)
 		n = (int)sizeof(line) - 2;
 	line[n++] = '\n';
-	if (libc.write(fd, line, (size_t)n) < 0 && errno != EAGAIN)
+	if (nocancel_write(fd, line, (size_t)n) < 0 && errno != EAGAIN)
 		log_now->level = -1; /* nobody can read it any more */
 	errno = saved;
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "base/sealed.h"
 
 int sealed_file(const char *name, size_t bytes)
@@ -23,7 +24,7 @@ int sealed_file(const char *name, size_t bytes)
 	    libc.fcntl(fd, F_ADD_SEALS, SEALED_SEALS)) {
 		int err = -errno;
 
-		libc.close(fd);
+		nocancel_close(fd);
 		return err;
 	}
 	return fd;

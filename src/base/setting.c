@@ -11,6 +11,7 @@
 #include "base/env.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "base/setting.h"
 
 #define QUOTE_MAX 100 /* bytes of a wrong value that a warning repeats */
@@ -32,7 +33,7 @@ void setting_warn(const char *fmt, ...)
 		return;
 	}
 	int n = snprintf(line, sizeof(line), "osf: %s\n", text);
-	if (libc.write(STDERR_FILENO, line, (size_t)n) < 0)
+	if (nocancel_write(STDERR_FILENO, line, (size_t)n) < 0)
 		n = 0; /* nobody can be told */
 	errno = saved;
 }

@@ -7,6 +7,7 @@
 #include "base/bell.h"
 #include "base/fds.h"
 #include "base/idle.h"
+#include "base/nocancel.h"
 #include "file/epoll_set.h"
 
 struct epitem *item_find(struct file *f, struct epoll *ep, int fd)
@@ -124,7 +125,7 @@ void kick(struct epoll *ep)
 
 	fence_full(); /* Dekker with wait_sleep(): the list, then the waiters */
 	if ((load_rlx(&ep->rs.n_sleepers) || ep->nested) && ep->kick_fd >= 0)
-		libc.write(ep->kick_fd, &one, sizeof(one));
+		nocancel_write(ep->kick_fd, &one, sizeof(one));
 }
 
 static void wake(struct ready_set *rs)

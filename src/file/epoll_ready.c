@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/idle.h"
+#include "base/nocancel.h"
 #include "file/epoll_set.h"
 #include "file/hold.h"
 #include "sock/shared.h"
@@ -91,8 +92,9 @@ static uint32_t child_events(struct epitem *it)
 
 	if (epoll_has_ready(it->file))
 		return want;
-	return libc.poll(&p, 1, 0) > 0 && epoll_kernel_ready(it->file) ? want
-								       : 0;
+	return nocancel_poll(&p, 1, 0) > 0 && epoll_kernel_ready(it->file)
+		   ? want
+		   : 0;
 }
 
 /* Bytes of the stream that have arrived, and 1 for its end. */
@@ -427,7 +429,7 @@ bool epoll_kernel_ready(struct file *fe)
 	struct pollfd p = { .fd = ep->fd, .events = POLLIN };
 	uint64_t kicks;
 	bool hinted = ep->kick_fd >= 0 &&
-		      libc.read(ep->kick_fd, &kicks, sizeof(kicks)) > 0;
+		      nocancel_read(ep->kick_fd, &kicks, sizeof(kicks)) > 0;
 
 	if (load_rlx(&ep->idle_fd) >= 0) {
 		idle_run(); /* its events are not the program's */
@@ -447,5 +449,5 @@ bool epoll_kernel_ready(struct file *fe)
 			hinted = true;
 		}
 	}
-	return !hinted || libc.poll(&p, 1, 0) > 0;
+	return !hinted || nocancel_poll(&p, 1, 0) > 0;
 }

@@ -10,6 +10,7 @@
 #include "base/spin.h"
 #include "base/unwind.h"
 #include "base/idle.h"
+#include "base/nocancel.h"
 #include "file/epoll_set.h"
 #include "sock/wait.h"
 
@@ -18,7 +19,7 @@
 static int kernel_poll(struct epoll *ep, int epfd, struct epoll_event *evs,
 		       int max, uint64_t now)
 {
-	int n = libc.epoll_wait(epfd, evs, max, 0);
+	int n = nocancel_epoll_wait(epfd, evs, max, 0);
 
 	if (n < max) /* there is no more */
 		ready_asked(&ep->rs, now);
@@ -89,7 +90,7 @@ static bool has_come(void *arg)
 		return true;
 	if (++a->turns % 64)
 		return false;
-	return libc.poll(&p, 1, 0) > 0;
+	return nocancel_poll(&p, 1, 0) > 0;
 }
 
 static void begin_sleep(struct wait *w)

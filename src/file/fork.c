@@ -22,6 +22,7 @@
 #include "base/gate.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "base/rawcall.h"
 #include "base/unwind.h"
 #include "file/epoll.h"
@@ -97,7 +98,7 @@ static COLD void lose(struct file *f)
 	int none = libc.socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (none >= 0) {
 		file_move(f, none);
-		libc.close(none);
+		nocancel_close(none);
 	}
 }
 
@@ -164,7 +165,7 @@ static void life_ends(void)
 
 	if (kept >= 0 && !libc.fstat(kept, &st) && S_ISFIFO(st.st_mode) &&
 	    st.st_ino == kept_ino)
-		libc.write(kept, "", 1);
+		nocancel_write(kept, "", 1);
 }
 
 void fork_suspends(void) { suspends = true; }

@@ -26,6 +26,7 @@
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "file/file.h"
 #include "file/hold.h"
 #include "file/relay.h"
@@ -57,7 +58,7 @@ static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
 			if (load_rlx(&f->sk->w->shut) & SHUT_BIT_WR)
 				libc.shutdown(to, SHUT_WR);
 			file_to_relay(f, to);
-			libc.close(to);
+			nocancel_close(to);
 		} else {
 			log_err("fd %d: no relay for %zu unread bytes: %s", fd,
 				stash.n, strerror(-to));

@@ -11,6 +11,7 @@
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/lock.h"
+#include "base/nocancel.h"
 #include "file/hold.h"
 #include "sock/arena.h"
 #include "sock/shared.h"
@@ -325,7 +326,7 @@ static bool ask(struct hold **some, nfds_t n)
 
 	for (nfds_t i = 0; i < n; i++)
 		p[i] = (struct pollfd){ .fd = some[i]->life[0] };
-	if (libc.poll(p, n, 0) <= 0)
+	if (nocancel_poll(p, n, 0) <= 0)
 		return false;
 	for (nfds_t i = 0; i < n; i++)
 		some[i]->has_ended = p[i].revents & POLLHUP;
@@ -405,8 +406,8 @@ static bool is_orphan(const struct hold *h)
 	struct pollfd p = { .fd = load_rlx(&h->life[1]) };
 
 	/* If another thread closes it meanwhile, we no longer poll it. */
-	return p.fd >= 0 && libc.poll(&p, 1, 0) > 0 && p.revents & POLLERR &&
-	       load_acq(&h->life[1]) == p.fd;
+	return p.fd >= 0 && nocancel_poll(&p, 1, 0) > 0 &&
+	       p.revents & POLLERR && load_acq(&h->life[1]) == p.fd;
 }
 
 void hold_reap_above(void)

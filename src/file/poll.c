@@ -9,6 +9,7 @@
 #include "base/libc.h"
 #include "base/unwind.h"
 #include "base/idle.h"
+#include "base/nocancel.h"
 #include "file/epoll.h"
 #include "file/file.h"
 #include "file/poll.h"
@@ -143,7 +144,7 @@ static int look(struct poller *p, bool ask_kernel)
 			};
 		e->asked = kernel;
 	}
-	if (!n_k || !ask_kernel || libc.poll(p->kfds, n_k, 0) <= 0)
+	if (!n_k || !ask_kernel || nocancel_poll(p->kfds, n_k, 0) <= 0)
 		return n_ready;
 	n_k = 0;
 	for (nfds_t i = 0; i < p->n; i++) {
@@ -196,7 +197,7 @@ static int look_ends(struct poller *p, int n_ready)
 				.events = POLLRDHUP,
 			};
 	}
-	if (!n_k || libc.poll(p->kfds, n_k, 0) <= 0)
+	if (!n_k || nocancel_poll(p->kfds, n_k, 0) <= 0)
 		return n_ready;
 	n_k = 0;
 	for (nfds_t i = 0; i < p->n; i++) {

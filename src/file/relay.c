@@ -26,6 +26,7 @@
 #include "base/kept.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "base/rawcall.h"
 #include "file/relay.h"
 
@@ -253,7 +254,7 @@ static int listen_loopback(int family, struct sockaddr_storage *at,
 	    getsockname(fd, (struct sockaddr *)at, len)) {
 		int err = -errno;
 
-		libc.close(fd);
+		nocancel_close(fd);
 		return err;
 	}
 	return fd;
@@ -266,14 +267,14 @@ static int accept_mine(int listener, const struct sockaddr_storage *mine,
 	for (;;) {
 		struct sockaddr_storage from = { 0 };
 		socklen_t len = sizeof(from);
-		int fd = libc.accept4(listener, (struct sockaddr *)&from, &len,
-				      SOCK_CLOEXEC);
+		int fd = nocancel_accept4(listener, (struct sockaddr *)&from,
+					  &len, SOCK_CLOEXEC);
 
 		if (fd < 0)
 			return -errno;
 		if (len == mine_len && !memcmp(&from, mine, len))
 			return fd;
-		libc.close(fd);
+		nocancel_close(fd);
 	}
 }
 
@@ -288,15 +289,15 @@ static int loopback_pair(int family, int pair[2])
 		return listener;
 	int out = libc.socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	int in = -1, err = 0;
-	if (out < 0 || libc.connect(out, (struct sockaddr *)&at, len) ||
+	if (out < 0 || nocancel_connect(out, (struct sockaddr *)&at, len) ||
 	    getsockname(out, (struct sockaddr *)&mine, &mine_len))
 		err = -errno;
 	if (!err && (in = accept_mine(listener, &mine, mine_len)) < 0)
 		err = in;
-	libc.close(listener);
+	nocancel_close(listener);
 	if (err) {
 		if (out >= 0)
-			libc.close(out);
+			nocancel_close(out);
 		return err;
 	}
 	libc.setsockopt(in, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -353,8 +354,8 @@ static struct stash send_first(int to, const struct stash *stash)
 	size_t now = stash->n_gap ? stash->n_first : stash->n;
 
 	while (now) {
-		ssize_t r =
-		    libc.send(to, rest.data, now, MSG_DONTWAIT | MSG_NOSIGNAL);
+		ssize_t r = nocancel_send(to, rest.data, now,
+					  MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (r <= 0)
 			break;
 		rest.data += r;
@@ -382,10 +383,10 @@ static int start(int anchor, const struct stash *stash)
 	    bufs == MAP_FAILED ? -ENOMEM : detach(anchor, pair[1], &rest, bufs);
 	if (bufs != MAP_FAILED)
 		munmap(bufs, 2 * BUF_BYTES);
-	libc.close(pair[1]);
+	nocancel_close(pair[1]);
 	if (!err)
 		return pair[0];
-	libc.close(pair[0]);
+	nocancel_close(pair[0]);
 	return err;
 }
 

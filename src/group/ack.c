@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "group/ack.h"
 #include "group/ref.h"
 #include "group/txop.h"
@@ -74,7 +75,7 @@ static COLD bool is_dead(const struct gsock *s)
 {
 	struct pollfd p = { .fd = s->fd };
 
-	return libc.poll(&p, 1, 0) > 0 && p.revents & (POLLERR | POLLHUP);
+	return nocancel_poll(&p, 1, 0) > 0 && p.revents & (POLLERR | POLLHUP);
 }
 
 void gsock_acks(struct group *g, struct gsock *s)

@@ -12,6 +12,7 @@
 
 #include "base/fds.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "group/ack.h"
 #include "group/end.h"
 #include "group/fail.h"
@@ -41,7 +42,7 @@ static void close_sock(struct gsock *s)
 		s->memory = NULL;
 	}
 	if (s->fd >= 0)
-		libc.close(s->fd);
+		nocancel_close(s->fd);
 	s->fd = -1;
 }
 

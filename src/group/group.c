@@ -10,6 +10,7 @@
 #include "base/gate.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "group/end.h"
 #include "group/handle.h"
 #include "group/txop.h"
@@ -41,7 +42,7 @@ static void enter(struct group *g)
 		static const char text[] =
 		    "osf: two threads are inside one poll group\n";
 
-		if (libc.write(2, text, sizeof(text) - 1) < 0)
+		if (nocancel_write(2, text, sizeof(text) - 1) < 0)
 			log_err("%s", text);
 		abort();
 	}
@@ -105,7 +106,7 @@ static void after_fork(void)
 		for (struct list *l = g->all.next; l != &g->all; l = l->next) {
 			struct gsock *s = container_of(l, struct gsock, all);
 
-			libc.close(s->fd);
+			nocancel_close(s->fd);
 			if (!s->sk)
 				continue;
 			int32_t fds[OPS_UPGRADE_FDS];
@@ -116,7 +117,7 @@ static void after_fork(void)
 			if (s->sk->announce_fd > 0)
 				fds_close(s->sk->announce_fd);
 		}
-		libc.close(g->epfd);
+		nocancel_close(g->epfd);
 		fds_close(g->timer_fd);
 	}
 	groups = free_groups = NULL;
@@ -209,7 +210,7 @@ int group_create(const struct group_attr *attr, uintptr_t *out)
 	}
 	if (err) {
 		if (g->epfd >= 0)
-			libc.close(g->epfd);
+			nocancel_close(g->epfd);
 		group_release(g);
 		return err;
 	}
@@ -244,7 +245,7 @@ int group_destroy(struct group *g)
 	unlist(g);
 	ready_close(&g->rs);
 	fds_close(g->timer_fd);
-	libc.close(g->epfd);
+	nocancel_close(g->epfd);
 	txops_fini(g);
 	pool_fini(&g->pool);
 	g->in_turn = false;

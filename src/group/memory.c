@@ -12,6 +12,7 @@
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "base/sealed.h"
 #include "base/vm.h"
 #include "group/memory.h"
@@ -92,7 +93,7 @@ static bool heap_map(uint64_t n, void **map, void **books)
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	bool ok = *map != MAP_FAILED && *books != MAP_FAILED &&
 		  !region_open(fd, &heap_region);
-	libc.close(fd);
+	nocancel_close(fd);
 	if (ok)
 		return true;
 	if (*books != MAP_FAILED)

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/fds.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "group/end.h"
 #include "group/fail.h"
 #include "group/handle.h"
@@ -79,7 +80,7 @@ int gsock_create(struct group *g, int domain, uintptr_t userdata,
 		return -errno;
 	int err = gsock_new(g, fd, userdata, &s);
 	if (err) {
-		libc.close(fd);
+		nocancel_close(fd);
 		return err;
 	}
 	if (s->sk)
@@ -160,7 +161,7 @@ int gsock_connect(struct gsock *s, const struct sockaddr *to, socklen_t len)
 	    s->sk && len >= sizeof(struct sockaddr_in) &&
 	    !ops_connect_first(s->sk, s->fd, to, len,
 			       &(struct module_how){ .no_streams = true });
-	if (!carried && libc.connect(s->fd, to, len) < 0)
+	if (!carried && nocancel_connect(s->fd, to, len) < 0)
 		err = errno;
 	if (is_callers(err))
 		return -err;
@@ -239,13 +240,13 @@ static int accept_one(struct group *g, struct gsock *parent)
 	socklen_t len = sizeof(from);
 	struct gsock *s;
 
-	int fd = libc.accept4(parent->fd, (struct sockaddr *)&from, &len,
-			      SOCK_NONBLOCK | SOCK_CLOEXEC);
+	int fd = nocancel_accept4(parent->fd, (struct sockaddr *)&from, &len,
+				  SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd < 0)
 		return errno == ECONNABORTED || errno == EINTR ? 0 : -errno;
 	int err = gsock_new(g, fd, 0, &s);
 	if (err) {
-		libc.close(fd);
+		nocancel_close(fd);
 		return err;
 	}
 	s->state = GSOCK_CONNECTED;

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "group/ack.h"
 #include "group/push.h"
 #include "group/ref.h"
@@ -23,8 +24,8 @@ static ssize_t put_by_table(struct gsock *s, const struct iovec *iov, size_t n)
 	}
 	if (s->sk)
 		return r;
-	r = n == 1 ? libc.send(s->fd, iov->iov_base, iov->iov_len, flags)
-		   : libc.sendmsg(s->fd, &msg, flags);
+	r = n == 1 ? nocancel_send(s->fd, iov->iov_base, iov->iov_len, flags)
+		   : nocancel_sendmsg(s->fd, &msg, flags);
 	return r < 0 ? -errno : r;
 }
 

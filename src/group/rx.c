@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "group/ack.h"
 #include "group/fail.h"
 #include "group/lent.h"
@@ -71,7 +72,7 @@ static ssize_t read_once(struct gsock *s, void *buf, size_t n)
 	}
 	if (s->sk)
 		return r;
-	r = libc.recv(s->fd, buf, n, MSG_DONTWAIT);
+	r = nocancel_recv(s->fd, buf, n, MSG_DONTWAIT);
 	return r < 0 ? -errno : r;
 }
 
@@ -223,7 +224,8 @@ void gsock_rx_discard(struct gsock *s)
 
 		if (ops)
 			n = ops->recv(s->sk, s->fd, &iov, 1, flags);
-		else if ((n = libc.recv(s->fd, bin, sizeof(bin), flags)) < 0)
+		else if ((n = nocancel_recv(s->fd, bin, sizeof(bin), flags)) <
+			 0)
 			n = -errno;
 		if (n == -ESTALE)
 			n = 1;

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "group/ack.h"
 #include "group/end.h"
 #include "group/fail.h"
@@ -185,7 +186,7 @@ static void turn_kernel(struct group *g)
 			return;
 		g->looked_ns = now;
 	}
-	int n = libc.epoll_wait(g->epfd, evs, KERNEL_EVENTS, 0);
+	int n = nocancel_epoll_wait(g->epfd, evs, KERNEL_EVENTS, 0);
 	if (n <= 0) {
 		g->n_empty += g->n_empty < KERNEL_EMPTY_LOOKS;
 		return;

@@ -9,6 +9,7 @@
 
 #include "base/fds.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "ops/netlink.h"
 
 #ifndef SOL_NETLINK
@@ -201,10 +202,10 @@ static int ask(int fd, const struct route_key *key, struct osf_route *out)
 	int err = -EAGAIN;
 
 	request_fill(&r, key);
-	if (libc.send(fd, &r, r.h.nlmsg_len, 0) < 0)
+	if (nocancel_send(fd, &r, r.h.nlmsg_len, 0) < 0)
 		return -errno;
 	while (err == -EAGAIN) { /* the kernel answers inside send() */
-		ssize_t n = libc.recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+		ssize_t n = nocancel_recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
 		struct nlmsghdr *h = (struct nlmsghdr *)buf;
 
 		if (n < 0)
@@ -293,9 +294,9 @@ int netlink_neigh(int fd, uint32_t ifindex, const struct in6_addr *addr,
 	};
 
 	memcpy(r.addr, addr->s6_addr + 16 - bytes, bytes);
-	if (libc.send(fd, &r, r.h.nlmsg_len, 0) < 0)
+	if (nocancel_send(fd, &r, r.h.nlmsg_len, 0) < 0)
 		return -errno;
-	ssize_t n = libc.recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
+	ssize_t n = nocancel_recv(fd, buf, sizeof(buf), MSG_DONTWAIT);
 	const struct nlmsghdr *h = (const struct nlmsghdr *)buf;
 	if (n < 0)
 		return -errno;

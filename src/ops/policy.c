@@ -11,6 +11,7 @@
 #include "base/atomic.h"
 #include "base/auto.h"
 #include "base/env.h"
+#include "base/nocancel.h"
 #include "base/program.h"
 #include "base/setting.h"
 #include "ops/policy.h"
@@ -46,7 +47,7 @@ static int open_file(const char *path)
 {
 	struct stat st;
 	int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-	AUTOCLOSE int fd = libc.open(path, flags, 0);
+	AUTOCLOSE int fd = nocancel_open(path, flags, 0);
 
 	if (fd < 0 || libc.fstat(fd, &st))
 		return -errno;
@@ -60,7 +61,7 @@ static ssize_t read_text(int fd, char *text, size_t max)
 	ssize_t n = 1;
 
 	while (len < max && n) {
-		n = libc.read(fd, text + len, max - len);
+		n = nocancel_read(fd, text + len, max - len);
 		if (n < 0 && errno != EINTR)
 			return -errno;
 		len += n > 0 ? (size_t)n : 0;

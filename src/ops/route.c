@@ -19,6 +19,7 @@
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/idle.h"
+#include "base/nocancel.h"
 #include "ops/netlink.h"
 #include "ops/route.h"
 
@@ -229,8 +230,9 @@ int route_neigh(const struct osf_route *r, uint8_t mac[6])
 static ssize_t receive(void *buf, size_t bytes)
 {
 	GUARD(&lock);
-	ssize_t n =
-	    events_fd < 0 ? 0 : libc.recv(events_fd, buf, bytes, MSG_DONTWAIT);
+	ssize_t n = events_fd < 0
+			? 0
+			: nocancel_recv(events_fd, buf, bytes, MSG_DONTWAIT);
 
 	if (n < 0)
 		n = errno == ENOBUFS ? -ENOBUFS : 0;

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "osfd/name.h"
 
 union control {
@@ -35,7 +36,7 @@ static int request_send(int fd, const struct request *r, size_t len,
 	}
 	ssize_t n;
 	do /* else osfd would serve a request that nobody knows of */
-		n = libc.sendmsg(fd, &msg, MSG_NOSIGNAL);
+		n = nocancel_sendmsg(fd, &msg, MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : 0;
 }
@@ -54,7 +55,7 @@ static int reply_receive(int fd, struct reply *out, int got[2])
 	memset(out, 0, sizeof(*out)); /* an older osfd says less */
 	ssize_t n;
 	do
-		n = libc.recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+		n = nocancel_recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
 	while (n < 0 && errno == EINTR);
 	if (n < (ssize_t)offsetof(struct reply, hello) ||
 	    out->magic != MSG_MAGIC)
@@ -68,8 +69,8 @@ static int reply_receive(int fd, struct reply *out, int got[2])
 	if (got) {
 		memcpy(got, fds, sizeof(fds));
 	} else {
-		libc.close(fds[0]);
-		libc.close(fds[1]);
+		nocancel_close(fds[0]);
+		nocancel_close(fds[1]);
 	}
 	return 0;
 }
@@ -109,7 +110,7 @@ int osfd_connect(struct reply *hello)
 	int err = fd < 0 ? -errno : 0;
 
 	memcpy(un.sun_path + 1, OSFD_NAME, sizeof(OSFD_NAME) - 1);
-	if (!err && libc.connect(fd, (struct sockaddr *)&un, len) < 0)
+	if (!err && nocancel_connect(fd, (struct sockaddr *)&un, len) < 0)
 		err = -errno;
 	if (!err)
 		err = check_is_root(fd);
@@ -118,6 +119,6 @@ int osfd_connect(struct reply *hello)
 	if (!err)
 		return fd;
 	if (fd >= 0)
-		libc.close(fd);
+		nocancel_close(fd);
 	return err;
 }

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "base/sealed.h"
 
 static uint8_t *ring(const struct tap *t)
@@ -68,7 +69,7 @@ void tap_close(struct tap *t)
 	if (t->head)
 		munmap(t->head, TAP_HEAD_BYTES + TAP_RING_BYTES);
 	if (t->fd >= 0)
-		libc.close(t->fd);
+		nocancel_close(t->fd);
 	*t = TAP_NONE;
 }
 

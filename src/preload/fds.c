@@ -19,6 +19,7 @@
 
 #include "api/vma/vma.h"
 #include "base/fds.h"
+#include "base/nocancel.h"
 #include "base/rawcall.h"
 #include "file/epoll.h"
 #include "ops/ops.h"
@@ -52,7 +53,7 @@ static COLD int renumber(int fd)
 	int low =
 	    libc.fcntl(fd, cloexec ? F_DUPFD_CLOEXEC : F_DUPFD, fds_reach());
 	if (low >= 0)
-		libc.close(low < fd ? fd : low);
+		nocancel_close(low < fd ? fd : low);
 	errno = saved;
 	return low >= 0 && low < fd ? low : fd;
 }
@@ -305,7 +306,7 @@ OURS int close_ours(int fd)
 		errno = EBADF; /* the program closes numbers it never got */
 		return -1;
 	}
-	int r = libc.close(fd);
+	int r = nocancel_close(fd);
 	went_past(past);
 	return r;
 }

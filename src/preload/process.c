@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "base/rawcall.h"
 #include "preload/creds.h"
 #include "preload/edge.h"
@@ -331,7 +332,7 @@ OSF_API int pidfd_getfd(int pidfd, int target, unsigned flags)
 		log_warn("process %d moves fd %d through shared memory: it "
 			 "cannot be copied",
 			 (int)pid, target);
-		libc.close(fd);
+		nocancel_close(fd);
 		fd = -EPERM;
 	}
 	errno = fd < 0 ? -fd : saved;

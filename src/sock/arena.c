@@ -25,6 +25,7 @@
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "base/program.h"
 #include "base/setting.h"
 #include "sock/arena.h"
@@ -177,14 +178,15 @@ static size_t bytes_with(uint32_t c)
 /* A file of that name with room for the first entries: 0 or -errno. */
 static int file_make(const char *path, int *pfd)
 {
-	int fd = libc.open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	int fd =
+	    nocancel_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
 	if (fd < 0)
 		return -errno;
 	int err = file_resize(fd, bytes_with(0));
 	if (err) {
 		unlink(path);
-		libc.close(fd);
+		nocancel_close(fd);
 		return err;
 	}
 	flock(fd, LOCK_SH | LOCK_NB); /* who cleans up sees that we live */
@@ -298,7 +300,7 @@ int arena_open(void)
 		return -errno;
 	int err = open_file(fd, &map);
 	if (err) {
-		libc.close(fd);
+		nocancel_close(fd);
 		return err;
 	}
 	struct osf_stats_header *h = map;

@@ -33,6 +33,7 @@
 #include <linux/errqueue.h>
 
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "base/sockopt.h"
 #include "sock/errq.h"
 #include "sock/shared.h"
@@ -65,7 +66,7 @@ COLD unsigned errq_events(struct sock *sk, int fd, unsigned want, short *said)
 	bool copied = load_rlx(&sk->w->zc_done) != 0;
 	int saved = errno;
 
-	libc.poll(&p, 1, 0);
+	nocancel_poll(&p, 1, 0);
 	errno = saved;
 	*said = p.revents;
 	if (p.revents & POLLERR)
@@ -180,7 +181,7 @@ static void account(struct sock *sk, struct msghdr *msg)
 ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags)
 {
 	if (!load_rlx(&sk->w->zc_done) || load_rlx(&sk->w->zc_kernel)) {
-		ssize_t r = libc.recvmsg(fd, msg, flags);
+		ssize_t r = nocancel_recvmsg(fd, msg, flags);
 
 		if (r >= 0)
 			account(sk, msg);

@@ -11,6 +11,7 @@
 
 #include "base/compiler.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "osf/stats.h"
 #include "sock/others.h"
 
@@ -98,7 +99,7 @@ static bool segment_has(int dir, const char *name, const struct ends *e)
 	bool found = fd >= 0 && is_in_segment(fd, e);
 
 	if (fd >= 0)
-		libc.close(fd);
+		nocancel_close(fd);
 	return found;
 }
 

@@ -5,6 +5,8 @@
 #include "calls_part.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -439,4 +441,61 @@ SCENARIO(process_cancel_disabled)
 	pthread_join(t, &result);
 	out(" canceled=%d", result == PTHREAD_CANCELED);
 	play(x, "s10r10w10f10");
+}
+
+/* A request that is pending takes effect in no call that POSIX does not name, not even if
+ * ours asks the kernel by one that it does name. */
+struct steps {
+	struct ctx *x;
+	int n, copy;
+};
+
+static void *goes_on(void *p)
+{
+	struct steps *s = p;
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
+	int fd = s->x->fd, v = 0, one = 1;
+	socklen_t len = sizeof(v);
+
+	pthread_cancel(pthread_self());
+	int ep = epoll_create1(EPOLL_CLOEXEC);
+	s->n++;
+	epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev);
+	s->n++;
+	epoll_ctl(ep, EPOLL_CTL_MOD, fd, &ev);
+	s->n++;
+	ioctl(fd, FIONREAD, &v);
+	s->n++;
+	getsockopt(fd, SOL_SOCKET, SO_ERROR, &v, &len);
+	s->n++;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	s->n++;
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	s->n++;
+	s->copy = dup2(fd, dup(fd));
+	s->n++;
+	epoll_ctl(ep, EPOLL_CTL_DEL, fd, NULL);
+	s->n++;
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	fcntl(fd, F_SETFL, 0);
+	s->n++;
+	pthread_testcancel();
+	s->n = -1;
+	return NULL;
+}
+
+SCENARIO(process_cancel_pending)
+{
+	struct steps s = { .x = x };
+	void *result = NULL;
+	pthread_t t;
+
+	play(x, "w60s100");
+	pthread_create(&t, NULL, goes_on, &s);
+	pthread_join(t, &result);
+	out(" canceled=%d after=%d", result == PTHREAD_CANCELED, s.n);
+	close(s.copy);
+	play(x, "r100f60s10r10w10f10");
+	child_plays(x, "s10r10w10f10");
+	play(x, "cE");
 }

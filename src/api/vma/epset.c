@@ -12,6 +12,7 @@
 #include "api/vma/vma.h"
 #include "base/libc.h"
 #include "base/lock.h"
+#include "base/nocancel.h"
 
 struct member {
 	int fd;
@@ -90,13 +91,13 @@ static char *file_text(const char *path)
 				break;
 			text = more;
 		}
-		r = libc.read(fd, text + n, room - n - 1);
+		r = nocancel_read(fd, text + n, room - n - 1);
 		n += r > 0 ? (size_t)r : 0;
 	}
 	if (text)
 		text[n] = '\0';
 	if (fd >= 0)
-		libc.close(fd);
+		nocancel_close(fd);
 	return text;
 }
 

@@ -15,6 +15,7 @@
 #include "api/vma/xbuf.h"
 #include "base/libc.h"
 #include "base/lock.h"
+#include "base/nocancel.h"
 
 /* Of the kernel's enum; <linux/tcp.h> and <netinet/tcp.h> do not go together. */
 #define STATE_SYN_SENT 2
@@ -114,7 +115,7 @@ enum ring_state ring_state_of(const struct vsock *s)
 				  &info_len) &&
 		 info.tcpi_state == STATE_SYN_SENT)
 		state = ON_RING_CONNECTING;
-	else if (libc.poll(&p, 1, 0) > 0 && p.revents & POLLERR)
+	else if (nocancel_poll(&p, 1, 0) > 0 && p.revents & POLLERR)
 		state = ON_RING_FAILED; /* SO_ERROR stays for the program */
 	errno = saved;
 	return state;

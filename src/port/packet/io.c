@@ -19,6 +19,7 @@
 
 #include "base/atomic.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 
 static struct tpacket2_hdr *slot_at(const struct packet_port *p)
 {
@@ -57,7 +58,7 @@ static COLD bool read_large(struct packet_port *p, struct packet_frame *out)
 	struct iovec iov[2] = { { &h, sizeof(h) },
 				{ p->large, PACKET_FRAME_MAX } };
 	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
-	ssize_t n = libc.recvmsg(p->fd, &msg, MSG_DONTWAIT);
+	ssize_t n = nocancel_recvmsg(p->fd, &msg, MSG_DONTWAIT);
 
 	if (n < (ssize_t)sizeof(h) || msg.msg_flags & MSG_TRUNC)
 		return false;
@@ -142,7 +143,7 @@ int packet_tx(struct packet_port *p, const struct iovec *iov, unsigned n,
 	write_offload(o, &h);
 	all[0] = (struct iovec){ &h, sizeof(h) };
 	memcpy(all + 1, iov, n * sizeof(*iov));
-	if (likely(libc.sendmsg(p->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >=
+	if (likely(nocancel_sendmsg(p->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >=
 		   0)) {
 		p->stats.n_tx++;
 		return 0;

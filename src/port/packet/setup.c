@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 
 #include "base/libc.h"
+#include "base/nocancel.h"
 
 #define SLOT_MIN 2048
 #define SLOT_MAX (1 << 17)
@@ -98,7 +99,7 @@ int packet_socket(int ifindex, const struct packet_ring *ring, int filter_fd)
 	if (!err && bind(fd, (struct sockaddr *)&to, sizeof(to)) < 0)
 		err = -errno;
 	if (err) {
-		libc.close(fd);
+		nocancel_close(fd);
 		return err;
 	}
 	return fd;
@@ -119,7 +120,7 @@ int packet_open(struct packet_port *p, int fd, const struct packet_ring *ring)
 
 	*p = PACKET_NONE;
 	if (!ring_is_sane(ring)) {
-		libc.close(fd);
+		nocancel_close(fd);
 		return -EINVAL;
 	}
 	made.large = malloc(PACKET_FRAME_MAX);
@@ -145,7 +146,7 @@ void packet_close(struct packet_port *p)
 	if (p->map)
 		munmap(p->map, (size_t)p->ring.slot_bytes * p->ring.n_slots);
 	if (p->fd >= 0)
-		libc.close(p->fd);
+		nocancel_close(p->fd);
 	free(p->large);
 	*p = PACKET_NONE;
 }

@@ -16,6 +16,7 @@
 #include <sys/sendfile.h>
 
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "base/unwind.h"
 #include "proto/inet/inet.h"
 #include "sock/errq.h"
@@ -124,7 +125,7 @@ static unsigned kernel_events(struct sock *sk, int fd)
 {
 	struct pollfd p = { .fd = fd,
 			    .events = POLLIN | POLLOUT | POLLPRI | POLLRDHUP };
-	int saved = errno, n = libc.poll(&p, 1, 0);
+	int saved = errno, n = nocancel_poll(&p, 1, 0);
 
 	errno = saved;
 	return n > 0 ? (unsigned short)p.revents : 0;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "proto/module/stream.h"
 #include "sock/arena.h"
 #include "sock/errq.h"
@@ -113,7 +114,7 @@ int stream_await(struct osf_sock *s, unsigned timeout_ms)
 	while (!(r = decide(s))) {
 		if (now_ns() >= end)
 			r = -ETIMEDOUT;
-		else if (libc.ppoll(NULL, 0, &ms, NULL) < 0)
+		else if (nocancel_ppoll(NULL, 0, &ms, NULL) < 0)
 			r = -errno;
 		if (r)
 			break;
@@ -223,7 +224,7 @@ static void reset(struct osf_sock *s, int fd, const char *why)
 	log_err("fd %d: connection reset: %s", fd, why);
 	count(&arena_totals()->n_broken, 1);
 	stream_end(s, 0);
-	libc.connect(fd, &unspec, sizeof(unspec));
+	nocancel_connect(fd, &unspec, sizeof(unspec));
 }
 
 void stream_reset(struct sock *sk, int fd, const char *why)
@@ -249,8 +250,8 @@ static int send_first(const struct osf_sock *s, int fd)
 	store_rlx(&peer->peer_back, (uint8_t)1); /* it gives all that it has */
 	stream_pull(peer, SIZE_MAX);
 	size_t n = stream_held(peer);
-	if (n && libc.send(fd, peer->held.data + peer->held.at, n,
-			   MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n)
+	if (n && nocancel_send(fd, peer->held.data + peer->held.at, n,
+			       MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n)
 		err = -ENOBUFS;
 	stream_end(peer, -1);
 	stream_discard(peer);

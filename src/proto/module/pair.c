@@ -21,6 +21,7 @@
 
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "proto/module/stream.h"
 
 #ifndef SO_NETNS_COOKIE
@@ -165,7 +166,7 @@ static int connect_anchor(int fd, const struct sockaddr *to, socklen_t len)
 	int flags = libc.fcntl(fd, F_GETFL);
 
 	libc.fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-	int err = libc.connect(fd, to, len) < 0 ? -errno : 0;
+	int err = nocancel_connect(fd, to, len) < 0 ? -errno : 0;
 	libc.fcntl(fd, F_SETFL, flags);
 	return err == -EINPROGRESS ? 0 : err;
 }

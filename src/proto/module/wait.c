@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "proto/module/stream.h"
 #include "sock/errq.h"
 
@@ -82,7 +83,7 @@ unsigned stream_kernel_events(int fd, unsigned want)
 	struct pollfd p = { .fd = fd, .events = (short)want };
 	int saved = errno;
 
-	libc.poll(&p, 1, 0);
+	nocancel_poll(&p, 1, 0);
 	errno = saved;
 	return (unsigned short)p.revents;
 }

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/shared.h"
@@ -191,7 +192,8 @@ static void ring(struct sock *sk, int fd, int flags)
 	 * Any other error means that the peer has ended, which the next look
 	 * will find. */
 	store_rlx(&shm_w(sk)->bell_waits, (uint8_t)(flags & MSG_MORE ? 1 : 0));
-	if (libc.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL | flags) != 1) {
+	if (nocancel_send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL | flags) !=
+	    1) {
 		anchor_note(sk, errno);
 		fetch_sub(&me->bells, 1);
 		store_rlx(&sk->looked_ns, UINT64_C(0));
@@ -237,7 +239,7 @@ void anchor_back(struct sock *sk, int fd)
 		fetch_sub(&me->bells, 1);
 	ring_push_mark(&shm_of(sk)->tx, RING_BACK);
 	fetch_or(&me->flags, SEG_TX_BACK); /* S2 */
-	if (rings && libc.send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
+	if (rings && nocancel_send(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) != 1)
 		fetch_sub(&me->bells, 1);
 	errno = saved;
 }
@@ -320,9 +322,9 @@ void anchor_drain(struct sock *sk, int fd)
 		uint32_t due = rung - shm_of(sk)->bells_drained;
 		char bin[64];
 		ssize_t n = due <= sizeof(bin)
-				? libc.recv(fd, bin, due, MSG_DONTWAIT)
-				: libc.recv(fd, NULL, MIN(due, DRAIN_BYTES),
-					    MSG_DONTWAIT | MSG_TRUNC);
+				? nocancel_recv(fd, bin, due, MSG_DONTWAIT)
+				: nocancel_recv(fd, NULL, MIN(due, DRAIN_BYTES),
+						MSG_DONTWAIT | MSG_TRUNC);
 
 		if (n < 0)
 			anchor_note(sk, errno);
@@ -373,7 +375,7 @@ void anchor_ask(struct sock *sk, int fd)
 	int saved = errno;
 
 	store_rlx(&sk->looked_ns, coarse_ns());
-	if (libc.poll(&p, 1, 0) > 0) {
+	if (nocancel_poll(&p, 1, 0) > 0) {
 		int err = 0;
 		socklen_t len = sizeof(err);
 

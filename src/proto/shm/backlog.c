@@ -22,6 +22,7 @@
 #include <sys/mman.h>
 
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "proto/shm/shm.h"
 #include "sock/shared.h"
 
@@ -58,7 +59,7 @@ static ssize_t take(struct sock *sk, int fd, size_t max, bool known)
 {
 	uint8_t *to = shm_of(sk)->backlog + shm_of(sk)->backlog_end;
 	ssize_t r =
-	    libc.recv(fd, to, max, MSG_DONTWAIT | (known ? 0 : MSG_PEEK));
+	    nocancel_recv(fd, to, max, MSG_DONTWAIT | (known ? 0 : MSG_PEEK));
 
 	if (r <= 0)
 		return r < 0 ? -errno : -ENODATA;
@@ -66,7 +67,7 @@ static ssize_t take(struct sock *sk, int fd, size_t max, bool known)
 		return r;
 	if (load_acq(&shm_peer(sk)->flags) & SEG_TX_RING)
 		return 0;
-	r = libc.recv(fd, to, (size_t)r, MSG_DONTWAIT);
+	r = nocancel_recv(fd, to, (size_t)r, MSG_DONTWAIT);
 	return r < 0 ? -errno : r;
 }
 

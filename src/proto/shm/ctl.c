@@ -20,6 +20,7 @@
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/shared.h"
@@ -49,7 +50,7 @@ void shm_broken(struct sock *sk, int fd, const char *why)
 	SOCK_PUT(sk, anchor_end, (uint8_t)ANCHOR_RST);
 	fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
 	/* connect(AF_UNSPEC) resets and leaves the descriptor the program's. */
-	libc.connect(fd, &unspec, sizeof(unspec));
+	nocancel_connect(fd, &unspec, sizeof(unspec));
 }
 
 /* Ask the kernel, in the phases in which it carries the stream. */
@@ -57,7 +58,7 @@ static unsigned tcp_events(int fd, unsigned want)
 {
 	struct pollfd p = { .fd = fd, .events = (short)(want | POLLRDHUP) };
 	int saved = errno;
-	int n = libc.poll(&p, 1, 0);
+	int n = nocancel_poll(&p, 1, 0);
 
 	errno = saved;
 	return n > 0 ? (unsigned short)p.revents : 0;

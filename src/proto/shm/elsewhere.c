@@ -24,6 +24,7 @@
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "base/rawcall.h"
 #include "proto/shm/elsewhere.h"
 #include "proto/shm/rendezvous.h"
@@ -307,7 +308,8 @@ static bool is_to_keep(int fd)
 ssize_t receive_passed(int channel, struct msghdr *msg, int *fds, size_t *n_fds)
 {
 	GUARD(&table);
-	ssize_t n = libc.recvmsg(channel, msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	ssize_t n =
+	    nocancel_recvmsg(channel, msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	int saved = errno;
 
 	*n_fds = 0;
@@ -353,7 +355,7 @@ static bool has_more(int fd)
 	int one = 1;
 
 	libc.setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &one, sizeof(one));
-	return libc.recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT) > 0 ||
+	return nocancel_recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT) > 0 ||
 	       msg.msg_flags & MSG_CTRUNC;
 }
 
@@ -396,7 +398,7 @@ void discard_passed(int fd)
 	errno = saved;
 	if (is_good) {
 		if (!is_large || !close_elsewhere(fd))
-			libc.close(fd);
+			nocancel_close(fd);
 		return;
 	}
 	if (kept_is_file(fd))
@@ -421,8 +423,8 @@ static int receive_it(int fd)
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	int got = -1;
 
-	if (libc.poll(&p, 1, BORROW_MS) != 1 ||
-	    libc.recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1)
+	if (nocancel_poll(&p, 1, BORROW_MS) != 1 ||
+	    nocancel_recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1)
 		return -1;
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
 	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
@@ -443,7 +445,7 @@ static int borrow_over(int pair[2], int fd, pid_t pid, int their_fd)
 	s->out = s->keep = pair[1];
 	if (!start(s))
 		return -1;
-	libc.close(pair[1]);
+	nocancel_close(pair[1]);
 	pair[1] = -1;
 	int other = receive_it(pair[0]);
 	if (other < 0 || are_two_ends(fd, other))
@@ -460,9 +462,9 @@ int borrow_other_end(int fd, pid_t pid, int their_fd)
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return -1;
 	other = borrow_over(pair, fd, pid, their_fd);
-	libc.close(pair[0]);
+	nocancel_close(pair[0]);
 	if (pair[1] >= 0)
-		libc.close(pair[1]);
+		nocancel_close(pair[1]);
 	errno = saved;
 	return other;
 }

@@ -42,6 +42,7 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "base/rawcall.h"
 #include "proto/shm/elsewhere.h"
 #include "proto/shm/region.h"
@@ -79,7 +80,7 @@ static bool await_bytes(int fd, uint64_t until_ns)
 		uint64_t now = now_ns();
 		struct timespec ts =
 		    ns_timespec(now < until_ns ? until_ns - now : 0);
-		int n = libc.ppoll(&p, 1, &ts, NULL);
+		int n = nocancel_ppoll(&p, 1, &ts, NULL);
 
 		if (n > 0 && p.revents != POLLERR)
 			return true;
@@ -89,7 +90,7 @@ static bool await_bytes(int fd, uint64_t until_ns)
 		}
 		if (n > 0) { /* the error queue; no bytes yet */
 			ts = ns_timespec(TICK_NS);
-			libc.ppoll(NULL, 0, &ts, NULL);
+			nocancel_ppoll(NULL, 0, &ts, NULL);
 		}
 	}
 }
@@ -125,8 +126,8 @@ static int take_tcp(int fd, struct stash *st, int64_t *left, uint64_t until_ns)
 		return -ENOMEM;
 	if (!await_bytes(fd, until_ns))
 		return -ETIMEDOUT;
-	ssize_t r =
-	    libc.recv(fd, to, st ? want : MIN(want, sizeof(bin)), MSG_DONTWAIT);
+	ssize_t r = nocancel_recv(fd, to, st ? want : MIN(want, sizeof(bin)),
+				  MSG_DONTWAIT);
 	if (r <= 0)
 		return r < 0 && errno == EAGAIN ? 0 : -ENODATA;
 	*left -= r;
@@ -276,8 +277,8 @@ static void put_back(int fd, int other, struct stash *st, uint64_t until_ns)
 	size_t put = 0;
 
 	while (put < st->n) {
-		ssize_t r = libc.send(other, st->data + put, st->n - put,
-				      MSG_DONTWAIT | MSG_NOSIGNAL);
+		ssize_t r = nocancel_send(other, st->data + put, st->n - put,
+					  MSG_DONTWAIT | MSG_NOSIGNAL);
 
 		if (r <= 0)
 			break;
@@ -377,7 +378,7 @@ static void await_first(struct sock *sk, int fd, struct stash *st)
 	uint64_t until_ns = settle_until(&second_ns);
 
 	while (shm_is_unsettled(sk) && now_ns() < until_ns)
-		libc.ppoll(NULL, 0, &tick, NULL);
+		nocancel_ppoll(NULL, 0, &tick, NULL);
 	if (shm_is_unsettled(sk)) {
 		store_rlx(&second_ns, now_ns());
 		st->gate = &shm_peer(sk)->flags;

@@ -25,6 +25,7 @@
 #include <sys/syscall.h>
 
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "base/rawcall.h"
 #include "proto/shm/region.h"
 #include "proto/shm/shm.h"
@@ -258,8 +259,8 @@ static bool peer_reads(struct sock *sk)
 
 	p.fd = (int)rawcall(SYS_pidfd_open, pid, 0);
 	if (p.fd >= 0) {
-		ended = libc.poll(&p, 1, 0) > 0 && p.revents & POLLIN;
-		libc.close(p.fd);
+		ended = nocancel_poll(&p, 1, 0) > 0 && p.revents & POLLIN;
+		nocancel_close(p.fd);
 	} else {
 		ended = kill(pid, 0) < 0 && errno == ESRCH;
 	}

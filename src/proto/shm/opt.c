@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "proto/shm/shm.h"
 
 /* Send the bytes that wait for more. */
@@ -123,7 +124,7 @@ int shm_disconnect(struct sock *sk, int fd, const struct sockaddr *addr,
 {
 	if (sock_mode(sk) == SOCK_SHM)
 		fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
-	if (libc.connect(fd, addr, len) < 0)
+	if (nocancel_connect(fd, addr, len) < 0)
 		return -errno;
 	sock_set_reason(sk, OSF_REASON_OPTION);
 	sock_set_mode(sk, SOCK_KERNEL);

@@ -15,6 +15,7 @@
 #include "base/gate.h"
 #include "base/libc.h"
 #include "base/lock.h"
+#include "base/nocancel.h"
 #include "proto/shm/other_end.h"
 
 #ifndef SO_NETNS_COOKIE
@@ -103,9 +104,9 @@ static int ask(int nl, const struct sockaddr_storage *local,
 	if (v6)
 		req.r.id.idiag_if =
 		    ((const struct sockaddr_in6 *)local)->sin6_scope_id;
-	if (libc.send(nl, &req, sizeof(req), 0) != (ssize_t)sizeof(req))
+	if (nocancel_send(nl, &req, sizeof(req), 0) != (ssize_t)sizeof(req))
 		return -errno;
-	ssize_t n = libc.recv(nl, &got, sizeof(got), MSG_DONTWAIT);
+	ssize_t n = nocancel_recv(nl, &got, sizeof(got), MSG_DONTWAIT);
 	if (n >= (ssize_t)NLMSG_HDRLEN && got.h.nlmsg_seq != req.h.nlmsg_seq)
 		return -EPROTO;
 	if (n < (ssize_t)(NLMSG_HDRLEN + sizeof(*m)))
@@ -139,7 +140,7 @@ int socket_ask(const struct sockaddr_storage *local,
 	if (nl < 0)
 		return nl;
 	int err = ask(nl, local, peer, &m, &e->rate);
-	libc.close(nl);
+	nocancel_close(nl);
 	if (!err)
 		e->uid = m.idiag_uid;
 	return err;
@@ -254,7 +255,7 @@ int other_end_ask(int fd, struct other_end *e)
 	bool is_same = !netns || nl == kept.fd || netns_of(nl) == netns;
 	int err = ask_over(nl, is_same, &local, &peer, e);
 	if (nl != kept.fd)
-		libc.close(nl);
+		nocancel_close(nl);
 	else if (err == -EPROTO || err == -EOPNOTSUPP)
 		forget();
 	return err == -EPROTO ? -EAGAIN : err;

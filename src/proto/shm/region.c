@@ -17,6 +17,7 @@
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "base/vm.h"
 #include "proto/shm/elsewhere.h"
 #include "proto/shm/region.h"
@@ -156,7 +157,7 @@ static uint64_t memory_dev(void)
 
 		if (fd >= 0) {
 			libc.fstat(fd, &st);
-			libc.close(fd);
+			nocancel_close(fd);
 		}
 		store_rlx(&known, (uint64_t)st.st_dev);
 	}
@@ -174,7 +175,7 @@ static int open_of(const struct ring_map *m)
 	struct statx sx;
 
 	snprintf(path, sizeof(path), "/proc/%u/fd/%d", m->pid, m->fd);
-	int at = libc.open(path, O_PATH | O_CLOEXEC);
+	int at = nocancel_open(path, O_PATH | O_CLOEXEC, 0);
 	if (at < 0)
 		return -errno;
 	int err = statx(at, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
@@ -187,10 +188,11 @@ static int open_of(const struct ring_map *m)
 		err = -EBADMSG;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", at);
 	int got =
-	    err ? err : libc.open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	    err ? err
+		: nocancel_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
 	if (got == -1)
 		got = -errno;
-	libc.close(at);
+	nocancel_close(at);
 	return got;
 }
 
@@ -242,7 +244,7 @@ static int map_get(const struct ring_map *m, struct peer_map **out)
 		err = -EBADMSG;
 	if (!err)
 		err = map_find(m, fd, out);
-	libc.close(fd);
+	nocancel_close(fd);
 	return err;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/fds.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "proto/shm/elsewhere.h"
 #include "proto/shm/rendezvous.h"
 #include "proto/shm/segment.h"
@@ -157,7 +158,7 @@ int proposal_accept(int proposal_fd, int fd)
 	uint64_t shown;
 
 	for (int i = 0; i <= BACKLOG; i++) {
-		int ch = fds_hide_spare(libc.accept4(
+		int ch = fds_hide_spare(nocancel_accept4(
 		    proposal_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
 
 		if (ch < 0)
@@ -196,7 +197,8 @@ int proposal_connect(int fd, struct notice *n, int *refused)
 	int s = named_socket(fd, n, false);
 	if (s < 0)
 		return s;
-	if (libc.connect(s, (struct sockaddr *)&un, name_of(&un, number)) < 0)
+	if (nocancel_connect(s, (struct sockaddr *)&un, name_of(&un, number)) <
+	    0)
 		err = errno == ECONNREFUSED ? -ENOENT : -errno;
 	else if (!is_still_shown(fd, number))
 		err = -ENOENT;
@@ -222,8 +224,8 @@ void proposal_close(int proposal_fd)
 	/* Nobody can come any more.  What those have sent who are there is not
 	 * to be released here. */
 	libc.shutdown(proposal_fd, SHUT_RDWR);
-	while ((ch = libc.accept4(proposal_fd, NULL, NULL,
-				  SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0)
+	while ((ch = nocancel_accept4(proposal_fd, NULL, NULL,
+				      SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0)
 		discard_channel(ch);
 	fds_close(proposal_fd);
 }
@@ -258,7 +260,7 @@ static int announced_by(const struct sockaddr_un *un, socklen_t len,
 	if (s < 0)
 		return s;
 	/* EAGAIN: the backlog is full, so somebody listens. */
-	if (!libc.connect(s, (const struct sockaddr *)un, len))
+	if (!nocancel_connect(s, (const struct sockaddr *)un, len))
 		err = libc.getsockopt(s, SOL_SOCKET, SO_PEERCRED, &cred,
 				      &cred_len) ||
 		      cred.uid != owner;
@@ -332,7 +334,7 @@ int hello_send(int channel, const struct hello *h, const int *fds, int n_fds)
 		c->cmsg_len = CMSG_LEN(bytes);
 		memcpy(CMSG_DATA(c), fds, bytes);
 	}
-	return libc.sendmsg(channel, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	return nocancel_sendmsg(channel, &msg, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
 /* @n bytes came, and @n_fds descriptors; @cut: of more. */

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "sock/cursor.h"
 #include "proto/shm/region.h"
 #include "proto/shm/shm.h"
@@ -145,8 +146,8 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 		struct msghdr msg = { .msg_iov = iov,
 				      .msg_iovlen = cursor_rest(c, iov, max) };
 		/* MSG_TRUNC: only count the bytes. */
-		ssize_t r =
-		    libc.recvmsg(fd, &msg, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+		ssize_t r = nocancel_recvmsg(
+		    fd, &msg, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
 		int err = errno;
 		if (!known && shm_rx_is_known(sk)) {
 			if (r < 0)
@@ -157,9 +158,9 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 		}
 		if (r > 0) {
 			msg.msg_iovlen = cursor_rest(c, iov, (size_t)r);
-			r = libc.recvmsg(fd, &msg,
-					 (flags & (MSG_TRUNC | MSG_PEEK)) |
-					     MSG_DONTWAIT);
+			r = nocancel_recvmsg(fd, &msg,
+					     (flags & (MSG_TRUNC | MSG_PEEK)) |
+						 MSG_DONTWAIT);
 			if (r > 0 && !(flags & MSG_PEEK)) {
 				shm_of(sk)->rx_tcp_base += (uint64_t)r;
 				shm_of(sk)->rx_tcp_left -= known ? r : 0;
@@ -188,7 +189,7 @@ static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 	if (!shm_w(sk)->fell_back &&
 	    shm_of(sk)->bells_drained != load_acq(&shm_peer(sk)->bells))
 		return -EAGAIN;
-	ssize_t r = libc.recvmsg(fd, &msg, flags | MSG_DONTWAIT);
+	ssize_t r = nocancel_recvmsg(fd, &msg, flags | MSG_DONTWAIT);
 	if (r <= 0)
 		return r < 0 ? -errno : anchor_error(sk);
 	cursor_skip(c, (size_t)r);
@@ -220,7 +221,7 @@ static ssize_t rx_end(struct sock *sk, int fd)
 	if (err || sk->w->anchor_end == ANCHOR_FIN)
 		return err;
 	do
-		r = libc.recv(fd, &byte, 1, MSG_DONTWAIT);
+		r = nocancel_recv(fd, &byte, 1, MSG_DONTWAIT);
 	while (r == 1);
 	return r < 0 && errno != EAGAIN && errno != ENOTCONN ? -errno : 0;
 }
@@ -381,7 +382,7 @@ static COLD bool rx_goes_on(const struct sock *sk, int fd)
 		return false;
 	/* As in the kernel, a read stops before an urgent byte. */
 	return !(load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK) ||
-	       libc.poll(&p, 1, 0) <= 0 || !(p.revents & POLLPRI);
+	       nocancel_poll(&p, 1, 0) <= 0 || !(p.revents & POLLPRI);
 }
 
 /* One call has taken so many steps.  Either the peer writes as fast as we read:

@@ -9,6 +9,7 @@
 
 #include "base/atomic.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "base/sealed.h"
 #include "proto/shm/elsewhere.h"
 #include "proto/shm/inbox.h"
@@ -72,7 +73,7 @@ int sealed_create(const char *name, size_t bytes, void **map, int *pfd)
 		return fd;
 	int err = map_shared(fd, bytes, map);
 	if (err) {
-		libc.close(fd);
+		nocancel_close(fd);
 		return err;
 	}
 	*pfd = fd;
@@ -90,7 +91,7 @@ int sealed_renew(const char *name, size_t bytes, void **map, int *pfd)
 		 fd, 0) == MAP_FAILED) {
 		int err = -errno;
 
-		libc.close(fd);
+		nocancel_close(fd);
 		return err;
 	}
 	*pfd = fd;

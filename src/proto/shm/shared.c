@@ -22,6 +22,7 @@
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
 #include "sock/shared.h"
@@ -270,7 +271,7 @@ COLD static void reset_now(struct sock *sk, int fd)
 	int saved = errno;
 
 	if (xchg(&sk->reset_due, (uint8_t)0))
-		libc.connect(fd, &unspec, sizeof(unspec));
+		nocancel_connect(fd, &unspec, sizeof(unspec));
 	errno = saved;
 }
 

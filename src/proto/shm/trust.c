@@ -13,6 +13,7 @@
 
 #include "base/atomic.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "base/rawcall.h"
 #include "proto/shm/trust.h"
 
@@ -30,12 +31,12 @@ static uid_t overflow_uid(void)
 
 	if (known)
 		return known;
-	int fd =
-	    libc.open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC);
+	int fd = nocancel_open("/proc/sys/kernel/overflowuid",
+			       O_RDONLY | O_CLOEXEC, 0);
 	if (fd >= 0) {
-		if (libc.read(fd, text, sizeof(text) - 1) < 0)
+		if (nocancel_read(fd, text, sizeof(text) - 1) < 0)
 			text[0] = '\0';
-		libc.close(fd);
+		nocancel_close(fd);
 	}
 	uid_t uid = (uid_t)strtoul(text, NULL, 10);
 	return known = uid ? uid : OVERFLOW_UID;
@@ -86,7 +87,7 @@ static int namespace_of(int pidfd, ino_t *ino)
 	if (fd < 0)
 		return -errno;
 	int err = libc.fstat(fd, &st) ? -errno : 0;
-	libc.close(fd);
+	nocancel_close(fd);
 	*ino = st.st_ino;
 	return err;
 }
@@ -105,7 +106,7 @@ static int own_namespace(ino_t *ino)
 	int pidfd = (int)rawcall(SYS_pidfd_open, getpid(), 0);
 	int err = namespace_of(pidfd, ino);
 	if (pidfd >= 0)
-		libc.close(pidfd);
+		nocancel_close(pidfd);
 	if (!err && *ino <= UINT32_MAX)
 		store_rlx(&known, pid | *ino);
 	return err;
@@ -129,11 +130,11 @@ static ssize_t map_text(pid_t pid, char text[MAP_TEXT_MAX])
 	char path[48];
 
 	snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
-	int fd = libc.open(path, O_RDONLY | O_CLOEXEC);
+	int fd = nocancel_open(path, O_RDONLY | O_CLOEXEC, 0);
 	if (fd < 0)
 		return -1;
-	ssize_t n = libc.read(fd, text, MAP_TEXT_MAX);
-	libc.close(fd);
+	ssize_t n = nocancel_read(fd, text, MAP_TEXT_MAX);
+	nocancel_close(fd);
 	return n;
 }
 
@@ -193,7 +194,7 @@ static int check_namespace(int channel, pid_t pid)
 		pidfd = -1; /* Linux 6.5 */
 	int err = compare_namespaces(pidfd, pid);
 	if (pidfd >= 0)
-		libc.close(pidfd);
+		nocancel_close(pidfd);
 	errno = saved;
 	return err;
 }

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "sock/cursor.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
@@ -148,7 +149,8 @@ static ssize_t tx_kernel(int fd, struct iov_cursor *c, size_t left, int flags)
 	struct iovec iov[CURSOR_REST_MAX];
 	struct msghdr msg = { .msg_iov = iov,
 			      .msg_iovlen = cursor_rest(c, iov, left) };
-	ssize_t r = libc.sendmsg(fd, &msg, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
+	ssize_t r =
+	    nocancel_sendmsg(fd, &msg, flags | MSG_DONTWAIT | MSG_NOSIGNAL);
 
 	if (r < 0)
 		return -errno;
@@ -479,7 +481,8 @@ static ssize_t file_to_ring(struct sock *sk, int fd, int in, off_t *off,
 		shm_flush(sk, fd);
 		return len ? -EPROTO : -EAGAIN;
 	}
-	ssize_t r = off ? pread(in, to, len, *off) : libc.read(in, to, len);
+	ssize_t r = off ? nocancel_pread(in, to, len, *off)
+			: nocancel_read(in, to, len);
 	if (r <= 0) {
 		r = r < 0 ? -errno : 0;
 		shm_flush(sk, fd);
@@ -521,7 +524,8 @@ static COLD ssize_t file_to_tcp(struct sock *sk, int fd, int in, off_t *off,
 	char buf[16 * 1024];
 
 	n = MIN(n, sizeof(buf));
-	ssize_t r = off ? pread(in, buf, n, *off) : libc.read(in, buf, n);
+	ssize_t r =
+	    off ? nocancel_pread(in, buf, n, *off) : nocancel_read(in, buf, n);
 	if (r <= 0)
 		return r < 0 ? -errno : 0;
 	struct iov_cursor c = { &(struct iovec){ buf, (size_t)r }, 1, 0 };

@@ -27,6 +27,7 @@
 #include "base/fds.h"
 #include "base/gate.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "base/setting.h"
 #include "base/sockopt.h"
 #include "proto/shm/elsewhere.h"
@@ -269,7 +270,7 @@ static int send_segment(struct sock *sk, int channel)
 	int fds[HELLO_FDS] = { seg_fd, inbox_fd_get(tag) };
 	err = fds[1] < 0 ? fds[1] : say_hello(tag, channel, fds, 2);
 	inbox_fd_put();
-	libc.close(seg_fd);
+	nocancel_close(seg_fd);
 	if (err) {
 		inbox_put(tag);
 		shm_of(sk)->inbox_tag = 0;
@@ -284,7 +285,7 @@ static bool is_gone(const struct sock *sk)
 {
 	struct pollfd p = { .fd = shm_of(sk)->channel_fd };
 
-	return libc.poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
+	return nocancel_poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
 }
 
 /* The program sees its own rate, not our number. */
@@ -365,8 +366,8 @@ static bool is_declined(const struct sock *sk)
 {
 	char byte;
 
-	ssize_t n = libc.recv(shm_of(sk)->channel_fd, &byte, 1,
-			      MSG_PEEK | MSG_DONTWAIT);
+	ssize_t n = nocancel_recv(shm_of(sk)->channel_fd, &byte, 1,
+				  MSG_PEEK | MSG_DONTWAIT);
 	return n == 0 || (n < 0 && errno != EAGAIN);
 }
 

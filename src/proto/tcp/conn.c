@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "base/sockopt.h"
 #include "proto/tcp/wire.h"
 #include "sock/arena.h"
@@ -198,7 +199,7 @@ static void cut_off(struct moved *m, int fd, int err)
 		strerror(-err));
 	count(&arena_totals()->n_broken, 1);
 	tcp_abort(m->c, now_ns());
-	libc.connect(fd, &unspec, sizeof(unspec));
+	nocancel_connect(fd, &unspec, sizeof(unspec));
 }
 
 /* May a connection that has gone back for this move again? */

@@ -8,6 +8,7 @@
 #include <sys/random.h>
 
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "base/program.h"
 #include "port/packet/ether.h"
 #include "proto/tcp/drive.h"
@@ -79,7 +80,7 @@ int engine_open(int fd, const struct engine_device *dev, uint64_t now_ns,
 	struct engine *e = lazy_memory(sizeof(*e));
 
 	if (!e) {
-		libc.close(fd);
+		nocancel_close(fd);
 		return -ENOMEM;
 	}
 	int err = ether_open(&e->ether, fd, &dev->ring);

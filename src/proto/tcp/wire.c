@@ -20,6 +20,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "base/nocancel.h"
 #include "osfd/client.h"
 #include "proto/tcp/conn.h"
 #include "tcp/calls.h"
@@ -68,7 +69,7 @@ static void clear_timer(uint64_t now)
 
 	if (likely(now < timer_ns))
 		return;
-	libc.read(timer_fd, &ticks, sizeof(ticks));
+	nocancel_read(timer_fd, &ticks, sizeof(ticks));
 	timer_ns = UINT64_MAX;
 }
 
@@ -128,7 +129,7 @@ static void look_at_changes(void)
 	if (wire_has_come() && now - asked_ns < CHANGES_NS)
 		return;
 	asked_ns = now;
-	while (libc.recv(changes_fd, buf, sizeof(buf), MSG_DONTWAIT) > 0 ||
+	while (nocancel_recv(changes_fd, buf, sizeof(buf), MSG_DONTWAIT) > 0 ||
 	       errno == ENOBUFS)
 		any = true;
 	if (any)
@@ -192,7 +193,7 @@ static int listen_to_changes(void)
 	    AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, NETLINK_ROUTE);
 
 	if (fd >= 0 && libc.bind(fd, (struct sockaddr *)&at, sizeof(at))) {
-		libc.close(fd);
+		nocancel_close(fd);
 		return -1;
 	}
 	return fds_hide(fd);
@@ -238,7 +239,7 @@ static int open_grant(uint32_t ifindex, struct reply *reply, int got[2])
 		int err = libc.ioctl(s, SIOCGIFNAME, &req) < 0 ? -errno : 0;
 
 		if (s >= 0)
-			libc.close(s);
+			nocancel_close(s);
 		if (err)
 			return err;
 	}
@@ -257,7 +258,7 @@ static int open_engine(const struct msg_grant *g, int got[2])
 	link_fd = fds_hide(got[1]);
 	queue_fd = fds_hide(memfd_create("osf-tcp", MFD_CLOEXEC));
 	if (queue_fd < 0) {
-		libc.close(got[0]);
+		nocancel_close(got[0]);
 		return -EMFILE;
 	}
 	int fd = fds_hide(got[0]);
@@ -293,7 +294,7 @@ bool wire_is_there(void)
 		is_there = fd >= 0;
 		asked_ns = now;
 		if (fd >= 0)
-			libc.close(fd);
+			nocancel_close(fd);
 	}
 	bool there = is_there || wire_engine;
 	lock_put(&lock);
@@ -356,7 +357,7 @@ int wire_thaw(int fd, const struct frozen *f, const struct image_queues *q,
 	int fds[2] = { fd, queue_fd };
 	struct reply reply = { 0 };
 
-	if (n && pwrite(queue_fd, bytes, n, 0) != (ssize_t)n)
+	if (n && nocancel_pwrite(queue_fd, bytes, n, 0) != (ssize_t)n)
 		return -ENOSPC;
 	int err = osfd_call(osfd_fd, MSG_THAW, &r, fds, 2, &reply, NULL);
 	if (err)
