@@ -5,13 +5,17 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "sock/cursor.h"
 #include "sock/errq.h"
 #include "sock/io.h"
 #include "sock/wait.h"
+
+#define FILE_CHUNK 16384u /* of the stack */
 
 static bool may_wait(const struct sock *sk, int flags)
 {
@@ -204,6 +208,26 @@ ssize_t io_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
 			return done ? (ssize_t)done : r;
 		}
 	}
+}
+
+/* The file's position moves by what was sent. */
+ssize_t io_file_by_send(struct sock *sk, int fd, int in, off_t *off, size_t n)
+{
+	uint8_t chunk[FILE_CHUNK];
+	off_t at = off ? *off : lseek(in, 0, SEEK_CUR);
+
+	if (at < 0)
+		return off || errno == ESPIPE ? -EINVAL : -errno;
+	ssize_t r = nocancel_pread(in, chunk, MIN(n, sizeof(chunk)), at);
+	if (r <= 0)
+		return r < 0 ? -errno : 0;
+	const struct iovec iov = { chunk, (size_t)r };
+	r = sock_ops(sk)->send(sk, fd, &iov, 1, 0);
+	if (r > 0 && off)
+		*off = at + r;
+	else if (r > 0)
+		lseek(in, at + r, SEEK_SET);
+	return r;
 }
 
 /*

@@ -74,6 +74,9 @@ static inline ssize_t io_send(struct sock *sk, const struct sock_ops *ops,
 /* sendfile(). */
 ssize_t io_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n);
 
+/* A table's send_file for protocols that have no shorter way than read() and send(). */
+ssize_t io_file_by_send(struct sock *sk, int fd, int in, off_t *off, size_t n);
+
 /* With an address and control messages; see io_control(). */
 ssize_t io_recvmsg(struct sock *sk, int fd, struct msghdr *msg, int flags);
 ssize_t io_sendmsg(struct sock *sk, int fd, const struct msghdr *msg,

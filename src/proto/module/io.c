@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "proto/module/stream.h"
 #include "sock/cursor.h"
 #include "sock/errq.h"
@@ -24,7 +24,6 @@
 #define HELD_MIN 4096u
 #define HELD_MAX (1u << 20) /* for who only counts */
 #define SCRATCH 4096u
-#define FILE_CHUNK 16384u
 
 /* The next vectors, at most @max bytes: none of them is empty. */
 static size_t rest_of(const struct iov_cursor *c, struct iovec *rest,
@@ -200,7 +199,7 @@ void stream_rx_look(struct osf_sock *s, int fd, bool is_over)
 static ssize_t recv_kernel(int fd, const struct iovec *iov, size_t n, int flags)
 {
 	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
-	ssize_t r = libc.recvmsg(fd, &msg, flags | MSG_DONTWAIT);
+	ssize_t r = nocancel_recvmsg(fd, &msg, flags | MSG_DONTWAIT);
 
 	return r < 0 ? -errno : r;
 }
@@ -261,7 +260,7 @@ int stream_inq(struct sock *sk, int fd)
 static ssize_t send_kernel(int fd, const struct iovec *iov, size_t n, int flags)
 {
 	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
-	ssize_t r = libc.sendmsg(
+	ssize_t r = nocancel_sendmsg(
 	    fd, &msg, (flags | MSG_NOSIGNAL | MSG_DONTWAIT) & ~MSG_ZEROCOPY);
 
 	if (r > 0)
@@ -331,24 +330,5 @@ ssize_t stream_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	} while (r == -ESTALE && stream_follow(sk, fd));
 	if (unlikely(flags & MSG_ZEROCOPY) && r > 0 && load_rlx(&sk->w->zc_on))
 		errq_copied(sk);
-	return r;
-}
-
-/* The file's position moves by what was sent. */
-ssize_t stream_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
-{
-	uint8_t chunk[FILE_CHUNK];
-	off_t at = off ? *off : lseek(in, 0, SEEK_CUR);
-
-	if (at < 0)
-		return off || errno == ESPIPE ? -EINVAL : -errno;
-	ssize_t r = pread(in, chunk, MIN(n, sizeof(chunk)), at);
-	if (r <= 0)
-		return r < 0 ? -errno : 0;
-	r = stream_send(sk, fd, &(struct iovec){ chunk, (size_t)r }, 1, 0);
-	if (r > 0 && off)
-		*off = at + r;
-	else if (r > 0)
-		lseek(in, at + r, SEEK_SET);
 	return r;
 }

@@ -151,7 +151,6 @@ ssize_t stream_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		    int flags);
 ssize_t stream_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		    int flags);
-ssize_t stream_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n);
 int stream_inq(struct sock *sk, int fd);
 /* Take up to @want bytes out of the module, beside those that are held; the caller holds
  * rx_lock.  0; -EAGAIN: there are fewer; others as recv(). */

@@ -11,7 +11,9 @@
 #include <sys/socket.h>
 
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "proto/module/stream.h"
+#include "sock/io.h"
 #include "sock/shared.h"
 
 static ssize_t recvmsg_by_kernel(struct sock *sk, int fd, struct msghdr *msg,
@@ -207,7 +209,7 @@ static int disconnect(struct sock *sk, int fd, const struct sockaddr *addr,
 {
 	if (!sock_lock_mode(sk, SOCK_MODULE))
 		return -ESTALE;
-	int err = libc.connect(fd, addr, len) < 0 ? -errno : 0;
+	int err = nocancel_connect(fd, addr, len) < 0 ? -errno : 0;
 	if (!err) {
 		stream_end(stream_of(sk), 0);
 		sk->st->proto = OSF_PROTO_NONE;
@@ -265,7 +267,7 @@ const struct sock_ops stream_ops = {
 	.own_events = true,
 	.recv = stream_recv,
 	.send = stream_send,
-	.send_file = stream_send_file,
+	.send_file = io_file_by_send,
 	.recvmsg = recvmsg_by_kernel,
 	.sendmsg = sendmsg_by_kernel,
 	.error_later = error_later,

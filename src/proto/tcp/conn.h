@@ -82,7 +82,6 @@ ssize_t moved_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		   int flags);
 ssize_t moved_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		   int flags);
-ssize_t moved_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n);
 int moved_inq(struct sock *sk, int fd);
 int moved_outq(struct sock *sk, int fd);
 

@@ -10,7 +10,6 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/libc.h"
@@ -20,8 +19,6 @@
 #include "sock/errq.h"
 #include "tcp/calls.h"
 #include "tcp/opt.h"
-
-#define FILE_CHUNK 16384u
 
 static bool is_bad(const struct iovec *iov, size_t n)
 {
@@ -195,25 +192,6 @@ ssize_t moved_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		moved_rest(sk, fd, why);
 		return -ESTALE;
 	}
-	return r;
-}
-
-/* The file's position moves by what was sent. */
-ssize_t moved_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
-{
-	uint8_t chunk[FILE_CHUNK];
-	off_t at = off ? *off : lseek(in, 0, SEEK_CUR);
-
-	if (at < 0)
-		return off || errno == ESPIPE ? -EINVAL : -errno;
-	ssize_t r = pread(in, chunk, MIN(n, sizeof(chunk)), at);
-	if (r <= 0)
-		return r < 0 ? -errno : 0;
-	r = moved_send(sk, fd, &(struct iovec){ chunk, (size_t)r }, 1, 0);
-	if (r > 0 && off)
-		*off = at + r;
-	else if (r > 0)
-		lseek(in, at + r, SEEK_SET);
 	return r;
 }
 

@@ -15,6 +15,7 @@
 #include "base/libc.h"
 #include "proto/tcp/conn.h"
 #include "proto/tcp/wire.h"
+#include "sock/io.h"
 #include "tcp/calls.h"
 #include "tcp/info.h"
 #include "tcp/opt.h"
@@ -217,7 +218,7 @@ const struct sock_ops tcp_ops = {
 	.own_events = true,
 	.recv = moved_recv,
 	.send = moved_send,
-	.send_file = moved_send_file,
+	.send_file = io_file_by_send,
 	.recvmsg = recvmsg_by_kernel,
 	.sendmsg = sendmsg_by_kernel,
 	.error_later = error_later,
