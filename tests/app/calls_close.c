@@ -480,6 +480,79 @@ SCENARIO(close_shut_rdwr_under_recv) { shut_under(x, blocked_recv, SHUT_RDWR); }
 SCENARIO(close_shut_rd_under_poll) { shut_under(x, blocked_poll, SHUT_RD); }
 SCENARIO(close_shut_rdwr_under_poll) { shut_under(x, blocked_poll, SHUT_RDWR); }
 
+/* A connection of this process with itself that has had time to move. */
+static bool moved_pair(int listener, int fd[2])
+{
+	struct sockaddr_in at;
+	socklen_t len = sizeof(at);
+	char byte = 'x';
+	bool all = true;
+
+	getsockname(listener, (struct sockaddr *)&at, &len);
+	fd[0] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (connect(fd[0], (struct sockaddr *)&at, len))
+		return false;
+	fd[1] = accept(listener, NULL, NULL);
+	for (int i = 0; i < 24; i++)
+		all &= send(fd[i % 2], &byte, 1, 0) == 1 &&
+		       recv(fd[!(i % 2)], &byte, 1, 0) == 1;
+	return all;
+}
+
+struct racer {
+	int fd;
+	bool fills; /* the peer's buffers, else it reads */
+	volatile bool begins;
+};
+
+static void *waits_for_shutdown(void *arg)
+{
+	struct racer *r = arg;
+	static char zeros[65536];
+	ssize_t n;
+
+	r->begins = true;
+	do
+		n = r->fills ? send(r->fd, zeros, sizeof(zeros), MSG_NOSIGNAL)
+			     : recv(r->fd, zeros, 1, 0);
+	while (n > 0);
+	return NULL;
+}
+
+/* The other thread is about to sleep, or sleeps already: neither may miss it. */
+static void shut_races(bool fills, int how)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int l = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd[2];
+	bool all =
+	    !bind(l, (struct sockaddr *)&at, sizeof(at)) && !listen(l, 8);
+	long long end = ms_now() + 1500;
+
+	for (unsigned i = 0; all && i < 400 && ms_now() < end; i++) {
+		struct racer r = { .fills = fills };
+		pthread_t t;
+
+		all = moved_pair(l, fd);
+		r.fd = fd[0];
+		pthread_create(&t, NULL, waits_for_shutdown, &r);
+		while (!r.begins)
+			sched_yield();
+		for (volatile unsigned k = i * 37 % 4000; k; k--)
+			;
+		all &= !shutdown(fd[0], how);
+		pthread_join(t, NULL);
+		close(fd[0]);
+		close(fd[1]);
+	}
+	close(l);
+	out(" all=%d", all);
+}
+
+SCENARIO(close_shut_rd_races_recv) { shut_races(false, SHUT_RD); }
+SCENARIO(close_shut_rdwr_races_recv) { shut_races(false, SHUT_RDWR); }
+SCENARIO(close_shut_wr_races_send) { shut_races(true, SHUT_WR); }
+
 /* The call that waits holds the socket; it takes what comes. */
 SCENARIO(close_under_recv)
 {

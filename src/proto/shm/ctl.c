@@ -436,6 +436,7 @@ int shm_shutdown(struct sock *sk, int fd, int how)
 		    (sk->w->shut & SHUT_BIT_WR && shm_w(sk)->rx_eof);
 	if (shm_of(sk)->fin_due)
 		both = false;
+	fence_full(); /* Dekker with ring_begin(): it looks whether the direction is shut */
 	bool sleepers = load_rlx(how == SHUT_WR ? &sk->w->n_tx_sleepers
 						: &sk->w->n_sleepers) > 0;
 	if (ours && !both && sleepers)

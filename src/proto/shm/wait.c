@@ -33,9 +33,18 @@
 #define PENDING_TICK_NS (5 * NS_PER_MS)
 #define PENDING_WAIT_NS (50 * NS_PER_MS)
 
+/* Another thread may have shut the direction down before it could see that we are about to
+ * sleep. */
+static bool is_shut(const struct sock *sk, uint8_t bit)
+{
+	return load_rlx(&sk->w->shut) & bit;
+}
+
 static bool rx_ready(struct sock *sk)
 {
 	sock_refresh(sk);
+	if (unlikely(is_shut(sk, SHUT_BIT_RD)))
+		return true;
 	if (likely(!load_rlx(&shm_w(sk)->rx_tcp)))
 		return ring_rx_ready(&shm_of(sk)->rx);
 	return backlog_bytes(sk) ||
@@ -48,6 +57,8 @@ static bool rx_ready(struct sock *sk)
 static bool tx_ready(struct sock *sk)
 {
 	sock_refresh(sk);
+	if (unlikely(is_shut(sk, SHUT_BIT_WR)))
+		return true;
 	if (unlikely(shm_has_fallen_back(sk)))
 		return !shm_is_unsettled(sk);
 	if (load_rlx(shm_of(sk)->tx.tail_pub) !=
