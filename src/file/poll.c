@@ -351,7 +351,7 @@ static void poller_end(struct unwind *u)
 	free(p->heap);
 }
 
-/* While we slept another thread may have closed a descriptor or reused its
+/* While we waited another thread may have closed a descriptor or reused its
  * number.  As in the kernel, what counts is what the number names now. */
 static void forget_closed(struct poller *p)
 {
@@ -384,8 +384,7 @@ static int poll_loop(struct poller *p, const struct timespec *ts,
 
 		if (err == -EAGAIN)
 			return 0;
-		if (p->wait.has_slept)
-			forget_closed(p);
+		forget_closed(p);
 		n = look(p, true);
 		if (n)
 			return p->wait.has_slept ? n : look_ends(p, n);

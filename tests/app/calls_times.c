@@ -54,11 +54,11 @@ static void times_of(struct ctx *x, const char *what, int name, int value)
 	struct msghdr m;
 
 	RES(what, setsockopt(x->fd, SOL_SOCKET, name, &value, sizeof(value)));
-	int64_t since_us;
-	long r;
+	int64_t since_us = 0;
+	long r = 0;
 	/* The kernel begins to take times a little later; and the first may have come
 	 * otherwise than by TCP. */
-	for (int i = 0; i < 200; i++) {
+	for (long long end = ms_now() + 10000; ms_now() < end;) {
 		since_us = wall_us();
 		far_do(x, FAR_SEND, 10);
 		r = recv_with(x, &control, &m);
