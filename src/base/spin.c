@@ -16,6 +16,9 @@
 #define SPIN_DEFAULT_NS (50 * NS_PER_US)
 #define SPIN_MAX_US (3600 * 1000000ll) /* for ever */
 #define LOOKS_FIRST 16
+/* After so many waits whose first looks were in vain, one look is enough, except in one
+ * wait of that many: they take as long as half a sleep. */
+#define LOOKS_IN_VAIN 16
 #define YIELD_AFTER_NS (2 * NS_PER_US)
 /* A round of looks takes less, unless something else ran on the core. */
 #define ROUND_NS (3 * NS_PER_US)
@@ -104,6 +107,7 @@ static void learn(struct spinner *s, uint64_t now, bool pays)
 {
 	if (pays) {
 		s->has_paid = true;
+		s->n_in_vain = 0;
 		s->credit = (int8_t)MIN(s->credit + 1, CREDIT_MAX);
 		return;
 	}
@@ -164,12 +168,28 @@ static bool may_spin(struct spinner *s, uint64_t now)
 	return !s->waits_left && now >= s->pause_end;
 }
 
+/* How often to look before asking whether it may spin? */
+static int first_looks(struct spinner *s)
+{
+	if (s->n_in_vain < LOOKS_IN_VAIN) {
+		s->n_in_vain++;
+		return LOOKS_FIRST;
+	}
+	if (++s->n_in_vain < 2 * LOOKS_IN_VAIN)
+		return 1;
+	s->n_in_vain = LOOKS_IN_VAIN;
+	return LOOKS_FIRST;
+}
+
 bool spinner_wait(struct spinner *s, spin_ready *ready, void *arg,
 		  uint64_t deadline_ns)
 {
-	for (int i = 0; i < LOOKS_FIRST; i++) {
+	int n_looks = first_looks(s);
+
+	for (int i = 0; i < n_looks; i++) {
 		if (ready(arg)) {
 			s->was_quick = true;
+			s->n_in_vain = 0;
 			return true;
 		}
 		cpu_relax();

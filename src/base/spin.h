@@ -18,6 +18,9 @@
  *                          can answer and spin.  Its pauses have other lengths, so
  *                          both probe at the same time soon.
  *
+ * A thread that does not spin looks a few times before it sleeps, for what comes at once.
+ * Where that finds nothing, it looks once, and only now and then a few times.
+ *
  * The kernel counts how often it has given the core of a thread to another thread
  * (ru_nivcsw).  A thread asks for that only after a look that took long.
  */
@@ -37,6 +40,8 @@ struct spinner {
 	/* After spins that found nothing: sleep at once so many times. */
 	uint16_t waits_left, pause_waits;
 	int8_t credit; /* spins that may still find nothing */
+	uint8_t
+	    n_in_vain; /* waits in a row, or so, whose first looks found nothing */
 	bool has_begun;
 	bool was_quick; /* the wait before this one was over at once */
 	bool is_rare;   /* the wait before this one was long ago */

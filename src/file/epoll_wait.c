@@ -119,7 +119,7 @@ static uint64_t next_ns(struct wait *w)
 	uint64_t at = load_rlx(&ep->held_until);
 
 	if (ep->n_merged && !ep->forked) /* see push_some() */
-		at = MIN(at, now_ns() + SOME_LOOK_NS);
+		at = MIN(at, w->asleep_ns + SOME_LOOK_NS);
 	return at;
 }
 
@@ -166,6 +166,13 @@ static void count_wait(struct epoll *ep, int n, bool slept)
 	}
 }
 
+static bool is_over(const struct waiting *a)
+{
+	uint64_t end = a->wait.deadline_ns;
+
+	return end != UINT64_MAX && now_ns() >= end;
+}
+
 /* What is there without waiting.  Kernel descriptors get half of the places every few
  * calls, however busy our sockets are. */
 static int look_first(const struct waiting *a, bool poll_only)
@@ -176,10 +183,11 @@ static int look_first(const struct waiting *a, bool poll_only)
 		n = kernel_poll(a->ep, a->epfd, a->evs, (a->max + 1) / 2,
 				now_ns());
 	n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
-	uint64_t now = n ? 0 : now_ns();
+	if (n)
+		return n;
 	/* A sleep asks the kernel, too. */
-	if (!n && (poll_only || now >= a->wait.deadline_ns || spin_pays())) {
-		n = kernel_poll(a->ep, a->epfd, a->evs, a->max, now);
+	if (poll_only || spin_pays() || is_over(a)) {
+		n = kernel_poll(a->ep, a->epfd, a->evs, a->max, now_ns());
 		n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
 	}
 	return n;
@@ -211,7 +219,7 @@ static int merged_wait(struct waiting *a, bool poll_only)
 		if (err)
 			return err == -EAGAIN ? 0 : err;
 		n = look_after(a);
-		if (n || (a->wait.has_slept && now_ns() >= a->wait.deadline_ns))
+		if (n || (a->wait.has_slept && is_over(a)))
 			return n;
 	}
 }

@@ -294,7 +294,7 @@ static bool look_again(struct wait *w) { return look(poller_of(w), false); }
 static uint64_t next_ns(struct wait *w)
 {
 	const struct poller *p = poller_of(w);
-	uint64_t first = sleep_look_ns(&p->sleeper);
+	uint64_t first = sleep_look_ns(&p->sleeper, w->asleep_ns);
 
 	for (nfds_t i = 0; i < p->n; i++) {
 		const struct file *f = p->entries[i].file;
@@ -306,7 +306,7 @@ static uint64_t next_ns(struct wait *w)
 				       : sock_ops(f->sk)->next_ns(f->sk));
 	}
 	if (may_complete(p))
-		first = MIN(first, now_ns() + NS_PER_MS);
+		first = MIN(first, w->asleep_ns + NS_PER_MS);
 	return first;
 }
 
@@ -369,7 +369,7 @@ static void forget_closed(struct poller *p)
 static int poll_loop(struct poller *p, const struct timespec *ts,
 		     const sigset_t *mask)
 {
-	uint64_t start = now_ns(), deadline_ns = UINT64_MAX;
+	uint64_t start = ts ? now_ns() : 0, deadline_ns = UINT64_MAX;
 	int n = look(p, true);
 
 	if (n || (ts && !ts->tv_sec && !ts->tv_nsec))

@@ -74,14 +74,14 @@ static bool has_bell(const struct sleeper *s)
 
 /* The kernel may have refused to poll() our bell, or there is none: then those who are
  * notified by other threads look each millisecond. */
-uint64_t sleep_look_ns(const struct sleeper *s)
+uint64_t sleep_look_ns(const struct sleeper *s, uint64_t now)
 {
 	if (!has_bell(s))
 		return UINT64_MAX;
 	uint32_t bell = bell_mine();
 	if (s->rs.wake && (s->is_full || bell_own_fd(bell) < 0))
-		return now_ns() + NS_PER_MS;
-	return bell_is_private(bell) ? UINT64_MAX : now_ns() + BELL_LOOK_NS;
+		return now + NS_PER_MS;
+	return bell_is_private(bell) ? UINT64_MAX : now + BELL_LOOK_NS;
 }
 
 int sleep_poll(struct sleeper *s, struct pollfd *fds, nfds_t n,

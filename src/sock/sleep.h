@@ -48,7 +48,7 @@ void sleep_arm(struct sleeper *s, struct sleep_entry *e, unsigned events);
 /* It does not any more; nothing if it is not armed. */
 void sleep_disarm(struct sleeper *s, struct sleep_entry *e);
 /* When to look although no bell has rung; UINT64_MAX: never. */
-uint64_t sleep_look_ns(const struct sleeper *s);
+uint64_t sleep_look_ns(const struct sleeper *s, uint64_t now);
 /* ppoll() of @fds, which has room for SLEEP_EXTRA more; @left: NULL for ever.  How many of
  * the @n have events; 0: none, look again; -errno. */
 int sleep_poll(struct sleeper *s, struct pollfd *fds, nfds_t n,

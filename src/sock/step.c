@@ -19,10 +19,9 @@ static void step_end(struct unwind *u)
 
 static int asleep(struct wait *w)
 {
+	w->asleep_ns = now_ns();
 	uint64_t due = w->ops->next_ns ? w->ops->next_ns(w) : UINT64_MAX;
 	uint64_t until = MIN(w->deadline_ns, due);
-
-	w->asleep_ns = now_ns();
 	struct timespec left =
 	    ns_timespec(w->asleep_ns < until ? until - w->asleep_ns : 0);
 	int r = w->ops->sleep(w, until == UINT64_MAX ? NULL : &left);
@@ -38,7 +37,7 @@ int wait_step(struct wait *w)
 	UNWIND(struct step, me) = { .w = w };
 
 	w->has_slept = false;
-	if (now_ns() >= w->deadline_ns)
+	if (w->deadline_ns != UINT64_MAX && now_ns() >= w->deadline_ns)
 		return -EAGAIN;
 	if (w->ops->has_come && spin_until(w->ops->has_come, w, w->deadline_ns))
 		return 0;

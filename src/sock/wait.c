@@ -149,7 +149,8 @@ static uint64_t call_next_ns(struct wait *w)
 	const struct calls_wait *c = call_of(w);
 	struct sock *sk = c->entry.sk;
 
-	return MIN(sleep_look_ns(&c->sleeper), sock_ops(sk)->next_ns(sk));
+	return MIN(sleep_look_ns(&c->sleeper, w->asleep_ns),
+		   sock_ops(sk)->next_ns(sk));
 }
 
 /* A process may have lowered its limit of descriptors so far that poll() refuses. */

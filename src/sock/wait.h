@@ -52,7 +52,8 @@ struct wait_ops {
 	void (*begin)(struct wait *w);       /* from now on news wakes us */
 	bool (*look)(struct wait *w);        /* after that: has it come? */
 	uint64_t (*next_ns)(struct wait *w); /* look again then at the
-					    * latest; NULL: never */
+					    * latest; it is w->asleep_ns
+					    * now.  NULL: never */
 	/* In the kernel, at most @left; NULL: for ever.  0 or -errno. */
 	int (*sleep)(struct wait *w, const struct timespec *left);
 	void (*end)(struct wait *w); /* also of a call that is left */

@@ -58,9 +58,11 @@ int getrusage(__rusage_who_t who, struct rusage *used)
 }
 
 static struct spinner me;
+static unsigned n_looks;
 
 static bool has_come(void *arg)
 {
+	n_looks++;
 	core.now_ns += LOOK_NS;
 	return core.now_ns >= core.answer_ns;
 }
@@ -230,6 +232,25 @@ static void a_probe_waits_for_a_peer_that_sleeps(void **state)
 	assert_int_equal(n_found, n_spins);
 }
 
+/* What does not come at once is not looked for many times before each sleep. */
+static void a_thread_that_pauses_looks_once(void **state)
+{
+	spins_of(100, LONG_NS);
+	me.pause_end = UINT64_MAX;
+	n_looks = 0;
+	spins_of(160, LONG_NS);
+	assert_in_range(n_looks, 160, 160 * 3);
+}
+
+/* But it notices when answers begin to come at once. */
+static void a_thread_that_pauses_notices_quick_answers(void **state)
+{
+	spins_of(1000, LONG_NS);
+	me.pause_end = UINT64_MAX;
+	n_looks = 0;
+	assert_in_range(spins_of(1000, AT_ONCE_NS), 900, 1000);
+}
+
 static int begin(void **state)
 {
 	me = (struct spinner){ 0 };
@@ -246,6 +267,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		A_TEST(short_waits_are_spun_for),
+		A_TEST(a_thread_that_pauses_looks_once),
+		A_TEST(a_thread_that_pauses_notices_quick_answers),
 		A_TEST(long_waits_are_slept_through),
 		A_TEST(waits_that_may_become_short_are_probed),
 		A_TEST(among_waits_over_at_once_others_are_not_rare),
