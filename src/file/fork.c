@@ -66,6 +66,7 @@ static void meet(int fd, struct file *f)
 	if (!first_met(f))
 		return;
 	n_met++;
+	ops_before_sharing(f->sk, fd);
 	n_pages += shared_needs_page(f->sk);
 }
 

@@ -29,6 +29,7 @@
 #include "base/nocancel.h"
 #include "base/rawcall.h"
 #include "file/relay.h"
+#include "file/unmap.h"
 
 #define BUF_BYTES (64u * 1024)
 #define GATE_TICK_NS (5 * NS_PER_MS)
@@ -232,6 +233,7 @@ static void relay_main(int anchor, int inner, const struct stash *stash,
 	rawcall(SYS_chdir, "/");
 	rawcall(SYS_prctl, PR_SET_NAME, "osf-relay");
 	kept_close_others(anchor, inner);
+	unmap_objects((char *)bufs, BUF_BYTES);
 	relay_run(anchor, inner, stash, bufs);
 }
 

@@ -471,8 +471,10 @@ void ops_advance(struct sock *sk, int fd)
 			store_rlx(&sk->pingpongs_next, UINT32_MAX);
 		return;
 	}
-	if (sock_procs(sk) > 1 || (sk->adopted && !is_sole(sk, fd)))
-		sock_set_mode(sk, SOCK_YOUNG); /* until the others let go */
+	/* Until the others let go.  They may have done so just now: a page that is still
+	 * there knows nothing of shared memory. */
+	if (sock_procs(sk) > 1 || sk->page || (sk->adopted && !is_sole(sk, fd)))
+		sock_set_mode(sk, SOCK_YOUNG);
 	else if (sk->flags & SOCK_F_PORT)
 		return port_look(sk, fd);
 	else if (sk->flags & SOCK_F_ACTIVE)

@@ -59,6 +59,12 @@ bool ops_spare_own_fds(void)
 	return other_end_spare_fd() || inbox_spare_fd();
 }
 
+void ops_before_sharing(struct sock *sk, int fd)
+{
+	if (sock_mode(sk) == SOCK_PENDING)
+		shm_pending_undo(sk, fd);
+}
+
 static bool forks; /* under the gate */
 
 void ops_before_fork(void)

@@ -35,7 +35,14 @@ void anchor_sleep_end(struct sock *sk, bool for_room)
 
 void anchor_clear(struct sock *sk, int fd)
 {
-	if (!sock_ops(sk)->is_rung(sk) || !sock_try_rx(sk))
+	const struct sock_ops *ops = sock_ops(sk);
+
+	if (!ops->is_rung(sk)) {
+		if (ops->not_rung)
+			ops->not_rung(sk, fd);
+		return;
+	}
+	if (!sock_try_rx(sk))
 		return;
 	if (!load_rlx(&sk->w->n_sleepers))
 		sock_ops(sk)->drain(sk, fd);

@@ -454,8 +454,10 @@ bool sock_let_go(struct sock *sk, int32_t n)
 		return n == 1;
 	for (int i = 0; i < TRIES; i++) {
 		old = load_rlx(&h->n_procs);
-		if (cas(&h->n_procs, old, old == n ? -1 : old - n))
-			return old == n;
+		/* Any value is possible: no overflow of a signed number. */
+		int32_t rest = (int32_t)((uint32_t)old - (uint32_t)n);
+		if (cas(&h->n_procs, old, rest ? rest : -1))
+			return !rest;
 	}
 	return false;
 }

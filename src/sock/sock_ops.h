@@ -142,6 +142,9 @@ struct sock_ops {
 	 * it; the caller holds the rx lock: see sock/anchor.h. */
 	bool (*is_rung)(const struct sock *sk);
 	void (*drain)(struct sock *sk, int fd);
+	/* It does not, and yet the anchor may have woken somebody; the caller holds no
+	 * lock.  NULL: that is nothing to look into. */
+	void (*not_rung)(struct sock *sk, int fd);
 
 	/* The time when events() may change without a notification;
 	 * UINT64_MAX: never. */

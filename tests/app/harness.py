@@ -21,6 +21,7 @@ programs are children of the test, are bounded in time, and are killed by pid.
 The harness itself runs on the kernel.
 """
 import atexit
+import contextlib
 import ctypes
 import glob
 import hashlib
@@ -41,6 +42,7 @@ from sanitizer import Sanitizer
 LIMIT_S = 100
 REPORTS_MAX = 3
 REPORT_MAX = 3000  # characters
+RELAYS_END_S = 15
 TABLE_MAX = 20  # processes, so that what comes before stays in sight
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -296,6 +298,9 @@ class Run:
     def clean(self):
         for proc in self.procs:
             self.stop(proc)
+        for pid in self.relays():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.tmp, ignore_errors=True)
 
     def fail(self, why):
@@ -451,12 +456,32 @@ class Run:
         self.need(total["n_upgraded"] == 0, "%d connections offloaded" %
                   total["n_upgraded"])
 
+    def relays(self):
+        """The relays (src/file/relay.h) that programs of this test have left.  They have the
+        programs' environment."""
+        pids = []
+        for path in glob.glob("/proc/[0-9]*"):
+            with contextlib.suppress(OSError):
+                with open(path + "/comm") as comm, open(path + "/environ", "rb") as environ:
+                    if comm.read() == "osf-relay\n" and self.tmp.encode() in environ.read():
+                        pids.append(int(os.path.basename(path)))
+        return pids
+
+    def expect_no_relays(self):
+        """Each ends when both of its connections have ended."""
+        end = time.monotonic() + RELAYS_END_S
+        while self.relays():
+            self.need(time.monotonic() < end, "relays that do not end: %s" % self.relays())
+            time.sleep(0.05)
+
     def done(self):
         for proc in self.procs:
             self.need(proc.is_stopped or proc.popen.poll() in (None, 0),
                       "%s ended with %s:\n%s" % (proc.name,
                                                  proc.popen.returncode,
                                                  proc.text()[-2000:]))
+        if all(proc.popen.poll() is not None for proc in self.procs):
+            self.expect_no_relays()
         n_reports = len(self.sanitizer.reports())
         self.need(n_reports == 0, "%d reports of a sanitizer" % n_reports)
         print("ok: %s on %s, %.1f s" %

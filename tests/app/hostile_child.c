@@ -3,12 +3,16 @@
  * tests/app/hostile_child.c - a forked child that dropped its privileges scribbles
  * over all memory that it shares with its parent
  *
- *     hostile_child ROUNDS [SEED]
+ *     hostile_child ROUNDS [SEED [MS]]
  *
  *     far     sends back what it gets, without mercy for who is reset
  *     parent  uses its connections by every kind of call; each has to return
  *     child   after fork(): another user; random words into random places of what
  *             it inherited: the pages of shared sockets, counts, claims, statistics
+ *
+ * A process that changes its user by setuid() leaves its parent's memory first.  So this
+ * child asks the kernel behind osf's back, as one does that an attacker has taken over.
+ * MS: how long a round's attack lasts.
  *
  * What the connection of a round answers does not matter: the child held it.  The
  * parent must live, no call on a non-blocking descriptor may take LONGEST_MS, and a
@@ -27,21 +31,23 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/rawcall.h"
 #include "pattern.h"
 
 #define LONGEST_MS 3000 /* a few, where no other program wants the core */
-#define ROUND_MS 60
 #define WARM_TURNS 60
 #define N_CONNS 3
 #define NOBODY 65534
 #define RANGES 256
 
 static uint64_t rng_state;
+static uint64_t round_ms = 60;
 
 static uint64_t rng(void)
 {
@@ -86,6 +92,7 @@ static void echo(int fd)
 /* A process for each connection: what one loses does not matter to others. */
 static void far_run(int listener)
 {
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	signal(SIGCHLD, SIG_IGN);
 	for (;;) {
 		int fd = accept(listener, NULL, NULL);
@@ -142,12 +149,21 @@ static uint32_t lie(void)
 	}
 }
 
+static bool becomes_nobody(void)
+{
+	return !rawcall(SYS_setgroups, 0, NULL) &&
+	       !rawcall(SYS_setresgid, NOBODY, NOBODY, NOBODY) &&
+	       !rawcall(SYS_setresuid, NOBODY, NOBODY, NOBODY) &&
+	       geteuid() == NOBODY;
+}
+
 static void scribble(int round)
 {
 	rng_state += (uint64_t)round * 77;
 	find_ranges();
-	if (!getuid() && (setgid(NOBODY) || setuid(NOBODY)))
+	if (!n_ranges || (!geteuid() && !becomes_nobody()))
 		_exit(1);
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of user clears it */
 	for (;;) {
 		const struct range *r = &ranges[rng() % (uint64_t)n_ranges];
 		/* Mostly near the start of a page, where things are. */
@@ -254,7 +270,7 @@ static void round_run(int round, uint64_t *longest)
 	pid_t child = fork();
 	if (!child)
 		scribble(round);
-	uint64_t end = now_ms() + ROUND_MS;
+	uint64_t end = now_ms() + round_ms;
 	while (now_ms() < end)
 		timed(fds[rng() % N_CONNS], (unsigned)(rng() % 10), longest);
 	if (round % 3 == 0) /* once more, while it lives */
@@ -280,6 +296,7 @@ int main(int argc, char **argv)
 	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	rng_state = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
+	round_ms = argc > 3 ? strtoull(argv[3], NULL, 0) : round_ms;
 	far_addr =
 	    (struct sockaddr_in){ .sin_family = AF_INET,
 				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };

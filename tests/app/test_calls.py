@@ -206,6 +206,7 @@ def main():
     n_bad = sum(judge(case, *printed, known, is_whole)
                 for case, printed in zip(cases, run_all(run, cases)))
     run.need(n_bad == 0, "%d scenarios are not as they should be" % n_bad)
+    run.expect_no_relays()
     for variant in MODULE if not run.is_kernel else []:
         expect_on_module(run, variant, is_whole)
     # Not every connection is: some scenarios end before it is worth it.

@@ -30,7 +30,8 @@ import harness
 
 SIDE_BY_SIDE = 3
 PATIENCE_S = 60
-ROUNDS = 30  # of a run of hostile_child
+ROUNDS = 30  # of a run of hostile_child, each as long as:
+CHILD_MS = 10
 SHOW_EVERY_S = 20
 IS_REPORT = re.compile(r"ERROR: |runtime error: ")  # and not that a thread was missed
 ATTACKS = re.compile(r"(\d+) (?:hostile connections lost|rounds|visits)")
@@ -59,7 +60,7 @@ def stranger_commands(tests, seed):
 
 def child_commands(tests, seed):
     while True:
-        yield [os.path.join(tests, "hostile_child"), str(ROUNDS), str(seed)]
+        yield [os.path.join(tests, "hostile_child"), str(ROUNDS), str(seed), str(CHILD_MS)]
         seed += 1
 
 

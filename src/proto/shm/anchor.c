@@ -336,6 +336,42 @@ void anchor_drain(struct sock *sk, int fd)
 	errno = saved;
 }
 
+/* Has TCP more than doorbells?  A peer that sends by ring counts each before it sends
+ * it, and says BACK before the stream goes on in TCP.  What we put back ourselves comes
+ * behind our FALLBACK.  So look at the bytes first, and in between at nothing that others
+ * drain. */
+static bool has_uncounted(const struct sock *sk, int fd)
+{
+	uint32_t drained = load_acq(&shm_of(sk)->bells_drained);
+	int n = 0;
+
+	if (sock_mode(sk) != SOCK_SHM || load_rlx(&shm_w(sk)->rx_tcp) ||
+	    load_rlx(&shm_w(sk)->rx_back) || shm_is_broken(sk) ||
+	    libc.ioctl(fd, FIONREAD, &n) < 0 || n <= 0)
+		return false;
+	fence_full();
+	if (load_acq(&shm_peer(sk)->flags) & (SEG_TX_BACK | SEG_FALLBACK) ||
+	    load_acq(&shm_me(sk)->flags) & SEG_FALLBACK)
+		return false;
+	return (uint32_t)n > load_acq(&shm_peer(sk)->bells) - drained;
+}
+
+/* A thread that waits for the ring would never sleep, and find nothing. */
+void anchor_not_rung(struct sock *sk, int fd)
+{
+	int saved = errno;
+
+	if (likely(ring_rx_ready(&shm_of(sk)->rx)) || !has_uncounted(sk, fd) ||
+	    !sock_try_rx(sk)) {
+		errno = saved;
+		return;
+	}
+	if (has_uncounted(sk, fd))
+		shm_broken(sk, fd, "bytes by TCP beside the ring");
+	sock_unlock_rx(sk);
+	errno = saved;
+}
+
 static int tcp_info_get(int fd, struct tcp_info *ti)
 {
 	socklen_t len = sizeof(*ti);

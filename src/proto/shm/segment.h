@@ -60,6 +60,7 @@ enum {
 	SEG_REVOKED = 4096,
 	SEG_ABORTED = 8192,  /* with SEG_CLOSED: a reset follows, not a FIN */
 	SEG_FIN_DUE = 16384, /* S7: TCP's FIN, which whoever settles may send */
+	SEG_LATER = 32768,   /* with SEG_REVOKED: another may come */
 };
 
 #define SEG_READ_RING 1u /* offsets are even */

@@ -96,6 +96,8 @@ void shm_pending_step(struct sock *sk, int fd);
 /* The same, but leave PENDING now: either upgrade or fall back. */
 void shm_pending_decide(struct sock *sk, int fd);
 bool shm_pending_drop(struct sock *sk, int fd);
+/* The process is about to fork: young again, if nothing stands against it. */
+void shm_pending_undo(struct sock *sk, int fd);
 void shm_sndbuf_changed(struct sock *sk, int fd);
 void shm_before_fork(struct sock *sk);
 
@@ -258,6 +260,8 @@ void anchor_ring_later(struct sock *sk, int fd);
 void anchor_silence(struct sock *sk);
 void anchor_back(struct sock *sk, int fd);
 void anchor_drain(struct sock *sk, int fd);
+/* Nothing is rung.  If the anchor has bytes all the same, the peer breaks the protocol. */
+void anchor_not_rung(struct sock *sk, int fd);
 void anchor_ask(struct sock *sk, int fd); /* sets sk->w->anchor_end */
 bool anchor_has_fin(int fd);
 bool anchor_is_closed(const struct sock *sk, int fd);

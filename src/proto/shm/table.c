@@ -161,6 +161,7 @@ const struct sock_ops shm_ops = {
 	.disarm_bell = shm_disarm_bell,
 	.sleep_on = sleep_on,
 	.is_rung = is_rung,
+	.not_rung = anchor_not_rung,
 	.drain = anchor_drain,
 	.sync = sync_calls,
 	.lend = &shm_lend_ops,

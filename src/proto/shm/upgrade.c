@@ -30,6 +30,7 @@
 #include "base/nocancel.h"
 #include "base/setting.h"
 #include "base/sockopt.h"
+#include "base/unwind.h"
 #include "proto/shm/elsewhere.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/other_end.h"
@@ -494,7 +495,7 @@ void shm_proposal_close(struct sock *sk, int fd)
 	hide_rate(sk);
 }
 
-/* It has been revoked: undo what was prepared. */
+/* It has been revoked: undo what was prepared.  Nobody else is inside. */
 static void refuse_segment(struct sock *sk, int fd, uint32_t ring_size)
 {
 	store_rlx(&shm_w(sk)->tx_ring, (uint8_t)0);
@@ -508,7 +509,34 @@ static void refuse_segment(struct sock *sk, int fd, uint32_t ring_size)
 	anchor_restore(sk, fd);
 }
 
-/* Map the segment that was sent, answer, and take it. */
+/*
+ * A child shares what its parent has.  If it gives up authority, it has to leave the
+ * memory of a connection (file/renounce.c), and a segment that is not taken by then
+ * could only be revoked for good.  So a process takes it back before it forks, and both
+ * sides try again later: this one when it is the only holder.  A thread that sleeps on
+ * the connection, or a set that watches it, would still use the segment.
+ */
+void shm_pending_undo(struct sock *sk, int fd)
+{
+	sock_unshare(sk);
+	if (!is_single_threaded() || unwind_top || sk->page ||
+	    sk->watches.first || backlog_bytes(sk))
+		return;
+	sock_lock_both(sk);
+	if (sock_mode(sk) == SOCK_PENDING && !sk->w->anchor_err &&
+	    !shm_is_broken(sk) &&
+	    cas(&shm_peer(sk)->flags, 0u,
+		(uint32_t)(SEG_REVOKED | SEG_LATER))) {
+		shm_proposal_close(sk, fd);
+		refuse_segment(sk, fd, shm_ring_bytes(sk));
+		sock_set_reason(sk, OSF_REASON_YOUNG);
+		sock_set_mode(sk, SOCK_YOUNG);
+	}
+	sock_unlock_both(sk);
+}
+
+/* Map the segment that was sent, answer, and take it.  -EAGAIN: the peer has taken it
+ * back, and will send another. */
 static int accept_segment(struct sock *sk, int fd, int channel,
 			  const struct hello *h, int fds[HELLO_FDS])
 {
@@ -551,8 +579,9 @@ static int accept_segment(struct sock *sk, int fd, int channel,
 	store_rlx(&shm_w(sk)->tx_ring, (uint8_t)1);
 	if (take_segment(sk))
 		return 0;
+	bool is_later = load_rlx(&shm_me(sk)->flags) & SEG_LATER;
 	refuse_segment(sk, fd, ring_size);
-	return -ENOENT;
+	return is_later ? -EAGAIN : -ENOENT;
 }
 
 int shm_proposal_advance(struct sock *sk, int fd)
@@ -579,6 +608,10 @@ int shm_proposal_advance(struct sock *sk, int fd)
 		close_passthrough(fds);
 	}
 	shm_proposal_close(sk, fd);
+	if (err == -EAGAIN) { /* a new proposal comes with the next look */
+		sock_set_mode(sk, SOCK_YOUNG);
+		return 0;
+	}
 	if (err)
 		return decline(sk, err);
 	became_shm(sk);
