@@ -76,6 +76,10 @@ bench: build
 demo:
 	@BUILD=$(BUILD) tools/demo.sh
 
+# Between two network namespaces; as root.
+demo-wire:
+	@BUILD=$(BUILD) tools/demo_wire.sh
+
 install: $(BUILD)/build.ninja
 	meson configure $(BUILD) --prefix $(PREFIX)
 	$(MAKE) build
@@ -94,5 +98,5 @@ check-asan check-tsan: check-%:
 clean:
 	rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: build tests check coverage differential sim fuzz hostile suites bench demo install build-asan build-tsan \
+.PHONY: build tests check coverage differential sim fuzz hostile suites bench demo demo-wire install build-asan build-tsan \
 	check-asan check-tsan clean

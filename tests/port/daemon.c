@@ -25,6 +25,8 @@
 
 #define SOMEBODY 12345
 #define CYCLES 200
+#define ADDS 300
+#define STEP_NS 20000
 #ifndef SO_NETNS_COOKIE
 #define SO_NETNS_COOKIE 71
 #endif
@@ -524,18 +526,12 @@ static void programs_of_others_on_tc_stay(void **state)
 	close(fd);
 }
 
-static void osf_port_starts_osfd_and_ends_it(void **state)
+/* One that is about to end. */
+static void osfd_wait_end(void)
 {
 	struct reply hello;
-
-	osfd_kill(SIGTERM);
-	must_run("! %s port del va 2>/dev/null", osf_path);
-	must_run("%s port add va --user %d --flows 7", osf_path, SOMEBODY);
-	must_run("%s port list | grep -q 'va *%d *0 *0 *7 '", osf_path,
-		 SOMEBODY);
-	must_run("! %s port add nodevice 2>/dev/null", osf_path);
-	must_run("%s port del va --user %d", osf_path, SOMEBODY);
 	int fd = 0;
+
 	for (int i = 0; i < 5000 && fd >= 0; i++) {
 		fd = osfd_connect(&hello);
 		if (fd >= 0)
@@ -543,6 +539,47 @@ static void osf_port_starts_osfd_and_ends_it(void **state)
 		poll(NULL, 0, 1);
 	}
 	assert_true(fd == -ECONNREFUSED || fd == -EIO);
+}
+
+static void osf_port_starts_osfd_and_ends_it(void **state)
+{
+	osfd_kill(SIGTERM);
+	must_run("! %s port del va 2>/dev/null", osf_path);
+	must_run("%s port add va --user %d --flows 7", osf_path, SOMEBODY);
+	must_run("%s port list | grep -q 'va *%d *0 *0 *7 '", osf_path,
+		 SOMEBODY);
+	must_run("! %s port add nodevice 2>/dev/null", osf_path);
+	must_run("%s port del va --user %d", osf_path, SOMEBODY);
+	osfd_wait_end();
+	osfd_run();
+}
+
+/* The osfd that ends with its last port still has its name for a moment: here `osf port
+ * add' comes sooner and sooner before its end. */
+static void osf_port_add_meets_an_osfd_that_ends(void **state)
+{
+	struct reply r;
+	int status;
+
+	osfd_kill(SIGTERM);
+	must_run("%s port add va", osf_path);
+	for (int i = 0; i < ADDS; i++) {
+		int fd = must_connect();
+		assert_int_equal(port_call(fd, MSG_DEL, 0, &r), 0);
+		pid_t pid = fork();
+		if (!pid) {
+			execl(osf_path, "osf", "port", "add", "va", NULL);
+			_exit(127);
+		}
+		for (uint64_t end = now_ns() + (uint64_t)i * STEP_NS;
+		     now_ns() < end;)
+			;
+		close(fd);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
+	must_run("%s port del va", osf_path);
+	osfd_wait_end();
 	osfd_run();
 }
 
@@ -579,6 +616,7 @@ int main(int argc, char **argv)
 		TEST(osfd_has_given_up_the_rest),
 		TEST(programs_of_others_on_tc_stay),
 		TEST(osf_port_starts_osfd_and_ends_it),
+		TEST(osf_port_add_meets_an_osfd_that_ends),
 	};
 
 	if (argc != 3)

@@ -15,6 +15,8 @@
  *       bench_xlio.c     those of the XLIO API (peer_xlio.c)
  *       bench_vma.c      those of VMA's extra API (peer_vma.c)
  *       bench_engine.c   those of our own TCP, without a wire (peer_engine.c)
+ *       bench_wire.c     those of our own TCP over a wire (peer_wire.c)
+ *     wire.h         two network namespaces, a veth pair, and ports on it
  *     bench_pair.h   what these share: a server, a client, and a figure
  *     proc.h         a program that is started and always ended
  *     bench_judge.h  medians, ratios, bars
@@ -63,9 +65,22 @@ enum bench_cores {
 	CORES_BOTH,  /* each on either, as the kernel decides */
 };
 
+/* Which ends of the connections are under osf, on a side of osf, over a wire. */
+enum bench_wire {
+	WIRE_NONE,   /* 127.0.0.1 */
+	WIRE_BOTH,   /* a veth pair with a port at each end */
+	WIRE_CLIENT, /* the same, with the server on the kernel */
+	WIRE_FORCED, /* WIRE_BOTH, and rules that move every connection */
+	WIRE_BESIDE, /* none of them: other programs use the ports */
+};
+
+struct wire;
+
 /* One run of one benchmark on one side. */
 struct bench_run {
 	const struct bench_args *args;
+	enum bench_wire wire;
+	const struct wire *world; /* NULL: none is needed */
 	enum side side;
 	enum bench_cores cores;
 	const struct passwd
@@ -99,6 +114,7 @@ struct bench {
 	const char *what;
 	unsigned sides; /* KERNEL | OSF | UCX */
 	enum bench_cores cores;
+	enum bench_wire wire;
 	bool is_cost;           /* less is better */
 	bool is_unit_scaled;    /* printed with k, M, G */
 	bool needs_no_upgrade;  /* its connections are right on the kernel */
@@ -129,7 +145,7 @@ struct result {
 	char why[WHY_MAX];
 };
 
-#define N_BENCHES 38
+#define N_BENCHES 52
 extern const struct bench benches[N_BENCHES];
 
 /* Runs @b as @args says; fills @res, whatever happens. */

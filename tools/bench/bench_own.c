@@ -79,9 +79,9 @@ int run_peers(struct bench_run *r, const char *server, const char *client,
 		return -EADDRINUSE;
 	int err = run_pair(
 	    r,
-	    (const char *const[]){ self, "bench-peer", server, port.s, NULL },
+	    (const char *const[]){ self, "bench-peer", server, port.at, NULL },
 	    port.s,
-	    (const char *const[]){ self, "bench-peer", client, port.s, arg1,
+	    (const char *const[]){ self, "bench-peer", client, port.at, arg1,
 				   arg2, NULL },
 	    &text);
 	if (!err)

@@ -11,6 +11,7 @@
  */
 #include "osf.h"
 #include "bench_pair.h"
+#include "wire.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,11 @@ int run_fail(struct bench_run *r, int err, const char *fmt, ...)
 	return err;
 }
 
+const char *run_host(const struct bench_run *r)
+{
+	return r->wire ? WIRE_SERVER : "127.0.0.1";
+}
+
 int run_port(struct bench_run *r, struct port_text *text)
 {
 	int port = port_free();
@@ -35,6 +41,9 @@ int run_port(struct bench_run *r, struct port_text *text)
 	if (port < 0)
 		return run_fail(r, port, "no free port: %s", strerror(-port));
 	snprintf(text->s, sizeof(text->s), "%d", port);
+	/* On loopback it is the number as well, which every peer understands. */
+	snprintf(text->at, sizeof(text->at), r->wire ? "%s:%s" : "%.0s%s",
+		 run_host(r), text->s);
 	return 0;
 }
 
@@ -55,11 +64,23 @@ static void run_cores(const struct bench_run *r, bool is_server,
 		spec->n_cpus = r->cores == CORES_BOTH ? 2 : 1;
 }
 
+/* Is this program of the run on the kernel, although the side is osf's? */
+static bool is_left_to_kernel(const struct bench_run *r, bool is_server)
+{
+	return r->wire == WIRE_BESIDE || (r->wire == WIRE_CLIENT && is_server);
+}
+
 int run_start(struct bench_run *r, struct proc *p, const char *const *argv,
 	      bool is_server, bool wants_output)
 {
 	char preload[4096 + 16], dir[sizeof(r->dir.path) + 16], uids[64];
-	const char *const osf_env[] = { preload, dir, uids, NULL };
+	const char *const osf_env[] = { preload,
+					dir,
+					uids,
+					r->wire ? "OSF_TCP=1" : "OSF_TCP",
+					r->wire == WIRE_FORCED ? WIRE_RULES
+							       : NULL,
+					NULL };
 	const char *const kernel_env[] = { "LD_PRELOAD", NULL };
 	const char *const ucx_env[] = { "LD_PRELOAD", "UCX_TLS=posix,self",
 					NULL };
@@ -80,7 +101,9 @@ int run_start(struct bench_run *r, struct proc *p, const char *const *argv,
 		 r->server_user ? (unsigned)r->server_user->pw_uid : 0);
 	struct proc_spec spec = {
 		.argv = argv,
-		.env = env[r->side],
+		.env =
+		    is_left_to_kernel(r, is_server) ? kernel_env : env[r->side],
+		.netns = wire_place(r->world, is_server),
 		.wants_output = wants_output,
 		.is_loud = r->args->is_verbose,
 	};

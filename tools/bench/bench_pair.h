@@ -10,8 +10,12 @@
 #include "proc.h"
 
 struct port_text {
-	char s[16];
+	char s[16];  /* a number */
+	char at[32]; /* the same with the server's address, for peers of ours */
 };
+
+/* Where the server of this run listens. */
+const char *run_host(const struct bench_run *r);
 
 int run_fail(struct bench_run *r, int err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -17,6 +17,7 @@
 #include "bench_judge.h"
 #include "bench_pair.h"
 #include "seg.h"
+#include "wire.h"
 #include <errno.h>
 #include <string.h>
 
@@ -95,16 +96,24 @@ static void note_failure(struct result *res, const struct bench_run *r, int err)
 
 /* One run of one side; what is to be said of a failure goes to res->why. */
 static void run_once(const struct bench *b, const struct bench_args *args,
-		     enum side side, struct result *res)
+		     struct wire *world, enum side side, struct result *res)
 {
 	bool is_osf = side == SIDE_OSF || side == SIDE_AGAINST;
-	struct bench_run r = { .args = args, .side = side, .cores = b->cores };
+	struct bench_run r = { .args = args,
+			       .side = side,
+			       .cores = b->cores,
+			       .wire = b->wire,
+			       .world = world };
 	int err = is_osf ? scratch_open(&r.dir) : 0;
 
 	if (err)
 		run_fail(&r, err, "no temporary directory: %s", strerror(-err));
-	else
+	else if (world && is_osf)
+		err = wire_ports_add(world, args->self, r.why);
+	if (!err)
 		err = b->run(&r);
+	if (world && is_osf)
+		wire_ports_del(world);
 	if (!err && is_osf)
 		err = check_upgraded(&r, b, res);
 	scratch_close(&r.dir);
@@ -117,7 +126,7 @@ static void run_once(const struct bench *b, const struct bench_args *args,
 
 /* False: there is no use in going on. */
 static bool run_round(const struct bench *b, const struct bench_args *args,
-		      unsigned round, struct result *res)
+		      struct wire *world, unsigned round, struct result *res)
 {
 	static const enum side orders[2][SIDES] = {
 		{ SIDE_KERNEL, SIDE_OSF, SIDE_AGAINST, SIDE_UCX },
@@ -130,7 +139,7 @@ static bool run_round(const struct bench *b, const struct bench_args *args,
 		if (side == SIDE_AGAINST && res->lost_against)
 			continue;
 		if (has_side(b, args, side))
-			run_once(b, args, side, res);
+			run_once(b, args, world, side, res);
 		if (res->outcome == OUT_FAILED || proc_is_interrupted())
 			return false;
 	}
@@ -153,9 +162,17 @@ void bench_run(const struct bench *b, const struct bench_args *args,
 		snprintf(res->why, sizeof(res->why),
 			 "no ucx_perftest; install the package ucx-utils");
 
-	for (unsigned i = 0; i < args->n_runs; i++)
-		if (!run_round(b, args, i, res))
-			return;
-	if (res->outcome == OUT_OK)
+	struct wire world = WIRE_CLOSED;
+	int err = b->wire ? wire_open(&world, res->why) : 0;
+	if (err) {
+		res->outcome =
+		    err == -EPERM || err == -ENOENT ? OUT_SKIPPED : OUT_FAILED;
+		return;
+	}
+	bool goes_on = true;
+	for (unsigned i = 0; goes_on && i < args->n_runs; i++)
+		goes_on = run_round(b, args, b->wire ? &world : NULL, i, res);
+	wire_close(&world);
+	if (goes_on && res->outcome == OUT_OK)
 		result_judge(res);
 }

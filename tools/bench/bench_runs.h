@@ -47,3 +47,7 @@ int bench_engine_rx_many(struct bench_run *r);
 int bench_engine_tx_many(struct bench_run *r);
 int bench_engine_lent_1(struct bench_run *r);
 int bench_engine_lent_many(struct bench_run *r);
+int bench_wire_floor(struct bench_run *r);
+int bench_wire_beside(struct bench_run *r);
+int bench_wire_freeze(struct bench_run *r);
+int bench_wire_thaw(struct bench_run *r);

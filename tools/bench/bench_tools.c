@@ -4,7 +4,7 @@
  *
  *     sockperf, iperf3, redis, nginx and wrk, memcached, UCX
  *
- * Each starts its server on a free port of 127.0.0.1, runs its client, and
+ * Each starts its server on a free port of run_host(), runs its client, and
  * takes one number out of what that printed.  Options are the plainest that
  * keep disks and logs out of the measurement.
  */
@@ -17,7 +17,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HOST "127.0.0.1"
 #define REDIS_PROGRAMS_MAX 8
 
 struct number {
@@ -54,12 +53,12 @@ int bench_sockperf(struct bench_run *r)
 		return -EADDRINUSE;
 	int err = run_pair(
 	    r,
-	    (const char *const[]){ "sockperf", "server", "--tcp", "-i", HOST,
-				   "-p", port.s, NULL },
+	    (const char *const[]){ "sockperf", "server", "--tcp", "-i",
+				   run_host(r), "-p", port.s, NULL },
 	    port.s,
-	    (const char *const[]){ "sockperf", "ping-pong", "--tcp", "-i", HOST,
-				   "-p", port.s, "-m", "64", "-t", s.s, "--mps",
-				   SOCKPERF_MPS, NULL },
+	    (const char *const[]){ "sockperf", "ping-pong", "--tcp", "-i",
+				   run_host(r), "-p", port.s, "-m", "64", "-t",
+				   s.s, "--mps", SOCKPERF_MPS, NULL },
 	    &text);
 	if (!err)
 		err = run_value(r, text, "percentile 50.000 =");
@@ -92,11 +91,11 @@ int bench_stream(struct bench_run *r)
 		return -EADDRINUSE;
 	int err =
 	    run_pair(r,
-		     (const char *const[]){ "iperf3", "-s", "-B", HOST, "-p",
-					    port.s, NULL },
+		     (const char *const[]){ "iperf3", "-s", "-B", run_host(r),
+					    "-p", port.s, NULL },
 		     port.s,
-		     (const char *const[]){ "iperf3", "-c", HOST, "-p", port.s,
-					    "-t", s.s, "-J", NULL },
+		     (const char *const[]){ "iperf3", "-c", run_host(r), "-p",
+					    port.s, "-t", s.s, "-J", NULL },
 		     &text);
 	if (!err)
 		err = iperf3_value(r, text);
@@ -117,9 +116,9 @@ static int redis_start(struct bench_run *r, struct proc *p, const char *port,
 
 	return run_start(r, p,
 			 (const char *const[]){
-			     "redis-benchmark", "-h", HOST, "-p", port, "-t",
-			     "get", "--csv", "-c", load->connections, "-P",
-			     load->pipeline, "-n", requests.s, NULL },
+			     "redis-benchmark", "-h", run_host(r), "-p", port,
+			     "-t", "get", "--csv", "-c", load->connections,
+			     "-P", load->pipeline, "-n", requests.s, NULL },
 			 false, true);
 }
 
@@ -166,12 +165,12 @@ static int redis(struct bench_run *r, const struct redis_load *load)
 
 	if (run_port(r, &port) < 0)
 		return -EADDRINUSE;
-	int err =
-	    run_server(r, &server,
-		       (const char *const[]){ "redis-server", "--bind", HOST,
-					      "--port", port.s, "--save", "",
-					      "--appendonly", "no", NULL },
-		       port.s);
+	int err = run_server(r, &server,
+			     (const char *const[]){
+				 "redis-server", "--bind", run_host(r),
+				 "--port", port.s, "--save", "", "--appendonly",
+				 "no", "--protected-mode", "no", NULL },
+			     port.s);
 	if (err)
 		return err;
 
@@ -222,11 +221,12 @@ int bench_memcached(struct bench_run *r)
 	snprintf(seconds, sizeof(seconds), "%g", r->args->seconds);
 	int err = run_pair(
 	    r,
-	    (const char *const[]){ "memcached", "-t", "2", "-l", HOST, "-p",
-				   port.s, "-U", "0", as_root, "root", NULL },
+	    (const char *const[]){ "memcached", "-t", "2", "-l", run_host(r),
+				   "-p", port.s, "-U", "0", as_root, "root",
+				   NULL },
 	    port.s,
 	    (const char *const[]){ r->args->self, "bench-peer", "memcached",
-				   port.s, "32", seconds, NULL },
+				   port.at, "32", seconds, NULL },
 	    &text);
 	if (!err)
 		err = run_value(r, text, "rate ");
@@ -251,9 +251,9 @@ static int nginx_config(struct bench_run *r, const char *dir, const char *port)
 		"\tclient_body_temp_path %s/t1;\n\tproxy_temp_path %s/t2;\n"
 		"\tfastcgi_temp_path %s/t3;\n\tuwsgi_temp_path %s/t4;\n"
 		"\tscgi_temp_path %s/t5;\n"
-		"\tserver { listen " HOST ":%s; root %s; }\n}\n",
+		"\tserver { listen %s:%s; root %s; }\n}\n",
 		geteuid() == 0 ? "user root;\n" : "", dir, dir, dir, dir, dir,
-		dir, dir, port, dir);
+		dir, dir, run_host(r), port, dir);
 	fclose(f);
 
 	snprintf(path, sizeof(path), "%s/1k", dir);
@@ -272,7 +272,7 @@ static int nginx_load(struct bench_run *r, const char *dir, const char *port)
 
 	snprintf(conf, sizeof(conf), "%s/nginx.conf", dir);
 	snprintf(log, sizeof(log), "%s/error.log", dir);
-	snprintf(url, sizeof(url), "http://" HOST ":%s/1k", port);
+	snprintf(url, sizeof(url), "http://%s:%s/1k", run_host(r), port);
 	snprintf(duration, sizeof(duration), "-d%ss", whole_seconds(r).s);
 	int err = run_pair(
 	    r,

@@ -240,6 +240,9 @@ static const struct peer {
 	{ "engine", 2, peer_engine },
 	{ "busy", 0, peer_busy },
 	{ "loaded", 1, peer_loaded },
+	{ "frame-echo", 1, peer_frame_echo },
+	{ "frame-ask", 2, peer_frame_ask },
+	{ "moves", 2, peer_moves },
 };
 
 int cmd_bench_peer(int argc, char **argv)

@@ -9,11 +9,12 @@
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
+#include <netinet/in.h>
 #include <stdint.h>
 
 #define PEER_BYTES 64 /* of a message */
 
-/* args[0] is PORT, or the first argument of a peer without one. */
+/* args[0] is PORT, which may be ADDRESS:PORT, or the first argument of a peer without one. */
 int peer_echo(int argc, char **args);           /* PORT */
 int peer_pingpong(int argc, char **args);       /* PORT SECONDS */
 int peer_asleep(int argc, char **args);         /* PORT SECONDS */
@@ -46,6 +47,9 @@ int peer_engine(int argc, char **args);      /* CONNECTIONS recv|copied|lent */
 int peer_epoll_serve(int argc, char **args); /* PORT CONNECTIONS SECONDS */
 int peer_busy(int argc, char **args);        /* until it is killed */
 int peer_loaded(int argc, char **args);      /* LIBRARY */
+int peer_frame_echo(int argc, char **args);  /* DEVICE */
+int peer_frame_ask(int argc, char **args);   /* DEVICE SECONDS */
+int peer_moves(int argc, char **args);       /* PORT SECONDS */
 
 /* peer_load.c: load for an echo server of this thread, whose one turn is @turn and
  * which counts the bytes it has echoed in @received; args: CONNECTIONS SECONDS */
@@ -54,6 +58,7 @@ int peer_load(const char *port, char **args, void (*turn)(void),
 
 /* peer_sock.c; all of these succeed or end the process */
 void peer_die(const char *what) __attribute__((noreturn));
+struct sockaddr_in peer_addr(const char *port);
 int peer_listen(const char *port);
 int peer_accept(int listener);      /* without Nagle */
 int peer_connect(const char *port); /* without Nagle */

@@ -2,7 +2,7 @@
 /*
  * tools/osf/peer_sock.c - sockets, as the benchmarks' peers use them
  *
- * Loopback only.  Everything here is what a textbook program does.
+ * Loopback, or the address in front of the port.  Everything here is what a textbook program does.
  */
 #include "osf.h"
 #include "peer.h"
@@ -22,12 +22,17 @@ void peer_die(const char *what)
 	exit(EXIT_FAILURE);
 }
 
-static struct sockaddr_in loopback(const char *port)
+struct sockaddr_in peer_addr(const char *port)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET };
+	const char *colon = strchr(port, ':');
+	char host[INET_ADDRSTRLEN] = "127.0.0.1";
 
-	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	a.sin_port = htons((uint16_t)atoi(port));
+	if (colon)
+		snprintf(host, sizeof(host), "%.*s", (int)(colon - port), port);
+	if (inet_pton(AF_INET, host, &a.sin_addr) != 1)
+		peer_die(host);
+	a.sin_port = htons((uint16_t)atoi(colon ? colon + 1 : port));
 	return a;
 }
 
@@ -41,7 +46,7 @@ static void without_nagle(int fd)
 
 int peer_listen(const char *port)
 {
-	struct sockaddr_in a = loopback(port);
+	struct sockaddr_in a = peer_addr(port);
 	int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0 ||
@@ -64,7 +69,7 @@ int peer_accept(int listener)
 
 int peer_connect(const char *port)
 {
-	struct sockaddr_in a = loopback(port);
+	struct sockaddr_in a = peer_addr(port);
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0)

@@ -86,6 +86,8 @@ static void child_user(const struct passwd *user)
 static void child_exec(const struct proc_spec *spec, pid_t parent, int out)
 {
 	setpgid(0, 0);
+	if (spec->netns && setns(*spec->netns, CLONE_NEWNET) < 0)
+		_exit(EXIT_FAILURE);
 	child_user(spec->user); /* which takes the next setting away */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
@@ -244,9 +246,11 @@ static bool is_listening_in(const char *path, unsigned port)
 int proc_wait_listening(const struct proc *p, unsigned port, double timeout_s)
 {
 	uint64_t until_ns = deadline(timeout_s);
+	char tcp[48], tcp6[48];
 
-	while (!is_listening_in("/proc/net/tcp", port) &&
-	       !is_listening_in("/proc/net/tcp6", port)) {
+	snprintf(tcp, sizeof(tcp), "/proc/%d/net/tcp", (int)p->pid);
+	snprintf(tcp6, sizeof(tcp6), "/proc/%d/net/tcp6", (int)p->pid);
+	while (!is_listening_in(tcp, port) && !is_listening_in(tcp6, port)) {
 		if (proc_is_interrupted())
 			return -EINTR;
 		if (has_ended(p))

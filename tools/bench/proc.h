@@ -23,6 +23,7 @@ struct proc_spec {
 	const char *const *env;  /* "NAME=VALUE" sets, "NAME" unsets; or NULL */
 	const int *cpus;         /* the CPUs that it may use */
 	unsigned n_cpus;         /* 0: any */
+	const int *netns;        /* a network namespace; NULL: ours */
 	const struct passwd *user; /* becomes this user; NULL: stays ours */
 	bool wants_output;         /* standard output is for proc_output() */
 	bool is_loud;              /* standard error is ours, else nowhere */
@@ -49,7 +50,7 @@ int proc_output(struct proc *p, double timeout_s, char **text);
  * PROC_NONE and an ended process too. */
 void proc_stop(struct proc *p);
 
-/* Waits until TCP port @port of this host has a listener: 0, -ETIMEDOUT,
+/* Waits until TCP port @port of @p's network namespace has a listener: 0, -ETIMEDOUT,
  * -EINTR, or -ECHILD when @p has ended instead. */
 int proc_wait_listening(const struct proc *p, unsigned port, double timeout_s);
 

@@ -121,17 +121,6 @@ static const struct argp argp = {
 	       "osf-port(8) says more.",
 };
 
-/* Connects; with @may_start, to an osfd that it has started. */
-static int reach(bool may_start, struct reply *hello)
-{
-	int fd = osfd_connect(hello);
-
-	if (fd != -ECONNREFUSED || !may_start)
-		return fd;
-	int err = osfd_start();
-	return err ? err : osfd_connect(hello);
-}
-
 static void print_one(struct table *t, const struct msg_listed *l)
 {
 	table_row(t, NULL);
@@ -196,7 +185,8 @@ int cmd_port(int argc, char **argv)
 	struct reply reply = { 0 };
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
-	int fd = reach(strcmp(a.action, "add") == 0, &reply);
+	bool may_start = strcmp(a.action, "add") == 0;
+	int fd = may_start ? osfd_reach(&reply) : osfd_connect(&reply);
 	if (fd == -ECONNREFUSED && strcmp(a.action, "list") == 0)
 		return EXIT_SUCCESS; /* no osfd, no ports */
 	int err = fd < 0 ? fd : ask(fd, &a, &reply);

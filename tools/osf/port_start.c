@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "osfd/client.h"
 
 extern char **environ;
 
@@ -21,7 +22,7 @@ extern char **environ;
 static const char *const places[] = { "osfd", "../../src/osfd/osfd",
 				      "../sbin/osfd" };
 
-static int find(char path[PATH_MAX])
+int osfd_find(char path[PATH_MAX])
 {
 	char dir[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", dir, sizeof(dir) - 1);
@@ -46,7 +47,7 @@ int osfd_start(void)
 	pid_t pid;
 	int status;
 
-	if (find(path) < 0) {
+	if (osfd_find(path) < 0) {
 		complain("port: osfd is not installed (it needs libbpf and "
 			 "clang to be built)");
 		return -ENOENT;
@@ -57,4 +58,27 @@ int osfd_start(void)
 	if (waitpid(pid, &status, 0) < 0)
 		return -errno;
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -ECHILD;
+}
+
+/* Each turn is one osfd that ends just then, or one that somebody else has started. */
+#define REACH_MAX 20
+
+int osfd_reach(struct reply *hello)
+{
+	int fd = osfd_connect(hello);
+
+	for (int i = 0; i < REACH_MAX; i++) {
+		/* -EIO: it had stopped serving when we connected, and has closed our
+		 * connection.  Its name is free by then. */
+		if (fd != -EIO && fd != -ECONNREFUSED && fd != -ECONNRESET &&
+		    fd != -EPIPE)
+			break;
+		if (fd == -ECONNREFUSED) {
+			int err = osfd_start();
+			if (err)
+				return err;
+		}
+		fd = osfd_connect(hello);
+	}
+	return fd;
 }

@@ -22,10 +22,8 @@ static int call(enum msg_type type, const char *dev, uid_t uid,
 {
 	struct request r = { .port = { .uid = uid } };
 	struct reply hello;
-	int fd = osfd_connect(&hello);
+	int fd = type == MSG_ADD ? osfd_reach(&hello) : osfd_connect(&hello);
 
-	if (fd == -ECONNREFUSED && type == MSG_ADD && osfd_start() == 0)
-		fd = osfd_connect(&hello);
 	if (fd < 0)
 		return fd;
 	memcpy(r.port.dev, dev, strnlen(dev, MSG_DEV_MAX - 1));
