@@ -72,6 +72,8 @@ bool ops_spare_fds(struct sock *sk, int fd);
 /* Close descriptors of no socket; then no connection is upgraded any more. */
 bool ops_spare_own_fds(void);
 void ops_after_fork(void); /* in the child */
+/* Bytes of connections to come may be lent to callers that share them: sock/lend.h. */
+void ops_will_lend(void);
 
 /* Withdraw the announcement of @sk, a listener. */
 void ops_unannounce(struct sock *sk);

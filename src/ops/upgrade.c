@@ -43,3 +43,5 @@ void ops_after_fork(void)
 	inbox_after_fork();
 	route_after_fork();
 }
+
+void ops_will_lend(void) { shm_config.lends = true; }
