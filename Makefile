@@ -11,6 +11,9 @@ build: $(BUILD)/build.ninja
 	@ln -f $(BUILD)/src/libosf.so $(BUILD)
 	@if [ -e $(BUILD)/tools/osf/osf ]; then \
 		ln -f $(BUILD)/tools/osf/osf $(BUILD); fi
+	@if [ -e $(BUILD)/tools/vma_stats/vma_stats ]; then \
+		ln -f $(BUILD)/tools/vma_stats/vma_stats $(BUILD); \
+		ln -sf vma_stats $(BUILD)/xlio_stats; fi
 	@if [ -e $(BUILD)/src/osfd/osfd ]; then \
 		ln -f $(BUILD)/src/osfd/osfd $(BUILD); fi
 

@@ -228,9 +228,9 @@ struct osf_proto {
  *
  * Return: 0, or
  *   -EINVAL      size below that of the fields up to reserved2, or absurd; a
- *                reserved field is not 0; a bad name
- *   -EOPNOTSUPP  bits in a comp_mask that this osf does not know; or streams,
- *                which it does not serve
+ *                reserved field is not 0; a bad name; streams beside connect,
+ *                listen or accept here, or without an op that they require
+ *   -EOPNOTSUPP  bits in a comp_mask that this osf does not know
  *   -E2BIG       something beyond what this osf knows is not 0
  *   -EEXIST      a protocol of that name is registered, or built in
  *   -ENOSPC      too many protocols

@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #define OSF_STATS_MAGIC 0x7461747366736f1aull
-#define OSF_STATS_VERSION 0x00010002u /* major in the upper half */
+#define OSF_STATS_VERSION 0x00010003u /* major in the upper half */
 #define OSF_STATS_MEMFD "osf-stats"
 
 enum osf_reason {
@@ -84,6 +84,41 @@ struct osf_stats_totals {
 	    n_raw; /* 1: the program's system calls do not go through libc */
 };
 
+/*
+ * What the process logs, since 1.3: at OSF_STATS_LOG_AT bytes from the start.  Its
+ * user and root may write level and details into the file; they hold from the next
+ * message on.
+ */
+struct osf_stats_log {
+	int32_t level;   /* 0 errors to 3 everything; -1 nothing */
+	int32_t details; /* 1: each line has the thread; 3: the time, too */
+	int32_t fd;      /* the log's descriptor in that process, or -1 */
+	int32_t reserved;
+};
+#define OSF_STATS_LOG_AT 2048
+
+/*
+ * A socket that VMA's extra API has served, and what became of its packets, since
+ * 1.3: a table of OSF_STATS_PACKETS_MAX from OSF_STATS_PACKETS_AT on, in files whose
+ * header_size holds it.  With more sockets, the others are not in it.
+ */
+struct osf_stats_packets {
+	uint32_t in_use; /* 0 free; else a number that changes on reuse */
+	int32_t fd;
+	uint8_t is_udp;
+	uint8_t reserved[7];
+	uint64_t n_received; /* the program has them, or will read them */
+	uint64_t rx_bytes;   /* of those */
+	uint64_t n_dropped;  /* by its callback */
+	uint64_t n_held,
+	    n_freed;        /* lent to the program; of those, given back */
+	uint64_t n_dummies; /* sends of VMA_SND_FLAGS_DUMMY */
+	uint64_t dropped_bytes;
+	uint64_t reserved2[7];
+};
+#define OSF_STATS_PACKETS_AT 4096
+#define OSF_STATS_PACKETS_MAX 128
+
 struct osf_stats_header {
 	uint64_t magic;
 	uint32_t version;
@@ -126,6 +161,15 @@ struct osf_stats_sock {
 	uint64_t tx_bytes_other; /* has besides the stream: doorbells */
 	uint32_t flags;          /* enum osf_stats_flags */
 	uint32_t reserved;
+	/* since 1.3; calls that pass by osf are not counted */
+	uint64_t rx_ops_inet, tx_ops_inet; /* of rx_ops, tx_ops */
+	/* Calls that would have waited, and those that failed: over the
+	 * kernel, and over what has served the socket else. */
+	uint64_t rx_eagains_inet, tx_eagains_inet;
+	uint64_t rx_errors_inet, tx_errors_inet;
+	uint64_t rx_eagains, tx_eagains;
+	uint64_t rx_errors, tx_errors;
+	uint64_t rx_most; /* bytes that one call has found, not by the kernel */
 };
 
 /* What version 1.0 had. */

@@ -18,28 +18,41 @@
  * kernel's queue of arrivals notifies the other side, as a token does;
  * getpeername() and getsockname() work without the protocol; and to_kernel()
  * has a connection to fall back to.  No byte of the program's may go through
- * the anchor before to_kernel().
+ * the anchor before to_kernel().  For a protocol whose two ends are in one
+ * process osf does all of this, and finds the listener: see pair().
  *
  * osf does the following, so the protocol need not: blocking calls, their
  * timeouts, signals and cancellation; poll, select, epoll with edges and
- * EPOLLONESHOT; duplicates; SIGPIPE; errno; counters.  No op sleeps, except as
- * said at connect().
+ * EPOLLONESHOT; duplicates; SIGPIPE; errno; MSG_PEEK, MSG_TRUNC, MSG_WAITALL,
+ * SO_RCVLOWAT, FIONREAD; what a call may do after shutdown(), after an error
+ * and during a fallback; that an error is reported once; sendfile() and
+ * splice(); completions of MSG_ZEROCOPY.  No op sleeps, except as said at
+ * connect().
  *
  * Context.  Ops run in the program's threads.  For one connection at most one
  * of send() and shutdown() runs at a time, and at most one of recv() and
- * turn(); a send() and a recv() may run at once. events(), arm() and disarm()
- * may run beside all of them. close(), exit(), to_kernel() and the two of fork
- * run alone. osf holds the connection's locks for that.  So an op makes no call
- * of libc's on the program's own descriptor, and signals wait until it returns.
- * osf does not ask protocols about libc calls that an op makes.
+ * turn(); a send() and a recv() may run at once.  events(), next_ns() and arm()
+ * may run beside all of them.  close(), exit() and to_kernel() run alone.  osf
+ * holds the connection's locks for that.  So an op makes no call of libc's on
+ * the program's own descriptor, and signals wait until it returns.  osf does
+ * not ask protocols about libc calls that an op makes.  A protocol whose
+ * connections share state may set OSF_STREAM_SERIAL: then only one of its ops
+ * runs at a time, and none during a fork.
+ *
+ * Processes.  A connection belongs to the process that opened or accepted it.
+ * Before a fork, and before another process gets the descriptor (SCM_RIGHTS,
+ * exec), osf calls to_kernel().  Where that is not possible, a fork leaves the
+ * connection to the parent: osf calls exit() for the child's copy, and the
+ * child's calls fail with ECONNRESET.  A listener that a fork shares is served
+ * no longer: osf calls osf_proto.close() with its id.
  *
  * @conn is what the protocol made of the connection, in this process; osf does
  * not look at it.  @sk is osf's side of it; it is valid until close() or exit()
- * of the connection has returned, or to_kernel() has returned 0.
+ * of the connection has returned.
  *
  * The ABI grows at its end only, as that of struct osf_proto does: an op that
- * is NULL, or beyond size, is absent.  Required are connect or accept, send,
- * recv, events, arm and close.
+ * is NULL, or beyond size, is absent.  Required are send, recv, events and
+ * close, and one of pair, connect and accept.
  */
 #ifndef OSF_STREAM_H
 #define OSF_STREAM_H
@@ -55,22 +68,37 @@ extern "C" {
 
 struct osf_sock;
 
-/* Events of a connection, with the values of EPOLLIN and so on. */
+/* Events of a connection, most with the values of EPOLLIN and so on. */
 enum osf_event {
-	OSF_EVENT_IN = 0x001,  /* recv() returns bytes, the end or an error */
-	OSF_EVENT_OUT = 0x004, /* send() takes at least one byte */
-	OSF_EVENT_ERR =
-	    0x008, /* error() has an error; IN and OUT are set too */
-	OSF_EVENT_HUP = 0x010,   /* both directions are at their end */
-	OSF_EVENT_RDHUP = 0x2000 /* the peer will send no more */
+	OSF_EVENT_IN = 0x001,     /* recv() returns bytes, or the end */
+	OSF_EVENT_OUT = 0x004,    /* send() takes at least one byte, or fails */
+	OSF_EVENT_RDHUP = 0x2000, /* the peer will send no more */
+	/* The peer falls back to the kernel: for osf_sock_notify() alone. */
+	OSF_EVENT_BACK = 0x4000
 };
+
+/* Bits of comp_mask. */
+#define OSF_STREAM_SERIAL UINT64_C(1) /* one op at a time */
 
 struct osf_stream_ops {
 	uint32_t size; /* sizeof(struct osf_stream_ops) of who compiled it */
-	uint32_t reserved; /* 0 */
-	uint64_t
-	    comp_mask; /* what osf must know to serve this: no bits so far */
+	uint32_t reserved;  /* 0 */
+	uint64_t comp_mask; /* what osf must know to serve this: OSF_STREAM_* */
 
+	/**
+	 * pair() - open a connection whose two ends are in this process
+	 * @a: the end that connects; @b: the one that will be accepted
+	 * @conn_a, @conn_b: out, for 0
+	 *
+	 * In place of connect, listen and accept.  osf asks for connections to
+	 * listeners of the process, and connects the anchors.  Until @b is
+	 * accepted, osf calls none of its ops, except recv() and close() if @a
+	 * falls back or the listener closes.
+	 *
+	 * Return: 0; or -errno: the next protocol is asked.
+	 */
+	int (*pair)(struct osf_sock *a, struct osf_sock *b, void **conn_a,
+		    void **conn_b);
 	/**
 	 * connect() - open a connection
 	 * @id, @fd: as in struct osf_proto; @fd becomes the anchor
@@ -79,12 +107,12 @@ struct osf_stream_ops {
 	 * @conn: out, for 0 and -EINPROGRESS
 	 *
 	 * osf asks in order of priority, before protocols that take over what
-	 * the kernel has opened.  If @fd is blocking the op may sleep, at most
-	 * for @timeout_ms.  Otherwise it returns -EINPROGRESS and decides
-	 * later, in turn().  It notifies OSF_EVENT_OUT when the connection is
-	 * open, or OSF_EVENT_ERR when it has failed: then osf calls error() and
-	 * close(), and asks the next protocol.  The program sees only the
-	 * result of the last one asked.
+	 * the kernel has opened.  The op may sleep, at most for @timeout_ms.
+	 * Or it returns -EINPROGRESS and decides later, in turn(): then it
+	 * notifies OSF_EVENT_OUT when the connection is open, or calls
+	 * osf_sock_fail().  osf waits for one of them, at most @timeout_ms.  If
+	 * there is none, or an error, osf calls close() and asks the next
+	 * protocol.  The program sees only the result of the last one asked.
 	 *
 	 * Return: 0: open; -EINPROGRESS; any other -errno: the next is asked,
 	 * the kernel last.  @fd must then be unchanged.
@@ -96,7 +124,8 @@ struct osf_stream_ops {
 	 * listen() - a socket has begun to listen in the kernel; serve it too
 	 *
 	 * Called again when the program calls listen() again, with the same
-	 * @id.  Ends with osf_proto.close(@id).
+	 * @id.  Ends with osf_proto.close(@id): what nobody has accepted by
+	 * then is reset.
 	 *
 	 * Return: 0, or -errno, which is logged.
 	 */
@@ -117,26 +146,25 @@ struct osf_stream_ops {
 
 	/**
 	 * send() - take bytes
-	 * @flags: MSG_MORE, MSG_OOB, MSG_ZEROCOPY; no others
+	 * @flags: MSG_MORE: more follow, so there is no hurry; no others
 	 *
-	 * The vectors are the program's, which may reuse them after the call.
+	 * The vectors are the program's, which may reuse them after the call;
+	 * none is empty, as with recv().
+	 * osf calls again with the rest until the answer is negative.
 	 *
 	 * Return: bytes taken, at least 1 if @iov has any; or
-	 *   -EAGAIN      no room; osf arms OSF_EVENT_OUT before it sleeps
-	 *   -EPIPE       shutdown(SHUT_WR) was called, or the peer is gone
-	 *   -EOPNOTSUPP  the protocol does not support a flag: osf then omits
-	 *                MSG_MORE and MSG_ZEROCOPY; MSG_OOB fails
-	 *   others       as the kernel's send(); report each error once
+	 *   -EAGAIN      no room
+	 *   -EPIPE       the peer is gone
+	 *   others       as the kernel's send()
 	 */
 	ssize_t (*send)(void *conn, const struct iovec *iov, size_t n,
 			int flags);
 	/**
 	 * recv() - give bytes
-	 * @flags: MSG_PEEK, MSG_TRUNC (discard the bytes); no others
+	 * @flags: 0
 	 *
-	 * Return: bytes; 0 at the end of the stream, or for no room; or
-	 *   -EAGAIN      nothing yet; osf arms OSF_EVENT_IN before it sleeps
-	 *   others       as the kernel's recv(); report each error once
+	 * Return: bytes; 0 at the end of the stream, each time; -EAGAIN:
+	 * nothing yet; others as the kernel's recv().
 	 */
 	ssize_t (*recv)(void *conn, const struct iovec *iov, size_t n,
 			int flags);
@@ -144,51 +172,45 @@ struct osf_stream_ops {
 	unsigned (*events)(void *conn);
 	/**
 	 * arm() - a caller is about to sleep until one of @events is set
-	 * @wait_fd: out: a descriptor that is readable when turn() has work to
-	 *           do; stays -1 if osf_sock_notify() reports everything
 	 *
-	 * From now on until disarm() the protocol calls osf_sock_notify() for
-	 * these events, at least once.  It first notes that, and then looks at
+	 * After it the protocol calls osf_sock_notify() for these events, at
+	 * least for the next of them.  It first notes that, and then looks at
 	 * the events, so that it misses none between a look and the sleep.
+	 * Optional: without it, the protocol always notifies.
 	 *
 	 * Return: 0: sleep; 1: look again first.
 	 */
-	int (*arm)(void *conn, unsigned events, int *wait_fd);
-	/* The last of those who slept is awake.  Optional: notifying costs then. */
-	void (*disarm)(void *conn);
+	int (*arm)(void *conn, unsigned events);
 
 	/**
 	 * turn() - run timers, receive what has arrived, send what is due
 	 * @now_ns: CLOCK_MONOTONIC
 	 *
-	 * osf calls it at next_ns(), when wait_fd is readable, and when a call
-	 * of the program's would sleep.  Optional.
+	 * osf calls it in the program's calls on the connection, and while
+	 * they sleep, as soon as next_ns() has come.  Optional.
 	 */
 	void (*turn)(void *conn, uint64_t now_ns);
 	/* When turn() has work to do: CLOCK_MONOTONIC, UINT64_MAX for never.  A
 	 * sleep ends then at the latest.  Optional. */
 	uint64_t (*next_ns)(void *conn);
 
-	/* @how: SHUT_RD, SHUT_WR or SHUT_RDWR.  0 or -errno, as the kernel's. */
+	/* The program sends no more: SHUT_WR.  0, or -errno for the program.
+	 * Optional; but the peer then learns only of close(). */
 	int (*shutdown)(void *conn, int how);
-	/* SO_ERROR: the error that was not reported yet, as a positive number;
-	 * this call reports it.  0: none. */
-	int (*error)(void *conn);
+	/* SIOCOUTQ: bytes that the peer has not got yet.  Optional: 0. */
+	int (*outq)(void *conn);
 	/**
 	 * getsockopt(), setsockopt() - an option, where the protocol's answer
 	 * counts
 	 *
 	 * Return: 0; -errno for the program; -EOPNOTSUPP, or the op is absent:
-	 * the anchor has the option. osf itself answers for SO_ERROR and the
+	 * the anchor has the option.  osf itself answers for SO_ERROR and the
 	 * timeouts.
 	 */
 	int (*getsockopt)(void *conn, int level, int name, void *val,
 			  socklen_t *len);
 	int (*setsockopt)(void *conn, int level, int name, const void *val,
 			  socklen_t len);
-	/* FIONREAD, SIOCOUTQ, SIOCATMARK.  0; -errno; -EOPNOTSUPP: the
-	 * anchor's, which for the first two means 0. */
-	int (*ioctl)(void *conn, unsigned long request, void *arg);
 	/* getsockname(), or getpeername() with @peer.  0, or -errno for the
 	 * program.  Absent: the anchor's names, which for @peer are those of
 	 * its kernel connection. */
@@ -199,33 +221,24 @@ struct osf_stream_ops {
 	 * to_kernel() - fall back to the kernel's connection
 	 * @fd: the anchor, with a kernel connection to the peer
 	 *
-	 * Called for what only the kernel can do: exec, SCM_RIGHTS, io_uring,
-	 * an option.  All bytes sent before must arrive before what the kernel
-	 * sends. recv() returns the unread bytes until it returns -ESTALE.  The
-	 * peer's half falls back in the same way.
+	 * Called for what only the kernel can do: fork, exec, SCM_RIGHTS,
+	 * io_uring, an option, urgent data; and when the peer has fallen back.
+	 * The protocol notifies the peer's end of OSF_EVENT_BACK.  From then on
+	 * osf calls send() at neither end.  recv() gives what was sent before,
+	 * without delay, and then -EAGAIN, or 0 if the stream had ended.  At
+	 * last osf calls close(), and this ends nothing for the peer.
 	 *
-	 * Return: 0: @conn is gone; -EAGAIN: later, after a turn; -EOPNOTSUPP or
-	 * absent: not possible; the caller goes without, or osf resets the
-	 * connection.
+	 * Return: 0; -errno, or absent: not possible; the caller goes without,
+	 * or osf resets the connection.
 	 */
 	int (*to_kernel)(void *conn, int fd);
-	/**
-	 * fork(), after_fork() - around a fork of the process
-	 * @is_child: in which of the two processes after_fork() runs
-	 *
-	 * osf calls fork() before the fork, for each connection.  0: the
-	 * protocol lets both processes use the connection.  -EOPNOTSUPP, or
-	 * absent: it stays the parent's; osf calls exit() for the child's
-	 * copy, and the child's calls fail with -ECONNRESET.
-	 */
-	int (*fork)(void *conn);
-	void (*after_fork)(void *conn, int is_child);
 
 	/* The program closed its last descriptor of it.  Bytes already sent
-	 * must still arrive; @linger_s: seconds that close() may take for that,
-	 * -1 for none; 0: reset it. */
+	 * must still arrive, and then the end; @linger_s: seconds that close()
+	 * may take for that, -1 for none; 0: reset it. */
 	void (*close)(void *conn, int linger_s);
-	/* The process ends, or was never to have it: let go.  Absent: close(). */
+	/* The process ends, or is a child that was not to have it: let go.
+	 * Absent: close(), but nothing in a child. */
 	void (*exit)(void *conn);
 };
 
@@ -241,12 +254,26 @@ struct osf_stream_ops {
  * that works without streams loads in an osf that lacks them.
  *
  * Context: any thread of the process, inside an op or not, with any lock of the
- * protocol's that its ops do not take.
+ * protocol's: it calls no op.
  */
 #ifdef __GNUC__
 __attribute__((weak))
 #endif
 void osf_sock_notify(struct osf_sock *sk, unsigned events);
+
+/**
+ * osf_sock_fail() - the connection has ended with an error, both ways
+ * @err: a positive errno: ECONNRESET, ETIMEDOUT, ...
+ *
+ * What recv() still gives is read first; then osf reports the error once, and wakes
+ * whoever sleeps.  The protocol goes on as if nothing had happened until close().
+ *
+ * Context: as osf_sock_notify().
+ */
+#ifdef __GNUC__
+__attribute__((weak))
+#endif
+void osf_sock_fail(struct osf_sock *sk, int err);
 
 #ifdef __cplusplus
 }

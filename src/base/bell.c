@@ -124,6 +124,15 @@ void bell_hush(uint32_t bell)
 		clear_ticks(fd);
 }
 
+void bell_ring_own(uint32_t bell)
+{
+	int fd = bell_own_fd(bell), saved = errno;
+
+	if (fd >= 0)
+		set_ticks(fd, 1);
+	errno = saved;
+}
+
 bool bell_is_private(uint32_t bell)
 {
 	return bell < BELLS && load_rlx(&bells[bell].is_private);

@@ -43,6 +43,8 @@ uint32_t bell_mine(void);
 int bell_own_fd(uint32_t bell);
 /* Withdraw what has been rung. */
 void bell_hush(uint32_t bell);
+/* Wake the thread of this process that sleeps on it. */
+void bell_ring_own(uint32_t bell);
 /* Does one process at most have a copy? */
 bool bell_is_private(uint32_t bell);
 

@@ -16,6 +16,8 @@
 #define VMA_RULES "VMA_CONFIG_FILE"
 #define VMA_LEVEL "VMA_TRACELEVEL"
 #define VMA_OFFLOADED "VMA_OFFLOADED_SOCKETS"
+#define DETAILS "XLIO_LOG_DETAILS"
+#define VMA_DETAILS "VMA_LOG_DETAILS"
 
 /* The first variable that is set counts. */
 static const struct {
@@ -89,6 +91,14 @@ int env_other_log_level(int otherwise)
 			   : LOG_LEVEL_DBG;
 }
 
+int env_other_log_details(void)
+{
+	const char *s = said(DETAILS) ? said(DETAILS) : said(VMA_DETAILS);
+	int details = s ? atoi(s) : 0;
+
+	return details > 0 && details <= 3 ? details : 0;
+}
+
 bool env_other_leaves(void)
 {
 	const char *s = said(OFFLOADED) ? said(OFFLOADED) : said(VMA_OFFLOADED);
@@ -100,7 +110,8 @@ static bool has_effect(const char *name, size_t len)
 {
 	static const char *const others[] = { IS_JSON,   LEVEL,
 					      OFFLOADED, VMA_RULES,
-					      VMA_LEVEL, VMA_OFFLOADED };
+					      VMA_LEVEL, VMA_OFFLOADED,
+					      DETAILS,   VMA_DETAILS };
 
 	for (size_t i = 0; i < ARRAY_LEN(twins); i++)
 		if (strlen(twins[i].other) == len &&

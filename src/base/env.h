@@ -18,6 +18,8 @@ const char *env_other_rules(void);
 
 /* XLIO_TRACELEVEL or VMA_TRACELEVEL as a level of base/log.h; @otherwise: it is not set. */
 int env_other_log_level(int otherwise);
+/* 0 to 3: what each line of the log begins with. */
+int env_other_log_details(void);
 
 /* XLIO_OFFLOADED_SOCKETS=0, VMA_OFFLOADED_SOCKETS=0: sockets are the kernel's unless their thread says so. */
 bool env_other_leaves(void);

@@ -27,7 +27,7 @@ void setting_warn(const char *fmt, ...)
 	for (char *c = text; *c; c++) /* it may go to a terminal */
 		if (*c < ' ' || *c > '~')
 			*c = '?';
-	if (log_level >= LOG_LEVEL_ERR) {
+	if (log_level() >= LOG_LEVEL_ERR) {
 		log_err("%s", text);
 		return;
 	}

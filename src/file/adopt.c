@@ -75,7 +75,7 @@ static void adopt(int fd)
 	f->sk->w->nonblock = fl >= 0 && fl & O_NONBLOCK;
 	ops_created(f->sk, &family);
 	if (int_option(fd, SO_ACCEPTCONN) == 1) {
-		ops_listening(f->sk, fd, 0);
+		ops_listening(f->sk, fd, 0, false);
 		file_pass(f);
 	} else if (!getpeername(fd, (struct sockaddr *)&peer, &plen) &&
 		   !getsockname(fd, (struct sockaddr *)&local, &llen)) {

@@ -98,7 +98,7 @@ static void item_unmerge(struct epitem *it)
 	if (!it->merged)
 		return;
 	ep->n_merged--;
-	watch_close(&it->file->watches, it->file->sk, &it->watch);
+	watch_close(it->file->sk, &it->watch);
 }
 
 /* Take @it out of both its lists; the caller holds both locks. */
@@ -224,8 +224,7 @@ void item_merged(struct epitem *it)
 	it->ep->n_merged++;
 	epoll_equip(it->ep);
 	if (!is_child(it))
-		watch_open(&it->file->watches, it->file->sk, &it->watch,
-			   &it->ep->rs);
+		watch_open(it->file->sk, &it->watch, &it->ep->rs);
 	push_ready(it);
 	kick(it->ep);
 }

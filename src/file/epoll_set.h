@@ -57,6 +57,7 @@ struct epitem {
 	bool hints_room;  /* the kernel's entry asks for EPOLLOUT, too */
 	bool disabled;    /* EPOLLONESHOT has fired */
 	bool parked;      /* the program removed it; see ctl_del() */
+	bool moves;       /* out of the kernel's set, to be put in again */
 	bool fresh;       /* EPOLLET: report what is ready, seen or not */
 	bool news;        /* EPOLLET: notified since the last look */
 	bool queued;      /* was notified: keeps its place on a list */

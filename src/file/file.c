@@ -104,7 +104,6 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->anchor_fd = fd;
 	f->moved_fd = -1;
 	f->items = NULL;
-	f->watches = (struct watch_list){ 0 };
 	f->holding = f->renounced = NULL;
 	f->synced = NULL;
 	memset(f->shared_fds, 0, sizeof(f->shared_fds));

@@ -45,11 +45,10 @@ struct file {
 	 * updated for; see file_sync(). */
 	const struct sock_ops *synced;
 	struct epoll *ep;
-	struct epitem *items;      /* epoll sets a socket is in */
-	struct watch_list watches; /* of those who serve it themselves */
-	struct lock lock;          /* items */
-	uint32_t walk;             /* last walk over all files that saw it */
-	struct holding *holding;   /* our entry with the parent, if inherited */
+	struct epitem *items;    /* epoll sets a socket is in */
+	struct lock lock;        /* items */
+	uint32_t walk;           /* last walk over all files that saw it */
+	struct holding *holding; /* our entry with the parent, if inherited */
 	struct holding
 	    *renounced; /* the same, of a socket that we parted from */
 	struct file *next_free;
@@ -154,6 +153,8 @@ bool file_may_be_replaced(struct file *f);
  * @by's description instead; the entries in the table stay.  0, or -errno and
  * nothing has changed. */
 int file_replace(int fd, int by);
+/* A relay continues the stream of @f: all descriptors of @f name @to from now on. */
+void file_to_relay(struct file *f, int to);
 /* @fd is about to be closed by the kernel, or to be replaced. */
 void file_forget(int fd);
 /* Serve data calls of @f by libc from now on. */
@@ -171,8 +172,8 @@ bool file_spare_all_fds(void);
  * again, and report @events as new if they are set then. */
 static inline void file_touched(struct file *f, unsigned events)
 {
-	if (unlikely(load_rlx(&f->watches.first)))
-		watches_tell(&f->watches, events);
+	if (unlikely(load_rlx(&f->sk->watches.first)))
+		sock_notify(f->sk, events);
 }
 
 /* A call changed the socket's mode: update sets and table. */
@@ -193,6 +194,8 @@ int file_next(int from);
 void file_hand_over(int fd, enum osf_reason why);
 /* The same, of @f, which the caller holds.  @gently: not if it takes a relay. */
 void file_give_back(struct file *f, int fd, enum osf_reason why, bool gently);
+/* Before a fork: what lives in this process alone falls back, if it can. */
+void file_before_fork(void);
 /* This process is about to execute another program, or to start one. */
 void file_before_exec(char *const *argv, char *const *envp);
 /* @acts: posix_spawn()'s file actions or NULL, known by their address alone. */

@@ -102,7 +102,7 @@ static COLD void lose(struct file *f)
 
 static void inherit(int fd, struct file *f)
 {
-	f->lock = f->watches.lock = (struct lock){ 0 };
+	f->lock = (struct lock){ 0 };
 	if (f->kind == FILE_EPOLL) {
 		epoll_after_fork(f);
 		return;
@@ -193,6 +193,7 @@ void fork_before(void)
 		suspends = false;
 		return;
 	}
+	file_before_fork();
 	if (suspends)
 		life_make();
 	hold_reap();
@@ -202,6 +203,7 @@ void fork_before(void)
 	shared_reserve(n_pages);
 	walk_all(gain);
 	shared_release();
+	ops_before_fork();
 }
 
 /* In the child, calls of the parent's other threads never return. */
@@ -261,6 +263,7 @@ static void fork_parent(void)
 	if (suspends)
 		fds_close(life[1]);
 	hold_parent();
+	ops_forked();
 	gate_open();
 }
 

@@ -21,7 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 
+#include "base/clock.h"
 #include "base/fds.h"
 #include "base/libc.h"
 #include "base/log.h"
@@ -34,9 +36,24 @@
 #include "sock/sock_ops.h"
 
 #define LISTEN_FDS_START 3 /* sd_listen_fds(3) */
+/* The relay has delivered so much, or the wait is over. */
+#define RELAY_BYTES ((size_t)16384)
+#define RELAY_NS (100 * NS_PER_MS)
 
 /* A second caller waits until the first has finished. */
 static struct lock lock;
+
+/* Who reads next must find the bytes there, as before.  The relay only needs a core. */
+static void await_relay(int to, size_t n)
+{
+	struct timespec tick = { .tv_nsec = 50 * NS_PER_US };
+	uint64_t end = now_ns() + RELAY_NS;
+	int there = 0;
+
+	while (!libc.ioctl(to, FIONREAD, &there) &&
+	       (size_t)there < MIN(n, RELAY_BYTES) && now_ns() < end)
+		libc.ppoll(NULL, 0, &tick, NULL);
+}
 
 static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
 			    bool gently)
@@ -52,7 +69,10 @@ static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
 		log_info("fd %d: a relay for %zu unread bytes", fd, stash.n);
 
 		if (to >= 0) {
-			file_move(f, to);
+			await_relay(to, stash.n);
+			if (load_rlx(&f->sk->w->shut) & SHUT_BIT_WR)
+				libc.shutdown(to, SHUT_WR);
+			file_to_relay(f, to);
 			libc.close(to);
 		} else {
 			log_err("fd %d: no relay for %zu unread bytes: %s", fd,
@@ -64,6 +84,8 @@ static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
 	stash_free(&stash);
 }
 
+static void listener_leaves(struct file *l);
+
 /* How sure are we that the new program uses the descriptor? */
 enum named { NAMED_NOT, NAMED_MAYBE, NAMED };
 
@@ -72,8 +94,13 @@ static void hand_off(struct file *f, int fd, enum osf_reason why,
 {
 	int saved = errno;
 
-	if (f->kind != FILE_SOCK || f->sk->st->listening)
+	if (f->kind != FILE_SOCK)
 		return;
+	if (f->sk->st->listening) {
+		if (ops_has_modules())
+			listener_leaves(f);
+		return;
+	}
 	sock_await_move(f->sk);
 	if (ops_keep_kernel(f->sk, why)) {
 		file_pass(f);
@@ -97,6 +124,44 @@ void file_hand_over(int fd, enum osf_reason why)
 		return;
 	hand_off(f, fd, why, NAMED);
 	file_put(f);
+}
+
+static void connections_leave(void)
+{
+	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
+		struct file *f = file_get_any(fd);
+
+		if (!f)
+			continue;
+		if (f->kind == FILE_SOCK && sock_ops(f->sk)->in_process)
+			hand_off(f, fd, OSF_REASON_SHARED, NAMED_MAYBE);
+		file_put(f);
+	}
+}
+
+/* Another process may accept what waits at @l.  Which connections of this process wait
+ * there only their module knows: so all of them fall back. */
+static void listener_leaves(struct file *l)
+{
+	connections_leave();
+	ops_listener_shared(l->sk);
+}
+
+/* Connections first: those that wait at a listener fall back with the others. */
+void file_before_fork(void)
+{
+	if (!ops_has_modules())
+		return;
+	connections_leave();
+	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
+		struct file *f = file_get_any(fd);
+
+		if (!f)
+			continue;
+		if (f->kind == FILE_SOCK && f->sk->st->listening)
+			ops_listener_shared(f->sk);
+		file_put(f);
+	}
 }
 
 /* Is the number at @at called a descriptor: fd=N, /dev/fd/N, fd://N, <&N? */

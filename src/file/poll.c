@@ -16,6 +16,7 @@
 #include "file/poll.h"
 #include "sock/anchor.h"
 #include "sock/sock_ops.h"
+#include "sock/wait.h"
 
 #define ALWAYS (POLLERR | POLLHUP | POLLNVAL)
 #define ON_STACK 64
@@ -30,6 +31,7 @@ struct entry {
 	bool armed;
 	const struct sock_ops *by_bell; /* whose peer rings the thread's bell */
 	bool asked;                     /* the kernel, this time */
+	struct watch watch; /* open while we sleep, if a protocol tells it */
 };
 
 /* A program that polls in a loop asks for ends no more often than this. */
@@ -46,6 +48,7 @@ struct poller {
 	bool
 	    is_full; /* the kernel takes no more of them: no place for a bell */
 	void *heap;  /* or NULL: entries and kfds are on the stack */
+	struct ready_set rs; /* of the watches; wake is NULL: none so far */
 	struct handlers_seen seen;
 };
 
@@ -220,7 +223,15 @@ static bool any_ready(void *arg)
 	return look(p, ++p->turns % 64 == 0) > 0;
 }
 
-static void arm(struct entry *e, bool may_bell)
+/* A protocol of this process tells us what comes. */
+static COLD void watch(struct poller *p, struct entry *e)
+{
+	if (!p->rs.wake)
+		ready_init_bell(&p->rs);
+	watch_open(e->file->sk, &e->watch, &p->rs);
+}
+
+static void arm(struct poller *p, struct entry *e)
 {
 	if (!e->file)
 		return;
@@ -237,7 +248,9 @@ static void arm(struct entry *e, bool may_bell)
 		return;
 	const struct sock_ops *ops = sock_ops(sk);
 	unsigned events = (unsigned short)e->kernel.events & (POLLIN | POLLOUT);
-	if (events & POLLIN && may_bell && !others && ops->arm_bell &&
+	if (unlikely(ops->in_process))
+		watch(p, e);
+	if (events & POLLIN && !p->is_full && !others && ops->arm_bell &&
 	    ops->arm_bell(sk, e->kernel.fd)) {
 		e->by_bell = ops;
 		events &= ~(unsigned)POLLIN;
@@ -254,6 +267,7 @@ static void disarm(struct entry *e, short revents)
 	if (e->by_bell)
 		e->by_bell->disarm_bell(sk);
 	e->by_bell = NULL;
+	watch_close(sk, &e->watch);
 	anchor_sleep_end(sk, false);
 	if (revents & (POLLHUP | POLLERR | POLLRDHUP) &&
 	    sock_ops(sk)->own_events)
@@ -309,10 +323,24 @@ static uint64_t next_ns(const struct poller *p)
 
 static bool has_bell(const struct poller *p)
 {
+	if (unlikely(p->rs.wake != NULL))
+		return true;
 	for (nfds_t i = 0; i < p->n; i++)
 		if (p->entries[i].by_bell)
 			return true;
 	return false;
+}
+
+/* When to look although no bell has rung.  The kernel may have refused to poll() ours:
+ * then those who are notified by other threads look each millisecond. */
+static uint64_t bell_look_ns(const struct poller *p)
+{
+	if (p->rs.wake && p->is_full)
+		return now_ns() + NS_PER_MS;
+	if (p->rs.wake)
+		return ready_look_ns(&p->rs);
+	return bell_is_private(bell_mine()) ? UINT64_MAX
+					    : now_ns() + BELL_LOOK_NS;
 }
 
 /*
@@ -323,7 +351,8 @@ static int kernel_sleep(struct poller *p, const struct timespec *left,
 			const sigset_t *mask, bool *again)
 {
 	struct pollfd *extra = p->kfds + p->n;
-	uint32_t number, bell = has_bell(p) ? bell_mine() : BELL_NONE;
+	uint32_t number,
+	    bell = has_bell(p) && !p->is_full ? bell_mine() : BELL_NONE;
 
 	extra[0] = (struct pollfd){ .fd = idle_fd(&number), .events = POLLIN };
 	extra[1] = (struct pollfd){ .fd = bell_own_fd(bell), .events = POLLIN };
@@ -357,7 +386,7 @@ static int sleep_once(struct poller *p, uint64_t deadline_ns,
 	int r = 0;
 
 	for (nfds_t i = 0; i < p->n; i++)
-		arm(&p->entries[i], !p->is_full);
+		arm(p, &p->entries[i]);
 	bool go = !look(p, false);
 	for (nfds_t i = 0; i < p->n; i++)
 		p->kfds[i] = sleeping_pollfd(&p->entries[i]);
@@ -375,9 +404,9 @@ static int sleep_once(struct poller *p, uint64_t deadline_ns,
 			deadline_ns = now + NS_PER_MS;
 			naps = true;
 		}
-		if (has_bell(p) && !bell_is_private(bell_mine()) &&
-		    deadline_ns > now + BELL_LOOK_NS) {
-			deadline_ns = now + BELL_LOOK_NS;
+		uint64_t look_ns = has_bell(p) ? bell_look_ns(p) : UINT64_MAX;
+		if (deadline_ns > look_ns) {
+			deadline_ns = look_ns;
 			naps = true;
 		}
 		left = ns_timespec(now < deadline_ns ? deadline_ns - now : 0);
@@ -476,7 +505,11 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 	for (nfds_t i = 0; i < n; i++) {
 		struct entry *e = &p.entries[i];
 
-		*e = (struct entry){ .kernel = fds[i] };
+		e->kernel = fds[i];
+		e->file = NULL;
+		e->by_bell = NULL;
+		e->young = e->armed = e->asked = false;
+		e->watch.set = NULL;
 		struct file *f = file_get(fds[i].fd);
 		int who = f ? whose(f) : NOT_OURS;
 

@@ -91,6 +91,27 @@ static void items_in(struct file *f)
 	}
 }
 
+/* The descriptors become the relay's, which we do not know: so the kernel's entries are
+ * the program's own again. */
+void file_to_relay(struct file *f, int to)
+{
+	GUARD(&f->lock);
+	for (struct epitem *it = f->items; it; it = it->next_of_sock) {
+		GUARD(&it->ep->lock);
+		it->moves = !it->parked && file_is_at(f, it->fd);
+		if (it->moves)
+			kernel_ctl(it->ep, EPOLL_CTL_DEL, it->fd, 0, 0);
+	}
+	file_move(f, to);
+	for (struct epitem *it = f->items; it; it = it->next_of_sock) {
+		GUARD(&it->ep->lock);
+		if (it->moves)
+			kernel_ctl(it->ep, EPOLL_CTL_ADD, it->fd,
+				   it->disabled ? EPOLLET : it->events,
+				   it->data.u64);
+	}
+}
+
 int file_replace(int fd, int by)
 {
 	struct file *f = file_get_any(fd);

@@ -48,7 +48,6 @@ struct gsock {
 	uint8_t is_copying; /* it is lent nothing for a while: lent.h */
 	int32_t error; /* errno of the failure, to be called back yet or not */
 	struct watch watch; /* by the group; and who else watches: nobody */
-	struct watch_list watches;
 	int32_t watched[OPS_UPGRADE_FDS]; /* of an upgrade, in the set; -1 */
 	int32_t hot;                      /* its place, -1 */
 	uint32_t user_timeout_ms;

@@ -156,8 +156,10 @@ int gsock_connect(struct gsock *s, const struct sockaddr *to, socklen_t len)
 	if (len >= sizeof(sa_family_t) && to->sa_family == AF_UNSPEC)
 		return -EAFNOSUPPORT;
 	/* A module's replacement descriptor is installed. */
-	bool carried = s->sk && len >= sizeof(struct sockaddr_in) &&
-		       !ops_connect_first(s->sk, s->fd, to, len, NULL);
+	bool carried =
+	    s->sk && len >= sizeof(struct sockaddr_in) &&
+	    !ops_connect_first(s->sk, s->fd, to, len,
+			       &(struct module_how){ .no_streams = true });
 	if (!carried && libc.connect(s->fd, to, len) < 0)
 		err = errno;
 	if (is_callers(err))
@@ -214,7 +216,7 @@ int gsock_listen(struct gsock *s)
 		return err;
 	s->state = GSOCK_LISTENING;
 	if (s->sk)
-		ops_listening(s->sk, s->fd, INT32_MAX);
+		ops_listening(s->sk, s->fd, INT32_MAX, false);
 	return 0;
 }
 
@@ -224,7 +226,7 @@ static bool arrive(struct gsock *s, struct gsock *parent,
 {
 	if (!s->sk || !parent->sk)
 		return true;
-	int err = ops_accept_first(s->sk, s->fd, parent->sk, from, &len);
+	int err = ops_accept_first(s->sk, s->fd, parent->sk, from, &len, false);
 	if (err == -EAGAIN)
 		ops_accepted(s->sk, s->fd, parent->sk, (struct sockaddr *)from);
 	return err != -ECONNABORTED;

@@ -135,7 +135,7 @@ void gsock_unlist(struct gsock *s)
 	deadline_clear(s);
 	set_drop(s);
 	hot_drop(s);
-	watch_close(&s->watches, s->sk, &s->watch);
+	watch_close(s->sk, &s->watch);
 	list_del(&s->all);
 	list_del(&s->work);
 	list_del(&s->acks);

@@ -22,7 +22,7 @@ static void took_over(struct group *g, struct gsock *s,
 	s->is_blocked = 0;
 	s->has_early = s->acked < s->sent;
 	lend_begin(s);
-	watch_open(&s->watches, s->sk, &s->watch, &g->rs);
+	watch_open(s->sk, &s->watch, &g->rs);
 	hot_add(g, s);
 	if (s->hot < 0)
 		hot_arm(s);

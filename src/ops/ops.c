@@ -14,6 +14,7 @@
 #include "base/spin.h"
 #include "ops/builtin.h"
 #include "ops/candidates.h"
+#include "ops/inside.h"
 #include "ops/module.h"
 #include "ops/ops.h"
 #include "ops/policy.h"
@@ -212,24 +213,27 @@ static socklen_t addr_len(const struct sockaddr *sa)
 					 : sizeof(struct sockaddr_in);
 }
 
-/* A module knows a description by its entry, which all its holders share. */
-static uint64_t id_of(const struct sock *sk) { return (uintptr_t)sk; }
-
-/* A module's replacement descriptor serves @sk: we do not move its bytes. */
+/* A module serves @sk: by a replacement descriptor, if not by its own table. */
 static void carried(struct sock *sk)
 {
+	if (sock_mode(sk) == SOCK_MODULE)
+		return;
 	sk->st->proto = OSF_PROTO_MODULE;
 	to_kernel(sk, OSF_REASON_MODULE);
 }
 
+bool ops_has_modules(void) { return registry_any(); }
+
+bool ops_is_inside(void) { return ops_inside; }
+
 int ops_connect_first(struct sock *sk, int fd, const struct sockaddr *to,
-		      socklen_t len, module_place *place)
+		      socklen_t len, const struct module_how *how)
 {
 	if (!registry_any() || sock_mode(sk) != SOCK_YOUNG ||
 	    sk->flags & (SOCK_F_ACTIVE | SOCK_F_PASSIVE | SOCK_F_LISTEN) ||
 	    sock_procs(sk) > 1 ||
-	    module_connect(id_of(sk), fd, to, len,
-			   policy_provider(ROLE_TCP_CLIENT, to, NULL), place))
+	    module_connect(sk, fd, to, len,
+			   policy_provider(ROLE_TCP_CLIENT, to, NULL), how))
 		return -EAGAIN;
 	sk->flags |= SOCK_F_ACTIVE;
 	note_peer(sk, to);
@@ -276,15 +280,16 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 	return 0;
 }
 
-static void tell_modules(struct sock *sk, int fd, int backlog)
+static void tell_modules(struct sock *sk, int fd, int backlog, bool streams)
 {
 	struct sockaddr_storage local;
 	socklen_t len = sizeof(local);
 
 	if (!getsockname(fd, (struct sockaddr *)&local, &len))
 		module_listen(
-		    id_of(sk), fd, backlog,
-		    policy_provider(ROLE_TCP_SERVER, (void *)&local, NULL));
+		    module_id(sk), fd, backlog,
+		    policy_provider(ROLE_TCP_SERVER, (void *)&local, NULL),
+		    streams);
 }
 
 static void announce(struct sock *sk, int fd, bool is_kernel)
@@ -296,7 +301,13 @@ static void announce(struct sock *sk, int fd, bool is_kernel)
 	sk->announce_fd = a > 0 ? a : 0;
 }
 
-void ops_listening(struct sock *sk, int fd, int backlog)
+void ops_listener_shared(struct sock *sk)
+{
+	if (registry_any())
+		module_listener_shared(module_id(sk));
+}
+
+void ops_listening(struct sock *sk, int fd, int backlog, bool streams)
 {
 	sk->flags |= SOCK_F_LISTEN;
 	sk->st->listening = 1;
@@ -309,7 +320,7 @@ void ops_listening(struct sock *sk, int fd, int backlog)
 	}
 	sock_set_reason(sk, OSF_REASON_LISTENER);
 	if (registry_any())
-		tell_modules(sk, fd, backlog);
+		tell_modules(sk, fd, backlog, streams && sock_procs(sk) == 1);
 	announce(sk, fd, !shm_config.enabled);
 }
 
@@ -351,12 +362,13 @@ static const char *listener_provider(const struct sock *listener)
 }
 
 int ops_accept_first(struct sock *sk, int fd, struct sock *listener,
-		     struct sockaddr_storage *from, socklen_t *len)
+		     struct sockaddr_storage *from, socklen_t *len,
+		     bool streams)
 {
 	if (!registry_any() || sock_mode(listener) != SOCK_YOUNG)
 		return -EAGAIN;
-	int err = module_accept(id_of(listener), id_of(sk), fd, from, len,
-				listener_provider(listener));
+	int err = module_accept(module_id(listener), sk, fd, from, len,
+				listener_provider(listener), streams);
 	if (err)
 		return err;
 	note_accepted(sk, fd, listener, (struct sockaddr *)from);
@@ -471,7 +483,7 @@ void ops_advance(struct sock *sk, int fd)
 void ops_closed(struct sock *sk)
 {
 	if (sk->st->listening || sk->st->proto == OSF_PROTO_MODULE)
-		module_close(id_of(sk));
+		module_close(module_id(sk));
 	ops_unannounce(sk);
 }
 

@@ -37,21 +37,28 @@ const struct sockaddr *ops_sockaddr(const struct sockaddr *in, socklen_t len,
 				    struct sockaddr_storage *copy);
 
 void ops_created(struct sock *sk, const struct ops_family *family);
-/* Asks modules before the kernel.  0: a replacement descriptor is installed at
- * @fd; else -EAGAIN.  @place installs it; NULL: @fd is the only descriptor, and
- * in no epoll set. */
+/* Asks modules before the kernel.  0: a module has opened the connection: by a
+ * replacement descriptor, or @sk has its table; else -EAGAIN. */
 MUST_CHECK int ops_connect_first(struct sock *sk, int fd,
 				 const struct sockaddr *to, socklen_t len,
-				 module_place *place);
+				 const struct module_how *how);
+/* Has any module registered? */
+bool ops_has_modules(void);
+/* Does this thread run an op of a module's? */
+bool ops_is_inside(void);
 /* Call after the kernel's connect() returned 0 or EINPROGRESS.  Returns 0, or
  * the errno with which connect() must fail (AF_INET_OFFLOAD). */
 int ops_connected(struct sock *sk, int fd, const struct sockaddr *to);
-void ops_listening(struct sock *sk, int fd, int backlog);
+/* @streams: arrivals may be connections that a module of this process moves. */
+void ops_listening(struct sock *sk, int fd, int backlog, bool streams);
+/* Another process may accept from it, too. */
+void ops_listener_shared(struct sock *sk);
 /* Asks modules about what the kernel's accept() returned.  0: @from is the
  * peer; -EAGAIN: call ops_accepted() next; -ECONNABORTED: nothing has arrived.
- */
+ * @streams: as with ops_listening(). */
 MUST_CHECK int ops_accept_first(struct sock *sk, int fd, struct sock *listener,
-				struct sockaddr_storage *from, socklen_t *len);
+				struct sockaddr_storage *from, socklen_t *len,
+				bool streams);
 void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 		  const struct sockaddr *from);
 /* Takes one step towards shared memory, if it may be worth it now.  The
@@ -71,9 +78,15 @@ void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]);
 bool ops_spare_fds(struct sock *sk, int fd);
 /* Close descriptors of no socket; then no connection is upgraded any more. */
 bool ops_spare_own_fds(void);
-void ops_after_fork(void); /* in the child */
 /* Bytes of connections to come may be lent to callers that share them: sock/lend.h. */
 void ops_will_lend(void);
+/* Before a fork, when all that falls back has done so: no op of a serial module runs until
+ * one of the next two. */
+void ops_before_fork(void);
+void ops_forked(
+    void); /* in the parent; nothing if there was no ops_before_fork() */
+/* In the child: drop what protocols keep for the parent process. */
+void ops_after_fork(void);
 
 /* Withdraw the announcement of @sk, a listener. */
 void ops_unannounce(struct sock *sk);
@@ -87,11 +100,3 @@ void ops_thread_offload(bool offload);
 int ops_thread_offload_of(pthread_t tid, bool offload);
 /* Leave all future sockets to the kernel; true: it was called before. */
 bool ops_leave_all(enum osf_reason reason);
-
-/* Descriptors that become readable when the next step of an upgrade is
- * possible; 0: none. */
-#define OPS_UPGRADE_FDS 2
-void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]);
-
-/* In the child of a fork: drop what protocols keep for the parent process. */
-void ops_after_fork(void);

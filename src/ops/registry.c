@@ -21,6 +21,7 @@
 
 #define PROTO_BYTES_MAX 4096 /* a size above it is no size */
 #define KNOWN_COMP_MASK UINT64_C(0)
+#define KNOWN_STREAM_MASK OSF_STREAM_SERIAL
 
 /* Modules were compiled with these offsets: they must not change. */
 static_assert(offsetof(struct osf_proto, name) == 16, "head");
@@ -28,7 +29,7 @@ static_assert(offsetof(struct osf_proto, connect) == 40, "head");
 static_assert(OSF_PROTO_SIZE_1 == 64, "generation 1");
 static_assert(OSF_PROTO_SIZE_2 == 80, "generation 2");
 static_assert(OSF_PROTO_SIZE_3 == 88, "generation 3");
-static_assert(OSF_STREAM_SIZE_1 == 184, "generation 1 of streams");
+static_assert(OSF_STREAM_SIZE_1 == 160, "generation 1 of streams");
 static_assert(sizeof(struct osf_route) == OSF_ROUTE_SIZE_1, "generation 1");
 
 static struct lock lock;
@@ -62,6 +63,27 @@ static bool is_zero(const char *from, const char *to)
 	return from >= to;
 }
 
+#define HAS(s, op)                                                             \
+	((s)->size >= offsetof(struct osf_stream_ops, op) + sizeof((s)->op) && \
+	 (s)->op)
+
+/* The struct ends with its required ops, or goes on. */
+int stream_check(const struct osf_stream_ops *s, size_t known)
+{
+	if (s->size < offsetof(struct osf_stream_ops, pair) ||
+	    s->size > PROTO_BYTES_MAX || s->reserved)
+		return -EINVAL;
+	if (s->comp_mask & ~KNOWN_STREAM_MASK)
+		return -EOPNOTSUPP;
+	if (!is_zero((const char *)s + known, (const char *)s + s->size))
+		return -E2BIG;
+	return (HAS(s, pair) || HAS(s, connect) || HAS(s, accept)) &&
+		       HAS(s, send) && HAS(s, recv) && HAS(s, events) &&
+		       HAS(s, close)
+		   ? 0
+		   : -EINVAL;
+}
+
 int proto_check(const struct osf_proto *p, size_t known)
 {
 	if (!p || p->size < offsetof(struct osf_proto, connect) ||
@@ -72,8 +94,14 @@ int proto_check(const struct osf_proto *p, size_t known)
 		return -EOPNOTSUPP;
 	if (!is_zero((const char *)p + known, (const char *)p + p->size))
 		return -E2BIG;
-	if (known >= OSF_PROTO_SIZE_3 && PROTO_OP(p, stream))
-		return -EOPNOTSUPP; /* not served yet */
+	if (known >= OSF_PROTO_SIZE_3 && PROTO_OP(p, stream)) {
+		int err = stream_check(p->stream, OSF_STREAM_SIZE_1);
+
+		if (!err && (p->connect || p->listen || p->accept))
+			err = -EINVAL;
+		if (err)
+			return err;
+	}
 	return is_reserved(p->name) && !is_builtin(p) ? -EEXIST : 0;
 }
 

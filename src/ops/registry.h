@@ -27,6 +27,8 @@ struct protos {
 /* May @p register, if the caller's struct osf_proto has @known bytes?  0 or the
  * error of ops_proto_register(). */
 MUST_CHECK int proto_check(const struct osf_proto *p, size_t known);
+/* The same of its streams. */
+MUST_CHECK int stream_check(const struct osf_stream_ops *s, size_t known);
 void registry_init(void); /* loads OSF_MODULES */
 /* A copy of the table as it is now.  Callers work on the copy, so they hold no
  * lock while a module runs. */

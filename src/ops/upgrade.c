@@ -9,8 +9,11 @@
  */
 #include "ops/ops.h"
 #include "ops/route.h"
+#include "proto/module/stream.h"
 #include "proto/shm/inbox.h"
+#include "proto/shm/other_end.h"
 #include "proto/shm/shm.h"
+#include "sock/switch.h"
 
 void ops_close(struct sock *sk, int fd)
 {
@@ -19,9 +22,23 @@ void ops_close(struct sock *sk, int fd)
 	if (shm_of(sk)->seg)
 		shm_close(sk, fd);
 	shm_proposal_close(sk, fd);
+	stream_free(sk);
 }
 
-void ops_let_go(struct sock *sk, int fd) { shm_let_go(sk, fd); }
+void sock_withdraw(struct sock *sk, int fd) { shm_proposal_close(sk, fd); }
+
+bool sock_had_doorbells(const struct sock *sk) { return shm_of(sk)->seg; }
+
+void sock_anchor_moved(struct sock *sk, int from, int to)
+{
+	shm_anchor_moved(sk, from, to);
+}
+
+void ops_let_go(struct sock *sk, int fd)
+{
+	shm_let_go(sk, fd);
+	stream_free(sk);
+}
 
 void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS])
 {
@@ -36,10 +53,29 @@ bool ops_spare_fds(struct sock *sk, int fd)
 	return sock_mode(sk) == SOCK_PENDING && shm_pending_drop(sk, fd);
 }
 
-bool ops_spare_own_fds(void) { return inbox_spare_fd(); }
+bool ops_spare_own_fds(void)
+{
+	return other_end_spare_fd() || inbox_spare_fd();
+}
+
+static bool forks; /* under the gate */
+
+void ops_before_fork(void)
+{
+	stream_before_fork();
+	forks = true;
+}
+
+void ops_forked(void)
+{
+	if (forks)
+		stream_after_fork();
+	forks = false;
+}
 
 void ops_after_fork(void)
 {
+	ops_forked();
 	inbox_after_fork();
 	route_after_fork();
 }

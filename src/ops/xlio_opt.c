@@ -13,6 +13,10 @@
 	(XLIO_RING_ALLOC_MASK_RING_USER_ID |                                   \
 	 XLIO_RING_ALLOC_MASK_RING_INGRESS |                                   \
 	 XLIO_RING_ALLOC_MASK_RING_ENGRESS)
+#define VMA_RING_MASKS                                                         \
+	(VMA_RING_ALLOC_MASK_RING_PROFILE_KEY |                                \
+	 VMA_RING_ALLOC_MASK_RING_USER_ID | VMA_RING_ALLOC_MASK_RING_INGRESS | \
+	 VMA_RING_ALLOC_MASK_RING_ENGRESS)
 #define KBIT_BYTES 125ul
 
 bool xlio_opt_ring_logic(int level, int name, const void *val, socklen_t len,
@@ -32,9 +36,7 @@ bool xlio_opt_ring_logic(int level, int name, const void *val, socklen_t len,
 	    len != sizeof(struct vma_ring_alloc_logic_attr))
 		return true;
 	memcpy(&attr, val, sizeof(attr));
-	unsigned known = RING_MASKS;
-	if (len != sizeof(attr))
-		known |= VMA_RING_ALLOC_MASK_RING_PROFILE_KEY;
+	unsigned known = len == sizeof(attr) ? RING_MASKS : VMA_RING_MASKS;
 	if (!(attr.comp_mask & ~known))
 		*err = 0;
 	return true;

@@ -16,6 +16,7 @@
 #include "base/libc.h"
 #include "base/unwind.h"
 #include "file/file.h"
+#include "sock/switch.h"
 
 static inline ssize_t libc_ret(ssize_t r, int errno_before)
 {
@@ -72,26 +73,24 @@ static inline void call_leave(struct call *c, int dir, ssize_t n)
 		ops->leave(c->file->sk, dir, n);
 }
 
-/* The table of the socket that @fd names; NULL if a libc call on it affects no
- * peer on this host.  Get it before the call, which may close @fd. */
-static inline const struct sock_ops *past_of(int fd)
+/* May a libc call on @fd tell a peer on this host something?  Ask before the call, which
+ * may close @fd. */
+static inline bool past_of(int fd)
 {
 	uintptr_t entry = table_load(fd);
 
 	if (likely(!entry))
-		return NULL;
+		return false;
 	const struct file *f = (struct file *)(entry & ~FILE_PASS);
 	const struct sock *sk = load_rlx(&f->sk);
-	return sk && load_rlx(&sk->st->reason) != OSF_REASON_REMOTE
-		   ? sock_ops(sk)
-		   : NULL;
+	return sk && load_rlx(&sk->st->reason) != OSF_REASON_REMOTE;
 }
 
 /* The call was made. */
-static inline void went_past(const struct sock_ops *ops)
+static inline void went_past(bool is_past)
 {
-	if (unlikely(ops != NULL))
-		ops->went_past();
+	if (unlikely(is_past))
+		sock_went_past();
 }
 
 /* The half of a call that handles our entries; see preload/data.h. */

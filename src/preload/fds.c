@@ -97,8 +97,8 @@ static int accepted(int listen_fd, int fd, int flags,
 
 		if (f) {
 			f->sk->w->nonblock = (flags & SOCK_NONBLOCK) != 0;
-			err =
-			    ops_accept_first(f->sk, fd, l.file->sk, from, len);
+			err = ops_accept_first(f->sk, fd, l.file->sk, from, len,
+					       true);
 			if (err == -EAGAIN)
 				ops_accepted(f->sk, fd, l.file->sk,
 					     (struct sockaddr *)from);
@@ -188,7 +188,7 @@ OSF_API int listen(int fd, int backlog)
 	if (!r && c.file && c.file->kind == FILE_SOCK) {
 		int saved = errno;
 
-		ops_listening(c.file->sk, fd, backlog);
+		ops_listening(c.file->sk, fd, backlog, true);
 		file_pass(c.file);
 		errno = saved;
 	}
@@ -210,6 +210,16 @@ static int disconnect(struct file *f, int fd, const struct sockaddr *addr,
 	return (int)libc_ret(r, saved);
 }
 
+/* Ask modules first.  0: one has taken the connection. */
+static COLD int by_module(struct file *f, int fd, const struct sockaddr *addr,
+			  socklen_t len)
+{
+	struct module_how how = { .place = file_replace,
+				  .is_fixed = !file_may_be_replaced(f) };
+
+	return ops_connect_first(f->sk, fd, addr, len, &how);
+}
+
 static int connect_any(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct sockaddr_storage copy;
@@ -219,15 +229,17 @@ static int connect_any(int fd, const struct sockaddr *addr, socklen_t len)
 	if (file_has_left() || is_bad_addr(addr, len))
 		return libc.connect(fd, addr, len);
 	addr = ops_sockaddr(addr, len, &copy);
-	if (likely(!c.file) || c.file->kind != FILE_SOCK)
+	if (likely(!c.file) || c.file->kind != FILE_SOCK || ops_is_inside())
 		return libc.connect(fd, addr, len);
 	if (addr->sa_family == AF_UNSPEC)
 		return disconnect(c.file, fd, addr, len);
 	struct sock *sk = c.file->sk;
 	int saved = errno;
-	if (unlikely(registry_any()) && file_may_be_replaced(c.file) &&
-	    !ops_connect_first(sk, fd, addr, len, file_replace)) {
-		file_pass(c.file);
+	if (sock_ops(sk)->connect)
+		return (int)libc_ret(sock_ops(sk)->connect(sk, fd, addr, len),
+				     saved);
+	if (unlikely(registry_any()) && !by_module(c.file, fd, addr, len)) {
+		file_sync(c.file, fd);
 		errno = saved;
 		return 0;
 	}
@@ -267,7 +279,7 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 
 OURS int close_ours(int fd)
 {
-	const struct sock_ops *past = past_of(fd);
+	bool past = past_of(fd);
 
 	if (likely(table_load(fd))) {
 		file_forget(fd);
@@ -341,7 +353,7 @@ static int range(unsigned first, unsigned last, int flags)
 
 	if (first > last)
 		return libc.close_range(first, last, flags);
-	if (!(flags & CLOSE_RANGE_CLOEXEC) && load_rlx(&vma_is_asked))
+	if (!(flags & CLOSE_RANGE_CLOEXEC) && unlikely(load_rlx(&vma_is_asked)))
 		vma_forget_range(first, last);
 	if (!(flags & CLOSE_RANGE_CLOEXEC))
 		for (int fd = file_next((int)first); fd >= 0 && fd <= top;

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+#include "api/vma/vma.h"
 #include "base/fds.h"
 #include "base/log.h"
 #include "base/program.h"
@@ -54,6 +55,7 @@ __attribute__((constructor)) static void osf_start(void)
 	if (!ops_start())
 		return;
 	check_late_settings();
+	vma_loaded();
 	if (program_is_go()) {
 		arena_totals()->n_raw = 1;
 		log_warn(

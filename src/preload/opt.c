@@ -30,7 +30,7 @@ static int shut(struct file *f, int fd, int how)
 
 OSF_API int shutdown(int fd, int how)
 {
-	const struct sock_ops *past = past_of(fd);
+	bool past = past_of(fd);
 	CALL(c) = { .file = file_get(fd) };
 	int r = c.file && c.file->kind == FILE_SOCK ? shut(c.file, fd, how)
 						    : libc.shutdown(fd, how);
@@ -101,14 +101,32 @@ static int so_error(int fd)
 		   : -1;
 }
 
+/* The protocol's own answer.  False: the anchor has the option. */
+static COLD bool get_own(int fd, int level, int name, void *val, socklen_t *len,
+			 int *err)
+{
+	CALL(c) = { .file = file_get(fd) };
+
+	if (!c.file || c.file->kind != FILE_SOCK)
+		return false;
+	const struct sock_ops *ops = sock_ops(c.file->sk);
+	if (!ops->getsockopt || is_bad_ptr(val) || is_bad_ptr(len))
+		return false;
+	*err = ops->getsockopt(c.file->sk, level, name, val, len);
+	return *err != -EOPNOTSUPP;
+}
+
 OSF_API int getsockopt(int fd, int level, int name, void *restrict val,
 		       socklen_t *restrict len)
 {
-	int our_err = -1;
+	int our_err = -1, err, saved = errno;
 
+	if (unlikely(file_serves(fd)) &&
+	    get_own(fd, level, name, val, len, &err))
+		return (int)libc_ret(err, saved);
 	if (unlikely(level == SOL_SOCKET && name == SO_ERROR && table_load(fd)))
 		our_err = so_error(fd);
-	int r = libc.getsockopt(fd, level, name, val, len), err;
+	int r = libc.getsockopt(fd, level, name, val, len);
 
 	if (unlikely(r < 0 && fd < 0) &&
 	    (api_getsockopt(fd, level, name, val, len, &err) ||
@@ -129,15 +147,45 @@ OSF_API int getsockopt(int fd, int level, int name, void *restrict val,
 	return r;
 }
 
+/* The protocol's own name for @fd.  False: the anchor has it. */
+static COLD bool name_own(int fd, bool peer, struct sockaddr *addr,
+			  socklen_t *len, int *err)
+{
+	CALL(c) = { .file = file_get(fd) };
+	struct sockaddr_storage ss;
+	socklen_t n = sizeof(ss);
+
+	if (!c.file || c.file->kind != FILE_SOCK)
+		return false;
+	const struct sock_ops *ops = sock_ops(c.file->sk);
+	if (peer && ops->is_over(c.file->sk))
+		return *err = -ENOTCONN, true;
+	if (!ops->name_of || is_bad_ptr(addr) || is_bad_ptr(len))
+		return false;
+	*err = ops->name_of(c.file->sk, peer, &ss, &n);
+	if (*err)
+		return *err != -EOPNOTSUPP;
+	memcpy(addr, &ss, MIN(*len, n));
+	*len = n;
+	return true;
+}
+
+OSF_API int getsockname(int fd, struct sockaddr *restrict addr,
+			socklen_t *restrict len)
+{
+	int err, saved = errno;
+
+	if (unlikely(file_serves(fd)) && name_own(fd, false, addr, len, &err))
+		return (int)libc_ret(err, saved);
+	return libc.getsockname(fd, addr, len);
+}
+
 OSF_API int getpeername(int fd, struct sockaddr *restrict addr,
 			socklen_t *restrict len)
 {
-	CALL(c) = { .file = file_get(fd) };
+	int err, saved = errno;
 
-	if (unlikely(c.file != NULL) && c.file->kind == FILE_SOCK &&
-	    sock_ops(c.file->sk)->is_over(c.file->sk)) {
-		errno = ENOTCONN;
-		return -1;
-	}
+	if (unlikely(file_serves(fd)) && name_own(fd, true, addr, len, &err))
+		return (int)libc_ret(err, saved);
 	return libc.getpeername(fd, addr, len);
 }

@@ -5,7 +5,7 @@
  * preload/calls.def generates most of them; the others stand below.
  *
  * If the kernel serves the descriptor, libc sends.  We still record that
- * (sock_ops.went_past()), so that a peer on this host handles later
+ * (sock_went_past()), so that a peer on this host handles later
  * notifications after these bytes.
  */
 #include <signal.h>

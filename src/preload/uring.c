@@ -65,7 +65,8 @@ static void fd_given(int fd)
 	if (!f)
 		return;
 	bool is_set = f->kind == FILE_EPOLL;
-	bool is_left = !is_set && file_is_passthrough(fd);
+	bool is_left =
+	    !is_set && file_is_passthrough(fd) && !f->sk->st->listening;
 	file_put(f);
 	if (is_set)
 		async_leave_all(); /* the kernel has to know what is ready */

@@ -28,17 +28,26 @@
 #include "base/program.h"
 #include "base/setting.h"
 #include "sock/arena.h"
+#include "sock/packets.h"
 #include "sock/shared.h"
 
 /* A process has at most a million descriptors unless root raised fs.nr_open. */
 #define ARENA_SOCKS (1u << 20)
-#define HEADER_BYTES 4096
+#define PAGE_BYTES 4096
+#define HEADER_BYTES                                                           \
+	(OSF_STATS_PACKETS_AT +                                                \
+	 OSF_STATS_PACKETS_MAX * sizeof(struct osf_stats_packets))
 #define FIRST_SOCKS 64u /* whole pages, whatever the size of an entry */
 #define N_CHUNKS 15u
 #define NOT_HERE UINT32_MAX
 #define FILE_STEP ((size_t)256 * 1024)
 
-static_assert(sizeof(struct osf_stats_header) <= HEADER_BYTES, "header grew");
+static_assert(sizeof(struct osf_stats_header) <= OSF_STATS_LOG_AT &&
+		  OSF_STATS_LOG_AT + sizeof(struct osf_stats_log) <= PAGE_BYTES,
+	      "header grew");
+static_assert(OSF_STATS_PACKETS_AT == PAGE_BYTES &&
+		  HEADER_BYTES % PAGE_BYTES == 0,
+	      "whole pages");
 /* From one entry of the file to the next. */
 #define ENTRY_BYTES                                                            \
 	((sizeof(struct osf_stats_sock) + CACHE_LINE - 1) / CACHE_LINE *       \
@@ -123,9 +132,23 @@ const char *sock_reason_text(enum osf_reason reason)
 							  : "";
 }
 
-/* The file has @bytes, and all of them have a place: to store into a page that
- * a full file system has no place for would raise SIGBUS.  In steps, because a
- * signal ends a step of a memfd without result. */
+/* All bytes from @at to @end have a place: to store into a page that a full file
+ * system has no place for would raise SIGBUS.  In steps, because a signal ends a
+ * step of a memfd without result. */
+static int file_fill(int fd, size_t at, size_t end)
+{
+	for (size_t n; at < end; at += n) {
+		n = MIN(end - at, FILE_STEP);
+		int err = posix_fallocate(fd, (off_t)at, (off_t)n);
+		if (err == EINTR)
+			n = 0;
+		else if (err)
+			return -err;
+	}
+	return 0;
+}
+
+/* The file has @bytes.  The table of packets stays a hole until it is used. */
 static int file_resize(int fd, size_t bytes)
 {
 	struct rlimit rl;
@@ -136,15 +159,13 @@ static int file_resize(int fd, size_t bytes)
 		return -EFBIG;
 	if (libc.fstat(fd, &st))
 		return -errno;
-	for (size_t at = (size_t)st.st_size, n; at < bytes; at += n) {
-		n = MIN(bytes - at, FILE_STEP);
-		int err = posix_fallocate(fd, (off_t)at, (off_t)n);
-		if (err == EINTR)
-			n = 0;
-		else if (err)
-			return -err;
+	size_t has = (size_t)st.st_size;
+	if (has < PAGE_BYTES) {
+		int err = file_fill(fd, 0, PAGE_BYTES);
+		if (err)
+			return err;
 	}
-	return 0;
+	return file_fill(fd, MAX(has, HEADER_BYTES), bytes);
 }
 
 static size_t bytes_with(uint32_t c)
@@ -294,6 +315,7 @@ int arena_open(void)
 	n_free = n_used = 0;
 	fd_arena = fds_hide(fd);
 	header = h;
+	log_move((void *)((uint8_t *)map + OSF_STATS_LOG_AT));
 	return 0;
 }
 
@@ -358,6 +380,7 @@ void arena_after_fork(void)
 	if (!header)
 		return;
 	/* The old mappings stay: inherited sockets live there. */
+	log_move(NULL);
 	shared_child();
 	note_chunks();
 	fds_close(fd_arena);
@@ -371,6 +394,7 @@ void arena_after_fork(void)
 	header = NULL;
 	if (arena_open())
 		log_err("no memory for a statistics file: %m");
+	packets_after_fork();
 }
 
 /* Is it still our file?  The program may have closed our descriptor and reused
@@ -415,6 +439,14 @@ static COLD void grow(void)
 }
 
 struct osf_stats_totals *arena_totals(void) { return &header->totals; }
+
+struct osf_stats_packets *arena_packets(void)
+{
+	return header && fd_is_arena() &&
+		       !file_fill(fd_arena, OSF_STATS_PACKETS_AT, HEADER_BYTES)
+		   ? (void *)((uint8_t *)header + OSF_STATS_PACKETS_AT)
+		   : NULL;
+}
 
 bool arena_is_full(void)
 {
@@ -534,7 +566,7 @@ void sock_copy(struct sock *to, const struct sock *from, bool moves)
 	to->w = &to->own_words;
 	to->st = was.st;
 	to->generation = was.generation;
-	to->rx_lock = to->tx_lock = (struct lock){ 0 };
+	to->rx_lock = to->tx_lock = to->watches.lock = (struct lock){ 0 };
 	to->state = SOCK_STATE(moves ? sock_mode(from) : SOCK_KERNEL);
 	shared_alone(to, &was);
 	if (!moves)

@@ -16,6 +16,8 @@ MUST_CHECK int arena_open(void); /* idempotent; errors leave osf switched off */
 bool arena_is_open(void);
 void arena_after_fork(void); /* in the child */
 struct osf_stats_totals *arena_totals(void);
+/* The file's table of packets, or NULL: there is no room for it. */
+struct osf_stats_packets *arena_packets(void);
 /* True if the next socket must look for freed entries or get memory. */
 bool arena_is_full(void);
 

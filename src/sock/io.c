@@ -18,7 +18,8 @@ static bool may_wait(const struct sock *sk, int flags)
 	return !(flags & MSG_DONTWAIT) && !load_rlx(&sk->w->nonblock);
 }
 
-/* Wait.  The timeout covers the whole call, from its first wait. */
+/* Wait.  The timeout covers the whole call, from its first wait.  Handlers with SA_RESTART
+ * that ran before any byte was moved count no longer: the kernel begins the call anew. */
 static int wait_in(const struct io_call *io, struct call_wait *w, size_t done)
 {
 	if (!w->deadline_ns) {
@@ -30,7 +31,11 @@ static int wait_in(const struct io_call *io, struct call_wait *w, size_t done)
 		    timeout_ns ? now_ns() + timeout_ns : UINT64_MAX;
 	}
 	w->partial = done > 0;
-	return wait_for(io->sk, io->fd, w);
+	int err = wait_for(io->sk, io->fd, w);
+	struct handlers_seen now = handlers_seen();
+	if (!err && waiter_restarts(w) && now.n_ends == w->seen.n_ends)
+		w->seen = now;
+	return err;
 }
 
 /* The call ends with @r after @done bytes; if both matter, @r is kept for the
@@ -90,7 +95,32 @@ static ssize_t peek_on(const struct io_call *first, size_t target, ssize_t r)
 	return r;
 }
 
-COLD ssize_t io_recv_on(const struct io_call *first, ssize_t r)
+void sock_count_failed(struct sock *sk, int dir, int err, bool is_ours)
+{
+	struct osf_stats_sock *st = sk->st;
+	bool is_rx = dir == DIR_RX;
+
+	if (err == -EINTR || err == -ESTALE)
+		return;
+	if (err == -EAGAIN && is_ours)
+		count(is_rx ? &st->rx_eagains : &st->tx_eagains, 1);
+	else if (err == -EAGAIN)
+		count(is_rx ? &st->rx_eagains_inet : &st->tx_eagains_inet, 1);
+	else if (is_ours)
+		count(is_rx ? &st->rx_errors : &st->tx_errors, 1);
+	else
+		count(is_rx ? &st->rx_errors_inet : &st->tx_errors_inet, 1);
+}
+
+/* What the kernel's tables return, they have counted. */
+static ssize_t counted(const struct io_call *io, int dir, ssize_t r)
+{
+	if (r < 0 && io->ops->is_ours)
+		sock_count_failed(io->sk, dir, (int)r, true);
+	return r;
+}
+
+static ssize_t recv_on(const struct io_call *first, ssize_t r)
 {
 	struct io_call io = *first;
 	struct iov_cursor c = { .iov = io.iov, .n = io.n };
@@ -118,8 +148,13 @@ COLD ssize_t io_recv_on(const struct io_call *first, ssize_t r)
 	}
 }
 
+COLD ssize_t io_recv_on(const struct io_call *first, ssize_t r)
+{
+	return counted(first, DIR_RX, recv_on(first, r));
+}
+
 /* Of a call with MSG_ZEROCOPY, only the first part gets a number. */
-COLD ssize_t io_send_on(const struct io_call *first, ssize_t r)
+static ssize_t send_on(const struct io_call *first, ssize_t r)
 {
 	struct io_call io = *first;
 	struct iov_cursor c = { .iov = io.iov, .n = io.n };
@@ -144,6 +179,11 @@ COLD ssize_t io_send_on(const struct io_call *first, ssize_t r)
 		r = done ? io.ops->send(io.sk, io.fd, rest, n, io.flags)
 			 : io.ops->send(io.sk, io.fd, io.iov, io.n, io.flags);
 	}
+}
+
+COLD ssize_t io_send_on(const struct io_call *first, ssize_t r)
+{
+	return counted(first, DIR_TX, send_on(first, r));
 }
 
 ssize_t io_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)

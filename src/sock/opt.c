@@ -172,6 +172,11 @@ int opt_set(struct sock *sk, int fd, const struct opt *o, int level, int name,
 	int err = set_held(sk, fd, level, name, val, len);
 	bool ours = err == -ESTALE;
 
+	if (ours && sock_ops(sk)->setsockopt) {
+		err = sock_ops(sk)->setsockopt(sk, level, name, val, len);
+		if (err != -EOPNOTSUPP)
+			return err;
+	}
 	if (ours && set_ours(sk, fd, o, val, len))
 		return 0;
 	if (ours && leaves && o->whose == OPT_TIMES)

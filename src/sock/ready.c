@@ -65,9 +65,23 @@ void watch_after_fork(struct watch *w)
 		watch_init(w, w->set);
 }
 
-void watch_open(struct watch_list *l, struct sock *sk, struct watch *w,
-		struct ready_set *rs)
+void watches_after_fork(struct sock *sk)
 {
+	struct watch **p = &sk->watches.first;
+
+	sk->watches.lock = (struct lock){ 0 };
+	while (*p) {
+		if ((*p)->set->is_calls)
+			*p = (*p)->next;
+		else
+			p = &(*p)->next;
+	}
+}
+
+void watch_open(struct sock *sk, struct watch *w, struct ready_set *rs)
+{
+	struct watch_list *l = &sk->watches;
+
 	watch_init(w, rs);
 	GUARD(&l->lock);
 	w->next = l->first;
@@ -82,12 +96,12 @@ void watch_by_fd(struct sock *sk, struct watch *w)
 	w->is_notified = false;
 }
 
-void watch_close(struct watch_list *l, struct sock *sk, struct watch *w)
+void watch_close(struct sock *sk, struct watch *w)
 {
 	if (!w->set)
 		return;
-	GUARD(&l->lock);
-	for (struct watch **p = &l->first; *p; p = &(*p)->next) {
+	GUARD(&sk->watches.lock);
+	for (struct watch **p = &sk->watches.first; *p; p = &(*p)->next) {
 		if (*p == w) {
 			store_rlx(p, w->next);
 			break;
@@ -99,8 +113,15 @@ void watch_close(struct watch_list *l, struct sock *sk, struct watch *w)
 	w->set = NULL;
 }
 
-void watches_tell(struct watch_list *l, unsigned events)
+/* The fence pairs with the lock in watch_open(): the waiter opens its watch and looks,
+ * we have stored the news and look for watches. */
+void sock_notify(struct sock *sk, unsigned events)
 {
+	struct watch_list *l = &sk->watches;
+
+	fence_full();
+	if (!load_rlx(&l->first))
+		return;
 	GUARD(&l->lock);
 	for (struct watch *w = l->first; w; w = w->next) {
 		struct ready_set *rs = w->set;

@@ -57,7 +57,7 @@ struct watch {
 	bool is_notified; /* of all that comes; if not, only the anchor tells */
 };
 
-/* All watches of a socket. */
+/* All watches of a socket in this process: sock.watches. */
 struct watch_list {
 	struct lock lock;
 	struct watch *first;
@@ -96,6 +96,7 @@ struct ready_set {
 	uint32_t
 	    bell1;  /* base/bell.h: the bell they sleep on too, plus 1; or 0 */
 	bool by_fd; /* no feed: only descriptors can wake this waiter */
+	bool is_calls; /* on the stack of a thread that waits in a call */
 	const struct ready_feed *feed; /* NULL: none yet */
 	uint32_t lane;                 /* the feed's number for the set */
 	void (*wake)(struct ready_set *rs);
@@ -109,16 +110,18 @@ void ready_close(struct ready_set *rs); /* its watches are closed */
  * calls watch_after_fork() for each of the set's watches. */
 void ready_after_fork(struct ready_set *rs);
 void watch_after_fork(struct watch *w);
+/* The same for @sk: the calls that waited for it are the parent's other threads'. */
+void watches_after_fork(struct sock *sk);
 
-/* Notify @rs of @sk from now on.  @l: the list of all watches of @sk. */
-void watch_open(struct watch_list *l, struct sock *sk, struct watch *w,
-		struct ready_set *rs);
-void watch_close(struct watch_list *l, struct sock *sk, struct watch *w);
+/* Notify @rs of @sk from now on. */
+void watch_open(struct sock *sk, struct watch *w, struct ready_set *rs);
+void watch_close(struct sock *sk, struct watch *w);
 /* From now on only the anchor reports this socket. */
 void watch_by_fd(struct sock *sk, struct watch *w);
 
-/* Notify all watches of @events. */
-void watches_tell(struct watch_list *l, unsigned events);
+/* Notify all who wait for @sk in this process that @events may have become true.  A
+ * protocol changes its state first, and then calls this. */
+void sock_notify(struct sock *sk, unsigned events);
 
 /* Pass all notifications to @news; true if there were any. */
 bool ready_drain(struct ready_set *rs, ready_news *news, void *arg);

@@ -344,6 +344,7 @@ void sock_inherit(struct sock *sk, bool calls)
 	sk->rx_lock = sk->tx_lock = (struct lock){ 0 };
 	sk->rx_is_in = sk->tx_is_in = 0;
 	sk->my_sleepers = sk->my_tx_sleepers = 0;
+	watches_after_fork(sk);
 	if (sk->page)
 		sk->writer = fetch_add(&sk->page->n_writers, 1u) + 1;
 	/* The parent gives it to the kernel, in another thread. */

@@ -16,6 +16,7 @@
  *              because the peer may start to use the ring at any time
  *   SHM        rings, after what was still in TCP
  *   KERNEL     for good: data calls no longer come here
+ *   MODULE     a module of the process moves the bytes (osf/stream.h); then KERNEL
  *
  * Locks, between threads and processes: rx for the receiving half, tx for the sending half.
  * To change the mode, take both in that order.  For a socket that several processes
@@ -31,6 +32,7 @@
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "osf/stats.h"
+#include "sock/ready.h"
 
 enum sock_mode {
 	SOCK_YOUNG,
@@ -38,6 +40,7 @@ enum sock_mode {
 	SOCK_PENDING,
 	SOCK_SHM,
 	SOCK_KERNEL,
+	SOCK_MODULE,
 };
 
 /* sock.state: from bit 0, a count of kernel calls in flight while YOUNG; then
@@ -136,6 +139,7 @@ struct sock {
 	uint64_t rate_shown, rate_was;
 	uint8_t adopted; /* others may hold it that we do not know of */
 	uint32_t generation;
+	struct watch_list watches; /* who waits for it in this process */
 
 	struct sock_words own_words;
 
@@ -381,3 +385,6 @@ static inline void sock_unlock_tx_cleanup(struct sock **sk)
 void sock_set_mode(struct sock *sk, enum sock_mode mode);
 void sock_set_reason(struct sock *sk, enum osf_reason reason);
 const char *sock_reason_text(enum osf_reason reason);
+/* A call moved nothing, and returned @err, a negative errno; @is_ours: of the table
+ * that it was made on. */
+COLD void sock_count_failed(struct sock *sk, int dir, int err, bool is_ours);

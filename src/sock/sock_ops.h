@@ -39,6 +39,10 @@ struct sock_ops {
 	const char *name; /* for people */
 	bool
 	    is_ours; /* its bytes move without the kernel's send() and recv() */
+	/* It lives in this process alone.  It calls sock_notify() for all that
+	 * comes, so who sleeps opens a watch; and it falls back before a fork.
+	 */
+	bool in_process;
 
 	/*
 	 * Bytes.  The caller handles MSG_DONTWAIT, errno, SIGPIPE, and counts
@@ -88,9 +92,6 @@ struct sock_ops {
 	/* Before a send or after a receive: may another table serve better, so
 	 * that ops_advance() is worth its cost? */
 	bool (*is_due)(const struct sock *sk, int dir);
-	/* A call of libc's has told the peer something: sent, shut, closed.
-	 * News that peers get in other ways comes after it. */
-	void (*went_past)(void);
 
 	/* FIONREAD and SIOCOUTQ: bytes, or -errno. */
 	int (*inq)(struct sock *sk, int fd);
@@ -145,6 +146,19 @@ struct sock_ops {
 	/* The time when events() may change without a notification;
 	 * UINT64_MAX: never. */
 	uint64_t (*next_ns)(struct sock *sk);
+
+	/* The protocol's own answers.  NULL, or -EOPNOTSUPP: the anchor has
+	 * them. */
+	int (*getsockopt)(struct sock *sk, int level, int name, void *val,
+			  socklen_t *len);
+	int (*setsockopt)(struct sock *sk, int level, int name, const void *val,
+			  socklen_t len);
+	/* getsockname(), or getpeername() with @peer. */
+	int (*name_of)(struct sock *sk, bool peer, struct sockaddr_storage *out,
+		       socklen_t *len);
+	/* connect() of a socket that is connected. */
+	int (*connect)(struct sock *sk, int fd, const struct sockaddr *to,
+		       socklen_t len);
 
 	/*
 	 * If is_ours is set, these complete the kernel's answer about options,

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "base/bell.h"
 #include "base/clock.h"
 #include "base/idle.h"
 #include "base/libc.h"
@@ -50,27 +51,71 @@ static bool only_completions(const struct nap *n)
 	return true;
 }
 
-/* ppoll() on the nap's descriptors, and on the one all sleepers serve. */
-static int nap_poll(const struct nap *n, const struct timespec *left,
+/* ppoll() on @fds, and on the one all sleepers serve. */
+static int poll_too(struct pollfd *fds, nfds_t n, const struct timespec *left,
 		    const sigset_t *mask)
 {
-	struct pollfd both[2];
+	struct pollfd all[WAIT_FDS + 1];
 	uint32_t number;
-	int extra = n->n_fds < ARRAY_LEN(both) ? idle_fd(&number) : -1;
+	int extra = n < ARRAY_LEN(all) ? idle_fd(&number) : -1;
 
 	if (likely(extra < 0))
-		return libc.ppoll(n->fds, n->n_fds, left, mask);
-	both[n->n_fds] = (struct pollfd){ .fd = extra, .events = POLLIN };
-	for (nfds_t i = 0; i < n->n_fds; i++)
-		both[i] = n->fds[i];
-	int r = libc.ppoll(both, n->n_fds + 1, left, mask);
-	for (nfds_t i = 0; i < n->n_fds; i++)
-		n->fds[i].revents = r > 0 ? both[i].revents : 0;
-	if (r > 0 && both[n->n_fds].revents) {
+		return libc.ppoll(fds, n, left, mask);
+	all[n] = (struct pollfd){ .fd = extra, .events = POLLIN };
+	for (nfds_t i = 0; i < n; i++)
+		all[i] = fds[i];
+	int r = libc.ppoll(all, n + 1, left, mask);
+	for (nfds_t i = 0; i < n; i++)
+		fds[i].revents = r > 0 ? all[i].revents : 0;
+	if (r > 0 && all[n].revents) {
 		idle_run();
 		r--;
 	}
 	return r;
+}
+
+static void ring(struct ready_set *rs) { bell_ring_own(rs->bell1 - 1); }
+
+void ready_init_bell(struct ready_set *rs)
+{
+	ready_init(rs, ring);
+	rs->bell1 = bell_mine() + 1;
+	rs->is_calls = true;
+}
+
+uint64_t ready_look_ns(const struct ready_set *rs)
+{
+	uint32_t bell = rs->bell1 - 1;
+
+	if (bell_own_fd(bell) < 0)
+		return now_ns() + NS_PER_MS;
+	return bell_is_private(bell) ? UINT64_MAX : now_ns() + BELL_LOOK_NS;
+}
+
+/* A process may have lowered its limit of descriptors below @n: poll() refuses. */
+static int wait_blind(void)
+{
+	struct timespec ms = { .tv_nsec = NS_PER_MS };
+
+	return libc.ppoll(NULL, 0, &ms, NULL);
+}
+
+int wait_fds(struct pollfd *fds, nfds_t n, const struct call_wait *w,
+	     uint64_t until_ns)
+{
+	uint64_t now = until_ns == UINT64_MAX ? 0 : now_ns();
+	struct timespec ts = ns_timespec(now < until_ns ? until_ns - now : 0);
+
+	int r = poll_too(fds, n, until_ns == UINT64_MAX ? NULL : &ts, NULL);
+	if (!r && until_ns == w->deadline_ns)
+		return -EAGAIN;
+	if (r < 0 && errno == EINVAL)
+		r = wait_blind();
+	/* Any handler ends ppoll().  Go on if all of them had SA_RESTART. */
+	if (r < 0 && errno == EINTR && waiter_restarts(w) &&
+	    handlers_ran(w->seen, false) && !handlers_ran(w->seen, true))
+		return 0;
+	return r < 0 ? -errno : 0;
 }
 
 static int nap_once(const struct nap *n, const sigset_t *mask, uint64_t now)
@@ -78,7 +123,8 @@ static int nap_once(const struct nap *n, const sigset_t *mask, uint64_t now)
 	uint64_t left = MIN(n->deadline_ns - now, n->tick_ns);
 	struct timespec ts = ns_timespec(left);
 	const sigset_t *meanwhile = n->restarts ? NULL : mask;
-	int r = nap_poll(n, left == UINT64_MAX ? NULL : &ts, meanwhile);
+	int r = poll_too(n->fds, n->n_fds, left == UINT64_MAX ? NULL : &ts,
+			 meanwhile);
 
 	if (r > 0 && only_completions(n)) {
 		ts = ns_timespec(MIN(left, NS_PER_MS));

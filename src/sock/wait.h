@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/lock.h"
+#include "sock/ready.h"
 #include "sock/sock.h"
 
 struct call_wait {
@@ -35,6 +36,20 @@ static inline bool waiter_restarts(const struct call_wait *w)
 /* Wait until a call on @sk that got -EAGAIN may continue.  0: look again;
  * -EINTR; -EAGAIN: timeout; or the connection's error. */
 int wait_for(struct sock *sk, int fd, const struct call_wait *w);
+
+/*
+ * A ready set whose one thread sleeps on its bell (base/bell.h).  Without a bell it must
+ * look now and then.
+ */
+void ready_init_bell(struct ready_set *rs);
+/* When the thread must look at the latest. */
+uint64_t ready_look_ns(const struct ready_set *rs);
+
+/* Sleep on @fds, at most WAIT_FDS of them, until @until_ns at the latest.  0: look again;
+ * -EINTR; -EAGAIN: @w's deadline. */
+#define WAIT_FDS 2
+int wait_fds(struct pollfd *fds, nfds_t n, const struct call_wait *w,
+	     uint64_t until_ns);
 
 /*
  * Sleep on descriptors of the kernel's, for one socket or many.  All signals

@@ -25,7 +25,7 @@
 
 #include "calls.h"
 
-#define CHILD_S 5       /* alarm of every child */
+#define CHILD_S 15      /* alarm of every child */
 #define PART_REPORT 190 /* where parts report: 1 may be the connection */
 
 struct part {

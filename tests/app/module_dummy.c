@@ -11,7 +11,7 @@
  *
  *     1   its struct ends before accept(): it opens connections, and no token
  *     2   with accept(), so both ends may have it
- *     3   with streams, for which this osf has no use yet
+ *     3   with streams of a later osf, and what is new there is used
  *     4   of a later osf: its struct goes on, and what goes on is used
  *
  * with another NAME and PRIORITY, and some that fail: -DFAIL_INIT, -DNO_ENTRY.
@@ -255,7 +255,10 @@ static void dummy_notify(const struct osf_inet_event *event)
 }
 
 static int of_the_future(void) { return 0; }
-static const struct osf_stream_ops streams = { .size = sizeof(streams) };
+static const struct {
+	struct osf_stream_ops ops;
+	uint64_t future;
+} streams = { .ops.size = sizeof(streams), .future = 1 };
 
 static struct {
 	struct osf_proto proto;
@@ -274,7 +277,7 @@ static struct {
 		.notify = dummy_notify,
 		.accept = dummy_accept,
 		.close = dummy_close,
-		.stream = GENERATION == 3 ? &streams : NULL,
+		.stream = GENERATION == 3 ? &streams.ops : NULL,
 	},
 	.future = of_the_future,
 };

@@ -2,18 +2,14 @@
 /*
  * tests/app/module_loop.c - a protocol with streams: both ends in one process
  *
- *     connect: the kernel connects the anchor; its port tells accept() which it is
- *     send:    into the 64 KB of the other end, a part at a time
- *     recv:    out of one's own, a part at a time
+ *     send:  into the memory of the other end, a part at a time
+ *     turn:  LOOP_DELAY_US (0) later the other end may see it
+ *     recv:  out of one's own memory, a part at a time
  *
- * It keeps the contract of osf/stream.h, and is as unpleasant about it as that allows:
- * DELAY_NS pass before bytes can be read, and no call takes or gives more than PART
- * bytes.  One lock for all.
+ * It keeps the contract of osf/stream.h, and is as unpleasant about it as that allows: no
+ * call takes or gives more than PART bytes.
  */
 #include <errno.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,99 +17,69 @@
 
 #include "osf/proto.h"
 
-#define DELAY_NS UINT64_C(200000)
-#define BYTES 65536u
+#define BYTES (4u << 20)
 #define PART 700u
+#define NEVER UINT64_MAX
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 
 int osf_module_init(void);
 
 struct end {
-	struct end *peer; /* NULL: it is gone */
 	struct osf_sock *sk;
-	int error;    /* to be told once, positive */
-	bool is_shut; /* sends no more */
-	bool has_end; /* the peer sends no more */
-	/* Bytes put, there to be read, and read, since the beginning. */
-	uint32_t put, seen, got;
-	uint64_t due_ns; /* when what was put is there to be read; 0: it is */
+	struct end *peer; /* NULL: it is gone, or the kernel is between us */
+	/* Bytes put by the peer, shown to the program, and read by it, since the
+	 * beginning. */
+	uint32_t put, shown, got;
+	bool has_end;    /* the peer sends no more */
+	uint64_t due_ns; /* when what was put is shown; NEVER: it is */
 	uint8_t data[BYTES];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct end *arrivals[65536]; /* not accepted yet, by the opener's port */
-static uint64_t listeners[65536];   /* ids by port */
+static uint64_t delay_ns;
 
-static void put_lock(pthread_mutex_t **l) { pthread_mutex_unlock(*l); }
-#define HOLD_LOCK()                                                            \
-	__attribute__((cleanup(put_lock), unused)) pthread_mutex_t *held =     \
-	    (pthread_mutex_lock(&lock), &lock)
-
-static void tell(const struct end *e, unsigned events)
-{
-	if (e->sk) /* else nobody has accepted it yet */
-		osf_sock_notify(e->sk, events);
-}
-
-/* @e has something to come. */
+/* @e gets something to show. */
 static void post(struct end *e)
 {
 	struct timespec ts;
 
-	if (e->due_ns)
-		return;
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	e->due_ns =
-	    (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec + DELAY_NS;
-	tell(e, 0); /* next_ns() is another one */
+	if (e->due_ns == NEVER)
+		e->due_ns = (uint64_t)ts.tv_sec * 1000000000 +
+			    (uint64_t)ts.tv_nsec + delay_ns;
+	osf_sock_notify(e->sk, 0); /* next_ns() is another one */
 }
 
-static unsigned events(const struct end *e)
+static void show(struct end *e, unsigned events)
 {
-	bool ended = e->has_end && !e->due_ns, over = e->error || e->is_shut;
-	bool in = e->seen != e->got || ended || e->error;
-	bool out = over || !e->peer || e->peer->put - e->peer->got < BYTES;
-
-	return (in ? OSF_EVENT_IN : 0u) | (out ? OSF_EVENT_OUT : 0u) |
-	       (e->error ? OSF_EVENT_ERR : 0u) |
-	       (ended ? OSF_EVENT_RDHUP : 0u) |
-	       (ended && e->is_shut ? OSF_EVENT_HUP : 0u);
+	e->due_ns = NEVER;
+	e->shown = e->put;
+	osf_sock_notify(e->sk, events);
 }
 
-static int told(struct end *e)
+static unsigned loop_events(void *conn)
 {
-	int err = e->error;
+	struct end *e = conn;
+	bool has_ended = e->has_end && e->due_ns == NEVER;
+	bool has_room = !e->peer || e->peer->put - e->peer->got < BYTES;
 
-	return e->error = 0, err;
-}
-
-/* The first vector with room: the others have their turn in the next call. */
-static struct iovec first(const struct iovec *iov, size_t n)
-{
-	while (n && !iov->iov_len)
-		iov++, n--;
-	return n ? *iov : (struct iovec){ NULL, 0 };
+	return (e->shown != e->got || has_ended ? OSF_EVENT_IN : 0u) |
+	       (has_ended ? OSF_EVENT_RDHUP : 0u) |
+	       (has_room ? OSF_EVENT_OUT : 0u);
 }
 
 static ssize_t loop_send(void *conn, const struct iovec *iov, size_t n,
 			 int flags)
 {
-	struct iovec v = first(iov, n);
-	struct end *e = conn, *p;
-	HOLD_LOCK();
+	struct end *p = ((struct end *)conn)->peer;
 
-	if (flags)
-		return -EOPNOTSUPP;
-	if (e->error)
-		return -told(e);
-	if (e->is_shut || !(p = e->peer))
+	if (!p)
 		return -EPIPE;
 	uint32_t room = BYTES - (p->put - p->got), at = p->put % BYTES;
-	if (!v.iov_len || !room)
-		return v.iov_len ? -EAGAIN : 0;
-	uint32_t take =
-	    (uint32_t)MIN(MIN(v.iov_len, PART), MIN(room, BYTES - at));
-	memcpy(p->data + at, v.iov_base, take);
+	uint32_t len = (uint32_t)MIN(iov->iov_len, PART);
+	uint32_t take = MIN(MIN(len, room), BYTES - at);
+	if (!take)
+		return -EAGAIN;
+	memcpy(p->data + at, iov->iov_base, take);
 	p->put += take;
 	post(p);
 	return take;
@@ -122,189 +88,100 @@ static ssize_t loop_send(void *conn, const struct iovec *iov, size_t n,
 static ssize_t loop_recv(void *conn, const struct iovec *iov, size_t n,
 			 int flags)
 {
-	struct iovec v = first(iov, n);
 	struct end *e = conn;
-	HOLD_LOCK();
-	uint32_t there = e->seen - e->got, at = e->got % BYTES;
+	uint32_t at = e->got % BYTES, len = (uint32_t)MIN(iov->iov_len, PART);
+	uint32_t give = MIN(MIN(len, e->shown - e->got), BYTES - at);
 
-	if (!there && e->error)
-		return -told(e);
-	if (!there || !v.iov_len)
-		return !v.iov_len || (e->has_end && !e->due_ns) ? 0 : -EAGAIN;
-	uint32_t give =
-	    (uint32_t)MIN(MIN(v.iov_len, PART), MIN(there, BYTES - at));
-	if (!(flags & MSG_TRUNC))
-		memcpy(v.iov_base, e->data + at, give);
-	if (flags & MSG_PEEK)
-		return give;
-	bool was_full = e->put - e->got == BYTES;
+	if (!give)
+		return e->has_end && e->due_ns == NEVER ? 0 : -EAGAIN;
+	memcpy(iov->iov_base, e->data + at, give);
+	if (e->put - e->got == BYTES && e->peer)
+		osf_sock_notify(e->peer->sk, OSF_EVENT_OUT);
 	e->got += give;
-	if (was_full && e->peer)
-		tell(e->peer, OSF_EVENT_OUT);
 	return give;
-}
-
-static unsigned loop_events(void *conn)
-{
-	HOLD_LOCK();
-	return events(conn);
-}
-
-/* It notifies of all that comes, armed or not. */
-static int loop_arm(void *conn, unsigned wish, int *wait_fd)
-{
-	HOLD_LOCK();
-	return (events(conn) & (wish | OSF_EVENT_ERR | OSF_EVENT_HUP)) != 0;
 }
 
 static void loop_turn(void *conn, uint64_t now_ns)
 {
-	struct end *e = conn;
-	HOLD_LOCK();
-
-	if (!e->due_ns || now_ns < e->due_ns)
-		return;
-	e->due_ns = 0;
-	e->seen = e->put;
-	tell(e, events(e));
+	if (now_ns >= ((struct end *)conn)->due_ns)
+		show(conn, OSF_EVENT_IN);
 }
 
 static uint64_t loop_next_ns(void *conn)
 {
-	HOLD_LOCK();
-	uint64_t due_ns = ((struct end *)conn)->due_ns;
-
-	return due_ns ? due_ns : UINT64_MAX;
-}
-
-static int loop_error(void *conn)
-{
-	HOLD_LOCK();
-	return told(conn);
-}
-
-static void shut(struct end *e)
-{
-	e->is_shut = true;
-	if (e->peer && !e->peer->has_end) {
-		e->peer->has_end = true;
-		post(e->peer);
-	}
+	return ((struct end *)conn)->due_ns;
 }
 
 static int loop_shutdown(void *conn, int how)
 {
-	HOLD_LOCK();
-	return how == SHUT_RD ? 0 : (shut(conn), 0);
+	struct end *p = ((struct end *)conn)->peer;
+
+	if (p) {
+		p->has_end = true;
+		post(p);
+	}
+	return 0;
+}
+
+/* No byte passes between the two any more; what has passed can be read at once. */
+static int loop_to_kernel(void *conn, int fd)
+{
+	struct end *e = conn, *p = e->peer;
+
+	show(e, 0);
+	if (p) {
+		show(p, OSF_EVENT_BACK);
+		e->peer = p->peer = NULL;
+	}
+	return 0;
 }
 
 static void loop_close(void *conn, int linger_s)
 {
-	struct end *e = conn, *p;
-	HOLD_LOCK();
+	struct end *e = conn, *p = e->peer;
 
-	shut(e);
-	if ((p = e->peer)) {
+	if (p) {
 		p->peer = NULL;
-		if (!linger_s || e->put != e->got)
-			p->error = ECONNRESET; /* bytes that nobody has read */
-		tell(p, events(p));
+		p->has_end = true;
+		post(p);
+		if (!linger_s)
+			osf_sock_fail(p->sk, ECONNRESET);
 	}
 	free(e);
 }
 
-static in_port_t port_of(int fd)
+static int loop_pair(struct osf_sock *a, struct osf_sock *b, void **conn_a,
+		     void **conn_b)
 {
-	struct sockaddr_in in = { 0 };
-	socklen_t len = sizeof(in);
+	struct end *one = calloc(1, sizeof(*one));
+	struct end *two = calloc(1, sizeof(*two));
 
-	return getsockname(fd, (struct sockaddr *)&in, &len) ? 0 : in.sin_port;
-}
-
-static int loop_listen(uint64_t id, int fd, int backlog)
-{
-	HOLD_LOCK();
-	listeners[port_of(fd)] = id;
-	return 0;
-}
-
-static void loop_unlisten(uint64_t id)
-{
-	HOLD_LOCK();
-	for (int port = 0; port < 65536; port++)
-		listeners[port] = listeners[port] == id ? 0 : listeners[port];
-}
-
-static int connect_anchor(int fd, const struct sockaddr *to, socklen_t len,
-			  unsigned timeout_ms)
-{
-	struct pollfd p = { .fd = fd, .events = POLLOUT };
-	socklen_t err_len = sizeof(int);
-	int err = 0;
-
-	if (!listeners[((const struct sockaddr_in *)(const void *)to)
-			   ->sin_port])
-		return EHOSTUNREACH;
-	if (!connect(fd, to, len))
-		return 0;
-	if (errno != EINPROGRESS)
-		return errno;
-	if (poll(&p, 1, (int)timeout_ms) != 1)
-		return ETIMEDOUT;
-	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &err_len) ? errno
-								    : err;
-}
-
-static int loop_connect(struct osf_sock *sk, uint64_t id, int fd,
-			const struct sockaddr *to, socklen_t len,
-			unsigned timeout_ms, void **conn)
-{
-	struct end *e = calloc(1, sizeof(*e)), *p = calloc(1, sizeof(*p));
-	HOLD_LOCK(); /* who accepts it already waits here, and then finds it */
-	int err = e && p ? connect_anchor(fd, to, len, timeout_ms) : ENOMEM;
-
-	if (err) {
-		free(e);
-		free(p);
-		return -err;
+	if (!one || !two) {
+		free(one);
+		free(two);
+		return -ENOMEM;
 	}
-	e->peer = p;
-	p->peer = e;
-	e->sk = sk;
-	arrivals[port_of(fd)] = p;
-	*conn = e;
-	return 0;
-}
-
-static int loop_accept(uint64_t listener, struct osf_sock *sk, uint64_t id,
-		       int fd, struct sockaddr_storage *from, socklen_t *len,
-		       void **conn)
-{
-	in_port_t port = ((struct sockaddr_in *)(void *)from)->sin_port;
-	HOLD_LOCK();
-	struct end *e = arrivals[port];
-
-	if (!e)
-		return -EAGAIN;
-	arrivals[port] = NULL;
-	e->sk = sk;
-	*conn = e;
+	one->sk = a;
+	two->sk = b;
+	one->peer = two;
+	two->peer = one;
+	one->due_ns = two->due_ns = NEVER;
+	*conn_a = one;
+	*conn_b = two;
 	return 0;
 }
 
 static const struct osf_stream_ops ops = {
 	.size = sizeof(ops),
-	.connect = loop_connect,
-	.listen = loop_listen,
-	.accept = loop_accept,
+	.comp_mask = OSF_STREAM_SERIAL,
+	.pair = loop_pair,
 	.send = loop_send,
 	.recv = loop_recv,
 	.events = loop_events,
-	.arm = loop_arm,
 	.turn = loop_turn,
 	.next_ns = loop_next_ns,
 	.shutdown = loop_shutdown,
-	.error = loop_error,
+	.to_kernel = loop_to_kernel,
 	.close = loop_close,
 };
 
@@ -313,8 +190,13 @@ static const struct osf_proto loop = {
 	.name = "loop",
 	.caps = OSF_CAP_LOCAL,
 	.priority = 100,
-	.close = loop_unlisten,
 	.stream = &ops,
 };
 
-int osf_module_init(void) { return ops_proto_register(&loop); }
+int osf_module_init(void)
+{
+	const char *us = getenv("LOOP_DELAY_US");
+
+	delay_ns = us ? strtoull(us, NULL, 10) * 1000 : 0;
+	return ops_proto_register(&loop);
+}

@@ -331,7 +331,9 @@ static void count_fds(struct holdings *h)
 		if (len < 0)
 			continue;
 		link[len] = 0;
-		h->n_fds++;
+		bool is_bell = strstr(link, "[timerfd]") != NULL;
+		h->n_fds += !is_bell;
+		h->n_bells += is_bell;
 		h->n_memfds += strstr(link, "memfd:") != NULL;
 		count_name(h, link);
 	}

@@ -85,6 +85,7 @@ void part_wait(pid_t pid, const char *what, unsigned seconds);
 /* What this process holds. */
 struct holdings {
 	unsigned n_fds, n_memfds, n_maps, n_shared_maps;
+	unsigned n_bells;   /* timerfds, which n_fds leaves out */
 	unsigned n_names;   /* abstract unix names of osf's */
 	uint64_t rss;       /* bytes */
 	uint64_t anonymous; /* of rss */

@@ -27,16 +27,27 @@ VARIANTS = {"client": [],
             "ipv6": ["--family", "6"],
             "mapped_server": ["--family", "m", "--role", "server"],
             "eager": ["--no-warm"],
-            "cold_server": ["--no-warm", "--role", "server"]}
+            "cold_server": ["--no-warm", "--role", "server"],
+            "module": ["--same"],
+            "module_server": ["--same", "--role", "server"]}
 EAGER = ["eager"]  # upgraded from the first byte on
 # Variants in which connections have moved before a scenario begins.
 WARM = ["client", "server", "same", "same_server", "ipv6", "mapped_server",
         "fortified"]
-GROUPS = {"warm": WARM, "all": WARM + ["eager", "cold_server"]}
+# A module moves the bytes: tests/app/module_loop.c, which has both ends in one process.
+MODULE = ["module", "module_server"]
+GROUPS = {"warm": WARM, "all": WARM + ["eager", "cold_server"] + MODULE,
+          "modules": MODULE}
+# At least this share of the ends of all connections is on the module at its end.  The
+# others have fallen back (scenarios fork, or pass a connection), or lead to other processes.
+MODULE_SHARE = 0.3
 # Scenarios that a sanitizer's runtime ends, and why that is no finding.
 NOT_WITH = {"address": {
     "poll_bad": "poll() is told of more entries than there are",
     "process_system": "dd asks for aligned memory in a way that libasan refuses"}}
+# Scenarios that mean nothing with a module, and why.
+NOT_WITH_MODULE = {
+    "process_unload": "who loads osf for itself alone gives modules no names to link to"}
 # The time that scenarios take is spent asleep, so variants run side by side.
 SIDE_BY_SIDE = 9
 PATIENCE_S = 400
@@ -93,6 +104,10 @@ class Case:
 
     def printed(self, run, osf):
         env = run.env(osf, osf and self.variant in EAGER)
+        if osf and self.variant in MODULE:
+            env["OSF_MODULES"] = os.path.join(os.path.dirname(self.program),
+                                              "module_loop.so")
+            env["OSF_STATS_DIR"] = stats_dir(run, self.variant)
         # A scenario may touch memory that is not there: the runtime is to let it die.
         if "ASAN_OPTIONS" in env:
             env["ASAN_OPTIONS"] += ":handle_segv=0"
@@ -105,6 +120,30 @@ class Case:
             proc.kill()
             text = proc.communicate()[0] + b"no end in %d s\n" % PATIENCE_S
         return by_scenario(text.decode("utf-8", "replace"))
+
+
+def stats_dir(run, variant):
+    path = run.path("stats-" + variant)
+    os.makedirs(path, mode=0o777, exist_ok=True)
+    os.chmod(path, 0o777)
+    return path
+
+
+def expect_on_module(run, variant, is_whole):
+    """Connections that really ran on the module, out of those that were opened."""
+    segments = harness.read_stats(stats_dir(run, variant))
+    names = harness.reason_names()
+    on = sum(s.reasons[names.index("MODULE")] for s in segments)
+    total = harness.sum_stats(segments)
+    ends = total["n_connected"] + total["n_accepted"]
+    print("%s: %d of %d ends of connections ended on the module, %d fell back" %
+          (variant, on, ends, total["n_fallbacks"]))
+    run.need(on > 0, "%s: nothing ran on the module" % variant)
+    if is_whole:
+        run.need(on >= MODULE_SHARE * ends, "%s: too few ran on the module" %
+                 variant)
+    run.need(total["n_broken"] == 0, "%s: %d connections reset" %
+             (variant, total["n_broken"]))
 
 
 def run_all(run, cases):
@@ -135,6 +174,11 @@ def judge(case, kernel, osf, known, is_whole):
     return len(new) + len(stale)
 
 
+def leave(names):
+    """Return: the words that tell calls not to run @names."""
+    return ["--not", "@(%s)" % "|".join(names)] if names else []
+
+
 def main():
     harness.LIMIT_S = 1200
     run = harness.Run(__file__)
@@ -149,11 +193,12 @@ def main():
             print("not with the sanitizer %s: %s: %s" % (name, scenario, why))
     left_out = [scenario for name in run.sanitizer.names
                 for scenario in NOT_WITH.get(name, {})]
-    if left_out:
-        only += ["--not", "@(%s)" % "|".join(left_out)]
     programs = [os.path.abspath(path) for path in args]
-    cases = [Case(programs[0], variant, only) for variant in VARIANTS]
-    cases += [Case(program, "fortified", only) for program in programs[1:]]
+    cases = [Case(programs[0], variant, only + leave(
+        left_out + list(NOT_WITH_MODULE if variant in MODULE else [])))
+        for variant in VARIANTS]
+    cases += [Case(program, "fortified", only + leave(left_out))
+              for program in programs[1:]]
     known = set() if run.is_kernel else known_differences()
     if not programs[1:]:
         known = {(name, variant) for name, variant in known
@@ -161,8 +206,10 @@ def main():
     n_bad = sum(judge(case, *printed, known, is_whole)
                 for case, printed in zip(cases, run_all(run, cases)))
     run.need(n_bad == 0, "%d scenarios are not as they should be" % n_bad)
+    for variant in MODULE if not run.is_kernel else []:
+        expect_on_module(run, variant, is_whole)
     # Not every connection is: some scenarios end before it is worth it.
-    run.expect_offloaded(100 * len(cases) if is_whole else 0)
+    run.expect_offloaded(100 * (len(cases) - len(MODULE)) if is_whole else 0)
     run.done()
 
 

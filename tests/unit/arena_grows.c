@@ -10,11 +10,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/libc.h"
+#include "base/log.h"
 #include "sock/arena.h"
+#include "sock/packets.h"
 #include "sock/shared.h"
 #include "unit.h"
 
@@ -223,6 +226,90 @@ static void a_file_of_the_program_is_not_written_to(void **state)
 	in_child(file_of_the_program);
 }
 
+static struct osf_stats_packets row_at(unsigned i)
+{
+	struct osf_stats_packets row;
+
+	CHECK(pread(open_segment(), &row, sizeof(row),
+		    (off_t)(OSF_STATS_PACKETS_AT + i * sizeof(row))) ==
+	      sizeof(row));
+	return row;
+}
+
+static void table_of_packets(void)
+{
+	static struct packets p[OSF_STATS_PACKETS_MAX + 1];
+	struct stat before, after;
+
+	CHECK(!arena_open() && !fstat(open_segment(), &before));
+	for (int i = 0; i <= OSF_STATS_PACKETS_MAX; i++) {
+		packets_open(&p[i], i, i % 2);
+		p[i].at->n_dropped = (unsigned)i;
+	}
+	CHECK(!fstat(open_segment(), &after));
+	CHECK(after.st_blocks > before.st_blocks); /* it was a hole */
+	CHECK(p[OSF_STATS_PACKETS_MAX].at == &p[OSF_STATS_PACKETS_MAX].own);
+	for (unsigned i = 0; i < OSF_STATS_PACKETS_MAX; i++) {
+		struct osf_stats_packets row = row_at(i);
+
+		CHECK(row.in_use && row.fd == (int)i && row.is_udp == i % 2 &&
+		      row.n_dropped == i);
+	}
+	uint32_t was = row_at(7).in_use;
+	packets_close(&p[7]);
+	CHECK(!row_at(7).in_use);
+	packets_open(&p[7], 500, false);
+	CHECK(row_at(7).in_use != was && row_at(7).fd == 500 &&
+	      !row_at(7).n_dropped);
+	packets_close(&p[7]);
+	pid_t pid = fork();
+	if (!pid) {
+		struct osf_stats_packets *theirs = p[5].at;
+
+		arena_after_fork();
+		CHECK(p[5].at != theirs && p[5].at->n_dropped == 5);
+		p[5].at->n_dropped = 99;
+		CHECK(theirs->n_dropped == 5);
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+}
+
+static void packets_are_counted_in_the_file_while_it_has_room(void **state)
+{
+	in_child(table_of_packets);
+}
+
+/* As vma_stats -l does. */
+static void level_from_outside(void)
+{
+	struct osf_stats_log log;
+
+	CHECK(!arena_open() && log_level() == -1);
+	int fd = open_segment();
+	CHECK(pread(fd, &log, sizeof(log), OSF_STATS_LOG_AT) == sizeof(log));
+	CHECK(log.level == -1 && log.fd == -1);
+	log.level = LOG_LEVEL_DBG;
+	CHECK(pwrite(fd, &log, sizeof(log), OSF_STATS_LOG_AT) == sizeof(log));
+	CHECK(log_level() == LOG_LEVEL_DBG);
+	pid_t pid = fork();
+	if (!pid) {
+		arena_after_fork();
+		CHECK(log_level() == LOG_LEVEL_DBG);
+		log_now->level = LOG_LEVEL_ERR;
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+	CHECK(log_level() == LOG_LEVEL_DBG);
+}
+
+static void the_level_of_the_log_can_be_written(void **state)
+{
+	in_child(level_from_outside);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -234,6 +321,9 @@ int main(void)
 		cmocka_unit_test(without_address_space_there_are_no_more),
 		cmocka_unit_test(a_limit_on_files_is_a_limit_on_sockets),
 		cmocka_unit_test(a_file_of_the_program_is_not_written_to),
+		cmocka_unit_test(
+		    packets_are_counted_in_the_file_while_it_has_room),
+		cmocka_unit_test(the_level_of_the_log_can_be_written),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,7 +29,6 @@ const struct sock_ops *const sock_tables[SOCK_TABLES] = { &ops, &ops, &ops,
 							  &ops, &ops };
 
 static struct sock sk;
-static struct watch_list list;
 static struct ready_set set;
 static struct watch one, two;
 static unsigned n_woken;
@@ -57,10 +56,10 @@ static bool drain(void)
 
 static int begin(void **state)
 {
-	list = (struct watch_list){ 0 };
+	sk.watches = (struct watch_list){ 0 };
 	n_woken = 0;
 	ready_init(&set, wake);
-	watch_open(&list, &sk, &one, &set);
+	watch_open(&sk, &one, &set);
 	return 0;
 }
 
@@ -68,7 +67,7 @@ static void what_was_told_is_drained_once(void **state)
 {
 	assert_false(ready_has_come(&set));
 	assert_false(drain());
-	watches_tell(&list, POLLIN | READY_NEWS);
+	sock_notify(&sk, POLLIN | READY_NEWS);
 	assert_true(ready_has_come(&set));
 	assert_int_equal(n_woken, 1);
 	assert_true(drain());
@@ -81,8 +80,8 @@ static void what_was_told_is_drained_once(void **state)
 
 static void what_is_told_twice_is_drained_as_one(void **state)
 {
-	watches_tell(&list, POLLIN | READY_NEWS);
-	watches_tell(&list, POLLOUT);
+	sock_notify(&sk, POLLIN | READY_NEWS);
+	sock_notify(&sk, POLLOUT);
 	assert_true(drain());
 	assert_int_equal(n_seen, 1);
 	assert_int_equal(seen[0].events, POLLIN | POLLOUT | READY_NEWS);
@@ -93,29 +92,29 @@ static void all_watches_of_a_socket_are_told(void **state)
 	struct ready_set other;
 
 	ready_init(&other, wake);
-	watch_open(&list, &sk, &two, &other);
-	watches_tell(&list, 0);
+	watch_open(&sk, &two, &other);
+	sock_notify(&sk, 0);
 	assert_true(ready_has_come(&set));
 	assert_true(ready_has_come(&other));
-	watch_close(&list, &sk, &two);
+	watch_close(&sk, &two);
 	assert_false(ready_has_come(&other));
 }
 
 static void a_closed_watch_is_told_nothing(void **state)
 {
-	watches_tell(&list, POLLIN);
-	watch_close(&list, &sk, &one);
+	sock_notify(&sk, POLLIN);
+	watch_close(&sk, &one);
 	assert_false(ready_has_come(&set));
-	watches_tell(&list, POLLIN);
+	sock_notify(&sk, POLLIN);
 	assert_false(drain());
-	watch_close(&list, &sk, &one); /* as one that was never open */
+	watch_close(&sk, &one); /* as one that was never open */
 }
 
 static void who_was_told_before_does_not_sleep(void **state)
 {
 	assert_true(ready_sleep(&set));
 	ready_awake(&set);
-	watches_tell(&list, POLLIN);
+	sock_notify(&sk, POLLIN);
 	assert_false(ready_sleep(&set));
 	ready_awake(&set);
 	assert_int_equal(set.n_sleepers, 0);
@@ -158,7 +157,7 @@ static void a_feed_is_drained_after_what_was_told(void **state)
 	assert_false(ready_feed_more(&set, posted));
 	assert_false(ready_feed_more(&set, posted)); /* it is known */
 	assert_int_equal(set.n_posted, 1);
-	watch_open(&list, &sk, &two, &set);
+	watch_open(&sk, &two, &set);
 	two.slot = 1;
 	posted[0] = 1;
 	assert_true(ready_has_come(&set));
@@ -166,7 +165,7 @@ static void a_feed_is_drained_after_what_was_told(void **state)
 	assert_int_equal(n_sleeping, 1);
 	ready_awake(&set);
 	assert_int_equal(n_sleeping, 0);
-	watches_tell(&list, POLLIN);
+	sock_notify(&sk, POLLIN);
 	assert_true(drain());
 	assert_int_equal(n_seen, 3);
 	assert_int_equal(seen[0].events, POLLIN);
@@ -174,7 +173,7 @@ static void a_feed_is_drained_after_what_was_told(void **state)
 	assert_int_equal(seen[2].events, READY_ANY);
 	ready_asked(&set, 1);
 	assert_int_equal(n_asked, 1);
-	watch_close(&list, &sk, &two);
+	watch_close(&sk, &two);
 	assert_int_equal(n_forgotten, 1);
 	ready_close(&set);
 	assert_int_equal(n_closed, 1);
@@ -188,15 +187,37 @@ static void a_child_of_a_fork_has_no_feed(void **state)
 	assert_false(ready_feed_more(&set, posted)); /* it is known */
 	assert_int_equal(set.n_posted, 1);
 	one.slot = 1;
-	watches_tell(&list, POLLIN);
+	sock_notify(&sk, POLLIN);
 	ready_after_fork(&set);
 	watch_after_fork(&one);
 	assert_false(ready_has_come(&set));
 	assert_true(set.by_fd);
 	assert_false(one.is_notified);
-	watches_tell(&list, POLLIN);
+	sock_notify(&sk, POLLIN);
 	assert_true(drain());
-	watch_close(&list, &sk, &one);
+	watch_close(&sk, &one);
+}
+
+/* The stacks of the parent's other threads are the child's to use. */
+static void a_child_forgets_the_calls_of_other_threads(void **state)
+{
+	struct ready_set calls;
+	struct watch call;
+
+	ready_init(&calls, wake);
+	calls.is_calls = true;
+	watch_open(&sk, &call, &calls);
+	watch_open(&sk, &two, &set);
+	lock_get(&sk.watches.lock); /* a thread that the child does not have */
+	watches_after_fork(&sk);
+	memset(&call, 0xff, sizeof(call));
+	memset(&calls, 0xff, sizeof(calls));
+	sock_notify(&sk, POLLIN);
+	assert_int_equal(n_woken, 2);
+	assert_true(drain());
+	assert_int_equal(n_seen, 2);
+	watch_close(&sk, &two);
+	lock_leave();
 }
 
 /* Of sleeps that nothing ends but the wake-up: one that is lost is a test that hangs. */
@@ -218,7 +239,7 @@ static void *tell_all(void *arg)
 {
 	for (uint32_t i = 1; i <= ROUNDS; i++) {
 		store_rel(&written, i);
-		watches_tell(&list, POLLIN | READY_NEWS);
+		sock_notify(&sk, POLLIN | READY_NEWS);
 	}
 	return NULL;
 }
@@ -261,6 +282,7 @@ int main(void)
 		T(who_was_told_before_does_not_sleep),
 		T(a_feed_is_drained_after_what_was_told),
 		T(a_child_of_a_fork_has_no_feed),
+		T(a_child_forgets_the_calls_of_other_threads),
 		T(no_wake_up_is_lost_between_threads),
 	};
 

@@ -36,7 +36,34 @@ static int on_accept(uint64_t listener, uint64_t id, int fd,
 {
 	return -EAGAIN;
 }
-static const struct osf_stream_ops streams = { .size = sizeof(streams) };
+static ssize_t on_bytes(void *conn, const struct iovec *iov, size_t n,
+			int flags)
+{
+	return -EAGAIN;
+}
+static unsigned on_events(void *conn) { return 0; }
+static void on_end(void *conn, int linger_s) {}
+static int on_arrival(uint64_t listener, struct osf_sock *sk, uint64_t id,
+		      int fd, struct sockaddr_storage *from, socklen_t *len,
+		      void **conn)
+{
+	return -EAGAIN;
+}
+
+/* The struct of streams may be of a later osf, too. */
+struct later_streams {
+	struct osf_stream_ops ops;
+	uint64_t tail[2];
+};
+
+static const struct later_streams streams = {
+	.ops = { .size = sizeof(streams),
+		 .accept = on_arrival,
+		 .send = on_bytes,
+		 .recv = on_bytes,
+		 .events = on_events,
+		 .close = on_end },
+};
 
 /* What a module uses of what it was compiled to. */
 struct module {
@@ -56,22 +83,30 @@ static const struct {
 	{ { "of 2, accepts too", 2, true, .least = 1 }, { 1, 2, 2, 2 } },
 	{ { "of 2, must accept", 2, true, .least = 2 }, { 0, 2, 2, 2 } },
 	{ { "of 3, by replacements", 3, true, .least = 1 }, { 1, 3, 3, 3 } },
-	{ { "of 3, has streams", 3, true, true, .least = 1 }, { 1, 2, 2, 2 } },
-	{ { "of 3, needs streams", 3, true, true, .least = 3 }, { 0 } },
+	{ { "of 3, has streams", 3, true, true, .least = 1 }, { 1, 2, 3, 3 } },
+	{ { "of 3, needs streams", 3, true, true, .least = 3 },
+	  { 0, 0, 3, 3 } },
+	{ { "later, has streams", 4, true, true, .least = 1 }, { 1, 2, 4, 4 } },
+	{ { "later, needs both", 4, true, true, true, .least = 4 },
+	  { 0, 0, 0, 4 } },
 	{ { "later, unused", 4, true, .least = 1 }, { 1, 4, 4, 4 } },
 	{ { "later, used", 4, true, false, true, .least = 1 }, { 1, 3, 3, 4 } },
 	{ { "later, needed", 4, true, false, true, .least = 4 },
 	  { 0, 0, 0, 4 } },
 };
 
+/* Who offers streams has no connect and accept beside them. */
 static struct later make(const struct module *m, unsigned generation)
 {
+	bool by_stream = m->streams && generation >= 3;
+
 	return (struct later){
 		.proto = { .size = (uint32_t)osf_bytes[generation - 1],
 			   .name = "module",
-			   .connect = on_connect,
-			   .accept = m->accepts ? on_accept : NULL,
-			   .stream = m->streams ? &streams : NULL },
+			   .connect = by_stream ? NULL : on_connect,
+			   .accept =
+			       m->accepts && !by_stream ? on_accept : NULL,
+			   .stream = by_stream ? &streams.ops : NULL },
 		.tail = { m->uses_later },
 	};
 }
@@ -134,12 +169,51 @@ static void a_struct_without_ops_is_the_least(void **state)
 				: 0);
 }
 
+static void streams_are_checked(void **state)
+{
+	struct later_streams s = streams;
+	size_t required[] = { offsetof(struct osf_stream_ops, accept),
+			      offsetof(struct osf_stream_ops, send),
+			      offsetof(struct osf_stream_ops, recv),
+			      offsetof(struct osf_stream_ops, events),
+			      offsetof(struct osf_stream_ops, close) };
+
+	assert_int_equal(stream_check(&s.ops, OSF_STREAM_SIZE_1), 0);
+	s.tail[1] = 1;
+	assert_int_equal(stream_check(&s.ops, OSF_STREAM_SIZE_1), -E2BIG);
+	assert_int_equal(stream_check(&s.ops, sizeof(s)), 0);
+	s = streams;
+	s.ops.comp_mask = OSF_STREAM_SERIAL;
+	assert_int_equal(stream_check(&s.ops, OSF_STREAM_SIZE_1), 0);
+	s.ops.comp_mask = 1u << 1;
+	assert_int_equal(stream_check(&s.ops, OSF_STREAM_SIZE_1), -EOPNOTSUPP);
+	s = streams;
+	s.ops.reserved = 1;
+	assert_int_equal(stream_check(&s.ops, OSF_STREAM_SIZE_1), -EINVAL);
+	for (size_t i = 0; i < sizeof(required) / sizeof(required[0]); i++) {
+		s = streams;
+		memset((char *)&s + required[i], 0, sizeof(void *));
+		assert_int_equal(stream_check(&s.ops, OSF_STREAM_SIZE_1),
+				 -EINVAL);
+		s = streams; /* or it ends before */
+		s.ops.size = (uint32_t)required[i];
+		assert_int_equal(stream_check(&s.ops, OSF_STREAM_SIZE_1),
+				 -EINVAL);
+	}
+	struct later both = { .proto = { .size = OSF_PROTO_SIZE_3,
+					 .name = "module",
+					 .connect = on_connect,
+					 .stream = &streams.ops } };
+	assert_int_equal(proto_check(&both.proto, OSF_PROTO_SIZE_3), -EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_module_with_each_osf),
 		cmocka_unit_test(what_is_accepted_is_known),
 		cmocka_unit_test(a_struct_without_ops_is_the_least),
+		cmocka_unit_test(streams_are_checked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

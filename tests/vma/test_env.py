@@ -9,6 +9,7 @@ Those that have a counterpart are read, unless that is set or libxlio's; each th
 effect is named in the log, and all are listed by `osf vma-env`.
 """
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -52,7 +53,11 @@ def said(build, top, **env):
 def test_log(build, top):
     need(said(build, top, VMA_TRACELEVEL="none") == "", "silence")
     need("info: ready" in said(build, top, VMA_TRACELEVEL="info"), "info")
-    need("dbg:" in said(build, top, VMA_TRACELEVEL="DEBUG"), "DEBUG")
+    text = said(build, top, VMA_TRACELEVEL="DEBUG")
+    need("dbg:" in text and "HW Dummy send support for QP = 0\n" in text, "DEBUG", text)
+    need("HW Dummy" not in said(build, top, VMA_TRACELEVEL="info"), "DEBUG alone")
+    text = said(build, top, VMA_TRACELEVEL="info", VMA_LOG_DETAILS="3")
+    need(re.search(r"^osf\[\d+/\d+\] \d+\.\d{6} info: ready", text, re.M), "details", text)
     need("info:" not in said(build, top, VMA_TRACELEVEL="5", XLIO_TRACELEVEL="1"),
          "libxlio's goes first")
     text = said(build, top, VMA_TRACELEVEL="info", VMA_LOG_FILE=top + "/log.%d")

@@ -160,7 +160,7 @@ static int by_ino(const void *a, const void *b)
 int diag_read(struct diag *d, int ns_fd)
 {
 	*d = (struct diag){ 0 };
-	struct mnl_socket *nl;
+	struct mnl_socket *nl = NULL;
 	int err = open_in(ns_fd, &nl);
 	if (err)
 		return err;

@@ -10,6 +10,7 @@
 #include "api/vma/calls.h"
 #include "api/vma/vsock.h"
 #include "base/atomic.h"
+#include "base/log.h"
 #include "mellanox/xlio.h"
 #include "ops/ops.h"
 #include "ops/policy.h"
@@ -68,9 +69,24 @@ static void dump_packets(int fd)
 			"osf: fd %d: packets: received %" PRIu64
 			", dropped %" PRIu64 ", held %" PRIu64
 			"; Tx Dummy messages : %" PRIu64 "\n",
-			fd, load_rlx(&v.s->n_received),
-			load_rlx(&v.s->n_dropped), load_rlx(&v.s->n_held),
-			load_rlx(&v.s->n_dummies));
+			fd, load_rlx(&v.s->packets.at->n_received),
+			load_rlx(&v.s->packets.at->n_dropped),
+			load_rlx(&v.s->packets.at->n_held),
+			load_rlx(&v.s->packets.at->n_dummies));
+}
+
+/* As in libvma: what is more detailed than the log is not written.  The log's level
+ * is info, 3 of libvma's, unless somebody has said another. */
+static bool is_heard(int level)
+{
+	static const int theirs[] = { -1, 1, 2, 4, 8 };
+	int ours = log_level();
+
+	if (log_fd() < 0 && ours < 0)
+		return level <= 3;
+	if (ours < -1 || ours > LOG_LEVEL_DBG) /* somebody wrote it there */
+		ours = ours < 0 ? -1 : LOG_LEVEL_DBG;
+	return level <= theirs[ours + 1];
 }
 
 /* 0: all.  TCP sockets, and those that this API knows. */
@@ -81,7 +97,7 @@ int vma_dump_fd_stats(int fd, int level)
 
 	if (fd < 0 || (fd && !vsock_is_inet(fd, &is_udp)))
 		return answer(-EBADF, saved);
-	if (level < 0)
+	if (level < 0 || !is_heard(level))
 		return 0;
 	if (is_udp)
 		fprintf(stderr, "osf: fd %d: UDP, served by the kernel\n", fd);

@@ -64,7 +64,7 @@ static ssize_t dummy(int fd, const struct msghdr *msg, int flags)
 	}
 	if (below_sendmsg(fd, &m, flags | MSG_DONTWAIT) < 0)
 		return -errno;
-	count(&v.s->n_dummies, 1);
+	count(&v.s->packets.at->n_dummies, 1);
 	return n;
 }
 

@@ -156,19 +156,26 @@ struct timespec packet_hw_time(const struct packet *p)
 	return info.hw_timestamp;
 }
 
+static void count_received(struct vsock *s, size_t n)
+{
+	count(&s->packets.at->n_received, 1);
+	count(&s->packets.at->rx_bytes, n);
+}
+
 /* What the callback has decided. */
 static vma_recv_callback_retval_t note(struct vsock *s, size_t n,
 				       vma_recv_callback_retval_t is)
 {
 	if (is == VMA_PACKET_DROP) {
-		count(&s->n_dropped, 1);
+		count(&s->packets.at->n_dropped, 1);
+		count(&s->packets.at->dropped_bytes, n);
 		return is;
 	}
 	if (is != VMA_PACKET_HOLD) {
-		count(&s->n_received, 1);
+		count_received(s, n);
 		return VMA_PACKET_RECV;
 	}
-	count(&s->n_held, 1);
+	count(&s->packets.at->n_held, 1);
 	held_keep(s->spare, &s->room, n);
 	s->spare = 0;
 	return is;
@@ -371,6 +378,9 @@ ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
 	*number = 0;
 	if (r < 0 || (!r && !s->is_udp))
 		return r;
+	if (!peek && !load_rlx(&s->callback))
+		count_received(s, (size_t)r);
+	count(&s->packets.at->n_held, 1);
 	held_keep(s->spare, &s->room, (size_t)r);
 	*number = s->spare;
 	s->spare = 0;

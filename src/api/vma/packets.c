@@ -38,20 +38,22 @@ static const struct vma_packet_t *after(const struct vma_packet_t *p,
 					     n * sizeof(struct iovec));
 }
 
-int vma_free_packets(int fd, struct vma_packet_t *pkts, size_t count)
+int vma_free_packets(int fd, struct vma_packet_t *pkts, size_t n)
 {
 	const struct vma_packet_t *p = pkts;
 	VISIT(v, vsock_get(fd));
 	bool is_udp, is_open = v.s || vsock_is_inet(fd, &is_udp);
-	int err = count && is_bad_ptr(pkts) ? -EINVAL : 0;
+	int err = n && is_bad_ptr(pkts) ? -EINVAL : 0;
 
-	if (!v.s && !is_open && !count)
+	if (!v.s && !is_open && !n)
 		err = -EINVAL;
-	for (size_t i = 0; i < count && !err; i++) {
+	for (size_t i = 0; i < n && !err; i++) {
 		uint64_t number = (uint64_t)(uintptr_t)p->packet_id;
 
 		err = v.s ? held_free(number, v.s->number)
 			  : held_free_orphan(number, fd);
+		if (!err && v.s)
+			count(&v.s->packets.at->n_freed, 1);
 		/* Of a socket that is no more the number says it all. */
 		if (err && !v.s && !is_open)
 			err = -EINVAL;

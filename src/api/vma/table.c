@@ -5,17 +5,21 @@
  * A function that only says that it cannot has no bit in
  * vma_extra_supported_mask.
  */
+#include <dlfcn.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/vma/calls.h"
 #include "api/vma/vma.h"
 #include "base/compiler.h"
+#include "base/log.h"
 #include "mellanox/vma_extra.h"
 
 #define API_FD (-1)
+#define NAME "libvma.so"
 
-bool vma_is_asked;
+bool vma_is_asked, vma_takes_dummies;
 
 static struct vma_api_t table = {
 	.register_recv_callback = vma_register_recv_callback,
@@ -52,6 +56,21 @@ static struct vma_api_t table = {
 	    VMA_EXTRA_API_GET_SOCKET_TX_RING_FD | VMA_EXTRA_API_IOCTL,
 };
 
+void vma_loaded(void)
+{
+	Dl_info info;
+	const char *slash;
+
+	if (!dladdr(&table, &info) || !info.dli_fname)
+		return;
+	slash = strrchr(info.dli_fname, '/');
+	if (!strncmp(slash ? slash + 1 : info.dli_fname, NAME, strlen(NAME)))
+		vma_takes_dummies = true;
+	/* For scripts that look for it; there is no NIC to support it. */
+	if (vma_takes_dummies || getenv("VMA_TRACELEVEL"))
+		log_dbg("HW Dummy send support for QP = %d", 0);
+}
+
 bool vma_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
 		    int *err)
 {
@@ -65,6 +84,7 @@ bool vma_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
 		*len = sizeof(at);
 		vma_start();
 		store_rlx(&vma_is_asked, true);
+		store_rlx(&vma_takes_dummies, true);
 	}
 	return true;
 }

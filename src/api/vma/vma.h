@@ -28,6 +28,9 @@
 
 extern uint32_t vma_n_filters; /* descriptors with a receive callback */
 extern bool vma_is_asked;      /* the program has the table */
+extern bool vma_takes_dummies; /* that, or the library goes by libvma's name */
+
+void vma_loaded(void);
 
 /* Must calls that wait for several descriptors come to this API? */
 static inline bool vma_is_on(void)
@@ -79,10 +82,11 @@ ssize_t vma_recvmsg(int fd, struct msghdr *msg, int flags);
 int vma_recvmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags,
 		 struct timespec *ts);
 
-/* dummy.c: sends with VMA_SND_FLAGS_DUMMY, by programs that have the table. */
+/* dummy.c: sends with VMA_SND_FLAGS_DUMMY, a flag that the kernel ignores, so only
+ * programs that expect libvma can mean it. */
 static inline bool vma_is_dummy(int flags)
 {
-	return unlikely(flags & VMA_DUMMY) && load_rlx(&vma_is_asked);
+	return unlikely(flags & VMA_DUMMY) && load_rlx(&vma_takes_dummies);
 }
 ssize_t vma_dummy_send(int fd, const struct msghdr *msg, int flags);
 int vma_dummy_sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags);

@@ -79,6 +79,7 @@ void vsock_put(struct vsock *s)
 	if (is_single_threaded() ? --s->n_refs : fetch_sub(&s->n_refs, 1u) != 1)
 		return;
 	room_close(&s->room);
+	packets_close(&s->packets);
 	if (s->spare)
 		held_cancel(s->spare);
 	s->spare = 0;
@@ -160,7 +161,7 @@ struct vsock *vsock_make(int fd, int *err)
 	s->callback = NULL;
 	s->accepted = 0;
 	s->err = 0;
-	s->n_dropped = s->n_received = s->n_held = s->n_dummies = 0;
+	packets_open(&s->packets, fd, is_udp);
 	s->peer.ss_family = s->local.ss_family = AF_UNSPEC;
 	s->has_user_data = false;
 	s->ring_key = 0;

@@ -23,6 +23,7 @@
 #include "base/atomic.h"
 #include "base/unwind.h"
 #include "mellanox/vma_extra.h"
+#include "sock/packets.h"
 
 /* What a ring keeps for a socket (api/vma/ring.h).  Owner: who polls the ring. */
 struct on_ring {
@@ -56,8 +57,7 @@ struct vsock {
 	bool is_counted; /* in vma_n_filters */
 	struct room room;
 	uint64_t spare; /* number for the next packet, or 0 */
-	/* Packets by what became of them; dummy sends. */
-	uint64_t n_dropped, n_received, n_held, n_dummies;
+	struct packets packets;
 	/* TCP: both ends; UDP: its own address. */
 	struct sockaddr_storage peer, local;
 	uint64_t user_data; /* SO_VMA_USER_DATA */

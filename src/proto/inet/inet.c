@@ -9,7 +9,7 @@
 #include "base/libc.h"
 #include "proto/inet/inet.h"
 #include "proto/inet/tcp_bytes.h"
-#include "proto/shm/shm.h"
+#include "sock/switch.h"
 
 static bool ask_kernel(int fd, struct tcp_bytes *b)
 {
@@ -33,7 +33,7 @@ void inet_unseen(struct sock *sk, int fd)
 		return;
 	/* After a fallback, the bytes that we have not counted are doorbells,
 	 * except those that are still to be read. */
-	if (shm_of(sk)->seg && ask_kernel(fd, &b)) {
+	if (sock_had_doorbells(sk) && ask_kernel(fd, &b)) {
 		int unread = 0;
 
 		libc.ioctl(fd, SIOCINQ, &unread);
@@ -76,7 +76,7 @@ bool inet_keep_kernel(struct sock *sk, enum osf_reason reason)
 		}
 		return false;
 	}
-	shm_proposal_close(sk, -1);
+	sock_withdraw(sk, -1);
 	sock_set_reason(sk, reason);
 	sock_set_mode(sk, SOCK_KERNEL);
 	return true;

@@ -55,14 +55,18 @@ static inline bool inet_due_before_send(const struct sock *sk)
  * call this at once; a count that is slightly wrong only delays the look. */
 static inline bool inet_account(struct sock *sk, int dir, ssize_t n)
 {
+	if (unlikely(n < 0))
+		sock_count_failed(sk, dir, (int)n, false);
 	if (n <= 0)
 		return false;
 	if (dir == DIR_RX) {
 		count(&sk->st->rx_bytes_inet, (uint64_t)n);
 		count(&sk->st->rx_ops, 1);
+		count(&sk->st->rx_ops_inet, 1);
 	} else {
 		count(&sk->st->tx_bytes_inet, (uint64_t)n);
 		count(&sk->st->tx_ops, 1);
+		count(&sk->st->tx_ops_inet, 1);
 	}
 	if (load_rlx(&sk->last_dir) != dir) {
 		store_rlx(&sk->last_dir, (uint8_t)dir);

@@ -18,11 +18,10 @@
 #include "base/libc.h"
 #include "base/unwind.h"
 #include "proto/inet/inet.h"
-#include "proto/shm/inbox.h"
-#include "proto/shm/shm.h"
 #include "sock/errq.h"
 #include "sock/shared.h"
 #include "sock/sock_ops.h"
+#include "sock/switch.h"
 
 static ssize_t kernel_recv(struct sock *sk, int fd, const struct iovec *iov,
 			   size_t n, int flags)
@@ -49,7 +48,7 @@ static inline ssize_t sent(struct sock *sk, int fd, ssize_t r, int flags)
 	if (unlikely(flags & MSG_ZEROCOPY) && r > 0)
 		errq_by_kernel(sk, fd, 1);
 	if (r > 0)
-		inbox_went_past();
+		sock_went_past();
 	return r;
 }
 
@@ -188,18 +187,18 @@ static int kernel_disconnect(struct sock *sk, int fd,
 /* What the kernel answers in all three states. */
 #define BY_KERNEL                                                              \
 	.error_later = told_already, .is_ready = by_sleeping,                  \
-	.sleep = asleep_in_calls, .went_past = inbox_went_past,                \
-	.inq = kernel_inq, .outq = kernel_outq, .events = kernel_events,       \
-	.events_now = kernel_events, .watch = by_anchor,                       \
-	.arm = needs_no_arming, .sleep_on = on_itself, .hint = is_news,        \
-	.is_rung = is_not_rung, .drain = nothing, .next_ns = never,            \
-	.opt_changed = tell_anchor, .async_changed = nothing,                  \
-	.tcp_info = knows_all, .so_error = ask_anchor,                         \
-	.is_over = is_there_still, .is_before_mark = at_anchors_mark,          \
-	.retire = retired, .close = inet_seen, .exit = inet_seen,              \
+	.sleep = asleep_in_calls, .inq = kernel_inq, .outq = kernel_outq,      \
+	.events = kernel_events, .events_now = kernel_events,                  \
+	.watch = by_anchor, .arm = needs_no_arming, .sleep_on = on_itself,     \
+	.hint = is_news, .is_rung = is_not_rung, .drain = nothing,             \
+	.next_ns = never, .opt_changed = tell_anchor,                          \
+	.async_changed = nothing, .tcp_info = knows_all,                       \
+	.so_error = ask_anchor, .is_over = is_there_still,                     \
+	.is_before_mark = at_anchors_mark, .retire = retired,                  \
+	.close = inet_seen, .exit = inet_seen,                                 \
 	.after_fork = nothing_inherited, .alone = sock_unshare,                \
 	.sync = nothing, .passthrough = inet_unseen,                           \
-	.anchor_moved = shm_anchor_moved, .reset = is_no_loss
+	.anchor_moved = sock_anchor_moved, .reset = is_no_loss
 
 const struct sock_ops inet_kernel_ops = {
 	.name = "kernel",
@@ -307,7 +306,7 @@ static int young_enter(struct sock *sk) { return sock_enter(sk) ? 0 : -ESTALE; }
 static void young_leave(struct sock *sk, int dir, ssize_t n)
 {
 	sock_leave(sk);
-	if (dir != DIR_NONE)
+	if (dir != DIR_NONE && n > 0)
 		inet_account(sk, dir, n);
 }
 

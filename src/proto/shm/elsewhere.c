@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -30,9 +31,12 @@
 
 #define SLOTS 4
 #define STACK_BYTES 8192
-#define PATIENCE_S 5  /* of a process whose parent says nothing more */
-#define BORROW_MS 200 /* it takes some 100 us, and a core */
+#define PATIENCE_S 5 /* of a process whose parent says nothing more */
+/* Nothing that the peer does delays the answer: the kernel gives it at once, but only
+ * when the other process gets a core.  It comes, unless the machine stands still. */
+#define BORROW_MS 10000
 #define KEPT_MAX 16
+#define LARGE (64 << 20) /* memory that it takes long to free: some 3 ms */
 #define MESSAGES_MAX 300 /* max_dgram_qlen is 10 at first */
 
 /* What one process works on.  It shares our memory, so its stack is ours. */
@@ -41,6 +45,9 @@ struct slot {
 	uint32_t go;      /* we have closed our descriptor */
 	void (*work)(struct slot *s);
 	int fd, pid, their_fd, out;
+	int keep; /* the one descriptor that is needed there; -1: none */
+	void *map;
+	size_t bytes;
 	bool is_ours; /* @their_fd is one of our own */
 	alignas(16) uint8_t first[STACK_BYTES];
 	alignas(16) uint8_t second[STACK_BYTES];
@@ -61,6 +68,7 @@ static void after_fork(void)
  * Code that runs in the other process: system calls only.
  */
 
+/* No descriptor if @fd is -1. */
 static void keep_only(int fd)
 {
 	if (fd > 0)
@@ -78,6 +86,8 @@ static void close_it(struct slot *s)
 		;
 	rawcall(SYS_close, s->fd);
 }
+
+static void unmap_it(struct slot *s) { rawcall(SYS_munmap, s->map, s->bytes); }
 
 static int option_of(int fd, int name)
 {
@@ -151,7 +161,7 @@ static int run_first(void *arg)
 	}
 	/* The program goes on when we have ended.  Its sockets must not stay
 	 * open here then. */
-	keep_only(s->work == close_it ? s->fd : s->out);
+	keep_only(s->keep);
 	if (libc.clone(run_second, s->second + STACK_BYTES,
 		       CLONE_VM | CLONE_FILES | CLONE_FS | CLONE_CHILD_CLEARTID,
 		       s, NULL, NULL, &s->is_busy) < 0)
@@ -210,7 +220,7 @@ static bool close_elsewhere(int fd)
 		return false;
 	s->work = close_it;
 	s->is_ours = false;
-	s->fd = fd;
+	s->fd = s->keep = fd;
 	if (!start(s))
 		return false;
 	fds_close(fd);
@@ -264,25 +274,51 @@ void discard_channel(int fd)
 		keep(fd);
 }
 
-/* Memory and timers.  Both questions fail at once on anything else. */
-static bool is_harmless(int fd)
+void discard_map(void *map, size_t bytes)
+{
+	struct slot *s = bytes > LARGE ? slot_get() : NULL;
+
+	if (s) {
+		s->work = unmap_it;
+		s->is_ours = false;
+		s->keep = -1;
+		s->map = map;
+		s->bytes = bytes;
+	}
+	if (!s || !start(s))
+		munmap(map, bytes);
+}
+
+/* Memory.  The question fails at once on anything else. */
+static bool is_memory(int fd, bool *is_large)
+{
+	struct stat st;
+
+	*is_large =
+	    sealed_is(fd) && (libc.fstat(fd, &st) || st.st_size > LARGE);
+	return *is_large || sealed_is(fd);
+}
+
+static bool is_timer(int fd)
 {
 	struct itimerspec at;
 
-	return sealed_is(fd) || !timerfd_gettime(fd, &at);
+	return !timerfd_gettime(fd, &at);
 }
 
 void discard_passed(int fd)
 {
 	struct statx sx;
+	bool is_large;
 	int saved = errno;
 
 	if (fd < 0)
 		return;
-	bool is_good = is_harmless(fd);
+	bool is_good = is_memory(fd, &is_large) || is_timer(fd);
 	errno = saved;
 	if (is_good) {
-		libc.close(fd);
+		if (!is_large || !close_elsewhere(fd))
+			libc.close(fd);
 		return;
 	}
 	/* This asks no file system's server. */
@@ -329,7 +365,7 @@ static int borrow_over(int pair[2], int fd, pid_t pid, int their_fd)
 	s->pid = pid;
 	s->is_ours = pid == getpid();
 	s->their_fd = their_fd;
-	s->out = pair[1];
+	s->out = s->keep = pair[1];
 	if (!start(s))
 		return -1;
 	libc.close(pair[1]);

@@ -4,20 +4,23 @@
  *
  * A close() may sleep for as long as whoever made the file likes: a socket that
  * lingers, a file system of the peer's.  And any close() of a file drops the POSIX
- * locks that the process has on that file.  So a descriptor that may be anything is
- * never closed by the program's threads.  A short-lived process with a copy of the
+ * locks that the process has on that file.  To let go of a gigabyte of memory takes 40
+ * ms.  So a descriptor that may be anything is never closed by the program's threads.  A short-lived process with a copy of the
  * descriptor table does it.  Its parent ends at once, so the program can neither
  * wait for it nor learn of its end.
  */
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 #include "base/compiler.h"
 
 /* Close a unix socket of ours, whatever a stranger has queued there. */
 void discard_channel(int fd);
+/* Unmap memory that a peer may have filled: who lets go of it last frees its pages. */
+void discard_map(void *map, size_t bytes);
 /* Let go of a descriptor that a peer sent.  Sealed memory and timers are closed.
  * Another file is not closed but kept, because to close it might sleep, or drop
  * locks of the program. */

@@ -10,7 +10,11 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/atomic.h"
+#include "base/fds.h"
+#include "base/gate.h"
 #include "base/libc.h"
+#include "base/lock.h"
 #include "proto/shm/other_end.h"
 
 #ifndef SO_NETNS_COOKIE
@@ -39,18 +43,15 @@ static bool put_addr(const struct sockaddr_storage *ss, uint32_t addr[4],
 	return !mapped;
 }
 
-/* Is the netlink socket, which this thread has made, in the namespace of @fd?
- * Kernels before 5.14 cannot tell. */
-static bool is_same_netns(int nl, int fd)
+/* The network namespace of @fd; 0: Linux before 5.14 cannot tell. */
+static uint64_t netns_of(int fd)
 {
-	uint64_t a = 0, b = 0;
-	socklen_t len = sizeof(a);
+	uint64_t netns = 0;
+	socklen_t len = sizeof(netns);
 
-	if (libc.getsockopt(nl, SOL_SOCKET, SO_NETNS_COOKIE, &a, &len))
-		return true;
-	len = sizeof(b);
-	return !libc.getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &b, &len) &&
-	       a == b;
+	if (libc.getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &netns, &len))
+		return 0;
+	return netns;
 }
 
 /* The rate in the tcp_info behind the message @m of @len bytes. */
@@ -71,8 +72,10 @@ static uint64_t rate_of(const struct inet_diag_msg *m, size_t len)
 	return rate;
 }
 
+static uint32_t n_asked;
+
 /* Ask about the socket that has @local and @peer: 0 with *@m and *@rate, or
- * -errno. */
+ * -errno.  -EPROTO: the answer is to another question. */
 static int ask(int nl, const struct sockaddr_storage *local,
 	       const struct sockaddr_storage *peer, struct inet_diag_msg *m,
 	       uint64_t *rate)
@@ -82,7 +85,8 @@ static int ask(int nl, const struct sockaddr_storage *local,
 		struct inet_diag_req_v2 r;
 	} req = { .h = { .nlmsg_len = sizeof(req),
 			 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-			 .nlmsg_flags = NLM_F_REQUEST },
+			 .nlmsg_flags = NLM_F_REQUEST,
+			 .nlmsg_seq = fetch_add(&n_asked, 1u) },
 		  .r = { .sdiag_protocol = IPPROTO_TCP,
 			 .idiag_ext = 1 << (INET_DIAG_INFO - 1),
 			 .idiag_states = UINT32_MAX,
@@ -102,6 +106,8 @@ static int ask(int nl, const struct sockaddr_storage *local,
 	if (libc.send(nl, &req, sizeof(req), 0) != (ssize_t)sizeof(req))
 		return -errno;
 	ssize_t n = libc.recv(nl, &got, sizeof(got), MSG_DONTWAIT);
+	if (n >= (ssize_t)NLMSG_HDRLEN && got.h.nlmsg_seq != req.h.nlmsg_seq)
+		return -EPROTO;
 	if (n < (ssize_t)(NLMSG_HDRLEN + sizeof(*m)))
 		return -EOPNOTSUPP;
 	if (got.h.nlmsg_type != SOCK_DIAG_BY_FAMILY)
@@ -112,7 +118,7 @@ static int ask(int nl, const struct sockaddr_storage *local,
 	return m->id.idiag_dport == req.r.id.idiag_dport ? 0 : -ENOENT;
 }
 
-/* A socket to ask with, or -errno. */
+/* A new socket to ask with, or -errno. */
 static int ask_open(void)
 {
 	int nl = libc.socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC,
@@ -139,34 +145,117 @@ int socket_ask(const struct sockaddr_storage *local,
 	return err;
 }
 
+/*
+ * To make such a socket takes twice as long as to ask.  So one is kept, which no other
+ * process has: a fork closes it in the child.  It keeps its network namespace alive, so
+ * only that of the first connection has one.
+ */
+
+static struct lock lock;
+static struct {
+	int fd; /* 0: none */
+	uint64_t cookie, netns;
+} kept;
+
+static void forget(void)
+{
+	fds_close(kept.fd);
+	kept.fd = 0;
+}
+
+static void after_fork(void)
+{
+	lock = (struct lock){ 0 };
+	forget();
+}
+
+bool other_end_spare_fd(void)
+{
+	GUARD(&lock);
+	bool had = kept.fd > 0;
+
+	forget();
+	return had;
+}
+
+static void keep(int nl)
+{
+	static uint32_t knows;
+
+	if (!xchg(&knows, 1u))
+		gate_on_child(after_fork);
+	nl = fds_hide_spare(nl);
+	kept.fd = nl < 0 ? 0 : nl;
+	kept.cookie = fds_cookie(nl);
+}
+
+/* A socket to ask with about connections in namespace @netns, or -errno.  The caller
+ * holds the lock, and closes what is not kept. */
+static int asker(uint64_t netns)
+{
+	/* Has the program put something else there? */
+	if (kept.fd > 0 && fds_cookie(kept.fd) != kept.cookie)
+		kept.fd = 0;
+	if (!kept.netns)
+		kept.netns = netns;
+	if (kept.fd > 0 && netns == kept.netns)
+		return kept.fd;
+	int nl = ask_open();
+	/* This thread may be in another one. */
+	if (nl < 0 || !netns || netns != kept.netns || netns_of(nl) != netns)
+		return nl;
+	keep(nl);
+	return kept.fd > 0 ? kept.fd : ask_open();
+}
+
+/* -ENOENT: conclude that the peer is not on this host only if the kernel answers, and
+ * only for an established connection. */
+static int ask_why_not(int nl, const struct sockaddr_storage *local,
+		       const struct sockaddr_storage *peer)
+{
+	struct inet_diag_msg m;
+	uint64_t rate;
+
+	return !ask(nl, local, peer, &m, &rate) &&
+		       m.idiag_state == DIAG_ESTABLISHED
+		   ? -ENOENT
+		   : -EAGAIN;
+}
+
+static int ask_over(int nl, bool is_same_netns,
+		    const struct sockaddr_storage *local,
+		    const struct sockaddr_storage *peer, struct other_end *e)
+{
+	struct inet_diag_msg m;
+	int err = is_same_netns ? ask(nl, peer, local, &m, &e->rate) : -ENOENT;
+
+	if (err == -ENOENT)
+		return ask_why_not(nl, local, peer);
+	if (!err && !m.idiag_inode)
+		return -EAGAIN;
+	if (!err)
+		e->uid = m.idiag_uid;
+	return err;
+}
+
 int other_end_ask(int fd, struct other_end *e)
 {
 	struct sockaddr_storage local, peer;
 	socklen_t llen = sizeof(local), plen = sizeof(peer);
-	struct inet_diag_msg m;
-	uint64_t rate;
+	uint64_t netns = netns_of(fd);
 
 	if (getsockname(fd, (struct sockaddr *)&local, &llen) < 0 ||
 	    libc.getpeername(fd, (struct sockaddr *)&peer, &plen) < 0)
 		return -errno;
-	int nl = ask_open();
+	GUARD(&lock);
+	int nl = asker(netns);
 	if (nl < 0)
 		return nl;
-	int err =
-	    is_same_netns(nl, fd) ? ask(nl, &peer, &local, &m, &rate) : -ENOENT;
-	if (err == -ENOENT)
-		/* Conclude that the peer is not on this host only if the
-		 * kernel answers, and only for an established connection. */
-		err = !ask(nl, &local, &peer, &m, &rate) &&
-			      m.idiag_state == DIAG_ESTABLISHED
-			  ? -ENOENT
-			  : -EAGAIN;
-	else if (!err && !m.idiag_inode)
-		err = -EAGAIN;
-	libc.close(nl);
-	if (err)
-		return err;
-	e->uid = m.idiag_uid;
-	e->rate = rate;
-	return 0;
+	bool is_same = !netns || nl == kept.fd || netns_of(nl) == netns;
+	int err = ask_over(nl, is_same, &local, &peer, e);
+	if (nl != kept.fd)
+		libc.close(nl);
+	else if (err == -EPROTO || err == -EOPNOTSUPP)
+		forget();
+	return err == -EPROTO ? -EAGAIN : err;
 }

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -21,6 +22,9 @@ struct other_end {
 /* Return: 0; -ENOENT: the other end is not in this network namespace; -EAGAIN: no
  * process has it now, or nobody can say; -EOPNOTSUPP: the kernel does not say. */
 MUST_CHECK int other_end_ask(int fd, struct other_end *e);
+
+/* Close the descriptor that is kept for this.  True if there was one. */
+bool other_end_spare_fd(void);
 
 struct sockaddr_storage;
 /* The same for the socket with these addresses; 0, -ENOENT or -EOPNOTSUPP. */

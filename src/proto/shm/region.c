@@ -18,6 +18,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/vm.h"
+#include "proto/shm/elsewhere.h"
 #include "proto/shm/region.h"
 #include "proto/shm/shm.h"
 
@@ -247,7 +248,7 @@ static void map_put(const void *base)
 			continue;
 		*pp = p->next;
 		maps_bytes -= p->size;
-		munmap(p->base, p->size);
+		discard_map(p->base, p->size);
 		free(p);
 		return;
 	}

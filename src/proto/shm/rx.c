@@ -327,6 +327,8 @@ HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 			shm_lend_pinned(sk, fd);
 		say_read(sk);
 		count(&sk->st->rx_bytes_shm, got);
+		if (unlikely(got > load_rlx(&sk->st->rx_most)))
+			store_rlx(&sk->st->rx_most, (uint64_t)got);
 		return (ssize_t)got;
 	}
 	return rx_nothing(sk, fd, mark);

@@ -10,6 +10,7 @@
 #include "base/atomic.h"
 #include "base/libc.h"
 #include "base/sealed.h"
+#include "proto/shm/elsewhere.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/ring.h"
 #include "proto/shm/segment.h"
@@ -46,7 +47,7 @@ static int map_shared(int fd, size_t bytes, void **map)
 
 void sealed_unmap(void *map, size_t bytes)
 {
-	munmap(map, bytes);
+	discard_map(map, bytes);
 	fetch_sub(&n_mapped, bytes);
 }
 

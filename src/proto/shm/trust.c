@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/libc.h"
 #include "base/rawcall.h"
 #include "proto/shm/trust.h"
@@ -90,13 +91,23 @@ static int namespace_of(int pidfd, ino_t *ino)
 	return err;
 }
 
+/* Ours, which only this process can change.  If it does so unseen, it is turned away
+ * by the other side, which asks about us each time. */
 static int own_namespace(ino_t *ino)
 {
+	static uint64_t known; /* the process, and its answer */
+	uint64_t pid = (uint64_t)getpid() << 32, was = load_rlx(&known);
+
+	if (was >> 32 << 32 == pid) {
+		*ino = was & UINT32_MAX;
+		return 0;
+	}
 	int pidfd = (int)rawcall(SYS_pidfd_open, getpid(), 0);
 	int err = namespace_of(pidfd, ino);
-
 	if (pidfd >= 0)
 		libc.close(pidfd);
+	if (!err && *ino <= UINT32_MAX)
+		store_rlx(&known, pid | *ino);
 	return err;
 }
 
@@ -141,20 +152,34 @@ static int compare_maps(pid_t pid)
 	return n == m && !memcmp(a, b, (size_t)n) ? 0 : -EXDEV;
 }
 
-/* 0: in our user namespace; -EXDEV; -ENOSYS: nobody can say. */
-static int compare_namespaces(int pidfd, pid_t pid)
+/* What the number of a process leads to: 0, -EXDEV, or -ENOSYS. */
+static int compare_in_proc(int pidfd, pid_t pid)
 {
 	ino_t ours, theirs;
-	int err = namespace_of(pidfd, &theirs);
+	int err;
 
-	if (!err && !own_namespace(&ours))
-		return ours == theirs ? 0 : -EXDEV;
 	if (pid <= 0)
 		return -ENOSYS;
 	if (!namespace_in_proc(pid, &theirs) &&
 	    !namespace_in_proc(getpid(), &ours))
-		return ours == theirs ? 0 : -EXDEV;
-	return compare_maps(pid);
+		err = ours == theirs ? 0 : -EXDEV;
+	else
+		err = compare_maps(pid);
+	/* If the process has ended, its number may be another's by now. */
+	if (!err && pidfd >= 0 &&
+	    rawcall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == -ESRCH)
+		return -ENOSYS;
+	return err;
+}
+
+/* 0: in our user namespace; -EXDEV; -ENOSYS: nobody can say. */
+static int compare_namespaces(int pidfd, pid_t pid)
+{
+	ino_t ours, theirs;
+
+	if (namespace_of(pidfd, &theirs) || own_namespace(&ours))
+		return compare_in_proc(pidfd, pid);
+	return ours == theirs ? 0 : -EXDEV;
 }
 
 static int check_namespace(int channel, pid_t pid)
@@ -167,10 +192,6 @@ static int check_namespace(int channel, pid_t pid)
 	if (libc.getsockopt(channel, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len))
 		pidfd = -1; /* Linux 6.5 */
 	int err = compare_namespaces(pidfd, pid);
-	/* If the process has ended, its number may be another's by now. */
-	if (!err && pidfd >= 0 &&
-	    rawcall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) == -ESRCH)
-		err = -ENOSYS;
 	if (pidfd >= 0)
 		libc.close(pidfd);
 	errno = saved;

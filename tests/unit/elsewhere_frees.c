@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/elsewhere_frees.c - what a peer passed is let go of without its price
+ *
+ * A peer may fill memory, pass it, and keep no copy: whoever lets go of it last frees
+ * each page.  The thread that does so here must not pay for that.  Times are compared
+ * with what the same takes without help, in CPU time of this thread.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/libc.h"
+#include "proto/shm/elsewhere.h"
+#include "proto/shm/segment.h"
+#include "unit.h"
+
+#define BYTES ((size_t)256 << 20)
+#define CHEAPER 4 /* at least so many times; it is some hundred */
+
+static uint64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static int filled(size_t bytes)
+{
+	int fd = memfd_create("filled", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	assert_int_equal(
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL),
+	    0);
+	if (fallocate(fd, 0, 0, (off_t)bytes))
+		skip(); /* so little memory is there */
+	return fd;
+}
+
+static uint64_t close_takes(void (*let_go)(int fd))
+{
+	int fd = filled(BYTES);
+	uint64_t start = cpu_ns();
+
+	let_go(fd);
+	return cpu_ns() - start;
+}
+
+static void plain_close(int fd) { close(fd); }
+
+static void a_large_file_is_freed_by_another_process(void **state)
+{
+	uint64_t plain = close_takes(plain_close);
+	uint64_t ours = close_takes(discard_passed);
+
+	assert_true(ours < plain / CHEAPER);
+}
+
+static uint64_t unmap_takes(void (*let_go)(void *map, size_t bytes))
+{
+	int fd = filled(BYTES);
+	char *map =
+	    mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	assert_ptr_not_equal(map, MAP_FAILED);
+	map[BYTES / 2] = 1;
+	close(fd);
+	uint64_t start = cpu_ns();
+	let_go(map, BYTES);
+	return cpu_ns() - start;
+}
+
+static void plain_unmap(void *map, size_t bytes) { munmap(map, bytes); }
+
+static void a_large_mapping_is_freed_by_another_process(void **state)
+{
+	uint64_t plain = unmap_takes(plain_unmap);
+	uint64_t ours = unmap_takes(discard_map);
+
+	assert_true(ours < plain / CHEAPER);
+}
+
+/* Is @at mapped? */
+static bool is_mapped(void *at) { return !msync(at, 1, MS_ASYNC); }
+
+static void all_of_them_are_freed_in_the_end(void **state)
+{
+	void *maps[12];
+
+	for (unsigned i = 0; i < 12; i++) {
+		maps[i] =
+		    mmap(NULL, BYTES, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		assert_ptr_not_equal(maps[i], MAP_FAILED);
+	}
+	for (unsigned i = 0; i < 12; i++)
+		discard_map(maps[i], BYTES);
+	for (unsigned i = 0; i < 12; i++)
+		while (is_mapped(maps[i]))
+			usleep(100); /* the test's time limit ends it */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_large_file_is_freed_by_another_process),
+		cmocka_unit_test(a_large_mapping_is_freed_by_another_process),
+		cmocka_unit_test(all_of_them_are_freed_in_the_end),
+	};
+
+	libc_resolve();
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/io_waits.c - a call that moves its bytes in parts, and handlers between them
+ *
+ * sock/io.c alone, with a protocol and a wait that do what the test says, step by step.
+ */
+#include <errno.h>
+
+#include "sock/errq.h"
+#include "sock/io.h"
+#include "sock/wait.h"
+#include "unit.h"
+
+/* What the protocol answers next; 0: it is asked no more. */
+static const ssize_t *answers;
+/* Which handlers run in the next wait. */
+enum { NONE, RESTARTS, ENDS };
+static const int *handlers;
+
+static ssize_t answer(struct sock *sk, int fd, const struct iovec *iov,
+		      size_t n, int flags)
+{
+	assert_int_not_equal(*answers, 0);
+	return *answers++;
+}
+
+/* As protocols do: what ran before it sleeps counts, what wakes it does not. */
+int wait_for(struct sock *sk, int fd, const struct call_wait *w)
+{
+	if (handlers_ran(w->seen, waiter_restarts(w)))
+		return -EINTR;
+	lock_held.n_handled += *handlers != NONE;
+	lock_held.n_ends += *handlers++ == ENDS;
+	return 0;
+}
+
+ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags)
+{
+	return -EAGAIN;
+}
+
+static const struct sock_ops ops = {
+	.name = "steps", .is_ours = true, .send = answer, .recv = answer
+};
+const struct sock_ops *const sock_tables[SOCK_TABLES] = { [0 ... SOCK_TABLES -
+							   1] = &ops };
+
+static struct sock sk = { .w = &sk.own_words };
+static struct iovec iov = { &sk, 1000 };
+
+static ssize_t send_1000(const ssize_t *steps, const int *runs)
+{
+	answers = steps;
+	handlers = runs;
+	return io_send(&sk, &ops, 3, &iov, 1, 1000, 0);
+}
+
+static ssize_t recv_1000(const ssize_t *steps, const int *runs)
+{
+	answers = steps;
+	handlers = runs;
+	return io_recv(&sk, &ops, 3, &iov, 1, MSG_WAITALL);
+}
+
+static const ssize_t in_parts[] = { -EAGAIN, 700, -EAGAIN, 300, 0 };
+
+static void a_call_waits_until_all_is_moved(void **state)
+{
+	assert_int_equal(send_1000(in_parts, (int[]){ NONE, NONE }), 1000);
+	assert_int_equal(recv_1000(in_parts, (int[]){ NONE, NONE }), 1000);
+}
+
+/* The kernel starts the call anew, and knows nothing of the handler any more. */
+static void a_handler_that_restarts_counts_until_a_byte_is_moved(void **state)
+{
+	assert_int_equal(send_1000(in_parts, (int[]){ RESTARTS, NONE }), 1000);
+	assert_int_equal(recv_1000(in_parts, (int[]){ RESTARTS, NONE }), 1000);
+}
+
+static void any_handler_ends_a_call_that_has_moved_some(void **state)
+{
+	static const ssize_t thirds[] = {
+		-EAGAIN, 300, -EAGAIN, 300, -EAGAIN, 0
+	};
+
+	assert_int_equal(send_1000(thirds, (int[]){ NONE, RESTARTS }), 600);
+	assert_int_equal(recv_1000(thirds, (int[]){ NONE, RESTARTS }), 600);
+}
+
+static void a_handler_that_ends_calls_is_not_forgotten(void **state)
+{
+	assert_int_equal(send_1000(in_parts, (int[]){ ENDS }), 700);
+	assert_int_equal(recv_1000(in_parts, (int[]){ ENDS }), 700);
+	static const ssize_t nothing[] = { -EAGAIN, -EAGAIN, 0 };
+	assert_int_equal(send_1000(nothing, (int[]){ ENDS }), -EINTR);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_call_waits_until_all_is_moved),
+		cmocka_unit_test(
+		    a_handler_that_restarts_counts_until_a_byte_is_moved),
+		cmocka_unit_test(any_handler_ends_a_call_that_has_moved_some),
+		cmocka_unit_test(a_handler_that_ends_calls_is_not_forgotten),
+	};
+
+	sk.w->rcvlowat = 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/vma_stats/find.c - which process is meant, and its statistics file
+ *
+ *     -p, -n, or the first that runs -> /proc/PID/fd/N, a statistics file
+ *                                    -> snapshot, table of packets, log
+ *
+ * Only processes of the caller's user are looked at, or all by root.
+ */
+#include "vma_stats.h"
+#include "../osf/look.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A zombie has ended, although its number is not free yet. */
+bool process_runs(pid_t pid)
+{
+	char path[64], line[256], state = 'X';
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	FILE *f = fopen(path, "re");
+	if (!f)
+		return false;
+	const char *end =
+	    fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
+	if (end && end[1] && end[2])
+		state = end[2];
+	fclose(f);
+	return state != 'Z' && state != 'X';
+}
+
+static bool is_own(pid_t pid)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	return !geteuid() || (!stat(path, &st) && st.st_uid == geteuid());
+}
+
+static bool has_name(const struct seg *seg, const char *name)
+{
+	char path[64], exe[4096];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)seg->found_pid);
+	ssize_t n = readlink(path, exe, sizeof(exe) - 1);
+	exe[n > 0 ? n : 0] = '\0';
+	const char *slash = strrchr(exe, '/');
+	return strcmp(seg->head.program, name) == 0 ||
+	       (slash && strcmp(slash + 1, name) == 0);
+}
+
+size_t find_processes(const struct options *o, pid_t **pids)
+{
+	struct seg_list list = { .is_quiet = true };
+	size_t n = 0;
+
+	*pids = NULL;
+	if (o->pid) {
+		*pids = xgrow(NULL, 0, sizeof(**pids));
+		(*pids)[0] = o->pid;
+		return 1;
+	}
+	(void)seg_list_all(&list);
+	for (size_t i = 0; i < list.n; i++) {
+		pid_t pid = list.segs[i].found_pid;
+
+		if (!is_own(pid) || !process_runs(pid) ||
+		    (o->name && !has_name(&list.segs[i], o->name)))
+			continue;
+		*pids = xgrow(*pids, n, sizeof(**pids));
+		(*pids)[n++] = pid;
+	}
+	seg_list_free(&list);
+	return n;
+}
+
+/* Is @fd what was read, and its process's own?  The process may put another file under
+ * a number at any time, one that only root could write. */
+static bool is_file_of(const struct seg *seg, int fd, bool writes)
+{
+	struct stat st, owner;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d", (int)seg->found_pid);
+	return !fstat(fd, &st) && !stat(path, &owner) && S_ISREG(st.st_mode) &&
+	       st.st_dev == seg->dev && st.st_ino == seg->ino &&
+	       (!writes || st.st_uid == owner.st_uid);
+}
+
+/* The file of @seg, by the process's own descriptor of it. */
+static int open_file(const struct seg *seg, bool writes)
+{
+	int how =
+	    (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	int fd = -ENOENT;
+	struct dirent *e;
+	struct stat st;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)seg->found_pid);
+	DIR *dir = opendir(path);
+	if (!dir)
+		return -errno;
+	while (fd < 0 && (e = readdir(dir))) {
+		if (fstatat(dirfd(dir), e->d_name, &st, 0) < 0 ||
+		    st.st_dev != seg->dev || st.st_ino != seg->ino)
+			continue;
+		fd = openat(dirfd(dir), e->d_name, how);
+		if (fd < 0)
+			fd = -errno;
+		else if (!is_file_of(seg, fd, writes)) {
+			close(fd);
+			fd = -ENOENT;
+		}
+	}
+	closedir(dir);
+	return fd;
+}
+
+/* What seg_read() leaves out. */
+static void read_more(struct process *p)
+{
+	struct osf_stats_packets rows[OSF_STATS_PACKETS_MAX];
+	ssize_t n;
+
+	if (p->seg->head.header_size < OSF_STATS_PACKETS_AT + sizeof(rows))
+		return; /* an older one */
+	p->has_log = pread(p->fd, &p->log, sizeof(p->log), OSF_STATS_LOG_AT) ==
+		     sizeof(p->log);
+	n = pread(p->fd, rows, sizeof(rows), OSF_STATS_PACKETS_AT);
+	for (size_t i = 0; n == sizeof(rows) && i < OSF_STATS_PACKETS_MAX;
+	     i++) {
+		if (!rows[i].in_use)
+			continue;
+		p->packets =
+		    xgrow(p->packets, p->n_packets, sizeof(*p->packets));
+		p->packets[p->n_packets++] = rows[i];
+	}
+}
+
+int process_read(struct process *p, pid_t pid, bool writes)
+{
+	*p = (struct process){ .pid = pid,
+			       .fd = -1,
+			       .list = { .is_quiet = true },
+			       .all = { .is_quiet = true } };
+	if (!process_runs(pid))
+		return -ESRCH;
+	if (!is_own(pid))
+		return -EPERM;
+	(void)seg_list_pid(&p->list, pid);
+	seg_look(&p->list);
+	if (!p->list.n)
+		return -ENOENT;
+	p->seg = &p->list.segs[0];
+	int fd = open_file(p->seg, writes);
+	if (fd < 0)
+		return fd;
+	p->fd = fd;
+	read_more(p);
+	return 0;
+}
+
+void process_free(struct process *p)
+{
+	seg_list_free(&p->list);
+	seg_list_free(&p->all);
+	free(p->packets);
+	if (p->fd >= 0)
+		close(p->fd);
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tools/vma_stats/rows.c - the sockets of one process, as the views show them
+ *
+ *     statistics file: its TCP sockets ------+
+ *     its table of packets: VMA's extra API -+-> struct row, in the order of fd
+ *     kernel.c: queues, states, UDP ---------+
+ *
+ * Packets of TCP are calls that moved bytes.  What is in a ring is what its peer
+ * has sent and this side has not received, if the peer may be looked at.
+ */
+#include "../osf/diag.h"
+#include "vma_stats.h"
+#include <arpa/inet.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NS 1000000000.0
+
+static struct in6_addr address_of(unsigned family, const uint8_t *from)
+{
+	struct diag_end e = diag_end_of(family, from, 0);
+	struct in6_addr a;
+
+	memcpy(&a, e.addr, sizeof(a));
+	return a;
+}
+
+/* IPv4 as programs know it; with any port, or "*" for 0. */
+void row_addr(const struct in6_addr *a, uint16_t port, char *out)
+{
+	char text[INET6_ADDRSTRLEN], number[8] = "*";
+	bool is_v4 = IN6_IS_ADDR_V4MAPPED(a);
+
+	if (port)
+		snprintf(number, sizeof(number), "%u", port);
+	if (is_v4)
+		inet_ntop(AF_INET, &a->s6_addr[12], text, sizeof(text));
+	else
+		inet_ntop(AF_INET6, a, text, sizeof(text));
+	snprintf(out, ROW_ADDR_MAX, is_v4 ? "%s:%s" : "[%s]:%s", text, number);
+}
+
+static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+/* The other end of @row's connection, in any process that may be looked at. */
+static const struct osf_stats_sock *other_end(const struct process *p,
+					      const struct row *row)
+{
+	for (size_t i = 0; i < p->all.n; i++)
+		for (size_t j = 0; j < p->all.segs[i].n_socks; j++) {
+			const struct osf_stats_sock *s =
+			    &p->all.segs[i].socks[j].s;
+			struct in6_addr local =
+			    address_of(s->family, s->local_addr);
+			struct in6_addr peer =
+			    address_of(s->family, s->peer_addr);
+
+			if (s->local_port == row->peer_port &&
+			    s->peer_port == row->local_port &&
+			    IN6_ARE_ADDR_EQUAL(&local, &row->peer) &&
+			    IN6_ARE_ADDR_EQUAL(&peer, &row->local))
+				return s;
+		}
+	return NULL;
+}
+
+static void take_counters(struct counters *c, const struct osf_stats_sock *s)
+{
+	c->rx = (struct counts){ less(s->rx_ops, s->rx_ops_inet),
+				 s->rx_bytes_shm, s->rx_eagains, s->rx_errors };
+	c->tx = (struct counts){ less(s->tx_ops, s->tx_ops_inet),
+				 s->tx_bytes_shm, s->tx_eagains, s->tx_errors };
+	c->os_rx = (struct counts){ s->rx_ops_inet, s->rx_bytes_inet,
+				    s->rx_eagains_inet, s->rx_errors_inet };
+	c->os_tx = (struct counts){ s->tx_ops_inet, s->tx_bytes_inet,
+				    s->tx_eagains_inet, s->tx_errors_inet };
+	c->n_hits = s->n_spins;
+	c->n_misses = s->n_sleeps;
+}
+
+static void add_tcp(struct rows *r, const struct process *p,
+		    const struct seg_sock *sock)
+{
+	const struct osf_stats_sock *s = &sock->s;
+	bool is_ours =
+	    s->proto == OSF_PROTO_SHM || s->proto == OSF_PROTO_MODULE;
+	struct row row = { .fd = s->fd,
+			   .is_offloaded = is_ours,
+			   .is_blocking = true,
+			   .idx = sock->idx,
+			   .in_use = s->in_use,
+			   .ino = sock->ino,
+			   .local = address_of(s->family, s->local_addr),
+			   .peer = address_of(s->family, s->peer_addr),
+			   .local_port = s->local_port,
+			   .peer_port = s->peer_port,
+			   .rx_most = s->rx_most };
+	const struct osf_stats_sock *other =
+	    is_ours && s->peer_port ? other_end(p, &row) : NULL;
+
+	take_counters(&row.c, s);
+	if (other) {
+		row.rx_queue = less(other->tx_bytes_shm, s->rx_bytes_shm);
+		row.tx_queue = less(s->tx_bytes_shm, other->rx_bytes_shm);
+	}
+	r->rows = xgrow(r->rows, r->n, sizeof(row));
+	r->rows[r->n++] = row;
+}
+
+/* What VMA's extra API has counted for a socket.  UDP is the kernel's. */
+static void add_packets(struct rows *r, const struct osf_stats_packets *k)
+{
+	for (size_t i = 0; i < r->n; i++) {
+		struct row *row = &r->rows[i];
+
+		if (row->fd != k->fd || row->is_udp != (k->is_udp != 0))
+			continue;
+		row->c.n_dropped += k->n_dropped;
+		row->c.dropped_bytes += k->dropped_bytes;
+		row->c.n_dummies = k->n_dummies;
+		row->n_lent = less(k->n_held, k->n_freed);
+		if (row->is_udp) {
+			row->c.os_rx.packets = k->n_received + k->n_dropped;
+			row->c.os_rx.bytes = k->rx_bytes + k->dropped_bytes;
+		}
+		return;
+	}
+}
+
+bool is_wanted_fd(const struct options *o, int fd)
+{
+	for (size_t i = 0; i < o->n_ranges; i++)
+		if (fd >= o->ranges[i][0] && fd <= o->ranges[i][1])
+			return true;
+	return !o->n_ranges;
+}
+
+static int by_fd(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	return x->fd < y->fd ? -1 : x->fd > y->fd;
+}
+
+static void keep_wanted(struct rows *r, const struct options *o)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->n; i++)
+		if (is_wanted_fd(o, r->rows[i].fd))
+			r->rows[n++] = r->rows[i];
+		else
+			free(r->rows[i].groups);
+	r->n = n;
+}
+
+void rows_read(struct rows *r, const struct options *o, struct process *p)
+{
+	*r = (struct rows){ .taken_ns = now_ns() };
+	if (o->view != VIEW_BASIC || o->has_dump)
+		(void)seg_list_all(&p->all);
+	for (size_t i = 0; i < p->seg->n_socks; i++)
+		if (!p->seg->socks[i].is_gone)
+			add_tcp(r, p, &p->seg->socks[i]);
+	r->n_tcp = r->n;
+	kernel_look(r, p, o->view == VIEW_FULL || o->view == VIEW_GROUPS);
+	r->n_all = r->n;
+	for (size_t i = 0; i < p->n_packets; i++)
+		add_packets(r, &p->packets[i]);
+	keep_wanted(r, o);
+	if (r->n)
+		qsort(r->rows, r->n, sizeof(*r->rows), by_fd);
+}
+
+void rows_free(struct rows *r)
+{
+	for (size_t i = 0; i < r->n; i++)
+		free(r->rows[i].groups);
+	free(r->rows);
+	*r = (struct rows){ 0 };
+}
+
+struct row *rows_find(const struct rows *r, const struct row *like)
+{
+	for (size_t i = 0; r && i < r->n; i++) {
+		struct row *row = &r->rows[i];
+
+		if (row->is_udp == like->is_udp && row->idx == like->idx &&
+		    row->in_use == like->in_use &&
+		    (!like->is_udp || row->ino == like->ino))
+			return row;
+	}
+	return NULL;
+}
+
+static struct counts counts_less(const struct counts *a, const struct counts *b,
+				 double s)
+{
+	return (struct counts){
+		(uint64_t)((double)less(a->packets, b->packets) / s),
+		(uint64_t)((double)less(a->bytes, b->bytes) / s),
+		(uint64_t)((double)less(a->eagains, b->eagains) / s),
+		(uint64_t)((double)less(a->errors, b->errors) / s),
+	};
+}
+
+struct counters counters_less(const struct counters *a,
+			      const struct counters *b, double s)
+{
+	return (struct counters){
+		.rx = counts_less(&a->rx, &b->rx, s),
+		.tx = counts_less(&a->tx, &b->tx, s),
+		.os_rx = counts_less(&a->os_rx, &b->os_rx, s),
+		.os_tx = counts_less(&a->os_tx, &b->os_tx, s),
+		.n_hits = (uint64_t)((double)less(a->n_hits, b->n_hits) / s),
+		.n_misses =
+		    (uint64_t)((double)less(a->n_misses, b->n_misses) / s),
+		.n_dropped =
+		    (uint64_t)((double)less(a->n_dropped, b->n_dropped) / s),
+		.dropped_bytes = (uint64_t)((double)less(a->dropped_bytes,
+							 b->dropped_bytes) /
+					    s),
+		.n_dummies =
+		    (uint64_t)((double)less(a->n_dummies, b->n_dummies) / s),
+	};
+}
+
+struct counters shown_counters(const struct shown *s, const struct row *row)
+{
+	const struct row *was = rows_find(s->before, row);
+
+	if (!s->before)
+		return row->c;
+	double span = (double)(s->now->taken_ns - s->before->taken_ns) / NS;
+	return counters_less(&row->c, was ? &was->c : &(struct counters){ 0 },
+			     span > 0 ? span : 1);
+}
