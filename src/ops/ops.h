@@ -80,6 +80,8 @@ void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]);
 bool ops_spare_fds(struct sock *sk, int fd);
 /* Close descriptors of no socket; then no connection is upgraded any more. */
 bool ops_spare_own_fds(void);
+/* Bytes of connections to come may be lent to callers that share them: sock/lend.h. */
+void ops_will_lend(void);
 /* Before a fork, when all that falls back has done so: no op of a serial module runs until
  * one of the next two. */
 void ops_before_fork(void);

@@ -12,6 +12,7 @@
 #include "api/vma/below.h"
 #include "api/vma/vma.h"
 #include "preload/data.h"
+#include "sock/lend.h"
 
 /* glibc's names for calls of programs compiled with _FORTIFY_SOURCE. */
 ssize_t __read_chk(int fd, void *buf, size_t n, size_t size);
@@ -192,6 +193,33 @@ ssize_t below_recv(int fd, void *buf, size_t n)
 
 	return c.file ? data_recv(&c, fd, ONE(buf, n), MSG_DONTWAIT)
 		      : libc.recv(fd, buf, n, MSG_DONTWAIT);
+}
+
+int32_t below_lend(int fd, const uint8_t **data, struct below_lent *l)
+{
+	CALL(c) = { .file = data_file(fd) };
+	const struct lend_ops *ops = c.file ? sock_ops(c.file->sk)->lend : NULL;
+	struct lend_memory *memory;
+	struct lent at = { 0 };
+
+	if (!ops || !ops->lend_one)
+		return 0;
+	call_may_sleep(&c);
+	int32_t n = ops->lend_one(c.file->sk, fd, data, &at, &memory);
+	if (n > 0)
+		*l = (struct below_lent){ at.off, memory };
+	return n;
+}
+
+void below_lent_back(int fd, const struct below_lent *l)
+{
+	CALL(c) = { .file = data_file(fd) };
+	const struct lend_ops *ops = c.file ? sock_ops(c.file->sk)->lend : NULL;
+	struct lent at = { .off = l->off };
+
+	if (ops && ops->one_back)
+		ops->one_back(c.file->sk, fd, &at, l->memory);
+	lend_memory_put(l->memory, &at);
 }
 
 bool below_serves(int fd) { return file_serves(fd); }

@@ -346,11 +346,35 @@ ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,
 	return r;
 }
 
+/* Bytes where they lie, if nobody is to decide about them.  0: receive them. */
+static ssize_t take_lent(struct vsock *s, struct packet *p, uint64_t *number)
+{
+	struct below_lent l;
+
+	if (s->is_udp || load_rlx(&s->callback) || s->accepted || s->err)
+		return 0;
+	if (!s->spare && !(s->spare = held_number(s->number, s->fd)))
+		return 0;
+	ssize_t r = below_lend(s->fd, &p->data, &l);
+	if (r <= 0)
+		return r;
+	p->control_len = 0;
+	p->from_len = 0;
+	p->flags = 0;
+	held_keep_lent(s->spare, &l);
+	*number = s->spare;
+	s->spare = 0;
+	return r;
+}
+
 ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
 			 uint64_t *number)
 {
-	ssize_t r = filter_take_next(s, PACKET_MAX, peek, p);
+	ssize_t r = peek ? 0 : take_lent(s, p, number);
 
+	if (r)
+		return r;
+	r = filter_take_next(s, PACKET_MAX, peek, p);
 	*number = 0;
 	if (r < 0 || (!r && !s->is_udp))
 		return r;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "api/vma/below.h"
 #include "api/vma/held.h"
 #include "base/atomic.h"
 #include "base/lock.h"
@@ -25,7 +26,10 @@ struct held {
 	uint32_t next_free;  /* index + 1 */
 	uint32_t owner;
 	int32_t fd;
-	struct chunk *chunk; /* NULL: the number is taken, nothing is held */
+	struct chunk *chunk; /* where it lies; NULL: see @lent */
+	/* Where it lies, of memory below; no memory: the number is taken, nothing
+	 * is held. */
+	struct below_lent lent;
 };
 
 static struct lock lock; /* all below */
@@ -150,6 +154,7 @@ uint64_t held_number(uint32_t owner, int fd)
 	h->owner = owner;
 	h->fd = fd;
 	h->chunk = NULL;
+	h->lent.memory = NULL;
 	return (uint64_t)h->generation << 32 | (i + 1);
 }
 
@@ -187,21 +192,33 @@ void held_keep(uint64_t number, struct room *r, size_t n)
 	find(number)->chunk = c;
 }
 
+void held_keep_lent(uint64_t number, const struct below_lent *l)
+{
+	GUARD(&lock);
+	find(number)->lent = *l;
+}
+
 /* @fd: -1, or of a socket that is no more. */
 static int free_one(uint64_t number, uint32_t owner, int fd)
 {
+	struct below_lent lent;
 	struct chunk *c;
 	{
 		GUARD(&lock);
 		struct held *h = find(number);
 
-		if (!h || !h->chunk ||
+		if (!h || (!h->chunk && !h->lent.memory) ||
 		    (fd < 0 ? h->owner != owner : h->fd != fd))
 			return -ENOENT;
 		c = h->chunk;
+		lent = h->lent;
+		fd = h->fd;
 		release(h, number);
 	}
-	held_chunk_put(c);
+	if (c)
+		held_chunk_put(c);
+	else
+		below_lent_back(fd, &lent);
 	return 0;
 }
 

@@ -52,6 +52,9 @@ uint64_t held_number(uint32_t owner, int fd);
 void held_cancel(uint64_t number);
 /* The program holds the @n bytes that were received into @r last. */
 void held_keep(uint64_t number, struct room *r, size_t n);
+/* The program holds bytes that were lent. */
+struct below_lent;
+void held_keep_lent(uint64_t number, const struct below_lent *l);
 /* -ENOENT: not a packet that @owner holds. */
 int held_free(uint64_t number, uint32_t owner);
 /* The same for a socket that was closed, and had the number @fd. */

@@ -13,6 +13,7 @@
 
 #include "api/vma/ring.h"
 #include "api/vma/vma.h"
+#include "ops/ops.h"
 
 bool vma_is_xtreme;
 
@@ -24,6 +25,7 @@ void vma_start(void)
 {
 	const char *v = secure_getenv("VMA_SOCKETXTREME");
 
+	ops_will_lend();
 	store_rlx(&vma_is_xtreme, v && atoi(v));
 }
 
