@@ -150,15 +150,20 @@ OURS ssize_t recvfrom_ours(int fd, void *buf, size_t n, int flags,
 	return libc_ret(r, saved);
 }
 
+ssize_t below_recvfrom(int fd, void *buf, size_t n, int flags,
+		       struct sockaddr *addr, socklen_t *len)
+{
+	return likely(!file_serves(fd))
+		   ? libc.recvfrom(fd, buf, n, flags, addr, len)
+		   : recvfrom_ours(fd, buf, n, flags, addr, len);
+}
+
 OSF_API ssize_t recvfrom(int fd, void *restrict buf, size_t n, int flags,
 			 struct sockaddr *restrict addr,
 			 socklen_t *restrict len)
 {
-	if (vma_has(fd))
-		return vma_recvfrom(fd, buf, n, flags, addr, len);
-	return likely(!file_serves(fd))
-		   ? libc.recvfrom(fd, buf, n, flags, addr, len)
-		   : recvfrom_ours(fd, buf, n, flags, addr, len);
+	return vma_has(fd) ? vma_recvfrom(fd, buf, n, flags, addr, len)
+			   : below_recvfrom(fd, buf, n, flags, addr, len);
 }
 
 OSF_API ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n,

@@ -15,6 +15,8 @@
 /* SO_TIMESTAMP and SO_TIMESTAMPNS of kernels with either size of time. */
 #define IS_TIME(type, what) ((type) == (what##_OLD) || (type) == (what##_NEW))
 
+uint32_t filter_times = 1;
+
 union ip_addr {
 	struct sockaddr_in v4;
 	struct sockaddr_in6 v6;
@@ -88,6 +90,42 @@ void filter_prepare(struct vsock *s)
 					      IP_RECVORIGDSTADDR, &on, len);
 	}
 	errno = saved;
+}
+
+bool filter_is_time(int name)
+{
+	return IS_TIME(name, SO_TIMESTAMP) || IS_TIME(name, SO_TIMESTAMPNS) ||
+	       IS_TIME(name, SO_TIMESTAMPING);
+}
+
+static COLD void find_times(struct vsock *s, uint32_t times)
+{
+	static const int names[] = { SO_TIMESTAMP_OLD,    SO_TIMESTAMP_NEW,
+				     SO_TIMESTAMPNS_OLD,  SO_TIMESTAMPNS_NEW,
+				     SO_TIMESTAMPING_OLD, SO_TIMESTAMPING_NEW };
+	int saved = errno;
+
+	s->has_times = false;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		int on[2] = { 0 };
+		socklen_t len = sizeof(on);
+
+		s->has_times |=
+		    libc.getsockopt(s->fd, SOL_SOCKET, names[i], on, &len) ||
+		    on[0];
+	}
+	s->times = times;
+	errno = saved;
+}
+
+/* Has the callback a use for control messages?  They cost more than a short datagram. */
+static inline bool needs_control(struct vsock *s)
+{
+	uint32_t times = load_acq(&filter_times);
+
+	if (unlikely(s->times != times))
+		find_times(s, times);
+	return s->has_dst || s->has_times;
 }
 
 static bool is_dst(const struct cmsghdr *c)
@@ -192,6 +230,8 @@ static vma_recv_callback_retval_t judge(struct vsock *s, struct packet *p,
 
 	if (!callback)
 		return VMA_PACKET_RECV;
+	if (unlikely(s->peer.ss_family == AF_UNSPEC && !s->is_udp))
+		find_ends(s); /* the callback came before the connection */
 	struct vma_info_t info = { .struct_sz = sizeof(info),
 				   .packet_id = (void *)(uintptr_t)s->spare,
 				   .src = (struct sockaddr_in *)&s->peer,
@@ -222,7 +262,7 @@ static bool is_there(const struct vsock *s)
 
 /* Bytes received into the room, or -errno. */
 static ssize_t receive(struct vsock *s, struct packet *p, size_t want,
-		       int flags)
+		       int flags, bool wants_control)
 {
 	uint8_t *to = room_reserve(&s->room);
 
@@ -240,6 +280,15 @@ static ssize_t receive(struct vsock *s, struct packet *p, size_t want,
 
 		p->flags = 0;
 		p->from_len = 0;
+		return r < 0 ? -errno : r;
+	}
+	if (s->is_udp && !wants_control && !needs_control(s)) {
+		p->flags = 0;
+		p->control_len = 0;
+		p->from_len = sizeof(p->from);
+		ssize_t r =
+		    below_recvfrom(s->fd, to, iov.iov_len, flags | MSG_DONTWAIT,
+				   (struct sockaddr *)&p->from, &p->from_len);
 		return r < 0 ? -errno : r;
 	}
 	if (s->is_udp) {
@@ -289,7 +338,7 @@ bool filter_look(struct vsock *s)
 
 	p.control_len = 0;
 	while (!s->accepted && !s->err) {
-		ssize_t r = receive(s, &p, PACKET_MAX, MSG_PEEK);
+		ssize_t r = receive(s, &p, PACKET_MAX, MSG_PEEK, false);
 
 		if (r < 0 && r != -EAGAIN && r != -ENOBUFS)
 			s->err = (int)-r;
@@ -306,12 +355,13 @@ bool filter_look(struct vsock *s)
 	return true;
 }
 
-ssize_t filter_take(struct vsock *s, size_t want, struct packet *p)
+ssize_t filter_take(struct vsock *s, size_t want, bool wants_control,
+		    struct packet *p)
 {
 	p->control_len = 0;
 	for (;;) {
-		ssize_t r =
-		    receive(s, p, s->is_udp ? (size_t)PACKET_MAX : want, 0);
+		ssize_t r = receive(s, p, s->is_udp ? (size_t)PACKET_MAX : want,
+				    0, wants_control);
 
 		if (r < 0 || (!r && !s->is_udp) ||
 		    judge(s, p, (size_t)r) == VMA_PACKET_RECV)
@@ -332,12 +382,12 @@ ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,
 		return r;
 	}
 	if (!s->accepted && !peek)
-		return filter_take(s, want, p);
+		return filter_take(s, want, false, p);
 	p->control_len = 0;
 	if (s->accepted && !s->is_udp)
 		want = MIN(want, s->accepted);
 	r = receive(s, p, s->is_udp ? (size_t)PACKET_MAX : want,
-		    peek ? MSG_PEEK : 0);
+		    peek ? MSG_PEEK : 0, false);
 	if (r == -EAGAIN)
 		s->accepted = 0;
 	if (r >= 0 && !peek)

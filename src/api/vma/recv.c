@@ -107,7 +107,7 @@ static ssize_t recv_packet(struct vsock *s, struct msghdr *msg, size_t want,
 
 	p.from_len = 0;
 	p.flags = 0;
-	ssize_t r = filter_take(s, want, &p);
+	ssize_t r = filter_take(s, want, msg->msg_controllen, &p);
 	if (r < 0)
 		return r;
 	size_t n = MIN((size_t)r, want);
@@ -230,7 +230,7 @@ HOT static ssize_t recv_quick(int fd, const struct iovec *iov)
 		     s->is_closed || !iov->iov_len ||
 		     is_bad_ptr(iov->iov_base) || !visit_take_turn(&v)))
 		return -EAGAIN;
-	ssize_t r = filter_take(s, iov->iov_len, &p);
+	ssize_t r = filter_take(s, iov->iov_len, false, &p);
 	if (likely(r > 0))
 		memcpy(iov->iov_base, p.data, (size_t)r);
 	visit_leave_turn(&v);

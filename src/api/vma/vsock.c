@@ -161,6 +161,7 @@ struct vsock *vsock_make(int fd, int *err)
 	s->callback = NULL;
 	s->accepted = 0;
 	s->err = 0;
+	s->times = 0;
 	packets_open(&s->packets, fd, is_udp);
 	s->peer.ss_family = s->local.ss_family = AF_UNSPEC;
 	s->has_user_data = false;

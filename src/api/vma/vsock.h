@@ -45,7 +45,9 @@ struct vsock {
 	int32_t fd;
 	bool is_udp;
 	bool is_closed;
-	bool has_dst; /* we have set IP_RECVORIGDSTADDR */
+	bool has_dst;   /* we have set IP_RECVORIGDSTADDR */
+	bool has_times; /* datagrams come with a time; as of @times */
+	uint32_t times; /* filter_times; 0: not known */
 	pthread_mutex_t turn;
 	uintptr_t owner; /* the thread that has the turn, 0: none */
 	vma_recv_callback_t callback; /* NULL: none */
