@@ -74,10 +74,12 @@ HOT ssize_t data_recv(struct call *c, int fd, const struct iovec *iov, size_t n,
 /* For a socket with a receive callback. */
 OURS ssize_t recv_filtered(int fd, const struct iovec *iov, size_t n, int flags)
 {
-	ssize_t bytes = vectors_check(iov, n);
+	if (n != 1 || unlikely(iov->iov_len - 1 >= SSIZE_MAX)) {
+		ssize_t bytes = vectors_check(iov, n);
 
-	if (bytes < 0 || (!bytes && flags & READ_FLAG))
-		return libc_ret(bytes, errno);
+		if (bytes < 0 || (!bytes && flags & READ_FLAG))
+			return libc_ret(bytes, errno);
+	}
 	return vma_recv(fd, iov, n, flags & ~FLAGS_OF_OURS);
 }
 

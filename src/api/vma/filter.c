@@ -219,35 +219,52 @@ static vma_recv_callback_retval_t note(struct vsock *s, size_t n,
 	return is;
 }
 
-/* Ask the callback about the packet that was received into the room. */
+/* Ask @callback about the packet that was received into the room.  Another thread may
+ * close the socket meanwhile, so the caller has loaded it once. */
+static inline vma_recv_callback_retval_t ask(struct vsock *s,
+					     vma_recv_callback_t callback,
+					     const void *data, size_t n,
+					     struct vma_info_t *info)
+{
+	int *err = &errno, saved = *err;
+	struct iovec iov = { (void *)data, n };
+
+	info->struct_sz = sizeof(*info);
+	info->packet_id = (void *)(uintptr_t)s->spare;
+	info->payload_sz = n;
+	vma_recv_callback_retval_t is =
+	    callback(s->fd, 1, &iov, info, s->context);
+	*err = saved;
+	return note(s, n, is);
+}
+
+static inline vma_recv_callback_retval_t
+ask_of_stream(struct vsock *s, vma_recv_callback_t callback, const void *data,
+	      size_t n)
+{
+	if (unlikely(s->peer.ss_family == AF_UNSPEC))
+		find_ends(s); /* the callback came before the connection */
+	struct vma_info_t info = { .src = (struct sockaddr_in *)&s->peer,
+				   .dst = (struct sockaddr_in *)&s->local };
+	return ask(s, callback, data, n, &info);
+}
+
 static vma_recv_callback_retval_t judge(struct vsock *s, struct packet *p,
 					size_t n)
 {
 	vma_recv_callback_t callback = load_rlx(&s->callback);
-	int *err = &errno, saved = *err;
-	struct iovec iov = { (void *)p->data, n };
 	union ip_addr src, dst;
 
 	if (!callback)
 		return VMA_PACKET_RECV;
-	if (unlikely(s->peer.ss_family == AF_UNSPEC && !s->is_udp))
-		find_ends(s); /* the callback came before the connection */
-	struct vma_info_t info = { .struct_sz = sizeof(info),
-				   .packet_id = (void *)(uintptr_t)s->spare,
-				   .src = (struct sockaddr_in *)&s->peer,
-				   .dst = (struct sockaddr_in *)&s->local,
-				   .payload_sz = n };
-	if (s->is_udp) {
-		info.src = copy_ip(&src, &p->from);
-		info.dst = copy_ip(&dst, &s->local);
-		unmap(&src);
-		if (p->control_len)
-			read_control(p, &info, &dst);
-	}
-	vma_recv_callback_retval_t is =
-	    callback(s->fd, 1, &iov, &info, s->context);
-	*err = saved;
-	return note(s, n, is);
+	if (!s->is_udp)
+		return ask_of_stream(s, callback, p->data, n);
+	struct vma_info_t info = { .src = copy_ip(&src, &p->from),
+				   .dst = copy_ip(&dst, &s->local) };
+	unmap(&src);
+	if (p->control_len)
+		read_control(p, &info, &dst);
+	return ask(s, callback, p->data, n, &info);
 }
 
 /* False: errno says why not. */
@@ -367,6 +384,27 @@ ssize_t filter_take(struct vsock *s, size_t want, bool wants_control,
 		    judge(s, p, (size_t)r) == VMA_PACKET_RECV)
 			return r;
 	}
+}
+
+HOT ssize_t filter_take_quick(struct vsock *s, size_t want,
+			      const uint8_t **data)
+{
+	vma_recv_callback_t callback;
+	ssize_t r;
+
+	do {
+		uint8_t *to = room_reserve(&s->room);
+
+		callback = s->callback;
+		if (unlikely(!to || !s->spare || s->is_closed || !callback))
+			return -EAGAIN;
+		r = below_recv(s->fd, to, MIN(want, (size_t)PACKET_MAX));
+		if (unlikely(r <= 0))
+			return r < 0 ? -errno : 0;
+		*data = to;
+	} while (ask_of_stream(s, callback, *data, (size_t)r) !=
+		 VMA_PACKET_RECV);
+	return r;
 }
 
 ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,

@@ -38,6 +38,9 @@ bool filter_look(struct vsock *s);
  * none. */
 ssize_t filter_take(struct vsock *s, size_t want, bool wants_control,
 		    struct packet *p);
+/* The same for a stream with a callback, by a thread that is alone.  *@data: where the bytes are.
+ * -EAGAIN: there is none, or it takes filter_take() to know. */
+ssize_t filter_take_quick(struct vsock *s, size_t want, const uint8_t **data);
 /* The same, after what filter_look() has accepted already; and the error that it
  * has found.  @peek: it stays in the socket, too. */
 ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,

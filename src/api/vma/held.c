@@ -10,16 +10,7 @@
 #include "base/atomic.h"
 #include "base/lock.h"
 
-#define CHUNK_BYTES ((size_t)256 << 10)
 #define SLAB 1024u /* records */
-
-struct chunk {
-	uint32_t n_refs;  /* a room's, and one per packet that is held */
-	uint32_t is_left; /* its room uses another one, so it counts */
-	uint8_t bytes[];  /* pages that no packet reached take no memory */
-};
-
-#define FIRST CACHE_LINE /* offset of the first packet */
 
 struct held {
 	uint32_t generation; /* of the number; odd: in use */
@@ -93,13 +84,8 @@ void room_close(struct room *r)
 	*r = (struct room){ 0 };
 }
 
-uint8_t *room_reserve(struct room *r)
+uint8_t *room_renew(struct room *r)
 {
-	/* Nobody holds anything in it: use the same bytes again. */
-	if (likely(r->chunk && load_acq(&r->chunk->n_refs) == 1))
-		r->off = FIRST;
-	if (likely(r->chunk && CHUNK_BYTES - r->off >= PACKET_MAX))
-		return (uint8_t *)r->chunk + r->off;
 	if (load_rlx(&n_full) >= HELD_CHUNKS_MAX)
 		return NULL;
 	struct chunk *c = chunk_new();
@@ -110,7 +96,7 @@ uint8_t *room_reserve(struct room *r)
 		fetch_add(&n_full, 1u);
 		held_chunk_put(r->chunk);
 	}
-	*r = (struct room){ c, FIRST };
+	*r = (struct room){ c, CHUNK_FIRST };
 	return (uint8_t *)c + r->off;
 }
 

@@ -73,6 +73,18 @@ struct vsock {
 #define VSOCK_PAGES (1u << 14)
 extern struct vsock **vsock_pages[VSOCK_PAGES];
 
+/* Where @fd's would be; NULL: it has none, nor have the numbers near it. */
+static inline struct vsock **vsock_slot(int fd)
+{
+	struct vsock **page =
+	    (unsigned)fd < VSOCK_PAGES << VSOCK_PAGE_BITS
+		? load_acq(&vsock_pages[(unsigned)fd >> VSOCK_PAGE_BITS])
+		: NULL;
+
+	return page ? &page[(unsigned)fd & ((1u << VSOCK_PAGE_BITS) - 1)]
+		    : NULL;
+}
+
 /* NULL: the API has nothing to do with @fd.  For vsock_put(). */
 struct vsock *vsock_get(int fd);
 /* The same; makes one.  NULL: *@err is -EINVAL (not TCP or UDP over IP) or
