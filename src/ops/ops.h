@@ -82,6 +82,8 @@ bool ops_spare_fds(struct sock *sk, int fd);
 bool ops_spare_own_fds(void);
 /* A child will have @sk, too. */
 void ops_before_sharing(struct sock *sk, int fd);
+/* Bytes of connections to come may be lent to callers that share them: sock/lend.h. */
+void ops_will_lend(void);
 /* Before a fork, when all that falls back has done so: no op of a serial module runs until
  * one of the next two. */
 void ops_before_fork(void);

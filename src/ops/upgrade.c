@@ -87,3 +87,5 @@ void ops_after_fork(void)
 	route_after_fork();
 	wire_after_fork();
 }
+
+void ops_will_lend(void) { shm_config.lends = true; }

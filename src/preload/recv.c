@@ -12,6 +12,7 @@
 #include "api/vma/below.h"
 #include "api/vma/vma.h"
 #include "preload/data.h"
+#include "sock/lend.h"
 
 /* glibc's names for calls of programs compiled with _FORTIFY_SOURCE. */
 ssize_t __read_chk(int fd, void *buf, size_t n, size_t size);
@@ -73,10 +74,12 @@ HOT ssize_t data_recv(struct call *c, int fd, const struct iovec *iov, size_t n,
 /* For a socket with a receive callback. */
 OURS ssize_t recv_filtered(int fd, const struct iovec *iov, size_t n, int flags)
 {
-	ssize_t bytes = vectors_check(iov, n);
+	if (n != 1 || unlikely(iov->iov_len - 1 >= SSIZE_MAX)) {
+		ssize_t bytes = vectors_check(iov, n);
 
-	if (bytes < 0 || (!bytes && flags & READ_FLAG))
-		return libc_ret(bytes, errno);
+		if (bytes < 0 || (!bytes && flags & READ_FLAG))
+			return libc_ret(bytes, errno);
+	}
 	return vma_recv(fd, iov, n, flags & ~FLAGS_OF_OURS);
 }
 
@@ -149,15 +152,20 @@ OURS ssize_t recvfrom_ours(int fd, void *buf, size_t n, int flags,
 	return libc_ret(r, saved);
 }
 
+ssize_t below_recvfrom(int fd, void *buf, size_t n, int flags,
+		       struct sockaddr *addr, socklen_t *len)
+{
+	return likely(!file_serves(fd))
+		   ? libc.recvfrom(fd, buf, n, flags, addr, len)
+		   : recvfrom_ours(fd, buf, n, flags, addr, len);
+}
+
 OSF_API ssize_t recvfrom(int fd, void *restrict buf, size_t n, int flags,
 			 struct sockaddr *restrict addr,
 			 socklen_t *restrict len)
 {
-	if (vma_has(fd))
-		return vma_recvfrom(fd, buf, n, flags, addr, len);
-	return likely(!file_serves(fd))
-		   ? libc.recvfrom(fd, buf, n, flags, addr, len)
-		   : recvfrom_ours(fd, buf, n, flags, addr, len);
+	return vma_has(fd) ? vma_recvfrom(fd, buf, n, flags, addr, len)
+			   : below_recvfrom(fd, buf, n, flags, addr, len);
 }
 
 OSF_API ssize_t __recvfrom_chk(int fd, void *restrict buf, size_t n,
@@ -192,6 +200,33 @@ ssize_t below_recv(int fd, void *buf, size_t n)
 
 	return c.file ? data_recv(&c, fd, ONE(buf, n), MSG_DONTWAIT)
 		      : libc.recv(fd, buf, n, MSG_DONTWAIT);
+}
+
+int32_t below_lend(int fd, const uint8_t **data, struct below_lent *l)
+{
+	CALL(c) = { .file = data_file(fd) };
+	const struct lend_ops *ops = c.file ? sock_ops(c.file->sk)->lend : NULL;
+	struct lend_memory *memory;
+	struct lent at = { 0 };
+
+	if (!ops || !ops->lend_one)
+		return 0;
+	call_may_sleep(&c);
+	int32_t n = ops->lend_one(c.file->sk, fd, data, &at, &memory);
+	if (n > 0)
+		*l = (struct below_lent){ at.off, memory };
+	return n;
+}
+
+void below_lent_back(int fd, const struct below_lent *l)
+{
+	CALL(c) = { .file = data_file(fd) };
+	const struct lend_ops *ops = c.file ? sock_ops(c.file->sk)->lend : NULL;
+	struct lent at = { .off = l->off };
+
+	if (ops && ops->one_back)
+		ops->one_back(c.file->sk, fd, &at, l->memory);
+	lend_memory_put(l->memory, &at);
 }
 
 bool below_serves(int fd) { return file_serves(fd); }

@@ -9,7 +9,7 @@
  *
  * A table for protocols that can do this, besides struct sock_ops.  The caller
  * has the socket to itself: one thread at a time, no other process.  So
- * nothing here locks or sleeps.  A caller that gets 0 from lend() or
+ * nothing here locks or sleeps, but for lend_one() and one_back().  A caller that gets 0 from lend() or
  * send_ref() uses recv() or send().  Errors are negative errnos; @fd is a
  * descriptor of the anchor.
  *
@@ -108,6 +108,23 @@ struct lend_ops {
 	void (*move_on)(struct sock *sk, int fd);
 	/* Without calling recv(): it would probably find nothing. */
 	bool (*is_idle)(struct sock *sk);
+
+	/*
+	 * For callers that share the socket with other threads and calls, which know
+	 * nothing of what is lent.  One piece at a time is lent; what is read meanwhile
+	 * is copied, and the protocol moves on by itself.  Only if the process said
+	 * before the connection's upgrade that it may lend (ops_will_lend()).  These lock.
+	 */
+	/**
+	 * lend_one() - as lend(), with a reference to *@memory
+	 *
+	 * Return: 0: call recv(); -ECONNRESET.
+	 */
+	int32_t (*lend_one)(struct sock *sk, int fd, const uint8_t **data,
+			    struct lent *at, struct lend_memory **memory);
+	/* @at comes back; the caller drops its reference afterwards. */
+	void (*one_back)(struct sock *sk, int fd, const struct lent *at,
+			 struct lend_memory *memory);
 
 	/*
 	 * Sending.

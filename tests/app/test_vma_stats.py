@@ -5,6 +5,7 @@ tests/app/test_vma_stats.py - vma_stats(8): its views say what programs have don
 
     test_vma_stats.py               the test
     test_vma_stats.py inside        a program that does what its input says
+    test_vma_stats.py without_copies COMMAND    on a kernel without pidfd_getfd()
 
 The program under test holds its sockets and runs one line of Python for each line of
 its input, so that what it has sent, received and been refused is known.
@@ -104,14 +105,30 @@ def inside():
 
 # --- outside ---
 
+AS_NOBODY = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+PIDFD_GETFD, NO_NEW_PRIVS, SECCOMP_MODE, FILTER, ENOSYS = 438, 38, 22, 2, 38
+
+
+def without_copies(argv):
+    """Runs @argv where the kernel does not know pidfd_getfd()."""
+    rules = struct.pack("HBBI" * 4, 0x20, 0, 0, 0, 0x15, 0, 1, PIDFD_GETFD,
+                        0x06, 0, 0, 0x50000 | ENOSYS, 0x06, 0, 0, 0x7fff0000)
+    at = ctypes.create_string_buffer(rules)
+    program = struct.pack("HxxxxxxP", 4, ctypes.addressof(at))
+    libc = ctypes.CDLL(None)
+    assert libc.prctl(NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+    assert libc.prctl(SECCOMP_MODE, FILTER, ctypes.create_string_buffer(program)) == 0
+    os.execvp(argv[0], argv)
+
+
 class Program:
     """One that runs under osf, and does what it is told."""
 
-    def __init__(self, run, python=sys.executable, **extra):
+    def __init__(self, run, python=sys.executable, prefix=(), **extra):
         self.err = run.path("err.%d" % next(run.serial))
         with open(self.err, "ab") as f:
             self.popen = subprocess.Popen(
-                run.command([python, os.path.abspath(__file__), "inside"], True),
+                run.command([*prefix, python, os.path.abspath(__file__), "inside"], True),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=f, text=True,
                 env=run.env(extra={"OSF_STATS_DIR": "", "OSF_UPGRADE_TURNS": "2", **extra}))
         self.proc = harness.Proc(self.popen, self.err, "program")
@@ -375,6 +392,29 @@ class Test:
         p.do("os.close(2)")
         p.end()
 
+    def test_dump_for_who_may_not_write(self):
+        """Root writes no file that the program itself could not write."""
+        if os.geteuid() != 0 or not harness.find("setpriv"):
+            return
+        old_kernel = [sys.executable, os.path.abspath(__file__), "without_copies"]
+        roots = self.run.path("roots")
+        p = Program(self.run, prefix=AS_NOBODY)
+        with open(roots, "w"):
+            os.chmod(roots, 0o644)
+        p.do("l, a, b = pair()")
+        for flags in (os.O_RDONLY | os.O_APPEND, os.O_PATH, os.O_PATH | os.O_APPEND):
+            p.do("os.close(2); assert os.open(%r, %d) == 2" % (roots, flags))
+            for prefix in ((), old_kernel):
+                text = self.stats("-p", p.pid, "-S", 0, prefix=prefix)
+                self.run.need("cannot be written" in text and os.stat(roots).st_size == 0,
+                              "%o: %s" % (flags, text))
+        p.end()
+        mine = Program(self.run)
+        mine.do("l, a, b = pair()")
+        self.stats("-p", mine.pid, "-S", 0, prefix=old_kernel)
+        self.run.need(mine.said().count("Fd=[") == 3, mine.said())
+        mine.end()
+
     def test_refusals(self):
         p = Program(self.run)
         need = self.run.need
@@ -386,10 +426,9 @@ class Test:
         need("vma_stats" in self.stats("-V"), "-V")
         need("--log_level" in self.stats("-h"), "-h")
         if os.geteuid() == 0 and harness.find("setpriv"):
-            as_nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
             os.chmod(self.zero, 0o777)
             for args in (["-c", 1], ["-z"], ["-l", "all"], ["-S", 0]):
-                text = self.stats("-p", p.pid, *args, status=1, prefix=as_nobody)
+                text = self.stats("-p", p.pid, *args, status=1, prefix=AS_NOBODY)
                 need("another user" in text, text)
         watching = subprocess.Popen([os.path.join(self.run.build, "vma_stats"), "-k", self.zero,
                                      "-p", str(p.pid), "-i", "0"], text=True,
@@ -404,6 +443,8 @@ def main():
     if sys.argv[1:] == ["inside"]:
         inside()
         return
+    if sys.argv[1:2] == ["without_copies"]:
+        without_copies(sys.argv[2:])
     run = harness.Run(__file__)
     if run.is_kernel or not os.path.exists(os.path.join(run.build, "vma_stats")):
         harness.skip("no vma_stats")

@@ -20,6 +20,7 @@
 /* Nothing is lost here. */
 struct osf_stats_totals *arena_totals(void) { return NULL; }
 void sock_set_reason(struct sock *sk, enum osf_reason reason) {}
+void shm_lend_shares(struct sock *sk) {}
 
 #define RING (64u * 1024)
 #define GUARD_BYTES (1u << 20)

@@ -401,6 +401,29 @@ static void a_wildcard_socket_learns_the_destination(void)
 	EXPECT(!memcmp(&seen.dst, &to, sizeof(to)));
 }
 
+/* Its ends are those that the connection has. */
+static void a_callback_may_come_before_the_connection(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in own;
+	int l = socket(AF_INET, SOCK_STREAM, 0);
+	struct ends e = { .rx = socket(AF_INET, SOCK_STREAM, 0) };
+	socklen_t len = sizeof(a);
+
+	EXPECT_EQ(bind(l, (struct sockaddr *)&a, len), 0);
+	EXPECT_EQ(listen(l, 1), 0);
+	EXPECT_EQ(getsockname(l, (struct sockaddr *)&a, &len), 0);
+	begin(&e);
+	EXPECT_EQ(connect(e.rx, (struct sockaddr *)&a, sizeof(a)), 0);
+	EXPECT_EQ(getsockname(e.rx, (struct sockaddr *)&own, &len), 0);
+	e.tx = accept(l, NULL, NULL);
+	say(&e, "first", 5);
+	reads(e.rx, "first");
+	EXPECT(!memcmp(&seen.src, &a, sizeof(a)));
+	EXPECT(!memcmp(&seen.dst, &own, sizeof(own)));
+}
+
 static void is_gone_after_null_on(struct ends *e)
 {
 	struct pollfd p = { .fd = e->rx, .events = POLLIN };
@@ -682,6 +705,7 @@ const struct test tests_callback[] = {
 	T(waitall_reads_over_many_packets),
 	T(datagrams_stay_as_they_were),
 	T(a_wildcard_socket_learns_the_destination),
+	T(a_callback_may_come_before_the_connection),
 	T(null_unregisters),
 	T(only_sockets_of_ours_have_callbacks),
 	T(a_packet_is_freed_once_and_by_its_socket),

@@ -19,9 +19,10 @@
 
 #define PAIRS 5 /* of each kind */
 #define HELD 64
-#define MOST 3000 /* bytes of a send */
+#define MOST 12000 /* bytes of a send */
+#define DATAGRAM 500
 #define AHEAD                                                                  \
-	30000 /* bytes of a stream, or datagrams times 100, not received yet */
+	30000 /* bytes of a stream, or datagrams times 300, not received yet */
 
 struct pair {
 	struct ends e;
@@ -218,9 +219,9 @@ static void unmake(struct pair *p)
 static void put(struct fuzz *f, struct pair *p)
 {
 	uint8_t buf[MOST];
-	size_t n = 1 + pick(f, pick(f, 3) ? 100 : MOST);
+	size_t n = 1 + pick(f, p->is_udp ? DATAGRAM : pick(f, 3) ? 100 : MOST);
 
-	if ((p->sent - p->pos) * (p->is_udp ? 100 : 1) > AHEAD)
+	if ((p->sent - p->pos) * (p->is_udp ? 300 : 1) > AHEAD)
 		return;
 	for (size_t i = 0; i < n; i++)
 		buf[i] = mark(p->sent + i);

@@ -18,7 +18,6 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define READER_MS 1000 /* that we wait for who reads the program's log */
@@ -108,37 +107,24 @@ int control_log(const struct options *o, const struct process *p)
 
 /* ---- dump ---- */
 
-static unsigned flags_of(pid_t pid, int fd)
-{
-	char path[64], line[128];
-	unsigned flags = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", (int)pid, fd);
-	FILE *f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "flags: %o", &flags) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return flags;
-}
-
 /* The program's own descriptor; or its file, opened anew.  That is no good for a file
- * in which the program has a place of its own: its next line would overwrite ours. */
+ * in which the program has a place of its own: its next line would overwrite ours.  Nor
+ * for what another user's process may only read, or has only found, because root could write it. */
 static int open_log(pid_t pid, int fd)
 {
 	char path[64];
-	struct stat st;
-	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-	int copy = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+	struct stat st, owner;
+	int copy = fd_copy(pid, fd);
+	unsigned flags = fd_flags(pid, fd);
 
-	if (pidfd >= 0)
-		close(pidfd);
 	if (copy >= 0)
 		return copy;
+	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	if (stat(path, &owner) < 0 || owner.st_uid != geteuid() ||
+	    flags & O_PATH || (flags & O_ACCMODE) == O_RDONLY)
+		return -1;
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
-	if (stat(path, &st) < 0 ||
-	    (S_ISREG(st.st_mode) && !(flags_of(pid, fd) & O_APPEND)))
+	if (stat(path, &st) < 0 || (S_ISREG(st.st_mode) && !(flags & O_APPEND)))
 		return -1;
 	return open(path,
 		    O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);

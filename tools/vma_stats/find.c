@@ -93,11 +93,30 @@ static bool is_file_of(const struct seg *seg, int fd, bool writes)
 	       (!writes || st.st_uid == owner.st_uid);
 }
 
-/* The file of @seg, by the process's own descriptor of it. */
-static int open_file(const struct seg *seg, bool writes)
+/* The file of @seg, by the process's own descriptor @name; or -errno.  What that number
+ * names is looked at before it is opened: a device may do something when root opens it. */
+static int open_link(const struct seg *seg, int dir_fd, const char *name,
+		     bool writes)
 {
 	int how =
 	    (writes ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+	int found = openat(dir_fd, name, O_PATH | O_CLOEXEC);
+	char path[64];
+	int fd = -ENOENT;
+
+	if (found < 0)
+		return -errno;
+	if (is_file_of(seg, found, writes)) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", found);
+		fd = open(path, how);
+		fd = fd < 0 ? -errno : fd;
+	}
+	close(found);
+	return fd;
+}
+
+static int open_file(const struct seg *seg, bool writes)
+{
 	int fd = -ENOENT;
 	struct dirent *e;
 	struct stat st;
@@ -107,18 +126,10 @@ static int open_file(const struct seg *seg, bool writes)
 	DIR *dir = opendir(path);
 	if (!dir)
 		return -errno;
-	while (fd < 0 && (e = readdir(dir))) {
-		if (fstatat(dirfd(dir), e->d_name, &st, 0) < 0 ||
-		    st.st_dev != seg->dev || st.st_ino != seg->ino)
-			continue;
-		fd = openat(dirfd(dir), e->d_name, how);
-		if (fd < 0)
-			fd = -errno;
-		else if (!is_file_of(seg, fd, writes)) {
-			close(fd);
-			fd = -ENOENT;
-		}
-	}
+	while (fd < 0 && (e = readdir(dir)))
+		if (!fstatat(dirfd(dir), e->d_name, &st, 0) &&
+		    st.st_dev == seg->dev && st.st_ino == seg->ino)
+			fd = open_link(seg, dirfd(dir), e->d_name, writes);
 	closedir(dir);
 	return fd;
 }

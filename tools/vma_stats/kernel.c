@@ -75,7 +75,7 @@ static uint64_t ino_of(const struct kernel *k, int fd)
 	return 0;
 }
 
-static bool is_blocking(pid_t pid, int fd)
+unsigned fd_flags(pid_t pid, int fd)
 {
 	char path[64], line[128];
 	unsigned flags = 0;
@@ -87,7 +87,7 @@ static bool is_blocking(pid_t pid, int fd)
 			break;
 	if (f)
 		fclose(f);
-	return !(flags & O_NONBLOCK);
+	return flags;
 }
 
 /* ---- /proc/net/tcp and the like ---- */
@@ -219,7 +219,7 @@ static void read_groups(struct kernel *k)
 		fclose(f);
 }
 
-static int copy_of(pid_t pid, int fd)
+int fd_copy(pid_t pid, int fd)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
 	int copy = pidfd < 0 ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
@@ -243,7 +243,7 @@ static bool is_member(int fd, struct in_addr group, unsigned index)
 
 static void look_inside(const struct kernel *k, struct row *row)
 {
-	int fd = copy_of(k->pid, row->fd), loop = 1, limit = 0;
+	int fd = fd_copy(k->pid, row->fd), loop = 1, limit = 0;
 	socklen_t len = sizeof(loop), len2 = sizeof(row->multicast_if);
 	socklen_t len3 = sizeof(limit);
 
@@ -281,7 +281,8 @@ void kernel_look(struct rows *r, const struct process *p, bool wants_groups)
 	if (wants_groups)
 		read_groups(&k);
 	for (size_t i = 0; i < r->n; i++) {
-		r->rows[i].is_blocking = is_blocking(p->pid, r->rows[i].fd);
+		r->rows[i].is_blocking =
+		    !(fd_flags(p->pid, r->rows[i].fd) & O_NONBLOCK);
 		if (wants_groups)
 			look_inside(&k, &r->rows[i]);
 	}

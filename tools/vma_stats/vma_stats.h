@@ -128,6 +128,10 @@ void row_addr(const struct in6_addr *a, uint16_t port, char *out);
 
 /* Adds what the kernel says to rows that have a socket of @p's, and rows for UDP. */
 void kernel_look(struct rows *r, const struct process *p, bool wants_groups);
+/* O_* of @fd of process @pid; 0: not known. */
+unsigned fd_flags(pid_t pid, int fd);
+/* A descriptor of what @fd of process @pid is, or -1. */
+int fd_copy(pid_t pid, int fd);
 
 /* ---- zero.c ---- */
 

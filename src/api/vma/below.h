@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
@@ -19,8 +20,19 @@
 
 ssize_t below_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t below_recvmsg(int fd, struct msghdr *msg, int flags);
+ssize_t below_recvfrom(int fd, void *buf, size_t n, int flags,
+		       struct sockaddr *addr, socklen_t *len);
 /* One attempt at the next bytes. */
 ssize_t below_recv(int fd, void *buf, size_t n);
+/* The next bytes of a stream where they lie, until below_lent_back().  0: they are
+ * not lent, call below_recv(); -errno. */
+struct below_lent {
+	uint32_t off;
+	void *memory;
+};
+int32_t below_lend(int fd, const uint8_t **data, struct below_lent *l);
+/* @fd may name another socket by now. */
+void below_lent_back(int fd, const struct below_lent *l);
 /* Without a system call: 1, there may be something to receive; 0, not yet; -1,
  * only the kernel knows. */
 int below_is_ready(int fd);

@@ -15,6 +15,8 @@
 /* SO_TIMESTAMP and SO_TIMESTAMPNS of kernels with either size of time. */
 #define IS_TIME(type, what) ((type) == (what##_OLD) || (type) == (what##_NEW))
 
+uint32_t filter_times = 1;
+
 union ip_addr {
 	struct sockaddr_in v4;
 	struct sockaddr_in6 v6;
@@ -88,6 +90,42 @@ void filter_prepare(struct vsock *s)
 					      IP_RECVORIGDSTADDR, &on, len);
 	}
 	errno = saved;
+}
+
+bool filter_is_time(int name)
+{
+	return IS_TIME(name, SO_TIMESTAMP) || IS_TIME(name, SO_TIMESTAMPNS) ||
+	       IS_TIME(name, SO_TIMESTAMPING);
+}
+
+static COLD void find_times(struct vsock *s, uint32_t times)
+{
+	static const int names[] = { SO_TIMESTAMP_OLD,    SO_TIMESTAMP_NEW,
+				     SO_TIMESTAMPNS_OLD,  SO_TIMESTAMPNS_NEW,
+				     SO_TIMESTAMPING_OLD, SO_TIMESTAMPING_NEW };
+	int saved = errno;
+
+	s->has_times = false;
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		int on[2] = { 0 };
+		socklen_t len = sizeof(on);
+
+		s->has_times |=
+		    libc.getsockopt(s->fd, SOL_SOCKET, names[i], on, &len) ||
+		    on[0];
+	}
+	s->times = times;
+	errno = saved;
+}
+
+/* Has the callback a use for control messages?  They cost more than a short datagram. */
+static inline bool needs_control(struct vsock *s)
+{
+	uint32_t times = load_acq(&filter_times);
+
+	if (unlikely(s->times != times))
+		find_times(s, times);
+	return s->has_dst || s->has_times;
 }
 
 static bool is_dst(const struct cmsghdr *c)
@@ -181,33 +219,52 @@ static vma_recv_callback_retval_t note(struct vsock *s, size_t n,
 	return is;
 }
 
-/* Ask the callback about the packet that was received into the room. */
+/* Ask @callback about the packet that was received into the room.  Another thread may
+ * close the socket meanwhile, so the caller has loaded it once. */
+static inline vma_recv_callback_retval_t ask(struct vsock *s,
+					     vma_recv_callback_t callback,
+					     const void *data, size_t n,
+					     struct vma_info_t *info)
+{
+	int *err = &errno, saved = *err;
+	struct iovec iov = { (void *)data, n };
+
+	info->struct_sz = sizeof(*info);
+	info->packet_id = (void *)(uintptr_t)s->spare;
+	info->payload_sz = n;
+	vma_recv_callback_retval_t is =
+	    callback(s->fd, 1, &iov, info, s->context);
+	*err = saved;
+	return note(s, n, is);
+}
+
+static inline vma_recv_callback_retval_t
+ask_of_stream(struct vsock *s, vma_recv_callback_t callback, const void *data,
+	      size_t n)
+{
+	if (unlikely(s->peer.ss_family == AF_UNSPEC))
+		find_ends(s); /* the callback came before the connection */
+	struct vma_info_t info = { .src = (struct sockaddr_in *)&s->peer,
+				   .dst = (struct sockaddr_in *)&s->local };
+	return ask(s, callback, data, n, &info);
+}
+
 static vma_recv_callback_retval_t judge(struct vsock *s, struct packet *p,
 					size_t n)
 {
 	vma_recv_callback_t callback = load_rlx(&s->callback);
-	int *err = &errno, saved = *err;
-	struct iovec iov = { (void *)p->data, n };
 	union ip_addr src, dst;
 
 	if (!callback)
 		return VMA_PACKET_RECV;
-	struct vma_info_t info = { .struct_sz = sizeof(info),
-				   .packet_id = (void *)(uintptr_t)s->spare,
-				   .src = (struct sockaddr_in *)&s->peer,
-				   .dst = (struct sockaddr_in *)&s->local,
-				   .payload_sz = n };
-	if (s->is_udp) {
-		info.src = copy_ip(&src, &p->from);
-		info.dst = copy_ip(&dst, &s->local);
-		unmap(&src);
-		if (p->control_len)
-			read_control(p, &info, &dst);
-	}
-	vma_recv_callback_retval_t is =
-	    callback(s->fd, 1, &iov, &info, s->context);
-	*err = saved;
-	return note(s, n, is);
+	if (!s->is_udp)
+		return ask_of_stream(s, callback, p->data, n);
+	struct vma_info_t info = { .src = copy_ip(&src, &p->from),
+				   .dst = copy_ip(&dst, &s->local) };
+	unmap(&src);
+	if (p->control_len)
+		read_control(p, &info, &dst);
+	return ask(s, callback, p->data, n, &info);
 }
 
 /* False: errno says why not. */
@@ -222,7 +279,7 @@ static bool is_there(const struct vsock *s)
 
 /* Bytes received into the room, or -errno. */
 static ssize_t receive(struct vsock *s, struct packet *p, size_t want,
-		       int flags)
+		       int flags, bool wants_control)
 {
 	uint8_t *to = room_reserve(&s->room);
 
@@ -240,6 +297,15 @@ static ssize_t receive(struct vsock *s, struct packet *p, size_t want,
 
 		p->flags = 0;
 		p->from_len = 0;
+		return r < 0 ? -errno : r;
+	}
+	if (s->is_udp && !wants_control && !needs_control(s)) {
+		p->flags = 0;
+		p->control_len = 0;
+		p->from_len = sizeof(p->from);
+		ssize_t r =
+		    below_recvfrom(s->fd, to, iov.iov_len, flags | MSG_DONTWAIT,
+				   (struct sockaddr *)&p->from, &p->from_len);
 		return r < 0 ? -errno : r;
 	}
 	if (s->is_udp) {
@@ -289,7 +355,7 @@ bool filter_look(struct vsock *s)
 
 	p.control_len = 0;
 	while (!s->accepted && !s->err) {
-		ssize_t r = receive(s, &p, PACKET_MAX, MSG_PEEK);
+		ssize_t r = receive(s, &p, PACKET_MAX, MSG_PEEK, false);
 
 		if (r < 0 && r != -EAGAIN && r != -ENOBUFS)
 			s->err = (int)-r;
@@ -306,17 +372,39 @@ bool filter_look(struct vsock *s)
 	return true;
 }
 
-ssize_t filter_take(struct vsock *s, size_t want, struct packet *p)
+ssize_t filter_take(struct vsock *s, size_t want, bool wants_control,
+		    struct packet *p)
 {
 	p->control_len = 0;
 	for (;;) {
-		ssize_t r =
-		    receive(s, p, s->is_udp ? (size_t)PACKET_MAX : want, 0);
+		ssize_t r = receive(s, p, s->is_udp ? (size_t)PACKET_MAX : want,
+				    0, wants_control);
 
 		if (r < 0 || (!r && !s->is_udp) ||
 		    judge(s, p, (size_t)r) == VMA_PACKET_RECV)
 			return r;
 	}
+}
+
+HOT ssize_t filter_take_quick(struct vsock *s, size_t want,
+			      const uint8_t **data)
+{
+	vma_recv_callback_t callback;
+	ssize_t r;
+
+	do {
+		uint8_t *to = room_reserve(&s->room);
+
+		callback = s->callback;
+		if (unlikely(!to || !s->spare || s->is_closed || !callback))
+			return -EAGAIN;
+		r = below_recv(s->fd, to, MIN(want, (size_t)PACKET_MAX));
+		if (unlikely(r <= 0))
+			return r < 0 ? -errno : 0;
+		*data = to;
+	} while (ask_of_stream(s, callback, *data, (size_t)r) !=
+		 VMA_PACKET_RECV);
+	return r;
 }
 
 ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,
@@ -332,12 +420,12 @@ ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,
 		return r;
 	}
 	if (!s->accepted && !peek)
-		return filter_take(s, want, p);
+		return filter_take(s, want, false, p);
 	p->control_len = 0;
 	if (s->accepted && !s->is_udp)
 		want = MIN(want, s->accepted);
 	r = receive(s, p, s->is_udp ? (size_t)PACKET_MAX : want,
-		    peek ? MSG_PEEK : 0);
+		    peek ? MSG_PEEK : 0, false);
 	if (r == -EAGAIN)
 		s->accepted = 0;
 	if (r >= 0 && !peek)
@@ -346,11 +434,35 @@ ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,
 	return r;
 }
 
+/* Bytes where they lie, if nobody is to decide about them.  0: receive them. */
+static ssize_t take_lent(struct vsock *s, struct packet *p, uint64_t *number)
+{
+	struct below_lent l;
+
+	if (s->is_udp || load_rlx(&s->callback) || s->accepted || s->err)
+		return 0;
+	if (!s->spare && !(s->spare = held_number(s->number, s->fd)))
+		return 0;
+	ssize_t r = below_lend(s->fd, &p->data, &l);
+	if (r <= 0)
+		return r;
+	p->control_len = 0;
+	p->from_len = 0;
+	p->flags = 0;
+	held_keep_lent(s->spare, &l);
+	*number = s->spare;
+	s->spare = 0;
+	return r;
+}
+
 ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
 			 uint64_t *number)
 {
-	ssize_t r = filter_take_next(s, PACKET_MAX, peek, p);
+	ssize_t r = peek ? 0 : take_lent(s, p, number);
 
+	if (r)
+		return r;
+	r = filter_take_next(s, PACKET_MAX, peek, p);
 	*number = 0;
 	if (r < 0 || (!r && !s->is_udp))
 		return r;

@@ -34,8 +34,13 @@ struct packet {
  * end of the stream?  Drops and holds what is before it. */
 bool filter_look(struct vsock *s);
 /* Takes the next packet that the callback accepts, of TCP at most @want bytes.
- * Bytes or -errno; -EAGAIN: there is none. */
-ssize_t filter_take(struct vsock *s, size_t want, struct packet *p);
+ * @wants_control: the program wants control messages.  Bytes or -errno; -EAGAIN: there is
+ * none. */
+ssize_t filter_take(struct vsock *s, size_t want, bool wants_control,
+		    struct packet *p);
+/* The same for a stream with a callback, by a thread that is alone.  *@data: where the bytes are.
+ * -EAGAIN: there is none, or it takes filter_take() to know. */
+ssize_t filter_take_quick(struct vsock *s, size_t want, const uint8_t **data);
 /* The same, after what filter_look() has accepted already; and the error that it
  * has found.  @peek: it stays in the socket, too. */
 ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,
@@ -55,5 +60,8 @@ void filter_find_ends(struct vsock *s);
 void addr_of(const struct sockaddr_storage *addr, struct sockaddr_in *from);
 /* When the NIC has received @p, if the program has asked for it, else 0. */
 struct timespec packet_hw_time(const struct packet *p);
+/* SO_TIMESTAMP and the like; and how often a program has set one, plus 1. */
+bool filter_is_time(int name);
+extern uint32_t filter_times; /* atomic */
 /* A callback begins: IP_RECVORIGDSTADDR for its sake, addresses. */
 void filter_prepare(struct vsock *s);

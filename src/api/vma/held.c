@@ -5,27 +5,22 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "api/vma/below.h"
 #include "api/vma/held.h"
 #include "base/atomic.h"
 #include "base/lock.h"
 
-#define CHUNK_BYTES ((size_t)256 << 10)
 #define SLAB 1024u /* records */
-
-struct chunk {
-	uint32_t n_refs;  /* a room's, and one per packet that is held */
-	uint32_t is_left; /* its room uses another one, so it counts */
-	uint8_t bytes[];  /* pages that no packet reached take no memory */
-};
-
-#define FIRST CACHE_LINE /* offset of the first packet */
 
 struct held {
 	uint32_t generation; /* of the number; odd: in use */
 	uint32_t next_free;  /* index + 1 */
 	uint32_t owner;
 	int32_t fd;
-	struct chunk *chunk; /* NULL: the number is taken, nothing is held */
+	struct chunk *chunk; /* where it lies; NULL: see @lent */
+	/* Where it lies, of memory below; no memory: the number is taken, nothing
+	 * is held. */
+	struct below_lent lent;
 };
 
 static struct lock lock; /* all below */
@@ -89,13 +84,8 @@ void room_close(struct room *r)
 	*r = (struct room){ 0 };
 }
 
-uint8_t *room_reserve(struct room *r)
+uint8_t *room_renew(struct room *r)
 {
-	/* Nobody holds anything in it: use the same bytes again. */
-	if (likely(r->chunk && load_acq(&r->chunk->n_refs) == 1))
-		r->off = FIRST;
-	if (likely(r->chunk && CHUNK_BYTES - r->off >= PACKET_MAX))
-		return (uint8_t *)r->chunk + r->off;
 	if (load_rlx(&n_full) >= HELD_CHUNKS_MAX)
 		return NULL;
 	struct chunk *c = chunk_new();
@@ -106,7 +96,7 @@ uint8_t *room_reserve(struct room *r)
 		fetch_add(&n_full, 1u);
 		held_chunk_put(r->chunk);
 	}
-	*r = (struct room){ c, FIRST };
+	*r = (struct room){ c, CHUNK_FIRST };
 	return (uint8_t *)c + r->off;
 }
 
@@ -150,6 +140,7 @@ uint64_t held_number(uint32_t owner, int fd)
 	h->owner = owner;
 	h->fd = fd;
 	h->chunk = NULL;
+	h->lent.memory = NULL;
 	return (uint64_t)h->generation << 32 | (i + 1);
 }
 
@@ -187,21 +178,33 @@ void held_keep(uint64_t number, struct room *r, size_t n)
 	find(number)->chunk = c;
 }
 
+void held_keep_lent(uint64_t number, const struct below_lent *l)
+{
+	GUARD(&lock);
+	find(number)->lent = *l;
+}
+
 /* @fd: -1, or of a socket that is no more. */
 static int free_one(uint64_t number, uint32_t owner, int fd)
 {
+	struct below_lent lent;
 	struct chunk *c;
 	{
 		GUARD(&lock);
 		struct held *h = find(number);
 
-		if (!h || !h->chunk ||
+		if (!h || (!h->chunk && !h->lent.memory) ||
 		    (fd < 0 ? h->owner != owner : h->fd != fd))
 			return -ENOENT;
 		c = h->chunk;
+		lent = h->lent;
+		fd = h->fd;
 		release(h, number);
 	}
-	held_chunk_put(c);
+	if (c)
+		held_chunk_put(c);
+	else
+		below_lent_back(fd, &lent);
 	return 0;
 }
 

@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/atomic.h"
 #include "base/compiler.h"
 
 #define PACKET_MAX 65536u /* bytes; a datagram is shorter */
@@ -25,7 +26,15 @@
 #define HELD_CHUNKS_MAX 1024u
 #define HELD_MAX (1u << 20) /* packets that are held at once */
 
-struct chunk;
+struct chunk {
+	uint32_t n_refs;  /* a room's, and one per packet that is held */
+	uint32_t is_left; /* its room uses another one, so it counts */
+	uint8_t bytes[];  /* pages that no packet reached take no memory */
+};
+
+#define CHUNK_BYTES ((size_t)256 << 10)
+#define CHUNK_FIRST CACHE_LINE /* offset of the first packet */
+
 struct room {
 	struct chunk *chunk; /* NULL: none yet */
 	size_t off;          /* of the next packet */
@@ -37,8 +46,22 @@ int held_set_memory(void *(*get)(size_t), void (*put)(void *));
 /* A socket is used: too late for that. */
 void held_start(void);
 
+/* Another chunk for @r, which is full or has none; NULL: too much is held. */
+MUST_CHECK uint8_t *room_renew(struct room *r);
+
 /* PACKET_MAX bytes, valid until the next call; NULL: too much is held. */
-MUST_CHECK uint8_t *room_reserve(struct room *r);
+MUST_CHECK static inline uint8_t *room_reserve(struct room *r)
+{
+	if (unlikely(!r->chunk))
+		return room_renew(r);
+	/* Nobody holds anything in it: use the same bytes again. */
+	if (likely(load_acq(&r->chunk->n_refs) == 1))
+		r->off = CHUNK_FIRST;
+	return likely(CHUNK_BYTES - r->off >= PACKET_MAX)
+		   ? (uint8_t *)r->chunk + r->off
+		   : room_renew(r);
+}
+
 void room_close(struct room *r); /* takes one without a chunk, too */
 
 /* The @n bytes that were received into @r last stay where they are until
@@ -52,6 +75,9 @@ uint64_t held_number(uint32_t owner, int fd);
 void held_cancel(uint64_t number);
 /* The program holds the @n bytes that were received into @r last. */
 void held_keep(uint64_t number, struct room *r, size_t n);
+/* The program holds bytes that were lent. */
+struct below_lent;
+void held_keep_lent(uint64_t number, const struct below_lent *l);
 /* -ENOENT: not a packet that @owner holds. */
 int held_free(uint64_t number, uint32_t owner);
 /* The same for a socket that was closed, and had the number @fd. */

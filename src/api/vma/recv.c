@@ -25,13 +25,9 @@
 
 bool vma_knows(int fd)
 {
-	struct vsock **page =
-	    (unsigned)fd < VSOCK_PAGES << VSOCK_PAGE_BITS
-		? load_acq(&vsock_pages[(unsigned)fd >> VSOCK_PAGE_BITS])
-		: NULL;
+	struct vsock **slot = vsock_slot(fd);
+	const struct vsock *s = slot ? load_acq(slot) : NULL;
 
-	const struct vsock *s =
-	    page ? load_acq(&page[fd & ((1 << VSOCK_PAGE_BITS) - 1)]) : NULL;
 	return s && load_rlx(&s->is_counted);
 }
 
@@ -107,7 +103,7 @@ static ssize_t recv_packet(struct vsock *s, struct msghdr *msg, size_t want,
 
 	p.from_len = 0;
 	p.flags = 0;
-	ssize_t r = filter_take(s, want, &p);
+	ssize_t r = filter_take(s, want, msg->msg_controllen, &p);
 	if (r < 0)
 		return r;
 	size_t n = MIN((size_t)r, want);
@@ -221,18 +217,20 @@ ssize_t vma_recvmsg(int fd, struct msghdr *msg, int flags)
  * one place.  -EAGAIN: it is not that case; errno is as it was. */
 HOT static ssize_t recv_quick(int fd, const struct iovec *iov)
 {
-	struct packet p;
+	const uint8_t *data;
 	int *err = &errno, saved = *err;
-	VISIT(v, vsock_get(fd));
-	struct vsock *s = v.s;
+	struct vsock **slot = vsock_slot(fd), *s = slot ? *slot : NULL;
 
-	if (unlikely(!s || s->is_udp || !s->callback || s->accepted || s->err ||
-		     s->is_closed || !iov->iov_len ||
-		     is_bad_ptr(iov->iov_base) || !visit_take_turn(&v)))
+	if (unlikely(!s || s->is_udp || s->owner || s->accepted || s->err ||
+		     !iov->iov_len || is_bad_ptr(iov->iov_base)))
 		return -EAGAIN;
-	ssize_t r = filter_take(s, iov->iov_len, &p);
+	vsock_hold(s);
+	VISIT(v, s);
+	s->owner = (uintptr_t)pthread_self();
+	v.has_turn = true;
+	ssize_t r = filter_take_quick(s, iov->iov_len, &data);
 	if (likely(r > 0))
-		memcpy(iov->iov_base, p.data, (size_t)r);
+		memcpy(iov->iov_base, data, (size_t)r);
 	visit_leave_turn(&v);
 	*err = unlikely(r < 0) && r != -EAGAIN ? (int)-r : saved;
 	return r;

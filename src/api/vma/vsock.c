@@ -25,19 +25,9 @@ static uint32_t last_number;
 static int fd_end;
 static bool is_prepared;
 
-static struct vsock **slot_of(int fd)
-{
-	struct vsock **page =
-	    (unsigned)fd < VSOCK_PAGES << VSOCK_PAGE_BITS
-		? load_acq(&vsock_pages[(unsigned)fd >> VSOCK_PAGE_BITS])
-		: NULL;
-
-	return page ? &page[(unsigned)fd & (PAGE - 1)] : NULL;
-}
-
 static struct vsock **slot_make(int fd)
 {
-	struct vsock **slot = slot_of(fd);
+	struct vsock **slot = vsock_slot(fd);
 
 	if (slot || (unsigned)fd >= VSOCK_PAGES << VSOCK_PAGE_BITS)
 		return slot;
@@ -46,12 +36,12 @@ static struct vsock **slot_make(int fd)
 	if (page == MAP_FAILED)
 		return NULL;
 	store_rel(&vsock_pages[fd >> VSOCK_PAGE_BITS], page);
-	return slot_of(fd);
+	return vsock_slot(fd);
 }
 
 struct vsock *vsock_get(int fd)
 {
-	struct vsock **slot = slot_of(fd);
+	struct vsock **slot = vsock_slot(fd);
 
 	if (is_single_threaded()) {
 		struct vsock *s = slot ? *slot : NULL;
@@ -161,6 +151,7 @@ struct vsock *vsock_make(int fd, int *err)
 	s->callback = NULL;
 	s->accepted = 0;
 	s->err = 0;
+	s->times = 0;
 	packets_open(&s->packets, fd, is_udp);
 	s->peer.ss_family = s->local.ss_family = AF_UNSPEC;
 	s->has_user_data = false;
@@ -190,7 +181,7 @@ void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
 
 void vma_forget(int fd)
 {
-	struct vsock **slot = slot_of(fd);
+	struct vsock **slot = vsock_slot(fd);
 	struct vsock *s = slot ? xchg(slot, (struct vsock *)NULL) : NULL;
 
 	epset_forget(fd);
@@ -215,7 +206,7 @@ void vma_forget_range(unsigned first, unsigned last)
 		for (unsigned i = 0; i < PAGE; i++) {
 			unsigned fd = p << VSOCK_PAGE_BITS | i;
 
-			if (fd >= first && fd <= last && *slot_of((int)fd))
+			if (fd >= first && fd <= last && *vsock_slot((int)fd))
 				vma_forget((int)fd);
 		}
 	}

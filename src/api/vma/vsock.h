@@ -45,7 +45,9 @@ struct vsock {
 	int32_t fd;
 	bool is_udp;
 	bool is_closed;
-	bool has_dst; /* we have set IP_RECVORIGDSTADDR */
+	bool has_dst;   /* we have set IP_RECVORIGDSTADDR */
+	bool has_times; /* datagrams come with a time; as of @times */
+	uint32_t times; /* filter_times; 0: not known */
 	pthread_mutex_t turn;
 	uintptr_t owner; /* the thread that has the turn, 0: none */
 	vma_recv_callback_t callback; /* NULL: none */
@@ -70,6 +72,18 @@ struct vsock {
 #define VSOCK_PAGE_BITS 10
 #define VSOCK_PAGES (1u << 14)
 extern struct vsock **vsock_pages[VSOCK_PAGES];
+
+/* Where @fd's would be; NULL: it has none, nor have the numbers near it. */
+static inline struct vsock **vsock_slot(int fd)
+{
+	struct vsock **page =
+	    (unsigned)fd < VSOCK_PAGES << VSOCK_PAGE_BITS
+		? load_acq(&vsock_pages[(unsigned)fd >> VSOCK_PAGE_BITS])
+		: NULL;
+
+	return page ? &page[(unsigned)fd & ((1u << VSOCK_PAGE_BITS) - 1)]
+		    : NULL;
+}
 
 /* NULL: the API has nothing to do with @fd.  For vsock_put(). */
 struct vsock *vsock_get(int fd);

@@ -11,8 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/vma/filter.h"
 #include "api/vma/ring.h"
 #include "api/vma/vma.h"
+#include "base/libc.h"
+#include "ops/ops.h"
 
 bool vma_is_xtreme;
 
@@ -24,6 +27,7 @@ void vma_start(void)
 {
 	const char *v = secure_getenv("VMA_SOCKETXTREME");
 
+	ops_will_lend();
 	store_rlx(&vma_is_xtreme, v && atoi(v));
 }
 
@@ -38,6 +42,18 @@ static int set_user_data(struct vsock *s, const void *val, socklen_t len)
 	return 0;
 }
 
+/* The option is the kernel's; a callback is to see the times from then on. */
+static bool set_time(int fd, int name, const void *val, socklen_t len, int *err)
+{
+	bool is_udp;
+
+	if (!vsock_is_inet(fd, &is_udp) || !is_udp)
+		return false;
+	*err = libc.setsockopt(fd, SOL_SOCKET, name, val, len) < 0 ? -errno : 0;
+	fetch_add(&filter_times, 1u);
+	return true;
+}
+
 static int shut_rx(const struct vsock *s)
 {
 	/* Of UDP that is not connected the kernel does it, too. */
@@ -49,6 +65,8 @@ static int shut_rx(const struct vsock *s)
 bool vma_setsockopt(int fd, int level, int name, const void *val, socklen_t len,
 		    int *err)
 {
+	if (level == SOL_SOCKET && filter_is_time(name))
+		return set_time(fd, name, val, len, err);
 	if (level != SOL_SOCKET ||
 	    (name != SO_VMA_USER_DATA && name != SO_VMA_SHUTDOWN_RX))
 		return false;

@@ -656,5 +656,8 @@ void shm_let_go(struct sock *sk, int fd)
 	shm_of(sk)->peer_inbox = NULL;
 	shm_of(sk)->inbox_tag = 0;
 	shm_of(sk)->seg = NULL;
-	seg_unmap(seg, shm_ring_bytes(sk));
+	if (shm_of(sk)->lend)
+		shm_lend_close(sk);
+	else
+		seg_unmap(seg, shm_ring_bytes(sk));
 }

@@ -12,6 +12,11 @@
  * untouched.  Two halves are enough, because lend() lends nothing in the new
  * half until all of the old half has come back.
  *
+ * lend_one() lends to callers that share the socket with calls that know nothing of
+ * it, so at most one record.  The reader sees if the stream could stand still for that
+ * record (shm_lend_pinned()), and so does a fork (shm_lend_shares()): both ask the
+ * peer to move.  It can, because it knew before it filled the ring (SEG_LENDS).
+ *
  * The segment and the peer's regions stay mapped while anything is lent, even
  * after the socket has closed.
  *
@@ -39,6 +44,7 @@ struct shm_lend {
 	uint32_t max;           /* bytes of the ring that are lent at once */
 	struct ring_refs *refs; /* what is mapped of the peer; or NULL */
 	bool in_place;
+	bool is_shared; /* with calls that know nothing of it: lend_one() */
 	bool has_moved; /* since something was lent that is not back yet */
 	struct region_list announced;
 };
@@ -230,6 +236,96 @@ static bool is_idle(struct sock *sk)
 }
 
 /*
+ * For callers that share the socket.
+ */
+
+#define ONE_MIN 4096 /* bytes; fewer are copied sooner */
+
+static void announce_nothing(void *addr, size_t len) {}
+
+/* With the rx lock.  May the next record be lent?  The peer must have known from
+ * the start that it may have to move. */
+static bool may_lend_one(struct sock *sk)
+{
+	struct ring_rx *rx = &shm_of(sk)->rx;
+	struct shm_lend *l = lend_of(sk);
+	const uint8_t *data;
+	enum ring_mark mark;
+
+	if (sock_mode(sk) != SOCK_SHM || sk->page ||
+	    !(load_rlx(&shm_me(sk)->flags) & SEG_LENDS) || rx->moves ||
+	    rx->hold != RING_NONE_LENT || shm_w(sk)->rx_tcp ||
+	    shm_w(sk)->rx_back || shm_is_broken(sk) ||
+	    ring_peek(rx, &data, &mark) < ONE_MIN || rx->is_ref)
+		return false;
+	if (!l && lend_open(sk, true, announce_nothing)) {
+		l = lend_of(sk);
+		l->is_shared = true;
+	}
+	if (!l || !l->is_shared)
+		return false;
+	if (l->has_moved && load_acq(&l->memory.n_refs) == 1)
+		l->has_moved = false; /* the other half is free again */
+	return !l->has_moved;
+}
+
+static int32_t lend_one(struct sock *sk, int fd, const uint8_t **data,
+			struct lent *at, struct lend_memory **memory)
+{
+	SOCK_GUARD_RX(sk);
+	if (!may_lend_one(sk))
+		return 0;
+	int32_t n = shm_recv_place(sk, fd, data, &at->off);
+	if (n <= 0)
+		return n;
+	shm_of(sk)->rx.hold = at->off;
+	*memory = &lend_of(sk)->memory;
+	lend_memory_get(*memory);
+	return n;
+}
+
+static void one_back(struct sock *sk, int fd, const struct lent *at,
+		     struct lend_memory *memory)
+{
+	SOCK_GUARD_RX(sk);
+	struct ring_rx *rx = &shm_of(sk)->rx;
+	struct shm_lend *l = lend_of(sk);
+
+	if (!l || &l->memory != memory || l->has_moved || rx->moves ||
+	    rx->hold != at->off)
+		return;
+	rx->hold = RING_NONE_LENT;
+	if (ring_rx_owed(rx) >= PUBLISH_BYTES || !ring_rx_ready(rx))
+		publish(sk, fd);
+}
+
+COLD void shm_lend_pinned(struct sock *sk, int fd)
+{
+	const struct ring_rx *rx = &shm_of(sk)->rx;
+	const struct shm_lend *l = lend_of(sk);
+	bool is_empty = !ring_rx_ready(rx);
+
+	if (!l || !l->is_shared)
+		return;
+	if (rx->moves) {
+		if (is_empty) /* it may sleep, and not know yet */
+			shm_notify_space(sk, fd);
+	} else if (is_empty || span(rx) >= l->max) {
+		move_on(sk, fd);
+	}
+}
+
+void shm_lend_shares(struct sock *sk)
+{
+	struct shm_lend *l = lend_of(sk);
+
+	if (!l || !l->is_shared || shm_of(sk)->rx.moves)
+		return;
+	l->has_moved = true;
+	shm_ask_to_move_later(sk);
+}
+
+/*
  * Sending.
  */
 
@@ -324,6 +420,8 @@ const struct lend_ops shm_lend_ops = {
 	.is_waited_for = is_waited_for,
 	.move_on = move_on,
 	.is_idle = is_idle,
+	.lend_one = lend_one,
+	.one_back = one_back,
 	.send = shm_send_sole,
 	.is_spacious = is_spacious,
 	.acks_at_once = acks_at_once,

@@ -233,9 +233,14 @@ static uint32_t *rx_other_tail(const struct sock *sk)
 	return shm_rx_area(sk) ? &me->tail : &me->tail2;
 }
 
-void shm_ask_to_move(struct sock *sk, int fd)
+void shm_ask_to_move_later(struct sock *sk)
 {
 	ring_ask_to_move(&shm_of(sk)->rx, rx_other_tail(sk));
+}
+
+void shm_ask_to_move(struct sock *sk, int fd)
+{
+	shm_ask_to_move_later(sk);
 	shm_notify_space(sk, fd);
 }
 
@@ -257,6 +262,8 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 {
 	if (ring_publish(&shm_of(sk)->rx))
 		shm_notify_space(sk, fd);
+	if (shm_of(sk)->rx.hold != RING_NONE_LENT)
+		shm_lend_pinned(sk, fd);
 	if (mark == RING_FIN) {
 		store_rlx(&shm_w(sk)->rx_eof, (uint8_t)1);
 		return 0;
@@ -316,6 +323,8 @@ HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 			shm_notify_space(sk, fd);
 	}
 	if (likely(got)) {
+		if (unlikely(shm_of(sk)->rx.hold != RING_NONE_LENT))
+			shm_lend_pinned(sk, fd);
 		say_read(sk);
 		count(&sk->st->rx_bytes_shm, got);
 		if (unlikely(got > load_rlx(&sk->st->rx_most)))

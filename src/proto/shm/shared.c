@@ -101,6 +101,8 @@ void shm_export(const struct sock *sk, enum sock_half half, void *to)
 {
 	if (!shm_of(sk)->seg)
 		return;
+	if (half == HALF_RX && shm_of(sk)->rx.hold != RING_NONE_LENT)
+		shm_lend_shares((struct sock *)sk);
 	if (half == HALF_RX)
 		rx_export(shm_of(sk), shm_rx_area(sk), to);
 	else
@@ -188,6 +190,7 @@ static void rx_take(struct sock *sk, const struct rx_shared *s)
 	store_rlx(&rx->len, s->len);
 	store_rlx(&rx->published, s->published);
 	rx->moves = s->moves != 0;
+	rx->hold = rx->moves ? s->published : RING_NONE_LENT;
 	c->rx_tcp_base = s->tcp_base;
 	c->rx_tcp_left = s->tcp_left;
 	store_rlx(&c->backlog_pos, s->backlog_pos);

@@ -73,12 +73,18 @@ struct shm_config {
 	uint32_t ring_bytes;    /* of each direction */
 	uint32_t upgrade_turns; /* 0: upgrade from the first byte */
 	uint64_t upgrade_bytes;
+	bool lends; /* calls that share a socket may be lent bytes */
 };
 
 /* table.c */
 extern const struct sock_ops shm_ops, shm_pending_ops;
 /* lend.c */
 extern const struct lend_ops shm_lend_ops;
+/* Bytes were read that were not lent, or shared, while a piece is lent, with the rx
+ * lock: the stream must not stand still for it. */
+void shm_lend_pinned(struct sock *sk, int fd);
+/* Other processes will read: they know nothing of what is lent. */
+void shm_lend_shares(struct sock *sk);
 void shm_lend_close(struct sock *sk); /* the socket lets go of what it lent */
 
 extern struct shm_config shm_config;
@@ -140,6 +146,8 @@ int32_t shm_recv_place(struct sock *sk, int fd, const uint8_t **data,
 /* Keep unchanged what is lent, and ask the peer to continue in the other half
  * of the ring, in which nothing is lent. */
 void shm_ask_to_move(struct sock *sk, int fd);
+/* The same, but the peer is not told until somebody has read the ring empty. */
+void shm_ask_to_move_later(struct sock *sk);
 /* @len: bytes of the vectors.  Return the bytes taken, -EAGAIN, or another
  * error. */
 ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,

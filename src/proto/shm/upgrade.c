@@ -183,12 +183,16 @@ static bool revoke_segment(const struct sock *sk)
 	return cas(&shm_peer(sk)->flags, 0u, (uint32_t)SEG_REVOKED);
 }
 
+/* The peer, which has not filled the ring yet, learns in time to stay in its half. */
+static uint32_t lends(void) { return shm_config.lends ? SEG_LENDS : 0; }
+
 /* Side 1 takes the segment, and sends through the ring from now on.  False: it
  * has been revoked. */
 static bool take_segment(const struct sock *sk)
 {
 	return cas(&shm_me(sk)->flags, 0u,
-		   (uint32_t)(SEG_READY | SEG_TX_RING)); /* S1, S3 */
+		   (uint32_t)(SEG_READY | SEG_TX_RING) | /* S1, S3 */
+		       lends());
 }
 
 /*
@@ -416,7 +420,7 @@ static void candidate_step(struct sock *sk, int fd)
 	}
 	tx_say(sk, fd, shm_of(sk)->tx_tcp_base);
 	store_rlx(&shm_w(sk)->tx_ring, (uint8_t)1);
-	fetch_or(&shm_me(sk)->flags, SEG_TX_RING); /* S1 */
+	fetch_or(&shm_me(sk)->flags, SEG_TX_RING | lends()); /* S1 */
 	became_shm(sk);
 }
 

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/* tests/vma/test_lent.c - recvfrom_zcopy(): bytes in the ring, kept as long as one likes */
+#include "xtreme.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+
+#define BLOCK 60000
+#define MUCH (6 << 20) /* several times around the ring */
+
+static union {
+	struct vma_packets_t head;
+	char bytes[64];
+} z;
+
+static uint8_t mark(size_t i) { return (uint8_t)(i * 7 + i / 251); }
+
+static size_t n_out, n_in; /* bytes of the stream, sent and taken */
+
+static void put(const struct ends *e, size_t n)
+{
+	static uint8_t block[BLOCK];
+
+	for (size_t i = 0; i < n; i++)
+		block[i] = mark(n_out + i);
+	EXPECT_EQ(send(e->tx, block, n, 0), n);
+	n_out += n;
+}
+
+static bool is_right(const uint8_t *data, size_t n, size_t from)
+{
+	for (size_t i = 0; i < n; i++)
+		if (data[i] != mark(from + i))
+			return false;
+	return true;
+}
+
+/* Takes what there is; the packet is z's. */
+static size_t take(int fd)
+{
+	int flags = 0;
+	int n = api->recvfrom_zcopy(fd, &z, sizeof(z), &flags, NULL, NULL);
+
+	EXPECT(n > 0);
+	EXPECT(is_right(z.head.pkts[0].iov[0].iov_base, (size_t)n, n_in));
+	n_in += (size_t)n;
+	return (size_t)n;
+}
+
+static void take_all(int fd)
+{
+	while (n_in < n_out) {
+		take(fd);
+		EXPECT_EQ(api->free_packets(fd, z.head.pkts, 1), 0);
+	}
+}
+
+static void read_all(int fd)
+{
+	static uint8_t buf[BLOCK];
+
+	while (n_in < n_out) {
+		ssize_t n = recv(fd, buf, sizeof(buf), 0);
+
+		EXPECT(n > 0);
+		EXPECT(is_right(buf, (size_t)n, n_in));
+		n_in += (size_t)n;
+	}
+}
+
+/* In memory that the peer writes to, as /proc/self/maps says it. */
+static bool is_shared(const void *at)
+{
+	char line[512], rights[8];
+	unsigned long from, to, where = (unsigned long)at;
+	bool is = false;
+	FILE *f = fopen("/proc/self/maps", "r");
+
+	while (!is && fgets(line, sizeof(line), f))
+		is = sscanf(line, "%lx-%lx %7s", &from, &to, rights) == 3 &&
+		     where >= from && where < to && rights[3] == 's';
+	fclose(f);
+	return is;
+}
+
+struct kept {
+	const uint8_t *data;
+	size_t n, from;
+	struct vma_packet_t packet;
+};
+
+/* The next block, in place if there is a ring. */
+static struct kept keep(const struct ends *e)
+{
+	put(e, BLOCK);
+	struct kept k = { .from = n_in };
+	k.n = take(e->rx);
+	k.data = z.head.pkts[0].iov[0].iov_base;
+	k.packet.packet_id = z.head.pkts[0].packet_id;
+	EXPECT_EQ(is_shared(k.data), is_protocol("shm"));
+	return k;
+}
+
+static void give_back(int fd, struct kept *k)
+{
+	EXPECT(is_right(k->data, k->n, k->from));
+	EXPECT_EQ(api->free_packets(fd, &k->packet, 1), 0);
+}
+
+static void a_kept_piece_stops_nobody(void)
+{
+	struct ends e = tcp_ends();
+
+	/* Once more when the stream has moved, and back. */
+	for (int round = 0; round < 4; round++) {
+		struct kept k = keep(&e);
+
+		for (size_t end = n_out + MUCH; n_out < end;) {
+			put(&e, BLOCK);
+			if (round % 2)
+				read_all(e.rx);
+			else
+				take_all(e.rx);
+		}
+		give_back(e.rx, &k);
+		take_all(e.rx);
+	}
+}
+
+/* The peer fills the ring before anybody reads. */
+static void a_full_ring_moves_on(void)
+{
+	struct ends e = tcp_ends();
+	uint8_t block[BLOCK];
+	struct kept k = keep(&e);
+
+	EXPECT_EQ(fcntl(e.tx, F_SETFL, O_NONBLOCK), 0);
+	for (int round = 0; round < 8; round++) {
+		ssize_t n;
+
+		do {
+			for (size_t i = 0; i < BLOCK; i++)
+				block[i] = mark(n_out + i);
+			n = send(e.tx, block, BLOCK, 0);
+			n_out += n > 0 ? (size_t)n : 0;
+		} while (n > 0);
+		EXPECT_EQ(errno, EAGAIN);
+		read_all(e.rx);
+	}
+	give_back(e.rx, &k);
+}
+
+static void a_kept_piece_outlives_its_socket(void)
+{
+	struct ends e = tcp_ends();
+	struct kept k = keep(&e);
+
+	ends_close(&e);
+	give_back(e.rx, &k);
+	EXPECT(api->free_packets(e.rx, &k.packet, 1) < 0);
+}
+
+static void a_child_reads_on(void)
+{
+	struct ends e = tcp_ends();
+	struct kept k = keep(&e);
+	int status;
+
+	pid_t pid = fork();
+	if (!pid) {
+		alarm(20);
+		close(e.tx);
+		n_out += MUCH / BLOCK * BLOCK;
+		read_all(e.rx);
+		give_back(e.rx, &k);
+		_exit(0);
+	}
+	for (size_t end = n_out + MUCH / BLOCK * BLOCK; n_out < end;)
+		put(&e, BLOCK);
+	EXPECT_EQ(waitpid(pid, &status, 0), pid);
+	EXPECT_EQ(status, 0);
+	n_in = n_out;
+	put(&e, BLOCK);
+	take_all(e.rx);
+	give_back(e.rx, &k);
+	for (int i = 0; i < 100; i++) {
+		put(&e, BLOCK);
+		take_all(e.rx);
+	}
+}
+
+/* The connection goes back to the kernel: a program that knows nothing of osf reads. */
+static void another_program_reads_on(void)
+{
+	struct ends e = tcp_ends();
+	struct kept k = keep(&e);
+	char in[16];
+	int status;
+
+	put(&e, 1000);
+	snprintf(in, sizeof(in), "%d", e.rx);
+	pid_t pid = fork();
+	if (!pid) {
+		alarm(20);
+		unsetenv("LD_PRELOAD");
+		dup2(e.rx, 0);
+		execlp("sh", "sh", "-c",
+		       "test $(head -c 1000 | wc -c) -eq 1000", NULL);
+		_exit(1);
+	}
+	EXPECT_EQ(waitpid(pid, &status, 0), pid);
+	EXPECT_EQ(status, 0);
+	give_back(e.rx, &k);
+}
+
+const struct test tests_lent[] = {
+#define T(name)                                                                \
+	{                                                                      \
+#name, name, false                                             \
+	}
+	T(a_kept_piece_stops_nobody),        T(a_full_ring_moves_on),
+	T(a_kept_piece_outlives_its_socket), T(a_child_reads_on),
+	T(another_program_reads_on),         { 0 }
+};
