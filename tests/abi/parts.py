@@ -14,7 +14,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -26,22 +25,22 @@ LIMIT_S = 60
 
 LOOP = ["driver/loop.c", "driver/loop_cq.c", "driver/loop_qp.c", "driver/loop_send.c",
         "driver/no_faults.c"]
-DRIVER = {1: LOOP + ["driver/loop_ex.c", os.path.join(HERE, "gen1", "loop_gen1.c")],
+DRIVER = {0: LOOP + [os.path.join(HERE, "gen0", "loop_gen0.c")],
+          1: LOOP + ["driver/loop_ex.c", os.path.join(HERE, "gen1", "loop_gen1.c")],
           2: LOOP + ["driver/loop_ex.c", "driver/loop_time.c"]}
 LIBRARY_2 = ["scheme/calls.c", "scheme/calls_ex.c", "scheme/calls_time.c", "scheme/load.c",
              "scheme/registry.c", "scheme/registry_ex.c"]
 
 
-def skip(why):
-    print("skip:", why)
-    sys.exit(77)
+class Missing(Exception):
+    """What a part needs is not installed."""
 
 
 def compiler():
     for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
         if name and shutil.which(name.split()[0]):
             return name.split()
-    return skip("no C compiler")
+    raise Missing("no C compiler")
 
 
 def in_parallel(function, items):
@@ -175,8 +174,14 @@ class Parts:
         need(not got.returncode, got.stderr)
         return target
 
-    def mutant_driver(self, name, generation, include):
-        return self.shared(self.path(name + ".so"), DRIVER[generation], include)
+    def mutant_driver(self, name, generation, include, changes=()):
+        """@changes: (pattern, instead), in loop.c."""
+        sources = list(DRIVER[generation])
+        if changes:
+            sources[0] = shutil.copy(os.path.join(VERBS, sources[0]), self.path(name + ".c"))
+        for pattern, instead in changes:
+            change(sources[0], pattern, instead)
+        return self.shared(self.path(name + ".so"), sources, include)
 
     def mutant_library(self, name, file, pattern, instead):
         """The library of generation 2 with one change in @file.  Return: its folder."""

@@ -42,7 +42,7 @@ class Proofs:
         need(status, "%s: the mutant does no harm: %s" % (what, said))
         return said.splitlines()[-1] if said and status > 0 else how_it_ended(status)
 
-    # --- (a) to (f) ---
+    # --- (a) to (f); (g) is layout.py ---
 
     def size_check_of_the_program(self):
         program = self.program("proof_new", 2)
@@ -53,6 +53,26 @@ class Proofs:
         self.holds(mutant, 2, 2, "calls")
         how = self.fails(mutant, 1, 1, "calls")
         return "without it a new program on an old library: " + how
+
+    def marker(self):
+        """The context of a driver from before the scheme; above it is nothing."""
+        page = "mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)"
+        driver = self.parts.mutant_driver("driver-marker", 0, self.parts.header(0), [
+            (r"loop_alloc\(sizeof\(\*context\)\);",
+             page + "; mprotect(context, 4096, PROT_NONE);"
+             " context = (struct osf_context *)((char *)context + 4096);"),
+            (r"legacy_free\(struct osf_context \*context\) \{ free\(context\); \}",
+             "legacy_free(struct osf_context *context) {}"),
+            (r"#include <stdlib.h>", "#include <stdlib.h>\n#include <sys/mman.h>")])
+        program = self.program("proof_new", 2)
+        for library in (0, 1, 2, "osf"):
+            self.holds(program, library, driver, "calls")
+        include = self.parts.mutant_header(
+            "marker", 2, r"\tif \(context->abi_compat != OSF_ABI_EXTENDED\)\n\t\treturn NULL;\n",
+            "", "verbs_api.h")
+        how = self.fails(self.program("proof_new", 2, include, "-marker"), 2, driver, "calls")
+        need("page with ---p, 8 bytes below its end" in how, how)
+        return "without it a new program with an old driver: " + how
 
     def guard_page(self):
         program = self.program("proof_new", 2)
@@ -113,8 +133,8 @@ class Proofs:
         return "a library that reads it always: " + self.fails(old, mutant, 2, "mask2")
 
 
-# What the issue of the scheme calls them, and (g) is layout.py.
 PROOFS = [("(a) the program asks sz", Proofs.size_check_of_the_program),
+          ("    and the marker, first", Proofs.marker),
           ("(b) a page without access above the head", Proofs.guard_page),
           ("(c) outputs keep to their size", Proofs.canaries),
           ("(d) arrays go by the stride", Proofs.strides),

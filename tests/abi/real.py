@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 
-from parts import FLAGS, HERE, LIMIT_S, Failed, need, skip
+from parts import FLAGS, HERE, LIMIT_S, Failed, Missing, need
 from rows import TABLE, NEW, OLD
 
 REAL = os.path.join(HERE, "real")
@@ -53,7 +53,7 @@ STRUCT = re.compile(r"struct verbs_context \{\n(.*?)\n\};\n", re.S)
 def installed():
     path = "/usr/include/infiniband/verbs.h"
     if not os.path.exists(path):
-        skip("no infiniband/verbs.h (Debian package libibverbs-dev)")
+        raise Missing("no infiniband/verbs.h (Debian package libibverbs-dev)")
     with open(path) as f:
         return f.read()
 
