@@ -105,6 +105,7 @@ class Real:
             with open(os.path.join(folder, "verbs.h"), "w") as f:
                 f.write(header)
         self.fronts = [self.front(age) for age in (0, 1, 2)]
+        self.ours = os.path.join(parts.build, "src", "libosf-verbs.so")
 
     def header(self, age):
         return self.parts.path("verbs-%d" % age)
@@ -134,14 +135,13 @@ class Real:
             self.programs[key] = target
         return self.programs[key]
 
-    def start(self, program, age):
+    def start(self, program, front):
         return subprocess.run([program], capture_output=True, text=True, timeout=LIMIT_S,
-                              env=dict(os.environ, LD_PRELOAD=self.fronts[age],
-                                       LD_BIND_NOW="1"))
+                              env=dict(os.environ, LD_PRELOAD=front, LD_BIND_NOW="1"))
 
     def runs(self, app, header, library):
         """Return: how the call that @app is for ended."""
-        got = self.start(self.program(app, header), library)
+        got = self.start(self.program(app, header), self.fronts[library])
         want = ["%s: %s" % (call, "works" if i <= library else "EOPNOTSUPP")
                 for i, call in enumerate(CALLS[:app + 1])]
         need(not got.returncode and got.stdout.splitlines() == want,
@@ -164,13 +164,24 @@ class Real:
             return self.must_not_compile(app, header)
         return self.runs(app, header, library)
 
+    def on_ours(self):
+        """Programs of each age on libosf-verbs.so, which the installed header compiled."""
+        for app in (0, 1, 2):
+            for header in range(app, 3):
+                got = self.start(self.program(app, header), self.ours)
+                xrcd, *lines = got.stdout.splitlines() or [""]
+                need(not got.returncode and xrcd in ("open_xrcd: works", "open_xrcd: EOPNOTSUPP") and
+                     lines == ["query_rt_values: works", "alloc_dmah: EOPNOTSUPP"][:app],
+                     "program %d, header %d: %s%s" % (app, header, got.stdout, got.stderr))
+        return "programs of three ages run"
+
     def counter_example(self):
         """A call that is an exported symbol; a program that is linked with it."""
         target = self.parts.path("symbol")
         library = self.shared(2, self.parts.path("libibverbs.so.1"), ["port_speed"])
         got = self.cc(2, [os.path.join(REAL, "symbol.c"), "-o", target, library])
         need(not got.returncode, got.stderr)
-        got = self.start(target, 1)
+        got = self.start(target, self.fronts[1])
         need(got.returncode == 127 and "undefined symbol: ibv_query_port_speed" in got.stderr,
              "status %d: %s" % (got.returncode, got.stderr))
         return "does not start: undefined symbol"
@@ -192,6 +203,8 @@ def show(parts):
                 done = "WRONG: %s" % failure
             print("%-9s%-8s%-9s%-11s%s" % (*row, done))
     try:
+        if os.path.exists(real.ours):
+            print("\nOur own front, libosf-verbs.so: " + real.on_ours())
         print("\nA new exported symbol in place of a member, older library: " +
               real.counter_example())
     except Failed as failure:

@@ -3,13 +3,14 @@
 """
 tests/abi/run.py - programs, libraries and drivers of different ages, put together
 
-    run.py BUILD [PART ...]        parts: rows, layout, proofs, faults, real, guide
+    run.py BUILD [PART ...]        parts: rows, layout, proofs, faults, real, verbs,
+                                   guide
 
 rows is the table of program, header and library (rows.py), layout the offsets of each
 generation (layout.py), proofs shows that the checks are what makes the table hold
 (proofs.py), faults runs the driver that fails on purpose, real is the same table over
-infiniband/verbs.h (real.py), guide holds docs/extending.md against the tree.  Without a
-part: all, as `make abi` does.
+infiniband/verbs.h (real.py), verbs runs the driver over libibverbs (verbs.py), guide holds
+docs/extending.md against the tree.  Without a part: all, as `make abi` does.
 """
 import sys
 
@@ -19,6 +20,7 @@ import parts as parts_of
 import proofs
 import real
 import rows
+import verbs
 
 PAIRS = [(0, 1, "Old: before the scheme.  New: the scheme, generation 1"),
          (1, 2, "Old: generation 1.  New: generation 2, which adds time stamps"),
@@ -44,7 +46,8 @@ def show_faults(parts):
 
 
 PARTS = {"rows": show_rows, "layout": layout.show, "proofs": proofs.show,
-         "faults": show_faults, "real": real.show, "guide": guide.show}
+         "faults": show_faults, "real": real.show, "verbs": verbs.show,
+         "guide": guide.show}
 
 
 def main():

@@ -26,7 +26,7 @@ static inline struct ibv_context *app_open(void)
 	    list && list[0] ? ibv_open_device(list[0]) : NULL;
 
 	if (!context || ibv_query_device(context, &device) ||
-	    device.max_qp != 7) {
+	    device.max_qp < 1) {
 		printf("no device\n");
 		exit(1);
 	}

@@ -9,7 +9,7 @@ int main(void)
 	struct ibv_context *context = app_open();
 	int err = ibv_query_rt_values_ex(context, &values);
 
-	if (!err && values.raw_clock.tv_nsec != 2)
+	if (!err && values.raw_clock.tv_sec < 1)
 		err = EIO;
 	printf("query_rt_values: %s\n", app_result(err));
 	return ibv_close_device(context);
