@@ -71,7 +71,8 @@ differential: build
 	$(BUILD)/tests/differential $(OPTIONS) tests/differential/known.txt run $(N) $(SEED)
 
 # Programs, libraries and drivers of different ages: the table, and what makes it hold.
-abi: tests
+abi: $(BUILD)/build.ninja
+	ninja -C $(BUILD) abi
 	PYTHONDONTWRITEBYTECODE=1 python3 tests/abi/run.py $(BUILD)
 
 bench: build

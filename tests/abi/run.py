@@ -3,19 +3,21 @@
 """
 tests/abi/run.py - programs, libraries and drivers of different ages, put together
 
-    run.py BUILD [PART ...]        parts: rows, layout, proofs, faults, real, verbs,
-                                   guide
+    run.py BUILD [PART ...]        parts: rows, layout, proofs, faults, loading,
+                                   real, verbs, guide
 
 rows is the table of program, header and library (rows.py), layout the offsets of each
 generation (layout.py), proofs shows that the checks are what makes the table hold
-(proofs.py), faults runs the driver that fails on purpose, real is the same table over
-infiniband/verbs.h (real.py), verbs runs the driver over libibverbs (verbs.py), guide holds
-docs/extending.md against the tree.  Without a part: all, as `make abi` does.
+(proofs.py), faults runs the driver that fails on purpose, loading tries OSF_DRIVERS, real
+is the same table over infiniband/verbs.h (real.py), verbs runs the driver over libibverbs
+(verbs.py), guide holds docs/extending.md against the tree.  Without a part: all, as
+`make abi` does.
 """
 import sys
 
 import guide
 import layout
+import loading
 import parts as parts_of
 import proofs
 import real
@@ -46,7 +48,8 @@ def show_faults(parts):
 
 
 PARTS = {"rows": show_rows, "layout": layout.show, "proofs": proofs.show,
-         "faults": show_faults, "real": real.show, "verbs": verbs.show,
+         "faults": show_faults,
+         "loading": loading.show, "real": real.show, "verbs": verbs.show,
          "guide": guide.show}
 
 
