@@ -70,6 +70,11 @@ differential: build
 	ninja -C $(BUILD) tests/differential
 	$(BUILD)/tests/differential $(OPTIONS) tests/differential/known.txt run $(N) $(SEED)
 
+# Programs, libraries and drivers of different ages: the table, and what makes it hold.
+abi: $(BUILD)/build.ninja
+	ninja -C $(BUILD) abi
+	PYTHONDONTWRITEBYTECODE=1 python3 tests/abi/run.py $(BUILD)
+
 bench: build
 	$(BUILD)/osf bench
 
@@ -98,5 +103,5 @@ check-asan check-tsan: check-%:
 clean:
 	rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: build tests check coverage differential sim fuzz hostile suites bench demo demo-wire install build-asan build-tsan \
+.PHONY: build tests check abi coverage differential sim fuzz hostile suites bench demo demo-wire install build-asan build-tsan \
 	check-asan check-tsan clean

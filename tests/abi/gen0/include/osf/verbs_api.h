@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * osf/verbs_api.h - RDMA without hardware, for programs written to osf
+ *
+ *     device -> context -> pd, mr, cq, qp -> post_send, post_recv -> poll_cq
+ *
+ * Names and meanings are those of verbs where verbs has them.  Devices come from
+ * drivers: OSF_DRIVERS names shared objects, separated by colons
+ * (osf/verbs_driver.h).  Link with -losf.
+ *
+ * Calls that return int return 0, a count, or -errno; calls that return a
+ * pointer return NULL and set errno.
+ *
+ * Context: any thread.  A context, and what was made in it, is of the process
+ * that opened it; a child of fork() does not use it.
+ */
+#ifndef OSF_VERBS_API_H
+#define OSF_VERBS_API_H
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What this header describes: 0 is what was there before the scheme. */
+#define OSF_VERBS_GENERATION 0
+
+struct osf_context;
+struct osf_device_ops;
+
+struct osf_device {
+	char name[64];
+	const struct osf_device_ops *ops; /* osf/verbs_driver.h */
+};
+
+struct osf_device_attr {
+	uint32_t max_qp, max_cq, max_mr, max_sge;
+	uint32_t max_qp_wr, max_cqe;
+};
+
+struct osf_pd {
+	struct osf_context *context;
+};
+
+struct osf_mr {
+	struct osf_context *context;
+	struct osf_pd *pd;
+	void *addr;
+	size_t length;
+	uint32_t lkey, rkey;
+};
+
+struct osf_cq {
+	struct osf_context *context;
+	void *cq_context; /* the program's */
+	int cqe;
+	int reserved;
+};
+
+struct osf_qp {
+	struct osf_context *context;
+	struct osf_pd *pd;
+	struct osf_cq *send_cq, *recv_cq;
+	uint32_t qp_num;
+	uint32_t reserved;
+};
+
+struct osf_qp_init_attr {
+	struct osf_cq *send_cq, *recv_cq;
+	uint32_t max_send_wr, max_recv_wr;
+};
+
+struct osf_sge {
+	uint64_t addr;
+	uint32_t length, lkey;
+};
+
+struct osf_send_wr {
+	uint64_t wr_id;
+	struct osf_send_wr *next;
+	struct osf_sge *sg_list;
+	int num_sge;
+	uint32_t send_flags;
+};
+
+struct osf_recv_wr {
+	uint64_t wr_id;
+	struct osf_recv_wr *next;
+	struct osf_sge *sg_list;
+	int num_sge;
+	uint32_t reserved;
+};
+
+enum osf_send_flags {
+	OSF_SEND_SIGNALED = 1 << 1 /* success gives a completion, too */
+};
+
+enum osf_wc_status {
+	OSF_WC_SUCCESS = 0,
+	OSF_WC_LOC_LEN_ERR = 1,
+	OSF_WC_LOC_PROT_ERR = 4,
+	OSF_WC_WR_FLUSH_ERR = 5,
+	OSF_WC_REM_INV_REQ_ERR = 9,
+	OSF_WC_REM_OP_ERR = 11,
+	OSF_WC_RETRY_EXC_ERR = 12
+};
+
+enum osf_wc_opcode { OSF_WC_SEND = 0, OSF_WC_RECV = 1 << 7 };
+
+struct osf_wc {
+	uint64_t wr_id;
+	uint32_t status, opcode;
+	uint32_t byte_len;
+	uint32_t qp_num;
+};
+
+/* The calls that a driver has had from the start; nothing is added to it. */
+struct osf_context_ops {
+	int (*query_device)(struct osf_context *context,
+			    struct osf_device_attr *attr);
+	struct osf_pd *(*alloc_pd)(struct osf_context *context);
+	int (*dealloc_pd)(struct osf_pd *pd);
+	struct osf_mr *(*reg_mr)(struct osf_pd *pd, void *addr, size_t length);
+	int (*dereg_mr)(struct osf_mr *mr);
+	struct osf_cq *(*create_cq)(struct osf_context *context, int cqe);
+	int (*destroy_cq)(struct osf_cq *cq);
+	struct osf_qp *(*create_qp)(struct osf_pd *pd,
+				    const struct osf_qp_init_attr *attr);
+	int (*connect_qp)(struct osf_qp *qp, uint32_t dest_qp_num);
+	int (*destroy_qp)(struct osf_qp *qp);
+	int (*post_send)(struct osf_qp *qp, struct osf_send_wr *wr,
+			 struct osf_send_wr **bad_wr);
+	int (*post_recv)(struct osf_qp *qp, struct osf_recv_wr *wr,
+			 struct osf_recv_wr **bad_wr);
+	int (*poll_cq)(struct osf_cq *cq, int n, struct osf_wc *wc);
+};
+
+/* The size of this one never changes. */
+struct osf_context {
+	struct osf_device *device;
+	struct osf_context_ops ops;
+	void *abi_compat; /* NULL */
+};
+
+/*
+ * Exported functions.  None is added for programs: a new call is inline.
+ */
+
+/* All devices, NULL at the end; *@n: how many.  The first call loads the
+ * drivers.  Devices stay valid for the life of the process. */
+struct osf_device **osf_get_device_list(int *n);
+void osf_free_device_list(struct osf_device **list);
+const char *osf_get_device_name(const struct osf_device *device);
+
+/* errno ENOMEM, or the driver's. */
+struct osf_context *osf_open_device(struct osf_device *device);
+int osf_close_device(struct osf_context *context);
+int osf_query_device(struct osf_context *context, struct osf_device_attr *attr);
+
+struct osf_pd *osf_alloc_pd(struct osf_context *context);
+int osf_dealloc_pd(struct osf_pd *pd); /* -EBUSY: something is left in it */
+struct osf_mr *osf_reg_mr(struct osf_pd *pd, void *addr, size_t length);
+int osf_dereg_mr(struct osf_mr *mr);
+
+struct osf_cq *osf_create_cq(struct osf_context *context, int cqe,
+			     void *cq_context);
+int osf_destroy_cq(struct osf_cq *cq); /* -EBUSY: a QP uses it */
+struct osf_qp *osf_create_qp(struct osf_pd *pd,
+			     const struct osf_qp_init_attr *attr);
+/* Both ends connect to each other. */
+int osf_connect_qp(struct osf_qp *qp, uint32_t dest_qp_num);
+int osf_destroy_qp(struct osf_qp *qp);
+
+/* Return: 0; or -errno, and *@bad_wr is the first that was not posted. */
+static inline int osf_post_send(struct osf_qp *qp, struct osf_send_wr *wr,
+				struct osf_send_wr **bad_wr)
+{
+	return qp->context->ops.post_send(qp, wr, bad_wr);
+}
+
+static inline int osf_post_recv(struct osf_qp *qp, struct osf_recv_wr *wr,
+				struct osf_recv_wr **bad_wr)
+{
+	return qp->context->ops.post_recv(qp, wr, bad_wr);
+}
+
+/* Return: how many of @n completions; -EOVERFLOW: the CQ lost some. */
+static inline int osf_poll_cq(struct osf_cq *cq, int n, struct osf_wc *wc)
+{
+	return cq->context->ops.poll_cq(cq, n, wc);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
