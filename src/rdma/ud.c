@@ -7,8 +7,8 @@
  *     receiver: accepts, checks who it is, maps the ring, shows in x_qp.link[] how
  *             far it has read
  *
- * A datagram that finds no receive is lost, and so is one whose ring stays full: the
- * sender waits 10 ms for a receiver that reads.  A stranger's connection is closed
+ * A datagram that finds no receive is lost, and so is one whose ring stays full: a
+ * sender waits for a second for a receiver that does not read, and no more until it does.  A stranger's connection is closed
  * before anything is received from it.
  */
 #include <errno.h>
@@ -23,10 +23,10 @@
 #include "proto/shm/trust.h"
 #include "rdma/core.h"
 
-#define UD_RING (FRAGMENT * 2)
+#define UD_RING (1024u * 1024) /* a power of two */
 #define LOOK_NS (20 * NS_PER_US)
 #define HELLO_MS 5 /* for the greeting of one of our own user's */
-#define PATIENCE_NS (10 * NS_PER_MS)
+#define PATIENCE_NS NS_PER_S
 #define ARRIVALS 256u
 #define BATCH 64u
 
