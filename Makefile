@@ -9,6 +9,8 @@ SANITIZE = -Dbuildtype=debug -Db_lundef=false
 build: $(BUILD)/build.ninja
 	ninja -C $(BUILD) product
 	@ln -f $(BUILD)/src/libosf.so $(BUILD)
+	@if [ -e $(BUILD)/src/libosf-verbs.so ]; then \
+		ln -f $(BUILD)/src/libosf-verbs.so $(BUILD); fi
 	@if [ -e $(BUILD)/tools/osf/osf ]; then \
 		ln -f $(BUILD)/tools/osf/osf $(BUILD); fi
 	@if [ -e $(BUILD)/tools/vma_stats/vma_stats ]; then \

@@ -149,9 +149,11 @@ def test_run_status():
 
 def test_run_environment():
     show = ("sh", "-c", 'echo "$LD_PRELOAD|$OSF_LOG|$OSF_RULES"')
-    expect("the library is preloaded", osf("run", *show), 0, f"{LIB}||\n", "")
+    verbs = os.path.join(os.path.dirname(LIB), "libosf-verbs.so")
+    ours = f"{verbs}:{LIB}" if os.path.exists(verbs) else LIB
+    expect("the library is preloaded", osf("run", *show), 0, f"{ours}||\n", "")
     expect("before what was", osf("run", *show, LD_PRELOAD=LIB), 0,
-           f"{LIB}:{LIB}|", "")
+           f"{ours}:{LIB}|", "")
     expect("--log", osf("run", "--log", "dbg", *show), 0, "|dbg|", "")
     rules = ["use os tcp_client *:80", "use osf tcp_server *:*"]
     expect("--rule, twice", osf("run", "--rule", rules[0], "--rule", rules[1],

@@ -31,7 +31,8 @@ struct run_args {
  */
 int lib_find(const char *given, char *path);
 
-/* Adds @lib in front of what LD_PRELOAD in the environment holds. */
+/* Adds @lib, and the software RDMA device beside it, in front of what LD_PRELOAD in the
+ * environment holds. */
 void env_preload(const char *lib);
 
 /**

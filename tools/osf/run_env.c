@@ -3,7 +3,7 @@
  * tools/osf/run_env.c - the environment that makes a program an offloaded one
  *
  *     lib_find()    -> a path for LD_PRELOAD
- *     env_preload() -> LD_PRELOAD
+ *     env_preload() -> LD_PRELOAD: the library, and libosf-verbs.so if it lies beside it
  *     env_rules()   -> OSF_RULES, after all rules were checked
  *
  * The library is looked for beside this very file first, so that a build
@@ -85,13 +85,29 @@ int lib_find(const char *given, char *path)
 	return -ENOENT;
 }
 
+/* With the software RDMA device, which is not built everywhere.  It comes first: it
+ * leaves to the library those of libibverbs' names that the library has, too. */
+static char *with_verbs(const char *lib)
+{
+	const char *slash = strrchr(lib, '/');
+	int n = slash ? (int)(slash + 1 - lib) : 0;
+	char *verbs = xasprintf("%.*slibosf-verbs.so", n, lib);
+	bool is_there = access(verbs, R_OK) == 0;
+	char *both = is_there ? xasprintf("%s:%s", verbs, lib) : xstrdup(lib);
+
+	free(verbs);
+	return both;
+}
+
 void env_preload(const char *lib)
 {
 	const char *old = getenv("LD_PRELOAD");
-	char *all = old && *old ? xasprintf("%s:%s", lib, old) : xstrdup(lib);
+	char *ours = with_verbs(lib);
+	char *all = old && *old ? xasprintf("%s:%s", ours, old) : xstrdup(ours);
 
 	setenv("LD_PRELOAD", all, 1);
 	free(all);
+	free(ours);
 }
 
 /* Reads a whole small file; *text is NUL terminated. */

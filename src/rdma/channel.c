@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/channel.c - completion channels
+ *
+ *     cq_push(), a peer -> a byte in the pipe -> the program's poll() on channel.fd
+ *                                             -> ibv_get_cq_event()
+ *
+ * channel.fd is an epoll set, which a program may poll like any descriptor: of the
+ * pipe, and of a pidfd for each process that a queue pair is connected to, so that a
+ * sleeper learns of its end.  A byte says "look"; there are at least as many as events.
+ * While it looks, ibv_get_cq_event() moves on the queue pairs of the channel's queues.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/libc.h"
+#include "rdma/core.h"
+#include "rdma/users.h"
+
+#define OF_PIPE 0
+#define OF_LISTENER UINT64_MAX
+/* A sender that waits for a receive, for room or for an answer has times to keep. */
+#define BLOCKED_MS 5
+
+struct ibv_comp_channel *rdma_create_comp_channel(struct ibv_context *c)
+{
+	struct channel *ch = calloc(1, sizeof(*ch));
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = OF_PIPE };
+
+	if (!ch)
+		return NULL;
+	ch->ch.context = c;
+	ch->ch.fd = libc.epoll_create1(EPOLL_CLOEXEC);
+	if (ch->ch.fd < 0 || pipe2(ch->pipe, O_CLOEXEC | O_NONBLOCK)) {
+		int err = errno;
+
+		if (ch->ch.fd >= 0)
+			libc.close(ch->ch.fd);
+		free(ch);
+		errno = err;
+		return NULL;
+	}
+	libc.epoll_ctl(ch->ch.fd, EPOLL_CTL_ADD, ch->pipe[0], &ev);
+	fetch_add(&ctx_of(c)->n_objects, 1);
+	return &ch->ch;
+}
+
+int rdma_destroy_comp_channel(struct ibv_comp_channel *ibch)
+{
+	struct channel *ch = container_of(ibch, struct channel, ch);
+
+	if (ibch->refcnt)
+		return EBUSY;
+	libc.close(ibch->fd);
+	libc.close(ch->pipe[0]);
+	libc.close(ch->pipe[1]);
+	fetch_sub(&ctx_of(ibch->context)->n_objects, 1);
+	free(ch);
+	return 0;
+}
+
+void channel_add(struct channel *ch, struct cq *cq)
+{
+	GUARD(&ch->lock);
+	cq->next_on_channel = ch->cqs;
+	ch->cqs = cq;
+	ch->ch.refcnt++;
+	store_rlx(&self_current->dir->cq[cq->idx].bell, ch->pipe[1]);
+}
+
+void channel_remove(struct channel *ch, struct cq *cq)
+{
+	GUARD(&ch->lock);
+	for (struct cq **pc = &ch->cqs; *pc; pc = &(*pc)->next_on_channel)
+		if (*pc == cq) {
+			*pc = cq->next_on_channel;
+			ch->ch.refcnt--;
+			return;
+		}
+}
+
+void channel_notify(struct channel *ch)
+{
+	int saved = errno;
+
+	/* EAGAIN: it is full, and so readable. */
+	if (libc.write(ch->pipe[1], "", 1) < 0)
+		errno = saved;
+}
+
+void channel_watch(struct ibv_comp_channel *ch, struct peer *p)
+{
+	struct epoll_event ev = { .events = EPOLLIN,
+				  .data.u64 = (uint64_t)p->pidfd };
+	int saved = errno;
+
+	/* EEXIST: another queue pair has the same peer. */
+	if (ch && p->pid != getpid())
+		libc.epoll_ctl(ch->fd, EPOLL_CTL_ADD, p->pidfd, &ev);
+	errno = saved;
+}
+
+void channel_watch_arrivals(struct ibv_comp_channel *ch)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = OF_LISTENER };
+	int saved = errno;
+
+	if (ch && self_current)
+		libc.epoll_ctl(ch->fd, EPOLL_CTL_ADD, self_current->listen_fd,
+			       &ev);
+	errno = saved;
+}
+
+/* An event that a completion has caused, of any of the channel's queues. */
+static struct cq *take_event(struct channel *ch)
+{
+	GUARD(&ch->lock);
+	for (struct cq *cq = ch->cqs; cq; cq = cq->next_on_channel) {
+		GUARD(&cq->lock);
+		if (!cq->n_pending)
+			continue;
+		cq->n_pending--;
+		cq->n_events++;
+		return cq;
+	}
+	return NULL;
+}
+
+static void drain_one(struct channel *ch)
+{
+	char byte;
+	int saved = errno;
+
+	if (libc.read(ch->pipe[0], &byte, 1) < 0)
+		errno = saved;
+}
+
+/* Move on what completes here.  True: something waits for a time. */
+static bool look(struct channel *ch)
+{
+	bool waits = false;
+	GUARD(&ch->lock);
+
+	for (struct cq *cq = ch->cqs; cq; cq = cq->next_on_channel) {
+		if (!(cq->arm & CQ_ARMED))
+			continue;
+		cq->n_idle = UINT32_MAX; /* look at who has ended, too */
+		cq_progress(cq);
+		for (uint32_t i = 0; i < cq->n_users; i++)
+			waits |= cq->users[i]->sq_done != cq->users[i]->sq_head;
+	}
+	if (load_rlx(&users_n_local))
+		users_progress_local();
+	return waits;
+}
+
+/* Sleep until there may be something.  0, or -errno. */
+static int wait_for(struct channel *ch, bool waits)
+{
+	bool blocks = !(libc.fcntl(ch->ch.fd, F_GETFL) & O_NONBLOCK);
+	struct epoll_event ev;
+	int n = libc.epoll_wait(ch->ch.fd, &ev, 1,
+				!blocks ? 0
+				: waits ? BLOCKED_MS
+					: -1);
+
+	if (n < 0)
+		return -errno;
+	if (!n)
+		return blocks ? 0 : -EAGAIN;
+	if (ev.data.u64 == OF_PIPE)
+		drain_one(ch);
+	else if (ev.data.u64 != OF_LISTENER) /* who has ended stays so */
+		libc.epoll_ctl(ch->ch.fd, EPOLL_CTL_DEL, (int)ev.data.u64,
+			       NULL);
+	return 0;
+}
+
+int rdma_get_cq_event(struct ibv_comp_channel *ibch, struct ibv_cq **out,
+		      void **context)
+{
+	struct channel *ch = container_of(ibch, struct channel, ch);
+	struct cq *cq;
+	int saved = errno;
+
+	if (ctx_of(ibch->context)->generation != self_generation()) {
+		errno = EINVAL;
+		return -1;
+	}
+	while (!(cq = take_event(ch))) {
+		bool waits = look(ch);
+
+		if ((cq = take_event(ch)))
+			break;
+		int err = wait_for(ch, waits);
+		if (err) {
+			errno = -err;
+			return -1;
+		}
+	}
+	drain_one(ch);
+	*out = &cq->cq;
+	*context = cq->cq.cq_context;
+	errno = saved;
+	return 0;
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/export.h - memory that one process writes and others only read
+ *
+ *     directory (one a process)    queue pairs, memory regions, completion queues
+ *     queue pair (one each)        state, receive queue, a ring of messages to its peer
+ *
+ * Each is a memfd that only its owner can write: F_SEAL_FUTURE_WRITE forbids every
+ * later writable mapping and every write().  So no process can change another's memory
+ * here; it can only tell lies in its own, and readers check what they read.  There are
+ * no locks: a reader takes a number, copies what it stands for, and bounds it.
+ *
+ * A reader finds the files in /proc/PID/fd of the owner, which needs what ptrace(2)
+ * calls read access: the same user, and no less privileged.
+ *
+ * Pairs of release and acquire:
+ *   E1  a message's bytes and header; `head`          -> the receiver
+ *   E2  the receiver's last read; `tail`              -> the sender, who writes there
+ *   E3  a receive's description; `n_posted`           -> the sender
+ *   E4  what a queue pair is; `state`                 -> everybody
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/compiler.h"
+
+#define EXPORT_MAGIC UINT64_C(0x0a616d64726673ff)
+#define EXPORT_VERSION 1u
+
+#define N_QPS 1024u /* of one process: the low bits of a QP number */
+#define QPN_BITS 10u
+#define N_MRS 16384u
+#define N_CQS 4096u
+#define N_LINKS 128u /* senders of datagrams to one queue pair */
+#define N_SGE 16u
+
+/* A memory region, as others may address it. */
+struct x_mr {
+	uint32_t key; /* 0: none */
+	uint32_t access;
+	uint64_t iova, length;
+	uint64_t addr; /* of iova, in the owner's memory */
+	uint32_t pd;
+	uint32_t unused[7];
+};
+
+/* A completion queue: who has news for it rings the pipe if it is armed. */
+struct x_cq {
+	alignas(
+	    CACHE_LINE) uint32_t arm; /* CQ_ARMED | a number; 0: not armed */
+	int32_t bell;                 /* the pipe's descriptor */
+};
+
+enum { CQ_ARMED = 1, CQ_SOLICITED = 2, CQ_ARM_STEP = 4 };
+
+/* What a process has done.  Increments may get lost between two threads. */
+struct x_counters {
+	uint64_t sends, send_bytes, recvs, recv_bytes;
+	uint64_t writes, write_bytes, reads, read_bytes, atomics;
+	uint64_t placed;  /* sends straight into the receiver's memory */
+	uint64_t dropped; /* datagrams */
+	uint64_t errors;  /* queue pairs that went to the error state */
+};
+
+struct x_dir {
+	uint64_t magic;
+	uint32_t version, block;
+	int32_t qp_fd[N_QPS]; /* its memfd plus 1; 0: none */
+	struct x_mr mr[N_MRS];
+	struct x_cq cq[N_CQS];
+	struct x_counters counters;
+};
+
+/* One receive that its owner has posted. */
+struct x_recv {
+	uint32_t n_sge;
+	uint32_t length; /* of all together */
+	struct {
+		uint64_t addr;
+		uint32_t length, lkey;
+	} sge[N_SGE];
+};
+
+/* How far a datagram's receiver has read a sender's ring. */
+struct x_link {
+	uint32_t qpn, gen; /* the sender's; 0: free */
+	uint64_t tail;
+};
+
+struct x_qp {
+	uint64_t magic;
+	uint32_t version, qpn;
+	uint32_t type, ring_size, n_recv, has_srq;
+	uint32_t send_cq, recv_cq;
+
+	/* E4 */
+	alignas(CACHE_LINE) uint32_t state; /* enum ibv_qp_state */
+	uint32_t dest_qpn, gen, access, pd, qkey, min_rnr;
+	uint32_t src_gen; /* the peer's gen to which tail and n_acked refer */
+
+	/* As sender. */
+	alignas(CACHE_LINE) uint64_t head; /* E1 */
+	uint32_t is_blocked; /* waits for a receive, or for space */
+	uint32_t n_inside;   /* in the receiver's memory, just here */
+
+	/* As receiver. */
+	alignas(CACHE_LINE) uint64_t tail; /* E2 */
+	uint32_t n_acked;                  /* messages */
+	uint32_t n_posted;                 /* E3 */
+
+	alignas(CACHE_LINE) struct x_link link[N_LINKS];
+};
+
+/* A message's fragment in a ring; the next one is at a multiple of RING_LINE. */
+struct x_msg {
+	uint32_t length; /* of this fragment, which follows */
+	uint8_t op;
+	uint8_t flags;
+	uint16_t unused;
+	uint32_t imm; /* or the key to invalidate; network order, as given */
+	uint32_t total;
+	uint32_t src_qpn, qkey;
+	uint64_t addr;
+};
+
+enum msg_op {
+	MSG_SEND = 1,
+	MSG_PLACED, /* the bytes are in the receiver's memory already */
+	MSG_WRITE_IMM,
+	MSG_ERROR, /* the sender has failed for @imm, an enum ibv_wc_status */
+};
+
+enum {
+	MSG_FIRST = 1,
+	MSG_LAST = 2,
+	MSG_SOLICITED = 4,
+	MSG_IMM = 8,
+	MSG_INV = 16
+};
+
+#define RING_LINE 32u
+#define RING_SIZE (256u * 1024) /* a power of two */
+#define RING_SIZE_MAX (16u * 1024 * 1024)
+#define FRAGMENT (32u * 1024)
+#define N_RECV_MAX 32768u
+
+static_assert(sizeof(struct x_msg) == RING_LINE, "one line");
+static_assert(sizeof(struct x_mr) == CACHE_LINE, "one line");
+
+static inline struct x_recv *export_recv(struct x_qp *x)
+{
+	return (struct x_recv *)(x + 1);
+}
+
+static inline uint8_t *export_ring(struct x_qp *x, uint32_t n_recv)
+{
+	return (uint8_t *)(export_recv(x) + n_recv);
+}
+
+static inline size_t export_qp_bytes(uint32_t n_recv, uint32_t ring_size)
+{
+	return sizeof(struct x_qp) + n_recv * sizeof(struct x_recv) + ring_size;
+}
+
+/* Make memory that others may read: a sealed memfd, mapped at *@map; -errno. */
+MUST_CHECK int export_new(const char *name, size_t bytes, void **map);
+/* Map for reading what process @pid has as descriptor @fd, if it is sealed memory.
+ * 0 or -errno. */
+MUST_CHECK int import_map(int pid, int fd, const void **map, size_t *bytes);
+/* Find the descriptor of process @pid whose memory is called @name; -errno. */
+MUST_CHECK int import_find(int pid, const char *name);
+/* Open for writing the pipe that process @pid has as descriptor @fd; -errno. */
+MUST_CHECK int import_pipe(int pid, int fd);

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/message.c - sends of connected queue pairs
+ *
+ *     short: header and bytes into our ring, which the receiver reads
+ *     long:  bytes straight into the receive that the message gets (reach.c), then a
+ *            header; where the kernel refuses that, through the ring in fragments
+ *
+ * A receive that the peer has posted is its promise of memory; the n-th message gets the
+ * n-th.  Without one a reliable sender waits and then fails, an unreliable one loses
+ * the message.
+ */
+#include "base/clock.h"
+#include "rdma/tx.h"
+
+#define RNR_STEP_NS (10 * NS_PER_US)
+#define PATIENCE_NS (10 * NS_PER_MS)
+
+/* InfiniBand Architecture volume 1, table 45, in units of 10 us. */
+static uint64_t rnr_ns(uint32_t code)
+{
+	static const uint16_t steps[32] = {
+		65535, 1,    2,    3,     4,     6,     8,     12,
+		16,    24,   32,   48,    64,    96,    128,   192,
+		256,   384,  512,  768,   1024,  1536,  2048,  3072,
+		4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152
+	};
+
+	return steps[code % 32] * RNR_STEP_NS;
+}
+
+/* An unreliable sender does not wait long for a receiver that does not read. */
+static enum tx no_room(struct qp *qp, struct swqe *w)
+{
+	bool may_lose = qp->init.qp_type == IBV_QPT_UC && !w->off;
+
+	remote_ring(&qp->remote, BELL_RECV, true);
+	if (!tx_waits_too_long(qp, may_lose ? PATIENCE_NS : 0))
+		return TX_BLOCKED;
+	w->is_lost = true;
+	return tx_done(w, IBV_WC_SUCCESS);
+}
+
+static bool is_sent(const struct swqe *w)
+{
+	return w->status == IBV_WC_SUCCESS && !w->is_lost;
+}
+
+/* As much of the message as fits.  TX_DONE: all of it, or a failure. */
+static enum tx put_fragments(struct qp *qp, struct swqe *w)
+{
+	struct iovec iov[N_SGE];
+	bool is_whole = false;
+
+	while (!is_whole) {
+		struct x_msg m = tx_header(qp, w);
+
+		m.length = MIN(w->length - w->off, FRAGMENT);
+		is_whole = w->off + m.length == w->length;
+		m.flags |= (uint8_t)((w->off ? 0 : MSG_FIRST) |
+				     (is_whole ? MSG_LAST : 0));
+		int n = tx_gather(qp, w, w->off, m.length, 0, iov);
+		if (n < 0)
+			return w->off ? tx_fail_both(qp, w, IBV_WC_REM_OP_ERR,
+						     IBV_WC_LOC_PROT_ERR)
+				      : tx_done(w, IBV_WC_LOC_PROT_ERR);
+		if (!tx_fits(qp, m.length))
+			return no_room(qp, w);
+		out_put(&qp->out, &m, iov, (uint32_t)n);
+		w->off += m.length;
+	}
+	remote_ring(&qp->remote, BELL_RECV, w->flags & IBV_SEND_SOLICITED);
+	return tx_done(w, IBV_WC_SUCCESS);
+}
+
+/* Where the receive's memory lies there, as far as @length.  Its parts, or -1. */
+static int aim(const struct qp *qp, const struct x_qp *t,
+	       const struct x_recv *r, uint32_t length, struct iovec *iov)
+{
+	uint32_t n_sge = load_rlx(&r->n_sge), pd = load_rlx(&t->pd);
+	int n = 0;
+
+	for (uint32_t i = 0; i < n_sge && i < N_SGE && length; i++) {
+		uint32_t part = MIN(load_rlx(&r->sge[i].length), length);
+		uint64_t at = mr_remote(
+		    qp->remote.peer->dir, pd, load_rlx(&r->sge[i].lkey),
+		    load_rlx(&r->sge[i].addr), part, IBV_ACCESS_LOCAL_WRITE);
+
+		if (!at)
+			return -1;
+		iov[n++] = (struct iovec){ (void *)(uintptr_t)at, part };
+		length -= part;
+	}
+	return length ? -1 : n;
+}
+
+/* Straight into the receive that the message gets.  False: not that way; the ring's
+ * way says what is wrong, if anything. */
+static bool place(struct qp *qp, struct swqe *w, const struct x_recv *r)
+{
+	struct iovec here[N_SGE], there[N_SGE];
+	const struct x_qp *t;
+	ssize_t got = -1;
+	int n = tx_gather(qp, w, 0, w->length, 0, here);
+
+	if (n < 0)
+		return false;
+	tx_enter(qp);
+	t = tx_receiver(qp);
+	int m = t ? aim(qp, t, r, w->length, there) : -1;
+	if (m > 0)
+		got = reach(qp->remote.peer, here, (unsigned)n, there,
+			    (unsigned)m, true);
+	tx_leave(qp);
+	return got >= 0;
+}
+
+const struct x_recv *tx_find_recv(struct qp *qp, struct swqe *w,
+				  const struct x_qp *t, enum tx *verdict)
+{
+	uint32_t n = load_acq(&t->n_posted) - qp->n_used; /* E3 */
+	bool is_uc = qp->init.qp_type == IBV_QPT_UC;
+
+	if (likely(n && n <= qp->remote.n_recv))
+		return &qp->remote.recv[qp->n_used & (qp->remote.n_recv - 1)];
+	uint64_t limit =
+	    qp->attr.rnr_retry == 7
+		? 0
+		: rnr_ns(load_rlx(&t->min_rnr)) * (qp->attr.rnr_retry + 1u);
+	if (is_uc) /* lost, as on a wire */
+		*verdict = tx_done(w, IBV_WC_SUCCESS);
+	else if (tx_waits_too_long(qp, limit))
+		*verdict = tx_done(w, IBV_WC_RNR_RETRY_EXC_ERR);
+	else if (peer_has_ended(qp->remote.peer))
+		*verdict = tx_done(w, IBV_WC_RETRY_EXC_ERR);
+	else
+		*verdict = TX_BLOCKED;
+	return NULL;
+}
+
+static enum tx send_to_recv(struct qp *qp, struct swqe *w, const struct x_qp *t)
+{
+	enum tx verdict;
+	const struct x_recv *r = tx_find_recv(qp, w, t, &verdict);
+
+	if (!r)
+		return verdict;
+	if (w->length > load_rlx(&r->length)) {
+		qp->n_used++;
+		if (qp->init.qp_type == IBV_QPT_UC)
+			return tx_fail_both(qp, w, IBV_WC_LOC_LEN_ERR,
+					    IBV_WC_SUCCESS);
+		return tx_fail_both(qp, w, IBV_WC_LOC_LEN_ERR,
+				    IBV_WC_REM_INV_REQ_ERR);
+	}
+	if (!tx_fits(qp, 0))
+		return no_room(qp, w);
+	if (w->length > EAGER && place(qp, w, r)) {
+		tx_put_short(qp, tx_header(qp, w), MSG_PLACED);
+		count(&rdma_counters->placed, 1);
+		qp->n_used++;
+		return tx_done(w, IBV_WC_SUCCESS);
+	}
+	enum tx tx = put_fragments(qp, w);
+	if (tx == TX_DONE && is_sent(w))
+		qp->n_used++;
+	return tx;
+}
+
+enum tx tx_message(struct qp *qp, struct swqe *w)
+{
+	const struct x_qp *t = tx_receiver(qp);
+	enum tx tx;
+
+	if (unlikely(!t))
+		return tx_no_answer(qp, w);
+	if (w->off) /* it has begun: its receive is there */
+		tx = put_fragments(qp, w);
+	else if (!qp->remote.has_srq)
+		return send_to_recv(qp, w, t);
+	else
+		tx = put_fragments(qp, w);
+	if (tx == TX_DONE && is_sent(w)) {
+		if (!qp->remote.has_srq)
+			qp->n_used++;
+		else if (qp->init.qp_type == IBV_QPT_RC)
+			w->needs_ack = true;
+	}
+	return tx;
+}

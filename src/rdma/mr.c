@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/mr.c - protection domains and memory regions
+ *
+ * A region is an entry of the directory, which other processes read: a local check
+ * and a remote one look at the same words.  A key is the entry's number and a byte
+ * that changes with each use of the entry.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "rdma/core.h"
+#include "rdma/users.h"
+
+#define KEY_BITS 8u
+#define ACCESS_KNOWN                                                           \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                    \
+	 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |                   \
+	 IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |                          \
+	 IBV_ACCESS_RELAXED_ORDERING)
+
+static uint8_t key_uses[N_MRS];
+
+struct ibv_pd *rdma_alloc_pd(struct ibv_context *c)
+{
+	static uint32_t n_pds;
+	struct pd *pd = calloc(1, sizeof(*pd));
+
+	if (!pd)
+		return NULL;
+	pd->pd.context = c;
+	pd->pd.handle = fetch_add(&n_pds, 1) + 1;
+	fetch_add(&ctx_of(c)->n_objects, 1);
+	return &pd->pd;
+}
+
+int rdma_dealloc_pd(struct ibv_pd *ibpd)
+{
+	struct pd *pd = container_of(ibpd, struct pd, pd);
+
+	if (load_acq(&pd->n_refs))
+		return EBUSY;
+	fetch_sub(&ctx_of(ibpd->context)->n_objects, 1);
+	free(pd);
+	return 0;
+}
+
+static int check_access(unsigned access)
+{
+	if (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND))
+		return EOPNOTSUPP;
+	if (access & ~(unsigned)ACCESS_KNOWN)
+		return EINVAL;
+	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
+	    !(access & IBV_ACCESS_LOCAL_WRITE))
+		return EINVAL;
+	return 0;
+}
+
+/* Write what others may address; the key last, so that who sees it sees the rest. */
+static uint32_t entry_write(struct x_dir *dir, uint32_t i, struct mr *mr,
+			    uint64_t iova)
+{
+	struct x_mr *m = &dir->mr[i];
+	uint32_t key = i << KEY_BITS | ++key_uses[i];
+
+	m->access = mr->access;
+	m->iova = iova;
+	m->length = mr->mr.length;
+	m->addr = (uintptr_t)mr->mr.addr;
+	m->pd = mr->mr.pd->handle;
+	store_rel(&m->key, key + 1); /* mr_find() */
+	return key;
+}
+
+static int entry_new(struct mr *mr, uint64_t iova)
+{
+	static uint32_t next;
+	struct self *s = self_get();
+
+	if (!s)
+		return errno;
+	GUARD(&s->lock);
+	for (uint32_t n = 0; n < N_MRS; n++) {
+		uint32_t i = (next + n) % N_MRS;
+
+		if (s->dir->mr[i].key)
+			continue;
+		next = i + 1;
+		mr->mr.lkey = mr->mr.rkey = entry_write(s->dir, i, mr, iova);
+		mr->mr.handle = i;
+		return 0;
+	}
+	return ENOMEM;
+}
+
+/*
+ * From here on nobody finds the region.  Who has found it before is inside an
+ * operation, which this waits for: a peer says so in its queue pair's n_inside.
+ */
+static void entry_end(struct mr *mr)
+{
+	struct self *s = self_get();
+
+	if (!s)
+		return;
+	store_rel(&s->dir->mr[mr->mr.handle].key, 0);
+	fence_full();
+	users_wait_inside();
+}
+
+struct ibv_mr *rdma_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
+			   uint64_t iova, unsigned access)
+{
+	int err = check_access(access);
+	uintptr_t at = (uintptr_t)addr;
+
+	if (!err && (!length || at + length < at))
+		err = EINVAL;
+	struct mr *mr = err ? NULL : calloc(1, sizeof(*mr));
+	if (!mr) {
+		errno = err ? err : ENOMEM;
+		return NULL;
+	}
+	mr->mr = (struct ibv_mr){
+		.context = pd->context, .pd = pd, .addr = addr, .length = length
+	};
+	mr->access = access;
+	err = entry_new(mr, access & IBV_ACCESS_ZERO_BASED ? 0 : iova);
+	if (err) {
+		free(mr);
+		errno = err;
+		return NULL;
+	}
+	fetch_add(&container_of(pd, struct pd, pd)->n_refs, 1);
+	return &mr->mr;
+}
+
+int rdma_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr,
+		  size_t length, int access)
+{
+	struct mr *mr = container_of(ibmr, struct mr, mr);
+	struct self *s = self_get();
+
+	if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED ||
+	    (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!addr || !length)) ||
+	    (flags & IBV_REREG_MR_CHANGE_PD && !pd) ||
+	    (flags & IBV_REREG_MR_CHANGE_ACCESS &&
+	     check_access((unsigned)access)) ||
+	    !s) {
+		errno = EINVAL;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	uint64_t iova = s->dir->mr[ibmr->handle].iova;
+	entry_end(mr);
+	if (flags & IBV_REREG_MR_CHANGE_PD) {
+		fetch_sub(&container_of(ibmr->pd, struct pd, pd)->n_refs, 1);
+		fetch_add(&container_of(pd, struct pd, pd)->n_refs, 1);
+		ibmr->pd = pd;
+	}
+	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+		mr->access = (uint32_t)access;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		ibmr->addr = addr;
+		ibmr->length = length;
+		iova = mr->access & IBV_ACCESS_ZERO_BASED ? 0 : (uintptr_t)addr;
+	}
+	GUARD(&s->lock);
+	ibmr->lkey = ibmr->rkey = entry_write(s->dir, ibmr->handle, mr, iova);
+	return 0;
+}
+
+int rdma_dereg_mr(struct ibv_mr *ibmr)
+{
+	struct mr *mr = container_of(ibmr, struct mr, mr);
+
+	if (ctx_of(ibmr->context)->generation == self_generation())
+		entry_end(mr);
+	fetch_sub(&container_of(ibmr->pd, struct pd, pd)->n_refs, 1);
+	free(mr);
+	return 0;
+}
+
+/* Copied before it is judged, because its owner may change it at any time. */
+static uint64_t mr_find(const struct x_dir *dir, uint32_t pd, uint32_t key,
+			uint64_t addr, uint64_t length, uint32_t access)
+{
+	uint32_t i = key >> KEY_BITS;
+
+	if (unlikely(i >= N_MRS))
+		return 0;
+	const struct x_mr *p = &dir->mr[i];
+	if (unlikely(load_acq(&p->key) != key + 1))
+		return 0;
+	struct x_mr m = { .access = load_rlx(&p->access),
+			  .iova = load_rlx(&p->iova),
+			  .length = load_rlx(&p->length),
+			  .addr = load_rlx(&p->addr),
+			  .pd = load_rlx(&p->pd) };
+	uint64_t off = addr - m.iova;
+	if (unlikely(m.pd != pd || (access & ~m.access) || addr < m.iova ||
+		     off > m.length || length > m.length - off))
+		return 0;
+	return m.addr + off;
+}
+
+void *mr_local(uint32_t pd, const struct ibv_sge *sge, uint32_t access)
+{
+	struct self *s = self_current;
+
+	return s ? (void *)(uintptr_t)mr_find(s->dir, pd, sge->lkey, sge->addr,
+					      sge->length, access)
+		 : NULL;
+}
+
+uint64_t mr_remote(const struct x_dir *dir, uint32_t pd, uint32_t rkey,
+		   uint64_t addr, uint64_t length, uint32_t access)
+{
+	return mr_find(dir, pd, rkey, addr, length, access);
+}

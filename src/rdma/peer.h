@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/peer.h - other processes and their queue pairs, to be read
+ *
+ *     QP number -> block -> unix socket's name -> the kernel: whose is it?
+ *               -> proto/shm/trust.h: may we?  -> /proc/PID/fd -> the directory
+ *               -> the queue pair's memory
+ *
+ * A process that has died is noticed through its pidfd.  What it has exported stays
+ * readable, so that messages sent before are still received.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/lock.h"
+#include "rdma/export.h"
+
+struct peer {
+	struct peer *next;
+	int pid, pidfd, flock_fd;
+	uint32_t block, n_refs;
+	const struct x_dir *dir;
+	bool is_dead;
+	/* process_vm_readv() and its kin: not tried, works, refused */
+	int8_t may_reach;
+	struct lock atomic_lock;
+};
+
+/* A queue pair of another process (or of this one), mapped for reading. */
+struct remote {
+	struct peer *peer; /* NULL: not connected */
+	const struct x_qp *x;
+	size_t bytes;
+	/* Copied and checked once. */
+	uint32_t qpn, gen, ring_size, n_recv, type;
+	const uint8_t *ring;
+	const struct x_recv *recv;
+	uint32_t send_cq, recv_cq;
+	bool has_srq;
+	/* The last pipes we have rung, by number there and here. */
+	struct {
+		int32_t theirs;
+		int fd;
+		uint32_t arm;
+	} bell[2];
+};
+
+/* Find a queue pair.  -ENOENT: nobody has the number; -EPERM, -EXDEV: it is a
+ * stranger's; -errno. */
+MUST_CHECK int remote_open(struct remote *r, uint32_t qpn);
+/* The same of what process @pid has as descriptor @fd. */
+MUST_CHECK int remote_adopt(struct remote *r, int pid, int fd, uint32_t qpn);
+void remote_close(struct remote *r);
+/* Has the process at the other end ended?  A system call. */
+bool peer_has_ended(struct peer *p);
+struct peer *peer_hold(struct peer *p);
+void peer_put(struct peer *p);
+
+enum { BELL_RECV, BELL_SEND };
+/* Ring the peer's completion queue for receives or sends if it is armed, once for each
+ * arming. */
+void remote_ring(struct remote *r, int which, bool is_solicited);
+/* Forget a child's inherited peers. */
+void peer_after_fork(void);

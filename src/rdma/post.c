@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/post.c - what a program posts, checked and copied
+ *
+ * Errors that ibv_post_send(3) returns at once are found here; wrong keys and the like
+ * are completions.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "rdma/core.h"
+
+#define FLAGS_KNOWN                                                            \
+	(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED |             \
+	 IBV_SEND_INLINE)
+
+/* InfiniBand Architecture volume 1, table 86: which operation for which service. */
+static bool is_supported(enum ibv_qp_type type, uint32_t opcode)
+{
+	switch (opcode) {
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
+		return true;
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return type != IBV_QPT_UD;
+	case IBV_WR_RDMA_READ:
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+	case IBV_WR_SEND_WITH_INV:
+		return type == IBV_QPT_RC;
+	default:
+		return false;
+	}
+}
+
+static int check(const struct qp *qp, const struct ibv_send_wr *wr)
+{
+	if (!is_supported(qp->init.qp_type, wr->opcode) || wr->num_sge < 0 ||
+	    (uint32_t)wr->num_sge > qp->init.cap.max_send_sge ||
+	    wr->send_flags & ~(unsigned)FLAGS_KNOWN)
+		return EINVAL;
+	/* Memory windows and fast registration, whose keys a peer may end, are not
+	 * there. */
+	if (wr->opcode == IBV_WR_SEND_WITH_INV)
+		return EOPNOTSUPP;
+	return 0;
+}
+
+static void take_remote(struct qp *qp, struct swqe *w,
+			const struct ibv_send_wr *wr)
+{
+	if (qp->init.qp_type == IBV_QPT_UD) {
+		w->dest_qpn = wr->wr.ud.remote_qpn;
+		/* The high bit: the queue pair's own key. */
+		w->qkey = wr->wr.ud.remote_qkey & 0x80000000u
+			      ? qp->attr.qkey
+			      : wr->wr.ud.remote_qkey;
+		return;
+	}
+	if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	    wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		w->addr = wr->wr.atomic.remote_addr;
+		w->rkey = wr->wr.atomic.rkey;
+		w->compare_add = wr->wr.atomic.compare_add;
+		w->swap = wr->wr.atomic.swap;
+		return;
+	}
+	w->addr = wr->wr.rdma.remote_addr;
+	w->rkey = wr->wr.rdma.rkey;
+}
+
+static int take_bytes(struct qp *qp, struct swqe *w,
+		      const struct ibv_send_wr *wr)
+{
+	uint64_t length = 0;
+
+	w->n_sge = (uint32_t)wr->num_sge;
+	for (uint32_t i = 0; i < w->n_sge; i++) {
+		w->sge[i] = wr->sg_list[i];
+		length += wr->sg_list[i].length;
+	}
+	if (length > MAX_MSG)
+		return EINVAL;
+	w->length = (uint32_t)length;
+	if (!(w->flags & IBV_SEND_INLINE))
+		return 0;
+	if (length > qp->init.cap.max_inline_data)
+		return ENOMEM;
+	uint8_t *to = w->inlined;
+	for (uint32_t i = 0; i < w->n_sge; i++) {
+		memcpy(to, (void *)(uintptr_t)w->sge[i].addr, w->sge[i].length);
+		to += w->sge[i].length;
+	}
+	return 0;
+}
+
+static bool is_atomic(uint32_t opcode)
+{
+	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+/* Caller holds the lock. */
+int tx_post(struct qp *qp, const struct ibv_send_wr *wr)
+{
+	int err = check(qp, wr);
+
+	if (err)
+		return err;
+	if (qp->sq_head - qp->sq_done >= qp->init.cap.max_send_wr)
+		return ENOMEM;
+	struct swqe *w = &qp->sq[qp->sq_head & (qp->sq_size - 1)];
+	w->wr_id = wr->wr_id;
+	w->opcode = wr->opcode;
+	w->flags = wr->send_flags;
+	w->imm = wr->imm_data;
+	w->off = w->ack = 0;
+	w->needs_ack = w->is_lost = false;
+	w->status = IBV_WC_SUCCESS;
+	if (wr->opcode == IBV_WR_RDMA_READ || is_atomic(wr->opcode))
+		w->flags &= ~(uint32_t)IBV_SEND_INLINE;
+	take_remote(qp, w, wr);
+	err = take_bytes(qp, w, wr);
+	if (err)
+		return err;
+	if (is_atomic(wr->opcode) &&
+	    (w->length != 8 || w->n_sge != 1 || w->addr % 8))
+		return EINVAL;
+	if (qp->init.qp_type == IBV_QPT_UD) {
+		const struct ah *ah =
+		    wr->wr.ud.ah ? container_of(wr->wr.ud.ah, struct ah, ah)
+				 : NULL;
+
+		if (!ah)
+			return EINVAL;
+		if (ah->dgid_index < 0)
+			w->dest_qpn = 0; /* nobody's: it gets lost */
+		w->route = ah->attr.grh.sgid_index | (uint32_t)ah->dgid_index
+							 << 8;
+	}
+	qp->sq_head++;
+	return 0;
+}
+
+HOT int rdma_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
+		       struct ibv_send_wr **bad)
+{
+	struct qp *qp = container_of(ibqp, struct qp, qp);
+	int err = 0;
+	GUARD(&qp->lock);
+	enum ibv_qp_state state = qp->attr.qp_state;
+
+	if (unlikely(qp->generation != self_generation() ||
+		     state == IBV_QPS_RESET || state == IBV_QPS_INIT ||
+		     state == IBV_QPS_RTR)) {
+		*bad = wr;
+		return EINVAL;
+	}
+	for (; wr; wr = wr->next) {
+		err = tx_post(qp, wr);
+		if (unlikely(err)) {
+			*bad = wr;
+			break;
+		}
+		if (likely(state == IBV_QPS_RTS))
+			tx_run(qp);
+	}
+	state = qp->attr.qp_state;
+	if (unlikely(state == IBV_QPS_ERR || state == IBV_QPS_SQE))
+		tx_flush(qp);
+	return err;
+}
+
+int rwqe_fill(struct rwqe *w, const struct ibv_recv_wr *wr, uint32_t max_sge)
+{
+	uint64_t length = 0;
+
+	if (wr->num_sge < 0 || (uint32_t)wr->num_sge > max_sge)
+		return EINVAL;
+	w->wr_id = wr->wr_id;
+	w->n_sge = (uint32_t)wr->num_sge;
+	for (uint32_t i = 0; i < w->n_sge; i++) {
+		w->sge[i] = wr->sg_list[i];
+		length += wr->sg_list[i].length;
+	}
+	w->length = (uint32_t)MIN(length, (uint64_t)UINT32_MAX);
+	return 0;
+}
+
+/* Show a receive to the peer, which looks its keys up when it uses them. */
+static void publish(struct qp *qp, const struct rwqe *w)
+{
+	struct x_recv *r = &export_recv(qp->x)[qp->rq_head & (qp->rq_size - 1)];
+
+	for (uint32_t i = 0; i < w->n_sge; i++) {
+		r->sge[i].addr = w->sge[i].addr;
+		r->sge[i].length = w->sge[i].length;
+		r->sge[i].lkey = w->sge[i].lkey;
+	}
+	r->n_sge = w->n_sge;
+	r->length = w->length;
+}
+
+HOT int rdma_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
+		       struct ibv_recv_wr **bad)
+{
+	struct qp *qp = container_of(ibqp, struct qp, qp);
+	int err = 0;
+	GUARD(&qp->lock);
+
+	if (qp->generation != self_generation() || qp->init.srq ||
+	    qp->attr.qp_state == IBV_QPS_RESET) {
+		*bad = wr;
+		return EINVAL;
+	}
+	for (; wr && !err; wr = err ? wr : wr->next) {
+		struct rwqe *w = &qp->rq[qp->rq_head & (qp->rq_size - 1)];
+
+		if (qp->rq_head - qp->rq_tail >= qp->init.cap.max_recv_wr)
+			err = ENOMEM;
+		else
+			err = rwqe_fill(w, wr, qp->init.cap.max_recv_sge);
+		if (err)
+			break;
+		publish(qp, w);
+		qp->rq_head++;
+		store_rel(&qp->x->n_posted, qp->rq_head); /* E3 */
+	}
+	if (err)
+		*bad = wr;
+	if (unlikely(qp->attr.qp_state == IBV_QPS_ERR))
+		rx_flush(qp);
+	fence_full(); /* against the peer's is_blocked */
+	if (qp->remote.x && load_rlx(&qp->remote.x->is_blocked))
+		remote_ring(&qp->remote, BELL_SEND, true);
+	return err;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/* rdma/self.c - see rdma/self.h */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/libc.h"
+#include "rdma/core.h"
+
+#define BLOCKS ((1u << 24) >> QPN_BITS)
+#define TRIES 4096 /* names, of which others may have taken some */
+#define BACKLOG 64
+
+static struct lock making;
+struct self *self_current;
+static struct x_counters before; /* until there is a directory */
+struct x_counters *rdma_counters = &before;
+static uint32_t generation = 1;
+static uint8_t cq_taken[N_CQS];
+
+void self_dir_name(char *name, size_t size, uint32_t block)
+{
+	snprintf(name, size, "osf-rdma-%u", block);
+}
+
+socklen_t self_socket_name(struct sockaddr_un *un, uint32_t block)
+{
+	memset(un, 0, sizeof(*un));
+	un->sun_family = AF_UNIX;
+	int n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1,
+			 "osf-rdma/%u", block);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+			   (size_t)n);
+}
+
+/* Bind a block's name.  Numbers 0 and 1 are special, so block 0 is nobody's. */
+static int bind_block(int s, uint32_t *block)
+{
+	uint32_t at = 0;
+	struct sockaddr_un un;
+
+	if (getrandom(&at, sizeof(at), 0) != sizeof(at))
+		at = (uint32_t)getpid();
+	for (uint32_t i = 0; i < TRIES; i++) {
+		*block = 1 + (at + i) % (BLOCKS - 1);
+		socklen_t len = self_socket_name(&un, *block);
+		if (!libc.bind(s, (struct sockaddr *)&un, len))
+			return libc.listen(s, BACKLOG) ? -errno : 0;
+		if (errno != EADDRINUSE)
+			return -errno;
+	}
+	return -EADDRINUSE;
+}
+
+static int self_open(struct self *s)
+{
+	char name[32], path[64];
+	void *map;
+
+	s->listen_fd = libc.socket(
+	    AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (s->listen_fd < 0)
+		return -errno;
+	int err = bind_block(s->listen_fd, &s->block);
+	if (err)
+		return err;
+	self_dir_name(name, sizeof(name), s->block);
+	s->dir_fd = export_new(name, sizeof(struct x_dir), &map);
+	if (s->dir_fd < 0)
+		return s->dir_fd;
+	s->dir = map;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", s->dir_fd);
+	s->flock_fd = libc.open(path, O_RDONLY | O_CLOEXEC);
+	if (s->flock_fd < 0)
+		return -errno;
+	s->dir->version = EXPORT_VERSION;
+	s->dir->block = s->block;
+	store_rel(&s->dir->magic, EXPORT_MAGIC);
+	return 0;
+}
+
+static void self_close(struct self *s)
+{
+	if (s->listen_fd >= 0)
+		libc.close(s->listen_fd);
+	if (s->dir_fd >= 0)
+		libc.close(s->dir_fd);
+	if (s->flock_fd >= 0)
+		libc.close(s->flock_fd);
+}
+
+/* The parent's name and directory stay the parent's alone.  What it has mapped stays
+ * mapped here, because the program may still hold objects of it. */
+static void in_child(void)
+{
+	lock_after_fork();
+	making = (struct lock){ 0 };
+	generation++;
+	memset(cq_taken, 0, sizeof(cq_taken));
+	if (self_current)
+		self_close(self_current);
+	self_current = NULL;
+	rdma_counters = &before;
+	peer_after_fork();
+}
+
+struct self *self_get(void)
+{
+	static bool minds_forks;
+
+	GUARD(&making);
+	if (self_current)
+		return self_current;
+	if (!minds_forks && pthread_atfork(NULL, NULL, in_child)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	minds_forks = true;
+	struct self *s = calloc(1, sizeof(*s));
+	if (!s)
+		return NULL;
+	s->listen_fd = s->dir_fd = s->flock_fd = -1;
+	s->generation = generation;
+	int err = self_open(s);
+	if (err) {
+		self_close(s);
+		if (s->dir)
+			munmap(s->dir, sizeof(*s->dir));
+		free(s);
+		errno = -err;
+		return NULL;
+	}
+	rdma_counters = &s->dir->counters;
+	return self_current = s;
+}
+
+uint32_t self_generation(void) { return load_rlx(&generation); }
+
+int self_find_qp(struct self *s)
+{
+	static uint32_t next;
+
+	/* The longest unused number first, so that late peers of an old queue
+	 * pair do not meet a new one. */
+	for (uint32_t i = 0; i < N_QPS; i++) {
+		uint32_t at = (next + i) % N_QPS;
+
+		if (!s->dir->qp_fd[at]) {
+			next = at + 1;
+			return (int)at;
+		}
+	}
+	return -1;
+}
+
+int self_find_cq(struct self *s)
+{
+	for (uint32_t i = 0; i < N_CQS; i++)
+		if (!cq_taken[i]) {
+			cq_taken[i] = 1;
+			return (int)i;
+		}
+	return -1;
+}
+
+void self_put_cq(struct self *s, uint32_t i)
+{
+	store_rlx(&s->dir->cq[i].arm, 0);
+	store_rlx(&s->dir->cq[i].bell, -1);
+	cq_taken[i] = 0;
+}

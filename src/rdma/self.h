@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/self.h - what this process shows to others, and its numbers
+ *
+ *     self_get() -> a directory of our own, under a name that stands for a block of
+ *                   QP numbers
+ *
+ * The name is a listening unix socket's, in the abstract name space: "osf-rdma/" and
+ * the block.  Whoever binds it has the block's QP numbers; it goes away with the
+ * process.  A stranger who binds names takes numbers from us, no more: who connects
+ * asks the kernel whose the name is (rdma/peer.h).
+ *
+ * After a fork the child has none of this: its parent's objects refuse all calls
+ * there, and the child's own device is a new one.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "base/lock.h"
+#include "rdma/export.h"
+
+struct self {
+	struct x_dir *dir;
+	int dir_fd, listen_fd, flock_fd;
+	uint32_t block;
+	uint32_t generation; /* of forks */
+	struct lock lock;    /* the tables of the directory */
+};
+
+/* This process's; made at the first call.  NULL: errno says why. */
+struct self *self_get(void);
+/* The same where it has been made. */
+extern struct self *self_current;
+/* How many forks this process has behind it: objects of an older number are not ours. */
+uint32_t self_generation(void);
+
+/* A free place in the directory, or -1.  The caller holds self.lock. */
+int self_find_qp(struct self *s);
+int self_find_cq(struct self *s);
+/* Free places are taken by the caller's writing; these are marked at once. */
+void self_put_cq(struct self *s, uint32_t i);
+
+/* The name of @block's directory and socket. */
+void self_dir_name(char *name, size_t size, uint32_t block);
+socklen_t self_socket_name(struct sockaddr_un *un, uint32_t block);

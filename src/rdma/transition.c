@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* rdma/transition.c - see rdma/transition.h; the table is transitions.def */
+#include <stddef.h>
+
+#include "rdma/transition.h"
+
+#define NEVER (-1) /* as what is required */
+
+struct transition {
+	enum ibv_qp_state from, to;
+	struct {
+		int required, optional;
+	} rc, uc, ud;
+};
+
+static const struct transition table[] = {
+#define T(from, to, rc1, rc2, uc1, uc2, ud1, ud2)                              \
+	{ IBV_QPS_##from,                                                      \
+	  IBV_QPS_##to,                                                        \
+	  { rc1, rc2 },                                                        \
+	  { uc1, uc2 },                                                        \
+	  { ud1, ud2 } },
+#include "rdma/transitions.def"
+#undef T
+};
+
+/* The present state may be named only where the program can know it. */
+static bool may_name(enum ibv_qp_state s)
+{
+	return s == IBV_QPS_RTR || s == IBV_QPS_RTS || s == IBV_QPS_SQD ||
+	       s == IBV_QPS_SQE;
+}
+
+bool transition_is_allowed(enum ibv_qp_type type, enum ibv_qp_state from,
+			   enum ibv_qp_state to, int mask)
+{
+	if (mask & IBV_QP_CUR_STATE && !may_name(from))
+		return false;
+	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+		const struct transition *t = &table[i];
+		int required = type == IBV_QPT_UD   ? t->ud.required
+			       : type == IBV_QPT_UC ? t->uc.required
+						    : t->rc.required;
+		int optional = type == IBV_QPT_UD   ? t->ud.optional
+			       : type == IBV_QPT_UC ? t->uc.optional
+						    : t->rc.optional;
+
+		if (t->from != from || t->to != to)
+			continue;
+		return required != NEVER && (mask & required) == required &&
+		       !(mask & ~(required | optional | IBV_QP_STATE));
+	}
+	return false;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/tx.c - the send queue
+ *
+ *     rdma_post_send() -> sq[sq_head++]          checked, copied
+ *     tx_run()            sq[sq_sent++]          executed, in order
+ *     complete()          sq[sq_done++] -> CQ    in order
+ *
+ * A message is executed when the receiver cannot miss it: its bytes lie in a ring that
+ * the receiver reads before anything later, and a receive for it is posted.  So it
+ * completes at once, whether the receiver polls or not.  With a shared receive queue
+ * nobody but its owner can know which receive a message gets, so it completes when the
+ * receiver says so.
+ *
+ * RDMA writes, reads and atomic operations are over when tx_run() has executed them.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "rdma/tx.h"
+
+static struct swqe *sqe(struct qp *qp, uint32_t i)
+{
+	return &qp->sq[i & (qp->sq_size - 1)];
+}
+
+static const uint8_t wc_opcodes[] = {
+	[IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
+	[IBV_WR_SEND] = IBV_WC_SEND,
+	[IBV_WR_SEND_WITH_IMM] = IBV_WC_SEND,
+	[IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ,
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = IBV_WC_COMP_SWAP,
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_WC_FETCH_ADD,
+	[IBV_WR_SEND_WITH_INV] = IBV_WC_SEND,
+};
+
+static void push_completion(struct qp *qp, const struct swqe *w,
+			    enum ibv_wc_status status)
+{
+	struct ibv_wc wc = { .wr_id = w->wr_id,
+			     .status = status,
+			     .opcode = wc_opcodes[w->opcode],
+			     .byte_len = w->length,
+			     .qp_num = qp->qp.qp_num };
+
+	if (status != IBV_WC_SUCCESS || qp->init.sq_sig_all ||
+	    w->flags & IBV_SEND_SIGNALED)
+		cq_push(container_of(qp->init.send_cq, struct cq, cq), &wc,
+			false);
+}
+
+static bool is_acked(struct qp *qp, const struct swqe *w)
+{
+	const struct x_qp *t = qp->remote.x;
+
+	return !w->needs_ack ||
+	       (t && load_rlx(&t->src_gen) == qp->x->gen &&
+		(int32_t)(load_acq(&t->n_acked) - w->ack) >= 0);
+}
+
+/* A message with a shared receive queue is not acknowledged by one that is gone. */
+static bool will_not_be_acked(struct qp *qp, struct swqe *w)
+{
+	if (tx_receiver(qp) && !peer_has_ended(qp->remote.peer)) {
+		qp->blocked_ns = 0;
+		return false;
+	}
+	if (tx_no_answer(qp, w) == TX_BLOCKED)
+		return false;
+	w->needs_ack = false;
+	qp->has_failed = true;
+	return true;
+}
+
+/* Completes what is over, in order.  A failure ends the queue pair. */
+static void complete(struct qp *qp)
+{
+	while (qp->sq_done != qp->sq_sent) {
+		struct swqe *w = sqe(qp, qp->sq_done);
+
+		if (!is_acked(qp, w) && !will_not_be_acked(qp, w))
+			return;
+		push_completion(qp, w, w->status);
+		qp->sq_done++;
+		if (w->status == IBV_WC_SUCCESS)
+			continue;
+		if (qp->init.qp_type == IBV_QPT_RC)
+			qp_fail(qp);
+		else {
+			tx_flush(qp);
+			qp_set_state(qp, IBV_QPS_SQE);
+		}
+		return;
+	}
+}
+
+static enum tx execute(struct qp *qp, struct swqe *w)
+{
+	if (qp->init.qp_type == IBV_QPT_UD) {
+		int status = ud_send(qp, w);
+
+		return status < 0 ? TX_BLOCKED
+				  : tx_done(w, (enum ibv_wc_status)status);
+	}
+	switch (w->opcode) {
+	case IBV_WR_SEND:
+	case IBV_WR_SEND_WITH_IMM:
+	case IBV_WR_SEND_WITH_INV:
+		return tx_message(qp, w);
+	default:
+		return tx_one_sided(qp, w);
+	}
+}
+
+HOT void tx_run(struct qp *qp)
+{
+	if (unlikely(qp->attr.qp_state != IBV_QPS_RTS &&
+		     qp->attr.qp_state != IBV_QPS_SQD))
+		return;
+	while (
+	    qp->sq_sent != qp->sq_head && !qp->has_failed &&
+	    (qp->attr.qp_state == IBV_QPS_RTS || sqe(qp, qp->sq_sent)->off)) {
+		struct swqe *w = sqe(qp, qp->sq_sent);
+
+		if (execute(qp, w) == TX_BLOCKED)
+			break;
+		if (unlikely(qp->blocked_ns)) {
+			qp->blocked_ns = 0;
+			store_rlx(&qp->x->is_blocked, 0);
+		}
+		if (w->status != IBV_WC_SUCCESS) {
+			qp->has_failed = true;
+		} else if (wc_opcodes[w->opcode] == IBV_WC_SEND) {
+			count(&rdma_counters->sends, 1);
+			count(&rdma_counters->send_bytes, w->length);
+		}
+		if (w->needs_ack)
+			w->ack = ++qp->n_sent;
+		qp->sq_sent++;
+	}
+	complete(qp);
+	if (unlikely(qp->peer_lies))
+		qp_fail(qp);
+}
+
+/* In the error state: each request that is left completes with "flushed". */
+void tx_flush(struct qp *qp)
+{
+	for (; qp->sq_done != qp->sq_head; qp->sq_done++)
+		push_completion(qp, sqe(qp, qp->sq_done), IBV_WC_WR_FLUSH_ERR);
+	qp->sq_sent = qp->sq_done;
+	qp->has_failed = false;
+}

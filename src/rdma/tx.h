@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/tx.h - executing one request of a send queue
+ *
+ *     tx.c -> message.c    a send: into the ring, or into the receive
+ *          -> one_sided.c  a write, read or atomic operation
+ *          -> ud.c         a datagram
+ *     all of them -> way.c: is the receiver there, is there room, how long to wait
+ */
+#pragma once
+
+#include "rdma/core.h"
+
+/* TX_DONE: swqe.status says how it went. */
+enum tx { TX_BLOCKED, TX_DONE };
+
+static inline enum tx tx_done(struct swqe *w, enum ibv_wc_status status)
+{
+	w->status = (uint8_t)status;
+	return TX_DONE;
+}
+
+/* message.c, one_sided.c */
+enum tx tx_message(struct qp *qp, struct swqe *w);
+enum tx tx_one_sided(struct qp *qp, struct swqe *w);
+/* A receive for it, if it takes one.  NULL with *@verdict: wait, or an error. */
+const struct x_recv *tx_find_recv(struct qp *qp, struct swqe *w,
+				  const struct x_qp *t, enum tx *verdict);
+
+/* Say that we are inside the receiver's memory: it waits for that before it gives memory
+ * up.  What allows us to be there is to be looked at in between. */
+static inline void tx_enter(struct qp *qp)
+{
+	store_rlx(&qp->x->n_inside, 1);
+	fence_full();
+}
+
+static inline void tx_leave(struct qp *qp) { store_rel(&qp->x->n_inside, 0); }
+
+/* way.c */
+/* Has the queue pair waited longer than @limit for this request?  0: for ever. */
+bool tx_waits_too_long(struct qp *qp, uint64_t limit);
+/* The peer cannot be reached, or does not answer. */
+enum tx tx_no_answer(struct qp *qp, struct swqe *w);
+/* The receiver, if it is ready for us. */
+const struct x_qp *tx_receiver(struct qp *qp);
+/* Has our ring room for @length bytes?  Looks how far the receiver has read. */
+bool tx_fits(struct qp *qp, uint32_t length);
+/* Where @w's bytes lie here, from @off on, @length at most.  -1: a key is wrong. */
+int tx_gather(struct qp *qp, const struct swqe *w, uint32_t off,
+	      uint32_t length, uint32_t access, struct iovec *iov);
+struct x_msg tx_header(const struct qp *qp, const struct swqe *w);
+/* A message without bytes.  False: no room. */
+bool tx_put_short(struct qp *qp, struct x_msg m, enum msg_op op);
+/* Tell the receiver that it fails, too. */
+enum tx tx_fail_both(struct qp *qp, struct swqe *w, enum ibv_wc_status there,
+		     enum ibv_wc_status here);

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/ud.c - datagrams
+ *
+ *     sender: a ring for each receiver, exported as a queue pair's memory is
+ *             connects to the receiver's unix socket and says where the ring is
+ *     receiver: accepts, checks who it is, maps the ring, shows in x_qp.link[] how
+ *             far it has read
+ *
+ * A datagram that finds no receive is lost, and so is one whose ring stays full: a
+ * sender waits for a second for a receiver that does not read, and no more until it does.  A stranger's connection is closed
+ * before anything is received from it.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/libc.h"
+#include "proto/shm/trust.h"
+#include "rdma/core.h"
+
+#define UD_RING (1024u * 1024) /* a power of two */
+#define LOOK_NS (20 * NS_PER_US)
+#define HELLO_MS 5 /* for the greeting of one of our own user's */
+#define PATIENCE_NS NS_PER_S
+#define ARRIVALS 256u
+#define BATCH 64u
+
+struct hello {
+	uint64_t magic;
+	uint32_t src_qpn, dst_qpn;
+	int32_t fd;
+};
+
+/* Who has greeted, until the queue pair looks. */
+static struct {
+	struct lock lock;
+	struct path *first;
+	uint32_t n;
+} arrivals;
+
+/*
+ * The sender.
+ */
+
+/* Say to the process that has the receiver's block where our ring is. */
+static int greet(uint32_t src_qpn, uint32_t dst_qpn, int fd)
+{
+	struct hello h = { EXPORT_MAGIC, src_qpn, dst_qpn, fd };
+	struct sockaddr_un un;
+	socklen_t len = self_socket_name(&un, dst_qpn >> QPN_BITS);
+	int s = libc.socket(AF_UNIX,
+			    SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (s < 0)
+		return -errno;
+	int err = 0;
+	if (libc.connect(s, (struct sockaddr *)&un, len) ||
+	    libc.send(s, &h, sizeof(h), MSG_NOSIGNAL) < 0)
+		err = -errno;
+	libc.close(s);
+	return err;
+}
+
+static int make_ring(struct qp *qp, struct path *p)
+{
+	size_t bytes = export_qp_bytes(1, UD_RING);
+	void *map;
+
+	p->fd = export_new("osf-rdma-ud", bytes, &map);
+	if (p->fd < 0)
+		return p->fd;
+	p->out = (struct out){ .x = map, .mask = UD_RING - 1 };
+	p->out.ring = export_ring(map, 1);
+	p->out.x->version = EXPORT_VERSION;
+	p->out.x->qpn = qp->qp.qp_num;
+	p->out.x->type = IBV_QPT_UD;
+	p->out.x->ring_size = UD_RING;
+	p->out.x->n_recv = 1;
+	p->out.x->gen = (uint32_t)now_ns() | 1; /* tells rings apart */
+	store_rel(&p->out.x->magic, EXPORT_MAGIC);
+	return 0;
+}
+
+static void path_free(struct path *p)
+{
+	remote_close(&p->remote);
+	if (p->out.x)
+		munmap(p->out.x, export_qp_bytes(1, UD_RING));
+	if (p->fd >= 0)
+		libc.close(p->fd);
+	free(p);
+}
+
+static struct path *path_to(struct qp *qp, uint32_t qpn)
+{
+	for (struct path *p = qp->to; p; p = p->next)
+		if (p->remote.qpn == qpn)
+			return p;
+	struct path *p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	p->fd = -1;
+	p->link = N_LINKS;
+	if (remote_open(&p->remote, qpn) || p->remote.type != IBV_QPT_UD ||
+	    make_ring(qp, p) || greet(qp->qp.qp_num, qpn, p->fd)) {
+		path_free(p);
+		return NULL;
+	}
+	p->next = qp->to;
+	return qp->to = p;
+}
+
+static void path_drop(struct path **list, struct path *p)
+{
+	while (*list != p)
+		list = &(*list)->next;
+	*list = p->next;
+	path_free(p);
+}
+
+/* Where the receiver shows how far it has read us. */
+static const struct x_link *link_of(struct path *p)
+{
+	const struct x_link *links = p->remote.x->link;
+
+	for (uint32_t i = 0; i < N_LINKS; i++) {
+		uint32_t at = p->link < N_LINKS ? p->link : i;
+
+		if (load_acq(&links[at].gen) == p->out.x->gen &&
+		    load_rlx(&links[at].qpn) == p->out.x->qpn) {
+			p->link = at;
+			return &links[at];
+		}
+		if (p->link < N_LINKS)
+			return NULL;
+	}
+	return NULL;
+}
+
+static bool has_room(struct path *p, uint32_t length)
+{
+	if (out_fits(&p->out, length))
+		return true;
+	const struct x_link *l = link_of(p);
+	uint64_t tail = l ? load_acq(&l->tail) : 0;
+	if (tail >= p->out.tail && tail <= p->out.head && tail % RING_LINE == 0)
+		p->out.tail = tail;
+	return out_fits(&p->out, length);
+}
+
+static int gather_all(struct qp *qp, const struct swqe *w, struct iovec *iov)
+{
+	if (w->flags & IBV_SEND_INLINE) {
+		iov[0] = (struct iovec){ w->inlined, w->length };
+		return 1;
+	}
+	for (uint32_t i = 0; i < w->n_sge; i++) {
+		void *at = mr_local(qp->qp.pd->handle, &w->sge[i], 0);
+
+		if (!at)
+			return -1;
+		iov[i] = (struct iovec){ at, w->sge[i].length };
+	}
+	return (int)w->n_sge;
+}
+
+/* A status, or -EAGAIN: it has to wait. */
+int ud_send(struct qp *qp, struct swqe *w)
+{
+	struct iovec iov[N_SGE];
+
+	if (w->length > MTU_BYTES)
+		return IBV_WC_LOC_LEN_ERR;
+	int n = gather_all(qp, w, iov);
+	if (n < 0)
+		return IBV_WC_LOC_PROT_ERR;
+	struct path *p = w->dest_qpn ? path_to(qp, w->dest_qpn) : NULL;
+	if (p && load_rlx(&p->remote.x->qpn) != w->dest_qpn) {
+		path_drop(&qp->to, p); /* it is gone; another may have come */
+		p = path_to(qp, w->dest_qpn);
+	}
+	if (!p)
+		return IBV_WC_SUCCESS;
+	if (!has_room(p, w->length)) {
+		uint64_t now = now_ns();
+
+		p->waits_ns = p->waits_ns ? p->waits_ns : now;
+		if (now - p->waits_ns < PATIENCE_NS)
+			return -EAGAIN;
+		count(&rdma_counters->dropped, 1);
+		return IBV_WC_SUCCESS;
+	}
+	p->waits_ns = 0;
+	struct x_msg m = {
+		.op = MSG_SEND,
+		.flags =
+		    (uint8_t)(MSG_FIRST | MSG_LAST |
+			      (w->flags & IBV_SEND_SOLICITED ? MSG_SOLICITED
+							     : 0) |
+			      (w->opcode == IBV_WR_SEND_WITH_IMM ? MSG_IMM
+								 : 0)),
+		.imm = w->imm,
+		.length = w->length,
+		.total = w->length,
+		.src_qpn = qp->qp.qp_num,
+		.qkey = w->qkey,
+		.addr = w->route,
+	};
+	out_put(&p->out, &m, iov, (uint32_t)n);
+	remote_ring(&p->remote, BELL_RECV, m.flags & MSG_SOLICITED);
+	return IBV_WC_SUCCESS;
+}
+
+/*
+ * The receiver.
+ */
+
+/* A greeting on @ch, of one we may share memory with. */
+static bool receive_hello(int ch, struct hello *h)
+{
+	struct pollfd pfd = { ch, POLLIN, 0 };
+
+	return !trust_check(ch) && libc.poll(&pfd, 1, HELLO_MS) == 1 &&
+	       libc.recv(ch, h, sizeof(*h), MSG_DONTWAIT) == sizeof(*h) &&
+	       h->magic == EXPORT_MAGIC;
+}
+
+static void arrive(int ch)
+{
+	struct hello h;
+	struct path *p = calloc(1, sizeof(*p));
+
+	if (p)
+		p->fd = -1;
+	if (!p || !receive_hello(ch, &h) ||
+	    remote_adopt(&p->remote, channel_pid(ch), h.fd, h.src_qpn)) {
+		free(p);
+		return;
+	}
+	p->link = h.dst_qpn; /* until a queue pair takes it */
+	GUARD(&arrivals.lock);
+	if (arrivals.n == ARRIVALS) {
+		path_free(p);
+		return;
+	}
+	p->next = arrivals.first;
+	arrivals.first = p;
+	arrivals.n++;
+}
+
+static void accept_some(void)
+{
+	int ch, saved = errno;
+
+	for (int i = 0; i < 8; i++) {
+		ch = libc.accept4(self_current->listen_fd, NULL, NULL,
+				  SOCK_NONBLOCK | SOCK_CLOEXEC);
+		if (ch < 0)
+			break;
+		arrive(ch);
+		libc.close(ch);
+	}
+	errno = saved;
+}
+
+/* A free place to show how far it is read; those of the ended are free again. */
+static int free_link(struct qp *qp)
+{
+	for (struct path **pp = &qp->from; *pp;) {
+		struct path *p = *pp;
+
+		if (peer_has_ended(p->remote.peer) &&
+		    load_acq(&p->remote.x->head) == p->pos) {
+			store_rel(&qp->x->link[p->link].gen, 0);
+			*pp = p->next;
+			path_free(p);
+		} else {
+			pp = &p->next;
+		}
+	}
+	for (uint32_t i = 0; i < N_LINKS; i++)
+		if (!qp->x->link[i].gen)
+			return (int)i;
+	return -1;
+}
+
+static void take_arrivals(struct qp *qp)
+{
+	GUARD(&arrivals.lock);
+	for (struct path **pp = &arrivals.first; *pp;) {
+		struct path *p = *pp;
+
+		if (p->link != qp->qp.qp_num) {
+			pp = &p->next;
+			continue;
+		}
+		*pp = p->next;
+		arrivals.n--;
+		int i = free_link(qp);
+		if (i < 0) {
+			path_free(p);
+			continue;
+		}
+		p->link = (uint32_t)i;
+		p->next = qp->from;
+		qp->from = p;
+		qp->x->link[i].qpn = p->remote.qpn;
+		qp->x->link[i].tail = 0;
+		store_rel(&qp->x->link[i].gen, p->remote.gen);
+	}
+}
+
+/* What one sender has sent.  False: it lies, and is heard no more. */
+static bool read_path(struct qp *qp, struct path *p, struct cq *cq)
+{
+	struct x_msg m;
+	bool is_lie = false;
+
+	for (uint32_t i = 0; i < BATCH && !cq_is_full(cq); i++) {
+		if (!rx_header(&p->remote, p->pos, &m, &is_lie))
+			return !is_lie;
+		if (m.op != MSG_SEND || m.length != m.total ||
+		    m.length > MTU_BYTES ||
+		    (m.flags & (MSG_FIRST | MSG_LAST)) !=
+			(MSG_FIRST | MSG_LAST))
+			return false;
+		if (m.qkey != qp->attr.qkey ||
+		    !rx_fragment(qp, &p->remote, &m, p->pos))
+			count(&rdma_counters->dropped, 1);
+		if (qp->attr.qp_state == IBV_QPS_ERR)
+			return true;
+		store_rlx(&p->pos, p->pos + sizeof(m) +
+				       (m.length + RING_LINE - 1) / RING_LINE *
+					   RING_LINE);
+		store_rel(&qp->x->link[p->link].tail, p->pos);
+	}
+	return true;
+}
+
+void ud_rx(struct qp *qp, struct cq *cq)
+{
+	uint64_t now = now_ns();
+
+	if (now - qp->looked_ns > LOOK_NS) {
+		qp->looked_ns = now;
+		accept_some();
+	}
+	if (unlikely(load_rlx(&arrivals.n)))
+		take_arrivals(qp);
+	for (struct path *p = qp->from, *next; p; p = next) {
+		next = p->next;
+		if (load_rlx(&p->remote.x->head) == p->pos ||
+		    read_path(qp, p, cq))
+			continue;
+		store_rel(&qp->x->link[p->link].gen, 0);
+		path_drop(&qp->from, p);
+	}
+}
+
+void ud_close(struct qp *qp)
+{
+	while (qp->to)
+		path_drop(&qp->to, qp->to);
+	while (qp->from)
+		path_drop(&qp->from, qp->from);
+}

@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+tests/verbs/run_programs.py - unmodified verbs programs on the software RDMA device
+
+    run_programs.py pingpong|perftest [PATTERN]
+
+Server and client run under `osf run`.  A program passes if both ends exit with 0, and if
+the counters that the device writes at the end (OSF_RDMA_COUNTERS) say that it moved at
+least the bytes or operations that the program asked for: a run over a real device fails.
+"""
+import fnmatch
+import glob
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+OSF = os.path.join(os.environ.get("OSF_BUILD", "build"), "osf")
+LIMIT_S = 30
+
+# program, arguments of both ends, what the server's counters must have at least: name,
+# number
+PINGPONG = [
+    ("ibv_rc_pingpong", "-c", "recv_bytes", 4096 * 1000),
+    ("ibv_rc_pingpong", "-c -e", "recv_bytes", 4096 * 1000),
+    ("ibv_rc_pingpong", "-c -s 1 -n 2000", "recv_bytes", 2000),
+    ("ibv_rc_pingpong", "-c -s 8388608 -n 6", "recv_bytes", 8388608 * 6),
+    ("ibv_rc_pingpong", "-c -e -s 8388608 -n 6", "recv_bytes", 8388608 * 6),
+    ("ibv_uc_pingpong", "-c", "recv_bytes", 4096 * 1000),
+    ("ibv_uc_pingpong", "-c -e", "recv_bytes", 4096 * 1000),
+    ("ibv_uc_pingpong", "-c -s 1000000 -n 20", "recv_bytes", 20000000),
+    ("ibv_ud_pingpong", "-c", "recv_bytes", 1024 * 1000),
+    ("ibv_ud_pingpong", "-c -e", "recv_bytes", 1024 * 1000),
+    ("ibv_srq_pingpong", "-c", "recv_bytes", 4096 * 1000),
+    ("ibv_srq_pingpong", "-c -e", "recv_bytes", 4096 * 1000),
+    ("ibv_srq_pingpong", "-c -s 1000000 -n 32", "recv_bytes", 16000000),
+]
+PERFTEST = [
+    ("ib_send_lat", "-n 1000", "recvs", 1000),
+    ("ib_send_lat", "-c UC -n 1000", "recvs", 1000),
+    ("ib_send_lat", "-c UD -n 1000", "recvs", 1000),
+    ("ib_send_lat", "-e -n 1000", "recvs", 1000),
+    ("ib_send_lat", "-a -n 100", "recvs", 2000),
+    ("ib_write_lat", "-n 1000", "writes", 1000),
+    ("ib_write_lat", "-a -n 100", "writes", 2000),
+    ("ib_write_lat", "-c UC -n 1000", "writes", 1000),
+    ("ib_send_bw", "-n 2000 -s 64", "recvs", 2000),
+    ("ib_send_bw", "-n 500 -b", "recvs", 500),
+    ("ib_send_bw", "-c UC -n 500", "recvs", 400),
+    ("ib_send_bw", "-c UD -n 500", "recvs", 400),
+    ("ib_send_bw", "-r 64 -n 500 --use-srq", "recvs", 500),
+]
+# One-sided: it is the client that works.
+ONE_SIDED = [
+    ("ib_write_bw", "-n 1000", "write_bytes", 65536 * 1000),
+    ("ib_write_bw", "-n 200 -q 4", "write_bytes", 65536 * 200),
+    ("ib_write_bw", "-c UC -n 500", "write_bytes", 65536 * 500),
+    ("ib_read_lat", "-n 1000", "reads", 1000),
+    ("ib_read_bw", "-n 1000", "read_bytes", 65536 * 1000),
+    ("ib_read_bw", "-s 1048576 -n 100", "reads", 100),
+    ("ib_atomic_lat", "-n 1000", "atomics", 1000),
+    ("ib_atomic_lat", "-A CMP_AND_SWAP -n 1000", "atomics", 1000),
+    ("ib_atomic_bw", "-n 1000", "atomics", 1000),
+]
+PACKAGE = {"pingpong": "ibverbs-utils", "perftest": "perftest"}
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def listens(port):
+    """Does somebody listen on @port?  Without a connection, which the program would take."""
+    want = ":%04X" % port
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with open(path) as f:
+            for line in f.readlines()[1:]:
+                fields = line.split()
+                if fields[1].endswith(want) and fields[3] == "0A":
+                    return True
+    return False
+
+
+def wait_listening(port, process):
+    end = time.monotonic() + LIMIT_S
+    while time.monotonic() < end and process.poll() is None:
+        if listens(port):
+            return
+        time.sleep(0.01)
+
+
+def counters(path):
+    """Return: what one process has written, by name."""
+    if not os.path.exists(path):
+        return {}
+    with open(path) as f:
+        return {k: int(v) for k, v in (w.split("=") for w in f.read().split() if "=" in w)}
+
+
+def start(folder, end, command):
+    env = dict(os.environ, OSF_RDMA_COUNTERS=os.path.join(folder, end))
+    env.pop("LD_PRELOAD", None)
+    out = open(os.path.join(folder, end + ".out"), "w")
+    return subprocess.Popen([OSF, "run", "--"] + command, env=env, stdout=out,
+                            stderr=subprocess.STDOUT)
+
+
+def finish(process):
+    try:
+        return process.wait(LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return "no end in %d s" % LIMIT_S
+
+
+def show(folder):
+    for path in sorted(glob.glob(os.path.join(folder, "*"))):
+        with open(path) as f:
+            print("  ---", os.path.basename(path))
+            print("   ", "\n    ".join(f.read().split("\n")[-12:]))
+
+
+def run(program, args, end, name, least):
+    device = ["-g", "0"] if program.startswith("ibv_") else ["-F"]
+    port = free_port()
+    command = [program, "-d", "osf0", "-p", str(port)] + device + args.split()
+    with tempfile.TemporaryDirectory() as folder:
+        server = start(folder, "server", command)
+        wait_listening(port, server)
+        client = start(folder, "client", command + ["localhost"])
+        status = finish(client), finish(server)
+        got = counters(os.path.join(folder, end)).get(name, 0)
+        is_good = status == (0, 0) and got >= least
+        print("%-4s %s %s: %s %s=%d" % ("ok" if is_good else "FAIL", program, args,
+                                         end, name, got), flush=True)
+        if not is_good:
+            print("  client and server:", status, "wanted at least", least)
+            show(folder)
+        return is_good
+
+
+def main():
+    kind = sys.argv[1]
+    pattern = sys.argv[2] if len(sys.argv) > 2 else "*"
+    cases = [(*c[:2], "server", *c[2:]) for c in (PINGPONG if kind == "pingpong" else PERFTEST)]
+    if kind == "perftest":
+        cases += [(*c[:2], "client", *c[2:]) for c in ONE_SIDED]
+    for program in sorted({case[0] for case in cases}):
+        if not shutil.which(program):
+            print("skip: no %s (%s)" % (program, PACKAGE[kind]))
+            sys.exit(77)
+    bad = [c for c in cases if fnmatch.fnmatch(c[0] + " " + c[1], pattern) and not run(*c)]
+    sys.exit(1 if bad else 0)
+
+
+main()
