@@ -132,6 +132,7 @@ static int sleep_in_set(struct wait *w, const struct timespec *left)
 		return -errno;
 	if (n < a->max) /* there was no more */
 		ready_asked(&a->ep->rs, w->asleep_ns);
+	a->ep->n_waits = 0; /* the kernel's descriptors had their turn */
 	a->n = n;
 	return 0;
 }
