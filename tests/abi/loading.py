@@ -5,8 +5,9 @@ tests/abi/loading.py - OSF_DRIVERS: what is no driver is said so, and hangs nobo
 A path that cannot be loaded costs a line on standard error.  The others are loaded.
 """
 import os
+import subprocess
 
-from parts import Failed, need
+from parts import HERE, LIMIT_S, Failed, need
 
 
 def cases(parts):
@@ -37,6 +38,19 @@ def check(parts, library, drivers, is_there, says):
          "OSF_DRIVERS=%s: status %d: %s" % (drivers, status, said))
 
 
+def late(parts):
+    """libosf.so has some of libibverbs' names, and finds a libibverbs that comes late."""
+    library = parts.path("libibverbs.so.1")
+    got = subprocess.run(parts.cc + ["-shared", "-fPIC", "-o", library, "-Wl,-soname,libibverbs.so.1",
+                                     os.path.join(HERE, "late_lib.c")],
+                         capture_output=True, text=True, timeout=LIMIT_S)
+    need(not got.returncode, got.stderr)
+    made, said = parts.compile(os.path.join(HERE, "late.c"), parts.header(2), "late")
+    need(made, said)
+    status, said = parts.run(parts.link([made], "osf", "late"), "osf", 2, library)
+    need(not status and said == "holds\n", "status %d: %s" % (status, said))
+
+
 def show(parts):
     n_wrong = n = 0
     for drivers, is_there, says in cases(parts):
@@ -48,4 +62,10 @@ def show(parts):
                 n_wrong += 1
                 print("WRONG: library %s: %s" % (library, failure))
     print("\nOSF_DRIVERS: %d settings tried" % n)
+    try:
+        late(parts)
+        print("libibverbs that a driver brings is found")
+    except Failed as failure:
+        n_wrong += 1
+        print("WRONG: libibverbs that a driver brings: %s" % failure)
     return n_wrong

@@ -96,13 +96,25 @@ static int device_dereg(struct ibv_mr *mr) { return mr_free(mr) ? 0 : EINVAL; }
 
 static const struct device_calls device_calls = { device_reg, device_dereg };
 
-/* libibverbs' own, if the process has it. */
+static void *beyond_in(void *where, const char *name)
+{
+	void *fn = dlvsym(where, name, "IBVERBS_1.1");
+
+	return fn ? fn : dlsym(where, name);
+}
+
+/* libibverbs' own, if the process has it.  A plugin may have loaded it for itself
+ * alone: then it is not among the libraries after us. */
 static void *beyond(const char *name)
 {
-	void *fn = dlvsym(RTLD_NEXT, name, "IBVERBS_1.1");
+	void *fn = beyond_in(RTLD_NEXT, name);
+	void *plugins =
+	    fn ? NULL : dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
 
-	if (!fn)
-		fn = dlsym(RTLD_NEXT, name);
+	if (plugins) {
+		fn = beyond_in(plugins, name);
+		dlclose(plugins);
+	}
 	if (!fn)
 		errno = ENOSYS;
 	return fn;
