@@ -200,25 +200,6 @@ int wait_asleep(struct sock *sk, int fd, const struct call_wait *w)
 	return r;
 }
 
-COLD int wait_idle(struct sock *sk, int fd, int dir, int flags)
-{
-	unsigned want =
-	    (dir == DIR_RX ? POLLIN | POLLRDHUP : POLLOUT) | POLLERR | POLLHUP;
-	uint64_t ns = dir == DIR_RX ? load_rlx(&sk->w->rcvtimeo_ns)
-				    : load_rlx(&sk->w->sndtimeo_ns);
-	struct call_wait w = { .dir = dir,
-			       .deadline_ns = ns ? now_ns() + ns : UINT64_MAX,
-			       .seen = handlers_seen() };
-	int err = 0;
-
-	if (flags & (MSG_DONTWAIT | MSG_OOB | MSG_ERRQUEUE) ||
-	    load_rlx(&sk->w->nonblock))
-		return 0;
-	while (!err && !(sock_ops(sk)->events(sk, fd) & want))
-		err = wait_asleep(sk, fd, &w);
-	return err;
-}
-
 struct spinning {
 	struct sock *sk;
 	const struct sock_ops *ops;

@@ -9,6 +9,7 @@ Each scenario is a program under osf that first moves to a network namespace of 
 own.  It asks ops_route(), or connects and reads from the statistics what carried it.
 """
 import ctypes
+import fcntl
 import glob
 import ipaddress
 import os
@@ -16,6 +17,7 @@ import select
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 
 import harness
@@ -25,6 +27,7 @@ CLONE_NEWNET = 0x40000000
 SO_MARK, SO_BINDTODEVICE = 36, 25
 NONE, LOCAL, LINK, GATEWAY = range(4)
 MAPPED = bytes(10) + b"\xff\xff"
+MUCH = bytes(range(251)) * (16 << 12)  # more than a connection holds
 
 
 # --- inside a program under osf ---
@@ -412,6 +415,77 @@ def in_recv_of_kernels(fd):
     return received_when_told(fd, one, two)
 
 
+def sent_when_told(fd, one, two, send):
+    """@send sends more than the kernel holds, and ends when somebody reads."""
+    got = []
+
+    def drain():
+        os.read(fd, 1)
+        while True:
+            some = two.recv(1 << 20)
+            if not some:
+                return
+            got.append(some)
+    reader = threading.Thread(target=drain)
+    one.settimeout(None)
+    reader.start()
+    expect(send(one), len(MUCH))
+    one.shutdown(socket.SHUT_WR)
+    reader.join()
+    return b"".join(got) == MUCH
+
+
+def pair_of_kernels():
+    """Its first end stays in the kernel, its second end learns that."""
+    one, two = kernel_pair()
+    one.shutdown(socket.SHUT_RD)
+    expect(reasons_of(one), {"HALF_CLOSED"})
+    return one, two
+
+
+def in_send_of_young(fd):
+    one, two = kernel_pair()
+    two.shutdown(socket.SHUT_WR)
+    return sent_when_told(fd, one, two, lambda s: s.send(MUCH))
+
+
+def in_send_of_kernels(fd):
+    return sent_when_told(fd, *pair_of_kernels(), lambda s: s.send(MUCH))
+
+
+def in_sendmsg(fd):
+    parts = [MUCH[:1000], MUCH[1000:1 << 20], MUCH[1 << 20:]]
+    return sent_when_told(fd, *pair_of_kernels(), lambda s: s.sendmsg(parts))
+
+
+def in_sendfile(fd):
+    with tempfile.TemporaryFile() as f:
+        f.write(MUCH)
+        f.flush()
+        return sent_when_told(fd, *pair_of_kernels(), lambda s:
+                              os.sendfile(s.fileno(), f.fileno(), 0, len(MUCH)))
+
+
+def in_connect(fd):
+    """The listener's queue is full until somebody accepts."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as l:
+        first = socket.create_connection(l.getsockname())
+
+        def room():
+            os.read(fd, 1)
+            l.accept()[0].close()
+        accepts = threading.Thread(target=room)
+        with socket.socket() as s:
+            accepts.start()
+            s.connect(l.getsockname())
+            need(s.getblocking() and not fcntl.fcntl(s, fcntl.F_GETFL) &
+                 os.O_NONBLOCK, "connect() has left the socket non-blocking")
+            l.accept()[0].sendall(b"x")
+            accepts.join()
+            first.close()
+            return s.recv(1) == b"x"
+
+
 def in_accept(fd):
     with socket.create_server(("127.0.0.1", 0)) as l:
         def come():
@@ -424,7 +498,9 @@ def in_accept(fd):
         return True
 
 
-WAITS = (in_recv_of_young, in_recv_of_kernels, in_accept, in_recv_of_offloaded, in_poll,
+WAITS = (in_recv_of_young, in_recv_of_kernels, in_send_of_young,
+         in_send_of_kernels, in_sendmsg, in_sendfile, in_connect, in_accept,
+         in_recv_of_offloaded, in_poll,
          in_select, in_epoll, in_poll_with_offloaded,
          in_epoll_with_offloaded, in_poll_of_epoll, in_epoll_of_a_child)
 
