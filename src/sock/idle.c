@@ -62,6 +62,12 @@ static int wait_until(struct sock *sk, int fd, struct call_wait *w,
 	return 0;
 }
 
+/* POLLERR may be a completion of MSG_ZEROCOPY, which ends no blocking call. */
+static unsigned ends_of(const struct sock *sk)
+{
+	return load_rlx(&sk->w->zc_on) ? POLLHUP : POLLERR | POLLHUP;
+}
+
 COLD int wait_idle(struct sock *sk, int fd, int dir, int flags)
 {
 	unsigned events, want = dir == DIR_RX ? POLLIN | POLLRDHUP : POLLOUT;
@@ -69,7 +75,7 @@ COLD int wait_idle(struct sock *sk, int fd, int dir, int flags)
 	if (!may_wait(sk, flags))
 		return 0;
 	struct call_wait w = wait_of(fd, dir);
-	return wait_until(sk, fd, &w, want | POLLERR | POLLHUP, &events);
+	return wait_until(sk, fd, &w, want | ends_of(sk), &events);
 }
 
 struct sending {
@@ -80,23 +86,20 @@ struct sending {
 };
 
 /* Wait for room.  If the connection has ended after a part, the error is for the next
- * call; POLLERR alone may be a completion of MSG_ZEROCOPY. */
+ * call. */
 static int wait_room(struct sending *s)
 {
 	unsigned events;
 
 	s->w.partial = s->done > 0;
-	int err = wait_until(s->sk, s->fd, &s->w, POLLOUT | POLLERR | POLLHUP,
-			     &events);
+	int err =
+	    wait_until(s->sk, s->fd, &s->w, POLLOUT | ends_of(s->sk), &events);
 	struct handlers_seen now = handlers_seen();
 	if (err)
 		return err;
 	if (waiter_restarts(&s->w) && now.n_ends == s->w.seen.n_ends)
 		s->w.seen = now; /* the kernel would begin the call anew */
-	if (s->done && (events & POLLHUP ||
-			(events & POLLERR && !load_rlx(&s->sk->w->zc_on))))
-		return -EPIPE;
-	return 0;
+	return s->done && events & ends_of(s->sk) ? -EPIPE : 0;
 }
 
 /* A call that cannot be cut. */

@@ -168,6 +168,8 @@ static int call_sleeps(struct wait *w, const struct timespec *left)
 		r = libc.ppoll(NULL, 0, &ms, NULL) < 0 ? -errno : 0;
 	if (r > 0 && fds[0].revents & POLLNVAL) /* a handler has closed it */
 		return -EBADF;
+	if (r > 0 && fds[0].revents == POLLERR) /* see only_completions() */
+		r = libc.ppoll(NULL, 0, &ms, NULL) < 0 ? -errno : 0;
 	return MIN(r, 0);
 }
 

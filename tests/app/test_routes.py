@@ -9,11 +9,13 @@ Each scenario is a program under osf that first moves to a network namespace of 
 own.  It asks ops_route(), or connects and reads from the statistics what carried it.
 """
 import ctypes
+import errno
 import fcntl
 import glob
 import ipaddress
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -498,9 +500,39 @@ def in_accept(fd):
         return True
 
 
+class GroupAttr(ctypes.Structure):
+    _fields_ = [("flags", ctypes.c_uint)] + [
+        (name, ctypes.c_void_p) for name in
+        ("event", "completion", "receive", "accept")]
+
+
+def in_poll_group(fd):
+    """A handler ends the wait, once the module knows."""
+    group = ctypes.c_uint64()
+    no_event = ctypes.CFUNCTYPE(None)(lambda: None)
+    attr = GroupAttr(event=ctypes.cast(no_event, ctypes.c_void_p))
+    expect(LIBC.xlio_init(), 0)
+    expect(LIBC.xlio_poll_group_create(ctypes.byref(attr),
+                                       ctypes.byref(group)), 0)
+    signal.signal(signal.SIGUSR1, lambda *a: None)
+    over = threading.Event()
+
+    def interrupt():
+        os.read(fd, 1)
+        while not over.wait(0.01):
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    expect(LIBC.osf_group_wait(group, 10000), -errno.EINTR)
+    over.set()
+    thread.join()
+    expect(LIBC.xlio_poll_group_destroy(group), 0)
+    return True
+
+
 WAITS = (in_recv_of_young, in_recv_of_kernels, in_send_of_young,
          in_send_of_kernels, in_sendmsg, in_sendfile, in_connect, in_accept,
-         in_recv_of_offloaded, in_poll,
+         in_recv_of_offloaded, in_poll_group, in_poll,
          in_select, in_epoll, in_poll_with_offloaded,
          in_epoll_with_offloaded, in_poll_of_epoll, in_epoll_of_a_child)
 
@@ -559,7 +591,7 @@ def modules_are_told_at_once(run, folder):
         fifo = run.path("fifo." + wait.__name__)
         os.mkfifo(fifo)
         keep = os.open(fifo, os.O_RDWR)  # so that nobody waits for a reader
-        run.python(__file__, "program", wait.__name__, eager=True, timeout=15,
+        run.python(__file__, "program", wait.__name__, eager=True, timeout=30,
                    extra={"DUMMY_LOG": fifo, "OSF_MODULES":
                           os.path.join(folder, "module_dummy.so"),
                           "DUMMY_REFUSE": "dummy"})
