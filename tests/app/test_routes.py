@@ -50,10 +50,11 @@ def expect(got, want):
 
 
 def ip(*words, text=None):
+    """Return: what ip has printed."""
     env = dict(os.environ)
     env.pop("LD_PRELOAD", None)
-    subprocess.run(["ip"] + list(words), check=True, env=env, input=text,
-                   text=True)
+    return subprocess.run(["ip"] + list(words), check=True, env=env, input=text,
+                          text=True, stdout=subprocess.PIPE).stdout
 
 
 def own_namespace():
@@ -70,6 +71,10 @@ def own_namespace():
         route add fd02::/64 via fd01::2
         route add 10.3.0.0/16 via inet6 fd01::3 dev one
     """)
+    # A device has its link-local route when the kernel has seen its carrier.
+    for device in ("one", "two"):
+        while "fe80::/64" not in ip("-6", "route", "show", "dev", device):
+            pass
 
 
 def address(host, port=80, scope=0):
