@@ -25,7 +25,7 @@
 #include "ops/ops.h"
 #include "ops/registry.h"
 #include "preload/edge.h"
-#include "sock/wait.h"
+#include "sock/idle.h"
 #include "sock/shared.h"
 
 /* Apply a decision that was made while no call was inside the socket. */
@@ -119,7 +119,7 @@ static COLD int wait_to_accept(int fd)
 	CALL(c) = { .file = file_get_any(fd) };
 
 	call_may_sleep(&c);
-	return c.file && c.file->kind == FILE_SOCK
+	return c.file && c.file->kind == FILE_SOCK && c.file->sk->st->listening
 		   ? wait_idle(c.file->sk, fd, DIR_RX, 0)
 		   : 0;
 }
@@ -239,6 +239,14 @@ static COLD int by_module(struct file *f, int fd, const struct sockaddr *addr,
 	return ops_connect_first(f->sk, fd, addr, len, &how);
 }
 
+static int connect_by_kernel(struct sock *sk, int fd,
+			     const struct sockaddr *addr, socklen_t len)
+{
+	if (likely(!idle_is_on()))
+		return libc.connect(fd, addr, len);
+	return (int)libc_ret(idle_connect(sk, fd, addr, len), errno);
+}
+
 static int connect_any(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct sockaddr_storage copy;
@@ -262,7 +270,7 @@ static int connect_any(int fd, const struct sockaddr *addr, socklen_t len)
 		errno = saved;
 		return 0;
 	}
-	int r = libc.connect(fd, addr, len);
+	int r = connect_by_kernel(sk, fd, addr, len);
 	int err = r < 0 ? errno : saved;
 	went_past(past_of(fd));
 	if ((!r || err == EINPROGRESS || err == EINTR) &&

@@ -254,7 +254,9 @@ OURS ssize_t sendfile_ours(int out, int in, off_t *off, size_t n)
 	call_may_sleep(&c);
 	data_sends(c.file, out);
 	ssize_t r = io_send_file(c.file->sk, out, in, off, n);
-	return libc_ret(data_sent(c.file, out, r, (ssize_t)n, 0), saved);
+	/* The kernel's sendfile() has raised SIGPIPE itself. */
+	int flags = sock_is_ours(c.file->sk) ? 0 : MSG_NOSIGNAL;
+	return libc_ret(data_sent(c.file, out, r, (ssize_t)n, flags), saved);
 }
 
 OSF_API ssize_t sendfile(int out, int in, off_t *off, size_t n)

@@ -108,7 +108,7 @@ static uint64_t timeval_ns(const void *val)
 	       (uint64_t)tv.tv_usec * NS_PER_US;
 }
 
-static uint64_t timeout_of(int fd, int name)
+uint64_t opt_timeout_ns(int fd, int name)
 {
 	struct timeval tv = { 0 };
 	socklen_t len = sizeof(tv);
@@ -125,8 +125,8 @@ void opt_read(struct sock *sk, int fd)
 	w->cork = (uint8_t)sockopt_int(fd, IPPROTO_TCP, TCP_CORK);
 	w->inq = (uint8_t)sockopt_int(fd, IPPROTO_TCP, TCP_INQ);
 	w->rcvlowat = anchor_has(fd, SO_RCVLOWAT);
-	w->rcvtimeo_ns = timeout_of(fd, SO_RCVTIMEO);
-	w->sndtimeo_ns = timeout_of(fd, SO_SNDTIMEO);
+	w->rcvtimeo_ns = opt_timeout_ns(fd, SO_RCVTIMEO);
+	w->sndtimeo_ns = opt_timeout_ns(fd, SO_SNDTIMEO);
 }
 
 /* The anchor has accepted the option, and the bytes are ours. */

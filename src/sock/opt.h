@@ -44,6 +44,9 @@ bool opt_leaves(const struct opt *o, const void *val, socklen_t len);
  * what an accepted socket has from its listener. */
 void opt_read(struct sock *sk, int fd);
 
+/* What the kernel has for SO_RCVTIMEO or SO_SNDTIMEO; 0: none. */
+uint64_t opt_timeout_ns(int fd, int name);
+
 /* setsockopt() with all that follows from it; @o comes from opt_find().
  * Return 0 or -errno. */
 int opt_set(struct sock *sk, int fd, const struct opt *o, int level, int name,

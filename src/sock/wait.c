@@ -169,6 +169,8 @@ static int call_sleeps(struct wait *w, const struct timespec *left)
 		r = libc.ppoll(NULL, 0, &ms, NULL) < 0 ? -errno : 0;
 	if (r > 0 && fds[0].revents & POLLNVAL) /* a handler has closed it */
 		return -EBADF;
+	if (r > 0 && fds[0].revents == POLLERR) /* see only_completions() */
+		r = libc.ppoll(NULL, 0, &ms, NULL) < 0 ? -errno : 0;
 	return MIN(r, 0);
 }
 
@@ -199,25 +201,6 @@ int wait_asleep(struct sock *sk, int fd, const struct call_wait *w)
 	if (!r && handlers_ran(w->seen, false) && libc.fcntl(fd, F_GETFD) < 0)
 		return -EBADF;
 	return r;
-}
-
-COLD int wait_idle(struct sock *sk, int fd, int dir, int flags)
-{
-	unsigned want =
-	    (dir == DIR_RX ? POLLIN | POLLRDHUP : POLLOUT) | POLLERR | POLLHUP;
-	uint64_t ns = dir == DIR_RX ? load_rlx(&sk->w->rcvtimeo_ns)
-				    : load_rlx(&sk->w->sndtimeo_ns);
-	struct call_wait w = { .dir = dir,
-			       .deadline_ns = ns ? now_ns() + ns : UINT64_MAX,
-			       .seen = handlers_seen() };
-	int err = 0;
-
-	if (flags & (MSG_DONTWAIT | MSG_OOB | MSG_ERRQUEUE) ||
-	    load_rlx(&sk->w->nonblock))
-		return 0;
-	while (!err && !(sock_ops(sk)->events(sk, fd) & want))
-		err = wait_asleep(sk, fd, &w);
-	return err;
 }
 
 struct spinning {

@@ -19,7 +19,6 @@
 #include <time.h>
 
 #include "base/lock.h"
-#include "base/idle.h"
 #include "base/spin.h"
 #include "base/unwind.h"
 #include "sock/sock.h"
@@ -74,16 +73,6 @@ int wait_step(struct wait *w);
 
 /* What a protocol without sock_ops.sleep does: sleep as poll() does. */
 int wait_asleep(struct sock *sk, int fd, const struct call_wait *w);
-
-/* Before a call that may sleep in the kernel.  While base/idle.h has a descriptor, sleep
- * here instead, as long as the call would for its first byte.  0: make the call; -errno: it
- * ends with that. */
-int wait_idle(struct sock *sk, int fd, int dir, int flags);
-
-static inline int wait_before(struct sock *sk, int fd, int dir, int flags)
-{
-	return likely(!idle_is_on()) ? 0 : wait_idle(sk, fd, dir, flags);
-}
 
 /*
  * Sleep on descriptors of the kernel's, for one socket or many.  All signals

@@ -29,14 +29,18 @@ VARIANTS = {"client": [],
             "eager": ["--no-warm"],
             "cold_server": ["--no-warm", "--role", "server"],
             "module": ["--same"],
-            "module_server": ["--same", "--role", "server"]}
+            "module_server": ["--same", "--role", "server"],
+            "routes": []}
 EAGER = ["eager"]  # upgraded from the first byte on
 # Variants in which connections have moved before a scenario begins.
 WARM = ["client", "server", "same", "same_server", "ipv6", "mapped_server",
         "fortified"]
 # A module moves the bytes: tests/app/module_loop.c, which has both ends in one process.
 MODULE = ["module", "module_server"]
-GROUPS = {"warm": WARM, "all": WARM + ["eager", "cold_server"] + MODULE,
+# All stays with the kernel, while a module wants to hear of changes of its routes: who
+# waits sleeps on both (sock/idle.h).
+ROUTES = ["routes"]
+GROUPS = {"warm": WARM, "all": WARM + ["eager", "cold_server"] + MODULE + ROUTES,
           "modules": MODULE}
 # At least this share of the ends of all connections is on the module at its end.  The
 # others have fallen back (scenarios fork, or pass a connection), or lead to other processes.
@@ -49,7 +53,7 @@ NOT_WITH = {"address": {
 NOT_WITH_MODULE = {
     "process_unload": "who loads osf for itself alone gives modules no names to link to"}
 # The time that scenarios take is spent asleep, so variants run side by side.
-SIDE_BY_SIDE = 9
+SIDE_BY_SIDE = 10
 PATIENCE_S = 400
 
 
@@ -108,6 +112,12 @@ class Case:
             env["OSF_MODULES"] = os.path.join(os.path.dirname(self.program),
                                               "module_loop.so")
             env["OSF_STATS_DIR"] = stats_dir(run, self.variant)
+        if osf and self.variant in ROUTES:
+            env["OSF_MODULES"] = os.path.join(os.path.dirname(self.program),
+                                              "module_dummy.so")
+            env["DUMMY_REFUSE"] = "dummy"
+            env["DUMMY_LOG"] = os.devnull
+            env["OSF_RULES"] = "use os tcp_client *:*; use os tcp_server *:*"
         # A scenario may touch memory that is not there: the runtime is to let it die.
         if "ASAN_OPTIONS" in env:
             env["ASAN_OPTIONS"] += ":handle_segv=0"
@@ -195,7 +205,7 @@ def main():
                 for scenario in NOT_WITH.get(name, {})]
     programs = [os.path.abspath(path) for path in args]
     cases = [Case(programs[0], variant, only + leave(
-        left_out + list(NOT_WITH_MODULE if variant in MODULE else [])))
+        left_out + list(NOT_WITH_MODULE if variant in MODULE + ROUTES else [])))
         for variant in VARIANTS]
     cases += [Case(program, "fortified", only + leave(left_out))
               for program in programs[1:]]
@@ -210,7 +220,7 @@ def main():
     for variant in MODULE if not run.is_kernel else []:
         expect_on_module(run, variant, is_whole)
     # Not every connection is: some scenarios end before it is worth it.
-    run.expect_offloaded(100 * (len(cases) - len(MODULE)) if is_whole else 0)
+    run.expect_offloaded(100 * (len(cases) - len(MODULE + ROUTES)) if is_whole else 0)
     run.done()
 
 

@@ -9,13 +9,17 @@ Each scenario is a program under osf that first moves to a network namespace of 
 own.  It asks ops_route(), or connects and reads from the statistics what carried it.
 """
 import ctypes
+import errno
+import fcntl
 import glob
 import ipaddress
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 
 import harness
@@ -25,6 +29,7 @@ CLONE_NEWNET = 0x40000000
 SO_MARK, SO_BINDTODEVICE = 36, 25
 NONE, LOCAL, LINK, GATEWAY = range(4)
 MAPPED = bytes(10) + b"\xff\xff"
+MUCH = bytes(range(251)) * (16 << 12)  # more than a connection holds
 
 
 # --- inside a program under osf ---
@@ -45,10 +50,11 @@ def expect(got, want):
 
 
 def ip(*words, text=None):
+    """Return: what ip has printed."""
     env = dict(os.environ)
     env.pop("LD_PRELOAD", None)
-    subprocess.run(["ip"] + list(words), check=True, env=env, input=text,
-                   text=True)
+    return subprocess.run(["ip"] + list(words), check=True, env=env, input=text,
+                          text=True, stdout=subprocess.PIPE).stdout
 
 
 def own_namespace():
@@ -65,6 +71,10 @@ def own_namespace():
         route add fd02::/64 via fd01::2
         route add 10.3.0.0/16 via inet6 fd01::3 dev one
     """)
+    # A device has its link-local route when the kernel has seen its carrier.
+    for device in ("one", "two"):
+        while "fe80::/64" not in ip("-6", "route", "show", "dev", device):
+            pass
 
 
 def address(host, port=80, scope=0):
@@ -412,6 +422,77 @@ def in_recv_of_kernels(fd):
     return received_when_told(fd, one, two)
 
 
+def sent_when_told(fd, one, two, send):
+    """@send sends more than the kernel holds, and ends when somebody reads."""
+    got = []
+
+    def drain():
+        os.read(fd, 1)
+        while True:
+            some = two.recv(1 << 20)
+            if not some:
+                return
+            got.append(some)
+    reader = threading.Thread(target=drain)
+    one.settimeout(None)
+    reader.start()
+    expect(send(one), len(MUCH))
+    one.shutdown(socket.SHUT_WR)
+    reader.join()
+    return b"".join(got) == MUCH
+
+
+def pair_of_kernels():
+    """Its first end stays in the kernel, its second end learns that."""
+    one, two = kernel_pair()
+    one.shutdown(socket.SHUT_RD)
+    expect(reasons_of(one), {"HALF_CLOSED"})
+    return one, two
+
+
+def in_send_of_young(fd):
+    one, two = kernel_pair()
+    two.shutdown(socket.SHUT_WR)
+    return sent_when_told(fd, one, two, lambda s: s.send(MUCH))
+
+
+def in_send_of_kernels(fd):
+    return sent_when_told(fd, *pair_of_kernels(), lambda s: s.send(MUCH))
+
+
+def in_sendmsg(fd):
+    parts = [MUCH[:1000], MUCH[1000:1 << 20], MUCH[1 << 20:]]
+    return sent_when_told(fd, *pair_of_kernels(), lambda s: s.sendmsg(parts))
+
+
+def in_sendfile(fd):
+    with tempfile.TemporaryFile() as f:
+        f.write(MUCH)
+        f.flush()
+        return sent_when_told(fd, *pair_of_kernels(), lambda s:
+                              os.sendfile(s.fileno(), f.fileno(), 0, len(MUCH)))
+
+
+def in_connect(fd):
+    """The listener's queue is full until somebody accepts."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as l:
+        first = socket.create_connection(l.getsockname())
+
+        def room():
+            os.read(fd, 1)
+            l.accept()[0].close()
+        accepts = threading.Thread(target=room)
+        with socket.socket() as s:
+            accepts.start()
+            s.connect(l.getsockname())
+            need(s.getblocking() and not fcntl.fcntl(s, fcntl.F_GETFL) &
+                 os.O_NONBLOCK, "connect() has left the socket non-blocking")
+            l.accept()[0].sendall(b"x")
+            accepts.join()
+            first.close()
+            return s.recv(1) == b"x"
+
+
 def in_accept(fd):
     with socket.create_server(("127.0.0.1", 0)) as l:
         def come():
@@ -424,7 +505,39 @@ def in_accept(fd):
         return True
 
 
-WAITS = (in_recv_of_young, in_recv_of_kernels, in_accept, in_recv_of_offloaded, in_poll,
+class GroupAttr(ctypes.Structure):
+    _fields_ = [("flags", ctypes.c_uint)] + [
+        (name, ctypes.c_void_p) for name in
+        ("event", "completion", "receive", "accept")]
+
+
+def in_poll_group(fd):
+    """A handler ends the wait, once the module knows."""
+    group = ctypes.c_uint64()
+    no_event = ctypes.CFUNCTYPE(None)(lambda: None)
+    attr = GroupAttr(event=ctypes.cast(no_event, ctypes.c_void_p))
+    expect(LIBC.xlio_init(), 0)
+    expect(LIBC.xlio_poll_group_create(ctypes.byref(attr),
+                                       ctypes.byref(group)), 0)
+    signal.signal(signal.SIGUSR1, lambda *a: None)
+    over = threading.Event()
+
+    def interrupt():
+        os.read(fd, 1)
+        while not over.wait(0.01):
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    expect(LIBC.osf_group_wait(group, 10000), -errno.EINTR)
+    over.set()
+    thread.join()
+    expect(LIBC.xlio_poll_group_destroy(group), 0)
+    return True
+
+
+WAITS = (in_recv_of_young, in_recv_of_kernels, in_send_of_young,
+         in_send_of_kernels, in_sendmsg, in_sendfile, in_connect, in_accept,
+         in_recv_of_offloaded, in_poll_group, in_poll,
          in_select, in_epoll, in_poll_with_offloaded,
          in_epoll_with_offloaded, in_poll_of_epoll, in_epoll_of_a_child)
 
@@ -483,7 +596,7 @@ def modules_are_told_at_once(run, folder):
         fifo = run.path("fifo." + wait.__name__)
         os.mkfifo(fifo)
         keep = os.open(fifo, os.O_RDWR)  # so that nobody waits for a reader
-        run.python(__file__, "program", wait.__name__, eager=True, timeout=15,
+        run.python(__file__, "program", wait.__name__, eager=True, timeout=30,
                    extra={"DUMMY_LOG": fifo, "OSF_MODULES":
                           os.path.join(folder, "module_dummy.so"),
                           "DUMMY_REFUSE": "dummy"})

@@ -18,6 +18,8 @@
 #include "group/memory.h"
 #include "mellanox/xlio.h"
 #include "osf/group.h"
+#include "sock/sleep.h"
+#include "sock/wait.h"
 
 /*
  * The program's functions, which a group's callbacks call.  Handles and a
@@ -402,45 +404,67 @@ OSF_API int osf_group_arm(xlio_poll_group_t group)
 	return r;
 }
 
-/* Sleep until the descriptor is readable or @left_ns pass.  0 or -EINTR. */
-static int sleep_on(int fd, uint64_t left_ns)
-{
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-	struct timespec ts = ns_timespec(left_ns);
-
-	return libc.ppoll(&p, 1, left_ns == UINT64_MAX ? NULL : &ts, NULL) < 0
-		   ? -errno
-		   : 0;
-}
-
 OSF_API void *osf_mem_alloc(size_t size) { return memory_alloc(size); }
 
 OSF_API void osf_mem_free(void *p) { memory_free(p); }
 
+/* A thread that waits for a group: see sock/wait.h. */
+struct group_wait {
+	struct wait wait;
+	struct sleeper sleeper;
+	xlio_poll_group_t group;
+	int armed; /* as osf_group_arm() has answered */
+};
+
+static struct group_wait *group_wait_of(struct wait *w)
+{
+	return container_of(w, struct group_wait, wait);
+}
+
+static void group_begin(struct wait *w)
+{
+	struct group_wait *me = group_wait_of(w);
+
+	me->armed = osf_group_arm(me->group);
+}
+
+static bool group_look(struct wait *w) { return group_wait_of(w)->armed; }
+
+static int group_sleep(struct wait *w, const struct timespec *left)
+{
+	struct group_wait *me = group_wait_of(w);
+	struct pollfd fds[1 + SLEEP_EXTRA] = { { .fd = osf_group_fd(me->group),
+						 .events = POLLIN } };
+
+	return MIN(sleep_poll(&me->sleeper, fds, 1, left, NULL), 0);
+}
+
+static void group_end(struct wait *w) {} /* the next turn disarms it */
+
 OSF_API int osf_group_wait(xlio_poll_group_t group, int timeout_ms)
 {
-	uint64_t end = timeout_ms > 0
-			   ? now_ns() + (uint64_t)timeout_ms * NS_PER_MS
-			   : UINT64_MAX;
+	static const struct wait_ops ops = { .begin = group_begin,
+					     .look = group_look,
+					     .sleep = group_sleep,
+					     .end = group_end };
+	struct group_wait me = { .wait = { .ops = &ops,
+					   .deadline_ns = UINT64_MAX,
+					   .seen = handlers_seen() },
+				 .group = group };
 	int saved = errno;
 
+	if (timeout_ms > 0)
+		me.wait.deadline_ns =
+		    now_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+	sleeper_init(&me.sleeper);
 	for (;;) {
 		int r = osf_group_poll(group);
 
 		if (r || !timeout_ms)
 			return r;
-		uint64_t now = timeout_ms > 0 ? now_ns() : 0;
-		if (timeout_ms > 0 && now >= end)
-			return 0;
-		r = osf_group_arm(group);
-		if (r < 0)
-			return r;
-		int fd = r ? -1 : osf_group_fd(group);
-		if (fd < 0)
-			continue;
-		r = sleep_on(fd, end == UINT64_MAX ? end : end - now);
+		r = wait_step(&me.wait);
 		errno = saved;
-		if (r)
-			return r;
+		if (r || me.armed < 0)
+			return r == -EAGAIN ? 0 : r ? r : me.armed;
 	}
 }

@@ -20,10 +20,10 @@
 #include "base/unwind.h"
 #include "proto/inet/inet.h"
 #include "sock/errq.h"
+#include "sock/idle.h"
 #include "sock/shared.h"
 #include "sock/sock_ops.h"
 #include "sock/switch.h"
-#include "sock/wait.h"
 
 static ssize_t kernel_recv(struct sock *sk, int fd, const struct iovec *iov,
 			   size_t n, int flags)
@@ -47,8 +47,6 @@ static ssize_t kernel_recv(struct sock *sk, int fd, const struct iovec *iov,
  * upgrade.  Peers on this host learn of this send by TCP. */
 static inline ssize_t sent(struct sock *sk, int fd, ssize_t r, int flags)
 {
-	if (r < 0)
-		return -errno;
 	if (unlikely(flags & MSG_ZEROCOPY) && r > 0)
 		errq_by_kernel(sk, fd, 1);
 	if (r > 0)
@@ -56,27 +54,41 @@ static inline ssize_t sent(struct sock *sk, int fd, ssize_t r, int flags)
 	return r;
 }
 
-static ssize_t kernel_send(struct sock *sk, int fd, const struct iovec *iov,
-			   size_t n, int flags)
+static ssize_t kernel_sendmsg(struct sock *sk, int fd, const struct msghdr *msg,
+			      int flags)
 {
 	ssize_t r;
 
 	flags |= MSG_NOSIGNAL;
-	if (likely(n == 1))
-		r = libc.send(fd, iov->iov_base, iov->iov_len, flags);
-	else
-		r = libc.sendmsg(
-		    fd,
-		    &(struct msghdr){ .msg_iov = (struct iovec *)iov,
-				      .msg_iovlen = n },
-		    flags);
+	if (unlikely(idle_is_on()))
+		r = idle_send(sk, fd, msg, flags);
+	else if ((r = libc.sendmsg(fd, msg, flags)) < 0)
+		r = -errno;
 	return sent(sk, fd, r, flags);
+}
+
+static ssize_t kernel_send(struct sock *sk, int fd, const struct iovec *iov,
+			   size_t n, int flags)
+{
+	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
+
+	if (unlikely(n != 1) || unlikely(idle_is_on()))
+		return kernel_sendmsg(sk, fd, &msg, flags);
+	flags |= MSG_NOSIGNAL;
+	ssize_t r = libc.send(fd, iov->iov_base, iov->iov_len, flags);
+	return sent(sk, fd, r < 0 ? -errno : r, flags);
 }
 
 static ssize_t kernel_send_file(struct sock *sk, int fd, int in, off_t *off,
 				size_t n)
 {
-	return sent(sk, fd, libc.sendfile(fd, in, off, n), 0);
+	ssize_t r;
+
+	if (unlikely(idle_is_on()))
+		r = idle_send_file(sk, fd, in, off, n);
+	else if ((r = libc.sendfile(fd, in, off, n)) < 0)
+		r = -errno;
+	return sent(sk, fd, r, 0);
 }
 
 static ssize_t kernel_recvmsg(struct sock *sk, int fd, struct msghdr *msg,
@@ -88,13 +100,6 @@ static ssize_t kernel_recvmsg(struct sock *sk, int fd, struct msghdr *msg,
 		return r;
 	r = libc.recvmsg(fd, msg, flags);
 	return r < 0 ? -errno : r;
-}
-
-static ssize_t kernel_sendmsg(struct sock *sk, int fd, const struct msghdr *msg,
-			      int flags)
-{
-	flags |= MSG_NOSIGNAL;
-	return sent(sk, fd, libc.sendmsg(fd, msg, flags), flags);
 }
 
 static void told_already(struct sock *sk, int err) {}

@@ -14,14 +14,13 @@
  * SO_REUSEPORT may be one of several: it is not served.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/connect.h"
 #include "base/libc.h"
 #include "base/log.h"
-#include "base/nocancel.h"
 #include "proto/module/stream.h"
 
 #ifndef SO_NETNS_COOKIE
@@ -163,11 +162,8 @@ static struct listener *listener_at(int fd, const struct sockaddr *to)
 /* On this host; it does not wait for an accept(). */
 static int connect_anchor(int fd, const struct sockaddr *to, socklen_t len)
 {
-	int flags = libc.fcntl(fd, F_GETFL);
+	int err = connect_begin(fd, to, len);
 
-	libc.fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-	int err = nocancel_connect(fd, to, len) < 0 ? -errno : 0;
-	libc.fcntl(fd, F_SETFL, flags);
 	return err == -EINPROGRESS ? 0 : err;
 }
 

@@ -228,7 +228,7 @@ static int bell_or_anchor(struct sock *sk, int fd, const struct call_wait *w)
 	return rx_ready(sk) ? 0 : recv_sleep(sk, fd);
 }
 
-/* A call that waits for a ring. */
+/* A call that waits. */
 struct ring_wait {
 	struct wait wait;
 	struct sock *sk;
@@ -329,56 +329,72 @@ static int ring_sleep(struct wait *w, const struct timespec *left)
 	return err && anchor_note(r->sk, -err) ? 0 : err;
 }
 
-static int wait_for_ring(struct sock *sk, int fd, const struct call_wait *w)
+/*
+ * The kernel carries this direction; or nobody does, because the peer may be putting back
+ * what it has not read.  Nobody has to be told that the thread sleeps.
+ */
+
+static void nobody_told(struct wait *w) {}
+static bool looks_asleep(struct wait *w) { return false; } /* nap() looks */
+
+/* base/idle.h's descriptor does not end the kernel's recv(). */
+static int rx_sleep_tcp(const struct ring_wait *r)
 {
-	static const struct wait_ops ops = { .begin = ring_begin,
-					     .look = ring_look,
-					     .sleep = ring_sleep,
-					     .end = ring_end };
-	struct ring_wait r = { .wait = { .ops = &ops,
+	struct napper me = { r->sk, r->fd, DIR_RX, true };
+	bool restarts = waiter_restarts(r->call);
+
+	if (likely(!idle_is_on()))
+		return recv_sleep(r->sk, r->fd);
+	return nap_for(&me, POLLIN | POLLRDHUP, r->call->deadline_ns,
+		       restarts ? NS_PER_MS : UINT64_MAX, restarts);
+}
+
+/* Wait for room in the kernel's buffer; check a candidate now and then. */
+static int tx_sleep_tcp(const struct ring_wait *r)
+{
+	bool restarts = waiter_restarts(r->call);
+	struct napper me = { r->sk, r->fd, DIR_TX, !shm_is_unsettled(r->sk) };
+	uint64_t end = r->call->deadline_ns;
+
+	if (!me.is_blind)
+		return nap_for(&me, 0, end, NS_PER_MS, restarts);
+	end = MIN(end, now_ns() + PENDING_WAIT_NS);
+	int err = nap_for(&me, POLLOUT, end, PENDING_TICK_NS, restarts);
+	return err == -EAGAIN ? 0 : err;
+}
+
+static int tcp_sleep(struct wait *w, const struct timespec *left)
+{
+	const struct ring_wait *r = ring_of(w);
+
+	return r->call->dir == DIR_RX ? rx_sleep_tcp(r) : tx_sleep_tcp(r);
+}
+
+static const struct wait_ops by_ring = { .begin = ring_begin,
+					 .look = ring_look,
+					 .sleep = ring_sleep,
+					 .end = ring_end };
+static const struct wait_ops by_tcp = { .begin = nobody_told,
+					.look = looks_asleep,
+					.sleep = tcp_sleep,
+					.end = nobody_told };
+
+int shm_sleep(struct sock *sk, int fd, const struct call_wait *w)
+{
+	bool is_tcp = w->dir == DIR_RX
+			  ? shm_w(sk)->rx_back
+			  : !shm_w(sk)->tx_ring || shm_is_unsettled(sk);
+	struct ring_wait r = { .wait = { .ops = is_tcp ? &by_tcp : &by_ring,
 					 .deadline_ns = w->deadline_ns,
 					 .seen = w->seen,
 					 .restarts = waiter_restarts(w) },
 			       .sk = sk,
 			       .fd = fd,
 			       .call = w };
+	int err = wait_step(&r.wait);
 
-	return wait_step(&r.wait);
-}
-
-/* Wait for room in the kernel's buffer; check a candidate now and then. */
-static int tx_sleep_tcp(struct sock *sk, int fd, const struct call_wait *w)
-{
-	struct napper me = { sk, fd, DIR_TX, true };
-	uint64_t end = MIN(w->deadline_ns, now_ns() + PENDING_WAIT_NS);
-	int err =
-	    nap_for(&me, POLLOUT, end, PENDING_TICK_NS, waiter_restarts(w));
-
-	return err == -EAGAIN ? 0 : err;
-}
-
-/* The peer may be putting back what it has not read. */
-static int tx_sleep_settle(struct sock *sk, int fd, const struct call_wait *w)
-{
-	struct napper me = { sk, fd, DIR_TX, false };
-
-	return nap_for(&me, 0, w->deadline_ns, NS_PER_MS, waiter_restarts(w));
-}
-
-int shm_sleep(struct sock *sk, int fd, const struct call_wait *w)
-{
-	bool rx = w->dir == DIR_RX, restarts = waiter_restarts(w);
-	/* The kernel carries this direction: its own readiness is enough. */
-	bool by_tcp = rx ? shm_w(sk)->rx_back : !shm_w(sk)->tx_ring;
-	bool by_nap = !rx && shm_is_unsettled(sk);
-	if ((by_tcp || by_nap) && handlers_ran(w->seen, restarts))
-		return -EINTR;
-	if (by_nap)
-		return tx_sleep_settle(sk, fd, w);
-	if (by_tcp)
-		return rx ? recv_sleep(sk, fd) : tx_sleep_tcp(sk, fd, w);
-	int err = wait_for_ring(sk, fd, w);
-	anchor_clear(sk, fd);
+	if (!is_tcp)
+		anchor_clear(sk, fd);
 	return err;
 }
 
