@@ -160,6 +160,37 @@ static void a_kept_piece_outlives_its_socket(void)
 	EXPECT(api->free_packets(e.rx, &k.packet, 1) < 0);
 }
 
+/* A ring for each would be more memory than there is. */
+static void pieces_of_closed_sockets_are_bounded(void)
+{
+	enum { MOST = 256, ALL = MOST + 4 };
+	static struct kept k[ALL];
+	int fd = 0;
+
+	for (int i = 0; i < ALL; i++) {
+		struct ends e = tcp_ends();
+
+		n_in = n_out;
+		put(&e, BLOCK);
+		k[i].from = n_in;
+		k[i].n = take(e.rx);
+		k[i].data = z.head.pkts[0].iov[0].iov_base;
+		k[i].packet.packet_id = z.head.pkts[0].packet_id;
+		EXPECT(!fd || e.rx == fd);
+		fd = e.rx;
+		if (i == 0 || i == MOST - 1 || i == MOST)
+			EXPECT_EQ(is_shared(k[i].data),
+				  is_protocol("shm") && i < MOST);
+		ends_close(&e);
+	}
+	for (int i = 0; i < ALL; i++)
+		give_back(fd, &k[i]);
+	struct ends e = tcp_ends();
+	n_in = n_out;
+	struct kept last = keep(&e); /* in place again */
+	give_back(e.rx, &last);
+}
+
 static void a_child_reads_on(void)
 {
 	struct ends e = tcp_ends();
@@ -218,7 +249,11 @@ const struct test tests_lent[] = {
 	{                                                                      \
 #name, name, false                                             \
 	}
-	T(a_kept_piece_stops_nobody),        T(a_full_ring_moves_on),
-	T(a_kept_piece_outlives_its_socket), T(a_child_reads_on),
-	T(another_program_reads_on),         { 0 }
+	T(a_kept_piece_stops_nobody),
+	T(a_full_ring_moves_on),
+	T(a_kept_piece_outlives_its_socket),
+	T(pieces_of_closed_sockets_are_bounded),
+	T(a_child_reads_on),
+	T(another_program_reads_on),
+	{ 0 }
 };

@@ -129,7 +129,7 @@ struct result {
 	char why[WHY_MAX];
 };
 
-#define N_BENCHES 38
+#define N_BENCHES 39
 extern const struct bench benches[N_BENCHES];
 
 /* Runs @b as @args says; fills @res, whatever happens. */
