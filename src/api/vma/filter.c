@@ -6,15 +6,15 @@
 #include "api/vma/filter.h"
 #include "base/atomic.h"
 
-static void count_received(struct vsock *s, size_t n)
+static inline void count_received(struct vsock *s, size_t n)
 {
 	count(&s->packets.at->n_received, 1);
 	count(&s->packets.at->rx_bytes, n);
 }
 
-/* What the callback has decided. */
-static vma_recv_callback_retval_t note(struct vsock *s, size_t n,
-				       vma_recv_callback_retval_t is)
+/* The callback has decided something else than to receive. */
+static COLD vma_recv_callback_retval_t note(struct vsock *s, size_t n,
+					    vma_recv_callback_retval_t is)
 {
 	if (is == VMA_PACKET_DROP) {
 		count(&s->packets.at->n_dropped, 1);
@@ -47,7 +47,10 @@ static inline vma_recv_callback_retval_t ask(struct vsock *s,
 	vma_recv_callback_retval_t is =
 	    callback(s->fd, 1, &iov, info, s->context);
 	*err = saved;
-	return note(s, n, is);
+	if (unlikely(is != VMA_PACKET_RECV))
+		return note(s, n, is);
+	count_received(s, n);
+	return is;
 }
 
 static inline vma_recv_callback_retval_t

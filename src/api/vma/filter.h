@@ -65,7 +65,7 @@ union ip_addr {
 };
 /* Its ends, if they are not known yet. */
 void filter_find_ends(struct vsock *s);
-void ends_find(struct vsock *s); /* anew */
+COLD void ends_find(struct vsock *s); /* anew */
 /* @src, @dst: memory for what @info points to. */
 void ends_of_datagram(const struct vsock *s, const struct packet *p,
 		      struct vma_info_t *info, union ip_addr *src,
