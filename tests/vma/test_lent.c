@@ -3,6 +3,7 @@
 #include "xtreme.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/wait.h>
 
 #define BLOCK 60000
@@ -160,6 +161,37 @@ static void a_kept_piece_outlives_its_socket(void)
 	EXPECT(api->free_packets(e.rx, &k.packet, 1) < 0);
 }
 
+/* A ring for each would be more memory than there is. */
+static void pieces_of_closed_sockets_are_bounded(void)
+{
+	enum { MOST = 256, ALL = MOST + 4 };
+	static struct kept k[ALL];
+	int fd = 0;
+
+	for (int i = 0; i < ALL; i++) {
+		struct ends e = tcp_ends();
+
+		n_in = n_out;
+		put(&e, BLOCK);
+		k[i].from = n_in;
+		k[i].n = take(e.rx);
+		k[i].data = z.head.pkts[0].iov[0].iov_base;
+		k[i].packet.packet_id = z.head.pkts[0].packet_id;
+		EXPECT(!fd || e.rx == fd);
+		fd = e.rx;
+		if (i == 0 || i == MOST - 1 || i == MOST)
+			EXPECT_EQ(is_shared(k[i].data),
+				  is_protocol("shm") && i < MOST);
+		ends_close(&e);
+	}
+	for (int i = 0; i < ALL; i++)
+		give_back(fd, &k[i]);
+	struct ends e = tcp_ends();
+	n_in = n_out;
+	struct kept last = keep(&e); /* in place again */
+	give_back(e.rx, &last);
+}
+
 static void a_child_reads_on(void)
 {
 	struct ends e = tcp_ends();
@@ -213,12 +245,83 @@ static void another_program_reads_on(void)
 	give_back(e.rx, &k);
 }
 
+/* A stream of numbers, which threads take in pieces and keep for a while. */
+
+#define PERIOD 251 /* which no place in a ring shares */
+#define PIECE 65536
+#define SENDS 400
+#define KEPT 7
+
+static size_t n_taken; /* bytes; atomic */
+
+static bool counts_up(const uint8_t *at, size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		if (at[i] != (at[i - 1] + 1) % PERIOD)
+			return false;
+	return true;
+}
+
+static void *takes_numbers(void *arg)
+{
+	struct kept k[KEPT] = { 0 };
+	union {
+		struct vma_packets_t head;
+		char bytes[64];
+	} got;
+	int fd = *(int *)arg, flags = 0, n;
+
+	for (unsigned i = 0; (n = api->recvfrom_zcopy(fd, &got, sizeof(got),
+						      &flags, NULL, NULL)) > 0;
+	     i++) {
+		struct kept *old = &k[i % KEPT];
+
+		EXPECT(counts_up(old->data, old->n));
+		EXPECT(!old->n || !api->free_packets(fd, &old->packet, 1));
+		old->data = got.head.pkts[0].iov[0].iov_base;
+		old->n = got.head.pkts[0].iov[0].iov_len;
+		old->packet.packet_id = got.head.pkts[0].packet_id;
+		EXPECT(counts_up(old->data, old->n));
+		__atomic_add_fetch(&n_taken, (size_t)n, __ATOMIC_SEQ_CST);
+	}
+	EXPECT_EQ(n, 0);
+	for (int i = 0; i < KEPT; i++) {
+		EXPECT(counts_up(k[i].data, k[i].n));
+		EXPECT(!k[i].n || !api->free_packets(fd, &k[i].packet, 1));
+	}
+	return NULL;
+}
+
+static void threads_take_from_one_stream(void)
+{
+	static uint8_t piece[PIECE];
+	struct ends e = tcp_ends();
+	pthread_t t[3];
+
+	for (int i = 0; i < 3; i++)
+		EXPECT_EQ(pthread_create(&t[i], NULL, takes_numbers, &e.rx), 0);
+	for (size_t i = 0; i < SENDS; i++) {
+		for (size_t j = 0; j < PIECE; j++)
+			piece[j] = (uint8_t)((i * PIECE + j) % PERIOD);
+		EXPECT_EQ(send(e.tx, piece, PIECE, 0), PIECE);
+	}
+	shutdown(e.tx, SHUT_WR);
+	for (int i = 0; i < 3; i++)
+		EXPECT_EQ(pthread_join(t[i], NULL), 0);
+	EXPECT_EQ(n_taken, SENDS * PIECE);
+}
+
 const struct test tests_lent[] = {
 #define T(name)                                                                \
 	{                                                                      \
 #name, name, false                                             \
 	}
-	T(a_kept_piece_stops_nobody),        T(a_full_ring_moves_on),
-	T(a_kept_piece_outlives_its_socket), T(a_child_reads_on),
-	T(another_program_reads_on),         { 0 }
+	T(a_kept_piece_stops_nobody),
+	T(a_full_ring_moves_on),
+	T(a_kept_piece_outlives_its_socket),
+	T(pieces_of_closed_sockets_are_bounded),
+	T(threads_take_from_one_stream),
+	T(a_child_reads_on),
+	T(another_program_reads_on),
+	{ 0 }
 };

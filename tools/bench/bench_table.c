@@ -363,6 +363,16 @@ const struct bench benches[] = {
 	},
 	{
 	    .group = "vma",
+	    .name = "vma-receive",
+	    .what =
+		"64 KB that are there: time of recv(), over recvfrom_zcopy()'s",
+	    .unit = "x",
+	    .sides = OSF,
+	    .run = bench_vma_receive,
+	    .bars = { { BAR_AT_LEAST, 1.3, false } },
+	},
+	{
+	    .group = "vma",
 	    .name = "vma-udp",
 	    .what =
 		"datagrams of 64 bytes received by a callback; kernel: recvfrom()",

@@ -68,3 +68,11 @@ int bench_vma_callback(struct bench_run *r)
 	return run_alone(r, "vma-callback", seconds(r, s, sizeof(s)), NULL,
 			 NULL, "ns ");
 }
+
+int bench_vma_receive(struct bench_run *r)
+{
+	char s[24];
+
+	return run_alone(r, "vma-zcopy", seconds(r, s, sizeof(s)), NULL, NULL,
+			 "gain ");
+}

@@ -231,6 +231,7 @@ static const struct peer {
 	{ "vma-echo", 1, peer_vma_echo },
 	{ "vma-pingpong", 2, peer_vma_pingpong },
 	{ "vma-sink", 1, peer_vma_sink },
+	{ "vma-zcopy", 1, peer_vma_zcopy },
 	{ "vma-udp", 1, peer_vma_udp },
 	{ "plain-udp", 1, peer_plain_udp },
 	{ "vma-callback", 1, peer_vma_callback },

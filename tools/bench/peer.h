@@ -38,6 +38,7 @@ int peer_xlio_memory(int argc, char **args);    /* GROUPS SOCKETS */
 int peer_vma_echo(int argc, char **args);       /* PORT */
 int peer_vma_pingpong(int argc, char **args);   /* PORT SECONDS */
 int peer_vma_sink(int argc, char **args);       /* PORT */
+int peer_vma_zcopy(int argc, char **args);      /* SECONDS */
 int peer_vma_udp(int argc, char **args);        /* SECONDS */
 int peer_plain_udp(int argc, char **args);      /* SECONDS */
 int peer_vma_callback(int argc, char **args);   /* SECONDS */

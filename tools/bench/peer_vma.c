@@ -5,6 +5,7 @@
  *     vma-echo <- vma-pingpong    64 bytes there and back, by SocketXtreme
  *     vma-sink <- plain-flood     64 KB, one way, by recvfrom_zcopy()
  *     vma-udp, plain-udp          datagrams to oneself, with and without a callback
+ *     vma-zcopy                   64 KB to oneself, by recv() and recvfrom_zcopy()
  *     vma-callback                what a callback adds to recv()
  *
  * The API is found at run time, so they are of use under osf only.
@@ -244,10 +245,6 @@ int peer_plain_udp(int argc, char **args)
 	return receive_datagrams(args, false);
 }
 
-/* What a callback adds. */
-
-#define CALLS 1000
-
 static void one_way(const int fds[2])
 {
 	char buf[PEER_BYTES] = { 0 };
@@ -256,6 +253,70 @@ static void one_way(const int fds[2])
 	if (!peer_recv(fds[1], buf, sizeof(buf)))
 		peer_die("recv");
 }
+
+/* What it takes to receive a block that is there, and to look at it. */
+
+static void receive_block(int fd, bool in_place)
+{
+	static char buf[PEER_BLOCK];
+	union {
+		struct vma_packets_t head;
+		char room[64];
+	} z;
+	int flags = 0;
+
+	for (size_t got = 0; got < PEER_BLOCK;) {
+		ssize_t n = in_place ? api->recvfrom_zcopy(fd, &z, sizeof(z),
+							   &flags, NULL, NULL)
+				     : recv(fd, buf, sizeof(buf), 0);
+		if (n <= 0)
+			peer_die("receive");
+		peer_look_at(in_place ? z.head.pkts[0].iov[0].iov_base : buf,
+			     (size_t)n);
+		if (in_place && api->free_packets(fd, z.head.pkts, 1) < 0)
+			peer_die("free_packets");
+		got += (size_t)n;
+	}
+}
+
+/* Turns of each, so that both meet the same machine. */
+#define TURN 256
+
+int peer_vma_zcopy(int argc, char **args)
+{
+	static char block[PEER_BLOCK];
+	struct times times[2];
+	int fds[2];
+
+	open_api();
+	pair_up(SOCK_STREAM, fds);
+	for (unsigned i = 0; i < MOVED; i++) {
+		one_way(fds);
+		one_way((const int[]){ fds[1], fds[0] });
+	}
+	times_init(&times[0]);
+	times_init(&times[1]);
+	uint64_t until_ns = now_ns() + (uint64_t)(atof(args[0]) * 1e9);
+	for (unsigned i = 0; i % TURN || now_ns() < until_ns; i++) {
+		unsigned in_place = i / TURN % 2;
+
+		peer_send(fds[0], block, sizeof(block));
+		uint64_t before = tick_now();
+		receive_block(fds[1], in_place);
+		times_add(&times[in_place], tick_now() - before);
+	}
+	double copied = times_median_ns(&times[0]);
+	double lent = times_median_ns(&times[1]);
+	printf("recv %.0f\nzcopy %.0f\ngain %.3f\n", copied, lent,
+	       lent > 0 ? copied / lent : 0);
+	times_fini(&times[0]);
+	times_fini(&times[1]);
+	return 0;
+}
+
+/* What a callback adds. */
+
+#define CALLS 1000
 
 static double calls_ns(const int fds[2], const char *seconds)
 {

@@ -52,10 +52,26 @@ ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
 /* Waits for something to come, as the program's call would that found nothing.
  * 0 or -errno; nobody has the turn. */
 int filter_wait(const struct vsock *s, int flags);
+/*
+ * ends.c: what a packet has besides its bytes.
+ */
+
 /* Fills @msg with what is not bytes. */
 void packet_copy(const struct packet *p, struct msghdr *msg);
+
+union ip_addr {
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
 /* Its ends, if they are not known yet. */
 void filter_find_ends(struct vsock *s);
+COLD void ends_find(struct vsock *s); /* anew */
+/* @src, @dst: memory for what @info points to. */
+void ends_of_datagram(const struct vsock *s, const struct packet *p,
+		      struct vma_info_t *info, union ip_addr *src,
+		      union ip_addr *dst);
+/* Has the callback a use for control messages of a datagram? */
+bool ends_need_control(struct vsock *s);
 /* An end for programs that know IPv4; of IPv6 only the family and the port. */
 void addr_of(const struct sockaddr_storage *addr, struct sockaddr_in *from);
 /* When the NIC has received @p, if the program has asked for it, else 0. */

@@ -27,6 +27,7 @@ static struct lock lock; /* all below */
 static struct held *slabs[HELD_MAX / SLAB];
 static uint32_t n_slabs, first_free;
 static uint32_t n_full; /* chunks that rooms have left, atomic */
+static uint32_t n_lent; /* packets that lie in memory below, atomic */
 
 static bool has_started;
 static void *(*own_get)(size_t); /* the program's, or NULL */
@@ -178,9 +179,12 @@ void held_keep(uint64_t number, struct room *r, size_t n)
 	find(number)->chunk = c;
 }
 
+bool held_may_be_lent(void) { return load_rlx(&n_lent) < LENT_MAX; }
+
 void held_keep_lent(uint64_t number, const struct below_lent *l)
 {
 	GUARD(&lock);
+	fetch_add(&n_lent, 1u);
 	find(number)->lent = *l;
 }
 
@@ -201,10 +205,12 @@ static int free_one(uint64_t number, uint32_t owner, int fd)
 		fd = h->fd;
 		release(h, number);
 	}
-	if (c)
+	if (c) {
 		held_chunk_put(c);
-	else
-		below_lent_back(fd, &lent);
+		return 0;
+	}
+	below_lent_back(fd, &lent);
+	fetch_sub(&n_lent, 1u);
 	return 0;
 }
 

@@ -14,6 +14,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,7 @@
 /* Chunks that are full of packets which the program holds.  With as many, a
  * receiving call fails with ENOBUFS until the program frees some. */
 #define HELD_CHUNKS_MAX 1024u
+#define LENT_MAX 256u
 #define HELD_MAX (1u << 20) /* packets that are held at once */
 
 struct chunk {
@@ -75,8 +77,10 @@ uint64_t held_number(uint32_t owner, int fd);
 void held_cancel(uint64_t number);
 /* The program holds the @n bytes that were received into @r last. */
 void held_keep(uint64_t number, struct room *r, size_t n);
-/* The program holds bytes that were lent. */
+/* The program holds bytes that were lent: LENT_MAX pieces at once, because the ring of a
+ * closed socket stays as long as one of them.  More are to be copied. */
 struct below_lent;
+bool held_may_be_lent(void);
 void held_keep_lent(uint64_t number, const struct below_lent *l);
 /* -ENOENT: not a packet that @owner holds. */
 int held_free(uint64_t number, uint32_t owner);
