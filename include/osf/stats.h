@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #define OSF_STATS_MAGIC 0x7461747366736f1aull
-#define OSF_STATS_VERSION 0x00010003u /* major in the upper half */
+#define OSF_STATS_VERSION 0x00010004u /* major in the upper half */
 #define OSF_STATS_MEMFD "osf-stats"
 
 enum osf_reason {
@@ -171,6 +171,12 @@ struct osf_stats_sock {
 	uint64_t rx_eagains, tx_eagains;
 	uint64_t rx_errors, tx_errors;
 	uint64_t rx_most; /* bytes that one call has found, not by the kernel */
+	/* since 1.4: our own TCP, as it was a short while ago.  Segments; us; segments
+	 * sent again, of this stay over a port; how often the connection was taken from
+	 * the kernel and given back. */
+	uint32_t cwnd, srtt_us;
+	uint64_t n_retransmitted;
+	uint32_t n_freezes, n_thaws;
 };
 
 /* What version 1.0 had. */

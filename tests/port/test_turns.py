@@ -8,9 +8,10 @@ Two network namespaces of its own, a veth pair, a port at each end.  Two ends ta
 and compare each byte (turns.c), over IPv4 and IPv6, in both roles: one end under osf and
 the other on the kernel, both under osf, and over a port on lo.  The ends under osf go back
 to the kernel all the time, at any point of a turn, and move again.  Then redis-server under
-osf serves clients of the kernel, a program changes its user and forks, and `osf run --port`
+osf serves clients of the kernel, `osf stat' shows what has moved, a program changes its user and forks, and `osf run --port`
 makes a port for one command.  Nothing may be lost, reset or left behind.
 """
+import json
 import os
 import re
 import shutil
@@ -83,14 +84,14 @@ class World:
             subprocess.run(["ip", "netns", "del", self.name(place)],
                            stderr=subprocess.DEVNULL)
 
-    def start(self, place, words, osf):
+    def start(self, place, words, osf, **more):
         env = dict(os.environ)
         env.pop("LD_PRELOAD", None)
         if osf:
             env["OSF_RULES"] = RULES
             words = [self.osf, "run", "--stats", "--"] + words
         return subprocess.Popen(self.inside(place, words), env=env,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more)
 
 
 def number(text, what):
@@ -211,6 +212,47 @@ for i in range(2):
 """
 
 
+# Moves, goes back and moves again, and waits with a connection that has moved.
+MOVES_TWICE = """
+import os, socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def echo(n):
+    for i in range(n):
+        s.sendall(b"%064d" % i)
+        got = 0
+        while got < 64:
+            got += len(s.recv(64 - got))
+echo(50)
+s.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, 0)
+echo(50)
+print("pid", os.getpid(), flush=True)
+sys.stdin.readline()
+"""
+
+
+def shown_by_stat(world):
+    python = os.path.realpath(sys.executable)
+    far = world.start("b", [python, "-c", ECHOES.replace("range(2)", "range(1)"), "10.9.0.2",
+                            "6502"], False)
+    far.stdout.readline()
+    near = world.start("a", [python, "-c", MOVES_TWICE, "10.9.0.2", "6502"], True,
+                       stdin=subprocess.PIPE)
+    pid = near.stdout.readline().decode().split()[1]
+    r = subprocess.run(world.inside("a", [world.osf, "stat", "--json", pid]),
+                       stdout=subprocess.PIPE, timeout=PATIENCE_S)
+    near.communicate(b"\n", timeout=PATIENCE_S)
+    far.communicate(timeout=PATIENCE_S)
+    doc = json.loads(r.stdout)
+    s = doc["processes"][0]["sockets"][0]
+    if (s["proto"], s["n_freezes"], s["n_thaws"]) != ("tcp", 2, 1) or not s["cwnd"]:
+        fail("osf stat: %s" % s)
+    port = {p["device"]: p for p in doc["ports"]}["va"]
+    if port["n_programs"] < 1 or port["n_flows"] < 1 or port["n_frames"] < 50:
+        fail("osf stat: %s" % doc["ports"])
+    print("osf stat shows ports, freezes and thaws")
+
+
 def changes_user(world):
     # Not pyenv's script, which runs a shell.
     python = os.path.realpath(sys.executable)
@@ -255,6 +297,7 @@ def main():
                 turns(world, program, listener, host, who, mbytes, seed)
                 seed += 1
         redis(world)
+        shown_by_stat(world)
         changes_user(world)
         for_one_command(world, program)
     finally:

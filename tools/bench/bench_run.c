@@ -175,4 +175,6 @@ void bench_run(const struct bench *b, const struct bench_args *args,
 	wire_close(&world);
 	if (goes_on && res->outcome == OUT_OK)
 		result_judge(res);
+	else if (res->outcome == OUT_OK)
+		res->outcome = OUT_UNJUDGED; /* interrupted */
 }

@@ -29,10 +29,11 @@ enum {
 	OPT_DIR = 'd',
 	OPT_CLOSED = 'c',
 	OPT_WIDE = 'W',
+	OPT_VERBOSE = 'v',
 };
 
 struct stat_args {
-	bool wants_json, wants_closed, is_wide;
+	bool wants_json, wants_closed, is_wide, is_verbose;
 	double watch_s; /* 0: once */
 	const char *dir;
 	pid_t *pids;
@@ -51,6 +52,8 @@ static const struct argp_option options[] = {
 	  "Also what sockets did that are closed by now", 0 },
 	{ "wide", OPT_WIDE, NULL, 0,
 	  "Lines as long as they are, wider than the terminal", 0 },
+	{ "verbose", OPT_VERBOSE, NULL, 0,
+	  "Also what our own TCP knows of its connections", 0 },
 	{ 0 },
 };
 
@@ -120,6 +123,9 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_WIDE:
 		a->is_wide = true;
+		return 0;
+	case OPT_VERBOSE:
+		a->is_verbose = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		add_pid(a, arg, state);
@@ -227,12 +233,18 @@ static int find_all(const struct stat_args *a, struct seg_list *l)
 static void print(const struct stat_args *a, const struct seg_list *now,
 		  const struct seg_list *before)
 {
+	struct stat_ports ports = { 0 };
+
+	if (!a->dir)
+		stat_ports_read(&ports);
 	struct stat_view v = {
 		.now = now,
 		.before = before,
 		.is_watching = a->watch_s > 0,
 		.wants_closed = a->wants_closed,
 		.is_wide = a->is_wide,
+		.is_verbose = a->is_verbose,
+		.ports = &ports,
 	};
 
 	if (a->wants_json)
@@ -242,6 +254,7 @@ static void print(const struct stat_args *a, const struct seg_list *now,
 	else
 		stat_print_tabs(&v);
 	fflush(stdout);
+	stat_ports_free(&ports);
 }
 
 static void sleep_s(double s)

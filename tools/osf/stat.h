@@ -14,7 +14,21 @@ struct stat_view {
 	bool is_watching;              /* has columns of rates */
 	bool wants_closed;             /* sums over closed sockets too */
 	bool is_wide;                  /* nothing is cut to the terminal */
+	bool is_verbose;               /* our own TCP's figures, too */
+	const struct stat_ports *ports;
 };
+
+/* The ports of this network namespace, as its osfd tells them (stat_ports.c). */
+struct stat_ports {
+	struct msg_listed *listed;
+	size_t n;
+};
+void stat_ports_read(struct stat_ports *p); /* no osfd: none */
+void stat_ports_free(struct stat_ports *p);
+struct screen;
+void stat_ports_print(const struct stat_ports *p, const struct screen *screen);
+struct cJSON;
+void stat_ports_json(const struct stat_ports *p, struct cJSON *top);
 
 void stat_print_table(const struct stat_view *v);
 void stat_print_tabs(const struct stat_view *v);

@@ -150,6 +150,11 @@ static void add_sock(cJSON *array, const struct stat_view *v,
 	add_count(o, "n_spins", s->n_spins);
 	add_count(o, "n_sleeps", s->n_sleeps);
 	add_count(o, "n_wakes", s->n_wakes);
+	add_count(o, "cwnd", s->cwnd);
+	add_count(o, "srtt_us", s->srtt_us);
+	add_count(o, "n_retransmitted", s->n_retransmitted);
+	add_count(o, "n_freezes", s->n_freezes);
+	add_count(o, "n_thaws", s->n_thaws);
 	cJSON_AddStringToObject(o, "reason", seg_reason_name(sock->reason));
 	cJSON_AddStringToObject(o, "reason_text",
 				seg_reason_text(sock->reason));
@@ -221,6 +226,7 @@ void stat_print_json(const struct stat_view *v)
 	for (size_t i = 0; i < v->now->n; i++)
 		add_process(processes, v, &v->now->segs[i]);
 	add_programs(top, v);
+	stat_ports_json(v->ports, top);
 
 	char *text =
 	    v->is_watching ? cJSON_PrintUnformatted(top) : cJSON_Print(top);

