@@ -96,7 +96,8 @@ struct cq {
 	struct lock users_lock;
 	struct qp **users;
 	uint32_t n_users, n_async, n_idle;
-	struct cqe now; /* of ibv_start_poll() */
+	uint32_t n_empty; /* polls in a row that found nothing */
+	struct cqe now;   /* of ibv_start_poll() */
 };
 
 struct rwqe {
@@ -235,6 +236,8 @@ int rdma_destroy_cq(struct ibv_cq *cq);
 int rdma_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int rdma_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool is_solicited);
+/* Show in the directory that the queue is armed, by a new number. */
+void cq_show_arm(struct cq *cq, uint32_t kind);
 bool cq_is_full(struct cq *cq);
 void cq_forget(struct cq *cq, uint32_t qpn);
 int cq_add_user(struct cq *cq, struct qp *qp);
