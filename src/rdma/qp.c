@@ -257,6 +257,15 @@ bool qp_connect(struct qp *qp)
 	return true;
 }
 
+bool qp_meet_again(struct qp *qp)
+{
+	if (qp->pos || qp->out.head || qp->x->n_acked)
+		return false;
+	qp->remote.gen = load_acq(&qp->remote.x->gen);
+	store_rel(&qp->x->src_gen, qp->remote.gen);
+	return true;
+}
+
 static int check_values(const struct qp *qp, const struct ibv_qp_attr *a,
 			int mask)
 {

@@ -251,6 +251,33 @@ static void test_keys(void)
 	CHECK(!post_recv(&b, 1, 10));
 	CHECK(!post(&a, IBV_WR_SEND, 8, a.mr->lkey + 1, NULL));
 	CHECK(next(&a).status == IBV_WC_LOC_PROT_ERR);
+
+	pair(&a, &b, IBV_QPT_RC); /* a receive in memory that is gone */
+	CHECK(!post_recv(&b, 1, 10));
+	CHECK(!ibv_dereg_mr(b.mr));
+	CHECK(!post(&a, IBV_WR_SEND, 8, a.mr->lkey, NULL));
+	CHECK(next(&a).status == IBV_WC_REM_OP_ERR);
+	CHECK(next(&b).status == IBV_WC_LOC_PROT_ERR);
+}
+
+/* One end after the other begins anew, and both meet again. */
+static void test_reset(void)
+{
+	struct end a, b;
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+	pair(&a, &b, IBV_QPT_RC);
+	struct address at_a = address_of(&a), at_b = address_of(&b);
+	for (int i = 0; i < 3; i++) {
+		CHECK(!post_recv(&b, 1, 10));
+		CHECK(!post(&a, IBV_WR_SEND, 3, a.mr->lkey, NULL));
+		CHECK(next(&a).status == IBV_WC_SUCCESS);
+		CHECK(next(&b).byte_len == 3);
+		CHECK(!ibv_modify_qp(b.qp, &attr, IBV_QP_STATE));
+		end_connect(&b, &at_a);
+		CHECK(!ibv_modify_qp(a.qp, &attr, IBV_QP_STATE));
+		end_connect(&a, &at_b);
+	}
 }
 
 static void test_calls(void)
@@ -396,6 +423,7 @@ static const struct {
 	{ "death", test_death },
 	{ "death_asleep", test_death_asleep },
 	{ "fork", test_fork },
+	{ "reset", test_reset },
 };
 
 int main(int argc, char **argv)
