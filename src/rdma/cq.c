@@ -247,6 +247,9 @@ static void mind_the_end(struct qp *qp)
 void cq_progress(struct cq *cq)
 {
 	bool looks = ++cq->n_idle % IDLE_POLLS == 0;
+
+	if (unlikely(looks))
+		ud_accept();
 	GUARD(&cq->users_lock);
 
 	for (uint32_t i = 0; i < cq->n_users; i++) {

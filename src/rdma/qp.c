@@ -241,6 +241,7 @@ bool qp_connect(struct qp *qp)
 	if (qp->tried_ns && now - qp->tried_ns < TRY_AGAIN_NS)
 		return false;
 	qp->tried_ns = now;
+	ud_accept();
 	if (device_find_gid(&qp->attr.ah_attr.grh.dgid) < 0 ||
 	    remote_open(&qp->remote, qp->attr.dest_qp_num))
 		return false;

@@ -17,7 +17,8 @@
 
 #define BLOCKS ((1u << 24) >> QPN_BITS)
 #define TRIES 4096 /* names, of which others may have taken some */
-#define BACKLOG 64
+#define BACKLOG                                                                \
+	4096 /* who looks us up stays in it until a call of ours accepts */
 
 static struct lock making;
 struct self *self_current;

@@ -386,6 +386,42 @@ static void test_death_asleep(void)
 	CHECK(next(&e).status == IBV_WC_WR_FLUSH_ERR);
 }
 
+/* More processes find this one, one after the other, than its socket has room for. */
+static void test_many(void)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	struct end e;
+
+	end_open(&e, IBV_QPT_RC);
+	struct address here = address_of(&e), theirs;
+	for (int i = 0; i < 80; i++) {
+		int sv[2], status;
+
+		CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, sv));
+		pid_t pid = fork();
+		if (!pid) {
+			struct end c;
+
+			end_open(&c, IBV_QPT_RC);
+			theirs = address_of(&c);
+			CHECK(write(sv[1], &theirs, sizeof(theirs)) > 0);
+			CHECK(read(sv[1], &attr, 1) == 1);
+			end_connect(&c, &here);
+			CHECK(
+			    !post(&c, IBV_WR_RDMA_WRITE, 8, c.mr->lkey, &here));
+			CHECK(next(&c).status == IBV_WC_SUCCESS);
+			_exit(0);
+		}
+		CHECK(read(sv[0], &theirs, sizeof(theirs)) > 0);
+		end_connect(&e, &theirs);
+		CHECK(write(sv[0], "", 1) == 1);
+		CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+		CHECK(!ibv_modify_qp(e.qp, &attr, IBV_QP_STATE));
+		close(sv[0]);
+		close(sv[1]);
+	}
+}
+
 /* A child may use the device, but not its parent's objects. */
 static void test_fork(void)
 {
@@ -424,6 +460,7 @@ static const struct {
 	{ "death_asleep", test_death_asleep },
 	{ "fork", test_fork },
 	{ "reset", test_reset },
+	{ "many", test_many },
 };
 
 int main(int argc, char **argv)
