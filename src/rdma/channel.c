@@ -137,6 +137,19 @@ static void drain_one(struct channel *ch)
 		errno = saved;
 }
 
+/* A peer rings once for each number.  Who has been woken for something that completes
+ * nothing yet shows a new one, and looks again before it sleeps. */
+static void arm_anew(struct channel *ch)
+{
+	GUARD(&ch->lock);
+	for (struct cq *cq = ch->cqs; cq; cq = cq->next_on_channel) {
+		GUARD(&cq->lock);
+		if (cq->arm & CQ_ARMED)
+			cq_show_arm(cq, cq->arm & (CQ_ARM_STEP - 1));
+	}
+	fence_full();
+}
+
 /* Move on what completes here.  True: something waits for a time. */
 static bool look(struct channel *ch)
 {
@@ -190,6 +203,7 @@ int rdma_get_cq_event(struct ibv_comp_channel *ibch, struct ibv_cq **out,
 		return -1;
 	}
 	while (!(cq = take_event(ch))) {
+		arm_anew(ch);
 		bool waits = look(ch);
 
 		if ((cq = take_event(ch)))

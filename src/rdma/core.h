@@ -96,7 +96,8 @@ struct cq {
 	struct lock users_lock;
 	struct qp **users;
 	uint32_t n_users, n_async, n_idle;
-	struct cqe now; /* of ibv_start_poll() */
+	uint32_t n_empty; /* polls in a row that found nothing */
+	struct cqe now;   /* of ibv_start_poll() */
 };
 
 struct rwqe {
@@ -235,6 +236,8 @@ int rdma_destroy_cq(struct ibv_cq *cq);
 int rdma_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int rdma_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool is_solicited);
+/* Show in the directory that the queue is armed, by a new number. */
+void cq_show_arm(struct cq *cq, uint32_t kind);
 bool cq_is_full(struct cq *cq);
 void cq_forget(struct cq *cq, uint32_t qpn);
 int cq_add_user(struct cq *cq, struct qp *qp);
@@ -269,6 +272,9 @@ int rdma_destroy_qp(struct ibv_qp *qp);
 void qp_fail(struct qp *qp);
 void qp_set_state(struct qp *qp, enum ibv_qp_state state);
 bool qp_connect(struct qp *qp);
+/* The peer was reset since we found it.  True: nothing had passed, so this is the life that
+ * we have to do with. */
+bool qp_meet_again(struct qp *qp);
 
 /* tx.c, rx.c, ud.c */
 int rdma_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
@@ -294,6 +300,9 @@ bool out_fits(const struct out *out, uint32_t length);
 void ud_rx(struct qp *qp, struct cq *cq);
 int ud_send(struct qp *qp, struct swqe *w);
 void ud_close(struct qp *qp);
+/* Accept some of those who have connected: senders of datagrams, and who has only asked
+ * whose the name is, and would fill the backlog. */
+void ud_accept(void);
 
 /* reach.c */
 /* Copy between memory of this process and of the peer's: bytes, or -errno. */

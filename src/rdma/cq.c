@@ -9,6 +9,7 @@
  * armed, its number in the directory tells peers to ring the channel's pipe.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,8 @@
 #include "rdma/users.h"
 
 #define IDLE_POLLS 256u /* between looks at who has ended */
+/* A program that polls keeps its core, which the peer may be waiting for. */
+#define YIELD_POLLS 64u
 
 struct ibv_cq *rdma_create_cq(struct ibv_context *c, int cqe, void *context,
 			      struct ibv_comp_channel *ch, int vector)
@@ -244,6 +247,9 @@ static void mind_the_end(struct qp *qp)
 void cq_progress(struct cq *cq)
 {
 	bool looks = ++cq->n_idle % IDLE_POLLS == 0;
+
+	if (unlikely(looks))
+		ud_accept();
 	GUARD(&cq->users_lock);
 
 	for (uint32_t i = 0; i < cq->n_users; i++) {
@@ -278,6 +284,11 @@ HOT int rdma_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
 		users_progress_local();
 		got = take_wcs(cq, n, wc);
 	}
+	cq->n_empty = got ? 0 : cq->n_empty + 1;
+	if (unlikely(cq->n_empty >= YIELD_POLLS)) {
+		cq->n_empty = 0;
+		sched_yield();
+	}
 	return got;
 }
 
@@ -298,6 +309,14 @@ static bool has_news(struct cq *cq)
 	return false;
 }
 
+/* Caller holds the lock. */
+void cq_show_arm(struct cq *cq, uint32_t kind)
+{
+	cq->n_arms += CQ_ARM_STEP;
+	cq->arm = cq->n_arms | kind;
+	store_rlx(&self_current->dir->cq[cq->idx].arm, cq->arm);
+}
+
 /* A peer that has looked at the number before it was stored has written its message
  * before, and this thread sees that. */
 int rdma_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
@@ -311,9 +330,7 @@ int rdma_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	/* Any completion is more than a solicited one. */
 	if (cq->arm & CQ_ARMED && !(cq->arm & CQ_SOLICITED))
 		kind &= ~(uint32_t)CQ_SOLICITED;
-	cq->n_arms += CQ_ARM_STEP;
-	cq->arm = cq->n_arms | kind;
-	store_rlx(&self_current->dir->cq[cq->idx].arm, cq->arm);
+	cq_show_arm(cq, kind);
 	lock_put(&cq->lock);
 	fence_full();
 	if (ibcq->channel && has_news(cq))

@@ -153,6 +153,14 @@ static enum tx send_to_recv(struct qp *qp, struct swqe *w, const struct x_qp *t)
 		return tx_fail_both(qp, w, IBV_WC_LOC_LEN_ERR,
 				    IBV_WC_REM_INV_REQ_ERR);
 	}
+	struct iovec there[N_SGE];
+	if (unlikely(aim(qp, t, r, w->length, there) < 0)) {
+		qp->n_used++;
+		return tx_fail_both(qp, w, IBV_WC_LOC_PROT_ERR,
+				    qp->init.qp_type == IBV_QPT_UC
+					? IBV_WC_SUCCESS
+					: IBV_WC_REM_OP_ERR);
+	}
 	if (!tx_fits(qp, 0))
 		return no_room(qp, w);
 	if (w->length > EAGER && place(qp, w, r)) {

@@ -59,19 +59,16 @@ static int check_access(unsigned access)
 }
 
 /* Write what others may address; the key last, so that who sees it sees the rest. */
-static uint32_t entry_write(struct x_dir *dir, uint32_t i, struct mr *mr,
-			    uint64_t iova)
+static void entry_write(struct x_dir *dir, struct mr *mr, uint64_t iova)
 {
-	struct x_mr *m = &dir->mr[i];
-	uint32_t key = i << KEY_BITS | ++key_uses[i];
+	struct x_mr *m = &dir->mr[mr->mr.handle];
 
 	m->access = mr->access;
 	m->iova = iova;
 	m->length = mr->mr.length;
 	m->addr = (uintptr_t)mr->mr.addr;
 	m->pd = mr->mr.pd->handle;
-	store_rel(&m->key, key + 1); /* mr_find() */
-	return key;
+	store_rel(&m->key, mr->mr.lkey + 1); /* mr_find() */
 }
 
 static int entry_new(struct mr *mr, uint64_t iova)
@@ -88,8 +85,9 @@ static int entry_new(struct mr *mr, uint64_t iova)
 		if (s->dir->mr[i].key)
 			continue;
 		next = i + 1;
-		mr->mr.lkey = mr->mr.rkey = entry_write(s->dir, i, mr, iova);
 		mr->mr.handle = i;
+		mr->mr.lkey = mr->mr.rkey = i << KEY_BITS | ++key_uses[i];
+		entry_write(s->dir, mr, iova);
 		return 0;
 	}
 	return ENOMEM;
@@ -167,7 +165,7 @@ int rdma_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr,
 		iova = mr->access & IBV_ACCESS_ZERO_BASED ? 0 : (uintptr_t)addr;
 	}
 	GUARD(&s->lock);
-	ibmr->lkey = ibmr->rkey = entry_write(s->dir, ibmr->handle, mr, iova);
+	entry_write(s->dir, mr, iova); /* with the same keys */
 	return 0;
 }
 

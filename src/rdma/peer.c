@@ -71,6 +71,14 @@ static int map_directory(struct peer *p)
 	return 0;
 }
 
+/* OSF_RDMA_REACH=0: behave as where the kernel refuses process_vm_writev(). */
+static bool refuses_reach(void)
+{
+	const char *value = secure_getenv("OSF_RDMA_REACH");
+
+	return value && !strcmp(value, "0");
+}
+
 static int peer_open(uint32_t block, struct peer **out)
 {
 	struct peer *p = calloc(1, sizeof(*p));
@@ -80,6 +88,7 @@ static int peer_open(uint32_t block, struct peer **out)
 	p->block = block;
 	p->flock_fd = p->pidfd = -1;
 	p->n_refs = 1;
+	p->may_reach = refuses_reach() ? -1 : 0;
 	int err = p->pid = owner_of(block, &p->pidfd);
 	if (err > 0)
 		err = map_directory(p);

@@ -241,6 +241,7 @@ bool qp_connect(struct qp *qp)
 	if (qp->tried_ns && now - qp->tried_ns < TRY_AGAIN_NS)
 		return false;
 	qp->tried_ns = now;
+	ud_accept();
 	if (device_find_gid(&qp->attr.ah_attr.grh.dgid) < 0 ||
 	    remote_open(&qp->remote, qp->attr.dest_qp_num))
 		return false;
@@ -253,6 +254,15 @@ bool qp_connect(struct qp *qp)
 	channel_watch(qp->init.send_cq->channel, qp->remote.peer);
 	channel_watch(qp->init.recv_cq->channel, qp->remote.peer);
 	qp->pos = 0;
+	store_rel(&qp->x->src_gen, qp->remote.gen);
+	return true;
+}
+
+bool qp_meet_again(struct qp *qp)
+{
+	if (qp->pos || qp->out.head || qp->x->n_acked)
+		return false;
+	qp->remote.gen = load_acq(&qp->remote.x->gen);
 	store_rel(&qp->x->src_gen, qp->remote.gen);
 	return true;
 }

@@ -173,8 +173,8 @@ static void on_error(struct qp *qp, const struct x_msg *m)
 {
 	bool is_uc = qp->init.qp_type == IBV_QPT_UC;
 
-	if (m->imm == IBV_WC_LOC_LEN_ERR) {
-		fail(qp, m, IBV_WC_LOC_LEN_ERR);
+	if (m->imm == IBV_WC_LOC_LEN_ERR || m->imm == IBV_WC_LOC_PROT_ERR) {
+		fail(qp, m, (enum ibv_wc_status)m->imm);
 	} else if (m->imm == IBV_WC_REM_ACCESS_ERR && !is_uc) {
 		event_add(ctx_of(qp->qp.context), IBV_EVENT_QP_ACCESS_ERR, qp);
 		qp_fail(qp);
@@ -248,12 +248,13 @@ bool rx_fragment(struct qp *qp, const struct remote *r, const struct x_msg *m,
 }
 
 /* Is the peer's ring meant for us, in this life of both? */
-static bool is_for_us(const struct qp *qp)
+static bool is_for_us(struct qp *qp)
 {
 	const struct x_qp *x = qp->remote.x;
 
 	return load_rlx(&x->dest_qpn) == qp->qp.qp_num &&
-	       load_rlx(&x->gen) == qp->remote.gen;
+	       (likely(load_rlx(&x->gen) == qp->remote.gen) ||
+		qp_meet_again(qp));
 }
 
 HOT void rx_run(struct qp *qp, struct cq *cq)

@@ -29,6 +29,7 @@
 #define PATIENCE_NS NS_PER_S
 #define ARRIVALS 256u
 #define BATCH 64u
+#define ACCEPTS 16
 
 struct hello {
 	uint64_t magic;
@@ -253,11 +254,11 @@ static void arrive(int ch)
 	arrivals.n++;
 }
 
-static void accept_some(void)
+void ud_accept(void)
 {
 	int ch, saved = errno;
 
-	for (int i = 0; i < 8; i++) {
+	for (int i = 0; i < ACCEPTS; i++) {
 		ch = libc.accept4(self_current->listen_fd, NULL, NULL,
 				  SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (ch < 0)
@@ -348,7 +349,7 @@ void ud_rx(struct qp *qp, struct cq *cq)
 
 	if (now - qp->looked_ns > LOOK_NS) {
 		qp->looked_ns = now;
-		accept_some();
+		ud_accept();
 	}
 	if (unlikely(load_rlx(&arrivals.n)))
 		take_arrivals(qp);

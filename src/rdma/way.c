@@ -43,11 +43,12 @@ const struct x_qp *tx_receiver(struct qp *qp)
 	if (unlikely(!qp->remote.x) && !qp_connect(qp))
 		return NULL;
 	const struct x_qp *t = qp->remote.x;
+	if (unlikely(load_rlx(&t->gen) != qp->remote.gen) && !qp_meet_again(qp))
+		return NULL;
 	uint32_t state = load_acq(&t->state); /* E4 */
 	if (unlikely((state != IBV_QPS_RTR && state != IBV_QPS_RTS &&
 		      state != IBV_QPS_SQD && state != IBV_QPS_SQE) ||
-		     load_rlx(&t->dest_qpn) != qp->qp.qp_num ||
-		     load_rlx(&t->gen) != qp->remote.gen))
+		     load_rlx(&t->dest_qpn) != qp->qp.qp_num))
 		return NULL;
 	return t;
 }

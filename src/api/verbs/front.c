@@ -244,3 +244,37 @@ OSF_API struct ibv_context *ibv_open_device(struct ibv_device *d)
 	real = (typeof(real))front_real("ibv_open_device", "IBVERBS_1.1");
 	return real ? real(d) : NULL;
 }
+
+OSF_API struct ibv_context *ibv_import_device(int cmd_fd)
+{
+	typeof(&ibv_import_device) real;
+
+	if (front_is_our_cmd(cmd_fd)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	real = (typeof(real))front_real("ibv_import_device", "IBVERBS_1.10");
+	return real ? real(cmd_fd) : NULL;
+}
+
+OSF_API void ibv_unimport_pd(struct ibv_pd *pd)
+{
+	typeof(&ibv_unimport_pd) real;
+
+	if (front_is_ours(pd->context))
+		return; /* none was imported */
+	real = (typeof(real))front_real("ibv_unimport_pd", "IBVERBS_1.10");
+	if (real)
+		real(pd);
+}
+
+OSF_API void ibv_unimport_mr(struct ibv_mr *mr)
+{
+	typeof(&ibv_unimport_mr) real;
+
+	if (front_is_ours(mr->context))
+		return;
+	real = (typeof(real))front_real("ibv_unimport_mr", "IBVERBS_1.10");
+	if (real)
+		real(mr);
+}

@@ -34,6 +34,8 @@ struct front_device {
 bool front_is_ours(const struct ibv_context *c);
 bool front_is_our_device(const struct ibv_device *d);
 struct ibv_device *front_device(void);
+/* Is it a context's cmd_fd, of ours? */
+bool front_is_our_cmd(int fd);
 /* Is it that of libosf.so's protection domain? */
 bool front_is_sockets(const struct ibv_context *c);
 /* The function of this name that comes after ours, or NULL. */

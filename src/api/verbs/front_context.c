@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "api/verbs/front.h"
@@ -20,6 +21,8 @@
 #include "rdma/extended.h"
 
 #define N_VECTORS 1
+/* An empty file: programs may hand its descriptor on, to import the device. */
+#define CMD_NAME "osf-rdma-cmd"
 
 /* Its address is our mark; nobody calls it. */
 static struct ibv_context *mark(struct ibv_device *d, int fd) { return NULL; }
@@ -40,6 +43,16 @@ bool front_is_our_device(const struct ibv_device *d)
 bool front_is_ours(const struct ibv_context *c)
 {
 	return front_is_our_device(c->device);
+}
+
+bool front_is_our_cmd(int fd)
+{
+	char path[64], target[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ssize_t n = readlink(path, target, sizeof(target) - 1);
+	target[n > 0 ? n : 0] = '\0';
+	return !strcmp(target, "/memfd:" CMD_NAME " (deleted)");
 }
 
 struct ibv_device *front_device(void) { return &osf0.device; }
@@ -116,7 +129,6 @@ static void fill(struct verbs_context *v)
 	v->context.ops.bind_mw = bind_mw;
 	v->context.ops.dealloc_mw = dealloc_mw;
 	v->context.device = &osf0.device;
-	v->context.cmd_fd = -1;
 	v->context.num_comp_vectors = N_VECTORS;
 	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 }
@@ -131,7 +143,10 @@ struct ibv_context *front_open_device(void)
 	c->generation = self_generation();
 	c->events_end = &c->events;
 	c->v.context.async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-	if (c->v.context.async_fd < 0) {
+	c->v.context.cmd_fd = memfd_create(CMD_NAME, MFD_CLOEXEC);
+	if (c->v.context.async_fd < 0 || c->v.context.cmd_fd < 0) {
+		if (c->v.context.async_fd >= 0)
+			libc.close(c->v.context.async_fd);
 		free(c);
 		return NULL;
 	}
@@ -151,6 +166,7 @@ int front_close_device(struct ibv_context *ibc)
 		free(e);
 	}
 	libc.close(ibc->async_fd);
+	libc.close(ibc->cmd_fd);
 	/* Objects that are left refer to their context. */
 	if (!c->n_objects)
 		free(c);

@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/verbs/test_ends.c - errors, and the end of a peer
+ *
+ *     test_ends NAME ...     libosf-verbs.so comes first (LD_PRELOAD)
+ *
+ * Most tests have both queue pairs in this process.  In those with a peer, a forked child
+ * has the other one, and is killed.
+ */
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LIMIT_S 20
+#define BUF 65536
+
+#define CHECK(x)                                                               \
+	do {                                                                   \
+		if (!(x)) {                                                    \
+			printf("%s:%d: %s (errno %d)\n", __FILE__, __LINE__,   \
+			       #x, errno);                                     \
+			exit(1);                                               \
+		}                                                              \
+	} while (0)
+
+struct end {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_comp_channel *ch;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct ibv_mr *mr;
+	uint8_t *buf;
+};
+
+struct address {
+	uint32_t qpn, rkey;
+	uint64_t addr;
+	union ibv_gid gid;
+};
+
+static struct ibv_context *open_osf0(void)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+
+	CHECK(list);
+	for (int i = 0; list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), "osf0")) {
+			struct ibv_context *c = ibv_open_device(list[i]);
+
+			ibv_free_device_list(list);
+			return c;
+		}
+	return NULL;
+}
+
+static void end_open(struct end *e, enum ibv_qp_type type)
+{
+	e->ctx = open_osf0();
+	CHECK(e->ctx);
+	CHECK((e->pd = ibv_alloc_pd(e->ctx)));
+	CHECK((e->ch = ibv_create_comp_channel(e->ctx)));
+	CHECK((e->cq = ibv_create_cq(e->ctx, 64, NULL, e->ch, 0)));
+	struct ibv_qp_init_attr init = { .send_cq = e->cq,
+					 .recv_cq = e->cq,
+					 .cap = { 8, 8, 2, 2, 64 },
+					 .qp_type = type,
+					 .sq_sig_all = 1 };
+	CHECK((e->qp = ibv_create_qp(e->pd, &init)));
+	CHECK((e->buf = calloc(1, BUF)));
+	CHECK((e->mr = ibv_reg_mr(e->pd, e->buf, BUF,
+				  IBV_ACCESS_LOCAL_WRITE |
+				      IBV_ACCESS_REMOTE_WRITE)));
+}
+
+static struct address address_of(struct end *e)
+{
+	struct address a = { .qpn = e->qp->qp_num,
+			     .rkey = e->mr->rkey,
+			     .addr = (uintptr_t)e->buf };
+
+	CHECK(!ibv_query_gid(e->ctx, 1, 0, &a.gid));
+	return a;
+}
+
+static void end_connect(struct end *e, const struct address *to)
+{
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT,
+				 .port_num = 1,
+				 .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
+
+	CHECK(!ibv_modify_qp(e->qp, &a,
+			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				 IBV_QP_ACCESS_FLAGS));
+	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR,
+				  .path_mtu = IBV_MTU_1024,
+				  .dest_qp_num = to->qpn,
+				  .max_dest_rd_atomic = 1,
+				  .min_rnr_timer = 1,
+				  .ah_attr = { .is_global = 1,
+					       .port_num = 1,
+					       .grh.dgid = to->gid } };
+	CHECK(!ibv_modify_qp(e->qp, &a,
+			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+				 IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				 IBV_QP_MAX_DEST_RD_ATOMIC |
+				 IBV_QP_MIN_RNR_TIMER));
+	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
+				  .timeout = 10,
+				  .retry_cnt = 2,
+				  .rnr_retry = 1,
+				  .max_rd_atomic = 1 };
+	CHECK(!ibv_modify_qp(e->qp, &a,
+			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+				 IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+				 IBV_QP_MAX_QP_RD_ATOMIC));
+}
+
+static int post_recv(struct end *e, uint64_t id, uint32_t length)
+{
+	struct ibv_sge sge = { (uintptr_t)e->buf, length, e->mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad = NULL;
+
+	return ibv_post_recv(e->qp, &wr, &bad);
+}
+
+static int post(struct end *e, enum ibv_wr_opcode op, uint32_t length,
+		uint32_t lkey, const struct address *to)
+{
+	struct ibv_sge sge = { (uintptr_t)e->buf, length, lkey };
+	struct ibv_send_wr wr = {
+		.wr_id = 7, .sg_list = &sge, .num_sge = 1, .opcode = op
+	};
+	struct ibv_send_wr *bad = NULL;
+
+	if (to) {
+		wr.wr.rdma.rkey = to->rkey;
+		wr.wr.rdma.remote_addr = to->addr;
+	}
+	return ibv_post_send(e->qp, &wr, &bad);
+}
+
+/* The next completion, which has to come. */
+static struct ibv_wc next(struct end *e)
+{
+	time_t end = time(NULL) + LIMIT_S;
+	struct ibv_wc wc;
+	int n;
+
+	while (!(n = ibv_poll_cq(e->cq, 1, &wc)))
+		CHECK(time(NULL) < end);
+	CHECK(n == 1);
+	return wc;
+}
+
+static void pair(struct end *a, struct end *b, enum ibv_qp_type type)
+{
+	end_open(a, type);
+	end_open(b, type);
+	struct address at_a = address_of(a), at_b = address_of(b);
+	end_connect(a, &at_b);
+	end_connect(b, &at_a);
+}
+
+static void test_send(void)
+{
+	struct end a, b;
+	struct ibv_wc wc;
+
+	pair(&a, &b, IBV_QPT_RC);
+	for (uint32_t size = 0; size <= BUF; size = size ? size * 4 : 1) {
+		memset(b.buf, 0, BUF);
+		memset(a.buf, 0x5a, BUF);
+		CHECK(!post_recv(&b, 1, BUF));
+		CHECK(!post(&a, IBV_WR_SEND, size, a.mr->lkey, NULL));
+		CHECK(next(&a).status == IBV_WC_SUCCESS);
+		wc = next(&b);
+		CHECK(wc.status == IBV_WC_SUCCESS && wc.byte_len == size &&
+		      wc.wr_id == 1 && wc.opcode == IBV_WC_RECV);
+		CHECK(!memcmp(a.buf, b.buf, size));
+		CHECK(size == BUF || b.buf[size] == 0);
+	}
+}
+
+/* Both ends learn that the receive was too short, and are over. */
+static void test_length(void)
+{
+	struct end a, b;
+
+	pair(&a, &b, IBV_QPT_RC);
+	CHECK(!post_recv(&b, 1, 10));
+	CHECK(!post_recv(&b, 2, 10));
+	CHECK(!post(&a, IBV_WR_SEND, 11, a.mr->lkey, NULL));
+	CHECK(next(&a).status == IBV_WC_REM_INV_REQ_ERR);
+	CHECK(next(&b).status == IBV_WC_LOC_LEN_ERR);
+	CHECK(next(&b).status == IBV_WC_WR_FLUSH_ERR);
+	CHECK(!post(&a, IBV_WR_SEND, 1, a.mr->lkey, NULL));
+	CHECK(next(&a).status == IBV_WC_WR_FLUSH_ERR);
+}
+
+static void test_rnr(void)
+{
+	struct end a, b;
+
+	pair(&a, &b, IBV_QPT_RC);
+	CHECK(!post(&a, IBV_WR_SEND, 1, a.mr->lkey, NULL));
+	CHECK(next(&a).status == IBV_WC_RNR_RETRY_EXC_ERR);
+}
+
+static void test_keys(void)
+{
+	struct end a, b;
+
+	pair(&a, &b, IBV_QPT_RC);
+	struct address to = address_of(&b);
+	memset(a.buf, 0x77, 100);
+	CHECK(!post(&a, IBV_WR_RDMA_WRITE, 100, a.mr->lkey, &to));
+	CHECK(next(&a).status == IBV_WC_SUCCESS && b.buf[99] == 0x77);
+	to.addr += BUF - 99; /* one byte too far */
+	CHECK(!post_recv(&b, 1, 10));
+	CHECK(!post(&a, IBV_WR_RDMA_WRITE, 100, a.mr->lkey, &to));
+	CHECK(next(&a).status == IBV_WC_REM_ACCESS_ERR);
+	CHECK(next(&b).status == IBV_WC_WR_FLUSH_ERR);
+	struct ibv_async_event ev;
+	CHECK(!ibv_get_async_event(b.ctx, &ev));
+	CHECK(ev.event_type == IBV_EVENT_QP_ACCESS_ERR &&
+	      ev.element.qp == b.qp);
+	ibv_ack_async_event(&ev);
+
+	pair(&a, &b, IBV_QPT_RC); /* no access to read */
+	to = address_of(&b);
+	CHECK(!post(&a, IBV_WR_RDMA_READ, 8, a.mr->lkey, &to));
+	CHECK(next(&a).status == IBV_WC_REM_ACCESS_ERR);
+
+	pair(&a, &b, IBV_QPT_RC); /* a key that is gone */
+	to = address_of(&b);
+	CHECK(!ibv_dereg_mr(b.mr));
+	CHECK(!post(&a, IBV_WR_RDMA_WRITE, 8, a.mr->lkey, &to));
+	CHECK(next(&a).status == IBV_WC_REM_ACCESS_ERR);
+
+	pair(&a, &b, IBV_QPT_RC);
+	CHECK(!post_recv(&b, 1, 10));
+	CHECK(!post(&a, IBV_WR_SEND, 8, a.mr->lkey + 1, NULL));
+	CHECK(next(&a).status == IBV_WC_LOC_PROT_ERR);
+
+	pair(&a, &b, IBV_QPT_RC); /* a receive in memory that is gone */
+	CHECK(!post_recv(&b, 1, 10));
+	CHECK(!ibv_dereg_mr(b.mr));
+	CHECK(!post(&a, IBV_WR_SEND, 8, a.mr->lkey, NULL));
+	CHECK(next(&a).status == IBV_WC_REM_OP_ERR);
+	CHECK(next(&b).status == IBV_WC_LOC_PROT_ERR);
+}
+
+/* One end after the other begins anew, and both meet again. */
+static void test_reset(void)
+{
+	struct end a, b;
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+
+	pair(&a, &b, IBV_QPT_RC);
+	struct address at_a = address_of(&a), at_b = address_of(&b);
+	for (int i = 0; i < 3; i++) {
+		CHECK(!post_recv(&b, 1, 10));
+		CHECK(!post(&a, IBV_WR_SEND, 3, a.mr->lkey, NULL));
+		CHECK(next(&a).status == IBV_WC_SUCCESS);
+		CHECK(next(&b).byte_len == 3);
+		CHECK(!ibv_modify_qp(b.qp, &attr, IBV_QP_STATE));
+		end_connect(&b, &at_a);
+		CHECK(!ibv_modify_qp(a.qp, &attr, IBV_QP_STATE));
+		end_connect(&a, &at_b);
+	}
+}
+
+static void test_calls(void)
+{
+	struct end a, b;
+
+	pair(&a, &b, IBV_QPT_RC);
+	CHECK(ibv_dealloc_pd(a.pd) == EBUSY);
+	CHECK(ibv_destroy_cq(a.cq) == EBUSY);
+	CHECK(!ibv_reg_mr(a.pd, a.buf, BUF, IBV_ACCESS_REMOTE_WRITE) &&
+	      errno == EINVAL);
+	CHECK(!ibv_create_cq(a.ctx, 0, NULL, NULL, 0) && errno == EINVAL);
+	CHECK(!ibv_create_cq(a.ctx, 1, NULL, NULL, 1) && errno == EINVAL);
+	for (int i = 0; i < 8; i++)
+		CHECK(!post_recv(&a, 1, 10));
+	CHECK(post_recv(&a, 1, 10) == ENOMEM);
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT };
+	CHECK(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE) == EINVAL);
+	struct ibv_qp_init_attr init;
+	CHECK(!ibv_query_qp(a.qp, &attr, IBV_QP_STATE, &init));
+	CHECK(attr.qp_state == IBV_QPS_RTS && init.cap.max_send_wr == 8);
+	CHECK(!ibv_destroy_qp(a.qp));
+	CHECK(!ibv_destroy_cq(a.cq));
+	CHECK(!ibv_destroy_comp_channel(a.ch));
+	CHECK(!ibv_dereg_mr(a.mr));
+	CHECK(!ibv_dealloc_pd(a.pd));
+	CHECK(!ibv_close_device(a.ctx));
+}
+
+/* The child's queue pair is connected; it waits to be killed. */
+static pid_t start_peer(struct end *e)
+{
+	struct address a;
+	int sv[2];
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, sv));
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		struct end mine;
+
+		end_open(&mine, IBV_QPT_RC);
+		a = address_of(&mine);
+		CHECK(write(sv[1], &a, sizeof(a)) == sizeof(a));
+		CHECK(read(sv[1], &a, sizeof(a)) == sizeof(a));
+		end_connect(&mine, &a);
+		CHECK(!post_recv(&mine, 1, BUF));
+		CHECK(!post(&mine, IBV_WR_SEND, 5, mine.mr->lkey, NULL));
+		CHECK(next(&mine).status == IBV_WC_SUCCESS);
+		CHECK(write(sv[1], "", 1) == 1);
+		for (;;)
+			pause();
+	}
+	char byte;
+	struct address theirs;
+	end_open(e, IBV_QPT_RC);
+	a = address_of(e);
+	CHECK(post_recv(e, 1, BUF) == EINVAL); /* not before INIT */
+	CHECK(read(sv[0], &theirs, sizeof(theirs)) == sizeof(theirs));
+	end_connect(e, &theirs);
+	CHECK(!post_recv(e, 2, BUF));
+	CHECK(!post_recv(e, 3, BUF));
+	CHECK(write(sv[0], &a, sizeof(a)) == sizeof(a));
+	CHECK(read(sv[0], &byte, 1) == 1);
+	close(sv[0]);
+	close(sv[1]);
+	return pid;
+}
+
+static void kill_peer(pid_t pid)
+{
+	CHECK(!kill(pid, SIGKILL));
+	CHECK(waitpid(pid, NULL, 0) == pid);
+}
+
+/* What was sent before comes first; then what is posted is flushed. */
+static void test_death(void)
+{
+	struct end e;
+	pid_t pid = start_peer(&e);
+
+	kill_peer(pid);
+	struct ibv_wc wc = next(&e);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == 2 && wc.byte_len == 5);
+	wc = next(&e);
+	CHECK(wc.status == IBV_WC_WR_FLUSH_ERR && wc.wr_id == 3);
+	CHECK(e.qp->state == IBV_QPS_ERR);
+	CHECK(!ibv_destroy_qp(e.qp));
+}
+
+/* The same for one that sleeps, by poll() on the channel. */
+static void test_death_asleep(void)
+{
+	struct end e;
+	pid_t pid = start_peer(&e);
+	struct ibv_cq *cq;
+	void *context;
+
+	CHECK(next(&e).status == IBV_WC_SUCCESS);
+	CHECK(!ibv_req_notify_cq(e.cq, 0));
+	kill_peer(pid);
+	struct pollfd pfd = { e.ch->fd, POLLIN, 0 };
+	CHECK(poll(&pfd, 1, LIMIT_S * 1000) == 1);
+	CHECK(!ibv_get_cq_event(e.ch, &cq, &context) && cq == e.cq);
+	ibv_ack_cq_events(cq, 1);
+	CHECK(next(&e).status == IBV_WC_WR_FLUSH_ERR);
+}
+
+/* More processes find this one, one after the other, than its socket has room for. */
+static void test_many(void)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	struct end e;
+
+	end_open(&e, IBV_QPT_RC);
+	struct address here = address_of(&e), theirs;
+	for (int i = 0; i < 80; i++) {
+		int sv[2], status;
+
+		CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, sv));
+		pid_t pid = fork();
+		if (!pid) {
+			struct end c;
+
+			end_open(&c, IBV_QPT_RC);
+			theirs = address_of(&c);
+			CHECK(write(sv[1], &theirs, sizeof(theirs)) > 0);
+			CHECK(read(sv[1], &attr, 1) == 1);
+			end_connect(&c, &here);
+			CHECK(
+			    !post(&c, IBV_WR_RDMA_WRITE, 8, c.mr->lkey, &here));
+			CHECK(next(&c).status == IBV_WC_SUCCESS);
+			_exit(0);
+		}
+		CHECK(read(sv[0], &theirs, sizeof(theirs)) > 0);
+		end_connect(&e, &theirs);
+		CHECK(write(sv[0], "", 1) == 1);
+		CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+		CHECK(!ibv_modify_qp(e.qp, &attr, IBV_QP_STATE));
+		close(sv[0]);
+		close(sv[1]);
+	}
+}
+
+/* A child may use the device, but not its parent's objects. */
+static void test_fork(void)
+{
+	struct end a, b;
+	int status;
+
+	pair(&a, &b, IBV_QPT_RC);
+	pid_t pid = fork();
+	if (!pid) {
+		struct end c, d;
+
+		CHECK(post(&a, IBV_WR_SEND, 1, a.mr->lkey, NULL) == EINVAL);
+		CHECK(post_recv(&a, 1, 1) == EINVAL);
+		pair(&c, &d, IBV_QPT_RC);
+		CHECK(!post_recv(&d, 1, 10));
+		CHECK(!post(&c, IBV_WR_SEND, 3, c.mr->lkey, NULL));
+		CHECK(next(&d).byte_len == 3);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK(!post_recv(&b, 1, 10));
+	CHECK(!post(&a, IBV_WR_SEND, 3, a.mr->lkey, NULL));
+	CHECK(next(&b).byte_len == 3);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(void);
+} tests[] = {
+	{ "send", test_send },
+	{ "length", test_length },
+	{ "rnr", test_rnr },
+	{ "keys", test_keys },
+	{ "calls", test_calls },
+	{ "death", test_death },
+	{ "death_asleep", test_death_asleep },
+	{ "fork", test_fork },
+	{ "reset", test_reset },
+	{ "many", test_many },
+};
+
+int main(int argc, char **argv)
+{
+	setvbuf(stdout, NULL, _IONBF, 0);
+	alarm(120);
+	for (size_t i = 0; i < sizeof(tests) / sizeof(*tests); i++) {
+		if (argc > 1 && strcmp(argv[1], tests[i].name))
+			continue;
+		tests[i].run();
+		printf("ok %s\n", tests[i].name);
+	}
+	return 0;
+}
