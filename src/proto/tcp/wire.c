@@ -246,6 +246,24 @@ static int open_grant(uint32_t ifindex, struct reply *reply, int got[2])
 	return osfd_call(osfd_fd, MSG_OPEN, &r, NULL, 0, reply, got);
 }
 
+static void leaves(void *user) { moved_say(user); }
+
+/* An osfd that does not know it gets no slots later. */
+static void share_escrow(void)
+{
+	struct request r = { .escrow = { grant } };
+	struct reply reply = { 0 };
+	int fd = escrow_open();
+
+	int err =
+	    fd < 0 ? fd
+		   : osfd_call(osfd_fd, MSG_ESCROW, &r, &fd, 1, &reply, NULL);
+	if (!err)
+		return;
+	log_info("no escrow: %s", reply.err ? reply.reason : strerror(-err));
+	escrow_close();
+}
+
 static int open_engine(const struct msg_grant *g, int got[2])
 {
 	struct engine_device dev = { .mtu = g->mtu,
@@ -273,6 +291,8 @@ static int open_engine(const struct msg_grant *g, int got[2])
 		list_init(&conns);
 	has_conns_list = true;
 	packet_fd = fd;
+	engine_on_leave(e, leaves);
+	share_escrow();
 	store_rel(&wire_engine, e);
 	idle_set(&idle_wire);
 	return 0;
@@ -330,37 +350,38 @@ int wire_open(uint32_t ifindex)
  * Freeze and thaw.
  */
 
-int wire_freeze(int fd, struct frozen *out)
+int wire_freeze(struct moved *m)
 {
-	struct request r = { .freeze = { grant } };
-	struct reply reply;
-	int err = osfd_call(osfd_fd, MSG_FREEZE, &r, &fd, 1, &reply, NULL);
+	struct reply reply = { 0 };
 
+	escrow_take(&m->escrow);
+	struct request r = { .freeze = { grant, m->escrow.slot } };
+	int err = osfd_call(osfd_fd, MSG_FREEZE, &r, &m->fd, 1, &reply, NULL);
 	if (err)
-		log_dbg("fd %d: not frozen: %s", fd,
+		log_dbg("fd %d: not frozen: %s", m->fd,
 			reply.err ? reply.reason : strerror(-err));
 	else
-		*out = reply.frozen;
+		m->frozen = reply.frozen;
 	return err;
 }
 
-int wire_thaw(int fd, const struct frozen *f, const struct image_queues *q,
-	      const void *bytes)
+int wire_thaw(struct moved *m, const struct image_queues *q, const void *bytes)
 {
 	struct request r = { .thaw = { .grant = grant,
 				       .n_unread = q->n_unread,
 				       .n_unacked = q->n_unacked,
 				       .n_unsent = q->n_unsent,
-				       .state = *f } };
+				       .state = m->frozen,
+				       .slot = m->escrow.slot } };
 	size_t n = (size_t)q->n_unread + q->n_unacked + q->n_unsent;
-	int fds[2] = { fd, queue_fd };
+	int fds[2] = { m->fd, queue_fd };
 	struct reply reply = { 0 };
 
 	if (n && pwrite(queue_fd, bytes, n, 0) != (ssize_t)n)
 		return -ENOSPC;
 	int err = osfd_call(osfd_fd, MSG_THAW, &r, fds, 2, &reply, NULL);
 	if (err)
-		log_err("fd %d: not thawed: %s", fd,
+		log_err("fd %d: not thawed: %s", m->fd,
 			reply.err ? reply.reason : strerror(-err));
 	return err;
 }
@@ -381,8 +402,10 @@ static void forget(void)
 void wire_drop(void)
 {
 	wire_lock();
-	if (wire_engine && list_is_empty(&conns))
+	if (wire_engine && list_is_empty(&conns)) {
 		forget();
+		escrow_close();
+	}
 	lock_put(&lock);
 }
 
@@ -392,5 +415,6 @@ void wire_after_fork(void)
 	if (!wire_engine)
 		return;
 	forget();
+	escrow_after_fork();
 	list_init(&conns);
 }
