@@ -131,6 +131,23 @@ static int on_drop(struct context *c, const struct request *r)
 	return 0;
 }
 
+/* A program that has not heard of us for long has closed our socket and come again: the
+ * end of its old grants is no end of the connection. */
+static void forget_elsewhere(struct context *c, const struct grant *but)
+{
+	struct connection conn;
+	struct refusal why;
+
+	if (connection_of(c->fds[0], &conn, &why) < 0)
+		return;
+	for (unsigned i = 0; i < GRANTS_MAX; i++) {
+		struct grant *g = &c->s->ports.grant[i];
+
+		if (g->port && g != but && c->s->client[g->owner].silent_ns)
+			held_forget(g, &conn.key);
+	}
+}
+
 static int on_adopt(struct context *c, const struct request *r)
 {
 	struct grant *g = grant_of(&c->s->ports, r->adopt.grant, c->index);
@@ -145,6 +162,8 @@ static int on_adopt(struct context *c, const struct request *r)
 		held_drop(g, r->adopt.slot);
 	else
 		held_set(g, r->adopt.slot, c->fds[0], &r->adopt.state);
+	if (!err)
+		forget_elsewhere(c, g);
 	return err;
 }
 

@@ -132,6 +132,18 @@ void held_drop(struct grant *g, uint32_t slot)
 		let_go(g, h);
 }
 
+void held_forget(struct grant *g, const struct steer_key *key)
+{
+	for (uint32_t i = 0; g->held && i < ESCROW_SLOTS; i++) {
+		struct held *h = &g->held[i];
+
+		if (!h->is_used || memcmp(&h->key, key, sizeof(*key)) != 0)
+			continue;
+		grant_unsteer(g, key);
+		let_go(g, h);
+	}
+}
+
 /* The engine's clock has gone on.  It may be ahead of ours by what rounding adds. */
 static void advance(struct frozen *f, uint64_t ns)
 {

@@ -43,6 +43,8 @@ MUST_CHECK int held_add(struct grant *g, uint32_t slot, int fd,
 			struct refusal *why);
 /* What freeze() or a program that adopts it has said. */
 void held_set(struct grant *g, uint32_t slot, int fd, const struct frozen *f);
+/* Another grant has adopted it. */
+void held_forget(struct grant *g, const struct steer_key *key);
 void held_drop(struct grant *g, uint32_t slot);
 
 /* Ends the table.  @is_dead: nobody else writes the escrow or the stream any more, so

@@ -87,7 +87,7 @@ int main(int argc, char **argv)
 	struct rng rng = { strtoull(argv[3], NULL, 10) };
 	int fd = reach(argv[1], argv[2]);
 	for (int i = 0; i < VICTIM_TURNS_MAX; i++) {
-		send_all(fd, v, victim_length(&rng));
+		send_all(fd, v, victim_length(v, &rng));
 		recv_all(fd, &got, victim_reply(&rng));
 		if (load_acq(&v->asks) == v->asked)
 			continue;

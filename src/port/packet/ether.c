@@ -284,6 +284,7 @@ int ether_reopen(struct ether_port *p, int fd, const struct packet_ring *ring)
 	if (err)
 		return err;
 	io.stats = p->io.stats;
+	p->io.fd = -1;
 	packet_close(&p->io);
 	p->io = io;
 	return 0;

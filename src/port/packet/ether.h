@@ -68,8 +68,8 @@ MUST_CHECK int ether_open(struct ether_port *p, int fd,
 void ether_show(struct ether_port *p, const char *program);
 
 /* Goes on with another packet socket, of the same device.  What the ring of the old one
- * holds is lost.  @fd: as for ether_open().  Return: as packet_open(), and then the old
- * one is used still */
+ * holds is lost.  @fd: as for ether_open(); the old one is the caller's on success.
+ * Return: as packet_open(), and then the old one is used still */
 MUST_CHECK int ether_reopen(struct ether_port *p, int fd,
 			    const struct packet_ring *ring);
 

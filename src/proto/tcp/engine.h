@@ -41,8 +41,9 @@ void engine_close(struct engine *e);
 void engine_on_leave(struct engine *e, void (*leaves)(void *user));
 
 /* Goes on with the packet socket of another grant for the same device, once the frames of
- * the old one are taken: call engine_in() before.  @fd: as for engine_open().
- * Return: 0, or a negative errno; then the old socket is used still */
+ * the old one are taken: call engine_in() before.  @fd: as for engine_open(); the old
+ * one is the caller's on success.  Return: 0, or a negative errno; then the old socket is
+ * used still */
 MUST_CHECK int engine_reopen(struct engine *e, int fd,
 			     const struct packet_ring *ring);
 
