@@ -508,7 +508,11 @@ static void connections_go_on_when_osfd_is_killed(void **state)
 			far_turns(&f, 1000);
 		assert_true(f.got > got);
 	}
-	assert_int_equal(n_fds_of(f.pid), n_fds);
+	/* The old ring and link are closed some moments after the adoption.  One is the bell of
+	 * the thread, which it has from its first sleep on. */
+	for (int ms = 0; ms < PATIENCE_MS && n_fds_of(f.pid) > n_fds + 1; ms++)
+		far_turns(&f, 1000);
+	assert_true(n_fds_of(f.pid) <= n_fds + 1);
 	far_kill(&f);
 	must_be_clean();
 	assert_int_equal(listed().n_thawed, 1);

@@ -346,10 +346,18 @@ uint32_t moved_room(struct moved *m)
 /* Retransmissions that nobody answers: the kernel knows more ways. */
 #define BACKOFFS_MAX 2
 
-void moved_check(struct moved *m)
+void moved_found(struct moved *m)
+{
+	if (tcp_unsent_bytes(m->c))
+		moved_due(m, OSF_REASON_BULK);
+}
+
+void moved_check(struct moved *m, bool may_leave)
 {
 	struct tcp_conn_info i;
 
+	if (!may_leave)
+		return;
 	tcp_get_info(m->c, &i, now_ns());
 	if (i.tcpi_backoff > BACKOFFS_MAX)
 		moved_due(m, OSF_REASON_NO_ANSWER);

@@ -78,8 +78,10 @@ void moved_after_fork(struct sock *sk);
 /* With wire_lock(): the engine has news of it; it has to go back. */
 void moved_news(struct moved *m);
 void moved_due(struct moved *m, enum osf_reason why);
-/* The same, now and then: does nobody answer? */
-void moved_check(struct moved *m);
+/* The same, now and then: does nobody answer?  @may_leave: osfd is there */
+void moved_check(struct moved *m, bool may_leave);
+/* The same: a new osfd is there. */
+void moved_found(struct moved *m);
 
 /* The same, before a frame leaves and after a call: the escrow gets the numbers. */
 void moved_say(struct moved *m);

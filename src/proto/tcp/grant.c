@@ -124,6 +124,14 @@ void grant_end_old(void)
 	old_link_fd = -1;
 }
 
+void grant_end_new(void)
+{
+	fds_close(link_fd);
+	link_fd = old_link_fd;
+	old_link_fd = -1;
+	lose();
+}
+
 void grant_close(void)
 {
 	grant_end_old();

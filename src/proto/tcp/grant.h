@@ -31,7 +31,9 @@ struct moved;
  */
 MUST_CHECK int grant_open(uint32_t ifindex, struct msg_grant *out, int *frames,
 			  struct reply *reply);
+/* Either the grant before or the new one ends. */
 void grant_end_old(void);
+void grant_end_new(void);
 void grant_close(void);
 
 /* osfd's socket, to wait for its end; -1: it has ended. */

@@ -163,12 +163,13 @@ static ssize_t send_locked(struct moved *m, const struct iovec *iov, size_t n,
 
 /*
  * Bytes that do not leave now would leave when an ACK arrives or a timer expires, and only
- * if the program then makes a call or sleeps in one.  The kernel needs no such luck.
+ * if the program then makes a call or sleeps in one.  The kernel needs no such luck.  Without
+ * an osfd they wait for that, or for the next osfd.
  */
 static bool is_left(const struct moved *m, ssize_t r)
 {
 	engine_out(wire_engine, now_ns());
-	return r == -EAGAIN || tcp_unsent_bytes(m->c);
+	return (r == -EAGAIN || tcp_unsent_bytes(m->c)) && wire_has_osfd();
 }
 
 ssize_t moved_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,

@@ -31,7 +31,7 @@
 #define SEEK_NS (10 * NS_PER_MS) /* until a new osfd is looked for */
 #define SEEK_MAX_NS NS_PER_S
 /* A call that needs osfd waits for so long after it has gone. */
-#define WAIT_NS NS_PER_S
+#define WAIT_NS (5 * NS_PER_S)
 
 struct engine *wire_engine;
 
@@ -67,19 +67,39 @@ static void all_due(enum osf_reason why)
 		moved_due(container_of(l, struct moved, link), why);
 }
 
-/* Frames of both packet sockets are taken, so some are taken twice and none is lost. */
-static int change_ring(const struct msg_grant *g, int frames)
+/* Return: 0, or -EIO: this osfd has gone as well */
+static int adopt_all(void)
+{
+	for (struct list *l = conns.next; l != &conns; l = l->next) {
+		struct moved *m = container_of(l, struct moved, link);
+
+		if (grant_adopt(m) < 0) {
+			if (grant_fd() < 0)
+				return -EIO;
+			moved_due(m, OSF_REASON_BROKEN);
+		}
+	}
+	return 0;
+}
+
+/* Frames of both packet sockets are taken, so some are taken twice and none is lost.
+ * @frames: what is to be closed, on return */
+static int change_ring(const struct msg_grant *g, int *frames)
 {
 	struct packet_ring ring = { g->slot_bytes, g->n_slots };
 	int old = packet_fd;
 
+	if (!watch_fd(*frames) || !watch_fd(grant_fd()))
+		return -EMFILE;
 	engine_in(wire_engine, now_ns());
-	int err = engine_reopen(wire_engine, frames, &ring);
-	if (err)
+	int err = engine_reopen(wire_engine, *frames, &ring);
+	if (err) { /* it has closed the descriptor */
+		*frames = -1;
 		return err;
-	packet_fd = frames;
+	}
+	packet_fd = *frames;
 	fds_close(old);
-	return watch_fd(frames) && watch_fd(grant_fd()) ? 0 : -EMFILE;
+	return 0;
 }
 
 /* Return: 0, or a negative errno: there is none, or it does not want us */
@@ -95,19 +115,20 @@ static int seek_osfd(uint64_t now)
 	int err = grant_open(device, &g, &frames, &reply);
 	if (err)
 		return err;
-	for (struct list *l = conns.next; l != &conns; l = l->next) {
-		struct moved *m = container_of(l, struct moved, link);
-
-		if (grant_adopt(m) < 0)
-			moved_due(m, OSF_REASON_BROKEN);
+	err = adopt_all();
+	if (!err)
+		err = change_ring(&g, &frames);
+	if (err) {
+		fds_close(frames);
+		grant_end_new();
+		return err;
 	}
-	err = change_ring(&g, frames);
-	if (err)
-		all_due(OSF_REASON_LINK);
 	grant_end_old();
-	is_lost = grant_fd() < 0;
+	is_lost = false;
+	for (struct list *l = conns.next; l != &conns; l = l->next)
+		moved_found(container_of(l, struct moved, link));
 	log_info("a new osfd has the connections");
-	return is_lost ? -EIO : err;
+	return 0;
 }
 
 static void look_at_osfd(uint64_t now)
@@ -119,6 +140,8 @@ static void look_at_osfd(uint64_t now)
 	again_ns = now + SEEK_NS;
 	log_info("osfd has gone; connections go on without");
 }
+
+bool wire_has_osfd(void) { return !is_lost; }
 
 int wire_wait_for_osfd(void)
 {
@@ -174,7 +197,7 @@ static void check_all(uint64_t now)
 	checked_ns = now;
 	look_at_osfd(now);
 	for (struct list *l = conns.next; l != &conns; l = l->next)
-		moved_check(container_of(l, struct moved, link));
+		moved_check(container_of(l, struct moved, link), !is_lost);
 }
 
 void wire_turn(void)

@@ -66,9 +66,12 @@ MUST_CHECK int wire_freeze(struct moved *m);
 MUST_CHECK int wire_thaw(struct moved *m, const struct image_queues *q,
 			 const void *bytes);
 
-/* For who cannot go on without osfd: waits until a new one has the connections, up to a
- * second from the end of the last one.  Return: 0, or a negative errno */
+/* For who cannot go on without osfd: waits until a new one has the connections, up to
+ * five seconds from the end of the last one.  Return: 0, or a negative errno */
 MUST_CHECK int wire_wait_for_osfd(void);
+
+/* Who can go on without does, as long as this is false. */
+bool wire_has_osfd(void);
 
 void wire_add(struct moved *m);
 void wire_remove(struct moved *m);
