@@ -45,6 +45,7 @@ struct tcp_frame {
 	uint16_t gso_size;
 	uint32_t len; /* payload */
 	uint32_t n_pieces;
+	void *user; /* tcp_set_user() of its connection; NULL: it is of none */
 	struct tcp_piece pieces[TCP_FRAME_PIECES];
 };
 

@@ -12,6 +12,9 @@
 #include "base/nocancel.h"
 #include "osfd/name.h"
 
+/* What osfd does takes microseconds; one that does not answer counts as gone. */
+#define REPLY_S 5
+
 union control {
 	struct cmsghdr head;
 	char buf[CMSG_SPACE(2 * sizeof(int))];
@@ -104,6 +107,7 @@ int osfd_connect(struct reply *hello)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	struct request r = { .hello = { MSG_VERSION, MSG_VERSION_MIN } };
+	struct timeval limit = { .tv_sec = REPLY_S };
 	socklen_t len =
 	    offsetof(struct sockaddr_un, sun_path) + sizeof(OSFD_NAME);
 	int fd = libc.socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -114,6 +118,9 @@ int osfd_connect(struct reply *hello)
 		err = -errno;
 	if (!err)
 		err = check_is_root(fd);
+	if (!err)
+		libc.setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit,
+				sizeof(limit));
 	if (!err)
 		err = osfd_call(fd, MSG_HELLO, &r, NULL, 0, hello, NULL);
 	if (!err)

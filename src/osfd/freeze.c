@@ -296,6 +296,20 @@ int freeze(struct grant *g, int fd, struct frozen *out, struct refusal *why)
 	return 0;
 }
 
+int freeze_undo(struct grant *g, int fd, struct refusal *why)
+{
+	struct connection c;
+	int err = check_place(fd, why);
+
+	if (err)
+		return err;
+	if (connection_of(fd, &c, why) == 0)
+		grant_unsteer(g, &c.key);
+	opt_set(fd, SOL_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
+	opt_set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
+	return 0;
+}
+
 int adopt(struct grant *g, int fd, uint32_t snd_nxt, struct refusal *why)
 {
 	struct connection c;

@@ -49,11 +49,19 @@ MUST_CHECK int freeze(struct grant *g, int fd, struct frozen *out,
 MUST_CHECK int adopt(struct grant *g, int fd, uint32_t snd_nxt,
 		     struct refusal *why);
 
+/* Takes back a freeze of which nobody knows the numbers, or the part of one that was done:
+ * nothing has been sent or received since.  SO_REUSEADDR and SO_KEEPALIVE are the caller's
+ * to restore.  Return: 0, or with a reason -EOPNOTSUPP */
+MUST_CHECK int freeze_undo(struct grant *g, int fd, struct refusal *why);
+
 /* Bytes that the program's engine gives back with a connection: a file's, from its
  * start, in this order. */
 struct queues {
 	int fd; /* -1: there are none */
 	uint32_t n_unread, n_unacked, n_unsent;
+	/* Not 0: they are in a ring that begins at @at, the first one @ring_off behind it. */
+	uint32_t ring_bytes, ring_off;
+	uint64_t at;
 };
 
 /**

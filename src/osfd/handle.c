@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "osfd/freeze.h"
+#include "osfd/held.h"
 #include "osfd/server.h"
 
 struct context {
@@ -70,6 +71,8 @@ static int on_list(struct context *c, const struct request *r)
 		.n_used = p->n_used,
 		.n_segments = counts[STEER_N_SEGMENTS],
 		.n_errors = counts[STEER_N_ERRORS],
+		.n_thawed = p->n_thawed,
+		.n_reset = p->n_reset,
 	};
 	return 0;
 }
@@ -87,16 +90,35 @@ static int on_freeze(struct context *c, const struct request *r)
 {
 	struct grant *g = grant_of(&c->s->ports, r->freeze.grant, c->index);
 
-	return g ? freeze(g, c->fds[0], &c->out->frozen, &c->why) : -EBADF;
+	if (!g)
+		return -EBADF;
+	int err = held_add(g, r->freeze.slot, c->fds[0], &c->why);
+	if (err)
+		return err;
+	err = freeze(g, c->fds[0], &c->out->frozen, &c->why);
+	if (err)
+		held_drop(g, r->freeze.slot);
+	else
+		held_set(g, r->freeze.slot, c->fds[0], &c->out->frozen);
+	return err;
 }
 
 static int on_thaw(struct context *c, const struct request *r)
 {
 	struct grant *g = grant_of(&c->s->ports, r->thaw.grant, c->index);
-	struct queues q = { c->fds[1], r->thaw.n_unread, r->thaw.n_unacked,
-			    r->thaw.n_unsent };
+	struct queues q = {
+		.fd = c->fds[1],
+		.n_unread = r->thaw.n_unread,
+		.n_unacked = r->thaw.n_unacked,
+		.n_unsent = r->thaw.n_unsent,
+	};
 
-	return g ? thaw(g, c->fds[0], &r->thaw.state, &q, &c->why) : -EBADF;
+	if (!g)
+		return -EBADF;
+	int err = thaw(g, c->fds[0], &r->thaw.state, &q, &c->why);
+	/* A program whose connection is not given back resets it. */
+	held_drop(g, r->thaw.slot);
+	return err;
 }
 
 static int on_drop(struct context *c, const struct request *r)
@@ -109,18 +131,64 @@ static int on_drop(struct context *c, const struct request *r)
 	return 0;
 }
 
+/* A program that has not heard of us for long has closed our socket and come again: the
+ * end of its old grants is no end of the connection. */
+static void forget_elsewhere(struct context *c, const struct grant *but)
+{
+	struct connection conn;
+	struct refusal why;
+
+	if (connection_of(c->fds[0], &conn, &why) < 0)
+		return;
+	for (unsigned i = 0; i < GRANTS_MAX; i++) {
+		struct grant *g = &c->s->ports.grant[i];
+
+		if (g->port && g != but && c->s->client[g->owner].silent_ns)
+			held_forget(g, &conn.key);
+	}
+}
+
 static int on_adopt(struct context *c, const struct request *r)
 {
 	struct grant *g = grant_of(&c->s->ports, r->adopt.grant, c->index);
 
-	return g ? adopt(g, c->fds[0], r->adopt.snd_nxt, &c->why) : -EBADF;
+	if (!g)
+		return -EBADF;
+	int err = held_add(g, r->adopt.slot, c->fds[0], &c->why);
+	if (err)
+		return err;
+	err = adopt(g, c->fds[0], r->adopt.snd_nxt, &c->why);
+	if (err)
+		held_drop(g, r->adopt.slot);
+	else
+		held_set(g, r->adopt.slot, c->fds[0], &r->adopt.state);
+	if (!err)
+		forget_elsewhere(c, g);
+	return err;
+}
+
+static int on_escrow(struct context *c, const struct request *r)
+{
+	struct grant *g = grant_of(&c->s->ports, r->escrow.grant, c->index);
+
+	return g ? held_open(g, c->fds[0], &c->why) : -EBADF;
+}
+
+static int on_undo(struct context *c, const struct request *r)
+{
+	struct grant *g = grant_of(&c->s->ports, r->undo.grant, c->index);
+
+	return g ? freeze_undo(g, c->fds[0], &c->why) : -EBADF;
 }
 
 static int (*const handlers[MSG_TYPES])(struct context *,
 					const struct request *) = {
-	[MSG_HELLO] = on_hello, [MSG_ADD] = on_add,   [MSG_DEL] = on_del,
-	[MSG_LIST] = on_list,   [MSG_OPEN] = on_open, [MSG_FREEZE] = on_freeze,
-	[MSG_THAW] = on_thaw,   [MSG_DROP] = on_drop, [MSG_ADOPT] = on_adopt,
+	[MSG_HELLO] = on_hello, [MSG_ADD] = on_add,
+	[MSG_DEL] = on_del,     [MSG_LIST] = on_list,
+	[MSG_OPEN] = on_open,   [MSG_FREEZE] = on_freeze,
+	[MSG_THAW] = on_thaw,   [MSG_DROP] = on_drop,
+	[MSG_ADOPT] = on_adopt, [MSG_ESCROW] = on_escrow,
+	[MSG_UNDO] = on_undo,
 };
 
 void client_serve(struct server *s, int index, const void *buf, size_t len,

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "osfd/confine.h"
+#include "osfd/held.h"
 #include "osfd/policy.h"
 #include "osfd/server.h"
 
@@ -192,6 +193,7 @@ int main(int argc, char **argv)
 		if (err)
 			return complain("cannot go into the background", err);
 	}
+	held_init();
 	err = confine();
 	if (!err)
 		err = server_run(&s);

@@ -22,6 +22,8 @@ static const struct {
 	[MSG_THAW] = { sizeof(struct msg_thaw), 2 },
 	[MSG_DROP] = { sizeof(struct msg_drop), 0 },
 	[MSG_ADOPT] = { sizeof(struct msg_adopt), 1 },
+	[MSG_ESCROW] = { sizeof(struct msg_escrow), 1 },
+	[MSG_UNDO] = { sizeof(struct msg_undo), 1 },
 };
 
 size_t request_len(enum msg_type type) { return HEAD + types[type].n_bytes; }
@@ -83,8 +85,11 @@ static bool body_is_sane(const struct request *r)
 	case MSG_LIST:
 	case MSG_FREEZE:
 	case MSG_DROP:
-	case MSG_ADOPT:
+	case MSG_ESCROW:
+	case MSG_UNDO:
 		return true;
+	case MSG_ADOPT:
+		return frozen_is_sane(&r->adopt.state);
 	case MSG_NONE:
 	case MSG_TYPES:
 		break;

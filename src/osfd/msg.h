@@ -46,6 +46,8 @@ enum msg_type {
 	MSG_THAW,
 	MSG_DROP,
 	MSG_ADOPT,
+	MSG_ESCROW,
+	MSG_UNDO,
 	MSG_TYPES,
 };
 
@@ -71,6 +73,13 @@ struct msg_list {
 /* The connection that comes as a descriptor; @grant: see struct msg_grant. */
 struct msg_freeze {
 	uint32_t grant;
+	uint32_t slot; /* of the escrow, from 1 on; 0: none */
+};
+
+/* The descriptor is the program's escrow (escrow.h).  An osfd that does not know this
+ * request gives nothing back for programs that die. */
+struct msg_escrow {
+	uint32_t grant;
 };
 
 /* A connection that an osfd has frozen which runs no longer.  The program has opened a new
@@ -78,6 +87,15 @@ struct msg_freeze {
 struct msg_adopt {
 	uint32_t grant;
 	uint32_t snd_nxt; /* as FREEZE has said */
+	uint32_t slot;    /* as in struct msg_freeze */
+	/* With a slot: as FREEZE has said, and the timestamp as it is now. */
+	struct frozen state;
+};
+
+/* A connection of which nobody knows whether an osfd that has gone had frozen it: the
+ * kernel goes on with it. */
+struct msg_undo {
+	uint32_t grant;
 };
 
 /* A connection that has ended, so that its anchor no longer tells its addresses.  A
@@ -93,6 +111,7 @@ struct msg_thaw {
 	uint32_t grant;
 	uint32_t n_unread, n_unacked, n_unsent;
 	struct frozen state;
+	uint32_t slot; /* as in struct msg_freeze */
 };
 
 struct request {
@@ -105,6 +124,8 @@ struct request {
 		struct msg_freeze freeze;
 		struct msg_drop drop;
 		struct msg_adopt adopt;
+		struct msg_escrow escrow;
+		struct msg_undo undo;
 		struct msg_thaw thaw;
 	};
 };
@@ -122,6 +143,8 @@ struct msg_listed {
 	struct msg_port port;
 	uint32_t n_grants, n_used; /* n_used: connections at the moment */
 	uint64_t n_segments, n_errors;
+	/* Connections of programs that have died: given to the kernel, and reset. */
+	uint64_t n_thawed, n_reset;
 };
 
 struct reply {

@@ -178,7 +178,9 @@ int grant_open(struct ports *ps, const char *dev, uint32_t uid, int owner,
 		steer_close(&s);
 		return fd;
 	}
-	*g = (struct grant){ .port = p, .steer = s, .owner = owner };
+	*g = (struct grant){
+		.port = p, .steer = s, .owner = owner, .escrow_fd = -1
+	};
 	p->n_grants++;
 	fds[0] = fd;
 	fds[1] = s.link_fd;

@@ -29,13 +29,20 @@
 struct port {
 	struct msg_port is; /* dev[0] == 0: a free entry */
 	uint32_t n_grants, n_used;
+	uint32_t n_held; /* connections that osfd has a descriptor of */
+	/* Connections of dead programs: given to the kernel, and reset. */
+	uint64_t n_thawed, n_reset;
 };
+
+struct held;
 
 struct grant {
 	struct port *port; /* NULL: a free entry */
 	struct steer steer;
 	uint32_t n_flows;
 	int owner; /* the client's index */
+	int escrow_fd;
+	struct held *held; /* held.c: ESCROW_SLOTS of them, or NULL */
 };
 
 struct ports {
@@ -87,7 +94,7 @@ MUST_CHECK int grant_open(struct ports *ps, const char *dev, uint32_t uid,
 			  int owner, struct msg_grant *out, int fds[2],
 			  struct refusal *why);
 
-/* The kernel gets all frames.  The peers of connections that are still frozen are made
+/* The kernel gets all frames.  The table of held connections is empty.  The peers of connections that are still frozen are made
  * to hear that nobody serves them any more (segment.h). */
 void grant_close(struct grant *g);
 

@@ -12,11 +12,16 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+#include "osfd/held.h"
+#include "osfd/sockopt.h"
+
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
 #define BACKLOG 64
 #define EVENTS 32
+#define SILENT_MS 1000
 
 /* What an event is about: the socket itself, a signal, or a client's two descriptors. */
 enum { TAG_LISTEN = CLIENTS_MAX, TAG_SIGNAL, TAG_DEATH = 1 << 16 };
@@ -57,16 +62,38 @@ int server_listen(struct server *s)
 	return err ? err : watch(s, s->signal_fd, TAG_SIGNAL);
 }
 
-static void client_close(struct server *s, int index)
+static bool client_has_grant(const struct server *s, int index)
+{
+	for (unsigned i = 0; i < GRANTS_MAX; i++)
+		if (s->ports.grant[i].port && s->ports.grant[i].owner == index)
+			return true;
+	return false;
+}
+
+static void client_close(struct server *s, int index, bool is_dead)
 {
 	struct client *c = &s->client[index];
 
-	for (unsigned i = 0; i < GRANTS_MAX; i++)
-		if (s->ports.grant[i].port && s->ports.grant[i].owner == index)
-			grant_close(&s->ports.grant[i]);
+	for (unsigned i = 0; i < GRANTS_MAX; i++) {
+		struct grant *g = &s->ports.grant[i];
+
+		if (!g->port || g->owner != index)
+			continue;
+		held_end(g, is_dead);
+		grant_close(g);
+	}
 	close(c->fd);
 	close(c->pid_fd);
 	*c = (struct client){ .fd = -1, .pid_fd = -1 };
+}
+
+/* It asks for nothing more.  The pidfd tells when it is dead. */
+static void client_silence(struct server *s, int index)
+{
+	struct client *c = &s->client[index];
+
+	epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+	c->silent_ns = now_ns();
 }
 
 /* The process at the other end, by a descriptor that names no other one later. */
@@ -121,7 +148,7 @@ static void client_accept(struct server *s)
 	s->client[i] = c;
 	if (watch(s, c.fd, (uint32_t)i) ||
 	    watch(s, c.pid_fd, (uint32_t)i | TAG_DEATH))
-		client_close(s, i);
+		client_close(s, i, false);
 }
 
 /* Descriptors that came, all of them, also more than a request may have. */
@@ -192,7 +219,7 @@ static void client_read(struct server *s, int index)
 
 	if (n <= 0) {
 		if (n == 0 || errno != EAGAIN)
-			client_close(s, index);
+			client_silence(s, index);
 		return;
 	}
 	unsigned n_fds = take_fds(&msg, fds, TAKE_MAX);
@@ -201,9 +228,9 @@ static void client_read(struct server *s, int index)
 		client_serve(s, index, buf, (size_t)n, fds, n_fds, &out,
 			     out_fds, owned);
 	while (n_fds)
-		close(fds[--n_fds]);
+		socket_close(fds[--n_fds]);
 	if (is_cut || reply_send(fd, &out, out_fds) < 0)
-		client_close(s, index);
+		client_silence(s, index);
 	for (int i = 0; i < 2; i++)
 		if (owned[i])
 			close(out_fds[i]);
@@ -220,9 +247,30 @@ static void event(struct server *s, uint32_t tag)
 	else if (s->client[index].fd < 0)
 		return; /* closed by an event before this one */
 	else if (tag & TAG_DEATH)
-		client_close(s, (int)index);
-	else
+		client_close(s, (int)index, true);
+	else if (!s->client[index].silent_ns)
 		client_read(s, (int)index);
+}
+
+/* Ends the clients that are silent and do not die.  Return: milliseconds until there is
+ * one, or -1 */
+static int end_silent(struct server *s)
+{
+	uint64_t now = now_ns();
+	bool any = false;
+
+	for (int i = 0; i < CLIENTS_MAX; i++) {
+		const struct client *c = &s->client[i];
+
+		if (c->fd < 0 || !c->silent_ns)
+			continue;
+		if (!client_has_grant(s, i) ||
+		    now - c->silent_ns > SILENT_MS * NS_PER_MS)
+			client_close(s, i, false);
+		else
+			any = true;
+	}
+	return any ? SILENT_MS / 10 : -1;
 }
 
 static bool has_nothing_to_do(struct server *s)
@@ -237,13 +285,15 @@ int server_run(struct server *s)
 {
 	struct epoll_event ev[EVENTS];
 	bool was_used = false;
+	int wait_ms = -1;
 
 	while (!s->is_ending && !(was_used && has_nothing_to_do(s))) {
-		int n = epoll_wait(s->epoll_fd, ev, EVENTS, -1);
+		int n = epoll_wait(s->epoll_fd, ev, EVENTS, wait_ms);
 		if (n < 0 && errno != EINTR)
 			return -errno;
 		for (int i = 0; i < n; i++)
 			event(s, ev[i].data.u32);
+		wait_ms = end_silent(s);
 		was_used = true;
 	}
 	return 0;

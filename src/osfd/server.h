@@ -10,7 +10,8 @@
  *
  * A client is a process, by its SO_PEERCRED and its pidfd.  A request takes a bounded
  * time.  A client that does not read its replies is closed, and the grants of a client
- * end when it closes its socket or dies, even where a child has copies.
+ * end when it closes its socket or dies, even where a child has copies.  The connections of
+ * a dead one go on in the kernel; those of a living one, which may still send, are reset.
  */
 #pragma once
 
@@ -26,6 +27,9 @@ struct client {
 	int fd, pid_fd; /* fd < 0: a free entry */
 	uint32_t uid;
 	uint32_t version; /* 0: has not said hello */
+	/* Not 0: has closed its socket at that time.  A program that is killed does this
+	 * some moments before it is dead. */
+	uint64_t silent_ns;
 };
 
 struct server {

@@ -119,14 +119,27 @@ static int set_options(int fd, const struct frozen *f)
 	return opt_set(fd, SOL_TCP, TCP_TIMESTAMP, (int)f->timestamp);
 }
 
-/* Bytes of the file go to the socket.  @max: in one call.
+/* Where a byte of the queues is in the file, and how many follow it there. */
+static uint64_t place_of(const struct queues *q, uint64_t off, uint32_t *n)
+{
+	if (!q->ring_bytes)
+		return q->at + off;
+	uint64_t in_ring = (q->ring_off + off) % q->ring_bytes;
+
+	*n = (uint32_t)MIN((uint64_t)*n, q->ring_bytes - in_ring);
+	return q->at + in_ring;
+}
+
+/* Bytes of the file go to the socket.
  * Return: 0; -EIO: the file is too short; -ENOBUFS: the socket does not take all */
 static int put_bytes(int fd, const struct queues *q, uint64_t off, uint32_t n)
 {
 	char buf[CHUNK];
 
 	while (n) {
-		ssize_t got = pread(q->fd, buf, MIN(n, CHUNK), (off_t)off);
+		uint32_t part = MIN(n, CHUNK);
+		uint64_t at = place_of(q, off, &part);
+		ssize_t got = pread(q->fd, buf, part, (off_t)at);
 		if (got <= 0)
 			return -EIO;
 		ssize_t put =

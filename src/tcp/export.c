@@ -174,6 +174,24 @@ int tcp_export(const struct tcp_conn *c, struct tcp_image *out, uint64_t now_ns)
 	return 0;
 }
 
+void tcp_export_numbers(const struct tcp_conn *c, struct tcp_numbers *out)
+{
+	seq32 wup = seq_min(c->last_ack_sent, c->rcv_nxt);
+
+	*out = (struct tcp_numbers){
+		.snd_una = c->snd_una,
+		.snd_nxt = seq_min(c->snd_nxt, c->snd_end),
+		.snd_end = c->snd_end,
+		.rcv_nxt = c->rcv_nxt,
+		.n_unread = c->rcvq_bytes,
+		.snd_wl1 = c->snd_wl1,
+		.snd_wnd = c->snd_wnd,
+		.max_wnd = c->max_wnd,
+		.rcv_wup = wup,
+		.rcv_wnd = seq_len(wup, c->rcv_adv),
+	};
+}
+
 static uint32_t queue_copy(const struct queue *q, uint8_t *buf, uint32_t cap)
 {
 	uint32_t done = 0;

@@ -136,6 +136,19 @@ struct tcp_image {
 MUST_CHECK int tcp_export(const struct tcp_conn *c, struct tcp_image *out,
 			  uint64_t now_ns);
 
+/* Of struct tcp_image, what each segment changes. */
+struct tcp_numbers {
+	seq32 snd_una, snd_nxt, snd_end, rcv_nxt;
+	uint32_t n_unread;
+	seq32 snd_wl1;
+	uint32_t snd_wnd, max_wnd;
+	seq32 rcv_wup;
+	uint32_t rcv_wnd;
+};
+
+/* The same numbers as tcp_export(), of an established connection.  Cheap. */
+void tcp_export_numbers(const struct tcp_conn *c, struct tcp_numbers *out);
+
 /* Copies the bytes from snd_una to snd_end, @cap at most.  Return: how many */
 uint32_t tcp_export_queued(const struct tcp_conn *c, void *buf, uint32_t cap);
 

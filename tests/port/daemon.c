@@ -6,20 +6,18 @@
  *
  * osfd runs HERE, and the kernel is the peer THERE.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "osfd/client.h"
-#include "osfd/steer.h"
+#include "osfd_run.h"
 #include "unit.h"
 #include "world.h"
 
@@ -27,104 +25,9 @@
 #define CYCLES 200
 #define ADDS 300
 #define STEP_NS 20000
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
 
 static struct world world;
-static const char *osfd_path, *osf_path;
-static pid_t osfd_pid;
-
-static void osfd_run(void)
-{
-	struct reply hello;
-
-	world_enter(&world, HERE);
-	osfd_pid = fork();
-	if (!osfd_pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* also where a test fails */
-		execl(osfd_path, "osfd", "--foreground", "--policy",
-		      "/dev/null", NULL);
-		_exit(127);
-	}
-	for (int i = 0; i < 5000; i++) {
-		int fd = osfd_connect(&hello);
-		if (fd >= 0) {
-			close(fd);
-			return;
-		}
-		assert_int_equal(fd, -ECONNREFUSED);
-		assert_int_equal(waitpid(osfd_pid, NULL, WNOHANG), 0);
-		poll(NULL, 0, 1);
-	}
-	fail_msg("osfd does not listen");
-}
-
-static void osfd_kill(int sig)
-{
-	kill(osfd_pid, sig);
-	assert_int_equal(waitpid(osfd_pid, NULL, 0), osfd_pid);
-}
-
-static int must_connect(void)
-{
-	struct reply hello;
-	int fd = osfd_connect(&hello);
-
-	assert_true(fd >= 0);
-	return fd;
-}
-
-static int port_call(int fd, enum msg_type type, uint32_t uid, struct reply *r)
-{
-	struct request q = { .port = { .dev = "va", .uid = uid } };
-
-	return osfd_call(fd, type, &q, NULL, 0, r, NULL);
-}
-
-/* What a program has of a port. */
-struct program {
-	int osfd, link;
-	struct packet_port port;
-	uint32_t grant;
-};
-
-static void program_open(struct program *p)
-{
-	struct request q = { .port = { .dev = "va" } };
-	struct reply r;
-	int fds[2];
-
-	p->osfd = must_connect();
-	assert_int_equal(osfd_call(p->osfd, MSG_OPEN, &q, NULL, 0, &r, fds), 0);
-	struct packet_ring ring = { r.grant.slot_bytes, r.grant.n_slots };
-	assert_int_equal(packet_open(&p->port, fds[0], &ring), 0);
-	p->link = fds[1];
-	p->grant = r.grant.grant;
-}
-
-static void program_close(struct program *p)
-{
-	packet_close(&p->port);
-	close(p->link);
-	close(p->osfd);
-}
-
-static int program_freeze(struct program *p, int fd, struct reply *r)
-{
-	struct request q = { .freeze = { p->grant } };
-
-	return osfd_call(p->osfd, MSG_FREEZE, &q, &fd, 1, r, NULL);
-}
-
-static int program_thaw(struct program *p, int fd, const struct frozen *f)
-{
-	struct request q = { .thaw = { .grant = p->grant, .state = *f } };
-	int fds[2] = { fd, fd }; /* there are no bytes to read */
-	struct reply r;
-
-	return osfd_call(p->osfd, MSG_THAW, &q, fds, 2, &r, NULL);
-}
+static const char *osf_path;
 
 static void ping(const struct pair *p)
 {
@@ -145,27 +48,11 @@ static void ping(const struct pair *p)
 	}
 }
 
-static uint32_t n_listed(int fd, struct msg_listed *first)
-{
-	struct reply r;
-
-	for (uint32_t i = 0;; i++) {
-		struct request q = { .list = { i } };
-		int err = osfd_call(fd, MSG_LIST, &q, NULL, 0, &r, NULL);
-		if (err) {
-			assert_int_equal(err, -ENOENT);
-			return i;
-		}
-		if (i == 0)
-			*first = r.listed;
-	}
-}
-
 static int setup(void **state)
 {
 	struct reply r;
 
-	osfd_run();
+	osfd_run(&world);
 	int fd = must_connect();
 	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), 0);
 	close(fd);
@@ -285,7 +172,7 @@ static void a_program_goes_on_without_osfd(void **state)
 	assert_true(port_wait(&prog.port, &f));
 	packet_rx_done(&prog.port);
 
-	osfd_run();
+	osfd_run(&world);
 	int fd = must_connect();
 	assert_int_equal(n_listed(fd, &l), 1); /* as before the kill */
 	assert_string_equal(l.port.dev, "va");
@@ -415,20 +302,6 @@ static void send_garbage(int fd, struct rng *rng, int pass)
 	(void)sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-static unsigned n_fds_of(pid_t pid)
-{
-	char path[64];
-	unsigned n = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-	DIR *dir = opendir(path);
-	assert_non_null(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
-}
-
 /* Random requests and descriptors from a program that hardly reads what it is told.
  * Others are served, the port stays, and no descriptor stays open in osfd. */
 static void garbage_harms_nobody(void **state)
@@ -551,7 +424,7 @@ static void osf_port_starts_osfd_and_ends_it(void **state)
 	must_run("! %s port add nodevice 2>/dev/null", osf_path);
 	must_run("%s port del va --user %d", osf_path, SOMEBODY);
 	osfd_wait_end();
-	osfd_run();
+	osfd_run(&world);
 }
 
 /* The osfd that ends with its last port still has its name for a moment: here `osf port
@@ -580,24 +453,7 @@ static void osf_port_add_meets_an_osfd_that_ends(void **state)
 	}
 	must_run("%s port del va", osf_path);
 	osfd_wait_end();
-	osfd_run();
-}
-
-static void remove_state(void)
-{
-	char path[64];
-	uint64_t cookie;
-	socklen_t len = sizeof(cookie);
-
-	world_enter(&world, HERE);
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	assert_int_equal(
-	    getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len), 0);
-	close(fd);
-	snprintf(path, sizeof(path), "/run/osf/ports-%llu",
-		 (unsigned long long)cookie);
-	unlink(path);
-	rmdir("/run/osf"); /* where nobody else uses it */
+	osfd_run(&world);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -625,6 +481,6 @@ int main(int argc, char **argv)
 	osf_path = argv[2];
 	world_open(&world);
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
-	remove_state();
+	osfd_forget(&world);
 	return failed;
 }

@@ -224,8 +224,10 @@ static void to_kernel(struct stage *s)
 	uint32_t queued =
 	    tcp_export_queued(s->c, buf + unread, sizeof(buf) - unread);
 	assert_int_equal(queued, n.n_unacked + n.n_unsent);
-	struct queues q = { memfd_create("queues", MFD_CLOEXEC), n.n_unread,
-			    n.n_unacked, n.n_unsent };
+	struct queues q = { .fd = memfd_create("queues", MFD_CLOEXEC),
+			    .n_unread = n.n_unread,
+			    .n_unacked = n.n_unacked,
+			    .n_unsent = n.n_unsent };
 	assert_int_equal(write(q.fd, buf, unread + queued), unread + queued);
 	tcp_forget(s->c, now_ns());
 	s->c = NULL;

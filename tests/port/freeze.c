@@ -256,8 +256,10 @@ static void the_engines_bytes_come_back(bool is_v6, bool is_acceptor)
 	struct stage s;
 	struct frozen f;
 	uint8_t buf[3 * PART], got[2 * PART];
-	struct queues q = { memfd_create("queues", MFD_CLOEXEC), PART, PART,
-			    PART };
+	struct queues q = { .fd = memfd_create("queues", MFD_CLOEXEC),
+			    .n_unread = PART,
+			    .n_unacked = PART,
+			    .n_unsent = PART };
 
 	stage_open(&s, is_v6, is_acceptor);
 	become_quiet(&s);
@@ -313,8 +315,8 @@ static void only_bytes_in_memory_are_read(bool is_v6, bool is_acceptor)
 	struct stage s;
 	struct frozen f;
 	struct refusal why;
-	struct queues q = { open("/proc/self/exe", O_RDONLY | O_CLOEXEC), 1, 0,
-			    0 };
+	struct queues q = { .fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC),
+			    .n_unread = 1 };
 
 	stage_open(&s, is_v6, is_acceptor);
 	become_quiet(&s);

@@ -131,13 +131,15 @@ static void print_one(struct table *t, const struct msg_listed *l)
 	table_cell(t, "%u", l->port.n_flows);
 	table_cell(t, "%llu", (unsigned long long)l->n_segments);
 	table_cell(t, "%llu", (unsigned long long)l->n_errors);
+	table_cell(t, "%llu", (unsigned long long)l->n_thawed);
+	table_cell(t, "%llu", (unsigned long long)l->n_reset);
 }
 
 static int list(int fd)
 {
 	static const char *const headings[] = {
-		"DEVICE", ">UID",      ">PROGRAMS", ">FLOWS",
-		">MAX",   ">SEGMENTS", ">ERRORS",
+		"DEVICE",    ">UID",    ">PROGRAMS", ">FLOWS", ">MAX",
+		">SEGMENTS", ">ERRORS", ">THAWED",   ">RESET",
 	};
 	struct table t = { .headings = headings,
 			   .n_columns = sizeof(headings) / sizeof(*headings) };

@@ -215,7 +215,11 @@ static struct tcp_frame *ether_room(struct port *port, uint64_t now_ns)
 
 static void ether_send(struct port *port, struct tcp_frame *f, uint64_t now_ns)
 {
-	try_to_send(of(port), now_ns);
+	struct ether_port *p = of(port);
+
+	if (p->leaves && f->user)
+		p->leaves(f->user);
+	try_to_send(p, now_ns);
 }
 
 static void ether_flush(struct port *port, uint64_t now_ns) {}
@@ -270,6 +274,20 @@ int ether_open(struct ether_port *p, int fd, const struct packet_ring *ring)
 	if (err)
 		packet_close(&p->io);
 	return err;
+}
+
+int ether_reopen(struct ether_port *p, int fd, const struct packet_ring *ring)
+{
+	struct packet_port io;
+	int err = packet_open(&io, fd, ring);
+
+	if (err)
+		return err;
+	io.stats = p->io.stats;
+	p->io.fd = -1;
+	packet_close(&p->io);
+	p->io = io;
+	return 0;
 }
 
 void ether_show(struct ether_port *p, const char *program)

@@ -39,9 +39,11 @@ struct ether_port {
 	void *mem;
 	size_t mem_bytes;
 	struct tcp_frame frame; /* the one that leaves */
-	bool is_full;           /* the device has not taken @frame */
-	uint64_t retry_ns;      /* then: when to try again */
-	int err;                /* negative: the device takes nothing more */
+	/* NULL, or told of a connection (tcp_set_user()) before a frame of it leaves */
+	void (*leaves)(void *user);
+	bool is_full;      /* the device has not taken @frame */
+	uint64_t retry_ns; /* then: when to try again */
+	int err;           /* negative: the device takes nothing more */
 	uint8_t mac[ETHER_MAC];
 	struct ether_hop hops[ETHER_HOPS];
 	uint32_t n_hops;
@@ -64,6 +66,12 @@ MUST_CHECK int ether_open(struct ether_port *p, int fd,
 			  const struct packet_ring *ring);
 /* Lets `osf tap' see the port's frames, as @program's, as far as there is memory for it. */
 void ether_show(struct ether_port *p, const char *program);
+
+/* Goes on with another packet socket, of the same device.  What the ring of the old one
+ * holds is lost.  @fd: as for ether_open(); the old one is the caller's on success.
+ * Return: as packet_open(), and then the old one is used still */
+MUST_CHECK int ether_reopen(struct ether_port *p, int fd,
+			    const struct packet_ring *ring);
 
 /* The stack holds no frame any more. */
 void ether_close(struct ether_port *p);

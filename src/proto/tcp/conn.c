@@ -3,6 +3,7 @@
 #include "proto/tcp/conn.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/libc.h"
 #include "base/log.h"
 #include "base/nocancel.h"
@@ -53,13 +55,24 @@ static void tell_now(const struct moved *m)
  * There.
  */
 
+/* osfd closes a copy of the descriptor, and does not wait for that. */
+static bool lingers(int fd)
+{
+	struct linger l = { 0 };
+	socklen_t len = sizeof(l);
+
+	return !libc.getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) &&
+	       l.l_onoff && l.l_linger;
+}
+
 /* Options that only the kernel has, on a socket that keeps them. */
 static bool is_special(struct sock *sk, int fd)
 {
 	return sk->w->times || sk->w->zc_on || sk->w->is_async ||
 	       sockopt_int(fd, SOL_SOCKET, SO_ZEROCOPY) ||
 	       sockopt_int(fd, SOL_SOCKET, SO_OOBINLINE) ||
-	       sockopt_int(fd, IPPROTO_TCP, TCP_CORK) || sk->w->shut;
+	       sockopt_int(fd, IPPROTO_TCP, TCP_CORK) || sk->w->shut ||
+	       lingers(fd);
 }
 
 /* Before the first byte the peer may still wait for our ACK: see tcp/export.h. */
@@ -87,7 +100,7 @@ static int import(struct moved *m, int fd, const uint8_t mac[6])
 		return 0;
 	log_info("fd %d: our TCP does not take it: %s", fd, strerror(-err));
 	struct image_queues none = { 0 };
-	int lost = wire_thaw(fd, &m->frozen, &none, NULL);
+	int lost = wire_thaw(m, &none, NULL);
 	return lost ? lost : err;
 }
 
@@ -104,6 +117,21 @@ static enum osf_reason reason_of(int err)
 	default:
 		return OSF_REASON_NOT_FROZEN;
 	}
+}
+
+static void begin_escrow(struct moved *m)
+{
+	struct tcp_numbers n;
+
+	tcp_export_numbers(m->c, &n);
+	escrow_begin(&m->escrow, &n);
+}
+
+static void let_go(struct moved *m)
+{
+	escrow_give(&m->escrow);
+	fds_close(m->fd);
+	free(m);
 }
 
 /* With both locks of the socket, and the wire's. */
@@ -123,13 +151,15 @@ static int move_there(struct sock *sk, int fd, uint32_t ifindex,
 	if (!m)
 		return -ENOMEM;
 	m->sk = sk;
-	err = wire_freeze(fd, &m->frozen);
+	m->fd = fds_hide_spare(libc.fcntl(fd, F_DUPFD_CLOEXEC, 0));
+	err = m->fd < 0 ? -EMFILE : wire_freeze(m);
 	if (!err)
 		err = import(m, fd, mac);
 	if (err) {
-		free(m);
+		let_go(m);
 		return err;
 	}
+	begin_escrow(m);
 	tcp_set_user(m->c, m);
 	tcp_hold_end(m->c, true, now_ns());
 	m->events = tcp_poll(m->c);
@@ -190,7 +220,7 @@ static void refresh(const struct moved *m, struct frozen *f)
 }
 
 /* With the wire's lock.  0, or the connection cannot be saved. */
-static int give_back(struct moved *m, int fd)
+static int give_back(struct moved *m)
 {
 	struct image_queues q;
 	struct tcp_image x;
@@ -203,7 +233,7 @@ static int give_back(struct moved *m, int fd)
 	frozen_of_image(&x, &m->frozen, &q);
 	refresh(m, &m->frozen);
 	uint8_t *bytes = take_bytes(m, &q);
-	err = bytes ? wire_thaw(fd, &m->frozen, &q, bytes) : -ENOMEM;
+	err = bytes ? wire_thaw(m, &q, bytes) : -ENOMEM;
 	free(bytes);
 	if (!err)
 		tcp_forget(m->c, now_ns());
@@ -249,14 +279,14 @@ static bool back_locked(struct sock *sk, int fd, enum osf_reason why)
 
 	wire_lock();
 	tell_now(m);
-	int err = give_back(m, fd);
+	int err = give_back(m);
 	if (err)
 		cut_off(m, fd, err);
 	m->c = NULL;
 	wire_remove(m);
+	let_go(m);
 	wire_unlock();
 	keep(sk, NULL);
-	free(m);
 	sk->st->proto = OSF_PROTO_INET;
 	sock_set_reason(sk, why);
 	store_rlx(&sk->st->n_thaws, sk->st->n_thaws + !err);
@@ -314,13 +344,43 @@ void moved_due(struct moved *m, enum osf_reason why)
 	sock_notify(m->sk, POLLIN | POLLOUT | READY_NEWS);
 }
 
+void moved_say(struct moved *m)
+{
+	struct tcp_numbers n;
+	enum tcp_end end = tcp_held_end(m->c);
+
+	tcp_export_numbers(m->c, &n);
+	escrow_say(&m->escrow, &n,
+		   end == TCP_END_FIN     ? FROZEN_PEER_FIN
+		   : end == TCP_END_RESET ? FROZEN_PEER_RESET
+					  : 0);
+}
+
+uint32_t moved_room(struct moved *m)
+{
+	struct tcp_numbers n;
+
+	tcp_export_numbers(m->c, &n);
+	if (!seq_eq(n.snd_una, m->escrow.una))
+		moved_say(m);
+	return escrow_room(&m->escrow);
+}
+
 /* Retransmissions that nobody answers: the kernel knows more ways. */
 #define BACKOFFS_MAX 2
 
-void moved_check(struct moved *m)
+void moved_found(struct moved *m)
+{
+	if (tcp_unsent_bytes(m->c))
+		moved_due(m, OSF_REASON_BULK);
+}
+
+void moved_check(struct moved *m, bool may_leave)
 {
 	struct tcp_conn_info i;
 
+	if (!may_leave)
+		return;
 	tcp_get_info(m->c, &i, now_ns());
 	tell(m, &i);
 	if (i.tcpi_backoff > BACKOFFS_MAX)

@@ -10,7 +10,8 @@
  * only a kernel's socket can do.  Its descriptor is the same all the time.
  *
  * Files: conn.c moves there and back; io.c moves bytes; wait.c has readiness and sleeps;
- * table.c is the table of operations; wire.c has the process's engine.
+ * table.c is the table of operations; wire.c has the process's engine, escrow.c what osfd
+ * needs where this process dies.
  *
  * What the engine sees and only the kernel can do (the peer's FIN or reset, a device that
  * is gone) makes a connection due: the next call or look on it gives it back.
@@ -23,6 +24,7 @@
 #include "base/list.h"
 #include "osf/stats.h"
 #include "osfd/frozen.h"
+#include "proto/tcp/escrow.h"
 #include "sock/sock.h"
 #include "sock/sock_ops.h"
 
@@ -33,7 +35,9 @@ struct moved {
 	struct tcp_conn *c;
 	struct list link;     /* of the wire's */
 	struct frozen frozen; /* as osfd has said */
-	uint32_t events;      /* enum tcp_events, after the last turn */
+	struct escrow escrow;
+	int fd; /* of the anchor, our own: for an osfd that has it no more */
+	uint32_t events; /* enum tcp_events, after the last turn */
 	uint32_t due; /* enum osf_reason: to be given back for; 0: it is not */
 	uint64_t tx_bytes, rx_bytes;
 };
@@ -74,8 +78,15 @@ void moved_after_fork(struct sock *sk);
 /* With wire_lock(): the engine has news of it; it has to go back. */
 void moved_news(struct moved *m);
 void moved_due(struct moved *m, enum osf_reason why);
-/* The same, now and then: does nobody answer? */
-void moved_check(struct moved *m);
+/* The same, now and then: does nobody answer?  @may_leave: osfd is there */
+void moved_check(struct moved *m, bool may_leave);
+/* The same: a new osfd is there. */
+void moved_found(struct moved *m);
+
+/* The same, before a frame leaves and after a call: the escrow gets the numbers. */
+void moved_say(struct moved *m);
+/* How many bytes send() may take, as far as the escrow goes. */
+uint32_t moved_room(struct moved *m);
 
 /* io.c */
 ssize_t moved_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,

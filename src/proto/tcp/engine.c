@@ -107,6 +107,16 @@ void engine_close(struct engine *e)
 	munmap(e, sizeof(*e));
 }
 
+void engine_on_leave(struct engine *e, void (*leaves)(void *user))
+{
+	e->ether.leaves = leaves;
+}
+
+int engine_reopen(struct engine *e, int fd, const struct packet_ring *ring)
+{
+	return ether_reopen(&e->ether, fd, ring);
+}
+
 struct tcp_stack *engine_stack(struct engine *e) { return e->stack; }
 int engine_fd(const struct engine *e) { return e->ether.io.fd; }
 

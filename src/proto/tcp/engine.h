@@ -37,6 +37,16 @@ MUST_CHECK int engine_open(int fd, const struct engine_device *dev,
 /* Without a word to the peers of connections that are left. */
 void engine_close(struct engine *e);
 
+/* @leaves is told of a connection (tcp_set_user()) before a frame of it leaves. */
+void engine_on_leave(struct engine *e, void (*leaves)(void *user));
+
+/* Goes on with the packet socket of another grant for the same device, once the frames of
+ * the old one are taken: call engine_in() before.  @fd: as for engine_open(); the old
+ * one is the caller's on success.  Return: 0, or a negative errno; then the old socket is
+ * used still */
+MUST_CHECK int engine_reopen(struct engine *e, int fd,
+			     const struct packet_ring *ring);
+
 struct tcp_stack *engine_stack(struct engine *e);
 /* Readable when a frame has arrived. */
 int engine_fd(const struct engine *e);

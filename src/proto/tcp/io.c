@@ -70,6 +70,8 @@ static ssize_t recv_locked(struct moved *m, const struct iovec *iov, size_t n,
 		count(&m->sk->st->rx_ops, 1);
 	}
 	m->events = tcp_poll(m->c);
+	if (r > 0)
+		moved_say(m);
 	return r;
 }
 
@@ -117,12 +119,16 @@ static ssize_t send_locked(struct moved *m, const struct iovec *iov, size_t n,
 			   int flags)
 {
 	struct iov_cursor c = { .iov = iov, .n = n };
-	size_t want = iov_bytes(iov, n), done = 0;
+	size_t all = iov_bytes(iov, n), want = MIN(all, moved_room(m)),
+	       done = 0;
 	unsigned how = flags & MSG_MORE ? TCP_SEND_MORE : 0;
-	ssize_t r = 0;
+	ssize_t r = want < all ? -EAGAIN : 0;
 
 	if (is_bad(iov, n))
 		return -EFAULT;
+	if (!want)
+		return r;
+	r = 0;
 	while (done < want && r >= 0) {
 		size_t len;
 		struct iov_cursor before = c;
@@ -137,8 +143,12 @@ static ssize_t send_locked(struct moved *m, const struct iovec *iov, size_t n,
 			c = before;
 			cursor_skip(&c, (size_t)r);
 		}
+		if (r > 0)
+			escrow_put(&m->escrow, data, (uint32_t)r);
 		done += r > 0 ? (size_t)r : 0;
 	}
+	if (done)
+		moved_say(m);
 	if (done) {
 		m->tx_bytes += done;
 		count(&m->sk->st->tx_bytes_inet, done);
@@ -150,12 +160,13 @@ static ssize_t send_locked(struct moved *m, const struct iovec *iov, size_t n,
 
 /*
  * Bytes that do not leave now would leave when an ACK arrives or a timer expires, and only
- * if the program then makes a call or sleeps in one.  The kernel needs no such luck.
+ * if the program then makes a call or sleeps in one.  The kernel needs no such luck.  Without
+ * an osfd they wait for that, or for the next osfd.
  */
 static bool is_left(const struct moved *m, ssize_t r)
 {
 	engine_out(wire_engine, now_ns());
-	return r == -EAGAIN || tcp_unsent_bytes(m->c);
+	return (r == -EAGAIN || tcp_unsent_bytes(m->c)) && wire_has_osfd();
 }
 
 ssize_t moved_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,

@@ -81,7 +81,6 @@ static const struct option harmless[] = {
 	{ IPPROTO_TCP, TCP_NODELAY },  { IPPROTO_TCP, TCP_INQ },
 	{ IPPROTO_TCP, TCP_QUICKACK }, { SOL_SOCKET, SO_RCVLOWAT },
 	{ SOL_SOCKET, SO_RCVTIMEO },   { SOL_SOCKET, SO_SNDTIMEO },
-	{ SOL_SOCKET, SO_LINGER },
 };
 
 static int set_option(struct sock *sk, int fd, int level, int name,

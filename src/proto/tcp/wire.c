@@ -5,11 +5,9 @@
 #include <errno.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
-#include <net/if.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -23,6 +21,7 @@
 #include "base/nocancel.h"
 #include "osfd/client.h"
 #include "proto/tcp/conn.h"
+#include "proto/tcp/grant.h"
 #include "tcp/calls.h"
 #include "tcp/tcp.h"
 
@@ -30,23 +29,138 @@
 #define ASK_AGAIN_NS (2 * NS_PER_S)
 #define CHECK_NS (200 * NS_PER_MS)
 #define CHANGES_NS (20 * NS_PER_MS)
-/* What osfd does takes microseconds. */
-#define REPLY_S 5
+#define SEEK_NS (10 * NS_PER_MS) /* until a new osfd is looked for */
+#define SEEK_MAX_NS NS_PER_S
+/* A call that needs osfd waits for so long after it has gone. */
+#define WAIT_NS (5 * NS_PER_S)
 
 struct engine *wire_engine;
 
 static struct lock lock; /* all below */
-static int osfd_fd = -1, link_fd = -1, queue_fd = -1, packet_fd = -1;
-static int idle_set_fd = -1, timer_fd = -1, changes_fd = -1;
+static int idle_set_fd = -1, timer_fd = -1, changes_fd = -1, packet_fd = -1;
 static uint32_t n_opened; /* numbers idle_set_fd */
-static uint32_t grant, device;
+static uint32_t device;
 static uint32_t refused_device;
 static uint64_t refused_ns;
 static uint64_t timer_ns = UINT64_MAX; /* when timer_fd expires */
 static struct list conns;
+/* osfd has gone: since when, and when to look for the next one. */
+static bool is_lost;
+static uint64_t lost_ns, again_ns;
 static bool has_conns_list;
 
 void wire_lock(void) { lock_get(&lock); }
+
+/*
+ * osfd ends, and another one is there.
+ */
+
+static bool watch_fd(int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	return fd >= 0 && !libc.epoll_ctl(idle_set_fd, EPOLL_CTL_ADD, fd, &ev);
+}
+
+static void all_due(enum osf_reason why)
+{
+	for (struct list *l = conns.next; l != &conns; l = l->next)
+		moved_due(container_of(l, struct moved, link), why);
+}
+
+/* Return: 0, or -EIO: this osfd has gone as well */
+static int adopt_all(void)
+{
+	for (struct list *l = conns.next; l != &conns; l = l->next) {
+		struct moved *m = container_of(l, struct moved, link);
+
+		if (grant_adopt(m) < 0) {
+			if (grant_fd() < 0)
+				return -EIO;
+			moved_due(m, OSF_REASON_BROKEN);
+		}
+	}
+	return 0;
+}
+
+/* Frames of both packet sockets are taken, so some are taken twice and none is lost.
+ * @frames: what is to be closed, on return */
+static int change_ring(const struct msg_grant *g, int *frames)
+{
+	struct packet_ring ring = { g->slot_bytes, g->n_slots };
+	int old = packet_fd;
+
+	if (!watch_fd(*frames) || !watch_fd(grant_fd()))
+		return -EMFILE;
+	engine_in(wire_engine, now_ns());
+	int err = engine_reopen(wire_engine, *frames, &ring);
+	if (err) { /* it has closed the descriptor */
+		*frames = -1;
+		return err;
+	}
+	packet_fd = *frames;
+	fds_close(old);
+	return 0;
+}
+
+/* Return: 0, or a negative errno: there is none, or it does not want us */
+static int seek_osfd(uint64_t now)
+{
+	struct reply reply = { 0 };
+	struct msg_grant g;
+	int frames;
+
+	uint64_t gone_ns = MAX(now - lost_ns, SEEK_NS);
+
+	again_ns = now + MIN(gone_ns, SEEK_MAX_NS);
+	int err = grant_open(device, &g, &frames, &reply);
+	if (err)
+		return err;
+	err = adopt_all();
+	if (!err)
+		err = change_ring(&g, &frames);
+	if (err) {
+		fds_close(frames);
+		grant_end_new();
+		return err;
+	}
+	grant_end_old();
+	is_lost = false;
+	for (struct list *l = conns.next; l != &conns; l = l->next)
+		moved_found(container_of(l, struct moved, link));
+	log_info("a new osfd has the connections");
+	return 0;
+}
+
+static void look_at_osfd(uint64_t now)
+{
+	if (is_lost || !grant_is_lost())
+		return;
+	is_lost = true;
+	lost_ns = now;
+	again_ns = now + SEEK_NS;
+	log_info("osfd has gone; connections go on without");
+}
+
+bool wire_has_osfd(void) { return !is_lost; }
+
+int wire_wait_for_osfd(void)
+{
+	int err = -EIO;
+
+	look_at_osfd(now_ns());
+	for (;;) {
+		uint64_t now = now_ns();
+
+		if (is_lost)
+			err = seek_osfd(now);
+		else
+			return 0;
+		if (!err || now - lost_ns > WAIT_NS)
+			return err;
+		nocancel_poll(NULL, 0, SEEK_NS / NS_PER_MS);
+	}
+}
 
 /*
  * Turns.
@@ -56,6 +170,8 @@ static void set_timer(void)
 {
 	uint64_t next = engine_next_ns(wire_engine);
 
+	if (unlikely(is_lost))
+		next = MIN(next, again_ns);
 	if (likely(next >= timer_ns))
 		return;
 	struct itimerspec at = { .it_value = ns_timespec(MAX(next, 1u)) };
@@ -73,12 +189,6 @@ static void clear_timer(uint64_t now)
 	timer_ns = UINT64_MAX;
 }
 
-static void all_due(enum osf_reason why)
-{
-	for (struct list *l = conns.next; l != &conns; l = l->next)
-		moved_due(container_of(l, struct moved, link), why);
-}
-
 static void check_all(uint64_t now)
 {
 	static uint64_t checked_ns;
@@ -86,8 +196,9 @@ static void check_all(uint64_t now)
 	if (likely(now - checked_ns < CHECK_NS))
 		return;
 	checked_ns = now;
+	look_at_osfd(now);
 	for (struct list *l = conns.next; l != &conns; l = l->next)
-		moved_check(container_of(l, struct moved, link));
+		moved_check(container_of(l, struct moved, link), !is_lost);
 }
 
 void wire_turn(void)
@@ -97,6 +208,8 @@ void wire_turn(void)
 	clear_timer(now);
 	engine_in(wire_engine, now);
 	check_all(now);
+	if (unlikely(is_lost) && now >= again_ns)
+		(void)seek_osfd(now);
 	if (unlikely(engine_error(wire_engine) != 0))
 		all_due(OSF_REASON_LINK);
 	if (unlikely(engine_has_refused(wire_engine)))
@@ -154,6 +267,8 @@ static void idle_look(void)
 	wire_lock();
 	if (wire_engine) {
 		look_at_changes();
+		if (!wire_has_come())
+			look_at_osfd(now_ns());
 		wire_turn();
 	}
 	wire_unlock();
@@ -173,13 +288,6 @@ static const struct idle idle_wire = { .fd = idle_watched,
 /*
  * Opening.
  */
-
-static bool watch_fd(int fd)
-{
-	struct epoll_event ev = { .events = EPOLLIN };
-
-	return fd >= 0 && !libc.epoll_ctl(idle_set_fd, EPOLL_CTL_ADD, fd, &ev);
-}
 
 static int listen_to_changes(void)
 {
@@ -201,8 +309,9 @@ static int listen_to_changes(void)
 
 static void close_all(void)
 {
-	int *fds[] = { &osfd_fd,     &link_fd,  &queue_fd,
-		       &idle_set_fd, &timer_fd, &changes_fd };
+	int *fds[] = { &idle_set_fd, &timer_fd, &changes_fd };
+
+	grant_close();
 
 	for (size_t i = 0; i < ARRAY_LEN(fds); i++) {
 		fds_close(*fds[i]);
@@ -218,51 +327,21 @@ static int open_idle(int frames_fd)
 	idle_set_fd = fds_hide(libc.epoll_create1(EPOLL_CLOEXEC));
 	changes_fd = listen_to_changes();
 	n_opened++;
-	return watch_fd(frames_fd) && watch_fd(timer_fd) && watch_fd(changes_fd)
+	return watch_fd(frames_fd) && watch_fd(timer_fd) &&
+		       watch_fd(changes_fd) && watch_fd(grant_fd())
 		   ? 0
 		   : -EMFILE;
 }
 
-static int open_grant(uint32_t ifindex, struct reply *reply, int got[2])
-{
-	struct request r = { .type = MSG_OPEN };
-	struct ifreq req = { .ifr_ifindex = (int)ifindex };
-	struct timeval limit = { .tv_sec = REPLY_S };
+static void leaves(void *user) { moved_say(user); }
 
-	osfd_fd = fds_hide(osfd_connect(reply));
-	if (osfd_fd < 0)
-		return osfd_fd;
-	libc.setsockopt(osfd_fd, SOL_SOCKET, SO_RCVTIMEO, &limit,
-			sizeof(limit));
-	if (libc.ioctl(osfd_fd, SIOCGIFNAME, &req) < 0) {
-		int s = libc.socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-		int err = libc.ioctl(s, SIOCGIFNAME, &req) < 0 ? -errno : 0;
-
-		if (s >= 0)
-			nocancel_close(s);
-		if (err)
-			return err;
-	}
-	memcpy(r.port.dev, req.ifr_name, sizeof(r.port.dev) - 1);
-	return osfd_call(osfd_fd, MSG_OPEN, &r, NULL, 0, reply, got);
-}
-
-static int open_engine(const struct msg_grant *g, int got[2])
+static int open_engine(const struct msg_grant *g, int frames)
 {
 	struct engine_device dev = { .mtu = g->mtu,
 				     .ring = { g->slot_bytes, g->n_slots } };
 	struct engine *e;
+	int err = engine_open(frames, &dev, now_ns(), &e);
 
-	grant = g->grant;
-	device = g->ifindex;
-	link_fd = fds_hide(got[1]);
-	queue_fd = fds_hide(memfd_create("osf-tcp", MFD_CLOEXEC));
-	if (queue_fd < 0) {
-		nocancel_close(got[0]);
-		return -EMFILE;
-	}
-	int fd = fds_hide(got[0]);
-	int err = engine_open(fd, &dev, now_ns(), &e);
 	if (err)
 		return err;
 	err = open_idle(engine_fd(e));
@@ -273,7 +352,10 @@ static int open_engine(const struct msg_grant *g, int got[2])
 	if (!has_conns_list)
 		list_init(&conns);
 	has_conns_list = true;
-	packet_fd = fd;
+	device = g->ifindex;
+	packet_fd = frames;
+	is_lost = false;
+	engine_on_leave(e, leaves);
 	store_rel(&wire_engine, e);
 	idle_set(&idle_wire);
 	return 0;
@@ -305,16 +387,17 @@ bool wire_is_there(void)
 int wire_open(uint32_t ifindex)
 {
 	struct reply reply = { 0 };
-	int got[2] = { -1, -1 };
+	struct msg_grant g;
+	int frames;
 
 	if (wire_engine)
 		return ifindex == device ? 0 : -EBUSY;
 	uint64_t now = now_ns();
 	if (ifindex == refused_device && now < refused_ns + ASK_AGAIN_NS)
 		return -ENODEV;
-	int err = open_grant(ifindex, &reply, got);
+	int err = grant_open(ifindex, &g, &frames, &reply);
 	if (!err)
-		err = open_engine(&reply.grant, got);
+		err = open_engine(&g, frames);
 	if (!err) {
 		log_info("a port on device %u", ifindex);
 		return 0;
@@ -325,45 +408,6 @@ int wire_open(uint32_t ifindex)
 	refused_device = ifindex;
 	refused_ns = now;
 	return -ENODEV;
-}
-
-/*
- * Freeze and thaw.
- */
-
-int wire_freeze(int fd, struct frozen *out)
-{
-	struct request r = { .freeze = { grant } };
-	struct reply reply;
-	int err = osfd_call(osfd_fd, MSG_FREEZE, &r, &fd, 1, &reply, NULL);
-
-	if (err)
-		log_dbg("fd %d: not frozen: %s", fd,
-			reply.err ? reply.reason : strerror(-err));
-	else
-		*out = reply.frozen;
-	return err;
-}
-
-int wire_thaw(int fd, const struct frozen *f, const struct image_queues *q,
-	      const void *bytes)
-{
-	struct request r = { .thaw = { .grant = grant,
-				       .n_unread = q->n_unread,
-				       .n_unacked = q->n_unacked,
-				       .n_unsent = q->n_unsent,
-				       .state = *f } };
-	size_t n = (size_t)q->n_unread + q->n_unacked + q->n_unsent;
-	int fds[2] = { fd, queue_fd };
-	struct reply reply = { 0 };
-
-	if (n && nocancel_pwrite(queue_fd, bytes, n, 0) != (ssize_t)n)
-		return -ENOSPC;
-	int err = osfd_call(osfd_fd, MSG_THAW, &r, fds, 2, &reply, NULL);
-	if (err)
-		log_err("fd %d: not thawed: %s", fd,
-			reply.err ? reply.reason : strerror(-err));
-	return err;
 }
 
 void wire_add(struct moved *m) { list_add_tail(&conns, &m->link); }
@@ -382,8 +426,10 @@ static void forget(void)
 void wire_drop(void)
 {
 	wire_lock();
-	if (wire_engine && list_is_empty(&conns))
+	if (wire_engine && list_is_empty(&conns)) {
 		forget();
+		escrow_close();
+	}
 	lock_put(&lock);
 }
 
@@ -393,5 +439,6 @@ void wire_after_fork(void)
 	if (!wire_engine)
 		return;
 	forget();
+	escrow_after_fork();
 	list_init(&conns);
 }

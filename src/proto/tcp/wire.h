@@ -61,10 +61,17 @@ bool wire_is_there(void);
  */
 MUST_CHECK int wire_open(uint32_t ifindex);
 
-/* The steps that osfd does.  Return: as osfd/freeze.h says, or -EIO: osfd has gone */
-MUST_CHECK int wire_freeze(int fd, struct frozen *out);
-MUST_CHECK int wire_thaw(int fd, const struct frozen *f,
-			 const struct image_queues *q, const void *bytes);
+/* The steps that osfd does to m->fd, m->frozen.  Return: as osfd/freeze.h says, or -EIO: osfd has gone */
+MUST_CHECK int wire_freeze(struct moved *m);
+MUST_CHECK int wire_thaw(struct moved *m, const struct image_queues *q,
+			 const void *bytes);
+
+/* For who cannot go on without osfd: waits until a new one has the connections, up to
+ * five seconds from the end of the last one.  Return: 0, or a negative errno */
+MUST_CHECK int wire_wait_for_osfd(void);
+
+/* Who can go on without does, as long as this is false. */
+bool wire_has_osfd(void);
 
 void wire_add(struct moved *m);
 void wire_remove(struct moved *m);

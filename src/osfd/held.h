@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * osfd/held.h - the connections of a grant that osfd would give back for a dead program
+ *
+ *     MSG_ESCROW -> held_open() -> a table of slots
+ *     a freeze -> held_add(): a copy of the descriptor      a thaw -> held_drop()
+ *     the program's end -> held_end(): thaw, or a reset
+ *
+ * osfd has a limit of descriptors, and a user who is not root gets half of it at most.
+ *
+ * Owner: osfd's only thread.
+ */
+#pragma once
+
+#include "osfd/freeze.h"
+
+struct held {
+	bool is_used;
+	int fd;
+	struct steer_key key;
+	struct frozen frozen;
+	uint64_t since_ns; /* when frozen.timestamp was right */
+};
+
+/* Raises the limit of descriptors, and says how many connections may be held. */
+void held_init(void);
+
+/**
+ * held_open() - the escrow of a grant
+ * @fd: a sealed memfd of ESCROW_BYTES; the caller's
+ *
+ * Return: 0, or with a reason -EEXIST, -EBADF or -ENOMEM
+ */
+MUST_CHECK int held_open(struct grant *g, int fd, struct refusal *why);
+
+/**
+ * held_add() - hold a connection
+ * @slot: from 1 on; 0: it is not to be held
+ *
+ * Return: 0, or with a reason -EINVAL, -ENOSPC or -EMFILE
+ */
+MUST_CHECK int held_add(struct grant *g, uint32_t slot, int fd,
+			struct refusal *why);
+/* What freeze() or a program that adopts it has said. */
+void held_set(struct grant *g, uint32_t slot, int fd, const struct frozen *f);
+/* Another grant has adopted it. */
+void held_forget(struct grant *g, const struct steer_key *key);
+void held_drop(struct grant *g, uint32_t slot);
+
+/* Ends the table.  @is_dead: nobody else writes the escrow or the stream any more, so
+ * what it says is given to the kernel; otherwise each connection is reset. */
+void held_end(struct grant *g, bool is_dead);

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/* proto/tcp/grant.c - see proto/tcp/grant.h */
+#include "proto/tcp/grant.h"
+
+#include <errno.h>
+#include <net/if.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fds.h"
+#include "base/libc.h"
+#include "base/log.h"
+#include "base/nocancel.h"
+#include "osfd/client.h"
+#include "proto/tcp/conn.h"
+#include "tcp/export.h"
+
+static int osfd_fd = -1, link_fd = -1, old_link_fd = -1, queue_fd = -1;
+static uint32_t number;
+static bool is_shared; /* osfd has the escrow */
+
+int grant_fd(void) { return osfd_fd; }
+
+static void lose(void)
+{
+	fds_close(osfd_fd);
+	osfd_fd = -1;
+	is_shared = false;
+}
+
+bool grant_is_lost(void)
+{
+	struct pollfd p = { .fd = osfd_fd };
+
+	if (osfd_fd >= 0 && nocancel_poll(&p, 1, 0) > 0)
+		lose();
+	return osfd_fd < 0;
+}
+
+/* With an answer, @reply->err is set where this fails. */
+static int ask(enum msg_type type, struct request *r, const int *fds,
+	       unsigned n_fds, struct reply *reply, int got[2])
+{
+	*reply = (struct reply){ 0 };
+	int err = osfd_fd < 0
+		      ? -EIO
+		      : osfd_call(osfd_fd, type, r, fds, n_fds, reply, got);
+
+	if (!err || reply->err)
+		return err;
+	lose();
+	return -EIO;
+}
+
+static int name_of(uint32_t ifindex, char dev[MSG_DEV_MAX])
+{
+	struct ifreq req = { .ifr_ifindex = (int)ifindex };
+	int s = libc.socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (s < 0)
+		return -errno;
+	int err = libc.ioctl(s, SIOCGIFNAME, &req) < 0 ? -errno : 0;
+	nocancel_close(s);
+	memcpy(dev, req.ifr_name, MSG_DEV_MAX - 1);
+	return err;
+}
+
+/* An osfd that does not know it gets no slots later. */
+static void share_escrow(void)
+{
+	struct request r = { .escrow = { number } };
+	struct reply reply = { 0 };
+	int fd = escrow_open();
+	int err = fd < 0 ? fd : ask(MSG_ESCROW, &r, &fd, 1, &reply, NULL);
+
+	is_shared = !err;
+	if (err)
+		log_info("no escrow: %s",
+			 reply.err ? reply.reason : strerror(-err));
+}
+
+int grant_open(uint32_t ifindex, struct msg_grant *out, int *frames,
+	       struct reply *reply)
+{
+	struct request r = { .type = MSG_OPEN };
+	int got[2];
+	int err = name_of(ifindex, r.port.dev);
+
+	if (err)
+		return err;
+	if (queue_fd < 0)
+		queue_fd = fds_hide(memfd_create("osf-tcp", MFD_CLOEXEC));
+	if (queue_fd < 0)
+		return -EMFILE;
+	lose();
+	osfd_fd = fds_hide(osfd_connect(reply));
+	if (osfd_fd < 0) {
+		err = osfd_fd;
+		osfd_fd = -1;
+		return err;
+	}
+	err = ask(MSG_OPEN, &r, NULL, 0, reply, got);
+	if (!err && got[0] < 0)
+		err = -EIO;
+	if (err) {
+		lose();
+		return err;
+	}
+	number = reply->grant.grant;
+	old_link_fd = link_fd;
+	link_fd = fds_hide(got[1]);
+	*frames = fds_hide(got[0]);
+	*out = reply->grant;
+	share_escrow();
+	return 0;
+}
+
+void grant_end_old(void)
+{
+	fds_close(old_link_fd);
+	old_link_fd = -1;
+}
+
+void grant_end_new(void)
+{
+	fds_close(link_fd);
+	link_fd = old_link_fd;
+	old_link_fd = -1;
+	lose();
+}
+
+void grant_close(void)
+{
+	grant_end_old();
+	lose();
+	fds_close(link_fd);
+	fds_close(queue_fd);
+	link_fd = queue_fd = -1;
+}
+
+static uint32_t slot_of(const struct moved *m)
+{
+	return is_shared ? m->escrow.slot : 0;
+}
+
+int grant_freeze(struct moved *m)
+{
+	struct reply reply;
+
+	escrow_take(&m->escrow);
+	struct request r = { .freeze = { number, slot_of(m) } };
+	int err = ask(MSG_FREEZE, &r, &m->fd, 1, &reply, NULL);
+	if (err)
+		log_dbg("fd %d: not frozen: %s", m->fd,
+			reply.err ? reply.reason : strerror(-err));
+	else
+		m->frozen = reply.frozen;
+	return err;
+}
+
+int grant_thaw(struct moved *m, const struct image_queues *q, const void *bytes)
+{
+	struct request r = { .thaw = { .grant = number,
+				       .n_unread = q->n_unread,
+				       .n_unacked = q->n_unacked,
+				       .n_unsent = q->n_unsent,
+				       .state = m->frozen,
+				       .slot = slot_of(m) } };
+	size_t n = (size_t)q->n_unread + q->n_unacked + q->n_unsent;
+	int fds[2] = { m->fd, queue_fd };
+	struct reply reply;
+
+	if (n && pwrite(queue_fd, bytes, n, 0) != (ssize_t)n)
+		return -ENOSPC;
+	int err = ask(MSG_THAW, &r, fds, 2, &reply, NULL);
+	if (err)
+		log_info("fd %d: not thawed: %s", m->fd,
+			 reply.err ? reply.reason : strerror(-err));
+	return err;
+}
+
+int grant_adopt(struct moved *m)
+{
+	struct request r = { .adopt = { .grant = number,
+					.snd_nxt = m->frozen.snd_nxt,
+					.state = m->frozen } };
+	struct image_queues q;
+	struct tcp_image x;
+	struct reply reply;
+
+	/* Without the timestamp of now it could not be given back for us. */
+	if (tcp_export(m->c, &x, now_ns()) == 0) {
+		frozen_of_image(&x, &r.adopt.state, &q);
+		r.adopt.slot = slot_of(m);
+	}
+	int err = ask(MSG_ADOPT, &r, &m->fd, 1, &reply, NULL);
+	if (err)
+		log_info("fd %d: not adopted: %s", m->fd,
+			 reply.err ? reply.reason : strerror(-err));
+	return err;
+}
+
+int grant_undo(struct moved *m)
+{
+	struct request r = { .undo = { number } };
+	struct reply reply;
+
+	return ask(MSG_UNDO, &r, &m->fd, 1, &reply, NULL);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proto/tcp/grant.h - the process's grant of a port, and what it asks osfd
+ *
+ *     grant_open() -> osfd: OPEN, ESCROW -> grant_freeze(), grant_thaw()
+ *     osfd has gone -> grant_is_lost() -> grant_open() at the next one, grant_adopt()
+ *
+ * An osfd that has gone takes nothing with it: the frames of moved connections go on
+ * arriving, because this process has the link, too.  Only freeze and thaw have to wait for
+ * the next osfd, and nobody gives the connections back if this process dies meanwhile.
+ *
+ * All of it with wire_lock().
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "osfd/msg.h"
+#include "proto/tcp/image.h"
+
+struct moved;
+
+/**
+ * grant_open() - a grant of osfd's
+ * @frames: the packet socket, hidden; the caller's
+ *
+ * The link of the grant before, if there was one, stays until grant_end_old().
+ *
+ * Return: 0, or a negative errno with a reason in @reply
+ */
+MUST_CHECK int grant_open(uint32_t ifindex, struct msg_grant *out, int *frames,
+			  struct reply *reply);
+/* Either the grant before or the new one ends. */
+void grant_end_old(void);
+void grant_end_new(void);
+void grant_close(void);
+
+/* osfd's socket, to wait for its end; -1: it has ended. */
+int grant_fd(void);
+/* Has osfd gone?  Asks the kernel. */
+bool grant_is_lost(void);
+
+/* Of m->fd, m->frozen.  Return: as osfd/freeze.h says; -EIO, and grant_is_lost(): osfd has
+ * gone, and may have done a part of it */
+MUST_CHECK int grant_freeze(struct moved *m);
+MUST_CHECK int grant_thaw(struct moved *m, const struct image_queues *q,
+			  const void *bytes);
+MUST_CHECK int grant_adopt(struct moved *m);
+MUST_CHECK int grant_undo(struct moved *m);

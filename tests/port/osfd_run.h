@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/port/osfd_run.h - an osfd of the test's own, HERE, and programs that talk to it
+ *
+ * A step that fails ends the test.
+ */
+#pragma once
+
+#include <sys/types.h>
+
+#include "osfd/client.h"
+#include "world.h"
+
+extern const char *osfd_path;
+extern pid_t osfd_pid;
+
+/* It listens on return. */
+void osfd_run(const struct world *w);
+void osfd_kill(int sig);
+/* Removes the file by which an osfd finds its ports after a crash. */
+void osfd_forget(const struct world *w);
+/* How many descriptors a process has. */
+unsigned n_fds_of(pid_t pid);
+
+int must_connect(void);
+/* ADD, DEL, OPEN of va. */
+int port_call(int fd, enum msg_type type, uint32_t uid, struct reply *r);
+/* How many ports there are, and the first of them. */
+uint32_t n_listed(int fd, struct msg_listed *first);
+
+/* What a program has of a port. */
+struct program {
+	int osfd, link;
+	struct packet_port port;
+	uint32_t grant;
+};
+
+void program_open(struct program *p);
+void program_close(struct program *p);
+int program_freeze(struct program *p, int fd, struct reply *r);
+int program_thaw(struct program *p, int fd, const struct frozen *f);
