@@ -21,10 +21,14 @@ struct counters {
 };
 
 static bool refuses; /* the next import */
+static bool dies_in_export;
 
 static void counters_export(const struct sock *sk, enum sock_half half,
 			    void *to)
 {
+	memcpy(to, &((const struct counters *)sk->conn)->half[half], 4);
+	if (dies_in_export)
+		raise(SIGKILL);
 	memcpy(to, &((const struct counters *)sk->conn)->half[half], 8);
 }
 
@@ -211,6 +215,65 @@ static void a_look_may_be_killed(void **state)
 	assert_false(sk.is_lost);
 }
 
+/* Bytes that only it has, or that nobody can see yet. */
+static void who_has_moved_nothing_outside_may_be_killed(void **state)
+{
+	pid_t pid = fork_it();
+
+	if (!pid) {
+		sock_move_rx(&sk);
+		sock_move_tx(&sk);
+		++*count_of(HALF_RX);
+		raise(SIGKILL);
+	}
+	status_of(pid);
+	sock_lock_both(&sk);
+	assert_false(sk.is_lost);
+	assert_int_equal(*count_of(HALF_RX), 0);
+	sock_unlock_both(&sk);
+}
+
+static void an_export_may_be_killed(void **state)
+{
+	*count_of(HALF_TX) = 7;
+	pid_t pid = fork_it();
+
+	if (!pid) {
+		sock_move_tx(&sk);
+		*count_of(HALF_TX) = 8;
+		dies_in_export = true;
+		sock_unlock_tx(&sk);
+	}
+	status_of(pid);
+	sock_lock_tx(&sk);
+	assert_false(sk.is_lost);
+	assert_int_equal(*count_of(HALF_TX), 7);
+	sock_unlock_tx(&sk);
+}
+
+static void who_exports_nothing_leaves_what_was_there(void **state)
+{
+	pid_t pid = fork_it();
+
+	if (!pid) {
+		for (int i = 1; i <= 2; i++) {
+			sock_lock_rx(&sk);
+			*count_of(HALF_RX) = (uint64_t)i;
+			sock_unlock_rx(&sk);
+		}
+		sk.state = SOCK_STATE(SOCK_UPGRADING);
+		shared_mode(&sk, SOCK_UPGRADING);
+		sock_lock_rx(&sk);
+		sock_unlock_rx(&sk);
+		_exit(sk.is_lost);
+	}
+	assert_int_equal(status_of(pid), 0);
+	sock_lock_rx(&sk);
+	assert_false(sk.is_lost);
+	assert_int_equal(*count_of(HALF_RX), 2);
+	sock_unlock_rx(&sk);
+}
+
 static void what_is_refused_ends_the_connection(void **state)
 {
 	pid_t pid = fork_it();
@@ -310,6 +373,11 @@ int main(void)
 		cmocka_unit_test_setup(the_mode_comes_with_each_half, fresh),
 		cmocka_unit_test_setup(nobody_goes_on_with_half_a_state, fresh),
 		cmocka_unit_test_setup(a_look_may_be_killed, fresh),
+		cmocka_unit_test_setup(
+		    who_has_moved_nothing_outside_may_be_killed, fresh),
+		cmocka_unit_test_setup(an_export_may_be_killed, fresh),
+		cmocka_unit_test_setup(
+		    who_exports_nothing_leaves_what_was_there, fresh),
 		cmocka_unit_test_setup(what_is_refused_ends_the_connection,
 				       fresh),
 		cmocka_unit_test_setup(a_false_owner_is_not_waited_for, fresh),
