@@ -347,6 +347,7 @@ void shared_alone(struct sock *sk, const struct sock *made)
 void shared_child(void)
 {
 	epoch++;
+	page_lock_child();
 	memset(&reserve, 0, sizeof(reserve));
 }
 

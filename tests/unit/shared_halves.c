@@ -6,6 +6,7 @@
  * The protocol is a counter in each half.  A real fork makes the other process.
  */
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -342,6 +343,41 @@ static void a_living_owner_of_another_user_is_not_waited_for(void **state)
 	status_of(pid);
 }
 
+/* Its thread id there is nobody's here, and the other way round. */
+static void
+an_owner_in_another_pid_namespace_is_not_taken_for_dead(void **state)
+{
+	int ready[2], status;
+	char byte = 0;
+
+	assert_int_equal(sock_share(&sk), 0);
+	assert_int_equal(pipe(ready), 0);
+	pid_t outer = fork(); /* only its children get the new namespace */
+	if (!outer) {
+		if (unshare(CLONE_NEWPID))
+			_exit(2);
+		pid_t pid = fork_it();
+		if (!pid) {
+			sock_move_rx(&sk);
+			(void)!write(ready[1], "", 1);
+			pause();
+		}
+		(void)!read(ready[0], &byte, 1);
+		/* 1, in there: init's here.  Any other number must do as well. */
+		uint32_t word = load_rlx(&sk.page->half[HALF_RX].word);
+		store_rlx(&sk.page->half[HALF_RX].word, word + 0x3ffff0);
+		sock_lock_rx(&sk);
+		bool is_lost = sk.is_lost;
+		sock_unlock_rx(&sk);
+		kill(pid, SIGKILL);
+		_exit(!is_lost);
+	}
+	assert_int_equal(waitpid(outer, &status, 0), outer);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
+		skip();
+	assert_int_equal(status, 0);
+}
+
 /* All of the page, at every moment: no crash, no hang. */
 static void a_page_of_noise(void **state)
 {
@@ -383,6 +419,9 @@ int main(void)
 		cmocka_unit_test_setup(a_false_owner_is_not_waited_for, fresh),
 		cmocka_unit_test_setup(
 		    a_living_owner_of_another_user_is_not_waited_for, fresh),
+		cmocka_unit_test_setup(
+		    an_owner_in_another_pid_namespace_is_not_taken_for_dead,
+		    fresh),
 		cmocka_unit_test_setup(a_page_of_noise, fresh),
 	};
 
