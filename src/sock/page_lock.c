@@ -17,6 +17,17 @@
 
 #define SPINS 200
 #define KERNELS 0x00200000l /* PF_KTHREAD, since Linux 2.6.27 */
+#define FOREIGN 0x40000000u /* above all thread ids */
+
+static bool is_foreign; /* or an ancestor, since it has pages */
+
+/* The kernel shows no parent from outside a PID namespace. */
+void page_lock_child(void) { is_foreign |= rawcall(SYS_getppid) == 0; }
+
+static uint32_t page_self(void)
+{
+	return lock_self() | (is_foreign ? FOREIGN : 0);
+}
 
 /* The number behind @name in /proc's status; -1. */
 static long number_of(const char *status, const char *name, int nth)
@@ -134,7 +145,7 @@ COLD enum page_owner page_owner(const uint32_t *word, uint32_t seen)
 
 	if (!tid)
 		return OWNER_NONE;
-	if (tid > INT32_MAX)
+	if (tid > INT32_MAX || is_foreign || tid & FOREIGN)
 		return OWNER_STRANGER;
 	return rawcall(SYS_tkill, tid, 0) == -ESRCH
 		   ? OWNER_DEAD
@@ -153,7 +164,7 @@ static void sleep_on(uint32_t *word, uint32_t seen, uint64_t ns)
 
 static COLD enum page_got lock_slow_page(uint32_t *word)
 {
-	uint32_t self = lock_self();
+	uint32_t self = page_self();
 	uint64_t start = now_ns();
 
 	for (;;) {
@@ -181,7 +192,7 @@ static COLD enum page_got lock_slow_page(uint32_t *word)
 
 enum page_got page_lock(uint32_t *word)
 {
-	uint32_t self = lock_self();
+	uint32_t self = page_self();
 
 	for (int i = 0; i < SPINS; i++) {
 		if (likely(!load_rlx(word) && cas(word, 0u, self)))

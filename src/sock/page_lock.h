@@ -8,6 +8,10 @@
  * be a lie, so nobody waits for ever.  Who is not of our user, or does not even
  * have the page, is waited for PAGE_WAIT_NS, others PAGE_PATIENCE_NS
  * (sock/shared.h).
+ *
+ * A thread id means nothing in another PID namespace: there it may be nobody's, and
+ * its living owner would be taken for dead.  So a child that a fork has put into another
+ * one marks its own, and no owner is known to it, or to others if it is the owner.
  */
 #pragma once
 
@@ -21,6 +25,8 @@ enum page_got {
 	PAGE_NOT,
 };
 
+/* In a forked child, before it locks a page. */
+void page_lock_child(void);
 MUST_CHECK enum page_got page_lock(uint32_t *word);
 void page_unlock(uint32_t *word);
 /* Whom does @seen, the value of @word, name?  OWNER_OURS: a process of our user that

@@ -12,9 +12,6 @@
 /* If this many CAS fail, another process does nothing but disturb us. */
 #define TRIES 1000
 
-/* sock.rx_is_in, tx_is_in: the page's half is locked, too */
-enum { IN_LOOKS = 1, IN_CHANGES };
-
 /* A page that was dropped before a fork does not exist in the child. */
 static uint32_t epoch;
 
@@ -67,16 +64,17 @@ static int half_import(struct sock *sk, struct shared_page *p,
 	const struct sock_ops *before = sock_ops(sk);
 	int err = mode_import(sk, p);
 
-	if (!err && load_rlx(&p->half[half].writer) != sk->writer &&
-	    before->import)
-		err = before->import(sk, half, p->half[half].numbers);
+	uint32_t last = load_acq(&p->half[half].exported);
+
+	if (!err && last >> 1 != sk->writer && before->import)
+		err = before->import(sk, half, p->half[half].numbers[last & 1]);
 	return err;
 }
 
 /* This process's first look into the page, which a child may never take. */
 static COLD void number_get(struct sock *sk)
 {
-	uint32_t n = fetch_add(&sk->page->n_writers, 1u) + 1;
+	uint32_t n = (fetch_add(&sk->page->n_writers, 1u) + 1) & WRITER_MAX;
 
 	cas(&sk->writer, 0u, n ? n : 1u);
 }
@@ -109,30 +107,32 @@ static bool page_take(struct sock *sk, enum sock_half which)
 void page_mark(struct sock *sk, enum sock_half which)
 {
 	store_rel(&sk->page->half[which].is_changing, 1u);
-	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = IN_CHANGES;
+	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = PAGE_CHANGES;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST); /* before what it is about */
 }
 
-void page_enter(struct sock *sk, enum sock_half which, bool changes)
+void page_enter(struct sock *sk, enum sock_half which, enum page_use use)
 {
 	if (unlikely(sk->is_lost) || !page_take(sk, which))
 		return;
-	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = IN_LOOKS;
-	if (changes)
+	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = (uint8_t)use;
+	if (use == PAGE_CHANGES)
 		page_mark(sk, which);
 }
 
+/* Beside what was exported last, so that there is a whole export at every moment. */
 static void half_export(const struct sock *sk, struct shared_page *p,
 			enum sock_half which)
 {
 	const struct sock_ops *ops = sock_ops(sk);
 	struct page_half *half = &p->half[which];
+	uint32_t to = !(load_rlx(&half->exported) & 1);
 
-	store_rel(&half->is_changing, 1u);
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	/* A protocol that exports nothing leaves what was there. */
+	memcpy(half->numbers[to], half->numbers[!to], HALF_BYTES);
 	if (ops->export)
-		ops->export(sk, which, half->numbers);
-	store_rlx(&half->writer, sk->writer);
+		ops->export(sk, which, half->numbers[to]);
+	store_rel(&half->exported, sk->writer << 1 | to);
 	store_rel(&half->is_changing, 0u);
 }
 
@@ -140,7 +140,7 @@ void page_leave(struct sock *sk, enum sock_half which)
 {
 	struct shared_page *p = sk->page;
 	uint8_t *is_in = which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in;
-	bool changes = *is_in == IN_CHANGES;
+	bool changes = *is_in != PAGE_LOOKS;
 
 	*is_in = 0;
 	if (changes && likely(!sk->is_lost))
@@ -347,6 +347,7 @@ void shared_alone(struct sock *sk, const struct sock *made)
 void shared_child(void)
 {
 	epoch++;
+	page_lock_child();
 	memset(&reserve, 0, sizeof(reserve));
 }
 

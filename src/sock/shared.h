@@ -38,6 +38,7 @@
 
 #define SHARED_BYTES 4096u
 #define HALF_BYTES 256u
+#define WRITER_MAX 0x7fffffffu
 #define PAGE_WAIT_NS (5 * NS_PER_MS)
 #define PAGE_PATIENCE_NS (2 * NS_PER_S)
 
@@ -50,9 +51,9 @@ struct holders {
 
 struct page_half {
 	alignas(CACHE_LINE) uint32_t word; /* as of a struct lock */
-	uint32_t is_changing;              /* its owner may have changed it */
-	uint32_t writer;                   /* the last that exported it */
-	alignas(CACHE_LINE) uint8_t numbers[HALF_BYTES];
+	uint32_t is_changing; /* what its owner does is half done outside */
+	uint32_t exported;    /* who exported it last, times 2, plus where to */
+	alignas(CACHE_LINE) uint8_t numbers[2][HALF_BYTES];
 };
 
 struct shared_page {

@@ -209,7 +209,8 @@ static inline void sock_leave(struct sock *sk)
 bool sock_start_moving(struct sock *sk);
 /* sock/shared.c: the page's part of a half, under the process's own lock of it. */
 enum sock_half { HALF_RX, HALF_TX };
-void page_enter(struct sock *sk, enum sock_half half, bool changes);
+enum page_use { PAGE_LOOKS = 1, PAGE_MOVES, PAGE_CHANGES };
+void page_enter(struct sock *sk, enum sock_half half, enum page_use use);
 /* What others see of a half is about to change: see sock_look_rx(). */
 void page_mark(struct sock *sk, enum sock_half half);
 void page_leave(struct sock *sk, enum sock_half half);
@@ -223,7 +224,7 @@ static inline void sock_lock_rx(struct sock *sk)
 	}
 	lock_get(&sk->rx_lock);
 	if (unlikely(sk->page))
-		page_enter(sk, HALF_RX, true);
+		page_enter(sk, HALF_RX, PAGE_CHANGES);
 }
 
 static inline void sock_lock_tx(struct sock *sk)
@@ -234,7 +235,7 @@ static inline void sock_lock_tx(struct sock *sk)
 	}
 	lock_get(&sk->tx_lock);
 	if (unlikely(sk->page))
-		page_enter(sk, HALF_TX, true);
+		page_enter(sk, HALF_TX, PAGE_CHANGES);
 }
 
 /* The same for a look: if this process is killed before sock_changes_rx(), other
@@ -247,7 +248,7 @@ static inline void sock_look_rx(struct sock *sk)
 	}
 	lock_get(&sk->rx_lock);
 	if (unlikely(sk->page))
-		page_enter(sk, HALF_RX, false);
+		page_enter(sk, HALF_RX, PAGE_LOOKS);
 }
 
 static inline void sock_look_tx(struct sock *sk)
@@ -258,7 +259,32 @@ static inline void sock_look_tx(struct sock *sk)
 	}
 	lock_get(&sk->tx_lock);
 	if (unlikely(sk->page))
-		page_enter(sk, HALF_TX, false);
+		page_enter(sk, HALF_TX, PAGE_LOOKS);
+}
+
+/* The same for a call that moves this process's positions, which others take over when
+ * it releases the half.  It says sock_changes_rx() before anything else of it can be
+ * seen outside the process. */
+static inline void sock_move_rx(struct sock *sk)
+{
+	if (sock_is_alone(sk)) {
+		lock_enter();
+		return;
+	}
+	lock_get(&sk->rx_lock);
+	if (unlikely(sk->page))
+		page_enter(sk, HALF_RX, PAGE_MOVES);
+}
+
+static inline void sock_move_tx(struct sock *sk)
+{
+	if (sock_is_alone(sk)) {
+		lock_enter();
+		return;
+	}
+	lock_get(&sk->tx_lock);
+	if (unlikely(sk->page))
+		page_enter(sk, HALF_TX, PAGE_MOVES);
 }
 
 static inline void sock_changes_rx(struct sock *sk)
@@ -303,7 +329,7 @@ static inline bool sock_try_rx(struct sock *sk)
 	if (!lock_try(&sk->rx_lock))
 		return false;
 	if (unlikely(sk->page))
-		page_enter(sk, HALF_RX, false);
+		page_enter(sk, HALF_RX, PAGE_LOOKS);
 	return true;
 }
 
@@ -312,7 +338,7 @@ static inline bool sock_try_tx(struct sock *sk)
 	if (!lock_try(&sk->tx_lock))
 		return false;
 	if (unlikely(sk->page))
-		page_enter(sk, HALF_TX, true);
+		page_enter(sk, HALF_TX, PAGE_CHANGES);
 	return true;
 }
 

@@ -6,6 +6,7 @@
  * The protocol is a counter in each half.  A real fork makes the other process.
  */
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,10 +22,14 @@ struct counters {
 };
 
 static bool refuses; /* the next import */
+static bool dies_in_export;
 
 static void counters_export(const struct sock *sk, enum sock_half half,
 			    void *to)
 {
+	memcpy(to, &((const struct counters *)sk->conn)->half[half], 4);
+	if (dies_in_export)
+		raise(SIGKILL);
 	memcpy(to, &((const struct counters *)sk->conn)->half[half], 8);
 }
 
@@ -211,6 +216,65 @@ static void a_look_may_be_killed(void **state)
 	assert_false(sk.is_lost);
 }
 
+/* Bytes that only it has, or that nobody can see yet. */
+static void who_has_moved_nothing_outside_may_be_killed(void **state)
+{
+	pid_t pid = fork_it();
+
+	if (!pid) {
+		sock_move_rx(&sk);
+		sock_move_tx(&sk);
+		++*count_of(HALF_RX);
+		raise(SIGKILL);
+	}
+	status_of(pid);
+	sock_lock_both(&sk);
+	assert_false(sk.is_lost);
+	assert_int_equal(*count_of(HALF_RX), 0);
+	sock_unlock_both(&sk);
+}
+
+static void an_export_may_be_killed(void **state)
+{
+	*count_of(HALF_TX) = 7;
+	pid_t pid = fork_it();
+
+	if (!pid) {
+		sock_move_tx(&sk);
+		*count_of(HALF_TX) = 8;
+		dies_in_export = true;
+		sock_unlock_tx(&sk);
+	}
+	status_of(pid);
+	sock_lock_tx(&sk);
+	assert_false(sk.is_lost);
+	assert_int_equal(*count_of(HALF_TX), 7);
+	sock_unlock_tx(&sk);
+}
+
+static void who_exports_nothing_leaves_what_was_there(void **state)
+{
+	pid_t pid = fork_it();
+
+	if (!pid) {
+		for (int i = 1; i <= 2; i++) {
+			sock_lock_rx(&sk);
+			*count_of(HALF_RX) = (uint64_t)i;
+			sock_unlock_rx(&sk);
+		}
+		sk.state = SOCK_STATE(SOCK_UPGRADING);
+		shared_mode(&sk, SOCK_UPGRADING);
+		sock_lock_rx(&sk);
+		sock_unlock_rx(&sk);
+		_exit(sk.is_lost);
+	}
+	assert_int_equal(status_of(pid), 0);
+	sock_lock_rx(&sk);
+	assert_false(sk.is_lost);
+	assert_int_equal(*count_of(HALF_RX), 2);
+	sock_unlock_rx(&sk);
+}
+
 static void what_is_refused_ends_the_connection(void **state)
 {
 	pid_t pid = fork_it();
@@ -279,6 +343,41 @@ static void a_living_owner_of_another_user_is_not_waited_for(void **state)
 	status_of(pid);
 }
 
+/* Its thread id there is nobody's here, and the other way round. */
+static void
+an_owner_in_another_pid_namespace_is_not_taken_for_dead(void **state)
+{
+	int ready[2], status;
+	char byte = 0;
+
+	assert_int_equal(sock_share(&sk), 0);
+	assert_int_equal(pipe(ready), 0);
+	pid_t outer = fork(); /* only its children get the new namespace */
+	if (!outer) {
+		if (unshare(CLONE_NEWPID))
+			_exit(2);
+		pid_t pid = fork_it();
+		if (!pid) {
+			sock_move_rx(&sk);
+			(void)!write(ready[1], "", 1);
+			pause();
+		}
+		(void)!read(ready[0], &byte, 1);
+		/* 1, in there: init's here.  Any other number must do as well. */
+		uint32_t word = load_rlx(&sk.page->half[HALF_RX].word);
+		store_rlx(&sk.page->half[HALF_RX].word, word + 0x3ffff0);
+		sock_lock_rx(&sk);
+		bool is_lost = sk.is_lost;
+		sock_unlock_rx(&sk);
+		kill(pid, SIGKILL);
+		_exit(!is_lost);
+	}
+	assert_int_equal(waitpid(outer, &status, 0), outer);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
+		skip();
+	assert_int_equal(status, 0);
+}
+
 /* All of the page, at every moment: no crash, no hang. */
 static void a_page_of_noise(void **state)
 {
@@ -310,11 +409,19 @@ int main(void)
 		cmocka_unit_test_setup(the_mode_comes_with_each_half, fresh),
 		cmocka_unit_test_setup(nobody_goes_on_with_half_a_state, fresh),
 		cmocka_unit_test_setup(a_look_may_be_killed, fresh),
+		cmocka_unit_test_setup(
+		    who_has_moved_nothing_outside_may_be_killed, fresh),
+		cmocka_unit_test_setup(an_export_may_be_killed, fresh),
+		cmocka_unit_test_setup(
+		    who_exports_nothing_leaves_what_was_there, fresh),
 		cmocka_unit_test_setup(what_is_refused_ends_the_connection,
 				       fresh),
 		cmocka_unit_test_setup(a_false_owner_is_not_waited_for, fresh),
 		cmocka_unit_test_setup(
 		    a_living_owner_of_another_user_is_not_waited_for, fresh),
+		cmocka_unit_test_setup(
+		    an_owner_in_another_pid_namespace_is_not_taken_for_dead,
+		    fresh),
 		cmocka_unit_test_setup(a_page_of_noise, fresh),
 	};
 

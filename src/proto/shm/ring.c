@@ -26,6 +26,7 @@ void ring_rx_init(struct ring_rx *rx, uint8_t *base, uint32_t size,
 
 static void publish(struct ring_tx *tx, uint32_t off, uint64_t hdr)
 {
+	ring_changes(tx->changes);
 	store_rel(ring_hdr_at(tx->base, off), hdr); /* R1 */
 }
 

@@ -154,6 +154,8 @@ struct ring_tx {
 	uint32_t area_bytes; /* 0: there is one area */
 	uint8_t *other;
 	uint32_t *other_tail;
+	/* Set to 1 before the consumer can see a change; NULL: nobody asks. */
+	uint32_t *changes;
 };
 
 /* The consumer's view. */
@@ -171,8 +173,15 @@ struct ring_rx {
 	uint32_t next;          /* the record behind it */
 	uint8_t is_ref;         /* its bytes lie elsewhere */
 	struct ring_refs *refs; /* NULL: references are none of its business */
-	uint8_t moves; /* the producer was asked to go on in another area */
+	uint8_t moves;     /* the producer was asked to go on in another area */
+	uint32_t *changes; /* as ring_tx's, for the producer */
 };
+
+static inline void ring_changes(uint32_t *changes)
+{
+	if (unlikely(changes != NULL))
+		store_rlx(changes, 1u);
+}
 
 /* @size: of the memory.  The producer decides how much of it is used: all,
  * unless ring_tx_window() limits it.  ring_tx_grow() raises that limit at any
@@ -276,6 +285,7 @@ void ring_publish_refs(struct ring_rx *rx);
 static inline void ring_ask_to_move(struct ring_rx *rx, uint32_t *other_tail)
 {
 	store_rlx(other_tail, 0u);
+	ring_changes(rx->changes);
 	rx->moves = 1;
 	rx->hold = rx->published;                /* so no tail is published */
 	store_rel(rx->tail_pub, RING_TAIL_MOVE); /* R2 */
@@ -309,6 +319,7 @@ static inline bool ring_publish(struct ring_rx *rx)
 
 	if (rx->published == to)
 		return false;
+	ring_changes(rx->changes);
 	store_rlx(&rx->published, to);
 	if (unlikely(rx->refs != NULL))
 		ring_publish_refs(rx);

@@ -260,6 +260,7 @@ COLD void shm_rx_move(struct sock *sk)
 /* The ring was empty.  Return -EAGAIN, or what ends the stream. */
 static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 {
+	sock_changes_rx(sk);
 	if (ring_publish(&shm_of(sk)->rx))
 		shm_notify_space(sk, fd);
 	if (shm_of(sk)->rx.hold != RING_NONE_LENT)
@@ -364,18 +365,27 @@ static ssize_t rx_peek(struct sock *sk, int fd, struct iov_cursor *c,
 	return skip;
 }
 
+/* What takes bytes out of the kernel, or may. */
+static COLD ssize_t rx_elsewhere(struct sock *sk, int fd, struct iov_cursor *c,
+				 size_t want, int flags)
+{
+	sock_changes_rx(sk);
+	if (shm_is_broken(sk))
+		return rx_end(sk, fd);
+	if (shm_w(sk)->rx_back)
+		return rx_back(sk, fd, c, want, flags & (MSG_PEEK | MSG_TRUNC));
+	if (shm_w(sk)->rx_tcp)
+		return rx_tcp(sk, fd, c, want, flags);
+	return rx_peek(sk, fd, c, want, flags);
+}
+
 /* Make one attempt, from wherever the stream is now: TCP or the ring. */
 static inline ssize_t rx_step(struct sock *sk, int fd, struct iov_cursor *c,
 			      size_t want, int flags)
 {
-	if (unlikely(shm_is_broken(sk)))
-		return rx_end(sk, fd);
-	if (unlikely(shm_w(sk)->rx_back))
-		return rx_back(sk, fd, c, want, flags & (MSG_PEEK | MSG_TRUNC));
-	if (unlikely(shm_w(sk)->rx_tcp))
-		return rx_tcp(sk, fd, c, want, flags);
-	if (unlikely(flags & MSG_PEEK))
-		return rx_peek(sk, fd, c, want, flags);
+	if (unlikely(shm_is_broken(sk) || shm_w(sk)->rx_back ||
+		     shm_w(sk)->rx_tcp || flags & MSG_PEEK))
+		return rx_elsewhere(sk, fd, c, want, flags);
 	return rx_ring(sk, fd, c, want, flags & MSG_TRUNC);
 }
 
@@ -466,6 +476,22 @@ COLD int shm_went_back(struct sock *sk)
 	return err ? err : -ESTALE;
 }
 
+/* If this process is killed before anything else of the call can be seen, other holders
+ * read what it has read, too (sock/shared.h). */
+static inline void rx_begin(struct sock *sk)
+{
+	sock_move_rx(sk);
+	if (unlikely(sk->rx_is_in))
+		shm_of(sk)->rx.changes = &sk->page->half[HALF_RX].is_changing;
+}
+
+static inline void rx_done(struct sock *sk)
+{
+	if (unlikely(shm_of(sk)->rx.changes != NULL))
+		shm_of(sk)->rx.changes = NULL;
+	sock_unlock_rx(sk);
+}
+
 HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		     int flags)
 {
@@ -477,14 +503,14 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	if (unlikely(flags & MSG_OOB))
 		return rx_urgent(fd, iov, n, flags);
 	do {
-		sock_lock_rx(sk);
+		rx_begin(sk);
 		if (unlikely(!sock_is_ours(sk))) {
-			sock_unlock_rx(sk);
+			rx_done(sk);
 			return shm_went_back(sk);
 		}
 		if (likely(moves))
 			r = rx_once(sk, fd, &c, want, flags);
-		sock_unlock_rx(sk);
+		rx_done(sk);
 		if (unlikely(!moves))
 			r = rx_nowhere(sk, fd, want);
 	} while (unlikely(load_rlx(&sk->w->is_async)) &&

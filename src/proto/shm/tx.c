@@ -224,6 +224,7 @@ static COLD ssize_t tx_ring_fell_back(struct sock *sk, int fd,
 				      const struct iov_cursor *start,
 				      size_t done)
 {
+	sock_changes_tx(sk);
 	ssize_t lost = shm_tx_fell_back(sk, fd, done);
 
 	if (lost < 0)
@@ -313,20 +314,33 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 		       size_t left, int flags)
 {
+	/* What only the ring's bytes change, ring.changes tells. */
+	if (unlikely(sk->is_lost || !shm_w(sk)->tx_ring || flags & MSG_MORE ||
+		     shm_of(sk)->corked_bytes))
+		sock_changes_tx(sk);
 	if (unlikely(sk->is_lost))
 		return tx_to_nobody(sk, fd, c, left, flags);
 	if (unlikely(!shm_w(sk)->tx_ring))
 		return tx_tcp(sk, fd, c, left, flags);
 	if (unlikely(shm_of(sk)->tx_full_ns))
 		shm_tx_stretch(sk);
-	if (unlikely(nobody_reads(sk, fd)))
+	if (unlikely(nobody_reads(sk, fd))) {
+		sock_changes_tx(sk);
 		return tx_to_nobody(sk, fd, c, left, flags);
+	}
 	ssize_t r = tx_ring(sk, fd, c, left, flags);
 	if (r > 0)
 		count(&sk->st->tx_bytes_shm, (uint64_t)r);
 	if (unlikely(!r && !shm_w(sk)->tx_ring))
 		return tx_tcp(sk, fd, c, left, flags);
 	return r ? r : -EAGAIN;
+}
+
+static inline void tx_done(struct sock *sk)
+{
+	if (unlikely(shm_of(sk)->tx.changes != NULL))
+		shm_of(sk)->tx.changes = NULL;
+	sock_unlock_tx(sk);
 }
 
 /* Take the lock for sending.  A candidate first checks if the peer is ready. */
@@ -338,11 +352,13 @@ static int tx_begin(struct sock *sk, int fd)
 			shm_pending_step(sk, fd);
 		sock_unlock_rx(sk);
 	} else {
-		sock_lock_tx(sk);
+		sock_move_tx(sk);
 	}
+	if (unlikely(sk->tx_is_in))
+		shm_of(sk)->tx.changes = &sk->page->half[HALF_TX].is_changing;
 	if (likely(sock_is_ours(sk)))
 		return 0;
-	sock_unlock_tx(sk);
+	tx_done(sk);
 	return shm_went_back(sk);
 }
 
@@ -352,7 +368,7 @@ static inline void tx_end(struct sock *sk, int fd, ssize_t r)
 {
 	if (r == -EAGAIN)
 		full_note(sk);
-	sock_unlock_tx(sk);
+	tx_done(sk);
 	if (unlikely(shm_wants_back(sk)))
 		shm_fallback(sk, fd, OSF_REASON_NONE);
 }
@@ -368,6 +384,7 @@ static COLD ssize_t tx_numbered(struct sock *sk, int fd, struct iov_cursor *c,
 
 	if (!load_rlx(&sk->w->zc_on) || !by_kernel)
 		flags &= ~MSG_ZEROCOPY;
+	sock_changes_tx(sk);
 	ssize_t r = tx_once(sk, fd, c, len, flags);
 	if (r > 0 && flags & MSG_ZEROCOPY)
 		errq_by_kernel_locked(sk, fd, 1);
@@ -565,6 +582,7 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
 		int err = tx_begin(sk, fd);
 		if (err)
 			return err;
+		sock_changes_tx(sk);
 		if (sk->w->shut & SHUT_BIT_WR)
 			r = -EPIPE;
 		else if (sk->is_lost)
