@@ -48,7 +48,7 @@ static int set(const char *text, size_t len)
 
 int loop_faults_init(void)
 {
-	const char *text = getenv("OSF_FAULTS");
+	const char *text = secure_getenv("OSF_FAULTS");
 
 	while (text && *text) {
 		size_t len = strcspn(text, ",");
