@@ -4,13 +4,13 @@
  *
  *     setuid(), capset(), ...  ->  file_renounce()  ->  the kernel's call
  *
- * A child has its parent's memory of sockets mapped, and the parent the child's as far
- * as they share them.  While both have the same authority that harms nobody.  When the
- * child is about to have another user's, or less of its own, it first leaves that memory:
+ * Parent and child map the memory of the sockets that they share.  That harms nobody
+ * while both have the same authority.  When the child is about to become another user, or
+ * to give up some of its rights, it first leaves that memory:
  *
- *   - a connection in shared memory goes back to the kernel, for all who hold it;
- *   - a connection that others hold, too, is the kernel's from now on here; the others
- *     go on counting this process among its holders;
+ *   - a connection in shared memory goes back to the kernel, for all its holders;
+ *   - in this process, a connection that other processes hold stays with the kernel from
+ *     now on; they go on counting this process among its holders;
  *   - each socket gets a struct sock of this process alone, so that a listener goes on
  *     accepting connections for shared memory;
  *   - what is left of the parent's memory is unmapped.

@@ -89,7 +89,8 @@ enum { SAID_NOTHING, SAID_OFFLOAD, SAID_LEAVE };
 static __thread uint8_t thread_said __attribute__((tls_model("initial-exec")));
 static bool all_leave;
 
-/* What others have said for a thread; it takes that over when it makes its next
+/* What other threads have asked for on behalf of a thread
+ * (xlio_thread_offload()).  The thread reads its entry when it makes its next
  * socket. */
 #define SAID_FOR_MAX 256
 static struct {
@@ -471,8 +472,9 @@ void ops_advance(struct sock *sk, int fd)
 			store_rlx(&sk->pingpongs_next, UINT32_MAX);
 		return;
 	}
-	/* Until the others let go.  They may have done so just now: a page that is still
-	 * there knows nothing of shared memory. */
+	/* The connection stays with the kernel until the other processes have
+	 * let go of the socket.  They may have done so just now, but a page
+	 * that is still there knows nothing of shared memory. */
 	if (sock_procs(sk) > 1 || sk->page || (sk->adopted && !is_sole(sk, fd)))
 		sock_set_mode(sk, SOCK_YOUNG);
 	else if (sk->flags & SOCK_F_PORT)

@@ -49,11 +49,11 @@
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
 
-/* For all that a fallback waits for together, and for a peer that was first.  What
- * has not come by then the relay waits for. */
+/* One limit for everything that a fallback waits for, and also for a peer that
+ * was first.  The relay waits for whatever has not arrived by then. */
 #define SETTLE_NS (2 * NS_PER_MS)
-/* A process that has waited in vain does not wait again for so long: it may have
- * thousands of such connections. */
+/* A process that has waited in vain waits for a shorter time at its next
+ * connection, because it may have thousands of such connections. */
 #define IMPATIENT_NS (100 * NS_PER_MS)
 #define TICK_NS (100 * NS_PER_US)
 #define STASH_MIN (64u * 1024)

@@ -2,15 +2,13 @@
 /*
  * proto/shm/shm.h - how a TCP connection moves into shared memory
  *
- *     YOUNG --propose/accept--> PENDING --ready--> SHM --fallback--> KERNEL
- *           proposal/accept pending   confirm        fallback
+ *     YOUNG --proposal, accept--> PENDING --confirm--> SHM --fallback--> KERNEL
  *
  * Every connection starts in the kernel.  When it has shown that it will be
  * used, the side that opened it proposes: it listens on a unix name and shows
  * that name on its TCP socket.  The side that accepted the connection finds the
- * proposal
- * and sends a segment.  Then each side says "after K bytes of TCP, the rest is
- * in the ring" and switches.  The kernel's connection, the anchor, stays
+ * proposal and sends a segment.  Then each side says "after K bytes of TCP, the
+ * rest is in the ring" and switches.  The kernel's connection, the anchor, stays
  * established.  It reports the peer's death, and one byte through it is the
  * doorbell that wakes a peer which sleeps in the kernel on the descriptor.
  *

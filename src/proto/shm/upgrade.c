@@ -409,8 +409,8 @@ static void candidate_step(struct sock *sk, int fd)
 		keep_bell(sk, &h, fds, shm_of(sk)->channel_fd);
 	close_passthrough(fds);
 	shm_proposal_close(sk, fd);
-	/* If bytes were sent without our counting them, the kernel's count has
-	 * them. */
+	/* If the program has sent bytes without our counting them, the kernel's
+	 * count includes them. */
 	if (!anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent) &&
 	    sent != shm_of(sk)->tx_tcp_base) {
 		log_warn("fd %d: sent %llu by our count, %llu by the kernel's",
