@@ -137,19 +137,19 @@ static int take_tcp(int fd, struct stash *st, int64_t *left, uint64_t until_ns)
 }
 
 /* Stash what we read from TCP earlier and the program has not read. */
-static int stash_backlog(struct sock *sk, struct stash *st)
+static int stash_readahead(struct sock *sk, struct stash *st)
 {
-	uint32_t n = backlog_bytes(sk);
+	uint32_t n = readahead_bytes(sk);
 	uint8_t *to = n ? stash_room(st, n) : NULL;
 
 	if (!n)
 		return 0;
 	if (!to)
 		return -ENOMEM;
-	memcpy(to, shm_of(sk)->backlog + shm_of(sk)->backlog_pos, n);
+	memcpy(to, shm_of(sk)->readahead + shm_of(sk)->readahead_pos, n);
 	st->n += n;
 	st->is_late = true; /* TCP may have what follows already */
-	backlog_free(sk);
+	readahead_free(sk);
 	return 0;
 }
 
@@ -162,7 +162,7 @@ static int stash_tcp(struct sock *sk, int fd, struct stash *st,
 	int64_t *left = &shm_of(sk)->rx_tcp_left;
 	int err = 0;
 
-	while (!err && *left > 0 && st->n < BACKLOG_MAX)
+	while (!err && *left > 0 && st->n < READAHEAD_MAX)
 		err = take_tcp(fd, st, left, until_ns);
 	st->n_first = st->n;
 	if (err == -ENODATA)
@@ -261,7 +261,7 @@ static bool may_put_back(struct sock *sk, int fd, int *other)
 
 	if (load_acq(&shm_peer(sk)->flags) & (SEG_TX_BACK | SEG_FALLBACK))
 		return false;
-	if (backlog_bytes(sk))
+	if (readahead_bytes(sk))
 		return false;
 	if (!shm_w(sk)->rx_back &&
 	    ring_rx_bytes(&shm_of(sk)->rx, PUT_BACK_MAX + 1, &mark) >
@@ -305,7 +305,7 @@ static int stash_rx(struct sock *sk, int fd, struct stash *st,
 	int err = 0;
 
 	if (shm_w(sk)->rx_tcp)
-		err = stash_backlog(sk, st);
+		err = stash_readahead(sk, st);
 	st->n_first = st->n;
 	if (!err && shm_w(sk)->rx_tcp &&
 	    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) { /* S1 */

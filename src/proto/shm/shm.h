@@ -21,7 +21,7 @@
  *   rx.c tx.c     hot: bytes out of and into the rings
  *   lend.c        records that the application reads in the ring
  *   region.c      memory that a peer reads in place
- *   backlog.c     bytes of TCP that nobody has read yet
+ *   readahead.c   bytes of TCP that nobody has read yet
  *   cork.c        MSG_MORE, TCP_CORK
  *   wait.c        how a blocking call sleeps
  *   inbox.c       the ready list: which connections have news
@@ -279,27 +279,27 @@ int anchor_counts(int fd, bool active, uint64_t *sent);
 int anchor_consumed(int fd, uint64_t *consumed);
 
 /* More than both kernels' buffers hold by default (tcp_rmem, tcp_wmem). */
-#define BACKLOG_MAX (16u * 1024 * 1024)
+#define READAHEAD_MAX (16u * 1024 * 1024)
 
 /*
- * backlog.c.  A thread calls this before it sleeps without having read what
+ * readahead.c.  A thread calls this before it sleeps without having read what
  * TCP still has; this takes those bytes out of the kernel.  Otherwise they may
  * close TCP's window, and the FIN of a peer that dies could not arrive.
  * @n_own: 1 if the caller counts as a sleeper on the anchor, but does not wait
  * for room.
  */
-void shm_backlog_fill(struct sock *sk, int fd, uint32_t n_own);
+void shm_readahead_fill(struct sock *sk, int fd, uint32_t n_own);
 /* The same, for the holder of the rx lock. */
-void backlog_fill_locked(struct sock *sk, int fd);
-/* Read at most @want bytes from the backlog.  MSG_PEEK and MSG_TRUNC work. */
-size_t backlog_read(struct sock *sk, struct iov_cursor *c, size_t want,
-		    int flags);
-void backlog_free(struct sock *sk);
+void readahead_fill_locked(struct sock *sk, int fd);
+/* Read at most @want of the bytes that were read ahead.  MSG_PEEK and MSG_TRUNC work. */
+size_t readahead_read(struct sock *sk, struct iov_cursor *c, size_t want,
+		      int flags);
+void readahead_free(struct sock *sk);
 
-static inline uint32_t backlog_bytes(const struct sock *sk)
+static inline uint32_t readahead_bytes(const struct sock *sk)
 {
-	return load_rlx(&shm_of(sk)->backlog_end) -
-	       load_rlx(&shm_of(sk)->backlog_pos);
+	return load_rlx(&shm_of(sk)->readahead_end) -
+	       load_rlx(&shm_of(sk)->readahead_pos);
 }
 
 /* Our side, and the peer's. */

@@ -524,7 +524,7 @@ void shm_pending_undo(struct sock *sk, int fd)
 {
 	sock_unshare(sk);
 	if (!is_single_threaded() || unwind_top || sk->page ||
-	    sk->watches.first || backlog_bytes(sk))
+	    sk->watches.first || readahead_bytes(sk))
 		return;
 	sock_lock_both(sk);
 	if (sock_mode(sk) == SOCK_PENDING && !sk->w->anchor_err &&
