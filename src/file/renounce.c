@@ -43,7 +43,7 @@ static bool is_inherited(const struct file *f)
 static void give_back(struct file *f, int fd)
 {
 	sock_await_move(f->sk);
-	if (sock_mode(f->sk) == SOCK_YOUNG || f->sk->st->listening)
+	if (sock_is_young(f->sk) || f->sk->st->listening)
 		return;
 	file_give_back(f, fd, OSF_REASON_PASSED, sock_procs(f->sk) > 1);
 	sock_ops(f->sk)->retire(f->sk);
@@ -69,7 +69,7 @@ static bool is_busy(const struct file *f)
 static void take_over(struct file *f, int fd, struct sock *mine)
 {
 	struct sock *old = f->sk;
-	bool moves = old->st->listening || sock_mode(old) == SOCK_YOUNG;
+	bool moves = old->st->listening || sock_is_young(old);
 
 	sock_copy(mine, old, moves);
 	f->sk = mine;
