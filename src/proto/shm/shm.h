@@ -19,6 +19,8 @@
  *   elsewhere.c   closing what a stranger has sent
  *   upgrade.c     the steps above
  *   rx.c tx.c     hot: bytes out of and into the rings
+ *   tx_file.c     sendfile()
+ *   tx_grow.c     how much of its ring a stream uses
  *   lend.c        records that the application reads in the ring
  *   region.c      memory that a peer reads in place
  *   readahead.c   bytes of TCP that nobody has read yet
@@ -31,6 +33,7 @@
  *   opt.c         answers that the anchor lacks: options, TCP_INFO, the end
  *   ctl.c         shutdown, close, options, fallback
  *   fallback.c    fallback at once, without the peer's help
+ *   stash.c       what it takes out of TCP and the ring
  *   cut.c         the same, seen from the peer: what it sends again
  *
  * All functions return negative errno.  @fd is a descriptor of the anchor.
