@@ -17,7 +17,8 @@
  *   trust.c       who may share memory with whom
  *   other_end.c   what the kernel says about the other end
  *   elsewhere.c   closing what a stranger has sent
- *   upgrade.c     the steps above
+ *   upgrade.c     the steps above, of the opener; accept.c: of the acceptor;
+ *                 handshake.c: what both do
  *   rx.c tx.c     hot: bytes out of and into the rings
  *   tx_file.c     sendfile()
  *   tx_grow.c     how much of its ring a stream uses
