@@ -137,8 +137,9 @@ static void drain_one(struct channel *ch)
 		errno = saved;
 }
 
-/* A peer rings once for each number.  Who has been woken for something that completes
- * nothing yet shows a new one, and looks again before it sleeps. */
+/* A peer rings once for each number.  A thread that was woken, and found that
+ * nothing completes yet, publishes a new number and looks again before it
+ * sleeps. */
 static void arm_anew(struct channel *ch)
 {
 	GUARD(&ch->lock);

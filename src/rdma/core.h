@@ -300,8 +300,9 @@ bool out_fits(const struct out *out, uint32_t length);
 void ud_rx(struct qp *qp, struct cq *cq);
 int ud_send(struct qp *qp, struct swqe *w);
 void ud_close(struct qp *qp);
-/* Accept some of those who have connected: senders of datagrams, and who has only asked
- * whose the name is, and would fill the backlog. */
+/* Accept some of the processes that have connected: senders of datagrams, and
+ * processes that only ask who has the name.  The latter would fill the
+ * listener's backlog. */
 void ud_accept(void);
 
 /* reach.c */

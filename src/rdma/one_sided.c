@@ -67,9 +67,9 @@ static enum ibv_wc_status status_of(ssize_t err)
 }
 
 /*
- * The receiver's keys are read while this says that it is inside, and the receiver
- * withdraws a key before it looks who is inside.  So memory that is no longer
- * registered is not touched.
+ * This process says that it is inside before it reads the receiver's keys, and
+ * the receiver withdraws a key before it looks who is inside.  So memory that
+ * is no longer registered is not touched.
  */
 static enum ibv_wc_status operate(struct qp *qp, struct swqe *w,
 				  const struct x_qp *t)

@@ -36,8 +36,8 @@ static int owner_of(uint32_t block, int *pidfd)
 		      : trust_check(s);
 	if (!err)
 		pid = channel_pid(s);
-	/* While we are connected to it, the listener is there, and so is its
-	 * number. */
+	/* While we are connected to it, its listener exists, and so its number
+	 * is valid. */
 	*pidfd =
 	    !err && pid > 0 ? (int)rawcall(SYS_pidfd_open, pid, 0) : -ESRCH;
 	if (!err && *pidfd < 0)
@@ -200,8 +200,8 @@ static int open_fd(struct remote *r, int fd, uint32_t qpn)
 		r->x = map;
 		err = adopt(r, qpn);
 	}
-	/* Whose number led there may have ended meanwhile, and another process
-	 * may have it. */
+	/* The process that the number led to may have ended meanwhile, and
+	 * another process may have the number. */
 	if (!err && peer_has_ended(r->peer))
 		err = -ESRCH;
 	if (err)

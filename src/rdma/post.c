@@ -40,8 +40,8 @@ static int check(const struct qp *qp, const struct ibv_send_wr *wr)
 	    (uint32_t)wr->num_sge > qp->init.cap.max_send_sge ||
 	    wr->send_flags & ~(unsigned)FLAGS_KNOWN)
 		return EINVAL;
-	/* Memory windows and fast registration, whose keys a peer may end, are not
-	 * there. */
+	/* The device has no memory windows and no fast registration: a peer
+	 * could end the keys of those. */
 	if (wr->opcode == IBV_WR_SEND_WITH_INV)
 		return EOPNOTSUPP;
 	return 0;

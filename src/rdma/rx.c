@@ -7,9 +7,9 @@
  *                     -> the queue pair's completion queue
  *
  * The peer may write anything at any time.  A header is copied once; its length ends
- * within what the ring can hold, so the copy of its bytes stays in the mapping.  Bytes
- * that change while they are copied are wrong bytes from the peer, no more.  What
- * cannot be is the end of this queue pair.
+ * within what the ring can hold, so the copy of its bytes stays in the mapping.  If the
+ * peer changes bytes during the copy, the program gets wrong bytes from that peer, and
+ * nothing worse happens.  A header with impossible values ends this queue pair.
  *
  * Runs in a thread that polls; the caller holds the queue pair's lock.
  */

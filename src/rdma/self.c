@@ -62,9 +62,9 @@ static int bind_block(int s, uint32_t *block)
 }
 
 /*
- * Where Yama lets a process reach only its children's memory, a program may say by
- * OSF_RDMA_PTRACER=1 that all processes of its user may reach its own.  Then any of
- * them may trace it, so nobody else decides that.
+ * Where Yama lets a process reach only its children's memory, a program may set
+ * OSF_RDMA_PTRACER=1.  Then all processes of its user may reach its memory, and
+ * each of them may also trace it.  So only the program's user can decide that.
  */
 static void allow_reach(void)
 {
@@ -163,8 +163,8 @@ int self_find_qp(struct self *s)
 {
 	static uint32_t next;
 
-	/* The longest unused number first, so that late peers of an old queue
-	 * pair do not meet a new one. */
+	/* Take the number that has been unused for longest, so that late peers
+	 * of an old queue pair do not reach a new one. */
 	for (uint32_t i = 0; i < N_QPS; i++) {
 		uint32_t at = (next + i) % N_QPS;
 

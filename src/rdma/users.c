@@ -11,8 +11,8 @@ uint32_t users_n_local;
 static struct lock lock;
 static struct qp *all[N_QPS];
 
-/* By the number's low bits, which no two have at a time; a child's parent's queue pairs
- * give way. */
+/* A table by the number's low bits.  Two living queue pairs never share them;
+ * in a child, the entries of the parent's queue pairs may be replaced. */
 void users_add(struct qp *qp)
 {
 	GUARD(&lock);

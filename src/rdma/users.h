@@ -6,8 +6,9 @@
 
 void users_add(struct qp *qp);
 void users_remove(struct qp *qp);
-/* Wait until no peer is inside an operation on our memory that it began before; for a
- * second at most, after which a peer was stopped, or lies. */
+/* Wait until no peer is inside an operation on our memory that it began
+ * earlier.  Wait for a second at most: a peer that takes longer was stopped, or
+ * lies. */
 void users_wait_inside(void);
 /* The same for the peer of one queue pair, whose lock the caller holds. */
 void users_wait_outside(const struct qp *qp);

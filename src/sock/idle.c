@@ -144,8 +144,8 @@ COLD ssize_t idle_send(struct sock *sk, int fd, const struct msghdr *msg,
 	}
 }
 
-/* So much may be sent now without a sleep: half of what is free, because the kernel also
- * counts what it keeps beside the bytes. */
+/* How many bytes may be sent now without a sleep: half of what is free, because
+ * the kernel also counts what it keeps beside the bytes. */
 static size_t room_of(int fd)
 {
 	uint32_t mem[SK_MEMINFO_VARS] = { 0 };

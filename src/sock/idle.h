@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sock/idle.h - calls of the kernel's that would sleep past base/idle.h
+ * sock/idle.h - kernel calls that would sleep without waiting for base/idle.h
  *
  *     recv, accept      wait_before()  ->  libc's call
  *     send, sendfile    idle_send(): parts for which there is room, and waits between them

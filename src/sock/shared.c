@@ -184,8 +184,8 @@ static void *map_shared(size_t bytes)
 
 void shared_reserve(uint32_t n)
 {
-	/* Sockets change while they are counted: what is missing is mapped one
-	 * by one. */
+	/* Other threads may add sockets while we count.  If the memory is too
+	 * small for all, the rest are mapped one by one. */
 	reserve.at = map_shared((size_t)n * SHARED_BYTES);
 	reserve.end = reserve.at + (reserve.at ? (size_t)n * SHARED_BYTES : 0);
 }
@@ -229,8 +229,8 @@ static void page_begin(struct sock *sk, struct shared_page *p)
 	half_export(sk, p, HALF_TX);
 }
 
-/* The forking thread takes only this process's own locks: threads of others have
- * nothing to do with a page that they do not know. */
+/* The forking thread takes only this process's own locks.  Threads of other
+ * processes have nothing to do with a page that they do not know yet. */
 int sock_share(struct sock *sk)
 {
 	GUARD(&sk->rx_lock);

@@ -89,8 +89,8 @@ void shared_init(struct sock *sk, struct holders *h);
 void shared_unmap(struct sock *sk);
 /* @sk's memory is about to be unmapped: unmap its page, if this process has it. */
 void shared_drop(const struct sock *sk);
-/* @sk, a copy of a socket that others may hold, is this process's alone, as @made was,
- * which sock_new() had made in its place. */
+/* Makes @sk, a copy of a socket that other processes may hold, a socket of this
+ * process alone.  @made is the socket that sock_new() has made in its place. */
 void shared_alone(struct sock *sk, const struct sock *made);
 /* The mode was changed here: other holders must learn of it. */
 void shared_mode(struct sock *sk, enum sock_mode mode);
@@ -117,8 +117,9 @@ static inline int32_t sock_procs(const struct sock *sk)
 	return n > 1 ? n : 1;
 }
 
-/* Of a socket that others hold, too: has this process made a call on it since it
- * inherited it?  If not, nothing that came is its affair. */
+/* For a socket that others hold, too: has this process made a call on it since
+ * it inherited it? If not, this process reports nothing that has arrived
+ * there. */
 static inline bool sock_was_used(const struct sock *sk)
 {
 	return load_rlx(&sk->writer);

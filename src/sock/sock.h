@@ -12,16 +12,16 @@
  *
  *   YOUNG      the kernel moves the bytes; calls count themselves in and out
  *   UPGRADING  one thread negotiates; others wait, which takes microseconds
- *   PENDING  pending: the kernel moves the bytes, under the locks below,
- *              because the peer may start to use the ring at any time
+ *   PENDING    both sides have a segment; the kernel moves the bytes, under the
+ *              locks below, because the peer may start to use the ring at any time
  *   SHM        rings, after what was still in TCP
  *   KERNEL     for good: data calls no longer come here
  *   MODULE     a module of the process moves the bytes (osf/stream.h); then KERNEL
  *   TCP        our own TCP moves them over a port (proto/tcp/conn.h); then KERNEL
  *
- * Locks, between threads and processes: rx for the receiving half, tx for the sending half.
- * To change the mode, take both in that order.  For a socket that several processes
- * hold, to take a half's lock is also to bring its numbers up to date.
+ * Locks, between threads and processes: rx for the receiving half, tx for the sending
+ * half.  To change the mode, take both in that order.  If several processes hold the
+ * socket, taking a half's lock also brings its numbers up to date.
  */
 #pragma once
 
@@ -262,9 +262,10 @@ static inline void sock_look_tx(struct sock *sk)
 		page_enter(sk, HALF_TX, PAGE_LOOKS);
 }
 
-/* The same for a call that moves this process's positions, which others take over when
- * it releases the half.  It says sock_changes_rx() before anything else of it can be
- * seen outside the process. */
+/* The same for a call that moves this process's own positions.  Other holders
+ * take these over when the call releases the half.  The call says
+ * sock_changes_rx() before anything else that it does can be seen outside the
+ * process. */
 static inline void sock_move_rx(struct sock *sk)
 {
 	if (sock_is_alone(sk)) {
@@ -299,8 +300,8 @@ static inline void sock_changes_tx(struct sock *sk)
 		page_mark(sk, HALF_TX);
 }
 
-/* Do not unlock what was not locked because we were alone.  The lock's word
- * tells, even if a thread has appeared since. */
+/* Do not unlock what was never locked because this was the only thread.  The
+ * lock's word tells, even if another thread has started since. */
 static inline void sock_unlock_rx(struct sock *sk)
 {
 	if (!load_rlx(&sk->rx_lock.word)) {
@@ -345,8 +346,9 @@ static inline bool sock_try_tx(struct sock *sk)
 /* For a thread that waits while the mode is UPGRADING. */
 void sock_moving(struct sock *sk);
 
-/* Before a look without locks at what only they keep up to date: learn what other
- * processes have done, or that they have gone. */
+/* Call this before reading, without a lock, what only the locks keep up to
+ * date: it learns what other processes have done, and whether they have
+ * ended. */
 void sock_catch_up(struct sock *sk);
 
 static inline void sock_refresh(struct sock *sk)
@@ -415,6 +417,6 @@ static inline void sock_unlock_tx_cleanup(struct sock **sk)
 void sock_set_mode(struct sock *sk, enum sock_mode mode);
 void sock_set_reason(struct sock *sk, enum osf_reason reason);
 const char *sock_reason_text(enum osf_reason reason);
-/* A call moved nothing, and returned @err, a negative errno; @is_ours: of the table
- * that it was made on. */
+/* A call moved nothing and returned @err, a negative errno.  @is_ours is that
+ * of the table that served the call. */
 COLD void sock_count_failed(struct sock *sk, int dir, int err, bool is_ours);

@@ -206,8 +206,9 @@ void anchor_ring(struct sock *sk, int fd) { ring(sk, fd, 0); }
 void anchor_ring_later(struct sock *sk, int fd) { ring(sk, fd, MSG_MORE); }
 
 /*
- * From now on no thread of ours rings.  Who is ringing now holds the rx lock, or
- * is a process that was killed while it did.
+ * From now on no thread of this process rings.  A thread that is ringing now
+ * holds the rx lock, or belongs to a process that was killed while it held that
+ * lock.
  */
 void anchor_silence(struct sock *sk)
 {
@@ -336,10 +337,11 @@ void anchor_drain(struct sock *sk, int fd)
 	errno = saved;
 }
 
-/* Has TCP more than doorbells?  A peer that sends by ring counts each before it sends
- * it, and says BACK before the stream goes on in TCP.  What we put back ourselves comes
- * behind our FALLBACK.  So look at the bytes first, and in between at nothing that others
- * drain. */
+/* Does TCP hold bytes that are no doorbells? A peer that sends by ring counts
+ * each doorbell before it sends it, and writes BACK before its stream goes on
+ * in TCP.  Bytes that we put back ourselves follow our FALLBACK.  So look at
+ * TCP's bytes first and at the counts afterwards.  Do not look at anything in
+ * between that another thread may drain. */
 static bool has_uncounted(const struct sock *sk, int fd)
 {
 	uint32_t drained = load_acq(&shm_of(sk)->bells_drained);

@@ -152,7 +152,7 @@ static COLD bool rx_tcp_events(struct sock *sk, int fd, unsigned *ev)
 	if (tcp & (POLLERR | POLLHUP | POLLRDHUP))
 		anchor_ask(sk, fd);
 	*ev |= tcp & (POLLIN | POLLRDNORM);
-	if (backlog_bytes(sk))
+	if (readahead_bytes(sk))
 		*ev |= POLLIN | POLLRDNORM;
 	return true;
 }
@@ -467,7 +467,7 @@ int shm_inq(struct sock *sk, int fd)
 			return -errno;
 		if (sock_mode(sk) == SOCK_KERNEL ||
 		    !(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING))
-			return n + (int)backlog_bytes(sk);
+			return n + (int)readahead_bytes(sk);
 	}
 	SOCK_LOOK_RX(sk);
 	if (sock_mode(sk) == SOCK_KERNEL)
@@ -487,7 +487,7 @@ int shm_inq(struct sock *sk, int fd)
 		return -errno;
 	if (shm_w(sk)->rx_back)
 		return n;
-	int held = (int)backlog_bytes(sk);
+	int held = (int)readahead_bytes(sk);
 	if (n < shm_of(sk)->rx_tcp_left)
 		return held + n; /* more is on its way before the ring */
 	return held + (int)shm_of(sk)->rx_tcp_left + in_ring;
@@ -619,7 +619,7 @@ static struct seg *close_keep(struct sock *sk, int fd)
 			abort_at_close(sk, fd);
 	}
 	shm_tx_shrink(sk);
-	backlog_free(sk);
+	readahead_free(sk);
 	inbox_detach(shm_of(sk)->peer_inbox);
 	inbox_put(shm_of(sk)->inbox_tag);
 	shm_of(sk)->peer_inbox = NULL;
@@ -647,9 +647,9 @@ void shm_let_go(struct sock *sk, int fd)
 		return;
 	shm_reset_due(sk, fd);
 	shm_tx_shrink(sk);
-	if (shm_of(sk)->backlog)
-		munmap(shm_of(sk)->backlog, BACKLOG_MAX);
-	shm_of(sk)->backlog = NULL;
+	if (shm_of(sk)->readahead)
+		munmap(shm_of(sk)->readahead, READAHEAD_MAX);
+	shm_of(sk)->readahead = NULL;
 	/* Each process has a mapping of its own: a fork copies them all. */
 	inbox_detach(shm_of(sk)->peer_inbox);
 	inbox_put(shm_of(sk)->inbox_tag);

@@ -47,7 +47,7 @@ static bool rx_ready(struct sock *sk)
 		return true;
 	if (likely(!load_rlx(&shm_w(sk)->rx_tcp)))
 		return ring_rx_ready(&shm_of(sk)->rx);
-	return backlog_bytes(sk) ||
+	return readahead_bytes(sk) ||
 	       (load_acq(&shm_peer(sk)->flags) & SEG_TX_RING &&
 		shm_of(sk)->rx_tcp_left <= 0);
 }
@@ -101,7 +101,7 @@ static void nap_woke(void *arg)
 	anchor_ask(me->sk, me->fd);
 	if (unlikely(load_rlx(&shm_w(me->sk)->rx_tcp)) && me->dir == DIR_TX &&
 	    !me->is_blind)
-		shm_backlog_fill(me->sk, me->fd, 0);
+		shm_readahead_fill(me->sk, me->fd, 0);
 }
 
 /* Nap until @me's ring is ready or the anchor shows one of @events. */

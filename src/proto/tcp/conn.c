@@ -306,8 +306,8 @@ static void back(struct sock *sk, int fd, enum osf_reason why, bool rests)
 	else
 		sock_set_mode(sk, SOCK_KERNEL);
 	sock_unlock_both(sk);
-	/* Who sleeps looks at the anchor from now on; an edge that it has had since is not
-	 * to be missed. */
+	/* Threads that sleep look at the anchor from now on.  They must not
+	 * miss an edge that the anchor has had in the meantime. */
 	sock_notify(sk, POLLIN | POLLOUT);
 	errno = saved;
 }
