@@ -58,7 +58,7 @@ int idle_wait_until(struct sock *sk, int *fd, struct call_wait *w,
 	while (!((*events = sock_ops(sk)->events(sk, *fd)) & want)) {
 		ino = ino ? ino : which(*fd);
 		int err = wait_asleep(sk, *fd, w);
-		if (err)
+		if (err && err != -EBADF)
 			return err;
 		int open = still_open(sk, *fd, ino);
 		if (open < 0)
