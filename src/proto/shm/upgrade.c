@@ -165,6 +165,12 @@ void shm_pending_undo(struct sock *sk, int fd)
 	sock_unlock_both(sk);
 }
 
+/* Has the peer taken its segment back, to send another one later?  @me: our side. */
+static bool is_later(const struct seg_side *me)
+{
+	return load_acq(&me->flags) & SEG_LATER;
+}
+
 /* Map the segment that was sent, answer, and take it.  -EAGAIN: the peer has taken it
  * back, and will send another. */
 static int accept_segment(struct sock *sk, int fd, int channel,
@@ -194,6 +200,9 @@ static int accept_segment(struct sock *sk, int fd, int channel,
 		inbox_fd_put();
 	}
 	if (err) {
+		/* The peer has closed the channel: it may have said why. */
+		if (is_later(&seg->side[1]))
+			err = -EAGAIN;
 		inbox_detach(peer_inbox);
 		inbox_put(tag);
 		seg_unmap(seg, ring_size);
@@ -210,9 +219,9 @@ static int accept_segment(struct sock *sk, int fd, int channel,
 	store_rlx(&shm_w(sk)->tx_ring, (uint8_t)1);
 	if (take_segment(sk))
 		return 0;
-	bool is_later = load_rlx(&shm_me(sk)->flags) & SEG_LATER;
+	err = is_later(shm_me(sk)) ? -EAGAIN : -ENOENT;
 	refuse_segment(sk, fd, ring_size);
-	return is_later ? -EAGAIN : -ENOENT;
+	return err;
 }
 
 int shm_proposal_advance(struct sock *sk, int fd)
