@@ -100,10 +100,14 @@ static COLD int wait_to_accept(int fd)
 {
 	CALL(c) = { .file = file_get_any(fd) };
 
+	int was = fd;
+
 	call_may_sleep(&c);
-	return c.file && c.file->kind == FILE_SOCK && c.file->sk->st->listening
-		   ? wait_idle(c.file->sk, fd, DIR_RX, 0)
-		   : 0;
+	int err =
+	    c.file && c.file->kind == FILE_SOCK && c.file->sk->st->listening
+		? wait_idle(c.file->sk, &fd, DIR_RX, 0)
+		: 0;
+	return err || fd == was ? err : -EBADF;
 }
 
 OSF_API int accept4(int fd, struct sockaddr *restrict addr,

@@ -136,6 +136,9 @@ struct sock {
 	/* The upgrade. */
 	int32_t announce_fd; /* a listener's announcement, 0 for none */
 	uint32_t n_attempts; /* at the upgrade, so far */
+	/* Another descriptor of the socket, plus 1, since the program has closed
+	 * one in the middle of a call; 0: it has not. */
+	uint32_t moved_fd1;
 	/* SO_MAX_PACING_RATE, while it shows the peer a number in place of the
 	 * program's own rate; 0: it does not. */
 	uint64_t rate_shown, rate_was;

@@ -9,7 +9,9 @@ tests/style/house.py - rules of the house that a machine can count
     the words   docs/map.md has at most 20 words of our own, none of them twice, and each
                 is in use
     shadows     a word that had two meanings does not come back in its second one
+    names       a source file that comments and docs name by its path is there
 """
+import os
 import re
 
 import tree
@@ -17,6 +19,8 @@ import tree
 ABOVE_THE_SEAM = ["src/preload/", "src/file/", "src/group/", "src/api/"]
 READS_A_MODE = re.compile(r"\b(sock_mode|state_mode|SOCK_MODE_MASK)\b|"
                           r"\bSOCK_(YOUNG|UPGRADING|PENDING|SHM|MODULE|TCP)\b")
+A_PATH = re.compile(r"(?<![\w/.-])(?:src/)?((?:base|ip|port|osfd|tcp|sock|proto|rdma|ops|"
+                    r"group|file|api|preload)/[\w/]+\.(?:c|h|def))\b(?![*(])")
 LINES_MAX = 70
 WORDS_MAX = 20
 # The folder, the word, and what stands there in its place.
@@ -57,6 +61,14 @@ def functions(path, lines):
             start = 0
 
 
+def names(path, lines):
+    for i, line in enumerate(lines, 1):
+        for name in A_PATH.findall(line):
+            if not any(os.path.exists(os.path.join(tree.ROOT, root, name))
+                       for root in ("src", "tests", "tools", "examples", ".")):
+                tree.wrong("%s:%d" % (path, i), "there is no %s" % name)
+
+
 def words(source):
     table = tree.read("docs/map.md").split("\n## The words\n")[1]
     listed = re.findall(r"^\| ([a-z ]+) \|", table, re.M)[1:]  # the first is the head
@@ -80,6 +92,10 @@ def main():
             seam(path, lines)
         shadows(path, lines)
         functions(path, lines)
+        names(path, text.split("\n"))
+    for path in tree.files(".md", under=["docs/", "README.md"]):
+        if not path.startswith("docs/notes/"):
+            names(path, tree.read(path).split("\n"))
     words("\n".join(source))
     tree.verdict("house")
 

@@ -192,10 +192,9 @@ void shm_pending_step(struct sock *sk, int fd)
  * connection is back with the kernel. */
 bool shm_pending_drop(struct sock *sk, int fd)
 {
-	bool dropped;
-
-	sock_lock_both(sk);
-	dropped = sock_mode(sk) == SOCK_PENDING && revoke_segment(sk);
+	if (!sock_lock_mode(sk, SOCK_PENDING))
+		return false;
+	bool dropped = revoke_segment(sk);
 	if (dropped)
 		candidate_end(sk, fd, OSF_REASON_NO_MEMORY);
 	sock_unlock_both(sk);

@@ -30,7 +30,8 @@
  *   inbox.c       the ready list: which connections have news
  *   post.c        the peers' ready lists, to which we post
  *   ready.c       notifies the waiters of this process
- *   anchor.c      doorbells, the anchor's end, byte counts
+ *   anchor.c      the anchor's end, byte counts
+ *   doorbell.c    doorbells
  *   opt.c         answers that the anchor lacks: options, TCP_INFO, the end
  *   ctl.c         shutdown, close, options, fallback
  *   fallback.c    fallback at once, without the peer's help

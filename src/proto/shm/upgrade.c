@@ -152,9 +152,9 @@ void shm_pending_undo(struct sock *sk, int fd)
 	if (!is_single_threaded() || unwind_top || sk->page ||
 	    sk->watches.first || readahead_bytes(sk))
 		return;
-	sock_lock_both(sk);
-	if (sock_mode(sk) == SOCK_PENDING && !sk->w->anchor_err &&
-	    !shm_is_broken(sk) &&
+	if (!sock_lock_mode(sk, SOCK_PENDING))
+		return;
+	if (!sk->w->anchor_err && !shm_is_broken(sk) &&
 	    cas(&shm_peer(sk)->flags, 0u,
 		(uint32_t)(SEG_REVOKED | SEG_LATER))) {
 		shm_proposal_close(sk, fd);

@@ -19,6 +19,7 @@
 #include "proto/tcp/wire.h"
 #include "sock/arena.h"
 #include "sock/errq.h"
+#include "sock/linger.h"
 #include "sock/opt.h"
 #include "tcp/calls.h"
 #include "tcp/export.h"
@@ -55,16 +56,6 @@ static void tell_now(const struct moved *m)
  * There.
  */
 
-/* osfd closes a copy of the descriptor, and does not wait for that. */
-static bool lingers(int fd)
-{
-	struct linger l = { 0 };
-	socklen_t len = sizeof(l);
-
-	return !libc.getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) &&
-	       l.l_onoff && l.l_linger;
-}
-
 /* Options that only the kernel has, on a socket that keeps them. */
 static bool is_special(struct sock *sk, int fd)
 {
@@ -72,7 +63,7 @@ static bool is_special(struct sock *sk, int fd)
 	       sockopt_int(fd, SOL_SOCKET, SO_ZEROCOPY) ||
 	       sockopt_int(fd, SOL_SOCKET, SO_OOBINLINE) ||
 	       sockopt_int(fd, IPPROTO_TCP, TCP_CORK) || sk->w->shut ||
-	       lingers(fd);
+	       linger_s(fd) > 0; /* osfd closes a copy, and does not wait */
 }
 
 /* Before the first byte the peer may still wait for our ACK: see tcp/export.h. */
