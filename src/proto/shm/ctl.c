@@ -226,15 +226,16 @@ unsigned shm_events(struct sock *sk, int fd)
 	if (unlikely(shm_is_broken(sk)))
 		return POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP |
 		       POLLRDNORM | POLLWRNORM;
-	/* A thread that only sleeps here ends our direction, too. */
-	if (unlikely(shm_wants_back(sk)))
-		shm_fallback(sk, fd, OSF_REASON_NONE);
 
 	/* Do this even if nobody reads, because a sleeper must wake when bytes
 	 * are due. */
 	if (shm_is_corked(sk))
 		shm_poll_corked(sk);
+	/* Once: this line is the peer's. */
 	uint32_t peer = load_acq(&shm_peer(sk)->flags); /* S2 */
+	/* A thread that only sleeps here ends our direction, too. */
+	if (unlikely(peer & SEG_WANT_BACK) && shm_wants_back(sk))
+		shm_fallback(sk, fd, OSF_REASON_NONE);
 	bool rx_done = load_rlx(&shm_w(sk)->rx_eof) || peer & SEG_TX_FIN ||
 		       shut & SHUT_BIT_RD;
 	if (unlikely(load_rlx(&shm_w(sk)->rx_back))) {
@@ -250,7 +251,7 @@ unsigned shm_events(struct sock *sk, int fd)
 			  : POLLIN | POLLRDNORM;
 	}
 	bool by_tcp = !load_rlx(&shm_w(sk)->tx_ring);
-	bool by_none = shm_is_unsettled(sk);
+	bool by_none = unlikely(peer & SEG_FALLBACK) && shm_is_unsettled(sk);
 	if (unlikely(by_none))
 		store_rlx(&shm_of(sk)->saw_unsettled, (uint8_t)1);
 	if (unlikely(by_none))
