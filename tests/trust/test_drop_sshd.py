@@ -52,7 +52,7 @@ def session(drop, port, as_user, eager=True):
     os.chmod(folder, 0o777)
     drop.check(["sftp", "-q", "-b", batch, "-P", str(port), "-F", "/dev/null", "-i",
                 run.path("key.user" if as_user else "key.root"),
-                "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+                "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=" + run.path("known"),
                 "-o", "BatchMode=yes", "-o", "LogLevel=ERROR",
                 drop.user.pw_name + "@127.0.0.1"], as_user=as_user, eager=eager, timeout=60)
     for name in ("dst", "back"):
