@@ -163,7 +163,7 @@ static void sleep_on(uint32_t *word, uint32_t seen, uint64_t ns)
 	rawcall(SYS_futex, word, FUTEX_WAIT, seen | LOCK_WAITERS, &ts, NULL, 0);
 }
 
-static COLD enum page_got lock_slow_page(uint32_t *word)
+static COLD enum page_got lock_slow_page(uint32_t *word, bool is_patient)
 {
 	uint32_t self = page_self();
 	uint64_t start = now_ns();
@@ -185,13 +185,15 @@ static COLD enum page_got lock_slow_page(uint32_t *word)
 			if (owner == OWNER_DEAD &&
 			    cas(word, seen, self | LOCK_WAITERS))
 				return PAGE_OF_DEAD;
+			if (owner == OWNER_OURS && !is_patient)
+				return PAGE_KEPT;
 		}
 		if (seen)
 			sleep_on(word, seen, PAGE_WAIT_NS);
 	}
 }
 
-enum page_got page_lock(uint32_t *word)
+enum page_got page_lock(uint32_t *word, bool is_patient)
 {
 	uint32_t self = page_self();
 
@@ -200,7 +202,7 @@ enum page_got page_lock(uint32_t *word)
 			return PAGE_FREE;
 		cpu_relax();
 	}
-	return lock_slow_page(word);
+	return lock_slow_page(word, is_patient);
 }
 
 void page_unlock(uint32_t *word)

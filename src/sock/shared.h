@@ -16,7 +16,10 @@
  *   - positions are copied out of the page once, when the half is taken, and each
  *     is checked (sock_ops.import).  What is used after that is the copy;
  *   - a lock in it is waited for PAGE_WAIT_NS.  A dead owner's is taken over.  A
- *     living owner of our own user has lost its core: it gets PAGE_PATIENCE_NS.
+ *     living owner of our own user has lost its core, or is stopped.  Then calls that
+ *     move bytes or look at the socket do without the half (sock.is_kept): a call
+ *     that may not wait gets EAGAIN, others come again.  The rest, as shutdown(), give
+ *     the owner PAGE_PATIENCE_NS.
  *
  * Where any of this fails, the connection is lost to this process (sock.is_lost):
  * it is reset, and counted, and its page is not entered again.  That is also so

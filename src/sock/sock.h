@@ -128,6 +128,7 @@ struct sock {
 	uint64_t
 	    moved_ns; /* another process gives it to the kernel since then */
 	uint8_t reset_due; /* and the kernel's socket is not reset yet */
+	uint8_t is_kept;   /* a process of our user has had a half for long */
 
 	/* Sending. */
 	alignas(CACHE_LINE) struct lock tx_lock;
@@ -214,6 +215,10 @@ bool sock_start_moving(struct sock *sk);
 enum sock_half { HALF_RX, HALF_TX };
 enum page_use { PAGE_LOOKS = 1, PAGE_MOVES, PAGE_CHANGES };
 void page_enter(struct sock *sk, enum sock_half half, enum page_use use);
+/* The same, without patience.  False: a process of our user keeps the half; then this
+ * process's own lock of it is released, too. */
+MUST_CHECK bool page_enter_soon(struct sock *sk, enum sock_half half,
+				enum page_use use);
 /* What others see of a half is about to change: see sock_look_rx(). */
 void page_mark(struct sock *sk, enum sock_half half);
 void page_leave(struct sock *sk, enum sock_half half);
@@ -265,30 +270,27 @@ static inline void sock_look_tx(struct sock *sk)
 		page_enter(sk, HALF_TX, PAGE_LOOKS);
 }
 
-/* The same for a call that moves this process's own positions.  Other holders
- * take these over when the call releases the half.  The call says
- * sock_changes_rx() before anything else that it does can be seen outside the
- * process. */
-static inline void sock_move_rx(struct sock *sk)
+/* The same for a call that moves this process's positions, which others take over when
+ * it releases the half.  It says sock_changes_rx() before anything else of it can be
+ * seen outside the process.  False: as page_enter_soon(). */
+static inline bool sock_move_rx(struct sock *sk)
 {
 	if (sock_is_alone(sk)) {
 		lock_enter();
-		return;
+		return true;
 	}
 	lock_get(&sk->rx_lock);
-	if (unlikely(sk->page))
-		page_enter(sk, HALF_RX, PAGE_MOVES);
+	return likely(!sk->page) || page_enter_soon(sk, HALF_RX, PAGE_MOVES);
 }
 
-static inline void sock_move_tx(struct sock *sk)
+static inline bool sock_move_tx(struct sock *sk)
 {
 	if (sock_is_alone(sk)) {
 		lock_enter();
-		return;
+		return true;
 	}
 	lock_get(&sk->tx_lock);
-	if (unlikely(sk->page))
-		page_enter(sk, HALF_TX, PAGE_MOVES);
+	return likely(!sk->page) || page_enter_soon(sk, HALF_TX, PAGE_MOVES);
 }
 
 static inline void sock_changes_rx(struct sock *sk)
@@ -327,31 +329,28 @@ static inline void sock_unlock_tx(struct sock *sk)
 	lock_put(&sk->tx_lock);
 }
 
-/* Without waiting for a thread of this process; false: one has it.  For a look. */
+/* Without waiting for a thread of this process, or long for another process; false: one
+ * has it.  For a look. */
 static inline bool sock_try_rx(struct sock *sk)
 {
 	if (!lock_try(&sk->rx_lock))
 		return false;
-	if (unlikely(sk->page))
-		page_enter(sk, HALF_RX, PAGE_LOOKS);
-	return true;
+	return likely(!sk->page) || page_enter_soon(sk, HALF_RX, PAGE_LOOKS);
 }
 
 static inline bool sock_try_tx(struct sock *sk)
 {
 	if (!lock_try(&sk->tx_lock))
 		return false;
-	if (unlikely(sk->page))
-		page_enter(sk, HALF_TX, PAGE_CHANGES);
-	return true;
+	return likely(!sk->page) || page_enter_soon(sk, HALF_TX, PAGE_CHANGES);
 }
 
 /* For a thread that waits while the mode is UPGRADING. */
 void sock_moving(struct sock *sk);
 
-/* Call this before reading, without a lock, what only the locks keep up to
- * date: it learns what other processes have done, and whether they have
- * ended. */
+/* Before a look without locks at what only they keep up to date: learn what other
+ * processes have done, or that they have gone.  That does not wait long: then
+ * sk->is_kept says that nothing is known. */
 void sock_catch_up(struct sock *sk);
 
 static inline void sock_refresh(struct sock *sk)

@@ -219,6 +219,8 @@ unsigned shm_events(struct sock *sk, int fd)
 	unsigned ev = 0;
 
 	sock_refresh(sk);
+	if (unlikely(load_rlx(&sk->is_kept))) /* nothing else will tell */
+		return POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
 	uint8_t shut = load_rlx(&sk->w->shut);
 	if (unlikely(sock_mode(sk) != SOCK_SHM) && kernel_events(sk, fd, &ev))
 		return ev;

@@ -476,13 +476,24 @@ COLD int shm_went_back(struct sock *sk)
 	return err ? err : -ESTALE;
 }
 
+/* Another process that holds the connection has stopped inside a call.  Nothing tells
+ * when it goes on, so whoever waits for events comes again. */
+COLD int shm_kept(struct sock *sk)
+{
+	store_rlx(&sk->is_kept, (uint8_t)1);
+	shm_tell_self(sk);
+	return -EAGAIN;
+}
+
 /* If this process is killed before anything else of the call can be seen, other holders
  * read what it has read, too (sock/shared.h). */
-static inline void rx_begin(struct sock *sk)
+static inline bool rx_begin(struct sock *sk)
 {
-	sock_move_rx(sk);
+	if (unlikely(!sock_move_rx(sk)))
+		return false;
 	if (unlikely(sk->rx_is_in))
 		shm_of(sk)->rx.changes = &sk->page->half[HALF_RX].is_changing;
+	return true;
 }
 
 static inline void rx_done(struct sock *sk)
@@ -503,7 +514,8 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	if (unlikely(flags & MSG_OOB))
 		return rx_urgent(fd, iov, n, flags);
 	do {
-		rx_begin(sk);
+		if (unlikely(!rx_begin(sk)))
+			return shm_kept(sk);
 		if (unlikely(!sock_is_ours(sk))) {
 			rx_done(sk);
 			return shm_went_back(sk);

@@ -134,6 +134,7 @@ ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);
 ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n);
 int shm_went_back(struct sock *sk); /* -ESTALE, or the error it ended with */
+int shm_kept(struct sock *sk);      /* -EAGAIN: another holder has the half */
 
 /*
  * For a caller that has the socket to itself, in one thread: these neither

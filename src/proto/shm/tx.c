@@ -232,8 +232,8 @@ int tx_begin(struct sock *sk, int fd)
 		if (sock_mode(sk) == SOCK_PENDING)
 			shm_pending_step(sk, fd);
 		sock_unlock_rx(sk);
-	} else {
-		sock_move_tx(sk);
+	} else if (unlikely(!sock_move_tx(sk))) {
+		return shm_kept(sk);
 	}
 	if (unlikely(sk->tx_is_in))
 		shm_of(sk)->tx.changes = &sk->page->half[HALF_TX].is_changing;
