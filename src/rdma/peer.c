@@ -13,37 +13,56 @@
 #include "base/libc.h"
 #include "base/rawcall.h"
 #include "proto/shm/trust.h"
+#include "rdma/lookup.h"
 #include "rdma/peer.h"
 #include "rdma/self.h"
 
 static struct lock peers_lock;
 static struct peer *peers;
 
-/* Which process has @block's name, and may we share memory with it?  Its pid, and its
- * pidfd in *@pidfd; -errno. */
-static int owner_of(uint32_t block, int *pidfd)
+/* The process at the other end of a connection to @block's name, if we may share memory
+ * with it, and its pidfd in *@pidfd; -errno. */
+static int connect_to(uint32_t block, int s, int *pidfd)
 {
 	struct sockaddr_un un;
 	socklen_t len = self_socket_name(&un, block);
+
+	if (libc.connect(s, (struct sockaddr *)&un, len))
+		return errno == ECONNREFUSED ? -ENOENT : -errno;
+	int err = trust_check(s), pid = channel_pid(s);
+	if (err || pid <= 0)
+		return err ? err : -ESRCH;
+	/* While we are connected to it, the listener is there, and so is its
+	 * number. */
+	*pidfd = (int)rawcall(SYS_pidfd_open, pid, 0);
+	return *pidfd < 0 ? *pidfd : pid;
+}
+
+/* The same where too many have connected already. */
+static int search(uint32_t block, int *pidfd)
+{
+	int pid = lookup_owner(block);
+
+	if (pid < 0)
+		return pid;
+	*pidfd = (int)rawcall(SYS_pidfd_open, pid, 0);
+	if (*pidfd < 0)
+		return *pidfd;
+	/* Its number may have been another's by then. */
+	return lookup_holds(pid, block) ? pid : -ESRCH;
+}
+
+/* Which process has @block's name, and may we share memory with it? */
+static int owner_of(uint32_t block, int *pidfd)
+{
 	int s = libc.socket(AF_UNIX,
 			    SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	if (s < 0)
 		return -errno;
-	int pid = 0;
-	int err = libc.connect(s, (struct sockaddr *)&un, len)
-		      ? (errno == ECONNREFUSED ? -ENOENT : -errno)
-		      : trust_check(s);
-	if (!err)
-		pid = channel_pid(s);
-	/* While we are connected to it, the listener is there, and so is its
-	 * number. */
-	*pidfd =
-	    !err && pid > 0 ? (int)rawcall(SYS_pidfd_open, pid, 0) : -ESRCH;
-	if (!err && *pidfd < 0)
-		err = *pidfd;
+	int pid = connect_to(block, s, pidfd);
 	libc.close(s);
-	return err ? err : pid;
+	return pid == -EAGAIN ? search(block, pidfd) : pid;
 }
 
 static int map_directory(struct peer *p)

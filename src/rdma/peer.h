@@ -23,6 +23,7 @@ struct peer {
 	uint32_t block, n_refs;
 	const struct x_dir *dir;
 	bool is_dead;
+	bool stays_inside; /* it is not waited for any more (users.h) */
 	/* process_vm_readv() and its kin: refused if negative */
 	int8_t may_reach;
 	struct lock atomic_lock;

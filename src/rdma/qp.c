@@ -65,11 +65,13 @@ static int make_queues(struct qp *qp)
 /* Show it to others, and give it a number. */
 static int make_export(struct qp *qp)
 {
-	struct self *s = self_current;
+	struct self *s = self_get();
 	bool is_ud = qp->init.qp_type == IBV_QPT_UD;
 	uint32_t ring = is_ud ? FRAGMENT * 2 : RING_SIZE;
 	void *map;
 
+	if (!s)
+		return -errno;
 	qp->x_bytes = export_qp_bytes(qp->rq_size, ring);
 	qp->fd = export_new("osf-rdma-qp", qp->x_bytes, &map);
 	if (qp->fd < 0)
@@ -101,7 +103,8 @@ static int make_export(struct qp *qp)
 
 static void qp_free(struct qp *qp)
 {
-	if (qp->x)
+	/* A child has no such mapping, but may have another one there. */
+	if (qp->x && qp->generation == self_generation())
 		munmap(qp->x, qp->x_bytes);
 	if (qp->fd >= 0)
 		libc.close(qp->fd);

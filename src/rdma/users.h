@@ -6,8 +6,10 @@
 
 void users_add(struct qp *qp);
 void users_remove(struct qp *qp);
+/* A child has none. */
+void users_after_fork(void);
 /* Wait until no peer is inside an operation on our memory that it began before; for a
- * second at most, after which a peer was stopped, or lies. */
+ * second at most, once for each peer, which was stopped then, or lies. */
 void users_wait_inside(void);
 /* The same for the peer of one queue pair, whose lock the caller holds. */
 void users_wait_outside(const struct qp *qp);
