@@ -166,7 +166,7 @@ static bool look(struct channel *ch)
 			waits |= cq->users[i]->sq_done != cq->users[i]->sq_head;
 	}
 	if (load_rlx(&users_n_local))
-		users_progress_local();
+		users_progress();
 	return waits;
 }
 

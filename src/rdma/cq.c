@@ -288,7 +288,7 @@ HOT int rdma_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
 	cq_progress(cq);
 	got = take_wcs(cq, n, wc);
 	if (unlikely(!got && load_rlx(&users_n_local))) {
-		users_progress_local();
+		users_progress();
 		got = take_wcs(cq, n, wc);
 	}
 	uint32_t n_empty = got ? 0 : load_rlx(&cq->n_empty) + 1;

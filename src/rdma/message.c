@@ -30,7 +30,7 @@ static uint64_t rnr_ns(uint32_t code)
 }
 
 /* An unreliable sender does not wait long for a receiver that does not read. */
-static enum tx no_room(struct qp *qp, struct swqe *w)
+enum tx tx_no_room(struct qp *qp, struct swqe *w)
 {
 	bool may_lose = qp->init.qp_type == IBV_QPT_UC && !w->off;
 
@@ -65,7 +65,7 @@ static enum tx put_fragments(struct qp *qp, struct swqe *w)
 						     IBV_WC_LOC_PROT_ERR)
 				      : tx_done(w, IBV_WC_LOC_PROT_ERR);
 		if (!tx_fits(qp, m.length))
-			return no_room(qp, w);
+			return tx_no_room(qp, w);
 		out_put(&qp->out, &m, iov, (uint32_t)n);
 		w->off += m.length;
 	}
@@ -162,7 +162,7 @@ static enum tx send_to_recv(struct qp *qp, struct swqe *w, const struct x_qp *t)
 					: IBV_WC_REM_OP_ERR);
 	}
 	if (!tx_fits(qp, 0))
-		return no_room(qp, w);
+		return tx_no_room(qp, w);
 	if (w->length > EAGER && place(qp, w, r)) {
 		tx_put_short(qp, tx_header(qp, w), MSG_PLACED);
 		count(&rdma_counters->placed, 1);

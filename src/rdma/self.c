@@ -111,6 +111,8 @@ static void self_close(struct self *s)
 		libc.close(s->dir_fd);
 	if (s->flock_fd >= 0)
 		libc.close(s->flock_fd);
+	for (int i = 0; s->helper[1] && i < 2; i++)
+		libc.close(s->helper[i]);
 }
 
 /* The parent's name and memory stay the parent's alone.  The program may still hold

@@ -91,18 +91,33 @@ void users_wait_outside(const struct qp *qp)
 		sched_yield();
 }
 
-void users_progress_local(void)
+/* It may have something from a peer that it has not found. */
+static bool is_alone(const struct qp *qp)
 {
+	return !qp->remote.x && qp->init.qp_type != IBV_QPT_UD &&
+	       qp->attr.qp_state >= IBV_QPS_RTR &&
+	       qp->attr.qp_state <= IBV_QPS_SQE;
+}
+
+bool users_progress(void)
+{
+	bool has_more = false;
 	GUARD(&lock);
+
 	for (uint32_t i = 0; i < N_QPS; i++) {
 		struct qp *qp = all[i];
 
-		if (!qp || qp->generation != self_generation() ||
-		    !lock_try(&qp->lock))
+		if (!qp || qp->generation != self_generation())
 			continue;
+		if (!lock_try(&qp->lock)) {
+			has_more = true;
+			continue;
+		}
 		rx_run(qp, container_of(qp->init.recv_cq, struct cq, cq));
 		if (qp->sq_done != qp->sq_head)
 			tx_run(qp);
+		has_more |= qp->is_serving || is_alone(qp);
 		lock_put(&qp->lock);
 	}
+	return has_more;
 }

@@ -157,7 +157,7 @@ static void fake_open(enum ibv_qp_type type)
 	uint32_t wrong = take(1);
 
 	fake.index = (int)N_QPS - 1;
-	fake.bytes = export_qp_bytes(FAKE_RECV, FAKE_RING);
+	fake.bytes = export_qp_bytes(FAKE_RECV, FAKE_RING, true);
 	fake.fd = memfd_create("osf-rdma-qp", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	int err = ftruncate(fake.fd, (off_t)fake.bytes);
 	assert(!err);
@@ -172,6 +172,7 @@ static void fake_open(enum ibv_qp_type type)
 				 .type = type,
 				 .ring_size = FAKE_RING,
 				 .n_recv = FAKE_RECV,
+				 .has_reply = true,
 				 .state = IBV_QPS_RTS,
 				 .gen = 1,
 				 .pd = pd->handle };
@@ -208,6 +209,23 @@ static void write_message(struct ibv_qp *qp)
 				  : (sizeof(m) + m.length + RING_LINE - 1) /
 					RING_LINE * RING_LINE;
 	fake.x->dest_qpn = qp->qp_num;
+}
+
+/* The same of a reply to what we have asked. */
+static void write_reply(void)
+{
+	uint8_t *ring = (uint8_t *)export_recv(fake.x) +
+			FAKE_RECV * sizeof(struct x_recv) + FAKE_RING;
+	struct x_msg m = { .op = MSG_REPLY,
+			   .flags = (uint8_t)take(1),
+			   .length = take(2),
+			   .imm = take(1) % 4 };
+
+	memcpy(ring + fake.x->reply_head % REPLY_SIZE, &m, sizeof(m));
+	fake.x->reply_head += m.imm == 3
+				  ? take(3)
+				  : (sizeof(m) + m.length + RING_LINE - 1) /
+					RING_LINE * RING_LINE;
 }
 
 /* A word of the state; never that it is inside our memory, for which we wait. */
@@ -325,7 +343,7 @@ static void greet(struct ibv_qp *qp)
 static void run_script(struct ibv_qp *qp, struct ibv_ah *ah)
 {
 	while (script.at < script.end) {
-		switch (take(1) % 8) {
+		switch (take(1) % 9) {
 		case 0:
 		case 1:
 			write_message(qp);
@@ -344,6 +362,9 @@ static void run_script(struct ibv_qp *qp, struct ibv_ah *ah)
 			break;
 		case 6:
 			greet(qp);
+			break;
+		case 7:
+			write_reply();
 			break;
 		default:
 			poll_some();

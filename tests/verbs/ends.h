@@ -15,6 +15,9 @@
 
 #define LIMIT_S 20
 #define BUF 65536
+#define REMOTE                                                                 \
+	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                    \
+	 IBV_ACCESS_REMOTE_ATOMIC)
 
 #define CHECK(x)                                                               \
 	do {                                                                   \
@@ -71,8 +74,7 @@ static inline void end_open(struct end *e, enum ibv_qp_type type)
 	CHECK((e->qp = ibv_create_qp(e->pd, &init)));
 	CHECK((e->buf = calloc(1, BUF)));
 	CHECK((e->mr = ibv_reg_mr(e->pd, e->buf, BUF,
-				  IBV_ACCESS_LOCAL_WRITE |
-				      IBV_ACCESS_REMOTE_WRITE)));
+				  IBV_ACCESS_LOCAL_WRITE | REMOTE)));
 }
 
 static inline struct address address_of(struct end *e)
@@ -89,7 +91,7 @@ static inline void end_connect(struct end *e, const struct address *to)
 {
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT,
 				 .port_num = 1,
-				 .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
+				 .qp_access_flags = REMOTE };
 
 	CHECK(!ibv_modify_qp(e->qp, &a,
 			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |

@@ -82,6 +82,9 @@ static void test_keys(void)
 
 	pair(&a, &b, IBV_QPT_RC); /* no access to read */
 	to = address_of(&b);
+	struct ibv_mr *no_read = ibv_reg_mr(
+	    b.pd, b.buf, BUF, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	to.rkey = no_read->rkey;
 	CHECK(!post(&a, IBV_WR_RDMA_READ, 8, a.mr->lkey, &to));
 	CHECK(next(&a).status == IBV_WC_REM_ACCESS_ERR);
 
