@@ -113,6 +113,7 @@ struct x_qp {
 	uint32_t n_acked;                  /* messages */
 	uint32_t n_posted;                 /* E3 */
 	uint64_t reply_head;               /* E1 */
+	uint32_t is_rnr; /* the next message waits for a receive */
 
 	alignas(CACHE_LINE) struct x_link link[N_LINKS];
 };

@@ -115,6 +115,13 @@ static bool place(struct qp *qp, struct swqe *w, const struct x_recv *r)
 	return got >= 0;
 }
 
+uint64_t tx_rnr_ns(const struct qp *qp, const struct x_qp *t)
+{
+	return qp->attr.rnr_retry == 7
+		   ? 0
+		   : rnr_ns(load_rlx(&t->min_rnr)) * (qp->attr.rnr_retry + 1u);
+}
+
 const struct x_recv *tx_find_recv(struct qp *qp, struct swqe *w,
 				  const struct x_qp *t, enum tx *verdict)
 {
@@ -123,13 +130,9 @@ const struct x_recv *tx_find_recv(struct qp *qp, struct swqe *w,
 
 	if (likely(n && n <= qp->remote.n_recv))
 		return &qp->remote.recv[qp->n_used & (qp->remote.n_recv - 1)];
-	uint64_t limit =
-	    qp->attr.rnr_retry == 7
-		? 0
-		: rnr_ns(load_rlx(&t->min_rnr)) * (qp->attr.rnr_retry + 1u);
 	if (is_uc) /* lost, as on a wire */
 		*verdict = tx_done(w, IBV_WC_SUCCESS);
-	else if (tx_waits_too_long(qp, limit))
+	else if (tx_waits_too_long(qp, tx_rnr_ns(qp, t)))
 		*verdict = tx_done(w, IBV_WC_RNR_RETRY_EXC_ERR);
 	else if (peer_has_ended(qp->remote.peer))
 		*verdict = tx_done(w, IBV_WC_RETRY_EXC_ERR);

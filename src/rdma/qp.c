@@ -220,6 +220,7 @@ static void reset(struct qp *qp)
 	qp->x->dest_qpn = qp->x->access = qp->x->src_gen = 0;
 	qp->x->head = qp->x->tail = 0;
 	qp->x->reply_head = qp->x->reply_tail = 0;
+	qp->x->is_rnr = 0;
 	qp->x->n_acked = qp->x->n_posted = qp->x->is_blocked = 0;
 	memset(qp->x->link, 0, sizeof(qp->x->link));
 	store_rel(&qp->x->gen, qp->x->gen + 1);

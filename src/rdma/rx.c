@@ -206,6 +206,14 @@ static bool is_request(const struct x_msg *m)
 	return m->op >= MSG_WRITE && m->op <= MSG_ATOMIC;
 }
 
+/* The sender waited for a receive of the shared queue and has failed: it was told that
+ * nothing arrived. */
+static bool is_given_up(const struct qp *qp, const struct remote *r)
+{
+	return qp->init.srq && qp->init.qp_type == IBV_QPT_RC && !qp->in.wqe &&
+	       load_acq(&r->x->state) == IBV_QPS_ERR;
+}
+
 bool rx_fragment(struct qp *qp, const struct remote *r, const struct x_msg *m,
 		 uint64_t pos)
 {
@@ -219,12 +227,18 @@ bool rx_fragment(struct qp *qp, const struct remote *r, const struct x_msg *m,
 	if (is_request(m) && !qp->in.wqe && qp->init.qp_type != IBV_QPT_UD)
 		return serve(qp, r, m, pos);
 	if (m->op < MSG_SEND || m->op > MSG_WRITE_IMM ||
-	    is_first != !qp->in.wqe) {
+	    (is_first != !qp->in.wqe && !is_given_up(qp, r))) {
 		qp_fail(qp);
 		return true;
 	}
-	if (is_first && !take_receive(qp))
+	if (!qp->in.wqe && is_given_up(qp, r))
+		return true;
+	if (is_first && !take_receive(qp)) {
+		store_rlx(&qp->x->is_rnr, 1);
 		return false;
+	}
+	if (unlikely(qp->x->is_rnr))
+		store_rlx(&qp->x->is_rnr, 0);
 	enum ibv_wc_status status = put_bytes(qp, r, m, pos);
 	if (status != IBV_WC_SUCCESS) {
 		fail(qp, m, status);

@@ -63,12 +63,19 @@ static bool is_acked(struct qp *qp, const struct swqe *w)
 /* A message with a shared receive queue is not acknowledged by one that is gone. */
 static bool will_not_be_acked(struct qp *qp, struct swqe *w)
 {
-	if (tx_receiver(qp) && !peer_has_ended(qp->remote.peer)) {
-		qp->blocked_ns = 0;
+	const struct x_qp *t = tx_receiver(qp);
+
+	if (t && !peer_has_ended(qp->remote.peer)) {
+		if (!w->needs_ack || !load_rlx(&t->is_rnr)) {
+			qp->blocked_ns = 0;
+			return false;
+		}
+		if (!tx_waits_too_long(qp, tx_rnr_ns(qp, t)))
+			return false;
+		tx_done(w, IBV_WC_RNR_RETRY_EXC_ERR);
+	} else if (tx_no_answer(qp, w) == TX_BLOCKED) {
 		return false;
 	}
-	if (tx_no_answer(qp, w) == TX_BLOCKED)
-		return false;
 	w->needs_ack = w->needs_reply = false;
 	qp->has_failed = true;
 	return true;

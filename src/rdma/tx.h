@@ -32,6 +32,9 @@ enum tx tx_no_room(struct qp *qp, struct swqe *w);
 const struct x_recv *tx_find_recv(struct qp *qp, struct swqe *w,
 				  const struct x_qp *t, enum tx *verdict);
 
+/* How long to wait for a receive; 0: for ever. */
+uint64_t tx_rnr_ns(const struct qp *qp, const struct x_qp *t);
+
 /* Say that we are inside the receiver's memory: it waits for that before it gives memory
  * up.  What allows us to be there is to be looked at in between. */
 static inline void tx_enter(struct qp *qp)
