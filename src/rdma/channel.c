@@ -160,13 +160,14 @@ static bool look(struct channel *ch)
 	for (struct cq *cq = ch->cqs; cq; cq = cq->next_on_channel) {
 		if (!(cq->arm & CQ_ARMED))
 			continue;
-		cq->n_idle = UINT32_MAX; /* look at who has ended, too */
+		store_rlx(&cq->n_idle,
+			  UINT32_MAX); /* look at who has ended, too */
 		cq_progress(cq);
 		for (uint32_t i = 0; i < cq->n_users; i++)
 			waits |= cq->users[i]->sq_done != cq->users[i]->sq_head;
 	}
 	if (load_rlx(&users_n_local))
-		users_progress_local();
+		users_progress();
 	return waits;
 }
 

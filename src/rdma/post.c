@@ -116,7 +116,8 @@ int tx_post(struct qp *qp, const struct ibv_send_wr *wr)
 	w->flags = wr->send_flags;
 	w->imm = wr->imm_data;
 	w->off = w->ack = 0;
-	w->needs_ack = w->is_lost = false;
+	w->got = 0;
+	w->needs_ack = w->needs_reply = w->is_lost = false;
 	w->status = IBV_WC_SUCCESS;
 	if (wr->opcode == IBV_WR_RDMA_READ || is_atomic(wr->opcode))
 		w->flags &= ~(uint32_t)IBV_SEND_INLINE;

@@ -14,6 +14,7 @@
 
 #include "base/libc.h"
 #include "rdma/core.h"
+#include "rdma/users.h"
 
 #define BLOCKS ((1u << 24) >> QPN_BITS)
 #define TRIES 4096 /* names, of which others may have taken some */
@@ -110,10 +111,12 @@ static void self_close(struct self *s)
 		libc.close(s->dir_fd);
 	if (s->flock_fd >= 0)
 		libc.close(s->flock_fd);
+	for (int i = 0; s->helper[1] && i < 2; i++)
+		libc.close(s->helper[i]);
 }
 
-/* The parent's name and directory stay the parent's alone.  What it has mapped stays
- * mapped here, because the program may still hold objects of it. */
+/* The parent's name and memory stay the parent's alone.  The program may still hold
+ * objects of it, which refuse to be used. */
 static void in_child(void)
 {
 	lock_after_fork();
@@ -125,6 +128,7 @@ static void in_child(void)
 	self_current = NULL;
 	rdma_counters = &before;
 	peer_after_fork();
+	users_after_fork();
 }
 
 struct self *self_get(void)
