@@ -58,7 +58,9 @@ int idle_wait_until(struct sock *sk, int *fd, struct call_wait *w,
 	while (!((*events = sock_ops(sk)->events(sk, *fd)) & want)) {
 		ino = ino ? ino : which(*fd);
 		int err = wait_asleep(sk, *fd, w);
-		if (err && err != -EBADF)
+		/* A call that goes on after a handler begins anew, and a handler
+		 * that closed its descriptor ends it. */
+		if (err && (err != -EBADF || handlers_ran(w->seen, false)))
 			return err;
 		int open = still_open(sk, *fd, ino);
 		if (open < 0)
