@@ -91,11 +91,12 @@ def drip(port, rng):
 def circle(port, rng):
     peer = joined(port)
     peer.record(0, b"hello")
+    ring(peer)
+    attacker.until(peer.has_answer, 1)  # it has been read: its place can lead on
+    peer.header(0, attacker.SKIP, 128)
     peer.header(128 + 64 + 65536, attacker.WRAP)
     peer.header(128, attacker.DATA, 65536)
-    peer.record(64, b"END__")
-    ring(peer)
-    peer.header(0, attacker.SKIP, 128)
+    peer.record(64, b"END__")  # the last that who passes the connection on reads
     ring(peer)
     return peer
 
