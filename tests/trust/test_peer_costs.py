@@ -29,8 +29,8 @@ import harness
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 VICTIM = os.path.join(HERE, "victim.py")
-CONNS = 12
-NOISY = 40
+CONNS = 6
+NOISY = 25
 LONGEST_MS = 100  # 5 and what a call may sleep for in the kernel on a busy machine
 LONGEST_PASS_MS = 1500
 MEMORY_KIB = 16 << 10  # what Python needs, beside the segments
