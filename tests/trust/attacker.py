@@ -175,6 +175,10 @@ class Opener:
     def header(self, at, mark, length=0):
         struct.pack_into("=Q", self.seg, PAGE + self.ring + at, mark << 32 | length)
 
+    def has_answer(self):
+        """Has the other side put a first record into its ring?"""
+        return struct.unpack_from("=Q", self.seg, PAGE)[0]
+
     def record(self, at, data):
         """A record of @data at the offset @at of our ring."""
         base = PAGE + self.ring + at

@@ -29,8 +29,8 @@ import harness
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 VICTIM = os.path.join(HERE, "victim.py")
-CONNS = 12
-NOISY = 40
+CONNS = 6
+NOISY = 25
 LONGEST_MS = 100  # 5 and what a call may sleep for in the kernel on a busy machine
 LONGEST_PASS_MS = 1500
 MEMORY_KIB = 16 << 10  # what Python needs, beside the segments
@@ -91,11 +91,12 @@ def drip(port, rng):
 def circle(port, rng):
     peer = joined(port)
     peer.record(0, b"hello")
+    ring(peer)
+    attacker.until(peer.has_answer, 1)  # it has been read: its place can lead on
+    peer.header(0, attacker.SKIP, 128)
     peer.header(128 + 64 + 65536, attacker.WRAP)
     peer.header(128, attacker.DATA, 65536)
-    peer.record(64, b"END__")
-    ring(peer)
-    peer.header(0, attacker.SKIP, 128)
+    peer.record(64, b"END__")  # the last that who passes the connection on reads
     ring(peer)
     return peer
 
