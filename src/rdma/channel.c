@@ -169,26 +169,69 @@ static bool look(struct channel *ch)
 	return waits;
 }
 
-/* Sleep until there may be something.  0, or -errno. */
-static int wait_for(struct channel *ch, bool waits)
+/* Sleep until there may be something, for at most @ms.  1; 0: the time is over; -errno. */
+static int wait_for(struct channel *ch, int ms)
 {
-	bool blocks = !(libc.fcntl(ch->ch.fd, F_GETFL) & O_NONBLOCK);
 	struct epoll_event ev;
-	int n = libc.epoll_wait(ch->ch.fd, &ev, 1,
-				!blocks ? 0
-				: waits ? BLOCKED_MS
-					: -1);
+	int n = libc.epoll_wait(ch->ch.fd, &ev, 1, ms);
 
-	if (n < 0)
-		return -errno;
-	if (!n)
-		return blocks ? 0 : -EAGAIN;
+	if (n <= 0)
+		return n < 0 ? -errno : 0;
 	if (ev.data.u64 == OF_PIPE)
 		drain_one(ch);
-	else if (ev.data.u64 != OF_LISTENER) /* who has ended stays so */
+	else if (ev.data.u64 == OF_LISTENER)
+		ud_accept();
+	else /* who has ended stays so */
 		libc.epoll_ctl(ch->ch.fd, EPOLL_CTL_DEL, (int)ev.data.u64,
 			       NULL);
-	return 0;
+	return 1;
+}
+
+/* Any queue of the channel, an armed one if there is: its program looks, and finds nothing. */
+static struct cq *take_nothing(struct channel *ch)
+{
+	struct cq *found = NULL;
+	GUARD(&ch->lock);
+
+	for (struct cq *cq = ch->cqs; cq; cq = cq->next_on_channel)
+		if (!found || (!(found->arm & CQ_ARMED) && cq->arm & CQ_ARMED))
+			found = cq;
+	if (!found)
+		return NULL;
+	GUARD(&found->lock);
+	found->n_events++;
+	return found;
+}
+
+/*
+ * An event, NULL, or an error in *err.  A program that has found the descriptor readable,
+ * by its own poll(), must get an event: rsockets would sleep here for one connection while
+ * the others have news.  So a byte that was there before us is an event in any case,
+ * which programs have to expect: a queue may be empty after its event.
+ */
+static struct cq *wait_for_event(struct channel *ch, int *err)
+{
+	bool blocks = !(libc.fcntl(ch->ch.fd, F_GETFL) & O_NONBLOCK);
+	bool was_readable = false;
+	struct cq *cq;
+
+	for (int i = 0;; i++) {
+		arm_anew(ch);
+		bool waits = look(ch);
+		if ((cq = take_event(ch))) {
+			drain_one(ch);
+			return cq;
+		}
+		if (was_readable && blocks && (cq = take_nothing(ch)))
+			return cq;
+		int n = wait_for(ch, !i || !blocks ? 0
+				     : waits       ? BLOCKED_MS
+						   : -1);
+		*err = n < 0 ? n : !n && !blocks ? -EAGAIN : 0;
+		if (*err)
+			return NULL;
+		was_readable = !i && n;
+	}
 }
 
 int rdma_get_cq_event(struct ibv_comp_channel *ibch, struct ibv_cq **out,
@@ -196,25 +239,21 @@ int rdma_get_cq_event(struct ibv_comp_channel *ibch, struct ibv_cq **out,
 {
 	struct channel *ch = container_of(ibch, struct channel, ch);
 	struct cq *cq;
-	int saved = errno;
+	int saved = errno, err = 0;
 
 	if (ctx_of(ibch->context)->generation != self_generation()) {
 		errno = EINVAL;
 		return -1;
 	}
-	while (!(cq = take_event(ch))) {
-		arm_anew(ch);
-		bool waits = look(ch);
-
-		if ((cq = take_event(ch)))
-			break;
-		int err = wait_for(ch, waits);
-		if (err) {
-			errno = -err;
-			return -1;
-		}
+	cq = take_event(ch);
+	if (cq)
+		drain_one(ch);
+	else
+		cq = wait_for_event(ch, &err);
+	if (!cq) {
+		errno = -err;
+		return -1;
 	}
-	drain_one(ch);
 	*out = &cq->cq;
 	*context = cq->cq.cq_context;
 	errno = saved;
