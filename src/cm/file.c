@@ -25,9 +25,12 @@
 #include "base/nocancel.h"
 #include "cm/cm.h"
 #include "cm/id.h"
+#include "rdma/users.h"
 
 #define OF_BELL (UINT64_C(1) << 32)
 #define OF_TIMER (UINT64_C(2) << 32)
+
+#define SENDS_MS 1 /* between two looks for room */
 
 struct lock cm_lock;
 void *cm_files[CM_FDS];
@@ -430,7 +433,10 @@ int file_wait(struct cm_file *f)
 	if (libc.fcntl(f->set, F_GETFL) & O_NONBLOCK)
 		return -EAGAIN;
 	lock_put(&cm_lock);
-	int err = libc.epoll_wait(f->set, &ev, 1, -1) < 0 ? -errno : 0;
+	/* A device would go on sending. */
+	bool sends = users_progress_blocked();
+	int n = libc.epoll_wait(f->set, &ev, 1, sends ? SENDS_MS : -1);
+	int err = n < 0 ? -errno : 0;
 	lock_get(&cm_lock);
 	return err;
 }

@@ -300,6 +300,8 @@ bool out_fits(const struct out *out, uint32_t length);
 void ud_rx(struct qp *qp, struct cq *cq);
 int ud_send(struct qp *qp, struct swqe *w);
 void ud_close(struct qp *qp);
+/* Before it: wait a while for those who have not read. */
+void ud_linger(struct qp *qp);
 /* Accept some of those who have connected: senders of datagrams, and who has only asked
  * whose the name is, and would fill the backlog. */
 void ud_accept(void);

@@ -14,5 +14,8 @@ void users_wait_outside(const struct qp *qp);
 /* Move on all queue pairs whose peer is in this process too: one thread may poll one
  * end and never the other. */
 void users_progress_local(void);
+/* Move on those that have something to send that did not fit, for a thread that sleeps for
+ * something else.  True: some still have. */
+bool users_progress_blocked(void);
 /* How many of them there are. */
 extern uint32_t users_n_local;
