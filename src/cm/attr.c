@@ -127,7 +127,7 @@ static void put_rts(struct ib_uverbs_qp_attr *a, const struct cm_id *id)
 	}
 	if (is_connected_kind(id) && id->qp_type != IBV_QPT_UC) {
 		a->qp_attr_mask |= IBV_QP_TIMEOUT;
-		a->timeout = TIMEOUT;
+		a->timeout = id->ack_timeout ? id->ack_timeout : TIMEOUT;
 	}
 }
 

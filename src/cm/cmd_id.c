@@ -7,6 +7,8 @@
 
 #include "cm/id.h"
 
+#define ACK_TIMEOUT_MAX 31 /* it has five bits */
+
 /* As the kernel picks it: only the IB port space leaves it to the program. */
 static int qp_type_of(uint16_t ps, uint8_t asked)
 {
@@ -200,8 +202,16 @@ static int set_id_option(struct cm_id *id, const struct rdma_ucm_set_option *in)
 	if (in->optlen != size)
 		return -EINVAL;
 	int err = user_read(&wide, (const void *)(uintptr_t)in->optval, size);
-	if (err || size == 1)
-		return err; /* of packets, which there are none of */
+	if (err)
+		return err;
+	if (in->optname == RDMA_OPTION_ID_TOS)
+		return 0; /* of packets, which there are none of */
+	if (in->optname == RDMA_OPTION_ID_ACK_TIMEOUT) {
+		if (!wide || wide > ACK_TIMEOUT_MAX)
+			return -EINVAL;
+		id->ack_timeout = (uint8_t)wide;
+		return 0;
+	}
 	if (in->optname == RDMA_OPTION_ID_REUSEADDR) {
 		id->may_reuse = wide != 0;
 		return 0;

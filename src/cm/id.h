@@ -61,7 +61,7 @@ struct cm_id {
 	struct cm_file *file;
 	enum state state;
 	uint16_t ps;
-	uint8_t qp_type;
+	uint8_t qp_type, ack_timeout; /* 0: the program has set none */
 	union addr src, dst;
 	bool has_device, has_route, may_reuse, is_v6_only, is_marked_v6_only;
 	int sock; /* -1: none */

@@ -248,6 +248,7 @@ static bool accept_one(struct cm_id *listener)
 		return true;
 	}
 	id->sock = s;
+	id->ack_timeout = listener->ack_timeout;
 	id->listener = listener;
 	listener->n_new++;
 	set_state(id, ID_NEW, FIRST_NS);
