@@ -221,7 +221,7 @@ void file_adopt(struct cm_file *to, struct cm_id *id)
 {
 	struct cm_event *mine = events_of(id);
 
-	for (uint32_t i = 1; id->n_new + id->n_waiting && i < N_IDS; i++)
+	for (uint32_t i = 1; id->n_new + id->n_waiting && i < id_end(); i++)
 		if (id_at(i) && id_at(i)->listener == id)
 			move_id(id_at(i), to);
 	move_id(id, to);
@@ -240,7 +240,7 @@ static void run_deadlines(struct cm_file *f)
 	uint64_t now = now_ns(), next = 0;
 
 	set_timer(f, 0);
-	for (uint32_t i = 1; i < N_IDS; i++) {
+	for (uint32_t i = 1; i < id_end(); i++) {
 		struct cm_id *id = id_at(i);
 
 		if (!id || id->file != f || !id->deadline_ns)
@@ -294,7 +294,7 @@ static void file_end(struct cm_file *f)
 {
 	if (f->n_fds || f->n_inside)
 		return;
-	for (uint32_t i = 1; f->n_ids && i < N_IDS; i++) {
+	for (uint32_t i = 1; f->n_ids && i < id_end(); i++) {
 		struct cm_id *id = id_at(i);
 
 		if (id && id->file == f)

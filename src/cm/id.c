@@ -6,6 +6,9 @@
 #include "cm/id.h"
 
 static struct cm_id *ids[N_IDS];
+static uint32_t end = 1; /* above the highest in use */
+
+uint32_t id_end(void) { return end; }
 
 struct cm_id *id_new(struct cm_file *f, uint64_t uid, uint16_t ps,
 		     uint8_t qp_type)
@@ -24,6 +27,7 @@ struct cm_id *id_new(struct cm_file *f, uint64_t uid, uint16_t ps,
 	id->qp_type = qp_type;
 	id->sock = -1;
 	f->n_ids++;
+	end = MAX(end, at + 1);
 	return ids[at] = id;
 }
 
@@ -42,7 +46,7 @@ struct cm_id *id_get(struct cm_file *f, uint32_t handle)
 /* Requests that the program has not seen end with their listener. */
 static void free_children(struct cm_id *listener)
 {
-	for (uint32_t i = 1; i < N_IDS; i++)
+	for (uint32_t i = 1; i < end; i++)
 		if (ids[i] && ids[i]->listener == listener)
 			id_free(ids[i]);
 }
@@ -60,15 +64,18 @@ void id_free(struct cm_id *id)
 	id->file->n_ids--;
 	ids[id->handle] = NULL;
 	free(id);
+	while (end > 1 && !ids[end - 1])
+		end--;
 }
 
 /* In the child of a fork, where the descriptors are copies. */
 void id_forget_all(void)
 {
-	for (uint32_t i = 1; i < N_IDS; i++)
+	for (uint32_t i = 1; i < end; i++)
 		if (ids[i]) {
 			if (ids[i]->sock >= 0)
 				nocancel_close(ids[i]->sock);
 			ids[i] = NULL;
 		}
+	end = 1;
 }

@@ -104,6 +104,8 @@ struct cm_id *id_new(struct cm_file *f, uint64_t uid, uint16_t ps,
 struct cm_id *id_get(struct cm_file *f, uint32_t handle);
 /* Any id of this number, or NULL. */
 struct cm_id *id_at(uint32_t handle);
+/* All numbers in use are below. */
+uint32_t id_end(void);
 /* End what it does, and forget it and its events. */
 void id_free(struct cm_id *id);
 void id_forget_all(void);

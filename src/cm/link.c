@@ -216,7 +216,7 @@ static void drop_new(struct cm_id *listener)
 {
 	struct cm_id *oldest = NULL;
 
-	for (uint32_t i = 1; i < N_IDS; i++) {
+	for (uint32_t i = 1; i < id_end(); i++) {
 		struct cm_id *id = id_at(i);
 
 		if (id && id->listener == listener && id->state == ID_NEW &&
