@@ -258,8 +258,10 @@ static void run_deadlines(struct cm_file *f)
 }
 
 #define N_READY 32
+#define N_LOOKS 64
 
-void file_progress(struct cm_file *f)
+/* How many were ready. */
+static int look(struct cm_file *f)
 {
 	struct epoll_event evs[N_READY];
 	int n = nocancel_epoll_wait(f->set, evs, N_READY, 0);
@@ -273,6 +275,14 @@ void file_progress(struct cm_file *f)
 		else if (id && id->file == f && id->is_watched)
 			link_ready(id);
 	}
+	return n;
+}
+
+/* All that is ready, so that a program that waits for a change need not look again. */
+void file_progress(struct cm_file *f)
+{
+	for (int i = 0; i < N_LOOKS && look(f) == N_READY; i++)
+		;
 }
 
 /*
