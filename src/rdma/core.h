@@ -30,7 +30,7 @@
 
 #define MAX_MSG (1u << 30)
 #define MAX_WR 16384u
-#define MAX_CQE 131072u
+#define MAX_CQE (1u << 20)
 #define MAX_INLINE 1024u
 #define MAX_RD_ATOMIC 16u
 #define MTU_BYTES 4096u

@@ -47,8 +47,13 @@ CASES = [
     ("rstream -p PORT -T r -S 100000 -C 100", "rstream -s 127.0.0.1 -p PORT -T r -S 100000 -C 100", TCP, "recv_bytes", 20000000),
     ("riostream -p PORT", "riostream -s 127.0.0.1 -p PORT", TCP, "write_bytes", 800 << 20),
     ("rcopy -p PORT", "rcopy SOURCE 127.0.0.1:TARGET -p PORT", TCP, "write_bytes", 3000000),
-    ("udpong -b 127.0.0.1 -p PORT -S 1000 -C 100 -T e", "udpong -s 127.0.0.1 -p PORT -S 1000 -C 100 -T e", None, "recv_bytes", 100000),
+    ("udpong -b 127.0.0.1 -p PORT -S 1000 -C 100 -T e", "udpong -s 127.0.0.1 -p PORT -S 1000 -C 100 -T e", "udp", "recv_bytes", 100000),
     ("cmtime -p PORT", "cmtime -s 127.0.0.1 -p PORT -c 100", TCP, "errors", 100),
+]
+# Their control connection is TCP's; -v checks the data.
+LIBFABRIC = [
+    ("fi_pingpong -p verbs;ofi_rxm -e rdm -v -B PORT", "fi_pingpong -p verbs;ofi_rxm -e rdm -v -P PORT 127.0.0.1", "tcp", "read_bytes", 10 << 20),
+    ("fi_pingpong -p verbs -e msg -v -B PORT", "fi_pingpong -p verbs -e msg -v -P PORT 127.0.0.1", "tcp", "recv_bytes", 20 << 20),
 ]
 PERFTEST = [
     ("ib_send_lat", "-n 1000", "recvs", 2000), ("ib_send_lat", "-c UD -n 1000", "recvs", 2000),
@@ -82,10 +87,17 @@ def own_address():
         return s.getsockname()[0]
 
 
+def in_table(name, port, state):
+    with open("/proc/net/" + name) as f:
+        return any(line.split()[1].endswith(":%04X" % port) and line.split()[3] == state
+                   for line in f.readlines()[1:])
+
+
 def listens(port, space):
-    if space is None:
-        with open("/proc/net/udp") as f:
-            return any(line.split()[1].endswith(":%04X" % port) for line in f.readlines()[1:])
+    if space == "tcp":
+        return in_table("tcp", port, "0A") or in_table("tcp6", port, "0A")
+    if space == "udp":
+        return in_table("udp", port, "07")
     with open("/proc/net/unix") as f:
         return any("@osf-cm/%d/%d/" % (space, port) in line and " 00010000 " in line for line in f)
 
@@ -174,7 +186,8 @@ def main():
         if not shutil.which(program):
             print("skip: no %s (%s)" % (program, "perftest" if program[:3] == "ib_" else "rdmacm-utils"))
             sys.exit(77)
-    bad = [c for c in CASES if fnmatch.fnmatch(c[1], pattern) and not run(*c)]
+    cases = CASES + (LIBFABRIC if shutil.which("fi_pingpong") else [])
+    bad = [c for c in cases if fnmatch.fnmatch(c[1], pattern) and not run(*c)]
     sys.exit(1 if bad else 0)
 
 
