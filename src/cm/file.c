@@ -34,6 +34,7 @@
 
 struct lock cm_lock;
 void *cm_files[CM_FDS];
+uint32_t cm_n_fds;
 
 /*
  * Events.
@@ -319,6 +320,7 @@ static void drop(int fd)
 	struct cm_file *f = cm_files[fd];
 
 	store_rlx(&cm_files[fd], NULL);
+	fetch_sub(&cm_n_fds, 1);
 	f->n_fds--;
 	file_end(f);
 }
@@ -347,14 +349,16 @@ static void in_child(void)
 	lock_after_fork();
 	cm_lock = (struct lock){ 0 };
 	id_forget_all();
-	for (int i = 0; i < CM_FDS; i++) {
+	for (int i = 0; cm_n_fds && i < CM_FDS; i++) {
 		struct cm_file *f = cm_files[i];
 
 		if (!f)
 			continue;
 		for (int j = i; j < CM_FDS; j++)
-			if (cm_files[j] == f)
+			if (cm_files[j] == f) {
 				cm_files[j] = NULL;
+				cm_n_fds--;
+			}
 		file_close(f);
 	}
 }
@@ -408,6 +412,7 @@ int cm_open(int flags)
 	if (cm_files[fd])
 		drop(fd); /* of a number closed behind our back */
 	f->n_fds = 1;
+	fetch_add(&cm_n_fds, 1);
 	store_rlx(&cm_files[fd], f);
 	return fd;
 }
@@ -422,6 +427,7 @@ void cm_dup(int old, int fd)
 	f->n_fds++;
 	if (cm_files[fd])
 		drop(fd);
+	fetch_add(&cm_n_fds, 1);
 	store_rlx(&cm_files[fd], f);
 }
 

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/libc.h"
 #include "rdma/core.h"
 #include "rdma/users.h"
@@ -23,6 +24,7 @@
 #define OF_LISTENER UINT64_MAX
 /* A sender that waits for a receive, for room or for an answer has times to keep. */
 #define BLOCKED_MS 5
+#define PATIENCE_MS 1000 /* for an event that poll() has promised */
 
 struct ibv_comp_channel *rdma_create_comp_channel(struct ibv_context *c)
 {
@@ -203,34 +205,60 @@ static struct cq *take_nothing(struct channel *ch)
 	return found;
 }
 
+/* Take the byte of an event.  More bytes than events say of armed queues "look": do so, or
+ * the descriptor stays readable without an event. */
+static void drain_event(struct channel *ch)
+{
+	char bytes[64];
+	int saved = errno;
+	ssize_t n = libc.read(ch->pipe[0], bytes, sizeof(bytes));
+
+	if (n > 1) {
+		uint32_t n_pending = 0;
+
+		lock_get(&ch->lock);
+		for (struct cq *cq = ch->cqs; cq; cq = cq->next_on_channel)
+			n_pending += load_rlx(&cq->n_pending);
+		lock_put(&ch->lock);
+		for (uint32_t i = 0; i < MIN(n_pending, sizeof(bytes)); i++)
+			channel_notify(ch);
+		arm_anew(ch);
+		look(ch);
+	}
+	errno = saved;
+}
+
 /*
  * An event, NULL, or an error in *err.  A program that has found the descriptor readable,
- * by its own poll(), must get an event: rsockets would sleep here for one connection while
- * the others have news.  So a byte that was there before us is an event in any case,
- * which programs have to expect: a queue may be empty after its event.
+ * by its own poll(), expects one: rsockets would sleep here for one connection while the
+ * others have news.  A byte may come late, though, when its event has been taken.  So who
+ * finds the descriptor readable and then no event gets one after a while, of a queue
+ * that may be empty, as programs have to expect.
  */
 static struct cq *wait_for_event(struct channel *ch, int *err)
 {
 	bool blocks = !(libc.fcntl(ch->ch.fd, F_GETFL) & O_NONBLOCK);
-	bool was_readable = false;
+	uint64_t until = 0;
 	struct cq *cq;
 
 	for (int i = 0;; i++) {
 		arm_anew(ch);
 		bool waits = look(ch);
 		if ((cq = take_event(ch))) {
-			drain_one(ch);
+			drain_event(ch);
 			return cq;
 		}
-		if (was_readable && blocks && (cq = take_nothing(ch)))
+		if (until && now_ns() >= until && (cq = take_nothing(ch)))
 			return cq;
 		int n = wait_for(ch, !i || !blocks ? 0
 				     : waits       ? BLOCKED_MS
+				     : until       ? PATIENCE_MS
 						   : -1);
 		*err = n < 0 ? n : !n && !blocks ? -EAGAIN : 0;
 		if (*err)
 			return NULL;
-		was_readable = !i && n;
+		if (!i && n)
+			until = now_ns() + PATIENCE_MS * NS_PER_MS;
 	}
 }
 
@@ -247,7 +275,7 @@ int rdma_get_cq_event(struct ibv_comp_channel *ibch, struct ibv_cq **out,
 	}
 	cq = take_event(ch);
 	if (cq)
-		drain_one(ch);
+		drain_event(ch);
 	else
 		cq = wait_for_event(ch, &err);
 	if (!cq) {

@@ -21,7 +21,10 @@ import sys
 import tempfile
 import time
 
-OSF = os.path.join(os.environ.get("OSF_BUILD", "build"), "osf")
+BUILD = os.environ.get("OSF_BUILD", "build")
+OSF = os.path.join(BUILD, "osf")
+STREAM = os.path.join(BUILD, "tests", "plain_stream")
+LIBRSPRELOAD = glob.glob("/usr/lib/*/rsocket/librspreload.so")
 LIMIT_S = 120
 TCP, UDP = 0x106, 0x111
 UDADDY_PORT = 7174 # it takes no other
@@ -54,6 +57,10 @@ CASES = [
 LIBFABRIC = [
     ("fi_pingpong -p verbs;ofi_rxm -e rdm -v -B PORT", "fi_pingpong -p verbs;ofi_rxm -e rdm -v -P PORT 127.0.0.1", "tcp", "read_bytes", 10 << 20),
     ("fi_pingpong -p verbs -e msg -v -B PORT", "fi_pingpong -p verbs -e msg -v -P PORT 127.0.0.1", "tcp", "recv_bytes", 20 << 20),
+]
+# rsockets under a program of plain sockets.
+RSPRELOAD = [
+    ("rspreload STREAM -s PORT", "rspreload STREAM -c PORT", TCP, "recv_bytes", 10 << 20),
 ]
 PERFTEST = [
     ("ib_send_lat", "-n 1000", "recvs", 2000), ("ib_send_lat", "-c UD -n 1000", "recvs", 2000),
@@ -145,9 +152,13 @@ def show(folder):
 
 def words(text, port, folder):
     own = own_address()
-    return [w.replace("PORT", str(port)).replace("OWN", own)
-            .replace("SOURCE", os.path.join(folder, "source"))
-            .replace("TARGET", os.path.join(folder, "target")) for w in text.split()]
+    out = [w.replace("PORT", str(port)).replace("OWN", own).replace("STREAM", STREAM)
+           .replace("SOURCE", os.path.join(folder, "source"))
+           .replace("TARGET", os.path.join(folder, "target")) for w in text.split()]
+    if out[0] != "rspreload":
+        return out
+    # librspreload comes first, before osf's libraries.
+    return ["sh", "-c", 'LD_PRELOAD="$0:$LD_PRELOAD" exec "$@"', LIBRSPRELOAD[0]] + out[1:]
 
 
 def same_files(folder):
@@ -186,7 +197,8 @@ def main():
         if not shutil.which(program):
             print("skip: no %s (%s)" % (program, "perftest" if program[:3] == "ib_" else "rdmacm-utils"))
             sys.exit(77)
-    cases = CASES + (LIBFABRIC if shutil.which("fi_pingpong") else [])
+    cases = CASES + (LIBFABRIC if shutil.which("fi_pingpong") else []) + \
+        (RSPRELOAD if LIBRSPRELOAD and os.path.exists(STREAM) else [])
     bad = [c for c in cases if fnmatch.fnmatch(c[1], pattern) and not run(*c)]
     sys.exit(1 if bad else 0)
 

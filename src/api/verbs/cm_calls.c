@@ -28,7 +28,8 @@
 
 #define DEVICE "/dev/infiniband/rdma_cm"
 
-/* Each function of the next one with its name, looked up at the first call. */
+/* Each function of the next one with its name, looked up when we are loaded, or by a call of
+ * somebody who comes before. */
 static struct {
 #define NEXT(ret, name, params) ret(*name) params;
 #include "api/verbs/cm_calls.def"
@@ -48,7 +49,14 @@ static void *look_up(void **at, const char *name)
 				  ? (void *)next_.name                         \
 				  : look_up((void **)&next_.name, #name)))
 
-/* A function of newer kernels' libraries only: not there, no call of it. */
+__attribute__((constructor)) static void begin(void)
+{
+#define NEXT(ret, name, params) look_up((void **)&next_.name, #name);
+#include "api/verbs/cm_calls.def"
+#undef NEXT
+}
+
+/* A function that the C library does not have is not called. */
 #define CALL_NEXT(name, ...)                                                   \
 	(NEXT_OF(name) ? NEXT_OF(name)(__VA_ARGS__) : (errno = ENOSYS, -1))
 
