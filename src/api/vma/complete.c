@@ -147,7 +147,7 @@ static inline struct vma_completion_t *add_packet(struct fill *f,
 	    add(f, s, VMA_SOCKETXTREME_PACKET | (s->on_ring.events & EPOLLOUT));
 
 	s->on_ring.events &= ~(uint32_t)EPOLLOUT;
-	xbuf_fill(r->spare, &s->room, data, (uint16_t)n);
+	xbuf_fill(r->spare, vsock_keep(s, n), data, (uint16_t)n);
 	c->packet.num_bufs = 1;
 	c->packet.total_len = (uint16_t)n;
 	c->packet.buff_lst = r->spare;

@@ -162,19 +162,14 @@ void held_cancel(uint64_t number)
 
 struct chunk *room_keep(struct room *r, size_t n)
 {
-	if (is_single_threaded())
-		r->chunk->n_refs++;
-	else
-		fetch_add(&r->chunk->n_refs, 1u);
+	held_chunk_get(r->chunk);
 	r->off += (n + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 	r->off += n ? 0 : CACHE_LINE;
 	return r->chunk;
 }
 
-void held_keep(uint64_t number, struct room *r, size_t n)
+void held_keep(uint64_t number, struct chunk *c)
 {
-	struct chunk *c = room_keep(r, n);
-
 	GUARD(&lock);
 	find(number)->chunk = c;
 }
