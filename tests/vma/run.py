@@ -48,7 +48,7 @@ def main():
         elif protocol != "bare":
             lib = os.path.join(os.path.abspath(build), "src", "libosf.so")
             env["LD_PRELOAD"] = " ".join(filter(None, (env.get("LD_PRELOAD"), lib)))
-        got = subprocess.run(command, env=env, timeout=LIMIT_S)
+        got = subprocess.run(command, env=env, timeout=LIMIT_S * (4 if sanitizer.names else 1))
         reports = sanitizer.reports()
         print("\n".join(reports[:3]))
         if got.returncode or reports:
