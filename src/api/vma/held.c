@@ -32,6 +32,7 @@ static uint32_t n_lent; /* packets that lie in memory below, atomic */
 static bool has_started;
 static void *(*own_get)(size_t); /* the program's, or NULL */
 static void (*own_put)(void *);
+static struct chunk *spare; /* of that, for the first room; atomic */
 
 int held_set_memory(void *(*get)(size_t), void (*put)(void *))
 {
@@ -43,19 +44,16 @@ int held_set_memory(void *(*get)(size_t), void (*put)(void *))
 	return 0;
 }
 
-void held_start(void)
-{
-	if (likely(load_rlx(&has_started)))
-		return;
-	GUARD(&lock);
-	has_started = true;
-}
-
 /* NULL: no memory. */
 static struct chunk *chunk_new(void)
 {
-	void *c =
-	    own_get ? own_get(CHUNK_BYTES)
+	void *c = unlikely(load_rlx(&spare) != NULL)
+		      ? xchg(&spare, (struct chunk *)NULL)
+		      : NULL;
+
+	if (c)
+		return c;
+	c = own_get ? own_get(CHUNK_BYTES)
 		    : mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -64,6 +62,21 @@ static struct chunk *chunk_new(void)
 	((struct chunk *)c)->n_refs = 1;
 	((struct chunk *)c)->is_left = 0;
 	return c;
+}
+
+void held_start(void)
+{
+	if (likely(load_rlx(&has_started)))
+		return;
+	{
+		GUARD(&lock);
+		if (has_started)
+			return;
+		has_started = true;
+	}
+	/* The program's function runs without our lock. */
+	if (own_get)
+		store_rel(&spare, chunk_new());
 }
 
 void held_chunk_put(struct chunk *c)

@@ -45,7 +45,7 @@ struct room {
 /* Where chunks come from and go to; NULL: the kernel.  -EINVAL: a socket of this
  * API has been used. */
 int held_set_memory(void *(*get)(size_t), void (*put)(void *));
-/* A socket is used: too late for that. */
+/* The first socket: too late for that, and the program's memory is asked for. */
 void held_start(void);
 
 /* Another chunk for @r, which is full or has none; NULL: too much is held. */

@@ -51,6 +51,7 @@ static uint64_t may[MAY_FDS / 64]; /* atomic */
 
 void vma_made(int fd)
 {
+	held_start();
 	if ((unsigned)fd < MAY_FDS)
 		fetch_or(&may[fd / 64], UINT64_C(1) << (fd % 64));
 }

@@ -71,9 +71,10 @@ void vma_made(int fd);
 void vma_copied(int fd, int copy);
 void vma_passed(int fd);
 void vma_passed_all(void);
-static inline void vma_makes(int fd)
+static inline void vma_makes(int fd, int domain)
 {
-	if (unlikely(load_rlx(&vma_is_asked)) && fd >= 0)
+	if (unlikely(load_rlx(&vma_is_asked)) && fd >= 0 &&
+	    (domain == AF_INET || domain == AF_INET6))
 		vma_made(fd);
 }
 static inline void vma_copies(int fd, int copy)
