@@ -79,8 +79,9 @@ unsigned shm_rx_area(const struct sock *sk);
 
 struct shm_config {
 	bool enabled;
-	uint32_t ring_bytes;    /* of each direction */
-	uint32_t upgrade_turns; /* 0: upgrade from the first byte */
+	uint32_t ring_bytes; /* of each direction */
+	uint32_t
+	    upgrade_pingpongs; /* changes of direction; 0: upgrade at once */
 	uint64_t upgrade_bytes;
 	bool lends; /* calls that share a socket may be lent bytes */
 };
