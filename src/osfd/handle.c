@@ -181,6 +181,13 @@ static int on_undo(struct context *c, const struct request *r)
 	return g ? freeze_undo(g, c->fds[0], &c->why) : -EBADF;
 }
 
+static int on_away(struct context *c, const struct request *r)
+{
+	struct grant *g = grant_of(&c->s->ports, r->away.grant, c->index);
+
+	return g ? server_watch_away(c->s, g, c->fds[0], &c->why) : -EBADF;
+}
+
 static int (*const handlers[MSG_TYPES])(struct context *,
 					const struct request *) = {
 	[MSG_HELLO] = on_hello, [MSG_ADD] = on_add,
@@ -188,7 +195,7 @@ static int (*const handlers[MSG_TYPES])(struct context *,
 	[MSG_OPEN] = on_open,   [MSG_FREEZE] = on_freeze,
 	[MSG_THAW] = on_thaw,   [MSG_DROP] = on_drop,
 	[MSG_ADOPT] = on_adopt, [MSG_ESCROW] = on_escrow,
-	[MSG_UNDO] = on_undo,
+	[MSG_UNDO] = on_undo,   [MSG_AWAY] = on_away,
 };
 
 void client_serve(struct server *s, int index, const void *buf, size_t len,

@@ -48,6 +48,7 @@ enum msg_type {
 	MSG_ADOPT,
 	MSG_ESCROW,
 	MSG_UNDO,
+	MSG_AWAY,
 	MSG_TYPES,
 };
 
@@ -98,6 +99,13 @@ struct msg_undo {
 	uint32_t grant;
 };
 
+/* The descriptor is a timer of the program's, which has an escrow.  When it expires, osfd
+ * acknowledges what the escrow says is not.  An osfd that does not know this request
+ * acknowledges nothing. */
+struct msg_away {
+	uint32_t grant;
+};
+
 /* A connection that has ended, so that its anchor no longer tells its addresses.  A
  * grant steers its own connections only, so its owner may name them. */
 struct msg_drop {
@@ -126,6 +134,7 @@ struct request {
 		struct msg_adopt adopt;
 		struct msg_escrow escrow;
 		struct msg_undo undo;
+		struct msg_away away;
 		struct msg_thaw thaw;
 	};
 };

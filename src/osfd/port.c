@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "osfd/policy.h"
@@ -178,9 +179,11 @@ int grant_open(struct ports *ps, const char *dev, uint32_t uid, int owner,
 		steer_close(&s);
 		return fd;
 	}
-	*g = (struct grant){
-		.port = p, .steer = s, .owner = owner, .escrow_fd = -1
-	};
+	*g = (struct grant){ .port = p,
+			     .steer = s,
+			     .owner = owner,
+			     .escrow_fd = -1,
+			     .away_fd = -1 };
 	p->n_grants++;
 	fds[0] = fd;
 	fds[1] = s.link_fd;
@@ -209,8 +212,18 @@ static void wake_peers(const struct steer *s)
 	}
 }
 
+/* The program has the descriptor, too, so closing ours would not end the watch. */
+static void end_away(const struct grant *g)
+{
+	if (g->away_fd < 0)
+		return;
+	epoll_ctl(g->away_set_fd, EPOLL_CTL_DEL, g->away_fd, NULL);
+	close(g->away_fd);
+}
+
 void grant_close(struct grant *g)
 {
+	end_away(g);
 	g->port->n_grants--;
 	g->port->n_used -= g->n_flows;
 	steer_detach(&g->steer);

@@ -43,6 +43,9 @@ struct grant {
 	int owner; /* the client's index */
 	int escrow_fd;
 	struct held *held; /* held.c: ESCROW_SLOTS of them, or NULL */
+	/* The program's timer, or -1: see MSG_AWAY; and the epoll set that watches it. */
+	int away_fd, away_set_fd;
+	uint64_t away_ns; /* when osfd has looked last */
 };
 
 struct ports {

@@ -3,6 +3,7 @@
 #include "osfd/server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
@@ -22,9 +23,16 @@
 #define BACKLOG 64
 #define EVENTS 32
 #define SILENT_MS 1000
+#define AWAY_MIN_NS (10 * NS_PER_MS)
 
-/* What an event is about: the socket itself, a signal, or a client's two descriptors. */
-enum { TAG_LISTEN = CLIENTS_MAX, TAG_SIGNAL, TAG_DEATH = 1 << 16 };
+/* What an event is about: the socket itself, a signal, a client's two descriptors, or a
+ * grant's timer. */
+enum {
+	TAG_LISTEN = CLIENTS_MAX,
+	TAG_SIGNAL,
+	TAG_DEATH = 1 << 16,
+	TAG_AWAY = 1 << 17
+};
 
 static int watch(struct server *s, int fd, uint32_t tag)
 {
@@ -68,6 +76,46 @@ static bool client_has_grant(const struct server *s, int index)
 		if (s->ports.grant[i].port && s->ports.grant[i].owner == index)
 			return true;
 	return false;
+}
+
+/* Edges alone: nobody reads it here, because a read of a descriptor that only claims to be a
+ * timer may take for ever. */
+int server_watch_away(struct server *s, struct grant *g, int fd,
+		      struct refusal *why)
+{
+	uint32_t index = (uint32_t)(g - s->ports.grant);
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
+				  .data.u32 = TAG_AWAY | index };
+
+	if (!g->held || g->away_fd >= 0) {
+		refuse(why, "%s",
+		       g->held ? "the grant has a timer already"
+			       : "the grant has no escrow");
+		return g->held ? -EEXIST : -EINVAL;
+	}
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (own < 0)
+		return -errno;
+	if (epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, own, &ev) < 0) {
+		int err = -errno;
+
+		close(own);
+		return err;
+	}
+	g->away_fd = own;
+	g->away_set_fd = s->epoll_fd;
+	return 0;
+}
+
+/* A program whose timer expires all the time gets no more of osfd's time than this. */
+static void look_after(struct grant *g)
+{
+	uint64_t now = now_ns();
+
+	if (!g->port || g->away_fd < 0 || now - g->away_ns < AWAY_MIN_NS)
+		return;
+	g->away_ns = now;
+	held_acknowledge(g);
 }
 
 static void client_close(struct server *s, int index, bool is_dead)
@@ -238,9 +286,11 @@ static void client_read(struct server *s, int index)
 
 static void event(struct server *s, uint32_t tag)
 {
-	uint32_t index = tag & ~(uint32_t)TAG_DEATH;
+	uint32_t index = tag & ~(uint32_t)(TAG_DEATH | TAG_AWAY);
 
-	if (tag == TAG_LISTEN)
+	if (tag & TAG_AWAY)
+		look_after(&s->ports.grant[index]);
+	else if (tag == TAG_LISTEN)
 		client_accept(s);
 	else if (tag == TAG_SIGNAL)
 		s->is_ending = true;

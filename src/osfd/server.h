@@ -47,6 +47,15 @@ MUST_CHECK int server_listen(struct server *s);
 MUST_CHECK int server_run(struct server *s);
 
 /**
+ * server_watch_away() - a program's timer, by which it says that it may be away
+ * @fd: the caller's
+ *
+ * Return: 0, or with a reason -EINVAL, -EEXIST or what epoll_ctl() said
+ */
+MUST_CHECK int server_watch_away(struct server *s, struct grant *g, int fd,
+				 struct refusal *why);
+
+/**
  * client_serve() - one request's answer (handle.c)
  * @fds: what came with the request; handle.c closes none of them
  * @out_fds: two descriptors that go with the reply, or -1

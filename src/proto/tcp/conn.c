@@ -23,6 +23,7 @@
 #include "tcp/calls.h"
 #include "tcp/export.h"
 #include "tcp/info.h"
+#include "tcp/opt.h"
 
 /* Turns until a connection that has gone back may move again; doubled each time. */
 #define REST_TURNS 16u
@@ -226,6 +227,7 @@ static int give_back(struct moved *m)
 	struct tcp_image x;
 
 	wire_turn(); /* the latest ACKs */
+	moved_hurry(m);
 	engine_out(wire_engine, now_ns());
 	int err = tcp_export(m->c, &x, now_ns());
 	if (err)
@@ -369,6 +371,8 @@ uint32_t moved_room(struct moved *m)
 /* Retransmissions that nobody answers: the kernel knows more ways. */
 #define BACKOFFS_MAX 2
 
+void moved_hurry(struct moved *m) { tcp_set_quickack(m->c, true, now_ns()); }
+
 void moved_found(struct moved *m)
 {
 	if (tcp_unsent_bytes(m->c))
@@ -399,6 +403,7 @@ void moved_news(struct moved *m)
 	unsigned ev = tcp_poll(m->c);
 
 	store_rel(&m->events, ev);
+	moved_say(m); /* what osfd may have to acknowledge */
 	if (unlikely(tcp_held_end(m->c) != TCP_END_NONE))
 		moved_due(m, OSF_REASON_PEER_ENDED);
 	if (unlikely(ev & (TCP_ERROR | TCP_HUNG_UP)))

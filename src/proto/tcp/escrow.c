@@ -149,6 +149,7 @@ void escrow_say(struct escrow *e, const struct tcp_numbers *n, uint32_t flags)
 		.rcv_wup = n->rcv_wup.v,
 		.flags = flags,
 	};
+	store_rlx(&h->tsval, n->tsval);
 	store_rel(&h->which, next);
 	/* It is read after our death alone.  What follows must not come before it, either:
 	 * the other copy and the bytes that are acknowledged may be overwritten now. */

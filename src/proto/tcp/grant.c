@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -19,9 +20,14 @@
 #include "proto/tcp/conn.h"
 #include "tcp/export.h"
 
+/* From when an ACK is due to when osfd sends it: time for a turn of our own. */
+#define AWAY_NS (40 * NS_PER_MS)
+
 static int osfd_fd = -1, link_fd = -1, old_link_fd = -1, queue_fd = -1;
 static uint32_t number;
-static bool is_shared; /* osfd has the escrow */
+static bool is_shared;   /* osfd has the escrow */
+static int away_fd = -1; /* a timer that osfd has, too; -1: it has none */
+static uint64_t away_ns; /* when it expires, or has expired */
 
 int grant_fd(void) { return osfd_fd; }
 
@@ -30,6 +36,8 @@ static void lose(void)
 	fds_close(osfd_fd);
 	osfd_fd = -1;
 	is_shared = false;
+	fds_close(away_fd);
+	away_fd = -1;
 }
 
 bool grant_is_lost(void)
@@ -83,6 +91,38 @@ static void share_escrow(void)
 			 reply.err ? reply.reason : strerror(-err));
 }
 
+/* Without an escrow, or with an osfd that does not know it, there is none. */
+static void share_timer(void)
+{
+	struct request r = { .type = MSG_AWAY, .away = { number } };
+	struct reply reply = { 0 };
+
+	if (!is_shared)
+		return;
+	away_fd = fds_hide(
+	    timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+	away_ns = 0;
+	if (away_fd < 0 || !ask(MSG_AWAY, &r, &away_fd, 1, &reply, NULL))
+		return;
+	log_info("no delayed ACKs: %s", reply.reason);
+	fds_close(away_fd);
+	away_fd = -1;
+}
+
+bool grant_acknowledges(const struct moved *m)
+{
+	return away_fd >= 0 && m->escrow.slot;
+}
+
+void grant_away(uint64_t due_ns)
+{
+	if (likely(due_ns <= away_ns) || due_ns == UINT64_MAX || away_fd < 0)
+		return;
+	away_ns = due_ns + AWAY_NS;
+	struct itimerspec at = { .it_value = ns_timespec(away_ns) };
+	timerfd_settime(away_fd, TFD_TIMER_ABSTIME, &at, NULL);
+}
+
 int grant_open(uint32_t ifindex, struct msg_grant *out, int *frames,
 	       struct reply *reply)
 {
@@ -116,6 +156,7 @@ int grant_open(uint32_t ifindex, struct msg_grant *out, int *frames,
 	*frames = fds_hide(got[0]);
 	*out = reply->grant;
 	share_escrow();
+	share_timer();
 	return 0;
 }
 

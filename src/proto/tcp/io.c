@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "proto/tcp/conn.h"
+#include "proto/tcp/grant.h"
 #include "proto/tcp/wire.h"
 #include "sock/cursor.h"
 #include "sock/errq.h"
@@ -62,9 +63,9 @@ static ssize_t recv_locked(struct moved *m, const struct iovec *iov, size_t n,
 	ssize_t r = copy_out(m->c, discards ? NULL : &at, want);
 	if (r > 0 && !(flags & MSG_PEEK)) {
 		tcp_consume(m->c, (uint32_t)r, now_ns());
-		/* An ACK that is delayed needs a turn at the right time, and nobody
-		 * may make one. */
-		tcp_set_quickack(m->c, true, now_ns());
+		/* An ACK that is delayed needs a turn at the right time. */
+		if (unlikely(!grant_acknowledges(m)))
+			moved_hurry(m);
 		m->rx_bytes += (uint64_t)r;
 		count(&m->sk->st->rx_bytes_inet, (uint64_t)r);
 		count(&m->sk->st->rx_ops, 1);

@@ -139,6 +139,8 @@ static void look_at_osfd(uint64_t now)
 	is_lost = true;
 	lost_ns = now;
 	again_ns = now + SEEK_NS;
+	for (struct list *l = conns.next; l != &conns; l = l->next)
+		moved_hurry(container_of(l, struct moved, link));
 	log_info("osfd has gone; connections go on without");
 }
 
@@ -226,6 +228,7 @@ void wire_unlock(void)
 		while ((c = tcp_next_ready(engine_stack(e))))
 			moved_news(tcp_user(c));
 		set_timer();
+		grant_away(tcp_ack_due_ns(engine_stack(e)));
 	}
 	lock_put(&lock);
 }
