@@ -27,6 +27,8 @@ struct idle {
 	void (*run)(void);
 	/* May it be readable?  One load, for who spins; NULL: only poll() tells. */
 	bool (*has_come)(void);
+	/* Has another thread run it lately?  NULL: nobody knows. */
+	bool (*is_driven)(void);
 };
 
 extern const struct idle *idle;
@@ -51,6 +53,13 @@ static inline void idle_spin(void)
 
 	if (unlikely(w != NULL) && w->has_come && w->has_come())
 		w->run();
+}
+
+static inline bool idle_is_driven(void)
+{
+	const struct idle *w = load_acq(&idle);
+
+	return w && w->is_driven && w->is_driven();
 }
 
 static inline void idle_run(void)

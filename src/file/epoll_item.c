@@ -245,7 +245,18 @@ void epoll_idle(struct epoll *ep)
 		      1); /* the kernel's set is not to be believed */
 	ep->idle_fd = fd;
 	ep->idle_number = number;
+	store_rlx(&ep->idle_off, false);
 	kernel_ctl(ep, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, TAG | IDLE);
+}
+
+void epoll_idle_wakes(struct epoll *ep, bool does)
+{
+	GUARD(&ep->lock);
+	if (ep->idle_fd < 0 || ep->idle_off != does)
+		return;
+	store_rlx(&ep->idle_off, !does);
+	kernel_ctl(ep, EPOLL_CTL_MOD, ep->idle_fd,
+		   does ? EPOLLIN | EPOLLET : EPOLLET, TAG | IDLE);
 }
 
 static void item_merge(struct epitem *it)

@@ -370,8 +370,11 @@ int epoll_translate(struct epoll *ep, struct epoll_event *evs, int n)
 	lock_get(&ep->lock);
 	n = translate_locked(ep, evs, n, &watched);
 	lock_put(&ep->lock);
-	if (unlikely(watched))
+	if (unlikely(watched)) {
+		count(&ep->idle_vain,
+		      idle_is_driven() ? 1u : -load_rlx(&ep->idle_vain));
 		idle_run();
+	}
 	return n;
 }
 

@@ -86,9 +86,13 @@ struct epoll {
 	bool bell_tried; /* rs.bell1 is in the kernel's set, or there is none */
 	int idle_fd;     /* in the kernel's set: base/idle.h; -1: none */
 	uint32_t idle_number;
-	bool nested; /* waited for from outside */
-	bool forked; /* made by the process that we come from */
-	bool shared; /* a fork has given another process the kernel's set */
+	/* Wake-ups for idle_fd that had nothing for the program, one after the other, while
+	 * other threads looked after it. */
+	uint32_t idle_vain;
+	bool idle_off; /* they do; this set looks now and then */
+	bool nested;   /* waited for from outside */
+	bool forked;   /* made by the process that we come from */
+	bool shared;   /* a fork has given another process the kernel's set */
 	uint32_t n_waits;
 	uint64_t looked_ns; /* at some items, news or not */
 	uint32_t look_next;
@@ -108,6 +112,8 @@ void item_tagged(struct epitem *it);
 void item_merged(struct epitem *it);
 /* Put the descriptor of base/idle.h into the kernel's set. */
 void epoll_idle(struct epoll *ep);
+/* Be woken by it, or no more. */
+void epoll_idle_wakes(struct epoll *ep, bool does);
 void push_ready(struct epitem *it);
 void push_news(struct epitem *it, struct list *to); /* ready or behind */
 /* Have peers ring a bell of the calling thread, or stop that.  The caller of

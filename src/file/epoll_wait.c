@@ -15,6 +15,9 @@
 #include "sock/wait.h"
 
 #define KERNEL_LOOK_CALLS 8
+/* So many wake-ups in vain: let the threads wake that have more to do. */
+#define IDLE_VAIN_MAX 16u
+#define IDLE_LOOK_NS (20 * NS_PER_MS)
 
 static int kernel_poll(struct epoll *ep, int epfd, struct epoll_event *evs,
 		       int max, uint64_t now)
@@ -120,6 +123,8 @@ static uint64_t next_ns(struct wait *w)
 
 	if (ep->n_merged && !ep->forked) /* see push_some() */
 		at = MIN(at, w->asleep_ns + SOME_LOOK_NS);
+	if (unlikely(load_rlx(&ep->idle_off)))
+		at = MIN(at, w->asleep_ns + IDLE_LOOK_NS);
 	return at;
 }
 
@@ -194,6 +199,26 @@ static int look_first(const struct waiting *a, bool poll_only)
 	return n;
 }
 
+/*
+ * Each thread that sleeps looks after base/idle.h, so each arriving frame wakes all of them.
+ * One that finds nothing for itself again and again, while others look after it anyhow,
+ * sleeps on, and looks every 20 ms whether they still do.
+ */
+static void share_idle(struct epoll *ep, bool slept, int n)
+{
+	if (n)
+		store_rlx(&ep->idle_vain, 0u);
+	if (unlikely(load_rlx(&ep->idle_off))) {
+		if (!idle_is_driven() || n)
+			epoll_idle_wakes(ep, true);
+		if (slept)
+			idle_run();
+	} else if (load_rlx(&ep->idle_vain) > IDLE_VAIN_MAX && !ep->nested) {
+		store_rlx(&ep->idle_vain, 0u);
+		epoll_idle_wakes(ep, false);
+	}
+}
+
 /* What the wait has brought. */
 static int look_after(const struct waiting *a)
 {
@@ -201,6 +226,8 @@ static int look_after(const struct waiting *a)
 	int n = slept ? epoll_translate(a->ep, a->evs, a->n) : 0;
 
 	n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
+	if (unlikely(idle_is_on()))
+		share_idle(a->ep, slept, n);
 	count_wait(a->ep, n, slept);
 	if (!n && !slept) {
 		n = kernel_poll(a->ep, a->epfd, a->evs, a->max, now_ns());

@@ -29,6 +29,7 @@
 #define ASK_AGAIN_NS (2 * NS_PER_S)
 #define CHECK_NS (200 * NS_PER_MS)
 #define CHANGES_NS (20 * NS_PER_MS)
+#define DRIVEN_NS (20 * NS_PER_MS)
 #define SEEK_NS (10 * NS_PER_MS) /* until a new osfd is looked for */
 #define SEEK_MAX_NS NS_PER_S
 /* A call that needs osfd waits for so long after it has gone. */
@@ -42,14 +43,35 @@ static uint32_t n_opened; /* numbers idle_set_fd */
 static uint32_t device;
 static uint32_t refused_device;
 static uint64_t refused_ns;
-static uint64_t timer_ns = UINT64_MAX; /* when timer_fd expires */
+static uint64_t timer_ns =
+    UINT64_MAX;            /* when timer_fd expires; read without the lock */
+static uint64_t turned_ns; /* the last turn, and whose it was */
+static uint32_t turned_by;
+static uint64_t
+    held_ns; /* about when the lock was taken; 0: nobody has asked */
 static struct list conns;
 /* osfd has gone: since when, and when to look for the next one. */
 static bool is_lost;
 static uint64_t lost_ns, again_ns;
 static bool has_conns_list;
 
-void wire_lock(void) { lock_get(&lock); }
+void wire_lock(void)
+{
+	lock_get(&lock);
+	held_ns = 0;
+}
+
+uint64_t wire_now(void)
+{
+	if (!held_ns)
+		held_ns = now_ns();
+	return held_ns;
+}
+
+bool wire_is_due(void)
+{
+	return wire_has_come() || coarse_ns() >= load_rlx(&timer_ns);
+}
 
 /*
  * osfd ends, and another one is there.
@@ -178,7 +200,7 @@ static void set_timer(void)
 		return;
 	struct itimerspec at = { .it_value = ns_timespec(MAX(next, 1u)) };
 	timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
-	timer_ns = next;
+	store_rlx(&timer_ns, next);
 }
 
 static void clear_timer(uint64_t now)
@@ -188,7 +210,7 @@ static void clear_timer(uint64_t now)
 	if (likely(now < timer_ns))
 		return;
 	nocancel_read(timer_fd, &ticks, sizeof(ticks));
-	timer_ns = UINT64_MAX;
+	store_rlx(&timer_ns, UINT64_MAX);
 }
 
 static void check_all(uint64_t now)
@@ -205,7 +227,10 @@ static void check_all(uint64_t now)
 
 void wire_turn(void)
 {
-	uint64_t now = now_ns();
+	uint64_t now = wire_now();
+
+	store_rlx(&turned_ns, now);
+	store_rlx(&turned_by, lock_self());
 
 	clear_timer(now);
 	engine_in(wire_engine, now);
@@ -224,7 +249,7 @@ void wire_unlock(void)
 	struct tcp_conn *c;
 
 	if (likely(e != NULL)) {
-		engine_out(e, now_ns());
+		engine_out(e, wire_now());
 		while ((c = tcp_next_ready(engine_stack(e))))
 			moved_news(tcp_user(c));
 		set_timer();
@@ -256,6 +281,8 @@ void wire_look(void)
 {
 	int saved = errno;
 
+	if (!wire_is_due())
+		return;
 	wire_lock();
 	if (wire_engine)
 		wire_turn();
@@ -284,9 +311,17 @@ static int idle_watched(uint32_t *number)
 	return idle_set_fd;
 }
 
+/* Two words that are not of one turn are no harm: somebody has made it lately. */
+static bool is_driven(void)
+{
+	return load_rlx(&turned_by) != lock_self() &&
+	       coarse_ns() < load_rlx(&turned_ns) + DRIVEN_NS;
+}
+
 static const struct idle idle_wire = { .fd = idle_watched,
 				       .run = idle_look,
-				       .has_come = wire_has_come };
+				       .has_come = wire_has_come,
+				       .is_driven = is_driven };
 
 /*
  * Opening.

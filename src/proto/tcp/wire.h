@@ -35,8 +35,13 @@ void wire_lock(void);
 void wire_unlock(void);
 /* Takes what has arrived, and runs timers.  The caller has the lock. */
 void wire_turn(void);
-/* A turn, if one is due. */
+/* A turn, if one is due.  The caller does not have the lock. */
 void wire_look(void);
+/* Is one due: has a frame come, or has a timer expired?  Timers are seen some milliseconds
+ * late here; who sleeps sees them at once. */
+bool wire_is_due(void);
+/* The time, read once since the lock was taken.  The caller has the lock. */
+uint64_t wire_now(void);
 
 /* Is there a frame?  One load. */
 static inline bool wire_has_come(void)
