@@ -249,6 +249,17 @@ void epoll_idle(struct epoll *ep)
 	kernel_ctl(ep, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, TAG | IDLE);
 }
 
+/* There is none any more, or only for a while. */
+void epoll_no_idle(struct epoll *ep)
+{
+	GUARD(&ep->lock);
+	if (ep->idle_fd < 0)
+		return;
+	kernel_ctl(ep, EPOLL_CTL_DEL, ep->idle_fd, 0, 0);
+	count(&ep->n_tagged, -1u);
+	store_rlx(&ep->idle_fd, -1);
+}
+
 void epoll_idle_wakes(struct epoll *ep, bool does)
 {
 	GUARD(&ep->lock);
@@ -257,6 +268,44 @@ void epoll_idle_wakes(struct epoll *ep, bool does)
 	store_rlx(&ep->idle_off, !does);
 	kernel_ctl(ep, EPOLL_CTL_MOD, ep->idle_fd,
 		   does ? EPOLLIN | EPOLLET : EPOLLET, TAG | IDLE);
+}
+
+/* EPOLL_CTL_MOD reports what is ready, so no edge is lost: neither one that nobody has
+ * looked at, nor one that another thread has fetched with our tag. */
+static bool give_back_locked(struct epitem *it)
+{
+	struct epoll *ep = it->ep;
+	bool keeps_tag = it->events & EPOLLONESHOT;
+
+	if (is_child(it) || it->parked || ep->nested || ep->forked ||
+	    load_rlx(&ep->shared) || it->events & EPOLLEXCLUSIVE ||
+	    !file_is_at(it->file, it->fd))
+		return false;
+	it->generation = item_generation(ep);
+	if (kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, it->disabled ? 0 : it->events,
+		       keeps_tag ? tag_of(it) : it->data.u64))
+		return false;
+	list_del(&it->ready);
+	it->queued = it->merged = it->hints_room = false;
+	ep->n_merged--;
+	watch_close(it->file->sk, &it->watch);
+	if (!keeps_tag) {
+		it->tagged = false;
+		count(&ep->n_tagged, -1u);
+	}
+	store_rlx(&it->file->merged, (uint8_t)0);
+	return true;
+}
+
+/* With a lock of the socket its mode stays.  Whoever moves it afterwards finds it not
+ * merged, in file_sync(). */
+bool item_give_back(struct epitem *it)
+{
+	struct sock *sk = it->file->sk;
+	SOCK_LOOK_RX(sk);
+
+	return !sock_ops(sk)->is_ours && !sock_ops(sk)->is_moving &&
+	       give_back_locked(it);
 }
 
 static void item_merge(struct epitem *it)

@@ -110,8 +110,13 @@ uint32_t item_generation(struct epoll *ep);
 void item_tagged(struct epitem *it);
 /* The kernel's entry has our tag; from now on the item is served by us. */
 void item_merged(struct epitem *it);
+/* Its socket is the kernel's again: the kernel's entry is the program's, from now on.
+ * False: the item stays merged. */
+bool item_give_back(struct epitem *it);
 /* Put the descriptor of base/idle.h into the kernel's set. */
 void epoll_idle(struct epoll *ep);
+/* Take it out again. */
+void epoll_no_idle(struct epoll *ep);
 /* Be woken by it, or no more. */
 void epoll_idle_wakes(struct epoll *ep, bool does);
 void push_ready(struct epitem *it);

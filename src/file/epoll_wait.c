@@ -292,6 +292,8 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 	if (idle_is_on()) {
 		epoll_idle(ep);
 		may_merge = true;
+	} else if (unlikely(load_rlx(&ep->idle_fd) >= 0)) {
+		epoll_no_idle(ep);
 	}
 	if (ts && !poll_only && may_merge)
 		deadline_ns = now_ns() + (uint64_t)ts->tv_sec * NS_PER_S +

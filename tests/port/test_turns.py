@@ -269,8 +269,8 @@ def changes_user(world):
 def for_one_command(world, program):
     world.must(world.inside("b", [world.osf, "port", "del", "vb"]))
     far = world.start("a", [program, "listen", "10.9.0.1", "6501", "2", "9"], False)
-    r = subprocess.run(world.inside("b", [world.osf, "run", "--port", "vb", "--stats", "--",
-                                          program, "connect", "10.9.0.1", "6501", "2", "9"]),
+    r = subprocess.run(world.inside("b", [world.osf, "run", "--port", "vb", "--stats",
+                                          "-r", RULES.split("\n")[0], "--", program, "connect", "10.9.0.1", "6501", "2", "9"]),
                        timeout=PATIENCE_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     far.communicate(timeout=PATIENCE_S)
     check("osf run --port", r.stdout.decode(), r.returncode, 1)

@@ -259,16 +259,19 @@ static bool passes(enum osf_reason why)
 {
 	return why == OSF_REASON_OPTION || why == OSF_REASON_LINK ||
 	       why == OSF_REASON_ROUTE || why == OSF_REASON_NO_ANSWER ||
-	       why == OSF_REASON_BULK;
+	       why == OSF_REASON_BULK || why == OSF_REASON_SLOWER;
 }
 
 /* Each time that it has gone back, it waits twice as long. */
-static void rest(struct sock *sk)
+static void rest(struct sock *sk, enum osf_reason why)
 {
 	uint32_t n = MIN(sk->n_attempts, REST_SHIFT_MAX);
 	bool forced = load_rlx(&sk->flags) & SOCK_F_EAGER;
 
-	sk->n_attempts++;
+	if (why == OSF_REASON_SLOWER)
+		n = 0; /* the judge rests, for all of them */
+	else
+		sk->n_attempts++;
 	store_rlx(&sk->pingpongs_next,
 		  load_rlx(&sk->pingpongs) + (forced ? 2 : REST_TURNS << n));
 	sock_set_mode(sk, SOCK_YOUNG);
@@ -304,7 +307,7 @@ static void back(struct sock *sk, int fd, enum osf_reason why, bool rests)
 		return;
 	bool lives = back_locked(sk, fd, why);
 	if (lives && rests && passes(why))
-		rest(sk);
+		rest(sk, why);
 	else
 		sock_set_mode(sk, SOCK_KERNEL);
 	sock_unlock_both(sk);

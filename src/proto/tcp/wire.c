@@ -22,6 +22,7 @@
 #include "osfd/client.h"
 #include "proto/tcp/conn.h"
 #include "proto/tcp/grant.h"
+#include "proto/tcp/judge.h"
 #include "tcp/calls.h"
 #include "tcp/tcp.h"
 
@@ -88,6 +89,17 @@ static void all_due(enum osf_reason why)
 {
 	for (struct list *l = conns.next; l != &conns; l = l->next)
 		moved_due(container_of(l, struct moved, link), why);
+}
+
+/* Not those that a rule gives to tcp. */
+static void send_back_all(void)
+{
+	for (struct list *l = conns.next; l != &conns; l = l->next) {
+		struct moved *m = container_of(l, struct moved, link);
+
+		if (!(load_rlx(&m->sk->flags) & SOCK_F_EAGER))
+			moved_due(m, OSF_REASON_SLOWER);
+	}
 }
 
 /* Return: 0, or -EIO: this osfd has gone as well */
@@ -235,6 +247,8 @@ void wire_turn(void)
 	clear_timer(now);
 	engine_in(wire_engine, now);
 	check_all(now);
+	if (unlikely(judge_check(now)))
+		send_back_all();
 	if (unlikely(is_lost) && now >= again_ns)
 		(void)seek_osfd(now);
 	if (unlikely(engine_error(wire_engine) != 0))
@@ -395,7 +409,6 @@ static int open_engine(const struct msg_grant *g, int frames)
 	is_lost = false;
 	engine_on_leave(e, leaves);
 	store_rel(&wire_engine, e);
-	idle_set(&idle_wire);
 	return 0;
 }
 
@@ -428,8 +441,11 @@ int wire_open(uint32_t ifindex)
 	struct msg_grant g;
 	int frames;
 
-	if (wire_engine)
+	if (wire_engine) {
+		if (list_is_empty(&conns)) /* nobody has made one */
+			wire_turn();
 		return ifindex == device ? 0 : -EBUSY;
+	}
 	uint64_t now = now_ns();
 	if (ifindex == refused_device && now < refused_ns + ASK_AGAIN_NS)
 		return -ENODEV;
@@ -448,8 +464,20 @@ int wire_open(uint32_t ifindex)
 	return -ENODEV;
 }
 
-void wire_add(struct moved *m) { list_add_tail(&conns, &m->link); }
-void wire_remove(struct moved *m) { list_del(&m->link); }
+/* While none has moved, calls sleep as if there were no port. */
+void wire_add(struct moved *m)
+{
+	if (list_is_empty(&conns))
+		idle_set(&idle_wire);
+	list_add_tail(&conns, &m->link);
+}
+
+void wire_remove(struct moved *m)
+{
+	list_del(&m->link);
+	if (list_is_empty(&conns))
+		idle_set(NULL);
+}
 
 /* With the lock, or in the child of a fork, which has none of the engine's memory. */
 static void forget(void)
@@ -474,6 +502,7 @@ void wire_drop(void)
 void wire_after_fork(void)
 {
 	lock = (struct lock){ 0 };
+	judge_after_fork();
 	if (!wire_engine)
 		return;
 	forget();
