@@ -14,6 +14,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/atomic.h"
@@ -32,9 +33,21 @@ struct idle {
 };
 
 extern const struct idle *idle;
+extern const struct idle *idle_known; /* its descriptor is open */
 
 /* NULL: there is none any more. */
-static inline void idle_set(const struct idle *w) { store_rel(&idle, w); }
+static inline void idle_set(const struct idle *w)
+{
+	store_rel(&idle_known, w);
+	store_rel(&idle, w);
+}
+
+/* Nobody needs to sleep on @w at the moment; its descriptor stays open. */
+static inline void idle_off(const struct idle *w)
+{
+	if (load_acq(&idle) == w)
+		store_rel(&idle, (const struct idle *)NULL);
+}
 
 static inline bool idle_is_on(void) { return unlikely(load_acq(&idle)); }
 
@@ -44,6 +57,15 @@ static inline int idle_fd(uint32_t *number)
 	const struct idle *w = load_acq(&idle);
 
 	return likely(!w) ? -1 : w->fd(number);
+}
+
+/* Is @fd still the descriptor with that number?  Else it is closed, and may be anybody's. */
+static inline bool idle_is_at(int fd, uint32_t number)
+{
+	const struct idle *w = load_acq(&idle_known);
+	uint32_t is;
+
+	return w && w->fd(&is) == fd && is == number;
 }
 
 /* Who spins before a sleep: runs it, if that is worth while. */

@@ -255,7 +255,8 @@ void epoll_no_idle(struct epoll *ep)
 	GUARD(&ep->lock);
 	if (ep->idle_fd < 0)
 		return;
-	kernel_ctl(ep, EPOLL_CTL_DEL, ep->idle_fd, 0, 0);
+	if (idle_is_at(ep->idle_fd, ep->idle_number))
+		kernel_ctl(ep, EPOLL_CTL_DEL, ep->idle_fd, 0, 0);
 	count(&ep->n_tagged, -1u);
 	store_rlx(&ep->idle_fd, -1);
 }
@@ -263,7 +264,8 @@ void epoll_no_idle(struct epoll *ep)
 void epoll_idle_wakes(struct epoll *ep, bool does)
 {
 	GUARD(&ep->lock);
-	if (ep->idle_fd < 0 || ep->idle_off != does)
+	if (ep->idle_fd < 0 || ep->idle_off != does ||
+	    !idle_is_at(ep->idle_fd, ep->idle_number))
 		return;
 	store_rlx(&ep->idle_off, !does);
 	kernel_ctl(ep, EPOLL_CTL_MOD, ep->idle_fd,
@@ -380,7 +382,7 @@ void epoll_before_fork(struct file *fe)
 	store_rlx(&ep->shared, true);
 	GUARD(&ep->lock);
 	epoll_drop_bell(ep);
-	if (ep->idle_fd >= 0)
+	if (ep->idle_fd >= 0 && idle_is_at(ep->idle_fd, ep->idle_number))
 		kernel_ctl(ep, EPOLL_CTL_DEL, ep->idle_fd, 0, 0);
 	if (ep->idle_fd >= 0)
 		count(&ep->n_tagged, -1u);

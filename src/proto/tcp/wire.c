@@ -476,7 +476,7 @@ void wire_remove(struct moved *m)
 {
 	list_del(&m->link);
 	if (list_is_empty(&conns))
-		idle_set(NULL);
+		idle_off(&idle_wire);
 }
 
 /* With the lock, or in the child of a fork, which has none of the engine's memory. */
