@@ -296,6 +296,7 @@ static bool give_back_locked(struct epitem *it)
 		count(&ep->n_tagged, -1u);
 	}
 	store_rlx(&it->file->merged, (uint8_t)0);
+	store_rlx(&ep->gave_back, true);
 	return true;
 }
 

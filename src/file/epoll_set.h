@@ -89,10 +89,11 @@ struct epoll {
 	/* Wake-ups for idle_fd that had nothing for the program, one after the other, while
 	 * other threads looked after it. */
 	uint32_t idle_vain;
-	bool idle_off; /* they do; this set looks now and then */
-	bool nested;   /* waited for from outside */
-	bool forked;   /* made by the process that we come from */
-	bool shared;   /* a fork has given another process the kernel's set */
+	bool idle_off;  /* they do; this set looks now and then */
+	bool gave_back; /* an item: what it has, the kernel's set has */
+	bool nested;    /* waited for from outside */
+	bool forked;    /* made by the process that we come from */
+	bool shared;    /* a fork has given another process the kernel's set */
 	uint32_t n_waits;
 	uint64_t looked_ns; /* at some items, news or not */
 	uint32_t look_next;

@@ -179,6 +179,15 @@ static bool is_over(const struct waiting *a)
 	return end != UINT64_MAX && now_ns() >= end;
 }
 
+/* Items were given back after the kernel's set was asked: it has their events now. */
+static int ask_again(const struct waiting *a, int n)
+{
+	if (n || likely(!load_rlx(&a->ep->gave_back)))
+		return n;
+	store_rlx(&a->ep->gave_back, false);
+	return kernel_poll(a->ep, a->epfd, a->evs, a->max, now_ns());
+}
+
 /* What is there without waiting.  Kernel descriptors get half of the places every few
  * calls, however busy our sockets are. */
 static int look_first(const struct waiting *a, bool poll_only)
@@ -196,7 +205,7 @@ static int look_first(const struct waiting *a, bool poll_only)
 		n = kernel_poll(a->ep, a->epfd, a->evs, a->max, now_ns());
 		n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
 	}
-	return n;
+	return ask_again(a, n);
 }
 
 /*
@@ -233,7 +242,7 @@ static int look_after(const struct waiting *a)
 		n = kernel_poll(a->ep, a->epfd, a->evs, a->max, now_ns());
 		n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
 	}
-	return n;
+	return ask_again(a, n);
 }
 
 static int merged_wait(struct waiting *a, bool poll_only)

@@ -464,19 +464,35 @@ int wire_open(uint32_t ifindex)
 	return -ENODEV;
 }
 
+/* Sets of the program have idle_set_fd until they are waited for again, and somebody may
+ * poll such a set. */
+static void watch_all(bool is_on)
+{
+	const int fds[] = { packet_fd, timer_fd, changes_fd, grant_fd() };
+	struct epoll_event ev = { .events = is_on ? EPOLLIN : 0 };
+
+	for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+		if (fds[i] >= 0)
+			libc.epoll_ctl(idle_set_fd, EPOLL_CTL_MOD, fds[i], &ev);
+}
+
 /* While none has moved, calls sleep as if there were no port. */
 void wire_add(struct moved *m)
 {
-	if (list_is_empty(&conns))
+	if (list_is_empty(&conns)) {
+		watch_all(true);
 		idle_set(&idle_wire);
+	}
 	list_add_tail(&conns, &m->link);
 }
 
 void wire_remove(struct moved *m)
 {
 	list_del(&m->link);
-	if (list_is_empty(&conns))
+	if (list_is_empty(&conns)) {
 		idle_off(&idle_wire);
+		watch_all(false);
+	}
 }
 
 /* With the lock, or in the child of a fork, which has none of the engine's memory. */
