@@ -168,7 +168,7 @@ struct osf_proto {
 	 *
 	 * osf has no thread.  It reports rtnetlink's events inside those calls
 	 * of the program that depend on addresses, or that sleep in poll(),
-	 * select(), epoll_wait() or on an offloaded socket.  An event wakes
+	 * select(), epoll_wait() or in a call on a TCP socket.  An event wakes
 	 * nobody who sleeps in an epoll set that processes share after a fork.
 	 */
 	void (*notify)(const struct osf_inet_event *event);

@@ -164,16 +164,18 @@ struct osf_stats_sock {
 	uint32_t reserved;
 	/* since 1.3; calls that pass by osf are not counted */
 	uint64_t rx_ops_inet, tx_ops_inet; /* of rx_ops, tx_ops */
-	/* Calls that would have waited, and those that failed: over the
-	 * kernel, and over what has served the socket else. */
+	/* Calls that found nothing to do (EAGAIN), and calls that failed: first
+	 * those that the kernel served, then those that another protocol
+	 * served. */
 	uint64_t rx_eagains_inet, tx_eagains_inet;
 	uint64_t rx_errors_inet, tx_errors_inet;
 	uint64_t rx_eagains, tx_eagains;
 	uint64_t rx_errors, tx_errors;
 	uint64_t rx_most; /* bytes that one call has found, not by the kernel */
-	/* since 1.4: our own TCP, as it was a short while ago.  Segments; us; segments
-	 * sent again, of this stay over a port; how often the connection was taken from
-	 * the kernel and given back. */
+	/* Since 1.4: our own TCP, as it was a short while ago: segments;
+	 * microseconds; segments that were sent again since the connection
+	 * moved to a port; how often the connection was taken from the kernel
+	 * and given back. */
 	uint32_t cwnd, srtt_us;
 	uint64_t n_retransmitted;
 	uint32_t n_freezes, n_thaws;

@@ -22,8 +22,8 @@
  * abi_compat NULL.
  *
  * Objects (pd, mr, cq, qp) are the driver's memory.  The library fills in the
- * members context, pd, send_cq, recv_cq and cq_context after the driver's call,
- * so the driver keeps what it needs earlier elsewhere.
+ * members context, pd, send_cq, recv_cq and cq_context after the driver's call.
+ * A driver that needs one of them during its call keeps its own copy.
  */
 #ifndef OSF_VERBS_DRIVER_H
 #define OSF_VERBS_DRIVER_H

@@ -7,7 +7,6 @@
 
 #include "base/atomic.h"
 #include "base/fds.h"
-#include "base/libc.h"
 #include "base/lock.h"
 #include "base/rawcall.h"
 #include "base/bell.h"
@@ -36,19 +35,18 @@ static __thread struct {
 	uint32_t bell;
 } mine __attribute__((tls_model("initial-exec")));
 
+/* Without libc: a program that has slept finds none of it in its caches. */
 static int set_ticks(int fd, uint64_t ticks)
 {
-	return libc.ioctl(fd, TFD_IOC_SET_TICKS, &ticks) < 0 ? -errno : 0;
+	return (int)rawcall(SYS_ioctl, fd, TFD_IOC_SET_TICKS, &ticks);
 }
 
 /* Whatever the timer was set to, and whatever was rung. */
 static void clear_ticks(int fd)
 {
 	const struct itimerspec never = { 0 };
-	int saved = errno;
 
-	timerfd_settime(fd, 0, &never, NULL);
-	errno = saved;
+	rawcall(SYS_timerfd_settime, fd, 0, &never, NULL);
 }
 
 /* A descriptor of a new bell, or -errno. */
@@ -127,11 +125,10 @@ void bell_hush(uint32_t bell)
 
 void bell_ring_own(uint32_t bell)
 {
-	int fd = bell_own_fd(bell), saved = errno;
+	int fd = bell_own_fd(bell);
 
 	if (fd >= 0)
 		set_ticks(fd, 1);
-	errno = saved;
 }
 
 bool bell_is_private(uint32_t bell)
@@ -227,11 +224,8 @@ bool bell_is_kept(const struct peer_bells *of, uint32_t bell)
 HOT bool bell_ring(const struct peer_bells *of, uint32_t bell)
 {
 	int fd = bell < BELLS ? load_acq(&of->fd1[bell]) - 1 : -1;
-	int saved = errno;
-	bool rung = fd >= 0 && !set_ticks(fd, 1);
 
-	errno = saved;
-	return rung;
+	return fd >= 0 && !set_ticks(fd, 1);
 }
 
 bool bells_forget(struct peer_bells *of)

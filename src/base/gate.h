@@ -2,15 +2,17 @@
 /*
  * base/gate.h - keeps fork() out of steps on which both processes must agree
  *
- *     a thread that makes a socket, or upgrades one:   gate_enter() ... gate_leave()
- *     the thread that forks:                           gate_close() fork gate_open()
+ *   a thread that makes a socket, or upgrades one:   gate_enter() ... gate_leave()
+ *   the thread that forks:                           gate_close() fork gate_open()
  *
- * The child gets what is mapped and recorded at the moment of the fork.  If another
- * thread were just adding a mapping to shared memory, the parent alone would have it.
- * Signal handlers wait until their thread is outside, as they do for a lock: otherwise
- * others would wait for the step that the handler interrupts.  Threads inside never
- * wait for each other.  The thread that closes the gate waits for all of them except
- * itself.
+ * The child gets what is mapped and recorded at the moment of the fork.
+ * Without the gate, another thread could add a mapping to shared memory just
+ * then, and the parent alone would have it.
+ *
+ * A signal handler waits until its thread has left the gate, as it waits while
+ * its thread holds a lock.  Otherwise other threads would wait for the step
+ * that the handler interrupts.  Threads inside the gate never wait for each
+ * other.  The thread that closes the gate waits for all of them except itself.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/idle.h - a descriptor that whoever sleeps looks after, too
+ * base/idle.h - a descriptor that every sleeping call also waits for
  *
  *     src/ops  --idle_set()-->  idle  --idle_fd()-->   what a call sleeps on
  *                                     <--idle_run()--  when it is readable

@@ -2,21 +2,22 @@
 /*
  * base/kept.h - files that a peer sent, and that stay open because a close() might wait
  *
- *     a file of unknown make  ->  kept_add()
+ *     a file that we do not know  ->  kept_add()
  *     a process made by clone(), with a copy of the descriptor table
  *                             ->  kept_close_others() before the program goes on
  *
- * A file system hears of every close(), also of a copy's, and whoever serves it may let
- * the process wait.  So the copies of these are left to the end of the other process,
- * which nobody waits for.
+ * The kernel tells a file system of every close(), even of a copy.  The server of that
+ * file system may let the process wait.  So the other process does not close its copies of
+ * these files: they close when it ends, and nobody waits for that.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What is @fd, asked of no file system's server?  True also if nobody can say.  False:
- * a socket, a pipe, or what has no file. */
+/* Is @fd a file?  True also if nobody can say.  False: a socket, a pipe, or something
+ * without a file.  The check asks no server of a file system, because a server may let
+ * us wait. */
 bool kept_is_file(int fd);
 /* It stays open, at the number that it has. */
 void kept_add(int fd);

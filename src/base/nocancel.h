@@ -4,13 +4,14 @@
  *
  *     nocancel_poll(&p, 1, 0)   is poll(), also for a thread with a pending request
  *
- * POSIX names the calls in which a thread may end (pthreads(7)), and libc's own functions for
- * them act on a request even if they do not sleep.  What we ask the kernel on the way must
- * not: epoll_ctl() is no such call, and a thread that ended between two steps would leave
- * a lock taken, or a descriptor open.  The program's threads end where they sleep, in a call
- * of libc's.
+ * POSIX names the calls in which a cancelled thread may end (pthreads(7)), and
+ * libc's functions for them act on a request even if they do not sleep.  osf
+ * asks the kernel questions while it serves a call, and a thread must not end
+ * there: for example, epoll_ctl() is no cancellation point, and a thread that
+ * ended in the middle of ours would leave a lock taken or a descriptor open.
+ * So the program's threads end only where they sleep, in a call of libc's.
  *
- * Each returns and sets errno as libc's function does.
+ * Each function returns a value and sets errno as libc's function does.
  */
 #pragma once
 

@@ -39,8 +39,9 @@ static inline void unwind_pop(struct unwind *u)
 {
 	void (*undo)(struct unwind * u) = u->undo;
 
-	/* Whatever was called with @u may have cleared @undo, as far as the compiler
-	 * knows: in no case does the list lead to a frame that is gone. */
+	/* The compiler must assume that the function called with @u has cleared
+	 * @undo.  In every case the list must not lead to a frame that is
+	 * gone. */
 	if (undo || unwind_top == u)
 		unwind_top = u->outer;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);

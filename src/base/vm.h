@@ -12,11 +12,12 @@
 #include <sys/mman.h>
 
 /**
- * map_sparse() - mmap() that neither fills memory nor has it dumped
+ * map_sparse() - mmap() for memory that stays empty until it is used
  *
- * A program that locks its memory (mlockall(2)) would have every page of it at once; one
- * that dumps core would write every page.  With PROT_NONE that holds however late it
- * locks, and use_sparse() takes parts into use.
+ * The kernel would give a program that locks its memory (mlockall(2)) every
+ * page of a mapping at once, and would write every page into a core dump.  A
+ * mapping with PROT_NONE avoids both, also when the program locks its memory
+ * later.  use_sparse() makes parts of it usable.
  *
  * Return: as mmap(): MAP_FAILED and errno.
  */

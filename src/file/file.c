@@ -260,18 +260,18 @@ void file_release(struct file *f, int fd)
 /* Others still use the description: keep a descriptor of our own for them. */
 static void anchor_move(struct file *f, int fd)
 {
-	if (f->anchor_fd != fd) {
-		if (f->kind == FILE_SOCK)
-			sock_ops(f->sk)->anchor_moved(f->sk, fd, f->anchor_fd);
-		return;
+	if (f->anchor_fd == fd) {
+		int up = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 3));
+
+		if (up < 0)
+			return;
+		f->hidden = 1;
+		store_rel(&f->anchor_fd, up);
 	}
-	int up = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 3));
-	if (up < 0)
-		return;
-	f->hidden = 1;
-	store_rel(&f->anchor_fd, up);
-	if (f->kind == FILE_SOCK)
-		sock_ops(f->sk)->anchor_moved(f->sk, fd, up);
+	if (f->kind == FILE_SOCK) {
+		store_rel(&f->sk->moved_fd1, (uint32_t)f->anchor_fd + 1);
+		sock_ops(f->sk)->anchor_moved(f->sk, fd, f->anchor_fd);
+	}
 }
 
 void file_forget(int fd)

@@ -88,8 +88,8 @@ static void gain(int fd, struct file *f)
 	hold_add(f->sk, f->holding ? f->holding : f->renounced);
 }
 
-/* There was no memory to share this socket with the parent: the child gets a
- * socket that is not connected. */
+/* There was no memory to share this socket with the parent.  So the child gets
+ * a socket that is not connected. */
 static COLD void lose(struct file *f)
 {
 	f->is_parents = 0;

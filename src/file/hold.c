@@ -112,8 +112,9 @@ static void hold_free(struct hold *h)
 	free_holds[k] = h;
 }
 
-/* Each living child costs a descriptor.  Where ours have to be among the program's, we
- * take a part of them at most: the program must be able to open its own. */
+/* Each living child costs a descriptor.  If our descriptors have to lie among
+ * the program's, we use only a part of the numbers, because the program must be
+ * able to open its own files. */
 static bool is_crowded(void)
 {
 	struct rlimit rl;
@@ -181,8 +182,8 @@ void hold_parent(void)
 void hold_child(void)
 {
 	lock = (struct lock){ 0 };
-	/* The parent's other children are not ours.  Nor may we use the memory
-	 * in which the parent will make claims for them. */
+	/* The parent's other children are not ours.  We also must not use the
+	 * memory in which the parent will make claims for them. */
 	for (struct hold *h = holds; h; h = h->next)
 		fds_close(h->life[0]);
 	memset(free_holds, 0, sizeof(free_holds));

@@ -4,13 +4,14 @@
  *
  *     prctl(PR_SET_SECCOMP), seccomp()  ->  file_leave()  ->  the filter is on
  *
- * A program that limits its own system calls allows the calls that it makes itself.
- * Ours are others: whoever sleeps on a ring polls, an upgrade makes sockets, a close
- * asks for byte counts.  A filter may kill the process for any of them.  So before the
- * filter is on, each connection goes back to the kernel, each epoll set gets the
- * program's own entries, and the table forgets all files.  From then on each call of
- * the program is one call of libc's, and osf makes none, at a fork and at the end of
- * the process neither.
+ * A program that limits its own system calls allows the calls that it makes
+ * itself.  osf makes other calls: a thread that sleeps on a ring polls, an
+ * upgrade makes sockets, a close asks for byte counts.  A filter may kill the
+ * process for any of them.  So before the filter is on, each connection goes
+ * back to the kernel, each epoll set gets the program's own entries, and the
+ * table forgets all files.  From then on each call of the program is one call
+ * of libc's.  osf makes no call of its own any more, not even at a fork or at
+ * the end of the process.
  */
 #include <errno.h>
 

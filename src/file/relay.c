@@ -348,8 +348,9 @@ static int detach(int anchor, int inner, const struct stash *stash,
 	return pid < 0 ? (int)pid : 0;
 }
 
-/* Who reads next must find the bytes there, as before: send at once what has room and does
- * not stand behind a gap.  What is left for the relay. */
+/* The next reader must find the bytes in the new socket, as it did in the old
+ * one.  So send at once what has room and does not stand behind a gap.  The
+ * rest is left for the relay. */
 static struct stash send_first(int to, const struct stash *stash)
 {
 	struct stash rest = *stash;

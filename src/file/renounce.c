@@ -4,13 +4,13 @@
  *
  *     setuid(), capset(), ...  ->  file_renounce()  ->  the kernel's call
  *
- * A child has its parent's memory of sockets mapped, and the parent the child's as far
- * as they share them.  While both have the same authority that harms nobody.  When the
- * child is about to have another user's, or less of its own, it first leaves that memory:
+ * Parent and child map the memory of the sockets that they share.  That harms nobody
+ * while both have the same authority.  When the child is about to become another user, or
+ * to give up some of its rights, it first leaves that memory:
  *
- *   - a connection in shared memory goes back to the kernel, for all who hold it;
- *   - a connection that others hold, too, is the kernel's from now on here; the others
- *     go on counting this process among its holders;
+ *   - a connection in shared memory goes back to the kernel, for all its holders;
+ *   - in this process, a connection that other processes hold stays with the kernel from
+ *     now on; they go on counting this process among its holders;
  *   - each socket gets a struct sock of this process alone, so that a listener goes on
  *     accepting connections for shared memory;
  *   - what is left of the parent's memory is unmapped.
@@ -43,7 +43,7 @@ static bool is_inherited(const struct file *f)
 static void give_back(struct file *f, int fd)
 {
 	sock_await_move(f->sk);
-	if (sock_mode(f->sk) == SOCK_YOUNG || f->sk->st->listening)
+	if (sock_is_young(f->sk) || f->sk->st->listening)
 		return;
 	file_give_back(f, fd, OSF_REASON_PASSED, sock_procs(f->sk) > 1);
 	sock_ops(f->sk)->retire(f->sk);
@@ -69,7 +69,7 @@ static bool is_busy(const struct file *f)
 static void take_over(struct file *f, int fd, struct sock *mine)
 {
 	struct sock *old = f->sk;
-	bool moves = old->st->listening || sock_mode(old) == SOCK_YOUNG;
+	bool moves = old->st->listening || sock_is_young(old);
 
 	sock_copy(mine, old, moves);
 	f->sk = mine;

@@ -91,8 +91,8 @@ static void items_in(struct file *f)
 	}
 }
 
-/* The descriptors become the relay's, which we do not know: so the kernel's entries are
- * the program's own again. */
+/* The relay takes the descriptors over, and we know nothing of the relay's
+ * socket.  So restore the program's own entries in the kernel's sets. */
 void file_to_relay(struct file *f, int to)
 {
 	GUARD(&f->lock);

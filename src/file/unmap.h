@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file/unmap.h - a copy of a process lets go of what is no memory
+ * file/unmap.h - removes mappings of kernel objects from a copy of a process
  *
  *     a process made by clone()  ->  unmap_objects()
  *

@@ -37,9 +37,9 @@ struct sent_ref {
 	uint32_t len;
 };
 
-/* References are counted modulo 2^32; those from n_done to n_sent are in use.
- * We do not wait for those before n_left (n_left is n_done or later): their
- * pages were given away to the peer. */
+/* References are counted modulo 2^32.  The peer still has those from n_done to
+ * n_sent.  We do not wait for those before n_left (n_left is n_done or later):
+ * we have given their pages to the peer. */
 struct txrefs {
 	uint32_t n_sent, n_done, n_left;
 	bool is_off;       /* the peer keeps what it gets: it is sent copies */

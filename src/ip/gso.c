@@ -25,15 +25,15 @@ void gso_fit(uint8_t *p, uint32_t ip_len, uint32_t head_len, uint32_t part,
 	     uint32_t off, bool is_last, uint32_t i)
 {
 	uint32_t l4_len = head_len - ip_len + part;
-	bool may_be_cut = ip_may_be_cut(p);
+	bool may_fragment = ip_may_fragment(p);
 	uint16_t id = (uint16_t)(load_be16(p + 4) + i);
 	uint8_t *tcp = p + ip_len, ecn = ecn_of(p);
 	struct ip_addr src, dst;
 
 	addrs_of(p, &src, &dst);
 	ip_build(p, &src, &dst, IP_PROTO_TCP, ecn, l4_len);
-	if (may_be_cut)
-		ip_allow_cut(p, id);
+	if (may_fragment)
+		ip_allow_fragments(p, id);
 	store_be32(tcp + 4, load_be32(tcp + 4) + off);
 	if (!is_last)
 		tcp[13] &= (uint8_t) ~(TCP_FIN | TCP_PSH);

@@ -119,7 +119,7 @@ int ip_parse(const uint8_t *p, uint32_t len, struct ip_packet *out)
 	return ip_addr_is_host(&out->src) ? 0 : DROP(IP_ADDRESS);
 }
 
-void ip_allow_cut(uint8_t *p, uint16_t id)
+void ip_allow_fragments(uint8_t *p, uint16_t id)
 {
 	assert(p[0] >> 4 == 4);
 	store_be16(p + 4, id);
@@ -128,7 +128,7 @@ void ip_allow_cut(uint8_t *p, uint16_t id)
 	store_be16(p + 10, cksum_words(p, IPV4_HEAD / 4));
 }
 
-bool ip_may_be_cut(const uint8_t *p)
+bool ip_may_fragment(const uint8_t *p)
 {
 	return p[0] >> 4 == 4 && !(load_be16(p + 6) & V4_DF);
 }

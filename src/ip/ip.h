@@ -109,8 +109,8 @@ uint32_t ip_build(uint8_t *p, const struct ip_addr *src,
 /* Lets routers fragment a packet whose IPv4 header ip_build() has written.  @id:
  * differs between the packets of two hosts whose fragments may be on their way at the
  * same time (RFC 6864) */
-void ip_allow_cut(uint8_t *p, uint16_t id);
-bool ip_may_be_cut(const uint8_t *p);
+void ip_allow_fragments(uint8_t *p, uint16_t id);
+bool ip_may_fragment(const uint8_t *p);
 
 /* The checksum of the pseudo-header, to which the caller adds the rest. */
 struct cksum ip_pseudo_sum(const struct ip_addr *src, const struct ip_addr *dst,

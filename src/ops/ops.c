@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/setting.h"
 #include "base/spin.h"
+#include "ops/advance.h"
 #include "ops/builtin.h"
 #include "ops/candidates.h"
 #include "ops/inside.h"
@@ -19,16 +20,11 @@
 #include "ops/ops.h"
 #include "ops/policy.h"
 #include "ops/port.h"
+#include "ops/threads.h"
 #include "proto/inet/inet.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
 #include "sock/shared.h"
-
-/* How often we repeat a proposal, or a search for one, before we give up; the
- * distance doubles each time. */
-#define LOOKS_MAX 12u
-#define LOOKS_UNANSWERED 6u /* after so many it is worth to know why */
-#define EAGER_LOOKS 64u /* asked for at once: then looking is cheap enough */
 
 static void addr_note(uint8_t addr[16], uint16_t *port, uint16_t *family,
 		      const struct sockaddr *sa)
@@ -49,7 +45,7 @@ static void addr_note(uint8_t addr[16], uint16_t *port, uint16_t *family,
 	*family = sa->sa_family;
 }
 
-static void note_local(struct sock *sk, int fd)
+void ops_note_local(struct sock *sk, int fd)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
@@ -66,7 +62,7 @@ static void note_peer(struct sock *sk, const struct sockaddr *sa)
 	addr_note(sk->st->peer_addr, &sk->st->peer_port, &family, sa);
 }
 
-static void to_kernel(struct sock *sk, enum osf_reason reason)
+void ops_to_kernel(struct sock *sk, enum osf_reason reason)
 {
 	sock_set_reason(sk, reason);
 	sock_set_mode(sk, SOCK_KERNEL);
@@ -84,68 +80,6 @@ bool ops_leave_all(enum osf_reason reason)
 	return xchg(&left, (uint32_t)reason) != OSF_REASON_NONE;
 }
 
-/* The thread's own choice for its sockets; without one all_leave counts. */
-enum { SAID_NOTHING, SAID_OFFLOAD, SAID_LEAVE };
-static __thread uint8_t thread_said __attribute__((tls_model("initial-exec")));
-static bool all_leave;
-
-/* What others have said for a thread; it takes that over when it makes its next
- * socket. */
-#define SAID_FOR_MAX 256
-static struct {
-	pthread_t tid;
-	uint8_t say;
-} said_for[SAID_FOR_MAX];
-static uint32_t n_said_for;
-static struct lock said_for_lock; /* both */
-
-static COLD void take_over(void)
-{
-	GUARD(&said_for_lock);
-	for (uint32_t i = 0; i < n_said_for; i++) {
-		if (!pthread_equal(said_for[i].tid, pthread_self()))
-			continue;
-		thread_said = said_for[i].say;
-		said_for[i] = said_for[n_said_for - 1];
-		store_rel(&n_said_for, n_said_for - 1);
-		return;
-	}
-}
-
-/* What was said last counts. */
-void ops_thread_offload(bool offload)
-{
-	if (unlikely(load_acq(&n_said_for)))
-		take_over();
-	thread_said = offload ? SAID_OFFLOAD : SAID_LEAVE;
-}
-
-int ops_thread_offload_of(pthread_t tid, bool offload)
-{
-	uint32_t i = 0;
-
-	if (pthread_equal(tid, pthread_self()))
-		return ops_thread_offload(offload), 0;
-	GUARD(&said_for_lock);
-	while (i < n_said_for && !pthread_equal(said_for[i].tid, tid))
-		i++;
-	if (i == SAID_FOR_MAX)
-		return -ENOMEM;
-	said_for[i].tid = tid;
-	said_for[i].say = offload ? SAID_OFFLOAD : SAID_LEAVE;
-	if (i == n_said_for)
-		store_rel(&n_said_for, i + 1);
-	return 0;
-}
-
-static bool thread_leaves(void)
-{
-	if (unlikely(load_acq(&n_said_for)))
-		take_over();
-	return thread_said == SAID_NOTHING ? all_leave
-					   : thread_said == SAID_LEAVE;
-}
-
 void ops_created(struct sock *sk, const struct ops_family *family)
 {
 	sk->st->family = (uint16_t)family->domain;
@@ -154,58 +88,17 @@ void ops_created(struct sock *sk, const struct ops_family *family)
 	if (family->offload)
 		sk->flags |= SOCK_F_OFFLOAD | SOCK_F_EAGER;
 	if (family->direct)
-		to_kernel(sk, OSF_REASON_DIRECT);
+		ops_to_kernel(sk, OSF_REASON_DIRECT);
 	else if (load_rlx(&left))
-		to_kernel(sk, (enum osf_reason)load_rlx(&left));
+		ops_to_kernel(sk, (enum osf_reason)load_rlx(&left));
 	else if (thread_leaves())
-		to_kernel(sk, OSF_REASON_RULE);
+		ops_to_kernel(sk, OSF_REASON_RULE);
 	else if (family->offload)
 		return; /* connect() fails if no protocol takes it */
 	else if (policy_all_os())
-		to_kernel(sk, OSF_REASON_RULE);
+		ops_to_kernel(sk, OSF_REASON_RULE);
 	else if (!shm_config.enabled && !registry_any())
-		to_kernel(sk, OSF_REASON_DISABLED);
-}
-
-/* First milestone: when is the connection worth a look? */
-static void start_counting(struct sock *sk)
-{
-	if (!shm_config.upgrade_turns)
-		sk->flags |= SOCK_F_EAGER;
-	sk->pingpongs_next =
-	    sk->flags & SOCK_F_EAGER ? 0 : shm_config.upgrade_turns;
-	sk->bytes_next =
-	    sk->flags & SOCK_F_EAGER ? 0 : shm_config.upgrade_bytes;
-	sock_set_reason(sk, OSF_REASON_YOUNG);
-	sk->st->proto = OSF_PROTO_INET;
-}
-
-/* The next milestone after a look that found nothing; false: no more. */
-static bool look_again(struct sock *sk)
-{
-	uint64_t bytes =
-	    load_rlx(&sk->st->rx_bytes_inet) + load_rlx(&sk->st->tx_bytes_inet);
-	uint32_t turns = load_rlx(&sk->pingpongs);
-	unsigned n = fetch_add(&sk->n_attempts, 1) + 1;
-
-	if (load_rlx(&sk->flags) & SOCK_F_EAGER && n < EAGER_LOOKS) {
-		store_rlx(&sk->pingpongs_next, turns + (n > 8));
-		store_rlx(&sk->bytes_next,
-			  n > 8 ? bytes + bytes / 4 + 1024 : 0);
-		return true;
-	}
-	if (n >= LOOKS_MAX +
-		     (load_rlx(&sk->flags) & SOCK_F_EAGER ? EAGER_LOOKS : 0u))
-		return false;
-	/* After its proposal the connecting side looks often at first: the
-	 * accept comes with the next response. */
-	bool proposed = load_rlx(&shm_of(sk)->proposal_fd) > 0;
-	store_rlx(&sk->pingpongs_next,
-		  proposed && n < 4 ? turns + 1 : turns * 2 + 1);
-	store_rlx(&sk->bytes_next, proposed && n < 4
-				       ? bytes + shm_config.upgrade_bytes / 2
-				       : bytes * 2 + shm_config.upgrade_bytes);
-	return true;
+		ops_to_kernel(sk, OSF_REASON_DISABLED);
 }
 
 static socklen_t addr_len(const struct sockaddr *sa)
@@ -220,7 +113,7 @@ static void carried(struct sock *sk)
 	if (sock_mode(sk) == SOCK_MODULE)
 		return;
 	sk->st->proto = OSF_PROTO_MODULE;
-	to_kernel(sk, OSF_REASON_MODULE);
+	ops_to_kernel(sk, OSF_REASON_MODULE);
 }
 
 bool ops_has_modules(void) { return registry_any(); }
@@ -256,7 +149,7 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 	count(&arena_totals()->n_connected, 1);
 	if (sock_mode(sk) != SOCK_YOUNG)
 		return 0;
-	start_counting(sk);
+	ops_start_counting(sk);
 	struct question q = {
 		.fd = fd,
 		.peer = to,
@@ -277,7 +170,7 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 		return EHOSTUNREACH;
 	}
 	if (why != OSF_REASON_NONE) {
-		to_kernel(sk, why);
+		ops_to_kernel(sk, why);
 		return 0;
 	}
 	if (sk->flags & SOCK_F_EAGER)
@@ -316,7 +209,7 @@ void ops_listening(struct sock *sk, int fd, int backlog, bool streams)
 {
 	sk->flags |= SOCK_F_LISTEN;
 	sk->st->listening = 1;
-	note_local(sk, fd);
+	ops_note_local(sk, fd);
 	if (sock_mode(sk) == SOCK_KERNEL) {
 		/* Announce it, so that connecting sides know it is an osf
 		 * socket.  Accepted sockets report the same reason. */
@@ -339,7 +232,7 @@ static void note_accepted(struct sock *sk, int fd, struct sock *listener,
 	sk->st->passive = 1;
 	sk->st->family = from->sa_family;
 	if (sk == listener) { /* adopted: it was there before its listener */
-		note_local(sk, fd);
+		ops_note_local(sk, fd);
 	} else {
 		memcpy(sk->st->local_addr, listener->st->local_addr, 16);
 		sk->st->local_port = listener->st->local_port;
@@ -408,89 +301,13 @@ void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 		  const struct sockaddr *from)
 {
 	note_accepted(sk, fd, listener, from);
-	start_counting(sk);
+	ops_start_counting(sk);
 	enum osf_reason why = accepted_why(sk, listener, fd, from);
 
 	if (why != OSF_REASON_NONE)
-		to_kernel(sk, why);
+		ops_to_kernel(sk, why);
 	else if (sk->flags & SOCK_F_EAGER)
 		ops_advance(sk, fd);
-}
-
-static void look_as_opener(struct sock *sk, int fd)
-{
-	if (shm_of(sk)->proposal_fd > 0) {
-		shm_proposal_advance(sk, fd);
-		return;
-	}
-	note_local(sk, fd);
-	shm_propose(sk, fd); /* a wrong guess about the peer costs more */
-}
-
-static void look_as_acceptor(struct sock *sk, int fd)
-{
-	if (!load_rlx(&sk->n_attempts))
-		note_local(sk, fd); /* the listener's may be 0.0.0.0 */
-	shm_accept(sk, fd);
-}
-
-/* Asked seldom: the answer takes milliseconds. */
-static bool is_sole(const struct sock *sk, int fd)
-{
-	uint32_t n = load_rlx(&sk->n_attempts);
-
-	return !(n & (n - 1)) && fds_is_sole(fd);
-}
-
-static enum osf_reason why_alone(const struct sock *sk, int fd)
-{
-	return sock_procs(sk) > 1 ? OSF_REASON_SHARED : shm_why_alone(sk, fd);
-}
-
-/* The reason is no longer that the socket is young. */
-static void note_unanswered(struct sock *sk, int fd)
-{
-	if (!sock_start_moving(sk))
-		return;
-	sock_set_reason(sk, why_alone(sk, fd));
-	sock_set_mode(sk, SOCK_YOUNG);
-}
-
-void ops_advance(struct sock *sk, int fd)
-{
-	INSIDE_GATE();
-	sock_unshare(sk);
-	if (load_rlx(&sk->w->stays)) { /* another process has pinned it */
-		store_rlx(&sk->pingpongs_next, UINT32_MAX);
-		store_rlx(&sk->bytes_next, UINT64_MAX);
-		return;
-	}
-	if (!sock_start_moving(sk)) {
-		/* A thread is inside a call: try again soon. */
-		if (!look_again(sk))
-			store_rlx(&sk->pingpongs_next, UINT32_MAX);
-		return;
-	}
-	/* Until the others let go.  They may have done so just now: a page that is still
-	 * there knows nothing of shared memory. */
-	if (sock_procs(sk) > 1 || sk->page || (sk->adopted && !is_sole(sk, fd)))
-		sock_set_mode(sk, SOCK_YOUNG);
-	else if (sk->flags & SOCK_F_PORT)
-		return port_look(sk, fd);
-	else if (sk->flags & SOCK_F_ACTIVE)
-		look_as_opener(sk, fd);
-	else
-		look_as_acceptor(sk, fd);
-	if (sock_mode(sk) != SOCK_YOUNG)
-		return;
-	if (load_rlx(&sk->n_attempts) + 1 == LOOKS_UNANSWERED)
-		note_unanswered(sk, fd);
-	if (!look_again(sk) && sock_start_moving(sk)) {
-		if (shm_of(sk)->proposal_fd > 0)
-			count(&arena_totals()->n_proposals_expired, 1);
-		shm_proposal_close(sk, fd);
-		to_kernel(sk, why_alone(sk, fd));
-	}
 }
 
 void ops_closed(struct sock *sk)
@@ -512,7 +329,7 @@ static void ops_init(void)
 {
 	shm_configure();
 	port_configure();
-	all_leave = env_other_leaves();
+	threads_configure();
 	builtin_register(shm_config.enabled);
 	registry_init();
 	if (policy_init()) /* some of the rules are worse than none */

@@ -131,8 +131,8 @@ static int on_drop(struct context *c, const struct request *r)
 	return 0;
 }
 
-/* A program that has not heard of us for long has closed our socket and come again: the
- * end of its old grants is no end of the connection. */
+/* The program has just closed our socket and connected again.  The end of its
+ * old grants must not end its connections. */
 static void forget_elsewhere(struct context *c, const struct grant *but)
 {
 	struct connection conn;

@@ -198,8 +198,8 @@ void held_acknowledge(struct grant *g)
 			acknowledge(g, &g->held[i]);
 }
 
-/* As the kernel does it where a program ends that has not read all: a reset behind the
- * bytes that were sent. */
+/* The kernel does the same when a program ends without having read everything:
+ * it sends a reset behind the bytes that were sent. */
 static int end_unread(struct grant *g, struct held *h)
 {
 	struct connection c;

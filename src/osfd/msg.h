@@ -93,8 +93,8 @@ struct msg_adopt {
 	struct frozen state;
 };
 
-/* A connection of which nobody knows whether an osfd that has gone had frozen it: the
- * kernel goes on with it. */
+/* A connection that an earlier osfd may or may not have frozen; nobody knows.
+ * The kernel goes on with it. */
 struct msg_undo {
 	uint32_t grant;
 };

@@ -2,8 +2,9 @@
 /*
  * port/tap.c - a port's frames, copied into shared memory; see tap.h
  *
- * The ring takes memory when somebody first reads it.  Readers are told in two steps, as
- * with a sequence lock: begun, then the bytes, then done.
+ * The ring gets memory when the first reader comes.  The writer marks each
+ * frame twice, as with a sequence lock: it says that it begins, writes the
+ * bytes, and says that it is done.
  */
 #include "port/tap.h"
 

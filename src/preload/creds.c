@@ -6,8 +6,8 @@
  *     prctl(PR_SET_SECCOMP), seccomp()                  ->  file/leave.c, then libc
  *
  * A process that was forked leaves the memory of its parent before it is somebody else.
- * What changes nothing, like setuid(0) of root, does nothing here.  Calls that fail
- * afterwards have cost some connections their shared memory, and that is all.
+ * A call that changes nothing, such as setuid(0) by root, has no effect here.  A call that
+ * libc then refuses has moved some connections back to TCP, and nothing else.
  *
  * A program calls some of them by number: preload/raw.c asks creds_raw() about each.
  * The kernel's calls concern one thread, and libc's all threads, so each is passed on in
@@ -96,8 +96,8 @@ static void before_setns(int fd, int type)
 		file_renounce();
 }
 
-/* The kernel refuses a filter without a program; some ask that way whether it knows
- * filters. */
+/* The kernel refuses a filter without a program.  Some programs ask in this way
+ * whether the kernel knows filters. */
 static void before_prctl(long option, unsigned long a, unsigned long b)
 {
 	if (option == PR_SET_SECCOMP &&

@@ -73,6 +73,13 @@ static inline void call_leave(struct call *c, int dir, ssize_t n)
 		ops->leave(c->file->sk, dir, n);
 }
 
+/* Apply a decision that was made while no call was inside the socket. */
+static inline void sync_file(struct file *f, int fd)
+{
+	if (!file_is_synced(f))
+		file_sync(f, fd);
+}
+
 /* May a libc call on @fd tell a peer on this host something?  Ask before the call, which
  * may close @fd. */
 static inline bool past_of(int fd)

@@ -19,6 +19,7 @@
 
 #include "base/log.h"
 #include "preload/data.h"
+#include "sock/idle.h"
 
 #define SPLICE_BUF (64 * 1024)
 #define SPLICE_FLAGS                                                           \
@@ -149,12 +150,43 @@ struct splicing {
 	unsigned flags;
 };
 
+/* libc's splice() would sleep past base/idle.h.  First it waits for the pipe. */
+static COLD ssize_t splice_idle(struct sock *sk, int fd, int dir,
+				const struct splicing *s)
+{
+	bool to = dir == DIR_TX, waits = to && !load_rlx(&sk->w->nonblock);
+	size_t done = 0, n = s->n;
+	int saved = errno;
+	ssize_t r;
+
+	do {
+		bool is_pipe_ready =
+		    n && pipe_is(to ? s->in : s->out, to ? POLLIN : POLLOUT, 0);
+		int err = is_pipe_ready ? wait_idle(sk, &fd, dir, 0) : 0;
+
+		if (err) {
+			errno = done ? saved : -err;
+			return done ? (ssize_t)done : -1;
+		}
+		n = waits ? MIN(s->n - done, idle_room(fd)) : s->n;
+		r = libc.splice(to ? s->in : fd, s->off_in, to ? fd : s->out,
+				s->off_out, n,
+				s->flags | (done ? SPLICE_F_NONBLOCK : 0));
+		done += r > 0 ? (size_t)r : 0;
+	} while (waits && r > 0 && done < s->n);
+	if (done || !r)
+		errno = saved;
+	return done ? (ssize_t)done : r;
+}
+
 /* libc's splice() on a socket that may be upgraded soon. */
 static ssize_t by_kernel(struct call *c, int fd, int dir,
 			 const struct splicing *s)
 {
-	ssize_t r =
-	    libc.splice(s->in, s->off_in, s->out, s->off_out, s->n, s->flags);
+	ssize_t r = unlikely(idle_is_on())
+			? splice_idle(c->file->sk, fd, dir, s)
+			: libc.splice(s->in, s->off_in, s->out, s->off_out,
+				      s->n, s->flags);
 
 	call_leave(c, dir, r);
 	data_moved(c->file, fd, dir, r);

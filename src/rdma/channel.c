@@ -137,8 +137,9 @@ static void drain_one(struct channel *ch)
 		errno = saved;
 }
 
-/* A peer rings once for each number.  Who has been woken for something that completes
- * nothing yet shows a new one, and looks again before it sleeps. */
+/* A peer rings once for each number.  A thread that was woken, and found that
+ * nothing completes yet, publishes a new number and looks again before it
+ * sleeps. */
 static void arm_anew(struct channel *ch)
 {
 	GUARD(&ch->lock);
@@ -159,13 +160,14 @@ static bool look(struct channel *ch)
 	for (struct cq *cq = ch->cqs; cq; cq = cq->next_on_channel) {
 		if (!(cq->arm & CQ_ARMED))
 			continue;
-		cq->n_idle = UINT32_MAX; /* look at who has ended, too */
+		store_rlx(&cq->n_idle,
+			  UINT32_MAX); /* look at who has ended, too */
 		cq_progress(cq);
 		for (uint32_t i = 0; i < cq->n_users; i++)
 			waits |= cq->users[i]->sq_done != cq->users[i]->sq_head;
 	}
 	if (load_rlx(&users_n_local))
-		users_progress_local();
+		users_progress();
 	return waits;
 }
 

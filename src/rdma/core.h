@@ -120,11 +120,13 @@ struct swqe {
 	uint32_t dest_qpn, qkey; /* datagrams */
 	uint32_t route;          /* the numbers of both GIDs */
 	uint8_t *inlined;
-	uint32_t off;   /* of a message that is partly in the ring */
-	uint32_t ack;   /* the message's number */
-	bool is_lost;   /* an unreliable message that was not sent */
-	bool needs_ack; /* it completes when the receiver has it */
-	uint8_t status; /* enum ibv_wc_status */
+	uint32_t off;     /* of a message that is partly in the ring */
+	uint32_t ack;     /* the message's number */
+	bool is_lost;     /* an unreliable message that was not sent */
+	bool needs_ack;   /* it completes when the receiver has it */
+	bool needs_reply; /* the same for what the receiver executes */
+	uint32_t got;     /* bytes of a reply */
+	uint8_t status;   /* enum ibv_wc_status */
 	struct ibv_sge sge[N_SGE];
 };
 
@@ -182,6 +184,11 @@ struct qp {
 	uint32_t rq_size, rq_head, rq_tail;
 	struct arriving in;
 	uint64_t pos; /* read of the peer's ring */
+	/* One-sided operations that a receiver executes (serve.h). */
+	uint8_t *reply;
+	uint64_t reply_head, reply_pos, served_ns;
+	uint32_t served, n_asked;
+	bool is_serving;
 	bool is_established;
 
 	struct path *to, *from; /* datagrams */
@@ -295,13 +302,16 @@ bool rx_header(const struct remote *r, uint64_t pos, struct x_msg *m,
 /* Write a message that fits. */
 void out_put(struct out *out, const struct x_msg *m, const struct iovec *iov,
 	     uint32_t n_iov);
+/* Where the message after @m begins. */
+uint64_t msg_end(const struct x_msg *m, uint64_t pos);
 /* Has the ring room for a message with @length bytes? */
 bool out_fits(const struct out *out, uint32_t length);
 void ud_rx(struct qp *qp, struct cq *cq);
 int ud_send(struct qp *qp, struct swqe *w);
 void ud_close(struct qp *qp);
-/* Accept some of those who have connected: senders of datagrams, and who has only asked
- * whose the name is, and would fill the backlog. */
+/* Accept some of the processes that have connected: senders of datagrams, and
+ * processes that only ask who has the name.  The latter would fill the
+ * listener's backlog. */
 void ud_accept(void);
 
 /* reach.c */

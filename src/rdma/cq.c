@@ -201,7 +201,7 @@ void cq_forget(struct cq *cq, uint32_t qpn)
 		if (e->wc.qp_num != qpn)
 			cq->ring[to++ & (cq->size - 1)] = *e;
 	}
-	cq->head = to;
+	store_rlx(&cq->head, to);
 }
 
 int cq_take(struct cq *cq, int n, struct cqe *out)
@@ -211,8 +211,10 @@ int cq_take(struct cq *cq, int n, struct cqe *out)
 	if (load_acq(&cq->head) == load_rlx(&cq->tail))
 		return 0;
 	GUARD(&cq->lock);
-	for (; got < n && cq->tail != cq->head; got++)
-		out[got] = cq->ring[cq->tail++ & (cq->size - 1)];
+	for (; got < n && cq->tail != cq->head; got++) {
+		out[got] = cq->ring[cq->tail & (cq->size - 1)];
+		store_rlx(&cq->tail, cq->tail + 1);
+	}
 	return got;
 }
 
@@ -223,8 +225,10 @@ static int take_wcs(struct cq *cq, int n, struct ibv_wc *wc)
 	if (load_acq(&cq->head) == load_rlx(&cq->tail))
 		return 0;
 	GUARD(&cq->lock);
-	for (; got < n && cq->tail != cq->head; got++)
-		wc[got] = cq->ring[cq->tail++ & (cq->size - 1)].wc;
+	for (; got < n && cq->tail != cq->head; got++) {
+		wc[got] = cq->ring[cq->tail & (cq->size - 1)].wc;
+		store_rlx(&cq->tail, cq->tail + 1);
+	}
 	return got;
 }
 
@@ -246,7 +250,10 @@ static void mind_the_end(struct qp *qp)
 
 void cq_progress(struct cq *cq)
 {
-	bool looks = ++cq->n_idle % IDLE_POLLS == 0;
+	uint32_t n_idle = load_rlx(&cq->n_idle) + 1;
+	bool looks = n_idle % IDLE_POLLS == 0;
+
+	store_rlx(&cq->n_idle, n_idle);
 
 	if (unlikely(looks))
 		ud_accept();
@@ -281,14 +288,15 @@ HOT int rdma_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
 	cq_progress(cq);
 	got = take_wcs(cq, n, wc);
 	if (unlikely(!got && load_rlx(&users_n_local))) {
-		users_progress_local();
+		users_progress();
 		got = take_wcs(cq, n, wc);
 	}
-	cq->n_empty = got ? 0 : cq->n_empty + 1;
-	if (unlikely(cq->n_empty >= YIELD_POLLS)) {
-		cq->n_empty = 0;
+	uint32_t n_empty = got ? 0 : load_rlx(&cq->n_empty) + 1;
+	if (unlikely(n_empty >= YIELD_POLLS)) {
+		n_empty = 0;
 		sched_yield();
 	}
+	store_rlx(&cq->n_empty, n_empty);
 	return got;
 }
 

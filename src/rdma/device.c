@@ -2,9 +2,10 @@
 /*
  * rdma/device.c - what the device says of itself
  *
- * One device for the network namespace, as a RoCE device of its first network
- * interface that is up: that one's hardware address makes the GUID and GID 0, its
- * addresses the other GIDs.  Numbers are those that the code keeps to.
+ * There is one device for each network namespace.  It describes itself as a
+ * RoCE device of the first network interface that is up: the hardware address
+ * of the interface makes the GUID and GID 0, and its IP addresses make the
+ * other GIDs.  The limits reported here are those that the code keeps.
  */
 #include <endian.h>
 #include <ifaddrs.h>

@@ -41,6 +41,8 @@ int export_new(const char *name, size_t bytes, void **map)
 		return err;
 	}
 	madvise(at, bytes, MADV_DONTDUMP);
+	/* A child could write what its parent shows. */
+	madvise(at, bytes, MADV_DONTFORK);
 	*map = at;
 	return fd;
 }

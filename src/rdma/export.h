@@ -27,7 +27,7 @@
 #include "base/compiler.h"
 
 #define EXPORT_MAGIC UINT64_C(0x0a616d64726673ff)
-#define EXPORT_VERSION 1u
+#define EXPORT_VERSION 2u
 
 #define N_QPS 1024u /* of one process: the low bits of a QP number */
 #define QPN_BITS 10u
@@ -67,6 +67,7 @@ struct x_counters {
 struct x_dir {
 	uint64_t magic;
 	uint32_t version, block;
+	int32_t helper;       /* its pipe plus 1 (helper.c); 0: none */
 	int32_t qp_fd[N_QPS]; /* its memfd plus 1; 0: none */
 	struct x_mr mr[N_MRS];
 	struct x_cq cq[N_CQS];
@@ -94,6 +95,7 @@ struct x_qp {
 	uint32_t version, qpn;
 	uint32_t type, ring_size, n_recv, has_srq;
 	uint32_t send_cq, recv_cq;
+	uint32_t has_reply; /* a ring of replies follows the other one */
 
 	/* E4 */
 	alignas(CACHE_LINE) uint32_t state; /* enum ibv_qp_state */
@@ -104,11 +106,14 @@ struct x_qp {
 	alignas(CACHE_LINE) uint64_t head; /* E1 */
 	uint32_t is_blocked; /* waits for a receive, or for space */
 	uint32_t n_inside;   /* in the receiver's memory, just here */
+	uint64_t reply_tail; /* E2, of the peer's replies */
 
 	/* As receiver. */
 	alignas(CACHE_LINE) uint64_t tail; /* E2 */
 	uint32_t n_acked;                  /* messages */
 	uint32_t n_posted;                 /* E3 */
+	uint64_t reply_head;               /* E1 */
+	uint32_t is_rnr; /* the next message waits for a receive */
 
 	alignas(CACHE_LINE) struct x_link link[N_LINKS];
 };
@@ -130,6 +135,11 @@ enum msg_op {
 	MSG_PLACED, /* the bytes are in the receiver's memory already */
 	MSG_WRITE_IMM,
 	MSG_ERROR, /* the sender has failed for @imm, an enum ibv_wc_status */
+	/* What the receiver is to do (serve.c): @addr and, in @qkey, the key. */
+	MSG_WRITE,
+	MSG_READ,
+	MSG_ATOMIC, /* @imm: compare and swap; with its operands */
+	MSG_REPLY,  /* in the other ring; @imm: an enum ibv_wc_status */
 };
 
 enum {
@@ -142,6 +152,7 @@ enum {
 
 #define RING_LINE 32u
 #define RING_SIZE (256u * 1024) /* a power of two */
+#define REPLY_SIZE (128u * 1024)
 #define RING_SIZE_MAX (16u * 1024 * 1024)
 #define FRAGMENT (32u * 1024)
 #define N_RECV_MAX 32768u
@@ -159,9 +170,11 @@ static inline uint8_t *export_ring(struct x_qp *x, uint32_t n_recv)
 	return (uint8_t *)(export_recv(x) + n_recv);
 }
 
-static inline size_t export_qp_bytes(uint32_t n_recv, uint32_t ring_size)
+static inline size_t export_qp_bytes(uint32_t n_recv, uint32_t ring_size,
+				     bool has_reply)
 {
-	return sizeof(struct x_qp) + n_recv * sizeof(struct x_recv) + ring_size;
+	return sizeof(struct x_qp) + n_recv * sizeof(struct x_recv) +
+	       ring_size + (has_reply ? REPLY_SIZE : 0);
 }
 
 /* Make memory that others may read: a sealed memfd, mapped at *@map; -errno. */

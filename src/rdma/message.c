@@ -30,7 +30,7 @@ static uint64_t rnr_ns(uint32_t code)
 }
 
 /* An unreliable sender does not wait long for a receiver that does not read. */
-static enum tx no_room(struct qp *qp, struct swqe *w)
+enum tx tx_no_room(struct qp *qp, struct swqe *w)
 {
 	bool may_lose = qp->init.qp_type == IBV_QPT_UC && !w->off;
 
@@ -65,7 +65,7 @@ static enum tx put_fragments(struct qp *qp, struct swqe *w)
 						     IBV_WC_LOC_PROT_ERR)
 				      : tx_done(w, IBV_WC_LOC_PROT_ERR);
 		if (!tx_fits(qp, m.length))
-			return no_room(qp, w);
+			return tx_no_room(qp, w);
 		out_put(&qp->out, &m, iov, (uint32_t)n);
 		w->off += m.length;
 	}
@@ -115,6 +115,13 @@ static bool place(struct qp *qp, struct swqe *w, const struct x_recv *r)
 	return got >= 0;
 }
 
+uint64_t tx_rnr_ns(const struct qp *qp, const struct x_qp *t)
+{
+	return qp->attr.rnr_retry == 7
+		   ? 0
+		   : rnr_ns(load_rlx(&t->min_rnr)) * (qp->attr.rnr_retry + 1u);
+}
+
 const struct x_recv *tx_find_recv(struct qp *qp, struct swqe *w,
 				  const struct x_qp *t, enum tx *verdict)
 {
@@ -123,13 +130,9 @@ const struct x_recv *tx_find_recv(struct qp *qp, struct swqe *w,
 
 	if (likely(n && n <= qp->remote.n_recv))
 		return &qp->remote.recv[qp->n_used & (qp->remote.n_recv - 1)];
-	uint64_t limit =
-	    qp->attr.rnr_retry == 7
-		? 0
-		: rnr_ns(load_rlx(&t->min_rnr)) * (qp->attr.rnr_retry + 1u);
 	if (is_uc) /* lost, as on a wire */
 		*verdict = tx_done(w, IBV_WC_SUCCESS);
-	else if (tx_waits_too_long(qp, limit))
+	else if (tx_waits_too_long(qp, tx_rnr_ns(qp, t)))
 		*verdict = tx_done(w, IBV_WC_RNR_RETRY_EXC_ERR);
 	else if (peer_has_ended(qp->remote.peer))
 		*verdict = tx_done(w, IBV_WC_RETRY_EXC_ERR);
@@ -162,7 +165,7 @@ static enum tx send_to_recv(struct qp *qp, struct swqe *w, const struct x_qp *t)
 					: IBV_WC_REM_OP_ERR);
 	}
 	if (!tx_fits(qp, 0))
-		return no_room(qp, w);
+		return tx_no_room(qp, w);
 	if (w->length > EAGER && place(qp, w, r)) {
 		tx_put_short(qp, tx_header(qp, w), MSG_PLACED);
 		count(&rdma_counters->placed, 1);

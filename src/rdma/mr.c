@@ -94,8 +94,9 @@ static int entry_new(struct mr *mr, uint64_t iova)
 }
 
 /*
- * From here on nobody finds the region.  Who has found it before is inside an
- * operation, which this waits for: a peer says so in its queue pair's n_inside.
+ * From here on no peer finds the region.  A peer that found it earlier may
+ * still be inside an operation, and this waits for it: a peer shows that in
+ * n_inside of its queue pair.
  */
 static void entry_end(struct mr *mr)
 {

@@ -67,9 +67,9 @@ static enum ibv_wc_status status_of(ssize_t err)
 }
 
 /*
- * The receiver's keys are read while this says that it is inside, and the receiver
- * withdraws a key before it looks who is inside.  So memory that is no longer
- * registered is not touched.
+ * This process says that it is inside before it reads the receiver's keys, and
+ * the receiver withdraws a key before it looks who is inside.  So memory that
+ * is no longer registered is not touched.
  */
 static enum ibv_wc_status operate(struct qp *qp, struct swqe *w,
 				  const struct x_qp *t)
@@ -101,14 +101,22 @@ enum tx tx_one_sided(struct qp *qp, struct swqe *w)
 
 	if (unlikely(!t))
 		return tx_no_answer(qp, w);
-	if (takes_recv && !qp->remote.has_srq &&
+	if (takes_recv && !w->off && !qp->remote.has_srq &&
 	    !tx_find_recv(qp, w, t, &verdict))
 		return verdict;
 	if (takes_recv && !tx_fits(qp, 0)) {
 		tx_waits_too_long(qp, 0);
 		return TX_BLOCKED;
 	}
-	enum ibv_wc_status status = operate(qp, w, t);
+	enum ibv_wc_status status =
+	    w->off ? IBV_WC_REM_OP_ERR : operate(qp, w, t);
+	if (unlikely(status == IBV_WC_REM_OP_ERR)) { /* the kernel refuses */
+		if (tx_ask(qp, w) == TX_BLOCKED)
+			return TX_BLOCKED;
+		if (w->is_lost)
+			return TX_DONE;
+		status = (enum ibv_wc_status)w->status;
+	}
 	if (status == IBV_WC_REM_ACCESS_ERR) {
 		if (qp->init.qp_type == IBV_QPT_UC) /* dropped there */
 			return tx_done(w, IBV_WC_SUCCESS);

@@ -13,37 +13,56 @@
 #include "base/libc.h"
 #include "base/rawcall.h"
 #include "proto/shm/trust.h"
+#include "rdma/lookup.h"
 #include "rdma/peer.h"
 #include "rdma/self.h"
 
 static struct lock peers_lock;
 static struct peer *peers;
 
-/* Which process has @block's name, and may we share memory with it?  Its pid, and its
- * pidfd in *@pidfd; -errno. */
-static int owner_of(uint32_t block, int *pidfd)
+/* The process at the other end of a connection to @block's name, if we may share memory
+ * with it, and its pidfd in *@pidfd; -errno. */
+static int connect_to(uint32_t block, int s, int *pidfd)
 {
 	struct sockaddr_un un;
 	socklen_t len = self_socket_name(&un, block);
+
+	if (libc.connect(s, (struct sockaddr *)&un, len))
+		return errno == ECONNREFUSED ? -ENOENT : -errno;
+	int err = trust_check(s), pid = channel_pid(s);
+	if (err || pid <= 0)
+		return err ? err : -ESRCH;
+	/* While we are connected to it, the listener is there, and so is its
+	 * number. */
+	*pidfd = (int)rawcall(SYS_pidfd_open, pid, 0);
+	return *pidfd < 0 ? *pidfd : pid;
+}
+
+/* The same where too many have connected already. */
+static int search(uint32_t block, int *pidfd)
+{
+	int pid = lookup_owner(block);
+
+	if (pid < 0)
+		return pid;
+	*pidfd = (int)rawcall(SYS_pidfd_open, pid, 0);
+	if (*pidfd < 0)
+		return *pidfd;
+	/* Its number may have been another's by then. */
+	return lookup_holds(pid, block) ? pid : -ESRCH;
+}
+
+/* Which process has @block's name, and may we share memory with it? */
+static int owner_of(uint32_t block, int *pidfd)
+{
 	int s = libc.socket(AF_UNIX,
 			    SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
 	if (s < 0)
 		return -errno;
-	int pid = 0;
-	int err = libc.connect(s, (struct sockaddr *)&un, len)
-		      ? (errno == ECONNREFUSED ? -ENOENT : -errno)
-		      : trust_check(s);
-	if (!err)
-		pid = channel_pid(s);
-	/* While we are connected to it, the listener is there, and so is its
-	 * number. */
-	*pidfd =
-	    !err && pid > 0 ? (int)rawcall(SYS_pidfd_open, pid, 0) : -ESRCH;
-	if (!err && *pidfd < 0)
-		err = *pidfd;
+	int pid = connect_to(block, s, pidfd);
 	libc.close(s);
-	return err ? err : pid;
+	return pid == -EAGAIN ? search(block, pidfd) : pid;
 }
 
 static int map_directory(struct peer *p)
@@ -174,6 +193,7 @@ static int adopt(struct remote *r, uint32_t qpn)
 	r->send_cq = load_rlx(&x->send_cq);
 	r->recv_cq = load_rlx(&x->recv_cq);
 	r->has_srq = load_rlx(&x->has_srq);
+	r->has_reply = load_rlx(&x->has_reply);
 	r->type = load_rlx(&x->type);
 	r->gen = load_acq(&x->gen);
 	r->qpn = qpn;
@@ -182,11 +202,13 @@ static int adopt(struct remote *r, uint32_t qpn)
 	if (r->ring_size < FRAGMENT * 2 || r->ring_size > RING_SIZE_MAX ||
 	    r->ring_size & (r->ring_size - 1) || r->n_recv > N_RECV_MAX ||
 	    !r->n_recv || r->n_recv & (r->n_recv - 1) ||
-	    r->bytes != export_qp_bytes(r->n_recv, r->ring_size) ||
+	    r->bytes !=
+		export_qp_bytes(r->n_recv, r->ring_size, r->has_reply) ||
 	    r->send_cq >= N_CQS || r->recv_cq >= N_CQS)
 		return -EBADMSG;
 	r->recv = export_recv((struct x_qp *)x);
 	r->ring = export_ring((struct x_qp *)x, r->n_recv);
+	r->reply = r->ring + r->ring_size;
 	return 0;
 }
 
@@ -200,8 +222,8 @@ static int open_fd(struct remote *r, int fd, uint32_t qpn)
 		r->x = map;
 		err = adopt(r, qpn);
 	}
-	/* Whose number led there may have ended meanwhile, and another process
-	 * may have it. */
+	/* The process that the number led to may have ended meanwhile, and
+	 * another process may have the number. */
 	if (!err && peer_has_ended(r->peer))
 		err = -ESRCH;
 	if (err)
@@ -212,8 +234,8 @@ static int open_fd(struct remote *r, int fd, uint32_t qpn)
 static int remote_find(struct remote *r, uint32_t qpn)
 {
 	memset(r, 0, sizeof(*r));
-	r->bell[0].theirs = r->bell[1].theirs = -1;
-	r->bell[0].fd = r->bell[1].fd = -1;
+	for (int i = 0; i <= BELL_HELPER; i++)
+		r->bell[i].theirs = r->bell[i].fd = -1;
 	return peer_get(qpn >> QPN_BITS, &r->peer);
 }
 
@@ -239,10 +261,11 @@ int remote_adopt(struct remote *r, int pid, int fd, uint32_t qpn)
 
 void remote_close(struct remote *r)
 {
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i <= BELL_HELPER; i++) {
 		if (r->bell[i].fd >= 0)
 			libc.close(r->bell[i].fd);
-	r->bell[0].fd = r->bell[1].fd = -1;
+		r->bell[i].fd = -1;
+	}
 	if (r->x)
 		munmap((void *)r->x, r->bytes);
 	if (r->peer)
@@ -251,7 +274,7 @@ void remote_close(struct remote *r)
 	r->peer = NULL;
 }
 
-static int bell_of(struct remote *r, int which, int32_t theirs)
+int remote_bell(struct remote *r, int which, int32_t theirs)
 {
 	if (r->bell[which].theirs == theirs)
 		return r->bell[which].fd;
@@ -271,7 +294,7 @@ void remote_ring(struct remote *r, int which, bool is_solicited)
 	if (likely(!(arm & CQ_ARMED)) || arm == r->bell[which].arm ||
 	    (which == BELL_RECV && arm & CQ_SOLICITED && !is_solicited))
 		return;
-	int saved = errno, fd = bell_of(r, which, load_rlx(&cq->bell));
+	int saved = errno, fd = remote_bell(r, which, load_rlx(&cq->bell));
 	if (fd >= 0) {
 		/* EAGAIN: it is full, and so readable. */
 		if (libc.write(fd, "", 1) == 1 || errno == EAGAIN)

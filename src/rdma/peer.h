@@ -23,6 +23,7 @@ struct peer {
 	uint32_t block, n_refs;
 	const struct x_dir *dir;
 	bool is_dead;
+	bool stays_inside; /* it is not waited for any more (users.h) */
 	/* process_vm_readv() and its kin: refused if negative */
 	int8_t may_reach;
 	struct lock atomic_lock;
@@ -38,13 +39,14 @@ struct remote {
 	const uint8_t *ring;
 	const struct x_recv *recv;
 	uint32_t send_cq, recv_cq;
-	bool has_srq;
+	bool has_srq, has_reply;
+	const uint8_t *reply;
 	/* The last pipes we have rung, by number there and here. */
 	struct {
 		int32_t theirs;
 		int fd;
 		uint32_t arm;
-	} bell[2];
+	} bell[3];
 };
 
 /* Find a queue pair.  -ENOENT: nobody has the number; -EPERM, -EXDEV: it is a
@@ -58,7 +60,9 @@ bool peer_has_ended(struct peer *p);
 struct peer *peer_hold(struct peer *p);
 void peer_put(struct peer *p);
 
-enum { BELL_RECV, BELL_SEND };
+enum { BELL_RECV, BELL_SEND, BELL_HELPER };
+/* A pipe of the peer's, number @theirs there, opened here once; -1. */
+int remote_bell(struct remote *r, int which, int32_t theirs);
 /* Ring the peer's completion queue for receives or sends if it is armed, once for each
  * arming. */
 void remote_ring(struct remote *r, int which, bool is_solicited);

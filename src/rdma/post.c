@@ -40,8 +40,8 @@ static int check(const struct qp *qp, const struct ibv_send_wr *wr)
 	    (uint32_t)wr->num_sge > qp->init.cap.max_send_sge ||
 	    wr->send_flags & ~(unsigned)FLAGS_KNOWN)
 		return EINVAL;
-	/* Memory windows and fast registration, whose keys a peer may end, are not
-	 * there. */
+	/* The device has no memory windows and no fast registration: a peer
+	 * could end the keys of those. */
 	if (wr->opcode == IBV_WR_SEND_WITH_INV)
 		return EOPNOTSUPP;
 	return 0;
@@ -116,7 +116,8 @@ int tx_post(struct qp *qp, const struct ibv_send_wr *wr)
 	w->flags = wr->send_flags;
 	w->imm = wr->imm_data;
 	w->off = w->ack = 0;
-	w->needs_ack = w->is_lost = false;
+	w->got = 0;
+	w->needs_ack = w->needs_reply = w->is_lost = false;
 	w->status = IBV_WC_SUCCESS;
 	if (wr->opcode == IBV_WR_RDMA_READ || is_atomic(wr->opcode))
 		w->flags &= ~(uint32_t)IBV_SEND_INLINE;

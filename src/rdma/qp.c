@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
-#include "rdma/core.h"
+#include "rdma/serve.h"
 #include "rdma/transition.h"
 #include "rdma/users.h"
 
@@ -65,12 +65,15 @@ static int make_queues(struct qp *qp)
 /* Show it to others, and give it a number. */
 static int make_export(struct qp *qp)
 {
-	struct self *s = self_current;
+	struct self *s = self_get();
 	bool is_ud = qp->init.qp_type == IBV_QPT_UD;
 	uint32_t ring = is_ud ? FRAGMENT * 2 : RING_SIZE;
 	void *map;
 
-	qp->x_bytes = export_qp_bytes(qp->rq_size, ring);
+	if (!s)
+		return -errno;
+	bool has_reply = qp->init.qp_type == IBV_QPT_RC;
+	qp->x_bytes = export_qp_bytes(qp->rq_size, ring, has_reply);
 	qp->fd = export_new("osf-rdma-qp", qp->x_bytes, &map);
 	if (qp->fd < 0)
 		return qp->fd;
@@ -86,6 +89,8 @@ static int make_export(struct qp *qp)
 	qp->x->type = qp->init.qp_type;
 	qp->x->ring_size = ring;
 	qp->x->n_recv = qp->rq_size;
+	qp->x->has_reply = has_reply;
+	qp->reply = export_ring(qp->x, qp->rq_size) + ring;
 	qp->x->has_srq = qp->init.srq != NULL;
 	qp->x->send_cq = container_of(qp->init.send_cq, struct cq, cq)->idx;
 	qp->x->recv_cq = container_of(qp->init.recv_cq, struct cq, cq)->idx;
@@ -101,7 +106,8 @@ static int make_export(struct qp *qp)
 
 static void qp_free(struct qp *qp)
 {
-	if (qp->x)
+	/* A child has no such mapping, but may have another one there. */
+	if (qp->x && qp->generation == self_generation())
 		munmap(qp->x, qp->x_bytes);
 	if (qp->fd >= 0)
 		libc.close(qp->fd);
@@ -205,11 +211,16 @@ static void reset(struct qp *qp)
 	qp->n_sent = qp->n_used = 0;
 	qp->rq_head = qp->rq_tail = 0;
 	qp->pos = qp->blocked_ns = 0;
+	qp->reply_head = qp->reply_pos = qp->served_ns = 0;
+	qp->served = qp->n_asked = 0;
+	qp->is_serving = false;
 	qp->has_failed = qp->peer_lies = qp->is_established = false;
 	memset(&qp->in, 0, sizeof(qp->in));
 	qp->out.head = qp->out.tail = 0;
 	qp->x->dest_qpn = qp->x->access = qp->x->src_gen = 0;
 	qp->x->head = qp->x->tail = 0;
+	qp->x->reply_head = qp->x->reply_tail = 0;
+	qp->x->is_rnr = 0;
 	qp->x->n_acked = qp->x->n_posted = qp->x->is_blocked = 0;
 	memset(qp->x->link, 0, sizeof(qp->x->link));
 	store_rel(&qp->x->gen, qp->x->gen + 1);
@@ -251,6 +262,7 @@ bool qp_connect(struct qp *qp)
 	}
 	if (qp->remote.peer->pid == getpid())
 		fetch_add(&users_n_local, 1);
+	helper_start_if_due();
 	channel_watch(qp->init.send_cq->channel, qp->remote.peer);
 	channel_watch(qp->init.recv_cq->channel, qp->remote.peer);
 	qp->pos = 0;
@@ -260,7 +272,7 @@ bool qp_connect(struct qp *qp)
 
 bool qp_meet_again(struct qp *qp)
 {
-	if (qp->pos || qp->out.head || qp->x->n_acked)
+	if (qp->pos || qp->out.head || qp->x->n_acked || qp->reply_head)
 		return false;
 	qp->remote.gen = load_acq(&qp->remote.x->gen);
 	store_rel(&qp->x->src_gen, qp->remote.gen);

@@ -7,9 +7,9 @@
  *                     -> the queue pair's completion queue
  *
  * The peer may write anything at any time.  A header is copied once; its length ends
- * within what the ring can hold, so the copy of its bytes stays in the mapping.  Bytes
- * that change while they are copied are wrong bytes from the peer, no more.  What
- * cannot be is the end of this queue pair.
+ * within what the ring can hold, so the copy of its bytes stays in the mapping.  If the
+ * peer changes bytes during the copy, the program gets wrong bytes from that peer, and
+ * nothing worse happens.  A header with impossible values ends this queue pair.
  *
  * Runs in a thread that polls; the caller holds the queue pair's lock.
  */
@@ -17,7 +17,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
-#include "rdma/core.h"
+#include "rdma/serve.h"
 
 #define BATCH 64u /* messages of one look */
 
@@ -34,12 +34,6 @@ bool rx_header(const struct remote *r, uint64_t pos, struct x_msg *m,
 		  m->length > FRAGMENT || m->length + sizeof(*m) > head - pos ||
 		  m->total > MAX_MSG;
 	return !*is_lie;
-}
-
-static uint64_t end_of(const struct x_msg *m, uint64_t pos)
-{
-	return pos + sizeof(*m) +
-	       (m->length + RING_LINE - 1) / RING_LINE * RING_LINE;
 }
 
 static void ring_read(const struct remote *r, uint64_t pos, uint8_t *to,
@@ -206,6 +200,20 @@ static enum ibv_wc_status put_bytes(struct qp *qp, const struct remote *r,
 			    m->length);
 }
 
+/* One that completes nothing here. */
+static bool is_request(const struct x_msg *m)
+{
+	return m->op >= MSG_WRITE && m->op <= MSG_ATOMIC;
+}
+
+/* The sender waited for a receive of the shared queue and has failed: it was told that
+ * nothing arrived. */
+static bool is_given_up(const struct qp *qp, const struct remote *r)
+{
+	return qp->init.srq && qp->init.qp_type == IBV_QPT_RC && !qp->in.wqe &&
+	       load_acq(&r->x->state) == IBV_QPS_ERR;
+}
+
 bool rx_fragment(struct qp *qp, const struct remote *r, const struct x_msg *m,
 		 uint64_t pos)
 {
@@ -216,13 +224,21 @@ bool rx_fragment(struct qp *qp, const struct remote *r, const struct x_msg *m,
 		on_error(qp, m);
 		return true;
 	}
+	if (is_request(m) && !qp->in.wqe && qp->init.qp_type != IBV_QPT_UD)
+		return serve(qp, r, m, pos);
 	if (m->op < MSG_SEND || m->op > MSG_WRITE_IMM ||
-	    is_first != !qp->in.wqe) {
+	    (is_first != !qp->in.wqe && !is_given_up(qp, r))) {
 		qp_fail(qp);
 		return true;
 	}
-	if (is_first && !take_receive(qp))
+	if (!qp->in.wqe && is_given_up(qp, r))
+		return true;
+	if (is_first && !take_receive(qp)) {
+		store_rlx(&qp->x->is_rnr, 1);
 		return false;
+	}
+	if (unlikely(qp->x->is_rnr))
+		store_rlx(&qp->x->is_rnr, 0);
 	enum ibv_wc_status status = put_bytes(qp, r, m, pos);
 	if (status != IBV_WC_SUCCESS) {
 		fail(qp, m, status);
@@ -273,17 +289,18 @@ HOT void rx_run(struct qp *qp, struct cq *cq)
 		return;
 	if (load_rlx(&qp->remote.x->head) == qp->pos || !is_for_us(qp))
 		return;
-	for (uint32_t i = 0; i < BATCH && !cq_is_full(cq); i++) {
+	for (uint32_t i = 0; i < BATCH; i++) {
 		if (!rx_header(&qp->remote, qp->pos, &m, &is_lie)) {
 			if (is_lie)
 				qp_fail(qp);
 			break;
 		}
-		if (!rx_fragment(qp, &qp->remote, &m, qp->pos))
+		if ((!is_request(&m) && cq_is_full(cq)) ||
+		    !rx_fragment(qp, &qp->remote, &m, qp->pos))
 			break;
 		if (qp->attr.qp_state == IBV_QPS_ERR)
 			return;
-		store_rlx(&qp->pos, end_of(&m, qp->pos));
+		store_rlx(&qp->pos, msg_end(&m, qp->pos));
 		store_rel(&qp->x->tail, qp->pos); /* E2 */
 	}
 	fence_full(); /* against the peer's is_blocked */

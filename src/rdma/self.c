@@ -14,6 +14,7 @@
 
 #include "base/libc.h"
 #include "rdma/core.h"
+#include "rdma/users.h"
 
 #define BLOCKS ((1u << 24) >> QPN_BITS)
 #define TRIES 4096 /* names, of which others may have taken some */
@@ -62,9 +63,9 @@ static int bind_block(int s, uint32_t *block)
 }
 
 /*
- * Where Yama lets a process reach only its children's memory, a program may say by
- * OSF_RDMA_PTRACER=1 that all processes of its user may reach its own.  Then any of
- * them may trace it, so nobody else decides that.
+ * Where Yama lets a process reach only its children's memory, a program may set
+ * OSF_RDMA_PTRACER=1.  Then all processes of its user may reach its memory, and
+ * each of them may also trace it.  So only the program's user can decide that.
  */
 static void allow_reach(void)
 {
@@ -110,10 +111,12 @@ static void self_close(struct self *s)
 		libc.close(s->dir_fd);
 	if (s->flock_fd >= 0)
 		libc.close(s->flock_fd);
+	for (int i = 0; s->helper[1] && i < 2; i++)
+		libc.close(s->helper[i]);
 }
 
-/* The parent's name and directory stay the parent's alone.  What it has mapped stays
- * mapped here, because the program may still hold objects of it. */
+/* The parent's name and memory stay the parent's alone.  The program may still hold
+ * objects of it, which refuse to be used. */
 static void in_child(void)
 {
 	lock_after_fork();
@@ -125,6 +128,7 @@ static void in_child(void)
 	self_current = NULL;
 	rdma_counters = &before;
 	peer_after_fork();
+	users_after_fork();
 }
 
 struct self *self_get(void)
@@ -163,8 +167,8 @@ int self_find_qp(struct self *s)
 {
 	static uint32_t next;
 
-	/* The longest unused number first, so that late peers of an old queue
-	 * pair do not meet a new one. */
+	/* Take the number that has been unused for longest, so that late peers
+	 * of an old queue pair do not reach a new one. */
 	for (uint32_t i = 0; i < N_QPS; i++) {
 		uint32_t at = (next + i) % N_QPS;
 

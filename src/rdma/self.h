@@ -26,6 +26,8 @@
 struct self {
 	struct x_dir *dir;
 	int dir_fd, listen_fd, flock_fd;
+	int helper[2]; /* the pipe that wakes it */
+	bool has_helper;
 	uint32_t block;
 	uint32_t generation; /* of forks */
 	struct lock lock;    /* the tables of the directory */

@@ -53,6 +53,11 @@ int rdma_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *a, int mask)
 		if (a->srq_limit > srq->max_wr)
 			return EINVAL;
 		srq->limit = a->srq_limit;
+		if (srq->head - srq->tail < srq->limit) {
+			srq->limit = 0;
+			event_add(ctx_of(ibsrq->context),
+				  IBV_EVENT_SRQ_LIMIT_REACHED, srq);
+		}
 	}
 	return 0;
 }

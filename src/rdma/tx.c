@@ -12,7 +12,8 @@
  * nobody but its owner can know which receive a message gets, so it completes when the
  * receiver says so.
  *
- * RDMA writes, reads and atomic operations are over when tx_run() has executed them.
+ * RDMA writes, reads and atomic operations are over when tx_run() has executed them; where
+ * the receiver has to execute them, when it says so.
  */
 #include <string.h>
 
@@ -62,13 +63,20 @@ static bool is_acked(struct qp *qp, const struct swqe *w)
 /* A message with a shared receive queue is not acknowledged by one that is gone. */
 static bool will_not_be_acked(struct qp *qp, struct swqe *w)
 {
-	if (tx_receiver(qp) && !peer_has_ended(qp->remote.peer)) {
-		qp->blocked_ns = 0;
+	const struct x_qp *t = tx_receiver(qp);
+
+	if (t && !peer_has_ended(qp->remote.peer)) {
+		if (!w->needs_ack || !load_rlx(&t->is_rnr)) {
+			qp->blocked_ns = 0;
+			return false;
+		}
+		if (!tx_waits_too_long(qp, tx_rnr_ns(qp, t)))
+			return false;
+		tx_done(w, IBV_WC_RNR_RETRY_EXC_ERR);
+	} else if (tx_no_answer(qp, w) == TX_BLOCKED) {
 		return false;
 	}
-	if (tx_no_answer(qp, w) == TX_BLOCKED)
-		return false;
-	w->needs_ack = false;
+	w->needs_ack = w->needs_reply = false;
 	qp->has_failed = true;
 	return true;
 }
@@ -76,10 +84,13 @@ static bool will_not_be_acked(struct qp *qp, struct swqe *w)
 /* Completes what is over, in order.  A failure ends the queue pair. */
 static void complete(struct qp *qp)
 {
+	if (unlikely(qp->n_asked))
+		tx_take_replies(qp);
 	while (qp->sq_done != qp->sq_sent) {
 		struct swqe *w = sqe(qp, qp->sq_done);
 
-		if (!is_acked(qp, w) && !will_not_be_acked(qp, w))
+		if ((w->needs_reply || !is_acked(qp, w)) &&
+		    !will_not_be_acked(qp, w))
 			return;
 		push_completion(qp, w, w->status);
 		qp->sq_done++;
@@ -123,6 +134,9 @@ HOT void tx_run(struct qp *qp)
 	    (qp->attr.qp_state == IBV_QPS_RTS || sqe(qp, qp->sq_sent)->off)) {
 		struct swqe *w = sqe(qp, qp->sq_sent);
 
+		/* What it sends may be what a request before it reads. */
+		if (unlikely(qp->n_asked && w->flags & IBV_SEND_FENCE))
+			break;
 		if (execute(qp, w) == TX_BLOCKED)
 			break;
 		if (unlikely(qp->blocked_ns)) {
@@ -150,5 +164,6 @@ void tx_flush(struct qp *qp)
 	for (; qp->sq_done != qp->sq_head; qp->sq_done++)
 		push_completion(qp, sqe(qp, qp->sq_done), IBV_WC_WR_FLUSH_ERR);
 	qp->sq_sent = qp->sq_done;
+	qp->n_asked = 0;
 	qp->has_failed = false;
 }

@@ -4,6 +4,7 @@
  *
  *     tx.c -> message.c    a send: into the ring, or into the receive
  *          -> one_sided.c  a write, read or atomic operation
+ *             -> ask.c     where the receiver has to execute it
  *          -> ud.c         a datagram
  *     all of them -> way.c: is the receiver there, is there room, how long to wait
  */
@@ -20,12 +21,19 @@ static inline enum tx tx_done(struct swqe *w, enum ibv_wc_status status)
 	return TX_DONE;
 }
 
-/* message.c, one_sided.c */
+/* message.c, one_sided.c, ask.c */
 enum tx tx_message(struct qp *qp, struct swqe *w);
 enum tx tx_one_sided(struct qp *qp, struct swqe *w);
+enum tx tx_ask(struct qp *qp, struct swqe *w);
+void tx_take_replies(struct qp *qp);
+/* The ring is full: wait, or lose an unreliable message. */
+enum tx tx_no_room(struct qp *qp, struct swqe *w);
 /* A receive for it, if it takes one.  NULL with *@verdict: wait, or an error. */
 const struct x_recv *tx_find_recv(struct qp *qp, struct swqe *w,
 				  const struct x_qp *t, enum tx *verdict);
+
+/* How long to wait for a receive; 0: for ever. */
+uint64_t tx_rnr_ns(const struct qp *qp, const struct x_qp *t);
 
 /* Say that we are inside the receiver's memory: it waits for that before it gives memory
  * up.  What allows us to be there is to be looked at in between. */

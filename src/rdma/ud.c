@@ -69,7 +69,7 @@ static int greet(uint32_t src_qpn, uint32_t dst_qpn, int fd)
 
 static int make_ring(struct qp *qp, struct path *p)
 {
-	size_t bytes = export_qp_bytes(1, UD_RING);
+	size_t bytes = export_qp_bytes(1, UD_RING, false);
 	void *map;
 
 	p->fd = export_new("osf-rdma-ud", bytes, &map);
@@ -91,7 +91,7 @@ static void path_free(struct path *p)
 {
 	remote_close(&p->remote);
 	if (p->out.x)
-		munmap(p->out.x, export_qp_bytes(1, UD_RING));
+		munmap(p->out.x, export_qp_bytes(1, UD_RING, false));
 	if (p->fd >= 0)
 		libc.close(p->fd);
 	free(p);

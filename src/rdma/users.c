@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "base/clock.h"
+#include "base/libc.h"
 #include "rdma/users.h"
 
 #define WAIT_NS NS_PER_S
@@ -11,8 +12,8 @@ uint32_t users_n_local;
 static struct lock lock;
 static struct qp *all[N_QPS];
 
-/* By the number's low bits, which no two have at a time; a child's parent's queue pairs
- * give way. */
+/* A table by the number's low bits.  Two living queue pairs never share them;
+ * in a child, the entries of the parent's queue pairs may be replaced. */
 void users_add(struct qp *qp)
 {
 	GUARD(&lock);
@@ -26,28 +27,54 @@ void users_remove(struct qp *qp)
 		all[qp->qp.qp_num % N_QPS] = NULL;
 }
 
+/* Their descriptors are copies, which keep the parent's memory. */
+void users_after_fork(void)
+{
+	lock = (struct lock){ 0 };
+	for (uint32_t i = 0; i < N_QPS; i++) {
+		if (all[i])
+			libc.close(all[i]->fd);
+		if (all[i])
+			all[i]->fd = -1;
+		all[i] = NULL;
+	}
+	users_n_local = 0;
+}
+
 static bool is_inside(const struct qp *qp)
 {
 	const struct x_qp *x = qp->remote.x;
 
 	return qp->generation == self_generation() && x &&
-	       load_acq(&x->n_inside) && !qp->remote.peer->is_dead;
+	       load_acq(&x->n_inside) && !qp->remote.peer->stays_inside &&
+	       !peer_has_ended(qp->remote.peer);
+}
+
+/* Who stays for so long was stopped, or lies: it is waited for once. */
+static bool is_inside_since(const struct qp *qp, uint64_t since)
+{
+	if (!is_inside(qp))
+		return false;
+	if (now_ns() - since > WAIT_NS) {
+		qp->remote.peer->stays_inside = true;
+		return false;
+	}
+	return true;
 }
 
 /* A queue pair's mapping stays while its lock is held, which no thread holds while it
  * waits for a peer. */
 void users_wait_inside(void)
 {
-	uint64_t since = now_ns();
 	GUARD(&lock);
 
 	for (uint32_t i = 0; i < N_QPS; i++) {
 		struct qp *qp = all[i];
 		bool waits = qp != NULL;
 
-		while (waits && now_ns() - since < WAIT_NS) {
+		for (uint64_t since = waits ? now_ns() : 0; waits;) {
 			lock_get(&qp->lock);
-			waits = is_inside(qp);
+			waits = is_inside_since(qp, since);
 			lock_put(&qp->lock);
 			if (waits)
 				sched_yield();
@@ -60,22 +87,37 @@ void users_wait_outside(const struct qp *qp)
 	uint64_t since = now_ns();
 
 	fence_full();
-	while (is_inside(qp) && now_ns() - since < WAIT_NS)
+	while (is_inside_since(qp, since))
 		sched_yield();
 }
 
-void users_progress_local(void)
+/* It may have something from a peer that it has not found. */
+static bool is_alone(const struct qp *qp)
 {
+	return !qp->remote.x && qp->init.qp_type != IBV_QPT_UD &&
+	       qp->attr.qp_state >= IBV_QPS_RTR &&
+	       qp->attr.qp_state <= IBV_QPS_SQE;
+}
+
+bool users_progress(void)
+{
+	bool has_more = false;
 	GUARD(&lock);
+
 	for (uint32_t i = 0; i < N_QPS; i++) {
 		struct qp *qp = all[i];
 
-		if (!qp || qp->generation != self_generation() ||
-		    !lock_try(&qp->lock))
+		if (!qp || qp->generation != self_generation())
 			continue;
+		if (!lock_try(&qp->lock)) {
+			has_more = true;
+			continue;
+		}
 		rx_run(qp, container_of(qp->init.recv_cq, struct cq, cq));
 		if (qp->sq_done != qp->sq_head)
 			tx_run(qp);
+		has_more |= qp->is_serving || is_alone(qp);
 		lock_put(&qp->lock);
 	}
+	return has_more;
 }

@@ -6,13 +6,15 @@
 
 void users_add(struct qp *qp);
 void users_remove(struct qp *qp);
+/* A child has none. */
+void users_after_fork(void);
 /* Wait until no peer is inside an operation on our memory that it began before; for a
- * second at most, after which a peer was stopped, or lies. */
+ * second at most, once for each peer, which was stopped then, or lies. */
 void users_wait_inside(void);
 /* The same for the peer of one queue pair, whose lock the caller holds. */
 void users_wait_outside(const struct qp *qp);
-/* Move on all queue pairs whose peer is in this process too: one thread may poll one
- * end and never the other. */
-void users_progress_local(void);
-/* How many of them there are. */
+/* Move on all queue pairs: where both ends are in this process, one thread may poll one of
+ * them and never the other.  True: some could not be, just now. */
+bool users_progress(void);
+/* How many have their peer in this process. */
 extern uint32_t users_n_local;

@@ -1,25 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* sock/idle.c - see sock/idle.h */
 #include <errno.h>
-#include <linux/sock_diag.h>
-#include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
-#include "base/connect.h"
 #include "base/libc.h"
+#include "base/sockopt.h"
 #include "sock/cursor.h"
 #include "sock/idle.h"
 #include "sock/opt.h"
-#include "sock/shared.h"
 #include "sock/sock_ops.h"
 #include "sock/wait.h"
 
-/* A call may send a page once poll() has said that there is room. */
-#define PAGE 4096u
-
 /* struct sock knows the timeouts only while the bytes are ours. */
-static struct call_wait wait_of(int fd, int dir)
+struct call_wait idle_wait_of(int fd, int dir)
 {
 	uint64_t ns =
 	    opt_timeout_ns(fd, dir == DIR_RX ? SO_RCVTIMEO : SO_SNDTIMEO);
@@ -30,14 +25,12 @@ static struct call_wait wait_of(int fd, int dir)
 				   .seen = handlers_seen() };
 }
 
-static bool may_wait(const struct sock *sk, int flags)
+bool idle_may_wait(const struct sock *sk, int flags)
 {
 	return !(flags & (MSG_DONTWAIT | MSG_OOB | MSG_ERRQUEUE)) &&
 	       !load_rlx(&sk->w->nonblock);
 }
 
-/* Another thread may close the descriptor while we sleep, and its number may be given to
- * another socket. */
 static ino_t which(int fd)
 {
 	struct stat st;
@@ -45,156 +38,152 @@ static ino_t which(int fd)
 	return libc.fstat(fd, &st) ? 0 : st.st_ino;
 }
 
-/* Until one of @want shows in *@events. */
-static int wait_until(struct sock *sk, int fd, struct call_wait *w,
-		      unsigned want, unsigned *events)
+/* Another thread may close the descriptor while we sleep, and its number may be given to
+ * another file.  As the kernel's call does, ours then goes on with the socket, for which
+ * the file keeps a descriptor as long as a call is inside.  -1: there is none. */
+static int still_open(const struct sock *sk, int fd, ino_t ino)
+{
+	if (which(fd) == ino)
+		return fd;
+	int other = (int)load_acq(&sk->moved_fd1) - 1;
+	return other >= 0 && which(other) == ino ? other : -1;
+}
+
+/* Until one of @want shows in *@events.  *@fd: of the socket, in and out. */
+int idle_wait_until(struct sock *sk, int *fd, struct call_wait *w,
+		    unsigned want, unsigned *events)
 {
 	ino_t ino = 0;
 
-	while (!((*events = sock_ops(sk)->events(sk, fd)) & want)) {
-		ino = ino ? ino : which(fd);
-		int err = wait_asleep(sk, fd, w);
-		if (err)
+	while (!((*events = sock_ops(sk)->events(sk, *fd)) & want)) {
+		ino = ino ? ino : which(*fd);
+		int err = wait_asleep(sk, *fd, w);
+		/* A call that goes on after a handler begins anew, and a handler
+		 * that closed its descriptor ends it. */
+		if (err && (err != -EBADF || handlers_ran(w->seen, false)))
 			return err;
-		if (which(fd) != ino)
+		int open = still_open(sk, *fd, ino);
+		if (open < 0)
 			return -EBADF;
+		*fd = open;
 	}
 	return 0;
 }
 
 /* POLLERR may be a completion of MSG_ZEROCOPY, which ends no blocking call. */
-static unsigned ends_of(const struct sock *sk)
+unsigned idle_ends_of(const struct sock *sk)
 {
 	return load_rlx(&sk->w->zc_on) ? POLLHUP : POLLERR | POLLHUP;
 }
 
-COLD int wait_idle(struct sock *sk, int fd, int dir, int flags)
+static int wait_first(struct sock *sk, int *fd, struct call_wait *w, int flags)
 {
-	unsigned events, want = dir == DIR_RX ? POLLIN | POLLRDHUP : POLLOUT;
+	unsigned events, want = w->dir == DIR_RX ? POLLIN | POLLRDHUP : POLLOUT;
 
-	if (!may_wait(sk, flags))
-		return 0;
-	struct call_wait w = wait_of(fd, dir);
-	return wait_until(sk, fd, &w, want | ends_of(sk), &events);
+	return idle_may_wait(sk, flags)
+		   ? idle_wait_until(sk, fd, w, want | idle_ends_of(sk),
+				     &events)
+		   : 0;
 }
 
-struct sending {
+COLD int wait_idle(struct sock *sk, int *fd, int dir, int flags)
+{
+	struct call_wait w = idle_wait_of(*fd, dir);
+
+	return wait_first(sk, fd, &w, flags);
+}
+
+/* May a call with MSG_WAITALL go in parts?  Not if it only looks, or if poll() waits for
+ * more than a byte. */
+static bool may_cut(const struct sock *sk, int fd, const struct msghdr *msg,
+		    int flags)
+{
+	return flags & MSG_WAITALL && !(flags & MSG_PEEK) &&
+	       !msg->msg_controllen && idle_may_wait(sk, flags) &&
+	       sockopt_int(fd, SOL_SOCKET, SO_RCVLOWAT) <= 1;
+}
+
+static bool is_at_mark(int fd)
+{
+	int is = 0;
+
+	return !libc.ioctl(fd, SIOCATMARK, &is) && is;
+}
+
+struct receiving {
 	struct sock *sk;
 	int fd;
 	struct call_wait w;
-	size_t done;
+	struct iov_cursor c;
+	struct msghdr *msg;
+	size_t want, done;
 };
 
-/* Wait for room.  If the connection has ended after a part, the error is for the next
- * call. */
-static int wait_room(struct sending *s)
+/* Takes at most @max of the bytes that are there.  Bytes, 0 at the end, or -errno. */
+static ssize_t recv_part(struct receiving *r, size_t max, int flags)
 {
-	unsigned events;
-
-	s->w.partial = s->done > 0;
-	int err =
-	    wait_until(s->sk, s->fd, &s->w, POLLOUT | ends_of(s->sk), &events);
-	struct handlers_seen now = handlers_seen();
-	if (err)
-		return err;
-	if (waiter_restarts(&s->w) && now.n_ends == s->w.seen.n_ends)
-		s->w.seen = now; /* the kernel would begin the call anew */
-	return s->done && events & ends_of(s->sk) ? -EPIPE : 0;
-}
-
-/* A call that cannot be cut. */
-static ssize_t send_whole(struct sock *sk, int fd, const struct msghdr *msg,
-			  int flags)
-{
-	ssize_t r = wait_idle(sk, fd, DIR_TX, flags & MSG_DONTWAIT);
-
-	if (r < 0)
-		return r;
-	r = libc.sendmsg(fd, msg, flags);
-	return r < 0 ? -errno : r;
-}
-
-/* Of a call with MSG_ZEROCOPY, only the first part gets a number. */
-COLD ssize_t idle_send(struct sock *sk, int fd, const struct msghdr *msg,
-		       int flags)
-{
-	struct iov_cursor c = { .iov = msg->msg_iov, .n = msg->msg_iovlen };
-	struct sending s = { .sk = sk, .fd = fd, .w = wait_of(fd, DIR_TX) };
-	size_t len = iov_bytes(c.iov, c.n);
 	struct iovec rest[CURSOR_REST_MAX];
-	struct msghdr part = *msg;
+	struct msghdr part = *r->msg;
 
-	if (msg->msg_controllen || flags & MSG_FASTOPEN || !may_wait(sk, flags))
-		return send_whole(sk, fd, msg, flags);
-	for (;;) {
-		ssize_t r = libc.sendmsg(fd, &part, flags | MSG_DONTWAIT);
-		int err = r < 0 ? -errno : 0;
+	part.msg_iov = rest;
+	part.msg_iovlen = cursor_rest(&r->c, rest, max);
+	ssize_t n =
+	    libc.recvmsg(r->fd, &part, (flags & ~MSG_WAITALL) | MSG_DONTWAIT);
+	if (n < 0)
+		return -errno;
+	r->msg->msg_namelen = part.msg_namelen;
+	r->msg->msg_flags = part.msg_flags;
+	r->done += (size_t)n;
+	cursor_skip(&r->c, (size_t)n);
+	return n;
+}
 
-		if (r > 0) {
-			s.done += (size_t)r;
-			cursor_skip(&c, (size_t)r);
-			part.msg_iov = rest;
-			part.msg_iovlen = cursor_rest(&c, rest, len - s.done);
-			flags &= ~MSG_ZEROCOPY;
-		} else if (err == -EAGAIN) {
-			err = wait_room(&s);
+/* The rest of a call that has its first bytes.  What ends it early is left to the next
+ * call: so it takes no more than FIONREAD says, and stops at the urgent mark. */
+static void recv_rest(struct receiving *r, int flags)
+{
+	unsigned ends = POLLRDHUP | idle_ends_of(r->sk), events;
+
+	r->w.partial = true;
+	while (r->done < r->want && !is_at_mark(r->fd)) {
+		int n = 0;
+
+		if (idle_wait_until(r->sk, &r->fd, &r->w, POLLIN | ends,
+				    &events) ||
+		    libc.ioctl(r->fd, FIONREAD, &n) < 0 ||
+		    (n <= 0 && events & ends))
+			return;
+		ssize_t got =
+		    n > 0
+			? recv_part(r, MIN(r->want - r->done, (size_t)n), flags)
+			: -EAGAIN; /* another thread was faster */
+		if (got <= 0 && got != -EAGAIN)
+			return;
+	}
+}
+
+COLD ssize_t idle_recv(struct sock *sk, int fd, struct msghdr *msg, int flags)
+{
+	struct receiving r = { .sk = sk,
+			       .fd = fd,
+			       .w = idle_wait_of(fd, DIR_RX),
+			       .c = { .iov = msg->msg_iov,
+				      .n = msg->msg_iovlen },
+			       .msg = msg };
+	ssize_t n;
+
+	r.want = iov_bytes(msg->msg_iov, msg->msg_iovlen);
+	do {
+		n = wait_first(sk, &r.fd, &r.w, flags);
+		if (n < 0)
+			return n;
+		if (!may_cut(sk, r.fd, msg, flags)) {
+			n = libc.recvmsg(r.fd, msg, flags);
+			return n < 0 ? -errno : n;
 		}
-		if (err || r == 0 || s.done == len)
-			return s.done ? (ssize_t)s.done : err;
-	}
-}
-
-/* So much may be sent now without a sleep: half of what is free, because the kernel also
- * counts what it keeps beside the bytes. */
-static size_t room_of(int fd)
-{
-	uint32_t mem[SK_MEMINFO_VARS] = { 0 };
-	socklen_t len = sizeof(mem);
-
-	if (libc.getsockopt(fd, SOL_SOCKET, SO_MEMINFO, mem, &len) < 0 ||
-	    mem[SK_MEMINFO_SNDBUF] / 2 < mem[SK_MEMINFO_WMEM_QUEUED] / 2 + PAGE)
-		return PAGE;
-	return mem[SK_MEMINFO_SNDBUF] / 2 - mem[SK_MEMINFO_WMEM_QUEUED] / 2;
-}
-
-COLD ssize_t idle_send_file(struct sock *sk, int fd, int in, off_t *off,
-			    size_t n)
-{
-	struct sending s = { .sk = sk, .fd = fd, .w = wait_of(fd, DIR_TX) };
-	bool waits = may_wait(sk, 0);
-
-	while (s.done < n) {
-		int err = waits ? wait_room(&s) : 0;
-		size_t part = waits ? MIN(n - s.done, room_of(fd)) : n;
-		ssize_t r = err ? err : libc.sendfile(fd, in, off, part);
-
-		if (!err && r < 0)
-			err = -errno;
-		if (r <= 0)
-			return s.done ? (ssize_t)s.done : err;
-		s.done += (size_t)r;
-		if (!waits)
-			break;
-	}
-	return (ssize_t)s.done;
-}
-
-/* A second connect() says how the first has ended. */
-COLD int idle_connect(struct sock *sk, int fd, const struct sockaddr *to,
-		      socklen_t len)
-{
-	int begun = 0;
-
-	if (may_wait(sk, 0) && sock_procs(sk) == 1) {
-		pthread_testcancel();
-		begun = connect_begin(fd, to, len);
-		if (begun != -EINPROGRESS && begun != -EALREADY)
-			return begun;
-		int err = wait_idle(sk, fd, DIR_TX, 0);
-		if (err)
-			return err == -EAGAIN ? begun : err;
-	}
-	int err = libc.connect(fd, to, len) < 0 ? -errno : 0;
-	/* Another thread has asked before us. */
-	return err == -EISCONN && begun ? 0 : err;
+		n = recv_part(&r, r.want, flags);
+	} while (n == -EAGAIN); /* another thread was faster */
+	if (n > 0)
+		recv_rest(&r, flags);
+	return n > 0 ? (ssize_t)r.done : n;
 }

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sock/idle.h - calls of the kernel's that would sleep past base/idle.h
+ * sock/idle.h - kernel calls that would sleep without waiting for base/idle.h
  *
- *     recv, accept      wait_before()  ->  libc's call
- *     send, sendfile    idle_send(): parts for which there is room, and waits between them
- *     connect           idle_connect(): begins, waits, and asks how it ended
+ *     recv      idle_recv(): waits, and takes the rest of MSG_WAITALL in parts
+ *     send      idle_send(): parts for which there is room, and waits between them
+ *     sendfile  idle_send_file(): the same
+ *     splice    preload/splice.c: the same
+ *     connect   idle_connect(): begins, waits, and asks how it ended
+ *     accept    wait_idle()  ->  libc's call
  *
  * While base/idle.h has a descriptor, a thread that waits for a socket of the kernel's
  * sleeps on both (sock/wait.h).  The calls below end as the kernel's would: at the
- * timeout, at a handler, after a part.
+ * timeout, at a handler, after a part.  They go on when another thread closes the
+ * descriptor.
  *
- * What still sleeps in the kernel, because the call cannot be cut: a message with control
- * data or urgent bytes whose size exceeds the room, splice(), and connect() of a socket
- * that several processes hold.
+ * What still sleeps in the kernel, because the call cannot be cut: MSG_WAITALL with
+ * MSG_PEEK, control messages or SO_RCVLOWAT; splice() while its pipe is what it waits for;
+ * and connect() of a socket that several processes hold.
  */
 #pragma once
 
@@ -21,18 +25,29 @@
 
 #include "base/idle.h"
 #include "sock/sock.h"
+#include "sock/wait.h"
 
-/* Sleep as long as a call of direction @dir would for its first byte.  0: make the call;
+/* Sleep as long as a call of direction @dir would for its first byte.  *@fd: a descriptor of
+ * the socket, in and out: another one if the program has closed it.  0: make the call;
  * -errno: it ends with that. */
-int wait_idle(struct sock *sk, int fd, int dir, int flags);
-
-static inline int wait_before(struct sock *sk, int fd, int dir, int flags)
-{
-	return likely(!idle_is_on()) ? 0 : wait_idle(sk, fd, dir, flags);
-}
+int wait_idle(struct sock *sk, int *fd, int dir, int flags);
 
 /* As libc's calls, or -errno. */
+ssize_t idle_recv(struct sock *sk, int fd, struct msghdr *msg, int flags);
 ssize_t idle_send(struct sock *sk, int fd, const struct msghdr *msg, int flags);
 ssize_t idle_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n);
 int idle_connect(struct sock *sk, int fd, const struct sockaddr *to,
 		 socklen_t len);
+/* How many bytes may be sent now without a sleep? */
+size_t idle_room(int fd);
+
+/*
+ * idle.c, for idle_send.c.
+ */
+struct call_wait idle_wait_of(int fd, int dir);
+bool idle_may_wait(const struct sock *sk, int flags);
+/* POLL* bits with which a wait ends, whatever it is for. */
+unsigned idle_ends_of(const struct sock *sk);
+/* Until one of @want shows in *@events.  *@fd: of the socket, in and out. */
+int idle_wait_until(struct sock *sk, int *fd, struct call_wait *w,
+		    unsigned want, unsigned *events);

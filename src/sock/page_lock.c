@@ -63,8 +63,8 @@ static bool line_has(const char *line, uintptr_t at)
 	       strstr(end, "/dev/zero");
 }
 
-/* A thread of the kernel's own, which has no memory either?  After the name, flags
- * are the seventh number of stat. */
+/* Is it a thread of the kernel's own? Those have no memory either.  In
+ * /proc/PID/stat the flags are the seventh number after the name. */
 static COLD bool is_kernels(uint32_t tid)
 {
 	char text[512];
@@ -83,8 +83,9 @@ static COLD bool is_kernels(uint32_t tid)
 	return strtol(at, NULL, 10) & KERNELS;
 }
 
-/* Could it be inside, that is, does it have the page where all holders have it?
- * True if we may not know, or if it has no memory any more: it is about to be gone. */
+/* Could the owner be inside, that is, does it have the page mapped where all
+ * holders have it? True if we may not know, and if it has no memory any more,
+ * because then it is about to end. */
 static COLD bool may_have_page(uint32_t tid, const uint32_t *word)
 {
 	char text[4096 + 1];
@@ -112,8 +113,8 @@ static COLD bool may_have_page(uint32_t tid, const uint32_t *word)
 	return has || (!any && !is_kernels(tid));
 }
 
-/* Of a living process.  The owner of its /proc does not tell: that is root once it
- * has dropped its privileges. */
+/* The user of a living process.  The owner of its /proc entry does not tell:
+ * that is root once the process has dropped its privileges. */
 static COLD enum page_owner owner_by_status(uint32_t tid, const uint32_t *word)
 {
 	char text[1024];
@@ -162,7 +163,7 @@ static void sleep_on(uint32_t *word, uint32_t seen, uint64_t ns)
 	rawcall(SYS_futex, word, FUTEX_WAIT, seen | LOCK_WAITERS, &ts, NULL, 0);
 }
 
-static COLD enum page_got lock_slow_page(uint32_t *word)
+static COLD enum page_got lock_slow_page(uint32_t *word, bool is_patient)
 {
 	uint32_t self = page_self();
 	uint64_t start = now_ns();
@@ -184,13 +185,15 @@ static COLD enum page_got lock_slow_page(uint32_t *word)
 			if (owner == OWNER_DEAD &&
 			    cas(word, seen, self | LOCK_WAITERS))
 				return PAGE_OF_DEAD;
+			if (owner == OWNER_OURS && !is_patient)
+				return PAGE_KEPT;
 		}
 		if (seen)
 			sleep_on(word, seen, PAGE_WAIT_NS);
 	}
 }
 
-enum page_got page_lock(uint32_t *word)
+enum page_got page_lock(uint32_t *word, bool is_patient)
 {
 	uint32_t self = page_self();
 
@@ -199,7 +202,7 @@ enum page_got page_lock(uint32_t *word)
 			return PAGE_FREE;
 		cpu_relax();
 	}
-	return lock_slow_page(word);
+	return lock_slow_page(word, is_patient);
 }
 
 void page_unlock(uint32_t *word)

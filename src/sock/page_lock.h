@@ -2,19 +2,22 @@
 /*
  * sock/page_lock.h - a lock in memory that a hostile process may write
  *
- *     page_lock()  ->  PAGE_FREE, PAGE_OF_DEAD: it is ours; PAGE_NOT
+ *     page_lock()  ->  PAGE_FREE, PAGE_OF_DEAD: it is ours; PAGE_KEPT, PAGE_NOT
  *
  * The word is as of base/lock.h: the owner's thread id.  But here what it says may
  * be a lie, so nobody waits for ever.  Who is not of our user, or does not even
- * have the page, is waited for PAGE_WAIT_NS, others PAGE_PATIENCE_NS
- * (sock/shared.h).
+ * have the page, is waited for PAGE_WAIT_NS (sock/shared.h).  An owner of our user
+ * may have lost its core, or be stopped.  A caller that can come again is told so
+ * after PAGE_WAIT_NS, others wait for PAGE_PATIENCE_NS.
  *
- * A thread id means nothing in another PID namespace: there it may be nobody's, and
- * its living owner would be taken for dead.  So a child that a fork has put into another
- * one marks its own, and no owner is known to it, or to others if it is the owner.
+ * A thread id has no meaning in another PID namespace: it may be nobody's there, and
+ * we would take a living owner for dead.  So a child that a fork has put into another
+ * PID namespace marks its thread ids.  That child cannot tell who any owner is, and
+ * nobody can tell when that child is the owner.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/compiler.h"
@@ -22,14 +25,16 @@
 enum page_got {
 	PAGE_FREE,
 	PAGE_OF_DEAD, /* taken over from a process that has died */
+	PAGE_KEPT,    /* not ours; a process of our user has it */
 	PAGE_NOT,
 };
 
 /* In a forked child, before it locks a page. */
 void page_lock_child(void);
-MUST_CHECK enum page_got page_lock(uint32_t *word);
+MUST_CHECK enum page_got page_lock(uint32_t *word, bool is_patient);
 void page_unlock(uint32_t *word);
-/* Whom does @seen, the value of @word, name?  OWNER_OURS: a process of our user that
- * has the page.  For who waits for something else. */
+/* Which owner does @seen, a value of @word, name? OWNER_OURS: a process of our
+ * user that has the page.  For callers that wait for something else than the
+ * lock. */
 enum page_owner { OWNER_NONE, OWNER_DEAD, OWNER_OURS, OWNER_STRANGER };
 enum page_owner page_owner(const uint32_t *word, uint32_t seen);

@@ -79,17 +79,14 @@ static COLD void number_get(struct sock *sk)
 	cas(&sk->writer, 0u, n ? n : 1u);
 }
 
-/* Lock the page's half and import it.  False: the connection is lost. */
+/* What others have left in the half, which the caller has locked.  False: the
+ * connection is lost. */
 static bool page_take(struct sock *sk, enum sock_half which)
 {
 	struct shared_page *p = sk->page;
 	struct page_half *half = &p->half[which];
-	enum page_got got = page_lock(&half->word);
-	if (unlikely(got == PAGE_NOT)) {
-		shared_lose(sk, "a lock that another process keeps");
-		return false;
-	}
 	const char *why = NULL;
+
 	if (unlikely(!load_rlx(&sk->writer)))
 		number_get(sk);
 	if (unlikely(load_rlx(&half->is_changing)))
@@ -111,13 +108,33 @@ void page_mark(struct sock *sk, enum sock_half which)
 	__atomic_signal_fence(__ATOMIC_SEQ_CST); /* before what it is about */
 }
 
-void page_enter(struct sock *sk, enum sock_half which, enum page_use use)
+static enum page_got enter(struct sock *sk, enum sock_half which,
+			   enum page_use use, bool is_patient)
 {
-	if (unlikely(sk->is_lost) || !page_take(sk, which))
-		return;
+	if (unlikely(sk->is_lost))
+		return PAGE_NOT;
+	enum page_got got = page_lock(&sk->page->half[which].word, is_patient);
+	if (unlikely(got == PAGE_NOT))
+		shared_lose(sk, "a lock that another process keeps");
+	if (unlikely(got >= PAGE_KEPT) || !page_take(sk, which))
+		return got;
 	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = (uint8_t)use;
 	if (use == PAGE_CHANGES)
 		page_mark(sk, which);
+	return got;
+}
+
+void page_enter(struct sock *sk, enum sock_half which, enum page_use use)
+{
+	enter(sk, which, use, true);
+}
+
+bool page_enter_soon(struct sock *sk, enum sock_half which, enum page_use use)
+{
+	if (likely(enter(sk, which, use, false) != PAGE_KEPT))
+		return true;
+	lock_put(which == HALF_RX ? &sk->rx_lock : &sk->tx_lock);
+	return false;
 }
 
 /* Beside what was exported last, so that there is a whole export at every moment. */
@@ -184,8 +201,8 @@ static void *map_shared(size_t bytes)
 
 void shared_reserve(uint32_t n)
 {
-	/* Sockets change while they are counted: what is missing is mapped one
-	 * by one. */
+	/* Other threads may add sockets while we count.  If the memory is too
+	 * small for all, the rest are mapped one by one. */
 	reserve.at = map_shared((size_t)n * SHARED_BYTES);
 	reserve.end = reserve.at + (reserve.at ? (size_t)n * SHARED_BYTES : 0);
 }
@@ -229,8 +246,8 @@ static void page_begin(struct sock *sk, struct shared_page *p)
 	half_export(sk, p, HALF_TX);
 }
 
-/* The forking thread takes only this process's own locks: threads of others have
- * nothing to do with a page that they do not know. */
+/* The forking thread takes only this process's own locks.  Threads of other
+ * processes have nothing to do with a page that they do not know yet. */
 int sock_share(struct sock *sk)
 {
 	GUARD(&sk->rx_lock);
@@ -287,26 +304,39 @@ void sock_unshare(struct sock *sk)
 		page_leave(sk, HALF_TX);
 		page_leave(sk, HALF_RX);
 		sk->old_page = p;
+		store_rlx(&sk->is_kept, (uint8_t)0);
 		store_rel(&sk->page, NULL);
 	}
 	sock_unlock_tx(sk);
 	sock_unlock_rx(sk);
 }
 
+static bool half_refresh(struct sock *sk, enum sock_half which)
+{
+	bool rx = which == HALF_RX;
+
+	lock_get(rx ? &sk->rx_lock : &sk->tx_lock);
+	if (sk->page && !page_enter_soon(sk, which, PAGE_LOOKS))
+		return false;
+	if (rx)
+		sock_unlock_rx(sk);
+	else
+		sock_unlock_tx(sk);
+	return true;
+}
+
 void sock_catch_up(struct sock *sk)
 {
 	struct shared_page *p = load_acq(&sk->page);
 
-	if (!p || sk->is_lost)
-		return;
-	if (load_rlx(&p->holders.n_procs) == 1) {
+	bool is_kept = false;
+
+	if (p && !sk->is_lost && load_rlx(&p->holders.n_procs) == 1)
 		sock_unshare(sk);
-		return;
-	}
-	sock_look_rx(sk);
-	sock_unlock_rx(sk);
-	sock_look_tx(sk);
-	sock_unlock_tx(sk);
+	else if (p && !sk->is_lost)
+		is_kept =
+		    !half_refresh(sk, HALF_RX) || !half_refresh(sk, HALF_TX);
+	store_rlx(&sk->is_kept, (uint8_t)is_kept);
 }
 
 /*
@@ -341,7 +371,7 @@ void shared_alone(struct sock *sk, const struct sock *made)
 	sk->is_lost = sk->rx_is_in = sk->tx_is_in = 0;
 	sk->page = sk->old_page = NULL;
 	sk->my_sleepers = sk->my_tx_sleepers = 0;
-	sk->moved_ns = sk->reset_due = 0;
+	sk->moved_ns = sk->reset_due = sk->is_kept = 0;
 }
 
 void shared_child(void)
@@ -355,7 +385,7 @@ void sock_inherit(struct sock *sk, bool calls)
 {
 	sk->epoch = epoch;
 	sk->rx_lock = sk->tx_lock = (struct lock){ 0 };
-	sk->rx_is_in = sk->tx_is_in = 0;
+	sk->rx_is_in = sk->tx_is_in = sk->is_kept = 0;
 	sk->my_sleepers = sk->my_tx_sleepers = 0;
 	watches_after_fork(sk);
 	sk->writer = 0;

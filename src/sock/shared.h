@@ -16,7 +16,10 @@
  *   - positions are copied out of the page once, when the half is taken, and each
  *     is checked (sock_ops.import).  What is used after that is the copy;
  *   - a lock in it is waited for PAGE_WAIT_NS.  A dead owner's is taken over.  A
- *     living owner of our own user has lost its core: it gets PAGE_PATIENCE_NS.
+ *     living owner of our own user has lost its core, or is stopped.  Then calls that
+ *     move bytes or look at the socket do without the half (sock.is_kept): a call
+ *     that may not wait gets EAGAIN, others come again.  The rest, as shutdown(), give
+ *     the owner PAGE_PATIENCE_NS.
  *
  * Where any of this fails, the connection is lost to this process (sock.is_lost):
  * it is reset, and counted, and its page is not entered again.  That is also so
@@ -89,8 +92,8 @@ void shared_init(struct sock *sk, struct holders *h);
 void shared_unmap(struct sock *sk);
 /* @sk's memory is about to be unmapped: unmap its page, if this process has it. */
 void shared_drop(const struct sock *sk);
-/* @sk, a copy of a socket that others may hold, is this process's alone, as @made was,
- * which sock_new() had made in its place. */
+/* Makes @sk, a copy of a socket that other processes may hold, a socket of this
+ * process alone.  @made is the socket that sock_new() has made in its place. */
 void shared_alone(struct sock *sk, const struct sock *made);
 /* The mode was changed here: other holders must learn of it. */
 void shared_mode(struct sock *sk, enum sock_mode mode);
@@ -117,8 +120,9 @@ static inline int32_t sock_procs(const struct sock *sk)
 	return n > 1 ? n : 1;
 }
 
-/* Of a socket that others hold, too: has this process made a call on it since it
- * inherited it?  If not, nothing that came is its affair. */
+/* For a socket that others hold, too: has this process made a call on it since
+ * it inherited it? If not, this process reports nothing that has arrived
+ * there. */
 static inline bool sock_was_used(const struct sock *sk)
 {
 	return load_rlx(&sk->writer);

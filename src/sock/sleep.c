@@ -72,8 +72,9 @@ static bool has_bell(const struct sleeper *s)
 	return s->n_bells || unlikely(s->rs.wake != NULL);
 }
 
-/* The kernel may have refused to poll() our bell, or there is none: then those who are
- * notified by other threads look each millisecond. */
+/* Is somebody notified by other threads without a bell? The kernel may have
+ * refused to poll() the bell, or there is none.  Then the thread looks each
+ * millisecond. */
 uint64_t sleep_look_ns(const struct sleeper *s, uint64_t now)
 {
 	if (!has_bell(s))

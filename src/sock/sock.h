@@ -12,16 +12,16 @@
  *
  *   YOUNG      the kernel moves the bytes; calls count themselves in and out
  *   UPGRADING  one thread negotiates; others wait, which takes microseconds
- *   PENDING  pending: the kernel moves the bytes, under the locks below,
- *              because the peer may start to use the ring at any time
+ *   PENDING    both sides have a segment; the kernel moves the bytes, under the
+ *              locks below, because the peer may start to use the ring at any time
  *   SHM        rings, after what was still in TCP
  *   KERNEL     for good: data calls no longer come here
  *   MODULE     a module of the process moves the bytes (osf/stream.h); then KERNEL
  *   TCP        our own TCP moves them over a port (proto/tcp/conn.h); then KERNEL
  *
- * Locks, between threads and processes: rx for the receiving half, tx for the sending half.
- * To change the mode, take both in that order.  For a socket that several processes
- * hold, to take a half's lock is also to bring its numbers up to date.
+ * Locks, between threads and processes: rx for the receiving half, tx for the sending
+ * half.  To change the mode, take both in that order.  If several processes hold the
+ * socket, taking a half's lock also brings its numbers up to date.
  */
 #pragma once
 
@@ -128,6 +128,7 @@ struct sock {
 	uint64_t
 	    moved_ns; /* another process gives it to the kernel since then */
 	uint8_t reset_due; /* and the kernel's socket is not reset yet */
+	uint8_t is_kept;   /* a process of our user has had a half for long */
 
 	/* Sending. */
 	alignas(CACHE_LINE) struct lock tx_lock;
@@ -136,6 +137,9 @@ struct sock {
 	/* The upgrade. */
 	int32_t announce_fd; /* a listener's announcement, 0 for none */
 	uint32_t n_attempts; /* at the upgrade, so far */
+	/* Another descriptor of the socket, plus 1, since the program has closed
+	 * one in the middle of a call; 0: it has not. */
+	uint32_t moved_fd1;
 	/* SO_MAX_PACING_RATE, while it shows the peer a number in place of the
 	 * program's own rate; 0: it does not. */
 	uint64_t rate_shown, rate_was;
@@ -211,6 +215,10 @@ bool sock_start_moving(struct sock *sk);
 enum sock_half { HALF_RX, HALF_TX };
 enum page_use { PAGE_LOOKS = 1, PAGE_MOVES, PAGE_CHANGES };
 void page_enter(struct sock *sk, enum sock_half half, enum page_use use);
+/* The same, without patience.  False: a process of our user keeps the half; then this
+ * process's own lock of it is released, too. */
+MUST_CHECK bool page_enter_soon(struct sock *sk, enum sock_half half,
+				enum page_use use);
 /* What others see of a half is about to change: see sock_look_rx(). */
 void page_mark(struct sock *sk, enum sock_half half);
 void page_leave(struct sock *sk, enum sock_half half);
@@ -264,27 +272,25 @@ static inline void sock_look_tx(struct sock *sk)
 
 /* The same for a call that moves this process's positions, which others take over when
  * it releases the half.  It says sock_changes_rx() before anything else of it can be
- * seen outside the process. */
-static inline void sock_move_rx(struct sock *sk)
+ * seen outside the process.  False: as page_enter_soon(). */
+static inline bool sock_move_rx(struct sock *sk)
 {
 	if (sock_is_alone(sk)) {
 		lock_enter();
-		return;
+		return true;
 	}
 	lock_get(&sk->rx_lock);
-	if (unlikely(sk->page))
-		page_enter(sk, HALF_RX, PAGE_MOVES);
+	return likely(!sk->page) || page_enter_soon(sk, HALF_RX, PAGE_MOVES);
 }
 
-static inline void sock_move_tx(struct sock *sk)
+static inline bool sock_move_tx(struct sock *sk)
 {
 	if (sock_is_alone(sk)) {
 		lock_enter();
-		return;
+		return true;
 	}
 	lock_get(&sk->tx_lock);
-	if (unlikely(sk->page))
-		page_enter(sk, HALF_TX, PAGE_MOVES);
+	return likely(!sk->page) || page_enter_soon(sk, HALF_TX, PAGE_MOVES);
 }
 
 static inline void sock_changes_rx(struct sock *sk)
@@ -299,8 +305,8 @@ static inline void sock_changes_tx(struct sock *sk)
 		page_mark(sk, HALF_TX);
 }
 
-/* Do not unlock what was not locked because we were alone.  The lock's word
- * tells, even if a thread has appeared since. */
+/* Do not unlock what was never locked because this was the only thread.  The
+ * lock's word tells, even if another thread has started since. */
 static inline void sock_unlock_rx(struct sock *sk)
 {
 	if (!load_rlx(&sk->rx_lock.word)) {
@@ -323,30 +329,28 @@ static inline void sock_unlock_tx(struct sock *sk)
 	lock_put(&sk->tx_lock);
 }
 
-/* Without waiting for a thread of this process; false: one has it.  For a look. */
+/* Without waiting for a thread of this process, or long for another process; false: one
+ * has it.  For a look. */
 static inline bool sock_try_rx(struct sock *sk)
 {
 	if (!lock_try(&sk->rx_lock))
 		return false;
-	if (unlikely(sk->page))
-		page_enter(sk, HALF_RX, PAGE_LOOKS);
-	return true;
+	return likely(!sk->page) || page_enter_soon(sk, HALF_RX, PAGE_LOOKS);
 }
 
 static inline bool sock_try_tx(struct sock *sk)
 {
 	if (!lock_try(&sk->tx_lock))
 		return false;
-	if (unlikely(sk->page))
-		page_enter(sk, HALF_TX, PAGE_CHANGES);
-	return true;
+	return likely(!sk->page) || page_enter_soon(sk, HALF_TX, PAGE_CHANGES);
 }
 
 /* For a thread that waits while the mode is UPGRADING. */
 void sock_moving(struct sock *sk);
 
 /* Before a look without locks at what only they keep up to date: learn what other
- * processes have done, or that they have gone. */
+ * processes have done, or that they have gone.  That does not wait long: then
+ * sk->is_kept says that nothing is known. */
 void sock_catch_up(struct sock *sk);
 
 static inline void sock_refresh(struct sock *sk)
@@ -415,6 +419,6 @@ static inline void sock_unlock_tx_cleanup(struct sock **sk)
 void sock_set_mode(struct sock *sk, enum sock_mode mode);
 void sock_set_reason(struct sock *sk, enum osf_reason reason);
 const char *sock_reason_text(enum osf_reason reason);
-/* A call moved nothing, and returned @err, a negative errno; @is_ours: of the table
- * that it was made on. */
+/* A call moved nothing and returned @err, a negative errno.  @is_ours is that
+ * of the table that served the call. */
 COLD void sock_count_failed(struct sock *sk, int dir, int err, bool is_ours);

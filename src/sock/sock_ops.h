@@ -268,6 +268,14 @@ static inline const struct sock_ops *sock_keep_table(struct sock *sk)
 	}
 }
 
+/* Does the kernel move its bytes, and may another protocol still take over? */
+static inline bool sock_is_young(const struct sock *sk)
+{
+	const struct sock_ops *ops = sock_ops(sk);
+
+	return ops->may_move && !ops->is_moving;
+}
+
 /* Do we move its bytes? */
 static inline bool sock_is_ours(const struct sock *sk)
 {

@@ -72,7 +72,7 @@ static void path_keep(const struct tcp_conn *c)
 	    (struct path_known){ .raddr = c->flow.raddr,
 				 .until_s = c->mtu_probe_s,
 				 .mtu = c->path_mtu,
-				 .is_cut_allowed = c->rec.is_cut_allowed };
+				 .may_fragment = c->rec.may_fragment };
 }
 
 void pmtu_init(struct tcp_conn *c)
@@ -86,7 +86,7 @@ void pmtu_init(struct tcp_conn *c)
 		return;
 	c->path_mtu = c->mtu_high = p->mtu;
 	c->mtu_probe_s = p->until_s;
-	c->rec.is_cut_allowed = p->is_cut_allowed;
+	c->rec.may_fragment = p->may_fragment;
 }
 
 /* The path's MTU, or something else that limits the MSS, has changed. */
@@ -95,7 +95,7 @@ void pmtu_sync(struct tcp_conn *c)
 	c->mss = mss_of(c, c->path_mtu);
 	c->flags &= ~(uint32_t)CONN_MTU_LOW;
 	if (c->path_mtu > mtu_min(c))
-		c->rec.is_cut_allowed = false;
+		c->rec.may_fragment = false;
 	if (c->path_mtu < link_mtu(c) && mss_of(c, link_mtu(c)) > c->mss)
 		c->flags |= CONN_MTU_LOW;
 }
@@ -171,7 +171,7 @@ void pmtu_too_big(struct tcp_conn *c, uint32_t mtu)
 		mtu = plateau_below(c->path_mtu);
 	/* We do not go below this size: IPv4 routers fragment packets instead. */
 	if (mtu < min && c->path_mtu >= min)
-		c->rec.is_cut_allowed = true;
+		c->rec.may_fragment = true;
 	mtu = mtu > min ? mtu : min;
 	if (mtu >= c->path_mtu)
 		return;

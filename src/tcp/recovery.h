@@ -44,17 +44,17 @@ struct tcp_recovery {
 	uint8_t frto : 2; /* enum frto */
 	bool may_undo : 1, has_retx : 1;
 	bool is_tlp_out : 1, is_tlp_retx : 1;
-	uint8_t chrono : 2;      /* enum chrono */
-	bool is_late : 1;        /* rtx_since_ns is not 0 */
-	bool is_cwnd_used : 1;   /* see flight_seen() */
-	bool has_more : 1;       /* the last bytes came with MSG_MORE */
-	bool has_lowat : 1;      /* notsent_lowat is not 0 */
-	bool has_eor : 1;        /* unsent bytes may have a RANGE_EOR */
-	bool is_cut_allowed : 1; /* routers may fragment: see pmtu.c */
-	bool wants_room : 1;     /* the last send found too little room */
-	bool has_era : 1;        /* era is not 0 */
-	uint8_t n_marked_lost;   /* see ecn.c */
-	uint8_t rtt_half;        /* see min_rtt_sample() */
+	uint8_t chrono : 2;    /* enum chrono */
+	bool is_late : 1;      /* rtx_since_ns is not 0 */
+	bool is_cwnd_used : 1; /* see flight_seen() */
+	bool has_more : 1;     /* the last bytes came with MSG_MORE */
+	bool has_lowat : 1;    /* notsent_lowat is not 0 */
+	bool has_eor : 1;      /* unsent bytes may have a RANGE_EOR */
+	bool may_fragment : 1; /* routers may fragment: see pmtu.c */
+	bool wants_room : 1;   /* the last send found too little room */
+	bool has_era : 1;      /* era is not 0 */
+	uint8_t n_marked_lost; /* see ecn.c */
+	uint8_t rtt_half;      /* see min_rtt_sample() */
 
 	uint8_t reo_steps, reo_persist;
 	uint8_t reordering; /* the largest distance seen, in segments */

@@ -44,7 +44,7 @@ struct path_known {
 	struct ip_addr raddr;
 	uint32_t until_s;
 	uint16_t mtu; /* 0: free */
-	bool is_cut_allowed;
+	bool may_fragment;
 };
 
 /* A delayed ACK; delack.c. */

@@ -231,9 +231,9 @@ void range_send(struct tcp_conn *c, struct tcp_frame *f, const struct range *r,
 		      (r->flags & RANGE_FIN ? TCP_FIN : 0u));
 	uint8_t ecn = ecn_tx(c, r, bytes, &seg);
 	frame_finish(c->stack, f, c->flow.laddr, &c->flow.raddr, &seg, ecn);
-	if (c->rec.is_cut_allowed) {
-		ip_allow_cut(f->head,
-			     (uint16_t)(c->ts_off + c->stack->n_cuttable));
+	if (c->rec.may_fragment) {
+		ip_allow_fragments(
+		    f->head, (uint16_t)(c->ts_off + c->stack->n_cuttable));
 		c->stack->n_cuttable += n_segs;
 	}
 }

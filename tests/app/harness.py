@@ -56,7 +56,10 @@ PACKAGES = {"redis-server": "redis-server", "redis-benchmark": "redis-tools",
             "sshd": "openssh-server", "mariadbd": "mariadb-server",
             "mariadb-install-db": "mariadb-server",
             "mariadb": "mariadb-client", "mariadb-slap": "mariadb-client",
-            "vsftpd": "vsftpd", "ssh": "openssh-client", "scp": "openssh-client"}
+            "vsftpd": "vsftpd", "apache2": "apache2-bin",
+            "dovecot": "dovecot-imapd", "postfix": "postfix",
+            "proftpd": "proftpd-core", "setpriv": "util-linux",
+            "ssh": "openssh-client", "sftp": "openssh-client", "scp": "openssh-client"}
 
 
 # --- the statistics file: include/osf/stats.h ---

@@ -17,6 +17,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,8 @@ import harness
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNET = 0x40000000
-SO_MARK, SO_BINDTODEVICE = 36, 25
+SO_MARK, SO_BINDTODEVICE, SO_TIMESTAMPING = 36, 25, 37
+MSG_FASTOPEN = 0x20000000
 NONE, LOCAL, LINK, GATEWAY = range(4)
 MAPPED = bytes(10) + b"\xff\xff"
 MUCH = bytes(range(251)) * (16 << 12)  # more than a connection holds
@@ -422,6 +424,43 @@ def in_recv_of_kernels(fd):
     return received_when_told(fd, one, two)
 
 
+def all_received_when_told(fd, one, two):
+    """The first byte is there, and MSG_WAITALL waits for the others."""
+    def pass_on():
+        os.read(fd, 1)
+        two.sendall(b"bcd")
+        two.sendall(b"efgh")
+    two.sendall(b"a")
+    one.settimeout(None)
+    rest = threading.Thread(target=pass_on)
+    rest.start()
+    got = one.recv(7, socket.MSG_WAITALL)
+    rest.join()
+    return got + one.recv(1) == b"abcdefgh"
+
+
+def in_waitall_of_young(fd):
+    return all_received_when_told(fd, *kernel_pair())
+
+
+def in_waitall_of_kernels(fd):
+    one, two = kernel_pair()
+    one.shutdown(socket.SHUT_WR)
+    expect(reasons_of(one), {"HALF_CLOSED"})
+    return all_received_when_told(fd, one, two)
+
+
+def in_splice_from(fd):
+    one, two = kernel_pair()
+    r, w = os.pipe()
+    pass_on = threading.Thread(target=lambda: two.sendall(os.read(fd, 1)))
+    one.settimeout(None)
+    pass_on.start()
+    expect(os.splice(one.fileno(), w, 100), 1)
+    pass_on.join()
+    return os.read(r, 2) == b"x"
+
+
 def sent_when_told(fd, one, two, send):
     """@send sends more than the kernel holds, and ends when somebody reads."""
     got = []
@@ -471,6 +510,64 @@ def in_sendfile(fd):
         f.flush()
         return sent_when_told(fd, *pair_of_kernels(), lambda s:
                               os.sendfile(s.fileno(), f.fileno(), 0, len(MUCH)))
+
+
+def in_splice_to(fd):
+    r, w = os.pipe()
+
+    def fill():
+        left = memoryview(MUCH)
+        while left:
+            left = left[os.write(w, left):]
+
+    def send(s):
+        done = 0
+        while done < len(MUCH):
+            done += os.splice(r, s.fileno(), 1 << 20)
+        return done
+    filler = threading.Thread(target=fill)
+    filler.start()
+    told = sent_when_told(fd, *pair_of_kernels(), send)
+    filler.join()
+    return told
+
+
+def in_sendmsg_with_control(fd):
+    """The control message is about the last byte."""
+    stamp = [(socket.SOL_SOCKET, SO_TIMESTAMPING, struct.pack("I", 2))]
+    wrong = [(socket.SOL_SOCKET, SO_TIMESTAMPING, struct.pack("I", 1 << 30))]
+    one, two = pair_of_kernels()
+    try:
+        one.sendmsg([MUCH], wrong)
+        return False
+    except OSError as e:
+        expect(e.errno, errno.EINVAL)
+    return sent_when_told(fd, one, two, lambda s: s.sendmsg([MUCH], stamp))
+
+
+def in_send_urgent(fd):
+    one, two = pair_of_kernels()
+    two.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+    return sent_when_told(fd, one, two,
+                          lambda s: s.send(MUCH, socket.MSG_OOB))
+
+
+def in_fastopen(fd):
+    """sendto() connects, to a listener whose queue is full."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as l:
+        first = socket.create_connection(l.getsockname())
+
+        def room():
+            os.read(fd, 1)
+            l.accept()[0].close()
+        accepts = threading.Thread(target=room)
+        with socket.socket() as s:
+            accepts.start()
+            expect(s.sendto(b"hello", MSG_FASTOPEN, l.getsockname()), 5)
+            far = l.accept()[0]
+            accepts.join()
+            first.close()
+            return far.recv(9) == b"hello"
 
 
 def in_connect(fd):
@@ -537,6 +634,8 @@ def in_poll_group(fd):
 
 WAITS = (in_recv_of_young, in_recv_of_kernels, in_send_of_young,
          in_send_of_kernels, in_sendmsg, in_sendfile, in_connect, in_accept,
+         in_waitall_of_young, in_waitall_of_kernels, in_splice_from,
+         in_splice_to, in_sendmsg_with_control, in_send_urgent, in_fastopen,
          in_recv_of_offloaded, in_poll_group, in_poll,
          in_select, in_epoll, in_poll_with_offloaded,
          in_epoll_with_offloaded, in_poll_of_epoll, in_epoll_of_a_child)

@@ -27,7 +27,8 @@ NUMBER_MASK = (1 << 60) - 1
 SHOWN = 1 << 62
 SO_MAX_PACING_RATE = 47
 HELLO_MAGIC = 0x316f736f
-READY, TX_RING = 1, 2
+READY, TX_RING, TX_FIN, TX_BACK, FALLBACK = 1, 2, 4, 8, 128
+DATA, WRAP, FIN, BACK, SKIP = 1, 2, 3, 4, 5  # enum ring_mark
 PAGE, SIDE_AT, SIDE_BYTES = 4096, 64, 256
 
 
@@ -160,6 +161,23 @@ class Opener:
         self.u32(side + 24, pid)
         self.u32(side + 28, fd)
         self.u32(side, READY | TX_RING)
+
+    def side(self, word, value, size="I", side=1):
+        """A word of a side, by its place in struct seg_side; 1 is the opener's."""
+        struct.pack_into("=" + size, self.seg, SIDE_AT + side * SIDE_BYTES + word, value)
+
+    def say(self, flags, tcp_bytes=None):
+        """From now on we send by ring, behind @tcp_bytes of TCP."""
+        self.side(8, self.n if tcp_bytes is None else tcp_bytes, "Q")
+        self.side(24, os.getpid())
+        self.side(0, flags)
+
+    def header(self, at, mark, length=0):
+        struct.pack_into("=Q", self.seg, PAGE + self.ring + at, mark << 32 | length)
+
+    def has_answer(self):
+        """Has the other side put a first record into its ring?"""
+        return struct.unpack_from("=Q", self.seg, PAGE)[0]
 
     def record(self, at, data):
         """A record of @data at the offset @at of our ring."""

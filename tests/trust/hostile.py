@@ -14,10 +14,12 @@ attacked checks itself that its other connections lose nothing, that no call tak
 and that it keeps no descriptors or mappings.  With the build of a sanitizer (make hostile
 BUILD=build-asan) what the sanitizer says is a failure too, leaks included.
 
-A failure prints the command that repeats it.  `make hostile` makes 10,000 attacks of each
-kind; `make check` runs a few.
+A failure prints the command that repeats it.  A run that takes long prints the stacks of
+its processes, if there is gdb, and is waited for a while longer.  `make hostile` makes
+10,000 attacks of each kind; `make check` runs a few.
 """
 import argparse
+import contextlib
 import glob
 import os
 import re
@@ -30,6 +32,8 @@ import harness
 
 SIDE_BY_SIDE = 3
 PATIENCE_S = 60
+STACKS_S = 60  # of one process, to be shown
+STACKS_MAX = 6  # processes
 ROUNDS = 30  # of a run of hostile_child, each as long as:
 CHILD_MS = 10
 SHOW_EVERY_S = 20
@@ -77,6 +81,32 @@ def reports_of(run):
     return run.sanitizer.reports()
 
 
+def children_of(pid):
+    """@pid and all that it has started, its own first."""
+    pids = [pid]
+    for parent in pids:
+        for path in glob.glob("/proc/%d/task/*/children" % parent):
+            with contextlib.suppress(OSError), open(path) as f:
+                pids += map(int, f.read().split())
+    return pids
+
+
+def stacks_of(pid):
+    """What the processes of a run that does not end are doing."""
+    text = ""
+    for each in children_of(pid)[:STACKS_MAX]:
+        try:
+            with open("/proc/%d/wchan" % each) as f:
+                text += "--- %d in %s\n" % (each, f.read())
+            got = subprocess.run(["gdb", "-batch", "-nx", "-p", str(each), "-ex",
+                                  "thread apply all backtrace"], capture_output=True,
+                                 text=True, timeout=STACKS_S, stdin=subprocess.DEVNULL)
+            text += got.stdout[-6000:]
+        except (OSError, subprocess.TimeoutExpired) as why:
+            text += "no stack: %s\n" % why
+    return text
+
+
 class Job:
     def __init__(self, run, words):
         self.stats = run.path("stats.%d" % next(run.serial))
@@ -96,12 +126,18 @@ class Job:
 
     def end(self, run):
         """Return: how many attacks it was, and why it failed, or None."""
-        try:
-            text = self.popen.communicate(timeout=PATIENCE_S * run.sanitizer.slower)[0]
-            status = self.popen.returncode
-        except subprocess.TimeoutExpired:
+        text, status = b"", "no end"
+        for part in range(run.sanitizer.slower):
+            try:
+                text = self.popen.communicate(timeout=PATIENCE_S)[0]
+                status = self.popen.returncode
+                break
+            except subprocess.TimeoutExpired:
+                print("no end in %d s: %s\n%s" % ((part + 1) * PATIENCE_S,
+                      " ".join(self.words), stacks_of(self.popen.pid)), flush=True)
+        else:
             self.popen.kill()
-            text, status = self.popen.communicate()[0], "no end"
+            text = self.popen.communicate()[0]
         text = text.decode("utf-8", "replace")
         got = ATTACKS.search(text)
         reports = reports_of(run)

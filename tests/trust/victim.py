@@ -4,19 +4,29 @@
 tests/trust/victim.py - programs that are attacked, and know nothing of osf
 
     victim.py echo PORT           answers all who connect; never blocks but in select()
+    victim.py any PORT            the same, with calls of all kinds that may not block; at the
+                                  end of its input it says how long they took
     victim.py ask PORT N          asks N times, and checks each answer
     victim.py pass PORT FILE      locks FILE, echoes one connection until "END__", passes
-                                  the connection on, and says whether FILE is locked
+                                  the connection on, and says whether FILE is locked, how
+                                  long that took, and how much memory
 
 Each prints "slow SECONDS" for a call on a non-blocking socket that took that long.
 """
 import array
 import fcntl
+import os
+import random
+import resource
+import select
 import selectors
 import socket
 import subprocess
 import sys
+import termios
 import time
+
+import timed as timing
 
 SLOW_S = 0.25  # the machine is busy; the attacks take seconds
 
@@ -62,6 +72,55 @@ def echo(port):
                 timed(key.fileobj.close)
 
 
+def some_calls(calls, conn, rng, file):
+    """One of them, before the bytes are echoed."""
+    which = rng.randrange(10)
+    if which == 0:
+        calls(fcntl.ioctl, conn, termios.FIONREAD, b"1234")
+    elif which == 1:
+        calls(conn.recv, 1 << 18, socket.MSG_PEEK)
+    elif which == 2:
+        calls(os.sendfile, conn.fileno(), file, 0, 20000)
+    elif which == 3 and not rng.randrange(20):
+        calls(conn.shutdown, rng.randrange(3))
+    elif which == 4:
+        calls(select.select, [conn], [conn], [], 0)
+    elif which == 5:
+        calls(conn.setsockopt, socket.SOL_SOCKET, socket.SO_RCVLOWAT, rng.randrange(200))
+    elif which == 6:
+        calls(conn.recv, 1 << 18, socket.MSG_TRUNC)
+    elif which == 7:
+        calls(fcntl.ioctl, conn, termios.TIOCOUTQ, b"1234")
+
+
+def any_call(port):
+    """Each event is met by calls of a connection that may not block, all of them timed."""
+    calls, rng = timing.Calls(), random.Random(port)
+    file = os.open(sys.executable, os.O_RDONLY)
+    selector = selectors.DefaultSelector()
+    listener = listen(port)
+    selector.register(listener, selectors.EVENT_READ)
+    selector.register(sys.stdin, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            conn = key.fileobj
+            if conn is sys.stdin:
+                print(calls, flush=True)
+                os._exit(0)
+            if conn is listener:
+                conn = listener.accept()[0]
+                conn.setblocking(False)
+                selector.register(conn, selectors.EVENT_READ)
+                continue
+            some_calls(calls, conn, rng, file)
+            data = calls(conn.recv, 1 + rng.randrange(1 << 18))
+            if data:
+                calls(conn.send, data)
+            elif data is not None:
+                selector.unregister(conn)
+                calls(conn.close)
+
+
 def ask(port, n):
     conn = socket.create_connection(("127.0.0.1", port))
     conn.settimeout(10)
@@ -98,14 +157,19 @@ def pass_on(port, path):
             break
         timed(conn.send, data)
     here, there = socket.socketpair()
-    here.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
-                           array.array("i", [conn.fileno()]))])
+    calls, memory = timing.Calls(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    calls(here.sendmsg, [b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                                  array.array("i", [conn.fileno()]))])
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory
+    print("%s; %d KiB more" % (calls, memory), flush=True)
     print("locked" if is_locked(path) else "NOT locked", flush=True)
     there.close()
 
 
 if sys.argv[1] == "echo":
     echo(int(sys.argv[2]))
+elif sys.argv[1] == "any":
+    any_call(int(sys.argv[2]))
 elif sys.argv[1] == "ask":
     ask(int(sys.argv[2]), int(sys.argv[3]))
 elif sys.argv[1] == "pass":

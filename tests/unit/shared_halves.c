@@ -343,6 +343,47 @@ static void a_living_owner_of_another_user_is_not_waited_for(void **state)
 	status_of(pid);
 }
 
+/* It may have lost its core: who can come again does, and nothing is lost. */
+static void
+a_stopped_owner_of_our_user_costs_a_call_that_can_come_again_nothing(
+    void **state)
+{
+	int ready[2], status;
+	char byte;
+
+	assert_int_equal(pipe(ready), 0);
+	pid_t pid = fork_it();
+	if (!pid) {
+		sock_move_rx(&sk);
+		(void)!write(ready[1], "", 1);
+		raise(SIGSTOP);
+		++*count_of(HALF_RX);
+		sock_unlock_rx(&sk);
+		_exit(0);
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	for (int i = 0; i < 3; i++) {
+		uint64_t start = now_ns();
+
+		assert_false(sock_move_rx(&sk));
+		assert_false(sock_try_rx(&sk));
+		sock_refresh(&sk);
+		assert_true(sk.is_kept);
+		assert_true(now_ns() - start < NS_PER_S);
+	}
+	assert_true(sock_move_tx(&sk)); /* nobody has that one */
+	sock_unlock_tx(&sk);
+	kill(pid, SIGCONT);
+	assert_int_equal(status_of(pid), 0);
+	assert_true(sock_move_rx(&sk));
+	assert_int_equal(*count_of(HALF_RX), 1);
+	sock_unlock_rx(&sk);
+	sock_refresh(&sk);
+	assert_false(sk.is_kept);
+	assert_false(sk.is_lost);
+}
+
 /* Its thread id there is nobody's here, and the other way round. */
 static void
 an_owner_in_another_pid_namespace_is_not_taken_for_dead(void **state)
@@ -419,6 +460,9 @@ int main(void)
 		cmocka_unit_test_setup(a_false_owner_is_not_waited_for, fresh),
 		cmocka_unit_test_setup(
 		    a_living_owner_of_another_user_is_not_waited_for, fresh),
+		cmocka_unit_test_setup(
+		    a_stopped_owner_of_our_user_costs_a_call_that_can_come_again_nothing,
+		    fresh),
 		cmocka_unit_test_setup(
 		    an_owner_in_another_pid_namespace_is_not_taken_for_dead,
 		    fresh),

@@ -374,7 +374,7 @@ static void below_552_routers_cut(void **state)
 		open_path(false, gso);
 		kit_write(&a, ca, 20000);
 		while (kit_out(&a, &f))
-			assert_false(ip_may_be_cut(f.head));
+			assert_false(ip_may_fragment(f.head));
 		kit_icmp(&a, 3, 4, 400, ca->snd_una);
 		assert_int_equal(ca->path_mtu, 552);
 		ca->cwnd = 50000;
@@ -394,7 +394,7 @@ static void below_552_routers_cut(void **state)
 						      f.len, f.gso_size, i, out)
 					: f.head_len + f.len;
 				assert_int_equal(ip_parse(out, len, &ip), 0);
-				assert_true(ip_may_be_cut(out));
+				assert_true(ip_may_fragment(out));
 				assert_false(seen[load_be16(out + 4)]);
 				seen[load_be16(out + 4)] = true;
 				n_seen++;
@@ -406,14 +406,14 @@ static void below_552_routers_cut(void **state)
 		pmtu_sync(ca);
 		kit_write(&a, ca, 1000);
 		while (kit_out(&a, &f))
-			assert_false(ip_may_be_cut(f.head));
+			assert_false(ip_may_fragment(f.head));
 		close_path();
 	}
 	open_path(true, 0);
 	kit_write(&a, ca, 20000);
 	kit_drain(&a);
 	kit_icmp(&a, 2, 0, 400, ca->snd_una);
-	assert_false(ca->rec.is_cut_allowed);
+	assert_false(ca->rec.may_fragment);
 	close_path();
 }
 

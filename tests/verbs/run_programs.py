@@ -69,6 +69,12 @@ ONE_SIDED = [
     ("ib_atomic_lat", "-n 1000", "atomics", 1000),
     ("ib_atomic_lat", "-A CMP_AND_SWAP -n 1000", "atomics", 1000),
     ("ib_atomic_bw", "-n 1000", "atomics", 1000),
+    ("OSF_RDMA_REACH=0 ib_write_lat", "-n 300", "writes", 300),
+    ("OSF_RDMA_REACH=0 ib_write_bw", "-n 500", "write_bytes", 65536 * 500),
+    ("OSF_RDMA_REACH=0 ib_write_bw", "-c UC -n 500", "write_bytes", 65536 * 500),
+    ("OSF_RDMA_REACH=0 ib_read_bw", "-n 300", "read_bytes", 65536 * 300),
+    ("OSF_RDMA_REACH=0 ib_atomic_lat", "-A CMP_AND_SWAP -n 300", "atomics", 300),
+    ("OSF_RDMA_REACH=0 ib_atomic_bw", "-n 300", "atomics", 300),
 ]
 PACKAGE = {"pingpong": "ibverbs-utils", "perftest": "perftest"}
 

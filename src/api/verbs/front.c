@@ -185,7 +185,8 @@ OSF_API struct ibv_device **ibv_get_device_list(int *num)
 	struct ibv_device **list = (struct ibv_device **)(h + 1);
 	h->magic = LIST_MAGIC;
 	h->real = theirs;
-	memcpy(list, theirs, (size_t)n * sizeof(*list));
+	if (n)
+		memcpy(list, theirs, (size_t)n * sizeof(*list));
 	list[n] = front_device();
 	if (num)
 		*num = n + 1;

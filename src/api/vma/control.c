@@ -75,8 +75,8 @@ static void dump_packets(int fd)
 			load_rlx(&v.s->packets.at->n_dummies));
 }
 
-/* As in libvma: what is more detailed than the log is not written.  The log's level
- * is info, 3 of libvma's, unless somebody has said another. */
+/* As in libvma: messages above the log's level are not written.  The level is
+ * info, 3 in libvma's numbers, unless the program has set another. */
 static bool is_heard(int level)
 {
 	static const int theirs[] = { -1, 1, 2, 4, 8 };

@@ -18,8 +18,9 @@ struct held {
 	uint32_t owner;
 	int32_t fd;
 	struct chunk *chunk; /* where it lies; NULL: see @lent */
-	/* Where it lies, of memory below; no memory: the number is taken, nothing
-	 * is held. */
+	/* Where the packet lies, if the calls below have lent it.  Without
+	 * memory in it, the number is in use and the program holds no packet
+	 * under it. */
 	struct below_lent lent;
 };
 

@@ -22,8 +22,8 @@
 #include "base/compiler.h"
 
 #define PACKET_MAX 65536u /* bytes; a datagram is shorter */
-/* Chunks that are full of packets which the program holds.  With as many, a
- * receiving call fails with ENOBUFS until the program frees some. */
+/* Chunks that are full of packets which the program holds.  When there are this
+ * many, a receiving call fails with ENOBUFS until the program frees some. */
 #define HELD_CHUNKS_MAX 1024u
 #define LENT_MAX 256u
 #define HELD_MAX (1u << 20) /* packets that are held at once */

@@ -5,25 +5,25 @@
  *     get_socket_rings_fds(fd)  ->  ring_of()        the socket is a member
  *     socketxtreme_poll(ring)   ->  ring_enter(), ring_turn()  ->  completions
  *
- *   ring.c       which rings there are, and which sockets may join
- *   ring_members.c   who is a member, and who polls
- *   ring_turn.c  which members have news
- *   complete.c   what one of them has: packets, connections, events
- *   xbuf.c       the memory of packets
- *   xtreme.c     the calls
+ *   ring.c          which rings there are, and which sockets may join
+ *   ring_members.c  who is a member, and who polls
+ *   ring_turn.c     which members have news
+ *   complete.c      what one of them has: packets, connections, events
+ *   xbuf.c          the memory of packets
+ *   xtreme.c        the calls
  *
  * A ring is an epoll set, whose descriptor the program gets.  Its members are
  * ordinary sockets, read by the calls below (below.h), so all other calls on them
  * stay what they are.
  *
- * A second set, in the first, tells of room to send: so an arrival is not mistaken
- * for room.  The kernel's edge means that a send has found too little.  Where we
- * move the bytes an edge may come without that, so the sends say it
- * (vma_sent_part()).
+ * A second set, inside the first, reports room to send, so we do not mistake an
+ * arrival for room.  The kernel reports such an edge only after a send has found too
+ * little room.  Where osf moves the bytes, an edge may come at other times, too, so
+ * the sends note when they found too little (vma_sent_part()).
  *
- * One thread at a time polls a ring, and has all of it but what says "atomic".
- * Others put sockets on a list of changes (ring_tell()), which the next poll
- * obeys.  A member keeps a reference to its socket until then.
+ * One thread at a time polls a ring.  It owns every field that is not marked "atomic".
+ * Other threads put sockets on a list of changes (ring_tell()), and the next poll makes
+ * these changes.  A member keeps a reference to its socket until then.
  */
 #pragma once
 

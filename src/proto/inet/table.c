@@ -28,18 +28,13 @@
 static ssize_t kernel_recv(struct sock *sk, int fd, const struct iovec *iov,
 			   size_t n, int flags)
 {
-	ssize_t r = wait_before(sk, fd, DIR_RX, flags);
+	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
 
-	if (unlikely(r < 0))
-		return r;
-	if (likely(n == 1))
-		r = libc.recv(fd, iov->iov_base, iov->iov_len, flags);
-	else
-		r = libc.recvmsg(
-		    fd,
-		    &(struct msghdr){ .msg_iov = (struct iovec *)iov,
-				      .msg_iovlen = n },
-		    flags);
+	if (unlikely(idle_is_on()))
+		return idle_recv(sk, fd, &msg, flags);
+	ssize_t r = likely(n == 1)
+			? libc.recv(fd, iov->iov_base, iov->iov_len, flags)
+			: libc.recvmsg(fd, &msg, flags);
 	return r < 0 ? -errno : r;
 }
 
@@ -94,11 +89,9 @@ static ssize_t kernel_send_file(struct sock *sk, int fd, int in, off_t *off,
 static ssize_t kernel_recvmsg(struct sock *sk, int fd, struct msghdr *msg,
 			      int flags)
 {
-	ssize_t r = wait_before(sk, fd, DIR_RX, flags);
-
-	if (unlikely(r < 0))
-		return r;
-	r = libc.recvmsg(fd, msg, flags);
+	if (unlikely(idle_is_on()))
+		return idle_recv(sk, fd, msg, flags);
+	ssize_t r = libc.recvmsg(fd, msg, flags);
 	return r < 0 ? -errno : r;
 }
 

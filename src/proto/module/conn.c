@@ -291,8 +291,9 @@ static int go_back(struct osf_sock *s, int fd, enum osf_reason why)
 	return 0;
 }
 
-/* Both directions are the kernel's.  The caller holds both locks.  The table stays with a
- * socket whose sends we have numbered (MSG_ZEROCOPY), for the program must learn of them.
+/* Both directions are the kernel's now.  The caller holds both locks.  A socket
+ * whose sends we have numbered (MSG_ZEROCOPY) keeps the module's table, because
+ * the program must still learn of them.
  */
 static void become_kernels(struct osf_sock *s)
 {

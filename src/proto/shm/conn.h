@@ -32,10 +32,10 @@ struct shm_conn {
 	struct ring_rx rx;
 	uint64_t rx_tcp_base; /* bytes of TCP that were read so far */
 	int64_t rx_tcp_left;  /* bytes of TCP before the ring, once known */
-	/* proto/shm/backlog.c: TCP bytes that wait here, in memory that forks
+	/* proto/shm/readahead.c: TCP bytes that wait here, in memory that forks
 	 * share. */
-	uint8_t *backlog;
-	uint32_t backlog_pos, backlog_end;
+	uint8_t *readahead;
+	uint32_t readahead_pos, readahead_end;
 	uint32_t bells_drained;
 
 	/* Sending. */

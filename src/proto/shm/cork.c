@@ -35,10 +35,10 @@
 /*
  * The writer withdraws the note before it puts anything behind the record, and
  * renews it afterwards.  So no reader starts to write the header while the
- * writer may reach the same place of the ring again.  A reader that had
- * already started finishes before it reads on, and the place is not reused
- * before that.  One that falls back may start: it gives nothing free, and the
- * bytes are of calls that have returned.
+ * writer may reach the same place of the ring again.  A reader that had already
+ * started finishes before it reads on, and the place is not reused before that.
+ * A reader that is falling back may still start: it gives no space back, and it
+ * only takes bytes of calls that have returned.
  */
 COLD bool shm_cork_claim(struct sock *sk, int fd)
 {

@@ -152,7 +152,7 @@ static COLD bool rx_tcp_events(struct sock *sk, int fd, unsigned *ev)
 	if (tcp & (POLLERR | POLLHUP | POLLRDHUP))
 		anchor_ask(sk, fd);
 	*ev |= tcp & (POLLIN | POLLRDNORM);
-	if (backlog_bytes(sk))
+	if (readahead_bytes(sk))
 		*ev |= POLLIN | POLLRDNORM;
 	return true;
 }
@@ -219,6 +219,8 @@ unsigned shm_events(struct sock *sk, int fd)
 	unsigned ev = 0;
 
 	sock_refresh(sk);
+	if (unlikely(load_rlx(&sk->is_kept))) /* nothing else will tell */
+		return POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
 	uint8_t shut = load_rlx(&sk->w->shut);
 	if (unlikely(sock_mode(sk) != SOCK_SHM) && kernel_events(sk, fd, &ev))
 		return ev;
@@ -226,15 +228,16 @@ unsigned shm_events(struct sock *sk, int fd)
 	if (unlikely(shm_is_broken(sk)))
 		return POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP |
 		       POLLRDNORM | POLLWRNORM;
-	/* A thread that only sleeps here ends our direction, too. */
-	if (unlikely(shm_wants_back(sk)))
-		shm_fallback(sk, fd, OSF_REASON_NONE);
 
 	/* Do this even if nobody reads, because a sleeper must wake when bytes
 	 * are due. */
 	if (shm_is_corked(sk))
 		shm_poll_corked(sk);
+	/* Once: this line is the peer's. */
 	uint32_t peer = load_acq(&shm_peer(sk)->flags); /* S2 */
+	/* A thread that only sleeps here ends our direction, too. */
+	if (unlikely(peer & SEG_WANT_BACK) && shm_wants_back(sk))
+		shm_fallback(sk, fd, OSF_REASON_NONE);
 	bool rx_done = load_rlx(&shm_w(sk)->rx_eof) || peer & SEG_TX_FIN ||
 		       shut & SHUT_BIT_RD;
 	if (unlikely(load_rlx(&shm_w(sk)->rx_back))) {
@@ -250,7 +253,7 @@ unsigned shm_events(struct sock *sk, int fd)
 			  : POLLIN | POLLRDNORM;
 	}
 	bool by_tcp = !load_rlx(&shm_w(sk)->tx_ring);
-	bool by_none = shm_is_unsettled(sk);
+	bool by_none = unlikely(peer & SEG_FALLBACK) && shm_is_unsettled(sk);
 	if (unlikely(by_none))
 		store_rlx(&shm_of(sk)->saw_unsettled, (uint8_t)1);
 	if (unlikely(by_none))
@@ -467,7 +470,7 @@ int shm_inq(struct sock *sk, int fd)
 			return -errno;
 		if (sock_mode(sk) == SOCK_KERNEL ||
 		    !(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING))
-			return n + (int)backlog_bytes(sk);
+			return n + (int)readahead_bytes(sk);
 	}
 	SOCK_LOOK_RX(sk);
 	if (sock_mode(sk) == SOCK_KERNEL)
@@ -487,7 +490,7 @@ int shm_inq(struct sock *sk, int fd)
 		return -errno;
 	if (shm_w(sk)->rx_back)
 		return n;
-	int held = (int)backlog_bytes(sk);
+	int held = (int)readahead_bytes(sk);
 	if (n < shm_of(sk)->rx_tcp_left)
 		return held + n; /* more is on its way before the ring */
 	return held + (int)shm_of(sk)->rx_tcp_left + in_ring;
@@ -619,7 +622,7 @@ static struct seg *close_keep(struct sock *sk, int fd)
 			abort_at_close(sk, fd);
 	}
 	shm_tx_shrink(sk);
-	backlog_free(sk);
+	readahead_free(sk);
 	inbox_detach(shm_of(sk)->peer_inbox);
 	inbox_put(shm_of(sk)->inbox_tag);
 	shm_of(sk)->peer_inbox = NULL;
@@ -647,9 +650,9 @@ void shm_let_go(struct sock *sk, int fd)
 		return;
 	shm_reset_due(sk, fd);
 	shm_tx_shrink(sk);
-	if (shm_of(sk)->backlog)
-		munmap(shm_of(sk)->backlog, BACKLOG_MAX);
-	shm_of(sk)->backlog = NULL;
+	if (shm_of(sk)->readahead)
+		munmap(shm_of(sk)->readahead, READAHEAD_MAX);
+	shm_of(sk)->readahead = NULL;
 	/* Each process has a mapping of its own: a fork copies them all. */
 	inbox_detach(shm_of(sk)->peer_inbox);
 	inbox_put(shm_of(sk)->inbox_tag);

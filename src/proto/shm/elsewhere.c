@@ -34,8 +34,9 @@
 #define SLOTS 16 /* processes at a time */
 #define STACK_BYTES 8192
 #define PATIENCE_S 5 /* of a process whose parent says nothing more */
-/* Nothing that the peer does delays the answer: the kernel gives it at once, but only
- * when the other process gets a core.  It comes, unless the machine stands still. */
+/* How long we wait for an answer.  The peer cannot delay it, because the kernel
+ * answers; but the other process needs a core.  On a machine that runs at all,
+ * the answer comes in time. */
 #define BORROW_MS 10000
 #define KEPT_MAX 16
 #define WAITING_MAX 16 /* past that, connections stay with the kernel */
@@ -63,8 +64,8 @@ static struct {
 	uint32_t n;
 	int fd[WAITING_ROOM];
 } waiting; /* to be closed by a process, when there is one for it */
-/* Of who receives descriptors, until it knows the files among them, and of who copies
- * the table. */
+/* A thread that receives descriptors holds this lock until it knows which of
+ * them are files.  A thread that copies the descriptor table holds it, too. */
 static struct lock table;
 
 static void after_fork(void)
@@ -161,8 +162,8 @@ static int run_first(void *arg)
 		store_rel(&s->is_busy, 0u);
 		rawcall(SYS_exit, 0);
 	}
-	/* The program goes on when we have ended.  Its sockets must not stay
-	 * open here then. */
+	/* The program goes on when this process has ended.  By then this
+	 * process must not hold the program's sockets open. */
 	kept_close_others(s->keep, -1);
 	if (libc.clone(run_second, s->second + STACK_BYTES,
 		       CLONE_VM | CLONE_FILES | CLONE_FS | CLONE_CHILD_CLEARTID,
@@ -255,8 +256,9 @@ static int next_waiting(void)
 	return waiting.n ? waiting.fd[--waiting.n] : -1;
 }
 
-/* Of sockets and whatever has no file.  Those that cannot be closed yet are hidden from
- * the program, which is no close() of importance to them. */
+/* Lets go of a socket, or of a descriptor without a file.  If it cannot be
+ * closed yet, it moves to a number that the program does not see, which closes
+ * only a second number of the same file. */
 static void let_go(int fd)
 {
 	if (!close_elsewhere(fd))

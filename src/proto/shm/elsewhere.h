@@ -2,12 +2,12 @@
 /*
  * proto/shm/elsewhere.h - descriptors of strangers, handled in a process of their own
  *
- * A close() may sleep for as long as whoever made the file likes: a socket that
- * lingers, a file system of the peer's.  And any close() of a file drops the POSIX
- * locks that the process has on that file.  To let go of a gigabyte of memory takes 40
- * ms.  So a descriptor that may be anything is never closed by the program's threads.  A short-lived process with a copy of the
- * descriptor table does it.  Its parent ends at once, so the program can neither
- * wait for it nor learn of its end.
+ * A close() may sleep for as long as the maker of the file likes: the file may be a
+ * socket that lingers, or lie on a file system of the peer's.  Any close() of a file also
+ * drops the POSIX locks that the process has on that file, and freeing a gigabyte of
+ * memory takes 40 ms.  So the program's threads never close a descriptor that may be
+ * anything.  A short-lived process with a copy of the descriptor table does it.  Its
+ * parent ends at once, so the program can neither wait for it nor learn of its end.
  */
 #pragma once
 

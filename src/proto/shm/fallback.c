@@ -37,7 +37,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -45,23 +44,19 @@
 #include "base/nocancel.h"
 #include "base/rawcall.h"
 #include "proto/shm/elsewhere.h"
-#include "proto/shm/region.h"
+#include "proto/shm/fallback.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
 
-/* For all that a fallback waits for together, and for a peer that was first.  What
- * has not come by then the relay waits for. */
+/* One limit for everything that a fallback waits for, and also for a peer that
+ * was first.  The relay waits for whatever has not arrived by then. */
 #define SETTLE_NS (2 * NS_PER_MS)
-/* A process that has waited in vain does not wait again for so long: it may have
- * thousands of such connections. */
+/* A process that has waited in vain waits for a shorter time at its next
+ * connection, because it may have thousands of such connections. */
 #define IMPATIENT_NS (100 * NS_PER_MS)
-#define TICK_NS (100 * NS_PER_US)
-#define STASH_MIN (64u * 1024)
-/* The buffers of a TCP connection always have room for this much, once read. */
-#define PUT_BACK_MAX (64u * 1024)
 
-static uint64_t vain_ns;   /* when a fallback has waited in vain */
-static uint64_t second_ns; /* the same for a peer that was first */
+/* When we have waited in vain for a peer that was first. */
+static uint64_t second_ns;
 
 /* When a wait that begins now ends.  @last: when one was in vain. */
 static uint64_t settle_until(const uint64_t *vain)
@@ -69,178 +64,6 @@ static uint64_t settle_until(const uint64_t *vain)
 	uint64_t now = now_ns(), last = load_rlx(vain);
 
 	return last && now - last < IMPATIENT_NS ? now : now + SETTLE_NS;
-}
-
-/* Wait until there is something to read at @fd.  False: not in time. */
-static bool await_bytes(int fd, uint64_t until_ns)
-{
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-
-	for (;;) {
-		uint64_t now = now_ns();
-		struct timespec ts =
-		    ns_timespec(now < until_ns ? until_ns - now : 0);
-		int n = nocancel_ppoll(&p, 1, &ts, NULL);
-
-		if (n > 0 && p.revents != POLLERR)
-			return true;
-		if (now >= until_ns) {
-			store_rlx(&vain_ns, now);
-			return false;
-		}
-		if (n > 0) { /* the error queue; no bytes yet */
-			ts = ns_timespec(TICK_NS);
-			nocancel_ppoll(NULL, 0, &ts, NULL);
-		}
-	}
-}
-
-/* Where @n more bytes may be written, or NULL. */
-static uint8_t *stash_room(struct stash *st, size_t n)
-{
-	size_t cap = st->cap ? st->cap : STASH_MIN;
-
-	while (cap < st->n + n)
-		cap *= 2;
-	if (cap > st->cap) {
-		void *more =
-		    st->data ? mremap(st->data, st->cap, cap, MREMAP_MAYMOVE)
-			     : mmap(NULL, cap, PROT_READ | PROT_WRITE,
-				    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (more == MAP_FAILED)
-			return NULL;
-		st->data = more;
-		st->cap = cap;
-	}
-	return st->data + st->n;
-}
-
-/* Read up to *@left bytes from TCP into @st, or discard them if @st is NULL.
- * -ENODATA: the connection ended first; -ETIMEDOUT. */
-static int take_tcp(int fd, struct stash *st, int64_t *left, uint64_t until_ns)
-{
-	size_t want = MIN((size_t)*left, (size_t)STASH_MIN);
-	uint8_t bin[256], *to = st ? stash_room(st, want) : bin;
-
-	if (!to)
-		return -ENOMEM;
-	if (!await_bytes(fd, until_ns))
-		return -ETIMEDOUT;
-	ssize_t r = nocancel_recv(fd, to, st ? want : MIN(want, sizeof(bin)),
-				  MSG_DONTWAIT);
-	if (r <= 0)
-		return r < 0 && errno == EAGAIN ? 0 : -ENODATA;
-	*left -= r;
-	if (st)
-		st->n += (size_t)r;
-	return 0;
-}
-
-/* Stash what we read from TCP earlier and the program has not read. */
-static int stash_backlog(struct sock *sk, struct stash *st)
-{
-	uint32_t n = backlog_bytes(sk);
-	uint8_t *to = n ? stash_room(st, n) : NULL;
-
-	if (!n)
-		return 0;
-	if (!to)
-		return -ENOMEM;
-	memcpy(to, shm_of(sk)->backlog + shm_of(sk)->backlog_pos, n);
-	st->n += n;
-	st->is_late = true; /* TCP may have what follows already */
-	backlog_free(sk);
-	return 0;
-}
-
-/* Stash the TCP bytes that come before the ring.  They are on their way,
- * unless the connection has ended; then the next reader gets that from the
- * kernel.  What is late, or more than both kernels hold, is the gap. */
-static int stash_tcp(struct sock *sk, int fd, struct stash *st,
-		     uint64_t until_ns)
-{
-	int64_t *left = &shm_of(sk)->rx_tcp_left;
-	int err = 0;
-
-	while (!err && *left > 0 && st->n < BACKLOG_MAX)
-		err = take_tcp(fd, st, left, until_ns);
-	st->n_first = st->n;
-	if (err == -ENODATA)
-		return 0;
-	st->n_gap = (uint64_t)*left;
-	return err == -ETIMEDOUT ? 0 : err;
-}
-
-/* Add the next record before @cut.  Its length; 0: *@mark stands there, or it is
- * the cut; -errno. */
-static int32_t stash_record(struct sock *sk, struct stash *st, uint32_t cut,
-			    enum ring_mark *mark)
-{
-	struct ring_rx *rx = &shm_of(sk)->rx;
-	bool is_here = !(cut & SEG_CUT_SECOND) == !shm_rx_area(sk);
-	uint32_t end = cut & ~(uint32_t)(SEG_CUT_IS | SEG_CUT_SECOND);
-	const uint8_t *data = rx->data + rx->pos;
-	int32_t n = (int32_t)(rx->len - rx->pos);
-
-	*mark = RING_NONE;
-	if (!rx->len)
-		n = ring_next_before(rx, is_here ? end : UINT32_MAX, &data,
-				     mark);
-	if (n > 0 && !rx->refs &&
-	    st->n - st->n_first + (size_t)n > shm_ring_bytes(sk))
-		return -EPROTO;
-	if (!n && *mark == RING_NONE && !(is_here && rx->off == end))
-		return -EPROTO; /* the records end before it */
-	if (n <= 0)
-		return n;
-	uint8_t *to = stash_room(st, (size_t)n);
-	if (!to)
-		return -ENOMEM;
-	memcpy(to, data, (size_t)n);
-	st->n += (size_t)n;
-	ring_skip(rx, (uint32_t)n);
-	return n;
-}
-
-/* Stash what the ring has up to @cut.  An honest peer cannot put more into it than
- * it has room for, while we take nothing out. */
-static int stash_ring(struct sock *sk, struct stash *st, uint32_t cut)
-{
-	enum ring_mark mark;
-
-	if (!(cut & SEG_CUT_IS))
-		return -EPROTO;
-	for (uint32_t lines = shm_ring_bytes(sk) / RING_ALIGN;; lines--) {
-		int32_t n = stash_record(sk, st, cut, &mark);
-
-		if (n < 0 || !lines)
-			return n < 0 ? n : -EPROTO;
-		if (!n && mark == RING_MOVE)
-			shm_rx_move(sk);
-		else if (!n && (mark != RING_MAP || shm_rx_map(sk)))
-			break;
-	}
-	st->has_end = mark == RING_FIN;
-	st->is_late |= mark == RING_BACK;
-	return 0;
-}
-
-/* Discard each doorbell that was counted.  Those that have not come in time are
- * left to the relay. */
-static void sync_bells(struct sock *sk, int fd, struct stash *st,
-		       uint64_t until_ns)
-{
-	uint32_t due;
-
-	do {
-		anchor_drain(sk, fd);
-		due =
-		    load_acq(&shm_peer(sk)->bells) - shm_of(sk)->bells_drained;
-		anchor_ask(sk, fd);
-		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN)
-			return; /* behind its end nothing comes */
-	} while (due && !st->n_gap && await_bytes(fd, until_ns));
-	st->n_skip = due;
 }
 
 /* Copy the peer's descriptor of the anchor.  Return -1 if that is not possible.  The
@@ -253,6 +76,9 @@ static int borrow_from_peer(const struct sock *sk, int fd)
 				load_rlx(&p->anchor_fd));
 }
 
+/* The buffers of a TCP connection always have room for this much, once read. */
+#define PUT_BACK_MAX (64u * 1024)
+
 /* Can we put back all unread bytes ourselves, so that no relay is needed?  Then with
  * the descriptor in *@other. */
 static bool may_put_back(struct sock *sk, int fd, int *other)
@@ -261,7 +87,7 @@ static bool may_put_back(struct sock *sk, int fd, int *other)
 
 	if (load_acq(&shm_peer(sk)->flags) & (SEG_TX_BACK | SEG_FALLBACK))
 		return false;
-	if (backlog_bytes(sk))
+	if (readahead_bytes(sk))
 		return false;
 	if (!shm_w(sk)->rx_back &&
 	    ring_rx_bytes(&shm_of(sk)->rx, PUT_BACK_MAX + 1, &mark) >
@@ -269,62 +95,6 @@ static bool may_put_back(struct sock *sk, int fd, int *other)
 		return false;
 	*other = borrow_from_peer(sk, fd);
 	return *other >= 0;
-}
-
-/* Write the stash into the peer's socket @other.  If not all fits, read it back. */
-static void put_back(int fd, int other, struct stash *st, uint64_t until_ns)
-{
-	size_t put = 0;
-
-	while (put < st->n) {
-		ssize_t r = nocancel_send(other, st->data + put, st->n - put,
-					  MSG_DONTWAIT | MSG_NOSIGNAL);
-
-		if (r <= 0)
-			break;
-		put += (size_t)r;
-	}
-	if (put == st->n) {
-		if (st->has_end)
-			libc.shutdown(other, SHUT_WR);
-		*st = (struct stash){ .data = st->data, .cap = st->cap };
-	} else {
-		int64_t again = (int64_t)put;
-
-		while (again > 0 && !take_tcp(fd, NULL, &again, until_ns))
-			;
-		st->n_skip = (uint32_t)again;
-	}
-}
-
-/* Stash what comes from the peer, as far as TCP does not bring it. */
-static int stash_rx(struct sock *sk, int fd, struct stash *st,
-		    uint64_t until_ns)
-{
-	uint32_t cut = shm_cut_rx(sk);
-	int err = 0;
-
-	if (shm_w(sk)->rx_tcp)
-		err = stash_backlog(sk, st);
-	st->n_first = st->n;
-	if (!err && shm_w(sk)->rx_tcp &&
-	    load_acq(&shm_peer(sk)->flags) & SEG_TX_RING) { /* S1 */
-		if (shm_of(sk)->rx_tcp_left < 0)
-			err = shm_rx_learn(sk);
-		if (!err)
-			err = stash_tcp(sk, fd, st, until_ns);
-		if (!err)
-			store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
-	}
-	/* While TCP still carries the stream, the ring is empty and no
-	 * doorbell was rung. */
-	if (err || shm_w(sk)->rx_tcp)
-		return err;
-	if (!shm_w(sk)->rx_back && !shm_w(sk)->rx_eof)
-		err = stash_ring(sk, st, cut);
-	if (!err)
-		sync_bells(sk, fd, st, until_ns);
-	return err;
 }
 
 static void settle(struct sock *sk, int fd)
@@ -347,7 +117,7 @@ static void send_fin(struct sock *sk, int fd, int *other)
 static int end_rx(struct sock *sk, int fd, bool is_first, int *other,
 		  struct stash *st)
 {
-	uint64_t until_ns = settle_until(&vain_ns);
+	uint64_t until_ns = settle_until(&stash_vain_ns);
 	int err = stash_rx(sk, fd, st, until_ns);
 
 	if (shm_w(sk)->rx_eof)
@@ -357,7 +127,7 @@ static int end_rx(struct sock *sk, int fd, bool is_first, int *other,
 	if (is_needed && *other < 0)
 		*other = borrow_from_peer(sk, fd);
 	if (is_needed && *other >= 0)
-		put_back(fd, *other, st, until_ns);
+		stash_put_back(fd, *other, st, until_ns);
 	/* Nothing behind it: TCP brings the gap and what follows. */
 	if (st->n == st->n_first && !st->n_skip)
 		st->n_gap = 0;

@@ -122,7 +122,7 @@ static inline uint32_t slot_lane(uint32_t slot)
 }
 
 /* The inbox for posts by process @pid of user @uid: its tag, which differs from
- * those of other processes of the family.  0: none.  Give each back. */
+ * those of parents and children after a fork.  0: none.  Give each back. */
 uint32_t inbox_get(uid_t uid, pid_t pid);
 void inbox_put(uint32_t tag);
 /* NULL: it is not this process's. */

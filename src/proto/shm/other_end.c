@@ -147,9 +147,10 @@ int socket_ask(const struct sockaddr_storage *local,
 }
 
 /*
- * To make such a socket takes twice as long as to ask.  So one is kept, which no other
- * process has: a fork closes it in the child.  It keeps its network namespace alive, so
- * only that of the first connection has one.
+ * It takes twice as long to make such a socket as to ask one question.  So this
+ * process keeps one, and a fork closes it in the child.  The socket keeps its
+ * network namespace alive, so only the namespace of the first connection has
+ * one.
  */
 
 static struct lock lock;

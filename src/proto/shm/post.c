@@ -124,8 +124,9 @@ void inbox_rang(struct peer_inbox *to)
 	count(&to->n_rang, 1);
 }
 
-/* Leave word that @ticket, and all after it, stand behind TCP, unless the waiter knows.
- * Another thread may have left word for a later ticket. */
+/* Note for the waiter that @ticket, and all tickets after it, come after bytes
+ * of TCP, unless the waiter knows that already.  Another thread may have noted
+ * a later ticket. */
 static void mark_behind(const struct peer_inbox *to, struct lane *l,
 			uint32_t ticket)
 {
@@ -143,8 +144,8 @@ static void mark_behind(const struct peer_inbox *to, struct lane *l,
 	}
 }
 
-/* Has word been left, since what counts as @past went past, for @ticket or for an earlier
- * one? */
+/* Since this process last sent by TCP, as @past counts it: has any thread noted
+ * @ticket, or an earlier one? */
 static bool is_notified(uint64_t last, uint32_t past, uint32_t ticket)
 {
 	return last >> 32 == past && (int32_t)(ticket - (uint32_t)last) >= 0;
@@ -159,9 +160,10 @@ static COLD void notify_behind(struct peer_inbox *to, uint32_t lane,
 }
 
 /*
- * A ticket for @bit, before the bit is set.  Threads that post the same bit at once may
- * take two, of which either will do.  Of several that find that something has gone past,
- * the one with the lowest ticket counts, whichever comes first.
+ * Draw a ticket for @bit before the bit is set.  If several threads post the
+ * same bit at once, two may draw a ticket, and either ticket will do.  If
+ * several threads find that bytes went by TCP, the lowest of their tickets
+ * counts, whichever thread is first.
  */
 static inline void draw_ticket(struct peer_inbox *to, uint32_t lane,
 			       uint32_t bit)

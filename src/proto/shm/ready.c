@@ -129,7 +129,7 @@ bool shm_arm_for(struct sock *sk, int fd, unsigned events,
 
 	shm_arm(sk, fd, events, is_notified ? ARM_INBOX : ARM_ANCHOR);
 	if (unlikely(load_rlx(&shm_w(sk)->rx_tcp)))
-		shm_backlog_fill(sk, fd, !w);
+		shm_readahead_fill(sk, fd, !w);
 	/* Nobody posts what arrives by TCP. */
 	return is_notified && !load_rlx(&shm_w(sk)->rx_tcp) &&
 	       !load_rlx(&shm_w(sk)->rx_back);

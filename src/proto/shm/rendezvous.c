@@ -105,8 +105,8 @@ bool are_two_ends(int a, int b)
 	struct tcp_info ti;
 	socklen_t len = sizeof(ti);
 
-	/* A listener and a socket that is closed have no peer; what is no TCP
-	 * socket has no TCP_INFO. */
+	/* A listener and a socket that is closed have no peer.  A socket that
+	 * is not TCP has no TCP_INFO. */
 	return !libc.getsockopt(b, IPPROTO_TCP, TCP_INFO, &ti, &len) &&
 	       number_option(a, SO_NETNS_COOKIE) ==
 		   number_option(b, SO_NETNS_COOKIE) &&
@@ -221,8 +221,8 @@ void proposal_close(int proposal_fd)
 
 	if (proposal_fd <= 0)
 		return;
-	/* Nobody can come any more.  What those have sent who are there is not
-	 * to be released here. */
+	/* No other process can connect any more.  Some may have connected and
+	 * sent descriptors: those must not be released in this process. */
 	libc.shutdown(proposal_fd, SHUT_RDWR);
 	while ((ch = nocancel_accept4(proposal_fd, NULL, NULL,
 				      SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0)
@@ -369,8 +369,9 @@ int hello_recv(int channel, struct hello *h, int *fds)
 		fds[i] = -1;
 	if (discard_is_full())
 		return -EBADMSG;
-	/* There is room for all that the kernel lets a message have: it would
-	 * close the others here and now. */
+	/* There is room for as many descriptors as the kernel lets a message
+	 * have.  If there were less, the kernel would close the others here and
+	 * now. */
 	ssize_t n = receive_passed(channel, &msg, got, &n_fds);
 	if (n < 0)
 		return errno == ECONNRESET ? -EPIPE : -errno;

@@ -55,9 +55,10 @@ MUST_CHECK int proposal_listen(int fd, struct notice *n);
  * come yet.  It has come, and may not share our memory: -EPERM, -EXDEV, -ENOSYS,
  * as trust_check(). */
 MUST_CHECK int proposal_accept(int proposal_fd, int fd);
-/* Connect to the process that has the other end of @fd's connection.  -ENOENT: it
- * does not proposal; -EAGAIN: others are in the way; as trust_check(), with the
- * channel in *@refused: the process may not share our memory. */
+/* Connect to the process that has the other end of @fd's connection.  -ENOENT:
+ * it has made no proposal; -EAGAIN: other processes are in the way; or the
+ * errors of trust_check(), with the channel in *@refused: the process may not
+ * share our memory. */
 MUST_CHECK int proposal_connect(int fd, struct notice *n, int *refused);
 /* No more takers. */
 void proposal_close(int proposal_fd);

@@ -81,7 +81,7 @@ static inline void say_read(struct sock *sk)
 static COLD void rx_tcp_over(struct sock *sk)
 {
 	store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
-	backlog_free(sk);
+	readahead_free(sk);
 	say_read(sk);
 }
 
@@ -91,7 +91,7 @@ bool shm_rx_sync(struct sock *sk, int fd)
 	if (shm_w(sk)->rx_tcp && shm_rx_is_known(sk)) {
 		if (shm_of(sk)->rx_tcp_left < 0)
 			shm_broken(sk, fd, "its count of TCP bytes");
-		else if (!shm_of(sk)->rx_tcp_left && !backlog_bytes(sk))
+		else if (!shm_of(sk)->rx_tcp_left && !readahead_bytes(sk))
 			rx_tcp_over(sk);
 	}
 	return !shm_w(sk)->rx_tcp;
@@ -103,13 +103,13 @@ static COLD ssize_t rx_impossible(struct sock *sk, int fd, const char *what)
 	return -ECONNRESET;
 }
 
-/* Deliver the backlog, read from TCP earlier, then what TCP has now. */
-static COLD ssize_t rx_backlog(struct sock *sk, int fd, struct iov_cursor *c,
-			       size_t want, int flags)
+/* Deliver the bytes that were read ahead from TCP, then what TCP has now. */
+static COLD ssize_t rx_readahead(struct sock *sk, int fd, struct iov_cursor *c,
+				 size_t want, int flags)
 {
-	backlog_fill_locked(sk, fd);
-	ssize_t r = (ssize_t)backlog_read(sk, c, want, flags);
-	if (!shm_of(sk)->rx_tcp_left && !backlog_bytes(sk))
+	readahead_fill_locked(sk, fd);
+	ssize_t r = (ssize_t)readahead_read(sk, c, want, flags);
+	if (!shm_of(sk)->rx_tcp_left && !readahead_bytes(sk))
 		rx_tcp_over(sk);
 	return r;
 }
@@ -132,8 +132,8 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 		}
 		if (sock_mode(sk) == SOCK_KERNEL)
 			return -ESTALE;
-		if (backlog_bytes(sk))
-			return rx_backlog(sk, fd, c, want, flags);
+		if (readahead_bytes(sk))
+			return rx_readahead(sk, fd, c, want, flags);
 		bool known = shm_rx_is_known(sk);
 		if (known && shm_of(sk)->rx_tcp_left < 0)
 			return rx_impossible(sk, fd, "its count of TCP bytes");
@@ -396,7 +396,7 @@ static COLD bool rx_goes_on(const struct sock *sk, int fd)
 	struct pollfd p = { .fd = fd, .events = POLLPRI };
 
 	if (shm_w(sk)->rx_tcp)
-		return shm_of(sk)->rx_tcp_left == 0 || backlog_bytes(sk);
+		return shm_of(sk)->rx_tcp_left == 0 || readahead_bytes(sk);
 	if (shm_w(sk)->rx_back || !ring_rx_ready(&shm_of(sk)->rx))
 		return false;
 	/* As in the kernel, a read stops before an urgent byte. */
@@ -476,13 +476,24 @@ COLD int shm_went_back(struct sock *sk)
 	return err ? err : -ESTALE;
 }
 
+/* Another process that holds the connection has stopped inside a call.  Nothing tells
+ * when it goes on, so whoever waits for events comes again. */
+COLD int shm_kept(struct sock *sk)
+{
+	store_rlx(&sk->is_kept, (uint8_t)1);
+	shm_tell_self(sk);
+	return -EAGAIN;
+}
+
 /* If this process is killed before anything else of the call can be seen, other holders
  * read what it has read, too (sock/shared.h). */
-static inline void rx_begin(struct sock *sk)
+static inline bool rx_begin(struct sock *sk)
 {
-	sock_move_rx(sk);
+	if (unlikely(!sock_move_rx(sk)))
+		return false;
 	if (unlikely(sk->rx_is_in))
 		shm_of(sk)->rx.changes = &sk->page->half[HALF_RX].is_changing;
+	return true;
 }
 
 static inline void rx_done(struct sock *sk)
@@ -503,7 +514,8 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	if (unlikely(flags & MSG_OOB))
 		return rx_urgent(fd, iov, n, flags);
 	do {
-		rx_begin(sk);
+		if (unlikely(!rx_begin(sk)))
+			return shm_kept(sk);
 		if (unlikely(!sock_is_ours(sk))) {
 			rx_done(sk);
 			return shm_went_back(sk);

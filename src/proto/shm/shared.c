@@ -5,7 +5,7 @@
  *     shm_export()  ->  struct rx_shared, struct tx_shared, in the shared page
  *                   ->  shm_import()
  *
- * Another process of the family has worked on a half of the connection and hands us
+ * Another process that holds the socket has worked on a half of the connection and hands us
  * its positions (sock/shared.h).  A position must lie in its ring, on a record's
  * boundary, and before the lines reserved for marks.  We check no more than that.  A
  * wrong but possible position garbles this connection's bytes, and a process that
@@ -37,7 +37,7 @@ struct rx_shared {
 	uint32_t len, pos, published, moves;
 	uint64_t tcp_base;
 	int64_t tcp_left;
-	uint32_t backlog_pos, backlog_end, bells_drained;
+	uint32_t readahead_pos, readahead_end, bells_drained;
 };
 
 struct tx_shared {
@@ -69,8 +69,8 @@ static void rx_export(const struct shm_conn *c, unsigned area,
 		.moves = c->rx.moves,
 		.tcp_base = c->rx_tcp_base,
 		.tcp_left = c->rx_tcp_left,
-		.backlog_pos = c->backlog_pos,
-		.backlog_end = c->backlog_end,
+		.readahead_pos = c->readahead_pos,
+		.readahead_end = c->readahead_end,
 		.bells_drained = c->bells_drained,
 	};
 }
@@ -137,8 +137,8 @@ static bool rx_is_possible(const struct sock *sk, const struct rx_shared *s)
 	     ring_record_bytes(s->len) > s->ring.size - RING_ALIGN - off))
 		return false;
 	return s->tcp_left >= -1 && s->tcp_left <= INT_MAX &&
-	       s->backlog_pos <= s->backlog_end &&
-	       s->backlog_end <= (shm_of(sk)->backlog ? BACKLOG_MAX : 0);
+	       s->readahead_pos <= s->readahead_end &&
+	       s->readahead_end <= (shm_of(sk)->readahead ? READAHEAD_MAX : 0);
 }
 
 static bool tx_is_possible(const struct sock *sk, const struct tx_shared *s)
@@ -193,8 +193,8 @@ static void rx_take(struct sock *sk, const struct rx_shared *s)
 	rx->hold = rx->moves ? s->published : RING_NONE_LENT;
 	c->rx_tcp_base = s->tcp_base;
 	c->rx_tcp_left = s->tcp_left;
-	store_rlx(&c->backlog_pos, s->backlog_pos);
-	store_rlx(&c->backlog_end, s->backlog_end);
+	store_rlx(&c->readahead_pos, s->readahead_pos);
+	store_rlx(&c->readahead_end, s->readahead_end);
 	store_rlx(&c->bells_drained, s->bells_drained);
 }
 

@@ -2,15 +2,13 @@
 /*
  * proto/shm/shm.h - how a TCP connection moves into shared memory
  *
- *     YOUNG --propose/accept--> PENDING --ready--> SHM --fallback--> KERNEL
- *           proposal/accept pending   confirm        fallback
+ *     YOUNG --proposal, accept--> PENDING --confirm--> SHM --fallback--> KERNEL
  *
  * Every connection starts in the kernel.  When it has shown that it will be
  * used, the side that opened it proposes: it listens on a unix name and shows
  * that name on its TCP socket.  The side that accepted the connection finds the
- * proposal
- * and sends a segment.  Then each side says "after K bytes of TCP, the rest is
- * in the ring" and switches.  The kernel's connection, the anchor, stays
+ * proposal and sends a segment.  Then each side says "after K bytes of TCP, the
+ * rest is in the ring" and switches.  The kernel's connection, the anchor, stays
  * established.  It reports the peer's death, and one byte through it is the
  * doorbell that wakes a peer which sleeps in the kernel on the descriptor.
  *
@@ -19,20 +17,25 @@
  *   trust.c       who may share memory with whom
  *   other_end.c   what the kernel says about the other end
  *   elsewhere.c   closing what a stranger has sent
- *   upgrade.c     the steps above
+ *   upgrade.c     the steps above, of the opener; accept.c: of the acceptor;
+ *                 handshake.c: what both do
  *   rx.c tx.c     hot: bytes out of and into the rings
+ *   tx_file.c     sendfile()
+ *   tx_grow.c     how much of its ring a stream uses
  *   lend.c        records that the application reads in the ring
  *   region.c      memory that a peer reads in place
- *   backlog.c     bytes of TCP that nobody has read yet
+ *   readahead.c   bytes of TCP that nobody has read yet
  *   cork.c        MSG_MORE, TCP_CORK
  *   wait.c        how a blocking call sleeps
  *   inbox.c       the ready list: which connections have news
  *   post.c        the peers' ready lists, to which we post
  *   ready.c       notifies the waiters of this process
- *   anchor.c      doorbells, the anchor's end, byte counts
+ *   anchor.c      the anchor's end, byte counts
+ *   doorbell.c    doorbells
  *   opt.c         answers that the anchor lacks: options, TCP_INFO, the end
  *   ctl.c         shutdown, close, options, fallback
  *   fallback.c    fallback at once, without the peer's help
+ *   stash.c       what it takes out of TCP and the ring
  *   cut.c         the same, seen from the peer: what it sends again
  *
  * All functions return negative errno.  @fd is a descriptor of the anchor.
@@ -131,6 +134,7 @@ ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);
 ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n);
 int shm_went_back(struct sock *sk); /* -ESTALE, or the error it ended with */
+int shm_kept(struct sock *sk);      /* -EAGAIN: another holder has the half */
 
 /*
  * For a caller that has the socket to itself, in one thread: these neither
@@ -281,27 +285,27 @@ int anchor_counts(int fd, bool active, uint64_t *sent);
 int anchor_consumed(int fd, uint64_t *consumed);
 
 /* More than both kernels' buffers hold by default (tcp_rmem, tcp_wmem). */
-#define BACKLOG_MAX (16u * 1024 * 1024)
+#define READAHEAD_MAX (16u * 1024 * 1024)
 
 /*
- * backlog.c.  A thread calls this before it sleeps without having read what
+ * readahead.c.  A thread calls this before it sleeps without having read what
  * TCP still has; this takes those bytes out of the kernel.  Otherwise they may
  * close TCP's window, and the FIN of a peer that dies could not arrive.
  * @n_own: 1 if the caller counts as a sleeper on the anchor, but does not wait
  * for room.
  */
-void shm_backlog_fill(struct sock *sk, int fd, uint32_t n_own);
+void shm_readahead_fill(struct sock *sk, int fd, uint32_t n_own);
 /* The same, for the holder of the rx lock. */
-void backlog_fill_locked(struct sock *sk, int fd);
-/* Read at most @want bytes from the backlog.  MSG_PEEK and MSG_TRUNC work. */
-size_t backlog_read(struct sock *sk, struct iov_cursor *c, size_t want,
-		    int flags);
-void backlog_free(struct sock *sk);
+void readahead_fill_locked(struct sock *sk, int fd);
+/* Read at most @want of the bytes that were read ahead.  MSG_PEEK and MSG_TRUNC work. */
+size_t readahead_read(struct sock *sk, struct iov_cursor *c, size_t want,
+		      int flags);
+void readahead_free(struct sock *sk);
 
-static inline uint32_t backlog_bytes(const struct sock *sk)
+static inline uint32_t readahead_bytes(const struct sock *sk)
 {
-	return load_rlx(&shm_of(sk)->backlog_end) -
-	       load_rlx(&shm_of(sk)->backlog_pos);
+	return load_rlx(&shm_of(sk)->readahead_end) -
+	       load_rlx(&shm_of(sk)->readahead_pos);
 }
 
 /* Our side, and the peer's. */

@@ -9,139 +9,20 @@
  * first record while the writer copies the second.
  */
 #include <errno.h>
-#include <limits.h>
-#include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/libc.h"
 #include "base/nocancel.h"
 #include "sock/cursor.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
+#include "proto/shm/tx.h"
 #include "sock/shared.h"
 
-/* Records of a long write: small enough to overlap, large enough to be few. */
-#define TX_CHUNK (32u * 1024)
 /* With MSG_MORE, TCP holds back less than one segment: 32 KB on loopback. */
 #define HELD_MAX (32u * 1024)
 #define SMALL_BYTES 512u /* smaller messages: the order of lines matters */
-
-/*
- * A stream that moves a gigabyte a second may use its whole ring, because
- * lines that have left the reader's cache cost the writer less.  The total
- * over all streams of a process is bounded, because a stream keeps this memory
- * until it closes.
- */
-#define BULK_BYTES (8u * 1024 * 1024)
-#define BULK_NS (8 * NS_PER_MS)
-/* A reader that hands out pointers may never load the data into its own cache.
- * The writer then finds the lines in its cache as long as the ring is small,
- * so do not grow the ring.  After BULK_SLOW slow rounds in a row, treat the
- * stream like any other. */
-#define BULK_STAYS_NS (NS_PER_MS / 2)
-#define BULK_SLOW 8u
-#define GRANTS_MAX (256u * 1024 * 1024)
-
-static uint32_t grants; /* bytes */
-
-static COLD void bulk_look(struct sock *sk)
-{
-	bool lends = load_rlx(&shm_peer(sk)->flags) & SEG_LENDS;
-	/* A reader that lends may ask us to continue in the other half. */
-	uint32_t size =
-	    lends ? shm_of(sk)->tx.area_bytes : 2 * shm_of(sk)->tx.area_bytes;
-	uint32_t more = size - MIN(size, shm_of(sk)->tx.size);
-	uint64_t now = now_ns();
-	bool is_fast = now - shm_of(sk)->bulk_since_ns < BULK_NS;
-
-	bool stays = now - shm_of(sk)->bulk_since_ns < BULK_STAYS_NS;
-
-	shm_of(sk)->bulk_bytes = 0;
-	shm_of(sk)->bulk_since_ns = now;
-	if (!is_fast || size <= shm_of(sk)->tx.grow_to)
-		return;
-	if (lends) {
-		shm_of(sk)->n_bulk_slow =
-		    stays ? 0 : shm_of(sk)->n_bulk_slow + 1;
-		if (shm_of(sk)->n_bulk_slow < BULK_SLOW)
-			return;
-	}
-	if (fetch_add(&grants, more) > GRANTS_MAX - more) {
-		fetch_sub(&grants, more);
-		return;
-	}
-	shm_of(sk)->granted += more;
-	ring_tx_grow(&shm_of(sk)->tx, size);
-}
-
-static inline void bulk_count(struct sock *sk, uint32_t chunk)
-{
-	shm_of(sk)->bulk_bytes += chunk;
-	if (unlikely(shm_of(sk)->bulk_bytes >= BULK_BYTES))
-		bulk_look(sk);
-}
-
-void shm_tx_shrink(struct sock *sk)
-{
-	fetch_sub(&grants, shm_of(sk)->granted);
-	shm_of(sk)->granted = 0;
-}
-
-/*
- * A reader that reads nothing may itself be writing.  TCP takes what both kernels'
- * buffers hold by default, so a ring that has been full for some time takes as much,
- * too.  A reader that merely has no core for a moment has no use for that.
- */
-#define STRETCH_BYTES (5u * 1024 * 1024)
-#define STRETCH_NS (10 * NS_PER_MS)
-
-uint64_t shm_stretch_ns(const struct sock *sk)
-{
-	uint64_t since = load_rlx(&shm_of(sk)->tx_full_ns);
-
-	if (likely(!since) || !load_rlx(&shm_w(sk)->tx_ring) ||
-	    load_rlx(&sk->w->shut) & SHUT_BIT_WR ||
-	    load_rlx(&shm_peer(sk)->flags) & SEG_CLOSED ||
-	    load_rlx(shm_of(sk)->tx.tail_pub) !=
-		load_rlx(&shm_of(sk)->tx_full_at))
-		return UINT64_MAX;
-	return since + STRETCH_NS;
-}
-
-COLD void shm_tx_stretch(struct sock *sk)
-{
-	struct ring_tx *tx = &shm_of(sk)->tx;
-	bool lends = load_rlx(&shm_peer(sk)->flags) & SEG_LENDS;
-
-	uint64_t due = shm_stretch_ns(sk);
-
-	if (due != UINT64_MAX && due > now_ns())
-		return;
-	store_rlx(&shm_of(sk)->tx_full_ns, UINT64_C(0));
-	if (due == UINT64_MAX) /* the reader has read */
-		return;
-	if (!lends && tx->base < tx->other)
-		ring_tx_stretch(tx, MIN(STRETCH_BYTES, 2 * tx->area_bytes));
-}
-
-/* A call has found no room. */
-static COLD void full_note(struct sock *sk)
-{
-	struct shm_conn *c = shm_of(sk);
-
-	if (c->tx.grow_to < MIN(STRETCH_BYTES, 2 * c->tx.area_bytes) &&
-	    !c->tx_limit && (!c->tx_full_ns || c->tx_full_at != c->tx.tail))
-		store_rlx(&c->tx_full_ns, now_ns());
-	store_rlx(&c->tx_full_at, c->tx.tail);
-}
-
-static bool is_full(const struct sock *sk)
-{
-	return shm_of(sk)->tx_limit &&
-	       ring_tx_used(&shm_of(sk)->tx) >= shm_of(sk)->tx_limit;
-}
 
 /* Offer the kernel the cursor's next bytes, without waiting. */
 static ssize_t tx_kernel(int fd, struct iov_cursor *c, size_t left, int flags)
@@ -160,8 +41,8 @@ static ssize_t tx_kernel(int fd, struct iov_cursor *c, size_t left, int flags)
 
 /* The stream is not in the ring (not yet, or no longer).  Give the bytes to
  * the kernel and count them. */
-static COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
-			   size_t left, int flags)
+COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c, size_t left,
+		    int flags)
 {
 	/* The peer may be putting back what it has not read, which is first. */
 	if (shm_of(sk)->seg && shm_is_unsettled(sk))
@@ -205,7 +86,7 @@ static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
 	return err ? err : tx_kernel(fd, c, left, 0);
 }
 
-static bool nobody_reads(struct sock *sk, int fd)
+bool tx_nobody_reads(struct sock *sk, int fd)
 {
 	if (unlikely(load_rlx(&shm_peer(sk)->flags) &
 		     (SEG_CLOSED | SEG_FALLBACK)))
@@ -242,7 +123,7 @@ static COLD bool may_hold(struct sock *sk, size_t left)
 }
 
 /* Call this before a record is put behind the one that is corked. */
-static COLD void held_begin(struct sock *sk, int fd, size_t left)
+COLD void tx_held_begin(struct sock *sk, int fd, size_t left)
 {
 	if (shm_cork_claim(sk, fd) && !may_hold(sk, left))
 		shm_flush(sk, fd);
@@ -267,15 +148,15 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 	size_t done = 0;
 
 	if (unlikely(shm_of(sk)->corked_bytes))
-		held_begin(sk, fd, left);
+		tx_held_begin(sk, fd, left);
 	bool hold = unlikely(flags & MSG_MORE) && may_hold(sk, left);
 
 	while (done < left) {
 		uint32_t chunk = (uint32_t)MIN(left - done, (size_t)TX_CHUNK);
 		uint32_t at;
 
-		if (unlikely(is_full(sk)) &&
-		    (ring_tx_refresh(&shm_of(sk)->tx), is_full(sk)))
+		if (unlikely(tx_is_full(sk)) &&
+		    (ring_tx_refresh(&shm_of(sk)->tx), tx_is_full(sk)))
 			break;
 		uint8_t *to = ring_reserve(&shm_of(sk)->tx, &chunk, &at);
 		if (unlikely(!to)) {
@@ -293,7 +174,7 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 		if (unlikely(hold))
 			shm_of(sk)->corked_bytes += chunk;
 		if (chunk == TX_CHUNK)
-			bulk_count(sk, chunk);
+			tx_bulk_count(sk, chunk);
 		if (done < left) /* a fence drains what the next copy fills */
 			shm_notify_early(sk, fd);
 		if (shm_has_fallen_back(sk))
@@ -324,7 +205,7 @@ static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 		return tx_tcp(sk, fd, c, left, flags);
 	if (unlikely(shm_of(sk)->tx_full_ns))
 		shm_tx_stretch(sk);
-	if (unlikely(nobody_reads(sk, fd))) {
+	if (unlikely(tx_nobody_reads(sk, fd))) {
 		sock_changes_tx(sk);
 		return tx_to_nobody(sk, fd, c, left, flags);
 	}
@@ -344,15 +225,15 @@ static inline void tx_done(struct sock *sk)
 }
 
 /* Take the lock for sending.  A candidate first checks if the peer is ready. */
-static int tx_begin(struct sock *sk, int fd)
+int tx_begin(struct sock *sk, int fd)
 {
 	if (unlikely(sock_mode(sk) == SOCK_PENDING)) {
 		sock_lock_both(sk);
 		if (sock_mode(sk) == SOCK_PENDING)
 			shm_pending_step(sk, fd);
 		sock_unlock_rx(sk);
-	} else {
-		sock_move_tx(sk);
+	} else if (unlikely(!sock_move_tx(sk))) {
+		return shm_kept(sk);
 	}
 	if (unlikely(sk->tx_is_in))
 		shm_of(sk)->tx.changes = &sk->page->half[HALF_TX].is_changing;
@@ -364,10 +245,10 @@ static int tx_begin(struct sock *sk, int fd)
 
 /* End what tx_begin() began.  A caller that got -EAGAIN waits until the peer
  * has read beyond this point. */
-static inline void tx_end(struct sock *sk, int fd, ssize_t r)
+void tx_end(struct sock *sk, int fd, ssize_t r)
 {
 	if (r == -EAGAIN)
-		full_note(sk);
+		tx_full_note(sk);
 	tx_done(sk);
 	if (unlikely(shm_wants_back(sk)))
 		shm_fallback(sk, fd, OSF_REASON_NONE);
@@ -476,124 +357,4 @@ HOT ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 				       shm_of(sk)->tx.head + i * RING_ALIGN);
 	}
 	return r ? r : -EAGAIN;
-}
-
-#define FILE_BY_TCP (-INT_MAX) /* inside this file */
-
-/* sendfile(): read the file straight into the ring. */
-static ssize_t file_to_ring(struct sock *sk, int fd, int in, off_t *off,
-			    size_t n)
-{
-	uint32_t len = (uint32_t)MIN(n, (size_t)TX_CHUNK), at;
-
-	if (unlikely(shm_of(sk)->corked_bytes))
-		held_begin(sk, fd, n);
-	if (is_full(sk) && (ring_tx_refresh(&shm_of(sk)->tx), is_full(sk))) {
-		shm_flush(sk, fd);
-		return -EAGAIN;
-	}
-	uint8_t *to = ring_reserve(&shm_of(sk)->tx, &len, &at);
-
-	if (!to) {
-		shm_flush(sk, fd);
-		return len ? -EPROTO : -EAGAIN;
-	}
-	ssize_t r = off ? nocancel_pread(in, to, len, *off)
-			: nocancel_read(in, to, len);
-	if (r <= 0) {
-		r = r < 0 ? -errno : 0;
-		shm_flush(sk, fd);
-		return r;
-	}
-	/* Where the payload begins depends on its length. */
-	if (ring_payload_off((uint32_t)r) != ring_payload_off(len))
-		memmove(shm_of(sk)->tx.base + at +
-			    ring_payload_off((uint32_t)r),
-			to, (size_t)r);
-	ring_commit(&shm_of(sk)->tx, at, (uint32_t)r);
-	if (unlikely(shm_of(sk)->corked_bytes))
-		shm_flush(sk, fd);
-	else
-		shm_notify_data(sk, fd);
-	if (shm_has_fallen_back(sk)) {
-		ssize_t lost = shm_tx_fell_back(sk, fd, (size_t)r);
-
-		if (lost < 0)
-			return lost;
-		if (!off && lost)
-			lseek(in, -lost, SEEK_CUR);
-		r -= lost;
-		if (!r)
-			return FILE_BY_TCP;
-	}
-	if (r == TX_CHUNK)
-		bulk_count(sk, TX_CHUNK);
-	if (off)
-		*off += r;
-	count(&sk->st->tx_bytes_shm, (uint64_t)r);
-	return r;
-}
-
-/* The same while the kernel still carries the stream. */
-static COLD ssize_t file_to_tcp(struct sock *sk, int fd, int in, off_t *off,
-				size_t n)
-{
-	char buf[16 * 1024];
-
-	n = MIN(n, sizeof(buf));
-	ssize_t r =
-	    off ? nocancel_pread(in, buf, n, *off) : nocancel_read(in, buf, n);
-	if (r <= 0)
-		return r < 0 ? -errno : 0;
-	struct iov_cursor c = { &(struct iovec){ buf, (size_t)r }, 1, 0 };
-	ssize_t sent = tx_tcp(sk, fd, &c, (size_t)r, 0);
-	if (off)
-		*off += sent > 0 ? sent : 0;
-	else if (sent < r)
-		lseek(in, (sent > 0 ? sent : 0) - r, SEEK_CUR);
-	return sent;
-}
-
-static COLD ssize_t file_to_nobody(struct sock *sk, int fd, int in, off_t *off,
-				   size_t n)
-{
-	shm_reset_due(sk, fd);
-	if (shm_has_fallen_back(sk) && !sk->is_lost) {
-		ssize_t lost = shm_tx_fell_back(sk, fd, 0);
-
-		return lost < 0 ? lost : FILE_BY_TCP;
-	}
-	int err = shm_is_broken(sk) ? -EPIPE : anchor_error(sk);
-
-	if (!err && shm_w(sk)->peer_died > PEER_READ_ALL)
-		err = -EPIPE;
-	if (err)
-		return err;
-	shm_of(sk)->tx_late = 1;
-	ssize_t r = libc.sendfile(fd, in, off, n);
-	return r < 0 ? -errno : r;
-}
-
-ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
-{
-	ssize_t r;
-
-	do {
-		int err = tx_begin(sk, fd);
-		if (err)
-			return err;
-		sock_changes_tx(sk);
-		if (sk->w->shut & SHUT_BIT_WR)
-			r = -EPIPE;
-		else if (sk->is_lost)
-			r = file_to_nobody(sk, fd, in, off, n);
-		else if (!shm_w(sk)->tx_ring)
-			r = file_to_tcp(sk, fd, in, off, n);
-		else if (nobody_reads(sk, fd))
-			r = file_to_nobody(sk, fd, in, off, n);
-		else
-			r = file_to_ring(sk, fd, in, off, n);
-		tx_end(sk, fd, r);
-	} while (r == FILE_BY_TCP);
-	return r;
 }

@@ -43,11 +43,11 @@ static bool is_shut(const struct sock *sk, uint8_t bit)
 static bool rx_ready(struct sock *sk)
 {
 	sock_refresh(sk);
-	if (unlikely(is_shut(sk, SHUT_BIT_RD)))
+	if (unlikely(is_shut(sk, SHUT_BIT_RD) || load_rlx(&sk->is_kept)))
 		return true;
 	if (likely(!load_rlx(&shm_w(sk)->rx_tcp)))
 		return ring_rx_ready(&shm_of(sk)->rx);
-	return backlog_bytes(sk) ||
+	return readahead_bytes(sk) ||
 	       (load_acq(&shm_peer(sk)->flags) & SEG_TX_RING &&
 		shm_of(sk)->rx_tcp_left <= 0);
 }
@@ -57,7 +57,7 @@ static bool rx_ready(struct sock *sk)
 static bool tx_ready(struct sock *sk)
 {
 	sock_refresh(sk);
-	if (unlikely(is_shut(sk, SHUT_BIT_WR)))
+	if (unlikely(is_shut(sk, SHUT_BIT_WR) || load_rlx(&sk->is_kept)))
 		return true;
 	if (unlikely(shm_has_fallen_back(sk)))
 		return !shm_is_unsettled(sk);
@@ -70,6 +70,8 @@ static bool tx_ready(struct sock *sk)
 
 HOT int shm_is_ready(struct sock *sk, int dir)
 {
+	if (unlikely(load_rlx(&sk->is_kept))) /* shm_sleep() knows how */
+		return -1;
 	if (dir == DIR_TX)
 		return load_rlx(&shm_w(sk)->tx_ring) ? tx_ready(sk) : -1;
 	sock_refresh(sk);
@@ -101,7 +103,7 @@ static void nap_woke(void *arg)
 	anchor_ask(me->sk, me->fd);
 	if (unlikely(load_rlx(&shm_w(me->sk)->rx_tcp)) && me->dir == DIR_TX &&
 	    !me->is_blind)
-		shm_backlog_fill(me->sk, me->fd, 0);
+		shm_readahead_fill(me->sk, me->fd, 0);
 }
 
 /* Nap until @me's ring is ready or the anchor shows one of @events. */
@@ -379,12 +381,46 @@ static const struct wait_ops by_tcp = { .begin = nobody_told,
 					.sleep = tcp_sleep,
 					.end = nobody_told };
 
+/*
+ * Another holder has stopped inside a call.  It wakes nobody when it goes on.
+ */
+
+static bool kept_is_over(void *arg)
+{
+	struct sock *sk = arg;
+
+	sock_refresh(sk);
+	return !load_rlx(&sk->is_kept);
+}
+
+static void kept_woke(void *arg) {}
+
+static int kept_sleep(struct wait *w, const struct timespec *left)
+{
+	const struct ring_wait *r = ring_of(w);
+
+	return nap(&(struct nap){ .is_over = kept_is_over,
+				  .woke = kept_woke,
+				  .arg = r->sk,
+				  .deadline_ns = r->call->deadline_ns,
+				  .tick_ns = NS_PER_MS,
+				  .restarts = waiter_restarts(r->call) });
+}
+
+static const struct wait_ops by_holder = { .begin = nobody_told,
+					   .look = looks_asleep,
+					   .sleep = kept_sleep,
+					   .end = nobody_told };
+
 int shm_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
+	bool is_kept = load_rlx(&sk->is_kept);
 	bool is_tcp = w->dir == DIR_RX
 			  ? shm_w(sk)->rx_back
 			  : !shm_w(sk)->tx_ring || shm_is_unsettled(sk);
-	struct ring_wait r = { .wait = { .ops = is_tcp ? &by_tcp : &by_ring,
+	struct ring_wait r = { .wait = { .ops = is_kept  ? &by_holder
+						: is_tcp ? &by_tcp
+							 : &by_ring,
 					 .deadline_ns = w->deadline_ns,
 					 .seen = w->seen,
 					 .restarts = waiter_restarts(w) },
@@ -393,7 +429,7 @@ int shm_sleep(struct sock *sk, int fd, const struct call_wait *w)
 			       .call = w };
 	int err = wait_step(&r.wait);
 
-	if (!is_tcp)
+	if (!is_tcp && !is_kept)
 		anchor_clear(sk, fd);
 	return err;
 }

@@ -19,6 +19,7 @@
 #include "proto/tcp/wire.h"
 #include "sock/arena.h"
 #include "sock/errq.h"
+#include "sock/linger.h"
 #include "sock/opt.h"
 #include "tcp/calls.h"
 #include "tcp/export.h"
@@ -56,16 +57,6 @@ static void tell_now(const struct moved *m)
  * There.
  */
 
-/* osfd closes a copy of the descriptor, and does not wait for that. */
-static bool lingers(int fd)
-{
-	struct linger l = { 0 };
-	socklen_t len = sizeof(l);
-
-	return !libc.getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) &&
-	       l.l_onoff && l.l_linger;
-}
-
 /* Options that only the kernel has, on a socket that keeps them. */
 static bool is_special(struct sock *sk, int fd)
 {
@@ -73,7 +64,7 @@ static bool is_special(struct sock *sk, int fd)
 	       sockopt_int(fd, SOL_SOCKET, SO_ZEROCOPY) ||
 	       sockopt_int(fd, SOL_SOCKET, SO_OOBINLINE) ||
 	       sockopt_int(fd, IPPROTO_TCP, TCP_CORK) || sk->w->shut ||
-	       lingers(fd);
+	       linger_s(fd) > 0; /* osfd closes a copy, and does not wait */
 }
 
 /* Before the first byte the peer may still wait for our ACK: see tcp/export.h. */
@@ -311,8 +302,8 @@ static void back(struct sock *sk, int fd, enum osf_reason why, bool rests)
 	else
 		sock_set_mode(sk, SOCK_KERNEL);
 	sock_unlock_both(sk);
-	/* Who sleeps looks at the anchor from now on; an edge that it has had since is not
-	 * to be missed. */
+	/* Threads that sleep look at the anchor from now on.  They must not
+	 * miss an edge that the anchor has had in the meantime. */
 	sock_notify(sk, POLLIN | POLLOUT);
 	errno = saved;
 }

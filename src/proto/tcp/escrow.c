@@ -152,7 +152,8 @@ void escrow_say(struct escrow *e, const struct tcp_numbers *n, uint32_t flags)
 	};
 	store_rlx(&h->tsval, n->tsval);
 	store_rel(&h->which, next);
-	/* It is read after our death alone.  What follows must not come before it, either:
-	 * the other copy and the bytes that are acknowledged may be overwritten now. */
+	/* osfd reads this only after our death.  What follows must still not
+	 * come before it, because from now on the other copy and the
+	 * acknowledged bytes may be overwritten. */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 }

@@ -64,7 +64,8 @@ static ssize_t recv_locked(struct moved *m, const struct iovec *iov, size_t n,
 	ssize_t r = copy_out(m->c, discards ? NULL : &at, want);
 	if (r > 0 && !(flags & MSG_PEEK)) {
 		tcp_consume(m->c, (uint32_t)r, wire_now());
-		/* An ACK that is delayed needs a turn at the right time. */
+		/* A delayed ACK needs a turn at the right time, and perhaps no
+		 * thread makes one. */
 		if (unlikely(!grant_acknowledges(m)))
 			moved_hurry(m);
 		m->rx_bytes += (uint64_t)r;
@@ -162,9 +163,10 @@ static ssize_t send_locked(struct moved *m, const struct iovec *iov, size_t n,
 }
 
 /*
- * Bytes that do not leave now would leave when an ACK arrives or a timer expires, and only
- * if the program then makes a call or sleeps in one.  The kernel needs no such luck.  Without
- * an osfd they wait for that, or for the next osfd.
+ * Bytes that do not leave now would leave when an ACK arrives or a timer
+ * expires, but only if the program then makes a call or sleeps in one.  The
+ * kernel sends them in any case, so the connection goes back to it.  Without an
+ * osfd the bytes wait for that call, or for the next osfd.
  */
 static bool is_left(struct moved *m, ssize_t r)
 {

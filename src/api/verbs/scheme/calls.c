@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/verbs/scheme/calls.c - the exported calls: the driver's, and what is the
- *                            library's in each object
+ * api/verbs/scheme/calls.c - the exported calls: each calls the driver, and fills in
+ *                            the members of its objects that the library owns
  */
 #include "api/verbs/scheme/scheme.h"
 

@@ -2,9 +2,10 @@
 /*
  * api/verbs/scheme/calls_ex.c - the calls of generation 1
  *
- * Each refuses what the library does not know, clears outputs as far as the
- * program's size reaches, and calls the driver.  A driver without the call gets
- * the call from before, as far as that can do what was asked.
+ * Each call refuses what the library does not know, clears the outputs as far
+ * as the program's structure reaches, and calls the driver.  For a driver that
+ * lacks the call, the library makes the older call, if that can do what the
+ * program asked for.
  */
 #include <errno.h>
 #include <string.h>

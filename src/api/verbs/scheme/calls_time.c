@@ -2,8 +2,8 @@
 /*
  * api/verbs/scheme/calls_time.c - generation 2: time stamps
  *
- * One new call, and what it means for the calls of generation 1 that their
- * structures have grown.
+ * This generation adds one call, and it adds fields to the structures of
+ * generation 1.  So it also changes what the calls of generation 1 do.
  */
 #include <errno.h>
 #include <string.h>

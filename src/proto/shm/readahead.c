@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/backlog.c - bytes of TCP that nobody has read yet
+ * proto/shm/readahead.c - bytes of TCP that nobody has read yet
  *
- *     TCP, up to the peer's K  ->  backlog  ->  rx.c
+ *     TCP, up to the peer's K  ->  readahead  ->  rx.c
  *
  * After an upgrade the peer's stream continues in the ring, but what it sent
  * by TCP before stays in the kernel until the program reads it.  If the
  * program does not read for a while, TCP's window stays closed.  Then neither
  * a doorbell nor the FIN of a killed peer arrives, and a thread that waits for
  * room in the ring waits for ever.  So a thread that is about to sleep takes
- * these bytes out of the kernel.  K bounds them, or BACKLOG_MAX while K is
+ * these bytes out of the kernel.  K bounds them, or READAHEAD_MAX while K is
  * unknown.
  *
  * Children forked later share this memory, and the positions in it.  If
@@ -28,25 +28,25 @@
 
 static bool has_memory(struct sock *sk)
 {
-	if (shm_of(sk)->backlog)
+	if (shm_of(sk)->readahead)
 		return true;
 	if (sock_procs(sk) > 1)
 		return false;
-	void *map = mmap(NULL, BACKLOG_MAX, PROT_READ | PROT_WRITE,
+	void *map = mmap(NULL, READAHEAD_MAX, PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (map == MAP_FAILED)
 		return false;
-	madvise(map, BACKLOG_MAX, MADV_DONTDUMP);
-	shm_of(sk)->backlog = map;
+	madvise(map, READAHEAD_MAX, MADV_DONTDUMP);
+	shm_of(sk)->readahead = map;
 	return true;
 }
 
-void backlog_free(struct sock *sk)
+void readahead_free(struct sock *sk)
 {
-	if (shm_of(sk)->backlog)
-		munmap(shm_of(sk)->backlog, BACKLOG_MAX);
-	shm_of(sk)->backlog = NULL;
-	shm_of(sk)->backlog_pos = shm_of(sk)->backlog_end = 0;
+	if (shm_of(sk)->readahead)
+		munmap(shm_of(sk)->readahead, READAHEAD_MAX);
+	shm_of(sk)->readahead = NULL;
+	shm_of(sk)->readahead_pos = shm_of(sk)->readahead_end = 0;
 }
 
 /*
@@ -57,7 +57,7 @@ void backlog_free(struct sock *sk)
  */
 static ssize_t take(struct sock *sk, int fd, size_t max, bool known)
 {
-	uint8_t *to = shm_of(sk)->backlog + shm_of(sk)->backlog_end;
+	uint8_t *to = shm_of(sk)->readahead + shm_of(sk)->readahead_end;
 	ssize_t r =
 	    nocancel_recv(fd, to, max, MSG_DONTWAIT | (known ? 0 : MSG_PEEK));
 
@@ -71,16 +71,17 @@ static ssize_t take(struct sock *sk, int fd, size_t max, bool known)
 	return r < 0 ? -errno : r;
 }
 
-void backlog_fill_locked(struct sock *sk, int fd)
+void readahead_fill_locked(struct sock *sk, int fd)
 {
 	while (sock_mode(sk) == SOCK_SHM && shm_w(sk)->rx_tcp) {
 		bool known = shm_rx_is_known(sk);
 
 		if (known && shm_of(sk)->rx_tcp_left < 0)
 			return; /* a liar: whoever reads will say so */
-		if (shm_of(sk)->backlog_pos == shm_of(sk)->backlog_end)
-			shm_of(sk)->backlog_pos = shm_of(sk)->backlog_end = 0;
-		size_t max = BACKLOG_MAX - shm_of(sk)->backlog_end;
+		if (shm_of(sk)->readahead_pos == shm_of(sk)->readahead_end)
+			shm_of(sk)->readahead_pos = shm_of(sk)->readahead_end =
+			    0;
+		size_t max = READAHEAD_MAX - shm_of(sk)->readahead_end;
 		if (known)
 			max = MIN(max, (size_t)shm_of(sk)->rx_tcp_left);
 		if (!max || !has_memory(sk))
@@ -91,8 +92,8 @@ void backlog_fill_locked(struct sock *sk, int fd)
 				anchor_note(sk, (int)-r);
 			return;
 		}
-		store_rlx(&shm_of(sk)->backlog_end,
-			  shm_of(sk)->backlog_end + (uint32_t)r);
+		store_rlx(&shm_of(sk)->readahead_end,
+			  shm_of(sk)->readahead_end + (uint32_t)r);
 		shm_of(sk)->rx_tcp_base += (uint64_t)r;
 		shm_of(sk)->rx_tcp_left -= known ? r : 0;
 	}
@@ -106,7 +107,7 @@ static bool others_wait(const struct sock *sk, uint32_t n_own)
 	       n_own;
 }
 
-COLD void shm_backlog_fill(struct sock *sk, int fd, uint32_t n_own)
+COLD void shm_readahead_fill(struct sock *sk, int fd, uint32_t n_own)
 {
 	int saved = errno, n = 0;
 
@@ -118,24 +119,25 @@ COLD void shm_backlog_fill(struct sock *sk, int fd, uint32_t n_own)
 	}
 	sock_lock_rx(sk);
 	if (!others_wait(sk, n_own))
-		backlog_fill_locked(sk, fd);
+		readahead_fill_locked(sk, fd);
 	sock_unlock_rx(sk);
 	errno = saved;
 }
 
-size_t backlog_read(struct sock *sk, struct iov_cursor *c, size_t want,
-		    int flags)
+size_t readahead_read(struct sock *sk, struct iov_cursor *c, size_t want,
+		      int flags)
 {
-	size_t n = MIN(want, (size_t)backlog_bytes(sk));
+	size_t n = MIN(want, (size_t)readahead_bytes(sk));
 
 	if (flags & MSG_TRUNC)
 		cursor_skip(c, n);
 	else
-		cursor_put(c, shm_of(sk)->backlog + shm_of(sk)->backlog_pos, n);
+		cursor_put(c, shm_of(sk)->readahead + shm_of(sk)->readahead_pos,
+			   n);
 	if (flags & MSG_PEEK)
 		return n;
-	store_rlx(&shm_of(sk)->backlog_pos,
-		  shm_of(sk)->backlog_pos + (uint32_t)n);
+	store_rlx(&shm_of(sk)->readahead_pos,
+		  shm_of(sk)->readahead_pos + (uint32_t)n);
 	count(&sk->st->rx_bytes_inet, n);
 	return n;
 }

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* ops/advance.c - see ops/advance.h */
+#include "base/fds.h"
+#include "base/gate.h"
+#include "ops/advance.h"
+#include "ops/ops.h"
+#include "ops/port.h"
+#include "proto/shm/shm.h"
+#include "sock/arena.h"
+#include "sock/shared.h"
+
+/* How often we repeat a proposal, or a search for one, before we give up; the
+ * distance doubles each time. */
+#define LOOKS_MAX 12u
+#define LOOKS_UNANSWERED 6u /* after so many it is worth to know why */
+#define EAGER_LOOKS 64u /* asked for at once: then looking is cheap enough */
+
+void ops_start_counting(struct sock *sk)
+{
+	if (!shm_config.upgrade_turns)
+		sk->flags |= SOCK_F_EAGER;
+	sk->pingpongs_next =
+	    sk->flags & SOCK_F_EAGER ? 0 : shm_config.upgrade_turns;
+	sk->bytes_next =
+	    sk->flags & SOCK_F_EAGER ? 0 : shm_config.upgrade_bytes;
+	sock_set_reason(sk, OSF_REASON_YOUNG);
+	sk->st->proto = OSF_PROTO_INET;
+}
+
+/* The next milestone after a look that found nothing; false: no more. */
+static bool look_again(struct sock *sk)
+{
+	uint64_t bytes =
+	    load_rlx(&sk->st->rx_bytes_inet) + load_rlx(&sk->st->tx_bytes_inet);
+	uint32_t turns = load_rlx(&sk->pingpongs);
+	unsigned n = fetch_add(&sk->n_attempts, 1) + 1;
+
+	if (load_rlx(&sk->flags) & SOCK_F_EAGER && n < EAGER_LOOKS) {
+		store_rlx(&sk->pingpongs_next, turns + (n > 8));
+		store_rlx(&sk->bytes_next,
+			  n > 8 ? bytes + bytes / 4 + 1024 : 0);
+		return true;
+	}
+	if (n >= LOOKS_MAX +
+		     (load_rlx(&sk->flags) & SOCK_F_EAGER ? EAGER_LOOKS : 0u))
+		return false;
+	/* After its proposal the connecting side looks often at first: the
+	 * accept comes with the next response. */
+	bool proposed = load_rlx(&shm_of(sk)->proposal_fd) > 0;
+	store_rlx(&sk->pingpongs_next,
+		  proposed && n < 4 ? turns + 1 : turns * 2 + 1);
+	store_rlx(&sk->bytes_next, proposed && n < 4
+				       ? bytes + shm_config.upgrade_bytes / 2
+				       : bytes * 2 + shm_config.upgrade_bytes);
+	return true;
+}
+
+static void look_as_opener(struct sock *sk, int fd)
+{
+	if (shm_of(sk)->proposal_fd > 0) {
+		shm_proposal_advance(sk, fd);
+		return;
+	}
+	ops_note_local(sk, fd);
+	shm_propose(sk, fd); /* a wrong guess about the peer costs more */
+}
+
+static void look_as_acceptor(struct sock *sk, int fd)
+{
+	if (!load_rlx(&sk->n_attempts))
+		ops_note_local(sk, fd); /* the listener's may be 0.0.0.0 */
+	shm_accept(sk, fd);
+}
+
+/* Asked seldom: the answer takes milliseconds. */
+static bool is_sole(const struct sock *sk, int fd)
+{
+	uint32_t n = load_rlx(&sk->n_attempts);
+
+	return !(n & (n - 1)) && fds_is_sole(fd);
+}
+
+static enum osf_reason why_alone(const struct sock *sk, int fd)
+{
+	return sock_procs(sk) > 1 ? OSF_REASON_SHARED : shm_why_alone(sk, fd);
+}
+
+/* The reason is no longer that the socket is young. */
+static void note_unanswered(struct sock *sk, int fd)
+{
+	if (!sock_start_moving(sk))
+		return;
+	sock_set_reason(sk, why_alone(sk, fd));
+	sock_set_mode(sk, SOCK_YOUNG);
+}
+
+void ops_advance(struct sock *sk, int fd)
+{
+	INSIDE_GATE();
+	sock_unshare(sk);
+	if (load_rlx(&sk->w->stays)) { /* another process has pinned it */
+		store_rlx(&sk->pingpongs_next, UINT32_MAX);
+		store_rlx(&sk->bytes_next, UINT64_MAX);
+		return;
+	}
+	if (!sock_start_moving(sk)) {
+		/* A thread is inside a call: try again soon. */
+		if (!look_again(sk))
+			store_rlx(&sk->pingpongs_next, UINT32_MAX);
+		return;
+	}
+	/* The connection stays with the kernel until the other processes have
+	 * let go of the socket.  They may have done so just now, but a page
+	 * that is still there knows nothing of shared memory. */
+	if (sock_procs(sk) > 1 || sk->page || (sk->adopted && !is_sole(sk, fd)))
+		sock_set_mode(sk, SOCK_YOUNG);
+	else if (sk->flags & SOCK_F_PORT)
+		return port_look(sk, fd);
+	else if (sk->flags & SOCK_F_ACTIVE)
+		look_as_opener(sk, fd);
+	else
+		look_as_acceptor(sk, fd);
+	if (sock_mode(sk) != SOCK_YOUNG)
+		return;
+	if (load_rlx(&sk->n_attempts) + 1 == LOOKS_UNANSWERED)
+		note_unanswered(sk, fd);
+	if (!look_again(sk) && sock_start_moving(sk)) {
+		if (shm_of(sk)->proposal_fd > 0)
+			count(&arena_totals()->n_proposals_expired, 1);
+		shm_proposal_close(sk, fd);
+		ops_to_kernel(sk, why_alone(sk, fd));
+	}
+}

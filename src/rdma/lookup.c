@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/lookup.c - whose is a name to which nobody can connect?
+ *
+ * Anyone may connect to the unix socket of a block of QP numbers, and fill its backlog.
+ * Then the kernel's list of unix sockets says which inode has the name, and /proc/PID/fd
+ * which process has that inode.
+ *
+ *     /proc/net/unix -> inode -> /proc/PID/fd of processes that we may share memory with
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "proto/shm/trust.h"
+#include "rdma/lookup.h"
+#include "rdma/self.h"
+
+#define LISTENS 0x10000u /* __SO_ACCEPTCON */
+
+/* The inode of the socket that listens at @block's name; 0: there is none. */
+static unsigned long inode_of(uint32_t block)
+{
+	FILE *f = fopen("/proc/net/unix", "re");
+	char line[512], want[32];
+	unsigned long inode = 0;
+
+	snprintf(want, sizeof(want), "@osf-rdma/%u", block);
+	while (f && !inode && fgets(line, sizeof(line), f)) {
+		unsigned flags;
+		unsigned long n;
+		char name[128];
+
+		if (sscanf(line, "%*s %*s %*s %x %*s %*s %lu %127s", &flags, &n,
+			   name) == 3 &&
+		    flags & LISTENS && !strcmp(name, want))
+			inode = n;
+	}
+	if (f)
+		fclose(f);
+	return inode;
+}
+
+/* Has the process whose /proc/PID/fd is @path a socket of this inode? */
+static bool holds(const char *path, unsigned long inode)
+{
+	char want[48], target[48];
+	bool found = false;
+	DIR *dir = opendir(path);
+
+	snprintf(want, sizeof(want), "socket:[%lu]", inode);
+	for (struct dirent *e; dir && !found && (e = readdir(dir));) {
+		ssize_t n = readlinkat(dirfd(dir), e->d_name, target,
+				       sizeof(target) - 1);
+
+		target[n > 0 ? n : 0] = '\0';
+		found = !strcmp(target, want);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* A process of ours, in our user namespace. */
+static bool is_trusted(const char *pid)
+{
+	char path[64], theirs[64], ours[64];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/proc/%.16s", pid);
+	if (stat(path, &st) || !trust_allows(st.st_uid))
+		return false;
+	snprintf(path, sizeof(path), "/proc/%.16s/ns/user", pid);
+	ssize_t n = readlink(path, theirs, sizeof(theirs));
+	return n > 0 &&
+	       readlink("/proc/self/ns/user", ours, sizeof(ours)) == n &&
+	       !memcmp(theirs, ours, (size_t)n);
+}
+
+bool lookup_holds(int pid, uint32_t block)
+{
+	unsigned long inode = inode_of(block);
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", pid);
+	return inode && holds(path, inode);
+}
+
+int lookup_owner(uint32_t block)
+{
+	unsigned long inode = inode_of(block);
+	DIR *dir = inode ? opendir("/proc") : NULL;
+	int found = -ENOENT;
+
+	for (struct dirent *e; dir && found < 0 && (e = readdir(dir));) {
+		char path[64];
+
+		if (!isdigit((unsigned char)*e->d_name) ||
+		    !is_trusted(e->d_name))
+			continue;
+		snprintf(path, sizeof(path), "/proc/%.16s/fd", e->d_name);
+		if (holds(path, inode))
+			found = atoi(e->d_name);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/serve.c - requests of an initiator that may not reach our memory
+ *
+ *     the peer's ring -> MSG_WRITE, MSG_READ, MSG_ATOMIC -> serve() -> our memory
+ *                                    the ring of replies <-
+ *
+ * The keys are looked up here again, whatever the initiator has found.  Our own memory is
+ * copied by the same system calls that are refused to others: where the program has unmapped
+ * what it has registered they fail, and a copy would end the process.
+ *
+ * Runs in a thread that polls, or in the helper; the caller holds the queue pair's lock.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "rdma/serve.h"
+
+#define LOCK_WAIT_NS NS_PER_S
+
+uint64_t msg_end(const struct x_msg *m, uint64_t pos)
+{
+	return pos + sizeof(*m) +
+	       (m->length + RING_LINE - 1) / RING_LINE * RING_LINE;
+}
+
+bool reply_header(const struct remote *r, uint64_t pos, struct x_msg *m,
+		  bool *is_lie)
+{
+	uint64_t head = load_acq(&r->x->reply_head); /* E1 */
+
+	if (head == pos)
+		return false;
+	memcpy(m, r->reply + (pos & (REPLY_SIZE - 1)), sizeof(*m));
+	*is_lie = head < pos || head - pos > REPLY_SIZE || head % RING_LINE ||
+		  m->op != MSG_REPLY || m->length > FRAGMENT ||
+		  m->length + sizeof(*m) > head - pos;
+	return !*is_lie;
+}
+
+void reply_read(const struct remote *r, uint64_t pos, void *to, size_t n)
+{
+	size_t at = pos & (REPLY_SIZE - 1), first = MIN(n, REPLY_SIZE - at);
+
+	memcpy(to, r->reply + at, first);
+	memcpy((uint8_t *)to + first, r->reply, n - first);
+}
+
+/* The two parts of @n bytes at @pos of a ring. */
+static void ring_parts(const uint8_t *ring, size_t size, uint64_t pos, size_t n,
+		       struct iovec *iov)
+{
+	size_t at = pos & (size - 1), first = MIN(n, size - at);
+
+	iov[0] = (struct iovec){ (void *)(ring + at), first };
+	iov[1] = (struct iovec){ (void *)ring, n - first };
+}
+
+/* Between two parts of a ring and our own memory. */
+static bool copy_own(const struct iovec *ring, uint64_t addr, size_t n,
+		     bool is_write)
+{
+	uint8_t *mine = (uint8_t *)(uintptr_t)addr;
+	struct iovec there = { mine, n };
+	int saved = errno;
+	ssize_t got = is_write
+			  ? process_vm_writev(getpid(), ring, 2, &there, 1, 0)
+			  : process_vm_readv(getpid(), ring, 2, &there, 1, 0);
+	bool is_refused = got < 0 && (errno == EPERM || errno == ENOSYS);
+
+	errno = saved;
+	for (int i = 0; is_refused && i < 2; mine += ring[i++].iov_len)
+		memcpy(is_write ? mine : ring[i].iov_base,
+		       is_write ? ring[i].iov_base : mine, ring[i].iov_len);
+	return is_refused || got == (ssize_t)n;
+}
+
+static uint64_t find(const struct qp *qp, const struct x_msg *m, uint64_t n,
+		     uint32_t access)
+{
+	if (!(qp->attr.qp_access_flags & access))
+		return 0;
+	return mr_remote(self_current->dir, qp->qp.pd->handle, m->qkey, m->addr,
+			 n, access);
+}
+
+static bool reply_fits(struct qp *qp, uint32_t length)
+{
+	const struct x_qp *x = qp->remote.x;
+	uint64_t tail = load_acq(&x->reply_tail), head = qp->reply_head;
+
+	if (load_rlx(&x->src_gen) != qp->x->gen)
+		tail = 0;
+	if (tail > head || head - tail > REPLY_SIZE || tail % RING_LINE) {
+		qp->peer_lies = true;
+		return false;
+	}
+	return sizeof(struct x_msg) + length + RING_LINE <=
+	       REPLY_SIZE - (head - tail);
+}
+
+/* @m with the bytes at @addr of our memory, if it has any. */
+static bool reply_put(struct qp *qp, const struct x_msg *m, uint64_t addr)
+{
+	uint8_t *ring = qp->reply;
+	struct iovec iov[2];
+
+	memcpy(ring + (qp->reply_head & (REPLY_SIZE - 1)), m, sizeof(*m));
+	ring_parts(ring, REPLY_SIZE, qp->reply_head + sizeof(*m), m->length,
+		   iov);
+	if (m->length && !copy_own(iov, addr, m->length, false))
+		return false;
+	qp->reply_head = msg_end(m, qp->reply_head);
+	store_rel(&qp->x->reply_head, qp->reply_head); /* E1 */
+	remote_ring(&qp->remote, BELL_SEND, true);
+	return true;
+}
+
+/* Refused: the initiator hears why, and this queue pair ends. */
+static bool refuse(struct qp *qp)
+{
+	const struct x_msg m = { .op = MSG_REPLY,
+				 .flags = MSG_LAST,
+				 .imm = IBV_WC_REM_ACCESS_ERR };
+
+	if (qp->init.qp_type == IBV_QPT_UC)
+		return true; /* dropped */
+	reply_put(qp, &m, 0);
+	event_add(ctx_of(qp->qp.context), IBV_EVENT_QP_ACCESS_ERR, qp);
+	qp_fail(qp);
+	return true;
+}
+
+static bool serve_write(struct qp *qp, const struct remote *r,
+			const struct x_msg *m, uint64_t pos)
+{
+	const struct x_msg done = { .op = MSG_REPLY, .flags = MSG_LAST };
+	uint64_t addr = find(qp, m, m->length, IBV_ACCESS_REMOTE_WRITE);
+	struct iovec iov[2];
+
+	ring_parts(r->ring, r->ring_size, pos + sizeof(*m), m->length, iov);
+	if (!addr || !copy_own(iov, addr, m->length, true))
+		return refuse(qp);
+	if (m->flags & MSG_LAST && qp->init.qp_type != IBV_QPT_UC)
+		reply_put(qp, &done, 0);
+	return true;
+}
+
+static bool serve_read(struct qp *qp, const struct x_msg *m)
+{
+	while (qp->served < m->total) {
+		struct x_msg part = { .op = MSG_REPLY,
+				      .length = MIN(m->total - qp->served,
+						    FRAGMENT) };
+		uint64_t addr = find(qp, m, m->total, IBV_ACCESS_REMOTE_READ);
+
+		if (!reply_fits(qp, part.length))
+			return false;
+		if (qp->served + part.length == m->total)
+			part.flags = MSG_LAST;
+		if (!addr || !reply_put(qp, &part, addr + qp->served))
+			return refuse(qp);
+		qp->served += part.length;
+	}
+	qp->served = 0;
+	return true;
+}
+
+/* Those who can reach our memory hold the same lock meanwhile (reach.c). */
+static bool lock_own(struct qp *qp, bool *is_over)
+{
+	int saved = errno;
+	uint64_t now = now_ns();
+	bool is_mine = !flock(self_current->flock_fd, LOCK_EX | LOCK_NB);
+
+	errno = saved;
+	if (is_mine || !qp->served_ns)
+		qp->served_ns = is_mine ? 0 : now;
+	*is_over = !is_mine && now - qp->served_ns > LOCK_WAIT_NS;
+	return is_mine;
+}
+
+static bool serve_atomic(struct qp *qp, const struct remote *r,
+			 const struct x_msg *m, uint64_t pos)
+{
+	static struct lock one; /* a thread: they share the descriptor */
+	struct x_msg done = { .op = MSG_REPLY, .flags = MSG_LAST, .length = 8 };
+	uint64_t addr = find(qp, m, 8, IBV_ACCESS_REMOTE_ATOMIC);
+	uint64_t operands[2], was = 0, new;
+	struct iovec here[2] = { { &was, sizeof(was) }, { NULL, 0 } };
+	bool is_over;
+	GUARD(&one);
+
+	if (!addr || addr % 8 || m->length != sizeof(operands))
+		return refuse(qp);
+	if (!lock_own(qp, &is_over))
+		return is_over ? refuse(qp) : false;
+	memcpy(operands, r->ring + ((pos + sizeof(*m)) & (r->ring_size - 1)),
+	       sizeof(operands));
+	bool is_good = copy_own(here, addr, sizeof(was), false);
+	new = m->imm ? operands[1] : was + operands[0];
+	here[0].iov_base = &new;
+	if (is_good && (!m->imm || was == operands[0]))
+		is_good = copy_own(here, addr, sizeof(new), true);
+	flock(self_current->flock_fd, LOCK_UN);
+	return is_good ? reply_put(qp, &done, (uintptr_t)&was) : refuse(qp);
+}
+
+bool serve(struct qp *qp, const struct remote *r, const struct x_msg *m,
+	   uint64_t pos)
+{
+	bool is_uc = qp->init.qp_type == IBV_QPT_UC, is_over;
+
+	helper_start();
+	if (is_uc && m->op != MSG_WRITE) {
+		qp_fail(qp);
+		return true;
+	}
+	if (!is_uc && !reply_fits(qp, MSG_LAST)) {
+		if (qp->peer_lies)
+			qp_fail(qp);
+		return qp->peer_lies;
+	}
+	is_over = m->op == MSG_WRITE  ? serve_write(qp, r, m, pos)
+		  : m->op == MSG_READ ? serve_read(qp, m)
+				      : serve_atomic(qp, r, m, pos);
+	qp->is_serving = !is_over;
+	return is_over;
+}

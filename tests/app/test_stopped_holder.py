@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+tests/app/test_stopped_holder.py - one of two processes that hold a connection is stopped,
+sometimes in the middle of a call; the other makes calls that may not block
+
+    test_stopped_holder.py [STOPS]
+
+A parent connects and forks.  The child receives, or sends, as fast as it can, and is stopped at
+random moments.  Meanwhile the parent receives and sends without blocking.  Each call returns
+soon: with bytes, or with EAGAIN if the child has stopped inside the kernel's or osf's part of a
+call.  Then the child goes on, and ends.  Nothing is lost, doubled or reset, however long the
+child was stopped, and an edge-triggered epoll set of the parent tells of the rest.
+"""
+import array
+import mmap
+import os
+import random
+import select
+import signal
+import socket
+import sys
+import time
+
+import harness
+import timed
+
+STOPS = 15
+LONG_S = 2.5  # once, for a child that has stopped inside a call
+TRIES = 8
+PIECE = 128 * 1024
+LINES = 1000000  # more than a child sends
+BLOCK = 8192  # numbers of eight bytes
+MINE = b"\xff" * 100  # no digit
+LATEST_S = 0.003
+BOUND_S = 0.1  # of a call that may not block, less what it waited for a core
+PATIENCE_S = 20
+
+
+def lines(start, n):
+    return b"".join(b"%09d\n" % i for i in range(start, start + n))
+
+
+# --- the far end ---
+
+def numbers(start, n):
+    part = array.array("Q", range(start, start + n))
+    part.byteswap()
+    return part.tobytes()
+
+
+def send_stream(conn):
+    at = 0
+    while True:
+        conn.sendall(numbers(at, BLOCK))
+        at += BLOCK
+
+
+def check_stream(conn):
+    """Lines of digits without a gap, and the other process's bytes anywhere between."""
+    got = b"".join(iter(lambda: conn.recv(1 << 20), b""))
+    digits = got.translate(None, b"\xff")
+    right = lines(0, len(digits) // 10 + 1).startswith(digits)
+    conn.sendall(b"%s %d" % (b"right" if right else b"wrong", len(got) - len(digits)))
+
+
+def far(port):
+    listener = socket.create_server(("127.0.0.1", port), backlog=64)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        conn = listener.accept()[0]
+        if os.fork():
+            conn.close()
+            continue
+        try:
+            for _ in range(20):
+                conn.send(conn.recv(1))
+            check_stream(conn) if conn.recv(1) == b"s" else send_stream(conn)
+        except OSError:
+            pass
+        os._exit(0)
+
+
+# --- the two holders ---
+
+def place_of(data):
+    """Where in the stream of numbers @data begins."""
+    for skip in range(8):
+        at = int.from_bytes(data[skip:skip + 8], "big") * 8 - skip
+        if at >= 0 and numbers(at // 8, len(data) // 8 + 2)[at % 8:][:len(data)] == data:
+            return at
+    raise SystemExit("bytes that nobody has sent: %r" % data[:32])
+
+
+class Parts:
+    """What a process has received."""
+
+    def __init__(self):
+        self.parts = []
+
+    def add(self, data):
+        self.parts.append((place_of(data), len(data)))
+
+
+def child(conn, way, some, is_over, out):
+    """Until somebody sets @is_over, between two calls."""
+    at, mine, got = 0, Parts(), []
+    while not is_over[0]:
+        if way == b"r":
+            got.append(conn.recv(PIECE))
+        elif at + PIECE < len(some):
+            at += conn.send(some[at:at + PIECE])
+    for data in got:
+        mine.add(data)
+    with os.fdopen(out, "w") as f:
+        f.write(repr(mine.parts) + "\n")
+    os._exit(0)
+
+
+def meanwhile(conn, way, calls, mine):
+    """Return: has a call been refused?"""
+    refused = False
+    for _ in range(TRIES):
+        if way == b"r":
+            got = calls(conn.recv, PIECE, socket.MSG_DONTWAIT)
+            if got == b"":
+                raise SystemExit("the connection ended")
+            if got:
+                mine.add(got)
+        else:
+            got = calls(conn.send, MINE, socket.MSG_DONTWAIT)
+            if got == b"":
+                raise SystemExit("the connection was reset")
+            mine.parts.append(got or 0)
+        refused |= got is None
+        calls(select.select, [conn], [conn], [], 0)
+    return refused
+
+
+def check_parts(parts):
+    """No gap, and nothing twice."""
+    parts.sort()
+    for (at, n), (behind, _) in zip(parts, parts[1:]):
+        if at + n != behind:
+            raise SystemExit("%d bytes at %d, then %d" % (n, at, behind))
+
+
+def check_rest(conn, way, mine, theirs, refused):
+    conn.settimeout(PATIENCE_S)  # which is O_NONBLOCK, for both
+    if way == b"s":
+        conn.shutdown(socket.SHUT_WR)
+        return conn.recv(100).decode() == "right %d" % sum(mine.parts)
+    with select.epoll() as edges:
+        edges.register(conn, select.EPOLLIN | select.EPOLLET)
+        if not edges.poll(PATIENCE_S):
+            raise SystemExit("no edge, refused: %s" % refused)
+    mine.add(conn.recv(PIECE))
+    check_parts(mine.parts + theirs)
+    return True
+
+
+def one(port, way, some, rng, calls, is_long):
+    """Return: was the child stopped inside a call?"""
+    conn = socket.create_connection(("127.0.0.1", port))
+    for _ in range(20):
+        conn.send(b"x")
+        conn.recv(1)
+    conn.send(way)
+    is_over = mmap.mmap(-1, 4096)
+    their_out, their_in = os.pipe()
+    pid = os.fork()
+    if not pid:
+        child(conn, way, some, is_over, their_in)
+    os.close(their_in)
+    mine = Parts()
+    time.sleep(rng.uniform(0.0005, LATEST_S))  # the attack's moment, not a wait
+    os.kill(pid, signal.SIGSTOP)
+    os.waitpid(pid, os.WUNTRACED)
+    refused = meanwhile(conn, way, calls, mine)
+    until = time.monotonic() + LONG_S
+    while refused and is_long and time.monotonic() < until:
+        meanwhile(conn, way, calls, mine)
+    is_over[0] = 1
+    os.kill(pid, signal.SIGCONT)
+    with os.fdopen(their_out) as f:
+        theirs = eval(f.read())
+    if os.waitpid(pid, 0)[1]:
+        raise SystemExit("the child failed")
+    if not check_rest(conn, way, mine, theirs, refused):
+        raise SystemExit("the far end got other bytes")
+    conn.close()
+    return refused
+
+
+def holders(port, stops):
+    rng = random.Random(int(os.environ.get("OSF_TEST_SEED") or 1))
+    calls = timed.Calls()
+    some = memoryview(lines(0, LINES))
+    for way in (b"r", b"s"):
+        n_inside = 0
+        for _ in range(stops):
+            n_inside += one(port, way, some, rng, calls, not n_inside)
+        print("%s: %d stops, %d calls refused; the longest call %.1f ms" %
+              (way.decode(), stops, n_inside, calls.longest_s * 1000), flush=True)
+    if calls.longest_s > BOUND_S:
+        raise SystemExit("%s took too long" % calls.of)
+
+
+def main():
+    run = harness.Run(__file__)
+    port = harness.free_port()
+    stops = sys.argv[1] if len(sys.argv) > 1 else STOPS
+    script = os.path.abspath(__file__)
+    run.start([sys.executable, script, "far", port], eager=True)
+    run.wait_port(port)
+    print(run.python(script, "holders", port, stops, eager=True, timeout=90), end="")
+    if not run.is_kernel:
+        total = harness.sum_stats(harness.read_stats(run.stats))
+        run.need(total["n_upgraded"] and not total["n_broken"],
+                 "%d upgraded, %d broken" % (total["n_upgraded"], total["n_broken"]))
+    run.done()
+
+
+if sys.argv[1:2] == ["far"]:
+    far(int(sys.argv[2]))
+elif sys.argv[1:2] == ["holders"]:
+    holders(int(sys.argv[2]), int(sys.argv[3]))
+else:
+    main()

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/fuzz/fuzz_rdma.c - a queue pair whose peer lies: any bytes in the memory that the
+ * core of the RDMA device reads of others
+ *
+ *     first bytes -> what the peer's memory says of itself      remote_open()
+ *     then a script of steps:
+ *       a header or a word, written into the peer's ring or state
+ *       our receives, sends, writes, reads and atomic operations
+ *       polls                                                    rx_run(), tx_run()
+ *       a greeting of a sender of datagrams, on our socket       ud_accept()
+ *
+ * The peer has a number of this process's own, so all of it is read as another process's
+ * would be.  Its memory is a mapping of its own size, beyond which nothing may be read.
+ *
+ * Besides not crashing, this holds:
+ *   I1  no byte outside the memory that we have registered changes
+ *   I2  each completion is of a request that was posted, and each comes once at most
+ *   I3  a pair that is healthy still works, on the same completion queue
+ */
+#include <assert.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/libc.h"
+#include "rdma/extended.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define BUF 4096u
+#define EDGE 256u
+#define FAKE_RING (FRAGMENT * 2)
+#define FAKE_RECV 4u
+#define N_WR 32u
+#define HEALTHY UINT64_C(1000000)
+
+static struct ibv_context context;
+static struct ctx *ctx;
+static struct ibv_pd *pd;
+static struct ibv_cq *cq;
+static struct ibv_mr *mr;
+static uint8_t memory[EDGE + BUF + EDGE];
+static struct ibv_qp *good[2];
+
+static struct {
+	const uint8_t *at, *end;
+} script;
+
+/* The peer: number, memory, and what is posted to us. */
+static struct {
+	int index, fd;
+	size_t bytes;
+	struct x_qp *x;
+} fake;
+static uint8_t posted[2 * N_WR]; /* 1: posted, 2: complete */
+static uint32_t n_posted;
+
+static uint32_t take(size_t n)
+{
+	uint32_t value = 0;
+
+	for (size_t i = 0; i < n && script.at < script.end; i++)
+		value |= (uint32_t)*script.at++ << (8 * i);
+	return value;
+}
+
+static int init_qp(struct ibv_qp *qp, enum ibv_qp_type type)
+{
+	bool is_ud = type == IBV_QPT_UD;
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT,
+				 .port_num = 1,
+				 .qkey = 1,
+				 .qp_access_flags = IBV_ACCESS_REMOTE_WRITE |
+						    IBV_ACCESS_REMOTE_READ |
+						    IBV_ACCESS_REMOTE_ATOMIC };
+
+	return rdma_modify_qp(qp, &a,
+			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				  (is_ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
+}
+
+static void connect_qp(struct ibv_qp *qp, uint32_t to, enum ibv_qp_type type)
+{
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_RTR,
+				 .path_mtu = IBV_MTU_1024,
+				 .dest_qp_num = to,
+				 .max_dest_rd_atomic = 1,
+				 .min_rnr_timer = 1,
+				 .ah_attr = { .is_global = 1, .port_num = 1 } };
+	int mask =
+	    IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	int reliable = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	int sends = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		    IBV_QP_MAX_QP_RD_ATOMIC;
+
+	device_gid(0, &a.ah_attr.grh.dgid, NULL);
+	int err = init_qp(qp, type);
+	err |= rdma_modify_qp(qp, &a,
+			      IBV_QP_STATE |
+				  (type == IBV_QPT_UD   ? 0
+				   : type == IBV_QPT_RC ? mask | reliable
+							: mask));
+	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
+				  .timeout = 1,
+				  .max_rd_atomic = 1 };
+	err |= rdma_modify_qp(qp, &a,
+			      IBV_QP_STATE | IBV_QP_SQ_PSN |
+				  (type == IBV_QPT_RC ? sends : 0));
+	assert(!err);
+}
+
+static struct ibv_qp *new_qp(enum ibv_qp_type type)
+{
+	struct ibv_qp_init_attr a = { .send_cq = cq,
+				      .recv_cq = cq,
+				      .cap = { 16, 16, 2, 2, 64 },
+				      .qp_type = type,
+				      .sq_sig_all = 1 };
+	struct ibv_qp *qp = rdma_create_qp(pd, &a);
+
+	assert(qp);
+	return qp;
+}
+
+static void begin(void)
+{
+	static struct ibv_device device;
+
+	setenv("OSF_RDMA_REACH", "0", 1); /* it would write where it is told */
+	libc_resolve();
+	ctx = calloc(1, sizeof(*ctx));
+	ctx->v.context = context;
+	ctx->v.context.device = &device;
+	ctx->v.context.num_comp_vectors = 1;
+	ctx->v.context.async_fd = memfd_create("events", MFD_CLOEXEC);
+	ctx->events_end = &ctx->events;
+	assert(self_get());
+	ctx->generation = self_generation();
+	pd = rdma_alloc_pd(&ctx->v.context);
+	cq = rdma_create_cq(&ctx->v.context, 256, NULL, NULL, 0);
+	mr = rdma_reg_mr(pd, memory + EDGE, BUF, (uintptr_t)memory + EDGE,
+			 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			     IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	for (int i = 0; i < 2; i++)
+		good[i] = new_qp(IBV_QPT_RC);
+	for (int i = 0; i < 2; i++)
+		connect_qp(good[i], good[!i]->qp_num, IBV_QPT_RC);
+	memset(memory, 0xa5, sizeof(memory));
+}
+
+/* The peer's memory as it should be, except for what the script says. */
+static void fake_open(enum ibv_qp_type type)
+{
+	uint32_t wrong = take(1);
+
+	fake.index = (int)N_QPS - 1;
+	fake.bytes = export_qp_bytes(FAKE_RECV, FAKE_RING, true);
+	fake.fd = memfd_create("osf-rdma-qp", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int err = ftruncate(fake.fd, (off_t)fake.bytes);
+	assert(!err);
+	fake.x = mmap(NULL, fake.bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+		      fake.fd, 0);
+	assert(fake.x != MAP_FAILED);
+	fcntl(fake.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+	*fake.x = (struct x_qp){ .magic = EXPORT_MAGIC,
+				 .version = EXPORT_VERSION,
+				 .qpn = self_current->block << QPN_BITS |
+					(uint32_t)fake.index,
+				 .type = type,
+				 .ring_size = FAKE_RING,
+				 .n_recv = FAKE_RECV,
+				 .has_reply = true,
+				 .state = IBV_QPS_RTS,
+				 .gen = 1,
+				 .pd = pd->handle };
+	if (wrong & 1)
+		((uint32_t *)fake.x)[take(1) % 16] = take(4);
+	self_current->dir->qp_fd[fake.index] = fake.fd + 1;
+}
+
+static void fake_close(void)
+{
+	self_current->dir->qp_fd[fake.index] = 0;
+	munmap(fake.x, fake.bytes);
+	close(fake.fd);
+}
+
+/* A header at the head of the peer's ring, and the head past it. */
+static void write_message(struct ibv_qp *qp)
+{
+	struct x_msg m = { .op = (uint8_t)take(1),
+			   .flags = (uint8_t)take(1),
+			   .length = take(2),
+			   .src_qpn = fake.x->qpn,
+			   .qkey = 1 };
+	uint32_t kind = take(1);
+
+	m.total = kind & 1 ? take(4) : m.length;
+	m.imm = kind & 2 ? take(4) : 0;
+	m.qkey = kind & 4 ? mr->rkey : kind & 8 ? take(4) : 1;
+	m.addr = kind & 16 ? (uintptr_t)memory + EDGE + take(2) - 64 : take(4);
+	uint8_t *ring =
+	    (uint8_t *)export_recv(fake.x) + FAKE_RECV * sizeof(struct x_recv);
+	memcpy(ring + fake.x->head % FAKE_RING, &m, sizeof(m));
+	fake.x->head += kind & 32 ? take(3)
+				  : (sizeof(m) + m.length + RING_LINE - 1) /
+					RING_LINE * RING_LINE;
+	fake.x->dest_qpn = qp->qp_num;
+}
+
+/* The same of a reply to what we have asked. */
+static void write_reply(void)
+{
+	uint8_t *ring = (uint8_t *)export_recv(fake.x) +
+			FAKE_RECV * sizeof(struct x_recv) + FAKE_RING;
+	struct x_msg m = { .op = MSG_REPLY,
+			   .flags = (uint8_t)take(1),
+			   .length = take(2),
+			   .imm = take(1) % 4 };
+
+	memcpy(ring + fake.x->reply_head % REPLY_SIZE, &m, sizeof(m));
+	fake.x->reply_head += m.imm == 3
+				  ? take(3)
+				  : (sizeof(m) + m.length + RING_LINE - 1) /
+					RING_LINE * RING_LINE;
+}
+
+/* A word of the state; never that it is inside our memory, for which we wait. */
+static void write_word(void)
+{
+	size_t at =
+	    offsetof(struct x_qp, state) / 4 +
+	    take(1) %
+		((sizeof(struct x_qp) - offsetof(struct x_qp, state)) / 4);
+
+	((uint32_t *)fake.x)[at] = take(4);
+	fake.x->n_inside = 0;
+}
+
+static void write_receive(void)
+{
+	struct x_recv *r = &export_recv(fake.x)[fake.x->n_posted % FAKE_RECV];
+
+	r->n_sge = take(1);
+	r->length = take(2);
+	r->sge[0].addr = (uintptr_t)memory + EDGE + take(2);
+	r->sge[0].length = take(4);
+	r->sge[0].lkey = take(1) & 1 ? mr->lkey : take(4);
+	fake.x->n_posted += take(1) % 3;
+}
+
+static uint64_t new_id(void)
+{
+	if (n_posted == 2 * N_WR)
+		return UINT64_MAX;
+	posted[n_posted] = 1;
+	return n_posted++;
+}
+
+static struct ibv_sge our_sge(void)
+{
+	uint32_t off = take(2) % BUF;
+
+	return (struct ibv_sge){ (uintptr_t)memory + EDGE + off, BUF - off,
+				 mr->lkey };
+}
+
+static void post_receive(struct ibv_qp *qp)
+{
+	struct ibv_sge sge = our_sge();
+	struct ibv_recv_wr wr = { .wr_id = new_id(),
+				  .sg_list = &sge,
+				  .num_sge = 1 };
+	struct ibv_recv_wr *bad;
+
+	if (wr.wr_id != UINT64_MAX && rdma_post_recv(qp, &wr, &bad))
+		posted[wr.wr_id] = 0;
+}
+
+static void post_request(struct ibv_qp *qp, struct ibv_ah *ah)
+{
+	struct ibv_sge sge = our_sge();
+	struct ibv_send_wr wr = { .wr_id = new_id(),
+				  .sg_list = &sge,
+				  .num_sge = 1,
+				  .opcode = take(1) % 8 };
+	struct ibv_send_wr *bad;
+
+	if (wr.wr_id == UINT64_MAX)
+		return;
+	if (wr.opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	    wr.opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
+		sge.length = 8;
+	wr.wr.rdma.remote_addr = (uintptr_t)memory + EDGE;
+	wr.wr.rdma.rkey = mr->rkey;
+	if (qp->qp_type == IBV_QPT_UD) {
+		wr.wr.ud.ah = ah;
+		wr.wr.ud.remote_qpn = fake.x->qpn;
+	}
+	if (rdma_post_send(qp, &wr, &bad))
+		posted[wr.wr_id] = 0;
+}
+
+static void poll_some(void)
+{
+	struct ibv_wc wc[4];
+
+	for (int i = 0; i < 3; i++) {
+		int n = rdma_poll_cq(cq, 4, wc);
+
+		for (int k = 0; k < n; k++) {
+			assert(wc[k].wr_id < n_posted); /* I2 */
+			assert(posted[wc[k].wr_id] == 1);
+			posted[wc[k].wr_id] = 2;
+		}
+	}
+}
+
+static void greet(struct ibv_qp *qp)
+{
+	struct {
+		uint64_t magic;
+		uint32_t src, dst;
+		int32_t fd;
+	} h = { EXPORT_MAGIC, fake.x->qpn, qp->qp_num, fake.fd };
+	struct sockaddr_un un;
+	socklen_t len = self_socket_name(&un, self_current->block);
+	int s =
+	    socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (take(1) & 1)
+		((uint32_t *)&h)[take(1) % 5] = take(4);
+	if (!connect(s, (struct sockaddr *)&un, len))
+		(void)!write(s, &h,
+			     take(1) & 1 ? take(1) % sizeof(h) : sizeof(h));
+	ud_accept();
+	close(s);
+}
+
+static void run_script(struct ibv_qp *qp, struct ibv_ah *ah)
+{
+	while (script.at < script.end) {
+		switch (take(1) % 9) {
+		case 0:
+		case 1:
+			write_message(qp);
+			break;
+		case 2:
+			write_word();
+			break;
+		case 3:
+			write_receive();
+			break;
+		case 4:
+			post_receive(qp);
+			break;
+		case 5:
+			post_request(qp, ah);
+			break;
+		case 6:
+			greet(qp);
+			break;
+		case 7:
+			write_reply();
+			break;
+		default:
+			poll_some();
+		}
+	}
+}
+
+static void check_healthy(void)
+{
+	struct ibv_sge sge = { (uintptr_t)memory + EDGE, 64, mr->lkey };
+	struct ibv_recv_wr r = { .wr_id = HEALTHY,
+				 .sg_list = &sge,
+				 .num_sge = 1 };
+	struct ibv_send_wr w = { .wr_id = HEALTHY + 1,
+				 .sg_list = &sge,
+				 .num_sge = 1,
+				 .opcode = IBV_WR_SEND };
+	struct ibv_recv_wr *bad_r;
+	struct ibv_send_wr *bad_w;
+	struct ibv_wc wc;
+	int err = rdma_post_recv(good[0], &r, &bad_r) |
+		  rdma_post_send(good[1], &w, &bad_w);
+
+	assert(!err);
+	for (int i = 0, got = 0; got < 2; i++) {
+		assert(i < 1000); /* I3 */
+		if (rdma_poll_cq(cq, 1, &wc) < 1)
+			continue;
+		assert(wc.wr_id >= HEALTHY && wc.status == IBV_WC_SUCCESS);
+		got++;
+	}
+}
+
+static void check_guards(void)
+{
+	for (size_t i = 0; i < EDGE; i++)
+		assert(memory[i] == 0xa5 &&
+		       memory[EDGE + BUF + i] == 0xa5); /* I1 */
+}
+
+static void drop_events(void)
+{
+	while (ctx->events) {
+		struct event *e = ctx->events;
+
+		ctx->events = e->next;
+		free(e);
+	}
+	ctx->events_end = &ctx->events;
+	int err = ftruncate(ctx->v.context.async_fd, 0);
+	assert(!err);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_RC,
+						  IBV_QPT_UC, IBV_QPT_UD };
+	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1 };
+
+	if (!ctx)
+		begin();
+	script.at = data;
+	script.end = data + n;
+	enum ibv_qp_type type = types[take(1) % 4];
+	struct ibv_qp *qp = new_qp(type);
+	fake_open(type);
+	fake.x->dest_qpn = qp->qp_num;
+	fake.x->n_inside = 0;
+	connect_qp(qp, self_current->block << QPN_BITS | (N_QPS - 1), type);
+	device_gid(0, &to.grh.dgid, NULL);
+	struct ibv_ah *ah = rdma_create_ah(pd, &to);
+	run_script(qp, ah);
+	poll_some();
+	rdma_destroy_ah(ah);
+	drop_events();
+	rdma_destroy_qp(qp);
+	fake_close();
+	check_healthy();
+	check_guards();
+	memset(posted, 0, sizeof(posted));
+	n_posted = 0;
+	return 0;
+}

@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+tests/style/house.py - rules of the house that a machine can count
+
+    the seam    preload, file, group and api read no socket's mode: they call through the
+                table of operations.  (src/LAYERS keeps the protocols' headers from them.)
+    functions   none in src, include and tools has more than 70 lines
+    the words   docs/map.md has at most 20 words of our own, none of them twice, and each
+                is in use
+    shadows     a word that had two meanings does not come back in its second one
+    names       a source file that comments and docs name by its path is there
+"""
+import os
+import re
+
+import tree
+
+ABOVE_THE_SEAM = ["src/preload/", "src/file/", "src/group/", "src/api/"]
+READS_A_MODE = re.compile(r"\b(sock_mode|state_mode|SOCK_MODE_MASK)\b|"
+                          r"\bSOCK_(YOUNG|UPGRADING|PENDING|SHM|MODULE|TCP)\b")
+A_PATH = re.compile(r"(?<![\w/.-])(?:src/)?((?:base|ip|port|osfd|tcp|sock|proto|rdma|ops|"
+                    r"group|file|api|preload)/[\w/]+\.(?:c|h|def))\b(?![*(])")
+LINES_MAX = 70
+WORDS_MAX = 20
+# The folder, the word, and what stands there in its place.
+SHADOWS = [
+    ("src/proto/shm/", r"\w*backlog_\w+", "readahead; a backlog is a listener's"),
+    ("src/", r"\w*(may_be_cut|allow_cut|cut_allowed)\w*", "fragment; a cut is a ring's"),
+]
+
+
+def without_comments(text):
+    def blank(found):
+        return re.sub(r"[^\n]", " ", found.group(0))
+    return re.sub(r"/\*.*?\*/|//[^\n]*", blank, text, flags=re.S)
+
+
+def seam(path, lines):
+    for i, line in enumerate(lines, 1):
+        if READS_A_MODE.search(line):
+            tree.wrong("%s:%d" % (path, i), "a socket's mode above src/ops")
+
+
+def shadows(path, lines):
+    for i, line in enumerate(lines, 1):
+        for folder, word, instead in SHADOWS:
+            if path.startswith(folder) and re.search(r"\b%s\b" % word, line):
+                tree.wrong("%s:%d" % (path, i), "say " + instead)
+
+
+def functions(path, lines):
+    start = 0
+    for i, line in enumerate(lines, 1):
+        if line == "{":
+            start = i
+        elif line == "}" and start:
+            if i - start - 1 > LINES_MAX:
+                tree.wrong("%s:%d" % (path, start), "a function of %d lines" %
+                           (i - start - 1))
+            start = 0
+
+
+def names(path, lines):
+    for i, line in enumerate(lines, 1):
+        for name in A_PATH.findall(line):
+            if not any(os.path.exists(os.path.join(tree.ROOT, root, name))
+                       for root in ("src", "tests", "tools", "examples", ".")):
+                tree.wrong("%s:%d" % (path, i), "there is no %s" % name)
+
+
+def words(source):
+    table = tree.read("docs/map.md").split("\n## The words\n")[1]
+    listed = re.findall(r"^\| ([a-z ]+) \|", table, re.M)[1:]  # the first is the head
+    if not listed or len(listed) > WORDS_MAX:
+        tree.wrong("docs/map.md", "%d words of our own" % len(listed))
+    for word in sorted(set(listed)):
+        if listed.count(word) > 1:
+            tree.wrong("docs/map.md", "%s stands there twice" % word)
+        if not re.search(r"(\b|_)%s" % word.replace(" ", "[ _]"), source):
+            tree.wrong("docs/map.md", "nobody uses the word %s" % word)
+
+
+def main():
+    source = []
+    for path in tree.files(".c", ".h", under=["src/", "include/", "tools/"]):
+        text = tree.read(path)
+        lines = without_comments(text).split("\n")
+        if path.startswith("src/"):
+            source.append(text)
+        if path.startswith(tuple(ABOVE_THE_SEAM)):
+            seam(path, lines)
+        shadows(path, lines)
+        functions(path, lines)
+        names(path, text.split("\n"))
+    for path in tree.files(".md", under=["docs/", "README.md"]):
+        if not path.startswith("docs/notes/"):
+            names(path, tree.read(path).split("\n"))
+    words("\n".join(source))
+    tree.verdict("house")
+
+
+main()

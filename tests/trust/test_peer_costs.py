@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+tests/trust/test_peer_costs.py - a peer that begins something and does not end it costs a
+bounded time and memory
+
+The peer is of the victim's user: no other comes so far.  Each way of attack is played against
+a server that makes calls of all kinds on sockets that do not block, or against a program that
+passes its connection on.  These say how long their calls took on the wall, less what they
+waited for a core.  An honest client is answered meanwhile.  Who passes a connection on also
+waits for a short-lived process of osf's own, which may wait for a core itself.
+
+    bells     counts thousands of doorbells that never come, and ends its stream
+    half      takes part in the rendezvous, is never ready, and shuts down
+    drip      says that a gigabyte of TCP comes before the ring, and sends a byte at a time
+    circle    jumps in the ring that lead back to a record of 64 KB, without end
+    noise     words of the segment and the ring, seeded, with a doorbell now and then
+"""
+import os
+import random
+import re
+import socket
+import subprocess
+import sys
+import time
+
+import attacker
+import harness
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+VICTIM = os.path.join(HERE, "victim.py")
+CONNS = 6
+NOISY = 25
+LONGEST_MS = 100  # 5 and what a call may sleep for in the kernel on a busy machine
+LONGEST_PASS_MS = 1500
+MEMORY_KIB = 16 << 10  # what Python needs, beside the segments
+LOAD_S = 3
+QUESTIONS = 20
+
+
+def met(port):
+    peer = attacker.Opener(port)
+    channel = peer.meet()
+    if not channel:
+        raise RuntimeError("the victim never came")
+    peer.take(channel)
+    peer.channel = channel
+    return peer
+
+
+def joined(port, tcp_bytes=None):
+    peer = met(port)
+    attacker.hello(peer.channel, [peer.fds[1]])
+    peer.say(attacker.READY | attacker.TX_RING, tcp_bytes)
+    return peer
+
+
+def ring(peer):
+    """A doorbell that is counted."""
+    peer.bells = getattr(peer, "bells", 0) + 1
+    peer.side(16, peer.bells)
+    try:
+        peer.tcp.send(b"B", socket.MSG_DONTWAIT)
+    except OSError:
+        pass
+
+
+def bells(port, rng):
+    peer = joined(port)
+    peer.side(16, 5000)
+    peer.header(0, attacker.FIN)
+    peer.say(attacker.READY | attacker.TX_RING | attacker.TX_FIN)
+    peer.tcp.send(b"B")
+    return peer
+
+
+def half(port, rng):
+    peer = met(port)
+    if rng.randrange(2):
+        peer.u32(16, 1)
+    peer.tcp.shutdown(socket.SHUT_WR)
+    return peer
+
+
+def drip(port, rng):
+    peer = joined(port, 1 << 30)
+    peer.tcp.send(b"END__")
+    return peer
+
+
+def circle(port, rng):
+    peer = joined(port)
+    peer.record(0, b"hello")
+    ring(peer)
+    attacker.until(peer.has_answer, 1)  # it has been read: its place can lead on
+    peer.header(0, attacker.SKIP, 128)
+    peer.header(128 + 64 + 65536, attacker.WRAP)
+    peer.header(128, attacker.DATA, 65536)
+    peer.record(64, b"END__")  # the last that who passes the connection on reads
+    ring(peer)
+    return peer
+
+
+def lie(peer, rng):
+    which = rng.randrange(7)
+    if which == 0:
+        peer.side(4 * rng.randrange(64), rng.getrandbits(32), side=rng.randrange(2))
+    elif which == 1:
+        peer.side(4 * rng.randrange(64), 1 << rng.randrange(32), side=rng.randrange(2))
+    elif which == 2:
+        peer.header(64 * rng.randrange(64), rng.randrange(9), rng.choice(
+            (rng.randrange(70000), 64 * rng.randrange(200), 0)))
+    elif which == 3:
+        peer.side(64, rng.choice((64 * rng.randrange(200), rng.getrandbits(32))))
+    elif which == 4:
+        peer.side(0, 1 << rng.randrange(16) | attacker.READY | attacker.TX_RING)
+    elif which == 5:
+        peer.side(8, rng.getrandbits(64), "Q")
+    else:
+        peer.side(rng.choice((16, 20, 24, 28)), rng.randrange(1 << 16))
+
+
+def noise(port, rng):
+    peer = joined(port)
+    for _ in range(1 + rng.randrange(300)):
+        lie(peer, rng)
+        if not rng.randrange(20):
+            ring(peer)
+    ring(peer)
+    return peer
+
+
+def attack(port, how, n, path):
+    rng = random.Random(int(os.environ.get("OSF_TEST_SEED") or 1))
+    peers = []
+    for _ in range(n):
+        try:
+            peers.append(how(port, rng))
+        except (ConnectionError, TimeoutError, socket.timeout):
+            pass  # reset by what we did: its right
+    with open(path, "w") as f:
+        f.write("%d %d" % (len(peers), sum(len(peer.seg) for peer in peers)))
+    end = time.monotonic() + LOAD_S
+    while how is drip and time.monotonic() < end:
+        for peer in peers:
+            try:
+                peer.tcp.send(b".", socket.MSG_DONTWAIT)
+            except OSError:
+                pass
+        time.sleep(0.1)  # the attack's pace
+    time.sleep(60)
+
+
+def start(run, port, how, n):
+    path = run.path("done.%s.%d" % (how.__name__, port))
+    pid = attacker.as_user(0, lambda: attack(port, how, n, path))
+    run.need(attacker.until(lambda: os.path.exists(path) and os.path.getsize(path), 40),
+             "%s: the attack did not take place" % how.__name__)
+    with open(path) as f:
+        n_done, segments = map(int, f.read().split())
+    run.need(n_done, "%s: no connection was attacked" % how.__name__)
+    return pid, n_done, segments >> 10
+
+
+def stop(pid):
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+
+
+def judge(run, how, said, longest_ms):
+    got = re.search(r"the longest \S+ ([\d.]+) ms", said)
+    run.need(got, "%s: the victim said %r" % (how.__name__, said))
+    run.need(float(got[1]) < longest_ms, "%s: %s" % (how.__name__, said))
+
+
+def memory_kib(pid):
+    with open("/proc/%d/status" % pid) as f:
+        return int(re.search(r"VmRSS:\s+(\d+)", f.read())[1])
+
+
+def is_answered(port):
+    """Some of the server's calls throw a question away, or shut its connection."""
+    with socket.create_connection(("127.0.0.1", port), 2) as client:
+        try:
+            client.send(b"question" * 100)
+            return bool(client.recv(1))
+        except OSError:
+            return False
+
+
+def against_server(run, how, n):
+    port = harness.free_port()
+    server = subprocess.Popen([sys.executable, VICTIM, "any", str(port)], text=True,
+                              env=run.env(eager=True), stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE)
+    run.need(attacker.until(lambda: attacker.listens(port)), "nobody listens")
+    before = memory_kib(server.pid)
+    pid, n_done, segments = start(run, port, how, n)
+    run.need(any(is_answered(port) for _ in range(QUESTIONS)), "an honest client got no answer")
+    more = memory_kib(server.pid) - before
+    stop(pid)
+    said = server.communicate(timeout=30)[0].strip()
+    print("%s, %d connections: %s; %d KiB more" % (how.__name__, n_done, said, more), flush=True)
+    run.need(more < MEMORY_KIB + segments, "%s: %d KiB more, where segments are %d" %
+             (how.__name__, more, segments))
+    run.need(server.returncode == 0, "the victim ended with %d" % server.returncode)
+    judge(run, how, said, LONGEST_MS)
+
+
+def against_pass(run, how):
+    port, path = harness.free_port(), run.path("file")
+    victim = run.start([sys.executable, VICTIM, "pass", port, path], eager=True)
+    run.need(attacker.until(lambda: attacker.listens(port)), "nobody listens")
+    pid, _, _ = start(run, port, how, 1)
+    run.wait(victim, timeout=20)
+    stop(pid)
+    said = victim.text()
+    print("%s, passed on: %s" % (how.__name__, said.split("\n")[-3]), flush=True)
+    judge(run, how, said, LONGEST_PASS_MS)
+    more = int(re.search(r"(-?\d+) KiB more", said)[1])
+    run.need(more < MEMORY_KIB, "%s: %d KiB more" % (how.__name__, more))
+
+
+def main():
+    run = harness.Run(__file__)
+    for how, n in ((bells, CONNS), (half, CONNS), (drip, CONNS), (circle, CONNS),
+                   (noise, NOISY)):
+        against_server(run, how, n)
+    for how in (drip, circle):
+        against_pass(run, how)
+    run.done()
+
+
+main()
