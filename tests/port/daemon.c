@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "osfd/client.h"
+#include "osfd/steer.h"
 #include "osfd_run.h"
 #include "unit.h"
 #include "world.h"
@@ -507,6 +508,89 @@ static void osfd_wait_end(void)
 	assert_true(fd == -ECONNREFUSED || fd == -EIO);
 }
 
+/* A tcx program of somebody else: the test's own, which osfd has not made. */
+static void a_tcx_program_of_others_stays(void **state)
+{
+	struct steer theirs;
+	struct reply r;
+	int fd = must_connect();
+
+	world_enter(&world, HERE);
+	assert_int_equal(port_call(fd, MSG_DEL, 0, &r), 0);
+	assert_int_equal(steer_open(&theirs, world.ifindex[HERE], 1), 0);
+	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), -EBUSY);
+	assert_non_null(strstr(r.reason, "1 at ingress, 0 at egress"));
+	assert_int_equal(n_tcx(&world), 1);
+	steer_close(&theirs);
+	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), 0);
+	close(fd);
+}
+
+/* A port for one connection refuses the second, and takes it when the first has gone. */
+static void no_more_connections_than_the_policy_says(void **state)
+{
+	struct program prog;
+	struct pair a, b;
+	struct reply r, first;
+	int fd = must_connect();
+	struct request q = { .port = { .dev = "va", .n_flows = 1 } };
+
+	assert_int_equal(osfd_call(fd, MSG_ADD, &q, NULL, 0, &r, NULL), 0);
+	program_open(&prog);
+	pair_open(&world, false, HERE, &a);
+	pair_open(&world, true, HERE, &b);
+	ping(&a);
+	ping(&b);
+	assert_int_equal(program_freeze(&prog, a.end[HERE], &first), 0);
+	assert_int_equal(program_freeze(&prog, b.end[HERE], &r), -ENOSPC);
+	ping(&b); /* it is as it was */
+	assert_int_equal(program_thaw(&prog, a.end[HERE], &first.frozen), 0);
+	assert_int_equal(program_freeze(&prog, b.end[HERE], &r), 0);
+	assert_int_equal(program_thaw(&prog, b.end[HERE], &r.frozen), 0);
+	pair_close(&a);
+	pair_close(&b);
+	program_close(&prog);
+	close(fd);
+}
+
+/* The policy's file: one port for a user, one that is wrong. */
+static void the_policy_file_says_who_may(void **state)
+{
+	char path[] = "/tmp/osf-policy-XXXXXX";
+	struct msg_listed l;
+	struct reply r;
+	int status, file = mkstemp(path);
+	struct request open = { .port = { .dev = "va" } };
+	int fds[2];
+
+	osfd_kill(SIGTERM);
+	dprintf(file, "# ours\nport va user %d flows 3\nport none\n", SOMEBODY);
+	close(file);
+	must_run("%s --on-demand --policy %s 2>/dev/null", osfd_path, path);
+	int fd = must_connect();
+	assert_int_equal(n_listed(fd, &l), 1);
+	assert_int_equal(l.port.uid, SOMEBODY);
+	assert_int_equal(l.port.n_flows, 3);
+	for (int other = 0; other < 2; other++) {
+		pid_t pid = fork();
+		if (!pid) {
+			if (setgid(SOMEBODY) || setuid(SOMEBODY + (uid_t)other))
+				_exit(99);
+			int own = osfd_connect(&r);
+			int err =
+			    osfd_call(own, MSG_OPEN, &open, NULL, 0, &r, fds);
+			_exit(err == (other ? -EACCES : 0) ? 0 : 2);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
+	assert_int_equal(port_call(fd, MSG_DEL, SOMEBODY, &r), 0);
+	close(fd);
+	unlink(path);
+	osfd_wait_end();
+	osfd_run(&world);
+}
+
 /* The files of osfds that have ended, in whichever namespace, go at the next start. */
 static void old_files_of_ports_go(void **state)
 {
@@ -597,6 +681,9 @@ int main(int argc, char **argv)
 		TEST(garbage_harms_nobody),
 		TEST(osfd_has_given_up_the_rest),
 		TEST(programs_of_others_on_tc_stay),
+		TEST(a_tcx_program_of_others_stays),
+		TEST(no_more_connections_than_the_policy_says),
+		TEST(the_policy_file_says_who_may),
 		TEST(old_files_of_ports_go),
 		TEST(an_osfd_in_the_background_hears_sigterm),
 		TEST(osf_port_starts_osfd_and_ends_it),
