@@ -121,7 +121,8 @@ def main():
         skip("needs root")
     print("seed %d" % seed)
     test_turns.MOVE_MS = "500"
-    mbytes = max(1, total // (len(STREAMS) * (len(KINDS) + len(WIRES))))
+    mbytes = -(-total // (len(STREAMS) * (len(KINDS) + len(WIRES))))
+    test_turns.PATIENCE_S += 4 * mbytes
     seed = kinds(osf, program, mbytes, seed % 1000000)
     wires(osf, program, relay, mbytes, seed)
 
