@@ -87,8 +87,9 @@ int osfd_call(int fd, enum msg_type type, struct request *r, const int *fds,
 	if (got)
 		got[0] = got[1] = -1;
 	int err = request_send(fd, r, request_len(type), fds, n_fds);
-	if (!err)
-		err = reply_receive(fd, out, got);
+	do /* what MSG_LEAVE says is in the reply as well */
+		err = err ? err : reply_receive(fd, out, got);
+	while (!err && out->type == MSG_LEAVE);
 	return err ? err : out->err;
 }
 

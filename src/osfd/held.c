@@ -132,6 +132,19 @@ void held_drop(struct grant *g, uint32_t slot)
 		let_go(g, h);
 }
 
+void held_ended(struct grant *g, uint32_t slot)
+{
+	struct held *h = held_at(g, slot);
+	struct connection c;
+	struct refusal why;
+
+	if (!h || !h->is_used || connection_of(h->fd, &c, &why) == 0)
+		return;
+	grant_unsteer(g, &h->key);
+	opt_set(h->fd, SOL_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
+	opt_set(h->fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
+}
+
 void held_forget(struct grant *g, const struct steer_key *key)
 {
 	for (uint32_t i = 0; g->held && i < ESCROW_SLOTS; i++) {

@@ -47,6 +47,9 @@ void held_set(struct grant *g, uint32_t slot, int fd, const struct frozen *f);
 /* Another grant has adopted it. */
 void held_forget(struct grant *g, const struct steer_key *key);
 void held_drop(struct grant *g, uint32_t slot);
+/* Its socket has no connection any more: somebody has ended it (`ss -K').  The socket is an
+ * ordinary one again, which tells the program so. */
+void held_ended(struct grant *g, uint32_t slot);
 
 /* The program lives, and has had no turn for a while: its peers get the ACKs that it owes
  * them by its escrow.  It goes on with the connections and may be writing the escrow. */

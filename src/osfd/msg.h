@@ -10,7 +10,8 @@
  * zero.  osfd refuses a request whose additional bytes are not zero (-E2BIG), because
  * they ask for something that it does not know; a program ignores what a reply has in
  * addition.  The first request is MSG_HELLO.  It finds the highest version that both
- * know.
+ * know.  From version 2 on, osfd may also send a reply of the type MSG_LEAVE that nobody
+ * has asked for: the program is to give its connections back.
  *
  * A request is input of a stranger: request_parse() is the only way in, and the fuzzer
  * tests/fuzz/fuzz_osfd.c calls it.
@@ -25,7 +26,7 @@
 #include "port/packet/steer.h"
 
 #define MSG_MAGIC 0x6673666fu /* "ofsf" */
-#define MSG_VERSION 1         /* what this source speaks */
+#define MSG_VERSION 2         /* what this source speaks */
 #define MSG_VERSION_MIN 1     /* the oldest that it can speak */
 #define MSG_BYTES_MAX 512
 #define MSG_FDS_MAX 2
@@ -51,6 +52,11 @@ enum msg_type {
 	MSG_AWAY,
 	MSG_TYPES,
 };
+/* Of a reply that answers no request. */
+#define MSG_LEAVE 0xffffu
+#define MSG_VERSION_LEAVE 2u /* that a program speaks which knows it */
+/* In a reply's flags: the same.  A request that crosses MSG_LEAVE tells it so. */
+#define REPLY_LEAVE 1u
 
 struct msg_hello {
 	uint32_t version, version_min;
@@ -159,8 +165,8 @@ struct msg_listed {
 struct reply {
 	uint32_t magic;
 	uint16_t version, type;
-	int32_t err; /* 0 or a negative errno */
-	uint32_t pad;
+	int32_t err;                 /* 0 or a negative errno */
+	uint32_t flags;              /* REPLY_LEAVE */
 	char reason[MSG_REASON_MAX]; /* for people, when err is not 0 */
 	union {
 		struct msg_hello hello;

@@ -24,6 +24,7 @@
 #define EVENTS 32
 #define SILENT_MS 1000
 #define AWAY_MIN_NS (10 * NS_PER_MS)
+#define LEAVE_MS 5000
 
 /* What an event is about: the socket itself, a signal, a client's two descriptors, or a
  * grant's timer. */
@@ -46,7 +47,6 @@ int server_listen(struct server *s)
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	socklen_t len =
 	    offsetof(struct sockaddr_un, sun_path) + sizeof(OSFD_NAME);
-	sigset_t set;
 
 	memcpy(un.sun_path + 1, OSFD_NAME, sizeof(OSFD_NAME) - 1);
 	for (unsigned i = 0; i < CLIENTS_MAX; i++)
@@ -57,6 +57,12 @@ int server_listen(struct server *s)
 	    bind(s->listen_fd, (struct sockaddr *)&un, len) < 0 ||
 	    listen(s->listen_fd, BACKLOG) < 0)
 		return -errno;
+	return 0;
+}
+
+int server_begin(struct server *s)
+{
+	sigset_t set;
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
@@ -284,6 +290,64 @@ static void client_read(struct server *s, int index)
 			close(out_fds[i]);
 }
 
+/*
+ * The end of ports.
+ */
+
+bool client_leaves(const struct server *s, int index)
+{
+	for (unsigned i = 0; i < GRANTS_MAX; i++) {
+		const struct grant *g = &s->ports.grant[i];
+
+		if (g->port && g->owner == index && g->port->is_ending)
+			return true;
+	}
+	return false;
+}
+
+/* One that does not read what osfd says hears of it by its next request. */
+void clients_leave(struct server *s)
+{
+	struct reply r = { .magic = MSG_MAGIC,
+			   .version = MSG_VERSION,
+			   .type = MSG_LEAVE,
+			   .flags = REPLY_LEAVE };
+	const int none[2] = { -1, -1 };
+
+	for (int i = 0; i < CLIENTS_MAX; i++) {
+		struct client *c = &s->client[i];
+
+		if (c->fd < 0 || c->is_told || c->silent_ns ||
+		    c->version < MSG_VERSION_LEAVE || !client_leaves(s, i))
+			continue;
+		c->is_told = reply_send(c->fd, &r, none) == 0;
+	}
+}
+
+/* SIGTERM; the second time it does not wait any more. */
+static void end_soon(struct server *s)
+{
+	struct signalfd_siginfo info;
+
+	if (read(s->signal_fd, &info, sizeof(info)) < 0)
+		return;
+	if (s->ending_ns) {
+		s->ending_ns = 1;
+		return;
+	}
+	s->ending_ns = now_ns();
+	ports_end(&s->ports);
+	clients_leave(s);
+}
+
+/* Milliseconds that programs still have. */
+static int ms_left(const struct server *s)
+{
+	uint64_t gone_ms = (now_ns() - s->ending_ns) / NS_PER_MS;
+
+	return gone_ms < LEAVE_MS ? (int)(LEAVE_MS - gone_ms) : 0;
+}
+
 static void event(struct server *s, uint32_t tag)
 {
 	uint32_t index = tag & ~(uint32_t)(TAG_DEATH | TAG_AWAY);
@@ -293,7 +357,7 @@ static void event(struct server *s, uint32_t tag)
 	else if (tag == TAG_LISTEN)
 		client_accept(s);
 	else if (tag == TAG_SIGNAL)
-		s->is_ending = true;
+		end_soon(s);
 	else if (s->client[index].fd < 0)
 		return; /* closed by an event before this one */
 	else if (tag & TAG_DEATH)
@@ -337,13 +401,18 @@ int server_run(struct server *s)
 	bool was_used = false;
 	int wait_ms = -1;
 
-	while (!s->is_ending && !(was_used && has_nothing_to_do(s))) {
+	while (!(was_used && has_nothing_to_do(s))) {
 		int n = epoll_wait(s->epoll_fd, ev, EVENTS, wait_ms);
 		if (n < 0 && errno != EINTR)
 			return -errno;
 		for (int i = 0; i < n; i++)
 			event(s, ev[i].data.u32);
+		bool leaves = ports_sweep(&s->ports);
+		if (s->ending_ns && (!leaves || !ms_left(s)))
+			break;
 		wait_ms = end_silent(s);
+		if (s->ending_ns && (wait_ms < 0 || wait_ms > ms_left(s)))
+			wait_ms = ms_left(s);
 		was_used = true;
 	}
 	return 0;

@@ -76,7 +76,7 @@ static void must_be_clean(void)
 	}
 	assert_int_equal(l.n_grants, 0);
 	assert_int_equal(l.n_used, 0);
-	must_run("! bpftool net show dev va 2>/dev/null | grep -q steer_tc");
+	assert_int_equal(n_tcx(&world), 0);
 }
 
 /*

@@ -52,14 +52,17 @@ class World:
         if r.returncode:
             raise RuntimeError("%s: %s" % (" ".join(words), r.stdout.decode()))
 
+    def join(self):
+        a, b = (self.name(p) for p in PLACES)
+        self.must(["ip", "link", "add", "va", "netns", a, "type", "veth",
+                   "peer", "name", "vb", "netns", b])
+
     def open(self):
         for place in PLACES:
             if subprocess.run(["ip", "netns", "add", self.name(place)],
                               stderr=subprocess.DEVNULL).returncode:
                 skip("no network namespace can be made")
-        a, b = (self.name(p) for p in PLACES)
-        self.must(["ip", "link", "add", "va", "netns", a, "type", "veth",
-                   "peer", "name", "vb", "netns", b])
+        self.join()
         for i, place in enumerate(PLACES, 1):
             ip = ["ip", "-n", self.name(place)]
             dev = "v" + place

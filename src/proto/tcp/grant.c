@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <net/if.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -28,6 +27,7 @@ static uint32_t number;
 static bool is_shared;   /* osfd has the escrow */
 static int away_fd = -1; /* a timer that osfd has, too; -1: it has none */
 static uint64_t away_ns; /* when it expires, or has expired */
+static bool is_ending;   /* osfd wants the connections back */
 
 int grant_fd(void) { return osfd_fd; }
 
@@ -35,16 +35,25 @@ static void lose(void)
 {
 	fds_close(osfd_fd);
 	osfd_fd = -1;
-	is_shared = false;
+	is_shared = is_ending = false;
 	fds_close(away_fd);
 	away_fd = -1;
 }
 
+void grant_leave(void) { lose(); }
+bool grant_is_ending(void) { return is_ending; }
+
+/* All that it says by itself is MSG_LEAVE. */
 bool grant_is_lost(void)
 {
-	struct pollfd p = { .fd = osfd_fd };
+	struct reply r;
 
-	if (osfd_fd >= 0 && nocancel_poll(&p, 1, 0) > 0)
+	if (osfd_fd < 0)
+		return true;
+	ssize_t n = nocancel_recv(osfd_fd, &r, sizeof(r), MSG_DONTWAIT);
+	if (n > 0)
+		is_ending = true;
+	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
 		lose();
 	return osfd_fd < 0;
 }
@@ -58,6 +67,8 @@ static int ask(enum msg_type type, struct request *r, const int *fds,
 		      ? -EIO
 		      : osfd_call(osfd_fd, type, r, fds, n_fds, reply, got);
 
+	if (reply->flags & REPLY_LEAVE)
+		is_ending = true;
 	if (!err || reply->err)
 		return err;
 	lose();
@@ -195,6 +206,10 @@ int grant_freeze(struct moved *m)
 	escrow_take(&m->escrow);
 	struct request r = { .freeze = { number, slot_of(m) } };
 	int err = ask(MSG_FREEZE, &r, &m->fd, 1, &reply, NULL);
+	if (err == -EBADF) { /* the port was removed while nobody used it */
+		is_ending = true;
+		err = -EAGAIN;
+	}
 	if (err)
 		log_dbg("fd %d: not frozen: %s", m->fd,
 			reply.err ? reply.reason : strerror(-err));

@@ -40,6 +40,11 @@ void grant_close(void);
 int grant_fd(void);
 /* Has osfd gone?  Asks the kernel. */
 bool grant_is_lost(void);
+/* Has osfd asked for the connections, because the port or osfd is about to end?  As
+ * grant_is_lost() or an answer has heard. */
+bool grant_is_ending(void);
+/* No connection is left: osfd may end the grant. */
+void grant_leave(void);
 
 /*
  * Delayed ACKs.  A program that has none of its threads in a call of ours acknowledges

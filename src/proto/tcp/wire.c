@@ -19,6 +19,7 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/nocancel.h"
+#include "base/sockopt.h"
 #include "osfd/client.h"
 #include "proto/tcp/conn.h"
 #include "proto/tcp/grant.h"
@@ -31,6 +32,7 @@
 #define CHECK_NS (200 * NS_PER_MS)
 #define CHANGES_NS (20 * NS_PER_MS)
 #define DRIVEN_NS (20 * NS_PER_MS)
+#define ANCHORS 16               /* that are looked at together */
 #define SEEK_NS (10 * NS_PER_MS) /* until a new osfd is looked for */
 #define SEEK_MAX_NS NS_PER_S
 /* A call that needs osfd waits for so long after it has gone. */
@@ -83,6 +85,18 @@ static bool watch_fd(int fd)
 	struct epoll_event ev = { .events = EPOLLIN };
 
 	return fd >= 0 && !libc.epoll_ctl(idle_set_fd, EPOLL_CTL_ADD, fd, &ev);
+}
+
+/* Sets of the program have idle_set_fd until they are waited for again, and somebody may
+ * poll such a set. */
+static void watch_all(bool is_on)
+{
+	const int fds[] = { packet_fd, timer_fd, changes_fd, grant_fd() };
+	struct epoll_event ev = { .events = is_on ? EPOLLIN : 0 };
+
+	for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+		if (fds[i] >= 0)
+			libc.epoll_ctl(idle_set_fd, EPOLL_CTL_MOD, fds[i], &ev);
 }
 
 static void all_due(enum osf_reason why)
@@ -160,21 +174,43 @@ static int seek_osfd(uint64_t now)
 	}
 	grant_end_old();
 	is_lost = false;
+	if (list_is_empty(&conns))
+		watch_all(false);
 	for (struct list *l = conns.next; l != &conns; l = l->next)
 		moved_found(container_of(l, struct moved, link));
 	log_info("a new osfd has the connections");
 	return 0;
 }
 
-static void look_at_osfd(uint64_t now)
+static void be_lost(uint64_t now)
 {
-	if (is_lost || !grant_is_lost())
-		return;
 	is_lost = true;
 	lost_ns = now;
 	again_ns = now + SEEK_NS;
 	for (struct list *l = conns.next; l != &conns; l = l->next)
 		moved_hurry(container_of(l, struct moved, link));
+}
+
+/* osfd wants the connections back.  With the last one the grant goes. */
+static void leave(uint64_t now)
+{
+	all_due(OSF_REASON_PORT_ENDS);
+	if (!list_is_empty(&conns))
+		return;
+	grant_leave();
+	be_lost(now);
+}
+
+static void look_at_osfd(uint64_t now)
+{
+	if (is_lost)
+		return;
+	if (!grant_is_lost()) {
+		if (unlikely(grant_is_ending()))
+			leave(now);
+		return;
+	}
+	be_lost(now);
 	log_info("osfd has gone; connections go on without");
 }
 
@@ -206,7 +242,7 @@ static void set_timer(void)
 {
 	uint64_t next = engine_next_ns(wire_engine);
 
-	if (unlikely(is_lost))
+	if (unlikely(is_lost) && !list_is_empty(&conns))
 		next = MIN(next, again_ns);
 	if (likely(next >= timer_ns))
 		return;
@@ -225,6 +261,25 @@ static void clear_timer(uint64_t now)
 	store_rlx(&timer_ns, UINT64_MAX);
 }
 
+/* Anchors with an error, and the device's own. */
+static void look_at_errors(void)
+{
+	struct epoll_event ev[ANCHORS];
+	int n = nocancel_epoll_wait(idle_set_fd, ev, ANCHORS, 0);
+
+	for (int i = 0; i < n; i++) {
+		struct moved *m = ev[i].data.ptr;
+
+		if (!m)
+			continue;
+		libc.epoll_ctl(idle_set_fd, EPOLL_CTL_DEL, m->fd, NULL);
+		moved_due(m, OSF_REASON_KILLED);
+	}
+	/* A device that has gone down says so until it is asked. */
+	if (unlikely(sockopt_int(packet_fd, SOL_SOCKET, SO_ERROR)))
+		all_due(OSF_REASON_LINK);
+}
+
 static void check_all(uint64_t now)
 {
 	static uint64_t checked_ns;
@@ -233,6 +288,7 @@ static void check_all(uint64_t now)
 		return;
 	checked_ns = now;
 	look_at_osfd(now);
+	look_at_errors();
 	for (struct list *l = conns.next; l != &conns; l = l->next)
 		moved_check(container_of(l, struct moved, link), !is_lost);
 }
@@ -249,7 +305,7 @@ void wire_turn(void)
 	check_all(now);
 	if (unlikely(judge_check(now)))
 		send_back_all();
-	if (unlikely(is_lost) && now >= again_ns)
+	if (unlikely(is_lost) && now >= again_ns && !list_is_empty(&conns))
 		(void)seek_osfd(now);
 	if (unlikely(engine_error(wire_engine) != 0))
 		all_due(OSF_REASON_LINK);
@@ -311,8 +367,10 @@ static void idle_look(void)
 	wire_lock();
 	if (wire_engine) {
 		look_at_changes();
-		if (!wire_has_come())
+		if (!wire_has_come()) {
 			look_at_osfd(now_ns());
+			look_at_errors();
+		}
 		wire_turn();
 	}
 	wire_unlock();
@@ -435,18 +493,30 @@ bool wire_is_there(void)
 	return there;
 }
 
+/* Without a connection nobody has looked for the next osfd.  A port that was there may come
+ * again. */
+static int open_again(uint32_t ifindex, uint64_t now)
+{
+	if (ifindex != device)
+		return -EBUSY;
+	if (list_is_empty(&conns)) /* nobody has made one */
+		wire_turn();
+	look_at_osfd(now);
+	if (is_lost && list_is_empty(&conns) &&
+	    (now < again_ns || seek_osfd(now) < 0))
+		return -EAGAIN;
+	return grant_is_ending() ? -EAGAIN : 0;
+}
+
 int wire_open(uint32_t ifindex)
 {
 	struct reply reply = { 0 };
 	struct msg_grant g;
 	int frames;
 
-	if (wire_engine) {
-		if (list_is_empty(&conns)) /* nobody has made one */
-			wire_turn();
-		return ifindex == device ? 0 : -EBUSY;
-	}
 	uint64_t now = now_ns();
+	if (wire_engine)
+		return open_again(ifindex, now);
 	if (ifindex == refused_device && now < refused_ns + ASK_AGAIN_NS)
 		return -ENODEV;
 	int err = grant_open(ifindex, &g, &frames, &reply);
@@ -464,30 +534,23 @@ int wire_open(uint32_t ifindex)
 	return -ENODEV;
 }
 
-/* Sets of the program have idle_set_fd until they are waited for again, and somebody may
- * poll such a set. */
-static void watch_all(bool is_on)
-{
-	const int fds[] = { packet_fd, timer_fd, changes_fd, grant_fd() };
-	struct epoll_event ev = { .events = is_on ? EPOLLIN : 0 };
-
-	for (size_t i = 0; i < ARRAY_LEN(fds); i++)
-		if (fds[i] >= 0)
-			libc.epoll_ctl(idle_set_fd, EPOLL_CTL_MOD, fds[i], &ev);
-}
-
-/* While none has moved, calls sleep as if there were no port. */
+/* While none has moved, calls sleep as if there were no port.  An error of the anchor is
+ * reported whatever is asked for. */
 void wire_add(struct moved *m)
 {
+	struct epoll_event ev = { .events = 0, .data.ptr = m };
+
 	if (list_is_empty(&conns)) {
 		watch_all(true);
 		idle_set(&idle_wire);
 	}
 	list_add_tail(&conns, &m->link);
+	libc.epoll_ctl(idle_set_fd, EPOLL_CTL_ADD, m->fd, &ev);
 }
 
 void wire_remove(struct moved *m)
 {
+	libc.epoll_ctl(idle_set_fd, EPOLL_CTL_DEL, m->fd, NULL);
 	list_del(&m->link);
 	if (list_is_empty(&conns)) {
 		idle_off(&idle_wire);
