@@ -11,12 +11,15 @@
 #include <linux/tcp.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "osfd/client.h"
+#include "osfd/name.h"
 #include "osfd/steer.h"
 #include "osfd_run.h"
 #include "unit.h"
@@ -634,6 +637,39 @@ static void osf_port_starts_osfd_and_ends_it(void **state)
 	osfd_run(&world);
 }
 
+/* Accepts one connection, gives the name up, and closes: an osfd that ends. */
+static void end_like_osfd(int listener)
+{
+	int fd = accept(listener, NULL, NULL);
+
+	close(listener);
+	_exit(fd < 0);
+}
+
+static void an_osfd_that_ends_is_none(void **state)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	struct reply r;
+	int status;
+
+	osfd_kill(SIGTERM);
+	memcpy(un.sun_path + 1, OSFD_NAME, sizeof(OSFD_NAME) - 1);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(
+	    bind(fd, (struct sockaddr *)&un,
+		 offsetof(struct sockaddr_un, sun_path) + sizeof(OSFD_NAME)),
+	    0);
+	assert_int_equal(listen(fd, 1), 0);
+	pid_t pid = fork();
+	if (!pid)
+		end_like_osfd(fd);
+	close(fd);
+	assert_int_equal(osfd_connect(&r), -ECONNREFUSED);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	osfd_run(&world);
+}
+
 /* The osfd that ends with its last port still has its name for a moment: here `osf port
  * add' comes sooner and sooner before its end. */
 static void osf_port_add_meets_an_osfd_that_ends(void **state)
@@ -687,6 +723,7 @@ int main(int argc, char **argv)
 		TEST(old_files_of_ports_go),
 		TEST(an_osfd_in_the_background_hears_sigterm),
 		TEST(osf_port_starts_osfd_and_ends_it),
+		TEST(an_osfd_that_ends_is_none),
 		TEST(osf_port_add_meets_an_osfd_that_ends),
 	};
 
