@@ -83,6 +83,8 @@ struct shm_config {
 	uint32_t
 	    upgrade_pingpongs; /* changes of direction; 0: upgrade at once */
 	uint64_t upgrade_bytes;
+	bool
+	    learns; /* these two are defaults: later, where connections are short */
 	bool lends; /* calls that share a socket may be lent bytes */
 };
 
