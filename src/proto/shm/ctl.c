@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/ctl.c - readiness, arming, shutdown, close, and fallback
+ * proto/shm/ctl.c - readiness, arming, counts of bytes, and close
  *
- * While both ends use the rings, we hold the anchor's own FIN back, because a
- * side that has shut down writing must still ring when it frees space.  The
- * peer reads the FIN mark in the ring instead.  The kernel's FIN follows when
- * both halves are shut, or at close().
+ *     poll(), epoll  ->  shm_events(), shm_arm()
+ *     FIONREAD, SIOCOUTQ  ->  shm_inq(), shm_outq()
+ *     close(), exit()  ->  shm_close(), shm_exit(), shm_let_go()
+ *
+ * None of these waits for a peer.  If another process keeps a half, they answer that
+ * there is something to do, so that the program asks again (sock.is_kept).
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -92,7 +94,8 @@ static bool tx_writable(struct sock *sk, int fd)
 {
 	if (likely(!shm_of(sk)->tx_limit && ring_tx_spacious(&shm_of(sk)->tx)))
 		return true;
-	sock_look_tx(sk);
+	if (unlikely(!sock_look_tx(sk)))
+		return true;
 	bool writable = tx_writable_locked(sk, fd);
 	sock_unlock_tx(sk);
 	return writable;
@@ -112,7 +115,7 @@ static bool rx_enough(struct sock *sk)
 /* Even if nobody reads or writes a candidate, notice when its peer is ready. */
 static void pending_ask(struct sock *sk, int fd)
 {
-	if (!sock_lock_mode(sk, SOCK_PENDING))
+	if (!sock_take_mode(sk, SOCK_PENDING))
 		return;
 	shm_pending_step(sk, fd);
 	sock_unlock_both(sk);
@@ -192,13 +195,16 @@ static bool may_be_back(const struct sock *sk)
 static COLD bool rx_goes_back(struct sock *sk)
 {
 	enum ring_mark mark;
-	SOCK_LOOK_RX(sk);
 
+	if (!sock_look_rx(sk))
+		return false;
 	if (!ring_rx_bytes(&shm_of(sk)->rx, 1, &mark) && mark == RING_BACK) {
 		store_rlx(&shm_w(sk)->rx_back, (uint8_t)1);
 		shm_note_back(sk);
 	}
-	return load_rlx(&shm_w(sk)->rx_back);
+	bool is_back = load_rlx(&shm_w(sk)->rx_back);
+	sock_unlock_rx(sk);
+	return is_back;
 }
 
 /* Add to @want what the error queue and the end of the connection say. */
@@ -233,7 +239,8 @@ unsigned shm_events(struct sock *sk, int fd)
 	unsigned ev = 0;
 
 	sock_refresh(sk);
-	if (unlikely(load_rlx(&sk->is_kept))) /* nothing else will tell */
+	if (unlikely(load_rlx(&sk->is_kept)) &&
+	    shm_is_kept(sk, fd)) /* nothing else will tell */
 		return POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
 	uint8_t shut = load_rlx(&sk->w->shut);
 	if (unlikely(sock_mode(sk) != SOCK_SHM) && kernel_events(sk, fd, &ev))
@@ -295,18 +302,23 @@ unsigned shm_events(struct sock *sk, int fd)
 
 /* Tell the peer about space that we freed silently: it may wait for that while
  * we wait for it. */
-static void tell_of_space(struct sock *sk, int fd)
+void shm_tell_of_space(struct sock *sk, int fd)
 {
 	if (load_rlx(&shm_w(sk)->rx_tcp) ||
 	    (!sk->page && load_rlx(&shm_of(sk)->rx.published) ==
 			      load_rlx(&shm_of(sk)->rx.off)))
 		return;
-	SOCK_LOOK_RX(sk);
-	if (!sock_is_ours(sk) || shm_of(sk)->rx.published == shm_of(sk)->rx.off)
+	if (unlikely(!sock_look_rx(sk))) {
+		shm_leave_due(sk, fd, SHM_DUE_SPACE);
 		return;
-	sock_changes_rx(sk);
-	if (ring_publish(&shm_of(sk)->rx))
-		shm_notify_space(sk, fd);
+	}
+	if (sock_is_ours(sk) &&
+	    shm_of(sk)->rx.published != shm_of(sk)->rx.off) {
+		sock_changes_rx(sk);
+		if (ring_publish(&shm_of(sk)->rx))
+			shm_notify_space(sk, fd);
+	}
+	sock_unlock_rx(sk);
 }
 
 bool shm_has_inbox(const struct sock *sk)
@@ -341,7 +353,7 @@ bool shm_arm_bell(struct sock *sk, int fd)
 	if (!cas(word, was, how))
 		return false;
 	fence_full(); /* Dekker; the caller looks next */
-	tell_of_space(sk, fd);
+	shm_tell_of_space(sk, fd);
 	return true;
 }
 
@@ -378,107 +390,14 @@ void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
 	if (fresh)
 		fence_full(); /* Dekker; the caller looks next */
 	if (events & POLLIN)
-		tell_of_space(sk, fd);
+		shm_tell_of_space(sk, fd);
 }
 
-/* End our direction.  The caller notifies the peer, and holds the tx lock. */
-static void push_fin(struct sock *sk)
-{
-	shm_release(sk);
-	ring_push_mark(&shm_of(sk)->tx, RING_FIN);
-	shm_of(sk)->tx_fin = 1;
-	fetch_or(&shm_me(sk)->flags, SEG_TX_FIN); /* S2 */
-}
-
-static void tx_shut(struct sock *sk, int fd)
-{
-	if (sk->w->shut & SHUT_BIT_WR)
-		return;
-	store_rlx(&sk->w->shut, (uint8_t)(sk->w->shut | SHUT_BIT_WR));
-	if (shm_w(sk)->tx_ring && shm_has_fallen_back(sk))
-		shm_tx_fell_back(sk, fd, 0);
-	if (!shm_w(sk)->tx_ring || shm_is_broken(sk)) {
-		shm_fin(sk, fd);
-		return;
-	}
-	push_fin(sk);
-	shm_notify_data(sk, fd);
-	if (shm_has_fallen_back(sk))
-		shm_tx_fell_back(sk, fd, 0);
-}
-
-/* A connection that both ends have closed, or that was reset, is over. */
-static int is_over(struct sock *sk, int fd)
-{
-	anchor_ask(sk, fd);
-	if (load_rlx(&sk->w->anchor_end) == ANCHOR_RST ||
-	    anchor_is_closed(sk, fd))
-		return -ENOTCONN;
-	return shm_of(sk)->tx_fin && load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN
-		   ? -ENOTCONN
-		   : 0;
-}
-
-int shm_shutdown(struct sock *sk, int fd, int how)
-{
-	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
-		return -EINVAL;
-	sock_lock_both(sk);
-	if (sock_mode(sk) == SOCK_PENDING)
-		shm_pending_decide(sk, fd);
-	bool ours = sock_mode(sk) != SOCK_KERNEL && !shm_w(sk)->fell_back;
-	if (ours) {
-		int over = is_over(sk, fd);
-
-		if (over) {
-			sock_unlock_both(sk);
-			return over;
-		}
-	}
-	if (ours && how != SHUT_WR)
-		store_rlx(&sk->w->shut, (uint8_t)(sk->w->shut | SHUT_BIT_RD));
-	if (ours && how != SHUT_RD)
-		tx_shut(sk, fd);
-	/* Both halves are shut, or ours and the peer's.  Nobody will have to
-	 * ring any more, so shut the kernel's socket too. */
-	bool both = sk->w->shut == (SHUT_BIT_RD | SHUT_BIT_WR) ||
-		    (sk->w->shut & SHUT_BIT_WR && shm_w(sk)->rx_eof);
-	if (shm_of(sk)->fin_due)
-		both = false;
-	fence_full(); /* Dekker with ring_begin(): it looks whether the direction is shut */
-	bool sleepers = load_rlx(how == SHUT_WR ? &sk->w->n_tx_sleepers
-						: &sk->w->n_sleepers) > 0;
-	if (ours && !both && sleepers)
-		SOCK_PUT(sk, anchor_deaf, (uint8_t)1);
-	sock_unlock_both(sk);
-	if (!ours)
-		return -ESTALE;
-	/* It may be over by now: our FIN may have met the peer's. */
-	if (both && libc.shutdown(fd, how) < 0 && errno != ENOTCONN)
-		return -errno;
-	if (!both && sleepers)
-		libc.shutdown(fd, SHUT_RD); /* wakes them; sends nothing */
-	return 0;
-}
-
-int shm_inq(struct sock *sk, int fd)
+static int inq_locked(struct sock *sk, int fd)
 {
 	enum ring_mark mark;
-	int n = 0, looks = 0;
+	int n = 0;
 
-	/* Doorbells are not bytes of the stream.  While TCP has both, count
-	 * only the stream's. */
-	while (shm_w(sk)->rx_tcp && !shm_rx_sync(sk, fd) &&
-	       shm_of(sk)->rx_tcp_left < 0 && looks++ < LOOKS_MAX) {
-		if (load_rlx(&shm_w(sk)->rx_broken))
-			return 0;
-		if (libc.ioctl(fd, FIONREAD, &n) < 0)
-			return -errno;
-		if (sock_mode(sk) == SOCK_KERNEL ||
-		    !(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING))
-			return n + (int)readahead_bytes(sk);
-	}
-	SOCK_LOOK_RX(sk);
 	if (sock_mode(sk) == SOCK_KERNEL)
 		return libc.ioctl(fd, FIONREAD, &n) < 0 ? -errno : n;
 	if (shm_is_corked(sk))
@@ -502,6 +421,37 @@ int shm_inq(struct sock *sk, int fd)
 	return held + (int)shm_of(sk)->rx_tcp_left + in_ring;
 }
 
+int shm_inq(struct sock *sk, int fd)
+{
+	int n = 0, looks = 0;
+
+	/* Doorbells are not bytes of the stream.  While TCP has both, count
+	 * only the stream's. */
+	while (shm_w(sk)->rx_tcp && !shm_rx_sync(sk, fd) &&
+	       shm_of(sk)->rx_tcp_left < 0 && looks++ < LOOKS_MAX) {
+		if (load_rlx(&shm_w(sk)->rx_broken))
+			return 0;
+		if (libc.ioctl(fd, FIONREAD, &n) < 0)
+			return -errno;
+		if (sock_mode(sk) == SOCK_KERNEL ||
+		    !(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING))
+			return n + (int)readahead_bytes(sk);
+	}
+	if (unlikely(!sock_look_rx(sk)))
+		return 1; /* as poll() says; recv() gets EAGAIN */
+	n = inq_locked(sk, fd);
+	sock_unlock_rx(sk);
+	return n;
+}
+
+static int outq_of_ring(const struct shm_conn *c)
+{
+	uint32_t used = ring_tx_used(&c->tx);
+
+	return used > c->tx.size / 2 ? (int)(used - c->tx.size / 2)
+				     : (int)c->corked_bytes;
+}
+
 /*
  * The kernel's SIOCOUTQ counts what the other host has not acknowledged, and a
  * receiving kernel acknowledges what its buffer can hold.  The ring stands for
@@ -510,38 +460,15 @@ int shm_inq(struct sock *sk, int fd)
 int shm_outq(struct sock *sk, int fd)
 {
 	int n = 0;
-	SOCK_GUARD_TX(sk);
 
+	if (unlikely(!sock_look_tx(sk)))
+		return 1; /* what another process is just writing */
 	if (!shm_w(sk)->tx_ring)
-		return libc.ioctl(fd, SIOCOUTQ, &n) < 0 ? -errno : n;
-	if (ring_tx_refresh(&shm_of(sk)->tx))
-		return 0;
-	uint32_t used = ring_tx_used(&shm_of(sk)->tx);
-	if (used > shm_of(sk)->tx.size / 2)
-		return (int)(used - shm_of(sk)->tx.size / 2);
-	return (int)shm_of(sk)->corked_bytes;
-}
-
-/*
- * Fall back to the kernel.  Our direction ends with a BACK mark and continues
- * in TCP.  We ask the peer to do the same at its next call.
- */
-void shm_fallback(struct sock *sk, int fd, enum osf_reason reason)
-{
-	if (!sock_lock_mode(sk, SOCK_SHM))
-		return;
-	if (shm_has_fallen_back(sk)) {
-		shm_tx_fell_back(sk, fd, 0);
-	} else if (shm_w(sk)->tx_ring && !shm_of(sk)->tx_fin) {
-		fetch_or(&shm_me(sk)->flags, SEG_WANT_BACK);
-		anchor_back(sk, fd);
-		sock_set_reason(sk, reason != OSF_REASON_NONE
-					? reason
-					: OSF_REASON_PEER_BACK);
-		shm_note_back(sk);
-		count(&arena_totals()->n_fallbacks, 1);
-	}
-	sock_unlock_both(sk);
+		n = libc.ioctl(fd, SIOCOUTQ, &n) < 0 ? -errno : n;
+	else if (!ring_tx_refresh(&shm_of(sk)->tx))
+		n = outq_of_ring(shm_of(sk));
+	sock_unlock_tx(sk);
+	return n;
 }
 
 /* Has the program left bytes unread, in TCP or in the ring?  As in the kernel,
@@ -591,7 +518,7 @@ void shm_exit(struct sock *sk, int fd)
 		    linger_s(fd)) {
 			store_rlx(&sk->w->shut,
 				  (uint8_t)(sk->w->shut | SHUT_BIT_WR));
-			push_fin(sk);
+			shm_push_fin(sk);
 		}
 		sock_unlock_tx(sk);
 	}
@@ -620,7 +547,7 @@ static struct seg *close_keep(struct sock *sk, int fd)
 		bool unread = is_unread(sk, fd);
 		int linger_for = unread ? 0 : linger_s(fd);
 		if (shm_w(sk)->tx_ring && !shm_of(sk)->tx_fin && linger_for)
-			push_fin(sk);
+			shm_push_fin(sk);
 		if (shm_w(sk)->tx_ring && linger_for > 0)
 			shm_linger(sk, fd, linger_for);
 		shm_leave(sk, fd);
