@@ -279,7 +279,7 @@ MUST_CHECK static inline bool sock_look_tx(struct sock *sk)
 /* The same for a call that moves this process's positions, which others take over when
  * it releases the half.  It says sock_changes_rx() before anything else of it can be
  * seen outside the process.  False: as page_enter_soon(). */
-static inline bool sock_move_rx(struct sock *sk)
+MUST_CHECK static inline bool sock_move_rx(struct sock *sk)
 {
 	if (sock_is_alone(sk)) {
 		lock_enter();
@@ -289,7 +289,7 @@ static inline bool sock_move_rx(struct sock *sk)
 	return likely(!sk->page) || page_enter_soon(sk, HALF_RX, PAGE_MOVES);
 }
 
-static inline bool sock_move_tx(struct sock *sk)
+MUST_CHECK static inline bool sock_move_tx(struct sock *sk)
 {
 	if (sock_is_alone(sk)) {
 		lock_enter();
@@ -354,14 +354,14 @@ static inline void sock_unlock_tx(struct sock *sk)
 
 /* Without waiting for a thread of this process, or long for another process; false: one
  * has it.  For a look. */
-static inline bool sock_try_rx(struct sock *sk)
+MUST_CHECK static inline bool sock_try_rx(struct sock *sk)
 {
 	if (!lock_try(&sk->rx_lock))
 		return false;
 	return likely(!sk->page) || page_enter_soon(sk, HALF_RX, PAGE_LOOKS);
 }
 
-static inline bool sock_try_tx(struct sock *sk)
+MUST_CHECK static inline bool sock_try_tx(struct sock *sk)
 {
 	if (!lock_try(&sk->tx_lock))
 		return false;

@@ -497,7 +497,7 @@ COLD int shm_kept(struct sock *sk)
 
 /* If this process is killed before anything else of the call can be seen, other holders
  * read what it has read, too (sock/shared.h). */
-static inline bool rx_begin(struct sock *sk)
+MUST_CHECK static inline bool rx_begin(struct sock *sk)
 {
 	if (unlikely(!sock_move_rx(sk)))
 		return false;
@@ -525,7 +525,8 @@ HOT static ssize_t rx_piece(struct sock *sk, int fd, const struct iovec *iov)
 	const uint8_t *data;
 	ssize_t r = 0;
 
-	rx_begin(sk);
+	if (unlikely(!rx_begin(sk)))
+		return 0;
 	if (unlikely(!sock_is_ours(sk) || shm_is_broken(sk) ||
 		     shm_w(sk)->rx_back || shm_w(sk)->rx_tcp ||
 		     rx->hold != RING_NONE_LENT))
@@ -543,7 +544,7 @@ HOT static ssize_t rx_piece(struct sock *sk, int fd, const struct iovec *iov)
 		store_rlx(&sk->st->rx_most, (uint64_t)n);
 	r = n;
 done:
-	rx_done(sk);
+	rx_done(sk, fd);
 	return r;
 }
 
