@@ -75,7 +75,7 @@ struct waiting {
 	int n;     /* of evs, that the last sleep has fetched */
 	bool news; /* something has come before we slept */
 	bool is_asleep;
-	unsigned turns;
+	unsigned rounds;
 };
 
 static struct waiting *waiting_of(struct wait *w)
@@ -91,7 +91,7 @@ static bool has_come(void *arg)
 	idle_spin();
 	if (ready_has_come(&a->ep->rs))
 		return true;
-	if (++a->turns % 64)
+	if (++a->rounds % 64)
 		return false;
 	return nocancel_poll(&p, 1, 0) > 0;
 }

@@ -19,13 +19,15 @@ import tree
 ABOVE_THE_SEAM = ["src/preload/", "src/file/", "src/group/", "src/api/"]
 READS_A_MODE = re.compile(r"\b(sock_mode|state_mode|SOCK_MODE_MASK)\b|"
                           r"\bSOCK_(YOUNG|UPGRADING|PENDING|SHM|MODULE|TCP)\b")
-A_PATH = re.compile(r"(?<![\w/.-])(?:src/)?((?:base|ip|port|osfd|tcp|sock|proto|rdma|ops|"
+A_PATH = re.compile(r"(?<![\w/.<-])(?:src/)?((?:base|ip|port|osfd|tcp|sock|proto|rdma|cm|ops|"
                     r"group|file|api|preload)/[\w/]+\.(?:c|h|def))\b(?![*(])")
 LINES_MAX = 70
 WORDS_MAX = 20
 # The folder, the word, and what stands there in its place.
 SHADOWS = [
     ("src/proto/shm/", r"\w*backlog_\w+", "readahead; a backlog is a listener's"),
+    ("src/", r"page_mark|mark_behind", "begin_change, note; a mark is a ring's"),
+    ("src/", r"\w*upgrade_turns", "pingpongs; a turn is a pass over what is to be done"),
     ("src/", r"\w*(may_be_cut|allow_cut|cut_allowed)\w*", "fragment; a cut is a ring's"),
 ]
 
