@@ -18,6 +18,7 @@
 #define VMA_OFFLOADED "VMA_OFFLOADED_SOCKETS"
 #define DETAILS "XLIO_LOG_DETAILS"
 #define VMA_DETAILS "VMA_LOG_DETAILS"
+#define VMA_SPEC "VMA_SPEC"
 
 /* The first variable that is set counts. */
 static const struct {
@@ -44,6 +45,16 @@ static const char *said(const char *name)
 	return s && *s ? s : NULL;
 }
 
+/* libvma's profiles for latency poll without end. */
+static const char *text_of_profile(const char *name)
+{
+	const char *s = said(VMA_SPEC);
+	bool is_latency = s && (!strcasecmp(s, "latency") ||
+				!strcasecmp(s, "multi_ring_latency"));
+
+	return is_latency && !strcmp(name, "OSF_SPIN_US") ? "-1" : NULL;
+}
+
 const char *env_text(const char *name)
 {
 	const char *s = said(name);
@@ -51,7 +62,7 @@ const char *env_text(const char *name)
 	for (size_t i = 0; !s && i < ARRAY_LEN(twins); i++)
 		if (!strcmp(twins[i].ours, name))
 			s = said(twins[i].other);
-	return s;
+	return s ? s : text_of_profile(name);
 }
 
 static bool is_on(const char *name)
@@ -108,10 +119,19 @@ bool env_other_leaves(void)
 
 static bool has_effect(const char *name, size_t len)
 {
-	static const char *const others[] = { IS_JSON,   LEVEL,
-					      OFFLOADED, VMA_RULES,
-					      VMA_LEVEL, VMA_OFFLOADED,
-					      DETAILS,   VMA_DETAILS };
+	static const char *const others[] = {
+		IS_JSON,
+		LEVEL,
+		OFFLOADED,
+		DETAILS,
+#define AS(name, ours, text)
+#define DOES(name, text, effect) #name,
+#define NONE(name, text, why)
+#include "base/vma_env.def"
+#undef AS
+#undef DOES
+#undef NONE
+	};
 
 	for (size_t i = 0; i < ARRAY_LEN(twins); i++)
 		if (strlen(twins[i].other) == len &&

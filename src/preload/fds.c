@@ -60,6 +60,7 @@ OSF_API int dup(int fd)
 
 	if (new_fd >= 0 && c.file)
 		file_install(new_fd, c.file, file_is_passthrough(fd));
+	vma_copies(fd, new_fd);
 	return new_fd;
 }
 
@@ -78,6 +79,7 @@ OSF_API int dup3(int fd, int to, int flags)
 	int r = flags ? libc.dup3(fd, to, flags) : libc.dup2(fd, to);
 	if (r >= 0 && c.file)
 		file_install(r, c.file, file_is_passthrough(fd));
+	vma_copies(fd, r);
 	return r;
 }
 
@@ -171,9 +173,12 @@ OSF_API int fcntl(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	long arg = va_arg(ap, long);
 	va_end(ap);
-	return likely(!table_load(fd) && !fds_is_ours(fd))
-		   ? libc.fcntl(fd, cmd, arg)
-		   : fcntl_ours(fd, cmd, arg);
+	int r = likely(!table_load(fd) && !fds_is_ours(fd))
+		    ? libc.fcntl(fd, cmd, arg)
+		    : fcntl_ours(fd, cmd, arg);
+	if (unlikely(cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC))
+		vma_copies(fd, r);
+	return r;
 }
 
 OSF_API int fcntl64(int fd, int cmd, ...) __attribute__((alias("fcntl")));
@@ -220,6 +225,8 @@ OSF_API int ioctl(int fd, unsigned long req, ...)
 	va_start(ap, req);
 	void *arg = va_arg(ap, void *);
 	va_end(ap);
+	if (unlikely(req == FIONREAD) && vma_has(fd) && vma_inq(fd, arg))
+		return 0;
 	return likely(!table_load(fd)) ? libc.ioctl(fd, req, arg)
 				       : ioctl_ours(fd, req, arg);
 }

@@ -135,6 +135,8 @@ OSF_API int getsockopt(int fd, int level, int name, void *restrict val,
 	if (unlikely(r < 0) && load_rlx(&vma_is_asked) &&
 	    vma_getopt(fd, level, name, val, len, &err))
 		return (int)libc_ret(err, 0);
+	if (unlikely(level == IPPROTO_UDP) && !r && vma_has(fd))
+		vma_hide(fd, level, name, val, *len);
 	if (likely(r < 0 || !table_load(fd)))
 		return r;
 	if (unlikely(our_err >= 0)) {

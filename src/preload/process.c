@@ -22,6 +22,7 @@
 #include <sys/pidfd.h>
 #include <unistd.h>
 
+#include "api/vma/vma.h"
 #include "base/log.h"
 #include "base/nocancel.h"
 #include "base/rawcall.h"
@@ -67,6 +68,7 @@ OSF_API pid_t vfork(void)
 /* Runs no atfork handlers but ours. */
 OSF_API pid_t _Fork(void)
 {
+	vma_passes_all();
 	fork_before();
 	pid_t pid = libc._Fork();
 	fork_after(!pid);
@@ -102,6 +104,7 @@ OSF_API int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	va_end(ap);
 	if (!fn || flags & (CLONE_VM | CLONE_FILES))
 		return libc.clone(fn, stack, flags, arg, ptid, tls, ctid);
+	vma_passes_all();
 	fork_before();
 	/* The child has a copy of this frame. */
 	int pid =
@@ -137,9 +140,22 @@ OSF_API int daemon(int nochdir, int noclose)
 
 /* exec.  If it fails, the connections stay on TCP, which is safe. */
 
+static void before_exec(char *const argv[], char *const envp[])
+{
+	vma_passes_all();
+	file_before_exec(argv, envp);
+}
+
+static void before_spawn(const posix_spawn_file_actions_t *acts,
+			 char *const argv[], char *const envp[])
+{
+	vma_passes_all();
+	file_before_spawn(acts, argv, envp);
+}
+
 OSF_API int execve(const char *path, char *const argv[], char *const envp[])
 {
-	file_before_exec(argv, envp);
+	before_exec(argv, envp);
 	return libc.execve(path, argv, envp);
 }
 
@@ -150,7 +166,7 @@ OSF_API int execv(const char *path, char *const argv[])
 
 OSF_API int execvpe(const char *file, char *const argv[], char *const envp[])
 {
-	file_before_exec(argv, envp);
+	before_exec(argv, envp);
 	return libc.execvpe(file, argv, envp);
 }
 
@@ -161,14 +177,14 @@ OSF_API int execvp(const char *file, char *const argv[])
 
 OSF_API int fexecve(int fd, char *const argv[], char *const envp[])
 {
-	file_before_exec(argv, envp);
+	before_exec(argv, envp);
 	return libc.fexecve(fd, argv, envp);
 }
 
 OSF_API int execveat(int dir, const char *path, char *const argv[],
 		     char *const envp[], int flags)
 {
-	file_before_exec(argv, envp);
+	before_exec(argv, envp);
 	return libc.execveat(dir, path, argv, envp, flags);
 }
 
@@ -271,7 +287,7 @@ OSF_API int posix_spawn(pid_t *pid, const char *path,
 			const posix_spawnattr_t *attr, char *const argv[],
 			char *const envp[])
 {
-	file_before_spawn(acts, argv, envp);
+	before_spawn(acts, argv, envp);
 	return libc.posix_spawn(pid, path, acts, attr, argv, envp);
 }
 
@@ -280,7 +296,7 @@ OSF_API int posix_spawnp(pid_t *pid, const char *file,
 			 const posix_spawnattr_t *attr, char *const argv[],
 			 char *const envp[])
 {
-	file_before_spawn(acts, argv, envp);
+	before_spawn(acts, argv, envp);
 	return libc.posix_spawnp(pid, file, acts, attr, argv, envp);
 }
 
@@ -289,7 +305,7 @@ OSF_API int system(const char *command)
 	char *const argv[] = { (char *)command, NULL };
 
 	if (command)
-		file_before_spawn(NULL, argv, environ);
+		before_spawn(NULL, argv, environ);
 	return libc.system(command);
 }
 
@@ -297,7 +313,7 @@ OSF_API FILE *popen(const char *command, const char *type)
 {
 	char *const argv[] = { (char *)command, NULL };
 
-	file_before_spawn(NULL, argv, environ);
+	before_spawn(NULL, argv, environ);
 	return libc.popen(command, type);
 }
 

@@ -19,6 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "api/vma/vma.h"
 #include "base/clock.h"
 #include "base/rawcall.h"
 #include "file/poll.h"
@@ -231,6 +232,7 @@ static long raw_clone(long nr, const struct args *x)
 	/* A stack of its own is no use without libc's clone(). */
 	if (flags & (CLONE_VM | CLONE_FILES) || (nr == SYS_clone && x->b))
 		return kernel(nr, x);
+	vma_passes_all();
 	fork_before();
 	long pid = kernel(nr, x);
 	fork_after(!pid);

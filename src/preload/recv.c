@@ -202,6 +202,26 @@ ssize_t below_recv(int fd, void *buf, size_t n)
 		      : libc.recv(fd, buf, n, MSG_DONTWAIT);
 }
 
+HOT ssize_t below_take(int fd, void *buf, size_t n, bool one)
+{
+	CALL(c) = { .file = data_file(fd) };
+	const struct sock_ops *ops = c.file ? sock_ops(c.file->sk) : NULL;
+	struct iovec iov = { buf, n };
+
+	if (unlikely(!ops || !ops->is_ours))
+		return -EAGAIN;
+	int is = ops->is_ready(c.file->sk, DIR_RX);
+	if (is <= 0)
+		return is ? -EAGAIN : 0;
+	ssize_t r =
+	    data_received(c.file, fd,
+			  ops->recv(c.file->sk, fd, &iov, 1,
+				    MSG_DONTWAIT | (one ? RECV_PIECE : 0)));
+	if (likely(r > 0))
+		return r;
+	return r == -EAGAIN ? 0 : r == -ESTALE ? -EAGAIN : r ? r : -ENODATA;
+}
+
 int32_t below_lend(int fd, const uint8_t **data, struct below_lent *l)
 {
 	CALL(c) = { .file = data_file(fd) };

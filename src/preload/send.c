@@ -179,8 +179,10 @@ COLD void pass_on(const struct msghdr *msg)
 			continue;
 		const int *fds = (const int *)CMSG_DATA(c);
 		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < n; i++)
+		for (size_t i = 0; i < n; i++) {
 			file_hand_over(fds[i], OSF_REASON_PASSED);
+			vma_passes(fds[i]);
+		}
 	}
 }
 

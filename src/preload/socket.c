@@ -56,6 +56,7 @@ OSF_API int socket(int domain, int type, int protocol)
 	    file_spare_all_fds())
 		fd = libc.socket(domain, type, protocol);
 	fd = given(fd);
+	vma_makes(fd, domain);
 	if (fd < 0 || !is_switched)
 		return fd;
 	int saved = errno;

@@ -35,6 +35,10 @@
 struct lend_ops;
 struct call_wait;
 
+/* A flag for recv: stop behind what lies there as one piece, without a look at what
+ * follows, which the peer may be writing just now.  A protocol may ignore it. */
+#define RECV_PIECE (1 << 28)
+
 struct sock_ops {
 	const char *name; /* for people */
 	bool

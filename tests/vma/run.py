@@ -5,8 +5,10 @@ tests/vma/run.py - the tests of VMA's extra API over one protocol
 
     run.py PROTOCOL VMA_TEST [NAME ...]
 
-PROTOCOL is kernel or shm: with libosf.so preloaded and told to use the one or the other
-for TCP; or bare, without libosf.so, where a program must find no table.
+PROTOCOL is kernel, shm or module: with libosf.so preloaded and told to use the one or the
+other for TCP (module: tests/app/module_loop.c, beside VMA_TEST); tcp: our own TCP over lo in
+a network namespace of the test's own, for which it takes root; or bare, without libosf.so,
+where a program must find no table.
 """
 import os
 import subprocess
@@ -20,7 +22,10 @@ ENV = {
     "bare": {},
     "kernel": {"OSF_SHM": "0"},
     "shm": {"OSF_UPGRADE_TURNS": "0"},
+    "module": {},
+    "tcp": {"OSF_RULES": "use tcp tcp_client *:*; use tcp tcp_server *:*"},
 }
+SKIP = 77
 LIMIT_S = 110
 
 
@@ -31,10 +36,19 @@ def main():
         sanitizer = Sanitizer(build, os.path.join(tmp, "reports"))
         env = dict(os.environ, OSF_VMA_TEST=protocol, **ENV[protocol],
                    **sanitizer.env())
-        if protocol != "bare":
+        command = [program] + sys.argv[3:]
+        if protocol == "module":
+            env["OSF_MODULES"] = os.path.join(os.path.dirname(program), "module_loop.so")
+        if protocol == "tcp":
+            if os.geteuid():
+                sys.exit(SKIP)
+            command = ["unshare", "-n", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh",
+                       os.path.join(os.path.abspath(build), "osf"), "run", "--port", "lo",
+                       "--"] + command
+        elif protocol != "bare":
             lib = os.path.join(os.path.abspath(build), "src", "libosf.so")
             env["LD_PRELOAD"] = " ".join(filter(None, (env.get("LD_PRELOAD"), lib)))
-        got = subprocess.run([program] + sys.argv[3:], env=env, timeout=LIMIT_S)
+        got = subprocess.run(command, env=env, timeout=LIMIT_S * (4 if sanitizer.names else 1))
         reports = sanitizer.reports()
         print("\n".join(reports[:3]))
         if got.returncode or reports:

@@ -13,9 +13,14 @@
 
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/wait.h>
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
 
 #define PAIRS 5 /* of each kind */
 #define HELD 64
@@ -216,6 +221,25 @@ static void unmake(struct pair *p)
 
 /* Steps. */
 
+/* Datagrams of one size, joined; the last one may be shorter. */
+static void put_joined(struct fuzz *f, struct pair *p)
+{
+	int size = 8 + (int)pick(f, 56), none = 0;
+	uint64_t n = 1 + pick(f, 20);
+	uint8_t buf[64 * 21];
+
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t number = p->sent + i;
+
+		memcpy(buf + i * (unsigned)size, &number, sizeof(number));
+	}
+	size_t bytes = n * (unsigned)size - pick(f, (unsigned)size - 7);
+	setsockopt(p->e.tx, IPPROTO_UDP, UDP_SEGMENT, &size, sizeof(size));
+	if (send(p->e.tx, buf, bytes, 0) > 0)
+		p->sent += n;
+	setsockopt(p->e.tx, IPPROTO_UDP, UDP_SEGMENT, &none, sizeof(none));
+}
+
 static void put(struct fuzz *f, struct pair *p)
 {
 	uint8_t buf[MOST];
@@ -223,6 +247,10 @@ static void put(struct fuzz *f, struct pair *p)
 
 	if ((p->sent - p->pos) * (p->is_udp ? 300 : 1) > AHEAD)
 		return;
+	if (p->is_udp && pick(f, 2)) {
+		put_joined(f, p);
+		return;
+	}
 	for (size_t i = 0; i < n; i++)
 		buf[i] = mark(p->sent + i);
 	if (p->is_udp) {

@@ -127,12 +127,68 @@ static void options_of_a_socket_are_kept(void)
 	EXPECT_EQ(recv(u.rx, b, sizeof(b), 0), 0);
 }
 
+#define CROWD 9 /* more than a ring looks at without the kernel */
+
+/* Takes completions, up to @n at once, until the crowd has @sent bytes each. */
+static void take_from_crowd(int ring, const struct ends e[CROWD], int n,
+			    const uint32_t sent[CROWD], uint32_t got[CROWD])
+{
+	struct vma_completion_t c[16];
+
+	for (int left = 1; left;) {
+		int r = api->socketxtreme_poll(ring, c, (unsigned)n, 0);
+
+		EXPECT(r >= 0 && r <= n);
+		for (int i = 0; i < r; i++) {
+			int who = 0;
+
+			while (who < CROWD && e[who].rx != (int)c[i].user_data)
+				who++;
+			EXPECT(who < CROWD && c[i].events & PACKET);
+			const uint8_t *b = c[i].packet.buff_lst->payload;
+			for (int k = 0; k < c[i].packet.total_len; k++)
+				EXPECT_EQ(b[k], (uint8_t)got[who]++);
+			api->socketxtreme_free_vma_packets(&c[i].packet, 1);
+		}
+		left = memcmp(sent, got, CROWD * sizeof(*sent));
+	}
+}
+
+/* Messages that come alone and in a row, from more members than are looked at first. */
+static void a_crowd_loses_nothing(void)
+{
+	uint32_t sent[CROWD] = { 0 }, got[CROWD] = { 0 }, dice = 1;
+	struct ends e[CROWD];
+	struct sockaddr_in at;
+	int ring;
+
+	listener(&at, &ring);
+	for (int i = 0; i < CROWD; i++)
+		e[i] = xtreme_ends(ring, &at);
+	for (int round = 0; round < 300; round++) {
+		for (int i = 0; i < CROWD; i++) {
+			dice = dice * 1664525 + 1013904223;
+			for (unsigned k = dice >> 30; k; k--) {
+				uint8_t b[1000];
+				size_t n = 1 + (dice >> 8) % sizeof(b);
+
+				for (size_t j = 0; j < n; j++)
+					b[j] = (uint8_t)sent[i]++;
+				say(&e[i], b, n);
+			}
+		}
+		take_from_crowd(ring, e, round % 2 ? 16 : 1, sent, got);
+	}
+	nothing(ring);
+}
+
 const struct test tests_members[] = {
 #define T(name)                                                                \
 	{                                                                      \
 #name, name, false                                             \
 	}
 	T(sockets_join_if_told_to),
+	T(a_crowd_loses_nothing),
 	T(an_ipv6_socket_is_a_member),
 	T(a_copy_of_a_member_is_an_ordinary_socket),
 	T(options_of_a_socket_are_kept),

@@ -157,7 +157,8 @@ int main(int argc, char **argv)
 	const struct test *all[] = {
 		tests_table,   tests_control, tests_callback, tests_zcopy,
 		tests_sockets, tests_perf,    tests_xtreme,   tests_rings,
-		tests_members, tests_lent,    tests_udp,      tests_fuzz
+		tests_members, tests_joined,  tests_lent,     tests_udp,
+		tests_fuzz
 	};
 	int n_failed = 0;
 

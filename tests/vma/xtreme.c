@@ -72,13 +72,15 @@ struct vma_completion_t next_packet(int ring, const void *data, size_t n)
 	return c;
 }
 
+/* A connection that leaves a module, at a fork, says once more that it has room. */
 void nothing(int ring)
 {
 	struct vma_completion_t c = { .events = 0 };
 	double end = now() + 0.02;
 
 	do
-		if (api->socketxtreme_poll(ring, &c, 1, 0))
+		if (api->socketxtreme_poll(ring, &c, 1, 0) &&
+		    !(c.events == EPOLLOUT && is_protocol("module")))
 			EXPECT_EQ(c.events, 0);
 	while (now() < end);
 }

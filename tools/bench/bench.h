@@ -145,7 +145,7 @@ struct result {
 	char why[WHY_MAX];
 };
 
-#define N_BENCHES 53
+#define N_BENCHES 54
 extern const struct bench benches[N_BENCHES];
 
 /* Runs @b as @args says; fills @res, whatever happens. */

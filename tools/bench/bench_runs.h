@@ -40,6 +40,7 @@ int bench_vma_pingpong(struct bench_run *r);
 int bench_vma_pingpong_xlio(struct bench_run *r);
 int bench_vma_zcopy(struct bench_run *r);
 int bench_vma_udp(struct bench_run *r);
+int bench_vma_udp_joined(struct bench_run *r);
 int bench_vma_callback(struct bench_run *r);
 int bench_vma_receive(struct bench_run *r);
 int bench_engine_rx_1(struct bench_run *r);

@@ -385,6 +385,17 @@ const struct bench benches[] = {
 	},
 	{
 	    .group = "vma",
+	    .name = "vma-udp-joined",
+	    .what = "the same, of a sender that joins 64 of them (UDP_SEGMENT)",
+	    .unit = "/s",
+	    .sides = KERNEL | OSF,
+	    .is_unit_scaled = true,
+	    .needs_no_upgrade = true,
+	    .run = bench_vma_udp_joined,
+	    .bars = { { BAR_TIMES_KERNEL, 1.5, false } },
+	},
+	{
+	    .group = "vma",
 	    .name = "vma-callback",
 	    .what = "what a receive callback adds to recv() of 64 bytes",
 	    .unit = "ns",

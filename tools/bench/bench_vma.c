@@ -61,6 +61,15 @@ int bench_vma_udp(struct bench_run *r)
 			 seconds(r, s, sizeof(s)), NULL, NULL, "rate ");
 }
 
+int bench_vma_udp_joined(struct bench_run *r)
+{
+	char s[24];
+
+	return run_alone(
+	    r, r->side == SIDE_KERNEL ? "plain-udp-joined" : "vma-udp-joined",
+	    seconds(r, s, sizeof(s)), NULL, NULL, "rate ");
+}
+
 int bench_vma_callback(struct bench_run *r)
 {
 	char s[24];

@@ -234,6 +234,8 @@ static const struct peer {
 	{ "vma-zcopy", 1, peer_vma_zcopy },
 	{ "vma-udp", 1, peer_vma_udp },
 	{ "plain-udp", 1, peer_plain_udp },
+	{ "vma-udp-joined", 1, peer_vma_udp_joined },
+	{ "plain-udp-joined", 1, peer_plain_udp_joined },
 	{ "vma-callback", 1, peer_vma_callback },
 	{ "plain-sink", 1, peer_plain_sink },
 	{ "plain-flood", 2, peer_plain_flood },

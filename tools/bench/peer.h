@@ -41,16 +41,18 @@ int peer_vma_sink(int argc, char **args);       /* PORT */
 int peer_vma_zcopy(int argc, char **args);      /* SECONDS */
 int peer_vma_udp(int argc, char **args);        /* SECONDS */
 int peer_plain_udp(int argc, char **args);      /* SECONDS */
-int peer_vma_callback(int argc, char **args);   /* SECONDS */
-int peer_plain_sink(int argc, char **args);     /* PORT */
-int peer_plain_flood(int argc, char **args);    /* PORT SECONDS */
-int peer_engine(int argc, char **args);      /* CONNECTIONS recv|copied|lent */
-int peer_epoll_serve(int argc, char **args); /* PORT CONNECTIONS SECONDS */
-int peer_busy(int argc, char **args);        /* until it is killed */
-int peer_loaded(int argc, char **args);      /* LIBRARY */
-int peer_frame_echo(int argc, char **args);  /* DEVICE */
-int peer_frame_ask(int argc, char **args);   /* DEVICE SECONDS */
-int peer_moves(int argc, char **args);       /* PORT SECONDS */
+int peer_vma_udp_joined(int argc, char **args);
+int peer_plain_udp_joined(int argc, char **args);
+int peer_vma_callback(int argc, char **args); /* SECONDS */
+int peer_plain_sink(int argc, char **args);   /* PORT */
+int peer_plain_flood(int argc, char **args);  /* PORT SECONDS */
+int peer_engine(int argc, char **args);       /* CONNECTIONS recv|copied|lent */
+int peer_epoll_serve(int argc, char **args);  /* PORT CONNECTIONS SECONDS */
+int peer_busy(int argc, char **args);         /* until it is killed */
+int peer_loaded(int argc, char **args);       /* LIBRARY */
+int peer_frame_echo(int argc, char **args);   /* DEVICE */
+int peer_frame_ask(int argc, char **args);    /* DEVICE SECONDS */
+int peer_moves(int argc, char **args);        /* PORT SECONDS */
 
 /* peer_load.c: load for an echo server of this thread, whose one turn is @turn and
  * which counts the bytes it has echoed in @received; args: CONNECTIONS SECONDS */

@@ -5,6 +5,7 @@
  *     vma-echo <- vma-pingpong    64 bytes there and back, by SocketXtreme
  *     vma-sink <- plain-flood     64 KB, one way, by recvfrom_zcopy()
  *     vma-udp, plain-udp          datagrams to oneself, with and without a callback
+ *     vma-udp-joined, plain-udp-joined    the same, of a sender that joins them
  *     vma-zcopy                   64 KB to oneself, by recv() and recvfrom_zcopy()
  *     vma-callback                what a callback adds to recv()
  *
@@ -17,16 +18,22 @@
 #include <fcntl.h>
 #include <mellanox/vma_extra.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+
 #define WARM_UP 20000
 #define ROUND_TRIPS 10000
 #define IDLE_YIELD 1024 /* polls that find nothing */
 #define DATAGRAMS 256   /* in the socket before they are received */
+#define JOINED 64       /* of one sendmsg() */
 #define MOVED 100       /* round trips until a connection has moved to memory */
 
 static struct vma_api_t *api;
@@ -190,59 +197,74 @@ static void pair_up(int type, int fds[2])
 	setsockopt(fds[0], IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-/* Time for DATAGRAMS, which are there already. */
-static uint64_t drain(int fd, bool is_called)
+/* Time for @count, which are there already. */
+static uint64_t drain(int fd, bool is_called, unsigned count)
 {
 	char buf[PEER_BYTES];
 	unsigned n = 0;
 	uint64_t before = tick_now();
 
 	n_called = 0;
-	while (n + n_called < DATAGRAMS) {
+	while (n + n_called < count) {
 		struct sockaddr_in from;
 		socklen_t len = sizeof(from);
 
 		if (recvfrom(fd, buf, sizeof(buf), MSG_DONTWAIT,
 			     (struct sockaddr *)&from, &len) >= 0)
 			n++;
-		else if (!is_called || errno != EAGAIN || n_called < DATAGRAMS)
+		else if (!is_called || errno != EAGAIN || n_called < count)
 			peer_die("recvfrom");
 	}
 	return tick_now() - before;
 }
 
-static int receive_datagrams(char **args, bool is_called)
+static int receive_datagrams(char **args, bool is_called, bool is_joined)
 {
 	vma_recv_callback_retval_t drop = VMA_PACKET_DROP;
-	static char message[PEER_BYTES];
+	static char message[JOINED * PEER_BYTES];
+	unsigned count = is_joined ? JOINED : DATAGRAMS;
+	size_t bytes = is_joined ? sizeof(message) : PEER_BYTES;
 	struct times times;
-	int fds[2];
+	int fds[2], size = PEER_BYTES;
 
-	pair_up(SOCK_DGRAM, fds);
 	if (is_called)
 		open_api();
+	pair_up(SOCK_DGRAM, fds);
+	if (is_joined && setsockopt(fds[0], IPPROTO_UDP, UDP_SEGMENT, &size,
+				    sizeof(size)) < 0)
+		peer_die("UDP_SEGMENT");
 	if (is_called && api->register_recv_callback(fds[1], on_packet, &drop))
 		peer_die("register_recv_callback");
 	times_init(&times);
 	uint64_t until_ns = now_ns() + (uint64_t)(atof(args[0]) * 1e9);
 	while (now_ns() < until_ns) {
-		for (unsigned i = 0; i < DATAGRAMS; i++)
-			peer_send(fds[0], message, sizeof(message));
-		times_add(&times, drain(fds[1], is_called));
+		for (unsigned i = 0; i < (is_joined ? 1 : count); i++)
+			peer_send(fds[0], message, bytes);
+		times_add(&times, drain(fds[1], is_called, count));
 	}
-	printf("rate %.0f\n", 1e9 * DATAGRAMS / times_median_ns(&times));
+	printf("rate %.0f\n", 1e9 * count / times_median_ns(&times));
 	times_fini(&times);
 	return 0;
 }
 
 int peer_vma_udp(int argc, char **args)
 {
-	return receive_datagrams(args, true);
+	return receive_datagrams(args, true, false);
 }
 
 int peer_plain_udp(int argc, char **args)
 {
-	return receive_datagrams(args, false);
+	return receive_datagrams(args, false, false);
+}
+
+int peer_vma_udp_joined(int argc, char **args)
+{
+	return receive_datagrams(args, true, true);
+}
+
+int peer_plain_udp_joined(int argc, char **args)
+{
+	return receive_datagrams(args, false, true);
 }
 
 static void one_way(const int fds[2])

@@ -183,6 +183,7 @@ void process_free(struct process *p)
 	seg_list_free(&p->list);
 	seg_list_free(&p->all);
 	free(p->packets);
+	index_free(&p->ends);
 	if (p->fd >= 0)
 		close(p->fd);
 }

@@ -32,6 +32,8 @@ struct kernel {
 	pid_t pid;
 	struct held *held; /* the sockets under this process's numbers */
 	size_t n_held;
+	struct index by_ino, by_fd; /* of @held */
+	struct index rows_by_ino;   /* of TCP */
 	struct in_addr groups[GROUPS_MAX];
 	unsigned ifs[GROUPS_MAX];
 	size_t n_groups;
@@ -57,22 +59,26 @@ static void read_held(struct kernel *k)
 	}
 	if (dir)
 		closedir(dir);
+	index_init(&k->by_ino, sizeof(k->held->ino), k->n_held);
+	index_init(&k->by_fd, sizeof(k->held->fd), k->n_held);
+	for (size_t i = 0; i < k->n_held; i++) {
+		index_put(&k->by_ino, &k->held[i].ino, (uint32_t)i);
+		index_put(&k->by_fd, &k->held[i].fd, (uint32_t)i);
+	}
 }
 
 static const struct held *held_by_ino(const struct kernel *k, uint64_t ino)
 {
-	for (size_t i = 0; i < k->n_held; i++)
-		if (k->held[i].ino == ino)
-			return &k->held[i];
-	return NULL;
+	uint32_t i = index_get(&k->by_ino, &ino);
+
+	return i == INDEX_NONE ? NULL : &k->held[i];
 }
 
 static uint64_t ino_of(const struct kernel *k, int fd)
 {
-	for (size_t i = 0; i < k->n_held; i++)
-		if (k->held[i].fd == fd)
-			return k->held[i].ino;
-	return 0;
+	uint32_t i = index_get(&k->by_fd, &fd);
+
+	return i == INDEX_NONE ? 0 : k->held[i].ino;
 }
 
 unsigned fd_flags(pid_t pid, int fd)
@@ -134,21 +140,20 @@ static bool parse_line(const char *s, struct line *l)
 	return parse_addr(local, &l->local) && parse_addr(peer, &l->peer);
 }
 
-static void take_tcp(struct rows *r, const struct line *l)
+static void take_tcp(struct rows *r, const struct kernel *k,
+		     const struct line *l)
 {
-	for (size_t i = 0; i < r->n_tcp; i++) {
-		struct row *row = &r->rows[i];
+	uint32_t i = index_get(&k->rows_by_ino, &l->ino);
 
-		if (row->ino != l->ino)
-			continue;
-		row->state = l->state;
-		row->local = l->local;
-		row->local_port = l->local_port;
-		if (!row->is_offloaded) {
-			row->rx_queue = l->rx_queue;
-			row->tx_queue = l->tx_queue;
-		}
+	if (i == INDEX_NONE)
 		return;
+	struct row *row = &r->rows[i];
+	row->state = l->state;
+	row->local = l->local;
+	row->local_port = l->local_port;
+	if (!row->is_offloaded) {
+		row->rx_queue = l->rx_queue;
+		row->tx_queue = l->tx_queue;
 	}
 }
 
@@ -189,7 +194,7 @@ static void read_table(struct rows *r, const struct kernel *k, const char *name)
 		if (name[0] == 'u')
 			add_udp(r, k, &l);
 		else
-			take_tcp(r, &l);
+			take_tcp(r, k, &l);
 	}
 	free(text);
 	if (f)
@@ -273,9 +278,12 @@ void kernel_look(struct rows *r, const struct process *p, bool wants_groups)
 	struct kernel k = { .pid = p->pid };
 
 	read_held(&k);
-	for (size_t i = 0; i < r->n_tcp; i++)
+	index_init(&k.rows_by_ino, sizeof(r->rows->ino), r->n_tcp);
+	for (size_t i = 0; i < r->n_tcp; i++) {
 		if (!r->rows[i].ino)
 			r->rows[i].ino = ino_of(&k, r->rows[i].fd);
+		index_put(&k.rows_by_ino, &r->rows[i].ino, (uint32_t)i);
+	}
 	for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++)
 		read_table(r, &k, tables[i]);
 	if (wants_groups)
@@ -286,5 +294,8 @@ void kernel_look(struct rows *r, const struct process *p, bool wants_groups)
 		if (wants_groups)
 			look_inside(&k, &r->rows[i]);
 	}
+	index_free(&k.by_ino);
+	index_free(&k.by_fd);
+	index_free(&k.rows_by_ino);
 	free(k.held);
 }

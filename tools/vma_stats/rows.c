@@ -43,26 +43,54 @@ void row_addr(const struct in6_addr *a, uint16_t port, char *out)
 
 static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
 
-/* The other end of @row's connection, in any process that may be looked at. */
-static const struct osf_stats_sock *other_end(const struct process *p,
-					      const struct row *row)
+struct ends_key {
+	struct in6_addr local, peer;
+	uint16_t local_port, peer_port;
+};
+
+/* The @n-th socket of all that may be looked at. */
+static const struct osf_stats_sock *nth_end(const struct process *p, uint32_t n)
 {
+	for (size_t i = 0; i < p->all.n; i++) {
+		if (n < p->all.segs[i].n_socks)
+			return &p->all.segs[i].socks[n].s;
+		n -= (uint32_t)p->all.segs[i].n_socks;
+	}
+	return NULL;
+}
+
+static void index_ends(struct process *p)
+{
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < p->all.n; i++)
+		n += (uint32_t)p->all.segs[i].n_socks;
+	index_free(&p->ends);
+	index_init(&p->ends, sizeof(struct ends_key), n);
+	n = 0;
 	for (size_t i = 0; i < p->all.n; i++)
 		for (size_t j = 0; j < p->all.segs[i].n_socks; j++) {
 			const struct osf_stats_sock *s =
 			    &p->all.segs[i].socks[j].s;
-			struct in6_addr local =
-			    address_of(s->family, s->local_addr);
-			struct in6_addr peer =
-			    address_of(s->family, s->peer_addr);
 
-			if (s->local_port == row->peer_port &&
-			    s->peer_port == row->local_port &&
-			    IN6_ARE_ADDR_EQUAL(&local, &row->peer) &&
-			    IN6_ARE_ADDR_EQUAL(&peer, &row->local))
-				return s;
+			index_put(&p->ends,
+				  &(struct ends_key){
+				      address_of(s->family, s->local_addr),
+				      address_of(s->family, s->peer_addr),
+				      s->local_port, s->peer_port },
+				  n++);
 		}
-	return NULL;
+}
+
+/* The other end of @row's connection, in any process that may be looked at. */
+static const struct osf_stats_sock *other_end(const struct process *p,
+					      const struct row *row)
+{
+	uint32_t n = index_get(
+	    &p->ends, &(struct ends_key){ row->peer, row->local, row->peer_port,
+					  row->local_port });
+
+	return n == INDEX_NONE ? NULL : nth_end(p, n);
 }
 
 static void take_counters(struct counters *c, const struct osf_stats_sock *s)
@@ -160,6 +188,7 @@ void rows_read(struct rows *r, const struct options *o, struct process *p)
 	*r = (struct rows){ .taken_ns = now_ns() };
 	if (o->view != VIEW_BASIC || o->has_dump)
 		(void)seg_list_all(&p->all);
+	index_ends(p);
 	for (size_t i = 0; i < p->seg->n_socks; i++)
 		if (!p->seg->socks[i].is_gone)
 			add_tcp(r, p, &p->seg->socks[i]);
@@ -173,6 +202,12 @@ void rows_read(struct rows *r, const struct options *o, struct process *p)
 	keep_wanted(r, o);
 	if (r->n)
 		qsort(r->rows, r->n, sizeof(*r->rows), by_fd);
+	index_init(&r->by_id, sizeof(struct row_id), r->n);
+	for (size_t i = 0; i < r->n; i++) {
+		struct row_id id = row_id_of(&r->rows[i]);
+
+		index_put(&r->by_id, &id, (uint32_t)i);
+	}
 }
 
 void rows_free(struct rows *r)
@@ -180,20 +215,16 @@ void rows_free(struct rows *r)
 	for (size_t i = 0; i < r->n; i++)
 		free(r->rows[i].groups);
 	free(r->rows);
+	index_free(&r->by_id);
 	*r = (struct rows){ 0 };
 }
 
 struct row *rows_find(const struct rows *r, const struct row *like)
 {
-	for (size_t i = 0; r && i < r->n; i++) {
-		struct row *row = &r->rows[i];
+	struct row_id id = row_id_of(like);
+	uint32_t i = r ? index_get(&r->by_id, &id) : INDEX_NONE;
 
-		if (row->is_udp == like->is_udp && row->idx == like->idx &&
-		    row->in_use == like->in_use &&
-		    (!like->is_udp || row->ino == like->ino))
-			return row;
-	}
-	return NULL;
+	return i == INDEX_NONE ? NULL : &r->rows[i];
 }
 
 /* What has come since, in a second; @seconds of 1 is exact. */

@@ -122,20 +122,6 @@ void show_full(const struct shown *s)
 
 /* ---- view 4 ---- */
 
-static bool is_first(const struct rows *r, size_t row, size_t group)
-{
-	const struct in_addr *g = &r->rows[row].groups[group];
-
-	for (size_t i = 0; i <= row; i++)
-		for (size_t j = 0; j < r->rows[i].n_groups; j++) {
-			if (i == row && j == group)
-				return true;
-			if (r->rows[i].groups[j].s_addr == g->s_addr)
-				return false;
-		}
-	return true;
-}
-
 static void print_group(const struct rows *r, struct in_addr group)
 {
 	char text[INET_ADDRSTRLEN], in_brackets[INET_ADDRSTRLEN + 2];
@@ -153,10 +139,15 @@ static void print_group(const struct rows *r, struct in_addr group)
 void show_groups(const struct shown *s)
 {
 	bool has_head = false;
+	struct index seen;
+	size_t n = 0;
 
 	for (size_t i = 0; i < s->now->n; i++)
+		n += s->now->rows[i].n_groups;
+	index_init(&seen, sizeof(struct in_addr), n);
+	for (size_t i = 0; i < s->now->n; i++)
 		for (size_t j = 0; j < s->now->rows[i].n_groups; j++) {
-			if (!is_first(s->now, i, j))
+			if (!index_put(&seen, &s->now->rows[i].groups[j], 0))
 				continue;
 			if (!has_head)
 				puts("\nVMA Group Memberships Information\n"
@@ -165,4 +156,5 @@ void show_groups(const struct shown *s)
 			has_head = true;
 			print_group(s->now, s->now->rows[i].groups[j]);
 		}
+	index_free(&seen);
 }

@@ -4,6 +4,7 @@
  *
  *     main.c      options, and turns of one interval each
  *       |
+ *       |                   index.c: look-ups of what others have written
  *       +-> find.c      the process that is meant, and its statistics file
  *       +-> rows.c      its sockets: the file, and what the kernel says of them
  *       +-> zero.c      what they had counted when somebody said -z
@@ -23,6 +24,7 @@
 
 #include "../osf/osf.h"
 #include "../osf/seg.h"
+#include "index.h"
 
 enum view { VIEW_BASIC = 1, VIEW_MEDIUM, VIEW_FULL, VIEW_GROUPS, VIEW_NETSTAT };
 
@@ -67,6 +69,7 @@ struct process {
 	size_t n_packets;
 	struct osf_stats_log log;
 	bool has_log;
+	struct index ends; /* of @all: struct ends_key -> its number */
 };
 
 /* All that may be looked at, or the one that is meant.  Return: how many. */
@@ -113,7 +116,19 @@ struct rows {
 	size_t n;
 	uint64_t taken_ns;
 	uint64_t n_tcp, n_all; /* for the view of all */
+	struct index by_id;    /* struct row_id -> its number */
 };
+
+/* What says that a row is the same as one of another turn. */
+struct row_id {
+	uint64_t ino; /* UDP; else 0 */
+	uint32_t idx, in_use, is_udp, unused;
+};
+static inline struct row_id row_id_of(const struct row *row)
+{
+	return (struct row_id){ row->is_udp ? row->ino : 0, row->idx,
+				row->in_use, row->is_udp, 0 };
+}
 
 void rows_read(struct rows *r, const struct options *o, struct process *p);
 void rows_free(struct rows *r);

@@ -37,6 +37,7 @@ struct zero_entry {
 struct zeros {
 	struct zero_entry *entries;
 	size_t n;
+	struct index by_id; /* struct row_id -> its number */
 };
 
 static char *path_of(const struct options *o, pid_t pid)
@@ -63,6 +64,12 @@ static int open_own(int dir_fd, const char *name, struct zero_head *head)
 	return -1;
 }
 
+static struct row_id id_of(const struct zero_entry *e)
+{
+	return (struct row_id){ e->is_udp ? e->ino : 0, e->idx, e->in_use,
+				e->is_udp, 0 };
+}
+
 static void read_zeros(struct zeros *z, const struct options *o,
 		       const struct process *p)
 {
@@ -81,20 +88,40 @@ static void read_zeros(struct zeros *z, const struct options *o,
 		if (read(fd, z->entries, bytes) == (ssize_t)bytes)
 			z->n = head.n;
 	}
+	index_init(&z->by_id, sizeof(struct row_id), z->n);
+	for (size_t i = 0; i < z->n; i++) {
+		struct row_id id = id_of(&z->entries[i]);
+
+		index_put(&z->by_id, &id, (uint32_t)i);
+	}
 	close(fd);
 }
 
 static struct zero_entry *find(const struct zeros *z, const struct row *row)
 {
-	for (size_t i = 0; i < z->n; i++) {
-		struct zero_entry *e = &z->entries[i];
+	struct row_id id = row_id_of(row);
+	uint32_t i = index_get(&z->by_id, &id);
 
-		if (e->is_udp == row->is_udp && e->idx == row->idx &&
-		    e->in_use == row->in_use &&
-		    (!row->is_udp || e->ino == row->ino))
-			return e;
-	}
-	return NULL;
+	return i == INDEX_NONE ? NULL : &z->entries[i];
+}
+
+/* @z has room for it. */
+static struct zero_entry *add(struct zeros *z, const struct row_id *id)
+{
+	struct zero_entry *e = &z->entries[z->n];
+
+	*e = (struct zero_entry){ .ino = id->ino,
+				  .idx = id->idx,
+				  .in_use = id->in_use,
+				  .is_udp = id->is_udp };
+	index_put(&z->by_id, id, (uint32_t)z->n++);
+	return e;
+}
+
+static void zeros_free(struct zeros *z)
+{
+	free(z->entries);
+	index_free(&z->by_id);
 }
 
 static int write_zeros(const struct zeros *z, const struct options *o,
@@ -121,14 +148,16 @@ static int write_zeros(const struct zeros *z, const struct options *o,
 	return err;
 }
 
-/* Of a TCP socket that is no more. */
-static bool is_ended(const struct process *p, const struct zero_entry *e)
+/* The TCP sockets that there are. */
+static void index_socks(struct index *x, const struct process *p)
 {
-	for (size_t i = 0; !e->is_udp && i < p->seg->n_socks; i++)
-		if (p->seg->socks[i].idx == e->idx &&
-		    p->seg->socks[i].s.in_use == e->in_use)
-			return false;
-	return !e->is_udp;
+	index_init(x, sizeof(struct row_id), p->seg->n_socks);
+	for (size_t i = 0; i < p->seg->n_socks; i++)
+		index_put(
+		    x,
+		    &(struct row_id){ .idx = p->seg->socks[i].idx,
+				      .in_use = p->seg->socks[i].s.in_use },
+		    (uint32_t)i);
 }
 
 /* @r has what was counted, before zero_apply(). */
@@ -136,28 +165,30 @@ int zero_now(const struct options *o, const struct process *p,
 	     const struct rows *r)
 {
 	struct zeros old, z = { 0 };
+	struct index socks;
 
 	read_zeros(&old, o, p);
+	index_socks(&socks, p);
 	z.entries = xcalloc(old.n + r->n, sizeof(*z.entries));
-	for (size_t i = 0; i < old.n; i++)
-		if (!is_ended(p, &old.entries[i]))
-			z.entries[z.n++] = old.entries[i];
-	for (size_t i = 0; i < r->n && z.n < SOCKS_MAX; i++) {
-		const struct row *row = &r->rows[i];
-		struct zero_entry *e = find(&z, row);
+	index_init(&z.by_id, sizeof(struct row_id), old.n + r->n);
+	for (size_t i = 0; i < old.n; i++) {
+		struct row_id id = id_of(&old.entries[i]);
 
-		if (!e) {
-			e = &z.entries[z.n++];
-			*e = (struct zero_entry){ .ino = row->ino,
-						  .idx = row->idx,
-						  .in_use = row->in_use,
-						  .is_udp = row->is_udp };
-		}
-		e->c = row->c;
+		/* TCP sockets that are no more are forgotten. */
+		if (id.is_udp || index_get(&socks, &id) != INDEX_NONE)
+			*add(&z, &id) = old.entries[i];
+	}
+	for (size_t i = 0; i < r->n && z.n < SOCKS_MAX; i++) {
+		struct row_id id = row_id_of(&r->rows[i]);
+		struct zero_entry *e = find(&z, &r->rows[i]);
+
+		e = e ? e : add(&z, &id);
+		e->c = r->rows[i].c;
 	}
 	int err = write_zeros(&z, o, p);
-	free(z.entries);
-	free(old.entries);
+	index_free(&socks);
+	zeros_free(&z);
+	zeros_free(&old);
 	return err;
 }
 
@@ -173,7 +204,7 @@ void zero_apply(const struct options *o, const struct process *p,
 		if (e)
 			r->rows[i].c = counters_less(&r->rows[i].c, &e->c, 1);
 	}
-	free(z.entries);
+	zeros_free(&z);
 }
 
 void zero_clean(const struct options *o)

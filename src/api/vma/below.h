@@ -36,6 +36,10 @@ void below_lent_back(int fd, const struct below_lent *l);
 /* Without a system call: 1, there may be something to receive; 0, not yet; -1,
  * only the kernel knows. */
 int below_is_ready(int fd);
+/* For a thread that is alone and asks again and again: the next bytes, if they are there
+ * without a system call.  @one: those that came as one piece, without a look at what follows.
+ * 0: nothing yet; -ENODATA: the end of the stream; -EAGAIN: only the kernel knows. */
+ssize_t below_take(int fd, void *buf, size_t n, bool one);
 /* May more than the kernel carry its bytes? */
 bool below_serves(int fd);
 int below_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts,

@@ -23,6 +23,10 @@
 #define BYTES_MAX UINT16_MAX /* of a completion's packet */
 #define BURST 16u            /* completions of one member in its turn */
 #define READY_TURNS 64u      /* without a look while some are ready */
+/* In so many turns after a packet of a hot member, look for the next one so often: that is
+ * sooner than the program calls again. */
+#define AGAIN_LOOKS 8u
+#define AGAIN_TURNS 256u
 #define ENDS (EPOLLRDHUP | EPOLLHUP | EPOLLERR)
 #define RESET (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP)
 
@@ -143,7 +147,7 @@ static inline struct vma_completion_t *add_packet(struct fill *f,
 	    add(f, s, VMA_SOCKETXTREME_PACKET | (s->on_ring.events & EPOLLOUT));
 
 	s->on_ring.events &= ~(uint32_t)EPOLLOUT;
-	xbuf_fill(r->spare, &s->room, data, (uint16_t)n);
+	xbuf_fill(r->spare, vsock_keep(s, n), data, (uint16_t)n);
 	c->packet.num_bufs = 1;
 	c->packet.total_len = (uint16_t)n;
 	c->packet.buff_lst = r->spare;
@@ -249,27 +253,50 @@ static bool complete(struct fill *f, struct ring *r, struct vsock *s)
 	return is_more || s->on_ring.events & EPOLLOUT;
 }
 
-/* One packet of a hot member, in a process of one thread: nobody else can be inside, and
- * no callback runs.  False: see complete(). */
-HOT static bool take_hot(struct fill *f, struct ring *r, struct vsock *s)
+enum hot_news { HOT_KERNEL = -1, HOT_NONE, HOT_TAKEN, HOT_MORE };
+
+/* What takes complete() to find out. */
+static COLD enum hot_news look_at_hot(struct vsock *s)
 {
+	int is = below_is_ready(s->fd);
+
+	return is > 0 ? HOT_MORE : is < 0 ? HOT_KERNEL : HOT_NONE;
+}
+
+/* The end of the stream, or an error. */
+static COLD enum hot_news hot_ends(struct vsock *s, ssize_t r)
+{
+	if (r == -EAGAIN)
+		return HOT_KERNEL;
+	if (r != -ENODATA)
+		s->err = (int)-r;
+	return HOT_MORE;
+}
+
+/* One packet of a hot member, in a process of one thread: nobody else can be inside, and
+ * no callback runs.  A packet that comes alone is handed out without a look at what
+ * follows: the look would take the line away from the peer, who writes it next.  One
+ * that comes right behind another one is joined with those that wait. */
+HOT static inline enum hot_news take_hot(struct fill *f, struct ring *r,
+					 struct vsock *s)
+{
+	bool is_alone = r->turn - s->on_ring.took_turn > 1;
+	uint8_t *to;
+
 	if (unlikely(!is_single_threaded() || s->callback || s->accepted ||
 		     s->err || s->on_ring.events || s->on_ring.is_over ||
-		     s->is_closed || s->owner))
-		return false;
-	if (!r->spare && !(r->spare = xbuf_take()))
-		return false;
-	uint8_t *to = room_reserve(&s->room);
-	if (unlikely(!to))
-		return false;
-	ssize_t n = below_recv(s->fd, to, BYTES_MAX);
-	if (unlikely(n <= 0)) { /* a stream says again that it is at its end */
-		if (n < 0 && errno != EAGAIN)
-			s->err = errno;
-		return n < 0 && errno == EAGAIN;
-	}
+		     s->on_ring.is_ready || s->is_closed || s->owner) ||
+	    unlikely(!r->spare && !(r->spare = xbuf_take())) ||
+	    unlikely(!(to = room_reserve(&s->room))))
+		return look_at_hot(s);
+	ssize_t n = below_take(s->fd, to, BYTES_MAX, is_alone);
+	if (likely(!n))
+		return HOT_NONE;
+	if (unlikely(n < 0))
+		return hot_ends(s, n);
+	s->on_ring.took_turn = r->turn;
 	add_packet(f, r, s, to, (size_t)n);
-	return n < BYTES_MAX;
+	return !is_alone && n == BYTES_MAX ? HOT_MORE : HOT_TAKEN;
 }
 
 /* Members that had packets before, without a look at the kernel. */
@@ -277,16 +304,14 @@ HOT static inline void take_hots(struct fill *f, struct ring *r)
 {
 	for (uint32_t i = 0; i < r->n_hot && f->n < f->max; i++) {
 		struct vsock *s = r->hot[i];
-		int is = below_is_ready(s->fd);
+		enum hot_news is = take_hot(f, r, s);
 
-		if (likely(!is))
+		if (likely(is == HOT_NONE))
 			continue;
-		if (unlikely(is < 0)) {
-			r->hot[i--] = r->hot[--r->n_hot];
-			continue;
-		}
 		r->hot_turn = r->turn;
-		if (s->on_ring.is_ready || !take_hot(f, r, s))
+		if (unlikely(is == HOT_KERNEL))
+			r->hot[i--] = r->hot[--r->n_hot];
+		if (unlikely(is != HOT_TAKEN))
 			ring_ready(r, s);
 	}
 }
@@ -298,6 +323,10 @@ int ring_turn(struct ring *r, struct vma_completion_t *to, unsigned n)
 
 	r->turn++;
 	take_hots(&f, r);
+	for (unsigned i = 0;
+	     i < AGAIN_LOOKS && !f.n && r->turn - r->hot_turn < AGAIN_TURNS;
+	     i++)
+		take_hots(&f, r);
 	if (!r->first_ready ? !f.n : r->turn % READY_TURNS == 0)
 		ring_look(r);
 	while (f.n < f.max && r->first_ready != first_again &&

@@ -4,6 +4,7 @@
 
 #include "api/vma/below.h"
 #include "api/vma/filter.h"
+#include "api/vma/joined.h"
 #include "base/atomic.h"
 
 static inline void count_received(struct vsock *s, size_t n)
@@ -26,7 +27,7 @@ static COLD vma_recv_callback_retval_t note(struct vsock *s, size_t n,
 		return VMA_PACKET_RECV;
 	}
 	count(&s->packets.at->n_held, 1);
-	held_keep(s->spare, &s->room, n);
+	held_keep(s->spare, vsock_keep(s, n));
 	s->spare = 0;
 	return is;
 }
@@ -89,50 +90,83 @@ static bool is_there(const struct vsock *s)
 	return below_recvmsg(s->fd, &m, MSG_PEEK | MSG_DONTWAIT) >= 0;
 }
 
+/* A datagram's bytes, at @iov, or -errno. */
+static ssize_t receive_datagram(struct vsock *s, struct packet *p,
+				struct iovec *iov, int flags,
+				bool wants_control)
+{
+	struct msghdr m = { .msg_name = &p->from,
+			    .msg_namelen = sizeof(p->from),
+			    .msg_iov = iov,
+			    .msg_iovlen = 1,
+			    .msg_control = p->control,
+			    .msg_controllen = sizeof(p->control) };
+	ssize_t r;
+
+	p->flags = 0;
+	p->control_len = 0;
+	p->from_len = sizeof(p->from);
+	if (wants_control || ends_need_control(s)) {
+		r = below_recvmsg(s->fd, &m, flags | MSG_DONTWAIT);
+		p->from_len = m.msg_namelen;
+		p->control_len = r < 0 ? 0 : m.msg_controllen;
+		p->flags = m.msg_flags & MSG_CTRUNC;
+	} else {
+		r = below_recvfrom(s->fd, iov->iov_base, iov->iov_len,
+				   flags | MSG_DONTWAIT,
+				   (struct sockaddr *)&p->from, &p->from_len);
+	}
+	if (r < 0 && errno == EAGAIN)
+		s->was_empty = true;
+	return r < 0 ? -errno : r;
+}
+
+/* What a stream has, at @iov, or -errno. */
+static ssize_t receive_bytes(const struct vsock *s, struct packet *p,
+			     struct iovec *iov, int flags)
+{
+	struct msghdr m = { .msg_iov = iov, .msg_iovlen = 1 };
+	ssize_t r = flags ? below_recvmsg(s->fd, &m, flags | MSG_DONTWAIT)
+			  : below_recv(s->fd, iov->iov_base, iov->iov_len);
+
+	p->flags = 0;
+	p->from_len = 0;
+	p->control_len = 0;
+	return r < 0 ? -errno : r;
+}
+
+/* There is no room for what comes.  -errno. */
+static int full(const struct vsock *s)
+{
+	return is_there(s) ? -ENOBUFS : -errno;
+}
+
 /* Bytes received into the room, or -errno. */
 static ssize_t receive(struct vsock *s, struct packet *p, size_t want,
 		       int flags, bool wants_control)
 {
-	uint8_t *to = room_reserve(&s->room);
+	uint8_t *to;
 
-	if (!s->spare)
+	if (unlikely(!s->spare))
 		s->spare = held_number(s->number, s->fd);
-	if (!to || !s->spare)
-		return is_there(s) ? -ENOBUFS : -errno;
+	if (unlikely(!s->spare))
+		return full(s);
+	if (s->is_udp && !joined_is_on(s))
+		joined_tick(s);
+	if (s->is_udp && joined_is_on(s)) {
+		ssize_t r = joined_receive(s, p, flags);
+
+		return likely(r != -ENOBUFS) ? r : full(s);
+	}
+	vsock_lies_in(s, NULL, false);
+	if (unlikely(!(to = room_reserve(&s->room))))
+		return full(s);
 	if (load_rlx(&s->is_closed))
 		return -EBADF;
 	struct iovec iov = { to, MIN(want, (size_t)PACKET_MAX) };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
 	p->data = to;
-	if (!s->is_udp && !flags) {
-		ssize_t r = below_recv(s->fd, to, iov.iov_len);
-
-		p->flags = 0;
-		p->from_len = 0;
-		return r < 0 ? -errno : r;
-	}
-	if (s->is_udp && !wants_control && !ends_need_control(s)) {
-		p->flags = 0;
-		p->control_len = 0;
-		p->from_len = sizeof(p->from);
-		ssize_t r =
-		    below_recvfrom(s->fd, to, iov.iov_len, flags | MSG_DONTWAIT,
-				   (struct sockaddr *)&p->from, &p->from_len);
-		return r < 0 ? -errno : r;
-	}
-	if (s->is_udp) {
-		m.msg_name = &p->from;
-		m.msg_namelen = sizeof(p->from);
-		m.msg_control = p->control;
-		m.msg_controllen = sizeof(p->control);
-	}
-	ssize_t r = below_recvmsg(s->fd, &m, flags | MSG_DONTWAIT);
-	if (r < 0)
-		return -errno;
-	p->from_len = m.msg_namelen;
-	p->control_len = m.msg_controllen;
-	p->flags = m.msg_flags & MSG_CTRUNC;
-	return r;
+	return s->is_udp ? receive_datagram(s, p, &iov, flags, wants_control)
+			 : receive_bytes(s, p, &iov, flags);
 }
 
 /* Take the @n bytes, or the datagram, that the callback has seen by MSG_PEEK. */
@@ -140,6 +174,10 @@ static void consume(struct vsock *s, const uint8_t *data, size_t n)
 {
 	uint8_t byte;
 
+	if (s->is_udp && joined_is_on(s)) {
+		joined_take(s);
+		return;
+	}
 	if (s->is_udp) {
 		struct iovec iov = { &byte, 1 };
 		struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
@@ -282,7 +320,7 @@ ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
 	if (!peek && !load_rlx(&s->callback))
 		count_received(s, (size_t)r);
 	count(&s->packets.at->n_held, 1);
-	held_keep(s->spare, &s->room, (size_t)r);
+	held_keep(s->spare, vsock_keep(s, (size_t)r));
 	*number = s->spare;
 	s->spare = 0;
 	return r;

@@ -33,6 +33,7 @@ static uint32_t n_lent; /* packets that lie in memory below, atomic */
 static bool has_started;
 static void *(*own_get)(size_t); /* the program's, or NULL */
 static void (*own_put)(void *);
+static struct chunk *spare; /* of that, for the first room; atomic */
 
 int held_set_memory(void *(*get)(size_t), void (*put)(void *))
 {
@@ -44,19 +45,16 @@ int held_set_memory(void *(*get)(size_t), void (*put)(void *))
 	return 0;
 }
 
-void held_start(void)
-{
-	if (likely(load_rlx(&has_started)))
-		return;
-	GUARD(&lock);
-	has_started = true;
-}
-
 /* NULL: no memory. */
 static struct chunk *chunk_new(void)
 {
-	void *c =
-	    own_get ? own_get(CHUNK_BYTES)
+	void *c = unlikely(load_rlx(&spare) != NULL)
+		      ? xchg(&spare, (struct chunk *)NULL)
+		      : NULL;
+
+	if (c)
+		return c;
+	c = own_get ? own_get(CHUNK_BYTES)
 		    : mmap(NULL, CHUNK_BYTES, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -65,6 +63,21 @@ static struct chunk *chunk_new(void)
 	((struct chunk *)c)->n_refs = 1;
 	((struct chunk *)c)->is_left = 0;
 	return c;
+}
+
+void held_start(void)
+{
+	if (likely(load_rlx(&has_started)))
+		return;
+	{
+		GUARD(&lock);
+		if (has_started)
+			return;
+		has_started = true;
+	}
+	/* The program's function runs without our lock. */
+	if (own_get)
+		store_rel(&spare, chunk_new());
 }
 
 void held_chunk_put(struct chunk *c)
@@ -163,19 +176,14 @@ void held_cancel(uint64_t number)
 
 struct chunk *room_keep(struct room *r, size_t n)
 {
-	if (is_single_threaded())
-		r->chunk->n_refs++;
-	else
-		fetch_add(&r->chunk->n_refs, 1u);
+	held_chunk_get(r->chunk);
 	r->off += (n + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 	r->off += n ? 0 : CACHE_LINE;
 	return r->chunk;
 }
 
-void held_keep(uint64_t number, struct room *r, size_t n)
+void held_keep(uint64_t number, struct chunk *c)
 {
-	struct chunk *c = room_keep(r, n);
-
 	GUARD(&lock);
 	find(number)->chunk = c;
 }

@@ -45,7 +45,7 @@ struct room {
 /* Where chunks come from and go to; NULL: the kernel.  -EINVAL: a socket of this
  * API has been used. */
 int held_set_memory(void *(*get)(size_t), void (*put)(void *));
-/* A socket is used: too late for that. */
+/* The first socket: too late for that, and the program's memory is asked for. */
 void held_start(void);
 
 /* Another chunk for @r, which is full or has none; NULL: too much is held. */
@@ -70,13 +70,20 @@ void room_close(struct room *r); /* takes one without a chunk, too */
  * held_chunk_put(). */
 struct chunk *room_keep(struct room *r, size_t n);
 void held_chunk_put(struct chunk *c);
+static inline void held_chunk_get(struct chunk *c)
+{
+	if (is_single_threaded())
+		c->n_refs++;
+	else
+		fetch_add(&c->n_refs, 1u);
+}
 
 /* A number for the next packet of socket @owner, under @fd; 0: there are too
  * many.  held_keep() makes it a held packet, held_cancel() gives it back. */
 uint64_t held_number(uint32_t owner, int fd);
 void held_cancel(uint64_t number);
-/* The program holds the @n bytes that were received into @r last. */
-void held_keep(uint64_t number, struct room *r, size_t n);
+/* The program holds a packet in @c, and takes over the reference. */
+void held_keep(uint64_t number, struct chunk *c);
 /* The program holds bytes that were lent: LENT_MAX pieces at once, because the ring of a
  * closed socket stays as long as one of them.  More are to be copied. */
 struct below_lent;

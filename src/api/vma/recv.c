@@ -16,6 +16,7 @@
 
 #include "api/vma/below.h"
 #include "api/vma/filter.h"
+#include "api/vma/joined.h"
 #include "api/vma/vma.h"
 #include "base/clock.h"
 #include "sock/cursor.h"
@@ -94,26 +95,42 @@ static ssize_t recv_accepted(struct vsock *s, struct msghdr *msg, int flags)
 	return r;
 }
 
+/* Copy the @r bytes of @p to the program. */
+static ssize_t recv_copy(const struct vsock *s, const struct packet *p,
+			 ssize_t r, struct msghdr *msg, size_t want, int flags)
+{
+	struct iov_cursor c = { .iov = msg->msg_iov, .n = msg->msg_iovlen };
+	size_t n = MIN((size_t)r, want);
+
+	if (s->is_udp || !(flags & MSG_TRUNC))
+		cursor_put(&c, p->data, n);
+	packet_copy(p, msg);
+	msg->msg_flags |= flags & MSG_CMSG_CLOEXEC;
+	if ((size_t)r > n)
+		msg->msg_flags |= MSG_TRUNC;
+	return flags & MSG_TRUNC ? r : (ssize_t)n;
+}
+
 /* Take a packet and copy it. */
 static ssize_t recv_packet(struct vsock *s, struct msghdr *msg, size_t want,
 			   int flags)
 {
-	struct iov_cursor c = { .iov = msg->msg_iov, .n = msg->msg_iovlen };
 	struct packet p;
 
 	p.from_len = 0;
 	p.flags = 0;
 	ssize_t r = filter_take(s, want, msg->msg_controllen, &p);
-	if (r < 0)
-		return r;
-	size_t n = MIN((size_t)r, want);
-	if (s->is_udp || !(flags & MSG_TRUNC))
-		cursor_put(&c, p.data, n);
-	packet_copy(&p, msg);
-	msg->msg_flags |= flags & MSG_CMSG_CLOEXEC;
-	if ((size_t)r > n)
-		msg->msg_flags |= MSG_TRUNC;
-	return flags & MSG_TRUNC ? r : (ssize_t)n;
+	return r < 0 ? r : recv_copy(s, &p, r, msg, want, flags);
+}
+
+/* A datagram of those that the kernel may have joined; with MSG_PEEK it stays. */
+static ssize_t recv_part(struct vsock *s, struct msghdr *msg, size_t want,
+			 int flags)
+{
+	struct packet p;
+	ssize_t r = filter_take_next(s, want, flags & MSG_PEEK, &p);
+
+	return r < 0 ? r : recv_copy(s, &p, r, msg, want, flags);
 }
 
 /* What there is now.  Bytes or -errno. */
@@ -126,6 +143,8 @@ static ssize_t recv_now(struct visit *v, struct msghdr *msg, int flags)
 	visit_take_turn(v);
 	if (load_rlx(&s->is_closed)) {
 		r = -EBADF;
+	} else if (joined_is_on(s)) {
+		r = recv_part(s, msg, want, flags);
 	} else if (!s->accepted && !load_rlx(&s->callback) && !s->err) {
 		r = below_recvmsg(s->fd, msg, flags | MSG_DONTWAIT);
 		r = r < 0 ? -errno : r;
@@ -196,7 +215,7 @@ static ssize_t recv_visit(int fd, struct msghdr *msg, int flags)
 		return below_recvmsg(fd, msg, flags);
 	VISIT(v, vsock_get(fd));
 	if (!v.s || (!load_rlx(&v.s->callback) && !load_rlx(&v.s->accepted) &&
-		     !load_rlx(&v.s->err)))
+		     !load_rlx(&v.s->err) && !joined_is_on(v.s)))
 		return below_recvmsg(fd, msg, flags);
 	if (load_rlx(&v.s->owner) == (uintptr_t)pthread_self())
 		r = -EAGAIN; /* in its callback: nothing is before the packet */

@@ -73,9 +73,14 @@ void ring_hot(struct ring *r, struct vsock *s)
 	for (uint32_t i = 0; i < r->n_hot; i++)
 		if (r->hot[i] == s)
 			return;
-	/* In the place of another one, which the sets will tell of. */
-	uint32_t i = r->n_hot < RING_HOT ? r->n_hot++ : r->turn % RING_HOT;
-	r->hot[i] = s;
+	/* In the place of another one, which the sets will tell of; but a hot one may
+	 * have left something. */
+	if (r->n_hot < RING_HOT) {
+		r->hot[r->n_hot++] = s;
+		return;
+	}
+	ring_ready(r, r->hot[r->turn % RING_HOT]);
+	r->hot[r->turn % RING_HOT] = s;
 }
 
 /* NULL: closed since. */

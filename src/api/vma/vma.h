@@ -65,6 +65,38 @@ static inline void vma_may_join(int fd)
 		vma_join(fd);
 }
 
+/* joined.c.  @fd is a new socket of this process's own; @copy is one more descriptor of
+ * its; another process or program may read it, or all there are, from now on. */
+void vma_made(int fd);
+void vma_copied(int fd, int copy);
+void vma_passed(int fd);
+void vma_passed_all(void);
+static inline void vma_makes(int fd, int domain)
+{
+	if (unlikely(load_rlx(&vma_is_asked)) && fd >= 0 &&
+	    (domain == AF_INET || domain == AF_INET6))
+		vma_made(fd);
+}
+static inline void vma_copies(int fd, int copy)
+{
+	if (unlikely(load_rlx(&vma_is_asked)))
+		vma_copied(fd, copy);
+}
+static inline void vma_passes(int fd)
+{
+	if (unlikely(load_rlx(&vma_is_asked)))
+		vma_passed(fd);
+}
+static inline void vma_passes_all(void)
+{
+	if (unlikely(load_rlx(&vma_is_asked)))
+		vma_passed_all();
+}
+/* FIONREAD.  False: the kernel's answer is right. */
+bool vma_inq(int fd, int *n);
+/* getsockopt() has succeeded: is it an option of ours? */
+void vma_hide(int fd, int level, int name, void *val, socklen_t len);
+
 /* @fd is about to be closed, or to be replaced. */
 void vma_forget(int fd);
 void vma_forget_range(unsigned first, unsigned last);

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "api/vma/epset.h"
+#include "api/vma/joined.h"
 #include "api/vma/ring.h"
 #include "api/vma/vma.h"
 #include "api/vma/vsock.h"
@@ -15,6 +16,7 @@
 #include "base/lock.h"
 
 #define PAGE (1u << VSOCK_PAGE_BITS)
+#define FIRST_TRY 64u /* datagrams: joined_try() is not for those with few */
 
 struct vsock **vsock_pages[VSOCK_PAGES];
 uint32_t vma_n_filters;
@@ -68,6 +70,8 @@ void vsock_put(struct vsock *s)
 {
 	if (is_single_threaded() ? --s->n_refs : fetch_sub(&s->n_refs, 1u) != 1)
 		return;
+	joined_close(s);
+	vsock_lies_in(s, NULL, false);
 	room_close(&s->room);
 	packets_close(&s->packets);
 	if (s->spare)
@@ -152,6 +156,8 @@ struct vsock *vsock_make(int fd, int *err)
 	s->accepted = 0;
 	s->err = 0;
 	s->times = 0;
+	s->until_try = is_udp ? FIRST_TRY : 0;
+	s->was_empty = true;
 	packets_open(&s->packets, fd, is_udp);
 	s->peer.ss_family = s->local.ss_family = AF_UNSPEC;
 	s->has_user_data = false;
@@ -170,13 +176,39 @@ void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
 	s->context = context;
 	store_rlx(&s->callback, callback);
 	if (callback && !s->is_closed) {
-		if (!xchg(&s->is_counted, true))
-			fetch_add(&vma_n_filters, 1u);
+		vsock_count(s);
 		return;
 	}
 	s->accepted = 0; /* calls that nobody filters find it below */
-	if (!s->err && xchg(&s->is_counted, false))
+	vsock_uncount(s);
+}
+
+void vsock_count(struct vsock *s)
+{
+	if (!xchg(&s->is_counted, true))
+		fetch_add(&vma_n_filters, 1u);
+}
+
+void vsock_uncount(struct vsock *s)
+{
+	if (!s->err && !load_rlx(&s->callback) && !joined_is_on(s) &&
+	    xchg(&s->is_counted, false))
 		fetch_sub(&vma_n_filters, 1u);
+}
+
+void vsock_for_each(void (*each)(struct vsock *s))
+{
+	GUARD(&lock);
+	for (struct vsock *s = all; s; s = s->next)
+		if (load_rlx(&s->n_refs))
+			each(s);
+}
+
+void vma_passed_all(void)
+{
+	joined_forget(0, UINT32_MAX);
+	fence_full();
+	vsock_for_each(joined_forbid);
 }
 
 void vma_forget(int fd)
@@ -186,6 +218,7 @@ void vma_forget(int fd)
 
 	epset_forget(fd);
 	ring_forget(fd);
+	joined_forget((unsigned)fd, (unsigned)fd);
 	if (!s)
 		return;
 	store_rlx(&s->callback, (vma_recv_callback_t)NULL);
@@ -211,6 +244,7 @@ void vma_forget_range(unsigned first, unsigned last)
 		}
 	}
 	ring_forget_range(first, last);
+	joined_forget(first, last);
 }
 
 /* The turn of a thread that was alone when it took it, and so took no mutex. */

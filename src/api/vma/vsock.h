@@ -31,9 +31,10 @@ struct on_ring {
 	uint32_t is_short; /* room to send will be news; atomic */
 	uint32_t is_told;  /* it is on the ring's list of changes; atomic */
 	struct vsock *next_told, *next_ready;
-	uint32_t place;  /* among the ring's members, plus 1; 0: none yet */
-	uint32_t events; /* EPOLL*: come, and not looked at */
-	uint8_t state;   /* enum ring_state */
+	uint32_t place;     /* among the ring's members, plus 1; 0: none yet */
+	uint32_t events;    /* EPOLL*: come, and not looked at */
+	uint32_t took_turn; /* of the ring: its last packet, as a hot one */
+	uint8_t state;      /* enum ring_state */
 	uint8_t is_ready, is_over;
 	uint8_t skips_room;      /* EPOLLOUT says what is known */
 	struct sockaddr_in peer; /* of a connection, as completions say it */
@@ -55,7 +56,16 @@ struct vsock {
 	/* Of what the next receiving call will find, this much was given to the
 	 * callback already: bytes, for UDP 1 or 0 datagrams. */
 	size_t accepted;
-	int err;         /* that the next receiving call returns, or 0 */
+	int err; /* that the next receiving call returns, or 0 */
+	/* Where the packet lies that was received last, if it was kept there; and
+	 * whether this has a reference of its own. */
+	struct chunk *lies_in;
+	bool lies_in_own;
+	struct joined *joined; /* api/vma/joined.h; NULL: never */
+	uint32_t
+	    until_try;   /* datagrams, until that is tried; 0: not any more */
+	bool was_empty;  /* a receive has found nothing since the last trial */
+	uint32_t seen;   /* of joined, how many were taken before it */
 	bool is_counted; /* in vma_n_filters */
 	struct room room;
 	uint64_t spare; /* number for the next packet, or 0 */
@@ -96,6 +106,12 @@ int vsock_fd_end(void);
 /* It has a callback, or has none any more.  In its turn. */
 void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
 			void *context);
+/* Calls on it come to this API, callback or not; and no longer, unless there is another
+ * reason. */
+void vsock_count(struct vsock *s);
+void vsock_uncount(struct vsock *s);
+/* All that are in use. */
+void vsock_for_each(void (*each)(struct vsock *s));
 /* Is @fd TCP or UDP over IP? */
 bool vsock_is_inet(int fd, bool *is_udp);
 
@@ -106,6 +122,27 @@ static inline void vsock_hold(struct vsock *s)
 		s->n_refs++;
 	else
 		fetch_add(&s->n_refs, 1u);
+}
+
+/* The packet just received lies in @c, which somebody has kept; NULL: at the end of the
+ * room.  @own: nobody else may keep it long enough. */
+static inline void vsock_lies_in(struct vsock *s, struct chunk *c, bool own)
+{
+	if (unlikely(s->lies_in_own))
+		held_chunk_put(s->lies_in);
+	s->lies_in = c;
+	s->lies_in_own = c && own;
+	if (s->lies_in_own)
+		held_chunk_get(c);
+}
+
+/* The program keeps its @n bytes.  Returns the chunk, with a reference. */
+static inline struct chunk *vsock_keep(struct vsock *s, size_t n)
+{
+	if (likely(!s->lies_in))
+		return room_keep(&s->room, n);
+	held_chunk_get(s->lies_in);
+	return s->lies_in;
 }
 
 /* A call on a socket; ends with the block, also by longjmp() and cancellation. */

@@ -79,13 +79,13 @@ void xbuf_cancel(struct vma_buff_t *pub)
 	first_free = b;
 }
 
-void xbuf_fill(struct vma_buff_t *pub, struct room *r, const void *data,
+void xbuf_fill(struct vma_buff_t *pub, struct chunk *c, const void *data,
 	       uint16_t n)
 {
 	struct xbuf *b = container_of(pub, struct xbuf, pub);
 
 	b->pub = (struct vma_buff_t){ NULL, (void *)data, n };
-	b->chunk = room_keep(r, n);
+	b->chunk = c;
 	store_rel(&b->n_refs, 1u);
 }
 

@@ -16,8 +16,8 @@
  * too many. */
 struct vma_buff_t *xbuf_take(void);
 void xbuf_cancel(struct vma_buff_t *b); /* takes NULL, too */
-/* For the @n bytes that were received into @r last. */
-void xbuf_fill(struct vma_buff_t *b, struct room *r, const void *data,
+/* For @n bytes in @c; takes over the reference. */
+void xbuf_fill(struct vma_buff_t *b, struct chunk *c, const void *data,
 	       uint16_t n);
 /* References after the change, or -EINVAL. */
 int xbuf_ref(struct vma_buff_t *b);

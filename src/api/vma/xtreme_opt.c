@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "api/vma/filter.h"
+#include "api/vma/joined.h"
 #include "api/vma/ring.h"
 #include "api/vma/vma.h"
 #include "base/libc.h"
@@ -27,6 +28,10 @@ void vma_start(void)
 {
 	const char *v = secure_getenv("VMA_SOCKETXTREME");
 
+	static bool is_prepared;
+
+	if (!is_prepared && !pthread_atfork(vma_passes_all, NULL, NULL))
+		is_prepared = true;
 	ops_will_lend();
 	store_rlx(&vma_is_xtreme, v && atoi(v));
 }
@@ -67,6 +72,7 @@ bool vma_setsockopt(int fd, int level, int name, const void *val, socklen_t len,
 {
 	if (level == SOL_SOCKET && filter_is_time(name))
 		return set_time(fd, name, val, len, err);
+	joined_option(fd, level, name, val, len);
 	if (level != SOL_SOCKET ||
 	    (name != SO_VMA_USER_DATA && name != SO_VMA_SHUTDOWN_RX))
 		return false;

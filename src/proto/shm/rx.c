@@ -301,7 +301,7 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 /* Read from the ring.  Return the bytes read, 0 at the end, or -errno.  However
  * long @want is, and however fast the peer writes, this ends. */
 HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
-			   size_t want, bool discard)
+			   size_t want, int flags)
 {
 	size_t got = 0;
 	enum ring_mark mark = RING_NONE;
@@ -315,13 +315,15 @@ HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 		if (!n)
 			break;
 		uint32_t take = (uint32_t)MIN((size_t)n, want - got);
-		if (!discard)
+		if (!(flags & MSG_TRUNC))
 			cursor_put(c, data, take);
 		ring_skip(&shm_of(sk)->rx, take);
 		got += take;
 		uint32_t freed = ring_rx_owed(&shm_of(sk)->rx);
 		if (freed >= PUBLISH_BYTES && ring_publish(&shm_of(sk)->rx))
 			shm_notify_space(sk, fd);
+		if (flags & RECV_PIECE)
+			break;
 	}
 	if (likely(got)) {
 		if (unlikely(shm_of(sk)->rx.hold != RING_NONE_LENT))
@@ -386,7 +388,7 @@ static inline ssize_t rx_step(struct sock *sk, int fd, struct iov_cursor *c,
 	if (unlikely(shm_is_broken(sk) || shm_w(sk)->rx_back ||
 		     shm_w(sk)->rx_tcp || flags & MSG_PEEK))
 		return rx_elsewhere(sk, fd, c, want, flags);
-	return rx_ring(sk, fd, c, want, flags & MSG_TRUNC);
+	return rx_ring(sk, fd, c, want, flags);
 }
 
 /* We have @got fewer bytes than wanted.  Does the stream go on elsewhere (TCP
@@ -433,8 +435,8 @@ static ssize_t rx_once(struct sock *sk, int fd, struct iov_cursor *c,
 			return got ? (ssize_t)got : r;
 		}
 		got += (size_t)r;
-		if (likely(got == want) || flags & MSG_PEEK || i >= STEPS_MAX ||
-		    !rx_goes_on(sk, fd))
+		if (likely(got == want) || flags & (MSG_PEEK | RECV_PIECE) ||
+		    i >= STEPS_MAX || !rx_goes_on(sk, fd))
 			return (ssize_t)got;
 	}
 }
@@ -503,6 +505,36 @@ static inline void rx_done(struct sock *sk)
 	sock_unlock_rx(sk);
 }
 
+/* RECV_PIECE: one record, whole.  0: it takes more than that. */
+HOT static ssize_t rx_piece(struct sock *sk, int fd, const struct iovec *iov)
+{
+	struct ring_rx *rx = &shm_of(sk)->rx;
+	enum ring_mark mark;
+	const uint8_t *data;
+	ssize_t r = 0;
+
+	rx_begin(sk);
+	if (unlikely(!sock_is_ours(sk) || shm_is_broken(sk) ||
+		     shm_w(sk)->rx_back || shm_w(sk)->rx_tcp ||
+		     rx->hold != RING_NONE_LENT))
+		goto done;
+	int32_t n = ring_peek(rx, &data, &mark);
+	if (unlikely(n <= 0 || (size_t)n > iov->iov_len))
+		goto done;
+	memcpy(iov->iov_base, data, (size_t)n);
+	ring_skip(rx, (uint32_t)n);
+	if (unlikely(ring_rx_owed(rx) >= PUBLISH_BYTES) && ring_publish(rx))
+		shm_notify_space(sk, fd);
+	say_read(sk);
+	count(&sk->st->rx_bytes_shm, (uint64_t)n);
+	if (unlikely((uint64_t)n > load_rlx(&sk->st->rx_most)))
+		store_rlx(&sk->st->rx_most, (uint64_t)n);
+	r = n;
+done:
+	rx_done(sk);
+	return r;
+}
+
 HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		     int flags)
 {
@@ -513,6 +545,10 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 
 	if (unlikely(flags & MSG_OOB))
 		return rx_urgent(fd, iov, n, flags);
+	if (flags == (MSG_DONTWAIT | RECV_PIECE) && n == 1 &&
+	    likely(!load_rlx(&sk->w->is_async) && !shm_wants_back(sk)) &&
+	    likely((r = rx_piece(sk, fd, iov)) > 0))
+		return r;
 	do {
 		if (unlikely(!rx_begin(sk)))
 			return shm_kept(sk);
