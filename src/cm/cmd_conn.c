@@ -133,6 +133,7 @@ int cmd_disconnect(struct cm_call *c)
 		return -ENOENT;
 	switch (id->state) {
 	case ID_ESTABLISHED:
+	case ID_ENDING:
 	case ID_REP_SENT:
 	case ID_REP_RCVD:
 		link_disconnect(id);

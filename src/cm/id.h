@@ -51,6 +51,7 @@ enum state {
 	ID_REQ_RCVD,
 	ID_REP_SENT,
 	ID_ESTABLISHED,
+	ID_ENDING,   /* the other end has ended it; what it sent comes first */
 	ID_TIMEWAIT, /* disconnected, and TIMEWAIT_EXIT still comes */
 	ID_OVER,
 };
@@ -69,7 +70,7 @@ struct cm_id {
 	bool has_hung_up; /* before the program has accepted */
 	struct param own, peer;
 	uint64_t deadline_ns; /* 0: none */
-	uint64_t give_up_ns;  /* of ID_CONNECTING */
+	uint64_t give_up_ns;  /* of ID_CONNECTING and ID_ENDING */
 	uint32_t events_reported;
 	/* Of a listener. */
 	uint32_t backlog, n_waiting, n_new;

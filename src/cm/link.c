@@ -12,6 +12,10 @@
  * REJ before the connection is established, DREQ afterwards.  So a peer that is killed is
  * an event; one that is stopped is UNREACHABLE when its time is over.  A message that its
  * sender may not send in this state ends the connection in the same way.
+ *
+ * On a wire a DREQ is slow, and a program has seen all messages when it comes.  Programs rely
+ * on that: libfabric destroys the queue pair, and what it has not polled is lost.  So
+ * DISCONNECTED waits a while for a program that has completions to poll (ENDING).
  */
 #include <errno.h>
 #include <string.h>
@@ -22,11 +26,14 @@
 #include "base/nocancel.h"
 #include "cm/id.h"
 #include "proto/shm/trust.h"
+#include "rdma/users.h"
 
 #define ANSWER_NS (60 * NS_PER_S) /* as long as the kernel tries in all */
 #define FIRST_NS (10 * NS_PER_S)  /* from a connection to its REQ */
 #define RETRY_NS (20 * NS_PER_MS) /* a full backlog, or no descriptor left */
 #define TIMEWAIT_NS (1 * NS_PER_S)
+#define ENDING_NS (50 * NS_PER_MS) /* from the first look at the end */
+#define LOOK_NS (1 * NS_PER_MS)    /* for completions that are not polled */
 #define BACKLOG_MAX 4096
 #define N_NEW 64  /* connections without a REQ, of a listener */
 #define N_TURN 64 /* connections and messages in one go */
@@ -60,6 +67,20 @@ static void end_established(struct cm_id *id)
 	link_close(id);
 	event_add_plain(id, EVENT_DISCONNECTED, 0);
 	set_state(id, ID_TIMEWAIT, TIMEWAIT_NS);
+}
+
+/* The other end has ended it, a while after its last message as it were. */
+static void other_end_has_ended(struct cm_id *id)
+{
+	uint64_t now = now_ns();
+
+	if (id->state != ID_ENDING)
+		id->give_up_ns = now + ENDING_NS;
+	link_close(id);
+	if (now < id->give_up_ns && users_have_unpolled(id->own.qp_num))
+		set_state(id, ID_ENDING, LOOK_NS);
+	else
+		end_established(id);
 }
 
 void link_send(struct cm_id *id, enum msg_kind kind, uint8_t reason)
@@ -367,7 +388,7 @@ static void hung_up(struct cm_id *id)
 		end(id, EVENT_REJECTED, REJ_CONSUMER);
 		return;
 	case ID_ESTABLISHED:
-		end_established(id);
+		other_end_has_ended(id);
 		return;
 	default:
 		link_close(id);
@@ -435,6 +456,9 @@ void link_expired(struct cm_id *id)
 	case ID_REQ_SENT:
 	case ID_REP_SENT:
 		end(id, EVENT_UNREACHABLE, -ETIMEDOUT);
+		return;
+	case ID_ENDING:
+		other_end_has_ended(id);
 		return;
 	case ID_TIMEWAIT:
 		set_state(id, ID_OVER, 0);

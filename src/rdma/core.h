@@ -247,6 +247,8 @@ bool cq_push(struct cq *cq, const struct ibv_wc *wc, bool is_solicited);
 void cq_show_arm(struct cq *cq, uint32_t kind);
 bool cq_is_full(struct cq *cq);
 void cq_forget(struct cq *cq, uint32_t qpn);
+/* Has it completions of this queue pair? */
+bool cq_holds(struct cq *cq, uint32_t qpn);
 int cq_add_user(struct cq *cq, struct qp *qp);
 void cq_remove_user(struct cq *cq, struct qp *qp);
 void cq_progress(struct cq *cq);

@@ -204,6 +204,15 @@ void cq_forget(struct cq *cq, uint32_t qpn)
 	store_rlx(&cq->head, to);
 }
 
+bool cq_holds(struct cq *cq, uint32_t qpn)
+{
+	GUARD(&cq->lock);
+	for (uint32_t i = cq->tail; i != cq->head; i++)
+		if (cq->ring[i & (cq->size - 1)].wc.qp_num == qpn)
+			return true;
+	return false;
+}
+
 int cq_take(struct cq *cq, int n, struct cqe *out)
 {
 	int got = 0;

@@ -141,3 +141,29 @@ bool users_progress_blocked(void)
 	}
 	return waits;
 }
+
+static bool has_unread(const struct qp *qp)
+{
+	const struct x_qp *x = qp->remote.x;
+
+	return x && qp->attr.qp_state >= IBV_QPS_RTR &&
+	       qp->attr.qp_state <= IBV_QPS_SQE &&
+	       load_rlx(&x->dest_qpn) == qp->qp.qp_num &&
+	       load_acq(&x->head) != qp->pos;
+}
+
+bool users_have_unpolled(uint32_t qpn)
+{
+	GUARD(&lock);
+	struct qp *qp = all[qpn % N_QPS];
+
+	if (!qp || qp->qp.qp_num != qpn || qp->generation != self_generation())
+		return false;
+	struct cq *cq = container_of(qp->init.recv_cq, struct cq, cq);
+	if (!lock_try(&qp->lock))
+		return true; /* another thread is at it */
+	rx_run(qp, cq);
+	bool is_unread = has_unread(qp);
+	lock_put(&qp->lock);
+	return is_unread || cq_holds(cq, qpn);
+}

@@ -19,5 +19,8 @@ bool users_progress(void);
 /* Move on those that have something to send that did not fit, for a thread that sleeps for
  * something else.  True: some still have. */
 bool users_progress_blocked(void);
+/* Does queue pair @qpn of this process have receive completions that the program has not
+ * polled, or messages that could become some?  Reads them first. */
+bool users_have_unpolled(uint32_t qpn);
 /* How many have their peer in this process. */
 extern uint32_t users_n_local;

@@ -55,6 +55,7 @@ CASES = [
 ]
 # Their control connection is TCP's; -v checks the data.
 LIBFABRIC = [
+    ("fi_pingpong -p verbs;ofi_rxm -e rdm -v -B PORT", "fi_pingpong -p verbs;ofi_rxm -e rdm -v -P PORT 127.0.0.1", "tcp", "read_bytes", 10 << 20),
     ("fi_pingpong -p verbs -e msg -v -B PORT", "fi_pingpong -p verbs -e msg -v -P PORT 127.0.0.1", "tcp", "recv_bytes", 20 << 20),
 ]
 # rsockets under a program of plain sockets.

@@ -26,9 +26,9 @@
 
 #include "base/compiler.h"
 #include "cm/msg.h"
+#include "ends.h"
 
 #define DEVICE "/dev/infiniband/rdma_cm"
-#define LIMIT_S 30
 #define NOBODY 65534
 #define UID(n) (UINT64_C(1000) + (n))
 
@@ -45,14 +45,8 @@ enum {
 	TIMEWAIT_EXIT = 15,
 };
 
-#define CHECK(x)                                                               \
-	do {                                                                   \
-		if (!(x)) {                                                    \
-			printf("%s:%d: %s (errno %d)\n", __FILE__, __LINE__,   \
-			       #x, errno);                                     \
-			exit(1);                                               \
-		}                                                              \
-	} while (0)
+/* What both ends say their queue pairs are. */
+static uint32_t active_qpn = 77, passive_qpn = 78;
 
 static int cm_open(void)
 {
@@ -184,7 +178,7 @@ static uint32_t start_connect(int fd, uint16_t port)
 	uint32_t id = resolve(fd, port);
 	struct rdma_ucm_connect c = { .id = id,
 				      .conn_param = { .valid = 1,
-						      .qp_num = 77,
+						      .qp_num = active_qpn,
 						      .responder_resources = 3,
 						      .initiator_depth = 2,
 						      .private_data = "hello",
@@ -200,7 +194,7 @@ static int accept_id(int fd, uint32_t id, int is_passive)
 				     .uid = UID(3),
 				     .conn_param = { .valid =
 							 (uint8_t)is_passive,
-						     .qp_num = 78,
+						     .qp_num = passive_qpn,
 						     .responder_resources = 1,
 						     .initiator_depth = 1 } };
 
@@ -208,14 +202,15 @@ static int accept_id(int fd, uint32_t id, int is_passive)
 }
 
 /* Both ends here: returns the active id, *passive the other. */
-static uint32_t pair(int active, int passive_fd, uint16_t port,
-		     uint32_t *passive)
+static uint32_t connect_ids(int active, int passive_fd, uint16_t port,
+			    uint32_t *passive)
 {
 	uint32_t id = start_connect(active, port);
 
 	*passive = expect(passive_fd, CONNECT_REQUEST, 0).id;
 	CHECK(!accept_id(passive_fd, *passive, 1));
-	CHECK(expect(active, CONNECT_RESPONSE, 0).param.conn.qp_num == 78);
+	CHECK(expect(active, CONNECT_RESPONSE, 0).param.conn.qp_num ==
+	      passive_qpn);
 	CHECK(!accept_id(active, id, 0));
 	CHECK(expect(passive_fd, ESTABLISHED, 0).uid == UID(3));
 	return id;
@@ -281,10 +276,49 @@ static void test_handshake(void)
 	expect(b, TIMEWAIT_EXIT, 0);
 	CHECK(end_id(a, id) == 5);
 	CHECK(end_id(b, l) == 1);
-	passive = pair(a, b, (port = 0, listen_at(b, "127.0.0.1", &port), port),
-		       &passive);
+	passive = connect_ids(
+	    a, b, (port = 0, listen_at(b, "127.0.0.1", &port), port), &passive);
 	close(b); /* the end of a channel is that of its connections */
 	expect(a, DISCONNECTED, 0);
+}
+
+static int next_event(int fd, struct rdma_ucm_event_resp *r)
+{
+	struct rdma_ucm_get_event c = { .response = (uintptr_t)r };
+
+	return (int)COMMAND(fd, GET_EVENT, sizeof(*r), c);
+}
+
+/* A message that was sent before the end of the connection completes before its event, if
+ * the program polls; libfabric destroys the queue pair when it has the event. */
+static void test_last_message(void)
+{
+	int a = cm_open(), b = cm_open();
+	struct rdma_ucm_event_resp r;
+	struct rdma_ucm_disconnect d;
+	struct end x, y;
+	uint16_t port = 0;
+	uint32_t passive;
+
+	pair(&x, &y, IBV_QPT_RC);
+	active_qpn = x.qp->qp_num;
+	passive_qpn = y.qp->qp_num;
+	listen_at(b, "127.0.0.1", &port);
+	for (int is_polled = 1; is_polled >= 0; is_polled--) {
+		d.id = connect_ids(a, b, port, &passive);
+		CHECK(!post_recv(&y, 1, BUF));
+		CHECK(!post(&x, IBV_WR_SEND, 100, x.mr->lkey, NULL));
+		CHECK(next(&x).status == IBV_WC_SUCCESS);
+		CHECK(!COMMAND(a, DISCONNECT, 0, d));
+		fcntl(b, F_SETFL, O_NONBLOCK);
+		CHECK(next_event(b, &r) == -EAGAIN);
+		if (is_polled)
+			CHECK(next(&y).byte_len == 100);
+		expect(b, DISCONNECTED, 0);
+		expect(a, DISCONNECTED, 0);
+		expect(a, TIMEWAIT_EXIT, 0);
+		expect(b, TIMEWAIT_EXIT, 0);
+	}
 }
 
 static void test_refused(void)
@@ -414,7 +448,7 @@ static void test_fork(void)
 	int a = cm_open(), b = cm_open();
 	uint16_t port = 0;
 	uint32_t passive, l = listen_at(b, "127.0.0.1", &port);
-	uint32_t id = pair(a, b, port, &passive);
+	uint32_t id = connect_ids(a, b, port, &passive);
 	pid_t pid = fork();
 
 	if (!pid) {
@@ -500,7 +534,7 @@ static void test_lies(void)
 		silent[i] = raw_socket(port, 0);
 		expect_nothing(b);
 	}
-	uint32_t id = pair(a, b, port, &passive);
+	uint32_t id = connect_ids(a, b, port, &passive);
 	for (int i = 0; i < 100; i++)
 		close(silent[i]);
 	expect_nothing(b);
@@ -544,18 +578,16 @@ static void test_strangers(void)
 	kill_child(pid);
 }
 
-static const struct test {
-	const char *name;
-	void (*run)(void);
-} tests[] = { { "descriptor", test_descriptor },
-	      { "handshake", test_handshake },
-	      { "refused", test_refused },
-	      { "ports", test_ports },
-	      { "killed", test_killed },
-	      { "killed_client", test_killed_client },
-	      { "fork", test_fork },
-	      { "lies", test_lies },
-	      { "strangers", test_strangers } };
+static const struct test tests[] = { { "descriptor", test_descriptor },
+				     { "handshake", test_handshake },
+				     { "refused", test_refused },
+				     { "ports", test_ports },
+				     { "last_message", test_last_message },
+				     { "killed", test_killed },
+				     { "killed_client", test_killed_client },
+				     { "fork", test_fork },
+				     { "lies", test_lies },
+				     { "strangers", test_strangers } };
 
 /* Each in a child of its own. */
 static int run(const struct test *t)
