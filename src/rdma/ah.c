@@ -6,10 +6,14 @@
 
 #include "rdma/core.h"
 
+#define OWN_LID 0 /* as ibv_query_port() says */
+
 struct ibv_ah *rdma_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 {
-	/* Addresses are GIDs here. */
-	if (!a->is_global || a->port_num != 1 ||
+	/* Addresses are GIDs here.  rsockets' datagrams know only LIDs: without a GID, our own
+	 * LID is this host. */
+	bool is_self = !a->is_global && a->dlid == OWN_LID;
+	if ((!a->is_global && !is_self) || a->port_num != 1 ||
 	    device_gid(a->grh.sgid_index, NULL, NULL)) {
 		errno = EINVAL;
 		return NULL;
@@ -20,7 +24,7 @@ struct ibv_ah *rdma_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 	ah->ah.context = pd->context;
 	ah->ah.pd = pd;
 	ah->attr = *a;
-	ah->dgid_index = device_find_gid(&a->grh.dgid);
+	ah->dgid_index = is_self ? 0 : device_find_gid(&a->grh.dgid);
 	fetch_add(&container_of(pd, struct pd, pd)->n_refs, 1);
 	return &ah->ah;
 }

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/libc.h"
 #include "rdma/core.h"
 #include "rdma/users.h"
@@ -23,6 +24,7 @@
 #define OF_LISTENER UINT64_MAX
 /* A sender that waits for a receive, for room or for an answer has times to keep. */
 #define BLOCKED_MS 5
+#define PATIENCE_MS 1000 /* for an event that poll() has promised */
 
 struct ibv_comp_channel *rdma_create_comp_channel(struct ibv_context *c)
 {
@@ -171,26 +173,95 @@ static bool look(struct channel *ch)
 	return waits;
 }
 
-/* Sleep until there may be something.  0, or -errno. */
-static int wait_for(struct channel *ch, bool waits)
+/* Sleep until there may be something, for at most @ms.  1; 0: the time is over; -errno. */
+static int wait_for(struct channel *ch, int ms)
 {
-	bool blocks = !(libc.fcntl(ch->ch.fd, F_GETFL) & O_NONBLOCK);
 	struct epoll_event ev;
-	int n = libc.epoll_wait(ch->ch.fd, &ev, 1,
-				!blocks ? 0
-				: waits ? BLOCKED_MS
-					: -1);
+	int n = libc.epoll_wait(ch->ch.fd, &ev, 1, ms);
 
-	if (n < 0)
-		return -errno;
-	if (!n)
-		return blocks ? 0 : -EAGAIN;
+	if (n <= 0)
+		return n < 0 ? -errno : 0;
 	if (ev.data.u64 == OF_PIPE)
 		drain_one(ch);
-	else if (ev.data.u64 != OF_LISTENER) /* who has ended stays so */
+	else if (ev.data.u64 == OF_LISTENER)
+		ud_accept();
+	else /* who has ended stays so */
 		libc.epoll_ctl(ch->ch.fd, EPOLL_CTL_DEL, (int)ev.data.u64,
 			       NULL);
-	return 0;
+	return 1;
+}
+
+/* Any queue of the channel, an armed one if there is: its program looks, and finds nothing. */
+static struct cq *take_nothing(struct channel *ch)
+{
+	struct cq *found = NULL;
+	GUARD(&ch->lock);
+
+	for (struct cq *cq = ch->cqs; cq; cq = cq->next_on_channel)
+		if (!found || (!(found->arm & CQ_ARMED) && cq->arm & CQ_ARMED))
+			found = cq;
+	if (!found)
+		return NULL;
+	GUARD(&found->lock);
+	found->n_events++;
+	return found;
+}
+
+/* Take the byte of an event.  More bytes than events say of armed queues "look": do so, or
+ * the descriptor stays readable without an event. */
+static void drain_event(struct channel *ch)
+{
+	char bytes[64];
+	int saved = errno;
+	ssize_t n = libc.read(ch->pipe[0], bytes, sizeof(bytes));
+
+	if (n > 1) {
+		uint32_t n_pending = 0;
+
+		lock_get(&ch->lock);
+		for (struct cq *cq = ch->cqs; cq; cq = cq->next_on_channel)
+			n_pending += load_rlx(&cq->n_pending);
+		lock_put(&ch->lock);
+		for (uint32_t i = 0; i < MIN(n_pending, sizeof(bytes)); i++)
+			channel_notify(ch);
+		arm_anew(ch);
+		look(ch);
+	}
+	errno = saved;
+}
+
+/*
+ * An event, NULL, or an error in *err.  A program that has found the descriptor readable,
+ * by its own poll(), expects one: rsockets would sleep here for one connection while the
+ * others have news.  A byte may come late, though, when its event has been taken.  So who
+ * finds the descriptor readable and then no event gets one after a while, of a queue
+ * that may be empty, as programs have to expect.
+ */
+static struct cq *wait_for_event(struct channel *ch, int *err)
+{
+	bool blocks = !(libc.fcntl(ch->ch.fd, F_GETFL) & O_NONBLOCK);
+	uint64_t until = 0;
+	struct cq *cq;
+
+	for (int i = 0;; i++) {
+		arm_anew(ch);
+		bool waits = look(ch);
+		if ((cq = take_event(ch))) {
+			drain_event(ch);
+			return cq;
+		}
+		if (until && now_ns() >= until && (cq = take_nothing(ch)))
+			return cq;
+		int n = wait_for(ch, !i || !blocks ? 0
+				     : waits       ? BLOCKED_MS
+				     : until       ? PATIENCE_MS
+						   : -1);
+		*err = n < 0 ? n : !n && !blocks ? -EAGAIN : 0;
+		if (*err)
+			return NULL;
+		if (!i && n)
+			until = now_ns() + PATIENCE_MS * NS_PER_MS;
+	}
 }
 
 int rdma_get_cq_event(struct ibv_comp_channel *ibch, struct ibv_cq **out,
@@ -198,25 +269,21 @@ int rdma_get_cq_event(struct ibv_comp_channel *ibch, struct ibv_cq **out,
 {
 	struct channel *ch = container_of(ibch, struct channel, ch);
 	struct cq *cq;
-	int saved = errno;
+	int saved = errno, err = 0;
 
 	if (ctx_of(ibch->context)->generation != self_generation()) {
 		errno = EINVAL;
 		return -1;
 	}
-	while (!(cq = take_event(ch))) {
-		arm_anew(ch);
-		bool waits = look(ch);
-
-		if ((cq = take_event(ch)))
-			break;
-		int err = wait_for(ch, waits);
-		if (err) {
-			errno = -err;
-			return -1;
-		}
+	cq = take_event(ch);
+	if (cq)
+		drain_event(ch);
+	else
+		cq = wait_for_event(ch, &err);
+	if (!cq) {
+		errno = -err;
+		return -1;
 	}
-	drain_one(ch);
 	*out = &cq->cq;
 	*context = cq->cq.cq_context;
 	errno = saved;

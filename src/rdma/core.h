@@ -30,7 +30,7 @@
 
 #define MAX_MSG (1u << 30)
 #define MAX_WR 16384u
-#define MAX_CQE 131072u
+#define MAX_CQE (1u << 20)
 #define MAX_INLINE 1024u
 #define MAX_RD_ATOMIC 16u
 #define MTU_BYTES 4096u
@@ -309,6 +309,8 @@ bool out_fits(const struct out *out, uint32_t length);
 void ud_rx(struct qp *qp, struct cq *cq);
 int ud_send(struct qp *qp, struct swqe *w);
 void ud_close(struct qp *qp);
+/* Before it: wait a while for those who have not read. */
+void ud_linger(struct qp *qp);
 /* Accept some of the processes that have connected: senders of datagrams, and
  * processes that only ask who has the name.  The latter would fill the
  * listener's backlog. */

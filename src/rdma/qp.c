@@ -423,6 +423,7 @@ int rdma_destroy_qp(struct ibv_qp *ibqp)
 	cq_remove_user(rcq, qp);
 	lock_get(&qp->lock);
 	if (qp->generation == self_generation()) {
+		ud_linger(qp);
 		store_rel(&self_current->dir->qp_fd[ibqp->handle], 0);
 		qp_set_state(qp, IBV_QPS_RESET);
 		store_rel(&qp->x->qpn, 0);

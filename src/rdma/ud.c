@@ -8,7 +8,8 @@
  *             far it has read
  *
  * A datagram that finds no receive is lost, and so is one whose ring stays full: a
- * sender waits for a second for a receiver that does not read, and no more until it does.  A stranger's connection is closed
+ * sender waits for a second for a receiver that does not read, and no more until it does.
+ * So long, too, the end of a queue pair waits for who reads: its ring ends with it.  A stranger's connection is closed
  * before anything is received from it.
  */
 #include <errno.h>
@@ -27,6 +28,7 @@
 #define LOOK_NS (20 * NS_PER_US)
 #define HELLO_MS 5 /* for the greeting of one of our own user's */
 #define PATIENCE_NS NS_PER_S
+#define LINGER_US 50
 #define ARRIVALS 256u
 #define BATCH 64u
 #define ACCEPTS 16
@@ -361,6 +363,27 @@ void ud_rx(struct qp *qp, struct cq *cq)
 		store_rel(&qp->x->link[p->link].gen, 0);
 		path_drop(&qp->from, p);
 	}
+}
+
+static bool is_unread(struct path *p)
+{
+	const struct x_link *l = link_of(p);
+
+	if (!p->out.head || p->remote.peer->pid == getpid() ||
+	    load_rlx(&p->remote.x->qpn) != p->remote.qpn)
+		return false;
+	return (!l || load_acq(&l->tail) != p->out.head) &&
+	       !peer_has_ended(p->remote.peer);
+}
+
+/* The program has been told that its datagrams were sent, and may end. */
+void ud_linger(struct qp *qp)
+{
+	uint64_t since = now_ns();
+
+	for (struct path *p = qp->to; p; p = p->next)
+		while (is_unread(p) && now_ns() - since < PATIENCE_NS)
+			usleep(LINGER_US);
 }
 
 void ud_close(struct qp *qp)

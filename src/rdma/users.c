@@ -121,3 +121,23 @@ bool users_progress(void)
 	}
 	return has_more;
 }
+
+bool users_progress_blocked(void)
+{
+	bool waits = false;
+	GUARD(&lock);
+
+	for (uint32_t i = 0; i < N_QPS; i++) {
+		struct qp *qp = all[i];
+
+		if (!qp || qp->generation != self_generation() ||
+		    load_rlx(&qp->sq_done) == load_rlx(&qp->sq_head))
+			continue;
+		if (lock_try(&qp->lock)) {
+			tx_run(qp);
+			lock_put(&qp->lock);
+		}
+		waits |= load_rlx(&qp->sq_done) != load_rlx(&qp->sq_head);
+	}
+	return waits;
+}

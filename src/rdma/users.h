@@ -16,5 +16,8 @@ void users_wait_outside(const struct qp *qp);
 /* Move on all queue pairs: where both ends are in this process, one thread may poll one of
  * them and never the other.  True: some could not be, just now. */
 bool users_progress(void);
+/* Move on those that have something to send that did not fit, for a thread that sleeps for
+ * something else.  True: some still have. */
+bool users_progress_blocked(void);
 /* How many have their peer in this process. */
 extern uint32_t users_n_local;

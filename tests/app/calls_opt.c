@@ -143,8 +143,8 @@ SCENARIO(opt_linger_is_done)
 	size_t total = fill_up(x);
 
 	linger(x, 1, 5);
-	far_do(x, FAR_RECV_LATER, (long)total);
 	long long start = ms_now();
+	far_do(x, FAR_RECV_LATER, (long)total);
 	close_near(x);
 	took(start, LATER_MS);
 }
@@ -176,8 +176,8 @@ SCENARIO(opt_linger_far_closes)
 {
 	fill_up(x);
 	linger(x, 1, 5);
-	far_do(x, FAR_RESET_LATER, 0);
 	long long start = ms_now();
+	far_do(x, FAR_RESET_LATER, 0);
 	close_near(x);
 	took(start, LATER_MS);
 }

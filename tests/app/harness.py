@@ -164,6 +164,16 @@ class Segment:
             self.total[name] += getattr(sock, name)
 
 
+def family(pid):
+    """@pid and all processes that it has started, its own first."""
+    pids = [pid]
+    for parent in pids:
+        for path in glob.glob("/proc/%d/task/*/children" % parent):
+            with contextlib.suppress(OSError), open(path) as f:
+                pids += map(int, f.read().split())
+    return pids
+
+
 def read_stats(stats_dir):
     segments = []
     for path in sorted(glob.glob(os.path.join(stats_dir, "*.osf"))):

@@ -552,8 +552,9 @@ def in_send_urgent(fd):
                           lambda s: s.send(MUCH, socket.MSG_OOB))
 
 
-def in_fastopen(fd):
-    """sendto() connects, to a listener whose queue is full."""
+def connects_when_told(fd, work):
+    """@work(s, listener): connects s to a listener whose queue is full until there is
+    something at @fd."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as l:
         first = socket.create_connection(l.getsockname())
 
@@ -563,31 +564,29 @@ def in_fastopen(fd):
         accepts = threading.Thread(target=room)
         with socket.socket() as s:
             accepts.start()
-            expect(s.sendto(b"hello", MSG_FASTOPEN, l.getsockname()), 5)
-            far = l.accept()[0]
+            is_right = work(s, l)
             accepts.join()
             first.close()
-            return far.recv(9) == b"hello"
+            return is_right
+
+
+def in_fastopen(fd):
+    """sendto() connects, to a listener whose queue is full."""
+    def work(s, l):
+        expect(s.sendto(b"hello", MSG_FASTOPEN, l.getsockname()), 5)
+        return l.accept()[0].recv(9) == b"hello"
+    return connects_when_told(fd, work)
 
 
 def in_connect(fd):
     """The listener's queue is full until somebody accepts."""
-    with socket.create_server(("127.0.0.1", 0), backlog=0) as l:
-        first = socket.create_connection(l.getsockname())
-
-        def room():
-            os.read(fd, 1)
-            l.accept()[0].close()
-        accepts = threading.Thread(target=room)
-        with socket.socket() as s:
-            accepts.start()
-            s.connect(l.getsockname())
-            need(s.getblocking() and not fcntl.fcntl(s, fcntl.F_GETFL) &
-                 os.O_NONBLOCK, "connect() has left the socket non-blocking")
-            l.accept()[0].sendall(b"x")
-            accepts.join()
-            first.close()
-            return s.recv(1) == b"x"
+    def work(s, l):
+        s.connect(l.getsockname())
+        need(s.getblocking() and not fcntl.fcntl(s, fcntl.F_GETFL) &
+             os.O_NONBLOCK, "connect() has left the socket non-blocking")
+        l.accept()[0].sendall(b"x")
+        return s.recv(1) == b"x"
+    return connects_when_told(fd, work)
 
 
 def in_accept(fd):

@@ -19,7 +19,7 @@ import tree
 ABOVE_THE_SEAM = ["src/preload/", "src/file/", "src/group/", "src/api/"]
 READS_A_MODE = re.compile(r"\b(sock_mode|state_mode|SOCK_MODE_MASK)\b|"
                           r"\bSOCK_(YOUNG|UPGRADING|PENDING|SHM|MODULE|TCP)\b")
-A_PATH = re.compile(r"(?<![\w/.-])(?:src/)?((?:base|ip|port|osfd|tcp|sock|proto|rdma|ops|"
+A_PATH = re.compile(r"(?<![\w/.<-])(?:src/)?((?:base|ip|port|osfd|tcp|sock|proto|rdma|cm|ops|"
                     r"group|file|api|preload)/[\w/]+\.(?:c|h|def))\b(?![*(])")
 LINES_MAX = 70
 WORDS_MAX = 20

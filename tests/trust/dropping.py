@@ -13,7 +13,6 @@ shares without osf (learn()).  A client of the worker's
 user meets the worker in shared memory; a client of root does not.
 """
 import contextlib
-import glob
 import os
 import pwd
 import re
@@ -43,15 +42,6 @@ def uids_of(pid):
     with contextlib.suppress(OSError), open("/proc/%d/status" % pid) as f:
         return re.search(r"Uid:\s+(.*)", f.read())[1].split()
     return []
-
-
-def family(pid):
-    pids = [pid]
-    for parent in pids:
-        for path in glob.glob("/proc/%d/task/*/children" % parent):
-            with contextlib.suppress(OSError), open(path) as f:
-                pids += map(int, f.read().split())
-    return pids
 
 
 class Drop:
@@ -95,7 +85,7 @@ class Drop:
 
     def workers(self, server):
         """Of each worker: its user, and [(size, line)] of what it shares with root."""
-        pids = family(server.popen.pid)
+        pids = harness.family(server.popen.pid)
         roots = {}
         for pid in pids:
             if "0" in uids_of(pid):
@@ -113,6 +103,14 @@ class Drop:
                 osfs = [line for size, line in both if size not in self.own_sizes]
                 self.run.need(not osfs, "a worker of user %s can write its root parent's "
                               "memory: %s" % (uid, osfs))
+
+    def fetch(self, port, as_user, n=30):
+        """The server at @port gives its www/file, @n times."""
+        url = "http://127.0.0.1:%d/file" % port
+        got = self.check(["curl", "-sS", "-f", "--max-time", "20"] + [url] * n,
+                         as_user=as_user, text=False)
+        with open(self.run.path("www/file"), "rb") as f:
+            self.run.need(got == f.read() * n, "other bytes came")
 
     def upgraded(self):
         return harness.sum_stats(harness.read_stats(self.run.stats))["n_upgraded"]

@@ -19,7 +19,6 @@ its processes, if there is gdb, and is waited for a while longer.  `make hostile
 10,000 attacks of each kind; `make check` runs a few.
 """
 import argparse
-import contextlib
 import glob
 import os
 import re
@@ -81,20 +80,10 @@ def reports_of(run):
     return run.sanitizer.reports()
 
 
-def children_of(pid):
-    """@pid and all that it has started, its own first."""
-    pids = [pid]
-    for parent in pids:
-        for path in glob.glob("/proc/%d/task/*/children" % parent):
-            with contextlib.suppress(OSError), open(path) as f:
-                pids += map(int, f.read().split())
-    return pids
-
-
 def stacks_of(pid):
     """What the processes of a run that does not end are doing."""
     text = ""
-    for each in children_of(pid)[:STACKS_MAX]:
+    for each in harness.family(pid)[:STACKS_MAX]:
         try:
             with open("/proc/%d/wchan" % each) as f:
                 text += "--- %d in %s\n" % (each, f.read())

@@ -32,15 +32,6 @@ DocumentRoot %(tmp)s/www
     Require all granted
 </Directory>
 """
-FILES = 30
-
-
-def fetch(drop, port, as_user):
-    url = "http://127.0.0.1:%d/file" % port
-    got = drop.check(["curl", "-sS", "-f", "--max-time", "20"] + [url] * FILES,
-                     as_user=as_user, text=False)
-    with open(drop.run.path("www/file"), "rb") as f:
-        drop.run.need(got == f.read() * FILES, "other bytes came")
 
 
 def one(drop, mpm):
@@ -53,13 +44,13 @@ def one(drop, mpm):
     command = ["apache2", "-DFOREGROUND", "-f", path]
     drop.learn(command, port)  # its scoreboard
     server = drop.serve(command, port)
-    fetch(drop, port, as_user=False)
+    drop.fetch(port, as_user=False)
     drop.run.need(drop.upgraded() == before, "root shared memory with a worker")
-    fetch(drop, port, as_user=True)
+    drop.fetch(port, as_user=True)
     drop.judge()
     server.popen.send_signal(signal.SIGUSR1)  # graceful
-    fetch(drop, port, as_user=True)
-    fetch(drop, port, as_user=False)
+    drop.fetch(port, as_user=True)
+    drop.fetch(port, as_user=False)
     drop.judge()
 
 

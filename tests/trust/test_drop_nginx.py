@@ -27,15 +27,6 @@ http {
     server { listen 127.0.0.1:%(port)d; root %(tmp)s/www; }
 }
 """
-FILES = 30
-
-
-def fetch(drop, port, as_user):
-    url = "http://127.0.0.1:%d/file" % port
-    got = drop.check(["curl", "-sS", "-f", "--max-time", "20"] + [url] * FILES,
-                     as_user=as_user, text=False)
-    with open(drop.run.path("www/file"), "rb") as f:
-        drop.run.need(got == f.read() * FILES, "other bytes came")
 
 
 def main():
@@ -49,9 +40,9 @@ def main():
         f.write(CONFIG % {"user": drop.user.pw_name, "tmp": run.tmp, "port": port})
     drop.serve(["nginx", "-p", run.tmp, "-e", run.path("error.log"), "-c",
                 run.path("nginx.conf")], port)
-    fetch(drop, port, as_user=False)
+    drop.fetch(port, as_user=False)
     run.need(not drop.upgraded(), "root shared memory with a worker")
-    fetch(drop, port, as_user=True)
+    drop.fetch(port, as_user=True)
     drop.judge()
     drop.done()
 

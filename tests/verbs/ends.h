@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LIMIT_S 20
 #define BUF 65536
@@ -165,4 +166,24 @@ static inline void pair(struct end *a, struct end *b, enum ibv_qp_type type)
 	struct address at_a = address_of(a), at_b = address_of(b);
 	end_connect(a, &at_b);
 	end_connect(b, &at_a);
+}
+
+struct test {
+	const char *name;
+	void (*run)(void);
+};
+
+/* Run all of @tests, or the one that the command line names. */
+static inline int tests_main(int argc, char **argv, const struct test *tests,
+			     size_t n, unsigned limit_s)
+{
+	setvbuf(stdout, NULL, _IONBF, 0);
+	alarm(limit_s);
+	for (size_t i = 0; i < n; i++) {
+		if (argc > 1 && strcmp(argv[1], tests[i].name))
+			continue;
+		tests[i].run();
+		printf("ok %s\n", tests[i].name);
+	}
+	return 0;
 }

@@ -294,10 +294,7 @@ static void test_fork(void)
 	CHECK(next(&b).byte_len == 3);
 }
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-} tests[] = {
+static const struct test tests[] = {
 	{ "send", test_send },
 	{ "length", test_length },
 	{ "rnr", test_rnr },
@@ -312,13 +309,6 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-	setvbuf(stdout, NULL, _IONBF, 0);
-	alarm(120);
-	for (size_t i = 0; i < sizeof(tests) / sizeof(*tests); i++) {
-		if (argc > 1 && strcmp(argv[1], tests[i].name))
-			continue;
-		tests[i].run();
-		printf("ok %s\n", tests[i].name);
-	}
-	return 0;
+	return tests_main(argc, argv, tests, sizeof(tests) / sizeof(*tests),
+			  120);
 }

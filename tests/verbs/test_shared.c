@@ -89,23 +89,13 @@ static void test_limit(void)
 	expect_event(b.ctx, IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
-static const struct {
-	const char *name;
-	void (*run)(void);
-} tests[] = {
+static const struct test tests[] = {
 	{ "rnr", test_rnr },
 	{ "limit", test_limit },
 };
 
 int main(int argc, char **argv)
 {
-	setvbuf(stdout, NULL, _IONBF, 0);
-	alarm(100);
-	for (size_t i = 0; i < sizeof(tests) / sizeof(*tests); i++) {
-		if (argc > 1 && strcmp(argv[1], tests[i].name))
-			continue;
-		tests[i].run();
-		printf("ok %s\n", tests[i].name);
-	}
-	return 0;
+	return tests_main(argc, argv, tests, sizeof(tests) / sizeof(*tests),
+			  100);
 }

@@ -48,16 +48,15 @@ static int front_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op,
 	return 0; /* nothing is promised */
 }
 
-/* A device without options for connections: all zero. */
+/* A device without options for connections. */
 static int front_query_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	memset(ece, 0, sizeof(*ece));
-	return 0;
+	return EOPNOTSUPP;
 }
 
 static int front_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 {
-	return ece->options ? EOPNOTSUPP : 0;
+	return EOPNOTSUPP;
 }
 
 static int front_mcast(struct ibv_qp *qp, const union ibv_gid *gid,

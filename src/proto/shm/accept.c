@@ -17,10 +17,12 @@
 #include "proto/shm/upgrade.h"
 #include "sock/shared.h"
 
-/* Side 0 revokes the segment, unless side 1 has taken it. */
+/* Side 0 revokes the segment, unless side 1 has taken it.  Not while we keep the error
+ * that ended the connection: the kernel has it no more, so a call of ours reports it. */
 static bool revoke_segment(const struct sock *sk)
 {
-	return cas(&shm_peer(sk)->flags, 0u, (uint32_t)SEG_REVOKED);
+	return !load_rlx(&sk->w->anchor_err) &&
+	       cas(&shm_peer(sk)->flags, 0u, (uint32_t)SEG_REVOKED);
 }
 
 static int send_segment(struct sock *sk, int channel)

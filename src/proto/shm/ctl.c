@@ -214,6 +214,20 @@ static COLD unsigned queue_events(struct sock *sk, int fd, unsigned want)
 	return ev;
 }
 
+/* The TCP connection has ended: reads end, and sends do not wait for their error. */
+static COLD unsigned anchor_end_events(const struct sock *sk, int fd)
+{
+	unsigned ev = POLLIN | POLLRDNORM | POLLRDHUP | POLLOUT | POLLWRNORM;
+
+	if (load_rlx(&sk->w->anchor_end) != ANCHOR_RST)
+		return ev;
+	ev |= POLLHUP;
+	if (load_rlx(&sk->w->anchor_err))
+		ev |= POLLERR;
+	/* Of a peer that died, TCP's error is that of a doorbell. */
+	return shm_w(sk)->peer_died ? ev : ev | (tcp_events(fd, 0) & POLLERR);
+}
+
 unsigned shm_events(struct sock *sk, int fd)
 {
 	unsigned ev = 0;
@@ -262,17 +276,9 @@ unsigned shm_events(struct sock *sk, int fd)
 		ev |= queue_events(sk, fd, POLLOUT | POLLWRNORM);
 	else if (unlikely(load_rlx(&sk->w->errq)))
 		ev |= queue_events(sk, fd, 0);
-	uint8_t end = load_rlx(&sk->w->anchor_end);
-	if (end != ANCHOR_OPEN) {
-		ev |= POLLIN | POLLRDNORM | POLLRDHUP;
+	if (unlikely(load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN)) {
+		ev |= anchor_end_events(sk, fd);
 		rx_done = true;
-		ev |= POLLOUT | POLLWRNORM; /* whatever a send comes to */
-		if (end == ANCHOR_RST)
-			ev |= POLLHUP |
-			      (load_rlx(&sk->w->anchor_err) ? POLLERR : 0) |
-			      (shm_w(sk)->peer_died
-				   ? 0 /* that is of a doorbell */
-				   : tcp_events(fd, 0) & POLLERR);
 	}
 	if (unlikely(peer & SEG_TX_BACK))
 		ev |= tcp_events(fd, POLLPRI) & POLLPRI;

@@ -322,13 +322,26 @@ static int tx_sleep(const struct ring_wait *r)
 	return err == -EAGAIN && is_early ? 0 : err;
 }
 
+/*
+ * The sleep ended with an error, which the kernel reports once.  Keep it, because bytes may
+ * lie in the ring before it.  Unless another thread has just given the connection back to
+ * the kernel: then only this call can report it.
+ */
+static COLD int sleep_failed(struct sock *sk, int err)
+{
+	SOCK_GUARD_TX(sk); /* a candidate ends under it */
+
+	return sock_is_ours(sk) && anchor_note(sk, -err) ? 0 : err;
+}
+
 static int ring_sleep(struct wait *w, const struct timespec *left)
 {
 	const struct ring_wait *r = ring_of(w);
 
 	count(&r->sk->st->n_sleeps, 1);
 	int err = r->call->dir == DIR_RX ? rx_sleep(r) : tx_sleep(r);
-	return err && anchor_note(r->sk, -err) ? 0 : err;
+	bool ended = err && err != -EINTR && err != -EAGAIN;
+	return unlikely(ended) ? sleep_failed(r->sk, err) : err;
 }
 
 /*

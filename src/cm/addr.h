@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * cm/addr.h - addresses and ports of the connection manager
+ *
+ * A port of a port space belongs to the process that has bound its name: a unix socket
+ * in the abstract name space of the network namespace,
+ *
+ *     osf-cm/<port space>/<port>/<address>     or 4any, 6any, 6only for wildcards
+ *
+ * The name goes away with its socket, so a process that is killed leaves nothing.  Any
+ * user may bind any name, as with ports of TCP; who connects asks the kernel whose the
+ * other end is.
+ */
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/un.h>
+
+#include "base/compiler.h"
+#include "cm/msg.h"
+
+socklen_t addr_len(const union addr *a);
+bool addr_is_ip(const union addr *a);
+bool addr_is_any(const union addr *a);
+bool addr_is_multicast(const union addr *a);
+bool addr_is_equal(const union addr *a,
+		   const union addr *b); /* without ports */
+uint16_t addr_port(const union addr *a);
+void addr_set_port(union addr *a, uint16_t port);
+/* The loopback address in place of a wildcard. */
+void addr_set_loopback(union addr *a);
+
+/* Is it an address of this host?  0; -EADDRNOTAVAIL; -errno. */
+MUST_CHECK int addr_check_local(const union addr *a);
+/* The address from which this host would send to @dst.  0; -ENETUNREACH; -errno. */
+MUST_CHECK int addr_source(const union addr *dst, union addr *src);
+/* The number of the address among the device's GIDs; 0 if it has none. */
+uint8_t addr_gid(const union addr *a, union ibv_gid *gid);
+
+/* Bind @sock to the name of @a's port; port 0: to a free one, which is put into @a.
+ * 0; -EADDRINUSE; -errno. */
+MUST_CHECK int addr_bind(int sock, uint16_t ps, union addr *a, bool is_only);
+/* Connect @sock to whoever listens at @a.  0; -ECONNREFUSED: nobody; -EAGAIN: its backlog
+ * is full; -errno. */
+MUST_CHECK int addr_connect(int sock, uint16_t ps, const union addr *a);

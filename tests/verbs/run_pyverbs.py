@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+tests/verbs/run_pyverbs.py - pyverbs' own tests of rdma_cm on the software RDMA device
+
+The tests are Debian's (python3-pyverbs), unmodified.  They look for the device's network
+interface in /sys/class/infiniband, where the software device is not; so this gives them an
+address of this host's.  A test passes, or skips with a reason of REASONS.  They name the
+device, osf0, and end by _exit(), so that there are no counters of it.
+"""
+import glob
+import gzip
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+
+OSF = os.path.join(os.environ.get("OSF_BUILD", "build"), "osf")
+THEIRS = "/usr/share/doc/rdma-core/tests"
+PYTHON = "/usr/bin/python3"
+LEAST_PASSED = 7
+# Why a test may be skipped.
+REASONS = ("Operation not supported", "not supported")
+
+RUN = """
+import sys, unittest
+sys.argv[1:] = ["-v", "--dev", "osf0", "--gid", "0"]
+from args_parser import parser
+import tests.base
+def address(self, dev, port, idx):
+    self.args.append([dev, port, idx, "%s", "02:00:00:00:00:01"])
+tests.base.RDMATestCase._get_ip_mac = address
+import tests.test_rdmacm
+parser.parse_args()
+unittest.main(module=tests.test_rdmacm, argv=["run", "-v"])
+"""
+
+
+def own_address():
+    """Return: an address of this host's that is not the loopback's, or that."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.1"
+        return s.getsockname()[0]
+
+
+def copy_tests(folder):
+    for path in glob.glob(THEIRS + "/*"):
+        name = os.path.basename(path)
+        if name.endswith(".gz"):
+            with gzip.open(path) as a, open(os.path.join(folder, name[:-3]), "wb") as b:
+                shutil.copyfileobj(a, b)
+        else:
+            shutil.copy(path, folder)
+
+
+def judge(output):
+    """Return: what is wrong."""
+    wrong = []
+    results = re.findall(r"^(test_\w+) .*?\.\.\. (.*)$", output, re.M)
+    passed = [name for name, result in results if result == "ok"]
+    for name, result in results:
+        print("    %-60s %s" % (name, result))
+        if result != "ok" and not (result.startswith("skipped") and
+                                   any(r in result for r in REASONS)):
+            wrong.append(name)
+    if len(passed) < LEAST_PASSED:
+        wrong.append("%d have passed, not %d" % (len(passed), LEAST_PASSED))
+    print("  %d passed" % len(passed))
+    return wrong
+
+
+def main():
+    if not os.path.isdir(THEIRS):
+        print("skip: no tests of pyverbs (python3-pyverbs)")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory() as folder:
+        tests = os.path.join(folder, "tests")
+        os.mkdir(tests)
+        copy_tests(tests)
+        with open(os.path.join(folder, "run.py"), "w") as f:
+            f.write(RUN % own_address())
+        env = dict(os.environ, PYTHONPATH=folder + ":" + tests)
+        env.pop("LD_PRELOAD", None)
+        got = subprocess.run([OSF, "run", "--", PYTHON, os.path.join(folder, "run.py")], env=env,
+                             capture_output=True, text=True, timeout=600)
+        wrong = judge(got.stderr)
+        if wrong:
+            print(got.stdout[-2000:], got.stderr[-6000:])
+        print("wrong:", wrong)
+        sys.exit(1 if wrong else 0)
+
+
+main()
