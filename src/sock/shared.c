@@ -101,7 +101,7 @@ static bool page_take(struct sock *sk, enum sock_half which)
 	return true;
 }
 
-void page_mark(struct sock *sk, enum sock_half which)
+void page_begin_change(struct sock *sk, enum sock_half which)
 {
 	store_rel(&sk->page->half[which].is_changing, 1u);
 	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = PAGE_CHANGES;
@@ -120,7 +120,7 @@ static enum page_got enter(struct sock *sk, enum sock_half which,
 		return got;
 	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = (uint8_t)use;
 	if (use == PAGE_CHANGES)
-		page_mark(sk, which);
+		page_begin_change(sk, which);
 	return got;
 }
 

@@ -220,7 +220,7 @@ void page_enter(struct sock *sk, enum sock_half half, enum page_use use);
 MUST_CHECK bool page_enter_soon(struct sock *sk, enum sock_half half,
 				enum page_use use);
 /* What others see of a half is about to change: see sock_look_rx(). */
-void page_mark(struct sock *sk, enum sock_half half);
+void page_begin_change(struct sock *sk, enum sock_half half);
 void page_leave(struct sock *sk, enum sock_half half);
 
 /* Take the lock of a half; cheaper if nobody else can be there. */
@@ -296,13 +296,13 @@ static inline bool sock_move_tx(struct sock *sk)
 static inline void sock_changes_rx(struct sock *sk)
 {
 	if (unlikely(sk->rx_is_in))
-		page_mark(sk, HALF_RX);
+		page_begin_change(sk, HALF_RX);
 }
 
 static inline void sock_changes_tx(struct sock *sk)
 {
 	if (unlikely(sk->tx_is_in))
-		page_mark(sk, HALF_TX);
+		page_begin_change(sk, HALF_TX);
 }
 
 /* Do not unlock what was never locked because this was the only thread.  The
