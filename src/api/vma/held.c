@@ -67,13 +67,13 @@ static struct chunk *chunk_new(void)
 
 void held_start(void)
 {
-	if (likely(load_rlx(&has_started)))
+	if (likely(load_acq(&has_started)))
 		return;
 	{
 		GUARD(&lock);
 		if (has_started)
 			return;
-		has_started = true;
+		store_rel(&has_started, true); /* and own_get stays */
 	}
 	/* The program's function runs without our lock. */
 	if (own_get)

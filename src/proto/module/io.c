@@ -64,8 +64,8 @@ static bool held_grow(struct osf_sock *s, size_t room)
 
 	if (s->held.at && used)
 		memmove(s->held.data, s->held.data + s->held.at, used);
-	s->held.at = 0;
-	s->held.end = used;
+	store_rlx(&s->held.at, 0u);
+	store_rlx(&s->held.end, used);
 	while (cap < used + room)
 		cap *= 2;
 	uint8_t *data =
@@ -91,7 +91,7 @@ int stream_pull(struct osf_sock *s, size_t want)
 		ssize_t r = ask(s, &iov, 1);
 
 		if (r > 0)
-			s->held.end += (size_t)r;
+			store_rlx(&s->held.end, s->held.end + (size_t)r);
 		else if (!r)
 			s->rx_ended = 1;
 		else if (r == -EAGAIN || r == -ESTALE)

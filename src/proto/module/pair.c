@@ -117,7 +117,7 @@ static struct osf_sock *unlink_at(struct osf_sock **at)
 {
 	struct osf_sock *b = *at;
 
-	*at = b->pair.next;
+	store_rlx(at, b->pair.next);
 	return b;
 }
 

@@ -73,6 +73,7 @@ static bool rx_enough(struct sock *sk)
 
 	if (likely(low <= 1))
 		return ring_rx_ready(&shm_of(sk)->rx);
+	SOCK_LOOK_RX(sk);
 	return ring_rx_bytes(&shm_of(sk)->rx, low, &mark) >= low ||
 	       mark != RING_NONE;
 }
@@ -150,8 +151,7 @@ static bool may_be_back(const struct sock *sk)
 {
 	if (load_rlx(&shm_of(sk)->rx.len))
 		return false;
-	uint64_t hdr = load_acq(
-	    ring_hdr_at(shm_of(sk)->rx.base, load_rlx(&shm_of(sk)->rx.off)));
+	uint64_t hdr = load_acq(load_acq(&shm_of(sk)->rx.at)); /* A4, A1 */
 	return hdr >> 32 == RING_BACK || ring_is_jump(hdr);
 }
 

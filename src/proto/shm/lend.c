@@ -116,7 +116,7 @@ static bool lend_ready(const struct sock *sk)
 	if (likely(!ring_rx_ready(rx)))
 		return false;
 	/* Prefetch the second line while the caller handles the first. */
-	__builtin_prefetch(rx->base + rx->off + CACHE_LINE);
+	__builtin_prefetch((const uint8_t *)load_rlx(&rx->at) + CACHE_LINE);
 	return true;
 }
 

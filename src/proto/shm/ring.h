@@ -39,6 +39,12 @@
  *
  *   R3 -> A3   the consumer is done with referenced bytes (refs.done_pub)
  *
+ * Threads of the consumer's process may ask without its lock whether the ring
+ * has something.  They must not hear "nothing" for a record that nobody takes.
+ *
+ *   R4 -> A4   the next header's address is in the area of base and size, or the
+ *              reader sees that it is not, and that the ring moves just now
+ *
  * What the other side wrote is untrusted input.  We read each offset and
  * length once and check it against the ring before use; a bad one gives
  * -EPROTO.  Nothing here blocks, allocates, locks, logs or asks for the time.
@@ -169,12 +175,15 @@ struct ring_rx {
 	uint32_t published; /* last value given to *tail_pub */
 	uint32_t
 	    hold; /* record whose bytes are still lent out, or UINT32_MAX */
-	const uint8_t *data;    /* of the current record, once begun */
-	uint32_t next;          /* the record behind it */
-	uint8_t is_ref;         /* its bytes lie elsewhere */
+	const uint8_t *data; /* of the current record, once begun */
+	uint32_t next;       /* the record behind it */
+	uint8_t is_ref;      /* its bytes lie elsewhere */
+	uint8_t moves; /* the producer was asked to go on in another area */
+	/* The header at @off.  Who looks without the lock uses this one word, so
+	 * it does not mix the place in one area with the address of another. */
+	const uint64_t *at;
 	struct ring_refs *refs; /* NULL: references are none of its business */
-	uint8_t moves;     /* the producer was asked to go on in another area */
-	uint32_t *changes; /* as ring_tx's, for the producer */
+	uint32_t *changes;      /* as ring_tx's, for the producer */
 };
 
 static inline void ring_changes(uint32_t *changes)
@@ -275,6 +284,22 @@ static inline void ring_skip(struct ring_rx *rx, uint32_t n);
 /* Publish the references that the producer may forget: all but lent ones. */
 void ring_publish_refs(struct ring_rx *rx);
 
+/* The next record's header is at @off. */
+static inline void ring_rx_go(struct ring_rx *rx, uint32_t off)
+{
+	store_rlx(&rx->off, off);
+	store_rel(&rx->at, ring_hdr_at(rx->base, off)); /* R4 */
+}
+
+/* The ring goes on at @off of an area. */
+static inline void ring_rx_place(struct ring_rx *rx, uint8_t *base,
+				 uint32_t size, uint32_t off)
+{
+	store_rlx(&rx->base, base);
+	store_rlx(&rx->size, size);
+	ring_rx_go(rx, off);
+}
+
 /**
  * ring_ask_to_move() - keep what is lent, and continue the stream elsewhere
  * @other_tail: the tail of the other area, in which nothing is lent
@@ -294,13 +319,11 @@ static inline void ring_ask_to_move(struct ring_rx *rx, uint32_t *other_tail)
 static inline void ring_rx_moved(struct ring_rx *rx, uint8_t *base,
 				 uint32_t size, uint32_t *tail_pub)
 {
-	rx->base = base;
-	rx->size = size;
 	rx->tail_pub = tail_pub;
-	rx->published = 0;
+	store_rlx(&rx->published, 0u);
 	rx->hold = RING_NONE_LENT;
 	rx->moves = 0;
-	store_rlx(&rx->off, 0u);
+	ring_rx_place(rx, base, size, 0);
 }
 
 /* Step over the MAP record that ring_peek() has met; return its contents. */
@@ -349,8 +372,8 @@ static inline bool ring_is_jump(uint64_t hdr)
 	return mark == RING_WRAP || mark == RING_SKIP;
 }
 
-/* Is there a record where the jump at @off leads? */
-bool ring_rx_ready_behind(const struct ring_rx *rx, uint32_t off);
+/* Is there a record where the jump at @at leads? */
+bool ring_rx_ready_behind(const struct ring_rx *rx, const uint64_t *at);
 
 /* True if there is an unread byte or a mark.  Cheap: one load.  Without the
  * lock, it may say true for what another thread is just receiving. */
@@ -358,13 +381,12 @@ static inline bool ring_rx_ready(const struct ring_rx *rx)
 {
 	if (load_rlx(&rx->len))
 		return true;
-	uint32_t off = load_rlx(&rx->off);
-	uint64_t hdr = load_acq(ring_hdr_at(rx->base, off)); /* A1 */
+	const uint64_t *at = load_acq(&rx->at); /* A4 */
+	uint64_t hdr = load_acq(at);            /* A1 */
 
 	/* The producer writes a jump before the record to which the jump
 	 * leads. */
-	return unlikely(ring_is_jump(hdr)) ? ring_rx_ready_behind(rx, off)
-					   : hdr;
+	return unlikely(ring_is_jump(hdr)) ? ring_rx_ready_behind(rx, at) : hdr;
 }
 
 /* Where the next record's header will be, or UINT32_MAX if a record, or the
@@ -416,7 +438,7 @@ static inline void ring_skip(struct ring_rx *rx, uint32_t n)
 	rx->pos += n;
 	if (rx->pos < rx->len)
 		return;
-	store_rlx(&rx->off, rx->next);
+	ring_rx_go(rx, rx->next);
 	store_rlx(&rx->len, 0u);
 	rx->pos = 0;
 }

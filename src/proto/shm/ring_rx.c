@@ -11,6 +11,7 @@ void ring_rx_init(struct ring_rx *rx, uint8_t *base, uint32_t size,
 	*rx = (struct ring_rx){ .base = base,
 				.tail_pub = tail_pub,
 				.size = size,
+				.at = ring_hdr_at(base, 0),
 				.hold = RING_NONE_LENT };
 }
 
@@ -78,35 +79,38 @@ static struct record record_at(const struct ring_rx *rx, uint32_t off)
 	return record_mark(rx, off, mark, (uint32_t)hdr);
 }
 
-/* Follow jumps as ring_next() does, which also reports corrupt ones. */
-bool ring_rx_ready_behind(const struct ring_rx *rx, uint32_t off)
+/* Without the lock: the offset of the header to which the jumps at @at lead, if
+ * there is none yet, else UINT32_MAX.  ring_next() reports corrupt jumps. */
+static uint32_t empty_from(const struct ring_rx *rx, const uint64_t *at)
 {
-	struct record r = record_at(rx, off);
+	struct ring_rx area = { .base = load_rlx(&rx->base),
+				.size = load_rlx(&rx->size) };
+	uintptr_t from = (uintptr_t)at - (uintptr_t)area.base;
 
-	for (int jumps = 0; r.mark == RING_WRAP || r.mark == RING_SKIP;
-	     jumps++) {
-		if (jumps == 3)
-			return true;
-		r = record_at(rx, r.next);
-	}
-	return r.mark != RING_NONE;
-}
-
-uint32_t ring_rx_waits_at(const struct ring_rx *rx)
-{
-	uint32_t off = load_rlx(&rx->off);
-
-	if (load_rlx(&rx->len))
+	/* The ring moves just now, because another thread receives. */
+	if (from >= area.size)
 		return UINT32_MAX;
-	struct record r = record_at(rx, off);
+	uint32_t off = (uint32_t)from;
+	struct record r = record_at(&area, off);
 	for (int jumps = 0; r.mark == RING_WRAP || r.mark == RING_SKIP;
 	     jumps++) {
 		if (jumps == 3)
 			return UINT32_MAX;
 		off = r.next;
-		r = record_at(rx, off);
+		r = record_at(&area, off);
 	}
 	return r.mark == RING_NONE ? off : UINT32_MAX;
+}
+
+bool ring_rx_ready_behind(const struct ring_rx *rx, const uint64_t *at)
+{
+	return empty_from(rx, at) == UINT32_MAX;
+}
+
+uint32_t ring_rx_waits_at(const struct ring_rx *rx)
+{
+	return load_rlx(&rx->len) ? UINT32_MAX
+				  : empty_from(rx, load_acq(&rx->at)); /* A4 */
 }
 
 void ring_rx_store(struct ring_rx *rx, uint32_t off, uint64_t hdr)
@@ -151,7 +155,7 @@ static inline int32_t next_before(struct ring_rx *rx, uint32_t end,
 	     jumps++) {
 		if (jumps == 3)
 			return -EPROTO;
-		store_rlx(&rx->off, r.next);
+		ring_rx_go(rx, r.next);
 		r = rx->off == end ? none : record_at(rx, rx->off);
 	}
 	if (r.mark < 0)
@@ -187,7 +191,7 @@ void ring_take_map(struct ring_rx *rx, struct ring_map *map)
 {
 	/* Copy it once: the other side may change it at any time. */
 	memcpy(map, rx->base + rx->off + RING_HDR, sizeof(*map));
-	store_rlx(&rx->off, rx->off + RING_ALIGN);
+	ring_rx_go(rx, rx->off + RING_ALIGN);
 }
 
 void ring_publish_refs(struct ring_rx *rx)

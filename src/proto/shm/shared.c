@@ -153,13 +153,14 @@ static bool tx_is_possible(const struct sock *sk, const struct tx_shared *s)
 	       is_line(size, s->hole_to) && is_line(size, s->corked_at);
 }
 
-static void rx_set_area(struct sock *sk, unsigned area)
+static void rx_set_place(struct sock *sk, const struct ring_shared *s)
 {
 	struct shm_conn *c = shm_of(sk);
 	uint32_t bytes = shm_ring_bytes(sk);
+	uint8_t *ring = seg_ring(c->seg, !c->side, bytes);
 
-	c->rx.base = seg_ring(c->seg, !c->side, bytes) + area * (bytes / 2);
-	c->rx.tail_pub = area ? &shm_me(sk)->tail2 : &shm_me(sk)->tail;
+	ring_rx_place(&c->rx, ring + s->area * (bytes / 2), s->size, s->at);
+	c->rx.tail_pub = s->area ? &shm_me(sk)->tail2 : &shm_me(sk)->tail;
 }
 
 static void tx_set_area(struct sock *sk, unsigned area)
@@ -180,9 +181,7 @@ static void rx_take(struct sock *sk, const struct rx_shared *s)
 	struct shm_conn *c = shm_of(sk);
 	struct ring_rx *rx = &c->rx;
 
-	rx_set_area(sk, s->ring.area);
-	rx->size = s->ring.size;
-	store_rlx(&rx->off, s->ring.at);
+	rx_set_place(sk, &s->ring);
 	rx->pos = s->len ? s->pos : 0;
 	rx->data = rx->base + rx->off + ring_payload_off(s->len);
 	rx->next = rx->off + (s->len ? ring_record_bytes(s->len) : 0);
