@@ -73,9 +73,12 @@ static bool rx_enough(struct sock *sk)
 
 	if (likely(low <= 1))
 		return ring_rx_ready(&shm_of(sk)->rx);
-	SOCK_LOOK_RX(sk);
-	return ring_rx_bytes(&shm_of(sk)->rx, low, &mark) >= low ||
-	       mark != RING_NONE;
+	if (unlikely(!sock_look_rx(sk)))
+		return true;
+	bool enough = ring_rx_bytes(&shm_of(sk)->rx, low, &mark) >= low ||
+		      mark != RING_NONE;
+	sock_unlock_rx(sk);
+	return enough;
 }
 
 /* Even if nobody reads or writes a candidate, notice when its peer is ready. */
