@@ -27,6 +27,7 @@ ENV = {
 }
 SKIP = 77
 LIMIT_S = 110
+SLOW = 4  # with a sanitizer
 
 
 def main():
@@ -36,6 +37,8 @@ def main():
         sanitizer = Sanitizer(build, os.path.join(tmp, "reports"))
         env = dict(os.environ, OSF_VMA_TEST=protocol, **ENV[protocol],
                    **sanitizer.env())
+        if sanitizer.names:
+            env["OSF_VMA_SLOW"] = str(SLOW)
         command = [program] + sys.argv[3:]
         if protocol == "module":
             env["OSF_MODULES"] = os.path.join(os.path.dirname(program), "module_loop.so")
@@ -48,7 +51,7 @@ def main():
         elif protocol != "bare":
             lib = os.path.join(os.path.abspath(build), "src", "libosf.so")
             env["LD_PRELOAD"] = " ".join(filter(None, (env.get("LD_PRELOAD"), lib)))
-        got = subprocess.run(command, env=env, timeout=LIMIT_S * (4 if sanitizer.names else 1))
+        got = subprocess.run(command, env=env, timeout=LIMIT_S * (SLOW if sanitizer.names else 1))
         reports = sanitizer.reports()
         print("\n".join(reports[:3]))
         if got.returncode or reports:
