@@ -9,6 +9,7 @@
 
 #define ICMP_HEAD 8
 #define QUOTED_TCP 8
+#define FRAGMENT_OFFSET 0x1fff
 
 struct meaning {
 	enum icmp_kind kind;
@@ -118,8 +119,10 @@ static int parse_quoted(const uint8_t *q, uint32_t len, bool is_v6,
 		memcpy(e->src.b, q + 8, 16);
 		memcpy(e->dst.b, q + 24, 16);
 	} else {
-		/* We send packets without IP options. */
-		if (q[0] != (4 << 4 | 5) || q[9] != IP_PROTO_TCP)
+		/* We send packets without IP options.  Only the first fragment of
+		 * one has the ports. */
+		if (q[0] != (4 << 4 | 5) || q[9] != IP_PROTO_TCP ||
+		    load_be16(q + 6) & FRAGMENT_OFFSET)
 			return DROP(ICMP_OTHER);
 		e->src = ip_addr_v4(load_be32(q + 12));
 		e->dst = ip_addr_v4(load_be32(q + 16));

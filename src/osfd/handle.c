@@ -76,6 +76,7 @@ static int on_list(struct context *c, const struct request *r)
 		.n_errors = counts[STEER_N_ERRORS],
 		.n_thawed = p->n_thawed,
 		.n_reset = p->n_reset,
+		.n_dropped = p->n_dropped,
 	};
 	return 0;
 }

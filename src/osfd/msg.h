@@ -160,6 +160,7 @@ struct msg_listed {
 	uint64_t n_segments, n_errors;
 	/* Connections of programs that have died: given to the kernel, and reset. */
 	uint64_t n_thawed, n_reset;
+	uint64_t n_dropped; /* frames that found a program's ring full */
 };
 
 struct reply {

@@ -3,6 +3,8 @@
 #include "osfd/port.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/if_packet.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -129,19 +131,34 @@ struct port *port_at(struct ports *ps, uint32_t index)
 	return NULL;
 }
 
-void port_counts(const struct ports *ps, const struct port *p,
-		 uint64_t counts[STEER_N_COUNTS])
+/* The kernel's count begins anew with each look; a program that looks takes from ours. */
+static void count_dropped(const struct grant *g)
+{
+	struct tpacket_stats st;
+	socklen_t len = sizeof(st);
+
+	if (g->frames_fd >= 0 && getsockopt(g->frames_fd, SOL_PACKET,
+					    PACKET_STATISTICS, &st, &len) == 0)
+		g->port->n_dropped += st.tp_drops;
+}
+
+static void add_counts(const struct grant *g, uint64_t counts[STEER_N_COUNTS])
 {
 	uint64_t of[STEER_N_COUNTS];
 
-	memset(counts, 0, STEER_N_COUNTS * sizeof(*counts));
-	for (unsigned i = 0; i < GRANTS_MAX; i++) {
-		if (ps->grant[i].port != p)
-			continue;
-		steer_counts(&ps->grant[i].steer, of);
-		for (unsigned c = 0; c < STEER_N_COUNTS; c++)
-			counts[c] += of[c];
-	}
+	count_dropped(g);
+	steer_counts(&g->steer, of);
+	for (unsigned c = 0; c < STEER_N_COUNTS; c++)
+		counts[c] += of[c];
+}
+
+void port_counts(struct ports *ps, struct port *p,
+		 uint64_t counts[STEER_N_COUNTS])
+{
+	memcpy(counts, p->counts, sizeof(p->counts));
+	for (unsigned i = 0; i < GRANTS_MAX; i++)
+		if (ps->grant[i].port == p)
+			add_counts(&ps->grant[i], counts);
 }
 
 /* Which port a user may have of a device: its own, or for root anybody's. */
@@ -210,6 +227,7 @@ int grant_open(struct ports *ps, const char *dev, uint32_t uid, int owner,
 			     .steer = s,
 			     .is_lo = d.is_lo,
 			     .owner = owner,
+			     .frames_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
 			     .escrow_fd = -1,
 			     .away_fd = -1 };
 	p->n_grants++;
@@ -252,6 +270,9 @@ static void end_away(const struct grant *g)
 void grant_close(struct grant *g)
 {
 	end_away(g);
+	add_counts(g, g->port->counts);
+	if (g->frames_fd >= 0)
+		close(g->frames_fd);
 	g->port->n_grants--;
 	g->port->n_used -= g->n_flows;
 	steer_detach(&g->steer);

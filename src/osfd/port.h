@@ -35,6 +35,8 @@ struct port {
 	uint32_t n_held; /* connections that osfd has a descriptor of */
 	/* Connections of dead programs: given to the kernel, and reset. */
 	uint64_t n_thawed, n_reset;
+	/* Of grants that have ended; and frames that found a ring full, of all. */
+	uint64_t counts[STEER_N_COUNTS], n_dropped;
 };
 
 struct held;
@@ -45,6 +47,7 @@ struct grant {
 	uint32_t n_flows;
 	bool is_lo;
 	int owner; /* the client's index */
+	int frames_fd; /* the program's packet socket, to ask for n_dropped; or -1 */
 	int escrow_fd;
 	struct held *held; /* held.c: ESCROW_SLOTS of them, or NULL */
 	/* The program's timer, or -1: see MSG_AWAY; and the epoll set that watches it. */
@@ -97,7 +100,8 @@ bool ports_sweep(struct ports *ps);
 
 /* The port at an index of those that are there.  NULL: there are no more */
 struct port *port_at(struct ports *ps, uint32_t index);
-void port_counts(const struct ports *ps, const struct port *p,
+/* What the port has kept from the kernel; p->n_dropped is right afterwards. */
+void port_counts(struct ports *ps, struct port *p,
 		 uint64_t counts[STEER_N_COUNTS]);
 
 /**

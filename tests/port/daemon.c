@@ -8,7 +8,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/tcp.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -637,6 +637,68 @@ static void osf_port_starts_osfd_and_ends_it(void **state)
 	osfd_run(&world);
 }
 
+/* Segments of the peer's that are of no use, as many as a ring has not room for. */
+static void flood(const struct pair *p, unsigned n)
+{
+	const struct sockaddr_in *here = (const void *)&p->local,
+				 *there = (const void *)&p->peer;
+	struct tcphdr h = { .source = there->sin_port,
+			    .dest = here->sin_port,
+			    .doff = 5,
+			    .ack = 1 };
+
+	world_enter(&world, THERE);
+	int raw = socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_TCP);
+	world_enter(&world, HERE);
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_addr = here->sin_addr };
+	for (unsigned i = 0; i < n; i++)
+		assert_int_equal(
+		    sendto(raw, &h, sizeof(h), 0, (void *)&to, sizeof(to)),
+		    sizeof(h));
+	close(raw);
+}
+
+/* While its program is there, and afterwards. */
+static void frames_that_find_a_ring_full_are_counted(void **state)
+{
+	struct program prog;
+	struct msg_listed l;
+	struct pair p;
+	struct reply r;
+
+	program_open(&prog);
+	pair_open(&world, false, HERE, &p);
+	ping(&p);
+	assert_int_equal(program_freeze(&prog, p.end[HERE], &r), 0);
+	unsigned n = 2 * prog.port.ring.n_slots;
+	flood(&p, n);
+	int fd = must_connect();
+	for (int i = 0; i < 5000; i++) {
+		assert_int_equal(n_listed(fd, &l), 1);
+		if (l.n_segments >= n && l.n_dropped >= n / 2)
+			break;
+		poll(NULL, 0, 1);
+	}
+	assert_int_equal(l.n_segments, n);
+	assert_int_equal(l.n_dropped, n / 2);
+	assert_int_equal(program_thaw(&prog, p.end[HERE], &r.frozen), 0);
+	ping(&p);
+	program_close(&prog);
+	for (int i = 0; i < 5000 && l.n_grants; i++) {
+		assert_int_equal(n_listed(fd, &l), 1);
+		poll(NULL, 0, 1);
+	}
+	assert_int_equal(l.n_segments, n);
+	assert_int_equal(l.n_dropped, n / 2);
+	must_run("%s port list | grep -q 'va .* %u *0 *%u *0 *0$'", osf_path, n,
+		 n / 2);
+	must_run("%s stat --json | grep -q '\"n_dropped\":[[:space:]]*%u'",
+		 osf_path, n / 2);
+	close(fd);
+	pair_close(&p);
+}
+
 /* Accepts one connection, gives the name up, and closes: an osfd that ends. */
 static void end_like_osfd(int listener)
 {
@@ -723,6 +785,7 @@ int main(int argc, char **argv)
 		TEST(old_files_of_ports_go),
 		TEST(an_osfd_in_the_background_hears_sigterm),
 		TEST(osf_port_starts_osfd_and_ends_it),
+		TEST(frames_that_find_a_ring_full_are_counted),
 		TEST(an_osfd_that_ends_is_none),
 		TEST(osf_port_add_meets_an_osfd_that_ends),
 	};

@@ -317,4 +317,5 @@ def main():
         world.close()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -227,6 +227,36 @@ static void an_icmp_error_tells_what_it_quotes(void **state)
 			 -(1 + (int)DROP_ICMP_CHECKSUM));
 }
 
+/* The others have no ports where the first one has them. */
+static void an_icmp_error_about_a_later_fragment_is_nobodys(void **state)
+{
+	static const struct {
+		uint16_t fragment;
+		int err;
+	} quotes[] = {
+		{ 0x4000, 0 },
+		{ 0x2000, 0 }, /* more follow */
+		{ 0x0001, -(1 + (int)DROP_ICMP_OTHER) },
+		{ 0x3fff, -(1 + (int)DROP_ICMP_OTHER) },
+	};
+	struct ip_addr src = ip_addr_v4(0x0a000001),
+		       dst = ip_addr_v4(0x0a000002);
+	uint8_t all[8 + IPV4_HEAD + 8] = { 3, 1 };
+	struct ip_packet ip = { .l4_len = sizeof(all) };
+
+	ip_build(all + 8, &src, &dst, IP_PROTO_TCP, 0, 1000);
+	for (size_t i = 0; i < ARRAY_LEN(quotes); i++) {
+		struct icmp_error e;
+		struct cksum sum = { 0 };
+
+		store_be16(all + 8 + 6, quotes[i].fragment);
+		store_be16(all + 2, 0);
+		cksum_add(&sum, all, sizeof(all));
+		store_be16(all + 2, cksum_end(&sum));
+		assert_int_equal(icmp_parse(&ip, all, &e), quotes[i].err);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -237,6 +267,8 @@ int main(void)
 		cmocka_unit_test(an_option_over_the_end_drops_the_segment),
 		cmocka_unit_test(a_large_frame_is_cut_into_its_segments),
 		cmocka_unit_test(an_icmp_error_tells_what_it_quotes),
+		cmocka_unit_test(
+		    an_icmp_error_about_a_later_fragment_is_nobodys),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

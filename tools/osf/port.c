@@ -135,6 +135,7 @@ static void print_one(struct table *t, const struct msg_listed *l)
 	table_cell(t, "%u", l->port.n_flows);
 	table_cell(t, "%llu", (unsigned long long)l->n_segments);
 	table_cell(t, "%llu", (unsigned long long)l->n_errors);
+	table_cell(t, "%llu", (unsigned long long)l->n_dropped);
 	table_cell(t, "%llu", (unsigned long long)l->n_thawed);
 	table_cell(t, "%llu", (unsigned long long)l->n_reset);
 }
@@ -142,8 +143,8 @@ static void print_one(struct table *t, const struct msg_listed *l)
 static int list(int fd)
 {
 	static const char *const headings[] = {
-		"DEVICE",    ">UID",    ">PROGRAMS", ">FLOWS", ">MAX",
-		">SEGMENTS", ">ERRORS", ">THAWED",   ">RESET",
+		"DEVICE",    ">UID",    ">PROGRAMS", ">FLOWS",  ">MAX",
+		">SEGMENTS", ">ERRORS", ">DROPPED",  ">THAWED", ">RESET",
 	};
 	struct table t = { .headings = headings,
 			   .n_columns = sizeof(headings) / sizeof(*headings) };

@@ -48,9 +48,10 @@ void stat_ports_free(struct stat_ports *p)
 
 void stat_ports_print(const struct stat_ports *p, const struct screen *screen)
 {
-	static const char *const headings[] = { "PORT",   ">UID", ">PROGRAMS",
-						">FLOWS", ">MAX", ">FRAMES",
-						">ICMP" };
+	static const char *const headings[] = { "PORT",      ">UID",
+						">PROGRAMS", ">FLOWS",
+						">MAX",      ">FRAMES",
+						">ICMP",     ">DROPPED" };
 	struct table t = { .headings = headings,
 			   .n_columns = sizeof(headings) / sizeof(*headings) };
 
@@ -65,6 +66,7 @@ void stat_ports_print(const struct stat_ports *p, const struct screen *screen)
 		table_cell(&t, "%u", l->port.n_flows);
 		table_cell(&t, "%s", unit_count(l->n_segments).s);
 		table_cell(&t, "%s", unit_count(l->n_errors).s);
+		table_cell(&t, "%s", unit_count(l->n_dropped).s);
 	}
 	if (t.n_rows)
 		table_print(&t, stdout, screen);
@@ -98,5 +100,6 @@ void stat_ports_json(const struct stat_ports *p, cJSON *top)
 		add_count(o, "n_flows_max", l->port.n_flows);
 		add_count(o, "n_frames", l->n_segments);
 		add_count(o, "n_icmp", l->n_errors);
+		add_count(o, "n_dropped", l->n_dropped);
 	}
 }

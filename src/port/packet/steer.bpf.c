@@ -25,6 +25,8 @@
 #define PROTO_TCP 6
 #define PROTO_ICMPV6 58
 #define ICMP_HEAD 8
+#define FRAGMENT_OFFSET 0x1fff
+#define FRAGMENT 0x3fff /* an offset, or that more fragments follow */
 #define TCX_NEXT (-1)
 #define TCX_DROP 2
 #define WHOLE_FRAME (-1)
@@ -89,7 +91,7 @@ static __always_inline void map_v4(__u8 *to, __u32 addr)
 static __always_inline int take_v4(const struct ipv4_head *ip, __u32 off,
 				   struct head *h)
 {
-	if (ip->version_len != 0x45 || ip->fragment & bpf_htons(0x3fff))
+	if (ip->version_len != 0x45)
 		return 0;
 	map_v4(h->src, ip->src);
 	map_v4(h->dst, ip->dst);
@@ -98,12 +100,14 @@ static __always_inline int take_v4(const struct ipv4_head *ip, __u32 off,
 	return 1;
 }
 
+/* Of a packet that an ICMP error quotes: its first fragment has the ports. */
 static __always_inline int head_v4(struct __sk_buff *skb, __u32 off,
 				   struct head *h)
 {
 	struct ipv4_head ip;
 
 	return bpf_skb_load_bytes(skb, off, &ip, sizeof(ip)) == 0 &&
+	       !(ip.fragment & bpf_htons(FRAGMENT_OFFSET)) &&
 	       take_v4(&ip, off, h);
 }
 
@@ -178,6 +182,7 @@ static __always_inline __u32 judge(struct __sk_buff *skb, struct steer_key *key)
 	if (is_v4) {
 		if (bpf_skb_load_bytes(skb, ETH_HEAD, &v4, sizeof(v4)) < 0 ||
 		    (v4.ip.protocol == PROTO_TCP && !is_used(v4.ports.dst)) ||
+		    v4.ip.fragment & bpf_htons(FRAGMENT) ||
 		    !take_v4(&v4.ip, ETH_HEAD, &h))
 			return STEER_N_COUNTS;
 	} else {

@@ -107,6 +107,9 @@ static enum osf_reason reason_of(int err)
 		return OSF_REASON_NO_PORT;
 	case -ENOSPC:
 		return OSF_REASON_FLOWS;
+	case -EMFILE:
+	case -ENOMEM:
+		return OSF_REASON_NO_MEMORY;
 	case -EADDRNOTAVAIL:
 		return OSF_REASON_LO;
 	default:

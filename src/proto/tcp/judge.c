@@ -263,4 +263,6 @@ void judge_after_fork(void)
 {
 	lock = (struct lock){ 0 };
 	phase = KERNEL;
+	rest_ns = REST_NS;
+	stay_ns = STAY_NS;
 }

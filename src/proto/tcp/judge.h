@@ -32,5 +32,6 @@ bool judge_may_move(void);
 void judge_moved(void);
 /* Now and then: must all that have moved go back? */
 bool judge_check(uint64_t now_ns);
-/* The child of a fork has no connection that has moved. */
+/* The child of a fork has no connection that has moved, and its work may be another: it
+ * begins as a new program does. */
 void judge_after_fork(void);

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/unit/judge_turns.c - which connections the default policy moves: proto/tcp/judge.h
+ *
+ * A program in virtual time takes turns.  What a turn costs over the kernel and over a port
+ * is the test's to say: clock_gettime() and getrusage() here tell of that program.
+ */
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "proto/tcp/judge.h"
+#include "sock/turns.h"
+#include "unit.h"
+
+#define ASK_TURNS 16 /* until a connection that has not moved asks again */
+#define MOVES_MAX 64
+
+struct cost {
+	uint64_t ns, cpu_ns; /* of a turn */
+};
+
+/* A program; all of its connections move together. */
+static struct {
+	uint64_t ns, cpu_ns, n_sleeps;
+	bool is_moved;
+	uint64_t n_kernel, n_port; /* turns */
+	uint64_t moved_ns[MOVES_MAX];
+	unsigned n_moves;
+} prog;
+
+int clock_gettime(clockid_t id, struct timespec *out)
+{
+	*out =
+	    ns_timespec(id == CLOCK_PROCESS_CPUTIME_ID ? prog.cpu_ns : prog.ns);
+	return 0;
+}
+
+int getrusage(__rusage_who_t who, struct rusage *out)
+{
+	*out = (struct rusage){ .ru_nvcsw = (long)prog.n_sleeps };
+	return 0;
+}
+
+static void turn(const struct cost *c, bool sleeps)
+{
+	prog.ns += c->ns;
+	prog.cpu_ns += c->cpu_ns;
+	prog.n_sleeps += sleeps;
+	turn_count();
+}
+
+static void run(const struct cost *kernel, const struct cost *port, bool sleeps,
+		uint64_t seconds)
+{
+	uint64_t end = prog.ns + seconds * NS_PER_S;
+
+	for (unsigned n = 0; prog.ns < end; n++) {
+		if (prog.is_moved) {
+			turn(port, sleeps);
+			prog.n_port++;
+			prog.is_moved = !judge_check(prog.ns);
+			continue;
+		}
+		turn(kernel, sleeps);
+		prog.n_kernel++;
+		if (n % ASK_TURNS || !judge_may_move())
+			continue;
+		prog.is_moved = true;
+		if (prog.n_moves < MOVES_MAX)
+			prog.moved_ns[prog.n_moves++] = prog.ns;
+		judge_moved();
+	}
+}
+
+/* Percent of the turns over the port since the last time. */
+static uint64_t share(void)
+{
+	uint64_t n = prog.n_port * 100 / (prog.n_port + prog.n_kernel);
+
+	prog.n_port = prog.n_kernel = 0;
+	return n;
+}
+
+static int setup(void **state)
+{
+	uint64_t ns = prog.ns;
+
+	memset(&prog, 0, sizeof(prog));
+	prog.ns = ns + NS_PER_S;
+	judge_after_fork();
+	return 0;
+}
+
+/* Each trial is later, and twice as late as the last one. */
+static void what_costs_more_goes_back(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 30000, 30000 };
+
+	run(&kernel, &port, false, 120);
+	assert_true(prog.n_moves >= 4 && prog.n_moves <= 6);
+	for (unsigned i = 2; i < prog.n_moves; i++) {
+		uint64_t last = prog.moved_ns[i - 1] - prog.moved_ns[i - 2];
+		uint64_t gap = prog.moved_ns[i] - prog.moved_ns[i - 1];
+
+		assert_true(gap > last * 19 / 10 && gap < last * 21 / 10);
+	}
+	assert_true(share() < 1);
+	assert_false(prog.is_moved);
+}
+
+static void what_costs_less_stays(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 14000, 14000 };
+
+	run(&kernel, &port, false, 1);
+	assert_true(prog.is_moved);
+	run(&kernel, &port, false, 120);
+	assert_true(share() > 97);
+	assert_true(prog.n_moves < 8); /* compared now and then */
+}
+
+/* A difference that noise explains is no reason. */
+static void what_costs_the_same_goes_back(void **state)
+{
+	const struct cost both = { 20000, 20000 };
+
+	run(&both, &both, false, 60);
+	assert_true(share() < 2);
+}
+
+static void one_that_waits_for_answers_gains_time(void **state)
+{
+	const struct cost kernel = { 30000, 6000 }, port = { 12000, 7000 };
+
+	run(&kernel, &port, true, 60);
+	assert_true(share() > 95);
+}
+
+/* The same costs, where nothing waits: the CPU is what counts. */
+static void one_that_never_waits_gains_nothing_by_time(void **state)
+{
+	const struct cost kernel = { 30000, 6000 }, port = { 12000, 7000 };
+
+	run(&kernel, &port, false, 60);
+	assert_true(share() < 3);
+}
+
+static void a_few_turns_now_and_then_move_nothing(void **state)
+{
+	const struct cost kernel = { 110 * NS_PER_MS, 20000 };
+	const struct cost port = { 110 * NS_PER_MS, 1000 };
+
+	run(&kernel, &port, true, 600);
+	assert_int_equal(prog.n_moves, 0);
+}
+
+/* Before the next comparison, which is some 15 s away. */
+static void a_port_that_becomes_dear_is_left(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 14000, 14000 };
+	const struct cost dear = { 30000, 30000 };
+
+	run(&kernel, &port, false, 10);
+	assert_true(prog.is_moved);
+	(void)share();
+	run(&kernel, &dear, false, 12);
+	assert_true(share() < 40);
+}
+
+static void a_kernel_that_becomes_dear_is_left(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 25000, 25000 };
+	const struct cost dear = { 40000, 40000 };
+
+	run(&kernel, &port, false, 5);
+	assert_false(prog.is_moved);
+	run(&dear, &port, false, 60);
+	assert_true(prog.is_moved);
+}
+
+static void a_child_measures_for_itself(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 14000, 14000 };
+
+	run(&kernel, &port, false, 2);
+	assert_true(prog.is_moved);
+	prog.is_moved = false;
+	judge_after_fork();
+	assert_false(judge_may_move());
+	assert_false(judge_check(prog.ns));
+	run(&kernel, &port, false, 2);
+	assert_true(prog.is_moved);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, setup)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_costs_more_goes_back),
+		TEST(what_costs_less_stays),
+		TEST(what_costs_the_same_goes_back),
+		TEST(one_that_waits_for_answers_gains_time),
+		TEST(one_that_never_waits_gains_nothing_by_time),
+		TEST(a_few_turns_now_and_then_move_nothing),
+		TEST(a_port_that_becomes_dear_is_left),
+		TEST(a_kernel_that_becomes_dear_is_left),
+		TEST(a_child_measures_for_itself),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
