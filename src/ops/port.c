@@ -12,6 +12,7 @@
 #include "ops/route.h"
 #include "proto/shm/shm.h"
 #include "proto/tcp/conn.h"
+#include "proto/tcp/judge.h"
 #include "proto/tcp/wire.h"
 #include "sock/shared.h"
 
@@ -20,7 +21,8 @@
 /* Looks that found the connection busy; the distance grows with them. */
 #define LOOKS_MAX 200u
 #define FORCED_PINGPONGS 2u
-#define LO_IFINDEX 1 /* in every network namespace */
+#define ASK_PINGPONGS 16u /* until the judge is asked again */
+#define LO_IFINDEX 1      /* in every network namespace */
 
 /* Without OSF_TCP only a rule moves a connection: nobody sends or acknowledges for a program
  * that neither makes a call on its connections nor sleeps in one. */
@@ -129,13 +131,21 @@ void port_look(struct sock *sk, int fd)
 		sock_set_mode(sk, SOCK_YOUNG);
 		return;
 	}
+	if (!(sk->flags & SOCK_F_EAGER) && !judge_may_move()) {
+		store_rlx(&sk->pingpongs_next,
+			  load_rlx(&sk->pingpongs) + ASK_PINGPONGS);
+		sock_set_mode(sk, SOCK_YOUNG);
+		return;
+	}
 	int err = find_hop(fd, &r, mac);
 	if (err)
 		sock_set_mode(sk, SOCK_YOUNG);
 	else
 		err = moved_try(sk, fd, r.ifindex, mac, &why);
-	if (!err)
+	if (!err) {
+		judge_moved();
 		return;
+	}
 	if (err == -EAGAIN && (sk->flags & SOCK_F_EAGER ||
 			       load_rlx(&sk->n_attempts) < LOOKS_MAX)) {
 		later(sk);

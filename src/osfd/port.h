@@ -28,6 +28,9 @@
 
 struct port {
 	struct msg_port is; /* dev[0] == 0: a free entry */
+	/* Its programs are asked to give their connections back, and get no others.  Without
+	 * connections it goes. */
+	bool is_ending;
 	uint32_t n_grants, n_used;
 	uint32_t n_held; /* connections that osfd has a descriptor of */
 	/* Connections of dead programs: given to the kernel, and reset. */
@@ -40,10 +43,17 @@ struct grant {
 	struct port *port; /* NULL: a free entry */
 	struct steer steer;
 	uint32_t n_flows;
+	bool is_lo;
 	int owner; /* the client's index */
 	int escrow_fd;
 	struct held *held; /* held.c: ESCROW_SLOTS of them, or NULL */
+	/* The program's timer, or -1: see MSG_AWAY; and the epoll set that watches it. */
+	int away_fd, away_set_fd;
+	uint64_t away_ns; /* when osfd has looked last */
 };
+
+/* "all" and the device's own, either of which is enough. */
+enum { LO_LOCALNET, LO_LOCALNET_ALL, LO_LOCAL, LO_LOCAL_ALL, LO_N_CONF };
 
 struct ports {
 	struct port port[PORTS_MAX];
@@ -51,6 +61,7 @@ struct ports {
 	int state_fd; /* where the policy is kept for the next start, or -1 */
 	int query_fd; /* an inet socket, to ask about devices */
 	int route_fd; /* an rtnetlink socket */
+	int lo_fd[LO_N_CONF]; /* sysctls, see device_takes(); -1: not there */
 };
 
 /* A refusal in words, for the reply. */
@@ -75,9 +86,14 @@ MUST_CHECK int port_add(struct ports *ps, const struct msg_port *p,
 			struct refusal *why);
 
 /* Ends the port's grants, too.  Return: 0, or with a reason -ENOENT, or -EBUSY while
- * connections run over it: they would be cut off */
+ * connections run over it: then it is ending, and its programs are to be told */
 MUST_CHECK int port_del(struct ports *ps, const struct msg_port *p,
 			struct refusal *why);
+/* All ports are ending. */
+void ports_end(struct ports *ps);
+/* Removes those that are ending and have no connection left.  Return: whether there are
+ * others that are ending */
+bool ports_sweep(struct ports *ps);
 
 /* The port at an index of those that are there.  NULL: there are no more */
 struct port *port_at(struct ports *ps, uint32_t index);
@@ -111,8 +127,13 @@ void grant_unsteer(struct grant *g, const struct steer_key *k);
 struct device {
 	int ifindex;
 	uint32_t mtu;
+	bool is_lo;
 };
 MUST_CHECK int device_find(const struct ports *ps, const char *name,
 			   struct device *out, struct refusal *why);
+/* Does the kernel take frames between two addresses of its own that come from lo?  Else what
+ * our TCP sends to the kernel's is lost.  Return: 0, or -EADDRNOTAVAIL with a reason */
+MUST_CHECK int device_takes(const struct ports *ps, const struct grant *g,
+			    int fd, struct refusal *why);
 MUST_CHECK int device_is_free(const struct ports *ps, const struct device *d,
 			      struct refusal *why);

@@ -154,7 +154,7 @@ void shm_pending_undo(struct sock *sk, int fd)
 	if (!is_single_threaded() || unwind_top || sk->page ||
 	    sk->watches.first || readahead_bytes(sk))
 		return;
-	if (!sock_lock_mode(sk, SOCK_PENDING))
+	if (!sock_take_mode(sk, SOCK_PENDING))
 		return;
 	if (!sk->w->anchor_err && !shm_is_broken(sk) &&
 	    cas(&shm_peer(sk)->flags, 0u,
