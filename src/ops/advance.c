@@ -23,6 +23,7 @@ void ops_start_counting(struct sock *sk)
 	bool is_eager = sk->flags & SOCK_F_EAGER;
 	unsigned level = is_eager || !shm_config.learns ? 0 : history_level(sk);
 
+	sk->history = (uint8_t)level;
 	sk->pingpongs_next =
 	    is_eager ? 0
 		     : (uint32_t)MIN(

@@ -20,14 +20,13 @@ static uint32_t *places = own_places;
 unsigned history_next(unsigned level, uint32_t first, uint64_t bytes,
 		      const struct history_end *end)
 {
-	bool is_bulk = end->bytes >= bytes;
+	bool is_bulk = end->bytes / 2 >= bytes; /* as many behind its move */
 
-	if (end->has_moved && end->calls < CALLS_THAT_PAY && !is_bulk)
+	if (is_bulk ||
+	    end->pingpongs + end->calls >= (uint64_t)first + CALLS_THAT_PAY)
+		return 0; /* a move at once would have paid */
+	if (end->has_moved && end->level == level)
 		return MIN(level + 1, HISTORY_LEVELS - 1);
-	if (level &&
-	    (is_bulk || end->pingpongs + end->calls >=
-			    history_later(first, level - 1) + CALLS_THAT_PAY))
-		return level - 1;
 	return level;
 }
 
@@ -93,8 +92,10 @@ void history_note(const struct sock *sk)
 	const struct osf_stats_sock *st = sk->st;
 	enum sock_mode mode = sock_mode(sk);
 	struct history_end end = {
+		.level = sk->history,
 		.pingpongs = load_rlx(&sk->pingpongs),
-		.bytes = st->rx_bytes_shm + st->tx_bytes_shm,
+		.bytes = st->rx_bytes_inet + st->tx_bytes_inet +
+			 st->rx_bytes_shm + st->tx_bytes_shm,
 		.has_moved = mode == SOCK_PENDING || mode == SOCK_SHM,
 	};
 	unsigned level;

@@ -8,10 +8,11 @@
  * A move to shared memory costs about as much as ten changes of direction by the kernel.
  * A connection that ends before it has saved that much would have been better left where
  * it was.  Nobody knows when it begins how long it will last, but connections to one
- * server, or to one port of ours, are like each other.  So each address has a level.  A
- * connection that moved in vain raises it by one, and one that would have been worth a
- * move at the level below lowers it by one.  With each level a connection has to change
- * direction four times as often, and to carry four times as many bytes, before it moves.
+ * server, or to one port of ours, are like each other.  So each address has a level.  With
+ * each level a connection has to change direction four times as often, and to carry four
+ * times as many bytes, before it moves.  One that moved in vain raises the level by one,
+ * but only if the level is still that with which it began: of many that run at once, the
+ * first to end says what all of them say.  One that lasted makes the level 0.
  *
  * The table is a guess: addresses may share a place, threads may overwrite each other's
  * news, and forked processes share it.  A wrong level costs time and nothing else.
@@ -23,13 +24,14 @@
 
 #include "sock/sock.h"
 
-#define HISTORY_LEVELS 5u
+#define HISTORY_LEVELS 3u
 
 /* How a connection went, as one of its ends has seen it. */
 struct history_end {
+	unsigned level;     /* with which it began */
 	uint32_t pingpongs; /* changes of direction before it moved */
 	uint64_t calls;     /* that moved bytes since then */
-	uint64_t bytes;     /* since then */
+	uint64_t bytes;     /* in all */
 	bool has_moved;
 };
 
@@ -41,7 +43,7 @@ static inline uint64_t history_later(uint64_t first, unsigned level)
 }
 
 /* The level that follows @level when a connection ended in the way of @end.  It moves after
- * @first changes of direction at level 0; @bytes are worth a move in any case. */
+ * @first changes of direction at level 0; @bytes are as good a reason. */
 unsigned history_next(unsigned level, uint32_t first, uint64_t bytes,
 		      const struct history_end *end);
 

@@ -114,6 +114,7 @@ struct sock {
 	uint32_t pingpongs_next; /* try the upgrade when pingpongs reach this */
 	uint64_t bytes_next;     /* ... or bytes both ways do */
 	uint8_t last_dir;
+	uint8_t history; /* the level with which it began: ops/history.h */
 
 	/* Receiving. */
 	alignas(CACHE_LINE) struct lock rx_lock;

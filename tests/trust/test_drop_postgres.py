@@ -8,6 +8,8 @@ Tables go in and come out, over connections of the server's user and of root.
 """
 import hashlib
 import os
+import subprocess
+import time
 
 import dropping
 
@@ -32,6 +34,12 @@ def client(drop, port, as_user, name):
     run.need(got == table(), "another table came")
 
 
+def wait_ready(port):
+    """It listens before it answers.  The harness ends a test that takes too long."""
+    while subprocess.run([BIN + "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]).returncode:
+        time.sleep(0.05)
+
+
 def main():
     if not os.path.exists(BIN + "psql"):
         dropping.harness.skip("no PostgreSQL 15 (Debian package postgresql-15)")
@@ -48,6 +56,7 @@ def main():
                              "listen_addresses=127.0.0.1", "-c",
                              "unix_socket_directories=" + run.path("data"), "-c",
                              "fsync=off"]), port)
+    wait_ready(port)
     client(drop, port, False, "of_root")
     run.need(not drop.upgraded(), "root shared memory with the server")
     client(drop, port, True, "of_user")

@@ -4,9 +4,11 @@
  *
  * sock/arena.c alone, in a process for each test.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -80,15 +82,20 @@ static void a_process_without_sockets_reserves_little(void **state)
 /* The segment as a reader finds it. */
 static int open_segment(void)
 {
-	char path[32], to[64];
+	DIR *dir = opendir("/proc/self/fd");
+	struct dirent *e;
+	int fd = -1;
+	char to[64];
 
-	for (int fd = 0; fd < 65536; fd++) {
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-		ssize_t n = readlink(path, to, sizeof(to) - 1);
+	CHECK(dir);
+	while (fd < 0 && (e = readdir(dir))) {
+		ssize_t n =
+		    readlinkat(dirfd(dir), e->d_name, to, sizeof(to) - 1);
 		if (n > 0 && !strncmp(to, "/memfd:" OSF_STATS_MEMFD, 16))
-			return fd;
+			fd = atoi(e->d_name);
 	}
-	return -1;
+	closedir(dir);
+	return fd;
 }
 
 static void addresses_stay(void)

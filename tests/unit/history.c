@@ -21,21 +21,23 @@ struct shm_config shm_config = { .upgrade_pingpongs = FIRST,
 static struct osf_stats_sock entry;
 static struct sock sk = { .st = &entry };
 
-/* A connection of @n changes of direction in all, which moves as its level says. */
-static unsigned ends_after(unsigned level, uint32_t n)
+/* A connection of @n changes of direction in all, which began at @level and moves as that
+ * says, ends when the level is @now. */
+static unsigned ends_after(unsigned level, unsigned now, uint32_t n)
 {
 	uint64_t moves_at = history_later(FIRST, level);
 	struct history_end end = {
+		.level = level,
 		.pingpongs = (uint32_t)MIN(n, moves_at),
 		.has_moved = n >= moves_at,
 		.calls = n > moves_at ? n - moves_at : 0,
 	};
 
-	return history_next(level, FIRST, BYTES, &end);
+	return history_next(now, FIRST, BYTES, &end);
 }
 
-/* Connections that are all alike do not change the level for ever, and do not lose more
- * than one move at each level. */
+/* Connections that are all alike lose one move at each level at most, and those that last
+ * move at once. */
 static void each_length_finds_its_level(void **state)
 {
 	for (uint32_t n = 0; n < 5000; n++) {
@@ -45,33 +47,41 @@ static void each_length_finds_its_level(void **state)
 			uint64_t moves_at = history_later(FIRST, level);
 
 			lost += n >= moves_at && n < moves_at + PAYS;
-			level = ends_after(level, n);
+			level = ends_after(level, level, n);
 		}
-		bool at_top = history_later(FIRST, HISTORY_LEVELS - 1) <= n;
-		assert_true(lost <= HISTORY_LEVELS || at_top);
-		assert_int_equal(ends_after(level, n), level);
-		if (n >= FIRST + PAYS && n < history_later(FIRST, 1))
+		assert_true(lost < HISTORY_LEVELS);
+		assert_int_equal(ends_after(level, level, n), level);
+		if (n >= FIRST + PAYS)
 			assert_int_equal(level, 0);
 	}
 }
 
-static void what_lasts_moves_early_again(void **state)
+static void many_that_run_at_once_raise_it_once(void **state)
 {
-	unsigned level = HISTORY_LEVELS - 1;
+	unsigned level = 0;
 
-	for (int i = 0; i < (int)HISTORY_LEVELS; i++)
-		level = ends_after(level, 100000);
-	assert_int_equal(level, 0);
+	for (int i = 0; i < 50; i++)
+		level = ends_after(0, level, FIRST + 1);
+	assert_int_equal(level, 1);
+}
+
+static void one_that_lasts_makes_it_0(void **state)
+{
+	for (unsigned level = 0; level < HISTORY_LEVELS; level++) {
+		assert_int_equal(ends_after(level, level, 100000), 0);
+		assert_int_equal(ends_after(level, level, FIRST + PAYS), 0);
+	}
 }
 
 static void many_bytes_pay_however_few_the_calls(void **state)
 {
-	struct history_end end = {
-		.pingpongs = 2, .calls = 2, .bytes = BYTES, .has_moved = true
-	};
+	struct history_end end = { .pingpongs = 2,
+				   .calls = 2,
+				   .bytes = 2 * BYTES,
+				   .has_moved = true };
 
 	assert_int_equal(history_next(0, FIRST, BYTES, &end), 0);
-	assert_int_equal(history_next(3, FIRST, BYTES, &end), 2);
+	assert_int_equal(history_next(2, FIRST, BYTES, &end), 0);
 	end.bytes--;
 	assert_int_equal(history_next(0, FIRST, BYTES, &end), 1);
 }
@@ -84,7 +94,7 @@ static void milestones_saturate(void **state)
 	assert_true(history_later(UINT64_MAX, 4) == UINT64_MAX);
 }
 
-/* It has moved, and ends at once. */
+/* It began at level 0, has moved, and ends at once. */
 static void to_port(uint16_t port)
 {
 	memset(&entry, 0, sizeof(entry));
@@ -167,7 +177,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_length_finds_its_level),
-		cmocka_unit_test(what_lasts_moves_early_again),
+		cmocka_unit_test(many_that_run_at_once_raise_it_once),
+		cmocka_unit_test(one_that_lasts_makes_it_0),
 		cmocka_unit_test(many_bytes_pay_however_few_the_calls),
 		cmocka_unit_test(milestones_saturate),
 		cmocka_unit_test(addresses_have_levels_of_their_own),
