@@ -305,10 +305,13 @@ static bool give_back_locked(struct epitem *it)
 bool item_give_back(struct epitem *it)
 {
 	struct sock *sk = it->file->sk;
-	SOCK_LOOK_RX(sk);
 
-	return !sock_ops(sk)->is_ours && !sock_ops(sk)->is_moving &&
-	       give_back_locked(it);
+	if (!sock_look_rx(sk))
+		return false;
+	bool gave = !sock_ops(sk)->is_ours && !sock_ops(sk)->is_moving &&
+		    give_back_locked(it);
+	sock_unlock_rx(sk);
+	return gave;
 }
 
 static void item_merge(struct epitem *it)

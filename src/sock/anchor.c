@@ -3,9 +3,20 @@
 #include "sock/anchor.h"
 #include "sock/sock_ops.h"
 
+/* Who sleeps is counted whatever another process does with the half: atomic words, and
+ * one that is this process's own. */
+static bool look(struct sock *sk)
+{
+	bool has_half = sock_look_rx(sk);
+
+	if (unlikely(!has_half))
+		lock_get(&sk->rx_lock);
+	return has_half;
+}
+
 bool anchor_sleep_begin(struct sock *sk, int fd, bool for_room)
 {
-	SOCK_LOOK_RX(sk);
+	bool has_half = look(sk);
 	bool others = load_rlx(&sk->w->n_sleepers);
 
 	fetch_add(&sk->w->n_sleepers, 1);
@@ -14,23 +25,25 @@ bool anchor_sleep_begin(struct sock *sk, int fd, bool for_room)
 		fetch_add(&sk->w->n_tx_sleepers, 1);
 		sk->my_tx_sleepers++;
 	}
-	if (!others)
+	if (!others && has_half)
 		sock_ops(sk)->drain(sk, fd);
+	sock_unlock_rx(sk);
 	return others;
 }
 
 /* A sleep that began in the process that forked us is not one of ours. */
 void anchor_sleep_end(struct sock *sk, bool for_room)
 {
-	SOCK_LOOK_RX(sk);
-	if (!sk->my_sleepers)
-		return;
-	fetch_sub(&sk->w->n_sleepers, 1);
-	sk->my_sleepers--;
-	if (for_room && sk->my_tx_sleepers) {
-		fetch_sub(&sk->w->n_tx_sleepers, 1);
-		sk->my_tx_sleepers--;
+	look(sk);
+	if (sk->my_sleepers) {
+		fetch_sub(&sk->w->n_sleepers, 1);
+		sk->my_sleepers--;
+		if (for_room && sk->my_tx_sleepers) {
+			fetch_sub(&sk->w->n_tx_sleepers, 1);
+			sk->my_tx_sleepers--;
+		}
 	}
+	sock_unlock_rx(sk);
 }
 
 void anchor_clear(struct sock *sk, int fd)

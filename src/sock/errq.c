@@ -78,10 +78,19 @@ COLD unsigned errq_events(struct sock *sk, int fd, unsigned want, short *said)
 	       (copied ? POLLERR : 0);
 }
 
+/* What was sent must be counted, also while another process keeps the half.  The words
+ * are atomic; that process may report a completion late, or with the next. */
+static void take_words(struct sock *sk)
+{
+	if (unlikely(!sock_take_tx(sk)))
+		lock_get(&sk->tx_lock);
+}
+
 COLD void errq_by_kernel(struct sock *sk, int fd, unsigned n)
 {
-	SOCK_GUARD_TX(sk);
+	take_words(sk);
 	errq_by_kernel_locked(sk, fd, n);
+	sock_unlock_tx(sk);
 }
 
 COLD void errq_by_kernel_locked(struct sock *sk, int fd, unsigned n)
@@ -100,13 +109,18 @@ void errq_zerocopy_changed(struct sock *sk, int fd)
 		note(sk);
 }
 
+COLD void errq_copied_locked(struct sock *sk)
+{
+	fetch_add(&sk->w->zc_next, 1u);
+	if (load_rlx(&sk->w->zc_done) != UINT32_MAX)
+		fetch_add(&sk->w->zc_done, 1u);
+	note(sk);
+}
+
 COLD void errq_copied(struct sock *sk)
 {
-	sock_lock_tx(sk);
-	store_rlx(&sk->w->zc_next, sk->w->zc_next + 1);
-	if (sk->w->zc_done != UINT32_MAX)
-		store_rlx(&sk->w->zc_done, sk->w->zc_done + 1);
-	note(sk);
+	take_words(sk);
+	errq_copied_locked(sk);
 	sock_unlock_tx(sk);
 }
 
@@ -168,9 +182,10 @@ static void account(struct sock *sk, struct msghdr *msg)
 		if (ee.ee_origin != SO_EE_ORIGIN_ZEROCOPY)
 			return;
 		uint32_t n = ee.ee_data - ee.ee_info + 1;
-		SOCK_GUARD_TX(sk);
+		take_words(sk);
 		uint32_t due = load_rlx(&sk->w->zc_kernel);
-		store_rlx(&sk->w->zc_kernel, due - MIN(n, due));
+		fetch_sub(&sk->w->zc_kernel, MIN(n, due));
+		sock_unlock_tx(sk);
 		return;
 	}
 	/* Without control data we do not know which sends the entry reports.
@@ -188,7 +203,8 @@ ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags)
 		if (r >= 0 || errno != EAGAIN)
 			return r < 0 ? -errno : r;
 	}
-	sock_lock_tx(sk);
+	if (unlikely(!sock_take_tx(sk)))
+		return -EAGAIN;
 	uint32_t n = sk->w->zc_done, end = sk->w->zc_next;
 	store_rlx(&sk->w->zc_done, 0u);
 	sock_unlock_tx(sk);

@@ -25,6 +25,7 @@ void errq_by_kernel(struct sock *sk, int fd, unsigned n);
 void errq_by_kernel_locked(struct sock *sk, int fd, unsigned n); /* tx */
 /* We have taken one, and its bytes are copied. */
 void errq_copied(struct sock *sk);
+void errq_copied_locked(struct sock *sk); /* tx */
 /* We carry the connection, so read SO_ZEROCOPY from the anchor. */
 void errq_zerocopy_changed(struct sock *sk, int fd);
 /* recvmsg(MSG_ERRQUEUE), in any mode. */

@@ -317,6 +317,20 @@ enum io_control io_control(const struct msghdr *msg)
 	return is;
 }
 
+/* The kernel is to carry what is sent next.  @flags: of the call. */
+static COLD int go_back(struct sock *sk, int fd, int flags, enum osf_reason why)
+{
+	struct io_call io = { .sk = sk, .fd = fd, .seen = handlers_seen() };
+	struct call_wait w = { .dir = DIR_TX, .seen = io.seen };
+	int err;
+
+	while ((err = sock_ops(sk)->fallback(sk, fd, why)) == -EAGAIN &&
+	       may_wait(sk, flags))
+		if ((err = wait_in(&io, &w, 0)))
+			break;
+	return err;
+}
+
 /* Refuse what the kernel refuses before it sends anything: bad control
  * messages, and an address, which a stream checks but ignores. */
 static int refused(const struct msghdr *msg, enum io_control control)
@@ -341,8 +355,10 @@ ssize_t io_sendmsg(struct sock *sk, int fd, const struct msghdr *msg,
 
 	if (unlikely(err) && sock_is_ours(sk))
 		return err;
-	if (unlikely(why != OSF_REASON_NONE))
-		sock_ops(sk)->fallback(sk, fd, why);
+	int wait =
+	    unlikely(why != OSF_REASON_NONE) ? go_back(sk, fd, flags, why) : 0;
+	if (unlikely(wait))
+		return wait;
 	while (!sock_is_ours(sk) || why != OSF_REASON_NONE) {
 		ssize_t r = sock_ops(sk)->sendmsg(sk, fd, msg, flags);
 

@@ -133,6 +133,7 @@ bool page_enter_soon(struct sock *sk, enum sock_half which, enum page_use use)
 {
 	if (likely(enter(sk, which, use, false) != PAGE_KEPT))
 		return true;
+	store_rlx(&sk->is_kept, (uint8_t)1);
 	lock_put(which == HALF_RX ? &sk->rx_lock : &sk->tx_lock);
 	return false;
 }
@@ -294,17 +295,16 @@ void sock_unshare(struct sock *sk)
 {
 	struct shared_page *p = load_acq(&sk->page);
 
-	if (!p || load_rlx(&p->holders.n_procs) > 1 || sk->is_lost)
+	if (!p || load_rlx(&p->holders.n_procs) > 1 || sk->is_lost ||
+	    !sock_take_both(sk))
 		return;
-	sock_lock_rx(sk);
-	sock_lock_tx(sk);
 	bool in = sk->rx_is_in && sk->tx_is_in;
 	if (in && load_rlx(&p->holders.n_procs) == 1) {
 		words_in(sk);
 		page_leave(sk, HALF_TX);
 		page_leave(sk, HALF_RX);
 		sk->old_page = p;
-		store_rlx(&sk->is_kept, (uint8_t)0);
+		store_rlx(&sk->is_kept, (uint8_t)(load_rlx(&sk->w->due) != 0));
 		store_rel(&sk->page, NULL);
 	}
 	sock_unlock_tx(sk);
@@ -336,7 +336,7 @@ void sock_catch_up(struct sock *sk)
 	else if (p && !sk->is_lost)
 		is_kept =
 		    !half_refresh(sk, HALF_RX) || !half_refresh(sk, HALF_TX);
-	store_rlx(&sk->is_kept, (uint8_t)is_kept);
+	store_rlx(&sk->is_kept, (uint8_t)(is_kept || load_rlx(&sk->w->due)));
 }
 
 /*
@@ -448,26 +448,49 @@ void sock_moving(struct sock *sk)
 		sched_yield();
 }
 
-void shared_await_ringing(struct sock *sk)
+/* Who rings holds a half.  Of the two, does a process of our user have one that the
+ * caller does not have, or another thread of this process? */
+static bool other_is_kept(const struct sock *sk)
 {
-	const struct page_half *rx = &sk->page->half[HALF_RX];
-	uint64_t start = now_ns();
+	for (int i = HALF_RX; i <= HALF_TX; i++) {
+		const uint32_t *word = &sk->page->half[i].word;
+		bool rx = i == HALF_RX;
+		uint32_t mine =
+		    load_rlx(rx ? &sk->rx_lock.word : &sk->tx_lock.word);
+
+		if (mine && (mine & ~LOCK_WAITERS) != lock_self())
+			return true;
+		if (!(rx ? sk->rx_is_in : sk->tx_is_in) &&
+		    page_owner(word, load_rlx(word)) == OWNER_OURS)
+			return true;
+	}
+	return false;
+}
+
+bool shared_is_silent(struct sock *sk)
+{
+	uint64_t start = 0;
 
 	while (load_acq(&sk->w->n_ringing)) {
-		uint64_t waited = now_ns() - start;
+		uint64_t now = now_ns();
 
+		start = start ? start : now;
 		sched_yield();
-		if (waited < PAGE_WAIT_NS)
+		if (now - start < PAGE_WAIT_NS)
 			continue;
-		/* Who rings holds the rx lock. */
-		if (waited > PAGE_PATIENCE_NS ||
-		    (!sk->rx_is_in &&
-		     page_owner(&rx->word, load_rlx(&rx->word)) !=
-			 OWNER_OURS)) {
-			store_rlx(&sk->w->n_ringing, 0u);
-			return;
-		}
+		if (other_is_kept(sk))
+			return false;
+		store_rlx(&sk->w->n_ringing, 0u); /* of one that was killed */
 	}
+	return true;
+}
+
+bool shared_is_free(const struct sock *sk)
+{
+	const struct shared_page *p = load_acq(&sk->page);
+
+	return !p || (!load_acq(&p->half[HALF_RX].word) &&
+		      !load_acq(&p->half[HALF_TX].word));
 }
 
 /*

@@ -18,8 +18,9 @@
  *   - a lock in it is waited for PAGE_WAIT_NS.  A dead owner's is taken over.  A
  *     living owner of our own user has lost its core, or is stopped.  Then calls that
  *     move bytes or look at the socket do without the half (sock.is_kept): a call
- *     that may not wait gets EAGAIN, others come again.  The rest, as shutdown(), give
- *     the owner PAGE_PATIENCE_NS.
+ *     that may not wait gets EAGAIN, others come again.  What shutdown() and the like
+ *     are to do is noted (sock_words.due), for whoever has the half next.  Only who
+ *     hands the descriptor over gives the owner PAGE_PATIENCE_NS.
  *
  * Where any of this fails, the connection is lost to this process (sock.is_lost):
  * it is reset, and counted, and its page is not entered again.  That is also so
@@ -97,8 +98,11 @@ void shared_drop(const struct sock *sk);
 void shared_alone(struct sock *sk, const struct sock *made);
 /* The mode was changed here: other holders must learn of it. */
 void shared_mode(struct sock *sk, enum sock_mode mode);
-/* Wait until nobody sends something of the protocol's own: w->n_ringing. */
-void shared_await_ringing(struct sock *sk);
+/* Does nobody send something of the protocol's own, w->n_ringing?  The caller holds a
+ * half.  False: a process of our user has been about to for PAGE_WAIT_NS. */
+MUST_CHECK bool shared_is_silent(struct sock *sk);
+/* Has nobody a half just now? */
+bool shared_is_free(const struct sock *sk);
 /* This process cannot go on with the page: reset the connection. */
 void shared_lose(struct sock *sk, const char *why);
 

@@ -78,8 +78,11 @@ struct sock_words {
 	uint8_t nodelay, cork; /* as the application set them */
 	uint8_t zc_on;         /* SO_ZEROCOPY is set */
 	uint8_t is_async;      /* SIGIO wanted: always ring the anchor */
-	uint8_t stays; /* young, and never to be upgraded, whoever asks */
-	uint32_t errq; /* the error queue may hold something: another value
+	uint8_t stays;   /* young, and never to be upgraded, whoever asks */
+	uint8_t due;     /* the protocol's own: what a call has left for whoever
+			* has the halves next, because a process kept one */
+	uint8_t due_why; /* enum osf_reason, for that */
+	uint32_t errq;   /* the error queue may hold something: another value
 			* each time that was noted, or 0 */
 	uint64_t rcvtimeo_ns, sndtimeo_ns; /* 0: none */
 	/* Under the tx lock. */
@@ -128,7 +131,9 @@ struct sock {
 	uint64_t
 	    moved_ns; /* another process gives it to the kernel since then */
 	uint8_t reset_due; /* and the kernel's socket is not reset yet */
-	uint8_t is_kept;   /* a process of our user has had a half for long */
+	/* A process of our user has had a half for long, or has left w->due
+	 * undone: who waits for the socket comes again soon. */
+	uint8_t is_kept;
 
 	/* Sending. */
 	alignas(CACHE_LINE) struct lock tx_lock;
@@ -216,14 +221,17 @@ enum sock_half { HALF_RX, HALF_TX };
 enum page_use { PAGE_LOOKS = 1, PAGE_MOVES, PAGE_CHANGES };
 void page_enter(struct sock *sk, enum sock_half half, enum page_use use);
 /* The same, without patience.  False: a process of our user keeps the half; then this
- * process's own lock of it is released, too. */
+ * process's own lock of it is released, too, and sk->is_kept is set. */
 MUST_CHECK bool page_enter_soon(struct sock *sk, enum sock_half half,
 				enum page_use use);
 /* What others see of a half is about to change: see sock_look_rx(). */
 void page_begin_change(struct sock *sk, enum sock_half half);
 void page_leave(struct sock *sk, enum sock_half half);
 
-/* Take the lock of a half; cheaper if nobody else can be there. */
+/* Take the lock of a half; cheaper if nobody else can be there.  A process of our user
+ * that keeps the half is waited for PAGE_PATIENCE_NS, and then the connection is lost: so
+ * this is for protocols that live in one process, and for callers that can do nothing
+ * else.  Others use sock_take_rx() and the like. */
 static inline void sock_lock_rx(struct sock *sk)
 {
 	if (sock_is_alone(sk)) {
@@ -247,33 +255,31 @@ static inline void sock_lock_tx(struct sock *sk)
 }
 
 /* The same for a look: if this process is killed before sock_changes_rx(), other
- * holders go on with the half as it was before. */
-static inline void sock_look_rx(struct sock *sk)
+ * holders go on with the half as it was before.  False: as page_enter_soon(). */
+MUST_CHECK static inline bool sock_look_rx(struct sock *sk)
 {
 	if (sock_is_alone(sk)) {
 		lock_enter();
-		return;
+		return true;
 	}
 	lock_get(&sk->rx_lock);
-	if (unlikely(sk->page))
-		page_enter(sk, HALF_RX, PAGE_LOOKS);
+	return likely(!sk->page) || page_enter_soon(sk, HALF_RX, PAGE_LOOKS);
 }
 
-static inline void sock_look_tx(struct sock *sk)
+MUST_CHECK static inline bool sock_look_tx(struct sock *sk)
 {
 	if (sock_is_alone(sk)) {
 		lock_enter();
-		return;
+		return true;
 	}
 	lock_get(&sk->tx_lock);
-	if (unlikely(sk->page))
-		page_enter(sk, HALF_TX, PAGE_LOOKS);
+	return likely(!sk->page) || page_enter_soon(sk, HALF_TX, PAGE_LOOKS);
 }
 
 /* The same for a call that moves this process's positions, which others take over when
  * it releases the half.  It says sock_changes_rx() before anything else of it can be
  * seen outside the process.  False: as page_enter_soon(). */
-static inline bool sock_move_rx(struct sock *sk)
+MUST_CHECK static inline bool sock_move_rx(struct sock *sk)
 {
 	if (sock_is_alone(sk)) {
 		lock_enter();
@@ -283,7 +289,7 @@ static inline bool sock_move_rx(struct sock *sk)
 	return likely(!sk->page) || page_enter_soon(sk, HALF_RX, PAGE_MOVES);
 }
 
-static inline bool sock_move_tx(struct sock *sk)
+MUST_CHECK static inline bool sock_move_tx(struct sock *sk)
 {
 	if (sock_is_alone(sk)) {
 		lock_enter();
@@ -303,6 +309,23 @@ static inline void sock_changes_tx(struct sock *sk)
 {
 	if (unlikely(sk->tx_is_in))
 		page_begin_change(sk, HALF_TX);
+}
+
+/* As sock_lock_rx().  False: as page_enter_soon(). */
+MUST_CHECK static inline bool sock_take_rx(struct sock *sk)
+{
+	if (unlikely(!sock_move_rx(sk)))
+		return false;
+	sock_changes_rx(sk);
+	return true;
+}
+
+MUST_CHECK static inline bool sock_take_tx(struct sock *sk)
+{
+	if (unlikely(!sock_move_tx(sk)))
+		return false;
+	sock_changes_tx(sk);
+	return true;
 }
 
 /* Do not unlock what was never locked because this was the only thread.  The
@@ -331,14 +354,14 @@ static inline void sock_unlock_tx(struct sock *sk)
 
 /* Without waiting for a thread of this process, or long for another process; false: one
  * has it.  For a look. */
-static inline bool sock_try_rx(struct sock *sk)
+MUST_CHECK static inline bool sock_try_rx(struct sock *sk)
 {
 	if (!lock_try(&sk->rx_lock))
 		return false;
 	return likely(!sk->page) || page_enter_soon(sk, HALF_RX, PAGE_LOOKS);
 }
 
-static inline bool sock_try_tx(struct sock *sk)
+MUST_CHECK static inline bool sock_try_tx(struct sock *sk)
 {
 	if (!lock_try(&sk->tx_lock))
 		return false;
@@ -382,11 +405,35 @@ static inline void sock_unlock_both(struct sock *sk)
 	sock_unlock_rx(sk);
 }
 
+/* The same without patience.  False: neither lock is held. */
+MUST_CHECK static inline bool sock_take_both(struct sock *sk)
+{
+	if (unlikely(!sock_take_rx(sk)))
+		return false;
+	if (likely(sock_take_tx(sk)))
+		return true;
+	sock_unlock_rx(sk);
+	return false;
+}
+
 /* Take both locks to change the mode or act on it.  True if the mode is still
  * @mode; if not, neither lock is held. */
 static inline bool sock_lock_mode(struct sock *sk, enum sock_mode mode)
 {
 	sock_lock_both(sk);
+	if (likely(sock_mode(sk) == mode))
+		return true;
+	sock_unlock_both(sk);
+	return false;
+}
+
+/* The same without patience.  False also if a process of our user keeps a half:
+ * then sk->is_kept is set. */
+MUST_CHECK static inline bool sock_take_mode(struct sock *sk,
+					     enum sock_mode mode)
+{
+	if (unlikely(!sock_take_both(sk)))
+		return false;
 	if (likely(sock_mode(sk) == mode))
 		return true;
 	sock_unlock_both(sk);
@@ -406,10 +453,6 @@ static inline void sock_unlock_tx_cleanup(struct sock **sk)
 /* Hold a half to the end of the block. */
 #define SOCK_GUARD_RX(sk) SOCK_GUARD_(rx, sk)
 #define SOCK_GUARD_TX(sk) SOCK_GUARD_(tx, sk)
-#define SOCK_LOOK_RX(sk)                                                       \
-	struct sock *look_rx                                                   \
-	    __attribute__((cleanup(sock_unlock_rx_cleanup), unused)) =         \
-		(sock_look_rx(sk), (sk))
 #define SOCK_GUARD_(half, sk)                                                  \
 	struct sock *guard_##half                                              \
 	    __attribute__((cleanup(sock_unlock_##half##_cleanup), unused)) =   \

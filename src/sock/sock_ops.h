@@ -231,8 +231,10 @@ struct sock_ops {
 	/*
 	 * Fall back to the kernel, for @why, or stay there.  What the program
 	 * has not read stays readable; later calls finish the fallback.
+	 * -EAGAIN: it has not begun, and will by itself, because another process
+	 * has stopped inside a call.  recv()'s wait ends then.
 	 */
-	void (*fallback)(struct sock *sk, int fd, enum osf_reason why);
+	int (*fallback)(struct sock *sk, int fd, enum osf_reason why);
 	/* The same at once, for a holder that knows nothing of us: see
 	 * proto/shm/fallback.c. */
 	int (*fallback_now)(struct sock *sk, int fd, enum osf_reason why,

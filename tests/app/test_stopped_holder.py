@@ -11,6 +11,10 @@ random moments.  Meanwhile the parent receives and sends without blocking.  Each
 soon: with bytes, or with EAGAIN if the child has stopped inside the kernel's or osf's part of a
 call.  Then the child goes on, and ends.  Nothing is lost, doubled or reset, however long the
 child was stopped, and an edge-triggered epoll set of the parent tells of the rest.
+
+While the child is stopped inside a call, the parent also sets options, of which one makes osf
+give the connection back to the kernel, and shuts its direction down.  These calls return soon,
+too, and take effect when the child goes on: the far end gets all bytes and then the end.
 """
 import array
 import mmap
@@ -35,6 +39,7 @@ MINE = b"\xff" * 100  # no digit
 LATEST_S = 0.003
 BOUND_S = 0.1  # of a call that may not block, less what it waited for a core
 PATIENCE_S = 20
+SO_TIMESTAMP = 29  # not in the module socket
 
 
 def lines(start, n):
@@ -109,7 +114,10 @@ def child(conn, way, some, is_over, out):
         if way == b"r":
             got.append(conn.recv(PIECE))
         elif at + PIECE < len(some):
-            at += conn.send(some[at:at + PIECE])
+            try:
+                at += conn.send(some[at:at + PIECE])
+            except BrokenPipeError:  # the parent has shut the connection down
+                break
     for data in got:
         mine.add(data)
     with os.fdopen(out, "w") as f:
@@ -145,10 +153,33 @@ def check_parts(parts):
             raise SystemExit("%d bytes at %d, then %d" % (n, at, behind))
 
 
-def check_rest(conn, way, mine, theirs, refused):
+def change(conn, way, calls, mine, n):
+    """The @n-th change of the connection, while the child may be inside a call."""
+    if n % 3 == 1:
+        done = [calls(conn.setsockopt, socket.SOL_SOCKET, socket.SO_SNDBUF, 300000),
+                calls(conn.setsockopt, socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)]
+        if way == b"s":
+            done.append(calls(conn.shutdown, socket.SHUT_WR))
+            if calls(conn.send, MINE, socket.MSG_DONTWAIT) != b"":
+                raise SystemExit("a send after shutdown() was taken")
+    elif n % 3 == 2:
+        # Only the kernel knows when bytes came: the connection goes back to it.
+        done = [calls(conn.setsockopt, socket.SOL_SOCKET, SO_TIMESTAMP, 1)]
+        got = calls(conn.recvmsg, PIECE, 100, socket.MSG_DONTWAIT)
+        if got is not None:
+            mine.add(got[0])
+        done.append(calls(conn.setsockopt, socket.SOL_SOCKET, SO_TIMESTAMP, 0))
+    else:
+        done = []
+    if any(r is not None for r in done):
+        raise SystemExit("a change failed: %s" % done)
+
+
+def check_rest(conn, way, mine, theirs, refused, n):
     conn.settimeout(PATIENCE_S)  # which is O_NONBLOCK, for both
     if way == b"s":
-        conn.shutdown(socket.SHUT_WR)
+        if not refused or n % 3 != 1:
+            conn.shutdown(socket.SHUT_WR)
         return conn.recv(100).decode() == "right %d" % sum(mine.parts)
     with select.epoll() as edges:
         edges.register(conn, select.EPOLLIN | select.EPOLLET)
@@ -159,7 +190,7 @@ def check_rest(conn, way, mine, theirs, refused):
     return True
 
 
-def one(port, way, some, rng, calls, is_long):
+def one(port, way, some, rng, calls, n):
     """Return: was the child stopped inside a call?"""
     conn = socket.create_connection(("127.0.0.1", port))
     for _ in range(20):
@@ -178,15 +209,17 @@ def one(port, way, some, rng, calls, is_long):
     os.waitpid(pid, os.WUNTRACED)
     refused = meanwhile(conn, way, calls, mine)
     until = time.monotonic() + LONG_S
-    while refused and is_long and time.monotonic() < until:
+    while refused and not n and time.monotonic() < until:
         meanwhile(conn, way, calls, mine)
+    if refused:
+        change(conn, way, calls, mine, n)
     is_over[0] = 1
     os.kill(pid, signal.SIGCONT)
     with os.fdopen(their_out) as f:
         theirs = eval(f.read())
     if os.waitpid(pid, 0)[1]:
         raise SystemExit("the child failed")
-    if not check_rest(conn, way, mine, theirs, refused):
+    if not check_rest(conn, way, mine, theirs, refused, n):
         raise SystemExit("the far end got other bytes")
     conn.close()
     return refused
@@ -199,7 +232,7 @@ def holders(port, stops):
     for way in (b"r", b"s"):
         n_inside = 0
         for _ in range(stops):
-            n_inside += one(port, way, some, rng, calls, not n_inside)
+            n_inside += one(port, way, some, rng, calls, n_inside)
         print("%s: %d stops, %d calls refused; the longest call %.1f ms" %
               (way.decode(), stops, n_inside, calls.longest_s * 1000), flush=True)
     if calls.longest_s > BOUND_S:

@@ -162,7 +162,7 @@ static int kernel_shutdown(struct sock *sk, int fd, int how)
 	return libc.shutdown(fd, how) < 0 ? -errno : 0;
 }
 
-static void is_there(struct sock *sk, int fd, enum osf_reason why) {}
+static int is_there(struct sock *sk, int fd, enum osf_reason why) { return 0; }
 
 static int is_there_now(struct sock *sk, int fd, enum osf_reason why,
 			bool gently, struct stash *stash)
@@ -321,9 +321,10 @@ static bool young_is_due(const struct sock *sk, int dir)
 			     : inet_reached(sk, load_rlx(&sk->pingpongs));
 }
 
-static void young_fallback(struct sock *sk, int fd, enum osf_reason why)
+static int young_fallback(struct sock *sk, int fd, enum osf_reason why)
 {
 	inet_keep_kernel(sk, why);
+	return 0;
 }
 
 /* What follows is a new connection. */
@@ -426,10 +427,10 @@ static int moving_shutdown(struct sock *sk, int fd, int how)
 	return -ESTALE;
 }
 
-static void moving_fallback(struct sock *sk, int fd, enum osf_reason why)
+static int moving_fallback(struct sock *sk, int fd, enum osf_reason why)
 {
 	moved(sk);
-	sock_ops(sk)->fallback(sk, fd, why);
+	return sock_ops(sk)->fallback(sk, fd, why);
 }
 
 static int moving_fallback_now(struct sock *sk, int fd, enum osf_reason why,

@@ -255,9 +255,10 @@ static int shut(struct sock *sk, int fd, int how)
 	return err;
 }
 
-static void fallback(struct sock *sk, int fd, enum osf_reason why)
+static int fallback(struct sock *sk, int fd, enum osf_reason why)
 {
 	stream_to_kernel(sk, fd, why);
+	return 0;
 }
 
 const struct sock_ops stream_ops = {

@@ -119,6 +119,7 @@ static void candidate_end(struct sock *sk, int fd, enum osf_reason reason)
 	shm_proposal_close(sk, fd);
 	sock_set_reason(sk, reason);
 	store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
+	shm_due_by_kernel(sk, fd);
 	sock_set_mode(sk, SOCK_KERNEL);
 }
 
@@ -194,7 +195,7 @@ void shm_pending_step(struct sock *sk, int fd)
  * connection is back with the kernel. */
 bool shm_pending_drop(struct sock *sk, int fd)
 {
-	if (!sock_lock_mode(sk, SOCK_PENDING))
+	if (!sock_take_mode(sk, SOCK_PENDING))
 		return false;
 	bool dropped = revoke_segment(sk);
 	if (dropped)

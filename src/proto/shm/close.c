@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/close.c - shutdown(), close(), and the end of a process
+ * proto/shm/close.c - close(), and the end of a process
  *
- *     shm_shutdown()            ->  a FIN mark in the ring, and later the kernel's FIN
- *     shm_close(), shm_exit()   ->  the same for all that was written, or a reset
+ *     shm_close(), shm_exit()   ->  a FIN after all that was written, or a reset
  *     shm_let_go()              ->  nothing: other processes still use the connection
- *
- * While both ends use the rings, we hold the anchor's own FIN back, because a
- * side that has shut down writing must still ring when it frees space.  The
- * peer reads the FIN mark in the ring instead.  The kernel's FIN follows when
- * both halves are shut, or at close().
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -20,86 +14,6 @@
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/linger.h"
-
-/* End our direction.  The caller notifies the peer, and holds the tx lock. */
-static void push_fin(struct sock *sk)
-{
-	shm_release(sk);
-	ring_push_mark(&shm_of(sk)->tx, RING_FIN);
-	shm_of(sk)->tx_fin = 1;
-	fetch_or(&shm_me(sk)->flags, SEG_TX_FIN); /* S2 */
-}
-
-static void tx_shut(struct sock *sk, int fd)
-{
-	if (sk->w->shut & SHUT_BIT_WR)
-		return;
-	store_rlx(&sk->w->shut, (uint8_t)(sk->w->shut | SHUT_BIT_WR));
-	if (shm_w(sk)->tx_ring && shm_has_fallen_back(sk))
-		shm_tx_fell_back(sk, fd, 0);
-	if (!shm_w(sk)->tx_ring || shm_is_broken(sk)) {
-		shm_fin(sk, fd);
-		return;
-	}
-	push_fin(sk);
-	shm_notify_data(sk, fd);
-	if (shm_has_fallen_back(sk))
-		shm_tx_fell_back(sk, fd, 0);
-}
-
-/* A connection that both ends have closed, or that was reset, is over. */
-static int is_over(struct sock *sk, int fd)
-{
-	anchor_ask(sk, fd);
-	if (load_rlx(&sk->w->anchor_end) == ANCHOR_RST ||
-	    anchor_is_closed(sk, fd))
-		return -ENOTCONN;
-	return shm_of(sk)->tx_fin && load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN
-		   ? -ENOTCONN
-		   : 0;
-}
-
-int shm_shutdown(struct sock *sk, int fd, int how)
-{
-	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
-		return -EINVAL;
-	sock_lock_both(sk);
-	if (sock_mode(sk) == SOCK_PENDING)
-		shm_pending_decide(sk, fd);
-	bool ours = sock_mode(sk) != SOCK_KERNEL && !shm_w(sk)->fell_back;
-	if (ours) {
-		int over = is_over(sk, fd);
-
-		if (over) {
-			sock_unlock_both(sk);
-			return over;
-		}
-	}
-	if (ours && how != SHUT_WR)
-		store_rlx(&sk->w->shut, (uint8_t)(sk->w->shut | SHUT_BIT_RD));
-	if (ours && how != SHUT_RD)
-		tx_shut(sk, fd);
-	/* Both halves are shut, or ours and the peer's.  Nobody will have to
-	 * ring any more, so shut the kernel's socket too. */
-	bool both = sk->w->shut == (SHUT_BIT_RD | SHUT_BIT_WR) ||
-		    (sk->w->shut & SHUT_BIT_WR && shm_w(sk)->rx_eof);
-	if (shm_of(sk)->fin_due)
-		both = false;
-	fence_full(); /* Dekker with ring_begin(): it looks whether the direction is shut */
-	bool sleepers = load_rlx(how == SHUT_WR ? &sk->w->n_tx_sleepers
-						: &sk->w->n_sleepers) > 0;
-	if (ours && !both && sleepers)
-		SOCK_PUT(sk, anchor_deaf, (uint8_t)1);
-	sock_unlock_both(sk);
-	if (!ours)
-		return -ESTALE;
-	/* It may be over by now: our FIN may have met the peer's. */
-	if (both && libc.shutdown(fd, how) < 0 && errno != ENOTCONN)
-		return -errno;
-	if (!both && sleepers)
-		libc.shutdown(fd, SHUT_RD); /* wakes them; sends nothing */
-	return 0;
-}
 
 /* Has the program left bytes unread, in TCP or in the ring?  As in the kernel,
  * the connection then ends with a reset. */
@@ -148,7 +62,7 @@ void shm_exit(struct sock *sk, int fd)
 		    linger_s(fd)) {
 			store_rlx(&sk->w->shut,
 				  (uint8_t)(sk->w->shut | SHUT_BIT_WR));
-			push_fin(sk);
+			shm_push_fin(sk);
 		}
 		sock_unlock_tx(sk);
 	}
@@ -177,7 +91,7 @@ static struct seg *close_keep(struct sock *sk, int fd)
 		bool unread = is_unread(sk, fd);
 		int linger_for = unread ? 0 : linger_s(fd);
 		if (shm_w(sk)->tx_ring && !shm_of(sk)->tx_fin && linger_for)
-			push_fin(sk);
+			shm_push_fin(sk);
 		if (shm_w(sk)->tx_ring && linger_for > 0)
 			shm_linger(sk, fd, linger_for);
 		shm_leave(sk, fd);

@@ -172,7 +172,8 @@ COLD bool shm_poll_corked(struct sock *sk)
 	if (shm_w(sk)->rx_tcp || shm_w(sk)->rx_back ||
 	    shm_corked_until(sk) > now_ns())
 		return false;
-	sock_look_rx(sk); /* the header is right, whoever stores it */
+	if (!sock_look_rx(sk)) /* the header is right, whoever stores it */
+		return false;
 	bool taken = shm_uncork(sk, false);
 	sock_unlock_rx(sk);
 	return taken;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/ctl.c - what is queued (FIONREAD, SIOCOUTQ), fallback with the peer's help,
- * and the end of a connection whose peer breaks the protocol
+ * proto/shm/ctl.c - what is queued (FIONREAD, SIOCOUTQ), and the end of a connection whose
+ * peer breaks the protocol
+ *
+ * None of these waits for a peer.  If another process keeps a half, it is said to hold a
+ * byte, so that the program asks again (sock.is_kept).
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -34,24 +37,11 @@ void shm_broken(struct sock *sk, int fd, const char *why)
 	nocancel_connect(fd, &unspec, sizeof(unspec));
 }
 
-int shm_inq(struct sock *sk, int fd)
+static int inq_locked(struct sock *sk, int fd)
 {
 	enum ring_mark mark;
-	int n = 0, looks = 0;
+	int n = 0;
 
-	/* Doorbells are not bytes of the stream.  While TCP has both, count
-	 * only the stream's. */
-	while (shm_w(sk)->rx_tcp && !shm_rx_sync(sk, fd) &&
-	       shm_of(sk)->rx_tcp_left < 0 && looks++ < SHM_LOOKS_MAX) {
-		if (load_rlx(&shm_w(sk)->rx_broken))
-			return 0;
-		if (libc.ioctl(fd, FIONREAD, &n) < 0)
-			return -errno;
-		if (sock_mode(sk) == SOCK_KERNEL ||
-		    !(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING))
-			return n + (int)readahead_bytes(sk);
-	}
-	SOCK_LOOK_RX(sk);
 	if (sock_mode(sk) == SOCK_KERNEL)
 		return libc.ioctl(fd, FIONREAD, &n) < 0 ? -errno : n;
 	if (shm_is_corked(sk))
@@ -75,6 +65,37 @@ int shm_inq(struct sock *sk, int fd)
 	return held + (int)shm_of(sk)->rx_tcp_left + in_ring;
 }
 
+int shm_inq(struct sock *sk, int fd)
+{
+	int n = 0, looks = 0;
+
+	/* Doorbells are not bytes of the stream.  While TCP has both, count
+	 * only the stream's. */
+	while (shm_w(sk)->rx_tcp && !shm_rx_sync(sk, fd) &&
+	       shm_of(sk)->rx_tcp_left < 0 && looks++ < SHM_LOOKS_MAX) {
+		if (load_rlx(&shm_w(sk)->rx_broken))
+			return 0;
+		if (libc.ioctl(fd, FIONREAD, &n) < 0)
+			return -errno;
+		if (sock_mode(sk) == SOCK_KERNEL ||
+		    !(load_acq(&shm_peer(sk)->flags) & SEG_TX_RING))
+			return n + (int)readahead_bytes(sk);
+	}
+	if (unlikely(!sock_look_rx(sk)))
+		return 1; /* as poll() says; recv() gets EAGAIN */
+	n = inq_locked(sk, fd);
+	sock_unlock_rx(sk);
+	return n;
+}
+
+static int outq_of_ring(const struct shm_conn *c)
+{
+	uint32_t used = ring_tx_used(&c->tx);
+
+	return used > c->tx.size / 2 ? (int)(used - c->tx.size / 2)
+				     : (int)c->corked_bytes;
+}
+
 /*
  * The kernel's SIOCOUTQ counts what the other host has not acknowledged, and a
  * receiving kernel acknowledges what its buffer can hold.  The ring stands for
@@ -83,36 +104,13 @@ int shm_inq(struct sock *sk, int fd)
 int shm_outq(struct sock *sk, int fd)
 {
 	int n = 0;
-	SOCK_GUARD_TX(sk);
 
+	if (unlikely(!sock_look_tx(sk)))
+		return 1; /* what another process is just writing */
 	if (!shm_w(sk)->tx_ring)
-		return libc.ioctl(fd, SIOCOUTQ, &n) < 0 ? -errno : n;
-	if (ring_tx_refresh(&shm_of(sk)->tx))
-		return 0;
-	uint32_t used = ring_tx_used(&shm_of(sk)->tx);
-	if (used > shm_of(sk)->tx.size / 2)
-		return (int)(used - shm_of(sk)->tx.size / 2);
-	return (int)shm_of(sk)->corked_bytes;
-}
-
-/*
- * Fall back to the kernel.  Our direction ends with a BACK mark and continues
- * in TCP.  We ask the peer to do the same at its next call.
- */
-void shm_fallback(struct sock *sk, int fd, enum osf_reason reason)
-{
-	if (!sock_lock_mode(sk, SOCK_SHM))
-		return;
-	if (shm_has_fallen_back(sk)) {
-		shm_tx_fell_back(sk, fd, 0);
-	} else if (shm_w(sk)->tx_ring && !shm_of(sk)->tx_fin) {
-		fetch_or(&shm_me(sk)->flags, SEG_WANT_BACK);
-		anchor_back(sk, fd);
-		sock_set_reason(sk, reason != OSF_REASON_NONE
-					? reason
-					: OSF_REASON_PEER_BACK);
-		shm_note_back(sk);
-		count(&arena_totals()->n_fallbacks, 1);
-	}
-	sock_unlock_both(sk);
+		n = libc.ioctl(fd, SIOCOUTQ, &n) < 0 ? -errno : n;
+	else if (!ring_tx_refresh(&shm_of(sk)->tx))
+		n = outq_of_ring(shm_of(sk));
+	sock_unlock_tx(sk);
+	return n;
 }

@@ -61,13 +61,14 @@ void anchor_ring_later(struct sock *sk, int fd) { ring(sk, fd, MSG_MORE); }
 /*
  * From now on no thread of this process rings.  A thread that is ringing now
  * holds the rx lock, or belongs to a process that was killed while it held that
- * lock.
+ * lock.  If another process holds the socket, it has counted its doorbell, and
+ * whoever sends by TCP next waits for it (tx_tcp()).
  */
 void anchor_silence(struct sock *sk)
 {
 	xchg(&shm_w(sk)->tx_ring, (uint8_t)0); /* Dekker with anchor_ring() */
 	if (unlikely(sk->page)) {
-		shared_await_ringing(sk);
+		(void)!shared_is_silent(sk);
 		return;
 	}
 	while (load_acq(&sk->w->n_ringing))

@@ -59,7 +59,8 @@ static bool tx_writable(struct sock *sk, int fd)
 {
 	if (likely(!shm_of(sk)->tx_limit && ring_tx_spacious(&shm_of(sk)->tx)))
 		return true;
-	sock_look_tx(sk);
+	if (unlikely(!sock_look_tx(sk)))
+		return true;
 	bool writable = tx_writable_locked(sk, fd);
 	sock_unlock_tx(sk);
 	return writable;
@@ -79,7 +80,7 @@ static bool rx_enough(struct sock *sk)
 /* Even if nobody reads or writes a candidate, notice when its peer is ready. */
 static void pending_ask(struct sock *sk, int fd)
 {
-	if (!sock_lock_mode(sk, SOCK_PENDING))
+	if (!sock_take_mode(sk, SOCK_PENDING))
 		return;
 	shm_pending_step(sk, fd);
 	sock_unlock_both(sk);
@@ -159,13 +160,16 @@ static bool may_be_back(const struct sock *sk)
 static COLD bool rx_goes_back(struct sock *sk)
 {
 	enum ring_mark mark;
-	SOCK_LOOK_RX(sk);
 
+	if (!sock_look_rx(sk))
+		return false;
 	if (!ring_rx_bytes(&shm_of(sk)->rx, 1, &mark) && mark == RING_BACK) {
 		store_rlx(&shm_w(sk)->rx_back, (uint8_t)1);
 		shm_note_back(sk);
 	}
-	return load_rlx(&shm_w(sk)->rx_back);
+	bool is_back = load_rlx(&shm_w(sk)->rx_back);
+	sock_unlock_rx(sk);
+	return is_back;
 }
 
 /* Add to @want what the error queue and the end of the connection say. */
@@ -200,7 +204,8 @@ unsigned shm_events(struct sock *sk, int fd)
 	unsigned ev = 0;
 
 	sock_refresh(sk);
-	if (unlikely(load_rlx(&sk->is_kept))) /* nothing else will tell */
+	if (unlikely(load_rlx(&sk->is_kept)) &&
+	    shm_is_kept(sk, fd)) /* nothing else will tell */
 		return POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
 	uint8_t shut = load_rlx(&sk->w->shut);
 	if (unlikely(sock_mode(sk) != SOCK_SHM) && kernel_events(sk, fd, &ev))

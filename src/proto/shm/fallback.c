@@ -258,6 +258,8 @@ int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 	int r = fallback_now_locked(sk, fd, why, gently, &other, st);
 	sock_unlock_both(sk);
 	discard_passed(other);
+	if (unlikely(sk->page))
+		shm_do_due(sk, fd);
 	errno = saved;
 	return r;
 }

@@ -272,24 +272,26 @@ static bool may_lend_one(struct sock *sk)
 static int32_t lend_one(struct sock *sk, int fd, const uint8_t **data,
 			struct lent *at, struct lend_memory **memory)
 {
-	SOCK_GUARD_RX(sk);
-	if (!may_lend_one(sk))
+	int32_t n = 0;
+
+	if (!sock_take_rx(sk))
 		return 0;
-	int32_t n = shm_recv_place(sk, fd, data, &at->off);
-	if (n <= 0)
-		return n;
-	shm_of(sk)->rx.hold = at->off;
-	*memory = &lend_of(sk)->memory;
-	lend_memory_get(*memory);
+	if (may_lend_one(sk))
+		n = shm_recv_place(sk, fd, data, &at->off);
+	if (n > 0) {
+		shm_of(sk)->rx.hold = at->off;
+		*memory = &lend_of(sk)->memory;
+		lend_memory_get(*memory);
+	}
+	sock_unlock_rx(sk);
 	return n;
 }
 
-static void one_back(struct sock *sk, int fd, const struct lent *at,
-		     struct lend_memory *memory)
+static void one_back_locked(struct sock *sk, int fd, const struct lent *at,
+			    const struct lend_memory *memory)
 {
-	SOCK_GUARD_RX(sk);
 	struct ring_rx *rx = &shm_of(sk)->rx;
-	struct shm_lend *l = lend_of(sk);
+	const struct shm_lend *l = lend_of(sk);
 
 	if (!l || &l->memory != memory || l->has_moved || rx->moves ||
 	    rx->hold != at->off)
@@ -297,6 +299,16 @@ static void one_back(struct sock *sk, int fd, const struct lent *at,
 	rx->hold = RING_NONE_LENT;
 	if (ring_rx_owed(rx) >= PUBLISH_BYTES || !ring_rx_ready(rx))
 		publish(sk, fd);
+}
+
+/* Where others hold the socket, the stream does not stand still for what is lent. */
+static void one_back(struct sock *sk, int fd, const struct lent *at,
+		     struct lend_memory *memory)
+{
+	if (!sock_take_rx(sk))
+		return;
+	one_back_locked(sk, fd, at, memory);
+	sock_unlock_rx(sk);
 }
 
 COLD void shm_lend_pinned(struct sock *sk, int fd)

@@ -19,9 +19,22 @@ static void flush(struct sock *sk, int fd)
 {
 	if (!load_rlx(&shm_of(sk)->corked_bytes))
 		return;
-	sock_lock_tx(sk);
+	if (!sock_take_tx(sk)) {
+		shm_leave_due(sk, fd, SHM_DUE_FLUSH);
+		return;
+	}
 	if (shm_w(sk)->tx_ring)
 		shm_flush(sk, fd);
+	sock_unlock_tx(sk);
+}
+
+static void sndbuf_changed(struct sock *sk, int fd)
+{
+	if (!sock_take_tx(sk)) {
+		shm_leave_due(sk, fd, SHM_DUE_SNDBUF);
+		return;
+	}
+	shm_sndbuf_changed(sk, fd);
 	sock_unlock_tx(sk);
 }
 
@@ -37,8 +50,7 @@ bool shm_opt_changed(struct sock *sk, int fd, int level, int name)
 		/* A doorbell is one byte, so one byte must wake. */
 		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
 	} else if (name == SO_SNDBUF || name == SO_SNDBUFFORCE) {
-		SOCK_GUARD_TX(sk);
-		shm_sndbuf_changed(sk, fd);
+		sndbuf_changed(sk, fd);
 	}
 	return !shm_w(sk)->fell_back;
 }
@@ -133,7 +145,7 @@ int shm_disconnect(struct sock *sk, int fd, const struct sockaddr *addr,
 
 void shm_retire(struct sock *sk)
 {
-	if (!sock_lock_mode(sk, SOCK_SHM))
+	if (!sock_take_mode(sk, SOCK_SHM))
 		return;
 	if (shm_w(sk)->fell_back)
 		sock_set_mode(sk, SOCK_KERNEL);

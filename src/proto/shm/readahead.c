@@ -118,10 +118,11 @@ COLD void shm_readahead_fill(struct sock *sk, int fd, uint32_t n_own)
 		errno = saved;
 		return;
 	}
-	sock_lock_rx(sk);
-	if (!others_wait(sk, n_own))
-		readahead_fill_locked(sk, fd);
-	sock_unlock_rx(sk);
+	if (sock_take_rx(sk)) {
+		if (!others_wait(sk, n_own))
+			readahead_fill_locked(sk, fd);
+		sock_unlock_rx(sk);
+	}
 	errno = saved;
 }
 

@@ -126,18 +126,23 @@ void shm_tell_self(struct sock *sk)
 
 /* Tell the peer about space that we freed silently: it may wait for that while
  * we wait for it. */
-static void tell_of_space(struct sock *sk, int fd)
+void shm_tell_of_space(struct sock *sk, int fd)
 {
 	if (load_rlx(&shm_w(sk)->rx_tcp) ||
 	    (!sk->page && load_rlx(&shm_of(sk)->rx.published) ==
 			      load_rlx(&shm_of(sk)->rx.off)))
 		return;
-	SOCK_LOOK_RX(sk);
-	if (!sock_is_ours(sk) || shm_of(sk)->rx.published == shm_of(sk)->rx.off)
+	if (unlikely(!sock_look_rx(sk))) {
+		shm_leave_due(sk, fd, SHM_DUE_SPACE);
 		return;
-	sock_changes_rx(sk);
-	if (ring_publish(&shm_of(sk)->rx))
-		shm_notify_space(sk, fd);
+	}
+	if (sock_is_ours(sk) &&
+	    shm_of(sk)->rx.published != shm_of(sk)->rx.off) {
+		sock_changes_rx(sk);
+		if (ring_publish(&shm_of(sk)->rx))
+			shm_notify_space(sk, fd);
+	}
+	sock_unlock_rx(sk);
 }
 
 bool shm_has_inbox(const struct sock *sk)
@@ -172,7 +177,7 @@ bool shm_arm_bell(struct sock *sk, int fd)
 	if (!cas(word, was, how))
 		return false;
 	fence_full(); /* Dekker; the caller looks next */
-	tell_of_space(sk, fd);
+	shm_tell_of_space(sk, fd);
 	return true;
 }
 
@@ -209,7 +214,7 @@ void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
 	if (fresh)
 		fence_full(); /* Dekker; the caller looks next */
 	if (events & POLLIN)
-		tell_of_space(sk, fd);
+		shm_tell_of_space(sk, fd);
 }
 
 bool shm_arm_for(struct sock *sk, int fd, unsigned events,

@@ -87,14 +87,17 @@ static COLD void rx_tcp_over(struct sock *sk)
 
 bool shm_rx_sync(struct sock *sk, int fd)
 {
-	SOCK_GUARD_RX(sk);
+	if (unlikely(!sock_take_rx(sk)))
+		return !load_rlx(&shm_w(sk)->rx_tcp);
 	if (shm_w(sk)->rx_tcp && shm_rx_is_known(sk)) {
 		if (shm_of(sk)->rx_tcp_left < 0)
 			shm_broken(sk, fd, "its count of TCP bytes");
 		else if (!shm_of(sk)->rx_tcp_left && !readahead_bytes(sk))
 			rx_tcp_over(sk);
 	}
-	return !shm_w(sk)->rx_tcp;
+	bool is_over = !shm_w(sk)->rx_tcp;
+	sock_unlock_rx(sk);
+	return is_over;
 }
 
 static COLD ssize_t rx_impossible(struct sock *sk, int fd, const char *what)
@@ -127,8 +130,10 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 
 	for (;;) {
 		if (sock_mode(sk) == SOCK_PENDING) {
-			SOCK_GUARD_TX(sk);
+			if (!sock_take_tx(sk))
+				return shm_kept(sk);
 			shm_pending_step(sk, fd);
+			sock_unlock_tx(sk);
 		}
 		if (sock_mode(sk) == SOCK_KERNEL)
 			return -ESTALE;
@@ -199,13 +204,16 @@ static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 
 bool shm_rx_is_kernels(struct sock *sk, int fd)
 {
-	SOCK_GUARD_RX(sk);
-
-	if (!shm_w(sk)->rx_back)
+	if (!sock_take_rx(sk))
 		return false;
-	anchor_drain(sk, fd);
-	return shm_w(sk)->fell_back ||
-	       shm_of(sk)->bells_drained == load_acq(&shm_peer(sk)->bells);
+	bool is_back = shm_w(sk)->rx_back;
+	if (is_back)
+		anchor_drain(sk, fd);
+	is_back = is_back &&
+		  (shm_w(sk)->fell_back ||
+		   shm_of(sk)->bells_drained == load_acq(&shm_peer(sk)->bells));
+	sock_unlock_rx(sk);
+	return is_back;
 }
 
 /* Ask the kernel how the anchor's connection ended. */
@@ -489,7 +497,7 @@ COLD int shm_kept(struct sock *sk)
 
 /* If this process is killed before anything else of the call can be seen, other holders
  * read what it has read, too (sock/shared.h). */
-static inline bool rx_begin(struct sock *sk)
+MUST_CHECK static inline bool rx_begin(struct sock *sk)
 {
 	if (unlikely(!sock_move_rx(sk)))
 		return false;
@@ -498,11 +506,15 @@ static inline bool rx_begin(struct sock *sk)
 	return true;
 }
 
-static inline void rx_done(struct sock *sk)
+static inline void rx_done(struct sock *sk, int fd)
 {
-	if (unlikely(shm_of(sk)->rx.changes != NULL))
+	bool is_shared = unlikely(shm_of(sk)->rx.changes != NULL);
+
+	if (is_shared)
 		shm_of(sk)->rx.changes = NULL;
 	sock_unlock_rx(sk);
+	if (is_shared)
+		shm_do_due(sk, fd);
 }
 
 /* RECV_PIECE: one record, whole.  0: it takes more than that. */
@@ -513,7 +525,8 @@ HOT static ssize_t rx_piece(struct sock *sk, int fd, const struct iovec *iov)
 	const uint8_t *data;
 	ssize_t r = 0;
 
-	rx_begin(sk);
+	if (unlikely(!rx_begin(sk)))
+		return 0;
 	if (unlikely(!sock_is_ours(sk) || shm_is_broken(sk) ||
 		     shm_w(sk)->rx_back || shm_w(sk)->rx_tcp ||
 		     rx->hold != RING_NONE_LENT))
@@ -531,7 +544,7 @@ HOT static ssize_t rx_piece(struct sock *sk, int fd, const struct iovec *iov)
 		store_rlx(&sk->st->rx_most, (uint64_t)n);
 	r = n;
 done:
-	rx_done(sk);
+	rx_done(sk, fd);
 	return r;
 }
 
@@ -553,12 +566,12 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		if (unlikely(!rx_begin(sk)))
 			return shm_kept(sk);
 		if (unlikely(!sock_is_ours(sk))) {
-			rx_done(sk);
+			rx_done(sk, fd);
 			return shm_went_back(sk);
 		}
 		if (likely(moves))
 			r = rx_once(sk, fd, &c, want, flags);
-		rx_done(sk);
+		rx_done(sk, fd);
 		if (unlikely(!moves))
 			r = rx_nowhere(sk, fd, want);
 	} while (unlikely(load_rlx(&sk->w->is_async)) &&

@@ -34,8 +34,9 @@
  *   doorbell.c    doorbells
  *   opt.c         answers that the anchor lacks: options, TCP_INFO, the end
  *   events.c      readiness
- *   close.c       shutdown, close, the end of a process
- *   ctl.c         FIONREAD, SIOCOUTQ, fallback, a peer that breaks the protocol
+ *   shut.c        shutdown, fallback with the peer's help, what is put off
+ *   close.c       close, the end of a process
+ *   ctl.c         FIONREAD, SIOCOUTQ, a peer that breaks the protocol
  *   fallback.c    fallback at once, without the peer's help
  *   stash.c       what it takes out of TCP and the ring
  *   cut.c         the same, seen from the peer: what it sends again
@@ -83,6 +84,8 @@ struct shm_config {
 	uint32_t
 	    upgrade_pingpongs; /* changes of direction; 0: upgrade at once */
 	uint64_t upgrade_bytes;
+	bool
+	    learns; /* these two are defaults: later, where connections are short */
 	bool lends; /* calls that share a socket may be lent bytes */
 };
 
@@ -192,9 +195,34 @@ void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how);
 /* See sock_ops.arm_bell. */
 bool shm_arm_bell(struct sock *sk, int fd);
 void shm_disarm_bell(struct sock *sk);
+/* Publish what was read; the peer may wait for that space while we wait for it. */
+void shm_tell_of_space(struct sock *sk, int fd);
+
+/* shut.c */
+int shm_shutdown(struct sock *sk, int fd, int how);
+/* End our direction.  The caller notifies the peer, and holds the tx lock. */
+void shm_push_fin(struct sock *sk);
+/* sock_words.due: what is left for whoever has the halves next */
+enum {
+	SHM_DUE_SHUT_RD = 1,
+	SHM_DUE_SHUT_WR = 2,
+	SHM_DUE_FLUSH = 4,
+	SHM_DUE_SNDBUF = 8,
+	SHM_DUE_BACK = 16,
+	SHM_DUE_SPACE = 32,
+};
+void shm_leave_due(struct sock *sk, int fd, uint8_t what);
+/* The caller holds no lock of the socket.  False: something stays due. */
+bool shm_do_due(struct sock *sk, int fd);
+/* The same, then: does a process still keep a half? */
+bool shm_is_kept(struct sock *sk, int fd);
+void shm_due_by_kernel(struct sock *sk, int fd);
+/* Start the fallback to the kernel: for a reason, or for NONE because the peer
+ * has started it.  Pending bytes stay readable.  -EAGAIN: it starts as soon as another
+ * process no longer keeps a half. */
+int shm_fallback(struct sock *sk, int fd, enum osf_reason reason);
 
 /* close.c */
-int shm_shutdown(struct sock *sk, int fd, int how);
 void shm_close(struct sock *sk, int fd); /* the last process lets go */
 /* Other processes still use it: drop what this process has of it. */
 void shm_let_go(struct sock *sk, int fd);
@@ -204,9 +232,6 @@ void shm_exit(struct sock *sk, int fd);  /* the last process ends */
 /* ctl.c */
 int shm_inq(struct sock *sk, int fd); /* FIONREAD */
 int shm_outq(struct sock *sk, int fd);
-/* Start the fallback to the kernel: for a reason, or for NONE because the peer
- * has started it.  Pending bytes stay readable. */
-void shm_fallback(struct sock *sk, int fd, enum osf_reason reason);
 /* The peer did something that the protocol forbids: reset the connection. */
 void shm_broken(struct sock *sk, int fd, const char *why);
 

@@ -34,6 +34,14 @@ static COLD ssize_t sendmsg_by_kernel(struct sock *sk, int fd,
 {
 	if (load_rlx(&sk->w->shut) & SHUT_BIT_WR)
 		return -EPIPE; /* the anchor is not */
+	if (unlikely(sk->page)) {
+		if (!sock_look_tx(sk))
+			return shm_kept(sk);
+		bool is_silent = shared_is_silent(sk);
+		sock_unlock_tx(sk);
+		if (!is_silent)
+			return shm_kept(sk);
+	}
 	ssize_t r =
 	    libc.sendmsg(fd, msg, (flags | MSG_NOSIGNAL) & ~MSG_ZEROCOPY);
 	if (r < 0)
@@ -119,21 +127,6 @@ static void sync_calls(struct sock *sk, int fd)
 		shm_fallback(sk, fd, OSF_REASON_NONE);
 }
 
-static void leave_for(struct sock *sk, int fd, enum osf_reason why)
-{
-	shm_fallback(sk, fd, why);
-}
-
-/* First let the candidate's peer decide whether it upgrades. */
-static void candidate_fallback(struct sock *sk, int fd, enum osf_reason why)
-{
-	if (sock_lock_mode(sk, SOCK_PENDING)) {
-		shm_pending_decide(sk, fd);
-		sock_unlock_both(sk);
-	}
-	shm_fallback(sk, fd, why);
-}
-
 /* What both tables have. */
 #define BY_SHM                                                                 \
 	.is_ours = true, .recv = shm_recv, .send = shm_send,                   \
@@ -165,7 +158,7 @@ const struct sock_ops shm_ops = {
 	.drain = anchor_drain,
 	.sync = sync_calls,
 	.lend = &shm_lend_ops,
-	.fallback = leave_for,
+	.fallback = shm_fallback,
 	BY_SHM,
 };
 
@@ -175,6 +168,6 @@ const struct sock_ops shm_pending_ops = {
 	.is_rung = is_not_rung,
 	.drain = nothing,
 	.sync = nothing,
-	.fallback = candidate_fallback,
+	.fallback = shm_fallback,
 	BY_SHM,
 };

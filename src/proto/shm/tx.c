@@ -47,6 +47,8 @@ COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c, size_t left,
 	/* The peer may be putting back what it has not read, which is first. */
 	if (shm_of(sk)->seg && shm_is_unsettled(sk))
 		return -EAGAIN;
+	if (unlikely(sk->page) && !shared_is_silent(sk))
+		return shm_kept(sk);
 	ssize_t r = tx_kernel(fd, c, left, flags);
 
 	if (r > 0) {
@@ -217,29 +219,35 @@ static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 	return r ? r : -EAGAIN;
 }
 
-static inline void tx_done(struct sock *sk)
+static inline void tx_done(struct sock *sk, int fd)
 {
-	if (unlikely(shm_of(sk)->tx.changes != NULL))
+	bool is_shared = unlikely(shm_of(sk)->tx.changes != NULL);
+
+	if (is_shared)
 		shm_of(sk)->tx.changes = NULL;
 	sock_unlock_tx(sk);
+	if (is_shared)
+		shm_do_due(sk, fd);
 }
 
 /* Take the lock for sending.  A candidate first checks if the peer is ready. */
 int tx_begin(struct sock *sk, int fd)
 {
 	if (unlikely(sock_mode(sk) == SOCK_PENDING)) {
-		sock_lock_both(sk);
+		if (!sock_take_both(sk))
+			return shm_kept(sk);
 		if (sock_mode(sk) == SOCK_PENDING)
 			shm_pending_step(sk, fd);
 		sock_unlock_rx(sk);
 	} else if (unlikely(!sock_move_tx(sk))) {
-		return shm_kept(sk);
+		return load_rlx(&sk->w->shut) & SHUT_BIT_WR ? -EPIPE
+							    : shm_kept(sk);
 	}
 	if (unlikely(sk->tx_is_in))
 		shm_of(sk)->tx.changes = &sk->page->half[HALF_TX].is_changing;
 	if (likely(sock_is_ours(sk)))
 		return 0;
-	tx_done(sk);
+	tx_done(sk, fd);
 	return shm_went_back(sk);
 }
 
@@ -249,7 +257,7 @@ void tx_end(struct sock *sk, int fd, ssize_t r)
 {
 	if (r == -EAGAIN)
 		tx_full_note(sk);
-	tx_done(sk);
+	tx_done(sk, fd);
 	if (unlikely(shm_wants_back(sk)))
 		shm_fallback(sk, fd, OSF_REASON_NONE);
 }
@@ -259,7 +267,7 @@ void tx_end(struct sock *sk, int fd, ssize_t r)
  * it is given.  After that we continue its numbering and copy the bytes.
  */
 static COLD ssize_t tx_numbered(struct sock *sk, int fd, struct iov_cursor *c,
-				size_t len, int flags, bool *is_copied)
+				size_t len, int flags)
 {
 	bool by_kernel = sock_mode(sk) == SOCK_PENDING;
 
@@ -269,7 +277,8 @@ static COLD ssize_t tx_numbered(struct sock *sk, int fd, struct iov_cursor *c,
 	ssize_t r = tx_once(sk, fd, c, len, flags);
 	if (r > 0 && flags & MSG_ZEROCOPY)
 		errq_by_kernel_locked(sk, fd, 1);
-	*is_copied = r > 0 && load_rlx(&sk->w->zc_on) && !by_kernel;
+	if (r > 0 && load_rlx(&sk->w->zc_on) && !by_kernel)
+		errq_copied_locked(sk);
 	return r;
 }
 
@@ -277,7 +286,7 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		     int flags)
 {
 	struct iov_cursor c = { .iov = iov, .n = n };
-	bool bad = false, is_copied = false;
+	bool bad = false;
 	size_t len = 0;
 	ssize_t r;
 
@@ -295,12 +304,10 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	else if (unlikely(!len))
 		r = 0;
 	else if (unlikely(flags & MSG_ZEROCOPY))
-		r = tx_numbered(sk, fd, &c, len, flags, &is_copied);
+		r = tx_numbered(sk, fd, &c, len, flags);
 	else
 		r = tx_once(sk, fd, &c, len, flags);
 	tx_end(sk, fd, r);
-	if (unlikely(is_copied))
-		errq_copied(sk);
 	return r;
 }
 

@@ -69,6 +69,8 @@ void shm_configure(void)
 	shm_config.enabled = setting_bool("OSF_SHM", true, true);
 	shm_config.upgrade_pingpongs = (uint32_t)setting_number(
 	    "OSF_UPGRADE_TURNS", shm_config.upgrade_pingpongs, 0, UINT32_MAX);
+	shm_config.learns =
+	    !env_text("OSF_UPGRADE_TURNS") && !env_text("OSF_UPGRADE_BYTES");
 	shm_config.upgrade_bytes = setting_number(
 	    "OSF_UPGRADE_BYTES", shm_config.upgrade_bytes, 0, INT64_MAX);
 }
@@ -152,7 +154,7 @@ void shm_pending_undo(struct sock *sk, int fd)
 	if (!is_single_threaded() || unwind_top || sk->page ||
 	    sk->watches.first || readahead_bytes(sk))
 		return;
-	if (!sock_lock_mode(sk, SOCK_PENDING))
+	if (!sock_take_mode(sk, SOCK_PENDING))
 		return;
 	if (!sk->w->anchor_err && !shm_is_broken(sk) &&
 	    cas(&shm_peer(sk)->flags, 0u,

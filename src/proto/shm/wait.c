@@ -329,9 +329,14 @@ static int tx_sleep(const struct ring_wait *r)
  */
 static COLD int sleep_failed(struct sock *sk, int err)
 {
-	SOCK_GUARD_TX(sk); /* a candidate ends under it */
+	/* A candidate ends under the lock.  It does not end while another process
+	 * keeps the half. */
+	bool has_half = sock_take_tx(sk);
+	int r = sock_is_ours(sk) && anchor_note(sk, -err) ? 0 : err;
 
-	return sock_is_ours(sk) && anchor_note(sk, -err) ? 0 : err;
+	if (likely(has_half))
+		sock_unlock_tx(sk);
+	return r;
 }
 
 static int ring_sleep(struct wait *w, const struct timespec *left)
@@ -400,21 +405,21 @@ static const struct wait_ops by_tcp = { .begin = nobody_told,
 
 static bool kept_is_over(void *arg)
 {
-	struct sock *sk = arg;
+	const struct ring_wait *r = arg;
 
-	sock_refresh(sk);
-	return !load_rlx(&sk->is_kept);
+	sock_refresh(r->sk);
+	return !load_rlx(&r->sk->is_kept) || !shm_is_kept(r->sk, r->fd);
 }
 
 static void kept_woke(void *arg) {}
 
 static int kept_sleep(struct wait *w, const struct timespec *left)
 {
-	const struct ring_wait *r = ring_of(w);
+	struct ring_wait *r = ring_of(w);
 
 	return nap(&(struct nap){ .is_over = kept_is_over,
 				  .woke = kept_woke,
-				  .arg = r->sk,
+				  .arg = r,
 				  .deadline_ns = r->call->deadline_ns,
 				  .tick_ns = NS_PER_MS,
 				  .restarts = waiter_restarts(r->call) });

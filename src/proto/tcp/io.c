@@ -220,7 +220,7 @@ ssize_t moved_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 static int counted(struct sock *sk, uint32_t (*bytes)(const struct tcp_conn *))
 {
 	int n = -ESTALE;
-	SOCK_LOOK_RX(sk);
+	SOCK_GUARD_RX(sk);
 	const struct moved *m = moved_of(sk);
 
 	if (sock_mode(sk) != SOCK_TCP || !m)

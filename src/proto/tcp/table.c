@@ -110,7 +110,7 @@ static int frozen_option(const struct frozen *f, int level, int name)
 static int get_option(struct sock *sk, int level, int name, void *val,
 		      socklen_t *len)
 {
-	SOCK_LOOK_RX(sk);
+	SOCK_GUARD_RX(sk);
 	const struct moved *m = moved_of(sk);
 
 	if (sock_mode(sk) != SOCK_TCP || !m)
@@ -132,7 +132,7 @@ static int get_option(struct sock *sk, int level, int name, void *val,
 /* Some option that is not the kernel's alone was set; the anchor gets it, too. */
 static bool opt_changed(struct sock *sk, int fd, int level, int name)
 {
-	SOCK_LOOK_RX(sk);
+	SOCK_GUARD_RX(sk);
 	const struct moved *m = moved_of(sk);
 
 	if (sock_mode(sk) != SOCK_TCP || !m)
@@ -155,7 +155,7 @@ static void async_changed(struct sock *sk, int fd)
 static void tell_info(struct sock *sk, int fd, void *info, size_t len)
 {
 	struct tcp_conn_info i;
-	SOCK_LOOK_RX(sk);
+	SOCK_GUARD_RX(sk);
 	const struct moved *m = moved_of(sk);
 
 	if (sock_mode(sk) != SOCK_TCP || !m)
@@ -210,6 +210,12 @@ static void reset(struct sock *sk, int fd, const char *why)
 static void retired(struct sock *sk) {}
 static void unchanged(struct sock *sk) {} /* by a fork */
 
+static int fallback(struct sock *sk, int fd, enum osf_reason why)
+{
+	moved_back(sk, fd, why);
+	return 0;
+}
+
 const struct sock_ops tcp_ops = {
 	.name = "tcp",
 	.is_ours = true,
@@ -256,7 +262,7 @@ const struct sock_ops tcp_ops = {
 	.passthrough = nothing,
 	.anchor_moved = anchor_moves,
 	.reset = reset,
-	.fallback = moved_back,
+	.fallback = fallback,
 	.fallback_now = moved_back_now,
 	.retire = retired,
 };

@@ -25,7 +25,7 @@ static unsigned bits(const struct moved *m)
 /* 0 where the connection is the kernel's by now.  @due: to be given back first */
 static unsigned look(struct sock *sk, enum osf_reason *due, bool *is_there)
 {
-	SOCK_LOOK_RX(sk);
+	SOCK_GUARD_RX(sk);
 	const struct moved *m = moved_of(sk);
 
 	*is_there = sock_mode(sk) == SOCK_TCP && m;
