@@ -43,6 +43,7 @@ CASES = [
     ("udaddy", "udaddy -s 127.0.0.1", UDP, "recvs", 20),
     ("udaddy -c 10 -C 50 -S 1000", "udaddy -s 127.0.0.1 -c 10 -C 50 -S 1000", UDP, "recvs", 2 * 500),
     ("rdma_server -p PORT", "rdma_client -s 127.0.0.1 -p PORT", TCP, "recv_bytes", 32),
+    ("rdma_xserver -p PORT", "rdma_xclient -s 127.0.0.1 -p PORT", TCP, "recvs", 1),
     # What they do without -S has 100000 round trips.
     ("rstream -p PORT -S 64 -C 5000", "rstream -s 127.0.0.1 -p PORT -S 64 -C 5000", TCP, "recv_bytes", 2 * 64 * 5000),
     ("rstream -p PORT -S 1000000 -C 100", "rstream -s 127.0.0.1 -p PORT -S 1000000 -C 100", TCP, "recv_bytes", 2 * 100000000),
