@@ -39,16 +39,21 @@ static int check_init(const struct ibv_pd *pd, const struct ibv_qp_init_attr *a)
 static int make_queues(struct qp *qp)
 {
 	struct ibv_qp_cap *cap = &qp->init.cap;
-	size_t inlined = cap->max_inline_data;
 
 	cap->max_send_wr = MAX(cap->max_send_wr, 1u);
 	cap->max_send_sge = MAX(cap->max_send_sge, 1u);
+	/* As the kernel's software device: inline bytes have the room of the sges that they
+	 * come in place of.  rdma_xclient asks for none, and posts 16. */
+	cap->max_inline_data =
+	    MAX(cap->max_inline_data,
+		cap->max_send_sge * (uint32_t)sizeof(struct ibv_sge));
+	size_t inlined = cap->max_inline_data;
 	qp->sq_size = pow2_above(cap->max_send_wr);
 	qp->sq = calloc(qp->sq_size, sizeof(*qp->sq));
-	qp->inline_bytes = inlined ? malloc(qp->sq_size * inlined) : NULL;
-	if (!qp->sq || (inlined && !qp->inline_bytes))
+	qp->inline_bytes = malloc(qp->sq_size * inlined);
+	if (!qp->sq || !qp->inline_bytes)
 		return -ENOMEM;
-	for (uint32_t i = 0; inlined && i < qp->sq_size; i++)
+	for (uint32_t i = 0; i < qp->sq_size; i++)
 		qp->sq[i].inlined = qp->inline_bytes + i * inlined;
 	if (qp->init.srq) {
 		cap->max_recv_wr = cap->max_recv_sge = 0;

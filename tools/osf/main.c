@@ -6,6 +6,7 @@
  *     osf stat    what the sockets of running programs do    stat.c
  *     osf port    devices for TCP in user space              port.c
  *     osf tap     what that TCP sends and receives           tap.c
+ *     osf rdma    what programs do on the RDMA device       rdma.c
  *     osf bench   the kernel against osf, side by side       tools/bench
  *     osf vma-env libvma's variables                         vma_env.c
  *
@@ -26,6 +27,7 @@ static const struct command {
 	{ "stat", cmd_stat },
 	{ "port", cmd_port },
 	{ "tap", cmd_tap },
+	{ "rdma", cmd_rdma },
 	{ "bench", cmd_bench },
 	{ "vma-env", cmd_vma_env },
 	{ "bench-peer",
@@ -40,6 +42,7 @@ static const char doc[] =
     "  stat     show what the sockets of running programs do, and why\n"
     "  port     let programs move TCP connections over a device\n"
     "  tap      write what these connections send and receive to a file\n"
+    "  rdma     show the software RDMA device's queue pairs and counters\n"
     "  bench    measure the kernel against osf on this machine\n"
     "  vma-env  list the variables of libvma, and what they do here\n"
     "  help     this text, or that of a command: osf help run\n"

@@ -2,7 +2,8 @@
 /*
  * tools/osf/osf.h - what the files of the command share
  *
- *     main.c -> cmd_run(), cmd_stat(), cmd_port(), cmd_tap(), cmd_bench(), cmd_bench_peer()
+ *     main.c -> cmd_run(), cmd_stat(), cmd_port(), cmd_tap(), cmd_rdma(), cmd_bench(),
+ *               cmd_bench_peer()
  *
  * Each command takes its own argv (argv[0] is "osf run" and so on) and returns
  * the exit status of the process.  The command is one thread and short-lived:
@@ -36,6 +37,7 @@ int cmd_run(int argc, char **argv);
 int cmd_stat(int argc, char **argv);
 int cmd_port(int argc, char **argv);
 int cmd_tap(int argc, char **argv);
+int cmd_rdma(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_bench_peer(int argc, char **argv);
 int cmd_vma_env(int argc, char **argv);
