@@ -65,6 +65,22 @@ coverage:
 suites: build
 	OSF_BUILD=$(BUILD) python3 tests/suites/run.py $(NAMES)
 
+# All of them over our own TCP: lo is a port, in a network namespace.  As root, after
+# `make suites', which gets their sources.
+suites-tcp: build
+	OSF_BUILD=$(BUILD) python3 tests/suites/over_tcp.py $(NAMES)
+
+# The night of connections on ports, as root: 10 GB over all kinds of wires, ports and devices
+# that come and go, 1000 programs that are killed, 100 osfds.
+MBYTES ?= 10240
+night-wire: tests
+	OSF_LIB=$(abspath $(BUILD))/libosf.so python3 tests/port/test_interop.py $(BUILD)/osf \
+		$(BUILD)/tests/port/turns $(BUILD)/tests/port/relay $(MBYTES) $(SEED)
+	OSF_LIB=$(abspath $(BUILD))/libosf.so python3 tests/port/test_ends.py $(BUILD)/osf \
+		$(BUILD)/tests/port/turns 20
+	$(BUILD)/tests/port/port_death $(BUILD)/osfd $(BUILD)/libosf.so $(BUILD)/tests/port/victim \
+		1000 $(or $(SEED),1) 100
+
 # Random sequences to Linux and to our own TCP, compared: as many as N says.
 # OPTIONS: --ipv6, --cubic.
 N ?= 100000
@@ -105,5 +121,5 @@ check-asan check-tsan: check-%:
 clean:
 	rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: build tests check abi coverage differential sim fuzz hostile suites bench demo demo-wire install build-asan build-tsan \
+.PHONY: build tests check abi coverage differential sim fuzz hostile suites suites-tcp night-wire bench demo demo-wire install build-asan build-tsan \
 	check-asan check-tsan clean

@@ -5,3 +5,4 @@
 #include "base/idle.h"
 
 const struct idle *idle;
+const struct idle *idle_known;

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/atomic.h"
@@ -27,12 +28,26 @@ struct idle {
 	void (*run)(void);
 	/* May it be readable?  One load, for who spins; NULL: only poll() tells. */
 	bool (*has_come)(void);
+	/* Has another thread run it lately?  NULL: nobody knows. */
+	bool (*is_driven)(void);
 };
 
 extern const struct idle *idle;
+extern const struct idle *idle_known; /* its descriptor is open */
 
 /* NULL: there is none any more. */
-static inline void idle_set(const struct idle *w) { store_rel(&idle, w); }
+static inline void idle_set(const struct idle *w)
+{
+	store_rel(&idle_known, w);
+	store_rel(&idle, w);
+}
+
+/* Nobody needs to sleep on @w at the moment; its descriptor stays open. */
+static inline void idle_off(const struct idle *w)
+{
+	if (load_acq(&idle) == w)
+		store_rel(&idle, (const struct idle *)NULL);
+}
 
 static inline bool idle_is_on(void) { return unlikely(load_acq(&idle)); }
 
@@ -44,6 +59,15 @@ static inline int idle_fd(uint32_t *number)
 	return likely(!w) ? -1 : w->fd(number);
 }
 
+/* Is @fd still the descriptor with that number?  Else it is closed, and may be anybody's. */
+static inline bool idle_is_at(int fd, uint32_t number)
+{
+	const struct idle *w = load_acq(&idle_known);
+	uint32_t is;
+
+	return w && w->fd(&is) == fd && is == number;
+}
+
 /* Who spins before a sleep: runs it, if that is worth while. */
 static inline void idle_spin(void)
 {
@@ -51,6 +75,13 @@ static inline void idle_spin(void)
 
 	if (unlikely(w != NULL) && w->has_come && w->has_come())
 		w->run();
+}
+
+static inline bool idle_is_driven(void)
+{
+	const struct idle *w = load_acq(&idle);
+
+	return w && w->is_driven && w->is_driven();
 }
 
 static inline void idle_run(void)

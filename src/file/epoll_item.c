@@ -245,7 +245,73 @@ void epoll_idle(struct epoll *ep)
 		      1); /* the kernel's set is not to be believed */
 	ep->idle_fd = fd;
 	ep->idle_number = number;
+	store_rlx(&ep->idle_off, false);
 	kernel_ctl(ep, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, TAG | IDLE);
+}
+
+/* There is none any more, or only for a while. */
+void epoll_no_idle(struct epoll *ep)
+{
+	GUARD(&ep->lock);
+	if (ep->idle_fd < 0)
+		return;
+	if (idle_is_at(ep->idle_fd, ep->idle_number))
+		kernel_ctl(ep, EPOLL_CTL_DEL, ep->idle_fd, 0, 0);
+	count(&ep->n_tagged, -1u);
+	store_rlx(&ep->idle_fd, -1);
+}
+
+void epoll_idle_wakes(struct epoll *ep, bool does)
+{
+	GUARD(&ep->lock);
+	if (ep->idle_fd < 0 || ep->idle_off != does ||
+	    !idle_is_at(ep->idle_fd, ep->idle_number))
+		return;
+	store_rlx(&ep->idle_off, !does);
+	kernel_ctl(ep, EPOLL_CTL_MOD, ep->idle_fd,
+		   does ? EPOLLIN | EPOLLET : EPOLLET, TAG | IDLE);
+}
+
+/* EPOLL_CTL_MOD reports what is ready, so no edge is lost: neither one that nobody has
+ * looked at, nor one that another thread has fetched with our tag. */
+static bool give_back_locked(struct epitem *it)
+{
+	struct epoll *ep = it->ep;
+	bool keeps_tag = it->events & EPOLLONESHOT;
+
+	if (is_child(it) || it->parked || ep->nested || ep->forked ||
+	    load_rlx(&ep->shared) || it->events & EPOLLEXCLUSIVE ||
+	    !file_is_at(it->file, it->fd))
+		return false;
+	it->generation = item_generation(ep);
+	if (kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, it->disabled ? 0 : it->events,
+		       keeps_tag ? tag_of(it) : it->data.u64))
+		return false;
+	list_del(&it->ready);
+	it->queued = it->merged = it->hints_room = false;
+	ep->n_merged--;
+	watch_close(it->file->sk, &it->watch);
+	if (!keeps_tag) {
+		it->tagged = false;
+		count(&ep->n_tagged, -1u);
+	}
+	store_rlx(&it->file->merged, (uint8_t)0);
+	store_rlx(&ep->gave_back, true);
+	return true;
+}
+
+/* With a lock of the socket its mode stays.  Whoever moves it afterwards finds it not
+ * merged, in file_sync(). */
+bool item_give_back(struct epitem *it)
+{
+	struct sock *sk = it->file->sk;
+
+	if (!sock_look_rx(sk))
+		return false;
+	bool is_given = !sock_ops(sk)->is_ours && !sock_ops(sk)->is_moving &&
+			give_back_locked(it);
+	sock_unlock_rx(sk);
+	return is_given;
 }
 
 static void item_merge(struct epitem *it)
@@ -320,7 +386,7 @@ void epoll_before_fork(struct file *fe)
 	store_rlx(&ep->shared, true);
 	GUARD(&ep->lock);
 	epoll_drop_bell(ep);
-	if (ep->idle_fd >= 0)
+	if (ep->idle_fd >= 0 && idle_is_at(ep->idle_fd, ep->idle_number))
 		kernel_ctl(ep, EPOLL_CTL_DEL, ep->idle_fd, 0, 0);
 	if (ep->idle_fd >= 0)
 		count(&ep->n_tagged, -1u);

@@ -177,6 +177,15 @@ static uint32_t item_events(struct epitem *it)
 	return has_edge(it, sk, ev, is_notified) ? ev : 0;
 }
 
+/* Our own TCP had it, and the kernel has it again. */
+static bool is_given_back(const struct epitem *it)
+{
+	const struct sock *sk = is_child(it) ? NULL : it->file->sk;
+
+	return sk && load_rlx(&sk->flags) & SOCK_F_PORT &&
+	       !sock_ops(sk)->is_ours && !sock_ops(sk)->is_moving;
+}
+
 /* Fill @evs from the ready list.  @before: number of events before item @first,
  * or all events if @first is not reached.  Caller holds the lock. */
 static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max,
@@ -196,6 +205,9 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max,
 		put_aside(it);
 		if (it->disabled || !it->merged) {
 			list_del(&it->ready);
+			continue;
+		}
+		if (unlikely(is_given_back(it)) && item_give_back(it)) {
 			continue;
 		}
 		uint32_t ev = item_events(it);
@@ -370,8 +382,11 @@ int epoll_translate(struct epoll *ep, struct epoll_event *evs, int n)
 	lock_get(&ep->lock);
 	n = translate_locked(ep, evs, n, &watched);
 	lock_put(&ep->lock);
-	if (unlikely(watched))
+	if (unlikely(watched)) {
+		count(&ep->idle_vain,
+		      idle_is_driven() ? 1u : -load_rlx(&ep->idle_vain));
 		idle_run();
+	}
 	return n;
 }
 

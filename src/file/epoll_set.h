@@ -86,9 +86,14 @@ struct epoll {
 	bool bell_tried; /* rs.bell1 is in the kernel's set, or there is none */
 	int idle_fd;     /* in the kernel's set: base/idle.h; -1: none */
 	uint32_t idle_number;
-	bool nested; /* waited for from outside */
-	bool forked; /* made by the process that we come from */
-	bool shared; /* a fork has given another process the kernel's set */
+	/* Wake-ups for idle_fd that had nothing for the program, one after the other, while
+	 * other threads looked after it. */
+	uint32_t idle_vain;
+	bool idle_off;  /* they do; this set looks now and then */
+	bool gave_back; /* an item: what it has, the kernel's set has */
+	bool nested;    /* waited for from outside */
+	bool forked;    /* made by the process that we come from */
+	bool shared;    /* a fork has given another process the kernel's set */
 	uint32_t n_waits;
 	uint64_t looked_ns; /* at some items, news or not */
 	uint32_t look_next;
@@ -106,8 +111,15 @@ uint32_t item_generation(struct epoll *ep);
 void item_tagged(struct epitem *it);
 /* The kernel's entry has our tag; from now on the item is served by us. */
 void item_merged(struct epitem *it);
+/* Its socket is the kernel's again: the kernel's entry is the program's, from now on.
+ * False: the item stays merged. */
+bool item_give_back(struct epitem *it);
 /* Put the descriptor of base/idle.h into the kernel's set. */
 void epoll_idle(struct epoll *ep);
+/* Take it out again. */
+void epoll_no_idle(struct epoll *ep);
+/* Be woken by it, or no more. */
+void epoll_idle_wakes(struct epoll *ep, bool does);
 void push_ready(struct epitem *it);
 void push_news(struct epitem *it, struct list *to); /* ready or behind */
 /* Have peers ring a bell of the calling thread, or stop that.  The caller of

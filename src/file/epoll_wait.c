@@ -15,6 +15,9 @@
 #include "sock/wait.h"
 
 #define KERNEL_LOOK_CALLS 8
+/* So many wake-ups in vain: let the threads wake that have more to do. */
+#define IDLE_VAIN_MAX 16u
+#define IDLE_LOOK_NS (20 * NS_PER_MS)
 
 static int kernel_poll(struct epoll *ep, int epfd, struct epoll_event *evs,
 		       int max, uint64_t now)
@@ -72,7 +75,7 @@ struct waiting {
 	int n;     /* of evs, that the last sleep has fetched */
 	bool news; /* something has come before we slept */
 	bool is_asleep;
-	unsigned turns;
+	unsigned rounds;
 };
 
 static struct waiting *waiting_of(struct wait *w)
@@ -88,7 +91,7 @@ static bool has_come(void *arg)
 	idle_spin();
 	if (ready_has_come(&a->ep->rs))
 		return true;
-	if (++a->turns % 64)
+	if (++a->rounds % 64)
 		return false;
 	return nocancel_poll(&p, 1, 0) > 0;
 }
@@ -120,6 +123,8 @@ static uint64_t next_ns(struct wait *w)
 
 	if (ep->n_merged && !ep->forked) /* see push_some() */
 		at = MIN(at, w->asleep_ns + SOME_LOOK_NS);
+	if (unlikely(load_rlx(&ep->idle_off)))
+		at = MIN(at, w->asleep_ns + IDLE_LOOK_NS);
 	return at;
 }
 
@@ -174,6 +179,15 @@ static bool is_over(const struct waiting *a)
 	return end != UINT64_MAX && now_ns() >= end;
 }
 
+/* Items were given back after the kernel's set was asked: it has their events now. */
+static int ask_again(const struct waiting *a, int n)
+{
+	if (n || likely(!load_rlx(&a->ep->gave_back)))
+		return n;
+	store_rlx(&a->ep->gave_back, false);
+	return kernel_poll(a->ep, a->epfd, a->evs, a->max, now_ns());
+}
+
 /* What is there without waiting.  Kernel descriptors get half of the places every few
  * calls, however busy our sockets are. */
 static int look_first(const struct waiting *a, bool poll_only)
@@ -191,7 +205,27 @@ static int look_first(const struct waiting *a, bool poll_only)
 		n = kernel_poll(a->ep, a->epfd, a->evs, a->max, now_ns());
 		n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
 	}
-	return n;
+	return ask_again(a, n);
+}
+
+/*
+ * Each thread that sleeps looks after base/idle.h, so each arriving frame wakes all of them.
+ * One that finds nothing for itself again and again, while others look after it anyhow,
+ * sleeps on, and looks every 20 ms whether they still do.
+ */
+static void share_idle(struct epoll *ep, bool slept, int n)
+{
+	if (n)
+		store_rlx(&ep->idle_vain, 0u);
+	if (unlikely(load_rlx(&ep->idle_off))) {
+		if (!idle_is_driven() || n)
+			epoll_idle_wakes(ep, true);
+		if (slept)
+			idle_run();
+	} else if (load_rlx(&ep->idle_vain) > IDLE_VAIN_MAX && !ep->nested) {
+		store_rlx(&ep->idle_vain, 0u);
+		epoll_idle_wakes(ep, false);
+	}
 }
 
 /* What the wait has brought. */
@@ -201,12 +235,14 @@ static int look_after(const struct waiting *a)
 	int n = slept ? epoll_translate(a->ep, a->evs, a->n) : 0;
 
 	n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
+	if (unlikely(idle_is_on()))
+		share_idle(a->ep, slept, n);
 	count_wait(a->ep, n, slept);
 	if (!n && !slept) {
 		n = kernel_poll(a->ep, a->epfd, a->evs, a->max, now_ns());
 		n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
 	}
-	return n;
+	return ask_again(a, n);
 }
 
 static int merged_wait(struct waiting *a, bool poll_only)
@@ -265,6 +301,8 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 	if (idle_is_on()) {
 		epoll_idle(ep);
 		may_merge = true;
+	} else if (unlikely(load_rlx(&ep->idle_fd) >= 0)) {
+		epoll_no_idle(ep);
 	}
 	if (ts && !poll_only && may_merge)
 		deadline_ns = now_ns() + (uint64_t)ts->tv_sec * NS_PER_S +

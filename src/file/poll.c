@@ -42,7 +42,7 @@ struct poller {
 	    *kfds; /* scratch for the kernel, SLEEP_EXTRA more than n */
 	nfds_t n;
 	nfds_t n_kernel; /* entries that the kernel alone serves */
-	unsigned turns;
+	unsigned rounds;
 	void *heap; /* or NULL: entries and kfds are on the stack */
 	struct wait wait;
 	struct sleeper sleeper;
@@ -277,7 +277,7 @@ static bool any_ready(void *arg)
 {
 	struct poller *p = poller_of(arg);
 
-	return look(p, ++p->turns % 64 == 0) > 0;
+	return look(p, ++p->rounds % 64 == 0) > 0;
 }
 
 static void begin_sleep(struct wait *w)
@@ -399,7 +399,7 @@ static void poller_init(struct poller *p, struct pollfd *fds, nfds_t n)
 	p->u = (struct unwind){ 0 };
 	p->fds = fds;
 	p->n = n;
-	p->turns = 0;
+	p->rounds = 0;
 	p->heap = NULL;
 	p->wait = (struct wait){ .ops = &waits, .seen = handlers_seen() };
 	p->n_woken = 0;

@@ -5,7 +5,7 @@
  *     failure  ->  ERROR, completions; the socket waits to be destroyed
  *     destroy  ->  flush -> all sent -> all acknowledged -> close -> TERMINATED
  *
- * Destroying only sets a mark, so any callback may do it; turns take the steps.
+ * Destroying only sets a flag, so any callback may do it; turns take the steps.
  * Buffers that the application still holds stay valid.
  */
 #include <errno.h>

@@ -17,10 +17,10 @@
 
 void ops_start_counting(struct sock *sk)
 {
-	if (!shm_config.upgrade_turns)
+	if (!shm_config.upgrade_pingpongs)
 		sk->flags |= SOCK_F_EAGER;
 	sk->pingpongs_next =
-	    sk->flags & SOCK_F_EAGER ? 0 : shm_config.upgrade_turns;
+	    sk->flags & SOCK_F_EAGER ? 0 : shm_config.upgrade_pingpongs;
 	sk->bytes_next =
 	    sk->flags & SOCK_F_EAGER ? 0 : shm_config.upgrade_bytes;
 	sock_set_reason(sk, OSF_REASON_YOUNG);
@@ -32,11 +32,11 @@ static bool look_again(struct sock *sk)
 {
 	uint64_t bytes =
 	    load_rlx(&sk->st->rx_bytes_inet) + load_rlx(&sk->st->tx_bytes_inet);
-	uint32_t turns = load_rlx(&sk->pingpongs);
+	uint32_t done = load_rlx(&sk->pingpongs);
 	unsigned n = fetch_add(&sk->n_attempts, 1) + 1;
 
 	if (load_rlx(&sk->flags) & SOCK_F_EAGER && n < EAGER_LOOKS) {
-		store_rlx(&sk->pingpongs_next, turns + (n > 8));
+		store_rlx(&sk->pingpongs_next, done + (n > 8));
 		store_rlx(&sk->bytes_next,
 			  n > 8 ? bytes + bytes / 4 + 1024 : 0);
 		return true;
@@ -48,7 +48,7 @@ static bool look_again(struct sock *sk)
 	 * accept comes with the next response. */
 	bool proposed = load_rlx(&shm_of(sk)->proposal_fd) > 0;
 	store_rlx(&sk->pingpongs_next,
-		  proposed && n < 4 ? turns + 1 : turns * 2 + 1);
+		  proposed && n < 4 ? done + 1 : done * 2 + 1);
 	store_rlx(&sk->bytes_next, proposed && n < 4
 				       ? bytes + shm_config.upgrade_bytes / 2
 				       : bytes * 2 + shm_config.upgrade_bytes);

@@ -12,15 +12,17 @@
 #include "ops/route.h"
 #include "proto/shm/shm.h"
 #include "proto/tcp/conn.h"
+#include "proto/tcp/judge.h"
 #include "proto/tcp/wire.h"
 #include "sock/shared.h"
 
-/* Bytes of both directions in a turn; above it a connection is bulk. */
-#define TURN_BYTES_MAX (32u << 10)
+/* Bytes between two changes of direction; above it a connection is bulk. */
+#define PINGPONG_BYTES_MAX (32u << 10)
 /* Looks that found the connection busy; the distance grows with them. */
 #define LOOKS_MAX 200u
-#define FORCED_TURNS 2u
-#define LO_IFINDEX 1 /* in every network namespace */
+#define FORCED_PINGPONGS 2u
+#define ASK_PINGPONGS 16u /* until the judge is asked again */
+#define LO_IFINDEX 1      /* in every network namespace */
 
 /* Without OSF_TCP only a rule moves a connection: nobody sends or acknowledges for a program
  * that neither makes a call on its connections nor sleeps in one. */
@@ -68,7 +70,8 @@ bool port_may_take(struct sock *sk, struct question *q)
 
 	sk->flags |= SOCK_F_PORT | (forced ? SOCK_F_EAGER : 0);
 	sk->pingpongs_next =
-	    forced ? FORCED_TURNS : MAX(shm_config.upgrade_turns, FORCED_TURNS);
+	    forced ? FORCED_PINGPONGS
+		   : MAX(shm_config.upgrade_pingpongs, FORCED_PINGPONGS);
 	sk->bytes_next = UINT64_MAX;
 	return true;
 }
@@ -77,9 +80,9 @@ bool port_may_take(struct sock *sk, struct question *q)
 static void later(struct sock *sk)
 {
 	uint32_t n = fetch_add(&sk->n_attempts, 1) + 1;
-	uint32_t turns = load_rlx(&sk->pingpongs);
+	uint32_t done = load_rlx(&sk->pingpongs);
 
-	store_rlx(&sk->pingpongs_next, turns + 1 + n / 8);
+	store_rlx(&sk->pingpongs_next, done + 1 + n / 8);
 }
 
 static void stay(struct sock *sk, enum osf_reason why)
@@ -93,7 +96,7 @@ static bool is_bulk(const struct sock *sk)
 	uint64_t bytes =
 	    load_rlx(&sk->st->rx_bytes_inet) + load_rlx(&sk->st->tx_bytes_inet);
 
-	return bytes / MAX(load_rlx(&sk->pingpongs), 1u) > TURN_BYTES_MAX;
+	return bytes / MAX(load_rlx(&sk->pingpongs), 1u) > PINGPONG_BYTES_MAX;
 }
 
 /* The device and the hardware address of the next hop.  Return: 0, or -EAGAIN */
@@ -121,10 +124,16 @@ void port_look(struct sock *sk, int fd)
 	uint8_t mac[6];
 
 	if (!(sk->flags & SOCK_F_EAGER) && is_bulk(sk)) {
-		uint32_t turns = load_rlx(&sk->pingpongs);
+		uint32_t done = load_rlx(&sk->pingpongs);
 
 		sock_set_reason(sk, OSF_REASON_BULK);
-		store_rlx(&sk->pingpongs_next, turns * 2 + 1);
+		store_rlx(&sk->pingpongs_next, done * 2 + 1);
+		sock_set_mode(sk, SOCK_YOUNG);
+		return;
+	}
+	if (!(sk->flags & SOCK_F_EAGER) && !judge_may_move()) {
+		store_rlx(&sk->pingpongs_next,
+			  load_rlx(&sk->pingpongs) + ASK_PINGPONGS);
 		sock_set_mode(sk, SOCK_YOUNG);
 		return;
 	}
@@ -133,8 +142,10 @@ void port_look(struct sock *sk, int fd)
 		sock_set_mode(sk, SOCK_YOUNG);
 	else
 		err = moved_try(sk, fd, r.ifindex, mac, &why);
-	if (!err)
+	if (!err) {
+		judge_moved();
 		return;
+	}
 	if (err == -EAGAIN && (sk->flags & SOCK_F_EAGER ||
 			       load_rlx(&sk->n_attempts) < LOOKS_MAX)) {
 		later(sk);

@@ -6,7 +6,7 @@
  *     a call, when due    -> port_look()     -> proto/tcp, or a reason
  *
  * A rule that says tcp moves a connection as soon as it can move.  With OSF_TCP=1 others
- * move, too, when they have taken turns for a while, with few bytes each: bulk is what the
+ * move, too, when they have changed direction often enough, with few bytes each time: bulk is what the
  * kernel does as well.
  */
 #pragma once

@@ -3,6 +3,8 @@
 #include "osfd/client.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,6 +16,9 @@
 
 /* What osfd does takes microseconds; one that does not answer counts as gone. */
 #define REPLY_S 5
+/* One that ends has its name for a moment longer than it serves; one that has no room for
+ * a further client closes as well. */
+#define CONNECTS_MAX 4
 
 union control {
 	struct cmsghdr head;
@@ -87,8 +92,9 @@ int osfd_call(int fd, enum msg_type type, struct request *r, const int *fds,
 	if (got)
 		got[0] = got[1] = -1;
 	int err = request_send(fd, r, request_len(type), fds, n_fds);
-	if (!err)
-		err = reply_receive(fd, out, got);
+	do /* what MSG_LEAVE says is in the reply as well */
+		err = err ? err : reply_receive(fd, out, got);
+	while (!err && out->type == MSG_LEAVE);
 	return err ? err : out->err;
 }
 
@@ -103,7 +109,7 @@ static int check_is_root(int fd)
 	return cred.uid == 0 ? 0 : -EPERM;
 }
 
-int osfd_connect(struct reply *hello)
+static int connect_once(struct reply *hello, bool *has_closed)
 {
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	struct request r = { .hello = { MSG_VERSION, MSG_VERSION_MIN } };
@@ -125,7 +131,23 @@ int osfd_connect(struct reply *hello)
 		err = osfd_call(fd, MSG_HELLO, &r, NULL, 0, hello, NULL);
 	if (!err)
 		return fd;
+	struct pollfd p = { .fd = fd };
+	*has_closed = !hello->err && err != -ECONNREFUSED && fd >= 0 &&
+		      nocancel_poll(&p, 1, 0) == 1 && p.revents & POLLHUP;
 	if (fd >= 0)
 		nocancel_close(fd);
 	return err;
+}
+
+int osfd_connect(struct reply *hello)
+{
+	bool has_closed = true;
+	int r = -EIO;
+
+	for (int i = 0; has_closed && i < CONNECTS_MAX; i++) {
+		has_closed = false;
+		*hello = (struct reply){ 0 };
+		r = connect_once(hello, &has_closed);
+	}
+	return r;
 }

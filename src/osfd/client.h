@@ -18,6 +18,7 @@
  *   -ECONNREFUSED    no osfd runs here
  *   -EPERM           the name is somebody's who is not root
  *   -EPROTONOSUPPORT the versions do not fit
+ *   -EIO             it does not answer, or closes each connection
  */
 MUST_CHECK int osfd_connect(struct reply *hello);
 

@@ -47,7 +47,8 @@ struct escrow_state {
 struct escrow_head {
 	/* 1 or 2: state[which - 1] counts; 0: the engine has done nothing yet */
 	uint32_t which;
-	uint32_t pad[3];
+	uint32_t tsval; /* of a segment that leaves, at the latest */
+	uint32_t pad[2];
 	struct escrow_state state[2];
 };
 _Static_assert(sizeof(struct escrow_head) == 112, "padding");

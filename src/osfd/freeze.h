@@ -70,6 +70,7 @@ struct queues {
  * Return: 0, or with a reason
  *   -ENOTCONN  the socket is not frozen, or not through this grant; nothing has changed
  *   -EBADF     its bytes are not in a memfd; nothing has changed
+ *   -ENETUNREACH  there is no route, over IPv6; nothing has changed
  *   another    the connection could not be restored; the peer has got a reset
  */
 MUST_CHECK int thaw(struct grant *g, int fd, const struct frozen *f,

@@ -54,7 +54,10 @@ static int on_del(struct context *c, const struct request *r)
 		refuse(&c->why, "only root removes ports");
 		return -EPERM;
 	}
-	return port_del(&c->s->ports, &r->port, &c->why);
+	int err = port_del(&c->s->ports, &r->port, &c->why);
+	if (err == -EBUSY)
+		clients_leave(c->s);
+	return err;
 }
 
 static int on_list(struct context *c, const struct request *r)
@@ -92,6 +95,11 @@ static int on_freeze(struct context *c, const struct request *r)
 
 	if (!g)
 		return -EBADF;
+	if (g->port->is_ending) {
+		refuse(&c->why, "%s is about to be no port any more",
+		       g->port->is.dev);
+		return -EAGAIN;
+	}
 	int err = held_add(g, r->freeze.slot, c->fds[0], &c->why);
 	if (err)
 		return err;
@@ -116,8 +124,12 @@ static int on_thaw(struct context *c, const struct request *r)
 	if (!g)
 		return -EBADF;
 	int err = thaw(g, c->fds[0], &r->thaw.state, &q, &c->why);
-	/* A program whose connection is not given back resets it. */
-	held_drop(g, r->thaw.slot);
+	/* A program whose connection is not given back resets it, but for one that it
+	 * keeps until there is a route. */
+	if (err == -ENOTCONN)
+		held_ended(g, r->thaw.slot);
+	if (err != -ENETUNREACH)
+		held_drop(g, r->thaw.slot);
 	return err;
 }
 
@@ -181,6 +193,13 @@ static int on_undo(struct context *c, const struct request *r)
 	return g ? freeze_undo(g, c->fds[0], &c->why) : -EBADF;
 }
 
+static int on_away(struct context *c, const struct request *r)
+{
+	struct grant *g = grant_of(&c->s->ports, r->away.grant, c->index);
+
+	return g ? server_watch_away(c->s, g, c->fds[0], &c->why) : -EBADF;
+}
+
 static int (*const handlers[MSG_TYPES])(struct context *,
 					const struct request *) = {
 	[MSG_HELLO] = on_hello, [MSG_ADD] = on_add,
@@ -188,7 +207,7 @@ static int (*const handlers[MSG_TYPES])(struct context *,
 	[MSG_OPEN] = on_open,   [MSG_FREEZE] = on_freeze,
 	[MSG_THAW] = on_thaw,   [MSG_DROP] = on_drop,
 	[MSG_ADOPT] = on_adopt, [MSG_ESCROW] = on_escrow,
-	[MSG_UNDO] = on_undo,
+	[MSG_UNDO] = on_undo,   [MSG_AWAY] = on_away,
 };
 
 void client_serve(struct server *s, int index, const void *buf, size_t len,
@@ -215,6 +234,7 @@ void client_serve(struct server *s, int index, const void *buf, size_t len,
 		err = handlers[r.type](&c, &r);
 	out->type = r.type;
 	out->err = err;
+	out->flags = client_leaves(s, index) ? REPLY_LEAVE : 0;
 	if (err && !c.why.text[0])
 		refuse(&c.why, "%s", strerror(-err));
 	memcpy(out->reason, c.why.text, sizeof(out->reason));

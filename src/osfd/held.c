@@ -132,6 +132,19 @@ void held_drop(struct grant *g, uint32_t slot)
 		let_go(g, h);
 }
 
+void held_ended(struct grant *g, uint32_t slot)
+{
+	struct held *h = held_at(g, slot);
+	struct connection c;
+	struct refusal why;
+
+	if (!h || !h->is_used || connection_of(h->fd, &c, &why) == 0)
+		return;
+	grant_unsteer(g, &h->key);
+	opt_set(h->fd, SOL_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
+	opt_set(h->fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
+}
+
 void held_forget(struct grant *g, const struct steer_key *key)
 {
 	for (uint32_t i = 0; g->held && i < ESCROW_SLOTS; i++) {
@@ -161,6 +174,41 @@ static int read_slot(const struct grant *g, uint32_t index,
 		     (off_t)index * ESCROW_SLOT) == sizeof(*out)
 		   ? 0
 		   : -EIO;
+}
+
+/* Twice the same: then no part of it is older than another. */
+static bool read_living(const struct grant *g, uint32_t index,
+			struct escrow_head *out)
+{
+	struct escrow_head again;
+
+	return read_slot(g, index, out) == 0 &&
+	       read_slot(g, index, &again) == 0 &&
+	       memcmp(out, &again, sizeof(again)) == 0 && out->which;
+}
+
+static void acknowledge(struct grant *g, struct held *h)
+{
+	struct frozen f = h->frozen;
+	struct escrow_head head;
+	struct escrow_bytes b;
+	struct connection c;
+	struct refusal why;
+
+	if (!read_living(g, (uint32_t)(h - g->held), &head) ||
+	    escrow_parse(&head, &f, &b) < 0 || f.rcv_wup == f.rcv_nxt ||
+	    connection_of(h->fd, &c, &why) < 0)
+		return;
+	/* What the engine has said last: its next segment must not seem old. */
+	f.timestamp = head.tsval;
+	ack_peer(&c, &f);
+}
+
+void held_acknowledge(struct grant *g)
+{
+	for (uint32_t i = 0; g->held && i < ESCROW_SLOTS; i++)
+		if (g->held[i].is_used)
+			acknowledge(g, &g->held[i]);
 }
 
 /* The kernel does the same when a program ends without having read everything:

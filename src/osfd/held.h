@@ -5,6 +5,7 @@
  *     MSG_ESCROW -> held_open() -> a table of slots
  *     a freeze -> held_add(): a copy of the descriptor      a thaw -> held_drop()
  *     the program's end -> held_end(): thaw, or a reset
+ *     the program is away -> held_acknowledge(): the ACKs that it has delayed
  *
  * osfd has a limit of descriptors, and a user who is not root gets half of it at most.
  *
@@ -46,6 +47,13 @@ void held_set(struct grant *g, uint32_t slot, int fd, const struct frozen *f);
 /* Another grant has adopted it. */
 void held_forget(struct grant *g, const struct steer_key *key);
 void held_drop(struct grant *g, uint32_t slot);
+/* Its socket has no connection any more: somebody has ended it (`ss -K').  The socket is an
+ * ordinary one again, which tells the program so. */
+void held_ended(struct grant *g, uint32_t slot);
+
+/* The program lives, and has had no turn for a while: its peers get the ACKs that it owes
+ * them by its escrow.  It goes on with the connections and may be writing the escrow. */
+void held_acknowledge(struct grant *g);
 
 /* Ends the table.  @is_dead: nobody else writes the escrow or the stream any more, so
  * what it says is given to the kernel; otherwise each connection is reset. */

@@ -14,20 +14,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "osfd/confine.h"
 #include "osfd/held.h"
 #include "osfd/policy.h"
 #include "osfd/server.h"
+#include "osfd/state.h"
 
 #define POLICY_PATH "/etc/osf/ports"
-#define STATE_DIR "/run/osf"
 #define POLICY_BYTES 65536
-#ifndef SO_NETNS_COOKIE
-#define SO_NETNS_COOKIE 71
-#endif
 
 const char *argp_program_version = "osfd " OSF_VERSION;
 
@@ -112,23 +108,6 @@ static int policy_read(struct ports *ps, int fd, const char *path, bool is_kept)
 	return 0;
 }
 
-/* Where ports are kept for a start after a crash: one file for each namespace.  It is
- * named by the namespace's cookie, which no later one gets, as it would its inode. */
-static int state_open(int any_socket, char *path, size_t size)
-{
-	uint64_t cookie;
-	socklen_t len = sizeof(cookie);
-
-	if (getsockopt(any_socket, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &len))
-		return -errno;
-	if (mkdir(STATE_DIR, 0755) < 0 && errno != EEXIST)
-		return -errno;
-	snprintf(path, size, STATE_DIR "/ports-%llu",
-		 (unsigned long long)cookie);
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	return fd < 0 ? -errno : fd;
-}
-
 static int ports_load(struct server *s, const struct options *o)
 {
 	char path[128];
@@ -194,7 +173,9 @@ int main(int argc, char **argv)
 			return complain("cannot go into the background", err);
 	}
 	held_init();
-	err = confine();
+	err = server_begin(&s);
+	if (!err)
+		err = confine();
 	if (!err)
 		err = server_run(&s);
 	/* An orderly end: the next osfd begins with the policy alone. */

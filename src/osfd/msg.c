@@ -24,6 +24,7 @@ static const struct {
 	[MSG_ADOPT] = { sizeof(struct msg_adopt), 1 },
 	[MSG_ESCROW] = { sizeof(struct msg_escrow), 1 },
 	[MSG_UNDO] = { sizeof(struct msg_undo), 1 },
+	[MSG_AWAY] = { sizeof(struct msg_away), 1 },
 };
 
 size_t request_len(enum msg_type type) { return HEAD + types[type].n_bytes; }
@@ -87,6 +88,7 @@ static bool body_is_sane(const struct request *r)
 	case MSG_DROP:
 	case MSG_ESCROW:
 	case MSG_UNDO:
+	case MSG_AWAY:
 		return true;
 	case MSG_ADOPT:
 		return frozen_is_sane(&r->adopt.state);

@@ -10,7 +10,8 @@
  * zero.  osfd refuses a request whose additional bytes are not zero (-E2BIG), because
  * they ask for something that it does not know; a program ignores what a reply has in
  * addition.  The first request is MSG_HELLO.  It finds the highest version that both
- * know.
+ * know.  From version 2 on, osfd may also send a reply of the type MSG_LEAVE that nobody
+ * has asked for: the program is to give its connections back.
  *
  * A request is input of a stranger: request_parse() is the only way in, and the fuzzer
  * tests/fuzz/fuzz_osfd.c calls it.
@@ -25,7 +26,7 @@
 #include "port/packet/steer.h"
 
 #define MSG_MAGIC 0x6673666fu /* "ofsf" */
-#define MSG_VERSION 1         /* what this source speaks */
+#define MSG_VERSION 2         /* what this source speaks */
 #define MSG_VERSION_MIN 1     /* the oldest that it can speak */
 #define MSG_BYTES_MAX 512
 #define MSG_FDS_MAX 2
@@ -48,8 +49,14 @@ enum msg_type {
 	MSG_ADOPT,
 	MSG_ESCROW,
 	MSG_UNDO,
+	MSG_AWAY,
 	MSG_TYPES,
 };
+/* Of a reply that answers no request. */
+#define MSG_LEAVE 0xffffu
+#define MSG_VERSION_LEAVE 2u /* that a program speaks which knows it */
+/* In a reply's flags: the same.  A request that crosses MSG_LEAVE tells it so. */
+#define REPLY_LEAVE 1u
 
 struct msg_hello {
 	uint32_t version, version_min;
@@ -98,6 +105,13 @@ struct msg_undo {
 	uint32_t grant;
 };
 
+/* The descriptor is a timer of the program's, which has an escrow.  When it expires, osfd
+ * acknowledges what the escrow says is not.  An osfd that does not know this request
+ * acknowledges nothing. */
+struct msg_away {
+	uint32_t grant;
+};
+
 /* A connection that has ended, so that its anchor no longer tells its addresses.  A
  * grant steers its own connections only, so its owner may name them. */
 struct msg_drop {
@@ -126,6 +140,7 @@ struct request {
 		struct msg_adopt adopt;
 		struct msg_escrow escrow;
 		struct msg_undo undo;
+		struct msg_away away;
 		struct msg_thaw thaw;
 	};
 };
@@ -150,8 +165,8 @@ struct msg_listed {
 struct reply {
 	uint32_t magic;
 	uint16_t version, type;
-	int32_t err; /* 0 or a negative errno */
-	uint32_t pad;
+	int32_t err;                 /* 0 or a negative errno */
+	uint32_t flags;              /* REPLY_LEAVE */
 	char reason[MSG_REASON_MAX]; /* for people, when err is not 0 */
 	union {
 		struct msg_hello hello;

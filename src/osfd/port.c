@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "osfd/policy.h"
@@ -67,10 +68,20 @@ int port_add(struct ports *ps, const struct msg_port *p, struct refusal *why)
 		return -ENOSPC;
 	}
 	port->is = *p;
+	port->is_ending = false;
 	if (!port->is.n_flows)
 		port->is.n_flows = POLICY_FLOWS;
 	policy_keep(ps);
 	return 0;
+}
+
+static void port_remove(struct ports *ps, struct port *port)
+{
+	for (unsigned i = 0; i < GRANTS_MAX; i++)
+		if (ps->grant[i].port == port)
+			grant_close(&ps->grant[i]);
+	*port = (struct port){ 0 };
+	policy_keep(ps);
 }
 
 int port_del(struct ports *ps, const struct msg_port *p, struct refusal *why)
@@ -82,15 +93,32 @@ int port_del(struct ports *ps, const struct msg_port *p, struct refusal *why)
 		return -ENOENT;
 	}
 	if (port->n_used) {
+		port->is_ending = true;
 		refuse(why, "%u connections run over %s", port->n_used, p->dev);
 		return -EBUSY;
 	}
-	for (unsigned i = 0; i < GRANTS_MAX; i++)
-		if (ps->grant[i].port == port)
-			grant_close(&ps->grant[i]);
-	*port = (struct port){ 0 };
-	policy_keep(ps);
+	port_remove(ps, port);
 	return 0;
+}
+
+void ports_end(struct ports *ps)
+{
+	for (unsigned i = 0; i < PORTS_MAX; i++)
+		ps->port[i].is_ending = ps->port[i].is.dev[0];
+}
+
+bool ports_sweep(struct ports *ps)
+{
+	bool any = false;
+
+	for (unsigned i = 0; i < PORTS_MAX; i++) {
+		struct port *p = &ps->port[i];
+
+		if (p->is_ending && !p->n_used)
+			port_remove(ps, p);
+		any = any || p->is_ending;
+	}
+	return any;
 }
 
 struct port *port_at(struct ports *ps, uint32_t index)
@@ -124,7 +152,7 @@ static struct port *port_for(struct ports *ps, const char *dev, uint32_t uid)
 	for (unsigned i = 0; !own && uid == 0 && i < PORTS_MAX; i++)
 		if (strcmp(ps->port[i].is.dev, dev) == 0)
 			own = &ps->port[i];
-	return own;
+	return own && own->is_ending ? NULL : own;
 }
 
 static struct grant *grant_find_free(struct ports *ps, const struct port *p,
@@ -178,9 +206,11 @@ int grant_open(struct ports *ps, const char *dev, uint32_t uid, int owner,
 		steer_close(&s);
 		return fd;
 	}
-	*g = (struct grant){
-		.port = p, .steer = s, .owner = owner, .escrow_fd = -1
-	};
+	*g = (struct grant){ .port = p,
+			     .steer = s,
+			     .owner = owner,
+			     .escrow_fd = -1,
+			     .away_fd = -1 };
 	p->n_grants++;
 	fds[0] = fd;
 	fds[1] = s.link_fd;
@@ -209,8 +239,18 @@ static void wake_peers(const struct steer *s)
 	}
 }
 
+/* The program has the descriptor, too, so closing ours would not end the watch. */
+static void end_away(const struct grant *g)
+{
+	if (g->away_fd < 0)
+		return;
+	epoll_ctl(g->away_set_fd, EPOLL_CTL_DEL, g->away_fd, NULL);
+	close(g->away_fd);
+}
+
 void grant_close(struct grant *g)
 {
+	end_away(g);
 	g->port->n_grants--;
 	g->port->n_used -= g->n_flows;
 	steer_detach(&g->steer);

@@ -28,6 +28,9 @@
 
 struct port {
 	struct msg_port is; /* dev[0] == 0: a free entry */
+	/* Its programs are asked to give their connections back, and get no others.  Without
+	 * connections it goes. */
+	bool is_ending;
 	uint32_t n_grants, n_used;
 	uint32_t n_held; /* connections that osfd has a descriptor of */
 	/* Connections of dead programs: given to the kernel, and reset. */
@@ -43,6 +46,9 @@ struct grant {
 	int owner; /* the client's index */
 	int escrow_fd;
 	struct held *held; /* held.c: ESCROW_SLOTS of them, or NULL */
+	/* The program's timer, or -1: see MSG_AWAY; and the epoll set that watches it. */
+	int away_fd, away_set_fd;
+	uint64_t away_ns; /* when osfd has looked last */
 };
 
 struct ports {
@@ -75,9 +81,14 @@ MUST_CHECK int port_add(struct ports *ps, const struct msg_port *p,
 			struct refusal *why);
 
 /* Ends the port's grants, too.  Return: 0, or with a reason -ENOENT, or -EBUSY while
- * connections run over it: they would be cut off */
+ * connections run over it: then it is ending, and its programs are to be told */
 MUST_CHECK int port_del(struct ports *ps, const struct msg_port *p,
 			struct refusal *why);
+/* All ports are ending. */
+void ports_end(struct ports *ps);
+/* Removes those that are ending and have no connection left.  Return: whether there are
+ * others that are ending */
+bool ports_sweep(struct ports *ps);
 
 /* The port at an index of those that are there.  NULL: there are no more */
 struct port *port_at(struct ports *ps, uint32_t index);

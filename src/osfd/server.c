@@ -3,6 +3,7 @@
 #include "osfd/server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
@@ -22,9 +23,17 @@
 #define BACKLOG 64
 #define EVENTS 32
 #define SILENT_MS 1000
+#define AWAY_MIN_NS (10 * NS_PER_MS)
+#define LEAVE_MS 5000
 
-/* What an event is about: the socket itself, a signal, or a client's two descriptors. */
-enum { TAG_LISTEN = CLIENTS_MAX, TAG_SIGNAL, TAG_DEATH = 1 << 16 };
+/* What an event is about: the socket itself, a signal, a client's two descriptors, or a
+ * grant's timer. */
+enum {
+	TAG_LISTEN = CLIENTS_MAX,
+	TAG_SIGNAL,
+	TAG_DEATH = 1 << 16,
+	TAG_AWAY = 1 << 17
+};
 
 static int watch(struct server *s, int fd, uint32_t tag)
 {
@@ -38,7 +47,6 @@ int server_listen(struct server *s)
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	socklen_t len =
 	    offsetof(struct sockaddr_un, sun_path) + sizeof(OSFD_NAME);
-	sigset_t set;
 
 	memcpy(un.sun_path + 1, OSFD_NAME, sizeof(OSFD_NAME) - 1);
 	for (unsigned i = 0; i < CLIENTS_MAX; i++)
@@ -49,6 +57,12 @@ int server_listen(struct server *s)
 	    bind(s->listen_fd, (struct sockaddr *)&un, len) < 0 ||
 	    listen(s->listen_fd, BACKLOG) < 0)
 		return -errno;
+	return 0;
+}
+
+int server_begin(struct server *s)
+{
+	sigset_t set;
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
@@ -68,6 +82,46 @@ static bool client_has_grant(const struct server *s, int index)
 		if (s->ports.grant[i].port && s->ports.grant[i].owner == index)
 			return true;
 	return false;
+}
+
+/* Edges alone: nobody reads it here, because a read of a descriptor that only claims to be a
+ * timer may take for ever. */
+int server_watch_away(struct server *s, struct grant *g, int fd,
+		      struct refusal *why)
+{
+	uint32_t index = (uint32_t)(g - s->ports.grant);
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
+				  .data.u32 = TAG_AWAY | index };
+
+	if (!g->held || g->away_fd >= 0) {
+		refuse(why, "%s",
+		       g->held ? "the grant has a timer already"
+			       : "the grant has no escrow");
+		return g->held ? -EEXIST : -EINVAL;
+	}
+	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (own < 0)
+		return -errno;
+	if (epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, own, &ev) < 0) {
+		int err = -errno;
+
+		close(own);
+		return err;
+	}
+	g->away_fd = own;
+	g->away_set_fd = s->epoll_fd;
+	return 0;
+}
+
+/* A program whose timer expires all the time gets no more of osfd's time than this. */
+static void look_after(struct grant *g)
+{
+	uint64_t now = now_ns();
+
+	if (!g->port || g->away_fd < 0 || now - g->away_ns < AWAY_MIN_NS)
+		return;
+	g->away_ns = now;
+	held_acknowledge(g);
 }
 
 static void client_close(struct server *s, int index, bool is_dead)
@@ -236,14 +290,74 @@ static void client_read(struct server *s, int index)
 			close(out_fds[i]);
 }
 
+/*
+ * The end of ports.
+ */
+
+bool client_leaves(const struct server *s, int index)
+{
+	for (unsigned i = 0; i < GRANTS_MAX; i++) {
+		const struct grant *g = &s->ports.grant[i];
+
+		if (g->port && g->owner == index && g->port->is_ending)
+			return true;
+	}
+	return false;
+}
+
+/* One that does not read what osfd says hears of it by its next request. */
+void clients_leave(struct server *s)
+{
+	struct reply r = { .magic = MSG_MAGIC,
+			   .version = MSG_VERSION,
+			   .type = MSG_LEAVE,
+			   .flags = REPLY_LEAVE };
+	const int none[2] = { -1, -1 };
+
+	for (int i = 0; i < CLIENTS_MAX; i++) {
+		struct client *c = &s->client[i];
+
+		if (c->fd < 0 || c->is_told || c->silent_ns ||
+		    c->version < MSG_VERSION_LEAVE || !client_leaves(s, i))
+			continue;
+		c->is_told = reply_send(c->fd, &r, none) == 0;
+	}
+}
+
+/* SIGTERM; the second time it does not wait any more. */
+static void end_soon(struct server *s)
+{
+	struct signalfd_siginfo info;
+
+	if (read(s->signal_fd, &info, sizeof(info)) < 0)
+		return;
+	if (s->ending_ns) {
+		s->ending_ns = 1;
+		return;
+	}
+	s->ending_ns = now_ns();
+	ports_end(&s->ports);
+	clients_leave(s);
+}
+
+/* Milliseconds that programs still have. */
+static int ms_left(const struct server *s)
+{
+	uint64_t gone_ms = (now_ns() - s->ending_ns) / NS_PER_MS;
+
+	return gone_ms < LEAVE_MS ? (int)(LEAVE_MS - gone_ms) : 0;
+}
+
 static void event(struct server *s, uint32_t tag)
 {
-	uint32_t index = tag & ~(uint32_t)TAG_DEATH;
+	uint32_t index = tag & ~(uint32_t)(TAG_DEATH | TAG_AWAY);
 
-	if (tag == TAG_LISTEN)
+	if (tag & TAG_AWAY)
+		look_after(&s->ports.grant[index]);
+	else if (tag == TAG_LISTEN)
 		client_accept(s);
 	else if (tag == TAG_SIGNAL)
-		s->is_ending = true;
+		end_soon(s);
 	else if (s->client[index].fd < 0)
 		return; /* closed by an event before this one */
 	else if (tag & TAG_DEATH)
@@ -287,13 +401,18 @@ int server_run(struct server *s)
 	bool was_used = false;
 	int wait_ms = -1;
 
-	while (!s->is_ending && !(was_used && has_nothing_to_do(s))) {
+	while (!(was_used && has_nothing_to_do(s))) {
 		int n = epoll_wait(s->epoll_fd, ev, EVENTS, wait_ms);
 		if (n < 0 && errno != EINTR)
 			return -errno;
 		for (int i = 0; i < n; i++)
 			event(s, ev[i].data.u32);
+		bool leaves = ports_sweep(&s->ports);
+		if (s->ending_ns && (!leaves || !ms_left(s)))
+			break;
 		wait_ms = end_silent(s);
+		if (s->ending_ns && (wait_ms < 0 || wait_ms > ms_left(s)))
+			wait_ms = ms_left(s);
 		was_used = true;
 	}
 	return 0;

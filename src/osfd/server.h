@@ -27,6 +27,7 @@ struct client {
 	int fd, pid_fd; /* fd < 0: a free entry */
 	uint32_t uid;
 	uint32_t version; /* 0: has not said hello */
+	bool is_told;     /* MSG_LEAVE was sent */
 	/* Not 0: has closed its socket at that time.  A program that is killed does this
 	 * some moments before it is dead. */
 	uint64_t silent_ns;
@@ -34,8 +35,8 @@ struct client {
 
 struct server {
 	int listen_fd, epoll_fd, signal_fd;
-	bool is_on_demand; /* ends when it has no port and no client */
-	bool is_ending;
+	bool is_on_demand;  /* ends when it has no port and no client */
+	uint64_t ending_ns; /* when it was asked to end, or 0 */
 	struct ports ports;
 	struct client client[CLIENTS_MAX];
 };
@@ -43,8 +44,28 @@ struct server {
 /* Return: 0, -EADDRINUSE when an osfd serves this namespace already, or another errno */
 MUST_CHECK int server_listen(struct server *s);
 
-/* Until SIGTERM or SIGINT, or there is nothing left to do.  Return: 0 or an errno */
+/* What server_run() waits with, in the process that calls it: an epoll set reports the
+ * signals of the process that has added the signalfd.  Return: 0 or an errno */
+MUST_CHECK int server_begin(struct server *s);
+
+/* Until there is nothing left to do, or until SIGTERM or SIGINT: then programs give their
+ * connections back before, and have five seconds for that, or until a second signal.
+ * Return: 0 or an errno */
 MUST_CHECK int server_run(struct server *s);
+
+/* Has a client a grant of a port that is ending? */
+bool client_leaves(const struct server *s, int index);
+/* Tells those that have. */
+void clients_leave(struct server *s);
+
+/**
+ * server_watch_away() - a program's timer, by which it says that it may be away
+ * @fd: the caller's
+ *
+ * Return: 0, or with a reason -EINVAL, -EEXIST or what epoll_ctl() said
+ */
+MUST_CHECK int server_watch_away(struct server *s, struct grant *g, int fd,
+				 struct refusal *why);
 
 /**
  * client_serve() - one request's answer (handle.c)

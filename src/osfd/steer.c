@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -40,10 +41,19 @@ static int load(struct steer *s, uint32_t n_flows)
 	    bpf_object__find_map_by_name(s->object, "counts");
 	struct bpf_program *filter =
 	    bpf_object__find_program_by_name(s->object, "steer_socket");
-	assert(flows && counts && filter);
+	struct bpf_map *bss = bpf_object__find_map_by_name(s->object, ".bss");
+	assert(flows && counts && filter && bss);
 	if (bpf_map__set_max_entries(flows, n_flows) < 0 ||
 	    bpf_object__load(s->object) < 0)
 		return -errno;
+	void *ports = mmap(NULL, STEER_PORT_BYTES, PROT_READ | PROT_WRITE,
+			   MAP_SHARED, bpf_map__fd(bss), 0);
+	if (ports == MAP_FAILED)
+		return -errno;
+	s->used_ports = ports;
+	s->n_of_port = calloc(UINT16_MAX + 1, sizeof(*s->n_of_port));
+	if (!s->n_of_port)
+		return -ENOMEM;
 	s->flows_fd = bpf_map__fd(flows);
 	s->counts_fd = bpf_map__fd(counts);
 	s->filter_fd = bpf_program__fd(filter);
@@ -106,6 +116,9 @@ void steer_close(struct steer *s)
 {
 	steer_detach(s);
 	bpf_object__close(s->object);
+	if (s->used_ports)
+		munmap(s->used_ports, STEER_PORT_BYTES);
+	free(s->n_of_port);
 	*s = STEER_NONE;
 }
 
@@ -142,11 +155,35 @@ int steer_key_of(const struct sockaddr_storage *local,
 	return err;
 }
 
+/* The bit of a port is set from before its first flow is there to after its last one. */
+static void port_used(struct steer *s, const struct steer_key *k)
+{
+	uint8_t bit = (uint8_t)(1u << (k->local_port & 7));
+
+	if (!s->n_of_port[k->local_port]++)
+		s->used_ports[k->local_port >> 3] |= bit;
+}
+
+static void port_unused(struct steer *s, const struct steer_key *k)
+{
+	uint8_t bit = (uint8_t)(1u << (k->local_port & 7));
+
+	if (!--s->n_of_port[k->local_port])
+		s->used_ports[k->local_port >> 3] &= (uint8_t)~bit;
+}
+
 int steer_set(struct steer *s, const struct steer_key *k,
 	      const struct steer_flow *flow)
 {
-	return bpf_map_update_elem(s->flows_fd, k, flow, BPF_ANY) < 0 ? -errno
-								      : 0;
+	bool is_new = !steer_has(s, k);
+
+	if (is_new)
+		port_used(s, k);
+	int err =
+	    bpf_map_update_elem(s->flows_fd, k, flow, BPF_ANY) < 0 ? -errno : 0;
+	if (err && is_new)
+		port_unused(s, k);
+	return err;
 }
 
 bool steer_has(const struct steer *s, const struct steer_key *k)
@@ -158,7 +195,10 @@ bool steer_has(const struct steer *s, const struct steer_key *k)
 
 bool steer_del(struct steer *s, const struct steer_key *k)
 {
-	return bpf_map_delete_elem(s->flows_fd, k) == 0;
+	if (bpf_map_delete_elem(s->flows_fd, k) < 0)
+		return false;
+	port_unused(s, k);
+	return true;
 }
 
 void steer_counts(const struct steer *s, uint64_t counts[STEER_N_COUNTS])

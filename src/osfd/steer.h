@@ -27,6 +27,8 @@ struct steer {
 	int flows_fd, counts_fd, filter_fd;
 	int link_fd; /* -1: not attached */
 	uint32_t tc_id;
+	uint8_t *used_ports; /* the programs', mapped */
+	uint32_t *n_of_port; /* flows of each local port */
 };
 #define STEER_NONE ((struct steer){ .link_fd = -1 })
 

@@ -25,6 +25,7 @@
 #include <sys/stat.h>
 
 #include "osfd/freeze.h"
+#include "osfd/reconnect.h"
 #include "osfd/segment.h"
 #include "osfd/sockopt.h"
 
@@ -32,7 +33,6 @@
 enum { KIND_MSS = 2, KIND_WINDOW = 3, KIND_SACK = 4, KIND_TIMESTAMP = 8 };
 
 #define CHUNK 16384u       /* bytes in one skb of a restored queue */
-#define MAXSEG_MAX 32767u  /* that TCP_MAXSEG takes; lo has more */
 #define ROOM_ALWAYS 16384u /* that each buffer has for a restored queue */
 #define ROOM_BESIDE                                                            \
 	65536u /* what the kernel needs beside the bytes, for these limits */
@@ -45,58 +45,6 @@ enum { KIND_MSS = 2, KIND_WINDOW = 3, KIND_SACK = 4, KIND_TIMESTAMP = 8 };
 struct room {
 	int sndbuf, rcvbuf, lock;
 };
-
-static int set_seq(int fd, int queue, uint32_t seq)
-{
-	int err = opt_set(fd, SOL_TCP, TCP_REPAIR_QUEUE, queue);
-
-	return err ? err : opt_set(fd, SOL_TCP, TCP_QUEUE_SEQ, (int)seq);
-}
-
-/* A socket that was bound by a call, also by ours, keeps its address when it disconnects,
- * and bind() says -EINVAL.  Another one has lost it, whatever getsockname() says.
- * Return: 0, or -EINVAL for an address that is not the connection's */
-static int bind_again(int fd, const struct connection *c)
-{
-	struct sockaddr_storage is = { 0 };
-	struct steer_key k;
-	socklen_t len = sizeof(is);
-
-	if (bind(fd, (const struct sockaddr *)&c->local, c->len) == 0)
-		return 0;
-	int err = -errno;
-	if (err != -EINVAL ||
-	    getsockname(fd, (struct sockaddr *)&is, &len) < 0 ||
-	    steer_key_of(&is, &c->peer, &k))
-		return err;
-	return memcmp(&k, &c->key, sizeof(k)) ? err : 0;
-}
-
-/* Steps 1 and 2. */
-static int reconnect(int fd, const struct connection *c, const struct frozen *f,
-		     const struct queues *q)
-{
-	struct sockaddr none = { .sa_family = AF_UNSPEC };
-
-	if (connect(fd, &none, sizeof(none)) < 0)
-		return -errno;
-	(void)opt_get(fd, SOL_SOCKET, SO_ERROR); /* the disconnect's */
-	int err = set_seq(fd, TCP_SEND_QUEUE, f->snd_nxt - q->n_unacked);
-	if (!err)
-		err = set_seq(fd, TCP_RECV_QUEUE, f->rcv_nxt - q->n_unread);
-	if (!err)
-		err = opt_set(fd, SOL_TCP, TCP_REPAIR_QUEUE, TCP_NO_QUEUE);
-	if (!err)
-		err = bind_again(fd, c);
-	/* connect() fits the segments to the MSS, and TCP_REPAIR_OPTIONS comes later:
-	 * without this they would have 536 bytes, or 1220. */
-	if (!err)
-		err = opt_set(fd, SOL_TCP, TCP_MAXSEG,
-			      (int)MIN(f->mss_clamp, MAXSEG_MAX));
-	if (!err && connect(fd, (const struct sockaddr *)&c->peer, c->len) < 0)
-		err = -errno;
-	return err ? err : opt_set(fd, SOL_TCP, TCP_MAXSEG, 0);
-}
 
 /* Step 3. */
 static int set_options(int fd, const struct frozen *f)
@@ -299,6 +247,8 @@ int thaw(struct grant *g, int fd, const struct frozen *f,
 	}
 	if (!err)
 		err = check_queues(q, why);
+	if (!err)
+		err = reconnect_check(fd, &c, why);
 	if (err)
 		return err;
 	err = restore(fd, &c, f, q, &room);

@@ -2,7 +2,7 @@
 /*
  * sock/arena.c - see sock/arena.h
  *
- * The file grows with the number of sockets, in chunks that double.  Each
+ * The file (sock/stats_file.h) grows with the number of sockets, in chunks that double.  Each
  * chunk is mapped where there is room, so entries never move, and they are
  * contiguous in the file.  A program with a limited address space only pays
  * for its sockets.
@@ -11,13 +11,9 @@
  * the file never see it.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,28 +23,17 @@
 #include "base/log.h"
 #include "base/nocancel.h"
 #include "base/program.h"
-#include "base/setting.h"
 #include "sock/arena.h"
 #include "sock/packets.h"
 #include "sock/shared.h"
+#include "sock/stats_file.h"
 
 /* A process has at most a million descriptors unless root raised fs.nr_open. */
 #define ARENA_SOCKS (1u << 20)
-#define PAGE_BYTES 4096
-#define HEADER_BYTES                                                           \
-	(OSF_STATS_PACKETS_AT +                                                \
-	 OSF_STATS_PACKETS_MAX * sizeof(struct osf_stats_packets))
 #define FIRST_SOCKS 64u /* whole pages, whatever the size of an entry */
 #define N_CHUNKS 15u
 #define NOT_HERE UINT32_MAX
-#define FILE_STEP ((size_t)256 * 1024)
 
-static_assert(sizeof(struct osf_stats_header) <= OSF_STATS_LOG_AT &&
-		  OSF_STATS_LOG_AT + sizeof(struct osf_stats_log) <= PAGE_BYTES,
-	      "header grew");
-static_assert(OSF_STATS_PACKETS_AT == PAGE_BYTES &&
-		  HEADER_BYTES % PAGE_BYTES == 0,
-	      "whole pages");
 /* From one entry of the file to the next. */
 #define ENTRY_BYTES                                                            \
 	((sizeof(struct osf_stats_sock) + CACHE_LINE - 1) / CACHE_LINE *       \
@@ -121,100 +106,10 @@ static uint32_t index_of(const struct sock *sk)
 
 bool arena_has(const struct sock *sk) { return index_of(sk) != NOT_HERE; }
 
-static const char *const reason_texts[] = {
-#define R(name, text) text,
-#include "osf/reasons.def"
-#undef R
-};
-
-const char *sock_reason_text(enum osf_reason reason)
-{
-	return (uint32_t)reason < ARRAY_LEN(reason_texts) ? reason_texts[reason]
-							  : "";
-}
-
-/* All bytes from @at to @end have a place: to store into a page that a full file
- * system has no place for would raise SIGBUS.  In steps, because a signal ends a
- * step of a memfd without result. */
-static int file_fill(int fd, size_t at, size_t end)
-{
-	for (size_t n; at < end; at += n) {
-		n = MIN(end - at, FILE_STEP);
-		int err = posix_fallocate(fd, (off_t)at, (off_t)n);
-		if (err == EINTR)
-			n = 0;
-		else if (err)
-			return -err;
-	}
-	return 0;
-}
-
-/* The file has @bytes.  The table of packets stays a hole until it is used. */
-static int file_resize(int fd, size_t bytes)
-{
-	struct rlimit rl;
-	struct stat st;
-
-	/* A file that becomes longer than allowed raises SIGXFSZ. */
-	if (!getrlimit(RLIMIT_FSIZE, &rl) && rl.rlim_cur < bytes)
-		return -EFBIG;
-	if (libc.fstat(fd, &st))
-		return -errno;
-	size_t has = (size_t)st.st_size;
-	if (has < PAGE_BYTES) {
-		int err = file_fill(fd, 0, PAGE_BYTES);
-		if (err)
-			return err;
-	}
-	return file_fill(fd, MAX(has, HEADER_BYTES), bytes);
-}
-
 static size_t bytes_with(uint32_t c)
 {
-	return HEADER_BYTES +
+	return STATS_HEADER_BYTES +
 	       (size_t)(chunk_first(c) + chunk_len(c)) * ENTRY_BYTES;
-}
-
-/* A file of that name with room for the first entries: 0 or -errno. */
-static int file_make(const char *path, int *pfd)
-{
-	int fd =
-	    nocancel_open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-
-	if (fd < 0)
-		return -errno;
-	int err = file_resize(fd, bytes_with(0));
-	if (err) {
-		unlink(path);
-		nocancel_close(fd);
-		return err;
-	}
-	flock(fd, LOCK_SH | LOCK_NB); /* who cleans up sees that we live */
-	*pfd = fd;
-	return 0;
-}
-
-static int segment_file(void)
-{
-	const char *dir = secure_getenv("OSF_STATS_DIR");
-	char path[512];
-
-	if (!dir || !*dir)
-		return memfd_create(OSF_STATS_MEMFD, MFD_CLOEXEC);
-	int fd = -1, err = -EEXIST;
-	for (int n = 0; n < 1000 && err == -EEXIST; n++) {
-		snprintf(path, sizeof(path), "%s/%d.%d.osf", dir, (int)getpid(),
-			 n);
-		err = file_make(path, &fd);
-	}
-	if (!err)
-		return fd;
-	static bool has_warned; /* here, or in the process we were forked by */
-	if (!has_warned)
-		setting_warn("OSF_STATS_DIR: %s cannot be written: %s", path,
-			     strerror(-err));
-	has_warned = true;
-	return -1;
 }
 
 static void unmap_chunk(uint32_t c)
@@ -232,7 +127,8 @@ static void unmap_chunk(uint32_t c)
  * mapping, or NULL if there is no memory. */
 static void *map_chunk(int fd, uint32_t c, size_t skip)
 {
-	off_t at = (off_t)(HEADER_BYTES + chunk_first(c) * ENTRY_BYTES - skip);
+	off_t at =
+	    (off_t)(STATS_HEADER_BYTES + chunk_first(c) * ENTRY_BYTES - skip);
 	size_t bytes = skip + chunk_len(c) * ENTRY_BYTES;
 	int prot = PROT_READ | PROT_WRITE;
 	void *map = mmap(NULL, bytes, prot, MAP_SHARED | MAP_NORESERVE, fd, at);
@@ -268,7 +164,7 @@ static int open_file(int fd, void **map)
 	fchmod(fd, 0600);
 	if (libc.fstat(fd, &st))
 		return -errno;
-	int err = file_resize(fd, bytes_with(0));
+	int err = stats_file_resize(fd, bytes_with(0));
 	if (err)
 		return err;
 	if (!free_stack)
@@ -279,7 +175,7 @@ static int open_file(int fd, void **map)
 		free_stack = NULL;
 		return -errno;
 	}
-	*map = map_chunk(fd, 0, HEADER_BYTES);
+	*map = map_chunk(fd, 0, STATS_HEADER_BYTES);
 	if (!*map)
 		return -errno;
 	arena_dev = st.st_dev;
@@ -293,7 +189,7 @@ int arena_open(void)
 
 	if (header)
 		return 0;
-	int fd = segment_file();
+	int fd = stats_file_open(bytes_with(0));
 	if (fd < 0)
 		fd = memfd_create(OSF_STATS_MEMFD, MFD_CLOEXEC);
 	if (fd < 0)
@@ -305,7 +201,7 @@ int arena_open(void)
 	}
 	struct osf_stats_header *h = map;
 	h->version = OSF_STATS_VERSION;
-	h->header_size = HEADER_BYTES;
+	h->header_size = STATS_HEADER_BYTES;
 	h->sock_size = ENTRY_BYTES;
 	h->pid = (uint32_t)getpid();
 	h->uid = getuid();
@@ -342,7 +238,7 @@ static void note_inherited(void *at, size_t bytes, bool is_socks)
 static void note_chunks(void)
 {
 	for (uint32_t c = 0; c < n_chunks; c++) {
-		size_t skip = c ? 0 : HEADER_BYTES;
+		size_t skip = c ? 0 : STATS_HEADER_BYTES;
 
 		note_inherited(chunks[c].entries - skip,
 			       skip + chunk_len(c) * ENTRY_BYTES, false);
@@ -427,7 +323,7 @@ static COLD void grow(void)
 	uint32_t c = n_chunks;
 
 	if (c < N_CHUNKS && fd_is_arena() &&
-	    !file_resize(fd_arena, bytes_with(c))) {
+	    !stats_file_resize(fd_arena, bytes_with(c))) {
 		bool mapped = map_chunk(fd_arena, c, 0) != NULL;
 
 		if (mapped && !grow_stack(n_room + chunk_len(c))) {
@@ -445,7 +341,8 @@ struct osf_stats_totals *arena_totals(void) { return &header->totals; }
 struct osf_stats_packets *arena_packets(void)
 {
 	return header && fd_is_arena() &&
-		       !file_fill(fd_arena, OSF_STATS_PACKETS_AT, HEADER_BYTES)
+		       !stats_file_fill(fd_arena, OSF_STATS_PACKETS_AT,
+					STATS_HEADER_BYTES)
 		   ? (void *)((uint8_t *)header + OSF_STATS_PACKETS_AT)
 		   : NULL;
 }
@@ -554,38 +451,6 @@ static void totals_add(const struct osf_stats_sock *st)
 	t->n_uncounted += st->flags & OSF_STATS_UNSEEN;
 }
 
-void sock_copy(struct sock *to, const struct sock *from, bool moves)
-{
-	struct sock was = *to;
-	uint32_t in_use = to->st->in_use;
-
-	*to->st = *from->st;
-	store_rel(&was.st->in_use, in_use);
-	*to = *from;
-	to->own_words = *from->w;
-	to->own_words.n_sleepers = to->own_words.n_tx_sleepers = 0;
-	to->own_words.n_ringing = 0;
-	to->w = &to->own_words;
-	to->st = was.st;
-	to->generation = was.generation;
-	to->rx_lock = to->tx_lock = to->watches.lock = (struct lock){ 0 };
-	to->state = SOCK_STATE(moves ? sock_mode(from) : SOCK_KERNEL);
-	shared_alone(to, &was);
-	if (!moves)
-		memset(to->conn, 0, sizeof(to->conn));
-}
-
-void sock_forget_counts(struct sock *sk)
-{
-	struct osf_stats_sock *st = sk->st;
-
-	st->rx_bytes_inet = st->tx_bytes_inet = 0;
-	st->rx_bytes_shm = st->tx_bytes_shm = st->tx_bytes_ref = 0;
-	st->rx_ops = st->tx_ops = 0;
-	st->n_spins = st->n_sleeps = st->n_wakes = 0;
-	st->flags = 0;
-}
-
 void sock_free(struct sock *sk)
 {
 	GUARD(&lock);
@@ -601,32 +466,6 @@ void sock_free(struct sock *sk)
 	store_rel(&sk->st->in_use, 0); /* the last: see sweep() */
 	if (i != NOT_HERE)
 		put_entry(i);
-}
-
-void sock_set_mode(struct sock *sk, enum sock_mode mode)
-{
-	uint32_t old;
-
-	shared_mode(sk, mode);
-	sk->moved_ns = 0;
-	do
-		old = load_rlx(&sk->state);
-	while (
-	    !cas(&sk->state, old, SOCK_STATE(mode) | (old & SOCK_COUNT_MASK)));
-}
-
-bool sock_start_moving(struct sock *sk)
-{
-	uint32_t old = load_rlx(&sk->state);
-
-	return !(old & SOCK_COUNT_MASK) && state_mode(old) == SOCK_YOUNG &&
-	       cas(&sk->state, old, SOCK_STATE(SOCK_UPGRADING));
-}
-
-void sock_set_reason(struct sock *sk, enum osf_reason reason)
-{
-	sk->st->reason = (uint8_t)reason;
-	log_dbg("fd %d: %s", sk->st->fd, reason_texts[reason]);
 }
 
 void arena_for_each(void (*each)(const struct sock *sk, void *arg), void *arg)

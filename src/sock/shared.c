@@ -116,7 +116,7 @@ static enum page_got page_take(struct sock *sk, enum sock_half which,
 	return PAGE_FREE;
 }
 
-void page_mark(struct sock *sk, enum sock_half which)
+void page_begin_change(struct sock *sk, enum sock_half which)
 {
 	store_rel(&sk->page->half[which].is_changing, (uint32_t)HALF_CHANGES);
 	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = PAGE_CHANGES;
@@ -137,7 +137,7 @@ static enum page_got enter(struct sock *sk, enum sock_half which,
 		return got;
 	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = (uint8_t)use;
 	if (use == PAGE_CHANGES)
-		page_mark(sk, which);
+		page_begin_change(sk, which);
 	return got;
 }
 

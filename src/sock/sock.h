@@ -228,7 +228,7 @@ void page_enter(struct sock *sk, enum sock_half half, enum page_use use);
 MUST_CHECK bool page_enter_soon(struct sock *sk, enum sock_half half,
 				enum page_use use);
 /* What others see of a half is about to change: see sock_look_rx(). */
-void page_mark(struct sock *sk, enum sock_half half);
+void page_begin_change(struct sock *sk, enum sock_half half);
 void page_leave(struct sock *sk, enum sock_half half);
 /* What others see of a half is whole again: see sock_settles_rx(). */
 void page_settle(struct sock *sk, enum sock_half half);
@@ -314,13 +314,13 @@ MUST_CHECK static inline bool sock_move_tx(struct sock *sk)
 static inline void sock_changes_rx(struct sock *sk)
 {
 	if (unlikely(sk->rx_is_in))
-		page_mark(sk, HALF_RX);
+		page_begin_change(sk, HALF_RX);
 }
 
 static inline void sock_changes_tx(struct sock *sk)
 {
 	if (unlikely(sk->tx_is_in))
-		page_mark(sk, HALF_TX);
+		page_begin_change(sk, HALF_TX);
 }
 
 /* Between two parts of a call that moves positions: if this process is killed from here

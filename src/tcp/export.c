@@ -189,6 +189,7 @@ void tcp_export_numbers(const struct tcp_conn *c, struct tcp_numbers *out)
 		.max_wnd = c->max_wnd,
 		.rcv_wup = wup,
 		.rcv_wnd = seq_len(wup, c->rcv_adv),
+		.tsval = conn_tsval(c),
 	};
 }
 

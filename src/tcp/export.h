@@ -144,6 +144,7 @@ struct tcp_numbers {
 	uint32_t snd_wnd, max_wnd;
 	seq32 rcv_wup;
 	uint32_t rcv_wnd;
+	uint32_t tsval; /* no segment before has a larger one */
 };
 
 /* The same numbers as tcp_export(), of an established connection.  Cheap. */

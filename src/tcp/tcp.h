@@ -87,6 +87,9 @@ void tcp_timers(struct tcp_stack *s, uint64_t now_ns);
 /* Return: when to call tcp_timers() at the latest; UINT64_MAX: no need. */
 uint64_t tcp_next_ns(const struct tcp_stack *s);
 
+/* Return: when the first of the delayed ACKs is due; UINT64_MAX: there is none. */
+uint64_t tcp_ack_due_ns(const struct tcp_stack *s);
+
 /* --- frames to be sent --- */
 
 /**

@@ -416,6 +416,8 @@ void tcp_timers(struct tcp_stack *s, uint64_t now_ns)
 	expiry_timeout(s);
 }
 
+uint64_t tcp_ack_due_ns(const struct tcp_stack *s) { return delack_next_ns(s); }
+
 uint64_t tcp_next_ns(const struct tcp_stack *s)
 {
 	uint64_t ns = MIN(wheel_next(&s->wheel), delack_next_ns(s));

@@ -56,7 +56,8 @@ PARTS = {"rows": show_rows, "layout": layout.show, "proofs": proofs.show,
 def main():
     build, *names = sys.argv[1:]
     n_wrong, skipped = 0, []
-    for name in names or PARTS:
+    names = names or list(PARTS)
+    for name in names:
         try:
             n_wrong += PARTS[name](parts_of.Parts(build))
         except parts_of.Missing as missing:

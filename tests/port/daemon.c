@@ -11,12 +11,16 @@
 #include <linux/tcp.h>
 #include <poll.h>
 #include <signal.h>
+#include <stddef.h>
 #include <string.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "osfd/client.h"
+#include "osfd/name.h"
+#include "osfd/steer.h"
 #include "osfd_run.h"
 #include "unit.h"
 #include "world.h"
@@ -137,6 +141,7 @@ static void the_grants_of_a_killed_program_end(void **state)
 	assert_int_equal(l.n_grants, 1);
 	assert_int_equal(l.n_used, 1);
 	assert_int_equal(port_call(fd, MSG_DEL, 0, &r), -EBUSY);
+	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), 0); /* it stays */
 	close(p.end[HERE]); /* the program has the only one */
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
@@ -198,6 +203,98 @@ static void a_program_goes_on_without_osfd(void **state)
 	ping(&p);
 	program_close(&next);
 	pair_close(&p);
+}
+
+/* What osfd says without being asked.  Return: its type, or 0 */
+static uint16_t heard(int fd, int wait_ms)
+{
+	struct pollfd pfd = { .fd = fd, .events = POLLIN };
+	struct reply r = { 0 };
+
+	if (poll(&pfd, 1, wait_ms) > 0)
+		assert_true(recv(fd, &r, sizeof(r), 0) > 0);
+	return r.type;
+}
+
+/* A program that speaks version 1 does not know MSG_LEAVE, and gets none. */
+static void a_port_that_is_removed_asks_for_its_connections(void **state)
+{
+	for (uint32_t version = 1; version <= 2; version++) {
+		struct request q = { .hello = { version, 1 } };
+		struct request open = { .port = { .dev = "va" } };
+		struct program prog;
+		struct msg_listed l;
+		struct pair p;
+		struct reply r, frozen;
+		int fds[2], fd = must_connect();
+
+		program_open(&prog);
+		assert_int_equal(
+		    osfd_call(prog.osfd, MSG_HELLO, &q, NULL, 0, &r, NULL), 0);
+		pair_open(&world, false, HERE, &p);
+		ping(&p);
+		assert_int_equal(program_freeze(&prog, p.end[HERE], &frozen),
+				 0);
+		assert_int_equal(port_call(fd, MSG_DEL, 0, &r), -EBUSY);
+		if (version >= MSG_VERSION_LEAVE)
+			assert_int_equal(heard(prog.osfd, 5000), MSG_LEAVE);
+		assert_int_equal(heard(prog.osfd, 0), 0);
+		assert_int_equal(
+		    osfd_call(fd, MSG_OPEN, &open, NULL, 0, &r, fds), -EACCES);
+		assert_int_equal(
+		    program_thaw(&prog, p.end[HERE], &frozen.frozen), 0);
+		/* It goes with its last connection. */
+		assert_int_equal(n_listed(fd, &l), 0);
+		ping(&p);
+		assert_int_equal(program_freeze(&prog, p.end[HERE], &r),
+				 -EBADF);
+		assert_int_equal(port_call(fd, MSG_ADD, 0, &r), 0);
+		pair_close(&p);
+		program_close(&prog);
+		close(fd);
+	}
+}
+
+/* osfd waits for a program that was asked, and ends when it has answered. */
+static void sigterm_asks_for_connections(void **state)
+{
+	struct program prog;
+	struct pair p;
+	struct reply r;
+
+	program_open(&prog);
+	pair_open(&world, false, HERE, &p);
+	ping(&p);
+	assert_int_equal(program_freeze(&prog, p.end[HERE], &r), 0);
+	kill(osfd_pid, SIGTERM);
+	assert_int_equal(heard(prog.osfd, 5000), MSG_LEAVE);
+	assert_int_equal(waitpid(osfd_pid, NULL, WNOHANG), 0);
+	assert_int_equal(program_thaw(&prog, p.end[HERE], &r.frozen), 0);
+	assert_int_equal(waitpid(osfd_pid, NULL, 0), osfd_pid);
+	ping(&p);
+	pair_close(&p);
+	program_close(&prog);
+	osfd_run(&world);
+}
+
+/* A program that does not answer has a second signal end osfd at once. */
+static void a_second_sigterm_is_enough(void **state)
+{
+	struct program prog;
+	struct pair p;
+	struct reply r;
+
+	program_open(&prog);
+	pair_open(&world, false, HERE, &p);
+	ping(&p);
+	assert_int_equal(program_freeze(&prog, p.end[HERE], &r), 0);
+	kill(osfd_pid, SIGTERM);
+	assert_int_equal(heard(prog.osfd, 5000), MSG_LEAVE);
+	kill(osfd_pid, SIGTERM);
+	assert_int_equal(waitpid(osfd_pid, NULL, 0), osfd_pid);
+	pair_close(&p);
+	program_close(&prog);
+	osfd_run(&world);
 }
 
 static void only_root_and_named_users_may(void **state)
@@ -414,6 +511,119 @@ static void osfd_wait_end(void)
 	assert_true(fd == -ECONNREFUSED || fd == -EIO);
 }
 
+/* A tcx program of somebody else: the test's own, which osfd has not made. */
+static void a_tcx_program_of_others_stays(void **state)
+{
+	struct steer theirs;
+	struct reply r;
+	int fd = must_connect();
+
+	world_enter(&world, HERE);
+	assert_int_equal(port_call(fd, MSG_DEL, 0, &r), 0);
+	assert_int_equal(steer_open(&theirs, world.ifindex[HERE], 1), 0);
+	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), -EBUSY);
+	assert_non_null(strstr(r.reason, "1 at ingress, 0 at egress"));
+	assert_int_equal(n_tcx(&world), 1);
+	steer_close(&theirs);
+	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), 0);
+	close(fd);
+}
+
+/* A port for one connection refuses the second, and takes it when the first has gone. */
+static void no_more_connections_than_the_policy_says(void **state)
+{
+	struct program prog;
+	struct pair a, b;
+	struct reply r, first;
+	int fd = must_connect();
+	struct request q = { .port = { .dev = "va", .n_flows = 1 } };
+
+	assert_int_equal(osfd_call(fd, MSG_ADD, &q, NULL, 0, &r, NULL), 0);
+	program_open(&prog);
+	pair_open(&world, false, HERE, &a);
+	pair_open(&world, true, HERE, &b);
+	ping(&a);
+	ping(&b);
+	assert_int_equal(program_freeze(&prog, a.end[HERE], &first), 0);
+	assert_int_equal(program_freeze(&prog, b.end[HERE], &r), -ENOSPC);
+	ping(&b); /* it is as it was */
+	assert_int_equal(program_thaw(&prog, a.end[HERE], &first.frozen), 0);
+	assert_int_equal(program_freeze(&prog, b.end[HERE], &r), 0);
+	assert_int_equal(program_thaw(&prog, b.end[HERE], &r.frozen), 0);
+	pair_close(&a);
+	pair_close(&b);
+	program_close(&prog);
+	close(fd);
+}
+
+/* The policy's file: one port for a user, one that is wrong. */
+static void the_policy_file_says_who_may(void **state)
+{
+	char path[] = "/tmp/osf-policy-XXXXXX";
+	struct msg_listed l;
+	struct reply r;
+	int status, file = mkstemp(path);
+	struct request open = { .port = { .dev = "va" } };
+	int fds[2];
+
+	osfd_kill(SIGTERM);
+	dprintf(file, "# ours\nport va user %d flows 3\nport none\n", SOMEBODY);
+	close(file);
+	must_run("%s --on-demand --policy %s 2>/dev/null", osfd_path, path);
+	int fd = must_connect();
+	assert_int_equal(n_listed(fd, &l), 1);
+	assert_int_equal(l.port.uid, SOMEBODY);
+	assert_int_equal(l.port.n_flows, 3);
+	for (int other = 0; other < 2; other++) {
+		pid_t pid = fork();
+		if (!pid) {
+			if (setgid(SOMEBODY) || setuid(SOMEBODY + (uid_t)other))
+				_exit(99);
+			int own = osfd_connect(&r);
+			int err =
+			    osfd_call(own, MSG_OPEN, &open, NULL, 0, &r, fds);
+			_exit(err == (other ? -EACCES : 0) ? 0 : 2);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
+	assert_int_equal(port_call(fd, MSG_DEL, SOMEBODY, &r), 0);
+	close(fd);
+	unlink(path);
+	osfd_wait_end();
+	osfd_run(&world);
+}
+
+/* The files of osfds that have ended, in whichever namespace, go at the next start. */
+static void old_files_of_ports_go(void **state)
+{
+	static const char empty[] = "/run/osf/ports-18446744073709551615",
+			  kept[] = "/run/osf/ports-18446744073709551614",
+			  old[] = "/run/osf/ports-18446744073709551613";
+
+	must_run(": > %s && echo port x > %s && echo port x > %s && "
+		 "touch -d '2 days ago' %s",
+		 empty, kept, old, old);
+	osfd_kill(SIGTERM);
+	osfd_run(&world);
+	assert_int_equal(access(empty, F_OK), -1);
+	assert_int_equal(access(old, F_OK), -1);
+	assert_int_equal(unlink(kept), 0);
+}
+
+/* In the background, as `osf port add' starts it. */
+static void an_osfd_in_the_background_hears_sigterm(void **state)
+{
+	osfd_kill(SIGTERM);
+	must_run("%s port add va", osf_path);
+	must_run("for p in $(pgrep -x osfd); do if "
+		 "[ \"$(readlink /proc/$p/ns/net)\" = "
+		 "\"$(readlink /proc/self/ns/net)\" ]; "
+		 "then kill $p; fi; done");
+	osfd_wait_end();
+	osfd_run(&world);
+}
+
 static void osf_port_starts_osfd_and_ends_it(void **state)
 {
 	osfd_kill(SIGTERM);
@@ -424,6 +634,39 @@ static void osf_port_starts_osfd_and_ends_it(void **state)
 	must_run("! %s port add nodevice 2>/dev/null", osf_path);
 	must_run("%s port del va --user %d", osf_path, SOMEBODY);
 	osfd_wait_end();
+	osfd_run(&world);
+}
+
+/* Accepts one connection, gives the name up, and closes: an osfd that ends. */
+static void end_like_osfd(int listener)
+{
+	int fd = accept(listener, NULL, NULL);
+
+	close(listener);
+	_exit(fd < 0);
+}
+
+static void an_osfd_that_ends_is_none(void **state)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	struct reply r;
+	int status;
+
+	osfd_kill(SIGTERM);
+	memcpy(un.sun_path + 1, OSFD_NAME, sizeof(OSFD_NAME) - 1);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(
+	    bind(fd, (struct sockaddr *)&un,
+		 offsetof(struct sockaddr_un, sun_path) + sizeof(OSFD_NAME)),
+	    0);
+	assert_int_equal(listen(fd, 1), 0);
+	pid_t pid = fork();
+	if (!pid)
+		end_like_osfd(fd);
+	close(fd);
+	assert_int_equal(osfd_connect(&r), -ECONNREFUSED);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
 	osfd_run(&world);
 }
 
@@ -465,13 +708,22 @@ int main(int argc, char **argv)
 		TEST(who_is_not_quiet_hears_why),
 		TEST(the_grants_of_a_killed_program_end),
 		TEST(a_program_goes_on_without_osfd),
+		TEST(a_port_that_is_removed_asks_for_its_connections),
+		TEST(sigterm_asks_for_connections),
+		TEST(a_second_sigterm_is_enough),
 		TEST(only_root_and_named_users_may),
 		TEST(a_grant_is_its_owners),
 		TEST(hello_comes_first_and_versions_must_fit),
 		TEST(garbage_harms_nobody),
 		TEST(osfd_has_given_up_the_rest),
 		TEST(programs_of_others_on_tc_stay),
+		TEST(a_tcx_program_of_others_stays),
+		TEST(no_more_connections_than_the_policy_says),
+		TEST(the_policy_file_says_who_may),
+		TEST(old_files_of_ports_go),
+		TEST(an_osfd_in_the_background_hears_sigterm),
 		TEST(osf_port_starts_osfd_and_ends_it),
+		TEST(an_osfd_that_ends_is_none),
 		TEST(osf_port_add_meets_an_osfd_that_ends),
 	};
 

@@ -12,9 +12,11 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -74,7 +76,7 @@ static void must_be_clean(void)
 	}
 	assert_int_equal(l.n_grants, 0);
 	assert_int_equal(l.n_used, 0);
-	must_run("! bpftool net show dev va 2>/dev/null | grep -q steer_tc");
+	assert_int_equal(n_tcx(&world), 0);
 }
 
 /*
@@ -570,6 +572,44 @@ static void a_call_that_needs_osfd_waits_for_it(void **state)
 	must_be_clean();
 }
 
+static int n_not_acked(int fd)
+{
+	int n = -1;
+
+	assert_int_equal(ioctl(fd, SIOCOUTQ, &n), 0);
+	return n;
+}
+
+/* Its bytes were read, and nobody makes a turn that would send the ACK. */
+static void a_program_that_is_away_acknowledges(void **state)
+{
+	struct far f;
+
+	far_open(&f, false, true, seed);
+	assert_true(far_moves(&f, PATIENCE_MS));
+	for (int i = 0; i < 5; i++) {
+		uint64_t sent = f.sent;
+
+		store_rel(&f.v->stays_away, 1u);
+		for (int ms = 0; ms < PATIENCE_MS && !load_acq(&f.v->is_away);
+		     ms++)
+			far_turns(&f, 1000);
+		assert_int_equal(f.v->is_away, 1);
+		for (int ms = 0; ms < PATIENCE_MS && n_not_acked(f.fd); ms++)
+			poll(NULL, 0, 1);
+		assert_int_equal(n_not_acked(f.fd), 0);
+		assert_int_equal(f.v->is_away, 1);
+		store_rel(&f.v->stays_away, 0u);
+		for (int ms = 0; ms < PATIENCE_MS && f.sent == sent; ms++)
+			far_turns(&f, 1000);
+		assert_true(f.sent > sent);
+	}
+	assert_int_equal(listed().n_used, 1);
+	far_kill(&f);
+	must_be_clean();
+	assert_int_equal(listed().n_reset, 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(int argc, char **argv)
@@ -584,6 +624,7 @@ int main(int argc, char **argv)
 		TEST(connections_go_on_when_osfd_is_killed),
 		TEST(a_freeze_that_nobody_heard_of_is_undone),
 		TEST(a_call_that_needs_osfd_waits_for_it),
+		TEST(a_program_that_is_away_acknowledges),
 	};
 	char seed_name[] = "OSF_TEST_SEED";
 

@@ -52,14 +52,17 @@ class World:
         if r.returncode:
             raise RuntimeError("%s: %s" % (" ".join(words), r.stdout.decode()))
 
+    def join(self):
+        a, b = (self.name(p) for p in PLACES)
+        self.must(["ip", "link", "add", "va", "netns", a, "type", "veth",
+                   "peer", "name", "vb", "netns", b])
+
     def open(self):
         for place in PLACES:
             if subprocess.run(["ip", "netns", "add", self.name(place)],
                               stderr=subprocess.DEVNULL).returncode:
                 skip("no network namespace can be made")
-        a, b = (self.name(p) for p in PLACES)
-        self.must(["ip", "link", "add", "va", "netns", a, "type", "veth",
-                   "peer", "name", "vb", "netns", b])
+        self.join()
         for i, place in enumerate(PLACES, 1):
             ip = ["ip", "-n", self.name(place)]
             dev = "v" + place
@@ -269,8 +272,8 @@ def changes_user(world):
 def for_one_command(world, program):
     world.must(world.inside("b", [world.osf, "port", "del", "vb"]))
     far = world.start("a", [program, "listen", "10.9.0.1", "6501", "2", "9"], False)
-    r = subprocess.run(world.inside("b", [world.osf, "run", "--port", "vb", "--stats", "--",
-                                          program, "connect", "10.9.0.1", "6501", "2", "9"]),
+    r = subprocess.run(world.inside("b", [world.osf, "run", "--port", "vb", "--stats",
+                                          "-r", RULES.split("\n")[0], "--", program, "connect", "10.9.0.1", "6501", "2", "9"]),
                        timeout=PATIENCE_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     far.communicate(timeout=PATIENCE_S)
     check("osf run --port", r.stdout.decode(), r.returncode, 1)

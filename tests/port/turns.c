@@ -9,7 +9,8 @@
  * sets a socket option every MS/10 to MS ms, at any point of a turn: under osf the
  * connection goes back to the kernel for it, and moves again after a few turns.  The last
  * turn ends by a FIN of each side, in an order that depends on SEED, or by a reset of one
- * side, which the other must see.
+ * side, which the other must see.  With 0 MBYTES the connecting end goes on until there is
+ * something on its standard input, and says before each turn whether it is the last one.
  *
  * Prints the bytes, or what was wrong, with status 1.
  */
@@ -228,6 +229,22 @@ static void reach(const char *host, const char *port)
 	freeaddrinfo(ai);
 }
 
+/* Without a number of bytes.  Return: whether there is another turn */
+static bool goes_on(void)
+{
+	struct pollfd p = { 0, POLLIN, 0 };
+	char c = 'n';
+
+	if (opens) {
+		c = poll(&p, 1, 0) > 0 ? 'e' : 'n';
+		if (send(fd, &c, 1, MSG_NOSIGNAL) != 1)
+			die("send");
+	} else if (recv(fd, &c, 1, 0) != 1) {
+		die("recv");
+	}
+	return c == 'n';
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 6)
@@ -239,7 +256,7 @@ int main(int argc, char **argv)
 	move_ms = argc > 6 ? strtoull(argv[6], NULL, 10) : 0;
 	reach(argv[2], argv[3]);
 	uint64_t start = now_ns();
-	while (sent + got < want)
+	while (want ? sent + got < want : goes_on())
 		turn();
 	end();
 	printf("%s: %llu MB, asked to go back %u times, %.0f Mbit/s\n", argv[1],

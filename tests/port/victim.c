@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "victim.h"
 
 static int reach(const char *address, const char *port)
@@ -75,6 +76,18 @@ static void recv_all(int fd, uint64_t *got, uint32_t n)
 	}
 }
 
+/* A sleep of which osf knows nothing. */
+static void be_away(struct victim *v)
+{
+	const struct timespec ms = { .tv_nsec = NS_PER_MS };
+
+	while (load_acq(&v->stays_away)) {
+		store_rel(&v->is_away, 1u);
+		nanosleep(&ms, NULL);
+	}
+	store_rel(&v->is_away, 0u);
+}
+
 int main(int argc, char **argv)
 {
 	struct victim *v = mmap(NULL, sizeof(*v), PROT_READ | PROT_WRITE,
@@ -89,6 +102,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < VICTIM_TURNS_MAX; i++) {
 		send_all(fd, v, victim_length(v, &rng));
 		recv_all(fd, &got, victim_reply(&rng));
+		be_away(v);
 		if (load_acq(&v->asks) == v->asked)
 			continue;
 		if (setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &zero,

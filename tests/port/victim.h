@@ -16,6 +16,9 @@ struct victim {
 	uint64_t sent; /* bytes for which send() has returned */
 	uint32_t asks; /* the test: set an option that only the kernel has */
 	uint32_t asked;
+	uint32_t
+	    stays_away; /* the test: make no call after a turn, for as long */
+	uint32_t is_away;
 	bool is_gentle; /* never more in a turn than any window lets leave */
 };
 #define VICTIM_FD 40

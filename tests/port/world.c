@@ -3,6 +3,7 @@
 #include "world.h"
 
 #include <arpa/inet.h>
+#include <bpf/bpf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -17,6 +18,8 @@
 
 #include "base/clock.h"
 #include "osfd/steer.h"
+
+#define TCX_INGRESS 46
 
 static const char *const device[] = { "va", "vb" };
 
@@ -173,6 +176,17 @@ void pair_close(struct pair *p)
 {
 	close(p->end[HERE]);
 	close(p->end[THERE]);
+}
+
+unsigned n_tcx(const struct world *w)
+{
+	uint32_t ids[64], n = ARRAY_LEN(ids), flags = 0;
+
+	world_enter(w, HERE);
+	if (bpf_prog_query(w->ifindex[HERE], (enum bpf_attach_type)TCX_INGRESS,
+			   0, &flags, ids, &n) < 0)
+		die("bpf_prog_query");
+	return n;
 }
 
 bool port_wait(struct packet_port *p, struct packet_frame *out)

@@ -43,6 +43,9 @@ void pair_open(const struct world *w, bool is_v6, enum place client,
 	       struct pair *p);
 void pair_close(struct pair *p);
 
+/* How many tcx programs are at ingress of the device HERE.  (Older bpftools show none.) */
+unsigned n_tcx(const struct world *w);
+
 /* The next frame, waited for up to 5 s; false when none came. */
 bool port_wait(struct packet_port *p, struct packet_frame *out);
 

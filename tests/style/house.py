@@ -26,6 +26,8 @@ WORDS_MAX = 20
 # The folder, the word, and what stands there in its place.
 SHADOWS = [
     ("src/proto/shm/", r"\w*backlog_\w+", "readahead; a backlog is a listener's"),
+    ("src/", r"page_mark|mark_behind", "begin_change, note; a mark is a ring's"),
+    ("src/", r"\w*upgrade_turns", "pingpongs; a turn is a pass over what is to be done"),
     ("src/", r"\w*(may_be_cut|allow_cut|cut_allowed)\w*", "fragment; a cut is a ring's"),
 ]
 

@@ -13,11 +13,15 @@
 #include "table.h"
 #include <argp.h>
 #include <errno.h>
+#include <poll.h>
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "osfd/client.h"
+
+#define LEAVE_MS 10000 /* that programs have to give connections back */
+#define ASK_MS 10
 
 enum { OPT_USER = 'u', OPT_FLOWS = 'n', OPT_BESIDE = 'b' };
 
@@ -159,17 +163,31 @@ static int list(int fd)
 	return err == -ENOENT ? 0 : err;
 }
 
+/* osfd asks the programs for their connections, and removes the port with the last one. */
+static int del(int fd, struct request *r, struct reply *reply)
+{
+	int err = osfd_call(fd, MSG_DEL, r, NULL, 0, reply, NULL);
+
+	for (int ms = 0; err == -EBUSY && ms < LEAVE_MS; ms += ASK_MS) {
+		poll(NULL, 0, ASK_MS);
+		err = osfd_call(fd, MSG_DEL, r, NULL, 0, reply, NULL);
+		if (err == -ENOENT)
+			return 0;
+	}
+	return err;
+}
+
 /* What is asked of osfd.  Return: as osfd_call() */
 static int ask(int fd, const struct args *a, struct reply *reply)
 {
-	bool is_add = strcmp(a->action, "add") == 0;
 	struct request r = { .port = a->port };
 
 	if (strcmp(a->action, "list") == 0)
 		return list(fd);
 	memcpy(r.port.dev, a->dev, strlen(a->dev));
-	return osfd_call(fd, is_add ? MSG_ADD : MSG_DEL, &r, NULL, 0, reply,
-			 NULL);
+	if (strcmp(a->action, "del") == 0)
+		return del(fd, &r, reply);
+	return osfd_call(fd, MSG_ADD, &r, NULL, 0, reply, NULL);
 }
 
 static const char *reason_of(int err, const struct reply *reply)

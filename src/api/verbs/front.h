@@ -10,7 +10,7 @@
  * has inline reach us through the context's tables of functions, with no test of whose
  * it is; so other devices keep their own speed.
  *
- * A context is ours if its device has our mark in a field that libibverbs requires to
+ * A context is ours if its device has our signature in a field that libibverbs requires to
  * be NULL in every other.
  */
 #pragma once

@@ -24,11 +24,14 @@
 /* An empty file: programs may hand its descriptor on, to import the device. */
 #define CMD_NAME "osf-rdma-cmd"
 
-/* Its address is our mark; nobody calls it. */
-static struct ibv_context *mark(struct ibv_device *d, int fd) { return NULL; }
+/* Its address is our signature; nobody calls it. */
+static struct ibv_context *signature(struct ibv_device *d, int fd)
+{
+	return NULL;
+}
 
 static struct front_device osf0 = {
-	.device = { ._ops._dummy1 = mark,
+	.device = { ._ops._dummy1 = signature,
 		    .node_type = IBV_NODE_CA,
 		    .transport_type = IBV_TRANSPORT_IB,
 		    .name = "osf0",
@@ -37,7 +40,7 @@ static struct front_device osf0 = {
 
 bool front_is_our_device(const struct ibv_device *d)
 {
-	return d->_ops._dummy1 == mark;
+	return d->_ops._dummy1 == signature;
 }
 
 bool front_is_ours(const struct ibv_context *c)

@@ -7,7 +7,7 @@
  * other structs.
  *
  * libosf.so has a protection domain for its XLIO API (verbs.h), whose device has the name
- * of ours without our mark.  It comes next in the search for names.
+ * of ours without our signature.  It comes next in the search for names.
  */
 #include <dlfcn.h>
 #include <errno.h>

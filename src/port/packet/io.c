@@ -23,6 +23,8 @@
 
 /* Of a frame that is copied into one piece. */
 #define SMALL_BYTES 512
+/* A device that is only full takes one of so many. */
+#define REFUSED_MAX 8
 
 static struct tpacket2_hdr *slot_at(const struct packet_port *p)
 {
@@ -170,6 +172,19 @@ static bool is_small(const struct iovec *iov, unsigned n)
 	return bytes <= SMALL_BYTES;
 }
 
+/* Without a qdisc the kernel cuts no frames in place of a device that does not (tso off),
+ * and says what it says of one that is full.  A device may become such a one at any time. */
+static COLD void large_refused(struct packet_port *p)
+{
+	int off = 0;
+
+	if (p->has_qdisc || ++p->n_refused < REFUSED_MAX)
+		return;
+	p->has_qdisc = true;
+	(void)libc.setsockopt(p->fd, SOL_PACKET, PACKET_QDISC_BYPASS, &off,
+			      sizeof(off));
+}
+
 int packet_tx(struct packet_port *p, const struct iovec *iov, unsigned n,
 	      const struct packet_offload *o)
 {
@@ -181,10 +196,13 @@ int packet_tx(struct packet_port *p, const struct iovec *iov, unsigned n,
 						: send_large(p->fd, &h, iov, n);
 	if (likely(sent >= 0)) {
 		p->stats.n_tx++;
+		p->n_refused = 0;
 		return 0;
 	}
 	if (errno != ENOBUFS && errno != EAGAIN)
 		return -errno;
+	if (errno == ENOBUFS && o && o->gso_size)
+		large_refused(p);
 	p->stats.n_tx_full++;
 	return -EAGAIN;
 }

@@ -64,7 +64,9 @@ struct packet_port {
 	int fd; /* poll() says POLLIN when a frame has arrived */
 	struct packet_ring ring;
 	uint8_t *map, *large;
-	uint32_t next; /* the slot that the next frame will lie in */
+	uint32_t next;      /* the slot that the next frame will lie in */
+	uint32_t n_refused; /* large frames that did not leave, in a row */
+	bool has_qdisc;     /* PACKET_QDISC_BYPASS is off */
 	struct packet_stats stats;
 };
 #define PACKET_NONE ((struct packet_port){ .fd = -1 })

@@ -63,6 +63,15 @@ struct ports {
 	__u16 src, dst;
 };
 
+/* Local ports of flows, a bit for each port in network order: osfd/steer.c.  Most frames
+ * that are no flow's go no further than this. */
+__u8 used_ports[STEER_PORT_BYTES];
+
+static __always_inline int is_used(__u16 port)
+{
+	return used_ports[port >> 3] & 1 << (port & 7);
+}
+
 /* The addresses of an IP header, and what is behind it. */
 struct head {
 	__u8 src[16], dst[16];
@@ -77,18 +86,36 @@ static __always_inline void map_v4(__u8 *to, __u32 addr)
 	__builtin_memcpy(to + 12, &addr, 4);
 }
 
+static __always_inline int take_v4(const struct ipv4_head *ip, __u32 off,
+				   struct head *h)
+{
+	if (ip->version_len != 0x45 || ip->fragment & bpf_htons(0x3fff))
+		return 0;
+	map_v4(h->src, ip->src);
+	map_v4(h->dst, ip->dst);
+	h->l4_off = off + sizeof(*ip);
+	h->protocol = ip->protocol;
+	return 1;
+}
+
 static __always_inline int head_v4(struct __sk_buff *skb, __u32 off,
 				   struct head *h)
 {
 	struct ipv4_head ip;
 
-	if (bpf_skb_load_bytes(skb, off, &ip, sizeof(ip)) < 0 ||
-	    ip.version_len != 0x45 || ip.fragment & bpf_htons(0x3fff))
+	return bpf_skb_load_bytes(skb, off, &ip, sizeof(ip)) == 0 &&
+	       take_v4(&ip, off, h);
+}
+
+static __always_inline int take_v6(const struct ipv6_head *ip, __u32 off,
+				   struct head *h)
+{
+	if ((ip->version_flow & bpf_htonl(0xf0000000)) != bpf_htonl(0x60000000))
 		return 0;
-	map_v4(h->src, ip.src);
-	map_v4(h->dst, ip.dst);
-	h->l4_off = off + sizeof(ip);
-	h->protocol = ip.protocol;
+	__builtin_memcpy(h->src, ip->src, 16);
+	__builtin_memcpy(h->dst, ip->dst, 16);
+	h->l4_off = off + sizeof(*ip);
+	h->protocol = ip->protocol;
 	return 1;
 }
 
@@ -97,14 +124,8 @@ static __always_inline int head_v6(struct __sk_buff *skb, __u32 off,
 {
 	struct ipv6_head ip;
 
-	if (bpf_skb_load_bytes(skb, off, &ip, sizeof(ip)) < 0 ||
-	    (ip.version_flow & bpf_htonl(0xf0000000)) != bpf_htonl(0x60000000))
-		return 0;
-	__builtin_memcpy(h->src, ip.src, 16);
-	__builtin_memcpy(h->dst, ip.dst, 16);
-	h->l4_off = off + sizeof(ip);
-	h->protocol = ip.protocol;
-	return 1;
+	return bpf_skb_load_bytes(skb, off, &ip, sizeof(ip)) == 0 &&
+	       take_v6(&ip, off, h);
 }
 
 /* Whether an ICMP message is an error, which quotes a packet. */
@@ -140,13 +161,31 @@ static __always_inline int key_of(struct __sk_buff *skb, const struct head *h,
 static __always_inline __u32 judge(struct __sk_buff *skb, struct steer_key *key)
 {
 	int is_v4 = skb->protocol == bpf_htons(ETH_IPV4);
+	struct {
+		struct ipv4_head ip;
+		struct ports ports;
+	} v4;
+	struct {
+		struct ipv6_head ip;
+		struct ports ports;
+	} v6;
 	struct head h;
 
 	if (skb->vlan_present ||
 	    (!is_v4 && skb->protocol != bpf_htons(ETH_IPV6)))
 		return STEER_N_COUNTS;
-	if (!(is_v4 ? head_v4(skb, ETH_HEAD, &h) : head_v6(skb, ETH_HEAD, &h)))
-		return STEER_N_COUNTS;
+	/* Both headers at once; a packet without them is no TCP and no error. */
+	if (is_v4) {
+		if (bpf_skb_load_bytes(skb, ETH_HEAD, &v4, sizeof(v4)) < 0 ||
+		    (v4.ip.protocol == PROTO_TCP && !is_used(v4.ports.dst)) ||
+		    !take_v4(&v4.ip, ETH_HEAD, &h))
+			return STEER_N_COUNTS;
+	} else {
+		if (bpf_skb_load_bytes(skb, ETH_HEAD, &v6, sizeof(v6)) < 0 ||
+		    (v6.ip.protocol == PROTO_TCP && !is_used(v6.ports.dst)) ||
+		    !take_v6(&v6.ip, ETH_HEAD, &h))
+			return STEER_N_COUNTS;
+	}
 	if (h.protocol == PROTO_TCP)
 		return key_of(skb, &h, 0, key) ? STEER_N_SEGMENTS
 					       : STEER_N_COUNTS;

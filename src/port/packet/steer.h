@@ -23,6 +23,8 @@ struct steer_key {
 	__u16 local_port;
 };
 
+#define STEER_PORT_BYTES 8192 /* a bit for each port */
+
 /* What happens to the frames of a flow.  A flow starts as STEER_COPY, so that no frame
  * is lost when the two programs look on either side of the change. */
 enum steer_mode {

@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include "sock/sock.h"
+#include "sock/turns.h"
 #include "sock/sock_ops.h"
 
 /* table.c */
@@ -67,6 +68,8 @@ static inline bool inet_account(struct sock *sk, int dir, ssize_t n)
 		count(&sk->st->tx_bytes_inet, (uint64_t)n);
 		count(&sk->st->tx_ops, 1);
 		count(&sk->st->tx_ops_inet, 1);
+		if (unlikely(load_rlx(&sk->flags) & SOCK_F_PORT))
+			turn_count();
 	}
 	if (load_rlx(&sk->last_dir) != dir) {
 		store_rlx(&sk->last_dir, (uint8_t)dir);

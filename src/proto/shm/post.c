@@ -19,7 +19,7 @@
 #include "proto/shm/inbox.h"
 #include "proto/shm/segment.h"
 
-#define MARKS_MAX 8 /* of a lane whose mark others move meanwhile */
+#define NOTES_MAX 8 /* of a lane whose note others change meanwhile */
 
 struct peer {
 	struct peer_inbox pub;
@@ -127,14 +127,14 @@ void inbox_rang(struct peer_inbox *to)
 /* Note for the waiter that @ticket, and all tickets after it, come after bytes
  * of TCP, unless the waiter knows that already.  Another thread may have noted
  * a later ticket. */
-static void mark_behind(const struct peer_inbox *to, struct lane *l,
+static void note_behind(const struct peer_inbox *to, struct lane *l,
 			uint32_t ticket)
 {
 	uint64_t asked_ns = load_rlx(&l->asked_ns);
 
 	if (asked_ns > load_rlx(&past_ns) && asked_ns > load_rlx(&to->rang_ns))
 		return;
-	for (int i = 0; i < MARKS_MAX; i++) {
+	for (int i = 0; i < NOTES_MAX; i++) {
 		uint64_t old = load_rlx(&l->behind);
 
 		if (old && (int32_t)((uint32_t)old - ticket) <= 0)
@@ -154,8 +154,8 @@ static bool is_notified(uint64_t last, uint32_t past, uint32_t ticket)
 static COLD void notify_behind(struct peer_inbox *to, uint32_t lane,
 			       uint32_t past, uint32_t ticket)
 {
-	mark_behind(to, &to->in->lane[lane], ticket);
-	/* Pairs with draw_ticket(): who skips its own mark finds this one made. */
+	note_behind(to, &to->in->lane[lane], ticket);
+	/* Pairs with draw_ticket(): who skips its own note finds this one made. */
 	store_rel(&to->notified[lane], (uint64_t)past << 32 | ticket);
 }
 

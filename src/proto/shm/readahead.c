@@ -111,7 +111,8 @@ COLD void shm_readahead_fill(struct sock *sk, int fd, uint32_t n_own)
 {
 	int saved = errno, n = 0;
 
-	/* A program that takes turns has read everything: allocate nothing. */
+	/* A program that asks and waits for its answer has read everything: allocate
+	 * nothing. */
 	if (sock_mode(sk) != SOCK_SHM || libc.ioctl(fd, FIONREAD, &n) < 0 ||
 	    !n) {
 		errno = saved;

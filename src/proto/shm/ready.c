@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/shm/ready.c - connect the rings' news to our ready sets
+ * proto/shm/ready.c - connect the rings' news to our ready sets, and ask for news
  *
  *     watch()  ->  gives the set a lane of the inbox, the socket a slot in it
  *     a peer's inbox_post()  ->  ready_drain()
+ *     shm_arm(), shm_arm_bell()  ->  words that the peer looks at when it has news
  *
  * Each side of a segment names one slot, to which its peer posts.  So if one
  * ready set watches a socket, the peer posts to that set's lane.  If several
@@ -14,6 +15,7 @@
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
 #include "sock/ready.h"
+#include "sock/shared.h"
 
 static_assert(READY_WORDS == LANE_WORDS / 64, "a set looks at the summary");
 static_assert(READY_PLACES >= INBOXES, "of each inbox");
@@ -120,6 +122,99 @@ void shm_tell_self(struct sock *sk)
 
 	if (slot != SLOT_NONE)
 		inbox_tell_self(shm_of(sk)->inbox_tag, slot);
+}
+
+/* Tell the peer about space that we freed silently: it may wait for that while
+ * we wait for it. */
+void shm_tell_of_space(struct sock *sk, int fd)
+{
+	if (load_rlx(&shm_w(sk)->rx_tcp) ||
+	    (!sk->page && load_rlx(&shm_of(sk)->rx.published) ==
+			      load_rlx(&shm_of(sk)->rx.off)))
+		return;
+	if (unlikely(!sock_look_rx(sk))) {
+		shm_leave_due(sk, fd, SHM_DUE_SPACE);
+		return;
+	}
+	if (sock_is_ours(sk) &&
+	    shm_of(sk)->rx.published != shm_of(sk)->rx.off) {
+		sock_changes_rx(sk);
+		if (ring_publish(&shm_of(sk)->rx))
+			shm_notify_space(sk, fd);
+	}
+	sock_unlock_rx(sk);
+}
+
+bool shm_has_inbox(const struct sock *sk)
+{
+	return inbox_of(shm_of(sk)->inbox_tag);
+}
+
+/* The peer has copies of the bells of one process: the one whose inbox it
+ * maps. */
+static bool peer_has_bell(const struct sock *sk, uint32_t bell)
+{
+	return bell_own_fd(bell) >= 0 &&
+	       load_rlx(&shm_peer(sk)->has_bell1) == bell + 1 &&
+	       shm_has_inbox(sk);
+}
+
+bool shm_arm_bell(struct sock *sk, int fd)
+{
+	uint32_t bell = bell_mine(), *word = &shm_me(sk)->rx_bell1;
+	uint32_t was = load_rlx(word), how = bell + 1;
+
+	if (load_rlx(&shm_w(sk)->rx_tcp) || sock_procs(sk) > 1 ||
+	    shm_ring_how(sk) != RING_ONCE || !peer_has_bell(sk, bell) ||
+	    (was && (was & ~RING_ONLY_ONE) != bell + 1)) /* another thread's */
+		return false;
+	/* The word that all peers can clear is for who looks up now and then. */
+	if (!bell_is_private(bell)) {
+		how |= RING_ONLY_ONE;
+		store_rlx(&inbox_of(shm_of(sk)->inbox_tag)->bell[bell].sleeping,
+			  1u);
+	}
+	if (!cas(word, was, how))
+		return false;
+	fence_full(); /* Dekker; the caller looks next */
+	shm_tell_of_space(sk, fd);
+	return true;
+}
+
+void shm_disarm_bell(struct sock *sk)
+{
+	uint32_t bell = bell_mine(), *word = &shm_me(sk)->rx_bell1;
+	uint32_t was = load_rlx(word);
+
+	if ((was & ~RING_ONLY_ONE) == bell + 1)
+		cas(word, was, 0u);
+	struct inbox *in = inbox_of(shm_of(sk)->inbox_tag);
+	if (bell < BELLS && in)
+		store_rlx(&in->bell[bell].sleeping, 0u);
+}
+
+void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how)
+{
+	struct seg_side *me = shm_me(sk);
+
+	uint32_t *rx = how == ARM_INBOX ? &me->rx_inbox : &me->rx_anchor;
+	uint32_t *tx = how == ARM_INBOX ? &me->tx_inbox : &me->tx_anchor;
+	bool fresh = false;
+
+	/* A slot that is already armed needs no fence: an exchange has cleared
+	 * its bit before the caller's next look. */
+	if (events & POLLIN && (how == ARM_ANCHOR || !load_rlx(rx))) {
+		store_rlx(rx, how == ARM_ANCHOR ? shm_ring_how(sk) : 1u);
+		fresh = true;
+	}
+	if (events & POLLOUT) {
+		store_rlx(tx, 1u);
+		fresh = true;
+	}
+	if (fresh)
+		fence_full(); /* Dekker; the caller looks next */
+	if (events & POLLIN)
+		shm_tell_of_space(sk, fd);
 }
 
 bool shm_arm_for(struct sock *sk, int fd, unsigned events,

@@ -33,8 +33,10 @@
  *   anchor.c      the anchor's end, byte counts
  *   doorbell.c    doorbells
  *   opt.c         answers that the anchor lacks: options, TCP_INFO, the end
- *   ctl.c         events, arming, counts of bytes, close
+ *   events.c      readiness
  *   shut.c        shutdown, fallback with the peer's help, what is put off
+ *   close.c       close, the end of a process
+ *   ctl.c         FIONREAD, SIOCOUTQ, a peer that breaks the protocol
  *   fallback.c    fallback at once, without the peer's help
  *   stash.c       what it takes out of TCP and the ring
  *   cut.c         the same, seen from the peer: what it sends again
@@ -60,6 +62,10 @@
 #include "proto/shm/ring.h"
 #include "proto/shm/segment.h"
 
+/* An honest peer sets a flag once, so the second look finds it.  A hostile one may
+ * set and clear it for ever. */
+#define SHM_LOOKS_MAX 3
+
 /* Use only this much of a ring's memory until a stream needs more. */
 #define RING_WINDOW (1024u * 1024)
 
@@ -74,8 +80,9 @@ unsigned shm_rx_area(const struct sock *sk);
 
 struct shm_config {
 	bool enabled;
-	uint32_t ring_bytes;    /* of each direction */
-	uint32_t upgrade_turns; /* 0: upgrade from the first byte */
+	uint32_t ring_bytes; /* of each direction */
+	uint32_t
+	    upgrade_pingpongs; /* changes of direction; 0: upgrade at once */
 	uint64_t upgrade_bytes;
 	bool lends; /* calls that share a socket may be lent bytes */
 };
@@ -166,11 +173,13 @@ int shm_sleep(struct sock *sk, int fd, const struct call_wait *w);
  * connection has ended, a signal has come, or @seconds have passed. */
 void shm_linger(struct sock *sk, int fd, int seconds);
 
-/* Poll bits (POLL*), whatever the mode. */
+/* events.c.  Poll bits (POLL*), whatever the mode. */
 unsigned shm_events(struct sock *sk, int fd);
 
 enum shm_arm { ARM_INBOX, ARM_ANCHOR };
-/* ready.c.  There is more to read than one call has read. */
+/* ready.c.  Publish what was read: the peer may wait for that space while we wait for it. */
+void shm_tell_of_space(struct sock *sk, int fd);
+/* There is more to read than one call has read. */
 void shm_tell_self(struct sock *sk);
 /* Notify @w's set of news, if w->is_notified is true afterwards. */
 void shm_watch(struct sock *sk, struct watch *w);
@@ -210,25 +219,30 @@ bool shm_is_kept(struct sock *sk, int fd);
 bool shm_is_repaired(struct sock *sk, int fd);
 void shm_due_by_kernel(struct sock *sk, int fd);
 
-/* ctl.c */
-/* Publish what was read; the peer may wait for that space while we wait for it. */
-void shm_tell_of_space(struct sock *sk, int fd);
+/* Start the fallback to the kernel: for a reason, or for NONE because the peer
+ * has started it.  Pending bytes stay readable.  -EAGAIN: it starts as soon as another
+ * process no longer keeps a half. */
+int shm_fallback(struct sock *sk, int fd, enum osf_reason reason);
+
+/* close.c */
 void shm_close(struct sock *sk, int fd); /* the last process lets go */
 /* Other processes still use it: drop what this process has of it. */
 void shm_let_go(struct sock *sk, int fd);
 void shm_leave(struct sock *sk, int fd); /* nobody will read here any more */
 void shm_exit(struct sock *sk, int fd);  /* the last process ends */
-int shm_inq(struct sock *sk, int fd);    /* FIONREAD */
+
+/* ctl.c */
+int shm_inq(struct sock *sk, int fd); /* FIONREAD */
 int shm_outq(struct sock *sk, int fd);
+/* The peer did something that the protocol forbids: reset the connection. */
+void shm_broken(struct sock *sk, int fd, const char *why);
+
+/* tx_grow.c */
 void shm_tx_shrink(struct sock *sk); /* give back what a stream was granted */
 /* When is a ring to be stretched whose reader reads nothing?  UINT64_MAX: never. */
 uint64_t shm_stretch_ns(const struct sock *sk);
 /* Do it, if it is time.  The caller holds the tx lock. */
 void shm_tx_stretch(struct sock *sk);
-/* Start the fallback to the kernel: for a reason, or for NONE because the peer
- * has started it.  Pending bytes stay readable.  -EAGAIN: it starts as soon as another
- * process no longer keeps a half. */
-int shm_fallback(struct sock *sk, int fd, enum osf_reason reason);
 
 /* opt.c: see sock_ops.opt_changed and those that follow it there */
 bool shm_opt_changed(struct sock *sk, int fd, int level, int name);
@@ -269,9 +283,6 @@ ssize_t shm_tx_fell_back(struct sock *sk, int fd, size_t mine);
 /* Let the kernel send the FIN, at once or when the peer has settled.  The same
  * lock. */
 void shm_fin(struct sock *sk, int fd);
-
-/* The peer did something that the protocol forbids: reset the connection. */
-void shm_broken(struct sock *sk, int fd, const char *why);
 
 /* cork.c: MSG_MORE and TCP_CORK.  For the sender, under the tx lock:
  *   hold        keep the record at @at of the ring, without its header

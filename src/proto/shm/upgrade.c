@@ -54,7 +54,7 @@
 struct shm_config shm_config = {
 	.enabled = true,
 	.ring_bytes = 16 * 1024 * 1024,
-	.upgrade_turns = 5,
+	.upgrade_pingpongs = 5,
 	.upgrade_bytes = 128 * 1024,
 };
 
@@ -67,8 +67,8 @@ void shm_configure(void)
 		ring &= ring - 1;
 	shm_config.ring_bytes = (uint32_t)ring;
 	shm_config.enabled = setting_bool("OSF_SHM", true, true);
-	shm_config.upgrade_turns = (uint32_t)setting_number(
-	    "OSF_UPGRADE_TURNS", shm_config.upgrade_turns, 0, UINT32_MAX);
+	shm_config.upgrade_pingpongs = (uint32_t)setting_number(
+	    "OSF_UPGRADE_TURNS", shm_config.upgrade_pingpongs, 0, UINT32_MAX);
 	shm_config.upgrade_bytes = setting_number(
 	    "OSF_UPGRADE_BYTES", shm_config.upgrade_bytes, 0, INT64_MAX);
 }

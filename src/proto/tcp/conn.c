@@ -24,7 +24,9 @@
 #include "tcp/calls.h"
 #include "tcp/export.h"
 #include "tcp/info.h"
+#include "tcp/opt.h"
 
+#define TCP_STATE_CLOSE 7 /* of tcpi_state */
 /* Turns until a connection that has gone back may move again; doubled each time. */
 #define REST_TURNS 16u
 #define REST_SHIFT_MAX 16u
@@ -91,7 +93,7 @@ static int import(struct moved *m, int fd, const uint8_t mac[6])
 		return 0;
 	log_info("fd %d: our TCP does not take it: %s", fd, strerror(-err));
 	struct image_queues none = { 0 };
-	int lost = wire_thaw(m, &none, NULL);
+	int lost = wire_thaw(m, &none, NULL, false);
 	return lost ? lost : err;
 }
 
@@ -210,13 +212,16 @@ static void refresh(const struct moved *m, struct frozen *f)
 		f->flags |= FROZEN_PEER_RESET;
 }
 
-/* With the wire's lock.  0, or the connection cannot be saved. */
-static int give_back(struct moved *m)
+/* With the wire's lock.  0; -EAGAIN: it stays; or the connection cannot be saved. */
+static int give_back(struct moved *m, bool may_stay)
 {
 	struct image_queues q;
 	struct tcp_image x;
 
+	if (may_stay && !wire_has_osfd())
+		return -EAGAIN;
 	wire_turn(); /* the latest ACKs */
+	moved_hurry(m);
 	engine_out(wire_engine, now_ns());
 	int err = tcp_export(m->c, &x, now_ns());
 	if (err)
@@ -224,23 +229,38 @@ static int give_back(struct moved *m)
 	frozen_of_image(&x, &m->frozen, &q);
 	refresh(m, &m->frozen);
 	uint8_t *bytes = take_bytes(m, &q);
-	err = bytes ? wire_thaw(m, &q, bytes) : -ENOMEM;
+	err = bytes ? wire_thaw(m, &q, bytes, may_stay) : -ENOMEM;
 	free(bytes);
 	if (!err)
 		tcp_forget(m->c, now_ns());
-	return err;
+	return err == -ENETUNREACH && may_stay ? -EAGAIN : err;
+}
+
+/* `ss -K' has closed the kernel's socket, and left an error there for the program. */
+static bool is_closed(int fd)
+{
+	struct tcp_info i = { 0 };
+	socklen_t len = sizeof(i);
+
+	return !libc.getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &len) &&
+	       i.tcpi_state == TCP_STATE_CLOSE;
 }
 
 /* The peer gets a reset, and the program an error or an end. */
 static void cut_off(struct moved *m, int fd, int err)
 {
 	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
+	struct image_queues none = { 0 };
 
 	log_err("fd %d: connection reset: not given back: %s", fd,
 		strerror(-err));
 	count(&arena_totals()->n_broken, 1);
 	tcp_abort(m->c, now_ns());
-	nocancel_connect(fd, &unspec, sizeof(unspec));
+	if (!is_closed(fd))
+		nocancel_connect(fd, &unspec, sizeof(unspec));
+	/* osfd finds no connection there, and makes it an ordinary socket again. */
+	if (err == -ENETUNREACH && wire_thaw(m, &none, NULL, true) != -ENOTCONN)
+		log_err("fd %d: stays under repair", fd);
 }
 
 /* May a connection that has gone back for this move again? */
@@ -248,29 +268,46 @@ static bool passes(enum osf_reason why)
 {
 	return why == OSF_REASON_OPTION || why == OSF_REASON_LINK ||
 	       why == OSF_REASON_ROUTE || why == OSF_REASON_NO_ANSWER ||
-	       why == OSF_REASON_BULK;
+	       why == OSF_REASON_BULK || why == OSF_REASON_SLOWER ||
+	       why == OSF_REASON_PORT_ENDS;
+}
+
+/* May it go on where it is, if osfd cannot give it back now?  A call that needs the
+ * kernel's socket cannot wait. */
+static bool may_stay(const struct moved *m, enum osf_reason why)
+{
+	return (passes(why) && why != OSF_REASON_OPTION) ||
+	       (why == OSF_REASON_URGENT && load_acq(&m->due) == why);
 }
 
 /* Each time that it has gone back, it waits twice as long. */
-static void rest(struct sock *sk)
+static void rest(struct sock *sk, enum osf_reason why)
 {
 	uint32_t n = MIN(sk->n_attempts, REST_SHIFT_MAX);
 	bool forced = load_rlx(&sk->flags) & SOCK_F_EAGER;
 
-	sk->n_attempts++;
+	if (why == OSF_REASON_SLOWER)
+		n = 0; /* the judge rests, for all of them */
+	else
+		sk->n_attempts++;
 	store_rlx(&sk->pingpongs_next,
 		  load_rlx(&sk->pingpongs) + (forced ? 2 : REST_TURNS << n));
 	sock_set_mode(sk, SOCK_YOUNG);
 }
 
-/* With both locks of the socket.  Return: whether the peer was not cut off */
-static bool back_locked(struct sock *sk, int fd, enum osf_reason why)
+/* With both locks of the socket.  Return: 0; -EAGAIN: it stays; or it was cut off */
+static int back_locked(struct sock *sk, int fd, enum osf_reason why)
 {
 	struct moved *m = moved_of(sk);
 
 	wire_lock();
 	tell_now(m);
-	int err = give_back(m);
+	int err = give_back(m, may_stay(m, why));
+	if (err == -EAGAIN) {
+		store_rel(&m->due, (uint32_t)OSF_REASON_NONE);
+		wire_unlock();
+		return err;
+	}
 	if (err)
 		cut_off(m, fd, err);
 	m->c = NULL;
@@ -282,7 +319,7 @@ static bool back_locked(struct sock *sk, int fd, enum osf_reason why)
 	sock_set_reason(sk, why);
 	store_rlx(&sk->st->n_thaws, sk->st->n_thaws + !err);
 	count(&arena_totals()->n_fallbacks, 1);
-	return !err;
+	return err;
 }
 
 static void back(struct sock *sk, int fd, enum osf_reason why, bool rests)
@@ -291,15 +328,23 @@ static void back(struct sock *sk, int fd, enum osf_reason why, bool rests)
 
 	if (!sock_lock_mode(sk, SOCK_TCP))
 		return;
-	bool lives = back_locked(sk, fd, why);
-	if (lives && rests && passes(why))
-		rest(sk);
+	bool was_full = why == OSF_REASON_BULK ||
+			!(load_acq(&moved_of(sk)->events) & TCP_WRITABLE);
+	int err = back_locked(sk, fd, why);
+	if (err == -EAGAIN) {
+		sock_unlock_both(sk);
+		errno = saved;
+		return;
+	}
+	if (!err && rests && passes(why))
+		rest(sk, why);
 	else
 		sock_set_mode(sk, SOCK_KERNEL);
 	sock_unlock_both(sk);
 	/* Threads that sleep look at the anchor from now on.  They must not
-	 * miss an edge that the anchor has had in the meantime. */
-	sock_notify(sk, POLLIN | POLLOUT);
+	 * miss an edge that the anchor has had in the meantime.  Room is one
+	 * where there was none. */
+	sock_notify(sk, was_full ? POLLIN | POLLOUT : POLLIN);
 	errno = saved;
 }
 
@@ -332,7 +377,7 @@ void moved_due(struct moved *m, enum osf_reason why)
 	if (m->due)
 		return;
 	store_rel(&m->due, (uint32_t)why);
-	sock_notify(m->sk, POLLIN | POLLOUT | READY_NEWS);
+	sock_notify(m->sk, READY_NEWS); /* a look, and no edge */
 }
 
 void moved_say(struct moved *m)
@@ -359,6 +404,8 @@ uint32_t moved_room(struct moved *m)
 
 /* Retransmissions that nobody answers: the kernel knows more ways. */
 #define BACKOFFS_MAX 2
+
+void moved_hurry(struct moved *m) { tcp_set_quickack(m->c, true, now_ns()); }
 
 void moved_found(struct moved *m)
 {
@@ -390,6 +437,7 @@ void moved_news(struct moved *m)
 	unsigned ev = tcp_poll(m->c);
 
 	store_rel(&m->events, ev);
+	moved_say(m); /* what osfd may have to acknowledge */
 	if (unlikely(tcp_held_end(m->c) != TCP_END_NONE))
 		moved_due(m, OSF_REASON_PEER_ENDED);
 	if (unlikely(ev & (TCP_ERROR | TCP_HUNG_UP)))

@@ -80,6 +80,8 @@ void moved_news(struct moved *m);
 void moved_due(struct moved *m, enum osf_reason why);
 /* The same, now and then: does nobody answer?  @may_leave: osfd is there */
 void moved_check(struct moved *m, bool may_leave);
+/* The same: an ACK that is delayed leaves now. */
+void moved_hurry(struct moved *m);
 /* The same: a new osfd is there. */
 void moved_found(struct moved *m);
 

@@ -157,4 +157,10 @@ bool engine_has_refused(struct engine *e)
 	return any;
 }
 
-int engine_error(const struct engine *e) { return ether_error(&e->ether); }
+int engine_error(struct engine *e)
+{
+	int err = ether_error(&e->ether);
+
+	e->ether.err = 0;
+	return err;
+}

@@ -67,5 +67,5 @@ uint64_t engine_next_ns(const struct engine *e);
 /* Frames have come since the last call that the port cannot give to the stack.
  * Connections have to go back to the kernel, which can take them. */
 bool engine_has_refused(struct engine *e);
-/* 0, or why the device moves no frames. */
-int engine_error(const struct engine *e);
+/* Why the device moves no frames, asked once; 0: it does. */
+int engine_error(struct engine *e);

@@ -97,7 +97,7 @@ void escrow_give(struct escrow *e)
 
 void escrow_begin(struct escrow *e, const struct tcp_numbers *n)
 {
-	e->una = e->end = n->snd_end;
+	e->una = e->end = e->said = n->snd_end;
 	e->off = 0;
 }
 
@@ -135,6 +135,7 @@ void escrow_say(struct escrow *e, const struct tcp_numbers *n, uint32_t flags)
 
 	e->off = (e->off + seq_len(e->una, n->snd_una)) % ESCROW_RING;
 	e->una = n->snd_una;
+	e->said = n->snd_end;
 	h->state[next - 1] = (struct escrow_state){
 		.snd_una = n->snd_una.v,
 		.snd_nxt = n->snd_nxt.v,
@@ -149,6 +150,7 @@ void escrow_say(struct escrow *e, const struct tcp_numbers *n, uint32_t flags)
 		.rcv_wup = n->rcv_wup.v,
 		.flags = flags,
 	};
+	store_rlx(&h->tsval, n->tsval);
 	store_rel(&h->which, next);
 	/* osfd reads this only after our death.  What follows must still not
 	 * come before it, because from now on the other copy and the

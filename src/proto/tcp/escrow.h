@@ -24,6 +24,7 @@ struct escrow {
 	uint32_t slot;            /* as osfd counts them, from 1 on; 0: none */
 	/* What the state that counts says; and the bytes that lie behind. */
 	seq32 una, end;
+	seq32 said; /* behind the last byte that the state names */
 	uint32_t off;
 	uint32_t high; /* of the ring, so much was touched */
 };

@@ -4,10 +4,10 @@
 
 #include <errno.h>
 #include <net/if.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -19,9 +19,15 @@
 #include "proto/tcp/conn.h"
 #include "tcp/export.h"
 
+/* From when an ACK is due to when osfd sends it: time for a turn of our own. */
+#define AWAY_NS (40 * NS_PER_MS)
+
 static int osfd_fd = -1, link_fd = -1, old_link_fd = -1, queue_fd = -1;
 static uint32_t number;
-static bool is_shared; /* osfd has the escrow */
+static bool is_shared;   /* osfd has the escrow */
+static int away_fd = -1; /* a timer that osfd has, too; -1: it has none */
+static uint64_t away_ns; /* when it expires, or has expired */
+static bool is_ending;   /* osfd wants the connections back */
 
 int grant_fd(void) { return osfd_fd; }
 
@@ -29,14 +35,25 @@ static void lose(void)
 {
 	fds_close(osfd_fd);
 	osfd_fd = -1;
-	is_shared = false;
+	is_shared = is_ending = false;
+	fds_close(away_fd);
+	away_fd = -1;
 }
 
+void grant_leave(void) { lose(); }
+bool grant_is_ending(void) { return is_ending; }
+
+/* All that it says by itself is MSG_LEAVE. */
 bool grant_is_lost(void)
 {
-	struct pollfd p = { .fd = osfd_fd };
+	struct reply r;
 
-	if (osfd_fd >= 0 && nocancel_poll(&p, 1, 0) > 0)
+	if (osfd_fd < 0)
+		return true;
+	ssize_t n = nocancel_recv(osfd_fd, &r, sizeof(r), MSG_DONTWAIT);
+	if (n > 0)
+		is_ending = true;
+	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
 		lose();
 	return osfd_fd < 0;
 }
@@ -50,6 +67,8 @@ static int ask(enum msg_type type, struct request *r, const int *fds,
 		      ? -EIO
 		      : osfd_call(osfd_fd, type, r, fds, n_fds, reply, got);
 
+	if (reply->flags & REPLY_LEAVE)
+		is_ending = true;
 	if (!err || reply->err)
 		return err;
 	lose();
@@ -81,6 +100,38 @@ static void share_escrow(void)
 	if (err)
 		log_info("no escrow: %s",
 			 reply.err ? reply.reason : strerror(-err));
+}
+
+/* Without an escrow, or with an osfd that does not know it, there is none. */
+static void share_timer(void)
+{
+	struct request r = { .type = MSG_AWAY, .away = { number } };
+	struct reply reply = { 0 };
+
+	if (!is_shared)
+		return;
+	away_fd = fds_hide(
+	    timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+	away_ns = 0;
+	if (away_fd < 0 || !ask(MSG_AWAY, &r, &away_fd, 1, &reply, NULL))
+		return;
+	log_info("no delayed ACKs: %s", reply.reason);
+	fds_close(away_fd);
+	away_fd = -1;
+}
+
+bool grant_acknowledges(const struct moved *m)
+{
+	return away_fd >= 0 && m->escrow.slot;
+}
+
+void grant_away(uint64_t due_ns)
+{
+	if (likely(due_ns <= away_ns) || due_ns == UINT64_MAX || away_fd < 0)
+		return;
+	away_ns = due_ns + AWAY_NS;
+	struct itimerspec at = { .it_value = ns_timespec(away_ns) };
+	timerfd_settime(away_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
 int grant_open(uint32_t ifindex, struct msg_grant *out, int *frames,
@@ -116,6 +167,7 @@ int grant_open(uint32_t ifindex, struct msg_grant *out, int *frames,
 	*frames = fds_hide(got[0]);
 	*out = reply->grant;
 	share_escrow();
+	share_timer();
 	return 0;
 }
 
@@ -154,6 +206,10 @@ int grant_freeze(struct moved *m)
 	escrow_take(&m->escrow);
 	struct request r = { .freeze = { number, slot_of(m) } };
 	int err = ask(MSG_FREEZE, &r, &m->fd, 1, &reply, NULL);
+	if (err == -EBADF) { /* the port was removed while nobody used it */
+		is_ending = true;
+		err = -EAGAIN;
+	}
 	if (err)
 		log_dbg("fd %d: not frozen: %s", m->fd,
 			reply.err ? reply.reason : strerror(-err));

@@ -40,6 +40,23 @@ void grant_close(void);
 int grant_fd(void);
 /* Has osfd gone?  Asks the kernel. */
 bool grant_is_lost(void);
+/* Has osfd asked for the connections, because the port or osfd is about to end?  As
+ * grant_is_lost() or an answer has heard. */
+bool grant_is_ending(void);
+/* No connection is left: osfd may end the grant. */
+void grant_leave(void);
+
+/*
+ * Delayed ACKs.  A program that has none of its threads in a call of ours acknowledges
+ * nothing.  So osfd has a timer of the program's, which is to expire somewhat after the
+ * first of them is due.  Then osfd sends the ACKs that are owed by the escrow.  While the
+ * program makes turns, the timer is set anew before it expires, about 25 times a second.
+ */
+
+/* Would osfd acknowledge for it? */
+bool grant_acknowledges(const struct moved *m);
+/* The escrow says it, and the first delayed ACK is due then; UINT64_MAX: there is none. */
+void grant_away(uint64_t due_ns);
 
 /* Of m->fd, m->frozen.  Return: as osfd/freeze.h says; -EIO, and grant_is_lost(): osfd has
  * gone, and may have done a part of it */

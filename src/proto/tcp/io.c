@@ -14,9 +14,11 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "proto/tcp/conn.h"
+#include "proto/tcp/grant.h"
 #include "proto/tcp/wire.h"
 #include "sock/cursor.h"
 #include "sock/errq.h"
+#include "sock/turns.h"
 #include "tcp/calls.h"
 #include "tcp/opt.h"
 
@@ -61,10 +63,11 @@ static ssize_t recv_locked(struct moved *m, const struct iovec *iov, size_t n,
 		return tcp_readable_bytes(m->c) ? -EFAULT : -EAGAIN;
 	ssize_t r = copy_out(m->c, discards ? NULL : &at, want);
 	if (r > 0 && !(flags & MSG_PEEK)) {
-		tcp_consume(m->c, (uint32_t)r, now_ns());
+		tcp_consume(m->c, (uint32_t)r, wire_now());
 		/* A delayed ACK needs a turn at the right time, and perhaps no
 		 * thread makes one. */
-		tcp_set_quickack(m->c, true, now_ns());
+		if (unlikely(!grant_acknowledges(m)))
+			moved_hurry(m);
 		m->rx_bytes += (uint64_t)r;
 		count(&m->sk->st->rx_bytes_inet, (uint64_t)r);
 		count(&m->sk->st->rx_ops, 1);
@@ -97,7 +100,8 @@ ssize_t moved_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		return -ESTALE;
 	}
 	wire_lock();
-	wire_turn();
+	if (wire_is_due())
+		wire_turn();
 	ssize_t r = recv_locked(m, iov, n, flags);
 	wire_unlock();
 	bool back = goes_back(m, r);
@@ -138,7 +142,8 @@ static ssize_t send_locked(struct moved *m, const struct iovec *iov, size_t n,
 			continue;
 		bool is_last = done + len == want;
 		r = tcp_send_as(m->c, data, len,
-				is_last ? how : how | TCP_SEND_MORE, now_ns());
+				is_last ? how : how | TCP_SEND_MORE,
+				wire_now());
 		if (r > 0 && (size_t)r < len) {
 			c = before;
 			cursor_skip(&c, (size_t)r);
@@ -147,12 +152,11 @@ static ssize_t send_locked(struct moved *m, const struct iovec *iov, size_t n,
 			escrow_put(&m->escrow, data, (uint32_t)r);
 		done += r > 0 ? (size_t)r : 0;
 	}
-	if (done)
-		moved_say(m);
 	if (done) {
 		m->tx_bytes += done;
 		count(&m->sk->st->tx_bytes_inet, done);
 		count(&m->sk->st->tx_ops, 1);
+		turn_count();
 	}
 	m->events = tcp_poll(m->c);
 	return done ? (ssize_t)done : r;
@@ -164,9 +168,11 @@ static ssize_t send_locked(struct moved *m, const struct iovec *iov, size_t n,
  * kernel sends them in any case, so the connection goes back to it.  Without an
  * osfd the bytes wait for that call, or for the next osfd.
  */
-static bool is_left(const struct moved *m, ssize_t r)
+static bool is_left(struct moved *m, ssize_t r)
 {
-	engine_out(wire_engine, now_ns());
+	engine_out(wire_engine, wire_now());
+	if (!seq_eq(m->escrow.said, m->escrow.end))
+		moved_say(m);
 	return (r == -EAGAIN || tcp_unsent_bytes(m->c)) && wire_has_osfd();
 }
 

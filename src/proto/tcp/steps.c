@@ -69,13 +69,27 @@ static bool is_thawed(const struct moved *m, const struct image_queues *q)
 	       !filter;
 }
 
-int wire_thaw(struct moved *m, const struct image_queues *q, const void *bytes)
+/* osfd has gone, and the connection can stay: the next thaw does all of it again. */
+static bool is_frozen(const struct moved *m)
+{
+	struct tcp_info i = { 0 };
+	socklen_t len = sizeof(i);
+
+	return sockopt_int(m->fd, IPPROTO_TCP, TCP_REPAIR) == 1 &&
+	       !libc.getsockopt(m->fd, IPPROTO_TCP, TCP_INFO, &i, &len) &&
+	       i.tcpi_state == TCP_ESTABLISHED;
+}
+
+int wire_thaw(struct moved *m, const struct image_queues *q, const void *bytes,
+	      bool may_stay)
 {
 	int err = grant_thaw(m, q, bytes);
 
 	for (int i = 0; err == -EIO && grant_fd() < 0 && i < OSFDS_MAX; i++) {
 		bool was_done = is_thawed(m, q);
 
+		if (may_stay && is_frozen(m))
+			return -EAGAIN;
 		err = wire_wait_for_osfd(); /* also for the other connections */
 		if (was_done)
 			return 0;

@@ -19,9 +19,11 @@
 #include "base/lock.h"
 #include "base/log.h"
 #include "base/nocancel.h"
+#include "base/sockopt.h"
 #include "osfd/client.h"
 #include "proto/tcp/conn.h"
 #include "proto/tcp/grant.h"
+#include "proto/tcp/judge.h"
 #include "tcp/calls.h"
 #include "tcp/tcp.h"
 
@@ -29,6 +31,8 @@
 #define ASK_AGAIN_NS (2 * NS_PER_S)
 #define CHECK_NS (200 * NS_PER_MS)
 #define CHANGES_NS (20 * NS_PER_MS)
+#define DRIVEN_NS (20 * NS_PER_MS)
+#define ANCHORS 16               /* that are looked at together */
 #define SEEK_NS (10 * NS_PER_MS) /* until a new osfd is looked for */
 #define SEEK_MAX_NS NS_PER_S
 /* A call that needs osfd waits for so long after it has gone. */
@@ -42,14 +46,35 @@ static uint32_t n_opened; /* numbers idle_set_fd */
 static uint32_t device;
 static uint32_t refused_device;
 static uint64_t refused_ns;
-static uint64_t timer_ns = UINT64_MAX; /* when timer_fd expires */
+static uint64_t timer_ns =
+    UINT64_MAX;            /* when timer_fd expires; read without the lock */
+static uint64_t turned_ns; /* the last turn, and whose it was */
+static uint32_t turned_by;
+static uint64_t
+    held_ns; /* about when the lock was taken; 0: nobody has asked */
 static struct list conns;
 /* osfd has gone: since when, and when to look for the next one. */
 static bool is_lost;
 static uint64_t lost_ns, again_ns;
 static bool has_conns_list;
 
-void wire_lock(void) { lock_get(&lock); }
+void wire_lock(void)
+{
+	lock_get(&lock);
+	held_ns = 0;
+}
+
+uint64_t wire_now(void)
+{
+	if (!held_ns)
+		held_ns = now_ns();
+	return held_ns;
+}
+
+bool wire_is_due(void)
+{
+	return wire_has_come() || coarse_ns() >= load_rlx(&timer_ns);
+}
 
 /*
  * osfd ends, and another one is there.
@@ -62,10 +87,33 @@ static bool watch_fd(int fd)
 	return fd >= 0 && !libc.epoll_ctl(idle_set_fd, EPOLL_CTL_ADD, fd, &ev);
 }
 
+/* Sets of the program have idle_set_fd until they are waited for again, and somebody may
+ * poll such a set. */
+static void watch_all(bool is_on)
+{
+	const int fds[] = { packet_fd, timer_fd, changes_fd, grant_fd() };
+	struct epoll_event ev = { .events = is_on ? EPOLLIN : 0 };
+
+	for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+		if (fds[i] >= 0)
+			libc.epoll_ctl(idle_set_fd, EPOLL_CTL_MOD, fds[i], &ev);
+}
+
 static void all_due(enum osf_reason why)
 {
 	for (struct list *l = conns.next; l != &conns; l = l->next)
 		moved_due(container_of(l, struct moved, link), why);
+}
+
+/* Not those that a rule gives to tcp. */
+static void send_back_all(void)
+{
+	for (struct list *l = conns.next; l != &conns; l = l->next) {
+		struct moved *m = container_of(l, struct moved, link);
+
+		if (!(load_rlx(&m->sk->flags) & SOCK_F_EAGER))
+			moved_due(m, OSF_REASON_SLOWER);
+	}
 }
 
 /* Return: 0, or -EIO: this osfd has gone as well */
@@ -126,19 +174,43 @@ static int seek_osfd(uint64_t now)
 	}
 	grant_end_old();
 	is_lost = false;
+	if (list_is_empty(&conns))
+		watch_all(false);
 	for (struct list *l = conns.next; l != &conns; l = l->next)
 		moved_found(container_of(l, struct moved, link));
 	log_info("a new osfd has the connections");
 	return 0;
 }
 
-static void look_at_osfd(uint64_t now)
+static void be_lost(uint64_t now)
 {
-	if (is_lost || !grant_is_lost())
-		return;
 	is_lost = true;
 	lost_ns = now;
 	again_ns = now + SEEK_NS;
+	for (struct list *l = conns.next; l != &conns; l = l->next)
+		moved_hurry(container_of(l, struct moved, link));
+}
+
+/* osfd wants the connections back.  With the last one the grant goes. */
+static void leave(uint64_t now)
+{
+	all_due(OSF_REASON_PORT_ENDS);
+	if (!list_is_empty(&conns))
+		return;
+	grant_leave();
+	be_lost(now);
+}
+
+static void look_at_osfd(uint64_t now)
+{
+	if (is_lost)
+		return;
+	if (!grant_is_lost()) {
+		if (unlikely(grant_is_ending()))
+			leave(now);
+		return;
+	}
+	be_lost(now);
 	log_info("osfd has gone; connections go on without");
 }
 
@@ -170,13 +242,13 @@ static void set_timer(void)
 {
 	uint64_t next = engine_next_ns(wire_engine);
 
-	if (unlikely(is_lost))
+	if (unlikely(is_lost) && !list_is_empty(&conns))
 		next = MIN(next, again_ns);
 	if (likely(next >= timer_ns))
 		return;
 	struct itimerspec at = { .it_value = ns_timespec(MAX(next, 1u)) };
 	timerfd_settime(timer_fd, TFD_TIMER_ABSTIME, &at, NULL);
-	timer_ns = next;
+	store_rlx(&timer_ns, next);
 }
 
 static void clear_timer(uint64_t now)
@@ -186,7 +258,26 @@ static void clear_timer(uint64_t now)
 	if (likely(now < timer_ns))
 		return;
 	nocancel_read(timer_fd, &ticks, sizeof(ticks));
-	timer_ns = UINT64_MAX;
+	store_rlx(&timer_ns, UINT64_MAX);
+}
+
+/* Anchors with an error, and the device's own. */
+static void look_at_errors(void)
+{
+	struct epoll_event ev[ANCHORS];
+	int n = nocancel_epoll_wait(idle_set_fd, ev, ANCHORS, 0);
+
+	for (int i = 0; i < n; i++) {
+		struct moved *m = ev[i].data.ptr;
+
+		if (!m)
+			continue;
+		libc.epoll_ctl(idle_set_fd, EPOLL_CTL_DEL, m->fd, NULL);
+		moved_due(m, OSF_REASON_KILLED);
+	}
+	/* A device that has gone down says so until it is asked. */
+	if (unlikely(sockopt_int(packet_fd, SOL_SOCKET, SO_ERROR)))
+		all_due(OSF_REASON_LINK);
 }
 
 static void check_all(uint64_t now)
@@ -197,18 +288,24 @@ static void check_all(uint64_t now)
 		return;
 	checked_ns = now;
 	look_at_osfd(now);
+	look_at_errors();
 	for (struct list *l = conns.next; l != &conns; l = l->next)
 		moved_check(container_of(l, struct moved, link), !is_lost);
 }
 
 void wire_turn(void)
 {
-	uint64_t now = now_ns();
+	uint64_t now = wire_now();
+
+	store_rlx(&turned_ns, now);
+	store_rlx(&turned_by, lock_self());
 
 	clear_timer(now);
 	engine_in(wire_engine, now);
 	check_all(now);
-	if (unlikely(is_lost) && now >= again_ns)
+	if (unlikely(judge_check(now)))
+		send_back_all();
+	if (unlikely(is_lost) && now >= again_ns && !list_is_empty(&conns))
 		(void)seek_osfd(now);
 	if (unlikely(engine_error(wire_engine) != 0))
 		all_due(OSF_REASON_LINK);
@@ -222,10 +319,11 @@ void wire_unlock(void)
 	struct tcp_conn *c;
 
 	if (likely(e != NULL)) {
-		engine_out(e, now_ns());
+		engine_out(e, wire_now());
 		while ((c = tcp_next_ready(engine_stack(e))))
 			moved_news(tcp_user(c));
 		set_timer();
+		grant_away(tcp_ack_due_ns(engine_stack(e)));
 	}
 	lock_put(&lock);
 }
@@ -253,6 +351,8 @@ void wire_look(void)
 {
 	int saved = errno;
 
+	if (!wire_is_due())
+		return;
 	wire_lock();
 	if (wire_engine)
 		wire_turn();
@@ -267,8 +367,10 @@ static void idle_look(void)
 	wire_lock();
 	if (wire_engine) {
 		look_at_changes();
-		if (!wire_has_come())
+		if (!wire_has_come()) {
 			look_at_osfd(now_ns());
+			look_at_errors();
+		}
 		wire_turn();
 	}
 	wire_unlock();
@@ -281,9 +383,17 @@ static int idle_watched(uint32_t *number)
 	return idle_set_fd;
 }
 
+/* Two words that are not of one turn are no harm: somebody has made it lately. */
+static bool is_driven(void)
+{
+	return load_rlx(&turned_by) != lock_self() &&
+	       coarse_ns() < load_rlx(&turned_ns) + DRIVEN_NS;
+}
+
 static const struct idle idle_wire = { .fd = idle_watched,
 				       .run = idle_look,
-				       .has_come = wire_has_come };
+				       .has_come = wire_has_come,
+				       .is_driven = is_driven };
 
 /*
  * Opening.
@@ -357,7 +467,6 @@ static int open_engine(const struct msg_grant *g, int frames)
 	is_lost = false;
 	engine_on_leave(e, leaves);
 	store_rel(&wire_engine, e);
-	idle_set(&idle_wire);
 	return 0;
 }
 
@@ -384,15 +493,30 @@ bool wire_is_there(void)
 	return there;
 }
 
+/* Without a connection nobody has looked for the next osfd.  A port that was there may come
+ * again. */
+static int open_again(uint32_t ifindex, uint64_t now)
+{
+	if (ifindex != device)
+		return -EBUSY;
+	if (list_is_empty(&conns)) /* nobody has made one */
+		wire_turn();
+	look_at_osfd(now);
+	if (is_lost && list_is_empty(&conns) &&
+	    (now < again_ns || seek_osfd(now) < 0))
+		return -EAGAIN;
+	return grant_is_ending() ? -EAGAIN : 0;
+}
+
 int wire_open(uint32_t ifindex)
 {
 	struct reply reply = { 0 };
 	struct msg_grant g;
 	int frames;
 
-	if (wire_engine)
-		return ifindex == device ? 0 : -EBUSY;
 	uint64_t now = now_ns();
+	if (wire_engine)
+		return open_again(ifindex, now);
 	if (ifindex == refused_device && now < refused_ns + ASK_AGAIN_NS)
 		return -ENODEV;
 	int err = grant_open(ifindex, &g, &frames, &reply);
@@ -410,8 +534,29 @@ int wire_open(uint32_t ifindex)
 	return -ENODEV;
 }
 
-void wire_add(struct moved *m) { list_add_tail(&conns, &m->link); }
-void wire_remove(struct moved *m) { list_del(&m->link); }
+/* While none has moved, calls sleep as if there were no port.  An error of the anchor is
+ * reported whatever is asked for. */
+void wire_add(struct moved *m)
+{
+	struct epoll_event ev = { .events = 0, .data.ptr = m };
+
+	if (list_is_empty(&conns)) {
+		watch_all(true);
+		idle_set(&idle_wire);
+	}
+	list_add_tail(&conns, &m->link);
+	libc.epoll_ctl(idle_set_fd, EPOLL_CTL_ADD, m->fd, &ev);
+}
+
+void wire_remove(struct moved *m)
+{
+	libc.epoll_ctl(idle_set_fd, EPOLL_CTL_DEL, m->fd, NULL);
+	list_del(&m->link);
+	if (list_is_empty(&conns)) {
+		idle_off(&idle_wire);
+		watch_all(false);
+	}
+}
 
 /* With the lock, or in the child of a fork, which has none of the engine's memory. */
 static void forget(void)
@@ -436,6 +581,7 @@ void wire_drop(void)
 void wire_after_fork(void)
 {
 	lock = (struct lock){ 0 };
+	judge_after_fork();
 	if (!wire_engine)
 		return;
 	forget();

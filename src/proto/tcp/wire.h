@@ -35,8 +35,13 @@ void wire_lock(void);
 void wire_unlock(void);
 /* Takes what has arrived, and runs timers.  The caller has the lock. */
 void wire_turn(void);
-/* A turn, if one is due. */
+/* A turn, if one is due.  The caller does not have the lock. */
 void wire_look(void);
+/* Is one due: has a frame come, or has a timer expired?  Timers are seen some milliseconds
+ * late here; who sleeps sees them at once. */
+bool wire_is_due(void);
+/* The time, read once since the lock was taken.  The caller has the lock. */
+uint64_t wire_now(void);
 
 /* Is there a frame?  One load. */
 static inline bool wire_has_come(void)
@@ -57,14 +62,16 @@ bool wire_is_there(void);
  * Return: 0, or
  *   -ENODEV  osfd has no port there for this user, or there is no osfd
  *   -EBUSY   the engine is for another device
+ *   -EAGAIN  osfd or its port has gone, and may come again
  *   or another negative errno
  */
 MUST_CHECK int wire_open(uint32_t ifindex);
 
-/* The steps that osfd does to m->fd, m->frozen.  Return: as osfd/freeze.h says, or -EIO: osfd has gone */
+/* The steps that osfd does to m->fd, m->frozen.  @may_stay: rather than wait for the next
+ * osfd.  Return: as osfd/freeze.h says; -EIO: osfd has gone; -EAGAIN: it is still frozen */
 MUST_CHECK int wire_freeze(struct moved *m);
 MUST_CHECK int wire_thaw(struct moved *m, const struct image_queues *q,
-			 const void *bytes);
+			 const void *bytes, bool may_stay);
 
 /* For who cannot go on without osfd: waits until a new one has the connections, up to
  * five seconds from the end of the last one.  Return: 0, or a negative errno */
@@ -73,6 +80,7 @@ MUST_CHECK int wire_wait_for_osfd(void);
 /* Who can go on without does, as long as this is false. */
 bool wire_has_osfd(void);
 
+/* From now on somebody notices when the anchor gets an error. */
 void wire_add(struct moved *m);
 void wire_remove(struct moved *m);
 

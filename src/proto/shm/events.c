@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proto/shm/events.c - what poll() would say of a connection
+ *
+ *     the peer's flags, the rings  ->  shm_events()  ->  POLL* bits
+ *     the kernel's poll(), while it carries a part of the stream, and of its end  -^
+ *
+ * A call may ask at any time, in any mode, and holds no lock.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "base/libc.h"
+#include "base/nocancel.h"
+#include "proto/shm/shm.h"
+
+/* Writable means that this part of the ring is free; in the kernel it is a
+ * third. */
+#define WRITABLE_PART 8
+
+/* Ask the kernel, in the phases in which it carries the stream. */
+static unsigned tcp_events(int fd, unsigned want)
+{
+	struct pollfd p = { .fd = fd, .events = (short)(want | POLLRDHUP) };
+	int saved = errno;
+	int n = nocancel_poll(&p, 1, 0);
+
+	errno = saved;
+	return n > 0 ? (unsigned short)p.revents : 0;
+}
+
+static bool tx_writable_locked(struct sock *sk, int fd)
+{
+	/* A writer that holds a record back does not move to the other half,
+	 * and has no room until it does. */
+	if (unlikely(load_rlx(shm_of(sk)->tx.tail_pub) == RING_TAIL_MOVE)) {
+		sock_changes_tx(sk);
+		if (shm_of(sk)->corked_bytes)
+			shm_flush(sk, fd);
+	}
+	/* The next send reports a corrupt tail.  It must not hang the program
+	 * here. */
+	if (ring_tx_refresh(&shm_of(sk)->tx))
+		return true;
+	if (unlikely(load_rlx(&shm_of(sk)->tx_full_ns))) {
+		sock_changes_tx(sk);
+		shm_tx_stretch(sk);
+	}
+	if (shm_of(sk)->tx_limit &&
+	    ring_tx_used(&shm_of(sk)->tx) >= shm_of(sk)->tx_limit)
+		return false;
+	return ring_tx_room(&shm_of(sk)->tx) >=
+	       shm_of(sk)->tx.size / WRITABLE_PART;
+}
+
+static bool tx_writable(struct sock *sk, int fd)
+{
+	if (likely(!shm_of(sk)->tx_limit && ring_tx_spacious(&shm_of(sk)->tx)))
+		return true;
+	if (unlikely(!sock_look_tx(sk)))
+		return true;
+	bool writable = tx_writable_locked(sk, fd);
+	sock_unlock_tx(sk);
+	return writable;
+}
+
+static bool rx_enough(struct sock *sk)
+{
+	uint32_t low = (uint32_t)load_rlx(&sk->w->rcvlowat);
+	enum ring_mark mark;
+
+	if (likely(low <= 1))
+		return ring_rx_ready(&shm_of(sk)->rx);
+	return ring_rx_bytes(&shm_of(sk)->rx, low, &mark) >= low ||
+	       mark != RING_NONE;
+}
+
+/* Even if nobody reads or writes a candidate, notice when its peer is ready. */
+static void pending_ask(struct sock *sk, int fd)
+{
+	if (!sock_take_mode(sk, SOCK_PENDING))
+		return;
+	shm_pending_step(sk, fd);
+	sock_unlock_both(sk);
+}
+
+/* Before SHM: true if the kernel has the answer.  It does not if the peer has
+ * just become ready, because then the readable bytes may be a doorbell. */
+static COLD bool kernel_events(struct sock *sk, int fd, unsigned *ev)
+{
+	int looks = 0;
+
+	do {
+		if (sock_mode(sk) == SOCK_PENDING)
+			pending_ask(sk, fd);
+		if (sock_mode(sk) == SOCK_SHM)
+			return false;
+		*ev = tcp_events(fd, POLLIN | POLLOUT | POLLPRI);
+	} while (*ev & POLLIN && sock_mode(sk) == SOCK_PENDING &&
+		 load_acq(&shm_peer(sk)->flags) & SEG_READY &&
+		 !sk->w->anchor_err && ++looks < SHM_LOOKS_MAX);
+	return true;
+}
+
+/* The same for the TCP bytes that come before the ring. */
+static COLD bool rx_tcp_events(struct sock *sk, int fd, unsigned *ev)
+{
+	unsigned tcp;
+	int looks = 0;
+
+	do {
+		if (shm_rx_sync(sk, fd))
+			return false;
+		tcp = tcp_events(fd, POLLIN);
+	} while (tcp & POLLIN && shm_of(sk)->rx_tcp_left < 0 &&
+		 load_acq(&shm_peer(sk)->flags) & SEG_TX_RING &&
+		 ++looks < SHM_LOOKS_MAX);
+	if (tcp & (POLLERR | POLLHUP | POLLRDHUP))
+		anchor_ask(sk, fd);
+	*ev |= tcp & (POLLIN | POLLRDNORM);
+	if (readahead_bytes(sk))
+		*ev |= POLLIN | POLLRDNORM;
+	return true;
+}
+
+/* TCP carries the stream again.  A doorbell in front of its bytes does not
+ * make the socket readable. */
+static COLD unsigned rx_back_events(struct sock *sk, int fd)
+{
+	unsigned tcp = tcp_events(fd, POLLIN);
+	int n = 0, saved = errno;
+
+	if (!(tcp & POLLIN) || load_rlx(&shm_w(sk)->fell_back))
+		return tcp & ~(unsigned)POLLOUT;
+	anchor_clear(sk, fd);
+	uint32_t due = load_acq(&shm_peer(sk)->bells) -
+		       load_rlx(&shm_of(sk)->bells_drained);
+	tcp = tcp_events(fd, POLLIN);
+	if (due && !(tcp & POLLRDHUP) && !libc.ioctl(fd, FIONREAD, &n) &&
+	    (uint32_t)n <= due)
+		tcp &= ~(unsigned)(POLLIN | POLLRDNORM);
+	errno = saved;
+	return tcp & ~(unsigned)POLLOUT;
+}
+
+/* May the next record be the BACK mark, after which TCP continues? */
+static bool may_be_back(const struct sock *sk)
+{
+	if (load_rlx(&shm_of(sk)->rx.len))
+		return false;
+	uint64_t hdr = load_acq(
+	    ring_hdr_at(shm_of(sk)->rx.base, load_rlx(&shm_of(sk)->rx.off)));
+	return hdr >> 32 == RING_BACK || ring_is_jump(hdr);
+}
+
+/* If it is, the ring has ended, and the mark does not make the socket
+ * readable. */
+static COLD bool rx_goes_back(struct sock *sk)
+{
+	enum ring_mark mark;
+
+	if (!sock_look_rx(sk))
+		return false;
+	if (!ring_rx_bytes(&shm_of(sk)->rx, 1, &mark) && mark == RING_BACK) {
+		store_rlx(&shm_w(sk)->rx_back, (uint8_t)1);
+		shm_note_back(sk);
+	}
+	bool is_back = load_rlx(&shm_w(sk)->rx_back);
+	sock_unlock_rx(sk);
+	return is_back;
+}
+
+/* Add to @want what the error queue and the end of the connection say. */
+static COLD unsigned queue_events(struct sock *sk, int fd, unsigned want)
+{
+	short ends =
+	    load_rlx(&shm_w(sk)->tx_ring) ? POLLHUP | POLLRDHUP : POLLHUP;
+	short said;
+	unsigned ev = errq_events(sk, fd, want, &said);
+
+	if (said & ends)
+		anchor_ask(sk, fd);
+	return ev;
+}
+
+/* The TCP connection has ended: reads end, and sends do not wait for their error. */
+static COLD unsigned anchor_end_events(const struct sock *sk, int fd)
+{
+	unsigned ev = POLLIN | POLLRDNORM | POLLRDHUP | POLLOUT | POLLWRNORM;
+
+	if (load_rlx(&sk->w->anchor_end) != ANCHOR_RST)
+		return ev;
+	ev |= POLLHUP;
+	if (load_rlx(&sk->w->anchor_err))
+		ev |= POLLERR;
+	/* Of a peer that died, TCP's error is that of a doorbell. */
+	return shm_w(sk)->peer_died ? ev : ev | (tcp_events(fd, 0) & POLLERR);
+}
+
+unsigned shm_events(struct sock *sk, int fd)
+{
+	unsigned ev = 0;
+
+	sock_refresh(sk);
+	if (unlikely(load_rlx(&sk->is_kept)) &&
+	    shm_is_kept(sk, fd)) /* nothing else will tell */
+		return POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;
+	uint8_t shut = load_rlx(&sk->w->shut);
+	if (unlikely(sock_mode(sk) != SOCK_SHM) && kernel_events(sk, fd, &ev))
+		return ev;
+	shm_reset_due(sk, fd);
+	if (unlikely(shm_is_broken(sk)))
+		return POLLIN | POLLOUT | POLLERR | POLLHUP | POLLRDHUP |
+		       POLLRDNORM | POLLWRNORM;
+
+	/* Do this even if nobody reads, because a sleeper must wake when bytes
+	 * are due. */
+	if (shm_is_corked(sk))
+		shm_poll_corked(sk);
+	/* Once: this line is the peer's. */
+	uint32_t peer = load_acq(&shm_peer(sk)->flags); /* S2 */
+	/* A thread that only sleeps here ends our direction, too. */
+	if (unlikely(peer & SEG_WANT_BACK) && shm_wants_back(sk))
+		shm_fallback(sk, fd, OSF_REASON_NONE);
+	bool rx_done = load_rlx(&shm_w(sk)->rx_eof) || peer & SEG_TX_FIN ||
+		       shut & SHUT_BIT_RD;
+	if (unlikely(load_rlx(&shm_w(sk)->rx_back))) {
+		ev |= rx_back_events(sk, fd);
+	} else if (unlikely(load_rlx(&shm_w(sk)->rx_tcp)) &&
+		   rx_tcp_events(sk, fd, &ev)) {
+		;
+	} else if (rx_done) {
+		ev |= POLLIN | POLLRDNORM;
+	} else if (rx_enough(sk)) {
+		ev |= unlikely(may_be_back(sk)) && rx_goes_back(sk)
+			  ? rx_back_events(sk, fd)
+			  : POLLIN | POLLRDNORM;
+	}
+	bool by_tcp = !load_rlx(&shm_w(sk)->tx_ring);
+	bool by_none = unlikely(peer & SEG_FALLBACK) && shm_is_unsettled(sk);
+	if (unlikely(by_none))
+		store_rlx(&shm_of(sk)->saw_unsettled, (uint8_t)1);
+	if (unlikely(by_none))
+		;
+	else if (unlikely(by_tcp))
+		ev |= queue_events(sk, fd, POLLOUT | POLLWRNORM);
+	else if (unlikely(load_rlx(&sk->w->errq)))
+		ev |= queue_events(sk, fd, 0);
+	if (unlikely(load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN)) {
+		ev |= anchor_end_events(sk, fd);
+		rx_done = true;
+	}
+	if (unlikely(peer & SEG_TX_BACK))
+		ev |= tcp_events(fd, POLLPRI) & POLLPRI;
+	if (likely(!by_tcp && !by_none) &&
+	    (shut & SHUT_BIT_WR || peer & SEG_CLOSED || tx_writable(sk, fd)))
+		ev |= POLLOUT | POLLWRNORM;
+	if (rx_done) {
+		ev |= POLLRDHUP;
+		if (shut & SHUT_BIT_WR)
+			ev |= POLLHUP;
+	}
+	return ev;
+}

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: MIT */
+/* proto/tcp/judge.c - see proto/tcp/judge.h */
+#include "proto/tcp/judge.h"
+
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/lock.h"
+#include "base/log.h"
+#include "sock/turns.h"
+
+/* A window has so many turns and is so long; or fewer turns, each with a sleep: then what
+ * is saved is not CPU; or it is long. */
+#define WINDOW_TURNS 400u
+#define WINDOW_NS (4 * NS_PER_MS)
+#define SLEEPY_TURNS 100u
+#define FEW_TURNS 16u
+#define LONG_NS (200 * NS_PER_MS)
+/* Others on the machine only add to what a window costs: the least of some counts. */
+#define KERNEL_WINDOWS 6u
+#define SLEEPY_WINDOWS 2u
+#define STAY_WINDOWS 8u
+#define TRIAL_WINDOWS 5u
+/* A pause between two looks: the program has done something else, and the window begins
+ * anew. */
+#define PAUSE_NS (100 * NS_PER_MS)
+/* After the last move, until what it costs itself is over. */
+#define SETTLE_NS (2 * NS_PER_MS)
+/* Connections that move later than that do not prolong a trial. */
+#define MOVES_NS (50 * NS_PER_MS)
+#define REST_NS (5 * NS_PER_S)
+#define REST_MAX_NS (640 * NS_PER_S)
+/* Until the kernel is asked again whether it has become faster. */
+#define STAY_WINDOW_NS (250 * NS_PER_MS)
+#define STAY_NS (8 * NS_PER_S)
+#define STAY_MAX_NS (512 * NS_PER_S)
+#define COMPARE_NS (20 * NS_PER_MS)
+
+enum phase { KERNEL, MEASURE, TRIAL, STAY, REST };
+
+struct sample {
+	uint64_t ns, cpu_ns, turns, sleeps;
+};
+
+struct cost {
+	uint64_t cpu_ns, ns; /* of 1024 turns */
+	bool is_sleepy;
+};
+
+static struct lock lock; /* all below */
+static enum phase phase;
+static struct sample from; /* the window's beginning */
+static struct cost base;   /* over the kernel */
+static unsigned n_windows;
+static uint64_t asked_turns; /* of the window, when its sleeps were counted */
+static bool is_open;         /* of a trial: the window has begun */
+static uint64_t seen_ns, trial_ns, settled_ns, until_ns;
+static uint64_t rest_ns = REST_NS, stay_ns = STAY_NS;
+
+static struct sample sample(uint64_t now)
+{
+	struct rusage r = { 0 };
+
+	getrusage(RUSAGE_SELF, &r);
+	return (struct sample){ .ns = now,
+				.cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID),
+				.turns = load_rlx(&sock_turns),
+				.sleeps = (uint64_t)r.ru_nvcsw };
+}
+
+static void begin(enum phase p, uint64_t now)
+{
+	phase = p;
+	n_windows = 0;
+	asked_turns = 0;
+	from = sample(now);
+}
+
+/* False: the window is not over. */
+static bool cost_of_window(uint64_t now, struct cost *out)
+{
+	uint64_t ns = now - from.ns, n = load_rlx(&sock_turns) - from.turns;
+
+	if (n < (ns < LONG_NS ? SLEEPY_TURNS : FEW_TURNS) || ns < WINDOW_NS)
+		return false;
+	/* A sample is two system calls. */
+	if (n < WINDOW_TURNS && ns < LONG_NS && n < asked_turns + SLEEPY_TURNS)
+		return false;
+	asked_turns = n;
+	struct sample s = sample(now);
+	bool is_sleepy = (s.sleeps - from.sleeps) * 4 > n * 3;
+	if (!is_sleepy && ns < LONG_NS && n < WINDOW_TURNS)
+		return false;
+	asked_turns = 0;
+	*out = (struct cost){ .cpu_ns = (s.cpu_ns - from.cpu_ns) * 1024 / n,
+			      .ns = ns * 1024 / n,
+			      .is_sleepy = (s.sleeps - from.sleeps) * 2 > n };
+	return true;
+}
+
+/* Is @a clearly less than @b, by @percent? */
+static bool is_less(uint64_t a, uint64_t b, unsigned percent)
+{
+	return a * 100 < b * (100 - percent);
+}
+
+/* Who sleeps in each turn waits for answers: it gains time.  Others gain CPU, and what time
+ * says of them is what else runs on the machine. */
+static bool pays(const struct cost *now)
+{
+	bool is_cheap = is_less(now->cpu_ns, base.cpu_ns, 2);
+
+	if (!base.is_sleepy)
+		return is_cheap;
+	return is_less(now->ns, base.ns, 10) ||
+	       (is_cheap && !is_less(base.ns, now->ns, 10));
+}
+
+/* Of the windows since begin(). */
+static void take_least(struct cost *least, const struct cost *c)
+{
+	bool any = n_windows++;
+
+	least->cpu_ns = any ? MIN(least->cpu_ns, c->cpu_ns) : c->cpu_ns;
+	least->ns = any ? MIN(least->ns, c->ns) : c->ns;
+	least->is_sleepy = c->is_sleepy;
+}
+
+static bool kernel_is_measured(uint64_t now)
+{
+	struct cost c;
+
+	if (!cost_of_window(now, &c))
+		return false;
+	take_least(&base, &c);
+	from = sample(now);
+	if (n_windows < (c.is_sleepy ? SLEEPY_WINDOWS : KERNEL_WINDOWS))
+		return false;
+	phase = TRIAL;
+	is_open = false;
+	trial_ns = now;
+	settled_ns = now + SETTLE_NS;
+	return true;
+}
+
+bool judge_may_move(void)
+{
+	uint64_t now = now_ns();
+	GUARD(&lock);
+	bool paused = now - seen_ns > PAUSE_NS;
+
+	seen_ns = now;
+	switch (phase) {
+	case REST:
+		if (now < until_ns)
+			return false;
+		begin(MEASURE, now);
+		return false;
+	case MEASURE:
+		if (!paused)
+			return kernel_is_measured(now);
+		from = sample(now);
+		asked_turns = 0;
+		return false;
+	case KERNEL:
+		begin(MEASURE, now);
+		return false;
+	case TRIAL:
+	case STAY:
+		break;
+	}
+	return true;
+}
+
+void judge_moved(void)
+{
+	uint64_t now = now_ns();
+	GUARD(&lock);
+
+	if (phase != TRIAL || now - trial_ns > MOVES_NS)
+		return;
+	settled_ns = now + SETTLE_NS;
+	is_open = false;
+}
+
+static void stay(uint64_t now)
+{
+	rest_ns = REST_NS;
+	until_ns = now + stay_ns;
+	stay_ns = MIN(2 * stay_ns, STAY_MAX_NS);
+	begin(STAY, now);
+}
+
+static bool rest(uint64_t now)
+{
+	until_ns = now + rest_ns;
+	rest_ns = MIN(2 * rest_ns, REST_MAX_NS);
+	stay_ns = STAY_NS;
+	phase = REST;
+	return true;
+}
+
+static bool end_trial(uint64_t now)
+{
+	struct cost c;
+
+	if (!is_open) {
+		begin(TRIAL, now);
+		is_open = true;
+	}
+	if (!cost_of_window(now, &c))
+		return false;
+	bool does = pays(&c);
+	log_info("a turn: %u ns of CPU, %u ns; over the kernel: %u, %u: %s",
+		 (unsigned)(c.cpu_ns / 1024), (unsigned)(c.ns / 1024),
+		 (unsigned)(base.cpu_ns / 1024), (unsigned)(base.ns / 1024),
+		 does ? "connections stay" : "it does not pay");
+	from = sample(now);
+	if (!does && ++n_windows < TRIAL_WINDOWS)
+		return false;
+	if (!does)
+		return rest(now);
+	stay(now);
+	return false;
+}
+
+/* Was the trial wrong, or has the program changed? */
+static bool end_stay(uint64_t now)
+{
+	static struct cost least;
+	struct cost c;
+
+	if (now >= until_ns) { /* all go back, to be compared */
+		until_ns = now + COMPARE_NS;
+		phase = REST;
+		return true;
+	}
+	if (now - from.ns < STAY_WINDOW_NS || !cost_of_window(now, &c))
+		return false;
+	take_least(&least, &c);
+	from = sample(now);
+	if (n_windows < STAY_WINDOWS)
+		return false;
+	n_windows = 0;
+	return !base.is_sleepy && is_less(base.cpu_ns, least.cpu_ns, 10) &&
+	       rest(now);
+}
+
+bool judge_check(uint64_t now)
+{
+	enum phase p = load_rlx(&phase);
+
+	if (p != TRIAL && p != STAY)
+		return false;
+	GUARD(&lock);
+	if (phase == TRIAL)
+		return now >= settled_ns && end_trial(now);
+	return phase == STAY && end_stay(now);
+}
+
+void judge_after_fork(void)
+{
+	lock = (struct lock){ 0 };
+	phase = KERNEL;
+}

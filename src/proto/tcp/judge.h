@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * proto/tcp/judge.h - whether our own TCP pays for this program: measured
+ *
+ *     young connections take turns -> judge_may_move(): what a turn costs over the kernel
+ *     they move -> judge_check(): what it costs now -> they stay, or all go back
+ *
+ * A cost is CPU time of the process, and time, for a turn: a send() on a connection that a
+ * port may take.  It counts all that differs, also what calls do besides the connections,
+ * and needs no clock in them.
+ *
+ *     kernel ---- a window ----> moving, trial ---- a window ----> moved
+ *       ^                           | a turn costs more               |
+ *       +--- rest, twice as long ---+------ now and then, to compare -+
+ *
+ * A turn has to cost less CPU, or less time and not much more CPU: who waits for one answer at
+ * a time gains time, who serves many at once gains or loses CPU.  What has changed meanwhile
+ * for another reason may mislead it, so it asks again, and each time later.
+ *
+ * Connections that a rule gives to tcp move without it.
+ *
+ * Owner: any thread; it has a lock.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A connection could move now. */
+bool judge_may_move(void);
+/* It has. */
+void judge_moved(void);
+/* Now and then: must all that have moved go back? */
+bool judge_check(uint64_t now_ns);
+/* The child of a fork has no connection that has moved. */
+void judge_after_fork(void);

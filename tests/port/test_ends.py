@@ -1,0 +1,320 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tests/port/test_ends.py - what ends a port, a device or a connection from outside
+
+    test_ends.py OSF TURNS [ROUNDS]
+
+The world is test_turns.py's.  While two ends take turns and compare each byte, over IPv4 and
+IPv6, with the kernel or osf as the other end: `osf port del' and `add', SIGTERM for osfd and a
+new one, a device that goes down and up, an address that goes and comes, routes that come and
+go.  Each of them gives the connections back to the kernel, and they move again.  A program
+that sleeps hears nothing of it, and hears of the next byte.  `ss -K' ends a connection as it
+ends the kernel's.  No program may see an error otherwise, and nothing is left behind.
+"""
+import os
+import subprocess
+import sys
+import time
+
+from test_turns import PATIENCE_S, World, check, fail, number, skip
+
+PYTHON = os.path.realpath(sys.executable)
+
+
+def sh(world, place, line, may_fail=False):
+    r = subprocess.run(world.inside(place, ["sh", "-c", line]), stdout=subprocess.PIPE,
+                       stderr=subprocess.STDOUT, timeout=PATIENCE_S)
+    if r.returncode and not may_fail:
+        fail("%s: %s" % (line, r.stdout.decode()))
+    return r.stdout.decode()
+
+
+def ports(world, place):
+    """Return: {device: connections}."""
+    lines = sh(world, place, world.osf + " port list").split("\n")[1:]
+    return {line.split()[0]: int(line.split()[3]) for line in lines if line}
+
+
+def wait_until(what, true):
+    end = time.monotonic() + PATIENCE_S
+    while not true():
+        if time.monotonic() > end:
+            fail("no end of waiting until " + what)
+        time.sleep(0.005)
+
+
+def wait_moved(world, place, n=1):
+    wait_until("%d connections have moved" % n,
+               lambda: ports(world, place).get("v" + place, 0) >= n)
+
+
+def osfd_of(world, place):
+    pids = sh(world, place, "for p in $(pgrep -x osfd); do test \"$(readlink /proc/$p/ns/net)\" = "
+              "$(readlink /proc/self/ns/net) && echo $p; done", True).split()
+    if len(pids) != 1:
+        fail("not one osfd in %s: %s" % (place, pids))
+    return int(pids[0])
+
+
+def runs(pid):
+    """Nobody may wait for it: then it is a zombie."""
+    try:
+        with open("/proc/%d/stat" % pid) as f:
+            return f.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# --- what happens ---
+
+def port_goes(world, place):
+    dev = "v" + place
+    sh(world, place, "%s port del %s" % (world.osf, dev))
+    if dev in ports(world, place):
+        fail("the port is still there")
+    sh(world, place, "%s port add %s" % (world.osf, dev))
+
+
+def osfd_ends(world, place):
+    pid = osfd_of(world, place)
+    os.kill(pid, 15)
+    wait_until("osfd has ended", lambda: not runs(pid))
+    for dev in ["v" + place] + (["lo"] if place == "a" else []):
+        sh(world, place, "%s port add %s" % (world.osf, dev))
+
+
+def device_goes(world, place):
+    dev = "v" + place
+    n = 1 if place == "a" else 2
+    sh(world, place, "ip link set %s down" % dev)
+    time.sleep(0.1)
+    sh(world, place, "ip link set %s up && ip addr replace fd09::%d/64 dev %s nodad" %
+       (dev, n, dev))
+
+
+def address_goes(world, place):
+    dev = "v" + place
+    n = 1 if place == "a" else 2
+    for addr, more in (("10.9.0.%d/24" % n, ""), ("fd09::%d/64" % n, "nodad")):
+        sh(world, place, "ip addr del %s dev %s && sleep 0.1 && ip addr add %s dev %s %s" %
+           (addr, dev, addr, dev, more))
+
+
+def routes_change(world, place):
+    dev = "v" + place
+    for i in range(20):
+        sh(world, place, "ip route add 10.77.%d.0/24 dev %s && ip route del 10.77.%d.0/24" %
+           (i, dev, i))
+
+
+HAPPENS = {"port del": port_goes, "SIGTERM": osfd_ends, "device down": device_goes,
+           "address del": address_goes, "routes": routes_change}
+
+
+class Traffic:
+    """Two ends, which run until the test ends them."""
+
+    def __init__(self, world, program, host, both, seed):
+        world.next_port += 1
+        words = [host, str(world.next_port), "0", str(seed)]
+        self.far = world.start("a", [program, "listen"] + words, both)
+        self.near = world.start("b", [program, "connect"] + words, True,
+                                stdin=subprocess.PIPE)
+
+    def end(self, name, least):
+        for proc in (self.near, self.far):
+            if proc.poll() is not None:
+                fail("%s: %s" % (name, [p.communicate()[0].decode() if p.poll() is not None
+                                        else "runs" for p in (self.near, self.far)]))
+        self.near.stdin.close()
+        self.near.stdin = None
+        said = [p.communicate(timeout=PATIENCE_S)[0].decode() for p in (self.near, self.far)]
+        if self.near.returncode or self.far.returncode:
+            fail("%s: %s" % (name, said))
+        return check(name, said[0], 0, least), number(said[0], "MB")
+
+
+def under_load(world, program, host, both, rounds, seed):
+    name = "%s, %s under osf" % (host, "both" if both else "one")
+    traffic = Traffic(world, program, host, both, seed)
+    n = 0
+    for _ in range(rounds):
+        for what, happens in HAPPENS.items():
+            for place in ("b", "a") if both else ("b",):
+                wait_moved(world, place)
+                happens(world, place)
+                n += 1
+                if traffic.near.poll() is not None or traffic.far.poll() is not None:
+                    traffic.end(name + ": " + what, 0)
+    wait_moved(world, "b")
+    moved, mbytes = traffic.end(name, n // 2)
+    print("%-32s %d events, moved %d times, %d MB" % (name, n, moved, mbytes))
+
+
+# --- a program that sleeps ---
+
+TURNS = """
+import os, select, socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def turn(text):
+    s.sendall(text)
+    got = 0
+    while got < 64:
+        got += len(s.recv(64 - got))
+while not select.select([0], [], [], 0)[0]:
+    turn(b"%064d" % 1)
+    time.sleep(0.001)
+sys.stdin.readline()
+turn(b"x" * 64)
+""".replace("import os", "import os, time")
+SLEEPS = TURNS + """
+e = select.epoll()
+e.register(s, select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET)
+e.register(0, select.EPOLLIN)
+while e.poll(0.2):
+    pass
+print("sleeps", flush=True)
+events = e.poll()
+print(events == [(0, select.EPOLLIN)] and "quiet" or events, flush=True)
+sys.stdin.readline()
+sys.stdin.readline()
+e.unregister(0)
+print("again", flush=True)
+events = e.poll()
+ok = events == [(s.fileno(), select.EPOLLIN)]
+print(ok and s.recv(10) == b"now" and "heard" or events, flush=True)
+"""
+ANSWERS = """
+import socket, sys
+l = socket.create_server((sys.argv[1], int(sys.argv[2])))
+print("listens", flush=True)
+c = l.accept()[0]
+got = b""
+while got[:1] != b"x":
+    got = b""
+    while len(got) < 64:
+        got += c.recv(64 - len(got))
+    c.sendall(got)
+sys.stdin.readline()
+try:
+    c.sendall(b"now")
+    print(c.recv(10), flush=True)
+except OSError as why:
+    print(type(why).__name__, flush=True)
+"""
+
+
+def say(proc, line=b"\n"):
+    proc.stdin.write(line)
+    proc.stdin.flush()
+
+
+def heard(proc):
+    return proc.stdout.readline().decode().strip()
+
+
+def expect(proc, line):
+    said = heard(proc)
+    if said != line:
+        fail("not %s, but: %s" % (line, said))
+
+
+def sleeper(world, happens):
+    world.next_port += 1
+    port = str(world.next_port)
+    far = world.start("a", [PYTHON, "-c", ANSWERS, "10.9.0.1", port], False,
+                      stdin=subprocess.PIPE)
+    heard(far)
+    near = world.start("b", [PYTHON, "-c", SLEEPS, "10.9.0.1", port], True,
+                       stdin=subprocess.PIPE)
+    wait_moved(world, "b")
+    say(near)
+    expect(near, "sleeps")
+    happens(world, "b")
+    say(near)
+    expect(near, "quiet")
+    say(near)
+    expect(near, "again")
+    say(far)
+    expect(near, "heard")
+    for proc in (near, far):
+        proc.communicate(timeout=PATIENCE_S)
+
+
+# A connection that has moved, killed from outside while its program sleeps in recv().
+KILLED = TURNS + """
+print("sleeps", flush=True)
+for i in range(3):
+    try:
+        print(s.recv(10), flush=True)
+    except OSError as why:
+        print(os.strerror(why.errno), flush=True)
+try:
+    s.send(b"x")
+except OSError as why:
+    print(os.strerror(why.errno), flush=True)
+"""
+
+
+def killed(world, osf):
+    world.next_port += 1
+    port = str(world.next_port)
+    far = world.start("a", [PYTHON, "-c", ANSWERS, "10.9.0.1", port], False,
+                      stdin=subprocess.PIPE)
+    heard(far)
+    near = world.start("b", [PYTHON, "-c", KILLED, "10.9.0.1", port], osf,
+                       stdin=subprocess.PIPE)
+    if osf:
+        wait_moved(world, "b")
+    say(near)
+    expect(near, "sleeps")
+    if osf and not ports(world, "b")["vb"]:
+        fail("has gone back")
+    sh(world, "b", "ss -K dst 10.9.0.1 dport = :" + port)
+    ends = [heard(near) for _ in range(4)]
+    say(far)
+    far_end = heard(far)
+    for proc in (near, far):
+        proc.communicate(timeout=PATIENCE_S)
+    return ends, far_end
+
+
+def ss_kills(world):
+    kernel = killed(world, False)
+    if kernel[0][0] != "Software caused connection abort":
+        print("this kernel has no ss -K: %s" % (kernel,))
+        return
+    ours = killed(world, True)
+    if ours != kernel:
+        fail("ss -K: the kernel's %s, ours %s" % (kernel, ours))
+    wait_until("nothing is steered", lambda: ports(world, "b")["vb"] == 0)
+    print("ss -K: %s, and the peer: %s" % ours)
+
+
+def sleepers(world):
+    for what, happens in HAPPENS.items():
+        sleeper(world, happens)
+        print("a program that sleeps hears nothing of: " + what)
+
+
+def main():
+    osf, program = (os.path.abspath(p) for p in sys.argv[1:3])
+    rounds = int(sys.argv[3]) if len(sys.argv) > 3 else 2
+    if os.geteuid():
+        skip("needs root")
+    world = World(osf)
+    try:
+        world.open()
+        sleepers(world)
+        ss_kills(world)
+        seed = 1
+        for host in ("10.9.0.1", "fd09::1"):
+            for both in (False, True):
+                under_load(world, program, host, both, rounds, seed)
+                seed += 1
+    finally:
+        world.close()
+
+
+main()
