@@ -308,10 +308,10 @@ bool item_give_back(struct epitem *it)
 
 	if (!sock_look_rx(sk))
 		return false;
-	bool is_given = !sock_ops(sk)->is_ours && !sock_ops(sk)->is_moving &&
-			give_back_locked(it);
+	bool gave = !sock_ops(sk)->is_ours && !sock_ops(sk)->is_moving &&
+		    give_back_locked(it);
 	sock_unlock_rx(sk);
-	return is_given;
+	return gave;
 }
 
 static void item_merge(struct epitem *it)

@@ -153,6 +153,7 @@ void file_renounce(void)
 	int saved = errno;
 
 	file_drop_port();
+	ops_renounce();
 	if (!arena_inherits() || file_has_left())
 		return;
 	hold_reap();

@@ -3,6 +3,7 @@
 #include "base/fds.h"
 #include "base/gate.h"
 #include "ops/advance.h"
+#include "ops/history.h"
 #include "ops/ops.h"
 #include "ops/port.h"
 #include "proto/shm/shm.h"
@@ -19,11 +20,17 @@ void ops_start_counting(struct sock *sk)
 {
 	if (!shm_config.upgrade_pingpongs)
 		sk->flags |= SOCK_F_EAGER;
+	bool is_eager = sk->flags & SOCK_F_EAGER;
+	unsigned level = is_eager || !shm_config.learns ? 0 : history_level(sk);
+
 	sk->pingpongs_next =
-	    sk->flags & SOCK_F_EAGER ? 0 : shm_config.upgrade_pingpongs;
+	    is_eager ? 0
+		     : (uint32_t)MIN(
+			   history_later(shm_config.upgrade_pingpongs, level),
+			   UINT32_MAX);
 	sk->bytes_next =
-	    sk->flags & SOCK_F_EAGER ? 0 : shm_config.upgrade_bytes;
-	sock_set_reason(sk, OSF_REASON_YOUNG);
+	    is_eager ? 0 : history_later(shm_config.upgrade_bytes, level);
+	sock_set_reason(sk, level ? OSF_REASON_SHORT_LIVED : OSF_REASON_YOUNG);
 	sk->st->proto = OSF_PROTO_INET;
 }
 

@@ -15,6 +15,7 @@
 #include "ops/advance.h"
 #include "ops/builtin.h"
 #include "ops/candidates.h"
+#include "ops/history.h"
 #include "ops/inside.h"
 #include "ops/module.h"
 #include "ops/ops.h"
@@ -329,6 +330,8 @@ static void ops_init(void)
 {
 	shm_configure();
 	port_configure();
+	if (shm_config.learns)
+		history_start();
 	threads_configure();
 	builtin_register(shm_config.enabled);
 	registry_init();

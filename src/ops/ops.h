@@ -92,6 +92,9 @@ void ops_forked(
 /* In the child: drop what protocols keep for the parent process. */
 void ops_after_fork(void);
 
+/* The process gives up authority: leave what forks share. */
+void ops_renounce(void);
+
 /* Withdraw the announcement of @sk, a listener. */
 void ops_unannounce(struct sock *sk);
 /* Leave @sk to the kernel for good, from mode YOUNG.  False: it is not young,

@@ -7,6 +7,7 @@
  * because other threads may be asleep on it.  The table that the socket has now
  * knows of neither, so this file closes both.
  */
+#include "ops/history.h"
 #include "ops/ops.h"
 #include "ops/route.h"
 #include "proto/module/stream.h"
@@ -19,6 +20,8 @@
 void ops_close(struct sock *sk, int fd)
 {
 	ops_closed(sk);
+	if (shm_config.learns)
+		history_note(sk);
 	sock_ops(sk)->close(sk, fd);
 	if (shm_of(sk)->seg)
 		shm_close(sk, fd);
@@ -87,5 +90,7 @@ void ops_after_fork(void)
 	route_after_fork();
 	wire_after_fork();
 }
+
+void ops_renounce(void) { history_alone(); }
 
 void ops_will_lend(void) { shm_config.lends = true; }

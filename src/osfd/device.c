@@ -16,19 +16,38 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <libmnl/libmnl.h>
 #include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <net/if_arp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+#include "osfd/freeze.h"
 
 #define TCX_INGRESS 46
 #define TCX_EGRESS 47
 #define TCX_PROGS_MAX 64
 #define ANSWER_BYTES 32768
+
+static const char *const lo_conf[LO_N_CONF] = {
+	[LO_LOCALNET] = "lo/route_localnet",
+	[LO_LOCALNET_ALL] = "all/route_localnet",
+	[LO_LOCAL] = "lo/accept_local",
+	[LO_LOCAL_ALL] = "all/accept_local",
+};
+
+static int conf_open(const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/sys/net/ipv4/conf/%s", name);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
 
 int ports_init(struct ports *ps, int state_fd)
 {
@@ -38,6 +57,8 @@ int ports_init(struct ports *ps, int state_fd)
 	    socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
 	if (ps->query_fd < 0 || ps->route_fd < 0)
 		return -errno;
+	for (int i = 0; i < LO_N_CONF; i++)
+		ps->lo_fd[i] = conf_open(lo_conf[i]);
 	/* libbpf reads a file to know, once. */
 	int n_cpus = libbpf_num_possible_cpus();
 	return n_cpus < 0 ? n_cpus : 0;
@@ -60,13 +81,48 @@ int device_find(const struct ports *ps, const char *name, struct device *out,
 	d.mtu = (uint32_t)req.ifr_mtu;
 	if (ioctl(ps->query_fd, SIOCGIFHWADDR, &req) < 0)
 		return -errno;
-	if (req.ifr_hwaddr.sa_family != ARPHRD_ETHER &&
-	    req.ifr_hwaddr.sa_family != ARPHRD_LOOPBACK) {
+	d.is_lo = req.ifr_hwaddr.sa_family == ARPHRD_LOOPBACK;
+	if (req.ifr_hwaddr.sa_family != ARPHRD_ETHER && !d.is_lo) {
 		refuse(why, "%s has no Ethernet headers", name);
 		return -ENODEV;
 	}
 	*out = d;
 	return 0;
+}
+
+static bool conf_is_on(const struct ports *ps, int which)
+{
+	char c = '0';
+
+	return ps->lo_fd[which] >= 0 &&
+	       pread(ps->lo_fd[which], &c, 1, 0) == 1 && c != '0';
+}
+
+static bool is_v4(const uint8_t a[16])
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	return memcmp(a, mapped, sizeof(mapped)) == 0;
+}
+
+int device_takes(const struct ports *ps, const struct grant *g, int fd,
+		 struct refusal *why)
+{
+	struct connection c;
+
+	if (!g->is_lo || connection_of(fd, &c, why) < 0 || !is_v4(c.key.local))
+		return 0;
+	bool is_127 = c.key.local[12] == 127 || c.key.peer[12] == 127;
+	if (!conf_is_on(ps, LO_LOCAL) && !conf_is_on(ps, LO_LOCAL_ALL))
+		refuse(why, "lo takes no such frames: net.ipv4.conf.%s is 0",
+		       "lo.accept_local");
+	else if (is_127 && !conf_is_on(ps, LO_LOCALNET) &&
+		 !conf_is_on(ps, LO_LOCALNET_ALL))
+		refuse(why, "lo takes no such frames: net.ipv4.conf.%s is 0",
+		       "lo.route_localnet");
+	else
+		return 0;
+	return -EADDRNOTAVAIL;
 }
 
 static bool is_ours(const struct ports *ps, uint32_t tc_id)

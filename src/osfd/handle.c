@@ -100,7 +100,9 @@ static int on_freeze(struct context *c, const struct request *r)
 		       g->port->is.dev);
 		return -EAGAIN;
 	}
-	int err = held_add(g, r->freeze.slot, c->fds[0], &c->why);
+	int err = device_takes(&c->s->ports, g, c->fds[0], &c->why);
+	if (!err)
+		err = held_add(g, r->freeze.slot, c->fds[0], &c->why);
 	if (err)
 		return err;
 	err = freeze(g, c->fds[0], &c->out->frozen, &c->why);

@@ -208,6 +208,7 @@ int grant_open(struct ports *ps, const char *dev, uint32_t uid, int owner,
 	}
 	*g = (struct grant){ .port = p,
 			     .steer = s,
+			     .is_lo = d.is_lo,
 			     .owner = owner,
 			     .escrow_fd = -1,
 			     .away_fd = -1 };

@@ -43,6 +43,7 @@ struct grant {
 	struct port *port; /* NULL: a free entry */
 	struct steer steer;
 	uint32_t n_flows;
+	bool is_lo;
 	int owner; /* the client's index */
 	int escrow_fd;
 	struct held *held; /* held.c: ESCROW_SLOTS of them, or NULL */
@@ -51,12 +52,16 @@ struct grant {
 	uint64_t away_ns; /* when osfd has looked last */
 };
 
+/* "all" and the device's own, either of which is enough. */
+enum { LO_LOCALNET, LO_LOCALNET_ALL, LO_LOCAL, LO_LOCAL_ALL, LO_N_CONF };
+
 struct ports {
 	struct port port[PORTS_MAX];
 	struct grant grant[GRANTS_MAX];
 	int state_fd; /* where the policy is kept for the next start, or -1 */
 	int query_fd; /* an inet socket, to ask about devices */
 	int route_fd; /* an rtnetlink socket */
+	int lo_fd[LO_N_CONF]; /* sysctls, see device_takes(); -1: not there */
 };
 
 /* A refusal in words, for the reply. */
@@ -122,8 +127,13 @@ void grant_unsteer(struct grant *g, const struct steer_key *k);
 struct device {
 	int ifindex;
 	uint32_t mtu;
+	bool is_lo;
 };
 MUST_CHECK int device_find(const struct ports *ps, const char *name,
 			   struct device *out, struct refusal *why);
+/* Does the kernel take frames between two addresses of its own that come from lo?  Else what
+ * our TCP sends to the kernel's is lost.  Return: 0, or -EADDRNOTAVAIL with a reason */
+MUST_CHECK int device_takes(const struct ports *ps, const struct grant *g,
+			    int fd, struct refusal *why);
 MUST_CHECK int device_is_free(const struct ports *ps, const struct device *d,
 			      struct refusal *why);

@@ -68,12 +68,15 @@ int port_call(int fd, enum msg_type type, uint32_t uid, struct reply *r)
 	return osfd_call(fd, type, &q, NULL, 0, r, NULL);
 }
 
-void program_open(struct program *p)
+void program_open(struct program *p) { program_open_at(p, "va"); }
+
+void program_open_at(struct program *p, const char *dev)
 {
-	struct request q = { .port = { .dev = "va" } };
+	struct request q = { 0 };
 	struct reply r;
 	int fds[2];
 
+	strcpy(q.port.dev, dev);
 	p->osfd = must_connect();
 	assert_int_equal(osfd_call(p->osfd, MSG_OPEN, &q, NULL, 0, &r, fds), 0);
 	struct packet_ring ring = { r.grant.slot_bytes, r.grant.n_slots };

@@ -36,6 +36,7 @@ struct program {
 };
 
 void program_open(struct program *p);
+void program_open_at(struct program *p, const char *dev);
 void program_close(struct program *p);
 int program_freeze(struct program *p, int fd, struct reply *r);
 int program_thaw(struct program *p, int fd, const struct frozen *f);

@@ -2,10 +2,8 @@
 /*
  * proto/shm/close.c - close(), and the end of a process
  *
- *     shm_close(), shm_exit()   ->  what was written and the end, or a reset
+ *     shm_close(), shm_exit()   ->  a FIN after all that was written, or a reset
  *     shm_let_go()              ->  nothing: other processes still use the connection
- *
- * As shutdown() does (proto/shm/shut.c), the end goes as a FIN mark in the ring first.
  */
 #include <errno.h>
 #include <sys/mman.h>

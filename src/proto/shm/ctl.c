@@ -3,8 +3,8 @@
  * proto/shm/ctl.c - what is queued (FIONREAD, SIOCOUTQ), and the end of a connection whose
  * peer breaks the protocol
  *
- * If another process keeps a half, one byte is queued, as poll() then says that there is
- * something to do (sock.is_kept).
+ * None of these waits for a peer.  If another process keeps a half, it is said to hold a
+ * byte, so that the program asks again (sock.is_kept).
  */
 #include <errno.h>
 #include <linux/sockios.h>

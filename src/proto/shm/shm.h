@@ -84,6 +84,8 @@ struct shm_config {
 	uint32_t
 	    upgrade_pingpongs; /* changes of direction; 0: upgrade at once */
 	uint64_t upgrade_bytes;
+	bool
+	    learns; /* these two are defaults: later, where connections are short */
 	bool lends; /* calls that share a socket may be lent bytes */
 };
 
@@ -177,9 +179,7 @@ void shm_linger(struct sock *sk, int fd, int seconds);
 unsigned shm_events(struct sock *sk, int fd);
 
 enum shm_arm { ARM_INBOX, ARM_ANCHOR };
-/* ready.c.  Publish what was read: the peer may wait for that space while we wait for it. */
-void shm_tell_of_space(struct sock *sk, int fd);
-/* There is more to read than one call has read. */
+/* ready.c.  There is more to read than one call has read. */
 void shm_tell_self(struct sock *sk);
 /* Notify @w's set of news, if w->is_notified is true afterwards. */
 void shm_watch(struct sock *sk, struct watch *w);
@@ -195,6 +195,8 @@ void shm_arm(struct sock *sk, int fd, unsigned events, enum shm_arm how);
 /* See sock_ops.arm_bell. */
 bool shm_arm_bell(struct sock *sk, int fd);
 void shm_disarm_bell(struct sock *sk);
+/* Publish what was read; the peer may wait for that space while we wait for it. */
+void shm_tell_of_space(struct sock *sk, int fd);
 
 /* shut.c */
 int shm_shutdown(struct sock *sk, int fd, int how);
@@ -218,7 +220,6 @@ bool shm_is_kept(struct sock *sk, int fd);
  * have changed nothing else than what the kernel has counted? */
 bool shm_is_repaired(struct sock *sk, int fd);
 void shm_due_by_kernel(struct sock *sk, int fd);
-
 /* Start the fallback to the kernel: for a reason, or for NONE because the peer
  * has started it.  Pending bytes stay readable.  -EAGAIN: it starts as soon as another
  * process no longer keeps a half. */

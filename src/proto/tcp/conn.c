@@ -107,6 +107,8 @@ static enum osf_reason reason_of(int err)
 		return OSF_REASON_NO_PORT;
 	case -ENOSPC:
 		return OSF_REASON_FLOWS;
+	case -EADDRNOTAVAIL:
+		return OSF_REASON_LO;
 	default:
 		return OSF_REASON_NOT_FROZEN;
 	}

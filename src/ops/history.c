@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* ops/history.c - see ops/history.h */
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/atomic.h"
+#include "ops/history.h"
+#include "proto/shm/shm.h"
+
+/* Calls that moved bytes in shared memory, after which a move has paid. */
+#define CALLS_THAT_PAY 16u
+
+/* One word for each: a part of the address's hash, and the level. */
+#define PLACES 256u
+#define LEVEL_MASK 0xffu
+
+static uint32_t own_places[PLACES]; /* if there is no memory to share */
+static uint32_t *places = own_places;
+
+unsigned history_next(unsigned level, uint32_t first, uint64_t bytes,
+		      const struct history_end *end)
+{
+	bool is_bulk = end->bytes >= bytes;
+
+	if (end->has_moved && end->calls < CALLS_THAT_PAY && !is_bulk)
+		return MIN(level + 1, HISTORY_LEVELS - 1);
+	if (level &&
+	    (is_bulk || end->pingpongs + end->calls >=
+			    history_later(first, level - 1) + CALLS_THAT_PAY))
+		return level - 1;
+	return level;
+}
+
+void history_start(void)
+{
+	void *at = mmap(NULL, sizeof(own_places), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (at != MAP_FAILED)
+		places = at;
+}
+
+void history_alone(void)
+{
+	if (places != own_places)
+		mmap(places, sizeof(own_places), PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+}
+
+/* FNV-1a.  Who knows it can have addresses share a place, which costs time alone. */
+static uint32_t hash(const void *bytes, size_t n, uint32_t h)
+{
+	const uint8_t *at = bytes;
+
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ at[i]) * 16777619u;
+	return h;
+}
+
+/* The server's address, as this end knows it.  A listener's port is enough. */
+static uint32_t hash_of(const struct sock *sk)
+{
+	const struct osf_stats_sock *st = sk->st;
+	uint32_t h = hash(&st->passive, sizeof(st->passive), 2166136261u);
+
+	if (st->passive)
+		return hash(&st->local_port, sizeof(st->local_port), h);
+	h = hash(&st->peer_port, sizeof(st->peer_port), h);
+	return hash(st->peer_addr, sizeof(st->peer_addr), h);
+}
+
+/* Its place; 0 in place of the level of another address. */
+static uint32_t *place_of(const struct sock *sk, unsigned *level)
+{
+	uint32_t h = hash_of(sk), *place = &places[h % PLACES];
+	uint32_t word = load_rlx(place);
+
+	*level = (word ^ h) & ~LEVEL_MASK ? 0 : word & LEVEL_MASK;
+	*level = MIN(*level, HISTORY_LEVELS - 1); /* forks share the table */
+	return place;
+}
+
+unsigned history_level(const struct sock *sk)
+{
+	unsigned level;
+
+	place_of(sk, &level);
+	return level;
+}
+
+void history_note(const struct sock *sk)
+{
+	const struct osf_stats_sock *st = sk->st;
+	enum sock_mode mode = sock_mode(sk);
+	struct history_end end = {
+		.pingpongs = load_rlx(&sk->pingpongs),
+		.bytes = st->rx_bytes_shm + st->tx_bytes_shm,
+		.has_moved = mode == SOCK_PENDING || mode == SOCK_SHM,
+	};
+	unsigned level;
+
+	if (sk->flags & (SOCK_F_EAGER | SOCK_F_PORT | SOCK_F_LISTEN) ||
+	    !(sk->flags & (SOCK_F_ACTIVE | SOCK_F_PASSIVE)) ||
+	    (!end.has_moved && mode != SOCK_YOUNG))
+		return;
+	if (end.has_moved)
+		end.calls =
+		    st->rx_ops - st->rx_ops_inet + st->tx_ops - st->tx_ops_inet;
+	uint32_t *place = place_of(sk, &level);
+	unsigned next = history_next(level, shm_config.upgrade_pingpongs,
+				     shm_config.upgrade_bytes, &end);
+	if (next != level)
+		store_rlx(place, (hash_of(sk) & ~LEVEL_MASK) | next);
+}

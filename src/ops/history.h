@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ops/history.h - how long the connections of an address last
+ *
+ *     a connection ends    ->  history_note()   ->  a level for its address
+ *     another one begins   ->  history_level()  ->  it moves so much later
+ *
+ * A move to shared memory costs about as much as ten changes of direction by the kernel.
+ * A connection that ends before it has saved that much would have been better left where
+ * it was.  Nobody knows when it begins how long it will last, but connections to one
+ * server, or to one port of ours, are like each other.  So each address has a level.  A
+ * connection that moved in vain raises it by one, and one that would have been worth a
+ * move at the level below lowers it by one.  With each level a connection has to change
+ * direction four times as often, and to carry four times as many bytes, before it moves.
+ *
+ * The table is a guess: addresses may share a place, threads may overwrite each other's
+ * news, and forked processes share it.  A wrong level costs time and nothing else.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "sock/sock.h"
+
+#define HISTORY_LEVELS 5u
+
+/* How a connection went, as one of its ends has seen it. */
+struct history_end {
+	uint32_t pingpongs; /* changes of direction before it moved */
+	uint64_t calls;     /* that moved bytes since then */
+	uint64_t bytes;     /* since then */
+	bool has_moved;
+};
+
+/* What @first becomes at @level; saturates. */
+static inline uint64_t history_later(uint64_t first, unsigned level)
+{
+	return first > UINT64_MAX >> 2 * level ? UINT64_MAX
+					       : first << 2 * level;
+}
+
+/* The level that follows @level when a connection ended in the way of @end.  It moves after
+ * @first changes of direction at level 0; @bytes are worth a move in any case. */
+unsigned history_next(unsigned level, uint32_t first, uint64_t bytes,
+		      const struct history_end *end);
+
+void history_start(void); /* at program start */
+/* For a socket whose addresses are known. */
+unsigned history_level(const struct sock *sk);
+/* Its last holder closes it; its mode is still what it was. */
+void history_note(const struct sock *sk);
+/* This process gives up authority: from now on, it has a table of its own. */
+void history_alone(void);
