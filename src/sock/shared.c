@@ -79,31 +79,46 @@ static COLD void number_get(struct sock *sk)
 	cas(&sk->writer, 0u, n ? n : 1u);
 }
 
-/* What others have left in the half, which the caller has locked.  False: the
+/* Nothing is known of the half until somebody with a descriptor has asked the kernel. */
+static COLD enum page_got repair_later(struct sock *sk, enum sock_half which)
+{
+	fetch_or(&sk->w->due, (uint8_t)SOCK_DUE_REPAIR);
+	page_unlock(&sk->page->half[which].word);
+	return PAGE_KEPT;
+}
+
+/* What others have left in the half, which the caller has locked.  PAGE_NOT: the
  * connection is lost. */
-static bool page_take(struct sock *sk, enum sock_half which)
+static enum page_got page_take(struct sock *sk, enum sock_half which,
+			       enum page_use use)
 {
 	struct shared_page *p = sk->page;
 	struct page_half *half = &p->half[which];
 	const char *why = NULL;
+	uint32_t changing = load_rlx(&half->is_changing);
 
 	if (unlikely(!load_rlx(&sk->writer)))
 		number_get(sk);
-	if (unlikely(load_rlx(&half->is_changing)))
+	if (unlikely(changing == HALF_UNCOUNTED) && sock_ops(sk)->repair) {
+		if (use != PAGE_REPAIRS)
+			return repair_later(sk, which);
+		changing = HALF_IS_WHOLE;
+	}
+	if (unlikely(changing))
 		why = "a process that died in the middle of a call";
 	else if (unlikely(half_import(sk, p, which)))
 		why = "what a process that shares it says";
 	if (unlikely(why)) {
 		shared_lose(sk, why);
 		page_unlock(&half->word); /* it stays "being changed" */
-		return false;
+		return PAGE_NOT;
 	}
-	return true;
+	return PAGE_FREE;
 }
 
 void page_begin_change(struct sock *sk, enum sock_half which)
 {
-	store_rel(&sk->page->half[which].is_changing, 1u);
+	store_rel(&sk->page->half[which].is_changing, (uint32_t)HALF_CHANGES);
 	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = PAGE_CHANGES;
 	__atomic_signal_fence(__ATOMIC_SEQ_CST); /* before what it is about */
 }
@@ -116,7 +131,9 @@ static enum page_got enter(struct sock *sk, enum sock_half which,
 	enum page_got got = page_lock(&sk->page->half[which].word, is_patient);
 	if (unlikely(got == PAGE_NOT))
 		shared_lose(sk, "a lock that another process keeps");
-	if (unlikely(got >= PAGE_KEPT) || !page_take(sk, which))
+	if (likely(got < PAGE_KEPT))
+		got = page_take(sk, which, use);
+	if (unlikely(got >= PAGE_KEPT))
 		return got;
 	*(which == HALF_RX ? &sk->rx_is_in : &sk->tx_is_in) = (uint8_t)use;
 	if (use == PAGE_CHANGES)
@@ -126,7 +143,8 @@ static enum page_got enter(struct sock *sk, enum sock_half which,
 
 void page_enter(struct sock *sk, enum sock_half which, enum page_use use)
 {
-	enter(sk, which, use, true);
+	if (unlikely(enter(sk, which, use, true) == PAGE_KEPT))
+		shared_lose(sk, "a process that died in the middle of a call");
 }
 
 bool page_enter_soon(struct sock *sk, enum sock_half which, enum page_use use)
@@ -152,6 +170,54 @@ static void half_export(const struct sock *sk, struct shared_page *p,
 		ops->export(sk, which, half->numbers[to]);
 	store_rel(&half->exported, sk->writer << 1 | to);
 	store_rel(&half->is_changing, 0u);
+}
+
+void page_settle(struct sock *sk, enum sock_half which)
+{
+	struct shared_page *p = sk->page;
+
+	if (load_rlx(&p->half[which].is_changing) && likely(!sk->is_lost))
+		half_export(sk, p, which);
+}
+
+/* Two bits a half: how it was used before. */
+uint32_t page_count_begin(struct sock *sk)
+{
+	uint32_t was = 0;
+
+	for (int i = HALF_RX; i <= HALF_TX; i++) {
+		uint8_t use = i == HALF_RX ? sk->rx_is_in : sk->tx_is_in;
+
+		was |= (uint32_t)(use & 3) << 2 * i;
+		if (use == PAGE_LOOKS || use == PAGE_MOVES)
+			store_rel(&sk->page->half[i].is_changing,
+				  (uint32_t)HALF_UNCOUNTED);
+	}
+	__atomic_signal_fence(__ATOMIC_SEQ_CST); /* before what it is about */
+	return was;
+}
+
+void page_count_end(struct sock *sk, uint32_t was)
+{
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	for (int i = HALF_RX; i <= HALF_TX; i++) {
+		uint32_t use = was >> 2 * i & 3;
+
+		if (use == PAGE_LOOKS || use == PAGE_MOVES)
+			half_export(sk, sk->page, (enum sock_half)i);
+	}
+}
+
+bool page_repair_begin(struct sock *sk)
+{
+	lock_get(&sk->rx_lock);
+	if (!page_enter_soon(sk, HALF_RX, PAGE_REPAIRS))
+		return false;
+	lock_get(&sk->tx_lock);
+	if (page_enter_soon(sk, HALF_TX, PAGE_REPAIRS))
+		return true;
+	sock_unlock_rx(sk);
+	return false;
 }
 
 void page_leave(struct sock *sk, enum sock_half which)

@@ -25,7 +25,8 @@
  * Where any of this fails, the connection is lost to this process (sock.is_lost):
  * it is reset, and counted, and its page is not entered again.  That is also so
  * when an owner has died with a half that it may have changed: nobody goes on with
- * half a state.
+ * half a state.  So a call exports after each of its parts, not only at its end
+ * (sock_settles_rx()).
  *
  * Each socket has a page (4096 bytes) of its own, so a process that has let go of
  * a socket passes nothing of it on.  One that keeps the mapping can disturb this
@@ -53,10 +54,19 @@ struct holders {
 	uint32_t maker_has; /* the process that made the socket holds it */
 };
 
+enum {
+	HALF_IS_WHOLE,
+	HALF_CHANGES, /* nobody can know how far it got */
+	/* What is not exported is how many bytes went through the kernel's socket,
+	 * beside the stream.  The kernel has counted them (sock_ops.repair). */
+	HALF_UNCOUNTED,
+};
+
 struct page_half {
 	alignas(CACHE_LINE) uint32_t word; /* as of a struct lock */
-	uint32_t is_changing; /* what its owner does is half done outside */
-	uint32_t exported;    /* who exported it last, times 2, plus where to */
+	uint32_t
+	    is_changing; /* HALF_*: what its owner does is half done outside */
+	uint32_t exported; /* who exported it last, times 2, plus where to */
 	alignas(CACHE_LINE) uint8_t numbers[2][HALF_BYTES];
 };
 

@@ -80,7 +80,7 @@ struct sock_words {
 	uint8_t is_async;      /* SIGIO wanted: always ring the anchor */
 	uint8_t stays;   /* young, and never to be upgraded, whoever asks */
 	uint8_t due;     /* the protocol's own: what a call has left for whoever
-			* has the halves next, because a process kept one */
+			* has the halves next, because a process kept one; and SOCK_DUE_REPAIR */
 	uint8_t due_why; /* enum osf_reason, for that */
 	uint32_t errq;   /* the error queue may hold something: another value
 			* each time that was noted, or 0 */
@@ -96,6 +96,9 @@ struct sock_words {
 	uint32_t n_ringing; /* threads about to ring the peer, under a lock */
 	alignas(CACHE_LINE) uint8_t proto[SOCK_PROTO_WORDS];
 };
+
+/* A process has died with a half that is only uncounted: sock_ops.repair. */
+#define SOCK_DUE_REPAIR 0x80u
 
 struct shared_page;
 struct holders;
@@ -219,7 +222,7 @@ static inline void sock_leave(struct sock *sk)
 bool sock_start_moving(struct sock *sk);
 /* sock/shared.c: the page's part of a half, under the process's own lock of it. */
 enum sock_half { HALF_RX, HALF_TX };
-enum page_use { PAGE_LOOKS = 1, PAGE_MOVES, PAGE_CHANGES };
+enum page_use { PAGE_LOOKS = 1, PAGE_MOVES, PAGE_CHANGES, PAGE_REPAIRS };
 void page_enter(struct sock *sk, enum sock_half half, enum page_use use);
 /* The same, without patience.  False: a process of our user keeps the half; then this
  * process's own lock of it is released, too, and sk->is_kept is set. */
@@ -228,6 +231,15 @@ MUST_CHECK bool page_enter_soon(struct sock *sk, enum sock_half half,
 /* What others see of a half is about to change: see sock_look_rx(). */
 void page_begin_change(struct sock *sk, enum sock_half half);
 void page_leave(struct sock *sk, enum sock_half half);
+/* What others see of a half is whole again: see sock_settles_rx(). */
+void page_settle(struct sock *sk, enum sock_half half);
+/* For a while, the halves that the caller has are only uncounted (HALF_UNCOUNTED), unless
+ * they change anyway; then they are whole again.  What page_count_begin() returns is for
+ * page_count_end(). */
+uint32_t page_count_begin(struct sock *sk);
+void page_count_end(struct sock *sk, uint32_t was);
+/* Take both halves, of which one is uncounted.  False: a process keeps one. */
+MUST_CHECK bool page_repair_begin(struct sock *sk);
 
 /* Take the lock of a half; cheaper if nobody else can be there.  A process of our user
  * that keeps the half is waited for PAGE_PATIENCE_NS, and then the connection is lost: so
@@ -310,6 +322,20 @@ static inline void sock_changes_tx(struct sock *sk)
 {
 	if (unlikely(sk->tx_is_in))
 		page_begin_change(sk, HALF_TX);
+}
+
+/* Between two parts of a call that moves positions: if this process is killed from here
+ * on, others go on behind what it has done so far. */
+static inline void sock_settles_rx(struct sock *sk)
+{
+	if (unlikely(sk->rx_is_in == PAGE_MOVES))
+		page_settle(sk, HALF_RX);
+}
+
+static inline void sock_settles_tx(struct sock *sk)
+{
+	if (unlikely(sk->tx_is_in == PAGE_MOVES))
+		page_settle(sk, HALF_TX);
 }
 
 /* As sock_lock_rx().  False: as page_enter_soon(). */

@@ -209,6 +209,10 @@ struct sock_ops {
 	 */
 	void (*export)(const struct sock *sk, enum sock_half half, void *to);
 	int (*import)(struct sock *sk, enum sock_half half, const void *from);
+	/* A process has died while only its count of what went through the anchor was
+	 * not exported.  The caller has both halves.  Ask the kernel, and correct the
+	 * count; false: that does not work out. */
+	bool (*repair)(struct sock *sk, int fd);
 	/* What they share cannot be used any more: the connection ends, and is
 	 * reset as soon as a call has the descriptor.  NULL: nothing is lost. */
 	void (*lost)(struct sock *sk, const char *why);

@@ -61,6 +61,18 @@ def little_data():
     resource.setrlimit(resource.RLIMIT_DATA, (64 << 20, 64 << 20))
 
 
+def no_locked_memory():
+    resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))
+
+
+def no_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+
+
+def little_stack():
+    resource.setrlimit(resource.RLIMIT_STACK, (256 << 10, 256 << 10))
+
+
 def no_proc():
     os.mkdir("root")
     os.chroot("root")
@@ -69,6 +81,7 @@ def no_proc():
 
 MEANS = {"descriptors": no_descriptors, "processes": no_processes,
          "address_space": little_address_space, "data": little_data, "proc": no_proc,
+         "locked": no_locked_memory, "files": no_files, "stack": little_stack,
          "nothing": lambda: None}
 
 

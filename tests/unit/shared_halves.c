@@ -45,6 +45,7 @@ static int counters_import(struct sock *sk, enum sock_half half,
 static int n_lost;
 
 static void counters_lost(struct sock *sk, const char *why) { n_lost++; }
+static bool counters_repair(struct sock *s, int fd) { return true; }
 static bool is_rung(const struct sock *sk) { return false; }
 
 static const struct sock_ops shm_like = {
@@ -52,6 +53,7 @@ static const struct sock_ops shm_like = {
 	.is_ours = true,
 	.export = counters_export,
 	.import = counters_import,
+	.repair = counters_repair,
 	.lost = counters_lost,
 	.is_rung = is_rung,
 };
@@ -250,6 +252,68 @@ static void an_export_may_be_killed(void **state)
 	assert_false(sk.is_lost);
 	assert_int_equal(*count_of(HALF_TX), 7);
 	sock_unlock_tx(&sk);
+}
+
+/* Others go on behind the last part that is whole. */
+static void a_call_may_be_killed_between_its_parts(void **state)
+{
+	pid_t pid = fork_it();
+
+	if (!pid) {
+		assert_true(sock_move_tx(&sk));
+		*count_of(HALF_TX) = 8;
+		sk.page->half[HALF_TX].is_changing =
+		    HALF_CHANGES; /* as a ring does */
+		sock_settles_tx(&sk);
+		*count_of(HALF_TX) = 9; /* nobody can see it yet */
+		raise(SIGKILL);
+	}
+	status_of(pid);
+	sock_lock_tx(&sk);
+	assert_false(sk.is_lost);
+	assert_int_equal(*count_of(HALF_TX), 8);
+	sock_unlock_tx(&sk);
+}
+
+static void what_goes_on_changing_is_not_whole(void **state)
+{
+	pid_t pid = fork_it();
+
+	if (!pid) {
+		sock_lock_tx(&sk);
+		sock_settles_tx(&sk);
+		page_count_end(&sk, page_count_begin(&sk));
+		raise(SIGKILL);
+	}
+	status_of(pid);
+	sock_lock_tx(&sk);
+	assert_true(sk.is_lost);
+	sock_unlock_tx(&sk);
+}
+
+static void what_the_kernel_has_counted_can_be_repaired(void **state)
+{
+	pid_t pid = fork_it();
+
+	if (!pid) {
+		assert_true(sock_move_rx(&sk));
+		uint32_t was = page_count_begin(&sk);
+		page_count_end(&sk, was); /* it may be killed after this, too */
+		page_count_begin(&sk);
+		raise(SIGKILL);
+	}
+	status_of(pid);
+	for (int i = 0; i < 2; i++) {
+		assert_false(sock_move_rx(&sk));
+		assert_int_equal(sk.w->due, SOCK_DUE_REPAIR);
+		assert_true(sk.is_kept);
+	}
+	assert_true(page_repair_begin(&sk));
+	sk.w->due = 0;
+	sock_unlock_both(&sk);
+	assert_true(sock_move_rx(&sk));
+	assert_false(sk.is_lost);
+	sock_unlock_rx(&sk);
 }
 
 static void who_exports_nothing_leaves_what_was_there(void **state)
@@ -453,6 +517,12 @@ int main(void)
 		cmocka_unit_test_setup(
 		    who_has_moved_nothing_outside_may_be_killed, fresh),
 		cmocka_unit_test_setup(an_export_may_be_killed, fresh),
+		cmocka_unit_test_setup(a_call_may_be_killed_between_its_parts,
+				       fresh),
+		cmocka_unit_test_setup(what_goes_on_changing_is_not_whole,
+				       fresh),
+		cmocka_unit_test_setup(
+		    what_the_kernel_has_counted_can_be_repaired, fresh),
 		cmocka_unit_test_setup(
 		    who_exports_nothing_leaves_what_was_there, fresh),
 		cmocka_unit_test_setup(what_is_refused_ends_the_connection,

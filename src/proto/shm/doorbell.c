@@ -33,11 +33,14 @@ static void ring(struct sock *sk, int fd, int flags)
 		fetch_sub(&sk->w->n_ringing, 1);
 		return;
 	}
+	uint32_t was = unlikely(sk->page) ? page_count_begin(sk) : 0;
 	fetch_add(&me->bells, 1);
 	if (load_seq(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_FALLBACK)) {
 		/* Dekker with shm_leave() and shm_fallback_now(). */
 		fetch_sub(&me->bells, 1);
 		fetch_sub(&sk->w->n_ringing, 1);
+		if (unlikely(was))
+			page_count_end(sk, was);
 		return;
 	}
 	count(&sk->st->n_wakes, 1);
@@ -52,6 +55,8 @@ static void ring(struct sock *sk, int fd, int flags)
 		store_rlx(&sk->looked_ns, UINT64_C(0));
 	}
 	fetch_sub(&sk->w->n_ringing, 1);
+	if (unlikely(was))
+		page_count_end(sk, was);
 	errno = saved;
 }
 
@@ -170,8 +175,9 @@ void anchor_drain(struct sock *sk, int fd)
 	 * follow. */
 	if (load_rlx(&shm_w(sk)->rx_tcp) || load_rlx(&shm_w(sk)->fell_back))
 		return;
-	if (rung != shm_of(sk)->bells_drained)
-		sock_changes_rx(sk);
+	if (rung == shm_of(sk)->bells_drained)
+		return;
+	uint32_t was = unlikely(sk->page) ? page_count_begin(sk) : 0;
 	for (int i = 0; rung != shm_of(sk)->bells_drained && i < DRAINS_MAX;
 	     i++) {
 		uint32_t due = rung - shm_of(sk)->bells_drained;
@@ -188,7 +194,39 @@ void anchor_drain(struct sock *sk, int fd)
 		store_rlx(&shm_of(sk)->bells_drained,
 			  shm_of(sk)->bells_drained + (uint32_t)n);
 	}
+	if (unlikely(was))
+		page_count_end(sk, was);
 	errno = saved;
+}
+
+/*
+ * A process has been killed while it rang, or discarded doorbells.  All bytes that our TCP
+ * has sent since the stream went to the ring are doorbells, and all that were read from it
+ * since the peer's did.  The caller has both halves.
+ */
+bool shm_repair(struct sock *sk, int fd)
+{
+	struct shm_conn *c = shm_of(sk);
+	struct seg_side *me = shm_me(sk);
+	uint64_t sent, got;
+
+	if (sock_mode(sk) != SOCK_SHM || !shm_w(sk)->tx_ring ||
+	    shm_w(sk)->rx_tcp || shm_w(sk)->rx_back || shm_w(sk)->fell_back ||
+	    anchor_has_fin(fd) || /* which the kernel counts as a byte */
+	    anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent) ||
+	    anchor_consumed(fd, &got))
+		return false;
+	uint32_t rung = (uint32_t)(sent - c->tx_tcp_base);
+	uint32_t drained = (uint32_t)(got - c->rx_tcp_base);
+	/* Of each half, one may have been counted and not sent. */
+	if (load_rlx(&me->bells) - rung > 2 ||
+	    drained - c->bells_drained >
+		load_rlx(&shm_peer(sk)->bells) - c->bells_drained)
+		return false;
+	store_rlx(&me->bells, rung);
+	store_rlx(&c->bells_drained, drained);
+	store_rlx(&sk->w->n_ringing, 0u);
+	return true;
 }
 
 /* Does TCP hold bytes that are no doorbells? A peer that sends by ring counts

@@ -47,6 +47,7 @@
 #include "proto/shm/fallback.h"
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
+#include "sock/shared.h"
 
 /* One limit for everything that a fallback waits for, and also for a peer that
  * was first.  The relay waits for whatever has not arrived by then. */
@@ -249,12 +250,24 @@ static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
 	return 1;
 }
 
+/* The next user of the descriptor cannot be put off, so another process is given time. */
+static void take_both(struct sock *sk, int fd)
+{
+	uint64_t start = now_ns();
+
+	while (!sock_take_both(sk)) {
+		shm_do_due(sk, fd);
+		if (now_ns() - start > PAGE_PATIENCE_NS)
+			shared_lose(sk, "a lock that another process keeps");
+	}
+}
+
 int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 		     struct stash *st)
 {
 	int saved = errno, other = -1;
 
-	sock_lock_both(sk);
+	take_both(sk, fd);
 	int r = fallback_now_locked(sk, fd, why, gently, &other, st);
 	sock_unlock_both(sk);
 	discard_passed(other);

@@ -268,11 +268,14 @@ COLD void shm_rx_move(struct sock *sk)
 /* The ring was empty.  Return -EAGAIN, or what ends the stream. */
 static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 {
-	sock_changes_rx(sk);
-	if (ring_publish(&shm_of(sk)->rx))
+	if (ring_publish(&shm_of(sk)->rx)) {
+		sock_settles_rx(sk);
 		shm_notify_space(sk, fd);
-	if (shm_of(sk)->rx.hold != RING_NONE_LENT)
+	}
+	if (shm_of(sk)->rx.hold != RING_NONE_LENT) {
+		sock_changes_rx(sk);
 		shm_lend_pinned(sk, fd);
+	}
 	if (mark == RING_FIN) {
 		store_rlx(&shm_w(sk)->rx_eof, (uint8_t)1);
 		return 0;
@@ -282,6 +285,8 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 		shm_note_back(sk);
 		return GO_ON_IN_RING;
 	}
+	if (mark == RING_MAP || mark == RING_MOVE)
+		sock_changes_rx(sk);
 	if (mark == RING_MAP) {
 		if (!shm_rx_map(sk))
 			return GO_ON_IN_RING;
@@ -303,6 +308,7 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 	/* The ring now has all that the peer wrote before it died. */
 	if (ring_rx_ready(&shm_of(sk)->rx))
 		return GO_ON_IN_RING;
+	sock_changes_rx(sk);
 	return rx_end(sk, fd);
 }
 
@@ -328,8 +334,10 @@ HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 		ring_skip(&shm_of(sk)->rx, take);
 		got += take;
 		uint32_t freed = ring_rx_owed(&shm_of(sk)->rx);
-		if (freed >= PUBLISH_BYTES && ring_publish(&shm_of(sk)->rx))
+		if (freed >= PUBLISH_BYTES && ring_publish(&shm_of(sk)->rx)) {
+			sock_settles_rx(sk);
 			shm_notify_space(sk, fd);
+		}
 		if (flags & RECV_PIECE)
 			break;
 	}
@@ -526,7 +534,7 @@ HOT static ssize_t rx_piece(struct sock *sk, int fd, const struct iovec *iov)
 	ssize_t r = 0;
 
 	if (unlikely(!rx_begin(sk)))
-		return 0;
+		return 0; /* shm_recv() knows what to do */
 	if (unlikely(!sock_is_ours(sk) || shm_is_broken(sk) ||
 		     shm_w(sk)->rx_back || shm_w(sk)->rx_tcp ||
 		     rx->hold != RING_NONE_LENT))
@@ -536,8 +544,10 @@ HOT static ssize_t rx_piece(struct sock *sk, int fd, const struct iovec *iov)
 		goto done;
 	memcpy(iov->iov_base, data, (size_t)n);
 	ring_skip(rx, (uint32_t)n);
-	if (unlikely(ring_rx_owed(rx) >= PUBLISH_BYTES) && ring_publish(rx))
+	if (unlikely(ring_rx_owed(rx) >= PUBLISH_BYTES) && ring_publish(rx)) {
+		sock_settles_rx(sk);
 		shm_notify_space(sk, fd);
+	}
 	say_read(sk);
 	count(&sk->st->rx_bytes_shm, (uint64_t)n);
 	if (unlikely((uint64_t)n > load_rlx(&sk->st->rx_most)))
@@ -563,7 +573,8 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	    likely((r = rx_piece(sk, fd, iov)) > 0))
 		return r;
 	do {
-		if (unlikely(!rx_begin(sk)))
+		if (unlikely(!rx_begin(sk)) &&
+		    !(shm_is_repaired(sk, fd) && rx_begin(sk)))
 			return shm_kept(sk);
 		if (unlikely(!sock_is_ours(sk))) {
 			rx_done(sk, fd);

@@ -9,6 +9,7 @@
 
 #include "base/atomic.h"
 #include "base/libc.h"
+#include "base/memory.h"
 #include "base/nocancel.h"
 #include "base/sealed.h"
 #include "proto/shm/elsewhere.h"
@@ -21,7 +22,12 @@
 /* Two programs that write before they read need as much as TCP has room for. */
 #define RING_FLOOR (8u * 1024 * 1024)
 
+/* Each side may come to write as much into a segment before its ring starts over. */
+#define SEG_TOUCHED (1024u * 1024)
+#define SHARE_OF_ROOM 2
+
 static size_t n_mapped; /* bytes */
+static uint32_t n_segs;
 
 static rlim_t space_limit(void)
 {
@@ -126,13 +132,26 @@ int sealed_map(int fd, size_t bytes, void **map)
 	return err == -EPERM || err == -EACCES ? -EBADMSG : err;
 }
 
+/* May there be one more, even if all of them are used? */
+static bool has_room(void)
+{
+	uint64_t room = memory_room();
+
+	return room == UINT64_MAX ||
+	       (uint64_t)(load_rlx(&n_segs) + 1) * SEG_TOUCHED <=
+		   room / SHARE_OF_ROOM;
+}
+
 int seg_create(uint32_t ring_size, struct seg **pseg, int *pfd)
 {
 	void *map;
-	int err = sealed_create("osf-segment", seg_bytes(ring_size), &map, pfd);
+	int err = !has_room() ? -ENOMEM
+			      : sealed_create("osf-segment",
+					      seg_bytes(ring_size), &map, pfd);
 
 	if (err)
 		return err;
+	fetch_add(&n_segs, 1);
 	struct seg *seg = map;
 	seg->version = SEG_VERSION;
 	seg->ring_size = ring_size;
@@ -154,7 +173,8 @@ int seg_open(int fd, struct seg **pseg, uint32_t *ring_size)
 	if (st.st_size < (off_t)SEG_PAGE || size < RING_MIN_SIZE ||
 	    size > RING_MAX_SIZE || rings % 2 || size % SEG_PAGE)
 		return -EBADMSG;
-	int err = sealed_map(fd, (size_t)st.st_size, &map);
+	int err =
+	    has_room() ? sealed_map(fd, (size_t)st.st_size, &map) : -ENOMEM;
 	if (err)
 		return err;
 	struct seg *seg = map;
@@ -166,6 +186,7 @@ int seg_open(int fd, struct seg **pseg, uint32_t *ring_size)
 		sealed_unmap(map, (size_t)st.st_size);
 		return err;
 	}
+	fetch_add(&n_segs, 1);
 	*pseg = seg;
 	*ring_size = (uint32_t)size;
 	return 0;
@@ -173,6 +194,8 @@ int seg_open(int fd, struct seg **pseg, uint32_t *ring_size)
 
 void seg_unmap(struct seg *seg, uint32_t ring_size)
 {
-	if (seg)
-		sealed_unmap(seg, seg_bytes(ring_size));
+	if (!seg)
+		return;
+	fetch_sub(&n_segs, 1);
+	sealed_unmap(seg, seg_bytes(ring_size));
 }

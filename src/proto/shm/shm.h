@@ -216,6 +216,9 @@ void shm_leave_due(struct sock *sk, int fd, uint8_t what);
 bool shm_do_due(struct sock *sk, int fd);
 /* The same, then: does a process still keep a half? */
 bool shm_is_kept(struct sock *sk, int fd);
+/* A half could not be taken.  Is it so no longer, since an owner that died is known to
+ * have changed nothing else than what the kernel has counted? */
+bool shm_is_repaired(struct sock *sk, int fd);
 void shm_due_by_kernel(struct sock *sk, int fd);
 /* Start the fallback to the kernel: for a reason, or for NONE because the peer
  * has started it.  Pending bytes stay readable.  -EAGAIN: it starts as soon as another
@@ -305,6 +308,7 @@ void anchor_ring(struct sock *sk, int fd);
 /* The kernel delivers this doorbell after 200 ms, or with the next bytes. */
 void anchor_ring_later(struct sock *sk, int fd);
 void anchor_silence(struct sock *sk);
+bool shm_repair(struct sock *sk, int fd); /* see sock_ops.repair */
 void anchor_back(struct sock *sk, int fd);
 void anchor_drain(struct sock *sk, int fd);
 /* Nothing is rung.  If the anchor has bytes all the same, the peer breaks the protocol. */

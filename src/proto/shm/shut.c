@@ -251,9 +251,24 @@ static void do_fallback(struct sock *sk, int fd)
 		is_done(sk, SHM_DUE_BACK);
 }
 
+/* The kernel knows how much went through its socket. */
+static void do_repair(struct sock *sk, int fd)
+{
+	if (!page_repair_begin(sk))
+		return;
+	is_done(sk, SOCK_DUE_REPAIR);
+	if (!sk->is_lost && sock_ops(sk)->repair &&
+	    !sock_ops(sk)->repair(sk, fd))
+		shared_lose(sk, "a process that died in the middle of a call");
+	sock_unlock_both(sk);
+}
+
 static COLD bool do_all(struct sock *sk, int fd, uint8_t due)
 {
 	int saved = errno;
+
+	if (due & SOCK_DUE_REPAIR)
+		do_repair(sk, fd);
 
 	if (due & DUE_TX)
 		do_tx(sk, fd, due);
@@ -285,6 +300,14 @@ COLD bool shm_is_kept(struct sock *sk, int fd)
 	else
 		store_rlx(&sk->is_kept, (uint8_t)0);
 	return load_rlx(&sk->is_kept);
+}
+
+COLD bool shm_is_repaired(struct sock *sk, int fd)
+{
+	if (!(load_rlx(&sk->w->due) & SOCK_DUE_REPAIR))
+		return false;
+	shm_do_due(sk, fd);
+	return !(load_rlx(&sk->w->due) & SOCK_DUE_REPAIR);
 }
 
 /* The kernel is about to have the connection, and nobody comes here any more. */

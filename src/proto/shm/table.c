@@ -143,7 +143,7 @@ static void sync_calls(struct sock *sk, int fd)
 	.shutdown = shut, .close = shm_close, .exit = shm_exit,                \
 	.before_fork = shm_before_fork, .after_fork = unchanged,               \
 	.alone = alone, .export = shm_export, .import = shm_import,            \
-	.lost = shm_lost, .passthrough = nothing,                              \
+	.repair = shm_repair, .lost = shm_lost, .passthrough = nothing,        \
 	.anchor_moved = shm_anchor_moved, .reset = shm_broken,                 \
 	.fallback_now = shm_fallback_now, .retire = shm_retire
 

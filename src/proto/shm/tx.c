@@ -172,6 +172,8 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 			shm_cork(sk, at, chunk);
 		else
 			ring_commit(&shm_of(sk)->tx, at, chunk);
+		if (unlikely(shm_of(sk)->tx.changes != NULL))
+			sock_settles_tx(sk);
 		done += chunk;
 		if (unlikely(hold))
 			shm_of(sk)->corked_bytes += chunk;
@@ -239,7 +241,8 @@ int tx_begin(struct sock *sk, int fd)
 		if (sock_mode(sk) == SOCK_PENDING)
 			shm_pending_step(sk, fd);
 		sock_unlock_rx(sk);
-	} else if (unlikely(!sock_move_tx(sk))) {
+	} else if (unlikely(!sock_move_tx(sk)) &&
+		   !(shm_is_repaired(sk, fd) && sock_move_tx(sk))) {
 		return load_rlx(&sk->w->shut) & SHUT_BIT_WR ? -EPIPE
 							    : shm_kept(sk);
 	}

@@ -8,6 +8,7 @@
  * The caller holds the tx lock, but for shm_stretch_ns().
  */
 #include "base/clock.h"
+#include "base/memory.h"
 #include "proto/shm/tx.h"
 
 /*
@@ -24,6 +25,7 @@
 #define BULK_STAYS_NS (NS_PER_MS / 2)
 #define BULK_SLOW 8u
 #define GRANTS_MAX (256u * 1024 * 1024)
+#define GRANT_OF_ROOM 8 /* for one stream */
 
 static uint32_t grants; /* bytes */
 
@@ -49,6 +51,8 @@ COLD void tx_bulk_look(struct sock *sk)
 		if (shm_of(sk)->n_bulk_slow < BULK_SLOW)
 			return;
 	}
+	if (memory_room() / GRANT_OF_ROOM < more)
+		return;
 	if (fetch_add(&grants, more) > GRANTS_MAX - more) {
 		fetch_sub(&grants, more);
 		return;
