@@ -268,6 +268,9 @@ static bool is_masked(int level, int name)
 		       name == TCP_TIMESTAMP || name == TCP_ZEROCOPY_RECEIVE ||
 		       name == TCP_MAXSEG || name == TCP_QUICKACK ||
 		       name == TCP_WINDOW_CLAMP;
+	/* What packets have brought since it was asked for. */
+	if (level == IPPROTO_IPV6)
+		return name == IPV6_2292PKTOPTIONS;
 	/* IP_PROTOCOL answers with the local port. */
 	return level == IPPROTO_IP && (name == IP_MTU || name == 52);
 }

@@ -112,7 +112,8 @@ static void print_processes(const struct rdma_list *l, const struct args *a,
 		"PID",    "PROGRAM", ">QPS",  ">MRS",     ">MEMORY",   ">SENT",
 		">RECVD", ">WRITE",  ">READ", "?>ATOMIC", "?>DROPPED", ">ERRORS"
 	};
-	struct table t = { headings, sizeof(headings) / sizeof(*headings) };
+	struct table t = { .headings = headings,
+			   .n_columns = sizeof(headings) / sizeof(*headings) };
 
 	for (size_t i = 0; i < l->n; i++) {
 		const struct rdma_process *p = &l->processes[i];
@@ -165,7 +166,8 @@ static void print_qps(const struct rdma_list *l, const struct args *a,
 	static const char *const headings[] = { "QP",        "PID",  "TYPE",
 						"STATE",     "PEER", "OF PID",
 						">RECEIVES", "WAITS" };
-	struct table t = { headings, sizeof(headings) / sizeof(*headings) };
+	struct table t = { .headings = headings,
+			   .n_columns = sizeof(headings) / sizeof(*headings) };
 
 	for (size_t i = 0; i < l->n; i++)
 		for (size_t j = 0; j < l->processes[i].n_qps; j++)
@@ -184,7 +186,8 @@ static void print_memory(const struct rdma_list *l, const struct args *a,
 {
 	static const char *const headings[] = { "KEY", "PID", "ADDRESS",
 						">BYTES", "ACCESS" };
-	struct table t = { headings, sizeof(headings) / sizeof(*headings) };
+	struct table t = { .headings = headings,
+			   .n_columns = sizeof(headings) / sizeof(*headings) };
 
 	for (size_t i = 0; i < l->n; i++) {
 		const struct rdma_process *p = &l->processes[i];
