@@ -322,17 +322,24 @@ static int tx_sleep(const struct ring_wait *r)
 	return err == -EAGAIN && is_early ? 0 : err;
 }
 
+/* A reset may only be the kernel's answer to a doorbell of ours that nobody read. */
+static bool has_rung(const struct sock *sk)
+{
+	return shm_of(sk)->seg && load_acq(&shm_me(sk)->bells);
+}
+
 /*
  * The sleep ended with an error, which the kernel reports once.  Keep it, because bytes may
- * lie in the ring before it.  Unless another thread has just given the connection back to
- * the kernel: then only this call can report it.
+ * lie in the ring before it.  Unless another thread has just ended the candidate, so that
+ * the kernel carries the connection: then only this call can report it.
  */
 static COLD int sleep_failed(struct sock *sk, int err)
 {
 	/* A candidate ends under the lock.  It does not end while another process
 	 * keeps the half. */
 	bool has_half = sock_take_tx(sk);
-	int r = sock_is_ours(sk) && anchor_note(sk, -err) ? 0 : err;
+	bool is_kept = sock_is_ours(sk) || has_rung(sk);
+	int r = is_kept && anchor_note(sk, -err) ? 0 : err;
 
 	if (likely(has_half))
 		sock_unlock_tx(sk);
