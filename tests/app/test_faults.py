@@ -26,6 +26,8 @@ LIMITS_FROM_START = ["ulimit -f 100", "ulimit -f 3000", "ulimit -v 300000",
                      "ulimit -v 60000", "ulimit -n 24"]
 PATIENCE_S = 20
 
+failures = []  # what each said; it is printed once more at the end
+
 
 class Job:
     def __init__(self, run, faults, hostile, name, role, seed=1, eager=True,
@@ -115,8 +117,10 @@ def finish(run, job):
         if text:
             print(text.strip())
         return "ok"
-    print("--- %s: ended with %s\n%s%s\n  again: %s" %
-          (job.name, status, text, job.table(), job.repeat(run)))
+    said = "--- %s: ended with %s\n%s%s\n  again: %s" % (
+        job.name, status, text, job.table(), job.repeat(run))
+    print(said)
+    failures.append(said)
     return "FAIL"
 
 
@@ -160,6 +164,7 @@ def main():
             jobs += jobs_of(run, programs, line, seed)
     n_jobs = len(jobs)
     verdicts = run_all(run, jobs)
+    print("\n".join(failures))
     print("%d runs: %d ok, %d skipped, %d failed" %
           (n_jobs, verdicts["ok"], verdicts["skip"], verdicts["FAIL"]))
     run.need(n_jobs, "no such scenario")
