@@ -40,7 +40,7 @@
 
 /* No call on a descriptor that does not block may wait for a peer.  The machine may
  * be slow; but a loop that waits for the peer costs time of the core, or sleeps.  A
- * fallback waits for 5 ms twice at most, and each byte that a peer drips into that wakes
+ * fallback waits for 2 ms twice at most, and each byte that a peer drips into that wakes
  * it: 115 sleeps were seen in one sendmsg(). */
 #define CALL_MS 1000u
 #define CALL_CPU_MS 50u
