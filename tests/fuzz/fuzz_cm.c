@@ -132,7 +132,8 @@ static size_t make_command(uint8_t cmd, uint8_t *to, void *response)
 
 static void check_event(const struct rdma_ucm_event_resp *e)
 {
-	assert(e->uid == UID && e->event <= EVENT_TIMEWAIT_EXIT);
+	/* The uid is the program's own, and a garbled command may have set it. */
+	assert(e->event <= EVENT_TIMEWAIT_EXIT);
 	assert(e->id && e->id < N_IDS);
 	if (e->event == EVENT_CONNECT_REQUEST)
 		assert(e->param.conn.private_data_len <= private_max(MSG_REQ) ||
