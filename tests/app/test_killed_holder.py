@@ -20,6 +20,7 @@ import sys
 import time
 
 import harness
+import warmed
 
 KILLS = 40
 PIECE = 48 * 1024
@@ -51,24 +52,6 @@ def send_stream(conn):
     while True:
         conn.send(PATTERN[at:at + PIECE])
         at = (at + PIECE) % len(PATTERN) if at + PIECE < len(PATTERN) else 0
-
-
-def far(port):
-    listener = socket.create_server(("127.0.0.1", port), backlog=64)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while True:
-        conn = listener.accept()[0]
-        if os.fork():
-            conn.close()
-            continue
-        try:
-            for _ in range(20):
-                conn.send(conn.recv(1))
-            way = conn.recv(1)
-            check_stream(conn) if way == b"s" else send_stream(conn)
-        except OSError:
-            pass
-        os._exit(0)
 
 
 # --- the two holders ---
@@ -105,11 +88,7 @@ def send_on(conn):
 
 def one(port, way, rng):
     """Return: right, wrong, or reset."""
-    conn = socket.create_connection(("127.0.0.1", port))
-    for _ in range(20):
-        conn.send(b"x")
-        conn.recv(1)
-    conn.send(way)
+    conn = warmed.connect(port, way)
     pid = os.fork()
     if not pid:
         child(conn, way)
@@ -149,7 +128,7 @@ def main():
 
 
 if sys.argv[1:2] == ["far"]:
-    far(int(sys.argv[2]))
+    warmed.serve(int(sys.argv[2]), {b"s": check_stream, b"r": send_stream})
 elif sys.argv[1:2] == ["holders"]:
     holders(int(sys.argv[2]), int(sys.argv[3]))
 else:

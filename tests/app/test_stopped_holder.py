@@ -28,6 +28,7 @@ import time
 
 import harness
 import timed
+import warmed
 
 STOPS = 15
 LONG_S = 2.5  # once, for a child that has stopped inside a call
@@ -67,23 +68,6 @@ def check_stream(conn):
     digits = got.translate(None, b"\xff")
     right = lines(0, len(digits) // 10 + 1).startswith(digits)
     conn.sendall(b"%s %d" % (b"right" if right else b"wrong", len(got) - len(digits)))
-
-
-def far(port):
-    listener = socket.create_server(("127.0.0.1", port), backlog=64)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while True:
-        conn = listener.accept()[0]
-        if os.fork():
-            conn.close()
-            continue
-        try:
-            for _ in range(20):
-                conn.send(conn.recv(1))
-            check_stream(conn) if conn.recv(1) == b"s" else send_stream(conn)
-        except OSError:
-            pass
-        os._exit(0)
 
 
 # --- the two holders ---
@@ -192,11 +176,7 @@ def check_rest(conn, way, mine, theirs, refused, n):
 
 def one(port, way, some, rng, calls, n):
     """Return: was the child stopped inside a call?"""
-    conn = socket.create_connection(("127.0.0.1", port))
-    for _ in range(20):
-        conn.send(b"x")
-        conn.recv(1)
-    conn.send(way)
+    conn = warmed.connect(port, way)
     is_over = mmap.mmap(-1, 4096)
     their_out, their_in = os.pipe()
     pid = os.fork()
@@ -255,7 +235,7 @@ def main():
 
 
 if sys.argv[1:2] == ["far"]:
-    far(int(sys.argv[2]))
+    warmed.serve(int(sys.argv[2]), {b"s": check_stream, b"r": send_stream})
 elif sys.argv[1:2] == ["holders"]:
     holders(int(sys.argv[2]), int(sys.argv[3]))
 else:
