@@ -255,6 +255,18 @@ static void a_port_that_is_removed_asks_for_its_connections(void **state)
 	}
 }
 
+/* A program has a connection on the port when osfd is asked to end, and is asked for it. */
+static void moved_and_asked(struct program *prog, struct pair *p,
+			    struct reply *r)
+{
+	program_open(prog);
+	pair_open(&world, false, HERE, p);
+	ping(p);
+	assert_int_equal(program_freeze(prog, p->end[HERE], r), 0);
+	kill(osfd_pid, SIGTERM);
+	assert_int_equal(heard(prog->osfd, 5000), MSG_LEAVE);
+}
+
 /* osfd waits for a program that was asked, and ends when it has answered. */
 static void sigterm_asks_for_connections(void **state)
 {
@@ -262,12 +274,7 @@ static void sigterm_asks_for_connections(void **state)
 	struct pair p;
 	struct reply r;
 
-	program_open(&prog);
-	pair_open(&world, false, HERE, &p);
-	ping(&p);
-	assert_int_equal(program_freeze(&prog, p.end[HERE], &r), 0);
-	kill(osfd_pid, SIGTERM);
-	assert_int_equal(heard(prog.osfd, 5000), MSG_LEAVE);
+	moved_and_asked(&prog, &p, &r);
 	assert_int_equal(waitpid(osfd_pid, NULL, WNOHANG), 0);
 	assert_int_equal(program_thaw(&prog, p.end[HERE], &r.frozen), 0);
 	assert_int_equal(waitpid(osfd_pid, NULL, 0), osfd_pid);
@@ -284,12 +291,7 @@ static void a_second_sigterm_is_enough(void **state)
 	struct pair p;
 	struct reply r;
 
-	program_open(&prog);
-	pair_open(&world, false, HERE, &p);
-	ping(&p);
-	assert_int_equal(program_freeze(&prog, p.end[HERE], &r), 0);
-	kill(osfd_pid, SIGTERM);
-	assert_int_equal(heard(prog.osfd, 5000), MSG_LEAVE);
+	moved_and_asked(&prog, &p, &r);
 	kill(osfd_pid, SIGTERM);
 	assert_int_equal(waitpid(osfd_pid, NULL, 0), osfd_pid);
 	pair_close(&p);
