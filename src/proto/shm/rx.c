@@ -77,12 +77,31 @@ static inline void say_read(struct sock *sk)
 		  SEG_READ_RING | load_rlx(&shm_of(sk)->rx.off));
 }
 
-/* The program has read all TCP bytes that come before the ring. */
-static COLD void rx_tcp_over(struct sock *sk)
+/* The peer has taken the segment.  A candidate follows before it reads from the ring:
+ * it rings for nobody, and only the kernel's events wake its program.  If the connection
+ * has ended, nobody has to be woken. */
+static bool is_no_candidate(struct sock *sk, int fd)
 {
+	if (likely(sock_mode(sk) != SOCK_PENDING) ||
+	    load_rlx(&sk->w->anchor_err))
+		return true;
+	if (!sock_take_tx(sk))
+		return false;
+	shm_pending_follow(sk, fd);
+	sock_unlock_tx(sk);
+	return sock_mode(sk) != SOCK_PENDING;
+}
+
+/* The program has read all TCP bytes that come before the ring.  False: a candidate
+ * cannot follow yet. */
+static COLD bool rx_tcp_over(struct sock *sk, int fd)
+{
+	if (!is_no_candidate(sk, fd))
+		return false;
 	store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
 	readahead_free(sk);
 	say_read(sk);
+	return true;
 }
 
 bool shm_rx_sync(struct sock *sk, int fd)
@@ -93,7 +112,7 @@ bool shm_rx_sync(struct sock *sk, int fd)
 		if (shm_of(sk)->rx_tcp_left < 0)
 			shm_broken(sk, fd, "its count of TCP bytes");
 		else if (!shm_of(sk)->rx_tcp_left && !readahead_bytes(sk))
-			rx_tcp_over(sk);
+			rx_tcp_over(sk, fd);
 	}
 	bool is_over = !shm_w(sk)->rx_tcp;
 	sock_unlock_rx(sk);
@@ -113,7 +132,7 @@ static COLD ssize_t rx_readahead(struct sock *sk, int fd, struct iov_cursor *c,
 	readahead_fill_locked(sk, fd);
 	ssize_t r = (ssize_t)readahead_read(sk, c, want, flags);
 	if (!shm_of(sk)->rx_tcp_left && !readahead_bytes(sk))
-		rx_tcp_over(sk);
+		rx_tcp_over(sk, fd);
 	return r;
 }
 
@@ -142,10 +161,10 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 		bool known = shm_rx_is_known(sk);
 		if (known && shm_of(sk)->rx_tcp_left < 0)
 			return rx_impossible(sk, fd, "its count of TCP bytes");
-		if (known && !shm_of(sk)->rx_tcp_left) {
-			rx_tcp_over(sk);
-			return GO_ON_IN_RING;
-		}
+		if (known && !shm_of(sk)->rx_tcp_left)
+			return rx_tcp_over(sk, fd)  ? GO_ON_IN_RING
+			       : shm_is_broken(sk) ? -ECONNRESET
+						   : shm_kept(sk);
 		size_t max =
 		    known ? MIN(want, (size_t)shm_of(sk)->rx_tcp_left) : want;
 		struct msghdr msg = { .msg_iov = iov,

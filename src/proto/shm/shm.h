@@ -112,6 +112,8 @@ int shm_accept(struct sock *sk, int fd); /* 1 pending, 0 no proposal, -errno */
 void shm_proposal_close(struct sock *sk, int fd); /* @fd: -1 if not at hand */
 /* PENDING: has the peer mapped the segment?  Caller holds both locks. */
 void shm_pending_step(struct sock *sk, int fd);
+/* The peer has: leave PENDING, unless there is an error to report first. */
+void shm_pending_follow(struct sock *sk, int fd);
 /* The same, but leave PENDING now: either upgrade or fall back. */
 void shm_pending_decide(struct sock *sk, int fd);
 bool shm_pending_drop(struct sock *sk, int fd);
