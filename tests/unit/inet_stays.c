@@ -40,18 +40,19 @@ void shared_mode(struct sock *sk, enum sock_mode mode) {}
 		abort();                                                       \
 	}
 void shared_alone(struct sock *sk, const struct sock *made) NEVER
-void sock_unshare(struct sock *sk) NEVER
-void sock_went_past(void) NEVER
-void sock_moving(struct sock *sk) NEVER
-void sock_anchor_moved(struct sock *sk, int from, int to) NEVER
-bool sock_had_doorbells(const struct sock *sk) NEVER
-void sock_count_failed(struct sock *sk, int dir, int err, bool ours) NEVER
-void errq_by_kernel(struct sock *sk, int fd, unsigned n) NEVER
-ssize_t idle_recv(struct sock *sk, int fd, struct msghdr *m, int flags) NEVER
-ssize_t idle_send(struct sock *sk, int fd, const struct msghdr *m, int f) NEVER
-ssize_t idle_send_file(struct sock *sk, int fd, int in, off_t *o, size_t n) NEVER
+    void sock_unshare(struct sock *sk) NEVER void sock_went_past(void) NEVER
+    void sock_moving(struct sock *sk) NEVER
+    void sock_anchor_moved(struct sock *sk, int from, int to) NEVER
+    bool sock_had_doorbells(const struct sock *sk) NEVER
+    void sock_count_failed(struct sock *sk, int dir, int err, bool ours) NEVER
+    void errq_by_kernel(struct sock *sk, int fd, unsigned n) NEVER ssize_t
+    idle_recv(struct sock *sk, int fd, struct msghdr *m,
+	      int flags) NEVER ssize_t
+    idle_send(struct sock *sk, int fd, const struct msghdr *m,
+	      int f) NEVER ssize_t
+    idle_send_file(struct sock *sk, int fd, int in, off_t *o, size_t n) NEVER
 
-static int set_up(void **state)
+    static int set_up(void **state)
 {
 	struct sockaddr_in at = { .sin_family = AF_INET,
 				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };

@@ -20,6 +20,8 @@
  *   upgrade.c     the steps above, of the opener; accept.c: of the acceptor;
  *                 handshake.c: what both do
  *   rx.c tx.c     hot: bytes out of and into the rings
+ *   rx_kernel.c   bytes that TCP brings, and how its connection ended
+ *   rx_place.c    records that a poll group reads in the ring
  *   tx_file.c     sendfile()
  *   tx_grow.c     how much of its ring a stream uses
  *   lend.c        records that the application reads in the ring
@@ -130,7 +132,7 @@ bool shm_is_announced(int fd);
 /* Why has nobody accepted the proposal, or made one?  Takes some ten microseconds. */
 enum osf_reason shm_why_alone(const struct sock *sk, int fd);
 
-/* rx.c, tx.c: modes PENDING and SHM.  One attempt each; they never sleep. */
+/* rx.c, rx_kernel.c, tx.c: modes PENDING and SHM.  One attempt each; they never sleep. */
 ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);
 /* Has TCP been read to its end, so that the ring is next?  Finds out what it
