@@ -161,7 +161,7 @@ static const struct wrong wrongs[] = {
 	{ "answer", BIT(NO_PEER) | BIT(YOUNG), true },
 };
 
-static void connect_with_hostile(struct ctx *x)
+void connect_with_hostile(struct ctx *x)
 {
 	uint16_t port;
 
@@ -778,17 +778,17 @@ static void far_named(struct ctx *x)
 }
 
 /* Until the hostile peer's inbox is known under its stolen name. */
-static void until_upgraded(struct ctx *x)
+void until_upgraded(struct ctx *x)
 {
 	struct osf_stats_sock st = { 0 };
-	uint64_t end = ms_now() + 2000;
+	uint64_t end = ms_now() + 6000;
 
-	stage = "the thief's connection is upgraded";
+	stage = "the hostile peer's connection is upgraded";
 	while (!stats_sock(x->near_pid, x->port, x->far_port, &st) ||
 	       st.reason != OSF_REASON_UPGRADED) {
 		need(send(x->fd, "x", 1, MSG_NOSIGNAL) == 1, "send: %m");
 		need(ms_now() < end,
-		     "the thief's connection is not upgraded: "
+		     "the hostile peer's connection is not upgraded: "
 		     "%s",
 		     reason_name(st.reason));
 		usleep(500);

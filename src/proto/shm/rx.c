@@ -182,6 +182,17 @@ static COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c,
 	}
 }
 
+/* Are there doorbells that were counted and have not come?  The peer may have died in
+ * between, or its kernel may have dropped them: behind the connection's end none comes. */
+static bool doorbells_come(struct sock *sk, int fd)
+{
+	if (likely(shm_of(sk)->bells_drained == load_acq(&shm_peer(sk)->bells)))
+		return false;
+	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
+		anchor_ask(sk, fd);
+	return load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN;
+}
+
 /* After a BACK mark, drop the doorbells; then the kernel takes over. */
 static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 		       size_t want, int flags)
@@ -191,8 +202,7 @@ static ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c,
 			      .msg_iovlen = cursor_rest(c, iov, want) };
 
 	anchor_drain(sk, fd);
-	if (!shm_w(sk)->fell_back &&
-	    shm_of(sk)->bells_drained != load_acq(&shm_peer(sk)->bells))
+	if (!shm_w(sk)->fell_back && doorbells_come(sk, fd))
 		return -EAGAIN;
 	ssize_t r = nocancel_recvmsg(fd, &msg, flags | MSG_DONTWAIT);
 	if (r <= 0)
@@ -219,8 +229,8 @@ bool shm_rx_is_kernels(struct sock *sk, int fd)
 /* Ask the kernel how the anchor's connection ended. */
 static ssize_t rx_end(struct sock *sk, int fd)
 {
-	char byte;
-	ssize_t r;
+	char bin[64];
+	ssize_t r = 1;
 
 	shm_reset_due(sk, fd);
 	if (shm_w(sk)->rx_eof)
@@ -228,9 +238,8 @@ static ssize_t rx_end(struct sock *sk, int fd)
 	int err = anchor_error(sk);
 	if (err || sk->w->anchor_end == ANCHOR_FIN)
 		return err;
-	do
-		r = nocancel_recv(fd, &byte, 1, MSG_DONTWAIT);
-	while (r == 1);
+	for (unsigned i = 0; r > 0 && i < STEPS_MAX; i++)
+		r = nocancel_recv(fd, bin, sizeof(bin), MSG_DONTWAIT);
 	return r < 0 && errno != EAGAIN && errno != ENOTCONN ? -errno : 0;
 }
 
@@ -263,6 +272,15 @@ COLD void shm_rx_move(struct sock *sk)
 		      rx_other_tail(sk));
 	store_rlx(&shm_me(sk)->read_half, to);
 	say_read(sk);
+}
+
+/* The peer's flags say that its stream has ended in the ring.  Its mark comes first, and
+ * what comes before that. */
+static COLD ssize_t rx_unmarked(struct sock *sk, int fd)
+{
+	if (ring_rx_ready(&shm_of(sk)->rx))
+		return GO_ON_IN_RING;
+	return rx_impossible(sk, fd, "an end without its mark");
 }
 
 /* The ring was empty.  Return -EAGAIN, or what ends the stream. */
@@ -298,6 +316,9 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 	}
 	if (shm_is_corked(sk) && shm_uncork(sk, false))
 		return GO_ON_IN_RING;
+	if (unlikely(load_acq(&shm_peer(sk)->flags) & /* S2 */
+		     (SEG_TX_FIN | SEG_TX_BACK)))
+		return rx_unmarked(sk, fd);
 	if (sk->w->shut & SHUT_BIT_RD)
 		return 0;
 	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN && anchor_ask_due(sk))
