@@ -39,6 +39,7 @@
 #include <unistd.h>
 
 #include "base/rawcall.h"
+#include "lost_core.h"
 #include "pattern.h"
 
 #define LONGEST_MS 3000 /* a few, where no other program wants the core */
@@ -248,30 +249,14 @@ static void one_call(int fd, unsigned which)
 	}
 }
 
-/* How long this thread could have run and had no core: the second number there. */
-static uint64_t waited_ms(void)
-{
-	static int stat = -1;
-	unsigned long long ns = 0;
-	char text[100] = "";
-
-	if (stat < 0)
-		stat =
-		    open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-	if (pread(stat, text, sizeof(text) - 1, 0) < 0)
-		return 0;
-	sscanf(text, "%*u %llu", &ns);
-	return ns / 1000000;
-}
-
 static void timed(int fd, unsigned which, uint64_t *longest)
 {
-	uint64_t waited = waited_ms(), start = now_ms();
+	uint64_t lost = lost_core_us(), start = now_ms();
 
 	one_call(fd, which);
 	uint64_t took = now_ms() - start;
-	waited = waited_ms() - waited;
-	took = took > waited ? took - waited : 0;
+	lost = (lost_core_us() - lost) / 1000;
+	took = took > lost ? took - lost : 0;
 	*longest = took > *longest ? took : *longest;
 	if (took > LONGEST_MS)
 		die("call %u took %llu ms", which, (unsigned long long)took);
