@@ -109,7 +109,9 @@ void call_ends(struct call_time *t)
 {
 	int saved = errno;
 
-	t->us = us_by(CLOCK_MONOTONIC) - lost_core_us() - t->us;
+	uint64_t now = us_by(CLOCK_MONOTONIC) - lost_core_us();
+
+	t->us = now > t->us ? now - t->us : 0; /* it may be lost in between */
 	t->cpu_us = us_by(CLOCK_THREAD_CPUTIME_ID) - t->cpu_us;
 	t->sleeps = sleeps_now() - t->sleeps;
 	need(t->us < CALL_MS * 1000u && t->cpu_us < CALL_CPU_MS * 1000u &&
