@@ -18,6 +18,9 @@
 #include "base/nocancel.h"
 #include "proto/shm/rx.h"
 
+#define END_LOOKS_MAX                                                          \
+	64u /* at bytes that the peer goes on sending behind the end */
+
 /* Learn how many TCP bytes come before the ring: K, which the peer has now
  * said, minus what the program has read since the upgrade began. */
 int shm_rx_learn(struct sock *sk)
@@ -167,6 +170,17 @@ COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c, size_t want,
 	}
 }
 
+/* Are there doorbells that were counted and have not come?  The peer may have died in
+ * between, or its kernel may have dropped them: behind the connection's end none comes. */
+static bool doorbells_come(struct sock *sk, int fd)
+{
+	if (likely(shm_of(sk)->bells_drained == load_acq(&shm_peer(sk)->bells)))
+		return false;
+	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
+		anchor_ask(sk, fd);
+	return load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN;
+}
+
 /* After a BACK mark, drop the doorbells; then the kernel takes over. */
 ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c, size_t want,
 		int flags)
@@ -176,8 +190,7 @@ ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c, size_t want,
 			      .msg_iovlen = cursor_rest(c, iov, want) };
 
 	anchor_drain(sk, fd);
-	if (!shm_w(sk)->fell_back &&
-	    shm_of(sk)->bells_drained != load_acq(&shm_peer(sk)->bells))
+	if (!shm_w(sk)->fell_back && doorbells_come(sk, fd))
 		return -EAGAIN;
 	ssize_t r = nocancel_recvmsg(fd, &msg, flags | MSG_DONTWAIT);
 	if (r <= 0)
@@ -204,8 +217,8 @@ bool shm_rx_is_kernels(struct sock *sk, int fd)
 /* Ask the kernel how the anchor's connection ended. */
 ssize_t rx_end(struct sock *sk, int fd)
 {
-	char byte;
-	ssize_t r;
+	char bin[64];
+	ssize_t r = 1;
 
 	shm_reset_due(sk, fd);
 	if (shm_w(sk)->rx_eof)
@@ -213,9 +226,8 @@ ssize_t rx_end(struct sock *sk, int fd)
 	int err = anchor_error(sk);
 	if (err || sk->w->anchor_end == ANCHOR_FIN)
 		return err;
-	do
-		r = nocancel_recv(fd, &byte, 1, MSG_DONTWAIT);
-	while (r == 1);
+	for (unsigned i = 0; r > 0 && i < END_LOOKS_MAX; i++)
+		r = nocancel_recv(fd, bin, sizeof(bin), MSG_DONTWAIT);
 	return r < 0 && errno != EAGAIN && errno != ENOTCONN ? -errno : 0;
 }
 

@@ -442,6 +442,16 @@ static inline bool shm_has_fallen_back(const struct sock *sk)
 	return unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_FALLBACK);
 }
 
+/* The peer's process has died: its connection has ended, and it had not shut down its
+ * direction, which shows in the flags that it leaves. */
+static inline bool shm_is_gone(const struct sock *sk, uint32_t flags)
+{
+	uint8_t end = load_rlx(&sk->w->anchor_end);
+
+	return end == ANCHOR_RST ||
+	       (end != ANCHOR_OPEN && !(flags & (SEG_TX_FIN | SEG_TX_BACK)));
+}
+
 /* May it be putting bytes back?  Until it has settled, nothing may go by TCP. */
 static inline bool shm_is_unsettled(const struct sock *sk)
 {
@@ -449,7 +459,9 @@ static inline bool shm_is_unsettled(const struct sock *sk)
 
 	return unlikely((flags & (SEG_FALLBACK | SEG_SETTLED)) ==
 			SEG_FALLBACK) &&
-	       load_rlx(&shm_of(sk)->seg->first_back) != shm_of(sk)->side + 1u;
+	       load_rlx(&shm_of(sk)->seg->first_back) !=
+		   shm_of(sk)->side + 1u &&
+	       !shm_is_gone(sk, flags);
 }
 
 /* When may something be due that nobody notifies us of?  UINT64_MAX: never. */
