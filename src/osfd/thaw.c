@@ -12,8 +12,9 @@
  *   5  windows, which are judged against the numbers that the bytes have moved
  *   6  TCP_REPAIR off, what a disconnect clears put back
  *   7  the frames are the kernel's; bytes that were never sent go out as usual
- *   8  the filter off, and a probe: a reset that nobody has heard meanwhile comes again
- *   9  an ACK that the engine has owed; the peer's end, if the engine has seen it
+ *   8  the filter off; a probe, which brings an ACK that nobody has heard meanwhile
+ *   9  an ACK, which brings a reset that nobody has heard; the peer's end, if the engine
+ *      has seen it
  *
  * Up to step 1 nothing has changed.  After it, a step that fails ends the connection,
  * and the peer gets a reset: a connection with a hole in it must not go on.
@@ -222,14 +223,33 @@ static int put_unsent(int fd, const struct queues *q)
 			 q->n_unsent);
 }
 
-/* Step 8.  The kernel acknowledges the peer's FIN, which asks the same as a probe; and a
- * reset that came before it would change what the program reads. */
-static void hear_again(int fd, const struct frozen *f)
+static bool has_queued(const struct queues *q)
+{
+	return q->n_unacked || q->n_unsent;
+}
+
+/* Step 8.  A probe is answered.  The peer may have acknowledged bytes, or opened its window,
+ * and nobody has heard it: the kernel would wait for a timer. */
+static void hear_again(int fd, const struct frozen *f, const struct queues *q)
 {
 	opt_set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
-	if (!(f->flags & FROZEN_PEER_FIN))
+	if (has_queued(q) && !(f->flags & FROZEN_PEER_FIN))
 		probe_peer(fd);
 	opt_set(fd, SOL_SOCKET, SO_REUSEADDR, !!(f->flags & FROZEN_REUSEADDR));
+}
+
+/* Step 9.  A peer that lives does not answer an ACK: an answer would make the kernel send what
+ * MSG_MORE holds back.  The kernel acknowledges the peer's FIN, which asks the same; and a
+ * reset that came before it would change what the program reads. */
+static void tell_peer(const struct connection *c, const struct frozen *f,
+		      const struct queues *q)
+{
+	bool owes_ack = f->rcv_wup != f->rcv_nxt;
+
+	if (owes_ack || !(f->flags & FROZEN_PEER_FIN || has_queued(q)))
+		ack_peer(c, f);
+	if (f->flags & (FROZEN_PEER_FIN | FROZEN_PEER_RESET))
+		end_by_peer(c, f, q->n_unacked);
 }
 
 static int restore(int fd, const struct connection *c, const struct frozen *f,
@@ -293,15 +313,12 @@ int thaw(struct grant *g, int fd, const struct frozen *f,
 	if (!err)
 		err = put_unsent(fd, q);
 	end_room(fd, &room);
-	if (!err)
-		hear_again(fd, f);
 	if (err) {
 		refuse(why, "cannot be thawed: %s", strerror(-err));
 		reset_peer(fd, &c, f);
-	} else if (f->rcv_wup != f->rcv_nxt) {
-		ack_peer(&c, f);
+		return err;
 	}
-	if (!err && f->flags & (FROZEN_PEER_FIN | FROZEN_PEER_RESET))
-		end_by_peer(&c, f, q->n_unacked);
-	return err;
+	hear_again(fd, f, q);
+	tell_peer(&c, f, q);
+	return 0;
 }

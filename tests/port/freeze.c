@@ -310,6 +310,34 @@ static void an_ack_that_the_engine_owes_is_sent(bool is_v6, bool is_acceptor)
 	stage_close(&s);
 }
 
+/* The peer has acknowledged the last bytes, and nobody has heard it.  The kernel would send
+ * them again, a second later. */
+static void an_ack_that_nobody_heard_comes_again(bool is_v6, bool is_acceptor)
+{
+	struct stage s;
+	struct frozen f;
+	struct tcp_info info = { 0 };
+	socklen_t len = sizeof(info);
+	uint8_t buf[64];
+	struct queues q = { .fd = memfd_create("queues", MFD_CLOEXEC),
+			    .n_unacked = sizeof(buf) };
+
+	stage_open(&s, is_v6, is_acceptor);
+	become_quiet(&s);
+	/* The peer has sent as many bytes since. */
+	stream_fill(buf, total - 2 * sizeof(buf), sizeof(buf));
+	assert_int_equal(write(q.fd, buf, sizeof(buf)), sizeof(buf));
+	must_freeze(&s, &f);
+	must_thaw(&s, &f, &q);
+	wait_acked(s.us);
+	assert_int_equal(getsockopt(s.us, SOL_TCP, TCP_INFO, &info, &len), 0);
+	assert_int_equal(info.tcpi_total_retrans, 0);
+	must_flow(s.us, s.peer, PART);
+	must_flow(s.peer, s.us, PART);
+	close(q.fd);
+	stage_close(&s);
+}
+
 /* Nobody serves the port here, so a frame that comes to it is heard by nobody. */
 static void reset_by_peer(struct stage *s)
 {
@@ -506,6 +534,7 @@ FOUR(what_cannot_move_is_refused)
 FOUR(the_kernel_hears_nothing_while_it_stands)
 FOUR(the_engines_bytes_come_back)
 FOUR(an_ack_that_the_engine_owes_is_sent)
+FOUR(an_ack_that_nobody_heard_comes_again)
 FOUR(a_reset_that_nobody_heard_comes_again)
 FOUR(a_reset_before_a_freeze_is_undone_comes_again)
 FOUR(a_reset_before_bytes_leave_is_the_programs)
@@ -526,6 +555,7 @@ int main(void)
 		ALL(the_kernel_hears_nothing_while_it_stands),
 		ALL(the_engines_bytes_come_back),
 		ALL(an_ack_that_the_engine_owes_is_sent),
+		ALL(an_ack_that_nobody_heard_comes_again),
 		ALL(a_reset_that_nobody_heard_comes_again),
 		ALL(a_reset_before_a_freeze_is_undone_comes_again),
 		ALL(a_reset_before_bytes_leave_is_the_programs),
