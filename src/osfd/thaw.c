@@ -11,8 +11,9 @@
  *      was sent counts as sent
  *   5  windows, which are judged against the numbers that the bytes have moved
  *   6  TCP_REPAIR off, what a disconnect clears put back
- *   7  the frames are the kernel's; bytes that were never sent go out as usual
- *   8  the filter off; a probe, which brings an ACK that nobody has heard meanwhile
+ *   7  the frames are the kernel's, and the filter is off; it hears of the peer's window;
+ *      bytes that were never sent go out as usual
+ *   8  a probe, which brings an ACK that nobody has heard meanwhile
  *   9  an ACK, which brings a reset that nobody has heard; the peer's end, if the engine
  *      has seen it
  *
@@ -158,17 +159,22 @@ static int put_queues(int fd, const struct queues *q)
 	return err;
 }
 
-/* Step 5. */
+/* Step 5.  A connect() under repair makes the kernel expect segments with a window of 0
+ * (pred_flags), whatever is said here: one that acknowledges something is then taken for no
+ * change, and the kernel would send into a window that is closed.  A segment that changes the
+ * window corrects that.  So the window is one byte smaller here: step 7. */
 static int set_window(int fd, const struct frozen *f)
 {
 	struct tcp_repair_window w = {
 		.snd_wl1 = f->snd_wl1,
-		.snd_wnd = f->snd_wnd,
+		.snd_wnd = f->snd_wnd - (f->snd_wnd > 0),
 		.max_window = f->max_window,
 		.rcv_wnd = f->rcv_wnd,
 		.rcv_wup = f->rcv_wup,
 	};
 
+	if (f->snd_wnd > f->max_window)
+		return -EINVAL;
 	return setsockopt(fd, SOL_TCP, TCP_REPAIR_WINDOW, &w, sizeof(w)) < 0
 		   ? -errno
 		   : 0;
@@ -213,26 +219,31 @@ static void drop_resets(int fd)
 	(void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog));
 }
 
-/* Step 7, when the frames are the kernel's. */
-static int put_unsent(int fd, const struct queues *q)
-{
-	if (!q->n_unsent)
-		return 0;
-	drop_resets(fd);
-	return put_bytes(fd, q, (uint64_t)q->n_unread + q->n_unacked,
-			 q->n_unsent);
-}
-
 static bool has_queued(const struct queues *q)
 {
 	return q->n_unacked || q->n_unsent;
+}
+
+/* Step 7, when the frames are the kernel's. */
+static int put_unsent(int fd, const struct connection *c,
+		      const struct frozen *f, const struct queues *q)
+{
+	if (q->n_unsent)
+		drop_resets(fd);
+	else
+		opt_set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
+	if (f->snd_wnd && has_queued(q))
+		window_by_peer(c, f, q->n_unacked);
+	return put_bytes(fd, q, (uint64_t)q->n_unread + q->n_unacked,
+			 q->n_unsent);
 }
 
 /* Step 8.  A probe is answered.  The peer may have acknowledged bytes, or opened its window,
  * and nobody has heard it: the kernel would wait for a timer. */
 static void hear_again(int fd, const struct frozen *f, const struct queues *q)
 {
-	opt_set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
+	if (q->n_unsent)
+		opt_set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
 	if (has_queued(q) && !(f->flags & FROZEN_PEER_FIN))
 		probe_peer(fd);
 	opt_set(fd, SOL_SOCKET, SO_REUSEADDR, !!(f->flags & FROZEN_REUSEADDR));
@@ -311,7 +322,7 @@ int thaw(struct grant *g, int fd, const struct frozen *f,
 	err = restore(fd, &c, f, q, &room);
 	grant_unsteer(g, &c.key);
 	if (!err)
-		err = put_unsent(fd, q);
+		err = put_unsent(fd, &c, f, q);
 	end_room(fd, &room);
 	if (err) {
 		refuse(why, "cannot be thawed: %s", strerror(-err));

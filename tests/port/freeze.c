@@ -338,6 +338,51 @@ static void an_ack_that_nobody_heard_comes_again(bool is_v6, bool is_acceptor)
 	stage_close(&s);
 }
 
+static struct tcp_info info_of(int fd)
+{
+	struct tcp_info info = { 0 };
+	socklen_t len = sizeof(info);
+
+	assert_int_equal(getsockopt(fd, SOL_TCP, TCP_INFO, &info, &len), 0);
+	return info;
+}
+
+/* Sends what the peer has a window for, and no byte more.  Return: the bytes of the last
+ * part, with which the window closes */
+static uint32_t close_window(struct stage *s)
+{
+	static uint8_t buf[65536];
+	uint32_t last = 0, window;
+
+	while ((window = info_of(s->us).tcpi_snd_wnd)) {
+		last = MIN(window, (uint32_t)sizeof(buf));
+		assert_int_equal(send(s->us, buf, last, 0), last);
+		wait_acked(s->us);
+	}
+	return last;
+}
+
+/* The last bytes have closed the peer's window, and nobody has heard the ACK that says so. */
+static void a_window_that_has_closed_is_closed(bool is_v6, bool is_acceptor)
+{
+	struct stage s;
+	struct frozen f;
+	struct queues q = { .fd = memfd_create("queues", MFD_CLOEXEC) };
+
+	stage_open(&s, is_v6, is_acceptor);
+	become_quiet(&s);
+	q.n_unacked = close_window(&s);
+	assert_int_equal(ftruncate(q.fd, q.n_unacked), 0);
+	must_freeze(&s, &f);
+	assert_int_equal(f.snd_wnd, 0);
+	f.snd_wnd = q.n_unacked;
+	must_thaw(&s, &f, &q);
+	wait_acked(s.us);
+	assert_int_equal(info_of(s.us).tcpi_snd_wnd, 0);
+	close(q.fd);
+	stage_close(&s);
+}
+
 /* Nobody serves the port here, so a frame that comes to it is heard by nobody. */
 static void reset_by_peer(struct stage *s)
 {
@@ -535,6 +580,7 @@ FOUR(the_kernel_hears_nothing_while_it_stands)
 FOUR(the_engines_bytes_come_back)
 FOUR(an_ack_that_the_engine_owes_is_sent)
 FOUR(an_ack_that_nobody_heard_comes_again)
+FOUR(a_window_that_has_closed_is_closed)
 FOUR(a_reset_that_nobody_heard_comes_again)
 FOUR(a_reset_before_a_freeze_is_undone_comes_again)
 FOUR(a_reset_before_bytes_leave_is_the_programs)
@@ -556,6 +602,7 @@ int main(void)
 		ALL(the_engines_bytes_come_back),
 		ALL(an_ack_that_the_engine_owes_is_sent),
 		ALL(an_ack_that_nobody_heard_comes_again),
+		ALL(a_window_that_has_closed_is_closed),
 		ALL(a_reset_that_nobody_heard_comes_again),
 		ALL(a_reset_before_a_freeze_is_undone_comes_again),
 		ALL(a_reset_before_bytes_leave_is_the_programs),
