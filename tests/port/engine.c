@@ -314,12 +314,43 @@ static void streams_arrive_whole(bool is_v6, bool is_acceptor)
 	stage_close(&s);
 }
 
+/* A socket that has room for one large frame at a time.  What it cuts comes again, and is no
+ * reason to stay away from the port. */
+static void large_frames_without_room_come_again(bool is_v6, bool is_acceptor)
+{
+	struct stage s;
+	bool any = false;
+
+	stage_open(&s, is_v6, is_acceptor);
+	s.moved_ns = now_ns();
+	burst(&s, false); /* the windows grow */
+	move_in(&s);
+	assert_false(engine_has_cut(s.e));
+	assert_int_equal(opt_set(engine_fd(s.e), SOL_SOCKET, SO_RCVBUF, 1), 0);
+	s.lazy_here = s.lazy_there = 4;
+	for (int i = 0; i < 200 && !any; i++) {
+		s.to_us.target += 4 * CHUNK;
+		for (int n = 0; n < 4; n++)
+			send_by_kernel(&s.to_us, s.peer);
+		while (!is_done(&s.to_us)) {
+			step(&s);
+			any = any || engine_has_cut(s.e);
+		}
+	}
+	assert_true(any);
+	assert_false(engine_has_refused(s.e));
+	to_kernel(&s);
+	burst(&s, false);
+	stage_close(&s);
+}
+
 #define FOUR(test)                                                             \
 	static void test##_v4(void **state) { test(false, false); }            \
 	static void test##_v4_accepted(void **state) { test(false, true); }    \
 	static void test##_v6(void **state) { test(true, false); }             \
 	static void test##_v6_accepted(void **state) { test(true, true); }
 FOUR(streams_arrive_whole)
+FOUR(large_frames_without_room_come_again)
 #define ALL(test)                                                              \
 	cmocka_unit_test(test##_v4), cmocka_unit_test(test##_v4_accepted),     \
 	    cmocka_unit_test(test##_v6), cmocka_unit_test(test##_v6_accepted)
@@ -328,6 +359,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		ALL(streams_arrive_whole),
+		ALL(large_frames_without_room_come_again),
 	};
 	struct msg_port p = { .dev = "va" };
 	struct refusal why;
