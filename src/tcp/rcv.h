@@ -2,7 +2,8 @@
 /*
  * tcp/rcv.h - the receiving side of a connection
  *
- *     rx.c      what one arriving segment does
+ *     rx.c      what one arriving segment does; syn_sent.c: while we open
+ *     reset.c   what a stranger could have sent
  *     rcvq.c    the queues of received bytes, in order and out of order
  *     runs.c    a search tree over the bytes out of order
  *     rcvwin.c  the window that we offer, and the memory behind it
@@ -10,7 +11,9 @@
  */
 #pragma once
 
+#include "base/drop.h"
 #include "tcp/conn.h"
+#include "tcp/export.h"
 
 /* An arriving segment: its parsed header, and where its payload lies. */
 struct arrival {
@@ -51,8 +54,18 @@ static inline seq32 conn_copied(const struct tcp_conn *c)
 /* --- rx.c --- */
 
 void conn_rx(struct tcp_conn *c, struct arrival *a);
-void conn_reset(struct tcp_conn *c);
 void conn_peer_shut(struct tcp_conn *c);
+
+/* --- syn_sent.c --- */
+
+void syn_sent_rx(struct tcp_conn *c, struct arrival *a);
+
+/* --- reset.c --- */
+
+void conn_refuse(struct tcp_conn *c, enum drop_reason why);
+bool conn_is_end_held(struct tcp_conn *c, enum tcp_end end);
+void conn_reset(struct tcp_conn *c);
+void rst_rx(struct tcp_conn *c, const struct tcp_seg *seg);
 
 /* --- rcvq.c --- */
 

@@ -3,6 +3,8 @@
  * tcp/rx.c - what one arriving segment does to a connection
  *
  *     demux.c -> conn_rx(): the state's part of RFC 9293 -> ack.c, urg.c, rcvq.c
+ *                    |
+ *                    +-> syn_sent.c, reset.c
  *
  * The code judges a segment in the order of RFC 9293 section 3.10.7, and the comments
  * name its steps.  It sends nothing: it sets what is pending, and tx.c sends it.
@@ -13,123 +15,10 @@
  *   I3  a queue refers to the payload, or a drop_reason counts it
  */
 #include "tcp/ctl.h"
-#include "tcp/export.h"
 #include "tcp/rcv.h"
 #include "tcp/snd.h"
 #include "tcp/stack.h"
 #include "tcp/timer.h"
-
-/* Asks for a challenge ACK, two per second at most (RFC 5961 section 7).  Each
- * connection has its own limit: a shared one would tell strangers about other
- * connections. */
-static void challenge(struct tcp_conn *c)
-{
-	uint32_t now = now_ms(c->stack);
-
-	if (c->challenge_ms && now - c->challenge_ms < CHALLENGE_NS / NS_PER_MS)
-		return;
-	c->challenge_ms = now ? now : 1;
-	conn_set_pending(c, TX_ACK);
-}
-
-static void refuse(struct tcp_conn *c, enum drop_reason why)
-{
-	drop(c->stack, why);
-	challenge(c);
-}
-
-/* 3.10.7.3, "fourth": takes the peer's SYN or SYN-ACK. */
-static void syn_sent_take(struct tcp_conn *c, const struct tcp_seg *seg)
-{
-	uint32_t offers =
-	    (seg->has_ts ? TCP_OFFER_TS : 0u) |
-	    (seg->is_sack_ok ? TCP_OFFER_SACK : 0u) |
-	    (seg->wscale != TCP_NO_WSCALE ? TCP_OFFER_WSCALE : 0u);
-
-	c->irs = seg->seq;
-	c->rcv_nxt = seg->seq;
-	conn_rcv_advance(c, 1);
-	if (!c->last_tx_ns)
-		rcv_promise(c);
-	c->rcv_adv = seq_add(c->rcv_nxt, c->rcv_space);
-	c->last_ack_sent = c->rcv_nxt;
-	conn_set_options(c, offers, seg->mss, seg->wscale);
-	ecn_syn_rx(c, seg);
-	if (c->flags & CONN_TS) {
-		c->ts_recent = seg->tsval;
-		c->ts_recent_s = now_sec(c->stack);
-	}
-	/* The window of a SYN is not scaled. */
-	c->snd_wnd = c->max_wnd = seg->wnd;
-	c->snd_wl1 = seg->seq;
-	c->snd_wl2 = seg->ack;
-}
-
-/* The peer still has an old connection, which our reset ends.  Send the SYN again soon,
- * once. */
-static void syn_sent_again(struct tcp_conn *c)
-{
-	if (c->n_rtx)
-		return;
-	c->rtx_at_ns = c->stack->now_ns + SYN_SOON_NS;
-	conn_timer_sync(c);
-}
-
-/* RFC 7323 section 3.2: the peer must echo a timestamp of one of our SYNs.  Anything
- * else belongs to an old connection, or is a guess. */
-static bool is_echo_wrong(const struct tcp_conn *c, const struct tcp_seg *seg)
-{
-	uint32_t first = (uint32_t)(c->rtx_since_ns / NS_PER_MS) + c->ts_off;
-
-	return seg->has_ts && seg->tsecr &&
-	       c->stack->cfg.offers & TCP_OFFER_TS &&
-	       seg->tsecr - first > conn_tsval(c) - first;
-}
-
-/* 3.10.7.3: SYN-SENT */
-static void syn_sent_rx(struct tcp_conn *c, struct arrival *a)
-{
-	struct tcp_seg *seg = &a->seg;
-
-	/* First: the ACK bit. */
-	if (seg->flags & TCP_ACK && !seq_eq(seg->ack, c->snd_nxt)) {
-		drop(c->stack, DROP_SYN_SENT_ACK);
-		tx_reset_for(c->stack, a);
-		syn_sent_again(c);
-		return;
-	}
-	if (seg->flags & TCP_ACK && is_echo_wrong(c, seg)) {
-		drop(c->stack, DROP_SYN_SENT_ACK);
-		tx_reset_for(c->stack, a);
-		return;
-	}
-	/* Second: the RST bit. */
-	if (seg->flags & TCP_RST) {
-		if (seg->flags & TCP_ACK)
-			conn_fail(c, -ECONNREFUSED);
-		else
-			drop(c->stack, DROP_RESET_ALONE);
-		return;
-	}
-	/* Third: security.  There is none. */
-	/* Fourth: the SYN bit. */
-	if (!(seg->flags & TCP_SYN)) {
-		drop(c->stack, DROP_NO_ACK_FLAG);
-		return;
-	}
-	syn_sent_take(c, seg);
-	if (!(seg->flags & TCP_ACK)) {
-		/* From here on every retry counts and doubles the time-out. */
-		c->n_rtx -= MIN(c->n_rtx, (uint8_t)SYN_LINEAR);
-		tcp_set_state(c, TCP_SYN_RCVD);
-		conn_set_pending(c, TX_SYN);
-		return;
-	}
-	conn_una_set(c, seg->ack);
-	conn_established(c, seg);
-	conn_set_pending(c, TX_ACK);
-	/* Fifth: ignore text and FIN on a SYN-ACK.  The peer sends them again. */
-}
 
 /* RFC 7323 section 5.3 (R1): an old duplicate has an old timestamp. */
 static bool is_paws_old(const struct tcp_conn *c, const struct tcp_seg *seg)
@@ -176,7 +65,7 @@ static bool check_sequence(struct tcp_conn *c, const struct tcp_seg *seg)
 			drop(c->stack, DROP_PAWS);
 			conn_set_pending(c, TX_ACK);
 		} else {
-			refuse(c, DROP_PAWS);
+			conn_refuse(c, DROP_PAWS);
 		}
 		return false;
 	}
@@ -184,7 +73,7 @@ static bool check_sequence(struct tcp_conn *c, const struct tcp_seg *seg)
 		if (seg->flags & TCP_RST) {
 			drop(c->stack, DROP_WINDOW);
 		} else if (seg->flags & TCP_SYN) {
-			refuse(c, DROP_SYN_IN_WINDOW);
+			conn_refuse(c, DROP_SYN_IN_WINDOW);
 		} else if (seg->len || seg->flags & TCP_FIN) {
 			/* Our ACK may have been lost, so send it again.  An attacker
 			 * cannot use this to amplify traffic: his segment is as long as
@@ -193,61 +82,11 @@ static bool check_sequence(struct tcp_conn *c, const struct tcp_seg *seg)
 			drop(c->stack, DROP_DUPLICATE);
 			conn_set_pending(c, TX_ACK);
 		} else {
-			refuse(c, DROP_WINDOW);
+			conn_refuse(c, DROP_WINDOW);
 		}
 		return false;
 	}
 	return true;
-}
-
-/* If bytes of the peer are lost on the path, its reset comes with a number behind the
- * bytes that did arrive.  Our SACK has told that number to the peer and to nobody
- * else. */
-static bool is_behind_all(const struct tcp_conn *c, seq32 seq)
-{
-	const struct range *run = run_last(c);
-
-	return run && c->flags & CONN_SACK && seq_eq(seq, range_end(run->last));
-}
-
-/* Return: whether the program wants to have the end of the connection elsewhere. */
-static bool is_end_held(struct tcp_conn *c, enum tcp_end end)
-{
-	if (!c->holds_end || c->state != TCP_ESTABLISHED)
-		return false;
-	if (c->held_end < end) {
-		c->held_end = (uint8_t)end & 3;
-		conn_news(c);
-	}
-	return true;
-}
-
-/* The peer has reset the connection. */
-void conn_reset(struct tcp_conn *c)
-{
-	switch (c->state) {
-	case TCP_SYN_RCVD:
-		conn_fail(c, -ECONNREFUSED);
-		break;
-	case TCP_CLOSING:
-	case TCP_LAST_ACK:
-		tcp_set_state(c, TCP_CLOSED);
-		break;
-	case TCP_CLOSE_WAIT:
-		conn_fail(c, -EPIPE);
-		break;
-	default:
-		conn_fail(c, -ECONNRESET);
-	}
-}
-
-/* "Second, check the RST bit", with RFC 5961 section 3. */
-static void rst_rx(struct tcp_conn *c, const struct tcp_seg *seg)
-{
-	if (!seq_eq(seg->seq, c->rcv_nxt) && !is_behind_all(c, seg->seq))
-		refuse(c, DROP_RESET_SEQ);
-	else if (!is_end_held(c, TCP_END_RESET))
-		conn_reset(c);
 }
 
 /* Removes what lies outside of the window, so the first byte is at rcv_nxt or later. */
@@ -277,7 +116,7 @@ static void trim(struct tcp_conn *c, struct arrival *a)
 static bool check_ack(struct tcp_conn *c, const struct tcp_seg *seg)
 {
 	if (seq_lt(c->snd_nxt, seg->ack)) {
-		refuse(c, DROP_ACK_AHEAD);
+		conn_refuse(c, DROP_ACK_AHEAD);
 		return false;
 	}
 	if (!seq_lt(seg->ack, c->snd_una))
@@ -287,7 +126,7 @@ static bool check_ack(struct tcp_conn *c, const struct tcp_seg *seg)
 	    ((uint64_t)c->snd_wraps << 32 | c->snd_una.v) - c->iss.v;
 	uint32_t old = (uint32_t)MIN((uint64_t)c->max_wnd, sent);
 	if (seq_lt(seg->ack, seq_sub(c->snd_una, old))) {
-		refuse(c, DROP_ACK_OLD);
+		conn_refuse(c, DROP_ACK_OLD);
 		return false;
 	}
 	return true;
@@ -336,7 +175,7 @@ static bool is_open_acked(const struct tcp_conn *c, seq32 ack)
 static void open_refuse(struct tcp_conn *c, struct arrival *a)
 {
 	if (c->flags & CONN_FIN_SENT) {
-		refuse(c, DROP_SYN_RCVD_ACK);
+		conn_refuse(c, DROP_SYN_RCVD_ACK);
 		return;
 	}
 	drop(c->stack, DROP_SYN_RCVD_ACK);
@@ -410,7 +249,7 @@ static void note_arrival(struct tcp_conn *c, uint32_t len)
 static void fin_alone_take(struct tcp_conn *c)
 {
 	if ((c->flags & (CONN_FIN_ALONE | CONN_FIN_RCVD)) != CONN_FIN_ALONE ||
-	    !seq_eq(c->rcv_nxt, c->fin_at) || is_end_held(c, TCP_END_FIN))
+	    !seq_eq(c->rcv_nxt, c->fin_at) || conn_is_end_held(c, TCP_END_FIN))
 		return;
 	rcvq_end(c);
 }
@@ -514,7 +353,7 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 	/* Third: security.  There is none. */
 	/* Fourth: the SYN bit; RFC 5961 section 4. */
 	if (seg->flags & TCP_SYN) {
-		refuse(c, DROP_SYN_IN_WINDOW);
+		conn_refuse(c, DROP_SYN_IN_WINDOW);
 		return;
 	}
 	/* Fifth. */
