@@ -127,6 +127,7 @@ void shm_before_fork(struct sock *sk);
 /* Announce a listener, which may be left to the kernel.  -1 if another process
  * has announced it. */
 int shm_announce(int listen_fd, bool is_kernel);
+void shm_unannounce(int fd); /* what shm_announce() has returned */
 /* Does anybody announce the address that @fd is connected to? */
 bool shm_is_announced(int fd);
 /* Why has nobody accepted the proposal, or made one?  Takes some ten microseconds. */
