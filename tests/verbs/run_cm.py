@@ -62,6 +62,11 @@ LIBFABRIC = [
 RSPRELOAD = [
     ("rspreload STREAM -s PORT", "rspreload STREAM -c PORT", TCP, "recv_bytes", 10 << 20),
 ]
+# It waits for its connections by select().
+IPERF3 = [
+    ("rspreload iperf3 -s -1 -p PORT", "rspreload iperf3 -c 127.0.0.1 -n 4M -p PORT", TCP, "recv_bytes", 4 << 20),
+    ("rspreload iperf3 -s -1 -p PORT", "rspreload iperf3 -c 127.0.0.1 -n 4M -R -p PORT", TCP, "recv_bytes", 4 << 20),
+]
 PERFTEST = [
     ("ib_send_lat", "-n 1000", "recvs", 2000), ("ib_send_lat", "-c UD -n 1000", "recvs", 2000),
     ("ib_send_bw", "-n 500", "recv_bytes", 65536 * 500), ("ib_send_bw", "-a -n 100", "recvs", 2300),
@@ -124,7 +129,8 @@ def main():
     for program in sorted({case[0].split()[0] for case in CASES}):
         need(program, "perftest" if program[:3] == "ib_" else "rdmacm-utils")
     cases = CASES + (LIBFABRIC if shutil.which("fi_pingpong") else []) + \
-        (RSPRELOAD if LIBRSPRELOAD and os.path.exists(STREAM) else [])
+        (RSPRELOAD if LIBRSPRELOAD and os.path.exists(STREAM) else []) + \
+        (IPERF3 if LIBRSPRELOAD and shutil.which("iperf3") else [])
     bad = [c for c in cases if fnmatch.fnmatch(c[1], pattern) and not run(*c)]
     sys.exit(1 if bad else 0)
 
