@@ -212,7 +212,7 @@ def against_pass(run, how):
     victim = run.start([sys.executable, VICTIM, "pass", port, path], eager=True)
     run.need(attacker.until(lambda: attacker.listens(port)), "nobody listens")
     pid, _, _ = start(run, port, how, 1)
-    run.wait(victim, timeout=20)
+    run.wait(victim)
     stop(pid)
     said = victim.text()
     print("%s, passed on: %s" % (how.__name__, said.split("\n")[-3]), flush=True)

@@ -87,7 +87,7 @@ def main():
         done = run.path("done." + make.__name__)
         started = time.monotonic()
         pid = attacker.as_user(0, lambda: attack(port, path, make, done))
-        run.wait(victim, timeout=8)
+        run.wait(victim)
         took = time.monotonic() - started
         run.need("slow" not in victim.text() and "\nlocked" in victim.text(),
                  "%s: %s" % (make.__name__, victim.text()))
