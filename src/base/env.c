@@ -20,10 +20,11 @@
 #define VMA_DETAILS "VMA_LOG_DETAILS"
 #define VMA_SPEC "VMA_SPEC"
 
-/* The first variable that is set counts. */
+/* Other names of our variables: the first that is set counts. */
 static const struct {
 	const char *ours, *other;
 } twins[] = {
+	{ "OSF_UPGRADE_PINGPONGS", "OSF_UPGRADE_TURNS" }, /* its older name */
 	{ "OSF_APPLICATION_ID", "XLIO_APPLICATION_ID" },
 	{ "OSF_LOG_FILE", "XLIO_LOG_FILE" },
 	{ "OSF_SPIN_US", "XLIO_RX_POLL" },
@@ -55,13 +56,20 @@ static const char *text_of_profile(const char *name)
 	return is_latency && !strcmp(name, "OSF_SPIN_US") ? "-1" : NULL;
 }
 
+const char *env_name(const char *name)
+{
+	const char *set = name;
+
+	for (size_t i = 0; !said(set) && i < ARRAY_LEN(twins); i++)
+		if (!strcmp(twins[i].ours, name))
+			set = twins[i].other;
+	return said(set) ? set : name;
+}
+
 const char *env_text(const char *name)
 {
-	const char *s = said(name);
+	const char *s = said(env_name(name));
 
-	for (size_t i = 0; !s && i < ARRAY_LEN(twins); i++)
-		if (!strcmp(twins[i].ours, name))
-			s = said(twins[i].other);
 	return s ? s : text_of_profile(name);
 }
 

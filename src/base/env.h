@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * base/env.h - variables of the environment, and libxlio's and libvma's that mean the same
+ * base/env.h - variables of the environment, and those with other names that mean the same:
+ * libxlio's, libvma's, and older ones of ours
  *
  * If several are set, ours counts, else libxlio's: docs/xlio.md, "Variables of libxlio",
  * and base/vma_env.def.
@@ -11,6 +12,9 @@
 
 /* Return: the value of the variable, or else of libxlio's or libvma's; NULL: neither is set. */
 const char *env_text(const char *name);
+
+/* Return: which of these variables says it, for messages. */
+const char *env_name(const char *name);
 
 /* Return: the name of libxlio's rule file, unless its configuration is JSON, or of
  * libvma's; NULL: none. */

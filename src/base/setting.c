@@ -42,8 +42,8 @@ void setting_wrong(const char *name, const char *want)
 {
 	const char *value = env_text(name);
 
-	setting_warn("%s is '%.*s', where %s is expected", name, QUOTE_MAX,
-		     value ? value : "", want);
+	setting_warn("%s is '%.*s', where %s is expected", env_name(name),
+		     QUOTE_MAX, value ? value : "", want);
 }
 
 static bool is_one_of(const char *s, const char *const *words)

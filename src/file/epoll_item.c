@@ -172,7 +172,7 @@ void item_hint(struct epitem *it)
 			   tag_of(it));
 }
 
-/* What a set needs from the first upgraded socket on. */
+/* Make what a set needs from its first upgraded socket on. */
 static void epoll_equip(struct epoll *ep)
 {
 	if (ep->kick_fd >= 0)
@@ -242,14 +242,14 @@ void epoll_idle(struct epoll *ep)
 		return;
 	if (ep->idle_fd < 0)
 		count(&ep->n_tagged,
-		      1); /* the kernel's set is not to be believed */
+		      1); /* the kernel's set may be ready for idle_fd alone */
 	ep->idle_fd = fd;
 	ep->idle_number = number;
 	store_rlx(&ep->idle_off, false);
 	kernel_ctl(ep, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET, TAG | IDLE);
 }
 
-/* There is none any more, or only for a while. */
+/* Take the descriptor of base/idle.h out of the set, for good or for a while. */
 void epoll_no_idle(struct epoll *ep)
 {
 	GUARD(&ep->lock);

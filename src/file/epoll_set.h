@@ -81,16 +81,16 @@ struct epoll {
 	struct list behind;  /* to report after the kernel's events */
 	uint64_t held_until; /* look at some of always then */
 	struct list
-	    always;      /* items to look at each time: nobody tells of them */
+	    always; /* items to look at each time: nobody notifies us of them */
 	int kick_fd;     /* in the kernel's set, to wake other waiters */
 	bool bell_tried; /* rs.bell1 is in the kernel's set, or there is none */
 	int idle_fd;     /* in the kernel's set: base/idle.h; -1: none */
 	uint32_t idle_number;
-	/* Wake-ups for idle_fd that had nothing for the program, one after the other, while
-	 * other threads looked after it. */
+	/* How often in a row idle_fd has woken a thread and brought the program nothing, while
+	 * other threads waited for idle_fd, too. */
 	uint32_t idle_vain;
-	bool idle_off;  /* they do; this set looks now and then */
-	bool gave_back; /* an item: what it has, the kernel's set has */
+	bool idle_off;  /* so this set leaves it to them for a while */
+	bool gave_back; /* an item, whose events the kernel's set has */
 	bool nested;    /* waited for from outside */
 	bool forked;    /* made by the process that we come from */
 	bool shared;    /* a fork has given another process the kernel's set */

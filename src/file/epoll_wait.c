@@ -209,9 +209,10 @@ static int look_first(const struct waiting *a, bool poll_only)
 }
 
 /*
- * Each thread that sleeps looks after base/idle.h, so each arriving frame wakes all of them.
- * One that finds nothing for itself again and again, while others look after it anyhow,
- * sleeps on, and looks every 20 ms whether they still do.
+ * Each thread that sleeps also waits for base/idle.h, so each arriving frame wakes all of
+ * them.  If a thread is woken in this way again and again and finds nothing for itself, while
+ * other threads wait for base/idle.h anyhow, then it sleeps without base/idle.h.  Every 20 ms
+ * it checks that the others still wait for it.
  */
 static void share_idle(struct epoll *ep, bool slept, int n)
 {

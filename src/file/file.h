@@ -209,8 +209,8 @@ void handoff_after_fork(void);
  * has from the process that forked it. */
 void file_renounce(void);
 bool file_may_renounce(void); /* is there any? */
-/* leave.c: give every connection back to the kernel and forget all files, because
- * the process must make no system call any more that it does not make itself. */
+/* leave.c: give every connection back to the kernel and forget all files, because from now
+ * on osf may make no system call of its own in this process. */
 void file_leave(enum osf_reason why);
 extern bool file_has_left_all;
 static inline bool file_has_left(void)

@@ -63,8 +63,8 @@ void hold_claimed(void);
 bool hold_any(void);
 /* This process closes the socket; NULL: it was not inherited. */
 void hold_strike(struct holding *h);
-/* It closes a socket that it has parted from: its parent's count of it stays until the
- * process has ended or closed all such sockets. */
+/* The child closes a socket that it no longer shares (file/renounce.c).  Its parent counts it
+ * as a holder until it has ended or has closed all such sockets. */
 void hold_unkeep(struct holding *h);
 /* The memory of all sockets is about to be unmapped except where @stays is true. */
 void hold_forget_all_but(bool (*stays)(const struct sock *sk));

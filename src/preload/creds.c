@@ -51,7 +51,8 @@ static void before_gids(gid_t rgid, gid_t egid, gid_t sgid)
 		file_renounce();
 }
 
-/* Files are all that these concern, but a file may be memory. */
+/* setfsuid() and setfsgid() change which files the process may open.  Shared memory is a
+ * file, too. */
 static void before_fs(uid_t to, uid_t now)
 {
 	if (is_new(to, now))
@@ -89,7 +90,8 @@ static void before_capset(const void *head, const void *data)
 
 static void before_setns(int fd, int type)
 {
-	/* Of one namespace, its kind is known; of a process's, what is asked for. */
+	/* The kernel knows the kind of a descriptor that names one namespace.  A descriptor of
+	 * a process stands for the kinds in @type. */
 	int kind = libc.ioctl(fd, NS_GET_NSTYPE);
 
 	if (kind == CLONE_NEWUSER || (kind < 0 && type & CLONE_NEWUSER))

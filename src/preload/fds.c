@@ -27,7 +27,8 @@ OURS int close_ours(int fd)
 	if (likely(table_load(fd))) {
 		file_forget(fd);
 	} else if (fds_is_ours(fd)) {
-		errno = EBADF; /* the program closes numbers it never got */
+		errno =
+		    EBADF; /* our descriptor: the program never got this number */
 		return -1;
 	}
 	int r = nocancel_close(fd);

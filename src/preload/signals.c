@@ -59,7 +59,8 @@ static void put_off(int sig, siginfo_t *info, ucontext_t *uc)
 		memcpy(&lock_held.mask, &uc->uc_sigmask, sizeof(all));
 		lock_held.is_put_off = 1;
 	}
-	/* In the handler's own mask, so that it does not come at once. */
+	/* Block all signals in this handler first: the signal that we queue must not arrive
+	 * before the handler returns. */
 	rawcall(SYS_rt_sigprocmask, SIG_BLOCK, &all, NULL, sizeof(all));
 	rawcall(SYS_rt_tgsigqueueinfo, getpid(), lock_self(), sig, info);
 	memcpy(&uc->uc_sigmask, &all, sizeof(all));

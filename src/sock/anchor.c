@@ -3,8 +3,9 @@
 #include "sock/anchor.h"
 #include "sock/sock_ops.h"
 
-/* Who sleeps is counted whatever another process does with the half: atomic words, and
- * one that is this process's own. */
+/* Takes the rx lock of this process, and the half if no other process keeps it.  The counts
+ * of sleepers may change without the half: they are atomic, or this process's own.  Return:
+ * whether we have the half. */
 static bool look(struct sock *sk)
 {
 	bool has_half = sock_look_rx(sk);

@@ -456,7 +456,8 @@ void sock_free(struct sock *sk)
 	GUARD(&lock);
 	uint32_t i = index_of(sk);
 
-	/* The count of the processes that shared it may be wrong. */
+	/* Other processes may have lied about how many of them share it, so that we are
+	 * called a second time. */
 	if (!sk->is_live)
 		return;
 	sk->is_live = sk->is_held = 0;

@@ -38,8 +38,9 @@
 #include "sock/errq.h"
 #include "sock/shared.h"
 
-/* Store a new value, never 0.  Without a lock: a note that gets lost while the
- * words move is made up for there (sock/shared.c). */
+/* Store a new value, never 0.  This takes no lock, so a note may get lost while the words
+ * move to or from a shared page.  Whoever moves them therefore makes a note, too
+ * (sock/shared.c). */
 static void note(struct sock *sk)
 {
 	fetch_add(&sk->w->errq, 2u);

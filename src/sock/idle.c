@@ -49,7 +49,8 @@ static int still_open(const struct sock *sk, int fd, ino_t ino)
 	return other >= 0 && which(other) == ino ? other : -1;
 }
 
-/* Until one of @want shows in *@events.  *@fd: of the socket, in and out. */
+/* Sleeps until the socket has one of the events @want; *@events are all that it has.  *@fd: a
+ * descriptor of the socket, in and out. */
 int idle_wait_until(struct sock *sk, int *fd, struct call_wait *w,
 		    unsigned want, unsigned *events)
 {

@@ -48,6 +48,7 @@ struct call_wait idle_wait_of(int fd, int dir);
 bool idle_may_wait(const struct sock *sk, int flags);
 /* POLL* bits with which a wait ends, whatever it is for. */
 unsigned idle_ends_of(const struct sock *sk);
-/* Until one of @want shows in *@events.  *@fd: of the socket, in and out. */
+/* Sleeps until the socket has one of the events @want; *@events are all that it has.  *@fd: a
+ * descriptor of the socket, in and out. */
 int idle_wait_until(struct sock *sk, int *fd, struct call_wait *w,
 		    unsigned want, unsigned *events);

@@ -75,7 +75,8 @@ static size_t kept_to_end(const struct msghdr *msg, size_t len, int flags)
 	return msg->msg_controllen || flags & MSG_OOB ? MIN(len, PAGE) : 0;
 }
 
-/* Not where each part would do anew what the call does once. */
+/* May the call be made in parts?  Not if each part would repeat what the call does only
+ * once: connect, or use up a number of MSG_ZEROCOPY. */
 static bool may_send_parts(const struct sock *sk, const struct msghdr *msg,
 			   size_t last, int flags)
 {
@@ -86,7 +87,7 @@ static bool may_send_parts(const struct sock *sk, const struct msghdr *msg,
 	return !last || !(flags & MSG_ZEROCOPY);
 }
 
-/* What the kernel would refuse before it takes a byte: 0 or -errno. */
+/* The error with which the kernel would refuse the call before it takes a byte, or 0. */
 static int refused_control(struct sending *s, const struct msghdr *msg,
 			   int flags)
 {

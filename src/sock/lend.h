@@ -9,9 +9,9 @@
  *
  * A table for protocols that can do this, besides struct sock_ops.  The caller
  * has the socket to itself: one thread at a time, no other process.  So
- * nothing here locks or sleeps, but for lend_one() and one_back().  A caller that gets 0 from lend() or
- * send_ref() uses recv() or send().  Errors are negative errnos; @fd is a
- * descriptor of the anchor.
+ * nothing here sleeps, and only lend_one() and one_back() take locks.  A caller
+ * that gets 0 from lend() or send_ref() uses recv() or send().  Errors are
+ * negative errnos; @fd is a descriptor of the anchor.
  *
  * Threads return lent bytes in any order; the caller keeps them in the order
  * of the stream and reports only the oldest.  If the application never
@@ -70,9 +70,11 @@ static inline void lend_memory_put(struct lend_memory *m,
 
 struct lend_ops {
 	/**
-	 * open() - the caller is going to use this table @in_place: the
-	 * protocol may lend it bytes @announce: NULL, or called for all memory in
-	 * which these bytes may lie
+	 * open() - the caller is going to use this table
+	 *
+	 * If @in_place is set, the protocol may lend bytes to the caller.  It
+	 * then calls @announce, unless that is NULL, for all memory in which
+	 * such bytes may lie.
 	 *
 	 * Return: the memory of the lent bytes, with a reference that close()
 	 * of the socket drops; NULL: no memory, so nothing is lent.
@@ -87,8 +89,9 @@ struct lend_ops {
 	/* May there be something to receive?  Cheap, for callers that poll. */
 	bool (*ready)(const struct sock *sk);
 	/**
-	 * lend() - the next bytes, if they can be lent @data, @at: out: where
-	 * they are, and what back() needs
+	 * lend() - the next bytes, if they can be lent
+	 *
+	 * *@data becomes their address, and *@at what back() needs.
 	 *
 	 * Return: their number; 0: call recv(); -ECONNRESET.
 	 */
@@ -112,8 +115,8 @@ struct lend_ops {
 	/*
 	 * For callers that share the socket with other threads and calls, which know
 	 * nothing of what is lent.  One piece at a time is lent; what is read meanwhile
-	 * is copied, and the protocol moves on by itself.  Only if the process said
-	 * before the connection's upgrade that it may lend (ops_will_lend()).  These lock.
+	 * is copied, and the protocol moves on by itself.  The process must have said
+	 * before the connection's upgrade that it may use these (ops_will_lend()).
 	 */
 	/**
 	 * lend_one() - as lend(), with a reference to *@memory
@@ -122,7 +125,7 @@ struct lend_ops {
 	 */
 	int32_t (*lend_one)(struct sock *sk, int fd, const uint8_t **data,
 			    struct lent *at, struct lend_memory **memory);
-	/* @at comes back; the caller drops its reference afterwards. */
+	/* Returns @at to the protocol.  The caller then drops its reference. */
 	void (*one_back)(struct sock *sk, int fd, const struct lent *at,
 			 struct lend_memory *memory);
 
@@ -139,8 +142,9 @@ struct lend_ops {
 	 * lies in the peer's own memory. */
 	bool (*acks_at_once)(const struct sock *sk);
 	/**
-	 * send_ref() - send @len bytes of @r, from @off on, by reference @len:
-	 * at most LEND_REF_MAX
+	 * send_ref() - send @len bytes of @r, from @off on, by reference
+	 *
+	 * @len is at most LEND_REF_MAX.
 	 *
 	 * Return: @len, or 0: send a copy; -ECONNRESET.
 	 */

@@ -346,7 +346,8 @@ int sock_share(struct sock *sk)
 static void words_in(struct sock *sk)
 {
 	sk->own_words = *(const struct sock_words *)sk->w;
-	/* Of those who were killed in the middle, nobody takes them back. */
+	/* A thread that was killed while it slept or rang is still counted in the page.
+	 * Count only our own. */
 	sk->own_words.n_sleepers = sk->my_sleepers;
 	sk->own_words.n_tx_sleepers = sk->my_tx_sleepers;
 	sk->own_words.n_ringing = 0;

@@ -241,10 +241,10 @@ void page_count_end(struct sock *sk, uint32_t was);
 /* Take both halves, of which one is uncounted.  False: a process keeps one. */
 MUST_CHECK bool page_repair_begin(struct sock *sk);
 
-/* Take the lock of a half; cheaper if nobody else can be there.  A process of our user
- * that keeps the half is waited for PAGE_PATIENCE_NS, and then the connection is lost: so
- * this is for protocols that live in one process, and for callers that can do nothing
- * else.  Others use sock_take_rx() and the like. */
+/* Take the lock of a half.  This costs less if nobody else can be there.  If a process of our
+ * user keeps the half for longer than PAGE_PATIENCE_NS, the connection is lost.  So this is
+ * for protocols that live in one process, and for callers that can do nothing else.  Others
+ * use sock_take_rx() and the like. */
 static inline void sock_lock_rx(struct sock *sk)
 {
 	if (sock_is_alone(sk)) {
@@ -379,8 +379,8 @@ static inline void sock_unlock_tx(struct sock *sk)
 	lock_put(&sk->tx_lock);
 }
 
-/* Without waiting for a thread of this process, or long for another process; false: one
- * has it.  For a look. */
+/* Takes the lock of the half for a look, without waiting for another thread of this process,
+ * and only briefly for another process.  False: somebody has it. */
 MUST_CHECK static inline bool sock_try_rx(struct sock *sk)
 {
 	if (!lock_try(&sk->rx_lock))

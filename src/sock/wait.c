@@ -213,7 +213,8 @@ int wait_asleep(struct sock *sk, int fd, const struct call_wait *w)
 	sleep_entry_init(&c.entry, sk, fd);
 	c.entry.for_room = w->dir == DIR_TX;
 	int r = wait_step(&c.wait);
-	/* A handler may have closed it, and it sleeps on something else. */
+	/* A handler may have closed @fd; the entry then sleeps on another descriptor of the
+	 * socket, but the program's call names one that is gone. */
 	if (!r && handlers_ran(w->seen, false) && libc.fcntl(fd, F_GETFD) < 0)
 		return -EBADF;
 	return r;

@@ -17,8 +17,10 @@
 #include "faults_stream.h"
 #include "osf/stats.h"
 
-/* Bound from a peer's death to the survivor's knowing. */
-#define DEATH_MS 1000
+/* Bound from a peer's death to the survivor's knowing, on a busy machine. */
+#define DEATH_MS 10000
+/* The same, for any other event that another process has to bring about. */
+#define ANSWER_MS 30000
 #define WARM_TURNS 40
 
 /* Seen by near end, far end and watcher; one writer a field. */

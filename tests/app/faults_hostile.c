@@ -831,10 +831,10 @@ static void near_named(struct ctx *x)
 	p.fd = x->fd;
 	for (int i = 0; i < WARM_TURNS + SLEEPY_TURNS; i++) {
 		if (i >= WARM_TURNS)
-			need(wait_asleep(x->far_pid, 2000),
+			need(wait_asleep(x->far_pid, ANSWER_MS),
 			     "the honest peer does not sleep");
 		need(stream_send(&x->s, 16), "send: %m");
-		need(poll(&p, 1, 2000) == 1,
+		need(poll(&p, 1, ANSWER_MS) == 1,
 		     "message %d to the peer whose inbox's name was stolen is "
 		     "not answered",
 		     i);
@@ -1043,7 +1043,7 @@ static void near_of_another(struct ctx *x)
 	p.fd = x->fd;
 	for (int i = 0; i < WARM_TURNS; i++) {
 		need(stream_send(&x->s, 16), "send: %m");
-		need(poll(&p, 1, 2000) == 1,
+		need(poll(&p, 1, ANSWER_MS) == 1,
 		     "message %d went to a stranger, of another user", i);
 		need(stream_recv(&x->s, 16), "recv: %m");
 	}

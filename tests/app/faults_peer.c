@@ -156,8 +156,9 @@ static void kill_far(struct ctx *x)
 
 static void watch_and_kill(struct ctx *x)
 {
-	wait_word(&x->page->armed, 5000, "the near end to block");
-	need(wait_asleep(x->near_pid, 3000), "the near end does not sleep");
+	wait_word(&x->page->armed, ANSWER_MS, "the near end to block");
+	need(wait_asleep(x->near_pid, ANSWER_MS),
+	     "the near end does not sleep");
 	kill_far(x);
 }
 
@@ -248,8 +249,8 @@ static void killed_while_full(struct ctx *x)
 
 static void watch_far_and_kill(struct ctx *x)
 {
-	wait_word(&x->page->armed, 5000, "the near end to wait");
-	need(wait_asleep(x->far_pid, 3000), "the far end does not sleep");
+	wait_word(&x->page->armed, ANSWER_MS, "the near end to wait");
+	need(wait_asleep(x->far_pid, ANSWER_MS), "the far end does not sleep");
 	kill_far(x);
 }
 
@@ -296,7 +297,7 @@ static uint64_t moved(const struct ctx *x)
 
 static void wait_moved(struct ctx *x, uint64_t bytes)
 {
-	uint64_t end = ms_now() + 4000;
+	uint64_t end = ms_now() + ANSWER_MS;
 
 	while (moved(x) < bytes) {
 		need(ms_now() < end, "the stream stands at byte %llu",
@@ -309,7 +310,7 @@ static void watch_and_stop(struct ctx *x)
 {
 	uint64_t before, after;
 
-	wait_word(&x->page->armed, 5000, "the stream");
+	wait_word(&x->page->armed, ANSWER_MS, "the stream");
 	wait_moved(x, STREAM_BYTES);
 	need(!kill(x->far_pid, SIGSTOP), "SIGSTOP: %m");
 	bool rests = wait_asleep(x->near_pid, 500);

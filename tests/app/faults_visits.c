@@ -20,7 +20,6 @@
 #define VISITS_MS 800
 #define TURNS 14
 #define MESSAGE 64
-#define ANSWER_MS 3000 /* generous: the machine is busy */
 #define GUESTS 16
 
 struct host {

@@ -35,14 +35,17 @@ import sys
 import tempfile
 import time
 
+from ports import free_port  # noqa: F401, for the tests
 from sanitizer import Sanitizer
 
-# Seconds, of a whole test; each should take 40 at most.  All times to wait are longer
-# with a sanitizer.
-LIMIT_S = 100
+# Seconds, of a whole test; each should take 40 at most, if the machine has nothing else to
+# do.  All times to wait are longer with a sanitizer.  Who waits for one event may wait as long as is left of these, less
+# REPORT_S, in which the test says what it waited for: a bound of its own would only say that
+# the machine is busy.
+LIMIT_S = 240
+REPORT_S = 5
 REPORTS_MAX = 3
 REPORT_MAX = 3000  # characters
-RELAYS_END_S = 15
 TABLE_MAX = 20  # processes, so that what comes before stays in sight
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -225,11 +228,15 @@ def find(program):
                         ":/usr/sbin:/sbin")
 
 
-def free_port():
-    with socket.socket() as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+def is_listened_to(port):
+    """Asked without a connection, which the program would count as one."""
+    want = ":%04X" % port
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(FileNotFoundError), open(path) as f:
+            for words in map(str.split, f):
+                if words[1].endswith(want) and words[3] == "0A":
+                    return True
+    return False
 
 
 def sha256(path):
@@ -302,6 +309,21 @@ class Run:
         signal.signal(signal.SIGALRM, self.too_long)
         signal.signal(signal.SIGTERM, lambda *a: fail("stopped"))
         signal.alarm(LIMIT_S * self.sanitizer.slower)
+
+    def left(self):
+        """Seconds that the test may still wait."""
+        return max(1, self.started + LIMIT_S * self.sanitizer.slower - REPORT_S -
+                   time.monotonic())
+
+    def until(self, what, why):
+        """Waits until what() is true, and returns what it is."""
+        end = time.monotonic() + self.left()
+        while True:
+            got = what()
+            if got:
+                return got
+            self.need(time.monotonic() < end, why() if callable(why) else why)
+            time.sleep(0.01)
 
     def too_long(self, *unused):
         for proc in self.procs:
@@ -379,8 +401,9 @@ class Run:
                 proc.popen.wait(5)
         return proc.popen.returncode
 
-    def wait(self, proc, timeout=30, status=0):
-        timeout *= self.sanitizer.slower
+    def wait(self, proc, status=0):
+        """Until the program has ended."""
+        timeout = self.left()
         try:
             got = proc.popen.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -390,10 +413,10 @@ class Run:
         self.need(got == status, "%s ended with %s:\n%s" %
                   (proc.name, got, proc.text()[-2000:]))
 
-    def check(self, cmd, osf=True, eager=False, extra=None, timeout=30,
-              status=0, stdin=None, text=True):
+    def check(self, cmd, osf=True, eager=False, extra=None, status=0, stdin=None,
+              text=True, timeout=None):
         """Runs a program to its end.  Return: what it printed."""
-        timeout *= self.sanitizer.slower
+        timeout = timeout * self.sanitizer.slower if timeout else self.left()
         serial = next(self.serial)
         out_path = self.path("out.%d" % serial)
         err_path = self.path("err.%d" % serial)
@@ -424,19 +447,22 @@ class Run:
         """Runs a part of the test itself as a program of its own."""
         return self.check([sys.executable, script] + list(args), **kw)
 
-    def wait_port(self, port, host="127.0.0.1", timeout=10):
-        end = time.monotonic() + timeout * self.sanitizer.slower
-        while time.monotonic() < end:
-            for proc in self.procs:
-                self.need(proc.is_stopped or proc.popen.poll() in (None, 0),
-                          "%s ended early:\n%s" %
-                          (proc.name, proc.text()[-2000:]))
-            try:
-                socket.create_connection((host, port), 1).close()
-                return
-            except OSError:
-                time.sleep(0.02)
-        self.fail("nobody listens at port %d" % port)
+    def is_open(self, port, host):
+        for proc in self.procs:
+            self.need(proc.is_stopped or proc.popen.poll() in (None, 0),
+                      "%s ended early:\n%s" % (proc.name, proc.text()[-2000:]))
+        try:
+            socket.create_connection((host, port), self.left()).close()
+            return True
+        except OSError:
+            return False
+
+    def wait_port(self, port, host="127.0.0.1"):
+        self.until(lambda: self.is_open(port, host), "nobody listens at port %d" % port)
+
+    def wait_listening(self, port):
+        """As wait_port(), but the program sees no connection."""
+        self.until(lambda: is_listened_to(port), "nobody listens at port %d" % port)
 
     # proof
 
@@ -482,10 +508,8 @@ class Run:
 
     def expect_no_relays(self):
         """Each ends when both of its connections have ended."""
-        end = time.monotonic() + RELAYS_END_S
-        while self.relays():
-            self.need(time.monotonic() < end, "relays that do not end: %s" % self.relays())
-            time.sleep(0.05)
+        self.until(lambda: not self.relays(),
+                   lambda: "relays that do not end: %s" % self.relays())
 
     def done(self):
         for proc in self.procs:

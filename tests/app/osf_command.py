@@ -47,6 +47,7 @@ def make_library(name, soname):
 
 
 LIB = make_library("libosf.so", "libosf.so")
+PATIENCE_S = 90  # of one command, on a busy machine
 ENV = {"PATH": os.environ["PATH"], "HOME": "/", "LC_ALL": "C",
        "TMPDIR": TMP.name, "OSF_LIB": LIB or "",
        "OSF_CONFIG_FILE": os.path.join(TMP.name, "osf.conf")}
@@ -56,7 +57,7 @@ for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "LD_LIBRARY_PATH"):
 
 
 def osf(*args, **env):
-    return subprocess.run([OSF, *args], env={**ENV, **env}, timeout=30,
+    return subprocess.run([OSF, *args], env={**ENV, **env}, timeout=PATIENCE_S,
                           stdin=subprocess.DEVNULL, capture_output=True,
                           cwd=TMP.name,
                           text=True)
@@ -269,7 +270,7 @@ def test_run_signals():
     p.stdout.readline()
     p.send_signal(signal.SIGTERM)
     line = p.stdout.readline()
-    status = p.wait(timeout=10)
+    status = p.wait(timeout=PATIENCE_S)
     try:
         os.killpg(p.pid, signal.SIGKILL)  # the sleep
     except ProcessLookupError:

@@ -96,9 +96,7 @@ def pair(run, server_limited, client_limited):
     port = harness.free_port()
     proc = run.start([sys.executable, __file__, "server", port,
                       int(server_limited)], eager=True)
-    end = harness.time.monotonic() + 10
-    while "ready" not in proc.text() and harness.time.monotonic() < end:
-        harness.time.sleep(0.02)
+    run.until(lambda: "ready" in proc.text(), "the server is not ready")
     run.python(__file__, "client", port, int(client_limited), eager=True)
     run.wait(proc)
 

@@ -24,7 +24,6 @@ N = 90            # more than the first part of a segment has
 ENTRIES_MAX = 72
 TURNS = 12
 LENGTH = 10
-PATIENCE_S = 10
 CLIENTS = 10      # processes, with an inbox each
 SYS_EXIT_GROUP = 231 if os.uname().machine == "x86_64" else 94
 
@@ -162,13 +161,8 @@ def one(run, how):
         run.stop(proc)
         return
     pid = proc.popen.pid
-    end = time.monotonic() + PATIENCE_S
-    while rows(run, pid) and time.monotonic() < end:
-        time.sleep(0.05)
-    left = rows(run, pid)
-    run.need(not left, "%s: %d connections left: %s" %
-             (how, len(left), left[:1]))
-
+    run.until(lambda: not rows(run, pid),
+              lambda: "%s: connections are left: %s" % (how, rows(run, pid)[:1]))
     segments = [s for s in harness.read_stats(run.stats) if s.pid == pid]
     run.need(len(segments) == 1, "%d segments" % len(segments))
     run.need(segments[0].n_entries <= ENTRIES_MAX, "%s: %d entries used" %
@@ -186,9 +180,7 @@ def peers(run):
     on."""
     port = harness.free_port()
     proc = run.start([sys.executable, __file__, "server", port, "late"])
-    end = time.monotonic() + PATIENCE_S
-    while "ready" not in proc.text() and time.monotonic() < end:
-        time.sleep(0.02)
+    run.until(lambda: "ready" in proc.text(), "the server is not ready")
     for _ in range(CLIENTS):
         run.python(__file__, "client", port, 2)
     if not run.is_kernel:

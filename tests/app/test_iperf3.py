@@ -26,14 +26,10 @@ def test_one(run, name, args):
     port = harness.free_port()
     server = run.start(["iperf3", "-s", "-1", "-B", "127.0.0.1", "-p", port,
                         "-J"])
-    # No wait_port(): a connection would be the one that the server serves.
     cmd = ["iperf3", "-c", "127.0.0.1", "-p", port, "-J", "-i", "0"] + args
     if "-n" not in args:
         cmd += ["-t", "1"]
-    for _ in range(50):
-        if "listening" in proc_ports(port):
-            break
-        harness.time.sleep(0.05)
+    run.wait_listening(port)  # a connection of ours would be the one that it serves
     report = json.loads(run.check(cmd))
     run.need("error" not in report, "%s: %s" % (name, report.get("error")))
     run.wait(server)
@@ -47,17 +43,6 @@ def test_one(run, name, args):
               end["sum_received_bidir_reverse"]["bytes"])
     print("%s: %.1f Gb/s" % (name,
                              end["sum_received"]["bits_per_second"] / 1e9))
-
-
-def proc_ports(port):
-    """Is somebody listening there?  Asked of the kernel, without connecting."""
-    want = ":%04X" % port
-    with open("/proc/net/tcp") as f:
-        for line in f:
-            words = line.split()
-            if words[1].endswith(want) and words[3] == "0A":
-                return "listening"
-    return ""
 
 
 def main():

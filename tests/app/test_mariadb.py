@@ -19,14 +19,13 @@ def server(run, port):
     user = "--user=%s" % getpass.getuser()
     run.check(["mariadb-install-db", "--no-defaults", user,
                "--datadir=" + data, "--skip-test-db",
-               "--auth-root-authentication-method=normal"], osf=False,
-              timeout=60)
+               "--auth-root-authentication-method=normal"], osf=False)
     proc = run.start(["mariadbd", "--no-defaults", user, "--datadir=" + data,
                       "--socket=" + sock, "--port=%d" % port,
                       "--bind-address=127.0.0.1", "--tmpdir=" + run.tmp,
                       "--innodb-use-native-aio=1",
                       "--group-concat-max-len=1000000"])
-    run.wait_port(port, timeout=30)
+    run.wait_port(port)
     return proc
 
 
@@ -65,7 +64,7 @@ def main():
                "127.0.0.1", "-P", str(port), "--auto-generate-sql",
                "--auto-generate-sql-load-type=mixed", "--concurrency=4",
                "--auto-generate-sql-write-number=20",
-               "--auto-generate-sql-execute-number=200"], timeout=60)
+               "--auto-generate-sql-execute-number=200"])
     client(run, port, "shutdown", osf=False)
     run.wait(proc)
     uses = "io_uring" if "Using io_uring" in proc.text() else "no io_uring"

@@ -30,7 +30,7 @@ def iperf3(run, server_osf, client_osf):
     port = harness.free_port()
     server = run.start(["iperf3", "-s", "-B", "127.0.0.1", "-p", port],
                        osf=server_osf, eager=True)
-    harness.time.sleep(0.3)
+    run.wait_listening(port)
     for args in ([], ["-R"], ["-P", "3"]):
         run.check(["iperf3", "-c", "127.0.0.1", "-p", port, "-t", "1"] + args,
                   osf=client_osf, eager=True)
@@ -49,16 +49,12 @@ def sockperf(run, server_osf, client_osf):
 
 
 def stress(run, server_osf, client_osf, program):
-    first = harness.free_port()
-    ports = "%d,%d,%d" % (first, first, harness.free_port())
+    first, other = harness.free_port(), harness.free_port()
+    ports = "%d,%d,%d" % (first, first, other)
     server = run.start([program, "server", "--ports", ports], osf=server_osf,
                        eager=True)
-    run.wait_port(first)
-    # The harness's own connection carried no plan: start afresh.
-    run.stop(server)
-    server = run.start([program, "server", "--ports", ports], osf=server_osf,
-                       eager=True)
-    harness.time.sleep(0.3)
+    for port in (first, other):
+        run.wait_listening(port)
     print(run.check([program, "client", "--ports", ports, "--seconds", "2"],
                     osf=client_osf, eager=True).strip())
     run.wait(server)

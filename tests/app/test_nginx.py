@@ -113,7 +113,7 @@ def test_curl(run, port):
 def test_large(run, port, name, size, digest):
     out = run.path("large.got")
     run.check(["curl", "-sS", "-f", "-o", out,
-               "http://127.0.0.1:%d/%s" % (port, name)], timeout=40)
+               "http://127.0.0.1:%d/%s" % (port, name)])
     run.need(os.path.getsize(out) == size and harness.sha256(out) == digest,
              "%s from port %d differs" % (name, port))
     os.unlink(out)

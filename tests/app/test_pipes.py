@@ -40,7 +40,7 @@ def test_request(run, what, cmd, port, request):
     """@cmd's standard input is the request, its output the answer."""
     out = run.path("out." + what)
     with open(request, "rb") as f:
-        data = run.check(cmd, eager=True, stdin=f, text=False, timeout=40)
+        data = run.check(cmd, eager=True, stdin=f, text=False)
     with open(out, "wb") as f:
         f.write(data)
     check_answer(run, what, out, request)
@@ -52,21 +52,8 @@ def socat_server(run):
     run.start(["socat", "-t", "30",
                "TCP-LISTEN:%d,bind=127.0.0.1,reuseaddr,fork" % port,
                "EXEC:" + server_script(run)], eager=True)
-    wait_listening(run, port)
+    run.wait_listening(port)
     return port
-
-
-def wait_listening(run, port):
-    want = ":%04X" % port
-    end = harness.time.monotonic() + 10
-    while harness.time.monotonic() < end:
-        with open("/proc/net/tcp") as f:
-            for line in f:
-                words = line.split()
-                if words[1].endswith(want) and words[3] == "0A":
-                    return
-        harness.time.sleep(0.02)
-    run.fail("nobody listens at port %d" % port)
 
 
 def test_nc_to_nc(run, size):
@@ -76,7 +63,7 @@ def test_nc_to_nc(run, size):
     server = run.start(["sh", "-c", "exec nc.openbsd -d -l 127.0.0.1 %d "
                         ">%s" % (port, run.path("dst"))],
                        eager=True)
-    wait_listening(run, port)
+    run.wait_listening(port)
     with open(src, "rb") as f:
         run.check(["nc.openbsd", "-N", "127.0.0.1", port], eager=True,
                   stdin=f)
@@ -94,7 +81,7 @@ def test_both_ways(run):
     server = run.start(["sh", "-c", "exec socat -t 30 TCP-LISTEN:%d,bind="
                         "127.0.0.1,reuseaddr - <%s >%s" %
                         (port, b, run.path("a.got"))], eager=True)
-    wait_listening(run, port)
+    run.wait_listening(port)
     with open(a, "rb") as f:
         data = run.check(["socat", "-t", "30", "-", "TCP:127.0.0.1:%d" % port],
                          eager=True, stdin=f, text=False)

@@ -694,7 +694,7 @@ def modules_are_told_at_once(run, folder):
         fifo = run.path("fifo." + wait.__name__)
         os.mkfifo(fifo)
         keep = os.open(fifo, os.O_RDWR)  # so that nobody waits for a reader
-        run.python(__file__, "program", wait.__name__, eager=True, timeout=30,
+        run.python(__file__, "program", wait.__name__, eager=True,
                    extra={"DUMMY_LOG": fifo, "OSF_MODULES":
                           os.path.join(folder, "module_dummy.so"),
                           "DUMMY_REFUSE": "dummy"})

@@ -82,11 +82,12 @@ def test_disable(run):
 
 
 WRONG = [("OSF_SHM", "2"), ("OSF_SPIN_US", "-1"), ("OSF_SPIN_US", "fast"),
-         ("OSF_UPGRADE_TURNS", "5 times"), ("OSF_UPGRADE_TURNS", "4294967296"),
+         ("OSF_UPGRADE_PINGPONGS", "5 times"), ("OSF_UPGRADE_PINGPONGS", "4294967296"),
+         ("OSF_UPGRADE_TURNS", "5 times"),  # its older name
          ("OSF_UPGRADE_BYTES", "1t"), ("OSF_RING", "1k"), ("OSF_RING", "2g"),
          ("OSF_IO_URING", "file"), ("OSF_ALLOW_UIDS", "root"),
          ("OSF_ALLOW_UIDS", "1,,2"), ("OSF_MODULES", "/no/such.so")]
-RIGHT = [("OSF_SHM", "1"), ("OSF_SPIN_US", "0"), ("OSF_UPGRADE_TURNS", "0x10"),
+RIGHT = [("OSF_SHM", "1"), ("OSF_SPIN_US", "0"), ("OSF_UPGRADE_PINGPONGS", "0x10"),
          ("OSF_UPGRADE_BYTES", "1M"), ("OSF_RING", "16k"), ("OSF_RING", "1g"),
          ("OSF_IO_URING", "files"), ("OSF_ALLOW_UIDS", "0,1000"),
          ("OSF_MODULES", ""), ("OSF_RING", ""), ("OSF_APPLICATION_ID", "x")]

@@ -20,7 +20,7 @@ def main():
     program = os.path.abspath(sys.argv[1])
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() >> 10
     seconds = sys.argv[3] if len(sys.argv) > 3 else "4"
-    args = ["--seconds", seconds, "--hang", "15"]
+    args = ["--seconds", seconds, "--hang", "45"]
     print("seed", seed)
     for i, more in enumerate((["--place", "fork"], ["--place", "exec"],
                               ["--place", "same"],
@@ -33,11 +33,12 @@ def main():
                                "--bytes", "67108864"])):
         for eager in (False, True):
             print(run.check([program, "--seed", seed + i] + args + more,
-                            eager=eager, timeout=80).strip())
-    first = harness.free_port()
-    ports = "%d,%d,%d" % (first, first, harness.free_port())
+                            eager=eager).strip())
+    first, other = harness.free_port(), harness.free_port()
+    ports = "%d,%d,%d" % (first, first, other)
     server = run.start([program, "server", "--ports", ports])
-    time.sleep(0.3)
+    for port in (first, other):
+        run.wait_listening(port)
     run.check([program, "client", "--ports", ports, "--seed", seed] + args)
     run.wait(server)
     run.expect_offloaded(50, 10 << 20)

@@ -28,6 +28,8 @@ SHADOWS = [
     ("src/proto/shm/", r"\w*backlog_\w+", "readahead; a backlog is a listener's"),
     ("src/", r"page_mark|mark_behind", "begin_change, note; a mark is a ring's"),
     ("src/", r"\w*upgrade_turns", "pingpongs; a turn is a pass over what is to be done"),
+    ("src/", r"sock_turns|turn_count", "port_sends; a turn is a pass over what is to be done"),
+    ("src/api/vma/", r"\w*(take|leave|has|await)_turn", "the receive lock: visit_lock_rx"),
     ("src/", r"\w*(may_be_cut|allow_cut|cut_allowed)\w*", "fragment; a cut is a ring's"),
 ]
 

@@ -16,6 +16,7 @@ import mmap
 import os
 import re
 import secrets
+import select
 import socket
 import struct
 import sys
@@ -28,8 +29,9 @@ SHOWN = 1 << 62
 SO_MAX_PACING_RATE = 47
 HELLO_MAGIC = 0x316f736f
 READY, TX_RING, TX_FIN, TX_BACK, FALLBACK = 1, 2, 4, 8, 128
+PATIENCE_S = 60  # what each event may take on a busy machine
 DATA, WRAP, FIN, BACK, SKIP = 1, 2, 3, 4, 5  # enum ring_mark
-PAGE, SIDE_AT, SIDE_BYTES = 4096, 64, 256
+PAGE, SIDE_AT, SIDE_BYTES, READ_AT = 4096, 64, 256, 192
 
 
 def seg_version():
@@ -73,7 +75,7 @@ def reach(number, name=None):
     if name:
         unix.bind(name)
     unix.connect(name_of(number))
-    unix.settimeout(5)
+    unix.settimeout(PATIENCE_S)
     return unix
 
 
@@ -120,25 +122,25 @@ class Opener:
         self.offer.setblocking(False)
         self.tcp = socket.socket()
         show(self.tcp, number)
-        self.tcp.settimeout(5)
+        self.tcp.settimeout(PATIENCE_S)
         self.tcp.connect(("127.0.0.1", port))
         self.n = 0
 
-    def turn(self, data=b"x"):
-        self.n += len(data)
-        self.tcp.sendall(data)
-        return self.tcp.recv(100)
-
-    def meet(self, turns=60):
-        """Return: the channel to the victim, or None."""
-        for _ in range(turns):
-            self.turn()
-            try:
+    def meet(self, pace_s=PATIENCE_S):
+        """The victim looks for an offer when bytes come, and not each time, so bytes come
+        until it has found ours: the next one when it has answered, or after @pace_s.  Return:
+        the channel to the victim, or None."""
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
+            self.tcp.sendall(b"x")
+            self.n += 1
+            came = select.select([self.tcp, self.offer], [], [], pace_s)[0]
+            if self.tcp in came and not self.tcp.recv(100):
+                raise ConnectionError("the victim has closed the connection")
+            if self.offer in came:
                 channel = self.offer.accept()[0]
-                channel.settimeout(5)
+                channel.settimeout(PATIENCE_S)
                 return channel
-            except BlockingIOError:
-                pass
         return None
 
     def take(self, channel):
@@ -175,9 +177,9 @@ class Opener:
     def header(self, at, mark, length=0):
         struct.pack_into("=Q", self.seg, PAGE + self.ring + at, mark << 32 | length)
 
-    def has_answer(self):
-        """Has the other side put a first record into its ring?"""
-        return struct.unpack_from("=Q", self.seg, PAGE)[0]
+    def has_read(self):
+        """Has the other side read a record of our ring?"""
+        return struct.unpack_from("=I", self.seg, SIDE_AT + READ_AT)[0]
 
     def record(self, at, data):
         """A record of @data at the offset @at of our ring."""
@@ -214,7 +216,7 @@ def listens(port):
         return " 0100007F:%04X 00000000:0000 0A" % port in f.read()
 
 
-def until(what, seconds=5):
+def until(what, seconds=PATIENCE_S):
     """Polls what() until it is true.  Return: what it is in the end."""
     end = time.monotonic() + seconds
     while not what() and time.monotonic() < end:

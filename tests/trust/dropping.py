@@ -62,7 +62,7 @@ class Drop:
     def serve(self, command, port, **how):
         how.setdefault("eager", True)
         proc = self.run.start(["setsid", harness.find(command[0])] + command[1:], **how)
-        self.run.wait_port(port, timeout=30)
+        self.run.wait_port(port)
         self.servers.append(proc)
         return proc
 

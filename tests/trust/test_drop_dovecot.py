@@ -89,7 +89,7 @@ def main():
     for serial, (as_user, extra) in enumerate(((False, {}), (True, {}), (True, allow))):
         run.need(not drop.upgraded(), "a client shared memory with who logs in")
         said = drop.check([sys.executable, os.path.abspath(__file__), "client", str(port),
-                           str(serial)], as_user=as_user, timeout=60, extra=extra)
+                           str(serial)], as_user=as_user, extra=extra)
         run.need("right" in said, said)
         drop.judge()
     drop.done()

@@ -50,7 +50,7 @@ def main():
     with open(run.path("rows"), "w") as f:
         f.write(table())
     run.check(drop.command([BIN + "initdb", "-N", "-A", "trust", "-D", run.path("data")]),
-              osf=False, timeout=60)
+              osf=False)
     port = dropping.harness.free_port()
     drop.serve(drop.command([BIN + "postgres", "-D", run.path("data"), "-p", str(port), "-c",
                              "listen_addresses=127.0.0.1", "-c",

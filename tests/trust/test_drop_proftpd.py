@@ -62,9 +62,8 @@ def both_ways(drop, port, as_user):
     run = drop.run
     url = "ftp://guest:secret@127.0.0.1:%d/file" % port
     drop.check(["curl", "-sS", "--max-time", "40", "-T", run.path("src"), url],
-               as_user=as_user, timeout=50)
-    got = drop.check(["curl", "-sS", "--max-time", "40", url], as_user=as_user, text=False,
-                     timeout=50)
+               as_user=as_user)
+    got = drop.check(["curl", "-sS", "--max-time", "40", url], as_user=as_user, text=False)
     with open(run.path("src"), "rb") as f:
         run.need(got == f.read(), "other bytes came")
 

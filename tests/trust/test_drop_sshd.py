@@ -54,7 +54,7 @@ def session(drop, port, as_user, eager=True):
                 run.path("key.user" if as_user else "key.root"),
                 "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=" + run.path("known"),
                 "-o", "BatchMode=yes", "-o", "LogLevel=ERROR",
-                drop.user.pw_name + "@127.0.0.1"], as_user=as_user, eager=eager, timeout=60)
+                drop.user.pw_name + "@127.0.0.1"], as_user=as_user, eager=eager)
     for name in ("dst", "back"):
         got = os.path.join(folder, name)
         run.need(dropping.harness.sha256(got) == dropping.harness.sha256(run.path("src")),

@@ -93,7 +93,7 @@ def main():
     script = os.path.abspath(__file__)
     run.start([sys.executable, script, "server", port])
     run.wait_port(port)
-    run.python(script, "client", port, timeout=60)
+    run.python(script, "client", port)
     total = harness.sum_stats(harness.read_stats(run.stats))
     run.need(run.is_kernel or total["n_upgraded"] > CONNECTIONS,
              "%d ends of connections moved" % total["n_upgraded"])

@@ -76,7 +76,7 @@ def main():
         said = run.check(["unshare", "-m", "sh", "-c",
                           'mount -t tmpfs -o size=%s none "$0" && exec "$@"' % DISK,
                           run.stats, sys.executable, os.path.abspath(__file__), "program",
-                          when], timeout=60)
+                          when])
         run.need("all connected" in said, "%s: %r" % (when, said))
     run.done()
 

@@ -15,7 +15,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "app"))
 import harness  # noqa: E402
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 def folder_of(child_pid):

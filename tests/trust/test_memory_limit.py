@@ -83,7 +83,7 @@ def exchange(run, prefix):
     before = harness.sum_stats(harness.read_stats(run.stats))["n_upgraded"]
     run.start([sys.executable, script, "peer", port], eager=True)
     run.wait_port(port)
-    said = run.check(prefix + [sys.executable, script, "program", port], eager=True, timeout=60)
+    said = run.check(prefix + [sys.executable, script, "program", port], eager=True)
     run.need("all arrived" in said, "%s: %r" % (prefix, said))
     return harness.sum_stats(harness.read_stats(run.stats))["n_upgraded"] - before
 

@@ -18,7 +18,7 @@ SETTINGS = ("OSF_CONFIG_FILE", "OSF_LOG_FILE", "OSF_MODULES")
 def expect_start(run, name, path):
     """The program starts, and says in one line that it does without @path."""
     err = run.path("stderr")
-    run.check(["sh", "-c", 'exec "$@" 2>"$0"', err, "true"], timeout=10,
+    run.check(["sh", "-c", 'exec "$@" 2>"$0"', err, "true"],
               extra={name: path, "OSF_LOG": "err" if name == "OSF_LOG_FILE" else ""})
     with open(err) as f:
         lines = [line for line in f if "osf" in line and path in line]
@@ -28,7 +28,7 @@ def expect_start(run, name, path):
 def expect_refusal(run, path):
     """`osf run` sees a wrong file of rules before it starts anything."""
     command = os.path.join(run.build, "osf")
-    run.check([command, "run", "--", "true"], osf=False, timeout=10, status=125,
+    run.check([command, "run", "--", "true"], osf=False, status=125,
               extra={"OSF_CONFIG_FILE": path})
 
 

@@ -23,7 +23,7 @@ import harness  # noqa: E402
 
 USER = 12345
 CAP_NET_BIND_SERVICE = 10
-PATIENCE_S = 5
+PATIENCE_S = 30
 
 
 def preload_for_all(lib):

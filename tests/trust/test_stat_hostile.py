@@ -97,10 +97,7 @@ def main():
     bad = run.start(["setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups",
                      sys.executable, os.path.abspath(__file__), "hostile", folder],
                     osf=False)
-    end = time.monotonic() + 20
-    while "ready" not in bad.text():
-        run.need(time.monotonic() < end, "not ready: " + bad.text())
-        time.sleep(0.05)
+    run.until(lambda: "ready" in bad.text(), lambda: "not ready: " + bad.text())
     got = stat(run)
     run.need(":%d\t" % port in got.stdout,
              "the server is not in\n" + got.stdout[-2000:])

@@ -3,7 +3,7 @@
 """
 tests/trust/test_strangers_descriptors.py - a stranger's descriptors cost nobody time
 
-Another user sends a socket that lingers for 12 s over the unix connection on which
+Another user sends a socket that lingers for a minute over the unix connection on which
 memory is shared, and closes its own copy: once as the peer of a root server, once as
 somebody who has no end of a root client's connection.  Who lets go of such a socket
 last sleeps in close().
@@ -18,8 +18,9 @@ import harness
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 VICTIM = os.path.join(HERE, "victim.py")
-LINGER_S = 12
-ANSWER_S = 2  # generous: the machine is busy
+LINGER_S = 60
+ANSWER_S = 30  # generous: the machine is busy
+ATTACK_S = 5
 
 
 def done_sending(path):
@@ -55,7 +56,7 @@ def start_attack(run, work):
     os.chmod(folder, 0o777)
     path = os.path.join(folder, "sent")
     pid = attacker.as_user(attacker.NOBODY, lambda: work(path))
-    is_done = attacker.until(lambda: os.path.exists(path), 10)
+    is_done = attacker.until(lambda: os.path.exists(path))
     run.need(is_done, "the attack did not take place")
     os.unlink(path)
     return pid
@@ -81,8 +82,9 @@ def reach_client(local, port, path):
     """The client turns a stranger away at its next look, so be quick, and come again."""
     sockets = [attacker.lingering(LINGER_S) for _ in range(4)]
     number = attacker.until(lambda: attacker.number_of(local, port))
-    n_sent, end = 0, time.monotonic() + 5
-    while n_sent < len(sockets) and time.monotonic() < end:
+    n_sent, start = 0, time.monotonic()
+    while n_sent < len(sockets) and \
+            time.monotonic() - start < (ATTACK_S if n_sent else ANSWER_S):
         try:
             channel = attacker.reach(number)
             attacker.hello(channel, [sockets[n_sent][0].fileno()])

@@ -15,16 +15,11 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "app"))
+from ports import free_port  # noqa: E402
 from sanitizer import Sanitizer  # noqa: E402
 
 LIMIT_S = 60
 N = 20000
-
-
-def free_port(kind):
-    with socket.socket(socket.AF_INET, kind) as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def start(folder, env, name, *args):

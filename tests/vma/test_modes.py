@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "app"))
+from ports import free_port  # noqa: E402
 from sanitizer import Sanitizer  # noqa: E402
 
 LIMIT_S = 60
@@ -25,14 +26,8 @@ CLIENTS = ["plain", "zcopy", "xtreme"]
 ANSWER = "3001 messages\n"
 
 
-def free_port(kind):
-    with socket.socket(socket.AF_INET, kind) as s:
-        s.bind(("127.0.0.1", 0))
-        return str(s.getsockname()[1])
-
-
 def play(modes, protocol, server, client, envs, dummies):
-    port = free_port(socket.SOCK_DGRAM if protocol == "udp" else socket.SOCK_STREAM)
+    port = str(free_port(socket.SOCK_DGRAM if protocol == "udp" else socket.SOCK_STREAM))
     s = subprocess.Popen([modes, "server", server, protocol, port], env=envs[0], text=True,
                          stdout=subprocess.PIPE)
     try:

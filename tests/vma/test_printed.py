@@ -21,6 +21,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "app"))
+from ports import free_port  # noqa: E402
 from sanitizer import Sanitizer  # noqa: E402
 
 TREE = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
@@ -57,12 +58,6 @@ def compiled(text, folder):
         yield source + ".out"
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return str(s.getsockname()[1])
-
-
 def without_osf(program):
     got = subprocess.run([program, "lo", "127.0.0.1", "1"], capture_output=True, text=True,
                          timeout=LIMIT_S, check=False)
@@ -79,7 +74,7 @@ def line_of(p, start):
 
 def served(program, env):
     """Two connections are accepted; what the first one then sends ends the program."""
-    port = free_port()
+    port = str(free_port())
     command = [program, "lo", "127.0.0.1", port]
     if shutil.which("stdbuf"):  # else its lines come at its end
         env = dict(env, LD_PRELOAD="%s %s" % (env["LD_PRELOAD"], stdbuf()), _STDBUF_O="L")

@@ -241,10 +241,10 @@ static bool complete(struct fill *f, struct ring *r, struct vsock *s)
 	}
 	vsock_hold(s);
 	VISIT(v, s);
-	if (!visit_take_turn(&v))
+	if (!visit_lock_rx(&v))
 		return true; /* in its callback */
 	bool is_more = receive_some(f, r, s);
-	visit_leave_turn(&v);
+	visit_unlock_rx(&v);
 	if (s->on_ring.events & EPOLLOUT && !s->on_ring.is_over &&
 	    f->n < f->max) {
 		s->on_ring.events &= ~(uint32_t)EPOLLOUT;

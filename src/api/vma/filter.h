@@ -8,7 +8,7 @@
  * is, so that every other call, process and epoll set finds it there.  A packet of TCP
  * is what there is to read, up to PACKET_MAX bytes.
  *
- * The caller has the socket's turn.
+ * The caller has the socket's receive lock.
  */
 #pragma once
 
@@ -50,7 +50,7 @@ ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,
 ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
 			 uint64_t *number);
 /* Waits for something to come, as the program's call would that found nothing.
- * 0 or -errno; nobody has the turn. */
+ * 0 or -errno; nobody has the receive lock. */
 int filter_wait(const struct vsock *s, int flags);
 /*
  * ends.c: what a packet has besides its bytes.

@@ -403,7 +403,7 @@ bool vma_inq(int fd, int *n)
 	struct packet p;
 	VISIT(v, is_bad_ptr(n) ? NULL : vsock_get(fd));
 
-	if (!v.s || !joined_is_on(v.s) || !visit_take_turn(&v))
+	if (!v.s || !joined_is_on(v.s) || !visit_lock_rx(&v))
 		return false;
 	ssize_t r = joined_receive(v.s, &p, MSG_PEEK);
 	if (r < 0 && r != -EAGAIN)

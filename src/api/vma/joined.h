@@ -59,7 +59,7 @@ static inline bool joined_is_on(const struct vsock *s)
 	       load_rlx(&s->joined->state) != JOINED_OFF;
 }
 
-/* In the turn.  A datagram is about to be received: is it time to try the option? */
+/* With the receive lock.  A datagram is about to be received: is it time to try the option? */
 COLD void joined_try(struct vsock *s);
 static inline void joined_tick(struct vsock *s)
 {

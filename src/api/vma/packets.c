@@ -20,7 +20,7 @@ int vma_register_recv_callback(int fd, vma_recv_callback_t callback,
 		return -1;
 	}
 	/* From inside of a callback, too. */
-	visit_take_turn(&v);
+	visit_lock_rx(&v);
 	if (callback && v.s->local.ss_family == AF_UNSPEC)
 		filter_prepare(v.s);
 	vsock_set_callback(v.s, callback, context);

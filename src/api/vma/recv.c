@@ -140,7 +140,7 @@ static ssize_t recv_now(struct visit *v, struct msghdr *msg, int flags)
 	size_t want = iov_bytes(msg->msg_iov, msg->msg_iovlen);
 	ssize_t r;
 
-	visit_take_turn(v);
+	visit_lock_rx(v);
 	if (load_rlx(&s->is_closed)) {
 		r = -EBADF;
 	} else if (joined_is_on(s)) {
@@ -160,7 +160,7 @@ static ssize_t recv_now(struct visit *v, struct msghdr *msg, int flags)
 		r = s->err ? -s->err : recv_accepted(s, msg, flags);
 		s->err = 0;
 	}
-	visit_leave_turn(v);
+	visit_unlock_rx(v);
 	return r;
 }
 
@@ -246,11 +246,11 @@ HOT static ssize_t recv_quick(int fd, const struct iovec *iov)
 	vsock_hold(s);
 	VISIT(v, s);
 	s->owner = (uintptr_t)pthread_self();
-	v.has_turn = true;
+	v.has_rx_lock = true;
 	ssize_t r = filter_take_quick(s, iov->iov_len, &data);
 	if (likely(r > 0))
 		memcpy(iov->iov_base, data, (size_t)r);
-	visit_leave_turn(&v);
+	visit_unlock_rx(&v);
 	*err = unlikely(r < 0) && r != -EAGAIN ? (int)-r : saved;
 	return r;
 }

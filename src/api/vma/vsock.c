@@ -98,13 +98,13 @@ bool vsock_is_inet(int fd, bool *is_udp)
 
 int vsock_fd_end(void) { return load_rlx(&fd_end); }
 
-/* Threads that the child does not have may have had turns. */
+/* Threads that the child does not have may have had receive locks. */
 static void after_fork(void)
 {
 	for (struct vsock *s = all; s; s = s->next) {
 		if (!s->owner || s->owner == (uintptr_t)pthread_self())
 			continue;
-		pthread_mutex_init(&s->turn, NULL);
+		pthread_mutex_init(&s->rx_mutex, NULL);
 		s->owner = 0;
 	}
 	ring_after_fork();
@@ -124,7 +124,7 @@ static struct vsock *take_free(void)
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return NULL;
-	pthread_mutex_init(&s->turn, NULL);
+	pthread_mutex_init(&s->rx_mutex, NULL);
 	s->next = all;
 	all = s;
 	return s;
@@ -257,19 +257,19 @@ void vma_forget_range(unsigned first, unsigned last)
 	joined_forget(first, last);
 }
 
-/* The turn of a thread that was alone when it took it, and so took no mutex. */
-static COLD void await_turn(struct vsock *s)
+/* Waits for a thread that was alone when it took the receive lock, and so took no mutex. */
+static COLD void await_unlocked(struct vsock *s)
 {
 	const struct timespec nap = { .tv_nsec = NS_PER_MS / 10 };
 
 	while (load_acq(&s->owner)) {
-		pthread_mutex_unlock(&s->turn);
+		pthread_mutex_unlock(&s->rx_mutex);
 		nanosleep(&nap, NULL);
-		pthread_mutex_lock(&s->turn);
+		pthread_mutex_lock(&s->rx_mutex);
 	}
 }
 
-bool visit_take_turn(struct visit *v)
+bool visit_lock_rx(struct visit *v)
 {
 	uintptr_t me = (uintptr_t)pthread_self();
 
@@ -277,29 +277,29 @@ bool visit_take_turn(struct visit *v)
 		return false;
 	v->has_mutex = !is_single_threaded();
 	if (v->has_mutex) {
-		pthread_mutex_lock(&v->s->turn);
+		pthread_mutex_lock(&v->s->rx_mutex);
 		if (unlikely(load_acq(&v->s->owner) != 0))
-			await_turn(v->s);
+			await_unlocked(v->s);
 	}
 	store_rlx(&v->s->owner, me);
-	v->has_turn = true;
+	v->has_rx_lock = true;
 	return true;
 }
 
-void visit_leave_turn(struct visit *v)
+void visit_unlock_rx(struct visit *v)
 {
-	v->has_turn = false;
+	v->has_rx_lock = false;
 	store_rel(&v->s->owner, (uintptr_t)0);
 	if (v->has_mutex)
-		pthread_mutex_unlock(&v->s->turn);
+		pthread_mutex_unlock(&v->s->rx_mutex);
 }
 
 void visit_end(struct unwind *u)
 {
 	struct visit *v = (struct visit *)u;
 
-	if (v->has_turn)
-		visit_leave_turn(v);
+	if (v->has_rx_lock)
+		visit_unlock_rx(v);
 	if (v->s)
 		vsock_put(v->s);
 }

@@ -7,9 +7,9 @@
  * A descriptor has a struct vsock from the first call of this API that names it
  * until it is closed.  Copies of the descriptor (dup) are plain descriptors.
  *
- * The turn: one thread at a time receives on a socket and runs its callback.
- * The program's callback runs inside of it, and may call anything; a receiving
- * call on the same descriptor by the same thread finds nothing.
+ * The receive lock: one thread at a time receives on a socket and runs its callback.
+ * The program's callback runs while its thread holds the lock, and may call anything; a
+ * receiving call on the same descriptor by the same thread finds nothing.
  */
 #pragma once
 
@@ -50,8 +50,8 @@ struct vsock {
 	bool has_dst;   /* we have set IP_RECVORIGDSTADDR */
 	bool has_times; /* datagrams come with a time; as of @times */
 	uint32_t times; /* filter_times; 0: not known */
-	pthread_mutex_t turn;
-	uintptr_t owner; /* the thread that has the turn, 0: none */
+	pthread_mutex_t rx_mutex;
+	uintptr_t owner; /* the thread that has the receive lock, 0: none */
 	vma_recv_callback_t callback; /* NULL: none */
 	void *context;
 	/* Of what the next receiving call will find, this much was given to the
@@ -108,7 +108,7 @@ bool left_to(int fd, const struct sockaddr *to);
 void vsock_put(struct vsock *s);
 /* All descriptors that have one are below. */
 int vsock_fd_end(void);
-/* It has a callback, or has none any more.  In its turn. */
+/* It has a callback, or has none any more.  The caller has the receive lock. */
 void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
 			void *context);
 /* Calls on it come to this API, callback or not; and no longer, unless there is another
@@ -154,7 +154,7 @@ static inline struct chunk *vsock_keep(struct vsock *s, size_t n)
 struct visit {
 	struct unwind u;
 	struct vsock *s; /* or NULL */
-	bool has_turn, has_mutex;
+	bool has_rx_lock, has_mutex;
 };
 
 void visit_end(struct unwind *u);
@@ -162,6 +162,6 @@ void visit_end(struct unwind *u);
 	UNWIND(struct visit, name) = { .s = (sock) };                          \
 	unwind_push(&name.u, visit_end)
 
-/* False: this thread has the turn already. */
-bool visit_take_turn(struct visit *v);
-void visit_leave_turn(struct visit *v);
+/* The receive lock.  False: this thread has it already. */
+bool visit_lock_rx(struct visit *v);
+void visit_unlock_rx(struct visit *v);

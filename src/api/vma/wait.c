@@ -26,7 +26,7 @@ static bool is_readable(int fd)
 {
 	VISIT(v, vma_has(fd) ? vsock_get(fd) : NULL);
 
-	if (!v.s || !load_rlx(&v.s->callback) || !visit_take_turn(&v))
+	if (!v.s || !load_rlx(&v.s->callback) || !visit_lock_rx(&v))
 		return true;
 	return filter_look(v.s);
 }

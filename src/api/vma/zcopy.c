@@ -89,10 +89,10 @@ static ssize_t zcopy_now(struct visit *v, void *buf, size_t len, int *flags,
 	struct packet p;
 	int got = *flags & ~(OURS | MSG_TRUNC), saved = errno;
 
-	if (!visit_take_turn(v))
+	if (!visit_lock_rx(v))
 		return -EAGAIN;
 	ssize_t r = filter_take_held(s, *flags & MSG_PEEK, &p, &number);
-	visit_leave_turn(v);
+	visit_unlock_rx(v);
 	if (r < 0)
 		return r;
 	if (unlikely(load_rlx(&epset_has_edges)) && number &&

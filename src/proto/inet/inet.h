@@ -19,7 +19,7 @@
 #include <sys/types.h>
 
 #include "sock/sock.h"
-#include "sock/turns.h"
+#include "sock/port_sends.h"
 #include "sock/sock_ops.h"
 
 /* table.c */
@@ -69,7 +69,7 @@ static inline bool inet_account(struct sock *sk, int dir, ssize_t n)
 		count(&sk->st->tx_ops, 1);
 		count(&sk->st->tx_ops_inet, 1);
 		if (unlikely(load_rlx(&sk->flags) & SOCK_F_PORT))
-			turn_count();
+			port_send_count();
 	}
 	if (load_rlx(&sk->last_dir) != dir) {
 		store_rlx(&sk->last_dir, (uint8_t)dir);

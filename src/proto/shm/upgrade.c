@@ -68,9 +68,10 @@ void shm_configure(void)
 	shm_config.ring_bytes = (uint32_t)ring;
 	shm_config.enabled = setting_bool("OSF_SHM", true, true);
 	shm_config.upgrade_pingpongs = (uint32_t)setting_number(
-	    "OSF_UPGRADE_TURNS", shm_config.upgrade_pingpongs, 0, UINT32_MAX);
-	shm_config.learns =
-	    !env_text("OSF_UPGRADE_TURNS") && !env_text("OSF_UPGRADE_BYTES");
+	    "OSF_UPGRADE_PINGPONGS", shm_config.upgrade_pingpongs, 0,
+	    UINT32_MAX);
+	shm_config.learns = !env_text("OSF_UPGRADE_PINGPONGS") &&
+			    !env_text("OSF_UPGRADE_BYTES");
 	shm_config.upgrade_bytes = setting_number(
 	    "OSF_UPGRADE_BYTES", shm_config.upgrade_bytes, 0, INT64_MAX);
 }

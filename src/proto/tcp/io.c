@@ -18,7 +18,7 @@
 #include "proto/tcp/wire.h"
 #include "sock/cursor.h"
 #include "sock/errq.h"
-#include "sock/turns.h"
+#include "sock/port_sends.h"
 #include "tcp/calls.h"
 #include "tcp/opt.h"
 
@@ -156,7 +156,7 @@ static ssize_t send_locked(struct moved *m, const struct iovec *iov, size_t n,
 		m->tx_bytes += done;
 		count(&m->sk->st->tx_bytes_inet, done);
 		count(&m->sk->st->tx_ops, 1);
-		turn_count();
+		port_send_count();
 	}
 	m->events = tcp_poll(m->c);
 	return done ? (ssize_t)done : r;

@@ -8,14 +8,14 @@
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "base/log.h"
-#include "sock/turns.h"
+#include "sock/port_sends.h"
 
-/* A window has so many turns and is so long; or fewer turns, each with a sleep: then what
+/* A window has so many sends and is so long; or fewer sends, each with a sleep: then what
  * is saved is not CPU; or it is long. */
-#define WINDOW_TURNS 400u
+#define WINDOW_SENDS 400u
 #define WINDOW_NS (4 * NS_PER_MS)
-#define SLEEPY_TURNS 100u
-#define FEW_TURNS 16u
+#define SLEEPY_SENDS 100u
+#define FEW_SENDS 16u
 #define LONG_NS (200 * NS_PER_MS)
 /* Others on the machine only add to what a window costs: the least of some counts. */
 #define KERNEL_WINDOWS 6u
@@ -40,11 +40,11 @@
 enum phase { KERNEL, MEASURE, TRIAL, STAY, REST };
 
 struct sample {
-	uint64_t ns, cpu_ns, turns, sleeps;
+	uint64_t ns, cpu_ns, sends, sleeps;
 };
 
 struct cost {
-	uint64_t cpu_ns, ns; /* of 1024 turns */
+	uint64_t cpu_ns, ns; /* of 1024 sends */
 	bool is_sleepy;
 };
 
@@ -53,7 +53,7 @@ static enum phase phase;
 static struct sample from; /* the window's beginning */
 static struct cost base;   /* over the kernel */
 static unsigned n_windows;
-static uint64_t asked_turns; /* of the window, when its sleeps were counted */
+static uint64_t asked_sends; /* of the window, when its sleeps were counted */
 static bool is_open;         /* of a trial: the window has begun */
 static uint64_t seen_ns, trial_ns, settled_ns, until_ns;
 static uint64_t rest_ns = REST_NS, stay_ns = STAY_NS;
@@ -65,7 +65,7 @@ static struct sample sample(uint64_t now)
 	getrusage(RUSAGE_SELF, &r);
 	return (struct sample){ .ns = now,
 				.cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID),
-				.turns = load_rlx(&sock_turns),
+				.sends = load_rlx(&sock_port_sends),
 				.sleeps = (uint64_t)r.ru_nvcsw };
 }
 
@@ -73,26 +73,27 @@ static void begin(enum phase p, uint64_t now)
 {
 	phase = p;
 	n_windows = 0;
-	asked_turns = 0;
+	asked_sends = 0;
 	from = sample(now);
 }
 
 /* False: the window is not over. */
 static bool cost_of_window(uint64_t now, struct cost *out)
 {
-	uint64_t ns = now - from.ns, n = load_rlx(&sock_turns) - from.turns;
+	uint64_t ns = now - from.ns,
+		 n = load_rlx(&sock_port_sends) - from.sends;
 
-	if (n < (ns < LONG_NS ? SLEEPY_TURNS : FEW_TURNS) || ns < WINDOW_NS)
+	if (n < (ns < LONG_NS ? SLEEPY_SENDS : FEW_SENDS) || ns < WINDOW_NS)
 		return false;
 	/* A sample is two system calls. */
-	if (n < WINDOW_TURNS && ns < LONG_NS && n < asked_turns + SLEEPY_TURNS)
+	if (n < WINDOW_SENDS && ns < LONG_NS && n < asked_sends + SLEEPY_SENDS)
 		return false;
-	asked_turns = n;
+	asked_sends = n;
 	struct sample s = sample(now);
 	bool is_sleepy = (s.sleeps - from.sleeps) * 4 > n * 3;
-	if (!is_sleepy && ns < LONG_NS && n < WINDOW_TURNS)
+	if (!is_sleepy && ns < LONG_NS && n < WINDOW_SENDS)
 		return false;
-	asked_turns = 0;
+	asked_sends = 0;
 	*out = (struct cost){ .cpu_ns = (s.cpu_ns - from.cpu_ns) * 1024 / n,
 			      .ns = ns * 1024 / n,
 			      .is_sleepy = (s.sleeps - from.sleeps) * 2 > n };
@@ -105,7 +106,7 @@ static bool is_less(uint64_t a, uint64_t b, unsigned percent)
 	return a * 100 < b * (100 - percent);
 }
 
-/* Who sleeps in each turn waits for answers: it gains time.  Others gain CPU, and what time
+/* Who sleeps after each send waits for answers: it gains time.  Others gain CPU, and what time
  * says of them is what else runs on the machine. */
 static bool pays(const struct cost *now)
 {
@@ -161,7 +162,7 @@ bool judge_may_move(void)
 		if (!paused)
 			return kernel_is_measured(now);
 		from = sample(now);
-		asked_turns = 0;
+		asked_sends = 0;
 		return false;
 	case KERNEL:
 		begin(MEASURE, now);
@@ -212,7 +213,7 @@ static bool end_trial(uint64_t now)
 	if (!cost_of_window(now, &c))
 		return false;
 	bool does = pays(&c);
-	log_info("a turn: %u ns of CPU, %u ns; over the kernel: %u, %u: %s",
+	log_info("a send: %u ns of CPU, %u ns; over the kernel: %u, %u: %s",
 		 (unsigned)(c.cpu_ns / 1024), (unsigned)(c.ns / 1024),
 		 (unsigned)(base.cpu_ns / 1024), (unsigned)(base.ns / 1024),
 		 does ? "connections stay" : "it does not pay");

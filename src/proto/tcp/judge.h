@@ -2,18 +2,18 @@
 /*
  * proto/tcp/judge.h - whether our own TCP pays for this program: measured
  *
- *     young connections take turns -> judge_may_move(): what a turn costs over the kernel
+ *     young connections send -> judge_may_move(): what a send costs over the kernel
  *     they move -> judge_check(): what it costs now -> they stay, or all go back
  *
- * A cost is CPU time of the process, and time, for a turn: a send() on a connection that a
- * port may take.  It counts all that differs, also what calls do besides the connections,
+ * A cost is CPU time of the process, and time, for each send() on a connection that a port
+ * may take (sock/port_sends.h).  It counts all that differs, also what calls do besides the connections,
  * and needs no clock in them.
  *
  *     kernel ---- a window ----> moving, trial ---- a window ----> moved
- *       ^                           | a turn costs more               |
+ *       ^                           | a send costs more               |
  *       +--- rest, twice as long ---+------ now and then, to compare -+
  *
- * A turn has to cost less CPU, or less time and not much more CPU: who waits for one answer at
+ * A send has to cost less CPU, or less time and not much more CPU: who waits for one answer at
  * a time gains time, who serves many at once gains or loses CPU.  What has changed meanwhile
  * for another reason may mislead it, so it asks again, and each time later.
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/unit/judge_turns.c - which connections the default policy moves: proto/tcp/judge.h
+ * tests/unit/judge_sends.c - which connections the default policy moves: proto/tcp/judge.h
  *
- * A program in virtual time takes turns.  What a turn costs over the kernel and over a port
+ * A program in virtual time sends.  What a send costs over the kernel and over a port
  * is the test's to say: clock_gettime() and getrusage() here tell of that program.
  */
 #include <string.h>
@@ -10,21 +10,21 @@
 
 #include "base/clock.h"
 #include "proto/tcp/judge.h"
-#include "sock/turns.h"
+#include "sock/port_sends.h"
 #include "unit.h"
 
-#define ASK_TURNS 16 /* until a connection that has not moved asks again */
+#define ASK_SENDS 16 /* until a connection that has not moved asks again */
 #define MOVES_MAX 64
 
 struct cost {
-	uint64_t ns, cpu_ns; /* of a turn */
+	uint64_t ns, cpu_ns; /* of a send */
 };
 
 /* A program; all of its connections move together. */
 static struct {
 	uint64_t ns, cpu_ns, n_sleeps;
 	bool is_moved;
-	uint64_t n_kernel, n_port; /* turns */
+	uint64_t n_kernel, n_port; /* sends */
 	uint64_t moved_ns[MOVES_MAX];
 	unsigned n_moves;
 } prog;
@@ -42,12 +42,12 @@ int getrusage(__rusage_who_t who, struct rusage *out)
 	return 0;
 }
 
-static void turn(const struct cost *c, bool sleeps)
+static void send_one(const struct cost *c, bool sleeps)
 {
 	prog.ns += c->ns;
 	prog.cpu_ns += c->cpu_ns;
 	prog.n_sleeps += sleeps;
-	turn_count();
+	port_send_count();
 }
 
 static void run(const struct cost *kernel, const struct cost *port, bool sleeps,
@@ -57,14 +57,14 @@ static void run(const struct cost *kernel, const struct cost *port, bool sleeps,
 
 	for (unsigned n = 0; prog.ns < end; n++) {
 		if (prog.is_moved) {
-			turn(port, sleeps);
+			send_one(port, sleeps);
 			prog.n_port++;
 			prog.is_moved = !judge_check(prog.ns);
 			continue;
 		}
-		turn(kernel, sleeps);
+		send_one(kernel, sleeps);
 		prog.n_kernel++;
-		if (n % ASK_TURNS || !judge_may_move())
+		if (n % ASK_SENDS || !judge_may_move())
 			continue;
 		prog.is_moved = true;
 		if (prog.n_moves < MOVES_MAX)
@@ -73,7 +73,7 @@ static void run(const struct cost *kernel, const struct cost *port, bool sleeps,
 	}
 }
 
-/* Percent of the turns over the port since the last time. */
+/* Percent of the sends over the port since the last time. */
 static uint64_t share(void)
 {
 	uint64_t n = prog.n_port * 100 / (prog.n_port + prog.n_kernel);
