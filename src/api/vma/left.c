@@ -73,7 +73,7 @@ void vma_addressed(int fd)
 	VISIT(v, vsock_make(fd, &err)); /* new: it asks left_is() */
 	if (!v.s || !left_is(fd))
 		return;
-	visit_take_turn(&v);
+	visit_lock_rx(&v);
 	store_rlx(&v.s->is_left, true);
 	vsock_set_callback(v.s, NULL, NULL);
 	ring_leave(v.s);

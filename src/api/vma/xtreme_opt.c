@@ -83,7 +83,7 @@ static int set_memory(struct visit *v, const void *val, socklen_t len)
 	if (!a)
 		return err;
 	/* Packets have come, or one is being looked at: they lie elsewhere. */
-	if (!visit_take_turn(v) || v->s->room.chunk)
+	if (!visit_lock_rx(v) || v->s->room.chunk)
 		return -EBUSY;
 	v->s->room.area = a;
 	return 0;
