@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/if_ether.h>
 #include <linux/tcp.h>
 #include <poll.h>
 #include <string.h>
@@ -493,6 +494,51 @@ static void a_reset_behind_the_end_comes_again(bool is_v6, bool is_acceptor)
 	stage_close(&s);
 }
 
+/* Whether a packet from THERE's address to HERE's has come to THERE. */
+static bool comes_back(int packets)
+{
+	uint8_t b[128];
+	ssize_t n;
+
+	while ((n = recv(packets, b, sizeof(b), MSG_DONTWAIT)) > 0)
+		if (n >= 34 && !memcmp(b + 26, "\x0a\x09\x00\x02", 4) &&
+		    !memcmp(b + 30, "\x0a\x09\x00\x01", 4))
+			return true;
+	return false;
+}
+
+/* What the peer has said is told again to this host alone.  Without its address the kernel
+ * would send that to the neighbour who has it. */
+static void nothing_of_the_peers_leaves(void **state)
+{
+	struct stage s;
+	struct frozen f;
+	const uint8_t *m = world.mac[THERE];
+
+	stage_open(&s, false, false);
+	become_quiet(&s);
+	must_freeze(&s, &f);
+	f.flags |= FROZEN_PEER_RESET;
+	world_enter(&world, THERE);
+	int packets =
+	    socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_IP));
+	assert_true(packets >= 0);
+	world_enter(&world, HERE);
+	must_run("ip addr del 10.9.0.1/24 dev va && "
+		 "ip addr add 10.9.0.3/24 dev va && ip neigh replace 10.9.0.1 "
+		 "dev va lladdr %02x:%02x:%02x:%02x:%02x:%02x",
+		 m[0], m[1], m[2], m[3], m[4], m[5]);
+	must_thaw(&s, &f, &nothing);
+	bool any = comes_back(packets);
+	must_run("ip neigh del 10.9.0.1 dev va; ip addr del 10.9.0.3/24 dev va;"
+		 "ip addr add 10.9.0.1/24 dev va && ip neigh replace 10.9.0.2 "
+		 "dev va lladdr %02x:%02x:%02x:%02x:%02x:%02x",
+		 m[0], m[1], m[2], m[3], m[4], m[5]);
+	assert_false(any);
+	close(packets);
+	stage_close(&s);
+}
+
 /* A read of another file could take for ever (FUSE), and osfd has one thread. */
 static void only_bytes_in_memory_are_read(bool is_v6, bool is_acceptor)
 {
@@ -607,6 +653,7 @@ int main(void)
 		ALL(a_reset_before_a_freeze_is_undone_comes_again),
 		ALL(a_reset_before_bytes_leave_is_the_programs),
 		ALL(a_reset_behind_the_end_comes_again),
+		cmocka_unit_test(nothing_of_the_peers_leaves),
 		ALL(only_bytes_in_memory_are_read),
 		ALL(options_are_what_they_were),
 		ALL(what_cannot_be_thawed_is_reset),
