@@ -63,7 +63,7 @@ def main():
         if protocol == "module":
             env["OSF_MODULES"] = os.path.join(os.path.dirname(program), "module_loop.so")
         if protocol == "tcp":
-            if os.geteuid():
+            if os.geteuid() or subprocess.run(["unshare", "-n", "true"]).returncode:
                 sys.exit(SKIP)
             status = run_over_tcp(command, env, build, limit)
         else:
