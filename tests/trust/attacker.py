@@ -20,6 +20,7 @@ import select
 import socket
 import struct
 import sys
+import threading
 import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -111,6 +112,12 @@ def lingering(seconds):
     return out, far_end
 
 
+def close_aside(fd):
+    """Closes what the victim was sent.  The victim may have closed its copy before us; then it
+    is our close() that sleeps, in a thread that nobody waits for."""
+    threading.Thread(target=os.close, args=(fd,), daemon=True).start()
+
+
 class Opener:
     """Has one end of a connection to 127.0.0.1:@port, and offers."""
 
@@ -126,21 +133,25 @@ class Opener:
         self.tcp.connect(("127.0.0.1", port))
         self.n = 0
 
-    def meet(self, pace_s=PATIENCE_S):
+    def meet(self, pace_s=None):
         """The victim looks for an offer when bytes come, and not each time, so bytes come
-        until it has found ours: the next one when it has answered, or after @pace_s.  Return:
-        the channel to the victim, or None."""
+        until it has found ours: the next one when it has answered.  For a victim that does
+        not answer each, the next one after @pace_s.  Return: the channel to the victim, with
+        all bytes answered unless there is a @pace_s; or None."""
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end:
             self.tcp.sendall(b"x")
             self.n += 1
-            came = select.select([self.tcp, self.offer], [], [], pace_s)[0]
-            if self.tcp in came and not self.tcp.recv(100):
+            is_there = pace_s is None or \
+                self.tcp in select.select([self.tcp, self.offer], [], [], pace_s)[0]
+            if is_there and not self.tcp.recv(100):
                 raise ConnectionError("the victim has closed the connection")
-            if self.offer in came:
+            try:
                 channel = self.offer.accept()[0]
                 channel.settimeout(PATIENCE_S)
                 return channel
+            except BlockingIOError:
+                pass
         return None
 
     def take(self, channel):

@@ -37,7 +37,7 @@ def as_peer(port, path):
     if not channel:
         raise RuntimeError("the server never came")
     attacker.hello(channel, [out.fileno(), out.fileno()])
-    out.close()
+    attacker.close_aside(out.detach())
     peer.tcp.close()
     done_sending(path)
     far_end.close()
@@ -88,7 +88,7 @@ def reach_client(local, port, path):
         try:
             channel = attacker.reach(number)
             attacker.hello(channel, [sockets[n_sent][0].fileno()])
-            sockets[n_sent][0].close()
+            attacker.close_aside(sockets[n_sent][0].detach())
             n_sent += 1
         except OSError:
             pass

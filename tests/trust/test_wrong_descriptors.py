@@ -63,7 +63,7 @@ def attack(port, path, make, done):
     peer.take(channel)
     attacker.hello(channel, fds)
     for fd in fds:
-        os.close(fd)
+        attacker.close_aside(fd)
     peer.ready(os.getpid(), peer.tcp.fileno())
     peer.tcp.send(b"B")
     peer.u32(attacker.SIDE_AT + attacker.SIDE_BYTES + 16, 1)
