@@ -51,8 +51,16 @@ struct way {
 	bool done;                /* and @to has been told so */
 };
 
+/* In a relay and in its parent, the latter: the program waits for its end.  Whoever of the
+ * two ends last closes files that are not to be closed while anybody waits. */
+static long starter;
+
 static void relay_exit(void)
 {
+	const struct timespec ms = { .tv_nsec = NS_PER_MS };
+
+	while (rawcall(SYS_getppid) == starter)
+		rawcall(SYS_nanosleep, &ms, NULL);
 	for (;;)
 		rawcall(SYS_exit_group, 0);
 }
@@ -336,6 +344,7 @@ static int detach(int anchor, int inner, const struct stash *stash,
 
 	long pid = rawcall(SYS_clone, 0, 0, 0, 0, 0);
 	if (!pid) {
+		starter = rawcall(SYS_getpid);
 		/* The program waits for our end, which must not close such files. */
 		if (!rawcall(SYS_clone, kept_count() ? CLONE_FILES : 0, 0, 0, 0,
 			     0))
