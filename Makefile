@@ -78,6 +78,8 @@ night-wire: tests
 		$(BUILD)/tests/port/turns $(BUILD)/tests/port/relay $(MBYTES) $(SEED)
 	OSF_LIB=$(abspath $(BUILD))/libosf.so python3 tests/port/test_ends.py $(BUILD)/osf \
 		$(BUILD)/tests/port/turns 20
+	OSF_LIB=$(abspath $(BUILD))/libosf.so python3 tests/port/test_calls_lo.py $(BUILD)/osf \
+		$(BUILD)/tests/calls '*'
 	OSF_LIB=$(abspath $(BUILD))/libosf.so python3 tests/port/test_storm.py $(BUILD)/osf 10000
 	$(BUILD)/tests/port/port_death $(BUILD)/osfd $(BUILD)/libosf.so $(BUILD)/tests/port/victim \
 		1000 $(or $(SEED),1) 100

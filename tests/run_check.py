@@ -12,7 +12,8 @@ tests/run_check.py - runs the tests, and says in one line how many passed
 The build is up to date already (see the Makefile).  A test that fails makes the run red.
 It runs once more, with the same seed and settings, only to say whether it fails each
 time; the run stays red when the second time is good.  --fast leaves out the suite
-`slow`, and sets OSF_TEST_FAST=1, with which fuzzers look for new inputs for a shorter time.
+`slow`, starts more tests at once, and sets OSF_TEST_FAST=1, with which fuzzers look for
+new inputs for a shorter time.
 
 OSF_TEST_SEED is where tests that make random choices start; the first line prints it, so
 does the verdict of a red run, BUILD/meson-logs/failed_seeds.txt keeps it, and a caller may
@@ -39,9 +40,10 @@ LIMIT_S = 80 * 60
 TAIL_LINES = 40
 SANITIZED_SLOWER = 4
 SEEDS = "failed_seeds.txt"
-# Most tests wait most of the time, for the kernel's timers and for each other's answers, so
-# two for each core keep the cores busy.  Those that cannot run so are alone (meson.build).
-TESTS_PER_CORE = 2
+# Most quick tests wait most of the time, for the kernel's timers and for each other's
+# answers, so two for each core keep the cores busy.  Those that cannot run so are alone
+# (meson.build).  The slow ones load the cores themselves.
+TESTS_PER_CORE_FAST = 2
 NAMES_MAX = 4  # in the last line, of tests that are skipped for one reason
 # " 12/109 osf:app+slow / test_soak   OK   12.3s", as Meson writes it
 ENDED = re.compile(r"\s*(\d+)/(\d+)\s+(?:\S+?:)?(\S+) / (\S+)\s+([A-Z]+)\s+([\d.]+)s")
@@ -94,10 +96,12 @@ def run_meson(build, options):
         os.unlink(log)
     if built_with(build) != "none":
         options = ["--timeout-multiplier", str(SANITIZED_SLOWER), *options]
-    n_tests = TESTS_PER_CORE * len(os.sched_getaffinity(0))
+    if "OSF_TEST_FAST" in os.environ:
+        n_tests = TESTS_PER_CORE_FAST * len(os.sched_getaffinity(0))
+        options = ["--num-processes", str(n_tests), *options]
     # A group of its own, so that its end is the end of what it started.
     meson = subprocess.Popen(["meson", "test", "-C", build, "--no-rebuild", "--no-stdsplit",
-                              "--num-processes", str(n_tests), *options],
+                              *options],
                              start_new_session=True, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True)
     progress = threading.Thread(target=show_progress, args=(meson.stdout,), daemon=True)

@@ -27,8 +27,8 @@
 
 #define CM_FDS 65536 /* descriptors above cannot be ours */
 
-/* A new descriptor, or -errno. */
-MUST_CHECK int cm_open(int flags);
+/* A new descriptor, of number @least or above if the process may have as many; -errno. */
+MUST_CHECK int cm_open(int flags, int least);
 /* The command's size, or -errno; -ENODEV: the descriptor is none of ours any more. */
 MUST_CHECK ssize_t cm_write(int fd, const void *buf, size_t n);
 /* @fd refers to what @old does: the program has made a copy. */

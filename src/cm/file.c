@@ -383,7 +383,17 @@ static int file_fill(struct cm_file *f)
 	return err ? err : add_to_set(f, f->timer, OF_TIMER);
 }
 
-int cm_open(int flags)
+static int number_of(const struct cm_file *f, int flags, int least)
+{
+	int cmd = flags & O_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD;
+	int fd = libc.fcntl(f->set, cmd, least);
+
+	if (fd < 0 && least)
+		fd = libc.fcntl(f->set, cmd, 0);
+	return fd < 0 ? -errno : fd;
+}
+
+int cm_open(int flags, int least)
 {
 	static bool minds_forks;
 	GUARD(&cm_lock);
@@ -395,17 +405,13 @@ int cm_open(int flags)
 	}
 	minds_forks = true;
 	int err = file_fill(f);
-	int fd =
-	    err ? err
-		: libc.fcntl(f->set,
-			     flags & O_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
+	int fd = err ? err : number_of(f, flags, least);
 	if (fd < 0 || fd >= CM_FDS) {
-		err = err ? err : fd < 0 ? -errno : -EMFILE;
 		if (fd >= CM_FDS)
 			nocancel_close(fd);
 		file_close(f);
 		free(f);
-		return err;
+		return fd < 0 ? fd : -EMFILE;
 	}
 	if (flags & O_NONBLOCK)
 		libc.fcntl(fd, F_SETFL, O_NONBLOCK);

@@ -253,6 +253,7 @@ static int merged_wait(struct waiting *a, bool poll_only)
 
 		if (n || poll_only)
 			return n;
+		vain_again(&a->wait.vain);
 		int err = wait_step(&a->wait);
 		if (err)
 			return err == -EAGAIN ? 0 : err;

@@ -380,6 +380,7 @@ static int poll_loop(struct poller *p, const struct timespec *ts,
 	p->wait.mask = mask;
 	p->wait.deadline_ns = deadline_ns;
 	for (;;) {
+		vain_again(&p->wait.vain);
 		int err = wait_step(&p->wait);
 
 		if (err == -EAGAIN)

@@ -102,19 +102,31 @@ static void note_unanswered(struct sock *sk, int fd)
 	sock_set_mode(sk, SOCK_YOUNG);
 }
 
+/* Another thread or process has pinned it. */
+static bool stays(struct sock *sk)
+{
+	if (likely(!load_rlx(&sk->w->stays)))
+		return false;
+	store_rlx(&sk->pingpongs_next, UINT32_MAX);
+	store_rlx(&sk->bytes_next, UINT64_MAX);
+	return true;
+}
+
 void ops_advance(struct sock *sk, int fd)
 {
 	INSIDE_GATE();
 	sock_unshare(sk);
-	if (load_rlx(&sk->w->stays)) { /* another process has pinned it */
-		store_rlx(&sk->pingpongs_next, UINT32_MAX);
-		store_rlx(&sk->bytes_next, UINT64_MAX);
+	if (stays(sk))
 		return;
-	}
 	if (!sock_start_moving(sk)) {
 		/* A thread is inside a call: try again soon. */
 		if (!look_again(sk))
 			store_rlx(&sk->pingpongs_next, UINT32_MAX);
+		return;
+	}
+	fence_full(); /* Dekker with inet_keep_kernel() */
+	if (stays(sk)) {
+		sock_set_mode(sk, SOCK_YOUNG);
 		return;
 	}
 	/* The connection stays with the kernel until the other processes have

@@ -322,8 +322,10 @@ void ops_unannounce(struct sock *sk)
 {
 	int fd = xchg(&sk->announce_fd, 0);
 
-	if (fd > 0)
-		fds_close(fd);
+	if (fd > 0 && sock_procs(sk) > 1)
+		fds_close(fd); /* the others go on with it */
+	else if (fd > 0)
+		shm_unannounce(fd);
 }
 
 static void ops_init(void)

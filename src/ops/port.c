@@ -99,7 +99,8 @@ static bool is_bulk(const struct sock *sk)
 	return bytes / MAX(load_rlx(&sk->pingpongs), 1u) > PINGPONG_BYTES_MAX;
 }
 
-/* The device and the hardware address of the next hop.  Return: 0, or -EAGAIN */
+/* The device and the hardware address of the next hop.  Return: 0, or -EAGAIN: a route that is
+ * away may come again */
 static int find_hop(int fd, struct osf_route *r, uint8_t mac[6])
 {
 	struct sockaddr_storage peer;
@@ -114,7 +115,7 @@ static int find_hop(int fd, struct osf_route *r, uint8_t mac[6])
 		r->ifindex = LO_IFINDEX;
 		return 0;
 	}
-	return r->ifindex ? route_neigh(r, mac) : -ENETUNREACH;
+	return r->ifindex ? route_neigh(r, mac) : -EAGAIN;
 }
 
 void port_look(struct sock *sk, int fd)

@@ -221,15 +221,20 @@ static int read_state(int fd, struct frozen *f, struct refusal *why)
 	return -EAGAIN;
 }
 
-/* Back to where freeze() began, from any of its steps. */
+/* The end of TCP_REPAIR sends a probe each time, whether it was on or not. */
+void probe_peer(int fd) { opt_set(fd, SOL_TCP, TCP_REPAIR, TCP_REPAIR_OFF); }
+
+/* Back to where freeze() began, from any of its steps.  What has arrived meanwhile is lost:
+ * the peer sends it again, and a reset when it is probed. */
 static void undo(struct grant *g, int fd, const struct connection *c,
 		 const struct frozen *f)
 {
 	opt_set(fd, SOL_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
-	opt_set(fd, SOL_SOCKET, SO_REUSEADDR, !!(f->flags & FROZEN_REUSEADDR));
 	opt_set(fd, SOL_SOCKET, SO_KEEPALIVE, !!(f->flags & FROZEN_KEEPALIVE));
 	grant_unsteer(g, &c->key);
 	opt_set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
+	probe_peer(fd);
+	opt_set(fd, SOL_SOCKET, SO_REUSEADDR, !!(f->flags & FROZEN_REUSEADDR));
 }
 
 /* 0 in the map of flows means that none is known; an older number does as well. */
@@ -305,8 +310,8 @@ int freeze_undo(struct grant *g, int fd, struct refusal *why)
 		return err;
 	if (connection_of(fd, &c, why) == 0)
 		grant_unsteer(g, &c.key);
-	opt_set(fd, SOL_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
 	opt_set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
+	probe_peer(fd);
 	return 0;
 }
 

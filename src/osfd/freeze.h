@@ -54,6 +54,11 @@ MUST_CHECK int adopt(struct grant *g, int fd, uint32_t snd_nxt,
  * to restore.  Return: 0, or with a reason -EOPNOTSUPP */
 MUST_CHECK int freeze_undo(struct grant *g, int fd, struct refusal *why);
 
+/* A window probe, by the kernel, to a peer of an established connection.  A peer that has reset
+ * it while nobody listened resets it again: a reset is not retransmitted otherwise.
+ * SO_REUSEADDR is off after it. */
+void probe_peer(int fd);
+
 /* Bytes that the program's engine gives back with a connection: a file's, from its
  * start, in this order. */
 struct queues {

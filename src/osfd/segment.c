@@ -124,7 +124,8 @@ void wake_peer(const struct steer_key *key, uint32_t snd_nxt)
 
 /* A whole packet from the peer to us, without timestamps, which nobody knows. */
 static uint32_t build_from_peer(uint8_t *p, const struct steer_key *k,
-				const struct frozen *f, uint32_t ack)
+				const struct frozen *f, uint32_t ack,
+				uint8_t flags)
 {
 	uint8_t *seg;
 	struct ip_addr src, dst;
@@ -139,7 +140,7 @@ static uint32_t build_from_peer(uint8_t *p, const struct steer_key *k,
 	store_be32(seg + 4, f->rcv_nxt);
 	store_be32(seg + 8, ack);
 	seg[12] = TCP_HEAD / 4 << 4;
-	seg[13] = f->flags & FROZEN_PEER_RESET ? FLAGS_RST_ACK : FLAGS_FIN_ACK;
+	seg[13] = flags;
 	store_be16(seg + 14,
 		   (uint16_t)MIN(f->snd_wnd >> f->snd_wscale, 65535u));
 	struct cksum sum = ip_pseudo_sum(&src, &dst, IP_PROTO_TCP, TCP_HEAD);
@@ -148,15 +149,15 @@ static uint32_t build_from_peer(uint8_t *p, const struct steer_key *k,
 	return ip_len + TCP_HEAD;
 }
 
-void end_by_peer(const struct connection *c, const struct frozen *f,
-		 uint32_t n_unacked)
+static void send_from_peer(const struct connection *c, const struct frozen *f,
+			   uint32_t n_unacked, uint8_t flags)
 {
 	uint8_t packet[IPV6_HEAD + TCP_HEAD];
 	struct sockaddr_storage to;
 	socklen_t len = raw_addr(c->key.local, &to);
 	bool is_v6 = to.ss_family == AF_INET6;
 	uint32_t n =
-	    build_from_peer(packet, &c->key, f, f->snd_nxt - n_unacked);
+	    build_from_peer(packet, &c->key, f, f->snd_nxt - n_unacked, flags);
 
 	if (is_v6)
 		((struct sockaddr_in6 *)&to)->sin6_scope_id = scope_of(c);
@@ -165,6 +166,24 @@ void end_by_peer(const struct connection *c, const struct frozen *f,
 		return;
 	opt_set(raw, is_v6 ? IPPROTO_IPV6 : IPPROTO_IP,
 		is_v6 ? IPV6_HDRINCL : IP_HDRINCL, 1);
-	(void)sendto(raw, packet, n, MSG_DONTWAIT, (struct sockaddr *)&to, len);
+	/* An address that is this host's no more: nothing with the peer's address may leave
+	 * for who has it. */
+	if (bind(raw, (struct sockaddr *)&to, len) == 0)
+		(void)sendto(raw, packet, n, MSG_DONTWAIT,
+			     (struct sockaddr *)&to, len);
 	close(raw);
+}
+
+void end_by_peer(const struct connection *c, const struct frozen *f,
+		 uint32_t n_unacked)
+{
+	send_from_peer(c, f, n_unacked,
+		       f->flags & FROZEN_PEER_RESET ? FLAGS_RST_ACK
+						    : FLAGS_FIN_ACK);
+}
+
+void window_by_peer(const struct connection *c, const struct frozen *f,
+		    uint32_t n_unacked)
+{
+	send_from_peer(c, f, n_unacked, FLAGS_ACK);
 }

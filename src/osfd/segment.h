@@ -38,3 +38,6 @@ void ack_peer(const struct connection *c, const struct frozen *f);
  * kernel expects next. */
 void end_by_peer(const struct connection *c, const struct frozen *f,
 		 uint32_t n_unacked);
+/* Tells it the peer's window once more, by a segment that is the peer's: see thaw(). */
+void window_by_peer(const struct connection *c, const struct frozen *f,
+		    uint32_t n_unacked);

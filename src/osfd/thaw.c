@@ -10,15 +10,19 @@
  *   4  bytes of both queues, for which buffers grow if they have to; a restored byte that
  *      was sent counts as sent
  *   5  windows, which are judged against the numbers that the bytes have moved
- *   6  TCP_REPAIR off, the filter off, what a disconnect clears put back
- *   7  the frames are the kernel's; bytes that were never sent go out as usual, and an
- *      ACK that the engine has owed; the peer's end, if the engine has seen it
+ *   6  TCP_REPAIR off, what a disconnect clears put back
+ *   7  the frames are the kernel's, and the filter is off; it hears of the peer's window;
+ *      bytes that were never sent go out as usual
+ *   8  a probe, which brings an ACK that nobody has heard meanwhile
+ *   9  an ACK, which brings a reset that nobody has heard; the peer's end, if the engine
+ *      has seen it
  *
  * Up to step 1 nothing has changed.  After it, a step that fails ends the connection,
  * and the peer gets a reset: a connection with a hole in it must not go on.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -31,6 +35,10 @@
 
 /* Kinds of options in a SYN: RFC 9293 section 3.1, RFC 7323, RFC 2018. */
 enum { KIND_MSS = 2, KIND_WINDOW = 3, KIND_SACK = 4, KIND_TIMESTAMP = 8 };
+
+/* Of a segment, which is what a socket's filter sees. */
+#define TCP_FLAGS_AT 13
+#define TCP_RST 0x04
 
 #define CHUNK 16384u       /* bytes in one skb of a restored queue */
 #define ROOM_ALWAYS 16384u /* that each buffer has for a restored queue */
@@ -151,34 +159,34 @@ static int put_queues(int fd, const struct queues *q)
 	return err;
 }
 
-/* Step 5. */
+/* Step 5.  A connect() under repair makes the kernel expect segments with a window of 0
+ * (pred_flags), whatever is said here: one that acknowledges something is then taken for no
+ * change, and the kernel would send into a window that is closed.  A segment that changes the
+ * window corrects that.  So the window is one byte smaller here: step 7. */
 static int set_window(int fd, const struct frozen *f)
 {
 	struct tcp_repair_window w = {
 		.snd_wl1 = f->snd_wl1,
-		.snd_wnd = f->snd_wnd,
+		.snd_wnd = f->snd_wnd - (f->snd_wnd > 0),
 		.max_window = f->max_window,
 		.rcv_wnd = f->rcv_wnd,
 		.rcv_wup = f->rcv_wup,
 	};
 
+	if (f->snd_wnd > f->max_window)
+		return -EINVAL;
 	return setsockopt(fd, SOL_TCP, TCP_REPAIR_WINDOW, &w, sizeof(w)) < 0
 		   ? -errno
 		   : 0;
 }
 
-/* Step 6, where the socket has its promises again. */
+/* Step 6, where the socket has its promises again, but for SO_REUSEADDR: step 8. */
 static int put_back(int fd, const struct frozen *f)
 {
 	char ca[FROZEN_CA_MAX] = "";
 	socklen_t len = sizeof(ca);
 	int err = opt_set(fd, SOL_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
 
-	if (!err)
-		err = opt_set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
-	if (!err)
-		err = opt_set(fd, SOL_SOCKET, SO_REUSEADDR,
-			      !!(f->flags & FROZEN_REUSEADDR));
 	if (!err)
 		err = opt_set(fd, SOL_SOCKET, SO_REUSEPORT,
 			      !!(f->flags & FROZEN_REUSEPORT));
@@ -193,6 +201,66 @@ static int put_back(int fd, const struct frozen *f)
 		(void)setsockopt(fd, SOL_TCP, TCP_CONGESTION, f->ca_name,
 				 (socklen_t)strlen(f->ca_name));
 	return 0;
+}
+
+/* A reset in answer to the first of these bytes would make send() refuse the others, and
+ * take the error that is the program's.  It comes again with step 8. */
+static void drop_resets(int fd)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_B | BPF_ABS, TCP_FLAGS_AT),
+		BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, TCP_RST, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, 0),
+		BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+	};
+	struct sock_fprog prog = { .len = ARRAY_LEN(code), .filter = code };
+
+	/* Without it the filter of the freeze goes on: ACKs come again as well. */
+	(void)setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog));
+}
+
+static bool has_queued(const struct queues *q)
+{
+	return q->n_unacked || q->n_unsent;
+}
+
+/* Step 7, when the frames are the kernel's. */
+static int put_unsent(int fd, const struct connection *c,
+		      const struct frozen *f, const struct queues *q)
+{
+	if (q->n_unsent)
+		drop_resets(fd);
+	else
+		opt_set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
+	if (f->snd_wnd && has_queued(q))
+		window_by_peer(c, f, q->n_unacked);
+	return put_bytes(fd, q, (uint64_t)q->n_unread + q->n_unacked,
+			 q->n_unsent);
+}
+
+/* Step 8.  A probe is answered.  The peer may have acknowledged bytes, or opened its window,
+ * and nobody has heard it: the kernel would wait for a timer. */
+static void hear_again(int fd, const struct frozen *f, const struct queues *q)
+{
+	if (q->n_unsent)
+		opt_set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
+	if (has_queued(q) && !(f->flags & FROZEN_PEER_FIN))
+		probe_peer(fd);
+	opt_set(fd, SOL_SOCKET, SO_REUSEADDR, !!(f->flags & FROZEN_REUSEADDR));
+}
+
+/* Step 9.  A peer that lives does not answer an ACK: an answer would make the kernel send what
+ * MSG_MORE holds back.  The kernel acknowledges the peer's FIN, which asks the same; and a
+ * reset that came before it would change what the program reads. */
+static void tell_peer(const struct connection *c, const struct frozen *f,
+		      const struct queues *q)
+{
+	bool owes_ack = f->rcv_wup != f->rcv_nxt;
+
+	if (owes_ack || !(f->flags & FROZEN_PEER_FIN || has_queued(q)))
+		ack_peer(c, f);
+	if (f->flags & (FROZEN_PEER_FIN | FROZEN_PEER_RESET))
+		end_by_peer(c, f, q->n_unacked);
 }
 
 static int restore(int fd, const struct connection *c, const struct frozen *f,
@@ -254,16 +322,14 @@ int thaw(struct grant *g, int fd, const struct frozen *f,
 	err = restore(fd, &c, f, q, &room);
 	grant_unsteer(g, &c.key);
 	if (!err)
-		err = put_bytes(fd, q, (uint64_t)q->n_unread + q->n_unacked,
-				q->n_unsent);
+		err = put_unsent(fd, &c, f, q);
 	end_room(fd, &room);
 	if (err) {
 		refuse(why, "cannot be thawed: %s", strerror(-err));
 		reset_peer(fd, &c, f);
-	} else if (f->rcv_wup != f->rcv_nxt) {
-		ack_peer(&c, f);
+		return err;
 	}
-	if (!err && f->flags & (FROZEN_PEER_FIN | FROZEN_PEER_RESET))
-		end_by_peer(&c, f, q->n_unacked);
-	return err;
+	hear_again(fd, f, q);
+	tell_peer(&c, f, q);
+	return 0;
 }

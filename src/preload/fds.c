@@ -146,6 +146,34 @@ static void set_async(struct sock *sk, int fd, bool on)
 		sock_ops(sk)->async_changed(sk, fd);
 }
 
+/* F_SETFL, FIOASYNC.  A connection that goes back to the kernel for SIGIO is there before the
+ * kernel sends any: what it does to be there would be news. */
+static bool begin_async(struct sock *sk, int fd, bool on)
+{
+	bool begins = on && !load_rlx(&sk->w->is_async);
+
+	if (begins)
+		set_async(sk, fd, true);
+	return begins;
+}
+
+static int set_flags(int fd, struct file *f, long flags)
+{
+	struct sock *sk = f->kind == FILE_SOCK ? f->sk : NULL;
+	bool begun = sk && begin_async(sk, fd, flags & O_ASYNC);
+	int r = libc.fcntl(fd, F_SETFL, flags);
+
+	if (r < 0) {
+		if (begun)
+			set_async(sk, fd, false);
+		return r;
+	}
+	set_nonblock(f, flags & O_NONBLOCK);
+	if (sk)
+		set_async(sk, fd, flags & O_ASYNC);
+	return r;
+}
+
 /* A number that is not the program's; or one that it never got. */
 OURS int fcntl_ours(int fd, int cmd, long arg)
 {
@@ -154,16 +182,13 @@ OURS int fcntl_ours(int fd, int cmd, long arg)
 		return -1;
 	}
 	CALL(c) = { .file = file_get_any(fd) };
+	if (c.file && cmd == F_SETFL)
+		return set_flags(fd, c.file, arg);
 	int r = libc.fcntl(fd, cmd, arg);
 	if (r < 0 || !c.file)
 		return r;
 	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
 		file_install(r, c.file, file_is_passthrough(fd));
-	else if (cmd == F_SETFL) {
-		set_nonblock(c.file, arg & O_NONBLOCK);
-		if (c.file->kind == FILE_SOCK)
-			set_async(c.file->sk, fd, arg & O_ASYNC);
-	}
 	return r;
 }
 
@@ -209,7 +234,11 @@ OURS int ioctl_ours(int fd, unsigned long req, void *arg)
 	if (ops->is_ours && (req == FIONREAD || req == TIOCOUTQ))
 		return (int)libc_ret(queued(ops, sk, fd, req, arg), saved);
 	bool before = req == SIOCATMARK && ops->is_before_mark(sk, fd);
+	/* Only the kernel may read what it has not checked: whether SIGIO begins. */
+	bool begun = req == FIOASYNC && begin_async(sk, fd, true);
 	int r = libc.ioctl(fd, req, arg);
+	if (r < 0 && begun)
+		set_async(sk, fd, false);
 	if (!r && before)
 		*(int *)arg = 0;
 	if (!r && req == FIONBIO)

@@ -181,8 +181,10 @@ OSF_API int bind(int fd, const struct sockaddr *addr, socklen_t len)
 	if (file_has_left() || is_bad_addr(addr, len))
 		return libc.bind(fd, addr, len);
 	int r = libc.bind(fd, ops_sockaddr(addr, len, &copy), len);
-	if (!r)
+	if (!r) {
+		vma_has_address(fd);
 		vma_may_join(fd);
+	}
 	return r;
 }
 
@@ -286,6 +288,8 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	int r = connect_any(fd, addr, len);
 
+	if (!r)
+		vma_has_address(fd);
 	if (unlikely(vma_is_xtreme) && (!r || errno == EINPROGRESS))
 		vma_join(fd);
 	return r;

@@ -289,6 +289,9 @@ HOT void rx_run(struct qp *qp, struct cq *cq)
 		return;
 	if (load_rlx(&qp->remote.x->head) == qp->pos || !is_for_us(qp))
 		return;
+	/* What is said there below takes the line from the peer, which has read it: begin with
+	 * that while the message comes. */
+	store_rel(&qp->x->tail, qp->pos); /* E2 */
 	for (uint32_t i = 0; i < BATCH; i++) {
 		if (!rx_header(&qp->remote, qp->pos, &m, &is_lie)) {
 			if (is_lie)

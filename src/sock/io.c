@@ -35,6 +35,7 @@ static int wait_in(const struct io_call *io, struct call_wait *w, size_t done)
 		    timeout_ns ? now_ns() + timeout_ns : UINT64_MAX;
 	}
 	w->partial = done > 0;
+	vain_again(&w->vain);
 	int err = wait_for(io->sk, io->fd, w);
 	struct handlers_seen now = handlers_seen();
 	if (!err && waiter_restarts(w) && now.n_ends == w->seen.n_ends)
@@ -139,6 +140,7 @@ static ssize_t recv_on(const struct io_call *first, ssize_t r)
 	for (;;) {
 		if (r > 0) {
 			done += (size_t)r;
+			w.vain.n = 0;
 			cursor_skip(&c, (size_t)r);
 			if (!io.ops->is_ours || done >= target)
 				return (ssize_t)done;
@@ -169,6 +171,7 @@ static ssize_t send_on(const struct io_call *first, ssize_t r)
 	for (;;) {
 		if (r > 0) {
 			done += (size_t)r;
+			w.vain.n = 0;
 			cursor_skip(&c, (size_t)r);
 			io.flags &= ~MSG_ZEROCOPY;
 			if (!io.ops->is_ours || done == len)
@@ -202,6 +205,7 @@ ssize_t io_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
 
 		if (r > 0) {
 			done += (size_t)r;
+			w.vain.n = 0;
 			if (!io.ops->is_ours || done == n)
 				return (ssize_t)done;
 		} else if (is_over(&io, &w, done, &r)) {

@@ -19,6 +19,11 @@
 #define KERNELS 0x00200000l /* PF_KTHREAD, since Linux 2.6.27 */
 #define FOREIGN 0x40000000u /* above all thread ids */
 
+/* An honest word may change just while somebody asks who owns it.  One that does so again
+ * and again, and never names an owner of our user, is written by somebody else. */
+#define CHANGES_MAX 3
+#define TAKEN_MAX 1000 /* it was free, and could not be taken */
+
 static bool is_foreign; /* or an ancestor, since it has pages */
 
 /* The kernel shows no parent from outside a PID namespace. */
@@ -165,7 +170,7 @@ static void sleep_on(uint32_t *word, uint32_t seen, uint64_t ns)
 
 static COLD enum page_got lock_slow_page(uint32_t *word, bool is_patient)
 {
-	uint32_t self = page_self();
+	uint32_t self = page_self(), n_changed = 0, n_taken = 0;
 	uint64_t start = now_ns();
 
 	for (;;) {
@@ -175,18 +180,20 @@ static COLD enum page_got lock_slow_page(uint32_t *word, bool is_patient)
 		/* Others may wait as well, so wake one when done. */
 		if (!seen && cas(word, 0u, self | LOCK_WAITERS))
 			return PAGE_FREE;
-		if (waited > PAGE_PATIENCE_NS)
+		if (waited > PAGE_PATIENCE_NS ||
+		    (!seen && ++n_taken > TAKEN_MAX && waited > PAGE_WAIT_NS))
 			return PAGE_NOT;
 		if (seen && waited > PAGE_WAIT_NS) {
 			enum page_owner owner = page_owner(word, seen);
 
-			if (owner == OWNER_STRANGER && load_rlx(word) == seen)
-				return PAGE_NOT;
+			if (owner == OWNER_OURS && !is_patient)
+				return PAGE_KEPT;
 			if (owner == OWNER_DEAD &&
 			    cas(word, seen, self | LOCK_WAITERS))
 				return PAGE_OF_DEAD;
-			if (owner == OWNER_OURS && !is_patient)
-				return PAGE_KEPT;
+			if (owner != OWNER_OURS && (load_rlx(word) == seen ||
+						    ++n_changed > CHANGES_MAX))
+				return PAGE_NOT;
 		}
 		if (seen)
 			sleep_on(word, seen, PAGE_WAIT_NS);

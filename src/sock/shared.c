@@ -548,6 +548,7 @@ bool shared_is_silent(struct sock *sk)
 		if (other_is_kept(sk))
 			return false;
 		store_rlx(&sk->w->n_ringing, 0u); /* of one that was killed */
+		return true;
 	}
 	return true;
 }

@@ -42,6 +42,22 @@ static int handlers_run(const sigset_t *mask, const sigset_t *all,
 	return err;
 }
 
+/* So many waits in vain take at least as long as this. */
+#define VAIN_NS (2 * NS_PER_MS)
+
+COLD void vain_sleep(struct vain *v)
+{
+	uint64_t now = now_ns(), took = now - v->since_ns;
+
+	if (v->since_ns && took < VAIN_NS) {
+		struct timespec rest = ns_timespec(VAIN_NS - took);
+
+		libc.ppoll(NULL, 0, &rest, NULL);
+		now = now_ns();
+	}
+	v->since_ns = now;
+}
+
 /* An unread completion of MSG_ZEROCOPY does not end a blocking call's sleep. */
 static bool only_completions(const struct nap *n)
 {

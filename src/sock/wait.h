@@ -23,11 +23,30 @@
 #include "base/unwind.h"
 #include "sock/sock.h"
 
+/* Waits of one call that ended without anything for it: vain_again(). */
+struct vain {
+	uint32_t n;
+	uint64_t since_ns;
+};
+
+/* The call is about to wait again.  A few waits in vain are nothing unusual.  But who writes
+ * to shared memory must not be able to keep a call awake that should sleep: where they follow
+ * each other closely, this takes a nap. */
+void vain_sleep(struct vain *v);
+#define VAIN_WAITS 32u
+
+static inline void vain_again(struct vain *v)
+{
+	if (unlikely(++v->n % VAIN_WAITS == 0))
+		vain_sleep(v);
+}
+
 struct call_wait {
 	int dir;              /* DIR_RX: for bytes; DIR_TX: for room */
 	bool partial;         /* bytes were moved: any handler ends the call */
 	uint64_t deadline_ns; /* UINT64_MAX: none */
 	struct handlers_seen seen; /* taken when the call began */
+	struct vain vain;
 };
 
 /* Does the call continue after a handler with SA_RESTART? */
@@ -66,6 +85,7 @@ struct wait {
 	bool has_slept;            /* out: it did not only spin */
 	uint64_t asleep_ns;        /* out: since when */
 	const sigset_t *mask;      /* for the sleep, or NULL */
+	struct vain vain;
 };
 
 /* 0: look again; -EAGAIN: the deadline; -EINTR, or the sleep's error. */

@@ -28,6 +28,11 @@ void call_ends(struct call_time *t);
 		r_;                                                            \
 	})
 
+/* The connection with it, made as the role says. */
+void connect_with_hostile(struct ctx *x);
+/* Until it is upgraded; sends some bytes. */
+void until_upgraded(struct ctx *x);
+
 /* Descriptors and mappings of this process, the library's included. */
 struct holds {
 	unsigned fds, maps;

@@ -15,7 +15,7 @@
  *     rendezvous, then some honest records, then nonsense for some milliseconds
  *
  * The manner "first_and_slow" stops in the middle of a fallback, as a process that
- * loses its core does.  The manner "stranger" is another user's, who reaches for a
+ * loses its core does; those that begin with "ends_" end there.  The manner "stranger" is another user's, who reaches for a
  * connection between two others; "visits" is what hostile_stranger.c does.  "odd_fds"
  * passes descriptors of all kinds (odd_fds.h) in place of what is wanted, or behind it.
  * What is written depends on SEED and the number of the round alone;
@@ -1035,6 +1035,71 @@ static void be_first_and_slow(int listener, uint16_t port, bool has_shut)
 	pause();
 }
 
+/* As much as TCP takes. */
+static void flood(struct foe *f)
+{
+	static const char junk[4096];
+
+	while (send(f->tcp, junk, sizeof(junk), MSG_DONTWAIT | MSG_NOSIGNAL) >
+	       0)
+		;
+}
+
+/* So many doorbells are counted that never come, and TCP goes on. */
+static void owe_behind_back(struct foe *f, bool resets)
+{
+	struct linger hard = { .l_onoff = 1 };
+
+	fetch_add(&me(f)->bells, 3);
+	header_put(f, f->head, ring_hdr(RING_BACK, 0));
+	fetch_or(&me(f)->flags, SEG_TX_BACK | SEG_WANT_BACK);
+	if (resets)
+		setsockopt(f->tcp, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
+	close(f->tcp);
+}
+
+/* What one that dies in the middle leaves behind, or a liar. */
+static void end_oddly(struct foe *f, const char *how)
+{
+	if (!strcmp(how, "ends_unmarked_back")) {
+		fetch_or(&me(f)->flags, SEG_TX_BACK);
+		flood(f);
+	} else if (!strcmp(how, "ends_unmarked_fin")) {
+		fetch_or(&me(f)->flags, SEG_TX_FIN);
+		bell(f);
+	} else if (!strcmp(how, "ends_owing")) {
+		owe_behind_back(f, false);
+	} else if (!strcmp(how, "ends_owing_reset")) {
+		owe_behind_back(f, true);
+	} else if (!strcmp(how, "ends_unsettled")) {
+		f->seg->first_back = f->side + 1;
+		fetch_or(&me(f)->flags, SEG_FALLBACK | SEG_WANT_BACK);
+		close(f->tcp);
+	} else if (!strcmp(how, "ends_awake")) {
+		record(f, 100);
+		header_put(f, f->head, ring_hdr(RING_BACK, 0));
+		fetch_or(&me(f)->flags, SEG_TX_BACK);
+		flood(f);
+	} else {
+		errno = EINVAL, give_up(how);
+	}
+}
+
+static void be_odd_at_the_end(int listener, uint16_t port, const char *how)
+{
+	struct foe f = { .tcp = -1, .channel = -1, .rng = seed };
+
+	patience_ms = 5000; /* it meets once */
+	own_inbox(&f);
+	if (!meet(&f, listener, port))
+		give_up("no meeting");
+	fetch_or(&me(&f)->flags, SEG_TX_RING);
+	heard();
+	end_oddly(&f, how);
+	said(1);
+	pause();
+}
+
 /* Reaches for a connection that is not ours, as another user, and sits on it. */
 static void reach_for_another(void)
 {
@@ -1121,6 +1186,8 @@ int main(int argc, char **argv)
 		be_first_and_slow(listener, port, false);
 	if (!strcmp(argv[2], "first_and_slow_shut"))
 		be_first_and_slow(listener, port, true);
+	if (!strncmp(argv[2], "ends_", 5))
+		be_odd_at_the_end(listener, port, argv[2]);
 	if (behave_badly(argv[2], listener, port))
 		return 0;
 	attack_until_killed(argv[2], listener, port, other);

@@ -569,7 +569,7 @@ def test_bench_arguments():
     check("names every bench", all(n in got.stdout for n in (
           "latency", "stream", "messages", "redis", "memcached", "nginx",
           "oneshot", "passthrough", "idle", "asleep", "engine", "crowd",
-          "pgbench", "wire-pingpong")),
+          "pgbench", "wire-pingpong", "rdma-send-lat")),
           got.stdout)
     expect("an unknown bench", osf("bench", "fly"), 2, "", "'fly'")
     expect("no seconds", osf("bench", "--seconds", "0"), 2, "", "--seconds")

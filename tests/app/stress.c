@@ -7,7 +7,7 @@
  *     stress server --ports A,B,C      one half each, started by hand; the
  *     stress client --ports A,B,C      ports are 127.0.0.1's, ::1's and
  *                                      ::ffff:127.0.0.1's
- *     --mode KIND --rx CALL --tx CALL  only one way to wait, receive or send
+ *     --mode KIND --rx CALLS --tx CALLS  only one way to wait, some to receive or send
  *     --no-aborts                      no connection is reset on purpose
  *     stress --selfcheck               how fast patterns are made and checked
  *

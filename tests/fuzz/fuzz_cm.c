@@ -190,7 +190,7 @@ static void run_descriptor(void)
 		files[i] = dup(files[j]);
 		cm_dup(files[j], files[i]);
 	} else if (files[i] < 0) {
-		files[i] = cm_open(O_CLOEXEC | O_NONBLOCK);
+		files[i] = cm_open(O_CLOEXEC | O_NONBLOCK, 0);
 	}
 }
 
@@ -283,7 +283,7 @@ static void start(void)
 	for (int i = 0; i < N_PEERS; i++)
 		peers[i] = -1;
 	for (int i = 0; i < N_FILES; i++)
-		files[i] = i ? -1 : cm_open(O_CLOEXEC | O_NONBLOCK);
+		files[i] = i ? -1 : cm_open(O_CLOEXEC | O_NONBLOCK, 0);
 	their_listener =
 	    socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (!bind(their_listener, (struct sockaddr *)&un, len))
@@ -319,7 +319,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	int before;
 
 	if (!known) {
-		int fd = cm_open(O_CLOEXEC);
+		int fd = cm_open(O_CLOEXEC, 0);
 
 		cm_close(fd);
 		close(fd);

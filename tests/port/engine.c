@@ -83,7 +83,8 @@ static void stage_close(struct stage *s)
 	engine_close(s->e);
 	grant_close(s->g);
 	close(s->us);
-	close(s->peer);
+	if (s->peer >= 0)
+		close(s->peer);
 }
 
 static void have_got(struct stage *s, struct flow *f, const uint8_t *buf,
@@ -185,11 +186,22 @@ static void step(struct stage *s)
 	fail();
 }
 
+static void import(struct stage *s)
+{
+	struct tcp_image x;
+
+	assert_int_equal(image_of_frozen(&s->f, s->us, &x), 0);
+	assert_int_equal(
+	    engine_reach(s->e, &x.laddr, &x.raddr, world.mac[THERE]), 0);
+	assert_int_equal(
+	    tcp_import(engine_stack(s->e), &x, NULL, NULL, now_ns(), &s->c), 0);
+	s->n_moves++;
+}
+
 /* False: it is not quiet. */
-static bool to_engine(struct stage *s)
+static bool freezes(struct stage *s)
 {
 	struct refusal why;
-	struct tcp_image x;
 	int err = freeze(s->g, s->us, &s->f, &why);
 
 	if (err == -EAGAIN) {
@@ -199,12 +211,14 @@ static bool to_engine(struct stage *s)
 	if (err)
 		print_message("%s\n", why.text);
 	assert_int_equal(err, 0);
-	assert_int_equal(image_of_frozen(&s->f, s->us, &x), 0);
-	assert_int_equal(
-	    engine_reach(s->e, &x.laddr, &x.raddr, world.mac[THERE]), 0);
-	assert_int_equal(
-	    tcp_import(engine_stack(s->e), &x, NULL, NULL, now_ns(), &s->c), 0);
-	s->n_moves++;
+	return true;
+}
+
+static bool to_engine(struct stage *s)
+{
+	if (!freezes(s))
+		return false;
+	import(s);
 	return true;
 }
 
@@ -262,11 +276,11 @@ static void burst(struct stage *s, bool is_cut)
 }
 
 /* A question and its answer: then nothing is on its way for a moment. */
-static void move_in(struct stage *s)
+static void become_quiet(struct stage *s, bool (*is_quiet)(struct stage *s))
 {
 	uint64_t end = now_ns() + STALL_NS;
 
-	while (!to_engine(s)) {
+	while (!is_quiet(s)) {
 		s->to_peer.target += 64;
 		while (!is_done(&s->to_peer))
 			step(s);
@@ -276,6 +290,8 @@ static void move_in(struct stage *s)
 		assert_true(now_ns() < end);
 	}
 }
+
+static void move_in(struct stage *s) { become_quiet(s, to_engine); }
 
 static uint32_t segment_bytes(int fd)
 {
@@ -314,12 +330,72 @@ static void streams_arrive_whole(bool is_v6, bool is_acceptor)
 	stage_close(&s);
 }
 
+/* A socket that has room for one large frame at a time.  What it cuts comes again, and is no
+ * reason to stay away from the port. */
+static void large_frames_without_room_come_again(bool is_v6, bool is_acceptor)
+{
+	struct stage s;
+	bool any = false;
+
+	stage_open(&s, is_v6, is_acceptor);
+	s.moved_ns = now_ns();
+	burst(&s, false); /* the windows grow */
+	move_in(&s);
+	assert_false(engine_has_cut(s.e));
+	assert_int_equal(opt_set(engine_fd(s.e), SOL_SOCKET, SO_RCVBUF, 1), 0);
+	s.lazy_here = s.lazy_there = 4;
+	for (int i = 0; i < 200 && !any; i++) {
+		s.to_us.target += 4 * CHUNK;
+		for (int n = 0; n < 4; n++)
+			send_by_kernel(&s.to_us, s.peer);
+		while (!is_done(&s.to_us)) {
+			step(&s);
+			any = any || engine_has_cut(s.e);
+		}
+	}
+	assert_true(any);
+	assert_false(engine_has_refused(s.e));
+	to_kernel(&s);
+	burst(&s, false);
+	stage_close(&s);
+}
+
+/* It is in the ring when the engine takes the connection, which stops in front of it. */
+static void a_reset_before_the_import_is_heard(bool is_v6, bool is_acceptor)
+{
+	struct stage s;
+	struct linger now = { .l_onoff = 1 };
+	char c;
+
+	stage_open(&s, is_v6, is_acceptor);
+	s.moved_ns = now_ns();
+	burst(&s, false);
+	become_quiet(&s, freezes);
+	assert_int_equal(
+	    setsockopt(s.peer, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
+	close(s.peer);
+	s.peer = -1;
+	import(&s);
+	tcp_hold_end(s.c, true, now_ns());
+	engine_in(s.e, now_ns());
+	assert_int_equal(tcp_held_end(s.c), TCP_END_RESET);
+	s.f.flags |= FROZEN_PEER_RESET;
+	to_kernel(&s);
+	struct pollfd p = { .fd = s.us, .events = POLLIN };
+	assert_int_equal(poll(&p, 1, 5000), 1);
+	assert_int_equal(recv(s.us, &c, 1, 0), -1);
+	assert_int_equal(errno, ECONNRESET);
+	stage_close(&s);
+}
+
 #define FOUR(test)                                                             \
 	static void test##_v4(void **state) { test(false, false); }            \
 	static void test##_v4_accepted(void **state) { test(false, true); }    \
 	static void test##_v6(void **state) { test(true, false); }             \
 	static void test##_v6_accepted(void **state) { test(true, true); }
 FOUR(streams_arrive_whole)
+FOUR(large_frames_without_room_come_again)
+FOUR(a_reset_before_the_import_is_heard)
 #define ALL(test)                                                              \
 	cmocka_unit_test(test##_v4), cmocka_unit_test(test##_v4_accepted),     \
 	    cmocka_unit_test(test##_v6), cmocka_unit_test(test##_v6_accepted)
@@ -328,6 +404,8 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		ALL(streams_arrive_whole),
+		ALL(large_frames_without_room_come_again),
+		ALL(a_reset_before_the_import_is_heard),
 	};
 	struct msg_port p = { .dev = "va" };
 	struct refusal why;

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/if_ether.h>
 #include <linux/tcp.h>
 #include <poll.h>
 #include <string.h>
@@ -58,7 +59,8 @@ static void stage_close(struct stage *s)
 	assert_int_equal(s->g->n_flows, 0);
 	grant_close(s->g);
 	close(s->us);
-	close(s->peer);
+	if (s->peer >= 0)
+		close(s->peer);
 }
 
 static uint64_t total;
@@ -309,6 +311,234 @@ static void an_ack_that_the_engine_owes_is_sent(bool is_v6, bool is_acceptor)
 	stage_close(&s);
 }
 
+/* The peer has acknowledged the last bytes, and nobody has heard it.  The kernel would send
+ * them again, a second later. */
+static void an_ack_that_nobody_heard_comes_again(bool is_v6, bool is_acceptor)
+{
+	struct stage s;
+	struct frozen f;
+	struct tcp_info info = { 0 };
+	socklen_t len = sizeof(info);
+	uint8_t buf[64];
+	struct queues q = { .fd = memfd_create("queues", MFD_CLOEXEC),
+			    .n_unacked = sizeof(buf) };
+
+	stage_open(&s, is_v6, is_acceptor);
+	become_quiet(&s);
+	/* The peer has sent as many bytes since. */
+	stream_fill(buf, total - 2 * sizeof(buf), sizeof(buf));
+	assert_int_equal(write(q.fd, buf, sizeof(buf)), sizeof(buf));
+	must_freeze(&s, &f);
+	must_thaw(&s, &f, &q);
+	wait_acked(s.us);
+	assert_int_equal(getsockopt(s.us, SOL_TCP, TCP_INFO, &info, &len), 0);
+	assert_int_equal(info.tcpi_total_retrans, 0);
+	must_flow(s.us, s.peer, PART);
+	must_flow(s.peer, s.us, PART);
+	close(q.fd);
+	stage_close(&s);
+}
+
+static struct tcp_info info_of(int fd)
+{
+	struct tcp_info info = { 0 };
+	socklen_t len = sizeof(info);
+
+	assert_int_equal(getsockopt(fd, SOL_TCP, TCP_INFO, &info, &len), 0);
+	return info;
+}
+
+/* Sends what the peer has a window for, and no byte more.  Return: the bytes of the last
+ * part, with which the window closes */
+static uint32_t close_window(struct stage *s)
+{
+	static uint8_t buf[65536];
+	uint32_t last = 0, window;
+
+	while ((window = info_of(s->us).tcpi_snd_wnd)) {
+		last = MIN(window, (uint32_t)sizeof(buf));
+		assert_int_equal(send(s->us, buf, last, 0), last);
+		wait_acked(s->us);
+	}
+	return last;
+}
+
+/* The last bytes have closed the peer's window, and nobody has heard the ACK that says so. */
+static void a_window_that_has_closed_is_closed(bool is_v6, bool is_acceptor)
+{
+	struct stage s;
+	struct frozen f;
+	struct queues q = { .fd = memfd_create("queues", MFD_CLOEXEC) };
+
+	stage_open(&s, is_v6, is_acceptor);
+	become_quiet(&s);
+	q.n_unacked = close_window(&s);
+	assert_int_equal(ftruncate(q.fd, q.n_unacked), 0);
+	must_freeze(&s, &f);
+	assert_int_equal(f.snd_wnd, 0);
+	f.snd_wnd = q.n_unacked;
+	must_thaw(&s, &f, &q);
+	wait_acked(s.us);
+	assert_int_equal(info_of(s.us).tcpi_snd_wnd, 0);
+	close(q.fd);
+	stage_close(&s);
+}
+
+/* Nobody serves the port here, so a frame that comes to it is heard by nobody. */
+static void reset_by_peer(struct stage *s)
+{
+	struct linger now = { .l_onoff = 1 };
+
+	assert_int_equal(
+	    setsockopt(s->peer, SOL_SOCKET, SO_LINGER, &now, sizeof(now)), 0);
+	close(s->peer);
+	s->peer = -1;
+}
+
+static void must_be_reset(const struct stage *s)
+{
+	struct pollfd p = { .fd = s->us, .events = POLLIN };
+	char c;
+
+	assert_int_equal(poll(&p, 1, 5000), 1);
+	assert_int_equal(recv(s->us, &c, 1, 0), -1);
+	assert_int_equal(errno, ECONNRESET);
+	assert_int_equal(recv(s->us, &c, 1, 0), 0);
+}
+
+/* A reset is not retransmitted: this one has come before the end of a thaw. */
+static void a_reset_that_nobody_heard_comes_again(bool is_v6, bool is_acceptor)
+{
+	struct stage s;
+	struct frozen f;
+
+	stage_open(&s, is_v6, is_acceptor);
+	assert_int_equal(opt_set(s.us, SOL_SOCKET, SO_REUSEADDR, 1), 0);
+	become_quiet(&s);
+	must_freeze(&s, &f);
+	reset_by_peer(&s);
+	must_thaw(&s, &f, &nothing);
+	assert_int_equal(opt_get(s.us, SOL_SOCKET, SO_REUSEADDR), 1);
+	must_be_reset(&s);
+	stage_close(&s);
+}
+
+/* And this one while a freeze was not yet known to succeed. */
+static void a_reset_before_a_freeze_is_undone_comes_again(bool is_v6,
+							  bool is_acceptor)
+{
+	struct stage s;
+	struct frozen f;
+	struct refusal why;
+
+	stage_open(&s, is_v6, is_acceptor);
+	become_quiet(&s);
+	must_freeze(&s, &f);
+	reset_by_peer(&s);
+	assert_int_equal(freeze_undo(s.g, s.us, &why), 0);
+	must_be_reset(&s);
+	stage_close(&s);
+}
+
+#define MANY 100000u /* bytes, for which thaw() calls send() several times */
+
+/* The peer answers the first of them by a reset.  That is the program's to hear, and bytes
+ * that it has not read come before. */
+static void a_reset_before_bytes_leave_is_the_programs(bool is_v6,
+						       bool is_acceptor)
+{
+	struct stage s;
+	struct frozen f;
+	char c;
+	struct queues q = { .fd = memfd_create("queues", MFD_CLOEXEC),
+			    .n_unread = 1,
+			    .n_unsent = MANY };
+
+	stage_open(&s, is_v6, is_acceptor);
+	become_quiet(&s);
+	must_freeze(&s, &f);
+	assert_int_equal(ftruncate(q.fd, q.n_unread + MANY), 0);
+	assert_int_equal(send(s.peer, "", 1, 0), 1);
+	f.rcv_nxt++;
+	f.rcv_wup++;
+	reset_by_peer(&s);
+	must_thaw(&s, &f, &q);
+	assert_int_equal(recv(s.us, &c, 1, 0), 1);
+	must_be_reset(&s);
+	close(q.fd);
+	stage_close(&s);
+}
+
+/* The engine has held the peer's FIN, and nobody has heard the reset behind it.  The FIN is
+ * still an end and no error. */
+static void a_reset_behind_the_end_comes_again(bool is_v6, bool is_acceptor)
+{
+	struct stage s;
+	struct frozen f;
+	char c;
+
+	stage_open(&s, is_v6, is_acceptor);
+	become_quiet(&s);
+	must_freeze(&s, &f);
+	shutdown(s.peer, SHUT_WR);
+	reset_by_peer(&s);
+	f.flags |= FROZEN_PEER_FIN;
+	must_thaw(&s, &f, &nothing);
+	struct pollfd p = { .fd = s.us, .events = POLLIN };
+	assert_int_equal(poll(&p, 1, 5000), 1);
+	assert_int_equal(recv(s.us, &c, 1, 0), 0);
+	p.events = 0; /* POLLHUP, POLLERR */
+	assert_int_equal(poll(&p, 1, 5000), 1);
+	assert_int_equal(send(s.us, "x", 1, MSG_NOSIGNAL), -1);
+	assert_int_equal(errno, EPIPE);
+	stage_close(&s);
+}
+
+/* Whether a packet from THERE's address to HERE's has come to THERE. */
+static bool comes_back(int packets)
+{
+	uint8_t b[128];
+	ssize_t n;
+
+	while ((n = recv(packets, b, sizeof(b), MSG_DONTWAIT)) > 0)
+		if (n >= 34 && !memcmp(b + 26, "\x0a\x09\x00\x02", 4) &&
+		    !memcmp(b + 30, "\x0a\x09\x00\x01", 4))
+			return true;
+	return false;
+}
+
+/* What the peer has said is told again to this host alone.  Without its address the kernel
+ * would send that to the neighbour who has it. */
+static void nothing_of_the_peers_leaves(void **state)
+{
+	struct stage s;
+	struct frozen f;
+	const uint8_t *m = world.mac[THERE];
+
+	stage_open(&s, false, false);
+	become_quiet(&s);
+	must_freeze(&s, &f);
+	f.flags |= FROZEN_PEER_RESET;
+	world_enter(&world, THERE);
+	int packets =
+	    socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(ETH_P_IP));
+	assert_true(packets >= 0);
+	world_enter(&world, HERE);
+	must_run("ip addr del 10.9.0.1/24 dev va && "
+		 "ip addr add 10.9.0.3/24 dev va && ip neigh replace 10.9.0.1 "
+		 "dev va lladdr %02x:%02x:%02x:%02x:%02x:%02x",
+		 m[0], m[1], m[2], m[3], m[4], m[5]);
+	must_thaw(&s, &f, &nothing);
+	bool any = comes_back(packets);
+	must_run("ip neigh del 10.9.0.1 dev va; ip addr del 10.9.0.3/24 dev va;"
+		 "ip addr add 10.9.0.1/24 dev va && ip neigh replace 10.9.0.2 "
+		 "dev va lladdr %02x:%02x:%02x:%02x:%02x:%02x",
+		 m[0], m[1], m[2], m[3], m[4], m[5]);
+	assert_false(any);
+	close(packets);
+	stage_close(&s);
+}
+
 /* A read of another file could take for ever (FUSE), and osfd has one thread. */
 static void only_bytes_in_memory_are_read(bool is_v6, bool is_acceptor)
 {
@@ -395,6 +625,12 @@ FOUR(what_cannot_move_is_refused)
 FOUR(the_kernel_hears_nothing_while_it_stands)
 FOUR(the_engines_bytes_come_back)
 FOUR(an_ack_that_the_engine_owes_is_sent)
+FOUR(an_ack_that_nobody_heard_comes_again)
+FOUR(a_window_that_has_closed_is_closed)
+FOUR(a_reset_that_nobody_heard_comes_again)
+FOUR(a_reset_before_a_freeze_is_undone_comes_again)
+FOUR(a_reset_before_bytes_leave_is_the_programs)
+FOUR(a_reset_behind_the_end_comes_again)
 FOUR(only_bytes_in_memory_are_read)
 FOUR(options_are_what_they_were)
 FOUR(what_cannot_be_thawed_is_reset)
@@ -411,6 +647,13 @@ int main(void)
 		ALL(the_kernel_hears_nothing_while_it_stands),
 		ALL(the_engines_bytes_come_back),
 		ALL(an_ack_that_the_engine_owes_is_sent),
+		ALL(an_ack_that_nobody_heard_comes_again),
+		ALL(a_window_that_has_closed_is_closed),
+		ALL(a_reset_that_nobody_heard_comes_again),
+		ALL(a_reset_before_a_freeze_is_undone_comes_again),
+		ALL(a_reset_before_bytes_leave_is_the_programs),
+		ALL(a_reset_behind_the_end_comes_again),
+		cmocka_unit_test(nothing_of_the_peers_leaves),
 		ALL(only_bytes_in_memory_are_read),
 		ALL(options_are_what_they_were),
 		ALL(what_cannot_be_thawed_is_reset),

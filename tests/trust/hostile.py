@@ -15,10 +15,12 @@ and that it keeps no descriptors or mappings.  With the build of a sanitizer (ma
 BUILD=build-asan) what the sanitizer says is a failure too, leaks included.
 
 A failure prints the command that repeats it.  A run that takes long prints the stacks of
-its processes, if there is gdb, and is waited for a while longer.  `make hostile` makes
+its processes, if there is gdb, and is waited for a while longer.  So does one that leaves a
+process behind: a peer of the program may wait for what never comes.  `make hostile` makes
 10,000 attacks of each kind; `make check` runs a few.
 """
 import argparse
+import contextlib
 import glob
 import os
 import re
@@ -30,7 +32,7 @@ import time
 import harness
 
 SIDE_BY_SIDE = 3
-PATIENCE_S = 60
+PATIENCE_S = 120  # a run takes 2 s where the machine is not busy
 STACKS_S = 60  # of one process, to be shown
 STACKS_MAX = 6  # processes
 ROUNDS = 30  # of a run of hostile_child, each as long as:
@@ -80,13 +82,23 @@ def reports_of(run):
     return run.sanitizer.reports()
 
 
-def stacks_of(pid):
+def who_has(pipe):
+    """Processes that have @pipe open: those that a run has left behind, too."""
+    name, found = os.readlink("/proc/self/fd/%d" % pipe.fileno()), set()
+    for path in glob.glob("/proc/[0-9]*/fd/[12]"):
+        with contextlib.suppress(OSError):
+            if os.readlink(path) == name:
+                found.add(int(path.split("/")[2]))
+    return sorted(found - {os.getpid()})
+
+
+def stacks_of(pipe):
     """What the processes of a run that does not end are doing."""
     text = ""
-    for each in harness.family(pid)[:STACKS_MAX]:
+    for each in who_has(pipe)[:STACKS_MAX]:
         try:
-            with open("/proc/%d/wchan" % each) as f:
-                text += "--- %d in %s\n" % (each, f.read())
+            with open("/proc/%d/stat" % each) as f:
+                text += "--- %s\n" % f.read().strip()
             got = subprocess.run(["gdb", "-batch", "-nx", "-p", str(each), "-ex",
                                   "thread apply all backtrace"], capture_output=True,
                                  text=True, timeout=STACKS_S, stdin=subprocess.DEVNULL)
@@ -123,7 +135,7 @@ class Job:
                 break
             except subprocess.TimeoutExpired:
                 print("no end in %d s: %s\n%s" % ((part + 1) * PATIENCE_S,
-                      " ".join(self.words), stacks_of(self.popen.pid)), flush=True)
+                      " ".join(self.words), stacks_of(self.popen.stdout)), flush=True)
         else:
             self.popen.kill()
             text = self.popen.communicate()[0]

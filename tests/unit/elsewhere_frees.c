@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -142,6 +143,28 @@ static void what_an_empty_message_brings_is_freed_elsewhere(void **state)
 	}
 }
 
+/* Whoever connects can queue descriptors before anybody accepts. */
+static void what_waits_at_a_listener_is_freed_elsewhere(void **state)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+	int s = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int c = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int fd = filled(BYTES);
+	socklen_t len = sizeof(un);
+
+	uint64_t plain = close_takes(plain_close);
+	assert_int_equal(bind(s, (void *)&un, sizeof(un.sun_family)), 0);
+	assert_int_equal(listen(s, 1), 0);
+	assert_int_equal(getsockname(s, (void *)&un, &len), 0);
+	assert_int_equal(connect(c, (void *)&un, len), 0);
+	send_empty(c, fd);
+	close(fd);
+	close(c);
+	uint64_t start = cpu_ns();
+	discard_listener(s);
+	assert_true(cpu_ns() - start < plain / CHEAPER);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -149,6 +172,7 @@ int main(void)
 		cmocka_unit_test(a_large_mapping_is_freed_by_another_process),
 		cmocka_unit_test(
 		    what_an_empty_message_brings_is_freed_elsewhere),
+		cmocka_unit_test(what_waits_at_a_listener_is_freed_elsewhere),
 		cmocka_unit_test(all_of_them_are_freed_in_the_end),
 	};
 

@@ -34,6 +34,9 @@ int wait_for(struct sock *sk, int fd, const struct call_wait *w)
 	return 0;
 }
 
+static unsigned n_naps;
+void vain_sleep(struct vain *v) { n_naps++; }
+
 ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags)
 {
 	return -EAGAIN;
@@ -95,6 +98,41 @@ static void a_handler_that_ends_calls_is_not_forgotten(void **state)
 	assert_int_equal(send_1000(nothing, (int[]){ ENDS }), -EINTR);
 }
 
+#define VAIN (3 * VAIN_WAITS)
+
+/* Whoever can wake a call cannot keep it awake. */
+static void waits_in_vain_that_follow_each_other_take_naps(void **state)
+{
+	static ssize_t vain[VAIN + 2];
+	static int none[VAIN + 1];
+
+	for (unsigned i = 0; i < VAIN; i++)
+		vain[i] = -EAGAIN;
+	vain[VAIN] = 1000;
+	n_naps = 0;
+	assert_int_equal(send_1000(vain, none), 1000);
+	assert_int_equal(n_naps, VAIN / VAIN_WAITS);
+	n_naps = 0;
+	assert_int_equal(recv_1000(vain, none), 1000);
+	assert_int_equal(n_naps, VAIN / VAIN_WAITS);
+}
+
+static void a_call_that_moves_bytes_takes_no_naps(void **state)
+{
+	static ssize_t steps[2 * VAIN + 2];
+	static int none[VAIN + 1];
+
+	for (unsigned i = 0; i < VAIN; i++) {
+		steps[2 * i] = -EAGAIN;
+		steps[2 * i + 1] = 1;
+	}
+	steps[2 * VAIN] = 1000 - VAIN;
+	n_naps = 0;
+	assert_int_equal(send_1000(steps, none), 1000);
+	assert_int_equal(recv_1000(steps, none), 1000);
+	assert_int_equal(n_naps, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -103,6 +141,9 @@ int main(void)
 		    a_handler_that_restarts_counts_until_a_byte_is_moved),
 		cmocka_unit_test(any_handler_ends_a_call_that_has_moved_some),
 		cmocka_unit_test(a_handler_that_ends_calls_is_not_forgotten),
+		cmocka_unit_test(
+		    waits_in_vain_that_follow_each_other_take_naps),
+		cmocka_unit_test(a_call_that_moves_bytes_takes_no_naps),
 	};
 
 	sk.w->rcvlowat = 1;

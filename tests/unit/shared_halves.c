@@ -369,7 +369,7 @@ static uint64_t locked_within(void)
 static void a_false_owner_is_not_waited_for(void **state)
 {
 	static const uint32_t lies[] = { 0x7fffffff, LOCK_WAITERS | 0x7ffffffe,
-					 0xffffffff };
+					 0xffffffff, LOCK_WAITERS };
 
 	for (size_t i = 0; i < ARRAY_LEN(lies); i++) {
 		fresh(NULL);
@@ -382,6 +382,22 @@ static void a_false_owner_is_not_waited_for(void **state)
 	sk.page->half[HALF_RX].word = (uint32_t)getpid();
 	assert_true(locked_within() < NS_PER_S);
 	assert_true(sk.is_lost);
+}
+
+/* Another holder writes the numbers of processes that have ended, without end. */
+static void an_owner_that_is_always_another_is_not_waited_for(void **state)
+{
+	assert_int_equal(sock_share(&sk), 0);
+	uint32_t *word = &sk.page->half[HALF_RX].word;
+	pid_t pid = fork();
+
+	for (uint32_t n = 0; !pid; n = (n + 1) & 0xffffff)
+		store_rlx(word, 0x3f000001u + n);
+	while (!load_rlx(word))
+		sched_yield();
+	assert_true(locked_within() < NS_PER_S);
+	kill(pid, SIGKILL);
+	status_of(pid);
 }
 
 static void a_living_owner_of_another_user_is_not_waited_for(void **state)
@@ -528,6 +544,8 @@ int main(void)
 		cmocka_unit_test_setup(what_is_refused_ends_the_connection,
 				       fresh),
 		cmocka_unit_test_setup(a_false_owner_is_not_waited_for, fresh),
+		cmocka_unit_test_setup(
+		    an_owner_that_is_always_another_is_not_waited_for, fresh),
 		cmocka_unit_test_setup(
 		    a_living_owner_of_another_user_is_not_waited_for, fresh),
 		cmocka_unit_test_setup(

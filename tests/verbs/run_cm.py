@@ -15,17 +15,13 @@ import glob
 import os
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
-import time
 
-BUILD = os.environ.get("OSF_BUILD", "build")
-OSF = os.path.join(BUILD, "osf")
+from programs import BUILD, counters, finish, free_port, need, own_address, show, start, wait_listening
+
 STREAM = os.path.join(BUILD, "tests", "plain_stream")
 LIBRSPRELOAD = glob.glob("/usr/lib/*/rsocket/librspreload.so")
-LIMIT_S = 120
 TCP, UDP = 0x106, 0x111
 UDADDY_PORT = 7174 # it takes no other
 
@@ -66,6 +62,11 @@ LIBFABRIC = [
 RSPRELOAD = [
     ("rspreload STREAM -s PORT", "rspreload STREAM -c PORT", TCP, "recv_bytes", 10 << 20),
 ]
+# It waits for its connections by select().
+IPERF3 = [
+    ("rspreload iperf3 -s -1 -p PORT", "rspreload iperf3 -c 127.0.0.1 -n 4M -p PORT", TCP, "recv_bytes", 4 << 20),
+    ("rspreload iperf3 -s -1 -p PORT", "rspreload iperf3 -c 127.0.0.1 -n 4M -R -p PORT", TCP, "recv_bytes", 4 << 20),
+]
 PERFTEST = [
     ("ib_send_lat", "-n 1000", "recvs", 2000), ("ib_send_lat", "-c UD -n 1000", "recvs", 2000),
     ("ib_send_bw", "-n 500", "recv_bytes", 65536 * 500), ("ib_send_bw", "-a -n 100", "recvs", 2300),
@@ -80,78 +81,6 @@ CASES += [("%s -R -F -p PORT %s" % (p, a), "%s -R -F -p PORT %s 127.0.0.1" % (p,
 ENDLESS = ("rcopy", "udpong", "cmtime")
 # Statuses that are good besides 0.
 GOOD = {"rcopy": (-2, 130), "udpong": (-2, 130), "cmtime": (-2, 130)}
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def own_address():
-    """Return: an address of this host's that is not the loopback's, or that."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        try:
-            s.connect(("192.0.2.1", 9))
-        except OSError:
-            return "127.0.0.1"
-        return s.getsockname()[0]
-
-
-def in_table(name, port, state):
-    with open("/proc/net/" + name) as f:
-        return any(line.split()[1].endswith(":%04X" % port) and line.split()[3] == state
-                   for line in f.readlines()[1:])
-
-
-def listens(port, space):
-    if space == "tcp":
-        return in_table("tcp", port, "0A") or in_table("tcp6", port, "0A")
-    if space == "udp":
-        return in_table("udp", port, "07")
-    with open("/proc/net/unix") as f:
-        return any("@osf-cm/%d/%d/" % (space, port) in line and " 00010000 " in line for line in f)
-
-
-def wait_listening(port, space, process):
-    end = time.monotonic() + LIMIT_S
-    while time.monotonic() < end and process.poll() is None and not listens(port, space):
-        time.sleep(0.01)
-
-
-def counters(path):
-    """Return: what the processes have written, added up by name."""
-    total = {}
-    if os.path.exists(path):
-        with open(path) as f:
-            for word in f.read().split():
-                name, value = word.split("=")
-                total[name] = total.get(name, 0) + int(value)
-    return total
-
-
-def start(folder, end, command):
-    env = dict(os.environ, OSF_RDMA_COUNTERS=os.path.join(folder, "counters"))
-    env.pop("LD_PRELOAD", None)
-    out = open(os.path.join(folder, end + ".out"), "w")
-    return subprocess.Popen([OSF, "run", "--"] + command, env=env, stdout=out,
-                            stderr=subprocess.STDOUT)
-
-
-def finish(process):
-    try:
-        return process.wait(LIMIT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        return "no end in %d s" % LIMIT_S
-
-
-def show(folder):
-    for path in sorted(glob.glob(os.path.join(folder, "*.out"))):
-        with open(path, errors="replace") as f:
-            print("  ---", os.path.basename(path))
-            print("   ", "\n    ".join(f.read().split("\n")[-12:]))
 
 
 def words(text, port, folder):
@@ -178,12 +107,12 @@ def run(server_line, client_line, space, name, least):
         with open(os.path.join(folder, "source"), "wb") as f:
             f.write(os.urandom(3000000))
         server = start(folder, "server", words(server_line, port, folder))
-        wait_listening(port, space, server)
+        wait_listening(port, server, space)
         client_status = finish(start(folder, "client", words(client_line, port, folder)))
         if program in ENDLESS:
             server.send_signal(signal.SIGINT)
         server_status = finish(server)
-        got = counters(os.path.join(folder, "counters")).get(name, 0)
+        got = counters(folder).get(name, 0)
         is_good = client_status == 0 and got >= least and \
             (server_status == 0 or server_status in GOOD.get(program, ()))
         if program == "rcopy":
@@ -198,11 +127,10 @@ def run(server_line, client_line, space, name, least):
 def main():
     pattern = sys.argv[1] if len(sys.argv) > 1 else "*"
     for program in sorted({case[0].split()[0] for case in CASES}):
-        if not shutil.which(program):
-            print("skip: no %s (%s)" % (program, "perftest" if program[:3] == "ib_" else "rdmacm-utils"))
-            sys.exit(77)
+        need(program, "perftest" if program[:3] == "ib_" else "rdmacm-utils")
     cases = CASES + (LIBFABRIC if shutil.which("fi_pingpong") else []) + \
-        (RSPRELOAD if LIBRSPRELOAD and os.path.exists(STREAM) else [])
+        (RSPRELOAD if LIBRSPRELOAD and os.path.exists(STREAM) else []) + \
+        (IPERF3 if LIBRSPRELOAD and shutil.which("iperf3") else [])
     bad = [c for c in cases if fnmatch.fnmatch(c[1], pattern) and not run(*c)]
     sys.exit(1 if bad else 0)
 

@@ -7,12 +7,12 @@ Two ranks of mpi_pingpong.c, which checks its data.  The counters of both proces
 the bytes went through the device.
 """
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 
-OSF = os.path.join(os.environ.get("OSF_BUILD", "build"), "osf")
+from programs import OSF, each_counters, environment, need
+
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mpi_pingpong.c")
 OPTIONS = ["--allow-run-as-root", "--oversubscribe", "-np", "2", "--mca", "pml", "cm", "--mca", "mtl", "ofi",
            "--mca", "mtl_ofi_provider_include", "verbs;ofi_rxm", "--mca", "btl", "^openib"]
@@ -21,26 +21,16 @@ LEAST_BYTES = 20 * sum(4 ** i for i in range(12))
 LIMIT_S = 200
 
 
-def moved(path):
-    """Return: for each process, the bytes that it received or read."""
-    with open(path) as f:
-        lines = [dict(w.split("=") for w in line.split()) for line in f]
-    return [int(c["recv_bytes"]) + int(c["read_bytes"]) for c in lines]
-
-
 def main():
     for program in ("mpicc", "mpirun"):
-        if not shutil.which(program):
-            print("skip: no %s (libopenmpi-dev, openmpi-bin)" % program)
-            sys.exit(77)
+        need(program, "libopenmpi-dev, openmpi-bin")
     with tempfile.TemporaryDirectory() as folder:
         program, counters = os.path.join(folder, "pingpong"), os.path.join(folder, "counters")
         subprocess.run(["mpicc", "-O1", SOURCE, "-o", program], check=True)
-        env = dict(os.environ, OSF_RDMA_COUNTERS=counters)
-        env.pop("LD_PRELOAD", None)
-        got = subprocess.run([OSF, "run", "--", "mpirun"] + OPTIONS + [program], env=env,
+        got = subprocess.run([OSF, "run", "--", "mpirun"] + OPTIONS + [program], env=environment(counters),
                              capture_output=True, text=True, timeout=LIMIT_S)
-        bytes_moved = moved(counters) if os.path.exists(counters) else []
+        # For each process, what it has received or read.
+        bytes_moved = [c["recv_bytes"] + c["read_bytes"] for c in each_counters(counters)]
         print(got.stdout, "status %d, bytes of each: %s" % (got.returncode, bytes_moved))
         is_good = got.returncode == 0 and len(bytes_moved) == 2 and min(bytes_moved) >= LEAST_BYTES
         if not is_good:

@@ -10,19 +10,10 @@ the counters that the device writes at the end (OSF_RDMA_COUNTERS) say that it m
 least the bytes or operations that the program asked for: a run over a real device fails.
 """
 import fnmatch
-import glob
-import os
-import shutil
-import socket
-import subprocess
 import sys
 import tempfile
-import time
 
-OSF = os.path.join(os.environ.get("OSF_BUILD", "build"), "osf")
-# With -a perftest measures the clock's speed again for each of 23 sizes, a second or two
-# each on a busy machine.
-LIMIT_S = 120
+from programs import counters, finish, free_port, need, show, start, wait_listening
 
 # program, arguments of both ends, what the server's counters must have at least: name,
 # number
@@ -79,77 +70,17 @@ ONE_SIDED = [
 PACKAGE = {"pingpong": "ibverbs-utils", "perftest": "perftest"}
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
-def listens(port):
-    """Does somebody listen on @port?  Without a connection, which the program would take."""
-    want = ":%04X" % port
-    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with open(path) as f:
-            for line in f.readlines()[1:]:
-                fields = line.split()
-                if fields[1].endswith(want) and fields[3] == "0A":
-                    return True
-    return False
-
-
-def wait_listening(port, process):
-    end = time.monotonic() + LIMIT_S
-    while time.monotonic() < end and process.poll() is None:
-        if listens(port):
-            return
-        time.sleep(0.01)
-
-
-def counters(path):
-    """Return: what one process has written, by name."""
-    if not os.path.exists(path):
-        return {}
-    with open(path) as f:
-        return {k: int(v) for k, v in (w.split("=") for w in f.read().split() if "=" in w)}
-
-
-def start(folder, end, command):
-    env = dict(os.environ, OSF_RDMA_COUNTERS=os.path.join(folder, end))
-    env.pop("LD_PRELOAD", None)
-    out = open(os.path.join(folder, end + ".out"), "w")
-    if "=" in command[0]:
-        name, command = command[0], command[1:]
-        env.update([name.split("=")])
-    return subprocess.Popen([OSF, "run", "--"] + command, env=env, stdout=out,
-                            stderr=subprocess.STDOUT)
-
-
-def finish(process):
-    try:
-        return process.wait(LIMIT_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        return "no end in %d s" % LIMIT_S
-
-
-def show(folder):
-    for path in sorted(glob.glob(os.path.join(folder, "*"))):
-        with open(path) as f:
-            print("  ---", os.path.basename(path))
-            print("   ", "\n    ".join(f.read().split("\n")[-12:]))
-
-
 def run(program, args, end, name, least):
-    device = ["-g", "0"] if "ibv_" in program else ["-F"]
+    words = program.split()
+    more = dict([words.pop(0).split("=")]) if "=" in words[0] else {}
     port = free_port()
-    command = program.split() + ["-d", "osf0", "-p", str(port)] + device + args.split()
+    command = words + ["-d", "osf0", "-p", str(port)] + (["-g", "0"] if "ibv_" in program else ["-F"]) + args.split()
     with tempfile.TemporaryDirectory() as folder:
-        server = start(folder, "server", command)
+        server = start(folder, "server", command, "server", **more)
         wait_listening(port, server)
-        client = start(folder, "client", command + ["localhost"])
+        client = start(folder, "client", command + ["localhost"], "client", **more)
         status = finish(client), finish(server)
-        got = counters(os.path.join(folder, end)).get(name, 0)
+        got = counters(folder, end).get(name, 0)
         is_good = status == (0, 0) and got >= least
         print("%-4s %s %s: %s %s=%d" % ("ok" if is_good else "FAIL", program, args,
                                          end, name, got), flush=True)
@@ -166,9 +97,7 @@ def main():
     if kind == "perftest":
         cases += [(*c[:2], "client", *c[2:]) for c in ONE_SIDED]
     for program in sorted({case[0].split()[-1] for case in cases}):
-        if not shutil.which(program):
-            print("skip: no %s (%s)" % (program, PACKAGE[kind]))
-            sys.exit(77)
+        need(program, PACKAGE[kind])
     bad = [c for c in cases if fnmatch.fnmatch(c[0] + " " + c[1], pattern) and not run(*c)]
     sys.exit(1 if bad else 0)
 

@@ -13,12 +13,12 @@ import gzip
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 
-OSF = os.path.join(os.environ.get("OSF_BUILD", "build"), "osf")
+from programs import OSF, own_address
+
 THEIRS = "/usr/share/doc/rdma-core/tests"
 PYTHON = "/usr/bin/python3"
 LEAST_PASSED = 7
@@ -37,16 +37,6 @@ import tests.test_rdmacm
 parser.parse_args()
 unittest.main(module=tests.test_rdmacm, argv=["run", "-v"])
 """
-
-
-def own_address():
-    """Return: an address of this host's that is not the loopback's, or that."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        try:
-            s.connect(("192.0.2.1", 9))
-        except OSError:
-            return "127.0.0.1"
-        return s.getsockname()[0]
 
 
 def copy_tests(folder):

@@ -70,6 +70,111 @@ static void a_rule_is_for_the_sockets_to_come(void)
 	EXPECT(!is_over_rings(e.rx));
 }
 
+static int udp_at(uint16_t port)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_port = htons(port),
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int fd = socket(AF_INET, SOCK_DGRAM, 0);
+
+	EXPECT(fd >= 0);
+	EXPECT_EQ(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	return fd;
+}
+
+/* A UDP port that nobody has, and a rule about it. */
+static struct sockaddr_in port_with_rule(const char *format)
+{
+	struct ends e = udp_ends();
+	char rule[128];
+
+	snprintf(rule, sizeof(rule), format, ntohs(e.rx_addr.sin_port));
+	EXPECT_EQ(api->add_conf_rule(rule), 0);
+	ends_close(&e);
+	return e.rx_addr;
+}
+
+static vma_recv_callback_retval_t counts(int fd, size_t n, struct iovec iov[],
+					 struct vma_info_t *info, void *context)
+{
+	(void)fd, (void)n, (void)iov, (void)info;
+	++*(int *)context;
+	return VMA_PACKET_DROP;
+}
+
+/* None of this API's sockets, and a plain one of the kernel's. */
+static void is_left_to_the_kernel(int fd, const struct sockaddr_in *at)
+{
+	char buf[64];
+	int flags = 0, ring, n = 0;
+
+	EXPECT_ERR(api->register_recv_callback(fd, counts, &n), EINVAL);
+	EXPECT_ERR(api->get_socket_rings_fds(fd, &ring, 1), EINVAL);
+	EXPECT_ERR(sendto(fd, "x", 1, VMA_SND_FLAGS_DUMMY,
+			  (const struct sockaddr *)at, sizeof(*at)),
+		   EINVAL);
+	EXPECT_EQ(
+	    sendto(fd, "plain", 5, 0, (const struct sockaddr *)at, sizeof(*at)),
+	    5);
+	EXPECT_EQ(api->recvfrom_zcopy(fd, buf, sizeof(buf), &flags, NULL, NULL),
+		  5);
+	EXPECT_EQ(flags, 0);
+	EXPECT(!memcmp(buf, "plain", 5));
+}
+
+static void a_rule_leaves_udp_to_the_kernel(void)
+{
+	struct sockaddr_in at = port_with_rule("use os udp_receiver *:%d");
+	struct ends e = udp_ends();
+	int n = 0, ring, fd = udp_at(ntohs(at.sin_port));
+	struct vma_completion_t c;
+
+	is_left_to_the_kernel(fd, &at);
+	close(fd);
+	/* The rule is looked at when the socket gets its address. */
+	fd = socket(AF_INET, SOCK_DGRAM, 0);
+	EXPECT_EQ(api->register_recv_callback(fd, counts, &n), 0);
+	EXPECT_EQ(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	is_left_to_the_kernel(fd, &at);
+	close(fd);
+	/* What is connected to a peer, on both ends here. */
+	at = port_with_rule("use os udp_connect 127.0.0.1:%d");
+	fd = udp_at(ntohs(at.sin_port));
+	EXPECT_EQ(api->register_recv_callback(fd, counts, &n), 0);
+	EXPECT_EQ(api->get_socket_rings_fds(fd, &ring, 1), 1);
+	EXPECT_EQ(api->socketxtreme_poll(ring, &c, 1, 0), 0);
+	EXPECT_EQ(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+	is_left_to_the_kernel(fd, &at);
+	EXPECT_EQ(send(fd, "x", 1, 0), 1);
+	EXPECT_EQ(api->socketxtreme_poll(ring, &c, 1, 0), 0);
+	EXPECT_EQ(recv(fd, &c, 1, 0), 1);
+	EXPECT_EQ(n, 0);
+	close(fd);
+	/* Others are served, and those that had an address before. */
+	EXPECT_EQ(api->register_recv_callback(e.rx, counts, &n), 0);
+	say(&e, "x", 1);
+	EXPECT_ERR(recv(e.rx, &fd, 1, MSG_DONTWAIT), EAGAIN);
+	EXPECT_EQ(n, 1);
+}
+
+static void a_rule_is_for_what_a_socket_sends(void)
+{
+	struct sockaddr_in at = port_with_rule("use os udp_sender *:%d");
+	struct ends e = udp_ends();
+	int fd = udp_at(ntohs(at.sin_port)), n = 0;
+
+	EXPECT_EQ(send(e.tx, "x", 1, VMA_SND_FLAGS_DUMMY), 1);
+	EXPECT_ERR(sendto(e.tx, "x", 1, VMA_SND_FLAGS_DUMMY,
+			  (struct sockaddr *)&at, sizeof(at)),
+		   EINVAL);
+	EXPECT_EQ(connect(e.tx, (struct sockaddr *)&at, sizeof(at)), 0);
+	EXPECT_ERR(send(e.tx, "x", 1, VMA_SND_FLAGS_DUMMY), EINVAL);
+	EXPECT_EQ(api->register_recv_callback(fd, counts, &n), 0);
+	EXPECT_EQ(send(e.tx, "x", 1, 0), 1);
+	EXPECT_ERR(recv(fd, &fd, 1, MSG_DONTWAIT), EAGAIN);
+	EXPECT_EQ(n, 1);
+}
+
 static pthread_barrier_t barrier;
 
 static void *makes_sockets(void *arg)
@@ -206,6 +311,8 @@ const struct test tests_control[] = {
 	T(connections_move_as_the_protocol_says),
 	T(statistics_are_written_for_sockets),
 	T(a_rule_is_for_the_sockets_to_come),
+	T(a_rule_leaves_udp_to_the_kernel),
+	T(a_rule_is_for_what_a_socket_sends),
 	T(any_thread_is_told_by_any_other),
 	T(a_dummy_send_sends_nothing),
 	T(calls_about_a_nic_say_that_there_is_none),

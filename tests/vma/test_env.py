@@ -37,13 +37,13 @@ def need(ok, what, text=""):
         print("not so: %s: %s" % (what, text))
 
 
-def said(build, top, **env):
-    """Standard error of a program that talks to itself."""
+def said(build, top, prefix=(), **env):
+    """Standard error of a program that talks to itself; started by @prefix."""
     sanitizer = Sanitizer(build, os.path.join(top, "reports"))
     clean = {k: v for k, v in os.environ.items()
              if not k.startswith(("OSF_", "XLIO_", "VMA_", "LD_"))}
     lib = os.path.join(os.path.abspath(build), "src", "libosf.so")
-    got = subprocess.run([sys.executable, "-c", TALK], timeout=60, text=True,
+    got = subprocess.run([*prefix, sys.executable, "-c", TALK], timeout=60, text=True,
                          stderr=subprocess.PIPE,
                          env=dict(clean, LD_PRELOAD=sanitizer.preload(lib),
                                   OSF_UPGRADE_TURNS="2", **sanitizer.env(), **env))
@@ -90,6 +90,38 @@ def test_effect(build, top):
          "a file that is not there")
 
 
+# A /etc of the test's own, in a mount namespace of its own.
+ETC = """
+mount --make-rprivate / && mount -t tmpfs none "$0" && mkdir "$0/upper" "$0/work" &&
+mount -t overlay none -o "lowerdir=/etc,upperdir=$0/upper,workdir=$0/work" /etc || exit 77
+rm -f /etc/osf.conf /etc/libvma.conf
+eval "$1"
+shift
+exec "$@"
+"""
+
+
+def test_place(build, top):
+    """/etc/libvma.conf is read, unless /etc/osf.conf is there."""
+    etc = os.path.join(top, "etc")
+    os.mkdir(etc)
+
+    def in_etc(script):
+        return said(build, top, prefix=("unshare", "-m", "sh", "-c", ETC, etc, script),
+                    OSF_LOG="dbg")
+
+    text = in_etc(":")
+    if os.geteuid() or text == "exit 77":
+        print("no mount namespace: /etc/libvma.conf is not tried")
+        return
+    write = "printf 'use os tcp_%%s *:*\\n' server client > /etc/%s"
+    need(MOVED in text, "no rules", text)
+    ruled = in_etc(write % "libvma.conf")
+    need(MOVED not in ruled and LEFT in ruled, "/etc/libvma.conf", ruled)
+    first = in_etc(write % "libvma.conf" + "; : > /etc/osf.conf")
+    need(MOVED in first and LEFT not in first, "/etc/osf.conf goes first", first)
+
+
 def test_list(build):
     text = subprocess.run([os.path.join(build, "tools", "osf", "osf"), "vma-env"], text=True,
                           stdout=subprocess.PIPE, check=True, timeout=30).stdout
@@ -104,6 +136,7 @@ def main():
     with tempfile.TemporaryDirectory() as top:
         test_log(build, top)
         test_effect(build, top)
+        test_place(build, top)
         test_list(build)
     sys.exit(bad > 0)
 

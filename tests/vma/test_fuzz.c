@@ -204,12 +204,41 @@ static void poll_ring(struct fuzz *f)
 
 /* Opening and closing. */
 
+/* Room for all that is held at once. */
+#define OWN_BYTES (128u << 20)
+
+/* The packets of some sockets lie in memory of the program's. */
+static void lie_in_own(struct fuzz *f, int fd)
+{
+	static char *own; /* one for all threads */
+	struct iovec at = { __atomic_load_n(&own, __ATOMIC_ACQUIRE),
+			    OWN_BYTES };
+
+	if (pick(f, 3))
+		return;
+	if (!at.iov_base) {
+		char *mine = malloc(OWN_BYTES), *none = NULL;
+
+		if (__atomic_compare_exchange_n(&own, &none, mine, false,
+						__ATOMIC_ACQ_REL,
+						__ATOMIC_ACQUIRE))
+			none = mine;
+		else
+			free(mine);
+		at.iov_base = none;
+	}
+	EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_VMA_RING_USER_MEMORY, &at,
+			     sizeof(at)),
+		  0);
+}
+
 static void make(struct fuzz *f, struct pair *p)
 {
 	bool is_udp = p->is_udp;
 
 	*p = (struct pair){ .f = f, .is_udp = is_udp, .is_open = true };
 	p->e = is_udp ? udp_ends() : tcp_ends();
+	lie_in_own(f, p->e.rx);
 	fcntl(p->e.tx, F_SETFL, O_NONBLOCK);
 }
 

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/wait.h>
 
 #define BLOCK 60000
@@ -311,6 +312,36 @@ static void threads_take_from_one_stream(void)
 	EXPECT_EQ(n_taken, SENDS * PIECE);
 }
 
+/* Programs of libvma's call once per edge: there, a call takes all fragments that it has
+ * room for. */
+static void what_a_call_leaves_is_another_edge(void)
+{
+	struct ends e = tcp_ends();
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
+	int ep = epoll_create1(0);
+
+	EXPECT_EQ(fcntl(e.tx, F_SETFL, O_NONBLOCK), 0);
+	EXPECT_EQ(epoll_ctl(ep, EPOLL_CTL_ADD, e.rx, &ev), 0);
+	for (int round = 0; round < 3; round++) {
+		static uint8_t block[BLOCK];
+		ssize_t n;
+
+		do { /* as much as there is room for */
+			for (size_t i = 0; i < BLOCK; i++)
+				block[i] = mark(n_out + i);
+			n = send(e.tx, block, round ? BLOCK : 5000, 0);
+			n_out += n > 0 ? (size_t)n : 0;
+		} while (n > 0 && n_out - n_in < 200000);
+		while (n_in < n_out) {
+			EXPECT_EQ(epoll_wait(ep, &ev, 1, 10000), 1);
+			take(e.rx);
+			EXPECT_EQ(api->free_packets(e.rx, z.head.pkts, 1), 0);
+		}
+	}
+	close(ep);
+	ends_close(&e);
+}
+
 const struct test tests_lent[] = {
 #define T(name)                                                                \
 	{                                                                      \
@@ -323,5 +354,6 @@ const struct test tests_lent[] = {
 	T(threads_take_from_one_stream),
 	T(a_child_reads_on),
 	T(another_program_reads_on),
+	T(what_a_call_leaves_is_another_edge),
 	{ 0 }
 };

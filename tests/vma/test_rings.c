@@ -293,6 +293,100 @@ static void memory_may_be_the_programs(void)
 	EXPECT_EQ(api->socketxtreme_free_vma_packets(&c.packet, 1), 0);
 }
 
+#define OWN_BYTES 600000 /* two chunks */
+#define HELD_MOST 64
+
+static char *own_memory;
+
+static int lie_there(int fd)
+{
+	struct iovec at = { own_memory, OWN_BYTES };
+
+	return setsockopt(fd, SOL_SOCKET, SO_VMA_RING_USER_MEMORY, &at,
+			  sizeof(at));
+}
+
+static bool is_own(const void *at)
+{
+	return (const char *)at >= own_memory &&
+	       (const char *)at < own_memory + OWN_BYTES;
+}
+
+static union {
+	struct vma_packets_t head;
+	char bytes[64];
+} z;
+
+/* Blocks that come by recvfrom_zcopy() and are held, until there is no room for more. */
+static size_t hold_all(const struct ends *e,
+		       struct vma_packet_t held[HELD_MOST])
+{
+	static char block[60000];
+	size_t n_held = 0;
+
+	for (;; n_held++) {
+		int flags = 0;
+
+		EXPECT(n_held < HELD_MOST);
+		say(e, block, sizeof(block));
+		int n = api->recvfrom_zcopy(e->rx, &z, sizeof(z), &flags, NULL,
+					    NULL);
+		if (n < 0)
+			return n_held;
+		EXPECT(is_own(z.head.pkts[0].iov[0].iov_base));
+		held[n_held].packet_id = z.head.pkts[0].packet_id;
+		held[n_held].sz_iov = 0;
+	}
+}
+
+static void packets_lie_where_the_program_says(void)
+{
+	struct ends t = tcp_ends(), u = udp_ends();
+	struct vma_packet_t held[HELD_MOST];
+	struct iovec small = { &t, sizeof(t) };
+	char *none = NULL;
+	int flags = 0;
+
+	own_memory = aligned_alloc(64, OWN_BYTES / 64 * 64 + 64);
+	EXPECT_ERR(setsockopt(u.rx, SOL_SOCKET, SO_VMA_RING_USER_MEMORY, &small,
+			      sizeof(small)),
+		   EINVAL);
+	EXPECT_ERR(setsockopt(u.rx, SOL_SOCKET, SO_VMA_RING_USER_MEMORY, &none,
+			      sizeof(none)),
+		   EINVAL);
+	EXPECT_EQ(lie_there(u.rx), 0);
+	EXPECT_EQ(lie_there(t.rx), 0);
+	int ring = ring_of(u.rx);
+	say(&u, "here", 4);
+	struct vma_completion_t c = next_packet(ring, "here", 4);
+	EXPECT(is_own(c.packet.buff_lst->payload));
+	EXPECT_ERR(lie_there(u.rx), EBUSY);
+	EXPECT_EQ(api->socketxtreme_free_vma_packets(&c.packet, 1), 0);
+	size_t n = hold_all(&t, held);
+	EXPECT(n >= 4);
+	EXPECT_ERR(api->recvfrom_zcopy(t.rx, &z, sizeof(z), &flags, NULL, NULL),
+		   ENOBUFS);
+	for (size_t i = 0; i < n; i++)
+		EXPECT_EQ(api->free_packets(t.rx, &held[i], 1), 0);
+	EXPECT(api->recvfrom_zcopy(t.rx, &z, sizeof(z), &flags, NULL, NULL) >
+	       0);
+	EXPECT(is_own(z.head.pkts[0].iov[0].iov_base));
+}
+
+static void a_flow_tag_is_a_number(void)
+{
+	struct ends e = udp_ends();
+	uint32_t tag = 5, none = 0, mask = 0xfffff;
+
+	EXPECT_EQ(setsockopt(e.rx, SOL_SOCKET, SO_VMA_FLOW_TAG, &tag, 4), 0);
+	EXPECT_ERR(setsockopt(e.rx, SOL_SOCKET, SO_VMA_FLOW_TAG, &none, 4),
+		   EINVAL);
+	EXPECT_ERR(setsockopt(e.rx, SOL_SOCKET, SO_VMA_FLOW_TAG, &mask, 4),
+		   EINVAL);
+	EXPECT_ERR(setsockopt(e.rx, SOL_SOCKET, SO_VMA_FLOW_TAG, &tag, 2),
+		   EINVAL);
+}
+
 const struct test tests_rings[] = {
 #define T(name)                                                                \
 	{                                                                      \
@@ -306,5 +400,7 @@ const struct test tests_rings[] = {
 	T(a_program_chooses_who_shares),
 	T(callbacks_come_first),
 	T(memory_may_be_the_programs),
+	T(packets_lie_where_the_program_says),
+	T(a_flow_tag_is_a_number),
 	{ 0 }
 };

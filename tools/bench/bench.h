@@ -16,8 +16,9 @@
  *       bench_vma.c      those of VMA's extra API (peer_vma.c)
  *       bench_engine.c   those of our own TCP, without a wire (peer_engine.c)
  *       bench_wire.c     those of our own TCP over a wire (peer_wire.c)
+ *       bench_rdma.c     those of the software RDMA device
  *     wire.h         two network namespaces, a veth pair, and ports on it
- *     bench_pair.h   what these share: a server, a client, and a figure
+ *     bench_pair.h   what these share: a server, a client, and a figure; UCX (bench_ucx.c)
  *     proc.h         a program that is started and always ended
  *     bench_judge.h  medians, ratios, bars
  *     bench_print.h  the table, JSON, the chart (bench_plot.c)
@@ -83,6 +84,8 @@ struct bench_run {
 	const struct wire *world; /* NULL: none is needed */
 	enum side side;
 	enum bench_cores cores;
+	bool needs_verbs;
+	const char *ucx_tls; /* "UCX_TLS=..."; NULL: the usual */
 	const struct passwd
 	    *server_user;   /* the server becomes it; NULL: ours */
 	struct scratch dir; /* of the two sides of osf */
@@ -119,6 +122,7 @@ struct bench {
 	bool is_unit_scaled;    /* printed with k, M, G */
 	bool needs_no_upgrade;  /* its connections are right on the kernel */
 	bool has_no_lib;        /* what it measures is in this program */
+	bool needs_verbs;       /* its programs use the software RDMA device */
 	bool needs_connections; /* all of args->n_connections upgraded */
 	const char *program, *server, *package; /* what it takes, or NULL */
 	int (*run)(struct bench_run *r);
@@ -145,7 +149,7 @@ struct result {
 	char why[WHY_MAX];
 };
 
-#define N_BENCHES 54
+#define N_BENCHES 62
 extern const struct bench benches[N_BENCHES];
 
 /* Runs @b as @args says; fills @res, whatever happens. */

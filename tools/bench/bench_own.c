@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/bench_own.c - benchmarks made of "osf bench-peer", and UCX's own
+ * tools/osf/bench_own.c - benchmarks made of "osf bench-peer"; UCX beside some (bench_ucx.c)
  *
  *     osf bench-peer SERVER PORT  <-  osf bench-peer CLIENT PORT ...
  *
@@ -14,8 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOST "127.0.0.1"
-
 struct seconds_text {
 	char s[24];
 };
@@ -26,45 +24,6 @@ static struct seconds_text seconds_text(const struct bench_run *r)
 
 	snprintf(t.s, sizeof(t.s), "%g", r->args->seconds);
 	return t;
-}
-
-/* The columns of the last row: iterations; latency or overhead in us: median,
- * average, overall; MB/s: two; messages/s: average, overall. */
-static int ucx_row(struct bench_run *r, const char *text, unsigned column)
-{
-	double v[8];
-	const char *row = strrchr(text, ' ');
-
-	while (row && row > text && row[-1] != '\n')
-		row--;
-	int n = !row ? 0
-		     : sscanf(row, "%lf %lf %lf %lf %lf %lf %lf %lf", &v[0],
-			      &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7]);
-	if (n != 8)
-		return run_fail(r, -EBADMSG, "ucx_perftest printed no result");
-	r->value = v[column];
-	return 0;
-}
-
-static int ucx(struct bench_run *r, const char *test, double per_second,
-	       unsigned column)
-{
-	struct port_text port;
-	char n[24], *text = NULL;
-
-	if (run_port(r, &port) < 0)
-		return -EADDRINUSE;
-	snprintf(n, sizeof(n), "%.0f", per_second * r->args->seconds);
-	int err = run_pair(
-	    r, (const char *const[]){ "ucx_perftest", "-p", port.s, NULL },
-	    port.s,
-	    (const char *const[]){ "ucx_perftest", HOST, "-p", port.s, "-t",
-				   test, "-s", "64", "-n", n, "-f", NULL },
-	    &text);
-	if (!err)
-		err = ucx_row(r, text, column);
-	free(text);
-	return err;
 }
 
 /* A pair of peers; the client has up to two arguments after the port. */
@@ -93,7 +52,8 @@ int run_peers(struct bench_run *r, const char *server, const char *client,
 int bench_pingpong(struct bench_run *r)
 {
 	if (r->side == SIDE_UCX)
-		return ucx(r, "tag_lat", 500e3, 1);
+		return run_ucx(r, &(struct ucx_test){ "tag_lat", "64", 500e3,
+						      UCX_MEDIAN, NULL, NULL });
 	return run_peers(r, "echo", "pingpong", seconds_text(r).s, NULL,
 			 "one_way_us ");
 }
@@ -101,7 +61,8 @@ int bench_pingpong(struct bench_run *r)
 int bench_messages(struct bench_run *r)
 {
 	if (r->side == SIDE_UCX)
-		return ucx(r, "tag_bw", 4e6, 7);
+		return run_ucx(r, &(struct ucx_test){ "tag_bw", "64", 4e6,
+						      UCX_RATE, NULL, NULL });
 	return run_peers(r, "sink", "flood", seconds_text(r).s, NULL, "rate ");
 }
 

@@ -11,6 +11,7 @@
  */
 #include "osf.h"
 #include "bench_pair.h"
+#include "run.h"
 #include "wire.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -70,35 +71,63 @@ static bool is_left_to_kernel(const struct bench_run *r, bool is_server)
 	return r->wire == WIRE_BESIDE || (r->wire == WIRE_CLIENT && is_server);
 }
 
-int run_start(struct bench_run *r, struct proc *p, const char *const *argv,
-	      bool is_server, bool wants_output)
-{
-	char preload[4096 + 16], dir[sizeof(r->dir.path) + 16], uids[64];
-	const char *const osf_env[] = { preload,
-					dir,
-					uids,
-					r->wire ? "OSF_TCP=1" : "OSF_TCP",
-					r->wire == WIRE_FORCED ? WIRE_RULES
-							       : NULL,
-					NULL };
-	const char *const kernel_env[] = { "LD_PRELOAD", NULL };
-	const char *const ucx_env[] = { "LD_PRELOAD", "UCX_TLS=posix,self",
-					NULL };
-	const char *const *const env[SIDES] = {
-		[SIDE_KERNEL] = kernel_env,
-		[SIDE_OSF] = osf_env,
-		[SIDE_AGAINST] = osf_env,
-		[SIDE_UCX] = ucx_env,
-	};
+/* The environment of a program on a side of osf. */
+struct osf_env {
+	char *preload; /* the caller's to free() */
+	char dir[sizeof((struct scratch){ 0 }.path) + 32], uids[64];
+	char counters[sizeof((struct scratch){ 0 }.path) + 32];
+	const char *list[7];
+};
 
-	snprintf(preload, sizeof(preload), "LD_PRELOAD=%s",
-		 r->side == SIDE_AGAINST ? r->args->against : r->args->lib);
-	snprintf(dir, sizeof(dir), "OSF_STATS_DIR=%s", r->dir.path);
+void run_counters(const struct bench_run *r, char *path, size_t size)
+{
+	snprintf(path, size, "%s/rdma", r->dir.path);
+}
+
+static void fill_osf_env(const struct bench_run *r, struct osf_env *e)
+{
+	const char *lib =
+	    r->side == SIDE_AGAINST ? r->args->against : r->args->lib;
+	char path[sizeof(e->counters) - 20];
+	char *all = r->needs_verbs ? env_libraries(lib) : xstrdup(lib);
+
+	e->preload = xasprintf("LD_PRELOAD=%s", all);
+	free(all);
+	snprintf(e->dir, sizeof(e->dir), "OSF_STATS_DIR=%s", r->dir.path);
 	/* A server of another user shares memory with its client only if both say so. */
-	snprintf(uids, sizeof(uids),
+	snprintf(e->uids, sizeof(e->uids),
 		 r->server_user ? "OSF_ALLOW_UIDS=%u,%u" : "OSF_ALLOW_UIDS",
 		 (unsigned)geteuid(),
 		 r->server_user ? (unsigned)r->server_user->pw_uid : 0);
+	run_counters(r, path, sizeof(path));
+	snprintf(e->counters, sizeof(e->counters), "OSF_RDMA_COUNTERS=%s",
+		 path);
+	const char *const list[] = {
+		e->preload,  e->dir,
+		e->uids,     r->wire ? "OSF_TCP=1" : "OSF_TCP",
+		e->counters, r->wire == WIRE_FORCED ? WIRE_RULES : NULL,
+		NULL
+	};
+	memcpy(e->list, list, sizeof(list));
+}
+
+int run_start(struct bench_run *r, struct proc *p, const char *const *argv,
+	      bool is_server, bool wants_output)
+{
+	const char *const kernel_env[] = { "LD_PRELOAD", NULL };
+	const char *const ucx_env[] = { "LD_PRELOAD",
+					r->ucx_tls ? r->ucx_tls
+						   : "UCX_TLS=posix,self",
+					NULL };
+	struct osf_env osf;
+	const char *const *const env[SIDES] = {
+		[SIDE_KERNEL] = kernel_env,
+		[SIDE_OSF] = osf.list,
+		[SIDE_AGAINST] = osf.list,
+		[SIDE_UCX] = ucx_env,
+	};
+
+	fill_osf_env(r, &osf);
 	struct proc_spec spec = {
 		.argv = argv,
 		.env =
@@ -110,6 +139,7 @@ int run_start(struct bench_run *r, struct proc *p, const char *const *argv,
 	run_cores(r, is_server, &spec);
 	spec.user = is_server ? r->server_user : NULL;
 	int err = proc_start(p, &spec); /* env is used up by now */
+	free(osf.preload);
 	if (err)
 		return run_fail(r, err, "%s: %s", argv[0], strerror(-err));
 	return 0;

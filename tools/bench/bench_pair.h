@@ -41,4 +41,18 @@ int run_peers(struct bench_run *r, const char *server, const char *client,
 	      const char *arg1, const char *arg2, const char *key);
 int run_alone(struct bench_run *r, const char *peer, const char *arg1,
 	      const char *arg2, const char *arg3, const char *key);
+
+/* ucx_perftest's last row: us, MiB/s, messages a second. */
+enum ucx_column { UCX_MEDIAN = 1, UCX_MIB = 5, UCX_RATE = 7 };
+struct ucx_test {
+	const char *test, *size;
+	double per_second; /* operations, for each second of load */
+	enum ucx_column column;
+	const char *tls; /* "UCX_TLS=..."; NULL: posix,self */
+	const char *const
+	    *options; /* of the client, NULL at the end; or NULL */
+};
+int run_ucx(struct bench_run *r, const struct ucx_test *t);
+/* Where the software RDMA device writes what the run's programs have done with it. */
+void run_counters(const struct bench_run *r, char *path, size_t size);
 double run_timeout_s(const struct bench_run *r);

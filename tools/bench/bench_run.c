@@ -16,12 +16,12 @@
 #include "bench.h"
 #include "bench_judge.h"
 #include "bench_pair.h"
+#include "run.h"
 #include "seg.h"
 #include "wire.h"
 #include <errno.h>
 #include <string.h>
 
-/* What is missing on this machine, or NULL. */
 static const char *missing_program(const struct bench *b)
 {
 	if (b->program && !program_exists(b->program))
@@ -29,6 +29,26 @@ static const char *missing_program(const struct bench *b)
 	if (b->server && !program_exists(b->server))
 		return b->server;
 	return NULL;
+}
+
+/* What is missing on this machine, written to @why; false: nothing. */
+static bool is_something_missing(const struct bench *b,
+				 const struct bench_args *args, char *why)
+{
+	const char *missing = missing_program(b);
+
+	if (missing) {
+		snprintf(why, WHY_MAX, "no %s; install the package %s", missing,
+			 b->package);
+		return true;
+	}
+	if (b->needs_verbs && !env_has_verbs(args->lib)) {
+		snprintf(why, WHY_MAX,
+			 "no libosf-verbs.so beside libosf.so: it was built "
+			 "without the package libibverbs-dev");
+		return true;
+	}
+	return false;
 }
 
 static bool has_side(const struct bench *b, const struct bench_args *args,
@@ -103,6 +123,7 @@ static void run_once(const struct bench *b, const struct bench_args *args,
 			       .side = side,
 			       .cores = b->cores,
 			       .wire = b->wire,
+			       .needs_verbs = b->needs_verbs,
 			       .world = world };
 	int err = is_osf ? scratch_open(&r.dir) : 0;
 
@@ -149,13 +170,9 @@ static bool run_round(const struct bench *b, const struct bench_args *args,
 void bench_run(const struct bench *b, const struct bench_args *args,
 	       struct result *res)
 {
-	const char *missing = missing_program(b);
-
 	*res = (struct result){ .bench = b, .outcome = OUT_OK };
-	if (missing) {
+	if (is_something_missing(b, args, res->why)) {
 		res->outcome = OUT_SKIPPED;
-		snprintf(res->why, sizeof(res->why),
-			 "no %s; install the package %s", missing, b->package);
 		return;
 	}
 	if (b->sides & UCX && !has_side(b, args, SIDE_UCX))

@@ -31,6 +31,11 @@ struct run_args {
  */
 int lib_find(const char *given, char *path);
 
+/* @lib, with the software RDMA device beside it if that was built, as LD_PRELOAD has them; the
+ * caller's to free() */
+char *env_libraries(const char *lib);
+bool env_has_verbs(const char *lib);
+
 /* Adds @lib, and the software RDMA device beside it, in front of what LD_PRELOAD in the
  * environment holds. */
 void env_preload(const char *lib);

@@ -85,15 +85,31 @@ int lib_find(const char *given, char *path)
 	return -ENOENT;
 }
 
-/* With the software RDMA device, which is not built everywhere.  It comes first: it
- * leaves to the library those of libibverbs' names that the library has, too. */
-static char *with_verbs(const char *lib)
+/* The software RDMA device beside @lib, which is not built everywhere. */
+static char *verbs_beside(const char *lib)
 {
 	const char *slash = strrchr(lib, '/');
 	int n = slash ? (int)(slash + 1 - lib) : 0;
-	char *verbs = xasprintf("%.*slibosf-verbs.so", n, lib);
+
+	return xasprintf("%.*slibosf-verbs.so", n, lib);
+}
+
+bool env_has_verbs(const char *lib)
+{
+	char *verbs = verbs_beside(lib);
 	bool is_there = access(verbs, R_OK) == 0;
-	char *both = is_there ? xasprintf("%s:%s", verbs, lib) : xstrdup(lib);
+
+	free(verbs);
+	return is_there;
+}
+
+/* The device comes first: it leaves to the library those of libibverbs' names that the
+ * library has, too. */
+char *env_libraries(const char *lib)
+{
+	char *verbs = verbs_beside(lib);
+	char *both =
+	    env_has_verbs(lib) ? xasprintf("%s:%s", verbs, lib) : xstrdup(lib);
 
 	free(verbs);
 	return both;
@@ -102,7 +118,7 @@ static char *with_verbs(const char *lib)
 void env_preload(const char *lib)
 {
 	const char *old = getenv("LD_PRELOAD");
-	char *ours = with_verbs(lib);
+	char *ours = env_libraries(lib);
 	char *all = old && *old ? xasprintf("%s:%s", ours, old) : xstrdup(ours);
 
 	setenv("LD_PRELOAD", all, 1);

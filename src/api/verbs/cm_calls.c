@@ -16,6 +16,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,9 +88,32 @@ static bool is_ours_to_open(const char *path)
 	return (setting && !strcmp(setting, "1")) || !kernel_has_devices();
 }
 
+/* Above the numbers of most programs, and one that select() takes. */
+#define ABOVE_PROGRAMS 512
+
+static int is_rspreload(struct dl_phdr_info *info, size_t size, void *data)
+{
+	const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : 0;
+
+	return slash && !strncmp(slash, "/librspreload.so", 16);
+}
+
+/*
+ * An rsocket has the number of its channel.  librspreload gives the program another number, of
+ * /dev/null.  To answer select() it goes up through all numbers, and takes the
+ * first that leads to the rsocket: the program's, or, of a number that is not the program's, the
+ * rsocket's own.  If the latter is lower the program is told of a descriptor it does not have.
+ * librdmacm opens the channel of an accepted connection before the program asks for one, so
+ * there it always is lower, unless channels get high numbers.
+ */
+static int least_number(void)
+{
+	return dl_iterate_phdr(is_rspreload, NULL) ? ABOVE_PROGRAMS : 0;
+}
+
 static int open_ours(int flags)
 {
-	int saved = errno, fd = cm_open(flags);
+	int saved = errno, fd = cm_open(flags, least_number());
 
 	errno = fd < 0 ? -fd : saved;
 	return fd < 0 ? -1 : fd;

@@ -52,6 +52,8 @@ static ssize_t dummy(int fd, const struct msghdr *msg, int flags)
 	ssize_t n = warm(msg);
 	if (n < 0)
 		return n;
+	if (v.s->is_udp && left_to(fd, msg->msg_name))
+		return -EINVAL;
 	struct msghdr m = *msg;
 	m.msg_control = NULL;
 	m.msg_controllen = 0;

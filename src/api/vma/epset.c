@@ -10,6 +10,7 @@
 #include "api/vma/below.h"
 #include "api/vma/epset.h"
 #include "api/vma/vma.h"
+#include "base/atomic.h"
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/nocancel.h"
@@ -27,6 +28,7 @@ struct epset {
 	struct epset *next;
 };
 
+bool epset_has_edges;
 static struct lock lock; /* all below */
 static struct epset *sets;
 
@@ -65,6 +67,8 @@ static void put(struct epset *e, struct member m)
 	if (!old)
 		old = &e->members[e->n++];
 	*old = m;
+	if (m.events & EPOLLET)
+		store_rlx(&epset_has_edges, true);
 }
 
 static void drop(struct epset *e, int fd)
@@ -133,11 +137,11 @@ static struct epset *set_of(int epfd)
 
 int vma_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
+	GUARD(&lock); /* or epset_again() says what was true before */
 	int r = below_epoll_ctl(epfd, op, fd, ev), saved = errno;
 
 	if (r)
 		return r;
-	GUARD(&lock);
 	struct epset *e = set_of(epfd);
 	if (e && op == EPOLL_CTL_DEL)
 		drop(e, fd);
@@ -145,6 +149,23 @@ int vma_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 		put(e, (struct member){ fd, ev->events, ev->data.u64 });
 	errno = saved;
 	return 0;
+}
+
+void epset_again(int fd)
+{
+	int saved = errno;
+
+	GUARD(&lock);
+	for (struct epset *e = sets; e; e = e->next) {
+		const struct member *m = member_of(e, fd);
+		struct epoll_event ev;
+
+		if (!m || !(m->events & EPOLLET) || m->events & EPOLLONESHOT)
+			continue;
+		ev = (struct epoll_event){ m->events, { .u64 = m->data } };
+		below_epoll_ctl(e->epfd, EPOLL_CTL_MOD, fd, &ev);
+	}
+	errno = saved;
 }
 
 unsigned epset_find(int epfd, uint64_t data,

@@ -23,5 +23,9 @@ struct epset_found {
  * more. */
 unsigned epset_find(int epfd, uint64_t data,
 		    struct epset_found found[EPSET_SAME_MAX]);
+/* A call has left something of @fd for the next one: where its events are edges, there
+ * is another one.  Not with EPOLLONESHOT, where the program asks for the next one. */
+void epset_again(int fd);
+extern bool epset_has_edges; /* a member with EPOLLET was seen; atomic */
 /* @fd is about to be closed: a set, or a member of sets. */
 void epset_forget(int fd);

@@ -290,7 +290,7 @@ static ssize_t take_lent(struct vsock *s, struct packet *p, uint64_t *number)
 	struct below_lent l;
 
 	if (s->is_udp || load_rlx(&s->callback) || s->accepted || s->err ||
-	    !held_may_be_lent())
+	    s->room.area || !held_may_be_lent())
 		return 0;
 	if (!s->spare && !(s->spare = held_number(s->number, s->fd)))
 		return 0;

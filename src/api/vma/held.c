@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "api/vma/area.h"
 #include "api/vma/below.h"
 #include "api/vma/held.h"
 #include "base/atomic.h"
@@ -45,6 +46,15 @@ int held_set_memory(void *(*get)(size_t), void (*put)(void *))
 	return 0;
 }
 
+static struct chunk *chunk_of(struct area *a)
+{
+	struct chunk *c = area_take(a);
+
+	if (c)
+		*c = (struct chunk){ .n_refs = 1, .area = a };
+	return c;
+}
+
 /* NULL: no memory. */
 static struct chunk *chunk_new(void)
 {
@@ -60,8 +70,7 @@ static struct chunk *chunk_new(void)
 
 	if (c == MAP_FAILED || !c)
 		return NULL;
-	((struct chunk *)c)->n_refs = 1;
-	((struct chunk *)c)->is_left = 0;
+	*(struct chunk *)c = (struct chunk){ .n_refs = 1 };
 	return c;
 }
 
@@ -86,7 +95,9 @@ void held_chunk_put(struct chunk *c)
 		return;
 	if (c->is_left)
 		fetch_sub(&n_full, 1u);
-	if (own_put)
+	if (c->area)
+		area_put(c->area, c);
+	else if (own_put)
 		own_put(c);
 	else
 		munmap(c, CHUNK_BYTES);
@@ -103,7 +114,7 @@ uint8_t *room_renew(struct room *r)
 {
 	if (load_rlx(&n_full) >= HELD_CHUNKS_MAX)
 		return NULL;
-	struct chunk *c = chunk_new();
+	struct chunk *c = r->area ? chunk_of(r->area) : chunk_new();
 	if (!c)
 		return NULL;
 	if (r->chunk) {
@@ -111,7 +122,8 @@ uint8_t *room_renew(struct room *r)
 		fetch_add(&n_full, 1u);
 		held_chunk_put(r->chunk);
 	}
-	*r = (struct room){ c, CHUNK_FIRST };
+	r->chunk = c;
+	r->off = CHUNK_FIRST;
 	return (uint8_t *)c + r->off;
 }
 

@@ -29,9 +29,10 @@
 #define HELD_MAX (1u << 20) /* packets that are held at once */
 
 struct chunk {
-	uint32_t n_refs;  /* a room's, and one per packet that is held */
-	uint32_t is_left; /* its room uses another one, so it counts */
-	uint8_t bytes[];  /* pages that no packet reached take no memory */
+	uint32_t n_refs;   /* a room's, and one per packet that is held */
+	uint32_t is_left;  /* its room uses another one, so it counts */
+	struct area *area; /* whose it is; NULL: nobody's */
+	uint8_t bytes[];   /* pages that no packet reached take no memory */
 };
 
 #define CHUNK_BYTES ((size_t)256 << 10)
@@ -40,6 +41,7 @@ struct chunk {
 struct room {
 	struct chunk *chunk; /* NULL: none yet */
 	size_t off;          /* of the next packet */
+	struct area *area;   /* where its chunks come from; NULL: anywhere */
 };
 
 /* Where chunks come from and go to; NULL: the kernel.  -EINVAL: a socket of this

@@ -201,6 +201,7 @@ void ring_leave(struct vsock *s)
 	below_epoll_ctl(load_rlx(&r->fd), EPOLL_CTL_DEL, s->fd, &ev);
 	below_epoll_ctl(r->room_fd, EPOLL_CTL_DEL, s->fd, &ev);
 	errno = saved;
+	store_rlx(&s->on_ring.ring, (struct ring *)NULL);
 	ring_tell(r, s);
 	if (load_rlx(&r->fd) < 0 && ring_enter(r))
 		ring_exit(r);

@@ -91,7 +91,7 @@ void ring_exit(struct ring *r);
 
 /* Is an edge of EPOLLOUT of @s news? */
 bool ring_has_room(struct vsock *s);
-/* @s is about to be closed. */
+/* @s is about to be closed, or is none of ours any more. */
 void ring_leave(struct vsock *s);
 void ring_forget(int fd); /* perhaps a ring's */
 void ring_forget_range(unsigned first, unsigned last);

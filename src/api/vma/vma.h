@@ -65,6 +65,14 @@ static inline void vma_may_join(int fd)
 		vma_join(fd);
 }
 
+/* left.c: @fd was bound or connects, which rules look at. */
+void vma_addressed(int fd);
+static inline void vma_has_address(int fd)
+{
+	if (unlikely(load_rlx(&vma_is_asked)))
+		vma_addressed(fd);
+}
+
 /* joined.c.  @fd is a new socket of this process's own; @copy is one more descriptor of
  * its; another process or program may read it, or all there are, from now on. */
 void vma_made(int fd);

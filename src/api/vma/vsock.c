@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/lock.h"
+#include "ops/policy.h"
 
 #define PAGE (1u << VSOCK_PAGE_BITS)
 #define FIRST_TRY 64u /* datagrams: joined_try() is not for those with few */
@@ -134,11 +135,16 @@ struct vsock *vsock_make(int fd, int *err)
 	bool is_udp;
 	struct vsock *s = vsock_get(fd);
 
+	*err = -EINVAL;
+	if (s && unlikely(load_rlx(&s->is_left))) {
+		vsock_put(s);
+		return NULL;
+	}
 	if (s)
 		return s;
-	*err = -EINVAL;
 	if (!vsock_is_inet(fd, &is_udp))
 		return NULL;
+	bool is_left = is_udp && policy_has_rules() && left_is(fd);
 	*err = -ENOMEM;
 	held_start();
 	GUARD(&lock);
@@ -149,6 +155,7 @@ struct vsock *vsock_make(int fd, int *err)
 	if (!s)
 		return NULL;
 	s->number = ++last_number;
+	s->is_left = is_left;
 	s->fd = fd;
 	s->is_udp = is_udp;
 	s->is_closed = s->has_dst = s->is_counted = false;
@@ -165,9 +172,12 @@ struct vsock *vsock_make(int fd, int *err)
 	s->on_ring = (struct on_ring){ 0 };
 	if (fd >= fd_end)
 		store_rlx(&fd_end, fd + 1);
-	store_rel(&s->n_refs, 2u);
+	store_rel(&s->n_refs, is_left ? 1u : 2u);
 	store_rel(slot, s);
-	return s;
+	if (!is_left)
+		return s;
+	*err = -EINVAL;
+	return NULL;
 }
 
 void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,

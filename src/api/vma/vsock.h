@@ -46,6 +46,7 @@ struct vsock {
 	int32_t fd;
 	bool is_udp;
 	bool is_closed;
+	bool is_left;   /* a rule leaves it to the kernel; atomic */
 	bool has_dst;   /* we have set IP_RECVORIGDSTADDR */
 	bool has_times; /* datagrams come with a time; as of @times */
 	uint32_t times; /* filter_times; 0: not known */
@@ -97,9 +98,13 @@ static inline struct vsock **vsock_slot(int fd)
 
 /* NULL: the API has nothing to do with @fd.  For vsock_put(). */
 struct vsock *vsock_get(int fd);
-/* The same; makes one.  NULL: *@err is -EINVAL (not TCP or UDP over IP) or
- * -ENOMEM. */
+/* The same; makes one.  NULL: *@err is -EINVAL (not TCP or UDP over IP, or a rule leaves
+ * it to the kernel) or -ENOMEM. */
 struct vsock *vsock_make(int fd, int *err);
+/* left.c: does a rule leave this UDP socket to the kernel?  And what it sends to @to;
+ * NULL: to its peer. */
+bool left_is(int fd);
+bool left_to(int fd, const struct sockaddr *to);
 void vsock_put(struct vsock *s);
 /* All descriptors that have one are below. */
 int vsock_fd_end(void);

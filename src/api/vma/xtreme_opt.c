@@ -5,12 +5,15 @@
  *     SO_VMA_USER_DATA         what completions say of the socket
  *     SO_VMA_RING_ALLOC_LOGIC  with whom it shares a ring
  *     SO_VMA_SHUTDOWN_RX       it receives no more
+ *     SO_VMA_RING_USER_MEMORY  where its packets lie
+ *     SO_VMA_FLOW_TAG          a number for a NIC; checked, and of no use here
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "api/vma/area.h"
 #include "api/vma/filter.h"
 #include "api/vma/joined.h"
 #include "api/vma/ring.h"
@@ -22,6 +25,7 @@ bool vma_is_xtreme;
 
 /* The kinds of rings, above a number. */
 enum { BY_SOCKET = 1, BY_USER, BY_THREAD };
+#define NO_TAG 0xfffffu /* of 20 bits, the NIC's for no tag */
 #define KEY(kind, n) ((uint64_t)(kind) << 32 | (uint32_t)(n))
 
 void vma_start(void)
@@ -67,22 +71,67 @@ static int shut_rx(const struct vsock *s)
 	return 0;
 }
 
+static int set_memory(struct visit *v, const void *val, socklen_t len)
+{
+	struct iovec at;
+	int err;
+
+	if (len != sizeof(at) || is_bad_ptr(val))
+		return -EINVAL;
+	memcpy(&at, val, sizeof(at));
+	struct area *a = area_of(&at, &err);
+	if (!a)
+		return err;
+	/* Packets have come, or one is being looked at: they lie elsewhere. */
+	if (!visit_lock_rx(v) || v->s->room.chunk)
+		return -EBUSY;
+	v->s->room.area = a;
+	return 0;
+}
+
+static int check_tag(const void *val, socklen_t len)
+{
+	uint32_t tag = 0;
+
+	if (len == sizeof(tag) && !is_bad_ptr(val))
+		memcpy(&tag, val, sizeof(tag));
+	return tag && tag != NO_TAG ? 0 : -EINVAL;
+}
+
+static bool is_option(int name)
+{
+	return name == SO_VMA_USER_DATA || name == SO_VMA_SHUTDOWN_RX ||
+	       name == SO_VMA_RING_USER_MEMORY || name == SO_VMA_FLOW_TAG;
+}
+
+static int set_option(struct visit *v, int name, const void *val, socklen_t len)
+{
+	switch (name) {
+	case SO_VMA_USER_DATA:
+		return set_user_data(v->s, val, len);
+	case SO_VMA_RING_USER_MEMORY:
+		return set_memory(v, val, len);
+	case SO_VMA_FLOW_TAG:
+		return check_tag(val, len);
+	default:
+		return shut_rx(v->s);
+	}
+}
+
 bool vma_setsockopt(int fd, int level, int name, const void *val, socklen_t len,
 		    int *err)
 {
 	if (level == SOL_SOCKET && filter_is_time(name))
 		return set_time(fd, name, val, len, err);
 	joined_option(fd, level, name, val, len);
-	if (level != SOL_SOCKET ||
-	    (name != SO_VMA_USER_DATA && name != SO_VMA_SHUTDOWN_RX))
+	if (level != SOL_SOCKET || !is_option(name))
 		return false;
 	int saved = errno;
 	VISIT(v, vsock_make(fd, err));
 	if (!v.s)
 		return *err !=
 		       -EINVAL; /* not ours: the kernel says what it is */
-	*err = name == SO_VMA_USER_DATA ? set_user_data(v.s, val, len)
-					: shut_rx(v.s);
+	*err = set_option(&v, name, val, len);
 	errno = saved;
 	return true;
 }

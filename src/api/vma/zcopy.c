@@ -10,6 +10,7 @@
 
 #include "api/vma/below.h"
 #include "api/vma/calls.h"
+#include "api/vma/epset.h"
 #include "api/vma/filter.h"
 #include "api/vma/vma.h"
 #include "base/atomic.h"
@@ -52,6 +53,15 @@ static void put_from(const struct vsock *s, const struct packet *p,
 	*fromlen = p->from_len;
 }
 
+/* libvma's programs call once for each edge of an epoll set, because there a call takes
+ * all that it has room for.  Here it takes one piece: did it leave something? */
+static bool leaves_some(const struct vsock *s, size_t n)
+{
+	int is = below_is_ready(s->fd);
+
+	return is >= 0 ? is : !s->is_udp && n >= PACKET_MAX;
+}
+
 /* @n bytes of packet @number.  Returns those that the vectors name. */
 static ssize_t put_packet(void *buf, size_t len, const struct packet *p,
 			  uint64_t number, size_t n, int *flags)
@@ -85,6 +95,9 @@ static ssize_t zcopy_now(struct visit *v, void *buf, size_t len, int *flags,
 	visit_unlock_rx(v);
 	if (r < 0)
 		return r;
+	if (unlikely(load_rlx(&epset_has_edges)) && number &&
+	    leaves_some(s, (size_t)r))
+		epset_again(s->fd);
 	put_from(s, &p, from, fromlen);
 	if (number)
 		r = put_packet(buf, len, &p, number, (size_t)r, &got);

@@ -69,7 +69,9 @@ bool inet_keep_kernel(struct sock *sk, enum osf_reason reason)
 	INSIDE_GATE();
 
 	if (!sock_start_moving(sk)) {
-		if (sock_mode(sk) == SOCK_YOUNG) { /* and there it stays */
+		/* And there it stays.  Dekker: who starts to move it looks for
+		 * this afterwards, and our caller for that. */
+		if (sock_mode(sk) == SOCK_YOUNG) {
 			SOCK_PUT(sk, stays, 1);
 			store_rlx(&sk->pingpongs_next, UINT32_MAX);
 			store_rlx(&sk->bytes_next, UINT64_MAX);

@@ -321,28 +321,47 @@ static bool young_is_due(const struct sock *sk, int dir)
 			     : inet_reached(sk, load_rlx(&sk->pingpongs));
 }
 
+/* False: another thread is moving it, or has moved it. */
+static bool is_kept(struct sock *sk, enum osf_reason why)
+{
+	if (inet_keep_kernel(sk, why))
+		return true;
+	enum sock_mode mode = sock_mode(sk);
+	return mode == SOCK_YOUNG || mode == SOCK_KERNEL;
+}
+
 static int young_fallback(struct sock *sk, int fd, enum osf_reason why)
 {
-	inet_keep_kernel(sk, why);
-	return 0;
+	return is_kept(sk, why) ? 0 : sock_ops(sk)->fallback(sk, fd, why);
+}
+
+static int disconnect_inside(struct sock *sk, int fd,
+			     const struct sockaddr *addr, socklen_t len)
+{
+	UNWIND(struct inside, in) = { .sk = sk };
+
+	return inside_begin(&in) ? kernel_disconnect(sk, fd, addr, len)
+				 : -ESTALE;
 }
 
 /* What follows is a new connection. */
 static int young_disconnect(struct sock *sk, int fd,
 			    const struct sockaddr *addr, socklen_t len)
 {
-	int err = kernel_disconnect(sk, fd, addr, len);
+	int err = disconnect_inside(sk, fd, addr, len);
 
 	if (!err)
 		inet_keep_kernel(sk, OSF_REASON_OPTION);
 	return err;
 }
 
-/* A half-closed connection is not worth moving. */
+/* A half-closed connection is not worth moving.  A FIN by TCP in the middle of a move
+ * would tell the peer that this process has died. */
 static int young_shutdown(struct sock *sk, int fd, int how)
 {
-	inet_keep_kernel(sk, OSF_REASON_HALF_CLOSED);
-	return kernel_shutdown(sk, fd, how);
+	return is_kept(sk, OSF_REASON_HALF_CLOSED)
+		   ? kernel_shutdown(sk, fd, how)
+		   : -ESTALE;
 }
 
 const struct sock_ops inet_young_ops = {

@@ -191,6 +191,9 @@ void shm_pending_step(struct sock *sk, int fd)
 	candidate_step(sk, fd);
 }
 
+/* Also while another thread forks: it waits for the locks that the caller holds. */
+void shm_pending_follow(struct sock *sk, int fd) { candidate_step(sk, fd); }
+
 /* The process needs the candidate's descriptors.  Return true if the
  * connection is back with the kernel. */
 bool shm_pending_drop(struct sock *sk, int fd)
@@ -212,8 +215,7 @@ void shm_pending_decide(struct sock *sk, int fd)
 		candidate_end(sk, fd, OSF_REASON_HALF_CLOSED);
 		return;
 	}
-	/* Also while another thread forks: it waits for the locks held here. */
-	candidate_step(sk, fd);
+	shm_pending_follow(sk, fd);
 	if (sock_mode(sk) == SOCK_PENDING && !sk->w->anchor_err)
 		shm_broken(sk, fd, "flags of a segment that nobody has taken");
 }

@@ -244,9 +244,10 @@ static bool has_uncounted(const struct sock *sk, int fd)
 	    libc.ioctl(fd, FIONREAD, &n) < 0 || n <= 0)
 		return false;
 	fence_full();
-	if (load_acq(&shm_peer(sk)->flags) & (SEG_TX_BACK | SEG_FALLBACK) ||
-	    load_acq(&shm_me(sk)->flags) & SEG_FALLBACK)
+	if (load_acq(&shm_me(sk)->flags) & SEG_FALLBACK)
 		return false;
+	if (load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK) /* S2 */
+		return !ring_rx_ready(&shm_of(sk)->rx);
 	return (uint32_t)n > load_acq(&shm_peer(sk)->bells) - drained;
 }
 

@@ -374,6 +374,22 @@ void discard_channel(int fd)
 		let_go(fd);
 }
 
+void discard_listener(int fd)
+{
+	int ch, saved = errno;
+
+	libc.shutdown(fd, SHUT_RDWR); /* nobody can connect any more */
+	while ((ch = nocancel_accept4(fd, NULL, NULL,
+				      SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0)
+		discard_channel(ch);
+	/* Without a free number, those who have connected stay in there. */
+	if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+		let_go(fd);
+	else
+		fds_close(fd);
+	errno = saved;
+}
+
 void discard_map(void *map, size_t bytes)
 {
 	struct slot *s = bytes > LARGE ? slot_get() : NULL;

@@ -19,6 +19,9 @@
 
 /* Close a unix socket of ours, whatever a stranger has queued there. */
 void discard_channel(int fd);
+/* The same of one that listens: strangers may have connected, and queued something, that
+ * nobody has accepted.  Nobody else may have a descriptor of it that is to be used. */
+void discard_listener(int fd);
 /* Unmap memory that a peer may have filled: who lets go of it last frees its pages. */
 void discard_map(void *map, size_t bytes);
 /* Let go of a descriptor that a peer sent.  Sealed memory and timers are closed.

@@ -217,17 +217,8 @@ int proposal_connect(int fd, struct notice *n, int *refused)
 
 void proposal_close(int proposal_fd)
 {
-	int ch;
-
-	if (proposal_fd <= 0)
-		return;
-	/* No other process can connect any more.  Some may have connected and
-	 * sent descriptors: those must not be released in this process. */
-	libc.shutdown(proposal_fd, SHUT_RDWR);
-	while ((ch = nocancel_accept4(proposal_fd, NULL, NULL,
-				      SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0)
-		discard_channel(ch);
-	fds_close(proposal_fd);
+	if (proposal_fd > 0)
+		discard_listener(proposal_fd);
 }
 
 static unsigned port_of(const struct sockaddr_storage *ss)

@@ -43,6 +43,15 @@ static bool is_bad(const struct iovec *iov, size_t n)
 	return false;
 }
 
+/* The peer's flags say that its stream has ended in the ring.  Its mark comes first, and
+ * what comes before that. */
+static COLD ssize_t rx_unmarked(struct sock *sk, int fd)
+{
+	if (ring_rx_ready(&shm_of(sk)->rx))
+		return GO_ON_IN_RING;
+	return rx_impossible(sk, fd, "an end without its mark");
+}
+
 /* The ring was empty.  Return -EAGAIN, or what ends the stream. */
 static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 {
@@ -76,6 +85,9 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 	}
 	if (shm_is_corked(sk) && shm_uncork(sk, false))
 		return GO_ON_IN_RING;
+	if (unlikely(load_acq(&shm_peer(sk)->flags) & /* S2 */
+		     (SEG_TX_FIN | SEG_TX_BACK)))
+		return rx_unmarked(sk, fd);
 	if (sk->w->shut & SHUT_BIT_RD)
 		return 0;
 	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN && anchor_ask_due(sk))

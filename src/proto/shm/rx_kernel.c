@@ -18,6 +18,9 @@
 #include "base/nocancel.h"
 #include "proto/shm/rx.h"
 
+#define END_LOOKS_MAX                                                          \
+	64u /* at bytes that the peer goes on sending behind the end */
+
 /* Learn how many TCP bytes come before the ring: K, which the peer has now
  * said, minus what the program has read since the upgrade began. */
 int shm_rx_learn(struct sock *sk)
@@ -43,12 +46,31 @@ bool shm_rx_is_known(struct sock *sk)
 	return true;
 }
 
-/* The program has read all TCP bytes that come before the ring. */
-static COLD void rx_tcp_over(struct sock *sk)
+/* The peer has taken the segment.  A candidate follows before it reads from the ring:
+ * it rings for nobody, and only the kernel's events wake its program.  If the connection
+ * has ended, nobody has to be woken. */
+static bool is_no_candidate(struct sock *sk, int fd)
 {
+	if (likely(sock_mode(sk) != SOCK_PENDING) ||
+	    load_rlx(&sk->w->anchor_err))
+		return true;
+	if (!sock_take_tx(sk))
+		return false;
+	shm_pending_follow(sk, fd);
+	sock_unlock_tx(sk);
+	return sock_mode(sk) != SOCK_PENDING;
+}
+
+/* The program has read all TCP bytes that come before the ring.  False: a candidate
+ * cannot follow yet. */
+static COLD bool rx_tcp_over(struct sock *sk, int fd)
+{
+	if (!is_no_candidate(sk, fd))
+		return false;
 	store_rlx(&shm_w(sk)->rx_tcp, (uint8_t)0);
 	readahead_free(sk);
 	rx_say_read(sk);
+	return true;
 }
 
 bool shm_rx_sync(struct sock *sk, int fd)
@@ -59,7 +81,7 @@ bool shm_rx_sync(struct sock *sk, int fd)
 		if (shm_of(sk)->rx_tcp_left < 0)
 			shm_broken(sk, fd, "its count of TCP bytes");
 		else if (!shm_of(sk)->rx_tcp_left && !readahead_bytes(sk))
-			rx_tcp_over(sk);
+			rx_tcp_over(sk, fd);
 	}
 	bool is_over = !shm_w(sk)->rx_tcp;
 	sock_unlock_rx(sk);
@@ -79,7 +101,7 @@ static COLD ssize_t rx_readahead(struct sock *sk, int fd, struct iov_cursor *c,
 	readahead_fill_locked(sk, fd);
 	ssize_t r = (ssize_t)readahead_read(sk, c, want, flags);
 	if (!shm_of(sk)->rx_tcp_left && !readahead_bytes(sk))
-		rx_tcp_over(sk);
+		rx_tcp_over(sk, fd);
 	return r;
 }
 
@@ -108,10 +130,10 @@ COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c, size_t want,
 		bool known = shm_rx_is_known(sk);
 		if (known && shm_of(sk)->rx_tcp_left < 0)
 			return rx_impossible(sk, fd, "its count of TCP bytes");
-		if (known && !shm_of(sk)->rx_tcp_left) {
-			rx_tcp_over(sk);
+		if (known && !shm_of(sk)->rx_tcp_left && rx_tcp_over(sk, fd))
 			return GO_ON_IN_RING;
-		}
+		if (known && !shm_of(sk)->rx_tcp_left)
+			return shm_is_broken(sk) ? -ECONNRESET : shm_kept(sk);
 		size_t max =
 		    known ? MIN(want, (size_t)shm_of(sk)->rx_tcp_left) : want;
 		struct msghdr msg = { .msg_iov = iov,
@@ -148,6 +170,17 @@ COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c, size_t want,
 	}
 }
 
+/* Are there doorbells that were counted and have not come?  The peer may have died in
+ * between, or its kernel may have dropped them: behind the connection's end none comes. */
+static bool doorbells_come(struct sock *sk, int fd)
+{
+	if (likely(shm_of(sk)->bells_drained == load_acq(&shm_peer(sk)->bells)))
+		return false;
+	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
+		anchor_ask(sk, fd);
+	return load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN;
+}
+
 /* After a BACK mark, drop the doorbells; then the kernel takes over. */
 ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c, size_t want,
 		int flags)
@@ -157,8 +190,7 @@ ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c, size_t want,
 			      .msg_iovlen = cursor_rest(c, iov, want) };
 
 	anchor_drain(sk, fd);
-	if (!shm_w(sk)->fell_back &&
-	    shm_of(sk)->bells_drained != load_acq(&shm_peer(sk)->bells))
+	if (!shm_w(sk)->fell_back && doorbells_come(sk, fd))
 		return -EAGAIN;
 	ssize_t r = nocancel_recvmsg(fd, &msg, flags | MSG_DONTWAIT);
 	if (r <= 0)
@@ -185,8 +217,8 @@ bool shm_rx_is_kernels(struct sock *sk, int fd)
 /* Ask the kernel how the anchor's connection ended. */
 ssize_t rx_end(struct sock *sk, int fd)
 {
-	char byte;
-	ssize_t r;
+	char bin[64];
+	ssize_t r = 1;
 
 	shm_reset_due(sk, fd);
 	if (shm_w(sk)->rx_eof)
@@ -194,9 +226,8 @@ ssize_t rx_end(struct sock *sk, int fd)
 	int err = anchor_error(sk);
 	if (err || sk->w->anchor_end == ANCHOR_FIN)
 		return err;
-	do
-		r = nocancel_recv(fd, &byte, 1, MSG_DONTWAIT);
-	while (r == 1);
+	for (unsigned i = 0; r > 0 && i < END_LOOKS_MAX; i++)
+		r = nocancel_recv(fd, bin, sizeof(bin), MSG_DONTWAIT);
 	return r < 0 && errno != EAGAIN && errno != ENOTCONN ? -errno : 0;
 }
 

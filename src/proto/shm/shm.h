@@ -114,6 +114,8 @@ int shm_accept(struct sock *sk, int fd); /* 1 pending, 0 no proposal, -errno */
 void shm_proposal_close(struct sock *sk, int fd); /* @fd: -1 if not at hand */
 /* PENDING: has the peer mapped the segment?  Caller holds both locks. */
 void shm_pending_step(struct sock *sk, int fd);
+/* The peer has: leave PENDING, unless there is an error to report first. */
+void shm_pending_follow(struct sock *sk, int fd);
 /* The same, but leave PENDING now: either upgrade or fall back. */
 void shm_pending_decide(struct sock *sk, int fd);
 bool shm_pending_drop(struct sock *sk, int fd);
@@ -125,6 +127,7 @@ void shm_before_fork(struct sock *sk);
 /* Announce a listener, which may be left to the kernel.  -1 if another process
  * has announced it. */
 int shm_announce(int listen_fd, bool is_kernel);
+void shm_unannounce(int fd); /* what shm_announce() has returned */
 /* Does anybody announce the address that @fd is connected to? */
 bool shm_is_announced(int fd);
 /* Why has nobody accepted the proposal, or made one?  Takes some ten microseconds. */
@@ -440,6 +443,16 @@ static inline bool shm_has_fallen_back(const struct sock *sk)
 	return unlikely(load_rlx(&shm_peer(sk)->flags) & SEG_FALLBACK);
 }
 
+/* The peer's process has died: its connection has ended, and it had not shut down its
+ * direction, which shows in the flags that it leaves. */
+static inline bool shm_is_gone(const struct sock *sk, uint32_t flags)
+{
+	uint8_t end = load_rlx(&sk->w->anchor_end);
+
+	return end == ANCHOR_RST ||
+	       (end != ANCHOR_OPEN && !(flags & (SEG_TX_FIN | SEG_TX_BACK)));
+}
+
 /* May it be putting bytes back?  Until it has settled, nothing may go by TCP. */
 static inline bool shm_is_unsettled(const struct sock *sk)
 {
@@ -447,7 +460,9 @@ static inline bool shm_is_unsettled(const struct sock *sk)
 
 	return unlikely((flags & (SEG_FALLBACK | SEG_SETTLED)) ==
 			SEG_FALLBACK) &&
-	       load_rlx(&shm_of(sk)->seg->first_back) != shm_of(sk)->side + 1u;
+	       load_rlx(&shm_of(sk)->seg->first_back) !=
+		   shm_of(sk)->side + 1u &&
+	       !shm_is_gone(sk, flags);
 }
 
 /* When may something be due that nobody notifies us of?  UINT64_MAX: never. */

@@ -45,8 +45,11 @@ COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c, size_t left,
 		    int flags)
 {
 	/* The peer may be putting back what it has not read, which is first. */
-	if (shm_of(sk)->seg && shm_is_unsettled(sk))
-		return -EAGAIN;
+	if (shm_of(sk)->seg && shm_is_unsettled(sk)) {
+		anchor_ask(sk, fd);
+		if (shm_is_unsettled(sk))
+			return -EAGAIN;
+	}
 	if (unlikely(sk->page) && !shared_is_silent(sk))
 		return shm_kept(sk);
 	ssize_t r = tx_kernel(fd, c, left, flags);

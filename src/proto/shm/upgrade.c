@@ -267,6 +267,9 @@ int shm_announce(int listen_fd, bool is_kernel)
 			     is_kernel ? ANNOUNCED_KERNEL : ANNOUNCED);
 }
 
+/* Anybody can connect there, and send descriptors. */
+void shm_unannounce(int fd) { discard_listener(fd); }
+
 bool shm_is_announced(int fd)
 {
 	struct other_end e = { .uid = geteuid() };

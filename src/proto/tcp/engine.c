@@ -28,7 +28,7 @@ struct engine {
 	struct ether_port ether;
 	struct tcp_stack *stack;
 	size_t mem_bytes;
-	uint64_t n_refused; /* told */
+	uint64_t n_refused, n_cut; /* told */
 };
 
 static void *lazy_memory(size_t bytes)
@@ -148,13 +148,23 @@ uint64_t engine_next_ns(const struct engine *e)
 	return drive_next_ns(e->stack, &e->ether.port);
 }
 
+/* Has a count changed since it was told? */
+static bool has_changed(uint64_t *told, uint64_t n)
+{
+	bool any = n != *told;
+
+	*told = n;
+	return any;
+}
+
 bool engine_has_refused(struct engine *e)
 {
-	uint64_t n = e->ether.n_refused + e->ether.io.stats.n_rx_cut;
-	bool any = n != e->n_refused;
+	return has_changed(&e->n_refused, e->ether.n_refused);
+}
 
-	e->n_refused = n;
-	return any;
+bool engine_has_cut(struct engine *e)
+{
+	return has_changed(&e->n_cut, e->ether.io.stats.n_rx_cut);
 }
 
 int engine_error(struct engine *e)

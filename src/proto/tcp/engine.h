@@ -67,5 +67,8 @@ uint64_t engine_next_ns(const struct engine *e);
 /* Frames have come since the last call that the port cannot give to the stack.
  * Connections have to go back to the kernel, which can take them. */
 bool engine_has_refused(struct engine *e);
+/* Frames have come since the last call of which the kernel kept a part only: there was no room
+ * for large ones.  Their senders send them again. */
+bool engine_has_cut(struct engine *e);
 /* Why the device moves no frames, asked once; 0: it does. */
 int engine_error(struct engine *e);

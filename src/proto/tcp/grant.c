@@ -230,7 +230,7 @@ int grant_thaw(struct moved *m, const struct image_queues *q, const void *bytes)
 	int fds[2] = { m->fd, queue_fd };
 	struct reply reply;
 
-	if (n && pwrite(queue_fd, bytes, n, 0) != (ssize_t)n)
+	if (n && nocancel_pwrite(queue_fd, bytes, n, 0) != (ssize_t)n)
 		return -ENOSPC;
 	int err = ask(MSG_THAW, &r, fds, 2, &reply, NULL);
 	if (err)

@@ -311,6 +311,8 @@ void wire_turn(void)
 		all_due(OSF_REASON_LINK);
 	if (unlikely(engine_has_refused(wire_engine)))
 		all_due(OSF_REASON_URGENT);
+	if (unlikely(engine_has_cut(wire_engine)))
+		all_due(OSF_REASON_BULK);
 }
 
 void wire_unlock(void)
