@@ -39,9 +39,9 @@ PACE_S = 0.02  # of bytes that some of the victim's calls throw away
 QUESTIONS = 20
 
 
-def met(port):
+def met(port, pace_s):
     peer = attacker.Opener(port)
-    channel = peer.meet(pace_s=PACE_S)
+    channel = peer.meet(pace_s)
     if not channel:
         raise RuntimeError("the victim never came")
     peer.take(channel)
@@ -49,8 +49,8 @@ def met(port):
     return peer
 
 
-def joined(port, tcp_bytes=None):
-    peer = met(port)
+def joined(port, pace_s, tcp_bytes=None):
+    peer = met(port, pace_s)
     attacker.hello(peer.channel, [peer.fds[1]])
     peer.say(attacker.READY | attacker.TX_RING, tcp_bytes)
     return peer
@@ -66,8 +66,8 @@ def ring(peer):
         pass
 
 
-def bells(port, rng):
-    peer = joined(port)
+def bells(port, rng, pace_s):
+    peer = joined(port, pace_s)
     peer.side(16, 5000)
     peer.header(0, attacker.FIN)
     peer.say(attacker.READY | attacker.TX_RING | attacker.TX_FIN)
@@ -75,22 +75,22 @@ def bells(port, rng):
     return peer
 
 
-def half(port, rng):
-    peer = met(port)
+def half(port, rng, pace_s):
+    peer = met(port, pace_s)
     if rng.randrange(2):
         peer.u32(16, 1)
     peer.tcp.shutdown(socket.SHUT_WR)
     return peer
 
 
-def drip(port, rng):
-    peer = joined(port, 1 << 30)
+def drip(port, rng, pace_s):
+    peer = joined(port, pace_s, 1 << 30)
     peer.tcp.send(b"END__")
     return peer
 
 
-def circle(port, rng):
-    peer = joined(port)
+def circle(port, rng, pace_s):
+    peer = joined(port, pace_s)
     peer.record(0, b"hello")
     ring(peer)
     if not attacker.until(peer.has_read):  # its place can lead on
@@ -122,8 +122,8 @@ def lie(peer, rng):
         peer.side(rng.choice((16, 20, 24, 28)), rng.randrange(1 << 16))
 
 
-def noise(port, rng):
-    peer = joined(port)
+def noise(port, rng, pace_s):
+    peer = joined(port, pace_s)
     for _ in range(1 + rng.randrange(300)):
         lie(peer, rng)
         if not rng.randrange(20):
@@ -132,12 +132,12 @@ def noise(port, rng):
     return peer
 
 
-def attack(port, how, n, path):
+def attack(port, how, n, path, pace_s):
     rng = random.Random(int(os.environ.get("OSF_TEST_SEED") or 1))
     peers = []
     for _ in range(n):
         try:
-            peers.append(how(port, rng))
+            peers.append(how(port, rng, pace_s))
         except (ConnectionError, TimeoutError, socket.timeout):
             pass  # reset by what we did: its right
     with open(path, "w") as f:
@@ -153,9 +153,9 @@ def attack(port, how, n, path):
     time.sleep(60)
 
 
-def start(run, port, how, n):
+def start(run, port, how, n, pace_s=None):
     path = run.path("done.%s.%d" % (how.__name__, port))
-    pid = attacker.as_user(0, lambda: attack(port, how, n, path))
+    pid = attacker.as_user(0, lambda: attack(port, how, n, path, pace_s))
     run.need(attacker.until(lambda: os.path.exists(path) and os.path.getsize(path)),
              "%s: the attack did not take place" % how.__name__)
     with open(path) as f:
@@ -197,7 +197,7 @@ def against_server(run, how, n):
                               stdout=subprocess.PIPE)
     run.need(attacker.until(lambda: attacker.listens(port)), "nobody listens")
     before = memory_kib(server.pid)
-    pid, n_done, segments = start(run, port, how, n)
+    pid, n_done, segments = start(run, port, how, n, PACE_S)
     run.need(any(is_answered(port) for _ in range(QUESTIONS)), "an honest client got no answer")
     more = memory_kib(server.pid) - before
     stop(pid)
