@@ -1001,6 +1001,17 @@ static uint64_t tcp_brings(struct foe *f, int ms, bool *has_end)
 	return n;
 }
 
+/* One connection moves, and its victim has been heard. */
+static void meet_once(struct foe *f, int listener, uint16_t port)
+{
+	patience_ms = 5000;
+	own_inbox(f);
+	if (!meet(f, listener, port))
+		give_up("no meeting");
+	fetch_or(&me(f)->flags, SEG_TX_RING);
+	heard();
+}
+
 /* Is the first to fall back, and does not settle until the victim's program has done
  * what it wants to do: nothing of that may come by TCP before. */
 static void be_first_and_slow(int listener, uint16_t port, bool has_shut)
@@ -1008,12 +1019,7 @@ static void be_first_and_slow(int listener, uint16_t port, bool has_shut)
 	struct foe f = { .tcp = -1, .channel = -1, .rng = seed };
 	bool has_end;
 
-	patience_ms = 5000; /* it meets once */
-	own_inbox(&f);
-	if (!meet(&f, listener, port))
-		give_up("no meeting");
-	fetch_or(&me(&f)->flags, SEG_TX_RING);
-	heard();
+	meet_once(&f, listener, port);
 	record(&f, 100);
 	if (has_shut) {
 		header_put(&f, f.head, ring_hdr(RING_FIN, 0));
@@ -1089,12 +1095,7 @@ static void be_odd_at_the_end(int listener, uint16_t port, const char *how)
 {
 	struct foe f = { .tcp = -1, .channel = -1, .rng = seed };
 
-	patience_ms = 5000; /* it meets once */
-	own_inbox(&f);
-	if (!meet(&f, listener, port))
-		give_up("no meeting");
-	fetch_or(&me(&f)->flags, SEG_TX_RING);
-	heard();
+	meet_once(&f, listener, port);
 	end_oddly(&f, how);
 	said(1);
 	pause();

@@ -221,14 +221,20 @@ def expect(proc, line):
         fail("not %s, but: %s" % (line, said))
 
 
-def sleeper(world, happens):
+def far_and_near(world, answers, asks):
+    """Two programs and their connection; the second runs under osf."""
     world.next_port += 1
     port = str(world.next_port)
-    far = world.start("a", [PYTHON, "-c", ANSWERS, "10.9.0.1", port], False,
+    far = world.start("a", [PYTHON, "-c", answers, "10.9.0.1", port], False,
                       stdin=subprocess.PIPE)
     heard(far)
-    near = world.start("b", [PYTHON, "-c", SLEEPS, "10.9.0.1", port], True,
+    near = world.start("b", [PYTHON, "-c", asks, "10.9.0.1", port], True,
                        stdin=subprocess.PIPE)
+    return far, near
+
+
+def sleeper(world, happens):
+    far, near = far_and_near(world, ANSWERS, SLEEPS)
     wait_moved(world, "b")
     say(near)
     expect(near, "sleeps")
@@ -270,13 +276,7 @@ got = b""
 
 
 def no_route(world):
-    world.next_port += 1
-    port = str(world.next_port)
-    far = world.start("a", [PYTHON, "-c", SENDS_FIRST, "10.9.0.1", port], False,
-                      stdin=subprocess.PIPE)
-    heard(far)
-    near = world.start("b", [PYTHON, "-c", LOOKS, "10.9.0.1", port], True,
-                       stdin=subprocess.PIPE)
+    far, near = far_and_near(world, SENDS_FIRST, LOOKS)
     expect(near, "begins")
     sh(world, "b", "ip route del 10.9.0.0/24 dev vb")
     say(near)
