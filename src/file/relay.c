@@ -51,8 +51,9 @@ struct way {
 	bool done;                /* and @to has been told so */
 };
 
-/* In a relay and in its parent, the latter: the program waits for its end.  Whoever of the
- * two ends last closes files that are not to be closed while anybody waits. */
+/* The process that starts a relay, as the relay and it itself know it.  The program waits
+ * for its end.  The last of the two to end closes files whose close() may block, so the
+ * relay ends after its starter. */
 static long starter;
 
 static void relay_exit(void)

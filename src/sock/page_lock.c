@@ -22,7 +22,7 @@
 /* An honest word may change just while somebody asks who owns it.  One that does so again
  * and again, and never names an owner of our user, is written by somebody else. */
 #define CHANGES_MAX 3
-#define TAKEN_MAX 1000 /* it was free, and could not be taken */
+#define TAKEN_MAX 1000 /* times that it was free, and others were faster */
 
 static bool is_foreign; /* or an ancestor, since it has pages */
 

@@ -99,12 +99,12 @@ static int is_rspreload(struct dl_phdr_info *info, size_t size, void *data)
 }
 
 /*
- * An rsocket has the number of its channel.  librspreload gives the program another number, of
- * /dev/null.  To answer select() it goes up through all numbers, and takes the
- * first that leads to the rsocket: the program's, or, of a number that is not the program's, the
- * rsocket's own.  If the latter is lower the program is told of a descriptor it does not have.
- * librdmacm opens the channel of an accepted connection before the program asks for one, so
- * there it always is lower, unless channels get high numbers.
+ * An rsocket has two numbers: that of its channel, and one of /dev/null, which librspreload
+ * gives to the program.  librspreload's select() searches all numbers in ascending order for
+ * one that belongs to the rsocket, and reports the first.  If the channel's number is lower,
+ * the program hears of a descriptor that it does not have.  librdmacm opens the channel of an
+ * accepted connection before librspreload opens /dev/null.  So a channel gets a high number
+ * where librspreload is loaded.
  */
 static int least_number(void)
 {

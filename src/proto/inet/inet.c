@@ -69,8 +69,8 @@ bool inet_keep_kernel(struct sock *sk, enum osf_reason reason)
 	INSIDE_GATE();
 
 	if (!sock_start_moving(sk)) {
-		/* And there it stays.  Dekker: who starts to move it looks for
-		 * this afterwards, and our caller for that. */
+		/* Pin it.  Dekker: a thread that starts to move it looks at
+		 * this word afterwards, and our caller looks at the mode. */
 		if (sock_mode(sk) == SOCK_YOUNG) {
 			SOCK_PUT(sk, stays, 1);
 			store_rlx(&sk->pingpongs_next, UINT32_MAX);

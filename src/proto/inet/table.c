@@ -321,8 +321,9 @@ static bool young_is_due(const struct sock *sk, int dir)
 			     : inet_reached(sk, load_rlx(&sk->pingpongs));
 }
 
-/* False: another thread is moving it, or has moved it. */
-static bool is_kept(struct sock *sk, enum osf_reason why)
+/* The kernel has the connection from now on.  False: another thread is moving it, or has
+ * moved it. */
+static bool stays_with_kernel(struct sock *sk, enum osf_reason why)
 {
 	if (inet_keep_kernel(sk, why))
 		return true;
@@ -332,7 +333,8 @@ static bool is_kept(struct sock *sk, enum osf_reason why)
 
 static int young_fallback(struct sock *sk, int fd, enum osf_reason why)
 {
-	return is_kept(sk, why) ? 0 : sock_ops(sk)->fallback(sk, fd, why);
+	return stays_with_kernel(sk, why) ? 0
+					  : sock_ops(sk)->fallback(sk, fd, why);
 }
 
 static int disconnect_inside(struct sock *sk, int fd,
@@ -359,7 +361,7 @@ static int young_disconnect(struct sock *sk, int fd,
  * would tell the peer that this process has died. */
 static int young_shutdown(struct sock *sk, int fd, int how)
 {
-	return is_kept(sk, OSF_REASON_HALF_CLOSED)
+	return stays_with_kernel(sk, OSF_REASON_HALF_CLOSED)
 		   ? kernel_shutdown(sk, fd, how)
 		   : -ESTALE;
 }

@@ -6,8 +6,8 @@
  *     they move -> judge_check(): what it costs now -> they stay, or all go back
  *
  * A cost is CPU time of the process, and time, for each send() on a connection that a port
- * may take (sock/port_sends.h).  It counts all that differs, also what calls do besides the connections,
- * and needs no clock in them.
+ * may take (sock/port_sends.h).  It counts all that differs, also what calls do besides the
+ * connections, and needs no clock in them.
  *
  *     kernel ---- a window ----> moving, trial ---- a window ----> moved
  *       ^                           | a send costs more               |
