@@ -48,7 +48,9 @@ apt_line() {
 
 # Some packages bring servers; while the policy file says 101, none of them is
 # started.  A machine that has such a file keeps its own.  Old package lists are the
-# usual cause of a failure: fetch them each time.
+# usual cause of a failure: fetch them each time.  apt-get installs all or nothing: where
+# it installs nothing, each package is tried alone, so that one that this Debian does not
+# have, or that is in another's way, does not keep the others out.
 install() {
 	local sudo=$1 names=$2 hold=: log
 	log=$(mktemp)
@@ -56,9 +58,12 @@ install() {
 		chmod 755 $policy; trap 'rm -f $policy' EXIT"
 	say "installing: $names"
 	if ! $sudo env DEBIAN_FRONTEND=noninteractive sh -c "$hold
-		apt-get update -q && apt-get install -q -y \
-			--no-install-recommends $names" >"$log" 2>&1; then
-		tail -5 "$log" >&2
+		get='apt-get install -q -y --no-install-recommends'
+		apt-get update -q
+		\$get $names && exit
+		for name in $names; do \$get \$name || failed=1; done
+		exit \${failed:-0}" >"$log" 2>&1; then
+		grep -a '^E:' "$log" | sort -u | tail -5 >&2
 		rm -f "$log"
 		return 1
 	fi
