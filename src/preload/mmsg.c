@@ -7,11 +7,9 @@
  * kernel.
  */
 #include <limits.h>
-#include <poll.h>
 #include <time.h>
 
 #include "api/vma/vma.h"
-#include "base/clock.h"
 #include "preload/data.h"
 
 static bool is_vectors_bad(const struct mmsghdr *msgs, unsigned n)
@@ -78,23 +76,6 @@ static bool is_late(const struct timespec *start, const struct timespec *limit)
 	return ns >= limit->tv_sec * INT64_C(1000000000) + limit->tv_nsec;
 }
 
-/*
- * Another message?  The kernel tells an error once, to a call that then has to return it.  So
- * where the kernel has the bytes, go on only if there are some: they come before an error.
- */
-static bool has_more(struct sock *sk, int fd, int flags)
-{
-	uint64_t timeout_ns = load_rlx(&sk->w->rcvtimeo_ns);
-	uint64_t ms = MIN(timeout_ns / NS_PER_MS + 1, (uint64_t)INT_MAX);
-	struct pollfd p = { .fd = fd, .events = POLLIN | POLLRDHUP };
-
-	if (likely(sock_ops(sk)->own_events))
-		return true;
-	if (!(flags & MSG_DONTWAIT) && !load_rlx(&sk->w->nonblock))
-		poll(&p, 1, timeout_ns ? (int)ms : -1);
-	return sock_ops(sk)->inq(sk, fd) > 0;
-}
-
 static int recv_each(struct file *f, int fd, struct mmsghdr *msgs, unsigned n,
 		     int flags, const struct timespec *ts)
 {
@@ -105,7 +86,8 @@ static int recv_each(struct file *f, int fd, struct mmsghdr *msgs, unsigned n,
 	    (ts->tv_sec < 0 || ts->tv_nsec < 0 || ts->tv_nsec > 999999999))
 		return -EINVAL;
 	clock_gettime(CLOCK_MONOTONIC, &start);
-	while (i < n && i < UIO_MAXIOV && (!i || has_more(f->sk, fd, flags))) {
+	while (i < n && i < UIO_MAXIOV &&
+	       (!i || io_has_more(f->sk, fd, flags))) {
 		ssize_t r = data_recvmsg(f, fd, &msgs[i].msg_hdr,
 					 flags & ~MSG_WAITFORONE);
 

@@ -135,6 +135,8 @@ static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
 			struct pollfd p = { .fd = sock, .events = POLLOUT };
 			poll(&p, 1, -1);
 		} else if (w < 0) {
+			if (sent)
+				sock_ops(f->sk)->error_later(f->sk, (int)-w);
 			return sent ? (ssize_t)sent : w;
 		} else {
 			sent += (size_t)w;

@@ -12,6 +12,7 @@
 #include "base/nocancel.h"
 #include "sock/cursor.h"
 #include "sock/errq.h"
+#include "sock/idle.h"
 #include "sock/io.h"
 #include "sock/wait.h"
 
@@ -43,6 +44,36 @@ static int wait_in(const struct io_call *io, struct call_wait *w, size_t done)
 	return err;
 }
 
+/*
+ * A call has moved bytes, and goes on where the kernel has the connection.  The kernel tells
+ * an error once, and has to leave it to the next call.  So wait until the call can move more,
+ * and look for an error in a way that does not take it.
+ */
+static bool may_go_on(struct sock *sk, int *fd, int dir, int flags)
+{
+	bool is_rx = dir == DIR_RX;
+	unsigned ends = idle_ends_of(sk) | (is_rx ? POLLRDHUP : 0), events = 0;
+	struct call_wait w = idle_wait_of(*fd, dir);
+
+	w.partial = true;
+	if (idle_may_wait(sk, flags) &&
+	    idle_wait_until(sk, fd, &w, ends | (is_rx ? POLLIN : POLLOUT),
+			    &events))
+		return false;
+	const struct sock_ops *ops = sock_ops(sk);
+	if (ops->own_events)
+		return true;
+	/* Bytes come before an error, and nothing is sent after one. */
+	return is_rx ? ops->inq(sk, *fd) > 0
+		     : !(ops->events(sk, *fd) & idle_ends_of(sk));
+}
+
+bool io_has_more(struct sock *sk, int fd, int flags)
+{
+	return likely(sock_ops(sk)->own_events) ||
+	       may_go_on(sk, &fd, DIR_RX, flags);
+}
+
 /* The call ends with @r after @done bytes; if both matter, @r is kept for the
  * next call. */
 static ssize_t end(const struct io_call *io, size_t done, ssize_t r)
@@ -60,7 +91,7 @@ static bool is_over(const struct io_call *io, struct call_wait *w, size_t done,
 		    ssize_t *r)
 {
 	if (*r == -ESTALE)
-		return done > 0;
+		return false;
 	if (*r != -EAGAIN || !io->ops->is_ours || !may_wait(io->sk, io->flags))
 		return true;
 	*r = wait_in(io, w, done);
@@ -148,6 +179,11 @@ static ssize_t recv_on(const struct io_call *first, ssize_t r)
 			return end(&io, done, r);
 		}
 		io.ops = sock_ops(io.sk);
+		if (done && !io.ops->is_ours) {
+			if (!may_go_on(io.sk, &io.fd, DIR_RX, io.flags))
+				return (ssize_t)done;
+			io.ops = sock_ops(io.sk);
+		}
 		size_t n = cursor_rest(&c, rest, want - done);
 		r = done ? io.ops->recv(io.sk, io.fd, rest, n, io.flags)
 			 : io.ops->recv(io.sk, io.fd, io.iov, io.n, io.flags);
@@ -182,6 +218,11 @@ static ssize_t send_on(const struct io_call *first, ssize_t r)
 		/* Send until the protocol says it is full, because the protocol
 		 * may change. */
 		io.ops = sock_ops(io.sk);
+		if (done && !io.ops->is_ours) {
+			if (!may_go_on(io.sk, &io.fd, DIR_TX, io.flags))
+				return (ssize_t)done;
+			io.ops = sock_ops(io.sk);
+		}
 		size_t n = cursor_rest(&c, rest, len - done);
 		r = done ? io.ops->send(io.sk, io.fd, rest, n, io.flags)
 			 : io.ops->send(io.sk, io.fd, io.iov, io.n, io.flags);
@@ -201,6 +242,11 @@ ssize_t io_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
 
 	for (;;) {
 		io.ops = sock_ops(sk);
+		if (done && !io.ops->is_ours) {
+			if (!may_go_on(sk, &fd, DIR_TX, 0))
+				return (ssize_t)done;
+			io.ops = sock_ops(sk);
+		}
 		ssize_t r = io.ops->send_file(sk, fd, in, off, n - done);
 
 		if (r > 0) {
@@ -209,7 +255,7 @@ ssize_t io_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
 			if (!io.ops->is_ours || done == n)
 				return (ssize_t)done;
 		} else if (is_over(&io, &w, done, &r)) {
-			return done ? (ssize_t)done : r;
+			return end(&io, done, r);
 		}
 	}
 }

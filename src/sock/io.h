@@ -71,6 +71,11 @@ static inline ssize_t io_send(struct sock *sk, const struct sock_ops *ops,
 			  r);
 }
 
+/* For calls that consist of several.  One has received something: does another one receive
+ * more, instead of an error or the end, which is left to the program's next call?  Waits for
+ * that as the other one would. */
+bool io_has_more(struct sock *sk, int fd, int flags);
+
 /* sendfile(). */
 ssize_t io_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n);
 

@@ -14,6 +14,12 @@ tests/app/test_candidate.py - what a program reads while its side of an upgrade 
     recvmmsg
         client: sends a few bytes, and resets the connection instead of taking the segment
         server: recvmmsg() of two messages returns the first, and recv() the reset
+    waitall
+        client: sends a few bytes
+        server: a thread's recv() with MSG_WAITALL takes them, and waits for more; another's
+                shutdown() takes the segment back, so the kernel carries the connection
+        client: resets it
+        server: the thread has its few bytes, and its next recv() the reset
 """
 import array
 import ctypes
@@ -25,6 +31,8 @@ import socket
 import struct
 import sys
 import termios
+import threading
+import time
 
 import harness
 
@@ -68,10 +76,13 @@ def recvmmsg(conn, each):
     return [msg.len for msg in msgs[:n]]
 
 
-def read_reset(conn):
+def read_messages(conn):
     lens = recvmmsg(conn, len(FEW))
     if lens != [len(FEW)]:
         sys.exit("recvmmsg() says %r" % lens)
+
+
+def read_reset(conn):
     try:
         sys.exit("after a reset, recv() says %r" % conn.recv(1))
     except OSError as e:
@@ -79,18 +90,48 @@ def read_reset(conn):
             raise
 
 
+def signal(fifo):
+    with open(fifo, "wb"):
+        pass
+
+
+def await_signal(fifo):
+    with open(fifo, "rb") as f:
+        f.read()
+
+
+def read_in_parts(conn, accepted, sent):
+    """The connection goes to the kernel while a call has its first bytes."""
+    got = []
+    reader = threading.Thread(
+        target=lambda: got.append(conn.recv(2 * len(FEW), socket.MSG_WAITALL)))
+    while not unread(conn):
+        time.sleep(0.001)
+    reader.start()
+    while unread(conn):
+        time.sleep(0.001)
+    conn.shutdown(socket.SHUT_WR)
+    signal(accepted)
+    await_signal(sent)
+    reader.join()
+    if got != [FEW]:
+        sys.exit("recv() with MSG_WAITALL says %r" % got)
+
+
 def server(port, way, proposed, accepted, sent):
     lsn = socket.create_server(("127.0.0.1", port))
-    with open(proposed, "rb") as f:
-        f.read()
+    await_signal(proposed)
     conn = lsn.accept()[0]
-    with open(accepted, "wb"):
-        pass
-    with open(sent, "rb") as f:
-        f.read()
+    if way == "waitall":
+        read_in_parts(conn, accepted, sent)
+    else:
+        signal(accepted)
+        await_signal(sent)
     if way == "fionread":
         read_all(conn)
-    else:
+    elif way == "recvmmsg":
+        read_messages(conn)
+    if way != "fionread":
         read_reset(conn)
 
 
@@ -116,17 +157,15 @@ def read_all(conn):
 def client(port, way, proposed, accepted, sent):
     with open(proposed, "wb"):  # opens once the server listens
         conn = socket.create_connection(("127.0.0.1", port))
-        if way == "recvmmsg":
+        if way != "fionread":
             conn.send(FEW)  # nobody has sent a segment yet
-    with open(accepted, "rb") as f:
-        f.read()
-    if way == "recvmmsg":
+    await_signal(accepted)
+    if way != "fionread":
         conn.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         conn.close()
     else:
         conn.send(b"x")
-    with open(sent, "wb"):
-        pass
+    signal(sent)
     if way == "fionread":
         send_all(conn)
 
@@ -140,7 +179,7 @@ def send_all(conn):
 def main():
     run = harness.Run(__file__, [])
     me = [sys.executable, os.path.abspath(__file__)]
-    for way in "fionread", "recvmmsg":
+    for way in "fionread", "recvmmsg", "waitall":
         port = harness.free_port()
         fifos = [run.path(way + "." + name) for name in ("proposed", "accepted", "sent")]
         for fifo in fifos:

@@ -5,8 +5,10 @@
  * sock/io.c alone, with a protocol and a wait that do what the test says, step by step.
  */
 #include <errno.h>
+#include <poll.h>
 
 #include "sock/errq.h"
+#include "sock/idle.h"
 #include "sock/io.h"
 #include "sock/wait.h"
 #include "unit.h"
@@ -21,6 +23,8 @@ static ssize_t answer(struct sock *sk, int fd, const struct iovec *iov,
 		      size_t n, int flags)
 {
 	assert_int_not_equal(*answers, 0);
+	if (*answers == -ESTALE)
+		sk->state = SOCK_STATE(SOCK_KERNEL);
 	return *answers++;
 }
 
@@ -42,11 +46,37 @@ ssize_t errq_recv(struct sock *sk, int fd, struct msghdr *msg, int flags)
 	return -EAGAIN;
 }
 
-static const struct sock_ops ops = {
-	.name = "steps", .is_ours = true, .send = answer, .recv = answer
+/* The kernel's, where it has the connection. */
+unsigned idle_ends_of(const struct sock *sk) { return POLLERR | POLLHUP; }
+bool idle_may_wait(const struct sock *sk, int flags) { return true; }
+struct call_wait idle_wait_of(int fd, int dir)
+{
+	return (struct call_wait){ .dir = dir };
+}
+int idle_wait_until(struct sock *sk, int *fd, struct call_wait *w,
+		    unsigned want, unsigned *events)
+{
+	return 0;
+}
+
+static int unread;
+static unsigned kernel_has;
+static int kernel_inq(struct sock *sk, int fd) { return unread; }
+static unsigned kernel_events(struct sock *sk, int fd) { return kernel_has; }
+
+static const struct sock_ops ops = { .name = "steps",
+				     .is_ours = true,
+				     .own_events = true,
+				     .send = answer,
+				     .recv = answer };
+static const struct sock_ops kernel_ops = { .name = "kernel",
+					    .send = answer,
+					    .recv = answer,
+					    .inq = kernel_inq,
+					    .events = kernel_events };
+const struct sock_ops *const sock_tables[SOCK_TABLES] = {
+	[0 ... SOCK_TABLES - 1] = &ops, [SOCK_KERNEL] = &kernel_ops
 };
-const struct sock_ops *const sock_tables[SOCK_TABLES] = { [0 ... SOCK_TABLES -
-							   1] = &ops };
 
 static struct sock sk = { .w = &sk.own_words };
 static struct iovec iov = { &sk, 1000 };
@@ -55,6 +85,7 @@ static ssize_t send_1000(const ssize_t *steps, const int *runs)
 {
 	answers = steps;
 	handlers = runs;
+	sk.state = 0;
 	return io_send(&sk, &ops, 3, &iov, 1, 1000, 0);
 }
 
@@ -62,6 +93,7 @@ static ssize_t recv_1000(const ssize_t *steps, const int *runs)
 {
 	answers = steps;
 	handlers = runs;
+	sk.state = 0;
 	return io_recv(&sk, &ops, 3, &iov, 1, MSG_WAITALL);
 }
 
@@ -133,6 +165,24 @@ static void a_call_that_moves_bytes_takes_no_naps(void **state)
 	assert_int_equal(n_naps, 0);
 }
 
+static const ssize_t to_the_kernel[] = { 700, -ESTALE, 200, 0 };
+
+static void an_error_of_the_kernels_is_for_the_next_call(void **state)
+{
+	unread = 0;
+	kernel_has = POLLERR | POLLHUP;
+	assert_int_equal(recv_1000(to_the_kernel, NULL), 700);
+	assert_int_equal(send_1000(to_the_kernel, NULL), 700);
+}
+
+static void a_call_goes_on_in_the_kernel(void **state)
+{
+	unread = 200;
+	kernel_has = POLLOUT;
+	assert_int_equal(recv_1000(to_the_kernel, NULL), 900);
+	assert_int_equal(send_1000(to_the_kernel, NULL), 900);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -144,6 +194,8 @@ int main(void)
 		cmocka_unit_test(
 		    waits_in_vain_that_follow_each_other_take_naps),
 		cmocka_unit_test(a_call_that_moves_bytes_takes_no_naps),
+		cmocka_unit_test(an_error_of_the_kernels_is_for_the_next_call),
+		cmocka_unit_test(a_call_goes_on_in_the_kernel),
 	};
 
 	sk.w->rcvlowat = 1;
