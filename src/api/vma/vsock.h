@@ -57,7 +57,8 @@ struct vsock {
 	/* Of what the next receiving call will find, this much was given to the
 	 * callback already: bytes, for UDP 1 or 0 datagrams. */
 	size_t accepted;
-	int err; /* that the next receiving call returns, or 0 */
+	int err;       /* that the next receiving call returns, or 0 */
+	bool has_held; /* the callback has, since poll() or select() looked */
 	/* Where the packet lies that was received last, if it was kept there; and
 	 * whether this has a reference of its own. */
 	struct chunk *lies_in;
