@@ -251,6 +251,16 @@ void below_lent_back(int fd, const struct below_lent *l)
 
 bool below_serves(int fd) { return file_serves(fd); }
 
+bool below_is_left(int fd)
+{
+	CALL(c) = { .file = file_get_any(fd) };
+	const struct sock *sk =
+	    c.file && c.file->kind == FILE_SOCK ? c.file->sk : NULL;
+	unsigned reason = sk ? load_rlx(&sk->st->reason) : OSF_REASON_NONE;
+
+	return reason == OSF_REASON_RULE || reason == OSF_REASON_DIRECT;
+}
+
 int below_is_ready(int fd)
 {
 	CALL(c) = { .file = data_file(fd) };

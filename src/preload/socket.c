@@ -182,7 +182,7 @@ OSF_API int bind(int fd, const struct sockaddr *addr, socklen_t len)
 		return libc.bind(fd, addr, len);
 	int r = libc.bind(fd, ops_sockaddr(addr, len, &copy), len);
 	if (!r) {
-		vma_has_address(fd);
+		vma_has_address(fd, NULL);
 		vma_may_join(fd);
 	}
 	return r;
@@ -200,8 +200,10 @@ OSF_API int listen(int fd, int backlog)
 		file_pass(c.file);
 		errno = saved;
 	}
-	if (!r)
+	if (!r) {
+		vma_has_address(fd, NULL);
 		vma_may_join(fd);
+	}
 	return r;
 }
 
@@ -288,9 +290,9 @@ OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	int r = connect_any(fd, addr, len);
 
-	if (!r)
-		vma_has_address(fd);
-	if (unlikely(vma_is_xtreme) && (!r || errno == EINPROGRESS))
-		vma_join(fd);
+	if (!r || errno == EINPROGRESS) {
+		vma_has_address(fd, addr);
+		vma_may_join(fd);
+	}
 	return r;
 }

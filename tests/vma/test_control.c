@@ -122,6 +122,64 @@ static void is_left_to_the_kernel(int fd, const struct sockaddr_in *at)
 	EXPECT(!memcmp(buf, "plain", 5));
 }
 
+/* TCP, too: bytes are sent from @peer. */
+static void is_left(int fd, int peer)
+{
+	char buf[64];
+	struct vma_packet_t none = { 0 };
+	uint64_t data = 1;
+	int flags = MSG_VMA_ZCOPY_FORCE, ring, n = 0;
+
+	EXPECT_ERR(api->register_recv_callback(fd, counts, &n), EINVAL);
+	EXPECT_ERR(api->get_socket_rings_num(fd), EINVAL);
+	EXPECT_ERR(api->get_socket_rings_fds(fd, &ring, 1), EINVAL);
+	EXPECT_ERR(api->get_socket_tx_ring_fd(fd, NULL, 0), EINVAL);
+	EXPECT_ERR(api->free_packets(fd, &none, 1), EINVAL);
+	EXPECT_ERR(send(fd, "x", 1, VMA_SND_FLAGS_DUMMY), EINVAL);
+	EXPECT_ERR(
+	    setsockopt(fd, SOL_SOCKET, SO_VMA_USER_DATA, &data, sizeof(data)),
+	    ENOPROTOOPT);
+	EXPECT_EQ(send(peer, "plain", 5, 0), 5);
+	EXPECT_EQ(api->recvfrom_zcopy(fd, buf, sizeof(buf), &flags, NULL, NULL),
+		  5);
+	EXPECT_EQ(flags, 0);
+	EXPECT(!memcmp(buf, "plain", 5));
+	EXPECT_EQ(n, 0);
+}
+
+static void a_rule_leaves_tcp_to_the_kernel(void)
+{
+	char client[] = "use os tcp_client *:*",
+	     server[] = "use os tcp_server *:*";
+	struct ends e = tcp_ends();
+	int n = 0, fd = socket(AF_INET, SOCK_STREAM, 0), ring;
+
+	EXPECT_EQ(api->add_conf_rule(client), 0);
+	EXPECT_EQ(api->register_recv_callback(e.rx, counts, &n), 0);
+	EXPECT_EQ(api->register_recv_callback(e.tx, counts, &n), 0);
+	EXPECT_EQ(api->register_recv_callback(e.rx, NULL, NULL), 0);
+	ends_close(&e);
+	e = tcp_ends();
+	is_left(e.tx, e.rx);
+	EXPECT_EQ(api->register_recv_callback(e.rx, counts, &n), 0);
+	ends_close(&e);
+	EXPECT_EQ(api->add_conf_rule(server), 0);
+	e = tcp_ends();
+	is_left(e.tx, e.rx);
+	is_left(e.rx, e.tx);
+	/* The rule is looked at when the socket listens. */
+	EXPECT_EQ(api->register_recv_callback(fd, counts, &n), 0);
+	EXPECT_EQ(bind(fd,
+		       (struct sockaddr *)&(struct sockaddr_in){ .sin_family =
+								     AF_INET },
+		       sizeof(struct sockaddr_in)),
+		  0);
+	EXPECT_EQ(api->get_socket_rings_num(fd), 0);
+	EXPECT_EQ(listen(fd, 1), 0);
+	EXPECT_ERR(api->get_socket_rings_fds(fd, &ring, 1), EINVAL);
+	EXPECT_ERR(api->register_recv_callback(fd, counts, &n), EINVAL);
+}
+
 static void a_rule_leaves_udp_to_the_kernel(void)
 {
 	struct sockaddr_in at = port_with_rule("use os udp_receiver *:%d");
@@ -136,6 +194,13 @@ static void a_rule_leaves_udp_to_the_kernel(void)
 	EXPECT_EQ(api->register_recv_callback(fd, counts, &n), 0);
 	EXPECT_EQ(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
 	is_left_to_the_kernel(fd, &at);
+	close(fd);
+	/* Or has had one by then. */
+	fd = udp_ends().rx;
+	EXPECT_EQ(api->add_conf_rule((char[]){ "use os udp_receiver *:*" }), 0);
+	EXPECT_EQ(api->register_recv_callback(fd, counts, &n), 0);
+	EXPECT_EQ(api->add_conf_rule((char[]){ "use osf udp_receiver *:*" }),
+		  0);
 	close(fd);
 	/* What is connected to a peer, on both ends here. */
 	at = port_with_rule("use os udp_connect 127.0.0.1:%d");
@@ -218,6 +283,13 @@ static void any_thread_is_told_by_any_other(void)
 	EXPECT_EQ(api->thread_offload(0, pthread_self()), 0);
 	e = tcp_ends();
 	EXPECT(!is_over_rings(e.rx));
+	is_left(e.rx, e.tx);
+	is_left(e.tx, e.rx);
+	e = udp_ends();
+	is_left(e.tx,
+		connect(e.rx, (struct sockaddr *)&e.tx_addr, sizeof(e.tx_addr))
+		    ? -1
+		    : e.rx);
 }
 
 static void sends_nothing_on(struct ends *e)
@@ -311,6 +383,7 @@ const struct test tests_control[] = {
 	T(connections_move_as_the_protocol_says),
 	T(statistics_are_written_for_sockets),
 	T(a_rule_is_for_the_sockets_to_come),
+	T(a_rule_leaves_tcp_to_the_kernel),
 	T(a_rule_leaves_udp_to_the_kernel),
 	T(a_rule_is_for_what_a_socket_sends),
 	T(any_thread_is_told_by_any_other),

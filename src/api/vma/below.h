@@ -42,6 +42,8 @@ int below_is_ready(int fd);
 ssize_t below_take(int fd, void *buf, size_t n, bool one);
 /* May more than the kernel carry its bytes? */
 bool below_serves(int fd);
+/* Has a rule, or the thread that made it, left this TCP socket to the kernel? */
+bool below_is_left(int fd);
 int below_ppoll(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 		const sigset_t *mask);
 int below_pselect(int n, fd_set *r, fd_set *w, fd_set *e,

@@ -72,7 +72,7 @@ static void add_connection(struct fill *f, struct ring *r,
 			   const struct vsock *listener, int fd)
 {
 	int err;
-	VISIT(v, vsock_make(fd, &err));
+	VISIT(v, vsock_make_accepted(fd, &err));
 
 	if (!v.s) { /* an ordinary socket, then */
 		f->err = -err;

@@ -29,6 +29,7 @@ static COLD vma_recv_callback_retval_t note(struct vsock *s, size_t n,
 	count(&s->packets.at->n_held, 1);
 	held_keep(s->spare, vsock_keep(s, n));
 	s->spare = 0;
+	s->has_held = true;
 	return is;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/vma/fd_bits.h"
 #include "api/vma/joined.h"
 #include "api/vma/vma.h"
 #include "base/libc.h"
@@ -46,35 +47,20 @@ static inline void alone_put(struct lock **l)
 
 /* Who is alone with a socket. */
 
-#define MAY_FDS 65536u
-static uint64_t may[MAY_FDS / 64]; /* atomic */
+static struct fd_bits may;
 
 void vma_made(int fd)
 {
 	held_start();
-	if ((unsigned)fd < MAY_FDS)
-		fetch_or(&may[fd / 64], UINT64_C(1) << (fd % 64));
+	fd_bits_set(&may, fd);
+	left_by_thread(fd);
 }
 
-bool joined_may(int fd)
-{
-	return (unsigned)fd < MAY_FDS &&
-	       load_rlx(&may[fd / 64]) & UINT64_C(1) << (fd % 64);
-}
+bool joined_may(int fd) { return fd_bits_has(&may, fd); }
 
 void joined_forget(unsigned first, unsigned last)
 {
-	last = MIN(last, MAY_FDS - 1);
-	for (unsigned i = first / 64; first <= last && i <= last / 64; i++) {
-		uint64_t gone = UINT64_MAX;
-
-		if (i == first / 64)
-			gone &= UINT64_MAX << first % 64;
-		if (i == last / 64)
-			gone &= UINT64_MAX >> (63 - last % 64);
-		if (load_rlx(&may[i]) & gone)
-			fetch_and(&may[i], ~gone);
-	}
+	fd_bits_clear(&may, first, last);
 }
 
 /* The option. */

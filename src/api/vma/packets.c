@@ -55,9 +55,10 @@ int vma_free_packets(int fd, struct vma_packet_t *pkts, size_t n)
 		if (!err && v.s)
 			count(&v.s->packets.at->n_freed, 1);
 		/* Of a socket that is no more the number says it all. */
-		if (err && !v.s && !is_open)
+		if (err && (v.s ? load_rlx(&v.s->is_left) : !is_open))
 			err = -EINVAL;
-		p = after(p, v.s && !v.s->is_udp);
+		if (i + 1 < n) /* a program may have room for packet_id alone */
+			p = after(p, v.s && !v.s->is_udp);
 	}
 	if (err)
 		errno = -err;

@@ -65,12 +65,12 @@ static inline void vma_may_join(int fd)
 		vma_join(fd);
 }
 
-/* left.c: @fd was bound or connects, which rules look at. */
-void vma_addressed(int fd);
-static inline void vma_has_address(int fd)
+/* left.c: @fd was bound, listens, or connects @to (else NULL), which rules look at. */
+void vma_addressed(int fd, const struct sockaddr *to);
+static inline void vma_has_address(int fd, const struct sockaddr *to)
 {
 	if (unlikely(load_rlx(&vma_is_asked)))
-		vma_addressed(fd);
+		vma_addressed(fd, to);
 }
 
 /* joined.c.  @fd is a new socket of this process's own; @copy is one more descriptor of

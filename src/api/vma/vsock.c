@@ -14,7 +14,6 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/lock.h"
-#include "ops/policy.h"
 
 #define PAGE (1u << VSOCK_PAGE_BITS)
 #define FIRST_TRY 64u /* datagrams: joined_try() is not for those with few */
@@ -130,25 +129,12 @@ static struct vsock *take_free(void)
 	return s;
 }
 
-struct vsock *vsock_make(int fd, int *err)
+static struct vsock *make(int fd, bool is_udp, bool is_left, int *err)
 {
-	bool is_udp;
-	struct vsock *s = vsock_get(fd);
-
-	*err = -EINVAL;
-	if (s && unlikely(load_rlx(&s->is_left))) {
-		vsock_put(s);
-		return NULL;
-	}
-	if (s)
-		return s;
-	if (!vsock_is_inet(fd, &is_udp))
-		return NULL;
-	bool is_left = is_udp && policy_has_rules() && left_is(fd);
 	*err = -ENOMEM;
 	held_start();
 	GUARD(&lock);
-	struct vsock **slot = slot_make(fd);
+	struct vsock **slot = slot_make(fd), *s;
 	if (slot && *slot)
 		return vsock_get(fd); /* another thread was faster */
 	s = slot ? take_free() : NULL;
@@ -178,6 +164,34 @@ struct vsock *vsock_make(int fd, int *err)
 		return s;
 	*err = -EINVAL;
 	return NULL;
+}
+
+struct vsock *vsock_make(int fd, int *err)
+{
+	bool is_udp;
+	struct vsock *s = vsock_get(fd);
+
+	*err = -EINVAL;
+	if (s && unlikely(load_rlx(&s->is_left))) {
+		vsock_put(s);
+		return NULL;
+	}
+	if (s || !vsock_is_inet(fd, &is_udp))
+		return s;
+	return make(fd, is_udp, left_is(fd, is_udp), err);
+}
+
+struct vsock *vsock_make_accepted(int fd, int *err)
+{
+	return make(fd, false, false, err);
+}
+
+void vsock_leave(struct visit *v)
+{
+	visit_lock_rx(v);
+	store_rlx(&v->s->is_left, true);
+	vsock_set_callback(v->s, NULL, NULL);
+	ring_leave(v->s);
 }
 
 void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
@@ -229,6 +243,7 @@ void vma_forget(int fd)
 	epset_forget(fd);
 	ring_forget(fd);
 	joined_forget((unsigned)fd, (unsigned)fd);
+	left_forget((unsigned)fd, (unsigned)fd);
 	if (!s)
 		return;
 	store_rlx(&s->callback, (vma_recv_callback_t)NULL);
@@ -255,6 +270,7 @@ void vma_forget_range(unsigned first, unsigned last)
 	}
 	ring_forget_range(first, last);
 	joined_forget(first, last);
+	left_forget(first, last);
 }
 
 /* Waits for a thread that was alone when it took the receive lock, and so took no mutex. */

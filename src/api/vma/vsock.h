@@ -57,7 +57,8 @@ struct vsock {
 	/* Of what the next receiving call will find, this much was given to the
 	 * callback already: bytes, for UDP 1 or 0 datagrams. */
 	size_t accepted;
-	int err; /* that the next receiving call returns, or 0 */
+	int err;       /* that the next receiving call returns, or 0 */
+	bool has_held; /* the callback has, since poll() or select() looked */
 	/* Where the packet lies that was received last, if it was kept there; and
 	 * whether this has a reference of its own. */
 	struct chunk *lies_in;
@@ -98,13 +99,18 @@ static inline struct vsock **vsock_slot(int fd)
 
 /* NULL: the API has nothing to do with @fd.  For vsock_put(). */
 struct vsock *vsock_get(int fd);
-/* The same; makes one.  NULL: *@err is -EINVAL (not TCP or UDP over IP, or a rule leaves
- * it to the kernel) or -ENOMEM. */
+/* The same; makes one.  NULL: *@err is -EINVAL (not TCP or UDP over IP, or it is left to
+ * the kernel) or -ENOMEM. */
 struct vsock *vsock_make(int fd, int *err);
-/* left.c: does a rule leave this UDP socket to the kernel?  And what it sends to @to;
- * NULL: to its peer. */
-bool left_is(int fd);
+/* The same for a connection from a listener on a ring, which is ours as the listener is. */
+struct vsock *vsock_make_accepted(int fd, int *err);
+/* left.c: is this socket left to the kernel?  And what a UDP socket sends to @to; NULL: to
+ * its peer. */
+bool left_is(int fd, bool is_udp);
 bool left_to(int fd, const struct sockaddr *to);
+/* A new socket: does its thread leave it? */
+void left_by_thread(int fd);
+void left_forget(unsigned first, unsigned last); /* they are closed */
 void vsock_put(struct vsock *s);
 /* All descriptors that have one are below. */
 int vsock_fd_end(void);
@@ -165,3 +171,5 @@ void visit_end(struct unwind *u);
 /* The receive lock.  False: this thread has it already. */
 bool visit_lock_rx(struct visit *v);
 void visit_unlock_rx(struct visit *v);
+/* It is none of ours from now on. */
+void vsock_leave(struct visit *v);

@@ -6,6 +6,10 @@
  *                        ^                       |
  *                        +--- all was dropped ---+
  *
+ * As with libvma, poll() and select() also report a descriptor of which the callback has
+ * held a packet: the program has something to do, and its callback is where it says what.
+ * Epoll does not.
+ *
  * An event stays where there is doubt: an event too many costs the program a
  * call, one too few would make it wait for ever.
  */
@@ -21,14 +25,16 @@
 
 #define IN (POLLIN | POLLRDNORM)
 
-/* Is there something to read for the program?  Runs the callback. */
-static bool is_readable(int fd)
+/* Is there something to read for the program?  Runs the callback.  @or_held: or has the
+ * callback held something? */
+static bool is_readable(int fd, bool or_held)
 {
 	VISIT(v, vma_has(fd) ? vsock_get(fd) : NULL);
 
 	if (!v.s || !load_rlx(&v.s->callback) || !visit_lock_rx(&v))
 		return true;
-	return filter_look(v.s);
+	v.s->has_held = false;
+	return filter_look(v.s) || (or_held && v.s->has_held);
 }
 
 /* How long a call with @ts that began at @start may still wait. */
@@ -54,7 +60,7 @@ static int screen_poll(struct pollfd *fds, nfds_t n, int n_ready)
 		struct pollfd *p = &fds[i];
 
 		if (!(p->revents & IN) || p->revents & (POLLERR | POLLNVAL) ||
-		    is_readable(p->fd))
+		    is_readable(p->fd, true))
 			continue;
 		p->revents &= (short)~IN;
 		n_ready -= !p->revents;
@@ -123,7 +129,7 @@ static int screen_select(int n, fd_set *r, int n_ready)
 		fd_mask *word = &r->fds_bits[fd / NFDBITS];
 		fd_mask bit = (fd_mask)(1UL << (fd % NFDBITS));
 
-		if (!(*word & bit) || is_readable(fd))
+		if (!(*word & bit) || is_readable(fd, true))
 			continue;
 		*word &= ~bit;
 		n_ready--;
@@ -168,7 +174,7 @@ static bool is_empty_event(int epfd, const struct epoll_event *ev)
 	unsigned n = epset_find(epfd, ev->data.u64, found);
 
 	for (unsigned i = 0; i < n; i++)
-		if (is_readable(found[i].fd))
+		if (is_readable(found[i].fd, false))
 			return false;
 	for (unsigned i = 0; i < n && !(ev->events & ~(uint32_t)IN); i++) {
 		struct epoll_event again = { found[i].events, ev->data };
