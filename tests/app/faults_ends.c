@@ -5,9 +5,10 @@
  *     hostile.c, manner ends_*  <- one connection ->  near end: every call returns
  *
  * It says that its stream has ended in the ring, and no mark is there; it has counted
- * doorbells that never come; it dies while it falls back.  The first is a lie.  The
- * others happen to honest peers that are killed.  Whoever waits for bytes or for room
- * learns of the end, and does not use the core until then.  Called by faults.c.
+ * doorbells that never come; it dies while it falls back, after it has shut its direction
+ * down, too.  The first is a lie.  The others happen to honest peers that are killed.
+ * Whoever waits for bytes or for room learns of the end, and does not use the core until
+ * then.  Called by faults.c.
  */
 #include "faults_hostile.h"
 
@@ -79,8 +80,13 @@ static void near_sends(struct ctx *x)
 
 	peer_ends(x);
 	stage = "sends to a peer that has ended";
-	for (int i = 0; i < CALLS_MAX * CALLS_MAX && r > 0; i++)
+	for (int i = 0; i < CALLS_MAX * CALLS_MAX && r > 0; i++) {
+		struct pollfd p = { .fd = x->fd, .events = POLLOUT };
+
+		if (x->sc->arg == BY_POLL)
+			need(poll(&p, 1, -1) == 1, "poll: %m");
 		r = send(x->fd, buf, sizeof(buf), MSG_NOSIGNAL);
+	}
 	need(r < 0, "send() never fails");
 }
 
@@ -132,4 +138,6 @@ ENDS(owing_reset_recv, near_receives, BY_RECV);
 ENDS(owing_reset_poll, near_receives, BY_POLL);
 ENDS(owing_reset_epoll, near_receives, BY_EPOLL);
 ENDS(unsettled_send, near_sends, BY_SEND);
+ENDS(unsettled_shut_send, near_sends, BY_SEND);
+ENDS(unsettled_shut_poll, near_sends, BY_POLL);
 ENDS(awake_send, near_sleeps, BY_SEND);

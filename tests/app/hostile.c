@@ -1077,7 +1077,9 @@ static void end_oddly(struct foe *f, const char *how)
 		owe_behind_back(f, false);
 	} else if (!strcmp(how, "ends_owing_reset")) {
 		owe_behind_back(f, true);
-	} else if (!strcmp(how, "ends_unsettled")) {
+	} else if (!strncmp(how, "ends_unsettled", 14)) {
+		if (!strcmp(how, "ends_unsettled_shut"))
+			fetch_or(&me(f)->flags, SEG_TX_FIN);
 		f->seg->first_back = f->side + 1;
 		fetch_or(&me(f)->flags, SEG_FALLBACK | SEG_WANT_BACK);
 		close(f->tcp);

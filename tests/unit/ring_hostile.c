@@ -149,6 +149,22 @@ static void a_walk_in_circles_ends(void **state)
 	pair_fini(&p);
 }
 
+/* However many records there are: FIONREAD may not take long. */
+static void a_count_of_many_small_records_ends(void **state)
+{
+	const uint32_t size = 2 * RING_COUNTED_MAX * RING_ALIGN;
+	struct ring_pair p;
+	enum ring_mark mark;
+
+	pair_init(&p, size);
+	for (uint32_t off = 0; off < size - RING_ALIGN; off += RING_ALIGN)
+		header_write(&p, off, RING_DATA, 1);
+	assert_int_equal(ring_rx_bytes(&p.rx, INT32_MAX, &mark),
+			 RING_COUNTED_MAX);
+	assert_int_equal(mark, RING_NONE);
+	pair_fini(&p);
+}
+
 /* Refused, and the producer's view stays as it was. */
 static void tail_is_refused(struct ring_pair *p, uint32_t tail)
 {
@@ -317,6 +333,7 @@ int main(void)
 		cmocka_unit_test(an_unknown_mark_is_a_lie),
 		cmocka_unit_test(an_end_with_a_length_is_a_lie),
 		cmocka_unit_test(a_walk_in_circles_ends),
+		cmocka_unit_test(a_count_of_many_small_records_ends),
 		cmocka_unit_test(an_impossible_tail_is_a_lie),
 		cmocka_unit_test(an_impossible_tail_around_the_end_is_a_lie),
 		cmocka_unit_test(a_push_tells_of_a_lying_tail),

@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/nocancel.h"
 #include "proto/shm/inbox.h"
+#include "proto/shm/other_end.h"
 #include "proto/shm/shm.h"
 #include "sock/shared.h"
 
@@ -219,6 +220,10 @@ void anchor_ask(struct sock *sk, int fd)
 			 !peer_died(sk, false))
 			anchor_ends(sk, ANCHOR_FIN);
 	}
+	if (unlikely(load_rlx(&sk->w->anchor_end) == ANCHOR_FIN) &&
+	    sock_mode(sk) == SOCK_SHM && shm_is_unsettled(sk))
+		store_rlx(&shm_of(sk)->is_orphan,
+			  (uint8_t)other_end_is_orphan(fd));
 	errno = saved;
 }
 

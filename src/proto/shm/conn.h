@@ -56,6 +56,7 @@ struct shm_conn {
 	uint64_t corked_hdr, corked_since_ns;
 	uint8_t fin_due;       /* the kernel's FIN, once the peer has settled */
 	uint8_t saw_unsettled; /* ours: somebody may sleep because of that */
+	uint8_t is_orphan; /* ours: no process has the peer's socket any more */
 
 	/* The upgrade. */
 	int32_t proposal_fd;  /* the listener of our proposal, or 0 */

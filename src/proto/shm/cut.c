@@ -73,8 +73,9 @@ uint32_t shm_cut_rx(struct sock *sk)
  * The writer.
  */
 
-/* The bytes of our ring from @off of one of its halves on, or -1. */
-static int64_t bytes_from(const struct sock *sk, uint8_t *base, uint32_t off)
+/* The bytes of our ring from @off of one of its halves on, at most @max, or -1. */
+static int64_t bytes_from(const struct sock *sk, uint8_t *base, uint32_t off,
+			  uint32_t max)
 {
 	bool is_second = base > seg_ring(shm_of(sk)->seg, shm_of(sk)->side,
 					 shm_ring_bytes(sk));
@@ -89,7 +90,7 @@ static int64_t bytes_from(const struct sock *sk, uint8_t *base, uint32_t off)
 
 	if (off % RING_ALIGN || off > rest.size - RING_ALIGN)
 		return -1;
-	return ring_rx_bytes(&rest, INT32_MAX, &mark);
+	return ring_rx_bytes(&rest, max, &mark);
 }
 
 static bool tx_is_second(const struct sock *sk)
@@ -102,14 +103,15 @@ static ssize_t count_unread(struct sock *sk, int fd, uint32_t cut, size_t most)
 {
 	uint32_t off = cut & ~(uint32_t)(SEG_CUT_IS | SEG_CUT_SECOND);
 	bool is_other = !(cut & SEG_CUT_SECOND) == tx_is_second(sk);
+	uint32_t max = (uint32_t)MIN(most, (size_t)INT32_MAX - 1) + 1;
 	int64_t n = -1;
 
 	if (cut & SEG_CUT_IS)
 		n = bytes_from(
 		    sk, is_other ? shm_of(sk)->tx.other : shm_of(sk)->tx.base,
-		    off);
+		    off, max);
 	if (n >= 0 && is_other) /* the call has moved to this half */
-		n += bytes_from(sk, shm_of(sk)->tx.base, 0);
+		n += bytes_from(sk, shm_of(sk)->tx.base, 0, max);
 	if (n >= 0 && (uint64_t)n <= most)
 		return (ssize_t)n;
 	shm_broken(sk, fd, "the cut");

@@ -75,6 +75,7 @@ static bool rx_enough(struct sock *sk)
 		return ring_rx_ready(&shm_of(sk)->rx);
 	if (!sock_look_rx(sk))
 		return true;
+	low = MIN(low, RING_COUNTED_MAX);
 	bool enough = ring_rx_bytes(&shm_of(sk)->rx, low, &mark) >= low ||
 		      mark != RING_NONE;
 	sock_unlock_rx(sk);
@@ -243,8 +244,11 @@ unsigned shm_events(struct sock *sk, int fd)
 	}
 	bool by_tcp = !load_rlx(&shm_w(sk)->tx_ring);
 	bool by_none = unlikely(peer & SEG_FALLBACK) && shm_is_unsettled(sk);
-	if (unlikely(by_none))
+	if (unlikely(by_none)) {
 		store_rlx(&shm_of(sk)->saw_unsettled, (uint8_t)1);
+		anchor_ask(sk, fd);
+		by_none = shm_is_unsettled(sk);
+	}
 	if (unlikely(by_none))
 		;
 	else if (unlikely(by_tcp))

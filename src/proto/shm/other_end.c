@@ -224,9 +224,14 @@ static int ask_why_not(int nl, const struct sockaddr_storage *local,
 		   : -EAGAIN;
 }
 
-static int ask_over(int nl, bool is_same_netns,
-		    const struct sockaddr_storage *local,
-		    const struct sockaddr_storage *peer, struct other_end *e)
+typedef int about(int nl, bool is_same_netns,
+		  const struct sockaddr_storage *local,
+		  const struct sockaddr_storage *peer, struct other_end *e);
+
+static int over_is_ours(int nl, bool is_same_netns,
+			const struct sockaddr_storage *local,
+			const struct sockaddr_storage *peer,
+			struct other_end *e)
 {
 	struct inet_diag_msg m;
 	int err = is_same_netns ? ask(nl, peer, local, &m, &e->rate) : -ENOENT;
@@ -240,7 +245,22 @@ static int ask_over(int nl, bool is_same_netns,
 	return err;
 }
 
-int other_end_ask(int fd, struct other_end *e)
+/* 1: the kernel answers for our end, and the other one is in no process, or gone. */
+static int over_is_orphan(int nl, bool is_same_netns,
+			  const struct sockaddr_storage *local,
+			  const struct sockaddr_storage *peer,
+			  struct other_end *e)
+{
+	struct inet_diag_msg m;
+	int err =
+	    is_same_netns ? ask(nl, peer, local, &m, &e->rate) : -EOPNOTSUPP;
+
+	if (err == -ENOENT)
+		return !ask(nl, local, peer, &m, &e->rate);
+	return err ? err : !m.idiag_inode;
+}
+
+static int ask_about(int fd, about *what, struct other_end *e)
 {
 	struct sockaddr_storage local, peer;
 	socklen_t llen = sizeof(local), plen = sizeof(peer);
@@ -254,10 +274,22 @@ int other_end_ask(int fd, struct other_end *e)
 	if (nl < 0)
 		return nl;
 	bool is_same = !netns || nl == kept.fd || netns_of(nl) == netns;
-	int err = ask_over(nl, is_same, &local, &peer, e);
+	int err = what(nl, is_same, &local, &peer, e);
 	if (nl != kept.fd)
 		nocancel_close(nl);
 	else if (err == -EPROTO || err == -EOPNOTSUPP)
 		forget();
 	return err == -EPROTO ? -EAGAIN : err;
+}
+
+int other_end_ask(int fd, struct other_end *e)
+{
+	return ask_about(fd, over_is_ours, e);
+}
+
+bool other_end_is_orphan(int fd)
+{
+	struct other_end e;
+
+	return ask_about(fd, over_is_orphan, &e) == 1;
 }

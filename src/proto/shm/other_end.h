@@ -23,6 +23,10 @@ struct other_end {
  * process has it now, or nobody can say; -EOPNOTSUPP: the kernel does not say. */
 MUST_CHECK int other_end_ask(int fd, struct other_end *e);
 
+/* Has the kernel's socket of the other end no process any more?  False also if nobody can
+ * say. */
+bool other_end_is_orphan(int fd);
+
 /* Close the descriptor that is kept for this.  True if there was one. */
 bool other_end_spare_fd(void);
 

@@ -103,6 +103,7 @@ struct ring_map {
 #define RING_NONE_LENT UINT32_MAX
 #define RING_MIN_SIZE 4096u
 #define RING_MAX_SIZE (1u << 30)
+#define RING_COUNTED_MAX (1u << 18) /* all that a ring of 16 MiB can hold */
 
 static inline uint64_t ring_hdr(enum ring_mark mark, uint32_t len)
 {
@@ -406,8 +407,8 @@ static inline bool ring_tx_spacious(const struct ring_tx *tx)
 	return load_rlx(&tx->hole) == RING_NO_HOLE && used < size / 4;
 }
 
-/* Count the payload bytes that are ready, up to @max.  *@mark: a FIN or BACK
- * behind them. */
+/* Count the payload bytes that are ready, up to @max, of RING_COUNTED_MAX records at
+ * most.  *@mark: a FIN or BACK behind them. */
 uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
 		       enum ring_mark *mark);
 

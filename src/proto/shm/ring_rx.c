@@ -224,7 +224,7 @@ void ring_publish_refs(struct ring_rx *rx)
 uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
 		       enum ring_mark *mark)
 {
-	uint32_t off, pos, jumps, n = 0;
+	uint32_t off, pos, jumps, n = 0, n_records = 0;
 	struct record r;
 
 	*mark = RING_NONE;
@@ -233,8 +233,8 @@ uint32_t ring_rx_bytes(const struct ring_rx *rx, uint32_t max,
 		if (r.mark != RING_DATA && r.mark != RING_REF)
 			continue;
 		n += r.len - pos;
-		if (n >= max)
-			return max;
+		if (n >= max || ++n_records == RING_COUNTED_MAX)
+			return MIN(n, max);
 	}
 	if (r.mark == RING_FIN || r.mark == RING_BACK)
 		*mark = (enum ring_mark)r.mark;

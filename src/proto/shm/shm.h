@@ -444,13 +444,15 @@ static inline bool shm_has_fallen_back(const struct sock *sk)
 }
 
 /* The peer's process has died: its connection has ended, and it had not shut down its
- * direction, which shows in the flags that it leaves. */
+ * direction, which shows in the flags that it leaves.  If it had, the kernel tells
+ * (anchor_ask()). */
 static inline bool shm_is_gone(const struct sock *sk, uint32_t flags)
 {
 	uint8_t end = load_rlx(&sk->w->anchor_end);
 
 	return end == ANCHOR_RST ||
-	       (end != ANCHOR_OPEN && !(flags & (SEG_TX_FIN | SEG_TX_BACK)));
+	       (end != ANCHOR_OPEN && (!(flags & (SEG_TX_FIN | SEG_TX_BACK)) ||
+				       load_rlx(&shm_of(sk)->is_orphan)));
 }
 
 /* May it be putting bytes back?  Until it has settled, nothing may go by TCP. */
