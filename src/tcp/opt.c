@@ -117,6 +117,13 @@ void tcp_set_quickack(struct tcp_conn *c, bool is_on, uint64_t now_ns)
 		conn_set_pending(c, TX_ACK);
 }
 
+void tcp_send_ack(struct tcp_conn *c, uint64_t now_ns)
+{
+	stack_at(c->stack, now_ns);
+	if (c->state >= TCP_ESTABLISHED)
+		conn_set_pending(c, TX_ACK);
+}
+
 void tcp_set_syn_retries(struct tcp_conn *c, uint8_t n)
 {
 	c->syn_retries = (uint8_t)MIN(n, (uint8_t)SYN_RETRIES_MAX);

@@ -108,10 +108,17 @@ static struct late *heap_take(void)
 
 static bool is_tcp(const uint8_t *f, size_t len)
 {
-	unsigned type = len > 54 ? (unsigned)(f[12] << 8 | f[13]) : 0;
+	unsigned type = len > 67 ? (unsigned)(f[12] << 8 | f[13]) : 0;
 
 	return (type == ETH_P_IP && f[23] == 6) ||
 	       (type == ETH_P_IPV6 && f[20] == 6);
+}
+
+/* Nobody sends a reset again: a program that waits for one which is lost waits for ever, on
+ * the kernel as well. */
+static bool is_reset(const uint8_t *f)
+{
+	return f[f[12] == 0x08 ? 34 + 13 : 54 + 13] & 4;
 }
 
 static void pass(const uint8_t *f, size_t len, int to, uint64_t at_ns)
@@ -140,7 +147,7 @@ static void take(int from, int to)
 		bool tcp = is_tcp(f, (size_t)len);
 
 		n_seen++;
-		if (tcp && rng_below(&rng, PARTS) < loss) {
+		if (tcp && rng_below(&rng, PARTS) < loss && !is_reset(f)) {
 			n_lost++;
 			continue;
 		}

@@ -9,7 +9,8 @@ IPv6, with the kernel or osf as the other end: `osf port del' and `add', SIGTERM
 new one, a device that goes down and up, an address that goes and comes, routes that come and
 go.  Each of them gives the connections back to the kernel, and they move again.  A program
 that sleeps hears nothing of it, and hears of the next byte.  `ss -K' ends a connection as it
-ends the kernel's.  A connection that would move while its route is away moves later.  No
+ends the kernel's.  A connection that would move while its route is away moves later.  A
+program that is away until its ring is full hears of a reset that found no room there.  No
 program may see an error otherwise, and nothing is left behind.
 """
 import os
@@ -342,6 +343,100 @@ def ss_kills(world):
     print("ss -K: %s, and the peer: %s" % ours)
 
 
+# A ring that is full while its program is away, and a reset that finds no room in it.
+
+FULL_CONNS = 150
+FULL_BYTES = 40
+MOVES_ALL = """
+import os, socket, sys
+conns = []
+for i in range(int(sys.argv[3])):
+    s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    conns.append(s)
+while True:
+    line = sys.stdin.readline()
+    if line == "end\\n":
+        break
+    for s in conns:
+        s.sendall(b"t")
+    for s in conns:
+        assert s.recv(1) == b"t"
+    print("turned", flush=True)
+for i, s in reversed(list(enumerate(conns))):
+    s.settimeout(%d)
+    got = b""
+    try:
+        while len(got) < int(sys.argv[4]) or i == 0:
+            part = s.recv(100)
+            assert part, "an end of stream"
+            got += part
+    except OSError as why:
+        print(type(why).__name__, "of", i, flush=True)
+    assert got == bytes(range(len(got))), got
+print("over", flush=True)
+""" % (PATIENCE_S // 4)
+FILLS = """
+import select, socket, struct, sys
+l = socket.create_server((sys.argv[1], int(sys.argv[2])), backlog=4096)
+print("listens", flush=True)
+conns = []
+for i in range(int(sys.argv[3])):
+    s = l.accept()[0]
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    conns.append(s)
+while not select.select([0], [], [], 0)[0]:
+    for s in select.select(conns, [], [], 0.01)[0]:
+        s.sendall(s.recv(1))
+sys.stdin.readline()
+for i in range(int(sys.argv[4])):
+    for s in conns[1:]: # our TCP would answer a byte, and the answer would be reset
+        s.sendall(bytes([i]))
+print("sent", flush=True)
+sys.stdin.readline()
+conns[0].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+conns[0].close()
+print("reset", flush=True)
+sys.stdin.readline()
+"""
+
+
+def n_dropped(world, place):
+    """Return: frames that found a ring full."""
+    lines = sh(world, place, world.osf + " port list").split("\n")
+    at = lines[0].split().index("DROPPED")
+    return sum(int(line.split()[at]) for line in lines[1:] if line)
+
+
+def full_ring(world):
+    world.next_port += 1
+    words = ["10.9.0.1", str(world.next_port), str(FULL_CONNS), str(FULL_BYTES)]
+    far = world.start("a", [PYTHON, "-c", FILLS] + words, False, stdin=subprocess.PIPE)
+    expect(far, "listens")
+    # A change of addresses would send all connections back.
+    wait_until("the device has its addresses",
+               lambda: not sh(world, "b", "ip -6 addr show dev vb tentative"))
+    near = world.start("b", [PYTHON, "-c", MOVES_ALL] + words, True, stdin=subprocess.PIPE)
+    for _ in range(60):
+        say(near)
+        expect(near, "turned")
+        if ports(world, "b")["vb"] == FULL_CONNS:
+            break
+    say(far)
+    expect(far, "sent")
+    before = n_dropped(world, "b")
+    say(far)
+    expect(far, "reset")
+    if not before or n_dropped(world, "b") == before:
+        fail("the reset found room in the ring: %d dropped" % before)
+    say(near, b"end\n")
+    expect(near, "ConnectionResetError of 0")
+    expect(near, "over")
+    for proc in (near, far):
+        proc.communicate(b"\n", timeout=PATIENCE_S)
+    print("a reset that finds the ring full is heard: %d frames dropped" % before)
+
+
 def sleepers(world):
     for what, happens in HAPPENS.items():
         sleeper(world, happens)
@@ -359,6 +454,7 @@ def main():
         sleepers(world)
         ss_kills(world)
         no_route(world)
+        full_ring(world)
         seed = 1
         for host in ("10.9.0.1", "fd09::1"):
             for both in (False, True):

@@ -11,6 +11,7 @@ between the devices loses, doubles, delays and reorders.  The ends under osf go 
 kernel every 50 to 500 ms, and move again.  MBYTES are those of all streams together.
 """
 import os
+import shutil
 import subprocess
 import sys
 
@@ -87,6 +88,8 @@ def streams(world, program, mbytes, seed):
 
 
 def kinds(osf, program, mbytes, seed):
+    if not shutil.which("ethtool"):
+        skip("no ethtool")
     world = World(osf)
     try:
         world.open()

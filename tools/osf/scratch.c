@@ -27,6 +27,7 @@
 #define PREFIX "osf."
 #define TEMPLATE PREFIX "XXXXXX"
 #define LOCK ".lock"
+#define NEW ".new"
 
 static void remove_all(const char *path);
 
@@ -34,6 +35,7 @@ static void remove_all(const char *path);
 static int try_parent(struct scratch *d, const char *parent)
 {
 	char path[sizeof(d->path)], lock[sizeof(path) + sizeof(LOCK)];
+	char made[sizeof(lock) + sizeof(NEW)];
 	int n = snprintf(path, sizeof(path), "%s/" TEMPLATE, parent);
 
 	if (n < 0 || n >= (int)sizeof(path))
@@ -41,9 +43,14 @@ static int try_parent(struct scratch *d, const char *parent)
 	if (!mkdtemp(path)) /* mode 0700 */
 		return -errno;
 	snprintf(lock, sizeof(lock), "%s/" LOCK, path);
-	/* Nobody else can enter, and a sweep leaves what has no such file. */
-	int fd = open(lock, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	int err = fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 ? -errno : 0;
+	snprintf(made, sizeof(made), "%s" NEW, lock);
+	/* Nobody else can enter, and a sweep leaves what has no such file: so
+	 * it gets its name when it is locked. */
+	int fd = open(made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	int err =
+	    fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || rename(made, lock) < 0
+		? -errno
+		: 0;
 	if (err) {
 		if (fd >= 0)
 			close(fd);

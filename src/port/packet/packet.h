@@ -58,13 +58,17 @@ struct packet_stats {
 	uint64_t n_rx, n_tx;
 	uint64_t n_rx_cut;  /* frames of which the kernel kept only a part */
 	uint64_t n_tx_full; /* the device's queue was full */
+	uint64_t
+	    n_rx_full; /* times that the ring was full, or nearly: frames may be lost */
 };
 
 struct packet_port {
 	int fd; /* poll() says POLLIN when a frame has arrived */
 	struct packet_ring ring;
 	uint8_t *map, *large;
-	uint32_t next;      /* the slot that the next frame will lie in */
+	uint32_t next; /* the slot that the next frame will lie in */
+	uint32_t
+	    n_in_row; /* frames since the ring was empty, or n_rx_full has grown */
 	uint32_t n_refused; /* large frames that did not leave, in a row */
 	bool has_qdisc;     /* PACKET_QDISC_BYPASS is off */
 	struct packet_stats stats;

@@ -412,6 +412,8 @@ uint32_t moved_room(struct moved *m)
 
 void moved_hurry(struct moved *m) { tcp_set_quickack(m->c, true, now_ns()); }
 
+void moved_ask(struct moved *m) { tcp_send_ack(m->c, wire_now()); }
+
 void moved_found(struct moved *m)
 {
 	if (tcp_unsent_bytes(m->c))

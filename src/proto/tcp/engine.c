@@ -28,7 +28,7 @@ struct engine {
 	struct ether_port ether;
 	struct tcp_stack *stack;
 	size_t mem_bytes;
-	uint64_t n_refused, n_cut; /* told */
+	uint64_t n_refused, n_cut, n_full; /* told */
 };
 
 static void *lazy_memory(size_t bytes)
@@ -165,6 +165,11 @@ bool engine_has_refused(struct engine *e)
 bool engine_has_cut(struct engine *e)
 {
 	return has_changed(&e->n_cut, e->ether.io.stats.n_rx_cut);
+}
+
+bool engine_has_been_full(struct engine *e)
+{
+	return has_changed(&e->n_full, e->ether.io.stats.n_rx_full);
 }
 
 int engine_error(struct engine *e)

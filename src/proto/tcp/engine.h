@@ -70,5 +70,8 @@ bool engine_has_refused(struct engine *e);
 /* Frames have come since the last call of which the kernel kept a part only: there was no room
  * for large ones.  Their senders send them again. */
 bool engine_has_cut(struct engine *e);
+/* The ring has been full since the last call, or nearly.  Frames may be lost, and a reset is
+ * not sent again. */
+bool engine_has_been_full(struct engine *e);
 /* Why the device moves no frames, asked once; 0: it does. */
 int engine_error(struct engine *e);

@@ -32,7 +32,9 @@
 #define CHECK_NS (200 * NS_PER_MS)
 #define CHANGES_NS (20 * NS_PER_MS)
 #define DRIVEN_NS (20 * NS_PER_MS)
-#define ANCHORS 16               /* that are looked at together */
+#define ASK_NS                                                                 \
+	(20 * NS_PER_MS) /* after the ring was full, and at most so often */
+#define ANCHORS 16       /* that are looked at together */
 #define SEEK_NS (10 * NS_PER_MS) /* until a new osfd is looked for */
 #define SEEK_MAX_NS NS_PER_S
 /* A call that needs osfd waits for so long after it has gone. */
@@ -47,8 +49,9 @@ static uint32_t device;
 static uint32_t refused_device;
 static uint64_t refused_ns;
 static uint64_t timer_ns =
-    UINT64_MAX;            /* when timer_fd expires; read without the lock */
-static uint64_t turned_ns; /* the last turn, and whose it was */
+    UINT64_MAX; /* when timer_fd expires; read without the lock */
+static uint64_t ask_ns = UINT64_MAX; /* when to ask peers for what was lost */
+static uint64_t turned_ns;           /* the last turn, and whose it was */
 static uint32_t turned_by;
 static uint64_t
     held_ns; /* about when the lock was taken; 0: nobody has asked */
@@ -244,6 +247,7 @@ static void set_timer(void)
 
 	if (unlikely(is_lost) && !list_is_empty(&conns))
 		next = MIN(next, again_ns);
+	next = MIN(next, ask_ns);
 	if (likely(next >= timer_ns))
 		return;
 	struct itimerspec at = { .it_value = ns_timespec(MAX(next, 1u)) };
@@ -293,6 +297,18 @@ static void check_all(uint64_t now)
 		moved_check(container_of(l, struct moved, link), !is_lost);
 }
 
+/* The ring has been full: each connection may have lost a reset. */
+static void look_at_losses(uint64_t now)
+{
+	if (unlikely(engine_has_been_full(wire_engine)))
+		ask_ns = MIN(ask_ns, now + ASK_NS);
+	if (likely(now < ask_ns))
+		return;
+	ask_ns = UINT64_MAX;
+	for (struct list *l = conns.next; l != &conns; l = l->next)
+		moved_ask(container_of(l, struct moved, link));
+}
+
 void wire_turn(void)
 {
 	uint64_t now = wire_now();
@@ -302,6 +318,7 @@ void wire_turn(void)
 
 	clear_timer(now);
 	engine_in(wire_engine, now);
+	look_at_losses(now);
 	check_all(now);
 	if (unlikely(judge_check(now)))
 		send_back_all();
