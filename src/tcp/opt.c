@@ -117,10 +117,11 @@ void tcp_set_quickack(struct tcp_conn *c, bool is_on, uint64_t now_ns)
 		conn_set_pending(c, TX_ACK);
 }
 
-void tcp_send_ack(struct tcp_conn *c, uint64_t now_ns)
+void tcp_ask_silent(struct tcp_conn *c, uint32_t silent_ms, uint64_t now_ns)
 {
 	stack_at(c->stack, now_ns);
-	if (c->state >= TCP_ESTABLISHED)
+	if (c->state >= TCP_ESTABLISHED &&
+	    now_ms(c->stack) - c->last_rx_ms >= silent_ms)
 		conn_set_pending(c, TX_ACK);
 }
 

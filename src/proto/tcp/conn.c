@@ -412,7 +412,10 @@ uint32_t moved_room(struct moved *m)
 
 void moved_hurry(struct moved *m) { tcp_set_quickack(m->c, true, now_ns()); }
 
-void moved_ask(struct moved *m) { tcp_send_ack(m->c, wire_now()); }
+void moved_ask(struct moved *m, uint32_t silent_ms)
+{
+	tcp_ask_silent(m->c, silent_ms, wire_now());
+}
 
 void moved_found(struct moved *m)
 {

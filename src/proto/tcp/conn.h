@@ -82,9 +82,9 @@ void moved_due(struct moved *m, enum osf_reason why);
 void moved_check(struct moved *m, bool may_leave);
 /* The same: an ACK that is delayed leaves now. */
 void moved_hurry(struct moved *m);
-/* The same: frames of it may be lost.  The peer sends all of them again but a reset, which it
- * sends when it hears of us. */
-void moved_ask(struct moved *m);
+/* The same: frames of it may be lost, and none has come for @silent_ms.  The peer sends all of
+ * them again but a reset, which it sends when it hears of us. */
+void moved_ask(struct moved *m, uint32_t silent_ms);
 /* The same: a new osfd is there. */
 void moved_found(struct moved *m);
 

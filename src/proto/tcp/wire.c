@@ -32,9 +32,9 @@
 #define CHECK_NS (200 * NS_PER_MS)
 #define CHANGES_NS (20 * NS_PER_MS)
 #define DRIVEN_NS (20 * NS_PER_MS)
-#define ASK_NS                                                                 \
-	(20 * NS_PER_MS) /* after the ring was full, and at most so often */
-#define ANCHORS 16       /* that are looked at together */
+#define ASK_NS (20 * NS_PER_MS)  /* after the ring was full */
+#define ASK_AGAIN_NS NS_PER_S    /* at most so often */
+#define ANCHORS 16               /* that are looked at together */
 #define SEEK_NS (10 * NS_PER_MS) /* until a new osfd is looked for */
 #define SEEK_MAX_NS NS_PER_S
 /* A call that needs osfd waits for so long after it has gone. */
@@ -51,6 +51,7 @@ static uint64_t refused_ns;
 static uint64_t timer_ns =
     UINT64_MAX; /* when timer_fd expires; read without the lock */
 static uint64_t ask_ns = UINT64_MAX; /* when to ask peers for what was lost */
+static uint64_t asked_ns;            /* when they were asked last */
 static uint64_t turned_ns;           /* the last turn, and whose it was */
 static uint32_t turned_by;
 static uint64_t
@@ -297,16 +298,19 @@ static void check_all(uint64_t now)
 		moved_check(container_of(l, struct moved, link), !is_lost);
 }
 
-/* The ring has been full: each connection may have lost a reset. */
+/* The ring has been full: each connection that has been silent since may have lost a reset. */
 static void look_at_losses(uint64_t now)
 {
 	if (unlikely(engine_has_been_full(wire_engine)))
-		ask_ns = MIN(ask_ns, now + ASK_NS);
+		ask_ns =
+		    MIN(ask_ns, MAX(now + ASK_NS, asked_ns + ASK_AGAIN_NS));
 	if (likely(now < ask_ns))
 		return;
 	ask_ns = UINT64_MAX;
+	asked_ns = now;
 	for (struct list *l = conns.next; l != &conns; l = l->next)
-		moved_ask(container_of(l, struct moved, link));
+		moved_ask(container_of(l, struct moved, link),
+			  ASK_NS / NS_PER_MS);
 }
 
 void wire_turn(void)
