@@ -118,23 +118,42 @@ static COLD bool may_have_page(uint32_t tid, const uint32_t *word)
 	return has || (!any && !is_kernels(tid));
 }
 
+#define STATUS_BYTES 1024 /* what is looked for stands before that */
+
+/* 0, or -errno. */
+static int status_read(uint32_t tid, char text[STATUS_BYTES])
+{
+	int fd = proc_open(tid, "status");
+
+	if (fd < 0)
+		return fd;
+	long n = rawcall(SYS_read, fd, text, STATUS_BYTES - 1);
+	rawcall(SYS_close, fd);
+	text[n > 0 ? n : 0] = '\0';
+	return 0;
+}
+
+/* The letter that proc(5) lists; 0. */
+static char state_of(const char *status)
+{
+	const char *at = strstr(status, "\nState:\t");
+
+	return at ? at[8] : '\0';
+}
+
 /* The user of a living process.  The owner of its /proc entry does not tell:
  * that is root once the process has dropped its privileges. */
 static COLD enum page_owner owner_by_status(uint32_t tid, const uint32_t *word)
 {
-	char text[1024];
-	int fd = proc_open(tid, "status");
+	char text[STATUS_BYTES];
+	int err = status_read(tid, text);
 
-	if (fd < 0) /* no /proc, or no descriptor left: give it time */
-		return fd == -ENOENT && rawcall(SYS_faccessat, AT_FDCWD,
-						"/proc/self/status", R_OK) == 0
+	if (err) /* no /proc, or no descriptor left: give it time */
+		return err == -ENOENT && rawcall(SYS_faccessat, AT_FDCWD,
+						 "/proc/self/status", R_OK) == 0
 			   ? OWNER_DEAD
 			   : OWNER_OURS;
-	long n = rawcall(SYS_read, fd, text, sizeof(text) - 1);
-	rawcall(SYS_close, fd);
-	text[n > 0 ? n : 0] = '\0';
-	const char *state = strstr(text, "\nState:\t");
-	if (state && (state[8] == 'Z' || state[8] == 'X'))
+	if (state_of(text) == 'Z' || state_of(text) == 'X')
 		return OWNER_DEAD;
 	/* Our own threads hold no lock of the page: the caller holds ours. */
 	if (number_of(text, "\nTgid:", 0) == (long)getpid())
@@ -156,6 +175,15 @@ COLD enum page_owner page_owner(const uint32_t *word, uint32_t seen)
 	return rawcall(SYS_tkill, tid, 0) == -ESRCH
 		   ? OWNER_DEAD
 		   : owner_by_status(tid, word);
+}
+
+COLD bool page_owner_is_stopped(uint32_t seen)
+{
+	char text[STATUS_BYTES];
+	uint32_t tid = seen & ~LOCK_WAITERS;
+
+	return tid && tid <= INT32_MAX && !status_read(tid, text) &&
+	       state_of(text) == 'T';
 }
 
 /* Sleep until somebody releases the word @seen, or @ns have passed. */

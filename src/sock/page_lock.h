@@ -38,3 +38,6 @@ void page_unlock(uint32_t *word);
  * lock. */
 enum page_owner { OWNER_NONE, OWNER_DEAD, OWNER_OURS, OWNER_STRANGER };
 enum page_owner page_owner(const uint32_t *word, uint32_t seen);
+/* Has a signal stopped that owner?  Then it does not go on by itself, as one that has
+ * only lost its core does. */
+bool page_owner_is_stopped(uint32_t seen);

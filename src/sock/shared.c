@@ -4,8 +4,11 @@
 #include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/compiler.h"
+#include "base/rawcall.h"
 #include "sock/page_lock.h"
 #include "sock/shared.h"
 
@@ -503,16 +506,25 @@ void shared_mode(struct sock *sk, enum sock_mode mode)
 void sock_moving(struct sock *sk)
 {
 	struct shared_page *p = sk->page ? sk->page : sk->old_page;
+	const struct timespec ms = { .tv_nsec = NS_PER_MS };
 
 	cpu_relax();
 	if (likely(!p || !sk->moved_ns) || sock_mode(sk) != SOCK_UPGRADING)
 		return;
+	bool is_long = sock_moves_long(sk);
 	if (!sk->is_lost && now_ns() - sk->moved_ns > PAGE_PATIENCE_NS)
 		shared_lose(sk, "a process that does not end its recall");
 	if (sk->is_lost || load_acq(&p->mode) == SOCK_KERNEL)
 		mode_in(sk, SOCK_KERNEL);
+	else if (is_long)
+		rawcall(SYS_nanosleep, &ms, NULL);
 	else
 		sched_yield();
+}
+
+bool sock_moves_long(const struct sock *sk)
+{
+	return sk->moved_ns && now_ns() - sk->moved_ns > PAGE_WAIT_NS;
 }
 
 /* Who rings holds a half.  Of the two, does a process of our user have one that the
@@ -551,6 +563,21 @@ bool shared_is_silent(struct sock *sk)
 		return true;
 	}
 	return true;
+}
+
+COLD bool shared_is_stopped(const struct sock *sk)
+{
+	const struct shared_page *p = load_acq(&sk->page);
+
+	for (int i = HALF_RX; p && i <= HALF_TX; i++) {
+		const uint32_t *word = &p->half[i].word;
+		uint32_t seen = load_rlx(word);
+
+		if (page_owner(word, seen) == OWNER_OURS &&
+		    page_owner_is_stopped(seen))
+			return true;
+	}
+	return false;
 }
 
 bool shared_is_free(const struct sock *sk)

@@ -20,7 +20,7 @@
  *     move bytes or look at the socket do without the half (sock.is_kept): a call
  *     that may not wait gets EAGAIN, others come again.  What shutdown() and the like
  *     are to do is noted (sock_words.due), for whoever has the half next.  Only who
- *     hands the descriptor over gives the owner PAGE_PATIENCE_NS.
+ *     hands the descriptor over gives the owner PAGE_PATIENCE_NS, unless it is stopped.
  *
  * Where any of this fails, the connection is lost to this process (sock.is_lost):
  * it is reset, and counted, and its page is not entered again.  That is also so
@@ -113,6 +113,8 @@ void shared_mode(struct sock *sk, enum sock_mode mode);
 MUST_CHECK bool shared_is_silent(struct sock *sk);
 /* Has nobody a half just now? */
 bool shared_is_free(const struct sock *sk);
+/* Does a process have one, and was stopped (SIGSTOP)? */
+bool shared_is_stopped(const struct sock *sk);
 /* This process cannot go on with the page: reset the connection. */
 void shared_lose(struct sock *sk, const char *why);
 

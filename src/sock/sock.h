@@ -397,6 +397,9 @@ MUST_CHECK static inline bool sock_try_tx(struct sock *sk)
 
 /* For a thread that waits while the mode is UPGRADING. */
 void sock_moving(struct sock *sk);
+/* It is another process that gives the connection to the kernel, and takes so long that a
+ * call that may not wait ends with EAGAIN. */
+bool sock_moves_long(const struct sock *sk);
 
 /* Before a look without locks at what only they keep up to date: learn what other
  * processes have done, or that they have gone.  That does not wait long: then

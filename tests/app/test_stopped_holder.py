@@ -15,6 +15,10 @@ child was stopped, and an edge-triggered epoll set of the parent tells of the re
 While the child is stopped inside a call, the parent also sets options, of which one makes osf
 give the connection back to the kernel, and shuts its direction down.  These calls return soon,
 too, and take effect when the child goes on: the far end gets all bytes and then the end.
+
+At last the parent passes the descriptor to somebody (SCM_RIGHTS) while the child is stopped
+inside a call.  The kernel has to have the connection then, and nobody knows how far the child
+has come: the connection is reset, at once.
 """
 import array
 import mmap
@@ -31,6 +35,7 @@ import timed
 import warmed
 
 STOPS = 15
+PASSES = 3
 LONG_S = 2.5  # once, for a child that has stopped inside a call
 TRIES = 8
 PIECE = 128 * 1024
@@ -205,6 +210,38 @@ def one(port, way, some, rng, calls, n):
     return refused
 
 
+def hand_over(conn, calls):
+    """Pass the descriptor on: to nobody who reads it."""
+    with_fd = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [conn.fileno()]))]
+    here, there = socket.socketpair()
+    with here, there:
+        if calls(here.sendmsg, [b"x"], with_fd) != 1:
+            raise SystemExit("the descriptor was not passed")
+
+
+def passed(port, stops, rng, calls):
+    """Return: how many connections were reset."""
+    n_reset = 0
+    for _ in range(2 * stops):
+        conn = warmed.connect(port, b"r")
+        pid = os.fork()
+        if not pid:
+            while True:
+                conn.recv(PIECE)
+        time.sleep(rng.uniform(0.0005, LATEST_S))  # the attack's moment, not a wait
+        os.kill(pid, signal.SIGSTOP)
+        os.waitpid(pid, os.WUNTRACED)
+        if meanwhile(conn, b"r", calls, Parts()):
+            hand_over(conn, calls)
+            n_reset += calls(conn.recv, 1, socket.MSG_DONTWAIT) == b""
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        conn.close()
+        if n_reset == PASSES:
+            break
+    return n_reset
+
+
 def holders(port, stops):
     rng = random.Random(int(os.environ.get("OSF_TEST_SEED") or 1))
     calls = timed.Calls()
@@ -215,6 +252,8 @@ def holders(port, stops):
             n_inside += one(port, way, some, rng, calls, n_inside)
         print("%s: %d stops, %d calls refused; the longest call %.1f ms" %
               (way.decode(), stops, n_inside, calls.longest_s * 1000), flush=True)
+    n_reset = passed(port, stops, rng, calls)
+    print("passed: %d" % n_reset)
     if calls.longest_s > BOUND_S:
         raise SystemExit("%s took too long" % calls.of)
 
@@ -226,10 +265,12 @@ def main():
     script = os.path.abspath(__file__)
     run.start([sys.executable, script, "far", port], eager=True)
     run.wait_port(port)
-    print(run.python(script, "holders", port, stops, eager=True), end="")
+    said = run.python(script, "holders", port, stops, eager=True)
+    print(said, end="")
     if not run.is_kernel:
         total = harness.sum_stats(harness.read_stats(run.stats))
-        run.need(total["n_upgraded"] and not total["n_broken"],
+        n_reset = int(said.split()[-1])
+        run.need(total["n_upgraded"] and total["n_broken"] == n_reset,
                  "%d upgraded, %d broken" % (total["n_upgraded"], total["n_broken"]))
     run.done()
 

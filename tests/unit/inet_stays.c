@@ -34,6 +34,11 @@ const struct sock_ops *const sock_tables[SOCK_TABLES];
 void sock_withdraw(struct sock *sk, int fd) { n_withdrawn++; }
 void shared_mode(struct sock *sk, enum sock_mode mode) {}
 
+/* Another process moves it. */
+static int n_looks;
+void sock_moving(struct sock *sk) { n_looks++; }
+bool sock_moves_long(const struct sock *sk) { return n_looks >= 3; }
+
 /* And what these calls do not come to. */
 #define NEVER                                                                  \
 	{                                                                      \
@@ -41,7 +46,6 @@ void shared_mode(struct sock *sk, enum sock_mode mode) {}
 	}
 void shared_alone(struct sock *sk, const struct sock *made) NEVER
     void sock_unshare(struct sock *sk) NEVER void sock_went_past(void) NEVER
-    void sock_moving(struct sock *sk) NEVER
     void sock_anchor_moved(struct sock *sk, int from, int to) NEVER
     bool sock_had_doorbells(const struct sock *sk) NEVER
     void sock_count_failed(struct sock *sk, int dir, int err, bool ours) NEVER
@@ -125,6 +129,28 @@ static void disconnect_in_the_middle_of_a_move_does_nothing(void **state)
 	assert_int_equal(getpeername(here, (struct sockaddr *)&peer, &len), 0);
 }
 
+static void a_move_that_takes_long_ends_calls_that_may_not_wait(void **state)
+{
+	struct iovec iov = { &state, 1 };
+	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+
+	n_looks = 0;
+	assert_true(sock_start_moving(&sock));
+	assert_int_equal(
+	    inet_moving_ops.recv(&sock, here, &iov, 1, MSG_DONTWAIT), -EAGAIN);
+	assert_int_equal(n_looks, 3);
+	sock.w->nonblock = 1;
+	assert_int_equal(inet_moving_ops.send(&sock, here, &iov, 1, 0),
+			 -EAGAIN);
+	assert_int_equal(inet_moving_ops.recvmsg(&sock, here, &msg, 0),
+			 -EAGAIN);
+	assert_int_equal(inet_moving_ops.sendmsg(&sock, here, &msg, 0),
+			 -EAGAIN);
+	assert_int_equal(inet_moving_ops.send_file(&sock, here, here, NULL, 1),
+			 -EAGAIN);
+	assert_int_equal(sock_mode(&sock), SOCK_UPGRADING);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -133,6 +159,7 @@ int main(void)
 		TEST(shutdown_sends_a_fin_and_ends_the_search),
 		TEST(shutdown_beside_a_call_pins_the_connection),
 		TEST(shutdown_in_the_middle_of_a_move_sends_nothing),
+		TEST(a_move_that_takes_long_ends_calls_that_may_not_wait),
 		TEST(disconnect_in_the_middle_of_a_move_does_nothing),
 	};
 

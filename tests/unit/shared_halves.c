@@ -339,6 +339,25 @@ static void who_exports_nothing_leaves_what_was_there(void **state)
 	sock_unlock_rx(&sk);
 }
 
+/* The page may say for ever that another process gives the connection to the kernel. */
+static void a_move_that_does_not_end_is_told(void **state)
+{
+	assert_int_equal(sock_share(&sk), 0);
+	sk.page->mode = SOCK_UPGRADING;
+	assert_true(sock_move_rx(&sk));
+	sock_unlock_rx(&sk);
+	assert_int_equal(sock_mode(&sk), SOCK_UPGRADING);
+	uint64_t start = now_ns();
+	while (!sock_moves_long(&sk)) {
+		sock_moving(&sk);
+		assert_true(now_ns() - start < NS_PER_S);
+	}
+	assert_false(sk.is_lost);
+	sk.page->mode = SOCK_KERNEL;
+	sock_moving(&sk);
+	assert_int_equal(sock_mode(&sk), SOCK_KERNEL);
+}
+
 static void what_is_refused_ends_the_connection(void **state)
 {
 	pid_t pid = fork_it();
@@ -417,6 +436,7 @@ static void a_living_owner_of_another_user_is_not_waited_for(void **state)
 		pause();
 	}
 	assert_int_equal(read(ready[0], &byte, 1), 1);
+	assert_false(shared_is_stopped(&sk));
 	assert_true(locked_within() < NS_PER_S);
 	assert_true(sk.is_lost);
 	kill(pid, SIGKILL);
@@ -454,6 +474,7 @@ a_stopped_owner_of_our_user_costs_a_call_that_can_come_again_nothing(
 	}
 	assert_true(sock_move_tx(&sk)); /* nobody has that one */
 	sock_unlock_tx(&sk);
+	assert_true(shared_is_stopped(&sk));
 	kill(pid, SIGCONT);
 	assert_int_equal(status_of(pid), 0);
 	assert_true(sock_move_rx(&sk));
@@ -541,6 +562,7 @@ int main(void)
 		    what_the_kernel_has_counted_can_be_repaired, fresh),
 		cmocka_unit_test_setup(
 		    who_exports_nothing_leaves_what_was_there, fresh),
+		cmocka_unit_test_setup(a_move_that_does_not_end_is_told, fresh),
 		cmocka_unit_test_setup(what_is_refused_ends_the_connection,
 				       fresh),
 		cmocka_unit_test_setup(a_false_owner_is_not_waited_for, fresh),

@@ -394,39 +394,48 @@ static void moved(struct sock *sk)
 		sock_moving(sk);
 }
 
+/* The same for a call that moves bytes. */
+static ssize_t moved_soon(struct sock *sk, int flags)
+{
+	bool waits = !(flags & MSG_DONTWAIT) && !load_rlx(&sk->w->nonblock);
+
+	while (sock_mode(sk) == SOCK_UPGRADING) {
+		sock_moving(sk);
+		if (!waits && sock_mode(sk) == SOCK_UPGRADING &&
+		    sock_moves_long(sk))
+			return -EAGAIN;
+	}
+	return -ESTALE;
+}
+
 static ssize_t moving_recv(struct sock *sk, int fd, const struct iovec *iov,
 			   size_t n, int flags)
 {
-	moved(sk);
-	return -ESTALE;
+	return moved_soon(sk, flags);
 }
 
 static ssize_t moving_send(struct sock *sk, int fd, const struct iovec *iov,
 			   size_t n, int flags)
 {
-	moved(sk);
-	return -ESTALE;
+	return moved_soon(sk, flags);
 }
 
 static ssize_t moving_send_file(struct sock *sk, int fd, int in, off_t *off,
 				size_t n)
 {
-	moved(sk);
-	return -ESTALE;
+	return moved_soon(sk, 0);
 }
 
 static ssize_t moving_recvmsg(struct sock *sk, int fd, struct msghdr *msg,
 			      int flags)
 {
-	moved(sk);
-	return -ESTALE;
+	return moved_soon(sk, flags);
 }
 
 static ssize_t moving_sendmsg(struct sock *sk, int fd, const struct msghdr *msg,
 			      int flags)
 {
-	moved(sk);
-	return -ESTALE;
+	return moved_soon(sk, flags);
 }
 
 static int moving_enter(struct sock *sk)

@@ -250,14 +250,16 @@ static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
 	return 1;
 }
 
-/* The next user of the descriptor cannot be put off, so another process is given time. */
+/* The next user of the descriptor cannot be put off.  So another process that has only lost
+ * its core is given time.  One that is stopped keeps the half for as long as somebody likes. */
 static void take_both(struct sock *sk, int fd)
 {
 	uint64_t start = now_ns();
 
 	while (!sock_take_both(sk)) {
 		shm_do_due(sk, fd);
-		if (now_ns() - start > PAGE_PATIENCE_NS)
+		if (shared_is_stopped(sk) ||
+		    now_ns() - start > PAGE_PATIENCE_NS)
 			shared_lose(sk, "a lock that another process keeps");
 	}
 }
