@@ -166,12 +166,14 @@ static ssize_t recv_now(struct visit *v, struct msghdr *msg, int flags)
 
 static ssize_t recv_waiting(struct visit *v, struct msghdr *msg, int flags)
 {
+	uint64_t start_ns = 0;
+
 	for (;;) {
 		ssize_t r = recv_now(v, msg, flags);
 
 		if (r != -EAGAIN || flags & MSG_DONTWAIT)
 			return r;
-		r = filter_wait(v->s, flags);
+		r = filter_wait(v->s, flags, &start_ns);
 		if (r < 0)
 			return r;
 	}
