@@ -129,12 +129,13 @@ static ssize_t receive_bytes(const struct vsock *s, struct packet *p,
 			     struct iovec *iov, int flags)
 {
 	struct msghdr m = { .msg_iov = iov, .msg_iovlen = 1 };
-	ssize_t r = flags ? below_recvmsg(s->fd, &m, flags | MSG_DONTWAIT)
-			  : below_recv(s->fd, iov->iov_base, iov->iov_len);
 
 	p->flags = 0;
 	p->from_len = 0;
 	p->control_len = 0;
+	if (!flags)
+		return below_recv(s->fd, iov->iov_base, iov->iov_len);
+	ssize_t r = below_recvmsg(s->fd, &m, flags | MSG_DONTWAIT);
 	return r < 0 ? -errno : r;
 }
 
@@ -253,7 +254,7 @@ HOT ssize_t filter_take_quick(struct vsock *s, size_t want,
 			return -EAGAIN;
 		r = below_recv(s->fd, to, MIN(want, (size_t)PACKET_MAX));
 		if (unlikely(r <= 0))
-			return r < 0 ? -errno : 0;
+			return r;
 		*data = to;
 	} while (ask_of_stream(s, callback, *data, (size_t)r) !=
 		 VMA_PACKET_RECV);

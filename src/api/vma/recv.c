@@ -239,7 +239,6 @@ ssize_t vma_recvmsg(int fd, struct msghdr *msg, int flags)
 HOT static ssize_t recv_quick(int fd, const struct iovec *iov)
 {
 	const uint8_t *data;
-	int *err = &errno, saved = *err;
 	struct vsock **slot = vsock_slot(fd), *s = slot ? *slot : NULL;
 
 	if (unlikely(!s || s->is_udp || s->owner || s->accepted || s->err ||
@@ -253,7 +252,8 @@ HOT static ssize_t recv_quick(int fd, const struct iovec *iov)
 	if (likely(r > 0))
 		memcpy(iov->iov_base, data, (size_t)r);
 	visit_unlock_rx(&v);
-	*err = unlikely(r < 0) && r != -EAGAIN ? (int)-r : saved;
+	if (unlikely(r < 0 && r != -EAGAIN))
+		errno = (int)-r;
 	return r;
 }
 
