@@ -194,12 +194,32 @@ ssize_t below_recvmsg(int fd, struct msghdr *msg, int flags)
 					: recvmsg_ours(fd, msg, flags);
 }
 
-ssize_t below_recv(int fd, void *buf, size_t n)
+/* What a quick attempt did not settle. */
+static COLD ssize_t recv_slowly(struct call *c, int fd, void *buf, size_t n)
+{
+	int saved = errno;
+	ssize_t r = c->file ? data_recv(c, fd, ONE(buf, n), MSG_DONTWAIT)
+			    : libc.recv(fd, buf, n, MSG_DONTWAIT);
+
+	if (r < 0) {
+		r = -errno;
+		errno = saved;
+	}
+	return r;
+}
+
+HOT ssize_t below_recv(int fd, void *buf, size_t n)
 {
 	CALL(c) = { .file = data_file(fd) };
+	const struct sock_ops *ops = c.file ? sock_ops(c.file->sk) : NULL;
+	struct iovec iov = { buf, n };
 
-	return c.file ? data_recv(&c, fd, ONE(buf, n), MSG_DONTWAIT)
-		      : libc.recv(fd, buf, n, MSG_DONTWAIT);
+	if (unlikely(!ops || !ops->is_ours))
+		return recv_slowly(&c, fd, buf, n);
+	ssize_t r = ops->recv(c.file->sk, fd, &iov, 1, MSG_DONTWAIT);
+	if (likely(r != -EAGAIN && r != -ESTALE))
+		return data_received(c.file, fd, r);
+	return recv_slowly(&c, fd, buf, n);
 }
 
 HOT ssize_t below_take(int fd, void *buf, size_t n, bool one)

@@ -30,6 +30,7 @@ static struct seen {
 	} held[HELD];
 	unsigned n_held;
 	void (*inside)(int fd);
+	bool is_over; /* atomic */
 } seen;
 
 static vma_recv_callback_retval_t watch(int fd, size_t n_iov,
@@ -689,6 +690,51 @@ static void sleeps_over_drops_on(struct ends *e)
 	pthread_join(t, NULL);
 }
 
+/* What it sends is dropped.  Much longer than the reader's time. */
+static void *drips(void *arg)
+{
+	struct ends *e = arg;
+
+	for (int i = 0;
+	     i < 1000 && !__atomic_load_n(&seen.is_over, __ATOMIC_SEQ_CST);
+	     i++) {
+		say(e, "drop", 4);
+		usleep(2000);
+	}
+	return __atomic_load_n(&seen.is_over, __ATOMIC_SEQ_CST) ? e : NULL;
+}
+
+static void drops_do_not_make_it_longer_on(struct ends *e)
+{
+	struct timeval tv = { .tv_usec = 50000 };
+	char buf[64];
+	int flags = 0;
+	void *was_in_time;
+	pthread_t t;
+
+	for (int call = 0; call < 2; call++) {
+		begin(e);
+		EXPECT_EQ(
+		    setsockopt(e->rx, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)),
+		    0);
+		EXPECT_EQ(pthread_create(&t, NULL, drips, e), 0);
+		if (call)
+			EXPECT_ERR(api->recvfrom_zcopy(e->rx, buf, sizeof(buf),
+						       &flags, NULL, NULL),
+				   EAGAIN);
+		else
+			EXPECT_ERR(recv(e->rx, buf, sizeof(buf), 0), EAGAIN);
+		__atomic_store_n(&seen.is_over, true, __ATOMIC_SEQ_CST);
+		pthread_join(t, &was_in_time);
+		EXPECT(was_in_time);
+	}
+}
+
+static void drops_do_not_make_a_wait_longer(void)
+{
+	over_both(drops_do_not_make_it_longer_on);
+}
+
 static void a_sleeping_reader_never_sees_drops(void)
 {
 	over_both(sleeps_over_drops_on);
@@ -719,5 +765,6 @@ const struct test tests_callback[] = {
 	T(a_callback_may_unregister_itself),
 	T(a_callback_may_fork),
 	T(a_sleeping_reader_never_sees_drops),
+	T(drops_do_not_make_a_wait_longer),
 	{ 0 }
 };

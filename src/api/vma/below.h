@@ -22,7 +22,7 @@ ssize_t below_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t below_recvmsg(int fd, struct msghdr *msg, int flags);
 ssize_t below_recvfrom(int fd, void *buf, size_t n, int flags,
 		       struct sockaddr *addr, socklen_t *len);
-/* One attempt at the next bytes. */
+/* One attempt at the next bytes: how many, or -errno; errno stays. */
 ssize_t below_recv(int fd, void *buf, size_t n);
 /* The next bytes of a stream where they lie, until below_lent_back().  0: they are
  * not lent, call below_recv(); -errno. */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* api/vma/filter.c - see api/vma/filter.h */
 #include <errno.h>
+#include <fcntl.h>
 
 #include "api/vma/below.h"
 #include "api/vma/filter.h"
 #include "api/vma/joined.h"
 #include "base/atomic.h"
+#include "base/clock.h"
 
 static inline void count_received(struct vsock *s, size_t n)
 {
@@ -127,12 +129,13 @@ static ssize_t receive_bytes(const struct vsock *s, struct packet *p,
 			     struct iovec *iov, int flags)
 {
 	struct msghdr m = { .msg_iov = iov, .msg_iovlen = 1 };
-	ssize_t r = flags ? below_recvmsg(s->fd, &m, flags | MSG_DONTWAIT)
-			  : below_recv(s->fd, iov->iov_base, iov->iov_len);
 
 	p->flags = 0;
 	p->from_len = 0;
 	p->control_len = 0;
+	if (!flags)
+		return below_recv(s->fd, iov->iov_base, iov->iov_len);
+	ssize_t r = below_recvmsg(s->fd, &m, flags | MSG_DONTWAIT);
 	return r < 0 ? -errno : r;
 }
 
@@ -251,7 +254,7 @@ HOT ssize_t filter_take_quick(struct vsock *s, size_t want,
 			return -EAGAIN;
 		r = below_recv(s->fd, to, MIN(want, (size_t)PACKET_MAX));
 		if (unlikely(r <= 0))
-			return r < 0 ? -errno : 0;
+			return r;
 		*data = to;
 	} while (ask_of_stream(s, callback, *data, (size_t)r) !=
 		 VMA_PACKET_RECV);
@@ -327,7 +330,28 @@ ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
 	return r;
 }
 
-int filter_wait(const struct vsock *s, int flags)
+/* The callback has dropped what came: the rest of SO_RCVTIMEO.  1: it has none, or the socket
+ * does not wait. */
+static int wait_on(const struct vsock *s, uint64_t start_ns)
+{
+	struct timeval tv = { 0 };
+	socklen_t len = sizeof(tv);
+	struct pollfd p = { .fd = s->fd, .events = POLLIN };
+	int saved = errno;
+
+	if (getsockopt(s->fd, SOL_SOCKET, SO_RCVTIMEO, &tv, &len))
+		errno = saved;
+	uint64_t all =
+	    (uint64_t)tv.tv_sec * NS_PER_S + (uint64_t)tv.tv_usec * NS_PER_US;
+	uint64_t used = now_ns() - start_ns;
+	if (!all || fcntl(s->fd, F_GETFL) & O_NONBLOCK)
+		return 1;
+	struct timespec left = ns_timespec(used < all ? all - used : 0);
+	int r = below_ppoll(&p, 1, &left, NULL);
+	return r > 0 ? 0 : r < 0 ? -errno : -EAGAIN;
+}
+
+int filter_wait(const struct vsock *s, int flags, uint64_t *start_ns)
 {
 	uint8_t byte;
 	struct iovec iov = { &byte, 1 };
@@ -335,6 +359,11 @@ int filter_wait(const struct vsock *s, int flags)
 
 	if (load_rlx(&s->is_closed))
 		return -EBADF;
+	int r = *start_ns ? wait_on(s, *start_ns) : 1;
+	if (r <= 0)
+		return r;
+	if (!*start_ns)
+		*start_ns = now_ns();
 	return below_recvmsg(s->fd, &m, MSG_PEEK | (flags & MSG_DONTWAIT)) < 0
 		   ? -errno
 		   : 0;

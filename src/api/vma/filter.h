@@ -49,9 +49,10 @@ ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,
  * the socket, too.  At the end of a stream *@number is 0. */
 ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
 			 uint64_t *number);
-/* Waits for something to come, as the program's call would that found nothing.
- * 0 or -errno; nobody has the receive lock. */
-int filter_wait(const struct vsock *s, int flags);
+/* Waits for something to come, as the program's call would that found nothing; by SO_RCVTIMEO
+ * no longer than a call that began with *@start_ns, 0 at first.  0 or -errno; nobody has the
+ * receive lock. */
+int filter_wait(const struct vsock *s, int flags, uint64_t *start_ns);
 /*
  * ends.c: what a packet has besides its bytes.
  */

@@ -166,12 +166,14 @@ static ssize_t recv_now(struct visit *v, struct msghdr *msg, int flags)
 
 static ssize_t recv_waiting(struct visit *v, struct msghdr *msg, int flags)
 {
+	uint64_t start_ns = 0;
+
 	for (;;) {
 		ssize_t r = recv_now(v, msg, flags);
 
 		if (r != -EAGAIN || flags & MSG_DONTWAIT)
 			return r;
-		r = filter_wait(v->s, flags);
+		r = filter_wait(v->s, flags, &start_ns);
 		if (r < 0)
 			return r;
 	}
@@ -237,7 +239,6 @@ ssize_t vma_recvmsg(int fd, struct msghdr *msg, int flags)
 HOT static ssize_t recv_quick(int fd, const struct iovec *iov)
 {
 	const uint8_t *data;
-	int *err = &errno, saved = *err;
 	struct vsock **slot = vsock_slot(fd), *s = slot ? *slot : NULL;
 
 	if (unlikely(!s || s->is_udp || s->owner || s->accepted || s->err ||
@@ -251,7 +252,8 @@ HOT static ssize_t recv_quick(int fd, const struct iovec *iov)
 	if (likely(r > 0))
 		memcpy(iov->iov_base, data, (size_t)r);
 	visit_unlock_rx(&v);
-	*err = unlikely(r < 0) && r != -EAGAIN ? (int)-r : saved;
+	if (unlikely(r < 0 && r != -EAGAIN))
+		errno = (int)-r;
 	return r;
 }
 

@@ -113,6 +113,7 @@ static ssize_t zcopy(struct visit *v, void *buf, size_t len, int *flags,
 {
 	bool is_in_callback =
 	    load_rlx(&v->s->owner) == (uintptr_t)pthread_self();
+	uint64_t start_ns = 0;
 
 	if (len < (v->s->is_udp ? HEAD_BYTES : ONE_BYTES))
 		return -ENOBUFS;
@@ -121,7 +122,7 @@ static ssize_t zcopy(struct visit *v, void *buf, size_t len, int *flags,
 
 		if (r != -EAGAIN || *flags & MSG_DONTWAIT || is_in_callback)
 			return r;
-		r = filter_wait(v->s, *flags);
+		r = filter_wait(v->s, *flags, &start_ns);
 		if (r < 0)
 			return r;
 	}
