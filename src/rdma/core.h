@@ -119,9 +119,11 @@ struct swqe {
 	uint32_t opcode, flags, n_sge, length, imm, rkey;
 	uint32_t dest_qpn, qkey; /* datagrams */
 	uint32_t route;          /* the numbers of both GIDs */
+	union ibv_gid dgid;      /* on another host, with is_far */
 	uint8_t *inlined;
 	uint32_t off;     /* of a message that is partly in the ring */
 	uint32_t ack;     /* the message's number */
+	bool is_far;      /* a datagram to another host */
 	bool is_lost;     /* an unreliable message that was not sent */
 	bool needs_ack;   /* it completes when the receiver has it */
 	bool needs_reply; /* the same for what the receiver executes */
@@ -196,6 +198,7 @@ struct qp {
 	uint32_t n_async;
 
 	struct building *building; /* qp_ex.c; NULL: made without it */
+	struct roce_qp *roce;      /* wire.h; NULL: the peer is on this host */
 };
 
 struct ah {
@@ -264,6 +267,8 @@ void channel_notify(struct channel *ch);
 void channel_watch(struct ibv_comp_channel *ch, struct peer *p);
 /* The same when somebody new sends datagrams. */
 void channel_watch_arrivals(struct ibv_comp_channel *ch);
+/* The same when socket @fd has packets from other hosts. */
+void channel_watch_wire(struct ibv_comp_channel *ch, int fd);
 
 /* event.c */
 void event_add(struct ctx *c, enum ibv_event_type type, void *object);

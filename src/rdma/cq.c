@@ -17,6 +17,7 @@
 #include "base/list.h"
 #include "rdma/core.h"
 #include "rdma/users.h"
+#include "rdma/wire.h"
 
 #define IDLE_POLLS 256u /* between looks at who has ended */
 /* A program that polls keeps its core, which the peer may be waiting for. */
@@ -264,6 +265,7 @@ void cq_progress(struct cq *cq)
 
 	store_rlx(&cq->n_idle, n_idle);
 
+	wire_poll();
 	if (unlikely(looks))
 		ud_accept();
 	GUARD(&cq->users_lock);

@@ -135,8 +135,8 @@ int tx_post(struct qp *qp, const struct ibv_send_wr *wr)
 
 		if (!ah)
 			return EINVAL;
-		if (ah->dgid_index < 0)
-			w->dest_qpn = 0; /* nobody's: it gets lost */
+		w->is_far = ah->dgid_index < 0;
+		w->dgid = ah->attr.grh.dgid;
 		w->route = ah->attr.grh.sgid_index | (uint32_t)ah->dgid_index
 							 << 8;
 	}

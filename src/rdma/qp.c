@@ -16,6 +16,7 @@
 #include "rdma/serve.h"
 #include "rdma/transition.h"
 #include "rdma/users.h"
+#include "rdma/wire.h"
 
 #define TRY_AGAIN_NS NS_PER_MS
 
@@ -204,6 +205,7 @@ static void disconnect(struct qp *qp)
 		fetch_sub(&users_n_local, 1);
 	remote_close(&qp->remote);
 	ud_close(qp);
+	roce_qp_free(qp);
 }
 
 /* As if it were new: nothing posted, nothing complete, no peer. */
@@ -237,6 +239,7 @@ void qp_fail(struct qp *qp)
 		return;
 	count(&rdma_counters->errors, 1);
 	qp_set_state(qp, IBV_QPS_ERR);
+	roce_qp_stop(qp);
 	tx_flush(qp);
 	rx_flush(qp);
 	if (qp->init.srq)
@@ -348,7 +351,7 @@ static void take_values(struct qp *qp, const struct ibv_qp_attr *a, int mask)
 	store_rlx(&qp->x->min_rnr, qp->attr.min_rnr_timer);
 }
 
-static void enter(struct qp *qp, enum ibv_qp_state to)
+static void enter(struct qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
 {
 	if (to == IBV_QPS_ERR) {
 		qp_fail(qp);
@@ -362,10 +365,17 @@ static void enter(struct qp *qp, enum ibv_qp_state to)
 	qp_set_state(qp, to);
 	if (to == IBV_QPS_RTR && qp->init.qp_type != IBV_QPT_UD) {
 		qp->tried_ns = 0;
-		qp_connect(qp);
+		if (device_find_gid(&qp->attr.ah_attr.grh.dgid) < 0)
+			roce_qp_open(qp);
+		else
+			qp_connect(qp);
 	}
-	if (to == IBV_QPS_RTR && qp->init.qp_type == IBV_QPT_UD)
+	if (to == IBV_QPS_RTR && qp->init.qp_type == IBV_QPT_UD) {
 		channel_watch_arrivals(qp->init.recv_cq->channel);
+		roce_ud_open(qp);
+	}
+	if (to == IBV_QPS_RTS && from == IBV_QPS_RTR && qp->roce)
+		roce_qp_set_psn(qp);
 	if (to == IBV_QPS_RTS)
 		tx_run(qp);
 	/* Nothing is under way between two calls, except what is blocked. */
@@ -389,7 +399,7 @@ int rdma_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *a, int mask)
 		return err;
 	take_values(qp, a, mask);
 	if (to != from || to == IBV_QPS_RESET)
-		enter(qp, to);
+		enter(qp, from, to);
 	return 0;
 }
 
@@ -423,6 +433,7 @@ int rdma_destroy_qp(struct ibv_qp *ibqp)
 	struct cq *scq = container_of(ibqp->send_cq, struct cq, cq);
 	struct cq *rcq = container_of(ibqp->recv_cq, struct cq, cq);
 
+	wire_detach(qp);
 	users_remove(qp);
 	cq_remove_user(scq, qp);
 	cq_remove_user(rcq, qp);

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "rdma/rx.h"
 #include "rdma/serve.h"
 
 #define BATCH 64u /* messages of one look */
@@ -285,6 +286,8 @@ HOT void rx_run(struct qp *qp, struct cq *cq)
 		ud_rx(qp, cq);
 		return;
 	}
+	if (unlikely(qp->roce))
+		return; /* wire.c does it */
 	if (unlikely(!qp->remote.x) && !qp_connect(qp))
 		return;
 	if (load_rlx(&qp->remote.x->head) == qp->pos || !is_for_us(qp))
@@ -327,4 +330,41 @@ void rx_flush(struct qp *qp)
 		push_receive(qp, &none, 0, IBV_WC_WR_FLUSH_ERR);
 	}
 	qp->in.wqe = NULL;
+}
+
+/*
+ * Without a ring.
+ */
+
+bool rx_take(struct qp *qp) { return qp->in.wqe || take_receive(qp); }
+
+enum ibv_wc_status rx_put(struct qp *qp, uint32_t off, const void *from,
+			  uint32_t n)
+{
+	const struct rwqe *w = qp->in.wqe;
+	struct iovec iov[N_SGE];
+	const uint8_t *at = from;
+
+	if (off > w->length || n > w->length - off)
+		return IBV_WC_LOC_LEN_ERR;
+	int n_iov = map_receive(qp, w, off, n, iov);
+	for (int i = 0; i < n_iov; i++) {
+		memcpy(iov[i].iov_base, at, iov[i].iov_len);
+		at += iov[i].iov_len;
+	}
+	return n_iov < 0 ? (enum ibv_wc_status) - n_iov : IBV_WC_SUCCESS;
+}
+
+void rx_complete(struct qp *qp, const struct x_msg *m, uint32_t length,
+		 enum ibv_wc_status status)
+{
+	push_receive(qp, m, length, status);
+}
+
+void rx_fail(struct qp *qp, enum ibv_wc_status status)
+{
+	const struct x_msg none = { .op = MSG_SEND, .flags = MSG_SOLICITED };
+
+	if (rx_take(qp))
+		push_receive(qp, &none, 0, status);
 }

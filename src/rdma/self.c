@@ -15,6 +15,7 @@
 #include "base/libc.h"
 #include "rdma/core.h"
 #include "rdma/users.h"
+#include "rdma/wire.h"
 
 #define BLOCKS ((1u << 24) >> QPN_BITS)
 #define TRIES 4096 /* names, of which others may have taken some */
@@ -127,6 +128,7 @@ static void in_child(void)
 		self_close(self_current);
 	self_current = NULL;
 	rdma_counters = &before;
+	wire_after_fork();
 	peer_after_fork();
 	users_after_fork();
 }

@@ -12,6 +12,7 @@
  * Runs in a thread that polls, or in the helper; the caller holds the queue pair's lock.
  */
 #include <errno.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/uio.h>
@@ -77,6 +78,13 @@ static bool copy_own(const struct iovec *ring, uint64_t addr, size_t n,
 		memcpy(is_write ? mine : ring[i].iov_base,
 		       is_write ? ring[i].iov_base : mine, ring[i].iov_len);
 	return is_refused || got == (ssize_t)n;
+}
+
+bool serve_copy(void *bytes, uint64_t addr, size_t n, bool is_write)
+{
+	const struct iovec parts[2] = { { bytes, n }, { NULL, 0 } };
+
+	return copy_own(parts, addr, n, is_write);
 }
 
 static uint64_t find(const struct qp *qp, const struct x_msg *m, uint64_t n,
@@ -184,14 +192,44 @@ static bool lock_own(struct qp *qp, bool *is_over)
 	return is_mine;
 }
 
+static struct lock one; /* thread at a time: they share the descriptor */
+
+/* Under both locks. */
+static bool change(uint64_t addr, bool is_swap, uint64_t swap_add,
+		   uint64_t compare, uint64_t *was)
+{
+	uint64_t new;
+
+	if (!serve_copy(was, addr, sizeof(*was), false))
+		return false;
+	new = is_swap ? swap_add : *was + swap_add;
+	return (is_swap && *was != compare) ||
+	       serve_copy(&new, addr, sizeof(new), true);
+}
+
+bool serve_own_atomic(uint64_t addr, bool is_swap, uint64_t swap_add,
+		      uint64_t compare, uint64_t *was)
+{
+	int saved = errno;
+	uint64_t since = now_ns();
+	bool is_mine;
+	GUARD(&one);
+
+	while (!(is_mine = !flock(self_current->flock_fd, LOCK_EX | LOCK_NB)) &&
+	       now_ns() - since < LOCK_WAIT_NS)
+		sched_yield();
+	bool is_good = is_mine && change(addr, is_swap, swap_add, compare, was);
+	flock(self_current->flock_fd, LOCK_UN);
+	errno = saved;
+	return is_good;
+}
+
 static bool serve_atomic(struct qp *qp, const struct remote *r,
 			 const struct x_msg *m, uint64_t pos)
 {
-	static struct lock one; /* a thread: they share the descriptor */
 	struct x_msg done = { .op = MSG_REPLY, .flags = MSG_LAST, .length = 8 };
 	uint64_t addr = find(qp, m, 8, IBV_ACCESS_REMOTE_ATOMIC);
-	uint64_t operands[2], was = 0, new;
-	struct iovec here[2] = { { &was, sizeof(was) }, { NULL, 0 } };
+	uint64_t operands[2], was = 0;
 	bool is_over;
 	GUARD(&one);
 
@@ -201,11 +239,8 @@ static bool serve_atomic(struct qp *qp, const struct remote *r,
 		return is_over ? refuse(qp) : false;
 	memcpy(operands, r->ring + ((pos + sizeof(*m)) & (r->ring_size - 1)),
 	       sizeof(operands));
-	bool is_good = copy_own(here, addr, sizeof(was), false);
-	new = m->imm ? operands[1] : was + operands[0];
-	here[0].iov_base = &new;
-	if (is_good && (!m->imm || was == operands[0]))
-		is_good = copy_own(here, addr, sizeof(new), true);
+	bool is_good =
+	    change(addr, m->imm, operands[m->imm ? 1 : 0], operands[0], &was);
 	flock(self_current->flock_fd, LOCK_UN);
 	return is_good ? reply_put(qp, &done, (uintptr_t)&was) : refuse(qp);
 }

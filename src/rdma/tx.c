@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "rdma/tx.h"
+#include "rdma/wire.h"
 
 static struct swqe *sqe(struct qp *qp, uint32_t i)
 {
@@ -49,6 +50,20 @@ static void push_completion(struct qp *qp, const struct swqe *w,
 	    w->flags & IBV_SEND_SIGNALED)
 		cq_push(container_of(qp->init.send_cq, struct cq, cq), &wc,
 			false);
+}
+
+void tx_over(struct qp *qp, const struct swqe *w, enum ibv_wc_status status)
+{
+	push_completion(qp, w, status);
+	qp->sq_done++;
+	if (status == IBV_WC_SUCCESS)
+		return;
+	if (qp->init.qp_type == IBV_QPT_RC) {
+		qp_fail(qp);
+	} else {
+		tx_flush(qp);
+		qp_set_state(qp, IBV_QPS_SQE);
+	}
 }
 
 static bool is_acked(struct qp *qp, const struct swqe *w)
@@ -92,17 +107,9 @@ static void complete(struct qp *qp)
 		if ((w->needs_reply || !is_acked(qp, w)) &&
 		    !will_not_be_acked(qp, w))
 			return;
-		push_completion(qp, w, w->status);
-		qp->sq_done++;
-		if (w->status == IBV_WC_SUCCESS)
-			continue;
-		if (qp->init.qp_type == IBV_QPT_RC)
-			qp_fail(qp);
-		else {
-			tx_flush(qp);
-			qp_set_state(qp, IBV_QPS_SQE);
-		}
-		return;
+		tx_over(qp, w, (enum ibv_wc_status)w->status);
+		if (w->status != IBV_WC_SUCCESS)
+			return;
 	}
 }
 
@@ -129,6 +136,10 @@ HOT void tx_run(struct qp *qp)
 	if (unlikely(qp->attr.qp_state != IBV_QPS_RTS &&
 		     qp->attr.qp_state != IBV_QPS_SQD))
 		return;
+	if (unlikely(qp->roce)) {
+		roce_qp_send(qp);
+		return;
+	}
 	while (
 	    qp->sq_sent != qp->sq_head && !qp->has_failed &&
 	    (qp->attr.qp_state == IBV_QPS_RTS || sqe(qp, qp->sq_sent)->off)) {

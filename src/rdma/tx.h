@@ -45,6 +45,9 @@ static inline void tx_enter(struct qp *qp)
 
 static inline void tx_leave(struct qp *qp) { store_rel(&qp->x->n_inside, 0); }
 
+/* tx.c: the oldest request is over.  A failure ends the queue pair. */
+void tx_over(struct qp *qp, const struct swqe *w, enum ibv_wc_status status);
+
 /* way.c */
 /* Has the queue pair waited longer than @limit for this request?  0: for ever. */
 bool tx_waits_too_long(struct qp *qp, uint64_t limit);

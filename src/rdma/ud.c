@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "proto/shm/trust.h"
-#include "rdma/core.h"
+#include "rdma/wire.h"
 
 #define UD_RING (1024u * 1024) /* a power of two */
 #define LOOK_NS (20 * NS_PER_US)
@@ -177,6 +177,8 @@ int ud_send(struct qp *qp, struct swqe *w)
 {
 	struct iovec iov[N_SGE];
 
+	if (w->is_far)
+		return roce_ud_send(qp, w);
 	if (w->length > MTU_BYTES)
 		return IBV_WC_LOC_LEN_ERR;
 	int n = gather_all(qp, w, iov);

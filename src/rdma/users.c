@@ -94,7 +94,7 @@ void users_wait_outside(const struct qp *qp)
 /* It may have something from a peer that it has not found. */
 static bool is_alone(const struct qp *qp)
 {
-	return !qp->remote.x && qp->init.qp_type != IBV_QPT_UD &&
+	return !qp->remote.x && !qp->roce && qp->init.qp_type != IBV_QPT_UD &&
 	       qp->attr.qp_state >= IBV_QPS_RTR &&
 	       qp->attr.qp_state <= IBV_QPS_SQE;
 }

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/roce/conn.h - one reliable or unreliable connection over packets
+ *
+ *     requests of the send queue -> request.c -> ops->send()      requester
+ *     acknowledgements, responses -> answer.c -> ops->done()
+ *     requests of the peer -> respond.c -> the program's memory   responder
+ *                                       -> ops->send()
+ *
+ * A state machine without descriptor, lock, clock or memory of its own: packets and the
+ * time come in by calls, packets and completions go out by @ops.  The caller holds whatever
+ * keeps other threads out.  InfiniBand Architecture volume 1, sections 9.7 and 9.8.
+ *
+ * Lost packets are sent again from the oldest unacknowledged one on (go back N).  A read
+ * is asked for in parts that fit into the window, so the window bounds responses, too.
+ *
+ * What the peer sends is checked here; what it may reach, by @ops.
+ */
+#pragma once
+
+#include <infiniband/verbs.h>
+#include <sys/uio.h>
+
+#include "rdma/roce/packet.h"
+
+#define ROCE_RESPONSES 32u /* reads and atomic operations to be answered */
+#define ROCE_RESULTS 16u   /* of atomic operations, kept for duplicates */
+#define WINDOW_MAX 128u    /* packets */
+#define WINDOW_MIN 2u
+
+enum roce_kind { REQ_SEND, REQ_WRITE, REQ_READ, REQ_SWAP, REQ_ADD };
+enum { REQ_IMM = 1, REQ_INV = 2, REQ_SOLICITED = 4, REQ_FENCE = 8 };
+
+/* A request of the send queue. */
+struct roce_wr {
+	uint8_t kind, flags;
+	uint32_t length, rkey, imm; /* imm: the key, with REQ_INV */
+	uint64_t addr, swap_add, compare;
+	uint32_t psn, n_psns; /* set when it is first sent */
+};
+
+/* A message of the peer's is complete. */
+struct roce_arrival {
+	uint32_t length, flags, imm;
+	bool is_write; /* with immediate data */
+};
+
+struct roce_conn;
+
+struct roce_ops {
+	/* A packet to the peer, with the bytes of @iov behind its headers. */
+	void (*send)(struct roce_conn *c, struct roce_head *h,
+		     const struct iovec *iov, int n);
+	/* Request @i's bytes from @off on.  Parts of @iov (N_SGE); -1: a local key is wrong. */
+	int (*gather)(struct roce_conn *c, uint32_t i, uint32_t off, uint32_t n,
+		      struct iovec *iov);
+	/* Bytes for request @i.  False: a local key is wrong. */
+	bool (*scatter)(struct roce_conn *c, uint32_t i, uint32_t off,
+			const void *from, uint32_t n);
+	/* Request @i, the oldest, is over. */
+	void (*done)(struct roce_conn *c, uint32_t i,
+		     enum ibv_wc_status status);
+	/* Take a receive for a message, or keep the one that is taken.  False: there is none. */
+	bool (*take)(struct roce_conn *c);
+	/* Bytes of the message into that receive. */
+	enum ibv_wc_status (*put)(struct roce_conn *c, uint32_t off,
+				  const void *from, uint32_t n);
+	void (*arrived)(struct roce_conn *c, const struct roce_arrival *a);
+	/* May the peer do @access (enum ibv_access_flags) there? */
+	bool (*may)(struct roce_conn *c, uint32_t rkey, uint64_t addr,
+		    uint32_t n, uint32_t access);
+	/* The same, and do it.  False: not allowed, or no memory. */
+	bool (*write)(struct roce_conn *c, uint32_t rkey, uint64_t addr,
+		      const void *from, uint32_t n);
+	bool (*read)(struct roce_conn *c, uint32_t rkey, uint64_t addr,
+		     void *to, uint32_t n);
+	bool (*atomic)(struct roce_conn *c, uint32_t rkey, uint64_t addr,
+		       bool is_swap, uint64_t swap_add, uint64_t compare,
+		       uint64_t *was);
+	/* End a key.  False: it is none that may be ended so. */
+	bool (*invalidate)(struct roce_conn *c, uint32_t rkey);
+	/* The connection fails for what the peer has asked: the receive that is under way, or
+	 * the next one, gets @status; IBV_WC_SUCCESS: none does. */
+	void (*fail)(struct roce_conn *c, enum ibv_wc_status status,
+		     enum ibv_event_type event);
+};
+
+struct roce_config {
+	bool is_uc;
+	uint32_t mtu; /* bytes */
+	uint32_t dest_qpn;
+	uint32_t access; /* enum ibv_access_flags */
+	uint8_t timeout, retry_cnt, rnr_retry, min_rnr_timer;
+	uint8_t max_rd_atomic; /* as requester */
+};
+
+struct requester {
+	struct roce_wr *wr;
+	uint32_t mask;
+	uint32_t una, next, head; /* requests: oldest, being sent, end */
+	uint32_t n_known;         /* requests below have PSNs */
+	uint32_t una_psn;         /* oldest packet not acknowledged */
+	uint32_t next_psn;        /* to be sent next */
+	uint32_t top_psn;         /* never sent */
+	uint32_t n_reads;         /* asked for, not answered */
+	uint32_t window, n_grown; /* packets; acknowledged since it grew */
+	uint32_t n_unasked;       /* packets since one that wants an answer */
+	uint32_t lost_psn;        /* for which a gap has been mended */
+	bool has_lost;
+	uint8_t retries, rnr_retries; /* left */
+	uint64_t resend_ns, rnr_ns;   /* when; 0: not */
+	bool is_stuck; /* a request has failed that is not the oldest */
+	enum ibv_wc_status stuck;
+};
+
+struct response {
+	uint32_t psn, rkey, left;
+	uint64_t addr;
+	uint64_t original; /* of an atomic operation */
+	bool is_atomic, has_begun;
+	uint32_t msn;
+};
+
+struct responder {
+	uint32_t psn; /* expected next */
+	uint32_t msn;
+	bool is_established;
+	bool has_nak;        /* for what is missing now */
+	uint8_t in;          /* enum roce_kind of a message + 1; 0: none */
+	uint32_t off;        /* bytes of it that are here */
+	uint32_t rkey, left; /* of a write */
+	uint64_t addr;
+	bool is_answer_due;
+	uint8_t syndrome;
+	struct response queue[ROCE_RESPONSES];
+	uint32_t first, end;
+	struct {
+		uint32_t psn;
+		uint64_t original;
+	} result[ROCE_RESULTS];
+	uint32_t n_results;
+};
+
+struct roce_conn {
+	const struct roce_ops *ops;
+	struct roce_config cf;
+	bool has_failed; /* nothing is sent or received any more */
+	struct requester req;
+	struct responder rsp;
+	void *owner;
+};
+
+/* @wr: @mask + 1 requests, a power of two, in the caller's memory. */
+void roce_init(struct roce_conn *c, const struct roce_ops *ops,
+	       const struct roce_config *cf, struct roce_wr *wr, uint32_t mask);
+void roce_set_psn(struct roce_conn *c, uint32_t sq_psn);
+void roce_expect_psn(struct roce_conn *c, uint32_t rq_psn);
+/* There are requests up to @head: send what may be sent. */
+void roce_send(struct roce_conn *c, uint32_t head, uint64_t now);
+/* A packet from the peer. */
+void roce_receive(struct roce_conn *c, const struct roce_head *h, uint64_t now);
+/* After a batch of packets: acknowledge them, and send on.  True: there is more to do. */
+bool roce_flush(struct roce_conn *c, uint64_t now);
+/* It is @now. */
+void roce_tick(struct roce_conn *c, uint64_t now);
+/* When roce_tick() has something to do; 0: never. */
+uint64_t roce_deadline(const struct roce_conn *c);
+/* InfiniBand Architecture volume 1, table 45. */
+uint64_t roce_rnr_ns(uint32_t code);
+
+/* Between the files. */
+void roce_answer(struct roce_conn *c, const struct roce_head *h, uint64_t now);
+void roce_respond(struct roce_conn *c, const struct roce_head *h);
+void roce_respond_uc(struct roce_conn *c, const struct roce_head *h);
+/* Send what the responder owes.  True: some is left. */
+bool roce_respond_flush(struct roce_conn *c);
+void roce_go_back(struct roce_conn *c);
+/* Send again from the oldest packet on, or fail if that has been tried too often. */
+void roce_retry(struct roce_conn *c);
+void roce_fail_request(struct roce_conn *c, enum ibv_wc_status status);
+void roce_arm(struct roce_conn *c, uint64_t now);
+
+static inline struct roce_wr *roce_wr_at(struct roce_conn *c, uint32_t i)
+{
+	return &c->req.wr[i & c->req.mask];
+}
+
+static inline bool roce_is_answered(const struct roce_wr *w)
+{
+	return w->kind >= REQ_READ;
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+/* rdma/wire.c - see rdma/wire.h: the socket, and what it receives */
+#include <errno.h>
+#include <netinet/udp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/libc.h"
+#include "rdma/wire_in.h"
+
+#define BUFFERS 8u
+#define BUFFER_BYTES 65536u
+#define QUEUE_BYTES (4 << 20)
+#define ROUNDS 4 /* batches of one call */
+
+struct wire wire = { .fd = -1, .bell = -1 };
+bool wire_is_open;
+static struct qp *table[N_QPS];
+static uint8_t *buffers;
+
+static void set(int level, int name, int value)
+{
+	/* What is not there costs speed, or a length that is too long for the way. */
+	(void)libc.setsockopt(wire.fd, level, name, &value, sizeof(value));
+}
+
+static int bind_port(int family)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET,
+				  .sin_port = htons(ROCE_PORT) };
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6,
+				    .sin6_port = htons(ROCE_PORT) };
+	int no = 0, fd = libc.socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	bool is_v6 = family == AF_INET6;
+	if (is_v6)
+		(void)libc.setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no,
+				      sizeof(no));
+	if (libc.bind(fd, is_v6 ? (void *)&in6 : (void *)&in,
+		      is_v6 ? sizeof(in6) : sizeof(in))) {
+		int err = -errno;
+
+		libc.close(fd);
+		return err;
+	}
+	return fd;
+}
+
+static void set_options(void)
+{
+	set(IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+	set(SOL_SOCKET, SO_RCVBUF, QUEUE_BYTES);
+	set(SOL_SOCKET, SO_SNDBUF, QUEUE_BYTES);
+	set(IPPROTO_UDP, UDP_GRO, 1);
+	if (!wire.is_v6) {
+		set(IPPROTO_IP, IP_PKTINFO, 1);
+		return;
+	}
+	set(IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+	set(IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+}
+
+int wire_open(void)
+{
+	GUARD(&wire.rx_lock);
+	if (wire.fd >= 0)
+		return 0;
+	if (!buffers)
+		buffers = malloc(BUFFERS * BUFFER_BYTES);
+	if (!buffers)
+		return -ENOMEM;
+	wire.is_v6 = true;
+	int fd = bind_port(AF_INET6);
+	if (fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL) {
+		wire.is_v6 = false;
+		fd = bind_port(AF_INET);
+	}
+	if (fd < 0)
+		return fd;
+	wire.fd = fd;
+	device_gid(0, NULL, &wire.ifindex);
+	set_options();
+	store_rel(&wire_is_open, true);
+	return 0;
+}
+
+void wire_after_fork(void)
+{
+	if (wire.fd >= 0)
+		libc.close(wire.fd);
+	if (wire.bell >= 0)
+		libc.close(wire.bell);
+	wire = (struct wire){ .fd = -1, .bell = -1 };
+	wire_is_open = false;
+	memset(table, 0, sizeof(table));
+}
+
+/*
+ * Addresses.
+ */
+
+static bool is_mapped(const uint8_t *raw)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	return !memcmp(raw, mapped, sizeof(mapped));
+}
+
+bool wire_flow(const union ibv_gid *sgid, const union ibv_gid *dgid,
+	       struct roce_flow *f)
+{
+	bool is_v4 = is_mapped(dgid->raw);
+
+	if (is_mapped(sgid->raw) != is_v4 || (!is_v4 && !wire.is_v6))
+		return false;
+	*f = (struct roce_flow){ .is_v6 = !is_v4,
+				 .src_port = ROCE_PORT,
+				 .dst_port = ROCE_PORT };
+	memcpy(f->src, sgid->raw + (is_v4 ? 12 : 0), is_v4 ? 4 : 16);
+	memcpy(f->dst, dgid->raw + (is_v4 ? 12 : 0), is_v4 ? 4 : 16);
+	return true;
+}
+
+void wire_gid(const struct roce_flow *f, const uint8_t *addr,
+	      union ibv_gid *gid)
+{
+	memset(gid, 0, sizeof(*gid));
+	if (!f->is_v6)
+		gid->raw[10] = gid->raw[11] = 0xff;
+	memcpy(gid->raw + (f->is_v6 ? 0 : 12), addr, f->is_v6 ? 16 : 4);
+}
+
+socklen_t wire_sockaddr(const uint8_t *addr, bool is_v6,
+			struct sockaddr_storage *ss)
+{
+	struct sockaddr_in *in = (void *)ss;
+	struct sockaddr_in6 *in6 = (void *)ss;
+
+	memset(ss, 0, sizeof(*ss));
+	if (!wire.is_v6) {
+		in->sin_family = AF_INET;
+		in->sin_port = htons(ROCE_PORT);
+		memcpy(&in->sin_addr, addr, 4);
+		return sizeof(*in);
+	}
+	in6->sin6_family = AF_INET6;
+	in6->sin6_port = htons(ROCE_PORT);
+	if (!is_v6)
+		in6->sin6_addr.s6_addr[10] = in6->sin6_addr.s6_addr[11] = 0xff;
+	memcpy(in6->sin6_addr.s6_addr + (is_v6 ? 0 : 12), addr, is_v6 ? 16 : 4);
+	if (is_v6 && IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
+		in6->sin6_scope_id = wire.ifindex;
+	return sizeof(*in6);
+}
+
+/* Where a datagram came from, and which of our addresses it was sent to. */
+static bool flow_of(struct msghdr *msg, struct roce_flow *f, uint32_t *part)
+{
+	const struct sockaddr_in *in = msg->msg_name;
+	const struct sockaddr_in6 *in6 = msg->msg_name;
+	const uint8_t *to = NULL, *from;
+
+	*f = (struct roce_flow){ .dst_port = ROCE_PORT };
+	*part = BUFFER_BYTES;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c;
+	     c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO)
+			memcpy(part, CMSG_DATA(c), sizeof(int));
+		else if (c->cmsg_level == IPPROTO_IPV6 &&
+			 c->cmsg_type == IPV6_PKTINFO)
+			to = ((struct in6_pktinfo *)(void *)CMSG_DATA(c))
+				 ->ipi6_addr.s6_addr;
+		else if (c->cmsg_level == IPPROTO_IP &&
+			 c->cmsg_type == IP_PKTINFO)
+			to =
+			    (void *)&((struct in_pktinfo *)(void *)CMSG_DATA(c))
+				->ipi_addr;
+	}
+	if (!to || !*part)
+		return false;
+	from = wire.is_v6 ? in6->sin6_addr.s6_addr : (void *)&in->sin_addr;
+	f->src_port = ntohs(wire.is_v6 ? in6->sin6_port : in->sin_port);
+	f->is_v6 = wire.is_v6 && !is_mapped(from);
+	if (wire.is_v6 && !f->is_v6) {
+		from += 12;
+		to += 12;
+	}
+	memcpy(f->src, from, f->is_v6 ? 16 : 4);
+	memcpy(f->dst, to, f->is_v6 ? 16 : 4);
+	return true;
+}
+
+/*
+ * What arrives.
+ */
+
+void wire_attach(struct qp *qp)
+{
+	store_rel(&table[qp->qp.qp_num % N_QPS], qp);
+}
+
+void wire_watch(struct ibv_comp_channel *ch)
+{
+	channel_watch_wire(ch, wire.fd);
+}
+
+void wire_detach(struct qp *qp)
+{
+	if (load_rlx(&table[qp->qp.qp_num % N_QPS]) != qp)
+		return;
+	GUARD(&wire.rx_lock);
+	store_rlx(&table[qp->qp.qp_num % N_QPS], NULL);
+}
+
+/* Packets for one queue pair follow each other: its lock is held meanwhile. */
+static void change_to(struct qp **now, struct qp *qp)
+{
+	if (*now == qp)
+		return;
+	if (*now) {
+		roce_qp_end(*now);
+		lock_put(&(*now)->lock);
+	}
+	*now = qp;
+	if (qp)
+		lock_get(&qp->lock);
+}
+
+static void take_packet(const struct roce_flow *f, const uint8_t *p, size_t n,
+			struct qp **now)
+{
+	struct roce_head h;
+	uint32_t crc;
+
+	if (!roce_parse(p, n, &h))
+		return;
+	memcpy(&crc, p + n - ROCE_ICRC, sizeof(crc));
+	if (!icrc_matches(f, p, n - ROCE_ICRC, le32toh(crc)))
+		return;
+	struct qp *qp = load_acq(&table[h.dest_qpn % N_QPS]);
+	if (!qp || qp->qp.qp_num != h.dest_qpn)
+		return;
+	change_to(now, qp);
+	roce_qp_packet(qp, f, &h);
+}
+
+static void take_message(struct msghdr *msg, const uint8_t *p, size_t n,
+			 struct qp **now)
+{
+	struct roce_flow f;
+	uint32_t part;
+
+	if (msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC) ||
+	    !flow_of(msg, &f, &part))
+		return;
+	for (size_t off = 0; off < n; off += part)
+		take_packet(&f, p + off, MIN(n - off, (size_t)part), now);
+}
+
+/* Caller holds rx_lock.  How many datagrams there were. */
+static int receive(void)
+{
+	struct sockaddr_storage from[BUFFERS];
+	union {
+		char bytes[128];
+		struct cmsghdr aligned;
+	} control[BUFFERS];
+	struct mmsghdr msgs[BUFFERS];
+	struct iovec iov[BUFFERS];
+	struct qp *now = NULL;
+
+	for (uint32_t i = 0; i < BUFFERS; i++) {
+		iov[i] =
+		    (struct iovec){ buffers + i * BUFFER_BYTES, BUFFER_BYTES };
+		msgs[i].msg_hdr =
+		    (struct msghdr){ .msg_name = &from[i],
+				     .msg_namelen = sizeof(from[i]),
+				     .msg_iov = &iov[i],
+				     .msg_iovlen = 1,
+				     .msg_control = &control[i],
+				     .msg_controllen = sizeof(control[i]) };
+	}
+	int n = libc.recvmmsg(wire.fd, msgs, BUFFERS, MSG_DONTWAIT, NULL);
+	for (int i = 0; i < n; i++)
+		take_message(&msgs[i].msg_hdr, iov[i].iov_base, msgs[i].msg_len,
+			     &now);
+	change_to(&now, NULL);
+	wire_flush();
+	return n;
+}
+
+/*
+ * Time.
+ */
+
+void wire_wake_at(uint64_t ns)
+{
+	uint64_t next = load_rlx(&wire.next_ns);
+
+	if (next && next <= ns)
+		return;
+	store_rlx(&wire.next_ns, ns);
+	fence_full(); /* against the thread, which looks before it sleeps */
+	if (ns < load_rlx(&wire.sleeps_to))
+		wire_helper_wake();
+}
+
+static void tick(uint64_t now)
+{
+	uint64_t next = 0;
+
+	store_rlx(&wire.next_ns, 0);
+	for (uint32_t i = 0; i < N_QPS; i++) {
+		struct qp *qp = load_acq(&table[i]);
+
+		if (!qp)
+			continue;
+		lock_get(&qp->lock);
+		roce_qp_tick(qp, now);
+		uint64_t at = roce_qp_deadline(qp);
+		lock_put(&qp->lock);
+		if (at && (!next || at < next))
+			next = at;
+	}
+	wire_flush();
+	if (next)
+		wire_wake_at(next);
+}
+
+void wire_progress(void)
+{
+	int saved = errno, n = BUFFERS;
+
+	if (!lock_try(&wire.rx_lock))
+		return;
+	for (int i = 0; i < ROUNDS && n == BUFFERS && wire.fd >= 0; i++)
+		n = receive();
+	if (n <= 0)
+		store_rlx(&wire.n_empty, wire.n_empty + 1);
+	uint64_t next = load_rlx(&wire.next_ns);
+	uint64_t now = next ? now_ns() : 0;
+	if (next && now >= next)
+		tick(now);
+	lock_put(&wire.rx_lock);
+	errno = saved;
+}

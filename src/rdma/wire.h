@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/wire.h - RoCEv2 between hosts: the UDP socket, and who reads it
+ *
+ *     a queue pair's machine (roce/conn.h) -> wire_put() ... wire_flush() -> UDP port 4791
+ *     UDP port 4791 -> wire_progress() -> the queue pair of the packet's number
+ *
+ * wire_progress() runs in the program's own polls.  Where a program does not poll, a
+ * thread does it: an RDMA write or read has to be answered at any time.  That thread starts
+ * with the first connection to another host and sleeps while the program polls.
+ *
+ * Locks: wire.rx_lock, then a queue pair's; wire.tx_lock is a leaf.
+ */
+#pragma once
+
+#include "rdma/core.h"
+#include "rdma/roce/icrc.h"
+#include "rdma/roce/packet.h"
+
+/* Ready to send and receive.  0; -EADDRINUSE: the port is a stranger's; -errno. */
+MUST_CHECK int wire_open(void);
+/* The way from GID @sgid of this host to @dgid.  False: there is none. */
+MUST_CHECK bool wire_flow(const union ibv_gid *sgid, const union ibv_gid *dgid,
+			  struct roce_flow *f);
+/* The same as GIDs. */
+void wire_gid(const struct roce_flow *f, const uint8_t *addr,
+	      union ibv_gid *gid);
+/* Send a packet, soon: wire_flush() is the latest. */
+void wire_put(const struct roce_flow *f, struct roce_head *h,
+	      const struct iovec *iov, int n);
+void wire_flush(void);
+/* Packets for @qp may come from now on, or not any more.  The latter waits for who is
+ * inside: the caller holds no lock. */
+void wire_attach(struct qp *qp);
+void wire_detach(struct qp *qp);
+/* Somebody has to call wire_progress() at @ns. */
+void wire_wake_at(uint64_t ns);
+/* Wake who sleeps on @ch for a packet. */
+void wire_watch(struct ibv_comp_channel *ch);
+/* Start the thread. */
+void wire_help(void);
+/* Receive what is there, and do what time demands. */
+void wire_progress(void);
+extern bool wire_is_open;
+/* The same in a program's poll that has found nothing. */
+static inline void wire_poll(void)
+{
+	if (unlikely(load_acq(&wire_is_open)))
+		wire_progress();
+}
+void wire_after_fork(void);
+
+/* roce_qp.c, roce_ud.c */
+struct roce_qp;
+/* The peer is on another host. */
+void roce_qp_open(struct qp *qp);
+void roce_qp_send(struct qp *qp);
+void roce_qp_set_psn(struct qp *qp);
+/* It fails, or is reset. */
+void roce_qp_stop(struct qp *qp);
+void roce_qp_free(struct qp *qp);
+/* Packets of a batch, then its end.  The caller holds the queue pair's lock. */
+void roce_qp_packet(struct qp *qp, const struct roce_flow *f,
+		    const struct roce_head *h);
+void roce_qp_end(struct qp *qp);
+void roce_qp_tick(struct qp *qp, uint64_t now);
+/* When roce_qp_tick() is due; 0: never. */
+uint64_t roce_qp_deadline(const struct qp *qp);
+/* A queue pair of datagrams is ready to receive. */
+void roce_ud_open(struct qp *qp);
+int roce_ud_send(struct qp *qp, struct swqe *w);
+void roce_ud_packet(struct qp *qp, const struct roce_flow *f,
+		    const struct roce_head *h);

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/wire_help.c - the thread that answers other hosts while the program does not poll
+ *
+ * While the program polls and finds nothing, it receives by itself: the thread sleeps for
+ * a millisecond at a time.  Otherwise it sleeps in poll() for a packet, or for the time at
+ * which a queue pair wants to be woken.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/libc.h"
+#include "rdma/wire_in.h"
+
+#define POLLS_MANY 200u /* within a nap: the program spins */
+#define NAP_NS NS_PER_MS
+#define STACK (256u * 1024)
+
+static struct lock starting;
+
+void wire_helper_wake(void)
+{
+	uint64_t one = 1;
+	int saved = errno, fd = wire.bell;
+
+	if (load_acq(&wire.has_helper) && fd >= 0 &&
+	    libc.write(fd, &one, sizeof(one)) < 0)
+		errno = saved;
+	errno = saved;
+}
+
+/* Say until when, and look once more: a deadline may have come before. */
+static int timeout_ms(void)
+{
+	store_rlx(&wire.sleeps_to, UINT64_MAX);
+	fence_full();
+	uint64_t next = load_rlx(&wire.next_ns), now = now_ns();
+	if (!next)
+		return -1;
+	store_rlx(&wire.sleeps_to, next);
+	return next <= now ? 0 : (int)((next - now) / NS_PER_MS) + 1;
+}
+
+static void sleep_for_packets(int ms)
+{
+	struct pollfd fds[2] = { { wire.fd, POLLIN, 0 },
+				 { wire.bell, POLLIN, 0 } };
+	uint64_t n;
+
+	if (libc.poll(fds, 2, ms) > 0 && fds[1].revents)
+		(void)!libc.read(wire.bell, &n, sizeof(n));
+	store_rlx(&wire.sleeps_to, 0);
+}
+
+static void *run(void *arg)
+{
+	uint32_t seen = 0;
+	const struct timespec nap = { .tv_nsec = NAP_NS };
+
+	for (;;) {
+		uint32_t n = load_rlx(&wire.n_empty);
+
+		if (n - seen > POLLS_MANY) {
+			seen = n;
+			nanosleep(&nap, NULL);
+			continue;
+		}
+		sleep_for_packets(timeout_ms());
+		wire_progress();
+		seen = load_rlx(&wire.n_empty);
+	}
+	return NULL;
+}
+
+/* Signals are for the program's own threads. */
+static int start_thread(void)
+{
+	pthread_attr_t attr;
+	sigset_t all, was;
+	pthread_t thread;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &was);
+	int err = pthread_create(&thread, &attr, run, NULL);
+	pthread_sigmask(SIG_SETMASK, &was, NULL);
+	pthread_attr_destroy(&attr);
+	return err;
+}
+
+void wire_help(void)
+{
+	GUARD(&starting);
+	if (wire.has_helper)
+		return;
+	wire.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (wire.bell < 0 || start_thread())
+		return; /* the program's own calls do what they can */
+	store_rel(&wire.has_helper, true);
+}
