@@ -26,7 +26,11 @@ uintptr_t *file_table[TABLE_TOP];
 bool file_has_left_all;
 
 static struct lock lock;
-static struct file *free_files;
+static struct file *free_files; /* that were in use */
+/* Files of the last slab that were never in use.  They are on no list, so that nothing
+ * touches their pages before they are needed. */
+static struct file *fresh_files;
+static int n_fresh;
 static int top_page; /* pages above it were never made */
 
 static uintptr_t *slot_make_room(int fd)
@@ -51,20 +55,23 @@ static uintptr_t *slot_make_room(int fd)
 static struct file *file_alloc(void)
 {
 	GUARD(&lock);
-	if (!free_files) {
-		struct file *slab = mmap(NULL, FILES_A_SLAB * sizeof(*slab),
-					 PROT_READ | PROT_WRITE,
-					 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (slab == MAP_FAILED)
-			return NULL;
-		for (int i = 0; i < FILES_A_SLAB; i++) {
-			slab[i].next_free = free_files;
-			free_files = &slab[i];
-		}
-	}
 	struct file *f = free_files;
-	free_files = f->next_free;
-	return f;
+
+	if (f) {
+		free_files = f->next_free;
+		return f;
+	}
+	if (!n_fresh) {
+		f = mmap(NULL, FILES_A_SLAB * sizeof(*f),
+			 PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+			 -1, 0);
+		if (f == MAP_FAILED)
+			return NULL;
+		fresh_files = f;
+		n_fresh = FILES_A_SLAB;
+	}
+	n_fresh--;
+	return fresh_files++;
 }
 
 static void file_free(struct file *f)

@@ -47,6 +47,7 @@ struct lane_use {
 
 static struct lock lock;
 static struct own own[INBOXES];
+static uint32_t n_own; /* of them, those that were ever in use */
 static struct lane_use lanes[INBOX_LANES];
 static bool is_spared; /* the program needed the descriptors */
 
@@ -61,7 +62,7 @@ static struct own *find(uid_t uid, pid_t pid)
 	struct own *fresh = NULL, *idle = NULL;
 	uint32_t n_private = 0;
 
-	for (uint32_t i = 0; i < INBOXES; i++) {
+	for (uint32_t i = 0; i < n_own; i++) {
 		struct own *o = &own[i];
 
 		if (o->tag && o->uid == uid && o->pid == pid)
@@ -74,6 +75,8 @@ static struct own *find(uid_t uid, pid_t pid)
 	}
 	if (pid && n_private >= INBOXES_PRIVATE)
 		return NULL;
+	if (!fresh && n_own < INBOXES)
+		fresh = &own[n_own];
 	return fresh ? fresh : idle;
 }
 
@@ -98,6 +101,7 @@ static int renew(struct own *o, uid_t uid, pid_t pid)
 	o->uid = uid;
 	o->pid = pid;
 	uint32_t at = (uint32_t)(o - own);
+	n_own = MAX(n_own, at + 1);
 	store_rel(&o->tag, (salt[4] & ~TAG_INDEX) | (TAG_INDEX + 1) | at);
 	return 0;
 }
@@ -153,7 +157,7 @@ static void unref(struct own *idle)
 {
 	if (!idle->n_refs || --idle->n_refs)
 		return;
-	for (uint32_t i = 0; i < INBOXES; i++) {
+	for (uint32_t i = 0; i < n_own; i++) {
 		struct own *o = &own[i];
 
 		if (o == idle || !o->tag || o->n_refs)
@@ -195,7 +199,7 @@ bool inbox_spare_fd(void)
 	bool any = false;
 
 	lock_get(&lock);
-	for (uint32_t i = 0; i < INBOXES; i++) {
+	for (uint32_t i = 0; i < n_own; i++) {
 		if (!own[i].tag || own[i].fd < 0)
 			continue;
 		fds_close(own[i].fd);
@@ -213,7 +217,7 @@ bool inbox_spare_fd(void)
 void inbox_after_fork(void)
 {
 	lock = (struct lock){ 0 };
-	for (uint32_t i = 0; i < INBOXES; i++) {
+	for (uint32_t i = 0; i < n_own; i++) {
 		struct own *o = &own[i];
 
 		if (o->tag)
