@@ -242,7 +242,8 @@ HOT ssize_t below_take(int fd, void *buf, size_t n, bool one)
 	return r == -EAGAIN ? 0 : r == -ESTALE ? -EAGAIN : r ? r : -ENODATA;
 }
 
-int32_t below_lend(int fd, const uint8_t **data, struct below_lent *l)
+int32_t below_lend(int fd, uint32_t max, const uint8_t **data,
+		   struct below_lent *l)
 {
 	CALL(c) = { .file = data_file(fd) };
 	const struct lend_ops *ops = c.file ? sock_ops(c.file->sk)->lend : NULL;
@@ -252,7 +253,7 @@ int32_t below_lend(int fd, const uint8_t **data, struct below_lent *l)
 	if (!ops || !ops->lend_one)
 		return 0;
 	call_may_sleep(&c);
-	int32_t n = ops->lend_one(c.file->sk, fd, data, &at, &memory);
+	int32_t n = ops->lend_one(c.file->sk, fd, max, data, &at, &memory);
 	if (n > 0)
 		*l = (struct below_lent){ at.off, memory };
 	return n;

@@ -119,12 +119,13 @@ struct lend_ops {
 	 * before the connection's upgrade that it may use these (ops_will_lend()).
 	 */
 	/**
-	 * lend_one() - as lend(), with a reference to *@memory
+	 * lend_one() - as lend(), at most @max bytes, with a reference to *@memory
 	 *
 	 * Return: 0: call recv(); -ECONNRESET.
 	 */
-	int32_t (*lend_one)(struct sock *sk, int fd, const uint8_t **data,
-			    struct lent *at, struct lend_memory **memory);
+	int32_t (*lend_one)(struct sock *sk, int fd, uint32_t max,
+			    const uint8_t **data, struct lent *at,
+			    struct lend_memory **memory);
 	/* Returns @at to the protocol.  The caller then drops its reference. */
 	void (*one_back)(struct sock *sk, int fd, const struct lent *at,
 			 struct lend_memory *memory);

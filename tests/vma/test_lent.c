@@ -342,6 +342,58 @@ static void what_a_call_leaves_is_another_edge(void)
 	ends_close(&e);
 }
 
+/* What one send takes, larger than a completion may be. */
+static void put_much(const struct ends *e)
+{
+	static uint8_t block[200000];
+
+	for (size_t i = 0; i < sizeof(block); i++)
+		block[i] = mark(n_out + i);
+	ssize_t n = send(e->tx, block, sizeof(block), 0);
+	EXPECT(n > 0 || errno == EAGAIN);
+	n_out += n > 0 ? (size_t)n : 0;
+}
+
+static void completions_are_in_place(void)
+{
+	struct sockaddr_in at;
+	int ring, l = listener(&at, &ring);
+	struct ends e = xtreme_ends(ring, &at);
+	struct vma_buff_t *kept = NULL;
+	size_t kept_from = 0;
+	unsigned n_in_place = 0, n_looks = 0;
+
+	while (n_in < MUCH) {
+		put_much(&e);
+		if (n_in == n_out)
+			continue;
+		struct vma_completion_t c = next(ring);
+		struct vma_buff_t *b = c.packet.buff_lst;
+		if (!(c.events & PACKET))
+			continue;
+		EXPECT(is_right(b->payload, b->len, n_in));
+		EXPECT_EQ(c.packet.total_len, b->len);
+		if (!kept && n_in && n_looks++ < 20 && is_shared(b->payload))
+			n_in_place++;
+		/* Once enough of them lay in the ring, one stays there. */
+		if (n_in_place == 4 && !kept) {
+			EXPECT_EQ(api->socketxtreme_ref_vma_buff(b), 2);
+			kept = b;
+			kept_from = n_in;
+		}
+		n_in += b->len;
+		EXPECT_EQ(api->socketxtreme_free_vma_packets(&c.packet, 1), 0);
+	}
+	EXPECT_EQ(kept != NULL, is_protocol("shm"));
+	ends_close(&e);
+	close(l);
+	if (kept) {
+		EXPECT(is_right(kept->payload, kept->len, kept_from));
+		EXPECT_EQ(api->socketxtreme_free_vma_buff(kept), 0);
+		EXPECT_ERR(api->socketxtreme_free_vma_buff(kept), EINVAL);
+	}
+}
+
 const struct test tests_lent[] = {
 #define T(name)                                                                \
 	{                                                                      \
@@ -355,5 +407,6 @@ const struct test tests_lent[] = {
 	T(a_child_reads_on),
 	T(another_program_reads_on),
 	T(what_a_call_leaves_is_another_edge),
+	T(completions_are_in_place),
 	{ 0 }
 };

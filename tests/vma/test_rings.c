@@ -256,11 +256,39 @@ static void callbacks_come_first(void)
 }
 
 static size_t n_allocated;
+static char *allocated, *allocated_end; /* the last time */
 
 static void *own_alloc(size_t n)
 {
 	n_allocated += n;
-	return aligned_alloc(64, (n + 63) / 64 * 64);
+	allocated = aligned_alloc(64, (n + 63) / 64 * 64);
+	allocated_end = allocated + n;
+	return allocated;
+}
+
+/* Blocks that a protocol would lend, too. */
+static void blocks_lie_there(void)
+{
+	union {
+		struct vma_packets_t head;
+		char bytes[64];
+	} one;
+	static char block[8192];
+	struct ends e = tcp_ends();
+
+	for (int i = 0; i < 2; i++) {
+		int flags = 0;
+
+		say(&e, block, sizeof(block));
+		EXPECT(api->recvfrom_zcopy(e.rx, &one, sizeof(one), &flags,
+					   NULL, NULL) > 0);
+		const char *at = one.head.pkts[0].iov[0].iov_base;
+		EXPECT(at >= allocated && at < allocated_end);
+		EXPECT_EQ(api->free_packets(e.rx, one.head.pkts, 1), 0);
+		while (recv(e.rx, block, sizeof(block), MSG_DONTWAIT) > 0)
+			;
+	}
+	ends_close(&e);
 }
 
 static void memory_may_be_the_programs(void)
@@ -291,6 +319,7 @@ static void memory_may_be_the_programs(void)
 	say(&e, "mine", 4);
 	struct vma_completion_t c = next_packet(ring, "mine", 4);
 	EXPECT_EQ(api->socketxtreme_free_vma_packets(&c.packet, 1), 0);
+	blocks_lie_there();
 }
 
 #define OWN_BYTES 600000 /* two chunks */

@@ -24,13 +24,14 @@ ssize_t below_recvfrom(int fd, void *buf, size_t n, int flags,
 		       struct sockaddr *addr, socklen_t *len);
 /* One attempt at the next bytes: how many, or -errno; errno stays. */
 ssize_t below_recv(int fd, void *buf, size_t n);
-/* The next bytes of a stream where they lie, until below_lent_back().  0: they are
- * not lent, call below_recv(); -errno. */
+/* The next bytes of a stream where they lie, at most @max, until below_lent_back().  0: they
+ * are not lent, call below_recv(); -errno. */
 struct below_lent {
 	uint32_t off;
 	void *memory;
 };
-int32_t below_lend(int fd, const uint8_t **data, struct below_lent *l);
+int32_t below_lend(int fd, uint32_t max, const uint8_t **data,
+		   struct below_lent *l);
 /* @fd may name another socket by now. */
 void below_lent_back(int fd, const struct below_lent *l);
 /* Without a system call: 1, there may be something to receive; 0, not yet; -1,

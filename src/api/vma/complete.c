@@ -21,8 +21,9 @@
 #include "base/libc.h"
 
 #define BYTES_MAX UINT16_MAX /* of a completion's packet */
-#define BURST 16u            /* completions of one member in its turn */
-#define READY_TURNS 64u      /* without a look while some are ready */
+#define BIG 4096u /* bytes; such a packet is worth a look for one to lend */
+#define BURST 16u /* completions of one member in its turn */
+#define READY_TURNS 64u /* without a look while some are ready */
 /* In so many turns after a packet of a hot member, look for the next one so often: that is
  * sooner than the program calls again. */
 #define AGAIN_LOOKS 8u
@@ -138,22 +139,44 @@ static bool find_state(struct fill *f, struct vsock *s)
 
 /* Packets. */
 
-static inline struct vma_completion_t *add_packet(struct fill *f,
-						  struct ring *r,
-						  struct vsock *s,
-						  const void *data, size_t n)
+/* Of the ring's spare buffer. */
+static inline struct vma_completion_t *
+add_buffer(struct fill *f, struct ring *r, struct vsock *s, size_t n)
 {
 	struct vma_completion_t *c =
 	    add(f, s, VMA_SOCKETXTREME_PACKET | (s->on_ring.events & EPOLLOUT));
 
 	s->on_ring.events &= ~(uint32_t)EPOLLOUT;
-	xbuf_fill(r->spare, vsock_keep(s, n), data, (uint16_t)n);
+	s->on_ring.is_big = n >= BIG;
 	c->packet.num_bufs = 1;
 	c->packet.total_len = (uint16_t)n;
 	c->packet.buff_lst = r->spare;
 	c->src = s->on_ring.peer;
 	r->spare = NULL;
 	return c;
+}
+
+static inline struct vma_completion_t *add_packet(struct fill *f,
+						  struct ring *r,
+						  struct vsock *s,
+						  const void *data, size_t n)
+{
+	xbuf_fill(r->spare, vsock_keep(s, n), data, (uint16_t)n);
+	return add_buffer(f, r, s, n);
+}
+
+/* A packet where it lies, if the protocol lends it.  Its bytes; 0: receive it; -errno. */
+static COLD ssize_t add_lent(struct fill *f, struct ring *r, struct vsock *s)
+{
+	const uint8_t *data;
+	struct below_lent l;
+	ssize_t n = filter_lend(s, BYTES_MAX, &data, &l);
+
+	if (n <= 0)
+		return n;
+	xbuf_fill_lent(r->spare, s->fd, &l, data, (uint16_t)n);
+	add_buffer(f, r, s, (size_t)n);
+	return n;
 }
 
 static void add_datagram(struct fill *f, struct ring *r, struct vsock *s,
@@ -202,25 +225,36 @@ static bool is_empty(struct ring *r, struct vsock *s, size_t n)
 	return !s->is_udp && n < BYTES_MAX && !(s->on_ring.events & ENDS);
 }
 
+/* The next packet: its bytes, 0 (of a stream: its end) or -errno. */
+static ssize_t add_next(struct fill *f, struct ring *r, struct vsock *s)
+{
+	struct packet p;
+	ssize_t n = s->on_ring.is_big ? add_lent(f, r, s) : 0;
+
+	if (n)
+		return n;
+	n = filter_take_next(s, BYTES_MAX, false, &p);
+	if (n >= 0 && s->is_udp)
+		add_datagram(f, r, s, &p, (size_t)n);
+	else if (n > 0)
+		add_packet(f, r, s, p.data, (size_t)n);
+	return n;
+}
+
 /* True: there may be more. */
 static bool receive_some(struct fill *f, struct ring *r, struct vsock *s)
 {
 	unsigned end = MIN(f->max, f->n + BURST);
-	struct packet p;
 
 	while (f->n < end) {
 		if (load_rlx(&s->is_closed))
 			return false;
 		if (!r->spare && !(r->spare = xbuf_take()))
 			return add_other(f, s, -ENOBUFS);
-		ssize_t n = filter_take_next(s, BYTES_MAX, false, &p);
+		ssize_t n = add_next(f, r, s);
 
 		if (n < 0 || (!n && !s->is_udp))
 			return add_other(f, s, n);
-		if (s->is_udp)
-			add_datagram(f, r, s, &p, (size_t)n);
-		else
-			add_packet(f, r, s, p.data, (size_t)n);
 		if (is_empty(r, s, (size_t)n)) {
 			s->on_ring.events &= EPOLLOUT;
 			return false;
@@ -273,6 +307,15 @@ static COLD enum hot_news hot_ends(struct vsock *s, ssize_t r)
 	return HOT_MORE;
 }
 
+static COLD ssize_t lend_hot(struct fill *f, struct ring *r, struct vsock *s)
+{
+	ssize_t n = below_is_ready(s->fd) > 0 ? add_lent(f, r, s) : 0;
+
+	if (n > 0)
+		s->on_ring.took_turn = r->turn;
+	return n;
+}
+
 /* One packet of a hot member, in a process of one thread: nobody else can be inside, and
  * no callback runs.  A packet that comes alone is handed out without a look at what
  * follows: the look would take the line away from the peer, who writes it next.  One
@@ -289,7 +332,10 @@ HOT static inline enum hot_news take_hot(struct fill *f, struct ring *r,
 	    unlikely(!r->spare && !(r->spare = xbuf_take())) ||
 	    unlikely(!(to = room_reserve(&s->room))))
 		return look_at_hot(s);
-	ssize_t n = below_take(s->fd, to, BYTES_MAX, is_alone);
+	ssize_t n = unlikely(s->on_ring.is_big) ? lend_hot(f, r, s) : 0;
+	if (unlikely(n))
+		return n > 0 ? HOT_TAKEN : hot_ends(s, n);
+	n = below_take(s->fd, to, BYTES_MAX, is_alone);
 	if (likely(!n))
 		return HOT_NONE;
 	if (unlikely(n < 0))

@@ -288,17 +288,22 @@ ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,
 	return r;
 }
 
-/* Bytes where they lie, if nobody is to decide about them.  0: receive them. */
+ssize_t filter_lend(struct vsock *s, uint32_t max, const uint8_t **data,
+		    struct below_lent *l)
+{
+	if (s->is_udp || load_rlx(&s->callback) || s->accepted || s->err ||
+	    s->room.area || !held_may_be_lent())
+		return 0;
+	return below_lend(s->fd, max, data, l);
+}
+
 static ssize_t take_lent(struct vsock *s, struct packet *p, uint64_t *number)
 {
 	struct below_lent l;
 
-	if (s->is_udp || load_rlx(&s->callback) || s->accepted || s->err ||
-	    s->room.area || !held_may_be_lent())
-		return 0;
 	if (!s->spare && !(s->spare = held_number(s->number, s->fd)))
 		return 0;
-	ssize_t r = below_lend(s->fd, &p->data, &l);
+	ssize_t r = filter_lend(s, UINT32_MAX, &p->data, &l);
 	if (r <= 0)
 		return r;
 	p->control_len = 0;

@@ -49,6 +49,11 @@ ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,
  * the socket, too.  At the end of a stream *@number is 0. */
 ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
 			 uint64_t *number);
+/* Bytes of a stream where they lie, at most @max, if nobody is to decide about them.  0: receive
+ * them; -errno. */
+struct below_lent;
+ssize_t filter_lend(struct vsock *s, uint32_t max, const uint8_t **data,
+		    struct below_lent *l);
 /* Waits for something to come, as the program's call would that found nothing; by SO_RCVTIMEO
  * no longer than a call that began with *@start_ns, 0 at first.  0 or -errno; nobody has the
  * receive lock. */

@@ -200,12 +200,21 @@ void held_keep(uint64_t number, struct chunk *c)
 	find(number)->chunk = c;
 }
 
-bool held_may_be_lent(void) { return load_rlx(&n_lent) < LENT_MAX; }
+/* The program may have memory of its own for packets. */
+bool held_may_be_lent(void) { return !own_get && load_rlx(&n_lent) < LENT_MAX; }
+
+void held_lent(void) { fetch_add(&n_lent, 1u); }
+
+void held_lent_back(int fd, const struct below_lent *l)
+{
+	below_lent_back(fd, l);
+	fetch_sub(&n_lent, 1u);
+}
 
 void held_keep_lent(uint64_t number, const struct below_lent *l)
 {
 	GUARD(&lock);
-	fetch_add(&n_lent, 1u);
+	held_lent();
 	find(number)->lent = *l;
 }
 
@@ -226,12 +235,10 @@ static int free_one(uint64_t number, uint32_t owner, int fd)
 		fd = h->fd;
 		release(h, number);
 	}
-	if (c) {
+	if (c)
 		held_chunk_put(c);
-		return 0;
-	}
-	below_lent_back(fd, &lent);
-	fetch_sub(&n_lent, 1u);
+	else
+		held_lent_back(fd, &lent);
 	return 0;
 }
 

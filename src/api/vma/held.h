@@ -91,6 +91,9 @@ void held_keep(uint64_t number, struct chunk *c);
 struct below_lent;
 bool held_may_be_lent(void);
 void held_keep_lent(uint64_t number, const struct below_lent *l);
+/* The same for bytes that are known by other means than a number. */
+void held_lent(void);
+void held_lent_back(int fd, const struct below_lent *l);
 /* -ENOENT: not a packet that @owner holds. */
 int held_free(uint64_t number, uint32_t owner);
 /* The same for a socket that was closed, and had the number @fd. */

@@ -36,6 +36,7 @@ struct on_ring {
 	uint32_t took_turn; /* of the ring: its last packet, as a hot one */
 	uint8_t state;      /* enum ring_state */
 	uint8_t is_ready, is_over;
+	uint8_t is_big;          /* its packets: the next one may be lent */
 	uint8_t skips_room;      /* EPOLLOUT says what is known */
 	struct sockaddr_in peer; /* of a connection, as completions say it */
 };

@@ -13,8 +13,12 @@
 struct xbuf {
 	struct vma_buff_t pub;
 	uint32_t n_refs; /* 0: free */
-	struct chunk *chunk;
-	struct xbuf *next_free;
+	int32_t fd;
+	union {
+		struct chunk *chunk; /* NULL: lent */
+		struct xbuf *next_free;
+	};
+	struct below_lent lent; /* by fd */
 };
 static_assert(sizeof(struct xbuf) <= CACHE_LINE, "one line each");
 
@@ -89,6 +93,17 @@ void xbuf_fill(struct vma_buff_t *pub, struct chunk *c, const void *data,
 	store_rel(&b->n_refs, 1u);
 }
 
+void xbuf_fill_lent(struct vma_buff_t *pub, int fd, const struct below_lent *l,
+		    const void *data, uint16_t n)
+{
+	struct xbuf *b = container_of(pub, struct xbuf, pub);
+
+	held_lent();
+	b->lent = *l;
+	b->fd = fd;
+	xbuf_fill(pub, NULL, data, n);
+}
+
 /* With the lock.  NULL: the program has no such buffer. */
 static struct xbuf *find(const struct vma_buff_t *pub)
 {
@@ -110,7 +125,9 @@ int xbuf_ref(struct vma_buff_t *pub)
 
 int xbuf_unref(struct vma_buff_t *pub, struct vma_buff_t **next)
 {
+	struct below_lent lent;
 	struct chunk *c;
+	int fd = -1;
 	{
 		ALONE();
 		struct xbuf *b = find(pub);
@@ -122,9 +139,16 @@ int xbuf_unref(struct vma_buff_t *pub, struct vma_buff_t **next)
 		if (--b->n_refs)
 			return (int)b->n_refs;
 		c = b->chunk;
+		if (unlikely(!c)) {
+			fd = b->fd;
+			lent = b->lent;
+		}
 		b->next_free = first_free;
 		first_free = b;
 	}
-	held_chunk_put(c);
+	if (likely(c != NULL))
+		held_chunk_put(c);
+	else
+		held_lent_back(fd, &lent);
 	return 0;
 }

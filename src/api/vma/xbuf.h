@@ -2,11 +2,13 @@
 /*
  * api/vma/xbuf.h - buffers that a program gets from SocketXtreme
  *
- * The bytes lie in a room (held.h); a buffer counts the program's references.
+ * The bytes lie in a room (held.h), or where the protocol has lent them (below.h); a buffer
+ * counts the program's references.
  * A pointer that the program gives back is checked before it is used.
  */
 #pragma once
 
+#include "api/vma/below.h"
 #include "api/vma/held.h"
 #include "mellanox/vma_extra.h"
 
@@ -19,6 +21,9 @@ void xbuf_cancel(struct vma_buff_t *b); /* takes NULL, too */
 /* For @n bytes in @c; takes over the reference. */
 void xbuf_fill(struct vma_buff_t *b, struct chunk *c, const void *data,
 	       uint16_t n);
+/* The same for bytes of @fd that were lent. */
+void xbuf_fill_lent(struct vma_buff_t *b, int fd, const struct below_lent *l,
+		    const void *data, uint16_t n);
 /* References after the change, or -EINVAL. */
 int xbuf_ref(struct vma_buff_t *b);
 /* @next: NULL, or the next of its packet. */

@@ -149,7 +149,7 @@ HOT static int32_t lend(struct sock *sk, int fd, const uint8_t **data,
 		return 0;
 	if (unlikely(l->has_moved) && !has_arrived(l, rx))
 		return 0;
-	int32_t n = shm_recv_place(sk, fd, data, &at->off);
+	int32_t n = shm_recv_place(sk, fd, UINT32_MAX, data, &at->off);
 	if (unlikely(n <= 0))
 		return n;
 	at->in_order = rx->is_ref;
@@ -269,15 +269,16 @@ static bool may_lend_one(struct sock *sk)
 	return !l->has_moved;
 }
 
-static int32_t lend_one(struct sock *sk, int fd, const uint8_t **data,
-			struct lent *at, struct lend_memory **memory)
+static int32_t lend_one(struct sock *sk, int fd, uint32_t max,
+			const uint8_t **data, struct lent *at,
+			struct lend_memory **memory)
 {
 	int32_t n = 0;
 
 	if (!sock_take_rx(sk))
 		return 0;
 	if (may_lend_one(sk))
-		n = shm_recv_place(sk, fd, data, &at->off);
+		n = shm_recv_place(sk, fd, max, data, &at->off);
 	if (n > 0) {
 		shm_of(sk)->rx.hold = at->off;
 		*memory = &lend_of(sk)->memory;

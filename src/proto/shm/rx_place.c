@@ -14,8 +14,8 @@
 
 #include "proto/shm/rx.h"
 
-HOT int32_t shm_recv_place(struct sock *sk, int fd, const uint8_t **data,
-			   uint32_t *off)
+HOT int32_t shm_recv_place(struct sock *sk, int fd, uint32_t max,
+			   const uint8_t **data, uint32_t *off)
 {
 	enum ring_mark mark;
 
@@ -29,6 +29,7 @@ HOT int32_t shm_recv_place(struct sock *sk, int fd, const uint8_t **data,
 	}
 	if (unlikely(!n))
 		return 0;
+	n = (int32_t)MIN((uint32_t)n, max);
 	*off = shm_of(sk)->rx.off;
 	ring_skip(&shm_of(sk)->rx, (uint32_t)n);
 	rx_say_read(sk);

@@ -155,13 +155,13 @@ int shm_kept(struct sock *sk);      /* -EAGAIN: another holder has the half */
  * For a caller that has the socket to itself, in one thread: these neither
  * lock nor wait.  They leave unusual cases to shm_recv() and shm_send().
  *
- * shm_recv_place() lends the unread bytes of the next record.  It returns
+ * shm_recv_place() lends the unread bytes of the next record, at most @max.  It returns
  * their number, with *@data and the record's offset; 0: call shm_recv();
  * -ECONNRESET.  While rx.hold names the oldest record that is lent, its space
  * and all that follows stay unchanged.
  */
-int32_t shm_recv_place(struct sock *sk, int fd, const uint8_t **data,
-		       uint32_t *off);
+int32_t shm_recv_place(struct sock *sk, int fd, uint32_t max,
+		       const uint8_t **data, uint32_t *off);
 /* Keep unchanged what is lent, and ask the peer to continue in the other half
  * of the ring, in which nothing is lent. */
 void shm_ask_to_move(struct sock *sk, int fd);
