@@ -19,11 +19,9 @@
 #include "base/libc.h"
 #include "rdma/core.h"
 #include "rdma/users.h"
-#include "rdma/wire.h"
 
 #define OF_PIPE 0
 #define OF_LISTENER UINT64_MAX
-#define OF_WIRE (UINT64_MAX - 1)
 /* A sender that waits for a receive, for room or for an answer has times to keep. */
 #define BLOCKED_MS 5
 #define PATIENCE_MS 1000 /* for an event that poll() has promised */
@@ -117,16 +115,6 @@ void channel_watch_arrivals(struct ibv_comp_channel *ch)
 	errno = saved;
 }
 
-void channel_watch_wire(struct ibv_comp_channel *ch, int fd)
-{
-	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = OF_WIRE };
-	int saved = errno;
-
-	if (ch)
-		libc.epoll_ctl(ch->fd, EPOLL_CTL_ADD, fd, &ev);
-	errno = saved;
-}
-
 /* An event that a completion has caused, of any of the channel's queues. */
 static struct cq *take_event(struct channel *ch)
 {
@@ -197,8 +185,6 @@ static int wait_for(struct channel *ch, int ms)
 		drain_one(ch);
 	else if (ev.data.u64 == OF_LISTENER)
 		ud_accept();
-	else if (ev.data.u64 == OF_WIRE)
-		wire_progress();
 	else /* who has ended stays so */
 		libc.epoll_ctl(ch->ch.fd, EPOLL_CTL_DEL, (int)ev.data.u64,
 			       NULL);

@@ -267,8 +267,6 @@ void channel_notify(struct channel *ch);
 void channel_watch(struct ibv_comp_channel *ch, struct peer *p);
 /* The same when somebody new sends datagrams. */
 void channel_watch_arrivals(struct ibv_comp_channel *ch);
-/* The same when socket @fd has packets from other hosts. */
-void channel_watch_wire(struct ibv_comp_channel *ch, int fd);
 
 /* event.c */
 void event_add(struct ctx *c, enum ibv_event_type type, void *object);

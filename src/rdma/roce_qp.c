@@ -197,7 +197,6 @@ void roce_qp_open(struct qp *qp)
 	roce_expect_psn(&r->conn, qp->attr.rq_psn);
 	qp->roce = r;
 	wire_attach(qp);
-	wire_help();
 }
 
 /* Attributes that come after the way to the peer. */

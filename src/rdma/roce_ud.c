@@ -12,12 +12,16 @@
 #include "rdma/tx.h"
 #include "rdma/wire.h"
 
+#define LOOPBACK 1u /* the index of lo in every network namespace */
+
 void roce_ud_open(struct qp *qp)
 {
-	if (wire_open())
-		return;
-	wire_attach(qp);
-	wire_watch(qp->init.recv_cq->channel);
+	uint32_t ifindex;
+
+	/* A host that has but its loopback is alone. */
+	if (!device_gid(0, NULL, &ifindex) && ifindex != LOOPBACK &&
+	    !wire_open())
+		wire_attach(qp);
 }
 
 int roce_ud_send(struct qp *qp, struct swqe *w)

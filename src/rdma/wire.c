@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* rdma/wire.c - see rdma/wire.h: the socket, and what it receives */
 #include <errno.h>
+#include <endian.h>
 #include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,89 +12,49 @@
 
 #define BUFFERS 8u
 #define BUFFER_BYTES 65536u
-#define QUEUE_BYTES (4 << 20)
 #define ROUNDS 4 /* batches of one call */
+#define THOROUGH_POLLS                                                         \
+	16u /* that found nothing, from one full look to the next */
+#define TRY_AGAIN_NS NS_PER_S /* to open the port */
 
-struct wire wire = { .fd = -1, .bell = -1 };
+struct wire wire = { .fd = -1, .mail = -1, .bell = -1 };
 bool wire_is_open;
 static struct qp *table[N_QPS];
 static uint8_t *buffers;
 
-static void set(int level, int name, int value)
-{
-	/* What is not there costs speed, or a length that is too long for the way. */
-	(void)libc.setsockopt(wire.fd, level, name, &value, sizeof(value));
-}
-
-static int bind_port(int family)
-{
-	struct sockaddr_in in = { .sin_family = AF_INET,
-				  .sin_port = htons(ROCE_PORT) };
-	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6,
-				    .sin6_port = htons(ROCE_PORT) };
-	int no = 0, fd = libc.socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0)
-		return -errno;
-	bool is_v6 = family == AF_INET6;
-	if (is_v6)
-		(void)libc.setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no,
-				      sizeof(no));
-	if (libc.bind(fd, is_v6 ? (void *)&in6 : (void *)&in,
-		      is_v6 ? sizeof(in6) : sizeof(in))) {
-		int err = -errno;
-
-		libc.close(fd);
-		return err;
-	}
-	return fd;
-}
-
-static void set_options(void)
-{
-	set(IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
-	set(SOL_SOCKET, SO_RCVBUF, QUEUE_BYTES);
-	set(SOL_SOCKET, SO_SNDBUF, QUEUE_BYTES);
-	set(IPPROTO_UDP, UDP_GRO, 1);
-	if (!wire.is_v6) {
-		set(IPPROTO_IP, IP_PKTINFO, 1);
-		return;
-	}
-	set(IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
-	set(IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
-}
-
+/* The caller may hold a queue pair's lock: as long as the port is not open, nobody who holds
+ * rx_lock wants one. */
 int wire_open(void)
 {
+	static uint64_t failed_ns;
+
+	if (load_acq(&wire_is_open))
+		return 0;
 	GUARD(&wire.rx_lock);
 	if (wire.fd >= 0)
 		return 0;
+	if (failed_ns && now_ns() - failed_ns < TRY_AGAIN_NS)
+		return -EADDRINUSE;
+	failed_ns = now_ns();
 	if (!buffers)
 		buffers = malloc(BUFFERS * BUFFER_BYTES);
 	if (!buffers)
 		return -ENOMEM;
-	wire.is_v6 = true;
-	int fd = bind_port(AF_INET6);
-	if (fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL) {
-		wire.is_v6 = false;
-		fd = bind_port(AF_INET);
-	}
-	if (fd < 0)
-		return fd;
-	wire.fd = fd;
 	device_gid(0, NULL, &wire.ifindex);
-	set_options();
+	int err = wire_open_port();
+	if (err)
+		return err;
+	wire_help();
 	store_rel(&wire_is_open, true);
 	return 0;
 }
 
 void wire_after_fork(void)
 {
-	if (wire.fd >= 0)
-		libc.close(wire.fd);
+	wire_close_port();
 	if (wire.bell >= 0)
 		libc.close(wire.bell);
-	wire = (struct wire){ .fd = -1, .bell = -1 };
+	wire = (struct wire){ .fd = -1, .mail = -1, .bell = -1 };
 	wire_is_open = false;
 	memset(table, 0, sizeof(table));
 }
@@ -202,11 +163,6 @@ void wire_attach(struct qp *qp)
 	store_rel(&table[qp->qp.qp_num % N_QPS], qp);
 }
 
-void wire_watch(struct ibv_comp_channel *ch)
-{
-	channel_watch_wire(ch, wire.fd);
-}
-
 void wire_detach(struct qp *qp)
 {
 	if (load_rlx(&table[qp->qp.qp_num % N_QPS]) != qp)
@@ -247,21 +203,61 @@ static void take_packet(const struct roce_flow *f, const uint8_t *p, size_t n,
 	roce_qp_packet(qp, f, &h);
 }
 
+/* Whose is it?  The number's place is the same in all packets. */
+static uint32_t block_of(const uint8_t *p, size_t n)
+{
+	return n < 8 ? 0 : (uint32_t)(p[5] << 8 | p[6]) >> (QPN_BITS - 8);
+}
+
+static void take_packets(const struct wire_packets *m, bool is_first_hand,
+			 struct qp **now)
+{
+	for (size_t off = 0, n; off < m->n; off += n) {
+		n = MIN(m->n - off, (size_t)m->part);
+		uint32_t block = block_of(m->bytes + off, n);
+
+		if (block == self_current->block) {
+			take_packet(&m->flow, m->bytes + off, n, now);
+			continue;
+		}
+		while (off + n < m->n &&
+		       block_of(m->bytes + off + n, m->n - off - n) == block)
+			n += MIN(m->n - off - n, (size_t)m->part);
+		const struct wire_packets rest = { m->flow, m->bytes + off, n,
+						   m->part };
+		if (is_first_hand)
+			wire_forward(&rest, block);
+	}
+}
+
 static void take_message(struct msghdr *msg, const uint8_t *p, size_t n,
 			 struct qp **now)
 {
-	struct roce_flow f;
-	uint32_t part;
+	struct wire_packets m = { .bytes = p, .n = n };
 
-	if (msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC) ||
-	    !flow_of(msg, &f, &part))
-		return;
-	for (size_t off = 0; off < n; off += part)
-		take_packet(&f, p + off, MIN(n - off, (size_t)part), now);
+	if (!(msg->msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
+	    flow_of(msg, &m.flow, &m.part))
+		take_packets(&m, true, now);
+}
+
+/* Caller holds rx_lock. */
+static void receive_mail(void)
+{
+	struct wire_packets m;
+	struct qp *now = NULL;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		if (!wire_read_mail(buffers, BUFFER_BYTES, &m))
+			break;
+		if (m.n)
+			take_packets(&m, false, &now);
+	}
+	change_to(&now, NULL);
+	wire_flush();
 }
 
 /* Caller holds rx_lock.  How many datagrams there were. */
-static int receive(void)
+static int receive(int fd)
 {
 	struct sockaddr_storage from[BUFFERS];
 	union {
@@ -283,7 +279,7 @@ static int receive(void)
 				     .msg_control = &control[i],
 				     .msg_controllen = sizeof(control[i]) };
 	}
-	int n = libc.recvmmsg(wire.fd, msgs, BUFFERS, MSG_DONTWAIT, NULL);
+	int n = libc.recvmmsg(fd, msgs, BUFFERS, MSG_DONTWAIT, NULL);
 	for (int i = 0; i < n; i++)
 		take_message(&msgs[i].msg_hdr, iov[i].iov_base, msgs[i].msg_len,
 			     &now);
@@ -330,16 +326,20 @@ static void tick(uint64_t now)
 		wire_wake_at(next);
 }
 
-void wire_progress(void)
+void wire_progress(bool is_thorough)
 {
 	int saved = errno, n = BUFFERS;
 
-	if (!lock_try(&wire.rx_lock))
+	if (wire.fd < 0 || !lock_try(&wire.rx_lock))
 		return;
-	for (int i = 0; i < ROUNDS && n == BUFFERS && wire.fd >= 0; i++)
-		n = receive();
+	for (int i = 0; i < ROUNDS && n == BUFFERS; i++)
+		n = receive(wire.fd);
 	if (n <= 0)
 		store_rlx(&wire.n_empty, wire.n_empty + 1);
+	if (is_thorough || (n <= 0 && wire.n_empty % THOROUGH_POLLS == 0)) {
+		receive(wire.fds[0]);
+		receive_mail();
+	}
 	uint64_t next = load_rlx(&wire.next_ns);
 	uint64_t now = next ? now_ns() : 0;
 	if (next && now >= next)

@@ -7,7 +7,7 @@
  *
  * wire_progress() runs in the program's own polls.  Where a program does not poll, a
  * thread does it: an RDMA write or read has to be answered at any time.  That thread starts
- * with the first connection to another host and sleeps while the program polls.
+ * with the port and sleeps while the program polls.
  *
  * Locks: wire.rx_lock, then a queue pair's; wire.tx_lock is a leaf.
  */
@@ -35,18 +35,17 @@ void wire_attach(struct qp *qp);
 void wire_detach(struct qp *qp);
 /* Somebody has to call wire_progress() at @ns. */
 void wire_wake_at(uint64_t ns);
-/* Wake who sleeps on @ch for a packet. */
-void wire_watch(struct ibv_comp_channel *ch);
 /* Start the thread. */
 void wire_help(void);
-/* Receive what is there, and do what time demands. */
-void wire_progress(void);
+/* Receive what is there, and do what time demands.  @is_thorough: also what rarely comes:
+ * from other processes, and for special numbers. */
+void wire_progress(bool is_thorough);
 extern bool wire_is_open;
 /* The same in a program's poll that has found nothing. */
 static inline void wire_poll(void)
 {
 	if (unlikely(load_acq(&wire_is_open)))
-		wire_progress();
+		wire_progress(false);
 }
 void wire_after_fork(void);
 

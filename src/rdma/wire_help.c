@@ -48,11 +48,13 @@ static int timeout_ms(void)
 
 static void sleep_for_packets(int ms)
 {
-	struct pollfd fds[2] = { { wire.fd, POLLIN, 0 },
-				 { wire.bell, POLLIN, 0 } };
+	struct pollfd fds[4] = { { wire.fd, POLLIN, 0 },
+				 { wire.bell, POLLIN, 0 },
+				 { wire.mail, POLLIN, 0 },
+				 { wire.fds[0], POLLIN, 0 } };
 	uint64_t n;
 
-	if (libc.poll(fds, 2, ms) > 0 && fds[1].revents)
+	if (libc.poll(fds, ARRAY_LEN(fds), ms) > 0 && fds[1].revents)
 		(void)!libc.read(wire.bell, &n, sizeof(n));
 	store_rlx(&wire.sleeps_to, 0);
 }
@@ -71,7 +73,7 @@ static void *run(void *arg)
 			continue;
 		}
 		sleep_for_packets(timeout_ms());
-		wire_progress();
+		wire_progress(true);
 		seen = load_rlx(&wire.n_empty);
 	}
 	return NULL;

@@ -6,9 +6,14 @@
 
 #include "rdma/wire.h"
 
+#define N_SOCKETS 8u
+
 struct wire {
-	int fd;     /* UDP, bound to ROCE_PORT; shared with other processes */
-	bool is_v6; /* it carries both; else IPv4 alone */
+	int fds
+	    [N_SOCKETS]; /* UDP, bound to ROCE_PORT; all processes have them */
+	int fd;          /* of these, the one with packets for this process */
+	int mail;        /* unix: from other processes (wire_port.c) */
+	bool is_v6;      /* it carries both; else IPv4 alone */
 	uint32_t ifindex;
 	struct lock rx_lock, tx_lock;
 	uint64_t next_ns; /* wire_wake_at() */
@@ -20,6 +25,23 @@ struct wire {
 };
 
 extern struct wire wire;
+
+/* Packets of one size, the last one may be shorter, that came together. */
+struct wire_packets {
+	struct roce_flow flow;
+	const uint8_t *bytes;
+	size_t n;
+	uint32_t part;
+};
+
+/* wire_port.c: the sockets.  0; -EADDRINUSE: a stranger has the port, or nobody who shares
+ * it answers; -errno. */
+MUST_CHECK int wire_open_port(void);
+void wire_close_port(void);
+/* To the process with @block's numbers. */
+void wire_forward(const struct wire_packets *p, uint32_t block);
+/* A message of another process; its packets, if it has some.  False: there is none. */
+bool wire_read_mail(uint8_t *bytes, size_t size, struct wire_packets *out);
 
 /* An address as the socket wants it. */
 socklen_t wire_sockaddr(const uint8_t *addr, bool is_v6,

@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/wire_port.c - UDP port 4791, which all processes of a user share
+ *
+ *     packet -> the kernel's choice by the QP number -> one of N_SOCKETS
+ *            -> the process whose block of numbers that socket stands for
+ *            -> or, by wire_forward(), another one whose block has the same socket
+ *
+ * The sockets are one group of SO_REUSEPORT.  A classic BPF program chooses by the number's
+ * block, and its answer is a position in the group.  If a socket of the group were closed,
+ * the positions of others would change.  So every process has all of them, and they live
+ * for as long as any process does: the first one makes them, and each later one asks a
+ * process that has them (SCM_RIGHTS).  A process reads the socket of its own block, and the
+ * thread of each also reads socket 0, whose packets are for special numbers.
+ *
+ * Each process has a name, osf-roce/BLOCK, of a unix socket for that.  Anybody may send to
+ * it: the kernel says which user the sender is, and others are not heard.
+ */
+#include <errno.h>
+#include <linux/filter.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/libc.h"
+#include "proto/shm/trust.h"
+#include "rdma/wire_in.h"
+
+#define MAGIC 0x65636f72u
+#define QUEUE_BYTES (4 << 20)
+#define ANSWER_MS 200
+#define OPENING_NS NS_PER_S
+
+enum { MAIL_WANT = 1, MAIL_GIVE, MAIL_PACKETS };
+
+struct mail {
+	uint32_t magic, kind;
+	struct roce_flow flow; /* of the bytes that follow */
+	uint32_t part;
+};
+
+static socklen_t name_of(struct sockaddr_un *un, const char *what)
+{
+	memset(un, 0, sizeof(*un));
+	un->sun_family = AF_UNIX;
+	int n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1,
+			 "osf-roce/%s", what);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
+			   (size_t)n);
+}
+
+static int bind_name(const char *what)
+{
+	struct sockaddr_un un;
+	socklen_t len = name_of(&un, what);
+	int on = 1, fd = libc.socket(
+			AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	if (libc.setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) ||
+	    libc.bind(fd, (struct sockaddr *)&un, len)) {
+		int err = -errno;
+
+		libc.close(fd);
+		return err;
+	}
+	return fd;
+}
+
+/*
+ * The sockets.
+ */
+
+static int bind_port(int family, bool is_shared)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET,
+				  .sin_port = htons(ROCE_PORT) };
+	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6,
+				    .sin6_port = htons(ROCE_PORT) };
+	int on = 1, off = 0, err = 0;
+	int fd = libc.socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool is_v6 = family == AF_INET6;
+
+	if (fd < 0)
+		return -errno;
+	if (is_v6)
+		err = libc.setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off,
+				      sizeof(off));
+	if (!err && is_shared)
+		err = libc.setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on,
+				      sizeof(on));
+	if (err || libc.bind(fd, is_v6 ? (void *)&in6 : (void *)&in,
+			     is_v6 ? sizeof(in6) : sizeof(in))) {
+		err = -errno;
+		libc.close(fd);
+		return err;
+	}
+	return fd;
+}
+
+static void set(int fd, int level, int name, int value)
+{
+	/* What is not there costs speed, or a length that is too long for the
+	 * way. */
+	(void)libc.setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+static void set_options(int fd, bool is_v6)
+{
+	set(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+	set(fd, SOL_SOCKET, SO_RCVBUF, QUEUE_BYTES);
+	set(fd, SOL_SOCKET, SO_SNDBUF, QUEUE_BYTES);
+	set(fd, IPPROTO_UDP, UDP_GRO, 1);
+	if (!is_v6) {
+		set(fd, IPPROTO_IP, IP_PKTINFO, 1);
+		return;
+	}
+	set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+	set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+}
+
+/* The socket for a QP number; choose_socket() says it to the kernel. */
+static uint32_t socket_of(uint32_t block)
+{
+	return block ? 1 + block % (N_SOCKETS - 1) : 0;
+}
+
+/* A QP number is three bytes from the fifth on; its block is the high 14 bits. */
+static int choose_socket(int fd)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 5),
+		BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, QPN_BITS - 8),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 2, 0),
+		BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, N_SOCKETS - 1),
+		BPF_STMT(BPF_ALU | BPF_ADD | BPF_K, 1),
+		BPF_STMT(BPF_RET | BPF_A, 0),
+	};
+	struct sock_fprog program = { ARRAY_LEN(code), code };
+
+	return libc.setsockopt(fd, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF,
+			       &program, sizeof(program))
+		   ? -errno
+		   : 0;
+}
+
+static void close_all(int *fds)
+{
+	for (uint32_t i = 0; i < N_SOCKETS; i++) {
+		if (fds[i] >= 0)
+			libc.close(fds[i]);
+		fds[i] = -1;
+	}
+}
+
+static int make_sockets(int family, int *fds)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < N_SOCKETS; i++)
+		fds[i] = -1;
+	for (uint32_t i = 0; i < N_SOCKETS && !err; i++) {
+		fds[i] = bind_port(family, true);
+		if (fds[i] < 0)
+			err = fds[i];
+		else
+			set_options(fds[i], family == AF_INET6);
+		/* Before the second one is there to be chosen. */
+		if (!err && !i)
+			err = choose_socket(fds[0]);
+	}
+	if (err)
+		close_all(fds);
+	return err;
+}
+
+/* Nobody has the port. */
+static int make_if_free(int *fds)
+{
+	int family = AF_INET6, fd = bind_port(family, false);
+
+	if (fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL) {
+		family = AF_INET;
+		fd = bind_port(family, false);
+	}
+	if (fd < 0)
+		return fd;
+	libc.close(fd);
+	return make_sockets(family, fds);
+}
+
+/*
+ * Mail.
+ */
+
+/* Who sent it, or why it is not heard.  Descriptors that came with it are in @fds, or closed. */
+static bool read_control(struct msghdr *msg, int *fds)
+{
+	bool is_ours = false, has_all = false;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c;
+	     c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET)
+			continue;
+		if (c->cmsg_type == SCM_CREDENTIALS) {
+			struct ucred who;
+
+			memcpy(&who, CMSG_DATA(c), sizeof(who));
+			is_ours = who.uid == geteuid();
+		} else if (c->cmsg_type == SCM_RIGHTS) {
+			size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+
+			memcpy(fds, CMSG_DATA(c), n * sizeof(int));
+			has_all = n == N_SOCKETS;
+		}
+	}
+	if (!is_ours || !has_all)
+		close_all(fds);
+	return is_ours;
+}
+
+/* One message.  Bytes behind its head, or -1: there is none, or it is a stranger's. */
+static ssize_t receive_mail(struct mail *m, void *bytes, size_t size,
+			    struct sockaddr_un *from, socklen_t *from_len,
+			    int *fds)
+{
+	struct iovec iov[2] = { { m, sizeof(*m) }, { bytes, size } };
+	union {
+		char bytes[CMSG_SPACE(sizeof(struct ucred)) +
+			   CMSG_SPACE(N_SOCKETS * sizeof(int))];
+		struct cmsghdr aligned;
+	} control;
+	struct msghdr msg = { .msg_name = from,
+			      .msg_namelen = sizeof(*from),
+			      .msg_iov = iov,
+			      .msg_iovlen = 2,
+			      .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
+
+	for (uint32_t i = 0; i < N_SOCKETS; i++)
+		fds[i] = -1;
+	ssize_t n =
+	    libc.recvmsg(wire.mail, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return -1;
+	bool is_ours = read_control(&msg, fds);
+	if (!is_ours || n < (ssize_t)sizeof(*m) || m->magic != MAGIC ||
+	    msg.msg_flags & MSG_TRUNC) {
+		close_all(fds);
+		m->kind = 0;
+		return 0;
+	}
+	*from_len = msg.msg_namelen;
+	return n - (ssize_t)sizeof(*m);
+}
+
+static void give(const struct sockaddr_un *to, socklen_t len)
+{
+	struct mail m = { .magic = MAGIC, .kind = MAIL_GIVE };
+	struct iovec iov = { &m, sizeof(m) };
+	union {
+		char bytes[CMSG_SPACE(N_SOCKETS * sizeof(int))];
+		struct cmsghdr aligned;
+	} control = { 0 };
+	struct msghdr msg = { .msg_name = (void *)to,
+			      .msg_namelen = len,
+			      .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(N_SOCKETS * sizeof(int));
+	memcpy(CMSG_DATA(c), wire.fds, N_SOCKETS * sizeof(int));
+	(void)libc.sendmsg(wire.mail, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+bool wire_read_mail(uint8_t *bytes, size_t size, struct wire_packets *out)
+{
+	struct sockaddr_un from;
+	socklen_t len = 0;
+	struct mail m;
+	int fds[N_SOCKETS];
+	ssize_t n = receive_mail(&m, bytes, size, &from, &len, fds);
+
+	out->n = 0;
+	if (n < 0)
+		return false;
+	close_all(fds); /* nobody was asked */
+	if (m.kind == MAIL_WANT && len > sizeof(sa_family_t))
+		give(&from, len);
+	if (m.kind == MAIL_PACKETS && m.part)
+		*out =
+		    (struct wire_packets){ m.flow, bytes, (size_t)n, m.part };
+	return true;
+}
+
+static bool send_mail(const struct mail *m, const void *bytes, size_t n,
+		      const char *to)
+{
+	struct sockaddr_un un;
+	struct iovec iov[2] = { { (void *)m, sizeof(*m) },
+				{ (void *)bytes, n } };
+	struct msghdr msg = { .msg_name = &un,
+			      .msg_namelen = name_of(&un, to),
+			      .msg_iov = iov,
+			      .msg_iovlen = n ? 2 : 1 };
+
+	return libc.sendmsg(wire.mail, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
+}
+
+void wire_forward(const struct wire_packets *p, uint32_t block)
+{
+	const struct mail m = { .magic = MAGIC,
+				.kind = MAIL_PACKETS,
+				.flow = p->flow,
+				.part = p->part };
+	char name[16];
+
+	/* If its mail is full, or it is gone, the packets are lost. */
+	snprintf(name, sizeof(name), "%u", block);
+	(void)send_mail(&m, p->bytes, p->n, name);
+}
+
+/*
+ * Opening.
+ */
+
+/* Ask the process with name @who. */
+static bool ask(const char *who, int *fds)
+{
+	const struct mail want = { .magic = MAGIC, .kind = MAIL_WANT };
+	uint64_t until = now_ns() + ANSWER_MS * NS_PER_MS, now;
+	struct pollfd pfd = { wire.mail, POLLIN, 0 };
+	struct sockaddr_un from;
+	struct mail m;
+	socklen_t len;
+
+	if (!send_mail(&want, NULL, 0, who))
+		return false;
+	while ((now = now_ns()) < until) {
+		libc.poll(&pfd, 1, (int)((until - now) / NS_PER_MS) + 1);
+		if (receive_mail(&m, &(char){ 0 }, 1, &from, &len, fds) < 0)
+			continue;
+		if (m.kind == MAIL_GIVE && fds[0] >= 0)
+			return true;
+		close_all(fds);
+	}
+	return false;
+}
+
+static bool ask_all(int *fds)
+{
+	static const char prefix[] = "@osf-roce/";
+	FILE *f = fopen("/proc/net/unix", "re");
+	char line[512], own[16];
+	bool found = false;
+
+	snprintf(own, sizeof(own), "%u", self_current->block);
+	while (f && !found && fgets(line, sizeof(line), f)) {
+		char *who = strstr(line, prefix);
+
+		if (!who)
+			continue;
+		who += sizeof(prefix) - 1;
+		who[strcspn(who, "\n")] = '\0';
+		if (*who >= '0' && *who <= '9' && strcmp(who, own))
+			found = ask(who, fds);
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static bool is_our_port(int fd)
+{
+	struct sockaddr_storage ss;
+	socklen_t len = sizeof(ss);
+
+	return !libc.getsockname(fd, (struct sockaddr *)&ss, &len) &&
+	       (ss.ss_family == AF_INET6 || ss.ss_family == AF_INET) &&
+	       ((struct sockaddr_in *)&ss)->sin_port == htons(ROCE_PORT);
+}
+
+static bool is_v6_socket(int fd)
+{
+	int family = AF_INET;
+	socklen_t len = sizeof(family);
+
+	libc.getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &len);
+	return family == AF_INET6;
+}
+
+/* One process at a time opens the port. */
+static int take_turn(void)
+{
+	uint64_t until = now_ns() + OPENING_NS;
+	int fd;
+
+	while ((fd = bind_name("opening")) == -EADDRINUSE && now_ns() < until)
+		usleep(1000);
+	return fd;
+}
+
+int wire_open_port(void)
+{
+	struct self *s = self_get();
+	char name[16];
+	int fds[N_SOCKETS];
+
+	if (!s)
+		return -errno;
+	snprintf(name, sizeof(name), "%u", s->block);
+	if (wire.mail < 0)
+		wire.mail = bind_name(name);
+	int turn = wire.mail < 0 ? wire.mail : take_turn();
+	if (turn < 0)
+		return turn;
+	int err = make_if_free(fds);
+	if (err == -EADDRINUSE && ask_all(fds))
+		err = is_our_port(fds[0]) ? 0 : -EADDRINUSE;
+	libc.close(turn);
+	if (err)
+		return err;
+	wire.is_v6 = is_v6_socket(fds[0]);
+	memcpy(wire.fds, fds, sizeof(wire.fds));
+	wire.fd = fds[socket_of(s->block)];
+	return 0;
+}
+
+void wire_close_port(void)
+{
+	if (wire.fd >= 0)
+		close_all(wire.fds);
+	if (wire.mail >= 0)
+		libc.close(wire.mail);
+}

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+tests/verbs/run_roce.py - unmodified verbs programs between two hosts, by RoCEv2
+
+The hosts are two network namespaces with a veth between them.  Programs check their data
+(-c), and the device's counters say that it moved it (programs.py).  Also: several
+processes of a host share the UDP port, while one of them is stopped or has been killed;
+and tshark decodes what is on the wire.
+"""
+import os
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+
+import programs
+from programs import finish, need, show
+
+A, B = "10.99.0.1", "10.99.0.2"
+GID = "1"  # the IPv4 address's
+PROGRAMS = [
+    ("ibv_rc_pingpong", "-c", "recv_bytes", 4096 * 1000),
+    ("ibv_rc_pingpong", "-c -e -n 300", "recv_bytes", 4096 * 300),
+    ("ibv_rc_pingpong", "-c -s 1 -n 500", "recv_bytes", 500),
+    ("ibv_rc_pingpong", "-c -s 1000003 -n 4", "recv_bytes", 4000012),
+    ("ibv_rc_pingpong", "-g 2 -c -s 70000 -n 20", "recv_bytes", 1400000),
+    ("ibv_uc_pingpong", "-c -s 3000 -n 300", "recv_bytes", 900000),
+    ("ibv_ud_pingpong", "-c -n 300", "recv_bytes", 1024 * 300),
+    ("ibv_ud_pingpong", "-c -e -n 300", "recv_bytes", 1024 * 300),
+    ("ibv_srq_pingpong", "-c -e -n 200", "recv_bytes", 4096 * 200),
+]
+CAPTURE = """
+import socket, struct, sys
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+s.bind(("veth", 0))
+s.settimeout(60)
+with open(sys.argv[1], "wb") as f:
+    f.write(struct.pack("<IHHIIII", 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
+    print("ready", flush=True)
+    while True:
+        p = s.recv(65536)
+        f.write(struct.pack("<IIII", 0, 0, len(p), len(p)) + p)
+        f.flush()
+"""
+
+
+class Hosts:
+    """Two network namespaces."""
+
+    def __enter__(self):
+        self.names = ["osf-roce-%d-%s" % (os.getpid(), place) for place in "ab"]
+        for i, name in enumerate(self.names):
+            if subprocess.run(["ip", "netns", "add", name], stderr=subprocess.DEVNULL).returncode:
+                self.__exit__()
+                print("skip: may not make network namespaces (root)")
+                sys.exit(77)
+        self.ip("link", "add", "veth", "netns", self.names[0], "type", "veth", "peer", "name", "veth",
+                "netns", self.names[1])
+        for i, name in enumerate(self.names):
+            self.ip("-n", name, "addr", "add", [A, B][i] + "/24", "dev", "veth")
+            self.ip("-n", name, "addr", "add", "fd99::%d/64" % (i + 1), "dev", "veth", "nodad")
+            self.ip("-n", name, "link", "set", "lo", "up")
+            self.ip("-n", name, "link", "set", "veth", "up")
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], stderr=subprocess.DEVNULL)
+
+    def ip(self, *words):
+        subprocess.run(["ip"] + list(words), check=True)
+
+    def start(self, i, folder, end, command, **more):
+        with open(os.path.join(folder, end + ".out"), "w") as out:
+            return subprocess.Popen(
+                ["ip", "netns", "exec", self.names[i], programs.OSF, "run", "--"] + command, stdout=out,
+                stderr=subprocess.STDOUT, env=programs.environment(os.path.join(folder, end), **more))
+
+    def wait_listening(self, i, port, process):
+        """As programs.wait_listening(), in the namespace."""
+        want = ":%04X" % port
+        while process.poll() is None:
+            tables = subprocess.run(["ip", "netns", "exec", self.names[i], "cat", "/proc/net/tcp", "/proc/net/tcp6"],
+                                    capture_output=True, text=True, check=False).stdout
+            if any(len(w) > 3 and w[1].endswith(want) and w[3] == "0A" for w in map(str.split, tables.split("\n"))):
+                return
+
+
+def pair(hosts, folder, name, command, port):
+    """Start a server on host 0 and a client on host 1."""
+    gid = [] if "-g" in command else ["-g", GID]
+    command = [command[0], "-d", "osf0", "-p", str(port)] + gid + command[1:]
+    server = hosts.start(0, folder, name + "-server", command)
+    hosts.wait_listening(0, port, server)
+    return server, hosts.start(1, folder, name + "-client", command + [A])
+
+
+def ends_well(hosts, name, command, port, want=None, folder=None):
+    with tempfile.TemporaryDirectory() as own:
+        folder = folder or own
+        server, client = pair(hosts, folder, name, command, port)
+        status = [finish(client), finish(server)]
+        moved = programs.counters(folder, name + "-server")
+        good = status == [0, 0] and (not want or moved.get(want[0], 0) >= want[1])
+        print("%-4s %s %s" % ("ok" if good else "FAIL", name, " ".join(command)), flush=True)
+        if not good:
+            print("  status", status, "moved", moved)
+            show(folder)
+        return good
+
+
+def shared_port(hosts):
+    """Other processes of a host have the port, too; a stopped one and a dead one do no harm."""
+    with tempfile.TemporaryDirectory() as folder:
+        long = ["ibv_rc_pingpong", "-e", "-n", "1000000"]
+        others = [pair(hosts, folder, "long%d" % i, long, 18600 + i) for i in range(2)]
+        good = ends_well(hosts, "beside two others", ["ibv_rc_pingpong", "-c", "-n", "300"], 18602)
+        for _, client in others:
+            if client.poll() is not None:
+                print("FAIL: a long one has ended")
+                show(folder)
+                good = False
+        others[0][0].send_signal(signal.SIGSTOP)
+        good &= ends_well(hosts, "beside a stopped one", ["ibv_rc_pingpong", "-c", "-n", "300"], 18603)
+        others[0][0].kill()
+        good &= ends_well(hosts, "after a dead one", ["ibv_ud_pingpong", "-c", "-n", "300"], 18604)
+        for both in others:
+            for process in both:
+                process.kill()
+                process.wait()
+        return good
+
+
+def packets_of(path):
+    """Yields each packet's bytes of a pcap file."""
+    with open(path, "rb") as f:
+        f.read(24)
+        while len(head := f.read(16)) == 16:
+            yield f.read(struct.unpack("<IIII", head)[2])
+
+
+def icrc_is_right(frame):
+    """Of an IPv4 packet, with its own identification: InfiniBand Architecture, annex A17."""
+    ip, udp, bth = bytearray(frame[14:34]), bytearray(frame[34:42]), bytearray(frame[42:])
+    ip[1] = ip[8] = ip[10] = ip[11] = udp[6] = udp[7] = bth[4] = 0xff
+    return zlib.crc32(bytes([0xff] * 8) + ip + udp + bth[:-4]) == int.from_bytes(bth[-4:], "little")
+
+
+def decoded(hosts):
+    """What tshark says of the packets, and are their ICRCs right?"""
+    need("tshark", "tshark")
+    for name in hosts.names: # the kernel cuts bundles of packets up before they can be seen
+        hosts.ip("-n", name, "link", "set", "veth", "gso_max_segs", "1")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "wire.pcap")
+        capture = subprocess.Popen(["ip", "netns", "exec", hosts.names[0], sys.executable, "-c", CAPTURE, path],
+                                   stdout=subprocess.PIPE, text=True)
+        capture.stdout.readline()
+        good = ends_well(hosts, "captured", ["ibv_rc_pingpong", "-c", "-n", "20", "-s", "2500"], 18605)
+        capture.kill()
+        capture.wait()
+        out = subprocess.run(["tshark", "-r", path, "-Y", "udp.port == 4791", "-T", "fields", "-e",
+                              "infiniband.bth.opcode", "-e", "_ws.malformed", "-e", "_ws.expert.message"],
+                             capture_output=True, text=True, check=False).stdout
+        lines = [line.split("\t") for line in out.splitlines()]
+        opcodes = {line[0] for line in lines}
+        bad = [line for line in lines if not line[0] or any(line[1:])]
+        # Send first, middle, last; acknowledge.
+        good &= {"0", "1", "2", "17"} <= opcodes and not bad
+        wrong = [p.hex() for p in packets_of(path)
+                 if p[12:14] == b"\x08\0" and p[23] == 17 and p[36:38] == b"\x12\xb7" and not icrc_is_right(p)]
+        if wrong:
+            print("FAIL wrong ICRCs:", len(wrong), wrong[0][:120])
+            good = False
+        print("%-4s tshark: %d packets, opcodes %s, complaints %s" %
+              ("ok" if good else "FAIL", len(lines), sorted(opcodes), bad[:3]))
+        return good
+
+
+def main():
+    need("ibv_rc_pingpong", "ibverbs-utils")
+    with Hosts() as hosts:
+        good = True
+        for i, (program, arguments, name, least) in enumerate(PROGRAMS):
+            good &= ends_well(hosts, "pair", [program] + arguments.split(), 18500 + i, (name, least))
+        good &= shared_port(hosts)
+        good &= decoded(hosts)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
