@@ -148,6 +148,8 @@ int file_install(int fd, struct file *f, bool pass)
 	if (load_rlx(slot))
 		file_forget(fd); /* closed without our functions */
 	fetch_add(&f->n_refs, 1);
+	if (unlikely(is_standard(fd)) && f->kind == FILE_SOCK)
+		fetch_or(&f->sk->standard, (uint8_t)(1u << fd));
 	xchg(slot, (uintptr_t)f | (pass ? FILE_PASS : 0));
 	if (unlikely(load_seq(&f->moved_fd) >= 0)) /* Dekker with file_move() */
 		move_one(fd, f->moved_fd);
@@ -290,6 +292,8 @@ void file_forget(int fd)
 	if (!f)
 		return;
 	int saved = errno;
+	if (unlikely(is_standard(fd)) && f->kind == FILE_SOCK)
+		fetch_and(&f->sk->standard, (uint8_t) ~(1u << fd));
 	/* Free the file only if nobody else has or can get a reference.
 	 * Otherwise whoever is last needs an anchor, even if it only looked the
 	 * file up. */

@@ -87,6 +87,9 @@ static inline uintptr_t table_load(int fd)
 	return slot ? load_acq(slot) : 0;
 }
 
+/* Standard input, output or error: stdio uses it without us. */
+static inline bool is_standard(int fd) { return (unsigned)fd <= 2; }
+
 /* Does @fd still name the description of @f, and not another by now? */
 static inline bool file_is_at(const struct file *f, int fd)
 {

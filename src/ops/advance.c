@@ -90,6 +90,8 @@ static bool is_sole(const struct sock *sk, int fd)
 
 static enum osf_reason why_alone(const struct sock *sk, int fd)
 {
+	if (load_rlx(&sk->standard))
+		return OSF_REASON_STDIO;
 	return sock_procs(sk) > 1 ? OSF_REASON_SHARED : shm_why_alone(sk, fd);
 }
 
@@ -132,7 +134,8 @@ void ops_advance(struct sock *sk, int fd)
 	/* The connection stays with the kernel until the other processes have
 	 * let go of the socket.  They may have done so just now, but a page
 	 * that is still there knows nothing of shared memory. */
-	if (sock_procs(sk) > 1 || sk->page || (sk->adopted && !is_sole(sk, fd)))
+	if (sock_procs(sk) > 1 || sk->page || load_rlx(&sk->standard) ||
+	    (sk->adopted && !is_sole(sk, fd)))
 		sock_set_mode(sk, SOCK_YOUNG);
 	else if (sk->flags & SOCK_F_PORT)
 		return port_look(sk, fd);

@@ -54,13 +54,24 @@ OSF_API int fstat(int fd, struct stat *st)
 
 OSF_API int fstat64(int fd, struct stat64 *st) __attribute__((alias("fstat")));
 
+/* @fd is a new copy of @from, which may be @f's.  What is copied to standard input, output or
+ * error is read and written by stdio, or by a program that is about to be executed. */
+static void copied(struct file *f, int from, int fd)
+{
+	if (!f || fd < 0)
+		return;
+	file_install(fd, f, file_is_passthrough(from));
+	if (unlikely(is_standard(fd)) && f->kind == FILE_SOCK &&
+	    !f->sk->st->listening)
+		file_hand_over(fd, OSF_REASON_STDIO);
+}
+
 OSF_API int dup(int fd)
 {
 	CALL(c) = { .file = file_get_any(fd) };
 	int new_fd = libc.dup(fd);
 
-	if (new_fd >= 0 && c.file)
-		file_install(new_fd, c.file, file_is_passthrough(fd));
+	copied(c.file, fd, new_fd);
 	vma_copies(fd, new_fd);
 	return new_fd;
 }
@@ -78,8 +89,7 @@ OSF_API int dup3(int fd, int to, int flags)
 		file_forget(to);
 	}
 	int r = flags ? libc.dup3(fd, to, flags) : libc.dup2(fd, to);
-	if (r >= 0 && c.file)
-		file_install(r, c.file, file_is_passthrough(fd));
+	copied(c.file, fd, r);
 	vma_copies(fd, r);
 	return r;
 }
@@ -188,7 +198,7 @@ OURS int fcntl_ours(int fd, int cmd, long arg)
 	if (r < 0 || !c.file)
 		return r;
 	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
-		file_install(r, c.file, file_is_passthrough(fd));
+		copied(c.file, fd, r);
 	return r;
 }
 

@@ -2,11 +2,12 @@
 /*
  * preload/stdio.c - stdio on a socket of ours
  *
- *     fdopen()  ->  a stream of libc's, or one with our functions
+ *     fdopen()  ->  the connection goes to the kernel, for good
  *     dprintf() ->  text, then write()
  *
- * stdio reads and writes with libc's internal names.  A connection still on TCP stays
- * there; an upgraded one gets a stream with our functions.
+ * stdio reads and writes with libc's internal names, and fileno() asks for a stream of
+ * libc's own.  Standard input, output and error have their streams from the start: see
+ * sock.standard.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -20,41 +21,12 @@
 #include "file/file.h"
 #include "preload/edge.h"
 
-/* Leave it to the kernel, or move it back there. */
-static void leave(struct file *f, int fd, enum osf_reason why)
-{
-	sock_ops(f->sk)->fallback(f->sk, fd, why);
-	sync_file(f, fd);
-}
-
-static ssize_t stream_read(void *cookie, char *buf, size_t n)
-{
-	return read((int)(intptr_t)cookie, buf, n);
-}
-static ssize_t stream_write(void *cookie, const char *buf, size_t n)
-{
-	ssize_t r = write((int)(intptr_t)cookie, buf, n);
-
-	return r < 0 ? 0 : r;
-}
-static int stream_close(void *cookie) { return close((int)(intptr_t)cookie); }
-
 OSF_API FILE *fdopen(int fd, const char *mode)
 {
-	CALL(c) = { .file = file_get(fd) };
+	CALL(c) = { 0 };
 
-	if (likely(!c.file) || c.file->kind != FILE_SOCK)
-		return libc.fdopen(fd, mode);
-	if (!sock_is_ours(c.file->sk)) {
-		leave(c.file, fd, OSF_REASON_STDIO);
-		return libc.fdopen(fd, mode);
-	}
-	return fopencookie((void *)(intptr_t)fd, mode,
-			   (cookie_io_functions_t){
-			       .read = stream_read,
-			       .write = stream_write,
-			       .close = stream_close,
-			   });
+	file_hand_over(fd, OSF_REASON_STDIO);
+	return libc.fdopen(fd, mode);
 }
 
 OSF_API int fclose(FILE *f)

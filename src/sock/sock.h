@@ -152,7 +152,10 @@ struct sock {
 	/* SO_MAX_PACING_RATE, while it shows the peer a number in place of the
 	 * program's own rate; 0: it does not. */
 	uint64_t rate_shown, rate_was;
-	uint8_t adopted;  /* others may hold it that we do not know of */
+	uint8_t adopted; /* others may hold it that we do not know of */
+	uint8_t
+	    standard; /* 1 << fd: it is standard input, output or error here, where
+			   * stdio uses it without us.  It is not upgraded meanwhile. */
 	uint8_t in_group; /* a group has it, and no file */
 	uint32_t generation;
 	struct watch_list watches; /* who waits for it in this process */

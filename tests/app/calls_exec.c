@@ -404,6 +404,25 @@ SCENARIO(process_inetd_accepted)
 	inetd(x, true);
 }
 
+/* The server that inetd starts takes turns, and then writes by stdio. */
+SCENARIO(process_inetd_stdio)
+{
+	x->fd = far_connects(x);
+	pid_t pid = fork();
+	if (!pid) {
+		child_begins();
+		talk_on(x, WAY_EXECVE, STDOUT_FILENO,
+			"w16r16w16r16w16r16w16r16w16r16w16r16w16r16w16r16p50",
+			false);
+	}
+	close(x->fd);
+	long turned = far_do(x, FAR_ECHO, 8);
+	long printed = far_do(x, FAR_RECV, 50);
+	child_ended(pid, "child");
+	out(" turned=%ld printed=%ld", turned, printed);
+	play(x, "E");
+}
+
 /* A shell's redirections know sockets by one digit, and pipes by a path. */
 __attribute__((format(printf, 1, 0))) static char *with_fds(const char *command,
 							    int fd, int pipe_fd)

@@ -612,6 +612,7 @@ SCENARIO(stdio_lines)
 	far_do(x, FAR_TEXT, 3);
 	settle(x, POLLIN);
 	FILE *f = fdopen(x->fd, "r+");
+	out(" fileno=%d", fileno(f) == x->fd);
 	for (int i = 0; i < 3; i++)
 		out(" %.6s", fgets(line, (int)n(sizeof(line)), f) ? line : "-");
 	made(x, buf, 100);

@@ -43,6 +43,13 @@ static void transmit(struct ctx *x, long len)
 	RES(step, send(x->fd, buf, n((size_t)len), MSG_NOSIGNAL));
 }
 
+static void print(struct ctx *x, long len)
+{
+	made(x, buf, (size_t)len);
+	RES("p", fwrite(buf, 1, (size_t)len, stdout));
+	RES("fflush", fflush(stdout));
+}
+
 static void far_sends(struct ctx *x, enum far_op op, long len)
 {
 	long r = far_do(x, op, len);
@@ -62,6 +69,9 @@ static void step_play(struct ctx *x, char step, long len)
 		break;
 	case 'w':
 		transmit(x, len);
+		break;
+	case 'p':
+		print(x, len);
 		break;
 	case 's':
 		far_sends(x, FAR_SEND, len);

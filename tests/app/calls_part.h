@@ -13,7 +13,8 @@
  *     wN  send N                       lN  the same, 60 ms later
  *     e   expect the end               fN  the far end receives N
  *     c   close                        E   the far end expects the end
- *     tN  N turns of 16 bytes with the far end
+ *     tN  N turns of 16 bytes           pN  print N to standard output, the connection
+ *         with the far end
  *
  * Both stream offsets are in x; who did not play a script itself follows with
  * played().  The part "talk" plays scripts on an inherited descriptor.

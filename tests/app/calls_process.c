@@ -601,6 +601,27 @@ SCENARIO(process_copies_stdio)
 	play(x, "f90E");
 }
 
+/* stdio on what has become standard input and output. */
+SCENARIO(process_copies_stdio_streams)
+{
+	char line[64];
+
+	report_keep();
+	out_to(PART_REPORT);
+	play(x, "w60s100r100f60");
+	for (int i = 0; i < 2; i++)
+		RES("dup2", dup2(x->fd, i));
+	for (int i = 0; i < 3; i++) {
+		far_do(x, FAR_TEXT, 1);
+		out(" %.6s",
+		    fgets(line, (int)n(sizeof(line)), stdin) ? line : "-");
+		RES("printf", printf("%s", line));
+		RES("fflush", fflush(stdout));
+		far_res(x, "far", FAR_COUNT, 7);
+	}
+	play(x, "w10f10s10r10");
+}
+
 /* Another connection takes its place, and the place of its copy. */
 SCENARIO(process_copies_over)
 {

@@ -250,9 +250,13 @@ static int shut(struct sock *sk, int fd, int how)
 		return -ESTALE;
 	int err = is_over(sk) ? -ENOTCONN : shut_locked(stream_of(sk), fd, how);
 	sock_unlock_both(sk);
-	if (!err)
-		sock_notify(sk, POLLIN | POLLOUT | POLLRDHUP | POLLHUP);
-	return err;
+	if (err)
+		return err;
+	/* The peer waits for TCP's FIN. */
+	if (load_acq(&stream_of(sk)->peer_back))
+		stream_follow(sk, fd);
+	sock_notify(sk, POLLIN | POLLOUT | POLLRDHUP | POLLHUP);
+	return 0;
 }
 
 static int fallback(struct sock *sk, int fd, enum osf_reason why)
