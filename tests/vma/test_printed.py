@@ -106,7 +106,7 @@ def stdbuf():
 def main():
     text = printed(os.environ.get("OSF_SEEDS", os.path.join(TREE, "..", "shared", "seeds")))
     if not text:
-        print("no document: set OSF_SEEDS to its folder")
+        print("skip: no document: set OSF_SEEDS to its folder")
         sys.exit(SKIP)
     build = os.environ.get("OSF_BUILD", "build")
     with tempfile.TemporaryDirectory() as tmp:
