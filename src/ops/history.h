@@ -42,8 +42,8 @@ static inline uint64_t history_later(uint64_t first, unsigned level)
 					       : first << 2 * level;
 }
 
-/* The level that follows @level when a connection ended in the way of @end.  It moves after
- * @first changes of direction at level 0; @bytes are as good a reason. */
+/* The level after @level, when a connection has ended as @end says.  At level 0 a
+ * connection moves after @first changes of direction, or after @bytes. */
 unsigned history_next(unsigned level, uint32_t first, uint64_t bytes,
 		      const struct history_end *end);
 

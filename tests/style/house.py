@@ -10,6 +10,7 @@ tests/style/house.py - rules of the house that a machine can count
                 is in use
     shadows     a word that had two meanings does not come back in its second one
     names       a source file that comments and docs name by its path is there
+    titles      a file's own comment begins with the file's own path
 """
 import os
 import re
@@ -23,6 +24,8 @@ A_PATH = re.compile(r"(?<![\w/.<-])(?:src/)?((?:base|ip|port|osfd|tcp|sock|proto
                     r"group|file|api|preload)/[\w/]+\.(?:c|h|def))\b(?![*(])")
 LINES_MAX = 70
 WORDS_MAX = 20
+A_TITLE = re.compile(r"((?:[\w-]+/)+[\w.-]+\.\w+) - ")
+TITLE_LINES = 5  # of a file: its title is in them
 # The folder, the word, and what stands there in its place.
 SHADOWS = [
     ("src/proto/shm/", r"\w*backlog_\w+", "readahead; a backlog is a listener's"),
@@ -73,6 +76,13 @@ def names(path, lines):
                 tree.wrong("%s:%d" % (path, i), "there is no %s" % name)
 
 
+def title(path, lines):
+    for line in lines[:TITLE_LINES]:
+        says = A_TITLE.search(line)
+        if says and not ("/" + path).endswith("/" + says.group(1)):
+            tree.wrong(path, "calls itself %s" % says.group(1))
+
+
 def words(source):
     table = tree.read("docs/map.md").split("\n## The words\n")[1]
     listed = re.findall(r"^\| ([a-z ]+) \|", table, re.M)[1:]  # the first is the head
@@ -97,6 +107,8 @@ def main():
         shadows(path, lines)
         functions(path, lines)
         names(path, text.split("\n"))
+    for path in tree.files(".c", ".h", ".def", ".py", ".sh"):
+        title(path, tree.read(path).split("\n"))
     for path in tree.files(".md", under=["docs/", "README.md"]):
         if not path.startswith("docs/notes/"):
             names(path, tree.read(path).split("\n"))

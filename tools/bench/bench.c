@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/bench.c - "osf bench": the kernel against osf, side by side
+ * tools/bench/bench.c - "osf bench": the kernel against osf, side by side
  *
  *     arguments -> the benchmarks that are meant -> bench_run() each
  *               -> table or JSON, plot -> exit status

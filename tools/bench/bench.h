@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/bench.h - what a benchmark is, what a run of it gets and gives
+ * tools/bench/bench.h - what a benchmark is, what a run of it gets and gives
  *
  * This folder, in the order in which a benchmark passes through it:
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tools/osf/bench_engine.c - benchmarks of our own TCP, by peer_engine.c */
+/* tools/bench/bench_engine.c - benchmarks of our own TCP, by peer_engine.c */
 #include "bench_pair.h"
 #include "bench_runs.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/bench_judge.c - medians, ratios, and whether a bar was reached
+ * tools/bench/bench_judge.c - medians, ratios, and whether a bar was reached
  *
  *     samples -> median, spread -> value of each bar -> outcome
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/bench_own.c - benchmarks made of "osf bench-peer"; UCX beside some (bench_ucx.c)
+ * tools/bench/bench_own.c - benchmarks made of "osf bench-peer"; UCX beside some (bench_ucx.c)
  *
  *     osf bench-peer SERVER PORT  <-  osf bench-peer CLIENT PORT ...
  *

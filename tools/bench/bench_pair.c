@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/bench_pair.c - a server, a client, and what the client printed
+ * tools/bench/bench_pair.c - a server, a client, and what the client printed
  *
  *     bench_tools.c, bench_own.c -> run_pair() -> text -> run_value()
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/bench_plot.c - the ratios as a bar chart, drawn by gnuplot
+ * tools/bench/bench_plot.c - the ratios as a bar chart, drawn by gnuplot
  *
  *     struct result[] -> a script in a private directory -> gnuplot -> PNG
  *

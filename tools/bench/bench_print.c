@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/bench_print.c - the figures of a benchmark, as table and as JSON
+ * tools/bench/bench_print.c - the figures of a benchmark, as table and as JSON
  *
  *     struct result[] -> a line each, and below why something is missing
  *                     -> one JSON document, described in osf(1)

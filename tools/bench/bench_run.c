@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/bench_run.c - one benchmark, all its rounds on all its sides
+ * tools/bench/bench_run.c - one benchmark, all its rounds on all its sides
  *
  *     round 1: kernel, osf, older osf, UCX; round 2: ...  -> samples
  *           -> result_judge()

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/bench_table.c - what is measured, and what must come out
+ * tools/bench/bench_table.c - what is measured, and what must come out
  *
  * The bars are those of the design.  A benchmark belongs to a group, which can
  * be named as well; the order is the order in which they run.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/bench_tools.c - benchmarks made of other projects' programs
+ * tools/bench/bench_tools.c - benchmarks made of other projects' programs
  *
  *     sockperf, iperf3, redis, nginx and wrk, memcached, UCX
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/bench_vma.c - benchmarks of VMA's extra API
+ * tools/bench/bench_vma.c - benchmarks of VMA's extra API
  *
  *     vma-echo <- vma-pingpong, ...   and the same by other calls, in one run
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/bench_xlio.c - benchmarks of the XLIO API
+ * tools/bench/bench_xlio.c - benchmarks of the XLIO API
  *
  *     xlio-echo <- xlio-pingpong, ...   and the same by plain calls, in one run
  *

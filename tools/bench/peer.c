@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/peer.c - "osf bench-peer": the programs that bench measures
+ * tools/bench/peer.c - "osf bench-peer": the programs that bench measures
  *
  *     echo            <- pingpong, asleep      64 bytes there and back
  *     sink            <- flood                 64 bytes, one way, many

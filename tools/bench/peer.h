@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/peer.h - the programs that "osf bench" measures
+ * tools/bench/peer.h - the programs that "osf bench" measures
  *
  * Each is a few lines around ordinary socket calls, in the way ordinary
  * programs make them: osf must not be told anything.  What they find out they

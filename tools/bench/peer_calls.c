@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/peer_calls.c - what a call costs on a descriptor that is not ours
+ * tools/bench/peer_calls.c - what a call costs on a descriptor that is not ours
  *
  * One byte through a pipe, one number through an eventfd, one byte of /dev/zero:
  * read() and write() go through osf's entry points, which must pass them on at once.

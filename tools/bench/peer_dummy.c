@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/peer_dummy.c - the benchmarks' peer that sends after a pause
+ * tools/bench/peer_dummy.c - the benchmarks' peer that sends after a pause
  *
  *     a millisecond of other memory -> [dummy sends] -> a timed send() of 64 bytes
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/peer_engine.c - what a segment costs our own TCP, without a wire
+ * tools/bench/peer_engine.c - what a segment costs our own TCP, without a wire
  *
  *     recv: peers' segments -> rx, the program reads, timers, tx -> ACKs -> the peers
  *     copied, lent: the program sends, tx -> segments -> the peers' ACKs -> rx, timers

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/peer_load.c - an echo server with epoll, and load for any echo server
+ * tools/bench/peer_load.c - an echo server with epoll, and load for any echo server
  *
  *     a message on each connection -> turns of the server, timed -> the replies
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/peer_many.c - the benchmarks' peers that have many connections
+ * tools/bench/peer_many.c - the benchmarks' peers that have many connections
  *
  *     idle-server  <- idle       thousands that sleep, and one that does not
  *     memcached's  <- memcached  32 that always wait for one answer

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/peer_sock.c - sockets, as the benchmarks' peers use them
+ * tools/bench/peer_sock.c - sockets, as the benchmarks' peers use them
  *
  * Loopback, or the address in front of the port.  Everything here is what a textbook program does.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/peer_time.c - times of single messages, and their median
+ * tools/bench/peer_time.c - times of single messages, and their median
  *
  * A message of 200 ns must not be measured with a clock of 25: where the CPU
  * has a counter that programs may read, that is the clock, and its rate is

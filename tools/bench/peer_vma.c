@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/peer_vma.c - the benchmarks' peers that use VMA's extra API
+ * tools/bench/peer_vma.c - the benchmarks' peers that use VMA's extra API
  *
  *     vma-echo <- vma-pingpong    64 bytes there and back, by SocketXtreme
  *     vma-sink <- plain-flood     64 KB, one way, by recvfrom_zcopy()

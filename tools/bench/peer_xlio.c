@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/peer_xlio.c - the benchmarks' peers that use the XLIO API
+ * tools/bench/peer_xlio.c - the benchmarks' peers that use the XLIO API
  *
  *     xlio-echo   <- xlio-pingpong   64 bytes there and back
  *     xlio-sink   <- xlio-flood      64 KB, one way;  plain-sink <- plain-flood;

@@ -58,9 +58,9 @@ static bool is_gone(const struct sock *sk)
 	return nocancel_poll(&p, 1, 0) > 0 && p.revents & POLLHUP;
 }
 
-/* The peer may not share our memory.  It finds that out in the same way, if the
- * channel is still there when it looks: so stay until it has gone, or until our
- * last look. */
+/* The peer may not share our memory.  It finds that out by asking the kernel about
+ * us, for which it needs the channel.  So keep the channel open until the peer has
+ * closed it, or until our last look. */
 static int refuse(struct sock *sk, int channel, int err)
 {
 	shm_of(sk)->channel_fd = channel;

@@ -285,11 +285,11 @@ bool discard_is_full(void)
 /* Memory.  The question fails at once on anything else. */
 static bool is_memory(int fd, bool *is_large)
 {
+	bool is_sealed = sealed_is(fd);
 	struct stat st;
 
-	*is_large =
-	    sealed_is(fd) && (libc.fstat(fd, &st) || st.st_size > LARGE);
-	return *is_large || sealed_is(fd);
+	*is_large = is_sealed && (libc.fstat(fd, &st) || st.st_size > LARGE);
+	return is_sealed;
 }
 
 static bool is_timer(int fd)

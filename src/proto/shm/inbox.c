@@ -151,8 +151,8 @@ static void unmap(struct own *o)
 	o->in = NULL;
 }
 
-/* @o has no connection any more.  It waits for the next of its peer, but only the
- * last that has none does. */
+/* A connection that used @idle has ended.  If it was the last one, keep the inbox for
+ * the next connection of that peer, and let go of the one that was kept before. */
 static void unref(struct own *idle)
 {
 	if (!idle->n_refs || --idle->n_refs)

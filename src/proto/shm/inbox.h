@@ -99,8 +99,8 @@ struct peer_inbox {
 	uint32_t n_rang;  /* doorbells: like all sent by TCP, not posts */
 	uint64_t rang_ns; /* the last time */
 	struct peer_bells bells;
-	/* Of each lane, which was notified last: what had gone past by then, in the upper
-	 * half, and the ticket that the word was left for. */
+	/* For each lane: the last ticket before which we told the waiter that TCP bytes
+	 * came, and in the upper half how often this process had sent by TCP by then. */
 	uint64_t notified[INBOX_LANES];
 };
 
