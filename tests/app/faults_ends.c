@@ -4,11 +4,11 @@
  *
  *     hostile.c, manner ends_*  <- one connection ->  near end: every call returns
  *
- * It says that its stream has ended in the ring, and no mark is there; it has counted
- * doorbells that never come; it dies while it falls back, after it has shut its direction
- * down, too.  The first is a lie.  The others happen to honest peers that are killed.
- * Whoever waits for bytes or for room learns of the end, and does not use the core until
- * then.  Called by faults.c.
+ * It says that its stream has ended in the ring, and no mark is there; its records lead in
+ * a circle; it has counted doorbells that never come; it dies while it falls back, after it
+ * has shut its direction down, too.  The first two are lies.  The others happen to honest
+ * peers that are killed.  Whoever waits for bytes or for room learns of the end, and does
+ * not use the core until then.  Called by faults.c.
  */
 #include "faults_hostile.h"
 
@@ -24,6 +24,7 @@
 
 #define CALLS_MAX 100 /* on a stream that has ended; a few bytes come first */
 #define AWAKE_MS 600
+#define CIRCLE_MAX (100u << 20)
 
 enum { BY_RECV, BY_POLL, BY_EPOLL, BY_SEND };
 
@@ -71,6 +72,20 @@ static void near_receives(struct ctx *x)
 	}
 	need(!r || (r < 0 && errno != EAGAIN), "recv() never ends: %m");
 	close(ep);
+}
+
+/* No more than two rings of bytes. */
+static void near_reads_on(struct ctx *x)
+{
+	static char buf[256 * 1024];
+	uint64_t n = 0;
+	ssize_t r;
+
+	peer_ends(x);
+	stage = "a stream that leads in a circle";
+	while ((r = recv(x->fd, buf, sizeof(buf), 0)) > 0)
+		n += (uint64_t)r;
+	need(n < CIRCLE_MAX, "%llu bytes came", (unsigned long long)n);
 }
 
 static void near_sends(struct ctx *x)
@@ -137,6 +152,7 @@ ENDS(owing_epoll, near_receives, BY_EPOLL);
 ENDS(owing_reset_recv, near_receives, BY_RECV);
 ENDS(owing_reset_poll, near_receives, BY_POLL);
 ENDS(owing_reset_epoll, near_receives, BY_EPOLL);
+ENDS(circle_recv, near_reads_on, BY_RECV);
 ENDS(unsettled_send, near_sends, BY_SEND);
 ENDS(unsettled_shut_send, near_sends, BY_SEND);
 ENDS(unsettled_shut_poll, near_sends, BY_POLL);

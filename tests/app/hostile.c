@@ -1064,6 +1064,19 @@ static void owe_behind_back(struct foe *f, bool resets)
 	close(f->tcp);
 }
 
+/* A record, and behind it the way back to it. */
+static void circle(struct foe *f)
+{
+	uint32_t at = f->head + 128, len = 60000;
+	uint32_t behind = at + 64 + (len + 63) / 64 * 64;
+
+	header_put(f, behind, ring_hdr(RING_WRAP, 0));
+	header_put(f, at, ring_hdr(RING_DATA, len));
+	header_put(f, 0, ring_hdr(RING_SKIP, at));
+	header_put(f, f->head, ring_hdr(RING_SKIP, at));
+	bell(f);
+}
+
 /* What one that dies in the middle leaves behind, or a liar. */
 static void end_oddly(struct foe *f, const char *how)
 {
@@ -1082,6 +1095,9 @@ static void end_oddly(struct foe *f, const char *how)
 			fetch_or(&me(f)->flags, SEG_TX_FIN);
 		f->seg->first_back = f->side + 1;
 		fetch_or(&me(f)->flags, SEG_FALLBACK | SEG_WANT_BACK);
+		close(f->tcp);
+	} else if (!strcmp(how, "ends_circle")) {
+		circle(f);
 		close(f->tcp);
 	} else if (!strcmp(how, "ends_awake")) {
 		record(f, 100);

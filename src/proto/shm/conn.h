@@ -37,6 +37,8 @@ struct shm_conn {
 	uint8_t *readahead;
 	uint32_t readahead_pos, readahead_end;
 	uint32_t bells_drained;
+	uint64_t rx_unlooked; /* ours: bytes read since rx_outlives() looked */
+	uint8_t saw_anchor_end; /* ours: it found that the peer has ended */
 
 	/* Sending. */
 	alignas(CACHE_LINE) struct ring_tx tx;

@@ -102,6 +102,21 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 	return rx_end(sk, fd);
 }
 
+/* So much was read that the ring could hold it all.  Had the peer ended before?  An honest
+ * ring is empty then.  One that leads in a circle never is, and a process that has ended would
+ * keep ours busy for ever.  Bytes that lie outside the ring are another matter. */
+static COLD bool rx_outlives(struct sock *sk, int fd)
+{
+	struct shm_conn *c = shm_of(sk);
+	bool had_ended = c->saw_anchor_end && !c->rx.refs;
+
+	c->rx_unlooked = 0;
+	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
+		anchor_ask(sk, fd);
+	c->saw_anchor_end = load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN;
+	return had_ended;
+}
+
 /* Read from the ring.  Return the bytes read, 0 at the end, or -errno.  However
  * long @want is, and however fast the peer writes, this ends. */
 HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
@@ -138,6 +153,9 @@ HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 		count(&sk->st->rx_bytes_shm, got);
 		if (unlikely(got > load_rlx(&sk->st->rx_most)))
 			store_rlx(&sk->st->rx_most, (uint64_t)got);
+		shm_of(sk)->rx_unlooked += got;
+		if (unlikely(shm_rx_is_unlooked(sk)) && rx_outlives(sk, fd))
+			shm_broken(sk, fd, "bytes without end behind its end");
 		return (ssize_t)got;
 	}
 	return rx_nothing(sk, fd, mark);
@@ -309,7 +327,7 @@ HOT static ssize_t rx_piece(struct sock *sk, int fd, const struct iovec *iov)
 		return 0; /* shm_recv() knows what to do */
 	if (unlikely(!sock_is_ours(sk) || shm_is_broken(sk) ||
 		     shm_w(sk)->rx_back || shm_w(sk)->rx_tcp ||
-		     rx->hold != RING_NONE_LENT))
+		     rx->hold != RING_NONE_LENT || shm_rx_is_unlooked(sk)))
 		goto done;
 	int32_t n = ring_peek(rx, &data, &mark);
 	if (unlikely(n <= 0 || (size_t)n > iov->iov_len))
@@ -324,6 +342,7 @@ HOT static ssize_t rx_piece(struct sock *sk, int fd, const struct iovec *iov)
 	count(&sk->st->rx_bytes_shm, (uint64_t)n);
 	if (unlikely((uint64_t)n > load_rlx(&sk->st->rx_most)))
 		store_rlx(&sk->st->rx_most, (uint64_t)n);
+	shm_of(sk)->rx_unlooked += (uint64_t)n;
 	r = n;
 done:
 	rx_done(sk, fd);

@@ -20,7 +20,8 @@ HOT int32_t shm_recv_place(struct sock *sk, int fd, uint32_t max,
 	enum ring_mark mark;
 
 	if (unlikely(sock_mode(sk) != SOCK_SHM || shm_w(sk)->rx_tcp ||
-		     shm_w(sk)->rx_back || shm_w(sk)->rx_broken))
+		     shm_w(sk)->rx_back || shm_w(sk)->rx_broken ||
+		     shm_rx_is_unlooked(sk)))
 		return 0;
 	int32_t n = ring_peek(&shm_of(sk)->rx, data, &mark);
 	if (unlikely(n < 0)) {
@@ -35,6 +36,7 @@ HOT int32_t shm_recv_place(struct sock *sk, int fd, uint32_t max,
 	rx_say_read(sk);
 	count(&sk->st->rx_bytes_shm, (uint64_t)n);
 	count(&sk->st->rx_ops, 1);
+	shm_of(sk)->rx_unlooked += (uint64_t)n;
 	return n;
 }
 

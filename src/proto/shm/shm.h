@@ -420,6 +420,12 @@ static inline uint32_t shm_ring_bytes(const struct sock *sk)
 	return 2 * shm_of(sk)->tx.area_bytes;
 }
 
+/* Has so much been read that the peer must be looked at? */
+static inline bool shm_rx_is_unlooked(const struct sock *sk)
+{
+	return shm_of(sk)->rx_unlooked > shm_ring_bytes(sk);
+}
+
 /* The anchor has another descriptor now. */
 static inline void shm_anchor_moved(struct sock *sk, int from, int to)
 {
