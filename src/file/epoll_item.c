@@ -128,9 +128,19 @@ void kick(struct epoll *ep)
 		nocancel_write(ep->kick_fd, &one, sizeof(one));
 }
 
+/* A sleeper that is alone wakes once for all notifications that it has not drained: see
+ * drain().  In a set that a fork has shared, the other process may take the kick. */
 static void wake(struct ready_set *rs)
 {
-	kick(container_of(rs, struct epoll, rs));
+	struct epoll *ep = container_of(rs, struct epoll, rs);
+
+	fence_full(); /* Dekker with drain(): the notification, then the kick */
+	uint32_t n = load_rlx(&rs->n_sleepers);
+	if (n == 1 && !ep->nested && !load_rlx(&ep->shared) &&
+	    load_rlx(&ep->is_kicked))
+		return;
+	store_rlx(&ep->is_kicked, true);
+	kick(ep);
 }
 
 struct epoll *epoll_new(int fd)

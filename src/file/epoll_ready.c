@@ -82,7 +82,14 @@ static void item_news(struct watch *w, unsigned events, bool is_behind,
 		push_ready(it);
 }
 
-static void drain(struct epoll *ep) { ready_drain(&ep->rs, item_news, ep); }
+static void drain(struct epoll *ep)
+{
+	if (load_rlx(&ep->is_kicked)) {
+		store_rlx(&ep->is_kicked, false);
+		fence_full(); /* Dekker with wake() */
+	}
+	ready_drain(&ep->rs, item_news, ep);
+}
 
 /* A set in this set is readable when it would return something. */
 static uint32_t child_events(struct epitem *it)

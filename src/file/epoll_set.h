@@ -83,6 +83,7 @@ struct epoll {
 	struct list
 	    always; /* items to look at each time: nobody notifies us of them */
 	int kick_fd;     /* in the kernel's set, to wake other waiters */
+	bool is_kicked;  /* by a notification that nobody has drained yet */
 	bool bell_tried; /* rs.bell1 is in the kernel's set, or there is none */
 	int idle_fd;     /* in the kernel's set: base/idle.h; -1: none */
 	uint32_t idle_number;

@@ -13,9 +13,9 @@
  *       ^                           | a send costs more               |
  *       +--- rest, twice as long ---+------ now and then, to compare -+
  *
- * A send has to cost less CPU, or less time and not much more CPU: who waits for one answer at
- * a time gains time, who serves many at once gains or loses CPU.  What has changed meanwhile
- * for another reason may mislead it, so it asks again, and each time later.
+ * Who waits for one answer at a time has to gain time.  Who serves many at once has to gain
+ * CPU, and may not lose time.  What has changed meanwhile for another reason may mislead it,
+ * so it asks again, and each time later.
  *
  * Connections that a rule gives to tcp move without it.
  *
