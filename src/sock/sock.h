@@ -152,8 +152,7 @@ struct sock {
 	/* SO_MAX_PACING_RATE, while it shows the peer a number in place of the
 	 * program's own rate; 0: it does not. */
 	uint64_t rate_shown, rate_was;
-	uint8_t adopted;  /* others may hold it that we do not know of */
-	uint8_t in_group; /* a group has it, and no file */
+	uint8_t adopted; /* others may hold it that we do not know of */
 	uint32_t generation;
 	struct watch_list watches; /* who waits for it in this process */
 
