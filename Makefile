@@ -81,6 +81,8 @@ night-wire: tests
 	OSF_LIB=$(abspath $(BUILD))/libosf.so python3 tests/port/test_calls_lo.py $(BUILD)/osf \
 		$(BUILD)/tests/calls '*'
 	OSF_LIB=$(abspath $(BUILD))/libosf.so python3 tests/port/test_storm.py $(BUILD)/osf 10000
+	OSF_BUILD=$(BUILD) python3 tests/xlio/run.py tcp $(addprefix $(BUILD)/tests/,xlio_test \
+		libfake_verbs.so libcount_calls.so)
 	$(BUILD)/tests/port/port_death $(BUILD)/osfd $(BUILD)/libosf.so $(BUILD)/tests/port/victim \
 		1000 $(or $(SEED),1) 100
 

@@ -289,6 +289,7 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 void file_before_exec(char *const *argv, char *const *envp)
 {
 	walk(argv, envp, true);
+	port_leave(OSF_REASON_PASSED);
 }
 
 /*

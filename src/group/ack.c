@@ -70,6 +70,16 @@ bool gsock_complete(struct group *g, struct gsock *s)
 	return true;
 }
 
+/* Bytes that a kernel or our own TCP has not acknowledged; or -errno. */
+static int unacked(const struct gsock *s)
+{
+	int n;
+
+	if (s->sk && !s->is_direct)
+		return sock_ops(s->sk)->outq(s->sk, s->fd);
+	return libc.ioctl(s->fd, SIOCOUTQ, &n) < 0 ? -errno : n;
+}
+
 /* Has the connection ended in both directions, so that no ACK can come? */
 static COLD bool is_dead(const struct gsock *s)
 {
@@ -92,8 +102,8 @@ void gsock_acks(struct group *g, struct gsock *s)
 		return;
 	}
 	if (!s->is_direct || s->has_early || !s->lend->acks_at_once(s->sk)) {
-		if (libc.ioctl(s->fd, SIOCOUTQ, &n) < 0 || n < 0 ||
-		    (n && s->hung_up && is_dead(s)))
+		n = unacked(s);
+		if (n < 0 || (n && s->hung_up && is_dead(s)))
 			n = 0;
 		if (s->is_direct && n &&
 		    load_rlx(&s->sk->w->anchor_end) == ANCHOR_OPEN)

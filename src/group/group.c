@@ -15,6 +15,7 @@
 #include "group/handle.h"
 #include "group/txop.h"
 #include "group/wake.h"
+#include "ops/port.h"
 
 static struct lock lock; /* the lists, and is_ready */
 static struct group *groups, *free_groups;
@@ -116,6 +117,8 @@ static void after_fork(void)
 				fds_close(fds[i]);
 			if (s->sk->announce_fd > 0)
 				fds_close(s->sk->announce_fd);
+			if (sock_ops(s->sk)->in_process)
+				sock_ops(s->sk)->after_fork(s->sk);
 		}
 		nocancel_close(g->epfd);
 		fds_close(g->timer_fd);
@@ -129,6 +132,35 @@ static void after_fork(void)
 	buf_after_fork();
 }
 
+/* Other threads may be inside: nothing is taken away, and a list may change meanwhile. */
+static void for_all_moved(void (*call)(struct gsock *s, enum osf_reason why),
+			  enum osf_reason why)
+{
+	if (!lock_try(&lock))
+		return;
+	for (struct group *g = groups; g; g = g->next) {
+		uint32_t n = g->n_socks;
+
+		for (struct list *l = g->all.next; n && l != &g->all;
+		     l = l->next, n--) {
+			struct gsock *s = container_of(l, struct gsock, all);
+
+			if (s->sk)
+				call(s, why);
+		}
+	}
+	lock_put(&lock);
+}
+
+/* Those of a port, which is about to be dropped or to be lost by exec(). */
+static void goes_back(struct gsock *s, enum osf_reason why)
+{
+	if (sock_ops(s->sk)->in_process)
+		sock_ops(s->sk)->fallback(s->sk, s->fd, why);
+}
+
+static void leave_port(enum osf_reason why) { for_all_moved(goes_back, why); }
+
 int groups_init(const struct group_memory *memory)
 {
 	static bool knows_of_forks;
@@ -140,6 +172,7 @@ int groups_init(const struct group_memory *memory)
 		return memory->alloc ? -EEXIST : 0;
 	if (!knows_of_forks)
 		gate_on_child(after_fork);
+	port_on_leave(leave_port);
 	knows_of_forks = true;
 	buf_init(memory);
 	is_ready = true;
@@ -196,7 +229,7 @@ int group_create(const struct group_attr *attr, uintptr_t *out)
 		return -ENOMEM;
 	memset(g, 0, sizeof(*g));
 	g->attr = *attr;
-	g->epfd = g->timer_fd = -1;
+	g->epfd = g->timer_fd = g->idle_fd = -1;
 	ready_init(&g->rs, on_notified);
 	list_init(&g->all);
 	list_init(&g->work);
@@ -281,17 +314,10 @@ int groups_exit(void)
 	return 0;
 }
 
-/* Other threads may be inside: nothing is taken away. */
-void groups_at_exit(void)
+static void exits(struct gsock *s, enum osf_reason why)
 {
-	if (!lock_try(&lock))
-		return;
-	for (struct group *g = groups; g; g = g->next)
-		for (struct list *l = g->all.next; l != &g->all; l = l->next) {
-			struct gsock *s = container_of(l, struct gsock, all);
-
-			if (s->is_direct)
-				sock_ops(s->sk)->exit(s->sk, s->fd);
-		}
-	lock_put(&lock);
+	if (s->is_direct || sock_ops(s->sk)->in_process)
+		sock_ops(s->sk)->exit(s->sk, s->fd);
 }
+
+void groups_at_exit(void) { for_all_moved(exits, OSF_REASON_NONE); }

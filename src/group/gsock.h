@@ -100,6 +100,8 @@ struct group {
 	int epfd;
 	int timer_fd;        /* for sleepers; -1 */
 	struct ready_set rs; /* which sockets have news */
+	int idle_fd;         /* of base/idle.h, in the set; -1 */
+	uint32_t idle_number;
 	uint32_t n_socks;
 	struct list all, work, acks, dirty, lent;
 	uint32_t n_connecting; /* with a deadline */

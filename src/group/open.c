@@ -58,7 +58,7 @@ static int gsock_new(struct group *g, int fd, uintptr_t userdata,
 	g->n_socks++;
 	s->sk = sock_new(fd); /* NULL is all right */
 	if (s->sk)
-		s->sk->w->nonblock = s->sk->in_group = 1;
+		s->sk->w->nonblock = 1;
 	store_rlx(&s->group, g);
 	*out = s;
 	return 0;

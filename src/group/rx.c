@@ -100,6 +100,12 @@ static COLD int starved(struct group *g, struct gsock *s)
 	return gsock_fail(g, s, ENOBUFS) ? 0 : -1;
 }
 
+/* A protocol that notifies us may have told of an end together with these bytes. */
+static bool is_told(const struct gsock *s)
+{
+	return s->watch.set && sock_ops(s->sk)->own_events;
+}
+
 /* One read with a copy.  1 more may be there, 0 not, -1 do not touch it. */
 static int rx_copy(struct group *g, struct gsock *s)
 {
@@ -123,7 +129,7 @@ static int rx_copy(struct group *g, struct gsock *s)
 		lend_copied(s, (size_t)n);
 	if (!give_piece(g, s, at, (uint32_t)n))
 		return -1;
-	return n == room || s->hung_up || s->is_direct;
+	return n == room || s->hung_up || s->is_direct || is_told(s);
 }
 
 static bool rx_kernel(struct group *g, struct gsock *s)

@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 
 #include "base/clock.h"
+#include "base/idle.h"
 #include "base/libc.h"
 #include "group/set.h"
 #include "ops/ops.h"
@@ -24,6 +25,20 @@ int set_add(struct gsock *s)
 	s->is_in_set = 1;
 	s->group->n_empty = 0;
 	return 0;
+}
+
+void set_idle(struct group *g)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
+				  .data.u64 = SET_IDLE };
+	uint32_t number = 0;
+	int fd = idle_fd(&number);
+
+	if (fd < 0 || (fd == g->idle_fd && number == g->idle_number))
+		return;
+	g->idle_fd = fd;
+	g->idle_number = number;
+	libc.epoll_ctl(g->epfd, EPOLL_CTL_ADD, fd, &ev);
 }
 
 /*

@@ -12,10 +12,13 @@
 
 /* In an entry of the epoll set: it is an upgrade's, not the connection's. */
 #define SET_UPGRADE (UINT64_C(1) << 63)
+/* It is no socket's: what sleeping calls wait for as well (base/idle.h). */
+#define SET_IDLE UINT64_MAX
 
 int set_add(struct gsock *s);    /* 0 or -errno */
 void set_watch(struct gsock *s); /* what tells of the next step of an upgrade */
 void set_drop(struct gsock *s);
+void set_idle(struct group *g); /* the set waits for base/idle.h's descriptor */
 
 void hot_add(struct group *g, struct gsock *s);
 void hot_drop(struct gsock *s);

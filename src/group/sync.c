@@ -29,6 +29,15 @@ static void took_over(struct group *g, struct gsock *s,
 	work_add(s);
 }
 
+/* The connection has moved to a protocol that copies, and notifies us.  It may come back,
+ * and move again: the watch stays. */
+static void told_by_protocol(struct group *g, struct gsock *s)
+{
+	watch_open(s->sk, &s->watch, &g->rs);
+	s->is_readable = 1; /* something may have come before */
+	work_add(s);
+}
+
 void gsock_sync(struct gsock *s)
 {
 	if (!s->sk || !s->group)
@@ -39,6 +48,10 @@ void gsock_sync(struct gsock *s)
 		if (!s->is_direct)
 			took_over(s->group, s, ops->lend);
 		ops->sync(s->sk, s->fd);
+	} else if (ops->own_events) {
+		if (!s->watch.set)
+			told_by_protocol(s->group, s);
+		set_idle(s->group);
 	} else if (!ops->is_ours && !s->lend) {
 		set_watch(s);
 	}

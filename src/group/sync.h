@@ -3,6 +3,7 @@
  * group/sync.h - a group follows an upgrade or a fallback of its connection
  *
  *     TCP  ->  a protocol that lends (sock/lend.h)  ->  perhaps TCP again
+ *          <-> our own TCP, which copies
  */
 #pragma once
 

@@ -12,10 +12,12 @@
  * KERNEL_LOOK_NS.
  */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 
 #include "base/clock.h"
+#include "base/idle.h"
 #include "base/libc.h"
 #include "base/nocancel.h"
 #include "group/ack.h"
@@ -55,11 +57,11 @@ HOT static void turn_hot(struct group *g)
 
 		if (likely(!s->lend->ready(s->sk))) {
 			/* The reader's progress is worth a word when it rests. */
-			uint32_t idle = ++g->hot[i].idle;
+			uint32_t n = ++g->hot[i].idle;
 
-			if (idle == REST_TURNS)
+			if (n == REST_TURNS)
 				gsock_rest(s);
-			else if (idle % HELD_TURNS == 0 && may_hold_back(s))
+			else if (n % HELD_TURNS == 0 && may_hold_back(s))
 				gsock_rx(g, s);
 			continue;
 		}
@@ -69,14 +71,33 @@ HOT static void turn_hot(struct group *g)
 	}
 }
 
-/* Notified sockets. */
+/* Notified sockets.  A protocol that copies notifies of what comes, and of a connection that
+ * it has given back. */
+
+static bool is_kernels(const struct gsock *s)
+{
+	return !sock_ops(s->sk)->own_events;
+}
+
+/* The anchor's edge may have come while the protocol had the connection. */
+static COLD bool anchor_has_ended(const struct gsock *s)
+{
+	struct pollfd p = { .fd = s->fd, .events = POLLRDHUP };
+
+	return nocancel_poll(&p, 1, 0) > 0;
+}
 
 static void on_news(struct watch *w, unsigned events, bool is_behind, void *arg)
 {
 	struct gsock *s = container_of(w, struct gsock, watch);
 
-	if (load_rlx(&s->group) == arg)
-		work_add(s);
+	if (load_rlx(&s->group) != arg)
+		return;
+	if (!s->is_direct) {
+		s->is_readable = 1;
+		s->hung_up |= is_kernels(s) && anchor_has_ended(s);
+	}
+	work_add(s);
 }
 
 /*
@@ -94,6 +115,14 @@ static void on_anchor(struct group *g, struct gsock *s, uint32_t events)
 
 static void on_connected(struct group *g, struct gsock *s, uint32_t events)
 {
+	if (s->watch.set) {
+		/* It was away from the kernel.  On the way its anchor was without a
+		 * connection for a moment, which looks like an end. */
+		if (!is_kernels(s))
+			return;
+		if (events & EPOLLHUP && !anchor_has_ended(s))
+			events = EPOLLIN | EPOLLOUT;
+	}
 	if (s->is_closing) {
 		gsock_rx_discard(s);
 		if (events &
@@ -194,6 +223,12 @@ static void turn_kernel(struct group *g)
 	g->n_empty = 0;
 	for (int i = 0; i < n; i++) {
 		uint64_t data = evs[i].data.u64;
+
+		if (data == SET_IDLE) {
+			idle_run();
+			ready_drain(&g->rs, on_news, g);
+			continue;
+		}
 		struct gsock *s = handle_get(data & ~SET_UPGRADE, HANDLE_SOCK);
 
 		/* A callback may have destroyed it, or taken it away. */
@@ -211,6 +246,8 @@ static void turn_kernel(struct group *g)
 static void work_one(struct group *g, struct gsock *s)
 {
 	if (s->is_closing) {
+		if (s->watch.set && !s->is_direct)
+			gsock_rx_discard(s); /* nothing else looks */
 		gsock_close_step(g, s);
 		return;
 	}
@@ -332,6 +369,7 @@ HOT int group_turn(struct group *g)
 	g->n_events = 0;
 	g->turn++;
 	turn_hot(g);
+	idle_spin();
 	if (ready_has_come(&g->rs))
 		ready_drain(&g->rs, on_news, g);
 	turn_kernel(g);

@@ -36,7 +36,21 @@ void port_configure(void)
 
 bool port_is_open(void) { return load_rlx(&wire_engine) != NULL; }
 
-void port_drop(void) { wire_drop(); }
+static void (*owners_leave)(enum osf_reason why);
+
+void port_on_leave(void (*leave)(enum osf_reason why)) { owners_leave = leave; }
+
+void port_leave(enum osf_reason why)
+{
+	if (port_is_open() && owners_leave)
+		owners_leave(why);
+}
+
+void port_drop(void)
+{
+	port_leave(OSF_REASON_SHARED);
+	wire_drop();
+}
 
 static bool is_forced(const char *provider)
 {
@@ -63,8 +77,8 @@ static bool may_reach(struct question *q)
 
 bool port_may_take(struct sock *sk, struct question *q)
 {
-	if (!is_on || sk->in_group || sock_procs(sk) > 1 ||
-	    !rule_allows(q->provider) || !may_reach(q) || !wire_is_there())
+	if (!is_on || sock_procs(sk) > 1 || !rule_allows(q->provider) ||
+	    !may_reach(q) || !wire_is_there())
 		return false;
 	bool forced = is_forced(q->provider);
 

@@ -27,5 +27,8 @@ void port_look(struct sock *sk, int fd);
 
 /* Has this process a port? */
 bool port_is_open(void);
+/* For who has sockets that no file has: @leave gives those back that are on a port. */
+void port_on_leave(void (*leave)(enum osf_reason why));
+void port_leave(enum osf_reason why);
 /* The process gives up authority: see wire_drop(). */
 void port_drop(void);

@@ -156,7 +156,6 @@ struct sock {
 	uint8_t
 	    standard; /* 1 << fd: it is standard input, output or error here, where
 			   * stdio uses it without us.  It is not upgraded meanwhile. */
-	uint8_t in_group; /* a group has it, and no file */
 	uint32_t generation;
 	struct watch_list watches; /* who waits for it in this process */
 

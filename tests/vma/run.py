@@ -11,12 +11,13 @@ a network namespace of the test's own, for which it takes root; or bare, without
 where a program must find no table.  Over our own TCP, connections must have moved there.
 """
 import os
-import re
 import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "app"))
+TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+sys.path[:0] = [os.path.join(TESTS, "app"), os.path.join(TESTS, "port")]
+import over_lo  # noqa: E402
 from sanitizer import Sanitizer  # noqa: E402
 
 ENV = {
@@ -24,29 +25,11 @@ ENV = {
     "kernel": {"OSF_SHM": "0"},
     "shm": {"OSF_UPGRADE_TURNS": "0"},
     "module": {},
-    "tcp": {"OSF_RULES": "use tcp tcp_client *:*; use tcp tcp_server *:*"},
+    "tcp": {},
 }
-# Loopback addresses reach a port on lo only with these (docs/wire.md).
-LO = "ip link set lo up && sysctl -qw %s && exec \"$@\"" % " ".join(
-    "net.ipv4.conf.%s.%s=1" % (of, what) for of in ("lo", "all")
-    for what in ("accept_local", "route_localnet"))
 SKIP = 77
 LIMIT_S = 280
 SLOW = 4  # with a sanitizer
-
-
-def run_over_tcp(command, env, build, limit):
-    """Return: the exit status; 1 if nothing has moved."""
-    command = ["unshare", "-n", "sh", "-c", LO, "sh",
-               os.path.join(os.path.abspath(build), "osf"), "run", "--port", "lo",
-               "--stats", "--"] + command
-    got = subprocess.run(command, env=env, timeout=limit, text=True, stderr=subprocess.PIPE)
-    print(got.stderr)
-    moved = re.search(r"([0-9.]+)k? upgraded", got.stderr)
-    if not moved or not float(moved[1]):
-        print("no connection has moved to our own TCP")
-        return 1
-    return got.returncode
 
 
 def main():
@@ -63,9 +46,9 @@ def main():
         if protocol == "module":
             env["OSF_MODULES"] = os.path.join(os.path.dirname(program), "module_loop.so")
         if protocol == "tcp":
-            if os.geteuid() or subprocess.run(["unshare", "-n", "true"]).returncode:
+            if not over_lo.may_run():
                 sys.exit(SKIP)
-            status = run_over_tcp(command, env, build, limit)
+            status = over_lo.run(command, env, build, limit)
         else:
             if protocol != "bare":
                 lib = os.path.join(os.path.abspath(build), "src", "libosf.so")

@@ -2,6 +2,9 @@
 /* tests/xlio/test_end.c - how connections end, and destroying in every callback */
 #include "xlio_test.h"
 
+#include <fcntl.h>
+#include <sys/wait.h>
+
 #define FLUSH XLIO_SOCKET_SEND_FLAG_FLUSH
 #define INLINE XLIO_SOCKET_SEND_FLAG_INLINE
 
@@ -302,6 +305,61 @@ static void the_handle_is_stale_when_terminated(void)
 }
 
 /*
+ * Programs that run another one.
+ */
+
+static void take_turns_and_exec(const struct sockaddr_in *to, int in)
+{
+	world_open(0);
+	struct end *e = end_new(w->client, AF_INET);
+	EXPECT_EQ(xlio_socket_connect(e->sock, (const struct sockaddr *)to,
+				      sizeof(*to)),
+		  0);
+	UNTIL(e->n_established);
+	for (size_t i = 1; i <= 8; i++) {
+		end_send(e, "w", 1, FLUSH | INLINE);
+		UNTIL(e->received == i);
+	}
+	EXPECT_EQ(n_moved() > 0, is_tcp());
+	end_send(e, "last", 4, FLUSH | INLINE);
+	/* It goes on until the test has seen the end of the connection. */
+	EXPECT_EQ(dup2(in, 0), 0);
+	execl("/bin/cat", "cat", (char *)NULL);
+	_exit(1);
+}
+
+static void what_was_sent_before_exec_arrives(void)
+{
+	struct sockaddr_in in = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(in);
+	char got[8];
+	int status, ends[2];
+
+	if (is_shm()) /* a peer in another process sees a ring's end */
+		return;
+	int l = socket(AF_INET, SOCK_STREAM, 0);
+	EXPECT_EQ(bind(l, (struct sockaddr *)&in, len), 0);
+	EXPECT_EQ(listen(l, 1), 0);
+	EXPECT_EQ(getsockname(l, (struct sockaddr *)&in, &len), 0);
+	EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+	pid_t pid = fork();
+	if (!pid)
+		take_turns_and_exec(&in, ends[0]);
+	int fd = accept(l, NULL, NULL);
+	for (int i = 0; i < 8; i++) {
+		EXPECT_EQ(recv(fd, got, 1, 0), 1);
+		EXPECT_EQ(send(fd, got, 1, 0), 1);
+	}
+	EXPECT_EQ(recv(fd, got, 4, MSG_WAITALL), 4);
+	EXPECT_EQ(memcmp(got, "last", 4), 0);
+	EXPECT_EQ(recv(fd, got, 1, 0), 0);
+	close(ends[1]);
+	EXPECT_EQ(waitpid(pid, &status, 0), pid);
+	EXPECT_EQ(status, 0);
+}
+
+/*
  * Groups that end.
  */
 
@@ -375,6 +433,7 @@ const struct test tests_end[] = {
 	T(destroy_when_accepted),
 	T(destroy_another_when_terminated),
 	T(the_handle_is_stale_when_terminated),
+	T(what_was_sent_before_exec_arrives),
 	T(a_group_is_destroyed_with_live_sockets),
 	T(exit_with_live_groups),
 	T(the_process_ends_with_live_groups),

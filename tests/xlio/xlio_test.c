@@ -54,12 +54,15 @@ double now(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-bool is_shm(void)
+static bool is_over(const char *protocol)
 {
 	const char *p = getenv("OSF_XLIO_TEST");
 
-	return p && !strcmp(p, "shm");
+	return p && !strcmp(p, protocol);
 }
+
+bool is_shm(void) { return is_over("shm"); }
+bool is_tcp(void) { return is_over("tcp"); }
 
 /* Our own statistics file: there is one in this process. */
 static const struct osf_stats_header *stats(void)
@@ -92,8 +95,7 @@ static const struct osf_stats_header *stats(void)
 	return map;
 }
 
-/* The counter at @at of each open socket, and @closed. */
-static uint64_t sum(size_t closed, size_t at)
+static const struct osf_stats_header *own_stats(void)
 {
 	static const struct osf_stats_header *h;
 	static pid_t whose;
@@ -101,6 +103,13 @@ static uint64_t sum(size_t closed, size_t at)
 	if (whose != getpid())
 		h = stats();
 	whose = getpid();
+	return h;
+}
+
+/* The counter at @at of each open socket, and @closed. */
+static uint64_t sum(size_t closed, size_t at)
+{
+	const struct osf_stats_header *h = own_stats();
 	uint64_t n = *(const uint64_t *)((const char *)h + closed);
 	for (uint32_t i = 0; i < h->n_socks; i++) {
 		const char *s =
@@ -121,6 +130,13 @@ uint64_t ref_bytes(void)
 {
 	return sum(offsetof(struct osf_stats_header, totals.tx_bytes_ref),
 		   offsetof(struct osf_stats_sock, tx_bytes_ref));
+}
+
+uint32_t n_moved(void)
+{
+	const struct osf_stats_header *h = own_stats();
+
+	return (uint32_t)h->totals.n_upgraded;
 }
 
 /*
@@ -324,12 +340,15 @@ void pair(struct end **client, struct end **server)
 	struct end *c = end_connect();
 	int n = w->listening->n_accepted;
 	uint64_t before = shm_bytes();
+	uint32_t moved = n_moved();
 
 	w->on_rx = NULL;
 	UNTIL(c->n_established && w->listening->n_accepted > n);
 	struct end *s = w->newest;
 	warm_up(c, s);
 	EXPECT_EQ(shm_bytes() > before, is_shm());
+	if (is_tcp())
+		EXPECT(n_moved() > moved);
 	w->on_rx = keep;
 	*client = c;
 	*server = s;

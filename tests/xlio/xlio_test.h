@@ -3,7 +3,7 @@
  * tests/xlio/xlio_test.h - what the tests of the XLIO API share
  *
  * One source, run once per protocol by run.py: OSF_XLIO_TEST says which ("kernel",
- * "shm"), the environment of libosf.so makes it so.  Each test runs in a process of
+ * "shm", "tcp"), the environment of libosf.so makes it so.  Each test runs in a process of
  * its own, with both ends of its connections in it: a world has a group of clients and
  * one of servers, which are polled in turns.  Every callback is checked against the
  * rules that hold always: nothing after TERMINATED, which comes once; no ERROR and
@@ -80,6 +80,8 @@ void expect_eq(long long a, long long b, const char *sa, const char *sb,
 	       const char *file, int line);
 double now(void); /* seconds */
 bool is_shm(void);
+bool is_tcp(void);        /* our own, over a port on lo */
+uint32_t n_moved(void);   /* how often connections have moved, so far */
 uint64_t shm_bytes(void); /* received by rings in this process, so far */
 uint64_t ref_bytes(void); /* sent by reference, likewise */
 

@@ -370,10 +370,12 @@ int moved_back_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 	return 0;
 }
 
-/* All connections were given back before the fork; this one was not. */
+/* Those of the file table were given back before the fork, and the others are the parent's
+ * alone. */
 void moved_after_fork(struct sock *sk)
 {
 	sk->is_lost = 1;
+	fds_close(moved_of(sk)->fd);
 	keep(sk, NULL);
 }
 
