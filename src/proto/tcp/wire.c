@@ -32,8 +32,8 @@
 #define CHECK_NS (200 * NS_PER_MS)
 #define CHANGES_NS (20 * NS_PER_MS)
 #define DRIVEN_NS (20 * NS_PER_MS)
-#define ASK_NS (20 * NS_PER_MS)  /* after the ring was full */
-#define ASK_AGAIN_NS NS_PER_S    /* at most so often */
+#define LOSS_NS (20 * NS_PER_MS) /* after the ring was full */
+#define LOSS_AGAIN_NS NS_PER_S   /* at most so often */
 #define ANCHORS 16               /* that are looked at together */
 #define SEEK_NS (10 * NS_PER_MS) /* until a new osfd is looked for */
 #define SEEK_MAX_NS NS_PER_S
@@ -50,9 +50,10 @@ static uint32_t refused_device;
 static uint64_t refused_ns;
 static uint64_t timer_ns =
     UINT64_MAX; /* when timer_fd expires; read without the lock */
-static uint64_t ask_ns = UINT64_MAX; /* when to ask peers for what was lost */
-static uint64_t asked_ns;            /* when they were asked last */
-static uint64_t turned_ns;           /* the last turn, and whose it was */
+static uint64_t loss_ask_ns =
+    UINT64_MAX;                /* when to ask peers for what was lost */
+static uint64_t loss_asked_ns; /* when they were asked last */
+static uint64_t turned_ns;     /* the last turn, and whose it was */
 static uint32_t turned_by;
 static uint64_t
     held_ns; /* about when the lock was taken; 0: nobody has asked */
@@ -248,7 +249,7 @@ static void set_timer(void)
 
 	if (unlikely(is_lost) && !list_is_empty(&conns))
 		next = MIN(next, again_ns);
-	next = MIN(next, ask_ns);
+	next = MIN(next, loss_ask_ns);
 	if (likely(next >= timer_ns))
 		return;
 	struct itimerspec at = { .it_value = ns_timespec(MAX(next, 1u)) };
@@ -302,15 +303,16 @@ static void check_all(uint64_t now)
 static void look_at_losses(uint64_t now)
 {
 	if (unlikely(engine_has_been_full(wire_engine)))
-		ask_ns =
-		    MIN(ask_ns, MAX(now + ASK_NS, asked_ns + ASK_AGAIN_NS));
-	if (likely(now < ask_ns))
+		loss_ask_ns =
+		    MIN(loss_ask_ns,
+			MAX(now + LOSS_NS, loss_asked_ns + LOSS_AGAIN_NS));
+	if (likely(now < loss_ask_ns))
 		return;
-	ask_ns = UINT64_MAX;
-	asked_ns = now;
+	loss_ask_ns = UINT64_MAX;
+	loss_asked_ns = now;
 	for (struct list *l = conns.next; l != &conns; l = l->next)
 		moved_ask(container_of(l, struct moved, link),
-			  ASK_NS / NS_PER_MS);
+			  LOSS_NS / NS_PER_MS);
 }
 
 void wire_turn(void)
