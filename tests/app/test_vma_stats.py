@@ -17,6 +17,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 
 import harness
 
@@ -63,6 +64,19 @@ def talk(a, b, turns, there=100, back=200):
         receive(b, there)
         b.sendall(b"y" * back)
         receive(a, back)
+
+
+STOP = threading.Event()
+
+
+def chat(a, b):
+    """A thread: never more than 64 bytes under way, until STOP is set."""
+    def run():
+        while not STOP.is_set():
+            talk(a, b, 1, 64, 64)
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
 
 
 def receive(sock, n):
@@ -254,6 +268,17 @@ class Test:
         name = os.path.basename(python)
         need(" %-3d Rx: " % a in self.stats("-n", name, "-c", 1), "-n")
         need("xliostat: " in self.stats("-n", "no-such", status=1, name="xlio_stats"), "-n")
+        p.end()
+
+    def test_queue_of_a_busy_stream(self):
+        """What moves while the counters are read was never in the queue."""
+        p = Program(self.run)
+        p.do("l, a, b = pair(); talk(a, b, 100, 64, 64); t = chat(a, b)")
+        for name in "ab":
+            block = self.block(p.pid, int(p.do("answer = %s.fileno()" % name)))
+            got = re.search(r"Rx byte: cur (\d+) / max (\d+) ", block)
+            self.run.need(got and all(int(n) <= 64 for n in got.groups()), block)
+        p.do("STOP.set(); t.join()")
         p.end()
 
     def test_api(self):

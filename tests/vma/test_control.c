@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* tests/vma/test_control.c - rules, threads, statistics, dummy sends, NIC calls */
-#include "vma_test.h"
+#include "xtreme.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -52,6 +52,19 @@ static void statistics_are_written_for_sockets(void)
 	EXPECT(!*dump(t.rx, 4)); /* the log leaves it out */
 	EXPECT_ERR(api->dump_fd_stats(fds[0], 5), EBADF);
 	EXPECT_ERR(api->dump_fd_stats(-1, 5), EBADF);
+}
+
+static void datagrams_of_rings_are_counted(void)
+{
+	struct ends u = udp_ends();
+	int ring = ring_of(u.rx);
+
+	for (int i = 0; i < 2; i++) {
+		say(&u, "one", 3);
+		struct vma_completion_t c = next_packet(ring, "one", 3);
+		EXPECT_EQ(api->socketxtreme_free_vma_packets(&c.packet, 1), 0);
+	}
+	EXPECT(strstr(dump(u.rx, 3), "packets: received 2,"));
 }
 
 static void a_rule_is_for_the_sockets_to_come(void)
@@ -382,6 +395,7 @@ const struct test tests_control[] = {
 	}
 	T(connections_move_as_the_protocol_says),
 	T(statistics_are_written_for_sockets),
+	T(datagrams_of_rings_are_counted),
 	T(a_rule_is_for_the_sockets_to_come),
 	T(a_rule_leaves_tcp_to_the_kernel),
 	T(a_rule_leaves_udp_to_the_kernel),

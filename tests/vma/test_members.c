@@ -2,6 +2,8 @@
 /* tests/vma/test_members.c - SocketXtreme: who is a member of a ring */
 #include "xtreme.h"
 
+#include <fcntl.h>
+
 static int udp_at(int family, struct sockaddr_storage *at)
 {
 	socklen_t len = sizeof(*at);
@@ -182,6 +184,38 @@ static void a_crowd_loses_nothing(void)
 	nothing(ring);
 }
 
+/* Those that nobody has accepted are reset, those that were are whole. */
+static void a_listener_may_end_before_its_connections(void)
+{
+	struct sockaddr_in at;
+	int ring, l = listener(&at, &ring), tx[8];
+	char b;
+
+	for (int i = 0; i < 8; i++)
+		tx[i] = connecting(&at);
+	struct vma_completion_t c = next(ring);
+	EXPECT_EQ(c.events, NEW_CONNECTION);
+	struct ends e = { .tx = tx[0], .rx = (int)c.user_data };
+	socklen_t len = sizeof(at);
+	EXPECT_EQ(getpeername(e.rx, (struct sockaddr *)&at, &len), 0);
+	close(l);
+	for (int i = 0; i < 8; i++) {
+		EXPECT_EQ(
+		    getsockname(tx[i], (struct sockaddr *)&e.tx_addr, &len), 0);
+		if (e.tx_addr.sin_port == at.sin_port) {
+			e.tx = tx[i];
+			continue;
+		}
+		fcntl(tx[i], F_SETFL, 0);
+		EXPECT_ERR(recv(tx[i], &b, 1, 0), ECONNRESET);
+		close(tx[i]);
+	}
+	say(&e, "whole", 5);
+	c = next_packet(ring, "whole", 5);
+	EXPECT_EQ(api->socketxtreme_free_vma_packets(&c.packet, 1), 0);
+	ends_close(&e);
+}
+
 const struct test tests_members[] = {
 #define T(name)                                                                \
 	{                                                                      \
@@ -189,6 +223,7 @@ const struct test tests_members[] = {
 	}
 	T(sockets_join_if_told_to),
 	T(a_crowd_loses_nothing),
+	T(a_listener_may_end_before_its_connections),
 	T(an_ipv6_socket_is_a_member),
 	T(a_copy_of_a_member_is_an_ordinary_socket),
 	T(options_of_a_socket_are_kept),

@@ -5,6 +5,8 @@
 #include <netinet/tcp.h>
 #include <time.h>
 
+#define ROOMS_MAX 32 /* connections of a test that may say it once more */
+
 int ring_of(int fd)
 {
 	int ring = -1;
@@ -78,10 +80,11 @@ void nothing(int ring)
 {
 	struct vma_completion_t c = { .events = 0 };
 	double end = now() + 0.02;
+	unsigned n_room = 0;
 
 	do
 		if (api->socketxtreme_poll(ring, &c, 1, 0) &&
-		    !(c.events == EPOLLOUT &&
+		    !(c.events == EPOLLOUT && n_room++ < ROOMS_MAX &&
 		      (is_protocol("module") || is_protocol("tcp"))))
 			EXPECT_EQ(c.events, 0);
 	while (now() < end);

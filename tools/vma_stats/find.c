@@ -182,6 +182,7 @@ void process_free(struct process *p)
 {
 	seg_list_free(&p->list);
 	seg_list_free(&p->all);
+	seg_free(&p->later);
 	free(p->packets);
 	index_free(&p->ends);
 	if (p->fd >= 0)

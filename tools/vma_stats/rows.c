@@ -7,7 +7,9 @@
  *     kernel.c: queues, states, UDP ---------+
  *
  * Packets of TCP are calls that moved bytes.  What is in a ring is what its peer
- * has sent and this side has not received, if the peer may be looked at.
+ * has sent and this side has not received, if the peer may be looked at.  The two are
+ * read one after the other, and the sender's side always first: what passes meanwhile was
+ * never in the queue.
  */
 #include "../osf/diag.h"
 #include "vma_stats.h"
@@ -93,6 +95,26 @@ static const struct osf_stats_sock *other_end(const struct process *p,
 	return n == INDEX_NONE ? NULL : nth_end(p, n);
 }
 
+/* What the entry of @sock says after all others were read. */
+static const struct osf_stats_sock *later(const struct process *p,
+					  const struct seg_sock *sock)
+{
+	size_t from = 0, end = p->later.n_socks;
+
+	while (from < end) { /* in the order of their entries */
+		size_t i = (from + end) / 2;
+		const struct seg_sock *l = &p->later.socks[i];
+
+		if (l->idx == sock->idx)
+			return l->s.in_use == sock->s.in_use ? &l->s : &sock->s;
+		if (l->idx < sock->idx)
+			from = i + 1;
+		else
+			end = i;
+	}
+	return &sock->s;
+}
+
 static void take_counters(struct counters *c, const struct osf_stats_sock *s)
 {
 	c->rx = (struct counts){ less(s->rx_ops, s->rx_ops_inet),
@@ -129,7 +151,8 @@ static void add_tcp(struct rows *r, const struct process *p,
 
 	take_counters(&row.c, s);
 	if (other) {
-		row.rx_queue = less(other->tx_bytes_shm, s->rx_bytes_shm);
+		row.rx_queue =
+		    less(other->tx_bytes_shm, later(p, sock)->rx_bytes_shm);
 		row.tx_queue = less(s->tx_bytes_shm, other->rx_bytes_shm);
 	}
 	r->rows = xgrow(r->rows, r->n, sizeof(row));
@@ -183,11 +206,20 @@ static void keep_wanted(struct rows *r, const struct options *o)
 	r->n = n;
 }
 
+static void read_all(struct process *p)
+{
+	char why[SEG_WHY_MAX];
+
+	(void)seg_list_all(&p->all);
+	if (seg_read(&p->later, p->fd, &p->all, why))
+		p->later = (struct seg){ 0 };
+}
+
 void rows_read(struct rows *r, const struct options *o, struct process *p)
 {
 	*r = (struct rows){ .taken_ns = now_ns() };
 	if (o->view != VIEW_BASIC || o->has_dump)
-		(void)seg_list_all(&p->all);
+		read_all(p);
 	index_ends(p);
 	for (size_t i = 0; i < p->seg->n_socks; i++)
 		if (!p->seg->socks[i].is_gone)

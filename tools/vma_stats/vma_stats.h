@@ -64,6 +64,7 @@ struct process {
 	pid_t pid;
 	struct seg_list list, all; /* its own; everybody's, for peers */
 	struct seg *seg;           /* in @list */
+	struct seg later;          /* the same after @all, or empty */
 	int fd;                    /* the file itself, or -1 */
 	struct osf_stats_packets *packets;
 	size_t n_packets;

@@ -184,6 +184,10 @@ static void add_datagram(struct fill *f, struct ring *r, struct vsock *s,
 {
 	struct vma_completion_t *c = add_packet(f, r, s, p->data, n);
 
+	if (!load_rlx(&s->callback)) { /* which has counted it */
+		count(&s->packets.at->n_received, 1);
+		count(&s->packets.at->rx_bytes, n);
+	}
 	addr_of(&p->from, &c->src);
 	if (p->control_len)
 		c->packet.hw_timestamp = packet_hw_time(p);

@@ -6,6 +6,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/tcp.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -15,6 +17,7 @@
 #include "api/vma/ring.h"
 #include "api/vma/vma.h"
 #include "api/vma/xbuf.h"
+#include "base/libc.h"
 
 /* Sets. */
 
@@ -161,12 +164,32 @@ void vma_sent_part(int fd, bool has_copies)
 	ring_tell(r, v.s);
 }
 
+/* Where the kernel has the bytes again after a fork, the sets may repeat an edge.  Room comes
+ * from what the peer has acknowledged since. */
+static bool has_new_room(struct vsock *s)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof(info);
+	int saved = errno;
+	bool knows =
+	    !libc.getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &len) &&
+	    len >= offsetof(struct tcp_info, tcpi_bytes_received);
+
+	errno = saved;
+	if (!knows)
+		return true;
+	bool is =
+	    !s->on_ring.acked || s->on_ring.acked - 1 != info.tcpi_bytes_acked;
+	s->on_ring.acked = info.tcpi_bytes_acked + 1;
+	return is;
+}
+
 bool ring_has_room(struct vsock *s)
 {
-	if (!below_serves(s->fd) || load_rlx(&has_doubts) ||
-	    s->on_ring.state != ON_RING_CONNECTED)
+	if (load_rlx(&has_doubts) || s->on_ring.state != ON_RING_CONNECTED)
 		return true;
-	return xchg(&s->on_ring.is_short, 0u);
+	return below_serves(s->fd) ? xchg(&s->on_ring.is_short, 0u)
+				   : has_new_room(s);
 }
 
 void ring_clear(struct ring *r)

@@ -34,6 +34,7 @@ struct on_ring {
 	uint32_t place;     /* among the ring's members, plus 1; 0: none yet */
 	uint32_t events;    /* EPOLL*: come, and not looked at */
 	uint32_t took_turn; /* of the ring: its last packet, as a hot one */
+	uint64_t acked;     /* bytes, when it had room last, plus 1; 0: never */
 	uint8_t state;      /* enum ring_state */
 	uint8_t is_ready, is_over;
 	uint8_t is_big;          /* its packets: the next one may be lent */

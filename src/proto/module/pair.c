@@ -121,20 +121,24 @@ static struct osf_sock *unlink_at(struct osf_sock **at)
 	return b;
 }
 
-static void reset_arrivals(uint64_t listener)
+/* With the lock: the arrivals of @listener, as a list of their own. */
+static struct osf_sock *take_arrivals(uint64_t listener)
 {
+	struct osf_sock *taken = NULL;
+
 	for (struct osf_sock **at = &arrivals; *at;) {
 		if ((*at)->pair.listener != listener) {
 			at = &(*at)->pair.next;
 			continue;
 		}
 		struct osf_sock *b = unlink_at(at);
-		stream_end(b, 0);
-		stream_discard(b);
+		b->pair.next = taken;
+		taken = b;
 	}
+	return taken;
 }
 
-void pair_unlisten(uint64_t id)
+static struct osf_sock *forget_listener(uint64_t id)
 {
 	GUARD(&stream_pairs);
 
@@ -142,9 +146,19 @@ void pair_unlisten(uint64_t id)
 		if (l->id == id) {
 			*at = l->next;
 			free(l);
-			reset_arrivals(id);
-			return;
+			return take_arrivals(id);
 		}
+	return NULL;
+}
+
+/* What has arrived is reset. */
+void pair_unlisten(uint64_t id)
+{
+	for (struct osf_sock *b = forget_listener(id), *next; b; b = next) {
+		next = b->pair.next;
+		stream_end(b, 0);
+		stream_discard(b); /* takes the lock */
+	}
 }
 
 static struct listener *listener_at(int fd, const struct sockaddr *to)
