@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "rdma/serve.h"
+#include "rdma/xrc.h"
 
 #define LOCK_WAIT_NS NS_PER_S
 
@@ -79,12 +80,14 @@ static bool copy_own(const struct iovec *ring, uint64_t addr, size_t n,
 	return is_refused || got == (ssize_t)n;
 }
 
-static uint64_t find(const struct qp *qp, const struct x_msg *m, uint64_t n,
+static uint64_t find(struct qp *qp, const struct x_msg *m, uint64_t n,
 		     uint32_t access)
 {
-	if (!(qp->attr.qp_access_flags & access))
+	uint32_t pd = qp->xrc ? xrc_pd(qp, m->src_qpn) : qp->qp.pd->handle;
+
+	if (!(qp->attr.qp_access_flags & access) || !pd)
 		return 0;
-	return mr_remote(self_current->dir, qp->qp.pd->handle, m->qkey, m->addr,
+	return mr_remote(self_current->dir, pd, qp->qp.qp_num, m->qkey, m->addr,
 			 n, access);
 }
 
