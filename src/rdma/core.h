@@ -128,6 +128,7 @@ struct swqe {
 	uint32_t opcode, flags, n_sge, length, imm, rkey;
 	uint32_t dest_qpn, qkey; /* datagrams */
 	uint32_t route;          /* the numbers of both GIDs */
+	union ibv_gid group;     /* of a datagram to many */
 	uint8_t *inlined;
 	uint32_t off;     /* of a message that is partly in the ring */
 	uint32_t ack;     /* the message's number */
@@ -213,6 +214,7 @@ struct qp {
 	struct qp_xrc *xrc;     /* XRC; NULL: none of the receiving kind */
 	struct path *to, *from; /* datagrams */
 	uint64_t looked_ns;
+	bool hears_no_self; /* of groups */
 	uint32_t n_async;
 
 	struct building *building; /* qp_ex.c; NULL: made without it */

@@ -27,14 +27,15 @@
 #include "base/compiler.h"
 
 #define EXPORT_MAGIC UINT64_C(0x0a616d64726673ff)
-#define EXPORT_VERSION 4u
+#define EXPORT_VERSION 5u
 
 #define N_QPS 1024u /* of one process: the low bits of a QP number */
 #define QPN_BITS 10u
 #define N_MRS 16384u
 #define N_CQS 4096u
-#define N_SRQS 1024u /* for XRC: the low bits of their numbers */
-#define N_LINKS 128u /* senders of datagrams to one queue pair */
+#define N_SRQS 1024u  /* for XRC: the low bits of their numbers */
+#define N_MCASTS 128u /* members of groups */
+#define N_LINKS 128u  /* senders of datagrams to one queue pair */
 #define N_SGE 16u
 
 enum x_kind { X_FREE, X_REGION, X_WINDOW };
@@ -72,6 +73,12 @@ struct x_srq {
 	uint32_t domain, pd, cq;
 };
 
+/* A queue pair that is a member of a group. */
+struct x_mcast {
+	uint32_t qpn; /* 0: none */
+	uint8_t gid[16];
+};
+
 /* What a process has done.  Increments may get lost between two threads. */
 struct x_counters {
 	uint64_t sends, send_bytes, recvs, recv_bytes;
@@ -89,6 +96,7 @@ struct x_dir {
 	struct x_mr mr[N_MRS];
 	struct x_cq cq[N_CQS];
 	struct x_srq srq[N_SRQS];
+	struct x_mcast mcast[N_MCASTS];
 	struct x_counters counters;
 };
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "rdma/mcast.h"
 #include "rdma/mw.h"
 
 #define FLAGS_KNOWN                                                            \
@@ -149,8 +150,11 @@ static int take_route(struct qp *qp, struct swqe *w,
 
 	if (!ah)
 		return EINVAL;
-	if (ah->dgid_index < 0)
+	bool is_group = ah->dgid_index == MCAST_INDEX;
+	if (ah->dgid_index < 0 || is_group != (w->dest_qpn == MCAST_QPN))
 		w->dest_qpn = 0; /* nobody's: it gets lost */
+	if (is_group)
+		w->group = ah->attr.grh.dgid;
 	w->route = ah->attr.grh.sgid_index | (uint32_t)ah->dgid_index << 8;
 	return 0;
 }

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "rdma/mcast.h"
 #include "rdma/serve.h"
 #include "rdma/transition.h"
 #include "rdma/users.h"
@@ -481,6 +482,8 @@ int rdma_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct qp *qp = container_of(ibqp, struct qp, qp);
 
+	if (qp->generation == self_generation() && mcast_is_member(qp))
+		return EBUSY;
 	if (qp->xrc && !xrc_close_handle(&qp))
 		return 0;
 	ibqp = &qp->qp;

@@ -270,7 +270,8 @@ struct ibv_qp *rdma_create_qp_ex(struct ibv_context *c,
 	struct ibv_qp_init_attr old;
 
 	if (a->comp_mask & ~known ||
-	    (a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && a->create_flags) ||
+	    (a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS &&
+	     a->create_flags & ~(uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB) ||
 	    (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
 	     a->send_ops_flags & ~(uint64_t)OPS_KNOWN)) {
 		errno = EOPNOTSUPP;
@@ -297,6 +298,8 @@ struct ibv_qp *rdma_create_qp_ex(struct ibv_context *c,
 	a->cap = old.cap;
 	struct qp *qp = container_of(ibqp, struct qp, qp);
 	qp->building = b;
+	qp->hears_no_self =
+	    a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && a->create_flags;
 	if (b)
 		set_functions(&qp->ex);
 	return ibqp;

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "rdma/mcast.h"
 #include "rdma/mw.h"
 #include "rdma/serve.h"
 #include "rdma/xrc.h"
@@ -97,7 +98,10 @@ static enum ibv_wc_status scatter_grh(struct qp *qp, const struct x_msg *m)
 	struct iovec iov[N_SGE];
 
 	device_gid(m->addr & 0xff, &grh.sgid, NULL);
-	device_gid(m->addr >> 8 & 0xff, &grh.dgid, NULL);
+	if ((m->addr >> 8 & 0xff) == MCAST_INDEX)
+		grh.dgid = *mcast_group(qp, (uint32_t)(m->addr >> 32));
+	else
+		device_gid(m->addr >> 8 & 0xff, &grh.dgid, NULL);
 	int n = map_receive(qp, qp->in.wqe, 0, sizeof(grh), iov);
 	for (int i = 0; i < n; i++) {
 		memcpy(iov[i].iov_base, from, iov[i].iov_len);

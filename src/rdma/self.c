@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/libc.h"
-#include "rdma/core.h"
+#include "rdma/mcast.h"
 #include "rdma/users.h"
 
 #define BLOCKS ((1u << 24) >> QPN_BITS)
@@ -129,6 +129,7 @@ static void in_child(void)
 	rdma_counters = &before;
 	peer_after_fork();
 	users_after_fork();
+	mcast_after_fork();
 }
 
 struct self *self_get(void)
