@@ -105,18 +105,24 @@ int addr_source(const union addr *dst, union addr *src)
 	return err;
 }
 
-uint8_t addr_gid(const union addr *a, union ibv_gid *gid)
+union ibv_gid addr_group(const union addr *a)
 {
-	union ibv_gid wanted = { 0 };
-	int i;
+	union ibv_gid gid = { 0 };
 
 	if (a->sa.sa_family == AF_INET) {
-		wanted.raw[10] = wanted.raw[11] = 0xff;
-		memcpy(wanted.raw + 12, &a->in.sin_addr, 4);
+		gid.raw[10] = gid.raw[11] = 0xff;
+		memcpy(gid.raw + 12, &a->in.sin_addr, 4);
 	} else {
-		memcpy(wanted.raw, &a->in6.sin6_addr, 16);
+		memcpy(gid.raw, &a->in6.sin6_addr, 16);
 	}
-	i = device_find_gid(&wanted);
+	return gid;
+}
+
+uint8_t addr_gid(const union addr *a, union ibv_gid *gid)
+{
+	union ibv_gid wanted = addr_group(a);
+	int i = device_find_gid(&wanted);
+
 	if (i < 0)
 		i = 0;
 	if (device_gid((uint32_t)i, gid, NULL))

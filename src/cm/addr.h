@@ -36,6 +36,8 @@ void addr_set_loopback(union addr *a);
 MUST_CHECK int addr_check_local(const union addr *a);
 /* The address from which this host would send to @dst.  0; -ENETUNREACH; -errno. */
 MUST_CHECK int addr_source(const union addr *dst, union addr *src);
+/* A group's address as a GID. */
+union ibv_gid addr_group(const union addr *a);
 /* The number of the address among the device's GIDs; 0 if it has none. */
 uint8_t addr_gid(const union addr *a, union ibv_gid *gid);
 

@@ -130,7 +130,10 @@ int cmd_get_event(struct cm_call *c)
 	if (err)
 		return err; /* the event stays */
 	event_take(c->file);
-	e->owner->events_reported++;
+	if (e->mcast)
+		mcast_count_event(e->mcast);
+	else
+		e->owner->events_reported++;
 	if (e->child) {
 		e->owner->n_waiting--;
 		e->child->listener = NULL;

@@ -251,8 +251,3 @@ int cmd_migrate_id(struct cm_call *c)
 		file_adopt(c->file, id);
 	return err;
 }
-
-/* Groups of datagram receivers are not there. */
-int cmd_join_ip_mcast(struct cm_call *c) { return -EOPNOTSUPP; }
-
-int cmd_leave_mcast(struct cm_call *c) { return -ENOENT; }

@@ -133,8 +133,14 @@ struct cm_event *event_take(struct cm_file *f)
 	return e;
 }
 
-/* Take those of @id off its file's list. */
-static struct cm_event *events_of(struct cm_id *id)
+static bool is_of(const struct cm_event *e, const struct cm_id *id,
+		  const struct cm_mcast *m)
+{
+	return m ? e->mcast == m : e->owner == id || e->child == id;
+}
+
+/* Take those of @id off its file's list; with @m those of that group alone. */
+static struct cm_event *events_of(struct cm_id *id, const struct cm_mcast *m)
 {
 	struct cm_file *f = id->file;
 	struct cm_event *mine = NULL, **end = &mine, **pe = &f->events;
@@ -142,7 +148,7 @@ static struct cm_event *events_of(struct cm_id *id)
 	while (*pe) {
 		struct cm_event *e = *pe;
 
-		if (e->owner != id && e->child != id) {
+		if (!is_of(e, id, m)) {
 			pe = &e->next;
 			continue;
 		}
@@ -156,9 +162,11 @@ static struct cm_event *events_of(struct cm_id *id)
 	return mine;
 }
 
-void events_forget(struct cm_id *id)
+void events_forget(struct cm_id *id) { events_forget_mcast(id, NULL); }
+
+void events_forget_mcast(struct cm_id *id, const struct cm_mcast *m)
 {
-	struct cm_event *e = events_of(id);
+	struct cm_event *e = events_of(id, m);
 
 	while (e) {
 		struct cm_event *next = e->next;
@@ -220,7 +228,7 @@ static void move_id(struct cm_id *id, struct cm_file *to)
 /* With it go the requests that the program has not taken. */
 void file_adopt(struct cm_file *to, struct cm_id *id)
 {
-	struct cm_event *mine = events_of(id);
+	struct cm_event *mine = events_of(id, NULL);
 
 	for (uint32_t i = 1; id->n_new + id->n_waiting && i < id_end(); i++)
 		if (id_at(i) && id_at(i)->listener == id)

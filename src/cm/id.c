@@ -60,6 +60,7 @@ void id_free(struct cm_id *id)
 	else if (id->listener)
 		id->listener->n_waiting--;
 	events_forget(id);
+	mcast_free_all(id);
 	link_close(id);
 	id->file->n_ids--;
 	ids[id->handle] = NULL;

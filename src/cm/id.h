@@ -76,12 +76,14 @@ struct cm_id {
 	uint32_t backlog, n_waiting, n_new;
 	struct cm_id
 	    *listener; /* of one whose request waits, or has not come */
+	struct cm_mcast *mcasts;
 };
 
 struct cm_event {
 	struct cm_event *next;
-	struct cm_id *owner; /* whose uid is reported, and who counts it */
-	struct cm_id *child; /* of a CONNECT_REQUEST */
+	struct cm_id *owner;    /* whose uid is reported, and who counts it */
+	struct cm_id *child;    /* of a CONNECT_REQUEST */
+	struct cm_mcast *mcast; /* of a MULTICAST_JOIN, which counts it */
 	struct rdma_ucm_event_resp resp;
 };
 
@@ -122,6 +124,7 @@ void event_queue(struct cm_event *e);
 void event_add_plain(struct cm_id *id, enum event_kind kind, int status);
 struct cm_event *event_take(struct cm_file *f);
 void events_forget(struct cm_id *id);
+void events_forget_mcast(struct cm_id *id, const struct cm_mcast *m);
 /* What @fd refers to, or NULL: nothing of ours any more. */
 struct cm_file *file_at(int fd);
 /* A call is inside, and so the file stays. */
@@ -155,6 +158,10 @@ void link_establish(struct cm_id *id);
 /* Something has arrived for @id, or its deadline has.  It may be gone afterwards. */
 void link_ready(struct cm_id *id);
 void link_expired(struct cm_id *id);
+
+/* cmd_mcast.c */
+void mcast_count_event(struct cm_mcast *m);
+void mcast_free_all(struct cm_id *id);
 
 /* cmd.c */
 struct cm_call {

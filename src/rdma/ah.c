@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rdma/core.h"
+#include "rdma/mcast.h"
 
 #define OWN_LID 0 /* as ibv_query_port() says */
 
@@ -24,7 +24,10 @@ struct ibv_ah *rdma_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 	ah->ah.context = pd->context;
 	ah->ah.pd = pd;
 	ah->attr = *a;
-	ah->dgid_index = is_self ? 0 : device_find_gid(&a->grh.dgid);
+	ah->dgid_index = is_self ? 0
+			 : mcast_is_group(&a->grh.dgid)
+			     ? (int)MCAST_INDEX
+			     : device_find_gid(&a->grh.dgid);
 	fetch_add(&container_of(pd, struct pd, pd)->n_refs, 1);
 	return &ah->ah;
 }
@@ -52,7 +55,8 @@ int rdma_init_ah_from_wc(struct ibv_context *c, uint8_t port, struct ibv_wc *wc,
 	a->sl = wc->sl;
 	a->grh.dgid = grh->sgid;
 	a->grh.hop_limit = 0xff;
-	index = device_find_gid(&grh->dgid);
+	/* Who was reached as one of many answers from its first address. */
+	index = mcast_is_group(&grh->dgid) ? 0 : device_find_gid(&grh->dgid);
 	if (index >= 0) {
 		a->grh.sgid_index = (uint8_t)index;
 		return 0;

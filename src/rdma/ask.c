@@ -33,7 +33,7 @@ static struct x_msg request(const struct qp *qp, const struct swqe *w,
 	return (struct x_msg){ .op = (uint8_t)op,
 			       .flags = MSG_FIRST | MSG_LAST,
 			       .total = w->length,
-			       .src_qpn = qp->qp.qp_num,
+			       .src_qpn = tx_source(qp, w),
 			       .qkey = w->rkey,
 			       .addr = w->addr };
 }

@@ -170,6 +170,8 @@ static bool look(struct channel *ch)
 	}
 	if (load_rlx(&users_n_local))
 		users_progress();
+	if (load_rlx(&users_n_xrc))
+		waits |= users_progress_blocked();
 	return waits;
 }
 

@@ -14,7 +14,7 @@
  *                 that complete here: rx.c reads the peer's ring into posted
  *                 receives, tx.c goes on with what was blocked
  *
- * Locks, in this order: cq.users_lock, qp.lock, srq.lock, cq.lock; self.lock, the
+ * Locks, in this order: xrc_domain.lock, cq.users_lock, qp.lock, xrc_domain.inner, srq.lock, cq.lock; self.lock, the
  * peers' and the context's are leaves.
  */
 #pragma once
@@ -35,6 +35,7 @@
 #define MAX_RD_ATOMIC 16u
 #define MTU_BYTES 4096u
 #define GRH_BYTES 40u
+#define N_INVALIDATED 8u
 #define EAGER (8u * 1024) /* above, straight into the receiver's memory */
 
 struct event {
@@ -95,7 +96,7 @@ struct cq {
 	/* Queue pairs that complete here. */
 	struct lock users_lock;
 	struct qp **users;
-	uint32_t n_users, n_async, n_idle;
+	uint32_t n_users, n_async, n_idle, n_srqs;
 	uint32_t n_empty; /* polls in a row that found nothing */
 	struct cqe now;   /* of ibv_start_poll() */
 };
@@ -112,6 +113,14 @@ struct srq {
 	struct rwqe *rq;
 	uint32_t size, head, tail, max_wr, max_sge, limit;
 	uint32_t n_refs, n_async;
+	struct xrc_srq *xrc; /* NULL: a basic one */
+};
+
+/* What a memory window is to be bound to. */
+struct bind {
+	uint64_t addr, length;
+	uint32_t window, region, access, type;
+	bool is_withdrawn;
 };
 
 struct swqe {
@@ -119,7 +128,7 @@ struct swqe {
 	uint32_t opcode, flags, n_sge, length, imm, rkey;
 	uint32_t dest_qpn, qkey; /* datagrams */
 	uint32_t route;          /* the numbers of both GIDs */
-	union ibv_gid dgid;      /* on another host, with is_far */
+	union ibv_gid dgid;      /* of a datagram to many, or on another host */
 	uint8_t *inlined;
 	uint32_t off;     /* of a message that is partly in the ring */
 	uint32_t ack;     /* the message's number */
@@ -129,13 +138,17 @@ struct swqe {
 	bool needs_reply; /* the same for what the receiver executes */
 	uint32_t got;     /* bytes of a reply */
 	uint8_t status;   /* enum ibv_wc_status */
-	struct ibv_sge sge[N_SGE];
+	union {
+		struct ibv_sge sge[N_SGE];
+		struct bind bind;
+	};
 };
 
 /* What has arrived of a message. */
 struct arriving {
 	struct rwqe *wqe; /* NULL: between two */
 	struct rwqe own;  /* one that came from a shared queue */
+	struct srq *srq;  /* that queue */
 	uint32_t off, status;
 	bool is_dropped;
 };
@@ -181,6 +194,12 @@ struct qp {
 	uint32_t n_sent, n_used; /* messages; receives of the peer */
 	bool has_failed, peer_lies;
 	uint64_t blocked_ns; /* since when; 0: not */
+	/* Keys that messages withdraw which the peer has not read yet (mw.c). */
+	struct {
+		uint32_t rkey;
+		uint64_t end;
+	} invalidated[N_INVALIDATED];
+	uint32_t n_invalidated;
 
 	struct rwqe *rq;
 	uint32_t rq_size, rq_head, rq_tail;
@@ -193,8 +212,10 @@ struct qp {
 	bool is_serving;
 	bool is_established;
 
+	struct qp_xrc *xrc;     /* XRC; NULL: none of the receiving kind */
 	struct path *to, *from; /* datagrams */
 	uint64_t looked_ns;
+	bool hears_no_self; /* of groups */
 	uint32_t n_async;
 
 	struct building *building; /* qp_ex.c; NULL: made without it */
@@ -206,6 +227,24 @@ struct ah {
 	struct ibv_ah_attr attr;
 	int dgid_index; /* in our own table; -1: it is nobody's here */
 };
+
+static inline bool type_is_reliable(enum ibv_qp_type t)
+{
+	return t == IBV_QPT_RC || t == IBV_QPT_XRC_SEND ||
+	       t == IBV_QPT_XRC_RECV;
+}
+
+/* Do its receives come from shared queues? */
+static inline bool qp_shares(const struct qp *qp)
+{
+	return qp->init.srq || qp->xrc;
+}
+
+/* May it complete receives on @cq? */
+static inline bool qp_receives_on(const struct qp *qp, const struct cq *cq)
+{
+	return qp->init.recv_cq == &cq->cq || qp->xrc;
+}
 
 static inline struct ctx *ctx_of(struct ibv_context *c)
 {
@@ -234,9 +273,11 @@ int rdma_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 int rdma_dereg_mr(struct ibv_mr *mr);
 /* Where @sge lies, if its key allows @access within @pd; NULL. */
 void *mr_local(uint32_t pd, const struct ibv_sge *sge, uint32_t access);
-/* The same in the memory of @dir's owner.  0: its key does not allow it. */
-uint64_t mr_remote(const struct x_dir *dir, uint32_t pd, uint32_t rkey,
-		   uint64_t addr, uint64_t length, uint32_t access);
+/* The same in the memory of @dir's owner, through its queue pair @qpn.  0: the key does
+ * not allow it. */
+uint64_t mr_remote(const struct x_dir *dir, uint32_t pd, uint32_t qpn,
+		   uint32_t rkey, uint64_t addr, uint64_t length,
+		   uint32_t access);
 
 /* cq.c, channel.c */
 struct ibv_cq *rdma_create_cq(struct ibv_context *c, int cqe, void *context,
@@ -276,6 +317,9 @@ void rdma_ack_async_event(struct ibv_async_event *ev);
 
 /* qp.c */
 struct ibv_qp *rdma_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a);
+/* The same; of XRC's receiving kind without @pd, with @xrc, which it takes. */
+struct ibv_qp *qp_new(struct ibv_context *c, struct ibv_pd *pd,
+		      struct ibv_qp_init_attr *a, struct qp_xrc *xrc);
 int rdma_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask);
 int rdma_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask,
 		  struct ibv_qp_init_attr *init);
@@ -294,6 +338,8 @@ int rdma_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 int rdma_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr,
 		   struct ibv_recv_wr **bad);
 int tx_post(struct qp *qp, const struct ibv_send_wr *wr);
+/* The next place of the send queue, or NULL; the caller counts it when it is filled. */
+struct swqe *tx_begin(struct qp *qp, const struct ibv_send_wr *wr);
 void tx_run(struct qp *qp);
 void tx_flush(struct qp *qp);
 void rx_run(struct qp *qp, struct cq *cq);

@@ -105,7 +105,7 @@ int rdma_destroy_cq(struct ibv_cq *ibcq)
 	struct cq *cq = container_of(ibcq, struct cq, cq);
 	struct ctx *ctx = ctx_of(ibcq->context);
 
-	if (cq->n_users)
+	if (cq->n_users || cq->n_srqs)
 		return EBUSY;
 	if (ibcq->channel)
 		channel_remove(container_of(ibcq->channel, struct channel, ch),
@@ -275,7 +275,7 @@ void cq_progress(struct cq *cq)
 
 		if (!lock_try(&qp->lock))
 			continue;
-		if (qp->init.recv_cq == &cq->cq)
+		if (qp_receives_on(qp, cq))
 			rx_run(qp, cq);
 		if (qp->sq_done != qp->sq_head)
 			tx_run(qp);
@@ -302,6 +302,8 @@ HOT int rdma_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
 		users_progress();
 		got = take_wcs(cq, n, wc);
 	}
+	if (unlikely(!got && load_rlx(&users_n_xrc)))
+		users_progress_blocked();
 	uint32_t n_empty = got ? 0 : load_rlx(&cq->n_empty) + 1;
 	if (unlikely(n_empty >= YIELD_POLLS)) {
 		n_empty = 0;
@@ -318,7 +320,7 @@ static bool has_news(struct cq *cq)
 	for (uint32_t i = 0; i < cq->n_users; i++) {
 		struct qp *qp = cq->users[i];
 
-		if (qp->remote.x && qp->init.recv_cq == &cq->cq &&
+		if (qp->remote.x && qp_receives_on(qp, cq) &&
 		    load_acq(&qp->remote.x->head) != load_rlx(&qp->pos))
 			return true;
 		for (struct path *p = qp->from; p; p = p->next)

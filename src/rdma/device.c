@@ -145,19 +145,24 @@ void device_attr(struct ibv_device_attr *a)
 		.vendor_part_id = 1,
 		.max_qp = N_QPS,
 		.max_qp_wr = MAX_WR,
-		.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN |
-				    IBV_DEVICE_CURR_QP_STATE_MOD |
-				    IBV_DEVICE_SYS_IMAGE_GUID,
+		.device_cap_flags =
+		    IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_CURR_QP_STATE_MOD |
+		    IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_XRC |
+		    IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B,
 		.max_sge = N_SGE,
 		.max_sge_rd = N_SGE,
 		.max_cq = N_CQS,
 		.max_cqe = MAX_CQE,
 		.max_mr = N_MRS,
+		.max_mw = N_MRS,
 		.max_pd = 65536,
 		.max_qp_rd_atom = MAX_RD_ATOMIC,
 		.max_res_rd_atom = MAX_RD_ATOMIC * N_QPS,
 		.max_qp_init_rd_atom = MAX_RD_ATOMIC,
 		.atomic_cap = IBV_ATOMIC_HCA,
+		.max_mcast_grp = N_MCASTS,
+		.max_mcast_qp_attach = N_MCASTS,
+		.max_total_mcast_qp_attach = N_MCASTS,
 		.max_ah = 65536,
 		.max_srq = 65536,
 		.max_srq_wr = MAX_WR,

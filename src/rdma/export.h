@@ -27,23 +27,35 @@
 #include "base/compiler.h"
 
 #define EXPORT_MAGIC UINT64_C(0x0a616d64726673ff)
-#define EXPORT_VERSION 2u
+#define EXPORT_VERSION 5u
 
 #define N_QPS 1024u /* of one process: the low bits of a QP number */
 #define QPN_BITS 10u
 #define N_MRS 16384u
 #define N_CQS 4096u
-#define N_LINKS 128u /* senders of datagrams to one queue pair */
+#define N_SRQS 1024u  /* for XRC: the low bits of their numbers */
+#define N_MCASTS 128u /* members of groups */
+#define N_LINKS 128u  /* senders of datagrams to one queue pair */
 #define N_SGE 16u
 
-/* A memory region, as others may address it. */
+enum x_kind { X_FREE, X_REGION, X_WINDOW };
+
+/* In x_mr.access: the key is a local one, too.  No value of the program's has this bit. */
+#define X_LOCAL 0x80000000u
+
+/* A memory region or a memory window, as others may address it. */
 struct x_mr {
-	uint32_t key; /* 0: none */
+	uint32_t key; /* plus 1; 0: none, or a window that is not bound */
 	uint32_t access;
 	uint64_t iova, length;
 	uint64_t addr; /* of iova, in the owner's memory */
 	uint32_t pd;
-	uint32_t unused[7];
+	uint32_t qpn; /* the only queue pair that may be asked; 0: any */
+	/* The owner's own business. */
+	uint32_t kind;      /* enum x_kind */
+	uint32_t n_windows; /* that are bound to this region */
+	uint32_t region;    /* of a window that is bound */
+	uint32_t unused[3];
 };
 
 /* A completion queue: who has news for it rings the pipe if it is armed. */
@@ -54,6 +66,18 @@ struct x_cq {
 };
 
 enum { CQ_ARMED = 1, CQ_SOLICITED = 2, CQ_ARM_STEP = 4 };
+
+/* A shared receive queue that messages name (XRC). */
+struct x_srq {
+	uint32_t num; /* 0: none */
+	uint32_t domain, pd, cq;
+};
+
+/* A queue pair that is a member of a group. */
+struct x_mcast {
+	uint32_t qpn; /* 0: none */
+	uint8_t gid[16];
+};
 
 /* What a process has done.  Increments may get lost between two threads. */
 struct x_counters {
@@ -71,6 +95,8 @@ struct x_dir {
 	int32_t qp_fd[N_QPS]; /* its memfd plus 1; 0: none */
 	struct x_mr mr[N_MRS];
 	struct x_cq cq[N_CQS];
+	struct x_srq srq[N_SRQS];
+	struct x_mcast mcast[N_MCASTS];
 	struct x_counters counters;
 };
 
@@ -96,6 +122,7 @@ struct x_qp {
 	uint32_t type, ring_size, n_recv, has_srq;
 	uint32_t send_cq, recv_cq;
 	uint32_t has_reply; /* a ring of replies follows the other one */
+	uint32_t domain;    /* of XRC */
 
 	/* E4 */
 	alignas(CACHE_LINE) uint32_t state; /* enum ibv_qp_state */
@@ -126,7 +153,8 @@ struct x_msg {
 	uint16_t unused;
 	uint32_t imm; /* or the key to invalidate; network order, as given */
 	uint32_t total;
-	uint32_t src_qpn, qkey;
+	uint32_t src_qpn; /* of XRC: the shared receive queue's number */
+	uint32_t qkey;
 	uint64_t addr;
 };
 

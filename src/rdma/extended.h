@@ -3,6 +3,9 @@
 #pragma once
 
 #include "rdma/core.h"
+#include "rdma/mcast.h"
+#include "rdma/mw.h"
+#include "rdma/xrc.h"
 
 struct ibv_qp *rdma_create_qp_ex(struct ibv_context *c,
 				 struct ibv_qp_init_attr_ex *a);

@@ -23,27 +23,48 @@
 
 #define LISTENS 0x10000u /* __SO_ACCEPTCON */
 
+/* The next listener's name in the kernel's list, behind "@osf-rdma/".  False: there is none. */
+static bool next_name(FILE *f, unsigned long *inode, uint32_t *block)
+{
+	char line[512];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		unsigned flags;
+
+		if (sscanf(line, "%*s %*s %*s %x %*s %*s %lu @osf-rdma/%u",
+			   &flags, inode, block) == 3 &&
+		    flags & LISTENS)
+			return true;
+	}
+	return false;
+}
+
 /* The inode of the socket that listens at @block's name; 0: there is none. */
 static unsigned long inode_of(uint32_t block)
 {
 	FILE *f = fopen("/proc/net/unix", "re");
-	char line[512], want[32];
-	unsigned long inode = 0;
+	unsigned long inode = 0, n;
+	uint32_t at;
 
-	snprintf(want, sizeof(want), "@osf-rdma/%u", block);
-	while (f && !inode && fgets(line, sizeof(line), f)) {
-		unsigned flags;
-		unsigned long n;
-		char name[128];
-
-		if (sscanf(line, "%*s %*s %*s %x %*s %*s %lu %127s", &flags, &n,
-			   name) == 3 &&
-		    flags & LISTENS && !strcmp(name, want))
+	while (!inode && next_name(f, &n, &at))
+		if (at == block)
 			inode = n;
-	}
 	if (f)
 		fclose(f);
 	return inode;
+}
+
+uint32_t lookup_blocks(uint32_t *blocks, uint32_t max)
+{
+	FILE *f = fopen("/proc/net/unix", "re");
+	unsigned long inode;
+	uint32_t n = 0;
+
+	while (n < max && next_name(f, &inode, &blocks[n]))
+		n++;
+	if (f)
+		fclose(f);
+	return n;
 }
 
 /* Has the process whose /proc/PID/fd is @path a socket of this inode? */

@@ -11,7 +11,8 @@
  * the message.
  */
 #include "base/clock.h"
-#include "rdma/tx.h"
+#include "rdma/mw.h"
+#include "rdma/xrc.h"
 
 #define RNR_STEP_NS (10 * NS_PER_US)
 #define PATIENCE_NS (10 * NS_PER_MS)
@@ -50,8 +51,11 @@ static bool is_sent(const struct swqe *w)
 static enum tx put_fragments(struct qp *qp, struct swqe *w)
 {
 	struct iovec iov[N_SGE];
+	bool is_inv = w->opcode == IBV_WR_SEND_WITH_INV;
 	bool is_whole = false;
 
+	if (unlikely(is_inv && !w->off && !mw_has_room(qp)))
+		return tx_no_room(qp, w);
 	while (!is_whole) {
 		struct x_msg m = tx_header(qp, w);
 
@@ -69,6 +73,8 @@ static enum tx put_fragments(struct qp *qp, struct swqe *w)
 		out_put(&qp->out, &m, iov, (uint32_t)n);
 		w->off += m.length;
 	}
+	if (unlikely(is_inv))
+		mw_sent_inv(qp, w->imm);
 	remote_ring(&qp->remote, BELL_RECV, w->flags & IBV_SEND_SOLICITED);
 	return tx_done(w, IBV_WC_SUCCESS);
 }
@@ -82,9 +88,10 @@ static int aim(const struct qp *qp, const struct x_qp *t,
 
 	for (uint32_t i = 0; i < n_sge && i < N_SGE && length; i++) {
 		uint32_t part = MIN(load_rlx(&r->sge[i].length), length);
-		uint64_t at = mr_remote(
-		    qp->remote.peer->dir, pd, load_rlx(&r->sge[i].lkey),
-		    load_rlx(&r->sge[i].addr), part, IBV_ACCESS_LOCAL_WRITE);
+		uint64_t at = mr_remote(qp->remote.peer->dir, pd, 0,
+					load_rlx(&r->sge[i].lkey),
+					load_rlx(&r->sge[i].addr), part,
+					IBV_ACCESS_LOCAL_WRITE | X_LOCAL);
 
 		if (!at)
 			return -1;
@@ -166,7 +173,8 @@ static enum tx send_to_recv(struct qp *qp, struct swqe *w, const struct x_qp *t)
 	}
 	if (!tx_fits(qp, 0))
 		return tx_no_room(qp, w);
-	if (w->length > EAGER && place(qp, w, r)) {
+	if (w->length > EAGER && w->opcode != IBV_WR_SEND_WITH_INV &&
+	    place(qp, w, r)) {
 		tx_put_short(qp, tx_header(qp, w), MSG_PLACED);
 		count(&rdma_counters->placed, 1);
 		qp->n_used++;
@@ -181,10 +189,14 @@ static enum tx send_to_recv(struct qp *qp, struct swqe *w, const struct x_qp *t)
 enum tx tx_message(struct qp *qp, struct swqe *w)
 {
 	const struct x_qp *t = tx_receiver(qp);
+	uint32_t pd;
 	enum tx tx;
 
 	if (unlikely(!t))
 		return tx_no_answer(qp, w);
+	if (qp->init.qp_type == IBV_QPT_XRC_SEND && !xrc_aim(qp, w, t, &pd))
+		return tx_fail_both(qp, w, IBV_WC_REM_INV_REQ_ERR,
+				    IBV_WC_REM_INV_REQ_ERR);
 	if (w->off) /* it has begun: its receive is there */
 		tx = put_fragments(qp, w);
 	else if (!qp->remote.has_srq)
@@ -194,7 +206,7 @@ enum tx tx_message(struct qp *qp, struct swqe *w)
 	if (tx == TX_DONE && is_sent(w)) {
 		if (!qp->remote.has_srq)
 			qp->n_used++;
-		else if (qp->init.qp_type == IBV_QPT_RC)
+		else if (type_is_reliable(qp->init.qp_type))
 			w->needs_ack = true;
 	}
 	return tx;

@@ -11,13 +11,13 @@
 
 #include "base/clock.h"
 #include "rdma/core.h"
+#include "rdma/mw.h"
 #include "rdma/users.h"
 
-#define KEY_BITS 8u
 #define ACCESS_KNOWN                                                           \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                    \
 	 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |                   \
-	 IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |                          \
+	 IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |     \
 	 IBV_ACCESS_RELAXED_ORDERING)
 
 static uint8_t key_uses[N_MRS];
@@ -48,7 +48,7 @@ int rdma_dealloc_pd(struct ibv_pd *ibpd)
 
 static int check_access(unsigned access)
 {
-	if (access & (IBV_ACCESS_ON_DEMAND | IBV_ACCESS_MW_BIND))
+	if (access & IBV_ACCESS_ON_DEMAND)
 		return EOPNOTSUPP;
 	if (access & ~(unsigned)ACCESS_KNOWN)
 		return EINVAL;
@@ -63,7 +63,7 @@ static void entry_write(struct x_dir *dir, struct mr *mr, uint64_t iova)
 {
 	struct x_mr *m = &dir->mr[mr->mr.handle];
 
-	m->access = mr->access;
+	m->access = mr->access | X_LOCAL;
 	m->iova = iova;
 	m->length = mr->mr.length;
 	m->addr = (uintptr_t)mr->mr.addr;
@@ -71,26 +71,42 @@ static void entry_write(struct x_dir *dir, struct mr *mr, uint64_t iova)
 	store_rel(&m->key, mr->mr.lkey + 1); /* mr_find() */
 }
 
-static int entry_new(struct mr *mr, uint64_t iova)
+bool entry_take(struct self *s, enum x_kind kind, uint32_t *key)
 {
 	static uint32_t next;
+
+	for (uint32_t n = 0; n < N_MRS; n++) {
+		uint32_t i = (next + n) % N_MRS;
+		struct x_mr *m = &s->dir->mr[i];
+
+		if (m->kind != X_FREE)
+			continue;
+		next = i + 1;
+		m->kind = kind;
+		m->qpn = m->n_windows = 0;
+		m->length = 0;
+		*key = entry_next_key(i);
+		return true;
+	}
+	return false;
+}
+
+uint32_t entry_next_key(uint32_t i) { return i << KEY_BITS | ++key_uses[i]; }
+
+static int entry_new(struct mr *mr, uint64_t iova)
+{
 	struct self *s = self_get();
+	uint32_t key;
 
 	if (!s)
 		return errno;
 	GUARD(&s->lock);
-	for (uint32_t n = 0; n < N_MRS; n++) {
-		uint32_t i = (next + n) % N_MRS;
-
-		if (s->dir->mr[i].key)
-			continue;
-		next = i + 1;
-		mr->mr.handle = i;
-		mr->mr.lkey = mr->mr.rkey = i << KEY_BITS | ++key_uses[i];
-		entry_write(s->dir, mr, iova);
-		return 0;
-	}
-	return ENOMEM;
+	if (!entry_take(s, X_REGION, &key))
+		return ENOMEM;
+	mr->mr.handle = key >> KEY_BITS;
+	mr->mr.lkey = mr->mr.rkey = key;
+	entry_write(s->dir, mr, iova);
+	return 0;
 }
 
 /*
@@ -98,13 +114,9 @@ static int entry_new(struct mr *mr, uint64_t iova)
  * still be inside an operation, and this waits for it: a peer shows that in
  * n_inside of its queue pair.
  */
-static void entry_end(struct mr *mr)
+void entry_end(struct x_mr *m)
 {
-	struct self *s = self_get();
-
-	if (!s)
-		return;
-	store_rel(&s->dir->mr[mr->mr.handle].key, 0);
+	store_rel(&m->key, 0);
 	fence_full();
 	users_wait_inside();
 }
@@ -151,8 +163,13 @@ int rdma_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr,
 		errno = EINVAL;
 		return IBV_REREG_MR_ERR_INPUT;
 	}
-	uint64_t iova = s->dir->mr[ibmr->handle].iova;
-	entry_end(mr);
+	struct x_mr *m = &s->dir->mr[ibmr->handle];
+	uint64_t iova = m->iova;
+	if (load_rlx(&m->n_windows)) {
+		errno = EBUSY;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	entry_end(m);
 	if (flags & IBV_REREG_MR_CHANGE_PD) {
 		fetch_sub(&container_of(ibmr->pd, struct pd, pd)->n_refs, 1);
 		fetch_add(&container_of(pd, struct pd, pd)->n_refs, 1);
@@ -174,16 +191,23 @@ int rdma_dereg_mr(struct ibv_mr *ibmr)
 {
 	struct mr *mr = container_of(ibmr, struct mr, mr);
 
-	if (ctx_of(ibmr->context)->generation == self_generation())
-		entry_end(mr);
+	if (ctx_of(ibmr->context)->generation == self_generation()) {
+		struct x_mr *m = &self_current->dir->mr[ibmr->handle];
+
+		if (load_rlx(&m->n_windows))
+			return EBUSY;
+		entry_end(m);
+		store_rel(&m->kind, X_FREE);
+	}
 	fetch_sub(&container_of(ibmr->pd, struct pd, pd)->n_refs, 1);
 	free(mr);
 	return 0;
 }
 
 /* Copied before it is judged, because its owner may change it at any time. */
-static uint64_t mr_find(const struct x_dir *dir, uint32_t pd, uint32_t key,
-			uint64_t addr, uint64_t length, uint32_t access)
+static uint64_t mr_find(const struct x_dir *dir, uint32_t pd, uint32_t qpn,
+			uint32_t key, uint64_t addr, uint64_t length,
+			uint32_t access)
 {
 	uint32_t i = key >> KEY_BITS;
 
@@ -196,10 +220,12 @@ static uint64_t mr_find(const struct x_dir *dir, uint32_t pd, uint32_t key,
 			  .iova = load_rlx(&p->iova),
 			  .length = load_rlx(&p->length),
 			  .addr = load_rlx(&p->addr),
-			  .pd = load_rlx(&p->pd) };
+			  .pd = load_rlx(&p->pd),
+			  .qpn = load_rlx(&p->qpn) };
 	uint64_t off = addr - m.iova;
 	if (unlikely(m.pd != pd || (access & ~m.access) || addr < m.iova ||
-		     off > m.length || length > m.length - off))
+		     off > m.length || length > m.length - off ||
+		     (m.qpn && m.qpn != qpn)))
 		return 0;
 	return m.addr + off;
 }
@@ -208,13 +234,15 @@ void *mr_local(uint32_t pd, const struct ibv_sge *sge, uint32_t access)
 {
 	struct self *s = self_current;
 
-	return s ? (void *)(uintptr_t)mr_find(s->dir, pd, sge->lkey, sge->addr,
-					      sge->length, access)
+	return s ? (void *)(uintptr_t)mr_find(s->dir, pd, 0, sge->lkey,
+					      sge->addr, sge->length,
+					      access | X_LOCAL)
 		 : NULL;
 }
 
-uint64_t mr_remote(const struct x_dir *dir, uint32_t pd, uint32_t rkey,
-		   uint64_t addr, uint64_t length, uint32_t access)
+uint64_t mr_remote(const struct x_dir *dir, uint32_t pd, uint32_t qpn,
+		   uint32_t rkey, uint64_t addr, uint64_t length,
+		   uint32_t access)
 {
-	return mr_find(dir, pd, rkey, addr, length, access);
+	return mr_find(dir, pd, qpn, rkey, addr, length, access);
 }

@@ -8,7 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "rdma/tx.h"
+#include "rdma/mw.h"
+#include "rdma/xrc.h"
 
 static const struct {
 	uint32_t remote, local;
@@ -72,7 +73,7 @@ static enum ibv_wc_status status_of(ssize_t err)
  * is no longer registered is not touched.
  */
 static enum ibv_wc_status operate(struct qp *qp, struct swqe *w,
-				  const struct x_qp *t)
+				  const struct x_qp *t, uint32_t pd)
 {
 	struct iovec here[N_SGE];
 	uint32_t access = one_sided[w->opcode].remote;
@@ -84,8 +85,10 @@ static enum ibv_wc_status operate(struct qp *qp, struct swqe *w,
 		return IBV_WC_LOC_PROT_ERR;
 	if (!w->length)
 		return IBV_WC_SUCCESS; /* no key is looked at */
+	if (unlikely(qp->n_invalidated) && mw_is_invalidated(qp, w->rkey))
+		return status;
 	tx_enter(qp);
-	uint64_t addr = mr_remote(qp->remote.peer->dir, load_rlx(&t->pd),
+	uint64_t addr = mr_remote(qp->remote.peer->dir, pd, qp->remote.qpn,
 				  w->rkey, w->addr, w->length, access);
 	if (addr && load_rlx(&t->access) & access && tx_receiver(qp))
 		status = status_of(reach_into(qp, w, addr, here, n));
@@ -101,6 +104,10 @@ enum tx tx_one_sided(struct qp *qp, struct swqe *w)
 
 	if (unlikely(!t))
 		return tx_no_answer(qp, w);
+	uint32_t pd = load_rlx(&t->pd);
+	if (qp->init.qp_type == IBV_QPT_XRC_SEND && !xrc_aim(qp, w, t, &pd))
+		return tx_fail_both(qp, w, IBV_WC_REM_INV_REQ_ERR,
+				    IBV_WC_REM_INV_REQ_ERR);
 	if (takes_recv && !w->off && !qp->remote.has_srq &&
 	    !tx_find_recv(qp, w, t, &verdict))
 		return verdict;
@@ -109,7 +116,7 @@ enum tx tx_one_sided(struct qp *qp, struct swqe *w)
 		return TX_BLOCKED;
 	}
 	enum ibv_wc_status status =
-	    w->off ? IBV_WC_REM_OP_ERR : operate(qp, w, t);
+	    w->off ? IBV_WC_REM_OP_ERR : operate(qp, w, t, pd);
 	if (unlikely(status == IBV_WC_REM_OP_ERR)) { /* the kernel refuses */
 		if (tx_ask(qp, w) == TX_BLOCKED)
 			return TX_BLOCKED;
@@ -129,7 +136,8 @@ enum tx tx_one_sided(struct qp *qp, struct swqe *w)
 			if (!qp->remote.has_srq)
 				qp->n_used++;
 			else
-				w->needs_ack = qp->init.qp_type == IBV_QPT_RC;
+				w->needs_ack =
+				    type_is_reliable(qp->init.qp_type);
 		}
 	}
 	return tx_done(w, status);

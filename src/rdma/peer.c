@@ -123,7 +123,7 @@ static int peer_open(uint32_t block, struct peer **out)
 	return 0;
 }
 
-static int peer_get(uint32_t block, struct peer **out)
+int peer_get(uint32_t block, struct peer **out)
 {
 	GUARD(&peers_lock);
 	for (struct peer *p = peers; p; p = p->next)

@@ -57,6 +57,8 @@ MUST_CHECK int remote_adopt(struct remote *r, int pid, int fd, uint32_t qpn);
 void remote_close(struct remote *r);
 /* Has the process at the other end ended?  A system call. */
 bool peer_has_ended(struct peer *p);
+/* The process that has @block; the caller puts it back.  0 or -errno. */
+MUST_CHECK int peer_get(uint32_t block, struct peer **out);
 struct peer *peer_hold(struct peer *p);
 void peer_put(struct peer *p);
 

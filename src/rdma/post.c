@@ -8,7 +8,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "rdma/core.h"
+#include "rdma/mcast.h"
+#include "rdma/mw.h"
 
 #define FLAGS_KNOWN                                                            \
 	(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED |             \
@@ -17,18 +18,22 @@
 /* InfiniBand Architecture volume 1, table 86: which operation for which service. */
 static bool is_supported(enum ibv_qp_type type, uint32_t opcode)
 {
+	if (type == IBV_QPT_XRC_RECV)
+		return false;
 	switch (opcode) {
 	case IBV_WR_SEND:
 	case IBV_WR_SEND_WITH_IMM:
 		return true;
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
+	case IBV_WR_SEND_WITH_INV:
+	case IBV_WR_LOCAL_INV:
+	case IBV_WR_BIND_MW:
 		return type != IBV_QPT_UD;
 	case IBV_WR_RDMA_READ:
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-	case IBV_WR_SEND_WITH_INV:
-		return type == IBV_QPT_RC;
+		return type_is_reliable(type);
 	default:
 		return false;
 	}
@@ -40,11 +45,30 @@ static int check(const struct qp *qp, const struct ibv_send_wr *wr)
 	    (uint32_t)wr->num_sge > qp->init.cap.max_send_sge ||
 	    wr->send_flags & ~(unsigned)FLAGS_KNOWN)
 		return EINVAL;
-	/* The device has no memory windows and no fast registration: a peer
-	 * could end the keys of those. */
-	if (wr->opcode == IBV_WR_SEND_WITH_INV)
-		return EOPNOTSUPP;
 	return 0;
+}
+
+/* What takes effect in this process alone.  Windows of type 1 have a call of their own. */
+static bool is_local(uint32_t opcode)
+{
+	return opcode == IBV_WR_LOCAL_INV || opcode == IBV_WR_BIND_MW;
+}
+
+static int take_local(struct swqe *w, const struct ibv_send_wr *wr)
+{
+	const struct ibv_mw *mw = wr->bind_mw.mw;
+
+	if (w->flags & IBV_SEND_INLINE)
+		return EINVAL;
+	w->length = w->n_sge = 0;
+	if (wr->opcode == IBV_WR_LOCAL_INV) {
+		w->rkey = wr->invalidate_rkey;
+		return 0;
+	}
+	return !mw || mw->type != IBV_MW_TYPE_2
+		   ? EINVAL
+		   : mw_take_bind(w, mw, wr->bind_mw.rkey,
+				  &wr->bind_mw.bind_info);
 }
 
 static void take_remote(struct qp *qp, struct swqe *w,
@@ -58,6 +82,7 @@ static void take_remote(struct qp *qp, struct swqe *w,
 			      : wr->wr.ud.remote_qkey;
 		return;
 	}
+	w->dest_qpn = wr->qp_type.xrc.remote_srqn;
 	if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
 	    wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
 		w->addr = wr->wr.atomic.remote_addr;
@@ -101,15 +126,10 @@ static bool is_atomic(uint32_t opcode)
 	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-/* Caller holds the lock. */
-int tx_post(struct qp *qp, const struct ibv_send_wr *wr)
+struct swqe *tx_begin(struct qp *qp, const struct ibv_send_wr *wr)
 {
-	int err = check(qp, wr);
-
-	if (err)
-		return err;
 	if (qp->sq_head - qp->sq_done >= qp->init.cap.max_send_wr)
-		return ENOMEM;
+		return NULL;
 	struct swqe *w = &qp->sq[qp->sq_head & (qp->sq_size - 1)];
 	w->wr_id = wr->wr_id;
 	w->opcode = wr->opcode;
@@ -119,6 +139,38 @@ int tx_post(struct qp *qp, const struct ibv_send_wr *wr)
 	w->got = 0;
 	w->needs_ack = w->needs_reply = w->is_lost = false;
 	w->status = IBV_WC_SUCCESS;
+	return w;
+}
+
+static int take_route(struct qp *qp, struct swqe *w,
+		      const struct ibv_send_wr *wr)
+{
+	const struct ah *ah =
+	    wr->wr.ud.ah ? container_of(wr->wr.ud.ah, struct ah, ah) : NULL;
+
+	if (!ah)
+		return EINVAL;
+	if ((ah->dgid_index == (int)MCAST_INDEX) != (w->dest_qpn == MCAST_QPN))
+		w->dest_qpn = 0; /* nobody's: it gets lost */
+	w->is_far = ah->dgid_index < 0;
+	w->dgid = ah->attr.grh.dgid;
+	w->route = ah->attr.grh.sgid_index | (uint32_t)ah->dgid_index << 8;
+	return 0;
+}
+
+/* Caller holds the lock. */
+int tx_post(struct qp *qp, const struct ibv_send_wr *wr)
+{
+	int err = check(qp, wr);
+	struct swqe *w = err ? NULL : tx_begin(qp, wr);
+
+	if (!w)
+		return err ? err : ENOMEM;
+	if (is_local(wr->opcode)) {
+		err = take_local(w, wr);
+		qp->sq_head += !err;
+		return err;
+	}
 	if (wr->opcode == IBV_WR_RDMA_READ || is_atomic(wr->opcode))
 		w->flags &= ~(uint32_t)IBV_SEND_INLINE;
 	take_remote(qp, w, wr);
@@ -128,20 +180,10 @@ int tx_post(struct qp *qp, const struct ibv_send_wr *wr)
 	if (is_atomic(wr->opcode) &&
 	    (w->length != 8 || w->n_sge != 1 || w->addr % 8))
 		return EINVAL;
-	if (qp->init.qp_type == IBV_QPT_UD) {
-		const struct ah *ah =
-		    wr->wr.ud.ah ? container_of(wr->wr.ud.ah, struct ah, ah)
-				 : NULL;
-
-		if (!ah)
-			return EINVAL;
-		w->is_far = ah->dgid_index < 0;
-		w->dgid = ah->attr.grh.dgid;
-		w->route = ah->attr.grh.sgid_index | (uint32_t)ah->dgid_index
-							 << 8;
-	}
-	qp->sq_head++;
-	return 0;
+	if (qp->init.qp_type == IBV_QPT_UD)
+		err = take_route(qp, w, wr);
+	qp->sq_head += !err;
+	return err;
 }
 
 HOT int rdma_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr,
@@ -210,7 +252,7 @@ HOT int rdma_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 	int err = 0;
 	GUARD(&qp->lock);
 
-	if (qp->generation != self_generation() || qp->init.srq ||
+	if (qp->generation != self_generation() || !qp->rq ||
 	    qp->attr.qp_state == IBV_QPS_RESET) {
 		*bad = wr;
 		return EINVAL;

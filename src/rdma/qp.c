@@ -13,22 +13,25 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "rdma/mcast.h"
 #include "rdma/serve.h"
 #include "rdma/transition.h"
 #include "rdma/users.h"
 #include "rdma/wire.h"
+#include "rdma/xrc.h"
 
 #define TRY_AGAIN_NS NS_PER_MS
 
-static int check_init(const struct ibv_pd *pd, const struct ibv_qp_init_attr *a)
+static int check_init(const struct ibv_context *c,
+		      const struct ibv_qp_init_attr *a)
 {
 	const struct ibv_qp_cap *cap = &a->cap;
 
-	if (a->qp_type != IBV_QPT_RC && a->qp_type != IBV_QPT_UC &&
-	    a->qp_type != IBV_QPT_UD)
+	if (a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD &&
+	    !type_is_reliable(a->qp_type))
 		return EOPNOTSUPP;
-	if (!a->send_cq || !a->recv_cq || a->send_cq->context != pd->context ||
-	    a->recv_cq->context != pd->context)
+	if (!a->send_cq || !a->recv_cq || a->send_cq->context != c ||
+	    a->recv_cq->context != c)
 		return EINVAL;
 	if (cap->max_send_wr > MAX_WR || cap->max_recv_wr > MAX_WR ||
 	    cap->max_send_sge > N_SGE || cap->max_recv_sge > N_SGE ||
@@ -56,7 +59,7 @@ static int make_queues(struct qp *qp)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < qp->sq_size; i++)
 		qp->sq[i].inlined = qp->inline_bytes + i * inlined;
-	if (qp->init.srq) {
+	if (qp_shares(qp) || qp->init.qp_type == IBV_QPT_XRC_SEND) {
 		cap->max_recv_wr = cap->max_recv_sge = 0;
 		qp->rq_size = 1;
 		return 0;
@@ -72,13 +75,14 @@ static int make_queues(struct qp *qp)
 static int make_export(struct qp *qp)
 {
 	struct self *s = self_get();
-	bool is_ud = qp->init.qp_type == IBV_QPT_UD;
-	uint32_t ring = is_ud ? FRAGMENT * 2 : RING_SIZE;
+	/* Those send no messages through it. */
+	bool is_short = qp->init.qp_type == IBV_QPT_UD || qp->xrc;
+	uint32_t ring = is_short ? FRAGMENT * 2 : RING_SIZE;
 	void *map;
 
 	if (!s)
 		return -errno;
-	bool has_reply = qp->init.qp_type == IBV_QPT_RC;
+	bool has_reply = qp->init.qp_type == IBV_QPT_RC || qp->xrc;
 	qp->x_bytes = export_qp_bytes(qp->rq_size, ring, has_reply);
 	qp->fd = export_new("osf-rdma-qp", qp->x_bytes, &map);
 	if (qp->fd < 0)
@@ -97,10 +101,11 @@ static int make_export(struct qp *qp)
 	qp->x->n_recv = qp->rq_size;
 	qp->x->has_reply = has_reply;
 	qp->reply = export_ring(qp->x, qp->rq_size) + ring;
-	qp->x->has_srq = qp->init.srq != NULL;
+	qp->x->has_srq = qp_shares(qp);
+	qp->x->domain = qp->xrc ? xrc_domain_id(qp) : 0;
 	qp->x->send_cq = container_of(qp->init.send_cq, struct cq, cq)->idx;
 	qp->x->recv_cq = container_of(qp->init.recv_cq, struct cq, cq)->idx;
-	qp->x->pd = qp->qp.pd->handle;
+	qp->x->pd = qp->qp.pd ? qp->qp.pd->handle : 0;
 	qp->x->gen = 1;
 	qp->out = (struct out){ .x = qp->x,
 				.ring = export_ring(qp->x, qp->rq_size),
@@ -121,13 +126,15 @@ static void qp_free(struct qp *qp)
 	free(qp->sq);
 	free(qp->inline_bytes);
 	free(qp->building);
+	free(qp->xrc);
 	free(qp);
 }
 
 static void count_refs(struct qp *qp, int by)
 {
-	fetch_add(&container_of(qp->qp.pd, struct pd, pd)->n_refs,
-		  (uint32_t)by);
+	if (qp->qp.pd)
+		fetch_add(&container_of(qp->qp.pd, struct pd, pd)->n_refs,
+			  (uint32_t)by);
 	if (qp->init.srq)
 		fetch_add(&container_of(qp->init.srq, struct srq, srq)->n_refs,
 			  (uint32_t)by);
@@ -139,6 +146,8 @@ static int join_cqs(struct qp *qp)
 	struct cq *scq = container_of(qp->init.send_cq, struct cq, cq);
 	struct cq *rcq = container_of(qp->init.recv_cq, struct cq, cq);
 
+	if (qp->xrc)
+		return xrc_join(qp);
 	if (cq_add_user(rcq, qp))
 		return -ENOMEM;
 	if (scq == rcq || !cq_add_user(scq, qp))
@@ -147,23 +156,56 @@ static int join_cqs(struct qp *qp)
 	return -ENOMEM;
 }
 
+static void leave_cqs(struct qp *qp)
+{
+	cq_remove_user(container_of(qp->init.send_cq, struct cq, cq), qp);
+	cq_remove_user(container_of(qp->init.recv_cq, struct cq, cq), qp);
+	if (qp->xrc)
+		xrc_leave(qp);
+}
+
+/* A sender of XRC receives nothing: for the rest of the core its queues are one. */
 struct ibv_qp *rdma_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 {
-	int err = check_init(pd, a);
+	struct ibv_qp_init_attr mine = *a;
+	struct ibv_qp *qp;
+
+	if (a->qp_type == IBV_QPT_XRC_RECV) {
+		errno = EINVAL; /* it has no protection domain */
+		return NULL;
+	}
+	if (a->qp_type == IBV_QPT_XRC_SEND) {
+		mine.recv_cq = a->send_cq;
+		mine.srq = NULL;
+		mine.cap.max_recv_wr = mine.cap.max_recv_sge = 0;
+	}
+	qp = qp_new(pd->context, pd, &mine, NULL);
+	if (qp)
+		a->cap = mine.cap;
+	return qp;
+}
+
+struct ibv_qp *qp_new(struct ibv_context *c, struct ibv_pd *pd,
+		      struct ibv_qp_init_attr *a, struct qp_xrc *xrc)
+{
+	bool is_xrc = a->qp_type == IBV_QPT_XRC_SEND || xrc;
+	int err = check_init(c, a);
 	struct qp *qp = err ? NULL : calloc(1, sizeof(*qp));
 
 	if (!qp) {
+		free(xrc);
 		errno = err ? err : ENOMEM;
 		return NULL;
 	}
 	qp->fd = -1;
 	qp->generation = self_generation();
 	qp->init = *a;
-	qp->qp = (struct ibv_qp){ .context = pd->context,
+	qp->xrc = xrc;
+	qp->qp = (struct ibv_qp){ .context = c,
 				  .qp_context = a->qp_context,
 				  .pd = pd,
-				  .send_cq = a->send_cq,
-				  .recv_cq = a->recv_cq,
+				  .send_cq = xrc ? NULL : a->send_cq,
+				  .recv_cq = is_xrc ? NULL : a->recv_cq,
 				  .srq = a->srq,
 				  .qp_type = a->qp_type };
 	err = make_queues(qp);
@@ -208,14 +250,20 @@ static void disconnect(struct qp *qp)
 	roce_qp_free(qp);
 }
 
+/* What a shared queue's owner has not polled stays: its receives have been used. */
+static void forget_completions(struct qp *qp)
+{
+	cq_forget(container_of(qp->init.send_cq, struct cq, cq), qp->qp.qp_num);
+	cq_forget(container_of(qp->init.recv_cq, struct cq, cq), qp->qp.qp_num);
+}
+
 /* As if it were new: nothing posted, nothing complete, no peer. */
 static void reset(struct qp *qp)
 {
 	disconnect(qp);
-	cq_forget(container_of(qp->init.send_cq, struct cq, cq), qp->qp.qp_num);
-	cq_forget(container_of(qp->init.recv_cq, struct cq, cq), qp->qp.qp_num);
+	forget_completions(qp);
 	qp->sq_head = qp->sq_sent = qp->sq_done = 0;
-	qp->n_sent = qp->n_used = 0;
+	qp->n_sent = qp->n_used = qp->n_invalidated = 0;
 	qp->rq_head = qp->rq_tail = 0;
 	qp->pos = qp->blocked_ns = 0;
 	qp->reply_head = qp->reply_pos = qp->served_ns = 0;
@@ -251,6 +299,13 @@ void qp_fail(struct qp *qp)
 	}
 }
 
+static enum ibv_qp_type peer_type(enum ibv_qp_type t)
+{
+	return t == IBV_QPT_XRC_SEND   ? IBV_QPT_XRC_RECV
+	       : t == IBV_QPT_XRC_RECV ? IBV_QPT_XRC_SEND
+				       : t;
+}
+
 bool qp_connect(struct qp *qp)
 {
 	uint64_t now = now_ns();
@@ -264,7 +319,7 @@ bool qp_connect(struct qp *qp)
 	if (device_find_gid(&qp->attr.ah_attr.grh.dgid) < 0 ||
 	    remote_open(&qp->remote, qp->attr.dest_qp_num))
 		return false;
-	if (qp->remote.type != qp->init.qp_type) {
+	if (qp->remote.type != peer_type(qp->init.qp_type)) {
 		remote_close(&qp->remote);
 		return false;
 	}
@@ -273,6 +328,8 @@ bool qp_connect(struct qp *qp)
 	helper_start_if_due();
 	channel_watch(qp->init.send_cq->channel, qp->remote.peer);
 	channel_watch(qp->init.recv_cq->channel, qp->remote.peer);
+	if (qp->xrc)
+		xrc_watch(qp, qp->remote.peer);
 	qp->pos = 0;
 	store_rel(&qp->x->src_gen, qp->remote.gen);
 	return true;
@@ -365,7 +422,8 @@ static void enter(struct qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
 	qp_set_state(qp, to);
 	if (to == IBV_QPS_RTR && qp->init.qp_type != IBV_QPT_UD) {
 		qp->tried_ns = 0;
-		if (device_find_gid(&qp->attr.ah_attr.grh.dgid) < 0)
+		if (roce_serves(qp->init.qp_type) &&
+		    device_find_gid(&qp->attr.ah_attr.grh.dgid) < 0)
 			roce_qp_open(qp);
 		else
 			qp_connect(qp);
@@ -385,7 +443,7 @@ static void enter(struct qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
 
 int rdma_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *a, int mask)
 {
-	struct qp *qp = container_of(ibqp, struct qp, qp);
+	struct qp *qp = qp_real(container_of(ibqp, struct qp, qp));
 
 	if (qp->generation != self_generation())
 		return EINVAL;
@@ -400,13 +458,14 @@ int rdma_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *a, int mask)
 	take_values(qp, a, mask);
 	if (to != from || to == IBV_QPS_RESET)
 		enter(qp, from, to);
+	ibqp->state = qp->attr.qp_state;
 	return 0;
 }
 
 int rdma_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *a, int mask,
 		  struct ibv_qp_init_attr *init)
 {
-	struct qp *qp = container_of(ibqp, struct qp, qp);
+	struct qp *qp = qp_real(container_of(ibqp, struct qp, qp));
 	GUARD(&qp->lock);
 
 	*a = qp->attr;
@@ -416,6 +475,9 @@ int rdma_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *a, int mask,
 	a->sq_draining =
 	    qp->attr.qp_state == IBV_QPS_SQD && qp->sq_done != qp->sq_head;
 	*init = qp->init;
+	init->qp_context = ibqp->qp_context;
+	init->send_cq = ibqp->send_cq;
+	init->recv_cq = ibqp->recv_cq;
 	return 0;
 }
 
@@ -430,13 +492,15 @@ static void wait_for_acks(struct qp *qp)
 int rdma_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct qp *qp = container_of(ibqp, struct qp, qp);
-	struct cq *scq = container_of(ibqp->send_cq, struct cq, cq);
-	struct cq *rcq = container_of(ibqp->recv_cq, struct cq, cq);
 
+	if (qp->generation == self_generation() && mcast_is_member(qp))
+		return EBUSY;
+	if (qp->xrc && !xrc_close_handle(&qp))
+		return 0;
+	ibqp = &qp->qp;
 	wire_detach(qp);
 	users_remove(qp);
-	cq_remove_user(scq, qp);
-	cq_remove_user(rcq, qp);
+	leave_cqs(qp);
 	lock_get(&qp->lock);
 	if (qp->generation == self_generation()) {
 		ud_linger(qp);
@@ -446,8 +510,7 @@ int rdma_destroy_qp(struct ibv_qp *ibqp)
 		if (qp->remote.x)
 			remote_ring(&qp->remote, BELL_SEND, true);
 		disconnect(qp);
-		cq_forget(scq, ibqp->qp_num);
-		cq_forget(rcq, ibqp->qp_num);
+		forget_completions(qp);
 	}
 	lock_put(&qp->lock);
 	event_forget(ctx_of(ibqp->context), qp);

@@ -19,7 +19,8 @@
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |      \
 	 IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |                  \
 	 IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |        \
-	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+	 IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | IBV_QP_EX_WITH_LOCAL_INV |      \
+	 IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV)
 
 struct building {
 	bool is_open;
@@ -155,6 +156,26 @@ static void wr_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
 	wr->wr.atomic.compare_add = add;
 }
 
+static void wr_send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
+{
+	begin(ex, IBV_WR_SEND_WITH_INV)->invalidate_rkey = rkey;
+}
+
+static void wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
+{
+	begin(ex, IBV_WR_LOCAL_INV)->invalidate_rkey = rkey;
+}
+
+static void wr_bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
+		       const struct ibv_mw_bind_info *info)
+{
+	struct ibv_send_wr *wr = begin(ex, IBV_WR_BIND_MW);
+
+	wr->bind_mw.mw = mw;
+	wr->bind_mw.rkey = rkey;
+	wr->bind_mw.bind_info = *info;
+}
+
 static void set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr,
 		    uint32_t length)
 {
@@ -213,6 +234,11 @@ static void set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn,
 	wr->wr.ud.remote_qkey = qkey;
 }
 
+static void set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t num)
+{
+	qp_of(ex)->building->wr.qp_type.xrc.remote_srqn = num;
+}
+
 static void set_functions(struct ibv_qp_ex *ex)
 {
 	ex->wr_start = wr_start;
@@ -220,6 +246,9 @@ static void set_functions(struct ibv_qp_ex *ex)
 	ex->wr_abort = wr_abort;
 	ex->wr_send = wr_send;
 	ex->wr_send_imm = wr_send_imm;
+	ex->wr_send_inv = wr_send_inv;
+	ex->wr_local_inv = wr_local_inv;
+	ex->wr_bind_mw = wr_bind_mw;
 	ex->wr_rdma_write = wr_rdma_write;
 	ex->wr_rdma_write_imm = wr_rdma_write_imm;
 	ex->wr_rdma_read = wr_rdma_read;
@@ -230,22 +259,26 @@ static void set_functions(struct ibv_qp_ex *ex)
 	ex->wr_set_inline_data = set_inline;
 	ex->wr_set_inline_data_list = set_inline_list;
 	ex->wr_set_ud_addr = set_ud_addr;
+	ex->wr_set_xrc_srqn = set_xrc_srqn;
 }
 
 struct ibv_qp *rdma_create_qp_ex(struct ibv_context *c,
 				 struct ibv_qp_init_attr_ex *a)
 {
 	uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
-			 IBV_QP_INIT_ATTR_CREATE_FLAGS;
+			 IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_XRCD;
 	struct ibv_qp_init_attr old;
 
 	if (a->comp_mask & ~known ||
-	    (a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && a->create_flags) ||
+	    (a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS &&
+	     a->create_flags & ~(uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB) ||
 	    (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
 	     a->send_ops_flags & ~(uint64_t)OPS_KNOWN)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
+	if (a->qp_type == IBV_QPT_XRC_RECV)
+		return xrc_create_qp(c, a);
 	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) || !a->pd) {
 		errno = EINVAL;
 		return NULL;
@@ -265,6 +298,8 @@ struct ibv_qp *rdma_create_qp_ex(struct ibv_context *c,
 	a->cap = old.cap;
 	struct qp *qp = container_of(ibqp, struct qp, qp);
 	qp->building = b;
+	qp->hears_no_self =
+	    a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS && a->create_flags;
 	if (b)
 		set_functions(&qp->ex);
 	return ibqp;

@@ -17,8 +17,11 @@
 #include <string.h>
 #include <sys/uio.h>
 
+#include "rdma/mcast.h"
+#include "rdma/mw.h"
 #include "rdma/rx.h"
 #include "rdma/serve.h"
+#include "rdma/xrc.h"
 
 #define BATCH 64u /* messages of one look */
 
@@ -50,6 +53,7 @@ static void ring_read(const struct remote *r, uint64_t pos, uint8_t *to,
 static int map_receive(struct qp *qp, const struct rwqe *w, uint32_t off,
 		       uint32_t n, struct iovec *iov)
 {
+	const struct ibv_pd *pd = qp->in.srq ? qp->in.srq->srq.pd : qp->qp.pd;
 	int n_iov = 0;
 
 	for (uint32_t i = 0; i < w->n_sge && n; i++) {
@@ -59,8 +63,7 @@ static int map_receive(struct qp *qp, const struct rwqe *w, uint32_t off,
 			off -= sge->length;
 			continue;
 		}
-		uint8_t *at =
-		    mr_local(qp->qp.pd->handle, sge, IBV_ACCESS_LOCAL_WRITE);
+		uint8_t *at = mr_local(pd->handle, sge, IBV_ACCESS_LOCAL_WRITE);
 		if (!at)
 			return -IBV_WC_LOC_PROT_ERR;
 		uint32_t part = MIN(sge->length - off, n);
@@ -96,7 +99,10 @@ static enum ibv_wc_status scatter_grh(struct qp *qp, const struct x_msg *m)
 	struct iovec iov[N_SGE];
 
 	device_gid(m->addr & 0xff, &grh.sgid, NULL);
-	device_gid(m->addr >> 8 & 0xff, &grh.dgid, NULL);
+	if ((m->addr >> 8 & 0xff) == MCAST_INDEX)
+		grh.dgid = *mcast_group(qp, (uint32_t)(m->addr >> 32));
+	else
+		device_gid(m->addr >> 8 & 0xff, &grh.dgid, NULL);
 	int n = map_receive(qp, qp->in.wqe, 0, sizeof(grh), iov);
 	for (int i = 0; i < n; i++) {
 		memcpy(iov[i].iov_base, from, iov[i].iov_len);
@@ -106,12 +112,16 @@ static enum ibv_wc_status scatter_grh(struct qp *qp, const struct x_msg *m)
 }
 
 /* The receive that the message gets; false: there is none. */
-static bool take_receive(struct qp *qp)
+static bool take_receive(struct qp *qp, const struct x_msg *m)
 {
+	if (qp->xrc)
+		return xrc_take(qp, m->src_qpn);
 	if (qp->init.srq) {
-		if (!srq_take(container_of(qp->init.srq, struct srq, srq),
-			      &qp->in.own))
+		struct srq *srq = container_of(qp->init.srq, struct srq, srq);
+
+		if (!srq_take(srq, &qp->in.own))
 			return false;
+		qp->in.srq = srq;
 		qp->in.wqe = &qp->in.own;
 		return true;
 	}
@@ -126,8 +136,13 @@ static void end_receive(struct qp *qp)
 	qp->in.wqe = NULL;
 	qp->in.off = 0;
 	qp->in.status = IBV_WC_SUCCESS;
-	if (!qp->init.srq)
+	if (!qp_shares(qp))
 		qp->rq_tail++;
+}
+
+static bool has_inv(const struct qp *qp, const struct x_msg *m)
+{
+	return m->flags & MSG_INV && qp->init.qp_type != IBV_QPT_UD;
 }
 
 static void push_receive(struct qp *qp, const struct x_msg *m, uint32_t length,
@@ -144,11 +159,13 @@ static void push_receive(struct qp *qp, const struct x_msg *m, uint32_t length,
 		.src_qp = is_ud ? m->src_qpn & 0xffffff : qp->attr.dest_qp_num,
 		.imm_data = m->imm,
 		.wc_flags = (m->flags & MSG_IMM ? IBV_WC_WITH_IMM : 0u) |
+			    (has_inv(qp, m) ? IBV_WC_WITH_INV : 0u) |
 			    (is_ud ? IBV_WC_GRH : 0u),
 	};
 
-	cq_push(container_of(qp->init.recv_cq, struct cq, cq), &wc,
-		m->flags & MSG_SOLICITED);
+	cq_push(qp->xrc ? qp->in.srq->xrc->cq
+			: container_of(qp->init.recv_cq, struct cq, cq),
+		&wc, m->flags & MSG_SOLICITED);
 	end_receive(qp);
 	count(&rdma_counters->recvs, 1);
 	count(&rdma_counters->recv_bytes, length);
@@ -158,7 +175,7 @@ static void push_receive(struct qp *qp, const struct x_msg *m, uint32_t length,
 static void fail(struct qp *qp, const struct x_msg *m,
 		 enum ibv_wc_status status)
 {
-	if (qp->in.wqe || take_receive(qp))
+	if (qp->in.wqe || take_receive(qp, m))
 		push_receive(qp, m, 0, status);
 	qp_fail(qp);
 }
@@ -211,8 +228,20 @@ static bool is_request(const struct x_msg *m)
  * nothing arrived. */
 static bool is_given_up(const struct qp *qp, const struct remote *r)
 {
-	return qp->init.srq && qp->init.qp_type == IBV_QPT_RC && !qp->in.wqe &&
-	       load_acq(&r->x->state) == IBV_QPS_ERR;
+	return qp_shares(qp) && type_is_reliable(qp->init.qp_type) &&
+	       !qp->in.wqe && load_acq(&r->x->state) == IBV_QPS_ERR;
+}
+
+/* There is no receive for it: wait, or end the queue pair. */
+static bool is_refused(struct qp *qp, const struct x_msg *m)
+{
+	enum xrc_take why = qp->xrc ? xrc_look(qp, m->src_qpn) : XRC_EMPTY;
+
+	if (why == XRC_WRONG)
+		qp_fail(qp);
+	if (why == XRC_EMPTY)
+		store_rlx(&qp->x->is_rnr, 1);
+	return why == XRC_WRONG;
 }
 
 bool rx_fragment(struct qp *qp, const struct remote *r, const struct x_msg *m,
@@ -234,10 +263,8 @@ bool rx_fragment(struct qp *qp, const struct remote *r, const struct x_msg *m,
 	}
 	if (!qp->in.wqe && is_given_up(qp, r))
 		return true;
-	if (is_first && !take_receive(qp)) {
-		store_rlx(&qp->x->is_rnr, 1);
-		return false;
-	}
+	if (is_first && !take_receive(qp, m))
+		return is_refused(qp, m);
 	if (unlikely(qp->x->is_rnr))
 		store_rlx(&qp->x->is_rnr, 0);
 	enum ibv_wc_status status = put_bytes(qp, r, m, pos);
@@ -254,6 +281,10 @@ bool rx_fragment(struct qp *qp, const struct remote *r, const struct x_msg *m,
 	}
 	if (!is_last)
 		return true;
+	if (unlikely(has_inv(qp, m)) && !mw_invalidate(qp, m->imm)) {
+		fail(qp, m, IBV_WC_REM_INV_REQ_ERR);
+		return true;
+	}
 	push_receive(qp, m, m->total + (m->op == MSG_WRITE_IMM ? 0 : grh),
 		     IBV_WC_SUCCESS);
 	if (qp->x->n_acked++ == 0 && qp->attr.qp_state == IBV_QPS_RTR &&
@@ -280,7 +311,8 @@ HOT void rx_run(struct qp *qp, struct cq *cq)
 	struct x_msg m;
 	bool is_lie;
 
-	if (state < IBV_QPS_RTR || state > IBV_QPS_SQE)
+	if (state < IBV_QPS_RTR || state > IBV_QPS_SQE ||
+	    qp->init.qp_type == IBV_QPT_XRC_SEND)
 		return;
 	if (qp->init.qp_type == IBV_QPT_UD) {
 		ud_rx(qp, cq);
@@ -301,7 +333,7 @@ HOT void rx_run(struct qp *qp, struct cq *cq)
 				qp_fail(qp);
 			break;
 		}
-		if ((!is_request(&m) && cq_is_full(cq)) ||
+		if ((!is_request(&m) && !qp->xrc && cq_is_full(cq)) ||
 		    !rx_fragment(qp, &qp->remote, &m, qp->pos))
 			break;
 		if (qp->attr.qp_state == IBV_QPS_ERR)
@@ -310,7 +342,7 @@ HOT void rx_run(struct qp *qp, struct cq *cq)
 		store_rel(&qp->x->tail, qp->pos); /* E2 */
 	}
 	fence_full(); /* against the peer's is_blocked */
-	if (load_rlx(&qp->remote.x->is_blocked) || qp->init.srq)
+	if (load_rlx(&qp->remote.x->is_blocked) || qp_shares(qp))
 		remote_ring(&qp->remote, BELL_SEND, false);
 }
 
@@ -320,7 +352,7 @@ void rx_flush(struct qp *qp)
 	const struct x_msg none = { .op = MSG_SEND };
 
 	/* One that a shared queue has given is ours by now. */
-	if (qp->init.srq) {
+	if (qp_shares(qp)) {
 		if (qp->in.wqe)
 			push_receive(qp, &none, 0, IBV_WC_WR_FLUSH_ERR);
 		return;
@@ -336,7 +368,12 @@ void rx_flush(struct qp *qp)
  * Without a ring.
  */
 
-bool rx_take(struct qp *qp) { return qp->in.wqe || take_receive(qp); }
+bool rx_take(struct qp *qp)
+{
+	const struct x_msg none = { 0 }; /* it matters to XRC alone */
+
+	return qp->in.wqe || take_receive(qp, &none);
+}
 
 enum ibv_wc_status rx_put(struct qp *qp, uint32_t off, const void *from,
 			  uint32_t n)

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/libc.h"
-#include "rdma/core.h"
+#include "rdma/mcast.h"
 #include "rdma/users.h"
 #include "rdma/wire.h"
 
@@ -131,6 +131,7 @@ static void in_child(void)
 	wire_after_fork();
 	peer_after_fork();
 	users_after_fork();
+	mcast_after_fork();
 }
 
 struct self *self_get(void)

@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "rdma/serve.h"
+#include "rdma/xrc.h"
 
 #define LOCK_WAIT_NS NS_PER_S
 
@@ -87,12 +88,14 @@ bool serve_copy(void *bytes, uint64_t addr, size_t n, bool is_write)
 	return copy_own(parts, addr, n, is_write);
 }
 
-static uint64_t find(const struct qp *qp, const struct x_msg *m, uint64_t n,
+static uint64_t find(struct qp *qp, const struct x_msg *m, uint64_t n,
 		     uint32_t access)
 {
-	if (!(qp->attr.qp_access_flags & access))
+	uint32_t pd = qp->xrc ? xrc_pd(qp, m->src_qpn) : qp->qp.pd->handle;
+
+	if (!(qp->attr.qp_access_flags & access) || !pd)
 		return 0;
-	return mr_remote(self_current->dir, qp->qp.pd->handle, m->qkey, m->addr,
+	return mr_remote(self_current->dir, pd, qp->qp.qp_num, m->qkey, m->addr,
 			 n, access);
 }
 

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "rdma/core.h"
+#include "rdma/xrc.h"
 
 struct ibv_srq *rdma_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a)
 {
@@ -79,6 +79,8 @@ int rdma_destroy_srq(struct ibv_srq *ibsrq)
 
 	if (load_acq(&srq->n_refs))
 		return EBUSY;
+	if (srq->xrc)
+		xrc_remove_srq(srq);
 	event_forget(ctx_of(ibsrq->context), srq);
 	pthread_mutex_lock(&ibsrq->mutex);
 	while (ibsrq->events_completed != srq->n_async)

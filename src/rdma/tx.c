@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "rdma/mw.h"
 #include "rdma/tx.h"
 #include "rdma/wire.h"
 
@@ -35,6 +36,8 @@ static const uint8_t wc_opcodes[] = {
 	[IBV_WR_ATOMIC_CMP_AND_SWP] = IBV_WC_COMP_SWAP,
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_WC_FETCH_ADD,
 	[IBV_WR_SEND_WITH_INV] = IBV_WC_SEND,
+	[IBV_WR_LOCAL_INV] = IBV_WC_LOCAL_INV,
+	[IBV_WR_BIND_MW] = IBV_WC_BIND_MW,
 };
 
 static void push_completion(struct qp *qp, const struct swqe *w,
@@ -58,7 +61,7 @@ void tx_over(struct qp *qp, const struct swqe *w, enum ibv_wc_status status)
 	qp->sq_done++;
 	if (status == IBV_WC_SUCCESS)
 		return;
-	if (qp->init.qp_type == IBV_QPT_RC) {
+	if (type_is_reliable(qp->init.qp_type)) {
 		qp_fail(qp);
 	} else {
 		tx_flush(qp);
@@ -115,6 +118,10 @@ static void complete(struct qp *qp)
 
 static enum tx execute(struct qp *qp, struct swqe *w)
 {
+	if (unlikely(w->opcode == IBV_WR_LOCAL_INV))
+		return tx_local_inv(qp, w);
+	if (unlikely(w->opcode == IBV_WR_BIND_MW))
+		return tx_bind(qp, w);
 	if (qp->init.qp_type == IBV_QPT_UD) {
 		int status = ud_send(qp, w);
 

@@ -57,9 +57,18 @@ enum tx tx_no_answer(struct qp *qp, struct swqe *w);
 const struct x_qp *tx_receiver(struct qp *qp);
 /* Has our ring room for @length bytes?  Looks how far the receiver has read. */
 bool tx_fits(struct qp *qp, uint32_t length);
+/* How far the receiver has read. */
+void tx_see_tail(struct qp *qp);
 /* Where @w's bytes lie here, from @off on, @length at most.  -1: a key is wrong. */
 int tx_gather(struct qp *qp, const struct swqe *w, uint32_t off,
 	      uint32_t length, uint32_t access, struct iovec *iov);
+/* What a header says of where it comes from; of XRC, where it goes. */
+static inline uint32_t tx_source(const struct qp *qp, const struct swqe *w)
+{
+	return qp->init.qp_type == IBV_QPT_XRC_SEND ? w->dest_qpn
+						    : qp->qp.qp_num;
+}
+
 struct x_msg tx_header(const struct qp *qp, const struct swqe *w);
 /* A message without bytes.  False: no room. */
 bool tx_put_short(struct qp *qp, struct x_msg m, enum msg_op op);

@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "proto/shm/trust.h"
+#include "rdma/mcast.h"
 #include "rdma/wire.h"
 
 #define UD_RING (1024u * 1024) /* a power of two */
@@ -32,12 +33,6 @@
 #define ARRIVALS 256u
 #define BATCH 64u
 #define ACCEPTS 16
-
-struct hello {
-	uint64_t magic;
-	uint32_t src_qpn, dst_qpn;
-	int32_t fd;
-};
 
 /* Who has greeted, until the queue pair looks. */
 static struct {
@@ -50,12 +45,10 @@ static struct {
  * The sender.
  */
 
-/* Say to the process that has the receiver's block where our ring is. */
-static int greet(uint32_t src_qpn, uint32_t dst_qpn, int fd)
+int ud_greet(uint32_t block, const struct hello *h)
 {
-	struct hello h = { EXPORT_MAGIC, src_qpn, dst_qpn, fd };
 	struct sockaddr_un un;
-	socklen_t len = self_socket_name(&un, dst_qpn >> QPN_BITS);
+	socklen_t len = self_socket_name(&un, block);
 	int s = libc.socket(AF_UNIX,
 			    SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
@@ -63,10 +56,18 @@ static int greet(uint32_t src_qpn, uint32_t dst_qpn, int fd)
 		return -errno;
 	int err = 0;
 	if (libc.connect(s, (struct sockaddr *)&un, len) ||
-	    libc.send(s, &h, sizeof(h), MSG_NOSIGNAL) < 0)
+	    libc.send(s, h, sizeof(*h), MSG_NOSIGNAL) < 0)
 		err = -errno;
 	libc.close(s);
 	return err;
+}
+
+/* Say to the process that has the receiver's block where our ring is. */
+static int greet(uint32_t src_qpn, uint32_t dst_qpn, int fd)
+{
+	const struct hello h = { EXPORT_MAGIC, src_qpn, dst_qpn, fd };
+
+	return ud_greet(dst_qpn >> QPN_BITS, &h);
 }
 
 static int make_ring(struct qp *qp, struct path *p)
@@ -156,7 +157,7 @@ static bool has_room(struct path *p, uint32_t length)
 	return out_fits(&p->out, length);
 }
 
-static int gather_all(struct qp *qp, const struct swqe *w, struct iovec *iov)
+int ud_gather(struct qp *qp, const struct swqe *w, struct iovec *iov)
 {
 	if (w->flags & IBV_SEND_INLINE) {
 		iov[0] = (struct iovec){ w->inlined, w->length };
@@ -172,22 +173,14 @@ static int gather_all(struct qp *qp, const struct swqe *w, struct iovec *iov)
 	return (int)w->n_sge;
 }
 
-/* A status, or -EAGAIN: it has to wait. */
-int ud_send(struct qp *qp, struct swqe *w)
+int ud_send_to(struct qp *qp, const struct swqe *w, uint32_t qpn,
+	       const struct iovec *iov, int n, uint64_t route)
 {
-	struct iovec iov[N_SGE];
+	struct path *p = qpn ? path_to(qp, qpn) : NULL;
 
-	if (w->is_far)
-		return roce_ud_send(qp, w);
-	if (w->length > MTU_BYTES)
-		return IBV_WC_LOC_LEN_ERR;
-	int n = gather_all(qp, w, iov);
-	if (n < 0)
-		return IBV_WC_LOC_PROT_ERR;
-	struct path *p = w->dest_qpn ? path_to(qp, w->dest_qpn) : NULL;
-	if (p && load_rlx(&p->remote.x->qpn) != w->dest_qpn) {
+	if (p && load_rlx(&p->remote.x->qpn) != qpn) {
 		path_drop(&qp->to, p); /* it is gone; another may have come */
-		p = path_to(qp, w->dest_qpn);
+		p = path_to(qp, qpn);
 	}
 	if (!p)
 		return IBV_WC_SUCCESS;
@@ -214,11 +207,27 @@ int ud_send(struct qp *qp, struct swqe *w)
 		.total = w->length,
 		.src_qpn = qp->qp.qp_num,
 		.qkey = w->qkey,
-		.addr = w->route,
+		.addr = route,
 	};
 	out_put(&p->out, &m, iov, (uint32_t)n);
 	remote_ring(&p->remote, BELL_RECV, m.flags & MSG_SOLICITED);
 	return IBV_WC_SUCCESS;
+}
+
+/* A status, or -EAGAIN: it has to wait. */
+int ud_send(struct qp *qp, struct swqe *w)
+{
+	struct iovec iov[N_SGE];
+
+	if (w->is_far)
+		return roce_ud_send(qp, w);
+	if (w->length > MTU_BYTES)
+		return IBV_WC_LOC_LEN_ERR;
+	if (unlikely(w->dest_qpn == MCAST_QPN))
+		return mcast_send(qp, w);
+	int n = ud_gather(qp, w, iov);
+	return n < 0 ? (int)IBV_WC_LOC_PROT_ERR
+		     : ud_send_to(qp, w, w->dest_qpn, iov, n, w->route);
 }
 
 /*
@@ -230,9 +239,12 @@ static bool receive_hello(int ch, struct hello *h)
 {
 	struct pollfd pfd = { ch, POLLIN, 0 };
 
-	return !trust_check(ch) && libc.poll(&pfd, 1, HELLO_MS) == 1 &&
-	       libc.recv(ch, h, sizeof(*h), MSG_DONTWAIT) == sizeof(*h) &&
-	       h->magic == EXPORT_MAGIC;
+	if (trust_check(ch) || libc.poll(&pfd, 1, HELLO_MS) != 1 ||
+	    libc.recv(ch, h, sizeof(*h), MSG_DONTWAIT) != sizeof(*h))
+		return false;
+	if (h->magic == KNOCK_MAGIC)
+		mcast_knocked();
+	return h->magic == EXPORT_MAGIC;
 }
 
 static void arrive(int ch)
@@ -320,6 +332,13 @@ static void take_arrivals(struct qp *qp)
 	}
 }
 
+/* One to a group that the queue pair has left is not for it. */
+static bool is_for_member(const struct qp *qp, const struct x_msg *m)
+{
+	return (m->addr >> 8 & 0xff) != MCAST_INDEX ||
+	       mcast_group(qp, (uint32_t)(m->addr >> 32));
+}
+
 /* What one sender has sent.  False: it lies, and is heard no more. */
 static bool read_path(struct qp *qp, struct path *p, struct cq *cq)
 {
@@ -334,7 +353,7 @@ static bool read_path(struct qp *qp, struct path *p, struct cq *cq)
 		    (m.flags & (MSG_FIRST | MSG_LAST)) !=
 			(MSG_FIRST | MSG_LAST))
 			return false;
-		if (m.qkey != qp->attr.qkey ||
+		if (m.qkey != qp->attr.qkey || !is_for_member(qp, &m) ||
 		    !rx_fragment(qp, &p->remote, &m, p->pos))
 			count(&rdma_counters->dropped, 1);
 		if (qp->attr.qp_state == IBV_QPS_ERR)

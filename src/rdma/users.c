@@ -8,7 +8,7 @@
 
 #define WAIT_NS NS_PER_S
 
-uint32_t users_n_local;
+uint32_t users_n_local, users_n_xrc;
 static struct lock lock;
 static struct qp *all[N_QPS];
 
@@ -18,13 +18,16 @@ void users_add(struct qp *qp)
 {
 	GUARD(&lock);
 	all[qp->qp.qp_num % N_QPS] = qp;
+	users_n_xrc += qp->init.qp_type == IBV_QPT_XRC_SEND;
 }
 
 void users_remove(struct qp *qp)
 {
 	GUARD(&lock);
-	if (all[qp->qp.qp_num % N_QPS] == qp)
-		all[qp->qp.qp_num % N_QPS] = NULL;
+	if (all[qp->qp.qp_num % N_QPS] != qp)
+		return;
+	all[qp->qp.qp_num % N_QPS] = NULL;
+	users_n_xrc -= qp->init.qp_type == IBV_QPT_XRC_SEND;
 }
 
 /* Their descriptors are copies, which keep the parent's memory. */
@@ -38,7 +41,7 @@ void users_after_fork(void)
 			all[i]->fd = -1;
 		all[i] = NULL;
 	}
-	users_n_local = 0;
+	users_n_local = users_n_xrc = 0;
 }
 
 static bool is_inside(const struct qp *qp)
@@ -89,6 +92,29 @@ void users_wait_outside(const struct qp *qp)
 	fence_full();
 	while (is_inside_since(qp, since))
 		sched_yield();
+}
+
+bool users_none_inside(const struct qp *held)
+{
+	uint64_t since = held->blocked_ns ? held->blocked_ns : now_ns();
+	bool is_none = true;
+
+	if (!lock_try(&lock))
+		return false;
+	for (uint32_t i = 0; i < N_QPS && is_none; i++) {
+		struct qp *qp = all[i];
+
+		if (!qp || qp == held)
+			continue;
+		is_none = lock_try(&qp->lock);
+		if (is_none) {
+			is_none = !is_inside_since(qp, since);
+			lock_put(&qp->lock);
+		}
+	}
+	is_none = is_none && !is_inside_since(held, since);
+	lock_put(&lock);
+	return is_none;
 }
 
 /* It may have something from a peer that it has not found. */

@@ -53,8 +53,8 @@ const struct x_qp *tx_receiver(struct qp *qp)
 	return t;
 }
 
-/* How far the receiver has read: E2. */
-static void see_tail(struct qp *qp)
+/* E2 */
+void tx_see_tail(struct qp *qp)
 {
 	const struct x_qp *t = qp->remote.x;
 	uint64_t tail = load_acq(&t->tail);
@@ -71,7 +71,7 @@ bool tx_fits(struct qp *qp, uint32_t length)
 {
 	if (likely(out_fits(&qp->out, length)))
 		return true;
-	see_tail(qp);
+	tx_see_tail(qp);
 	return out_fits(&qp->out, length);
 }
 
@@ -116,7 +116,7 @@ struct x_msg tx_header(const struct qp *qp, const struct swqe *w)
 			      (has_imm ? MSG_IMM : 0) | (is_inv ? MSG_INV : 0)),
 		.imm = w->imm,
 		.total = w->length,
-		.src_qpn = qp->qp.qp_num,
+		.src_qpn = tx_source(qp, w),
 		.qkey = w->qkey,
 	};
 }

@@ -6,7 +6,7 @@
  *     first bytes -> what the peer's memory says of itself      remote_open()
  *     then a script of steps:
  *       a header or a word, written into the peer's ring or state
- *       our receives, sends, writes, reads and atomic operations
+ *       our receives, sends, writes, reads and atomic operations, binds of a window
  *       polls                                                    rx_run(), tx_run()
  *       a greeting of a sender of datagrams, on our socket       ud_accept()
  *
@@ -17,6 +17,7 @@
  *   I1  no byte outside the memory that we have registered changes
  *   I2  each completion is of a request that was posted, and each comes once at most
  *   I3  a pair that is healthy still works, on the same completion queue
+ *   I4  a region is free again when the window that may be bound to it is
  */
 #include <assert.h>
 #include <fcntl.h>
@@ -42,6 +43,10 @@ static struct ctx *ctx;
 static struct ibv_pd *pd;
 static struct ibv_cq *cq;
 static struct ibv_mr *mr;
+static struct ibv_mw *mw;
+static struct ibv_xrcd *xrcd;
+static struct ibv_srq *srq;
+static uint32_t srq_num;
 static uint8_t memory[EDGE + BUF + EDGE];
 static struct ibv_qp *good[2];
 
@@ -92,23 +97,24 @@ static void connect_qp(struct ibv_qp *qp, uint32_t to, enum ibv_qp_type type)
 				 .ah_attr = { .is_global = 1, .port_num = 1 } };
 	int mask =
 	    IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+	bool asks = type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND;
+	bool answers = type == IBV_QPT_RC || type == IBV_QPT_XRC_RECV;
 	int reliable = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	int sends = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-		    IBV_QP_MAX_QP_RD_ATOMIC;
+	int sends =
+	    IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 
 	device_gid(0, &a.ah_attr.grh.dgid, NULL);
 	int err = init_qp(qp, type);
 	err |= rdma_modify_qp(qp, &a,
-			      IBV_QP_STATE |
-				  (type == IBV_QPT_UD   ? 0
-				   : type == IBV_QPT_RC ? mask | reliable
-							: mask));
+			      IBV_QP_STATE | (type == IBV_QPT_UD ? 0 : mask) |
+				  (answers ? reliable : 0));
 	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
 				  .timeout = 1,
 				  .max_rd_atomic = 1 };
 	err |= rdma_modify_qp(qp, &a,
 			      IBV_QP_STATE | IBV_QP_SQ_PSN |
-				  (type == IBV_QPT_RC ? sends : 0));
+				  (asks || answers ? IBV_QP_TIMEOUT : 0) |
+				  (asks ? sends : 0));
 	assert(!err);
 }
 
@@ -119,10 +125,46 @@ static struct ibv_qp *new_qp(enum ibv_qp_type type)
 				      .cap = { 16, 16, 2, 2, 64 },
 				      .qp_type = type,
 				      .sq_sig_all = 1 };
-	struct ibv_qp *qp = rdma_create_qp(pd, &a);
+	struct ibv_qp_init_attr_ex ex = { .qp_type = IBV_QPT_XRC_RECV,
+					  .comp_mask = IBV_QP_INIT_ATTR_XRCD,
+					  .xrcd = xrcd };
+	struct ibv_qp *qp = type == IBV_QPT_XRC_RECV
+				? xrc_create_qp(&ctx->v.context, &ex)
+				: rdma_create_qp(pd, &a);
 
 	assert(qp);
 	return qp;
+}
+
+/* A queue that messages of XRC may name. */
+static void open_domain(void)
+{
+	struct ibv_xrcd_init_attr domain = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT
+	};
+	struct ibv_srq_init_attr_ex queue = {
+		.attr = { .max_wr = 16, .max_sge = 1 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
+		.srq_type = IBV_SRQT_XRC,
+		.pd = pd,
+		.cq = cq
+	};
+
+	queue.xrcd = xrcd = rdma_open_xrcd(&ctx->v.context, &domain);
+	srq = rdma_create_srq_ex(&ctx->v.context, &queue);
+	assert(srq && !rdma_get_srq_num(srq, &srq_num));
+}
+
+static void register_memory(void)
+{
+	mr = rdma_reg_mr(pd, memory + EDGE, BUF, (uintptr_t)memory + EDGE,
+			 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+			     IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+			     IBV_ACCESS_MW_BIND);
+	assert(mr);
 }
 
 static void begin(void)
@@ -141,9 +183,8 @@ static void begin(void)
 	ctx->generation = self_generation();
 	pd = rdma_alloc_pd(&ctx->v.context);
 	cq = rdma_create_cq(&ctx->v.context, 256, NULL, NULL, 0);
-	mr = rdma_reg_mr(pd, memory + EDGE, BUF, (uintptr_t)memory + EDGE,
-			 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-			     IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	register_memory();
+	open_domain();
 	for (int i = 0; i < 2; i++)
 		good[i] = new_qp(IBV_QPT_RC);
 	for (int i = 0; i < 2; i++)
@@ -173,6 +214,8 @@ static void fake_open(enum ibv_qp_type type)
 				 .ring_size = FAKE_RING,
 				 .n_recv = FAKE_RECV,
 				 .has_reply = true,
+				 .domain = 1,
+				 .has_srq = type == IBV_QPT_XRC_RECV,
 				 .state = IBV_QPS_RTS,
 				 .gen = 1,
 				 .pd = pd->handle };
@@ -194,12 +237,14 @@ static void write_message(struct ibv_qp *qp)
 	struct x_msg m = { .op = (uint8_t)take(1),
 			   .flags = (uint8_t)take(1),
 			   .length = take(2),
-			   .src_qpn = fake.x->qpn,
+			   .src_qpn = fake.x->type == IBV_QPT_XRC_SEND
+					  ? srq_num
+					  : fake.x->qpn,
 			   .qkey = 1 };
 	uint32_t kind = take(1);
 
 	m.total = kind & 1 ? take(4) : m.length;
-	m.imm = kind & 2 ? take(4) : 0;
+	m.imm = kind & 64 ? mw->rkey : kind & 2 ? take(4) : 0;
 	m.qkey = kind & 4 ? mr->rkey : kind & 8 ? take(4) : 1;
 	m.addr = kind & 16 ? (uintptr_t)memory + EDGE + take(2) - 64 : take(4);
 	uint8_t *ring =
@@ -276,7 +321,9 @@ static void post_receive(struct ibv_qp *qp)
 				  .num_sge = 1 };
 	struct ibv_recv_wr *bad;
 
-	if (wr.wr_id != UINT64_MAX && rdma_post_recv(qp, &wr, &bad))
+	if (wr.wr_id != UINT64_MAX && (qp->qp_type == IBV_QPT_XRC_RECV
+					   ? rdma_post_srq_recv(srq, &wr, &bad)
+					   : rdma_post_recv(qp, &wr, &bad)))
 		posted[wr.wr_id] = 0;
 }
 
@@ -286,7 +333,7 @@ static void post_request(struct ibv_qp *qp, struct ibv_ah *ah)
 	struct ibv_send_wr wr = { .wr_id = new_id(),
 				  .sg_list = &sge,
 				  .num_sge = 1,
-				  .opcode = take(1) % 8 };
+				  .opcode = take(1) % 10 };
 	struct ibv_send_wr *bad;
 
 	if (wr.wr_id == UINT64_MAX)
@@ -296,6 +343,20 @@ static void post_request(struct ibv_qp *qp, struct ibv_ah *ah)
 		sge.length = 8;
 	wr.wr.rdma.remote_addr = (uintptr_t)memory + EDGE;
 	wr.wr.rdma.rkey = mr->rkey;
+	if (wr.opcode == IBV_WR_LOCAL_INV || wr.opcode == IBV_WR_SEND_WITH_INV)
+		wr.invalidate_rkey = mw->rkey;
+	if (wr.opcode == IBV_WR_BIND_MW) {
+		uint32_t at = take(2);
+
+		mw->rkey = ibv_inc_rkey(mw->rkey);
+		wr.bind_mw.mw = mw;
+		wr.bind_mw.rkey = mw->rkey;
+		wr.bind_mw.bind_info = (struct ibv_mw_bind_info){
+			mr, (uintptr_t)memory + EDGE + at % (2 * BUF), at,
+			IBV_ACCESS_REMOTE_WRITE
+		};
+	}
+	wr.qp_type.xrc.remote_srqn = take(1) & 1 ? srq_num : take(4);
 	if (qp->qp_type == IBV_QPT_UD) {
 		wr.wr.ud.ah = ah;
 		wr.wr.ud.remote_qpn = fake.x->qpn;
@@ -405,6 +466,15 @@ static void check_guards(void)
 		       memory[EDGE + BUF + i] == 0xa5); /* I1 */
 }
 
+/* Receives that nobody took would be found by the next script. */
+static void drain_shared(void)
+{
+	struct rwqe none;
+
+	while (srq_take(container_of(srq, struct srq, srq), &none))
+		;
+}
+
 static void drop_events(void)
 {
 	while (ctx->events) {
@@ -420,30 +490,40 @@ static void drop_events(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_RC,
-						  IBV_QPT_UC, IBV_QPT_UD };
+	static const enum ibv_qp_type types[] = {
+		IBV_QPT_RC, IBV_QPT_RC,       IBV_QPT_UC,
+		IBV_QPT_UD, IBV_QPT_XRC_SEND, IBV_QPT_XRC_RECV
+	};
 	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1 };
 
 	if (!ctx)
 		begin();
 	script.at = data;
 	script.end = data + n;
-	enum ibv_qp_type type = types[take(1) % 4];
+	enum ibv_qp_type type = types[take(1) % 6];
 	struct ibv_qp *qp = new_qp(type);
-	fake_open(type);
+	fake_open(type == IBV_QPT_XRC_SEND   ? IBV_QPT_XRC_RECV
+		  : type == IBV_QPT_XRC_RECV ? IBV_QPT_XRC_SEND
+					     : type);
 	fake.x->dest_qpn = qp->qp_num;
 	fake.x->n_inside = 0;
 	connect_qp(qp, self_current->block << QPN_BITS | (N_QPS - 1), type);
 	device_gid(0, &to.grh.dgid, NULL);
 	struct ibv_ah *ah = rdma_create_ah(pd, &to);
+	mw = rdma_alloc_mw(pd, IBV_MW_TYPE_2);
 	run_script(qp, ah);
 	poll_some();
 	rdma_destroy_ah(ah);
+	int err = rdma_dealloc_mw(mw);
+	err |= rdma_dereg_mr(mr); /* I4 */
+	assert(!err);
+	register_memory();
 	drop_events();
 	rdma_destroy_qp(qp);
 	fake_close();
 	check_healthy();
 	check_guards();
+	drain_shared();
 	memset(posted, 0, sizeof(posted));
 	n_posted = 0;
 	return 0;

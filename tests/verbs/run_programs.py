@@ -33,6 +33,9 @@ PINGPONG = [
     ("ibv_srq_pingpong", "-c", "recv_bytes", 4096 * 1000),
     ("ibv_srq_pingpong", "-c -e", "recv_bytes", 4096 * 1000),
     ("ibv_srq_pingpong", "-c -s 1000000 -n 32", "recv_bytes", 16000000),
+    ("ibv_xsrq_pingpong", "-n 1000", "recv_bytes", 4096 * 1000),
+    ("ibv_xsrq_pingpong", "-e -n 1000", "recv_bytes", 4096 * 1000),
+    ("ibv_xsrq_pingpong", "-s 8388608 -n 6", "recv_bytes", 8388608 * 6),
 ]
 PERFTEST = [
     ("ib_send_lat", "-n 1000", "recvs", 1000),

@@ -17,7 +17,11 @@
 #define N_STATES 7
 #define ALL_BITS 26
 
-static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD };
+#define N_TYPES 5
+
+static const enum ibv_qp_type types[N_TYPES] = { IBV_QPT_RC, IBV_QPT_UC,
+						 IBV_QPT_UD, IBV_QPT_XRC_SEND,
+						 IBV_QPT_XRC_RECV };
 
 /* Rows: from; columns: to RESET, INIT, RTR, RTS, SQD, SQE, ERR. */
 static const char *const allowed[N_STATES] = {
@@ -33,7 +37,10 @@ static const char *const allowed[N_STATES] = {
 /* What a transition needs besides IBV_QP_STATE. */
 static int needs(enum ibv_qp_type type, int from, int to)
 {
-	bool is_rc = type == IBV_QPT_RC, is_ud = type == IBV_QPT_UD;
+	bool is_ud = type == IBV_QPT_UD;
+	/* RC is both ends of what XRC has two types for. */
+	bool answers = type == IBV_QPT_RC || type == IBV_QPT_XRC_RECV;
+	bool asks = type == IBV_QPT_RC || type == IBV_QPT_XRC_SEND;
 
 	if (from == IBV_QPS_RESET && to == IBV_QPS_INIT)
 		return IBV_QP_PKEY_INDEX | IBV_QP_PORT |
@@ -41,13 +48,14 @@ static int needs(enum ibv_qp_type type, int from, int to)
 	if (from == IBV_QPS_INIT && to == IBV_QPS_RTR && !is_ud)
 		return IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 		       IBV_QP_RQ_PSN |
-		       (is_rc ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
-			      : 0);
+		       (answers
+			    ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
+			    : 0);
 	if (from == IBV_QPS_RTR && to == IBV_QPS_RTS)
-		return IBV_QP_SQ_PSN |
-		       (is_rc ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-				    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
-			      : 0);
+		return IBV_QP_SQ_PSN | (asks || answers ? IBV_QP_TIMEOUT : 0) |
+		       (asks ? IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				   IBV_QP_MAX_QP_RD_ATOMIC
+			     : 0);
 	return 0;
 }
 
@@ -58,12 +66,13 @@ static bool may(enum ibv_qp_type type, int from, int to)
 {
 	char c = allowed[from][to];
 
-	return c == 'y' || (c == 'u' && type != IBV_QPT_RC);
+	return c == 'y' ||
+	       (c == 'u' && (type == IBV_QPT_UC || type == IBV_QPT_UD));
 }
 
 static void test_pairs(void **state)
 {
-	for (size_t t = 0; t < 3; t++)
+	for (size_t t = 0; t < N_TYPES; t++)
 		for (int from = 0; from < N_STATES; from++)
 			for (int to = 0; to < N_STATES; to++) {
 				int mask =
@@ -80,7 +89,7 @@ static void test_pairs(void **state)
 /* Each attribute that is needed, left out. */
 static void test_missing(void **state)
 {
-	for (size_t t = 0; t < 3; t++)
+	for (size_t t = 0; t < N_TYPES; t++)
 		for (int from = 0; from < N_STATES; from++)
 			for (int to = 0; to < N_STATES; to++) {
 				int need = needs(types[t], from, to);
@@ -97,7 +106,7 @@ static void test_missing(void **state)
 
 static void test_never(void **state)
 {
-	for (size_t t = 0; t < 3; t++)
+	for (size_t t = 0; t < N_TYPES; t++)
 		for (int from = 0; from < N_STATES; from++)
 			for (int to = 0; to < N_STATES; to++)
 				for (int bit = 1; bit < 1 << ALL_BITS; bit *= 2)
@@ -114,7 +123,7 @@ static void test_never(void **state)
 /* To leave everything behind takes nothing, and allows nothing. */
 static void test_ends(void **state)
 {
-	for (size_t t = 0; t < 3; t++)
+	for (size_t t = 0; t < N_TYPES; t++)
 		for (int from = 0; from < N_STATES; from++)
 			for (int bit = 2; bit < 1 << ALL_BITS; bit *= 2) {
 				assert_false(transition_is_allowed(
@@ -147,6 +156,21 @@ static void test_optional(void **state)
 				  IBV_QP_STATE | IBV_QP_AV | IBV_QP_TIMEOUT));
 	assert_false(transition_is_allowed(IBV_QPT_UC, IBV_QPS_SQD, IBV_QPS_SQD,
 					   IBV_QP_STATE | IBV_QP_TIMEOUT));
+	assert_false(transition_is_allowed(IBV_QPT_XRC_SEND, IBV_QPS_RTS,
+					   IBV_QPS_RTS,
+					   rts | IBV_QP_MIN_RNR_TIMER));
+	assert_true(transition_is_allowed(IBV_QPT_XRC_RECV, IBV_QPS_RTS,
+					  IBV_QPS_RTS,
+					  rts | IBV_QP_MIN_RNR_TIMER));
+	assert_true(
+	    transition_is_allowed(IBV_QPT_XRC_SEND, IBV_QPS_SQD, IBV_QPS_SQD,
+				  IBV_QP_STATE | IBV_QP_MAX_QP_RD_ATOMIC));
+	assert_false(
+	    transition_is_allowed(IBV_QPT_XRC_SEND, IBV_QPS_SQD, IBV_QPS_SQD,
+				  IBV_QP_STATE | IBV_QP_MAX_DEST_RD_ATOMIC));
+	assert_true(
+	    transition_is_allowed(IBV_QPT_XRC_RECV, IBV_QPS_SQD, IBV_QPS_SQD,
+				  IBV_QP_STATE | IBV_QP_MAX_DEST_RD_ATOMIC));
 	/* A state may be named only where the program can know it. */
 	assert_true(transition_is_allowed(IBV_QPT_RC, IBV_QPS_RTS, IBV_QPS_RTS,
 					  rts | IBV_QP_CUR_STATE));

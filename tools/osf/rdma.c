@@ -86,7 +86,7 @@ static size_t count_mrs(const struct rdma_process *p, uint64_t *bytes)
 
 	*bytes = 0;
 	for (uint32_t i = 0; i < N_MRS; i++)
-		if (p->dir->mr[i].key) {
+		if (p->dir->mr[i].key && p->dir->mr[i].kind == X_REGION) {
 			*bytes += p->dir->mr[i].length;
 			n++;
 		}
@@ -198,11 +198,11 @@ static void print_memory(const struct rdma_list *l, const struct args *a,
 			if (!m->key)
 				continue;
 			table_row(&t, NULL);
-			table_cell(&t, "0x%08x", m->key);
+			table_cell(&t, "0x%08x", m->key - 1);
 			table_cell(&t, "%d", p->pid);
 			table_cell(&t, "0x%lx", (unsigned long)m->addr);
 			table_cell(&t, "%lu", (unsigned long)m->length);
-			table_cell(&t, "%s", rdma_access(m->access).s);
+			table_cell(&t, "%s", rdma_access(m).s);
 		}
 	}
 	if (t.n_rows) {
@@ -241,10 +241,10 @@ static cJSON *json_mr(const struct x_mr *m)
 {
 	cJSON *o = cJSON_CreateObject();
 
-	add_number(o, "key", m->key);
+	add_number(o, "key", m->key - 1);
 	add_number(o, "address", m->addr);
 	add_number(o, "bytes", m->length);
-	cJSON_AddStringToObject(o, "access", rdma_access(m->access).s);
+	cJSON_AddStringToObject(o, "access", rdma_access(m).s);
 	return o;
 }
 

@@ -38,4 +38,4 @@ const char *rdma_state(uint32_t state);
 struct rdma_text {
 	char s[96];
 };
-struct rdma_text rdma_access(uint32_t access);
+struct rdma_text rdma_access(const struct x_mr *m);

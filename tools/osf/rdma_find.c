@@ -21,7 +21,10 @@
 
 const char *rdma_type(uint32_t type)
 {
-	static const char *const names[] = { "?", "?", "RC", "UC", "UD" };
+	/* enum ibv_qp_type */
+	static const char *const names[] = { "?",  "?",        "RC",      "UC",
+					     "UD", "?",        "?",       "?",
+					     "?",  "XRC send", "XRC recv" };
 
 	return type < sizeof(names) / sizeof(*names) ? names[type] : "?";
 }
@@ -35,19 +38,21 @@ const char *rdma_state(uint32_t state)
 }
 
 /* The bits of enum ibv_access_flags, from the lowest on. */
-struct rdma_text rdma_access(uint32_t access)
+struct rdma_text rdma_access(const struct x_mr *m)
 {
 	static const char *const names[] = { "local write", "remote write",
 					     "remote read", "remote atomic" };
 	struct rdma_text t = { "" };
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
-		if (access & 1u << i) {
+		if (m->access & 1u << i) {
 			strcat(t.s, *t.s ? ", " : "");
 			strcat(t.s, names[i]);
 		}
 	if (!*t.s)
 		strcpy(t.s, "local read");
+	if (m->kind == X_WINDOW)
+		strcat(t.s, ", window");
 	return t;
 }
 

@@ -59,12 +59,6 @@ static int front_set_ece(struct ibv_qp *qp, struct ibv_ece *ece)
 	return EOPNOTSUPP;
 }
 
-static int front_mcast(struct ibv_qp *qp, const union ibv_gid *gid,
-		       uint16_t lid)
-{
-	return EOPNOTSUPP;
-}
-
 static int front_resolve_l2(struct ibv_context *c, struct ibv_ah_attr *attr,
 			    uint8_t mac[6], uint16_t *vid)
 {

@@ -102,19 +102,6 @@ static int query_rt_values(struct ibv_context *c, struct ibv_values_ex *v)
 	return 0;
 }
 
-static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
-{
-	errno = EOPNOTSUPP;
-	return NULL;
-}
-
-static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *b)
-{
-	return EOPNOTSUPP;
-}
-
-static int dealloc_mw(struct ibv_mw *mw) { return EOPNOTSUPP; }
-
 static void fill(struct verbs_context *v)
 {
 	v->sz = sizeof(*v);
@@ -123,14 +110,19 @@ static void fill(struct verbs_context *v)
 	v->query_rt_values = query_rt_values;
 	v->create_cq_ex = rdma_create_cq_ex;
 	v->create_qp_ex = rdma_create_qp_ex;
+	v->open_xrcd = rdma_open_xrcd;
+	v->close_xrcd = rdma_close_xrcd;
+	v->create_srq_ex = rdma_create_srq_ex;
+	v->get_srq_num = rdma_get_srq_num;
+	v->open_qp = rdma_open_qp;
 	v->context.ops.poll_cq = rdma_poll_cq;
 	v->context.ops.req_notify_cq = rdma_req_notify_cq;
 	v->context.ops.post_send = rdma_post_send;
 	v->context.ops.post_recv = rdma_post_recv;
 	v->context.ops.post_srq_recv = rdma_post_srq_recv;
-	v->context.ops.alloc_mw = alloc_mw;
-	v->context.ops.bind_mw = bind_mw;
-	v->context.ops.dealloc_mw = dealloc_mw;
+	v->context.ops.alloc_mw = rdma_alloc_mw;
+	v->context.ops.bind_mw = rdma_bind_mw;
+	v->context.ops.dealloc_mw = rdma_dealloc_mw;
 	v->context.device = &osf0.device;
 	v->context.num_comp_vectors = N_VECTORS;
 	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
