@@ -105,23 +105,38 @@ int addr_source(const union addr *dst, union addr *src)
 	return err;
 }
 
-uint8_t addr_gid(const union addr *a, union ibv_gid *gid)
+static union ibv_gid gid_of(const union addr *a)
 {
-	union ibv_gid wanted = { 0 };
-	int i;
+	union ibv_gid gid = { 0 };
 
 	if (a->sa.sa_family == AF_INET) {
-		wanted.raw[10] = wanted.raw[11] = 0xff;
-		memcpy(wanted.raw + 12, &a->in.sin_addr, 4);
+		gid.raw[10] = gid.raw[11] = 0xff;
+		memcpy(gid.raw + 12, &a->in.sin_addr, 4);
 	} else {
-		memcpy(wanted.raw, &a->in6.sin6_addr, 16);
+		memcpy(gid.raw, &a->in6.sin6_addr, 16);
 	}
-	i = device_find_gid(&wanted);
-	if (i < 0)
-		i = 0;
-	if (device_gid((uint32_t)i, gid, NULL))
+	return gid;
+}
+
+bool addr_has_gid(const union addr *a)
+{
+	union ibv_gid gid = gid_of(a);
+
+	return device_find_gid(&gid) >= 0;
+}
+
+uint8_t addr_gid(const union addr *a, union ibv_gid *gid)
+{
+	int i;
+
+	*gid = gid_of(a);
+	i = device_find_gid(gid);
+	if (i >= 0)
+		return (uint8_t)i;
+	/* An address of this host's without a GID has the first one. */
+	if (!addr_check_local(a) && device_gid(0, gid, NULL))
 		memset(gid, 0, sizeof(*gid));
-	return (uint8_t)i;
+	return 0;
 }
 
 /*

@@ -63,10 +63,22 @@ static bool op_scatter(struct roce_conn *c, uint32_t i, uint32_t off,
 	return n_iov >= 0;
 }
 
+static void count_done(const struct roce_wr *w, const struct swqe *s)
+{
+	if (w->kind != REQ_SEND) {
+		tx_count_one_sided(s);
+		return;
+	}
+	count(&rdma_counters->sends, 1);
+	count(&rdma_counters->send_bytes, s->length);
+}
+
 static void op_done(struct roce_conn *c, uint32_t i, enum ibv_wc_status status)
 {
 	struct qp *qp = qp_of(c);
 
+	if (status == IBV_WC_SUCCESS)
+		count_done(roce_wr_at(c, i), sqe(qp, i));
 	tx_over(qp, sqe(qp, i), status);
 }
 
