@@ -24,6 +24,14 @@ bool wire_is_open;
 static struct qp *table[N_QPS];
 static uint8_t *buffers;
 
+/* OSF_RDMA_WIRE=0: this host alone. */
+static bool is_unwanted(void)
+{
+	const char *value = secure_getenv("OSF_RDMA_WIRE");
+
+	return value && !strcmp(value, "0");
+}
+
 /* The caller may hold a queue pair's lock: as long as the port is not open, nobody who holds
  * rx_lock wants one. */
 int wire_open(void)
@@ -37,6 +45,8 @@ int wire_open(void)
 		return 0;
 	if (failed_ns && now_ns() - failed_ns < TRY_AGAIN_NS)
 		return -EADDRINUSE;
+	if (is_unwanted())
+		return -EPERM;
 	failed_ns = now_ns();
 	if (!buffers)
 		buffers = malloc(BUFFERS * BUFFER_BYTES);
