@@ -105,7 +105,7 @@ int addr_source(const union addr *dst, union addr *src)
 	return err;
 }
 
-union ibv_gid addr_group(const union addr *a)
+union ibv_gid addr_as_gid(const union addr *a)
 {
 	union ibv_gid gid = { 0 };
 
@@ -118,16 +118,25 @@ union ibv_gid addr_group(const union addr *a)
 	return gid;
 }
 
+bool addr_has_gid(const union addr *a)
+{
+	union ibv_gid gid = addr_as_gid(a);
+
+	return device_find_gid(&gid) >= 0;
+}
+
 uint8_t addr_gid(const union addr *a, union ibv_gid *gid)
 {
-	union ibv_gid wanted = addr_group(a);
-	int i = device_find_gid(&wanted);
+	int i;
 
-	if (i < 0)
-		i = 0;
-	if (device_gid((uint32_t)i, gid, NULL))
+	*gid = addr_as_gid(a);
+	i = device_find_gid(gid);
+	if (i >= 0)
+		return (uint8_t)i;
+	/* An address of this host's without a GID has the first one. */
+	if (!addr_check_local(a) && device_gid(0, gid, NULL))
 		memset(gid, 0, sizeof(*gid));
-	return (uint8_t)i;
+	return 0;
 }
 
 /*

@@ -36,9 +36,12 @@ void addr_set_loopback(union addr *a);
 MUST_CHECK int addr_check_local(const union addr *a);
 /* The address from which this host would send to @dst.  0; -ENETUNREACH; -errno. */
 MUST_CHECK int addr_source(const union addr *dst, union addr *src);
-/* A group's address as a GID. */
-union ibv_gid addr_group(const union addr *a);
-/* The number of the address among the device's GIDs; 0 if it has none. */
+/* The address as a GID. */
+union ibv_gid addr_as_gid(const union addr *a);
+/* Has the device a GID of this address's own? */
+bool addr_has_gid(const union addr *a);
+/* The number of the address among the device's GIDs; 0 if it has none.  @gid: its GID, also
+ * where it is another host's address. */
 uint8_t addr_gid(const union addr *a, union ibv_gid *gid);
 
 /* Bind @sock to the name of @a's port; port 0: to a free one, which is put into @a.

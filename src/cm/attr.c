@@ -16,6 +16,16 @@
 #define TIMEOUT 18
 #define MIN_RNR_TIMER 12 /* 0.64 ms */
 
+/* On this host all lengths go; between hosts what the interface's packets hold. */
+static uint8_t mtu_of(const struct cm_id *id)
+{
+	struct ibv_port_attr port;
+
+	if (!addr_check_local(&id->dst) || device_port(1, &port))
+		return IBV_MTU_4096;
+	return (uint8_t)port.active_mtu;
+}
+
 static void put_route(struct rdma_ucm_query_route_resp *out,
 		      const struct cm_id *id)
 {
@@ -31,7 +41,7 @@ static void put_route(struct rdma_ucm_query_route_resp *out,
 		return;
 	out->num_paths = 1;
 	r->reversible = 1;
-	r->mtu = IBV_MTU_4096;
+	r->mtu = mtu_of(id);
 	r->mtu_selector = r->rate_selector = r->packet_life_time_selector = 2;
 	r->rate = RATE_100_GBPS;
 	r->packet_life_time = LIFE_TIME;
@@ -98,7 +108,7 @@ static void put_rtr(struct ib_uverbs_qp_attr *a, const struct cm_id *id)
 	a->ah_attr.grh.hop_limit = HOPS;
 	a->ah_attr.is_global = 1;
 	a->ah_attr.port_num = 1;
-	a->path_mtu = IBV_MTU_4096;
+	a->path_mtu = mtu_of(id);
 	a->dest_qp_num = id->peer.qp_num;
 	a->rq_psn = id->peer.psn;
 	if (id->qp_type == IBV_QPT_RC || id->qp_type == IBV_QPT_XRC_RECV) {

@@ -7,7 +7,8 @@
  *     dup, close                      -> cm_dup(), cm_close()      its calls
  *
  * The commands are those of <rdma/rdma_user_cm.h>.  Connections are between processes of
- * one user on one host and in one network namespace (addr.h, msg.h, link.c).
+ * one user on one host and in one network namespace (addr.h, msg.h, link.c), or between hosts
+ * (bridge.h).
  *
  * The descriptor is an epoll set (file.c) that is readable while an event waits, or
  * something from which one may come.  So the program may poll it or put it into a set of

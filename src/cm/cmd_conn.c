@@ -19,10 +19,13 @@ static int take_param(struct cm_id *id, const struct rdma_ucm_conn_param *p,
 {
 	if (p->private_data_len > private_max(kind))
 		return -EINVAL;
+	/* The passive end has moved its queue pair on by now, with this number. */
+	uint32_t psn = id->own.psn;
+
 	memset(&id->own, 0, sizeof(id->own));
 	id->own.qp_num = p->qp_num & 0xffffff;
 	id->own.qkey = p->qkey ? p->qkey : UDP_QKEY;
-	id->own.psn = (uint32_t)now_ns() & 0xffffff;
+	id->own.psn = psn ? psn : param_psn();
 	id->own.responder_resources = p->responder_resources;
 	id->own.initiator_depth = p->initiator_depth;
 	id->own.flow_control = p->flow_control;

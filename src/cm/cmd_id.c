@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "cm/bridge.h"
 #include "cm/id.h"
 
 #define ACK_TIMEOUT_MAX 31 /* it has five bits */
@@ -130,7 +131,7 @@ static int take_source(struct cm_id *id, const union addr *dst,
 	return 0;
 }
 
-/* What is not this host's is out of reach. */
+/* Another host is within reach if the way to it begins at an interface that has a GID. */
 static int resolve(struct cm_id *id, union addr *dst, const union addr *src)
 {
 	int err;
@@ -142,7 +143,9 @@ static int resolve(struct cm_id *id, union addr *dst, const union addr *src)
 		return err;
 	if (addr_is_multicast(dst))
 		return id->qp_type == IBV_QPT_UD ? 0 : -EADDRNOTAVAIL;
-	return addr_check_local(dst) ? -EHOSTUNREACH : 0;
+	if (!addr_check_local(dst))
+		return 0;
+	return addr_has_gid(&id->src) && !bridge_open() ? 0 : -EHOSTUNREACH;
 }
 
 int cmd_resolve_ip(struct cm_call *c)

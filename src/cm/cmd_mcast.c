@@ -65,7 +65,7 @@ static struct cm_event *joined(struct cm_id *id, struct cm_mcast *m,
 	e->resp.id = m->handle;
 	u->qp_num = MCAST_QPN;
 	u->qkey = UDP_QKEY;
-	gid = addr_group(a);
+	gid = addr_as_gid(a);
 	memcpy(u->ah_attr.grh.dgid, gid.raw, sizeof(gid.raw));
 	u->ah_attr.grh.sgid_index = addr_gid(&id->src, &gid);
 	u->ah_attr.grh.hop_limit = HOPS;

@@ -143,6 +143,9 @@ void file_progress(struct cm_file *f);
  * -EINTR. */
 MUST_CHECK int file_wait(struct cm_file *f);
 
+/* The number of the first packet to send: any. */
+uint32_t param_psn(void);
+
 /* link.c */
 /* A socket for @id, bound to the name of its source port.  0, or -errno. */
 MUST_CHECK int link_bind(struct cm_id *id);

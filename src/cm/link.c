@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "base/nocancel.h"
+#include "cm/bridge.h"
 #include "cm/id.h"
 #include "proto/shm/trust.h"
 #include "rdma/users.h"
@@ -136,8 +137,31 @@ static int nobody(struct cm_id *id)
 	return 0;
 }
 
+static void send_request(struct cm_id *id)
+{
+	set_state(id, ID_REQ_SENT, ANSWER_NS);
+	link_send(id, is_ud(id) ? MSG_SIDR_REQ : MSG_REQ, 0);
+	file_watch(id);
+}
+
+/* To another host.  The bridge has the socket that keeps our port. */
+static int connect_far(struct cm_id *id)
+{
+	int s = bridge_connect(&id->src, &id->dst, id->sock);
+
+	if (s < 0) {
+		end(id, EVENT_UNREACHABLE, s);
+		return 0;
+	}
+	id->sock = s;
+	send_request(id);
+	return 0;
+}
+
 int link_connect(struct cm_id *id)
 {
+	if (addr_check_local(&id->dst))
+		return connect_far(id);
 	int err = id->sock < 0 ? make_socket(id) : 0;
 
 	if (!err)
@@ -156,9 +180,7 @@ int link_connect(struct cm_id *id)
 		end(id, EVENT_UNREACHABLE, err);
 		return 0;
 	}
-	set_state(id, ID_REQ_SENT, ANSWER_NS);
-	link_send(id, is_ud(id) ? MSG_SIDR_REQ : MSG_REQ, 0);
-	file_watch(id);
+	send_request(id);
 	return 0;
 }
 
@@ -228,6 +250,7 @@ int link_listen(struct cm_id *id, int backlog)
 		return -errno;
 	id->backlog = (uint32_t)backlog;
 	id->state = ID_LISTEN;
+	bridge_listen();
 	file_watch(id);
 	return 0;
 }
@@ -288,6 +311,11 @@ static void accept_some(struct cm_id *listener)
 			return;
 }
 
+uint32_t param_psn(void)
+{
+	return ((uint32_t)now_ns() & 0xffffff) | 1; /* 0 is none */
+}
+
 /* Is it for this listener? */
 static bool request_fits(const struct cm_id *listener, const struct msg *m)
 {
@@ -334,6 +362,7 @@ static bool take_request(struct cm_id *id, const struct msg *m)
 	id->dst = m->src;
 	id->has_device = id->has_route = true;
 	id->peer = m->p;
+	id->own.psn = param_psn();
 	id->own.responder_resources = m->p.initiator_depth;
 	id->own.initiator_depth = m->p.responder_resources;
 	e->child = id;

@@ -399,3 +399,5 @@ int device_gid(uint32_t index, union ibv_gid *gid, uint32_t *ifindex);
 /* Its number in our table, or -1: it is no address of this host's. */
 int device_find_gid(const union ibv_gid *gid);
 uint64_t device_guid(void);
+/* There is no interface but the loopback's, so no other host. */
+bool device_is_alone(void);

@@ -19,12 +19,15 @@
 #include "rdma/core.h"
 
 #define N_GIDS 16u
+#define LOOPBACK 1u /* the index of lo in every network namespace */
+#define HEADERS 108 /* at most, of IPv6 and RoCEv2, with the ICRC */
 
 static struct {
 	struct lock lock;
 	bool is_known;
 	uint64_t guid; /* network order */
 	uint32_t ifindex, n;
+	uint32_t mtu; /* bytes of the program's in a packet */
 	union ibv_gid gid[N_GIDS];
 } dev;
 
@@ -39,6 +42,8 @@ static void learn_guid(const char *name)
 	if (s >= 0 && !ioctl(s, SIOCGIFHWADDR, &ifr) &&
 	    memcmp(ifr.ifr_hwaddr.sa_data, "\0\0\0\0\0", 6))
 		memcpy(mac, ifr.ifr_hwaddr.sa_data, 6);
+	if (s >= 0 && !ioctl(s, SIOCGIFMTU, &ifr))
+		dev.mtu = (uint32_t)MAX(ifr.ifr_mtu, HEADERS) - HEADERS;
 	if (s >= 0)
 		close(s);
 	uint8_t guid[8] = { mac[0] ^ 2, mac[1], mac[2], 0xff,
@@ -127,6 +132,22 @@ int device_find_gid(const union ibv_gid *gid)
 	return -1;
 }
 
+bool device_is_alone(void)
+{
+	know();
+	return dev.ifindex == LOOPBACK;
+}
+
+/* The largest of InfiniBand's sizes that fits into a packet of the interface's. */
+static enum ibv_mtu packet_mtu(void)
+{
+	enum ibv_mtu mtu = IBV_MTU_256;
+
+	while (mtu < IBV_MTU_4096 && dev.mtu >= 256u << mtu)
+		mtu++;
+	return mtu;
+}
+
 uint64_t device_guid(void)
 {
 	know();
@@ -181,7 +202,7 @@ int device_port(uint8_t port, struct ibv_port_attr *a)
 	*a = (struct ibv_port_attr){
 		.state = IBV_PORT_ACTIVE,
 		.max_mtu = IBV_MTU_4096,
-		.active_mtu = IBV_MTU_4096,
+		.active_mtu = packet_mtu(),
 		.gid_tbl_len = N_GIDS,
 		.port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
 		.max_msg_sz = MAX_MSG,

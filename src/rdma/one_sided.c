@@ -23,7 +23,7 @@ static const struct {
 					  IBV_ACCESS_LOCAL_WRITE },
 };
 
-static void count_one_sided(const struct swqe *w)
+void tx_count_one_sided(const struct swqe *w)
 {
 	struct x_counters *c = rdma_counters;
 
@@ -130,7 +130,7 @@ enum tx tx_one_sided(struct qp *qp, struct swqe *w)
 		return tx_fail_both(qp, w, IBV_WC_REM_ACCESS_ERR, status);
 	}
 	if (status == IBV_WC_SUCCESS) {
-		count_one_sided(w);
+		tx_count_one_sided(w);
 		if (takes_recv) {
 			tx_put_short(qp, tx_header(qp, w), MSG_WRITE_IMM);
 			if (!qp->remote.has_srq)

@@ -167,7 +167,7 @@ int tx_post(struct qp *qp, const struct ibv_send_wr *wr)
 	if (!w)
 		return err ? err : ENOMEM;
 	if (is_local(wr->opcode)) {
-		err = take_local(w, wr);
+		err = qp->roce ? EOPNOTSUPP : take_local(w, wr);
 		qp->sq_head += !err;
 		return err;
 	}

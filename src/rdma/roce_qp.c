@@ -63,10 +63,22 @@ static bool op_scatter(struct roce_conn *c, uint32_t i, uint32_t off,
 	return n_iov >= 0;
 }
 
+static void count_done(const struct roce_wr *w, const struct swqe *s)
+{
+	if (w->kind != REQ_SEND) {
+		tx_count_one_sided(s);
+		return;
+	}
+	count(&rdma_counters->sends, 1);
+	count(&rdma_counters->send_bytes, s->length);
+}
+
 static void op_done(struct roce_conn *c, uint32_t i, enum ibv_wc_status status)
 {
 	struct qp *qp = qp_of(c);
 
+	if (status == IBV_WC_SUCCESS)
+		count_done(roce_wr_at(c, i), sqe(qp, i));
 	tx_over(qp, sqe(qp, i), status);
 }
 
@@ -105,8 +117,8 @@ static uint64_t find(struct roce_conn *c, uint32_t rkey, uint64_t addr,
 
 	if (!(qp->attr.qp_access_flags & access))
 		return 0;
-	return mr_remote(self_current->dir, qp->qp.pd->handle, rkey, addr, n,
-			 access);
+	return mr_remote(self_current->dir, qp->qp.pd->handle, qp->qp.qp_num,
+			 rkey, addr, n, access);
 }
 
 static bool op_may(struct roce_conn *c, uint32_t rkey, uint64_t addr,
@@ -141,7 +153,7 @@ static bool op_atomic(struct roce_conn *c, uint32_t rkey, uint64_t addr,
 	       serve_own_atomic(at, is_swap, swap_add, compare, was);
 }
 
-/* The device has no key that a peer may end. */
+/* No window is bound on a connection to another host (tx_post()). */
 static bool op_invalidate(struct roce_conn *c, uint32_t rkey) { return false; }
 
 static void op_fail(struct roce_conn *c, enum ibv_wc_status status,

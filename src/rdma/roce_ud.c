@@ -12,15 +12,9 @@
 #include "rdma/tx.h"
 #include "rdma/wire.h"
 
-#define LOOPBACK 1u /* the index of lo in every network namespace */
-
 void roce_ud_open(struct qp *qp)
 {
-	uint32_t ifindex;
-
-	/* A host that has but its loopback is alone. */
-	if (!device_gid(0, NULL, &ifindex) && ifindex != LOOPBACK &&
-	    !wire_open())
+	if (!device_is_alone() && !wire_open())
 		wire_attach(qp);
 }
 

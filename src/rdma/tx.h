@@ -45,6 +45,7 @@ static inline void tx_enter(struct qp *qp)
 
 static inline void tx_leave(struct qp *qp) { store_rel(&qp->x->n_inside, 0); }
 
+void tx_count_one_sided(const struct swqe *w);
 /* tx.c: the oldest request is over.  A failure ends the queue pair. */
 void tx_over(struct qp *qp, const struct swqe *w, enum ibv_wc_status status);
 

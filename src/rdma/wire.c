@@ -11,16 +11,26 @@
 #include "rdma/wire_in.h"
 
 #define BUFFERS 8u
+#define CM_QPN 1u
+#define CM_QKEY 0x80010000u
 #define BUFFER_BYTES 65536u
 #define ROUNDS 4 /* batches of one call */
 #define THOROUGH_POLLS                                                         \
 	16u /* that found nothing, from one full look to the next */
 #define TRY_AGAIN_NS NS_PER_S /* to open the port */
 
-struct wire wire = { .fd = -1, .mail = -1, .bell = -1 };
+struct wire wire = { .fd = -1, .mail = -1, .bell = -1, .bridge_fd = -1 };
 bool wire_is_open;
 static struct qp *table[N_QPS];
 static uint8_t *buffers;
+
+/* OSF_RDMA_WIRE=0: this host alone. */
+static bool is_unwanted(void)
+{
+	const char *value = secure_getenv("OSF_RDMA_WIRE");
+
+	return value && !strcmp(value, "0");
+}
 
 /* The caller may hold a queue pair's lock: as long as the port is not open, nobody who holds
  * rx_lock wants one. */
@@ -35,6 +45,8 @@ int wire_open(void)
 		return 0;
 	if (failed_ns && now_ns() - failed_ns < TRY_AGAIN_NS)
 		return -EADDRINUSE;
+	if (is_unwanted())
+		return -EPERM;
 	failed_ns = now_ns();
 	if (!buffers)
 		buffers = malloc(BUFFERS * BUFFER_BYTES);
@@ -54,7 +66,8 @@ void wire_after_fork(void)
 	wire_close_port();
 	if (wire.bell >= 0)
 		libc.close(wire.bell);
-	wire = (struct wire){ .fd = -1, .mail = -1, .bell = -1 };
+	wire =
+	    (struct wire){ .fd = -1, .mail = -1, .bell = -1, .bridge_fd = -1 };
 	wire_is_open = false;
 	memset(table, 0, sizeof(table));
 }
@@ -203,6 +216,40 @@ static void take_packet(const struct roce_flow *f, const uint8_t *p, size_t n,
 	roce_qp_packet(qp, f, &h);
 }
 
+void wire_set_bridge(const struct wire_bridge *b, int fd)
+{
+	if (load_acq(&wire.bridge))
+		return;
+	wire.bridge_fd = fd;
+	store_rel(&wire.bridge, b);
+	wire_helper_wake();
+}
+
+/* A datagram for the connection manager, of this process or another one. */
+static void take_mad(const struct wire_packets *m, bool is_first_hand)
+{
+	const struct wire_bridge *bridge = load_acq(&wire.bridge);
+	enum wire_verdict verdict = WIRE_FOR_ALL;
+	uint32_t crc, block = 0;
+	struct roce_head h;
+
+	if (!roce_parse(m->bytes, m->n, &h) || h.service != ROCE_UD ||
+	    h.dest_qpn != CM_QPN || h.qkey != CM_QKEY)
+		return;
+	memcpy(&crc, m->bytes + m->n - ROCE_ICRC, sizeof(crc));
+	if (!icrc_matches(&m->flow, m->bytes, m->n - ROCE_ICRC, le32toh(crc)))
+		return;
+	if (bridge)
+		verdict = bridge->mad(&m->flow, h.payload, h.n_payload,
+				      is_first_hand, &block);
+	if (!is_first_hand)
+		return;
+	if (verdict == WIRE_FOR_BLOCK)
+		wire_forward(m, block);
+	else if (verdict == WIRE_FOR_ALL)
+		wire_forward_all(m);
+}
+
 /* Whose is it?  The number's place is the same in all packets. */
 static uint32_t block_of(const uint8_t *p, size_t n)
 {
@@ -218,6 +265,14 @@ static void take_packets(const struct wire_packets *m, bool is_first_hand,
 
 		if (block == self_current->block) {
 			take_packet(&m->flow, m->bytes + off, n, now);
+			continue;
+		}
+		if (!block) {
+			const struct wire_packets one = { m->flow,
+							  m->bytes + off, n,
+							  (uint32_t)n };
+
+			take_mad(&one, is_first_hand);
 			continue;
 		}
 		while (off + n < m->n &&
@@ -322,6 +377,9 @@ static void tick(uint64_t now)
 			next = at;
 	}
 	wire_flush();
+	uint64_t at = load_acq(&wire.bridge) ? wire.bridge->tick(now) : 0;
+	if (at && (!next || at < next))
+		next = at;
 	if (next)
 		wire_wake_at(next);
 }
@@ -339,6 +397,8 @@ void wire_progress(bool is_thorough)
 	if (is_thorough || (n <= 0 && wire.n_empty % THOROUGH_POLLS == 0)) {
 		receive(wire.fds[0]);
 		receive_mail();
+		if (load_acq(&wire.bridge))
+			wire.bridge->ready();
 	}
 	uint64_t next = load_rlx(&wire.next_ns);
 	uint64_t now = next ? now_ns() : 0;

@@ -49,6 +49,19 @@ static inline void wire_poll(void)
 }
 void wire_after_fork(void);
 
+/* Who has the datagrams to queue pair 1 (cm/bridge.h).  It is called with rx_lock held. */
+enum wire_verdict { WIRE_TAKEN, WIRE_FOR_BLOCK, WIRE_FOR_ALL };
+struct wire_bridge {
+	/* @is_first_hand: no other process has had it. */
+	enum wire_verdict (*mad)(const struct roce_flow *f, const uint8_t *p,
+				 size_t n, bool is_first_hand, uint32_t *block);
+	/* It is @now.  When to call again; 0: never. */
+	uint64_t (*tick)(uint64_t now);
+	/* @fd is readable. */
+	void (*ready)(void);
+};
+void wire_set_bridge(const struct wire_bridge *b, int fd);
+
 /* roce_qp.c, roce_ud.c */
 struct roce_qp;
 /* Only these types reach other hosts. */

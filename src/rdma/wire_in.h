@@ -15,6 +15,8 @@ struct wire {
 	int mail;        /* unix: from other processes (wire_port.c) */
 	bool is_v6;      /* it carries both; else IPv4 alone */
 	uint32_t ifindex;
+	const struct wire_bridge *bridge;
+	int bridge_fd;
 	struct lock rx_lock, tx_lock;
 	uint64_t next_ns; /* wire_wake_at() */
 	/* The thread. */
@@ -38,6 +40,8 @@ struct wire_packets {
  * it answers; -errno. */
 MUST_CHECK int wire_open_port(void);
 void wire_close_port(void);
+/* To all processes but this one. */
+void wire_forward_all(const struct wire_packets *p);
 /* To the process with @block's numbers. */
 void wire_forward(const struct wire_packets *p, uint32_t block);
 /* A message of another process; its packets, if it has some.  False: there is none. */

@@ -357,7 +357,9 @@ static bool ask(const char *who, int *fds)
 	return false;
 }
 
-static bool ask_all(int *fds)
+/* The names of all other processes, one after the other, until @visit says that it is
+ * enough. */
+static bool each_name(bool (*visit)(const char *who, void *arg), void *arg)
 {
 	static const char prefix[] = "@osf-roce/";
 	FILE *f = fopen("/proc/net/unix", "re");
@@ -373,11 +375,32 @@ static bool ask_all(int *fds)
 		who += sizeof(prefix) - 1;
 		who[strcspn(who, "\n")] = '\0';
 		if (*who >= '0' && *who <= '9' && strcmp(who, own))
-			found = ask(who, fds);
+			found = visit(who, arg);
 	}
 	if (f)
 		fclose(f);
 	return found;
+}
+
+static bool ask_one(const char *who, void *fds) { return ask(who, fds); }
+
+static bool ask_all(int *fds) { return each_name(ask_one, fds); }
+
+static bool forward_one(const char *who, void *packets)
+{
+	const struct wire_packets *p = packets;
+	const struct mail m = { .magic = MAGIC,
+				.kind = MAIL_PACKETS,
+				.flow = p->flow,
+				.part = p->part };
+
+	(void)send_mail(&m, p->bytes, p->n, who);
+	return false;
+}
+
+void wire_forward_all(const struct wire_packets *p)
+{
+	each_name(forward_one, (void *)p);
 }
 
 static bool is_our_port(int fd)

@@ -32,6 +32,15 @@ PROGRAMS = [
     ("ibv_ud_pingpong", "-c -e -n 300", "recv_bytes", 1024 * 300),
     ("ibv_srq_pingpong", "-c -e -n 200", "recv_bytes", 4096 * 200),
 ]
+# Server, client, port space of rdma_cm, what the server's counters must have at least.
+TCP, UDP = 0x106, 0x111
+CM = [
+    ("rping -s -C 10 -V -S 3000 -p PORT", "rping -c -a ADDRESS -C 10 -V -S 3000 -p PORT", TCP, "reads", 10),
+    ("ucmatose -c 5 -p PORT", "ucmatose -c 5 -s ADDRESS -p PORT", TCP, "recvs", 50),
+    ("udaddy", "udaddy -s ADDRESS", UDP, "recvs", 10),
+    ("rdma_server -p PORT", "rdma_client -s ADDRESS -p PORT", TCP, "recvs", 1),
+    ("rstream -p PORT -S 200000 -C 10", "rstream -s ADDRESS -p PORT -S 200000 -C 10", TCP, "recvs", 10),
+]
 CAPTURE = """
 import socket, struct, sys
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
@@ -79,6 +88,15 @@ class Hosts:
                 ["ip", "netns", "exec", self.names[i], programs.OSF, "run", "--"] + command, stdout=out,
                 stderr=subprocess.STDOUT, env=programs.environment(os.path.join(folder, end), **more))
 
+    def wait_cm(self, i, port, space, process):
+        """Until a process listens for rdma_cm's connections."""
+        want = "@osf-cm/%d/%d/" % (space, port)
+        while process.poll() is None:
+            names = subprocess.run(["ip", "netns", "exec", self.names[i], "cat", "/proc/net/unix"],
+                                   capture_output=True, text=True, check=False).stdout
+            if any(want in line and " 00010000 " in line for line in names.split("\n")):
+                return
+
     def wait_listening(self, i, port, process):
         """As programs.wait_listening(), in the namespace."""
         want = ":%04X" % port
@@ -109,6 +127,40 @@ def ends_well(hosts, name, command, port, want=None, folder=None):
         if not good:
             print("  status", status, "moved", moved)
             show(folder)
+        return good
+
+
+def connects(hosts, row, port, name="cm"):
+    """Programs of rdma_cm."""
+    commands = [text.replace("PORT", str(port)).replace("ADDRESS", A).split() for text in row[:2]]
+    need(commands[0][0], "rdmacm-utils")
+    with tempfile.TemporaryDirectory() as folder:
+        server = hosts.start(0, folder, name + "-server", commands[0])
+        hosts.wait_cm(0, 7174 if row[2] == UDP else port, row[2], server)  # udaddy takes no other port
+        client = hosts.start(1, folder, name + "-client", commands[1])
+        status = [finish(client), finish(server)]
+        moved = programs.counters(folder, name + "-server")
+        good = status == [0, 0] and moved.get(row[3], 0) >= row[4]
+        print("%-4s %s %s" % ("ok" if good else "FAIL", name, " ".join(commands[1])), flush=True)
+        if not good:
+            print("  status", status, "moved", moved)
+            show(folder)
+        return good
+
+
+def refused(hosts):
+    """Nobody listens: the other host says so."""
+    with tempfile.TemporaryDirectory() as folder:
+        other = hosts.start(0, folder, "other", ["rping", "-s", "-p", "18700"])
+        hosts.wait_cm(0, 18700, TCP, other)
+        client = hosts.start(1, folder, "client", ["rping", "-c", "-a", A, "-C", "1", "-p", "18701"])
+        status = finish(client)
+        other.kill()
+        other.wait()
+        with open(os.path.join(folder, "client.out")) as f:
+            text = f.read()
+        good = status not in (0, "") and "REJECTED, error 8" in text
+        print("%-4s a port that nobody has: %s" % ("ok" if good else "FAIL", text.strip().split("\n")[0]))
         return good
 
 
@@ -160,23 +212,26 @@ def decoded(hosts):
                                    stdout=subprocess.PIPE, text=True)
         capture.stdout.readline()
         good = ends_well(hosts, "captured", ["ibv_rc_pingpong", "-c", "-n", "20", "-s", "2500"], 18605)
+        good &= connects(hosts, CM[0], 18606, "captured")
         capture.kill()
         capture.wait()
         out = subprocess.run(["tshark", "-r", path, "-Y", "udp.port == 4791", "-T", "fields", "-e",
-                              "infiniband.bth.opcode", "-e", "_ws.malformed", "-e", "_ws.expert.message"],
+                              "infiniband.bth.opcode", "-e", "_ws.malformed", "-e", "_ws.expert.message", "-e", "infiniband.mad.attributeid"],
                              capture_output=True, text=True, check=False).stdout
         lines = [line.split("\t") for line in out.splitlines()]
         opcodes = {line[0] for line in lines}
-        bad = [line for line in lines if not line[0] or any(line[1:])]
-        # Send first, middle, last; acknowledge.
-        good &= {"0", "1", "2", "17"} <= opcodes and not bad
+        bad = [line for line in lines if not line[0] or any(line[1:3])]
+        # Send first, middle, last; read and its responses; acknowledge; datagrams.
+        good &= {"0", "1", "2", "12", "13", "14", "15", "17", "100"} <= opcodes and not bad
+        mads = {line[3] for line in lines}
+        good &= {"0x0010", "0x0013", "0x0014", "0x0015", "0x0016"} <= mads  # REQ, REP, RTU, DREQ, DREP
         wrong = [p.hex() for p in packets_of(path)
                  if p[12:14] == b"\x08\0" and p[23] == 17 and p[36:38] == b"\x12\xb7" and not icrc_is_right(p)]
         if wrong:
             print("FAIL wrong ICRCs:", len(wrong), wrong[0][:120])
             good = False
-        print("%-4s tshark: %d packets, opcodes %s, complaints %s" %
-              ("ok" if good else "FAIL", len(lines), sorted(opcodes), bad[:3]))
+        print("%-4s tshark: %d packets, opcodes %s, messages %s, complaints %s" %
+              ("ok" if good else "FAIL", len(lines), sorted(opcodes), sorted(mads), bad[:3]))
         return good
 
 
@@ -186,6 +241,9 @@ def main():
         good = True
         for i, (program, arguments, name, least) in enumerate(PROGRAMS):
             good &= ends_well(hosts, "pair", [program] + arguments.split(), 18500 + i, (name, least))
+        for i, row in enumerate(CM):
+            good &= connects(hosts, row, 18650 + i)
+        good &= refused(hosts)
         good &= shared_port(hosts)
         good &= decoded(hosts)
     return 0 if good else 1

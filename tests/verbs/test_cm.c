@@ -349,8 +349,11 @@ static void test_refused(void)
 					   .id = new_id(a, 9) };
 	CHECK(!COMMAND(a, RESOLVE_IP, 0, far));
 	struct rdma_ucm_get_event g = { .response = (uintptr_t)&r };
-	CHECK(!COMMAND(a, GET_EVENT, sizeof(r), g) && r.event == ADDR_ERROR);
-	CHECK((int)r.status == -EHOSTUNREACH || (int)r.status == -ENETUNREACH);
+	CHECK(!COMMAND(a, GET_EVENT, sizeof(r), g));
+	/* With a way out, another host may have the address. */
+	CHECK(r.event == ADDR_RESOLVED ||
+	      (r.event == ADDR_ERROR && ((int)r.status == -EHOSTUNREACH ||
+					 (int)r.status == -ENETUNREACH)));
 }
 
 static void test_ports(void)
