@@ -82,7 +82,7 @@ int mw_take_bind(struct swqe *w, const struct ibv_mw *mw, uint32_t rkey,
 	    (info->mw_access_flags & IBV_ACCESS_ZERO_BASED ||
 	     (!info->mr && (info->addr || info->length))))
 		return EINVAL;
-	if (info->mr && info->mr->pd != mw->pd)
+	if (info->mr && info->mr->pd->handle != mw->pd->handle)
 		return EPERM;
 	w->rkey = rkey;
 	w->length = w->n_sge = 0;
