@@ -51,15 +51,22 @@ struct ctx {
 	struct verbs_context v; /* its last member is libibverbs' context */
 };
 
+struct td;
+struct dm;
+
 struct pd {
 	struct ibv_pd pd;
 	uint32_t n_refs;
+	/* Of a parent domain (domain.c). */
+	struct pd *parent;
+	struct td *td;
 };
 
 struct mr {
 	struct ibv_mr mr;
 	uint32_t beyond[3]; /* libibverbs' own, behind what programs know */
 	uint32_t access;
+	struct dm *dm; /* NULL: the program's memory */
 };
 
 struct channel {
@@ -268,6 +275,9 @@ struct ibv_pd *rdma_alloc_pd(struct ibv_context *c);
 int rdma_dealloc_pd(struct ibv_pd *pd);
 struct ibv_mr *rdma_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			   uint64_t iova, unsigned access);
+/* The same, of no bytes too. */
+struct ibv_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length,
+		      uint64_t iova, unsigned access);
 int rdma_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 		  size_t length, int access);
 int rdma_dereg_mr(struct ibv_mr *mr);
@@ -296,6 +306,8 @@ bool cq_holds(struct cq *cq, uint32_t qpn);
 int cq_add_user(struct cq *cq, struct qp *qp);
 void cq_remove_user(struct cq *cq, struct qp *qp);
 void cq_progress(struct cq *cq);
+/* What does not move on by any poll of one queue.  True: it may have moved on one. */
+bool cq_progress_others(void);
 int cq_take(struct cq *cq, int n, struct cqe *out);
 struct ibv_comp_channel *rdma_create_comp_channel(struct ibv_context *c);
 int rdma_destroy_comp_channel(struct ibv_comp_channel *ch);

@@ -285,6 +285,17 @@ void cq_progress(struct cq *cq)
 	}
 }
 
+bool cq_progress_others(void)
+{
+	bool is_local = load_rlx(&users_n_local);
+
+	if (unlikely(is_local))
+		users_progress();
+	if (unlikely(load_rlx(&users_n_xrc)))
+		users_progress_blocked();
+	return is_local;
+}
+
 HOT int rdma_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
 {
 	struct cq *cq = container_of(ibcq, struct cq, cq);
@@ -298,12 +309,8 @@ HOT int rdma_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
 		return -EINVAL;
 	cq_progress(cq);
 	got = take_wcs(cq, n, wc);
-	if (unlikely(!got && load_rlx(&users_n_local))) {
-		users_progress();
+	if (unlikely(!got && cq_progress_others()))
 		got = take_wcs(cq, n, wc);
-	}
-	if (unlikely(!got && load_rlx(&users_n_xrc)))
-		users_progress_blocked();
 	uint32_t n_empty = got ? 0 : load_rlx(&cq->n_empty) + 1;
 	if (unlikely(n_empty >= YIELD_POLLS)) {
 		n_empty = 0;

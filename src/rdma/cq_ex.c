@@ -20,7 +20,8 @@ static int next_poll(struct ibv_cq_ex *ex)
 
 	if (!cq_take(cq, 1, &cq->now)) {
 		cq_progress(cq);
-		if (!cq_take(cq, 1, &cq->now))
+		if (!cq_take(cq, 1, &cq->now) &&
+		    !(cq_progress_others() && cq_take(cq, 1, &cq->now)))
 			return ENOENT;
 	}
 	ex->status = cq->now.wc.status;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "rdma/core.h"
+#include "rdma/domain.h"
 #include "rdma/mcast.h"
 #include "rdma/mw.h"
 #include "rdma/xrc.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "rdma/core.h"
+#include "rdma/domain.h"
 #include "rdma/mw.h"
 #include "rdma/users.h"
 
@@ -41,6 +41,7 @@ int rdma_dealloc_pd(struct ibv_pd *ibpd)
 
 	if (load_acq(&pd->n_refs))
 		return EBUSY;
+	domain_put(pd);
 	fetch_sub(&ctx_of(ibpd->context)->n_objects, 1);
 	free(pd);
 	return 0;
@@ -124,11 +125,20 @@ void entry_end(struct x_mr *m)
 struct ibv_mr *rdma_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			   uint64_t iova, unsigned access)
 {
-	int err = check_access(access);
 	uintptr_t at = (uintptr_t)addr;
 
-	if (!err && (!length || at + length < at))
-		err = EINVAL;
+	if (!length || at + length < at) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return mr_new(pd, addr, length, iova, access);
+}
+
+struct ibv_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length,
+		      uint64_t iova, unsigned access)
+{
+	int err = check_access(access);
+
 	struct mr *mr = err ? NULL : calloc(1, sizeof(*mr));
 	if (!mr) {
 		errno = err ? err : ENOMEM;
@@ -154,7 +164,7 @@ int rdma_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr,
 	struct mr *mr = container_of(ibmr, struct mr, mr);
 	struct self *s = self_get();
 
-	if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED ||
+	if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || mr->dm ||
 	    (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!addr || !length)) ||
 	    (flags & IBV_REREG_MR_CHANGE_PD && !pd) ||
 	    (flags & IBV_REREG_MR_CHANGE_ACCESS &&
@@ -200,6 +210,8 @@ int rdma_dereg_mr(struct ibv_mr *ibmr)
 		store_rel(&m->kind, X_FREE);
 	}
 	fetch_sub(&container_of(ibmr->pd, struct pd, pd)->n_refs, 1);
+	if (mr->dm)
+		dm_put(mr->dm);
 	free(mr);
 	return 0;
 }

@@ -82,7 +82,7 @@ int mw_take_bind(struct swqe *w, const struct ibv_mw *mw, uint32_t rkey,
 	    (info->mw_access_flags & IBV_ACCESS_ZERO_BASED ||
 	     (!info->mr && (info->addr || info->length))))
 		return EINVAL;
-	if (info->mr && info->mr->pd != mw->pd)
+	if (info->mr && info->mr->pd->handle != mw->pd->handle)
 		return EPERM;
 	w->rkey = rkey;
 	w->length = w->n_sge = 0;
@@ -109,6 +109,8 @@ int rdma_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw,
 	    qp->init.qp_type == IBV_QPT_UD || qp->attr.qp_state < IBV_QPS_RTS ||
 	    bind->send_flags & ~(unsigned)(IBV_SEND_FENCE | IBV_SEND_SIGNALED))
 		return EINVAL;
+	if (qp->roce)
+		return EOPNOTSUPP;
 	w = tx_begin(qp, &wr);
 	if (!w)
 		return ENOMEM;

@@ -47,6 +47,8 @@ static struct ibv_mw *mw;
 static struct ibv_xrcd *xrcd;
 static struct ibv_srq *srq;
 static uint32_t srq_num;
+static struct ibv_ah *to_group;
+static const union ibv_gid group = { .raw = { 0xff, 0x0e, 0x86 } };
 static uint8_t memory[EDGE + BUF + EDGE];
 static struct ibv_qp *good[2];
 
@@ -170,6 +172,9 @@ static void register_memory(void)
 static void begin(void)
 {
 	static struct ibv_device device;
+	struct ibv_ah_attr many = { .is_global = 1,
+				    .port_num = 1,
+				    .grh.dgid = group };
 
 	setenv("OSF_RDMA_REACH", "0", 1); /* it would write where it is told */
 	libc_resolve();
@@ -185,6 +190,8 @@ static void begin(void)
 	cq = rdma_create_cq(&ctx->v.context, 256, NULL, NULL, 0);
 	register_memory();
 	open_domain();
+	to_group = rdma_create_ah(pd, &many);
+	assert(to_group);
 	for (int i = 0; i < 2; i++)
 		good[i] = new_qp(IBV_QPT_RC);
 	for (int i = 0; i < 2; i++)
@@ -359,7 +366,7 @@ static void post_request(struct ibv_qp *qp, struct ibv_ah *ah)
 	wr.qp_type.xrc.remote_srqn = take(1) & 1 ? srq_num : take(4);
 	if (qp->qp_type == IBV_QPT_UD) {
 		wr.wr.ud.ah = ah;
-		wr.wr.ud.remote_qpn = fake.x->qpn;
+		wr.wr.ud.remote_qpn = ah == to_group ? MCAST_QPN : fake.x->qpn;
 	}
 	if (rdma_post_send(qp, &wr, &bad))
 		posted[wr.wr_id] = 0;
@@ -401,10 +408,32 @@ static void greet(struct ibv_qp *qp)
 	close(s);
 }
 
+/* What our directory, which is the peer's here, says of queues and groups. */
+static void write_directory(void)
+{
+	struct x_srq *q = &self_current->dir->srq[srq_num % N_SRQS];
+	struct x_mcast *m = &self_current->dir->mcast[take(1) % N_MCASTS];
+
+	((uint32_t *)q)[take(1) % (sizeof(*q) / 4)] = take(4);
+	memcpy(m->gid, group.raw, sizeof(m->gid));
+	m->qpn = take(1) & 1 ? fake.x->qpn : take(4);
+}
+
+static void mend_directory(void)
+{
+	struct x_srq *q = &self_current->dir->srq[srq_num % N_SRQS];
+
+	memset(self_current->dir->mcast, 0, sizeof(self_current->dir->mcast));
+	q->cq = container_of(cq, struct cq, cq)->idx;
+	q->pd = pd->handle;
+	q->domain = 1;
+	q->num = srq_num;
+}
+
 static void run_script(struct ibv_qp *qp, struct ibv_ah *ah)
 {
 	while (script.at < script.end) {
-		switch (take(1) % 9) {
+		switch (take(1) % 10) {
 		case 0:
 		case 1:
 			write_message(qp);
@@ -419,13 +448,16 @@ static void run_script(struct ibv_qp *qp, struct ibv_ah *ah)
 			post_receive(qp);
 			break;
 		case 5:
-			post_request(qp, ah);
+			post_request(qp, take(1) & 1 ? to_group : ah);
 			break;
 		case 6:
 			greet(qp);
 			break;
 		case 7:
 			write_reply();
+			break;
+		case 8:
+			write_directory();
 			break;
 		default:
 			poll_some();
@@ -524,6 +556,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	check_healthy();
 	check_guards();
 	drain_shared();
+	mend_directory();
 	memset(posted, 0, sizeof(posted));
 	n_posted = 0;
 	return 0;

@@ -186,6 +186,34 @@ static void test_unpolled(void)
 		CHECK(next_of(t.cq[0]).byte_len == BUF / 2);
 }
 
+/* Both ends are in this process, and it polls one of them, by ibv_start_poll(). */
+static void test_one_end(void)
+{
+	struct two t;
+	time_t end = time(NULL) + LIMIT_S;
+
+	two_open(&t);
+	struct ibv_cq_init_attr_ex init = { .cqe = 8 };
+	struct ibv_cq_ex *ex = ibv_create_cq_ex(t.a.ctx, &init);
+	CHECK(ex && !ibv_destroy_qp(t.send));
+	struct ibv_qp_init_attr sends = { .send_cq = ibv_cq_ex_to_cq(ex),
+					  .cap = { 8, 0, 1, 0, 64 },
+					  .qp_type = IBV_QPT_XRC_SEND,
+					  .sq_sig_all = 1 };
+	CHECK((t.send = ibv_create_qp(t.a.pd, &sends)));
+	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+	CHECK(!ibv_modify_qp(t.recv, &reset, IBV_QP_STATE));
+	modify(t.a.ctx, t.recv, t.send->qp_num);
+	modify(t.a.ctx, t.send, t.recv->qp_num);
+	receive(&t, 0, 1, 8);
+	CHECK(!request(&t, IBV_WR_SEND, t.num[0], 8, NULL));
+	struct ibv_poll_cq_attr none = { 0 };
+	while (ibv_start_poll(ex, &none) == ENOENT)
+		CHECK(time(NULL) < end);
+	CHECK(ex->status == IBV_WC_SUCCESS && ex->wr_id == 7);
+	ibv_end_poll(ex);
+}
+
 static void test_one_sided(void)
 {
 	struct two t;
@@ -347,8 +375,8 @@ static void test_domains(void)
 static const struct test tests[] = {
 	{ "send", test_send },           { "unpolled", test_unpolled },
 	{ "one_sided", test_one_sided }, { "wrong", test_wrong },
-	{ "order", test_order },         { "open_qp", test_open_qp },
-	{ "domains", test_domains },
+	{ "order", test_order },         { "one_end", test_one_end },
+	{ "open_qp", test_open_qp },     { "domains", test_domains },
 };
 
 int main(int argc, char **argv)

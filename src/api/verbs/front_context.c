@@ -83,6 +83,7 @@ static int query_device_ex(struct ibv_context *c,
 	struct ibv_device_attr_ex all = { .completion_timestamp_mask =
 					      UINT64_MAX,
 					  .hca_core_clock = 1000000,
+					  .max_dm_size = MAX_DM,
 					  .phys_port_cnt_ex = 1 };
 
 	if ((in && in->comp_mask) || size < sizeof(all.orig_attr))
@@ -110,6 +111,12 @@ static void fill(struct verbs_context *v)
 	v->query_rt_values = query_rt_values;
 	v->create_cq_ex = rdma_create_cq_ex;
 	v->create_qp_ex = rdma_create_qp_ex;
+	v->alloc_dm = rdma_alloc_dm;
+	v->free_dm = rdma_free_dm;
+	v->reg_dm_mr = rdma_reg_dm_mr;
+	v->alloc_td = rdma_alloc_td;
+	v->dealloc_td = rdma_dealloc_td;
+	v->alloc_parent_domain = rdma_alloc_parent_domain;
 	v->open_xrcd = rdma_open_xrcd;
 	v->close_xrcd = rdma_close_xrcd;
 	v->create_srq_ex = rdma_create_srq_ex;
