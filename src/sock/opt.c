@@ -227,6 +227,18 @@ static void get_rate(const struct sock *sk, void *val, socklen_t len)
 		memcpy(val, &was, len);
 }
 
+/* The same in TCP_INFO, of which the program may want only a part. */
+static void get_info_rate(const struct sock *sk, void *val, socklen_t len)
+{
+	const size_t at = offsetof(struct tcp_info, tcpi_max_pacing_rate);
+	uint64_t shown = load_acq(&sk->rate_shown),
+		 was = load_rlx(&sk->rate_was);
+	size_t n = len > at ? MIN(len - at, sizeof(shown)) : 0;
+
+	if (shown && n && !memcmp((char *)val + at, &shown, n))
+		memcpy((char *)val + at, &was, n);
+}
+
 void opt_get(struct sock *sk, int fd, int level, int name, void *val,
 	     socklen_t len)
 {
@@ -235,6 +247,8 @@ void opt_get(struct sock *sk, int fd, int level, int name, void *val,
 
 	if (level == SOL_SOCKET && name == SO_MAX_PACING_RATE)
 		get_rate(sk, val, len);
+	if (level == IPPROTO_TCP && name == TCP_INFO)
+		get_info_rate(sk, val, len);
 	if (!ops->is_ours)
 		return;
 	if (level == IPPROTO_TCP && name == TCP_INFO) {

@@ -532,3 +532,35 @@ SCENARIO(opt_before_connect)
 	close(c);
 	close(l);
 }
+
+/* What bounds the rate, in TCP_INFO; some programs know only half of that member. */
+static void info_rate(const struct ctx *x)
+{
+	const size_t at = offsetof(struct tcp_info, tcpi_max_pacing_rate);
+	struct tcp_info ti = { 0 };
+
+	for (socklen_t len = at + 4; len <= at + 8; len += 4) {
+		socklen_t part = len;
+
+		RES("info",
+		    getsockopt(x->fd, IPPROTO_TCP, TCP_INFO, &ti, &part));
+		out(" rate=%llx", (unsigned long long)ti.tcpi_max_pacing_rate);
+	}
+}
+
+SCENARIO(opt_info_rate)
+{
+	uint64_t rate = 123456789;
+
+	info_rate(x);
+	made(x, buf, 10);
+	RES("send", send(x->fd, buf, n(10), 0));
+	info_rate(x);
+	far_res(x, "far", FAR_RECV, 10);
+	info_rate(x);
+	RES("set", setsockopt(x->fd, SOL_SOCKET, SO_MAX_PACING_RATE, &rate,
+			      sizeof(rate)));
+	made(x, buf, 10);
+	RES("send", send(x->fd, buf, n(10), 0));
+	info_rate(x);
+}
