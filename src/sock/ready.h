@@ -12,11 +12,23 @@
  * watches until the waiter drains it.  A notification only means that a look
  * is worth while; the operation events() says what is true.
  *
- * A protocol inside this process calls sock_notify().  A protocol whose peer
- * is another process has a feed, which is memory that the peer writes to: see
- * proto/shm/ready.c.  A set has at most one feed; the operation watch() opens
- * it.  ready_drain() returns notifications of this process first, then the
- * feed's news in the order in which peers wrote it.
+ * Each protocol has one source of readiness, and all who wait are behind it.
+ * For a protocol inside this process it is sock_notify().  A peer in another
+ * process cannot call that.  It writes to memory instead (shm_notify_data() and
+ * shm_notify_space()), and wakes what the waiter has armed:
+ *
+ *     a set              watch(), arm()   ->  a place in the set's feed
+ *     a call that sleeps arm_bell()       ->  the bell of its thread
+ *     all others         arm()            ->  the anchor
+ *
+ * So who waits goes through these operations (sock/sock_ops.h), and reads no
+ * ring, inbox or bell itself.  A call that sleeps on a ring opens no watch: it
+ * would need its bell all the same, and take the ring's only place in a feed
+ * away from a set.
+ *
+ * A set has at most one feed; the operation watch() opens it.  ready_drain()
+ * returns notifications of this process first, then the feed's news in the order
+ * in which peers wrote it.  See proto/shm/ready.c.
  *
  * Two fences make sure that no news is lost between a look and a sleep.  The
  * waiter says that it sleeps, fences, and looks once more.  The notifier
