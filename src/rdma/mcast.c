@@ -190,8 +190,8 @@ static void send_there(struct qp *qp, const struct swqe *w,
 	for (uint32_t i = 0; i < N_MCASTS; i++) {
 		uint32_t qpn = load_acq(&dir->mcast[i].qpn);
 
-		if (!qpn || memcmp(dir->mcast[i].gid, w->dgid.raw,
-				   sizeof(w->dgid.raw)))
+		if (!qpn ||
+		    memcmp(dir->mcast[i].gid, w->dgid.raw, sizeof(w->dgid.raw)))
 			continue;
 		if (qpn >> QPN_BITS != dir->block ||
 		    (qpn == qp->qp.qp_num && qp->hears_no_self))
