@@ -3,6 +3,7 @@
  * preload/stdio.c - stdio on a socket of ours
  *
  *     fdopen()  ->  a stream of libc's, or one with our functions
+ *     fileno()  ->  the descriptor of such a stream, which libc does not know
  *     dprintf() ->  text, then write()
  *
  * stdio reads and writes with libc's internal names.  A connection still on TCP stays
@@ -10,12 +11,12 @@
  */
 #include <errno.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "api/vma/vma.h"
+#include "base/atomic.h"
 #include "base/libc.h"
 #include "file/file.h"
 #include "preload/edge.h"
@@ -27,17 +28,104 @@ static void leave(struct file *f, int fd, enum osf_reason why)
 	sync_file(f, fd);
 }
 
+/* A stream with our functions.  They are in a list that only grows, so that it needs no
+ * lock, which a fork could leave locked: one that was closed is used again. */
+struct stream {
+	struct stream *next;
+	FILE *file; /* NULL: it was closed */
+	int fd;
+};
+static struct stream *streams;
+#define BEING_MADE ((FILE *)&streams) /* no stream has that address */
+
+static struct stream *stream_of(const FILE *file)
+{
+	struct stream *s = load_acq(&streams);
+
+	while (s && load_acq(&s->file) != file)
+		s = s->next;
+	return s;
+}
+
+static struct stream *stream_new(int fd)
+{
+	struct stream *s = load_acq(&streams);
+
+	while (s && !cas(&s->file, NULL, BEING_MADE))
+		s = s->next;
+	if (s) {
+		s->fd = fd;
+		return s;
+	}
+	s = malloc(sizeof(*s));
+	if (!s)
+		return NULL;
+	*s = (struct stream){ .file = BEING_MADE, .fd = fd };
+	do
+		s->next = load_acq(&streams);
+	while (!cas(&streams, s->next, s));
+	return s;
+}
+
 static ssize_t stream_read(void *cookie, char *buf, size_t n)
 {
-	return read((int)(intptr_t)cookie, buf, n);
+	return read(((struct stream *)cookie)->fd, buf, n);
 }
 static ssize_t stream_write(void *cookie, const char *buf, size_t n)
 {
-	ssize_t r = write((int)(intptr_t)cookie, buf, n);
+	ssize_t r = write(((struct stream *)cookie)->fd, buf, n);
 
 	return r < 0 ? 0 : r;
 }
-static int stream_close(void *cookie) { return close((int)(intptr_t)cookie); }
+static int stream_close(void *cookie)
+{
+	struct stream *s = cookie;
+	int fd = s->fd;
+
+	store_rel(&s->file, NULL);
+	return close(fd);
+}
+
+static FILE *stream_open(int fd, const char *mode)
+{
+	struct stream *s = stream_new(fd);
+	FILE *f = s ? fopencookie(s, mode,
+				  (cookie_io_functions_t){
+				      .read = stream_read,
+				      .write = stream_write,
+				      .close = stream_close,
+				  })
+		    : NULL;
+
+	if (s)
+		store_rel(&s->file, f);
+	return f;
+}
+
+/* @fd: what libc says. */
+static int stream_fd(const FILE *f, int fd, int saved)
+{
+	const struct stream *s = likely(fd >= 0) ? NULL : stream_of(f);
+
+	if (likely(!s))
+		return fd;
+	errno = saved;
+	return s->fd;
+}
+
+OSF_API int fileno(FILE *f)
+{
+	int saved = errno;
+
+	return stream_fd(f, libc.fileno(f), saved);
+}
+
+OSF_API int fileno_unlocked(FILE *f)
+{
+	int saved = errno;
+
+	return stream_fd(f, libc.fileno_unlocked(f), saved);
+}
 
 OSF_API FILE *fdopen(int fd, const char *mode)
 {
@@ -49,17 +137,12 @@ OSF_API FILE *fdopen(int fd, const char *mode)
 		leave(c.file, fd, OSF_REASON_STDIO);
 		return libc.fdopen(fd, mode);
 	}
-	return fopencookie((void *)(intptr_t)fd, mode,
-			   (cookie_io_functions_t){
-			       .read = stream_read,
-			       .write = stream_write,
-			       .close = stream_close,
-			   });
+	return stream_open(fd, mode);
 }
 
 OSF_API int fclose(FILE *f)
 {
-	int fd = f ? fileno(f) : -1;
+	int fd = f ? libc.fileno(f) : -1; /* ours closes its own */
 
 	vma_closes(fd);
 	/* libc flushes and then closes with its internal close(). */
