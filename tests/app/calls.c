@@ -198,9 +198,8 @@ void made(struct ctx *x, void *p, size_t len)
 
 size_t n(size_t len)
 {
-	static volatile size_t opaque;
+	volatile size_t opaque = len;
 
-	opaque = len;
 	return opaque;
 }
 

@@ -502,7 +502,7 @@ static bool moved_pair(int listener, int fd[2])
 struct racer {
 	int fd;
 	bool fills; /* the peer's buffers, else it reads */
-	volatile bool begins;
+	_Atomic bool begins;
 };
 
 static void *waits_for_shutdown(void *arg)

@@ -641,6 +641,26 @@ SCENARIO(stdio_two_streams)
 	far_res(x, "eof", FAR_RECV, 10);
 }
 
+/* Programs that have only the stream ask it for the descriptor: to set options, to poll. */
+SCENARIO(stdio_fileno)
+{
+	int one = 1, copy = dup(x->fd);
+	FILE *f = fdopen(copy, "r"), *to = fdopen(x->fd, "w");
+
+	out(" %d %d", fileno(f) == copy, fileno_unlocked(to) == x->fd);
+	RES("setsockopt", setsockopt(fileno(to), SOL_SOCKET, SO_KEEPALIVE, &one,
+				     sizeof(one)));
+	RES("fclose", fclose(f));
+	f = fdopen(dup(x->fd), "r");
+	out(" %d", fileno(f) >= 0 && fileno(f) != x->fd);
+	made(x, buf, 10);
+	RES("write", write(fileno(f), buf, n(10)));
+	far_res(x, "far", FAR_RECV, 10);
+	RES("fclose", fclose(f));
+	RES("fclose", fclose(to));
+	far_res(x, "eof", FAR_RECV, 10);
+}
+
 SCENARIO(stdio_unbuffered)
 {
 	FILE *f = fdopen(x->fd, "r+");
