@@ -248,7 +248,11 @@ void tcp_consume(struct tcp_conn *c, uint32_t n, uint64_t now_ns)
 	if (c->state < TCP_ESTABLISHED || c->flags & CONN_FIN_RCVD)
 		return;
 	rcv_tune(c);
-	/* Tell the peer when the window has grown by enough to matter. */
-	if (rcv_window_is_news(c))
+	/* Tell the peer when the window has grown by enough to matter.  And when the
+	 * program has all of what the peer's program has sent, and is not expected to
+	 * answer: the peer may wait for the ACK. */
+	if (rcv_window_is_news(c) ||
+	    (c->delack_slot && c->was_pushed && !c->rcvq_bytes &&
+	     !(c->flags & CONN_PINGPONG)))
 		conn_set_pending(c, TX_ACK);
 }

@@ -85,6 +85,7 @@ struct tcp_conn {
 	uint8_t snd_wscale : 4, rcv_wscale : 4;
 	bool is_ts_us : 1;    /* our timestamps count microseconds */
 	bool holds_end : 1;   /* tcp_hold_end() */
+	bool was_pushed : 1;  /* the last bytes had PSH */
 	uint8_t held_end : 2; /* enum tcp_end */
 	uint32_t rcv_buf;     /* bytes; see rcvwin.c */
 	uint32_t rcv_mem;     /* bytes of memory that received pieces use */

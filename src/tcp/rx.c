@@ -300,6 +300,7 @@ static void text_rx(struct tcp_conn *c, struct arrival *a)
 			fin_split(c, seg);
 		note_arrival(c, seg->len);
 		rcv_rtt_sample(c, seg);
+		c->was_pushed = seg->flags & TCP_PSH;
 		bool is_kept = rcvq_add(c, a);
 
 		ack_schedule(c, !is_kept || had_gap);

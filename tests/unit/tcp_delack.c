@@ -200,6 +200,37 @@ static void who_is_gone_sends_none(void **state)
 	end(2);
 }
 
+/* The program reads a segment, and does not answer. */
+static void read_one(struct one *o, uint8_t flags, bool is_pingpong)
+{
+	tcp_set_quickack(o->c, !is_pingpong, k.now);
+	o->c->n_quick = 0;
+	k.seq = o->seq;
+	kit_in(&k, TCP_ACK | flags, "abc", 3);
+	o->seq = k.seq;
+	kit_expect_none(&k);
+	tcp_consume(o->c, 3, k.now);
+}
+
+/* Linux: tcp_cleanup_rbuf(). */
+static void what_was_pushed_is_acknowledged_when_it_is_read(void **state)
+{
+	begin(4, 1);
+	arrive(
+	    &ones[0]); /* the first bytes are acknowledged at once otherwise */
+	answer(&ones[0]);
+	tcp_consume(ones[0].c, 3, k.now);
+	read_one(&ones[0], TCP_PSH, false);
+	expect_ack_of(&ones[0]);
+	read_one(&ones[0], TCP_PSH, true); /* an answer is likely */
+	kit_expect_none(&k);
+	kit_wait(&k, 40 * MS);
+	expect_ack_of(&ones[0]);
+	read_one(&ones[0], 0, false);
+	kit_expect_none(&k);
+	end(1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -209,6 +240,8 @@ int main(void)
 		cmocka_unit_test(those_that_have_left_make_room),
 		cmocka_unit_test(without_a_place_they_do_not_wait),
 		cmocka_unit_test(a_ring_goes_round),
+		cmocka_unit_test(
+		    what_was_pushed_is_acknowledged_when_it_is_read),
 		cmocka_unit_test(who_is_gone_sends_none),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
