@@ -7,6 +7,7 @@
 #pragma once
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <infiniband/verbs.h>
@@ -19,7 +20,11 @@ static inline const char *app_result(int err)
 /* What the oldest of them does: an exported call, and one through the context. */
 static inline struct ibv_context *app_open(void)
 {
-	struct ibv_xrcd_init_attr attr = { .comp_mask = 0, .fd = -1 };
+	struct ibv_xrcd_init_attr attr = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT
+	};
 	struct ibv_device_attr device;
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *context =
