@@ -53,6 +53,16 @@ ssize_t data_recvmsg(struct file *f, int fd, struct msghdr *msg, int flags);
 ssize_t data_sendmsg(struct file *f, int fd, const struct msghdr *msg,
 		     int flags);
 
+/* What the kernel moves in one call, at most: programs keep the result in an int. */
+#define MOVE_MAX ((size_t)0x7ffff000)
+
+/* For writev() and the like: a single vector at a bad address is not one that data_send()
+ * and data_recv() may read at once. */
+static inline size_t vectors_count(const struct iovec *iov, int n)
+{
+	return n == 1 && is_bad_ptr(iov) ? 2 : (size_t)n;
+}
+
 /* Bytes of the vectors, or the -errno with which the kernel refuses them. */
 ssize_t vectors_check(const struct iovec *iov, size_t n);
 

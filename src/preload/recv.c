@@ -12,6 +12,7 @@
 #include "api/vma/below.h"
 #include "api/vma/vma.h"
 #include "preload/data.h"
+#include "sock/cursor.h"
 #include "sock/lend.h"
 
 /* glibc's names for calls of programs compiled with _FORTIFY_SOURCE. */
@@ -47,16 +48,26 @@ COLD void data_moved(struct file *f, int fd, int dir, ssize_t r)
 		file_sync(f, fd);
 }
 
+static COLD ssize_t recv_cut(struct call *c, int fd, const struct iovec *iov,
+			     size_t n, int flags)
+{
+	struct iovec part[IOV_MAX];
+
+	return data_recv(c, fd, part, iov_cut(part, iov, n, MOVE_MAX), flags);
+}
+
 HOT ssize_t data_recv(struct call *c, int fd, const struct iovec *iov, size_t n,
 		      int flags)
 {
 	int saved = errno;
 
-	if (n != 1 || unlikely(iov->iov_len - 1 >= SSIZE_MAX)) {
+	if (n != 1 || unlikely(iov->iov_len - 1 >= MOVE_MAX)) {
 		ssize_t bytes = vectors_check(iov, n);
 
 		if (bytes < 0 || (!bytes && flags & READ_FLAG))
 			return libc_ret(bytes, saved);
+		if ((size_t)bytes > MOVE_MAX)
+			return recv_cut(c, fd, iov, n, flags);
 	}
 	call_may_sleep(c);
 	if (unlikely(flags & MSG_ERRQUEUE)) {
@@ -116,12 +127,29 @@ OSF_API ssize_t __recv_chk(int fd, void *buf, size_t n, size_t size, int flags)
 
 /* Calls that return more than bytes. */
 
+static COLD ssize_t recvmsg_cut(struct file *f, int fd, struct msghdr *msg,
+				int flags)
+{
+	struct iovec part[IOV_MAX];
+	struct msghdr m = *msg;
+
+	m.msg_iov = part;
+	m.msg_iovlen = iov_cut(part, msg->msg_iov, msg->msg_iovlen, MOVE_MAX);
+	ssize_t r = data_recvmsg(f, fd, &m, flags);
+	m.msg_iov = msg->msg_iov;
+	m.msg_iovlen = msg->msg_iovlen;
+	*msg = m;
+	return r;
+}
+
 ssize_t data_recvmsg(struct file *f, int fd, struct msghdr *msg, int flags)
 {
 	ssize_t bytes = vectors_check(msg->msg_iov, msg->msg_iovlen);
 
 	if (bytes < 0)
 		return bytes;
+	if (unlikely((size_t)bytes > MOVE_MAX))
+		return recvmsg_cut(f, fd, msg, flags);
 	return data_received(f, fd, io_recvmsg(f->sk, fd, msg, flags));
 }
 
@@ -306,7 +334,7 @@ OURS ssize_t preadv2_ours(int fd, const struct iovec *iov, int n, off_t off,
 							       : NULL };
 	if (unlikely(!c.file))
 		return libc.preadv2(fd, iov, n, off, flags);
-	return data_recv(&c, fd, iov, (size_t)n,
+	return data_recv(&c, fd, iov, vectors_count(iov, n),
 			 READ_FLAG | (flags & RWF_NOWAIT ? MSG_DONTWAIT : 0));
 }
 

@@ -16,6 +16,7 @@
 #include "api/vma/below.h"
 #include "api/vma/vma.h"
 #include "preload/data.h"
+#include "sock/cursor.h"
 
 /* It was sent in part, or with an error. */
 static COLD void sent_odd(struct file *f, int fd, bool ours, ssize_t r,
@@ -53,6 +54,25 @@ static inline int corked(const struct sock *sk, const struct sock_ops *ops,
 		   : flags;
 }
 
+static COLD ssize_t sendmsg_cut(struct file *f, int fd,
+				const struct msghdr *msg, int flags)
+{
+	struct iovec part[IOV_MAX];
+	struct msghdr m = *msg;
+
+	m.msg_iov = part;
+	m.msg_iovlen = iov_cut(part, msg->msg_iov, msg->msg_iovlen, MOVE_MAX);
+	return data_sendmsg(f, fd, &m, flags);
+}
+
+static COLD ssize_t send_cut(struct call *c, int fd, const struct iovec *iov,
+			     size_t n, int flags)
+{
+	struct iovec part[IOV_MAX];
+
+	return data_send(c, fd, part, iov_cut(part, iov, n, MOVE_MAX), flags);
+}
+
 ssize_t data_sendmsg(struct file *f, int fd, const struct msghdr *msg,
 		     int flags)
 {
@@ -60,6 +80,8 @@ ssize_t data_sendmsg(struct file *f, int fd, const struct msghdr *msg,
 
 	if (len < 0)
 		return len;
+	if (unlikely((size_t)len > MOVE_MAX))
+		return sendmsg_cut(f, fd, msg, flags);
 	flags = corked(f->sk, data_sends(f, fd), flags);
 	ssize_t r = io_sendmsg(f->sk, fd, msg, (size_t)len, flags);
 	return data_sent(f, fd, r, len, flags);
@@ -69,13 +91,15 @@ HOT ssize_t data_send(struct call *c, int fd, const struct iovec *iov, size_t n,
 		      int flags)
 {
 	struct file *f = c->file;
-	ssize_t len = (ssize_t)iov->iov_len;
+	ssize_t len = likely(n == 1) ? (ssize_t)iov->iov_len : -1;
 	int saved = errno;
 
-	if (unlikely(n != 1) || unlikely(len < 0)) {
+	if (unlikely((size_t)len > MOVE_MAX)) {
 		len = vectors_check(iov, n);
 		if (len < 0 || (!len && flags & WRITEV_FLAG))
 			return libc_ret(len, saved);
+		if ((size_t)len > MOVE_MAX)
+			return send_cut(c, fd, iov, n, flags);
 	}
 	call_may_sleep(c);
 	const struct sock_ops *ops = data_sends(f, fd);
@@ -224,7 +248,7 @@ OSF_API ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off,
 			off == -1 && !(flags & ~known) ? data_file(fd) : NULL };
 	if (likely(!c.file))
 		return libc.pwritev2(fd, iov, n, off, flags);
-	return data_send(&c, fd, iov, (size_t)n,
+	return data_send(&c, fd, iov, vectors_count(iov, n),
 			 WRITEV_FLAG | (flags & RWF_NOWAIT ? MSG_DONTWAIT : 0));
 }
 
@@ -255,7 +279,7 @@ OURS ssize_t sendfile_ours(int out, int in, off_t *off, size_t n)
 		n = INT_MAX - 4095; /* the kernel's limit of one call */
 	call_may_sleep(&c);
 	data_sends(c.file, out);
-	ssize_t r = io_send_file(c.file->sk, out, in, off, n);
+	ssize_t r = io_send_file(c.file->sk, out, in, off, MIN(n, MOVE_MAX));
 	/* The kernel's sendfile() has raised SIGPIPE itself. */
 	int flags = sock_is_ours(c.file->sk) ? 0 : MSG_NOSIGNAL;
 	return libc_ret(data_sent(c.file, out, r, (ssize_t)n, flags), saved);

@@ -88,3 +88,17 @@ static inline size_t cursor_rest(const struct iov_cursor *c, struct iovec *out,
 	}
 	return n;
 }
+
+/* Fill @to with the first @max bytes of @n vectors; return how many vectors that takes. */
+static inline size_t iov_cut(struct iovec *to, const struct iovec *iov,
+			     size_t n, size_t max)
+{
+	size_t used = 0;
+
+	for (; used < n && max; used++) {
+		to[used] = iov[used];
+		to[used].iov_len = MIN(to[used].iov_len, max);
+		max -= to[used].iov_len;
+	}
+	return used;
+}

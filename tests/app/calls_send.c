@@ -105,6 +105,21 @@ SCENARIO(send_bad_pointer)
 	far_res(x, "far", FAR_RECV, 10);
 }
 
+/* The vectors themselves are at a bad address. */
+SCENARIO(send_vectors_bad_pointer)
+{
+	far_do(x, FAR_SEND, 10);
+	for (int i = 0; i < 3; i++) {
+		RES("writev", writev(x->fd, BAD_POINTER, i));
+		RES("writev", writev(x->fd, NULL, i));
+		RES("readv", readv(x->fd, BAD_POINTER, i));
+		RES("pwritev2", pwritev2(x->fd, BAD_POINTER, i, -1, 0));
+		RES("preadv2", preadv2(x->fd, BAD_POINTER, i, -1, 0));
+	}
+	send_made(x, "good", 10, 0);
+	far_res(x, "far", FAR_RECV, 10);
+}
+
 SCENARIO(send_half_bad_pointer)
 {
 	char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
