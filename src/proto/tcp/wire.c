@@ -302,10 +302,10 @@ static void check_all(uint64_t now)
 /* The ring has been full: each connection that has been silent since may have lost a reset. */
 static void look_at_losses(uint64_t now)
 {
+	uint64_t soonest = MAX(now + LOSS_NS, loss_asked_ns + LOSS_AGAIN_NS);
+
 	if (unlikely(engine_has_been_full(wire_engine)))
-		loss_ask_ns =
-		    MIN(loss_ask_ns,
-			MAX(now + LOSS_NS, loss_asked_ns + LOSS_AGAIN_NS));
+		loss_ask_ns = MIN(loss_ask_ns, soonest);
 	if (likely(now < loss_ask_ns))
 		return;
 	loss_ask_ns = UINT64_MAX;
