@@ -289,9 +289,9 @@ bool cq_progress_others(void)
 {
 	bool is_local = load_rlx(&users_n_local);
 
-	if (unlikely(is_local))
+	if (is_local)
 		users_progress();
-	if (unlikely(load_rlx(&users_n_xrc)))
+	if (load_rlx(&users_n_xrc))
 		users_progress_blocked();
 	return is_local;
 }
@@ -309,7 +309,9 @@ HOT int rdma_poll_cq(struct ibv_cq *ibcq, int n, struct ibv_wc *wc)
 		return -EINVAL;
 	cq_progress(cq);
 	got = take_wcs(cq, n, wc);
-	if (unlikely(!got && cq_progress_others()))
+	if (unlikely(!got &&
+		     (load_rlx(&users_n_local) | load_rlx(&users_n_xrc)) &&
+		     cq_progress_others()))
 		got = take_wcs(cq, n, wc);
 	uint32_t n_empty = got ? 0 : load_rlx(&cq->n_empty) + 1;
 	if (unlikely(n_empty >= YIELD_POLLS)) {
