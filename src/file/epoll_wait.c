@@ -4,6 +4,7 @@
  *
  *     ready list, kernel's set  ->  wait_step(): spin, sleep in the kernel's set
  */
+#include <errno.h>
 #include <poll.h>
 
 #include "base/clock.h"
@@ -18,6 +19,34 @@
 /* So many wake-ups in vain: let the threads wake that have more to do. */
 #define IDLE_VAIN_MAX 16u
 #define IDLE_LOOK_NS (20 * NS_PER_MS)
+
+/* The next whole millisecond; -1: without end. */
+static int ms_of(const struct timespec *ts)
+{
+	if (!ts)
+		return -1;
+	if (ts->tv_sec >= INT32_MAX / 1000)
+		return INT32_MAX;
+	return (int)(ts->tv_sec * 1000 +
+		     (ts->tv_nsec + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+/* epoll_pwait2() of the kernel.  Kernels before 5.11, filters of containers and valgrind do not
+ * have it: there the time has milliseconds. */
+static int kernel_pwait2(int epfd, struct epoll_event *evs, int max,
+			 const struct timespec *ts, const sigset_t *mask)
+{
+	static bool is_missing;
+
+	if (likely(!load_rlx(&is_missing))) {
+		int n = libc.epoll_pwait2(epfd, evs, max, ts, mask);
+
+		if (likely(n >= 0 || (errno != ENOSYS && errno != EPERM)))
+			return n;
+		store_rlx(&is_missing, true);
+	}
+	return libc.epoll_pwait(epfd, evs, max, ms_of(ts), mask);
+}
 
 static int kernel_poll(struct epoll *ep, int epfd, struct epoll_event *evs,
 		       int max, uint64_t now)
@@ -131,7 +160,7 @@ static uint64_t next_ns(struct wait *w)
 static int sleep_in_set(struct wait *w, const struct timespec *left)
 {
 	struct waiting *a = waiting_of(w);
-	int n = libc.epoll_pwait2(a->epfd, a->evs, a->max, left, w->mask);
+	int n = kernel_pwait2(a->epfd, a->evs, a->max, left, w->mask);
 
 	if (n < 0)
 		return -errno;
@@ -284,7 +313,7 @@ static int kernel_wait(struct epoll *ep, int epfd, struct epoll_event *evs,
 		ready_sleep(&ep->rs);
 		unwind_push(&me.u, in_set_end);
 	}
-	int n = libc.epoll_pwait2(epfd, evs, max, ts, mask);
+	int n = kernel_pwait2(epfd, evs, max, ts, mask);
 	return n < 0 ? -errno : n;
 }
 
