@@ -72,12 +72,13 @@ static int ctl_mod(struct epoll *ep, struct epitem *it, struct epoll_event *ev)
 		if (err)
 			return err;
 	}
+	bool was_muted = it->disabled && ep->nested;
 	it->events = ev->events;
 	it->data = ev->data;
 	it->disabled = false;
 	it->fresh = true;
 	if (it->merged) {
-		if (unlikely(it->hints_room)) {
+		if (unlikely(it->hints_room || was_muted)) {
 			it->hints_room = false; /* it may not ask any more */
 			item_hint(it);
 		}
@@ -111,12 +112,12 @@ static int ctl_unpark(struct epoll *ep, struct epitem *it,
 {
 	it->parked = false;
 	it->hints_room = false;
+	it->disabled = false;
 	if (ep->nested)
 		kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(it),
 			   tag_of(it));
 	it->events = ev->events;
 	it->data = ev->data;
-	it->disabled = false;
 	it->fresh = true;
 	push_ready(it);
 	kick(ep);

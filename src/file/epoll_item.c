@@ -168,6 +168,9 @@ int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events, uint64_t data)
 
 uint32_t hint_events(const struct epitem *it)
 {
+	/* EPOLLONESHOT has fired: nothing makes the set readable. */
+	if (unlikely(it->disabled && it->ep->nested))
+		return EPOLLET;
 	/* Level-triggered if the set is polled from outside: it must stay
 	 * readable until the doorbell is read. */
 	return EPOLLIN | EPOLLRDHUP | (it->hints_room ? EPOLLOUT : 0) |

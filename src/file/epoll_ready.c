@@ -226,6 +226,8 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max,
 		    (struct epoll_event){ .events = ev, .data = it->data };
 		if (it->events & EPOLLONESHOT) {
 			it->disabled = true;
+			if (unlikely(ep->nested))
+				item_hint(it);
 		} else if (!(it->events & EPOLLET)) {
 			list_del(&it->ready);
 			list_add_tail(&again, &it->ready);
@@ -306,6 +308,12 @@ static COLD void look_for_others(struct sock *sk)
 		sock_ops(sk)->alone(sk);
 }
 
+/* The set tells what is new of it, and not what lasts. */
+static bool tells_news(const struct epitem *it)
+{
+	return it->disabled || it->events & EPOLLET;
+}
+
 /* A hint from the kernel about an upgraded socket's anchor. */
 static void hint(struct epitem *it, uint32_t events)
 {
@@ -317,6 +325,8 @@ static void hint(struct epitem *it, uint32_t events)
 	}
 	if (unlikely(load_rlx(&sk->st->shared)))
 		look_for_others(sk);
+	if (tells_news(it))
+		events |= EPOLLET;
 	it->news |= sock_ops(sk)->hint(sk, item_fd(it), events, &it->watch);
 	if (!it->parked)
 		push_news(it, &it->ep->ready);
@@ -438,11 +448,33 @@ bool epoll_has_ready(struct file *fe)
 	return false;
 }
 
+/* Doorbells that nobody has read, and ends.  False: there are none. */
+static bool read_hints(struct epoll *ep)
+{
+	bool any = false;
+	GUARD(&ep->lock);
+
+	for (uint32_t i = 0; i < ep->n_items; i++) {
+		struct epitem *it = ep->items[i];
+
+		if (!it->in_use || !it->merged || it->parked || is_child(it))
+			continue;
+		struct sock *sk = it->file->sk;
+		/* An unread doorbell or an ended anchor is a hint. */
+		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
+		    sock_ops(sk)->is_rung(sk)) {
+			hint(it, 0);
+			any = true;
+		}
+	}
+	return any;
+}
+
 /*
  * The kernel has no way to look at events without consuming them.  It reports
  * level-triggered events again, but an edge of the program's own entry would be
  * lost.  So do not consume: if the kernel's set is readable and no hint of ours
- * explains why, report the set as ready.
+ * explains why, report the set as ready.  A hint may be of what has just come: look again.
  */
 bool epoll_kernel_ready(struct file *fe)
 {
@@ -457,19 +489,6 @@ bool epoll_kernel_ready(struct file *fe)
 		idle_run(); /* its events are not the program's */
 		hinted = true;
 	}
-	GUARD(&ep->lock);
-	for (uint32_t i = 0; i < ep->n_items; i++) {
-		struct epitem *it = ep->items[i];
-
-		if (!it->in_use || !it->merged || it->parked || is_child(it))
-			continue;
-		struct sock *sk = it->file->sk;
-		/* An unread doorbell or an ended anchor is a hint. */
-		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
-		    sock_ops(sk)->is_rung(sk)) {
-			hint(it, 0);
-			hinted = true;
-		}
-	}
-	return !hinted || nocancel_poll(&p, 1, 0) > 0;
+	hinted |= read_hints(ep);
+	return !hinted || nocancel_poll(&p, 1, 0) > 0 || epoll_has_ready(fe);
 }

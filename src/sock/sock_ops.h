@@ -139,7 +139,8 @@ struct sock_ops {
 	void (*sleep_on)(struct sock *sk, struct pollfd *p);
 	/* The kernel has reported POLL* bits of the anchor.  True: they are
 	 * news.  False: they are only a doorbell, whose news the set gets in
-	 * another way. */
+	 * another way.  EPOLLET: the set tells what is new, so a doorbell is
+	 * to be read even if there is more to read. */
 	bool (*hint)(struct sock *sk, int fd, unsigned events,
 		     const struct watch *w);
 	/* Does the anchor hold something unread of the protocol's own?  Remove

@@ -11,6 +11,7 @@
  * sets or several processes watch it, the peer rings the anchor instead.
  */
 #include <poll.h>
+#include <sys/epoll.h>
 
 #include "proto/shm/inbox.h"
 #include "proto/shm/shm.h"
@@ -237,8 +238,11 @@ bool shm_hint(struct sock *sk, int fd, unsigned events, const struct watch *w)
 	if (ends)
 		anchor_ask(sk, fd);
 	/* Unread doorbells in the anchor might hide its next edge.  But
-	 * somebody who polls the anchor from outside needs them. */
-	if (w->is_notified || !(shm_events(sk, fd) & POLLIN))
+	 * somebody who polls the anchor from outside needs them, unless that
+	 * is a set that contains this set alone, and tells news. */
+	bool tells_news =
+	    events & EPOLLET && w == sk->watches.first && !w->next;
+	if (w->is_notified || tells_news || !(shm_events(sk, fd) & POLLIN))
 		anchor_clear(sk, fd);
 	/* A doorbell is news only if the peer rang it instead of posting. */
 	return ends || !load_rlx(&shm_me(sk)->rx_inbox);
