@@ -16,6 +16,20 @@
 #define LOOKS_UNANSWERED 6u /* after so many it is worth to know why */
 #define EAGER_LOOKS 64u /* asked for at once: then looking is cheap enough */
 
+static void count_from(struct sock *sk, unsigned level)
+{
+	bool is_eager = sk->flags & SOCK_F_EAGER;
+	uint64_t pingpongs = history_later(shm_config.upgrade_pingpongs, level);
+
+	sk->history = (uint8_t)level;
+	store_rlx(&sk->pingpongs_next,
+		  is_eager ? 0 : (uint32_t)MIN(pingpongs, UINT32_MAX));
+	store_rlx(&sk->bytes_next,
+		  is_eager ? 0
+			   : history_later(shm_config.upgrade_bytes, level));
+	sock_set_reason(sk, level ? OSF_REASON_SHORT_LIVED : OSF_REASON_YOUNG);
+}
+
 void ops_start_counting(struct sock *sk)
 {
 	if (!shm_config.upgrade_pingpongs)
@@ -23,15 +37,7 @@ void ops_start_counting(struct sock *sk)
 	bool is_eager = sk->flags & SOCK_F_EAGER;
 	unsigned level = is_eager || !shm_config.learns ? 0 : history_level(sk);
 
-	sk->history = (uint8_t)level;
-	sk->pingpongs_next =
-	    is_eager ? 0
-		     : (uint32_t)MIN(
-			   history_later(shm_config.upgrade_pingpongs, level),
-			   UINT32_MAX);
-	sk->bytes_next =
-	    is_eager ? 0 : history_later(shm_config.upgrade_bytes, level);
-	sock_set_reason(sk, level ? OSF_REASON_SHORT_LIVED : OSF_REASON_YOUNG);
+	count_from(sk, level);
 	sk->st->proto = OSF_PROTO_INET;
 }
 
@@ -71,6 +77,21 @@ static void look_as_opener(struct sock *sk, int fd)
 	}
 	ops_note_local(sk, fd);
 	shm_propose(sk, fd); /* a wrong guess about the peer costs more */
+	if (shm_config.learns && shm_of(sk)->proposal_fd > 0)
+		history_moves(sk);
+}
+
+/* Others like it have moved, and have gained nothing so far. */
+static bool begins_again(struct sock *sk)
+{
+	bool may = shm_config.learns && !(sk->flags & SOCK_F_EAGER) &&
+		   shm_of(sk)->proposal_fd <= 0 &&
+		   sk->history + 1u < HISTORY_LEVELS;
+
+	if (!may || !history_is_doubtful(sk))
+		return false;
+	count_from(sk, sk->history + 1u);
+	return true;
 }
 
 static void look_as_acceptor(struct sock *sk, int fd)
@@ -139,10 +160,12 @@ void ops_advance(struct sock *sk, int fd)
 		sock_set_mode(sk, SOCK_YOUNG);
 	else if (sk->flags & SOCK_F_PORT)
 		return port_look(sk, fd);
-	else if (sk->flags & SOCK_F_ACTIVE)
+	else if (!(sk->flags & SOCK_F_ACTIVE))
+		look_as_acceptor(sk, fd);
+	else if (!begins_again(sk))
 		look_as_opener(sk, fd);
 	else
-		look_as_acceptor(sk, fd);
+		return sock_set_mode(sk, SOCK_YOUNG);
 	if (sock_mode(sk) != SOCK_YOUNG)
 		return;
 	if (load_rlx(&sk->n_attempts) + 1 == LOOKS_UNANSWERED)

@@ -17,6 +17,18 @@
 static uint32_t own_places[PLACES]; /* if there is no memory to share */
 static uint32_t *places = own_places;
 
+/* The last moves to a place, of this process.  Entries of the statistics are used again, and
+ * have another number then. */
+struct move {
+	const struct osf_stats_sock *st;
+	uint32_t number;
+};
+static struct moves {
+	uint32_t n; /* so far */
+	struct move last[HISTORY_MOVES];
+} moves[PLACES];
+static bool has_moves;
+
 unsigned history_next(unsigned level, uint32_t first, uint64_t bytes,
 		      const struct history_end *end)
 {
@@ -44,6 +56,9 @@ void history_alone(void)
 	if (places != own_places)
 		mmap(places, sizeof(own_places), PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	if (has_moves) /* the statistics are elsewhere now */
+		memset(moves, 0, sizeof(moves));
+	has_moves = false;
 }
 
 /* FNV-1a.  Who knows it can have addresses share a place, which costs time alone. */
@@ -87,6 +102,38 @@ unsigned history_level(const struct sock *sk)
 	return level;
 }
 
+static uint64_t calls_since_move(const struct osf_stats_sock *st)
+{
+	return load_rlx(&st->rx_ops) - load_rlx(&st->rx_ops_inet) +
+	       load_rlx(&st->tx_ops) - load_rlx(&st->tx_ops_inet);
+}
+
+void history_moves(const struct sock *sk)
+{
+	struct moves *m = &moves[hash_of(sk) % PLACES];
+
+	store_rlx(&has_moves, true);
+	m->last[m->n++ % HISTORY_MOVES] =
+	    (struct move){ sk->st, load_rlx(&sk->st->in_use) };
+}
+
+/* It is open, and as long as it has been so it has not paid. */
+static bool is_in_vain(const struct move *m)
+{
+	return m->st && load_rlx(&m->st->in_use) == m->number &&
+	       calls_since_move(m->st) < CALLS_THAT_PAY;
+}
+
+bool history_is_doubtful(const struct sock *sk)
+{
+	const struct moves *m = &moves[hash_of(sk) % PLACES];
+
+	for (uint32_t i = 0; i < HISTORY_MOVES; i++)
+		if (!is_in_vain(&m->last[i]))
+			return false;
+	return true;
+}
+
 void history_note(const struct sock *sk)
 {
 	const struct osf_stats_sock *st = sk->st;
@@ -105,8 +152,7 @@ void history_note(const struct sock *sk)
 	    (!end.has_moved && mode != SOCK_YOUNG))
 		return;
 	if (end.has_moved)
-		end.calls =
-		    st->rx_ops - st->rx_ops_inet + st->tx_ops - st->tx_ops_inet;
+		end.calls = calls_since_move(st);
 	uint32_t *place = place_of(sk, &level);
 	unsigned next = history_next(level, shm_config.upgrade_pingpongs,
 				     shm_config.upgrade_bytes, &end);

@@ -14,6 +14,13 @@
  * but only if the level is still that with which it began: of many that run at once, the
  * first to end says what all of them say.  One that lasted makes the level 0.
  *
+ * Connections that have moved and then sleep teach nothing, since they do not end.  So the
+ * connecting end also keeps the last HISTORY_MOVES moves to each place: while none of these
+ * connections has paid yet, and all are open, another one begins again at the next level.
+ *
+ *     a connection proposes to move   ->  history_moves()
+ *     another one is about to do so   ->  history_is_doubtful()
+ *
  * The table is a guess: addresses may share a place, threads may overwrite each other's
  * news, and forked processes share it.  A wrong level costs time and nothing else.
  */
@@ -25,6 +32,7 @@
 #include "sock/sock.h"
 
 #define HISTORY_LEVELS 3u
+#define HISTORY_MOVES 16u
 
 /* How a connection went, as one of its ends has seen it. */
 struct history_end {
@@ -52,5 +60,9 @@ void history_start(void); /* at program start */
 unsigned history_level(const struct sock *sk);
 /* Its last holder closes it; its mode is still what it was. */
 void history_note(const struct sock *sk);
+/* It proposes to move. */
+void history_moves(const struct sock *sk);
+/* Have the last HISTORY_MOVES to its address moved without a gain so far? */
+bool history_is_doubtful(const struct sock *sk);
 /* This process gives up authority: from now on, it has a table of its own. */
 void history_alone(void);

@@ -110,6 +110,44 @@ static unsigned level_of(uint16_t port)
 	return history_level(&sk);
 }
 
+/* Connections that are open, have moved, and are silent since. */
+static struct osf_stats_sock open_ones[HISTORY_MOVES];
+
+static void moves_to(uint16_t port, unsigned i)
+{
+	open_ones[i] =
+	    (struct osf_stats_sock){ .in_use = i + 1, .peer_port = port };
+	struct sock one = { .st = &open_ones[i], .flags = SOCK_F_ACTIVE };
+	history_moves(&one);
+}
+
+static void moves_that_gain_nothing_put_off_the_next(void **state)
+{
+	to_port(90);
+	for (unsigned i = 0; i < HISTORY_MOVES; i++) {
+		assert_false(history_is_doubtful(&sk));
+		moves_to(90, i);
+	}
+	assert_true(history_is_doubtful(&sk));
+	to_port(91);
+	assert_false(history_is_doubtful(&sk));
+	to_port(90);
+	open_ones[3].rx_ops = open_ones[3].tx_ops = PAYS / 2;
+	assert_false(history_is_doubtful(&sk));
+	open_ones[3].rx_ops_inet = 1; /* by the kernel, before */
+	assert_true(history_is_doubtful(&sk));
+	open_ones[5].in_use = 0; /* it has ended */
+	assert_false(history_is_doubtful(&sk));
+	open_ones[5].in_use = 77; /* another one's entry */
+	assert_false(history_is_doubtful(&sk));
+	moves_to(90, 0); /* in place of the first, and so on */
+	for (unsigned i = 1; i < HISTORY_MOVES; i++)
+		moves_to(90, i);
+	assert_true(history_is_doubtful(&sk));
+	history_alone();
+	assert_false(history_is_doubtful(&sk));
+}
+
 static void addresses_have_levels_of_their_own(void **state)
 {
 	to_port(80);
@@ -181,6 +219,7 @@ int main(void)
 		cmocka_unit_test(one_that_lasts_makes_it_0),
 		cmocka_unit_test(many_bytes_pay_however_few_the_calls),
 		cmocka_unit_test(milestones_saturate),
+		cmocka_unit_test(moves_that_gain_nothing_put_off_the_next),
 		cmocka_unit_test(addresses_have_levels_of_their_own),
 		cmocka_unit_test(some_teach_nothing),
 		cmocka_unit_test(a_child_teaches_its_parent_until_it_is_alone),
