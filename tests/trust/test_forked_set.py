@@ -18,6 +18,8 @@ import harness  # noqa: E402
 
 CONNECTIONS = 400
 TURNS = 10
+# However little others have gained by it.
+EACH_MOVES = {"OSF_UPGRADE_PINGPONGS": "5"}
 LATE = 20  # connections that the worker accepts
 
 
@@ -91,9 +93,9 @@ def main():
     run = harness.Run(__file__)
     port = harness.free_port()
     script = os.path.abspath(__file__)
-    run.start([sys.executable, script, "server", port])
+    run.start([sys.executable, script, "server", port], extra=EACH_MOVES)
     run.wait_port(port)
-    run.python(script, "client", port)
+    run.python(script, "client", port, extra=EACH_MOVES)
     total = harness.sum_stats(harness.read_stats(run.stats))
     run.need(run.is_kernel or total["n_upgraded"] > CONNECTIONS,
              "%d ends of connections moved" % total["n_upgraded"])
