@@ -308,7 +308,7 @@ static COLD void look_for_others(struct sock *sk)
 		sock_ops(sk)->alone(sk);
 }
 
-/* The set tells what is new of it, and not what lasts. */
+/* The set reports the item when something new comes, and not as long as it is ready. */
 static bool tells_news(const struct epitem *it)
 {
 	return it->disabled || it->events & EPOLLET;

@@ -81,7 +81,8 @@ static void look_as_opener(struct sock *sk, int fd)
 		history_moves(sk);
 }
 
-/* Others like it have moved, and have gained nothing so far. */
+/* Other connections to the address have moved and gained nothing so far: the socket counts
+ * from the next level on, and moves later.  False: it may move now. */
 static bool begins_again(struct sock *sk)
 {
 	bool may = shm_config.learns && !(sk->flags & SOCK_F_EAGER) &&

@@ -117,7 +117,7 @@ void history_moves(const struct sock *sk)
 	    (struct move){ sk->st, load_rlx(&sk->st->in_use) };
 }
 
-/* It is open, and as long as it has been so it has not paid. */
+/* The connection is still open, and has not paid since it moved. */
 static bool is_in_vain(const struct move *m)
 {
 	return m->st && load_rlx(&m->st->in_use) == m->number &&

@@ -83,19 +83,18 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Signals are for the program's own threads. */
-static int start_thread(struct self *s)
+int helper_thread(void *(*run_it)(void *), void *arg, size_t stack_bytes)
 {
 	pthread_attr_t attr;
 	sigset_t all, was;
 	pthread_t thread;
 
 	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK);
+	pthread_attr_setstacksize(&attr, stack_bytes);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &was);
-	int err = pthread_create(&thread, &attr, run, s);
+	int err = pthread_create(&thread, &attr, run_it, arg);
 	pthread_sigmask(SIG_SETMASK, &was, NULL);
 	pthread_attr_destroy(&attr);
 	return err;
@@ -113,7 +112,7 @@ void helper_start(void)
 	store_rel(&s->has_helper, true); /* one try */
 	if (pipe2(s->helper, O_CLOEXEC | O_NONBLOCK))
 		return;
-	if (start_thread(s)) {
+	if (helper_thread(run, s, STACK)) {
 		libc.close(s->helper[0]);
 		libc.close(s->helper[1]);
 		return;

@@ -32,5 +32,7 @@ bool serve_own_atomic(uint64_t addr, bool is_swap, uint64_t swap_add,
 void helper_start_if_due(void);
 /* Others have asked already. */
 void helper_start(void);
+/* Start a detached thread of ours, which gets none of the program's signals.  0 or an errno. */
+int helper_thread(void *(*run_it)(void *), void *arg, size_t stack_bytes);
 /* A peer's helper shall look.  False: it has none. */
 bool helper_ring(struct remote *r);

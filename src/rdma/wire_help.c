@@ -9,12 +9,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "rdma/serve.h"
 #include "rdma/wire_in.h"
 
 #define POLLS_MANY 200u /* within a nap: the program spins */
@@ -80,31 +80,13 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Signals are for the program's own threads. */
-static int start_thread(void)
-{
-	pthread_attr_t attr;
-	sigset_t all, was;
-	pthread_t thread;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &was);
-	int err = pthread_create(&thread, &attr, run, NULL);
-	pthread_sigmask(SIG_SETMASK, &was, NULL);
-	pthread_attr_destroy(&attr);
-	return err;
-}
-
 void wire_help(void)
 {
 	GUARD(&starting);
 	if (wire.has_helper)
 		return;
 	wire.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (wire.bell < 0 || start_thread())
+	if (wire.bell < 0 || helper_thread(run, NULL, STACK))
 		return; /* the program's own calls do what they can */
 	store_rel(&wire.has_helper, true);
 }

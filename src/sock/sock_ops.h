@@ -139,8 +139,9 @@ struct sock_ops {
 	void (*sleep_on)(struct sock *sk, struct pollfd *p);
 	/* The kernel has reported POLL* bits of the anchor.  True: they are
 	 * news.  False: they are only a doorbell, whose news the set gets in
-	 * another way.  EPOLLET: the set tells what is new, so a doorbell is
-	 * to be read even if there is more to read. */
+	 * another way.  EPOLLET: the set reports only
+	 * what is new, so the protocol reads the doorbell even if the program
+	 * has not read all bytes. */
 	bool (*hint)(struct sock *sk, int fd, unsigned events,
 		     const struct watch *w);
 	/* Does the anchor hold something unread of the protocol's own?  Remove

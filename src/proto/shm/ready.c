@@ -239,7 +239,8 @@ bool shm_hint(struct sock *sk, int fd, unsigned events, const struct watch *w)
 		anchor_ask(sk, fd);
 	/* Unread doorbells in the anchor might hide its next edge.  But
 	 * somebody who polls the anchor from outside needs them, unless that
-	 * is a set that contains this set alone, and tells news. */
+	 * is a set that contains this set alone, and this set reports
+	 * only what is new. */
 	bool tells_news =
 	    events & EPOLLET && w == sk->watches.first && !w->next;
 	if (w->is_notified || tells_news || !(shm_events(sk, fd) & POLLIN))
