@@ -16,7 +16,8 @@
 #define TFD_IOC_SET_TICKS _IOW('T', 0, __u64)
 #endif
 
-/* Ours; they are made in order, and each is one thread's at a time. */
+/* The bells of this process.  They are made in order, and each belongs to one thread at a
+ * time. */
 static struct bell {
 	int fd1;        /* plus 1; 0: closed for good */
 	uint32_t owner; /* thread id */
@@ -29,19 +30,21 @@ static uint32_t n_bells;
 static bool has_none; /* the kernel does not know the call */
 static uint32_t n_forks;
 
-/* What a thread remembers: whether it has asked, in this process, and for what it got. */
+/* What a thread remembers: whether it has asked for a bell in this process, and which one
+ * it got. */
 static __thread struct {
 	uint32_t asked; /* n_forks, then, plus 1 */
 	uint32_t bell;
 } mine __attribute__((tls_model("initial-exec")));
 
-/* Without libc: a program that has slept finds none of it in its caches. */
+/* A system call without libc, because none of libc is in the caches of a program that has
+ * slept. */
 static int set_ticks(int fd, uint64_t ticks)
 {
 	return (int)rawcall(SYS_ioctl, fd, TFD_IOC_SET_TICKS, &ticks);
 }
 
-/* Whatever the timer was set to, and whatever was rung. */
+/* Clears what the timer was set to, and what was rung. */
 static void clear_ticks(int fd)
 {
 	const struct itimerspec never = { 0 };
@@ -165,7 +168,7 @@ bool bells_spare_fds(void)
 	return any;
 }
 
-/* Those are the parent's; we begin without. */
+/* The bells belong to the parent.  The child begins without any. */
 void bells_after_fork(void)
 {
 	lock = (struct lock){ 0 };
@@ -177,7 +180,7 @@ void bells_after_fork(void)
 	n_forks++;
 }
 
-/* Fails at once on whatever is no timerfd. */
+/* Fails at once on a descriptor that is no timerfd. */
 static bool is_timer(int fd)
 {
 	struct itimerspec at;

@@ -33,7 +33,8 @@
 #define BELLS 64u /* of a process */
 #define BELL_NONE UINT32_MAX
 
-/* A ring that another holder has withdrawn is missed no longer than this. */
+/* Another holder of the bell may withdraw a ring before its thread wakes.  So the thread
+ * looks for news after this time at the latest. */
 #define BELL_LOOK_NS (100 * UINT64_C(1000000))
 
 /* The calling thread's; BELL_NONE: the kernel has none, or there are no descriptors. */
@@ -45,7 +46,7 @@ int bell_own_fd(uint32_t bell);
 void bell_hush(uint32_t bell);
 /* Wake the thread of this process that sleeps on it. */
 void bell_ring_own(uint32_t bell);
-/* Does one process at most have a copy? */
+/* Whether one process at most has a copy. */
 bool bell_is_private(uint32_t bell);
 
 /* The descriptor to pass to process @to; it stays open until it is put back.  -EMFILE:
@@ -53,15 +54,16 @@ bool bell_is_private(uint32_t bell);
 int bell_fd_get(uint32_t bell, pid_t to);
 void bell_fd_put(void);
 
-/* Close all: the program needs the descriptors.  True if there were any. */
+/* Closes all bells, because the program needs the descriptors.  Return: whether there were
+ * any. */
 bool bells_spare_fds(void);
 void bells_after_fork(void);
 
-/* The bells of one peer process, as far as it has passed them to us. */
+/* The bells that one peer process has passed to us. */
 struct peer_bells {
 	int32_t fd1[BELLS]; /* our copy's number, plus 1; 0: none */
 	pid_t pid;          /* who passed the first; 0: nobody */
-	bool is_doubted;    /* two claim to be this peer: there are none */
+	bool is_doubted;    /* two processes claim to be this peer */
 };
 
 /* Keep @fd as bell @bell of the peer: @fd is ours to close from now on.  @pid: who has
@@ -71,7 +73,8 @@ MUST_CHECK int bell_keep(struct peer_bells *of, uint32_t bell, int fd,
 			 pid_t pid);
 /* Is it there to be rung? */
 bool bell_is_kept(const struct peer_bells *of, uint32_t bell);
-/* Wake who sleeps on it.  False: it cannot be rung.  Never waits. */
+/* Wakes the thread that sleeps on the bell.  Return: false: it cannot be rung.  Never
+ * waits. */
 bool bell_ring(const struct peer_bells *of, uint32_t bell);
-/* Close our copies.  True if there were any. */
+/* Closes our copies.  Return: whether there were any. */
 bool bells_forget(struct peer_bells *of);

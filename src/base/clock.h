@@ -24,7 +24,7 @@ static inline uint64_t clock_ns(clockid_t id)
 
 static inline uint64_t now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 
-/* A few milliseconds late, and four times as cheap. */
+/* May be a few milliseconds late, and costs a quarter of now_ns(). */
 static inline uint64_t coarse_ns(void)
 {
 	return clock_ns(CLOCK_MONOTONIC_COARSE);

@@ -89,7 +89,7 @@ const char *env_other_rules(void)
 
 int env_other_log_level(int otherwise)
 {
-	/* Levels from 0 on; lower levels are as silent as 0. */
+	/* Levels begin at 0.  A lower number is as silent as 0. */
 	static const char *const names[] = { "panic", "error",   "warn",
 					     "info",  "details", "debug",
 					     "fine",  "finer",   "all" };

@@ -33,7 +33,7 @@
 uint64_t fds_ours[FDS_WINDOW / 64];
 static bool in_window(int fd) { return fd >= 0 && fd < FDS_WINDOW; }
 
-static struct lock lock; /* the soft limit, while it is another */
+static struct lock lock; /* held while the soft limit is raised */
 static int reach = INT_MAX;
 
 int fds_reach(void) { return load_rlx(&reach); }

@@ -19,11 +19,12 @@ int fds_hide(int fd);
 /* As fds_hide(), for a descriptor that we can do without.  If there is no room it is
  * closed, and the result is -EMFILE. */
 int fds_hide_spare(int fd);
-/* Return: the number from which on the program may hit ours; INT_MAX: none. */
+/* Return: the smallest number of a descriptor of ours that the program may hit; INT_MAX:
+ * none. */
 int fds_reach(void);
 /* Closes a descriptor that fds_hide() has returned, if it is not negative. */
 void fds_close(int fd);
-/* The kernel's table grows by doubling: ours stand in this much of it. */
+/* The kernel's table doubles when it grows.  Our descriptors lie in this part of it. */
 #define FDS_WINDOW 65536
 extern uint64_t fds_ours[FDS_WINDOW / 64];
 static inline bool fds_is_ours(int fd)

@@ -11,7 +11,7 @@ __thread uint32_t gate_depth __attribute__((tls_model("initial-exec")));
 
 static struct lock lock; /* of the one who forks */
 
-/* Waits outside until the gate is open, unless this thread is the one that forks. */
+/* Waits until the gate is open, unless this thread is the one that forks. */
 void gate_wait(void)
 {
 	uint32_t closer;
@@ -54,7 +54,7 @@ void gate_child(void)
 {
 	gate_inside = gate_depth;
 	gate_open();
-	/* Another thread of the parent may have been between the two. */
+	/* Another thread of the parent may have been between these two steps. */
 	for (unsigned n = 0; n < n_on_child; n++)
 		if (on_child[n])
 			on_child[n]();

@@ -24,25 +24,26 @@ struct idle {
 	/* The descriptor, opened if need be; -1: none.  @number: another one for
 	 * each descriptor that there has been, for they may have the same value. */
 	int (*fd)(uint32_t *number);
-	/* Takes all that is there, so that it is readable no more. */
+	/* Reads everything, so that the descriptor is no longer readable. */
 	void (*run)(void);
-	/* May it be readable?  One load, for who spins; NULL: only poll() tells. */
+	/* Whether it may be readable: one load, for threads that spin.  NULL: only poll()
+	 * tells. */
 	bool (*has_come)(void);
-	/* Has another thread run it lately?  NULL: nobody knows. */
+	/* Whether another thread has run it lately.  NULL: unknown. */
 	bool (*is_driven)(void);
 };
 
 extern const struct idle *idle;
 extern const struct idle *idle_known; /* its descriptor is open */
 
-/* NULL: there is none any more. */
+/* NULL: there is no longer any. */
 static inline void idle_set(const struct idle *w)
 {
 	store_rel(&idle_known, w);
 	store_rel(&idle, w);
 }
 
-/* Nobody needs to sleep on @w at the moment; its descriptor stays open. */
+/* Nobody needs to sleep on @w at the moment.  Its descriptor stays open. */
 static inline void idle_off(const struct idle *w)
 {
 	if (load_acq(&idle) == w)
@@ -51,7 +52,7 @@ static inline void idle_off(const struct idle *w)
 
 static inline bool idle_is_on(void) { return unlikely(load_acq(&idle)); }
 
-/* -1: there is none.  Call it right before a sleep, not while holding a lock. */
+/* Return: the descriptor to sleep on, or -1.  Call it right before a sleep, without a lock. */
 static inline int idle_fd(uint32_t *number)
 {
 	const struct idle *w = load_acq(&idle);
@@ -59,7 +60,8 @@ static inline int idle_fd(uint32_t *number)
 	return likely(!w) ? -1 : w->fd(number);
 }
 
-/* Is @fd still the descriptor with that number?  Else it is closed, and may be anybody's. */
+/* Whether the number @fd still means that descriptor.  If not, it was closed, and may be
+ * anybody's. */
 static inline bool idle_is_at(int fd, uint32_t number)
 {
 	const struct idle *w = load_acq(&idle_known);
@@ -68,7 +70,7 @@ static inline bool idle_is_at(int fd, uint32_t number)
 	return w && w->fd(&is) == fd && is == number;
 }
 
-/* Who spins before a sleep: runs it, if that is worth while. */
+/* For a thread that spins before it sleeps: runs it, if that pays. */
 static inline void idle_spin(void)
 {
 	const struct idle *w = load_acq(&idle);

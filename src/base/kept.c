@@ -9,7 +9,7 @@
 #include "base/kept.h"
 #include "base/rawcall.h"
 
-#define ROOM 1024u /* a process receives no more long before that */
+#define ROOM 1024u /* no process can receive so many */
 
 static uint32_t n_kept;
 static int kept[ROOM]; /* plus 1 */

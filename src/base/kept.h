@@ -19,7 +19,7 @@
  * without a file.  The check asks no server of a file system, because a server may let
  * us wait. */
 bool kept_is_file(int fd);
-/* It stays open, at the number that it has. */
+/* The descriptor stays open, under its number. */
 void kept_add(int fd);
 uint32_t kept_count(void);
 /* Close everything but @a and @b (-1: nothing) and the files among those: system calls

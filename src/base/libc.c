@@ -30,7 +30,7 @@ static long early(long nr, long a, long b, long c, long d, long e, long f)
 	return -1;
 }
 
-/* While resolving, these few go straight to the kernel. */
+/* While the look-up runs, these few go straight to the kernel. */
 static ssize_t raw_read(int fd, void *buf, size_t n)
 {
 	return early(SYS_read, fd, (long)buf, (long)n, 0, 0, 0);

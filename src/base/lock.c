@@ -53,7 +53,7 @@ void lock_slow(struct lock *l)
 		uint32_t word = load_rlx(&l->word);
 
 		if (!word) {
-			/* Other threads may wait as well, so wake one when done. */
+			/* Other threads may be waiting as well, so wake one when done. */
 			if (cas(&l->word, 0u, self | LOCK_WAITERS))
 				break;
 			continue;

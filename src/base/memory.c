@@ -48,7 +48,8 @@ static uint64_t number_in(const char *dir, const char *file)
 	return strtoull(text, NULL, 10);
 }
 
-/* The kernel gives back what it has only cached of files before it kills anybody. */
+/* The kernel frees its cache of files before it kills a process, so the cache does not
+ * count. */
 static uint64_t cached_in(const char *dir, bool is_v2)
 {
 	static const char *const keys[2][2] = {

@@ -78,7 +78,7 @@ static inline ssize_t nocancel_sendmsg(int fd, const struct msghdr *msg,
 	return nocancel_end(rawcall(SYS_sendmsg, fd, msg, flags));
 }
 
-/* The kernel writes into @ts what is left; libc's function does not. */
+/* The kernel writes the time that is left into @ts.  libc's function does not. */
 static inline int nocancel_ppoll(struct pollfd *fds, nfds_t n,
 				 const struct timespec *ts,
 				 const sigset_t *mask)
@@ -89,7 +89,7 @@ static inline int nocancel_ppoll(struct pollfd *fds, nfds_t n,
 	    rawcall(SYS_ppoll, fds, n, ts ? &left : NULL, mask, 8));
 }
 
-/* Of the two, a filter that a program has set up may allow only this one. */
+/* A filter that the program has set up may allow only this one of the two. */
 static inline int nocancel_poll(struct pollfd *fds, nfds_t n, int timeout_ms)
 {
 #ifdef SYS_poll

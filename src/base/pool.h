@@ -35,7 +35,7 @@ struct pool_part {
 };
 
 struct pool_block {
-	struct list link; /* of those that are not all taken */
+	struct list link; /* of the blocks that have free elements */
 	struct pool_part part;
 	uint32_t slot; /* in the pool's table */
 };
@@ -140,7 +140,8 @@ static inline void pool_put(struct pool *p, void *e)
 	struct pool_block *b = pool_block_of(e);
 
 	pool_part_put(&b->part, e);
-	/* A block without used elements goes to the end of the list, to be used last. */
+	/* A block without used elements goes to the end of the list, so that it is used
+	 * last. */
 	if (b->part.n_free == 1 || b->part.n_free == b->part.n) {
 		list_del(&b->link);
 		if (b->part.n_free == b->part.n)

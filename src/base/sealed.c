@@ -13,12 +13,12 @@ int sealed_file(const char *name, size_t bytes)
 {
 	struct rlimit rl;
 
-	/* ftruncate() would raise SIGXFSZ. */
+	/* Beyond the limit of file sizes ftruncate() would raise SIGXFSZ. */
 	if (!getrlimit(RLIMIT_FSIZE, &rl) && rl.rlim_cur < bytes)
 		return -EFBIG;
 	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	if (fd < 0) /* whatever a filter makes of it */
+	if (fd < 0) /* even if a filter refuses it */
 		return errno == EMFILE || errno == ENFILE ? -errno : -ENOMEM;
 	if (ftruncate(fd, (off_t)bytes) ||
 	    libc.fcntl(fd, F_ADD_SEALS, SEALED_SEALS)) {

@@ -12,7 +12,7 @@
 #include "base/setting.h"
 #include "base/spin.h"
 
-/* What a sleep and a wake cost together on virtual machines, rounded up. */
+/* The cost of a sleep and a wake-up together on virtual machines, rounded up. */
 #define SPIN_DEFAULT_NS (50 * NS_PER_US)
 #define SPIN_MAX_US (3600 * 1000000ll) /* for ever */
 #define LOOKS_FIRST 16
@@ -20,7 +20,7 @@
  * wait of that many: they take as long as half a sleep. */
 #define LOOKS_IN_VAIN 16
 #define YIELD_AFTER_NS (2 * NS_PER_US)
-/* A round of looks takes less, unless something else ran on the core. */
+/* A round of looks takes less than this, unless something else ran on the core. */
 #define ROUND_NS (3 * NS_PER_US)
 /* The pause after a lost core is as long as losing it took.  If spinning has not paid
  * since the last pause, or not for CALM_TIMES as long as that, the pause is so many
@@ -28,14 +28,15 @@
 #define CALM_TIMES 8
 #define PAUSE_GROWTH 4
 #define PAUSE_MAX_NS NS_PER_S
-/* Spins that may find nothing before a pause: of a thread that probes, and at most. */
+/* How many spins may find nothing before a pause: for a thread that probes, and the
+ * maximum. */
 #define CREDIT_PROBE 4
 #define CREDIT_MAX 8
-/* A peer that sleeps has to be woken before it answers. */
+/* A peer that sleeps must be woken before it can answer. */
 #define PROBE_TIMES 3
 #define PAUSE_WAITS 16
 #define PAUSE_MAX_WAITS 64u
-/* The last wait of a thread was so long ago: its peer sleeps by now. */
+/* If a thread's last wait was this long ago, its peer is asleep by now. */
 #define RARE_NS NS_PER_MS
 
 static __thread struct spinner spinner
@@ -59,7 +60,7 @@ void spin_configure(void)
 		    NS_PER_US;
 }
 
-/* Begin to find out whether spinning pays. */
+/* Begins to find out whether spinning pays. */
 static void probe(struct spinner *s)
 {
 	s->has_paid = false;
@@ -137,7 +138,7 @@ static bool spin_for_long(struct spinner *s, spin_ready *ready, void *arg,
 		if (now - start > YIELD_AFTER_NS)
 			sched_yield();
 		now = now_ns();
-		/* An interrupt takes as long, but it wants no core. */
+		/* An interrupt takes as long, but does not take the core away. */
 		if (now - before > ROUND_NS && lost_core(s)) {
 			pause_crowded(s, now, now - before);
 			return ready(arg);

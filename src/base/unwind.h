@@ -29,12 +29,12 @@ static inline void unwind_push(struct unwind *u, void (*undo)(struct unwind *u))
 {
 	u->undo = undo;
 	u->outer = unwind_top;
-	/* A handler sees the entry complete or not at all. */
+	/* A signal handler sees the whole entry or nothing of it. */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	unwind_top = u;
 }
 
-/* One that was never pushed has no undo. */
+/* An entry that was never pushed has no undo. */
 static inline void unwind_pop(struct unwind *u)
 {
 	void (*undo)(struct unwind * u) = u->undo;

@@ -73,7 +73,7 @@ static void take(struct wheel *w, struct timer *t)
 		    ~(UINT64_C(1) << t->slot % WHEEL_SLOTS);
 }
 
-/* @at_ns: earlier than where the timer lies */
+/* @at_ns: earlier than the time for which the timer is queued */
 void wheel_move(struct wheel *w, struct timer *t, uint64_t at_ns)
 {
 	assert(at_ns < t->at_ns);
@@ -94,7 +94,8 @@ void wheel_disarm(struct wheel *w, struct timer *t)
 	t->at_ns = t->due_ns = WHEEL_NEVER;
 }
 
-/* Puts a timer that was taken out where it must be looked at next, if anywhere. */
+/* Puts a timer that was taken out into the slot where the wheel must look at it next, if
+ * any. */
 static void put_again(struct wheel *w, struct timer *t)
 {
 	uint64_t early_ns = (uint64_t)t->early << WHEEL_TICK_SHIFT;

@@ -16,8 +16,8 @@
 
 /* What osfd does takes microseconds; one that does not answer counts as gone. */
 #define REPLY_S 5
-/* One that ends has its name for a moment longer than it serves; one that has no room for
- * a further client closes as well. */
+/* An osfd that ends keeps its name for a moment after it has stopped to serve.  An osfd
+ * that has no room for another client closes the connection, too. */
 #define CONNECTS_MAX 4
 
 union control {
@@ -43,7 +43,7 @@ static int request_send(int fd, const struct request *r, size_t len,
 		memcpy(CMSG_DATA(&control.head), fds, n_fds * sizeof(int));
 	}
 	ssize_t n;
-	do /* else osfd would serve a request that nobody knows of */
+	do /* otherwise osfd would serve a request that its sender has forgotten */
 		n = nocancel_sendmsg(fd, &msg, MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
 	return n < 0 ? -errno : 0;

@@ -16,7 +16,7 @@
  *
  * Return: a descriptor, or
  *   -ECONNREFUSED    no osfd runs here
- *   -EPERM           the name is somebody's who is not root
+ *   -EPERM           a user other than root has the name
  *   -EPROTONOSUPPORT the versions do not fit
  *   -EIO             it does not answer, or closes each connection
  */

@@ -59,7 +59,7 @@ int ports_init(struct ports *ps, int state_fd)
 		return -errno;
 	for (int i = 0; i < LO_N_CONF; i++)
 		ps->lo_fd[i] = conf_open(lo_conf[i]);
-	/* libbpf reads a file to know, once. */
+	/* libbpf reads this from a file, once.  Later osfd can open no file. */
 	int n_cpus = libbpf_num_possible_cpus();
 	return n_cpus < 0 ? n_cpus : 0;
 }

@@ -8,7 +8,7 @@
 #define WINDOW_MAX (1u << 30) /* RFC 7323 section 2.3 */
 #define FLAGS ((uint32_t)FROZEN_PEER_FIN | FROZEN_PEER_RESET)
 
-/* What the kernel and thaw() would refuse, or believe wrongly. */
+/* Whether the numbers fit each other.  thaw() and the kernel rely on it. */
 static bool is_sound(const struct escrow_state *s)
 {
 	uint32_t all = s->snd_end - s->snd_una;

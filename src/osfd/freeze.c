@@ -51,7 +51,7 @@ static int check_place(int fd, struct refusal *why)
 	return 0;
 }
 
-/* Whether nobody stands between a socket and us. */
+/* Whether no filter and no protocol above TCP stands between a socket and us. */
 static int check_plain(int fd, struct refusal *why)
 {
 	socklen_t len = 0;
@@ -97,7 +97,8 @@ int connection_of(int fd, struct connection *out, struct refusal *why)
 	return err;
 }
 
-/* Whether no byte is on its way in the kernel: unread, queued, or not acknowledged. */
+/* Whether the kernel has no byte of the connection that is unread, queued or not
+ * acknowledged. */
 static int check_quiet(int fd, struct refusal *why)
 {
 	uint32_t mem[SK_MEMINFO_VARS];
@@ -125,7 +126,7 @@ static int drop_all(int fd)
 		   : 0;
 }
 
-/* What a disconnect and TCP_REPAIR change, before they do. */
+/* Reads what a disconnect and TCP_REPAIR will change. */
 static int read_flags(int fd, struct frozen *f)
 {
 	socklen_t len = sizeof(f->ca_name);
@@ -224,8 +225,8 @@ static int read_state(int fd, struct frozen *f, struct refusal *why)
 /* The end of TCP_REPAIR sends a probe each time, whether it was on or not. */
 void probe_peer(int fd) { opt_set(fd, SOL_TCP, TCP_REPAIR, TCP_REPAIR_OFF); }
 
-/* Back to where freeze() began, from any of its steps.  What has arrived meanwhile is lost:
- * the peer sends it again, and a reset when it is probed. */
+/* Undoes freeze() after any of its steps.  Segments that have arrived meanwhile are lost:
+ * the peer sends their bytes again, and repeats a reset when it is probed. */
 static void undo(struct grant *g, int fd, const struct connection *c,
 		 const struct frozen *f)
 {
@@ -237,7 +238,7 @@ static void undo(struct grant *g, int fd, const struct connection *c,
 	opt_set(fd, SOL_SOCKET, SO_REUSEADDR, !!(f->flags & FROZEN_REUSEADDR));
 }
 
-/* 0 in the map of flows means that none is known; an older number does as well. */
+/* In the map of flows 0 means an unknown number.  An older number serves as well. */
 static uint32_t known(uint32_t snd_nxt)
 {
 	return snd_nxt ? snd_nxt : UINT32_MAX;

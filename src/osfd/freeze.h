@@ -49,13 +49,13 @@ MUST_CHECK int freeze(struct grant *g, int fd, struct frozen *out,
 MUST_CHECK int adopt(struct grant *g, int fd, uint32_t snd_nxt,
 		     struct refusal *why);
 
-/* Takes back a freeze of which nobody knows the numbers, or the part of one that was done:
- * nothing has been sent or received since.  SO_REUSEADDR and SO_KEEPALIVE are the caller's
- * to restore.  Return: 0, or with a reason -EOPNOTSUPP */
+/* Undoes a freeze whose numbers nobody knows, or the part of a freeze that was done.
+ * Nothing has been sent or received since the freeze.  SO_REUSEADDR and SO_KEEPALIVE are
+ * the caller's to restore.  Return: 0, or with a reason -EOPNOTSUPP */
 MUST_CHECK int freeze_undo(struct grant *g, int fd, struct refusal *why);
 
-/* A window probe, by the kernel, to a peer of an established connection.  A peer that has reset
- * it while nobody listened resets it again: a reset is not retransmitted otherwise.
+/* A window probe, by the kernel, to a peer of an established connection.  A peer that has
+ * reset it while nobody listened resets it again: a reset is not retransmitted otherwise.
  * SO_REUSEADDR is off after it. */
 void probe_peer(int fd);
 

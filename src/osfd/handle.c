@@ -127,8 +127,8 @@ static int on_thaw(struct context *c, const struct request *r)
 	if (!g)
 		return -EBADF;
 	int err = thaw(g, c->fds[0], &r->thaw.state, &q, &c->why);
-	/* A program whose connection is not given back resets it, but for one that it
-	 * keeps until there is a route. */
+	/* A program that cannot give a connection back resets it, unless there is no
+	 * route: then the program keeps it until there is one. */
 	if (err == -ENOTCONN)
 		held_ended(g, r->thaw.slot);
 	if (err != -ENETUNREACH)

@@ -157,7 +157,7 @@ void held_forget(struct grant *g, const struct steer_key *key)
 	}
 }
 
-/* The engine's clock has gone on.  It may be ahead of ours by what rounding adds. */
+/* The engine's clock has gone on.  Rounding may have put it ahead of ours. */
 static void advance(struct frozen *f, uint64_t ns)
 {
 	uint32_t is_us = f->timestamp & 1;
@@ -176,7 +176,8 @@ static int read_slot(const struct grant *g, uint32_t index,
 		   : -EIO;
 }
 
-/* Twice the same: then no part of it is older than another. */
+/* Reads until two copies are the same.  Then no part of the copy is older than another
+ * part. */
 static bool read_living(const struct grant *g, uint32_t index,
 			struct escrow_head *out)
 {
@@ -199,7 +200,8 @@ static void acknowledge(struct grant *g, struct held *h)
 	    escrow_parse(&head, &f, &b) < 0 || f.rcv_wup == f.rcv_nxt ||
 	    connection_of(h->fd, &c, &why) < 0)
 		return;
-	/* What the engine has said last: its next segment must not seem old. */
+	/* Continues from the engine's last timestamp, so that the next segment does not
+	 * seem old. */
 	f.timestamp = head.tsval;
 	ack_peer(&c, &f);
 }
@@ -252,7 +254,7 @@ static int give_back(struct grant *g, struct held *h)
 	return thaw(g, h->fd, &h->frozen, &q, &why);
 }
 
-/* What the engine has sent is not known, so the peer is asked: see wake_peer(). */
+/* We do not know what the engine has sent, so we ask the peer: see wake_peer(). */
 static void cut_off(struct grant *g, struct held *h)
 {
 	struct sockaddr none = { .sa_family = AF_UNSPEC };
@@ -264,7 +266,7 @@ static void cut_off(struct grant *g, struct held *h)
 
 static void end_one(struct grant *g, struct held *h, bool is_dead)
 {
-	/* Somebody has ended it meanwhile, or a freeze was cut short. */
+	/* Somebody has ended the connection meanwhile, or a freeze was cut short. */
 	if (opt_get(h->fd, SOL_TCP, TCP_REPAIR) != 1) {
 		grant_unsteer(g, &h->key);
 	} else if (is_dead && give_back(g, h) == 0) {

@@ -42,19 +42,20 @@ MUST_CHECK int held_open(struct grant *g, int fd, struct refusal *why);
  */
 MUST_CHECK int held_add(struct grant *g, uint32_t slot, int fd,
 			struct refusal *why);
-/* What freeze() or a program that adopts it has said. */
+/* The connection's numbers, from freeze() or from the program that adopts it. */
 void held_set(struct grant *g, uint32_t slot, int fd, const struct frozen *f);
 /* Another grant has adopted it. */
 void held_forget(struct grant *g, const struct steer_key *key);
 void held_drop(struct grant *g, uint32_t slot);
-/* Its socket has no connection any more: somebody has ended it (`ss -K').  The socket is an
- * ordinary one again, which tells the program so. */
+/* The socket has no connection any more, because somebody has ended it (`ss -K').  This
+ * makes it an ordinary socket again, which reports the end to the program. */
 void held_ended(struct grant *g, uint32_t slot);
 
-/* The program lives, and has had no turn for a while: its peers get the ACKs that it owes
- * them by its escrow.  It goes on with the connections and may be writing the escrow. */
+/* The program lives, and has made no turn for a while.  The escrow tells which ACKs it
+ * owes, and osfd sends them.  The program goes on with the connections, and may be writing
+ * the escrow. */
 void held_acknowledge(struct grant *g);
 
-/* Ends the table.  @is_dead: nobody else writes the escrow or the stream any more, so
- * what it says is given to the kernel; otherwise each connection is reset. */
+/* Ends the table.  @is_dead: nobody else writes the escrow or the stream any more, so the
+ * kernel gets what the escrow says.  Otherwise each connection is reset. */
 void held_end(struct grant *g, bool is_dead);

@@ -58,8 +58,8 @@ static bool port_is_sane(const struct msg_port *p)
 	       !(p->flags & ~MSG_BESIDE) && !p->pad;
 }
 
-/* The kernel refuses windows that do not fit each other; what it does not look at is
- * looked at here. */
+/* The kernel refuses windows that do not fit each other.  This function checks what the
+ * kernel does not. */
 static bool frozen_is_sane(const struct frozen *f)
 {
 	return !(f->options & ~FROZEN_OPTIONS) && !(f->flags & ~FROZEN_FLAGS) &&

@@ -28,8 +28,8 @@
 
 struct port {
 	struct msg_port is; /* dev[0] == 0: a free entry */
-	/* Its programs are asked to give their connections back, and get no others.  Without
-	 * connections it goes. */
+	/* Its programs are asked to give their connections back, and get no others.
+	 * Without connections it goes. */
 	bool is_ending;
 	uint32_t n_grants, n_used;
 	uint32_t n_held; /* connections that osfd has a descriptor of */
@@ -114,8 +114,8 @@ MUST_CHECK int grant_open(struct ports *ps, const char *dev, uint32_t uid,
 			  int owner, struct msg_grant *out, int fds[2],
 			  struct refusal *why);
 
-/* The kernel gets all frames.  The table of held connections is empty.  The peers of connections that are still frozen are made
- * to hear that nobody serves them any more (segment.h). */
+/* Gives all frames to the kernel.  The table of held connections must be empty.  The peers
+ * of connections that are still frozen learn that nobody serves them any more (segment.h). */
 void grant_close(struct grant *g);
 
 /* The grant that a client names, or NULL. */
@@ -135,8 +135,8 @@ struct device {
 };
 MUST_CHECK int device_find(const struct ports *ps, const char *name,
 			   struct device *out, struct refusal *why);
-/* Does the kernel take frames between two addresses of its own that come from lo?  Else what
- * our TCP sends to the kernel's is lost.  Return: 0, or -EADDRNOTAVAIL with a reason */
+/* Does the kernel accept frames from lo between two of its own addresses?  If not, what our
+ * TCP sends to the kernel's TCP is lost.  Return: 0, or -EADDRNOTAVAIL with a reason */
 MUST_CHECK int device_takes(const struct ports *ps, const struct grant *g,
 			    int fd, struct refusal *why);
 MUST_CHECK int device_is_free(const struct ports *ps, const struct device *d,

@@ -49,16 +49,17 @@ int reconnect_check(int fd, const struct connection *c, struct refusal *why)
 	if (!err && connect(s, (const struct sockaddr *)&c->peer, c->len) < 0)
 		err = -errno;
 	close(s);
-	/* An address that is gone is no hindrance. */
+	/* The address may be gone from this host. */
 	if (err != -ENETUNREACH && err != -EHOSTUNREACH && err != -ENODEV)
 		return 0;
 	refuse(why, "no route to its peer");
 	return -ENETUNREACH;
 }
 
-/* A socket that was bound by a call, also by ours, keeps its address when it disconnects,
- * and bind() says -EINVAL.  Another one has lost it, whatever getsockname() says.
- * Return: 0, or -EINVAL for an address that is not the connection's */
+/* A socket that bind() has bound, by the program or by us, keeps its address when it
+ * disconnects, and then bind() returns -EINVAL.  Any other socket has lost its address,
+ * even if getsockname() still returns it. Return: 0, or -EINVAL for an address that is not
+ * the connection's */
 static int bind_again(int fd, const struct connection *c)
 {
 	struct sockaddr_storage is = { 0 };
@@ -84,7 +85,7 @@ static int bind_and_connect(int fd, const struct connection *c)
 	return err;
 }
 
-/* Without an address or a route. */
+/* Connects although the host has lost the address or the route. */
 static int connect_anyway(int fd, const struct connection *c)
 {
 	bool is_v6 = c->peer.ss_family == AF_INET6;

@@ -4,11 +4,11 @@
  *
  *     frozen -> disconnect -> sequence numbers -> bind -> connect, without a handshake
  *
- * A connection of the kernel's lives on where its address is removed, its device is down or
- * its route has gone: what it sends is lost, until one of them comes back.  So does one that
- * is given back to the kernel meanwhile.  bind() and connect() would refuse; IP_TRANSPARENT
- * and a moment on the device lo make them do it.  IPv6 has no such device, so there a
- * connection without a route stays where it is.
+ * A kernel connection survives while its address is removed, its device is down or its
+ * route is gone: what it sends is lost until they come back.  A connection that is given
+ * back to the kernel meanwhile must survive as well.  bind() and connect() would refuse, so
+ * the socket is IP_TRANSPARENT, and bound to the device lo for a moment.  This does not
+ * work over IPv6: there a connection without a route stays where it is.
  */
 #pragma once
 

@@ -166,8 +166,8 @@ static void send_from_peer(const struct connection *c, const struct frozen *f,
 		return;
 	opt_set(raw, is_v6 ? IPPROTO_IPV6 : IPPROTO_IP,
 		is_v6 ? IPV6_HDRINCL : IP_HDRINCL, 1);
-	/* An address that is this host's no more: nothing with the peer's address may leave
-	 * for who has it. */
+	/* The address no longer belongs to this host.  A segment with the peer's address as
+	 * its source must not leave for the host that has the address now. */
 	if (bind(raw, (struct sockaddr *)&to, len) == 0)
 		(void)sendto(raw, packet, n, MSG_DONTWAIT,
 			     (struct sockaddr *)&to, len);

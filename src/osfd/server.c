@@ -84,8 +84,8 @@ static bool client_has_grant(const struct server *s, int index)
 	return false;
 }
 
-/* Edges alone: nobody reads it here, because a read of a descriptor that only claims to be a
- * timer may take for ever. */
+/* Edge-triggered, because nobody reads the descriptor here: it may only claim to be a
+ * timer, and a read could then take for ever. */
 int server_watch_away(struct server *s, struct grant *g, int fd,
 		      struct refusal *why)
 {
@@ -113,7 +113,7 @@ int server_watch_away(struct server *s, struct grant *g, int fd,
 	return 0;
 }
 
-/* A program whose timer expires all the time gets no more of osfd's time than this. */
+/* Sends a program's ACKs once in AWAY_MIN_NS at most, however often its timer expires. */
 static void look_after(struct grant *g)
 {
 	uint64_t now = now_ns();
@@ -141,7 +141,7 @@ static void client_close(struct server *s, int index, bool is_dead)
 	*c = (struct client){ .fd = -1, .pid_fd = -1 };
 }
 
-/* It asks for nothing more.  The pidfd tells when it is dead. */
+/* The client sends no more requests.  The pidfd tells when it is dead. */
 static void client_silence(struct server *s, int index)
 {
 	struct client *c = &s->client[index];
@@ -150,7 +150,8 @@ static void client_silence(struct server *s, int index)
 	c->silent_ns = now_ns();
 }
 
-/* The process at the other end, by a descriptor that names no other one later. */
+/* A descriptor of the process at the other end.  Unlike a pid, it never names another
+ * process. */
 static int identify(int fd, struct client *out)
 {
 	struct client c = { .fd = fd, .pid_fd = -1 };
@@ -305,7 +306,7 @@ bool client_leaves(const struct server *s, int index)
 	return false;
 }
 
-/* One that does not read what osfd says hears of it by its next request. */
+/* A program that does not read this reply learns of it from the reply to its next request. */
 void clients_leave(struct server *s)
 {
 	struct reply r = { .magic = MSG_MAGIC,
@@ -324,7 +325,7 @@ void clients_leave(struct server *s)
 	}
 }
 
-/* SIGTERM; the second time it does not wait any more. */
+/* Handles SIGTERM and SIGINT.  The second signal ends the wait for programs. */
 static void end_soon(struct server *s)
 {
 	struct signalfd_siginfo info;

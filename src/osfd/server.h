@@ -28,8 +28,8 @@ struct client {
 	uint32_t uid;
 	uint32_t version; /* 0: has not said hello */
 	bool is_told;     /* MSG_LEAVE was sent */
-	/* Not 0: has closed its socket at that time.  A program that is killed does this
-	 * some moments before it is dead. */
+	/* When the client closed its socket, or 0.  The kernel closes the socket of a
+	 * killed program some moments before the program is dead. */
 	uint64_t silent_ns;
 };
 
@@ -44,16 +44,17 @@ struct server {
 /* Return: 0, -EADDRINUSE when an osfd serves this namespace already, or another errno */
 MUST_CHECK int server_listen(struct server *s);
 
-/* What server_run() waits with, in the process that calls it: an epoll set reports the
- * signals of the process that has added the signalfd.  Return: 0 or an errno */
+/* Makes what server_run() waits with.  Call it in the process that calls server_run(): an
+ * epoll set reports the signals of the process that has added the signalfd.  Return: 0 or
+ * an errno */
 MUST_CHECK int server_begin(struct server *s);
 
-/* Until there is nothing left to do, or until SIGTERM or SIGINT: then programs give their
- * connections back before, and have five seconds for that, or until a second signal.
- * Return: 0 or an errno */
+/* Runs until there is nothing left to do, or until SIGTERM or SIGINT.  After a signal,
+ * programs have five seconds to give their connections back; a second signal ends this
+ * time. Return: 0 or an errno */
 MUST_CHECK int server_run(struct server *s);
 
-/* Has a client a grant of a port that is ending? */
+/* Whether a client has a grant of a port that is ending. */
 bool client_leaves(const struct server *s, int index);
 /* Tells those that have. */
 void clients_leave(struct server *s);

@@ -23,7 +23,7 @@
 #define SO_NETNS_COOKIE 71
 #endif
 
-/* The lock says that no osfd has the file open. */
+/* If the lock can be had, no osfd has the file open. */
 static void remove_if_old(int dir, const char *name)
 {
 	struct stat st;
@@ -49,7 +49,7 @@ static void sweep(void)
 		closedir(dir);
 }
 
-/* Somebody else's sweep may have come between the open and the lock. */
+/* Another osfd may have removed the file between our open() and our lock. */
 static int open_locked(const char *path)
 {
 	struct stat st;
@@ -77,7 +77,7 @@ int state_open(int any_socket, char *path, size_t size)
 		return -errno;
 	snprintf(path, size, STATE_DIR "/" PREFIX "%llu",
 		 (unsigned long long)cookie);
-	/* One that is ours has its ports for us, however old. */
+	/* Lock our own file first: the sweep then leaves it alone, however old it is. */
 	int fd = open_locked(path);
 	if (fd >= 0)
 		sweep();

@@ -130,8 +130,8 @@ static int make_room(int fd, const struct queues *q, struct room *r)
 			  q->n_unacked + q->n_unsent, &r->sndbuf);
 }
 
-/* Sizes that the program has set are what they were.  Others stay, and the kernel goes on
- * tuning them. */
+/* Restores buffer sizes that the program has set.  It leaves other sizes alone, and the
+ * kernel goes on tuning them. */
 static void end_room(int fd, const struct room *r)
 {
 	if (r->lock < 0 || (!r->sndbuf && !r->rcvbuf))
@@ -159,10 +159,11 @@ static int put_queues(int fd, const struct queues *q)
 	return err;
 }
 
-/* Step 5.  A connect() under repair makes the kernel expect segments with a window of 0
- * (pred_flags), whatever is said here: one that acknowledges something is then taken for no
- * change, and the kernel would send into a window that is closed.  A segment that changes the
- * window corrects that.  So the window is one byte smaller here: step 7. */
+/* Step 5.  A connect() under repair makes the kernel predict segments with a window of 0
+ * (pred_flags), and TCP_REPAIR_WINDOW does not change that.  The kernel then takes the
+ * first ACK that closes the window for an ACK that changes nothing, and sends into the
+ * closed window.  A segment that changes the window makes the kernel predict anew.  So this
+ * step restores a window that is one byte smaller, and step 7 sends that segment. */
 static int set_window(int fd, const struct frozen *f)
 {
 	struct tcp_repair_window w = {
@@ -203,8 +204,8 @@ static int put_back(int fd, const struct frozen *f)
 	return 0;
 }
 
-/* A reset in answer to the first of these bytes would make send() refuse the others, and
- * take the error that is the program's.  It comes again with step 8. */
+/* If the peer answered the first of these bytes by a reset, send() would refuse the others,
+ * and would take the error that the program should get.  The peer resets again in step 8. */
 static void drop_resets(int fd)
 {
 	struct sock_filter code[] = {
@@ -238,8 +239,8 @@ static int put_unsent(int fd, const struct connection *c,
 			 q->n_unsent);
 }
 
-/* Step 8.  A probe is answered.  The peer may have acknowledged bytes, or opened its window,
- * and nobody has heard it: the kernel would wait for a timer. */
+/* Step 8.  The peer answers a probe.  It may have acknowledged bytes or opened its window
+ * when nobody listened, and without the probe the kernel would wait for a timer. */
 static void hear_again(int fd, const struct frozen *f, const struct queues *q)
 {
 	if (q->n_unsent)
@@ -249,9 +250,9 @@ static void hear_again(int fd, const struct frozen *f, const struct queues *q)
 	opt_set(fd, SOL_SOCKET, SO_REUSEADDR, !!(f->flags & FROZEN_REUSEADDR));
 }
 
-/* Step 9.  A peer that lives does not answer an ACK: an answer would make the kernel send what
- * MSG_MORE holds back.  The kernel acknowledges the peer's FIN, which asks the same; and a
- * reset that came before it would change what the program reads. */
+/* Step 9.  A peer that lives does not answer an ACK: an answer would make the kernel send
+ * what MSG_MORE holds back.  The kernel acknowledges the peer's FIN, which asks the same;
+ * and a reset that came before it would change what the program reads. */
 static void tell_peer(const struct connection *c, const struct frozen *f,
 		      const struct queues *q)
 {

@@ -17,7 +17,7 @@
 
 #include "base/compiler.h"
 
-/* With what a frame begins. */
+/* The header with which a frame begins. */
 enum pcapng_link {
 	PCAPNG_ETHERNET = 1,
 	PCAPNG_IP = 101, /* a header of IPv4 or IPv6 */
@@ -37,12 +37,12 @@ struct pcapng {
 struct pcapng_frame {
 	uint32_t interface;
 	enum pcapng_direction direction;
-	uint64_t at_ns; /* since 1970, if somebody is to understand it */
+	uint64_t at_ns; /* since 1970, so that readers can show a date */
 	const void *data;
 	uint32_t len;        /* bytes at data */
 	uint32_t wire_len;   /* of the whole frame; 0: len */
 	uint32_t n_lost;     /* frames before this one that are missing */
-	const char *comment; /* is shown with the frame; NULL: none */
+	const char *comment; /* shown with the frame; NULL: none */
 };
 
 /**

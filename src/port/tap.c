@@ -30,7 +30,7 @@ static void text_copy(char *to, const char *from, size_t size)
 	to[size - 1] = '\0';
 }
 
-/* Memory that cannot be had must not be touched. */
+/* The memory may not be available, and touching it would then kill the program. */
 static int map_head(struct tap *t)
 {
 	const size_t bytes = TAP_HEAD_BYTES + TAP_RING_BYTES;

@@ -121,7 +121,7 @@ struct tap_seen {
 MUST_CHECK int tap_reader_open(struct tap_reader *r, int fd);
 void tap_reader_close(struct tap_reader *r);
 
-/* Have the program write until @until_ns (CLOCK_MONOTONIC) at least. */
+/* Makes the program write until @until_ns (CLOCK_MONOTONIC) at least. */
 void tap_reader_want(struct tap_reader *r, uint64_t until_ns);
 
 /* The next frame.  Return: 1, 0: none is there, or -EBADMSG: the ring contradicts itself */

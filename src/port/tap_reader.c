@@ -26,7 +26,7 @@ static bool is_tap_file(int fd)
 	       st.st_size == TAP_HEAD_BYTES + TAP_RING_BYTES;
 }
 
-/* What is shown to people is printable. */
+/* Names are shown to people, so they must be printable. */
 static void text_clean(char *s, size_t size)
 {
 	s[size - 1] = '\0';
@@ -88,14 +88,15 @@ static void get(const struct tap_reader *r, uint64_t at, void *to, size_t n)
 	memcpy((uint8_t *)to + first, ring, n - first);
 }
 
-/* Whether what was copied from @at on was not overwritten meanwhile. */
+/* Whether the bytes copied from @at on are valid: the program has not overwritten them
+ * meanwhile. */
 static bool is_still_there(const struct tap_reader *r, uint64_t at)
 {
 	fence_full(); /* the copy comes before this load */
 	return load_rlx(&r->head->begun) - at <= TAP_RING_BYTES;
 }
 
-/* Return: whether the record can be true, of @there bytes in the ring */
+/* Return: whether the record is possible in a ring that holds @there bytes */
 static bool is_sound(const struct tap_record *r, uint64_t there)
 {
 	return r->len <= TAP_FRAME_MAX && r->len <= r->wire_len &&

@@ -85,7 +85,7 @@ static struct extent *copy_of(struct ether_port *p, const uint8_t *data,
 	return e;
 }
 
-/* The flags of a TCP segment whose headers are plain; 0: it is another frame. */
+/* Return: the flags of a TCP segment with plain headers; 0: the frame is none. */
 static uint8_t tcp_flags(const uint8_t *ip, uint32_t len)
 {
 	bool is_v6 = ip[0] >> 4 == 6;
@@ -96,7 +96,7 @@ static uint8_t tcp_flags(const uint8_t *ip, uint32_t len)
 	return ip[at + 13];
 }
 
-/* False: it is not for the stack. */
+/* Return: false: the frame is not for the stack. */
 static bool take(struct ether_port *p, const struct packet_frame *in,
 		 struct tcp_rx_frame *out)
 {
@@ -188,7 +188,7 @@ static int put(struct ether_port *p, const struct tcp_frame *f)
 	return err;
 }
 
-/* Sends p->frame, or keeps it. */
+/* Sends p->frame, or keeps it for later if the device is full. */
 static void try_to_send(struct ether_port *p, uint64_t now_ns)
 {
 	int err = put(p, &p->frame);

@@ -50,9 +50,9 @@ struct ether_port {
 	uint64_t
 	    n_strange; /* frames that are not IP, or for which there was no place */
 	uint64_t n_lost; /* frames that the device refused */
-	/* Dropped, for good: segments with an urgent pointer, which no thaw could give back,
-	 * and frames larger than PACKET_FRAME_MAX.  Their connections are to be carried by
-	 * somebody who can take them. */
+	/* Frames that the port cannot give to the stack and drops: segments with an urgent
+	 * pointer, which no thaw could give back, and frames larger than PACKET_FRAME_MAX.
+	 * The kernel can take them, so their connections should go back to it. */
 	uint64_t n_refused;
 };
 
@@ -67,20 +67,20 @@ MUST_CHECK int ether_open(struct ether_port *p, int fd,
 /* Lets `osf tap' see the port's frames, as @program's, as far as there is memory for it. */
 void ether_show(struct ether_port *p, const char *program);
 
-/* Goes on with another packet socket, of the same device.  What the ring of the old one
- * holds is lost.  @fd: as for ether_open(); the old one is the caller's on success.
- * Return: as packet_open(), and then the old one is used still */
+/* Goes on with another packet socket of the same device.  Frames in the ring of the old
+ * socket are lost.  @fd: as for ether_open().  On success the old socket belongs to the
+ * caller. Return: 0, or an error of packet_open(), and the old socket stays in use */
 MUST_CHECK int ether_reopen(struct ether_port *p, int fd,
 			    const struct packet_ring *ring);
 
 /* The stack holds no frame any more. */
 void ether_close(struct ether_port *p);
 
-/* Frames to @to go to @mac from now on.  Return: 0, or -ENOSPC */
+/* From now on, frames to @to go to @mac.  Return: 0, or -ENOSPC */
 MUST_CHECK int ether_hop(struct ether_port *p, const struct ip_addr *to,
 			 const uint8_t mac[ETHER_MAC]);
 
-/* Has a frame arrived?  Cheap enough to be asked in a loop. */
+/* Whether a frame has arrived.  Cheap enough to be called in a loop. */
 static inline bool ether_has_come(const struct ether_port *p)
 {
 	return packet_has_come(&p->io);

@@ -21,9 +21,9 @@
 #include "base/libc.h"
 #include "base/nocancel.h"
 
-/* Of a frame that is copied into one piece. */
+/* The largest frame that is copied into one piece. */
 #define SMALL_BYTES 512
-/* A device that is only full takes one of so many. */
+/* A device that is merely full takes at least one frame of so many. */
 #define REFUSED_MAX 8
 
 static struct tpacket2_hdr *slot_at(const struct packet_port *p)
@@ -95,9 +95,10 @@ bool packet_has_come(const struct packet_port *p)
 }
 
 /*
- * The kernel drops a frame for which the ring has no slot, and a slot says so only if
- * another frame follows.  But who then empties the ring finds a frame in each slot.  Some of
- * the last ones may still be written, so three quarters of them count as full.
+ * The kernel drops a frame for which the ring has no slot, and reports that only in the
+ * slot of a later frame.  But the program that then empties the ring finds a frame in each
+ * slot.  The kernel may still be writing some of the last slots, so a ring counts as full
+ * when three quarters of it hold frames.
  */
 static inline void note_frame(struct packet_port *p)
 {
@@ -188,8 +189,9 @@ static bool is_small(const struct iovec *iov, unsigned n)
 	return bytes <= SMALL_BYTES;
 }
 
-/* Without a qdisc the kernel cuts no frames in place of a device that does not (tso off),
- * and says what it says of one that is full.  A device may become such a one at any time. */
+/* When frames bypass the qdisc, and the device does not cut segments (tso off), the kernel
+ * does not cut them either, and returns the same error as for a full queue.  An
+ * administrator may turn tso off at any time. */
 static COLD void large_refused(struct packet_port *p)
 {
 	int off = 0;

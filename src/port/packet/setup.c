@@ -26,7 +26,7 @@
 #define BLOCK_BYTES (1 << 17) /* a slot never crosses a block */
 /* A slot's own header, the address, alignment, virtio_net_hdr, Ethernet. */
 #define SLOT_HEAD 128
-/* What frames that are larger than a slot may hold of kernel memory. */
+/* How much kernel memory frames that are larger than a slot may hold. */
 #define LARGE_BYTES (8 << 20)
 
 #ifndef PACKET_IGNORE_OUTGOING
@@ -134,7 +134,7 @@ int packet_open(struct packet_port *p, int fd, const struct packet_ring *ring)
 		packet_close(&made);
 		return err;
 	}
-	/* A child that kept it mapped would keep the socket. */
+	/* A child that kept the mapping would keep the socket open. */
 	madvise(made.map, (size_t)ring->slot_bytes * ring->n_slots,
 		MADV_DONTFORK);
 	*p = made;
