@@ -25,6 +25,8 @@ struct tcp_rx_frame {
 	unsigned flags; /* enum tcp_rx_flags */
 };
 
+struct tcp_conn;
+
 #define TCP_FRAME_PIECES 20
 #define TCP_FRAME_HEAD (IPV6_HEAD + TCP_HEAD_MAX)
 
@@ -45,7 +47,8 @@ struct tcp_frame {
 	uint16_t gso_size;
 	uint32_t len; /* payload */
 	uint32_t n_pieces;
-	void *user; /* tcp_set_user() of its connection; NULL: it is of none */
+	struct tcp_conn
+	    *conn; /* valid until the stack is called again; NULL: none */
 	struct tcp_piece pieces[TCP_FRAME_PIECES];
 };
 

@@ -384,7 +384,7 @@ bool tcp_tx(struct tcp_stack *s, struct tcp_frame *f, uint64_t now_ns)
 	f->n_pieces = 0;
 	f->len = 0;
 	f->gso_size = 0;
-	f->user = NULL;
+	f->conn = NULL;
 	if (s->reply_tail != s->reply_head) {
 		const struct tcp_reply *r =
 		    &s->replies[s->reply_tail++ % TX_REPLIES];
@@ -397,7 +397,7 @@ bool tcp_tx(struct tcp_stack *s, struct tcp_frame *f, uint64_t now_ns)
 		    s->pending.next, struct tcp_conn, pending_link);
 
 		if (conn_tx(c, f)) {
-			f->user = c->user;
+			f->conn = c;
 			/* Let the other connections send. */
 			if (c->tx_pending) {
 				list_del(&c->pending_link);

@@ -217,8 +217,8 @@ static void ether_send(struct port *port, struct tcp_frame *f, uint64_t now_ns)
 {
 	struct ether_port *p = of(port);
 
-	if (p->leaves && f->user)
-		p->leaves(f->user);
+	if (p->leaves && f->conn)
+		p->leaves(f->conn);
 	try_to_send(p, now_ns);
 }
 

@@ -39,8 +39,8 @@ struct ether_port {
 	void *mem;
 	size_t mem_bytes;
 	struct tcp_frame frame; /* the one that leaves */
-	/* NULL, or told of a connection (tcp_set_user()) before a frame of it leaves */
-	void (*leaves)(void *user);
+	/* NULL, or called before a frame of a connection leaves */
+	void (*leaves)(struct tcp_conn *c);
 	bool is_full;      /* the device has not taken @frame */
 	uint64_t retry_ns; /* then: when to try again */
 	int err;           /* negative: the device takes nothing more */

@@ -107,7 +107,7 @@ void engine_close(struct engine *e)
 	munmap(e, sizeof(*e));
 }
 
-void engine_on_leave(struct engine *e, void (*leaves)(void *user))
+void engine_on_leave(struct engine *e, void (*leaves)(struct tcp_conn *c))
 {
 	e->ether.leaves = leaves;
 }

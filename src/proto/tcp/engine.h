@@ -17,6 +17,7 @@
 #include "ip/ip.h"
 #include "port/packet/packet.h"
 
+struct tcp_conn;
 struct engine;
 struct tcp_stack;
 
@@ -37,8 +38,8 @@ MUST_CHECK int engine_open(int fd, const struct engine_device *dev,
 /* Without a word to the peers of connections that are left. */
 void engine_close(struct engine *e);
 
-/* @leaves is told of a connection (tcp_set_user()) before a frame of it leaves. */
-void engine_on_leave(struct engine *e, void (*leaves)(void *user));
+/* The engine calls @leaves before a frame of a connection leaves. */
+void engine_on_leave(struct engine *e, void (*leaves)(struct tcp_conn *c));
 
 /* Goes on with the packet socket of another grant for the same device, once the frames of
  * the old one are taken: call engine_in() before.  @fd: as for engine_open(); the old

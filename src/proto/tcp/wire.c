@@ -468,7 +468,13 @@ static int open_idle(int frames_fd)
 		   : -EMFILE;
 }
 
-static void leaves(void *user) { moved_say(user); }
+static void leaves(struct tcp_conn *c)
+{
+	struct moved *m = tcp_user(c);
+
+	if (m)
+		moved_say(m);
+}
 
 static int open_engine(const struct msg_grant *g, int frames)
 {
