@@ -52,7 +52,7 @@ enum {
 	VMA_IOCTL_USER_ALLOC_FLAG_RX = 1 << 1
 };
 #pragma pack(push, 1)
-typedef struct {
+typedef struct vma_cmsg_ioctl_user_alloc_t {
 	uint8_t flags;
 	void *(*memalloc)(size_t);
 	void (*memfree)(void *);
@@ -60,7 +60,7 @@ typedef struct {
 #pragma pack(pop)
 
 /* vma_extra_supported_mask: which of the functions work. */
-enum {
+typedef enum {
 	VMA_EXTRA_API_REGISTER_RECV_CALLBACK = 1 << 0,
 	VMA_EXTRA_API_RECVFROM_ZCOPY = 1 << 1,
 	VMA_EXTRA_API_FREE_PACKETS = 1 << 2,
@@ -79,9 +79,9 @@ enum {
 	VMA_EXTRA_API_ADD_RING_PROFILE = 1 << 16,
 	VMA_EXTRA_API_REGISTER_MEMORY_ON_RING = 1 << 17,
 	VMA_EXTRA_API_DEREGISTER_MEMORY_ON_RING = 1 << 18,
-	VMA_EXTRA_API_VMA_MODIFY_RING = 1 << 20,
+	VMA_EXTRA_API_MODIFY_RING = 1 << 20,
 	VMA_EXTRA_API_IOCTL = 1 << 21
-};
+} vma_extra_api_mask;
 
 /* What a receive callback decides about a packet. */
 typedef enum {
@@ -185,10 +185,112 @@ struct vma_ring_alloc_logic_attr {
 	uint32_t reserved : 30;
 };
 
-/* Of calls that need an NVIDIA NIC. */
-struct vma_ring_type_attr;
-struct vma_mlx_hw_device_data;
-struct vma_modify_ring_attr;
+/*
+ * What the calls take that need an NVIDIA NIC, so that programs for one compile.
+ */
+
+/* vma_add_ring_profile() */
+typedef enum { VMA_RING_ATTR_LAST } vma_ring_type_attr_mask;
+typedef enum { VMA_RING_PACKET, VMA_RING_EXTERNAL_MEM } vma_ring_type;
+
+struct vma_packet_queue_ring_attr {
+	uint32_t comp_mask;
+};
+
+struct vma_external_mem_attr {
+	uint32_t comp_mask;
+};
+
+struct vma_ring_type_attr {
+	uint32_t comp_mask;
+	vma_ring_type ring_type;
+	union {
+		struct vma_packet_queue_ring_attr ring_pktq;
+		struct vma_external_mem_attr ring_ext;
+	};
+};
+
+/* vma_modify_ring() */
+typedef enum {
+	VMA_MODIFY_RING_CQ_MODERATION = 1 << 0,
+	VMA_MODIFY_RING_CQ_ARM = 1 << 1
+} vma_modify_ring_mask;
+
+struct vma_cq_moderation_attr {
+	uint32_t cq_moderation_count;
+	uint32_t cq_moderation_period_usec;
+};
+
+struct vma_cq_arm_attr {
+};
+
+struct vma_modify_ring_attr {
+	uint32_t comp_bit_mask; /* of vma_modify_ring_mask */
+	int ring_fd;
+	union {
+		struct vma_cq_moderation_attr cq_moderation;
+		struct vma_cq_arm_attr cq_arm;
+	};
+};
+
+/* get_ring_direct_descriptors() */
+typedef enum {
+	VMA_HW_PP_EN = 1 << 0,
+	VMA_HW_PP_BURST_EN = 1 << 3
+} mlx_hw_device_cap;
+
+struct dev_data {
+	uint32_t vendor_id;
+	uint32_t vendor_part_id;
+	uint32_t device_cap; /* of mlx_hw_device_cap */
+};
+
+struct hw_cq_data {
+	void *buf;
+	volatile uint32_t *dbrec;
+	uint32_t cq_size;
+	uint32_t cqe_size;
+	uint32_t cqn;
+	void *uar;
+	uint32_t *cons_idx;
+};
+
+struct hw_wq_data {
+	void *buf;
+	uint32_t wqe_cnt;
+	uint32_t stride;
+	volatile uint32_t *dbrec;
+	struct hw_cq_data cq_data;
+};
+
+struct hw_rq_data {
+	struct hw_wq_data wq_data;
+	uint32_t *head;
+	uint32_t *tail;
+};
+
+struct hw_sq_data {
+	struct hw_wq_data wq_data;
+	uint32_t sq_num;
+	struct {
+		void *reg;
+		uint32_t size;
+		uint32_t offset;
+	} bf;
+};
+
+typedef enum {
+	DATA_VALID_DEV,
+	DATA_VALID_SQ,
+	DATA_VALID_RQ
+} vma_mlx_hw_valid_data_mask;
+
+struct vma_mlx_hw_device_data {
+	uint32_t valid_mask; /* of vma_mlx_hw_valid_data_mask */
+	struct dev_data dev_data;
+	struct hw_sq_data sq_data;
+	struct hw_rq_data rq_data;
+};
 
 /**
  * vma_recv_callback_t - called for each packet before the program can read it
@@ -215,7 +317,7 @@ struct __attribute__((packed)) vma_api_t {
 			      struct sockaddr *from, socklen_t *fromlen);
 	/* EINVAL: no socket of ours; ENOENT: not a packet of @s. */
 	int (*free_packets)(int s, struct vma_packet_t *pkts, size_t count);
-	int (*add_conf_rule)(char *config_line);
+	int (*add_conf_rule)(const char *config_line);
 	int (*thread_offload)(int offload, pthread_t tid);
 	int (*socketxtreme_poll)(int fd, struct vma_completion_t *completions,
 				 unsigned int ncompletions, int flags);

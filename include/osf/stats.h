@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #define OSF_STATS_MAGIC 0x7461747366736f1aull
-#define OSF_STATS_VERSION 0x00010004u /* major in the upper half */
+#define OSF_STATS_VERSION 0x00010005u /* major in the upper half */
 #define OSF_STATS_MEMFD "osf-stats"
 
 enum osf_reason {
@@ -115,7 +115,11 @@ struct osf_stats_packets {
 	    n_freed;        /* lent to the program; of those, given back */
 	uint64_t n_dummies; /* sends of VMA_SND_FLAGS_DUMMY */
 	uint64_t dropped_bytes;
-	uint64_t reserved2[7];
+	/* since 1.5; UDP only: sends, and calls that found nothing or failed */
+	uint64_t n_sent, tx_bytes;
+	uint64_t rx_eagains, tx_eagains;
+	uint64_t rx_errors, tx_errors;
+	uint64_t reserved2;
 };
 #define OSF_STATS_PACKETS_AT 4096
 #define OSF_STATS_PACKETS_MAX 128

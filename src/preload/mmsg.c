@@ -59,7 +59,7 @@ OSF_API int sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags)
 		int r = libc.sendmmsg(fd, msgs, n, flags);
 
 		went_past(past_of(fd));
-		return r;
+		return vma_counts_sends() ? vma_sent_msgs(fd, msgs, r) : r;
 	}
 	call_may_sleep(&c);
 	return (int)libc_ret(send_each(c.file, fd, msgs, n, flags), saved);

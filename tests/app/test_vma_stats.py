@@ -282,7 +282,7 @@ class Test:
         p.end()
 
     def test_api(self):
-        """Drops, dummies and packets that are held, by VMA's extra API."""
+        """Sends, drops, dummies and packets that are held, by VMA's extra API."""
         p = Program(self.run)
         p.do("l, a, b = pair(); u = udp(); t = vma_table()")
         p.do("register(t, u, callback); register(t, b, callback); "
@@ -290,9 +290,13 @@ class Test:
         p.do("[u.recv(2000) for i in range(4)]; FATE[0] = 2; refused(u, 1); FATE[0] = 0")
         p.do("[u.sendto(b'x' * 1024, u.getsockname()) for i in range(3)]; refused(u, 1)")
         p.do("[a.send(b'x' * 10, DUMMY) for i in range(6)]; a.send(b'x' * 7); refused(b, 1)")
+        p.do("v = udp(); u.connect(v.getsockname()); u.send(b'x' * 1024); os.write(u.fileno(), b'x'); "
+             "u.sendmsg([b'x'])")
+        p.do("v.close(); errors(u)")
         u, a, b = (int(p.do("answer = %s.fileno()" % s)) for s in "uab")
         text = self.block(p.pid, u)
-        for line in ("Rx OS info: 7 / 7 / 0 / 0 [", "dropped 3\n",
+        for line in ("Tx OS info: 13 / 17 / 0 / 1 [",
+                     "Rx OS info: 7 / 7 / 2 / 0 [", "dropped 3\n",
                      "Rx zero copy buffers: cur 5\n", "/ dropped 3072 /"):
             self.run.need(line in text, "%r in\n%s" % (line, text))
         self.run.need("Tx Dummy messages : 6\n" in self.block(p.pid, a), "dummies")

@@ -78,7 +78,23 @@ SAME(sizeof(struct vma_ring_alloc_logic_attr), 20);
 AT(struct vma_ring_alloc_logic_attr, ring_alloc_logic, 4);
 AT(struct vma_ring_alloc_logic_attr, ring_profile_key, 8);
 AT(struct vma_ring_alloc_logic_attr, user_id, 12);
+SAME(sizeof(struct vma_ring_type_attr), 12);
+AT(struct vma_ring_type_attr, ring_pktq, 8);
+SAME(sizeof(struct vma_modify_ring_attr), 16);
+AT(struct vma_modify_ring_attr, cq_moderation, 8);
+SAME(sizeof(struct dev_data), 12);
+SAME(sizeof(struct hw_cq_data), 48);
+AT(struct hw_cq_data, uar, 32);
+SAME(sizeof(struct hw_wq_data), 72);
+AT(struct hw_wq_data, cq_data, 24);
+SAME(sizeof(struct hw_rq_data), 88);
+SAME(sizeof(struct hw_sq_data), 96);
+AT(struct hw_sq_data, bf, 80);
+SAME(sizeof(struct vma_mlx_hw_device_data), 200);
+AT(struct vma_mlx_hw_device_data, sq_data, 16);
+AT(struct vma_mlx_hw_device_data, rq_data, 112);
 SAME(sizeof(vma_cmsg_ioctl_user_alloc_t), 17);
+SAME(sizeof(struct vma_cmsg_ioctl_user_alloc_t), 17);
 AT(vma_cmsg_ioctl_user_alloc_t, memalloc, 1);
 AT(vma_cmsg_ioctl_user_alloc_t, memfree, 9);
 
@@ -104,6 +120,14 @@ SAME((int)RING_LOGIC_PER_USER_ID, 11);
 SAME((int)RING_LOGIC_PER_THREAD, 20);
 SAME((int)RING_LOGIC_PER_CORE, 30);
 SAME((int)RING_LOGIC_PER_CORE_ATTACH_THREADS, 31);
+SAME((int)VMA_RING_PACKET, 0);
+SAME((int)VMA_RING_EXTERNAL_MEM, 1);
+SAME((int)VMA_MODIFY_RING_CQ_MODERATION, 1);
+SAME((int)VMA_MODIFY_RING_CQ_ARM, 2);
+SAME((int)VMA_HW_PP_EN, 1);
+SAME((int)VMA_HW_PP_BURST_EN, 8);
+SAME((int)DATA_VALID_RQ, 2);
+SAME(sizeof(vma_extra_api_mask), 4);
 
 #define BIT(name, n) SAME((int)VMA_EXTRA_API_##name, 1 << (n))
 BIT(REGISTER_RECV_CALLBACK, 0);
@@ -124,7 +148,7 @@ BIT(GET_RING_DIRECT_DESCRIPTORS, 14);
 BIT(ADD_RING_PROFILE, 16);
 BIT(REGISTER_MEMORY_ON_RING, 17);
 BIT(DEREGISTER_MEMORY_ON_RING, 18);
-BIT(VMA_MODIFY_RING, 20);
+BIT(MODIFY_RING, 20);
 BIT(IOCTL, 21);
 
 /* The documents' form: a callback and the getter, as a program writes them. */

@@ -197,6 +197,20 @@ static void a_closed_ring_lets_its_sockets_go(void)
 	nothing(ring);
 }
 
+static int ring_of_user(uint32_t id, uint32_t mask)
+{
+	struct vma_ring_alloc_logic_attr by = { .ring_alloc_logic =
+						    RING_LOGIC_PER_USER_ID,
+						.comp_mask = mask,
+						.user_id = id };
+	struct ends e = udp_ends();
+
+	EXPECT_EQ(setsockopt(e.rx, SOL_SOCKET, SO_VMA_RING_ALLOC_LOGIC, &by,
+			     sizeof(by)),
+		  0);
+	return ring_of(e.rx);
+}
+
 static void a_program_chooses_who_shares(void)
 {
 	struct vma_ring_alloc_logic_attr own = { .ring_alloc_logic =
@@ -214,6 +228,12 @@ static void a_program_chooses_who_shares(void)
 	next_packet(ring, "a", 1);
 	nothing(ring);
 	nothing(other);
+	ring = ring_of_user(7, VMA_RING_ALLOC_MASK_RING_USER_ID);
+	EXPECT(ring != other);
+	EXPECT_EQ(ring_of_user(7, VMA_RING_ALLOC_MASK_RING_USER_ID), ring);
+	EXPECT(ring_of_user(8, VMA_RING_ALLOC_MASK_RING_USER_ID) != ring);
+	/* The mask does not say that the id counts. */
+	EXPECT_EQ(ring_of_user(7, 0), ring_of_user(8, 0));
 }
 
 static int ring_in_callback;

@@ -56,6 +56,9 @@ static void rings_are_there_when_libvma_has_them(void)
 	EXPECT_ERR(api->get_socket_tx_ring_fd(socket(AF_INET, SOCK_STREAM, 0),
 					      NULL, 0),
 		   ENOTCONN);
+	EXPECT_ERR(
+	    api->get_socket_tx_ring_fd(socket(AF_INET, SOCK_DGRAM, 0), NULL, 0),
+	    ENODATA);
 }
 
 static void wrong_calls_are_refused(void)

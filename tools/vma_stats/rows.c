@@ -172,8 +172,13 @@ static void add_packets(struct rows *r, const struct osf_stats_packets *k)
 		row->c.n_dummies = k->n_dummies;
 		row->n_lent = less(k->n_held, k->n_freed);
 		if (row->is_udp) {
-			row->c.os_rx.packets = k->n_received + k->n_dropped;
-			row->c.os_rx.bytes = k->rx_bytes + k->dropped_bytes;
+			row->c.os_rx =
+			    (struct counts){ k->n_received + k->n_dropped,
+					     k->rx_bytes + k->dropped_bytes,
+					     k->rx_eagains, k->rx_errors };
+			row->c.os_tx =
+			    (struct counts){ k->n_sent, k->tx_bytes,
+					     k->tx_eagains, k->tx_errors };
 		}
 		return;
 	}

@@ -8,7 +8,7 @@
 int vma_register_recv_callback(int fd, vma_recv_callback_t callback,
 			       void *context);
 /* control.c */
-int vma_add_conf_rule(char *line);
+int vma_add_conf_rule(const char *line);
 int vma_thread_offload(int offload, pthread_t tid);
 int vma_dump_fd_stats(int fd, int level);
 /* hardware.c */

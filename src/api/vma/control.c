@@ -21,7 +21,7 @@ static int answer(int err, int saved)
 	return err ? -1 : 0;
 }
 
-int vma_add_conf_rule(char *line)
+int vma_add_conf_rule(const char *line)
 {
 	int saved = errno;
 

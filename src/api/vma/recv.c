@@ -225,6 +225,8 @@ static ssize_t recv_visit(int fd, struct msghdr *msg, int flags)
 		r = recv_all(&v, msg, flags);
 	else
 		r = recv_waiting(&v, msg, flags);
+	if (unlikely(r < 0))
+		vsock_count_error(v.s, r);
 	errno = r < 0 ? (int)-r : saved;
 	return r < 0 ? -1 : r;
 }

@@ -128,6 +128,14 @@ static inline bool vma_is_dummy(int flags)
 {
 	return unlikely(flags & VMA_DUMMY) && load_rlx(&vma_takes_dummies);
 }
+/* sent.c: the kernel has answered a send on @fd, for which osf has no file, with @r.
+ * Returns @r; errno stays. */
+ssize_t vma_sent(int fd, ssize_t r);
+int vma_sent_msgs(int fd, const struct mmsghdr *msgs, int n);
+static inline bool vma_counts_sends(void)
+{
+	return unlikely(load_rlx(&vma_is_asked));
+}
 ssize_t vma_dummy_send(int fd, const struct msghdr *msg, int flags);
 int vma_dummy_sendmmsg(int fd, struct mmsghdr *msgs, unsigned n, int flags);
 

@@ -220,6 +220,14 @@ void vsock_uncount(struct vsock *s)
 		fetch_sub(&vma_n_filters, 1u);
 }
 
+void vsock_count_error(struct vsock *s, ssize_t err)
+{
+	struct osf_stats_packets *p = load_acq(&s->packets.at);
+
+	if (s->is_udp)
+		count(err == -EAGAIN ? &p->rx_eagains : &p->rx_errors, 1);
+}
+
 void vsock_for_each(void (*each)(struct vsock *s))
 {
 	GUARD(&lock);

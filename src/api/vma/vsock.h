@@ -123,6 +123,8 @@ void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
  * reason. */
 void vsock_count(struct vsock *s);
 void vsock_uncount(struct vsock *s);
+/* Counts that a receive on a UDP socket has found nothing, or failed: @err, negative. */
+COLD void vsock_count_error(struct vsock *s, ssize_t err);
 /* All that are in use. */
 void vsock_for_each(void (*each)(struct vsock *s));
 /* Is @fd TCP or UDP over IP? */

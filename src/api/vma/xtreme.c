@@ -70,12 +70,14 @@ int vma_rings_fds(int fd, int *ring_fds, int n)
 
 int vma_tx_ring_fd(int fd, struct sockaddr *to, socklen_t len)
 {
-	bool is_udp;
+	bool is_udp = false;
 	int ring = ring_fd_of(fd);
 
-	if (!ring && to && vsock_is_inet(fd, &is_udp) && is_udp)
+	if (!ring && vsock_is_inet(fd, &is_udp) && is_udp && to)
 		ring = ring_default();
-	return ring > 0 ? ring : fail(ring ? -ring : ENOTCONN);
+	if (!ring)
+		ring = is_udp ? -ENODATA : -ENOTCONN;
+	return ring > 0 ? ring : fail(-ring);
 }
 
 void vma_join(int fd)

@@ -168,7 +168,10 @@ void vma_ring_logic(int fd, const void *val, socklen_t len, int err)
 		v.s->ring_key = KEY(BY_SOCKET, v.s->number);
 		break;
 	case RING_LOGIC_PER_USER_ID:
-		v.s->ring_key = KEY(BY_USER, attr.user_id);
+		v.s->ring_key = KEY(
+		    BY_USER, attr.comp_mask & VMA_RING_ALLOC_MASK_RING_USER_ID
+				 ? attr.user_id
+				 : 0);
 		break;
 	case RING_LOGIC_PER_THREAD:
 	case RING_LOGIC_PER_CORE:

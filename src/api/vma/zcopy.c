@@ -142,6 +142,8 @@ int vma_recvfrom_zcopy(int fd, void *buf, size_t len, int *flags,
 	VISIT(v, *flags & NOT_DATA ? NULL : vsock_make(fd, &err));
 	if (v.s) {
 		r = zcopy(&v, buf, len, flags, from, fromlen);
+		if (unlikely(r < 0))
+			vsock_count_error(v.s, r);
 	} else {
 		*flags &= ~OURS;
 		r = recv_plain(fd, buf, len, *flags, from, fromlen);
