@@ -22,6 +22,9 @@
 #include "rdma/tx.h"
 #include "rdma/wire.h"
 
+/* The program has stopped polling: then the thread sends the acknowledgement. */
+#define PATIENCE_NS NS_PER_MS
+
 struct roce_qp {
 	struct roce_conn conn;
 	struct roce_flow flow;
@@ -288,12 +291,17 @@ void roce_qp_send(struct qp *qp)
 
 void roce_qp_stop(struct qp *qp)
 {
-	if (qp->roce)
-		qp->roce->conn.has_failed = true;
+	if (!qp->roce)
+		return;
+	/* The program has what the peer still waits to have acknowledged. */
+	roce_send_late_answer(&qp->roce->conn);
+	wire_flush();
+	qp->roce->conn.has_failed = true;
 }
 
 void roce_qp_free(struct qp *qp)
 {
+	roce_qp_stop(qp);
 	free(qp->roce);
 	qp->roce = NULL;
 }
@@ -325,14 +333,26 @@ void roce_qp_packet(struct qp *qp, const struct roce_flow *f,
 	}
 }
 
-void roce_qp_end(struct qp *qp)
+void roce_qp_end(struct qp *qp, bool may_wait)
 {
 	struct roce_qp *r = qp->roce;
 
 	if (!r || !is_ready(qp))
 		return;
+	r->conn.patience_ns = may_wait ? PATIENCE_NS : 0;
 	r->has_more = roce_flush(&r->conn, now_ns());
 	watch_time(qp);
+}
+
+bool roce_qp_waits(const struct qp *qp)
+{
+	return qp->roce && qp->roce->conn.rsp.answer_ns;
+}
+
+void roce_qp_late(struct qp *qp)
+{
+	if (qp->roce && is_ready(qp))
+		roce_send_late_answer(&qp->roce->conn);
 }
 
 void roce_qp_tick(struct qp *qp, uint64_t now)

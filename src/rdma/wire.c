@@ -16,13 +16,19 @@
 #define BUFFER_BYTES 65536u
 #define ROUNDS 4 /* batches of one call */
 #define THOROUGH_POLLS                                                         \
-	16u /* that found nothing, from one full look to the next */
+	64u /* that found nothing, from one full look to the next */
+/* Polls that find nothing: so long an acknowledgement waits for the program to answer. */
+#define LATE_POLLS 4u
 #define TRY_AGAIN_NS NS_PER_S /* to open the port */
 
 struct wire wire = { .fd = -1, .mail = -1, .bell = -1, .bridge_fd = -1 };
 bool wire_is_open;
 static struct qp *table[N_QPS];
 static uint8_t *buffers;
+/* Under rx_lock. */
+static bool is_polled;     /* by the program, not by the thread */
+static struct qp *late;    /* its acknowledgement waits */
+static uint32_t n_waiting; /* polls since then */
 
 /* OSF_RDMA_WIRE=0: this host alone. */
 static bool is_unwanted(void)
@@ -69,6 +75,7 @@ void wire_after_fork(void)
 	wire =
 	    (struct wire){ .fd = -1, .mail = -1, .bell = -1, .bridge_fd = -1 };
 	wire_is_open = false;
+	late = NULL;
 	memset(table, 0, sizeof(table));
 }
 
@@ -182,6 +189,42 @@ void wire_detach(struct qp *qp)
 		return;
 	GUARD(&wire.rx_lock);
 	store_rlx(&table[qp->qp.qp_num % N_QPS], NULL);
+	if (late == qp)
+		late = NULL;
+}
+
+/*
+ * The end of a batch.  A program that polls may answer at once, and a packet costs as much
+ * as two that leave together: so the acknowledgement of one queue pair waits for that.
+ */
+static void end_batch(struct qp *qp)
+{
+	roce_qp_end(qp, is_polled && (!late || late == qp));
+	if (roce_qp_waits(qp)) {
+		late = qp;
+		n_waiting = 0;
+	}
+	lock_put(&qp->lock);
+}
+
+static void send_late(void)
+{
+	lock_get(&late->lock);
+	roce_qp_late(late);
+	lock_put(&late->lock);
+	late = NULL;
+	wire_flush();
+}
+
+/* A program that ends without destroying its queue pairs has been given what the peer waits
+ * to have acknowledged. */
+__attribute__((destructor)) static void end(void)
+{
+	if (!wire_is_open || !lock_try(&wire.rx_lock))
+		return;
+	if (late)
+		send_late();
+	lock_put(&wire.rx_lock);
 }
 
 /* Packets for one queue pair follow each other: its lock is held meanwhile. */
@@ -189,17 +232,16 @@ static void change_to(struct qp **now, struct qp *qp)
 {
 	if (*now == qp)
 		return;
-	if (*now) {
-		roce_qp_end(*now);
-		lock_put(&(*now)->lock);
-	}
+	if (*now)
+		end_batch(*now);
 	*now = qp;
 	if (qp)
 		lock_get(&qp->lock);
 }
 
+/* @id: see icrc_matches(). */
 static void take_packet(const struct roce_flow *f, const uint8_t *p, size_t n,
-			struct qp **now)
+			uint16_t *id, struct qp **now)
 {
 	struct roce_head h;
 	uint32_t crc;
@@ -207,7 +249,7 @@ static void take_packet(const struct roce_flow *f, const uint8_t *p, size_t n,
 	if (!roce_parse(p, n, &h))
 		return;
 	memcpy(&crc, p + n - ROCE_ICRC, sizeof(crc));
-	if (!icrc_matches(f, p, n - ROCE_ICRC, le32toh(crc)))
+	if (!icrc_matches(f, p, n - ROCE_ICRC, le32toh(crc), id))
 		return;
 	struct qp *qp = load_acq(&table[h.dest_qpn % N_QPS]);
 	if (!qp || qp->qp.qp_num != h.dest_qpn)
@@ -231,13 +273,15 @@ static void take_mad(const struct wire_packets *m, bool is_first_hand)
 	const struct wire_bridge *bridge = load_acq(&wire.bridge);
 	enum wire_verdict verdict = WIRE_FOR_ALL;
 	uint32_t crc, block = 0;
+	uint16_t id = 0;
 	struct roce_head h;
 
 	if (!roce_parse(m->bytes, m->n, &h) || h.service != ROCE_UD ||
 	    h.dest_qpn != CM_QPN || h.qkey != CM_QKEY)
 		return;
 	memcpy(&crc, m->bytes + m->n - ROCE_ICRC, sizeof(crc));
-	if (!icrc_matches(&m->flow, m->bytes, m->n - ROCE_ICRC, le32toh(crc)))
+	if (!icrc_matches(&m->flow, m->bytes, m->n - ROCE_ICRC, le32toh(crc),
+			  &id))
 		return;
 	if (bridge)
 		verdict = bridge->mad(&m->flow, h.payload, h.n_payload,
@@ -259,12 +303,16 @@ static uint32_t block_of(const uint8_t *p, size_t n)
 static void take_packets(const struct wire_packets *m, bool is_first_hand,
 			 struct qp **now)
 {
-	for (size_t off = 0, n; off < m->n; off += n) {
+	uint16_t id = 0;
+
+	/* The sender's kernel numbers packets of one call, and ours has put packets together
+	 * that follow each other. */
+	for (size_t off = 0, n; off < m->n; off += n, id++) {
 		n = MIN(m->n - off, (size_t)m->part);
 		uint32_t block = block_of(m->bytes + off, n);
 
 		if (block == self_current->block) {
-			take_packet(&m->flow, m->bytes + off, n, now);
+			take_packet(&m->flow, m->bytes + off, n, &id, now);
 			continue;
 		}
 		if (!block) {
@@ -384,26 +432,37 @@ static void tick(uint64_t now)
 		wire_wake_at(next);
 }
 
-void wire_progress(bool is_thorough)
+/* Caller holds rx_lock. */
+static void look_around(void)
+{
+	(void)receive(wire.fds[0]);
+	receive_mail();
+	if (load_acq(&wire.bridge))
+		wire.bridge->ready();
+}
+
+bool wire_progress(bool is_thread)
 {
 	int saved = errno, n = BUFFERS;
 
-	if (wire.fd < 0 || !lock_try(&wire.rx_lock))
-		return;
+	if (wire.fd < 0)
+		return true;
+	if (!lock_try(&wire.rx_lock))
+		return false;
+	is_polled = !is_thread;
+	wire.n_polls += is_polled;
 	for (int i = 0; i < ROUNDS && n == BUFFERS; i++)
 		n = receive(wire.fd);
-	if (n <= 0)
-		store_rlx(&wire.n_empty, wire.n_empty + 1);
-	if (is_thorough || (n <= 0 && wire.n_empty % THOROUGH_POLLS == 0)) {
-		receive(wire.fds[0]);
-		receive_mail();
-		if (load_acq(&wire.bridge))
-			wire.bridge->ready();
-	}
+	wire.n_empty += n <= 0;
+	if (late && (is_thread || (n <= 0 && ++n_waiting >= LATE_POLLS)))
+		send_late();
+	if (is_thread || (n <= 0 && wire.n_empty % THOROUGH_POLLS == 0))
+		look_around();
 	uint64_t next = load_rlx(&wire.next_ns);
 	uint64_t now = next ? now_ns() : 0;
 	if (next && now >= next)
 		tick(now);
 	lock_put(&wire.rx_lock);
 	errno = saved;
+	return true;
 }

@@ -37,15 +37,16 @@ void wire_detach(struct qp *qp);
 void wire_wake_at(uint64_t ns);
 /* Start the thread. */
 void wire_help(void);
-/* Receive what is there, and do what time demands.  @is_thorough: also what rarely comes:
- * from other processes, and for special numbers. */
-void wire_progress(bool is_thorough);
+/* Receive what is there, and do what time demands.  @is_thread: the thread does it, also what
+ * rarely comes: from other processes, and for special numbers.  False: another thread is at
+ * it. */
+bool wire_progress(bool is_thread);
 extern bool wire_is_open;
 /* The same in a program's poll that has found nothing. */
 static inline void wire_poll(void)
 {
 	if (unlikely(load_acq(&wire_is_open)))
-		wire_progress(false);
+		(void)wire_progress(false);
 }
 void wire_after_fork(void);
 
@@ -79,7 +80,10 @@ void roce_qp_free(struct qp *qp);
 /* Packets of a batch, then its end.  The caller holds the queue pair's lock. */
 void roce_qp_packet(struct qp *qp, const struct roce_flow *f,
 		    const struct roce_head *h);
-void roce_qp_end(struct qp *qp);
+void roce_qp_end(struct qp *qp, bool may_wait);
+/* Does an acknowledgement wait?  Only where it may: roce_qp_late() sends it. */
+bool roce_qp_waits(const struct qp *qp);
+void roce_qp_late(struct qp *qp);
 void roce_qp_tick(struct qp *qp, uint64_t now);
 /* When roce_qp_tick() is due; 0: never. */
 uint64_t roce_qp_deadline(const struct qp *qp);

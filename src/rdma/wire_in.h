@@ -23,7 +23,8 @@ struct wire {
 	bool has_helper;
 	int bell;           /* an eventfd that wakes it */
 	uint64_t sleeps_to; /* it wakes by itself; UINT64_MAX: not */
-	uint32_t n_empty;   /* polls of the program that found nothing */
+	uint32_t n_polls;   /* of the program */
+	uint32_t n_empty;   /* of them, those that found nothing */
 };
 
 extern struct wire wire;

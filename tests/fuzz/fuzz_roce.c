@@ -203,6 +203,7 @@ static void begin(uint8_t how)
 	t.region = malloc(REGION);
 	memset(t.region, 0, REGION);
 	roce_init(&t.c, &ops, &cf, t.wr, N_WR - 1);
+	t.c.patience_ns = how & 16 ? 5000 : 0;
 	roce_set_psn(&t.c, PSN);
 	roce_expect_psn(&t.c, PSN);
 }

@@ -400,6 +400,7 @@ static void all_arrives_over_a_wire_of_any_kind(void **state)
 			w.lost = kinds[k][0];
 			w.doubled = kinds[k][1];
 			w.late = kinds[k][2];
+			w.end[seed % 2].c.patience_ns = seed / 2 * 7 * STEP;
 			run(300, false);
 			for (int i = 0; i < 2; i++) {
 				struct end *e = &w.end[i];
@@ -460,8 +461,69 @@ static void errors_are_those_of_the_specification(void **state)
 	begin(5, false);
 	w.lost = 1000;
 	fails_with(send, IBV_WC_RETRY_EXC_ERR);
-	/* A first try and seven more, of 4.096 us times 2^10 each. */
-	assert_in_range(w.now, 8 * 4194304, 9 * 4194304);
+	/* A first try and seven more: 4.096 us times 2^10, twice and then four times as long. */
+	assert_in_range(w.now, 27 * 4194304, 28 * 4194304);
+}
+
+/* Packets on their way to @e. */
+static uint32_t n_coming(const struct end *e)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < ARRAY_LEN(e->in); i++)
+		n += e->in[i].is_there;
+	return n;
+}
+
+static void an_acknowledgement_waits_for_a_request(void **state)
+{
+	const struct roce_wr send = { .kind = REQ_SEND, .length = 9 };
+	struct end *a = &w.end[0], *b = &w.end[1];
+
+	begin(1, false);
+	a->credits = b->credits = 10;
+	b->c.patience_ns = 50 * STEP;
+	/* It leaves right behind the request: so one call of the kernel sends both. */
+	post(a, send);
+	w.now += 10 * STEP;
+	deliver(b);
+	assert_int_equal(n_coming(a), 0);
+	post(b, send);
+	assert_int_equal(n_coming(a), 2);
+	w.now += 10 * STEP;
+	deliver(a);
+	assert_int_equal(a->done, 1);
+	deliver(b);
+	assert_int_equal(b->done, 0);
+	/* Nobody answers: it leaves when its time is over. */
+	w.now += 10 * STEP;
+	deliver(b);
+	post(a, send);
+	w.now += 10 * STEP;
+	deliver(b);
+	assert_int_equal(n_coming(a), 0);
+	w.now = roce_deadline(&b->c);
+	roce_tick(&b->c, w.now);
+	assert_int_equal(n_coming(a), 1);
+	/* What arrives next takes it along, and a packet that comes twice is not kept waiting. */
+	w.now += 10 * STEP;
+	deliver(a);
+	assert_int_equal(a->done, 2);
+	post(a, send);
+	w.now += 10 * STEP;
+	deliver(b);
+	post(a, send);
+	w.now += 10 * STEP;
+	deliver(b);
+	assert_int_equal(n_coming(a), 1);
+	w.now += 10 * STEP;
+	deliver(a);
+	assert_int_equal(a->done, 4);
+	w.doubled = 1000;
+	post(a, send);
+	w.now += 10 * STEP;
+	deliver(b);
+	assert_true(n_coming(a) >= 1);
 }
 
 static void a_peer_that_says_anything_harms_nobody(void **state)
@@ -505,6 +567,7 @@ int main(void)
 		cmocka_unit_test(all_arrives_over_a_wire_of_any_kind),
 		cmocka_unit_test(
 		    an_unreliable_connection_over_a_good_wire_loses_nothing),
+		cmocka_unit_test(an_acknowledgement_waits_for_a_request),
 		cmocka_unit_test(errors_are_those_of_the_specification),
 		cmocka_unit_test(a_peer_that_says_anything_harms_nobody),
 	};

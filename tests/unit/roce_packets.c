@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "rdma/roce/crc.h"
 #include "rdma/roce/icrc.h"
 #include "rdma/roce/packet.h"
 #include "unit.h"
@@ -49,21 +50,46 @@ static void any_identification_matches_and_nothing_else(void **state)
 {
 	struct rng r = { .state = 1 };
 	uint8_t bytes[sizeof(known)];
+	uint16_t id = 0;
 
-	assert_true(
-	    icrc_matches(&known_flow, known, N_KNOWN, crc_of(known, N_KNOWN)));
+	assert_true(icrc_matches(&known_flow, known, N_KNOWN,
+				 crc_of(known, N_KNOWN), &id));
+	assert_int_equal(id, KNOWN_ID);
 	for (uint32_t i = 0; i < 20000; i++) {
 		uint32_t at = rng_below(&r, N_KNOWN);
 		uint32_t crc =
 		    icrc(&known_flow, (uint16_t)i * 7, known, N_KNOWN);
 
-		assert_true(icrc_matches(&known_flow, known, N_KNOWN, crc));
+		id = (uint16_t)rng_below(&r, 65536);
+		assert_true(
+		    icrc_matches(&known_flow, known, N_KNOWN, crc, &id));
+		assert_int_equal(id, (uint16_t)(i * 7));
 		memcpy(bytes, known, sizeof(known));
 		bytes[at] ^= (uint8_t)(1u << rng_below(&r, 8));
 		if (at == 4) /* congestion bits */
 			continue;
 		assert_false(icrc_matches(&known_flow, bytes, N_KNOWN,
-					  crc_of(known, N_KNOWN)));
+					  crc_of(known, N_KNOWN), &id));
+	}
+}
+
+static void a_crc_is_the_same_however_it_is_computed(void **state)
+{
+	struct rng r = { .state = 1 };
+	uint8_t bytes[4200];
+	static const uint8_t zeros[4200];
+
+	assert_int_equal(~crc32_add(~0u, "123456789", 9), 0xcbf43926);
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (uint8_t)rng_below(&r, 256);
+	for (size_t n = 0; n < sizeof(bytes) - 16; n += 1 + n / 300) {
+		const uint8_t *p = bytes + n % 16;
+		uint32_t from = rng_below(&r, UINT32_MAX);
+		uint32_t crc = crc32_add_by_table(from, p, n);
+
+		assert_int_equal(crc32_add(from, p, n), crc);
+		crc = crc32_add(from, zeros, n);
+		assert_int_equal(crc32_undo_zeros(crc, n), from);
 	}
 }
 
@@ -161,6 +187,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_icrc_is_that_of_known_packets),
+		cmocka_unit_test(a_crc_is_the_same_however_it_is_computed),
 		cmocka_unit_test(any_identification_matches_and_nothing_else),
 		cmocka_unit_test(a_known_packet_is_read),
 		cmocka_unit_test(what_is_built_is_read_again),

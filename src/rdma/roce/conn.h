@@ -131,7 +131,9 @@ struct responder {
 	uint32_t rkey, left; /* of a write */
 	uint64_t addr;
 	bool is_answer_due;
+	bool is_answer_urgent; /* it does not wait for a request to go with */
 	uint8_t syndrome;
+	uint64_t answer_ns; /* until when it waits; 0: it does not */
 	struct response queue[ROCE_RESPONSES];
 	uint32_t first, end;
 	struct {
@@ -145,6 +147,9 @@ struct roce_conn {
 	const struct roce_ops *ops;
 	struct roce_config cf;
 	bool has_failed; /* nothing is sent or received any more */
+	/* An acknowledgement may wait for so long for a request that leaves in the same
+	 * system call, if one is posted; 0: not at all. */
+	uint64_t patience_ns;
 	struct requester req;
 	struct responder rsp;
 	void *owner;
@@ -161,6 +166,8 @@ void roce_send(struct roce_conn *c, uint32_t head, uint64_t now);
 void roce_receive(struct roce_conn *c, const struct roce_head *h, uint64_t now);
 /* After a batch of packets: acknowledge them, and send on.  True: there is more to do. */
 bool roce_flush(struct roce_conn *c, uint64_t now);
+/* Send the acknowledgement that waits. */
+void roce_send_late_answer(struct roce_conn *c);
 /* It is @now. */
 void roce_tick(struct roce_conn *c, uint64_t now);
 /* When roce_tick() has something to do; 0: never. */
@@ -173,7 +180,7 @@ void roce_answer(struct roce_conn *c, const struct roce_head *h, uint64_t now);
 void roce_respond(struct roce_conn *c, const struct roce_head *h);
 void roce_respond_uc(struct roce_conn *c, const struct roce_head *h);
 /* Send what the responder owes.  True: some is left. */
-bool roce_respond_flush(struct roce_conn *c);
+bool roce_respond_flush(struct roce_conn *c, uint64_t now);
 void roce_go_back(struct roce_conn *c);
 /* Send again from the oldest packet on, or fail if that has been tried too often. */
 void roce_retry(struct roce_conn *c);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* rdma/roce/icrc.c - see rdma/roce/icrc.h */
-#include <endian.h>
 #include <string.h>
 
-#include "base/atomic.h"
+#include "rdma/roce/crc.h"
 #include "rdma/roce/icrc.h"
 
-#define POLYNOMIAL 0xedb88320u
 #define IPV4 20u
 #define IPV6 40u
 #define UDP 8u
@@ -14,42 +12,6 @@
 #define BTH_CONGESTION 4 /* the byte's place in the BTH */
 #define BTH_BYTES 12u
 #define FRAME_MAX (8 + IPV6 + UDP + BTH_BYTES)
-
-static uint32_t table[8][256];
-
-__attribute__((constructor)) static void make_table(void)
-{
-	for (uint32_t i = 0; i < 256; i++) {
-		uint32_t crc = i;
-
-		for (int bit = 0; bit < 8; bit++)
-			crc = crc >> 1 ^ (crc & 1 ? POLYNOMIAL : 0);
-		table[0][i] = crc;
-	}
-	for (uint32_t i = 0; i < 256; i++)
-		for (int t = 1; t < 8; t++)
-			table[t][i] = table[t - 1][i] >> 8 ^
-				      table[0][table[t - 1][i] & 0xff];
-}
-
-HOT uint32_t crc32_add(uint32_t crc, const void *from, size_t n)
-{
-	const uint8_t *p = from;
-
-	for (; n >= 8; n -= 8, p += 8) {
-		uint64_t v;
-
-		memcpy(&v, p, sizeof(v));
-		v = le64toh(v) ^ crc;
-		crc = table[7][v & 0xff] ^ table[6][v >> 8 & 0xff] ^
-		      table[5][v >> 16 & 0xff] ^ table[4][v >> 24 & 0xff] ^
-		      table[3][v >> 32 & 0xff] ^ table[2][v >> 40 & 0xff] ^
-		      table[1][v >> 48 & 0xff] ^ table[0][v >> 56];
-	}
-	while (n--)
-		crc = crc >> 8 ^ table[0][(crc ^ *p++) & 0xff];
-	return crc;
-}
 
 static uint8_t *put16(uint8_t *p, uint16_t v)
 {
@@ -104,28 +66,22 @@ uint32_t icrc(const struct roce_flow *f, uint16_t id, const uint8_t *bth,
 	return ~crc32_add(crc, bth + BTH_BYTES, n - BTH_BYTES);
 }
 
-/* The register before the last eight bits went in. */
-static uint32_t undo_byte(uint32_t crc)
-{
-	for (int bit = 0; bit < 8; bit++)
-		crc =
-		    crc & 0x80000000u ? (crc ^ POLYNOMIAL) << 1 | 1 : crc << 1;
-	return crc;
-}
-
 /*
  * The difference of two CRCs is the CRC, from 0 on, of the difference of the bytes.  Those
- * are zero behind the identification: undone byte by byte, up to the identification and
- * over it, the difference has to be its 16 bits.
+ * are zero behind the identification: undone up to the identification and over it, the
+ * difference has to be the identification's 16 bits.
  */
 bool icrc_matches(const struct roce_flow *f, const uint8_t *p, size_t n,
-		  uint32_t got)
+		  uint32_t got, uint16_t *id)
 {
-	uint32_t diff = icrc(f, 0, p, n) ^ got;
+	uint32_t diff = icrc(f, *id, p, n) ^ got;
 
 	if (likely(!diff) || f->is_v6)
 		return !diff;
-	for (size_t behind = IPV4 - 6 + UDP + n + 2; behind; behind--)
-		diff = undo_byte(diff);
-	return !(diff >> 16);
+	diff = crc32_undo_zeros(diff, IPV4 - 6 + UDP + n + 2);
+	if (diff >> 16)
+		return false;
+	/* The register's lowest byte is the one that went in first. */
+	*id ^= (uint16_t)(diff << 8 | diff >> 8);
+	return true;
 }

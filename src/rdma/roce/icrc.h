@@ -7,8 +7,8 @@
  * BTH's congestion bits; with IPv6 the flow label, too.
  *
  * A UDP socket does not tell the identification of an IPv4 packet.  A CRC is linear: so
- * icrc_id() finds the one that makes a given CRC right, if there is one.  Then 16 of the
- * 32 bits still protect the packet, beside UDP's checksum.
+ * icrc_matches() finds the one that makes a given CRC right, if there is one.  Then 16 of
+ * the 32 bits still protect the packet, beside UDP's checksum.
  */
 #pragma once
 
@@ -28,7 +28,7 @@ struct roce_flow {
 /* Of the @n bytes from the BTH up to the ICRC itself.  Its bytes are sent the lowest first. */
 uint32_t icrc(const struct roce_flow *f, uint16_t id, const uint8_t *p,
 	      size_t n);
-/* Is @got the ICRC of such a packet, with whatever identification? */
+/* Is @got the ICRC of such a packet, with whatever identification?  @id is a guess, which
+ * makes it quick, and is then what the packet had. */
 MUST_CHECK bool icrc_matches(const struct roce_flow *f, const uint8_t *p,
-			     size_t n, uint32_t got);
-uint32_t crc32_add(uint32_t crc, const void *p, size_t n);
+			     size_t n, uint32_t got, uint16_t *id);

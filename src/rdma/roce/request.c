@@ -65,12 +65,21 @@ static bool is_outstanding(const struct requester *r)
 	return r->una_psn != r->next_psn;
 }
 
+/* A peer that has not answered gets more time with each try: its host may be busy.  Section
+ * 9.7.6.1.3 allows four times what the program has asked for. */
+static uint64_t resend_after(const struct roce_conn *c)
+{
+	uint32_t n_tried = c->cf.retry_cnt - c->req.retries;
+
+	return (uint64_t)UNIT_NS << (c->cf.timeout + MIN(n_tried, 2u));
+}
+
 void roce_arm(struct roce_conn *c, uint64_t now)
 {
 	struct requester *r = &c->req;
 
 	r->resend_ns = is_outstanding(r) && c->cf.timeout && !c->cf.is_uc
-			   ? now + ((uint64_t)UNIT_NS << c->cf.timeout)
+			   ? now + resend_after(c)
 			   : 0;
 }
 
@@ -271,6 +280,7 @@ void roce_send(struct roce_conn *c, uint32_t head, uint64_t now)
 {
 	struct requester *r = &c->req;
 	bool was_outstanding = is_outstanding(r);
+	uint32_t from = r->next_psn;
 
 	r->head = head;
 	if (c->has_failed || r->rnr_ns)
@@ -282,6 +292,8 @@ void roce_send(struct roce_conn *c, uint32_t head, uint64_t now)
 		if (c->cf.is_uc)
 			complete_uc(c);
 	}
+	if (r->next_psn != from)
+		roce_send_late_answer(c);
 	if (!was_outstanding)
 		roce_arm(c, now);
 }
@@ -292,6 +304,8 @@ void roce_tick(struct roce_conn *c, uint64_t now)
 
 	if (c->has_failed)
 		return;
+	if (c->rsp.answer_ns && now >= c->rsp.answer_ns)
+		roce_send_late_answer(c);
 	if (r->rnr_ns && now >= r->rnr_ns) {
 		r->rnr_ns = 0;
 		roce_send(c, r->head, now);
@@ -305,9 +319,12 @@ void roce_tick(struct roce_conn *c, uint64_t now)
 
 uint64_t roce_deadline(const struct roce_conn *c)
 {
+	uint64_t at = c->req.rnr_ns ? c->req.rnr_ns : c->req.resend_ns;
+	uint64_t late = c->rsp.answer_ns;
+
 	if (c->has_failed)
 		return 0;
-	return c->req.rnr_ns ? c->req.rnr_ns : c->req.resend_ns;
+	return late && (!at || late < at) ? late : at;
 }
 
 void roce_receive(struct roce_conn *c, const struct roce_head *h, uint64_t now)
@@ -328,7 +345,7 @@ bool roce_flush(struct roce_conn *c, uint64_t now)
 {
 	if (c->has_failed)
 		return false;
-	bool has_more = !c->cf.is_uc && roce_respond_flush(c);
+	bool has_more = !c->cf.is_uc && roce_respond_flush(c, now);
 
 	roce_send(c, c->req.head, now);
 	return has_more;

@@ -19,8 +19,19 @@
 
 static void answer_with(struct roce_conn *c, uint8_t syndrome)
 {
-	c->rsp.is_answer_due = true;
+	c->rsp.is_answer_due = c->rsp.is_answer_urgent = true;
 	c->rsp.syndrome = syndrome;
+}
+
+/* What has arrived as it should: nobody is in a hurry. */
+static void acknowledge(struct roce_conn *c)
+{
+	struct responder *r = &c->rsp;
+
+	if (!r->is_answer_due)
+		r->is_answer_urgent = false;
+	r->is_answer_due = true;
+	r->syndrome = SYN_ACK;
 }
 
 static struct roce_head response(const struct roce_conn *c, uint8_t op,
@@ -43,6 +54,7 @@ static void send_answer(struct roce_conn *c)
 
 	h.syndrome = r->syndrome;
 	r->is_answer_due = false;
+	r->answer_ns = 0;
 	c->ops->send(c, &h, NULL, 0);
 }
 
@@ -335,7 +347,9 @@ static void on_duplicate(struct roce_conn *c, const struct roce_head *h)
 			queue_read(c, h);
 	} else if (h->op == OP_COMPARE_SWAP || h->op == OP_FETCH_ADD) {
 		repeat_atomic(c, h->psn);
-	} else if (!r->is_answer_due) {
+	} else if (r->is_answer_due) {
+		r->is_answer_urgent = true;
+	} else {
 		answer_with(c, SYN_ACK);
 	}
 }
@@ -375,7 +389,7 @@ void roce_respond(struct roce_conn *c, const struct roce_head *h)
 	execute(c, h);
 	if (h->wants_ack && !c->has_failed && !r->has_nak &&
 	    roce_has_payload(h->op))
-		answer_with(c, SYN_ACK);
+		acknowledge(c);
 }
 
 /*
@@ -418,7 +432,28 @@ static void send_atomic_answer(struct roce_conn *c, const struct response *q)
 	c->ops->send(c, &h, NULL, 0);
 }
 
-bool roce_respond_flush(struct roce_conn *c)
+/* May the answer wait?  Once: what comes next sends it. */
+static bool waits(struct roce_conn *c, uint64_t now)
+{
+	struct responder *r = &c->rsp;
+
+	if (r->is_answer_urgent || !c->patience_ns || r->answer_ns)
+		return false;
+	r->answer_ns = now + c->patience_ns;
+	return true;
+}
+
+/* Not before the responses that it would acknowledge. */
+void roce_send_late_answer(struct roce_conn *c)
+{
+	struct responder *r = &c->rsp;
+
+	if (r->is_answer_due && r->answer_ns && r->first == r->end &&
+	    !c->has_failed)
+		send_answer(c);
+}
+
+bool roce_respond_flush(struct roce_conn *c, uint64_t now)
 {
 	struct responder *r = &c->rsp;
 
@@ -433,7 +468,7 @@ bool roce_respond_flush(struct roce_conn *c)
 			continue;
 		r->first++;
 	}
-	if (r->is_answer_due && !c->has_failed)
+	if (r->is_answer_due && !c->has_failed && !waits(c, now))
 		send_answer(c);
 	return false;
 }
