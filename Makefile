@@ -98,6 +98,13 @@ abi: $(BUILD)/build.ninja
 	ninja -C $(BUILD) abi
 	PYTHONDONTWRITEBYTECODE=1 python3 tests/abi/run.py $(BUILD)
 
+# Soft-RoCE of Linux 6.1 in a virtual machine, beside osf0: tests/vm/README.md.  A quarter of an
+# hour; PARTS="golden interop" runs some.
+vm: tests
+	@[ "$(INSTALL)" = no ] || BUILD=$(BUILD) tools/packages.sh vm || echo "going on without QEMU"
+	ninja -C $(BUILD) vm
+	python3 tests/vm/run.py $(BUILD) $(PARTS)
+
 bench: build
 	$(BUILD)/osf bench
 
@@ -126,5 +133,5 @@ check-asan check-tsan: check-%:
 clean:
 	rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: build tests check abi coverage differential sim fuzz hostile suites suites-tcp night-wire bench demo demo-wire install build-asan build-tsan \
+.PHONY: build tests check abi coverage differential sim fuzz hostile suites suites-tcp night-wire vm bench demo demo-wire install build-asan build-tsan \
 	check-asan check-tsan clean

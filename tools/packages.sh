@@ -5,7 +5,7 @@
 #
 #     packages.txt -> those of the groups -> without those that are here -> apt-get
 #
-# A GROUP is build, tests or suites (the headings of packages.txt), or the name of a
+# A GROUP is build, tests, suites or vm (the headings of packages.txt), or the name of a
 # package.  As root, or by sudo; where neither is possible, prints the line that
 # somebody has to run.  A build folder BUILD that is there already looks again for
 # what it did not find.  Exit: 0 when nothing is missing any more, 1 otherwise.
@@ -21,7 +21,7 @@ packages() {
 	local group
 	for group in "$@"; do
 		case $group in
-		build | tests | suites)
+		build | tests | suites | vm)
 			sed -n -e "/^# $group:/,/^\$/p" packages.txt |
 				sed -e 's/#.*//'
 			;;

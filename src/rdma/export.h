@@ -27,7 +27,7 @@
 #include "base/compiler.h"
 
 #define EXPORT_MAGIC UINT64_C(0x0a616d64726673ff)
-#define EXPORT_VERSION 5u
+#define EXPORT_VERSION 6u
 
 #define N_QPS 1024u /* of one process: the low bits of a QP number */
 #define QPN_BITS 10u
@@ -141,6 +141,8 @@ struct x_qp {
 	uint32_t n_posted;                 /* E3 */
 	uint64_t reply_head;               /* E1 */
 	uint32_t is_rnr; /* the next message waits for a receive */
+	uint32_t
+	    refused; /* enum ibv_wc_status: the next message has ended this one */
 
 	alignas(CACHE_LINE) struct x_link link[N_LINKS];
 };

@@ -153,8 +153,15 @@ static enum tx send_to_recv(struct qp *qp, struct swqe *w, const struct x_qp *t)
 	enum tx verdict;
 	const struct x_recv *r = tx_find_recv(qp, w, t, &verdict);
 
-	if (!r)
-		return verdict;
+	if (!r) {
+		struct iovec here[N_SGE];
+
+		/* What gets lost had to be read first. */
+		return verdict == TX_DONE && w->status == IBV_WC_SUCCESS &&
+			       tx_gather(qp, w, 0, w->length, 0, here) < 0
+			   ? tx_done(w, IBV_WC_LOC_PROT_ERR)
+			   : verdict;
+	}
 	if (w->length > load_rlx(&r->length)) {
 		qp->n_used++;
 		if (qp->init.qp_type == IBV_QPT_UC)

@@ -8,6 +8,8 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "rdma/domain.h"
@@ -18,7 +20,7 @@
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                    \
 	 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |                   \
 	 IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | IBV_ACCESS_HUGETLB |     \
-	 IBV_ACCESS_RELAXED_ORDERING)
+	 IBV_ACCESS_OPTIONAL_RANGE)
 
 static uint8_t key_uses[N_MRS];
 
@@ -122,13 +124,48 @@ void entry_end(struct x_mr *m)
 	users_wait_inside();
 }
 
+/* May the page be read, or written?  Older kernels do not say. */
+static bool page_may(uintptr_t page, size_t size, bool is_write)
+{
+	static uint8_t ours;
+	int advice = is_write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+
+	if (!madvise((void *)page, size, advice))
+		return true;
+	if (errno != EINVAL && errno != EFAULT && errno != ENOMEM)
+		return true;
+	page = (uintptr_t)&ours & ~(size - 1);
+	return madvise((void *)page, size, advice) != 0;
+}
+
+/* Is there memory in all of it (MS_ASYNC does nothing but look), and may it be used as its
+ * first and last page may?  A copy that finds out later would be the end of the program. */
+static bool is_usable(uintptr_t at, size_t length, bool is_write)
+{
+	size_t size = (size_t)sysconf(_SC_PAGESIZE);
+	uintptr_t first = at & ~(size - 1),
+		  last = (at + length - 1) & ~(size - 1);
+
+	if (!length)
+		return true;
+	if (msync((void *)first, last - first + size, MS_ASYNC) &&
+	    errno == ENOMEM)
+		return false;
+	return page_may(first, size, is_write) &&
+	       (first == last || page_may(last, size, is_write));
+}
+
 struct ibv_mr *rdma_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			   uint64_t iova, unsigned access)
 {
 	uintptr_t at = (uintptr_t)addr;
 
-	if (!length || at + length < at) {
+	if (at + length < at) {
 		errno = EINVAL;
+		return NULL;
+	}
+	if (!is_usable(at, length, access & IBV_ACCESS_LOCAL_WRITE)) {
+		errno = EFAULT;
 		return NULL;
 	}
 	return mr_new(pd, addr, length, iova, access);
@@ -158,6 +195,20 @@ struct ibv_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length,
 	return &mr->mr;
 }
 
+/* As is_usable(), for what will be after the changes. */
+static bool may_become(const struct mr *mr, int flags, const void *addr,
+		       size_t length, int access)
+{
+	if (!(flags & IBV_REREG_MR_CHANGE_TRANSLATION)) {
+		addr = mr->mr.addr;
+		length = mr->mr.length;
+	}
+	if (!(flags & IBV_REREG_MR_CHANGE_ACCESS))
+		access = (int)mr->access;
+	return is_usable((uintptr_t)addr, length,
+			 access & IBV_ACCESS_LOCAL_WRITE);
+}
+
 int rdma_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr,
 		  size_t length, int access)
 {
@@ -171,6 +222,10 @@ int rdma_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr,
 	     check_access((unsigned)access)) ||
 	    !s) {
 		errno = EINVAL;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
+	if (!may_become(mr, flags, addr, length, access)) {
+		errno = EFAULT;
 		return IBV_REREG_MR_ERR_INPUT;
 	}
 	struct x_mr *m = &s->dir->mr[ibmr->handle];

@@ -83,6 +83,8 @@ static enum ibv_wc_status operate(struct qp *qp, struct swqe *w,
 
 	if (n < 0)
 		return IBV_WC_LOC_PROT_ERR;
+	if (unlikely(!(load_rlx(&t->access) & access)))
+		return IBV_WC_REM_INV_REQ_ERR;
 	if (!w->length)
 		return IBV_WC_SUCCESS; /* no key is looked at */
 	if (unlikely(qp->n_invalidated) && mw_is_invalidated(qp, w->rkey))
@@ -90,7 +92,7 @@ static enum ibv_wc_status operate(struct qp *qp, struct swqe *w,
 	tx_enter(qp);
 	uint64_t addr = mr_remote(qp->remote.peer->dir, pd, qp->remote.qpn,
 				  w->rkey, w->addr, w->length, access);
-	if (addr && load_rlx(&t->access) & access && tx_receiver(qp))
+	if (addr && tx_receiver(qp))
 		status = status_of(reach_into(qp, w, addr, here, n));
 	tx_leave(qp);
 	return status;
@@ -124,10 +126,11 @@ enum tx tx_one_sided(struct qp *qp, struct swqe *w)
 			return TX_DONE;
 		status = (enum ibv_wc_status)w->status;
 	}
-	if (status == IBV_WC_REM_ACCESS_ERR) {
+	if (status == IBV_WC_REM_ACCESS_ERR ||
+	    status == IBV_WC_REM_INV_REQ_ERR) {
 		if (qp->init.qp_type == IBV_QPT_UC) /* dropped there */
 			return tx_done(w, IBV_WC_SUCCESS);
-		return tx_fail_both(qp, w, IBV_WC_REM_ACCESS_ERR, status);
+		return tx_fail_both(qp, w, status, status);
 	}
 	if (status == IBV_WC_SUCCESS) {
 		tx_count_one_sided(w);

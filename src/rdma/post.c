@@ -111,7 +111,7 @@ static int take_bytes(struct qp *qp, struct swqe *w,
 	if (!(w->flags & IBV_SEND_INLINE))
 		return 0;
 	if (length > qp->init.cap.max_inline_data)
-		return ENOMEM;
+		return EINVAL;
 	uint8_t *to = w->inlined;
 	for (uint32_t i = 0; i < w->n_sge; i++) {
 		memcpy(to, (void *)(uintptr_t)w->sge[i].addr, w->sge[i].length);
@@ -152,6 +152,8 @@ static int take_route(struct qp *qp, struct swqe *w,
 		return EINVAL;
 	if ((ah->dgid_index == (int)MCAST_INDEX) != (w->dest_qpn == MCAST_QPN))
 		w->dest_qpn = 0; /* nobody's: it gets lost */
+	if (ah->ah.pd->handle != qp->qp.pd->handle)
+		w->status = IBV_WC_LOC_QP_OP_ERR;
 	w->is_far = ah->dgid_index < 0;
 	w->dgid = ah->attr.grh.dgid;
 	w->route = ah->attr.grh.sgid_index | (uint32_t)ah->dgid_index << 8;

@@ -29,7 +29,10 @@ static int check_init(const struct ibv_context *c,
 
 	if (a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD &&
 	    !type_is_reliable(a->qp_type))
-		return EOPNOTSUPP;
+		return a->qp_type == IBV_QPT_RAW_PACKET ||
+			       a->qp_type == IBV_QPT_DRIVER
+			   ? EOPNOTSUPP
+			   : EINVAL;
 	if (!a->send_cq || !a->recv_cq || a->send_cq->context != c ||
 	    a->recv_cq->context != c)
 		return EINVAL;
@@ -275,7 +278,7 @@ static void reset(struct qp *qp)
 	qp->x->dest_qpn = qp->x->access = qp->x->src_gen = 0;
 	qp->x->head = qp->x->tail = 0;
 	qp->x->reply_head = qp->x->reply_tail = 0;
-	qp->x->is_rnr = 0;
+	qp->x->is_rnr = qp->x->refused = 0;
 	qp->x->n_acked = qp->x->n_posted = qp->x->is_blocked = 0;
 	memset(qp->x->link, 0, sizeof(qp->x->link));
 	store_rel(&qp->x->gen, qp->x->gen + 1);
@@ -374,8 +377,10 @@ static int check_values(const struct qp *qp, const struct ibv_qp_attr *a,
 		return EINVAL;
 	if (mask & IBV_QP_CUR_STATE && a->cur_qp_state != qp->attr.qp_state)
 		return EINVAL;
-	if (mask & (IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE | IBV_QP_CAP |
-		    IBV_QP_RATE_LIMIT))
+	/* There is one path, and it is the one that is in use. */
+	if (mask & (IBV_QP_ALT_PATH | IBV_QP_CAP | IBV_QP_RATE_LIMIT) ||
+	    (mask & IBV_QP_PATH_MIG_STATE &&
+	     a->path_mig_state != IBV_MIG_MIGRATED))
 		return EOPNOTSUPP;
 	return 0;
 }

@@ -177,6 +177,8 @@ static void fail(struct qp *qp, const struct x_msg *m,
 {
 	if (qp->in.wqe || take_receive(qp, m))
 		push_receive(qp, m, 0, status);
+	if (qp_shares(qp))
+		store_rel(&qp->x->refused, status);
 	qp_fail(qp);
 }
 
@@ -187,8 +189,14 @@ static void on_error(struct qp *qp, const struct x_msg *m)
 
 	if (m->imm == IBV_WC_LOC_LEN_ERR || m->imm == IBV_WC_LOC_PROT_ERR) {
 		fail(qp, m, (enum ibv_wc_status)m->imm);
-	} else if (m->imm == IBV_WC_REM_ACCESS_ERR && !is_uc) {
-		event_add(ctx_of(qp->qp.context), IBV_EVENT_QP_ACCESS_ERR, qp);
+	} else if ((m->imm == IBV_WC_REM_ACCESS_ERR ||
+		    m->imm == IBV_WC_REM_INV_REQ_ERR) &&
+		   !is_uc) {
+		event_add(ctx_of(qp->qp.context),
+			  m->imm == IBV_WC_REM_ACCESS_ERR
+			      ? IBV_EVENT_QP_ACCESS_ERR
+			      : IBV_EVENT_QP_REQ_ERR,
+			  qp);
 		qp_fail(qp);
 	} else {
 		qp_fail(qp);

@@ -78,10 +78,29 @@ static bool is_acked(struct qp *qp, const struct swqe *w)
 		(int32_t)(load_acq(&t->n_acked) - w->ack) >= 0);
 }
 
+/* Has the message that is next to be acknowledged ended its receiver?  It says why. */
+static bool is_refused(const struct qp *qp, const struct swqe *w,
+		       enum ibv_wc_status *here)
+{
+	const struct x_qp *t = qp->remote.x;
+	uint32_t there =
+	    t && w->needs_ack && load_rlx(&t->src_gen) == qp->x->gen
+		? load_acq(&t->refused)
+		: 0;
+
+	if (!there || load_rlx(&t->n_acked) + 1 != w->ack)
+		return false;
+	*here = there == IBV_WC_LOC_LEN_ERR || there == IBV_WC_REM_INV_REQ_ERR
+		    ? IBV_WC_REM_INV_REQ_ERR
+		    : IBV_WC_REM_OP_ERR;
+	return true;
+}
+
 /* A message with a shared receive queue is not acknowledged by one that is gone. */
 static bool will_not_be_acked(struct qp *qp, struct swqe *w)
 {
 	const struct x_qp *t = tx_receiver(qp);
+	enum ibv_wc_status why;
 
 	if (t && !peer_has_ended(qp->remote.peer)) {
 		if (!w->needs_ack || !load_rlx(&t->is_rnr)) {
@@ -91,6 +110,8 @@ static bool will_not_be_acked(struct qp *qp, struct swqe *w)
 		if (!tx_waits_too_long(qp, tx_rnr_ns(qp, t)))
 			return false;
 		tx_done(w, IBV_WC_RNR_RETRY_EXC_ERR);
+	} else if (is_refused(qp, w, &why)) {
+		tx_done(w, why);
 	} else if (tx_no_answer(qp, w) == TX_BLOCKED) {
 		return false;
 	}
@@ -123,7 +144,7 @@ static enum tx execute(struct qp *qp, struct swqe *w)
 	if (unlikely(w->opcode == IBV_WR_BIND_MW))
 		return tx_bind(qp, w);
 	if (qp->init.qp_type == IBV_QPT_UD) {
-		int status = ud_send(qp, w);
+		int status = w->status ? (int)w->status : ud_send(qp, w);
 
 		return status < 0 ? TX_BLOCKED
 				  : tx_done(w, (enum ibv_wc_status)status);

@@ -14,6 +14,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef DEVICE
+#define DEVICE "osf0"
+#endif
 #define LIMIT_S 20
 #define BUF 65536
 #define REMOTE                                                                 \
@@ -45,13 +48,13 @@ struct address {
 	union ibv_gid gid;
 };
 
-static inline struct ibv_context *open_osf0(void)
+static inline struct ibv_context *open_device(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 
 	CHECK(list);
 	for (int i = 0; list[i]; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), "osf0")) {
+		if (!strcmp(ibv_get_device_name(list[i]), DEVICE)) {
 			struct ibv_context *c = ibv_open_device(list[i]);
 
 			ibv_free_device_list(list);
@@ -62,7 +65,7 @@ static inline struct ibv_context *open_osf0(void)
 
 static inline void end_open(struct end *e, enum ibv_qp_type type)
 {
-	e->ctx = open_osf0();
+	e->ctx = open_device();
 	CHECK(e->ctx);
 	CHECK((e->pd = ibv_alloc_pd(e->ctx)));
 	CHECK((e->ch = ibv_create_comp_channel(e->ctx)));

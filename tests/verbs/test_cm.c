@@ -28,7 +28,7 @@
 #include "cm/msg.h"
 #include "ends.h"
 
-#define DEVICE "/dev/infiniband/rdma_cm"
+#define CM_DEVICE "/dev/infiniband/rdma_cm"
 #define NOBODY 65534
 #define UID(n) (UINT64_C(1000) + (n))
 
@@ -50,7 +50,7 @@ static uint32_t active_qpn = 77, passive_qpn = 78;
 
 static int cm_open(void)
 {
-	int fd = open(DEVICE, O_RDWR | O_CLOEXEC);
+	int fd = open(CM_DEVICE, O_RDWR | O_CLOEXEC);
 
 	CHECK(fd >= 0);
 	return fd;

@@ -9,6 +9,7 @@
  */
 #include <poll.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -125,6 +126,33 @@ static void test_reset(void)
 		CHECK(!ibv_modify_qp(a.qp, &attr, IBV_QP_STATE));
 		end_connect(&a, &at_b);
 	}
+}
+
+/* Memory that is not there, or may not be written, is no region: a copy would end us. */
+static void test_memory(void)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	struct end e;
+
+	end_open(&e, IBV_QPT_RC);
+	char *p = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(p != MAP_FAILED && !mprotect(p, page, PROT_READ));
+	CHECK(!mprotect(p + 2 * page, page, PROT_NONE));
+	struct ibv_mr *mr = ibv_reg_mr(e.pd, p, 2 * page, 0);
+	CHECK(mr && !ibv_dereg_mr(mr));
+	mr = ibv_reg_mr(e.pd, p + page, page, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(mr && !ibv_dereg_mr(mr));
+	CHECK(!ibv_reg_mr(e.pd, p, 2 * page, IBV_ACCESS_LOCAL_WRITE) &&
+	      errno == EFAULT);
+	CHECK(!ibv_reg_mr(e.pd, p + page, 2 * page, 0) && errno == EFAULT);
+	CHECK(!munmap(p + page, page));
+	CHECK(!ibv_reg_mr(e.pd, p, 2 * page, 0) && errno == EFAULT);
+	CHECK(!ibv_rereg_mr(e.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+			    IBV_ACCESS_LOCAL_WRITE));
+	CHECK(ibv_rereg_mr(e.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, p,
+			   2 * page, 0) == IBV_REREG_MR_ERR_INPUT);
+	munmap(p, 3 * page);
 }
 
 static void test_calls(void)
@@ -295,15 +323,11 @@ static void test_fork(void)
 }
 
 static const struct test tests[] = {
-	{ "send", test_send },
-	{ "length", test_length },
-	{ "rnr", test_rnr },
-	{ "keys", test_keys },
-	{ "calls", test_calls },
-	{ "death", test_death },
-	{ "death_asleep", test_death_asleep },
-	{ "fork", test_fork },
-	{ "reset", test_reset },
+	{ "send", test_send },   { "length", test_length },
+	{ "rnr", test_rnr },     { "keys", test_keys },
+	{ "calls", test_calls }, { "memory", test_memory },
+	{ "death", test_death }, { "death_asleep", test_death_asleep },
+	{ "fork", test_fork },   { "reset", test_reset },
 	{ "many", test_many },
 };
 
