@@ -94,6 +94,13 @@ void log_move(struct osf_stats_log *to)
 	store_rel(&log_now, to);
 }
 
+void log_end(void)
+{
+	static struct osf_stats_log none = { .level = -1, .fd = -1 };
+
+	store_rel(&log_now, &none);
+}
+
 /* The level was raised while the program runs.  What is under number 2 by now may be
  * a file of the program's own. */
 static COLD int open_late(void)

@@ -21,6 +21,7 @@ static inline int log_level(void) { return load_rlx(&log_now->level); }
 void log_open(void); /* reads OSF_LOG and OSF_LOG_FILE */
 /* The level and so on go on at @to, or in memory of this process for NULL. */
 void log_move(struct osf_stats_log *to);
+void log_end(void);                 /* this process says nothing more */
 int log_fd(void);                   /* ours, not to be closed, or -1 */
 int log_level_parse(const char *s); /* "err".."dbg" or 0..3; -1 unknown */
 COLD void log_write(enum log_level level, const char *fmt, ...) PRINTF(2, 3);

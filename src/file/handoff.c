@@ -5,6 +5,7 @@
  *     exec(), posix_spawn(), SCM_RIGHTS, io_uring, syscall()
  *         -> young:     stays on TCP for good
  *         -> upgraded:  falls back to TCP; a relay delivers unread bytes
+ *         -> upgraded, and another holder has stopped inside a call: a relay waits for it
  *
  * A connection that survives exec() and that no other process holds is handed
  * over whatever its number.  If parent or children hold it too, the program may
@@ -24,6 +25,7 @@
 #include <sys/ioctl.h>
 
 #include "base/fds.h"
+#include "base/gate.h"
 #include "base/libc.h"
 #include "base/log.h"
 #include "base/nocancel.h"
@@ -41,29 +43,65 @@
 /* A second caller waits until the first has finished. */
 static struct lock lock;
 
+/* @to: a relay's new descriptor, or -errno. */
+static bool relay_takes(struct file *f, int fd, int to)
+{
+	if (to < 0) {
+		log_err("fd %d: no relay: %s", fd, strerror(-to));
+		return false;
+	}
+	if (load_rlx(&f->sk->w->shut) & SHUT_BIT_WR)
+		libc.shutdown(to, SHUT_WR);
+	file_to_relay(f, to);
+	nocancel_close(to);
+	return true;
+}
+
+/* Another process has stopped inside a call, and nobody else knows where the stream is.
+ * False: that is over. */
+static bool hand_over_late(struct file *f, int fd, enum osf_reason why)
+{
+	struct sock *sk = f->sk;
+
+	if (!shared_part_begin(sk))
+		return false;
+	int to = relay_start_late(fd, sk, why);
+	shared_part_end(sk, to >= 0);
+	log_info("fd %d: a relay waits for another process", fd);
+	if (!relay_takes(f, fd, to)) {
+		sock_let_go(sk, 1); /* the relay */
+		shared_lose(sk, "no relay");
+		return true;
+	}
+	sock_set_mode(sk, SOCK_KERNEL);
+	return true;
+}
+
+static int fall_back(struct file *f, int fd, enum osf_reason why, bool gently,
+		     struct stash *stash)
+{
+	int r;
+
+	do
+		r = sock_ops(f->sk)->fallback_now(f->sk, fd, why, gently,
+						  stash);
+	while (r == -EBUSY && !hand_over_late(f, fd, why));
+	return r;
+}
+
 static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
 			    bool gently)
 {
 	const struct sock_ops *ops = sock_ops(f->sk);
 	struct stash stash = { 0 };
+	INSIDE_GATE(); /* a fork comes before or after */
 	GUARD(&lock);
 
-	if (ops->fallback_now(f->sk, fd, why, gently, &stash) == 1 &&
+	if (fall_back(f, fd, why, gently, &stash) == 1 &&
 	    stash_needs_relay(&stash)) {
-		int to = relay_start(fd, &stash);
-
 		log_info("fd %d: a relay for %zu unread bytes", fd, stash.n);
-
-		if (to >= 0) {
-			if (load_rlx(&f->sk->w->shut) & SHUT_BIT_WR)
-				libc.shutdown(to, SHUT_WR);
-			file_to_relay(f, to);
-			nocancel_close(to);
-		} else {
-			log_err("fd %d: no relay for %zu unread bytes: %s", fd,
-				stash.n, strerror(-to));
+		if (!relay_takes(f, fd, relay_start(fd, &stash)))
 			ops->reset(f->sk, fd, "no relay");
-		}
 		sock_set_mode(f->sk, SOCK_KERNEL);
 	}
 	stash_free(&stash);

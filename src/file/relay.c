@@ -6,6 +6,10 @@
  * program: no handlers, no atfork functions, only system calls.  Its parent
  * ends at once, so the program can neither wait for the relay nor learn of its
  * end.
+ *
+ * A relay that waits for another holder of the connection (relay_start_late()) runs a
+ * protocol's code first.  That code waits for no lock that another thread of the program may
+ * have had when the relay was made, and takes no memory from malloc().
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,6 +34,8 @@
 #include "base/rawcall.h"
 #include "file/relay.h"
 #include "file/unmap.h"
+#include "sock/shared.h"
+#include "sock/sock_ops.h"
 
 #define BUF_BYTES (64u * 1024)
 #define GATE_TICK_NS (5 * NS_PER_MS)
@@ -235,15 +241,39 @@ static void relay_run(int anchor, int inner, const struct stash *stash,
 	relay_exit();
 }
 
-static void relay_main(int anchor, int inner, const struct stash *stash,
-		       uint8_t *bufs)
+/* What a relay is made for. */
+struct job {
+	int anchor, inner;
+	uint8_t *bufs;
+	struct stash stash;
+	/* Another process keeps a half: fall back for @why when it is free.  Or NULL. */
+	struct sock *sk;
+	enum osf_reason why;
+};
+
+/* The program's bytes wait in the new connection meanwhile, and the peer's in the ring. */
+static void relay_waits(struct job *job)
+{
+	shared_in_relay(job->sk);
+	int r = sock_ops(job->sk)->fallback_late(job->sk, job->anchor, job->why,
+						 &job->stash);
+	sock_let_go(job->sk, 1);
+	if (r < 0)
+		relay_reset(
+		    &(struct way){ .from = job->anchor, .to = job->inner });
+}
+
+static void relay_main(struct job *job)
 {
 	rawcall(SYS_setsid);
 	rawcall(SYS_chdir, "/");
 	rawcall(SYS_prctl, PR_SET_NAME, "osf-relay");
-	kept_close_others(anchor, inner);
-	unmap_objects((char *)bufs, BUF_BYTES);
-	relay_run(anchor, inner, stash, bufs);
+	log_end();
+	kept_close_others(job->anchor, job->inner);
+	unmap_objects((char *)job->bufs, BUF_BYTES);
+	if (job->sk)
+		relay_waits(job);
+	relay_run(job->anchor, job->inner, &job->stash, job->bufs);
 }
 
 /* Code that runs in the program. */
@@ -338,8 +368,7 @@ static int family_of(int fd)
 	return ss.ss_family == AF_INET6 ? AF_INET6 : AF_INET;
 }
 
-static int detach(int anchor, int inner, const struct stash *stash,
-		  uint8_t *bufs)
+static int detach(struct job *job)
 {
 	int status;
 
@@ -349,7 +378,7 @@ static int detach(int anchor, int inner, const struct stash *stash,
 		/* The program waits for our end, which must not close such files. */
 		if (!rawcall(SYS_clone, kept_count() ? CLONE_FILES : 0, 0, 0, 0,
 			     0))
-			relay_main(anchor, inner, stash, bufs);
+			relay_main(job);
 		relay_exit();
 	}
 	if (pid > 0)
@@ -379,23 +408,24 @@ static struct stash send_first(int to, const struct stash *stash)
 	return rest;
 }
 
-static int start(int anchor, const struct stash *stash)
+/* The new descriptor. */
+static int start(struct job *job)
 {
 	int pair[2];
-	int err = loopback_pair(family_of(anchor), pair);
+	int err = loopback_pair(family_of(job->anchor), pair);
 
 	if (err)
 		return err;
-	copy_ways(anchor, pair[0]);
-	if (stash->is_shut)
+	copy_ways(job->anchor, pair[0]);
+	if (job->stash.is_shut)
 		libc.shutdown(pair[0], SHUT_WR);
-	uint8_t *bufs = mmap(NULL, 2 * BUF_BYTES, PROT_READ | PROT_WRITE,
-			     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct stash rest = send_first(pair[1], stash);
-	err =
-	    bufs == MAP_FAILED ? -ENOMEM : detach(anchor, pair[1], &rest, bufs);
-	if (bufs != MAP_FAILED)
-		munmap(bufs, 2 * BUF_BYTES);
+	job->inner = pair[1];
+	job->bufs = mmap(NULL, 2 * BUF_BYTES, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	job->stash = send_first(pair[1], &job->stash);
+	err = job->bufs == MAP_FAILED ? -ENOMEM : detach(job);
+	if (job->bufs != MAP_FAILED)
+		munmap(job->bufs, 2 * BUF_BYTES);
 	nocancel_close(pair[1]);
 	if (!err)
 		return pair[0];
@@ -405,12 +435,26 @@ static int start(int anchor, const struct stash *stash)
 
 /* A signal of the program must not interrupt our connect(), nor run the
  * program's handlers in the relay. */
-int relay_start(int anchor, const struct stash *stash)
+static int start_undisturbed(struct job *job)
 {
 	uint64_t all = ~UINT64_C(0), before = 0;
 
 	rawcall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all));
-	int r = start(anchor, stash);
+	int r = start(job);
 	rawcall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(all));
 	return r;
+}
+
+int relay_start(int anchor, const struct stash *stash)
+{
+	struct job job = { .anchor = anchor, .stash = *stash };
+
+	return start_undisturbed(&job);
+}
+
+int relay_start_late(int anchor, struct sock *sk, enum osf_reason why)
+{
+	struct job job = { .anchor = anchor, .sk = sk, .why = why };
+
+	return start_undisturbed(&job);
 }

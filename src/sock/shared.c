@@ -323,8 +323,8 @@ int sock_share(struct sock *sk)
 	GUARD(&sk->rx_lock);
 	GUARD(&sk->tx_lock);
 	struct shared_page *p = sk->page ? sk->page : sk->old_page;
-	if (!p && sock_mode(sk) == SOCK_KERNEL) {
-		fetch_add(&sk->holders->n_procs, 1);
+	if (!sk->page && sock_mode(sk) == SOCK_KERNEL) {
+		fetch_add(&sock_holders(sk)->n_procs, 1);
 		return 0;
 	}
 	if (!p) {
@@ -379,6 +379,50 @@ void sock_unshare(struct sock *sk)
 	}
 	sock_unlock_tx(sk);
 	sock_unlock_rx(sk);
+}
+
+bool shared_part_begin(struct sock *sk)
+{
+	struct shared_page *p;
+
+	lock_get(&sk->rx_lock);
+	lock_get(&sk->tx_lock);
+	if (!(p = sk->page) || sk->is_lost || sock_mode(sk) != SOCK_SHM) {
+		shared_part_end(sk, false);
+		return false;
+	}
+	fetch_add(&p->holders.n_procs, 1);
+	return true;
+}
+
+/* The others go on in the page, which stays mapped as in sock_unshare(). */
+static void part(struct sock *sk)
+{
+	struct shared_page *p = sk->page;
+
+	words_in(sk);
+	sk->own_words.due = 0;
+	fetch_sub(&p->words.n_sleepers, sk->my_sleepers);
+	fetch_sub(&p->words.n_tx_sleepers, sk->my_tx_sleepers);
+	mode_in(sk, SOCK_UPGRADING);
+	store_rlx(&sk->is_kept, (uint8_t)0);
+	sk->old_page = p;
+	store_rel(&sk->page, NULL);
+}
+
+void shared_part_end(struct sock *sk, bool parts)
+{
+	if (parts)
+		part(sk);
+	lock_put(&sk->tx_lock);
+	lock_put(&sk->rx_lock);
+}
+
+void shared_in_relay(struct sock *sk)
+{
+	lock_after_fork();
+	sock_inherit(sk, false);
+	sk->watches = (struct watch_list){ .first = NULL };
 }
 
 static bool half_refresh(struct sock *sk, enum sock_half which)

@@ -111,6 +111,15 @@ void shared_mode(struct sock *sk, enum sock_mode mode);
 /* Does nobody send something of the protocol's own, w->n_ringing?  The caller holds a
  * half.  False: a process of our user has been about to for PAGE_WAIT_NS. */
 MUST_CHECK bool shared_is_silent(struct sock *sk);
+/* A relay goes on with the connection in the place of this process:
+ *   begin   takes this process's own locks and counts the relay among the holders.
+ *           False: nobody keeps the page any more, or it is lost
+ *   end     if a relay was made (@parts), this process has no part in the page any more,
+ *           and its own mode is UPGRADING; else the caller takes the relay off the count */
+MUST_CHECK bool shared_part_begin(struct sock *sk);
+void shared_part_end(struct sock *sk, bool parts);
+/* In the relay, which is a copy of this process made between the two. */
+void shared_in_relay(struct sock *sk);
 /* Has nobody a half just now? */
 bool shared_is_free(const struct sock *sk);
 /* Does a process have one, and was stopped (SIGSTOP)? */

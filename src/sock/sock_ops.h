@@ -242,9 +242,14 @@ struct sock_ops {
 	 */
 	int (*fallback)(struct sock *sk, int fd, enum osf_reason why);
 	/* The same at once, for a holder that knows nothing of us: see
-	 * proto/shm/fallback.c. */
+	 * proto/shm/fallback.c.  -EBUSY: another process has stopped inside a call on the
+	 * connection, and only a relay can wait for it. */
 	int (*fallback_now)(struct sock *sk, int fd, enum osf_reason why,
 			    bool gently, struct stash *stash);
+	/* In that relay, which is a process of its own: wait until that process goes on or
+	 * ends, then do the same. */
+	int (*fallback_late)(struct sock *sk, int fd, enum osf_reason why,
+			     struct stash *stash);
 	/* After that: nothing is left to read here, so libc serves it. */
 	void (*retire)(struct sock *sk);
 };

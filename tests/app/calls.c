@@ -208,7 +208,7 @@ void set_nonblock(int fd)
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-static size_t fill_with(struct ctx *x, size_t piece, int patience)
+size_t fill_with(struct ctx *x, size_t piece, int patience)
 {
 	size_t total = 0;
 	int idle = 0;

@@ -96,10 +96,12 @@ void got(struct ctx *x, const void *p, long len); /* right bytes? counts them */
 void made(struct ctx *x, void *p, size_t len);    /* next bytes to send */
 long long ms_now(void);
 void took(long long since_ms, int expected_ms);
-void on_signal(int sig, int flags);     /* counts into signals */
-void signal_after(int ms, int flags);   /* SIGALRM */
-size_t n(size_t len);                   /* @len, unknown to the compiler */
-size_t fill_up(struct ctx *x);          /* sends until EAGAIN; bytes */
+void on_signal(int sig, int flags);   /* counts into signals */
+void signal_after(int ms, int flags); /* SIGALRM */
+size_t n(size_t len);                 /* @len, unknown to the compiler */
+size_t fill_up(struct ctx *x);        /* sends until EAGAIN; bytes */
+/* The same with pieces of that size alone; until EAGAIN so many times in a row. */
+size_t fill_with(struct ctx *x, size_t piece, int patience);
 int file_of(struct ctx *x, size_t len); /* a file with the next bytes to send */
 void set_nonblock(int fd);
 

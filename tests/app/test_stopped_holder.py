@@ -18,7 +18,9 @@ too, and take effect when the child goes on: the far end gets all bytes and then
 
 At last the parent passes the descriptor to somebody (SCM_RIGHTS) while the child is stopped
 inside a call.  The kernel has to have the connection then, and nobody knows how far the child
-has come: the connection is reset, at once.
+has come: a process waits for the child, and the connection is lost by nobody.  The child goes
+on, or is killed; sometimes the far end is stopped meanwhile, too.  Only if it is killed in the
+middle of a change, the connection may be reset.
 """
 import array
 import mmap
@@ -35,7 +37,9 @@ import timed
 import warmed
 
 STOPS = 15
-PASSES = 3
+SURE = 24  # bytes
+PASSES = 2  # of each kind
+PASSES_MAX = 30
 LONG_S = 2.5  # once, for a child that has stopped inside a call
 TRIES = 8
 PIECE = 128 * 1024
@@ -77,12 +81,16 @@ def check_stream(conn):
 
 # --- the two holders ---
 
-def place_of(data):
-    """Where in the stream of numbers @data begins."""
+def part_of(data):
+    """Where in the stream of numbers @data begins, and how much of it is of one piece."""
     for skip in range(8):
         at = int.from_bytes(data[skip:skip + 8], "big") * 8 - skip
-        if at >= 0 and numbers(at // 8, len(data) // 8 + 2)[at % 8:][:len(data)] == data:
-            return at
+        if at < 0:
+            continue
+        right = numbers(at // 8, len(data) // 8 + 2)[at % 8:][:len(data)]
+        n = len(data) if right == data else len(os.path.commonprefix((right, data)))
+        if n >= min(len(data), SURE):
+            return at, n
     raise SystemExit("bytes that nobody has sent: %r" % data[:32])
 
 
@@ -93,7 +101,10 @@ class Parts:
         self.parts = []
 
     def add(self, data):
-        self.parts.append((place_of(data), len(data)))
+        """One piece, or, where a relay reads beside others, more."""
+        while data:
+            self.parts.append(part_of(data))
+            data = data[self.parts[-1][1]:]
 
 
 def child(conn, way, some, is_over, out):
@@ -135,11 +146,15 @@ def meanwhile(conn, way, calls, mine):
 
 
 def check_parts(parts):
-    """No gap, and nothing twice."""
+    """No gap, and nothing twice.  The first bytes of most numbers are equal: so where in a number
+    one piece ends and another begins, part_of() may not know; but nothing is counted twice."""
     parts.sort()
     for (at, n), (behind, _) in zip(parts, parts[1:]):
-        if at + n != behind:
+        if abs(at + n - behind) > 7:
             raise SystemExit("%d bytes at %d, then %d" % (n, at, behind))
+    n, whole = sum(n for _, n in parts), sum(parts[-1]) - parts[0][0] if parts else 0
+    if n != whole:
+        raise SystemExit("%d bytes, not %d" % (n, whole))
 
 
 def change(conn, way, calls, mine, n):
@@ -179,8 +194,8 @@ def check_rest(conn, way, mine, theirs, refused, n):
     return True
 
 
-def one(port, way, some, rng, calls, n):
-    """Return: was the child stopped inside a call?"""
+def stopped(port, way, some, rng):
+    """A connection, and a child that holds it, too, and is stopped at some moment."""
     conn = warmed.connect(port, way)
     is_over = mmap.mmap(-1, 4096)
     their_out, their_in = os.pipe()
@@ -188,10 +203,16 @@ def one(port, way, some, rng, calls, n):
     if not pid:
         child(conn, way, some, is_over, their_in)
     os.close(their_in)
-    mine = Parts()
     time.sleep(rng.uniform(0.0005, LATEST_S))  # the attack's moment, not a wait
     os.kill(pid, signal.SIGSTOP)
     os.waitpid(pid, os.WUNTRACED)
+    return conn, pid, is_over, their_out
+
+
+def one(port, way, some, rng, calls, n):
+    """Return: was the child stopped inside a call?"""
+    conn, pid, is_over, their_out = stopped(port, way, some, rng)
+    mine = Parts()
     refused = meanwhile(conn, way, calls, mine)
     until = time.monotonic() + LONG_S
     while refused and not n and time.monotonic() < until:
@@ -210,36 +231,109 @@ def one(port, way, some, rng, calls, n):
     return refused
 
 
-def hand_over(conn, calls):
-    """Pass the descriptor on: to nobody who reads it."""
+def hand_over(conn):
+    """Pass the descriptor on.  Return: the connection as a program that knows nothing of rings
+    would get it."""
     with_fd = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [conn.fileno()]))]
     here, there = socket.socketpair()
     with here, there:
-        if calls(here.sendmsg, [b"x"], with_fd) != 1:
-            raise SystemExit("the descriptor was not passed")
+        here.sendmsg([b"x"], with_fd)  # which may start a process, and that needs a core
+        return socket.socket(fileno=socket.recv_fds(there, 1, 1)[1][0])
 
 
-def passed(port, stops, rng, calls):
-    """Return: how many connections were reset."""
-    n_reset = 0
-    for _ in range(2 * stops):
-        conn = warmed.connect(port, b"r")
-        pid = os.fork()
-        if not pid:
-            while True:
-                conn.recv(PIECE)
-        time.sleep(rng.uniform(0.0005, LATEST_S))  # the attack's moment, not a wait
-        os.kill(pid, signal.SIGSTOP)
-        os.waitpid(pid, os.WUNTRACED)
-        if meanwhile(conn, b"r", calls, Parts()):
-            hand_over(conn, calls)
-            n_reset += calls(conn.recv, 1, socket.MSG_DONTWAIT) == b""
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-        conn.close()
-        if n_reset == PASSES:
-            break
-    return n_reset
+def pid_of_far(conn):
+    """The process at the other end, which has its connection from one accept()."""
+    mine = b"%d %d" % (conn.getsockname()[1], conn.getpeername()[1])
+    with open("/proc/net/tcp") as f:
+        rows = [line.split() for line in f]
+    inode = [row[9] for row in rows[1:]
+             if b"%d %d" % (int(row[2][-4:], 16), int(row[1][-4:], 16)) == mine][0]
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if any(os.readlink("/proc/%s/fd/%s" % (pid, fd)) == "socket:[%s]" % inode
+                   for fd in os.listdir("/proc/%s/fd" % pid)):
+                return int(pid)
+        except OSError:  # it has ended
+            pass
+    raise SystemExit("nobody at the other end")
+
+
+def read_up_to(conn, mine, end, may_be_lost=False):
+    """O_NONBLOCK would be for all holders: so it waits without a limit of its own."""
+    at = -1
+    while at < end:
+        try:
+            got = conn.recv(PIECE)
+        except ConnectionResetError:
+            if may_be_lost:
+                return
+            raise
+        if not got:
+            raise SystemExit("the connection ended")
+        mine.add(got)
+        at = sum(mine.parts[-1])
+
+
+def pass_on(conn, way, pid, calls, mine, how):
+    """The child is stopped inside a call: somebody else uses the connection, too."""
+    far = pid_of_far(conn) if how == "far" else 0
+    if far:
+        os.kill(far, signal.SIGSTOP)
+    passed = hand_over(conn)
+    if way == b"s":
+        for sender in conn, passed:
+            got = calls(sender.send, MINE, socket.MSG_DONTWAIT)
+            if got == b"":
+                raise SystemExit("the connection was reset")
+            mine.parts.append(got or 0)
+    else:
+        got = calls(passed.recv, PIECE, socket.MSG_DONTWAIT)
+        if got == b"":
+            raise SystemExit("the connection was reset")
+        mine.add(got or b"")
+    if far:
+        os.kill(far, signal.SIGCONT)
+    os.kill(pid, signal.SIGKILL if how == "killed" else signal.SIGCONT)
+    return passed
+
+
+def one_passed(port, way, some, rng, calls, how):
+    """Return: does a relay carry what was passed on?"""
+    conn, pid, is_over, their_out = stopped(port, way, some, rng)
+    mine = Parts()
+    both = [conn]
+    if meanwhile(conn, way, calls, mine):
+        both.append(pass_on(conn, way, pid, calls, mine, how))
+        if way == b"r":
+            for one_of in both:
+                read_up_to(one_of, mine, 0, how == "killed")
+    is_relayed = both[-1].getpeername()[1] != port
+    is_over[0] = 1
+    os.kill(pid, signal.SIGCONT)
+    was_killed = os.waitpid(pid, 0)[1] == signal.SIGKILL
+    with os.fdopen(their_out) as f:
+        theirs = eval(f.read() or "[]")
+    if way == b"r" and not was_killed:
+        read_up_to(both[-1], mine, max(map(sum, theirs + [(0, 0)])))
+        check_parts(mine.parts + theirs)
+    elif way == b"s" and not was_killed:
+        conn.shutdown(socket.SHUT_WR)
+        said = both[-1].recv(100).decode()
+        if said != "right %d" % sum(mine.parts):
+            raise SystemExit("the far end got other bytes: %s, not %d" % (said, sum(mine.parts)))
+    for one_of in both:
+        one_of.close()
+    return is_relayed
+
+
+def passed(port, way, some, rng, calls):
+    for how in "goes on", "far", "killed":
+        n = 0
+        for _ in range(PASSES_MAX):
+            if n == PASSES:
+                break
+            n += one_passed(port, way, some, rng, calls, how)
+        print("%s, passed, %s: %d" % (way.decode(), how, n), flush=True)
 
 
 def holders(port, stops):
@@ -252,8 +346,8 @@ def holders(port, stops):
             n_inside += one(port, way, some, rng, calls, n_inside)
         print("%s: %d stops, %d calls refused; the longest call %.1f ms" %
               (way.decode(), stops, n_inside, calls.longest_s * 1000), flush=True)
-    n_reset = passed(port, stops, rng, calls)
-    print("passed: %d" % n_reset)
+    for way in (b"r", b"s"):
+        passed(port, way, some, rng, calls)
     if calls.longest_s > BOUND_S:
         raise SystemExit("%s took too long" % calls.of)
 
@@ -269,8 +363,7 @@ def main():
     print(said, end="")
     if not run.is_kernel:
         total = harness.sum_stats(harness.read_stats(run.stats))
-        n_reset = int(said.split()[-1])
-        run.need(total["n_upgraded"] and total["n_broken"] == n_reset,
+        run.need(total["n_upgraded"] and total["n_broken"] <= 2 * PASSES,
                  "%d upgraded, %d broken" % (total["n_upgraded"], total["n_broken"]))
     run.done()
 

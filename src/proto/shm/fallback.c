@@ -32,6 +32,10 @@
  * first never waits for the second.  The second waits a moment until the first has
  * settled.  If that takes longer, what its descriptor's next user sends goes through
  * the relay, which holds it back until then.
+ *
+ * Another process that holds the connection may have stopped inside a call, with a half.
+ * Nobody but that process knows how far the stream has come.  Then a relay waits for it in
+ * our place (file/relay.c), and falls back when the half is free: shm_fallback_late().
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,6 +52,10 @@
 #include "proto/shm/shm.h"
 #include "sock/arena.h"
 #include "sock/shared.h"
+
+#define NAP_MAX_NS (20 * NS_PER_MS) /* of a relay, between two looks */
+#define NOT_ASKED (-1)              /* for the peer's descriptor */
+#define NOT_TO_ASK (-2)
 
 /* One limit for everything that a fallback waits for, and also for a peer that
  * was first.  The relay waits for whatever has not arrived by then. */
@@ -107,14 +115,14 @@ static void settle(struct sock *sk, int fd)
 /* The peer has shut its direction down meanwhile, and may not look at it again. */
 static void send_fin(struct sock *sk, int fd, int *other)
 {
-	if (*other < 0)
+	if (*other == NOT_ASKED)
 		*other = borrow_from_peer(sk, fd);
 	if (*other >= 0)
 		libc.shutdown(*other, SHUT_WR);
 }
 
 /* End the peer's direction where we stop reading.  *@other: the peer's descriptor, or
- * -1; it may be borrowed here. */
+ * NOT_ASKED; it may be borrowed here. */
 static int end_rx(struct sock *sk, int fd, bool is_first, int *other,
 		  struct stash *st)
 {
@@ -125,7 +133,7 @@ static int end_rx(struct sock *sk, int fd, bool is_first, int *other,
 		st->has_end = true;
 	bool is_needed = is_first && !err && !st->is_late && !st->n_gap &&
 			 !st->n_skip && (st->n || st->has_end);
-	if (is_needed && *other < 0)
+	if (is_needed && *other == NOT_ASKED)
 		*other = borrow_from_peer(sk, fd);
 	if (is_needed && *other >= 0)
 		stash_put_back(fd, *other, st, until_ns);
@@ -135,8 +143,11 @@ static int end_rx(struct sock *sk, int fd, bool is_first, int *other,
 	ring_publish(&shm_of(sk)->rx);
 	settle(sk, fd);
 	fence_full(); /* S7 */
-	if (load_acq(&shm_peer(sk)->flags) & SEG_FIN_DUE)
+	if (load_acq(&shm_peer(sk)->flags) & SEG_FIN_DUE) {
+		/* It has sent nothing by TCP, since we had not settled. */
+		st->has_end |= *other == NOT_TO_ASK;
 		send_fin(sk, fd, other);
+	}
 	return err;
 }
 
@@ -251,30 +262,61 @@ static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
 }
 
 /* The next user of the descriptor cannot be put off.  So another process that has only lost
- * its core is given time.  One that is stopped keeps the half for as long as somebody likes. */
-static void take_both(struct sock *sk, int fd)
+ * its core is given time.  One that is stopped keeps the half for as long as somebody likes.
+ * False: a relay has to wait for it. */
+static bool take_both(struct sock *sk, int fd)
 {
 	uint64_t start = now_ns();
 
 	while (!sock_take_both(sk)) {
 		shm_do_due(sk, fd);
-		if (shared_is_stopped(sk) ||
-		    now_ns() - start > PAGE_PATIENCE_NS)
-			shared_lose(sk, "a lock that another process keeps");
+		if (!shared_is_stopped(sk) &&
+		    now_ns() - start < PAGE_PATIENCE_NS)
+			continue;
+		if (sock_mode(sk) == SOCK_SHM)
+			return false;
+		shared_lose(sk, "a lock that another process keeps");
 	}
+	return true;
 }
 
 int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 		     struct stash *st)
 {
-	int saved = errno, other = -1;
+	int saved = errno, other = NOT_ASKED;
 
-	take_both(sk, fd);
+	if (!take_both(sk, fd)) {
+		errno = saved;
+		return gently ? 0 : -EBUSY;
+	}
 	int r = fallback_now_locked(sk, fd, why, gently, &other, st);
 	sock_unlock_both(sk);
 	discard_passed(other);
 	if (unlikely(sk->page))
 		shm_do_due(sk, fd);
 	errno = saved;
+	return r;
+}
+
+/* The relay has the program's memory as it was when the relay was made: another thread may
+ * have been inside a lock of this process.  So nothing is asked of the peer's process. */
+int shm_fallback_late(struct sock *sk, int fd, enum osf_reason why,
+		      struct stash *st)
+{
+	int other = NOT_TO_ASK;
+	uint64_t nap_ns = NS_PER_MS;
+
+	while (!sock_take_both(sk)) {
+		struct timespec nap = ns_timespec(nap_ns);
+
+		shm_do_due(sk, fd);
+		nocancel_ppoll(NULL, 0, &nap, NULL);
+		nap_ns = MIN(2 * nap_ns, NAP_MAX_NS);
+	}
+	int r = fallback_now_locked(sk, fd, why, false, &other, st);
+	if (sock_mode(sk) == SOCK_UPGRADING)
+		sock_set_mode(sk, SOCK_KERNEL); /* the relay is there */
+	sock_unlock_both(sk);
+	shm_reset_due(sk, fd);
 	return r;
 }

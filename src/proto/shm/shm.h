@@ -274,10 +274,14 @@ void shm_retire(struct sock *sk);
  *
  * Return: 1 fell back; 0 the kernel carried it already, or it stays where it is
  * (@gently); -ENOMEM; -ECONNRESET: the peer broke the protocol, or did not
- * answer in time.
+ * answer in time; -EBUSY: another process keeps a half, so a relay has to call
+ * shm_fallback_late().
  */
 int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 		     struct stash *stash);
+/* The same in a relay, which waits until it has both halves.  The mode is KERNEL then. */
+int shm_fallback_late(struct sock *sk, int fd, enum osf_reason why,
+		      struct stash *stash);
 /* cut.c */
 /* Where does the peer's ring end?  Sets it, unless the peer has done that.  The caller
  * holds the rx lock and has told the peer that it falls back. */

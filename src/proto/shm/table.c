@@ -145,7 +145,8 @@ static void sync_calls(struct sock *sk, int fd)
 	.alone = alone, .export = shm_export, .import = shm_import,            \
 	.repair = shm_repair, .lost = shm_lost, .passthrough = nothing,        \
 	.anchor_moved = shm_anchor_moved, .reset = shm_broken,                 \
-	.fallback_now = shm_fallback_now, .retire = shm_retire
+	.fallback_now = shm_fallback_now, .fallback_late = shm_fallback_late,  \
+	.retire = shm_retire
 
 const struct sock_ops shm_ops = {
 	.name = "shm",
