@@ -54,8 +54,8 @@ static uint64_t data_of(const struct vsock *s)
 
 static int sets_add(struct ring *r, const struct vsock *s)
 {
-	int err =
-	    set_add(r->fd, s->fd, EPOLLIN | EPOLLRDHUP | EPOLLET, data_of(s));
+	int err = set_add(load_rlx(&r->fd), s->fd,
+			  EPOLLIN | EPOLLRDHUP | EPOLLET, data_of(s));
 
 	/* An unconnected socket's edges say nothing of what it could not send. */
 	return err || s->is_udp ? err

@@ -150,8 +150,8 @@ void ring_look(struct ring *r)
 	if (likely(!is_time_to_look(r)))
 		return;
 	int saved = errno;
-	if (look_at_set(r, r->fd, EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) >
-	    0)
+	if (look_at_set(r, load_rlx(&r->fd),
+			EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) > 0)
 		r->n_empty = 0;
 	else
 		r->n_empty += r->n_empty < EMPTY_LOOKS;
