@@ -16,6 +16,7 @@
 #define VMA_RULES "VMA_CONFIG_FILE"
 #define VMA_LEVEL "VMA_TRACELEVEL"
 #define VMA_OFFLOADED "VMA_OFFLOADED_SOCKETS"
+#define VMA_NODELAY "VMA_TCP_NODELAY"
 #define DETAILS "XLIO_LOG_DETAILS"
 #define VMA_DETAILS "VMA_LOG_DETAILS"
 #define VMA_SPEC "VMA_SPEC"
@@ -124,6 +125,8 @@ bool env_other_leaves(void)
 
 	return s && (!strcmp(s, "0") || !strcasecmp(s, "false"));
 }
+
+bool env_other_nodelay(void) { return is_on(VMA_NODELAY); }
 
 static bool has_effect(const char *name, size_t len)
 {

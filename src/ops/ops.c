@@ -74,6 +74,7 @@ bool ops_keep_kernel(struct sock *sk, enum osf_reason reason)
 	return inet_keep_kernel(sk, reason);
 }
 
+bool ops_nodelay;
 static uint32_t left; /* the reason for which all is the kernel's, or NONE */
 
 bool ops_leave_all(enum osf_reason reason)
@@ -347,6 +348,7 @@ bool ops_start(void)
 		return false;
 	log_open();
 	env_name_others();
+	ops_nodelay = env_other_nodelay();
 	spin_configure();
 	ops_init();
 	int err = arena_open();

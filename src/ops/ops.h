@@ -36,6 +36,7 @@ bool ops_family(int domain, int type, int protocol, struct ops_family *out);
 const struct sockaddr *ops_sockaddr(const struct sockaddr *in, socklen_t len,
 				    struct sockaddr_storage *copy);
 
+extern bool ops_nodelay; /* sockets of a program begin with TCP_NODELAY */
 void ops_created(struct sock *sk, const struct ops_family *family);
 /* Asks modules before the kernel.  0: a module has opened the connection: by a
  * replacement descriptor, or @sk has its table; else -EAGAIN. */

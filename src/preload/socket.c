@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
@@ -63,6 +65,9 @@ OSF_API int socket(int domain, int type, int protocol)
 	struct file *f = file_new_sock(fd);
 	if (f) {
 		f->sk->w->nonblock = (type & SOCK_NONBLOCK) != 0;
+		if (unlikely(ops_nodelay))
+			libc.setsockopt(fd, IPPROTO_TCP, TCP_NODELAY,
+					&(int){ 1 }, sizeof(int));
 		ops_created(f->sk, &family);
 		sync_file(f, fd);
 	}

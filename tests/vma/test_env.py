@@ -18,12 +18,15 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from sanitizer import Sanitizer  # noqa: E402
 
 TALK = """
-import socket
+import os, socket, sys
 l = socket.create_server(("127.0.0.1", 0))
 c = socket.create_connection(l.getsockname())
 s = l.accept()[0]
 for i in range(20):
     c.send(b"x"); s.recv(1); s.send(b"y"); c.recv(1)
+if "SAY_NODELAY" in os.environ:
+    print("nodelay", *[e.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for e in (l, c, s)],
+          file=sys.stderr)
 """
 MOVED = "peer takes part"
 LEFT = "fd 4: a rule says os"
@@ -83,6 +86,10 @@ def test_effect(build, top):
     need(MOVED not in left and LEFT in left, "VMA_OFFLOADED_SOCKETS=0", left)
     need(MOVED not in ruled and LEFT in ruled, "rules", ruled)
     need(MOVED in other and LEFT not in other, "rules for another id", other)
+    text = said(build, top, SAY_NODELAY="1", VMA_TCP_NODELAY="0")
+    need("nodelay 0 0 0" in text, "TCP_NODELAY as ever", text)
+    text = said(build, top, SAY_NODELAY="1", VMA_TCP_NODELAY="1")
+    need(re.search("nodelay [1-9] [1-9] [1-9]", text), "VMA_TCP_NODELAY=1", text)
     mine = said(build, top, OSF_LOG="dbg", VMA_CONFIG_FILE=rules,
                 VMA_APPLICATION_ID="mine")
     need(MOVED not in mine and LEFT in mine, "VMA_APPLICATION_ID", mine)

@@ -6,8 +6,8 @@
  *     datagrams   each carries its number, and they come in order
  *     held        what is held is what it was, until it is freed, once
  *
- * OSF_VMA_FUZZ=SEED,STEPS runs another sequence than the usual ones.  A failure
- * prints the seed.
+ * OSF_VMA_FUZZ=SEED,STEPS runs another sequence than the usual ones; of threads, other
+ * sequences.  A failure prints the seed.
  */
 #include "xtreme.h"
 
@@ -463,17 +463,26 @@ static void run(unsigned seed, unsigned steps, bool forks)
 	free(f);
 }
 
+static unsigned thread_steps = 3000;
+
 static void *run_thread(void *seed)
 {
-	run(*(unsigned *)seed, 3000, false);
+	run(*(unsigned *)seed, thread_steps, false);
 	return NULL;
 }
 
 static void random_calls_of_threads(void)
 {
-	unsigned seeds[] = { 101, 102, 103, 104 };
+	const char *own = getenv("OSF_VMA_FUZZ");
+	unsigned first = 101, steps = 0, seeds[4];
 	pthread_t t[4];
 
+	if (own && sscanf(own, "%u,%u", &first, &steps) == 2) {
+		alarm(0);
+		thread_steps = steps;
+	}
+	for (unsigned i = 0; i < 4; i++)
+		seeds[i] = first + i;
 	for (int i = 0; i < 4; i++)
 		EXPECT_EQ(pthread_create(&t[i], NULL, run_thread, &seeds[i]),
 			  0);

@@ -66,7 +66,7 @@ static struct ring *make(uint64_t key, int *err)
 	if (!is_new)
 		ring_clear(r); /* who has closed it was too late to enter */
 	r->key = key;
-	r->room_fd = room_fd;
+	store_rlx(&r->room_fd, room_fd);
 	store_rel(&r->fd, fd);
 	if (is_new) {
 		r->next = rings;
@@ -199,7 +199,7 @@ void ring_leave(struct vsock *s)
 		return;
 	/* A copy of the descriptor would keep it in the sets. */
 	below_epoll_ctl(load_rlx(&r->fd), EPOLL_CTL_DEL, s->fd, &ev);
-	below_epoll_ctl(r->room_fd, EPOLL_CTL_DEL, s->fd, &ev);
+	below_epoll_ctl(load_rlx(&r->room_fd), EPOLL_CTL_DEL, s->fd, &ev);
 	errno = saved;
 	store_rlx(&s->on_ring.ring, (struct ring *)NULL);
 	ring_tell(r, s);
@@ -209,9 +209,8 @@ void ring_leave(struct vsock *s)
 
 static void forget(struct ring *r)
 {
-	int room_fd = r->room_fd, saved = errno;
+	int room_fd = xchg(&r->room_fd, -1), saved = errno;
 
-	r->room_fd = -1;
 	store_rel(&r->fd, -1);
 	if (room_fd >= 0)
 		close(room_fd);

@@ -49,9 +49,9 @@ enum ring_state {
 };
 
 struct ring {
-	uintptr_t owner; /* the thread that polls, 0: none; atomic */
-	int fd;          /* -1: the program has closed it; atomic */
-	int room_fd;
+	uintptr_t owner;    /* the thread that polls, 0: none; atomic */
+	int fd;             /* -1: the program has closed it; atomic */
+	int room_fd;        /* -1: closed with it; atomic */
 	uint64_t key;       /* which sockets share it */
 	uint32_t is_stale;  /* a parent's, in its child */
 	uint32_t is_moving; /* its descriptor is being replaced by us */

@@ -54,13 +54,13 @@ static uint64_t data_of(const struct vsock *s)
 
 static int sets_add(struct ring *r, const struct vsock *s)
 {
-	int err =
-	    set_add(r->fd, s->fd, EPOLLIN | EPOLLRDHUP | EPOLLET, data_of(s));
+	int err = set_add(load_rlx(&r->fd), s->fd,
+			  EPOLLIN | EPOLLRDHUP | EPOLLET, data_of(s));
 
 	/* An unconnected socket's edges say nothing of what it could not send. */
-	return err || s->is_udp
-		   ? err
-		   : set_add(r->room_fd, s->fd, EPOLLOUT | EPOLLET, data_of(s));
+	return err || s->is_udp ? err
+				: set_add(load_rlx(&r->room_fd), s->fd,
+					  EPOLLOUT | EPOLLET, data_of(s));
 }
 /* Members. */
 
@@ -220,8 +220,8 @@ static void renew(struct ring *r)
 		close(room_fd);
 		return;
 	}
-	close(r->room_fd);
-	r->room_fd = room_fd;
+	close(load_rlx(&r->room_fd));
+	store_rlx(&r->room_fd, room_fd);
 	for (uint32_t i = 0; i < r->n_members; i++) {
 		struct vsock *s = r->members[i];
 

@@ -109,7 +109,7 @@ static int look_at_set(struct ring *r, int epfd, uint32_t wanted)
 		uint32_t events = evs[i].events & wanted;
 
 		if (!evs[i].data.u64)
-			look_at_set(r, r->room_fd, EPOLLOUT);
+			look_at_set(r, load_rlx(&r->room_fd), EPOLLOUT);
 		if (!s || !events)
 			continue;
 		if (events & EPOLLOUT &&
@@ -125,7 +125,7 @@ void ring_look_at_room(struct ring *r)
 {
 	int saved = errno;
 
-	while (look_at_set(r, r->room_fd, EPOLLOUT) == LOOK_EVENTS)
+	while (look_at_set(r, load_rlx(&r->room_fd), EPOLLOUT) == LOOK_EVENTS)
 		;
 	errno = saved;
 }
@@ -150,8 +150,8 @@ void ring_look(struct ring *r)
 	if (likely(!is_time_to_look(r)))
 		return;
 	int saved = errno;
-	if (look_at_set(r, r->fd, EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) >
-	    0)
+	if (look_at_set(r, load_rlx(&r->fd),
+			EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR) > 0)
 		r->n_empty = 0;
 	else
 		r->n_empty += r->n_empty < EMPTY_LOOKS;
