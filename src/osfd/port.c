@@ -11,8 +11,12 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "osfd/policy.h"
 #include "osfd/segment.h"
+
+#define PATIENCE_NS (500 * NS_PER_MS)
+#define PATIENCE_MAX_NS (512 * NS_PER_S)
 
 void refuse(struct refusal *why, const char *fmt, ...)
 {
@@ -225,6 +229,9 @@ int grant_open(struct ports *ps, const char *dev, uint32_t uid, int owner,
 	}
 	*g = (struct grant){ .port = p,
 			     .steer = s,
+			     .ifindex = d.ifindex,
+			     .idle_ns = now_ns(),
+			     .patience_ns = PATIENCE_NS,
 			     .is_lo = d.is_lo,
 			     .owner = owner,
 			     .frames_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
@@ -288,6 +295,44 @@ struct grant *grant_of(struct ports *ps, uint32_t id, int owner)
 	return g && g->port && g->owner == owner ? g : NULL;
 }
 
+/* In front of the first flow. */
+static int hear(struct grant *g)
+{
+	int err = packet_listen(g->frames_fd, g->ifindex, true);
+
+	if (err)
+		return err;
+	g->is_deaf = false;
+	g->idle_ns = now_ns();
+	g->patience_ns = MIN(2 * g->patience_ns, PATIENCE_MAX_NS);
+	return 0;
+}
+
+int grants_rest(struct ports *ps)
+{
+	struct grant *due = NULL;
+	uint64_t now = now_ns(), left_ns = UINT64_MAX;
+
+	for (unsigned i = 0; i < GRANTS_MAX; i++) {
+		struct grant *g = &ps->grant[i];
+
+		if (!g->port || g->n_flows || g->is_deaf || g->frames_fd < 0)
+			continue;
+		if (now - g->idle_ns >= g->patience_ns)
+			due = g;
+		else
+			left_ns =
+			    MIN(left_ns, g->idle_ns + g->patience_ns - now);
+	}
+	if (due) {
+		due->is_deaf =
+		    !packet_listen(due->frames_fd, due->ifindex, false);
+		due->idle_ns = now;
+		return 0;
+	}
+	return left_ns == UINT64_MAX ? -1 : (int)(left_ns / NS_PER_MS) + 1;
+}
+
 int grant_steer(struct grant *g, const struct steer_key *k,
 		enum steer_mode mode, uint32_t snd_nxt)
 {
@@ -296,7 +341,9 @@ int grant_steer(struct grant *g, const struct steer_key *k,
 
 	if (is_new && g->port->n_used >= g->port->is.n_flows)
 		return -ENOSPC;
-	int err = steer_set(&g->steer, k, &flow);
+	int err = unlikely(g->is_deaf) ? hear(g) : 0;
+	if (!err)
+		err = steer_set(&g->steer, k, &flow);
 	if (err)
 		return err;
 	g->n_flows += is_new;
@@ -308,6 +355,7 @@ void grant_unsteer(struct grant *g, const struct steer_key *k)
 {
 	if (!steer_del(&g->steer, k))
 		return;
-	g->n_flows--;
 	g->port->n_used--;
+	if (!--g->n_flows)
+		g->idle_ns = now_ns();
 }

@@ -396,6 +396,12 @@ static bool has_nothing_to_do(struct server *s)
 	return s->is_on_demand && !port_at(&s->ports, 0);
 }
 
+/* Of two waits, of which -1 is without end. */
+static int sooner(int a_ms, int b_ms)
+{
+	return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
+}
+
 int server_run(struct server *s)
 {
 	struct epoll_event ev[EVENTS];
@@ -411,7 +417,7 @@ int server_run(struct server *s)
 		bool leaves = ports_sweep(&s->ports);
 		if (s->ending_ns && (!leaves || !ms_left(s)))
 			break;
-		wait_ms = end_silent(s);
+		wait_ms = sooner(end_silent(s), grants_rest(&s->ports));
 		if (s->ending_ns && (wait_ms < 0 || wait_ms > ms_left(s)))
 			wait_ms = ms_left(s);
 		was_used = true;

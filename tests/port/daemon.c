@@ -96,6 +96,53 @@ static void a_connection_moves_and_comes_back(void **state)
 	program_close(&prog);
 }
 
+/* Is there a packet socket HERE whose ring gets no frames?  By proc(5). */
+static bool is_any_deaf(void)
+{
+	char line[256];
+	bool any = false;
+
+	world_enter(&world, HERE);
+	FILE *f = fopen("/proc/thread-self/net/packet", "re");
+	assert_non_null(f);
+	while (!any && fgets(line, sizeof(line), f))
+		any = strstr(line, " 88b5 ");
+	fclose(f);
+	return any;
+}
+
+/* Else each frame of the device would cost the kernel more for a program that has no
+ * connection. */
+static void a_grant_without_flows_gets_no_frames(void **state)
+{
+	struct packet_frame f;
+	struct program prog;
+	struct pair p;
+	struct reply r;
+	bool is_deaf = false;
+
+	program_open(&prog);
+	pair_open(&world, false, HERE, &p);
+	ping(&p);
+	assert_int_equal(program_freeze(&prog, p.end[HERE], &r), 0);
+	assert_int_equal(program_thaw(&prog, p.end[HERE], &r.frozen), 0);
+	for (int i = 0; i < 5000 && !is_deaf; i++) {
+		poll(NULL, 0, 1);
+		is_deaf = is_any_deaf();
+	}
+	assert_true(is_deaf);
+	ping(&p);
+	assert_int_equal(program_freeze(&prog, p.end[HERE], &r), 0);
+	assert_false(is_any_deaf());
+	assert_int_equal(send(p.end[THERE], "c", 1, 0), 1);
+	assert_true(port_wait(&prog.port, &f));
+	packet_rx_done(&prog.port);
+	assert_int_equal(program_thaw(&prog, p.end[HERE], &r.frozen), 0);
+	ping(&p);
+	pair_close(&p);
+	program_close(&prog);
+}
+
 static void who_is_not_quiet_hears_why(void **state)
 {
 	struct program prog;
@@ -769,6 +816,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(a_connection_moves_and_comes_back),
+		TEST(a_grant_without_flows_gets_no_frames),
 		TEST(who_is_not_quiet_hears_why),
 		TEST(the_grants_of_a_killed_program_end),
 		TEST(a_program_goes_on_without_osfd),

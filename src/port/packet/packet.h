@@ -88,6 +88,15 @@ MUST_CHECK int packet_socket(int ifindex, const struct packet_ring *ring,
 			     int filter_fd);
 
 /**
+ * packet_listen() - whether the socket's ring gets frames; it does from the beginning
+ *
+ * Each frame of the device costs the kernel something for each socket that gets frames, also
+ * where the filter wants none of them.  The kernel waits for all of its processors here, which
+ * takes some 16 ms.  Return: 0, or what bind() said
+ */
+MUST_CHECK int packet_listen(int fd, int ifindex, bool is_on);
+
+/**
  * packet_open() - map the ring of a socket that packet_socket() has made
  * @fd: the port's from now on, also where opening fails
  *

@@ -105,6 +105,18 @@ int packet_socket(int ifindex, const struct packet_ring *ring, int filter_fd)
 	return fd;
 }
 
+/* A protocol of no frame: for experiments, and our filter does not want it. */
+int packet_listen(int fd, int ifindex, bool is_on)
+{
+	struct sockaddr_ll to = {
+		.sll_family = AF_PACKET,
+		.sll_protocol = htons(is_on ? ETH_P_ALL : ETH_P_802_EX1),
+		.sll_ifindex = ifindex,
+	};
+
+	return bind(fd, (struct sockaddr *)&to, sizeof(to)) < 0 ? -errno : 0;
+}
+
 static bool is_power_of_2(uint32_t n) { return n && !(n & (n - 1)); }
 
 static bool ring_is_sane(const struct packet_ring *r)
