@@ -10,9 +10,9 @@
 
 struct ibv_ah *rdma_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 {
-	/* Addresses are GIDs here.  rsockets' datagrams know only LIDs: without a GID, our own
-	 * LID is this host. */
-	bool is_self = !a->is_global && a->dlid == OWN_LID;
+	/* Addresses are GIDs.  Only librdmacm may name this host by its LID, for rsockets. */
+	bool is_self = !a->is_global && a->dlid == OWN_LID &&
+		       ctx_of(pd->context)->takes_lid;
 	if ((!a->is_global && !is_self) || a->port_num != 1 ||
 	    device_gid(a->grh.sgid_index, NULL, NULL)) {
 		errno = EINVAL;
