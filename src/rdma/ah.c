@@ -10,10 +10,10 @@
 
 struct ibv_ah *rdma_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 {
-	/* Addresses are GIDs here.  rsockets' datagrams know only LIDs: without a GID, our own
-	 * LID is this host. */
+	/* Addresses are GIDs.  Only librdmacm may name this host by its LID, for rsockets. */
 	static const union ibv_gid none;
-	bool is_self = !a->is_global && a->dlid == OWN_LID;
+	bool is_self = !a->is_global && a->dlid == OWN_LID &&
+		       ctx_of(pd->context)->takes_lid;
 	if ((!a->is_global && !is_self) || a->port_num != 1 ||
 	    (a->is_global && !memcmp(&a->grh.dgid, &none, sizeof(none))) ||
 	    device_gid(a->grh.sgid_index, NULL, NULL)) {

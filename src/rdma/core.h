@@ -45,6 +45,8 @@ struct event {
 
 struct ctx {
 	uint32_t generation; /* of forks */
+	bool
+	    takes_lid; /* address handles may name our own LID, without a GID */
 	struct lock lock;
 	struct event *events, **events_end;
 	uint32_t n_objects;

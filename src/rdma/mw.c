@@ -109,8 +109,6 @@ int rdma_bind_mw(struct ibv_qp *ibqp, struct ibv_mw *mw,
 	    qp->init.qp_type == IBV_QPT_UD || qp->attr.qp_state < IBV_QPS_RTS ||
 	    bind->send_flags & ~(unsigned)(IBV_SEND_FENCE | IBV_SEND_SIGNALED))
 		return EINVAL;
-	if (qp->roce)
-		return EOPNOTSUPP;
 	w = tx_begin(qp, &wr);
 	if (!w)
 		return ENOMEM;

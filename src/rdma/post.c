@@ -169,10 +169,14 @@ int tx_post(struct qp *qp, const struct ibv_send_wr *wr)
 	if (!w)
 		return err ? err : ENOMEM;
 	if (is_local(wr->opcode)) {
-		err = qp->roce ? EOPNOTSUPP : take_local(w, wr);
+		err = take_local(w, wr);
 		qp->sq_head += !err;
 		return err;
 	}
+	/* RoCE has no such packet. */
+	if (qp->roce && wr->opcode == IBV_WR_SEND_WITH_INV &&
+	    qp->init.qp_type == IBV_QPT_UC)
+		return EOPNOTSUPP;
 	if (wr->opcode == IBV_WR_RDMA_READ || is_atomic(wr->opcode))
 		w->flags &= ~(uint32_t)IBV_SEND_INLINE;
 	take_remote(qp, w, wr);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "rdma/mw.h"
 #include "rdma/roce/conn.h"
 #include "rdma/rx.h"
 #include "rdma/serve.h"
@@ -68,6 +69,8 @@ static bool op_scatter(struct roce_conn *c, uint32_t i, uint32_t off,
 
 static void count_done(const struct roce_wr *w, const struct swqe *s)
 {
+	if (w->kind == REQ_LOCAL)
+		return;
 	if (w->kind != REQ_SEND) {
 		tx_count_one_sided(s);
 		return;
@@ -124,6 +127,11 @@ static uint64_t find(struct roce_conn *c, uint32_t rkey, uint64_t addr,
 			 rkey, addr, n, access);
 }
 
+static bool op_permits(struct roce_conn *c, uint32_t access)
+{
+	return qp_of(c)->attr.qp_access_flags & access;
+}
+
 static bool op_may(struct roce_conn *c, uint32_t rkey, uint64_t addr,
 		   uint32_t n, uint32_t access)
 {
@@ -156,8 +164,23 @@ static bool op_atomic(struct roce_conn *c, uint32_t rkey, uint64_t addr,
 	       serve_own_atomic(at, is_swap, swap_add, compare, was);
 }
 
-/* No window is bound on a connection to another host (tx_post()). */
-static bool op_invalidate(struct roce_conn *c, uint32_t rkey) { return false; }
+static int op_local(struct roce_conn *c, uint32_t i)
+{
+	struct qp *qp = qp_of(c);
+	struct swqe *w = sqe(qp, i);
+	enum tx how =
+	    w->opcode == IBV_WR_BIND_MW ? tx_bind(qp, w) : tx_local_inv(qp, w);
+
+	if (how == TX_BLOCKED)
+		return -1;
+	qp->blocked_ns = 0;
+	return w->status;
+}
+
+static bool op_invalidate(struct roce_conn *c, uint32_t rkey)
+{
+	return mw_invalidate(qp_of(c), rkey);
+}
 
 static void op_fail(struct roce_conn *c, enum ibv_wc_status status,
 		    enum ibv_event_type event)
@@ -179,10 +202,12 @@ static const struct roce_ops ops = {
 	.take = op_take,
 	.put = op_put,
 	.arrived = op_arrived,
+	.permits = op_permits,
 	.may = op_may,
 	.write = op_write,
 	.read = op_read,
 	.atomic = op_atomic,
+	.local = op_local,
 	.invalidate = op_invalidate,
 	.fail = op_fail,
 };
@@ -238,6 +263,9 @@ static uint8_t kind_of(uint32_t opcode)
 		return REQ_SWAP;
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
 		return REQ_ADD;
+	case IBV_WR_BIND_MW:
+	case IBV_WR_LOCAL_INV:
+		return REQ_LOCAL;
 	default:
 		return REQ_SEND;
 	}

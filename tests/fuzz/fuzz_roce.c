@@ -34,6 +34,7 @@ static struct {
 	uint32_t head, done;
 	uint32_t off; /* of the message that arrives */
 	bool has_failed;
+	uint32_t denied; /* an access; 0: none is */
 	uint8_t *region;
 	uint64_t now;
 } t;
@@ -96,6 +97,11 @@ static void op_arrived(struct roce_conn *c, const struct roce_arrival *a)
 	t.off = 0;
 }
 
+static bool op_permits(struct roce_conn *c, uint32_t access)
+{
+	return access != t.denied;
+}
+
 static bool op_may(struct roce_conn *c, uint32_t rkey, uint64_t addr,
 		   uint32_t n, uint32_t access)
 {
@@ -128,6 +134,12 @@ static bool op_atomic(struct roce_conn *c, uint32_t rkey, uint64_t addr,
 	return true;
 }
 
+static int op_local(struct roce_conn *c, uint32_t i)
+{
+	assert((int32_t)(i - t.done) >= 0 && (int32_t)(t.head - i) > 0);
+	return t.now % 3 ? IBV_WC_SUCCESS : -1;
+}
+
 static bool op_invalidate(struct roce_conn *c, uint32_t rkey)
 {
 	return rkey == KEY;
@@ -148,10 +160,12 @@ static const struct roce_ops ops = {
 	.take = op_take,
 	.put = op_put,
 	.arrived = op_arrived,
+	.permits = op_permits,
 	.may = op_may,
 	.write = op_write,
 	.read = op_read,
 	.atomic = op_atomic,
+	.local = op_local,
 	.invalidate = op_invalidate,
 	.fail = op_fail,
 };
@@ -181,11 +195,11 @@ static void request(uint8_t kind, uint8_t size)
 		return;
 	struct roce_wr *w = roce_wr_at(&t.c, t.head++);
 
-	*w = (struct roce_wr){ .kind = t.c.cf.is_uc ? kind % 2 : kind % 5,
+	*w = (struct roce_wr){ .kind = t.c.cf.is_uc ? kind % 2 : kind % 6,
 			       .flags = kind >> 4,
 			       .length = size * 11u,
 			       .rkey = KEY };
-	if (w->kind >= REQ_SWAP)
+	if (w->kind == REQ_SWAP || w->kind == REQ_ADD)
 		w->length = 8;
 	roce_send(&t.c, t.head, t.now);
 }
@@ -200,6 +214,7 @@ static void begin(uint8_t how)
 					.max_rd_atomic = 4 };
 
 	memset(&t, 0, sizeof(t));
+	t.denied = how & 32 ? IBV_ACCESS_REMOTE_READ : 0;
 	t.region = malloc(REGION);
 	memset(t.region, 0, REGION);
 	roce_init(&t.c, &ops, &cf, t.wr, N_WR - 1);

@@ -8,6 +8,7 @@
  *   I2  a write's bytes are there when it completes; a read's are right
  *   I3  an atomic operation is executed once, whatever is sent again
  *   I4  all completes, in order, within a bounded time
+ *   I5  what takes effect here alone does so once, in its turn
  */
 #include <string.h>
 
@@ -37,6 +38,8 @@ struct end {
 	uint8_t still[SLOT];         /* and reads from here */
 	uint64_t counter;
 	uint32_t head, done, n_adds;
+	uint32_t
+	    last_here; /* the latest request that took effect here alone, + 1 */
 	uint32_t got[N_WR];
 	/* Sends of this end, as the other one has to see them. */
 	struct {
@@ -53,6 +56,7 @@ static struct {
 	uint32_t lost, doubled, late; /* of 1000 */
 	uint64_t now, n_packets;
 	bool has_receives;
+	bool denies_all;
 	bool is_honest; /* what is complete has been executed */
 	struct end end[2];
 } w;
@@ -149,8 +153,10 @@ static void op_done(struct roce_conn *c, uint32_t i, enum ibv_wc_status status)
 		    wr->length);
 	if (wr->kind == REQ_READ)
 		assert_int_equal(e->got[i % N_WR], wr->length);
-	if (wr->kind >= REQ_SWAP)
+	if (wr->kind == REQ_ADD)
 		e->n_adds++;
+	if (wr->kind == REQ_LOCAL)
+		assert_true((int32_t)(e->last_here - i) > 0);
 }
 
 static bool op_take(struct roce_conn *c)
@@ -183,6 +189,11 @@ static void op_arrived(struct roce_conn *c, const struct roce_arrival *a)
 	assert_int_equal(a->imm, e->peer->sent[i].imm);
 	if (!a->is_write)
 		assert_int_equal(a->length, e->peer->sent[i].length);
+}
+
+static bool op_permits(struct roce_conn *c, uint32_t access)
+{
+	return !w.denies_all;
 }
 
 static bool op_may(struct roce_conn *c, uint32_t rkey, uint64_t addr,
@@ -219,6 +230,19 @@ static bool op_atomic(struct roce_conn *c, uint32_t rkey, uint64_t addr,
 	return true;
 }
 
+/* Now and then it has to be asked again. */
+static int op_local(struct roce_conn *c, uint32_t i)
+{
+	struct end *e = end_of(c);
+
+	assert_true((int32_t)(i - e->last_here) >= 0 &&
+		    (int32_t)(i - e->done) >= 0);
+	if (happens(300))
+		return -1;
+	e->last_here = i + 1;
+	return IBV_WC_SUCCESS;
+}
+
 static bool op_invalidate(struct roce_conn *c, uint32_t rkey) { return true; }
 
 static void op_fail(struct roce_conn *c, enum ibv_wc_status status,
@@ -232,9 +256,21 @@ static void op_fail(struct roce_conn *c, enum ibv_wc_status status,
 }
 
 static const struct roce_ops ops = {
-	op_send,   op_gather,     op_scatter, op_done,  op_take,
-	op_put,    op_arrived,    op_may,     op_write, op_read,
-	op_atomic, op_invalidate, op_fail,
+	.send = op_send,
+	.gather = op_gather,
+	.scatter = op_scatter,
+	.done = op_done,
+	.take = op_take,
+	.put = op_put,
+	.arrived = op_arrived,
+	.permits = op_permits,
+	.may = op_may,
+	.write = op_write,
+	.read = op_read,
+	.atomic = op_atomic,
+	.local = op_local,
+	.invalidate = op_invalidate,
+	.fail = op_fail,
 };
 
 static void begin(uint64_t seed, bool is_uc)
@@ -285,7 +321,7 @@ static void post(struct end *e, struct roce_wr wr)
 
 static struct roce_wr any_request(struct end *e, bool is_uc)
 {
-	uint32_t kinds = is_uc ? 2 : 5;
+	uint32_t kinds = is_uc ? 2 : 6;
 	struct roce_wr wr = { .kind = (uint8_t)rng_below(&w.rng, kinds),
 			      .rkey = KEY,
 			      .length = happens(300) ? rng_below(&w.rng, SLOT)
@@ -297,7 +333,9 @@ static struct roce_wr any_request(struct end *e, bool is_uc)
 		wr.flags |= REQ_IMM;
 	if (happens(100))
 		wr.flags |= REQ_FENCE;
-	if (wr.kind >= REQ_SWAP) {
+	if (is_uc && happens(200))
+		wr.kind = REQ_LOCAL;
+	if (wr.kind == REQ_SWAP || wr.kind == REQ_ADD) {
 		wr.length = 8;
 		wr.kind = REQ_ADD;
 		wr.swap_add = 1;
@@ -348,6 +386,7 @@ static void step(void)
 			e->credits++;
 		deliver(e);
 		roce_tick(&e->c, w.now);
+		roce_send(&e->c, e->head, w.now); /* as each poll does */
 	}
 	for (int i = 0; i < 2; i++) {
 		struct end *e = &w.end[i];
@@ -451,6 +490,17 @@ static void errors_are_those_of_the_specification(void **state)
 	assert_int_equal(w.end[1].event, IBV_EVENT_QP_ACCESS_ERR);
 	begin(2, false);
 	fails_with(read, IBV_WC_REM_ACCESS_ERR);
+	const struct roce_wr denied[] = {
+		{ .kind = REQ_WRITE },
+		{ .kind = REQ_READ, .rkey = KEY, .length = 9 },
+		{ .kind = REQ_ADD, .rkey = KEY, .length = 8 },
+	};
+	for (uint32_t i = 0; i < ARRAY_LEN(denied); i++) {
+		begin(20 + i, false);
+		w.denies_all = true;
+		fails_with(denied[i], IBV_WC_REM_INV_REQ_ERR);
+		assert_int_equal(w.end[1].event, IBV_EVENT_QP_REQ_ERR);
+	}
 	begin(3, false);
 	fails_with(large, IBV_WC_REM_INV_REQ_ERR);
 	assert_int_equal(w.end[1].local, IBV_WC_LOC_LEN_ERR);

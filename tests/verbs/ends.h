@@ -18,6 +18,12 @@
 #define DEVICE "osf0"
 #endif
 #define LIMIT_S 20
+/* A program between hosts has its own before it includes this. */
+#ifndef GID_INDEX
+#define GID_INDEX 0
+#define TIMEOUT 10
+#define RETRIES 2
+#endif
 #define BUF 65536
 #define REMOTE                                                                 \
 	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                    \
@@ -87,7 +93,7 @@ static inline struct address address_of(struct end *e)
 			     .rkey = e->mr->rkey,
 			     .addr = (uintptr_t)e->buf };
 
-	CHECK(!ibv_query_gid(e->ctx, 1, 0, &a.gid));
+	CHECK(!ibv_query_gid(e->ctx, 1, GID_INDEX, &a.gid));
 	return a;
 }
 
@@ -107,6 +113,7 @@ static inline void end_connect(struct end *e, const struct address *to)
 				  .min_rnr_timer = 1,
 				  .ah_attr = { .is_global = 1,
 					       .port_num = 1,
+					       .grh.sgid_index = GID_INDEX,
 					       .grh.dgid = to->gid } };
 	CHECK(!ibv_modify_qp(e->qp, &a,
 			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
@@ -114,8 +121,8 @@ static inline void end_connect(struct end *e, const struct address *to)
 				 IBV_QP_MAX_DEST_RD_ATOMIC |
 				 IBV_QP_MIN_RNR_TIMER));
 	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
-				  .timeout = 10,
-				  .retry_cnt = 2,
+				  .timeout = TIMEOUT,
+				  .retry_cnt = RETRIES,
 				  .rnr_retry = 1,
 				  .max_rd_atomic = 1 };
 	CHECK(!ibv_modify_qp(e->qp, &a,

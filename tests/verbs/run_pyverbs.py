@@ -22,7 +22,7 @@ from programs import OSF, own_address
 THEIRS = "/usr/share/doc/rdma-core/tests"
 PYTHON = "/usr/bin/python3"
 MODULES = ("rdmacm", "mr", "qpex", "qp", "atomic", "cq", "cqex", "cq_events", "pd", "device",
-           "parent_domain")
+           "parent_domain", "addr")
 LEAST_PASSED = 100
 # Why a test may be skipped.
 REASONS = ("not supported", "no huge pages", "gid indices populated")

@@ -148,6 +148,22 @@ def connects(hosts, row, port, name="cm"):
         return good
 
 
+def windows(hosts):
+    """Memory windows that another host writes through, and keys that it withdraws."""
+    program = os.path.join(programs.BUILD, "tests", "far_windows")
+    with tempfile.TemporaryDirectory() as folder:
+        server = hosts.start(0, folder, "server", [program, "18690"])
+        hosts.wait_listening(0, 18690, server)
+        client = hosts.start(1, folder, "client", [program, "18690", A])
+        status = [finish(client), finish(server)]
+        good = status == [0, 0]
+        print("%-4s memory windows" % ("ok" if good else "FAIL"), flush=True)
+        if not good:
+            print("  status", status)
+            show(folder)
+        return good
+
+
 def refused(hosts):
     """Nobody listens: the other host says so."""
     with tempfile.TemporaryDirectory() as folder:
@@ -243,6 +259,7 @@ def main():
             good &= ends_well(hosts, "pair", [program] + arguments.split(), 18500 + i, (name, least))
         for i, row in enumerate(CM):
             good &= connects(hosts, row, 18650 + i)
+        good &= windows(hosts)
         good &= refused(hosts)
         good &= shared_port(hosts)
         good &= decoded(hosts)

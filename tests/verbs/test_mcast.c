@@ -49,6 +49,8 @@ static void send_to(struct end *e, const union ibv_gid *gid, char what)
 	struct ibv_ah_attr attr = { .is_global = 1,
 				    .port_num = 1,
 				    .grh.dgid = *gid };
+	struct ibv_ah_attr by_lid = { .port_num = 1 };
+	CHECK(!ibv_create_ah(e->pd, &by_lid) && errno == EINVAL);
 	struct ibv_ah *ah = ibv_create_ah(e->pd, &attr);
 	struct ibv_sge sge = { (uintptr_t)e->buf + BUF / 2, 10, e->mr->lkey };
 	struct ibv_send_wr *bad, wr = {

@@ -3,6 +3,7 @@
  * api/verbs/front.c - see api/verbs/front.h: the functions, most of them from
  * front_calls.def, and the list of devices
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -229,12 +230,22 @@ OSF_API int ibv_get_device_index(struct ibv_device *d)
 	return real ? real(d) : -1;
 }
 
+/* rsockets' datagrams name their own host by a LID alone, which other RoCE devices refuse. */
+static bool is_librdmacm(const void *caller)
+{
+	Dl_info info;
+
+	return dladdr(caller, &info) && info.dli_fname &&
+	       strstr(info.dli_fname, "/librdmacm.so");
+}
+
 OSF_API struct ibv_context *ibv_open_device(struct ibv_device *d)
 {
 	typeof(&ibv_open_device) real;
 
 	if (front_is_our_device(d))
-		return front_open_device();
+		return front_open_device(
+		    is_librdmacm(__builtin_return_address(0)));
 	real = (typeof(real))front_real("ibv_open_device", "IBVERBS_1.1");
 	return real ? real(d) : NULL;
 }

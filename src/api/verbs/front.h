@@ -43,7 +43,8 @@ void *front_next(const char *name);
 /* libibverbs' function of this name, or NULL with errno. */
 void *front_real(const char *name, const char *version);
 
-struct ibv_context *front_open_device(void);
+/* @takes_lid: address handles may lack a GID. */
+struct ibv_context *front_open_device(bool takes_lid);
 int front_close_device(struct ibv_context *c);
 int front_query_device(struct ibv_context *c, struct ibv_device_attr *a);
 int front_query_port(struct ibv_context *c, uint8_t port,

@@ -135,7 +135,7 @@ static void fill(struct verbs_context *v)
 	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 }
 
-struct ibv_context *front_open_device(void)
+struct ibv_context *front_open_device(bool takes_lid)
 {
 	struct ctx *c = self_get() ? calloc(1, sizeof(*c)) : NULL;
 
@@ -143,6 +143,7 @@ struct ibv_context *front_open_device(void)
 		return NULL;
 	fill(&c->v);
 	c->generation = self_generation();
+	c->takes_lid = takes_lid;
 	c->events_end = &c->events;
 	c->v.context.async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
 	c->v.context.cmd_fd = memfd_create(CMD_NAME, MFD_CLOEXEC);

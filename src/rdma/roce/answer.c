@@ -35,14 +35,18 @@ static void progress(struct roce_conn *c, uint32_t psn, uint64_t now)
 	roce_arm(c, now);
 }
 
-static void finish_oldest(struct roce_conn *c)
+void roce_finish(struct roce_conn *c)
 {
 	struct requester *r = &c->req;
-	uint32_t i = r->una++;
 
-	if ((int32_t)(r->next - r->una) < 0)
-		r->next = r->una;
-	c->ops->done(c, i, IBV_WC_SUCCESS);
+	do {
+		uint32_t i = r->una++;
+
+		if ((int32_t)(r->next - r->una) < 0)
+			r->next = r->una;
+		c->ops->done(c, i, IBV_WC_SUCCESS);
+	} while (!c->has_failed && (int32_t)(r->n_known - r->una) > 0 &&
+		 roce_wr_at(c, r->una)->kind == REQ_LOCAL);
 	if (r->is_stuck && r->una == r->next && !c->has_failed)
 		roce_fail_request(c, r->stuck);
 }
@@ -78,7 +82,7 @@ static bool advance(struct roce_conn *c, uint32_t psn, uint64_t now)
 			return true;
 		}
 		progress(c, end, now);
-		finish_oldest(c);
+		roce_finish(c);
 	}
 	return !c->has_failed;
 }
@@ -156,7 +160,7 @@ static void on_read(struct roce_conn *c, const struct roce_head *h,
 		r->n_reads--;
 	progress(c, psn_add(h->psn, 1), now);
 	if (k + 1 == w->n_psns)
-		finish_oldest(c);
+		roce_finish(c);
 }
 
 static void on_atomic(struct roce_conn *c, const struct roce_head *h,
@@ -175,7 +179,7 @@ static void on_atomic(struct roce_conn *c, const struct roce_head *h,
 	if (r->n_reads)
 		r->n_reads--;
 	progress(c, psn_add(h->psn, 1), now);
-	finish_oldest(c);
+	roce_finish(c);
 }
 
 void roce_answer(struct roce_conn *c, const struct roce_head *h, uint64_t now)

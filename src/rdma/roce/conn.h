@@ -28,7 +28,8 @@
 #define WINDOW_MAX 128u    /* packets */
 #define WINDOW_MIN 2u
 
-enum roce_kind { REQ_SEND, REQ_WRITE, REQ_READ, REQ_SWAP, REQ_ADD };
+/* REQ_LOCAL takes effect here alone, and takes its turn. */
+enum roce_kind { REQ_SEND, REQ_WRITE, REQ_READ, REQ_SWAP, REQ_ADD, REQ_LOCAL };
 enum { REQ_IMM = 1, REQ_INV = 2, REQ_SOLICITED = 4, REQ_FENCE = 8 };
 
 /* A request of the send queue. */
@@ -66,7 +67,9 @@ struct roce_ops {
 	enum ibv_wc_status (*put)(struct roce_conn *c, uint32_t off,
 				  const void *from, uint32_t n);
 	void (*arrived)(struct roce_conn *c, const struct roce_arrival *a);
-	/* May the peer do @access (enum ibv_access_flags) there? */
+	/* May the peer do @access (enum ibv_access_flags) at all? */
+	bool (*permits)(struct roce_conn *c, uint32_t access);
+	/* May it do so there? */
 	bool (*may)(struct roce_conn *c, uint32_t rkey, uint64_t addr,
 		    uint32_t n, uint32_t access);
 	/* The same, and do it.  False: not allowed, or no memory. */
@@ -77,6 +80,8 @@ struct roce_ops {
 	bool (*atomic)(struct roce_conn *c, uint32_t rkey, uint64_t addr,
 		       bool is_swap, uint64_t swap_add, uint64_t compare,
 		       uint64_t *was);
+	/* Do request @i, once.  An enum ibv_wc_status; -1: not yet. */
+	int (*local)(struct roce_conn *c, uint32_t i);
 	/* End a key.  False: it is none that may be ended so. */
 	bool (*invalidate)(struct roce_conn *c, uint32_t rkey);
 	/* The connection fails for what the peer has asked: the receive that is under way, or
@@ -182,6 +187,8 @@ void roce_respond_uc(struct roce_conn *c, const struct roce_head *h);
 /* Send what the responder owes.  True: some is left. */
 bool roce_respond_flush(struct roce_conn *c, uint64_t now);
 void roce_go_back(struct roce_conn *c);
+/* The oldest request is over, and what takes effect here alone behind it. */
+void roce_finish(struct roce_conn *c);
 /* Send again from the oldest packet on, or fail if that has been tried too often. */
 void roce_retry(struct roce_conn *c);
 void roce_fail_request(struct roce_conn *c, enum ibv_wc_status status);
@@ -194,5 +201,5 @@ static inline struct roce_wr *roce_wr_at(struct roce_conn *c, uint32_t i)
 
 static inline bool roce_is_answered(const struct roce_wr *w)
 {
-	return w->kind >= REQ_READ;
+	return w->kind >= REQ_READ && w->kind <= REQ_ADD;
 }

@@ -239,11 +239,33 @@ static bool must_wait(const struct roce_conn *c, const struct roce_wr *w)
 	return roce_is_answered(w) && r->n_reads >= MAX(c->cf.max_rd_atomic, 1);
 }
 
+/* Not a packet of its own: when the requests before it have been sent. */
+static bool do_here(struct roce_conn *c, const struct roce_wr *w)
+{
+	struct requester *r = &c->req;
+
+	if (r->next == r->n_known) {
+		if (w->flags & REQ_FENCE && r->n_reads)
+			return false;
+		int status = c->ops->local(c, r->next);
+
+		if (status != IBV_WC_SUCCESS)
+			return status > 0 &&
+			       stick(c, (enum ibv_wc_status)status);
+		r->n_known++;
+	}
+	if (r->next++ == r->una)
+		roce_finish(c);
+	return true;
+}
+
 static bool send_next(struct roce_conn *c)
 {
 	struct requester *r = &c->req;
 	struct roce_wr *w = roce_wr_at(c, r->next);
 
+	if (w->kind == REQ_LOCAL)
+		return do_here(c, w);
 	if (r->next == r->n_known) {
 		w->psn = r->next_psn;
 		w->n_psns = roce_is_answered(w) && w->kind != REQ_READ

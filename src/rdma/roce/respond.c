@@ -130,6 +130,8 @@ static enum aimed aim(struct roce_conn *c, const struct roce_head *h)
 	struct responder *r = &c->rsp;
 
 	if (is_first(h->op)) {
+		if (!c->ops->permits(c, IBV_ACCESS_REMOTE_WRITE))
+			return AIM_REQUEST;
 		r->rkey = h->rkey;
 		r->addr = h->addr;
 		r->left = h->length;
@@ -208,7 +210,7 @@ static void on_send(struct roce_conn *c, const struct roce_head *h)
 		return;
 	}
 	if (has_inv(h->op) && !c->ops->invalidate(c, h->inv_rkey)) {
-		refuse(c, SYN_NAK_ACCESS, IBV_WC_LOC_PROT_ERR,
+		refuse(c, SYN_NAK_ACCESS, IBV_WC_REM_INV_REQ_ERR,
 		       IBV_EVENT_QP_ACCESS_ERR);
 		return;
 	}
@@ -285,6 +287,10 @@ static void on_read_request(struct roce_conn *c, const struct roce_head *h)
 {
 	struct responder *r = &c->rsp;
 
+	if (!c->ops->permits(c, IBV_ACCESS_REMOTE_READ)) {
+		refuse_request(c);
+		return;
+	}
 	if (!may_read(c, h)) {
 		refuse_access(c);
 		return;
@@ -302,7 +308,8 @@ static void on_atomic(struct roce_conn *c, const struct roce_head *h)
 	struct responder *r = &c->rsp;
 	uint64_t was;
 
-	if (r->end - r->first == ROCE_RESPONSES || h->addr % 8) {
+	if (r->end - r->first == ROCE_RESPONSES || h->addr % 8 ||
+	    !c->ops->permits(c, IBV_ACCESS_REMOTE_ATOMIC)) {
 		refuse_request(c);
 		return;
 	}
