@@ -155,8 +155,12 @@ struct x_msg {
 	uint32_t total;
 	uint32_t src_qpn; /* of XRC: the shared receive queue's number */
 	uint32_t qkey;
-	uint64_t addr;
+	uint64_t
+	    addr; /* of a connected sender's message: SHOW_PSN and its number */
 };
+
+/* The message has a number, for packets that are shown (show.h). */
+#define SHOW_PSN (UINT64_C(1) << 32)
 
 enum msg_op {
 	MSG_SEND = 1,

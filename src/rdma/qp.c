@@ -267,6 +267,7 @@ static void reset(struct qp *qp)
 	qp->rq_head = qp->rq_tail = 0;
 	qp->pos = qp->blocked_ns = 0;
 	qp->reply_head = qp->reply_pos = qp->served_ns = 0;
+	qp->show = (struct qp_show){ 0 };
 	qp->served = qp->n_asked = 0;
 	qp->is_serving = false;
 	qp->has_failed = qp->peer_lies = qp->is_established = false;

@@ -118,14 +118,31 @@ static uint32_t undo_byte(uint32_t crc)
  * are zero behind the identification: undone byte by byte, up to the identification and
  * over it, the difference has to be its 16 bits.
  */
-bool icrc_matches(const struct roce_flow *f, const uint8_t *p, size_t n,
-		  uint32_t got)
+static uint32_t difference(const struct roce_flow *f, const uint8_t *p,
+			   size_t n, uint32_t got)
 {
 	uint32_t diff = icrc(f, 0, p, n) ^ got;
 
 	if (likely(!diff) || f->is_v6)
-		return !diff;
+		return diff;
 	for (size_t behind = IPV4 - 6 + UDP + n + 2; behind; behind--)
 		diff = undo_byte(diff);
-	return !(diff >> 16);
+	return diff;
+}
+
+bool icrc_matches(const struct roce_flow *f, const uint8_t *p, size_t n,
+		  uint32_t got)
+{
+	uint32_t diff = difference(f, p, n, got);
+
+	return f->is_v6 ? !diff : !(diff >> 16);
+}
+
+/* The byte that goes in first is the low one of the difference. */
+uint16_t icrc_id(const struct roce_flow *f, const uint8_t *p, size_t n,
+		 uint32_t got)
+{
+	uint32_t diff = difference(f, p, n, got);
+
+	return f->is_v6 ? 0 : (uint16_t)(diff << 8 | (diff >> 8 & 0xff));
 }

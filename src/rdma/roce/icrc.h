@@ -31,4 +31,7 @@ uint32_t icrc(const struct roce_flow *f, uint16_t id, const uint8_t *p,
 /* Is @got the ICRC of such a packet, with whatever identification? */
 MUST_CHECK bool icrc_matches(const struct roce_flow *f, const uint8_t *p,
 			     size_t n, uint32_t got);
+/* Then which identification made it. */
+uint16_t icrc_id(const struct roce_flow *f, const uint8_t *p, size_t n,
+		 uint32_t got);
 uint32_t crc32_add(uint32_t crc, const void *p, size_t n);
