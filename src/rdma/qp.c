@@ -274,6 +274,7 @@ static void reset(struct qp *qp)
 	memset(&qp->in, 0, sizeof(qp->in));
 	qp->out.head = qp->out.tail = 0;
 	qp->x->dest_qpn = qp->x->access = qp->x->src_gen = 0;
+	qp->x->is_far = 0;
 	qp->x->head = qp->x->tail = 0;
 	qp->x->reply_head = qp->x->reply_tail = 0;
 	qp->x->is_rnr = 0;
@@ -407,6 +408,7 @@ static void take_values(struct qp *qp, const struct ibv_qp_attr *a, int mask)
 	store_rlx(&qp->x->dest_qpn, qp->attr.dest_qp_num);
 	store_rlx(&qp->x->qkey, qp->attr.qkey);
 	store_rlx(&qp->x->min_rnr, qp->attr.min_rnr_timer);
+	memcpy(qp->x->dgid, qp->attr.ah_attr.grh.dgid.raw, sizeof(qp->x->dgid));
 }
 
 static void enter(struct qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
@@ -428,6 +430,7 @@ static void enter(struct qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
 			roce_qp_open(qp);
 		else
 			qp_connect(qp);
+		qp->x->is_far = qp->roce != NULL;
 	}
 	if (to == IBV_QPS_RTR && qp->init.qp_type == IBV_QPT_UD) {
 		channel_watch_arrivals(qp->init.recv_cq->channel);

@@ -200,5 +200,6 @@ void self_put_cq(struct self *s, uint32_t i)
 {
 	store_rlx(&s->dir->cq[i].arm, 0);
 	store_rlx(&s->dir->cq[i].bell, -1);
+	store_rlx(&s->dir->cq[i].size, 0);
 	cq_taken[i] = 0;
 }
