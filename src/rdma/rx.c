@@ -47,7 +47,8 @@ static void ring_read(const struct remote *r, uint64_t pos, uint8_t *to,
 	size_t at = pos & (r->ring_size - 1), first = MIN(n, r->ring_size - at);
 
 	memcpy(to, r->ring + at, first);
-	memcpy(to + first, r->ring, n - first);
+	if (unlikely(first < n))
+		memcpy(to + first, r->ring, n - first);
 }
 
 int rx_map(struct qp *qp, const struct rwqe *w, uint32_t off, uint32_t n,

@@ -159,7 +159,8 @@ static void ring_copy(const struct out *out, uint64_t pos, const void *from,
 	size_t at = pos & out->mask, first = MIN(n, out->mask + 1 - at);
 
 	memcpy(out->ring + at, from, first);
-	memcpy(out->ring, (const uint8_t *)from + first, n - first);
+	if (unlikely(first < n))
+		memcpy(out->ring, (const uint8_t *)from + first, n - first);
 }
 
 void out_put(struct out *out, const struct x_msg *m, const struct iovec *iov,
