@@ -74,8 +74,7 @@ void tap_close(struct tap *t)
 	*t = TAP_NONE;
 }
 
-/* Whether a reader still wants frames, and there is memory for them. */
-static bool is_due(struct tap *t)
+bool tap_is_due(struct tap *t)
 {
 	uint64_t until_ns = load_rlx(&t->head->until_ns);
 
@@ -104,7 +103,7 @@ void tap_frame(struct tap *t, enum tap_direction direction,
 {
 	size_t all = 0;
 
-	if (!is_due(t))
+	if (!tap_is_due(t))
 		return;
 	for (unsigned i = 0; i < n; i++)
 		all += iov[i].iov_len;

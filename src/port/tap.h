@@ -91,6 +91,10 @@ static inline bool tap_is_wanted(const struct tap *t)
 	return t->head && load_rlx(&t->head->until_ns);
 }
 
+/* Whether a reader still wants frames, and there is memory for them.  A system call may be
+ * made for the latter. */
+COLD bool tap_is_due(struct tap *t);
+
 /* A frame from its Ethernet header on, in pieces.  Call it if tap_is_wanted(). */
 COLD void tap_frame(struct tap *t, enum tap_direction direction,
 		    const struct iovec *iov, unsigned n);

@@ -170,6 +170,16 @@ struct out {
 	uint64_t head, tail;
 };
 
+/* Packets that are shown (show.c): their numbers. */
+struct qp_show {
+	uint64_t
+	    to_peer; /* the next one, as x_msg.addr says it; 0: none was shown */
+	uint32_t n_times; /* that somebody began to read (show.h) */
+	uint32_t next, una, n_before, n_answered; /* as requester */
+	uint32_t expected, n_arrived;             /* as responder */
+	bool has_sent, has_received;
+};
+
 /* Datagrams to one queue pair, or from one. */
 struct path {
 	struct path *next;
@@ -229,6 +239,7 @@ struct qp {
 
 	struct building *building; /* qp_ex.c; NULL: made without it */
 	struct roce_qp *roce;      /* wire.h; NULL: the peer is on this host */
+	struct qp_show show;
 };
 
 struct ah {

@@ -52,6 +52,7 @@ struct ibv_cq *rdma_create_cq(struct ibv_context *c, int cqe, void *context,
 	}
 	cq->idx = (uint32_t)idx;
 	s->dir->cq[idx].bell = -1;
+	store_rlx(&s->dir->cq[idx].size, cq->limit);
 	cq->cq = (struct ibv_cq){ .context = c,
 				  .channel = ch,
 				  .cq_context = context,
@@ -86,6 +87,8 @@ int rdma_resize_cq(struct ibv_cq *ibcq, int cqe)
 	cq->ring = ring;
 	cq->size = size;
 	cq->limit = (uint32_t)cqe;
+	if (ctx_of(ibcq->context)->generation == self_generation())
+		store_rlx(&self_current->dir->cq[cq->idx].size, cq->limit);
 	ibcq->cqe = cqe;
 	return 0;
 }
@@ -228,18 +231,28 @@ int cq_take(struct cq *cq, int n, struct cqe *out)
 	return got;
 }
 
-static int take_wcs(struct cq *cq, int n, struct ibv_wc *wc)
+/* Most polls find nothing. */
+static inline bool is_empty(struct cq *cq)
+{
+	return load_acq(&cq->head) == load_rlx(&cq->tail);
+}
+
+static __attribute__((noinline)) int take_some(struct cq *cq, int n,
+					       struct ibv_wc *wc)
 {
 	int got = 0;
-
-	if (load_acq(&cq->head) == load_rlx(&cq->tail))
-		return 0;
 	GUARD(&cq->lock);
+
 	for (; got < n && cq->tail != cq->head; got++) {
 		wc[got] = cq->ring[cq->tail & (cq->size - 1)].wc;
 		store_rlx(&cq->tail, cq->tail + 1);
 	}
 	return got;
+}
+
+static inline int take_wcs(struct cq *cq, int n, struct ibv_wc *wc)
+{
+	return is_empty(cq) ? 0 : take_some(cq, n, wc);
 }
 
 /* The peer has ended: what it has sent has been received by now. */

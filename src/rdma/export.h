@@ -63,6 +63,7 @@ struct x_cq {
 	alignas(
 	    CACHE_LINE) uint32_t arm; /* CQ_ARMED | a number; 0: not armed */
 	int32_t bell;                 /* the pipe's descriptor */
+	uint32_t size;                /* for `osf rdma'; 0: there is none */
 };
 
 enum { CQ_ARMED = 1, CQ_SOLICITED = 2, CQ_ARM_STEP = 4 };
@@ -128,6 +129,8 @@ struct x_qp {
 	alignas(CACHE_LINE) uint32_t state; /* enum ibv_qp_state */
 	uint32_t dest_qpn, gen, access, pd, qkey, min_rnr;
 	uint32_t src_gen; /* the peer's gen to which tail and n_acked refer */
+	uint32_t is_far;  /* the peer is on another host, for `osf rdma' */
+	uint8_t dgid[16]; /* the peer's, for `osf rdma' */
 
 	/* As sender. */
 	alignas(CACHE_LINE) uint64_t head; /* E1 */
@@ -157,8 +160,12 @@ struct x_msg {
 	uint32_t total;
 	uint32_t src_qpn; /* of XRC: the shared receive queue's number */
 	uint32_t qkey;
-	uint64_t addr;
+	uint64_t
+	    addr; /* of a connected sender's message: SHOW_PSN and its number */
 };
+
+/* The message has a number, for packets that are shown (show.h). */
+#define SHOW_PSN (UINT64_C(1) << 32)
 
 enum msg_op {
 	MSG_SEND = 1,

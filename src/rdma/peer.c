@@ -289,6 +289,9 @@ void remote_ring(struct remote *r, int which, bool is_solicited)
 	const struct x_cq *cq =
 	    &r->peer->dir->cq[which == BELL_RECV ? r->recv_cq : r->send_cq];
 
+	/* Without a channel, which a completion queue gets when it is made, nobody sleeps. */
+	if (load_rlx(&cq->bell) < 0)
+		return;
 	fence_full(); /* against the arming, which looks afterwards */
 	uint32_t arm = load_rlx(&cq->arm);
 	if (likely(!(arm & CQ_ARMED)) || arm == r->bell[which].arm ||

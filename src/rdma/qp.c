@@ -270,12 +270,14 @@ static void reset(struct qp *qp)
 	qp->rq_head = qp->rq_tail = 0;
 	qp->pos = qp->blocked_ns = 0;
 	qp->reply_head = qp->reply_pos = qp->served_ns = 0;
+	qp->show = (struct qp_show){ 0 };
 	qp->served = qp->n_asked = 0;
 	qp->is_serving = false;
 	qp->has_failed = qp->peer_lies = qp->is_established = false;
 	memset(&qp->in, 0, sizeof(qp->in));
 	qp->out.head = qp->out.tail = 0;
 	qp->x->dest_qpn = qp->x->access = qp->x->src_gen = 0;
+	qp->x->is_far = 0;
 	qp->x->head = qp->x->tail = 0;
 	qp->x->reply_head = qp->x->reply_tail = 0;
 	qp->x->is_rnr = qp->x->refused = 0;
@@ -411,6 +413,7 @@ static void take_values(struct qp *qp, const struct ibv_qp_attr *a, int mask)
 	store_rlx(&qp->x->dest_qpn, qp->attr.dest_qp_num);
 	store_rlx(&qp->x->qkey, qp->attr.qkey);
 	store_rlx(&qp->x->min_rnr, qp->attr.min_rnr_timer);
+	memcpy(qp->x->dgid, qp->attr.ah_attr.grh.dgid.raw, sizeof(qp->x->dgid));
 }
 
 static void enter(struct qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
@@ -432,6 +435,7 @@ static void enter(struct qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
 			roce_qp_open(qp);
 		else
 			qp_connect(qp);
+		qp->x->is_far = qp->roce != NULL;
 	}
 	if (to == IBV_QPS_RTR && qp->init.qp_type == IBV_QPT_UD) {
 		channel_watch_arrivals(qp->init.recv_cq->channel);

@@ -21,6 +21,7 @@
 #include "rdma/mw.h"
 #include "rdma/rx.h"
 #include "rdma/serve.h"
+#include "rdma/show.h"
 #include "rdma/xrc.h"
 
 #define BATCH 64u /* messages of one look */
@@ -46,12 +47,12 @@ static void ring_read(const struct remote *r, uint64_t pos, uint8_t *to,
 	size_t at = pos & (r->ring_size - 1), first = MIN(n, r->ring_size - at);
 
 	memcpy(to, r->ring + at, first);
-	memcpy(to + first, r->ring, n - first);
+	if (unlikely(first < n))
+		memcpy(to + first, r->ring, n - first);
 }
 
-/* Where @n bytes from @off on of the receive lie.  Their number, or a status negated. */
-static int map_receive(struct qp *qp, const struct rwqe *w, uint32_t off,
-		       uint32_t n, struct iovec *iov)
+int rx_map(struct qp *qp, const struct rwqe *w, uint32_t off, uint32_t n,
+	   struct iovec *iov)
 {
 	const struct ibv_pd *pd = qp->in.srq ? qp->in.srq->srq.pd : qp->qp.pd;
 	int n_iov = 0;
@@ -79,7 +80,7 @@ static enum ibv_wc_status scatter_ring(struct qp *qp, uint32_t off,
 				       uint32_t n)
 {
 	struct iovec iov[N_SGE];
-	int n_iov = map_receive(qp, qp->in.wqe, off, n, iov);
+	int n_iov = rx_map(qp, qp->in.wqe, off, n, iov);
 
 	for (int i = 0; i < n_iov; i++) {
 		ring_read(r, pos, iov[i].iov_base, iov[i].iov_len);
@@ -89,21 +90,27 @@ static enum ibv_wc_status scatter_ring(struct qp *qp, uint32_t off,
 }
 
 /* InfiniBand Architecture volume 1, section 8.3. */
+void rx_grh(const struct qp *qp, const struct x_msg *m, struct ibv_grh *grh)
+{
+	*grh = (struct ibv_grh){ .version_tclass_flow = htobe32(6u << 28),
+				 .paylen = htobe16((uint16_t)m->length),
+				 .next_hdr = 0x1b,
+				 .hop_limit = 0xff };
+	device_gid(m->addr & 0xff, &grh->sgid, NULL);
+	if ((m->addr >> 8 & 0xff) == MCAST_INDEX)
+		grh->dgid = *mcast_group(qp, (uint32_t)(m->addr >> 32));
+	else
+		device_gid(m->addr >> 8 & 0xff, &grh->dgid, NULL);
+}
+
 static enum ibv_wc_status scatter_grh(struct qp *qp, const struct x_msg *m)
 {
-	struct ibv_grh grh = { .version_tclass_flow = htobe32(6u << 28),
-			       .paylen = htobe16((uint16_t)m->length),
-			       .next_hdr = 0x1b,
-			       .hop_limit = 0xff };
+	struct ibv_grh grh;
 	const uint8_t *from = (const uint8_t *)&grh;
 	struct iovec iov[N_SGE];
 
-	device_gid(m->addr & 0xff, &grh.sgid, NULL);
-	if ((m->addr >> 8 & 0xff) == MCAST_INDEX)
-		grh.dgid = *mcast_group(qp, (uint32_t)(m->addr >> 32));
-	else
-		device_gid(m->addr >> 8 & 0xff, &grh.dgid, NULL);
-	int n = map_receive(qp, qp->in.wqe, 0, sizeof(grh), iov);
+	rx_grh(qp, m, &grh);
+	int n = rx_map(qp, qp->in.wqe, 0, sizeof(grh), iov);
 	for (int i = 0; i < n; i++) {
 		memcpy(iov[i].iov_base, from, iov[i].iov_len);
 		from += iov[i].iov_len;
@@ -259,6 +266,8 @@ bool rx_fragment(struct qp *qp, const struct remote *r, const struct x_msg *m,
 	uint32_t grh = qp->init.qp_type == IBV_QPT_UD ? GRH_BYTES : 0;
 
 	if (m->op == MSG_ERROR) {
+		if (show_is_wanted())
+			show_refusal(qp, m);
 		on_error(qp, m);
 		return true;
 	}
@@ -293,6 +302,8 @@ bool rx_fragment(struct qp *qp, const struct remote *r, const struct x_msg *m,
 		fail(qp, m, IBV_WC_REM_INV_REQ_ERR);
 		return true;
 	}
+	if (show_is_wanted())
+		show_arrival(qp, m);
 	push_receive(qp, m, m->total + (m->op == MSG_WRITE_IMM ? 0 : grh),
 		     IBV_WC_SUCCESS);
 	if (qp->x->n_acked++ == 0 && qp->attr.qp_state == IBV_QPS_RTR &&
@@ -392,7 +403,7 @@ enum ibv_wc_status rx_put(struct qp *qp, uint32_t off, const void *from,
 
 	if (off > w->length || n > w->length - off)
 		return IBV_WC_LOC_LEN_ERR;
-	int n_iov = map_receive(qp, w, off, n, iov);
+	int n_iov = rx_map(qp, w, off, n, iov);
 	for (int i = 0; i < n_iov; i++) {
 		memcpy(iov[i].iov_base, at, iov[i].iov_len);
 		at += iov[i].iov_len;

@@ -8,6 +8,12 @@
 
 #include "rdma/core.h"
 
+/* Where @n bytes from @off on of the receive lie.  Their number, or a status negated. */
+int rx_map(struct qp *qp, const struct rwqe *w, uint32_t off, uint32_t n,
+	   struct iovec *iov);
+/* What a datagram of this host begins with. */
+void rx_grh(const struct qp *qp, const struct x_msg *m, struct ibv_grh *grh);
+
 /* A receive for a message, unless one is taken already.  False: there is none. */
 bool rx_take(struct qp *qp);
 /* Bytes into it, from its offset @off on. */

@@ -14,6 +14,7 @@
 
 #include "base/libc.h"
 #include "rdma/mcast.h"
+#include "rdma/show.h"
 #include "rdma/users.h"
 #include "rdma/wire.h"
 
@@ -132,6 +133,7 @@ static void in_child(void)
 	peer_after_fork();
 	users_after_fork();
 	mcast_after_fork();
+	show_after_fork();
 }
 
 struct self *self_get(void)
@@ -161,6 +163,7 @@ struct self *self_get(void)
 		return NULL;
 	}
 	rdma_counters = &s->dir->counters;
+	show_open();
 	return self_current = s;
 }
 
@@ -197,5 +200,6 @@ void self_put_cq(struct self *s, uint32_t i)
 {
 	store_rlx(&s->dir->cq[i].arm, 0);
 	store_rlx(&s->dir->cq[i].bell, -1);
+	store_rlx(&s->dir->cq[i].size, 0);
 	cq_taken[i] = 0;
 }

@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "rdma/mw.h"
+#include "rdma/show.h"
 #include "rdma/tx.h"
 #include "rdma/wire.h"
 
@@ -131,6 +132,8 @@ static void complete(struct qp *qp)
 		if ((w->needs_reply || !is_acked(qp, w)) &&
 		    !will_not_be_acked(qp, w))
 			return;
+		if (show_is_wanted())
+			show_answer(qp, w);
 		tx_over(qp, w, (enum ibv_wc_status)w->status);
 		if (w->status != IBV_WC_SUCCESS)
 			return;
@@ -178,6 +181,8 @@ HOT void tx_run(struct qp *qp)
 			break;
 		if (execute(qp, w) == TX_BLOCKED)
 			break;
+		if (show_is_wanted())
+			show_request(qp, w);
 		if (unlikely(qp->blocked_ns)) {
 			qp->blocked_ns = 0;
 			store_rlx(&qp->x->is_blocked, 0);

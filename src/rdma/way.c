@@ -118,6 +118,7 @@ struct x_msg tx_header(const struct qp *qp, const struct swqe *w)
 		.total = w->length,
 		.src_qpn = tx_source(qp, w),
 		.qkey = w->qkey,
+		.addr = qp->show.to_peer,
 	};
 }
 
@@ -138,6 +139,7 @@ enum tx tx_fail_both(struct qp *qp, struct swqe *w, enum ibv_wc_status there,
 {
 	struct x_msg m = { .imm = there,
 			   .src_qpn = qp->qp.qp_num,
+			   .addr = qp->show.to_peer,
 			   .flags = MSG_SOLICITED };
 
 	tx_put_short(qp, m, MSG_ERROR);
@@ -157,7 +159,8 @@ static void ring_copy(const struct out *out, uint64_t pos, const void *from,
 	size_t at = pos & out->mask, first = MIN(n, out->mask + 1 - at);
 
 	memcpy(out->ring + at, from, first);
-	memcpy(out->ring, (const uint8_t *)from + first, n - first);
+	if (unlikely(first < n))
+		memcpy(out->ring, (const uint8_t *)from + first, n - first);
 }
 
 void out_put(struct out *out, const struct x_msg *m, const struct iovec *iov,

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "rdma/show.h"
 #include "rdma/wire_in.h"
 
 #define BUFFERS 8u
@@ -251,6 +252,8 @@ static void take_packet(const struct roce_flow *f, const uint8_t *p, size_t n,
 	memcpy(&crc, p + n - ROCE_ICRC, sizeof(crc));
 	if (!icrc_matches(f, p, n - ROCE_ICRC, le32toh(crc), id))
 		return;
+	if (show_is_wanted())
+		show_packet(false, f, *id, p, n);
 	struct qp *qp = load_acq(&table[h.dest_qpn % N_QPS]);
 	if (!qp || qp->qp.qp_num != h.dest_qpn)
 		return;
@@ -283,6 +286,8 @@ static void take_mad(const struct wire_packets *m, bool is_first_hand)
 	if (!icrc_matches(&m->flow, m->bytes, m->n - ROCE_ICRC, le32toh(crc),
 			  &id))
 		return;
+	if (show_is_wanted())
+		show_packet(false, &m->flow, id, m->bytes, m->n);
 	if (bridge)
 		verdict = bridge->mad(&m->flow, h.payload, h.n_payload,
 				      is_first_hand, &block);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/libc.h"
+#include "rdma/show.h"
 #include "rdma/wire_in.h"
 
 #define RUN_BYTES 61440u
@@ -129,6 +130,8 @@ void wire_put(const struct roce_flow *f, struct roce_head *h,
 	uint32_t crc = htole32(
 	    icrc(f, (uint16_t)run.n_packets, packet, (size_t)(p - packet)));
 	memcpy(p, &crc, sizeof(crc));
+	if (show_is_wanted())
+		show_packet(true, f, (uint16_t)run.n_packets, packet, n);
 	run.n += n;
 	run.n_packets++;
 	errno = saved;

@@ -42,8 +42,13 @@ def check_both(server, client):
     assert (a["peer_qpn"], b["peer_qpn"]) == (b["qpn"], a["qpn"]), (a, b)
     assert a["type"] == "RC" and a["state"] == b["state"] == "RTS", (a, b)
     assert here["counters"]["recv_bytes"] >= 4096 * 10, here
-    got = osf_rdma("--memory", str(server.pid), str(client.pid))
-    assert got.returncode == 0, got
+    assert here["mrs"][0]["pd"] == a["pd"] and here["mrs"][0]["kind"] == "region", here
+    queues = {q["cq"]: q for q in here["cqs"]}
+    assert queues[a["send_cq"]] == {"cq": a["send_cq"], "entries": 501, "qps": 1,
+                                    "is_armed": False}, here
+    assert here["xrc_srqs"] == here["groups"] == [], here
+    got = osf_rdma("--memory", "--queues", str(server.pid), str(client.pid))
+    assert got.returncode == 0 and "ENTRIES" in got.stdout and "501" in got.stdout, got
     for word in ("ibv_rc_pingpong", "0x%06x" % a["qpn"], "0x%06x" % b["qpn"], "RTS",
                  str(server.pid), str(client.pid), "local write"):
         assert word in got.stdout, (word, got.stdout)

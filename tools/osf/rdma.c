@@ -10,20 +10,21 @@
 #include "rdma.h"
 #include "table.h"
 #include <argp.h>
-#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPT_JSON = 'j', OPT_MEMORY = 'm' };
+enum { OPT_JSON = 'j', OPT_MEMORY = 'm', OPT_QUEUES = 'q' };
 
 static const struct argp_option options[] = {
 	{ "json", OPT_JSON, NULL, 0, "JSON, with all counters", 0 },
-	{ "memory", OPT_MEMORY, NULL, 0, "Also the memory regions", 0 },
+	{ "memory", OPT_MEMORY, NULL, 0, "Also memory regions and windows", 0 },
+	{ "queues", OPT_QUEUES, NULL, 0,
+	  "Also completion queues, receive queues of XRC and groups", 0 },
 	{ 0 },
 };
 
 struct args {
-	bool wants_json, wants_memory;
+	bool wants_json, wants_memory, wants_queues;
 	pid_t *pids;
 	size_t n_pids;
 };
@@ -40,6 +41,9 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_MEMORY:
 		a->wants_memory = true;
+		return 0;
+	case OPT_QUEUES:
+		a->wants_queues = true;
 		return 0;
 	case ARGP_KEY_ARG:
 		pid = strtoul(arg, &end, 10);
@@ -62,12 +66,15 @@ static const struct argp argp = {
 	       "Only of processes that you may trace (ptrace(2)).",
 };
 
-static bool is_wanted(const struct args *a, pid_t pid)
+static void mark_wanted(const struct rdma_list *l, const struct args *a)
 {
-	for (size_t i = 0; i < a->n_pids; i++)
-		if (a->pids[i] == pid)
-			return true;
-	return !a->n_pids;
+	for (size_t i = 0; i < l->n; i++) {
+		struct rdma_process *p = &l->processes[i];
+
+		p->is_wanted = !a->n_pids;
+		for (size_t j = 0; j < a->n_pids; j++)
+			p->is_wanted |= a->pids[j] == p->pid;
+	}
 }
 
 /* Whose queue pair is @qpn?  0: nobody's that we can see. */
@@ -93,8 +100,7 @@ static size_t count_mrs(const struct rdma_process *p, uint64_t *bytes)
 	return n;
 }
 
-/* Receives that are posted and that no message has taken. */
-static uint32_t n_receives(const struct x_qp *x)
+uint32_t rdma_receives(const struct x_qp *x)
 {
 	uint32_t n = x->n_posted - x->n_acked;
 
@@ -105,8 +111,7 @@ static uint32_t n_receives(const struct x_qp *x)
  * Tables.
  */
 
-static void print_processes(const struct rdma_list *l, const struct args *a,
-			    const struct screen *s)
+static void print_processes(const struct rdma_list *l, const struct screen *s)
 {
 	static const char *const headings[] = {
 		"PID",    "PROGRAM", ">QPS",  ">MRS",     ">MEMORY",   ">SENT",
@@ -121,7 +126,7 @@ static void print_processes(const struct rdma_list *l, const struct args *a,
 		uint64_t bytes;
 		size_t n_mrs = count_mrs(p, &bytes);
 
-		if (!is_wanted(a, p->pid))
+		if (!p->is_wanted)
 			continue;
 		table_row(&t, NULL);
 		table_cell(&t, "%d", p->pid);
@@ -152,26 +157,29 @@ static void print_qp(struct table *t, const struct rdma_list *l, pid_t pid,
 	table_cell(t, "%s", rdma_type(x->type));
 	table_cell(t, "%s", rdma_state(x->state));
 	table_cell(t, x->dest_qpn ? "0x%06x" : "-", x->dest_qpn);
-	table_cell(t, peer ? "%d" : "-", peer);
-	table_cell(t, x->has_srq ? "shared" : "%u", n_receives(x));
+	if (x->is_far)
+		table_cell(t, "%s", rdma_host(x->dgid).s);
+	else
+		table_cell(t, peer ? "%d" : "-", peer);
+	table_cell(t, "%u", x->pd);
+	table_cell(t, x->has_srq ? "shared" : "%u", rdma_receives(x));
 	table_cell(t, "%s",
 		   x->is_blocked ? "waits for a receive, or for room"
 		   : x->is_rnr   ? "a message waits for a receive"
 				 : "");
 }
 
-static void print_qps(const struct rdma_list *l, const struct args *a,
-		      const struct screen *s)
+static void print_qps(const struct rdma_list *l, const struct screen *s)
 {
-	static const char *const headings[] = { "QP",        "PID",  "TYPE",
-						"STATE",     "PEER", "OF PID",
-						">RECEIVES", "WAITS" };
+	static const char *const headings[] = { "QP",    "PID",       "TYPE",
+						"STATE", "PEER",      "OF",
+						"?>PD",  ">RECEIVES", "WAITS" };
 	struct table t = { .headings = headings,
 			   .n_columns = sizeof(headings) / sizeof(*headings) };
 
 	for (size_t i = 0; i < l->n; i++)
 		for (size_t j = 0; j < l->processes[i].n_qps; j++)
-			if (is_wanted(a, l->processes[i].pid))
+			if (l->processes[i].is_wanted)
 				print_qp(&t, l, l->processes[i].pid,
 					 &l->processes[i].qps[j].x);
 	if (t.n_rows) {
@@ -181,18 +189,17 @@ static void print_qps(const struct rdma_list *l, const struct args *a,
 	table_free(&t);
 }
 
-static void print_memory(const struct rdma_list *l, const struct args *a,
-			 const struct screen *s)
+static void print_memory(const struct rdma_list *l, const struct screen *s)
 {
-	static const char *const headings[] = { "KEY", "PID", "ADDRESS",
-						">BYTES", "ACCESS" };
+	static const char *const headings[] = { "KEY",    "PID",  "ADDRESS",
+						">BYTES", "?>PD", "ACCESS" };
 	struct table t = { .headings = headings,
 			   .n_columns = sizeof(headings) / sizeof(*headings) };
 
 	for (size_t i = 0; i < l->n; i++) {
 		const struct rdma_process *p = &l->processes[i];
 
-		for (uint32_t j = 0; is_wanted(a, p->pid) && j < N_MRS; j++) {
+		for (uint32_t j = 0; p->is_wanted && j < N_MRS; j++) {
 			const struct x_mr *m = &p->dir->mr[j];
 
 			if (!m->key)
@@ -202,6 +209,7 @@ static void print_memory(const struct rdma_list *l, const struct args *a,
 			table_cell(&t, "%d", p->pid);
 			table_cell(&t, "0x%lx", (unsigned long)m->addr);
 			table_cell(&t, "%lu", (unsigned long)m->length);
+			table_cell(&t, "%u", m->pd);
 			table_cell(&t, "%s", rdma_access(m).s);
 		}
 	}
@@ -210,76 +218,6 @@ static void print_memory(const struct rdma_list *l, const struct args *a,
 		table_print(&t, stdout, s);
 	}
 	table_free(&t);
-}
-
-/*
- * JSON.
- */
-
-static void add_number(cJSON *to, const char *name, uint64_t n)
-{
-	cJSON_AddNumberToObject(to, name, (double)n);
-}
-
-static cJSON *json_qp(const struct x_qp *x)
-{
-	cJSON *o = cJSON_CreateObject();
-
-	add_number(o, "qpn", x->qpn);
-	cJSON_AddStringToObject(o, "type", rdma_type(x->type));
-	cJSON_AddStringToObject(o, "state", rdma_state(x->state));
-	add_number(o, "peer_qpn", x->dest_qpn);
-	add_number(o, "send_cq", x->send_cq);
-	add_number(o, "recv_cq", x->recv_cq);
-	add_number(o, "receives", n_receives(x));
-	cJSON_AddBoolToObject(o, "has_srq", x->has_srq != 0);
-	cJSON_AddBoolToObject(o, "is_blocked", x->is_blocked != 0);
-	return o;
-}
-
-static cJSON *json_mr(const struct x_mr *m)
-{
-	cJSON *o = cJSON_CreateObject();
-
-	add_number(o, "key", m->key - 1);
-	add_number(o, "address", m->addr);
-	add_number(o, "bytes", m->length);
-	cJSON_AddStringToObject(o, "access", rdma_access(m).s);
-	return o;
-}
-
-static cJSON *json_process(const struct rdma_process *p)
-{
-	cJSON *o = cJSON_CreateObject();
-
-	add_number(o, "pid", (uint64_t)p->pid);
-	cJSON_AddStringToObject(o, "program", p->name);
-	cJSON *counters = cJSON_AddObjectToObject(o, "counters");
-#define COUNTER(name) add_number(counters, #name, p->dir->counters.name);
-#include "rdma_counters.def"
-#undef COUNTER
-	cJSON *qps = cJSON_AddArrayToObject(o, "qps");
-	for (size_t i = 0; i < p->n_qps; i++)
-		cJSON_AddItemToArray(qps, json_qp(&p->qps[i].x));
-	cJSON *mrs = cJSON_AddArrayToObject(o, "mrs");
-	for (uint32_t i = 0; i < N_MRS; i++)
-		if (p->dir->mr[i].key)
-			cJSON_AddItemToArray(mrs, json_mr(&p->dir->mr[i]));
-	return o;
-}
-
-static void print_json(const struct rdma_list *l, const struct args *a)
-{
-	cJSON *all = cJSON_CreateArray();
-
-	for (size_t i = 0; i < l->n; i++)
-		if (is_wanted(a, l->processes[i].pid))
-			cJSON_AddItemToArray(all,
-					     json_process(&l->processes[i]));
-	char *text = cJSON_Print(all);
-	puts(text ? text : "[]");
-	free(text);
-	cJSON_Delete(all);
 }
 
 /* A process that was named and has no device. */
@@ -310,16 +248,19 @@ int cmd_rdma(int argc, char **argv)
 
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	rdma_find(&l);
+	mark_wanted(&l, &a);
 	int status = tell_missing(&l, &a);
 	if (a.wants_json) {
-		print_json(&l, &a);
+		rdma_print_json(&l);
 	} else if (!l.n) {
 		puts("no process uses osf0");
 	} else if (status == EXIT_SUCCESS || a.n_pids > 1) {
-		print_processes(&l, &a, &s);
-		print_qps(&l, &a, &s);
+		print_processes(&l, &s);
+		print_qps(&l, &s);
+		if (a.wants_queues)
+			rdma_print_queues(&l, &s);
 		if (a.wants_memory)
-			print_memory(&l, &a, &s);
+			print_memory(&l, &s);
 	}
 	rdma_free(&l);
 	free(a.pids);

@@ -19,6 +19,7 @@ struct rdma_process {
 	struct x_dir *dir; /* a copy */
 	struct rdma_qp *qps;
 	size_t n_qps;
+	bool is_wanted; /* is to be shown */
 };
 
 struct rdma_list {
@@ -39,3 +40,16 @@ struct rdma_text {
 	char s[96];
 };
 struct rdma_text rdma_access(const struct x_mr *m);
+/* A GID: an address of IPv4 or IPv6. */
+struct rdma_text rdma_host(const uint8_t *gid);
+
+/* Receives that are posted and that no message has taken. */
+uint32_t rdma_receives(const struct x_qp *x);
+/* How many queue pairs complete on queue @cq. */
+uint32_t rdma_cq_users(const struct rdma_process *p, uint32_t cq);
+
+/* The processes that are wanted: as an array of JSON; their completion queues, receive queues of XRC
+ * and groups as tables. */
+void rdma_print_json(const struct rdma_list *l);
+struct screen;
+void rdma_print_queues(const struct rdma_list *l, const struct screen *s);

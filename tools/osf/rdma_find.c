@@ -9,6 +9,7 @@
  */
 #include "rdma.h"
 #include "osf.h"
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -53,6 +54,17 @@ struct rdma_text rdma_access(const struct x_mr *m)
 		strcpy(t.s, "local read");
 	if (m->kind == X_WINDOW)
 		strcat(t.s, ", window");
+	return t;
+}
+
+struct rdma_text rdma_host(const uint8_t *gid)
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+	struct rdma_text t = { "?" };
+	bool is_v4 = !memcmp(gid, mapped, sizeof(mapped));
+
+	inet_ntop(is_v4 ? AF_INET : AF_INET6, gid + (is_v4 ? 12 : 0), t.s,
+		  sizeof(t.s));
 	return t;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/tap.c - "osf tap": what our TCP sends and receives, for tshark to read
+ * tools/osf/tap.c - "osf tap": what our TCP and our RDMA device send and receive, for tshark to
+ * read
  *
  *     osf tap DEV|PID... -w FILE: programs' taps (port/tap.h) -> a pcapng file
  *
@@ -95,7 +96,8 @@ static const struct argp argp = {
 	.args_doc = "DEV|PID...",
 	.doc =
 	    "Write what osf's own TCP sends and receives over DEV, or in the "
-	    "processes PID, to a pcapng file.\v"
+	    "processes PID, to a pcapng file.  DEV osf0 is the software RDMA "
+	    "device, as packets of RoCEv2.\v"
 	    "The kernel does not show these frames to tcpdump(1).  "
 	    "osf-tap(1) has more.",
 };
@@ -202,7 +204,7 @@ static int say_nothing_there(const struct capture *c)
 			 "root");
 	else
 		complain("no such process has a port: nothing of its goes "
-			 "over osf's own TCP");
+			 "over osf's own TCP, or over osf0");
 	return EXIT_FAILURE;
 }
 

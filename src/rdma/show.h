@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * rdma/show.h - what the device does, shown to `osf tap' as RoCEv2 packets
+ *
+ *     tx.c, rx.c -> show_request(), show_answer(), ... (show.c): which packets
+ *     wire_tx.c, wire.c -> show_packet() (show_packet.c): IP and UDP around them
+ *         -> port/tap.h -> osf tap
+ *
+ * Between two processes of one host no packet exists: a message is a copy.  While somebody
+ * reads, each side of a queue pair shows the packets that two hosts would have exchanged for what
+ * it has done, and numbers them from the queue pair's sq_psn and rq_psn on.  What a peer does
+ * in the memory of a process without its help is shown by the peer alone.
+ *
+ * Nobody reads: each message costs a load and a branch or two.  Callers ask show_is_wanted()
+ * first.
+ */
+#pragma once
+
+#include "rdma/core.h"
+#include "rdma/roce/icrc.h"
+#include "rdma/roce/packet.h"
+
+/* Until when somebody wants packets, or 0; the memory is shared with who reads. */
+extern const uint64_t *show_until;
+
+static inline bool show_is_wanted(void)
+{
+	return unlikely(load_rlx(show_until) != 0);
+}
+
+/* Packets can be shown from now on; without memory for it, none are. */
+void show_open(void);
+/* A child has none of its parent's memory. */
+void show_after_fork(void);
+
+/* show.c.  The caller holds the queue pair's lock. */
+/* @w was executed: its request, unless it has failed here. */
+COLD void show_request(struct qp *qp, const struct swqe *w);
+/* @w is over: what its responder says to that. */
+COLD void show_answer(struct qp *qp, const struct swqe *w);
+/* The peer's message is in the receive that was taken (qp.in.wqe). */
+COLD void show_arrival(struct qp *qp, const struct x_msg *m);
+/* The peer's message is refused: @m is a MSG_ERROR. */
+COLD void show_refusal(struct qp *qp, const struct x_msg *m);
+
+/* show_packet.c */
+/* Does anybody still want packets?  Then the number of this time of reading, else 0. */
+uint32_t show_begin(void);
+/* A packet from the BTH up to its ICRC.  @id: the identification that the ICRC covers. */
+COLD void show_packet(bool is_out, const struct roce_flow *f, uint16_t id,
+		      const uint8_t *p, size_t n);
