@@ -261,6 +261,9 @@ int remote_adopt(struct remote *r, int pid, int fd, uint32_t qpn)
 
 void remote_close(struct remote *r)
 {
+	/* Its numbers are 0 where nothing was ever opened, and 0 is the program's. */
+	if (!r->peer)
+		return;
 	for (int i = 0; i <= BELL_HELPER; i++) {
 		if (r->bell[i].fd >= 0)
 			libc.close(r->bell[i].fd);
@@ -268,8 +271,7 @@ void remote_close(struct remote *r)
 	}
 	if (r->x)
 		munmap((void *)r->x, r->bytes);
-	if (r->peer)
-		peer_put(r->peer);
+	peer_put(r->peer);
 	r->x = NULL;
 	r->peer = NULL;
 }

@@ -7,6 +7,7 @@
  * Most tests have both queue pairs in this process.  In those with a peer, a forked child
  * has the other one, and is killed.
  */
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -261,6 +262,20 @@ static void test_death_asleep(void)
 	CHECK(next(&e).status == IBV_WC_WR_FLUSH_ERR);
 }
 
+/* A queue pair that was never connected has no descriptor but its own to close. */
+static void test_descriptors(void)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RESET };
+	struct end e;
+
+	CHECK(dup2(1, 0) == 0);
+	end_open(&e, IBV_QPT_RC);
+	CHECK(!ibv_modify_qp(e.qp, &attr, IBV_QP_STATE));
+	CHECK(fcntl(0, F_GETFD) >= 0);
+	CHECK(!ibv_destroy_qp(e.qp));
+	CHECK(fcntl(0, F_GETFD) >= 0);
+}
+
 /* More processes find this one, one after the other, than its socket has room for. */
 static void test_many(void)
 {
@@ -328,7 +343,7 @@ static const struct test tests[] = {
 	{ "calls", test_calls }, { "memory", test_memory },
 	{ "death", test_death }, { "death_asleep", test_death_asleep },
 	{ "fork", test_fork },   { "reset", test_reset },
-	{ "many", test_many },
+	{ "many", test_many },   { "descriptors", test_descriptors },
 };
 
 int main(int argc, char **argv)
