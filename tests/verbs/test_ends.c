@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -276,6 +277,30 @@ static void test_descriptors(void)
 	CHECK(fcntl(0, F_GETFD) >= 0);
 }
 
+#define GID_FILES "/sys/class/infiniband/osf0/ports/1/gid_attrs/"
+
+/* UCX looks for these before it opens a device. */
+static void test_paths(void)
+{
+	const char *node = "/dev/infiniband/osf0";
+	struct stat st;
+	char text[32];
+
+	CHECK(!stat(node, &st) && S_ISCHR(st.st_mode));
+	CHECK(!access(node, R_OK | W_OK));
+	CHECK(access(node, X_OK) && errno == EACCES);
+	CHECK(stat("/dev/infiniband/osf1", &st) && errno == ENOENT);
+	CHECK(!stat("/", &st) && S_ISDIR(st.st_mode));
+	CHECK(!access("/", X_OK));
+	int fd = open(GID_FILES "types/0", O_RDONLY);
+	CHECK(read(fd, text, sizeof(text)) == 8 &&
+	      !memcmp(text, "RoCE v2\n", 8));
+	CHECK(!read(fd, text, 1) && !close(fd));
+	CHECK(open(GID_FILES "types/16", O_RDONLY) < 0 && errno == ENOENT);
+	CHECK(open(GID_FILES "types/", O_RDONLY) < 0);
+	CHECK(open(GID_FILES "types/0", O_RDWR) < 0);
+}
+
 /* More processes find this one, one after the other, than its socket has room for. */
 static void test_many(void)
 {
@@ -344,6 +369,7 @@ static const struct test tests[] = {
 	{ "death", test_death }, { "death_asleep", test_death_asleep },
 	{ "fork", test_fork },   { "reset", test_reset },
 	{ "many", test_many },   { "descriptors", test_descriptors },
+	{ "paths", test_paths },
 };
 
 int main(int argc, char **argv)

@@ -3,6 +3,7 @@
  * api/verbs/cm_calls.c - librdmacm's calls on its character device
  *
  *     open("/dev/infiniband/rdma_cm")  -> cm/cm.h, unless the kernel has RDMA devices
+ *     open() of a file of osf0's       -> api/verbs/path_calls.h
  *     fstat()                          -> a character device, as librdmacm wants it
  *     write(), dup(), close()          -> cm/cm.h for descriptors of ours
  *
@@ -25,6 +26,7 @@
 #include <unistd.h>
 
 #include "api/verbs/front.h"
+#include "api/verbs/path_calls.h"
 #include "cm/cm.h"
 
 #define DEVICE "/dev/infiniband/rdma_cm"
@@ -126,6 +128,12 @@ static mode_t mode_of(int flags, va_list args)
 		   : 0;
 }
 
+static bool is_sysfs(const char *path)
+{
+	return !is_bad_ptr(path) && path[0] == '/' && path[1] == 's' &&
+	       path[2] == 'y' && path[3] == 's';
+}
+
 #define OPEN(name)                                                             \
 	OSF_API int name(const char *path, int flags, ...);                    \
 	OSF_API int name(const char *path, int flags, ...)                     \
@@ -137,6 +145,12 @@ static mode_t mode_of(int flags, va_list args)
 		va_end(args);                                                  \
 		if (unlikely(is_ours_to_open(path)))                           \
 			return open_ours(flags);                               \
+		if (unlikely(is_sysfs(path))) {                                \
+			int fd = path_open(path, flags);                       \
+                                                                               \
+			if (fd >= 0)                                           \
+				return fd;                                     \
+		}                                                              \
 		return CALL_NEXT(name, path, flags, mode);                     \
 	}
 OPEN(open)
