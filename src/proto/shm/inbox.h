@@ -165,7 +165,8 @@ static inline bool lane_has_news(const struct lane *l)
 	return any;
 }
 
-/* Peers' inboxes: mapped once a peer process. */
+/* Peers' inboxes: mapped once a peer process.  The last one without connections stays
+ * mapped for the next connection, unless there is another peer's by then. */
 MUST_CHECK int inbox_attach(int fd, struct peer_inbox **to);
 void inbox_detach(struct peer_inbox *to);
 
