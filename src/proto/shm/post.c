@@ -39,30 +39,27 @@ static struct peer *idle;
 static uint32_t n_past;
 static uint64_t past_ns;
 
-static bool let_go(struct peer *p)
+static void let_go(struct peer *p)
 {
 	if (!p)
-		return false;
-	bool any = bells_forget(&p->pub.bells);
-
+		return;
 	sealed_unmap(p->pub.in, sizeof(*p->pub.in));
 	free(p);
-	return any;
 }
 
 /* The caller holds the lock. */
-static bool let_idle_go(void)
+static void let_idle_go(void)
 {
 	struct peer *p = idle;
 
 	idle = NULL;
-	return let_go(p);
+	let_go(p);
 }
 
 bool inbox_spare_bells(void)
 {
 	GUARD(&lock);
-	bool any = let_idle_go();
+	bool any = false;
 
 	for (struct peer *p = peers; p; p = p->next)
 		any |= bells_forget(&p->pub.bells);
@@ -138,6 +135,7 @@ void inbox_detach(struct peer_inbox *to)
 			continue;
 		if (!--p->n_refs) {
 			store_rlx(pp, p->next);
+			bells_forget(&p->pub.bells); /* it may have died */
 			if (p->is_parents) {
 				let_go(p);
 				return;
