@@ -216,12 +216,14 @@ bool anchor_peer_lives(const struct sock *sk)
 	       !(load_rlx(&shm_peer(sk)->flags) & SEG_SHARED);
 }
 
-/* Of a connection that several processes hold, only one may live. */
+/* Of a connection that several processes hold, or that the kernel carries again for
+ * whoever has it by now, another process may be the one that lives. */
 static void peer_seen(const struct sock *sk, uint64_t at_ns)
 {
+	const uint32_t others = SEG_SHARED | SEG_FALLBACK | SEG_TX_BACK;
 	struct peer_inbox *of = shm_of(sk)->peer_inbox;
 
-	if (of && !(load_rlx(&shm_peer(sk)->flags) & SEG_SHARED))
+	if (of && !(load_rlx(&shm_peer(sk)->flags) & others))
 		store_rlx(&of->lives_ns, at_ns);
 }
 
