@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/select.h>
@@ -476,6 +477,33 @@ SCENARIO(epoll_edge)
 	settle(x, POLLRDHUP);
 	ep_see(ep, "eof", 0);
 	ep_see(ep, "once", 0);
+}
+
+static void has_come(struct ctx *x, int want)
+{
+	int have = 0;
+
+	for (int i = 0; i < 2000 && have < want; i++)
+		if (ioctl(x->fd, FIONREAD, &have) || have < want)
+			usleep(1000);
+}
+
+/* Bytes are unread in shared memory while more come by TCP behind them.  Nobody sleeps. */
+SCENARIO(epoll_edge_behind_the_ring)
+{
+	far_do(x, FAR_SEND, 100);
+	has_come(x, 100);
+	far_do(x, FAR_INLINE, 0);
+	int ep = ep_new(x, EPOLLIN | EPOLLOUT | EPOLLET);
+	ep_see(ep, "data", 0);
+	for (int i = 1; i <= 3; i++) {
+		while (epoll_wait(ep, &(struct epoll_event){ 0 }, 1, 0) > 0)
+			;
+		far_do(x, FAR_SEND, 10);
+		has_come(x, 100 + 10 * i);
+		ep_see(ep, "more", 0);
+	}
+	recv_got(x, 100);
 }
 
 SCENARIO(epoll_edge_out)
