@@ -110,8 +110,8 @@ static void put_rtr(struct ib_uverbs_qp_attr *a, const struct cm_id *id)
 	a->ah_attr.port_num = 1;
 	a->path_mtu = mtu_of(id);
 	a->dest_qp_num = id->peer.qp_num;
-	a->rq_psn =
-	    id->own.psn; /* an end says where the other one is to begin */
+	/* An end says where the other one is to begin. */
+	a->rq_psn = id->own.psn;
 	if (id->qp_type == IBV_QPT_RC || id->qp_type == IBV_QPT_XRC_RECV) {
 		a->qp_attr_mask |=
 		    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
