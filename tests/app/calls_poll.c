@@ -683,6 +683,43 @@ SCENARIO(epoll_nested_edge) { nested_once(x, EPOLLET); }
 
 SCENARIO(epoll_nested_oneshot) { nested_once(x, EPOLLONESHOT); }
 
+/* A set may tell the same room twice, but not for ever. */
+static void ep_hush(int ep)
+{
+	struct epoll_event ev;
+
+	for (int i = 0; i < 3; i++)
+		epoll_wait(ep, &ev, 1, 20);
+}
+
+/* Before a fork, a connection that lives in this process alone goes back to the kernel. */
+SCENARIO(epoll_nested_room_after_fork)
+{
+	struct epoll_event ev = { .events = EPOLLIN,
+				  .data.u64 = 0x1122334455667788ull };
+	int in = ep_new(x, EPOLLIN | EPOLLOUT | EPOLLET);
+	int outer = epoll_create1(0);
+
+	RES("add", epoll_ctl(outer, EPOLL_CTL_ADD, in, &ev));
+	ep_see(outer, "room", 3000);
+	ep_see(in, "inner", 0);
+	pid_t pid = fork();
+	if (!pid)
+		_exit(0);
+	waitpid(pid, NULL, 0);
+	ep_hush(in);
+	ep_see(outer, "told", 20);
+	ep_see(outer, "still told", 20);
+	far_do(x, FAR_SEND_LATER, 10);
+	ep_see(outer, "later", 3000);
+	ep_see(in, "inner", 0);
+	ep_hush(in);
+	ep_see(outer, "told", 20);
+	recv_got(x, 100);
+	ep_hush(in);
+	ep_see(outer, "empty", 20);
+}
+
 SCENARIO(epoll_polled_blocks)
 {
 	int ep = ep_new(x, EPOLLIN);
