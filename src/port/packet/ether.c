@@ -287,8 +287,7 @@ int ether_reopen(struct ether_port *p, int fd, const struct packet_ring *ring)
 		return err;
 	io.stats = p->io.stats;
 	p->io.fd = -1;
-	packet_close(&p->io);
-	p->io = io;
+	packet_replace(&p->io, &io);
 	return 0;
 }
 
