@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <endian.h>
 #include <netinet/udp.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@
 	64u /* that found nothing, from one full look to the next */
 /* Polls that find nothing: so long an acknowledgement waits for the program to answer. */
 #define LATE_POLLS 4u
+#define END_NS (100 * NS_PER_MS)
 #define TRY_AGAIN_NS NS_PER_S /* to open the port */
 
 struct wire wire = { .fd = -1, .mail = -1, .bell = -1, .bridge_fd = -1 };
@@ -248,11 +250,19 @@ static void send_late(void)
 }
 
 /* A program that ends without destroying its queue pairs has been given what the peer waits
- * to have acknowledged. */
+ * to have acknowledged.  The thread may be about to do it: then this waits, but not for long,
+ * because a signal handler may call exit() inside such a batch. */
 __attribute__((destructor)) static void end(void)
 {
-	if (!wire_is_open || !lock_try(&wire.rx_lock))
+	uint64_t until = wire_is_open ? now_ns() + END_NS : 0;
+
+	if (!until)
 		return;
+	while (!lock_try(&wire.rx_lock)) {
+		if (now_ns() > until)
+			return;
+		sched_yield();
+	}
 	if (late)
 		send_late();
 	lock_put(&wire.rx_lock);
