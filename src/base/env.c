@@ -59,12 +59,12 @@ static const char *text_of_profile(const char *name)
 
 const char *env_name(const char *name)
 {
-	const char *set = name;
-
-	for (size_t i = 0; !said(set) && i < ARRAY_LEN(twins); i++)
-		if (!strcmp(twins[i].ours, name))
-			set = twins[i].other;
-	return said(set) ? set : name;
+	if (said(name))
+		return name;
+	for (size_t i = 0; i < ARRAY_LEN(twins); i++)
+		if (!strcmp(twins[i].ours, name) && said(twins[i].other))
+			return twins[i].other;
+	return name;
 }
 
 const char *env_text(const char *name)

@@ -110,7 +110,8 @@ static void put_rtr(struct ib_uverbs_qp_attr *a, const struct cm_id *id)
 	a->ah_attr.port_num = 1;
 	a->path_mtu = mtu_of(id);
 	a->dest_qp_num = id->peer.qp_num;
-	a->rq_psn = id->peer.psn;
+	/* An end says where the other one is to begin. */
+	a->rq_psn = id->own.psn;
 	if (id->qp_type == IBV_QPT_RC || id->qp_type == IBV_QPT_XRC_RECV) {
 		a->qp_attr_mask |=
 		    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
@@ -125,7 +126,7 @@ static void put_rts(struct ib_uverbs_qp_attr *a, const struct cm_id *id)
 	bool is_active = id->peer.qp_num && id->state == ID_REP_RCVD;
 
 	a->qp_attr_mask |= IBV_QP_SQ_PSN;
-	a->sq_psn = id->own.psn;
+	a->sq_psn = id->peer.psn;
 	if (id->qp_type == IBV_QPT_RC || id->qp_type == IBV_QPT_XRC_SEND) {
 		a->qp_attr_mask |= IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 				   IBV_QP_MAX_QP_RD_ATOMIC;

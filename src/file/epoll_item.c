@@ -172,9 +172,11 @@ uint32_t hint_events(const struct epitem *it)
 	if (unlikely(it->disabled && it->ep->nested))
 		return EPOLLET;
 	/* Level-triggered if the set is polled from outside: it must stay
-	 * readable until the doorbell is read. */
+	 * readable until the doorbell is read.  But room lasts. */
+	bool by_level =
+	    it->ep->nested && !(it->hints_room && it->events & EPOLLET);
 	return EPOLLIN | EPOLLRDHUP | (it->hints_room ? EPOLLOUT : 0) |
-	       (it->ep->nested ? 0 : EPOLLET);
+	       (by_level ? 0 : EPOLLET);
 }
 
 void item_hint(struct epitem *it)

@@ -193,6 +193,16 @@ static bool is_given_back(const struct epitem *it)
 	       !sock_ops(sk)->is_ours && !sock_ops(sk)->is_moving;
 }
 
+/* The kernel has just said nothing of its end: a call needs not ask the anchor. */
+static void has_not_ended(const struct epitem *it)
+{
+	struct sock *sk = is_child(it) ? NULL : it->file->sk;
+	uint64_t told_ns = load_rlx(&it->ep->told_ns);
+
+	if (sk && load_rlx(&sk->looked_ns) < told_ns)
+		store_rlx(&sk->looked_ns, told_ns);
+}
+
 /* Fill @evs from the ready list.  @before: number of events before item @first,
  * or all events if @first is not reached.  Caller holds the lock. */
 static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max,
@@ -222,6 +232,7 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max,
 			look_when_due(it);
 			continue;
 		}
+		has_not_ended(it);
 		evs[n++] =
 		    (struct epoll_event){ .events = ev, .data = it->data };
 		if (it->events & EPOLLONESHOT) {

@@ -98,6 +98,9 @@ struct epoll {
 	uint32_t n_waits;
 	uint64_t looked_ns; /* at some items, news or not */
 	uint32_t look_next;
+	/* A thread slept in the kernel's set until then, which told of all connections
+	 * that had ended. */
+	uint64_t told_ns;
 };
 
 /* epoll_item.c.  The caller holds the file's lock and the set's. */

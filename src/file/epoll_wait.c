@@ -164,8 +164,11 @@ static int sleep_in_set(struct wait *w, const struct timespec *left)
 
 	if (n < 0)
 		return -errno;
-	if (n < a->max) /* there was no more */
+	if (n < a->max) { /* there was no more */
 		ready_asked(&a->ep->rs, w->asleep_ns);
+		if (!a->ep->forked && !a->ep->shared)
+			store_rlx(&a->ep->told_ns, coarse_ns());
+	}
 	a->ep->n_waits = 0; /* the kernel's descriptors had their turn */
 	a->n = n;
 	return 0;

@@ -114,15 +114,17 @@ HOT ssize_t data_send(struct call *c, int fd, const struct iovec *iov, size_t n,
 	return libc_ret(data_sent(f, fd, r, len, flags), saved);
 }
 
-/* What libc's call @kernel answers, on a descriptor for which we have no file. */
-#define WITHOUT_FILE(fd, kernel)                                               \
-	(vma_counts_sends() ? vma_sent(fd, (kernel)) : (kernel))
-
 /* What libc's call has answered, on a descriptor that we know. */
 static ssize_t by_kernel(int fd, ssize_t r)
 {
 	went_past(past_of(fd));
-	return r;
+	return vma_counts_sends() ? vma_sent(fd, r) : r;
+}
+
+/* Is libc's answer all that there is to a send on @fd? */
+static inline bool is_kernels(int fd)
+{
+	return likely(!table_load(fd)) && !vma_counts_sends();
 }
 
 static inline bool is_dummy(const struct iovec *iov, size_t n, int flags)
@@ -155,8 +157,7 @@ OURS ssize_t send_dummy(int fd, const struct iovec *iov, size_t n, int flags,
 	{                                                                      \
 		if (is_dummy(vectors, __VA_ARGS__))                            \
 			return send_dummy(fd, vectors, __VA_ARGS__, NULL, 0);  \
-		return likely(!table_load(fd)) ? WITHOUT_FILE(fd, kernel)      \
-					       : name##_ours args;             \
+		return is_kernels(fd) ? (kernel) : name##_ours args;           \
 	}
 #include "preload/calls.def"
 #undef RX
@@ -190,9 +191,8 @@ OSF_API ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 {
 	if (vma_is_dummy(flags))
 		return send_dummy(fd, ONE(buf, n), flags, addr, len);
-	return likely(!table_load(fd))
-		   ? WITHOUT_FILE(fd, libc.sendto(fd, buf, n, flags, addr, len))
-		   : sendto_ours(fd, buf, n, flags, addr, len);
+	return is_kernels(fd) ? libc.sendto(fd, buf, n, flags, addr, len)
+			      : sendto_ours(fd, buf, n, flags, addr, len);
 }
 
 /* A socket that goes to another process falls back to TCP first. */
@@ -242,7 +242,8 @@ OSF_API ssize_t sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	if (vma_is_dummy(flags))
 		return vma_dummy_send(fd, msg, flags);
-	return WITHOUT_FILE(fd, below_sendmsg(fd, msg, flags));
+	return vma_counts_sends() ? sendmsg_ours(fd, msg, flags)
+				  : below_sendmsg(fd, msg, flags);
 }
 
 OSF_API ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t off,

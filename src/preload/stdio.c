@@ -3,6 +3,7 @@
  * preload/stdio.c - stdio on a socket of ours
  *
  *     fdopen()  ->  the connection goes to the kernel, for good
+ *     fclose(), freopen()  ->  remove the entry, then call libc
  *     dprintf() ->  text, then write()
  *
  * stdio reads and writes with libc's internal names, and fileno() asks for a stream of
@@ -29,17 +30,37 @@ OSF_API FILE *fdopen(int fd, const char *mode)
 	return libc.fdopen(fd, mode);
 }
 
-OSF_API int fclose(FILE *f)
+/* libc flushes and then closes with its internal close(). */
+static void closes(FILE *f)
 {
 	int fd = f ? fileno(f) : -1;
 
 	vma_closes(fd);
-	/* libc flushes and then closes with its internal close(). */
 	if (fd >= 0 && unlikely(table_load(fd))) {
 		fflush(f);
 		file_forget(fd);
 	}
+}
+
+OSF_API int fclose(FILE *f)
+{
+	closes(f);
 	return libc.fclose(f);
+}
+
+/* The old descriptor is closed even if this fails; mostly the new file gets its number. */
+OSF_API FILE *freopen(const char *restrict path, const char *restrict mode,
+		      FILE *restrict f)
+{
+	closes(f);
+	return libc.freopen(path, mode, f);
+}
+
+OSF_API FILE *freopen64(const char *restrict path, const char *restrict mode,
+			FILE *restrict f)
+{
+	closes(f);
+	return libc.freopen64(path, mode, f);
 }
 
 /* Formatted output to a descriptor: libc's version would bypass our write(). */

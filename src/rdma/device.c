@@ -51,6 +51,8 @@ static void learn_guid(const char *name)
 	memcpy(&dev.guid, guid, sizeof(guid));
 	dev.gid[0].global.subnet_prefix = htobe64(UINT64_C(0xfe80) << 48);
 	dev.gid[0].global.interface_id = dev.guid;
+	/* An adapter, or soft-RoCE, may have this number, and librdmacm tells devices by it. */
+	memcpy((uint8_t *)&dev.guid + 3, "os", 2);
 	dev.ifindex = if_nametoindex(name);
 	dev.n = 1;
 }

@@ -308,6 +308,9 @@ void roce_qp_send(struct qp *qp)
 {
 	struct roce_qp *r = qp->roce;
 
+	/* Each poll comes here while something is not acknowledged. */
+	if (qp->sq_sent == qp->sq_head && r->conn.req.next == qp->sq_sent)
+		return;
 	for (; qp->sq_sent != qp->sq_head && qp->attr.qp_state == IBV_QPS_RTS;
 	     qp->sq_sent++)
 		prepare(roce_wr_at(&r->conn, qp->sq_sent),

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <endian.h>
 #include <netinet/udp.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@
 	64u /* that found nothing, from one full look to the next */
 /* Polls that find nothing: so long an acknowledgement waits for the program to answer. */
 #define LATE_POLLS 4u
+#define END_NS (100 * NS_PER_MS)
 #define TRY_AGAIN_NS NS_PER_S /* to open the port */
 
 struct wire wire = { .fd = -1, .mail = -1, .bell = -1, .bridge_fd = -1 };
@@ -30,6 +32,38 @@ static uint8_t *buffers;
 static bool is_polled;     /* by the program, not by the thread */
 static struct qp *late;    /* its acknowledgement waits */
 static uint32_t n_waiting; /* polls since then */
+
+/* What recvmmsg() fills, under rx_lock. */
+static struct {
+	struct sockaddr_storage from[BUFFERS];
+	union {
+		char bytes[128];
+		struct cmsghdr aligned;
+	} control[BUFFERS];
+	struct mmsghdr msgs[BUFFERS];
+	struct iovec iov[BUFFERS];
+} rx;
+
+static void prepare(int i)
+{
+	rx.iov[i] = (struct iovec){ buffers + i * BUFFER_BYTES, BUFFER_BYTES };
+	rx.msgs[i].msg_hdr =
+	    (struct msghdr){ .msg_name = &rx.from[i],
+			     .msg_namelen = sizeof(rx.from[i]),
+			     .msg_iov = &rx.iov[i],
+			     .msg_iovlen = 1,
+			     .msg_control = &rx.control[i],
+			     .msg_controllen = sizeof(rx.control[i]) };
+}
+
+static bool make_buffers(void)
+{
+	if (!buffers)
+		buffers = malloc((size_t)BUFFERS * BUFFER_BYTES);
+	for (int i = 0; buffers && i < (int)BUFFERS; i++)
+		prepare(i);
+	return buffers != NULL;
+}
 
 /* OSF_RDMA_WIRE=0: this host alone. */
 static bool is_unwanted(void)
@@ -55,9 +89,7 @@ int wire_open(void)
 	if (is_unwanted())
 		return -EPERM;
 	failed_ns = now_ns();
-	if (!buffers)
-		buffers = malloc(BUFFERS * BUFFER_BYTES);
-	if (!buffers)
+	if (!make_buffers())
 		return -ENOMEM;
 	device_gid(0, NULL, &wire.ifindex);
 	int err = wire_open_port();
@@ -218,11 +250,19 @@ static void send_late(void)
 }
 
 /* A program that ends without destroying its queue pairs has been given what the peer waits
- * to have acknowledged. */
+ * to have acknowledged.  The thread may be about to do it: then this waits, but not for long,
+ * because a signal handler may call exit() inside such a batch. */
 __attribute__((destructor)) static void end(void)
 {
-	if (!wire_is_open || !lock_try(&wire.rx_lock))
+	uint64_t until = wire_is_open ? now_ns() + END_NS : 0;
+
+	if (!until)
 		return;
+	while (!lock_try(&wire.rx_lock)) {
+		if (now_ns() > until)
+			return;
+		sched_yield();
+	}
 	if (late)
 		send_late();
 	lock_put(&wire.rx_lock);
@@ -367,30 +407,16 @@ static void receive_mail(void)
 /* Caller holds rx_lock.  How many datagrams there were. */
 static int receive(int fd)
 {
-	struct sockaddr_storage from[BUFFERS];
-	union {
-		char bytes[128];
-		struct cmsghdr aligned;
-	} control[BUFFERS];
-	struct mmsghdr msgs[BUFFERS];
-	struct iovec iov[BUFFERS];
 	struct qp *now = NULL;
+	int n = libc.recvmmsg(fd, rx.msgs, BUFFERS, MSG_DONTWAIT, NULL);
 
-	for (uint32_t i = 0; i < BUFFERS; i++) {
-		iov[i] =
-		    (struct iovec){ buffers + i * BUFFER_BYTES, BUFFER_BYTES };
-		msgs[i].msg_hdr =
-		    (struct msghdr){ .msg_name = &from[i],
-				     .msg_namelen = sizeof(from[i]),
-				     .msg_iov = &iov[i],
-				     .msg_iovlen = 1,
-				     .msg_control = &control[i],
-				     .msg_controllen = sizeof(control[i]) };
+	if (n <= 0)
+		return n;
+	for (int i = 0; i < n; i++) {
+		take_message(&rx.msgs[i].msg_hdr, rx.iov[i].iov_base,
+			     rx.msgs[i].msg_len, &now);
+		prepare(i);
 	}
-	int n = libc.recvmmsg(fd, msgs, BUFFERS, MSG_DONTWAIT, NULL);
-	for (int i = 0; i < n; i++)
-		take_message(&msgs[i].msg_hdr, iov[i].iov_base, msgs[i].msg_len,
-			     &now);
 	change_to(&now, NULL);
 	wire_flush();
 	return n;

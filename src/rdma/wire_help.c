@@ -17,7 +17,7 @@
 #include "rdma/serve.h"
 #include "rdma/wire_in.h"
 
-#define POLLS_MANY 16u /* within a nap: the program receives soon enough */
+#define POLLS_MANY 16u /* in a millisecond: the program receives soon enough */
 #define NAP_NS NS_PER_MS
 #define STACK (256u * 1024)
 
@@ -60,24 +60,32 @@ static void sleep_for_packets(int ms)
 	store_rlx(&wire.sleeps_to, 0);
 }
 
+/* Packets wake nobody meanwhile: to wake a thread costs their sender, too. */
+static void nap_while_polled(void)
+{
+	const struct timespec nap = { .tv_nsec = NAP_NS };
+	uint32_t seen;
+
+	do {
+		seen = load_rlx(&wire.n_polls);
+		nanosleep(&nap, NULL);
+	} while (load_rlx(&wire.n_polls) - seen > POLLS_MANY);
+}
+
 static void *run(void *arg)
 {
-	uint32_t seen = 0;
-	const struct timespec nap = { .tv_nsec = NAP_NS };
+	uint64_t since = now_ns();
+	uint32_t seen = load_rlx(&wire.n_polls);
 
 	for (;;) {
-		uint32_t n = load_rlx(&wire.n_polls);
-
-		if (n - seen > POLLS_MANY) {
-			seen = n;
-			nanosleep(&nap, NULL);
-			continue;
-		}
 		sleep_for_packets(timeout_ms());
-		/* The program receives just now: to look again at once would only keep it
-		 * from its core. */
-		if (!wire_progress(true))
-			nanosleep(&nap, NULL);
+		/* Or the program receives just now. */
+		bool is_mine = wire_progress(true);
+		if (is_mine && now_ns() - since < NAP_NS)
+			continue;
+		if (!is_mine || load_rlx(&wire.n_polls) - seen > POLLS_MANY)
+			nap_while_polled();
+		since = now_ns();
 		seen = load_rlx(&wire.n_polls);
 	}
 	return NULL;

@@ -488,6 +488,9 @@ static long far_act(struct far *f, long op, long arg)
 		return far_close(f, true);
 	case FAR_SEND_OOB:
 		return send(f->fd, "x", 1, MSG_OOB);
+	case FAR_INLINE:
+		return setsockopt(f->fd, SOL_SOCKET, SO_OOBINLINE, &(int){ 1 },
+				  sizeof(int));
 	case FAR_PORT:
 		return port_of(f->fd);
 	default:

@@ -190,6 +190,32 @@ SCENARIO(close_near_shut_rdwr)
 	far_res(x, "far", FAR_RECV, 10);
 }
 
+/* What our own shutdown does to the kernel's socket is no end of the peer's. */
+SCENARIO(close_near_shut_before_far_reads)
+{
+	send_made(x, "send", 10);
+	RES("wr", shutdown(x->fd, SHUT_WR));
+	RES("rd", shutdown(x->fd, SHUT_RD));
+	all_states(x, "shut");
+	so_error(x, "so_error");
+	far_res(x, "far", FAR_RECV, 10);
+	recv_got(x, "recv", 10);
+	so_error(x, "so_error");
+}
+
+SCENARIO(close_near_shut_rdwr_before_far_reads)
+{
+	send_made(x, "send", 10);
+	RES("shutdown", shutdown(x->fd, SHUT_RDWR));
+	all_states(x, "shut");
+	so_error(x, "so_error");
+	far_res(x, "far", FAR_RECV, 10);
+	far_do(x, FAR_CLOSE, 0);
+	settle(x, POLLHUP);
+	all_states(x, "closed");
+	so_error(x, "so_error");
+}
+
 SCENARIO(close_both_shut)
 {
 	RES("shutdown", shutdown(x->fd, SHUT_WR));

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -202,6 +203,76 @@ SCENARIO(process_exec_again)
 	played(x, "r50w50");
 	child_ended(pid, "child");
 	play(x, "r50w10f120s10r10w10f10");
+}
+
+/* The number is another file's from now on.  A stream closes with libc's own calls. */
+static void reopened(FILE *f, const char *path)
+{
+	int fd = fileno(f), ep = epoll_create1(0);
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	out(" reopened=%d", freopen(path, "r", f) == f && fileno(f) == fd);
+	RES("read", read(fd, buf, n(10)));
+	RES("recv", recv(fd, buf, n(10), MSG_DONTWAIT));
+	RES("type",
+	    getsockopt(fd, SOL_SOCKET, SO_TYPE, buf, &(socklen_t){ 4 }));
+	RES("add", epoll_ctl(ep, EPOLL_CTL_ADD, fd, &ev));
+	int copy = dup(fd);
+	RES("copy", read(copy, buf, n(10)));
+	RES("close", close(copy));
+	RES("fclose", fclose(f));
+}
+
+PART(reopens)
+{
+	if (argc < 5)
+		return 2;
+	struct ctx x = { .fd = 0,
+			 .got = strtoull(argv[3], NULL, 10),
+			 .sent = strtoull(argv[4], NULL, 10) };
+	play(&x, "r10w10");
+	reopened(stdin, "/dev/zero");
+	return 0;
+}
+
+SCENARIO(process_reopens_standard_input)
+{
+	struct words w;
+
+	play(x, "w60s100");
+	pid_t pid = fork();
+	if (!pid) {
+		child_begins();
+		report_keep();
+		dup2(x->fd, 0);
+		talk_words(&w, x, 0, "");
+		snprintf(w.text[2], sizeof(w.text[2]), "reopens");
+		execv(w.argv[0], w.argv);
+		_exit(7);
+	}
+	played(x, "r10w10");
+	child_ended(pid, "child");
+	play(x, "r90w10f80s10r10w10f10");
+}
+
+SCENARIO(stdio_reopens)
+{
+	FILE *f = fdopen(x->fd, "r");
+
+	reopened(f, "/dev/zero");
+	far_res(x, "eof", FAR_RECV, 10);
+}
+
+SCENARIO(stdio_reopens_in_vain)
+{
+	FILE *f = fdopen(x->fd, "r");
+	int fd = x->fd;
+
+	out(" failed=%d", !freopen("/nowhere/at/all", "r", f));
+	far_res(x, "eof", FAR_RECV, 10);
+	int zero = open("/dev/zero", O_RDONLY);
+	out(" same=%d", zero == fd);
+	RES("read", read(zero, buf, n(10)));
 }
 
 /* A program that could not be executed has not taken anything. */

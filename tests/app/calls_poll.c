@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/select.h>
@@ -478,6 +479,33 @@ SCENARIO(epoll_edge)
 	ep_see(ep, "once", 0);
 }
 
+static void has_come(struct ctx *x, int want)
+{
+	int have = 0;
+
+	for (int i = 0; i < 2000 && have < want; i++)
+		if (ioctl(x->fd, FIONREAD, &have) || have < want)
+			usleep(1000);
+}
+
+/* Bytes are unread in shared memory while more come by TCP behind them.  Nobody sleeps. */
+SCENARIO(epoll_edge_behind_the_ring)
+{
+	far_do(x, FAR_SEND, 100);
+	has_come(x, 100);
+	far_do(x, FAR_INLINE, 0);
+	int ep = ep_new(x, EPOLLIN | EPOLLOUT | EPOLLET);
+	ep_see(ep, "data", 0);
+	for (int i = 1; i <= 3; i++) {
+		while (epoll_wait(ep, &(struct epoll_event){ 0 }, 1, 0) > 0)
+			;
+		far_do(x, FAR_SEND, 10);
+		has_come(x, 100 + 10 * i);
+		ep_see(ep, "more", 0);
+	}
+	recv_got(x, 100);
+}
+
 SCENARIO(epoll_edge_out)
 {
 	int ep = ep_new(x, EPOLLOUT | EPOLLET);
@@ -654,6 +682,43 @@ static void nested_once(struct ctx *x, uint32_t how)
 SCENARIO(epoll_nested_edge) { nested_once(x, EPOLLET); }
 
 SCENARIO(epoll_nested_oneshot) { nested_once(x, EPOLLONESHOT); }
+
+/* A set may tell the same room twice, but not for ever. */
+static void ep_hush(int ep)
+{
+	struct epoll_event ev;
+
+	for (int i = 0; i < 3; i++)
+		epoll_wait(ep, &ev, 1, 20);
+}
+
+/* Before a fork, a connection that lives in this process alone goes back to the kernel. */
+SCENARIO(epoll_nested_room_after_fork)
+{
+	struct epoll_event ev = { .events = EPOLLIN,
+				  .data.u64 = 0x1122334455667788ull };
+	int in = ep_new(x, EPOLLIN | EPOLLOUT | EPOLLET);
+	int outer = epoll_create1(0);
+
+	RES("add", epoll_ctl(outer, EPOLL_CTL_ADD, in, &ev));
+	ep_see(outer, "room", 3000);
+	ep_see(in, "inner", 0);
+	pid_t pid = fork();
+	if (!pid)
+		_exit(0);
+	waitpid(pid, NULL, 0);
+	ep_hush(in);
+	ep_see(outer, "told", 20);
+	ep_see(outer, "still told", 20);
+	far_do(x, FAR_SEND_LATER, 10);
+	ep_see(outer, "later", 3000);
+	ep_see(in, "inner", 0);
+	ep_hush(in);
+	ep_see(outer, "told", 20);
+	recv_got(x, 100);
+	ep_hush(in);
+	ep_see(outer, "empty", 20);
+}
 
 SCENARIO(epoll_polled_blocks)
 {

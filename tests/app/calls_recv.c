@@ -510,6 +510,25 @@ SCENARIO(recv_fionread)
 	RES("bad", ioctl(x->fd, FIONREAD, BAD_POINTER));
 }
 
+/* What lies in shared memory counts, and what has come by TCP behind it. */
+SCENARIO(recv_fionread_on_the_way_back)
+{
+	int one = 1, avail = -1;
+
+	sent_by_far(x, 100);
+	RES("inline",
+	    setsockopt(x->fd, SOL_SOCKET, SO_OOBINLINE, &one, sizeof(one)));
+	sent_by_far(x, 50);
+	RES("both", ioctl(x->fd, FIONREAD, &avail));
+	out("/%d", avail);
+	recv_got(x, "recv", 30, 0);
+	RES("less", ioctl(x->fd, FIONREAD, &avail));
+	out("/%d", avail);
+	recv_got(x, "recv", 120, MSG_WAITALL);
+	RES("none", ioctl(x->fd, FIONREAD, &avail));
+	out("/%d", avail);
+}
+
 SCENARIO(recv_intr)
 {
 	struct iovec iov = { buf, 10 };

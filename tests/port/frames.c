@@ -190,6 +190,48 @@ static void two_programs_share_a_device(bool is_v6)
 	grant_close(&a);
 }
 
+/* Other threads look at the ring without a lock: its memory stays where it is. */
+static void a_ring_takes_the_place_of_another(bool is_v6)
+{
+	struct grant g, by;
+	struct packet_frame f;
+
+	grant_open(&g);
+	grant_open(&by);
+	int was = g.port.fd;
+	const volatile uint8_t *at = g.port.map;
+	packet_replace(&g.port, &by.port);
+	assert_ptr_equal(g.port.map, at);
+	assert_false(packet_has_come(&g.port));
+	steer_one(&by, is_v6, STEER_OURS);
+	int fd = knock(is_v6, 4001, 81);
+	assert_true(port_wait(&g.port, &f));
+	packet_rx_done(&g.port);
+	close(fd);
+	close(was);
+
+	/* A ring of another size. */
+	struct packet_ring small = packet_ring_for(MTU);
+	struct packet_port other;
+
+	small.n_slots = PACKET_SLOTS_MIN;
+	was = g.port.fd;
+	world_enter(&world, HERE);
+	fd = packet_socket(world.ifindex[HERE], &small, by.steer.filter_fd);
+	assert_int_equal(packet_open(&other, fd, &small), 0);
+	packet_replace(&g.port, &other);
+	assert_ptr_not_equal(g.port.map, at);
+	assert_int_equal(*at, 0);
+	fd = knock(is_v6, 4001, 81);
+	assert_true(port_wait(&g.port, &f));
+	packet_rx_done(&g.port);
+	close(fd);
+	close(was);
+	by.port = PACKET_NONE;
+	grant_close(&by);
+	grant_close(&g);
+}
+
 /* Nothing is told to end: the process is killed, and the kernel closes what it had. */
 static void after_a_kill_the_kernel_answers(bool is_v6)
 {
@@ -416,6 +458,7 @@ BOTH(only_the_flow_goes_to_the_port)
 BOTH(a_copied_flow_stays_the_kernels_too)
 BOTH(after_the_grant_the_kernel_answers)
 BOTH(two_programs_share_a_device)
+BOTH(a_ring_takes_the_place_of_another)
 BOTH(after_a_kill_the_kernel_answers)
 BOTH(large_frames_arrive_whole)
 BOTH(large_frames_leave_whole)
@@ -439,6 +482,7 @@ int main(void)
 		TWO(a_copied_flow_stays_the_kernels_too),
 		TWO(after_the_grant_the_kernel_answers),
 		TWO(two_programs_share_a_device),
+		TWO(a_ring_takes_the_place_of_another),
 		TWO(after_a_kill_the_kernel_answers),
 		TWO(large_frames_arrive_whole),
 		TWO(large_frames_leave_whole),

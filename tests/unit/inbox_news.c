@@ -427,6 +427,68 @@ static void a_peer_is_mapped_once(void **state)
 	lane_close(lane);
 }
 
+static bool is_mapped(void *at)
+{
+	unsigned char in_core;
+
+	return !mincore(at, 1, &in_core);
+}
+
+static void the_last_peer_stays_mapped_until_another_was_the_last(void **state)
+{
+	uint32_t tag = inbox_get(1000, 81);
+	struct peer_inbox *to;
+
+	assert_int_equal(attach(own_tag(), &to), 0);
+	struct peer_inbox *first = to;
+	struct inbox *at = to->in;
+	inbox_detach(to);
+	assert_true(is_mapped(at));
+	assert_int_equal(attach(own_tag(), &to), 0);
+	assert_ptr_equal(to, first);
+	assert_ptr_equal(to->in, at);
+	inbox_detach(to);
+
+	assert_int_equal(attach(tag, &to), 0);
+	assert_ptr_not_equal(to->in, at);
+	assert_true(is_mapped(at));
+	inbox_detach(to);
+	assert_false(is_mapped(at));
+	inbox_put(tag);
+}
+
+/* What a child maps: its parent's peers, as long as they have connections. */
+static bool forgets_its_parents(struct peer_inbox *used, void *idle)
+{
+	void *at = used->in;
+
+	post_after_fork();
+	if (is_mapped(idle) || !is_mapped(at))
+		return false;
+	inbox_detach(used);
+	return !is_mapped(at);
+}
+
+static void a_child_keeps_no_peer_of_its_parent(void **state)
+{
+	uint32_t tag = inbox_get(1000, 82);
+	struct peer_inbox *used, *idle;
+	int status;
+
+	assert_int_equal(attach(own_tag(), &idle), 0);
+	assert_int_equal(attach(tag, &used), 0);
+	struct inbox *at = idle->in;
+	inbox_detach(idle);
+	pid_t child = fork();
+	if (!child)
+		_exit(!forgets_its_parents(used, at));
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_true(is_mapped(at));
+	inbox_detach(used);
+	inbox_put(tag);
+}
+
 static void what_could_shrink_is_not_mapped(void **state)
 {
 	struct peer_inbox *in;
@@ -641,6 +703,9 @@ int main(void)
 		cmocka_unit_test(a_lane_is_rung_by_its_bell_if_it_has_one),
 		cmocka_unit_test(of_several_peers_only_the_first_rings),
 		cmocka_unit_test(a_peer_is_mapped_once),
+		cmocka_unit_test(
+		    the_last_peer_stays_mapped_until_another_was_the_last),
+		cmocka_unit_test(a_child_keeps_no_peer_of_its_parent),
 		cmocka_unit_test(what_could_shrink_is_not_mapped),
 		cmocka_unit_test(no_news_is_lost_between_threads),
 		cmocka_unit_test(what_a_peer_writes_concerns_no_other),

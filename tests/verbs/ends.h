@@ -23,6 +23,7 @@
 #define GID_INDEX 0
 #define TIMEOUT 10
 #define RETRIES 2
+#define RNR_RETRIES 1
 #endif
 #define BUF 65536
 #define REMOTE                                                                 \
@@ -123,7 +124,7 @@ static inline void end_connect(struct end *e, const struct address *to)
 	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
 				  .timeout = TIMEOUT,
 				  .retry_cnt = RETRIES,
-				  .rnr_retry = 1,
+				  .rnr_retry = RNR_RETRIES,
 				  .max_rd_atomic = 1 };
 	CHECK(!ibv_modify_qp(e->qp, &a,
 			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |

@@ -14,6 +14,7 @@
 #define GID_INDEX 1 /* the IPv4 address */
 #define TIMEOUT 14
 #define RETRIES 7
+#define RNR_RETRIES 7 /* for ever: the receive may come later */
 #include "ends.h"
 
 #define AT 4096

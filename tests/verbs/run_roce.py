@@ -217,6 +217,25 @@ def icrc_is_right(frame):
     return zlib.crc32(bytes([0xff] * 8) + ip + udp + bth[:-4]) == int.from_bytes(bth[-4:], "little")
 
 
+def begins_as_told(path):
+    """rdma_cm: an end says at which packet number the other one is to begin."""
+    out = subprocess.run(["tshark", "-r", path, "-Y", "infiniband.bth.opcode < 13 or infiniband.bth.opcode == 100",
+                          "-T", "fields", "-e", "infiniband.bth.destqp",
+                          "-e", "infiniband.bth.psn", "-e", "infiniband.cm.req.localqpn",
+                          "-e", "infiniband.cm.req.startpsn", "-e", "infiniband.cm.rep.localqpn",
+                          "-e", "infiniband.cm.rep.startpsn"], capture_output=True, text=True, check=False).stdout
+    told, met = {}, {}
+    for line in out.splitlines():
+        to, psn, *pairs = [int(w, 0) if w else None for w in line.split("\t")]
+        met.setdefault(to, psn)
+        for qpn, start in zip(pairs[::2], pairs[1::2]):
+            if qpn is not None:
+                told[qpn] = start
+    good = len(told) == 2 and all(met.get(qpn) == start for qpn, start in told.items())
+    print("%-4s rdma_cm: packets begin where the other end said: %s, met %s" % ("ok" if good else "FAIL", told, [met.get(qpn) for qpn in told]))
+    return good
+
+
 def decoded(hosts):
     """What tshark says of the packets, and are their ICRCs right?"""
     need("tshark", "tshark")
@@ -241,6 +260,7 @@ def decoded(hosts):
         good &= {"0", "1", "2", "12", "13", "14", "15", "17", "100"} <= opcodes and not bad
         mads = {line[3] for line in lines}
         good &= {"0x0010", "0x0013", "0x0014", "0x0015", "0x0016"} <= mads  # REQ, REP, RTU, DREQ, DREP
+        good &= begins_as_told(path)
         wrong = [p.hex() for p in packets_of(path)
                  if p[12:14] == b"\x08\0" and p[23] == 17 and p[36:38] == b"\x12\xb7" and not icrc_is_right(p)]
         if wrong:

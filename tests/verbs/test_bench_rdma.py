@@ -23,7 +23,7 @@ from programs import OSF, need
 PATIENCE_S = 200
 STREAMS = {"rdma-write-bw": "ib_write_bw", "rdma-read-bw-cma": "ib_read_bw"}
 NAMES = set(STREAMS) | {"rdma-send-lat", "rdma-write-lat", "rdma-write-lat-cma", "rdma-read-lat-cma",
-                        "rdma-atomic-lat", "rdma-send-rate"}
+                        "rdma-atomic-lat", "rdma-send-rate", "roce-send-lat", "roce-send-bw"}
 # The server listens, as perftest's does, and ends with the client's connection.
 LIAR = """#!%s
 import socket, sys

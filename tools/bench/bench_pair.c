@@ -99,12 +99,13 @@ static void fill_osf_env(const struct bench_run *r, struct osf_env *e)
 		 r->server_user ? "OSF_ALLOW_UIDS=%u,%u" : "OSF_ALLOW_UIDS",
 		 (unsigned)geteuid(),
 		 r->server_user ? (unsigned)r->server_user->pw_uid : 0);
+	bool has_ports = r->wire && r->wire != WIRE_PLAIN;
 	run_counters(r, path, sizeof(path));
 	snprintf(e->counters, sizeof(e->counters), "OSF_RDMA_COUNTERS=%s",
 		 path);
 	const char *const list[] = {
 		e->preload,  e->dir,
-		e->uids,     r->wire ? "OSF_TCP=1" : "OSF_TCP",
+		e->uids,     has_ports ? "OSF_TCP=1" : "OSF_TCP",
 		e->counters, r->wire == WIRE_FORCED ? WIRE_RULES : NULL,
 		NULL
 	};

@@ -4,7 +4,8 @@
  *
  *     osf     perftest's programs, unmodified, on osf0     the same memory, two processes
  *     UCX     ucx_perftest over its shared memory
- *     kernel  TCP over loopback, with what comes nearest: a ping-pong, or a stream
+ *     kernel  UDP over the same veth pair, for those between two hosts (RoCEv2);
+ *             else TCP over loopback, with what comes nearest: a ping-pong, or a stream
  *
  * A figure of osf's counts only if the device says that it has executed as many operations
  * as were asked for (OSF_RDMA_COUNTERS): perftest would take any other device as well.
@@ -24,6 +25,7 @@
 #define LAT_PER_S 20e3 /* operations of a run, for each second of load */
 #define RATE_PER_S 500e3
 #define BW_PER_S 1e3
+#define ROCE_BW_PER_S 300 /* of 1 MB, over a veth pair */
 #define SMALL "2"
 #define MESSAGE "64"
 #define LARGE "1048576"
@@ -94,14 +96,18 @@ static int perftest(struct bench_run *r, const struct rdma_test *t)
 	if (run_port(r, &port) < 0)
 		return -EADDRINUSE;
 	snprintf(n, sizeof(n), "%.0f", count);
-	const char *argv[12] = { t->program, "-d",   "osf0", "-F",
+	const char *argv[14] = { t->program, "-d",   "osf0", "-F",
 				 "-p",       port.s, "-n",   n };
 	unsigned i = 8;
 	if (t->size) {
 		argv[i++] = "-s";
 		argv[i++] = t->size;
 	}
-	const char *client[13];
+	if (r->wire) { /* the GID of the IPv4 address */
+		argv[i++] = "-x";
+		argv[i++] = "1";
+	}
+	const char *client[15];
 	memcpy(client, argv, sizeof(argv));
 	client[i] = run_host(r);
 	client[i + 1] = NULL;
@@ -239,4 +245,29 @@ int bench_rdma_read_bw_cma(struct bench_run *r)
 	    &(struct rdma_test){ "ib_read_bw", LARGE, BW_PER_S, "reads",
 				 BW_AVERAGE },
 	    &(struct ucx_test){ "get", LARGE, BW_PER_S, UCX_MIB, TLS, cma });
+}
+
+int bench_roce_send_lat(struct bench_run *r)
+{
+	char s[24];
+
+	if (r->side == SIDE_KERNEL)
+		return run_peers(r, "udp-echo", "udp-pingpong",
+				 seconds(r, s, sizeof(s)), NULL, "one_way_us ");
+	return perftest(r, &(struct rdma_test){ "ib_send_lat", SMALL, LAT_PER_S,
+						"sends", LAT_MEDIAN });
+}
+
+int bench_roce_send_bw(struct bench_run *r)
+{
+	char s[24];
+
+	if (r->side == SIDE_KERNEL)
+		return run_peers(r, "udp-sink", "udp-flood",
+				 seconds(r, s, sizeof(s)), NULL, "gbit ");
+	int err =
+	    perftest(r, &(struct rdma_test){ "ib_send_bw", LARGE, ROCE_BW_PER_S,
+					     "sends", BW_AVERAGE });
+	r->value *= GBIT_OF_MIB;
+	return err;
 }

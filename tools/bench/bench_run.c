@@ -129,7 +129,7 @@ static void run_once(const struct bench *b, const struct bench_args *args,
 
 	if (err)
 		run_fail(&r, err, "no temporary directory: %s", strerror(-err));
-	else if (world && is_osf)
+	else if (world && is_osf && b->wire != WIRE_PLAIN)
 		err = wire_ports_add(world, args->self, r.why);
 	if (!err)
 		err = b->run(&r);
@@ -180,7 +180,8 @@ void bench_run(const struct bench *b, const struct bench_args *args,
 			 "no ucx_perftest; install the package ucx-utils");
 
 	struct wire world = WIRE_CLOSED;
-	int err = b->wire ? wire_open(&world, res->why) : 0;
+	int err =
+	    b->wire ? wire_open(&world, b->wire != WIRE_PLAIN, res->why) : 0;
 	if (err) {
 		res->outcome =
 		    err == -EPERM || err == -ENOENT ? OUT_SKIPPED : OUT_FAILED;

@@ -778,6 +778,37 @@ const struct bench benches[] = {
 	    .package = "perftest",
 	    .run = bench_rdma_read_bw_cma,
 	},
+	{
+	    .group = "rdma",
+	    .name = "roce-send-lat",
+	    .what =
+		"RoCEv2 over a veth pair, ib_send_lat, 2 bytes; kernel: UDP that polls; one way",
+	    .unit = "us",
+	    .sides = KERNEL | OSF,
+	    .wire = WIRE_PLAIN,
+	    .is_cost = true,
+	    .needs_verbs = true,
+	    .needs_no_upgrade = true,
+	    .program = "ib_send_lat",
+	    .package = "perftest",
+	    .run = bench_roce_send_lat,
+	    .bars = { { BAR_COST_KERNEL, 1.2, false } },
+	},
+	{
+	    .group = "rdma",
+	    .name = "roce-send-bw",
+	    .what =
+		"the same, ib_send_bw, 1 MB; kernel: UDP, what arrives of 1 KB datagrams",
+	    .unit = "Gb/s",
+	    .sides = KERNEL | OSF,
+	    .wire = WIRE_PLAIN,
+	    .needs_verbs = true,
+	    .needs_no_upgrade = true,
+	    .program = "ib_send_bw",
+	    .package = "perftest",
+	    .run = bench_roce_send_bw,
+	    .bars = { { BAR_TIMES_KERNEL, 0.8, false } },
+	},
 };
 static_assert(sizeof(benches) / sizeof(*benches) == N_BENCHES,
 	      "bench.h counts them");

@@ -246,6 +246,10 @@ static const struct peer {
 	{ "frame-echo", 1, peer_frame_echo },
 	{ "frame-ask", 2, peer_frame_ask },
 	{ "moves", 2, peer_moves },
+	{ "udp-echo", 1, peer_udp_echo },
+	{ "udp-pingpong", 2, peer_udp_pingpong },
+	{ "udp-sink", 1, peer_udp_sink },
+	{ "udp-flood", 2, peer_udp_flood },
 };
 
 int cmd_bench_peer(int argc, char **argv)

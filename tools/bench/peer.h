@@ -53,6 +53,10 @@ int peer_loaded(int argc, char **args);       /* LIBRARY */
 int peer_frame_echo(int argc, char **args);   /* DEVICE */
 int peer_frame_ask(int argc, char **args);    /* DEVICE SECONDS */
 int peer_moves(int argc, char **args);        /* PORT SECONDS */
+int peer_udp_echo(int argc, char **args);     /* PORT */
+int peer_udp_pingpong(int argc, char **args); /* PORT SECONDS */
+int peer_udp_sink(int argc, char **args);     /* PORT */
+int peer_udp_flood(int argc, char **args);    /* PORT SECONDS */
 
 /* peer_load.c: load for an echo server of this thread, whose one turn is @turn and
  * which counts the bytes it has echoed in @received; args: CONNECTIONS SECONDS */

@@ -120,7 +120,7 @@ static int make_devices(const struct wire *w, char *why)
 	return err;
 }
 
-int wire_open(struct wire *w, char *why)
+int wire_open(struct wire *w, bool needs_osfd, char *why)
 {
 	char osfd[PATH_MAX];
 
@@ -131,7 +131,7 @@ int wire_open(struct wire *w, char *why)
 	if (!program_exists("ip"))
 		return fail(why, -ENOENT,
 			    "no ip; install the package iproute2");
-	if (osfd_find(osfd) < 0)
+	if (needs_osfd && osfd_find(osfd) < 0)
 		return fail(why, -ENOENT,
 			    "no osfd; building it takes libbpf and clang");
 	int err = make_namespaces(w, why);

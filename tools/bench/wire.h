@@ -28,12 +28,13 @@ struct wire {
 
 /**
  * wire_open() - the namespaces and the devices, without ports
+ * @needs_osfd: ports are to follow
  * @why: WHY_MAX bytes; filled on error
  *
  * Return: 0, -EPERM for who is not root, -ENOENT where a program is missing, or another
  * negative errno.  On error @w is closed.
  */
-int wire_open(struct wire *w, char *why);
+int wire_open(struct wire *w, bool needs_osfd, char *why);
 void wire_close(struct wire *w);
 
 /* An osfd in each namespace, and a port of root's on each device.  @self: this program.

@@ -20,6 +20,8 @@
 #define RESERVE 1u /* frames that are only lent */
 #define RETRY_NS (50 * NS_PER_US)
 #define CSUM_OFF 16 /* of a TCP header */
+/* Addresses that differ in few bits differ in many of the product's. */
+#define HOP_MIX 0x9e3779b97f4a7c15u
 
 static struct ether_port *of(const struct port *p)
 {
@@ -33,10 +35,10 @@ static struct ether_port *of(const struct port *p)
 
 static struct ether_hop *hop_at(struct ether_port *p, const struct ip_addr *to)
 {
-	uint32_t h = 0;
+	uint64_t half[2];
 
-	for (unsigned i = 0; i < sizeof(to->b); i++)
-		h = h * 31 + to->b[i];
+	memcpy(half, to->b, sizeof(half));
+	uint64_t h = (half[0] ^ half[1]) * HOP_MIX >> 32;
 	for (;; h++) {
 		struct ether_hop *at = &p->hops[h & (ETHER_HOPS - 1)];
 
@@ -285,8 +287,7 @@ int ether_reopen(struct ether_port *p, int fd, const struct packet_ring *ring)
 		return err;
 	io.stats = p->io.stats;
 	p->io.fd = -1;
-	packet_close(&p->io);
-	p->io = io;
+	packet_replace(&p->io, &io);
 	return 0;
 }
 

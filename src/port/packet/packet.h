@@ -106,6 +106,10 @@ MUST_CHECK int packet_open(struct packet_port *p, int fd,
 			   const struct packet_ring *ring);
 void packet_close(struct packet_port *p);
 
+/* @by takes the place of @p, whose descriptor the caller has.  Other threads may call
+ * packet_has_come() meanwhile. */
+void packet_replace(struct packet_port *p, const struct packet_port *by);
+
 /* Is there a frame in the ring?  One load. */
 bool packet_has_come(const struct packet_port *p);
 

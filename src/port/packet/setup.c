@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "base/atomic.h"
 #include "base/libc.h"
 #include "base/nocancel.h"
 
@@ -44,6 +45,11 @@ struct packet_ring packet_ring_for(uint32_t mtu)
 	       (uint64_t)r.n_slots * r.slot_bytes > PACKET_RING_BYTES)
 		r.n_slots /= 2;
 	return r;
+}
+
+static size_t ring_bytes(const struct packet_ring *r)
+{
+	return (size_t)r->slot_bytes * r->n_slots;
 }
 
 static int set(int fd, int level, int opt, int value)
@@ -136,9 +142,8 @@ int packet_open(struct packet_port *p, int fd, const struct packet_ring *ring)
 		return -EINVAL;
 	}
 	made.large = malloc(PACKET_FRAME_MAX);
-	made.map =
-	    mmap(NULL, (size_t)ring->slot_bytes * ring->n_slots,
-		 PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	made.map = mmap(NULL, ring_bytes(ring), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_POPULATE, fd, 0);
 	if (!made.large || made.map == MAP_FAILED) {
 		int err = made.large ? -errno : -ENOMEM;
 		if (made.map == MAP_FAILED)
@@ -147,16 +152,38 @@ int packet_open(struct packet_port *p, int fd, const struct packet_ring *ring)
 		return err;
 	}
 	/* A child that kept the mapping would keep the socket open. */
-	madvise(made.map, (size_t)ring->slot_bytes * ring->n_slots,
-		MADV_DONTFORK);
+	madvise(made.map, ring_bytes(ring), MADV_DONTFORK);
 	*p = made;
 	return 0;
+}
+
+/*
+ * A thread that asks packet_has_come() holds no lock, so memory has to stay where it looks.
+ * A ring of the same size moves to the address of the old one.  A ring of another size has
+ * an address of its own, and zeroes that nobody writes take the place of the old ring.
+ */
+void packet_replace(struct packet_port *p, const struct packet_port *by)
+{
+	struct packet_port now = *by;
+	size_t bytes = ring_bytes(&p->ring);
+
+	store_rlx(&p->next, 0u); /* lies in both rings */
+	if (ring_bytes(&by->ring) == bytes &&
+	    mremap(by->map, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   p->map) != MAP_FAILED)
+		now.map = p->map;
+	else
+		mmap(p->map, bytes, PROT_READ,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+		     -1, 0);
+	free(p->large);
+	*p = now;
 }
 
 void packet_close(struct packet_port *p)
 {
 	if (p->map)
-		munmap(p->map, (size_t)p->ring.slot_bytes * p->ring.n_slots);
+		munmap(p->map, ring_bytes(&p->ring));
 	if (p->fd >= 0)
 		nocancel_close(p->fd);
 	free(p->large);

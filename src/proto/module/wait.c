@@ -113,8 +113,9 @@ static bool are_enough(struct osf_sock *s)
 
 	if (likely(low <= 1) || !sock_try_rx(s->sk))
 		return true;
-	stream_pull(s, (size_t)low);
-	bool enough = stream_held(s) >= (size_t)low || s->rx_err || s->rx_ended;
+	bool is_last = stream_pull(s, (size_t)low) == -ESTALE; /* TCP goes on */
+	bool enough = stream_held(s) >= (size_t)low || is_last || s->rx_err ||
+		      s->rx_ended;
 	sock_unlock_rx(s->sk);
 	return enough;
 }

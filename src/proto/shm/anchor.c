@@ -25,6 +25,7 @@
 #include "sock/shared.h"
 
 #define ERRNOS 4096 /* the kernel's are smaller */
+#define OWN_LOOK_NS (100 * NS_PER_MS)
 
 /* <netinet/tcp.h> defines these, but conflicts with <linux/tcp.h>. */
 enum {
@@ -199,13 +200,43 @@ bool anchor_is_closed(const struct sock *sk, int fd)
 	       ti.tcpi_state == TCP_CLOSE;
 }
 
+/*
+ * A process that is killed ends all of its connections at once.  So a look that finds one of
+ * them open tells that the process lives, and the others need no look of their own until the
+ * next one is due.  The end of a single connection does not show there: so each is looked at
+ * now and then.
+ */
+bool anchor_peer_lives(const struct sock *sk)
+{
+	const struct peer_inbox *of = shm_of(sk)->peer_inbox;
+	uint64_t now = coarse_ns();
+
+	return of && now - load_rlx(&of->lives_ns) <= ANCHOR_LOOK_NS &&
+	       now - load_rlx(&sk->looked_ns) < OWN_LOOK_NS &&
+	       !(load_rlx(&shm_peer(sk)->flags) & SEG_SHARED);
+}
+
+/* Of a connection that several processes hold, or that the kernel carries again for
+ * whoever has it by now, another process may be the one that lives. */
+static void peer_seen(const struct sock *sk, uint64_t at_ns)
+{
+	const uint32_t others = SEG_SHARED | SEG_FALLBACK | SEG_TX_BACK;
+	struct peer_inbox *of = shm_of(sk)->peer_inbox;
+
+	if (of && !(load_rlx(&shm_peer(sk)->flags) & others))
+		store_rlx(&of->lives_ns, at_ns);
+}
+
 void anchor_ask(struct sock *sk, int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
 	int saved = errno;
 
 	store_rlx(&sk->looked_ns, coarse_ns());
-	if (nocancel_poll(&p, 1, 0) > 0) {
+	int n = nocancel_poll(&p, 1, 0);
+	if (n >= 0)
+		peer_seen(sk, n ? 0 : load_rlx(&sk->looked_ns));
+	if (n > 0) {
 		int err = 0;
 		socklen_t len = sizeof(err);
 

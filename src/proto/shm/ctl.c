@@ -48,17 +48,20 @@ static int inq_locked(struct sock *sk, int fd)
 		shm_uncork(sk, false);
 	int in_ring = (int)ring_rx_bytes(&shm_of(sk)->rx, INT32_MAX, &mark);
 	if (!shm_w(sk)->rx_tcp && !shm_w(sk)->rx_back) {
-		if (in_ring || mark != RING_BACK)
+		if (mark != RING_BACK)
 			return in_ring;
-		store_rlx(&shm_w(sk)->rx_back, (uint8_t)1);
-		shm_note_back(sk);
+		if (!in_ring) {
+			store_rlx(&shm_w(sk)->rx_back, (uint8_t)1);
+			shm_note_back(sk);
+		}
 	}
-	if (shm_w(sk)->rx_back)
-		anchor_drain(sk, fd);
+	anchor_drain(sk, fd);
 	if (libc.ioctl(fd, FIONREAD, &n) < 0)
 		return -errno;
 	if (shm_w(sk)->rx_back)
 		return n;
+	if (!shm_w(sk)->rx_tcp)
+		return in_ring + n; /* TCP goes on behind the mark */
 	int held = (int)readahead_bytes(sk);
 	if (n < shm_of(sk)->rx_tcp_left)
 		return held + n; /* more is on its way before the ring */

@@ -366,9 +366,12 @@ void discard_channel(int fd)
 	if (fd <= 0)
 		return;
 	libc.shutdown(fd, SHUT_RDWR); /* nothing more comes */
-	if (has_more(fd) && !trust_check(fd))
+	bool is_full = has_more(fd);
+	if (is_full && !trust_check(fd)) {
 		drain(fd);
-	if (!has_more(fd))
+		is_full = has_more(fd);
+	}
+	if (!is_full)
 		fds_close(fd);
 	else
 		let_go(fd);

@@ -20,15 +20,18 @@
  * third. */
 #define WRITABLE_PART 8
 
-/* Ask the kernel, in the phases in which it carries the stream. */
+/* Ask the kernel, in the phases in which it carries the stream.  POLLIN and POLLRDNORM
+ * are the same to TCP, and so are POLLOUT and POLLWRNORM. */
 static unsigned tcp_events(int fd, unsigned want)
 {
 	struct pollfd p = { .fd = fd, .events = (short)(want | POLLRDHUP) };
 	int saved = errno;
 	int n = nocancel_poll(&p, 1, 0);
+	unsigned ev = n > 0 ? (unsigned short)p.revents : 0;
 
 	errno = saved;
-	return n > 0 ? (unsigned short)p.revents : 0;
+	return ev | (ev & POLLIN ? POLLRDNORM : 0u) |
+	       (ev & POLLOUT ? POLLWRNORM : 0u);
 }
 
 static bool tx_writable_locked(struct sock *sk, int fd)

@@ -98,6 +98,8 @@ struct peer_inbox {
 	struct inbox *in;
 	uint32_t n_rang;  /* doorbells: like all sent by TCP, not posts */
 	uint64_t rang_ns; /* the last time */
+	/* One of its connections was last found open; 0: or has ended since. */
+	uint64_t lives_ns;
 	struct peer_bells bells;
 	/* For each lane: the last ticket before which we told the waiter that TCP bytes
 	 * came, and in the upper half how often this process had sent by TCP by then. */
@@ -163,7 +165,8 @@ static inline bool lane_has_news(const struct lane *l)
 	return any;
 }
 
-/* Peers' inboxes: mapped once a peer process. */
+/* Peers' inboxes: mapped once a peer process.  The last one without connections stays
+ * mapped for the next connection, unless there is another peer's by then. */
 MUST_CHECK int inbox_attach(int fd, struct peer_inbox **to);
 void inbox_detach(struct peer_inbox *to);
 

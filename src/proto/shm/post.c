@@ -5,7 +5,7 @@
  *     tx.c, rx.c -> shm_wake_peer()  ->  inbox_post(), inbox_ring()
  *
  * Holds one mapping for each inbox that a peer process has given us, however many
- * connections we have with it.  The memory is the peer's, which may write there
+ * connections we have with it, and the one that was used last.  The memory is the peer's, which may write there
  * what it likes: what we read is checked, and harms at most the order of its news.
  */
 #include <errno.h>
@@ -27,14 +27,34 @@ struct peer {
 	dev_t dev;
 	ino_t ino;
 	uint32_t n_refs;
+	bool is_parents; /* who shares it: left as soon as possible */
 };
 
 static struct lock lock;
 static struct peer *peers;
+/* Of the connection that was the last one of its peer: the next one finds it mapped. */
+static struct peer *idle;
 
 /* How often, and when last, this process told peers something by TCP alone. */
 static uint32_t n_past;
 static uint64_t past_ns;
+
+static void let_go(struct peer *p)
+{
+	if (!p)
+		return;
+	sealed_unmap(p->pub.in, sizeof(*p->pub.in));
+	free(p);
+}
+
+/* The caller holds the lock. */
+static void let_idle_go(void)
+{
+	struct peer *p = idle;
+
+	idle = NULL;
+	let_go(p);
+}
 
 bool inbox_spare_bells(void)
 {
@@ -46,7 +66,27 @@ bool inbox_spare_bells(void)
 	return any;
 }
 
-void post_after_fork(void) { lock = (struct lock){ 0 }; }
+void post_after_fork(void)
+{
+	lock = (struct lock){ 0 };
+	let_idle_go();
+	for (struct peer *p = peers; p; p = p->next)
+		p->is_parents = true;
+}
+
+static bool is_of(const struct peer *p, const struct stat *st)
+{
+	return p && p->dev == st->st_dev && p->ino == st->st_ino;
+}
+
+static struct peer_inbox *use(struct peer *p)
+{
+	if (!p->n_refs++) {
+		p->next = peers;
+		store_rlx(&peers, p); /* looked at without the lock */
+	}
+	return &p->pub;
+}
 
 int inbox_attach(int fd, struct peer_inbox **to)
 {
@@ -56,14 +96,18 @@ int inbox_attach(int fd, struct peer_inbox **to)
 	if (libc.fstat(fd, &st) < 0)
 		return -errno;
 	/* Compare the file itself, because a peer can claim any name. */
-	for (struct peer *p = peers; p; p = p->next) {
-		if (p->dev == st.st_dev && p->ino == st.st_ino) {
-			p->n_refs++;
-			*to = &p->pub;
-			return 0;
-		}
+	struct peer *p = peers;
+	while (p && !is_of(p, &st))
+		p = p->next;
+	if (!p && is_of(idle, &st)) {
+		p = idle;
+		idle = NULL;
 	}
-	struct peer *p = calloc(1, sizeof(*p));
+	if (p) {
+		*to = use(p);
+		return 0;
+	}
+	p = calloc(1, sizeof(*p));
 	void *map;
 	if (!p)
 		return -ENOMEM;
@@ -75,10 +119,7 @@ int inbox_attach(int fd, struct peer_inbox **to)
 	p->pub.in = map;
 	p->dev = st.st_dev;
 	p->ino = st.st_ino;
-	p->n_refs = 1;
-	p->next = peers;
-	store_rlx(&peers, p); /* looked at without the lock */
-	*to = &p->pub;
+	*to = use(p);
 	return 0;
 }
 
@@ -94,9 +135,13 @@ void inbox_detach(struct peer_inbox *to)
 			continue;
 		if (!--p->n_refs) {
 			store_rlx(pp, p->next);
-			sealed_unmap(to->in, sizeof(*to->in));
-			bells_forget(&to->bells);
-			free(p);
+			bells_forget(&p->pub.bells); /* it may have died */
+			if (p->is_parents) {
+				let_go(p);
+				return;
+			}
+			let_idle_go();
+			idle = p;
 		}
 		return;
 	}

@@ -90,7 +90,8 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 		return rx_unmarked(sk, fd);
 	if (sk->w->shut & SHUT_BIT_RD)
 		return 0;
-	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN && anchor_ask_due(sk))
+	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN && anchor_ask_due(sk) &&
+	    !anchor_peer_lives(sk))
 		anchor_ask(sk, fd);
 	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
 		return -EAGAIN;

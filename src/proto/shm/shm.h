@@ -323,6 +323,8 @@ void anchor_drain(struct sock *sk, int fd);
 /* Nothing is rung.  If the anchor has bytes all the same, the peer breaks the protocol. */
 void anchor_not_rung(struct sock *sk, int fd);
 void anchor_ask(struct sock *sk, int fd); /* sets sk->w->anchor_end */
+/* Another connection of the peer process says that there is no need to ask yet. */
+bool anchor_peer_lives(const struct sock *sk);
 bool anchor_has_fin(int fd);
 bool anchor_is_closed(const struct sock *sk, int fd);
 bool anchor_note(struct sock *sk, int err);

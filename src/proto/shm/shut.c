@@ -99,7 +99,8 @@ static int shut_locked(struct sock *sk, int fd, int how)
 	fence_full(); /* Dekker with ring_begin(): it looks whether the direction is shut */
 	bool sleepers = load_rlx(how == SHUT_WR ? &sk->w->n_tx_sleepers
 						: &sk->w->n_sleepers) > 0;
-	if (!both && sleepers)
+	/* Either way the kernel's socket will show an end that is not the peer's. */
+	if (both ? how != SHUT_WR : sleepers)
 		SOCK_PUT(sk, anchor_deaf, (uint8_t)1);
 	return both ? 1 : sleepers ? 2 : 0;
 }

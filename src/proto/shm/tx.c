@@ -97,7 +97,7 @@ bool tx_nobody_reads(struct sock *sk, int fd)
 		     (SEG_CLOSED | SEG_FALLBACK)))
 		return true;
 	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN &&
-	    unlikely(anchor_ask_due(sk)))
+	    unlikely(anchor_ask_due(sk)) && !anchor_peer_lives(sk))
 		anchor_ask(sk, fd);
 	return load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN;
 }
