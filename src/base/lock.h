@@ -26,7 +26,7 @@ struct lock {
 struct lock_held {
 	uint32_t depth;      /* locks held, elided ones too */
 	uint32_t is_put_off; /* a signal waits for depth 0 */
-	uint64_t mask;       /* what is blocked again at depth 0 */
+	uint64_t mask;       /* signals: blocked again at depth 0 */
 	uint32_t n_handled;  /* handlers that have run */
 	uint32_t n_ends;     /* of them, those without SA_RESTART */
 };

@@ -57,8 +57,8 @@ static bool relay_takes(struct file *f, int fd, int to)
 	return true;
 }
 
-/* Another process has stopped inside a call, and nobody else knows where the stream is.
- * False: that is over. */
+/* Another process has stopped inside a call, and nobody else knows where the stream is.  So
+ * a relay waits for that process.  Return: false: it has gone on meanwhile. */
 static bool hand_over_late(struct file *f, int fd, enum osf_reason why)
 {
 	struct sock *sk = f->sk;

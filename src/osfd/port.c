@@ -295,7 +295,7 @@ struct grant *grant_of(struct ports *ps, uint32_t id, int owner)
 	return g && g->port && g->owner == owner ? g : NULL;
 }
 
-/* In front of the first flow. */
+/* Lets a grant that was put to rest hear frames again, before its first flow. */
 static int hear(struct grant *g)
 {
 	int err = packet_listen(g->frames_fd, g->ifindex, true);

@@ -47,8 +47,8 @@ struct grant {
 	uint32_t n_flows;
 	int ifindex;
 	bool is_lo;
-	/* Its ring gets no frames: it has had no flow for a while.  After each such pause it
-	 * takes twice as long until the next one. */
+	/* Its ring gets no frames: it has had no flow for a while.  After each such pause
+	 * it takes twice as long until the next one. */
 	bool is_deaf;
 	uint64_t idle_ns,
 	    patience_ns; /* since when it has no flow; how long that lasts */
@@ -132,8 +132,8 @@ struct grant *grant_of(struct ports *ps, uint32_t id, int owner);
 MUST_CHECK int grant_steer(struct grant *g, const struct steer_key *k,
 			   enum steer_mode mode, uint32_t snd_nxt);
 void grant_unsteer(struct grant *g, const struct steer_key *k);
-/* Of the grants that have had no flow for long enough, one gets no frames any more until its next
- * flow.  Return: milliseconds until there is one, or -1 */
+/* Stops the frames of one grant that has had no flow for long enough, until its next flow.
+ * Return: milliseconds until it is to be called again, or -1 */
 int grants_rest(struct ports *ps);
 
 /* device.c - what a device is, and who else has programs on it. */

@@ -58,7 +58,7 @@ int reconnect_check(int fd, const struct connection *c, struct refusal *why)
 
 /* A socket that bind() has bound, by the program or by us, keeps its address when it
  * disconnects, and then bind() returns -EINVAL.  Any other socket has lost its address,
- * even if getsockname() still returns it. Return: 0, or -EINVAL for an address that is not
+ * even if getsockname() still returns it.  Return: 0, or -EINVAL for an address that is not
  * the connection's */
 static int bind_again(int fd, const struct connection *c)
 {

@@ -396,7 +396,7 @@ static bool has_nothing_to_do(struct server *s)
 	return s->is_on_demand && !port_at(&s->ports, 0);
 }
 
-/* Of two waits, of which -1 is without end. */
+/* Return: the shorter of two waits; -1 is a wait without end. */
 static int sooner(int a_ms, int b_ms)
 {
 	return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;

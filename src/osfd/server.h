@@ -51,7 +51,7 @@ MUST_CHECK int server_begin(struct server *s);
 
 /* Runs until there is nothing left to do, or until SIGTERM or SIGINT.  After a signal,
  * programs have five seconds to give their connections back; a second signal ends this
- * time. Return: 0 or an errno */
+ * time.  Return: 0 or an errno */
 MUST_CHECK int server_run(struct server *s);
 
 /* Whether a client has a grant of a port that is ending. */

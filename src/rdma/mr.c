@@ -138,8 +138,8 @@ static bool page_may(uintptr_t page, size_t size, bool is_write)
 	return madvise((void *)page, size, advice) != 0;
 }
 
-/* Is there memory in all of it (MS_ASYNC does nothing but look), and may it be used as its
- * first and last page may?  A copy that finds out later would be the end of the program. */
+/* Whether all of the memory is mapped (MS_ASYNC only looks), and whether its first and its
+ * last page allow the access.  A later copy to memory that does not would end the program. */
 static bool is_usable(uintptr_t at, size_t length, bool is_write)
 {
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);
@@ -195,7 +195,7 @@ struct ibv_mr *mr_new(struct ibv_pd *pd, void *addr, size_t length,
 	return &mr->mr;
 }
 
-/* As is_usable(), for what will be after the changes. */
+/* is_usable(), for the region as the changes would leave it. */
 static bool may_become(const struct mr *mr, int flags, const void *addr,
 		       size_t length, int access)
 {

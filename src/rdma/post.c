@@ -173,7 +173,7 @@ int tx_post(struct qp *qp, const struct ibv_send_wr *wr)
 		qp->sq_head += !err;
 		return err;
 	}
-	/* RoCE has no such packet. */
+	/* RoCEv2 has no packet for this operation on UC. */
 	if (qp->roce && wr->opcode == IBV_WR_SEND_WITH_INV &&
 	    qp->init.qp_type == IBV_QPT_UC)
 		return EOPNOTSUPP;

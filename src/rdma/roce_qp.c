@@ -308,7 +308,7 @@ void roce_qp_send(struct qp *qp)
 {
 	struct roce_qp *r = qp->roce;
 
-	/* Each poll comes here while something is not acknowledged. */
+	/* Return early: each poll comes here while a request is not acknowledged. */
 	if (qp->sq_sent == qp->sq_head && r->conn.req.next == qp->sq_sent)
 		return;
 	for (; qp->sq_sent != qp->sq_head && qp->attr.qp_state == IBV_QPS_RTS;
@@ -324,7 +324,7 @@ void roce_qp_stop(struct qp *qp)
 {
 	if (!qp->roce)
 		return;
-	/* The program has what the peer still waits to have acknowledged. */
+	/* The program has received messages that the peer has no acknowledgement of yet. */
 	roce_send_late_answer(&qp->roce->conn);
 	wire_flush();
 	qp->roce->conn.has_failed = true;

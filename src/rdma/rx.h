@@ -8,10 +8,11 @@
 
 #include "rdma/core.h"
 
-/* Where @n bytes from @off on of the receive lie.  Their number, or a status negated. */
+/* Where @n bytes of the receive lie, from @off on.  Return: the number of pieces, or a
+ * negative enum ibv_wc_status */
 int rx_map(struct qp *qp, const struct rwqe *w, uint32_t off, uint32_t n,
 	   struct iovec *iov);
-/* What a datagram of this host begins with. */
+/* Writes the global route header with which a datagram of this host begins. */
 void rx_grh(const struct qp *qp, const struct x_msg *m, struct ibv_grh *grh);
 
 /* A receive for a message, unless one is taken already.  False: there is none. */

@@ -7,12 +7,12 @@
  *         -> port/tap.h -> osf tap
  *
  * Between two processes of one host no packet exists: a message is a copy.  While somebody
- * reads, each side of a queue pair shows the packets that two hosts would have exchanged for what
- * it has done, and numbers them from the queue pair's sq_psn and rq_psn on.  What a peer does
- * in the memory of a process without its help is shown by the peer alone.
+ * reads, each side of a queue pair shows the packets that two hosts would have exchanged
+ * for what it has done, and numbers them from the queue pair's sq_psn and rq_psn on.  What
+ * a peer does in the memory of a process without its help is shown by the peer alone.
  *
- * Nobody reads: each message costs a load and a branch or two.  Callers ask show_is_wanted()
- * first.
+ * Nobody reads: each message costs a load and a branch or two.  Callers ask
+ * show_is_wanted() first.
  */
 #pragma once
 
@@ -20,7 +20,7 @@
 #include "rdma/roce/icrc.h"
 #include "rdma/roce/packet.h"
 
-/* Until when somebody wants packets, or 0; the memory is shared with who reads. */
+/* Until when a reader wants packets, or 0.  The memory is shared with the reader. */
 extern const uint64_t *show_until;
 
 static inline bool show_is_wanted(void)
@@ -34,13 +34,13 @@ void show_open(void);
 void show_after_fork(void);
 
 /* show.c.  The caller holds the queue pair's lock. */
-/* @w was executed: its request, unless it has failed here. */
+/* @w was executed: shows its request, unless @w has failed on this side. */
 COLD void show_request(struct qp *qp, const struct swqe *w);
-/* @w is over: what its responder says to that. */
+/* @w is over: shows its responder's answer. */
 COLD void show_answer(struct qp *qp, const struct swqe *w);
-/* The peer's message is in the receive that was taken (qp.in.wqe). */
+/* Shows the peer's message, which is in the receive that was taken (qp.in.wqe). */
 COLD void show_arrival(struct qp *qp, const struct x_msg *m);
-/* The peer's message is refused: @m is a MSG_ERROR. */
+/* Shows that the peer's message is refused: @m is a MSG_ERROR. */
 COLD void show_refusal(struct qp *qp, const struct x_msg *m);
 
 /* show_packet.c */

@@ -79,7 +79,7 @@ static void *run(void *arg)
 
 	for (;;) {
 		sleep_for_packets(timeout_ms());
-		/* Or the program receives just now. */
+		/* False: a thread of the program is receiving. */
 		bool is_mine = wire_progress(true);
 		if (is_mine && now_ns() - since < NAP_NS)
 			continue;

@@ -69,7 +69,7 @@ void ether_show(struct ether_port *p, const char *program);
 
 /* Goes on with another packet socket of the same device.  Frames in the ring of the old
  * socket are lost.  @fd: as for ether_open().  On success the old socket belongs to the
- * caller. Return: 0, or an error of packet_open(), and the old socket stays in use */
+ * caller.  Return: 0, or an error of packet_open(), and the old socket stays in use */
 MUST_CHECK int ether_reopen(struct ether_port *p, int fd,
 			    const struct packet_ring *ring);
 

@@ -111,7 +111,7 @@ int packet_socket(int ifindex, const struct packet_ring *ring, int filter_fd)
 	return fd;
 }
 
-/* A protocol of no frame: for experiments, and our filter does not want it. */
+/* An EtherType for experiments.  A frame that had it would not pass our filter. */
 int packet_listen(int fd, int ifindex, bool is_on)
 {
 	struct sockaddr_ll to = {

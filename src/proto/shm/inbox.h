@@ -98,7 +98,8 @@ struct peer_inbox {
 	struct inbox *in;
 	uint32_t n_rang;  /* doorbells: like all sent by TCP, not posts */
 	uint64_t rang_ns; /* the last time */
-	/* One of its connections was last found open; 0: or has ended since. */
+	/* When we last found one of the peer's connections open; 0 if we then found one
+	 * ended. */
 	uint64_t lives_ns;
 	struct peer_bells bells;
 	/* For each lane: the last ticket before which we told the waiter that TCP bytes

@@ -5,8 +5,9 @@
  *     tx.c, rx.c -> shm_wake_peer()  ->  inbox_post(), inbox_ring()
  *
  * Holds one mapping for each inbox that a peer process has given us, however many
- * connections we have with it, and the one that was used last.  The memory is the peer's, which may write there
- * what it likes: what we read is checked, and harms at most the order of its news.
+ * connections we have with it.  The mapping that lost its last connection most recently
+ * stays, too.  The memory is the peer's, which may write there what it likes: what we read
+ * is checked, and harms at most the order of its news.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -245,8 +245,8 @@ bool shm_hint(struct sock *sk, int fd, unsigned events, const struct watch *w)
 	    events & EPOLLET && w == sk->watches.first && !w->next;
 	if (w->is_notified || tells_news || !(shm_events(sk, fd) & POLLIN))
 		anchor_clear(sk, fd);
-	/* A doorbell is news only if the peer rang it instead of posting.  Nobody
-	 * posts what comes by TCP behind the ring. */
+	/* A doorbell is news only if the peer rang it instead of posting.  Bytes that
+	 * TCP brings behind the ring are never posted. */
 	return ends || !load_rlx(&shm_me(sk)->rx_inbox) ||
 	       load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK; /* S2 */
 }

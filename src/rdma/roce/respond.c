@@ -23,7 +23,7 @@ static void answer_with(struct roce_conn *c, uint8_t syndrome)
 	c->rsp.syndrome = syndrome;
 }
 
-/* What has arrived as it should: nobody is in a hurry. */
+/* A packet has arrived in order: its acknowledgement may wait. */
 static void acknowledge(struct roce_conn *c)
 {
 	struct responder *r = &c->rsp;
@@ -439,7 +439,7 @@ static void send_atomic_answer(struct roce_conn *c, const struct response *q)
 	c->ops->send(c, &h, NULL, 0);
 }
 
-/* May the answer wait?  Once: what comes next sends it. */
+/* Whether the answer may wait.  It waits once: the next packet or poll sends it. */
 static bool waits(struct roce_conn *c, uint64_t now)
 {
 	struct responder *r = &c->rsp;
@@ -450,7 +450,7 @@ static bool waits(struct roce_conn *c, uint64_t now)
 	return true;
 }
 
-/* Not before the responses that it would acknowledge. */
+/* The answer leaves only after the responses that it would acknowledge. */
 void roce_send_late_answer(struct roce_conn *c)
 {
 	struct responder *r = &c->rsp;
