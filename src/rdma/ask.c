@@ -100,7 +100,7 @@ enum tx tx_ask(struct qp *qp, struct swqe *w)
 static struct swqe *first_asked(struct qp *qp)
 {
 	for (uint32_t i = qp->sq_done; i != qp->sq_sent; i++) {
-		struct swqe *w = &qp->sq[i & (qp->sq_size - 1)];
+		struct swqe *w = qp_sqe(qp, i);
 
 		if (w->needs_reply)
 			return w;

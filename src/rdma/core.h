@@ -110,6 +110,7 @@ struct cq {
 	struct cqe now;   /* of ibv_start_poll() */
 };
 
+/* In a queue only as many parts have memory as the program asked for. */
 struct rwqe {
 	uint64_t wr_id;
 	uint32_t n_sge, length;
@@ -119,7 +120,8 @@ struct rwqe {
 struct srq {
 	struct ibv_srq srq;
 	struct lock lock;
-	struct rwqe *rq;
+	uint8_t *rq;     /* of struct rwqe */
+	size_t rq_bytes; /* of each */
 	uint32_t size, head, tail, max_wr, max_sge, limit;
 	uint32_t n_refs, n_async;
 	struct xrc_srq *xrc; /* NULL: a basic one */
@@ -138,18 +140,19 @@ struct swqe {
 	uint32_t dest_qpn, qkey; /* datagrams */
 	uint32_t route;          /* the numbers of both GIDs */
 	union ibv_gid dgid;      /* of a datagram to many, or on another host */
-	uint8_t *inlined;
-	uint32_t off;     /* of a message that is partly in the ring */
-	uint32_t ack;     /* the message's number */
-	bool is_far;      /* a datagram to another host */
-	bool is_lost;     /* an unreliable message that was not sent */
-	bool needs_ack;   /* it completes when the receiver has it */
-	bool needs_reply; /* the same for what the receiver executes */
-	uint32_t got;     /* bytes of a reply */
-	uint8_t status;   /* enum ibv_wc_status */
+	uint32_t off;            /* of a message that is partly in the ring */
+	uint32_t ack;            /* the message's number */
+	bool is_far;             /* a datagram to another host */
+	bool is_lost;            /* an unreliable message that was not sent */
+	bool needs_ack;          /* it completes when the receiver has it */
+	bool needs_reply;        /* the same for what the receiver executes */
+	uint32_t got;            /* bytes of a reply */
+	uint8_t status;          /* enum ibv_wc_status */
+	/* As much of it as this queue pair's requests need has memory. */
 	union {
 		struct ibv_sge sge[N_SGE];
 		struct bind bind;
+		uint8_t inlined[MAX_INLINE];
 	};
 };
 
@@ -207,8 +210,11 @@ struct qp {
 	struct remote remote;
 	uint64_t tried_ns; /* to find the peer */
 
-	struct swqe *sq;
-	uint8_t *inline_bytes;
+	/* Both queues are in one mapping.  What no request has used has no memory. */
+	uint8_t *queues;
+	size_t queues_bytes;
+	uint8_t *sq;     /* of struct swqe */
+	size_t sq_bytes; /* of each */
 	uint32_t sq_size, sq_head, sq_sent, sq_done;
 	uint32_t n_sent, n_used; /* messages; receives of the peer */
 	bool has_failed, peer_lies;
@@ -220,7 +226,8 @@ struct qp {
 	} invalidated[N_INVALIDATED];
 	uint32_t n_invalidated;
 
-	struct rwqe *rq;
+	uint8_t *rq;     /* of struct rwqe; NULL: it has shared ones */
+	size_t rq_bytes; /* of each */
 	uint32_t rq_size, rq_head, rq_tail;
 	struct arriving in;
 	uint64_t pos; /* read of the peer's ring */
@@ -269,6 +276,23 @@ static inline bool qp_receives_on(const struct qp *qp, const struct cq *cq)
 static inline struct ctx *ctx_of(struct ibv_context *c)
 {
 	return container_of(c, struct ctx, v.context);
+}
+
+static inline struct swqe *qp_sqe(const struct qp *qp, uint32_t i)
+{
+	return (struct swqe *)(void *)(qp->sq +
+				       (i & (qp->sq_size - 1)) * qp->sq_bytes);
+}
+
+static inline struct rwqe *qp_rqe(const struct qp *qp, uint32_t i)
+{
+	return (struct rwqe *)(void *)(qp->rq +
+				       (i & (qp->rq_size - 1)) * qp->rq_bytes);
+}
+
+static inline size_t rwqe_bytes(uint32_t n_sge)
+{
+	return offsetof(struct rwqe, sge) + n_sge * sizeof(struct ibv_sge);
 }
 
 static inline uint32_t pow2_above(uint32_t n)

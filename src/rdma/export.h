@@ -22,12 +22,13 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/compiler.h"
 
 #define EXPORT_MAGIC UINT64_C(0x0a616d64726673ff)
-#define EXPORT_VERSION 6u
+#define EXPORT_VERSION 7u
 
 #define N_QPS 1024u /* of one process: the low bits of a QP number */
 #define QPN_BITS 10u
@@ -101,7 +102,7 @@ struct x_dir {
 	struct x_counters counters;
 };
 
-/* One receive that its owner has posted. */
+/* One receive that its owner has posted.  Only the first x_qp.recv_sge parts have memory. */
 struct x_recv {
 	uint32_t n_sge;
 	uint32_t length; /* of all together */
@@ -124,6 +125,7 @@ struct x_qp {
 	uint32_t send_cq, recv_cq;
 	uint32_t has_reply; /* a ring of replies follows the other one */
 	uint32_t domain;    /* of XRC */
+	uint32_t recv_sge;  /* parts of a receive, at most */
 
 	/* E4 */
 	alignas(CACHE_LINE) uint32_t state; /* enum ibv_qp_state */
@@ -197,21 +199,32 @@ enum {
 static_assert(sizeof(struct x_msg) == RING_LINE, "one line");
 static_assert(sizeof(struct x_mr) == CACHE_LINE, "one line");
 
-static inline struct x_recv *export_recv(struct x_qp *x)
+/* How much of a queue pair's memory has which use.  A receive has no more room than the program
+ * asked for: with room for all that the device allows, an idle queue pair would take ten times
+ * the memory. */
+struct x_shape {
+	uint32_t n_recv, recv_sge, ring_size;
+	bool has_reply;
+};
+
+static inline size_t export_recv_bytes(uint32_t recv_sge)
 {
-	return (struct x_recv *)(x + 1);
+	return offsetof(struct x_recv, sge) +
+	       recv_sge * sizeof(((struct x_recv *)NULL)->sge[0]);
 }
 
-static inline uint8_t *export_ring(struct x_qp *x, uint32_t n_recv)
+static inline size_t export_ring_offset(const struct x_shape *s)
 {
-	return (uint8_t *)(export_recv(x) + n_recv);
+	size_t end =
+	    sizeof(struct x_qp) + s->n_recv * export_recv_bytes(s->recv_sge);
+
+	return (end + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
 }
 
-static inline size_t export_qp_bytes(uint32_t n_recv, uint32_t ring_size,
-				     bool has_reply)
+static inline size_t export_qp_bytes(const struct x_shape *s)
 {
-	return sizeof(struct x_qp) + n_recv * sizeof(struct x_recv) +
-	       ring_size + (has_reply ? REPLY_SIZE : 0);
+	return export_ring_offset(s) + s->ring_size +
+	       (s->has_reply ? REPLY_SIZE : 0);
 }
 
 /* Make memory that others may read: a sealed memfd, mapped at *@map; -errno. */

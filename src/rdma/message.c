@@ -83,10 +83,11 @@ static enum tx put_fragments(struct qp *qp, struct swqe *w)
 static int aim(const struct qp *qp, const struct x_qp *t,
 	       const struct x_recv *r, uint32_t length, struct iovec *iov)
 {
-	uint32_t n_sge = load_rlx(&r->n_sge), pd = load_rlx(&t->pd);
+	uint32_t n_sge = MIN(load_rlx(&r->n_sge), qp->remote.recv_sge);
+	uint32_t pd = load_rlx(&t->pd);
 	int n = 0;
 
-	for (uint32_t i = 0; i < n_sge && i < N_SGE && length; i++) {
+	for (uint32_t i = 0; i < n_sge && length; i++) {
 		uint32_t part = MIN(load_rlx(&r->sge[i].length), length);
 		uint64_t at = mr_remote(qp->remote.peer->dir, pd, 0,
 					load_rlx(&r->sge[i].lkey),
@@ -136,7 +137,9 @@ const struct x_recv *tx_find_recv(struct qp *qp, struct swqe *w,
 	bool is_uc = qp->init.qp_type == IBV_QPT_UC;
 
 	if (likely(n && n <= qp->remote.n_recv))
-		return &qp->remote.recv[qp->n_used & (qp->remote.n_recv - 1)];
+		return (const void *)(qp->remote.recv +
+				      (qp->n_used & (qp->remote.n_recv - 1)) *
+					  qp->remote.recv_bytes);
 	if (is_uc) /* lost, as on a wire */
 		*verdict = tx_done(w, IBV_WC_SUCCESS);
 	else if (tx_waits_too_long(qp, tx_rnr_ns(qp, t)))

@@ -190,6 +190,7 @@ static int adopt(struct remote *r, uint32_t qpn)
 		return -EPROTONOSUPPORT;
 	r->ring_size = load_rlx(&x->ring_size);
 	r->n_recv = load_rlx(&x->n_recv);
+	r->recv_sge = load_rlx(&x->recv_sge);
 	r->send_cq = load_rlx(&x->send_cq);
 	r->recv_cq = load_rlx(&x->recv_cq);
 	r->has_srq = load_rlx(&x->has_srq);
@@ -201,13 +202,16 @@ static int adopt(struct remote *r, uint32_t qpn)
 		return -ENOENT;
 	if (r->ring_size < FRAGMENT * 2 || r->ring_size > RING_SIZE_MAX ||
 	    r->ring_size & (r->ring_size - 1) || r->n_recv > N_RECV_MAX ||
-	    !r->n_recv || r->n_recv & (r->n_recv - 1) ||
-	    r->bytes !=
-		export_qp_bytes(r->n_recv, r->ring_size, r->has_reply) ||
-	    r->send_cq >= N_CQS || r->recv_cq >= N_CQS)
+	    !r->n_recv || r->n_recv & (r->n_recv - 1) || !r->recv_sge ||
+	    r->recv_sge > N_SGE || r->send_cq >= N_CQS || r->recv_cq >= N_CQS)
 		return -EBADMSG;
-	r->recv = export_recv((struct x_qp *)x);
-	r->ring = export_ring((struct x_qp *)x, r->n_recv);
+	const struct x_shape shape = { r->n_recv, r->recv_sge, r->ring_size,
+				       r->has_reply };
+	if (r->bytes != export_qp_bytes(&shape))
+		return -EBADMSG;
+	r->recv_bytes = export_recv_bytes(r->recv_sge);
+	r->recv = (const uint8_t *)(x + 1);
+	r->ring = (const uint8_t *)x + export_ring_offset(&shape);
 	r->reply = r->ring + r->ring_size;
 	return 0;
 }

@@ -35,9 +35,10 @@ struct remote {
 	const struct x_qp *x;
 	size_t bytes;
 	/* Copied and checked once. */
-	uint32_t qpn, gen, ring_size, n_recv, type;
+	uint32_t qpn, gen, ring_size, n_recv, recv_sge, type;
+	size_t recv_bytes; /* of each */
 	const uint8_t *ring;
-	const struct x_recv *recv;
+	const uint8_t *recv; /* n_recv of struct x_recv */
 	uint32_t send_cq, recv_cq;
 	bool has_srq, has_reply;
 	const uint8_t *reply;

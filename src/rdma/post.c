@@ -101,21 +101,24 @@ static int take_bytes(struct qp *qp, struct swqe *w,
 	uint64_t length = 0;
 
 	w->n_sge = (uint32_t)wr->num_sge;
-	for (uint32_t i = 0; i < w->n_sge; i++) {
-		w->sge[i] = wr->sg_list[i];
+	for (uint32_t i = 0; i < w->n_sge; i++)
 		length += wr->sg_list[i].length;
-	}
 	if (length > MAX_MSG)
 		return EINVAL;
 	w->length = (uint32_t)length;
-	if (!(w->flags & IBV_SEND_INLINE))
+	if (!(w->flags & IBV_SEND_INLINE)) {
+		for (uint32_t i = 0; i < w->n_sge; i++)
+			w->sge[i] = wr->sg_list[i];
 		return 0;
+	}
 	if (length > qp->init.cap.max_inline_data)
 		return EINVAL;
 	uint8_t *to = w->inlined;
 	for (uint32_t i = 0; i < w->n_sge; i++) {
-		memcpy(to, (void *)(uintptr_t)w->sge[i].addr, w->sge[i].length);
-		to += w->sge[i].length;
+		const struct ibv_sge *sge = &wr->sg_list[i];
+
+		memcpy(to, (void *)(uintptr_t)sge->addr, sge->length);
+		to += sge->length;
 	}
 	return 0;
 }
@@ -130,7 +133,7 @@ struct swqe *tx_begin(struct qp *qp, const struct ibv_send_wr *wr)
 {
 	if (qp->sq_head - qp->sq_done >= qp->init.cap.max_send_wr)
 		return NULL;
-	struct swqe *w = &qp->sq[qp->sq_head & (qp->sq_size - 1)];
+	struct swqe *w = qp_sqe(qp, qp->sq_head);
 	w->wr_id = wr->wr_id;
 	w->opcode = wr->opcode;
 	w->flags = wr->send_flags;
@@ -240,7 +243,10 @@ int rwqe_fill(struct rwqe *w, const struct ibv_recv_wr *wr, uint32_t max_sge)
 /* Show a receive to the peer, which looks its keys up when it uses them. */
 static void publish(struct qp *qp, const struct rwqe *w)
 {
-	struct x_recv *r = &export_recv(qp->x)[qp->rq_head & (qp->rq_size - 1)];
+	uint32_t at = qp->rq_head & (qp->rq_size - 1);
+	struct x_recv *r =
+	    (void *)((uint8_t *)(qp->x + 1) +
+		     at * export_recv_bytes(qp->init.cap.max_recv_sge));
 
 	for (uint32_t i = 0; i < w->n_sge; i++) {
 		r->sge[i].addr = w->sge[i].addr;
@@ -264,7 +270,7 @@ HOT int rdma_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 		return EINVAL;
 	}
 	for (; wr && !err; wr = err ? wr : wr->next) {
-		struct rwqe *w = &qp->rq[qp->rq_head & (qp->rq_size - 1)];
+		struct rwqe *w = qp_rqe(qp, qp->rq_head);
 
 		if (qp->rq_head - qp->rq_tail >= qp->init.cap.max_recv_wr)
 			err = ENOMEM;

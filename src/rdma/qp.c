@@ -43,6 +43,32 @@ static int check_init(const struct ibv_context *c,
 	return 0;
 }
 
+/* Whatever a request has: its parts, the bytes in place of them, or a window. */
+static size_t swqe_bytes(const struct ibv_qp_cap *cap)
+{
+	size_t room = MAX(cap->max_send_sge * sizeof(struct ibv_sge),
+			  (size_t)cap->max_inline_data);
+
+	room = MAX(room, sizeof(struct bind));
+	return offsetof(struct swqe, sge) + (room + 7) / 8 * 8;
+}
+
+/* Receives come first: those of an idle queue pair are posted.  malloc() would touch all. */
+static int map_queues(struct qp *qp)
+{
+	size_t rq = qp->rq_bytes * qp->rq_size;
+
+	qp->queues_bytes = rq + qp->sq_bytes * qp->sq_size;
+	void *map = mmap(NULL, qp->queues_bytes, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (map == MAP_FAILED)
+		return -ENOMEM;
+	qp->queues = map;
+	qp->rq = rq ? qp->queues : NULL;
+	qp->sq = qp->queues + rq;
+	return 0;
+}
+
 static int make_queues(struct qp *qp)
 {
 	struct ibv_qp_cap *cap = &qp->init.cap;
@@ -54,24 +80,18 @@ static int make_queues(struct qp *qp)
 	cap->max_inline_data =
 	    MAX(cap->max_inline_data,
 		cap->max_send_sge * (uint32_t)sizeof(struct ibv_sge));
-	size_t inlined = cap->max_inline_data;
 	qp->sq_size = pow2_above(cap->max_send_wr);
-	qp->sq = calloc(qp->sq_size, sizeof(*qp->sq));
-	qp->inline_bytes = malloc(qp->sq_size * inlined);
-	if (!qp->sq || !qp->inline_bytes)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < qp->sq_size; i++)
-		qp->sq[i].inlined = qp->inline_bytes + i * inlined;
+	qp->sq_bytes = swqe_bytes(cap);
 	if (qp_shares(qp) || qp->init.qp_type == IBV_QPT_XRC_SEND) {
 		cap->max_recv_wr = cap->max_recv_sge = 0;
 		qp->rq_size = 1;
-		return 0;
+		return map_queues(qp);
 	}
 	cap->max_recv_wr = MAX(cap->max_recv_wr, 1u);
 	cap->max_recv_sge = MAX(cap->max_recv_sge, 1u);
 	qp->rq_size = pow2_above(cap->max_recv_wr);
-	qp->rq = calloc(qp->rq_size, sizeof(*qp->rq));
-	return qp->rq ? 0 : -ENOMEM;
+	qp->rq_bytes = rwqe_bytes(cap->max_recv_sge);
+	return map_queues(qp);
 }
 
 /* Show it to others, and give it a number. */
@@ -86,7 +106,10 @@ static int make_export(struct qp *qp)
 	if (!s)
 		return -errno;
 	bool has_reply = qp->init.qp_type == IBV_QPT_RC || qp->xrc;
-	qp->x_bytes = export_qp_bytes(qp->rq_size, ring, has_reply);
+	const struct x_shape shape = { qp->rq_size,
+				       MAX(qp->init.cap.max_recv_sge, 1u), ring,
+				       has_reply };
+	qp->x_bytes = export_qp_bytes(&shape);
 	qp->fd = export_new("osf-rdma-qp", qp->x_bytes, &map);
 	if (qp->fd < 0)
 		return qp->fd;
@@ -101,18 +124,21 @@ static int make_export(struct qp *qp)
 	qp->x->qpn = qp->qp.qp_num;
 	qp->x->type = qp->init.qp_type;
 	qp->x->ring_size = ring;
-	qp->x->n_recv = qp->rq_size;
+	qp->x->n_recv = shape.n_recv;
+	qp->x->recv_sge = shape.recv_sge;
 	qp->x->has_reply = has_reply;
-	qp->reply = export_ring(qp->x, qp->rq_size) + ring;
+	qp->out = (struct out){
+		.x = qp->x,
+		.ring = (uint8_t *)qp->x + export_ring_offset(&shape),
+		.mask = ring - 1,
+	};
+	qp->reply = qp->out.ring + ring;
 	qp->x->has_srq = qp_shares(qp);
 	qp->x->domain = qp->xrc ? xrc_domain_id(qp) : 0;
 	qp->x->send_cq = container_of(qp->init.send_cq, struct cq, cq)->idx;
 	qp->x->recv_cq = container_of(qp->init.recv_cq, struct cq, cq)->idx;
 	qp->x->pd = qp->qp.pd ? qp->qp.pd->handle : 0;
 	qp->x->gen = 1;
-	qp->out = (struct out){ .x = qp->x,
-				.ring = export_ring(qp->x, qp->rq_size),
-				.mask = ring - 1 };
 	store_rel(&qp->x->magic, EXPORT_MAGIC);
 	store_rel(&s->dir->qp_fd[i], qp->fd + 1);
 	return 0;
@@ -125,9 +151,8 @@ static void qp_free(struct qp *qp)
 		munmap(qp->x, qp->x_bytes);
 	if (qp->fd >= 0)
 		libc.close(qp->fd);
-	free(qp->rq);
-	free(qp->sq);
-	free(qp->inline_bytes);
+	if (qp->queues)
+		munmap(qp->queues, qp->queues_bytes);
 	free(qp->building);
 	free(qp->xrc);
 	free(qp);

@@ -41,15 +41,10 @@ static void op_send(struct roce_conn *c, struct roce_head *h,
 	wire_put(&qp_of(c)->roce->flow, h, iov, n);
 }
 
-static struct swqe *sqe(struct qp *qp, uint32_t i)
-{
-	return &qp->sq[i & (qp->sq_size - 1)];
-}
-
 static int op_gather(struct roce_conn *c, uint32_t i, uint32_t off, uint32_t n,
 		     struct iovec *iov)
 {
-	return tx_gather(qp_of(c), sqe(qp_of(c), i), off, n, 0, iov);
+	return tx_gather(qp_of(c), qp_sqe(qp_of(c), i), off, n, 0, iov);
 }
 
 static bool op_scatter(struct roce_conn *c, uint32_t i, uint32_t off,
@@ -57,7 +52,7 @@ static bool op_scatter(struct roce_conn *c, uint32_t i, uint32_t off,
 {
 	struct iovec iov[N_SGE];
 	const uint8_t *at = from;
-	int n_iov = tx_gather(qp_of(c), sqe(qp_of(c), i), off, n,
+	int n_iov = tx_gather(qp_of(c), qp_sqe(qp_of(c), i), off, n,
 			      IBV_ACCESS_LOCAL_WRITE, iov);
 
 	for (int k = 0; k < n_iov; k++) {
@@ -84,8 +79,8 @@ static void op_done(struct roce_conn *c, uint32_t i, enum ibv_wc_status status)
 	struct qp *qp = qp_of(c);
 
 	if (status == IBV_WC_SUCCESS)
-		count_done(roce_wr_at(c, i), sqe(qp, i));
-	tx_over(qp, sqe(qp, i), status);
+		count_done(roce_wr_at(c, i), qp_sqe(qp, i));
+	tx_over(qp, qp_sqe(qp, i), status);
 }
 
 static bool op_take(struct roce_conn *c)
@@ -167,7 +162,7 @@ static bool op_atomic(struct roce_conn *c, uint32_t rkey, uint64_t addr,
 static int op_local(struct roce_conn *c, uint32_t i)
 {
 	struct qp *qp = qp_of(c);
-	struct swqe *w = sqe(qp, i);
+	struct swqe *w = qp_sqe(qp, i);
 	enum tx how =
 	    w->opcode == IBV_WR_BIND_MW ? tx_bind(qp, w) : tx_local_inv(qp, w);
 
@@ -314,7 +309,7 @@ void roce_qp_send(struct qp *qp)
 	for (; qp->sq_sent != qp->sq_head && qp->attr.qp_state == IBV_QPS_RTS;
 	     qp->sq_sent++)
 		prepare(roce_wr_at(&r->conn, qp->sq_sent),
-			sqe(qp, qp->sq_sent));
+			qp_sqe(qp, qp->sq_sent));
 	roce_send(&r->conn, qp->sq_sent, now_ns());
 	wire_flush();
 	watch_time(qp);

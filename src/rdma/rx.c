@@ -134,7 +134,7 @@ static bool take_receive(struct qp *qp, const struct x_msg *m)
 	}
 	if (qp->rq_tail == qp->rq_head)
 		return false;
-	qp->in.wqe = &qp->rq[qp->rq_tail & (qp->rq_size - 1)];
+	qp->in.wqe = qp_rqe(qp, qp->rq_tail);
 	return true;
 }
 
@@ -377,7 +377,7 @@ void rx_flush(struct qp *qp)
 		return;
 	}
 	while (qp->rq_tail != qp->rq_head) {
-		qp->in.wqe = &qp->rq[qp->rq_tail & (qp->rq_size - 1)];
+		qp->in.wqe = qp_rqe(qp, qp->rq_tail);
 		push_receive(qp, &none, 0, IBV_WC_WR_FLUSH_ERR);
 	}
 	qp->in.wqe = NULL;

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "rdma/xrc.h"
 
@@ -24,7 +25,8 @@ struct ibv_srq *rdma_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a)
 	srq->max_wr = a->attr.max_wr;
 	srq->max_sge = a->attr.max_sge;
 	srq->size = pow2_above(srq->max_wr);
-	srq->rq = calloc(srq->size, sizeof(*srq->rq));
+	srq->rq_bytes = rwqe_bytes(srq->max_sge);
+	srq->rq = calloc(srq->size, srq->rq_bytes);
 	if (!srq->rq) {
 		free(srq);
 		errno = ENOMEM;
@@ -95,6 +97,11 @@ int rdma_destroy_srq(struct ibv_srq *ibsrq)
 	return 0;
 }
 
+static struct rwqe *rqe(const struct srq *srq, uint32_t i)
+{
+	return (void *)(srq->rq + (i & (srq->size - 1)) * srq->rq_bytes);
+}
+
 int rdma_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 		       struct ibv_recv_wr **bad)
 {
@@ -108,8 +115,7 @@ int rdma_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr,
 		if (srq->head - srq->tail >= srq->max_wr)
 			err = ENOMEM;
 		else
-			err = rwqe_fill(&srq->rq[srq->head & (srq->size - 1)],
-					wr, srq->max_sge);
+			err = rwqe_fill(rqe(srq, srq->head), wr, srq->max_sge);
 		if (err)
 			break;
 		srq->head++;
@@ -128,7 +134,8 @@ bool srq_take(struct srq *srq, struct rwqe *out)
 		lock_put(&srq->lock);
 		return false;
 	}
-	*out = srq->rq[srq->tail++ & (srq->size - 1)];
+	const struct rwqe *w = rqe(srq, srq->tail++);
+	memcpy(out, w, rwqe_bytes(w->n_sge));
 	is_low = srq->limit && srq->head - srq->tail < srq->limit;
 	if (is_low)
 		srq->limit = 0; /* one event for each time it is set */

@@ -23,11 +23,6 @@
 #include "rdma/tx.h"
 #include "rdma/wire.h"
 
-static struct swqe *sqe(struct qp *qp, uint32_t i)
-{
-	return &qp->sq[i & (qp->sq_size - 1)];
-}
-
 static const uint8_t wc_opcodes[] = {
 	[IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
 	[IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
@@ -127,7 +122,7 @@ static void complete(struct qp *qp)
 	if (unlikely(qp->n_asked))
 		tx_take_replies(qp);
 	while (qp->sq_done != qp->sq_sent) {
-		struct swqe *w = sqe(qp, qp->sq_done);
+		struct swqe *w = qp_sqe(qp, qp->sq_done);
 
 		if ((w->needs_reply || !is_acked(qp, w)) &&
 		    !will_not_be_acked(qp, w))
@@ -171,10 +166,10 @@ HOT void tx_run(struct qp *qp)
 		roce_qp_send(qp);
 		return;
 	}
-	while (
-	    qp->sq_sent != qp->sq_head && !qp->has_failed &&
-	    (qp->attr.qp_state == IBV_QPS_RTS || sqe(qp, qp->sq_sent)->off)) {
-		struct swqe *w = sqe(qp, qp->sq_sent);
+	while (qp->sq_sent != qp->sq_head && !qp->has_failed &&
+	       (qp->attr.qp_state == IBV_QPS_RTS ||
+		qp_sqe(qp, qp->sq_sent)->off)) {
+		struct swqe *w = qp_sqe(qp, qp->sq_sent);
 
 		/* What it sends may be what a request before it reads. */
 		if (unlikely(qp->n_asked && w->flags & IBV_SEND_FENCE))
@@ -206,7 +201,8 @@ HOT void tx_run(struct qp *qp)
 void tx_flush(struct qp *qp)
 {
 	for (; qp->sq_done != qp->sq_head; qp->sq_done++)
-		push_completion(qp, sqe(qp, qp->sq_done), IBV_WC_WR_FLUSH_ERR);
+		push_completion(qp, qp_sqe(qp, qp->sq_done),
+				IBV_WC_WR_FLUSH_ERR);
 	qp->sq_sent = qp->sq_done;
 	qp->n_asked = 0;
 	qp->has_failed = false;

@@ -34,6 +34,8 @@
 #define BATCH 64u
 #define ACCEPTS 16
 
+static const struct x_shape ring_shape = { 1, 1, UD_RING, false };
+
 /* Who has greeted, until the queue pair looks. */
 static struct {
 	struct lock lock;
@@ -72,19 +74,19 @@ static int greet(uint32_t src_qpn, uint32_t dst_qpn, int fd)
 
 static int make_ring(struct qp *qp, struct path *p)
 {
-	size_t bytes = export_qp_bytes(1, UD_RING, false);
 	void *map;
 
-	p->fd = export_new("osf-rdma-ud", bytes, &map);
+	p->fd = export_new("osf-rdma-ud", export_qp_bytes(&ring_shape), &map);
 	if (p->fd < 0)
 		return p->fd;
 	p->out = (struct out){ .x = map, .mask = UD_RING - 1 };
-	p->out.ring = export_ring(map, 1);
+	p->out.ring = (uint8_t *)map + export_ring_offset(&ring_shape);
 	p->out.x->version = EXPORT_VERSION;
 	p->out.x->qpn = qp->qp.qp_num;
 	p->out.x->type = IBV_QPT_UD;
-	p->out.x->ring_size = UD_RING;
-	p->out.x->n_recv = 1;
+	p->out.x->ring_size = ring_shape.ring_size;
+	p->out.x->n_recv = ring_shape.n_recv;
+	p->out.x->recv_sge = ring_shape.recv_sge;
 	p->out.x->gen = (uint32_t)now_ns() | 1; /* tells rings apart */
 	store_rel(&p->out.x->magic, EXPORT_MAGIC);
 	return 0;
@@ -94,7 +96,7 @@ static void path_free(struct path *p)
 {
 	remote_close(&p->remote);
 	if (p->out.x)
-		munmap(p->out.x, export_qp_bytes(1, UD_RING, false));
+		munmap(p->out.x, export_qp_bytes(&ring_shape));
 	if (p->fd >= 0)
 		libc.close(p->fd);
 	free(p);
@@ -160,7 +162,7 @@ static bool has_room(struct path *p, uint32_t length)
 int ud_gather(struct qp *qp, const struct swqe *w, struct iovec *iov)
 {
 	if (w->flags & IBV_SEND_INLINE) {
-		iov[0] = (struct iovec){ w->inlined, w->length };
+		iov[0] = (struct iovec){ (void *)w->inlined, w->length };
 		return 1;
 	}
 	for (uint32_t i = 0; i < w->n_sge; i++) {

@@ -81,7 +81,7 @@ int tx_gather(struct qp *qp, const struct swqe *w, uint32_t off,
 	int n = 0;
 
 	if (w->flags & IBV_SEND_INLINE) {
-		iov[0] = (struct iovec){ w->inlined + off, length };
+		iov[0] = (struct iovec){ (uint8_t *)w->inlined + off, length };
 		return length ? 1 : 0;
 	}
 	for (uint32_t i = 0; i < w->n_sge && length; i++) {

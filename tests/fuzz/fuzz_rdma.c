@@ -35,6 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define EDGE 256u
 #define FAKE_RING (FRAGMENT * 2)
 #define FAKE_RECV 4u
+#define FAKE_SGE 2u
 #define N_WR 32u
 #define HEALTHY UINT64_C(1000000)
 
@@ -199,13 +200,16 @@ static void begin(void)
 	memset(memory, 0xa5, sizeof(memory));
 }
 
+static const struct x_shape fake_shape = { FAKE_RECV, FAKE_SGE, FAKE_RING,
+					   true };
+
 /* The peer's memory as it should be, except for what the script says. */
 static void fake_open(enum ibv_qp_type type)
 {
 	uint32_t wrong = take(1);
 
 	fake.index = (int)N_QPS - 1;
-	fake.bytes = export_qp_bytes(FAKE_RECV, FAKE_RING, true);
+	fake.bytes = export_qp_bytes(&fake_shape);
 	fake.fd = memfd_create("osf-rdma-qp", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	int err = ftruncate(fake.fd, (off_t)fake.bytes);
 	assert(!err);
@@ -220,6 +224,7 @@ static void fake_open(enum ibv_qp_type type)
 				 .type = type,
 				 .ring_size = FAKE_RING,
 				 .n_recv = FAKE_RECV,
+				 .recv_sge = FAKE_SGE,
 				 .has_reply = true,
 				 .domain = 1,
 				 .has_srq = type == IBV_QPT_XRC_RECV,
@@ -254,8 +259,7 @@ static void write_message(struct ibv_qp *qp)
 	m.imm = kind & 64 ? mw->rkey : kind & 2 ? take(4) : 0;
 	m.qkey = kind & 4 ? mr->rkey : kind & 8 ? take(4) : 1;
 	m.addr = kind & 16 ? (uintptr_t)memory + EDGE + take(2) - 64 : take(4);
-	uint8_t *ring =
-	    (uint8_t *)export_recv(fake.x) + FAKE_RECV * sizeof(struct x_recv);
+	uint8_t *ring = (uint8_t *)fake.x + export_ring_offset(&fake_shape);
 	memcpy(ring + fake.x->head % FAKE_RING, &m, sizeof(m));
 	fake.x->head += kind & 32 ? take(3)
 				  : (sizeof(m) + m.length + RING_LINE - 1) /
@@ -266,8 +270,8 @@ static void write_message(struct ibv_qp *qp)
 /* The same of a reply to what we have asked. */
 static void write_reply(void)
 {
-	uint8_t *ring = (uint8_t *)export_recv(fake.x) +
-			FAKE_RECV * sizeof(struct x_recv) + FAKE_RING;
+	uint8_t *ring =
+	    (uint8_t *)fake.x + export_ring_offset(&fake_shape) + FAKE_RING;
 	struct x_msg m = { .op = MSG_REPLY,
 			   .flags = (uint8_t)take(1),
 			   .length = take(2),
@@ -294,7 +298,9 @@ static void write_word(void)
 
 static void write_receive(void)
 {
-	struct x_recv *r = &export_recv(fake.x)[fake.x->n_posted % FAKE_RECV];
+	uint32_t at = fake.x->n_posted % FAKE_RECV;
+	struct x_recv *r = (void *)((uint8_t *)(fake.x + 1) +
+				    at * export_recv_bytes(FAKE_SGE));
 
 	r->n_sge = take(1);
 	r->length = take(2);

@@ -43,6 +43,7 @@ def check_both(server, client):
     assert a["type"] == "RC" and a["state"] == b["state"] == "RTS", (a, b)
     assert here["counters"]["recv_bytes"] >= 4096 * 10, here
     assert here["mrs"][0]["pd"] == a["pd"] and here["mrs"][0]["kind"] == "region", here
+    assert 4096 <= a["bytes"] < 1 << 20, a  # of a file that is a hole at first
     queues = {q["cq"]: q for q in here["cqs"]}
     assert queues[a["send_cq"]] == {"cq": a["send_cq"], "entries": 501, "qps": 1,
                                     "is_armed": False}, here

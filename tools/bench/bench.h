@@ -16,7 +16,7 @@
  *       bench_vma.c      those of VMA's extra API (peer_vma.c)
  *       bench_engine.c   those of our own TCP, without a wire (peer_engine.c)
  *       bench_wire.c     those of our own TCP over a wire (peer_wire.c)
- *       bench_rdma.c     those of the software RDMA device (peer_udp.c)
+ *       bench_rdma.c     those of the software RDMA device (peer_udp.c, peer_rdma.c)
  *     wire.h         two network namespaces, a veth pair, and ports on it
  *     bench_pair.h   what these share: a server, a client, and a figure; UCX (bench_ucx.c)
  *     proc.h         a program that is started and always ended
@@ -150,7 +150,7 @@ struct result {
 	char why[WHY_MAX];
 };
 
-#define N_BENCHES 64
+#define N_BENCHES 65
 extern const struct bench benches[N_BENCHES];
 
 /* Runs @b as @args says; fills @res, whatever happens. */

@@ -247,6 +247,11 @@ int bench_rdma_read_bw_cma(struct bench_run *r)
 	    &(struct ucx_test){ "get", LARGE, BW_PER_S, UCX_MIB, TLS, cma });
 }
 
+int bench_rdma_idle_memory(struct bench_run *r)
+{
+	return run_alone(r, "rdma-idle", "500", NULL, NULL, "bytes ");
+}
+
 int bench_roce_send_lat(struct bench_run *r)
 {
 	char s[24];

@@ -61,5 +61,6 @@ int bench_rdma_atomic_lat(struct bench_run *r);
 int bench_rdma_send_rate(struct bench_run *r);
 int bench_rdma_write_bw(struct bench_run *r);
 int bench_rdma_read_bw_cma(struct bench_run *r);
+int bench_rdma_idle_memory(struct bench_run *r);
 int bench_roce_send_lat(struct bench_run *r);
 int bench_roce_send_bw(struct bench_run *r);

@@ -780,6 +780,20 @@ const struct bench benches[] = {
 	},
 	{
 	    .group = "rdma",
+	    .name = "rdma-idle-memory",
+	    .what =
+		"memory of an idle queue pair: 128 sends, 128 receives posted",
+	    .unit = "B",
+	    .sides = OSF,
+	    .is_cost = true,
+	    .is_unit_scaled = true,
+	    .needs_verbs = true,
+	    .needs_no_upgrade = true,
+	    .run = bench_rdma_idle_memory,
+	    .bars = { { BAR_AT_MOST, 16384, false } },
+	},
+	{
+	    .group = "rdma",
 	    .name = "roce-send-lat",
 	    .what =
 		"RoCEv2 over a veth pair, ib_send_lat, 2 bytes; kernel: UDP that polls; one way",

@@ -250,6 +250,7 @@ static const struct peer {
 	{ "udp-pingpong", 2, peer_udp_pingpong },
 	{ "udp-sink", 1, peer_udp_sink },
 	{ "udp-flood", 2, peer_udp_flood },
+	{ "rdma-idle", 1, peer_rdma_idle },
 };
 
 int cmd_bench_peer(int argc, char **argv)

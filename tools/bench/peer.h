@@ -57,6 +57,7 @@ int peer_udp_echo(int argc, char **args);     /* PORT */
 int peer_udp_pingpong(int argc, char **args); /* PORT SECONDS */
 int peer_udp_sink(int argc, char **args);     /* PORT */
 int peer_udp_flood(int argc, char **args);    /* PORT SECONDS */
+int peer_rdma_idle(int argc, char **args);    /* QUEUE-PAIRS */
 
 /* peer_load.c: load for an echo server of this thread, whose one turn is @turn and
  * which counts the bytes it has echoed in @received; args: CONNECTIONS SECONDS */

@@ -147,8 +147,9 @@ static void print_processes(const struct rdma_list *l, const struct screen *s)
 }
 
 static void print_qp(struct table *t, const struct rdma_list *l, pid_t pid,
-		     const struct x_qp *x)
+		     const struct rdma_qp *qp)
 {
+	const struct x_qp *x = &qp->x;
 	pid_t peer = x->dest_qpn ? owner_of(l, x->dest_qpn) : 0;
 
 	table_row(t, x->state == RDMA_ERR ? STYLE_RED : NULL);
@@ -162,6 +163,7 @@ static void print_qp(struct table *t, const struct rdma_list *l, pid_t pid,
 	else
 		table_cell(t, peer ? "%d" : "-", peer);
 	table_cell(t, "%u", x->pd);
+	table_cell(t, "%s", unit_bytes(qp->bytes).s);
 	table_cell(t, x->has_srq ? "shared" : "%u", rdma_receives(x));
 	table_cell(t, "%s",
 		   x->is_blocked ? "waits for a receive, or for room"
@@ -171,9 +173,10 @@ static void print_qp(struct table *t, const struct rdma_list *l, pid_t pid,
 
 static void print_qps(const struct rdma_list *l, const struct screen *s)
 {
-	static const char *const headings[] = { "QP",    "PID",       "TYPE",
-						"STATE", "PEER",      "OF",
-						"?>PD",  ">RECEIVES", "WAITS" };
+	static const char *const headings[] = { "QP",    "PID",     "TYPE",
+						"STATE", "PEER",    "OF",
+						"?>PD",  "?>BYTES", ">RECEIVES",
+						"WAITS" };
 	struct table t = { .headings = headings,
 			   .n_columns = sizeof(headings) / sizeof(*headings) };
 
@@ -181,7 +184,7 @@ static void print_qps(const struct rdma_list *l, const struct screen *s)
 		for (size_t j = 0; j < l->processes[i].n_qps; j++)
 			if (l->processes[i].is_wanted)
 				print_qp(&t, l, l->processes[i].pid,
-					 &l->processes[i].qps[j].x);
+					 &l->processes[i].qps[j]);
 	if (t.n_rows) {
 		putchar('\n');
 		table_print(&t, stdout, s);

@@ -11,6 +11,8 @@
 
 struct rdma_qp {
 	struct x_qp x; /* a copy */
+	uint64_t
+	    bytes; /* that its file has in memory: state, receives, rings */
 };
 
 struct rdma_process {

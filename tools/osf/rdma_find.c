@@ -68,8 +68,10 @@ struct rdma_text rdma_host(const uint8_t *gid)
 	return t;
 }
 
-/* Copy the beginning of descriptor @fd of process @pid, if it is a file of ours. */
-static bool copy_memory(pid_t pid, int fd, void *to, size_t size)
+/* Copy the beginning of descriptor @fd of process @pid, if it is a file of ours; *@bytes: what
+ * all of it takes. */
+static bool copy_memory(pid_t pid, int fd, void *to, size_t size,
+			uint64_t *bytes)
 {
 	char path[64], target[64];
 	struct stat st;
@@ -85,6 +87,7 @@ static bool copy_memory(pid_t pid, int fd, void *to, size_t size)
 		       st.st_size >= (off_t)size &&
 		       pread(at, to, size, 0) == (ssize_t)size;
 	close(at);
+	*bytes = is_good ? (uint64_t)st.st_blocks * 512 : 0;
 	return is_good;
 }
 
@@ -133,7 +136,8 @@ static void read_qps(struct rdma_process *p)
 	for (uint32_t i = 0; i < N_QPS; i++) {
 		int fd = p->dir->qp_fd[i] - 1;
 
-		if (fd < 0 || !copy_memory(p->pid, fd, &qp.x, sizeof(qp.x)) ||
+		if (fd < 0 ||
+		    !copy_memory(p->pid, fd, &qp.x, sizeof(qp.x), &qp.bytes) ||
 		    qp.x.magic != EXPORT_MAGIC ||
 		    qp.x.version != EXPORT_VERSION)
 			continue;
@@ -150,7 +154,8 @@ static bool read_process(struct rdma_process *p, pid_t pid)
 		return false;
 	*p = (struct rdma_process){ .pid = pid,
 				    .dir = xcalloc(1, sizeof(*p->dir)) };
-	if (!copy_memory(pid, fd, p->dir, sizeof(*p->dir)) ||
+	uint64_t bytes;
+	if (!copy_memory(pid, fd, p->dir, sizeof(*p->dir), &bytes) ||
 	    p->dir->magic != EXPORT_MAGIC ||
 	    p->dir->version != EXPORT_VERSION) {
 		free(p->dir);

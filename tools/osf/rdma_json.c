@@ -10,8 +10,9 @@ static void add_number(cJSON *to, const char *name, uint64_t n)
 	cJSON_AddNumberToObject(to, name, (double)n);
 }
 
-static cJSON *json_qp(const struct x_qp *x)
+static cJSON *json_qp(const struct rdma_qp *qp)
 {
+	const struct x_qp *x = &qp->x;
 	cJSON *o = cJSON_CreateObject();
 
 	add_number(o, "qpn", x->qpn);
@@ -24,6 +25,7 @@ static cJSON *json_qp(const struct x_qp *x)
 	add_number(o, "send_cq", x->send_cq);
 	add_number(o, "recv_cq", x->recv_cq);
 	add_number(o, "receives", rdma_receives(x));
+	add_number(o, "bytes", qp->bytes);
 	cJSON_AddBoolToObject(o, "has_srq", x->has_srq != 0);
 	cJSON_AddBoolToObject(o, "is_blocked", x->is_blocked != 0);
 	return o;
@@ -104,7 +106,7 @@ static cJSON *json_process(const struct rdma_process *p)
 #undef COUNTER
 	cJSON *qps = cJSON_AddArrayToObject(o, "qps");
 	for (size_t i = 0; i < p->n_qps; i++)
-		cJSON_AddItemToArray(qps, json_qp(&p->qps[i].x));
+		cJSON_AddItemToArray(qps, json_qp(&p->qps[i]));
 	cJSON *mrs = cJSON_AddArrayToObject(o, "mrs");
 	for (uint32_t i = 0; i < N_MRS; i++)
 		if (p->dir->mr[i].key)
