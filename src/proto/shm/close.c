@@ -34,13 +34,20 @@ static bool is_unread(struct sock *sk, int fd)
  * bytes would turn the kernel's FIN into a reset.  Dekker with anchor_ring(): the
  * peer sends no doorbell that it counts after the flag.  One that it counted
  * before, and had no core to send, is answered with a reset, which the peer does
- * not take for one of ours (is_bells_reset()).
+ * not take for one of ours (is_bells_reset()).  A peer that falls back meanwhile
+ * cannot hide the reset from the next program.  So our FIN goes first: behind it, that
+ * program still reads all bytes, and then the end.
  */
 void shm_leave(struct sock *sk, int fd)
 {
 	fetch_or(&shm_me(sk)->flags, SEG_CLOSED);
-	if (!shm_w(sk)->rx_back && (!shm_w(sk)->rx_tcp || shm_rx_sync(sk, fd)))
-		anchor_drain(sk, fd);
+	if (shm_w(sk)->fell_back || (shm_w(sk)->rx_tcp && !shm_rx_sync(sk, fd)))
+		return;
+	anchor_drain(sk, fd);
+	if (unlikely(load_acq(&shm_peer(sk)->bells) !=
+		     shm_of(sk)->bells_drained) &&
+	    linger_s(fd))
+		libc.shutdown(fd, SHUT_WR);
 }
 
 /* close() will reset the connection. */
@@ -94,8 +101,9 @@ static struct seg *close_keep(struct sock *sk, int fd)
 			shm_push_fin(sk);
 		if (shm_w(sk)->tx_ring && linger_for > 0)
 			shm_linger(sk, fd, linger_for);
-		shm_leave(sk, fd);
-		if (!linger_for)
+		if (linger_for)
+			shm_leave(sk, fd);
+		else
 			abort_at_close(sk, fd);
 	}
 	shm_tx_shrink(sk);
