@@ -213,6 +213,18 @@ static int look_ends(struct poller *p, int n_ready)
 	return n_ready;
 }
 
+/* What a sleeping entry waits for, in the words of sock/sleep.h: POLLIN also stands for the end
+ * of the peer's stream, which is POLLRDHUP, and POLLHUP if the program has shut its direction. */
+static unsigned awaits(const struct entry *e)
+{
+	unsigned ev = (unsigned short)e->kernel.events;
+	bool in = ev & (POLLIN | POLLRDNORM | POLLRDHUP) ||
+		  load_rlx(&e->file->sk->w->shut) & SHUT_BIT_WR;
+
+	return (in ? POLLIN : 0u) |
+	       (ev & (POLLOUT | POLLWRNORM) ? POLLOUT : 0u);
+}
+
 static void arm(struct poller *p, struct entry *e)
 {
 	if (!e->file)
@@ -222,8 +234,7 @@ static void arm(struct poller *p, struct entry *e)
 		return;
 	}
 	e->nap.sk = e->file->sk;
-	sleep_arm(&p->sleeper, &e->nap,
-		  (unsigned short)e->kernel.events & (POLLIN | POLLOUT));
+	sleep_arm(&p->sleeper, &e->nap, awaits(e));
 }
 
 static void disarm(struct poller *p, struct entry *e, short revents)
@@ -248,6 +259,7 @@ static struct pollfd sleeping_pollfd(const struct entry *e)
 
 	if (!e->file || e->file->kind == FILE_EPOLL)
 		return k;
+	k.events |= (short)awaits(e);
 	sock_ops(e->file->sk)->sleep_on(e->file->sk, &k);
 	return k;
 }

@@ -33,6 +33,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -165,20 +166,43 @@ void took(long long since_ms, int expected_ms)
 
 /* --- streams: the byte at an offset, one function for either direction --- */
 
-static char stream_byte(uint64_t off) { return (char)(off * 7 % 251 + 1); }
+#define PERIOD 251
+static char
+    periods[64 * PERIOD]; /* the stream repeats itself, from any multiple on */
+
+static void streams_init(void)
+{
+	for (size_t i = 0; i < sizeof(periods); i++)
+		periods[i] = (char)(i * 7 % PERIOD + 1);
+}
+
+/* The part of a stream that begins at @off: at most *@len bytes, which is then how many. */
+static const char *stream_part(uint64_t off, size_t *len)
+{
+	size_t at = off % PERIOD, most = sizeof(periods) - at;
+
+	*len = *len < most ? *len : most;
+	return periods + at;
+}
 
 static bool stream_ok(uint64_t off, const char *p, size_t len)
 {
-	for (size_t i = 0; i < len; i++)
-		if (p[i] != stream_byte(off + i))
+	for (size_t i = 0, k; i < len; i += k) {
+		k = len - i;
+		const char *part = stream_part(off + i, &k);
+		if (memcmp(p + i, part, k))
 			return false;
+	}
 	return true;
 }
 
 static void stream_make(uint64_t off, char *p, size_t len)
 {
-	for (size_t i = 0; i < len; i++)
-		p[i] = stream_byte(off + i);
+	for (size_t i = 0, k; i < len; i += k) {
+		k = len - i;
+		const char *part = stream_part(off + i, &k);
+		memcpy(p + i, part, k);
+	}
 }
 
 void got(struct ctx *x, const void *p, long len)
@@ -208,34 +232,50 @@ void set_nonblock(int fd)
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 }
 
-size_t fill_with(struct ctx *x, size_t piece, int patience)
+/* Sends pieces of @piece bytes until one finds no room.  Return: bytes. */
+static size_t fill_now(struct ctx *x, size_t piece)
+{
+	ssize_t r = 0;
+	size_t total = 0;
+
+	do {
+		x->sent += (uint64_t)r;
+		total += (size_t)r;
+		stream_make(x->sent, buf, piece);
+		r = send(x->fd, buf, piece, MSG_DONTWAIT | MSG_NOSIGNAL);
+	} while (r > 0);
+	return total;
+}
+
+/* Until none of the @n sizes @pieces has found room @patience times in a row. */
+static size_t fill(struct ctx *x, const size_t *pieces, int n, int patience)
 {
 	size_t total = 0;
-	int idle = 0;
 
-	while (idle < patience) {
-		stream_make(x->sent, buf, piece);
-		ssize_t r =
-		    send(x->fd, buf, piece, MSG_DONTWAIT | MSG_NOSIGNAL);
-		idle = r < 0 ? idle + 1 : 0;
-		if (r < 0)
-			usleep(5000);
-		x->sent += r > 0 ? (uint64_t)r : 0;
-		total += r > 0 ? (size_t)r : 0;
+	for (int idle = 0; idle < patience; idle++) {
+		size_t before = total;
+
+		for (int i = 0; i < n; i++)
+			total += fill_now(x, pieces[i]);
+		if (total > before)
+			idle = -1;
+		usleep(5000);
 	}
 	return total;
 }
 
-/* Where a large piece finds no room a small one still may, and the kernel finds
- * room once more when it has probed the window. */
+size_t fill_with(struct ctx *x, size_t piece, int patience)
+{
+	return fill(x, &piece, 1, patience);
+}
+
+/* Where a large piece finds no room a small one still may.  The patience is for the kernel,
+ * which finds room once more when it has probed the window. */
 size_t fill_up(struct ctx *x)
 {
 	static const size_t pieces[] = { sizeof(buf), 4096, 64, 1 };
-	size_t total = 0;
 
-	for (int i = 0; i < 4; i++)
-		total += fill_with(x, pieces[i], i < 3 ? 1 : 60);
-	return total;
+	return fill(x, pieces, 4, 60);
 }
 
 int file_of(struct ctx *x, size_t len)
@@ -663,20 +703,20 @@ static void run_one(const struct scenario *s, struct ctx *x, int family)
 /* Return: 0, or 1 when the scenario crashed or hung. */
 static int run_bounded(const struct scenario *s, struct ctx x, int family)
 {
-	long long end = ms_now() + SCENARIO_S * 1000;
 	pid_t pid = fork();
 	int status;
 
 	if (!pid)
 		run_one(s, &x, family);
-	while (waitpid(pid, &status, WNOHANG) == 0) {
-		if (ms_now() > end) {
-			kill(pid, SIGKILL);
-			waitpid(pid, &status, 0);
-			out(" HANG\n");
-			return 1;
-		}
-		usleep(500);
+	struct pollfd end = { .fd = pidfd_open(pid, 0), .events = POLLIN };
+	int has_ended = poll(&end, 1, SCENARIO_S * 1000);
+	close(end.fd);
+	if (has_ended != 1)
+		kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	if (has_ended != 1) {
+		out(" HANG\n");
+		return 1;
 	}
 	if (WIFSIGNALED(status))
 		out(" KILLED-BY-%s\n", sigabbrev_np(WTERMSIG(status)));
@@ -736,6 +776,7 @@ int main(int argc, char **argv)
 	bool list = false;
 	int o, family = 4;
 
+	streams_init();
 	if (argc > 2 && !strcmp(argv[1], "--part"))
 		return part_main(argc - 2, argv + 2);
 	while ((o = getopt_long(argc, argv, "", long_options, NULL)) != -1)

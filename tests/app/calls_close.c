@@ -486,7 +486,7 @@ static void *blocked_poll(void *p)
 	struct ctx *x = p;
 	struct pollfd pfd = { .fd = x->fd, .events = POLLIN | POLLRDHUP };
 
-	RES("poll", poll(&pfd, 1, 3000));
+	RES("poll", poll(&pfd, 1, -1));
 	bits("revents", pfd.revents);
 	return NULL;
 }

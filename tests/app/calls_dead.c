@@ -184,10 +184,10 @@ SCENARIO(dead_seen_beside_a_ready_pipe)
 	if (pipe(pipe_fd) || write(pipe_fd[1], "x", 1) != 1)
 		return;
 	pfd[1] = (struct pollfd){ .fd = pipe_fd[0], .events = POLLIN };
-	RES("poll", poll(pfd, n(2), 1000));
+	RES("poll", poll(pfd, n(2), -1));
 	bits("socket", pfd[0].revents);
 	pfd[0].events = POLLIN | POLLOUT;
-	RES("poll", poll(pfd, n(1), 1000));
+	RES("poll", poll(pfd, n(1), -1));
 	bits("socket", pfd[0].revents);
 }
 
@@ -337,7 +337,7 @@ static void closed_window(bool has_turns)
 			;
 	while (poll(&pfd, 1, 100) > 0);
 	peer_kill(&p);
-	RES("epoll", epoll_wait(ep, &ev, 1, 3000));
+	RES("epoll", epoll_wait(ep, &ev, 1, -1));
 	bits("events", (int)ev.events);
 	poll_now(p.fd, POLLOUT, "poll");
 	end_of(&p);

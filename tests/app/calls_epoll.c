@@ -40,7 +40,7 @@ static void *wait_for_end(void *arg)
 
 	for (;;) {
 		w->waits = true;
-		int n_got = epoll_wait(w->ep, ev, 4, 3000);
+		int n_got = epoll_wait(w->ep, ev, 4, -1);
 		bool is_end = n_got <= 0;
 
 		for (int i = 0; i < n_got; i++) {
@@ -199,7 +199,7 @@ SCENARIO(epoll_oneshot_in_forked_set)
 		char byte;
 
 		if (read(go[0], &byte, 1) != 1 ||
-		    epoll_wait(ep, &got_ev, 1, 2000) != 1)
+		    epoll_wait(ep, &got_ev, 1, -1) != 1)
 			_exit(1);
 		_exit(got_ev.data.u64 == SOCKET_DATA ? 0 : 2);
 	}
@@ -215,7 +215,7 @@ SCENARIO(epoll_oneshot_in_forked_set)
 	ev = (struct epoll_event){ .events = EPOLLIN | EPOLLONESHOT,
 				   .data.u64 = SOCKET_DATA };
 	RES("mod", epoll_ctl(ep, EPOLL_CTL_MOD, fd[1], &ev));
-	RES("parent", epoll_wait(ep, &ev, 1, 1000));
+	RES("parent", epoll_wait(ep, &ev, 1, -1));
 	out(" data=%#llx", (unsigned long long)ev.data.u64);
 }
 
@@ -236,7 +236,7 @@ SCENARIO(epoll_oneshot_rearmed_by_a_child)
 	out(" child=%d", WEXITSTATUS(status));
 	RES("send", send(fd[0], "x", 1, 0));
 	ev.data.u64 = 0;
-	RES("parent", epoll_wait(ep, &ev, 1, 1000));
+	RES("parent", epoll_wait(ep, &ev, 1, -1));
 	out(" data=%#llx", (unsigned long long)ev.data.u64);
 }
 

@@ -320,7 +320,7 @@ static void *reap_by_poll(void *arg)
 	struct ctx *x = arg;
 	struct pollfd pfd = { .fd = x->fd };
 
-	RES("woken", poll(&pfd, 1, 5000));
+	RES("woken", poll(&pfd, 1, -1));
 	bits("revents", pfd.revents);
 	return NULL;
 }
@@ -364,7 +364,7 @@ SCENARIO(errq_completion_is_no_end)
 
 	zerocopy_on(x);
 	zerocopy_send(x, 4000);
-	RES("poll", poll(&pfd, n(1), 3000));
+	RES("poll", poll(&pfd, n(1), -1));
 	bits("revents", pfd.revents);
 	state(x, "state");
 	RES("recv", recv(x->fd, buf, n(1), MSG_DONTWAIT));

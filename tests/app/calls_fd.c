@@ -543,7 +543,7 @@ SCENARIO(open_accept)
 	RES("none", accept(l, NULL, NULL));
 	RES("poll", poll(&pfd, 1, 0));
 	RES("connect", connect(s, (void *)&sa, sizeof(sa)));
-	RES("poll", poll(&pfd, 1, 1000));
+	RES("poll", poll(&pfd, 1, -1));
 	bits("revents", pfd.revents);
 	RES("flags", accept4(l, NULL, NULL, 0x1));
 	int a = accept4(l, (void *)&from, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);

@@ -277,7 +277,7 @@ static void by_poll(struct ctx *x)
 {
 	struct pollfd p = { .fd = x->fd, .events = POLLIN };
 
-	RES("poll", poll(&p, 1, 3000));
+	RES("poll", poll(&p, 1, -1));
 	near_got(x);
 }
 
@@ -301,7 +301,7 @@ static void by_epoll(struct ctx *x, uint32_t events)
 	RES("add", epoll_ctl(ep, EPOLL_CTL_ADD, x->fd, &ev));
 	int r = epoll_wait(ep, &ev, 1, 0);
 	out(" none=%d", r && ms_now() - held_since < SURE_MS);
-	RES("wait", r ? r : epoll_wait(ep, &ev, 1, 3000));
+	RES("wait", r ? r : epoll_wait(ep, &ev, 1, -1));
 	near_got(x);
 	RES("none", epoll_wait(ep, &ev, 1, 0));
 	close(ep);

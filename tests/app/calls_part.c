@@ -150,19 +150,20 @@ pid_t child_starts(struct ctx *x, const char *script)
 	return pid;
 }
 
-void child_ended(pid_t pid, const char *what)
+bool child_ended(pid_t pid, const char *what)
 {
 	int status = 0;
 
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR) {
 			out(" %s=LOST", what);
-			return;
+			return false;
 		}
 	if (WIFSIGNALED(status))
 		out(" %s=%s", what, sigabbrev_np(WTERMSIG(status)));
 	else
 		out(" %s=%d", what, WEXITSTATUS(status));
+	return !status;
 }
 
 void child_plays(struct ctx *x, const char *script)

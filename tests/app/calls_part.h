@@ -47,7 +47,8 @@ void played(struct ctx *x, const char *script);
 pid_t child_starts(struct ctx *x, const char *script);
 void child_plays(struct ctx *x, const char *script);
 void child_begins(void); /* in a child: it shall not stay */
-void child_ended(pid_t pid, const char *what); /* waits, prints how */
+/* Waits, and prints how it ended; true: as it should. */
+bool child_ended(pid_t pid, const char *what);
 
 /* The words of a command: those that are fixed, and those that are made. */
 #define ARGV(...) ((char **)(const char *const[]){ __VA_ARGS__, NULL })

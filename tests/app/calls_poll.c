@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/time.h>
@@ -56,7 +57,7 @@ SCENARIO(poll_wakes_on_data)
 
 	far_do(x, FAR_SEND_LATER, 16);
 	long long t = ms_now();
-	RES("poll", poll(&pfd, n(1), 3000));
+	RES("poll", poll(&pfd, n(1), -1));
 	took(t, LATER_MS - 20);
 	bits("revents", pfd.revents);
 	recv_got(x, 100);
@@ -72,7 +73,17 @@ SCENARIO(poll_wakes_on_room)
 
 	RES("full", poll(&pfd, n(1), 0));
 	far_do(x, FAR_RECV_LATER, (long)total);
-	RES("poll", poll(&pfd, n(1), 3000));
+	RES("poll", poll(&pfd, n(1), -1));
+	bits("revents", pfd.revents);
+}
+
+SCENARIO(poll_wakes_on_room_by_its_other_name)
+{
+	struct pollfd pfd = { .fd = x->fd, .events = POLLWRNORM };
+	size_t total = fill_up(x);
+
+	far_do(x, FAR_RECV_LATER, (long)total);
+	RES("poll", poll(&pfd, n(1), -1));
 	bits("revents", pfd.revents);
 }
 
@@ -131,8 +142,53 @@ SCENARIO(poll_wakes_on_end)
 	struct pollfd pfd = { .fd = x->fd, .events = POLLRDHUP };
 
 	far_do(x, FAR_SHUT_LATER, SHUT_WR);
-	RES("poll", poll(&pfd, n(1), 3000));
+	RES("poll", poll(&pfd, n(1), -1));
 	bits("revents", pfd.revents);
+}
+
+/* POLLIN is not the only name of what wakes a reader. */
+SCENARIO(poll_wakes_by_other_names)
+{
+	struct pollfd pfd = { .fd = x->fd, .events = POLLRDNORM };
+
+	far_do(x, FAR_SEND_LATER, 16);
+	RES("bytes", poll(&pfd, n(1), -1));
+	bits("revents", pfd.revents);
+	pfd.events = POLLRDHUP; /* the bytes stay unread */
+	far_do(x, FAR_SHUT_LATER, SHUT_WR);
+	RES("end", poll(&pfd, n(1), -1));
+	bits("revents", pfd.revents);
+	recv_got(x, 100);
+}
+
+SCENARIO(poll_wakes_on_hangup)
+{
+	struct pollfd pfd = { .fd = x->fd };
+
+	RES("shutdown", shutdown(x->fd, SHUT_WR));
+	far_do(x, FAR_SHUT_LATER, SHUT_WR);
+	RES("poll", poll(&pfd, n(1), -1));
+	bits("revents", pfd.revents);
+}
+
+/* Bytes lie unread, and the program waits for the end, or for room: asleep. */
+SCENARIO(poll_with_unread_bytes_sleeps)
+{
+	struct pollfd pfd = { .fd = x->fd, .events = POLLRDHUP };
+	struct rusage before, after;
+	struct timeval used;
+
+	far_do(x, FAR_SEND, 16);
+	settle(x, POLLIN);
+	getrusage(RUSAGE_SELF, &before);
+	RES("end", poll(&pfd, n(1), 400));
+	fill_up(x);
+	pfd.events = POLLOUT;
+	RES("room", poll(&pfd, n(1), 400));
+	getrusage(RUSAGE_SELF, &after);
+	timersub(&after.ru_stime, &before.ru_stime, &used);
+	out(" spins=%d", used.tv_sec || used.tv_usec > 200000);
+	recv_got(x, 100);
 }
 
 SCENARIO(poll_wakes_on_reset)
@@ -140,7 +196,7 @@ SCENARIO(poll_wakes_on_reset)
 	struct pollfd pfd = { .fd = x->fd };
 
 	far_do(x, FAR_RESET_LATER, 0);
-	RES("poll", poll(&pfd, n(1), 3000));
+	RES("poll", poll(&pfd, n(1), -1));
 	bits("revents", pfd.revents);
 }
 
@@ -181,7 +237,7 @@ SCENARIO(poll_pipe_wakes)
 		usleep(LATER_MS * 1000);
 		_exit(write(p[1], "x", 1) != 1);
 	}
-	RES("poll", poll(pfd, n(2), 3000));
+	RES("poll", poll(pfd, n(2), -1));
 	bits("socket", pfd[0].revents);
 	bits("pipe", pfd[1].revents);
 }
@@ -205,7 +261,7 @@ SCENARIO(poll_intr)
 	signal_after(30, 0);
 	RES("poll", poll(&pfd, n(1), -1));
 	signal_after(30, SA_RESTART);
-	RES("restart", poll(&pfd, n(1), 3000));
+	RES("restart", poll(&pfd, n(1), -1));
 	out(" signals=%d", signals);
 }
 
@@ -429,6 +485,18 @@ SCENARIO(epoll_wait_errors)
 	RES("create", epoll_create(0));
 	RES("create1", epoll_create1(0x7));
 	RES("read", read(ep, buf, n(10)));
+}
+
+SCENARIO(epoll_wakes_by_other_names)
+{
+	int ep = ep_new(x, EPOLLRDNORM);
+
+	far_do(x, FAR_SEND_LATER, 16);
+	ep_see(ep, "bytes", -1);
+	ep_mod(x, ep, EPOLLRDHUP); /* the bytes stay unread */
+	far_do(x, FAR_SHUT_LATER, SHUT_WR);
+	ep_see(ep, "end", -1);
+	recv_got(x, 100);
 }
 
 SCENARIO(epoll_level)
@@ -726,7 +794,7 @@ SCENARIO(epoll_polled_blocks)
 	struct pollfd pfd = { .fd = ep, .events = POLLIN };
 
 	far_do(x, FAR_SEND_LATER, 10);
-	RES("poll", poll(&pfd, 1, 3000));
+	RES("poll", poll(&pfd, 1, -1));
 	recv_got(x, 100);
 	far_do(x, FAR_SEND_LATER, 10);
 	sel(ep, 1, 3000, "select");
@@ -859,7 +927,7 @@ static void ctl_from_thread(struct ctx *x, int ep, int op, uint32_t events)
 
 	pthread_create(&t, NULL, ctl_later, a);
 	struct epoll_event ev = { 0 };
-	int r = epoll_wait(ep, &ev, 1, 3000);
+	int r = epoll_wait(ep, &ev, 1, -1);
 	pthread_join(t, NULL);
 	out(" wait=%d", r);
 	bits("events", (int)ev.events);
@@ -946,7 +1014,7 @@ SCENARIO(epoll_forked)
 		return;
 	if (!fork()) {
 		struct epoll_event ev = { 0 };
-		int r = epoll_wait(ep, &ev, 1, 3000);
+		int r = epoll_wait(ep, &ev, 1, -1);
 		_exit(write(p[1], &r, sizeof(r)) != sizeof(r));
 	}
 	usleep(30000);

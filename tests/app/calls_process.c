@@ -195,21 +195,21 @@ SCENARIO(process_fork_in_epoll)
 
 	epoll_ctl(ep, EPOLL_CTL_ADD, x->fd, &ev);
 	play(x, "w60s100");
-	RES("epoll", epoll_wait(ep, &ev, 1, 1000));
+	RES("epoll", epoll_wait(ep, &ev, 1, -1));
 	child_plays(x, "r100w20");
 	RES("epoll", epoll_wait(ep, &ev, 1, 0));
 	play(x, "s40");
 	pid_t pid = fork();
 	if (!pid) {
 		child_begins();
-		RES("epoll", epoll_wait(ep, &ev, 1, 1000));
+		RES("epoll", epoll_wait(ep, &ev, 1, -1));
 		bits("events", (int)ev.events);
 		play(x, "r20");
 		_exit(0);
 	}
 	played(x, "r20");
 	child_ended(pid, "child");
-	RES("epoll", epoll_wait(ep, &ev, 1, 1000));
+	RES("epoll", epoll_wait(ep, &ev, 1, -1));
 	play(x, "r20");
 	RES("epoll", epoll_wait(ep, &ev, 1, 0));
 	play(x, "f80s10r10w10f10");

@@ -243,7 +243,7 @@ static long waits_in_poll(struct ctx *x)
 {
 	struct pollfd pfd = { .fd = x->fd, .events = POLLIN };
 
-	return poll(&pfd, 1, 3000);
+	return poll(&pfd, 1, -1);
 }
 
 static long waits_in_select(struct ctx *x)
@@ -262,7 +262,7 @@ static long waits_in_epoll(struct ctx *x)
 	int ep = epoll_create1(0);
 
 	epoll_ctl(ep, EPOLL_CTL_ADD, x->fd, &ev);
-	return epoll_wait(ep, &ev, 1, 3000);
+	return epoll_wait(ep, &ev, 1, -1);
 }
 
 static long waits_in_accept(struct ctx *x)

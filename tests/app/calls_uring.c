@@ -182,7 +182,7 @@ SCENARIO(uring_adds_to_epoll)
 	res("add", finish(&ring));
 	play(x, "l20");
 	ev.data.u64 = 0;
-	RES("wait", epoll_wait(ep, &ev, 1, 3000));
+	RES("wait", epoll_wait(ep, &ev, 1, -1));
 	out("/%d", (int)ev.data.u64);
 	play(x, "r20t3");
 	io_uring_queue_exit(&ring);

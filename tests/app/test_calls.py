@@ -54,8 +54,8 @@ NOT_WITH = {"address": {
 # Scenarios that mean nothing with a module, and why.
 NOT_WITH_MODULE = {
     "process_unload": "who loads osf for itself alone gives modules no names to link to"}
-# The time that scenarios take is spent asleep, so variants run side by side.
-SIDE_BY_SIDE = 10
+# The time that scenarios take is spent asleep, so all variants run side by side.
+SIDE_BY_SIDE = 24
 PATIENCE_S = 400
 TRIES = 3  # of a scenario whose known difference has not shown
 
