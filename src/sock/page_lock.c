@@ -24,15 +24,24 @@
 #define CHANGES_MAX 3
 #define TAKEN_MAX 1000 /* times that it was free, and others were faster */
 
+/* Who looks at many sockets (poll) does not wait for each of them.  After a wait in vain,
+ * this thread waits for no other lock for as long, and for the same one soon: a program
+ * that asks in a loop is to sleep, most of the time. */
+#define OTHERS_NS PAGE_WAIT_NS
+#define SAME_NS (PAGE_WAIT_NS / 25)
+#define LOOKS_EVERY 61 /* prime: with any number of sockets it meets each */
+static __thread struct {
+	const uint32_t *word;
+	uint64_t at_ns; /* when that wait was over */
+	uint32_t n_refused;
+} vain;
+
 static bool is_foreign; /* or an ancestor, since it has pages */
 
 /* The kernel shows no parent from outside a PID namespace. */
 void page_lock_child(void) { is_foreign |= rawcall(SYS_getppid) == 0; }
 
-static uint32_t page_self(void)
-{
-	return lock_self() | (is_foreign ? FOREIGN : 0);
-}
+uint32_t page_self(void) { return lock_self() | (is_foreign ? FOREIGN : 0); }
 
 /* The number behind @name in /proc's status; -1. */
 static long number_of(const char *status, const char *name, int nth)
@@ -164,17 +173,29 @@ static COLD enum page_owner owner_by_status(uint32_t tid, const uint32_t *word)
 		   : OWNER_STRANGER;
 }
 
+static bool is_known_here(uint32_t tid)
+{
+	return tid <= INT32_MAX && !is_foreign && !(tid & FOREIGN);
+}
+
+/* Cheap, and does not find one that is dead and whose parent has not asked yet. */
+static bool is_gone(uint32_t seen)
+{
+	uint32_t tid = seen & ~LOCK_WAITERS;
+
+	return tid && is_known_here(tid) &&
+	       rawcall(SYS_tkill, tid, 0) == -ESRCH;
+}
+
 COLD enum page_owner page_owner(const uint32_t *word, uint32_t seen)
 {
 	uint32_t tid = seen & ~LOCK_WAITERS;
 
 	if (!tid)
 		return OWNER_NONE;
-	if (tid > INT32_MAX || is_foreign || tid & FOREIGN)
+	if (!is_known_here(tid))
 		return OWNER_STRANGER;
-	return rawcall(SYS_tkill, tid, 0) == -ESRCH
-		   ? OWNER_DEAD
-		   : owner_by_status(tid, word);
+	return is_gone(seen) ? OWNER_DEAD : owner_by_status(tid, word);
 }
 
 COLD bool page_owner_is_stopped(uint32_t seen)
@@ -196,13 +217,47 @@ static void sleep_on(uint32_t *word, uint32_t seen, uint64_t ns)
 	rawcall(SYS_futex, word, FUTEX_WAIT, seen | LOCK_WAITERS, &ts, NULL, 0);
 }
 
+COLD void page_lock_gives_up(const uint32_t *word)
+{
+	vain.word = word;
+	vain.at_ns = now_ns();
+}
+
+COLD bool page_lock_is_vain(const uint32_t *word)
+{
+	uint64_t ns = vain.word == word ? SAME_NS : OTHERS_NS;
+
+	if (!vain.word)
+		return false;
+	if (now_ns() - vain.at_ns < ns)
+		return true;
+	vain.word = NULL;
+	return false;
+}
+
+/* Without a wait.  Now and then, is the owner dead? */
+static COLD enum page_got take_or_leave(uint32_t *word)
+{
+	uint32_t seen = load_rlx(word), self = page_self();
+
+	if (!seen && cas(word, 0u, self))
+		return PAGE_FREE;
+	if (++vain.n_refused % LOOKS_EVERY == 0 &&
+	    page_owner(word, seen) == OWNER_DEAD &&
+	    cas(word, seen, self | LOCK_WAITERS))
+		return PAGE_OF_DEAD;
+	return PAGE_KEPT;
+}
+
 static COLD enum page_got lock_slow_page(uint32_t *word, bool is_patient)
 {
 	uint32_t self = page_self(), n_changed = 0, n_taken = 0;
+	uint32_t seen = load_rlx(word);
 	uint64_t start = now_ns();
 
-	for (;;) {
-		uint32_t seen = load_rlx(word);
+	if (is_gone(seen) && cas(word, seen, self | LOCK_WAITERS))
+		return PAGE_OF_DEAD;
+	for (;; seen = load_rlx(word)) {
 		uint64_t waited = now_ns() - start;
 
 		/* Others may wait as well, so wake one when done. */
@@ -214,6 +269,7 @@ static COLD enum page_got lock_slow_page(uint32_t *word, bool is_patient)
 		if (seen && waited > PAGE_WAIT_NS) {
 			enum page_owner owner = page_owner(word, seen);
 
+			page_lock_gives_up(word);
 			if (owner == OWNER_OURS && !is_patient)
 				return PAGE_KEPT;
 			if (owner == OWNER_DEAD &&
@@ -235,6 +291,9 @@ enum page_got page_lock(uint32_t *word, bool is_patient)
 	for (int i = 0; i < SPINS; i++) {
 		if (likely(!load_rlx(word) && cas(word, 0u, self)))
 			return PAGE_FREE;
+		if (unlikely(vain.word) && !is_patient &&
+		    page_lock_is_vain(word))
+			return take_or_leave(word);
 		cpu_relax();
 	}
 	return lock_slow_page(word, is_patient);

@@ -33,6 +33,12 @@ enum page_got {
 void page_lock_child(void);
 MUST_CHECK enum page_got page_lock(uint32_t *word, bool is_patient);
 void page_unlock(uint32_t *word);
+/* Who looks at many sockets does not wait for each: this thread has waited for @word in
+ * vain; has it just done so, for this word or another? */
+void page_lock_gives_up(const uint32_t *word);
+bool page_lock_is_vain(const uint32_t *word);
+/* What this thread writes into a lock. */
+uint32_t page_self(void);
 /* Which owner does @seen, a value of @word, name? OWNER_OURS: a process of our
  * user that has the page.  For callers that wait for something else than the
  * lock. */

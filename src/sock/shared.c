@@ -540,9 +540,20 @@ void shared_mode(struct sock *sk, enum sock_mode mode)
 	struct shared_page *p = load_acq(&sk->page);
 
 	/* A look at a young socket is this process's affair. */
-	if (p && !(mode == SOCK_YOUNG ||
-		   (mode == SOCK_UPGRADING && sock_mode(sk) == SOCK_YOUNG)))
-		store_rel(&p->mode, (uint32_t)mode);
+	if (!p || mode == SOCK_YOUNG ||
+	    (mode == SOCK_UPGRADING && sock_mode(sk) == SOCK_YOUNG))
+		return;
+	if (mode == SOCK_UPGRADING)
+		store_rlx(&p->mover, page_self());
+	store_rel(&p->mode, (uint32_t)mode);
+}
+
+/* It may have lost its core.  If nobody of our user does it, somebody lies. */
+static COLD bool is_being_moved(const struct sock *sk,
+				const struct shared_page *p)
+{
+	return now_ns() - sk->moved_ns <= PAGE_PATIENCE_NS &&
+	       page_owner(&p->mover, load_rlx(&p->mover)) == OWNER_OURS;
 }
 
 /* For a thread that finds the mode UPGRADING.  If another process gives the
@@ -556,7 +567,8 @@ void sock_moving(struct sock *sk)
 	if (likely(!p || !sk->moved_ns) || sock_mode(sk) != SOCK_UPGRADING)
 		return;
 	bool is_long = sock_moves_long(sk);
-	if (!sk->is_lost && now_ns() - sk->moved_ns > PAGE_PATIENCE_NS)
+	if (is_long && !sk->is_lost && load_acq(&p->mode) != SOCK_KERNEL &&
+	    !is_being_moved(sk, p))
 		shared_lose(sk, "a process that does not end its recall");
 	if (sk->is_lost || load_acq(&p->mode) == SOCK_KERNEL)
 		mode_in(sk, SOCK_KERNEL);
@@ -597,10 +609,13 @@ bool shared_is_silent(struct sock *sk)
 	while (load_acq(&sk->w->n_ringing)) {
 		uint64_t now = now_ns();
 
+		if (!start && page_lock_is_vain(&sk->w->n_ringing))
+			return false;
 		start = start ? start : now;
 		sched_yield();
 		if (now - start < PAGE_WAIT_NS)
 			continue;
+		page_lock_gives_up(&sk->w->n_ringing);
 		if (other_is_kept(sk))
 			return false;
 		store_rlx(&sk->w->n_ringing, 0u); /* of one that was killed */

@@ -21,6 +21,7 @@
  *     that may not wait gets EAGAIN, others come again.  What shutdown() and the like
  *     are to do is noted (sock_words.due), for whoever has the half next.  Only who
  *     hands the descriptor over gives the owner PAGE_PATIENCE_NS, unless it is stopped.
+ *     Who looks at many sockets waits once, not for each (page_lock_is_vain()).
  *
  * Where any of this fails, the connection is lost to this process (sock.is_lost):
  * it is reset, and counted, and its page is not entered again.  That is also so
@@ -74,6 +75,7 @@ struct shared_page {
 	struct page_half half[2]; /* enum sock_half */
 	alignas(CACHE_LINE) struct holders holders;
 	uint32_t mode;      /* enum sock_mode, changed under both halves */
+	uint32_t mover;     /* a thread id: who has made it UPGRADING */
 	uint32_t n_writers; /* numbers given to processes so far */
 	struct sock_words words;
 };

@@ -294,12 +294,14 @@ bool shm_do_due(struct sock *sk, int fd)
 
 COLD bool shm_is_kept(struct sock *sk, int fd)
 {
-	if (load_rlx(&sk->w->due) && !shm_do_due(sk, fd))
+	bool is_due = load_rlx(&sk->w->due);
+
+	if (is_due && !shm_do_due(sk, fd))
 		return true;
-	if (load_rlx(&sk->page))
-		sock_refresh(sk);
-	else
+	if (!load_rlx(&sk->page))
 		store_rlx(&sk->is_kept, (uint8_t)0);
+	else if (is_due)
+		sock_refresh(sk);
 	return load_rlx(&sk->is_kept);
 }
 
