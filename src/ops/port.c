@@ -82,6 +82,8 @@ bool port_may_take(struct sock *sk, struct question *q)
 		return false;
 	bool forced = is_forced(q->provider);
 
+	if (!forced && judge_has_settled())
+		return false;
 	sk->flags |= SOCK_F_PORT | (forced ? SOCK_F_EAGER : 0);
 	sk->pingpongs_next =
 	    forced ? FORCED_PINGPONGS
@@ -147,6 +149,8 @@ void port_look(struct sock *sk, int fd)
 		return;
 	}
 	if (!(sk->flags & SOCK_F_EAGER) && !judge_may_move()) {
+		if (judge_has_settled())
+			return stay(sk, OSF_REASON_SLOWER);
 		store_rlx(&sk->pingpongs_next,
 			  load_rlx(&sk->pingpongs) + ASK_PINGPONGS);
 		sock_set_mode(sk, SOCK_YOUNG);

@@ -27,8 +27,9 @@ static struct {
 	uint64_t n_kernel, n_port; /* sends */
 	uint64_t moved_ns[MOVES_MAX];
 	unsigned n_moves;
-	uint64_t noise;    /* percent that a send costs more now */
-	uint64_t noise_ns; /* when it began */
+	unsigned n_settled; /* asked in vain, and told so for good */
+	uint64_t noise;     /* percent that a send costs more now */
+	uint64_t noise_ns;  /* when it began */
 	uint64_t noise_max;
 	uint64_t seed;
 } prog;
@@ -81,8 +82,12 @@ static void run(const struct cost *kernel, const struct cost *port, bool sleeps,
 		}
 		send_one(kernel, sleeps);
 		prog.n_kernel++;
-		if (n % ASK_SENDS || !judge_may_move())
+		if (n % ASK_SENDS)
 			continue;
+		if (!judge_may_move()) {
+			prog.n_settled += judge_has_settled();
+			continue;
+		}
 		prog.is_moved = true;
 		if (prog.n_moves < MOVES_MAX)
 			prog.moved_ns[prog.n_moves++] = prog.ns;
@@ -124,6 +129,41 @@ static void what_costs_more_goes_back(void **state)
 	}
 	assert_true(share() < 1);
 	assert_false(prog.is_moved);
+}
+
+/* A connection stays with the kernel for good only when trial after trial has failed. */
+static void trials_that_fail_settle_it(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 30000, 30000 };
+	const struct cost dear = { 34000, 34000 };
+
+	run(&kernel, &port, false, 4);
+	assert_int_equal(prog.n_moves, 1);
+	assert_int_equal(prog.n_settled, 0);
+	run(&kernel, &port, false, 8);
+	assert_int_equal(prog.n_moves, 2);
+	assert_true(judge_has_settled());
+	run(&kernel, &port, false, 1);
+	prog.ns += 10 * NS_PER_S;
+	assert_false(
+	    judge_has_settled()); /* the rest is over, and nobody has asked */
+	run(&dear, &port, false, 4);
+	assert_true(prog.n_moves >= 3);
+	/* It pays, by so little that it is compared again soon.  That settles nothing. */
+	prog.n_settled = 0;
+	run(&dear, &port, false, 8);
+	assert_true(prog.n_moves > 4);
+	assert_int_equal(prog.n_settled, 0);
+}
+
+/* It computes so much less that another program's work must be what takes the time. */
+static void a_clear_gain_that_takes_time_settles_nothing(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 30000, 14000 };
+
+	run(&kernel, &port, false, 60);
+	assert_true(prog.n_moves > 2);
+	assert_int_equal(prog.n_settled, 0);
 }
 
 static void what_costs_less_stays(void **state)
@@ -174,6 +214,20 @@ static void less_cpu_and_more_time_goes_back(void **state)
 	assert_true(share() < 3);
 }
 
+/* The kernel is measured while the program starts, when it takes its time. */
+static void a_slow_start_does_not_mislead_for_long(void **state)
+{
+	const struct cost start = { 40000, 20000 }, kernel = { 20000, 20000 };
+	const struct cost port = { 26000, 18000 };
+
+	run(&start, &port, false, 1);
+	assert_true(prog.is_moved);
+	(void)share();
+	run(&kernel, &port, false, 10);
+	assert_true(share() < 15);
+	assert_false(prog.is_moved);
+}
+
 static void one_that_waits_for_answers_gains_time(void **state)
 {
 	const struct cost kernel = { 30000, 6000 }, port = { 12000, 7000 };
@@ -211,6 +265,19 @@ static void a_port_that_becomes_dear_is_left(void **state)
 	(void)share();
 	run(&kernel, &dear, false, 12);
 	assert_true(share() < 40);
+}
+
+/* It still computes less, and does less. */
+static void a_port_that_becomes_slow_is_left(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 14000, 14000 };
+	const struct cost slow = { 26000, 14000 };
+
+	run(&kernel, &port, false, 100);
+	assert_true(prog.is_moved);
+	(void)share();
+	run(&kernel, &slow, false, 12);
+	assert_true(share() < 30);
 }
 
 /* By so little that only a comparison finds it. */
@@ -269,15 +336,19 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(what_costs_more_goes_back),
+		TEST(trials_that_fail_settle_it),
+		TEST(a_clear_gain_that_takes_time_settles_nothing),
 		TEST(what_costs_less_stays),
 		TEST(what_costs_the_same_goes_back),
 		TEST(noise_is_no_gain),
 		TEST(a_gain_is_found_in_noise),
 		TEST(less_cpu_and_more_time_goes_back),
+		TEST(a_slow_start_does_not_mislead_for_long),
 		TEST(one_that_waits_for_answers_gains_time),
 		TEST(one_that_never_waits_gains_nothing_by_time),
 		TEST(a_few_turns_now_and_then_move_nothing),
 		TEST(a_port_that_becomes_dear_is_left),
+		TEST(a_port_that_becomes_slow_is_left),
 		TEST(a_port_that_gains_nothing_any_more_is_left),
 		TEST(more_work_for_each_send_is_no_reason),
 		TEST(a_kernel_that_becomes_dear_is_left),

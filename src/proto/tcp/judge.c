@@ -39,6 +39,10 @@
 /* Until the kernel is asked again whether it has become faster. */
 #define STAY_WINDOW_NS (250 * NS_PER_MS)
 #define STAY_NS (8 * NS_PER_S)
+/* The same where little was gained: what the kernel took may have been the program's start,
+ * or another program's work. */
+#define STAY_UNSURE_NS (250 * NS_PER_MS)
+#define SURE_PERCENT 25
 #define STAY_MAX_NS (512 * NS_PER_S)
 #define COMPARE_NS (20 * NS_PER_MS)
 
@@ -57,11 +61,13 @@ static struct lock lock; /* all below */
 static enum phase phase;
 static struct sample from; /* the window's beginning */
 static struct cost base;   /* over the kernel */
+static struct cost least;  /* of the windows since begin(), over the port */
 static unsigned n_windows, n_good;
 static uint64_t asked_sends; /* of the window, when its sleeps were counted */
 static bool is_open;         /* of a trial: the window has begun */
+static bool is_settled;      /* as long as the rest lasts */
 static uint64_t seen_ns, trial_ns, settled_ns, until_ns;
-static uint64_t rest_ns = REST_NS, stay_ns = STAY_NS;
+static uint64_t rest_ns = REST_NS, stay_ns = STAY_UNSURE_NS;
 
 static struct sample sample(uint64_t now)
 {
@@ -77,6 +83,7 @@ static struct sample sample(uint64_t now)
 static void begin(enum phase p, uint64_t now)
 {
 	phase = p;
+	is_settled = false;
 	n_windows = n_good = 0;
 	asked_sends = 0;
 	from = sample(now);
@@ -123,14 +130,21 @@ static bool pays(const struct cost *now)
 	       (is_cheap && !is_less(base.ns, now->ns, 10));
 }
 
+/* Has it paid so much that noise does not explain it? */
+static bool is_sure(const struct cost *c)
+{
+	return base.is_sleepy ? is_less(c->ns, base.ns, SURE_PERCENT)
+			      : is_less(c->cpu_ns, base.cpu_ns, SURE_PERCENT);
+}
+
 /* Of the windows since begin(). */
-static void take_least(struct cost *least, const struct cost *c)
+static void take_least(struct cost *to, const struct cost *c)
 {
 	bool any = n_windows++;
 
-	least->cpu_ns = any ? MIN(least->cpu_ns, c->cpu_ns) : c->cpu_ns;
-	least->ns = any ? MIN(least->ns, c->ns) : c->ns;
-	least->is_sleepy = c->is_sleepy;
+	to->cpu_ns = any ? MIN(to->cpu_ns, c->cpu_ns) : c->cpu_ns;
+	to->ns = any ? MIN(to->ns, c->ns) : c->ns;
+	to->is_sleepy = c->is_sleepy;
 }
 
 static bool kernel_is_measured(uint64_t now)
@@ -179,6 +193,13 @@ bool judge_may_move(void)
 	return true;
 }
 
+bool judge_has_settled(void)
+{
+	GUARD(&lock);
+
+	return is_settled && now_ns() < until_ns;
+}
+
 void judge_moved(void)
 {
 	uint64_t now = now_ns();
@@ -190,19 +211,25 @@ void judge_moved(void)
 	is_open = false;
 }
 
-static void stay(uint64_t now)
+static void stay(uint64_t now, bool sure)
 {
-	rest_ns = REST_NS;
+	if (sure)
+		stay_ns = MAX(stay_ns, STAY_NS);
+	if (stay_ns >= STAY_NS)
+		rest_ns = REST_NS;
 	until_ns = now + stay_ns;
 	stay_ns = MIN(2 * stay_ns, STAY_MAX_NS);
 	begin(STAY, now);
 }
 
-static bool rest(uint64_t now)
+/* @in_vain: noise hides no gain. */
+static bool rest(uint64_t now, bool in_vain)
 {
+	is_settled =
+	    in_vain && rest_ns > REST_NS; /* nor did the last one pay */
 	until_ns = now + rest_ns;
 	rest_ns = MIN(2 * rest_ns, REST_MAX_NS);
-	stay_ns = STAY_NS;
+	stay_ns = STAY_UNSURE_NS;
 	phase = REST;
 	return true;
 }
@@ -223,11 +250,12 @@ static bool end_trial(uint64_t now)
 		 (unsigned)(base.cpu_ns / 1024), (unsigned)(base.ns / 1024),
 		 does ? "connections stay" : "it does not pay");
 	from = sample(now);
+	take_least(&least, &c);
 	n_good += does;
 	if (n_good >= GOOD_WINDOWS)
-		stay(now);
-	else if (++n_windows >= TRIAL_WINDOWS)
-		return rest(now);
+		stay(now, is_sure(&c));
+	else if (n_windows >= TRIAL_WINDOWS)
+		return rest(now, !is_sure(&least));
 	return false;
 }
 
@@ -242,7 +270,6 @@ static bool compare(uint64_t now)
 /* Was the trial wrong, or has the program changed? */
 static bool end_stay(uint64_t now)
 {
-	static struct cost least;
 	struct cost c;
 
 	if (now >= until_ns)
@@ -254,11 +281,13 @@ static bool end_stay(uint64_t now)
 	if (n_windows < STAY_WINDOWS)
 		return false;
 	n_windows = 0;
-	if (base.is_sleepy || least.cpu_ns < base.cpu_ns)
+	bool is_slow = is_less(base.ns, least.ns, SLOW_PERCENT);
+	if (!is_slow && (base.is_sleepy || least.cpu_ns < base.cpu_ns))
 		return false;
 	/* Nothing is gained any more: has each send more to do now? */
-	return is_less(base.cpu_ns, least.cpu_ns, 10) ? rest(now)
-						      : compare(now);
+	bool is_dear =
+	    !base.is_sleepy && is_less(base.cpu_ns, least.cpu_ns, 10);
+	return is_dear ? rest(now, true) : compare(now);
 }
 
 bool judge_check(uint64_t now)
@@ -277,6 +306,7 @@ void judge_after_fork(void)
 {
 	lock = (struct lock){ 0 };
 	phase = KERNEL;
+	is_settled = false;
 	rest_ns = REST_NS;
-	stay_ns = STAY_NS;
+	stay_ns = STAY_UNSURE_NS;
 }

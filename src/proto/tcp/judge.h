@@ -15,7 +15,9 @@
  *
  * Who waits for one answer at a time has to gain time.  Who serves many at once has to gain
  * CPU, and may not lose time.  What has changed meanwhile for another reason may mislead it,
- * so it asks again, and each time later.
+ * so it asks again, and each time later; soon where it has gained little.  After two trials in
+ * a row that were in vain, connections that ask stay with the kernel, whose calls then cost
+ * nothing; those of the time after the rest are asked.
  *
  * Connections that a rule gives to tcp move without it.
  *
@@ -28,6 +30,9 @@
 
 /* A connection could move now. */
 bool judge_may_move(void);
+/* One trial after the other has not paid: who asks now stays with the kernel, and later
+ * connections are for the next trial. */
+bool judge_has_settled(void);
 /* It has. */
 void judge_moved(void);
 /* Now and then: must all that have moved go back? */
